@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * log.c: hands lines to whoever uses the core. Set once, before the first endpoint; any thread may log.
+ */
+#include "log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LINE_SIZE 512
+
+static void (*log_sink)(enum sc_log_level level, const char *line);
+
+void sc_log_set(void (*sink)(enum sc_log_level level, const char *line))
+{
+	log_sink = sink;
+}
+
+void sc_log(enum sc_log_level level, const char *format, ...)
+{
+	char line[LINE_SIZE];
+	int saved = errno;
+	va_list args;
+
+	if (!log_sink)
+		return;
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	log_sink(level, line);
+	errno = saved;
+}
