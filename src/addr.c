@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * addr.c: the text of addresses and the file names that belong to them. Pure functions, any thread.
+ *
+ * Every endpoint has one address and one file name, letter for letter: digits are lower-case and their
+ * number is fixed, so two texts are equal exactly if they mean the same endpoint. A file name is made of
+ * characters checked here only and holds no '/', so no address reaches out of the directory.
+ */
+#include "addr.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PREFIX_LEN (sizeof(SC_ADDR_PREFIX) - 1)
+#define FILE_PREFIX "shmcma-"
+#define SERVICE_PREFIX "shmcma.service-"
+
+#define HOST_DIGITS 16
+#define PID_DIGITS 8
+#define NONCE_DIGITS (2 * SC_ADDR_NONCE)
+#define EP_DIGITS 4
+/* <pid>-<nonce>-<endpoint>, common to addresses and file names */
+#define TAIL_LEN (PID_DIGITS + 1 + NONCE_DIGITS + 1 + EP_DIGITS)
+#define SERVICE_MAX (SC_ADDR_SIZE - 1 - PREFIX_LEN)
+
+_Static_assert(PREFIX_LEN + HOST_DIGITS + 1 + TAIL_LEN == SC_ADDR_SIZE - 1, "63 characters");
+_Static_assert(sizeof(SERVICE_PREFIX) + 10 + 1 + SERVICE_MAX <= SC_ADDR_NAME_MAX, "file name fits");
+
+static int digit_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return -1;
+}
+
+/* Exactly `digits` digits at *at, which moves behind them. Stops at the first that is none. */
+static bool take_hex(const char **at, unsigned int digits, uint64_t *value)
+{
+	*value = 0;
+	while (digits--) {
+		int digit = digit_value(**at);
+
+		if (digit < 0)
+			return false;
+		*value = *value << 4 | (unsigned int)digit;
+		++*at;
+	}
+	return true;
+}
+
+static bool take_dash(const char **at)
+{
+	return *(*at)++ == '-';
+}
+
+/* All that follows must be the tail, up to the end of the string. */
+static bool take_tail(const char *at, struct sc_addr *addr)
+{
+	uint64_t pid, ep;
+
+	if (!take_hex(&at, PID_DIGITS, &pid) || !take_dash(&at))
+		return false;
+	for (unsigned int i = 0; i < SC_ADDR_NONCE; i++) {
+		uint64_t byte;
+
+		if (!take_hex(&at, 2, &byte))
+			return false;
+		addr->nonce[i] = (uint8_t)byte;
+	}
+	if (!take_dash(&at) || !take_hex(&at, EP_DIGITS, &ep) || *at)
+		return false;
+	addr->pid = (uint32_t)pid;
+	addr->ep = (uint16_t)ep;
+	return true;
+}
+
+static void format_tail(const struct sc_addr *addr, char *tail)
+{
+	int at = sprintf(tail, "%08" PRIx32 "-", addr->pid);
+
+	for (unsigned int i = 0; i < SC_ADDR_NONCE; i++)
+		at += sprintf(tail + at, "%02x", addr->nonce[i]);
+	sprintf(tail + at, "-%04x", addr->ep);
+}
+
+int sc_addr_parse(const char *text, struct sc_addr *addr)
+{
+	struct sc_addr parsed = { 0 };
+
+	/* Each step stops at a NUL, so nothing behind the end of a short string is read. */
+	if (strncmp(text, SC_ADDR_PREFIX, PREFIX_LEN))
+		return -EINVAL;
+	text += PREFIX_LEN;
+	if (!take_hex(&text, HOST_DIGITS, &parsed.host) || !take_dash(&text) || !take_tail(text, &parsed))
+		return -EINVAL;
+	*addr = parsed;
+	return 0;
+}
+
+void sc_addr_format(const struct sc_addr *addr, char text[SC_ADDR_SIZE])
+{
+	int at = sprintf(text, SC_ADDR_PREFIX "%016" PRIx64 "-", addr->host);
+
+	format_tail(addr, text + at);
+}
+
+void sc_addr_file(const struct sc_addr *addr, char name[SC_ADDR_NAME_MAX])
+{
+	format_tail(addr, name + sprintf(name, FILE_PREFIX));
+}
+
+int sc_addr_parse_file(const char *name, struct sc_addr *addr)
+{
+	struct sc_addr parsed = { 0 };
+
+	if (strncmp(name, FILE_PREFIX, sizeof(FILE_PREFIX) - 1))
+		return -EINVAL;
+	if (!take_tail(name + sizeof(FILE_PREFIX) - 1, &parsed))
+		return -EINVAL;
+	*addr = parsed;
+	return 0;
+}
+
+static bool is_service_char(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+	       (c && strchr("._:@+-", c));
+}
+
+/* 1 to 51 characters, all allowed. Reads at most one character more. */
+static bool is_service_name(const char *name)
+{
+	size_t len = 0;
+
+	while (len <= SERVICE_MAX && is_service_char(name[len]))
+		len++;
+	return len && len <= SERVICE_MAX && !name[len];
+}
+
+/* One user's names never collide with another's: the uid is part of them. */
+static int service_prefix(char prefix[SC_ADDR_NAME_MAX])
+{
+	return sprintf(prefix, SERVICE_PREFIX "%u-", (unsigned int)geteuid());
+}
+
+void sc_addr_service_file(const char *service, char name[SC_ADDR_NAME_MAX])
+{
+	int at = service_prefix(name);
+
+	snprintf(name + at, SC_ADDR_NAME_MAX - (size_t)at, "%s", service);
+}
+
+bool sc_addr_is_service_file(const char *name)
+{
+	char prefix[SC_ADDR_NAME_MAX];
+	size_t len = (size_t)service_prefix(prefix);
+
+	return !strncmp(name, prefix, len) && is_service_name(name + len);
+}
+
+enum sc_addr_kind sc_addr_kind(const char *addr)
+{
+	struct sc_addr parsed;
+
+	if (!sc_addr_parse(addr, &parsed))
+		return SC_ADDR_ENDPOINT;
+	if (!strncmp(addr, SC_ADDR_PREFIX, PREFIX_LEN) && is_service_name(addr + PREFIX_LEN))
+		return SC_ADDR_SERVICE;
+	return SC_ADDR_INVALID;
+}
+
+int sc_addr_service(const char *service, char *addr)
+{
+	char text[SC_ADDR_SIZE];
+
+	if (!is_service_name(service))
+		return -EINVAL;
+	sprintf(text, SC_ADDR_PREFIX "%s", service);
+	if (sc_addr_kind(text) != SC_ADDR_SERVICE)
+		return -EINVAL;
+	memcpy(addr, text, sizeof(text));
+	return 0;
+}

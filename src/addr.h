@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_ADDR_H
+#define SC_ADDR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <shmcma/core.h>
+
+#define SC_ADDR_NONCE 10 /* bytes of the nonce that an address carries */
+
+/* The parts of an endpoint's address. */
+struct sc_addr {
+	uint64_t host;
+	uint32_t pid;
+	uint8_t nonce[SC_ADDR_NONCE];
+	uint16_t ep;
+};
+
+/* -EINVAL: not exactly the endpoint form. Reads at most SC_ADDR_SIZE bytes. */
+int sc_addr_parse(const char *text, struct sc_addr *addr);
+void sc_addr_format(const struct sc_addr *addr, char text[SC_ADDR_SIZE]);
+
+#define SC_ADDR_NAME_MAX 96
+/* The file name (no directory) of an endpoint's segment, of a service. */
+void sc_addr_file(const struct sc_addr *addr, char name[SC_ADDR_NAME_MAX]);
+void sc_addr_service_file(const char *service, char name[SC_ADDR_NAME_MAX]);
+
+/* The way back. -EINVAL: not the name of a segment. The host, which the name does not tell, is 0. */
+int sc_addr_parse_file(const char *name, struct sc_addr *addr);
+/* Is it the name of a file of a service of this user? */
+bool sc_addr_is_service_file(const char *name);
+
+#endif

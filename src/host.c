@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * host.c: owns the identity of this machine and of this process.
+ *
+ * The identity lies on a page of its own that a forked child finds empty (MADV_WIPEONFORK, and a handler
+ * of pthread_atfork() where the kernel lacks it): the child computes its own, and no child answers to its
+ * parent's cookie. The page is never unmapped and never written again in that process, so a pointer to
+ * it, and the cookie's address that peers read by process_vm_readv(2), hold as long as the process does;
+ * exec takes the page away, as it should.
+ *
+ * Any thread may call. Nothing here is shared with another process, so a death at any step leaves
+ * nothing behind.
+ */
+#define _GNU_SOURCE 1
+#include "host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "inject.h"
+#include "log.h"
+
+#define PIDFS_MAGIC                                                                                       \
+	0x50494446 /* PID_FS_MAGIC of linux/magic.h, newer than the oldest headers we build on */
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+static pthread_once_t host_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct sc_host *host_page; /* NULL: could not be mapped */
+
+/* The child is alone: no other thread can hold the mutex or read the page. */
+static void atfork_child(void)
+{
+	memset(host_page, 0, sizeof(*host_page));
+	host_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+static void map_page(void)
+{
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return;
+	(void)madvise(page, size, MADV_WIPEONFORK);
+	host_page = page;
+	if (pthread_atfork(NULL, NULL, atfork_child)) {
+		munmap(page, size);
+		host_page = NULL;
+	}
+}
+
+/* The content of a small file of /proc as a string. */
+static int read_proc(const char *path, char *text, size_t size)
+{
+	int err = SC_INJECT("host.proc");
+	ssize_t got;
+	int fd;
+
+	if (err)
+		return -err;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	got = read(fd, text, size - 1);
+	err = got < 0 ? -errno : 0;
+	close(fd);
+	if (got >= 0)
+		text[got] = '\0';
+	return err;
+}
+
+/* A UUID: 32 hexadecimal digits with dashes in between. */
+static int parse_uuid(const char *text, uint64_t out[2])
+{
+	unsigned int digits = 0;
+
+	out[0] = out[1] = 0;
+	for (; *text && *text != '\n'; text++) {
+		const char digit[2] = { *text, '\0' };
+		char *end;
+		unsigned long value = strtoul(digit, &end, 16);
+
+		if (*text == '-')
+			continue;
+		if (*end || digits == 32)
+			return -EPROTO;
+		out[digits / 16] = out[digits / 16] << 4 | value;
+		digits++;
+	}
+	return digits == 32 ? 0 : -EPROTO;
+}
+
+static int boot_id(uint64_t out[2])
+{
+	char text[64];
+	int err = read_proc(BOOT_ID, text, sizeof(text));
+
+	if (!err)
+		err = parse_uuid(text, out);
+	if (err)
+		sc_warn("cannot tell which boot of the machine this is from " BOOT_ID
+			": %s; /proc must be mounted",
+			strerror(-err));
+	return err;
+}
+
+/* Field 22 of /proc/<pid>/stat; 0: not to be had. The name in field 2 may hold anything, also ')'. */
+static uint64_t start_time(pid_t pid)
+{
+	char path[32], text[1024];
+	const char *at;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (read_proc(path, text, sizeof(text)))
+		return 0;
+	at = strrchr(text, ')');
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+/* The inode that tells a pidfd's process from any other of this boot; 0: not a pidfs. */
+static uint64_t pidfd_inode(int pidfd)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (fstatfs(pidfd, &fs) || fs.f_type != PIDFS_MAGIC || fstat(pidfd, &st))
+		return 0;
+	return st.st_ino;
+}
+
+static int open_pidfd(pid_t pid)
+{
+	return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+static uint64_t pidfs_inode(pid_t pid)
+{
+	int fd = open_pidfd(pid);
+	uint64_t inode;
+
+	if (fd < 0)
+		return 0;
+	inode = pidfd_inode(fd);
+	close(fd);
+	return inode;
+}
+
+/* The finalizer of splitmix64: every bit of the input changes half of the output's. */
+static uint64_t mix(uint64_t x)
+{
+	x ^= x >> 30;
+	x *= 0xbf58476d1ce4e5b9ULL;
+	x ^= x >> 27;
+	x *= 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+static int device_of_dir(uint64_t *dev)
+{
+	struct stat st;
+	int err = SC_INJECT("host.dir");
+
+	if (!err && stat(SC_HOST_DIR, &st))
+		err = errno;
+	if (err) {
+		sc_warn("cannot look at " SC_HOST_DIR ": %s; a tmpfs must be mounted there",
+			strerror(err));
+		return -err;
+	}
+	*dev = st.st_dev;
+	return 0;
+}
+
+static int fill(struct sc_host *host)
+{
+	struct stat ns;
+	uint64_t dev;
+	int err;
+
+	err = boot_id(host->boot_id);
+	if (err)
+		return err;
+	err = device_of_dir(&dev);
+	if (err)
+		return err;
+	do {
+		err = sc_host_random(&host->cookie, sizeof(host->cookie));
+		if (err)
+			return err;
+	} while (!host->cookie); /* 0 is what a forked child shows */
+	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev)));
+	host->pid = getpid();
+	host->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
+	host->start_time = start_time(host->pid);
+	host->pidfs_ino = pidfs_inode(host->pid);
+	return 0;
+}
+
+int sc_host_get(const struct sc_host **out)
+{
+	struct sc_host host = { 0 };
+	int err = 0;
+
+	pthread_once(&host_once, map_page);
+	if (!host_page) {
+		sc_warn("no memory for the identity of this process");
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&host_mutex);
+	if (host_page->pid != getpid()) {
+		err = fill(&host);
+		if (!err)
+			*host_page = host;
+	}
+	pthread_mutex_unlock(&host_mutex);
+	*out = err ? NULL : host_page;
+	return err;
+}
+
+int sc_host_random(void *bytes, size_t size)
+{
+	uint8_t *at = bytes;
+
+	while (size) {
+		int err = SC_INJECT("host.random");
+		ssize_t got = err ? -1 : getrandom(at, size, 0);
+
+		if (got < 0 && !err)
+			err = errno;
+		if (err == EINTR)
+			continue;
+		if (err) {
+			sc_warn("the kernel gives no random bytes: %s", strerror(err));
+			return -err;
+		}
+		at += got;
+		size -= (size_t)got;
+	}
+	return 0;
+}
+
+bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
+{
+	int fd = open_pidfd(pid);
+	struct pollfd ready = { .fd = fd, .events = POLLIN };
+	uint64_t inode;
+
+	if (fd < 0) {
+		/* EINVAL: the number is a thread's by now. Anything else says nothing about the process. */
+		return errno != ESRCH && errno != EINVAL;
+	}
+	inode = pidfd_inode(fd);
+	if (poll(&ready, 1, 0) == 1) {
+		close(fd);
+		return false;
+	}
+	close(fd);
+	if (inode && pidfs_ino)
+		return inode == pidfs_ino;
+	return start_time(pid) == start;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_HOST_H
+#define SC_HOST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Where all files of the core live: POSIX shared memory of this machine or container. */
+#define SC_HOST_DIR "/dev/shm"
+
+/* Who this machine and this process are. */
+struct sc_host {
+	uint64_t id; /* for addresses: this boot and this /dev/shm */
+	uint64_t boot_id[2];
+	uint64_t pid_ns;     /* inode of /proc/self/ns/pid */
+	uint64_t start_time; /* as sc_abi_header.start_time */
+	uint64_t pidfs_ino;  /* 0: kernel without pidfs */
+	uint64_t cookie;     /* random, at this address for the whole life of the process */
+	pid_t pid;
+};
+
+/*
+ * The identity, computed at the first call in each process (a forked child gets its own, with another
+ * cookie). Valid for the life of the process. Any thread.
+ */
+int sc_host_get(const struct sc_host **host);
+
+/* Fill with random bytes. */
+int sc_host_random(void *bytes, size_t size);
+
+/*
+ * Does the process with that pid (in this pid namespace) still run, and is it the one of that start time
+ * and pidfs inode (0: not known)? True when it cannot be told.
+ */
+bool sc_host_runs(pid_t pid, uint64_t start_time, uint64_t pidfs_ino);
+
+#endif

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * own.c: the files of this process in shared memory: how they get and lose their names, and how this
+ * process keeps from dropping its own life locks.
+ *
+ * Owns the list of this process's files. Any thread may call.
+ *
+ * A file is made without name, filled by its maker, locked, then named. If the process dies between any
+ * two steps: before the link(2) the kernel takes the file away; after it, the name stands for a complete
+ * file whose lock is free, which means dead to everybody, and a reaper removes it. At the end the name
+ * goes first and the lock last, so a name without lock never means a living owner.
+ *
+ * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence:
+ *   - an own file is never opened a second time: sc_own_open_other() looks through an O_PATH descriptor,
+ *     whose close drops no lock, before it opens anything;
+ *   - "own" is what the list says, and also what another copy of this library in the same process holds:
+ *     the kernel shows in /proc/self/fdinfo which locks belong to this process;
+ *   - a descriptor of another's file is closed by sc_own_close_other() only, which waits for a reaper in
+ *     another thread, because that one relies on a lock on the same inode.
+ *
+ * A forked child inherits descriptors but no locks and, by the list, no files: its parent's are other
+ * processes' files to it.
+ */
+#define _GNU_SOURCE 1
+#include "own.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "host.h"
+#include "inject.h"
+#include "live.h"
+#include "log.h"
+
+#define PROC_PATH_MAX 40
+
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t own_mutex = PTHREAD_MUTEX_INITIALIZER;	 /* the list, names and users */
+static pthread_mutex_t others_mutex = PTHREAD_MUTEX_INITIALIZER; /* see sc_own_hold_others() */
+static struct sc_own *own_list;
+
+static void atfork_child(void)
+{
+	own_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	others_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	own_list = NULL;
+}
+
+static void init_once(void)
+{
+	(void)pthread_atfork(NULL, NULL,
+			     atfork_child); /* without it a child only keeps more than it needs */
+}
+
+static void lock_list(void)
+{
+	pthread_once(&own_once, init_once);
+	pthread_mutex_lock(&own_mutex);
+}
+
+static void unlock_list(void)
+{
+	pthread_mutex_unlock(&own_mutex);
+}
+
+void sc_own_path(const char *name, char path[SC_OWN_PATH_MAX])
+{
+	snprintf(path, SC_OWN_PATH_MAX, SC_HOST_DIR "/%s", name);
+}
+
+bool sc_own_is_named(const char *name, dev_t dev, ino_t ino)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct stat st;
+
+	sc_own_path(name, path);
+	return !fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) && st.st_dev == dev && st.st_ino == ino;
+}
+
+bool sc_own_is_open(int fd, dev_t dev, ino_t ino)
+{
+	struct stat st;
+
+	return fd >= 0 && !fstat(fd, &st) && st.st_dev == dev && st.st_ino == ino;
+}
+
+static const char *remedy(int err)
+{
+	switch (err) {
+	case EMFILE:
+	case ENFILE:
+		return "raise the limit of open files (ulimit -n)";
+	case EOPNOTSUPP:
+	case EISDIR:
+		return SC_HOST_DIR " must be a tmpfs";
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		return SC_HOST_DIR " must be writable for this user";
+	case ENOENT:
+		return SC_HOST_DIR " and /proc must be mounted";
+	default:
+		return "see the system's documentation of that error";
+	}
+}
+
+/* ---- own files ------------------------------------------------------------------------------- */
+
+static void add_to_list(struct sc_own *own)
+{
+	lock_list();
+	own->next = own_list;
+	own_list = own;
+	unlock_list();
+}
+
+static void remove_from_list_locked(struct sc_own *own)
+{
+	for (struct sc_own **at = &own_list; *at; at = &(*at)->next) {
+		if (*at == own) {
+			*at = own->next;
+			return;
+		}
+	}
+}
+
+static int open_unnamed(struct stat *st)
+{
+	int fd = SC_OWN_TRY("own.tmpfile", open(SC_HOST_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	/* The process's umask may have taken bits away; attachers insist on exactly these. */
+	if (SC_OWN_TRY("own.fchmod", fchmod(fd, 0600)) || fstat(fd, st)) {
+		err = -errno;
+		close(fd);
+		return err;
+	}
+	return fd;
+}
+
+int sc_own_create(struct sc_own *own)
+{
+	struct stat st;
+	int fd = open_unnamed(&st);
+
+	if (fd < 0) {
+		sc_warn("cannot make a file in " SC_HOST_DIR ": %s; %s", strerror(-fd), remedy(-fd));
+		return fd;
+	}
+	*own = (struct sc_own){
+		.fd = fd, .dev = st.st_dev, .ino = st.st_ino, .pid = getpid(), .users = 1
+	};
+	/* Listed before it has a name, so that no thread of this process ever takes it for another's. */
+	add_to_list(own);
+	return 0;
+}
+
+static int link_fd(int fd, const char *name)
+{
+	char from[PROC_PATH_MAX], path[SC_OWN_PATH_MAX];
+
+	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
+	sc_own_path(name, path);
+	if (SC_OWN_TRY("own.link", linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW)))
+		return -errno;
+	(void)SC_INJECT("own.linked");
+	return 0;
+}
+
+int sc_own_publish(struct sc_own *own, const char *name)
+{
+	int err = sc_live_lock(own->fd);
+
+	if (err) {
+		sc_warn("cannot take the life lock of %s: %s", name, strerror(-err));
+		return err;
+	}
+	(void)SC_INJECT("own.locked");
+	err = link_fd(own->fd, name);
+	if (err == -EEXIST)
+		return err;
+	if (err) {
+		sc_warn("cannot give a file the name " SC_HOST_DIR "/%s: %s; %s", name, strerror(-err),
+			remedy(-err));
+		return err;
+	}
+	lock_list();
+	snprintf(own->name, sizeof(own->name), "%s", name);
+	unlock_list();
+	return 0;
+}
+
+/* Nobody else removes the name while the lock is held, so it cannot change hands between the two calls. */
+static void unlink_locked(struct sc_own *own)
+{
+	char path[SC_OWN_PATH_MAX];
+
+	if (!own->name[0])
+		return;
+	sc_own_path(own->name, path);
+	if (sc_own_is_named(own->name, own->dev, own->ino) && SC_OWN_TRY("own.unlink", unlink(path)))
+		sc_warn("cannot remove %s: %s; remove it by hand", path, strerror(errno));
+	(void)SC_INJECT("own.unlinked");
+	own->name[0] = '\0';
+}
+
+void sc_own_unlink(struct sc_own *own)
+{
+	if (own->pid != getpid())
+		return;
+	lock_list();
+	unlink_locked(own);
+	unlock_list();
+}
+
+void sc_own_unlink_all(void)
+{
+	lock_list();
+	for (struct sc_own *own = own_list; own; own = own->next) {
+		if (own->pid == getpid())
+			unlink_locked(own);
+	}
+	unlock_list();
+}
+
+struct sc_own *sc_own_borrow(const char *name)
+{
+	struct sc_own *own;
+
+	lock_list();
+	for (own = own_list; own; own = own->next) {
+		if (own->pid == getpid() && !strcmp(own->name, name)) {
+			own->users++;
+			break;
+		}
+	}
+	unlock_list();
+	return own;
+}
+
+bool sc_own_put(struct sc_own *own)
+{
+	bool last;
+
+	lock_list();
+	last = !--own->users;
+	if (last)
+		remove_from_list_locked(own);
+	unlock_list();
+	return last;
+}
+
+void sc_own_close(struct sc_own *own)
+{
+	if (sc_own_is_open(own->fd, own->dev, own->ino))
+		close(own->fd);
+	own->fd = -1;
+}
+
+bool sc_own_has_name(const struct sc_own *own)
+{
+	bool has;
+
+	lock_list();
+	has = own->name[0];
+	unlock_list();
+	return has;
+}
+
+static bool is_listed(const struct stat *st)
+{
+	struct sc_own *own;
+
+	lock_list();
+	for (own = own_list; own; own = own->next) {
+		if (own->pid == getpid() && own->dev == st->st_dev && own->ino == st->st_ino)
+			break;
+	}
+	unlock_list();
+	return own != NULL;
+}
+
+/* ---- others' files --------------------------------------------------------------------------- */
+
+/* Does a lock of this process hang on the open file behind that descriptor? */
+static bool has_lock(const char *fd)
+{
+	char path[PROC_PATH_MAX], line[128];
+	bool found = false;
+	FILE *info;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%.10s", fd);
+	info = fopen(path, "re");
+	while (info && !found && fgets(line, sizeof(line), info))
+		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
+	if (info)
+		fclose(info);
+	return found;
+}
+
+/* Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. */
+static int search_descriptors(const struct stat *st)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int found = 0;
+
+	if (!dir)
+		return -errno;
+	while (!found && (entry = readdir(dir))) {
+		struct stat other;
+
+		if (fstatat(dirfd(dir), entry->d_name, &other, 0))
+			continue;
+		if (other.st_dev == st->st_dev && other.st_ino == st->st_ino)
+			found = has_lock(entry->d_name);
+	}
+	closedir(dir);
+	return found;
+}
+
+/* A name that a second copy of this library in this process may have given. */
+static bool may_be_twins(const char *name)
+{
+	struct sc_addr addr;
+
+	if (sc_addr_parse_file(name, &addr))
+		return true;
+	return addr.pid == (uint32_t)getpid();
+}
+
+/* What this user's copies of the library have made, at least by the look of it. */
+static bool is_plain(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 07777) == 0600;
+}
+
+static int check_other(int path_fd, const char *name, struct stat *st)
+{
+	int twins;
+
+	if (fstat(path_fd, st))
+		return -errno;
+	if (!is_plain(st))
+		return -EACCES;
+	if (is_listed(st))
+		return -EBUSY;
+	if (!may_be_twins(name))
+		return 0;
+	twins = search_descriptors(st);
+	return twins > 0 ? -EBUSY : twins;
+}
+
+/* The same inode, whatever has become of the name. */
+static int reopen(int path_fd)
+{
+	char path[PROC_PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
+	fd = SC_OWN_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+	return fd < 0 ? -errno : fd;
+}
+
+int sc_own_open_other(const char *name, struct stat *st)
+{
+	char path[SC_OWN_PATH_MAX];
+	int path_fd, fd;
+
+	sc_own_path(name, path);
+	path_fd = SC_OWN_TRY("own.open", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	fd = path_fd < 0 ? -errno : check_other(path_fd, name, st);
+	if (!fd)
+		fd = reopen(path_fd);
+	if (path_fd >= 0)
+		close(path_fd);
+	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
+		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
+	return fd;
+}
+
+void sc_own_hold_others(void)
+{
+	pthread_once(&own_once, init_once);
+	pthread_mutex_lock(&others_mutex);
+}
+
+void sc_own_release_others(void)
+{
+	pthread_mutex_unlock(&others_mutex);
+}
+
+void sc_own_close_other(int fd)
+{
+	sc_own_hold_others();
+	close(fd);
+	sc_own_release_others();
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_OWN_H
+#define SC_OWN_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include "addr.h"
+
+/* A system call that returns -1 on failure, behind a point of inject.h. */
+#define SC_OWN_TRY(point, call) ((errno = SC_INJECT(point)) ? -1 : (call))
+
+/* A file that this process has made in SC_HOST_DIR. Embedded in what it holds (segment, service). */
+struct sc_own {
+	struct sc_own *next;
+	char name[SC_ADDR_NAME_MAX]; /* "": has none, not yet or no more */
+	int fd;
+	dev_t dev;
+	ino_t ino;
+	pid_t pid;	    /* process that made it; in a forked child all calls but close do nothing */
+	unsigned int users; /* its maker, and those who borrow */
+};
+
+/* Make a file without name, mode 0600, empty, to be filled by the caller. */
+int sc_own_create(struct sc_own *own);
+
+/* Lock it, then give it its name. -EEXIST: the name is taken, another may be tried. */
+int sc_own_publish(struct sc_own *own, const char *name);
+
+/* Take its name away, if it still is that of this file. */
+void sc_own_unlink(struct sc_own *own);
+
+/* This process's file of that name, with one user more; NULL: there is none. */
+struct sc_own *sc_own_borrow(const char *name);
+
+/* One user less. True: that was the last, and the caller is to unmap, close and free. */
+bool sc_own_put(struct sc_own *own);
+
+/* Close the descriptor, which frees the life lock: the last thing to do. */
+void sc_own_close(struct sc_own *own);
+
+/* Unlink all files of this process. */
+void sc_own_unlink_all(void);
+
+bool sc_own_has_name(const struct sc_own *own);
+
+/*
+ * Open another process's file for reading and writing, after a look at its type, owner and mode.
+ * Descriptor, or -ENOENT; -EACCES: not a regular file of this user with mode 0600; -EBUSY: this process
+ * itself holds it, and it was not opened; -EMFILE... The first three are for the caller to log.
+ */
+int sc_own_open_other(const char *name, struct stat *st);
+void sc_own_close_other(int fd);
+
+/*
+ * Keep all other threads from sc_own_close_other(), which would drop a lock that this process has just
+ * taken on another's file. In between, close(2) is for the caller.
+ */
+void sc_own_hold_others(void);
+void sc_own_release_others(void);
+
+/* SC_HOST_DIR/<name> */
+#define SC_OWN_PATH_MAX (SC_ADDR_NAME_MAX + 16)
+void sc_own_path(const char *name, char path[SC_OWN_PATH_MAX]);
+
+/* Is the name that of this inode? False as well if it cannot be told. */
+bool sc_own_is_named(const char *name, dev_t dev, ino_t ino);
+
+/* Is that descriptor still this inode's? After closefrom(3) by the application it may be another's. */
+bool sc_own_is_open(int fd, dev_t dev, ino_t ino);
+
+#endif

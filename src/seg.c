@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * seg.c: segments: one file for each endpoint, mapped by its owner and by the peers connected to it.
+ *
+ * Owns the mapping and the private copy of the header. One structure is used by one thread at a time;
+ * different ones, also of the same segment, by any.
+ *
+ * Create: file without name -> memory for all but the slots -> map -> fill -> lock -> name (own.c).
+ * Whoever opens the name sees a complete header, and a lock that says whether it is alive. If the owner
+ * dies before the name is given, nothing remains; after it, a complete segment with a free lock, which
+ * no attacher accepts and a reaper removes.
+ *
+ * Attach believes nothing: type, owner, mode and links of the file, a held lock, then a copy of the header
+ * checked as a whole by sc_seg_check_header(); only the copy is used from there on, so all offsets stay
+ * inside the mapping whatever is written to the shared page later. An attacher's death leaves nothing.
+ *
+ * An owner that dies while attached leaves the mapping usable: the memory goes with the last of them.
+ * A segment of this very process is borrowed, never opened (own.c says why).
+ *
+ * All mappings are MADV_DONTFORK: a forked child has no mapping to unmap, and what an address range
+ * holds there is not ours.
+ */
+#define _GNU_SOURCE 1
+#include "seg.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "atomic.h"
+#include "host.h"
+#include "inject.h"
+#include "list.h"
+#include "live.h"
+#include "log.h"
+
+#define NAME_TRIES 16
+#define BUFS_MIN 2
+
+static atomic_uint next_ep;  /* endpoint number, counts up for each process */
+static atomic_uint kept_fds; /* descriptors of peers' segments that are open */
+
+static uint64_t align_up(uint64_t value, uint64_t to)
+{
+	return (value + to - 1) / to * to;
+}
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static bool is_possible(const struct sc_seg_geometry *geometry)
+{
+	return geometry->slots && geometry->slots <= SC_ABI_SLOTS_MAX && geometry->buf_count &&
+	       geometry->buf_count <= SC_ABI_BUFS_MAX && geometry->buf_size &&
+	       geometry->buf_size % SC_ABI_LINE == 0;
+}
+
+/* The parts follow each other as abi.h draws them; pool and slots begin on pages of their own. */
+static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry,
+			 uint32_t buf_count)
+{
+	uint64_t claims_end = SC_ABI_PAGE + (uint64_t)geometry->slots * sizeof(uint64_t);
+	uint64_t pool_size = (uint64_t)buf_count * geometry->buf_size;
+
+	header->claims_offset = SC_ABI_PAGE;
+	header->slot_count = geometry->slots;
+	header->pool_offset = align_up(claims_end, SC_ABI_PAGE);
+	header->buf_size = geometry->buf_size;
+	header->buf_count = buf_count;
+	header->slots_offset = align_up(header->pool_offset + pool_size, SC_ABI_PAGE);
+	header->slot_size = SC_ABI_SLOT_SIZE;
+	header->ring_lines = SC_ABI_RING_LINES;
+	header->length = header->slots_offset + (uint64_t)geometry->slots * SC_ABI_SLOT_SIZE;
+}
+
+static int set_owner(struct sc_abi_header *header)
+{
+	const struct sc_host *host;
+	int err = sc_host_get(&host);
+
+	if (err)
+		return err;
+	memcpy(header->boot_id, host->boot_id, sizeof(header->boot_id));
+	header->start_time = host->start_time;
+	header->pid_ns = host->pid_ns;
+	header->pidfs_ino = host->pidfs_ino;
+	header->pid = host->pid;
+	header->cma_tid = host->pid;
+	header->cookie_addr = (uintptr_t)&host->cookie;
+	header->cookie = host->cookie;
+	return 0;
+}
+
+static int set_address(struct sc_abi_header *header, uint16_t ep, char name[SC_ADDR_NAME_MAX])
+{
+	const struct sc_host *host;
+	struct sc_addr addr = { .pid = (uint32_t)header->pid, .ep = ep };
+	int err = sc_host_get(&host);
+
+	if (!err)
+		err = sc_host_random(header->nonce, sizeof(header->nonce));
+	if (err)
+		return err;
+	addr.host = host->id;
+	memcpy(addr.nonce, header->nonce, sizeof(addr.nonce));
+	sc_addr_format(&addr, header->address);
+	sc_addr_file(&addr, name);
+	return 0;
+}
+
+/* The slots stay sparse. fallocate, not ftruncate alone: a full /dev/shm is an error here, not SIGBUS later. */
+static int give_memory(int fd, const struct sc_abi_header *header)
+{
+	if (SC_OWN_TRY("seg.ftruncate", ftruncate(fd, (off_t)header->length)) ||
+	    SC_OWN_TRY("seg.fallocate", fallocate(fd, 0, 0, (off_t)header->slots_offset)))
+		return errno == EDQUOT ? -ENOSPC : -errno;
+	return 0;
+}
+
+/* Memory for the file, with half the pool as long as there is not enough. */
+static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
+{
+	uint32_t bufs = geometry->buf_count;
+	int err;
+
+	for (;;) {
+		set_geometry(&seg->header, geometry, bufs);
+		err = give_memory(seg->fd, &seg->header);
+		if (err != -ENOSPC || bufs <= BUFS_MIN)
+			break;
+		bufs = bufs / 2 < BUFS_MIN ? BUFS_MIN : bufs / 2;
+	}
+	if (err == -ENOSPC)
+		sc_warn(SC_HOST_DIR
+			" is full: %llu bytes needed for an endpoint; free space there or lower "
+			"FI_SHMCMA_BOUNCE_COUNT",
+			(unsigned long long)seg->header.slots_offset);
+	else if (err)
+		sc_warn("no memory for an endpoint's segment of %llu bytes in " SC_HOST_DIR ": %s",
+			(unsigned long long)seg->header.length, strerror(-err));
+	else if (bufs < geometry->buf_count)
+		sc_info(SC_HOST_DIR
+			" is nearly full: %u bounce buffers instead of %u; free space there to have "
+			"them all",
+			bufs, geometry->buf_count);
+	return err;
+}
+
+static int map(struct sc_seg *seg)
+{
+	int err = SC_INJECT("seg.mmap");
+	void *base = MAP_FAILED;
+
+	if (!err) {
+		base = mmap(NULL, seg->header.length, PROT_READ | PROT_WRITE, MAP_SHARED, seg->fd, 0);
+		err = base == MAP_FAILED ? errno : 0;
+	}
+	if (!err && SC_OWN_TRY("seg.madvise", madvise(base, seg->header.length, MADV_DONTFORK)))
+		err = errno;
+	if (!err) {
+		seg->base = base;
+		return 0;
+	}
+	if (base != MAP_FAILED)
+		munmap(base, seg->header.length);
+	sc_warn("cannot map a segment of %llu bytes: %s; see ulimit -v and vm.max_map_count",
+		(unsigned long long)seg->header.length, strerror(err));
+	return -err;
+}
+
+static void unmap(struct sc_seg *seg)
+{
+	munmap(seg->base, seg->header.length);
+	seg->base = NULL;
+}
+
+/* Under a name that nobody has: the nonce makes a second try all but impossible. */
+static int publish(struct sc_seg *seg)
+{
+	uint16_t ep = (uint16_t)atomic_fetch_add(&next_ep, 1);
+	char name[SC_ADDR_NAME_MAX];
+	int err = -EEXIST;
+
+	for (int tries = 0; err == -EEXIST && tries < NAME_TRIES; tries++) {
+		err = set_address(&seg->header, ep, name);
+		if (err)
+			return err;
+		memcpy(seg->base, &seg->header, sizeof(seg->header));
+		err = sc_own_publish(&seg->file, name);
+	}
+	if (err == -EEXIST)
+		sc_warn("%d random names in " SC_HOST_DIR " were all taken, the last %s", NAME_TRIES,
+			name);
+	return err;
+}
+
+static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
+{
+	int err;
+
+	seg->header.magic = SC_ABI_MAGIC;
+	seg->header.major = SC_ABI_MAJOR;
+	seg->header.minor = SC_ABI_MINOR;
+	seg->header.layout = SC_ABI_LAYOUT;
+	seg->header.capabilities = geometry->capabilities;
+	seg->header.window = geometry->window;
+	err = set_owner(&seg->header);
+	if (err)
+		return err;
+	err = allocate(seg, geometry);
+	if (err)
+		return err;
+	err = map(seg);
+	if (err)
+		return err;
+	sc_seg_presence(seg)->state = SC_ABI_OPEN; /* plain: nobody else sees it before it has a name */
+	err = publish(seg);
+	if (err)
+		unmap(seg);
+	return err;
+}
+
+int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
+{
+	struct sc_seg *seg;
+	int err;
+
+	if (!is_possible(geometry)) {
+		sc_warn("no segment can have %u slots and %u bounce buffers of %u bytes", geometry->slots,
+			geometry->buf_count, geometry->buf_size);
+		return -EINVAL;
+	}
+	seg = calloc(1, sizeof(*seg));
+	if (!seg) {
+		sc_warn("no memory for an endpoint");
+		return -ENOMEM;
+	}
+	err = sc_own_create(&seg->file);
+	if (err)
+		goto free_seg;
+	seg->fd = seg->file.fd;
+	seg->dev = seg->file.dev;
+	seg->ino = seg->file.ino;
+	seg->pid = seg->file.pid;
+	seg->own = seg->local = true;
+	seg->cma_pid = seg->pid;
+	err = fill_and_publish(seg, geometry);
+	if (err)
+		goto close_file;
+	*out = seg;
+	return 0;
+
+close_file:
+	(void)sc_own_put(&seg->file); /* never named: there is no borrower */
+	sc_own_close(&seg->file);
+free_seg:
+	free(seg);
+	return err;
+}
+
+/* One user of an own segment has done with it. The lock goes last, after the mapping. */
+static void put_own(struct sc_seg *seg)
+{
+	if (!sc_own_put(&seg->file))
+		return;
+	unmap(seg);
+	sc_own_close(&seg->file);
+	free(seg);
+}
+
+void sc_seg_destroy(struct sc_seg *seg)
+{
+	if (seg->pid != getpid()) {
+		sc_own_close(&seg->file); /* inherited; the lock is not on it */
+		free(seg);
+		return;
+	}
+	sc_own_unlink(&seg->file);
+	put_own(seg);
+}
+
+/* ---- check ----------------------------------------------------------------------------------- */
+
+static const char *identity_fault(const struct sc_abi_header *header)
+{
+	if (header->magic != SC_ABI_MAGIC)
+		return "it is not a segment of shmcma";
+	if (header->major != SC_ABI_MAJOR)
+		return "it is of another version of shmcma";
+	if (header->layout != SC_ABI_LAYOUT || header->slot_size != SC_ABI_SLOT_SIZE ||
+	    header->ring_lines != SC_ABI_RING_LINES)
+		return "its layout is that of another build of shmcma";
+	return NULL;
+}
+
+/*
+ * No sum overflows: counts are bounded first, a pool has at most 2^12 * 2^32 bytes, and each offset is
+ * compared with the length of the file before anything is added to it.
+ */
+static const char *geometry_fault(const struct sc_abi_header *header, uint64_t file_length)
+{
+	uint64_t claims_size = (uint64_t)header->slot_count * sizeof(uint64_t);
+	uint64_t pool_size = (uint64_t)header->buf_count * header->buf_size;
+	uint64_t slots_size = (uint64_t)header->slot_count * SC_ABI_SLOT_SIZE;
+
+	if (header->length != file_length || file_length > INT64_MAX)
+		return "its length is not the file's";
+	if (!header->slot_count || header->slot_count > SC_ABI_SLOTS_MAX)
+		return "its number of slots is impossible";
+	if (!header->buf_size || header->buf_size % SC_ABI_LINE || !header->buf_count ||
+	    header->buf_count > SC_ABI_BUFS_MAX)
+		return "its bounce buffers are impossible";
+	if (header->pool_offset > file_length || header->slots_offset > file_length)
+		return "a part begins behind its end";
+	if (header->claims_offset % SC_ABI_LINE || header->pool_offset % SC_ABI_LINE ||
+	    header->slots_offset % SC_ABI_PAGE)
+		return "a part is not aligned";
+	if (header->claims_offset < SC_ABI_PAGE ||
+	    header->claims_offset + claims_size > header->pool_offset ||
+	    header->pool_offset + pool_size > header->slots_offset ||
+	    header->slots_offset + slots_size > file_length)
+		return "its parts overlap or reach behind its end";
+	return NULL;
+}
+
+static const char *owner_fault(const struct sc_abi_header *header, const char *addr)
+{
+	struct sc_addr parts;
+
+	if (memchr(header->address, '\0', sizeof(header->address)) !=
+	    &header->address[sizeof(header->address) - 1])
+		return "it has no address";
+	if (strcmp(header->address, addr) || sc_addr_parse(addr, &parts))
+		return "it is of another address";
+	if (header->pid <= 0 || header->cma_tid <= 0 || (uint32_t)header->pid != parts.pid ||
+	    memcmp(header->nonce, parts.nonce, sizeof(parts.nonce)))
+		return "it contradicts its address";
+	if (!header->cookie || !header->cookie_addr || header->cookie_addr % sizeof(uint64_t))
+		return "it has no cookie";
+	return NULL;
+}
+
+/* NULL: nothing is wrong. Only the copy in *header is looked at. */
+static const char *header_fault(const struct sc_abi_header *header, uint64_t file_length, const char *addr)
+{
+	const char *fault = identity_fault(header);
+
+	if (!fault)
+		fault = geometry_fault(header, file_length);
+	if (!fault)
+		fault = owner_fault(header, addr);
+	return fault;
+}
+
+int sc_seg_check_header(const void *bytes, size_t size, uint64_t file_length, const char *addr,
+			struct sc_abi_header *out)
+{
+	struct sc_abi_header header;
+
+	if (size < sizeof(header))
+		return -EPROTO;
+	memcpy(&header, bytes, sizeof(header));
+	if (header_fault(&header, file_length, addr))
+		return -EPROTO;
+	*out = header;
+	return 0;
+}
+
+/* ---- attach ---------------------------------------------------------------------------------- */
+
+static int parse_here(const char *addr, char name[SC_ADDR_NAME_MAX])
+{
+	const struct sc_host *host;
+	struct sc_addr parts;
+	int err = sc_addr_parse(addr, &parts);
+
+	if (err) {
+		sc_warn("\"%.63s\" is not the address of an endpoint", addr);
+		return err;
+	}
+	err = sc_host_get(&host);
+	if (err)
+		return err;
+	if (parts.host != host->id) {
+		sc_info("%s is of another machine, another boot of this one, or another " SC_HOST_DIR
+			" (container); reach it by a network provider",
+			addr);
+		return -EHOSTUNREACH;
+	}
+	sc_addr_file(&parts, name);
+	return 0;
+}
+
+static int refuse_dead(const char *addr)
+{
+	sc_info("%s is not there: its process has ended or closed it", addr);
+	return -ECONNREFUSED;
+}
+
+static int reject(const char *addr, int err, const char *fault)
+{
+	sc_warn("cannot attach to %s: %s", addr, fault);
+	return err;
+}
+
+static int open_file(const char *addr, const char *name, struct stat *st)
+{
+	int fd = sc_own_open_other(name, st);
+
+	switch (fd) {
+	case -ENOENT:
+		return refuse_dead(addr);
+	case -EACCES:
+		return reject(addr, fd, "its file is not a regular one of this user with mode 0600");
+	case -EBUSY:
+		return reject(addr, -ECONNREFUSED,
+			      "this process holds it, but not by this copy of the library; load it once");
+	default:
+		return fd;
+	}
+}
+
+static int read_header(int fd, const char *addr, const struct stat *st, struct sc_abi_header *header)
+{
+	ssize_t got = SC_OWN_TRY("seg.pread", pread(fd, header, sizeof(*header), 0));
+	const char *fault;
+
+	if (got < 0)
+		return reject(addr, -errno, "its header cannot be read");
+	if ((size_t)got < sizeof(*header))
+		return reject(addr, -EPROTO, "its file is too short");
+	fault = header_fault(header, (uint64_t)st->st_size, addr);
+	return fault ? reject(addr, -EPROTO, fault) : 0;
+}
+
+/*
+ * A reaper, too, holds the lock of a dead owner's file for a moment. From another pid namespace the two
+ * cannot be told apart; who attaches then finds the lock free the next time it looks.
+ */
+static int check_holder(const char *addr, const struct sc_seg *seg)
+{
+	const struct sc_host *host;
+	int err = sc_host_get(&host);
+
+	if (err)
+		return err;
+	if (seg->header.pid_ns == host->pid_ns && seg->header.pid != seg->cma_pid)
+		return refuse_dead(addr);
+	return 0;
+}
+
+/* All that can be known of an open file, in *seg. */
+static int examine(const char *addr, struct sc_seg *seg)
+{
+	int alive = sc_live_check(seg->fd, &seg->cma_pid);
+	struct stat st;
+	int err;
+
+	if (alive < 0)
+		return reject(addr, alive, "its life lock cannot be read");
+	if (!alive)
+		return refuse_dead(addr);
+	if (fstat(seg->fd, &st))
+		return reject(addr, -errno, "its file cannot be looked at");
+	if (!st.st_nlink)
+		return refuse_dead(addr);
+	if (st.st_nlink > 1)
+		return reject(addr, -EACCES, "its file has more than one name");
+	err = read_header(seg->fd, addr, &st, &seg->header);
+	return err ? err : check_holder(addr, seg);
+}
+
+/* Another process's live segment: file open, header checked, nothing mapped. */
+static int open_other(const char *addr, const char *name, struct sc_seg *seg)
+{
+	struct stat st;
+	int err;
+
+	seg->fd = open_file(addr, name, &st);
+	if (seg->fd < 0)
+		return seg->fd;
+	seg->dev = st.st_dev;
+	seg->ino = st.st_ino;
+	err = examine(addr, seg);
+	if (err)
+		sc_own_close_other(seg->fd);
+	return err;
+}
+
+static void drop_descriptor(struct sc_seg *seg)
+{
+	if (seg->fd < 0)
+		return;
+	atomic_fetch_sub(&kept_fds, 1);
+	if (sc_own_is_open(seg->fd, seg->dev, seg->ino))
+		sc_own_close_other(seg->fd);
+	seg->fd = -1;
+}
+
+/* A descriptor is kept for a quick look at the lock, as long as the application has plenty left. */
+static void keep_descriptor(struct sc_seg *seg)
+{
+	struct rlimit limit;
+	rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur / 4;
+
+	if (atomic_fetch_add(&kept_fds, 1) >= most)
+		drop_descriptor(seg);
+}
+
+static int attach_other(const char *addr, const char *name, struct sc_seg *seg)
+{
+	int err = open_other(addr, name, seg);
+
+	if (err)
+		return err;
+	err = map(seg);
+	if (err) {
+		sc_own_close_other(seg->fd);
+		return err;
+	}
+	keep_descriptor(seg);
+	return 0;
+}
+
+static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
+{
+	seg->header = lender->header;
+	seg->base = lender->base;
+	seg->fd = lender->fd;
+	seg->dev = lender->dev;
+	seg->ino = lender->ino;
+	seg->local = true;
+	seg->cma_pid = lender->pid;
+	seg->lender = lender;
+}
+
+int sc_seg_attach(const char *addr, struct sc_seg **out)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_own *file;
+	struct sc_seg *seg;
+	int err = parse_here(addr, name);
+
+	if (err)
+		return err;
+	seg = calloc(1, sizeof(*seg));
+	if (!seg) {
+		sc_warn("no memory to attach to %s", addr);
+		return -ENOMEM;
+	}
+	seg->pid = getpid();
+	file = sc_own_borrow(name);
+	if (file)
+		attach_local(sc_list_entry(file, struct sc_seg, file), seg);
+	else
+		err = attach_other(addr, name, seg);
+	if (err) {
+		free(seg);
+		return err;
+	}
+	*out = seg;
+	return 0;
+}
+
+void sc_seg_detach(struct sc_seg *seg)
+{
+	bool here = seg->pid == getpid();
+
+	if (seg->lender) {
+		if (here)
+			put_own(seg->lender);
+	} else {
+		if (here)
+			unmap(seg);
+		drop_descriptor(seg);
+	}
+	free(seg);
+}
+
+int sc_seg_find(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_own *file;
+	struct sc_seg seg = { 0 };
+	int err = parse_here(addr, name);
+
+	if (err)
+		return err;
+	file = sc_own_borrow(name);
+	if (file) {
+		put_own(sc_list_entry(file, struct sc_seg, file));
+		return 0;
+	}
+	err = open_other(addr, name, &seg);
+	if (!err)
+		sc_own_close_other(seg.fd);
+	return err;
+}
+
+/* ---- attached -------------------------------------------------------------------------------- */
+
+/* The file of a segment whose descriptor was closed. -ENOENT: the name is gone, or another file's. */
+static int open_again(const struct sc_seg *seg)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr parts;
+	struct stat st;
+	int fd;
+
+	if (sc_addr_parse(seg->header.address, &parts))
+		return -ENOENT;
+	sc_addr_file(&parts, name);
+	fd = sc_own_open_other(name, &st);
+	if (fd < 0 || (st.st_dev == seg->dev && st.st_ino == seg->ino))
+		return fd;
+	sc_own_close_other(fd);
+	return -ENOENT;
+}
+
+int sc_seg_check_owner(const struct sc_seg *seg)
+{
+	int fd, alive;
+
+	if (seg->local)
+		return seg->own || sc_own_has_name(&seg->lender->file);
+	if (sc_own_is_open(seg->fd, seg->dev, seg->ino))
+		return sc_live_check(seg->fd, NULL);
+	fd = open_again(seg);
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	alive = sc_live_check(fd, NULL);
+	sc_own_close_other(fd);
+	return alive;
+}
+
+static int slot_fallocate(const struct sc_seg *seg, uint32_t slot, int mode)
+{
+	off_t offset = (off_t)(seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE);
+	bool kept = sc_own_is_open(seg->fd, seg->dev, seg->ino);
+	int fd = kept ? seg->fd : open_again(seg);
+	int err = 0;
+
+	if (fd < 0)
+		return fd;
+	if (SC_OWN_TRY("seg.slot", fallocate(fd, mode, offset, SC_ABI_SLOT_SIZE)))
+		err = errno == EDQUOT ? -ENOSPC : -errno;
+	if (!kept)
+		sc_own_close_other(fd);
+	return err;
+}
+
+int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
+{
+	int err = slot_fallocate(seg, slot, 0);
+
+	if (err == -ENOSPC)
+		sc_warn(SC_HOST_DIR
+			" is full: %u bytes needed to connect to %s; free space there or lower "
+			"FI_SHMCMA_BOUNCE_COUNT",
+			SC_ABI_SLOT_SIZE, seg->header.address);
+	else if (err)
+		sc_warn("no memory to connect to %s: %s", seg->header.address, strerror(-err));
+	return err;
+}
+
+void sc_seg_slot_free(struct sc_seg *seg, uint32_t slot)
+{
+	int err = slot_fallocate(seg, slot, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
+
+	if (err)
+		sc_warn("cannot give back the memory of slot %u of %s: %s; it goes with the endpoint",
+			slot, seg->header.address, strerror(-err));
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_SEG_H
+#define SC_SEG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <shmcma/abi.h>
+#include "own.h"
+
+/* What a new segment is to hold; see struct sc_config. */
+struct sc_seg_geometry {
+	uint32_t slots;
+	uint32_t buf_size, buf_count;
+	uint64_t window;
+	uint32_t capabilities;
+};
+
+/*
+ * A mapped segment, this process's own or a peer's. `header` is a private copy, taken once and checked;
+ * the shared one is never read again.
+ */
+struct sc_seg {
+	struct sc_abi_header header;
+	uint8_t *base;
+	int fd; /* attached: -1 when descriptors are short, see sc_seg_check_owner() */
+	dev_t dev;
+	ino_t ino;
+	bool own;      /* created here: sc_seg_destroy(); else sc_seg_detach() */
+	bool local;    /* its owner is this process: memory can be copied directly */
+	pid_t cma_pid; /* attached: pid of the owner as seen from here, 0: not visible from here */
+	pid_t pid;     /* process that made this structure; its forked children have nothing mapped */
+	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
+	struct sc_own file;    /* own: the mapping outlives destroy until all borrowers have detached */
+};
+
+/*
+ * Create, fill, lock and name this process's segment: a named segment whose life lock is free is dead
+ * by construction. With too little shared memory a smaller pool is tried (half, down to 2 buffers).
+ * -EINVAL: no possible geometry; -ENOSPC, -EMFILE, -ENOMEM, -EACCES...
+ */
+int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **seg);
+
+/* Unlink, unlock, unmap. In a forked child: nothing of the parent's is touched. */
+void sc_seg_destroy(struct sc_seg *seg);
+
+/*
+ * Map the segment of the endpoint with that address (endpoint form). File type, owner, mode, links and
+ * size are checked against the geometry before anything in it is believed. The outcomes:
+ * -EINVAL no address; -EHOSTUNREACH other host; -ECONNREFUSED no such file or dead owner; -EACCES wrong
+ * file type, owner or mode; -EPROTO not a segment, or another layout or version; -EMFILE, -ENOMEM.
+ */
+int sc_seg_attach(const char *addr, struct sc_seg **seg);
+
+void sc_seg_detach(struct sc_seg *seg);
+
+/* Would sc_seg_attach() find a live segment? Same outcomes; nothing is mapped. */
+int sc_seg_find(const char *addr);
+
+/* Does the owner of an attached segment live? 1: yes; 0: dead or closed; negative errno: cannot tell. */
+int sc_seg_check_owner(const struct sc_seg *seg);
+
+/*
+ * Check the first bytes of a file of `file_length` bytes that claims to be the segment of the endpoint
+ * with that address. 0: *out is the header, and every part it names lies inside the file; -EPROTO.
+ */
+int sc_seg_check_header(const void *bytes, size_t size, uint64_t file_length, const char *addr,
+			struct sc_abi_header *out);
+
+/* Give a slot its memory / take it away (its content is gone). -ENOSPC. */
+int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
+void sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
+
+static inline uint64_t *sc_seg_claims(const struct sc_seg *seg)
+{
+	return (uint64_t *)(seg->base + seg->header.claims_offset);
+}
+
+static inline struct sc_abi_presence *sc_seg_presence(const struct sc_seg *seg)
+{
+	return (struct sc_abi_presence *)(seg->base + SC_ABI_PRESENCE);
+}
+
+/* slot < header.slot_count; the slot has memory */
+static inline struct sc_abi_slot *sc_seg_slot(const struct sc_seg *seg, uint32_t slot)
+{
+	return (struct sc_abi_slot *)(seg->base + seg->header.slots_offset) + slot;
+}
+
+/* buf < header.buf_count */
+static inline uint8_t *sc_seg_buf(const struct sc_seg *seg, uint32_t buf)
+{
+	return seg->base + seg->header.pool_offset + (uint64_t)buf * seg->header.buf_size;
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_SERVICE_H
+#define SC_SERVICE_H
+
+#include <shmcma/core.h>
+
+/* A service name held by this process. */
+struct sc_service;
+
+/*
+ * Hold the name for the endpoint with that address. A dead owner's is reaped first. -EADDRINUSE: a live
+ * process has it; it is not harmed.
+ */
+int sc_service_create(const char *service, const char *addr, struct sc_service **held);
+void sc_service_destroy(struct sc_service *held);
+
+/* The address behind a service name, out[SC_ADDR_SIZE]. Outcomes as sc_addr_resolve(). */
+int sc_service_find(const char *service, char *out);
+
+#endif
