@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * cma.c: one-copy reads of another process's memory, process_vm_readv(2).
+ *
+ * Names by pid are racy: the process may end and its pid be used again. So each read carries one more
+ * remote element, the owner's cookie: a random word in that process's memory. A read whose cookie is right
+ * came from the process that was meant, as it was: an ended process has no memory, another one or one
+ * after exec(2) does not have that word at that place. What a failed read has put into the destination is
+ * undefined; the caller's operation fails or is done again.
+ *
+ * A partial transfer stops at the byte that faulted (process_vm_readv(2)); the loop goes on from there and
+ * takes "nothing at all" as the fault that it is.
+ */
+#define _GNU_SOURCE
+#include "cma.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include "inject.h"
+#include "iov.h"
+
+/* The kernel moves at most this in one call (MAX_RW_COUNT, fs/read_write.c), bytes. */
+#define CALL_MAX ((size_t)0x7ffff000)
+
+int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
+		const struct iovec *remote, size_t remote_count, size_t len)
+{
+	struct iovec to[SC_CMA_IOV], from[SC_CMA_IOV];
+	size_t done = 0;
+
+	for (;;) {
+		uint64_t cookie = ~cma->cookie;
+		size_t left = len - done;
+		size_t part = left < CALL_MAX - sizeof(cookie) ? left : CALL_MAX - sizeof(cookie);
+		size_t to_count = sc_iov_slice(local, local_count, done, part, to);
+		size_t from_count = sc_iov_slice(remote, remote_count, done, part, from);
+		int err = SC_INJECT("cma.readv");
+		ssize_t got;
+
+		to[to_count++] = (struct iovec){ &cookie, sizeof(cookie) };
+		from[from_count++] =
+			(struct iovec){ (void *)(uintptr_t)cma->cookie_addr, sizeof(cookie) };
+		if (err)
+			return -err;
+		got = process_vm_readv(cma->pid, to, to_count, from, from_count, 0);
+		if (got < 0)
+			return -errno;
+		if ((size_t)got == part + sizeof(cookie)) {
+			if (cookie != cma->cookie)
+				return -ESRCH;
+			done += part;
+			if (done == len)
+				return 0;
+		} else if ((size_t)got >= part) {
+			return -ESRCH; /* the data could be read, the cookie not: another process */
+		} else if (got == 0) {
+			return -EFAULT;
+		} else {
+			done += (size_t)got;
+		}
+	}
+}

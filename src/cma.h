@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_CMA_H
+#define SC_CMA_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#define SC_CMA_IOV 17 /* remote elements: SC_ABI_RDV_SEGMENTS and the cookie */
+
+/* Whose memory: a process, and 8 bytes in it that nobody else has. */
+struct sc_cma {
+	pid_t pid;
+	uint64_t cookie_addr, cookie;
+};
+
+/*
+ * Read `len` bytes of the process's memory, remote -> local, both vectors that long and of fewer than
+ * SC_CMA_IOV elements. The cookie is read after them in the same call, which proves whose bytes they are.
+ * Returns 0, or: -EFAULT an address of the other side is not mapped; -ESRCH no such process, or no longer
+ * the same; -EPERM, -ENOSYS, -ENOMEM: not possible between these two processes. On failure the
+ * destination's content is undefined.
+ */
+int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
+		const struct iovec *remote, size_t remote_count, size_t len);
+
+#endif

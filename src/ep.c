@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ep.c: an endpoint put together from its parts, and its progress.
+ *
+ * One call of sc_ep_poll() looks once at everything that can have changed: who has come or gone, what
+ * peers have written, what is under way; then it fails what belonged to peers that are lost. With nothing
+ * to do it reads a few lines that stay in this core's cache.
+ */
+#include "atomic.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "log.h"
+#include "peer.h"
+#include "rx.h"
+#include "state.h"
+#include "tx.h"
+
+/*
+ * Defaults. inline_max and eager_max by measurement with test/bench/fabric_bench; the pool and the slots
+ * so that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
+ */
+void sc_config_init(struct sc_config *config)
+{
+	*config = (struct sc_config){
+		.slots = SC_ABI_SLOTS_MAX,
+		.buf_size = 8192,
+		.buf_count = 32,
+		.inline_max = 200,
+		.eager_max = 32768,
+		.window = 131072,
+		.cma = true,
+	};
+}
+
+static uint32_t clamp(uint32_t value, uint32_t least, uint32_t most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+/* A configuration that the rest can rely on: powers of two, limits of the record formats. */
+static void config_settle(struct sc_ep *ep)
+{
+	struct sc_config *config = &ep->config;
+
+	config->slots = clamp(config->slots, 1, SC_ABI_SLOTS_MAX);
+	config->buf_count = clamp(config->buf_count, 2, SC_ABI_BUFS_MAX);
+	ep->buf_shift = 31 - (uint32_t)__builtin_clz(clamp(config->buf_size, SC_INJECT_MAX, 1u << 20));
+	config->buf_size = 1u << ep->buf_shift;
+	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
+	config->eager_max = clamp(config->eager_max, 0, SC_ABI_BOUNCE_BUFS << ep->buf_shift);
+	if (config->window < 1024)
+		config->window = 1024;
+}
+
+static int segment_create(struct sc_ep *ep)
+{
+	struct sc_seg_geometry geometry = {
+		.slots = ep->config.slots,
+		.buf_size = ep->config.buf_size,
+		.buf_count = ep->config.buf_count,
+		.window = ep->config.window,
+		.capabilities = SC_ABI_CAP_TAGGED | SC_ABI_CAP_MSG,
+	};
+
+	return sc_seg_create(&geometry, &ep->seg);
+}
+
+int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
+{
+	struct sc_ep *ep = calloc(1, sizeof(*ep));
+	int ret = -ENOMEM;
+
+	if (!ep)
+		return ret;
+	ep->config = attr->config;
+	config_settle(ep);
+	ep->tx_cq = attr->tx_cq;
+	ep->rx_cq = attr->rx_cq;
+	ep->tx_size = attr->tx_size;
+	ep->rx_size = attr->rx_size;
+	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op), (uint32_t)attr->tx_size);
+	/* transfers keep their operation after it is no longer posted */
+	sc_slab_init(&ep->rx_ops, sizeof(struct sc_rx_op), UINT32_MAX / 2);
+	sc_list_init(&ep->pushing);
+	sc_list_init(&ep->pulling);
+	sc_list_init(&ep->claimed);
+	if (sc_match_init(&ep->tagged))
+		goto no_tagged;
+	if (sc_match_init(&ep->plain))
+		goto no_plain;
+	ret = segment_create(ep);
+	if (ret)
+		goto no_segment;
+	ret = sc_pool_init(&ep->pool, ep->seg->header.buf_count);
+	if (ret)
+		goto no_pool;
+	ret = sc_peers_init(ep);
+	if (ret)
+		goto no_peers;
+	if (attr->service) {
+		ret = sc_service_create(attr->service, ep->seg->header.address, &ep->service);
+		if (ret)
+			goto no_service;
+	}
+	*created = ep;
+	return 0;
+
+no_service:
+	sc_peers_fini(ep);
+no_peers:
+	sc_pool_fini(&ep->pool);
+no_pool:
+	sc_seg_destroy(ep->seg);
+no_segment:
+	sc_match_fini(&ep->plain);
+no_plain:
+	sc_match_fini(&ep->tagged);
+no_tagged:
+	free(ep);
+	return ret;
+}
+
+void sc_ep_destroy(struct sc_ep *ep)
+{
+	if (ep->service)
+		sc_service_destroy(ep->service);
+	sc_tx_fini(ep);
+	sc_rx_fini(ep);
+	sc_peers_fini(ep);
+	sc_pool_fini(&ep->pool);
+	sc_seg_destroy(ep->seg);
+	sc_match_fini(&ep->plain);
+	sc_match_fini(&ep->tagged);
+	free(ep);
+}
+
+const char *sc_ep_address(const struct sc_ep *ep)
+{
+	return ep->seg->header.address;
+}
+
+const struct sc_counters *sc_ep_counters(const struct sc_ep *ep)
+{
+	return &ep->counters;
+}
+
+/* Fail what was in flight with peers that have been lost since the last poll. */
+static int end_lost(struct sc_ep *ep)
+{
+	int ended = 0;
+
+	while (!sc_list_empty(&ep->ending)) {
+		struct sc_peer *peer = sc_list_entry(ep->ending.next, struct sc_peer, ending);
+
+		sc_list_remove(&peer->ending);
+		sc_tx_end_peer(peer, peer->error);
+		sc_rx_end_peer(peer, peer->error);
+		sc_peer_part(peer);
+		ended++;
+	}
+	return ended;
+}
+
+int sc_ep_poll(struct sc_ep *ep)
+{
+	int done = 0;
+
+	if (__builtin_expect(sc_peers_changed(ep), 0))
+		done += sc_peers_review(ep);
+	if (__builtin_expect(!sc_list_empty(&ep->unanswered), 0))
+		done += sc_peers_ask(ep);
+	done += sc_rx_poll(ep);
+	if (__builtin_expect(!sc_list_empty(&ep->pulling), 0))
+		done += sc_rx_progress(ep);
+	done += sc_tx_progress(ep);
+	if (__builtin_expect(!sc_list_empty(&ep->ending), 0))
+		done += end_lost(ep);
+	return done;
+}

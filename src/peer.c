@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * peer.c: who the other endpoints are, and how two of them come together and part.
+ *
+ * Connecting needs nothing of the peer but its memory. The connecting side:
+ *
+ *   1. attaches the peer's segment,
+ *   2. claims a slot there            (claims[i]: 0 -> ticket | CLAIMED, compare and swap)
+ *   3. gives the slot memory          (fallocate: a full /dev/shm is an error here, never a SIGBUS later)
+ *   4. writes who it is into the slot
+ *   5. publishes                      (claims[i] = ticket | PUBLISHED, release; then membership + 1)
+ *
+ * and may write records at once. The owner, when it next polls, sees the count, finds the claim, attaches
+ * in turn and answers ACCEPTED, or REFUSED with a reason; the connecting side looks for the answer until it
+ * has it (sc_peers_ask()), so a refusal is noticed by whoever only sends.
+ *
+ *   P1 release, connect(): slot before claim PUBLISHED     pairs with  P1' sc_peers_review()
+ *   P2 release, bump(): claim, answer, state before count  pairs with  P2' sc_peers_changed()
+ *
+ * Parting: an endpoint that closes marks its presence CLOSED and its claims DEPARTED, then adds to the
+ * counts. The other side reads what was published, then frees the slot.
+ *
+ * Death between any two steps: before 2 nothing is shared. After 2 or 3 a claim is left whose ticket names
+ * a dead process; the slot is lost to others until it is reaped. After 5 the peer is connected and dead,
+ * as at any later time. The owner's death frees the whole segment.
+ */
+#define _GNU_SOURCE
+#include "peer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "addr.h"
+#include "atomic.h"
+#include "inject.h"
+#include "live.h"
+#include "log.h"
+
+#define TABLE_MIN 64
+#define NO_SLOT UINT32_MAX
+
+/* FNV-1a over the address; its nonce is random. */
+static uint32_t address_hash(const char *address)
+{
+	uint32_t hash = 2166136261u;
+
+	for (; *address; address++)
+		hash = (hash ^ (uint8_t)*address) * 16777619u;
+	return hash;
+}
+
+static void bump(const struct sc_seg *seg)
+{
+	/* P2 release: pairs with P2' in sc_peers_changed() */
+	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
+}
+
+/* Pid and the first 30 bits of the nonce: what finds the claimant's file, should it die before step 5. */
+static uint64_t ticket(const struct sc_ep *ep)
+{
+	const struct sc_abi_header *header = &ep->seg->header;
+
+	return (uint64_t)(uint32_t)header->pid << 32 | (uint32_t)(header->nonce[0] << 2);
+}
+
+int sc_peers_init(struct sc_ep *ep)
+{
+	sc_list_init(&ep->peers);
+	sc_list_init(&ep->ending);
+	sc_list_init(&ep->unanswered);
+	ep->peer_table = calloc(TABLE_MIN, sizeof(*ep->peer_table));
+	ep->peer_table_mask = TABLE_MIN - 1;
+	ep->inbound = calloc(ep->seg->header.slot_count, sizeof(*ep->inbound));
+	if (ep->peer_table && ep->inbound)
+		return 0;
+	free(ep->peer_table);
+	free(ep->inbound);
+	return -ENOMEM;
+}
+
+void sc_peer_part(struct sc_peer *peer)
+{
+	if (!peer->seg)
+		return;
+	if (peer->out_slot != NO_SLOT)
+		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot],
+				    ticket(peer->ep) | SC_ABI_DEPARTED);
+	peer->out_slot = NO_SLOT;
+	bump(peer->seg);
+	sc_seg_detach(peer->seg);
+	peer->seg = NULL;
+}
+
+void sc_peers_fini(struct sc_ep *ep)
+{
+	/* released by the counts that sc_peer_part() adds to */
+	sc_store_release_32(&sc_seg_presence(ep->seg)->state, SC_ABI_CLOSED);
+	sc_list_for_safe(entry, next, &ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		sc_peer_part(peer);
+		sc_list_for_safe(queued, after, &peer->replies)
+			free(sc_list_entry(queued, struct sc_reply, of_peer));
+		free(peer);
+	}
+	free(ep->peer_table);
+	free(ep->inbound);
+}
+
+static void table_grow(struct sc_ep *ep)
+{
+	uint32_t mask = ep->peer_table_mask * 2 + 1;
+	struct sc_peer **table = calloc((size_t)mask + 1, sizeof(*table));
+
+	if (!table)
+		return; /* longer chains */
+	sc_list_for(entry, &ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+		struct sc_peer **chain = &table[address_hash(peer->address) & mask];
+
+		peer->next = *chain;
+		*chain = peer;
+	}
+	free(ep->peer_table);
+	ep->peer_table = table;
+	ep->peer_table_mask = mask;
+}
+
+int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
+{
+	struct sc_peer **chain, *peer;
+
+	if (sc_addr_kind(addr) != SC_ADDR_ENDPOINT)
+		return -EINVAL;
+	chain = &ep->peer_table[address_hash(addr) & ep->peer_table_mask];
+	for (peer = *chain; peer; peer = peer->next)
+		if (!strcmp(peer->address, addr)) {
+			*found = peer;
+			return 0;
+		}
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return -ENOMEM;
+	peer->ep = ep;
+	peer->user = UINT64_MAX;
+	peer->out_slot = peer->in_slot = NO_SLOT;
+	memcpy(peer->address, addr, SC_ADDR_SIZE);
+	sc_loans_init(&peer->loans);
+	sc_list_init(&peer->ops);
+	sc_list_init(&peer->replies);
+	sc_list_init(&peer->transfers);
+	sc_list_init(&peer->ending);
+	sc_list_init(&peer->unanswered);
+	peer->next = *chain;
+	*chain = peer;
+	sc_list_append(&ep->peers, &peer->all);
+	if (++ep->peer_count > ep->peer_table_mask)
+		table_grow(ep);
+	*found = peer;
+	return 0;
+}
+
+const char *sc_peer_address(const struct sc_peer *peer)
+{
+	return peer->address;
+}
+
+uint64_t sc_peer_user(const struct sc_peer *peer)
+{
+	return peer->user;
+}
+
+void sc_peer_set_user(struct sc_peer *peer, uint64_t user)
+{
+	peer->user = user;
+}
+
+/* May we read that process's memory? Each direction of each pair is asked by itself. */
+static void probe_cma(struct sc_peer *peer)
+{
+	const struct sc_abi_header *header = &peer->seg->header;
+	int ret;
+
+	peer->cma = (struct sc_cma){ peer->seg->cma_pid, header->cookie_addr, header->cookie };
+	if (peer->seg->local)
+		return; /* plain copies */
+	if (!peer->ep->config.cma) {
+		sc_info("%s: reading its memory is off (FI_SHMCMA_CMA); large messages from it go through "
+			"shared memory", peer->address);
+		return;
+	}
+	if (!peer->cma.pid) {
+		sc_info("%s: not visible in this pid namespace; large messages from it go through shared memory",
+			peer->address);
+		return;
+	}
+	ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+	if (ret)
+		sc_info("%s: process_vm_readv of pid %d: %s; large messages from it go through shared memory "
+			"(same user, dumpable, Yama ptrace_scope 0 and no seccomp filter would allow it)",
+			peer->address, (int)peer->cma.pid, strerror(-ret));
+	peer->can_read = !ret;
+}
+
+static int attach(struct sc_peer *peer)
+{
+	int ret;
+
+	if (peer->seg)
+		return 0;
+	ret = sc_seg_attach(peer->address, &peer->seg);
+	if (ret)
+		return ret;
+	probe_cma(peer);
+	return 0;
+}
+
+static int claim(struct sc_peer *peer)
+{
+	uint64_t *claims = sc_seg_claims(peer->seg);
+	uint64_t mine = ticket(peer->ep);
+
+	for (uint32_t i = 0; i < peer->seg->header.slot_count; i++)
+		if (!sc_load_relaxed_64(&claims[i]) && sc_cas_acq_rel_64(&claims[i], 0, mine | SC_ABI_CLAIMED)) {
+			peer->out_slot = i;
+			return 0;
+		}
+	return -EUSERS;
+}
+
+static const char *connect_advice(int error)
+{
+	switch (error) {
+	case -EUSERS: return "it has as many peers as it allows; raise FI_SHMCMA_PEERS there";
+	case -ENOSPC: return "/dev/shm is full; free space there or give the container a larger one";
+	case -ECONNREFUSED: return "nobody has that address: the process has closed it or ended";
+	case -EMFILE: return "no descriptor left; raise the limit (ulimit -n)";
+	case -EHOSTUNREACH: return "it is on another machine or uses another /dev/shm";
+	default: return "see the line before";
+	}
+}
+
+int sc_peer_connect(struct sc_peer *peer)
+{
+	struct sc_abi_slot *slot;
+	int ret;
+
+	ret = attach(peer);
+	if (ret)
+		goto failed;
+	ret = claim(peer);
+	if (ret)
+		goto failed;
+	ret = sc_seg_slot_alloc(peer->seg, peer->out_slot);
+	if (ret) {
+		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], 0);
+		goto failed;
+	}
+	slot = sc_seg_slot(peer->seg, peer->out_slot);
+	memcpy(slot->intro.address, peer->ep->seg->header.address, SC_ADDR_SIZE);
+	(void)SC_INJECT("peer.intro");
+	sc_ring_tx_init(&peer->tx, slot);
+	peer->units_limit = peer->seg->header.window;
+	peer->link = SC_LINK_UP;
+	peer->ep->counters.connects++;
+	/* P1 release: pairs with P1' in sc_peers_review() */
+	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], ticket(peer->ep) | SC_ABI_PUBLISHED);
+	(void)SC_INJECT("peer.published");
+	bump(peer->seg);
+	sc_list_append(&peer->ep->unanswered, &peer->unanswered);
+	return 0;
+
+failed:
+	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), connect_advice(ret));
+	if (ret != -EAGAIN && ret != -EMFILE && ret != -ENOMEM)
+		sc_peer_lose(peer, ret);
+	return ret;
+}
+
+void sc_peer_lose(struct sc_peer *peer, int error)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (peer->link == SC_LINK_DOWN)
+		return;
+	peer->link = SC_LINK_DOWN;
+	sc_list_remove(&peer->unanswered);
+	peer->error = error;
+	peer->tx.lines = NULL;
+	sc_pool_reclaim(&ep->pool, &peer->loans);
+	sc_list_for_safe(queued, after, &peer->replies) {
+		free(sc_list_entry(queued, struct sc_reply, of_peer));
+		ep->replies--;
+	}
+	sc_list_init(&peer->replies);
+	if (sc_list_empty(&peer->ending))
+		sc_list_append(&ep->ending, &peer->ending);
+}
+
+static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
+{
+	struct sc_abi_consumer *consumer = &sc_seg_slot(peer->ep->seg, peer->in_slot)->consumer;
+
+	sc_store_relaxed_32((uint32_t *)&consumer->reason, (uint32_t)-reason); /* ordered by the next */
+	sc_store_release_32(&consumer->answer, how);
+	if (peer->seg)
+		bump(peer->seg);
+}
+
+static void inbound_add(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+
+	peer->inbound_index = ep->inbound_count;
+	ep->inbound[ep->inbound_count++] = peer;
+}
+
+static void inbound_remove(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_peer *last = ep->inbound[--ep->inbound_count];
+
+	ep->inbound[peer->inbound_index] = last;
+	last->inbound_index = peer->inbound_index;
+	peer->rx.lines = NULL;
+}
+
+void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
+{
+	sc_warn("%s: %s; nothing more is taken from it or sent to it", peer->address, why);
+	peer->ep->counters.quarantines++;
+	if (peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING) {
+		inbound_remove(peer);
+		peer->feed = SC_FEED_DONE;
+		answer(peer, SC_ABI_BROKEN, error);
+	}
+	sc_peer_lose(peer, error);
+}
+
+/* Free the slot that the peer had here. */
+static void slot_return(struct sc_ep *ep, uint32_t slot)
+{
+	sc_seg_slot_free(ep->seg, slot);
+	ep->accepted[slot / 64] &= ~(1ULL << slot % 64);
+	sc_store_release_64(&sc_seg_claims(ep->seg)[slot], 0);
+}
+
+void sc_peer_drained(struct sc_peer *peer)
+{
+	inbound_remove(peer);
+	peer->feed = SC_FEED_DONE;
+	slot_return(peer->ep, peer->in_slot);
+	peer->in_slot = NO_SLOT;
+	peer->ep->counters.departures++;
+	sc_peer_lose(peer, -ECONNRESET);
+}
+
+/* A claim of ours that has been published: let its owner in, or say why not. */
+static void accept_slot(struct sc_ep *ep, uint32_t index)
+{
+	struct sc_abi_slot *slot = sc_seg_slot(ep->seg, index);
+	char address[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+	int ret;
+
+	ep->accepted[index / 64] |= 1ULL << index % 64;
+	/* a peer that published without giving the slot memory would cost us a SIGBUS */
+	ret = sc_seg_slot_alloc(ep->seg, index);
+	if (ret) {
+		sc_warn("slot %u: no memory for a peer that connects: %s: %s", index, strerror(-ret),
+			connect_advice(ret));
+		return;
+	}
+	memcpy(address, slot->intro.address, SC_ADDR_SIZE);
+	address[SC_ADDR_SIZE - 1] = '\0';
+	ret = sc_peer_get(ep, address, &peer);
+	if (!ret && (peer->feed != SC_FEED_NONE || peer->in_slot != NO_SLOT))
+		ret = -EALREADY;
+	if (ret) {
+		sc_warn("slot %u: refused a peer that calls itself '%.63s': %s", index, address, strerror(-ret));
+		ep->counters.refusals++;
+		sc_store_relaxed_32((uint32_t *)&slot->consumer.reason, (uint32_t)-ret); /* ordered by the next */
+		sc_store_release_32(&slot->consumer.answer, SC_ABI_REFUSED);
+		return;
+	}
+	peer->in_slot = index;
+	ret = attach(peer);
+	if (ret && ret != -ECONNREFUSED) {
+		sc_warn("refused %s: %s: %s", address, strerror(-ret), connect_advice(ret));
+		ep->counters.refusals++;
+		answer(peer, SC_ABI_REFUSED, ret);
+		return;
+	}
+	/* closed meanwhile (-ECONNREFUSED): what it left in our memory can still be delivered */
+	sc_ring_rx_init(&peer->rx, slot);
+	peer->feed = SC_FEED_UP;
+	inbound_add(peer);
+	ep->counters.accepts++;
+	answer(peer, SC_ABI_ACCEPTED, 0);
+}
+
+static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
+{
+	for (uint32_t i = 0; i < ep->inbound_count; i++)
+		if (ep->inbound[i]->in_slot == slot)
+			return ep->inbound[i];
+	return NULL;
+}
+
+static int review_claims(struct sc_ep *ep)
+{
+	uint64_t *claims = sc_seg_claims(ep->seg);
+	int changes = 0;
+
+	for (uint32_t i = 0; i < ep->seg->header.slot_count; i++) {
+		/* P1' acquire: pairs with P1 in sc_peer_connect() */
+		uint64_t value = sc_load_acquire_64(&claims[i]);
+		uint64_t state = value & SC_ABI_CLAIM_STATE;
+		bool known = ep->accepted[i / 64] >> i % 64 & 1;
+		struct sc_peer *peer;
+
+		if (state != SC_ABI_PUBLISHED && state != SC_ABI_DEPARTED)
+			continue;
+		if (!known) {
+			accept_slot(ep, i);
+			changes++;
+		}
+		if (state != SC_ABI_DEPARTED)
+			continue;
+		peer = peer_of_slot(ep, i);
+		if (!peer) {
+			slot_return(ep, i); /* refused or quarantined, and now gone */
+			changes++;
+		} else if (peer->feed == SC_FEED_UP) {
+			peer->feed = SC_FEED_DRAINING;
+			changes++;
+		}
+	}
+	return changes;
+}
+
+/* What a peer that we send to says about itself and about us. */
+static int review_link(struct sc_peer *peer)
+{
+	uint32_t how;
+
+	if (!peer->seg || peer->link == SC_LINK_DOWN)
+		return 0;
+	if (sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED) {
+		if (peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING)
+			return 0; /* first what it has written: sc_peer_drained() */
+		sc_info("%s: closed", peer->address);
+		sc_peer_lose(peer, -ECONNRESET);
+		return 1;
+	}
+	if (peer->link != SC_LINK_UP)
+		return 0;
+	how = sc_load_acquire_32(&peer->tx.consumer->answer);
+	if (how != SC_ABI_PENDING)
+		sc_list_remove(&peer->unanswered);
+	if (how == SC_ABI_REFUSED || how == SC_ABI_BROKEN) {
+		int reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
+
+		if (reason <= 0 || reason > 4095)
+			reason = EPROTO;
+		sc_warn("%s: %s: %s: %s", peer->address,
+			how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
+			strerror(reason), connect_advice(-reason));
+		sc_peer_lose(peer, how == SC_ABI_REFUSED ? -reason : -ECONNRESET);
+		return 1;
+	}
+	return 0;
+}
+
+int sc_peers_ask(struct sc_ep *ep)
+{
+	struct sc_peer *peer = sc_list_entry(ep->unanswered.next, struct sc_peer, unanswered);
+
+	/* to the end: the next call asks another */
+	sc_list_remove(&peer->unanswered);
+	sc_list_append(&ep->unanswered, &peer->unanswered);
+	return review_link(peer);
+}
+
+int sc_peers_review(struct sc_ep *ep)
+{
+	int changes;
+
+	/* P2' acquire: pairs with P2 in bump(); first, so that a later change is seen next time */
+	ep->membership = sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership);
+	changes = review_claims(ep);
+	sc_list_for(entry, &ep->peers)
+		changes += review_link(sc_list_entry(entry, struct sc_peer, all));
+	return changes;
+}

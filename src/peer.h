@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_PEER_H
+#define SC_PEER_H
+
+#include "state.h"
+
+int sc_peers_init(struct sc_ep *ep);
+void sc_peers_fini(struct sc_ep *ep);
+
+/*
+ * Make the link to the peer: attach, claim a slot, publish. Does not wait for the peer. -EUSERS: the peer
+ * has all its slots taken; else as sc_seg_attach(), sc_seg_slot_alloc(). Final for this peer, but for
+ * -EAGAIN, -EMFILE and -ENOMEM.
+ */
+int sc_peer_connect(struct sc_peer *peer);
+
+/*
+ * Look at who has come, answered and gone; called when the membership count has changed. Returns the
+ * number of changes found.
+ */
+int sc_peers_review(struct sc_ep *ep);
+
+/* Has the next of those that have not answered our connection done so? Some have not. */
+int sc_peers_ask(struct sc_ep *ep);
+
+/* The membership count has changed since it was last reviewed. */
+static inline bool sc_peers_changed(const struct sc_ep *ep)
+{
+	return sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership) != ep->membership;
+}
+
+/*
+ * The peer broke the protocol or cannot be answered: nothing is read from it or sent to it any more, it
+ * is told by our answer in its slot, and its operations end with `error` (negative errno).
+ */
+void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why);
+
+/* The link is lost: pending operations are to end with `error` (negative errno). */
+void sc_peer_lose(struct sc_peer *peer, int error);
+
+/* The last of a peer whose link is lost and whose operations have ended: tell it, and let go its memory. */
+void sc_peer_part(struct sc_peer *peer);
+
+/* Everything a departed peer has written has been read: give up its slot. */
+void sc_peer_drained(struct sc_peer *peer);
+
+#endif

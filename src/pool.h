@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pool.h: the private ledger of an endpoint's bounce buffers: which are free, which are lent to whom.
+ *
+ * A buffer is lent with a record: it is named in the line at ring position `at` of one peer's ring and
+ * comes back when that peer's head has passed the position. Records are read in order, so the loans of a
+ * peer are a queue and its head is the only word that gives buffers back. Nothing of this is shared: a
+ * peer can keep what it was lent, never take or free another's. When a peer is gone, sc_pool_reclaim()
+ * takes its loans back.
+ *
+ * A peer may hold up to four times what is left free, so one that does not read cannot take the last
+ * buffers from the others.
+ */
+#ifndef SC_POOL_H
+#define SC_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SC_POOL_NONE UINT16_MAX
+
+/* A queue of buffers, linked by sc_pool.next; oldest first. */
+struct sc_loans {
+	uint16_t first, last;
+	uint32_t count;
+};
+
+struct sc_pool {
+	uint16_t *free; /* stack */
+	uint32_t free_count, count;
+	uint16_t *next; /* by buffer */
+	uint64_t *at;	/* by buffer: ring position it was lent at */
+};
+
+int sc_pool_init(struct sc_pool *pool, uint32_t count);
+void sc_pool_fini(struct sc_pool *pool);
+
+static inline void sc_loans_init(struct sc_loans *loans)
+{
+	*loans = (struct sc_loans){ SC_POOL_NONE, SC_POOL_NONE, 0 };
+}
+
+/* May this borrower have `buffers` more? */
+static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_loans *loans,
+				    uint32_t buffers)
+{
+	return pool->free_count >= buffers && loans->count + buffers <= 4 * (pool->free_count - buffers) + 4;
+}
+
+/* Lend one at ring position `at`; sc_pool_may_lend() said yes. */
+static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans, uint64_t at)
+{
+	uint16_t buf = pool->free[--pool->free_count];
+
+	pool->at[buf] = at;
+	pool->next[buf] = SC_POOL_NONE;
+	if (loans->count++)
+		pool->next[loans->last] = buf;
+	else
+		loans->first = buf;
+	loans->last = buf;
+	return buf;
+}
+
+/* Take back what was lent before ring position `head`. */
+static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, uint64_t head)
+{
+	while (loans->count && pool->at[loans->first] < head) {
+		uint16_t buf = loans->first;
+
+		loans->first = pool->next[buf];
+		loans->count--;
+		pool->free[pool->free_count++] = buf;
+	}
+}
+
+/* Take everything back from a borrower that is gone. */
+static inline void sc_pool_reclaim(struct sc_pool *pool, struct sc_loans *loans)
+{
+	sc_pool_return(pool, loans, UINT64_MAX);
+}
+
+#endif

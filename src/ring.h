@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ring.h: one direction of one pair: a single writer, a single reader, 64-byte lines.
+ *
+ * The writer fills the lines of a record and publishes it by one release store of the first line's ctl;
+ * the reader takes it by one acquire load. Each line's ctl holds the lap (1, 2, 1, 2, ...) in its top byte,
+ * and every line is written once in each lap, so a line that has not been written in this lap never looks
+ * like a record (a line's first lap finds 0).
+ *
+ * The reader gives lines back by storing `head` in the consumer line, now and then; the writer looks at it
+ * only when it seems to be out of lines.
+ *
+ *   R1 release, sc_ring_commit(): record bytes before its ctl      pairs with  R1' sc_ring_peek()
+ *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
+ *
+ * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
+ * the writer runs out of lines. Each side keeps its own position privately: what the other writes is used
+ * after a check only (a head outside (head known, tail] is -EPROTO).
+ */
+#ifndef SC_RING_H
+#define SC_RING_H
+
+#include <stdbool.h>
+#include <shmcma/abi.h>
+#include "atomic.h"
+
+/* The writer's side. */
+struct sc_ring_tx {
+	struct sc_abi_line *lines; /* NULL: not connected */
+	uint64_t tail, head;	   /* lines written; lines known to be read */
+	uint32_t at;		   /* tail modulo the ring's lines */
+	uint32_t lap;
+	struct sc_abi_consumer *consumer;
+};
+
+/* The reader's side. */
+struct sc_ring_rx {
+	struct sc_abi_line *lines; /* NULL: no peer writes here */
+	uint64_t head, published;  /* lines read; what consumer->head says */
+	uint64_t window;	   /* what consumer->window says */
+	uint32_t at;
+	uint32_t lap;
+	struct sc_abi_consumer *consumer;
+};
+
+static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *slot)
+{
+	*tx = (struct sc_ring_tx){ .lines = slot->ring, .lap = 1, .consumer = &slot->consumer };
+}
+
+static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *slot)
+{
+	*rx = (struct sc_ring_rx){ .lines = slot->ring, .lap = 1, .consumer = &slot->consumer };
+}
+
+static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const struct sc_abi_line *line)
+{
+	return line == lines + SC_ABI_RING_LINES - 1 ? lines : (struct sc_abi_line *)line + 1;
+}
+
+/* Learn how far the reader is. -EPROTO: it cannot be there. */
+int sc_ring_refresh(struct sc_ring_tx *tx);
+
+static inline bool sc_ring_has_room(const struct sc_ring_tx *tx, uint32_t lines)
+{
+	return tx->tail - tx->head + lines <= SC_ABI_RING_LINES;
+}
+
+/* The line to begin a record in; the caller has made sure of room and goes on by sc_ring_next(). */
+static inline struct sc_abi_line *sc_ring_reserve(const struct sc_ring_tx *tx)
+{
+	return tx->lines + tx->at;
+}
+
+static inline uint64_t sc_ring_ctl(enum sc_abi_kind kind, uint32_t flags, uint32_t lines, uint32_t size)
+{
+	return (uint64_t)kind << SC_ABI_CTL_KIND_SHIFT | (uint64_t)flags << SC_ABI_CTL_FLAGS_SHIFT |
+	       (uint64_t)lines << SC_ABI_CTL_LINES_SHIFT | size;
+}
+
+/* Publish the record of `lines` lines that begins at the reserved one. */
+static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t lines)
+{
+	struct sc_abi_line *first = tx->lines + tx->at;
+	uint32_t lap = tx->lap;
+
+	tx->tail += lines;
+	for (;;) {
+		if (++tx->at == SC_ABI_RING_LINES) {
+			tx->at = 0;
+			tx->lap ^= 3;
+		}
+		if (!--lines)
+			break;
+		tx->lines[tx->at].ctl = (uint64_t)tx->lap << SC_ABI_CTL_LAP_SHIFT;
+	}
+	/* R1 release: pairs with R1' in sc_ring_peek() */
+	sc_store_release_64(&first->ctl, ctl | (uint64_t)lap << SC_ABI_CTL_LAP_SHIFT);
+}
+
+/* The next record's ctl, 0: none. */
+static inline uint64_t sc_ring_peek(const struct sc_ring_rx *rx)
+{
+	/* R1' acquire: pairs with R1 in sc_ring_commit() */
+	uint64_t ctl = sc_load_acquire_64(&rx->lines[rx->at].ctl);
+
+	return ctl >> SC_ABI_CTL_LAP_SHIFT == rx->lap ? ctl : 0;
+}
+
+static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
+{
+	return rx->lines + rx->at;
+}
+
+/* Tell the writer how far this side is; `window` goes with it. */
+static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
+{
+	sc_store_relaxed_64(&rx->consumer->window, window); /* ordered by the next; a count of its own */
+	/* R2 release: pairs with R2' in sc_ring_refresh() */
+	sc_store_release_64(&rx->consumer->head, rx->head);
+	rx->published = rx->head;
+	rx->window = window;
+}
+
+/* Done with the record at the head. */
+static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
+{
+	rx->head += lines;
+	rx->at += lines;
+	if (rx->at >= SC_ABI_RING_LINES) {
+		rx->at -= SC_ABI_RING_LINES;
+		rx->lap ^= 3;
+	}
+}
+
+static inline enum sc_abi_kind sc_ctl_kind(uint64_t ctl)
+{
+	return (enum sc_abi_kind)(uint8_t)(ctl >> SC_ABI_CTL_KIND_SHIFT);
+}
+
+static inline uint32_t sc_ctl_flags(uint64_t ctl)
+{
+	return (uint8_t)(ctl >> SC_ABI_CTL_FLAGS_SHIFT);
+}
+
+static inline uint32_t sc_ctl_lines(uint64_t ctl)
+{
+	return (uint8_t)(ctl >> SC_ABI_CTL_LINES_SHIFT);
+}
+
+static inline uint32_t sc_ctl_size(uint64_t ctl)
+{
+	return (uint32_t)ctl;
+}
+
+/* Bytes of payload that the first line of an inline record holds. */
+static inline uint32_t sc_inline_first(uint32_t flags)
+{
+	return flags & SC_ABI_F_ACK ? 32 : 40;
+}
+
+/* Lines of an inline record. */
+static inline uint32_t sc_inline_lines(uint32_t flags, uint32_t size)
+{
+	uint32_t first = sc_inline_first(flags);
+
+	return size <= first ? 1 : 1 + (size - first + SC_ABI_LINE_BYTES - 1) / SC_ABI_LINE_BYTES;
+}
+
+#define SC_INLINE_MAX (32 + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+
+/* Write / read a payload of `size` bytes that begins in `first`. */
+void sc_inline_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags,
+		     const uint8_t *from, uint32_t size);
+void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags, uint8_t *to,
+		    uint32_t size);
+
+#endif

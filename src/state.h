@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * state.h: the private memory of an endpoint, shared by the files that work on it (peer, tx, rx, ep).
+ *
+ * Nothing here is seen by another process. One thread at a time uses an endpoint and everything below it.
+ *
+ * A peer's life, written by peer.c alone:
+ *
+ *   link (what we write to it)       NONE --connect--> UP --closed, refused, broken--> DOWN
+ *   feed (what it writes to us)      NONE --accept--> UP --its claim says departed--> DRAINING --read--> DONE
+ *                                      any of them --broken rules--> DONE
+ *
+ * DOWN and DONE are final: a process that comes back has another address and so is another peer.
+ */
+#ifndef SC_STATE_H
+#define SC_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <shmcma/core.h>
+#include "cma.h"
+#include "cq.h"
+#include "list.h"
+#include "match.h"
+#include "pool.h"
+#include "ring.h"
+#include "seg.h"
+#include "service.h"
+#include "slab.h"
+
+enum sc_link { SC_LINK_NONE, SC_LINK_UP, SC_LINK_DOWN };
+enum sc_feed { SC_FEED_NONE, SC_FEED_UP, SC_FEED_DRAINING, SC_FEED_DONE };
+
+struct sc_peer {
+	/* sending */
+	struct sc_ring_tx tx;
+	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
+	struct sc_loans loans;
+	struct sc_list ops; /* sc_tx_op.of_peer: pending sends, oldest first */
+	struct sc_list replies; /* sc_reply: answers that found the ring full */
+
+	/* receiving */
+	struct sc_ring_rx rx;
+	uint64_t units_back;	    /* returned to the peer so far */
+	uint64_t units_held;	    /* of messages that wait unmatched */
+	struct sc_list transfers;   /* sc_rx_op.of_peer: matched, payload on its way */
+	uint32_t inbound_index;	    /* place in sc_ep.inbound */
+
+	enum sc_link link;
+	enum sc_feed feed;
+	int error; /* negative errno once link is DOWN */
+
+	struct sc_ep *ep;
+	struct sc_seg *seg;	  /* NULL: not attached */
+	uint32_t out_slot, in_slot; /* in its segment, in ours */
+	bool can_read;		  /* its memory, by CMA */
+	struct sc_cma cma;
+	uint64_t user;
+	struct sc_peer *next; /* hash chain */
+	struct sc_list all;   /* sc_ep.peers */
+	struct sc_list ending; /* sc_ep.ending: pending operations are to be failed */
+	struct sc_list unanswered; /* sc_ep.unanswered: connected, not accepted yet */
+	char address[SC_ADDR_SIZE];
+};
+
+/* A pending send. */
+enum sc_tx_state {
+	SC_TX_PUBLISHED, /* record written, waiting for the acknowledgement or a pull */
+	SC_TX_PUSHING,	 /* the receiver asked for the payload in pieces */
+	SC_TX_PUSHED,	 /* all pieces written, waiting for the acknowledgement */
+};
+
+struct sc_tx_op {
+	struct sc_slab_object slab;
+	enum sc_tx_state state;
+	uint32_t flags;
+	struct sc_peer *peer;
+	struct sc_list of_peer;
+	struct sc_list pushing; /* sc_ep.pushing */
+	void *context;
+	uint64_t cq_flags;
+	uint64_t tag, data;
+	size_t size;
+	void *copy;		/* injected payload kept here, else NULL */
+	uint64_t to;		/* pushing: the receiver's operation */
+	size_t push_size, pushed;
+	size_t iov_count;
+	struct iovec iov[SC_IOV_MAX];
+};
+
+/* An answer that waits for room in a ring. */
+struct sc_reply {
+	struct sc_list of_peer;
+	enum sc_abi_kind kind;
+	uint32_t size;
+	uint64_t words[7];
+};
+
+/* A posted receive, then its transfer. */
+struct sc_rx_op {
+	struct sc_slab_object slab;
+	struct sc_match_recv match;
+	uint32_t flags;
+	void *context;
+	uint64_t cq_flags;
+	size_t capacity; /* of iov, bytes; multi-receive: what is left */
+	size_t iov_count;
+
+	/* multi-receive */
+	size_t multi_min;
+	struct sc_rx_op *multi; /* transfer into a multi-receive buffer: the posted one */
+	uint32_t multi_transfers;
+
+	/* transfer of a rendezvous message */
+	struct sc_peer *peer;
+	struct sc_list of_peer;
+	struct sc_list pulling; /* sc_ep.pulling, while CMA does it */
+	sc_abi_op message;	/* the sender's operation */
+	uint64_t size;		/* of the message */
+	size_t want, done;	/* bytes to move, moved */
+	uint64_t tag, data;
+	uint32_t comp_flags;
+	uint32_t segment_count;
+	struct iovec iov[SC_IOV_MAX];
+	struct iovec segments[SC_ABI_RDV_SEGMENTS];
+};
+
+/* An unexpected message. */
+struct sc_rx_msg {
+	struct sc_match_msg match;
+	struct sc_list claimed; /* sc_ep.claimed */
+	const void *claim;	/* context it was claimed with */
+	struct sc_peer *peer;
+	enum sc_abi_kind kind;
+	uint32_t flags; /* SC_ABI_F_* */
+	uint64_t data;
+	sc_abi_op op;
+	uint64_t size, units;
+	uint32_t segment_count;
+	/* payload (inline, bounce), or the segments (rendezvous) */
+	union {
+		uint8_t bytes[1];
+		struct iovec segments[1];
+	};
+};
+
+struct sc_ep {
+	struct sc_config config;
+	struct sc_cq *tx_cq, *rx_cq;
+	struct sc_seg *seg;
+	struct sc_service *service;
+	struct sc_pool pool;
+	uint32_t buf_shift; /* log2 of the bounce buffer size */
+	struct sc_counters counters;
+
+	struct sc_match tagged, plain;
+	struct sc_slab tx_ops, rx_ops;
+	size_t tx_size, rx_size, rx_posted;
+
+	uint32_t membership; /* last seen */
+	struct sc_peer **inbound; /* peers whose rings are polled; the busy ones first */
+	uint32_t inbound_count, inbound_busy, inbound_cursor, inbound_victim;
+
+	struct sc_list pushing; /* sc_tx_op: payload in pieces */
+	struct sc_list pulling; /* sc_rx_op: payload by CMA */
+	struct sc_list claimed; /* sc_rx_msg */
+	struct sc_list ending;	/* sc_peer */
+	struct sc_list unanswered; /* sc_peer */
+	uint32_t replies;	/* queued for full rings, all peers */
+
+	struct sc_list peers;
+	struct sc_peer **peer_table; /* by address */
+	uint32_t peer_table_mask, peer_count;
+	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
+};
+
+#endif
