@@ -11,7 +11,7 @@
  * A partial transfer stops at the byte that faulted (process_vm_readv(2)); the loop goes on from there and
  * takes "nothing at all" as the fault that it is.
  */
-#define _GNU_SOURCE
+#define _GNU_SOURCE 1
 #include "cma.h"
 
 #include <errno.h>

@@ -49,6 +49,7 @@ int sc_cq_init(struct sc_cq *cq, size_t entries)
 		return -ENOMEM;
 	cq->ring = block->ring;
 	cq->mask = size - 1;
+	cq->limit = entries;
 	return 0;
 }
 

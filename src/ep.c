@@ -28,7 +28,7 @@ void sc_config_init(struct sc_config *config)
 		.buf_count = 32,
 		.inline_max = 200,
 		.eager_max = 32768,
-		.window = 131072,
+		.window = 262144,
 		.cma = true,
 	};
 }
@@ -79,9 +79,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ep->rx_cq = attr->rx_cq;
 	ep->tx_size = attr->tx_size;
 	ep->rx_size = attr->rx_size;
-	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op), (uint32_t)attr->tx_size);
-	/* transfers keep their operation after it is no longer posted */
-	sc_slab_init(&ep->rx_ops, sizeof(struct sc_rx_op), UINT32_MAX / 2);
+	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
+	sc_slab_init(&ep->rx_ops, sizeof(struct sc_rx_op));
 	sc_list_init(&ep->pushing);
 	sc_list_init(&ep->pulling);
 	sc_list_init(&ep->claimed);

@@ -187,7 +187,7 @@ static int device_of_dir(uint64_t *dev)
 static int fill(struct sc_host *host)
 {
 	struct stat ns;
-	uint64_t dev;
+	uint64_t dev = 0;
 	int err;
 
 	err = boot_id(host->boot_id);

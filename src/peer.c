@@ -24,7 +24,7 @@
  * a dead process; the slot is lost to others until it is reaped. After 5 the peer is connected and dead,
  * as at any later time. The owner's death frees the whole segment.
  */
-#define _GNU_SOURCE
+#define _GNU_SOURCE 1
 #include "peer.h"
 
 #include <errno.h>

@@ -684,8 +684,8 @@ static void msg_free(struct sc_rx_msg *msg)
 	free(msg);
 }
 
-/* A waiting message, out of the queue, into a receive. -ENOMEM: nothing has changed. */
-static int deliver_waiting(struct sc_ep *ep, struct sc_rx_op *op, struct sc_rx_msg *msg)
+/* A waiting message into a receive; the message is done with then. -ENOMEM: nothing has changed. */
+static int deliver_waiting(struct sc_ep *ep, struct sc_rx_op *op, const struct sc_rx_msg *msg)
 {
 	struct message message = { .kind = msg->kind,
 				   .flags = msg->flags,
@@ -695,13 +695,9 @@ static int deliver_waiting(struct sc_ep *ep, struct sc_rx_op *op, struct sc_rx_m
 				   .op = msg->op,
 				   .bytes = msg->bytes,
 				   .segment_count = msg->segment_count };
-	int ret;
 
 	memcpy(message.segments, msg->segments, msg->segment_count * sizeof(message.segments[0]));
-	ret = deliver(ep, msg->peer, op, &message);
-	if (!ret)
-		msg_free(msg);
-	return ret;
+	return deliver(ep, msg->peer, op, &message);
 }
 
 static struct sc_rx_msg *msg_find(struct sc_ep *ep, const struct sc_recv *recv)
@@ -715,7 +711,8 @@ static struct sc_rx_msg *msg_find(struct sc_ep *ep, const struct sc_recv *recv)
 	return found ? sc_list_entry(found, struct sc_rx_msg, match) : NULL;
 }
 
-static void msg_drop(struct sc_ep *ep, struct sc_rx_msg *msg)
+/* Out of the queue of those that wait. */
+static void msg_unqueue(struct sc_ep *ep, struct sc_rx_msg *msg)
 {
 	sc_match_drop(queue_of(ep, msg->flags & SC_ABI_F_TAGGED), &msg->match);
 }
@@ -772,7 +769,7 @@ static int peek(struct sc_ep *ep, const struct sc_recv *recv)
 	if (!msg)
 		return 0;
 	if (recv->flags & (SC_RECV_CLAIM | SC_RECV_DISCARD))
-		msg_drop(ep, msg);
+		msg_unqueue(ep, msg);
 	if (recv->flags & SC_RECV_DISCARD) {
 		msg_discard(msg);
 	} else if (recv->flags & SC_RECV_CLAIM) {
@@ -784,7 +781,7 @@ static int peek(struct sc_ep *ep, const struct sc_recv *recv)
 
 static struct sc_rx_op *op_begin(struct sc_ep *ep, const struct sc_recv *recv)
 {
-	struct sc_rx_op *op = ep->rx_posted < ep->rx_size ? sc_slab_get(&ep->rx_ops) : NULL;
+	struct sc_rx_op *op = sc_slab_get(&ep->rx_ops);
 
 	if (!op)
 		return NULL;
@@ -836,9 +833,11 @@ static int recv_claimed(struct sc_ep *ep, const struct sc_recv *recv)
 	op = op_begin(ep, recv);
 	if (!op)
 		return -EAGAIN;
-	op->flags &= ~SC_RECV_MULTI;
+	op->flags &= ~SC_RECV_MULTI; /* so it cannot fail */
 	sc_list_remove(&msg->claimed);
-	return deliver_waiting(ep, op, msg);
+	(void)deliver_waiting(ep, op, msg);
+	msg_free(msg);
+	return 0;
 }
 
 /* The buffer is posted first: as many waiting messages as it has room for go into it. */
@@ -859,11 +858,10 @@ static int recv_multi(struct sc_ep *ep, const struct sc_recv *recv)
 		return ret;
 	id = sc_slab_id(op);
 	while (sc_slab_id(op) == id && !multi_exhausted(op) && (msg = msg_find(ep, recv))) {
-		msg_drop(ep, msg);
-		if (deliver_waiting(ep, op, msg)) {
-			sc_warn("%s: no memory to receive a waiting message; it is lost", msg->peer->address);
-			msg_discard(msg);
-		}
+		if (deliver_waiting(ep, op, msg))
+			break; /* no memory: it waits for the next receive */
+		msg_unqueue(ep, msg);
+		msg_free(msg);
 	}
 	return 0;
 }
@@ -893,8 +891,10 @@ int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
 	msg = msg_find(ep, recv);
 	if (!msg)
 		return post(ep, op);
-	msg_drop(ep, msg);
-	return deliver_waiting(ep, op, msg);
+	msg_unqueue(ep, msg);
+	(void)deliver_waiting(ep, op, msg); /* a single receive cannot fail */
+	msg_free(msg);
+	return 0;
 }
 
 /* The newest posted receive with this context in one queue. */
@@ -938,7 +938,7 @@ int sc_rx_cancel(struct sc_ep *ep, const void *context)
 
 size_t sc_rx_room(const struct sc_ep *ep)
 {
-	return ep->rx_size - ep->rx_posted;
+	return ep->rx_posted < ep->rx_size ? ep->rx_size - ep->rx_posted : 0;
 }
 
 void sc_rx_end_peer(struct sc_peer *peer, int error)

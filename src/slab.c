@@ -6,9 +6,9 @@
 
 #define CHUNK_OBJECTS 64
 
-void sc_slab_init(struct sc_slab *slab, size_t object_size, uint32_t limit)
+void sc_slab_init(struct sc_slab *slab, size_t object_size)
 {
-	*slab = (struct sc_slab){ .object_size = (object_size + 15) & ~(size_t)15, .limit = limit };
+	*slab = (struct sc_slab){ .object_size = (object_size + 15) & ~(size_t)15 };
 }
 
 void sc_slab_fini(struct sc_slab *slab)
@@ -32,7 +32,7 @@ void *sc_slab_get_slow(struct sc_slab *slab)
 	void **chunks;
 	void *chunk;
 
-	if (first >= slab->limit)
+	if (first > UINT32_MAX - CHUNK_OBJECTS)
 		return NULL;
 	chunks = realloc(slab->chunks, (slab->chunk_count + 1) * sizeof(*chunks));
 	if (!chunks)
@@ -45,8 +45,6 @@ void *sc_slab_get_slow(struct sc_slab *slab)
 	for (uint32_t i = CHUNK_OBJECTS; i-- > 0;) {
 		struct sc_slab_object *object = object_at(slab, first + i);
 
-		if (first + i >= slab->limit)
-			continue;
 		object->index = first + i;
 		object->next_free = slab->free;
 		slab->free = object;
@@ -59,7 +57,7 @@ void *sc_slab_find(const struct sc_slab *slab, uint64_t id)
 	uint32_t index = (uint32_t)id;
 	struct sc_slab_object *object;
 
-	if (index >= slab->limit || index >= slab->chunk_count * CHUNK_OBJECTS)
+	if (index / CHUNK_OBJECTS >= slab->chunk_count)
 		return NULL;
 	object = object_at(slab, index);
 	return object->generation == id >> 32 && object->generation & 1 ? object : NULL;

@@ -21,16 +21,15 @@ struct sc_slab {
 	struct sc_slab_object *free;
 	void **chunks;
 	size_t object_size; /* bytes */
-	uint32_t chunk_count, limit, used;
+	uint32_t chunk_count, used;
 };
 
-/* At most `limit` objects of `object_size` bytes. */
-void sc_slab_init(struct sc_slab *slab, size_t object_size, uint32_t limit);
+void sc_slab_init(struct sc_slab *slab, size_t object_size);
 void sc_slab_fini(struct sc_slab *slab);
 
 void *sc_slab_get_slow(struct sc_slab *slab);
 
-/* NULL: `limit` are in use, or no memory. The object's bytes are those of its last use. */
+/* NULL: no memory. The object's bytes are those of its last use. */
 static inline void *sc_slab_get(struct sc_slab *slab)
 {
 	struct sc_slab_object *object = slab->free;

@@ -16,7 +16,9 @@
  * Two limits push a sender back: the ring, and the window: what a peer may leave unmatched at the
  * receiver. Where the window or the pool has no place for an eager payload the message goes by
  * rendezvous, which costs the receiver an entry only; so a receiver that matches late does not stop a
- * sender that has messages for others. Injected payload is then copied to memory of our own.
+ * sender that has messages for others. Injected payload is then copied to memory of our own. tx_size is
+ * no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
+ * its next message.
  *
  * If this process dies before sc_ring_commit() the message was never sent; after it, inline and bounce
  * messages are whole in shared memory; a rendezvous is not, the receiver's copy fails and says so. If the
@@ -356,7 +358,7 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 		return -EMSGSIZE;
 	/* completions that nobody reads would pile up: the caller is to read them first */
 	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) &&
-			     ep->tx_cq->tail - ep->tx_cq->head > ep->tx_cq->mask, 0))
+			     ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit, 0))
 		return -EAGAIN;
 	if (size <= ep->config.inline_max)
 		return send_inline(peer, send, (uint32_t)size);
@@ -370,7 +372,7 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 
 size_t sc_tx_room(const struct sc_ep *ep)
 {
-	return ep->tx_size - ep->tx_ops.used;
+	return ep->tx_ops.used < ep->tx_size ? ep->tx_size - ep->tx_ops.used : 0;
 }
 
 static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])

@@ -230,7 +230,8 @@ struct sc_abi_consumer {
 	uint64_t pad[5];
 };
 
-#define SC_ABI_UNITS(bytes) (((uint64_t)(bytes) + 255) / 64 + 1)
+/* 64 bytes a unit, 512 bytes for the entry itself */
+#define SC_ABI_UNITS(bytes) (((uint64_t)(bytes) + 63) / 64 + 8)
 
 struct sc_abi_slot {
 	struct sc_abi_intro intro;

@@ -95,9 +95,11 @@ struct sc_cq {
 	struct sc_comp *ring;
 	size_t mask; /* entries - 1; entries is a power of two */
 	size_t head, tail; /* monotonic; tail - head are queued */
+	size_t limit; /* sends that would add to so many queued are pushed back; receives are not */
 	bool overrun;
 };
 
+/* `entries` is where it begins and its limit, which may be changed. */
 int sc_cq_init(struct sc_cq *cq, size_t entries);
 void sc_cq_fini(struct sc_cq *cq);
 /* Add one; the core's way in, also for the provider's own (deferred work). */
@@ -134,8 +136,8 @@ struct sc_ep_attr {
 	const char *service; /* also be found under this service name; NULL: none */
 	struct sc_cq *tx_cq; /* completions of sends go here; NULL: sends complete silently */
 	struct sc_cq *rx_cq;
-	size_t tx_size; /* operations that may be outstanding */
-	size_t rx_size; /* receives that may be posted */
+	size_t tx_size; /* operations that may be outstanding; more are taken as memory allows */
+	size_t rx_size; /* receives that may be posted; likewise */
 };
 
 /*
@@ -210,12 +212,12 @@ struct sc_send {
 
 /*
  * Send a message. The payload must stay untouched until it completes. -EAGAIN: no room just now (ring,
- * window, fence, tx_size): call sc_ep_poll() and try again; -EMSGSIZE; -ECONNREFUSED, -ECONNRESET,
+ * window, fence, memory): call sc_ep_poll() and try again; -EMSGSIZE; -ECONNREFUSED, -ECONNRESET,
  * -EHOSTUNREACH...: the peer cannot be had (the log says why), now and later; nothing was sent.
  */
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send);
 
-/* Sends that would be accepted now as far as tx_size goes. */
+/* What is left of tx_size. */
 size_t sc_tx_room(const struct sc_ep *ep);
 
 #define SC_RECV_MULTI (1u << 2)	  /* one buffer (iov_count 1) for many messages */
@@ -236,7 +238,7 @@ struct sc_recv {
 };
 
 /*
- * Post a receive. -EAGAIN: rx_size are posted already; -EINVAL: CLAIM of a message that was not claimed
+ * Post a receive. -EAGAIN: no memory just now; -EINVAL: CLAIM of a message that was not claimed
  * with this context. A waiting message is received in this call (up to one piece of a large one).
  */
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
@@ -247,7 +249,7 @@ int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
  */
 int sc_rx_cancel(struct sc_ep *ep, const void *context);
 
-/* Receives that would be accepted now as far as rx_size goes. */
+/* What is left of rx_size. */
 size_t sc_rx_room(const struct sc_ep *ep);
 
 #endif
