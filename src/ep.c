@@ -24,8 +24,8 @@ void sc_config_init(struct sc_config *config)
 {
 	*config = (struct sc_config){
 		.slots = SC_ABI_SLOTS_MAX,
-		.buf_size = 8192,
-		.buf_count = 32,
+		.buf_size = 2048,
+		.buf_count = 128,
 		.inline_max = 200,
 		.eager_max = 32768,
 		.window = 262144,
@@ -45,10 +45,10 @@ static void config_settle(struct sc_ep *ep)
 
 	config->slots = clamp(config->slots, 1, SC_ABI_SLOTS_MAX);
 	config->buf_count = clamp(config->buf_count, 2, SC_ABI_BUFS_MAX);
-	ep->buf_shift = 31 - (uint32_t)__builtin_clz(clamp(config->buf_size, SC_INJECT_MAX, 1u << 20));
+	ep->buf_shift = 31 - (uint32_t)__builtin_clz(clamp(config->buf_size, SC_INJECT_MAX / SC_ABI_RECORD_BUFS, 1u << 20));
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
-	config->eager_max = clamp(config->eager_max, 0, SC_ABI_BOUNCE_BUFS << ep->buf_shift);
+	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
 	if (config->window < 1024)
 		config->window = 1024;
 }

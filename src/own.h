@@ -18,7 +18,7 @@ struct sc_own {
 	int fd;
 	dev_t dev;
 	ino_t ino;
-	pid_t pid;	    /* process that made it; in a forked child all calls but close do nothing */
+	pid_t pid;	    /* process that made it; its forked children unlink nothing */
 	unsigned int users; /* its maker, and those who borrow */
 };
 

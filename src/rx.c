@@ -52,7 +52,7 @@ struct message {
 	const struct sc_abi_line *first; /* in the ring; NULL: it has waited and `bytes` is the payload */
 	const uint8_t *bytes;
 	uint64_t units;
-	uint16_t bufs[SC_ABI_BOUNCE_BUFS];
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint32_t segment_count;
 	struct iovec segments[SC_ABI_RDV_SEGMENTS];
 };
@@ -268,12 +268,39 @@ int sc_rx_progress(struct sc_ep *ep)
 	return steps;
 }
 
+/* Do `size` bytes fit into the buffers named, and are there such buffers? */
+static bool bounce_exists(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint64_t size)
+{
+	uint64_t held = 0;
+
+	for (uint32_t i = 0; held < size; i++) {
+		if (i == SC_ABI_RECORD_BUFS || bufs[i] >= seg->header.buf_count)
+			return false;
+		held += seg->header.buf_size;
+	}
+	return true;
+}
+
+/* Copy `len` bytes from bounce buffers into the vector at `offset`. */
+static void bounce_read(const struct sc_seg *seg, const uint16_t *bufs, const struct iovec *iov,
+			size_t iov_count, size_t offset, size_t len)
+{
+	while (len) {
+		size_t here = seg->header.buf_size;
+
+		if (here > len)
+			here = len;
+		sc_iov_write(iov, iov_count, offset, sc_seg_buf(seg, *bufs++), here);
+		offset += here;
+		len -= here;
+	}
+}
+
 /* -EPROTO */
 static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
 {
 	struct sc_ep *ep = peer->ep;
 	struct sc_rx_op *op = sc_slab_find(&ep->rx_ops, piece->to);
-	const struct sc_abi_header *header = &peer->seg->header;
 
 	if (!op || op->peer != peer || sc_list_empty(&op->of_peer))
 		return -EPROTO;
@@ -281,10 +308,10 @@ static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, ui
 		transfer_end(ep, op, -EIO);
 		return 0;
 	}
-	if (piece->buf >= header->buf_count || !size || size > header->buf_size ||
-	    piece->offset != op->done || size > op->want - op->done)
+	if (!size || piece->offset != op->done || size > op->want - op->done ||
+	    !bounce_exists(peer->seg, piece->bufs, size))
 		return -EPROTO;
-	sc_iov_write(op->iov, op->iov_count, op->done, sc_seg_buf(peer->seg, piece->buf), size);
+	bounce_read(peer->seg, piece->bufs, op->iov, op->iov_count, op->done, size);
 	op->done += size;
 	ep->counters.rx_pulled_bytes += size;
 	if (op->done == op->want)
@@ -349,14 +376,7 @@ static void payload_read(const struct sc_peer *peer, const struct message *messa
 		sc_iov_write(iov, iov_count, 0, flat, len);
 		return;
 	}
-	for (size_t offset = 0, i = 0; offset < len; i++) {
-		size_t here = peer->seg->header.buf_size;
-
-		if (here > len - offset)
-			here = len - offset;
-		sc_iov_write(iov, iov_count, offset, sc_seg_buf(peer->seg, message->bufs[i]), here);
-		offset += here;
-	}
+	bounce_read(peer->seg, message->bufs, iov, iov_count, 0, len);
 }
 
 /* An eager message into a receive. The operation ends, but for a multi-receive with room left. */
@@ -453,22 +473,16 @@ static void give_back(struct sc_peer *peer, uint64_t units)
 static const char *parse_bounce(const struct sc_peer *peer, struct message *message)
 {
 	struct sc_abi_bounce record;
-	const struct sc_abi_header *header;
-	uint64_t left = message->size;
 
 	if (!peer->seg)
 		return "a payload in the memory of a peer that has closed";
-	header = &peer->seg->header;
 	memcpy(&record, message->first->bytes, sizeof(record));
 	message->tag = record.tag;
 	message->data = record.data;
 	message->op = message->flags & SC_ABI_F_ACK ? record.op : 0;
 	memcpy(message->bufs, record.bufs, sizeof(message->bufs));
-	for (uint32_t i = 0; left; i++) {
-		if (i == SC_ABI_BOUNCE_BUFS || message->bufs[i] >= header->buf_count)
-			return "a bounce buffer that does not exist";
-		left -= left < header->buf_size ? left : header->buf_size;
-	}
+	if (!bounce_exists(peer->seg, message->bufs, message->size))
+		return "bounce buffers that do not exist";
 	return NULL;
 }
 

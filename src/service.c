@@ -136,12 +136,7 @@ static void put(struct sc_service *held)
 
 void sc_service_destroy(struct sc_service *held)
 {
-	if (held->file.pid != getpid()) {
-		sc_own_close(&held->file); /* inherited; the lock is not on it */
-		free(held);
-		return;
-	}
-	sc_own_unlink(&held->file);
+	sc_own_unlink(&held->file); /* not in a forked child */
 	put(held);
 }
 

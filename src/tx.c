@@ -36,6 +36,8 @@
 
 /* Pieces written in one call of sc_tx_progress(), so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
+/* Bounce buffers of a piece: small enough for both sides to copy at the same time. */
+#define PIECE_BUFS 4
 
 static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
 {
@@ -222,16 +224,33 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	return 0;
 }
 
-/* -ENOBUFS: not now, take another way. */
+/* Fill `size` bytes of a payload, from `offset` on, into buffers lent with the next record. */
+static void bounce_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
+			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS])
+{
+	struct sc_ep *ep = peer->ep;
+
+	while (size) {
+		uint32_t here = size < ep->config.buf_size ? size : ep->config.buf_size;
+
+		*bufs = sc_pool_lend(&ep->pool, &peer->loans, peer->tx.tail);
+		sc_iov_read(iov, iov_count, offset, sc_seg_buf(ep->seg, *bufs++), here);
+		offset += here;
+		size -= here;
+	}
+}
+
+/*
+ * -ENOBUFS: not now, take another way. Buffers come back as soon as the peer looks at its ring, so a small
+ * message waits for them as it would for the ring; the window has room again only when receives match.
+ */
 static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
 	struct sc_ep *ep = peer->ep;
 	uint32_t flags = abi_flags(send);
-	uint32_t buf_size = ep->config.buf_size;
-	uint32_t buffers = (size + buf_size - 1) >> ep->buf_shift;
+	uint32_t buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
 	uint64_t units = SC_ABI_UNITS(size);
 	struct sc_abi_bounce *record;
-	size_t offset = 0;
 	int ret;
 
 	/* the upper half of the window is for rendezvous, which take less of it */
@@ -241,7 +260,7 @@ static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_
 	if (ret)
 		return ret;
 	if (!pool_room(peer, buffers))
-		return -ENOBUFS;
+		return size <= SC_INJECT_MAX ? -EAGAIN : -ENOBUFS;
 	record = (struct sc_abi_bounce *)sc_ring_reserve(&peer->tx)->bytes;
 	record->op = 0;
 	if (flags & SC_ABI_F_ACK) {
@@ -253,14 +272,7 @@ static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_
 	}
 	record->tag = send->tag;
 	record->data = send->data;
-	for (uint32_t i = 0; i < buffers; i++) {
-		uint16_t buf = sc_pool_lend(&ep->pool, &peer->loans, peer->tx.tail);
-		size_t here = size - offset < buf_size ? size - offset : buf_size;
-
-		record->bufs[i] = buf;
-		sc_iov_read(send->iov, send->iov_count, offset, sc_seg_buf(ep->seg, buf), here);
-		offset += here;
-	}
+	bounce_fill(peer, send->iov, send->iov_count, 0, size, record->bufs);
 	(void)SC_INJECT("tx.bounce");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size), 1);
 	count_sent(peer, size, units, &ep->counters.tx_bounce);
@@ -454,14 +466,14 @@ static bool push_piece(struct sc_tx_op *op)
 	struct sc_peer *peer = op->peer;
 	struct sc_ep *ep = peer->ep;
 	size_t left = op->push_size - op->pushed;
-	uint32_t size = left < ep->config.buf_size ? (uint32_t)left : ep->config.buf_size;
+	uint32_t most = ep->config.buf_size * PIECE_BUFS;
+	uint32_t size = left < most ? (uint32_t)left : most;
 	uint64_t words[7] = { op->to, op->pushed };
-	struct sc_abi_piece *piece = (struct sc_abi_piece *)words;
 
-	if (peer->link != SC_LINK_UP || ring_room(peer, 1) || !pool_room(peer, 1))
+	if (peer->link != SC_LINK_UP || ring_room(peer, 1) ||
+	    !pool_room(peer, (size + ep->config.buf_size - 1) >> ep->buf_shift))
 		return false;
-	piece->buf = sc_pool_lend(&ep->pool, &peer->loans, peer->tx.tail);
-	sc_iov_read(op->iov, op->iov_count, op->pushed, sc_seg_buf(ep->seg, piece->buf), size);
+	bounce_fill(peer, op->iov, op->iov_count, op->pushed, size, ((struct sc_abi_piece *)words)->bufs);
 	reply_write(peer, SC_ABI_PIECE, size, words);
 	op->pushed += size;
 	return true;

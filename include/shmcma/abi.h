@@ -161,13 +161,13 @@ enum sc_abi_kind {
  */
 typedef uint64_t sc_abi_op;
 
-/* SC_ABI_BOUNCE: words[2] operation (0: none), words[3..4] up to 4 x 2 buffer numbers. */
-#define SC_ABI_BOUNCE_BUFS 8
+/* Bounce buffers that a record can name. Each but the last it needs is full. */
+#define SC_ABI_RECORD_BUFS 16
+
 struct sc_abi_bounce {
 	uint64_t tag, data;
-	sc_abi_op op;
-	uint16_t bufs[SC_ABI_BOUNCE_BUFS]; /* each but the last is full */
-	uint64_t pad[2];
+	sc_abi_op op; /* with SC_ABI_F_ACK */
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
 };
 
 struct sc_abi_segment {
@@ -202,13 +202,13 @@ struct sc_abi_pull {
 	uint64_t pad[4];
 };
 
-/* SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in one bounce buffer. */
+/* SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in bounce buffers. */
 struct sc_abi_piece {
 	sc_abi_op to;
 	uint64_t offset;
-	uint32_t buf;
 	int32_t status; /* positive errno: the payload cannot be had, the operation ends */
-	uint64_t pad[4];
+	uint32_t pad;
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
 };
 
 /* First line of a slot, written by the claimant before it publishes the claim. */
@@ -304,8 +304,8 @@ SC_ABI_AT(sc_abi_pull, to, 8);
 SC_ABI_AT(sc_abi_pull, size, 16);
 SC_ABI_SIZE(sc_abi_piece, 56);
 SC_ABI_AT(sc_abi_piece, offset, 8);
-SC_ABI_AT(sc_abi_piece, buf, 16);
-SC_ABI_AT(sc_abi_piece, status, 20);
+SC_ABI_AT(sc_abi_piece, status, 16);
+SC_ABI_AT(sc_abi_piece, bufs, 24);
 SC_ABI_SIZE(sc_abi_intro, 64);
 SC_ABI_SIZE(sc_abi_consumer, 64);
 SC_ABI_AT(sc_abi_consumer, window, 8);
@@ -324,6 +324,6 @@ SC_ABI_SIZE(sc_abi_service, 128);
 #define SC_ABI_LAYOUT                                                                                     \
 	((uint32_t)(sizeof(struct sc_abi_header) * 31 + sizeof(struct sc_abi_slot) * 17 +                 \
 		    SC_ABI_RING_LINES * 13 + SC_ABI_KIND_MAX * 7 + SC_ABI_RDV_SEGMENTS * 5 +              \
-		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_MAJOR))
+		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR))
 
 #endif
