@@ -30,6 +30,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "addr.h"
 #include "atomic.h"
 #include "inject.h"
@@ -78,15 +79,27 @@ int sc_peers_init(struct sc_ep *ep)
 	return -ENOMEM;
 }
 
-void sc_peer_part(struct sc_peer *peer)
+/* A forked child has neither the mappings nor any say in what they hold. */
+static bool is_forked(const struct sc_ep *ep)
 {
-	if (!peer->seg)
-		return;
+	return ep->seg->pid != getpid();
+}
+
+static void say_goodbye(struct sc_peer *peer)
+{
 	if (peer->out_slot != NO_SLOT)
 		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot],
 				    ticket(peer->ep) | SC_ABI_DEPARTED);
 	peer->out_slot = NO_SLOT;
 	bump(peer->seg);
+}
+
+void sc_peer_part(struct sc_peer *peer)
+{
+	if (!peer->seg)
+		return;
+	if (!is_forked(peer->ep))
+		say_goodbye(peer);
 	sc_seg_detach(peer->seg);
 	peer->seg = NULL;
 }
@@ -94,7 +107,8 @@ void sc_peer_part(struct sc_peer *peer)
 void sc_peers_fini(struct sc_ep *ep)
 {
 	/* released by the counts that sc_peer_part() adds to */
-	sc_store_release_32(&sc_seg_presence(ep->seg)->state, SC_ABI_CLOSED);
+	if (!is_forked(ep))
+		sc_store_release_32(&sc_seg_presence(ep->seg)->state, SC_ABI_CLOSED);
 	sc_list_for_safe(entry, next, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 

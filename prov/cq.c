@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * cq.c: fid_cq. The core puts completions into the queue (struct sc_cq) while an endpoint is polled; here
+ * they are taken out in the format that the application chose.
+ *
+ * Any thread may call; the domain's lock, if there is one, covers each read. Only fi_cq_signal() does
+ * without.
+ *
+ * Order: what is queued is served first. Only an empty queue makes a read poll the bound endpoints, so a
+ * reader that takes one entry at a time does not pay for a poll each time, and none is ever out of turn.
+ */
+#define _GNU_SOURCE 1
+#include "shmcma.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_SIZE 1024
+/* What is allocated at first: the part that is in use all the time then stays in the first-level cache. */
+#define FIRST_ENTRIES 256
+
+/* Each format begins with the one before it. */
+_Static_assert(offsetof(struct fi_cq_tagged_entry, op_context) == offsetof(struct fi_cq_entry, op_context),
+	       "context");
+_Static_assert(offsetof(struct fi_cq_tagged_entry, flags) == offsetof(struct fi_cq_msg_entry, flags), "flags");
+_Static_assert(offsetof(struct fi_cq_tagged_entry, len) == offsetof(struct fi_cq_msg_entry, len), "len");
+_Static_assert(offsetof(struct fi_cq_tagged_entry, buf) == offsetof(struct fi_cq_data_entry, buf), "buf");
+_Static_assert(offsetof(struct fi_cq_tagged_entry, data) == offsetof(struct fi_cq_data_entry, data), "data");
+
+/* ---- who sent it ----------------------------------------------------------------------------- */
+
+/* The bound endpoint whose peer this is; NULL: closed. */
+static struct shmcma_ep *owner_of(struct shmcma_cq *cq, struct sc_peer *peer)
+{
+	struct sc_peer *same;
+
+	if (cq->ep_count == 1)
+		return cq->eps[0];
+	for (size_t i = 0; i < cq->ep_count; i++)
+		if (!sc_peer_get(cq->eps[i]->core, sc_peer_address(peer), &same) && same == peer)
+			return cq->eps[i];
+	return NULL;
+}
+
+static fi_addr_t source_slow(struct shmcma_cq *cq, const struct sc_comp *comp)
+{
+	struct shmcma_ep *ep;
+
+	if (!(comp->flags & SC_COMP_RECV) || !comp->source)
+		return FI_ADDR_NOTAVAIL;
+	ep = owner_of(cq, comp->source);
+	return ep ? shmcma_ep_source_slow(ep, comp->source) : FI_ADDR_NOTAVAIL;
+}
+
+static inline fi_addr_t source_of(struct shmcma_cq *cq, const struct sc_comp *comp)
+{
+	fi_addr_t source = FI_ADDR_NOTAVAIL;
+
+	if (comp->flags & SC_COMP_RECV && comp->source)
+		source = sc_peer_user(comp->source);
+	return source == FI_ADDR_NOTAVAIL ? source_slow(cq, comp) : source;
+}
+
+/* ---- read ------------------------------------------------------------------------------------ */
+
+/* A released multi-receive buffer without a message has no other flag. */
+static inline uint64_t flags_of(const struct sc_comp *comp)
+{
+	if (__builtin_expect((comp->flags & (SC_COMP_MULTI_DONE | SC_COMP_RECV)) == SC_COMP_MULTI_DONE, 0))
+		return FI_MULTI_RECV | (comp->err ? comp->cq_flags : 0);
+	return comp->cq_flags | (comp->flags & SC_COMP_DATA ? FI_REMOTE_CQ_DATA : 0) |
+	       (comp->flags & SC_COMP_MULTI_DONE ? FI_MULTI_RECV : 0);
+}
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE size_t entry_size(enum fi_cq_format format)
+{
+	switch (format) {
+	case FI_CQ_FORMAT_TAGGED:
+		return sizeof(struct fi_cq_tagged_entry);
+	case FI_CQ_FORMAT_DATA:
+		return sizeof(struct fi_cq_data_entry);
+	case FI_CQ_FORMAT_MSG:
+		return sizeof(struct fi_cq_msg_entry);
+	default:
+		return sizeof(struct fi_cq_entry);
+	}
+}
+
+/* Only the fields that the format has are written. */
+INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *comp, enum fi_cq_format format)
+{
+	entry->op_context = comp->context;
+	if (format >= FI_CQ_FORMAT_MSG) {
+		entry->flags = flags_of(comp);
+		entry->len = comp->len;
+	}
+	if (format >= FI_CQ_FORMAT_DATA) {
+		entry->buf = comp->buf;
+		entry->data = comp->data;
+	}
+	if (format >= FI_CQ_FORMAT_TAGGED)
+		entry->tag = comp->tag;
+}
+
+/* Up to `count` entries, as far as the first error. */
+INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *source, enum fi_cq_format format)
+{
+	const struct sc_comp *comp;
+	size_t n = 0;
+
+	while (n < count && (comp = sc_cq_peek(&cq->queue)) && !comp->err) {
+		put_entry((void *)((char *)buf + n * entry_size(format)), comp, format);
+		if (source)
+			source[n] = source_of(cq, comp);
+		sc_cq_release(&cq->queue);
+		n++;
+	}
+	return n;
+}
+
+static inline void progress(struct shmcma_cq *cq)
+{
+	for (size_t i = 0; i < cq->ep_count; i++)
+		sc_ep_poll(cq->eps[i]->core);
+}
+
+/* Completions were lost; nothing more will come. The event queues of the endpoints hear of it once. */
+static ssize_t overrun_slow(struct shmcma_cq *cq)
+{
+	const struct fi_eq_err_entry entry = {
+		.fid = &cq->fid.fid, .context = cq->fid.fid.context, .err = FI_EOVERRUN};
+
+	if (!cq->overrun_told)
+		shmcma_warn(FI_LOG_CQ,
+			    "completion queue overrun: no memory to grow it, completions were lost; read it "
+			    "more often or raise the memory limit\n");
+	for (size_t i = 0; i < cq->ep_count && !cq->overrun_told; i++)
+		if (cq->eps[i]->eq)
+			shmcma_eq_put_err(cq->eps[i]->eq, &entry);
+	cq->overrun_told = true;
+	return -FI_EAVAIL;
+}
+
+/* What a read returns that got no entry. */
+static inline ssize_t nothing(struct shmcma_cq *cq)
+{
+	const struct sc_comp *comp = sc_cq_peek(&cq->queue);
+
+	if (comp)
+		return comp->err ? -FI_EAVAIL : 0; /* 0: none was asked for */
+	return __builtin_expect(cq->queue.overrun, 0) ? overrun_slow(cq) : -FI_EAGAIN;
+}
+
+INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source, enum fi_cq_format format)
+{
+	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
+	ssize_t ret;
+
+	shmcma_lock(cq->domain);
+	if (!sc_cq_peek(&cq->queue) || !count)
+		progress(cq);
+	ret = (ssize_t)take(cq, buf, count, source, format);
+	if (!ret)
+		ret = nothing(cq);
+	shmcma_unlock(cq->domain);
+	return ret;
+}
+
+/* ---- blocking read --------------------------------------------------------------------------- */
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. */
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source, const void *cond,
+			    int timeout)
+{
+	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
+	int64_t end = timeout < 0 ? INT64_MAX : now_ms() + timeout;
+	ssize_t ret;
+
+	(void)cond;
+	if (cq->wait_obj == FI_WAIT_NONE)
+		return -FI_ENOSYS;
+	for (;;) {
+		ret = fid->ops->readfrom(fid, buf, count, source);
+		if (ret != -FI_EAGAIN)
+			return ret;
+		/* a signal that nobody was waiting for ends the next wait, so none is lost in between */
+		if (atomic_exchange_explicit(&cq->signaled, false, memory_order_acquire))
+			return -FI_EAGAIN;
+		if (end != INT64_MAX && now_ms() >= end)
+			return -FI_EAGAIN;
+		sched_yield();
+	}
+}
+
+static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond, int timeout)
+{
+	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
+}
+
+static int cq_signal(struct fid_cq *fid)
+{
+	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
+
+	if (cq->wait_obj == FI_WAIT_NONE)
+		return -FI_ENOSYS;
+	atomic_store_explicit(&cq->signaled, true, memory_order_release);
+	return 0;
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/*
+ * Fields that libfabric 1.17 does not have are never written (fi_cq_err_entry grew in 1.20), nor is
+ * err_data_size for those who opened the fabric as before 1.5, which did not have it. There is no
+ * provider specific data: a buffer handed in for it stays as it is.
+ */
+static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const struct sc_comp *comp)
+{
+	bool sized = FI_VERSION_GE(cq->domain->api_version, FI_VERSION(1, 5));
+
+	entry->op_context = comp->context;
+	entry->flags = flags_of(comp);
+	entry->len = comp->len;
+	entry->buf = comp->buf;
+	entry->data = comp->flags & SC_COMP_DATA ? comp->data : 0;
+	entry->tag = comp->tag;
+	entry->olen = comp->olen;
+	/* the one code of the core that libfabric has another name for */
+	entry->err = comp->err == EMSGSIZE ? FI_ETRUNC : comp->err;
+	entry->prov_errno = entry->err;
+	if (!sized || !entry->err_data_size)
+		entry->err_data = NULL;
+	if (sized)
+		entry->err_data_size = 0;
+}
+
+static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uint64_t flags)
+{
+	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
+	static const struct sc_comp lost = {.err = FI_EOVERRUN};
+	const struct sc_comp *comp;
+	ssize_t ret = 1;
+
+	if (flags)
+		return -FI_EBADFLAGS;
+	shmcma_lock(cq->domain);
+	comp = sc_cq_peek(&cq->queue);
+	if (comp && comp->err) {
+		put_error(cq, entry, comp);
+		sc_cq_release(&cq->queue);
+	} else if (!comp && cq->queue.overrun) {
+		overrun_slow(cq);
+		put_error(cq, entry, &lost);
+	} else {
+		ret = -FI_EAGAIN;
+	}
+	shmcma_unlock(cq->domain);
+	return ret;
+}
+
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf, size_t len)
+{
+	const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
+
+	(void)fid;
+	(void)err_data;
+	if (!buf || !len)
+		return text;
+	strncpy(buf, text, len - 1);
+	buf[len - 1] = '\0';
+	return buf;
+}
+
+/* ---- one table per format -------------------------------------------------------------------- */
+
+#define FORMAT_OPS(name, format)                                                                          \
+	static ssize_t name##_read(struct fid_cq *fid, void *buf, size_t count)                           \
+	{                                                                                                 \
+		return read_as(fid, buf, count, NULL, format);                                            \
+	}                                                                                                 \
+	static ssize_t name##_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source)    \
+	{                                                                                                 \
+		return read_as(fid, buf, count, source, format);                                          \
+	}                                                                                                 \
+	static struct fi_ops_cq name##_ops = {                                                            \
+		.size = sizeof(struct fi_ops_cq),                                                         \
+		.read = name##_read,                                                                      \
+		.readfrom = name##_readfrom,                                                              \
+		.readerr = cq_readerr,                                                                    \
+		.sread = cq_sread,                                                                        \
+		.sreadfrom = cq_sreadfrom,                                                                \
+		.signal = cq_signal,                                                                      \
+		.strerror = cq_strerror,                                                                  \
+	};
+FORMAT_OPS(context, FI_CQ_FORMAT_CONTEXT)
+FORMAT_OPS(msg, FI_CQ_FORMAT_MSG)
+FORMAT_OPS(data, FI_CQ_FORMAT_DATA)
+FORMAT_OPS(tagged, FI_CQ_FORMAT_TAGGED)
+
+/* ---- binding --------------------------------------------------------------------------------- */
+
+int shmcma_cq_add_ep(struct shmcma_cq *cq, struct shmcma_ep *ep)
+{
+	for (size_t i = 0; i < cq->ep_count; i++)
+		if (cq->eps[i] == ep)
+			return 0;
+	if (cq->ep_count == cq->ep_capacity) {
+		size_t capacity = cq->ep_capacity ? cq->ep_capacity * 2 : 4;
+		struct shmcma_ep **eps = realloc(cq->eps, capacity * sizeof(*eps));
+
+		if (!eps)
+			return -FI_ENOMEM;
+		cq->eps = eps;
+		cq->ep_capacity = capacity;
+	}
+	cq->eps[cq->ep_count++] = ep;
+	return 0;
+}
+
+void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep)
+{
+	size_t at = 0;
+
+	while (at < cq->ep_count && cq->eps[at] != ep)
+		at++;
+	if (at == cq->ep_count)
+		return;
+	for (size_t i = cq->queue.head; i != cq->queue.tail; i++) {
+		struct sc_comp *comp = &cq->queue.ring[i & cq->queue.mask];
+
+		if (comp->flags & SC_COMP_RECV && comp->source && owner_of(cq, comp->source) == ep)
+			comp->source = NULL;
+	}
+	cq->eps[at] = cq->eps[--cq->ep_count];
+}
+
+/* ---- open, close ----------------------------------------------------------------------------- */
+
+static int cq_close(struct fid *fid)
+{
+	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid.fid);
+
+	if (atomic_load(&cq->refs))
+		return -FI_EBUSY;
+	sc_cq_fini(&cq->queue);
+	atomic_fetch_sub(&cq->domain->refs, 1);
+	free(cq->eps);
+	free(cq);
+	return 0;
+}
+
+static int cq_control(struct fid *fid, int command, void *arg)
+{
+	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid.fid);
+
+	switch (command) {
+	case FI_GETWAIT:
+		return -FI_ENODATA; /* it waits without an object */
+	case FI_GETWAITOBJ:
+		*(enum fi_wait_obj *)arg = cq->wait_obj;
+		return 0;
+	default:
+		return -FI_ENOSYS;
+	}
+}
+
+static struct fi_ops cq_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = cq_close,
+	.bind = shmcma_no_bind,
+	.control = cq_control,
+	.ops_open = shmcma_no_ops_open,
+	.tostr = shmcma_no_tostr,
+	.ops_set = shmcma_no_ops_set,
+};
+
+static struct fi_ops_cq *ops_of(enum fi_cq_format format)
+{
+	switch (format) {
+	case FI_CQ_FORMAT_UNSPEC: /* ours to choose: the one that no reader's buffer is too small for */
+	case FI_CQ_FORMAT_CONTEXT:
+		return &context_ops;
+	case FI_CQ_FORMAT_MSG:
+		return &msg_ops;
+	case FI_CQ_FORMAT_DATA:
+		return &data_ops;
+	case FI_CQ_FORMAT_TAGGED:
+		return &tagged_ops;
+	default:
+		return NULL;
+	}
+}
+
+static int check_attr(const struct fi_cq_attr *attr)
+{
+	if (attr->flags & ~FI_AFFINITY) {
+		shmcma_warn(FI_LOG_CQ, "completion queue flags 0x%llx: only FI_AFFINITY is known\n",
+			    (unsigned long long)attr->flags);
+		return -FI_EBADFLAGS;
+	}
+	if (!ops_of(attr->format)) {
+		shmcma_warn(FI_LOG_CQ, "completion queue format %d is unknown\n", (int)attr->format);
+		return -FI_EINVAL;
+	}
+	switch (attr->wait_obj) {
+	case FI_WAIT_NONE:
+		return 0;
+	case FI_WAIT_UNSPEC:
+	case FI_WAIT_YIELD:
+		if (attr->wait_cond == FI_CQ_COND_NONE || attr->wait_cond == FI_CQ_COND_THRESHOLD)
+			return 0;
+		shmcma_warn(FI_LOG_CQ, "wait condition %d is unknown\n", (int)attr->wait_cond);
+		return -FI_EINVAL;
+	default:
+		shmcma_warn(FI_LOG_CQ,
+			    "wait object %d is not implemented; use FI_WAIT_NONE, FI_WAIT_UNSPEC or "
+			    "FI_WAIT_YIELD\n",
+			    (int)attr->wait_obj);
+		return -FI_ENOSYS;
+	}
+}
+
+int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **out, void *context)
+{
+	static const struct fi_cq_attr defaults;
+	const struct fi_cq_attr *wanted = attr ? attr : &defaults;
+	struct shmcma_cq *cq;
+	int ret;
+
+	ret = check_attr(wanted);
+	if (ret)
+		return ret;
+	cq = calloc(1, sizeof(*cq));
+	if (!cq)
+		return -FI_ENOMEM;
+	ret = sc_cq_init(&cq->queue, FIRST_ENTRIES);
+	if (ret) {
+		free(cq);
+		return ret;
+	}
+	cq->queue.limit = wanted->size ? wanted->size : DEFAULT_SIZE;
+	cq->fid.fid.fclass = FI_CLASS_CQ;
+	cq->fid.fid.context = context;
+	cq->fid.fid.ops = &cq_fid_ops;
+	cq->fid.ops = ops_of(wanted->format);
+	cq->domain = container_of(fid, struct shmcma_domain, fid);
+	cq->format = wanted->format ? wanted->format : FI_CQ_FORMAT_CONTEXT;
+	cq->wait_obj = wanted->wait_obj;
+	atomic_fetch_add(&cq->domain->refs, 1);
+	*out = &cq->fid;
+	return 0;
+}

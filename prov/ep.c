@@ -1,0 +1,738 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ep.c: fid_ep: an endpoint from fi_endpoint to fi_close, its names, options, ties and aliases.
+ *
+ * State         entered by     data calls           bind, setname   getname
+ * disabled      fi_endpoint    -FI_EOPBADSTATE      yes             the service, once it has one
+ * enabled       fi_enable      by capabilities      no              its address
+ *
+ * The state is shmcma_ep.core, made by fi_enable. No data call looks at it: each fid handed out has the
+ * operation tables of the state (set_tables()).
+ *
+ * Locks: the domain's for all that changes the ties or the flags; see shmcma.h.
+ */
+#define _GNU_SOURCE 1
+#include "post.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "unable.h"
+
+static struct shmcma_ep_fid *fid_of(struct fid *fid)
+{
+	return container_of(fid, struct shmcma_ep_fid, fid.fid);
+}
+
+/* ---- capabilities and default flags ---------------------------------------------------------- */
+
+/* Without FI_SEND and FI_RECV both are meant. */
+static bool able(uint64_t caps, uint64_t kind, uint64_t way)
+{
+	return caps & kind && (caps & way || !(caps & (FI_SEND | FI_RECV)));
+}
+
+static bool sends(const struct shmcma_ep *ep, uint64_t kind)
+{
+	return able(ep->caps, kind, FI_SEND) && able(ep->tx_caps, kind, FI_SEND);
+}
+
+static bool receives(const struct shmcma_ep *ep, uint64_t kind)
+{
+	return able(ep->caps, kind, FI_RECV) && able(ep->rx_caps, kind, FI_RECV);
+}
+
+/* `kind`: FI_MSG or FI_TAGGED. */
+static enum shmcma_post post_of(const struct shmcma_ep *ep, uint64_t kind)
+{
+	bool send = sends(ep, kind), recv = receives(ep, kind);
+
+	if (!send && !recv)
+		return SHMCMA_POST_UNABLE;
+	if (!ep->core)
+		return SHMCMA_POST_DISABLED;
+	if (send && recv)
+		return SHMCMA_POST_BOTH;
+	return send ? SHMCMA_POST_SEND : SHMCMA_POST_RECV;
+}
+
+static void set_tables(struct shmcma_ep *ep)
+{
+	for (struct shmcma_ep_fid *fid = ep->fids; fid; fid = fid->next) {
+		fid->fid.msg = shmcma_msg_ops(post_of(ep, FI_MSG));
+		fid->fid.tagged = shmcma_tagged_ops(post_of(ep, FI_TAGGED));
+	}
+}
+
+static void set_flags(struct shmcma_ep *ep)
+{
+	for (struct shmcma_ep_fid *fid = ep->fids; fid; fid = fid->next) {
+		fid->send_flags = shmcma_send_flags(fid->tx_op_flags, ep->tx_selective);
+		fid->recv_flags = shmcma_recv_flags(fid->rx_op_flags, ep->rx_selective);
+	}
+}
+
+/* One direction's op flags; `flags` names it by FI_TRANSMIT or FI_RECV. */
+static int put_op_flags(struct shmcma_ep_fid *fid, uint64_t flags)
+{
+	uint64_t way = flags & (FI_TRANSMIT | FI_RECV);
+
+	flags &= ~way;
+	if (way != FI_TRANSMIT && way != FI_RECV)
+		return -FI_EINVAL;
+	if (flags & ~(way == FI_TRANSMIT ? SHMCMA_TX_OP_FLAGS : SHMCMA_RX_OP_FLAGS))
+		return -FI_EBADFLAGS;
+	if (way == FI_TRANSMIT)
+		fid->tx_op_flags = flags;
+	else
+		fid->rx_op_flags = flags;
+	return 0;
+}
+
+static int set_op_flags(struct shmcma_ep_fid *fid, const uint64_t *flags)
+{
+	int ret = put_op_flags(fid, *flags);
+
+	if (!ret)
+		set_flags(fid->ep);
+	return ret;
+}
+
+static int get_op_flags(const struct shmcma_ep_fid *fid, uint64_t *flags)
+{
+	switch (*flags & (FI_TRANSMIT | FI_RECV)) {
+	case FI_TRANSMIT:
+		*flags = fid->tx_op_flags;
+		return 0;
+	case FI_RECV:
+		*flags = fid->rx_op_flags;
+		return 0;
+	default:
+		return -FI_EINVAL;
+	}
+}
+
+/* ---- peers ----------------------------------------------------------------------------------- */
+
+static bool grow_peers(struct shmcma_ep *ep, size_t count)
+{
+	struct sc_peer **peers;
+
+	if (count < ep->peer_count * 2)
+		count = ep->peer_count * 2;
+	peers = realloc(ep->peers, count * sizeof(struct sc_peer *));
+	if (!peers)
+		return false;
+	memset(peers + ep->peer_count, 0, (count - ep->peer_count) * sizeof(struct sc_peer *));
+	ep->peers = peers;
+	ep->peer_count = count;
+	return true;
+}
+
+struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	const char *address = shmcma_av_address(ep->av, fi_addr);
+	struct sc_peer *peer;
+
+	if (!address)
+		return NULL;
+	if (fi_addr >= ep->peer_count && !grow_peers(ep, fi_addr + 1))
+		return NULL;
+	if (sc_peer_get(ep->core, address, &peer))
+		return NULL;
+	ep->peers[fi_addr] = peer;
+	return peer;
+}
+
+fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
+{
+	fi_addr_t source;
+
+	if (!(ep->caps & FI_SOURCE))
+		return FI_ADDR_NOTAVAIL;
+	source = shmcma_av_find(ep->av, sc_peer_address(peer));
+	if (source == FI_ADDR_NOTAVAIL)
+		return source;
+	if (ep->named_count == ep->named_capacity) {
+		size_t capacity = ep->named_capacity ? ep->named_capacity * 2 : 16;
+		struct sc_peer **named = realloc(ep->named, capacity * sizeof(struct sc_peer *));
+
+		if (!named)
+			return source; /* found again next time */
+		ep->named = named;
+		ep->named_capacity = capacity;
+	}
+	ep->named[ep->named_count++] = peer;
+	sc_peer_set_user(peer, source);
+	return source;
+}
+
+/* Which peer the address had, or whether it stays in the vector once more, is not asked: all names go. */
+void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	if (fi_addr < ep->peer_count)
+		ep->peers[fi_addr] = NULL;
+	while (ep->named_count)
+		sc_peer_set_user(ep->named[--ep->named_count], UINT64_MAX);
+}
+
+/* ---- what the data calls need of an endpoint, out of line ------------------------------------- */
+
+ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send)
+{
+	sc_ep_poll(ep->core);
+	return sc_tx_send(ep->core, peer, send);
+}
+
+void shmcma_ep_progress(struct shmcma_ep *ep)
+{
+	shmcma_lock(ep->domain);
+	sc_ep_poll(ep->core);
+	shmcma_unlock(ep->domain);
+}
+
+/* ---- bind ------------------------------------------------------------------------------------ */
+
+static int bind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq, uint64_t flags)
+{
+	if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
+		return -FI_EBADFLAGS;
+	if (cq->domain != ep->domain || !(flags & (FI_TRANSMIT | FI_RECV)))
+		return -FI_EINVAL;
+	if ((flags & FI_TRANSMIT && ep->tx_cq) || (flags & FI_RECV && ep->rx_cq))
+		return -FI_EINVAL; /* one queue for each direction */
+	if (flags & FI_TRANSMIT) {
+		ep->tx_cq = cq;
+		ep->tx_selective = flags & FI_SELECTIVE_COMPLETION;
+		atomic_fetch_add(&cq->refs, 1);
+	}
+	if (flags & FI_RECV) {
+		ep->rx_cq = cq;
+		ep->rx_selective = flags & FI_SELECTIVE_COMPLETION;
+		atomic_fetch_add(&cq->refs, 1);
+	}
+	set_flags(ep);
+	return 0;
+}
+
+static int bind_av(struct shmcma_ep *ep, struct shmcma_av *av, uint64_t flags)
+{
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (av->domain != ep->domain || ep->av)
+		return -FI_EINVAL;
+	ep->av = av;
+	ep->av_next = av->eps;
+	av->eps = ep;
+	atomic_fetch_add(&av->refs, 1);
+	return 0;
+}
+
+static int bind_eq(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
+{
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (ep->eq)
+		return -FI_EINVAL;
+	ep->eq = shmcma_eq_get(fid);
+	return ep->eq ? 0 : -FI_EINVAL;
+}
+
+static int bind_locked(struct shmcma_ep *ep, struct fid *object, uint64_t flags)
+{
+	if (ep->core)
+		return -FI_EOPBADSTATE;
+	switch (object->fclass) {
+	case FI_CLASS_CQ:
+		return bind_cq(ep, container_of(object, struct shmcma_cq, fid.fid), flags);
+	case FI_CLASS_AV:
+		return bind_av(ep, container_of(object, struct shmcma_av, fid.fid), flags);
+	case FI_CLASS_EQ:
+		return bind_eq(ep, object, flags);
+	case FI_CLASS_CNTR:
+		return -FI_ENOSYS;
+	default:
+		return -FI_EINVAL;
+	}
+}
+
+static int ep_bind(struct fid *fid, struct fid *object, uint64_t flags)
+{
+	struct shmcma_ep *ep = fid_of(fid)->ep;
+	int ret;
+
+	if (!object)
+		return -FI_EINVAL;
+	shmcma_lock(ep->domain);
+	ret = bind_locked(ep, object, flags);
+	shmcma_unlock(ep->domain);
+	return ret;
+}
+
+/* ---- enable, alias, control ------------------------------------------------------------------ */
+
+static int create_core(struct shmcma_ep *ep)
+{
+	const struct sc_ep_attr attr = {
+		.config = shmcma_env.config,
+		.service = ep->name[0] ? ep->name : NULL,
+		.tx_cq = ep->tx_cq ? &ep->tx_cq->queue : NULL,
+		.rx_cq = ep->rx_cq ? &ep->rx_cq->queue : NULL,
+		.tx_size = ep->tx_size,
+		.rx_size = ep->rx_size,
+	};
+	int ret = sc_ep_create(&attr, &ep->core);
+
+	if (!ret)
+		return 0;
+	ep->core = NULL;
+	shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint%s%s: %s\n", ep->name[0] ? " of service " : "",
+		    ep->name, fi_strerror(-ret));
+	return ret == -ENAMETOOLONG ? -FI_EINVAL : ret;
+}
+
+static int enable(struct shmcma_ep *ep)
+{
+	int ret;
+
+	if (ep->core)
+		return -FI_EOPBADSTATE;
+	if ((!ep->tx_cq && (sends(ep, FI_MSG) || sends(ep, FI_TAGGED))) ||
+	    (!ep->rx_cq && (receives(ep, FI_MSG) || receives(ep, FI_TAGGED))))
+		return -FI_ENOCQ;
+	if (!ep->av)
+		return -FI_ENOAV;
+	ret = create_core(ep);
+	if (ret)
+		return ret;
+	if (ep->tx_cq)
+		ret = shmcma_cq_add_ep(ep->tx_cq, ep);
+	if (!ret && ep->rx_cq)
+		ret = shmcma_cq_add_ep(ep->rx_cq, ep);
+	if (ret)
+		goto failed;
+	set_tables(ep);
+	return 0;
+failed:
+	if (ep->tx_cq)
+		shmcma_cq_del_ep(ep->tx_cq, ep);
+	sc_ep_destroy(ep->core);
+	ep->core = NULL;
+	return ret;
+}
+
+static int alias(struct shmcma_ep_fid *fid, const struct fi_alias *wanted)
+{
+	struct shmcma_ep_fid *copy = malloc(sizeof(*copy));
+	int ret;
+
+	if (!copy)
+		return -FI_ENOMEM;
+	*copy = *fid;
+	ret = put_op_flags(copy, wanted->flags);
+	if (ret) {
+		free(copy);
+		return ret;
+	}
+	copy->next = fid->ep->fids->next;
+	fid->ep->fids->next = copy;
+	set_flags(fid->ep);
+	atomic_fetch_add(&fid->ep->refs, 1);
+	*wanted->fid = &copy->fid.fid;
+	return 0;
+}
+
+static int control_locked(struct shmcma_ep_fid *fid, int command, void *arg)
+{
+	if (command == FI_ENABLE)
+		return enable(fid->ep);
+	if (!arg)
+		return -FI_EINVAL;
+	switch (command) {
+	case FI_GETOPSFLAG:
+		return get_op_flags(fid, arg);
+	case FI_SETOPSFLAG:
+		return set_op_flags(fid, arg);
+	case FI_ALIAS:
+		return alias(fid, arg);
+	default:
+		return -FI_ENOSYS;
+	}
+}
+
+static int ep_control(struct fid *fid, int command, void *arg)
+{
+	struct shmcma_ep_fid *ep = fid_of(fid);
+	int ret;
+
+	shmcma_lock(ep->domain);
+	ret = control_locked(ep, command, arg);
+	shmcma_unlock(ep->domain);
+	return ret;
+}
+
+/* ---- close ----------------------------------------------------------------------------------- */
+
+static void report(const struct shmcma_ep *ep)
+{
+	const struct sc_counters *c = sc_ep_counters(ep->core);
+
+#define COUNTER(name) " " #name "=%" PRIu64
+	shmcma_info(FI_LOG_EP_CTRL,
+		    "shmcma: counters:" COUNTER(tx_msgs) COUNTER(tx_bytes) COUNTER(tx_inline) COUNTER(tx_bounce)
+			    COUNTER(tx_rdv) COUNTER(rx_msgs) COUNTER(rx_bytes) COUNTER(rx_unexpected)
+				    COUNTER(rx_cma_bytes) COUNTER(rx_pulled_bytes) COUNTER(rx_local_bytes)
+					    COUNTER(connects) COUNTER(accepts) COUNTER(refusals)
+						    COUNTER(quarantines) COUNTER(departures) COUNTER(deaths)
+		    "\n",
+		    c->tx_msgs, c->tx_bytes, c->tx_inline, c->tx_bounce, c->tx_rdv, c->rx_msgs, c->rx_bytes,
+		    c->rx_unexpected, c->rx_cma_bytes, c->rx_pulled_bytes, c->rx_local_bytes, c->connects,
+		    c->accepts, c->refusals, c->quarantines, c->departures, c->deaths);
+#undef COUNTER
+}
+
+static void unbind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq)
+{
+	if (!cq)
+		return;
+	shmcma_cq_del_ep(cq, ep);
+	atomic_fetch_sub(&cq->refs, 1);
+}
+
+static void unbind_av(struct shmcma_ep *ep)
+{
+	struct shmcma_ep **link;
+
+	if (!ep->av)
+		return;
+	for (link = &ep->av->eps; *link != ep; link = &(*link)->av_next)
+		;
+	*link = ep->av_next;
+	atomic_fetch_sub(&ep->av->refs, 1);
+}
+
+/* The queues let go first: what they hold names peers that go with the core's endpoint. */
+static void destroy_locked(struct shmcma_ep *ep)
+{
+	unbind_cq(ep, ep->tx_cq);
+	unbind_cq(ep, ep->rx_cq);
+	unbind_av(ep);
+	if (ep->core) {
+		report(ep);
+		sc_ep_destroy(ep->core);
+	}
+	if (ep->eq)
+		shmcma_eq_put_ref(ep->eq);
+}
+
+static void close_alias_locked(struct shmcma_ep_fid *fid)
+{
+	struct shmcma_ep_fid *before = fid->ep->fids;
+
+	while (before->next != fid)
+		before = before->next;
+	before->next = fid->next;
+	atomic_fetch_sub(&fid->ep->refs, 1);
+}
+
+static int ep_close(struct fid *handle)
+{
+	struct shmcma_ep_fid *fid = fid_of(handle);
+	struct shmcma_domain *domain = fid->domain;
+	struct shmcma_ep *ep = fid->ep;
+	bool whole = fid == ep->fids;
+
+	if (whole && atomic_load(&ep->refs))
+		return -FI_EBUSY;
+	shmcma_lock(domain);
+	if (whole)
+		destroy_locked(ep);
+	else
+		close_alias_locked(fid);
+	shmcma_unlock(domain);
+	free(fid);
+	if (!whole)
+		return 0;
+	free(ep->peers);
+	free(ep->named);
+	free(ep);
+	atomic_fetch_sub(&domain->refs, 1);
+	return 0;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* A service may be chosen until the endpoint is enabled; its own address nobody chooses. */
+static int ep_setname(fid_t fid, void *addr, size_t addrlen)
+{
+	struct shmcma_ep *ep = fid_of(fid)->ep;
+	enum sc_addr_kind kind;
+	char copy[SC_ADDR_SIZE];
+	int ret;
+
+	if (!addr || !addrlen)
+		return -FI_EINVAL;
+	ret = shmcma_address_copy(addr, addrlen, copy, &kind);
+	if (ret)
+		return ret;
+	if (kind == SC_ADDR_ENDPOINT)
+		return -FI_EADDRNOTAVAIL;
+	shmcma_lock(ep->domain);
+	if (ep->core)
+		ret = -FI_EOPBADSTATE;
+	else if (kind == SC_ADDR_SERVICE)
+		strcpy(ep->name, copy + strlen(SC_ADDR_PREFIX));
+	else
+		ep->name[0] = '\0'; /* any: what fi_enable gives */
+	shmcma_unlock(ep->domain);
+	return ret;
+}
+
+/* All addresses have one length, so that they can be packed at a constant stride. */
+static int ep_getname(fid_t fid, void *addr, size_t *addrlen)
+{
+	struct shmcma_ep *ep = fid_of(fid)->ep;
+	char name[SC_ADDR_SIZE] = "";
+	size_t room = *addrlen;
+
+	shmcma_lock(ep->domain);
+	if (ep->core)
+		strncpy(name, sc_ep_address(ep->core), sizeof(name) - 1);
+	else if (ep->name[0])
+		sc_addr_service(ep->name, name);
+	shmcma_unlock(ep->domain);
+	if (!name[0])
+		return -FI_EOPBADSTATE;
+	if (room && !addr)
+		return -FI_EINVAL;
+	*addrlen = sizeof(name);
+	if (room)
+		memcpy(addr, name, room < sizeof(name) ? room : sizeof(name));
+	return room < sizeof(name) ? -FI_ETOOSMALL : 0;
+}
+
+static struct fi_ops_cm cm_ops = {
+	.size = sizeof(struct fi_ops_cm),
+	.setname = ep_setname,
+	.getname = ep_getname,
+	.getpeer = cm_getpeer,
+	.connect = cm_connect,
+	.listen = cm_listen,
+	.accept = cm_accept,
+	.reject = cm_reject,
+	.shutdown = cm_shutdown,
+	.join = cm_join,
+};
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static int put_option(void *optval, size_t *optlen, const void *value, size_t size)
+{
+	size_t room = *optlen;
+
+	*optlen = size;
+	if (room < size)
+		return -FI_ETOOSMALL;
+	if (!optval)
+		return -FI_EINVAL;
+	memcpy(optval, value, size);
+	return 0;
+}
+
+/* The others of libfabric 1.17 belong to connections, buffered receives, sockets and accelerators. */
+static int ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen)
+{
+	static const int p2p = FI_HMEM_P2P_DISABLED;
+	const struct shmcma_ep *ep = fid_of(fid)->ep;
+
+	if (level != FI_OPT_ENDPOINT)
+		return -FI_ENOPROTOOPT;
+	if (!optlen)
+		return -FI_EINVAL;
+	switch (optname) {
+	case FI_OPT_MIN_MULTI_RECV:
+		return put_option(optval, optlen, &ep->multi_min, sizeof(ep->multi_min));
+	case FI_OPT_TX_SIZE:
+		return put_option(optval, optlen, &ep->tx_size, sizeof(ep->tx_size));
+	case FI_OPT_RX_SIZE:
+		return put_option(optval, optlen, &ep->rx_size, sizeof(ep->rx_size));
+	case FI_OPT_FI_HMEM_P2P:
+		return put_option(optval, optlen, &p2p, sizeof(p2p));
+	default:
+		return -FI_ENOPROTOOPT;
+	}
+}
+
+/* Device memory is not had at all, so nothing but "do not use it" can be kept. */
+static int set_p2p(const void *optval, size_t optlen)
+{
+	int mode;
+
+	if (optlen != sizeof(mode) || !optval)
+		return -FI_EINVAL;
+	memcpy(&mode, optval, sizeof(mode));
+	if (mode == FI_HMEM_P2P_DISABLED)
+		return 0;
+	return mode < FI_HMEM_P2P_ENABLED || mode > FI_HMEM_P2P_DISABLED ? -FI_EINVAL : -FI_EOPNOTSUPP;
+}
+
+static int ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen)
+{
+	struct shmcma_ep *ep = fid_of(fid)->ep;
+
+	if (level != FI_OPT_ENDPOINT)
+		return -FI_ENOPROTOOPT;
+	switch (optname) {
+	case FI_OPT_MIN_MULTI_RECV:
+		if (optlen != sizeof(ep->multi_min) || !optval)
+			return -FI_EINVAL;
+		shmcma_lock(ep->domain);
+		memcpy(&ep->multi_min, optval, sizeof(ep->multi_min));
+		shmcma_unlock(ep->domain);
+		return 0;
+	case FI_OPT_FI_HMEM_P2P:
+		return set_p2p(optval, optlen);
+	default:
+		return -FI_ENOPROTOOPT;
+	}
+}
+
+/* ---- cancel, room ---------------------------------------------------------------------------- */
+
+/* -FI_ENOENT: no receive waits with that context. Sends cannot be called back. */
+static ssize_t ep_cancel(fid_t fid, void *context)
+{
+	struct shmcma_ep *ep = fid_of(fid)->ep;
+	ssize_t ret;
+
+	if (!ep->core)
+		return -FI_EOPBADSTATE;
+	shmcma_lock(ep->domain);
+	ret = sc_rx_cancel(ep->core, context);
+	shmcma_unlock(ep->domain);
+	return ret;
+}
+
+static ssize_t size_left(struct fid_ep *fid, size_t (*room)(const struct sc_ep *ep))
+{
+	struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;
+	ssize_t ret;
+
+	if (!ep->core)
+		return -FI_EOPBADSTATE;
+	shmcma_lock(ep->domain);
+	ret = (ssize_t)room(ep->core);
+	shmcma_unlock(ep->domain);
+	return ret;
+}
+
+static ssize_t ep_rx_size_left(struct fid_ep *ep)
+{
+	return size_left(ep, sc_rx_room);
+}
+
+static ssize_t ep_tx_size_left(struct fid_ep *ep)
+{
+	return size_left(ep, sc_tx_room);
+}
+
+static struct fi_ops_ep ep_ops = {
+	.size = sizeof(struct fi_ops_ep),
+	.cancel = ep_cancel,
+	.getopt = ep_getopt,
+	.setopt = ep_setopt,
+	.tx_ctx = no_tx_ctx,
+	.rx_ctx = no_rx_ctx,
+	.rx_size_left = ep_rx_size_left,
+	.tx_size_left = ep_tx_size_left,
+};
+
+static struct fi_ops ep_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = ep_close,
+	.bind = ep_bind,
+	.control = ep_control,
+	.ops_open = shmcma_no_ops_open,
+	.tostr = shmcma_no_tostr,
+	.ops_set = shmcma_no_ops_set,
+};
+
+/* ---- open ------------------------------------------------------------------------------------ */
+
+static int check_info(const struct shmcma_domain *domain, const struct fi_info *info)
+{
+	if (!info || !info->ep_attr)
+		return -FI_EINVAL;
+	if (info->ep_attr->type != FI_EP_RDM && info->ep_attr->type != FI_EP_UNSPEC) {
+		shmcma_warn(FI_LOG_EP_CTRL, "endpoint type %d: only FI_EP_RDM is supported\n",
+			    (int)info->ep_attr->type);
+		return -FI_EINVAL;
+	}
+	return shmcma_check_hints(domain->api_version, info) ? -FI_EINVAL : 0;
+}
+
+static size_t size_or_default(size_t size)
+{
+	if (!size)
+		return SHMCMA_DEFAULT_SIZE;
+	return size < SHMCMA_MAX_SIZE ? size : SHMCMA_MAX_SIZE;
+}
+
+static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi_info *info)
+{
+	const struct fi_tx_attr *tx = info->tx_attr;
+	const struct fi_rx_attr *rx = info->rx_attr;
+
+	ep->caps = info->caps ? info->caps : ep->domain->caps;
+	ep->tx_caps = tx && tx->caps ? tx->caps : ep->caps;
+	ep->rx_caps = rx && rx->caps ? rx->caps : ep->caps;
+	ep->tx_size = size_or_default(tx ? tx->size : 0);
+	ep->rx_size = size_or_default(rx ? rx->size : 0);
+	ep->multi_min = SHMCMA_MULTI_MIN;
+	fid->tx_op_flags = tx ? tx->op_flags : 0;
+	fid->rx_op_flags = rx ? rx->op_flags : 0;
+	if (fid->tx_op_flags & ~SHMCMA_TX_OP_FLAGS || fid->rx_op_flags & ~SHMCMA_RX_OP_FLAGS)
+		return -FI_EBADFLAGS;
+	return shmcma_source_service(info, ep->name);
+}
+
+int shmcma_ep_open(struct fid_domain *handle, struct fi_info *info, struct fid_ep **out, void *context)
+{
+	struct shmcma_domain *domain = container_of(handle, struct shmcma_domain, fid);
+	struct shmcma_ep_fid *fid;
+	struct shmcma_ep *ep;
+	int ret;
+
+	ret = check_info(domain, info);
+	if (ret)
+		return ret;
+	ep = calloc(1, sizeof(*ep));
+	fid = calloc(1, sizeof(*fid));
+	if (!ep || !fid) {
+		ret = -FI_ENOMEM;
+		goto failed;
+	}
+	ep->domain = domain;
+	ep->fids = fid;
+	ret = fill(ep, fid, info);
+	if (ret)
+		goto failed;
+	fid->ep = ep;
+	fid->domain = domain;
+	fid->fid.fid.fclass = FI_CLASS_EP;
+	fid->fid.fid.context = context;
+	fid->fid.fid.ops = &ep_fid_ops;
+	fid->fid.ops = &ep_ops;
+	fid->fid.cm = &cm_ops;
+	fid->fid.rma = &unable_rma;
+	fid->fid.atomic = &unable_atomic;
+	set_tables(ep);
+	set_flags(ep);
+	atomic_fetch_add(&domain->refs, 1);
+	*out = &fid->fid;
+	return 0;
+failed:
+	free(ep);
+	free(fid);
+	return ret;
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * eq.c: event queues. Any thread; an event queue has its own lock, below all others.
+ *
+ * Two lists, as fi_eq(3) has it: events in order, and errors "out of band": while there is an error,
+ * fi_eq_read() says so and gives nothing else. An event that is lost for want of memory makes the queue
+ * overrun: what it holds can be read, then nothing any more.
+ *
+ * Every queue that can be waited on has an eventfd, readable exactly while the queue has something to
+ * say: it is written when that begins and read when that ends, both under the lock, so nobody who polls
+ * it sleeps through an event.
+ */
+#include "shmcma.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Events that may wait, if the application has not asked for room for more. */
+#define EVENTS_MAX ((size_t)1 << 20)
+
+struct event {
+	struct event *next;
+	uint32_t type;
+	struct fi_eq_err_entry error; /* in the list of errors */
+	size_t len;
+	char data[];
+};
+
+struct event_list {
+	struct event *first;
+	struct event **last;
+};
+
+struct shmcma_eq {
+	struct fid_eq fid;
+	struct shmcma_fabric *fabric;
+	shmcma_refs refs;
+	pthread_mutex_t lock;
+	struct event_list events, errors;
+	size_t count, limit;
+	bool overrun;
+	bool writable; /* opened with FI_WRITE */
+	enum fi_wait_obj wait_obj;
+	int wait_fd;   /* -1: cannot be waited on */
+	bool readable; /* wait_fd is */
+	/* FI_WAIT_MUTEX_COND: the application's to wait on; never held together with `lock` */
+	pthread_mutex_t wait_mutex;
+	pthread_cond_t wait_cond;
+};
+
+static void list_init(struct event_list *list)
+{
+	list->first = NULL;
+	list->last = &list->first;
+}
+
+static void list_append(struct event_list *list, struct event *event)
+{
+	event->next = NULL;
+	*list->last = event;
+	list->last = &event->next;
+}
+
+static void list_remove_first(struct event_list *list)
+{
+	struct event *event = list->first;
+
+	list->first = event->next;
+	if (!list->first)
+		list->last = &list->first;
+	free(event);
+}
+
+static bool has_something_locked(const struct shmcma_eq *eq)
+{
+	return eq->events.first || eq->errors.first || eq->overrun;
+}
+
+/* Bring wait_fd in line with what the queue holds. */
+static void update_wait_fd_locked(struct shmcma_eq *eq)
+{
+	bool readable = has_something_locked(eq);
+	eventfd_t value;
+
+	if (eq->wait_fd < 0 || readable == eq->readable)
+		return;
+	if (readable)
+		(void)eventfd_write(eq->wait_fd, 1);
+	else
+		(void)eventfd_read(eq->wait_fd, &value);
+	eq->readable = readable;
+}
+
+static void wake_condition(struct shmcma_eq *eq)
+{
+	if (eq->wait_obj != FI_WAIT_MUTEX_COND)
+		return;
+	pthread_mutex_lock(&eq->wait_mutex);
+	pthread_cond_broadcast(&eq->wait_cond);
+	pthread_mutex_unlock(&eq->wait_mutex);
+}
+
+static struct event *event_create(uint32_t type, const void *data, size_t len)
+{
+	struct event *event = malloc(sizeof(*event) + len);
+
+	if (!event)
+		return NULL;
+	event->type = type;
+	event->len = len;
+	if (len)
+		memcpy(event->data, data, len);
+	return event;
+}
+
+/* Add the event to the list; without it (no memory) or without room the queue is overrun. */
+static int put(struct shmcma_eq *eq, struct event_list *list, struct event *event)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&eq->lock);
+	if (eq->overrun) {
+		ret = -FI_EOVERRUN;
+	} else if (!event || eq->count == eq->limit) {
+		eq->overrun = true;
+		ret = event ? -FI_EOVERRUN : -FI_ENOMEM;
+		shmcma_warn(FI_LOG_EQ, "event queue overrun: %zu events wait to be read\n", eq->count);
+	} else {
+		list_append(list, event);
+		eq->count++;
+	}
+	update_wait_fd_locked(eq);
+	pthread_mutex_unlock(&eq->lock);
+	wake_condition(eq);
+	if (ret)
+		free(event);
+	return ret;
+}
+
+int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry *entry)
+{
+	return put(eq, &eq->events, event_create(event, entry, sizeof(*entry)));
+}
+
+int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
+{
+	struct event *event = event_create(0, NULL, 0);
+
+	if (event) {
+		event->error = *entry;
+		event->error.err_data = NULL;
+		event->error.err_data_size = 0;
+	}
+	return put(eq, &eq->errors, event);
+}
+
+static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
+	struct event *event;
+	ssize_t ret;
+
+	if (flags & ~FI_PEEK)
+		return -FI_EBADFLAGS;
+	pthread_mutex_lock(&eq->lock);
+	event = eq->events.first;
+	if (eq->errors.first) {
+		ret = -FI_EAVAIL;
+	} else if (!event) {
+		ret = eq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
+	} else if (len < event->len) {
+		ret = -FI_ETOOSMALL;
+	} else {
+		ret = (ssize_t)event->len;
+		*type = event->type;
+		memcpy(buf, event->data, event->len);
+		if (!(flags & FI_PEEK)) {
+			list_remove_first(&eq->events);
+			eq->count--;
+			update_wait_fd_locked(eq);
+		}
+	}
+	pthread_mutex_unlock(&eq->lock);
+	return ret;
+}
+
+/* No error here has data of its own: a buffer offered for it stays as it is. */
+static void fill_error(struct fi_eq_err_entry *entry, const struct fi_eq_err_entry *error)
+{
+	entry->fid = error->fid;
+	entry->context = error->context;
+	entry->data = error->data;
+	entry->err = error->err;
+	entry->prov_errno = error->prov_errno;
+	if (!entry->err_data_size)
+		entry->err_data = NULL;
+	entry->err_data_size = 0;
+}
+
+static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *entry, uint64_t flags)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
+	ssize_t ret = sizeof(*entry);
+
+	if (flags & ~FI_PEEK)
+		return -FI_EBADFLAGS;
+	pthread_mutex_lock(&eq->lock);
+	if (eq->errors.first) {
+		fill_error(entry, &eq->errors.first->error);
+		if (!(flags & FI_PEEK)) {
+			list_remove_first(&eq->errors);
+			eq->count--;
+			update_wait_fd_locked(eq);
+		}
+	} else if (eq->overrun && !eq->events.first) {
+		fill_error(entry, &(struct fi_eq_err_entry){ .fid = &eq->fid.fid,
+							     .err = FI_EOVERRUN,
+							     .prov_errno = FI_EOVERRUN });
+	} else {
+		ret = -FI_EAGAIN;
+	}
+	pthread_mutex_unlock(&eq->lock);
+	return ret;
+}
+
+static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size_t len, uint64_t flags)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
+	struct event *event;
+	ssize_t ret = (ssize_t)len;
+
+	if (!eq->writable)
+		return -FI_ENOSYS;
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (len > SSIZE_MAX / 2 || (len && !buf))
+		return -FI_EINVAL;
+	event = event_create(type, buf, len);
+	if (!event)
+		return -FI_ENOMEM;
+	/* The writer is told when there is no room, so nothing is lost and the queue is not overrun by it. */
+	pthread_mutex_lock(&eq->lock);
+	if (eq->overrun) {
+		ret = -FI_EOVERRUN;
+	} else if (eq->count == eq->limit) {
+		ret = -FI_EAGAIN;
+	} else {
+		list_append(&eq->events, event);
+		eq->count++;
+		update_wait_fd_locked(eq);
+		event = NULL;
+	}
+	pthread_mutex_unlock(&eq->lock);
+	wake_condition(eq);
+	free(event);
+	return ret;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Sleeps until there is something to read, until the time is over, or until a signal comes. */
+static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, int timeout,
+			uint64_t flags)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
+	struct pollfd wait = { .fd = eq->wait_fd, .events = POLLIN };
+	int64_t end = now_ms() + timeout;
+
+	if (eq->wait_fd < 0)
+		return -FI_EINVAL;
+	for (;;) {
+		ssize_t ret = eq_read(fid, type, buf, len, flags);
+		int64_t left = timeout < 0 ? -1 : end - now_ms();
+
+		if (ret != -FI_EAGAIN || (timeout >= 0 && left <= 0))
+			return ret;
+		if (poll(&wait, 1, (int)left) < 0)
+			return errno == EINTR ? -FI_EAGAIN : -errno;
+	}
+}
+
+static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data, char *buf,
+			       size_t len)
+{
+	const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
+
+	(void)fid, (void)err_data;
+	if (buf && len)
+		snprintf(buf, len, "%s", text);
+	return text;
+}
+
+static int eq_control(struct fid *fid, int command, void *arg)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
+
+	if (!arg)
+		return -FI_EINVAL;
+	if (command == FI_GETWAITOBJ) {
+		*(enum fi_wait_obj *)arg = eq->wait_obj;
+		return 0;
+	}
+	if (command == FI_GETWAIT && eq->wait_obj == FI_WAIT_FD) {
+		*(int *)arg = eq->wait_fd;
+		return 0;
+	}
+	if (command == FI_GETWAIT && eq->wait_obj == FI_WAIT_MUTEX_COND) {
+		struct fi_mutex_cond *wait = arg;
+
+		wait->mutex = &eq->wait_mutex;
+		wait->cond = &eq->wait_cond;
+		return 0;
+	}
+	return -FI_ENOSYS;
+}
+
+static int eq_close(struct fid *fid)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
+
+	if (atomic_load(&eq->refs))
+		return -FI_EBUSY;
+	while (eq->events.first)
+		list_remove_first(&eq->events);
+	while (eq->errors.first)
+		list_remove_first(&eq->errors);
+	if (eq->wait_fd >= 0)
+		close(eq->wait_fd);
+	pthread_cond_destroy(&eq->wait_cond);
+	pthread_mutex_destroy(&eq->wait_mutex);
+	pthread_mutex_destroy(&eq->lock);
+	atomic_fetch_sub(&eq->fabric->refs, 1);
+	free(eq);
+	return 0;
+}
+
+static struct fi_ops eq_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = eq_close,
+	.bind = shmcma_no_bind,
+	.control = eq_control,
+	.ops_open = shmcma_no_ops_open,
+	.tostr = shmcma_no_tostr,
+	.ops_set = shmcma_no_ops_set,
+};
+
+static struct fi_ops_eq eq_ops = {
+	.size = sizeof(struct fi_ops_eq),
+	.read = eq_read,
+	.readerr = eq_readerr,
+	.write = eq_write,
+	.sread = eq_sread,
+	.strerror = eq_strerror,
+};
+
+struct shmcma_eq *shmcma_eq_get(struct fid *fid)
+{
+	struct shmcma_eq *eq;
+
+	if (!fid || fid->fclass != FI_CLASS_EQ || fid->ops != &eq_fid_ops)
+		return NULL;
+	eq = container_of(fid, struct shmcma_eq, fid.fid);
+	atomic_fetch_add(&eq->refs, 1);
+	return eq;
+}
+
+void shmcma_eq_put_ref(struct shmcma_eq *eq)
+{
+	atomic_fetch_sub(&eq->refs, 1);
+}
+
+int shmcma_eq_trywait(struct fid *fid)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
+	int ret;
+
+	pthread_mutex_lock(&eq->lock);
+	ret = has_something_locked(eq) ? -FI_EAGAIN : 0;
+	pthread_mutex_unlock(&eq->lock);
+	return ret;
+}
+
+static int check_attr(const struct fi_eq_attr *attr)
+{
+	if (!attr)
+		return -FI_EINVAL;
+	if (attr->flags & ~(FI_WRITE | FI_AFFINITY))
+		return -FI_EBADFLAGS;
+	switch (attr->wait_obj) {
+	case FI_WAIT_NONE:
+	case FI_WAIT_UNSPEC:
+	case FI_WAIT_FD:
+	case FI_WAIT_MUTEX_COND:
+	case FI_WAIT_YIELD: /* sleeping is yielding, too */
+		return 0;
+	case FI_WAIT_SET:
+	case FI_WAIT_POLLFD:
+		shmcma_warn(FI_LOG_EQ, "event queues have no wait sets and no FI_WAIT_POLLFD\n");
+		return -FI_ENOSYS;
+	default:
+		return -FI_EINVAL;
+	}
+}
+
+int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context)
+{
+	struct shmcma_eq *opened;
+	int ret = check_attr(attr);
+
+	if (ret)
+		return ret;
+	opened = calloc(1, sizeof(*opened));
+	if (!opened)
+		return -FI_ENOMEM;
+	opened->wait_obj = attr->wait_obj;
+	opened->wait_fd = -1;
+	if (attr->wait_obj != FI_WAIT_NONE) {
+		opened->wait_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (opened->wait_fd < 0) {
+			ret = -errno;
+			shmcma_warn(FI_LOG_EQ, "no descriptor to wait on: %s\n", strerror(errno));
+			free(opened);
+			return ret;
+		}
+	}
+	opened->fid.fid.fclass = FI_CLASS_EQ;
+	opened->fid.fid.context = context;
+	opened->fid.fid.ops = &eq_fid_ops;
+	opened->fid.ops = &eq_ops;
+	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
+	opened->writable = attr->flags & FI_WRITE;
+	opened->limit = attr->size > EVENTS_MAX ? attr->size : EVENTS_MAX;
+	list_init(&opened->events);
+	list_init(&opened->errors);
+	pthread_mutex_init(&opened->lock, NULL);
+	pthread_mutex_init(&opened->wait_mutex, NULL);
+	pthread_cond_init(&opened->wait_cond, NULL);
+	atomic_fetch_add(&opened->fabric->refs, 1);
+	*eq = &opened->fid;
+	return 0;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fabric.c: the fabric object, and the operations that objects do not have. Any thread.
+ */
+#include "shmcma.h"
+
+#include <stdlib.h>
+#include <strings.h>
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct shmcma_fabric *open_first; /* oldest first */
+
+int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	(void)fid, (void)bfid, (void)flags;
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_control(struct fid *fid, int command, void *arg)
+{
+	(void)fid, (void)command, (void)arg;
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+{
+	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
+{
+	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_tostr(const struct fid *fid, char *buf, size_t len)
+{
+	(void)fid, (void)buf, (void)len;
+	return -FI_ENOSYS;
+}
+
+static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
+			 void *context)
+{
+	(void)fabric, (void)info, (void)pep, (void)context;
+	return -FI_ENOSYS;
+}
+
+static int no_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **waitset)
+{
+	(void)fabric, (void)attr, (void)waitset;
+	return -FI_ENOSYS;
+}
+
+/* Before sleeping on wait objects: nothing may be waiting in any of them. */
+static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+	(void)fabric;
+	for (int i = 0; i < count; i++) {
+		int ret = fids[i]->fclass == FI_CLASS_EQ ? shmcma_eq_trywait(fids[i]) : -FI_ENOSYS;
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int fabric_domain2(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+			  uint64_t flags, void *context)
+{
+	if (flags) {
+		shmcma_warn(FI_LOG_FABRIC, "fi_domain2: flags %#llx: no peer domains here\n",
+			    (unsigned long long)flags);
+		return flags == FI_PEER ? -FI_ENOSYS : -FI_EBADFLAGS;
+	}
+	return shmcma_domain_open(fabric, info, domain, context);
+}
+
+static int fabric_close(struct fid *fid)
+{
+	struct shmcma_fabric *fabric = container_of(fid, struct shmcma_fabric, fid.fid);
+	struct shmcma_fabric **link;
+
+	pthread_mutex_lock(&open_lock);
+	if (atomic_load(&fabric->refs)) {
+		pthread_mutex_unlock(&open_lock);
+		return -FI_EBUSY;
+	}
+	for (link = &open_first; *link != fabric; link = &(*link)->next)
+		;
+	*link = fabric->next;
+	pthread_mutex_unlock(&open_lock);
+	free(fabric);
+	return 0;
+}
+
+static struct fi_ops fabric_fid_ops = {
+	.size = sizeof(struct fi_ops),
+	.close = fabric_close,
+	.bind = shmcma_no_bind,
+	.control = shmcma_no_control,
+	.ops_open = shmcma_no_ops_open,
+	.tostr = shmcma_no_tostr,
+	.ops_set = shmcma_no_ops_set,
+};
+
+static struct fi_ops_fabric fabric_ops = {
+	.size = sizeof(struct fi_ops_fabric),
+	.domain = shmcma_domain_open,
+	.passive_ep = no_passive_ep,
+	.eq_open = shmcma_eq_open,
+	.wait_open = no_wait_open,
+	.trywait = fabric_trywait,
+	.domain2 = fabric_domain2,
+};
+
+int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
+{
+	struct shmcma_fabric *opened;
+	struct shmcma_fabric **link;
+
+	if (attr->name && strcasecmp(attr->name, SHMCMA_NAME)) {
+		shmcma_info(FI_LOG_FABRIC, "fabric %s: there is only %s\n", attr->name, SHMCMA_NAME);
+		return -FI_ENODATA;
+	}
+	opened = calloc(1, sizeof(*opened));
+	if (!opened)
+		return -FI_ENOMEM;
+	opened->fid.fid.fclass = FI_CLASS_FABRIC;
+	opened->fid.fid.context = context;
+	opened->fid.fid.ops = &fabric_fid_ops;
+	opened->fid.ops = &fabric_ops;
+	opened->fid.api_version = attr->api_version;
+
+	pthread_mutex_lock(&open_lock);
+	for (link = &open_first; *link; link = &(*link)->next)
+		;
+	*link = opened;
+	pthread_mutex_unlock(&open_lock);
+	*fabric = &opened->fid;
+	return 0;
+}
+
+struct fid_fabric *shmcma_fabric_find(const struct fid_fabric *fid)
+{
+	struct fid_fabric *found = NULL;
+
+	pthread_mutex_lock(&open_lock);
+	for (struct shmcma_fabric *each = open_first; each && !found; each = each->next)
+		if (!fid || fid == &each->fid)
+			found = &each->fid;
+	pthread_mutex_unlock(&open_lock);
+	return found;
+}

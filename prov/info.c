@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * info.c: fi_getinfo(3): what this provider offers, and whether that is what is asked for. Any thread.
+ *
+ * What is returned is what holds. A hint that does not fit is refused with one line at log level info:
+ * the attribute, what was asked, what is offered. The attribute structures are libfabric's and grow
+ * with it: they are allocated by it and filled field by field.
+ */
+#include "shmcma.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- what is offered ------------------------------------------------------------------------- */
+
+/* Granted if asked for. */
+#define PRIMARY_CAPS (FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_AV_USER_ID)
+/* Limits of the primary ones: without any, all are granted. */
+#define DIRECTION_CAPS (FI_SEND | FI_RECV)
+/* Granted unasked: they cost only those who use them. */
+#define SECONDARY_CAPS (FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_LOCAL_COMM)
+#define COMM_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
+
+#define TX_CAPS (FI_MSG | FI_TAGGED | FI_SEND | FI_FENCE)
+#define RX_CAPS (FI_MSG | FI_TAGGED | FI_RECV | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE)
+
+/*
+ * Sets of capabilities that exclude each other, the best first: one info for each that fits the hints.
+ * FI_REMOTE_COMM is added for those who have named this provider, see is_named().
+ */
+static const uint64_t offers[] = {
+	PRIMARY_CAPS | DIRECTION_CAPS | SECONDARY_CAPS,
+};
+#define OFFERS (sizeof(offers) / sizeof(offers[0]))
+
+#define TX_OP_FLAGS                                                                                       \
+	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |   \
+	 FI_MATCH_COMPLETE)
+#define RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV)
+
+#define MSG_ORDER FI_ORDER_SAS
+/* About operations that no offer has: their order is kept by there being none. */
+#define VOID_MSG_ORDER                                                                                    \
+	((FI_ORDER_STRICT & ~FI_ORDER_SAS) | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR |     \
+	 FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |             \
+	 FI_ORDER_ATOMIC_WAW)
+/* A large message is overtaken by a small one behind it. */
+#define COMP_ORDER FI_ORDER_NONE
+
+#define PROTOCOL (FI_PROV_SPECIFIC | 0x5343)
+#define PROTOCOL_VERSION 1
+#define MAX_MSG_SIZE (SIZE_MAX / 2)
+/* 64 fields of one bit: every bit of tag and mask counts by itself. */
+#define TAG_FORMAT 0xaaaaaaaaaaaaaaaaULL
+
+#define ENDPOINTS 65536
+#define MR_KEY_SIZE 8
+#define MR_COUNT 65536
+
+/* Since libfabric 1.18: control operations are driven by the calls that drive data. */
+#define PROGRESS_CONTROL_UNIFIED 3
+
+/* ---- refusing -------------------------------------------------------------------------------- */
+
+#define TEXT_SIZE 512
+
+static int refuse_number(const char *what, uint64_t asked, uint64_t offered)
+{
+	shmcma_info(FI_LOG_CORE, "refused: %s: asked for %" PRIu64 ", offered %" PRIu64 "\n", what, asked,
+		    offered);
+	return -FI_ENODATA;
+}
+
+static int refuse_text(const char *what, const char *asked, const char *offered)
+{
+	shmcma_info(FI_LOG_CORE, "refused: %s: asked for %s, offered %s\n", what, asked, offered);
+	return -FI_ENODATA;
+}
+
+/* Bits or an enumerator: `asked` and `offered` point to what fi_tostr(3) wants for the type. */
+static int refuse_value(const char *what, enum fi_type type, const void *asked, const void *offered)
+{
+	char asked_text[TEXT_SIZE] = "";
+	char offered_text[TEXT_SIZE] = "";
+
+	fi_tostr_r(asked_text, sizeof(asked_text), asked, type);
+	fi_tostr_r(offered_text, sizeof(offered_text), offered, type);
+	return refuse_text(what, asked_text, offered_text);
+}
+
+static int check_bits(const char *what, enum fi_type type, uint64_t asked, uint64_t offered)
+{
+	uint64_t excess = asked & ~offered;
+
+	return excess ? refuse_value(what, type, &excess, &offered) : 0;
+}
+
+static int check_max(const char *what, uint64_t asked, uint64_t offered)
+{
+	return asked > offered ? refuse_number(what, asked, offered) : 0;
+}
+
+/* ---- capabilities ---------------------------------------------------------------------------- */
+
+/*
+ * Who names this provider knows that it stays on one machine, and may have FI_REMOTE_COMM, which some
+ * ask for out of habit.
+ */
+static bool is_named(const struct fi_info *hints)
+{
+	if (shmcma_env.remote_comm)
+		return true;
+	return hints && hints->fabric_attr && hints->fabric_attr->prov_name &&
+	       shmcma_is_listed(hints->fabric_attr->prov_name);
+}
+
+static uint64_t offered_caps(const struct fi_info *hints, uint64_t offer)
+{
+	return is_named(hints) ? offer | FI_REMOTE_COMM : offer;
+}
+
+static uint64_t granted_caps(const struct fi_info *hints, uint64_t offered)
+{
+	uint64_t caps;
+
+	if (!hints || !hints->caps)
+		return offered;
+	caps = hints->caps | (offered & (SECONDARY_CAPS | COMM_CAPS));
+	if (caps & (FI_MSG | FI_TAGGED) && !(caps & DIRECTION_CAPS))
+		caps |= DIRECTION_CAPS;
+	return caps;
+}
+
+/*
+ * The part of an endpoint's capabilities that one direction has. An endpoint that was asked for the
+ * other one alone has nothing.
+ */
+static uint64_t context_caps(uint64_t granted, uint64_t asked, uint64_t own_direction, uint64_t applicable)
+{
+	uint64_t caps = granted & applicable;
+
+	if (granted & DIRECTION_CAPS && !(granted & own_direction))
+		return 0;
+	if (!asked)
+		return caps;
+	return (asked & caps) | (caps & SECONDARY_CAPS) |
+	       (asked & (FI_MSG | FI_TAGGED) ? own_direction : 0);
+}
+
+/* ---- hints, attribute by attribute ----------------------------------------------------------- */
+
+static int check_tx(const struct fi_tx_attr *hint, uint64_t granted)
+{
+	if (!hint)
+		return 0;
+	if (check_bits("tx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & TX_CAPS) ||
+	    check_bits("tx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, TX_OP_FLAGS) ||
+	    check_bits("tx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order,
+		       MSG_ORDER | VOID_MSG_ORDER) ||
+	    check_bits("tx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
+	    check_max("tx_attr->inject_size", hint->inject_size, SHMCMA_INJECT_SIZE) ||
+	    check_max("tx_attr->size", hint->size, SHMCMA_MAX_SIZE) ||
+	    check_max("tx_attr->iov_limit", hint->iov_limit, SHMCMA_IOV_LIMIT) ||
+	    check_max("tx_attr->rma_iov_limit", hint->rma_iov_limit, 0))
+		return -FI_ENODATA;
+	return 0;
+}
+
+static int check_rx(const struct fi_rx_attr *hint, uint64_t granted)
+{
+	if (!hint)
+		return 0;
+	if (check_bits("rx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & RX_CAPS) ||
+	    check_bits("rx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, RX_OP_FLAGS) ||
+	    check_bits("rx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order,
+		       MSG_ORDER | VOID_MSG_ORDER) ||
+	    check_bits("rx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
+	    check_max("rx_attr->size", hint->size, SHMCMA_MAX_SIZE) ||
+	    check_max("rx_attr->iov_limit", hint->iov_limit, SHMCMA_IOV_LIMIT))
+		return -FI_ENODATA;
+	return 0;
+}
+
+static int check_ep_type(const struct fi_ep_attr *hint)
+{
+	static const enum fi_ep_type offered = FI_EP_RDM;
+
+	if (!hint || hint->type == FI_EP_UNSPEC || hint->type == offered)
+		return 0;
+	return refuse_value("ep_attr->type", FI_TYPE_EP_TYPE, &hint->type, &offered);
+}
+
+static int check_ep(const struct fi_ep_attr *hint, uint32_t version)
+{
+	if (!hint)
+		return 0;
+	if (hint->protocol != FI_PROTO_UNSPEC && hint->protocol != PROTOCOL)
+		return refuse_number("ep_attr->protocol", hint->protocol, PROTOCOL);
+	/* contexts: FI_SHARED_CONTEXT is the largest number there is */
+	if (check_max("ep_attr->protocol_version", hint->protocol_version, PROTOCOL_VERSION) ||
+	    check_max("ep_attr->max_msg_size", hint->max_msg_size, MAX_MSG_SIZE) ||
+	    check_max("ep_attr->max_order_raw_size", hint->max_order_raw_size, 0) ||
+	    check_max("ep_attr->max_order_war_size", hint->max_order_war_size, 0) ||
+	    check_max("ep_attr->max_order_waw_size", hint->max_order_waw_size, 0) ||
+	    check_max("ep_attr->tx_ctx_cnt", hint->tx_ctx_cnt, 1) ||
+	    check_max("ep_attr->rx_ctx_cnt", hint->rx_ctx_cnt, 1))
+		return -FI_ENODATA;
+	if (FI_VERSION_GE(version, FI_VERSION(1, 5)) && (hint->auth_key || hint->auth_key_size))
+		return refuse_text("ep_attr->auth_key", "a key", "none");
+	return 0;
+}
+
+static int check_threading(enum fi_threading hint)
+{
+	switch (hint) {
+	case FI_THREAD_UNSPEC:
+	case FI_THREAD_SAFE:
+	case FI_THREAD_FID:
+	case FI_THREAD_DOMAIN:
+	case FI_THREAD_COMPLETION:
+	case FI_THREAD_ENDPOINT:
+		return 0;
+	}
+	return refuse_number("domain_attr->threading", hint, FI_THREAD_SAFE);
+}
+
+/*
+ * Control operations are over when their call returns, so they progress in any way that is asked for.
+ * Data moves when the application calls.
+ */
+static int check_progress(const struct fi_domain_attr *hint)
+{
+	static const enum fi_progress manual = FI_PROGRESS_MANUAL;
+
+	if ((unsigned int)hint->control_progress > PROGRESS_CONTROL_UNIFIED)
+		return refuse_number("domain_attr->control_progress", hint->control_progress,
+				     FI_PROGRESS_MANUAL);
+	if (hint->data_progress != FI_PROGRESS_UNSPEC && hint->data_progress != FI_PROGRESS_MANUAL)
+		return refuse_value("domain_attr->data_progress", FI_TYPE_PROGRESS, &hint->data_progress,
+				    &manual);
+	return 0;
+}
+
+/*
+ * mr_mode tells what the application is ready to do for registration; no offer needs registered memory,
+ * so nothing is asked of it. The two values from before 1.5 stand alone.
+ */
+static int check_mr_mode(int hint, uint32_t version)
+{
+	static const int offered = 0;
+
+	if (hint == FI_MR_UNSPEC || hint == FI_MR_BASIC || hint == FI_MR_SCALABLE)
+		return 0;
+	if (FI_VERSION_LT(version, FI_VERSION(1, 5)) || hint & (FI_MR_BASIC | FI_MR_SCALABLE))
+		return refuse_value("domain_attr->mr_mode", FI_TYPE_MR_MODE, &hint, &offered);
+	return 0;
+}
+
+static int granted_mr_mode(const struct fi_info *hints, uint32_t version)
+{
+	int hint = hints && hints->domain_attr ? hints->domain_attr->mr_mode : FI_MR_UNSPEC;
+
+	if (hint == FI_MR_BASIC || hint == FI_MR_SCALABLE)
+		return hint;
+	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
+}
+
+static int check_domain_counts(const struct fi_domain_attr *hint)
+{
+	if (check_max("domain_attr->mr_key_size", hint->mr_key_size, MR_KEY_SIZE) ||
+	    check_max("domain_attr->cq_data_size", hint->cq_data_size, SHMCMA_CQ_DATA_SIZE) ||
+	    check_max("domain_attr->cq_cnt", hint->cq_cnt, ENDPOINTS) ||
+	    check_max("domain_attr->ep_cnt", hint->ep_cnt, ENDPOINTS) ||
+	    check_max("domain_attr->tx_ctx_cnt", hint->tx_ctx_cnt, ENDPOINTS) ||
+	    check_max("domain_attr->rx_ctx_cnt", hint->rx_ctx_cnt, ENDPOINTS) ||
+	    check_max("domain_attr->max_ep_tx_ctx", hint->max_ep_tx_ctx, 1) ||
+	    check_max("domain_attr->max_ep_rx_ctx", hint->max_ep_rx_ctx, 1) ||
+	    check_max("domain_attr->max_ep_stx_ctx", hint->max_ep_stx_ctx, 0) ||
+	    check_max("domain_attr->max_ep_srx_ctx", hint->max_ep_srx_ctx, 0))
+		return -FI_ENODATA;
+	return 0;
+}
+
+/* Fields that came with API version 1.5. */
+static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered)
+{
+	if (check_max("domain_attr->cntr_cnt", hint->cntr_cnt, 0) ||
+	    check_max("domain_attr->mr_iov_limit", hint->mr_iov_limit, SHMCMA_IOV_LIMIT) ||
+	    check_bits("domain_attr->caps", FI_TYPE_CAPS, hint->caps, offered & COMM_CAPS) ||
+	    check_max("domain_attr->max_err_data", hint->max_err_data, 0) ||
+	    check_max("domain_attr->mr_cnt", hint->mr_cnt, MR_COUNT))
+		return -FI_ENODATA;
+	if (hint->auth_key || hint->auth_key_size)
+		return refuse_text("domain_attr->auth_key", "a key", "none");
+	return 0;
+}
+
+static int check_domain(const struct fi_domain_attr *hint, uint32_t version, uint64_t offered)
+{
+	if (!hint)
+		return 0;
+	if (hint->domain && !shmcma_domain_find(hint->domain, NULL))
+		return refuse_text("domain_attr->domain", "a domain that is not open here",
+				   "those opened here");
+	if (hint->name && strcasecmp(hint->name, SHMCMA_NAME))
+		return refuse_text("domain_attr->name", hint->name, SHMCMA_NAME);
+	if ((unsigned int)hint->resource_mgmt > FI_RM_ENABLED)
+		return refuse_number("domain_attr->resource_mgmt", hint->resource_mgmt, FI_RM_ENABLED);
+	if ((unsigned int)hint->av_type > FI_AV_TABLE)
+		return refuse_number("domain_attr->av_type", hint->av_type, FI_AV_TABLE);
+	if (check_threading(hint->threading) || check_progress(hint) ||
+	    check_mr_mode(hint->mr_mode, version) || check_domain_counts(hint))
+		return -FI_ENODATA;
+	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? 0 : check_domain_1_5(hint, offered);
+}
+
+static int check_fabric(const struct fi_fabric_attr *hint)
+{
+	if (!hint)
+		return 0;
+	if (hint->fabric && !shmcma_fabric_find(hint->fabric))
+		return refuse_text("fabric_attr->fabric", "a fabric that is not open here",
+				   "those opened here");
+	if (hint->name && strcasecmp(hint->name, SHMCMA_NAME))
+		return refuse_text("fabric_attr->name", hint->name, SHMCMA_NAME);
+	return check_max("fabric_attr->prov_version", hint->prov_version, SHMCMA_VERSION);
+}
+
+static int check_offer(uint32_t version, const struct fi_info *hints, uint64_t offer)
+{
+	static const uint32_t format = FI_ADDR_STR;
+	uint64_t offered, granted;
+
+	if (!hints)
+		return 0;
+	/* first, as utility providers ask for other types with every application's call */
+	if (check_ep_type(hints->ep_attr))
+		return -FI_ENODATA;
+	offered = offered_caps(hints, offer);
+	granted = granted_caps(hints, offered);
+	if (check_bits("caps", FI_TYPE_CAPS, hints->caps, offered))
+		return -FI_ENODATA;
+	if (hints->addr_format != FI_FORMAT_UNSPEC && hints->addr_format != format)
+		return refuse_value("addr_format", FI_TYPE_ADDR_FORMAT, &hints->addr_format, &format);
+	if (hints->handle)
+		return refuse_text("handle", "a handle", "none");
+	if (hints->nic)
+		return refuse_text("nic", "a network interface", "none");
+	if (check_fabric(hints->fabric_attr) || check_domain(hints->domain_attr, version, offered) ||
+	    check_ep(hints->ep_attr, version) || check_tx(hints->tx_attr, granted) ||
+	    check_rx(hints->rx_attr, granted))
+		return -FI_ENODATA;
+	return 0;
+}
+
+int shmcma_check_hints(uint32_t version, const struct fi_info *hints)
+{
+	for (size_t i = 0; i < OFFERS; i++)
+		if (!check_offer(version, hints, offers[i]))
+			return 0;
+	return -FI_ENODATA;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static uint64_t at_least(uint64_t hint, uint64_t offered)
+{
+	return hint > offered ? hint : offered;
+}
+
+static void fill_tx(struct fi_tx_attr *attr, const struct fi_tx_attr *hint, uint64_t granted)
+{
+	attr->caps = context_caps(granted, hint ? hint->caps : 0, FI_SEND, TX_CAPS);
+	attr->msg_order = MSG_ORDER | (hint ? hint->msg_order : 0);
+	attr->comp_order = COMP_ORDER;
+	attr->op_flags = hint ? hint->op_flags : 0;
+	attr->inject_size = SHMCMA_INJECT_SIZE;
+	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
+	attr->iov_limit = SHMCMA_IOV_LIMIT;
+	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
+}
+
+static void fill_rx(struct fi_rx_attr *attr, const struct fi_rx_attr *hint, uint64_t granted)
+{
+	attr->caps = context_caps(granted, hint ? hint->caps : 0, FI_RECV, RX_CAPS);
+	attr->msg_order = MSG_ORDER | (hint ? hint->msg_order : 0);
+	attr->comp_order = COMP_ORDER;
+	attr->op_flags = hint ? hint->op_flags : 0;
+	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
+	attr->iov_limit = SHMCMA_IOV_LIMIT;
+}
+
+static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint)
+{
+	attr->type = FI_EP_RDM;
+	attr->protocol = PROTOCOL;
+	attr->protocol_version = PROTOCOL_VERSION;
+	attr->max_msg_size = MAX_MSG_SIZE;
+	/* any division of 64 bits will do */
+	attr->mem_tag_format = hint && hint->mem_tag_format ? hint->mem_tag_format : TAG_FORMAT;
+	attr->tx_ctx_cnt = 1;
+	attr->rx_ctx_cnt = 1;
+}
+
+static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr *hint, uint64_t granted,
+		       int mr_mode, const struct fid_fabric *fabric)
+{
+	attr->name = strdup(SHMCMA_NAME);
+	if (!attr->name)
+		return -FI_ENOMEM;
+	if (hint && hint->domain)
+		attr->domain = hint->domain;
+	else if (fabric)
+		attr->domain = shmcma_domain_find(NULL, fabric);
+	attr->threading = hint && hint->threading ? hint->threading : FI_THREAD_SAFE;
+	attr->control_progress =
+		hint && hint->control_progress ? hint->control_progress : FI_PROGRESS_MANUAL;
+	attr->data_progress = FI_PROGRESS_MANUAL;
+	attr->resource_mgmt = FI_RM_ENABLED;
+	attr->av_type = hint ? hint->av_type : FI_AV_UNSPEC;
+	attr->mr_mode = mr_mode;
+	attr->mr_key_size = MR_KEY_SIZE;
+	attr->cq_data_size = SHMCMA_CQ_DATA_SIZE;
+	attr->cq_cnt = ENDPOINTS;
+	attr->ep_cnt = ENDPOINTS;
+	attr->tx_ctx_cnt = ENDPOINTS;
+	attr->rx_ctx_cnt = ENDPOINTS;
+	attr->max_ep_tx_ctx = 1;
+	attr->max_ep_rx_ctx = 1;
+	attr->mr_iov_limit = SHMCMA_IOV_LIMIT;
+	attr->caps = granted & COMM_CAPS;
+	attr->mr_cnt = MR_COUNT;
+	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
+	return 0;
+}
+
+static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_fabric_attr *hint, uint32_t version)
+{
+	/* prov_name is libfabric's to fill in */
+	attr->name = strdup(SHMCMA_NAME);
+	if (!attr->name)
+		return -FI_ENOMEM;
+	attr->fabric = shmcma_fabric_find(hint ? hint->fabric : NULL);
+	attr->prov_version = SHMCMA_VERSION;
+	attr->api_version = version;
+	return 0;
+}
+
+/* Where the endpoint is to be and whom it is to talk to; an empty string: not said. */
+struct addresses {
+	char source[SC_ADDR_SIZE], destination[SC_ADDR_SIZE];
+};
+
+static int fill_address(const char *address, void **out, size_t *len)
+{
+	if (!*address)
+		return 0;
+	*out = strdup(address);
+	*len = strlen(address) + 1;
+	return *out ? 0 : -FI_ENOMEM;
+}
+
+static struct fi_info *make_info(uint32_t version, const struct fi_info *hints, uint64_t offer,
+				 const struct addresses *addresses)
+{
+	uint64_t granted = granted_caps(hints, offered_caps(hints, offer));
+	struct fi_info *info = fi_allocinfo();
+
+	if (!info)
+		return NULL;
+	info->caps = granted;
+	info->addr_format = FI_ADDR_STR;
+	fill_tx(info->tx_attr, hints ? hints->tx_attr : NULL, granted);
+	fill_rx(info->rx_attr, hints ? hints->rx_attr : NULL, granted);
+	fill_ep(info->ep_attr, hints ? hints->ep_attr : NULL);
+	if (fill_fabric(info->fabric_attr, hints ? hints->fabric_attr : NULL, version) ||
+	    fill_domain(info->domain_attr, hints ? hints->domain_attr : NULL, granted,
+			granted_mr_mode(hints, version), info->fabric_attr->fabric) ||
+	    fill_address(addresses->source, &info->src_addr, &info->src_addrlen) ||
+	    fill_address(addresses->destination, &info->dest_addr, &info->dest_addrlen)) {
+		fi_freeinfo(info);
+		return NULL;
+	}
+	return info;
+}
+
+/* ---- node, service, addresses in the hints --------------------------------------------------- */
+
+static int hinted_source(const struct fi_info *hints, char *source)
+{
+	char service[SC_ADDR_SIZE];
+
+	if (!hints || !hints->src_addr)
+		return 0;
+	if (!hints->src_addrlen)
+		return refuse_text("src_addr", "an address of no length", SC_ADDR_PREFIX "...");
+	if (shmcma_source_service(hints, service))
+		return refuse_text("src_addr", "this address", SC_ADDR_PREFIX "<service>");
+	if (*service)
+		sc_addr_service(service, source);
+	return 0;
+}
+
+static int hinted_destination(const struct fi_info *hints, char *destination)
+{
+	enum sc_addr_kind kind;
+
+	if (!hints || !hints->dest_addr)
+		return 0;
+	if (!hints->dest_addrlen)
+		return refuse_text("dest_addr", "an address of no length", SC_ADDR_PREFIX "...");
+	if (shmcma_address_copy(hints->dest_addr, hints->dest_addrlen, destination, &kind) ||
+	    kind == SC_ADDR_INVALID)
+		return refuse_text("dest_addr", "this address", SC_ADDR_PREFIX "...");
+	return 0;
+}
+
+/* FI_SOURCE: node and service say where the endpoint is to be. */
+static int named_source(const char *node, const char *service, uint64_t flags, char *source)
+{
+	int ret;
+
+	if (!node && !service) {
+		shmcma_info(FI_LOG_CORE, "FI_SOURCE with neither node nor service\n");
+		return -FI_EINVAL;
+	}
+	if (node && !service && !shmcma_node_is_address(node))
+		return shmcma_node_is_here(node, flags) ? 0 : -FI_ENODATA;
+	if (node && !service && !strcmp(node, SHMCMA_ADDR_ANY))
+		return 0;
+	ret = shmcma_node_address(node, service, flags, source);
+	if (!ret && sc_addr_kind(source) == SC_ADDR_ENDPOINT)
+		ret = refuse_text("node", "an endpoint's own address to be had again", "services");
+	return ret;
+}
+
+static int find_addresses(const char *node, const char *service, uint64_t flags,
+			  const struct fi_info *hints, struct addresses *addresses)
+{
+	int ret;
+
+	strcpy(addresses->source, SHMCMA_ADDR_ANY);
+	addresses->destination[0] = '\0';
+	ret = flags & FI_SOURCE ? named_source(node, service, flags, addresses->source)
+				: hinted_source(hints, addresses->source);
+	if (ret)
+		return ret;
+	if (flags & FI_SOURCE || (!node && !service))
+		return hinted_destination(hints, addresses->destination);
+	return shmcma_node_address(node, service, flags, addresses->destination);
+}
+
+/* ---- fi_getinfo ------------------------------------------------------------------------------ */
+
+/* Bits 58 and up are libfabric's own: it asks for a provider to put a utility provider on top of. */
+#define LAYERING_FLAGS (~0ULL << 58)
+/* Since libfabric 2.1: look again for what there is. There is always the same. */
+#define RESCAN (1ULL << 35)
+
+static int check_flags(uint64_t flags)
+{
+	if (flags & LAYERING_FLAGS)
+		return refuse_text("flags", "an endpoint to put another provider on",
+				   "endpoints for applications");
+	if (flags & ~(FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE | RESCAN)) {
+		shmcma_info(FI_LOG_CORE, "unknown flags %#" PRIx64 "\n", flags);
+		return -FI_EBADFLAGS;
+	}
+	return 0;
+}
+
+int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+		   const struct fi_info *hints, struct fi_info **info)
+{
+	struct addresses addresses;
+	struct fi_info **last = info;
+	int ret = check_flags(flags);
+
+	*info = NULL;
+	if (ret)
+		return ret;
+	if (flags & FI_PROV_ATTR_ONLY) {
+		*info = fi_allocinfo();
+		if (!*info)
+			return -FI_ENOMEM;
+		(*info)->fabric_attr->prov_version = SHMCMA_VERSION;
+		return 0;
+	}
+	/* first, as it is the cheaper question: a node may have to be looked up in the network */
+	ret = shmcma_check_hints(version, hints);
+	if (!ret)
+		ret = find_addresses(node, service, flags, hints, &addresses);
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < OFFERS; i++) {
+		if (check_offer(version, hints, offers[i]))
+			continue;
+		*last = make_info(version, hints, offers[i], &addresses);
+		if (!*last) {
+			fi_freeinfo(*info);
+			*info = NULL;
+			return -FI_ENOMEM;
+		}
+		last = &(*last)->next;
+	}
+	return *info ? 0 : -FI_ENODATA;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * init.c: where libfabric comes in and goes out: the provider structure and its parameters.
+ *
+ * libfabric calls fi_prov_ini() once, under its own lock, before anything else here, and cleanup() in
+ * its destructor. A forked child runs that destructor too: what it finds belongs to its parent.
+ */
+#include "shmcma.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define INLINE_LIMIT 872 /* what a record of 16 lines holds beside its control part */
+#define BUFS_LIMIT 4096
+#define BUFS_PER_MESSAGE 8
+
+struct fi_provider *fi_prov_ini(void);
+
+static void cleanup(void);
+
+/* Writable: libfabric keeps its own state in `context`. */
+struct fi_provider shmcma_provider = {
+	.version = SHMCMA_VERSION,
+	.name = SHMCMA_NAME,
+	.getinfo = shmcma_getinfo,
+	.fabric = shmcma_fabric_open,
+	.cleanup = cleanup,
+};
+
+struct shmcma_env shmcma_env;
+
+static pid_t loaded_by;
+
+static void log_line(enum sc_log_level level, const char *line)
+{
+	if (level == SC_LOG_WARN)
+		shmcma_warn(FI_LOG_CORE, "%s\n", line);
+	else
+		shmcma_info(FI_LOG_CORE, "%s\n", line);
+}
+
+struct size_param {
+	const char *name;
+	uint32_t *value;
+	size_t min, max;
+	size_t unit; /* the value is a multiple of it */
+	const char *help;
+};
+
+static void read_size(const struct size_param *param)
+{
+	size_t value;
+	int ret;
+
+	fi_param_define(&shmcma_provider, param->name, FI_PARAM_SIZE_T, "%s (default: %u)", param->help,
+			*param->value);
+	ret = fi_param_get_size_t(&shmcma_provider, param->name, &value);
+	if (ret == -FI_ENODATA)
+		return;
+	if (ret)
+		shmcma_warn(FI_LOG_CORE, "FI_SHMCMA parameter %s is not a number: using %u\n", param->name,
+			    *param->value);
+	else if (value < param->min || value > param->max || value % param->unit)
+		shmcma_warn(
+			FI_LOG_CORE,
+			"FI_SHMCMA parameter %s=%zu is not from %zu to %zu in steps of %zu: using %u\n",
+			param->name, value, param->min, param->max, param->unit, *param->value);
+	else
+		*param->value = (uint32_t)value;
+}
+
+static bool read_bool(const char *name, bool value, const char *help)
+{
+	int given;
+	int ret;
+
+	fi_param_define(&shmcma_provider, name, FI_PARAM_BOOL, "%s (default: %s)", help,
+			value ? "yes" : "no");
+	ret = fi_param_get_bool(&shmcma_provider, name, &given);
+	if (!ret)
+		return given;
+	if (ret != -FI_ENODATA)
+		shmcma_warn(FI_LOG_CORE, "FI_SHMCMA parameter %s is neither yes nor no: using %s\n", name,
+			    value ? "yes" : "no");
+	return value;
+}
+
+bool shmcma_is_listed(const char *list)
+{
+	while (*list) {
+		size_t len = strcspn(list, ",;");
+
+		if (len == strlen(SHMCMA_NAME) && !strncasecmp(list, SHMCMA_NAME, len))
+			return true;
+		list += len + (list[len] != '\0');
+	}
+	return false;
+}
+
+/* FI_PROVIDER=shmcma,...: the user wants this provider. A list that begins with ^ names what is unwanted. */
+static bool is_named_in_environment(void)
+{
+	const char *list = getenv("FI_PROVIDER");
+
+	return list && *list != '^' && shmcma_is_listed(list);
+}
+
+static void read_parameters(void)
+{
+	struct sc_config *config = &shmcma_env.config;
+
+	sc_config_init(config);
+	config->cma = read_bool(
+		"cma", config->cma,
+		"Copy large messages straight between processes (cross memory attach). Without it they"
+		" go through shared buffers.");
+	shmcma_env.remote_comm = read_bool("remote_comm", false,
+					   "Offer FI_REMOTE_COMM to everybody. Addresses of other "
+					   "machines are refused all the same,"
+					   " when they are inserted. Without it FI_REMOTE_COMM is offered "
+					   "to those who name this"
+					   " provider in their hints or in FI_PROVIDER.") ||
+				 is_named_in_environment();
+
+	read_size(&(struct size_param){ "peers", &config->slots, 1, 1024, 1,
+					"How many peers may connect to an endpoint, 1 to 1024" });
+	read_size(&(struct size_param){ "bounce_size", &config->buf_size, 256, 1 << 20, 64,
+					"Bytes of one of an endpoint's shared buffers: a power of two" });
+	if (config->buf_size & (config->buf_size - 1)) {
+		struct sc_config defaults;
+
+		sc_config_init(&defaults);
+		shmcma_warn(FI_LOG_CORE,
+			    "FI_SHMCMA parameter bounce_size=%u is not a power of two: using %u\n",
+			    config->buf_size, defaults.buf_size);
+		config->buf_size = defaults.buf_size;
+	}
+	read_size(&(struct size_param){ "bounce_count", &config->buf_count, 2, BUFS_LIMIT, 1,
+					"How many shared buffers an endpoint has, 2 to 4096" });
+	read_size(&(struct size_param){
+		"inline_max", &config->inline_max, 0, INLINE_LIMIT, 1,
+		"Largest message, in bytes, that travels inside its record, up to 872" });
+	if (config->eager_max > config->buf_size * BUFS_PER_MESSAGE)
+		config->eager_max = config->buf_size * BUFS_PER_MESSAGE;
+	read_size(&(struct size_param){
+		"eager_max", &config->eager_max, 0, (size_t)config->buf_size * BUFS_PER_MESSAGE, 1,
+		"Largest message, in bytes, that goes through shared buffers without asking its"
+		" receiver, up to 8 buffers" });
+}
+
+static void cleanup(void)
+{
+	if (getpid() == loaded_by)
+		sc_process_fini();
+}
+
+FI_EXT_INI
+{
+	if (loaded_by)
+		return &shmcma_provider;
+	loaded_by = getpid();
+	/* the library's own version: it passes over a provider that is older than what an application asks for */
+	shmcma_provider.fi_version = fi_version();
+	sc_log_set(log_line);
+	read_parameters();
+	return &shmcma_provider;
+}

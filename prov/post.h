@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * post.h: what plain and tagged messages share: from the arguments of a data call to struct sc_send or
+ * struct sc_recv on the stack, and from there straight into the core.
+ *
+ * A data call never asks whether the endpoint is enabled or has the capability: the endpoint's operation
+ * tables say so (enum shmcma_post). The two kinds differ in SC_TAGGED, tag, ignore bits and completion
+ * flags, which the caller fills in.
+ */
+#ifndef SHMCMA_POST_H
+#define SHMCMA_POST_H
+
+#include "shmcma.h"
+
+/* What the operations of a table do. */
+enum shmcma_post {
+	SHMCMA_POST_UNABLE,   /* nothing: not among the endpoint's capabilities, -FI_EOPNOTSUPP */
+	SHMCMA_POST_DISABLED, /* nothing: before fi_enable, -FI_EOPBADSTATE */
+	SHMCMA_POST_SEND,     /* send; receives -FI_EOPNOTSUPP */
+	SHMCMA_POST_RECV,     /* receive; sends -FI_EOPNOTSUPP */
+	SHMCMA_POST_BOTH,
+};
+
+/* An operation of the UNABLE and the DISABLED table; name, then parameters as in its type. */
+#define SHMCMA_REFUSE(name, ...)                                                                          \
+	static ssize_t unable_##name(__VA_ARGS__)                                                         \
+	{                                                                                                 \
+		return -FI_EOPNOTSUPP;                                                                    \
+	}                                                                                                 \
+	static ssize_t disabled_##name(__VA_ARGS__)                                                       \
+	{                                                                                                 \
+		return -FI_EOPBADSTATE;                                                                   \
+	}
+
+#define SHMCMA_POST_TABLE(type, tx, rx)                                                                   \
+	{                                                                                                 \
+		.size = sizeof(type), .recv = rx##_recv, .recvv = rx##_recvv, .recvmsg = rx##_recvmsg,    \
+		.send = tx##_send, .sendv = tx##_sendv, .sendmsg = tx##_sendmsg, .inject = tx##_inject,   \
+		.senddata = tx##_senddata, .injectdata = tx##_injectdata,                                 \
+	}
+
+/* All tables of a kind whose operations are called kind_send and so on. */
+#define SHMCMA_POST_OPS(type, kind)                                                                       \
+	{                                                                                                 \
+		[SHMCMA_POST_UNABLE] = SHMCMA_POST_TABLE(type, unable, unable),                           \
+		[SHMCMA_POST_DISABLED] = SHMCMA_POST_TABLE(type, disabled, disabled),                     \
+		[SHMCMA_POST_SEND] = SHMCMA_POST_TABLE(type, kind, unable),                               \
+		[SHMCMA_POST_RECV] = SHMCMA_POST_TABLE(type, unable, kind),                               \
+		[SHMCMA_POST_BOTH] = SHMCMA_POST_TABLE(type, kind, kind),                                 \
+	}
+
+struct fi_ops_msg *shmcma_msg_ops(enum shmcma_post post);	/* msg.c */
+struct fi_ops_tagged *shmcma_tagged_ops(enum shmcma_post post); /* tagged.c */
+
+#define SHMCMA_SENDMSG_FLAGS (SHMCMA_TX_OP_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE | FI_FENCE)
+#define SHMCMA_RECVMSG_FLAGS                                                                              \
+	(FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE | FI_PEEK | FI_CLAIM | FI_DISCARD)
+
+#define SHMCMA_INJECT_FLAGS (SC_SEND_INJECT | SC_SILENT) /* fi_inject and the like */
+
+/*
+ * The core's flags of a send. Inject and transmit complete are what the core does unless told otherwise;
+ * FI_MORE needs nothing, since each message is published at once.
+ */
+static inline uint32_t shmcma_send_flags(uint64_t flags, bool selective)
+{
+	return (selective && !(flags & FI_COMPLETION) ? SC_SILENT : 0) |
+	       (flags & FI_REMOTE_CQ_DATA ? SC_SEND_DATA : 0) | (flags & FI_INJECT ? SC_SEND_INJECT : 0) |
+	       (flags & FI_DELIVERY_COMPLETE ? SC_SEND_DELIVERY : 0) |
+	       (flags & FI_MATCH_COMPLETE ? SC_SEND_MATCH : 0) | (flags & FI_FENCE ? SC_SEND_FENCE : 0);
+}
+
+/* The core's flags of a receive. A peek has no result but its completion. */
+static inline uint32_t shmcma_recv_flags(uint64_t flags, bool selective)
+{
+	return (selective && !(flags & (FI_COMPLETION | FI_PEEK)) ? SC_SILENT : 0) |
+	       (flags & FI_MULTI_RECV ? SC_RECV_MULTI : 0) | (flags & FI_PEEK ? SC_RECV_PEEK : 0) |
+	       (flags & FI_CLAIM ? SC_RECV_CLAIM : 0) | (flags & FI_DISCARD ? SC_RECV_DISCARD : 0);
+}
+
+static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
+{
+	return container_of(ep, struct shmcma_ep_fid, fid);
+}
+
+/* ep.c: no room; make progress and try once more, so that a caller who only sends gets on. */
+ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send);
+
+static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_send *send)
+{
+	struct shmcma_ep *ep = fid->ep;
+	struct sc_peer *peer;
+	ssize_t ret = -FI_EINVAL;
+
+	shmcma_lock(fid->domain);
+	peer = shmcma_ep_peer(ep, dest);
+	if (__builtin_expect(peer != NULL, 1)) {
+		ret = sc_tx_send(ep->core, peer, send);
+		if (__builtin_expect(ret == -FI_EAGAIN, 0))
+			ret = shmcma_send_slow(ep, peer, send);
+	}
+	shmcma_unlock(fid->domain);
+	return ret;
+}
+
+/* One buffer; the caller has filled in the rest. */
+static inline ssize_t shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len,
+					   fi_addr_t dest, struct sc_send *send)
+{
+	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
+
+	send->iov = &iov;
+	send->iov_count = 1;
+	return shmcma_post_send(fid, dest, send);
+}
+
+static inline ssize_t shmcma_post_send_iov(struct shmcma_ep_fid *fid, const struct iovec *iov, size_t count,
+					   fi_addr_t dest, struct sc_send *send)
+{
+	if (count > SHMCMA_IOV_LIMIT || (count && !iov))
+		return -FI_EINVAL;
+	send->iov = iov;
+	send->iov_count = count;
+	return shmcma_post_send(fid, dest, send);
+}
+
+/* fi_sendmsg, fi_tsendmsg: their flags replace the endpoint's. `send` brings kind and completion flags. */
+static inline ssize_t shmcma_post_sendmsg(struct shmcma_ep_fid *fid, const struct fi_msg_tagged *msg,
+					  uint64_t flags, struct sc_send *send)
+{
+	if (flags & ~SHMCMA_SENDMSG_FLAGS)
+		return -FI_EBADFLAGS;
+	send->tag = msg->tag;
+	send->data = msg->data;
+	send->context = msg->context;
+	send->flags |= shmcma_send_flags(flags, fid->ep->tx_selective);
+	return shmcma_post_send_iov(fid, msg->msg_iov, msg->iov_count, msg->addr, send);
+}
+
+/* Only an endpoint with FI_DIRECTED_RECV looks at the source; the others take from anybody. */
+static inline bool shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
+{
+	*peer = NULL;
+	if (source == FI_ADDR_UNSPEC || !(ep->caps & FI_DIRECTED_RECV))
+		return true;
+	*peer = shmcma_ep_peer(ep, source);
+	return *peer != NULL;
+}
+
+static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t source, struct sc_recv *recv)
+{
+	struct shmcma_ep *ep = fid->ep;
+	ssize_t ret = -FI_EINVAL;
+
+	recv->multi_min = ep->multi_min;
+	shmcma_lock(fid->domain);
+	if (__builtin_expect(shmcma_recv_source(ep, source, &recv->source), 1))
+		ret = sc_rx_recv(ep->core, recv);
+	shmcma_unlock(fid->domain);
+	return ret;
+}
+
+static inline ssize_t shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
+					   struct sc_recv *recv)
+{
+	struct iovec iov = {.iov_base = buf, .iov_len = len};
+
+	recv->iov = &iov;
+	recv->iov_count = 1;
+	return shmcma_post_recv(fid, source, recv);
+}
+
+static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const struct iovec *iov, size_t count,
+					   fi_addr_t source, struct sc_recv *recv)
+{
+	if (count > SHMCMA_IOV_LIMIT || (count && !iov))
+		return -FI_EINVAL;
+	if (recv->flags & SC_RECV_MULTI && count != 1)
+		return -FI_EINVAL;
+	recv->iov = iov;
+	recv->iov_count = count;
+	return shmcma_post_recv(fid, source, recv);
+}
+
+/* ep.c: take in what has arrived, so that a peek sees it. */
+void shmcma_ep_progress(struct shmcma_ep *ep);
+
+/* Flags that make no sense together, or without a context to claim with. */
+static inline bool shmcma_recv_flags_fit(uint64_t flags, const void *context)
+{
+	bool peek = flags & FI_PEEK, claim = flags & FI_CLAIM, discard = flags & FI_DISCARD;
+
+	if (flags & FI_MULTI_RECV && (peek || claim || discard))
+		return false;
+	if (discard && peek == claim)
+		return false;
+	return !claim || context;
+}
+
+/*
+ * fi_recvmsg, fi_trecvmsg. `legal` are the flags that this kind knows; `recv` brings kind and completion
+ * flags.
+ */
+static inline ssize_t shmcma_post_recvmsg(struct shmcma_ep_fid *fid, const struct fi_msg_tagged *msg,
+					  uint64_t flags, uint64_t legal, struct sc_recv *recv)
+{
+	bool discard = flags & FI_DISCARD;
+
+	if (flags & ~legal)
+		return -FI_EBADFLAGS;
+	if (!shmcma_recv_flags_fit(flags, msg->context))
+		return -FI_EINVAL;
+	if (flags & FI_PEEK)
+		shmcma_ep_progress(fid->ep);
+	recv->tag = msg->tag;
+	recv->ignore = msg->ignore;
+	recv->context = msg->context;
+	recv->flags |= shmcma_recv_flags(flags, fid->ep->rx_selective);
+	return shmcma_post_recv_iov(fid, discard ? NULL : msg->msg_iov, discard ? 0 : msg->iov_count,
+				    msg->addr, recv);
+}
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * shmcma.h: the provider's objects. Each libfabric object is a structure that begins with its fid;
+ * one file each implements its calls. The work is the core's (core.h).
+ *
+ * Locks: every data call and every read of a completion queue holds the domain's lock if the threading
+ * model asks for one (shmcma_lock()); so do the calls that change the ties between objects. The address
+ * vector and the event queue have locks of their own, taken inside the domain's, never around it.
+ */
+#ifndef SHMCMA_PROV_H
+#define SHMCMA_PROV_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+#include <shmcma/core.h>
+
+#define SHMCMA_NAME "shmcma"
+#define SHMCMA_VERSION FI_VERSION(0, 1)
+#define SHMCMA_IOV_LIMIT 8
+#define SHMCMA_INJECT_SIZE SC_INJECT_MAX
+#define SHMCMA_DEFAULT_SIZE 1024  /* tx and rx size when the hints do not say */
+#define SHMCMA_MAX_SIZE 65536
+#define SHMCMA_CQ_DATA_SIZE 8
+#define SHMCMA_MULTI_MIN 64 /* FI_OPT_MIN_MULTI_RECV unless set */
+
+extern struct fi_provider shmcma_provider;
+
+#define shmcma_warn(subsys, ...) FI_WARN(&shmcma_provider, subsys, __VA_ARGS__)
+#define shmcma_info(subsys, ...) FI_INFO(&shmcma_provider, subsys, __VA_ARGS__)
+
+/* The provider's parameters, read once (init.c). */
+struct shmcma_env {
+	struct sc_config config; /* FI_SHMCMA_CMA, INLINE_MAX, EAGER_MAX, BOUNCE_SIZE, BOUNCE_COUNT, PEERS */
+	int remote_comm;	 /* FI_SHMCMA_REMOTE_COMM */
+};
+extern struct shmcma_env shmcma_env;
+
+/* Is this provider among the names of a list such as "a;b" or "a,b"? (init.c) */
+bool shmcma_is_listed(const char *list);
+
+/* A reference count of an object that others are bound to; closing it while > 0 gives -FI_EBUSY. */
+typedef atomic_int shmcma_refs;
+
+struct shmcma_fabric {
+	struct fid_fabric fid;
+	shmcma_refs refs;
+	struct shmcma_fabric *next; /* open ones, oldest first (fabric.c) */
+};
+
+struct shmcma_domain {
+	struct fid_domain fid;
+	struct shmcma_fabric *fabric;
+	shmcma_refs refs;
+	struct shmcma_eq *eq; /* fi_domain_bind */
+	enum fi_threading threading;
+	bool locked; /* the threading model asks for a lock */
+	pthread_mutex_t lock; /* recursive: no */
+	uint64_t caps;
+	uint32_t api_version;
+	struct shmcma_domain *next; /* open ones, oldest first (domain.c) */
+};
+
+static inline void shmcma_lock(struct shmcma_domain *domain)
+{
+	if (domain->locked)
+		pthread_mutex_lock(&domain->lock);
+}
+
+static inline void shmcma_unlock(struct shmcma_domain *domain)
+{
+	if (domain->locked)
+		pthread_mutex_unlock(&domain->lock);
+}
+
+struct shmcma_eq; /* eq.c */
+
+/* An event of another object: copied into the queue (eq.c). -FI_ENOMEM. */
+int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry *entry);
+int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry);
+/* fi_eq_open's fid, for binding: the object of that fid, counted (refs + 1), or NULL if it is no EQ. */
+struct shmcma_eq *shmcma_eq_get(struct fid *fid);
+void shmcma_eq_put_ref(struct shmcma_eq *eq);
+/* fi_trywait: 0 when the queue is empty, so that its wait object may be slept on, else -FI_EAGAIN. */
+int shmcma_eq_trywait(struct fid *fid);
+
+/*
+ * An address vector (av.c). fi_addr_t is the index of the entry in both types. Entries are never moved
+ * to another index, nor in memory; a removed index is reused by a later insertion.
+ */
+struct shmcma_av_entry {
+	char address[SC_ADDR_SIZE]; /* endpoint form; empty: removed */
+	char inserted[SC_ADDR_SIZE]; /* as the application gave it (a service keeps its form): fi_av_lookup */
+	uint64_t user;		     /* FI_AV_USER_ID: what completions report; else the entry's own index */
+	uint32_t next;		     /* next of the same hash bucket */
+};
+
+struct shmcma_av {
+	struct fid_av fid;
+	struct shmcma_domain *domain;
+	shmcma_refs refs;
+	struct shmcma_eq *eq;
+	enum fi_av_type type;
+	uint64_t flags;
+	pthread_mutex_t lock; /* what follows is av.c's alone, under it */
+	struct shmcma_av_entry **chunks;
+	size_t chunk_count;
+	size_t count, live;	 /* indices handed out so far; of those, not removed */
+	uint32_t *holes;	 /* heap of indices below count that are free, lowest on top */
+	size_t hole_count;
+	uint32_t *buckets;	 /* hash of the live entries by address */
+	size_t bucket_mask;
+	struct shmcma_ep *eps; /* bound endpoints, linked by av_next; under the domain's lock */
+};
+
+/*
+ * Address of fi_addr, or NULL if there is no such entry. The memory stays valid until the vector is
+ * closed, its content until fi_addr is removed.
+ */
+const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
+/*
+ * How a completion names the sender with that address (endpoint form): the lowest fi_addr it was inserted
+ * as, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it was not inserted.
+ */
+fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
+
+/* A completion queue (cq.c). */
+struct shmcma_cq {
+	struct fid_cq fid;
+	struct shmcma_domain *domain;
+	shmcma_refs refs;
+	struct sc_cq queue;
+	enum fi_cq_format format;
+	struct shmcma_ep **eps; /* endpoints to poll; each once */
+	size_t ep_count, ep_capacity;
+	enum fi_wait_obj wait_obj;
+	atomic_bool signaled; /* fi_cq_signal; by any thread, without lock */
+	bool overrun_told;    /* event queues know that completions were lost */
+};
+
+/* The (enabled) endpoint is to be polled when this queue is read; twice is the same as once. -FI_ENOMEM. */
+int shmcma_cq_add_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
+/* No more, for its peers are about to go; completions in the queue stay, with unknown source. */
+void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
+
+/*
+ * What the endpoint structure and its aliases share: an alias is another fid with flags of its own.
+ */
+struct shmcma_ep {
+	struct sc_ep *core; /* NULL until fi_enable */
+	struct shmcma_domain *domain;
+	struct shmcma_av *av;
+	struct shmcma_ep *av_next;
+	struct shmcma_eq *eq;
+	struct shmcma_cq *tx_cq, *rx_cq;
+	bool tx_selective, rx_selective; /* FI_SELECTIVE_COMPLETION */
+	/* peers by fi_addr; NULL: not looked up yet (shmcma_ep_peer()) */
+	struct sc_peer **peers;
+	size_t peer_count;
+	/* peers whose sc_peer_user() holds what completions call them */
+	struct sc_peer **named;
+	size_t named_count, named_capacity;
+	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
+	size_t tx_size, rx_size, multi_min;
+	char name[SC_ADDR_SIZE];    /* service to be found under; empty: none */
+	shmcma_refs refs;	    /* aliases */
+	struct shmcma_ep_fid *fids; /* the endpoint itself, then its aliases, linked by next */
+};
+
+/* The fid handed out: the endpoint itself or an alias (ep.c). */
+struct shmcma_ep_fid {
+	struct fid_ep fid;
+	struct shmcma_ep *ep;
+	struct shmcma_domain *domain; /* of ep; here to save a load */
+	/* Ready-made from op flags and selective completion: what fi_send, fi_tsend... pass to the core. */
+	uint32_t send_flags, recv_flags;
+	uint64_t tx_op_flags, rx_op_flags; /* from the attributes, or the alias's own */
+	struct shmcma_ep_fid *next;	   /* shmcma_ep.fids */
+};
+
+/* What op_flags of an endpoint may hold. */
+#define SHMCMA_TX_OP_FLAGS                                                                                \
+	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |   \
+	 FI_MATCH_COMPLETE)
+#define SHMCMA_RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV)
+
+/* The peer of fi_addr, or NULL (no such entry, no memory); slow path of the inline one in msg code. */
+struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);
+
+static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	if (__builtin_expect(fi_addr < ep->peer_count && ep->peers[fi_addr], 1))
+		return ep->peers[fi_addr];
+	return shmcma_ep_peer_slow(ep, fi_addr);
+}
+
+/* What completions call the peer: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */
+fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
+
+/* av.c tells each bound endpoint that fi_addr is gone or was given a new address (domain's lock held). */
+void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
+
+/* ---- calls of one file that another needs ---------------------------------------------------- */
+
+int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+		   const struct fi_info *hints, struct fi_info **info);
+int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
+int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+		       void *context);
+int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context);
+int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context);
+int shmcma_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
+int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+
+/*
+ * The fid if it is an open object of this provider, or if fid is NULL the one opened first; else NULL
+ * (fi_getinfo's fabric_attr->fabric and domain_attr->domain).
+ */
+struct fid_fabric *shmcma_fabric_find(const struct fid_fabric *fid);
+struct fid_domain *shmcma_domain_find(const struct fid_domain *fid, const struct fid_fabric *fabric);
+
+/*
+ * Would an endpoint / domain with these attributes be granted? Used by getinfo for hints and by
+ * fi_domain, fi_endpoint for the info handed in (info.c). 0 or -FI_ENODATA with the reason logged.
+ */
+int shmcma_check_hints(uint32_t version, const struct fi_info *hints);
+
+/* Node and service of fi_getinfo and fi_av_insertsvc (node.c): address of the service they name,
+ * out[SC_ADDR_SIZE]. -FI_ENODATA: the node is not this machine; -FI_EINVAL: no possible name. */
+int shmcma_node_address(const char *node, const char *service, uint64_t flags, char *out);
+/* Is the node this machine? With the reason logged if not. */
+bool shmcma_node_is_here(const char *node, uint64_t flags);
+/* Is the node, which may be NULL, meant to be an address, SC_ADDR_PREFIX...? */
+bool shmcma_node_is_address(const char *node);
+
+/*
+ * src_addr of an info whose endpoint is to have no name but its own address, which it gets when it is
+ * enabled.
+ */
+#define SHMCMA_ADDR_ANY SC_ADDR_PREFIX
+
+/*
+ * An address handed in, such as info->src_addr: checked and copied to out[SC_ADDR_SIZE] (node.c).
+ * SHMCMA_ADDR_ANY gives SC_ADDR_INVALID and an empty string. -FI_EINVAL: no address of ours.
+ */
+int shmcma_address_copy(const void *addr, size_t addrlen, char *out, enum sc_addr_kind *kind);
+/*
+ * The service that an endpoint of this info is to be found under (its src_addr), name[SC_ADDR_SIZE];
+ * empty: none. -FI_EINVAL: no address of ours; -FI_EADDRNOTAVAIL: an endpoint's own, which nobody chooses.
+ */
+int shmcma_source_service(const struct fi_info *info, char *name);
+
+/* Operations that an object does not have, for the op tables (fabric.c). */
+int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
+int shmcma_no_control(struct fid *fid, int command, void *arg);
+int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
+int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context);
+int shmcma_no_tostr(const struct fid *fid, char *buf, size_t len);
+
+#endif
