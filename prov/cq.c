@@ -26,10 +26,12 @@
 /* Each format begins with the one before it. */
 _Static_assert(offsetof(struct fi_cq_tagged_entry, op_context) == offsetof(struct fi_cq_entry, op_context),
 	       "context");
-_Static_assert(offsetof(struct fi_cq_tagged_entry, flags) == offsetof(struct fi_cq_msg_entry, flags), "flags");
+_Static_assert(offsetof(struct fi_cq_tagged_entry, flags) == offsetof(struct fi_cq_msg_entry, flags),
+	       "flags");
 _Static_assert(offsetof(struct fi_cq_tagged_entry, len) == offsetof(struct fi_cq_msg_entry, len), "len");
 _Static_assert(offsetof(struct fi_cq_tagged_entry, buf) == offsetof(struct fi_cq_data_entry, buf), "buf");
-_Static_assert(offsetof(struct fi_cq_tagged_entry, data) == offsetof(struct fi_cq_data_entry, data), "data");
+_Static_assert(offsetof(struct fi_cq_tagged_entry, data) == offsetof(struct fi_cq_data_entry, data),
+	       "data");
 
 /* ---- who sent it ----------------------------------------------------------------------------- */
 
@@ -93,7 +95,8 @@ INLINE size_t entry_size(enum fi_cq_format format)
 }
 
 /* Only the fields that the format has are written. */
-INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *comp, enum fi_cq_format format)
+INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *comp,
+		      enum fi_cq_format format)
 {
 	entry->op_context = comp->context;
 	if (format >= FI_CQ_FORMAT_MSG) {
@@ -109,7 +112,8 @@ INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *co
 }
 
 /* Up to `count` entries, as far as the first error. */
-INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *source, enum fi_cq_format format)
+INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *source,
+		   enum fi_cq_format format)
 {
 	const struct sc_comp *comp;
 	size_t n = 0;
@@ -133,13 +137,15 @@ static inline void progress(struct shmcma_cq *cq)
 /* Completions were lost; nothing more will come. The event queues of the endpoints hear of it once. */
 static ssize_t overrun_slow(struct shmcma_cq *cq)
 {
-	const struct fi_eq_err_entry entry = {
-		.fid = &cq->fid.fid, .context = cq->fid.fid.context, .err = FI_EOVERRUN};
+	const struct fi_eq_err_entry entry = { .fid = &cq->fid.fid,
+					       .context = cq->fid.fid.context,
+					       .err = FI_EOVERRUN };
 
 	if (!cq->overrun_told)
-		shmcma_warn(FI_LOG_CQ,
-			    "completion queue overrun: no memory to grow it, completions were lost; read it "
-			    "more often or raise the memory limit\n");
+		shmcma_warn(
+			FI_LOG_CQ,
+			"completion queue overrun: no memory to grow it, completions were lost; read it "
+			"more often or raise the memory limit\n");
 	for (size_t i = 0; i < cq->ep_count && !cq->overrun_told; i++)
 		if (cq->eps[i]->eq)
 			shmcma_eq_put_err(cq->eps[i]->eq, &entry);
@@ -157,7 +163,8 @@ static inline ssize_t nothing(struct shmcma_cq *cq)
 	return __builtin_expect(cq->queue.overrun, 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
-INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source, enum fi_cq_format format)
+INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
+		       enum fi_cq_format format)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
 	ssize_t ret;
@@ -183,8 +190,8 @@ static int64_t now_ms(void)
 }
 
 /* A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. */
-static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source, const void *cond,
-			    int timeout)
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
+			    const void *cond, int timeout)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
 	int64_t end = timeout < 0 ? INT64_MAX : now_ms() + timeout;
@@ -251,7 +258,7 @@ static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uint64_t flags)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
-	static const struct sc_comp lost = {.err = FI_EOVERRUN};
+	static const struct sc_comp lost = { .err = FI_EOVERRUN };
 	const struct sc_comp *comp;
 	ssize_t ret = 1;
 
@@ -272,7 +279,8 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 	return ret;
 }
 
-static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf, size_t len)
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf,
+			       size_t len)
 {
 	const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
 

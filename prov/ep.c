@@ -14,7 +14,9 @@
 #define _GNU_SOURCE 1
 #include "post.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "unable.h"
@@ -286,8 +288,8 @@ static int create_core(struct shmcma_ep *ep)
 	if (!ret)
 		return 0;
 	ep->core = NULL;
-	shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint%s%s: %s\n", ep->name[0] ? " of service " : "",
-		    ep->name, fi_strerror(-ret));
+	shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint%s%s: %s\n",
+		    ep->name[0] ? " of service " : "", ep->name, fi_strerror(-ret));
 	return ret == -ENAMETOOLONG ? -FI_EINVAL : ret;
 }
 
@@ -373,22 +375,36 @@ static int ep_control(struct fid *fid, int command, void *arg)
 
 /* ---- close ----------------------------------------------------------------------------------- */
 
+#define COUNTER(name) #name, offsetof(struct sc_counters, name)
+static const struct {
+	const char *name;
+	size_t offset;
+} counters[] = {
+	{ COUNTER(tx_msgs) },	      { COUNTER(tx_bytes) },	   { COUNTER(tx_inline) },
+	{ COUNTER(tx_bounce) },	      { COUNTER(tx_rdv) },	   { COUNTER(rx_msgs) },
+	{ COUNTER(rx_bytes) },	      { COUNTER(rx_unexpected) },  { COUNTER(rx_cma_bytes) },
+	{ COUNTER(rx_pulled_bytes) }, { COUNTER(rx_local_bytes) }, { COUNTER(connects) },
+	{ COUNTER(accepts) },	      { COUNTER(refusals) },	   { COUNTER(quarantines) },
+	{ COUNTER(departures) },      { COUNTER(deaths) },
+};
+#define COUNTERS (sizeof(counters) / sizeof(counters[0]))
+_Static_assert(COUNTERS == sizeof(struct sc_counters) / sizeof(uint64_t), "all of them");
+
+/* What the endpoint has done, for those who want to know who carried their data: in one line. */
 static void report(const struct shmcma_ep *ep)
 {
-	const struct sc_counters *c = sc_ep_counters(ep->core);
+	const char *all = (const char *)sc_ep_counters(ep->core);
+	char text[COUNTERS * 40];
+	size_t used = 0;
 
-#define COUNTER(name) " " #name "=%" PRIu64
-	shmcma_info(FI_LOG_EP_CTRL,
-		    "shmcma: counters:" COUNTER(tx_msgs) COUNTER(tx_bytes) COUNTER(tx_inline) COUNTER(tx_bounce)
-			    COUNTER(tx_rdv) COUNTER(rx_msgs) COUNTER(rx_bytes) COUNTER(rx_unexpected)
-				    COUNTER(rx_cma_bytes) COUNTER(rx_pulled_bytes) COUNTER(rx_local_bytes)
-					    COUNTER(connects) COUNTER(accepts) COUNTER(refusals)
-						    COUNTER(quarantines) COUNTER(departures) COUNTER(deaths)
-		    "\n",
-		    c->tx_msgs, c->tx_bytes, c->tx_inline, c->tx_bounce, c->tx_rdv, c->rx_msgs, c->rx_bytes,
-		    c->rx_unexpected, c->rx_cma_bytes, c->rx_pulled_bytes, c->rx_local_bytes, c->connects,
-		    c->accepts, c->refusals, c->quarantines, c->departures, c->deaths);
-#undef COUNTER
+	for (size_t i = 0; i < COUNTERS; i++) {
+		uint64_t value;
+
+		memcpy(&value, all + counters[i].offset, sizeof(value));
+		used += (size_t)snprintf(text + used, sizeof(text) - used, " %s=%" PRIu64,
+					 counters[i].name, value);
+	}
+	shmcma_info(FI_LOG_EP_CTRL, "shmcma: counters:%s\n", text);
 }
 
 static void unbind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq)

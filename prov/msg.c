@@ -7,10 +7,22 @@
 #define SENT (FI_SEND | FI_MSG)
 #define RECEIVED (FI_RECV | FI_MSG)
 
-static ssize_t msg_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, void *context)
+/* With the endpoint's default flags. */
+static inline struct sc_recv receive(const struct shmcma_ep_fid *fid, void *context)
+{
+	return (struct sc_recv){ .context = context, .cq_flags = RECEIVED, .flags = fid->recv_flags };
+}
+
+static inline struct sc_send message(uint64_t data, void *context, uint32_t flags)
+{
+	return (struct sc_send){ .data = data, .context = context, .cq_flags = SENT, .flags = flags };
+}
+
+static ssize_t msg_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source,
+			void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_recv recv = {.context = context, .cq_flags = RECEIVED, .flags = fid->recv_flags};
+	struct sc_recv recv = receive(fid, context);
 
 	(void)desc;
 	return shmcma_post_recv_buf(fid, buf, len, source, &recv);
@@ -20,7 +32,7 @@ static ssize_t msg_recvv(struct fid_ep *ep, const struct iovec *iov, void **desc
 			 fi_addr_t source, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_recv recv = {.context = context, .cq_flags = RECEIVED, .flags = fid->recv_flags};
+	struct sc_recv recv = receive(fid, context);
 
 	(void)desc;
 	return shmcma_post_recv_iov(fid, iov, count, source, &recv);
@@ -41,7 +53,7 @@ static struct fi_msg_tagged untagged(const struct fi_msg *msg)
 static ssize_t msg_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
 	struct fi_msg_tagged same = untagged(msg);
-	struct sc_recv recv = {.cq_flags = RECEIVED};
+	struct sc_recv recv = { .cq_flags = RECEIVED };
 
 	return shmcma_post_recvmsg(shmcma_ep_of(ep), &same, flags, SHMCMA_RECVMSG_FLAGS | FI_MULTI_RECV,
 				   &recv);
@@ -51,7 +63,7 @@ static ssize_t msg_send(struct fid_ep *ep, const void *buf, size_t len, void *de
 			void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = {.context = context, .cq_flags = SENT, .flags = fid->send_flags};
+	struct sc_send send = message(0, context, fid->send_flags);
 
 	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, &send);
@@ -61,7 +73,7 @@ static ssize_t msg_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc
 			 fi_addr_t dest, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = {.context = context, .cq_flags = SENT, .flags = fid->send_flags};
+	struct sc_send send = message(0, context, fid->send_flags);
 
 	(void)desc;
 	return shmcma_post_send_iov(fid, iov, count, dest, &send);
@@ -70,7 +82,7 @@ static ssize_t msg_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc
 static ssize_t msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
 	struct fi_msg_tagged same = untagged(msg);
-	struct sc_send send = {.cq_flags = SENT};
+	struct sc_send send = { .cq_flags = SENT };
 
 	return shmcma_post_sendmsg(shmcma_ep_of(ep), &same, flags, &send);
 }
@@ -78,7 +90,7 @@ static ssize_t msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t
 /* Should an injected message fail later, the error carries the endpoint's context. */
 static ssize_t msg_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest)
 {
-	struct sc_send send = {.context = ep->fid.context, .cq_flags = SENT, .flags = SHMCMA_INJECT_FLAGS};
+	struct sc_send send = message(0, ep->fid.context, SHMCMA_INJECT_FLAGS);
 
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, &send);
 }
@@ -87,19 +99,16 @@ static ssize_t msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void
 			    fi_addr_t dest, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = {
-		.data = data, .context = context, .cq_flags = SENT, .flags = fid->send_flags | SC_SEND_DATA};
+	struct sc_send send = message(data, context, fid->send_flags | SC_SEND_DATA);
 
 	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, &send);
 }
 
-static ssize_t msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest)
+static ssize_t msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
+			      fi_addr_t dest)
 {
-	struct sc_send send = {.data = data,
-			       .context = ep->fid.context,
-			       .cq_flags = SENT,
-			       .flags = SHMCMA_INJECT_FLAGS | SC_SEND_DATA};
+	struct sc_send send = message(data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
 
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, &send);
 }
@@ -107,10 +116,11 @@ static ssize_t msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, ui
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 SHMCMA_REFUSE(recv, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, void *context)
-SHMCMA_REFUSE(recvv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t source,
-	      void *context)
+SHMCMA_REFUSE(recvv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
+	      fi_addr_t source, void *context)
 SHMCMA_REFUSE(recvmsg, struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
-SHMCMA_REFUSE(send, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest, void *context)
+SHMCMA_REFUSE(send, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest,
+	      void *context)
 SHMCMA_REFUSE(sendv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
 	      void *context)
 SHMCMA_REFUSE(sendmsg, struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)

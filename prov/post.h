@@ -86,7 +86,8 @@ static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
 /* ep.c: no room; make progress and try once more, so that a caller who only sends gets on. */
 ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send);
 
-static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_send *send)
+static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest,
+				       const struct sc_send *send)
 {
 	struct shmcma_ep *ep = fid->ep;
 	struct sc_peer *peer;
@@ -107,15 +108,15 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 static inline ssize_t shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len,
 					   fi_addr_t dest, struct sc_send *send)
 {
-	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
+	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
 
 	send->iov = &iov;
 	send->iov_count = 1;
 	return shmcma_post_send(fid, dest, send);
 }
 
-static inline ssize_t shmcma_post_send_iov(struct shmcma_ep_fid *fid, const struct iovec *iov, size_t count,
-					   fi_addr_t dest, struct sc_send *send)
+static inline ssize_t shmcma_post_send_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,
+					   size_t count, fi_addr_t dest, struct sc_send *send)
 {
 	if (count > SHMCMA_IOV_LIMIT || (count && !iov))
 		return -FI_EINVAL;
@@ -160,18 +161,18 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	return ret;
 }
 
-static inline ssize_t shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
-					   struct sc_recv *recv)
+static inline ssize_t shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len,
+					   fi_addr_t source, struct sc_recv *recv)
 {
-	struct iovec iov = {.iov_base = buf, .iov_len = len};
+	struct iovec iov = { .iov_base = buf, .iov_len = len };
 
 	recv->iov = &iov;
 	recv->iov_count = 1;
 	return shmcma_post_recv(fid, source, recv);
 }
 
-static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const struct iovec *iov, size_t count,
-					   fi_addr_t source, struct sc_recv *recv)
+static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,
+					   size_t count, fi_addr_t source, struct sc_recv *recv)
 {
 	if (count > SHMCMA_IOV_LIMIT || (count && !iov))
 		return -FI_EINVAL;

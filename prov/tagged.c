@@ -7,21 +7,29 @@
 #define SENT (FI_SEND | FI_TAGGED)
 #define RECEIVED (FI_RECV | FI_TAGGED)
 
-/* The endpoint's default flags of a receive; a multi-receive buffer is for messages without tag only. */
-static uint32_t recv_flags(const struct shmcma_ep_fid *fid)
+/* With the endpoint's default flags; a multi-receive buffer is for messages without tag only. */
+static inline struct sc_recv receive(const struct shmcma_ep_fid *fid, uint64_t tag, uint64_t ignore,
+				     void *context)
 {
-	return (fid->recv_flags & ~SC_RECV_MULTI) | SC_TAGGED;
+	return (struct sc_recv){ .tag = tag,
+				 .ignore = ignore,
+				 .context = context,
+				 .cq_flags = RECEIVED,
+				 .flags = (fid->recv_flags & ~SC_RECV_MULTI) | SC_TAGGED };
+}
+
+static inline struct sc_send message(uint64_t tag, uint64_t data, void *context, uint32_t flags)
+{
+	return (struct sc_send){
+		.tag = tag, .data = data, .context = context, .cq_flags = SENT, .flags = flags | SC_TAGGED
+	};
 }
 
 static ssize_t tagged_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source,
 			   uint64_t tag, uint64_t ignore, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_recv recv = {.tag = tag,
-			       .ignore = ignore,
-			       .context = context,
-			       .cq_flags = RECEIVED,
-			       .flags = recv_flags(fid)};
+	struct sc_recv recv = receive(fid, tag, ignore, context);
 
 	(void)desc;
 	return shmcma_post_recv_buf(fid, buf, len, source, &recv);
@@ -31,11 +39,7 @@ static ssize_t tagged_recvv(struct fid_ep *ep, const struct iovec *iov, void **d
 			    fi_addr_t source, uint64_t tag, uint64_t ignore, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_recv recv = {.tag = tag,
-			       .ignore = ignore,
-			       .context = context,
-			       .cq_flags = RECEIVED,
-			       .flags = recv_flags(fid)};
+	struct sc_recv recv = receive(fid, tag, ignore, context);
 
 	(void)desc;
 	return shmcma_post_recv_iov(fid, iov, count, source, &recv);
@@ -43,7 +47,7 @@ static ssize_t tagged_recvv(struct fid_ep *ep, const struct iovec *iov, void **d
 
 static ssize_t tagged_recvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	struct sc_recv recv = {.cq_flags = RECEIVED, .flags = SC_TAGGED};
+	struct sc_recv recv = { .cq_flags = RECEIVED, .flags = SC_TAGGED };
 
 	return shmcma_post_recvmsg(shmcma_ep_of(ep), msg, flags, SHMCMA_RECVMSG_FLAGS, &recv);
 }
@@ -52,8 +56,7 @@ static ssize_t tagged_send(struct fid_ep *ep, const void *buf, size_t len, void 
 			   uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = {
-		.tag = tag, .context = context, .cq_flags = SENT, .flags = fid->send_flags | SC_TAGGED};
+	struct sc_send send = message(tag, 0, context, fid->send_flags);
 
 	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, &send);
@@ -63,8 +66,7 @@ static ssize_t tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **d
 			    fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = {
-		.tag = tag, .context = context, .cq_flags = SENT, .flags = fid->send_flags | SC_TAGGED};
+	struct sc_send send = message(tag, 0, context, fid->send_flags);
 
 	(void)desc;
 	return shmcma_post_send_iov(fid, iov, count, dest, &send);
@@ -72,7 +74,7 @@ static ssize_t tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **d
 
 static ssize_t tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	struct sc_send send = {.cq_flags = SENT, .flags = SC_TAGGED};
+	struct sc_send send = { .cq_flags = SENT, .flags = SC_TAGGED };
 
 	return shmcma_post_sendmsg(shmcma_ep_of(ep), msg, flags, &send);
 }
@@ -80,10 +82,7 @@ static ssize_t tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg
 /* Should an injected message fail later, the error carries the endpoint's context. */
 static ssize_t tagged_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
-	struct sc_send send = {.tag = tag,
-			       .context = ep->fid.context,
-			       .cq_flags = SENT,
-			       .flags = SHMCMA_INJECT_FLAGS | SC_TAGGED};
+	struct sc_send send = message(tag, 0, ep->fid.context, SHMCMA_INJECT_FLAGS);
 
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, &send);
 }
@@ -92,11 +91,7 @@ static ssize_t tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, v
 			       fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = {.tag = tag,
-			       .data = data,
-			       .context = context,
-			       .cq_flags = SENT,
-			       .flags = fid->send_flags | SC_TAGGED | SC_SEND_DATA};
+	struct sc_send send = message(tag, data, context, fid->send_flags | SC_SEND_DATA);
 
 	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, &send);
@@ -105,11 +100,7 @@ static ssize_t tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, v
 static ssize_t tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
 				 fi_addr_t dest, uint64_t tag)
 {
-	struct sc_send send = {.tag = tag,
-			       .data = data,
-			       .context = ep->fid.context,
-			       .cq_flags = SENT,
-			       .flags = SHMCMA_INJECT_FLAGS | SC_TAGGED | SC_SEND_DATA};
+	struct sc_send send = message(tag, data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
 
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, &send);
 }
@@ -118,11 +109,11 @@ static ssize_t tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len,
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 SHMCMA_REFUSE(recv, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, uint64_t tag,
 	      uint64_t ignore, void *context)
-SHMCMA_REFUSE(recvv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t source,
-	      uint64_t tag, uint64_t ignore, void *context)
+SHMCMA_REFUSE(recvv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
+	      fi_addr_t source, uint64_t tag, uint64_t ignore, void *context)
 SHMCMA_REFUSE(recvmsg, struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-SHMCMA_REFUSE(send, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
-	      void *context)
+SHMCMA_REFUSE(send, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest,
+	      uint64_t tag, void *context)
 SHMCMA_REFUSE(sendv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
 	      uint64_t tag, void *context)
 SHMCMA_REFUSE(sendmsg, struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)

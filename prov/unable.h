@@ -24,7 +24,8 @@ RMA(read, void *buf, size_t len, void *desc, fi_addr_t from, uint64_t addr, uint
 RMA(readv, const struct iovec *iov, void **desc, size_t count, fi_addr_t from, uint64_t addr, uint64_t key,
     void *context)
 RMA(readmsg, const struct fi_msg_rma *msg, uint64_t flags)
-RMA(write, const void *buf, size_t len, void *desc, fi_addr_t to, uint64_t addr, uint64_t key, void *context)
+RMA(write, const void *buf, size_t len, void *desc, fi_addr_t to, uint64_t addr, uint64_t key,
+    void *context)
 RMA(writev, const struct iovec *iov, void **desc, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
     void *context)
 RMA(writemsg, const struct fi_msg_rma *msg, uint64_t flags)
@@ -49,8 +50,8 @@ static struct fi_ops_rma unable_rma = {
 #define ATOMIC(name, ...) UNABLE(ssize_t, -FI_EOPNOTSUPP, atomic_##name, struct fid_ep *ep, __VA_ARGS__)
 ATOMIC(write, const void *buf, size_t count, void *desc, fi_addr_t to, uint64_t addr, uint64_t key,
        enum fi_datatype type, enum fi_op op, void *context)
-ATOMIC(writev, const struct fi_ioc *iov, void **desc, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
-       enum fi_datatype type, enum fi_op op, void *context)
+ATOMIC(writev, const struct fi_ioc *iov, void **desc, size_t count, fi_addr_t to, uint64_t addr,
+       uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
 ATOMIC(writemsg, const struct fi_msg_atomic *msg, uint64_t flags)
 ATOMIC(inject, const void *buf, size_t count, fi_addr_t to, uint64_t addr, uint64_t key,
        enum fi_datatype type, enum fi_op op)
@@ -66,10 +67,11 @@ ATOMIC(compwrite, const void *buf, size_t count, void *desc, const void *compare
        enum fi_op op, void *context)
 ATOMIC(compwritev, const struct fi_ioc *iov, void **desc, size_t count, const struct fi_ioc *compare,
        void **compare_desc, size_t compare_count, struct fi_ioc *result, void **result_desc,
-       size_t result_count, fi_addr_t to, uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op,
-       void *context)
+       size_t result_count, fi_addr_t to, uint64_t addr, uint64_t key, enum fi_datatype type,
+       enum fi_op op, void *context)
 ATOMIC(compwritemsg, const struct fi_msg_atomic *msg, const struct fi_ioc *compare, void **compare_desc,
-       size_t compare_count, struct fi_ioc *result, void **result_desc, size_t result_count, uint64_t flags)
+       size_t compare_count, struct fi_ioc *result, void **result_desc, size_t result_count,
+       uint64_t flags)
 UNABLE(int, -FI_EOPNOTSUPP, atomic_valid, struct fid_ep *ep, enum fi_datatype type, enum fi_op op,
        size_t *count)
 
@@ -101,10 +103,10 @@ CM(shutdown, struct fid_ep *ep, uint64_t flags)
 CM(join, struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc, void *context)
 
 /* Contexts of a scalable endpoint. */
-UNABLE(int, -FI_ENOSYS, no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep,
-       void *context)
-UNABLE(int, -FI_ENOSYS, no_rx_ctx, struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep,
-       void *context)
+UNABLE(int, -FI_ENOSYS, no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr,
+       struct fid_ep **ep, void *context)
+UNABLE(int, -FI_ENOSYS, no_rx_ctx, struct fid_ep *sep, int index, struct fi_rx_attr *attr,
+       struct fid_ep **ep, void *context)
 
 #pragma GCC diagnostic pop
 

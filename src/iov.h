@@ -35,7 +35,8 @@ static inline size_t sc_iov_slice(const struct iovec *iov, size_t count, size_t 
 		here -= offset;
 		if (here > len)
 			here = len;
-		out[used].iov_base = (char *)iov[i].iov_base + offset;
+		/* an address of another process is a number: no pointer arithmetic */
+		out[used].iov_base = (void *)((uintptr_t)iov[i].iov_base + offset);
 		out[used++].iov_len = here;
 		len -= here;
 		offset = 0;

@@ -56,12 +56,12 @@ static void bump(const struct sc_seg *seg)
 	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
 }
 
-/* Pid and the first 30 bits of the nonce: what finds the claimant's file, should it die before step 5. */
+/* Pid and some bits of the nonce: what finds the claimant's file, should it die before step 5. */
 static uint64_t ticket(const struct sc_ep *ep)
 {
 	const struct sc_abi_header *header = &ep->seg->header;
 
-	return (uint64_t)(uint32_t)header->pid << 32 | (uint32_t)(header->nonce[0] << 2);
+	return (uint64_t)(uint32_t)header->pid << 32 | (uint32_t)(header->nonce[0] << SC_ABI_TICKET_SHIFT);
 }
 
 int sc_peers_init(struct sc_ep *ep)
@@ -69,6 +69,7 @@ int sc_peers_init(struct sc_ep *ep)
 	sc_list_init(&ep->peers);
 	sc_list_init(&ep->ending);
 	sc_list_init(&ep->unanswered);
+	sc_list_init(&ep->borrowers);
 	ep->peer_table = calloc(TABLE_MIN, sizeof(*ep->peer_table));
 	ep->peer_table_mask = TABLE_MIN - 1;
 	ep->inbound = calloc(ep->seg->header.slot_count, sizeof(*ep->inbound));
@@ -87,9 +88,11 @@ static bool is_forked(const struct sc_ep *ep)
 
 static void say_goodbye(struct sc_peer *peer)
 {
+	uint64_t unread = peer->unread ? SC_ABI_CLAIM_UNREAD : 0;
+
 	if (peer->out_slot != NO_SLOT)
 		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot],
-				    ticket(peer->ep) | SC_ABI_DEPARTED);
+				    ticket(peer->ep) | unread | SC_ABI_DEPARTED);
 	peer->out_slot = NO_SLOT;
 	bump(peer->seg);
 }
@@ -104,11 +107,38 @@ void sc_peer_part(struct sc_peer *peer)
 	peer->seg = NULL;
 }
 
+/* Are there messages in bounce buffers of ours for a peer that may not have our segment attached yet? */
+static bool has_unread(struct sc_peer *peer)
+{
+	if (peer->link != SC_LINK_UP || !peer->loans.count || peer->seg->lender == peer->ep->seg ||
+	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
+		return false;
+	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
+	return peer->loans.count;
+}
+
+/* From here on peers see this endpoint closed, once their count is added to. */
+static void close_presence(struct sc_ep *ep)
+{
+	struct sc_abi_presence *presence = sc_seg_presence(ep->seg);
+	uint32_t unread = 0;
+
+	sc_list_for(entry, &ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		peer->unread = has_unread(peer);
+		unread += peer->unread;
+	}
+	ep->seg->keep_name = unread;
+	sc_store_relaxed_32(&presence->unread, unread); /* ordered by the next */
+	/* released once more by the counts that sc_peer_part() adds to */
+	sc_store_release_32(&presence->state, SC_ABI_CLOSED);
+}
+
 void sc_peers_fini(struct sc_ep *ep)
 {
-	/* released by the counts that sc_peer_part() adds to */
 	if (!is_forked(ep))
-		sc_store_release_32(&sc_seg_presence(ep->seg)->state, SC_ABI_CLOSED);
+		close_presence(ep);
 	sc_list_for_safe(entry, next, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
@@ -161,6 +191,7 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
 	sc_loans_init(&peer->loans);
 	sc_list_init(&peer->ops);
+	sc_list_init(&peer->borrower);
 	sc_list_init(&peer->replies);
 	sc_list_init(&peer->transfers);
 	sc_list_init(&peer->ending);
@@ -196,8 +227,6 @@ static void probe_cma(struct sc_peer *peer)
 	int ret;
 
 	peer->cma = (struct sc_cma){ peer->seg->cma_pid, header->cookie_addr, header->cookie };
-	if (peer->seg->local)
-		return; /* plain copies */
 	if (!peer->ep->config.cma) {
 		sc_info("%s: reading its memory is off (FI_SHMCMA_CMA); large messages from it go through "
 			"shared memory", peer->address);
@@ -268,6 +297,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	ret = sc_seg_slot_alloc(peer->seg, peer->out_slot);
 	if (ret) {
 		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], 0);
+		peer->out_slot = NO_SLOT; /* it may be another's from now on */
 		goto failed;
 	}
 	slot = sc_seg_slot(peer->seg, peer->out_slot);
@@ -289,26 +319,6 @@ failed:
 	if (ret != -EAGAIN && ret != -EMFILE && ret != -ENOMEM)
 		sc_peer_lose(peer, ret);
 	return ret;
-}
-
-void sc_peer_lose(struct sc_peer *peer, int error)
-{
-	struct sc_ep *ep = peer->ep;
-
-	if (peer->link == SC_LINK_DOWN)
-		return;
-	peer->link = SC_LINK_DOWN;
-	sc_list_remove(&peer->unanswered);
-	peer->error = error;
-	peer->tx.lines = NULL;
-	sc_pool_reclaim(&ep->pool, &peer->loans);
-	sc_list_for_safe(queued, after, &peer->replies) {
-		free(sc_list_entry(queued, struct sc_reply, of_peer));
-		ep->replies--;
-	}
-	sc_list_init(&peer->replies);
-	if (sc_list_empty(&peer->ending))
-		sc_list_append(&ep->ending, &peer->ending);
 }
 
 static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
@@ -339,32 +349,79 @@ static void inbound_remove(struct sc_peer *peer)
 	peer->rx.lines = NULL;
 }
 
-void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
+/*
+ * Free a slot. The next peer must not find the lines of the last one: if the memory cannot be given back
+ * it is cleared, and if it is not sure that there is any (`refused`), the slot stays out of use.
+ */
+static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 {
-	sc_warn("%s: %s; nothing more is taken from it or sent to it", peer->address, why);
-	peer->ep->counters.quarantines++;
-	if (peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING) {
-		inbound_remove(peer);
-		peer->feed = SC_FEED_DONE;
-		answer(peer, SC_ABI_BROKEN, error);
+	if (sc_seg_slot_free(ep->seg, slot)) {
+		if (refused)
+			return;
+		memset(sc_seg_slot(ep->seg, slot), 0, sizeof(struct sc_abi_slot));
 	}
-	sc_peer_lose(peer, error);
-}
-
-/* Free the slot that the peer had here. */
-static void slot_return(struct sc_ep *ep, uint32_t slot)
-{
-	sc_seg_slot_free(ep->seg, slot);
 	ep->accepted[slot / 64] &= ~(1ULL << slot % 64);
 	sc_store_release_64(&sc_seg_claims(ep->seg)[slot], 0);
 }
 
-void sc_peer_drained(struct sc_peer *peer)
+/* Read nothing more from the peer; if it has not gone itself, tell it. */
+static void end_feed(struct sc_peer *peer, int error)
 {
+	bool departed = peer->feed == SC_FEED_DRAINING;
+
 	inbound_remove(peer);
 	peer->feed = SC_FEED_DONE;
-	slot_return(peer->ep, peer->in_slot);
+	if (!departed) {
+		answer(peer, SC_ABI_BROKEN, error);
+		return;
+	}
+	slot_return(peer->ep, peer->in_slot, false);
 	peer->in_slot = NO_SLOT;
+}
+
+static void drop_replies(struct sc_peer *peer)
+{
+	sc_list_for_safe(queued, after, &peer->replies)
+		free(sc_list_entry(queued, struct sc_reply, of_peer));
+	peer->ep->replies -= peer->reply_count;
+	peer->reply_count = 0;
+	sc_list_init(&peer->replies);
+}
+
+void sc_peer_lose(struct sc_peer *peer, int error)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING)
+		end_feed(peer, error);
+	if (sc_list_empty(&peer->ending))
+		sc_list_append(&ep->ending, &peer->ending);
+	if (peer->link == SC_LINK_DOWN)
+		return;
+	peer->link = SC_LINK_DOWN;
+	sc_list_remove(&peer->unanswered);
+	sc_list_remove(&peer->borrower);
+	peer->error = error;
+	peer->tx.lines = NULL;
+	/* one that we give up while it keeps the rules may still be reading what it was lent */
+	if (error == -EPROTO || error == -ECONNRESET)
+		sc_pool_reclaim(&ep->pool, &peer->loans);
+	drop_replies(peer);
+}
+
+void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
+{
+	sc_warn("%s: %s; nothing more is taken from it or sent to it", peer->address, why);
+	peer->ep->counters.quarantines++;
+	sc_peer_lose(peer, error);
+}
+
+void sc_peer_drained(struct sc_peer *peer)
+{
+	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->ep->seg)[peer->in_slot]); /* DEPARTED: its last */
+
+	if (claim & SC_ABI_CLAIM_UNREAD && peer->seg)
+		sc_seg_leave(peer->seg);
 	peer->ep->counters.departures++;
 	sc_peer_lose(peer, -ECONNRESET);
 }
@@ -390,6 +447,8 @@ static void accept_slot(struct sc_ep *ep, uint32_t index)
 	ret = sc_peer_get(ep, address, &peer);
 	if (!ret && (peer->feed != SC_FEED_NONE || peer->in_slot != NO_SLOT))
 		ret = -EALREADY;
+	if (!ret && peer->link == SC_LINK_DOWN)
+		ret = peer->error;
 	if (ret) {
 		sc_warn("slot %u: refused a peer that calls itself '%.63s': %s", index, address, strerror(-ret));
 		ep->counters.refusals++;
@@ -399,13 +458,17 @@ static void accept_slot(struct sc_ep *ep, uint32_t index)
 	}
 	peer->in_slot = index;
 	ret = attach(peer);
-	if (ret && ret != -ECONNREFUSED) {
+	if (ret == -ECONNREFUSED) {
+		/* closed meanwhile; what it left in our memory, and in its own, can still be delivered */
+		(void)sc_seg_attach_left(peer->address, &peer->seg);
+		ret = 0;
+	}
+	if (ret) {
 		sc_warn("refused %s: %s: %s", address, strerror(-ret), connect_advice(ret));
 		ep->counters.refusals++;
 		answer(peer, SC_ABI_REFUSED, ret);
 		return;
 	}
-	/* closed meanwhile (-ECONNREFUSED): what it left in our memory can still be delivered */
 	sc_ring_rx_init(&peer->rx, slot);
 	peer->feed = SC_FEED_UP;
 	inbound_add(peer);
@@ -443,7 +506,7 @@ static int review_claims(struct sc_ep *ep)
 			continue;
 		peer = peer_of_slot(ep, i);
 		if (!peer) {
-			slot_return(ep, i); /* refused or quarantined, and now gone */
+			slot_return(ep, i, true); /* refused or quarantined, and now gone */
 			changes++;
 		} else if (peer->feed == SC_FEED_UP) {
 			peer->feed = SC_FEED_DRAINING;
@@ -453,37 +516,41 @@ static int review_claims(struct sc_ep *ep)
 	return changes;
 }
 
+/* Has the peer answered our connection, or taken the answer back? */
+static int review_answer(struct sc_peer *peer)
+{
+	uint32_t how = sc_load_acquire_32(&peer->tx.consumer->answer);
+	int reason;
+
+	if (how != SC_ABI_PENDING)
+		sc_list_remove(&peer->unanswered);
+	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
+		return 0;
+	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
+	if (reason <= 0 || reason > 4095)
+		reason = EPROTO;
+	sc_warn("%s: %s: %s: %s", peer->address,
+		how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
+		strerror(reason), connect_advice(-reason));
+	sc_peer_lose(peer, how == SC_ABI_REFUSED ? -reason : -ECONNRESET);
+	return 1;
+}
+
 /* What a peer that we send to says about itself and about us. */
 static int review_link(struct sc_peer *peer)
 {
-	uint32_t how;
-
 	if (!peer->seg || peer->link == SC_LINK_DOWN)
 		return 0;
 	if (sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED) {
 		if (peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING)
 			return 0; /* first what it has written: sc_peer_drained() */
-		sc_info("%s: closed", peer->address);
+		sc_log(sc_list_empty(&peer->ops) ? SC_LOG_INFO : SC_LOG_WARN,
+		       "%s: its process has closed it; messages to it that are under way fail",
+		       peer->address);
 		sc_peer_lose(peer, -ECONNRESET);
 		return 1;
 	}
-	if (peer->link != SC_LINK_UP)
-		return 0;
-	how = sc_load_acquire_32(&peer->tx.consumer->answer);
-	if (how != SC_ABI_PENDING)
-		sc_list_remove(&peer->unanswered);
-	if (how == SC_ABI_REFUSED || how == SC_ABI_BROKEN) {
-		int reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
-
-		if (reason <= 0 || reason > 4095)
-			reason = EPROTO;
-		sc_warn("%s: %s: %s: %s", peer->address,
-			how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
-			strerror(reason), connect_advice(-reason));
-		sc_peer_lose(peer, how == SC_ABI_REFUSED ? -reason : -ECONNRESET);
-		return 1;
-	}
-	return 0;
+	return peer->link == SC_LINK_UP ? review_answer(peer) : 0;
 }
 
 int sc_peers_ask(struct sc_ep *ep)
@@ -493,7 +560,7 @@ int sc_peers_ask(struct sc_ep *ep)
 	/* to the end: the next call asks another */
 	sc_list_remove(&peer->unanswered);
 	sc_list_append(&ep->unanswered, &peer->unanswered);
-	return review_link(peer);
+	return review_answer(peer);
 }
 
 int sc_peers_review(struct sc_ep *ep)

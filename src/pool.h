@@ -40,11 +40,12 @@ static inline void sc_loans_init(struct sc_loans *loans)
 	*loans = (struct sc_loans){ SC_POOL_NONE, SC_POOL_NONE, 0 };
 }
 
-/* May this borrower have `buffers` more? */
+/* May this borrower have `buffers` more, with `reserve` left free besides? */
 static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_loans *loans,
-				    uint32_t buffers)
+				    uint32_t buffers, uint32_t reserve)
 {
-	return pool->free_count >= buffers && loans->count + buffers <= 4 * (pool->free_count - buffers) + 4;
+	return pool->free_count >= buffers + reserve &&
+	       loans->count + buffers <= 4 * (pool->free_count - buffers - reserve) + 4;
 }
 
 /* Lend one at ring position `at`; sc_pool_may_lend() said yes. */

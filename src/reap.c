@@ -101,6 +101,15 @@ static bool is_alive(const struct sc_abi_header *header)
 	}
 }
 
+/* Closed by its owner, who may live on, and left for others to read (sc_seg.keep_name). */
+static bool is_closed(int fd)
+{
+	struct sc_abi_presence presence;
+
+	return pread(fd, &presence, sizeof(presence), SC_ABI_PRESENCE) == (ssize_t)sizeof(presence) &&
+	       presence.state == SC_ABI_CLOSED;
+}
+
 /* A file that is no segment that we can read has no owner to ask: the lock decides alone. */
 static bool segment_is_alive(int fd, const struct sc_addr *parts)
 {
@@ -113,7 +122,7 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	if (got < 0 || fstat(fd, &st))
 		return true;
 	sc_addr_format(parts, addr);
-	if (sc_seg_check_header(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header))
+	if (sc_seg_check_header(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header) || is_closed(fd))
 		return false;
 	return is_alive(&header);
 }

@@ -14,8 +14,9 @@
  * so buffers come back in ring order and a receiver that matches late holds none of them. What a peer may
  * leave waiting is bounded by the window; one that ignores it is in breach of the protocol.
  *
- * A rendezvous message is copied by CMA in steps (sc_rx_progress()), or asked for in pieces, or, inside
- * one process, copied at once. Its operation is known to the sender by an id only.
+ * A rendezvous message is copied by CMA in steps (sc_rx_progress()), or asked for in pieces. Its operation
+ * is known to the sender by an id only. Inside one process CMA is used as well: the addresses were read
+ * from shared memory, and the kernel says EFAULT where memcpy() would crash.
  *
  * If the peer dies: what it published in the ring can be delivered; a copy of its memory fails and the
  * operation ends with ECONNRESET. If this process dies nothing of the peer's is held but the buffers named
@@ -199,6 +200,13 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	transfer_ask(op);
 }
 
+/* Has the peer closed? Then its memory is no longer what it sent, even if it can be read. */
+static bool is_gone(const struct sc_peer *peer)
+{
+	return peer->link == SC_LINK_DOWN || !peer->seg ||
+	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED;
+}
+
 /* Copy the next step by CMA; the operation may end in it. */
 static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
 {
@@ -213,23 +221,9 @@ static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
 		return;
 	}
 	op->done += len;
-	ep->counters.rx_cma_bytes += len;
+	*(op->peer->seg->local ? &ep->counters.rx_local_bytes : &ep->counters.rx_cma_bytes) += len;
 	if (op->done == op->want)
-		transfer_finish(ep, op, 0);
-}
-
-static void copy_local(const struct sc_rx_op *op)
-{
-	size_t offset = 0;
-
-	for (uint32_t i = 0; i < op->segment_count && offset < op->want; i++) {
-		size_t len = op->segments[i].iov_len;
-
-		if (len > op->want - offset)
-			len = op->want - offset;
-		sc_iov_write(op->iov, op->iov_count, offset, op->segments[i].iov_base, len);
-		offset += len;
-	}
+		transfer_finish(ep, op, is_gone(op->peer) ? -ECONNRESET : 0);
 }
 
 /* The operation is matched with a rendezvous message and knows all about it: move the payload. */
@@ -241,13 +235,9 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op)
 	sc_list_append(&peer->transfers, &op->of_peer);
 	op->done = 0;
 	op->want = op->size < op->capacity ? op->size : op->capacity;
-	if (peer->link == SC_LINK_DOWN || !peer->seg) {
-		transfer_end(ep, op, peer->error ? peer->error : -ECONNRESET);
+	if (is_gone(peer)) {
+		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
 	} else if (!op->want) {
-		transfer_finish(ep, op, 0);
-	} else if (peer->seg->local) {
-		copy_local(op);
-		ep->counters.rx_local_bytes += op->want;
 		transfer_finish(ep, op, 0);
 	} else if (peer->can_read) {
 		sc_list_append(&ep->pulling, &op->pulling);
@@ -777,6 +767,8 @@ static int peek(struct sc_ep *ep, const struct sc_recv *recv)
 	struct sc_rx_msg *msg = msg_find(ep, recv);
 
 	/* whoever does nothing but peek must make progress by it: its queue is never empty */
+	if (!msg && sc_peers_changed(ep))
+		sc_peers_review(ep);
 	while (!msg && sc_rx_poll(ep))
 		msg = msg_find(ep, recv);
 	complete_peek(ep, recv, msg);
@@ -871,12 +863,13 @@ static int recv_multi(struct sc_ep *ep, const struct sc_recv *recv)
 	if (ret)
 		return ret;
 	id = sc_slab_id(op);
-	while (sc_slab_id(op) == id && !multi_exhausted(op) && (msg = msg_find(ep, recv))) {
-		if (deliver_waiting(ep, op, msg))
-			break; /* no memory: it waits for the next receive */
+	do {
+		msg = msg_find(ep, recv);
+		if (!msg || deliver_waiting(ep, op, msg))
+			break; /* none; or no memory, and it waits for the next receive */
 		msg_unqueue(ep, msg);
 		msg_free(msg);
-	}
+	} while (sc_slab_id(op) == id && !multi_exhausted(op));
 	return 0;
 }
 

@@ -111,11 +111,22 @@ static int set_address(struct sc_abi_header *header, uint16_t ep, char name[SC_A
 	return 0;
 }
 
+/* tmpfs gives up halfway when a signal comes (shmem_fallocate() in older kernels). */
+static int fallocate_whole(int fd, int mode, off_t offset, off_t len)
+{
+	int ret;
+
+	do
+		ret = fallocate(fd, mode, offset, len);
+	while (ret && errno == EINTR);
+	return ret;
+}
+
 /* The slots stay sparse. fallocate, not ftruncate alone: a full /dev/shm is an error here, not SIGBUS later. */
 static int give_memory(int fd, const struct sc_abi_header *header)
 {
 	if (SC_OWN_TRY("seg.ftruncate", ftruncate(fd, (off_t)header->length)) ||
-	    SC_OWN_TRY("seg.fallocate", fallocate(fd, 0, 0, (off_t)header->slots_offset)))
+	    SC_OWN_TRY("seg.fallocate", fallocate_whole(fd, 0, 0, (off_t)header->slots_offset)))
 		return errno == EDQUOT ? -ENOSPC : -errno;
 	return 0;
 }
@@ -278,7 +289,8 @@ void sc_seg_destroy(struct sc_seg *seg)
 		free(seg);
 		return;
 	}
-	sc_own_unlink(&seg->file);
+	if (!seg->keep_name)
+		sc_own_unlink(&seg->file);
 	put_own(seg);
 }
 
@@ -453,7 +465,7 @@ static int check_holder(const char *addr, const struct sc_seg *seg)
 }
 
 /* All that can be known of an open file, in *seg. */
-static int examine(const char *addr, struct sc_seg *seg)
+static int examine(const char *addr, bool left, struct sc_seg *seg)
 {
 	int alive = sc_live_check(seg->fd, &seg->cma_pid);
 	struct stat st;
@@ -461,7 +473,7 @@ static int examine(const char *addr, struct sc_seg *seg)
 
 	if (alive < 0)
 		return reject(addr, alive, "its life lock cannot be read");
-	if (!alive)
+	if (!alive && !left)
 		return refuse_dead(addr);
 	if (fstat(seg->fd, &st))
 		return reject(addr, -errno, "its file cannot be looked at");
@@ -470,11 +482,11 @@ static int examine(const char *addr, struct sc_seg *seg)
 	if (st.st_nlink > 1)
 		return reject(addr, -EACCES, "its file has more than one name");
 	err = read_header(seg->fd, addr, &st, &seg->header);
-	return err ? err : check_holder(addr, seg);
+	return err || left ? err : check_holder(addr, seg);
 }
 
-/* Another process's live segment: file open, header checked, nothing mapped. */
-static int open_other(const char *addr, const char *name, struct sc_seg *seg)
+/* Another process's segment, live or `left`: file open, header checked, nothing mapped. */
+static int open_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
 {
 	struct stat st;
 	int err;
@@ -484,7 +496,7 @@ static int open_other(const char *addr, const char *name, struct sc_seg *seg)
 		return seg->fd;
 	seg->dev = st.st_dev;
 	seg->ino = st.st_ino;
-	err = examine(addr, seg);
+	err = examine(addr, left, seg);
 	if (err)
 		sc_own_close_other(seg->fd);
 	return err;
@@ -510,9 +522,9 @@ static void keep_descriptor(struct sc_seg *seg)
 		drop_descriptor(seg);
 }
 
-static int attach_other(const char *addr, const char *name, struct sc_seg *seg)
+static int attach_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
 {
-	int err = open_other(addr, name, seg);
+	int err = open_other(addr, name, left, seg);
 
 	if (err)
 		return err;
@@ -537,7 +549,7 @@ static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
 	seg->lender = lender;
 }
 
-int sc_seg_attach(const char *addr, struct sc_seg **out)
+static int attach(const char *addr, bool left, struct sc_seg **out)
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_own *file;
@@ -556,13 +568,42 @@ int sc_seg_attach(const char *addr, struct sc_seg **out)
 	if (file)
 		attach_local(sc_list_entry(file, struct sc_seg, file), seg);
 	else
-		err = attach_other(addr, name, seg);
+		err = attach_other(addr, name, left, seg);
 	if (err) {
 		free(seg);
 		return err;
 	}
 	*out = seg;
 	return 0;
+}
+
+int sc_seg_attach(const char *addr, struct sc_seg **seg)
+{
+	return attach(addr, false, seg);
+}
+
+int sc_seg_attach_left(const char *addr, struct sc_seg **seg)
+{
+	int err = attach(addr, true, seg);
+
+	if (err || sc_load_acquire_32(&sc_seg_presence(*seg)->state) == SC_ABI_CLOSED)
+		return err;
+	sc_seg_detach(*seg);
+	return -ECONNREFUSED;
+}
+
+void sc_seg_leave(struct sc_seg *seg)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+
+	if (sc_add_acq_rel_32(&sc_seg_presence(seg)->unread, UINT32_MAX) != 1 ||
+	    sc_addr_parse(seg->header.address, &parts))
+		return;
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	if (sc_own_is_named(name, seg->dev, seg->ino) && unlink(path))
+		sc_info("cannot remove %s, which its owner has left to be read: %s", path, strerror(errno));
 }
 
 void sc_seg_detach(struct sc_seg *seg)
@@ -594,7 +635,7 @@ int sc_seg_find(const char *addr)
 		put_own(sc_list_entry(file, struct sc_seg, file));
 		return 0;
 	}
-	err = open_other(addr, name, &seg);
+	err = open_other(addr, name, false, &seg);
 	if (!err)
 		sc_own_close_other(seg.fd);
 	return err;
@@ -645,7 +686,7 @@ static int slot_fallocate(const struct sc_seg *seg, uint32_t slot, int mode)
 
 	if (fd < 0)
 		return fd;
-	if (SC_OWN_TRY("seg.slot", fallocate(fd, mode, offset, SC_ABI_SLOT_SIZE)))
+	if (SC_OWN_TRY("seg.slot", fallocate_whole(fd, mode, offset, SC_ABI_SLOT_SIZE)))
 		err = errno == EDQUOT ? -ENOSPC : -errno;
 	if (!kept)
 		sc_own_close_other(fd);
@@ -666,11 +707,12 @@ int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
 	return err;
 }
 
-void sc_seg_slot_free(struct sc_seg *seg, uint32_t slot)
+int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot)
 {
 	int err = slot_fallocate(seg, slot, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
 
 	if (err)
 		sc_warn("cannot give back the memory of slot %u of %s: %s; it goes with the endpoint",
 			slot, seg->header.address, strerror(-err));
+	return err;
 }

@@ -28,6 +28,7 @@ struct sc_seg {
 	ino_t ino;
 	bool own;      /* created here: sc_seg_destroy(); else sc_seg_detach() */
 	bool local;    /* its owner is this process: memory can be copied directly */
+	bool keep_name; /* own: sc_seg_destroy() leaves the file for those who have messages to read in it */
 	pid_t cma_pid; /* attached: pid of the owner as seen from here, 0: not visible from here */
 	pid_t pid;     /* process that made this structure; its forked children have nothing mapped */
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
@@ -52,6 +53,15 @@ void sc_seg_destroy(struct sc_seg *seg);
  */
 int sc_seg_attach(const char *addr, struct sc_seg **seg);
 
+/*
+ * Map what an endpoint has left that has closed with messages unread (sc_seg.keep_name): as above, but its
+ * state is CLOSED and nobody need hold its life lock. To be followed by sc_seg_leave() when they are read.
+ */
+int sc_seg_attach_left(const char *addr, struct sc_seg **seg);
+
+/* One of those for whom a closed segment has kept its name has read its messages; the last removes it. */
+void sc_seg_leave(struct sc_seg *seg);
+
 void sc_seg_detach(struct sc_seg *seg);
 
 /* Would sc_seg_attach() find a live segment? Same outcomes; nothing is mapped. */
@@ -67,9 +77,9 @@ int sc_seg_check_owner(const struct sc_seg *seg);
 int sc_seg_check_header(const void *bytes, size_t size, uint64_t file_length, const char *addr,
 			struct sc_abi_header *out);
 
-/* Give a slot its memory / take it away (its content is gone). -ENOSPC. */
+/* Give a slot its memory / take it away (its content is gone, unless that fails). -ENOSPC. */
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
-void sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
+int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
 
 static inline uint64_t *sc_seg_claims(const struct sc_seg *seg)
 {

@@ -36,8 +36,10 @@ struct sc_peer {
 	struct sc_ring_tx tx;
 	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
 	struct sc_loans loans;
+	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	struct sc_list ops; /* sc_tx_op.of_peer: pending sends, oldest first */
 	struct sc_list replies; /* sc_reply: answers that found the ring full */
+	uint32_t reply_count;
 
 	/* receiving */
 	struct sc_ring_rx rx;
@@ -54,6 +56,8 @@ struct sc_peer {
 	struct sc_seg *seg;	  /* NULL: not attached */
 	uint32_t out_slot, in_slot; /* in its segment, in ours */
 	bool can_read;		  /* its memory, by CMA */
+	bool unread;		  /* we close and it has messages to read in our segment */
+	bool told;		  /* that it is lost has been logged for a send */
 	struct sc_cma cma;
 	uint64_t user;
 	struct sc_peer *next; /* hash chain */
@@ -150,6 +154,7 @@ struct sc_ep {
 	struct sc_seg *seg;
 	struct sc_service *service;
 	struct sc_pool pool;
+	struct sc_list borrowers; /* sc_peer: may have buffers that it has read */
 	uint32_t buf_shift; /* log2 of the bounce buffer size */
 	struct sc_counters counters;
 

@@ -38,6 +38,8 @@
 #define PUSH_BURST 16
 /* Bounce buffers of a piece: small enough for both sides to copy at the same time. */
 #define PIECE_BUFS 4
+/* Answers that are kept for a peer that does not look at its ring. */
+#define REPLIES_MAX 65536
 
 static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
 {
@@ -120,17 +122,33 @@ static bool window_room(struct sc_peer *peer, uint64_t units)
 	return peer->units_sent + units <= peer->units_limit;
 }
 
-/* Bounce buffers for this peer? Those it has read by now count as free. */
-static bool pool_room(struct sc_peer *peer, uint32_t buffers)
+/* Take back what peers have read by now. */
+static void pool_collect(struct sc_ep *ep)
 {
-	struct sc_pool *pool = &peer->ep->pool;
+	sc_list_for_safe(entry, next, &ep->borrowers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, borrower);
 
-	if (sc_pool_may_lend(pool, &peer->loans, buffers))
-		return true;
-	if (!peer->loans.count || sc_ring_refresh(&peer->tx))
-		return false;
-	sc_pool_return(pool, &peer->loans, peer->tx.head);
-	return sc_pool_may_lend(pool, &peer->loans, buffers);
+		if (sc_ring_refresh(&peer->tx))
+			continue; /* its next send finds out */
+		sc_pool_return(&ep->pool, &peer->loans, peer->tx.head);
+		if (!peer->loans.count)
+			sc_list_remove(&peer->borrower);
+	}
+}
+
+/* Bounce buffers for this peer, with `reserve` more left free? */
+static bool pool_room(struct sc_peer *peer, uint32_t buffers, uint32_t reserve)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve)) {
+		pool_collect(ep);
+		if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve))
+			return false;
+	}
+	if (sc_list_empty(&peer->borrower))
+		sc_list_append(&ep->borrowers, &peer->borrower);
+	return true;
 }
 
 static uint32_t abi_flags(const struct sc_send *send)
@@ -240,9 +258,16 @@ static void bounce_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 	}
 }
 
+/* Buffers that eager messages leave to pieces, which have no other way to go. */
+static uint32_t piece_reserve(const struct sc_ep *ep)
+{
+	return ep->pool.count / 2 < PIECE_BUFS ? ep->pool.count / 2 : PIECE_BUFS;
+}
+
 /*
- * -ENOBUFS: not now, take another way. Buffers come back as soon as the peer looks at its ring, so a small
- * message waits for them as it would for the ring; the window has room again only when receives match.
+ * -ENOBUFS: not now, take another way. A small message waits if the peer has buffers of ours, as it would
+ * for the ring: they come back as soon as it looks there. The window has room again only when it matches,
+ * and what other peers hold comes back when they look.
  */
 static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
@@ -259,8 +284,8 @@ static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_
 	ret = ring_room(peer, 1);
 	if (ret)
 		return ret;
-	if (!pool_room(peer, buffers))
-		return size <= SC_INJECT_MAX ? -EAGAIN : -ENOBUFS;
+	if (!pool_room(peer, buffers, piece_reserve(ep)))
+		return size <= SC_INJECT_MAX && peer->loans.count ? -EAGAIN : -ENOBUFS;
 	record = (struct sc_abi_bounce *)sc_ring_reserve(&peer->tx)->bytes;
 	record->op = 0;
 	if (flags & SC_ABI_F_ACK) {
@@ -349,8 +374,12 @@ static int send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t siz
 /* What is not checked on the fast path: a link to be made, one that is lost, a fence. */
 static int prepare(struct sc_peer *peer, const struct sc_send *send)
 {
-	if (peer->link == SC_LINK_DOWN)
+	if (peer->link == SC_LINK_DOWN) {
+		if (!peer->told)
+			sc_warn("%s: sends to it fail: %s", peer->address, strerror(-peer->error));
+		peer->told = true;
 		return peer->error;
+	}
 	if (send->flags & SC_SEND_FENCE && !sc_list_empty(&peer->ops))
 		return -EAGAIN;
 	return peer->link == SC_LINK_UP ? 0 : sc_peer_connect(peer);
@@ -406,26 +435,25 @@ void sc_tx_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, con
 	struct sc_reply *reply;
 	int ret;
 
-	if (peer->link == SC_LINK_NONE) {
-		ret = sc_peer_connect(peer);
-		if (ret) {
-			sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
-			return;
-		}
-	}
-	if (peer->link == SC_LINK_DOWN)
+	if (peer->feed == SC_FEED_DRAINING || peer->feed == SC_FEED_DONE)
+		return; /* it has gone: nobody waits */
+	ret = peer->link == SC_LINK_NONE ? sc_peer_connect(peer) : peer->link == SC_LINK_DOWN ? peer->error : 0;
+	if (ret) {
+		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
 		return;
+	}
 	if (sc_list_empty(&peer->replies) && reply_write(peer, kind, size, words) != -EAGAIN)
 		return;
-	reply = malloc(sizeof(*reply));
+	reply = peer->reply_count < REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;
 	if (!reply) {
-		sc_peer_quarantine(peer, -ENOMEM, "no memory for an answer to it");
+		sc_peer_quarantine(peer, -ENOMEM, "no memory for more answers that it does not read");
 		return;
 	}
 	reply->kind = kind;
 	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
 	sc_list_append(&peer->replies, &reply->of_peer);
+	peer->reply_count++;
 	peer->ep->replies++;
 }
 
@@ -466,13 +494,17 @@ static bool push_piece(struct sc_tx_op *op)
 	struct sc_peer *peer = op->peer;
 	struct sc_ep *ep = peer->ep;
 	size_t left = op->push_size - op->pushed;
-	uint32_t most = ep->config.buf_size * PIECE_BUFS;
-	uint32_t size = left < most ? (uint32_t)left : most;
+	uint32_t buffers = PIECE_BUFS, size;
 	uint64_t words[7] = { op->to, op->pushed };
 
-	if (peer->link != SC_LINK_UP || ring_room(peer, 1) ||
-	    !pool_room(peer, (size + ep->config.buf_size - 1) >> ep->buf_shift))
+	if (peer->link != SC_LINK_UP || ring_room(peer, 1))
 		return false;
+	while (!pool_room(peer, buffers, 0))
+		if (!(buffers /= 2))
+			return false;
+	size = buffers << ep->buf_shift;
+	if (left < size)
+		size = (uint32_t)left;
 	bounce_fill(peer, op->iov, op->iov_count, op->pushed, size, ((struct sc_abi_piece *)words)->bufs);
 	reply_write(peer, SC_ABI_PIECE, size, words);
 	op->pushed += size;
@@ -511,6 +543,7 @@ static int reply_some(struct sc_ep *ep)
 				break;
 			sc_list_remove(&reply->of_peer);
 			free(reply);
+			peer->reply_count--;
 			ep->replies--;
 			written++;
 		}

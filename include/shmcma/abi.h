@@ -88,18 +88,23 @@ struct sc_abi_presence {
 	uint32_t state;      /* enum sc_abi_state, written by the owner */
 	uint32_t membership; /* +1 (atomic add, by anybody) when a claim or a peer's state has changed */
 	uint32_t asleep;     /* reserved: owner sleeps and wants to be woken */
-	uint32_t pad[13];
+	uint32_t unread;     /* CLOSED: claims marked UNREAD; who takes it to 0 removes the name */
+	uint32_t pad[12];
 };
 #define SC_ABI_PRESENCE 1024
 
 /*
- * A claim: 0 free, else the claimant's ticket in the high 62 bits and its progress in the low 2.
- * ticket: pid (32 bits) and the first 30 bits of its nonce; with the pid it finds the claimant's file.
+ * A claim: 0 free, else the claimant's ticket in the high bits and its progress in the low 3.
+ * ticket: pid (32 bits) and 29 bits of its nonce; with the pid it finds the claimant's file.
  * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores); the owner
  * alone returns it to 0, from PUBLISHED or DEPARTED, or from CLAIMED once the claimant is dead.
+ * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and
+ * it did not see itself accepted; its segment keeps its name for the owner to attach it.
  */
 enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 3 };
 #define SC_ABI_CLAIM_STATE 3ULL
+#define SC_ABI_CLAIM_UNREAD 4ULL
+#define SC_ABI_TICKET_SHIFT 3
 
 /* The owner's answer to a connection, in sc_abi_consumer.answer. */
 enum sc_abi_answer { SC_ABI_PENDING = 0, SC_ABI_ACCEPTED = 1, SC_ABI_REFUSED = 2, SC_ABI_BROKEN = 3 };
@@ -286,6 +291,7 @@ SC_ABI_SIZE(sc_abi_header, 224);
 SC_ABI_AT(sc_abi_presence, state, 0);
 SC_ABI_AT(sc_abi_presence, membership, 4);
 SC_ABI_AT(sc_abi_presence, asleep, 8);
+SC_ABI_AT(sc_abi_presence, unread, 12);
 SC_ABI_SIZE(sc_abi_presence, 64);
 SC_ABI_AT(sc_abi_line, ctl, 56);
 SC_ABI_SIZE(sc_abi_line, 64);

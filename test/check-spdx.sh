@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# Every file of the project names its license in one of its first lines. The corpus of the fuzzers is
+# exempt: its bytes are the test.
+cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
+
+# files: in a checkout what is tracked or could be; in an unpacked distribution all that autogen.sh and
+# configure have not made.
+files()
+{
+	if [ -e .git ] && git ls-files --cached --others --exclude-standard 2>/dev/null; then
+		return
+	fi
+	find . \( -name .git -o -name build-aux -o -name m4 -o -name autom4te.cache -o -name .libs \
+		-o -name .deps -o -name _build -o -name _inst -o -name _sub -o -name 'build*' \) -prune -o \
+		-type f ! -name '*.o' ! -name '*.lo' ! -name '*.la' ! -name '*.log' ! -name '*.trs' \
+		! -name .dirstamp ! -perm -111 -print -o \
+		-type f -perm -111 \( -name '*.sh' -o -name run -o -name quickstart -o -name runtests \) -print |
+		sed 's|^\./||' |
+		grep -vxE 'configure~?|aclocal\.m4|Makefile(\.in)?|config\.(status|log)|libtool'
+}
+
+missing=$(files | grep -v '^test/fuzz/corpus/' | while IFS= read -r file; do
+	[ -f "$file" ] || continue
+	head -n 5 "$file" | grep -q 'SPDX-License-Identifier: BSD-2-Clause' || echo "$file"
+done)
+
+if [ -n "$missing" ]; then
+	echo "no line 'SPDX-License-Identifier: BSD-2-Clause' near the top of:"
+	echo "$missing"
+	exit 1
+fi

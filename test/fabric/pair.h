@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pair.h: two endpoints that talk to each other, for tests of data calls through libfabric's public API.
+ *
+ * Every test runs in a process of its own, made by fork before anything of libfabric is touched, so that
+ * parameters (FI_SHMCMA_...) and open objects are a test's own:
+ *
+ *	ALONE(f)              one process, f opens a struct pair: both endpoints in it
+ *	ALONE_ENV(f, env)     the same with environment variables, "NAME=value ..."
+ *	BOTH(f, g)            two processes; f and g get a struct pair whose `a` is their own endpoint and
+ *	BOTH_ENV(f, g, env)   talks to the other's
+ *
+ * A failed check ends the process that made it, and with it the test. Provider by hints: shmcma; where it
+ * is found: FI_PROVIDER_PATH.
+ */
+#ifndef PAIR_H
+#define PAIR_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+static int pair_report = STDERR_FILENO; /* elsewhere while stderr is caught */
+
+__attribute__((noreturn)) static inline void pair_fail(const char *file, int line, const char *what,
+						       long long got, long long want)
+{
+	dprintf(pair_report, "%s:%d: %s: %lld (%s), not %lld\n", file, line, what, got,
+		got < 0 && got > -FI_ERRNO_MAX ? fi_strerror((int)-got) : "-", want);
+	_exit(1);
+}
+
+#define must(condition)                                                                                   \
+	do {                                                                                              \
+		if (!(condition))                                                                         \
+			pair_fail(__FILE__, __LINE__, #condition, 0, 1);                                  \
+	} while (0)
+
+#define gives(call, value)                                                                                \
+	do {                                                                                              \
+		long long got_ = (long long)(call), want_ = (long long)(value);                           \
+		if (got_ != want_)                                                                        \
+			pair_fail(__FILE__, __LINE__, #call, got_, want_);                                \
+	} while (0)
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+/* ---- a process per test ---------------------------------------------------------------------- */
+
+#define PAIR_SECONDS 120 /* a test that takes longer hangs */
+
+struct pair;
+
+struct pair_test {
+	void (*alone)(void);
+	void (*first)(struct pair *pair);
+	void (*second)(struct pair *pair);
+	const char *env;
+};
+
+static inline void pair_env(const char *env)
+{
+	static char copy[256];
+
+	snprintf(copy, sizeof(copy), "%s", env ? env : "");
+	for (char *each = strtok(copy, " "); each; each = strtok(NULL, " "))
+		putenv(each);
+}
+
+#define PAIR_SKIP 77 /* exit code of a test that could not be made here */
+
+/* Wait for a child: its exit code, or -1. */
+static inline int pair_reap(pid_t pid)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "the process ended by signal %d\n", WTERMSIG(status));
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static inline pid_t pair_fork(void)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0)
+		fail_msg("fork: %s", strerror(errno));
+	if (!pid)
+		alarm(PAIR_SECONDS);
+	return pid;
+}
+
+static inline void pair_alone(void **state)
+{
+	const struct pair_test *test = *state;
+	pid_t pid = pair_fork();
+	int code;
+
+	if (!pid) {
+		pair_env(test->env);
+		test->alone();
+		exit(0);
+	}
+	code = pair_reap(pid);
+	if (code == PAIR_SKIP)
+		skip();
+	if (code)
+		fail_msg("the process failed");
+}
+
+#define ALONE(f) ALONE_ENV(f, NULL)
+#define ALONE_ENV(f, e)                                                                                   \
+	{                                                                                                 \
+		.name = #f, .test_func = pair_alone, .initial_state = &(struct pair_test)                 \
+		{                                                                                         \
+			.alone = f, .env = e                                                              \
+		}                                                                                         \
+	}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+#define PAIR_CAPS (FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE | FI_FENCE)
+
+/* What a test wants that is not the usual; all 0 is. */
+struct pair_want {
+	uint64_t caps;
+	uint32_t version;
+	enum fi_cq_format format; /* usual: FI_CQ_FORMAT_TAGGED */
+	enum fi_wait_obj wait_obj;
+	enum fi_threading threading; /* usual: FI_THREAD_SAFE */
+	uint64_t tx_op_flags, rx_op_flags;
+	uint64_t tx_bind, rx_bind; /* FI_SELECTIVE_COMPLETION */
+	size_t tx_size, rx_size, cq_size;
+	bool strangers; /* the endpoints are not in each other's address vector */
+};
+
+struct side {
+	struct fid_ep *ep;
+	struct fid_cq *cq;
+	struct fid_av *av;
+	fi_addr_t self, peer;
+	char name[64];
+};
+
+struct pair {
+	struct pair_want want;
+	struct fi_info *info;
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct side a, b;
+	int link; /* BOTH: to the other process */
+};
+
+static inline struct fi_info *pair_hints(const struct pair_want *want)
+{
+	struct fi_info *hints = fi_allocinfo();
+
+	must(hints);
+	hints->caps = want->caps ? want->caps : PAIR_CAPS;
+	hints->fabric_attr->prov_name = strdup("shmcma");
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->tx_attr->op_flags = want->tx_op_flags;
+	hints->rx_attr->op_flags = want->rx_op_flags;
+	hints->tx_attr->size = want->tx_size;
+	hints->rx_attr->size = want->rx_size;
+	hints->domain_attr->threading = want->threading;
+	return hints;
+}
+
+static inline void pair_open_domain(struct pair *pair, const struct pair_want *want)
+{
+	struct fi_info *hints;
+
+	memset(pair, 0, sizeof(*pair));
+	if (want)
+		pair->want = *want;
+	pair->link = -1;
+	hints = pair_hints(&pair->want);
+	gives(fi_getinfo(pair->want.version ? pair->want.version : FI_VERSION(1, 17), NULL, NULL, 0, hints,
+			 &pair->info),
+	      0);
+	fi_freeinfo(hints);
+	if (pair->want.tx_size)
+		pair->info->tx_attr->size = pair->want.tx_size;
+	if (pair->want.rx_size)
+		pair->info->rx_attr->size = pair->want.rx_size;
+	gives(fi_fabric(pair->info->fabric_attr, &pair->fabric, NULL), 0);
+	gives(fi_domain(pair->fabric, pair->info, &pair->domain, NULL), 0);
+}
+
+static inline struct fid_av *pair_open_av(struct pair *pair)
+{
+	struct fi_av_attr attr = { .type = FI_AV_TABLE };
+	struct fid_av *av;
+
+	gives(fi_av_open(pair->domain, &attr, &av, NULL), 0);
+	return av;
+}
+
+static inline struct fid_cq *pair_open_cq(struct pair *pair)
+{
+	struct fi_cq_attr attr = {
+		.size = pair->want.cq_size,
+		.format = pair->want.format ? pair->want.format : FI_CQ_FORMAT_TAGGED,
+		.wait_obj = pair->want.wait_obj,
+	};
+	struct fid_cq *cq;
+
+	gives(fi_cq_open(pair->domain, &attr, &cq, NULL), 0);
+	return cq;
+}
+
+static inline struct fid_eq *pair_open_eq(struct pair *pair)
+{
+	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_NONE };
+	struct fid_eq *eq;
+
+	gives(fi_eq_open(pair->fabric, &attr, &eq, NULL), 0);
+	return eq;
+}
+
+/* A further endpoint; not yet bound to anything. */
+static inline struct fid_ep *pair_open_ep(struct pair *pair)
+{
+	struct fid_ep *ep;
+
+	gives(fi_endpoint(pair->domain, pair->info, &ep, NULL), 0);
+	return ep;
+}
+
+/* What an endpoint needs before it can be enabled, both directions to one queue. */
+static inline void pair_bind(struct fid_ep *ep, struct fid_cq *cq, struct fid_av *av)
+{
+	gives(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+	gives(fi_ep_bind(ep, &av->fid, 0), 0);
+}
+
+static inline fi_addr_t pair_insert(struct fid_av *av, const char *name)
+{
+	fi_addr_t addr = FI_ADDR_NOTAVAIL;
+
+	gives(fi_av_insert(av, name, 1, &addr, 0, NULL), 1);
+	return addr;
+}
+
+/* An endpoint with its own address vector and completion queue, `context` its own. */
+static inline void side_open(struct pair *pair, struct side *side)
+{
+	size_t len = sizeof(side->name);
+
+	side->av = pair_open_av(pair);
+	side->cq = pair_open_cq(pair);
+	gives(fi_endpoint(pair->domain, pair->info, &side->ep, side), 0);
+	gives(fi_ep_bind(side->ep, &side->av->fid, 0), 0);
+	gives(fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | pair->want.tx_bind), 0);
+	gives(fi_ep_bind(side->ep, &side->cq->fid, FI_RECV | pair->want.rx_bind), 0);
+	gives(fi_enable(side->ep), 0);
+	gives(fi_getname(&side->ep->fid, side->name, &len), 0);
+	side->self = side->peer = FI_ADDR_NOTAVAIL;
+}
+
+static inline void side_close(struct side *side)
+{
+	if (side->ep)
+		gives(fi_close(&side->ep->fid), 0);
+	if (side->cq)
+		gives(fi_close(&side->cq->fid), 0);
+	if (side->av)
+		gives(fi_close(&side->av->fid), 0);
+}
+
+/* Who is who differs on the two sides, so that a mix-up shows. */
+static inline void pair_introduce(struct pair *pair)
+{
+	pair->a.self = pair_insert(pair->a.av, pair->a.name);
+	pair->a.peer = pair_insert(pair->a.av, pair->b.name);
+	pair->b.peer = pair_insert(pair->b.av, pair->a.name);
+	pair->b.self = pair_insert(pair->b.av, pair->b.name);
+}
+
+/* `want` NULL: the usual. */
+static inline void pair_open(struct pair *pair, const struct pair_want *want)
+{
+	pair_open_domain(pair, want);
+	side_open(pair, &pair->a);
+	side_open(pair, &pair->b);
+	if (!pair->want.strangers)
+		pair_introduce(pair);
+}
+
+static inline void pair_close(struct pair *pair)
+{
+	side_close(&pair->a);
+	side_close(&pair->b);
+	gives(fi_close(&pair->domain->fid), 0);
+	gives(fi_close(&pair->fabric->fid), 0);
+	fi_freeinfo(pair->info);
+}
+
+/* ---- progress and completions ---------------------------------------------------------------- */
+
+static inline void side_progress(struct side *side)
+{
+	if (side->cq)
+		fi_cq_read(side->cq, NULL, 0);
+}
+
+/* The other process, if there is one, may be waiting for this processor. */
+static inline void pair_progress(struct pair *pair)
+{
+	side_progress(&pair->a);
+	side_progress(&pair->b);
+	if (pair->link >= 0)
+		sched_yield();
+}
+
+/* Post until it is taken: `call` gives -FI_EAGAIN for a while. */
+#define post(pair, call)                                                                                  \
+	do {                                                                                              \
+		ssize_t ret_;                                                                             \
+		while ((ret_ = (call)) == -FI_EAGAIN)                                                     \
+			pair_progress(pair);                                                              \
+		gives(ret_, 0);                                                                           \
+	} while (0)
+
+struct done {
+	struct fi_cq_tagged_entry entry; /* as much of it as the format has */
+	fi_addr_t source;
+};
+
+/* The next completion of that side, which is no error. */
+static inline struct done pair_done(struct pair *pair, struct side *side)
+{
+	struct done done = { .source = 0 };
+	ssize_t ret;
+
+	while ((ret = fi_cq_readfrom(side->cq, &done.entry, 1, &done.source)) == -FI_EAGAIN)
+		pair_progress(pair);
+	if (ret == -FI_EAVAIL) {
+		struct fi_cq_err_entry error = { .err = 0 };
+
+		fi_cq_readerr(side->cq, &error, 0);
+		dprintf(pair_report, "completion with error %d (%s)\n", error.err, fi_strerror(error.err));
+	}
+	gives(ret, 1);
+	return done;
+}
+
+/* The next completion, which is an error. */
+static inline struct fi_cq_err_entry pair_error(struct pair *pair, struct side *side)
+{
+	struct fi_cq_err_entry error = { .err = 0 };
+	struct fi_cq_tagged_entry entry;
+	ssize_t ret;
+
+	while ((ret = fi_cq_read(side->cq, &entry, 1)) == -FI_EAGAIN)
+		pair_progress(pair);
+	gives(ret, -FI_EAVAIL);
+	gives(fi_cq_readerr(side->cq, &error, 0), 1);
+	return error;
+}
+
+/* Nothing completes on that side, however much progress is made. */
+static inline void pair_quiet(struct pair *pair, struct side *side)
+{
+	struct fi_cq_tagged_entry entry;
+
+	for (int i = 0; i < 200; i++) {
+		pair_progress(pair);
+		gives(fi_cq_read(side->cq, &entry, 1), -FI_EAGAIN);
+	}
+}
+
+/* ---- either kind of message ------------------------------------------------------------------ */
+
+static inline ssize_t kind_send(bool tagged, struct side *side, const void *buf, size_t len,
+				fi_addr_t dest, void *context)
+{
+	return tagged ? fi_tsend(side->ep, buf, len, NULL, dest, 7, context)
+		      : fi_send(side->ep, buf, len, NULL, dest, context);
+}
+
+static inline ssize_t kind_recv(bool tagged, struct side *side, void *buf, size_t len, fi_addr_t source,
+				void *context)
+{
+	return tagged ? fi_trecv(side->ep, buf, len, NULL, source, 7, 0, context)
+		      : fi_recv(side->ep, buf, len, NULL, source, context);
+}
+
+static inline ssize_t kind_inject(bool tagged, struct side *side, const void *buf, size_t len,
+				  fi_addr_t dest)
+{
+	return tagged ? fi_tinject(side->ep, buf, len, dest, 7) : fi_inject(side->ep, buf, len, dest);
+}
+
+/* What fi_sendmsg and fi_recvmsg take, of either kind; tag 7 unless set. */
+struct kind_msg {
+	struct iovec iov[16];
+	size_t iov_count;
+	fi_addr_t addr;
+	uint64_t data, tag, ignore;
+	void *context;
+};
+
+static inline struct fi_msg_tagged kind_full(const struct kind_msg *msg)
+{
+	return (struct fi_msg_tagged){
+		.msg_iov = msg->iov,
+		.iov_count = msg->iov_count,
+		.addr = msg->addr,
+		.tag = msg->tag ? msg->tag : 7,
+		.ignore = msg->ignore,
+		.context = msg->context,
+		.data = msg->data,
+	};
+}
+
+static inline struct fi_msg kind_plain(const struct kind_msg *msg)
+{
+	return (struct fi_msg){
+		.msg_iov = msg->iov,
+		.iov_count = msg->iov_count,
+		.addr = msg->addr,
+		.context = msg->context,
+		.data = msg->data,
+	};
+}
+
+static inline ssize_t kind_sendmsg(bool tagged, struct side *side, const struct kind_msg *msg,
+				   uint64_t flags)
+{
+	struct fi_msg_tagged full = kind_full(msg);
+	struct fi_msg plain = kind_plain(msg);
+
+	return tagged ? fi_tsendmsg(side->ep, &full, flags) : fi_sendmsg(side->ep, &plain, flags);
+}
+
+static inline ssize_t kind_recvmsg(bool tagged, struct side *side, const struct kind_msg *msg,
+				   uint64_t flags)
+{
+	struct fi_msg_tagged full = kind_full(msg);
+	struct fi_msg plain = kind_plain(msg);
+
+	return tagged ? fi_trecvmsg(side->ep, &full, flags) : fi_recvmsg(side->ep, &plain, flags);
+}
+
+static inline uint64_t kind_cq_flags(bool tagged, uint64_t direction)
+{
+	return direction | (tagged ? FI_TAGGED : FI_MSG);
+}
+
+/* ---- payload --------------------------------------------------------------------------------- */
+
+static inline uint8_t pattern_byte(size_t offset, unsigned int seed)
+{
+	return (uint8_t)((offset * 2654435761u >> 13) + offset + seed * 31);
+}
+
+static inline void pattern_fill(void *buf, size_t offset, size_t len, unsigned int seed)
+{
+	for (size_t i = 0; i < len; i++)
+		((uint8_t *)buf)[i] = pattern_byte(offset + i, seed);
+}
+
+static inline bool pattern_is(const void *buf, size_t offset, size_t len, unsigned int seed)
+{
+	for (size_t i = 0; i < len; i++)
+		if (((const uint8_t *)buf)[i] != pattern_byte(offset + i, seed))
+			return false;
+	return true;
+}
+
+/* A buffer of len bytes with GUARD bytes of 0xee on both sides. */
+#define GUARD 64
+
+static inline uint8_t *guarded_alloc(size_t len)
+{
+	uint8_t *all = malloc(len + 2 * GUARD);
+
+	must(all);
+	memset(all, 0xee, len + 2 * GUARD);
+	return all + GUARD;
+}
+
+static inline bool guarded_intact(const uint8_t *buf, size_t len)
+{
+	for (size_t i = 0; i < GUARD; i++)
+		if (buf[-1 - (ptrdiff_t)i] != 0xee || buf[len + i] != 0xee)
+			return false;
+	return true;
+}
+
+static inline void guarded_free(uint8_t *buf)
+{
+	free(buf - GUARD);
+}
+
+/* Sizes on both sides of every change of way that the defaults have, and of page and line. */
+static const size_t pair_sizes[] = {
+	0,
+	1,
+	7,
+	8,
+	31,
+	32,
+	33,
+	39,
+	40,
+	41,
+	63,
+	64,
+	65,
+	95,
+	96,
+	97,
+	151,
+	152,
+	153,
+	199,
+	200,
+	201,
+	207,
+	208,
+	209,
+	255,
+	256,
+	257,
+	511,
+	512,
+	513,
+	871,
+	872,
+	873,
+	879,
+	880,
+	881,
+	1024,
+	4095,
+	4096,
+	4097,
+	8191,
+	8192,
+	8193,
+	16384,
+	16385,
+	32767,
+	32768,
+	32769,
+	65535,
+	65536,
+	65537,
+	100000,
+	1 << 20,
+	(1 << 20) + 1,
+	(4 << 20) + 3,
+};
+#define PAIR_SIZES (sizeof(pair_sizes) / sizeof(pair_sizes[0]))
+
+/* ---- what the provider counted --------------------------------------------------------------- */
+
+/*
+ * Where the payload went is not told by libfabric's calls but by the line that each endpoint logs when it
+ * is closed. Needs the environment FI_LOG_LEVEL=info, which a test may not otherwise have a use for.
+ */
+struct counters {
+	FILE *log;
+	int saved; /* stderr */
+	char text[65536];
+};
+
+static inline void counters_begin(struct counters *counters)
+{
+	setenv("FI_LOG_LEVEL", "info", 1);
+	counters->log = tmpfile();
+	must(counters->log);
+	pair_report = counters->saved = dup(STDERR_FILENO);
+	gives(dup2(fileno(counters->log), STDERR_FILENO), STDERR_FILENO);
+}
+
+/* The line of the first endpoint closed since counters_begin(). */
+static inline const char *counters_end(struct counters *counters)
+{
+	char *line;
+	size_t len;
+
+	fflush(stderr);
+	rewind(counters->log);
+	len = fread(counters->text, 1, sizeof(counters->text) - 1, counters->log);
+	counters->text[len] = '\0';
+	gives(dup2(counters->saved, STDERR_FILENO), STDERR_FILENO);
+	pair_report = STDERR_FILENO;
+	line = strstr(counters->text, "shmcma: counters: ");
+	must(line);
+	*strchr(line, '\n') = '\0';
+	return line;
+}
+
+static inline unsigned long long counter(const char *line, const char *name)
+{
+	char wanted[64];
+	const char *at;
+
+	snprintf(wanted, sizeof(wanted), " %s=", name);
+	at = strstr(line, wanted);
+	if (!at)
+		pair_fail(__FILE__, __LINE__, name, 0, 1);
+	return strtoull(at + strlen(wanted), NULL, 10);
+}
+
+/* ---- two processes --------------------------------------------------------------------------- */
+
+/* Both processes come to this point; meanwhile progress is made, as the other may need it. */
+static inline void pair_meet(struct pair *pair)
+{
+	struct pollfd ready = { .fd = pair->link, .events = POLLIN };
+	char byte = 'm';
+
+	gives(write(pair->link, &byte, 1), 1);
+	while (poll(&ready, 1, 0) != 1)
+		pair_progress(pair);
+	gives(read(pair->link, &byte, 1), 1);
+}
+
+static inline void pair_exchange(int fd, const void *out, void *in, size_t len)
+{
+	gives(write(fd, out, len), len);
+	gives(recv(fd, in, len, MSG_WAITALL), len);
+}
+
+/* With FI_LOG_LEVEL=info in `env`; a role may end them. */
+static struct counters pair_counters;
+
+static inline void pair_role(const struct pair_test *test, void (*role)(struct pair *pair), int fd)
+{
+	struct pair pair;
+	char name[64];
+
+	pair_env(test->env);
+	if (test->env && strstr(test->env, "FI_LOG_LEVEL"))
+		counters_begin(&pair_counters);
+	pair_open_domain(&pair, NULL);
+	pair.link = fd;
+	side_open(&pair, &pair.a);
+	pair_exchange(fd, pair.a.name, name, sizeof(name));
+	pair.a.peer = pair_insert(pair.a.av, name);
+	role(&pair);
+	pair_meet(&pair);
+	pair_close(&pair);
+	exit(0);
+}
+
+static inline void pair_both(void **state)
+{
+	const struct pair_test *test = *state;
+	pid_t pids[2];
+	int fds[2], first, second;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
+		fail_msg("socketpair: %s", strerror(errno));
+	pids[0] = pair_fork();
+	if (!pids[0]) {
+		close(fds[1]);
+		pair_role(test, test->first, fds[0]);
+	}
+	pids[1] = pair_fork();
+	if (!pids[1]) {
+		close(fds[0]);
+		pair_role(test, test->second, fds[1]);
+	}
+	close(fds[0]);
+	close(fds[1]);
+	first = pair_reap(pids[0]);
+	second = pair_reap(pids[1]);
+	if (first == PAIR_SKIP || second == PAIR_SKIP)
+		skip();
+	if (first || second)
+		fail_msg("%s failed", !first	? "the second process"
+				      : !second ? "the first process"
+						: "both");
+}
+
+#define BOTH(f, g)                                                                                        \
+	{                                                                                                 \
+		.name = #f, .test_func = pair_both, .initial_state = &(struct pair_test)                  \
+		{                                                                                         \
+			.first = f, .second = g                                                           \
+		}                                                                                         \
+	}
+#define BOTH_ENV(f, g, e)                                                                                 \
+	{                                                                                                 \
+		.name = #f " " e, .test_func = pair_both, .initial_state = &(struct pair_test)            \
+		{                                                                                         \
+			.first = f, .second = g, .env = e                                                 \
+		}                                                                                         \
+	}
+
+#endif

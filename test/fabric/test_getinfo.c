@@ -1,0 +1,1301 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_getinfo: fi_getinfo(3), attribute by attribute: what is offered, what fits, what is refused.
+ *
+ * What depends on the environment runs in processes of their own: this program again, with the name of
+ * a scene as its argument.
+ */
+#include "fabric.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <strings.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <rdma/providers/fi_prov.h>
+
+#define DIRECTIONS (FI_SEND | FI_RECV)
+#define SECONDARY (FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define GRANTABLE (FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_AV_USER_ID | DIRECTIONS | SECONDARY)
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+static struct fi_info *hints;
+
+static int setup(void **state)
+{
+	(void)state;
+	hints = tf_hints();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	fi_freeinfo(hints);
+	hints = NULL;
+	return 0;
+}
+
+static struct fi_info *ask(void)
+{
+	return tf_getinfo(hints);
+}
+
+static void accepted(void)
+{
+	fi_freeinfo(ask());
+}
+
+static void refused_for(uint32_t version)
+{
+	struct fi_info *info = (struct fi_info *)(uintptr_t)1;
+
+	tf_expect(fi_getinfo(version, NULL, NULL, 0, hints, &info), -FI_ENODATA);
+	assert_null(info);
+}
+
+static void refused(void)
+{
+	refused_for(TF_VERSION);
+}
+
+/* The field is granted up to `max` and refused beyond. */
+#define CHECK_MAX(field, max)                                                                             \
+	do {                                                                                              \
+		hints->field = (max);                                                                     \
+		accepted();                                                                               \
+		hints->field = (size_t)(max) + 1;                                                         \
+		refused();                                                                                \
+		hints->field = SIZE_MAX;                                                                  \
+		refused();                                                                                \
+		hints->field = 0;                                                                         \
+	} while (0)
+
+/* ---- what is offered ------------------------------------------------------------------------- */
+
+static void check_default(const struct fi_info *info)
+{
+	assert_true(info->caps & FI_MSG);
+	assert_true(info->caps & FI_TAGGED);
+	assert_true(info->caps & FI_LOCAL_COMM);
+	assert_int_equal(info->caps & ~GRANTABLE, 0);
+	assert_int_equal(info->mode, 0);
+	assert_int_equal(info->addr_format, FI_ADDR_STR);
+	assert_string_equal(info->src_addr, TF_PREFIX);
+	assert_int_equal(info->src_addrlen, sizeof(TF_PREFIX));
+	assert_null(info->dest_addr);
+	assert_int_equal(info->dest_addrlen, 0);
+	assert_null(info->handle);
+	assert_null(info->nic);
+
+	assert_int_equal(info->tx_attr->caps & ~info->caps, 0);
+	assert_int_equal(info->rx_attr->caps & ~info->caps, 0);
+	assert_int_equal(info->tx_attr->mode | info->rx_attr->mode, 0);
+	assert_int_equal(info->tx_attr->op_flags | info->rx_attr->op_flags, 0);
+	assert_int_equal(info->tx_attr->msg_order, FI_ORDER_SAS);
+	assert_int_equal(info->rx_attr->msg_order, FI_ORDER_SAS);
+	assert_int_equal(info->tx_attr->comp_order | info->rx_attr->comp_order, FI_ORDER_NONE);
+	assert_true(info->tx_attr->inject_size >= 4096);
+	assert_true(info->tx_attr->iov_limit >= 8);
+	assert_true(info->rx_attr->iov_limit >= 8);
+	assert_true(info->tx_attr->size && info->rx_attr->size);
+
+	assert_int_equal(info->ep_attr->type, FI_EP_RDM);
+	assert_true(info->ep_attr->protocol & FI_PROV_SPECIFIC);
+	assert_true(info->ep_attr->max_msg_size > 1ULL << 32);
+	assert_int_equal(info->ep_attr->msg_prefix_size, 0);
+	assert_int_equal(info->ep_attr->tx_ctx_cnt, 1);
+	assert_int_equal(info->ep_attr->rx_ctx_cnt, 1);
+	assert_int_equal(info->ep_attr->auth_key_size, 0);
+	assert_null(info->ep_attr->auth_key);
+
+	assert_string_equal(info->domain_attr->name, TF_PROVIDER);
+	assert_int_equal(info->domain_attr->threading, FI_THREAD_SAFE);
+	assert_int_equal(info->domain_attr->control_progress, FI_PROGRESS_MANUAL);
+	assert_int_equal(info->domain_attr->data_progress, FI_PROGRESS_MANUAL);
+	assert_int_equal(info->domain_attr->resource_mgmt, FI_RM_ENABLED);
+	assert_int_equal(info->domain_attr->av_type, FI_AV_UNSPEC);
+	assert_int_equal(info->domain_attr->cq_data_size, 8);
+	assert_int_equal(info->domain_attr->mode, 0);
+	assert_int_equal(info->domain_attr->max_ep_stx_ctx, 0);
+	assert_int_equal(info->domain_attr->max_ep_srx_ctx, 0);
+	assert_int_equal(info->domain_attr->caps, info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM));
+
+	assert_string_equal(info->fabric_attr->name, TF_PROVIDER);
+	assert_string_equal(info->fabric_attr->prov_name, TF_PROVIDER);
+	assert_true(info->fabric_attr->prov_version);
+}
+
+static const struct fi_info *find_own(const struct fi_info *list)
+{
+	while (list && strcmp(list->fabric_attr->prov_name, TF_PROVIDER))
+		list = list->next;
+	return list;
+}
+
+static void test_no_hints(void **state)
+{
+	struct fi_info *list;
+
+	(void)state;
+	tf_ok(fi_getinfo(TF_VERSION, NULL, NULL, 0, NULL, &list));
+	assert_non_null(find_own(list));
+	check_default(find_own(list));
+	fi_freeinfo(list);
+}
+
+static void test_name_only(void **state)
+{
+	struct fi_info *info = ask();
+
+	(void)state;
+	check_default(info);
+	assert_int_equal(info->fabric_attr->api_version, TF_VERSION);
+	fi_freeinfo(info);
+}
+
+/* Empty hints, and hints without any attribute structure. */
+static void test_bare_hints(void **state)
+{
+	struct fi_info bare = { 0 };
+	struct fi_info *empty = fi_allocinfo();
+	struct fi_info *list;
+
+	(void)state;
+	tf_ok(fi_getinfo(TF_VERSION, NULL, NULL, 0, &bare, &list));
+	check_default(find_own(list));
+	fi_freeinfo(list);
+	tf_ok(fi_getinfo(TF_VERSION, NULL, NULL, 0, empty, &list));
+	check_default(find_own(list));
+	fi_freeinfo(list);
+	fi_freeinfo(empty);
+}
+
+static void test_versions(void **state)
+{
+	static const uint32_t versions[] = { 0,
+					     FI_VERSION(1, 0),
+					     FI_VERSION(1, 4),
+					     FI_VERSION(1, 5),
+					     FI_VERSION(1, 11),
+					     FI_VERSION(1, 17) };
+	struct fi_info *info;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+		tf_ok(fi_getinfo(versions[i], NULL, NULL, 0, hints, &info));
+		check_default(info);
+		assert_int_equal(info->fabric_attr->api_version, versions[i]);
+		assert_int_equal(info->domain_attr->mr_mode,
+				 versions[i] < FI_VERSION(1, 5) ? FI_MR_SCALABLE : 0);
+		fi_freeinfo(info);
+	}
+	tf_ok(fi_getinfo(fi_version(), NULL, NULL, 0, hints, &info));
+	fi_freeinfo(info);
+	tf_expect(fi_getinfo(fi_version() + 1, NULL, NULL, 0, hints, &info), -FI_ENOSYS);
+}
+
+/* What was given out is accepted again, as hints and to open with. */
+static void test_answer_as_hints(void **state)
+{
+	struct fi_info *first = ask();
+	struct fi_info *second = tf_getinfo(first);
+	struct tf t;
+
+	(void)state;
+	check_default(second);
+	assert_int_equal(first->caps, second->caps);
+	assert_int_equal(first->tx_attr->caps, second->tx_attr->caps);
+	assert_int_equal(first->rx_attr->caps, second->rx_attr->caps);
+	tf_open(&t, second);
+	tf_close(&t);
+	fi_freeinfo(second);
+	fi_freeinfo(first);
+}
+
+/* ---- capabilities ---------------------------------------------------------------------------- */
+
+static void check_caps(uint64_t asked)
+{
+	struct fi_info *info;
+	uint64_t extra;
+
+	hints->caps = asked;
+	info = ask();
+	extra = info->caps & ~asked;
+	assert_int_equal(info->caps & asked, asked);
+	if (asked & (FI_MSG | FI_TAGGED) && !(asked & DIRECTIONS)) {
+		assert_int_equal(extra & DIRECTIONS, DIRECTIONS);
+		extra &= ~DIRECTIONS;
+	}
+	assert_int_equal(extra & ~SECONDARY, 0);
+	assert_int_equal(info->tx_attr->caps & ~(info->caps & (FI_MSG | FI_TAGGED | FI_SEND | FI_FENCE)),
+			 0);
+	assert_int_equal(info->rx_attr->caps & ~(info->caps & ~(FI_SEND | FI_FENCE | FI_LOCAL_COMM |
+								FI_REMOTE_COMM | FI_AV_USER_ID)),
+			 0);
+	if (info->caps & FI_SEND)
+		assert_int_equal(info->tx_attr->caps & (FI_MSG | FI_TAGGED), asked & (FI_MSG | FI_TAGGED));
+	else if (info->caps & FI_RECV)
+		assert_int_equal(info->tx_attr->caps, 0);
+	if (info->caps & FI_RECV)
+		assert_int_equal(info->rx_attr->caps & FI_DIRECTED_RECV, asked & FI_DIRECTED_RECV);
+	else if (info->caps & FI_SEND)
+		assert_int_equal(info->rx_attr->caps, 0);
+	fi_freeinfo(info);
+}
+
+/* Every combination of what can be had. */
+static void test_caps_granted(void **state)
+{
+	static const uint64_t bits[] = { FI_MSG,	FI_TAGGED, FI_DIRECTED_RECV, FI_AV_USER_ID,
+					 FI_SEND,	FI_RECV,   FI_MULTI_RECV,    FI_SOURCE,
+					 FI_LOCAL_COMM, FI_FENCE,  FI_REMOTE_COMM };
+	const unsigned int count = sizeof(bits) / sizeof(bits[0]);
+
+	(void)state;
+	for (unsigned int set = 1; set < 1u << count; set++) {
+		uint64_t asked = 0;
+
+		for (unsigned int i = 0; i < count; i++)
+			asked |= set >> i & 1 ? bits[i] : 0;
+		check_caps(asked);
+	}
+}
+
+/* Each bit alone and together with messages. */
+static void test_caps_refused(void **state)
+{
+	(void)state;
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		if (GRANTABLE >> bit & 1)
+			continue;
+		hints->caps = 1ULL << bit;
+		refused();
+		hints->caps |= FI_MSG | FI_TAGGED;
+		refused();
+	}
+}
+
+static void test_context_caps(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	/* a part of what the endpoint was asked for */
+	hints->caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV;
+	hints->tx_attr->caps = FI_TAGGED;
+	hints->rx_attr->caps = FI_MSG | FI_RECV;
+	info = ask();
+	assert_int_equal(info->tx_attr->caps & (FI_MSG | FI_TAGGED | FI_SEND), FI_TAGGED | FI_SEND);
+	assert_int_equal(info->rx_attr->caps & (FI_MSG | FI_TAGGED | FI_RECV | FI_DIRECTED_RECV),
+			 FI_MSG | FI_RECV);
+	fi_freeinfo(info);
+	/* more than that */
+	hints->caps = FI_MSG;
+	refused();
+	hints->tx_attr->caps = 0;
+	hints->rx_attr->caps = FI_TAGGED;
+	refused();
+	/* of the other direction, or of none */
+	hints->caps = 0;
+	hints->rx_attr->caps = FI_SEND;
+	refused();
+	hints->rx_attr->caps = 0;
+	hints->tx_attr->caps = FI_RECV;
+	refused();
+	hints->tx_attr->caps = FI_MULTI_RECV;
+	refused();
+	hints->tx_attr->caps = FI_MSG | FI_SEND | FI_FENCE;
+	accepted();
+}
+
+/* Modes are what the application can live with: no reason to refuse, and none is needed. */
+static void test_mode(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	hints->mode = hints->tx_attr->mode = hints->rx_attr->mode = hints->domain_attr->mode = ~0ULL;
+	info = ask();
+	check_default(info);
+	fi_freeinfo(info);
+}
+
+/* ---- transmit, receive, endpoint ------------------------------------------------------------- */
+
+static void test_op_flags(void **state)
+{
+	static const uint64_t tx = FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
+				   FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+	static const uint64_t rx = FI_COMPLETION | FI_MULTI_RECV;
+	struct fi_info *info;
+
+	(void)state;
+	hints->tx_attr->op_flags = tx;
+	hints->rx_attr->op_flags = rx;
+	info = ask();
+	assert_int_equal(info->tx_attr->op_flags, tx);
+	assert_int_equal(info->rx_attr->op_flags, rx);
+	fi_freeinfo(info);
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		hints->tx_attr->op_flags = 1ULL << bit;
+		hints->rx_attr->op_flags = 0;
+		if (tx >> bit & 1)
+			accepted();
+		else
+			refused();
+		hints->tx_attr->op_flags = 0;
+		hints->rx_attr->op_flags = 1ULL << bit;
+		if (rx >> bit & 1)
+			accepted();
+		else
+			refused();
+	}
+}
+
+static void check_order(uint64_t order)
+{
+	struct fi_info *info;
+
+	hints->tx_attr->msg_order = order;
+	hints->rx_attr->msg_order = order;
+	info = ask();
+	assert_int_equal(info->tx_attr->msg_order, order | FI_ORDER_SAS);
+	assert_int_equal(info->rx_attr->msg_order, order | FI_ORDER_SAS);
+	fi_freeinfo(info);
+}
+
+static void test_order(void **state)
+{
+	(void)state;
+	check_order(FI_ORDER_SAS);
+	/* about operations that were not asked for */
+	check_order(FI_ORDER_STRICT);
+	check_order(FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
+		    FI_ORDER_ATOMIC_WAW);
+	hints->rx_attr->msg_order = 0;
+	hints->tx_attr->msg_order = FI_ORDER_DATA;
+	refused();
+	hints->tx_attr->msg_order = 1ULL << 63;
+	refused();
+	hints->tx_attr->msg_order = 0;
+	hints->rx_attr->msg_order = FI_ORDER_DATA;
+	refused();
+	hints->rx_attr->msg_order = 0;
+	hints->tx_attr->comp_order = FI_ORDER_STRICT;
+	refused();
+	hints->tx_attr->comp_order = 0;
+	hints->rx_attr->comp_order = FI_ORDER_STRICT;
+	refused();
+	hints->rx_attr->comp_order = FI_ORDER_DATA;
+	refused();
+}
+
+static void test_sizes(void **state)
+{
+	struct fi_info *info = ask();
+
+	(void)state;
+	CHECK_MAX(tx_attr->inject_size, info->tx_attr->inject_size);
+	CHECK_MAX(tx_attr->size, 65536);
+	CHECK_MAX(tx_attr->iov_limit, info->tx_attr->iov_limit);
+	CHECK_MAX(tx_attr->rma_iov_limit, info->tx_attr->rma_iov_limit);
+	CHECK_MAX(rx_attr->size, 65536);
+	CHECK_MAX(rx_attr->iov_limit, info->rx_attr->iov_limit);
+	CHECK_MAX(ep_attr->max_msg_size, info->ep_attr->max_msg_size);
+	CHECK_MAX(ep_attr->tx_ctx_cnt, 1);
+	CHECK_MAX(ep_attr->rx_ctx_cnt, 1);
+	CHECK_MAX(ep_attr->max_order_raw_size, info->ep_attr->max_order_raw_size);
+	CHECK_MAX(ep_attr->max_order_war_size, info->ep_attr->max_order_war_size);
+	CHECK_MAX(ep_attr->max_order_waw_size, info->ep_attr->max_order_waw_size);
+	fi_freeinfo(info);
+
+	hints->tx_attr->size = 1;
+	hints->rx_attr->size = 30000;
+	hints->rx_attr->total_buffered_recv = 1 << 30; /* may be ignored */
+	info = ask();
+	assert_true(info->tx_attr->size >= 1);
+	assert_true(info->rx_attr->size >= 30000);
+	fi_freeinfo(info);
+}
+
+static void test_ep_type(void **state)
+{
+	(void)state;
+	hints->ep_attr->type = FI_EP_RDM;
+	accepted();
+	hints->ep_attr->type = FI_EP_MSG;
+	refused();
+	hints->ep_attr->type = FI_EP_DGRAM;
+	refused();
+	hints->ep_attr->type = FI_EP_SOCK_STREAM;
+	refused();
+	hints->ep_attr->type = 77;
+	refused();
+}
+
+static void test_protocol(void **state)
+{
+	struct fi_info *info = ask();
+
+	(void)state;
+	hints->ep_attr->protocol = info->ep_attr->protocol;
+	hints->ep_attr->protocol_version = info->ep_attr->protocol_version;
+	accepted();
+	hints->ep_attr->protocol_version++;
+	refused();
+	hints->ep_attr->protocol_version = 0;
+	hints->ep_attr->protocol = FI_PROTO_SHM;
+	refused();
+	fi_freeinfo(info);
+}
+
+static void test_tag_format(void **state)
+{
+	static const uint64_t formats[] = { 0x007000007fffffff, 0x30ff, 1, ~0ULL, 0xaaaaaaaaaaaaaaaa,
+					    0x5555555555555555 };
+	struct fi_info *info = ask();
+
+	(void)state;
+	assert_int_equal(info->ep_attr->mem_tag_format >> 63, 1); /* all 64 bits */
+	fi_freeinfo(info);
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+		hints->ep_attr->mem_tag_format = formats[i];
+		info = ask();
+		assert_true(info->ep_attr->mem_tag_format == formats[i]);
+		fi_freeinfo(info);
+	}
+}
+
+static void test_auth_key(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	hints->ep_attr->auth_key = calloc(1, 8);
+	hints->ep_attr->auth_key_size = 8;
+	refused();
+	/* the field is younger than that */
+	tf_ok(fi_getinfo(FI_VERSION(1, 4), NULL, NULL, 0, hints, &info));
+	fi_freeinfo(info);
+	free(hints->ep_attr->auth_key);
+	hints->ep_attr->auth_key = NULL;
+	hints->ep_attr->auth_key_size = 0;
+
+	hints->domain_attr->auth_key = calloc(1, 8);
+	hints->domain_attr->auth_key_size = 8;
+	refused();
+}
+
+static void test_traffic_class(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	hints->tx_attr->tclass = FI_TC_LOW_LATENCY;
+	hints->domain_attr->tclass = FI_TC_BULK_DATA;
+	info = ask();
+	assert_int_equal(info->tx_attr->tclass, FI_TC_LOW_LATENCY);
+	assert_int_equal(info->domain_attr->tclass, FI_TC_BULK_DATA);
+	fi_freeinfo(info);
+}
+
+/* ---- domain, fabric -------------------------------------------------------------------------- */
+
+static void test_threading(void **state)
+{
+	(void)state;
+	for (int threading = FI_THREAD_SAFE; threading <= FI_THREAD_ENDPOINT; threading++) {
+		struct fi_info *info;
+
+		hints->domain_attr->threading = threading;
+		info = ask();
+		assert_int_equal(info->domain_attr->threading, threading);
+		fi_freeinfo(info);
+	}
+	hints->domain_attr->threading = 77;
+	refused();
+}
+
+static void test_progress(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	accepted();
+	hints->domain_attr->control_progress = FI_PROGRESS_AUTO;
+	info = ask();
+	assert_int_equal(info->domain_attr->control_progress, FI_PROGRESS_AUTO);
+	fi_freeinfo(info);
+	hints->domain_attr->control_progress = 77;
+	refused();
+	hints->domain_attr->control_progress = 0;
+	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
+	refused();
+	hints->domain_attr->data_progress = 77;
+	refused();
+}
+
+static void test_resource_and_av(void **state)
+{
+	(void)state;
+	hints->domain_attr->resource_mgmt = FI_RM_DISABLED;
+	accepted();
+	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	accepted();
+	hints->domain_attr->resource_mgmt = 77;
+	refused();
+	hints->domain_attr->resource_mgmt = 0;
+	for (int type = FI_AV_UNSPEC; type <= FI_AV_TABLE; type++) {
+		struct fi_info *info;
+
+		hints->domain_attr->av_type = type;
+		info = ask();
+		assert_int_equal(info->domain_attr->av_type, type);
+		fi_freeinfo(info);
+	}
+	hints->domain_attr->av_type = 77;
+	refused();
+}
+
+static int mr_mode_for(uint32_t version, int mode)
+{
+	struct fi_info *info;
+	int granted;
+
+	hints->domain_attr->mr_mode = mode;
+	if (fi_getinfo(version, NULL, NULL, 0, hints, &info))
+		return -1;
+	granted = info->domain_attr->mr_mode;
+	fi_freeinfo(info);
+	return granted;
+}
+
+/* What the application would do for registration is not asked of it. */
+static void test_mr_mode(void **state)
+{
+	static const int bits = FI_MR_LOCAL | FI_MR_RAW | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
+				FI_MR_PROV_KEY | FI_MR_MMU_NOTIFY | FI_MR_RMA_EVENT | FI_MR_ENDPOINT |
+				FI_MR_HMEM;
+
+	(void)state;
+	assert_int_equal(mr_mode_for(TF_VERSION, 0), 0);
+	assert_int_equal(mr_mode_for(TF_VERSION, bits), 0);
+	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_LOCAL), 0);
+	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_BASIC), FI_MR_BASIC);
+	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_SCALABLE), FI_MR_SCALABLE);
+	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_BASIC | FI_MR_LOCAL), -1);
+	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_BASIC | FI_MR_SCALABLE), -1);
+	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_UNSPEC), FI_MR_SCALABLE);
+	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_BASIC), FI_MR_BASIC);
+	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_SCALABLE), FI_MR_SCALABLE);
+	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_VIRT_ADDR), -1);
+}
+
+static void test_domain_numbers(void **state)
+{
+	struct fi_info *info = ask();
+
+	(void)state;
+	CHECK_MAX(domain_attr->mr_key_size, info->domain_attr->mr_key_size);
+	CHECK_MAX(domain_attr->cq_data_size, info->domain_attr->cq_data_size);
+	CHECK_MAX(domain_attr->cq_cnt, info->domain_attr->cq_cnt);
+	CHECK_MAX(domain_attr->ep_cnt, info->domain_attr->ep_cnt);
+	CHECK_MAX(domain_attr->tx_ctx_cnt, info->domain_attr->tx_ctx_cnt);
+	CHECK_MAX(domain_attr->rx_ctx_cnt, info->domain_attr->rx_ctx_cnt);
+	CHECK_MAX(domain_attr->max_ep_tx_ctx, 1);
+	CHECK_MAX(domain_attr->max_ep_rx_ctx, 1);
+	CHECK_MAX(domain_attr->max_ep_stx_ctx, 0);
+	CHECK_MAX(domain_attr->max_ep_srx_ctx, 0);
+	CHECK_MAX(domain_attr->cntr_cnt, info->domain_attr->cntr_cnt);
+	CHECK_MAX(domain_attr->mr_iov_limit, info->domain_attr->mr_iov_limit);
+	CHECK_MAX(domain_attr->mr_cnt, info->domain_attr->mr_cnt);
+	CHECK_MAX(domain_attr->max_err_data, info->domain_attr->max_err_data);
+	fi_freeinfo(info);
+}
+
+static void test_domain_caps(void **state)
+{
+	(void)state;
+	hints->domain_attr->caps = FI_LOCAL_COMM;
+	accepted();
+	hints->domain_attr->caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
+	accepted();
+	hints->domain_attr->caps = FI_SHARED_AV;
+	refused();
+	/* before 1.5 there was no such field */
+	hints->domain_attr->caps = FI_SHARED_AV;
+	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), 0), FI_MR_SCALABLE);
+}
+
+static void test_names(void **state)
+{
+	(void)state;
+	hints->domain_attr->name = strdup(TF_PROVIDER);
+	hints->fabric_attr->name = strdup(TF_PROVIDER);
+	accepted();
+	hints->domain_attr->name[0] = 'S';
+	hints->fabric_attr->name[0] = 'S';
+	accepted();
+	hints->domain_attr->name[0] = 'x';
+	refused();
+	hints->domain_attr->name[0] = 's';
+	hints->fabric_attr->name[0] = 'x';
+	refused();
+	hints->fabric_attr->name[0] = 's';
+	hints->fabric_attr->prov_version = FI_VERSION(0, 1);
+	accepted();
+	hints->fabric_attr->prov_version = FI_VERSION(9, 9);
+	refused();
+}
+
+/* Objects that are open are reported, and a hint for one finds it. */
+static void test_open_objects(void **state)
+{
+	struct fid_domain stranger = { .fid.fclass = FI_CLASS_DOMAIN };
+	struct fid_fabric alien = { .fid.fclass = FI_CLASS_FABRIC };
+	struct fi_info *info;
+	struct tf first, second;
+
+	(void)state;
+	tf_open_domain(&first, NULL);
+	tf_open_domain(&second, NULL);
+	info = ask();
+	assert_ptr_equal(info->fabric_attr->fabric, first.fabric);
+	assert_ptr_equal(info->domain_attr->domain, first.domain);
+	fi_freeinfo(info);
+
+	hints->fabric_attr->fabric = second.fabric;
+	info = ask();
+	assert_ptr_equal(info->fabric_attr->fabric, second.fabric);
+	assert_ptr_equal(info->domain_attr->domain, second.domain);
+	fi_freeinfo(info);
+	hints->domain_attr->domain = second.domain;
+	accepted();
+	hints->domain_attr->domain = &stranger;
+	refused();
+	hints->domain_attr->domain = NULL;
+	hints->fabric_attr->fabric = &alien;
+	refused();
+	tf_close(&second);
+	tf_close(&first);
+
+	hints->fabric_attr->fabric = NULL;
+	info = ask();
+	assert_null(info->fabric_attr->fabric);
+	assert_null(info->domain_attr->domain);
+	fi_freeinfo(info);
+}
+
+static int nic_control(struct fid *fid, int command, void *arg)
+{
+	(void)fid, (void)command, (void)arg;
+	return -FI_ENOSYS;
+}
+
+static int nic_close(struct fid *fid)
+{
+	(void)fid;
+	return 0;
+}
+
+static void test_handle_and_nic(void **state)
+{
+	/* newer libraries make a copy of the hints, by these */
+	struct fi_ops ops = { .size = sizeof(ops), .close = nic_close, .control = nic_control };
+	struct fid_nic nic = { .fid = { .fclass = FI_CLASS_NIC, .ops = &ops } };
+	struct fid handle = { .fclass = FI_CLASS_PEP };
+
+	(void)state;
+	hints->handle = &handle;
+	refused();
+	hints->handle = NULL;
+	hints->nic = &nic;
+	refused();
+	hints->nic = NULL;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+static void test_addr_format(void **state)
+{
+	(void)state;
+	hints->addr_format = FI_ADDR_STR;
+	accepted();
+	for (uint32_t format = FI_FORMAT_UNSPEC + 1; format < 30; format++) {
+		hints->addr_format = format;
+		if (format != FI_ADDR_STR)
+			refused();
+	}
+}
+
+/* src_addr and dest_addr of the answer; NULL: none. A NULL source: the whole answer is a refusal. */
+static void check_node(const char *node, const char *service, uint64_t flags, const char *source,
+		       const char *destination)
+{
+	struct fi_info *info = NULL;
+	int ret = fi_getinfo(TF_VERSION, node, service, flags, hints, &info);
+
+	if (!source) {
+		tf_expect(ret, -FI_ENODATA);
+		return;
+	}
+	tf_ok(ret);
+	assert_string_equal(info->src_addr, source);
+	assert_int_equal(info->src_addrlen, strlen(source) + 1);
+	if (destination) {
+		assert_string_equal(info->dest_addr, destination);
+		assert_int_equal(info->dest_addrlen, strlen(destination) + 1);
+	} else {
+		assert_null(info->dest_addr);
+		assert_int_equal(info->dest_addrlen, 0);
+	}
+	fi_freeinfo(info);
+}
+
+#define ANY TF_PREFIX
+#define ENDPOINT_ADDR TF_PREFIX "0123456789abcdef-00000001-00112233445566778899-0000"
+
+static void test_source(void **state)
+{
+	char host[256];
+
+	(void)state;
+	check_node(NULL, "9228", FI_SOURCE, TF_PREFIX "9228", NULL);
+	check_node("localhost", "9228", FI_SOURCE, TF_PREFIX "9228", NULL);
+	check_node("127.0.0.1", "9228", FI_SOURCE, TF_PREFIX "9228", NULL);
+	check_node("127.0.0.1", "9228", FI_SOURCE | FI_NUMERICHOST, TF_PREFIX "9228", NULL);
+	check_node("0.0.0.0", "9228", FI_SOURCE, TF_PREFIX "9228", NULL);
+	check_node("::1", "9228", FI_SOURCE | FI_NUMERICHOST, TF_PREFIX "9228", NULL);
+	assert_int_equal(gethostname(host, sizeof(host)), 0);
+	check_node(host, "9228", FI_SOURCE, TF_PREFIX "9228", NULL);
+	check_node("localhost", NULL, FI_SOURCE, ANY, NULL);
+	check_node(TF_PREFIX "name.of:a@service", NULL, FI_SOURCE, TF_PREFIX "name.of:a@service", NULL);
+	check_node(TF_PREFIX, NULL, FI_SOURCE, ANY, NULL);
+
+	check_node(NULL, NULL, FI_SOURCE, NULL, NULL);
+	check_node(TF_PREFIX "a", "b", FI_SOURCE, NULL, NULL);
+	check_node(TF_PREFIX "a b", NULL, FI_SOURCE, NULL, NULL);
+	check_node(ENDPOINT_ADDR, NULL, FI_SOURCE, NULL, NULL);
+	check_node("192.0.2.1", "9228", FI_SOURCE | FI_NUMERICHOST, NULL, NULL);
+	check_node("192.0.2.1", NULL, FI_SOURCE | FI_NUMERICHOST, NULL, NULL);
+	check_node("2001:db8::1", "9228", FI_SOURCE | FI_NUMERICHOST, NULL, NULL);
+	check_node("localhost", "9228", FI_SOURCE | FI_NUMERICHOST, NULL, NULL);
+	check_node(NULL, "a/b", FI_SOURCE, NULL, NULL);
+	check_node(NULL, "", FI_SOURCE, NULL, NULL);
+	check_node(NULL, "123456789012345678901234567890123456789012345678901", FI_SOURCE,
+		   TF_PREFIX "123456789012345678901234567890123456789012345678901", NULL);
+	check_node(NULL, "1234567890123456789012345678901234567890123456789012", FI_SOURCE, NULL, NULL);
+}
+
+static void test_destination(void **state)
+{
+	(void)state;
+	check_node("127.0.0.1", "9228", 0, ANY, TF_PREFIX "9228");
+	check_node(NULL, "9228", 0, ANY, TF_PREFIX "9228");
+	check_node(TF_PREFIX "9228", NULL, 0, ANY, TF_PREFIX "9228");
+	check_node(ENDPOINT_ADDR, NULL, 0, ANY, ENDPOINT_ADDR);
+	check_node("localhost", NULL, 0, NULL, NULL);
+	check_node(TF_PREFIX, NULL, 0, NULL, NULL);
+	check_node(TF_PREFIX "9228", "9228", 0, NULL, NULL);
+	check_node("192.0.2.1", "9228", FI_NUMERICHOST, NULL, NULL);
+}
+
+static void set_addr(void **addr, size_t *len, const char *text)
+{
+	free(*addr);
+	*addr = text ? strdup(text) : NULL;
+	*len = text ? strlen(text) + 1 : 0;
+}
+
+#define SET_SRC(text) set_addr(&hints->src_addr, &hints->src_addrlen, text)
+#define SET_DEST(text) set_addr(&hints->dest_addr, &hints->dest_addrlen, text)
+
+static void test_hinted_addresses(void **state)
+{
+	(void)state;
+	SET_SRC(TF_PREFIX "here");
+	SET_DEST(TF_PREFIX "there");
+	check_node(NULL, NULL, 0, TF_PREFIX "here", TF_PREFIX "there");
+	/* node and service say the destination: the hint is ignored */
+	check_node(NULL, "9228", 0, TF_PREFIX "here", TF_PREFIX "9228");
+	/* they say the source */
+	check_node(NULL, "9228", FI_SOURCE, TF_PREFIX "9228", TF_PREFIX "there");
+	/* the length need not count the NUL */
+	hints->dest_addrlen--;
+	check_node(NULL, NULL, 0, TF_PREFIX "here", TF_PREFIX "there");
+	hints->dest_addrlen = 0;
+	check_node(NULL, NULL, 0, NULL, NULL);
+
+	SET_DEST(ENDPOINT_ADDR);
+	check_node(NULL, NULL, 0, TF_PREFIX "here", ENDPOINT_ADDR);
+	SET_DEST("fi_shm://1234");
+	check_node(NULL, NULL, 0, NULL, NULL);
+	SET_DEST(TF_PREFIX);
+	check_node(NULL, NULL, 0, NULL, NULL);
+	SET_DEST(ENDPOINT_ADDR "0");
+	check_node(NULL, NULL, 0, NULL, NULL);
+	SET_DEST(NULL);
+
+	hints->src_addrlen = 0;
+	check_node(NULL, NULL, 0, NULL, NULL);
+	SET_SRC(ANY);
+	check_node(NULL, NULL, 0, ANY, NULL);
+	SET_SRC("rubbish");
+	check_node(NULL, NULL, 0, NULL, NULL);
+	/* ignored */
+	check_node(NULL, "9228", FI_SOURCE, TF_PREFIX "9228", NULL);
+	/* nobody gets another's address, nor its own again */
+	SET_SRC(ENDPOINT_ADDR);
+	check_node(NULL, NULL, 0, NULL, NULL);
+}
+
+/* ---- flags, as the provider gets them -------------------------------------------------------- */
+
+static struct fi_provider *provider(void)
+{
+	const char *directory = getenv("FI_PROVIDER_PATH");
+	struct fi_provider *(*entry)(void);
+	char path[4096];
+	void *module;
+
+	if (!directory)
+		skip();
+	accepted(); /* libfabric has loaded it */
+	snprintf(path, sizeof(path), "%s/lib" TF_PROVIDER "-fi.so", directory);
+	module = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+	if (!module)
+		fail_msg("%s", dlerror());
+	*(void **)&entry = dlsym(module, "fi_prov_ini");
+	assert_non_null(entry);
+	return entry();
+}
+
+static int call_provider(uint64_t flags)
+{
+	struct fi_info *info = (struct fi_info *)(uintptr_t)1;
+	int ret = provider()->getinfo(TF_VERSION, NULL, "9228", flags, hints, &info);
+
+	if (ret)
+		assert_null(info);
+	else
+		fi_freeinfo(info);
+	return ret;
+}
+
+static void test_flags(void **state)
+{
+	(void)state;
+	tf_ok(call_provider(0));
+	tf_ok(call_provider(FI_SOURCE));
+	tf_ok(call_provider(FI_SOURCE | FI_NUMERICHOST));
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		uint64_t flag = 1ULL << bit;
+
+		if (bit >= 58) /* libfabric asks for something to put a utility provider on */
+			tf_expect(call_provider(flag), -FI_ENODATA);
+		else if (!(flag & (FI_SOURCE | FI_NUMERICHOST | FI_PROV_ATTR_ONLY | 1ULL << 35)))
+			tf_expect(call_provider(flag), -FI_EBADFLAGS);
+	}
+}
+
+static void test_provider_structure(void **state)
+{
+	struct fi_provider *own = provider();
+
+	(void)state;
+	assert_string_equal(own->name, TF_PROVIDER);
+	assert_int_equal(own->fi_version, fi_version());
+	assert_non_null(own->fabric);
+	assert_non_null(own->cleanup);
+	assert_ptr_equal(own, provider());
+}
+
+static void test_attributes_only(void **state)
+{
+	struct fi_info *list, *info;
+	unsigned int seen = 0;
+
+	(void)state;
+	tf_ok(fi_getinfo(TF_VERSION, NULL, NULL, FI_PROV_ATTR_ONLY, NULL, &list));
+	for (info = list; info; info = info->next)
+		if (!strcmp(info->fabric_attr->prov_name, TF_PROVIDER)) {
+			assert_true(info->fabric_attr->prov_version);
+			seen++;
+		}
+	assert_int_equal(seen, 1);
+	fi_freeinfo(list);
+	/* with another flag the provider is asked itself */
+	tf_ok(provider()->getinfo(TF_VERSION, NULL, NULL, FI_PROV_ATTR_ONLY | FI_NUMERICHOST, hints,
+				  &info));
+	assert_non_null(info);
+	assert_null(info->next);
+	assert_int_equal(info->caps, 0);
+	fi_freeinfo(info);
+}
+
+/* ---- what MPI libraries ask for -------------------------------------------------------------- */
+
+/* Open MPI's mtl, 4.1 and 5.0. */
+static void test_open_mpi_mtl(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	hints->caps = FI_TAGGED | FI_LOCAL_COMM | FI_REMOTE_COMM | FI_DIRECTED_RECV;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->tx_attr->msg_order = FI_ORDER_SAS;
+	hints->rx_attr->msg_order = FI_ORDER_SAS;
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	tf_ok(fi_getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &info));
+	assert_int_equal(info->domain_attr->threading, FI_THREAD_DOMAIN);
+	assert_int_equal(info->caps & hints->caps, hints->caps);
+	fi_freeinfo(info);
+
+	hints->domain_attr->av_type = FI_AV_MAP;
+	hints->domain_attr->cq_data_size = 4;
+	hints->domain_attr->mr_mode = FI_MR_ALLOCATED;
+	hints->caps |= FI_MSG;
+	tf_ok(fi_getinfo(TF_VERSION, NULL, NULL, 0, hints, &info));
+	assert_int_equal(info->caps & hints->caps, hints->caps);
+	fi_freeinfo(info);
+	/* it asks for this first, and then goes on */
+	hints->caps |= FI_HMEM;
+	hints->domain_attr->mr_mode |= FI_MR_HMEM;
+	refused();
+}
+
+/* MPICH's first question: which libfabric is this? */
+static void test_mpich_first_question(void **state)
+{
+	struct fi_info *list;
+
+	(void)state;
+	tf_ok(fi_getinfo(FI_VERSION(0, 0), NULL, NULL, 0, NULL, &list));
+	assert_non_null(find_own(list));
+	fi_freeinfo(list);
+}
+
+/* ---- in processes of their own --------------------------------------------------------------- */
+
+/* Run this program for the scene with an environment; what it writes to stderr comes back. */
+static char *play(const char *scene, const char *const *environment, int *status)
+{
+	static char text[1 << 16];
+	size_t len = 0;
+	ssize_t got;
+	int ends[2];
+	pid_t child;
+
+	assert_int_equal(pipe(ends), 0);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child) {
+		unsetenv("FI_PROVIDER");
+		for (; *environment; environment++)
+			putenv((char *)(uintptr_t)*environment);
+		dup2(ends[1], STDERR_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		execl("/proc/self/exe", "test_getinfo", scene, (char *)NULL);
+		_exit(127);
+	}
+	close(ends[1]);
+	while (len < sizeof(text) - 1 && (got = read(ends[0], text + len, sizeof(text) - 1 - len)) > 0)
+		len += (size_t)got;
+	text[len] = '\0';
+	close(ends[0]);
+	while (waitpid(child, status, 0) < 0)
+		assert_int_equal(errno, EINTR);
+	assert_true(WIFEXITED(*status));
+	*status = WEXITSTATUS(*status);
+	return text;
+}
+
+static int has_own(const struct fi_info *question)
+{
+	struct fi_info *list = NULL;
+	int found;
+
+	if (fi_getinfo(TF_VERSION, NULL, NULL, 0, question, &list))
+		return 0;
+	found = !!find_own(list);
+	fi_freeinfo(list);
+	return found;
+}
+
+/* 0 or 1: FI_REMOTE_COMM is offered unasked, by endpoint and domain alike; 100: nothing is offered. */
+static int offers_remote(const struct fi_info *question)
+{
+	struct fi_info *list = NULL;
+	const struct fi_info *own;
+	int result = 100;
+
+	if (fi_getinfo(TF_VERSION, NULL, NULL, 0, question, &list))
+		return result;
+	own = find_own(list);
+	if (own) {
+		result = !!(own->caps & FI_REMOTE_COMM);
+		if (result != !!(own->domain_attr->caps & FI_REMOTE_COMM))
+			result = 101;
+	}
+	fi_freeinfo(list);
+	return result;
+}
+
+/* Bit 0: offered unasked; 1: granted when asked; 2: granted to who names the provider. */
+static int scene_remote(void)
+{
+	struct fi_info *question = fi_allocinfo();
+	int result = offers_remote(question);
+
+	question->caps = FI_TAGGED | FI_LOCAL_COMM | FI_REMOTE_COMM;
+	result |= has_own(question) ? 2 : 0;
+	question->fabric_attr->prov_name = strdup(TF_PROVIDER);
+	result |= has_own(question) ? 4 : 0;
+	fi_freeinfo(question);
+	return result;
+}
+
+static int play_remote(const char *setting)
+{
+	const char *environment[] = { setting, NULL };
+	int status;
+
+	play("remote", environment, &status);
+	return status;
+}
+
+static void test_remote_comm(void **state)
+{
+	(void)state;
+	assert_int_equal(play_remote(NULL), 4);
+	assert_int_equal(play_remote("FI_SHMCMA_REMOTE_COMM=1"), 7);
+	assert_int_equal(play_remote("FI_SHMCMA_REMOTE_COMM=0"), 4);
+	assert_int_equal(play_remote("FI_SHMCMA_REMOTE_COMM=rubbish"), 4);
+	assert_int_equal(play_remote("FI_PROVIDER=tcp,shmcma"), 7);
+	assert_int_equal(play_remote("FI_PROVIDER=shmcma"), 7);
+	assert_int_equal(play_remote("FI_PROVIDER=^udp"), 4);
+	assert_int_equal(play_remote("FI_PROVIDER=^shmcma"), 100);
+}
+
+/* No utility provider has put itself on top of this one, whatever the type of endpoint. */
+static int scene_layers(void)
+{
+	struct fi_info *question = fi_allocinfo();
+	struct fi_info *list;
+	int own = 0;
+
+	for (int type = FI_EP_UNSPEC; type <= FI_EP_RDM; type++) {
+		question->ep_attr->type = type;
+		if (fi_getinfo(TF_VERSION, NULL, NULL, 0, question, &list))
+			continue;
+		for (struct fi_info *info = list; info; info = info->next) {
+			if (!strncasecmp(info->fabric_attr->prov_name, TF_PROVIDER ";",
+					 strlen(TF_PROVIDER) + 1))
+				return 1;
+			own += !strcmp(info->fabric_attr->prov_name, TF_PROVIDER);
+		}
+		fi_freeinfo(list);
+	}
+	fi_freeinfo(question);
+	return own == 2 ? 0 : 2; /* UNSPEC and RDM */
+}
+
+static void test_no_layers(void **state)
+{
+	const char *environment[] = { NULL };
+	int status;
+
+	(void)state;
+	play("layers", environment, &status);
+	assert_int_equal(status, 0);
+}
+
+static int scene_refusals(void)
+{
+	struct fi_info *question = fi_allocinfo();
+
+	question->fabric_attr->prov_name = strdup(TF_PROVIDER);
+	question->ep_attr->type = FI_EP_DGRAM;
+	if (has_own(question))
+		return 1;
+	question->ep_attr->type = FI_EP_RDM;
+	question->caps = FI_MSG | FI_MULTICAST;
+	if (has_own(question))
+		return 1;
+	question->caps = 0;
+	question->tx_attr->inject_size = 1234567;
+	if (has_own(question))
+		return 1;
+	fi_freeinfo(question);
+	return 0;
+}
+
+static void test_reasons(void **state)
+{
+	const char *environment[] = { "FI_LOG_LEVEL=info", NULL };
+	const char *text;
+	int status;
+
+	(void)state;
+	text = play("refusals", environment, &status);
+	assert_int_equal(status, 0);
+	assert_non_null(strstr(text, "refused: ep_attr->type: asked for FI_EP_DGRAM, offered FI_EP_RDM"));
+	assert_non_null(strstr(text, "refused: caps: asked for FI_MULTICAST, offered FI_MSG"));
+	assert_non_null(strstr(text, "refused: tx_attr->inject_size: asked for 1234567, offered 4096"));
+}
+
+static const char *const good_parameters[] = {
+	"FI_SHMCMA_PEERS=1024",	   "FI_SHMCMA_BOUNCE_SIZE=8192", "FI_SHMCMA_BOUNCE_COUNT=2",
+	"FI_SHMCMA_INLINE_MAX=0",  "FI_SHMCMA_EAGER_MAX=0",	 "FI_SHMCMA_CMA=0",
+	"FI_SHMCMA_REMOTE_COMM=0", "FI_LOG_LEVEL=warn",		 NULL,
+};
+
+static const char *const bad_parameters[] = {
+	"FI_SHMCMA_PEERS=1025",
+	"FI_SHMCMA_BOUNCE_SIZE=1000",
+	"FI_SHMCMA_BOUNCE_COUNT=1",
+	"FI_SHMCMA_INLINE_MAX=5000",
+	"FI_SHMCMA_EAGER_MAX=4294967296",
+	"FI_SHMCMA_CMA=perhaps",
+	"FI_SHMCMA_REMOTE_COMM=rubbish",
+	"FI_LOG_LEVEL=warn",
+	NULL,
+};
+
+static const char *const more_bad_parameters[] = {
+	"FI_SHMCMA_PEERS=many",
+	"FI_SHMCMA_BOUNCE_SIZE=3072",
+	"FI_SHMCMA_BOUNCE_COUNT=-1",
+	"FI_LOG_LEVEL=warn",
+	NULL,
+};
+
+static void check_warned(const char *text, const char *warning)
+{
+	if (!strstr(text, warning))
+		fail_msg("no \"%s\" in: %s", warning, text);
+}
+
+/* A parameter out of range is warned about and has its default. */
+static void test_parameters(void **state)
+{
+	const char *text;
+	int status;
+
+	(void)state;
+	text = play("remote", good_parameters, &status);
+	assert_int_equal(status, 4);
+	if (strstr(text, ":" TF_PROVIDER ":"))
+		fail_msg("%s", text);
+
+	text = play("remote", bad_parameters, &status);
+	assert_int_equal(status, 4);
+	check_warned(text, "parameter peers=1025 is not from 1 to 1024");
+	check_warned(text, "parameter bounce_size=1000 is not");
+	check_warned(text, "parameter bounce_count=1 is not");
+	check_warned(text, "parameter inline_max=5000 is not");
+	check_warned(text, "parameter eager_max=4294967296 is not");
+	check_warned(text, "parameter cma is neither yes nor no");
+	check_warned(text, "parameter remote_comm is neither yes nor no");
+
+	text = play("remote", more_bad_parameters, &status);
+	assert_int_equal(status, 4);
+	check_warned(text, "parameter peers");
+	check_warned(text, "parameter bounce_size=3072 is not a power of two");
+	check_warned(text, "parameter bounce_count");
+}
+
+/* They show in fi_info -e. */
+static void test_parameters_listed(void **state)
+{
+	static const char *const names[] = { "cma",	    "remote_comm",  "inline_max", "eager_max",
+					     "bounce_size", "bounce_count", "peers" };
+	struct fi_param *params;
+	int count;
+
+	(void)state;
+	accepted();
+	tf_ok(fi_getparams(&params, &count));
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char name[64];
+		int seen = 0;
+
+		snprintf(name, sizeof(name), "FI_" TF_PROVIDER "_%s", names[i]);
+		for (int j = 0; j < count; j++)
+			seen += !strcasecmp(params[j].name, name);
+		assert_int_equal(seen, 1);
+	}
+	fi_freeparams(params);
+}
+
+static int run_scene(const char *scene)
+{
+	if (!strcmp(scene, "remote"))
+		return scene_remote();
+	if (!strcmp(scene, "layers"))
+		return scene_layers();
+	if (!strcmp(scene, "refusals"))
+		return scene_refusals();
+	return 126;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+		TEST(test_no_hints),
+		TEST(test_name_only),
+		TEST(test_bare_hints),
+		TEST(test_versions),
+		TEST(test_answer_as_hints),
+		TEST(test_caps_granted),
+		TEST(test_caps_refused),
+		TEST(test_context_caps),
+		TEST(test_mode),
+		TEST(test_op_flags),
+		TEST(test_order),
+		TEST(test_sizes),
+		TEST(test_ep_type),
+		TEST(test_protocol),
+		TEST(test_tag_format),
+		TEST(test_auth_key),
+		TEST(test_traffic_class),
+		TEST(test_threading),
+		TEST(test_progress),
+		TEST(test_resource_and_av),
+		TEST(test_mr_mode),
+		TEST(test_domain_numbers),
+		TEST(test_domain_caps),
+		TEST(test_names),
+		TEST(test_open_objects),
+		TEST(test_handle_and_nic),
+		TEST(test_addr_format),
+		TEST(test_source),
+		TEST(test_destination),
+		TEST(test_hinted_addresses),
+		TEST(test_flags),
+		TEST(test_provider_structure),
+		TEST(test_attributes_only),
+		TEST(test_open_mpi_mtl),
+		TEST(test_mpich_first_question),
+		TEST(test_remote_comm),
+		TEST(test_no_layers),
+		TEST(test_reasons),
+		TEST(test_parameters),
+		TEST(test_parameters_listed),
+	};
+
+	if (argc > 1)
+		return run_scene(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_header: the header of a segment, as an attacher reads it from a file that anybody may have written.
+ *
+ * The input is the header; a file length of 8 bytes may follow, else it is that of the corpus. Layout 0
+ * stands for this build's, so that the corpus outlives a change of it. What is accepted must keep the
+ * promise of sc_seg_check_header(): every part lies inside the file, apart from the others.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "seg.h"
+
+#define ADDRESS "fi_shmcma://0123456789abcdef-0000beef-00112233445566778899-00ff"
+#define FILE_LENGTH 212992
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	unsigned __int128 claims_end, pool_end, slots_end;
+	uint64_t length = FILE_LENGTH;
+	struct sc_abi_header input = { 0 }, h;
+
+	memcpy(&input, data, size < sizeof(input) ? size : sizeof(input));
+	if (!input.layout)
+		input.layout = SC_ABI_LAYOUT;
+	if (size >= sizeof(h) + sizeof(length))
+		memcpy(&length, data + sizeof(h), sizeof(length));
+	if (sc_seg_check_header(&input, size, length, ADDRESS, &h))
+		return 0;
+	claims_end = (unsigned __int128)h.claims_offset + (uint64_t)h.slot_count * sizeof(uint64_t);
+	pool_end = (unsigned __int128)h.pool_offset + (uint64_t)h.buf_count * h.buf_size;
+	slots_end = (unsigned __int128)h.slots_offset + (uint64_t)h.slot_count * SC_ABI_SLOT_SIZE;
+	if (h.length != length || h.claims_offset < SC_ABI_PAGE || claims_end > h.pool_offset ||
+	    pool_end > h.slots_offset || slots_end > length || h.slots_offset % sizeof(uint64_t) ||
+	    !h.slot_count || !h.buf_count || strcmp(h.address, ADDRESS))
+		abort();
+	return 0;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_record: an endpoint takes whatever a peer may have written into its ring.
+ *
+ * Input: one byte of what the endpoint has posted, one of what it has sent itself, then lines of the ring,
+ * 64 bytes each. The lap in the last byte of a line is made right, so that each line is a record if the
+ * records before it leave it to be one; a line with the highest bit of its lines field set ends a batch,
+ * which is polled. Then what waits is received, peeked at, claimed or dropped, and both sides close.
+ *
+ * The peer is an endpoint of this process that writes nothing by itself. For the receiver it is another
+ * process: its memory is read by process_vm_readv(2) or asked for in pieces, never followed.
+ */
+#define _GNU_SOURCE 1
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "peer.h"
+#include "state.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define CHECK(condition)                                                                                  \
+	do {                                                                                              \
+		if (!(condition)) {                                                                       \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                   \
+			abort();                                                                          \
+		}                                                                                         \
+	} while (0)
+
+enum {
+	POST_PLAIN = 1 << 0,
+	POST_TAGGED = 1 << 1,
+	POST_MULTI = 1 << 2,
+	POST_SHORT = 1 << 3,
+	POST_LARGE = 1 << 4,
+	LATER_PEEK = 1 << 5,
+	LATER_CLAIM = 1 << 6,
+	READABLE = 1 << 7,
+
+	SEND_LARGE = 1 << 0,
+	SEND_DELIVERY = 1 << 1,
+	SEND_OTHER = 1 << 2, /* to a third endpoint */
+	LATER_DISCARD = 1 << 3,
+	NO_ANSWERS = 1 << 4, /* the ring back is never read */
+	ANSWERS_FIRST = 1 << 5,
+};
+
+static struct sc_cq tx_cq, rx_cq;
+static uint8_t space[300000];
+static uint64_t unread = 0x756e72656164; /* a cookie for reads of this process */
+
+static struct sc_ep *open_ep(void)
+{
+	struct sc_ep_attr attr = { .tx_cq = &tx_cq, .rx_cq = &rx_cq, .tx_size = 64, .rx_size = 64 };
+	struct sc_ep *ep;
+
+	sc_config_init(&attr.config);
+	attr.config.slots = 2;
+	attr.config.buf_count = 4;
+	attr.config.window = 1024;
+	CHECK(!sc_ep_create(&attr, &ep));
+	return ep;
+}
+
+static void post(struct sc_ep *ep, uint32_t flags, size_t size)
+{
+	struct iovec iov[3] = { { space, size / 3 }, { NULL, 0 }, { space + size / 3, size - size / 3 } };
+	struct sc_recv recv = {
+		.iov = iov, .iov_count = 3, .ignore = UINT64_MAX, .context = &iov, .flags = flags
+	};
+
+	if (flags & SC_RECV_MULTI) {
+		iov[0].iov_len = size;
+		recv.iov_count = 1;
+		recv.multi_min = 64;
+	}
+	(void)sc_rx_recv(ep, &recv);
+}
+
+static void post_some(struct sc_ep *ep, uint8_t what)
+{
+	for (int i = 0; i < 3; i++) {
+		if (what & POST_SHORT)
+			post(ep, i % 2 ? SC_TAGGED : 0, 30);
+		if (what & POST_MULTI)
+			post(ep, SC_RECV_MULTI | (i % 2 ? SC_TAGGED : 0), 5000);
+		if (what & POST_PLAIN)
+			post(ep, 0, 10000);
+		if (what & POST_TAGGED)
+			post(ep, SC_TAGGED, 10000);
+		if (what & POST_LARGE)
+			post(ep, i % 2 ? SC_TAGGED : 0, sizeof(space));
+	}
+}
+
+static void send(struct sc_ep *ep, struct sc_peer *to, size_t size, uint32_t flags)
+{
+	struct iovec iov = { space, size };
+	struct sc_send message = { .iov = &iov, .iov_count = 1, .flags = flags };
+
+	(void)sc_tx_send(ep, to, &message);
+}
+
+static void drop_completions(struct sc_cq *cq)
+{
+	while (sc_cq_peek(cq))
+		sc_cq_release(cq);
+}
+
+static void poll_some(struct sc_ep *ep)
+{
+	for (int i = 0; i < 12; i++)
+		sc_ep_poll(ep);
+	drop_completions(&tx_cq);
+	drop_completions(&rx_cq);
+}
+
+/* Whatever still waits: looked at, set aside, dropped, received. */
+static void receive_later(struct sc_ep *ep, uint8_t posted, uint8_t sent)
+{
+	for (uint32_t tagged = 0; tagged <= SC_TAGGED; tagged += SC_TAGGED) {
+		if (posted & LATER_PEEK)
+			post(ep, tagged | SC_RECV_PEEK, 0);
+		if (posted & LATER_CLAIM) {
+			struct sc_recv claim = { .ignore = UINT64_MAX,
+						 .context = &claim,
+						 .flags = tagged | SC_RECV_PEEK | SC_RECV_CLAIM };
+
+			(void)sc_rx_recv(ep, &claim);
+			claim.flags =
+				tagged | SC_RECV_CLAIM | (sent & LATER_DISCARD ? SC_RECV_DISCARD : 0);
+			claim.iov = &(struct iovec){ space, 1000 };
+			claim.iov_count = 1;
+			if (sent & SEND_OTHER)
+				(void)sc_rx_recv(ep, &claim);
+		}
+		if (sent & LATER_DISCARD)
+			post(ep, tagged | SC_RECV_PEEK | SC_RECV_DISCARD, 0);
+		for (int i = 0; i < 8; i++)
+			post(ep, tagged, i % 2 ? 100 : sizeof(space));
+	}
+}
+
+/* Lines into the ring, as they are but for the lap. Returns how many there were in this batch. */
+static size_t write_lines(struct sc_ring_tx *tx, const uint8_t *data, size_t count)
+{
+	for (size_t i = 0; i < count; i++, data += SC_ABI_LINE) {
+		struct sc_abi_line *line = sc_ring_reserve(tx);
+		uint64_t ctl;
+
+		memcpy(line->bytes, data, SC_ABI_LINE_BYTES);
+		memcpy(&ctl, data + SC_ABI_LINE_BYTES, sizeof(ctl));
+		ctl &= ~(0xffull << SC_ABI_CTL_LAP_SHIFT | 0x80ull << SC_ABI_CTL_LINES_SHIFT);
+		sc_ring_commit(tx, ctl, 1);
+		if (data[SC_ABI_LINE_BYTES + 4] & 0x80)
+			return i + 1;
+	}
+	return count;
+}
+
+static void set_up(void)
+{
+	static int done;
+
+	if (done++)
+		return;
+	signal(SIGPIPE, SIG_IGN);
+	CHECK(!sc_cq_init(&tx_cq, 1024));
+	CHECK(!sc_cq_init(&rx_cq, 1024));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct sc_ep *ep, *writer, *other = NULL;
+	struct sc_peer *to_ep, *of_writer, *of_other = NULL;
+	uint8_t posted, sent;
+	size_t lines;
+
+	if (size < 2)
+		return 0;
+	posted = data[0];
+	sent = data[1];
+	data += 2;
+	lines = (size - 2) / SC_ABI_LINE;
+
+	set_up();
+	ep = open_ep();
+	writer = open_ep();
+	CHECK(!sc_peer_get(writer, sc_ep_address(ep), &to_ep));
+	CHECK(!sc_peer_get(ep, sc_ep_address(writer), &of_writer));
+	CHECK(!sc_peer_connect(to_ep));
+	poll_some(ep);
+	CHECK(of_writer->feed == SC_FEED_UP);
+	of_writer->seg->local = false;
+	of_writer->can_read = posted & READABLE;
+	of_writer->cma = (struct sc_cma){ getpid(), (uintptr_t)&unread, unread };
+
+	if (!(posted & READABLE))
+		post_some(ep, posted);
+	else
+		post_some(ep, posted & (POST_PLAIN | POST_SHORT | POST_MULTI));
+	if (sent & SEND_OTHER) {
+		other = open_ep();
+		CHECK(!sc_peer_get(ep, sc_ep_address(other), &of_other));
+		send(ep, of_other, 100000, 0);
+	}
+	if (sent & SEND_LARGE)
+		send(ep, of_writer, 100000, 0);
+	if (sent & SEND_DELIVERY)
+		send(ep, of_writer, 100, SC_SEND_DELIVERY);
+
+	while (lines && of_writer->feed == SC_FEED_UP) {
+		size_t room = SC_ABI_RING_LINES, batch;
+
+		if (sc_ring_refresh(&to_ep->tx))
+			break;
+		room -= (size_t)(to_ep->tx.tail - to_ep->tx.head);
+		if (!room)
+			break; /* lines that the reader leaves unread for now */
+		batch = write_lines(&to_ep->tx, data, lines < room ? lines : room);
+		data += batch * SC_ABI_LINE;
+		lines -= batch;
+		poll_some(ep);
+		if (of_writer->rx.lines)
+			sc_ring_publish(&of_writer->rx, of_writer->units_back);
+		/* what was written back is not for the writer to understand: its place is free again */
+		if (!(sent & NO_ANSWERS) && of_writer->link == SC_LINK_UP)
+			of_writer->tx.consumer->head = of_writer->tx.tail;
+	}
+	CHECK(of_writer->units_held <= ep->config.window);
+	CHECK(ep->counters.quarantines <= 1);
+	receive_later(ep, posted, sent);
+	poll_some(ep);
+	CHECK(!other || of_other->link == SC_LINK_UP); /* the third is not harmed */
+	if (sent & ANSWERS_FIRST) {
+		sc_ep_destroy(ep);
+		sc_ep_destroy(writer);
+	} else {
+		sc_ep_destroy(writer);
+		poll_some(ep);
+		CHECK(of_writer->link == SC_LINK_DOWN || of_writer->feed != SC_FEED_DONE);
+		sc_ep_destroy(ep);
+	}
+	if (other)
+		sc_ep_destroy(other);
+	drop_completions(&tx_cq);
+	drop_completions(&rx_cq);
+	return 0;
+}

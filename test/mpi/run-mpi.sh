@@ -1,0 +1,239 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# run-mpi.sh [name...] - the MPI programs under Open MPI, carried by shmcma.
+#
+# Open MPI takes another transport without a word when a provider does not suit it. So a run
+# counts only if each of its ranks has printed, when its endpoint closed, the line
+# "shmcma: counters: tx_msgs=... rx_msgs=...", with both above zero.
+#
+# Prints "PASS name" or "FAIL name" for each run, and last "N passed, M failed". With names
+# (p2p-2, coll-4, p2p-nocma-2, ...) makes these runs only. Exit: 0, 1, or 77 (skipped).
+#
+#   abs_top_builddir     has .libs/libshmcma-fi.so and test/mpi/{p2p,coll,types,comm}; programs
+#                        that are not there are compiled to a temporary directory
+#   MPICC, MPIRUN, PYTHON  tried before the usual names
+#   MPI_TEST_TIMEOUT     seconds for each run, 120
+#   MPI_TEST_PROVIDER    another libfabric provider, or "none" for Open MPI's own transport, to
+#                        see if a failure is shmcma's; no counters are asked for then
+
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd) || exit 99
+build=${abs_top_builddir:-$(cd "$here/../.." && pwd)}
+provider=${MPI_TEST_PROVIDER:-shmcma}
+limit=${MPI_TEST_TIMEOUT:-120}
+wanted=" $* "
+passed=0
+failed=0
+
+skip()
+{
+	echo "SKIP: $*"
+	exit 77
+}
+
+# The first of several names of a program that is Open MPI's; Debian's alternatives may make the
+# plain name another MPI's.
+openmpi()
+{
+	flag=$1
+	shift
+	for candidate; do
+		[ -n "$candidate" ] || continue
+		if "$candidate" "$flag" 2>/dev/null | grep -q 'Open MPI'; then
+			echo "$candidate"
+			return
+		fi
+	done
+}
+
+mpicc=$(openmpi --showme:version "${MPICC:-}" mpicc.openmpi mpicc)
+mpirun=$(openmpi --version "${MPIRUN:-}" mpirun.openmpi mpirun)
+[ -n "$mpicc" ] || skip "no mpicc of Open MPI"
+[ -n "$mpirun" ] || skip "no mpirun of Open MPI"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/shmcma-mpi.XXXXXX") || exit 99
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# ---- what all runs share ----
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+# More ranks than processors: no binding, and ranks that wait make room for others.
+launch="--oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
+case $provider in
+none)
+	# Open MPI 4.1's single copy writes behind the buffer of a truncated receive.
+	launch="$launch --mca btl_vader_single_copy_mechanism none"
+	;;
+*)
+	[ "$provider" = shmcma ] || unset FI_PROVIDER FI_PROVIDER_PATH
+	launch="$launch --mca pml cm --mca mtl ofi --mca opal_common_ofi_provider_include $provider"
+	;;
+esac
+case $provider in
+shmcma)
+	library=$build/.libs/libshmcma-fi.so
+	if [ ! -e "$library" ]; then
+		echo "FAIL: no provider at $library"
+		exit 1
+	fi
+	# Naming the provider is what makes it offer FI_REMOTE_COMM, which Open MPI insists on.
+	export FI_PROVIDER_PATH="$build/.libs" FI_PROVIDER=shmcma
+	export FI_LOG_LEVEL=info FI_LOG_PROV=shmcma
+	;;
+tcp)
+	# In libfabric 1.17, tcp;ofi_rxm stalls behind a truncated receive.
+	export MPITEST_SKIP=truncation
+	;;
+esac
+
+# ---- one run ----
+
+# The path of a program that make has built, or that is compiled now.
+program()
+{
+	if [ -x "$build/test/mpi/$1" ]; then
+		echo "$build/test/mpi/$1"
+	elif [ -x "$work/$1" ] || "$mpicc" -std=c11 -O2 -o "$work/$1" "$here/$1.c" >&2; then
+		echo "$work/$1"
+	fi
+}
+
+# The counters of all ranks summed, in the order in which they are printed; or, with a status
+# of 1, the first rank that does not show traffic.
+counters()
+{
+	awk -v ranks="$1" '
+		/shmcma: counters:/ {
+			match(FILENAME, /rank\.[0-9]+/)
+			rank = substr(FILENAME, RSTART + 5, RLENGTH - 5) + 0
+			seen[rank]++
+			sub(/.*shmcma: counters:/, "")
+			for (i = 1; i <= NF; i++) {
+				if (split($i, pair, "=") != 2)
+					continue
+				if (!(pair[1] in sum))
+					names[++count] = pair[1]
+				sum[pair[1]] += pair[2]
+				own[rank, pair[1]] += pair[2]
+			}
+		}
+		END {
+			for (rank = 0; rank < ranks; rank++) {
+				if (!seen[rank])
+					complaint = "has not used shmcma"
+				else if (own[rank, "tx_msgs"] <= 0 || own[rank, "rx_msgs"] <= 0)
+					complaint = "has carried nothing over shmcma"
+				else
+					continue
+				print "rank " rank " " complaint
+				exit 1
+			}
+			for (i = 1; i <= count; i++)
+				printf "%s%s=%.0f", (i > 1 ? " " : ""), names[i], sum[names[i]]
+			print ""
+		}' "$2"/rank.*/stderr
+}
+
+# 0 if a finished run is good, with its counters in $work/sum; otherwise says why not.
+judge()
+{
+	status=$1
+	ranks=$2
+	logs=$3
+	cma=$4
+
+	if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
+		echo "no end after $limit s"
+	elif [ "$status" -ne 0 ]; then
+		echo "mpirun ended with status $status"
+	elif ! grep -q ': [0-9][0-9]* checks passed$' "$logs/rank.0/stdout"; then
+		echo "rank 0 has not said that its checks passed"
+	elif [ "$provider" != shmcma ]; then
+		return 0
+	elif ! counters "$ranks" "$logs" >"$work/sum"; then
+		cat "$work/sum"
+	elif [ "$cma" = off ] && grep -q 'cma_bytes=[1-9]' "$work/sum"; then
+		echo "bytes went by CMA although it was off: $(cat "$work/sum")"
+	else
+		return 0
+	fi
+	return 1
+}
+
+# run NAME RANKS CMA COMMAND...: the name, with the number of ranks behind it, names the run.
+run()
+{
+	name=$1-$2
+	ranks=$2
+	cma=$3
+	logs=$work/$name
+	shift 3
+
+	case $wanted in
+	"  " | *" $name "*) ;;
+	*) return ;;
+	esac
+	[ "$cma" = on ] || export FI_SHMCMA_CMA=0
+	# shellcheck disable=SC2086
+	timeout --foreground -k 10 "$limit" "$mpirun" $launch -n "$ranks" \
+		--output-filename "$logs:nojobid,nocopy" "$@" </dev/null >"$work/mpirun" 2>&1
+	status=$?
+	[ "$cma" = on ] || unset FI_SHMCMA_CMA
+
+	if reason=$(judge "$status" "$ranks" "$logs" "$cma"); then
+		passed=$((passed + 1))
+		echo "PASS $name"
+		sed -n 's/^/     /; / checks passed$/p' "$logs/rank.0/stdout"
+		[ "$provider" != shmcma ] || sed 's/^/     /' "$work/sum"
+	else
+		failed=$((failed + 1))
+		echo "FAIL $name"
+		echo "     $reason"
+		for log in "$work/mpirun" "$logs"/rank.*/std*; do
+			[ -s "$log" ] || continue
+			echo "     --- ${log#"$work/"}"
+			# libfabric's core logs whatever FI_LOG_PROV says
+			sed '/^libfabric:/{/:shmcma:/!d}' "$log" | tail -n 25 | sed 's/^/     /'
+		done
+	fi
+	rm -rf "$logs"
+}
+
+# The first Python that has mpi4py for this MPI.
+python()
+{
+	for candidate in "${PYTHON:-python3}" python3 /usr/bin/python3; do
+		"$candidate" -c 'import mpi4py
+mpi4py.rc.initialize = False
+from mpi4py import MPI
+raise SystemExit("Open MPI" not in MPI.Get_library_version())' 2>/dev/null || continue
+		echo "$candidate"
+		return
+	done
+}
+
+# ---- the runs ----
+
+for ranks in 2 4; do
+	for name in p2p coll types comm; do
+		run "$name" "$ranks" on "$(program "$name")"
+	done
+done
+if [ "$provider" = shmcma ]; then
+	run p2p-nocma 2 off "$(program p2p)"
+	run p2p-nocma 4 off "$(program p2p)"
+fi
+interpreter=$(python)
+if [ -n "$interpreter" ]; then
+	run mpi4py 2 on "$interpreter" "$here/test_mpi4py.py"
+	run mpi4py 4 on "$interpreter" "$here/test_mpi4py.py"
+else
+	echo "     no mpi4py: its runs are left out"
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_addr: texts of addresses and file names. Every text lies in memory of exactly its size, so that a
+ * sanitizer sees a read past its end.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "addr.h"
+
+#define SAMPLE "fi_shmcma://0123456789abcdef-0000beef-00112233445566778899-00ff"
+#define SAMPLE_FILE "shmcma-0000beef-00112233445566778899-00ff"
+
+static const struct sc_addr sample = {
+	.host = 0x0123456789abcdef,
+	.pid = 0xbeef,
+	.nonce = { 0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99 },
+	.ep = 0xff,
+};
+
+static void assert_same(const struct sc_addr *a, const struct sc_addr *b)
+{
+	assert_true(a->host == b->host);
+	assert_int_equal(a->pid, b->pid);
+	assert_memory_equal(a->nonce, b->nonce, sizeof(a->nonce));
+	assert_int_equal(a->ep, b->ep);
+}
+
+static enum sc_addr_kind kind_of(const char *text, size_t size)
+{
+	struct sc_addr addr;
+	char *copy = malloc(size);
+	enum sc_addr_kind kind;
+
+	memcpy(copy, text, size);
+	kind = sc_addr_kind(copy);
+	assert_int_equal(sc_addr_parse(copy, &addr), kind == SC_ADDR_ENDPOINT ? 0 : -EINVAL);
+	free(copy);
+	return kind;
+}
+
+static enum sc_addr_kind kind(const char *text)
+{
+	return kind_of(text, strlen(text) + 1);
+}
+
+static void test_round_trip(void **state)
+{
+	struct sc_addr all = { .host = UINT64_MAX, .pid = UINT32_MAX, .ep = UINT16_MAX }, none = { 0 };
+	char text[SC_ADDR_SIZE];
+	struct sc_addr back;
+
+	(void)state;
+	sc_addr_format(&sample, text);
+	assert_string_equal(text, SAMPLE);
+	assert_int_equal(strlen(text), SC_ADDR_SIZE - 1);
+	assert_int_equal(sc_addr_parse(text, &back), 0);
+	assert_same(&back, &sample);
+
+	memset(all.nonce, 0xff, sizeof(all.nonce));
+	sc_addr_format(&all, text);
+	assert_int_equal(strlen(text), SC_ADDR_SIZE - 1);
+	assert_int_equal(sc_addr_parse(text, &back), 0);
+	assert_same(&back, &all);
+
+	sc_addr_format(&none, text);
+	assert_int_equal(sc_addr_parse(text, &back), 0);
+	assert_same(&back, &none);
+}
+
+/* One wrong character anywhere: never an endpoint. */
+static void test_every_position(void **state)
+{
+	static const char wrong[] = { 'g', 'A', 'F', '/', ' ', '`', ':', '-', '\x80', '\n', 0 };
+
+	(void)state;
+	for (size_t at = 0; at < SC_ADDR_SIZE - 1; at++) {
+		for (size_t i = 0; i < sizeof(wrong); i++) {
+			char text[] = SAMPLE;
+
+			if (text[at] == wrong[i])
+				continue;
+			text[at] = wrong[i];
+			assert_int_not_equal(kind_of(text, wrong[i] ? sizeof(text) : at + 1),
+					     SC_ADDR_ENDPOINT);
+		}
+	}
+}
+
+static void test_lengths(void **state)
+{
+	char endless[SC_ADDR_SIZE];
+
+	(void)state;
+	assert_int_equal(kind(SAMPLE), SC_ADDR_ENDPOINT);
+	for (size_t len = 0; len < SC_ADDR_SIZE - 1; len++) {
+		char text[] = SAMPLE;
+
+		text[len] = '\0';
+		assert_int_not_equal(kind_of(text, len + 1), SC_ADDR_ENDPOINT);
+	}
+	assert_int_equal(kind(SAMPLE "0"), SC_ADDR_INVALID);
+	/* no NUL in the first 64 bytes, none behind them */
+	memcpy(endless, SAMPLE "0", sizeof(endless));
+	assert_int_equal(kind_of(endless, sizeof(endless)), SC_ADDR_INVALID);
+	memset(endless, 'a', sizeof(endless));
+	assert_int_equal(kind_of(endless, sizeof(endless)), SC_ADDR_INVALID);
+	memcpy(endless, SC_ADDR_PREFIX, strlen(SC_ADDR_PREFIX));
+	assert_int_equal(kind_of(endless, sizeof(endless)), SC_ADDR_INVALID);
+}
+
+static void test_kinds(void **state)
+{
+	(void)state;
+	assert_int_equal(kind(""), SC_ADDR_INVALID);
+	assert_int_equal(kind("fi_shmcma:/"), SC_ADDR_INVALID);
+	assert_int_equal(kind("fi_shmcma://"), SC_ADDR_INVALID);
+	assert_int_equal(kind("fi_shm://a"), SC_ADDR_INVALID);
+	assert_int_equal(kind("FI_SHMCMA://a"), SC_ADDR_INVALID);
+	assert_int_equal(kind("fi_shmcma://a"), SC_ADDR_SERVICE);
+	assert_int_equal(kind("fi_shmcma://127.0.0.1:9228"), SC_ADDR_SERVICE);
+	assert_int_equal(kind("fi_shmcma://.."), SC_ADDR_SERVICE);
+	assert_int_equal(kind("fi_shmcma://a/b"), SC_ADDR_INVALID);
+	assert_int_equal(kind("fi_shmcma://a b"), SC_ADDR_INVALID);
+}
+
+static void test_services(void **state)
+{
+	char name[54], text[SC_ADDR_SIZE], before[SC_ADDR_SIZE];
+
+	(void)state;
+	assert_int_equal(sc_addr_service("9228", text), 0);
+	assert_string_equal(text, "fi_shmcma://9228");
+	assert_int_equal(sc_addr_service("AZaz09._:@+-", text), 0);
+	assert_int_equal(kind(text), SC_ADDR_SERVICE);
+
+	memcpy(before, text, sizeof(text));
+	assert_int_equal(sc_addr_service("", text), -EINVAL);
+	for (int c = 1; c < 256; c++) {
+		char one[2] = { (char)c, '\0' };
+		int allowed = c < 128 && strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+						"0123456789._:@+-",
+						c);
+		char out[SC_ADDR_SIZE];
+
+		assert_int_equal(sc_addr_service(one, out), allowed ? 0 : -EINVAL);
+	}
+	memset(name, 'n', sizeof(name));
+	name[52] = '\0';
+	assert_int_equal(sc_addr_service(name, text), -EINVAL);
+	/* what would read as an endpoint is no service */
+	assert_int_equal(sc_addr_service(&SAMPLE[strlen(SC_ADDR_PREFIX)], text), -EINVAL);
+	assert_string_equal(text, before);
+	name[51] = '\0';
+	assert_int_equal(sc_addr_service(name, text), 0);
+	assert_int_equal(strlen(text), SC_ADDR_SIZE - 1);
+	assert_int_equal(kind(text), SC_ADDR_SERVICE);
+}
+
+static void test_files(void **state)
+{
+	static const char *const bad[] = {
+		"",
+		"shmcma-",
+		"shmcma-notes",
+		"shmcma-0000beef-00112233445566778899-00f",
+		"shmcma-0000beef-00112233445566778899-00ff0",
+		"shmcma-0000beef-00112233445566778899-00ff ",
+		"shmcma-0000BEEF-00112233445566778899-00ff",
+		"shmcma_0000beef-00112233445566778899-00ff",
+		"xshmcma-0000beef-00112233445566778899-00ff",
+		"../shmcma-0000beef-00112233445566778899-00ff",
+		"shmcma-0000beef-0011223344556677889-900ff",
+	};
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr back, expected = sample;
+
+	(void)state;
+	sc_addr_file(&sample, name);
+	assert_string_equal(name, SAMPLE_FILE);
+	expected.host = 0;
+	assert_int_equal(sc_addr_parse_file(name, &back), 0);
+	assert_same(&back, &expected);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(sc_addr_parse_file(bad[i], &back), -EINVAL);
+}
+
+static void test_service_files(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], expected[SC_ADDR_NAME_MAX], longest[52];
+	struct sc_addr addr;
+
+	(void)state;
+	sc_addr_service_file("127.0.0.1:9228", name);
+	snprintf(expected, sizeof(expected), "shmcma.service-%u-127.0.0.1:9228", (unsigned int)geteuid());
+	assert_string_equal(name, expected);
+	assert_true(sc_addr_is_service_file(name));
+	assert_int_equal(sc_addr_parse_file(name, &addr), -EINVAL);
+
+	memset(longest, 'n', 51);
+	longest[51] = '\0';
+	sc_addr_service_file(longest, name);
+	assert_true(sc_addr_is_service_file(name));
+
+	snprintf(name, sizeof(name), "shmcma.service-%u-a", (unsigned int)geteuid() + 1);
+	assert_false(sc_addr_is_service_file(name));
+	snprintf(name, sizeof(name), "shmcma.service-%u-", (unsigned int)geteuid());
+	assert_false(sc_addr_is_service_file(name));
+	snprintf(name, sizeof(name), "shmcma.service-%u-a/b", (unsigned int)geteuid());
+	assert_false(sc_addr_is_service_file(name));
+	assert_false(sc_addr_is_service_file("shmcma.service-"));
+	assert_false(sc_addr_is_service_file(SAMPLE_FILE));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_every_position),
+		cmocka_unit_test(test_lengths),	      cmocka_unit_test(test_kinds),
+		cmocka_unit_test(test_services),      cmocka_unit_test(test_files),
+		cmocka_unit_test(test_service_files),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_cma: reads of another process's memory: what arrives, where it stops, and that nothing is believed
+ * without the cookie.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sys/mman.h>
+#include "cma.h"
+#include "core_pair.h"
+#include "iov.h"
+
+#define PARTS 16
+#define PAGE ((size_t)4096)
+
+/* In a child the same addresses mean its own copies of these. */
+static uint64_t cookie = 0x1122334455667788;
+static uint8_t there[PARTS * 1000];
+static uint8_t *pages; /* 4 pages, the third is not mapped */
+
+static struct child child;
+static struct sc_cma to_child, to_self;
+
+static void child_serve(struct child *self, void *arg)
+{
+	(void)arg;
+	cookie = 0x99aabbccddeeff00;
+	pattern_fill(there, sizeof(there), 77);
+	pattern_fill(pages, 2 * PAGE, 88);
+	child_tell(self, "ready");
+	child_wait(self);
+}
+
+static int group_setup(void **state)
+{
+	pair_setup(state);
+	pages = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (pages == MAP_FAILED || mprotect(pages + 2 * PAGE, PAGE, PROT_NONE))
+		return -1;
+	to_self = (struct sc_cma){ getpid(), (uintptr_t)&cookie, cookie };
+	if (!child_start(&child, child_serve, NULL))
+		return -1;
+	to_child = (struct sc_cma){ child.pid, (uintptr_t)&cookie, 0x99aabbccddeeff00 };
+	return 0;
+}
+
+static int group_teardown(void **state)
+{
+	(void)state;
+	munmap(pages, 4 * PAGE);
+	return child_end(&child);
+}
+
+static void need_cma(void)
+{
+	if (sc_cma_read(&to_child, NULL, 0, NULL, 0, 0))
+		skip();
+}
+
+static void test_self(void **state)
+{
+	uint8_t here[1000];
+	struct iovec local = { here, sizeof(here) }, remote = { there, sizeof(here) };
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	pattern_fill(there, sizeof(there), 5);
+	assert_int_equal(sc_cma_read(&to_self, &local, 1, &remote, 1, sizeof(here)), 0);
+	assert_true(pattern_is(here, sizeof(here), 5));
+}
+
+static void test_child(void **state)
+{
+	uint8_t here[sizeof(there)];
+	struct iovec local = { here, sizeof(here) }, remote = { there, sizeof(there) };
+
+	(void)state;
+	need_cma();
+	assert_int_equal(sc_cma_read(&to_child, &local, 1, &remote, 1, sizeof(here)), 0);
+	assert_true(pattern_is(here, sizeof(here), 77));
+}
+
+/* Sixteen elements on each side, of different cuts. */
+static void test_vectors(void **state)
+{
+	uint8_t *here = guarded_alloc(sizeof(there));
+	struct iovec local[PARTS], remote[PARTS];
+	size_t cut[PARTS + 1] = { 0 };
+
+	(void)state;
+	need_cma();
+	for (size_t i = 0; i < PARTS; i++) {
+		cut[i + 1] = i + 1 < PARTS ? (i + 1) * (i + 2) * 50 : sizeof(there);
+		local[i] = (struct iovec){ here + cut[i], cut[i + 1] - cut[i] };
+		remote[i] = (struct iovec){ there + i * 1000, 1000 };
+	}
+	assert_int_equal(sc_cma_read(&to_child, local, PARTS, remote, PARTS, sizeof(there)), 0);
+	assert_true(pattern_is(here, sizeof(there), 77));
+	assert_true(guarded_intact(here, sizeof(there), sizeof(there)));
+	guarded_free(here);
+}
+
+/* Only the first bytes of both vectors. */
+static void test_part(void **state)
+{
+	uint8_t *here = guarded_alloc(sizeof(there));
+	struct iovec local[2] = { { here, 10 }, { here + 10, sizeof(there) - 10 } };
+	struct iovec remote[2] = { { there, 700 }, { there + 700, sizeof(there) - 700 } };
+
+	(void)state;
+	need_cma();
+	assert_int_equal(sc_cma_read(&to_child, local, 2, remote, 2, 777), 0);
+	assert_true(pattern_is(here, 777, 77));
+	assert_true(guarded_intact(here, sizeof(there), 777));
+	guarded_free(here);
+}
+
+static void test_nothing(void **state)
+{
+	(void)state;
+	need_cma();
+	assert_int_equal(sc_cma_read(&to_child, NULL, 0, NULL, 0, 0), 0);
+}
+
+/* A bad address in each place of the vector, also in the middle of an element. */
+static void test_fault_at_each_element(void **state)
+{
+	uint8_t here[PARTS * 1000];
+	struct iovec local = { here, sizeof(here) }, remote[PARTS];
+
+	(void)state;
+	need_cma();
+	for (size_t bad = 0; bad < PARTS; bad++) {
+		for (size_t i = 0; i < PARTS; i++)
+			remote[i] = (struct iovec){ there + i * 1000, 1000 };
+		remote[bad].iov_base = pages + 2 * PAGE;
+		assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, PARTS, sizeof(here)), -EFAULT);
+		remote[bad].iov_base = pages + 2 * PAGE - 500;
+		assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, PARTS, sizeof(here)), -EFAULT);
+		remote[bad].iov_base = (void *)16;
+		assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, PARTS, sizeof(here)), -EFAULT);
+	}
+	remote[0] = (struct iovec){ pages, 3 * PAGE };
+	assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, 1, 3 * PAGE), -EFAULT);
+	assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, 1, 2 * PAGE), 0);
+	assert_true(pattern_is(here, 2 * PAGE, 88));
+}
+
+/* This process's own buffer is bad. */
+static void test_fault_here(void **state)
+{
+	struct iovec local[2] = { { pages, PAGE }, { pages + 2 * PAGE, PAGE } };
+	struct iovec remote = { there, 2 * PAGE };
+
+	(void)state;
+	need_cma();
+	assert_int_equal(sc_cma_read(&to_child, local, 2, &remote, 1, 2 * PAGE), -EFAULT);
+}
+
+static void test_wrong_cookie(void **state)
+{
+	uint8_t here[64];
+	struct iovec local = { here, sizeof(here) }, remote = { there, sizeof(here) };
+	struct sc_cma cma = to_child;
+
+	(void)state;
+	need_cma();
+	cma.cookie ^= 1;
+	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, NULL, 0, NULL, 0, 0), -ESRCH);
+	cma = to_child;
+	cma.cookie_addr = (uintptr_t)pages + 2 * PAGE; /* data can be read, the cookie not */
+	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
+	cma.cookie_addr = (uintptr_t)pages + 2 * PAGE - 4; /* half of it */
+	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
+	cma = to_child;
+	cma.pid = getpid(); /* alive, the same addresses, another process */
+	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
+}
+
+static void leave(struct child *self, void *arg)
+{
+	(void)arg;
+	child_tell(self, "leaving");
+}
+
+static void test_dead(void **state)
+{
+	uint8_t here[64];
+	struct iovec local = { here, sizeof(here) }, remote = { there, sizeof(here) };
+	struct sc_cma cma = to_self;
+	struct child dead;
+
+	(void)state;
+	need_cma();
+	assert_true(child_start(&dead, leave, NULL));
+	cma.pid = dead.pid;
+	assert_int_equal(child_reap(&dead), 0);
+	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, NULL, 0, NULL, 0, 0), -ESRCH);
+}
+
+/* Ended, not waited for: it has no memory any more. */
+static void test_zombie(void **state)
+{
+	struct sc_cma cma = to_self;
+	struct child dead;
+	siginfo_t info;
+
+	(void)state;
+	need_cma();
+	assert_true(child_start(&dead, leave, NULL));
+	assert_int_equal(waitid(P_PID, (id_t)dead.pid, &info, WEXITED | WNOWAIT), 0);
+	cma.pid = dead.pid;
+	assert_int_not_equal(sc_cma_read(&cma, NULL, 0, NULL, 0, 0), 0);
+	assert_int_equal(child_reap(&dead), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_self),	   cmocka_unit_test(test_child),
+		cmocka_unit_test(test_vectors),	   cmocka_unit_test(test_part),
+		cmocka_unit_test(test_nothing),	   cmocka_unit_test(test_fault_at_each_element),
+		cmocka_unit_test(test_fault_here), cmocka_unit_test(test_wrong_cookie),
+		cmocka_unit_test(test_dead),	   cmocka_unit_test(test_zombie),
+	};
+
+	return cmocka_run_group_tests_name("cma", tests, group_setup, group_teardown);
+}

@@ -1,0 +1,901 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_peer: how two endpoints come together and part, in every order; connections that are refused; and
+ * claims, introductions and answers that nobody who keeps the rules would write.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "addr.h"
+#include "core_pair.h"
+#include "seg.h"
+
+/* Of nobody. */
+#define TICKET 0x1234567800000000ull
+
+static struct end pair[2], third;
+static uint8_t from[100000], into[100000];
+
+static int setup(void **state)
+{
+	pattern_fill(from, sizeof(from), 1);
+	return pair_setup(state);
+}
+
+static void three_open(const struct sc_ep_attr *attr)
+{
+	end_open(&pair[0], attr);
+	end_open(&pair[1], attr);
+	end_open(&third, attr);
+}
+
+static void three_close(void)
+{
+	end_close(&third);
+	pair_close(pair);
+}
+
+/* A small message arrives. */
+static void check_traffic(struct end *a, struct end *b)
+{
+	struct sc_peer *to = end_find(a, b);
+
+	for (int way = 0; way < 2; way++) {
+		size_t size = way ? 1000 : 8;
+
+		memset(into, 0, size);
+		assert_int_equal(end_send(a, to, from, size, 99, SC_TAGGED | SC_SILENT), 0);
+		for (int i = 0; i < 4; i++) {
+			ends_settle(a, 1);
+			ends_settle(b, 1);
+		}
+		assert_int_equal(end_recv(b, NULL, into, size, 99, SC_TAGGED), 0);
+		ends_settle(b, 1);
+		expect_received(b, end_find(b, a), into, size, 99);
+		assert_true(pattern_is(into, size, 1));
+	}
+}
+
+/* ---- together -------------------------------------------------------------------------------- */
+
+/* The first message makes the connection, and the other side need not do anything for it. */
+static void test_connect(void **state)
+{
+	struct sc_peer *peer, *again;
+
+	(void)state;
+	three_open(NULL);
+	peer = end_find(&pair[0], &pair[1]);
+	again = end_find(&pair[0], &pair[1]);
+	assert_ptr_equal(peer, again);
+	assert_string_equal(sc_peer_address(peer), sc_ep_address(pair[1].ep));
+	assert_int_equal(peer->link, SC_LINK_NONE);
+	assert_int_equal(pair[0].ep->counters.connects, 0);
+	for (int i = 0; i < 10; i++)
+		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), 0);
+	assert_int_equal(peer->link, SC_LINK_UP);
+	assert_int_equal(pair[0].ep->counters.connects, 1);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0] & SC_ABI_CLAIM_STATE, SC_ABI_PUBLISHED);
+	assert_false(sc_list_empty(&pair[0].ep->unanswered));
+	for (int i = 0; i < 10; i++)
+		sc_ep_poll(pair[0].ep);
+	ends_settle(pair, 2);
+	assert_int_equal(pair[1].ep->counters.accepts, 1);
+	assert_int_equal(pair[1].ep->counters.connects, 0);
+	assert_int_equal(pair[1].ep->counters.rx_unexpected, 10);
+	assert_true(sc_list_empty(&pair[0].ep->unanswered));
+	/* and back */
+	check_traffic(&pair[1], &pair[0]);
+	check_traffic(&pair[0], &third);
+	check_traffic(&third, &pair[0]);
+	check_traffic(&third, &pair[1]);
+	assert_int_equal(pair[0].ep->counters.accepts, 2);
+	three_close();
+}
+
+/* Both at once. */
+static void test_cross(void **state)
+{
+	(void)state;
+	three_open(NULL);
+	pair[0].peer = end_find(&pair[0], &pair[1]);
+	pair[1].peer = end_find(&pair[1], &pair[0]);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(end_send(&pair[i], pair[i].peer, from, 8, 0, 0), 0);
+	ends_settle(pair, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(end_recv(&pair[i], NULL, into, 8, 0, 0), 0);
+		expect_received(&pair[i], pair[i].peer, into, 8, 0);
+		assert_int_equal(pair[i].ep->counters.connects, 1);
+		assert_int_equal(pair[i].ep->counters.accepts, 1);
+	}
+	three_close();
+}
+
+static void test_self(void **state)
+{
+	struct sc_peer *self;
+
+	(void)state;
+	three_open(NULL);
+	self = end_find(&pair[0], &pair[0]);
+	assert_int_equal(end_send(&pair[0], self, from, 8, 0, 0), 0);
+	ends_settle(pair, 1);
+	assert_int_equal(self->link, SC_LINK_UP);
+	assert_int_equal(self->feed, SC_FEED_UP);
+	check_traffic(&pair[0], &third);
+	check_traffic(&third, &pair[0]);
+	check_traffic(&pair[0], &pair[0]);
+	three_close();
+}
+
+static void test_users(void **state)
+{
+	struct sc_peer *peers[1000];
+	char address[SC_ADDR_SIZE];
+
+	(void)state;
+	three_open(NULL);
+	memcpy(address, sc_ep_address(pair[1].ep), sizeof(address));
+	for (uint64_t i = 0; i < 1000; i++) {
+		char digits[5];
+
+		snprintf(digits, sizeof(digits), "%04x", (unsigned)i);
+		memcpy(address + SC_ADDR_SIZE - 5, digits, 4);
+		assert_int_equal(sc_peer_get(pair[0].ep, address, &peers[i]), 0);
+		assert_true(sc_peer_user(peers[i]) == UINT64_MAX || i >= 1000);
+		sc_peer_set_user(peers[i], i);
+	}
+	for (uint64_t i = 0; i < 1000; i++) {
+		struct sc_peer *again;
+
+		assert_int_equal(sc_peer_get(pair[0].ep, sc_peer_address(peers[i]), &again), 0);
+		assert_ptr_equal(again, peers[i]);
+		assert_int_equal(sc_peer_user(again), i);
+	}
+	assert_int_equal(sc_peer_get(pair[0].ep, "fi_shmcma://service", &peers[0]), -EINVAL);
+	assert_int_equal(sc_peer_get(pair[0].ep, "", &peers[0]), -EINVAL);
+	three_close();
+}
+
+/* ---- refused --------------------------------------------------------------------------------- */
+
+static void test_slots_taken(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+
+	(void)state;
+	attr.config.slots = 1;
+	three_open(&attr);
+	check_traffic(&pair[0], &pair[1]);
+	peer = end_find(&third, &pair[1]);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(end_send(&third, peer, from, 8, 0, 0), -EUSERS);
+		ends_settle(&third, 1);
+	}
+	assert_true(end_idle(&third));
+	check_traffic(&pair[0], &pair[1]);
+	/* the slot is free when the first has gone; the address stays lost to who was refused */
+	end_close(&pair[0]);
+	ends_settle(pair, 2);
+	end_open(&pair[0], &attr);
+	check_traffic(&pair[0], &pair[1]);
+	three_close();
+}
+
+/*
+ * Who could not be reached can still be heard, or is told that it is not: its messages do not wait for an
+ * answer that cannot be given.
+ */
+static void test_heard_but_not_reached(void **state)
+{
+	for (int sent_before = 0; sent_before < 2; sent_before++)
+		for (int f = 0; f < 3; f++) {
+			static const uint32_t flags[] = { SC_SEND_DELIVERY, 0, SC_SEND_MATCH };
+			static const size_t sizes[] = { 8, 50000, 1000 };
+			struct sc_ep_attr one = end_attr();
+			struct sc_peer *back, *there;
+			int ret;
+
+			(void)state;
+			one.config.slots = 1;
+			end_open(&pair[0], NULL);
+			end_open(&pair[1], &one);
+			end_open(&third, NULL);
+			check_traffic(&third, &pair[1]); /* takes its only slot */
+			back = end_find(&pair[0], &pair[1]);
+			there = end_find(&pair[1], &pair[0]);
+			if (sent_before) {
+				assert_int_equal(end_send(&pair[1], there, from, 8, 0, SC_SILENT), 0);
+				ends_settle(pair, 2);
+			}
+			assert_int_equal(end_send(&pair[0], back, from, 8, 0, 0), -EUSERS);
+			ends_settle(pair, 2);
+			assert_int_equal(end_recvv(&pair[0], NULL, &(struct iovec){ into, 50000 }, 1, 5, 0,
+						   SC_TAGGED, into),
+					 0);
+			ret = end_send(&pair[1], there, from, sizes[f], 5, SC_TAGGED | flags[f]);
+			ends_settle(pair, 2);
+			if (!ret) { /* it ends, one way or the other */
+				assert_non_null(sc_cq_peek(&pair[1].tx));
+				assert_int_equal(pair[1].ep->tx_ops.used, 0);
+			}
+			check_traffic(&third, &pair[1]);
+			three_close();
+		}
+}
+
+/* A connection that fails half-way leaves nothing behind, whatever happens before the next poll. */
+static void test_half_way(void **state)
+{
+	struct sc_peer *peer;
+	struct stat st;
+	int fd, kept;
+
+	(void)state;
+	three_open(NULL);
+	/* pair[1] is known to pair[0] and attached, then the slot's memory cannot be had */
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 0, 0), 0);
+	ends_settle(pair, 2);
+	peer = end_find(&pair[0], &pair[1]);
+	assert_non_null(peer->seg);
+	kept = peer->seg->fd;
+	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0 && !fstat(fd, &st));
+	peer->seg->fd = fd; /* fallocate fails: no such operation on that file */
+	peer->seg->dev = st.st_dev;
+	peer->seg->ino = st.st_ino;
+	assert_true(end_send(&pair[0], peer, from, 8, 0, 0) < 0);
+	peer->seg->fd = kept;
+	close(fd);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	/* the slot that it had for a moment is another's now */
+	assert_int_equal(end_send(&third, end_find(&third, &pair[1]), from, 8, 0, SC_SILENT), 0);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0] & SC_ABI_CLAIM_STATE, SC_ABI_PUBLISHED);
+	ends_settle(pair, 2);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0] & SC_ABI_CLAIM_STATE, SC_ABI_PUBLISHED);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+	expect_received(&pair[1], end_find(&pair[1], &third), into, 8, 0);
+	check_traffic(&third, &pair[1]);
+	three_close();
+}
+
+static void dead_child(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+
+	(void)arg;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+}
+
+static void test_nobody_there(void **state)
+{
+	char closed[SC_ADDR_SIZE], elsewhere[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	three_open(NULL);
+	memcpy(closed, sc_ep_address(third.ep), sizeof(closed));
+	memcpy(elsewhere, closed, sizeof(closed));
+	elsewhere[strlen(SC_ADDR_PREFIX)] ^= 1;
+	assert_int_equal(sc_addr_kind(elsewhere), SC_ADDR_ENDPOINT);
+	end_close(&third);
+	assert_int_equal(sc_peer_get(pair[0].ep, closed, &peer), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -ECONNREFUSED);
+		sc_ep_poll(pair[0].ep);
+	}
+	assert_int_equal(sc_peer_get(pair[0].ep, elsewhere, &peer), 0);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -EHOSTUNREACH);
+	assert_true(child_start(&child, dead_child, NULL));
+	assert_int_equal(child_reap(&child), 0);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -ECONNREFUSED);
+	assert_true(end_idle(&pair[0]));
+	(void)sc_reap_scan(); /* another process may have been first */
+	check_traffic(&pair[0], &pair[1]);
+	pair_close(pair);
+}
+
+/* ---- hand-made claims ------------------------------------------------------------------------ */
+
+/* The ticket of the endpoint of that address. */
+static uint64_t ticket_of(const char *address)
+{
+	struct sc_addr parts;
+
+	assert_int_equal(sc_addr_parse(address, &parts), 0);
+	return (uint64_t)parts.pid << 32 | (uint32_t)(parts.nonce[0] << 2);
+}
+
+/* Claim a slot of pair[1] as a connecting side does, calling itself so. */
+static struct sc_abi_slot *claim_by_hand(uint32_t index, const char *address, uint64_t value)
+{
+	struct sc_seg *seg = pair[1].ep->seg;
+	struct sc_abi_slot *slot = sc_seg_slot(seg, index);
+
+	if (address) {
+		assert_int_equal(sc_seg_slot_alloc(seg, index), 0);
+		memcpy(slot->intro.address, address, SC_ADDR_SIZE);
+	}
+	sc_store_release_64(&sc_seg_claims(seg)[index], value);
+	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
+	return slot;
+}
+
+static void depart_by_hand(uint32_t index)
+{
+	claim_by_hand(index, NULL, TICKET | SC_ABI_DEPARTED);
+	ends_settle(pair, 2);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[index], 0);
+}
+
+static void test_bad_introductions(void **state)
+{
+	char text[SC_ADDR_SIZE], elsewhere[SC_ADDR_SIZE];
+
+	(void)state;
+	three_open(NULL);
+	check_traffic(&pair[0], &pair[1]); /* slot 0 */
+	memcpy(elsewhere, sc_ep_address(third.ep), SC_ADDR_SIZE);
+	elsewhere[strlen(SC_ADDR_PREFIX)] ^= 1;
+	for (int variant = 0; variant < 6; variant++) {
+		struct sc_abi_slot *slot;
+
+		memset(text, variant == 0 ? 0 : variant == 1 ? 0xff : 'a', sizeof(text));
+		if (variant == 3)
+			memcpy(text, "fi_shmcma://service", 20);
+		if (variant == 4) { /* no NUL; of nobody */
+			memcpy(text, sc_ep_address(third.ep), SC_ADDR_SIZE);
+			memset(text + SC_ADDR_SIZE - 5, 'f', 5);
+		}
+		if (variant == 5)
+			memcpy(text, elsewhere, SC_ADDR_SIZE);
+		slot = claim_by_hand(1, text, TICKET | SC_ABI_PUBLISHED);
+		ends_settle(pair, 2);
+		if (variant != 4) {
+			assert_int_equal(slot->consumer.answer, SC_ABI_REFUSED);
+			assert_int_equal(slot->consumer.reason, variant == 5 ? EHOSTUNREACH : EINVAL);
+		}
+		check_traffic(&pair[0], &pair[1]);
+		depart_by_hand(1);
+	}
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	check_traffic(&third, &pair[1]);
+	three_close();
+}
+
+/* Claims at every stage of being made are left alone. */
+static void test_claims_under_way(void **state)
+{
+	(void)state;
+	three_open(NULL);
+	claim_by_hand(0, NULL, TICKET | SC_ABI_CLAIMED);
+	claim_by_hand(1, NULL, TICKET); /* no state at all */
+	ends_settle(pair, 2);
+	assert_int_equal(pair[1].ep->counters.accepts + pair[1].ep->counters.refusals, 0);
+	check_traffic(&pair[0], &pair[1]);
+	assert_int_equal(end_find(&pair[0], &pair[1])->out_slot, 2);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], TICKET | SC_ABI_CLAIMED);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[1], TICKET);
+	/* published without memory, and gone before it was looked at */
+	claim_by_hand(0, NULL, TICKET | SC_ABI_PUBLISHED);
+	claim_by_hand(1, NULL, TICKET | SC_ABI_DEPARTED);
+	ends_settle(pair, 2);
+	assert_int_equal(pair[1].ep->counters.refusals, 2);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[1], 0);
+	check_traffic(&pair[0], &pair[1]);
+	depart_by_hand(0);
+	three_close();
+}
+
+/* One that calls itself what another is, or itself a second time. */
+static void test_claimed_twice(void **state)
+{
+	struct sc_abi_slot *slot;
+
+	(void)state;
+	three_open(NULL);
+	check_traffic(&pair[0], &pair[1]);
+	slot = claim_by_hand(1, sc_ep_address(pair[0].ep),
+			     ticket_of(sc_ep_address(pair[0].ep)) | SC_ABI_PUBLISHED);
+	ends_settle(pair, 2);
+	assert_int_equal(slot->consumer.answer, SC_ABI_REFUSED);
+	check_traffic(&pair[0], &pair[1]);
+	depart_by_hand(1);
+	check_traffic(&pair[0], &pair[1]);
+	three_close();
+}
+
+/* A record by hand in a slot that was claimed by hand. */
+static void write_by_hand(struct sc_abi_slot *slot, uint32_t at, enum sc_abi_kind kind, uint32_t size,
+			  const uint64_t *words)
+{
+	memcpy(slot->ring[at].words, words, SC_ABI_LINE_BYTES);
+	sc_store_release_64(&slot->ring[at].ctl,
+			    sc_ring_ctl(kind, 0, 1, size) | 1ull << SC_ABI_CTL_LAP_SHIFT);
+}
+
+/* The peer is gone when it is let in: what lies in the ring is delivered, what lay with it is not. */
+static void test_gone_when_accepted(void **state)
+{
+	uint64_t words[7] = { 0, 0, 1ull << 32, 100, (uintptr_t)from, 100 };
+
+	for (int kind = SC_ABI_INLINE; kind <= SC_ABI_KIND_MAX; kind++) {
+		char gone[SC_ADDR_SIZE];
+		struct sc_abi_slot *slot;
+
+		(void)state;
+		three_open(NULL);
+		memcpy(gone, sc_ep_address(third.ep), SC_ADDR_SIZE);
+		end_close(&third);
+		end_open(&third, NULL);
+		slot = claim_by_hand(0, gone, ticket_of(gone) | SC_ABI_PUBLISHED);
+		write_by_hand(slot, 0, SC_ABI_INLINE, 8, words);
+		write_by_hand(slot, 1, (enum sc_abi_kind)kind, kind == SC_ABI_RDV ? 1 : 8, words);
+		assert_int_equal(end_recv(&pair[1], NULL, into, 100, 0, 0), 0);
+		assert_int_equal(end_recv(&pair[1], NULL, into, 100, 0, 0), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[1].rx).err, 0);
+		if (kind <= SC_ABI_RDV && kind != SC_ABI_BOUNCE)
+			assert_int_equal(comp_take(&pair[1].rx).err,
+					 kind == SC_ABI_INLINE ? 0 : ECONNRESET);
+		depart_by_hand(0);
+		check_traffic(&third, &pair[1]);
+		three_close();
+	}
+}
+
+/*
+ * One that calls itself an endpoint of this very process, and says where its payload is: no address that
+ * another process has written is followed without care.
+ */
+static void impostor(struct child *self, void *arg)
+{
+	static const uint64_t places[] = { 0, 64, UINT64_MAX - 49999, 1ull << 47, 0x123456789000 };
+	int caller = *(int *)arg;
+
+	(void)self;
+	child_on_its_own();
+	for (int i = 0; i < 5; i++) {
+		uint64_t words[7] = { 0, 0, 1ull << 32, 50000, places[i], 50000 };
+		struct sc_abi_slot *slot;
+		const char *address;
+
+		three_open(NULL);
+		address = sc_ep_address(caller ? third.ep : pair[1].ep);
+		slot = claim_by_hand(0, address, ticket_of(address) | SC_ABI_PUBLISHED);
+		CHILD_CHECK(!end_recv(&pair[1], NULL, into, 50000, 0, 0));
+		write_by_hand(slot, 0, SC_ABI_RDV, 1, words);
+		for (int n = 0; n < 10; n++)
+			sc_ep_poll(pair[1].ep);
+		CHILD_CHECK(!sc_cq_peek(&pair[1].rx) || sc_cq_peek(&pair[1].rx)->err);
+		three_close();
+	}
+}
+
+static void test_impostor(void **state)
+{
+	(void)state;
+	for (int caller = 0; caller < 2; caller++)
+		assert_int_equal(child_run(impostor, &caller), 0);
+}
+
+/* Thousands of claims that come to nothing take no slot for good. */
+static void test_claims_come_and_go(void **state)
+{
+	(void)state;
+	three_open(NULL);
+	for (int i = 0; i < 300; i++) {
+		char address[SC_ADDR_SIZE];
+		char digits[5];
+
+		memcpy(address, sc_ep_address(third.ep), SC_ADDR_SIZE);
+		snprintf(digits, sizeof(digits), "%04x", (unsigned)i + 0x8000);
+		memcpy(address + SC_ADDR_SIZE - 5, digits, 4); /* of nobody */
+		claim_by_hand((uint32_t)i % 16, address, ticket_of(address) | SC_ABI_PUBLISHED);
+		if (i % 3)
+			ends_settle(pair, 2);
+		depart_by_hand((uint32_t)i % 16);
+	}
+	assert_int_equal(pair[1].ep->inbound_count, 0);
+	check_traffic(&third, &pair[1]);
+	three_close();
+}
+
+/* ---- hand-made answers ----------------------------------------------------------------------- */
+
+static void test_answers(void **state)
+{
+	static const struct {
+		uint32_t answer;
+		int32_t reason;
+		int expected; /* of the next send */
+	} cases[] = {
+		{ SC_ABI_REFUSED, EUSERS, -EUSERS },
+		{ SC_ABI_REFUSED, 0, -EPROTO },
+		{ SC_ABI_REFUSED, -1, -EPROTO },
+		{ SC_ABI_REFUSED, 4096, -EPROTO },
+		{ SC_ABI_REFUSED, INT32_MIN, -EPROTO },
+		{ SC_ABI_BROKEN, EPROTO, -ECONNRESET },
+		{ SC_ABI_BROKEN, INT32_MAX, -ECONNRESET },
+		{ SC_ABI_ACCEPTED, 77, 0 },
+		{ 77, 77, 0 },
+		{ UINT32_MAX, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct sc_peer *peer;
+		int ended = 0;
+
+		three_open(NULL);
+		peer = end_find(&pair[0], &pair[1]);
+		check_traffic(&pair[0], &third);
+		assert_int_equal(end_send(&pair[0], peer, from, 50000, 0, 0), 0);
+		assert_int_equal(end_send(&pair[0], peer, from, 1000, 0, SC_SEND_DELIVERY), 0);
+		peer->tx.consumer->reason = cases[i].reason;
+		peer->tx.consumer->answer = cases[i].answer;
+		for (int n = 0; n < 10; n++)
+			sc_ep_poll(pair[0].ep);
+		for (; sc_cq_peek(&pair[0].tx); ended++)
+			assert_int_equal(comp_take(&pair[0].tx).err, -cases[i].expected);
+		assert_int_equal(ended, cases[i].expected ? 2 : 0);
+		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), cases[i].expected);
+		assert_int_equal(pair[0].ep->pool.free_count + peer->loans.count +
+					 end_find(&pair[0], &third)->loans.count,
+				 pair[0].ep->pool.count);
+		check_traffic(&pair[0], &third);
+		three_close();
+	}
+}
+
+/* ---- apart ----------------------------------------------------------------------------------- */
+
+static void test_departures(void **state)
+{
+	(void)state;
+	for (int first = 0; first < 2; first++)
+		for (int polled = 0; polled < 2; polled++)
+			for (int both_ways = 0; both_ways < 2; both_ways++) {
+				struct end *stays = &pair[!first];
+				struct sc_peer *peer;
+
+				three_open(NULL);
+				check_traffic(&pair[0], &pair[1]);
+				if (both_ways)
+					check_traffic(&pair[1], &pair[0]);
+				check_traffic(&third, stays);
+				peer = end_find(stays, &pair[first]);
+				end_close(&pair[first]);
+				if (polled) {
+					ends_settle(stays, 1);
+					assert_int_equal(peer->link, SC_LINK_DOWN);
+					assert_null(peer->seg);
+					assert_int_equal(end_send(stays, peer, from, 8, 0, 0),
+							 -ECONNRESET);
+					assert_int_equal(stays->ep->counters.departures,
+							 both_ways || first == 0);
+					assert_int_equal(stays->ep->inbound_count, 1);
+				}
+				check_traffic(&third, stays);
+				three_close();
+			}
+}
+
+/* The last messages of one that closes are delivered, then its slot is another's. */
+static void test_slot_is_used_again(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end keeper;
+
+	(void)state;
+	attr.config.slots = 1;
+	attr.config.buf_count = 4;
+	end_open(&keeper, &attr);
+	for (int i = 0; i < 1000; i++) {
+		struct end guest;
+		int messages = i % 200;
+
+		end_open(&guest, &attr);
+		guest.peer = end_find(&guest, &keeper);
+		for (int n = 0; n < messages; n++)
+			if (end_send(&guest, guest.peer, &n, sizeof(n), 0, SC_SILENT | SC_SEND_INJECT)) {
+				ends_settle(&keeper, 1);
+				assert_int_equal(end_send(&guest, guest.peer, &n, sizeof(n), 0,
+							  SC_SILENT | SC_SEND_INJECT),
+						 0);
+			}
+		end_close(&guest);
+		ends_settle(&keeper, 1);
+		for (int n = 0; n < messages; n++) {
+			int got = -1;
+
+			assert_int_equal(end_recv(&keeper, NULL, &got, sizeof(got), 0, 0), 0);
+			assert_int_equal(comp_take(&keeper.rx).err, 0);
+			assert_int_equal(got, n);
+		}
+		assert_int_equal(sc_seg_claims(keeper.ep->seg)[0], 0);
+	}
+	assert_int_equal(keeper.ep->counters.quarantines, 0);
+	end_close(&keeper);
+}
+
+/* A payload that went away with its sender costs that message, not the slot. */
+static void test_slot_after_a_broken_end(void **state)
+{
+	static const size_t sizes[] = { 8, 1000, 50000 };
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	attr.config.slots = 1;
+	for (int i = 0; i < 3; i++)
+		for (int rule_broken = 0; rule_broken < 2; rule_broken++) {
+			struct end guest, next;
+
+			end_open(&pair[1], &attr);
+			end_open(&guest, &attr);
+			guest.peer = end_find(&guest, &pair[1]);
+			assert_int_equal(end_send(&guest, guest.peer, from, sizes[i], 0, 0), 0);
+			if (rule_broken)
+				sc_ring_commit(&guest.peer->tx, sc_ring_ctl(SC_ABI_INLINE, 0, 1, 99), 1);
+			end_close(&guest);
+			ends_settle(&pair[1], 1);
+			assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+			end_open(&next, &attr);
+			check_traffic(&next, &pair[1]);
+			end_close(&next);
+			end_close(&pair[1]);
+		}
+}
+
+/* The memory of a slot could not be given back: the next one finds it as if it had been. */
+static void test_slot_keeps_its_memory(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end guest;
+	int kept;
+
+	(void)state;
+	attr.config.slots = 1;
+	end_open(&pair[1], &attr);
+	for (int i = 0; i < 3; i++) {
+		end_open(&guest, &attr);
+		for (int n = 0; n < 60 + i; n++)
+			check_traffic(&guest, &pair[1]);
+		end_close(&guest);
+		kept = pair[1].ep->seg->fd;
+		pair[1].ep->seg->fd = -1;
+		ends_settle(&pair[1], 1);
+		pair[1].ep->seg->fd = kept;
+		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+		assert_null(sc_cq_peek(&pair[1].rx));
+		assert_int_equal(pair[1].ep->plain.waiting_count + pair[1].ep->tagged.waiting_count, 0);
+	}
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	end_close(&pair[1]);
+}
+
+/* A peer whose link was lost already is let go of altogether when it departs. */
+static void test_departure_after_loss(void **state)
+{
+	struct sc_ep_attr one = end_attr();
+	struct sc_peer *peer;
+
+	(void)state;
+	one.config.slots = 1;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], &one);
+	end_open(&third, NULL);
+	check_traffic(&third, &pair[1]);
+	peer = end_find(&pair[0], &pair[1]);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -EUSERS);
+	ends_settle(pair, 1);
+	assert_null(peer->seg);
+	(void)end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 0, SC_SILENT);
+	ends_settle(pair, 2);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	assert_null(peer->seg);
+	three_close();
+}
+
+/* ---- between processes ----------------------------------------------------------------------- */
+
+struct visit {
+	char address[SC_ADDR_SIZE];
+	size_t size;
+	bool stays; /* until the parent lets it go, then closes */
+	bool waits; /* for its message to be received */
+};
+
+static void visitor(struct child *self, void *arg)
+{
+	const struct visit *visit = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+	struct iovec iov = { from, visit->size };
+	struct sc_send send = { .iov = &iov,
+				.iov_count = 1,
+				.flags = visit->waits ? SC_SEND_DELIVERY : 0 };
+	struct sc_cq tx;
+
+	CHILD_CHECK(!sc_cq_init(&tx, 16));
+	attr.tx_cq = &tx;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
+	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
+	child_tell(self, sc_ep_address(ep));
+	while (visit->waits && !sc_cq_peek(&tx))
+		sc_ep_poll(ep);
+	CHILD_CHECK(!visit->waits || !sc_cq_peek(&tx)->err);
+	if (visit->stays)
+		child_wait(self);
+	sc_ep_destroy(ep);
+	sc_cq_fini(&tx);
+}
+
+static void test_visitors(void **state)
+{
+	static const size_t sizes[] = { 8, 1000, 50000 };
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		for (int waits = 0; waits < 2; waits++) {
+			struct visit visit = { .size = sizes[i], .stays = true, .waits = waits };
+			struct sc_peer *peer;
+			struct child child;
+
+			end_open(&pair[1], NULL);
+			memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+			assert_true(child_start(&child, visitor, &visit));
+			assert_int_equal(end_recv(&pair[1], NULL, into, 50000, 0, 0), 0);
+			memset(into, 0, 50000);
+			assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+			/* one that only sends and does not poll is read by this process alone, if it may */
+			for (long n = 0; !sc_cq_peek(&pair[1].rx) && n < PAIR_ROUNDS * 100l; n++) {
+				sc_ep_poll(pair[1].ep);
+				if (sizes[i] == 50000 && !waits && peer->seg && !peer->can_read)
+					break;
+			}
+			if (sc_cq_peek(&pair[1].rx)) {
+				expect_received(&pair[1], peer, into, sizes[i], 0);
+				assert_true(pattern_is(into, sizes[i], 1));
+			}
+			while (pair[1].ep->replies)
+				sc_ep_poll(pair[1].ep);
+			assert_int_equal(child_end(&child), 0);
+			ends_settle(&pair[1], 1);
+			assert_int_equal(peer->link, SC_LINK_DOWN);
+			assert_int_equal(pair[1].ep->counters.departures, 1);
+			assert_int_equal(pair[1].ep->inbound_count, 0);
+			end_close(&pair[1]);
+		}
+}
+
+/* The sender closes and goes on living with other things in the same memory: nothing of them is received. */
+static void forger(struct child *self, void *arg)
+{
+	const struct visit *visit = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+	struct iovec iov = { from, 50000 };
+	struct sc_send send = { .iov = &iov, .iov_count = 1 };
+
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
+	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+}
+
+static void forger_goes_on(struct child *self, void *arg)
+{
+	const struct visit *visit = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+	struct iovec iov = { from, 50000 };
+	struct sc_send send = { .iov = &iov, .iov_count = 1 };
+	char byte;
+
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
+	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
+	child_tell(self, sc_ep_address(ep));
+	CHILD_CHECK(read(self->down, &byte, 1) == 1); /* the other has seen the message */
+	sc_ep_destroy(ep);
+	memset(from, 0xbb, 50000);
+	child_tell(self, "closed");
+	child_wait(self);
+}
+
+static void test_closed_but_alive(void **state)
+{
+	struct visit visit = { 0 };
+	struct sc_comp comp;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, forger_goes_on, &visit));
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].ep->counters.rx_unexpected, 1);
+	assert_int_equal(write(child.down, "x", 1), 1);
+	assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 50000, 0, 0), 0);
+	ends_settle(&pair[1], 1);
+	comp = comp_take(&pair[1].rx);
+	assert_int_equal(comp.err, ECONNRESET);
+	assert_int_equal(child_end(&child), 0);
+	end_close(&pair[1]);
+}
+
+/* Killed with a message in the ring: the message is there, its payload is where it was left. */
+static void test_killed(void **state)
+{
+	struct visit visit = { 0 };
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, forger, &visit));
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	child_kill(&child);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 50000, 0, 0), 0);
+	ends_settle(&pair[1], 1);
+	/* that it is dead is for others to notice; but nothing was received */
+	assert_true(!sc_cq_peek(&pair[1].rx) || sc_cq_peek(&pair[1].rx)->err);
+	(void)sc_reap_scan(); /* another process may have been first */
+	end_close(&pair[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_connect),
+		cmocka_unit_test(test_cross),
+		cmocka_unit_test(test_self),
+		cmocka_unit_test(test_users),
+		cmocka_unit_test(test_slots_taken),
+		cmocka_unit_test(test_heard_but_not_reached),
+		cmocka_unit_test(test_half_way),
+		cmocka_unit_test(test_nobody_there),
+		cmocka_unit_test(test_bad_introductions),
+		cmocka_unit_test(test_claims_under_way),
+		cmocka_unit_test(test_claimed_twice),
+		cmocka_unit_test(test_gone_when_accepted),
+		cmocka_unit_test(test_impostor),
+		cmocka_unit_test(test_claims_come_and_go),
+		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_departures),
+		cmocka_unit_test(test_slot_is_used_again),
+		cmocka_unit_test(test_slot_after_a_broken_end),
+		cmocka_unit_test(test_slot_keeps_its_memory),
+		cmocka_unit_test(test_departure_after_loss),
+		cmocka_unit_test(test_visitors),
+		cmocka_unit_test(test_closed_but_alive),
+		cmocka_unit_test(test_killed),
+	};
+
+	return cmocka_run_group_tests_name("peer", tests, setup, NULL);
+}

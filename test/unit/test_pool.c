@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_pool: the ledger of bounce buffers against a plain model: no buffer is lent twice, none is lost,
+ * and they come back by the position they were lent at.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "pool.h"
+
+#define BORROWERS 5
+
+static uint32_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(*state >> 33);
+}
+
+/* Every buffer is free or in one queue, once. */
+static void check_ledger(const struct sc_pool *pool, const struct sc_loans *loans, size_t borrowers)
+{
+	uint8_t *seen = calloc(pool->count, 1);
+	uint32_t total = pool->free_count;
+
+	assert_non_null(seen);
+	for (uint32_t i = 0; i < pool->free_count; i++) {
+		assert_true(pool->free[i] < pool->count);
+		assert_int_equal(seen[pool->free[i]]++, 0);
+	}
+	for (size_t b = 0; b < borrowers; b++) {
+		uint16_t buf = loans[b].first;
+		uint64_t at = 0;
+
+		for (uint32_t i = 0; i < loans[b].count; i++) {
+			assert_true(buf < pool->count);
+			assert_int_equal(seen[buf]++, 0);
+			assert_true(pool->at[buf] >= at);
+			at = pool->at[buf];
+			if (i + 1 == loans[b].count)
+				assert_int_equal(loans[b].last, buf);
+			buf = pool->next[buf];
+			total++;
+		}
+	}
+	assert_int_equal(total, pool->count);
+	free(seen);
+}
+
+static void test_lend_and_return(void **state)
+{
+	struct sc_loans loans;
+	struct sc_pool pool;
+	uint16_t a, b, c;
+
+	(void)state;
+	assert_int_equal(sc_pool_init(&pool, 8), 0);
+	sc_loans_init(&loans);
+	sc_pool_return(&pool, &loans, UINT64_MAX);
+	a = sc_pool_lend(&pool, &loans, 0);
+	b = sc_pool_lend(&pool, &loans, 0);
+	c = sc_pool_lend(&pool, &loans, 1);
+	assert_true(a != b && b != c && a != c);
+	sc_pool_return(&pool, &loans, 0); /* position 0 is not read yet */
+	assert_int_equal(loans.count, 3);
+	sc_pool_return(&pool, &loans, 1);
+	assert_int_equal(loans.count, 1);
+	assert_int_equal(loans.first, c);
+	assert_int_equal(pool.free_count, 7);
+	sc_pool_reclaim(&pool, &loans);
+	assert_int_equal(loans.count, 0);
+	check_ledger(&pool, &loans, 1);
+	sc_pool_fini(&pool);
+	assert_int_equal(pool.count, 0);
+}
+
+static void test_against_model(void **state)
+{
+	struct sc_loans loans[BORROWERS];
+	uint64_t random = 1, at[BORROWERS] = { 0 }, head[BORROWERS] = { 0 };
+	struct sc_pool pool;
+
+	(void)state;
+	assert_int_equal(sc_pool_init(&pool, 37), 0);
+	for (int i = 0; i < BORROWERS; i++)
+		sc_loans_init(&loans[i]);
+	for (int round = 0; round < 100000; round++) {
+		uint32_t who = next_random(&random) % BORROWERS;
+		uint32_t want = 1 + next_random(&random) % 4;
+
+		switch (next_random(&random) % 16) {
+		case 0:
+			sc_pool_reclaim(&pool, &loans[who]);
+			assert_int_equal(loans[who].count, 0);
+			break;
+		case 1 ... 6:
+			if (head[who] < at[who])
+				head[who] += 1 + next_random(&random) % (at[who] - head[who]);
+			sc_pool_return(&pool, &loans[who], head[who]);
+			break;
+		default:
+			if (!sc_pool_may_lend(&pool, &loans[who], want, 0))
+				break;
+			while (want--)
+				sc_pool_lend(&pool, &loans[who], at[who]);
+			at[who]++;
+		}
+		if (round % 16 == 0)
+			check_ledger(&pool, loans, BORROWERS);
+	}
+	for (int i = 0; i < BORROWERS; i++)
+		sc_pool_reclaim(&pool, &loans[i]);
+	assert_int_equal(pool.free_count, 37);
+	sc_pool_fini(&pool);
+}
+
+static void test_more_than_there_are(void **state)
+{
+	struct sc_loans loans;
+	struct sc_pool pool;
+
+	(void)state;
+	assert_int_equal(sc_pool_init(&pool, 2), 0);
+	sc_loans_init(&loans);
+	assert_true(sc_pool_may_lend(&pool, &loans, 2, 0));
+	assert_false(sc_pool_may_lend(&pool, &loans, 3, 0));
+	assert_false(sc_pool_may_lend(&pool, &loans, UINT32_MAX, 0));
+	sc_pool_lend(&pool, &loans, 0);
+	sc_pool_lend(&pool, &loans, 0);
+	assert_false(sc_pool_may_lend(&pool, &loans, 1, 0));
+	sc_pool_fini(&pool);
+}
+
+/* One borrower that gives nothing back leaves some for a second one. */
+static void test_one_cannot_take_all(void **state)
+{
+	(void)state;
+	for (uint32_t count = 8; count <= 4096; count *= 2) {
+		struct sc_loans greedy, other;
+		struct sc_pool pool;
+
+		assert_int_equal(sc_pool_init(&pool, count), 0);
+		sc_loans_init(&greedy);
+		sc_loans_init(&other);
+		while (sc_pool_may_lend(&pool, &greedy, 1, 0))
+			sc_pool_lend(&pool, &greedy, 0);
+		assert_true(greedy.count >= count / 2);
+		assert_true(pool.free_count);
+		assert_true(sc_pool_may_lend(&pool, &other, 1, 0));
+		sc_pool_reclaim(&pool, &greedy);
+		sc_pool_fini(&pool);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_lend_and_return),
+		cmocka_unit_test(test_against_model),
+		cmocka_unit_test(test_more_than_there_are),
+		cmocka_unit_test(test_one_cannot_take_all),
+	};
+
+	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
+}

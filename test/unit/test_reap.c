@@ -1,0 +1,902 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_reap: what dead processes leave is removed, what living ones have is not; service names. In a
+ * /dev/shm of its own where that is allowed; else other tests may reap our dead before we do.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "child.h"
+#include "host.h"
+#include "live.h"
+#include "reap.h"
+#include "seg.h"
+#include "service.h"
+
+static bool alone; /* in a /dev/shm of our own */
+
+static const struct sc_seg_geometry geometry = {
+	.slots = 4, .buf_size = 4096, .buf_count = 2, .window = 1000, .capabilities = SC_ABI_CAP_MSG
+};
+
+static void file_of(const char *addr, char name[SC_ADDR_NAME_MAX])
+{
+	struct sc_addr parts;
+
+	if (sc_addr_parse(addr, &parts))
+		abort();
+	sc_addr_file(&parts, name);
+}
+
+static bool exists(const char *name)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct stat st;
+
+	sc_own_path(name, path);
+	return !lstat(path, &st);
+}
+
+static int remove_file(const char *name)
+{
+	char path[SC_OWN_PATH_MAX];
+
+	sc_own_path(name, path);
+	return unlink(path);
+}
+
+static void assert_reaped(const char *name)
+{
+	int ret;
+
+	assert_true(!alone || exists(name));
+	ret = sc_reap_name(name);
+	assert_true(ret == 1 || (!alone && ret == 0));
+	assert_false(exists(name));
+	assert_int_equal(sc_reap_name(name), 0);
+}
+
+static void assert_stays(const char *name, int expected)
+{
+	assert_int_equal(sc_reap_name(name), expected);
+	assert_true(exists(name));
+}
+
+/* ---- owners ---------------------------------------------------------------------------------- */
+
+static void own(struct child *self, void *arg)
+{
+	struct sc_seg *seg;
+
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	if (arg)
+		CHILD_CHECK(!prctl(PR_SET_DUMPABLE, 0));
+	child_tell(self, seg->header.address);
+	child_wait(self);
+	/* ends without a word, as a crash does */
+}
+
+static void start_owner(struct child *owner, child_body *body, char name[SC_ADDR_NAME_MAX])
+{
+	assert_true(child_start(owner, body, NULL));
+	file_of(owner->line, name);
+}
+
+static void test_dead(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner, own, name);
+	assert_int_equal(child_end(&owner), 0);
+	assert_reaped(name);
+	start_owner(&owner, own, name);
+	child_kill(&owner);
+	assert_reaped(name);
+}
+
+static void test_live(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner, own, name);
+	assert_stays(name, -EBUSY);
+	sc_reap_scan();
+	assert_stays(name, -EBUSY);
+	assert_int_equal(sc_seg_find(owner.line), 0);
+	child_kill(&owner);
+	assert_reaped(name);
+}
+
+static void test_stopped(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner, own, name);
+	kill(owner.pid, SIGSTOP);
+	assert_int_equal(waitpid(owner.pid, NULL, WUNTRACED), owner.pid);
+	assert_stays(name, -EBUSY);
+	assert_int_equal(sc_seg_find(owner.line), 0);
+	kill(owner.pid, SIGCONT);
+	child_kill(&owner);
+	assert_reaped(name);
+}
+
+/* ---- lost locks ------------------------------------------------------------------------------ */
+
+static void lose_lock(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+
+	file_of(addr, name);
+	sc_own_path(name, path);
+	close(open(path, O_RDONLY));
+}
+
+static void own_and_lose(struct child *self, void *arg)
+{
+	struct sc_seg *seg;
+
+	(void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	lose_lock(seg->header.address);
+	child_tell(self, seg->header.address);
+	child_wait(self);
+	sc_seg_destroy(seg);
+}
+
+static void test_lost_lock(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner, own_and_lose, name);
+	child_log_lines = 0;
+	assert_stays(name, -EBUSY);
+	assert_int_equal(child_log_lines, 1);
+	child_kill(&owner);
+	assert_reaped(name);
+}
+
+/* A reaper that may not read others' memory. */
+static void reap_without_cma(struct child *self, void *arg)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+	int ret;
+
+	(void)self;
+	CHILD_CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		_exit(77);
+	ret = sc_reap_name(arg);
+	_exit(ret < 0 ? -ret : ret);
+}
+
+static void test_lost_lock_without_cma(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+	int status;
+
+	(void)state;
+	start_owner(&owner, own_and_lose, name);
+	status = child_run(reap_without_cma, name);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77) {
+		child_end(&owner);
+		skip();
+	}
+	assert_int_equal(WEXITSTATUS(status), EBUSY);
+	assert_true(exists(name));
+	kill(owner.pid, SIGKILL);
+	child_reap(&owner);
+	status = child_run(reap_without_cma, name);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) <= (alone ? 1 : EBUSY));
+	assert_false(exists(name));
+}
+
+static void own_and_exec(struct child *self, void *arg)
+{
+	struct sc_seg *seg;
+
+	(void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	child_tell(self, seg->header.address);
+	execlp("sleep", "sleep", "60", (char *)NULL);
+	_exit(127);
+}
+
+/* The pid lives on, the endpoint does not. */
+static void test_exec(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+	char byte;
+
+	(void)state;
+	start_owner(&owner, own_and_exec, name);
+	assert_int_equal(read(owner.up, &byte, 1), 0);
+	for (int i = 0; i < 10000 && sc_reap_name(name) == -EBUSY;
+	     i++) /* exec closes one after the other */
+		usleep(1000);
+	assert_false(exists(name));
+	assert_int_equal(kill(owner.pid, 0), 0);
+	child_kill(&owner);
+}
+
+static struct child *leader;
+static struct sc_seg *leaders;
+
+static void *follow(void *arg)
+{
+	char path[64], text[64];
+	FILE *stat_file;
+
+	(void)arg;
+	/* until the first thread has ended */
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)getpid());
+	do {
+		usleep(1000);
+		stat_file = fopen(path, "re");
+		CHILD_CHECK(stat_file && fgets(text, sizeof(text), stat_file));
+		fclose(stat_file);
+	} while (!strstr(text, ") Z"));
+	lose_lock(leaders->header.address);
+	child_tell(leader, leaders->header.address);
+	child_wait(leader);
+	_exit(0);
+}
+
+static void own_without_leader(struct child *self, void *arg)
+{
+	pthread_t thread;
+
+	(void)arg;
+	leader = self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &leaders));
+	CHILD_CHECK(!pthread_create(&thread, NULL, follow, NULL));
+	syscall(SYS_exit, 0); /* this thread alone */
+}
+
+/* The thread that the header names has ended, others have not, and the lock is lost: still alive. */
+static void test_leader_ended(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner, own_without_leader, name);
+	assert_stays(name, -EBUSY);
+	child_kill(&owner);
+	assert_reaped(name);
+}
+
+/* ---- own ------------------------------------------------------------------------------------- */
+
+static void find(struct child *self, void *arg)
+{
+	(void)self;
+	sc_log_set(NULL);
+	_exit(-sc_seg_find(arg));
+}
+
+static void test_own(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_seg *seg;
+
+	(void)state;
+	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
+	file_of(seg->header.address, name);
+	assert_stays(name, -EBUSY);
+	assert_true(sc_reap_scan() >= 0);
+	assert_int_equal(child_run(find, seg->header.address), 0); /* lock and name are there */
+	lose_lock(seg->header.address);
+	assert_stays(name, -EBUSY); /* not even then */
+	sc_seg_destroy(seg);
+	assert_false(exists(name));
+}
+
+/* A file as another copy of this library in this process would have it: locked here, in no list. */
+static int twin(const char *name)
+{
+	char path[SC_OWN_PATH_MAX];
+	int fd;
+
+	sc_own_path(name, path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(sc_live_lock(fd), 0);
+	return fd;
+}
+
+static void check_locked(struct child *self, void *arg)
+{
+	char path[SC_OWN_PATH_MAX];
+	pid_t pid;
+
+	(void)self;
+	sc_own_path(arg, path);
+	CHILD_CHECK(sc_live_check(open(path, O_RDWR), &pid) == 1 && pid == getppid());
+}
+
+static void test_twin(void **state)
+{
+	char addr[SC_ADDR_SIZE], name[SC_ADDR_NAME_MAX], out[SC_ADDR_SIZE];
+	const struct sc_host *host;
+	struct sc_addr parts = { .pid = (uint32_t)getpid(), .ep = 1 };
+	struct sc_seg *seg;
+	int fd;
+
+	(void)state;
+	assert_int_equal(sc_host_get(&host), 0);
+	parts.host = host->id;
+	assert_int_equal(sc_host_random(parts.nonce, sizeof(parts.nonce)), 0);
+	sc_addr_format(&parts, addr);
+	file_of(addr, name);
+	fd = twin(name);
+	assert_stays(name, -EBUSY);
+	assert_int_equal(sc_seg_attach(addr, &seg), -ECONNREFUSED);
+	assert_true(sc_reap_scan() >= 0);
+	assert_int_equal(child_run(check_locked, name), 0);
+	close(fd);
+	assert_reaped(name);
+
+	sc_addr_service_file("test_reap.twin", name);
+	fd = twin(name);
+	assert_stays(name, -EBUSY);
+	assert_int_equal(sc_service_find("test_reap.twin", out), -ECONNREFUSED);
+	assert_int_equal(child_run(check_locked, name), 0);
+	close(fd);
+	assert_reaped(name);
+}
+
+/* ---- not ours -------------------------------------------------------------------------------- */
+
+static void make_file(const char *name, mode_t mode, const char *text)
+{
+	char path[SC_OWN_PATH_MAX];
+	int fd;
+
+	sc_own_path(name, path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(fchmod(fd, mode), 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+#define A_NAME "shmcma-00000001-000000000000000000%02d-0000"
+
+static void test_not_ours(void **state)
+{
+	static const char *const others[] = { "shmcma-notes", "shmcma.service-test_reap",
+					      "test_reap.file" };
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		make_file(others[i], 0600, "mine");
+		sc_reap_scan();
+		assert_stays(others[i], -EACCES);
+		assert_int_equal(remove_file(others[i]), 0);
+	}
+	assert_int_equal(sc_reap_name("../shm/x"), -EACCES);
+	assert_int_equal(sc_reap_name(""), -EACCES);
+
+	snprintf(name, sizeof(name), A_NAME, 1);
+	sc_own_path(name, path);
+	make_file(name, 0644, "");
+	assert_stays(name, -EACCES);
+	assert_int_equal(unlink(path), 0);
+
+	assert_int_equal(mkdir(path, 0600), 0);
+	assert_stays(name, -EACCES);
+	assert_int_equal(rmdir(path), 0);
+
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_stays(name, -EACCES);
+	assert_int_equal(unlink(path), 0);
+
+	make_file("test_reap.target", 0600, "");
+	assert_int_equal(symlink("test_reap.target", path), 0);
+	assert_stays(name, -EACCES);
+	assert_true(exists("test_reap.target"));
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(remove_file("test_reap.target"), 0);
+}
+
+static void test_other_user(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+
+	(void)state;
+	snprintf(name, sizeof(name), A_NAME, 2);
+	sc_own_path(name, path);
+	make_file(name, 0600, "");
+	if (chown(path, geteuid() + 1, (gid_t)-1)) {
+		unlink(path);
+		skip();
+	}
+	assert_stays(name, -EACCES);
+	child_log_lines = 0;
+	sc_reap_scan(); /* not a word about other users' files */
+	assert_true(!alone || !child_log_lines);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* By its name and type ours, its content nobody's, its lock free: dead. */
+static void test_garbage(void **state)
+{
+	static const char *const contents[] = { "", "garbage", "SCSHMCMA" };
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+
+	(void)state;
+	snprintf(name, sizeof(name), A_NAME, 3);
+	sc_own_path(name, path);
+	for (size_t i = 0; i < sizeof(contents) / sizeof(contents[0]); i++) {
+		make_file(name, 0600, contents[i]);
+		assert_reaped(name);
+	}
+}
+
+static void test_scan(void **state)
+{
+	char dead[2][SC_ADDR_NAME_MAX], live[SC_ADDR_NAME_MAX];
+	struct child owner;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		start_owner(&owner, own, dead[i]);
+		child_kill(&owner);
+	}
+	start_owner(&owner, own, live);
+	if (alone)
+		assert_int_equal(sc_reap_scan(), 2);
+	else
+		assert_true(sc_reap_scan() >= 0);
+	assert_false(exists(dead[0]) || exists(dead[1]));
+	assert_true(exists(live));
+	if (alone)
+		assert_int_equal(sc_reap_scan(), 0);
+	child_kill(&owner);
+	assert_reaped(live);
+}
+
+/* ---- services -------------------------------------------------------------------------------- */
+
+static char service[40]; /* a name for this run */
+
+struct held {
+	struct sc_seg *seg;
+	struct sc_service *service;
+};
+
+static void hold(struct held *held, const char *name)
+{
+	CHILD_CHECK(!sc_seg_create(&geometry, &held->seg));
+	CHILD_CHECK(!sc_service_create(name, held->seg->header.address, &held->service));
+}
+
+static void let_go(struct held *held)
+{
+	sc_service_destroy(held->service);
+	sc_seg_destroy(held->seg);
+}
+
+static void serve(struct child *self, void *arg)
+{
+	struct held held;
+
+	(void)arg;
+	hold(&held, service);
+	child_tell(self, held.seg->header.address);
+	child_wait(self);
+	let_go(&held);
+}
+
+static void assert_resolves(const char *expected)
+{
+	char addr[SC_ADDR_SIZE], out[SC_ADDR_SIZE];
+
+	assert_int_equal(sc_addr_service(service, addr), 0);
+	assert_int_equal(sc_addr_resolve(addr, out), 0);
+	assert_string_equal(out, expected);
+	assert_int_equal(sc_addr_resolve(out, out), 0);
+	assert_string_equal(out, expected);
+}
+
+static void assert_nobody(void)
+{
+	char addr[SC_ADDR_SIZE], out[SC_ADDR_SIZE] = "as it was";
+
+	assert_int_equal(sc_addr_service(service, addr), 0);
+	child_log_lines = 0;
+	assert_int_equal(sc_addr_resolve(addr, out), -ECONNREFUSED);
+	assert_int_equal(child_log_lines, 1);
+	assert_string_equal(out, "as it was");
+}
+
+static void test_service(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child holder;
+
+	(void)state;
+	sc_addr_service_file(service, name);
+	assert_nobody();
+	assert_true(child_start(&holder, serve, NULL));
+	assert_true(exists(name));
+	assert_resolves(holder.line);
+	assert_stays(name, -EBUSY);
+	assert_int_equal(child_end(&holder), 0);
+	assert_false(exists(name));
+	assert_nobody();
+}
+
+static void test_service_taken(void **state)
+{
+	struct sc_service *held = NULL;
+	struct child holder;
+	struct sc_seg *seg;
+
+	(void)state;
+	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
+	assert_true(child_start(&holder, serve, NULL));
+	child_log_lines = 0;
+	assert_int_equal(sc_service_create(service, seg->header.address, &held), -EADDRINUSE);
+	assert_int_equal(child_log_lines, 1);
+	assert_null(held);
+	assert_resolves(holder.line);
+	kill(holder.pid, SIGSTOP); /* also a stopped one lives */
+	assert_int_equal(waitpid(holder.pid, NULL, WUNTRACED), holder.pid);
+	assert_int_equal(sc_service_create(service, seg->header.address, &held), -EADDRINUSE);
+	kill(holder.pid, SIGCONT);
+	assert_resolves(holder.line);
+	child_kill(&holder);
+	assert_nobody();
+	/* and from the dead it is taken over */
+	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
+	assert_resolves(seg->header.address);
+	sc_service_destroy(held);
+	assert_nobody();
+	sc_seg_destroy(seg);
+	sc_reap_scan();
+}
+
+static void resolve_it(struct child *self, void *arg)
+{
+	char addr[SC_ADDR_SIZE], out[SC_ADDR_SIZE];
+
+	(void)self;
+	CHILD_CHECK(!sc_addr_service(service, addr));
+	CHILD_CHECK(!sc_addr_resolve(addr, out));
+	CHILD_CHECK(!strcmp(out, arg));
+}
+
+static void test_service_own(void **state)
+{
+	struct sc_service *second = NULL;
+	struct held held;
+
+	(void)state;
+	hold(&held, service);
+	assert_resolves(held.seg->header.address);
+	assert_int_equal(sc_service_create(service, held.seg->header.address, &second), -EADDRINUSE);
+	assert_true(sc_reap_scan() >= 0);
+	assert_int_equal(child_run(resolve_it, held.seg->header.address), 0); /* locks are there */
+	let_go(&held);
+	assert_nobody();
+}
+
+/* Held as its name says, but the endpoint behind it has gone. */
+static void test_service_without_endpoint(void **state)
+{
+	struct held held;
+
+	(void)state;
+	hold(&held, service);
+	sc_seg_destroy(held.seg);
+	assert_nobody();
+	sc_service_destroy(held.service);
+}
+
+static void inherit(struct child *self, void *arg)
+{
+	struct held *held = arg;
+	char address[SC_ADDR_SIZE];
+
+	(void)self;
+	memcpy(address, held->seg->header.address, sizeof(address));
+	sc_process_fini();
+	let_go(held);
+	resolve_it(self, address);
+}
+
+static void test_service_fork(void **state)
+{
+	struct held held;
+
+	(void)state;
+	hold(&held, service);
+	assert_int_equal(child_run(inherit, &held), 0);
+	assert_resolves(held.seg->header.address);
+	assert_int_equal(child_run(resolve_it, held.seg->header.address), 0);
+	let_go(&held);
+}
+
+static void test_process_fini(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], service_name[SC_ADDR_NAME_MAX];
+	struct held held;
+
+	(void)state;
+	hold(&held, service);
+	file_of(held.seg->header.address, name);
+	sc_addr_service_file(service, service_name);
+	assert_true(exists(name) && exists(service_name));
+	sc_process_fini();
+	assert_false(exists(name) || exists(service_name));
+	sc_process_fini();
+	let_go(&held);
+}
+
+static void test_service_bad_files(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX], out[SC_ADDR_SIZE];
+	struct sc_service *held = NULL;
+	struct sc_seg *seg;
+
+	(void)state;
+	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
+	sc_addr_service_file(service, name);
+	sc_own_path(name, path);
+
+	assert_int_equal(mkfifo(path, 0600), 0);
+	child_log_lines = 0;
+	assert_int_equal(sc_service_find(service, out), -EACCES);
+	assert_int_equal(child_log_lines, 1);
+	assert_int_equal(sc_service_create(service, seg->header.address, &held), -EACCES);
+	assert_int_equal(child_log_lines, 2);
+	assert_int_equal(unlink(path), 0);
+
+	make_file(name, 0600, "no service");
+	assert_int_equal(sc_service_find(service, out), -ECONNREFUSED);
+	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
+	sc_service_destroy(held);
+
+	assert_int_equal(sc_service_create("a/b", seg->header.address, &held), -EINVAL);
+	assert_int_equal(sc_service_create("", seg->header.address, &held), -EINVAL);
+	assert_int_equal(sc_service_create(service, "fi_shmcma://x", &held), -EINVAL);
+	assert_int_equal(sc_service_find("a b", out), -EINVAL);
+	assert_int_equal(sc_addr_resolve("shm://x", out), -EINVAL);
+	sc_seg_destroy(seg);
+}
+
+/* A file under the service's name, locked by a live process, with this content. */
+static void hold_content(struct child *self, void *arg)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct iovec *content = arg;
+	int fd;
+
+	sc_addr_service_file(service, name);
+	sc_own_path(name, path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
+	CHILD_CHECK(write(fd, content->iov_base, content->iov_len) == (ssize_t)content->iov_len);
+	child_tell(self, path);
+	child_wait(self);
+	unlink(path);
+}
+
+static void test_service_bad_content(void **state)
+{
+	struct sc_abi_service good = { .magic = SC_ABI_SERVICE_MAGIC };
+	struct sc_addr parts = { .pid = 1 };
+
+	(void)state;
+	sc_addr_format(&parts, good.address);
+	for (int i = 0; i < 5; i++) {
+		struct sc_abi_service bad = good;
+		struct iovec content = { &bad, sizeof(bad) };
+		char out[SC_ADDR_SIZE];
+		struct child holder;
+
+		switch (i) {
+		case 0:
+			bad.magic++;
+			break;
+		case 1:
+			content.iov_len--;
+			break;
+		case 2:
+			memset(bad.address, 'a', sizeof(bad.address));
+			break;
+		case 3:
+			bad.address[5] = '\0';
+			break;
+		}
+		assert_true(child_start(&holder, hold_content, &content));
+		child_log_lines = 0;
+		assert_int_equal(sc_service_find(service, out), i < 4 ? -EPROTO : 0);
+		assert_int_equal(child_log_lines, i < 4);
+		assert_int_equal(child_end(&holder), 0);
+	}
+}
+
+static void serve_and_lose(struct child *self, void *arg)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct held held;
+
+	hold(&held, service);
+	sc_addr_service_file(service, name);
+	sc_own_path(name, path);
+	close(open(path, O_RDONLY));
+	if (*(bool *)arg)
+		lose_lock(held.seg->header.address);
+	child_tell(self, held.seg->header.address);
+	child_wait(self);
+	let_go(&held);
+}
+
+static void test_service_lost_lock(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+
+	(void)state;
+	sc_addr_service_file(service, name);
+	for (int both = 0; both < 2; both++) {
+		bool arg = both;
+		struct child holder;
+
+		assert_true(child_start(&holder, serve_and_lose, &arg));
+		assert_stays(name, -EBUSY);
+		child_kill(&holder);
+		assert_reaped(name);
+		sc_reap_scan();
+	}
+}
+
+/* ---- the model, for real --------------------------------------------------------------------- */
+
+#define FIGHTERS 5
+#define FIGHT_MS 1500
+
+static ino_t inode_of(const char *name)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct stat st;
+
+	sc_own_path(name, path);
+	return stat(path, &st) ? 0 : st.st_ino;
+}
+
+static void fight(struct child *self, void *arg)
+{
+	char name[SC_ADDR_NAME_MAX];
+
+	(void)arg;
+	sc_log_set(NULL);
+	sc_addr_service_file(service, name);
+	fcntl(self->down, F_SETFL, O_NONBLOCK);
+	for (;;) {
+		struct sc_service *held;
+		struct sc_seg *seg;
+		ino_t inode = 0;
+		char byte;
+		int err;
+
+		if (read(self->down, &byte, 1) >= 0)
+			return;
+		CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+		err = sc_service_create(service, seg->header.address, &held);
+		CHILD_CHECK(!err || err == -EADDRINUSE);
+		if (!err)
+			inode = inode_of(name);
+		for (int i = 0; !err && i < 20; i++) {
+			char segment[SC_ADDR_NAME_MAX];
+
+			/* whoever holds a name keeps it, whatever the others try */
+			file_of(seg->header.address, segment);
+			CHILD_CHECK(inode_of(name) == inode);
+			CHILD_CHECK(sc_own_is_named(segment, seg->dev, seg->ino));
+		}
+		if (!err)
+			sc_service_destroy(held);
+		sc_reap_scan();
+		CHILD_CHECK(!sc_seg_find(seg->header.address));
+		sc_seg_destroy(seg);
+	}
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void test_fight(void **state)
+{
+	struct child fighters[FIGHTERS];
+	char name[SC_ADDR_NAME_MAX];
+	unsigned int random = 1;
+
+	(void)state;
+	for (int i = 0; i < FIGHTERS; i++)
+		child_spawn(&fighters[i], fight, NULL);
+	for (uint64_t end = now_ms() + FIGHT_MS; now_ms() < end;) {
+		struct child *victim = &fighters[rand_r(&random) % FIGHTERS];
+
+		usleep(rand_r(&random) % 5000);
+		assert_int_equal(waitpid(victim->pid, NULL, WNOHANG), 0); /* a failed check ends it */
+		child_kill(victim);
+		child_spawn(victim, fight, NULL);
+	}
+	for (int i = 0; i < FIGHTERS; i++)
+		assert_int_equal(child_end(&fighters[i]), 0);
+	sc_reap_scan();
+	sc_addr_service_file(service, name);
+	assert_false(exists(name));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_dead),
+		cmocka_unit_test(test_live),
+		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_lost_lock),
+		cmocka_unit_test(test_lost_lock_without_cma),
+		cmocka_unit_test(test_exec),
+		cmocka_unit_test(test_leader_ended),
+		cmocka_unit_test(test_own),
+		cmocka_unit_test(test_twin),
+		cmocka_unit_test(test_not_ours),
+		cmocka_unit_test(test_other_user),
+		cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_scan),
+		cmocka_unit_test(test_service),
+		cmocka_unit_test(test_service_taken),
+		cmocka_unit_test(test_service_own),
+		cmocka_unit_test(test_service_without_endpoint),
+		cmocka_unit_test(test_service_fork),
+		cmocka_unit_test(test_process_fini),
+		cmocka_unit_test(test_service_bad_files),
+		cmocka_unit_test(test_service_bad_content),
+		cmocka_unit_test(test_service_lost_lock),
+		cmocka_unit_test(test_fight),
+	};
+
+	snprintf(service, sizeof(service), "test_reap.%d", (int)getpid());
+	sc_log_set(child_log);
+	alone = child_private_shm("size=64m,mode=1777");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

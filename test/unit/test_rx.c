@@ -1,0 +1,1172 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_rx: receiving: multi-receive, peek, claim, discard, cancel, sources, wildcards; and records that no
+ * peer that keeps the rules would write: each costs its writer the connection and nobody else anything.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core_pair.h"
+#include "rx.h"
+
+static struct end pair[2];
+static uint8_t from[100000], into[200000];
+
+static int setup(void **state)
+{
+	pattern_fill(from, sizeof(from), 1);
+	return pair_setup(state);
+}
+
+/* From pair[0] to pair[1], and let it arrive. */
+static void send_to_1(size_t size, uint64_t tag, uint32_t flags)
+{
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, tag, flags), 0);
+	ends_settle(pair, 2);
+}
+
+static void drop_sent(void)
+{
+	while (sc_cq_peek(&pair[0].tx))
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+}
+
+/* ---- matching -------------------------------------------------------------------------------- */
+
+static void test_tags_and_queues(void **state)
+{
+	uint8_t a[8], b[8], c[8];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_LOCAL);
+	/* posted: tagged and plain do not mix; ignored bits */
+	assert_int_equal(end_recv(&pair[1], NULL, a, 8, 5, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, b, 8, 0, 0), 0);
+	assert_int_equal(end_recvv(&pair[1], NULL, &(struct iovec){ c, 8 }, 1, 0xf00, 0xff, SC_TAGGED, c),
+			 0);
+	send_to_1(8, 0xf42, SC_TAGGED);
+	send_to_1(8, 0, 0);
+	send_to_1(8, 5, SC_TAGGED);
+	expect_received(&pair[1], pair[1].peer, c, 8, 0xf42);
+	expect_received(&pair[1], pair[1].peer, b, 8, 0);
+	expect_received(&pair[1], pair[1].peer, a, 8, 5);
+	/* waiting */
+	send_to_1(8, 0xf42, SC_TAGGED);
+	send_to_1(8, 0, 0);
+	send_to_1(8, 5, SC_TAGGED);
+	assert_int_equal(end_recv(&pair[1], NULL, a, 8, 5, SC_TAGGED), 0);
+	expect_received(&pair[1], pair[1].peer, a, 8, 5);
+	assert_int_equal(
+		end_recvv(&pair[1], NULL, &(struct iovec){ c, 8 }, 1, 0, UINT64_MAX, SC_TAGGED, c), 0);
+	expect_received(&pair[1], pair[1].peer, c, 8, 0xf42);
+	assert_int_equal(end_recv(&pair[1], NULL, b, 8, 0, 0), 0);
+	expect_received(&pair[1], pair[1].peer, b, 8, 0);
+	assert_int_equal(pair[1].ep->counters.rx_unexpected, 3);
+	pair_close(pair);
+}
+
+/* Directed receives take from their source only, in the order of posting with undirected ones. */
+static void test_sources(void **state)
+{
+	struct end ends[3];
+	struct sc_peer *peers[3];
+	uint8_t a[8], b[8], c[8];
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		end_open(&ends[i], NULL);
+	for (int i = 1; i < 3; i++) {
+		ends[i].peer = end_find(&ends[i], &ends[0]);
+		peers[i] = end_find(&ends[0], &ends[i]);
+	}
+	assert_int_equal(end_recv(&ends[0], peers[2], a, 8, 1, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&ends[0], NULL, b, 8, 1, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&ends[0], peers[1], c, 8, 1, SC_TAGGED), 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(end_send(&ends[1], ends[1].peer, from, 8, 1, SC_TAGGED), 0);
+		ends_settle(ends, 3);
+	}
+	assert_int_equal(end_send(&ends[2], ends[2].peer, from, 8, 1, SC_TAGGED), 0);
+	ends_settle(ends, 3);
+	expect_received(&ends[0], peers[1], b, 8, 1);
+	expect_received(&ends[0], peers[1], c, 8, 1);
+	expect_received(&ends[0], peers[2], a, 8, 1);
+	/* the same with messages that wait */
+	for (int i = 1; i < 3; i++)
+		assert_int_equal(end_send(&ends[i], ends[i].peer, from, 8, 1, SC_TAGGED), 0);
+	ends_settle(ends, 3);
+	assert_int_equal(end_recv(&ends[0], peers[2], a, 8, 1, SC_TAGGED), 0);
+	expect_received(&ends[0], peers[2], a, 8, 1);
+	assert_int_equal(end_recv(&ends[0], peers[2], a, 8, 1, SC_TAGGED), 0);
+	assert_null(sc_cq_peek(&ends[0].rx));
+	assert_int_equal(end_recv(&ends[0], NULL, b, 8, 1, SC_TAGGED), 0);
+	expect_received(&ends[0], peers[1], b, 8, 1);
+	for (int i = 0; i < 3; i++)
+		end_close(&ends[i]);
+}
+
+static void test_room(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	attr.rx_size = 2;
+	pair_open(pair, &attr, WAY_LOCAL);
+	assert_int_equal(sc_rx_room(pair[1].ep), 2);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+	assert_int_equal(sc_rx_room(pair[1].ep), 0);
+	for (int i = 0; i < 3; i++)
+		send_to_1(8, 0, 0);
+	assert_int_equal(sc_rx_room(pair[1].ep), 2);
+	pair_close(pair);
+}
+
+/* ---- cancel ---------------------------------------------------------------------------------- */
+
+static void test_cancel(void **state)
+{
+	struct sc_comp comp;
+	uint8_t a[8], b[8];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	assert_int_equal(sc_rx_cancel(pair[1].ep, a), -ENOENT);
+	assert_int_equal(end_recv(&pair[1], NULL, a, 8, 1, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, a, 8, 2, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, b, 8, 0, 0), 0);
+	assert_int_equal(sc_rx_cancel(pair[1].ep, a), 0); /* the newer */
+	comp = comp_take(&pair[1].rx);
+	assert_int_equal(comp.err, ECANCELED);
+	assert_ptr_equal(comp.context, a);
+	assert_int_equal(comp.tag, 2);
+	assert_int_equal(comp.cq_flags, 0x7ec4);
+	send_to_1(8, 2, SC_TAGGED);
+	assert_null(sc_cq_peek(&pair[1].rx));
+	send_to_1(8, 1, SC_TAGGED);
+	expect_received(&pair[1], pair[1].peer, a, 8, 1);
+	assert_int_equal(sc_rx_cancel(pair[1].ep, a), -ENOENT);
+	assert_int_equal(sc_rx_cancel(pair[1].ep, b), 0);
+	assert_int_equal(comp_take(&pair[1].rx).err, ECANCELED);
+	/* matched and under way: too late */
+	assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizeof(from), 0, 0), 0);
+	sc_ep_poll(pair[1].ep);
+	assert_false(sc_list_empty(&pair[1].peer->transfers));
+	assert_int_equal(sc_rx_cancel(pair[1].ep, into), -ENOENT);
+	ends_settle(pair, 2);
+	expect_received(&pair[1], pair[1].peer, into, sizeof(from), 0);
+	pair_close(pair);
+}
+
+/* ---- peek, claim, discard -------------------------------------------------------------------- */
+
+static int peek(uint64_t tag, uint32_t flags, void *context)
+{
+	struct sc_recv recv = { .tag = tag,
+				.context = context,
+				.cq_flags = 0x7ec4,
+				.flags = SC_TAGGED | SC_RECV_PEEK | flags };
+
+	return sc_rx_recv(pair[1].ep, &recv);
+}
+
+static void expect_peek(int err, size_t size, uint64_t tag, void *context)
+{
+	struct sc_comp comp = comp_take(&pair[1].rx);
+
+	assert_int_equal(comp.err, err);
+	assert_ptr_equal(comp.context, context);
+	assert_int_equal(comp.cq_flags, 0x7ec4);
+	assert_int_equal(comp.tag, tag);
+	if (!err) {
+		assert_int_equal(comp.len, size);
+		assert_ptr_equal(comp.source, pair[1].peer);
+		assert_true(comp.flags & SC_COMP_DATA);
+		assert_true(comp.data == ~tag);
+	}
+	assert_null(sc_cq_peek(&pair[1].rx));
+}
+
+static void test_peek(void **state)
+{
+	static const size_t sizes[] = { 0, 100, 1000, 50000 };
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		assert_int_equal(peek(1, 0, &way), 0);
+		expect_peek(ENOMSG, 0, 1, &way);
+		for (uint64_t i = 0; i < 4; i++)
+			send_to_1(sizes[i], i, SC_TAGGED | SC_SEND_DATA);
+		for (uint64_t i = 4; i-- > 0;) {
+			for (int again = 0; again < 2; again++) {
+				assert_int_equal(peek(i, 0, &way), 0);
+				expect_peek(0, sizes[i], i, &way);
+			}
+			memset(into, 0, sizes[i]);
+			assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), i, SC_TAGGED), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[1], pair[1].peer, into, sizes[i], i);
+			assert_true(pattern_is(into, sizes[i], 1));
+			assert_int_equal(peek(i, 0, &way), 0);
+			expect_peek(ENOMSG, 0, i, &way);
+		}
+		/* it looks into the ring by itself */
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 9, SC_TAGGED | SC_SEND_DATA),
+				 0);
+		assert_int_equal(peek(9, 0, &way), 0);
+		expect_peek(0, 8, 9, &way);
+		pair_close(pair);
+	}
+}
+
+/* Whoever only peeks sees a message of one that has just come. */
+static void test_peek_sees_newcomers(void **state)
+{
+	struct end ends[2];
+	struct sc_recv recv = { .flags = SC_RECV_PEEK };
+	int err = ENOMSG;
+
+	(void)state;
+	end_open(&ends[0], NULL);
+	end_open(&ends[1], NULL);
+	assert_int_equal(end_send(&ends[0], end_find(&ends[0], &ends[1]), from, 8, 0, 0), 0);
+	for (int i = 0; i < 100 && err; i++) {
+		assert_int_equal(sc_rx_recv(ends[1].ep, &recv), 0);
+		err = comp_take(&ends[1].rx).err;
+	}
+	assert_int_equal(err, 0);
+	end_close(&ends[0]);
+	end_close(&ends[1]);
+}
+
+static void test_claim(void **state)
+{
+	static const size_t sizes[] = { 0, 100, 1000, 50000 };
+	int a, b;
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (int i = 0; i < 4; i++) {
+			struct sc_recv claim = { .iov = &(struct iovec){ into, sizeof(into) },
+						 .iov_count = 1,
+						 .context = &a,
+						 .cq_flags = 0x7ec4,
+						 .flags = SC_TAGGED | SC_RECV_CLAIM };
+
+			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), -EINVAL);
+			send_to_1(sizes[i], 7, SC_TAGGED | SC_SEND_DATA | SC_SEND_DELIVERY);
+			send_to_1(8, 7, SC_TAGGED | SC_SEND_DATA);
+			assert_int_equal(peek(7, SC_RECV_CLAIM, &a), 0);
+			expect_peek(0, sizes[i], 7, &a);
+			/* out of the others' sight */
+			assert_int_equal(peek(7, SC_RECV_CLAIM, &b), 0);
+			expect_peek(0, 8, 7, &b);
+			assert_int_equal(peek(7, 0, &b), 0);
+			expect_peek(ENOMSG, 0, 7, &b);
+			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[1], pair[1].peer, &a, sizes[i], 7);
+			assert_true(pattern_is(into, sizes[i], 1));
+			claim.context = &b;
+			claim.iov_count = 0; /* truncated to nothing */
+			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), 0);
+			assert_int_equal(comp_take(&pair[1].rx).err, EMSGSIZE);
+			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), -EINVAL);
+			ends_settle(pair, 2);
+			drop_sent();
+			assert_int_equal(pair[0].ep->tx_ops.used, 0);
+			assert_int_equal(pair[1].peer->units_held, 0);
+		}
+		pair_close(pair);
+	}
+}
+
+static void test_discard(void **state)
+{
+	static const size_t sizes[] = { 0, 100, 1000, 50000 };
+	struct sc_recv drop = { .context = &drop,
+				.cq_flags = 0x7ec4,
+				.flags = SC_TAGGED | SC_RECV_CLAIM | SC_RECV_DISCARD };
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (int i = 0; i < 4; i++) {
+			assert_int_equal(peek(7, SC_RECV_DISCARD, &drop), 0);
+			expect_peek(ENOMSG, 0, 7, &drop);
+			send_to_1(sizes[i], 7, SC_TAGGED | SC_SEND_DATA);
+			assert_int_equal(peek(7, SC_RECV_DISCARD, &drop), 0);
+			expect_peek(0, sizes[i], 7, &drop);
+			ends_settle(pair, 2);
+			expect_sent(&pair[0], from, sizes[i]);
+			assert_int_equal(peek(7, 0, &drop), 0);
+			expect_peek(ENOMSG, 0, 7, &drop);
+			/* after a claim */
+			assert_int_equal(sc_rx_recv(pair[1].ep, &drop), -EINVAL);
+			send_to_1(sizes[i], 7, SC_TAGGED | SC_SEND_DATA);
+			assert_int_equal(peek(7, SC_RECV_CLAIM, &drop), 0);
+			expect_peek(0, sizes[i], 7, &drop);
+			assert_int_equal(sc_rx_recv(pair[1].ep, &drop), 0);
+			expect_peek(0, sizes[i], 7, &drop);
+			ends_settle(pair, 2);
+			expect_sent(&pair[0], from, sizes[i]);
+			assert_int_equal(sc_rx_recv(pair[1].ep, &drop), -EINVAL);
+			assert_int_equal(pair[1].peer->units_held, 0);
+		}
+		pair_close(pair);
+	}
+}
+
+/* What was claimed from a peer that is gone: payload that had come is there, other is not. */
+static void test_claim_of_the_gone(void **state)
+{
+	struct sc_recv claim = { .iov = &(struct iovec){ into, sizeof(into) },
+				 .iov_count = 1,
+				 .flags = SC_TAGGED | SC_RECV_CLAIM };
+	int contexts[3];
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		send_to_1(100, 0, SC_TAGGED | SC_SEND_DATA | SC_SEND_DELIVERY);
+		send_to_1(1000, 1, SC_TAGGED | SC_SEND_DATA);
+		send_to_1(50000, 2, SC_TAGGED | SC_SEND_DATA);
+		for (uint64_t i = 0; i < 3; i++) {
+			assert_int_equal(peek(i, SC_RECV_CLAIM, &contexts[i]), 0);
+			assert_int_equal(comp_take(&pair[1].rx).err, 0);
+		}
+		end_close(&pair[0]);
+		ends_settle(pair, 2);
+		for (int i = 0; i < 3; i++) {
+			claim.context = &contexts[i];
+			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), 0);
+			assert_int_equal(comp_take(&pair[1].rx).err, i < 2 ? 0 : ECONNRESET);
+			if (i < 2)
+				assert_true(pattern_is(into, i ? 1000 : 100, 1));
+		}
+		pair_close(pair);
+	}
+}
+
+/* ---- multi-receive --------------------------------------------------------------------------- */
+
+static int post_multi(uint8_t *buf, size_t size, size_t least, uint32_t flags)
+{
+	struct sc_recv recv = { .iov = &(struct iovec){ buf, size },
+				.iov_count = 1,
+				.context = buf,
+				.cq_flags = 0x7ec4,
+				.multi_min = least,
+				.flags = SC_RECV_MULTI | flags };
+
+	return sc_rx_recv(pair[1].ep, &recv);
+}
+
+/* The next piece of the buffer; `done`: and with it the buffer is the application's. */
+static void expect_multi(uint8_t *buf, size_t at, size_t size, bool done)
+{
+	struct sc_comp comp = comp_take(&pair[1].rx);
+
+	assert_int_equal(comp.err, 0);
+	assert_ptr_equal(comp.context, buf);
+	assert_ptr_equal(comp.buf, buf + at);
+	assert_int_equal(comp.len, size);
+	assert_true(comp.flags & SC_COMP_RECV);
+	assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), done);
+	assert_true(pattern_is(buf + at, size, 1));
+}
+
+static void test_multi(void **state)
+{
+	static const size_t sizes[] = { 100, 0, 1000, 40000, 8, 50000 };
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++)
+		for (int late = 0; late < 2; late++) {
+			size_t at = 0;
+
+			if (!way_possible(way))
+				continue;
+			pair_open(pair, NULL, way);
+			memset(into, 0xa5, sizeof(into));
+			if (!late)
+				assert_int_equal(post_multi(into, 91108 + 63, 64, 0), 0);
+			for (int i = 0; i < 6; i++)
+				send_to_1(sizes[i], 0, 0);
+			if (late)
+				assert_int_equal(post_multi(into, 91108 + 63, 64, 0), 0);
+			ends_settle(pair, 2);
+			if (late && way == WAY_PULL) {
+				/* large ones take longer; places are given in order of the messages */
+				expect_multi(into, 0, 100, false);
+				expect_multi(into, 100, 0, false);
+				expect_multi(into, 100, 1000, false);
+				expect_multi(into, 41100, 8, false);
+				for (int i = 0; i < 2; i++) {
+					struct sc_comp comp = comp_take(&pair[1].rx);
+
+					assert_int_equal(comp.err, 0);
+					assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), i);
+					assert_ptr_equal(comp.buf,
+							 into + (comp.len == 40000 ? 1100 : 41108));
+					assert_true(pattern_is(comp.buf, comp.len, 1));
+				}
+			} else {
+				for (int i = 0; i < 6; i++) {
+					expect_multi(into, at, sizes[i], i == 5);
+					at += sizes[i];
+				}
+			}
+			for (size_t i = 91108; i < sizeof(into); i++)
+				assert_int_equal(into[i], 0xa5);
+			drop_sent();
+			assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
+			assert_int_equal(pair[1].ep->rx_ops.used, 0);
+			assert_int_equal(pair[1].ep->rx_posted, 0);
+			pair_close(pair);
+		}
+}
+
+/* A message larger than what is left is cut; then the buffer is used up. */
+static void test_multi_truncation(void **state)
+{
+	static const size_t sizes[] = { 100, 1000, 50000 };
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++)
+		for (int i = 0; i < 3; i++)
+			for (int late = 0; late < 2; late++) {
+				struct sc_comp comp;
+
+				if (!way_possible(way))
+					continue;
+				pair_open(pair, NULL, way);
+				memset(into, 0xa5, sizeof(into));
+				if (!late)
+					assert_int_equal(
+						post_multi(into, 20 + sizes[i] - 1, 10, SC_TAGGED), 0);
+				send_to_1(20, 0, SC_TAGGED);
+				send_to_1(sizes[i], 0, SC_TAGGED);
+				send_to_1(8, 0, SC_TAGGED);
+				if (late)
+					assert_int_equal(
+						post_multi(into, 20 + sizes[i] - 1, 10, SC_TAGGED), 0);
+				ends_settle(pair, 2);
+				expect_multi(into, 0, 20, false);
+				comp = comp_take(&pair[1].rx);
+				assert_int_equal(comp.err, EMSGSIZE);
+				assert_int_equal(comp.len, sizes[i] - 1);
+				assert_int_equal(comp.olen, 1);
+				assert_true(comp.flags & SC_COMP_MULTI_DONE);
+				assert_ptr_equal(comp.buf, into + 20);
+				assert_true(pattern_is(into + 20, sizes[i] - 1, 1));
+				assert_int_equal(into[20 + sizes[i] - 1], 0xa5);
+				assert_null(
+					sc_cq_peek(&pair[1].rx)); /* the third waits for another buffer */
+				assert_int_equal(pair[1].ep->tagged.waiting_count, 1);
+				pair_close(pair);
+			}
+}
+
+/* Used up, or withdrawn, while large messages are on their way into it: the last of them gives it back. */
+static void test_multi_under_way(void **state)
+{
+	(void)state;
+	for (int cancel = 0; cancel < 3; cancel++) {
+		struct sc_comp comp;
+
+		pair_open(pair, NULL, WAY_PULL);
+		assert_int_equal(post_multi(into, 100000, cancel ? 1 : 20001, 0), 0);
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
+		if (cancel < 2)
+			sc_ep_poll(pair[1].ep); /* both matched, asked for, not there */
+		if (cancel) {
+			assert_int_equal(sc_rx_cancel(pair[1].ep, into), 0);
+			comp = comp_take(&pair[1].rx);
+			assert_int_equal(comp.err, ECANCELED);
+			assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), cancel == 2);
+			assert_int_equal(sc_rx_cancel(pair[1].ep, into), -ENOENT);
+		}
+		assert_int_equal(pair[1].ep->rx_posted, 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
+		ends_settle(pair, 2);
+		for (int i = 0; i < 2 && cancel < 2; i++)
+			expect_multi(into, i * 40000u, 40000, i == 1);
+		assert_true(end_idle(&pair[1]));
+		assert_int_equal(pair[1].ep->rx_ops.used, 0);
+		pair_close(pair);
+	}
+}
+
+static void test_multi_sender_gone(void **state)
+{
+	(void)state;
+	for (int used_up = 0; used_up < 2; used_up++) {
+		pair_open(pair, NULL, WAY_PULL);
+		assert_int_equal(post_multi(into, 90000, used_up ? 20000 : 1, 0), 0);
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
+		sc_ep_poll(pair[1].ep);
+		end_close(&pair[0]);
+		ends_settle(pair, 2);
+		for (int i = 0; i < 2; i++) {
+			struct sc_comp comp = comp_take(&pair[1].rx);
+
+			assert_int_equal(comp.err, ECONNRESET);
+			assert_int_equal(comp.len, 0);
+			assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), used_up && i == 1);
+		}
+		assert_true(end_idle(&pair[1]));
+		assert_int_equal(pair[1].ep->rx_ops.used, used_up ? 0 : 1);
+		pair_close(pair);
+	}
+}
+
+/* Buffers smaller than their own limit, or of nothing: one message, then they are back. */
+static void test_multi_small(void **state)
+{
+	(void)state;
+	for (size_t size = 0; size < 3; size++)
+		for (int late = 0; late < 2; late++) {
+			struct sc_comp comp;
+
+			pair_open(pair, NULL, WAY_LOCAL);
+			if (late)
+				send_to_1(1, 0, 0);
+			assert_int_equal(post_multi(into, size, 100, 0), 0);
+			if (!late)
+				send_to_1(1, 0, 0);
+			ends_settle(pair, 2);
+			comp = comp_take(&pair[1].rx);
+			assert_true(comp.flags & SC_COMP_MULTI_DONE);
+			assert_int_equal(comp.err, size ? 0 : EMSGSIZE);
+			assert_int_equal(pair[1].ep->rx_ops.used, 0);
+			pair_close(pair);
+		}
+	pair_open(pair, NULL, WAY_LOCAL);
+	assert_int_equal(sc_rx_recv(pair[1].ep, &(struct sc_recv){ .flags = SC_RECV_MULTI }), -EINVAL);
+	assert_int_equal(sc_rx_recv(pair[1].ep, &(struct sc_recv){ .flags = SC_RECV_DISCARD }), -EINVAL);
+	pair_close(pair);
+}
+
+/* Several buffers, many messages, from two senders. */
+static void test_multi_many(void **state)
+{
+	enum { MESSAGES = 20000, BUFFER = 4096, BUFFERS = 4 };
+	struct end ends[3];
+	struct sc_peer *to[3];
+	uint32_t sent[3] = { 0 }, received[3] = { 0 };
+	uint8_t out[400];
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		end_open(&ends[i], NULL);
+	pair[1] = ends[0];
+	for (uint64_t i = 1; i < 3; i++) {
+		to[i] = end_find(&ends[i], &ends[0]);
+		sc_peer_set_user(end_find(&ends[0], &ends[i]), i);
+	}
+	for (int i = 0; i < BUFFERS; i++)
+		assert_int_equal(post_multi(into + i * BUFFER, BUFFER, 300, SC_TAGGED), 0);
+	for (long rounds = 0; received[1] + received[2] < 2 * MESSAGES; rounds++) {
+		assert_true(rounds < PAIR_ROUNDS);
+		for (int i = 1; i < 3; i++) {
+			for (int n = 0; n < 40 && sent[i] < MESSAGES; n++) {
+				memcpy(out, &sent[i], 4);
+				if (end_send(&ends[i], to[i], out, 4 + sent[i] % 297, 0,
+					     SC_TAGGED | SC_SEND_INJECT | SC_SILENT))
+					break;
+				sent[i]++;
+			}
+			sc_ep_poll(ends[i].ep);
+		}
+		sc_ep_poll(ends[0].ep);
+		while (sc_cq_peek(&ends[0].rx)) {
+			struct sc_comp comp = comp_take(&ends[0].rx);
+			uint64_t who = sc_peer_user(comp.source);
+
+			assert_int_equal(comp.err, 0);
+			assert_int_equal(comp.len, 4 + received[who] % 297);
+			assert_memory_equal(comp.buf, &received[who], 4);
+			received[who]++;
+			if (comp.flags & SC_COMP_MULTI_DONE)
+				assert_int_equal(post_multi(comp.context, BUFFER, 300, SC_TAGGED), 0);
+		}
+	}
+	memset(pair, 0, sizeof(pair));
+	for (int i = 0; i < 3; i++)
+		end_close(&ends[i]);
+}
+
+/* ---- a sender that closes -------------------------------------------------------------------- */
+
+/*
+ * Its buffers are the application's again, so nothing may be copied out of them any more: whoever receives
+ * then is told, also before it has polled.
+ */
+static void test_payload_of_the_closed(void **state)
+{
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++)
+		for (int polled = 0; polled < 2; polled++) {
+			struct sc_comp comp;
+			uint8_t *out;
+
+			if (!way_possible(way))
+				continue;
+			out = malloc(50000);
+			assert_non_null(out);
+			memset(out, 1, 50000);
+			pair_open(pair, NULL, way);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, out, 50000, 0, 0), 0);
+			ends_settle(pair, 2);
+			end_close(&pair[0]);
+			memset(out, 2, 50000);
+			if (polled)
+				ends_settle(pair, 2);
+			memset(into, 0, 50000);
+			assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), 0, 0), 0);
+			ends_settle(pair, 2);
+			comp = comp_take(&pair[1].rx);
+			assert_int_equal(comp.err, ECONNRESET);
+			assert_int_equal(comp.len, 0);
+			assert_true(end_idle(&pair[1]));
+			pair_close(pair);
+			free(out);
+		}
+}
+
+/* What it had sent for good arrives, in whatever order the two get to know of each other. */
+static void test_last_words(void **state)
+{
+	static const uint32_t flags[] = { 0, SC_SEND_DELIVERY };
+	static const size_t sizes[] = { 8, 1000, 30000 };
+
+	(void)state;
+	for (int known = 0; known < 2; known++)
+		for (int f = 0; f < 2; f++)
+			for (int i = 0; i < 3; i++) {
+				end_open(&pair[0], NULL);
+				end_open(&pair[1], NULL);
+				pair[0].peer = end_find(&pair[0], &pair[1]);
+				if (known) {
+					assert_int_equal(
+						end_send(&pair[0], pair[0].peer, from, 0, 9, SC_TAGGED),
+						0);
+					ends_settle(pair, 2);
+				}
+				assert_int_equal(
+					end_send(&pair[0], pair[0].peer, from, sizes[i], 0, flags[f]), 0);
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 1, SC_TAGGED),
+						 0);
+				/* both are sent for good, if they say so before the end */
+				if (!f && pair[0].tx.tail - pair[0].tx.head == (known ? 3 : 2)) {
+					end_close(&pair[0]);
+					ends_settle(pair, 2);
+					assert_int_equal(
+						end_recv(&pair[1], NULL, into, sizeof(into), 0, 0), 0);
+					assert_int_equal(comp_take(&pair[1].rx).len, sizes[i]);
+				} else {
+					end_close(&pair[0]);
+					ends_settle(pair, 2);
+				}
+				assert_int_equal(
+					end_recv(&pair[1], NULL, into, sizeof(into), 1, SC_TAGGED), 0);
+				assert_int_equal(comp_take(&pair[1].rx).len, 8);
+				assert_int_equal(pair[1].ep->counters.quarantines, 0);
+				end_close(&pair[1]);
+			}
+}
+
+/* ---- records that break the rules ------------------------------------------------------------ */
+
+#define CTL(kind, flags, lines, size)                                                                     \
+	((uint64_t)(kind) << SC_ABI_CTL_KIND_SHIFT | (uint64_t)(flags) << SC_ABI_CTL_FLAGS_SHIFT |        \
+	 (uint64_t)(lines) << SC_ABI_CTL_LINES_SHIFT | (uint32_t)(size))
+
+/* A record with that ctl, whatever it says of its length; `words` fill the first line and on. */
+static void raw_record(struct sc_peer *to, uint64_t ctl, const uint64_t *words, size_t count)
+{
+	struct sc_abi_line *line = sc_ring_reserve(&to->tx);
+
+	memset(line->bytes, 0, SC_ABI_LINE_BYTES);
+	for (size_t i = 0; i < count; i++) {
+		if (i && i % 7 == 0)
+			line = sc_ring_next(to->tx.lines, line);
+		line->words[i % 7] = words[i];
+	}
+	sc_ring_commit(&to->tx, ctl, 1);
+}
+
+/* pair[1] is the victim, pair[0] writes to it what the test says, `third` keeps the rules. */
+static struct end third;
+
+static void victim_open(void)
+{
+	pair_open(pair, NULL, WAY_PULL);
+	end_open(&third, NULL);
+	third.peer = end_find(&third, &pair[1]);
+	assert_int_equal(end_send(&third, third.peer, from, 1000, 77, SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100, 88, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	ends_settle(&third, 1);
+}
+
+/* It has lost the one and not the other, and has received nothing that was not meant. */
+static void victim_check(void)
+{
+	struct sc_counters *counters = &pair[1].ep->counters;
+	struct sc_peer *of_third = end_find(&pair[1], &third);
+
+	ends_settle(pair, 2);
+	assert_int_equal(counters->quarantines, 1);
+	assert_int_equal(pair[1].peer->link, SC_LINK_DOWN);
+	assert_int_equal(pair[1].peer->feed, SC_FEED_DONE);
+	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -ECONNRESET);
+	assert_true(end_send(&pair[1], pair[1].peer, from, 8, 0, 0) < 0);
+	/* what came before is there */
+	memset(into, 0, 1000);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 1000, 88, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&pair[1], of_third, into + 1000, 1000, 77, SC_TAGGED), 0);
+	/* and the third's next */
+	assert_int_equal(end_send(&third, third.peer, from, 40000, 78, SC_TAGGED), 0);
+	ends_settle(&third, 1);
+	assert_int_equal(end_recv(&pair[1], NULL, into + 2000, 40000, 78, SC_TAGGED), 0);
+	for (int i = 0; i < 4; i++) {
+		ends_settle(&pair[1], 1);
+		ends_settle(&third, 1);
+	}
+	while (sc_cq_peek(&pair[1].rx) && comp_take(&pair[1].rx).context != into)
+		;
+	expect_received(&pair[1], of_third, into + 1000, 1000, 77);
+	expect_received(&pair[1], of_third, into + 2000, 40000, 78);
+	assert_true(pattern_is(into, 100, 1) && pattern_is(into + 1000, 1000, 1) &&
+		    pattern_is(into + 2000, 40000, 1));
+	assert_int_equal(pair[1].peer->units_held, 0);
+	/* its slot is free again */
+	assert_int_equal(
+		sc_seg_claims(pair[1].ep->seg)[0] & SC_ABI_CLAIM_STATE,
+		pair[1].peer->in_slot == 0 || !sc_seg_claims(pair[1].ep->seg)[0] ? 0 : SC_ABI_PUBLISHED);
+	end_close(&third);
+	pair_close(pair);
+}
+
+/* One record of one line, with and without a receive that it would fit. */
+static void bad_record(uint64_t ctl, const uint64_t *words, size_t count)
+{
+	for (int posted = 0; posted < 3; posted++) {
+		victim_open();
+		if (posted)
+			assert_int_equal(end_recvv(&pair[1], NULL, &(struct iovec){ into + 150000, 40000 },
+						   1, 0, UINT64_MAX, posted == 1 ? 0 : SC_RECV_MULTI,
+						   into + 150000),
+					 0);
+		raw_record(pair[0].peer, ctl, words, count);
+		victim_check();
+	}
+}
+
+static void test_bad_kinds(void **state)
+{
+	static const int kinds[] = { 0, SC_ABI_KIND_MAX + 1, 77, 255 };
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		bad_record(CTL(kinds[i], 0, 1, 8), NULL, 0);
+}
+
+static void test_bad_lengths(void **state)
+{
+	static const int lines[] = { 0, SC_ABI_RECORD_LINES + 1, 124, 125, 255 };
+
+	(void)state;
+	for (int kind = SC_ABI_INLINE; kind <= SC_ABI_KIND_MAX; kind++)
+		for (int i = 0; i < 5; i++) {
+			victim_open();
+			raw_record(pair[0].peer, CTL(kind, 0, lines[i], 0), NULL, 0);
+			victim_check();
+		}
+}
+
+static void test_bad_inline(void **state)
+{
+	(void)state;
+	bad_record(CTL(SC_ABI_INLINE, 0, 1, 41), NULL, 0);
+	bad_record(CTL(SC_ABI_INLINE, 0, 2, 40), NULL, 0);
+	bad_record(CTL(SC_ABI_INLINE, 0, 2, 0), NULL, 0);
+	bad_record(CTL(SC_ABI_INLINE, SC_ABI_F_ACK, 1, 33), NULL, 0);
+	bad_record(CTL(SC_ABI_INLINE, 0, 16, SC_INLINE_MAX + 1), NULL, 0);
+	bad_record(CTL(SC_ABI_INLINE, 0, 16, 880), NULL, 0);
+	bad_record(CTL(SC_ABI_INLINE, 0, 1, UINT32_MAX), NULL, 0);
+	bad_record(CTL(SC_ABI_INLINE, 0, 16, UINT32_MAX - 500), NULL, 0);
+}
+
+/* The bounce buffers of an endpoint that is made as victim_open() does. */
+static uint32_t default_buf_size(void)
+{
+	return end_attr().config.buf_size;
+}
+
+static uint32_t default_buf_count(void)
+{
+	return end_attr().config.buf_count;
+}
+
+static void test_bad_bounce(void **state)
+{
+	uint64_t words[7] = { 0 };
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+
+	(void)state;
+	for (uint16_t i = 0; i < SC_ABI_RECORD_BUFS; i++)
+		bufs[i] = i;
+	memcpy(&words[3], bufs, sizeof(bufs));
+	bad_record(CTL(SC_ABI_BOUNCE, 0, 1, SC_ABI_RECORD_BUFS * default_buf_size() + 1), words,
+		   7); /* one more */
+	bad_record(CTL(SC_ABI_BOUNCE, 0, 1, UINT32_MAX), words, 7);
+	for (uint32_t i = 0; i < SC_ABI_RECORD_BUFS; i++) {
+		uint16_t good = bufs[i];
+
+		bufs[i] = i % 2 ? (uint16_t)default_buf_count() : UINT16_MAX;
+		memcpy(&words[3], bufs, sizeof(bufs));
+		bad_record(CTL(SC_ABI_BOUNCE, 0, 1, i * default_buf_size() + 1), words, 7);
+		bufs[i] = good;
+	}
+}
+
+/* Not all that is strange is wrong. */
+static void test_strange_but_right(void **state)
+{
+	uint64_t words[7] = { 1, 2, 0, 0, 0, 0, 0 };
+	struct sc_comp comp;
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(end_recvv(&pair[1], NULL, &(struct iovec){ into, 100 }, 1, 0, UINT64_MAX,
+					   SC_TAGGED, into),
+				 0);
+	raw_record(pair[0].peer, CTL(SC_ABI_BOUNCE, SC_ABI_F_TAGGED, 1, 0), words, 7); /* of no bytes */
+	raw_record(pair[0].peer, CTL(SC_ABI_RDV, SC_ABI_F_TAGGED, 1, 0), words, 0);    /* of no segments */
+	raw_record(pair[0].peer, CTL(SC_ABI_INLINE, 0xfc | SC_ABI_F_TAGGED, 1, 8), words,
+		   7); /* flags to come */
+	ends_settle(&pair[1], 1);
+	for (int i = 0; i < 3; i++) {
+		comp = comp_take(&pair[1].rx);
+		assert_int_equal(comp.err, 0);
+		assert_int_equal(comp.len, i < 2 ? 0 : 8);
+	}
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	pair_close(pair);
+}
+
+/* words of a rendezvous: tag, data, op, size, first segment, pad, further segments */
+static void bad_rdv(uint32_t lines, uint32_t count, uint64_t size, uint64_t len, uint64_t first_len)
+{
+	uint64_t words[7 * SC_ABI_RECORD_LINES] = { 0, 0, 1ull << 32, size, (uintptr_t)from, first_len };
+
+	for (uint32_t i = 7; i < 7 * SC_ABI_RECORD_LINES; i++)
+		words[i] = i % 7 % 2 ? len : (uintptr_t)from;
+	bad_record(CTL(SC_ABI_RDV, 0, lines, count), words, lines * 7);
+}
+
+static void test_bad_rdv(void **state)
+{
+	(void)state;
+	bad_rdv(1, 2, 200, 100, 100); /* lines for fewer segments */
+	bad_rdv(2, 1, 100, 100, 100); /* and for more */
+	bad_rdv(2, 0, 0, 0, 0);
+	bad_rdv(2, 5, 500, 100, 100);
+	bad_rdv(7, 17, 1700, 100, 100); /* too many, in the right number of lines */
+	bad_rdv(16, 46, 4600, 100, 100);
+	bad_rdv(1, UINT32_MAX, 100, 100, 100);
+	bad_rdv(1, 0, 1, 0, 0); /* shorter than the message */
+	bad_rdv(1, 1, 101, 0, 100);
+	bad_rdv(6, 16, 1601, 100, 100);
+	bad_rdv(1, 1, 99, 0, 100); /* longer */
+	bad_rdv(6, 16, 1599, 100, 100);
+	bad_rdv(1, 1, 0, 0, 1);
+	bad_rdv(2, 2, 100, UINT64_MAX - 99, 200); /* the sum wraps to the size */
+	bad_rdv(2, 3, 98, UINT64_MAX / 2 + 1, 98);
+	bad_rdv(1, 1, 100, 0, UINT64_MAX);
+}
+
+/* More unmatched than the window allows: by messages that nobody receives. */
+static void test_window_overrun(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	uint64_t words[7] = { 0 };
+	long written = 0;
+
+	(void)state;
+	for (int kind = SC_ABI_INLINE; kind <= SC_ABI_RDV; kind++) {
+		attr.config.window = 1024;
+		pair_open(pair, &attr, WAY_PULL);
+		end_open(&third, NULL);
+		third.peer = end_find(&third, &pair[1]);
+		assert_int_equal(end_send(&third, third.peer, from, 1000, 77, SC_TAGGED), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100, 88, SC_TAGGED), 0);
+		while (!pair[1].ep->counters.quarantines) {
+			assert_true(++written < 100000);
+			if (sc_ring_has_room(&pair[0].peer->tx, 1))
+				raw_record(pair[0].peer, CTL(kind, 0, 1, kind == SC_ABI_RDV ? 0 : 30),
+					   words, 7);
+			else
+				ends_settle(pair, 2), (void)sc_ring_refresh(&pair[0].peer->tx);
+			assert_true(pair[1].peer->units_held <= 1024);
+			if (pair[0].peer->link == SC_LINK_DOWN)
+				break;
+		}
+		assert_int_equal(pair[1].ep->plain.waiting_count,
+				 (1024 - SC_ABI_UNITS(100)) / SC_ABI_UNITS(kind == SC_ABI_RDV ? 0 : 30));
+		for (; pair[1].ep->plain.waiting_count;) {
+			assert_int_equal(end_recv(&pair[1], NULL, into, 100, 0, 0), 0);
+			comp_take(&pair[1].rx);
+		}
+		victim_check();
+	}
+}
+
+static void test_bad_pieces(void **state)
+{
+	(void)state;
+	for (int variant = 0; variant < 12; variant++) {
+		struct sc_peer *of_third;
+		struct sc_rx_op *op;
+		uint64_t words[7] = { 0 };
+		uint32_t size = default_buf_size();
+
+		victim_open();
+		/* a transfer of 80000 bytes from the bad one, nothing of it there yet */
+		assert_int_equal(end_recv(&pair[1], pair[1].peer, into + 50000, 80000, 5, SC_TAGGED), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 90000, 5, SC_TAGGED), 0);
+		sc_ep_poll(pair[1].ep);
+		assert_false(sc_list_empty(&pair[1].peer->transfers));
+		op = sc_list_entry(pair[1].peer->transfers.next, struct sc_rx_op, of_peer);
+		words[0] = sc_slab_id(op);
+		switch (variant) {
+		case 0: /* not the first */
+			words[1] = 1;
+			break;
+		case 1:
+			words[1] = default_buf_size();
+			break;
+		case 2:
+			words[1] = UINT64_MAX;
+			break;
+		case 3: /* longer than the buffers that it can name */
+			size = SC_ABI_RECORD_BUFS * default_buf_size() + 1;
+			break;
+		case 4:
+			size = 0;
+			break;
+		case 5:
+			size = UINT32_MAX;
+			break;
+		case 6: /* buffers that are none */
+			words[3] = default_buf_count();
+			break;
+		case 7:
+			size++;
+			words[3] = (uint64_t)UINT16_MAX << 16;
+			break;
+		case 8: /* nothing of that id */
+			words[0] ^= 1ull << 33;
+			break;
+		case 9:
+			words[0] = UINT64_MAX;
+			break;
+		case 10: /* posted, matched with nothing */
+			assert_int_equal(end_recv(&pair[1], NULL, into + 140000, 20000, 6, SC_TAGGED), 0);
+			op = sc_list_entry(pair[1].ep->tagged.posted.prev, struct sc_rx_op, match.all);
+			words[0] = sc_slab_id(op);
+			break;
+		default: /* of another's message */
+			of_third = end_find(&pair[1], &third);
+			end_take_way(&pair[1], of_third, WAY_PULL);
+			assert_int_equal(end_recv(&pair[1], of_third, into + 140000, 50000, 9, SC_TAGGED),
+					 0);
+			assert_int_equal(end_send(&third, third.peer, from, 50000, 9, SC_TAGGED), 0);
+			sc_ep_poll(pair[1].ep);
+			op = sc_list_entry(of_third->transfers.next, struct sc_rx_op, of_peer);
+			words[0] = sc_slab_id(op);
+		}
+		raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, size), words, 7);
+		sc_ep_poll(pair[1].ep);
+		assert_true(sc_list_empty(&pair[1].peer->transfers));
+		if (variant == 11) {
+			for (int i = 0; i < 20; i++) {
+				ends_settle(&pair[1], 1);
+				ends_settle(&third, 1);
+			}
+			assert_int_equal(comp_take(&pair[1].rx).err, EPROTO);
+			assert_int_equal(comp_take(&pair[1].rx).len, 50000);
+			assert_true(pattern_is(into + 140000, 50000, 1));
+		}
+		victim_check();
+	}
+}
+
+/* More than was asked for: the last piece is longer than what is missing. */
+static void test_pieces_too_long(void **state)
+{
+	uint32_t size = default_buf_size();
+	uint64_t words[7] = { 0 };
+
+	(void)state;
+	victim_open();
+	assert_int_equal(end_recv(&pair[1], pair[1].peer, into + 60000, size + 100, 5, SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 5, SC_TAGGED), 0);
+	sc_ep_poll(pair[1].ep);
+	memset(into + 60000, 0xa5, 3 * size);
+	words[0] = sc_slab_id(sc_list_entry(pair[1].peer->transfers.next, struct sc_rx_op, of_peer));
+	raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, size), words, 7);
+	words[1] = size;
+	raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, 101), words, 7);
+	sc_ep_poll(pair[1].ep);
+	for (uint32_t i = size; i < 3 * size; i++)
+		assert_int_equal(into[60000 + i], 0xa5);
+	victim_check();
+}
+
+/* A piece that says why it has none ends the receive, not the connection. */
+static void test_piece_with_error(void **state)
+{
+	uint64_t words[7] = { 0 };
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 40000, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
+	sc_ep_poll(pair[1].ep);
+	words[0] = sc_slab_id(sc_list_entry(pair[1].peer->transfers.next, struct sc_rx_op, of_peer));
+	words[2] = EFAULT;
+	raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, 0), words, 7);
+	sc_ep_poll(pair[1].ep);
+	assert_int_equal(comp_take(&pair[1].rx).err, EIO);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	pair_close(pair);
+}
+
+/* A record that ends at a line which looks like a record of the next length, at each place of the ring. */
+static void test_bad_record_everywhere(void **state)
+{
+	(void)state;
+	for (uint32_t at = 0; at < 2 * SC_ABI_RING_LINES + 3; at += 5) {
+		victim_open();
+		for (uint32_t i = 0; i < at; i++) {
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT), 0);
+			assert_int_equal(end_recv(&pair[1], NULL, into, 0, 0, SC_SILENT), 0);
+			sc_ep_poll(pair[1].ep);
+		}
+		raw_record(pair[0].peer, CTL(SC_ABI_INLINE, 0, 1, 41), NULL, 0);
+		victim_check();
+	}
+}
+
+/* A payload that cannot be read is the error of that message, for both sides. */
+static void test_unreadable_payload(void **state)
+{
+	struct iovec nowhere = { (void *)4096, 50000 };
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	pair_open(pair, NULL, WAY_CMA);
+	assert_int_equal(end_sendv(&pair[0], pair[0].peer, &nowhere, 1, 0, 0, from), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), 0, 0), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, EFAULT);
+	assert_int_equal(comp_take(&pair[1].rx).err, EFAULT);
+	/* and the next one is well */
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 50000, 0, 0), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), 0, 0), 0);
+	ends_settle(pair, 2);
+	expect_sent(&pair[0], from, 50000);
+	expect_received(&pair[1], pair[1].peer, into, 50000, 0);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	pair_close(pair);
+}
+
+/* Reading the peer's memory fails for another reason: the payload comes in pieces, now and later. */
+static void test_cma_fails_later(void **state)
+{
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	pair_open(pair, NULL, WAY_CMA);
+	pair[1].peer->cma.cookie ^= 1;
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(end_recv(&pair[1], NULL, into + i * 50000, 50000, (uint64_t)i, SC_TAGGED),
+				 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 50000, (uint64_t)i, SC_TAGGED), 0);
+	}
+	ends_settle(pair, 2);
+	for (int i = 0; i < 3; i++) {
+		expect_sent(&pair[0], from, 50000);
+		expect_received(&pair[1], pair[1].peer, into + i * 50000, 50000, (uint64_t)i);
+		assert_true(pattern_is(into + i * 50000, 50000, 1));
+	}
+	assert_int_equal(pair[1].ep->counters.rx_pulled_bytes, 150000);
+	assert_false(pair[1].peer->can_read);
+	pair_close(pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_tags_and_queues),
+		cmocka_unit_test(test_sources),
+		cmocka_unit_test(test_room),
+		cmocka_unit_test(test_cancel),
+		cmocka_unit_test(test_peek),
+		cmocka_unit_test(test_peek_sees_newcomers),
+		cmocka_unit_test(test_claim),
+		cmocka_unit_test(test_discard),
+		cmocka_unit_test(test_claim_of_the_gone),
+		cmocka_unit_test(test_multi),
+		cmocka_unit_test(test_multi_truncation),
+		cmocka_unit_test(test_multi_under_way),
+		cmocka_unit_test(test_multi_sender_gone),
+		cmocka_unit_test(test_multi_small),
+		cmocka_unit_test(test_multi_many),
+		cmocka_unit_test(test_payload_of_the_closed),
+		cmocka_unit_test(test_last_words),
+		cmocka_unit_test(test_bad_kinds),
+		cmocka_unit_test(test_bad_lengths),
+		cmocka_unit_test(test_bad_inline),
+		cmocka_unit_test(test_bad_bounce),
+		cmocka_unit_test(test_strange_but_right),
+		cmocka_unit_test(test_bad_rdv),
+		cmocka_unit_test(test_window_overrun),
+		cmocka_unit_test(test_bad_pieces),
+		cmocka_unit_test(test_pieces_too_long),
+		cmocka_unit_test(test_piece_with_error),
+		cmocka_unit_test(test_bad_record_everywhere),
+		cmocka_unit_test(test_unreadable_payload),
+		cmocka_unit_test(test_cma_fails_later),
+	};
+
+	return cmocka_run_group_tests_name("rx", tests, setup, NULL);
+}

@@ -1,0 +1,1053 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_seg: segments: what is made, who may attach, what remains. In a /dev/shm of its own where that is
+ * allowed.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+
+#include <cmocka.h>
+
+#include "child.h"
+#include "host.h"
+#include "live.h"
+#include "reap.h"
+#include "seg.h"
+
+static const struct sc_seg_geometry geometry = {
+	.slots = 16,
+	.buf_size = 8192,
+	.buf_count = 8,
+	.window = 1000,
+	.capabilities = SC_ABI_CAP_TAGGED,
+};
+
+static struct sc_seg *create(void)
+{
+	struct sc_seg *seg = NULL;
+
+	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
+	return seg;
+}
+
+/* Path of the file behind an address, in a static buffer. */
+static char *path_of(const char *addr)
+{
+	static char path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr parts;
+
+	if (sc_addr_parse(addr, &parts))
+		abort();
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	return path;
+}
+
+/* An address of this host that nobody has. */
+static void free_address(char addr[SC_ADDR_SIZE])
+{
+	const struct sc_host *host;
+	struct sc_addr parts = { .pid = 1, .ep = 7 };
+
+	assert_int_equal(sc_host_get(&host), 0);
+	assert_int_equal(sc_host_random(parts.nonce, sizeof(parts.nonce)), 0);
+	parts.host = host->id;
+	sc_addr_format(&parts, addr);
+}
+
+static bool exists(const char *addr)
+{
+	return !access(path_of(addr), F_OK);
+}
+
+/* The outcome of attaching, which is logged exactly once unless it is a success. */
+static void assert_attach(const char *addr, int expected)
+{
+	struct sc_seg *seg = NULL;
+	int err;
+
+	child_log_lines = 0;
+	err = sc_seg_attach(addr, &seg);
+	if (err != expected)
+		fprintf(stderr, "attach: %d instead of %d: %s\n", err, expected, child_log_line);
+	assert_int_equal(err, expected);
+	assert_int_equal(child_log_lines, expected ? 1 : 0);
+	if (!err)
+		sc_seg_detach(seg);
+	else
+		assert_null(seg);
+
+	child_log_lines = 0;
+	assert_int_equal(sc_seg_find(addr), expected);
+	assert_int_equal(child_log_lines, expected ? 1 : 0);
+}
+
+/* ---- owners in other processes --------------------------------------------------------------- */
+
+/* Creates a segment, lets *arg (a change) work on it if it is given, and lives until it may go. */
+typedef void change(struct sc_seg *seg);
+
+struct owner_arg {
+	change *change;
+};
+
+static void own(struct child *self, void *arg)
+{
+	struct owner_arg *how = arg;
+	struct sc_seg *seg;
+
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	memset(sc_seg_buf(seg, 3), 0x5a, geometry.buf_size);
+	if (how && how->change)
+		how->change(seg);
+	child_tell(self, seg->header.address);
+	child_wait(self);
+	sc_seg_destroy(seg);
+}
+
+static void start_owner(struct child *owner)
+{
+	assert_true(child_start(owner, own, NULL));
+}
+
+/* What a process that has nothing to do with this one finds. */
+static void find(struct child *self, void *arg)
+{
+	(void)self;
+	sc_log_set(NULL);
+	_exit(-sc_seg_find(arg));
+}
+
+static void assert_others_find(const char *addr, int expected)
+{
+	int status = child_run(find, (void *)(uintptr_t)addr);
+
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), -expected);
+}
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static void test_create(void **state)
+{
+	const struct sc_host *host;
+	const struct sc_abi_header *header;
+	struct sc_abi_header shared, checked;
+	struct sc_seg *seg = create();
+	struct stat st;
+
+	(void)state;
+	header = &seg->header;
+	assert_int_equal(sc_host_get(&host), 0);
+	assert_int_equal(header->slot_count, geometry.slots);
+	assert_int_equal(header->buf_size, geometry.buf_size);
+	assert_int_equal(header->buf_count, geometry.buf_count);
+	assert_int_equal(header->window, geometry.window);
+	assert_int_equal(header->capabilities, geometry.capabilities);
+	assert_int_equal(header->pid, getpid());
+	assert_int_equal(header->cma_tid, getpid());
+	assert_true(header->start_time == host->start_time && host->start_time);
+	assert_true(header->pid_ns == host->pid_ns && host->pid_ns);
+	assert_true(header->cookie == *(uint64_t *)(uintptr_t)header->cookie_addr && header->cookie);
+	assert_true(seg->own && seg->local);
+
+	assert_int_equal(stat(path_of(header->address), &st), 0);
+	assert_int_equal(st.st_mode, S_IFREG | 0600);
+	assert_int_equal(st.st_nlink, 1);
+	assert_int_equal(st.st_ino, seg->ino);
+	assert_int_equal(st.st_size, header->length);
+	/* memory up to the slots, none for them */
+	assert_int_equal(st.st_blocks * 512, header->slots_offset);
+
+	memcpy(&shared, seg->base, sizeof(shared));
+	assert_memory_equal(&shared, header, sizeof(shared));
+	assert_int_equal(
+		sc_seg_check_header(&shared, sizeof(shared), header->length, header->address, &checked),
+		0);
+	assert_int_equal(sc_seg_presence(seg)->state, SC_ABI_OPEN);
+	for (uint32_t i = 0; i < header->slot_count; i++)
+		assert_true(!sc_seg_claims(seg)[i]);
+
+	assert_others_find(header->address, 0);
+	strcpy(child_log_line, header->address);
+	sc_seg_destroy(seg);
+	assert_false(exists(child_log_line));
+	assert_others_find(child_log_line, -ECONNREFUSED);
+}
+
+static void test_impossible_geometry(void **state)
+{
+	struct sc_seg *seg = NULL;
+
+	(void)state;
+	for (int i = 0; i < 7; i++) {
+		struct sc_seg_geometry bad = geometry;
+
+		switch (i) {
+		case 0:
+			bad.slots = 0;
+			break;
+		case 1:
+			bad.slots = SC_ABI_SLOTS_MAX + 1;
+			break;
+		case 2:
+			bad.buf_size = 0;
+			break;
+		case 3:
+			bad.buf_size = 100;
+			break;
+		case 4:
+			bad.buf_count = 0;
+			break;
+		case 5:
+			bad.buf_count = SC_ABI_BUFS_MAX + 1;
+			break;
+		case 6:
+			bad.slots = UINT32_MAX;
+			break;
+		}
+		child_log_lines = 0;
+		assert_int_equal(sc_seg_create(&bad, &seg), -EINVAL);
+		assert_int_equal(child_log_lines, 1);
+		assert_null(seg);
+	}
+}
+
+static void test_umask(void **state)
+{
+	mode_t old = umask(0777);
+	struct sc_seg *seg = create();
+	struct stat st;
+
+	(void)state;
+	umask(old);
+	assert_int_equal(stat(path_of(seg->header.address), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0600);
+	sc_seg_destroy(seg);
+}
+
+static void test_two_endpoints(void **state)
+{
+	struct sc_seg *a = create(), *b = create();
+	struct sc_addr first, second;
+	char addr[SC_ADDR_SIZE];
+
+	(void)state;
+	assert_int_equal(sc_addr_parse(a->header.address, &first), 0);
+	assert_int_equal(sc_addr_parse(b->header.address, &second), 0);
+	assert_int_equal((uint16_t)(first.ep + 1), second.ep);
+	assert_memory_not_equal(first.nonce, second.nonce, sizeof(first.nonce));
+	assert_true(first.host == second.host);
+
+	memcpy(addr, a->header.address, sizeof(addr));
+	sc_seg_destroy(a);
+	assert_others_find(addr, -ECONNREFUSED);
+	assert_others_find(b->header.address, 0);
+	sc_seg_destroy(b);
+}
+
+/* ---- attach ---------------------------------------------------------------------------------- */
+
+static void test_attach(void **state)
+{
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	assert_false(seg->own || seg->local);
+	assert_int_equal(seg->cma_pid, owner.pid);
+	assert_true(seg->fd >= 0);
+	assert_string_equal(seg->header.address, owner.line);
+	for (uint32_t i = 0; i < geometry.buf_size; i++)
+		assert_int_equal(sc_seg_buf(seg, 3)[i], 0x5a);
+	assert_int_equal(sc_seg_check_owner(seg), 1);
+	child_kill(&owner);
+	assert_int_equal(sc_seg_check_owner(seg), 0);
+	assert_int_equal(sc_seg_buf(seg, 3)[0], 0x5a); /* the memory is there as long as we want it */
+	assert_attach(owner.line, -ECONNREFUSED);
+	sc_seg_detach(seg);
+	assert_true(exists(owner.line));
+	assert_int_equal(unlink(path_of(owner.line)), 0);
+}
+
+static void test_closed_while_attached(void **state)
+{
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	assert_int_equal(child_end(&owner), 0);
+	assert_int_equal(sc_seg_check_owner(seg), 0);
+	assert_false(exists(owner.line));
+	sc_seg_detach(seg);
+}
+
+static void test_slots(void **state)
+{
+	struct child owner;
+	struct sc_seg *seg;
+	struct stat before, st;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	assert_int_equal(fstat(seg->fd, &before), 0);
+	assert_int_equal(sc_seg_slot_alloc(seg, 5), 0);
+	assert_int_equal(sc_seg_slot_alloc(seg, 15), 0);
+	assert_int_equal(fstat(seg->fd, &st), 0);
+	assert_int_equal((st.st_blocks - before.st_blocks) * 512, 2 * SC_ABI_SLOT_SIZE);
+	assert_int_equal(st.st_size, before.st_size);
+	memset(sc_seg_slot(seg, 5), 0xff, SC_ABI_SLOT_SIZE);
+	sc_seg_slot_free(seg, 5);
+	sc_seg_slot_free(seg, 15);
+	assert_int_equal(fstat(seg->fd, &st), 0);
+	assert_int_equal(st.st_blocks, before.st_blocks);
+	assert_int_equal(st.st_size, before.st_size);
+	assert_int_equal(sc_seg_slot_alloc(seg, 5), 0);
+	assert_true(!sc_seg_slot(seg, 5)->ring[0].ctl);
+	sc_seg_detach(seg);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+static void chmod_it(struct sc_seg *seg)
+{
+	CHILD_CHECK(!fchmod(seg->fd, 0640));
+}
+
+static void chown_it(struct sc_seg *seg)
+{
+	CHILD_CHECK(!fchown(seg->fd, geteuid() + 1, (gid_t)-1));
+}
+
+static void link_it(struct sc_seg *seg)
+{
+	char other[SC_OWN_PATH_MAX + 8];
+
+	snprintf(other, sizeof(other), "%s.2", path_of(seg->header.address));
+	CHILD_CHECK(!link(path_of(seg->header.address), other));
+}
+
+static void shorten_it(struct sc_seg *seg)
+{
+	CHILD_CHECK(!ftruncate(seg->fd, (off_t)seg->header.length - 1));
+}
+
+static void empty_it(struct sc_seg *seg)
+{
+	CHILD_CHECK(!ftruncate(seg->fd, 0));
+}
+
+static void behead_it(struct sc_seg *seg)
+{
+	CHILD_CHECK(!ftruncate(seg->fd, sizeof(struct sc_abi_header) - 1));
+}
+
+static void garble_it(struct sc_seg *seg)
+{
+	memset(seg->base, 0xa5, SC_ABI_PAGE);
+}
+
+static void zero_it(struct sc_seg *seg)
+{
+	memset(seg->base, 0, SC_ABI_PAGE);
+}
+
+static void change_layout(struct sc_seg *seg)
+{
+	((struct sc_abi_header *)seg->base)->layout++;
+}
+
+static void change_major(struct sc_seg *seg)
+{
+	((struct sc_abi_header *)seg->base)->major++;
+}
+
+static void change_minor(struct sc_seg *seg)
+{
+	((struct sc_abi_header *)seg->base)->minor++;
+}
+
+static void change_address(struct sc_seg *seg)
+{
+	((struct sc_abi_header *)seg->base)->address[62] ^= 1;
+}
+
+static void move_pool(struct sc_seg *seg)
+{
+	((struct sc_abi_header *)seg->base)->pool_offset += seg->header.length;
+}
+
+static void unlink_it(struct sc_seg *seg)
+{
+	CHILD_CHECK(!unlink(path_of(seg->header.address)));
+}
+
+/* Its lock, like that of a file whose owner has died while a reaper holds it, belongs to somebody else. */
+static void pretend_other_owner(struct sc_seg *seg)
+{
+	const char *old = seg->header.address;
+	struct sc_abi_header *header = (struct sc_abi_header *)seg->base;
+	struct sc_addr parts;
+	char path[SC_OWN_PATH_MAX];
+
+	strcpy(path, path_of(old));
+	CHILD_CHECK(!sc_addr_parse(old, &parts));
+	parts.pid++;
+	header->pid++;
+	sc_addr_format(&parts, header->address);
+	CHILD_CHECK(!rename(path, path_of(header->address)));
+	memcpy(seg->header.address, header->address, sizeof(header->address));
+}
+
+static void test_outcomes(void **state)
+{
+	static const struct {
+		change *change;
+		int expected;
+	} cases[] = {
+		{ NULL, 0 },
+		{ chmod_it, -EACCES },
+		{ link_it, -EACCES },
+		{ shorten_it, -EPROTO },
+		{ empty_it, -EPROTO },
+		{ behead_it, -EPROTO },
+		{ garble_it, -EPROTO },
+		{ zero_it, -EPROTO },
+		{ change_layout, -EPROTO },
+		{ change_major, -EPROTO },
+		{ change_minor, 0 },
+		{ change_address, -EPROTO },
+		{ move_pool, -EPROTO },
+		{ unlink_it, -ECONNREFUSED },
+		{ pretend_other_owner, -ECONNREFUSED },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct owner_arg how = { cases[i].change };
+		char other[SC_OWN_PATH_MAX + 8];
+		struct child owner;
+
+		assert_true(child_start(&owner, own, &how));
+		assert_attach(owner.line, cases[i].expected);
+		snprintf(other, sizeof(other), "%s.2", path_of(owner.line));
+		child_kill(&owner);
+		unlink(other);
+		unlink(path_of(owner.line));
+	}
+}
+
+static void test_other_user(void **state)
+{
+	struct owner_arg how = { chown_it };
+	struct child owner;
+
+	(void)state;
+	if (geteuid())
+		skip();
+	if (!child_start(&owner, own, &how)) { /* a user namespace without that uid */
+		child_reap(&owner);
+		skip();
+	}
+	assert_attach(owner.line, -EACCES);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+static void test_no_address(void **state)
+{
+	char addr[SC_ADDR_SIZE];
+
+	(void)state;
+	assert_attach("", -EINVAL);
+	assert_attach("fi_shmcma://service", -EINVAL);
+	assert_attach("/dev/shm/x", -EINVAL);
+
+	free_address(addr);
+	assert_attach(addr, -ECONNREFUSED);
+	addr[sizeof(SC_ADDR_PREFIX)] = addr[sizeof(SC_ADDR_PREFIX)] == '7' ? '8' : '7';
+	assert_attach(addr, -EHOSTUNREACH);
+}
+
+static void test_wrong_types(void **state)
+{
+	char addr[SC_ADDR_SIZE];
+	int fd;
+
+	(void)state;
+	free_address(addr);
+	assert_int_equal(mkdir(path_of(addr), 0600), 0);
+	assert_attach(addr, -EACCES);
+	assert_int_equal(rmdir(path_of(addr)), 0);
+
+	assert_int_equal(mkfifo(path_of(addr), 0600), 0); /* an open for reading would hang */
+	assert_attach(addr, -EACCES);
+	assert_int_equal(unlink(path_of(addr)), 0);
+
+	assert_int_equal(symlink("/dev/null", path_of(addr)), 0);
+	assert_attach(addr, -EACCES);
+	assert_int_equal(unlink(path_of(addr)), 0);
+
+	fd = open(path_of(addr), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	assert_true(fd >= 0); /* no lock, no content */
+	assert_attach(addr, -ECONNREFUSED);
+	close(fd);
+	assert_int_equal(unlink(path_of(addr)), 0);
+}
+
+static void test_symlink_to_live(void **state)
+{
+	char addr[SC_ADDR_SIZE], target[SC_OWN_PATH_MAX];
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	strcpy(target, path_of(owner.line));
+	free_address(addr);
+	assert_int_equal(symlink(target, path_of(addr)), 0);
+	assert_attach(addr, -EACCES);
+	assert_int_equal(unlink(path_of(addr)), 0);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+/* ---- own ------------------------------------------------------------------------------------- */
+
+static void test_local(void **state)
+{
+	struct sc_seg *seg = create(), *a, *b;
+
+	(void)state;
+	assert_int_equal(sc_seg_attach(seg->header.address, &a), 0);
+	assert_int_equal(sc_seg_attach(seg->header.address, &b), 0);
+	assert_true(a->local && !a->own);
+	assert_ptr_equal(a->base, seg->base);
+	assert_int_equal(a->fd, seg->fd);
+	assert_int_equal(a->cma_pid, getpid());
+	assert_int_equal(sc_seg_check_owner(a), 1);
+	assert_int_equal(sc_seg_find(seg->header.address), 0);
+	sc_seg_detach(a);
+	assert_others_find(seg->header.address, 0); /* the lock is still there */
+	sc_seg_detach(b);
+	assert_others_find(seg->header.address, 0);
+	sc_seg_destroy(seg);
+}
+
+static void test_destroy_with_borrowers(void **state)
+{
+	struct sc_seg *seg = create(), *a, *b;
+	char addr[SC_ADDR_SIZE];
+	int fd = seg->fd;
+
+	(void)state;
+	memcpy(addr, seg->header.address, sizeof(addr));
+	assert_int_equal(sc_seg_attach(addr, &a), 0);
+	assert_int_equal(sc_seg_attach(addr, &b), 0);
+	sc_seg_destroy(seg);
+	assert_false(exists(addr));
+	assert_attach(addr, -ECONNREFUSED);
+	assert_int_equal(sc_seg_check_owner(a), 0);
+	memset(sc_seg_buf(a, 0), 1, geometry.buf_size);
+	sc_seg_detach(a);
+	memset(sc_seg_buf(b, 0), 2, geometry.buf_size);
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	sc_seg_detach(b);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+}
+
+/* A second name for one's own file: not opened, the lock stays. */
+static void test_own_by_other_name(void **state)
+{
+	struct sc_seg *seg = create();
+	char addr[SC_ADDR_SIZE], path[SC_OWN_PATH_MAX];
+
+	(void)state;
+	strcpy(path, path_of(seg->header.address));
+	free_address(addr);
+	assert_int_equal(link(path, path_of(addr)), 0);
+	assert_attach(addr, -ECONNREFUSED);
+	assert_int_equal(unlink(path_of(addr)), 0);
+	assert_others_find(seg->header.address, 0);
+	sc_seg_destroy(seg);
+}
+
+/* Somebody has taken the name away and given it to another file: not ours to remove. */
+static void test_name_of_another(void **state)
+{
+	struct sc_seg *seg = create();
+	char path[SC_OWN_PATH_MAX];
+	int fd;
+
+	(void)state;
+	strcpy(path, path_of(seg->header.address));
+	assert_int_equal(unlink(path), 0);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	sc_seg_destroy(seg);
+	assert_int_equal(unlink(path), 0);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+struct inherited {
+	struct sc_seg *own, *lender, *local, *peer;
+};
+
+/* Put something else where the parent had its mapping. */
+static char *plug(const struct sc_seg *seg)
+{
+	char *hole = mmap(seg->base, SC_ABI_PAGE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	CHILD_CHECK(hole == (char *)seg->base);
+	*hole = 42;
+	return hole;
+}
+
+static void use_as_child(struct child *self, void *arg)
+{
+	struct inherited *had = arg;
+	char addr[SC_ADDR_SIZE];
+	struct sc_seg *mine, *parents;
+	char *holes[] = { plug(had->own), plug(had->lender), plug(had->peer) };
+
+	(void)self;
+	memcpy(addr, had->own->header.address, sizeof(addr));
+	CHILD_CHECK(!sc_seg_attach(addr, &parents)); /* a stranger like any other */
+	CHILD_CHECK(!parents->local && parents->cma_pid == getppid());
+	CHILD_CHECK(sc_seg_check_owner(parents) == 1);
+	sc_seg_detach(parents);
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	CHILD_CHECK(strcmp(mine->header.address, addr));
+	CHILD_CHECK(mine->header.pid == getpid());
+	CHILD_CHECK(mine->header.cookie != had->own->header.cookie);
+	sc_process_fini();
+	CHILD_CHECK(!exists(mine->header.address) && exists(addr));
+	sc_seg_destroy(mine);
+	sc_seg_detach(had->local);
+	sc_seg_detach(had->peer);
+	sc_seg_destroy(had->own);
+	sc_seg_destroy(had->lender);
+	for (int i = 0; i < 3; i++)
+		CHILD_CHECK(*holes[i] == 42);
+	CHILD_CHECK(exists(addr));
+	CHILD_CHECK(!sc_seg_find(addr));
+}
+
+static void test_fork(void **state)
+{
+	struct inherited had = { .own = create(), .lender = create() };
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(had.lender->header.address, &had.local), 0);
+	assert_int_equal(sc_seg_attach(owner.line, &had.peer), 0);
+	assert_int_equal(child_run(use_as_child, &had), 0);
+	assert_others_find(had.own->header.address, 0);
+	had.own->base[had.own->header.pool_offset] = 1;
+	assert_int_equal(sc_seg_check_owner(had.peer), 1);
+	assert_others_find(owner.line, 0);
+	sc_seg_detach(had.peer);
+	sc_seg_detach(had.local);
+	sc_seg_destroy(had.lender);
+	sc_seg_destroy(had.own);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+static void read_parents_cookie(struct child *self, void *arg)
+{
+	const struct sc_abi_header *header = arg;
+	struct iovec local, remote;
+	uint64_t cookie = 0;
+
+	(void)self;
+	CHILD_CHECK(!*(uint64_t *)(uintptr_t)header->cookie_addr); /* a child does not answer to it */
+	local = (struct iovec){ &cookie, sizeof(cookie) };
+	remote = (struct iovec){ (void *)(uintptr_t)header->cookie_addr, sizeof(cookie) };
+	if (process_vm_readv(header->cma_tid, &local, 1, &remote, 1, 0) < 0)
+		_exit(errno == EPERM || errno == ENOSYS ? 77 : 1);
+	CHILD_CHECK(cookie == header->cookie);
+}
+
+static void test_cookie(void **state)
+{
+	struct sc_seg *seg = create();
+	int status;
+
+	(void)state;
+	status = child_run(read_parents_cookie, &seg->header);
+	sc_seg_destroy(seg);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+/* ---- descriptors ----------------------------------------------------------------------------- */
+
+#define MANY 24
+
+static void attach_many(struct child *self, void *arg)
+{
+	struct rlimit limit = { 64, 64 };
+	struct child *owner = arg;
+	struct sc_seg *segs[MANY];
+	unsigned int kept = 0;
+
+	(void)self;
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	for (int i = 0; i < MANY; i++) {
+		CHILD_CHECK(!sc_seg_attach(owner->line, &segs[i]));
+		kept += segs[i]->fd >= 0;
+	}
+	CHILD_CHECK(kept == 16);
+	CHILD_CHECK(segs[MANY - 1]->fd == -1);
+	CHILD_CHECK(sc_seg_check_owner(segs[MANY - 1]) == 1);
+	CHILD_CHECK(!sc_seg_slot_alloc(segs[MANY - 1], 2));
+	memset(sc_seg_slot(segs[0], 2), 1, SC_ABI_SLOT_SIZE);
+	sc_seg_slot_free(segs[MANY - 1], 2);
+	CHILD_CHECK(!sc_seg_slot_alloc(segs[0], 2));
+	CHILD_CHECK(!sc_seg_slot(segs[MANY - 1], 2)->ring[0].ctl);
+	kill(owner->pid, SIGKILL);
+	while (sc_seg_check_owner(segs[0]))
+		usleep(1000);
+	CHILD_CHECK(sc_seg_check_owner(segs[MANY - 1]) == 0);
+	for (int i = 0; i < MANY; i++)
+		sc_seg_detach(segs[i]);
+	CHILD_CHECK(!unlink(path_of(owner->line)));
+}
+
+static void test_many(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(attach_many, &owner), 0);
+	child_reap(&owner);
+}
+
+/* The application closes what it did not open, and its own files get the numbers. */
+static void close_all(struct child *self, void *arg)
+{
+	struct child *owner = arg;
+	struct sc_seg *mine, *peer;
+	int numbers[2];
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	CHILD_CHECK(!sc_seg_attach(owner->line, &peer));
+	numbers[0] = mine->fd;
+	numbers[1] = peer->fd;
+	for (int i = 0; i < 2; i++) {
+		close(numbers[i]);
+		CHILD_CHECK(dup2(STDERR_FILENO, numbers[i]) == numbers[i]);
+	}
+	CHILD_CHECK(sc_seg_check_owner(peer) == 1);
+	CHILD_CHECK(!sc_seg_slot_alloc(peer, 1));
+	CHILD_CHECK(sc_seg_slot_alloc(mine, 1) < 0);
+	sc_seg_detach(peer);
+	sc_seg_destroy(mine);
+	for (int i = 0; i < 2; i++)
+		CHILD_CHECK(fcntl(numbers[i], F_GETFD) >= 0);
+}
+
+static void test_closefrom(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(close_all, &owner), 0);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+static void no_descriptors(struct child *self, void *arg)
+{
+	struct rlimit limit = { 0, 0 };
+	struct child *owner = arg;
+	struct sc_seg *seg = NULL;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_attach(owner->line, &seg));
+	sc_seg_detach(seg);
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	CHILD_CHECK(sc_seg_create(&geometry, &seg) == -EMFILE);
+	CHILD_CHECK(sc_seg_attach(owner->line, &seg) == -EMFILE);
+}
+
+static void test_no_descriptors(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(no_descriptors, &owner), 0);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+/* ---- a full /dev/shm ------------------------------------------------------------------------- */
+
+static unsigned int count_files(void)
+{
+	DIR *dir = opendir("/dev/shm");
+	unsigned int count = 0;
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count - 2;
+}
+
+static void fill_up(struct child *self, void *arg)
+{
+	struct sc_seg_geometry big = geometry;
+	struct sc_seg *seg, *second, *third = NULL;
+	struct statvfs fs;
+	int fd;
+
+	(void)self;
+	(void)arg;
+	if (!child_private_shm("size=1m,mode=1777"))
+		_exit(77);
+	big.buf_count = 1024; /* 8 MiB */
+	CHILD_CHECK(!sc_seg_create(&big, &seg));
+	CHILD_CHECK(seg->header.buf_count == 64); /* 512 KiB; 128 would fill all but the header */
+	for (uint32_t i = 0; i < seg->header.buf_count; i++)
+		memset(sc_seg_buf(seg, i), 1, seg->header.buf_size);
+	CHILD_CHECK(!sc_seg_create(&big, &second));
+	CHILD_CHECK(second->header.buf_count == 32);
+	CHILD_CHECK(!sc_seg_find(second->header.address));
+
+	/* all the rest goes to somebody else */
+	CHILD_CHECK(!statvfs("/dev/shm", &fs));
+	fd = open("/dev/shm", O_TMPFILE | O_RDWR, 0600);
+	CHILD_CHECK(!fallocate(fd, 0, 0, (off_t)(fs.f_bavail * fs.f_bsize)));
+	child_log_lines = 0;
+	CHILD_CHECK(sc_seg_create(&big, &third) == -ENOSPC && !third);
+	CHILD_CHECK(child_log_lines == 1 && strstr(child_log_line, "FI_SHMCMA_BOUNCE_COUNT"));
+	CHILD_CHECK(sc_seg_slot_alloc(seg, 0) == -ENOSPC);
+	CHILD_CHECK(child_log_lines == 2);
+	CHILD_CHECK(count_files() == 2);
+
+	CHILD_CHECK(!ftruncate(fd, 0));
+	CHILD_CHECK(!sc_seg_slot_alloc(seg, 0));
+	memset(sc_seg_slot(seg, 0), 1, SC_ABI_SLOT_SIZE);
+	sc_seg_destroy(seg);
+	sc_seg_destroy(second);
+	CHILD_CHECK(count_files() == 0);
+	CHILD_CHECK(!statvfs("/dev/shm", &fs) && fs.f_bfree == fs.f_blocks);
+}
+
+static void test_full(void **state)
+{
+	int status;
+
+	(void)state;
+	status = child_run(fill_up, NULL);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+/* ---- header check ---------------------------------------------------------------------------- */
+
+static void test_check_header(void **state)
+{
+	struct sc_seg *seg = create();
+	const struct sc_abi_header good = seg->header;
+	struct sc_abi_header out;
+
+#define REJECTED(statement)                                                                               \
+	do {                                                                                              \
+		struct sc_abi_header h = good;                                                            \
+		statement;                                                                                \
+		memset(&out, 0x11, sizeof(out));                                                          \
+		assert_int_equal(sc_seg_check_header(&h, sizeof(h), good.length, good.address, &out),     \
+				 -EPROTO);                                                                \
+		assert_int_equal(out.major, 0x1111); /* nothing is handed out */                          \
+	} while (0)
+
+	(void)state;
+	sc_seg_destroy(seg);
+	assert_int_equal(sc_seg_check_header(&good, sizeof(good), good.length, good.address, &out), 0);
+	assert_memory_equal(&good, &out, sizeof(good));
+	for (size_t size = 0; size < sizeof(good); size++)
+		assert_int_equal(sc_seg_check_header(&good, size, good.length, good.address, &out),
+				 -EPROTO);
+	assert_int_equal(sc_seg_check_header(&good, sizeof(good), good.length + 1, good.address, &out),
+			 -EPROTO);
+	assert_int_equal(sc_seg_check_header(&good, sizeof(good), good.length, "fi_shmcma://a", &out),
+			 -EPROTO);
+
+	REJECTED(h.magic++);
+	REJECTED(h.major++);
+	REJECTED(h.layout--);
+	REJECTED(h.length--);
+	REJECTED(h.length = UINT64_MAX);
+	REJECTED(h.claims_offset = 0);
+	REJECTED(h.claims_offset = SC_ABI_PAGE - SC_ABI_LINE);
+	REJECTED(h.claims_offset++);
+	REJECTED(h.claims_offset = UINT32_MAX - 63);
+	REJECTED(h.claims_offset = (uint32_t)h.pool_offset);
+	REJECTED(h.slot_count = 0);
+	REJECTED(h.slot_count++);
+	REJECTED(h.slot_count = SC_ABI_SLOTS_MAX + 1);
+	REJECTED(h.slot_count = UINT32_MAX);
+	REJECTED(h.pool_offset = 0);
+	REJECTED(h.pool_offset++);
+	REJECTED(h.pool_offset += SC_ABI_PAGE);
+	REJECTED(h.pool_offset = UINT64_MAX - 63);
+	REJECTED(h.pool_offset = h.slots_offset + SC_ABI_LINE);
+	REJECTED(h.buf_size = 0);
+	REJECTED(h.buf_size++);
+	REJECTED(h.buf_size += SC_ABI_LINE);
+	REJECTED(h.buf_size = UINT32_MAX - 63);
+	REJECTED(h.buf_count = 0);
+	REJECTED(h.buf_count++);
+	REJECTED(h.buf_count = SC_ABI_BUFS_MAX + 1);
+	REJECTED(h.buf_count = UINT32_MAX);
+	REJECTED(h.slots_offset = 0);
+	REJECTED(h.slots_offset += SC_ABI_LINE);
+	REJECTED(h.slots_offset += SC_ABI_PAGE);
+	REJECTED(h.slots_offset -= SC_ABI_PAGE);
+	REJECTED(h.slots_offset = UINT64_MAX - SC_ABI_PAGE + 1);
+	REJECTED(h.slot_size *= 2);
+	REJECTED(h.ring_lines--);
+	REJECTED(h.pid = 0);
+	REJECTED(h.pid = -h.pid);
+	REJECTED(h.pid++);
+	REJECTED(h.cma_tid = 0);
+	REJECTED(h.cma_tid = -1);
+	REJECTED(h.nonce[0]++);
+	REJECTED(h.cookie = 0);
+	REJECTED(h.cookie_addr = 0);
+	REJECTED(h.cookie_addr++);
+	REJECTED(h.address[63] = 'x');
+	REJECTED(h.address[0] = '\0');
+	REJECTED(h.address[62] = '\0');
+	REJECTED(memset(h.address, 'a', sizeof(h.address)));
+}
+
+/* ---- many at once ---------------------------------------------------------------------------- */
+
+#define THREADS 4
+#define ROUNDS 150
+
+static void fight(const char *own_addr, const char *other_addr)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_seg *mine, *seg;
+	struct sc_addr parts;
+
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	CHILD_CHECK(!sc_seg_attach(own_addr, &seg) && seg->local);
+	sc_seg_detach(seg);
+	CHILD_CHECK(!sc_seg_attach(other_addr, &seg) && !seg->local);
+	CHILD_CHECK(sc_seg_check_owner(seg) == 1);
+	sc_addr_parse(own_addr, &parts);
+	sc_addr_file(&parts, name);
+	CHILD_CHECK(sc_reap_name(name) == -EBUSY);
+	sc_addr_parse(other_addr, &parts);
+	sc_addr_file(&parts, name);
+	CHILD_CHECK(sc_reap_name(name) == -EBUSY);
+	sc_seg_detach(seg);
+	CHILD_CHECK(!sc_seg_find(mine->header.address));
+	sc_seg_destroy(mine);
+}
+
+struct fighters {
+	char own[SC_ADDR_SIZE], other[CHILD_LINE];
+};
+
+static void *fight_thread(void *arg)
+{
+	struct fighters *with = arg;
+
+	for (int i = 0; i < ROUNDS; i++)
+		fight(with->own, with->other);
+	return NULL;
+}
+
+/* Looks all the time, from outside, whether the lock is ever free. */
+static void watch(struct child *self, void *arg)
+{
+	fcntl(self->down, F_SETFL, O_NONBLOCK);
+	child_tell(self, "watching");
+	for (;;) {
+		char byte;
+
+		CHILD_CHECK(!sc_seg_find(arg));
+		if (read(self->down, &byte, 1) >= 0)
+			return;
+	}
+}
+
+static void test_threads(void **state)
+{
+	struct sc_seg *seg = create();
+	struct fighters with;
+	struct child owner, watcher;
+	pthread_t threads[THREADS];
+
+	(void)state;
+	start_owner(&owner);
+	memcpy(with.own, seg->header.address, sizeof(with.own));
+	memcpy(with.other, owner.line, sizeof(with.other));
+	assert_true(child_start(&watcher, watch, with.own));
+	for (int i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, fight_thread, &with), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(child_end(&watcher), 0);
+	assert_int_equal(child_end(&owner), 0);
+	sc_seg_destroy(seg);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_create),
+		cmocka_unit_test(test_impossible_geometry),
+		cmocka_unit_test(test_umask),
+		cmocka_unit_test(test_two_endpoints),
+		cmocka_unit_test(test_attach),
+		cmocka_unit_test(test_closed_while_attached),
+		cmocka_unit_test(test_slots),
+		cmocka_unit_test(test_outcomes),
+		cmocka_unit_test(test_other_user),
+		cmocka_unit_test(test_no_address),
+		cmocka_unit_test(test_wrong_types),
+		cmocka_unit_test(test_symlink_to_live),
+		cmocka_unit_test(test_local),
+		cmocka_unit_test(test_destroy_with_borrowers),
+		cmocka_unit_test(test_own_by_other_name),
+		cmocka_unit_test(test_name_of_another),
+		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_cookie),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_closefrom),
+		cmocka_unit_test(test_no_descriptors),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_check_header),
+		cmocka_unit_test(test_threads),
+	};
+
+	sc_log_set(child_log);
+	(void)child_private_shm("size=64m,mode=1777");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1247 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_tx: sending on each way a payload can take, with each flag, at each limit; and what happens to a
+ * sender whose peer does not keep the rules.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <sched.h>
+#include "core_pair.h"
+#include "tx.h"
+
+#define BIG ((size_t)5 << 20) /* more than one step of a copy */
+
+static struct end pair[2];
+static uint8_t *from; /* BIG bytes */
+
+static int setup(void **state)
+{
+	from = malloc(BIG);
+	return from ? pair_setup(state) : -1;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	free(from);
+	return 0;
+}
+
+/* ---- the ways -------------------------------------------------------------------------------- */
+
+static const size_t sizes[] = { 0,     1,     8,     32,    33,	   40,	   41,	     96,   97,	  199,
+				200,   201,   2048,  2049,  4096,  4097,   8192,     8193, 16384, 30721,
+				32767, 32768, 32769, 65536, 65537, 300000, 1u << 20, BIG };
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+/* A message from pair[0] to pair[1]: receive posted before or after it comes. */
+static void one_message(size_t size, uint32_t flags, bool expected, uint64_t seed)
+{
+	uint8_t *to = guarded_alloc(size);
+	struct sc_comp comp;
+
+	pattern_fill(from, size, seed);
+	if (expected)
+		assert_int_equal(end_recv(&pair[1], pair[1].peer, to, size, seed, flags & SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, seed, flags), 0);
+	if (!expected) {
+		ends_settle(pair, 2);
+		assert_null(sc_cq_peek(&pair[1].rx));
+		assert_int_equal(end_recv(&pair[1], pair[1].peer, to, size, seed, flags & SC_TAGGED), 0);
+	}
+	ends_settle(pair, 2);
+	expect_sent(&pair[0], from, size);
+	comp = expect_received(&pair[1], pair[1].peer, to, size, seed);
+	assert_int_equal(!!(comp.flags & SC_COMP_DATA), !!(flags & SC_SEND_DATA));
+	if (flags & SC_SEND_DATA)
+		assert_true(comp.data == ~seed);
+	assert_true(pattern_is(to, size, seed));
+	assert_true(guarded_intact(to, size, size));
+	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
+	guarded_free(to);
+}
+
+static void test_each_way(void **state)
+{
+	static const uint32_t flags[] = { SC_TAGGED, SC_TAGGED | SC_SEND_DATA,
+					  SC_TAGGED | SC_SEND_DELIVERY,
+					  SC_TAGGED | SC_SEND_MATCH | SC_SEND_DATA, SC_SEND_DELIVERY };
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (size_t f = 0; f < sizeof(flags) / sizeof(flags[0]); f++)
+			for (size_t i = 0; i < SIZES; i++) {
+				if (sizes[i] == BIG && f)
+					continue;
+				/* without a tag all messages match: the seed is the tag of the receive */
+				one_message(sizes[i], flags[f], true, flags[f] & SC_TAGGED ? i : 0);
+				one_message(sizes[i], flags[f], false, flags[f] & SC_TAGGED ? i : 0);
+			}
+		pair_close(pair);
+	}
+}
+
+/* Which way it was, by the counters of both sides. */
+static void test_counters(void **state)
+{
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		const struct sc_counters *tx, *rx;
+		uint64_t large;
+
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		tx = sc_ep_counters(pair[0].ep);
+		rx = sc_ep_counters(pair[1].ep);
+		one_message(200, SC_TAGGED, true, 1);
+		one_message(201, SC_TAGGED, true, 2);
+		one_message(32768, SC_TAGGED, false, 3);
+		one_message(32769, SC_TAGGED, false, 4);
+		one_message(70000, SC_TAGGED, true, 5);
+		assert_int_equal(tx->tx_msgs, 5);
+		assert_int_equal(tx->tx_bytes, 200 + 201 + 32768 + 32769 + 70000);
+		assert_int_equal(tx->tx_inline, 1);
+		assert_int_equal(tx->tx_bounce, 2);
+		assert_int_equal(tx->tx_rdv, 2);
+		assert_int_equal(rx->rx_msgs, 5);
+		assert_int_equal(rx->rx_bytes, tx->tx_bytes);
+		assert_int_equal(rx->rx_unexpected, 2);
+		large = way == WAY_LOCAL ? rx->rx_local_bytes
+			: way == WAY_CMA ? rx->rx_cma_bytes
+					 : rx->rx_pulled_bytes;
+		assert_int_equal(large, 32769 + 70000);
+		assert_int_equal(rx->rx_local_bytes + rx->rx_cma_bytes + rx->rx_pulled_bytes, large);
+		assert_int_equal(tx->connects, 1);
+		assert_int_equal(tx->accepts, 1);
+		assert_int_equal(tx->refusals + tx->quarantines + tx->departures, 0);
+		pair_close(pair);
+	}
+}
+
+/* Cut `size` bytes at `base` into up to SC_IOV_MAX elements, some of them empty. */
+static size_t cut(struct iovec *iov, uint8_t *base, size_t size, uint64_t *random)
+{
+	size_t count = 1 + pair_random(random) % SC_IOV_MAX, at = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		size_t left = size - at;
+		size_t len = i + 1 == count ? left : left / (count - i) * (pair_random(random) % 3);
+
+		if (len > left)
+			len = left;
+		iov[i] = (struct iovec){ len || pair_random(random) % 2 ? base + at : NULL, len };
+		at += len;
+	}
+	return count;
+}
+
+static void test_vectors(void **state)
+{
+	uint64_t random = 7;
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (int round = 0; round < 300; round++) {
+			size_t size = pair_random(&random) % (round % 3 ? 1000 : 120000);
+			size_t capacity = size + pair_random(&random) % 2 * 100;
+			uint8_t *to = guarded_alloc(capacity);
+			struct iovec send[SC_IOV_MAX], recv[SC_IOV_MAX];
+			size_t send_count = cut(send, from, size, &random);
+			size_t recv_count = cut(recv, to, capacity, &random);
+			uint32_t flags = round % 5 ? 0 : SC_SEND_DELIVERY;
+
+			pattern_fill(from, size, (uint64_t)round);
+			if (round % 2)
+				assert_int_equal(end_recvv(&pair[1], NULL, recv, recv_count, 0, 0, 0, to),
+						 0);
+			assert_int_equal(
+				end_sendv(&pair[0], pair[0].peer, send, send_count, 0, flags, from), 0);
+			ends_settle(pair, 2);
+			if (!(round % 2))
+				assert_int_equal(end_recvv(&pair[1], NULL, recv, recv_count, 0, 0, 0, to),
+						 0);
+			ends_settle(pair, 2);
+			expect_sent(&pair[0], from, size);
+			expect_received(&pair[1], pair[1].peer, to, size, 0);
+			assert_true(pattern_is(to, size, (uint64_t)round));
+			assert_true(guarded_intact(to, capacity, size));
+			guarded_free(to);
+		}
+		pair_close(pair);
+	}
+}
+
+/* No vector at all is a message of no bytes. */
+static void test_empty_vector(void **state)
+{
+	(void)state;
+	pair_open(pair, NULL, WAY_LOCAL);
+	assert_int_equal(end_sendv(&pair[0], pair[0].peer, NULL, 0, 3, SC_TAGGED, from), 0);
+	assert_int_equal(end_recvv(&pair[1], NULL, NULL, 0, 3, 0, SC_TAGGED, &pair), 0);
+	ends_settle(pair, 2);
+	expect_sent(&pair[0], from, 0);
+	expect_received(&pair[1], pair[1].peer, &pair, 0, 3);
+	pair_close(pair);
+}
+
+/* Truncation on each way: what fits arrives, nothing else is touched, both sides hear of an end. */
+static void test_truncation(void **state)
+{
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (size_t i = 1; i < SIZES; i++)
+			for (int variant = 0; variant < 6; variant++) {
+				size_t size = sizes[i];
+				size_t fits = variant / 2 == 0	 ? 0
+					      : variant / 2 == 1 ? size / 2
+								 : size - 1;
+				struct sc_comp comp;
+				uint8_t *to;
+
+				if (size == BIG && variant > 2)
+					continue;
+				to = guarded_alloc(fits);
+				pattern_fill(from, size, i);
+				if (variant % 2)
+					assert_int_equal(end_recv(&pair[1], NULL, to, fits, 0, 0), 0);
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, 0, 0), 0);
+				ends_settle(pair, 2);
+				if (!(variant % 2))
+					assert_int_equal(end_recv(&pair[1], NULL, to, fits, 0, 0), 0);
+				ends_settle(pair, 2);
+				expect_sent(&pair[0], from, size);
+				comp = comp_take(&pair[1].rx);
+				assert_int_equal(comp.err, EMSGSIZE);
+				assert_int_equal(comp.len, fits);
+				assert_int_equal(comp.olen, size - fits);
+				assert_true(pattern_is(to, fits, i));
+				assert_true(guarded_intact(to, fits, fits));
+				guarded_free(to);
+			}
+		pair_close(pair);
+	}
+}
+
+/* ---- flags ----------------------------------------------------------------------------------- */
+
+static void test_silent(void **state)
+{
+	static const size_t some[] = { 8, 1000, 100000 };
+	uint8_t to[8];
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (int i = 0; i < 3; i++) {
+			uint8_t *whole = guarded_alloc(some[i]);
+
+			assert_int_equal(end_recv(&pair[1], NULL, whole, some[i], 0, SC_SILENT), 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[i], 0, SC_SILENT), 0);
+			ends_settle(pair, 2);
+			assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
+			assert_true(!memcmp(whole, from, some[i]));
+			guarded_free(whole);
+		}
+		/* not silent about an error */
+		assert_int_equal(end_recv(&pair[1], NULL, to, 4, 0, SC_SILENT), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SILENT), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[1].rx).err, EMSGSIZE);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100000, 0, SC_SILENT), 0);
+		end_close(&pair[1]);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+		assert_true(end_idle(&pair[0]));
+		pair_close(pair);
+	}
+}
+
+/* Without queues nothing is reported, and all goes on. */
+static void test_no_queues(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+	uint8_t to[100];
+	struct iovec out = { from, 100 }, in = { to, 100 };
+	struct sc_send send = { .iov = &out, .iov_count = 1 };
+	struct sc_recv recv = { .iov = &in, .iov_count = 1 };
+
+	(void)state;
+	assert_int_equal(sc_ep_create(&attr, &ep), 0);
+	assert_int_equal(sc_peer_get(ep, sc_ep_address(ep), &peer), 0);
+	pattern_fill(from, 100, 1);
+	for (int i = 0; i < 1000; i++) {
+		send.flags = i % 2 ? SC_SEND_DELIVERY : 0;
+		assert_int_equal(sc_tx_send(ep, peer, &send), 0);
+		assert_int_equal(sc_rx_recv(ep, &recv), 0);
+		while (sc_ep_poll(ep))
+			;
+	}
+	assert_true(pattern_is(to, 100, 1));
+	assert_int_equal(sc_ep_counters(ep)->rx_msgs, 1000);
+	sc_ep_destroy(ep);
+}
+
+/* The buffer is the caller's again at once, whatever the state of the receiver. */
+static void test_inject(void **state)
+{
+	static const size_t some[] = { 0, 1, 200, 201, SC_INJECT_MAX };
+	struct sc_ep_attr attr = end_attr();
+	uint8_t *buf = malloc(SC_INJECT_MAX + 1), *to = malloc(SC_INJECT_MAX);
+	int sent;
+
+	(void)state;
+	assert_true(buf && to);
+	attr.config.buf_count = 4;
+	for (int eager = 0; eager < 2; eager++)
+		for (enum way way = 0; way < WAYS; way++) {
+			if (!way_possible(way))
+				continue;
+			attr.config.eager_max =
+				eager ? 32768 : 0; /* 0: injected payload goes by rendezvous */
+			pair_open(pair, &attr, way);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_INJECT_MAX + 1, 0,
+						  SC_SEND_INJECT),
+					 -EMSGSIZE);
+			/* until there is no room, of buffers or in the ring */
+			for (sent = 0;; sent++) {
+				size_t size = some[sent % 5];
+				int ret;
+
+				pattern_fill(buf, size, (uint64_t)sent);
+				ret = end_send(&pair[0], pair[0].peer, buf, size, (uint64_t)sent,
+					       SC_TAGGED | SC_SEND_INJECT);
+				memset(buf, 0xdd, SC_INJECT_MAX);
+				if (ret == -EAGAIN)
+					break;
+				assert_int_equal(ret, 0);
+			}
+			assert_true(sent > (eager ? 3 : 20));
+			for (int i = 0; i < sent; i++) {
+				struct sc_comp comp;
+				size_t size = some[i % 5];
+
+				assert_int_equal(end_recv(&pair[1], NULL, to, SC_INJECT_MAX, (uint64_t)i,
+							  SC_TAGGED),
+						 0);
+				ends_settle(pair, 2);
+				comp = comp_take(&pair[1].rx);
+				assert_int_equal(comp.err, 0);
+				assert_int_equal(comp.len, size);
+				assert_true(pattern_is(to, size, (uint64_t)i));
+			}
+			for (int i = 0; i < sent; i++)
+				assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
+			pair_close(pair);
+		}
+	free(buf);
+	free(to);
+}
+
+/* Nothing is heard before the receiver has taken it. */
+static void test_delivery_and_match(void **state)
+{
+	static const uint32_t flags[] = { SC_SEND_DELIVERY, SC_SEND_MATCH,
+					  SC_SEND_DELIVERY | SC_SEND_MATCH };
+	static const size_t some[] = { 0, 8, 200, 201, 30000, 40000 };
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (int f = 0; f < 3; f++)
+			for (int i = 0; i < 6; i++) {
+				uint8_t *to = guarded_alloc(some[i]);
+				struct sc_recv drop = { .flags = SC_RECV_PEEK | SC_RECV_DISCARD,
+							.context = to };
+
+				assert_int_equal(
+					end_send(&pair[0], pair[0].peer, from, some[i], 0, flags[f]), 0);
+				ends_settle(pair, 2);
+				assert_true(end_idle(&pair[0]));
+				assert_int_equal(pair[0].ep->tx_ops.used, 1);
+				assert_int_equal(end_recv(&pair[1], NULL, to, some[i], 0, 0), 0);
+				ends_settle(pair, 2);
+				expect_received(&pair[1], pair[1].peer, to, some[i], 0);
+				expect_sent(&pair[0], from, some[i]);
+				/* and the same when it is dropped */
+				assert_int_equal(
+					end_send(&pair[0], pair[0].peer, from, some[i], 0, flags[f]), 0);
+				ends_settle(pair, 2);
+				assert_true(end_idle(&pair[0]));
+				assert_int_equal(sc_rx_recv(pair[1].ep, &drop), 0);
+				ends_settle(pair, 2);
+				assert_int_equal(comp_take(&pair[1].rx).len, some[i]);
+				expect_sent(&pair[0], from, some[i]);
+				assert_int_equal(pair[0].ep->tx_ops.used, 0);
+				guarded_free(to);
+			}
+		pair_close(pair);
+	}
+}
+
+static void test_fence(void **state)
+{
+	uint8_t to[8];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 1, SC_TAGGED | SC_SEND_DELIVERY), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), -EAGAIN);
+	ends_settle(pair, 2);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), -EAGAIN);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, to, 8, 1, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), 0);
+	pair_close(pair);
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* Messages of changing sizes, in order, as many as the receiver will have unmatched; then all of them. */
+static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const size_t *some, size_t count)
+{
+	uint8_t *to = malloc(BIG);
+	uint32_t sent = 0;
+	int stuck = 0;
+
+	assert_non_null(to);
+	pair_open(pair, attr, way);
+	for (;;) {
+		size_t size = some[sent % count];
+		int ret = end_send(&pair[0], pair[0].peer, from + sent % 1000, size, sent, SC_TAGGED);
+
+		if (!ret) {
+			sent++;
+			stuck = 0;
+			while (sc_cq_peek(&pair[0].tx))
+				sc_cq_release(&pair[0].tx);
+			continue;
+		}
+		assert_int_equal(ret, -EAGAIN);
+		if (++stuck > 3)
+			break;
+		ends_settle(pair, 2);
+	}
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	assert_true(pair[1].peer->units_held <= pair[1].ep->config.window);
+	assert_true(pair[1].peer->units_held + SC_ABI_UNITS(200) > pair[1].ep->config.window);
+	for (uint32_t i = 0; i < sent; i++) {
+		struct sc_comp comp;
+
+		/* any tag: they come in the order they were sent */
+		assert_int_equal(end_recvv(&pair[1], NULL, &(struct iovec){ to, BIG }, 1, 0, UINT64_MAX,
+					   SC_TAGGED, to),
+				 0);
+		ends_settle(pair, 2);
+		comp = comp_take(&pair[1].rx);
+		assert_int_equal(comp.err, 0);
+		assert_int_equal(comp.tag, i);
+		assert_int_equal(comp.len, some[i % count]);
+		assert_memory_equal(to, from + i % 1000, comp.len);
+	}
+	assert_true(!sc_cq_peek(&pair[1].rx));
+	assert_int_equal(pair[1].peer->units_held, 0);
+	assert_int_equal(pair[0].ep->tx_ops.used, 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[0], 0, SC_TAGGED), 0);
+	pair_close(pair);
+	free(to);
+}
+
+static void test_window(void **state)
+{
+	static const size_t small[] = { 0, 8, 200 }, eager[] = { 1000, 8192, 30000 },
+			    large[] = { 40000, 32769 }, mixed[] = { 8, 1000, 40000, 200, 20000, 0 };
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	attr.config.window = 1024;
+	pattern_fill(from, 1u << 16, 3);
+	for (enum way way = 0; way < WAYS; way++) {
+		if (!way_possible(way))
+			continue;
+		flood_and_drain(&attr, way, small, 3);
+		flood_and_drain(&attr, way, eager, 3);
+		flood_and_drain(&attr, way, large, 2);
+		flood_and_drain(&attr, way, mixed, 6);
+	}
+}
+
+/* The receiver does not look: the ring is full; then it does. */
+static void test_ring_full(void **state)
+{
+	static const size_t some[] = { 0, 40, 200, 1000, 50000 };
+
+	(void)state;
+	for (int i = 0; i < 5; i++) {
+		uint32_t sent = 0;
+		uint8_t *to = malloc(some[i] + 1);
+
+		assert_non_null(to);
+		pair_open(pair, NULL, WAY_PULL);
+		while (!end_send(&pair[0], pair[0].peer, from, some[i], sent, SC_TAGGED))
+			sent++;
+		assert_true(sent >= 20 && sent <= SC_ABI_RING_LINES);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[i], sent, SC_TAGGED),
+				 -EAGAIN);
+		sc_ep_poll(pair[0].ep);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[i], sent, SC_TAGGED),
+				 -EAGAIN);
+		ends_settle(pair, 2);
+		assert_int_equal(pair[1].ep->counters.rx_unexpected, sent);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[i], sent, SC_TAGGED), 0);
+		sent++;
+		for (uint32_t n = 0; n < sent; n++) {
+			assert_int_equal(end_recv(&pair[1], NULL, to, some[i], n, SC_TAGGED), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[1], pair[1].peer, to, some[i], n);
+			expect_sent(&pair[0], from, some[i]);
+		}
+		free(to);
+		pair_close(pair);
+	}
+}
+
+/* Sends are pushed back at the queue's limit; what does not complete, or later, is not. */
+static void test_queue_full(void **state)
+{
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	pair[0].tx.limit = 4;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -EAGAIN);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SILENT), 0);
+	sc_cq_release(&pair[0].tx);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -EAGAIN);
+	pair_close(pair);
+}
+
+static void test_room(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	uint8_t to[8];
+
+	(void)state;
+	attr.tx_size = 3;
+	pair_open(pair, &attr, WAY_PULL);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(sc_tx_room(pair[0].ep), 3 - i);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_DELIVERY), 0);
+	}
+	assert_int_equal(sc_tx_room(pair[0].ep), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_DELIVERY), 0);
+	assert_int_equal(sc_tx_room(pair[0].ep), 0);
+	for (size_t i = 0; i < 4; i++)
+		assert_int_equal(end_recv(&pair[1], NULL, to, 8, 0, 0), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(sc_tx_room(pair[0].ep), 3);
+	pair_close(pair);
+}
+
+/* Both rings full of messages that want an answer: both sides get out of it. */
+static void test_answers_with_full_rings(void **state)
+{
+	uint8_t *to = malloc(40000);
+	uint32_t sent[2] = { 0, 0 };
+
+	(void)state;
+	assert_non_null(to);
+	pair_open(pair, NULL, WAY_PULL);
+	for (int i = 0; i < 2; i++)
+		while (!end_send(&pair[i], pair[i].peer, from, sent[i] % 2 ? 40000 : 8, 0,
+				 SC_SEND_DELIVERY))
+			sent[i]++;
+	for (int i = 0; i < 2; i++)
+		for (uint32_t n = 0; n < sent[!i]; n++)
+			assert_int_equal(end_recv(&pair[i], NULL, to, 40000, 0, 0), 0);
+	ends_settle(pair, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pair[i].ep->replies, 0);
+		assert_int_equal(pair[i].ep->tx_ops.used, 0);
+		assert_int_equal(pair[i].tx.tail, sent[i]);
+		assert_int_equal(pair[i].rx.tail, sent[!i]);
+		assert_int_equal(pair[i].ep->pool.free_count + pair[i].peer->loans.count,
+				 pair[i].ep->pool.count);
+	}
+	pair_close(pair);
+	free(to);
+}
+
+/* Eager messages to that peer until no more buffers are lent to it. Returns how many were sent. */
+static uint32_t lend_all(struct end *end, struct sc_peer *to)
+{
+	uint64_t large = end->ep->counters.tx_rdv;
+	uint32_t sent = 0;
+
+	while (end->ep->counters.tx_rdv == large && !end_send(end, to, from, 4096, 0, SC_SILENT))
+		sent++;
+	return sent;
+}
+
+/* ends[0] is connected to all the others, and its pool is as small as given. */
+static void star_open(struct end *ends, int count, uint32_t buf_count)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	attr.config.buf_count = buf_count;
+	attr.config.buf_size = 4096;
+	for (int i = 0; i < count; i++)
+		end_open(&ends[i], &attr);
+	for (int i = 1; i < count; i++)
+		assert_int_equal(sc_peer_connect(end_find(&ends[0], &ends[i])), 0);
+	ends_settle(ends, (size_t)count);
+}
+
+/*
+ * Buffers that a peer has read are free, also for another peer: nothing is sent to the first one any more,
+ * so nobody looks for its own sake at how far it has read.
+ */
+static void test_buffers_of_others(void **state)
+{
+	static const size_t lengths[] = { 4096, 100000 };
+	uint8_t *to = malloc(100000);
+
+	(void)state;
+	assert_non_null(to);
+	for (int i = 0; i < 2; i++) {
+		struct sc_peer *first, *second;
+		struct end ends[3];
+		uint32_t sent;
+		uint64_t eager;
+
+		star_open(ends, 3, 4);
+		first = end_find(&ends[0], &ends[1]);
+		second = end_find(&ends[0], &ends[2]);
+		sent = lend_all(&ends[0], first);
+		ends_settle(ends, 3);
+		assert_int_equal(ends[1].ep->counters.rx_unexpected, sent);
+		end_take_way(&ends[2], end_find(&ends[2], &ends[0]), WAY_PULL);
+		eager = ends[0].ep->counters.tx_bounce;
+		assert_int_equal(end_send(&ends[0], second, from, lengths[i], 7, SC_TAGGED), 0);
+		assert_int_equal(ends[0].ep->counters.tx_bounce, eager + !i);
+		assert_int_equal(end_recv(&ends[2], NULL, to, 100000, 7, SC_TAGGED), 0);
+		ends_settle(ends, 3);
+		expect_received(&ends[2], end_find(&ends[2], &ends[0]), to, lengths[i], 7);
+		for (int n = 0; n < 3; n++)
+			end_close(&ends[n]);
+	}
+	free(to);
+}
+
+/* Peers that do not look hold what they were lent; one that does is not kept waiting for them. */
+static void test_silent_peers(void **state)
+{
+	enum { SILENT = 6 };
+	static const size_t lengths[] = { 1000, 100000 };
+	uint8_t *to = malloc(100000);
+
+	(void)state;
+	assert_non_null(to);
+	for (uint32_t buf_count = 2; buf_count <= 128; buf_count *= 4)
+		for (int i = 0; i < 2; i++) {
+			struct end ends[SILENT + 2];
+			struct sc_peer *peer;
+
+			star_open(ends, SILENT + 2, buf_count);
+			for (int n = 2; n < SILENT + 2; n++)
+				lend_all(&ends[0], end_find(&ends[0], &ends[n]));
+			peer = end_find(&ends[0], &ends[1]);
+			end_take_way(&ends[1], end_find(&ends[1], &ends[0]), WAY_PULL);
+			assert_int_equal(end_send(&ends[0], peer, from, lengths[i], 7, SC_TAGGED), 0);
+			assert_int_equal(end_recv(&ends[1], NULL, to, 100000, 7, SC_TAGGED), 0);
+			ends_settle(ends, 2);
+			expect_received(&ends[1], end_find(&ends[1], &ends[0]), to, lengths[i], 7);
+			for (int n = 0; n < SILENT + 2; n++)
+				end_close(&ends[n]);
+		}
+	free(to);
+}
+
+/* ---- many ------------------------------------------------------------------------------------ */
+
+/* Both directions at once, changing sizes, posted late and early: all arrive, in order. */
+static void test_order(void **state)
+{
+	static const size_t some[] = { 8, 40000, 0, 1000, 200, 33000, 41, 8192, 20000 };
+	enum { COUNT = 9, MESSAGES = 3000, BUFFERS = 3 };
+	uint8_t *to = malloc((size_t)BUFFERS * 65536);
+
+	(void)state;
+	assert_non_null(to);
+	pattern_fill(from, 1u << 17, 9);
+	for (enum way way = 0; way < WAYS; way++) {
+		uint32_t sent[2] = { 0 }, posted[2] = { 0 }, received[2] = { 0 };
+		bool busy[BUFFERS] = { false };
+		uint64_t random = 5;
+
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (long rounds = 0; received[0] < MESSAGES || received[1] < MESSAGES; rounds++) {
+			int i = (int)(pair_random(&random) % 2);
+			struct sc_comp *comp;
+
+			assert_true(rounds < PAIR_ROUNDS * 10l);
+			for (int n = (int)(pair_random(&random) % 8); n > 0 && sent[i] < MESSAGES; n--) {
+				int ret = end_send(&pair[i], pair[i].peer, from + sent[i] % 5000,
+						   some[sent[i] % COUNT], sent[i], SC_TAGGED);
+
+				assert_true(!ret || ret == -EAGAIN);
+				sent[i] += !ret;
+			}
+			if (i == 0 && posted[0] < MESSAGES && posted[0] - received[0] < 1) {
+				assert_int_equal(end_recvv(&pair[0], NULL, &(struct iovec){ to, 65536 }, 1,
+							   0, UINT64_MAX, SC_TAGGED, to),
+						 0);
+				posted[0]++;
+			}
+			/* the other side posts by tag, one ahead; they may complete in another order */
+			for (int n = 1; n < BUFFERS && i == 1 && posted[1] < MESSAGES; n++)
+				if (!busy[n]) {
+					assert_int_equal(end_recv(&pair[1], pair[1].peer, to + 65536 * n,
+								  65536, posted[1]++, SC_TAGGED),
+							 0);
+					busy[n] = true;
+				}
+			sc_ep_poll(pair[pair_random(&random) % 2].ep);
+			while ((comp = sc_cq_peek(&pair[i].rx))) {
+				uint32_t number = i ? (uint32_t)comp->tag : received[i];
+
+				assert_int_equal(comp->err, 0);
+				assert_int_equal(comp->tag, number);
+				assert_int_equal(comp->len, some[number % COUNT]);
+				assert_true(!memcmp(comp->context, from + number % 5000, comp->len));
+				received[i]++;
+				busy[((uint8_t *)comp->context - to) / 65536] = false;
+				sc_cq_release(&pair[i].rx);
+			}
+			while (sc_cq_peek(&pair[i].tx)) {
+				assert_int_equal(comp_take(&pair[i].tx).err, 0);
+			}
+		}
+		ends_settle(pair, 2);
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(pair[i].ep->counters.tx_msgs, MESSAGES);
+			assert_int_equal(pair[i].ep->counters.rx_msgs, MESSAGES);
+			assert_int_equal(pair[i].ep->tx_ops.used, 0);
+			assert_int_equal(pair[i].ep->rx_ops.used, 0);
+			assert_int_equal(pair[i].peer->units_held, 0);
+		}
+		pair_close(pair);
+	}
+	free(to);
+}
+
+static void test_self(void **state)
+{
+	struct end self;
+
+	(void)state;
+	end_open(&self, NULL);
+	self.peer = end_find(&self, &self);
+	for (size_t i = 0; i < SIZES; i++)
+		for (int late = 0; late < 2; late++) {
+			uint8_t *to = guarded_alloc(sizes[i]);
+
+			pattern_fill(from, sizes[i], i);
+			if (!late)
+				assert_int_equal(end_recv(&self, self.peer, to, sizes[i], i, SC_TAGGED),
+						 0);
+			assert_int_equal(end_send(&self, self.peer, from, sizes[i], i,
+						  SC_TAGGED | SC_SEND_DELIVERY),
+					 0);
+			ends_settle(&self, 1);
+			if (late)
+				assert_int_equal(end_recv(&self, NULL, to, sizes[i], i, SC_TAGGED), 0);
+			ends_settle(&self, 1);
+			expect_sent(&self, from, sizes[i]);
+			expect_received(&self, self.peer, to, sizes[i], i);
+			assert_true(pattern_is(to, sizes[i], i));
+			assert_true(guarded_intact(to, sizes[i], sizes[i]));
+			guarded_free(to);
+		}
+	assert_int_equal(self.ep->counters.connects, 1);
+	assert_int_equal(self.ep->counters.accepts, 1);
+	for (int i = 0; i < 20000; i++) {
+		uint8_t to[16];
+
+		assert_int_equal(end_send(&self, self.peer, from, 16, 1, SC_TAGGED), 0);
+		assert_int_equal(end_recv(&self, self.peer, to, 16, 1, SC_TAGGED), 0);
+		while (!sc_cq_peek(&self.rx))
+			sc_ep_poll(self.ep);
+		sc_cq_release(&self.rx);
+		sc_cq_release(&self.tx);
+	}
+	end_close(&self);
+}
+
+/* More peers than are looked at in each poll: all are heard, each in its order. */
+static void test_many_peers(void **state)
+{
+	enum { PEERS = 24, MESSAGES = 400 };
+	struct sc_ep_attr attr = end_attr();
+	struct end *ends = calloc(PEERS + 1, sizeof(*ends));
+	uint32_t sent[PEERS + 1] = { 0 }, received[PEERS + 1] = { 0 }, total = 0;
+	uint8_t *to = malloc(65536);
+
+	(void)state;
+	assert_true(ends && to);
+	attr.config.slots = PEERS;
+	pattern_fill(from, 1u << 17, 9);
+	for (int i = 0; i <= PEERS; i++) {
+		end_open(&ends[i], &attr);
+		if (i) {
+			ends[i].peer = end_find(&ends[i], &ends[0]);
+			sc_peer_set_user(end_find(&ends[0], &ends[i]), (uint64_t)i);
+		}
+	}
+	assert_int_equal(
+		end_recvv(&ends[0], NULL, &(struct iovec){ to, 65536 }, 1, 0, UINT64_MAX, SC_TAGGED, to),
+		0);
+	for (long rounds = 0; total < PEERS * MESSAGES; rounds++) {
+		assert_true(rounds < PAIR_ROUNDS);
+		for (int i = 1; i <= PEERS; i++) {
+			size_t size = (sent[i] + (uint32_t)i) % 16 == 0 ? 40000 : (sent[i] * 37u) % 3000;
+
+			if (sent[i] < MESSAGES && !end_send(&ends[i], ends[i].peer, from + i, size,
+							    sent[i], SC_TAGGED | SC_SILENT))
+				sent[i]++;
+			sc_ep_poll(ends[i].ep);
+		}
+		sc_ep_poll(ends[0].ep);
+		while (sc_cq_peek(&ends[0].rx)) {
+			struct sc_comp comp = comp_take(&ends[0].rx);
+			uint64_t who = sc_peer_user(comp.source);
+
+			assert_true(who >= 1 && who <= PEERS);
+			assert_int_equal(comp.err, 0);
+			assert_int_equal(comp.tag, received[who]);
+			assert_true(!memcmp(to, from + who, comp.len));
+			received[who]++;
+			total++;
+			assert_int_equal(end_recvv(&ends[0], NULL, &(struct iovec){ to, 65536 }, 1, 0,
+						   UINT64_MAX, SC_TAGGED, to),
+					 0);
+		}
+	}
+	for (int i = 0; i <= PEERS; i++)
+		end_close(&ends[i]);
+	free(ends);
+	free(to);
+}
+
+/* ---- between processes ----------------------------------------------------------------------- */
+
+#define STRESS_MESSAGES 1200
+#define STRESS_MAX 150000
+
+struct stress {
+	char address[SC_ADDR_SIZE];
+	bool cma;
+};
+
+static size_t stress_size(uint64_t *random)
+{
+	static const size_t limits[] = { 64, 64, 400, 400, 5000, 33000, STRESS_MAX };
+
+	return pair_random(random) % limits[pair_random(random) % 7];
+}
+
+/* Both processes do this: send and receive random messages; false with what went wrong. */
+static const char *stress_run(struct end *end, struct sc_peer *peer, uint64_t send_seed,
+			      uint64_t recv_seed)
+{
+	uint64_t send_random = send_seed, recv_random = recv_seed;
+	uint8_t *out = malloc(STRESS_MAX), *in = malloc(STRESS_MAX);
+	bool out_free = true, in_posted = false;
+	int sent = 0, received = 0;
+	size_t size = 0;
+	struct sc_comp *comp;
+
+	while (received < STRESS_MESSAGES || sent < STRESS_MESSAGES || !out_free) {
+		if (out_free && sent < STRESS_MESSAGES) {
+			uint64_t again = send_random;
+			uint32_t flags = sent % 7 ? SC_TAGGED : SC_TAGGED | SC_SEND_DELIVERY;
+			int ret;
+
+			size = stress_size(&send_random);
+			pattern_fill(out, size, (uint64_t)sent);
+			ret = end_send(end, peer, out, size, (uint64_t)sent, flags);
+			if (ret && ret != -EAGAIN)
+				return "a send failed";
+			if (ret)
+				send_random = again;
+			else
+				out_free = false, sent++;
+		}
+		if (!in_posted && received < STRESS_MESSAGES) {
+			if (end_recv(end, received % 2 ? peer : NULL, in, STRESS_MAX, (uint64_t)received,
+				     SC_TAGGED))
+				return "a receive failed";
+			in_posted = true;
+		}
+		if (!sc_ep_poll(end->ep))
+			sched_yield();
+		if ((comp = sc_cq_peek(&end->tx))) {
+			if (comp->err || comp->len != size)
+				return "a completion of a send is wrong";
+			sc_cq_release(&end->tx);
+			out_free = true;
+		}
+		if ((comp = sc_cq_peek(&end->rx))) {
+			if (comp->err || comp->len != stress_size(&recv_random) || comp->source != peer ||
+			    comp->tag != (uint64_t)received)
+				return "a completion of a receive is wrong";
+			if (!pattern_is(in, comp->len, (uint64_t)received))
+				return "a payload is wrong";
+			sc_cq_release(&end->rx);
+			in_posted = false;
+			received++;
+		}
+	}
+	free(out);
+	free(in);
+	return NULL;
+}
+
+static void stress_child(struct child *self, void *arg)
+{
+	const struct stress *stress = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	const char *fault;
+	struct end end = { 0 };
+
+	CHILD_CHECK(!sc_cq_init(&end.tx, 1024) && !sc_cq_init(&end.rx, 1024));
+	attr.tx_cq = &end.tx;
+	attr.rx_cq = &end.rx;
+	attr.config.cma = stress->cma;
+	CHILD_CHECK(!sc_ep_create(&attr, &end.ep));
+	CHILD_CHECK(!sc_peer_get(end.ep, stress->address, &peer));
+	child_tell(self, sc_ep_address(end.ep));
+	fault = stress_run(&end, peer, 1, 2);
+	if (fault)
+		fprintf(stderr, "child: %s\n", fault);
+	CHILD_CHECK(!fault);
+	CHILD_CHECK(stress->cma || !sc_ep_counters(end.ep)->rx_cma_bytes);
+	/* what the other still waits for is written: acknowledgements queue only while the ring is full */
+	while (end.ep->replies)
+		sc_ep_poll(end.ep);
+	child_wait(self);
+	sc_ep_destroy(end.ep);
+	sc_cq_fini(&end.tx);
+	sc_cq_fini(&end.rx);
+}
+
+static void test_stress(void **state)
+{
+	(void)state;
+	for (int both = 0; both < 4; both++) {
+		struct sc_ep_attr attr = end_attr();
+		struct stress stress = { .cma = both & 1 };
+		struct sc_peer *peer;
+		struct child child;
+		const char *fault;
+		struct end end;
+
+		attr.config.cma = both & 2;
+		end_open(&end, &attr);
+		memcpy(stress.address, sc_ep_address(end.ep), SC_ADDR_SIZE);
+		assert_true(child_start(&child, stress_child, &stress));
+		assert_int_equal(sc_peer_get(end.ep, child.line, &peer), 0);
+		fault = stress_run(&end, peer, 2, 1);
+		if (fault)
+			print_error("%s\n", fault);
+		assert_null(fault);
+		while (end.ep->replies)
+			sc_ep_poll(end.ep);
+		assert_int_equal(child_end(&child), 0);
+		ends_settle(&end, 1);
+		assert_int_equal(end.ep->counters.rx_msgs, STRESS_MESSAGES);
+		assert_int_equal(end.ep->counters.quarantines, 0);
+		assert_int_equal(end.ep->counters.departures, 1);
+		if (!attr.config.cma)
+			assert_int_equal(end.ep->counters.rx_cma_bytes, 0);
+		end_close(&end);
+	}
+}
+
+/* ---- peers that close, or break the rules ---------------------------------------------------- */
+
+/* Whatever is pending ends exactly once, with an error, and the next send fails. */
+static void test_peer_closes(void **state)
+{
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++) {
+		int errors = 0;
+
+		if (!way_possible(way))
+			continue;
+		pair_open(pair, NULL, way);
+		for (int i = 0; i < 10; i++) {
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 1000, 0, SC_SEND_DELIVERY),
+					 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100, 0, SC_SEND_MATCH), 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100, 0, SC_SEND_INJECT),
+					 0);
+			if (i == 4)
+				ends_settle(pair, 2); /* half of them wait there, half are in the ring */
+		}
+		for (int i = 0; i < 10; i++)
+			expect_sent(&pair[0], from, 100);
+		assert_true(end_idle(&pair[0]));
+		end_close(&pair[1]);
+		ends_settle(pair, 2);
+		while (sc_cq_peek(&pair[0].tx)) {
+			struct sc_comp comp = comp_take(&pair[0].tx);
+
+			assert_int_equal(comp.err, ECONNRESET);
+			assert_ptr_equal(comp.context, from);
+			errors++;
+		}
+		assert_int_equal(errors, 30);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -ECONNRESET);
+		assert_int_equal(pair[0].ep->tx_ops.used, 0);
+		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.count);
+		assert_int_equal(pair[0].ep->counters.departures, 1);
+		pair_close(pair);
+	}
+}
+
+/* The peer's ring position or window is a number that cannot be: it is given up, others are not. */
+static void test_impossible_consumer(void **state)
+{
+	for (int variant = 0; variant < 6; variant++) {
+		struct sc_abi_consumer *consumer;
+		struct end third;
+		struct sc_peer *to_third;
+		uint8_t to[8];
+		int ret;
+
+		(void)state;
+		pair_open(pair, NULL, WAY_PULL);
+		end_open(&third, NULL);
+		to_third = end_find(&pair[0], &third);
+		assert_int_equal(end_send(&pair[0], to_third, from, 8, 0, SC_SILENT), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
+		consumer = pair[0].peer->tx.consumer;
+		if (variant < 3) {
+			consumer->head = variant == 0 ? 1000 : variant == 1 ? UINT64_MAX : INT64_MAX;
+		} else {
+			consumer->window = variant == 3 ? 1000000 : variant == 4 ? UINT64_MAX : 1u << 30;
+			pair[0].peer->units_limit = 0; /* so that it looks */
+		}
+		for (int i = 0;
+		     i < 1000 && !(ret = end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SILENT)); i++)
+			;
+		assert_true(ret == -ECONNRESET || ret == -EPROTO);
+		assert_int_equal(pair[0].ep->counters.quarantines, 1);
+		sc_ep_poll(pair[0].ep);
+		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+		assert_true(end_idle(&pair[0]));
+		assert_true(end_send(&pair[0], pair[0].peer, from, 8, 0, 0) < 0);
+		ends_settle(&third, 1);
+		assert_int_equal(end_recv(&third, NULL, to, 8, 0, 0), 0);
+		assert_int_equal(comp_take(&third.rx).err, 0);
+		end_close(&third);
+		pair_close(pair);
+	}
+}
+
+/* A record that the other side of the pair did not mean to write. */
+static void raw_record(struct sc_peer *to, enum sc_abi_kind kind, uint32_t size, uint64_t op,
+		       uint64_t second, uint64_t third)
+{
+	uint64_t words[7] = { op, second, third };
+
+	memcpy(sc_ring_reserve(&to->tx)->words, words, sizeof(words));
+	sc_ring_commit(&to->tx, sc_ring_ctl(kind, 0, 1, size), 1);
+}
+
+/* Answers to nothing: pair[1] sends pair[0] the words; what is pending ends, a third goes on. */
+static void bad_answer(enum sc_abi_kind kind, uint64_t op, uint64_t second, uint64_t third_word)
+{
+	struct sc_peer *to_third;
+	struct end third;
+	uint8_t to[8];
+
+	end_open(&third, NULL);
+	to_third = end_find(&pair[0], &third);
+	assert_int_equal(end_send(&pair[0], to_third, from, 8, 0, SC_SEND_DELIVERY),
+			 0); /* op of another */
+	if (op == UINT64_MAX)
+		op = sc_slab_id(sc_list_entry(to_third->ops.next, struct sc_tx_op, of_peer));
+	raw_record(pair[1].peer, kind, 0, op, second, third_word);
+	ends_settle(pair, 2);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
+	assert_int_equal(end_send(&pair[1], pair[1].peer, from, 8, 0, 0), -ECONNRESET);
+	ends_settle(&third, 1);
+	assert_int_equal(end_recv(&third, NULL, to, 8, 0, 0), 0);
+	ends_settle(&third, 1);
+	sc_ep_poll(pair[0].ep);
+	while (sc_cq_peek(&pair[0].tx) && pair[0].tx.tail - pair[0].tx.head > 1)
+		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+	expect_sent(&pair[0], from, 8);
+	assert_int_equal(pair[0].ep->tx_ops.used, 0);
+	end_close(&third);
+	pair_close(pair);
+}
+
+static uint64_t pending_id(void)
+{
+	return sc_slab_id(sc_list_entry(pair[0].peer->ops.prev, struct sc_tx_op, of_peer));
+}
+
+static void test_bad_ack(void **state)
+{
+	(void)state;
+	for (int variant = 0; variant < 8; variant++) {
+		static const uint64_t ids[] = { 0, 1ull << 32, 3ull << 32 | 1, UINT64_MAX };
+		uint64_t id;
+
+		pair_open(pair, NULL, WAY_PULL);
+		if (variant < 4) {
+			bad_answer(SC_ABI_ACK, ids[variant], 0, 0); /* the last: another peer's */
+			continue;
+		}
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
+		id = pending_id();
+		switch (variant) {
+		case 4: /* one status that is none */
+			bad_answer(SC_ABI_ACK, id, 0, 4096);
+			break;
+		case 5:
+			bad_answer(SC_ABI_ACK, id, 0, (uint32_t)-1);
+			break;
+		case 6:
+			bad_answer(SC_ABI_ACK, id, 0, (uint32_t)INT32_MIN);
+			break;
+		default: /* an old one */
+			bad_answer(SC_ABI_ACK, id - (2ull << 32), 0, 0);
+		}
+	}
+}
+
+static void test_bad_pull(void **state)
+{
+	(void)state;
+	for (int variant = 0; variant < 6; variant++) {
+		static const uint64_t ids[] = { 0, 1ull << 32 | 77, UINT64_MAX };
+
+		pair_open(pair, NULL, WAY_PULL);
+		if (variant < 3) {
+			bad_answer(SC_ABI_PULL, ids[variant], 1, 1);
+			continue;
+		}
+		switch (variant) {
+		case 3: /* more than the message has */
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
+			bad_answer(SC_ABI_PULL, pending_id(), 1, 40001);
+			break;
+		case 4: /* a message that is no rendezvous */
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100, 0, SC_SEND_DELIVERY),
+					 0);
+			bad_answer(SC_ABI_PULL, pending_id(), 1, 8);
+			break;
+		default: /* twice */
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
+			raw_record(pair[1].peer, SC_ABI_PULL, 0, pending_id(), 1, 0);
+			bad_answer(SC_ABI_PULL, pending_id(), 1, 8);
+		}
+	}
+}
+
+/* An acknowledgement with an error is the operation's error, and no more than that. */
+static void test_ack_with_error(void **state)
+{
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, SC_SILENT), 0);
+	raw_record(pair[1].peer, SC_ABI_ACK, 0, pending_id(), 0, EFAULT);
+	sc_ep_poll(pair[0].ep);
+	assert_int_equal(comp_take(&pair[0].tx).err, EFAULT);
+	assert_int_equal(pair[0].ep->counters.quarantines, 0);
+	pair_close(pair);
+}
+
+/* It ends while its pieces are being written: the rest is not written. */
+static void test_ack_while_pushing(void **state)
+{
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 1u << 20, 0, 0), 0);
+	raw_record(pair[1].peer, SC_ABI_PULL, 0, pending_id(), 1ull << 32 | 5, 1u << 20);
+	sc_ep_poll(pair[0].ep);
+	assert_false(sc_list_empty(&pair[0].ep->pushing));
+	raw_record(pair[1].peer, SC_ABI_ACK, 0, pending_id(), 0, EIO);
+	sc_ep_poll(pair[0].ep);
+	assert_true(sc_list_empty(&pair[0].ep->pushing));
+	assert_int_equal(comp_take(&pair[0].tx).err, EIO);
+	assert_int_equal(pair[0].ep->tx_ops.used, 0);
+	pair_close(pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_way),
+		cmocka_unit_test(test_counters),
+		cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_empty_vector),
+		cmocka_unit_test(test_truncation),
+		cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_no_queues),
+		cmocka_unit_test(test_inject),
+		cmocka_unit_test(test_delivery_and_match),
+		cmocka_unit_test(test_fence),
+		cmocka_unit_test(test_window),
+		cmocka_unit_test(test_ring_full),
+		cmocka_unit_test(test_queue_full),
+		cmocka_unit_test(test_room),
+		cmocka_unit_test(test_answers_with_full_rings),
+		cmocka_unit_test(test_buffers_of_others),
+		cmocka_unit_test(test_silent_peers),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_self),
+		cmocka_unit_test(test_many_peers),
+		cmocka_unit_test(test_stress),
+		cmocka_unit_test(test_peer_closes),
+		cmocka_unit_test(test_impossible_consumer),
+		cmocka_unit_test(test_bad_ack),
+		cmocka_unit_test(test_bad_pull),
+		cmocka_unit_test(test_ack_with_error),
+		cmocka_unit_test(test_ack_while_pushing),
+	};
+
+	return cmocka_run_group_tests_name("tx", tests, setup, teardown);
+}
