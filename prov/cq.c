@@ -36,14 +36,10 @@ _Static_assert(offsetof(struct fi_cq_tagged_entry, data) == offsetof(struct fi_c
 /* ---- who sent it ----------------------------------------------------------------------------- */
 
 /* The bound endpoint whose peer this is; NULL: closed. */
-static struct shmcma_ep *owner_of(struct shmcma_cq *cq, struct sc_peer *peer)
+static struct shmcma_ep *owner_of(const struct shmcma_cq *cq, const struct sc_peer *peer)
 {
-	struct sc_peer *same;
-
-	if (cq->ep_count == 1)
-		return cq->eps[0];
 	for (size_t i = 0; i < cq->ep_count; i++)
-		if (!sc_peer_get(cq->eps[i]->core, sc_peer_address(peer), &same) && same == peer)
+		if (cq->eps[i]->core == sc_peer_ep(peer))
 			return cq->eps[i];
 	return NULL;
 }

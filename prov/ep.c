@@ -186,13 +186,6 @@ ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struc
 	return sc_tx_send(ep->core, peer, send);
 }
 
-void shmcma_ep_progress(struct shmcma_ep *ep)
-{
-	shmcma_lock(ep->domain);
-	sc_ep_poll(ep->core);
-	shmcma_unlock(ep->domain);
-}
-
 /* ---- bind ------------------------------------------------------------------------------------ */
 
 static int bind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq, uint64_t flags)

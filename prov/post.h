@@ -183,9 +183,6 @@ static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const stru
 	return shmcma_post_recv(fid, source, recv);
 }
 
-/* ep.c: take in what has arrived, so that a peek sees it. */
-void shmcma_ep_progress(struct shmcma_ep *ep);
-
 /* Flags that make no sense together, or without a context to claim with. */
 static inline bool shmcma_recv_flags_fit(uint64_t flags, const void *context)
 {
@@ -211,8 +208,6 @@ static inline ssize_t shmcma_post_recvmsg(struct shmcma_ep_fid *fid, const struc
 		return -FI_EBADFLAGS;
 	if (!shmcma_recv_flags_fit(flags, msg->context))
 		return -FI_EINVAL;
-	if (flags & FI_PEEK)
-		shmcma_ep_progress(fid->ep);
 	recv->tag = msg->tag;
 	recv->ignore = msg->ignore;
 	recv->context = msg->context;

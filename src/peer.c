@@ -210,6 +210,11 @@ const char *sc_peer_address(const struct sc_peer *peer)
 	return peer->address;
 }
 
+struct sc_ep *sc_peer_ep(const struct sc_peer *peer)
+{
+	return peer->ep;
+}
+
 uint64_t sc_peer_user(const struct sc_peer *peer)
 {
 	return peer->user;

@@ -721,12 +721,12 @@ static void msg_unqueue(struct sc_ep *ep, struct sc_rx_msg *msg)
 	sc_match_drop(queue_of(ep, msg->flags & SC_ABI_F_TAGGED), &msg->match);
 }
 
-static struct sc_rx_msg *claimed_find(struct sc_ep *ep, const void *context)
+static struct sc_rx_msg *claimed_find(struct sc_ep *ep, const struct sc_recv *recv)
 {
 	sc_list_for(entry, &ep->claimed) {
 		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, claimed);
 
-		if (msg->claim == context)
+		if (msg->claim == recv->context && !(msg->flags & SC_ABI_F_TAGGED) == !(recv->flags & SC_TAGGED))
 			return msg;
 	}
 	return NULL;
@@ -767,8 +767,10 @@ static int peek(struct sc_ep *ep, const struct sc_recv *recv)
 	struct sc_rx_msg *msg = msg_find(ep, recv);
 
 	/* whoever does nothing but peek must make progress by it: its queue is never empty */
-	if (!msg && sc_peers_changed(ep))
+	if (sc_peers_changed(ep))
 		sc_peers_review(ep);
+	sc_rx_progress(ep);
+	sc_tx_progress(ep);
 	while (!msg && sc_rx_poll(ep))
 		msg = msg_find(ep, recv);
 	complete_peek(ep, recv, msg);
@@ -825,7 +827,7 @@ static int post(struct sc_ep *ep, struct sc_rx_op *op)
 /* Receive the message that was set aside for this context, or drop it. */
 static int recv_claimed(struct sc_ep *ep, const struct sc_recv *recv)
 {
-	struct sc_rx_msg *msg = claimed_find(ep, recv->context);
+	struct sc_rx_msg *msg = claimed_find(ep, recv);
 	struct sc_rx_op *op;
 
 	if (!msg)

@@ -183,6 +183,9 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **peer);
 
 const char *sc_peer_address(const struct sc_peer *peer);
 
+/* The endpoint that it is a peer of. */
+struct sc_ep *sc_peer_ep(const struct sc_peer *peer);
+
 /* A word of the caller's with each peer, UINT64_MAX at first. */
 uint64_t sc_peer_user(const struct sc_peer *peer);
 void sc_peer_set_user(struct sc_peer *peer, uint64_t user);

@@ -69,7 +69,7 @@ struct phase {
 	struct mt_random random; /* this rank's own choices */
 	size_t inject, tx_iov, rx_iov;
 
-	int *next;	/* [mt_ranks]: index of the next message to that rank */
+	int *next; /* [mt_ranks]: index of the next message to that rank */
 	struct sender *senders;
 	int sent, to_send;
 
@@ -107,7 +107,8 @@ static uint64_t spec_tag(struct mt_random *random)
 
 static void spec_call(const struct phase *p, struct spec *spec, struct mt_random *random)
 {
-	static const uint64_t levels[] = { 0, FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE, FI_DELIVERY_COMPLETE };
+	static const uint64_t levels[] = { 0, FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE,
+					   FI_DELIVERY_COMPLETE };
 	bool small = spec->size <= p->inject;
 
 	spec->call = (enum mt_call)mt_below(random, 6);
@@ -125,8 +126,8 @@ static void spec_call(const struct phase *p, struct spec *spec, struct mt_random
 		if (small && mt_below(random, 4) == 0)
 			spec->flags = (spec->flags & FI_REMOTE_CQ_DATA) | FI_INJECT;
 	}
-	spec->data = spec->call == MT_DATA || spec->call == MT_INJECTDATA ||
-		     (spec->flags & FI_REMOTE_CQ_DATA);
+	spec->data =
+		spec->call == MT_DATA || spec->call == MT_INJECTDATA || (spec->flags & FI_REMOTE_CQ_DATA);
 }
 
 static void spec_make(const struct phase *p, int src, int dst, int index, struct spec *spec)
@@ -137,7 +138,8 @@ static void spec_make(const struct phase *p, int src, int dst, int index, struct
 	spec->src = src;
 	spec->dst = dst;
 	spec->index = index;
-	spec->id = ((uint64_t)p->number + 1) << 48 | (uint64_t)src << 32 | (uint64_t)dst << 16 | (uint64_t)index;
+	spec->id = ((uint64_t)p->number + 1) << 48 | (uint64_t)src << 32 | (uint64_t)dst << 16 |
+		   (uint64_t)index;
 	random.state = mt_hash(p->seed ^ mt_hash(spec->id));
 	spec->tagged = mt_below(&random, 10) < 7;
 	if (spec->tagged)
@@ -243,8 +245,8 @@ static bool senders_busy(struct phase *p)
 		struct sender *s = &p->senders[i];
 
 		if (s->busy && s->op.done) {
-			mt_require(s->op.err == 0, "send of %zu bytes to rank %d completed with: %s", s->spec.size,
-				   s->spec.dst, fi_strerror(s->op.err));
+			mt_require(s->op.err == 0, "send of %zu bytes to rank %d completed with: %s",
+				   s->spec.size, s->spec.dst, fi_strerror(s->op.err));
 			s->busy = false;
 		}
 		busy |= s->busy;
@@ -335,7 +337,9 @@ static void receive_post(struct phase *p)
 	struct receive *r = &p->receives[p->posted];
 	struct mt_message m = {
 		.tagged = r->tagged,
-		.call = p->posted % 5 == 0 ? MT_SENDMSG : r->pieces == 1 ? MT_SEND : MT_SENDV,
+		.call = p->posted % 5 == 0 ? MT_SENDMSG
+			: r->pieces == 1   ? MT_SEND
+					   : MT_SENDV,
 		.iov = r->iov,
 		.pieces = r->pieces,
 		.peer = r->source < 0 ? FI_ADDR_UNSPEC : p->peers[r->source],
@@ -367,7 +371,8 @@ static void receive_identify(struct phase *p, struct receive *r)
 	if (r->op.flags & FI_REMOTE_CQ_DATA) {
 		id = r->op.data;
 	} else {
-		mt_require(r->op.len >= 8, "a message of %zu bytes without data was never sent", r->op.len);
+		mt_require(r->op.len >= 8, "a message of %zu bytes without data was never sent",
+			   r->op.len);
 		for (size_t i = 0; i < r->pieces && n < 8; i++)
 			for (size_t k = 0; k < r->iov[i].iov_len && n < 8; k++)
 				head[n++] = ((uint8_t *)r->iov[i].iov_base)[k];
@@ -380,7 +385,8 @@ static void receive_identify(struct phase *p, struct receive *r)
 	mt_require(id >> 48 == (uint64_t)p->number + 1 && dst == mt_rank && src < mt_ranks &&
 			   index < p->params->messages,
 		   "a message that was never sent to this rank, id %#llx", (unsigned long long)id);
-	mt_require(!p->seen[src * p->params->messages + index], "message %d of rank %d came twice", index, src);
+	mt_require(!p->seen[src * p->params->messages + index], "message %d of rank %d came twice", index,
+		   src);
 	p->seen[src * p->params->messages + index] = true;
 	spec_make(p, src, dst, index, &r->got);
 }
@@ -395,10 +401,11 @@ static void receive_check_bytes(struct receive *r)
 		size_t n = r->iov[i].iov_len < len - done ? r->iov[i].iov_len : len - done;
 
 		bad = mt_verify_byte(r->slot + at, start - at < 4096 ? start - at : 4096, 0);
-		mt_require(bad < 0, "byte %zu of the slot was written, outside the message", at + (size_t)bad);
+		mt_require(bad < 0, "byte %zu of the slot was written, outside the message",
+			   at + (size_t)bad);
 		bad = payload_verify(r->iov[i].iov_base, n, &r->got, done);
-		mt_require(bad < 0, "byte %zu of message %d of rank %d (%zu bytes) is wrong", done + (size_t)bad,
-			   r->got.index, r->got.src, r->got.size);
+		mt_require(bad < 0, "byte %zu of message %d of rank %d (%zu bytes) is wrong",
+			   done + (size_t)bad, r->got.index, r->got.src, r->got.size);
 		memset(r->iov[i].iov_base, 0, n);
 		done += n;
 		at = start + n;
@@ -419,17 +426,20 @@ static void receive_judge(struct phase *p, struct receive *r)
 	receive_identify(p, r);
 	cut = got->size > r->room;
 	mt_require(receive_matches(r, got),
-		   "receive (source %d, tag %#llx, ignore %#llx, %s) got message %d of rank %d with tag %#llx, %s",
+		   "receive (source %d, tag %#llx, ignore %#llx, %s) got message %d of rank %d with tag "
+		   "%#llx, %s",
 		   r->source, (unsigned long long)r->tag, (unsigned long long)r->ignore,
 		   r->tagged ? "tagged" : "msg", got->index, got->src, (unsigned long long)got->tag,
 		   got->tagged ? "tagged" : "msg");
 	mt_require(r->op.err == (cut ? FI_ETRUNC : 0) && r->op.len == (cut ? r->room : got->size),
-		   "%zu bytes into %zu: len %zu, %s", got->size, r->room, r->op.len, fi_strerror(r->op.err));
+		   "%zu bytes into %zu: len %zu, %s", got->size, r->room, r->op.len,
+		   fi_strerror(r->op.err));
 	mt_require(!cut || r->op.olen == got->size - r->room, "olen %zu", r->op.olen);
 	mt_require(!got->tagged || r->op.tag == got->tag, "tag of the completion is %#llx, sent was %#llx",
 		   (unsigned long long)r->op.tag, (unsigned long long)got->tag);
-	mt_require(got->data == !!(r->op.flags & FI_REMOTE_CQ_DATA), "flags %#llx of message %d of rank %d",
-		   (unsigned long long)r->op.flags, got->index, got->src);
+	mt_require(got->data == !!(r->op.flags & FI_REMOTE_CQ_DATA),
+		   "flags %#llx of message %d of rank %d", (unsigned long long)r->op.flags, got->index,
+		   got->src);
 	mt_require(cut || r->op.source == p->peers[got->src], "source %#llx of a message of rank %d",
 		   (unsigned long long)r->op.source, got->src);
 	receive_check_bytes(r);
@@ -458,9 +468,10 @@ static void receives_cancel(struct phase *p)
 		mt_doing("phase %d: cancelling receive %d, which got nothing", p->number, i);
 		mt_must(fi_cancel(&p->ep->ep->fid, &r->op));
 		mt_wait_any(p->ep, &r->op);
-		mt_require(r->op.err == FI_ECANCELED, "a cancelled receive completed with %d (%s)", r->op.err,
-			   fi_strerror(r->op.err));
-		mt_require(mt_verify_byte(r->slot, 64 + GAP, 0) < 0, "a receive that got nothing was written");
+		mt_require(r->op.err == FI_ECANCELED, "a cancelled receive completed with %d (%s)",
+			   r->op.err, fi_strerror(r->op.err));
+		mt_require(mt_verify_byte(r->slot, 64 + GAP, 0) < 0,
+			   "a receive that got nothing was written");
 	}
 }
 
@@ -493,14 +504,16 @@ static bool demand_matching(struct demand *d, int first, int second)
 		return true;
 	if (!r1->got.id) {
 		snprintf(d->why, sizeof(d->why),
-			 "receive %d stayed empty, but message %d of rank %d, which it matches, went to receive"
+			 "receive %d stayed empty, but message %d of rank %d, which it matches, went to "
+			 "receive"
 			 " %d, posted later",
 			 first, r2->got.index, r2->got.src, second);
 		return false;
 	}
 	if (r1->got.src == r2->got.src && r1->got.index > r2->got.index) {
 		snprintf(d->why, sizeof(d->why),
-			 "receive %d got message %d of rank %d and receive %d, posted later, message %d of it,"
+			 "receive %d got message %d of rank %d and receive %d, posted later, message %d "
+			 "of it,"
 			 " which the first matches too",
 			 first, r1->got.index, r1->got.src, second, r2->got.index);
 		return false;
@@ -608,7 +621,8 @@ static void phase_run(struct phase *p)
 		busy = senders_busy(p);
 		receives_collect(p);
 		if (choice == 0)
-			mt_doing("phase %d of seed %llu: %d of %d sent%s, %d of %d receives posted, %d of %d got",
+			mt_doing("phase %d of seed %llu: %d of %d sent%s, %d of %d receives posted, %d of "
+				 "%d got",
 				 p->number, (unsigned long long)p->params->seed, p->sent, p->to_send,
 				 busy ? " (some pending)" : "", p->posted, p->receive_count, p->completed,
 				 p->expected);
@@ -622,7 +636,8 @@ static void phase_finish(struct phase *p)
 
 	p->receive_count = p->posted;
 	receives_cancel(p);
-	mt_doing("phase %d of seed %llu: checking the order", p->number, (unsigned long long)p->params->seed);
+	mt_doing("phase %d of seed %llu: checking the order", p->number,
+		 (unsigned long long)p->params->seed);
 	for (int tagged = 0; tagged < 2; tagged++)
 		mt_require(order_check(p, tagged, why, sizeof(why)), "%s matching was wrong: %s",
 			   tagged ? "tagged" : "msg", why);
@@ -633,7 +648,8 @@ static void phase_finish(struct phase *p)
 
 static void *memory(size_t size)
 {
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		       0);
 
 	mt_require(p != MAP_FAILED, "no memory for %zu bytes", size);
 	return p;

@@ -14,17 +14,17 @@
 #include <sys/mman.h>
 
 #define POISON 0xEE
-#define MARGIN 256	  /* bytes looked at before the first and after the last piece */
-#define PIECES 8	  /* most on either side */
-#define MANY_MAX 65536	  /* sizes up to this are tried in all ways, larger ones in a few */
+#define MARGIN 256	   /* bytes looked at before the first and after the last piece */
+#define PIECES 8	   /* most on either side */
+#define MANY_MAX 65536	   /* sizes up to this are tried in all ways, larger ones in a few */
 #define ALL_FLAGS_MAX 1024 /* every completion level up to this size */
 
 /* Each of these with one less and one more. Lines of a ring record end at 40 + 56 k and 32 + 56 k. */
 static const size_t thresholds[] = {
-	1,	8,	16,	32,	40,	64,	96,	128,	152,	192,	200,	208,	256,
-	264,	320,	376,	432,	488,	512,	544,	600,	656,	712,	768,	824,	872,
-	880,	936,	1024,	2048,	4096,	8192,	16384,	24576,	32768,	40960,	49152,	57344,	65536,
-	131072,	262144, 524288, 1 << 20, 4 << 20, 64 << 20,
+	1,     8,     16,    32,     40,     64,     96,      128,     152,	 192,	200,   208,
+	256,   264,   320,   376,    432,    488,    512,     544,     600,	 656,	712,   768,
+	824,   872,   880,   936,    1024,   2048,   4096,    8192,    16384,	 24576, 32768, 40960,
+	49152, 57344, 65536, 131072, 262144, 524288, 1 << 20, 4 << 20, 64 << 20,
 };
 #define THRESHOLDS (sizeof(thresholds) / sizeof(thresholds[0]))
 
@@ -34,7 +34,7 @@ struct shot {
 	size_t size;
 	size_t room; /* of the receive */
 	enum mt_call call;
-	uint64_t flags;		       /* MT_SENDMSG */
+	uint64_t flags; /* MT_SENDMSG */
 	size_t send_pieces, recv_pieces;
 	uint64_t number;
 };
@@ -71,15 +71,18 @@ static size_t lay_out(struct iovec *iov, size_t pieces, uint8_t *arena, size_t s
 
 static const char *shot_name(const struct shot *shot)
 {
-	static const char *const calls[] = { "send", "sendv", "sendmsg", "senddata", "inject", "injectdata" };
+	static const char *const calls[] = {
+		"send", "sendv", "sendmsg", "senddata", "inject", "injectdata"
+	};
 	static char text[200];
 
-	snprintf(text, sizeof(text),
-		 "shot %llu: %s%s of %zu bytes from rank %d in %zu pieces into %zu bytes in %zu pieces, %s,"
-		 " flags %#llx",
-		 (unsigned long long)shot->number, shot->tagged ? "t" : "", calls[shot->call], shot->size,
-		 shot->from, shot->send_pieces, shot->room, shot->recv_pieces,
-		 shot->unexpected ? "unexpected" : "expected", (unsigned long long)shot->flags);
+	snprintf(
+		text, sizeof(text),
+		"shot %llu: %s%s of %zu bytes from rank %d in %zu pieces into %zu bytes in %zu pieces, %s,"
+		" flags %#llx",
+		(unsigned long long)shot->number, shot->tagged ? "t" : "", calls[shot->call], shot->size,
+		shot->from, shot->send_pieces, shot->room, shot->recv_pieces,
+		shot->unexpected ? "unexpected" : "expected", (unsigned long long)shot->flags);
 	return text;
 }
 
@@ -130,11 +133,13 @@ static void check_poison(const struct range *r, size_t from, size_t to)
 	if (from >= to)
 		return;
 	bad = mt_verify_byte(r->in + from, to - from, POISON);
-	mt_require(bad < 0, "byte %zu of the arena was written, outside what was received", from + (size_t)bad);
+	mt_require(bad < 0, "byte %zu of the arena was written, outside what was received",
+		   from + (size_t)bad);
 }
 
 /* The payload in place, and nothing else changed. */
-static void check_arena(const struct range *r, const struct shot *shot, const struct iovec *iov, size_t end)
+static void check_arena(const struct range *r, const struct shot *shot, const struct iovec *iov,
+			size_t end)
 {
 	size_t left = shot->size < shot->room ? shot->size : shot->room, done = 0, clean = 0;
 
@@ -167,7 +172,8 @@ static void check_completion(const struct range *r, const struct shot *shot, con
 	if (has_data(shot)) {
 		mt_require(op->flags & FI_REMOTE_CQ_DATA, "flags %#llx lack FI_REMOTE_CQ_DATA",
 			   (unsigned long long)op->flags);
-		mt_require(op->data == mt_hash(shot->number), "data is %#llx", (unsigned long long)op->data);
+		mt_require(op->data == mt_hash(shot->number), "data is %#llx",
+			   (unsigned long long)op->data);
 	}
 }
 
@@ -177,7 +183,9 @@ static void shot_recv(struct range *r, const struct shot *shot)
 	struct mt_op op = { 0 };
 	struct mt_message m = {
 		.tagged = shot->tagged,
-		.call = shot->number % 3 == 0 ? MT_SENDMSG : shot->recv_pieces == 1 ? MT_SEND : MT_SENDV,
+		.call = shot->number % 3 == 0	 ? MT_SENDMSG
+			: shot->recv_pieces == 1 ? MT_SEND
+						 : MT_SENDV,
 		.iov = iov,
 		.pieces = shot->recv_pieces,
 		.peer = shot->number % 2 ? r->peer : FI_ADDR_UNSPEC,
@@ -239,8 +247,11 @@ static void fire_calls(struct range *r, struct shot shot)
 
 static void fire_flags(struct range *r, struct shot shot)
 {
-	static const uint64_t levels[] = { FI_DELIVERY_COMPLETE, FI_TRANSMIT_COMPLETE, FI_INJECT_COMPLETE,
-					   FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE, FI_INJECT,
+	static const uint64_t levels[] = { FI_DELIVERY_COMPLETE,
+					   FI_TRANSMIT_COMPLETE,
+					   FI_INJECT_COMPLETE,
+					   FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE,
+					   FI_INJECT,
 					   FI_INJECT | FI_REMOTE_CQ_DATA };
 	size_t count = sizeof(levels) / sizeof(levels[0]);
 
@@ -353,7 +364,8 @@ void sizes_run(struct mt_ep *ep, const struct sizes_params *params)
 
 	if (mt_is_shmcma())
 		mt_require(r.iov_limit_tx >= PIECES && r.iov_limit_rx >= PIECES && r.inject >= 4096,
-			   "iov_limit %zu, %zu, inject_size %zu", r.iov_limit_tx, r.iov_limit_rx, r.inject);
+			   "iov_limit %zu, %zu, inject_size %zu", r.iov_limit_tx, r.iov_limit_rx,
+			   r.inject);
 	r.out = arena_map(r.arena);
 	r.in = arena_map(r.arena);
 	mt_join(ep, peers);

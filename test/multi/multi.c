@@ -99,7 +99,9 @@ int mt_result(const char *name, int result, const char *reason)
 	else
 		mt.failed++;
 	printf("%s %s ... %s", mt.program, name,
-	       result == MT_OK ? "ok" : result == MT_SKIP ? "skipped" : "FAIL");
+	       result == MT_OK	   ? "ok"
+	       : result == MT_SKIP ? "skipped"
+				   : "FAIL");
 	if (reason && *reason)
 		printf(": %s", reason);
 	putchar('\n');
@@ -205,11 +207,14 @@ static const struct {
 	const char *name;
 	size_t offset;
 } counter_names[] = {
-#define COUNTER(name) { #name "=", offsetof(struct mt_counters, name) }
-	COUNTER(tx_msgs),	COUNTER(tx_bytes),	  COUNTER(tx_inline),	   COUNTER(tx_bounce),
-	COUNTER(tx_rdv),	COUNTER(rx_msgs),	  COUNTER(rx_bytes),	   COUNTER(rx_unexpected),
-	COUNTER(rx_cma_bytes),	COUNTER(rx_pulled_bytes), COUNTER(rx_local_bytes), COUNTER(connects),
-	COUNTER(accepts),	COUNTER(refusals),	  COUNTER(quarantines),	   COUNTER(departures),
+#define COUNTER(name)                                                                                     \
+	{                                                                                                 \
+#name "=", offsetof(struct mt_counters, name)                                             \
+	}
+	COUNTER(tx_msgs),      COUNTER(tx_bytes),	 COUNTER(tx_inline),	  COUNTER(tx_bounce),
+	COUNTER(tx_rdv),       COUNTER(rx_msgs),	 COUNTER(rx_bytes),	  COUNTER(rx_unexpected),
+	COUNTER(rx_cma_bytes), COUNTER(rx_pulled_bytes), COUNTER(rx_local_bytes), COUNTER(connects),
+	COUNTER(accepts),      COUNTER(refusals),	 COUNTER(quarantines),	  COUNTER(departures),
 	COUNTER(deaths),
 #undef COUNTER
 };
@@ -265,7 +270,8 @@ static bool log_scan(struct child *child, int rank)
 	char *text = read_log(child->log), *save = NULL;
 	bool fine = text != NULL;
 
-	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save)) {
 		char *counters = strstr(line, "shmcma: counters: ");
 
 		if (counters && !counters_add(&child->counters, counters + 16)) {
@@ -289,7 +295,8 @@ static void log_print(const struct child *child, int rank)
 	unsigned n = 0;
 	bool report = false;
 
-	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+	for (char *line = text ? strtok_r(text, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save)) {
 		report |= is_report(line);
 		if (report)
 			printf("  rank %d| %s\n", rank, line);
@@ -354,7 +361,8 @@ static bool children_check(struct child *children, int count, int *running)
 			continue;
 		}
 		child->ended = true;
-		if (WIFSIGNALED(child->status) ? !atomic_load(&shared->rank[i].expect_death) : child->status)
+		if (WIFSIGNALED(child->status) ? !atomic_load(&shared->rank[i].expect_death)
+					       : child->status)
 			stop = true;
 	}
 	return stop;
@@ -429,7 +437,8 @@ static int child_result(const struct child *child, int rank)
 	if (line->failed[0])
 		printf("  rank %d: %s\n    while %s\n", rank, line->failed, line->doing);
 	else
-		printf("  rank %d: exit code %d while %s\n", rank, WEXITSTATUS(child->status), line->doing);
+		printf("  rank %d: exit code %d while %s\n", rank, WEXITSTATUS(child->status),
+		       line->doing);
 	return MT_FAIL;
 }
 
@@ -440,7 +449,8 @@ static bool judge_rank(const struct mt_case *test, const struct child *child, in
 	const struct mt_counters *c = &child->counters;
 
 	if (c->lines < line->closed) {
-		printf("  rank %d: %u lines of counters from %llu endpoints: shmcma did not carry the traffic\n",
+		printf("  rank %d: %u lines of counters from %llu endpoints: shmcma did not carry the "
+		       "traffic\n",
 		       rank, c->lines, (unsigned long long)line->closed);
 		return false;
 	}
@@ -448,7 +458,8 @@ static bool judge_rank(const struct mt_case *test, const struct child *child, in
 		return true;
 	if (c->tx_msgs < line->sent_msgs || c->tx_bytes < line->sent_bytes ||
 	    c->rx_msgs < line->received_msgs || c->rx_bytes < line->received_bytes) {
-		printf("  rank %d: shmcma counted %llu messages, %llu bytes out and %llu, %llu in; it was given\n"
+		printf("  rank %d: shmcma counted %llu messages, %llu bytes out and %llu, %llu in; it was "
+		       "given\n"
 		       "    %llu, %llu and gave %llu, %llu\n",
 		       rank, (unsigned long long)c->tx_msgs, (unsigned long long)c->tx_bytes,
 		       (unsigned long long)c->rx_msgs, (unsigned long long)c->rx_bytes,
@@ -755,8 +766,8 @@ static struct fi_info *get_info(const char *node, const char *service, uint64_t 
 
 	fi_freeinfo(hints);
 	mt_require(rc == 0, "fi_getinfo(%s, %s, %#llx) of provider %s: %s; is FI_PROVIDER_PATH right?",
-		   node ? node : "NULL", service ? service : "NULL", (unsigned long long)flags, mt.provider,
-		   fi_strerror(-rc));
+		   node ? node : "NULL", service ? service : "NULL", (unsigned long long)flags,
+		   mt.provider, fi_strerror(-rc));
 	return info;
 }
 
@@ -1156,7 +1167,8 @@ static ssize_t call_recv(struct fid_ep *ep, struct mt_op *op, const struct mt_me
 ssize_t mt_try_recv(struct mt_ep *ep, struct mt_op *op, const struct mt_message *m)
 {
 	op_start(op);
-	return op_settle(op, m->tagged ? call_tagged_recv(ep->ep, op, m) : call_recv(ep->ep, op, m), false);
+	return op_settle(op, m->tagged ? call_tagged_recv(ep->ep, op, m) : call_recv(ep->ep, op, m),
+			 false);
 }
 
 void mt_post_send(struct mt_ep *ep, struct mt_op *op, const struct mt_message *m)
@@ -1177,7 +1189,8 @@ void mt_post_recv(struct mt_ep *ep, struct mt_op *op, const struct mt_message *m
 	mt_require(rc == 0, "receive of %zu bytes: %s", iov_length(m), fi_strerror((int)-rc));
 }
 
-void mt_tsend(struct mt_ep *ep, struct mt_op *op, const void *buf, size_t len, fi_addr_t peer, uint64_t tag)
+void mt_tsend(struct mt_ep *ep, struct mt_op *op, const void *buf, size_t len, fi_addr_t peer,
+	      uint64_t tag)
 {
 	struct iovec iov = { (void *)buf, len };
 	struct mt_message m = { .tagged = true, .iov = &iov, .pieces = 1, .peer = peer, .tag = tag };
@@ -1210,6 +1223,7 @@ int mt_send_outcome(struct mt_ep *ep, const void *buf, size_t len, fi_addr_t pee
 	}
 	if (rc)
 		return (int)rc;
-	mt_require(mt_wait_for(ep, &op, seconds), "a send of %zu bytes was accepted and never completed", len);
+	mt_require(mt_wait_for(ep, &op, seconds), "a send of %zu bytes was accepted and never completed",
+		   len);
 	return -op.err;
 }

@@ -67,8 +67,8 @@ struct mt_counters {
 struct mt_case {
 	const char *name;
 	int ranks;
-	unsigned deadline;		  /* seconds, 0: MT_DEADLINE */
-	void (*rank)(const void *arg);	  /* runs in each rank; returns when all is right */
+	unsigned deadline;	       /* seconds, 0: MT_DEADLINE */
+	void (*rank)(const void *arg); /* runs in each rank; returns when all is right */
 	const void *arg;
 	/* shmcma only: judge the ranks' counters; print the reason and return false if they are wrong */
 	bool (*judge)(const struct mt_counters *counters, int ranks, const void *arg);
@@ -110,17 +110,17 @@ void mt_doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void mt_fail_at(const char *file, int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4), noreturn));
 #define mt_fail(...) mt_fail_at(__FILE__, __LINE__, __VA_ARGS__)
-#define mt_require(condition, ...)               \
-	do {                                     \
-		if (!(condition))                \
-			mt_fail(__VA_ARGS__);    \
+#define mt_require(condition, ...)                                                                        \
+	do {                                                                                              \
+		if (!(condition))                                                                         \
+			mt_fail(__VA_ARGS__);                                                             \
 	} while (0)
 /* A call of libfabric that must not fail. */
-#define mt_must(call)                                                                          \
-	do {                                                                                   \
-		long mt_must_rc = (long)(call);                                                \
-		if (mt_must_rc < 0)                                                            \
-			mt_fail("%s: %ld (%s)", #call, mt_must_rc, fi_strerror((int)-mt_must_rc)); \
+#define mt_must(call)                                                                                     \
+	do {                                                                                              \
+		long mt_must_rc = (long)(call);                                                           \
+		if (mt_must_rc < 0)                                                                       \
+			mt_fail("%s: %ld (%s)", #call, mt_must_rc, fi_strerror((int)-mt_must_rc));        \
 	} while (0)
 /* End the case as skipped. */
 void mt_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
@@ -182,7 +182,7 @@ struct mt_op {
 
 struct mt_open {
 	const char *node, *service;
-	uint64_t flags;		    /* of fi_getinfo */
+	uint64_t flags; /* of fi_getinfo */
 };
 
 /*
@@ -245,7 +245,8 @@ void mt_post_send(struct mt_ep *ep, struct mt_op *op, const struct mt_message *m
 void mt_post_recv(struct mt_ep *ep, struct mt_op *op, const struct mt_message *message);
 
 /* The common cases: one piece, tagged. */
-void mt_tsend(struct mt_ep *ep, struct mt_op *op, const void *buf, size_t len, fi_addr_t peer, uint64_t tag);
+void mt_tsend(struct mt_ep *ep, struct mt_op *op, const void *buf, size_t len, fi_addr_t peer,
+	      uint64_t tag);
 void mt_trecv(struct mt_ep *ep, struct mt_op *op, void *buf, size_t len, fi_addr_t peer, uint64_t tag);
 
 /*

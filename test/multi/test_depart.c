@@ -14,16 +14,16 @@
 
 /* ---- unread messages ------------------------------------------------------------------------- */
 
-#define UNREAD 24	/* no more than surely fits: they are complete when the peer goes */
-#define FLAG_GONE 0	/* the peer has closed its endpoint */
+#define UNREAD 24   /* no more than surely fits: they are complete when the peer goes */
+#define FLAG_GONE 0 /* the peer has closed its endpoint */
 #define LARGEST ((size_t)4096)
 #define TRIES_MAX 10000 /* sends to a peer that has gone before the first of them fails */
 
 /* How the receiver spends the time in which the peer sends and goes. */
 enum meanwhile {
-	AWAY,	   /* it does not call the library; it had never heard of the peer */
+	AWAY,	    /* it does not call the library; it had never heard of the peer */
 	AWAY_KNOWN, /* nor does it; but they have talked before */
-	READING,   /* it reads its completion queue */
+	READING,    /* it reads its completion queue */
 };
 
 static size_t unread_size(int i)
@@ -88,8 +88,8 @@ static void send_must_fail(struct mt_ep *ep, fi_addr_t to)
 	mt_doing("sending to a peer that has gone until it is noticed");
 	while (rc == 0) {
 		rc = mt_send_outcome(ep, buf, 8, to, 5, PATIENCE);
-		mt_require(++tries < TRIES_MAX && mt_now() < end, "%d sends to a peer that has gone succeeded",
-			   tries);
+		mt_require(++tries < TRIES_MAX && mt_now() < end,
+			   "%d sends to a peer that has gone succeeded", tries);
 		mt_poll(ep);
 	}
 	for (int i = 0; i < 6; i++) {
@@ -97,7 +97,8 @@ static void send_must_fail(struct mt_ep *ep, fi_addr_t to)
 		rc = mt_send_outcome(ep, buf, (size_t)lengths[i % 3], to, 5, PATIENCE);
 		mt_require(rc != 0, "a send failed and a later one succeeded");
 		mt_require(rc != -FI_EAGAIN, "a send to a peer that has gone never failed");
-		mt_require(rc != -FI_EIO && rc != -FI_EOTHER, "the error says nothing: %s", fi_strerror(-rc));
+		mt_require(rc != -FI_EIO && rc != -FI_EOTHER, "the error says nothing: %s",
+			   fi_strerror(-rc));
 	}
 }
 
@@ -182,7 +183,8 @@ static void underway_rank(const void *arg)
 	mt_flag_wait(&ep, FLAG_GONE, 1);
 	for (int i = 0; i < UNDER_WAY; i++) {
 		mt_doing("waiting for send %d to fail", i);
-		mt_require(mt_wait_for(&ep, &ops[i], PATIENCE), "a send to a peer that has gone never ends");
+		mt_require(mt_wait_for(&ep, &ops[i], PATIENCE),
+			   "a send to a peer that has gone never ends");
 		mt_require(ops[i].err, "a send was complete though nobody received it");
 	}
 	/* its own large messages went with it: an error or nothing, but no success */
@@ -361,17 +363,34 @@ int main(void)
 	static const struct names port = { .node = "127.0.0.1", .number = true };
 	static const struct names named = { .node = NULL };
 	static const struct mt_case cases[] = {
-		{ .name = "unread", .ranks = 2, .rank = unread_rank, .arg = &away,
+		{ .name = "unread",
+		  .ranks = 2,
+		  .rank = unread_rank,
+		  .arg = &away,
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "unread-known", .ranks = 2, .rank = unread_rank, .arg = &known,
+		{ .name = "unread-known",
+		  .ranks = 2,
+		  .rank = unread_rank,
+		  .arg = &known,
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "unread-reading", .ranks = 2, .rank = unread_rank, .arg = &reading,
+		{ .name = "unread-reading",
+		  .ranks = 2,
+		  .rank = unread_rank,
+		  .arg = &reading,
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "under-way", .ranks = 2, .rank = underway_rank,
+		{ .name = "under-way",
+		  .ranks = 2,
+		  .rank = underway_rank,
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "service-port", .ranks = 4, .rank = service_rank, .arg = &port,
+		{ .name = "service-port",
+		  .ranks = 4,
+		  .rank = service_rank,
+		  .arg = &port,
 		  .flags = MT_CASE_LOSSY },
-		{ .name = "service-name", .ranks = 4, .rank = service_rank, .arg = &named,
+		{ .name = "service-name",
+		  .ranks = 4,
+		  .rank = service_rank,
+		  .arg = &named,
 		  .flags = MT_CASE_LOSSY | MT_CASE_SHMCMA },
 	};
 

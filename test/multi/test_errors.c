@@ -88,9 +88,8 @@ static void refused_rank(const void *arg)
 
 /* ---- gone ------------------------------------------------------------------------------------ */
 
-static const char *const gone_causes[] = { "closed",	 "gone",      "departed",	  "has left", "dead",
-					   "reset",	 "refused",   "no such",	  "ended",    "not alive",
-					   NULL };
+static const char *const gone_causes[] = { "closed",  "gone",	 "departed", "has left",  "dead", "reset",
+					   "refused", "no such", "ended",    "not alive", NULL };
 
 /* A peer talks and closes: the next send to it says so. */
 static void departed_rank(const void *arg)
@@ -290,19 +289,37 @@ static void full_rank(const void *arg)
 
 static int full_main(void)
 {
-	return mt_run(
-		&(struct mt_case){ .name = "full", .ranks = 1, .rank = full_rank, .flags = MT_CASE_SHMCMA });
+	return mt_run(&(struct mt_case){
+		.name = "full", .ranks = 1, .rank = full_rank, .flags = MT_CASE_SHMCMA });
 }
 
 int main(void)
 {
 	static const struct mt_case cases[] = {
-		{ .name = "refused", .ranks = 3, .rank = refused_rank, .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "departed", .ranks = 2, .rank = departed_rank, .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "stale", .ranks = 2, .rank = stale_rank, .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "foreign", .ranks = 1, .rank = foreign_rank, .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "unmapped", .ranks = 2, .rank = unmapped_rank, .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "taken", .ranks = 2, .rank = taken_rank, .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "refused",
+		  .ranks = 3,
+		  .rank = refused_rank,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "departed",
+		  .ranks = 2,
+		  .rank = departed_rank,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "stale",
+		  .ranks = 2,
+		  .rank = stale_rank,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "foreign",
+		  .ranks = 1,
+		  .rank = foreign_rank,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "unmapped",
+		  .ranks = 2,
+		  .rank = unmapped_rank,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "taken",
+		  .ranks = 2,
+		  .rank = taken_rank,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
 	};
 
 	mt_init("test_errors");

@@ -11,12 +11,12 @@
 #include <unistd.h>
 
 #define FLOOD_TAG 7
-#define STEPS 1024	       /* message i carries the pattern from byte (i % STEPS) * 8 on */
-#define OPS 131072	       /* more than may be outstanding */
-#define IN_FLIGHT 32	       /* receives posted at a time when draining */
+#define STEPS 1024   /* message i carries the pattern from byte (i % STEPS) * 8 on */
+#define OPS 131072   /* more than may be outstanding */
+#define IN_FLIGHT 32 /* receives posted at a time when draining */
 #define SEED 99
-#define PATIENCE 0.2	       /* seconds of nothing but -FI_EAGAIN: it is meant */
-#define ACCEPTED_MAX 400000    /* messages */
+#define PATIENCE 0.2	    /* seconds of nothing but -FI_EAGAIN: it is meant */
+#define ACCEPTED_MAX 400000 /* messages */
 #define RECEIVER_GROWTH ((size_t)48 << 20)
 #define SENDER_GROWTH ((size_t)320 << 20) /* injected payload is the provider's to keep */
 #define MORE 3000			  /* messages after the first refusal */
@@ -200,13 +200,15 @@ static void drain_check(struct drain *d)
 {
 	unsigned slot = d->got % IN_FLIGHT;
 	const struct mt_op *op = &d->ops[slot];
-	ssize_t bad = mt_verify(d->buf + slot * (d->kind->size + 8), d->kind->size, SEED, d->got % STEPS * 8);
+	ssize_t bad =
+		mt_verify(d->buf + slot * (d->kind->size + 8), d->kind->size, SEED, d->got % STEPS * 8);
 
 	mt_require(op->err == 0, "receive %llu: %s", (unsigned long long)d->got, fi_strerror(op->err));
 	mt_require(op->len == d->kind->size && op->source == d->peer, "len %zu, source %#llx", op->len,
 		   (unsigned long long)op->source);
-	mt_require((op->flags & FI_REMOTE_CQ_DATA) && op->data == d->got, "message %llu came in place of %llu",
-		   (unsigned long long)op->data, (unsigned long long)d->got);
+	mt_require((op->flags & FI_REMOTE_CQ_DATA) && op->data == d->got,
+		   "message %llu came in place of %llu", (unsigned long long)op->data,
+		   (unsigned long long)d->got);
 	mt_require(bad < 0, "byte %zd of message %llu is wrong", bad, (unsigned long long)d->got);
 	d->got++;
 }
@@ -254,7 +256,8 @@ static void talk(struct mt_ep *ep, fi_addr_t peer, bool asks)
 				mt_trecv(ep, &recv, buf, 100000, peer, 9);
 				mt_wait(ep, &recv);
 				mt_require(recv.len == talk_size(i) &&
-						   mt_verify(buf, recv.len, (uint64_t)(i * 2 + turn), 0) < 0,
+						   mt_verify(buf, recv.len, (uint64_t)(i * 2 + turn), 0) <
+							   0,
 					   "talk %d: wrong message", i);
 			}
 	free(buf);
@@ -330,7 +333,8 @@ static bool served_judge(const struct mt_counters *c, int ranks, const void *arg
 	(void)c;
 	(void)ranks;
 	(void)arg;
-	printf("  refused after %llu messages; the receiver had grown by %llu KiB, the sender by %llu KiB\n",
+	printf("  refused after %llu messages; the receiver had grown by %llu KiB, the sender by %llu "
+	       "KiB\n",
 	       (unsigned long long)atomic_load(mt_flag(FLAG_ACCEPTED)),
 	       (unsigned long long)atomic_load(mt_flag(FLAG_GROWTH)) >> 10,
 	       (unsigned long long)atomic_load(mt_flag(FLAG_GROWTH + 1)) >> 10);
@@ -411,8 +415,9 @@ static void ring_rank(const void *arg)
 		if (f.sent == total || !flood_try(&f))
 			mt_poll(&ep);
 		if (d.got % 64 == 0)
-			mt_doing("draining rank %d: %llu; %llu of %llu sent", from, (unsigned long long)d.got,
-				 (unsigned long long)f.sent, (unsigned long long)total);
+			mt_doing("draining rank %d: %llu; %llu of %llu sent", from,
+				 (unsigned long long)d.got, (unsigned long long)f.sent,
+				 (unsigned long long)total);
 	}
 	mt_doing("completing the flood");
 	flood_settle(&f);

@@ -53,7 +53,8 @@ static size_t shm_free(void)
 }
 
 /* Two messages of that size, tagged, there and back. */
-static void ping_pong(struct mt_ep *ep, fi_addr_t peer, uint8_t *buf, size_t size, bool first, uint64_t tag)
+static void ping_pong(struct mt_ep *ep, fi_addr_t peer, uint8_t *buf, size_t size, bool first,
+		      uint64_t tag)
 {
 	struct mt_op send = { 0 }, recv = { 0 };
 
@@ -226,7 +227,8 @@ static void shm_fill(int fd, size_t left)
 	mt_require(ftruncate(fd, 0) == 0, "ftruncate: %s", strerror(errno));
 	size = shm_free();
 	if (size > left)
-		mt_require(fallocate(fd, 0, 0, (off_t)(size - left)) == 0, "fallocate: %s", strerror(errno));
+		mt_require(fallocate(fd, 0, 0, (off_t)(size - left)) == 0, "fallocate: %s",
+			   strerror(errno));
 }
 
 static int filler_open(void)
@@ -257,7 +259,8 @@ static void full_open_rank(const void *arg)
 	int fd = filler_open(), files, opened = 0, refused = 0;
 
 	(void)arg;
-	for (size_t left = (size_t)3 << 20;; left = left > 8192 ? left - left / 16 / 4096 * 4096 - 4096 : 0) {
+	for (size_t left = (size_t)3 << 20;;
+	     left = left > 8192 ? left - left / 16 / 4096 * 4096 - 4096 : 0) {
 		struct mt_ep ep;
 		int rc;
 
@@ -312,8 +315,8 @@ static void full_connect_rank(const void *arg)
 	shm_fill(fd, 0);
 	mt_doing("connecting while %s is full", SHM);
 	rc = mt_send_outcome(&ep, &word, sizeof(word), peers[0], 1, 2);
-	mt_require(rc == -FI_ENOSPC || rc == -FI_EAGAIN || rc == -FI_ENOMEM, "sending with %s full: %s", SHM,
-		   rc ? fi_strerror(-rc) : "success");
+	mt_require(rc == -FI_ENOSPC || rc == -FI_EAGAIN || rc == -FI_ENOMEM, "sending with %s full: %s",
+		   SHM, rc ? fi_strerror(-rc) : "success");
 	close(fd);
 	unlink(SHM "/filler");
 	mt_close(&ep);
@@ -327,10 +330,8 @@ static void full_connect_rank(const void *arg)
 
 static int full_main(void)
 {
-	int open = mt_run(&(struct mt_case){ .name = "full-open",
-					     .ranks = 1,
-					     .rank = full_open_rank,
-					     .flags = MT_CASE_SHMCMA });
+	int open = mt_run(&(struct mt_case){
+		.name = "full-open", .ranks = 1, .rank = full_open_rank, .flags = MT_CASE_SHMCMA });
 	int connect = mt_run(&(struct mt_case){ .name = "full-connect",
 						.ranks = 2,
 						.rank = full_connect_rank,
@@ -348,7 +349,8 @@ int main(void)
 				  .judge = rest_judge,
 				  .flags = MT_CASE_SHMCMA });
 	if (mt_with_shm(CROWD_SHM, crowd_main) == MT_SKIP)
-		printf("test_footprint 64-in-64MiB ... skipped: no mount namespace, or not for this provider\n");
+		printf("test_footprint 64-in-64MiB ... skipped: no mount namespace, or not for this "
+		       "provider\n");
 	if (mt_with_shm(FULL_SHM, full_main) == MT_SKIP)
 		printf("test_footprint full ... skipped: no mount namespace, or not for this provider\n");
 	return mt_end();

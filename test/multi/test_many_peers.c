@@ -10,8 +10,8 @@
 
 /* ---- three hundred --------------------------------------------------------------------------- */
 
-#define CLIENTS 30	 /* processes */
-#define EACH 10		 /* endpoints of one */
+#define CLIENTS 30 /* processes */
+#define EACH 10	   /* endpoints of one */
 #define PEERS (CLIENTS * EACH)
 #define LARGEST ((size_t)100000)
 
@@ -57,7 +57,8 @@ static void many_client(void)
 			mt_doing("round %d: peer %d waits for the answer of %zu bytes", round, peer, size);
 			mt_trecv(&eps[i], &recv, buf, LARGEST, server[i], tag);
 			mt_wait(&eps[i], &recv);
-			mt_require(recv.len == size && mt_verify(buf, size, tag + 1, 0) < 0, "wrong answer");
+			mt_require(recv.len == size && mt_verify(buf, size, tag + 1, 0) < 0,
+				   "wrong answer");
 		}
 	mt_doing("done, waiting for the others");
 	mt_barrier(NULL);
@@ -135,7 +136,9 @@ static void full_server(void)
 	fi_addr_t peers[FULL_RANKS];
 	uint64_t question, answer;
 	struct iovec iov = { &question, sizeof(question) };
-	struct mt_message any = { .tagged = true, .iov = &iov, .pieces = 1, .peer = FI_ADDR_UNSPEC, .tag = 1 };
+	struct mt_message any = {
+		.tagged = true, .iov = &iov, .pieces = 1, .peer = FI_ADDR_UNSPEC, .tag = 1
+	};
 	struct mt_ep ep;
 
 	setenv("FI_SHMCMA_PEERS", "8", 1);
@@ -200,7 +203,8 @@ static void full_refused(struct mt_ep *ep, fi_addr_t server)
 		rc = mt_send_outcome(ep, &question, sizeof(question), server, 1, 10);
 		mt_require(rc != 0, "one peer too many was let in");
 		mt_require(rc != -FI_EAGAIN, "one peer too many was never told so");
-		mt_require(rc != -FI_EIO && rc != -FI_EOTHER, "the error says nothing: %s", fi_strerror(-rc));
+		mt_require(rc != -FI_EIO && rc != -FI_EOTHER, "the error says nothing: %s",
+			   fi_strerror(-rc));
 	}
 	atomic_fetch_add(mt_flag(FLAG_OUT), 1);
 }
@@ -234,7 +238,8 @@ static bool judge_full(const struct mt_counters *c, int ranks, const void *arg)
 	(void)arg;
 	(void)ranks;
 	if (c[0].accepts > PLACES)
-		printf("  the server with %d places accepted %llu\n", PLACES, (unsigned long long)c[0].accepts);
+		printf("  the server with %d places accepted %llu\n", PLACES,
+		       (unsigned long long)c[0].accepts);
 	return c[0].accepts <= PLACES;
 }
 
@@ -261,8 +266,8 @@ static void visits_client(void)
 			rc = mt_send_outcome(&ep, &question, sizeof(question), server, 1, 10);
 			if (rc)
 				mt_close(&ep);
-			mt_require(rc == 0 || mt_now() < end, "visit %d: no place is ever free again: %s", i,
-				   fi_strerror(-rc));
+			mt_require(rc == 0 || mt_now() < end, "visit %d: no place is ever free again: %s",
+				   i, fi_strerror(-rc));
 		} while (rc);
 		mt_close(&ep);
 		/* not before it was seen */
@@ -289,8 +294,8 @@ static void visits_rank(const void *arg)
 		mt_doing("expecting visit %d", i);
 		mt_trecv(&ep, &recv, &question, sizeof(question), FI_ADDR_UNSPEC, 1);
 		mt_wait(&ep, &recv);
-		mt_require(question == (uint64_t)i, "visit %llu instead of %d", (unsigned long long)question,
-			   i);
+		mt_require(question == (uint64_t)i, "visit %llu instead of %d",
+			   (unsigned long long)question, i);
 		atomic_fetch_add(mt_flag(FLAG_IN), 1);
 	}
 	while (!atomic_load(mt_flag(FLAG_STOP)))
@@ -307,7 +312,10 @@ int main(void)
 		  .rank = full_rank,
 		  .judge = judge_full,
 		  .flags = MT_CASE_SHMCMA },
-		{ .name = "visits", .ranks = 2, .rank = visits_rank, .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visits",
+		  .ranks = 2,
+		  .rank = visits_rank,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
 	};
 
 	mt_init("test_many_peers");

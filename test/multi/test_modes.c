@@ -21,10 +21,10 @@
 #define RANKS_MAX 8
 
 struct mode {
-	bool random;		/* kernel_random, else kernel_sizes */
-	unsigned off;		/* ranks with FI_SHMCMA_CMA=0, a bit each */
-	bool unprivileged;	/* give up privilege if there is some */
-	unsigned undumpable;	/* ranks that others may not read */
+	bool random;	     /* kernel_random, else kernel_sizes */
+	unsigned off;	     /* ranks with FI_SHMCMA_CMA=0, a bit each */
+	bool unprivileged;   /* give up privilege if there is some */
+	unsigned undumpable; /* ranks that others may not read */
 };
 
 static const struct sizes_params sizes = { .max = (4 << 20) + 1 };
@@ -94,7 +94,7 @@ static void become_unprivileged(void)
 
 /* Flags: where a rank's probe word is, and whether rank a can read rank b's. */
 #define FLAG_WORD(rank) (16 + (rank))
-#define FLAG_CAN(a, b) (32 + (a) * RANKS_MAX + (b))
+#define FLAG_CAN(a, b) (32 + (a)*RANKS_MAX + (b))
 
 static void probe(void)
 {
@@ -105,7 +105,8 @@ static void probe(void)
 	mt_barrier(NULL);
 	for (int i = 0; i < mt_ranks; i++) {
 		struct iovec local = { &got, sizeof(got) };
-		struct iovec remote = { (void *)(uintptr_t)atomic_load(mt_flag(FLAG_WORD(i))), sizeof(got) };
+		struct iovec remote = { (void *)(uintptr_t)atomic_load(mt_flag(FLAG_WORD(i))),
+					sizeof(got) };
 
 		if (process_vm_readv(mt_pid(i), &local, 1, &remote, 1, 0) == (ssize_t)sizeof(got))
 			atomic_store(mt_flag(FLAG_CAN(mt_rank, i)), 1);
@@ -172,7 +173,8 @@ static bool judge_mode(const struct mt_counters *c, int ranks, const void *arg)
 			fine = false;
 		}
 		if (may < ranks - 1 && sure && !c[i].rx_pulled_bytes) {
-			printf("  rank %d may not read all others and received nothing through bounce buffers\n",
+			printf("  rank %d may not read all others and received nothing through bounce "
+			       "buffers\n",
 			       i);
 			fine = false;
 		}
@@ -199,9 +201,10 @@ int main(void)
 		{ .random = true, .unprivileged = true, .undumpable = 4 },
 	};
 	static const char *const names[] = {
-		"sizes-off",	      "sizes-off-in-0",	      "sizes-off-in-1",	      "random-off",
-		"random-off-in-1",    "sizes-unprivileged",   "sizes-undumpable-1",   "sizes-undumpable-0",
-		"sizes-undumpable-all", "random-undumpable-2",
+		"sizes-off",	       "sizes-off-in-0",     "sizes-off-in-1",
+		"random-off",	       "random-off-in-1",    "sizes-unprivileged",
+		"sizes-undumpable-1",  "sizes-undumpable-0", "sizes-undumpable-all",
+		"random-undumpable-2",
 	};
 
 	mt_init("test_modes");

@@ -13,9 +13,9 @@
 #define SIZE_MAX_HERE ((size_t)128 << 10)
 
 struct params {
-	int exchanges;	/* rounds of all-to-all */
-	int barriers;	/* rounds of message barriers */
-	bool spin;	/* never give up the processor while waiting */
+	int exchanges; /* rounds of all-to-all */
+	int barriers;  /* rounds of message barriers */
+	bool spin;     /* never give up the processor while waiting */
 };
 
 struct member {
@@ -50,7 +50,8 @@ static void exchange(struct member *m, int round)
 {
 	for (int i = 0; i < RANKS; i++)
 		if (i != mt_rank)
-			mt_trecv(&m->ep, &m->recvs[i], m->in[i], SIZE_MAX_HERE, m->peers[i], (uint64_t)round);
+			mt_trecv(&m->ep, &m->recvs[i], m->in[i], SIZE_MAX_HERE, m->peers[i],
+				 (uint64_t)round);
 	for (int k = 1; k < RANKS; k++) {
 		int to = (mt_rank + k) % RANKS;
 		size_t size = round_size(round, mt_rank, to);
@@ -65,8 +66,8 @@ static void exchange(struct member *m, int round)
 
 		mt_doing("round %d: waiting for rank %d", round, from);
 		wait_op(m, &m->recvs[from]);
-		mt_require(m->recvs[from].len == size && mt_verify(m->in[from], size,
-								   round_seed(round, from, mt_rank), 0) < 0,
+		mt_require(m->recvs[from].len == size &&
+				   mt_verify(m->in[from], size, round_seed(round, from, mt_rank), 0) < 0,
 			   "%zu of %zu bytes from rank %d, or wrong ones", m->recvs[from].len, size, from);
 		mt_doing("round %d: waiting for the send to rank %d", round, from);
 		wait_op(m, &m->sends[from]);
@@ -125,9 +126,15 @@ int main(void)
 
 	mt_init("test_oversub");
 	mt_confine(CPUS);
-	mt_run(&(struct mt_case){
-		.name = "yielding", .ranks = RANKS, .deadline = 90, .rank = oversub_rank, .arg = &yielding });
-	mt_run(&(struct mt_case){
-		.name = "spinning", .ranks = RANKS, .deadline = 90, .rank = oversub_rank, .arg = &spinning });
+	mt_run(&(struct mt_case){ .name = "yielding",
+				  .ranks = RANKS,
+				  .deadline = 90,
+				  .rank = oversub_rank,
+				  .arg = &yielding });
+	mt_run(&(struct mt_case){ .name = "spinning",
+				  .ranks = RANKS,
+				  .deadline = 90,
+				  .rank = oversub_rank,
+				  .arg = &spinning });
 	return mt_end();
 }

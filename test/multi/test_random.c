@@ -11,14 +11,15 @@ int main(int argc, char **argv)
 	/* so many messages of each pair that all fit into the receive queue of a rank */
 	static const struct {
 		int ranks, phases, messages;
-	} sizes[] = { { 1, 4, 200 }, { 2, 12, 180 }, { 3, 8, 140 }, { 4, 6, 100 }, { 8, 4, 50 }, { 16, 3, 24 } };
+	} sizes[] = { { 1, 4, 200 }, { 2, 12, 180 }, { 3, 8, 140 },
+		      { 4, 6, 100 }, { 8, 4, 50 },   { 16, 3, 24 } };
 
 	mt_init("test_random");
 	mt_run(&(struct mt_case){ .name = "reference",
 				  .ranks = 4,
 				  .rank = random_reference_rank,
-				  .arg = &(struct random_params){ .seed = seed, .phases = 8, .messages = 80,
-								  .max = 4096 } });
+				  .arg = &(struct random_params){
+					  .seed = seed, .phases = 8, .messages = 80, .max = 4096 } });
 	printf("test_random: seed %llu\n", (unsigned long long)seed);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct random_params params = {

@@ -10,15 +10,15 @@
 /* ---- more than 4 GiB ------------------------------------------------------------------------- */
 
 #define WINDOW ((size_t)64 << 20)
-#define WINDOWS 64		       /* of the same memory, one after the other: 4 GiB */
+#define WINDOWS 64			 /* of the same memory, one after the other: 4 GiB */
 #define TAIL ((size_t)(1 << 20) + 12345) /* memory of its own */
 #define HUGE_SIZE (WINDOW * WINDOWS + TAIL)
 
 /* 4 GiB of address space over 64 MiB of memory, and a tail. */
 static uint8_t *huge_map(void)
 {
-	uint8_t *p = mmap(NULL, HUGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-			  -1, 0);
+	uint8_t *p = mmap(NULL, HUGE_SIZE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	int fd = memfd_create("window", MFD_CLOEXEC);
 
 	mt_require(p != MAP_FAILED && fd >= 0 && ftruncate(fd, (off_t)WINDOW) == 0, "no memory");
@@ -55,7 +55,8 @@ static void huge_rank(const void *arg)
 		mt_wait(&ep, &op);
 		mt_require(op.len == HUGE_SIZE, "len %zu", op.len);
 		mt_require(mt_verify(p, WINDOW, 1, 0) < 0, "the first 4 GiB are wrong");
-		mt_require(mt_verify(p + WINDOWS * WINDOW, TAIL, 2, 0) < 0, "what is beyond 4 GiB is wrong");
+		mt_require(mt_verify(p + WINDOWS * WINDOW, TAIL, 2, 0) < 0,
+			   "what is beyond 4 GiB is wrong");
 	}
 	munmap(p, HUGE_SIZE);
 	mt_barrier(&ep);
@@ -70,8 +71,8 @@ static bool judge_ways(const struct mt_counters *c, int ranks, const void *arg)
 	(void)arg;
 	for (int i = 0; i < ranks; i++)
 		if (!c[i].tx_inline || !c[i].tx_bounce || !c[i].tx_rdv || !c[i].rx_unexpected) {
-			printf("  rank %d: inline %llu, bounce %llu, rendezvous %llu, unexpected %llu\n", i,
-			       (unsigned long long)c[i].tx_inline, (unsigned long long)c[i].tx_bounce,
+			printf("  rank %d: inline %llu, bounce %llu, rendezvous %llu, unexpected %llu\n",
+			       i, (unsigned long long)c[i].tx_inline, (unsigned long long)c[i].tx_bounce,
 			       (unsigned long long)c[i].tx_rdv, (unsigned long long)c[i].rx_unexpected);
 			return false;
 		}
@@ -82,7 +83,11 @@ int main(void)
 {
 	static const struct sizes_params params = { .max = (64 << 20) + 1 };
 	static const struct mt_case cases[] = {
-		{ .name = "sizes", .ranks = 2, .deadline = 120, .rank = sizes_rank, .arg = &params,
+		{ .name = "sizes",
+		  .ranks = 2,
+		  .deadline = 120,
+		  .rank = sizes_rank,
+		  .arg = &params,
 		  .judge = judge_ways },
 		{ .name = "huge", .ranks = 2, .deadline = 120, .rank = huge_rank },
 	};
