@@ -14,7 +14,7 @@
 
 #define INLINE_LIMIT 872 /* what a record of 16 lines holds beside its control part */
 #define BUFS_LIMIT 4096
-#define BUFS_PER_MESSAGE 8
+#define BUFS_PER_MESSAGE 16
 
 struct fi_provider *fi_prov_ini(void);
 
@@ -147,7 +147,7 @@ static void read_parameters(void)
 	read_size(&(struct size_param){
 		"eager_max", &config->eager_max, 0, (size_t)config->buf_size * BUFS_PER_MESSAGE, 1,
 		"Largest message, in bytes, that goes through shared buffers without asking its"
-		" receiver, up to 8 buffers" });
+		" receiver, up to 16 buffers" });
 }
 
 static void cleanup(void)

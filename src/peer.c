@@ -16,6 +16,9 @@
  *
  *   P1 release, connect(): slot before claim PUBLISHED     pairs with  P1' sc_peers_review()
  *   P2 release, bump(): claim, answer, state before count  pairs with  P2' sc_peers_changed()
+ *   P3 release, close_presence(): what was published before CLOSED   with  P3' review_link()
+ *   P4 release, answer(): reason before answer             pairs with  P4' review_answer()
+ *   P5 release, slot_return(): clean slot before claim 0   pairs with  P5' claim()
  *
  * Parting: an endpoint that closes marks its presence CLOSED and its claims DEPARTED, then adds to the
  * counts. The other side reads what was published, then frees the slot.
@@ -57,11 +60,16 @@ static void bump(const struct sc_seg *seg)
 }
 
 /* Pid and some bits of the nonce: what finds the claimant's file, should it die before step 5. */
+static uint64_t ticket_of(uint32_t pid, uint64_t nonce)
+{
+	return (uint64_t)pid << 32 | ((uint32_t)nonce & ~(uint32_t)SC_ABI_CLAIM_BITS);
+}
+
 static uint64_t ticket(const struct sc_ep *ep)
 {
 	const struct sc_abi_header *header = &ep->seg->header;
 
-	return (uint64_t)(uint32_t)header->pid << 32 | (uint32_t)(header->nonce[0] << SC_ABI_TICKET_SHIFT);
+	return ticket_of((uint32_t)header->pid, header->nonce[0]);
 }
 
 int sc_peers_init(struct sc_ep *ep)
@@ -90,6 +98,7 @@ static void say_goodbye(struct sc_peer *peer)
 {
 	uint64_t unread = peer->unread ? SC_ABI_CLAIM_UNREAD : 0;
 
+	/* P1 release: the last records before claim DEPARTED; pairs with P1' */
 	if (peer->out_slot != NO_SLOT)
 		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot],
 				    ticket(peer->ep) | unread | SC_ABI_DEPARTED);
@@ -131,7 +140,7 @@ static void close_presence(struct sc_ep *ep)
 	}
 	ep->seg->keep_name = unread;
 	sc_store_relaxed_32(&presence->unread, unread); /* ordered by the next */
-	/* released once more by the counts that sc_peer_part() adds to */
+	/* P3 release: unread, and all that was published before; pairs with P3' in review_link() */
 	sc_store_release_32(&presence->state, SC_ABI_CLOSED);
 }
 
@@ -284,8 +293,16 @@ static const char *connect_advice(int error)
 	case -ECONNREFUSED: return "nobody has that address: the process has closed it or ended";
 	case -EMFILE: return "no descriptor left; raise the limit (ulimit -n)";
 	case -EHOSTUNREACH: return "it is on another machine or uses another /dev/shm";
-	default: return "see the line before";
+	case -EALREADY: return "it is connected already";
+	case -EPROTO: return "it is not what it says it is, or another version";
+	default: return "its own log or the line before says more";
 	}
+}
+
+/* May it go better the next time? */
+static bool is_transient(int error)
+{
+	return error == -EAGAIN || error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOSPC;
 }
 
 int sc_peer_connect(struct sc_peer *peer)
@@ -321,7 +338,7 @@ int sc_peer_connect(struct sc_peer *peer)
 
 failed:
 	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), connect_advice(ret));
-	if (ret != -EAGAIN && ret != -EMFILE && ret != -ENOMEM)
+	if (!is_transient(ret))
 		sc_peer_lose(peer, ret);
 	return ret;
 }
@@ -331,6 +348,7 @@ static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
 	struct sc_abi_consumer *consumer = &sc_seg_slot(peer->ep->seg, peer->in_slot)->consumer;
 
 	sc_store_relaxed_32((uint32_t *)&consumer->reason, (uint32_t)-reason); /* ordered by the next */
+	/* P4 release: pairs with P4' in review_answer() and has_unread() */
 	sc_store_release_32(&consumer->answer, how);
 	if (peer->seg)
 		bump(peer->seg);
@@ -366,6 +384,7 @@ static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 		memset(sc_seg_slot(ep->seg, slot), 0, sizeof(struct sc_abi_slot));
 	}
 	ep->accepted[slot / 64] &= ~(1ULL << slot % 64);
+	/* P5 release: the slot is clean before it is free; pairs with the compare and swap in claim() */
 	sc_store_release_64(&sc_seg_claims(ep->seg)[slot], 0);
 }
 
@@ -431,54 +450,90 @@ void sc_peer_drained(struct sc_peer *peer)
 	sc_peer_lose(peer, -ECONNRESET);
 }
 
-/* A claim of ours that has been published: let its owner in, or say why not. */
-static void accept_slot(struct sc_ep *ep, uint32_t index)
+/* The answer to a claim whose slot cannot be written to: in the claim itself. */
+static void refuse_claim(struct sc_ep *ep, uint32_t index, uint64_t claim)
 {
-	struct sc_abi_slot *slot = sc_seg_slot(ep->seg, index);
-	char address[SC_ADDR_SIZE];
+	sc_store_release_64(&sc_seg_claims(ep->seg)[index], claim | SC_ABI_CLAIM_REFUSED);
+}
+
+static void refuse_slot(struct sc_ep *ep, uint32_t index, int error)
+{
+	struct sc_abi_consumer *consumer = &sc_seg_slot(ep->seg, index)->consumer;
+
+	sc_store_relaxed_32((uint32_t *)&consumer->reason, (uint32_t)-error); /* ordered by the next */
+	/* P4 release: pairs with P4' in review_answer() */
+	sc_store_release_32(&consumer->answer, SC_ABI_REFUSED);
+}
+
+/* Does the address belong to who has claimed the slot? */
+static bool is_introduced(const char *address, uint64_t claim)
+{
+	struct sc_addr parts;
+	uint64_t nonce;
+
+	if (sc_addr_parse(address, &parts))
+		return false;
+	memcpy(&nonce, parts.nonce, sizeof(nonce));
+	return ((claim ^ ticket_of(parts.pid, nonce)) & ~(uint64_t)SC_ABI_CLAIM_BITS) == 0;
+}
+
+/* Who has introduced itself in a slot, attached: its peer. */
+static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
+		struct sc_peer **met)
+{
 	struct sc_peer *peer;
 	int ret;
 
-	ep->accepted[index / 64] |= 1ULL << index % 64;
-	/* a peer that published without giving the slot memory would cost us a SIGBUS */
-	ret = sc_seg_slot_alloc(ep->seg, index);
-	if (ret) {
-		sc_warn("slot %u: no memory for a peer that connects: %s: %s", index, strerror(-ret),
-			connect_advice(ret));
-		return;
-	}
-	memcpy(address, slot->intro.address, SC_ADDR_SIZE);
+	memcpy(address, sc_seg_slot(ep->seg, index)->intro.address, SC_ADDR_SIZE);
 	address[SC_ADDR_SIZE - 1] = '\0';
 	ret = sc_peer_get(ep, address, &peer);
-	if (!ret && (peer->feed != SC_FEED_NONE || peer->in_slot != NO_SLOT))
-		ret = -EALREADY;
-	if (!ret && peer->link == SC_LINK_DOWN)
-		ret = peer->error;
-	if (ret) {
-		sc_warn("slot %u: refused a peer that calls itself '%.63s': %s", index, address, strerror(-ret));
-		ep->counters.refusals++;
-		sc_store_relaxed_32((uint32_t *)&slot->consumer.reason, (uint32_t)-ret); /* ordered by the next */
-		sc_store_release_32(&slot->consumer.answer, SC_ABI_REFUSED);
-		return;
-	}
-	peer->in_slot = index;
+	if (ret)
+		return ret;
+	if (peer->feed != SC_FEED_NONE || peer->in_slot != NO_SLOT)
+		return -EALREADY;
+	if (peer->link == SC_LINK_DOWN)
+		return peer->error;
 	ret = attach(peer);
 	if (ret == -ECONNREFUSED) {
 		/* closed meanwhile; what it left in our memory, and in its own, can still be delivered */
 		(void)sc_seg_attach_left(peer->address, &peer->seg);
 		ret = 0;
 	}
+	if (!ret && !is_introduced(address, claim))
+		ret = -EPROTO;
+	*met = peer;
+	return ret;
+}
+
+/* A claim of ours that has been published: let its owner in, or say why not. False: later. */
+static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
+{
+	char address[SC_ADDR_SIZE] = "";
+	struct sc_peer *peer = NULL;
+	/* a peer that published without giving the slot memory would cost us a SIGBUS */
+	int memory = sc_seg_slot_alloc(ep->seg, index);
+	int ret = memory ? memory : meet(ep, index, claim, address, &peer);
+
 	if (ret) {
-		sc_warn("refused %s: %s: %s", address, strerror(-ret), connect_advice(ret));
+		sc_warn("%s a peer that calls itself '%.63s' (slot %u): %s: %s",
+			is_transient(ret) ? "cannot let in yet" : "refused", address, index, strerror(-ret),
+			connect_advice(ret));
+		if (is_transient(ret))
+			return false;
 		ep->counters.refusals++;
-		answer(peer, SC_ABI_REFUSED, ret);
-		return;
+		if (memory)
+			refuse_claim(ep, index, claim);
+		else
+			refuse_slot(ep, index, ret);
+		return true;
 	}
-	sc_ring_rx_init(&peer->rx, slot);
+	peer->in_slot = index;
+	sc_ring_rx_init(&peer->rx, sc_seg_slot(ep->seg, index));
 	peer->feed = SC_FEED_UP;
 	inbound_add(peer);
 	ep->counters.accepts++;
 	answer(peer, SC_ABI_ACCEPTED, 0);
+	return true;
 }
 
 static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
@@ -504,7 +559,11 @@ static int review_claims(struct sc_ep *ep)
 		if (state != SC_ABI_PUBLISHED && state != SC_ABI_DEPARTED)
 			continue;
 		if (!known) {
-			accept_slot(ep, i);
+			if (!accept_slot(ep, i, value)) {
+				ep->membership--; /* the next poll looks again */
+				continue;
+			}
+			ep->accepted[i / 64] |= 1ULL << i % 64;
 			changes++;
 		}
 		if (state != SC_ABI_DEPARTED)
@@ -524,9 +583,17 @@ static int review_claims(struct sc_ep *ep)
 /* Has the peer answered our connection, or taken the answer back? */
 static int review_answer(struct sc_peer *peer)
 {
+	/* P4' acquire: pairs with P4 in answer(), refuse_slot() */
 	uint32_t how = sc_load_acquire_32(&peer->tx.consumer->answer);
+	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->seg)[peer->out_slot]); /* a word of its own */
 	int reason;
 
+	if (how == SC_ABI_PENDING && claim & SC_ABI_CLAIM_REFUSED) {
+		sc_warn("%s: refused the connection: it has no memory for it; see its own log", peer->address);
+		sc_pool_reclaim(&peer->ep->pool, &peer->loans); /* it reads nothing of ours */
+		sc_peer_lose(peer, -ECONNREFUSED);
+		return 1;
+	}
 	if (how != SC_ABI_PENDING)
 		sc_list_remove(&peer->unanswered);
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
@@ -537,16 +604,23 @@ static int review_answer(struct sc_peer *peer)
 	sc_warn("%s: %s: %s: %s", peer->address,
 		how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
 		strerror(reason), connect_advice(-reason));
+	sc_pool_reclaim(&peer->ep->pool, &peer->loans); /* it reads nothing of ours any more */
 	sc_peer_lose(peer, how == SC_ABI_REFUSED ? -reason : -ECONNRESET);
 	return 1;
 }
 
-/* What a peer that we send to says about itself and about us. */
+/*
+ * What a peer that we send to says about itself and about us. One that has closed may have come to us, and
+ * written, since the claims were looked at: they are once more, after its state.
+ */
 static int review_link(struct sc_peer *peer)
 {
 	if (!peer->seg || peer->link == SC_LINK_DOWN)
 		return 0;
+	/* P3' acquire: pairs with P3 in close_presence() */
 	if (sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED) {
+		if (peer->feed == SC_FEED_NONE)
+			review_claims(peer->ep);
 		if (peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING)
 			return 0; /* first what it has written: sc_peer_drained() */
 		sc_log(sc_list_empty(&peer->ops) ? SC_LOG_INFO : SC_LOG_WARN,

@@ -96,15 +96,16 @@ struct sc_abi_presence {
 /*
  * A claim: 0 free, else the claimant's ticket in the high bits and its progress in the low 3.
  * ticket: pid (32 bits) and 29 bits of its nonce; with the pid it finds the claimant's file.
- * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores); the owner
- * alone returns it to 0, from PUBLISHED or DEPARTED, or from CLAIMED once the claimant is dead.
+ * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED
+ * back to 0; the owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead.
  * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and
  * it did not see itself accepted; its segment keeps its name for the owner to attach it.
  */
 enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 3 };
 #define SC_ABI_CLAIM_STATE 3ULL
-#define SC_ABI_CLAIM_UNREAD 4ULL
-#define SC_ABI_TICKET_SHIFT 3
+#define SC_ABI_CLAIM_UNREAD 4ULL  /* with DEPARTED */
+#define SC_ABI_CLAIM_REFUSED 4ULL /* with PUBLISHED; by the owner: it could not even answer in the slot */
+#define SC_ABI_CLAIM_BITS 7ULL
 
 /* The owner's answer to a connection, in sc_abi_consumer.answer. */
 enum sc_abi_answer { SC_ABI_PENDING = 0, SC_ABI_ACCEPTED = 1, SC_ABI_REFUSED = 2, SC_ABI_BROKEN = 3 };

@@ -21,13 +21,17 @@
 #define RANKS_MAX 8
 
 struct mode {
+	const char *name;
 	bool random;	     /* kernel_random, else kernel_sizes */
 	unsigned off;	     /* ranks with FI_SHMCMA_CMA=0, a bit each */
 	bool unprivileged;   /* give up privilege if there is some */
 	unsigned undumpable; /* ranks that others may not read */
+	bool slow;	     /* no sizes of megabytes */
+	const char *env[3];  /* more parameters, NAME=value */
 };
 
 static const struct sizes_params sizes = { .max = (4 << 20) + 1 };
+static const struct sizes_params smaller_sizes = { .max = (128 << 10) + 1 };
 static const struct random_params randoms = { .seed = 7, .phases = 4, .messages = 60, .max = 256 << 10 };
 
 /* ---- privilege ------------------------------------------------------------------------------- */
@@ -120,6 +124,8 @@ static void mode_rank(const void *arg)
 	struct mt_ep ep;
 
 	mt_doing("setting up what others may do with this process");
+	for (size_t i = 0; i < sizeof(mode->env) / sizeof(mode->env[0]) && mode->env[i]; i++)
+		putenv((char *)mode->env[i]);
 	if (mode->off & 1u << mt_rank)
 		setenv("FI_SHMCMA_CMA", "0", 1);
 	if (mode->unprivileged)
@@ -135,7 +141,7 @@ static void mode_rank(const void *arg)
 	if (mode->random)
 		random_run(&ep, &randoms);
 	else
-		sizes_run(&ep, &sizes);
+		sizes_run(&ep, mode->slow ? &smaller_sizes : &sizes);
 	mt_barrier(&ep);
 	mt_close(&ep);
 	mt_barrier(NULL);
@@ -186,30 +192,45 @@ static bool judge_mode(const struct mt_counters *c, int ranks, const void *arg)
 	return fine;
 }
 
+#define ALL 0xFF
+#define FEW_BUFFERS "FI_SHMCMA_BOUNCE_COUNT=2"
+#define SMALL_BUFFERS "FI_SHMCMA_BOUNCE_SIZE=256"
+#define NO_INLINE "FI_SHMCMA_INLINE_MAX=0"
+#define NO_EAGER "FI_SHMCMA_EAGER_MAX=0"
+
 int main(void)
 {
 	static const struct mode modes[] = {
-		{ .off = 3 },
-		{ .off = 1 },
-		{ .off = 2 },
-		{ .random = true, .off = 0xF },
-		{ .random = true, .off = 2 },
-		{ .unprivileged = true },
-		{ .unprivileged = true, .undumpable = 2 },
-		{ .unprivileged = true, .undumpable = 1 },
-		{ .unprivileged = true, .undumpable = 3 },
-		{ .random = true, .unprivileged = true, .undumpable = 4 },
-	};
-	static const char *const names[] = {
-		"sizes-off",	       "sizes-off-in-0",     "sizes-off-in-1",
-		"random-off",	       "random-off-in-1",    "sizes-unprivileged",
-		"sizes-undumpable-1",  "sizes-undumpable-0", "sizes-undumpable-all",
-		"random-undumpable-2",
+		{ .name = "sizes-off", .off = ALL },
+		{ .name = "sizes-off-in-0", .off = 1 },
+		{ .name = "sizes-off-in-1", .off = 2 },
+		{ .name = "random-off", .random = true, .off = ALL },
+		{ .name = "random-off-in-1", .random = true, .off = 2 },
+		{ .name = "sizes-unprivileged", .unprivileged = true },
+		{ .name = "sizes-undumpable-1", .unprivileged = true, .undumpable = 2 },
+		{ .name = "sizes-undumpable-0", .unprivileged = true, .undumpable = 1 },
+		{ .name = "sizes-undumpable-all", .unprivileged = true, .undumpable = ALL },
+		{ .name = "random-undumpable-2", .random = true, .unprivileged = true, .undumpable = 4 },
+		{ .name = "sizes-few-buffers", .env = { FEW_BUFFERS } },
+		{ .name = "random-few-buffers", .random = true, .env = { FEW_BUFFERS } },
+		{ .name = "sizes-few-buffers-off", .off = ALL, .slow = true, .env = { FEW_BUFFERS } },
+		{ .name = "random-few-buffers-off", .random = true, .off = ALL, .env = { FEW_BUFFERS } },
+		{ .name = "random-few-small-off",
+		  .random = true,
+		  .off = ALL,
+		  .env = { FEW_BUFFERS, SMALL_BUFFERS } },
+		{ .name = "sizes-no-inline", .env = { NO_INLINE } },
+		{ .name = "sizes-no-eager", .env = { NO_EAGER } },
+		{ .name = "random-rendezvous-only", .random = true, .env = { NO_INLINE, NO_EAGER } },
+		{ .name = "random-pieces-only",
+		  .random = true,
+		  .off = ALL,
+		  .env = { NO_INLINE, NO_EAGER } },
 	};
 
 	mt_init("test_modes");
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
-		struct mt_case test = { .name = names[i],
+		struct mt_case test = { .name = modes[i].name,
 					.ranks = modes[i].random ? 4 : 2,
 					.rank = mode_rank,
 					.arg = &modes[i],

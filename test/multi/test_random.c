@@ -11,8 +11,8 @@ int main(int argc, char **argv)
 	/* so many messages of each pair that all fit into the receive queue of a rank */
 	static const struct {
 		int ranks, phases, messages;
-	} sizes[] = { { 1, 4, 200 }, { 2, 12, 180 }, { 3, 8, 140 },
-		      { 4, 6, 100 }, { 8, 4, 50 },   { 16, 3, 24 } };
+	} sizes[] = { { 1, 6, 200 },  { 2, 20, 180 }, { 3, 12, 140 },
+		      { 4, 10, 100 }, { 8, 6, 50 },   { 16, 4, 24 } };
 
 	mt_init("test_random");
 	mt_run(&(struct mt_case){ .name = "reference",
