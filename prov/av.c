@@ -598,15 +598,7 @@ static int av_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops av_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = av_close,
-	.bind = av_bind,
-	.control = shmcma_no_control,
-	.ops_open = shmcma_no_ops_open,
-	.tostr = shmcma_no_tostr,
-	.ops_set = shmcma_no_ops_set,
-};
+static struct fi_ops av_fid_ops = SHMCMA_FID_OPS(av_close, av_bind, shmcma_no_control);
 
 static struct fi_ops_av av_ops = {
 	.size = sizeof(struct fi_ops_av),

@@ -242,8 +242,7 @@ static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const
 	entry->data = comp->flags & SC_COMP_DATA ? comp->data : 0;
 	entry->tag = comp->tag;
 	entry->olen = comp->olen;
-	/* the one code of the core that libfabric has another name for */
-	entry->err = comp->err == EMSGSIZE ? FI_ETRUNC : comp->err;
+	entry->err = comp->err == EMSGSIZE ? FI_ETRUNC : -shmcma_error(-comp->err);
 	entry->prov_errno = entry->err;
 	if (!sized || !entry->err_data_size)
 		entry->err_data = NULL;
@@ -375,6 +374,8 @@ static int cq_control(struct fid *fid, int command, void *arg)
 	case FI_GETWAIT:
 		return -FI_ENODATA; /* it waits without an object */
 	case FI_GETWAITOBJ:
+		if (!arg)
+			return -FI_EINVAL;
 		*(enum fi_wait_obj *)arg = cq->wait_obj;
 		return 0;
 	default:
@@ -382,15 +383,7 @@ static int cq_control(struct fid *fid, int command, void *arg)
 	}
 }
 
-static struct fi_ops cq_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = cq_close,
-	.bind = shmcma_no_bind,
-	.control = cq_control,
-	.ops_open = shmcma_no_ops_open,
-	.tostr = shmcma_no_tostr,
-	.ops_set = shmcma_no_ops_set,
-};
+static struct fi_ops cq_fid_ops = SHMCMA_FID_OPS(cq_close, shmcma_no_bind, cq_control);
 
 static struct fi_ops_cq *ops_of(enum fi_cq_format format)
 {

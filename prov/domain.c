@@ -126,15 +126,7 @@ static int domain_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops domain_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = domain_close,
-	.bind = domain_bind,
-	.control = shmcma_no_control,
-	.ops_open = shmcma_no_ops_open,
-	.tostr = shmcma_no_tostr,
-	.ops_set = shmcma_no_ops_set,
-};
+static struct fi_ops domain_fid_ops = SHMCMA_FID_OPS(domain_close, domain_bind, shmcma_no_control);
 
 static struct fi_ops_domain domain_ops = {
 	.size = sizeof(struct fi_ops_domain),
@@ -169,15 +161,7 @@ static int mr_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops mr_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = mr_close,
-	.bind = shmcma_no_bind,
-	.control = shmcma_no_control,
-	.ops_open = shmcma_no_ops_open,
-	.tostr = shmcma_no_tostr,
-	.ops_set = shmcma_no_ops_set,
-};
+static struct fi_ops mr_fid_ops = SHMCMA_FID_OPS(mr_close, shmcma_no_bind, shmcma_no_control);
 
 static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **mr)
 {

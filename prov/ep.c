@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ep.c: fid_ep: an endpoint from fi_endpoint to fi_close, its names, options, ties and aliases.
+ * ep.c: fid_ep: an endpoint from fi_endpoint to fi_close, its names, ties and aliases.
  *
  * State         entered by     data calls           bind, setname   getname
  * disabled      fi_endpoint    -FI_EOPBADSTATE      yes             the service, once it has one
@@ -533,79 +533,6 @@ static struct fi_ops_cm cm_ops = {
 	.join = cm_join,
 };
 
-/* ---- options --------------------------------------------------------------------------------- */
-
-static int put_option(void *optval, size_t *optlen, const void *value, size_t size)
-{
-	size_t room = *optlen;
-
-	*optlen = size;
-	if (room < size)
-		return -FI_ETOOSMALL;
-	if (!optval)
-		return -FI_EINVAL;
-	memcpy(optval, value, size);
-	return 0;
-}
-
-/* The others of libfabric 1.17 belong to connections, buffered receives, sockets and accelerators. */
-static int ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen)
-{
-	static const int p2p = FI_HMEM_P2P_DISABLED;
-	const struct shmcma_ep *ep = fid_of(fid)->ep;
-
-	if (level != FI_OPT_ENDPOINT)
-		return -FI_ENOPROTOOPT;
-	if (!optlen)
-		return -FI_EINVAL;
-	switch (optname) {
-	case FI_OPT_MIN_MULTI_RECV:
-		return put_option(optval, optlen, &ep->multi_min, sizeof(ep->multi_min));
-	case FI_OPT_TX_SIZE:
-		return put_option(optval, optlen, &ep->tx_size, sizeof(ep->tx_size));
-	case FI_OPT_RX_SIZE:
-		return put_option(optval, optlen, &ep->rx_size, sizeof(ep->rx_size));
-	case FI_OPT_FI_HMEM_P2P:
-		return put_option(optval, optlen, &p2p, sizeof(p2p));
-	default:
-		return -FI_ENOPROTOOPT;
-	}
-}
-
-/* Device memory is not had at all, so nothing but "do not use it" can be kept. */
-static int set_p2p(const void *optval, size_t optlen)
-{
-	int mode;
-
-	if (optlen != sizeof(mode) || !optval)
-		return -FI_EINVAL;
-	memcpy(&mode, optval, sizeof(mode));
-	if (mode == FI_HMEM_P2P_DISABLED)
-		return 0;
-	return mode < FI_HMEM_P2P_ENABLED || mode > FI_HMEM_P2P_DISABLED ? -FI_EINVAL : -FI_EOPNOTSUPP;
-}
-
-static int ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen)
-{
-	struct shmcma_ep *ep = fid_of(fid)->ep;
-
-	if (level != FI_OPT_ENDPOINT)
-		return -FI_ENOPROTOOPT;
-	switch (optname) {
-	case FI_OPT_MIN_MULTI_RECV:
-		if (optlen != sizeof(ep->multi_min) || !optval)
-			return -FI_EINVAL;
-		shmcma_lock(ep->domain);
-		memcpy(&ep->multi_min, optval, sizeof(ep->multi_min));
-		shmcma_unlock(ep->domain);
-		return 0;
-	case FI_OPT_FI_HMEM_P2P:
-		return set_p2p(optval, optlen);
-	default:
-		return -FI_ENOPROTOOPT;
-	}
-}
-
 /* ---- cancel, room ---------------------------------------------------------------------------- */
 
 /* -FI_ENOENT: no receive waits with that context. Sends cannot be called back. */
@@ -648,23 +575,15 @@ static ssize_t ep_tx_size_left(struct fid_ep *ep)
 static struct fi_ops_ep ep_ops = {
 	.size = sizeof(struct fi_ops_ep),
 	.cancel = ep_cancel,
-	.getopt = ep_getopt,
-	.setopt = ep_setopt,
+	.getopt = shmcma_ep_getopt,
+	.setopt = shmcma_ep_setopt,
 	.tx_ctx = no_tx_ctx,
 	.rx_ctx = no_rx_ctx,
 	.rx_size_left = ep_rx_size_left,
 	.tx_size_left = ep_tx_size_left,
 };
 
-static struct fi_ops ep_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = ep_close,
-	.bind = ep_bind,
-	.control = ep_control,
-	.ops_open = shmcma_no_ops_open,
-	.tostr = shmcma_no_tostr,
-	.ops_set = shmcma_no_ops_set,
-};
+static struct fi_ops ep_fid_ops = SHMCMA_FID_OPS(ep_close, ep_bind, ep_control);
 
 /* ---- open ------------------------------------------------------------------------------------ */
 

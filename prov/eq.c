@@ -346,15 +346,7 @@ static int eq_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops eq_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = eq_close,
-	.bind = shmcma_no_bind,
-	.control = eq_control,
-	.ops_open = shmcma_no_ops_open,
-	.tostr = shmcma_no_tostr,
-	.ops_set = shmcma_no_ops_set,
-};
+static struct fi_ops eq_fid_ops = SHMCMA_FID_OPS(eq_close, shmcma_no_bind, eq_control);
 
 static struct fi_ops_eq eq_ops = {
 	.size = sizeof(struct fi_ops_eq),

@@ -95,15 +95,7 @@ static int fabric_close(struct fid *fid)
 	return 0;
 }
 
-static struct fi_ops fabric_fid_ops = {
-	.size = sizeof(struct fi_ops),
-	.close = fabric_close,
-	.bind = shmcma_no_bind,
-	.control = shmcma_no_control,
-	.ops_open = shmcma_no_ops_open,
-	.tostr = shmcma_no_tostr,
-	.ops_set = shmcma_no_ops_set,
-};
+static struct fi_ops fabric_fid_ops = SHMCMA_FID_OPS(fabric_close, shmcma_no_bind, shmcma_no_control);
 
 static struct fi_ops_fabric fabric_ops = {
 	.size = sizeof(struct fi_ops_fabric),

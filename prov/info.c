@@ -35,11 +35,6 @@ static const uint64_t offers[] = {
 };
 #define OFFERS (sizeof(offers) / sizeof(offers[0]))
 
-#define TX_OP_FLAGS                                                                                       \
-	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |   \
-	 FI_MATCH_COMPLETE)
-#define RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV)
-
 #define MSG_ORDER FI_ORDER_SAS
 /* About operations that no offer has: their order is kept by there being none. */
 #define VOID_MSG_ORDER                                                                                    \
@@ -156,7 +151,7 @@ static int check_tx(const struct fi_tx_attr *hint, uint64_t granted)
 	if (!hint)
 		return 0;
 	if (check_bits("tx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & TX_CAPS) ||
-	    check_bits("tx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, TX_OP_FLAGS) ||
+	    check_bits("tx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_TX_OP_FLAGS) ||
 	    check_bits("tx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order,
 		       MSG_ORDER | VOID_MSG_ORDER) ||
 	    check_bits("tx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
@@ -173,7 +168,7 @@ static int check_rx(const struct fi_rx_attr *hint, uint64_t granted)
 	if (!hint)
 		return 0;
 	if (check_bits("rx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & RX_CAPS) ||
-	    check_bits("rx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, RX_OP_FLAGS) ||
+	    check_bits("rx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_RX_OP_FLAGS) ||
 	    check_bits("rx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order,
 		       MSG_ORDER | VOID_MSG_ORDER) ||
 	    check_bits("rx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||

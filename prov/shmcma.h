@@ -49,6 +49,22 @@ extern struct shmcma_env shmcma_env;
 /* Is this provider among the names of a list such as "a;b" or "a,b"? (init.c) */
 bool shmcma_is_listed(const char *list);
 
+/*
+ * libfabric's code for an error of the core (negative, both): the core speaks errno, of which libfabric
+ * has not all.
+ */
+static inline int shmcma_error(int error)
+{
+	switch (error) {
+	case -EUSERS:
+		return -FI_ECONNREFUSED; /* all slots of the peer are taken */
+	case -EPROTO:
+		return -FI_ECONNABORTED; /* the peer breaks the protocol, or is of another version */
+	default:
+		return error;
+	}
+}
+
 /* A reference count of an object that others are bound to; closing it while > 0 gives -FI_EBUSY. */
 typedef atomic_int shmcma_refs;
 
@@ -221,6 +237,8 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context);
 int shmcma_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
 int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen);
+int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen);
 
 /*
  * The fid if it is an open object of this provider, or if fid is NULL the one opened first; else NULL
@@ -266,5 +284,12 @@ int shmcma_no_control(struct fid *fid, int command, void *arg);
 int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context);
 int shmcma_no_tostr(const struct fid *fid, char *buf, size_t len);
+
+/* What every object's fid has: these three, and nothing of the rest. */
+#define SHMCMA_FID_OPS(close_, bind_, control_)                                                           \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops), .close = close_, .bind = bind_, .control = control_,       \
+		.ops_open = shmcma_no_ops_open, .tostr = shmcma_no_tostr, .ops_set = shmcma_no_ops_set    \
+	}
 
 #endif

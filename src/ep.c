@@ -10,8 +10,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "deliver.h"
 #include "log.h"
 #include "peer.h"
+#include "recv.h"
 #include "rx.h"
 #include "state.h"
 #include "tx.h"
@@ -51,7 +53,8 @@ static void config_settle(struct sc_ep *ep)
 
 	config->slots = clamp(config->slots, 1, SC_ABI_SLOTS_MAX);
 	config->buf_count = clamp(config->buf_count, 2, SC_ABI_BUFS_MAX);
-	ep->buf_shift = 31 - (uint32_t)__builtin_clz(clamp(config->buf_size, SC_INJECT_MAX / SC_ABI_RECORD_BUFS, 1u << 20));
+	ep->buf_shift = 31 - (uint32_t)__builtin_clz(clamp(config->buf_size,
+							   SC_INJECT_MAX / SC_ABI_RECORD_BUFS, 1u << 20));
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
@@ -131,7 +134,7 @@ void sc_ep_destroy(struct sc_ep *ep)
 	if (ep->service)
 		sc_service_destroy(ep->service);
 	sc_tx_fini(ep);
-	sc_rx_fini(ep);
+	sc_recv_fini(ep);
 	sc_peers_fini(ep);
 	sc_pool_fini(&ep->pool);
 	sc_seg_destroy(ep->seg);
@@ -160,7 +163,7 @@ static int end_lost(struct sc_ep *ep)
 
 		sc_list_remove(&peer->ending);
 		sc_tx_end_peer(peer, peer->error);
-		sc_rx_end_peer(peer, peer->error);
+		sc_deliver_end_peer(peer, peer->error);
 		sc_peer_part(peer);
 		ended++;
 	}
@@ -177,7 +180,7 @@ int sc_ep_poll(struct sc_ep *ep)
 		done += sc_peers_ask(ep);
 	done += sc_rx_poll(ep);
 	if (__builtin_expect(!sc_list_empty(&ep->pulling), 0))
-		done += sc_rx_progress(ep);
+		done += sc_deliver_progress(ep);
 	done += sc_tx_progress(ep);
 	if (__builtin_expect(!sc_list_empty(&ep->ending), 0))
 		done += end_lost(ep);

@@ -5,6 +5,7 @@
 #ifndef SC_IOV_H
 #define SC_IOV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,28 +20,45 @@ static inline size_t sc_iov_size(const struct iovec *iov, size_t count)
 	return size;
 }
 
+/* A way through [offset, offset + len) of a vector, one element after the other. */
+struct sc_iov_walk {
+	const struct iovec *at, *end;
+	size_t offset, left;
+};
+
+/*
+ * The next stretch of memory, empty ones left out; false: there is none. Its address may be of another
+ * process, so it is a number: no pointer arithmetic.
+ */
+static inline bool sc_iov_next(struct sc_iov_walk *walk, uintptr_t *base, size_t *len)
+{
+	for (; walk->left && walk->at < walk->end; walk->at++) {
+		size_t here = walk->at->iov_len;
+
+		if (walk->offset >= here) {
+			walk->offset -= here;
+			continue;
+		}
+		here -= walk->offset;
+		*base = (uintptr_t)walk->at++->iov_base + walk->offset;
+		*len = here < walk->left ? here : walk->left;
+		walk->left -= *len;
+		walk->offset = 0;
+		return true;
+	}
+	return false;
+}
+
 /* The part [offset, offset + len) of the vector as a vector, out[count]. Returns its elements. */
 static inline size_t sc_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
 				  struct iovec *out)
 {
-	size_t used = 0;
+	struct sc_iov_walk walk = { iov, iov + count, offset, len };
+	uintptr_t base;
+	size_t used, here;
 
-	for (size_t i = 0; i < count && len; i++) {
-		size_t here = iov[i].iov_len;
-
-		if (offset >= here) {
-			offset -= here;
-			continue;
-		}
-		here -= offset;
-		if (here > len)
-			here = len;
-		/* an address of another process is a number: no pointer arithmetic */
-		out[used].iov_base = (void *)((uintptr_t)iov[i].iov_base + offset);
-		out[used++].iov_len = here;
-		len -= here;
-		offset = 0;
-	}
+	for (used = 0; sc_iov_next(&walk, &base, &here); used++)
+		out[used] = (struct iovec){ (void *)base, here };
 	return used;
 }
 
@@ -48,41 +66,23 @@ static inline size_t sc_iov_slice(const struct iovec *iov, size_t count, size_t 
 static inline void sc_iov_write(const struct iovec *iov, size_t count, size_t offset, const void *from,
 				size_t len)
 {
-	for (size_t i = 0; i < count && len; i++) {
-		size_t here = iov[i].iov_len;
+	struct sc_iov_walk walk = { iov, iov + count, offset, len };
+	uintptr_t base;
+	size_t here;
 
-		if (offset >= here) {
-			offset -= here;
-			continue;
-		}
-		here -= offset;
-		if (here > len)
-			here = len;
-		memcpy((char *)iov[i].iov_base + offset, from, here);
-		from = (const char *)from + here;
-		len -= here;
-		offset = 0;
-	}
+	for (; sc_iov_next(&walk, &base, &here); from = (const char *)from + here)
+		memcpy((void *)base, from, here);
 }
 
 /* Copy `len` bytes of the vector from `offset` on; the vector is long enough. */
 static inline void sc_iov_read(const struct iovec *iov, size_t count, size_t offset, void *to, size_t len)
 {
-	for (size_t i = 0; i < count && len; i++) {
-		size_t here = iov[i].iov_len;
+	struct sc_iov_walk walk = { iov, iov + count, offset, len };
+	uintptr_t base;
+	size_t here;
 
-		if (offset >= here) {
-			offset -= here;
-			continue;
-		}
-		here -= offset;
-		if (here > len)
-			here = len;
-		memcpy(to, (const char *)iov[i].iov_base + offset, here);
-		to = (char *)to + here;
-		len -= here;
-		offset = 0;
-	}
+	for (; sc_iov_next(&walk, &base, &here); to = (char *)to + here)
+		memcpy(to, (const void *)base, here);
 }
 
 #endif

@@ -29,6 +29,14 @@ static inline bool sc_peers_changed(const struct sc_ep *ep)
 	return sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership) != ep->membership;
 }
 
+/* Units of its messages are done with: the peer may send that much again, and is told so now and then. */
+static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
+{
+	peer->units_back += units;
+	if (peer->rx.lines && peer->units_back - peer->rx.window >= peer->ep->config.window / 4)
+		sc_ring_publish(&peer->rx, peer->units_back);
+}
+
 /*
  * The peer broke the protocol or cannot be answered: nothing is read from it or sent to it any more, it
  * is told by our answer in its slot, and its operations end with `error` (negative errno).

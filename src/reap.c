@@ -31,6 +31,7 @@
 #include <unistd.h>
 #include <shmcma/abi.h>
 #include "addr.h"
+#include "header.h"
 #include "host.h"
 #include "inject.h"
 #include "live.h"
@@ -122,7 +123,7 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	if (got < 0 || fstat(fd, &st))
 		return true;
 	sc_addr_format(parts, addr);
-	if (sc_seg_check_header(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header) || is_closed(fd))
+	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header) || is_closed(fd))
 		return false;
 	return is_alive(&header);
 }

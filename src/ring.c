@@ -16,36 +16,49 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 	return 0;
 }
 
+/* A payload in the lines of a record: what of it is in this line, and the rest. */
+struct walk {
+	struct sc_abi_line *lines, *line;
+	uint8_t *at;
+	uint32_t here; /* bytes at `at` */
+};
+
+static inline struct walk walk_begin(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags)
+{
+	uint32_t here = sc_inline_first(flags);
+
+	return (struct walk){ lines, first, first->bytes + SC_ABI_LINE_BYTES - here, here };
+}
+
+static inline void walk_on(struct walk *walk)
+{
+	walk->line = sc_ring_next(walk->lines, walk->line);
+	walk->at = walk->line->bytes;
+	walk->here = SC_ABI_LINE_BYTES;
+}
+
 void sc_inline_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags,
 		     const uint8_t *from, uint32_t size)
 {
-	uint32_t here = sc_inline_first(flags);
-	uint8_t *to = first->bytes + SC_ABI_LINE_BYTES - here;
+	struct walk walk = walk_begin(lines, first, flags);
 
-	while (size > here) {
-		memcpy(to, from, here);
-		from += here;
-		size -= here;
-		first = sc_ring_next(lines, first);
-		to = first->bytes;
-		here = SC_ABI_LINE_BYTES;
+	for (; size > walk.here; walk_on(&walk)) {
+		memcpy(walk.at, from, walk.here);
+		from += walk.here;
+		size -= walk.here;
 	}
-	memcpy(to, from, size);
+	memcpy(walk.at, from, size);
 }
 
-void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags, uint8_t *to,
-		    uint32_t size)
+void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags,
+		    uint8_t *to, uint32_t size)
 {
-	uint32_t here = sc_inline_first(flags);
-	const uint8_t *from = first->bytes + SC_ABI_LINE_BYTES - here;
+	struct walk walk = walk_begin(lines, (struct sc_abi_line *)first, flags);
 
-	while (size > here) {
-		memcpy(to, from, here);
-		to += here;
-		size -= here;
-		first = sc_ring_next(lines, first);
-		from = first->bytes;
-		here = SC_ABI_LINE_BYTES;
+	for (; size > walk.here; walk_on(&walk)) {
+		memcpy(to, walk.at, walk.here);
+		to += walk.here;
+		size -= walk.here;
 	}
-	memcpy(to, from, size);
+	memcpy(to, walk.at, size);
 }

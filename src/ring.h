@@ -172,7 +172,7 @@ static inline uint32_t sc_inline_lines(uint32_t flags, uint32_t size)
 /* Write / read a payload of `size` bytes that begins in `first`. */
 void sc_inline_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags,
 		     const uint8_t *from, uint32_t size);
-void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags, uint8_t *to,
-		    uint32_t size);
+void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags,
+		    uint8_t *to, uint32_t size);
 
 #endif

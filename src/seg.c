@@ -11,7 +11,7 @@
  * no attacher accepts and a reaper removes.
  *
  * Attach believes nothing: type, owner, mode and links of the file, a held lock, then a copy of the header
- * checked as a whole by sc_seg_check_header(); only the copy is used from there on, so all offsets stay
+ * checked as a whole by header.c; only the copy is used from there on, so all offsets stay
  * inside the mapping whatever is written to the shared page later. An attacher's death leaves nothing.
  *
  * An owner that dies while attached leaves the mapping usable: the memory goes with the last of them.
@@ -32,6 +32,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 #include "atomic.h"
+#include "header.h"
 #include "host.h"
 #include "inject.h"
 #include "list.h"
@@ -294,93 +295,6 @@ void sc_seg_destroy(struct sc_seg *seg)
 	put_own(seg);
 }
 
-/* ---- check ----------------------------------------------------------------------------------- */
-
-static const char *identity_fault(const struct sc_abi_header *header)
-{
-	if (header->magic != SC_ABI_MAGIC)
-		return "it is not a segment of shmcma";
-	if (header->major != SC_ABI_MAJOR)
-		return "it is of another version of shmcma";
-	if (header->layout != SC_ABI_LAYOUT || header->slot_size != SC_ABI_SLOT_SIZE ||
-	    header->ring_lines != SC_ABI_RING_LINES)
-		return "its layout is that of another build of shmcma";
-	return NULL;
-}
-
-/*
- * No sum overflows: counts are bounded first, a pool has at most 2^12 * 2^32 bytes, and each offset is
- * compared with the length of the file before anything is added to it.
- */
-static const char *geometry_fault(const struct sc_abi_header *header, uint64_t file_length)
-{
-	uint64_t claims_size = (uint64_t)header->slot_count * sizeof(uint64_t);
-	uint64_t pool_size = (uint64_t)header->buf_count * header->buf_size;
-	uint64_t slots_size = (uint64_t)header->slot_count * SC_ABI_SLOT_SIZE;
-
-	if (header->length != file_length || file_length > INT64_MAX)
-		return "its length is not the file's";
-	if (!header->slot_count || header->slot_count > SC_ABI_SLOTS_MAX)
-		return "its number of slots is impossible";
-	if (!header->buf_size || header->buf_size % SC_ABI_LINE || !header->buf_count ||
-	    header->buf_count > SC_ABI_BUFS_MAX)
-		return "its bounce buffers are impossible";
-	if (header->pool_offset > file_length || header->slots_offset > file_length)
-		return "a part begins behind its end";
-	if (header->claims_offset % SC_ABI_LINE || header->pool_offset % SC_ABI_LINE ||
-	    header->slots_offset % SC_ABI_PAGE)
-		return "a part is not aligned";
-	if (header->claims_offset < SC_ABI_PAGE ||
-	    header->claims_offset + claims_size > header->pool_offset ||
-	    header->pool_offset + pool_size > header->slots_offset ||
-	    header->slots_offset + slots_size > file_length)
-		return "its parts overlap or reach behind its end";
-	return NULL;
-}
-
-static const char *owner_fault(const struct sc_abi_header *header, const char *addr)
-{
-	struct sc_addr parts;
-
-	if (memchr(header->address, '\0', sizeof(header->address)) !=
-	    &header->address[sizeof(header->address) - 1])
-		return "it has no address";
-	if (strcmp(header->address, addr) || sc_addr_parse(addr, &parts))
-		return "it is of another address";
-	if (header->pid <= 0 || header->cma_tid <= 0 || (uint32_t)header->pid != parts.pid ||
-	    memcmp(header->nonce, parts.nonce, sizeof(parts.nonce)))
-		return "it contradicts its address";
-	if (!header->cookie || !header->cookie_addr || header->cookie_addr % sizeof(uint64_t))
-		return "it has no cookie";
-	return NULL;
-}
-
-/* NULL: nothing is wrong. Only the copy in *header is looked at. */
-static const char *header_fault(const struct sc_abi_header *header, uint64_t file_length, const char *addr)
-{
-	const char *fault = identity_fault(header);
-
-	if (!fault)
-		fault = geometry_fault(header, file_length);
-	if (!fault)
-		fault = owner_fault(header, addr);
-	return fault;
-}
-
-int sc_seg_check_header(const void *bytes, size_t size, uint64_t file_length, const char *addr,
-			struct sc_abi_header *out)
-{
-	struct sc_abi_header header;
-
-	if (size < sizeof(header))
-		return -EPROTO;
-	memcpy(&header, bytes, sizeof(header));
-	if (header_fault(&header, file_length, addr))
-		return -EPROTO;
-	*out = header;
-	return 0;
-}
-
 /* ---- attach ---------------------------------------------------------------------------------- */
 
 static int parse_here(const char *addr, char name[SC_ADDR_NAME_MAX])
@@ -444,7 +358,7 @@ static int read_header(int fd, const char *addr, const struct stat *st, struct s
 		return reject(addr, -errno, "its header cannot be read");
 	if ((size_t)got < sizeof(*header))
 		return reject(addr, -EPROTO, "its file is too short");
-	fault = header_fault(header, (uint64_t)st->st_size, addr);
+	fault = sc_header_fault(header, (uint64_t)st->st_size, addr);
 	return fault ? reject(addr, -EPROTO, fault) : 0;
 }
 
@@ -603,7 +517,8 @@ void sc_seg_leave(struct sc_seg *seg)
 	sc_addr_file(&parts, name);
 	sc_own_path(name, path);
 	if (sc_own_is_named(name, seg->dev, seg->ino) && unlink(path))
-		sc_info("cannot remove %s, which its owner has left to be read: %s", path, strerror(errno));
+		sc_info("cannot remove %s, which its owner has left to be read: %s", path,
+			strerror(errno));
 }
 
 void sc_seg_detach(struct sc_seg *seg)

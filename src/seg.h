@@ -26,8 +26,8 @@ struct sc_seg {
 	int fd; /* attached: -1 when descriptors are short, see sc_seg_check_owner() */
 	dev_t dev;
 	ino_t ino;
-	bool own;      /* created here: sc_seg_destroy(); else sc_seg_detach() */
-	bool local;    /* its owner is this process: memory can be copied directly */
+	bool own;	/* created here: sc_seg_destroy(); else sc_seg_detach() */
+	bool local;	/* its owner is this process: memory can be copied directly */
 	bool keep_name; /* own: sc_seg_destroy() leaves the file for those who have messages to read in it */
 	pid_t cma_pid; /* attached: pid of the owner as seen from here, 0: not visible from here */
 	pid_t pid;     /* process that made this structure; its forked children have nothing mapped */
@@ -70,13 +70,6 @@ int sc_seg_find(const char *addr);
 /* Does the owner of an attached segment live? 1: yes; 0: dead or closed; negative errno: cannot tell. */
 int sc_seg_check_owner(const struct sc_seg *seg);
 
-/*
- * Check the first bytes of a file of `file_length` bytes that claims to be the segment of the endpoint
- * with that address. 0: *out is the header, and every part it names lies inside the file; -EPROTO.
- */
-int sc_seg_check_header(const void *bytes, size_t size, uint64_t file_length, const char *addr,
-			struct sc_abi_header *out);
-
 /* Give a slot its memory / take it away (its content is gone, unless that fails). -ENOSPC. */
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
 int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
@@ -101,6 +94,20 @@ static inline struct sc_abi_slot *sc_seg_slot(const struct sc_seg *seg, uint32_t
 static inline uint8_t *sc_seg_buf(const struct sc_seg *seg, uint32_t buf)
 {
 	return seg->base + seg->header.pool_offset + (uint64_t)buf * seg->header.buf_size;
+}
+
+/* Do `size` bytes fit into the buffers that a record names, and are there such buffers? */
+static inline bool sc_seg_has_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS],
+				   uint64_t size)
+{
+	uint64_t held = 0;
+
+	for (uint32_t i = 0; held < size; i++) {
+		if (i == SC_ABI_RECORD_BUFS || bufs[i] >= seg->header.buf_count)
+			return false;
+		held += seg->header.buf_size;
+	}
+	return true;
 }
 
 #endif

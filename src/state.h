@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * state.h: the private memory of an endpoint, shared by the files that work on it (peer, tx, rx, ep).
+ * state.h: the private memory of an endpoint, shared by the files that work on it (peer, tx,
+ * deliver, waiting, rx, recv, ep).
  *
  * Nothing here is seen by another process. One thread at a time uses an endpoint and everything below it.
  *
@@ -37,32 +38,32 @@ struct sc_peer {
 	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
 	struct sc_loans loans;
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
-	struct sc_list ops; /* sc_tx_op.of_peer: pending sends, oldest first */
-	struct sc_list replies; /* sc_reply: answers that found the ring full */
+	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first */
+	struct sc_list replies;	 /* sc_reply: answers that found the ring full */
 	uint32_t reply_count;
 
 	/* receiving */
 	struct sc_ring_rx rx;
-	uint64_t units_back;	    /* returned to the peer so far */
-	uint64_t units_held;	    /* of messages that wait unmatched */
-	struct sc_list transfers;   /* sc_rx_op.of_peer: matched, payload on its way */
-	uint32_t inbound_index;	    /* place in sc_ep.inbound */
+	uint64_t units_back;	  /* returned to the peer so far */
+	uint64_t units_held;	  /* of messages that wait unmatched */
+	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
+	uint32_t inbound_index;	  /* place in sc_ep.inbound */
 
 	enum sc_link link;
 	enum sc_feed feed;
 	int error; /* negative errno once link is DOWN */
 
 	struct sc_ep *ep;
-	struct sc_seg *seg;	  /* NULL: not attached */
+	struct sc_seg *seg;	    /* NULL: not attached */
 	uint32_t out_slot, in_slot; /* in its segment, in ours */
-	bool can_read;		  /* its memory, by CMA */
-	bool unread;		  /* we close and it has messages to read in our segment */
-	bool told;		  /* that it is lost has been logged for a send */
+	bool can_read;		    /* its memory, by CMA */
+	bool unread;		    /* we close and it has messages to read in our segment */
+	bool told;		    /* that it is lost has been logged for a send */
 	struct sc_cma cma;
 	uint64_t user;
-	struct sc_peer *next; /* hash chain */
-	struct sc_list all;   /* sc_ep.peers */
-	struct sc_list ending; /* sc_ep.ending: pending operations are to be failed */
+	struct sc_peer *next;	   /* hash chain */
+	struct sc_list all;	   /* sc_ep.peers */
+	struct sc_list ending;	   /* sc_ep.ending: pending operations are to be failed */
 	struct sc_list unanswered; /* sc_ep.unanswered: connected, not accepted yet */
 	char address[SC_ADDR_SIZE];
 };
@@ -85,8 +86,8 @@ struct sc_tx_op {
 	uint64_t cq_flags;
 	uint64_t tag, data;
 	size_t size;
-	void *copy;		/* injected payload kept here, else NULL */
-	uint64_t to;		/* pushing: the receiver's operation */
+	void *copy;  /* injected payload kept here, else NULL */
+	uint64_t to; /* pushing: the receiver's operation */
 	size_t push_size, pushed;
 	size_t iov_count;
 	struct iovec iov[SC_IOV_MAX];
@@ -155,28 +156,33 @@ struct sc_ep {
 	struct sc_service *service;
 	struct sc_pool pool;
 	struct sc_list borrowers; /* sc_peer: may have buffers that it has read */
-	uint32_t buf_shift; /* log2 of the bounce buffer size */
+	uint32_t buf_shift;	  /* log2 of the bounce buffer size */
 	struct sc_counters counters;
 
 	struct sc_match tagged, plain;
 	struct sc_slab tx_ops, rx_ops;
 	size_t tx_size, rx_size, rx_posted;
 
-	uint32_t membership; /* last seen */
+	uint32_t membership;	  /* last seen */
 	struct sc_peer **inbound; /* peers whose rings are polled; the busy ones first */
 	uint32_t inbound_count, inbound_busy, inbound_cursor, inbound_victim;
 
-	struct sc_list pushing; /* sc_tx_op: payload in pieces */
-	struct sc_list pulling; /* sc_rx_op: payload by CMA */
-	struct sc_list claimed; /* sc_rx_msg */
-	struct sc_list ending;	/* sc_peer */
+	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
+	struct sc_list pulling;	   /* sc_rx_op: payload by CMA */
+	struct sc_list claimed;	   /* sc_rx_msg */
+	struct sc_list ending;	   /* sc_peer */
 	struct sc_list unanswered; /* sc_peer */
-	uint32_t replies;	/* queued for full rings, all peers */
+	uint32_t replies;	   /* queued for full rings, all peers */
 
 	struct sc_list peers;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
 	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
 };
+
+static inline struct sc_match *sc_ep_queue(struct sc_ep *ep, bool tagged)
+{
+	return tagged ? &ep->tagged : &ep->plain;
+}
 
 #endif

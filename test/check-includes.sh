@@ -12,7 +12,7 @@ layers="
 atomic log inject list
 host iov slab
 addr ring pool match cq regtab
-live cma wake
+live cma wake header
 own
 seg
 reap
@@ -20,7 +20,10 @@ service
 state
 peer
 tx
-rx rma
+deliver rma
+waiting
+rx
+recv
 ep
 "
 

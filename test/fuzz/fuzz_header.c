@@ -4,12 +4,13 @@
  *
  * The input is the header; a file length of 8 bytes may follow, else it is that of the corpus. Layout 0
  * stands for this build's, so that the corpus outlives a change of it. What is accepted must keep the
- * promise of sc_seg_check_header(): every part lies inside the file, apart from the others.
+ * promise of sc_header_check(): every part lies inside the file, apart from the others.
  */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "header.h"
 #include "seg.h"
 
 #define ADDRESS "fi_shmcma://0123456789abcdef-0000beef-00112233445566778899-00ff"
@@ -28,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		input.layout = SC_ABI_LAYOUT;
 	if (size >= sizeof(h) + sizeof(length))
 		memcpy(&length, data + sizeof(h), sizeof(length));
-	if (sc_seg_check_header(&input, size, length, ADDRESS, &h))
+	if (sc_header_check(&input, size, length, ADDRESS, &h))
 		return 0;
 	claims_end = (unsigned __int128)h.claims_offset + (uint64_t)h.slot_count * sizeof(uint64_t);
 	pool_end = (unsigned __int128)h.pool_offset + (uint64_t)h.buf_count * h.buf_size;

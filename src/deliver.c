@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * deliver.c: a message into a receive operation, and the completion of it.
+ *
+ *   inline, bounce    sc_deliver_message() --payload copied--> completion
+ *   rendezvous        sc_deliver_message() --> transfer --CMA in steps, or pieces--> completion
+ *
+ * Payload goes straight from the ring, the sender's bounce buffer or its memory into the receive buffer.
+ * Owns the transfers: operations that are matched, out of the matcher, and in their peer's list until all
+ * is moved; those that are copied by CMA are in sc_ep.pulling too. A multi-receive stays posted while it
+ * has room; what it receives by rendezvous is an operation of its own that holds its part of the buffer.
+ *
+ * A rendezvous message is copied by CMA in steps (sc_deliver_progress()), or asked for in pieces. Its
+ * operation is known to the sender by an id only; a piece names it so, and is checked against what is
+ * wanted next. Inside one process CMA is used as well: the addresses were read from shared memory, and the
+ * kernel says EFAULT where memcpy() would crash.
+ *
+ * If the peer dies: what it published in the ring can be delivered; a copy of its memory fails and the
+ * operation ends with ECONNRESET (sc_deliver_end_peer()). If this process dies between any two steps, the
+ * sender's operation is never acknowledged, and fails with its peer.
+ */
+#include "deliver.h"
+
+#include <errno.h>
+#include <string.h>
+#include "iov.h"
+#include "log.h"
+#include "peer.h"
+#include "tx.h"
+
+/* Bytes copied by CMA in one step. */
+#define PULL_STEP ((size_t)4 << 20)
+
+/* How a receive ends, or one message of a multi-receive. */
+struct ending {
+	struct sc_peer *peer;
+	uint64_t tag, data;
+	uint64_t size;	/* of the message */
+	size_t done;	/* bytes of it received */
+	uint32_t flags; /* SC_COMP_* */
+	int error;	/* negative errno */
+	void *buf;	/* multi-receive: where it is */
+};
+
+/* ---- completions ----------------------------------------------------------------------------- */
+
+static inline void complete(struct sc_ep *ep, const struct sc_rx_op *op, const struct ending *ending)
+{
+	int error = !ending->error && ending->size > ending->done ? -EMSGSIZE : ending->error;
+	struct sc_comp *comp;
+
+	ep->counters.rx_msgs++;
+	ep->counters.rx_bytes += ending->done;
+	if (!ep->rx_cq || (op->flags & SC_SILENT && !error && !(ending->flags & SC_COMP_MULTI_DONE)))
+		return;
+	comp = sc_cq_reserve(ep->rx_cq);
+	if (!comp)
+		return;
+	comp->context = op->context;
+	comp->cq_flags = op->cq_flags;
+	comp->len = ending->done;
+	comp->buf = ending->buf;
+	comp->data = ending->data;
+	comp->tag = ending->tag;
+	comp->source = ending->peer;
+	comp->olen = ending->size - ending->done;
+	comp->err = -error;
+	comp->flags = ending->flags;
+	sc_cq_commit(ep->rx_cq);
+}
+
+void sc_deliver_ack(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
+{
+	uint64_t words[7] = { 0 };
+	struct sc_abi_ack *record = (struct sc_abi_ack *)words;
+
+	record->op = op;
+	record->moved = moved;
+	record->status = -error;
+	sc_tx_reply(peer, SC_ABI_ACK, 0, words);
+}
+
+/* ---- multi-receive --------------------------------------------------------------------------- */
+
+/* The part of a multi-receive buffer for a message; what is left stays posted, or not. */
+static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
+{
+	void *buf = op->iov[0].iov_base;
+
+	op->iov[0].iov_base = (char *)buf + bytes;
+	op->iov[0].iov_len -= bytes;
+	op->capacity -= bytes;
+	if (sc_deliver_exhausted(op))
+		sc_deliver_unpost(ep, op);
+	return buf;
+}
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
+{
+	struct sc_rx_op *multi = op->multi;
+	struct ending ending = { .peer = op->peer,
+				 .tag = op->tag,
+				 .data = op->data,
+				 .size = op->size,
+				 .done = error ? 0 : op->want,
+				 .flags = op->comp_flags,
+				 .error = error,
+				 .buf = multi ? op->iov[0].iov_base : NULL };
+
+	sc_list_remove(&op->of_peer);
+	sc_list_remove(&op->pulling);
+	if (multi && !--multi->multi_transfers && sc_deliver_exhausted(multi)) {
+		ending.flags |= SC_COMP_MULTI_DONE;
+		sc_slab_put(&ep->rx_ops, multi);
+	}
+	complete(ep, op, &ending);
+	sc_slab_put(&ep->rx_ops, op);
+}
+
+/* Ends well or badly for both sides. */
+static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
+{
+	sc_deliver_ack(op->peer, op->message, error ? 0 : op->want, error);
+	transfer_end(ep, op, error);
+}
+
+static void transfer_ask(struct sc_rx_op *op)
+{
+	uint64_t words[7] = { 0 };
+	struct sc_abi_pull *pull = (struct sc_abi_pull *)words;
+
+	op->done = 0;
+	pull->op = op->message;
+	pull->to = sc_slab_id(op);
+	pull->size = op->want;
+	sc_tx_reply(op->peer, SC_ABI_PULL, 0, words);
+}
+
+/* CMA has failed for good or for this once: end the operation, or take the other way. */
+static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
+{
+	struct sc_peer *peer = op->peer;
+
+	if (error == -EFAULT) {
+		sc_warn("%s: a message of %llu bytes could not be read: the sender's buffer is not mapped "
+			"there "
+			"(freed before the send completed?)",
+			peer->address, (unsigned long long)op->size);
+		transfer_finish(ep, op, error);
+		return;
+	}
+	sc_info("%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
+		peer->address, strerror(-error));
+	peer->can_read = false;
+	sc_list_remove(&op->pulling);
+	transfer_ask(op);
+}
+
+/* Has the peer closed? Then its memory is no longer what it sent, even if it can be read. */
+static bool is_gone(const struct sc_peer *peer)
+{
+	return peer->link == SC_LINK_DOWN || !peer->seg ||
+	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED;
+}
+
+/* Copy the next step by CMA; the operation may end in it. */
+static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	size_t len = op->want - op->done < PULL_STEP ? op->want - op->done : PULL_STEP;
+	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
+	size_t to_count = sc_iov_slice(op->iov, op->iov_count, op->done, len, to);
+	size_t from_count = sc_iov_slice(op->segments, op->segment_count, op->done, len, from);
+	int ret = sc_cma_read(&op->peer->cma, to, to_count, from, from_count, len);
+
+	if (ret) {
+		transfer_failed(ep, op, ret);
+		return;
+	}
+	op->done += len;
+	*(op->peer->seg->local ? &ep->counters.rx_local_bytes : &ep->counters.rx_cma_bytes) += len;
+	if (op->done == op->want)
+		transfer_finish(ep, op, is_gone(op->peer) ? -ECONNRESET : 0);
+}
+
+/* The operation is matched with a rendezvous message and knows all about it: move the payload. */
+static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	struct sc_peer *peer = op->peer;
+
+	sc_list_init(&op->pulling);
+	sc_list_append(&peer->transfers, &op->of_peer);
+	op->done = 0;
+	op->want = op->size < op->capacity ? op->size : op->capacity;
+	if (is_gone(peer)) {
+		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
+	} else if (!op->want) {
+		transfer_finish(ep, op, 0);
+	} else if (peer->can_read) {
+		sc_list_append(&ep->pulling, &op->pulling);
+		transfer_step(ep, op);
+	} else {
+		transfer_ask(op);
+	}
+}
+
+int sc_deliver_progress(struct sc_ep *ep)
+{
+	int steps = 0;
+
+	sc_list_for_safe (entry, next, &ep->pulling) {
+		transfer_step(ep, sc_list_entry(entry, struct sc_rx_op, pulling));
+		steps++;
+	}
+	return steps;
+}
+
+/* Copy `len` bytes from bounce buffers into the vector at `offset`. */
+static void bounce_read(const struct sc_seg *seg, const uint16_t *bufs, const struct iovec *iov,
+			size_t iov_count, size_t offset, size_t len)
+{
+	while (len) {
+		size_t here = seg->header.buf_size;
+
+		if (here > len)
+			here = len;
+		sc_iov_write(iov, iov_count, offset, sc_seg_buf(seg, *bufs++), here);
+		offset += here;
+		len -= here;
+	}
+}
+
+int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_rx_op *op = sc_slab_find(&ep->rx_ops, piece->to);
+
+	if (!op || op->peer != peer || sc_list_empty(&op->of_peer))
+		return -EPROTO;
+	if (piece->status) {
+		transfer_end(ep, op, -EIO);
+		return 0;
+	}
+	if (!size || piece->offset != op->done || size > op->want - op->done ||
+	    !sc_seg_has_bufs(peer->seg, piece->bufs, size))
+		return -EPROTO;
+	bounce_read(peer->seg, piece->bufs, op->iov, op->iov_count, op->done, size);
+	op->done += size;
+	ep->counters.rx_pulled_bytes += size;
+	if (op->done == op->want)
+		transfer_finish(ep, op, 0);
+	return 0;
+}
+
+void sc_deliver_end_peer(struct sc_peer *peer, int error)
+{
+	while (!sc_list_empty(&peer->transfers))
+		transfer_end(peer->ep, sc_list_entry(peer->transfers.next, struct sc_rx_op, of_peer),
+			     error);
+}
+
+/* ---- delivery -------------------------------------------------------------------------------- */
+
+/* The operation that receives a message: the posted one, or a child of it (multi-receive). NULL: no memory. */
+static struct sc_rx_op *transfer_op(struct sc_ep *ep, struct sc_rx_op *posted, uint64_t size)
+{
+	size_t bytes = size < posted->capacity ? size : posted->capacity;
+	struct sc_rx_op *op;
+
+	if (!(posted->flags & SC_RECV_MULTI)) {
+		posted->multi = NULL;
+		return posted;
+	}
+	op = sc_slab_get(&ep->rx_ops);
+	if (!op)
+		return NULL;
+	op->flags = posted->flags & ~SC_RECV_MULTI;
+	op->context = posted->context;
+	op->cq_flags = posted->cq_flags;
+	op->multi = posted;
+	op->iov[0] = (struct iovec){ multi_take(ep, posted, bytes), bytes };
+	op->iov_count = 1;
+	op->capacity = bytes;
+	posted->multi_transfers++;
+	return op;
+}
+
+void sc_deliver_payload(const struct sc_message *message, const struct iovec *iov, size_t iov_count,
+			size_t len)
+{
+	const struct sc_peer *peer = message->peer;
+
+	if (message->bytes) {
+		sc_iov_write(iov, iov_count, 0, message->bytes, len);
+		return;
+	}
+	if (message->kind == SC_ABI_INLINE) {
+		uint8_t flat[SC_INLINE_MAX];
+
+		if (iov_count == 1) {
+			sc_inline_read(peer->rx.lines, message->first, message->flags, iov[0].iov_base,
+				       (uint32_t)len);
+			return;
+		}
+		sc_inline_read(peer->rx.lines, message->first, message->flags, flat, (uint32_t)len);
+		sc_iov_write(iov, iov_count, 0, flat, len);
+		return;
+	}
+	bounce_read(peer->seg, message->bufs, iov, iov_count, 0, len);
+}
+
+/* An eager message into a receive. The operation ends, but for a multi-receive with room left. */
+static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *message)
+{
+	struct sc_ep *ep = message->peer->ep;
+	size_t len = message->size < op->capacity ? message->size : op->capacity;
+	struct ending ending = { .peer = message->peer,
+				 .tag = message->tag,
+				 .data = message->data,
+				 .size = message->size,
+				 .done = len,
+				 .flags = sc_deliver_comp_flags(message->flags) };
+
+	if (len)
+		sc_deliver_payload(message, op->iov, op->iov_count, len);
+	if (op->flags & SC_RECV_MULTI) {
+		ending.buf = multi_take(ep, op, len);
+		if (sc_deliver_exhausted(op) && !op->multi_transfers)
+			ending.flags |= SC_COMP_MULTI_DONE;
+	}
+	complete(ep, op, &ending);
+	if (message->op)
+		sc_deliver_ack(message->peer, message->op, len, 0);
+	if (!(op->flags & SC_RECV_MULTI) || ending.flags & SC_COMP_MULTI_DONE)
+		sc_slab_put(&ep->rx_ops, op);
+}
+
+/* A rendezvous message into a receive. -ENOMEM: nothing has changed. */
+static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message)
+{
+	struct sc_ep *ep = message->peer->ep;
+	struct sc_rx_op *op = transfer_op(ep, posted, message->size);
+
+	if (!op)
+		return -ENOMEM;
+	op->peer = message->peer;
+	op->tag = message->tag;
+	op->data = message->data;
+	op->comp_flags = sc_deliver_comp_flags(message->flags);
+	op->message = message->op;
+	op->size = message->size;
+	op->segment_count = message->segment_count;
+	memcpy(op->segments, message->segments, message->segment_count * sizeof(op->segments[0]));
+	transfer_start(ep, op);
+	return 0;
+}
+
+int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message)
+{
+	if (message->kind == SC_ABI_RDV)
+		return deliver_rdv(op, message);
+	deliver_eager(op, message);
+	return 0;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_DELIVER_H
+#define SC_DELIVER_H
+
+#include "state.h"
+
+/* A message to be delivered: what is known of it, checked, and where its payload is. */
+struct sc_message {
+	struct sc_peer *peer;
+	enum sc_abi_kind kind;
+	uint32_t flags, lines;
+	uint64_t size;
+	uint64_t tag, data;
+	sc_abi_op op;			 /* 0: no acknowledgement asked for */
+	const struct sc_abi_line *first; /* in the ring; NULL: it has waited and `bytes` is the payload */
+	const uint8_t *bytes;
+	uint64_t units;
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+	uint32_t segment_count;
+	struct iovec segments[SC_ABI_RDV_SEGMENTS];
+};
+
+/*
+ * A message into a receive that matches it, which ends unless it is a multi-receive with room left; a
+ * rendezvous is begun. -ENOMEM (multi-receive only): nothing has changed.
+ */
+int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message);
+
+/* The first `len` bytes of an eager message's payload into a vector. */
+void sc_deliver_payload(const struct sc_message *message, const struct iovec *iov, size_t iov_count,
+			size_t len);
+
+/* Tell the sender how its operation has ended. */
+void sc_deliver_ack(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error);
+
+/* A piece of a payload that was asked for. -EPROTO: it was not. */
+int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size);
+
+/* Go on with copies of large messages. Returns the steps done. */
+int sc_deliver_progress(struct sc_ep *ep);
+
+/* The peer is lost: transfers from it end with `error` (negative errno). */
+void sc_deliver_end_peer(struct sc_peer *peer, int error);
+
+/* What completions say of a message with these SC_ABI_F_*. */
+static inline uint32_t sc_deliver_comp_flags(uint32_t flags)
+{
+	return SC_COMP_RECV | (flags & SC_ABI_F_DATA ? SC_COMP_DATA : 0);
+}
+
+/* Withdraw a posted receive from the matcher. */
+static inline void sc_deliver_unpost(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	sc_match_unpost(sc_ep_queue(ep, op->flags & SC_TAGGED), &op->match);
+	ep->rx_posted--;
+}
+
+/* Is a multi-receive buffer the application's again? Its receive is out of the matcher then. */
+static inline bool sc_deliver_exhausted(const struct sc_rx_op *op)
+{
+	return op->capacity < op->multi_min || !op->capacity;
+}
+
+#endif

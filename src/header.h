@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_HEADER_H
+#define SC_HEADER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <shmcma/abi.h>
+
+/*
+ * What is wrong with the header of a file of `file_length` bytes that claims to be the segment of the
+ * endpoint with that address, in words; NULL: nothing, and every part it names lies inside the file.
+ */
+const char *sc_header_fault(const struct sc_abi_header *header, uint64_t file_length, const char *addr);
+
+/* The same of the first `size` bytes of such a file. 0: *out is the header; -EPROTO. */
+int sc_header_check(const void *bytes, size_t size, uint64_t file_length, const char *addr,
+		    struct sc_abi_header *out);
+
+#endif

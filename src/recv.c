@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * recv.c: what applications ask of the receiving side: post, peek, claim, discard, cancel.
+ *
+ *   sc_rx_recv() --waits already--> sc_waiting_deliver()
+ *        |
+ *        +--no message--> posted in the matcher, until a record fits (rx.c) or sc_rx_cancel()
+ *
+ * Owns operations from sc_slab_get() until they are posted or handed to a delivery, which ends them. At any
+ * time an operation is posted, in a transfer, or both (multi-receive); never waiting while a message that
+ * fits waits, so nothing is looked for twice.
+ *
+ * All of it is private memory: if a peer dies, receives from it stay posted until they are cancelled, and
+ * messages that it left waiting can be received as waiting.c says. If this process dies nothing is left.
+ */
+#include "recv.h"
+
+#include <errno.h>
+#include "deliver.h"
+#include "peer.h"
+#include "rx.h"
+#include "tx.h"
+#include "waiting.h"
+
+/* A completion that tells of a message without receiving it; NULL: there is none. */
+static void complete_peek(struct sc_ep *ep, const struct sc_recv *recv, const struct sc_rx_msg *msg)
+{
+	struct sc_comp *comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
+
+	if (!comp)
+		return;
+	*comp = (struct sc_comp){ .context = recv->context,
+				  .cq_flags = recv->cq_flags,
+				  .tag = recv->tag,
+				  .err = msg ? 0 : ENOMSG,
+				  .flags = SC_COMP_RECV };
+	if (msg) {
+		comp->tag = msg->match.tag;
+		comp->len = msg->size;
+		comp->data = msg->data;
+		comp->source = msg->peer;
+		comp->flags = sc_deliver_comp_flags(msg->flags);
+	}
+	sc_cq_commit(ep->rx_cq);
+}
+
+static int peek(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	struct sc_rx_msg *msg = sc_waiting_find(ep, recv);
+
+	/* whoever does nothing but peek must make progress by it: its queue is never empty */
+	if (sc_peers_changed(ep))
+		sc_peers_review(ep);
+	sc_deliver_progress(ep);
+	sc_tx_progress(ep);
+	while (!msg && sc_rx_poll(ep))
+		msg = sc_waiting_find(ep, recv);
+	complete_peek(ep, recv, msg);
+	if (!msg)
+		return 0;
+	if (recv->flags & SC_RECV_DISCARD) {
+		sc_waiting_unqueue(msg);
+		sc_waiting_discard(msg);
+	} else if (recv->flags & SC_RECV_CLAIM) {
+		sc_waiting_claim(msg, recv->context);
+	}
+	return 0;
+}
+
+static struct sc_rx_op *op_begin(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	struct sc_rx_op *op = sc_slab_get(&ep->rx_ops);
+
+	if (!op)
+		return NULL;
+	op->flags = recv->flags;
+	op->context = recv->context;
+	op->cq_flags = recv->cq_flags;
+	op->match.source = recv->source;
+	op->match.tag = recv->tag;
+	op->match.ignore = recv->ignore;
+	op->iov_count = recv->iov_count;
+	op->capacity = 0;
+	for (size_t i = 0; i < recv->iov_count; i++) {
+		op->iov[i] = recv->iov[i];
+		op->capacity += recv->iov[i].iov_len;
+	}
+	op->multi = NULL;
+	op->multi_min = recv->multi_min;
+	op->multi_transfers = 0;
+	op->peer = NULL;
+	sc_list_init(&op->of_peer);
+	sc_list_init(&op->pulling);
+	return op;
+}
+
+static int post(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	if (sc_match_post(sc_ep_queue(ep, op->flags & SC_TAGGED), &op->match)) {
+		sc_slab_put(&ep->rx_ops, op);
+		return -EAGAIN;
+	}
+	ep->rx_posted++;
+	return 0;
+}
+
+/* Receive the message that was set aside for this context, or drop it. */
+static int recv_claimed(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	struct sc_rx_msg *msg = sc_waiting_find_claimed(ep, recv);
+	struct sc_rx_op *op;
+
+	if (!msg)
+		return -EINVAL;
+	if (recv->flags & SC_RECV_DISCARD) {
+		sc_list_remove(&msg->claimed);
+		complete_peek(ep, recv, msg);
+		sc_waiting_discard(msg);
+		return 0;
+	}
+	op = op_begin(ep, recv);
+	if (!op)
+		return -EAGAIN;
+	op->flags &= ~SC_RECV_MULTI; /* so it cannot fail */
+	sc_list_remove(&msg->claimed);
+	(void)sc_waiting_deliver(op, msg);
+	sc_waiting_free(msg);
+	return 0;
+}
+
+/* The buffer is posted first: as many waiting messages as it has room for go into it. */
+static int recv_multi(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	struct sc_rx_op *op;
+	struct sc_rx_msg *msg;
+	uint64_t id;
+	int ret;
+
+	if (recv->iov_count != 1)
+		return -EINVAL;
+	op = op_begin(ep, recv);
+	if (!op)
+		return -EAGAIN;
+	ret = post(ep, op);
+	if (ret)
+		return ret;
+	id = sc_slab_id(op);
+	do {
+		msg = sc_waiting_find(ep, recv);
+		if (!msg || sc_waiting_deliver(op, msg))
+			break; /* none; or no memory, and it waits for the next receive */
+		sc_waiting_unqueue(msg);
+		sc_waiting_free(msg);
+	} while (sc_slab_id(op) == id && !sc_deliver_exhausted(op));
+	return 0;
+}
+
+static int recv_special(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	if (recv->flags & SC_RECV_PEEK)
+		return peek(ep, recv);
+	if (recv->flags & SC_RECV_CLAIM)
+		return recv_claimed(ep, recv);
+	if (recv->flags & SC_RECV_MULTI)
+		return recv_multi(ep, recv);
+	return -EINVAL;
+}
+
+int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	struct sc_rx_msg *msg;
+	struct sc_rx_op *op;
+
+	if (__builtin_expect(
+		    recv->flags & (SC_RECV_MULTI | SC_RECV_PEEK | SC_RECV_CLAIM | SC_RECV_DISCARD), 0))
+		return recv_special(ep, recv);
+	op = op_begin(ep, recv);
+	if (!op)
+		return -EAGAIN;
+	msg = sc_waiting_find(ep, recv);
+	if (!msg)
+		return post(ep, op);
+	sc_waiting_unqueue(msg);
+	(void)sc_waiting_deliver(op, msg); /* a single receive cannot fail */
+	sc_waiting_free(msg);
+	return 0;
+}
+
+/* The newest posted receive with this context in one queue. */
+static struct sc_rx_op *posted_find(struct sc_match *queue, const void *context)
+{
+	for (struct sc_list *entry = queue->posted.prev; entry != &queue->posted; entry = entry->prev) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, match.all);
+
+		if (op->context == context)
+			return op;
+	}
+	return NULL;
+}
+
+int sc_rx_cancel(struct sc_ep *ep, const void *context)
+{
+	struct sc_rx_op *op = posted_find(&ep->tagged, context);
+	struct sc_comp *comp;
+
+	if (!op)
+		op = posted_find(&ep->plain, context);
+	if (!op)
+		return -ENOENT;
+	sc_deliver_unpost(ep, op);
+	comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
+	if (comp) {
+		*comp = (struct sc_comp){ .context = op->context,
+					  .cq_flags = op->cq_flags,
+					  .tag = op->match.tag,
+					  .err = ECANCELED };
+		if (op->flags & SC_RECV_MULTI && !op->multi_transfers)
+			comp->flags = SC_COMP_MULTI_DONE;
+		sc_cq_commit(ep->rx_cq);
+	}
+	if (op->multi_transfers)
+		op->capacity = 0; /* the last transfer into it gives it back */
+	else
+		sc_slab_put(&ep->rx_ops, op);
+	return 0;
+}
+
+size_t sc_rx_room(const struct sc_ep *ep)
+{
+	return ep->rx_posted < ep->rx_size ? ep->rx_size - ep->rx_posted : 0;
+}
+
+void sc_recv_fini(struct sc_ep *ep)
+{
+	sc_waiting_fini(ep);
+	sc_slab_fini(&ep->rx_ops);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * waiting.c: messages that have come before their receive was posted.
+ *
+ * Owns struct sc_rx_msg, each in one queue: of the matcher, where it waits, or of those claimed by a peek.
+ * Nothing of the sender's is held by one: an eager payload is copied when its record is taken, so bounce
+ * buffers come back in ring order and a receiver that matches late holds none of them; of a rendezvous only
+ * the addresses are kept. What a peer may leave waiting is bounded by the window, in units that are held
+ * here (sc_peer.units_held) and given back with the message.
+ *
+ * If the sender dies, eager messages can be received all the same; a rendezvous ends with ECONNRESET when it
+ * is. If this process dies nothing is left of them; senders that wait for an acknowledgement learn of it with
+ * their peer.
+ */
+#include "waiting.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "peer.h"
+
+int sc_waiting_keep(const struct sc_message *message)
+{
+	struct sc_peer *peer = message->peer;
+	struct sc_ep *ep = peer->ep;
+	size_t extra = message->kind == SC_ABI_RDV ? message->segment_count * sizeof(struct iovec)
+						   : (size_t)message->size;
+	struct sc_rx_msg *msg = malloc(sizeof(*msg) + extra);
+
+	if (!msg)
+		return -ENOMEM;
+	msg->match.source = peer;
+	msg->match.tag = message->tag;
+	msg->peer = peer;
+	msg->kind = message->kind;
+	msg->flags = message->flags;
+	msg->data = message->data;
+	msg->op = message->op;
+	msg->size = message->size;
+	msg->units = message->units;
+	msg->segment_count = message->segment_count;
+	if (message->kind == SC_ABI_RDV) {
+		memcpy(msg->segments, message->segments, extra);
+	} else if (extra) {
+		struct iovec whole = { msg->bytes, extra };
+
+		sc_deliver_payload(message, &whole, 1, extra);
+	}
+	if (sc_match_keep(sc_ep_queue(ep, message->flags & SC_ABI_F_TAGGED), &msg->match)) {
+		free(msg);
+		return -ENOMEM;
+	}
+	peer->units_held += message->units;
+	ep->counters.rx_unexpected++;
+	return 0;
+}
+
+int sc_waiting_deliver(struct sc_rx_op *op, const struct sc_rx_msg *msg)
+{
+	struct sc_message message = { .peer = msg->peer,
+				      .kind = msg->kind,
+				      .flags = msg->flags,
+				      .size = msg->size,
+				      .tag = msg->match.tag,
+				      .data = msg->data,
+				      .op = msg->op,
+				      .bytes = msg->bytes,
+				      .segment_count = msg->segment_count };
+
+	memcpy(message.segments, msg->segments, msg->segment_count * sizeof(message.segments[0]));
+	return sc_deliver_message(op, &message);
+}
+
+void sc_waiting_unqueue(struct sc_rx_msg *msg)
+{
+	sc_match_drop(sc_ep_queue(msg->peer->ep, msg->flags & SC_ABI_F_TAGGED), &msg->match);
+}
+
+void sc_waiting_free(struct sc_rx_msg *msg)
+{
+	msg->peer->units_held -= msg->units;
+	sc_peer_give_back(msg->peer, msg->units);
+	free(msg);
+}
+
+void sc_waiting_discard(struct sc_rx_msg *msg)
+{
+	if (msg->op)
+		sc_deliver_ack(msg->peer, msg->op, 0, 0);
+	sc_waiting_free(msg);
+}
+
+void sc_waiting_claim(struct sc_rx_msg *msg, const void *context)
+{
+	sc_waiting_unqueue(msg);
+	msg->claim = context;
+	sc_list_append(&msg->peer->ep->claimed, &msg->claimed);
+}
+
+struct sc_rx_msg *sc_waiting_find_claimed(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	sc_list_for (entry, &ep->claimed) {
+		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, claimed);
+
+		if (msg->claim == recv->context &&
+		    !(msg->flags & SC_ABI_F_TAGGED) == !(recv->flags & SC_TAGGED))
+			return msg;
+	}
+	return NULL;
+}
+
+static void forget(struct sc_match *queue)
+{
+	sc_list_for_safe (entry, next, &queue->waiting)
+		free(sc_list_entry(entry, struct sc_rx_msg, match.all));
+}
+
+void sc_waiting_fini(struct sc_ep *ep)
+{
+	forget(&ep->tagged);
+	forget(&ep->plain);
+	sc_list_for_safe (entry, next, &ep->claimed)
+		free(sc_list_entry(entry, struct sc_rx_msg, claimed));
+}
