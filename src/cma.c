@@ -37,15 +37,19 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
 		int err = SC_INJECT("cma.readv");
 		ssize_t got;
 
-		to[to_count++] = (struct iovec){ &cookie, sizeof(cookie) };
-		from[from_count++] =
-			(struct iovec){ (void *)(uintptr_t)cma->cookie_addr, sizeof(cookie) };
 		if (err)
 			return -err;
+		if (cma->cookie_addr) {
+			to[to_count++] = (struct iovec){ &cookie, sizeof(cookie) };
+			from[from_count++] =
+				(struct iovec){ (void *)(uintptr_t)cma->cookie_addr, sizeof(cookie) };
+		} else {
+			cookie = cma->cookie;
+		}
 		got = process_vm_readv(cma->pid, to, to_count, from, from_count, 0);
 		if (got < 0)
 			return -errno;
-		if ((size_t)got == part + sizeof(cookie)) {
+		if ((size_t)got == part + (cma->cookie_addr ? sizeof(cookie) : 0)) {
 			if (cookie != cma->cookie)
 				return -ESRCH;
 			done += part;

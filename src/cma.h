@@ -12,12 +12,13 @@
 /* Whose memory: a process, and 8 bytes in it that nobody else has. */
 struct sc_cma {
 	pid_t pid;
-	uint64_t cookie_addr, cookie;
+	uint64_t cookie_addr, cookie; /* address 0: the caller proves it by a later read */
 };
 
 /*
  * Read `len` bytes of the process's memory, remote -> local, both vectors that long and of fewer than
- * SC_CMA_IOV elements. The cookie is read after them in the same call, which proves whose bytes they are.
+ * SC_CMA_IOV elements. The cookie is read after them in the same call, which proves whose bytes they are,
+ * and those of all earlier reads from that process: a pid does not come back.
  * Returns 0, or: -EFAULT an address of the other side is not mapped; -ESRCH no such process, or no longer
  * the same; -EPERM, -ENOSYS, -ENOMEM: not possible between these two processes. On failure the
  * destination's content is undefined.

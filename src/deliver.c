@@ -144,9 +144,8 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	struct sc_peer *peer = op->peer;
 
 	if (error == -EFAULT) {
-		sc_warn("%s: a message of %llu bytes could not be read: the sender's buffer is not mapped "
-			"there "
-			"(freed before the send completed?)",
+		sc_warn("%s: a message of %llu bytes could not be copied: the sender's buffer is not mapped "
+			"there, or the receive buffer here (freed before its operation completed?)",
 			peer->address, (unsigned long long)op->size);
 		transfer_finish(ep, op, error);
 		return;
@@ -165,27 +164,66 @@ static bool is_gone(const struct sc_peer *peer)
 	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED;
 }
 
-/* Copy the next step by CMA; the operation may end in it. */
-static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
+/* What was copied from the peer since the last proof is what it sent, or (`error`) may be anything. */
+static void transfers_proven(struct sc_peer *peer, int error)
+{
+	while (!sc_list_empty(&peer->unproven)) {
+		struct sc_rx_op *op = sc_list_entry(peer->unproven.next, struct sc_rx_op, pulling);
+
+		sc_list_remove(&op->pulling);
+		if (error)
+			transfer_failed(peer->ep, op, error);
+		else
+			transfer_finish(peer->ep, op, is_gone(peer) ? -ECONNRESET : 0);
+	}
+}
+
+void sc_deliver_prove_slow(struct sc_peer *peer)
+{
+	int ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+
+	transfers_proven(peer, ret == -EFAULT ? -ESRCH : ret);
+}
+
+/*
+ * Copy the next step by CMA; the operation may end in it. The last step proves by the cookie whose memory
+ * it was, and with it what was copied before, unless more is to come from the same peer at once: a proof
+ * costs as much as copying 2 KiB.
+ */
+static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
 	size_t len = op->want - op->done < PULL_STEP ? op->want - op->done : PULL_STEP;
 	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
 	size_t to_count = sc_iov_slice(op->iov, op->iov_count, op->done, len, to);
 	size_t from_count = sc_iov_slice(op->segments, op->segment_count, op->done, len, from);
-	int ret = sc_cma_read(&op->peer->cma, to, to_count, from, from_count, len);
+	struct sc_cma cma = op->peer->cma;
+	bool prove = op->done + len == op->want && !more;
+	int ret;
 
+	if (!prove)
+		cma.cookie_addr = 0;
+	ret = sc_cma_read(&cma, to, to_count, from, from_count, len);
 	if (ret) {
+		if (ret != -EFAULT)
+			transfers_proven(op->peer, ret); /* nor is it known what those got */
 		transfer_failed(ep, op, ret);
 		return;
 	}
 	op->done += len;
 	*(op->peer->seg->local ? &ep->counters.rx_local_bytes : &ep->counters.rx_cma_bytes) += len;
-	if (op->done == op->want)
-		transfer_finish(ep, op, is_gone(op->peer) ? -ECONNRESET : 0);
+	if (op->done < op->want)
+		return;
+	sc_list_remove(&op->pulling);
+	sc_list_append(&op->peer->unproven, &op->pulling);
+	if (prove)
+		transfers_proven(op->peer, 0);
 }
 
-/* The operation is matched with a rendezvous message and knows all about it: move the payload. */
-static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op)
+/*
+ * The operation is matched with a rendezvous message and knows all about it: move the payload. `more`: the
+ * next record of the peer is there already.
+ */
+static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
 	struct sc_peer *peer = op->peer;
 
@@ -199,7 +237,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op)
 		transfer_finish(ep, op, 0);
 	} else if (peer->can_read) {
 		sc_list_append(&ep->pulling, &op->pulling);
-		transfer_step(ep, op);
+		transfer_step(ep, op, more);
 	} else {
 		transfer_ask(op);
 	}
@@ -210,7 +248,7 @@ int sc_deliver_progress(struct sc_ep *ep)
 	int steps = 0;
 
 	sc_list_for_safe (entry, next, &ep->pulling) {
-		transfer_step(ep, sc_list_entry(entry, struct sc_rx_op, pulling));
+		transfer_step(ep, sc_list_entry(entry, struct sc_rx_op, pulling), false);
 		steps++;
 	}
 	return steps;
@@ -236,7 +274,7 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 	struct sc_ep *ep = peer->ep;
 	struct sc_rx_op *op = sc_slab_find(&ep->rx_ops, piece->to);
 
-	if (!op || op->peer != peer || sc_list_empty(&op->of_peer))
+	if (!op || op->peer != peer || sc_list_empty(&op->of_peer) || !sc_list_empty(&op->pulling))
 		return -EPROTO;
 	if (piece->status) {
 		transfer_end(ep, op, -EIO);
@@ -352,7 +390,7 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 	op->size = message->size;
 	op->segment_count = message->segment_count;
 	memcpy(op->segments, message->segments, message->segment_count * sizeof(op->segments[0]));
-	transfer_start(ep, op);
+	transfer_start(ep, op, message->first && sc_ring_follows(&message->peer->rx, message->lines));
 	return 0;
 }
 

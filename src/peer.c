@@ -203,6 +203,7 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	sc_list_init(&peer->borrower);
 	sc_list_init(&peer->replies);
 	sc_list_init(&peer->transfers);
+	sc_list_init(&peer->unproven);
 	sc_list_init(&peer->ending);
 	sc_list_init(&peer->unanswered);
 	peer->next = *chain;

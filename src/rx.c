@@ -205,6 +205,9 @@ static int poll_ring(struct sc_peer *peer)
 		sc_ring_release(&peer->rx, lines);
 		lent |= kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE;
 	}
+	sc_deliver_prove(peer);
+	if (!peer->rx.lines)
+		return taken;
 	if (taken && (lent || peer->rx.head - peer->rx.published >= PUBLISH_LINES))
 		sc_ring_publish(&peer->rx, peer->units_back);
 	return taken;

@@ -47,6 +47,7 @@ struct sc_peer {
 	uint64_t units_back;	  /* returned to the peer so far */
 	uint64_t units_held;	  /* of messages that wait unmatched */
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
+	struct sc_list unproven; /* sc_rx_op.pulling: copied by CMA, whose memory it was is to be proven */
 	uint32_t inbound_index;	  /* place in sc_ep.inbound */
 
 	enum sc_link link;

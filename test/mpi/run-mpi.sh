@@ -14,6 +14,7 @@
 #                        that are not there are compiled to a temporary directory
 #   MPICC, MPIRUN, PYTHON  tried before the usual names
 #   MPI_TEST_TIMEOUT     seconds for each run, 120
+#   SHMCMA_NO_SKIP       if set, what cannot be run has failed: Open MPI or mpi4py is missing
 #   MPI_TEST_PROVIDER    another libfabric provider, or "none" for Open MPI's own transport, to
 #                        see if a failure is shmcma's; no counters are asked for then
 
@@ -29,6 +30,10 @@ failed=0
 
 skip()
 {
+	if [ -n "${SHMCMA_NO_SKIP:-}" ]; then
+		echo "FAIL: $*, but SHMCMA_NO_SKIP is set"
+		exit 1
+	fi
 	echo "SKIP: $*"
 	exit 77
 }
@@ -228,7 +233,11 @@ if [ "$provider" = shmcma ]; then
 	run p2p-nocma 4 off "$(program p2p)"
 fi
 interpreter=$(python)
-if [ -n "$interpreter" ]; then
+if [ -z "$interpreter" ] && [ -n "${SHMCMA_NO_SKIP:-}" ]; then
+	failed=$((failed + 1))
+	echo "FAIL mpi4py"
+	echo "     there is no Python with mpi4py for Open MPI, but SHMCMA_NO_SKIP is set"
+elif [ -n "$interpreter" ]; then
 	run mpi4py 2 on "$interpreter" "$here/test_mpi4py.py"
 	run mpi4py 4 on "$interpreter" "$here/test_mpi4py.py"
 else

@@ -1,0 +1,127 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# check-install.sh [--yes] [BUILD] - what `make install` promises, on this very system: with no environment
+# variable set the system's libfabric finds shmcma and sends messages through it, nothing is stacked on it,
+# and after `make uninstall` every file is gone. BUILD, by default ./build, has been made before.
+#
+# No part of make check, for it changes the system for a while: it runs as root only, and only with --yes or
+# in a machine of continuous integration, which sets CI.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+fail()
+{
+	echo "check-install: $*" >&2
+	exit 1
+}
+
+run()
+{
+	printf '+ %s\n' "$*"
+	"$@"
+}
+
+agreed=${CI:-}
+if [ "${1:-}" = --yes ]; then
+	agreed=yes
+	shift
+fi
+build=${1:-build}
+[ "$(id -u)" = 0 ] || fail "this installs on the system: run it as root"
+[ -n "$agreed" ] || fail "this installs on the system and takes it away again; say --yes if that is meant"
+[ -f "$build/Makefile" ] || fail "no build in $build"
+
+# No variable of libfabric or of the linker may help.
+for name in $(env | sed -n 's/^\(FI_[A-Za-z0-9_]*\)=.*/\1/p'); do
+	unset "$name"
+done
+unset LD_LIBRARY_PATH LD_PRELOAD
+
+provider_dir=$(sed -n 's/^providerdir = //p' "$build/Makefile")
+prefix=$(sed -n 's/^prefix = //p' "$build/Makefile")
+[ -n "$provider_dir" ] && [ -n "$prefix" ] || fail "$build/Makefile tells neither provider directory nor prefix"
+[ ! -e "$provider_dir/libshmcma-fi.so" ] || fail "shmcma is installed already; first: make -C $build uninstall"
+case $prefix in
+/usr) manual=/usr/share/man ;; # much of the rest of /usr is not ours
+*) manual=$prefix ;;
+esac
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/shmcma-install.XXXXXX") || exit 1
+installed= server=
+
+cleanup()
+{
+	[ -z "$server" ] || kill "$server" 2>/dev/null
+	[ -z "$installed" ] || make -s -C "$build" uninstall
+	rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 1' HUP INT TERM
+
+files()
+{
+	find "$provider_dir" "$manual" 2>/dev/null | sort
+}
+
+# The server listens on that TCP port, over which the two sides of fi_pingpong find each other.
+is_listening()
+{
+	cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
+		grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F:]+ 0A"
+}
+
+# pingpong PORT OPTION...: all sizes, data checked
+pingpong()
+{
+	port=$1
+	shift
+	while is_listening "$port"; do
+		port=$((port + 1))
+	done
+	set -- timeout 300 fi_pingpong -p shmcma -e rdm -S all -c "$@"
+	printf '+ %s -B %s &\n' "$*" "$port"
+	"$@" -B "$port" >"$work/server" 2>&1 &
+	server=$!
+	tries=0
+	until is_listening "$port"; do
+		tries=$((tries + 1))
+		[ $tries -le 100 ] && kill -0 "$server" 2>/dev/null || break
+		sleep 0.2
+	done
+	printf '+ %s -P %s 127.0.0.1\n' "$*" "$port"
+	"$@" -P "$port" 127.0.0.1 >"$work/client" 2>&1
+	client=$?
+	[ "$client" = 0 ] || kill "$server" 2>/dev/null
+	wait "$server"
+	status=$?
+	server=
+	tail -n 3 "$work/client"
+	if [ "$client" != 0 ] || [ "$status" != 0 ]; then
+		sed 's/^/  server: /' "$work/server"
+		sed 's/^/  client: /' "$work/client"
+		fail "fi_pingpong $*: client $client, server $status"
+	fi
+}
+
+files >"$work/before"
+installed=yes
+run make -s -C "$build" install || fail "make install failed"
+[ -f "$provider_dir/libshmcma-fi.so" ] || fail "no $provider_dir/libshmcma-fi.so"
+
+run fi_info -p shmcma >"$work/info" || fail "fi_info -p shmcma: libfabric does not find it"
+cat "$work/info"
+grep -qx 'provider: shmcma' "$work/info" || fail "fi_info -p shmcma shows another provider"
+run fi_info >"$work/all" || fail "fi_info failed"
+grep -qx 'provider: shmcma' "$work/all" || fail "fi_info without arguments does not show shmcma"
+! grep 'shmcma;' "$work/all" || fail "fi_info shows another provider on top of shmcma"
+
+first=$((20000 + $$ % 20000))
+pingpong $first
+pingpong $((first + 100)) -m tagged
+
+run make -s -C "$build" uninstall || fail "make uninstall failed"
+installed=
+files >"$work/after"
+diff "$work/before" "$work/after" || fail "the files after uninstall are not those before install"
+echo "installed, found, used, and gone without a trace"
