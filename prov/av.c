@@ -314,7 +314,7 @@ static void insert_one(struct insertion *insertion, const char *given, int error
 	fi_addr_t fi_addr = FI_ADDR_NOTAVAIL;
 
 	if (!error)
-		error = sc_addr_resolve(given, address);
+		error = shmcma_error(sc_addr_resolve(given, address));
 	if (error)
 		skip(insertion);
 	else

@@ -180,10 +180,13 @@ void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 
 /* ---- what the data calls need of an endpoint, out of line ------------------------------------- */
 
-ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send)
+ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send, int error)
 {
-	sc_ep_poll(ep->core);
-	return sc_tx_send(ep->core, peer, send);
+	if (error == -EAGAIN) {
+		sc_ep_poll(ep->core);
+		error = sc_tx_send(ep->core, peer, send);
+	}
+	return shmcma_error(error);
 }
 
 /* ---- bind ------------------------------------------------------------------------------------ */
@@ -283,7 +286,7 @@ static int create_core(struct shmcma_ep *ep)
 	ep->core = NULL;
 	shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint%s%s: %s\n",
 		    ep->name[0] ? " of service " : "", ep->name, fi_strerror(-ret));
-	return ret == -ENAMETOOLONG ? -FI_EINVAL : ret;
+	return ret == -ENAMETOOLONG ? -FI_EINVAL : shmcma_error(ret);
 }
 
 static int enable(struct shmcma_ep *ep)
@@ -502,8 +505,11 @@ static int ep_getname(fid_t fid, void *addr, size_t *addrlen)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
 	char name[SC_ADDR_SIZE] = "";
-	size_t room = *addrlen;
+	size_t room;
 
+	if (!addrlen)
+		return -FI_EINVAL;
+	room = *addrlen;
 	shmcma_lock(ep->domain);
 	if (ep->core)
 		strncpy(name, sc_ep_address(ep->core), sizeof(name) - 1);

@@ -83,8 +83,11 @@ static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
 	return container_of(ep, struct shmcma_ep_fid, fid);
 }
 
-/* ep.c: no room; make progress and try once more, so that a caller who only sends gets on. */
-ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send);
+/*
+ * ep.c: the core said `error` to a send. No room: make progress and try once more, so that a caller who
+ * only sends gets on. Else libfabric's code for it.
+ */
+ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send, int error);
 
 static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest,
 				       const struct sc_send *send)
@@ -97,8 +100,8 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 	peer = shmcma_ep_peer(ep, dest);
 	if (__builtin_expect(peer != NULL, 1)) {
 		ret = sc_tx_send(ep->core, peer, send);
-		if (__builtin_expect(ret == -FI_EAGAIN, 0))
-			ret = shmcma_send_slow(ep, peer, send);
+		if (__builtin_expect(ret, 0))
+			ret = shmcma_send_slow(ep, peer, send, (int)ret);
 	}
 	shmcma_unlock(fid->domain);
 	return ret;

@@ -22,6 +22,7 @@
 #include "deliver.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include "iov.h"
 #include "log.h"
@@ -80,6 +81,53 @@ void sc_deliver_ack(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int erro
 	sc_tx_reply(peer, SC_ABI_ACK, 0, words);
 }
 
+/* Do messages wait that were sent before the one of this arrival? */
+static bool is_behind(const struct sc_peer *peer, uint64_t arrival)
+{
+	return !sc_list_empty(&peer->waiting) &&
+	       sc_list_entry(peer->waiting.next, struct sc_rx_msg, of_peer)->arrival < arrival;
+}
+
+/* `fence`: arrival of a fenced message, 0: it is not fenced. */
+static void acknowledge(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint64_t fence)
+{
+	struct sc_fenced *fenced;
+
+	if (!fence || !is_behind(peer, fence)) {
+		sc_deliver_ack(peer, op, moved, 0);
+		return;
+	}
+	fenced = malloc(sizeof(*fenced));
+	if (!fenced) {
+		sc_peer_quarantine(peer, -ENOMEM, "no memory for a fenced acknowledgement to it");
+		return;
+	}
+	*fenced = (struct sc_fenced){ .arrival = fence, .op = op, .moved = moved };
+	sc_list_append(&peer->fenced, &fenced->of_peer);
+}
+
+void sc_deliver_acknowledge(const struct sc_message *message, uint64_t moved)
+{
+	acknowledge(message->peer, message->op, moved,
+		    message->flags & SC_ABI_F_FENCE ? message->arrival : 0);
+}
+
+void sc_deliver_fenced_slow(struct sc_peer *peer)
+{
+	sc_list_for_safe (entry, next, &peer->fenced) {
+		struct sc_fenced *fenced = sc_list_entry(entry, struct sc_fenced, of_peer);
+		struct sc_fenced due = *fenced;
+
+		if (is_behind(peer, due.arrival))
+			continue;
+		sc_list_remove(&fenced->of_peer);
+		free(fenced);
+		sc_deliver_ack(peer, due.op, due.moved, 0);
+		if (sc_list_empty(&peer->fenced))
+			return; /* or lost, and with it all of them */
+	}
+}
+
 /* ---- multi-receive --------------------------------------------------------------------------- */
 
 /* The part of a multi-receive buffer for a message; what is left stays posted, or not. */
@@ -122,7 +170,10 @@ static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
 /* Ends well or badly for both sides. */
 static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
-	sc_deliver_ack(op->peer, op->message, error ? 0 : op->want, error);
+	if (error)
+		sc_deliver_ack(op->peer, op->message, 0, error);
+	else
+		acknowledge(op->peer, op->message, op->want, op->fence);
 	transfer_end(ep, op, error);
 }
 
@@ -369,7 +420,7 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 	}
 	complete(ep, op, &ending);
 	if (message->op)
-		sc_deliver_ack(message->peer, message->op, len, 0);
+		sc_deliver_acknowledge(message, len);
 	if (!(op->flags & SC_RECV_MULTI) || ending.flags & SC_COMP_MULTI_DONE)
 		sc_slab_put(&ep->rx_ops, op);
 }
@@ -386,6 +437,7 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 	op->tag = message->tag;
 	op->data = message->data;
 	op->comp_flags = sc_deliver_comp_flags(message->flags);
+	op->fence = message->flags & SC_ABI_F_FENCE ? message->arrival : 0;
 	op->message = message->op;
 	op->size = message->size;
 	op->segment_count = message->segment_count;

@@ -15,6 +15,7 @@ struct sc_message {
 	const struct sc_abi_line *first; /* in the ring; NULL: it has waited and `bytes` is the payload */
 	const uint8_t *bytes;
 	uint64_t units;
+	uint64_t arrival; /* among those of the peer that have had to wait; of one that has not: the next */
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint32_t segment_count;
 	struct iovec segments[SC_ABI_RDV_SEGMENTS];
@@ -32,6 +33,12 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 
 /* Tell the sender how its operation has ended. */
 void sc_deliver_ack(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error);
+
+/* The acknowledgement of a message that was received: now or, if it is fenced, after those before it. */
+void sc_deliver_acknowledge(const struct sc_message *message, uint64_t moved);
+
+/* A message that has waited is done with: those fenced behind it may be acknowledged. */
+void sc_deliver_fenced_slow(struct sc_peer *peer);
 
 /* A piece of a payload that was asked for. -EPROTO: it was not. */
 int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size);

@@ -43,6 +43,8 @@ static const char *geometry_fault(const struct sc_abi_header *header, uint64_t f
 	if (!header->buf_size || header->buf_size % SC_ABI_LINE || !header->buf_count ||
 	    header->buf_count > SC_ABI_BUFS_MAX)
 		return "its bounce buffers are impossible";
+	if (header->window < 64 || header->window > 1ULL << 32)
+		return "its window is impossible";
 	if (header->pool_offset > file_length || header->slots_offset > file_length)
 		return "a part begins behind its end";
 	if (header->claims_offset % SC_ABI_LINE || header->pool_offset % SC_ABI_LINE ||

@@ -144,6 +144,18 @@ static void close_presence(struct sc_ep *ep)
 	sc_store_release_32(&presence->state, SC_ABI_CLOSED);
 }
 
+static void drop_replies(struct sc_peer *peer)
+{
+	sc_list_for_safe(queued, after, &peer->replies)
+		free(sc_list_entry(queued, struct sc_reply, of_peer));
+	peer->ep->replies -= peer->reply_count;
+	peer->reply_count = 0;
+	sc_list_init(&peer->replies);
+	sc_list_for_safe (held, behind, &peer->fenced)
+		free(sc_list_entry(held, struct sc_fenced, of_peer));
+	sc_list_init(&peer->fenced);
+}
+
 void sc_peers_fini(struct sc_ep *ep)
 {
 	if (!is_forked(ep))
@@ -152,8 +164,7 @@ void sc_peers_fini(struct sc_ep *ep)
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		sc_peer_part(peer);
-		sc_list_for_safe(queued, after, &peer->replies)
-			free(sc_list_entry(queued, struct sc_reply, of_peer));
+		drop_replies(peer);
 		free(peer);
 	}
 	free(ep->peer_table);
@@ -204,6 +215,8 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	sc_list_init(&peer->replies);
 	sc_list_init(&peer->transfers);
 	sc_list_init(&peer->unproven);
+	sc_list_init(&peer->waiting);
+	sc_list_init(&peer->fenced);
 	sc_list_init(&peer->ending);
 	sc_list_init(&peer->unanswered);
 	peer->next = *chain;
@@ -402,15 +415,6 @@ static void end_feed(struct sc_peer *peer, int error)
 	}
 	slot_return(peer->ep, peer->in_slot, false);
 	peer->in_slot = NO_SLOT;
-}
-
-static void drop_replies(struct sc_peer *peer)
-{
-	sc_list_for_safe(queued, after, &peer->replies)
-		free(sc_list_entry(queued, struct sc_reply, of_peer));
-	peer->ep->replies -= peer->reply_count;
-	peer->reply_count = 0;
-	sc_list_init(&peer->replies);
 }
 
 void sc_peer_lose(struct sc_peer *peer, int error)

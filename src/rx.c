@@ -121,6 +121,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	message.first = sc_ring_first(&peer->rx);
 	message.bytes = NULL;
 	message.segment_count = 0;
+	message.arrival = peer->arrivals + 1;
 	if (message.kind == SC_ABI_INLINE)
 		*why = parse_inline(&message);
 	else if (message.kind == SC_ABI_BOUNCE)

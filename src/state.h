@@ -47,6 +47,9 @@ struct sc_peer {
 	uint64_t units_back;	  /* returned to the peer so far */
 	uint64_t units_held;	  /* of messages that wait unmatched */
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
+	struct sc_list waiting;	 /* sc_rx_msg.of_peer: unmatched, oldest first */
+	struct sc_list fenced;	 /* sc_fenced: acknowledgements that wait for those before them */
+	uint64_t arrivals;	 /* messages that have had to wait so far */
 	struct sc_list unproven; /* sc_rx_op.pulling: copied by CMA, whose memory it was is to be proven */
 	uint32_t inbound_index;	  /* place in sc_ep.inbound */
 
@@ -102,6 +105,17 @@ struct sc_reply {
 	uint64_t words[7];
 };
 
+/*
+ * The acknowledgement of a fenced message that was received before others that its sender had sent
+ * earlier: fi_cq(3) has it tell of those as well.
+ */
+struct sc_fenced {
+	struct sc_list of_peer;
+	uint64_t arrival; /* of the fenced message */
+	sc_abi_op op;
+	uint64_t moved;
+};
+
 /* A posted receive, then its transfer. */
 struct sc_rx_op {
 	struct sc_slab_object slab;
@@ -121,6 +135,7 @@ struct sc_rx_op {
 	struct sc_peer *peer;
 	struct sc_list of_peer;
 	struct sc_list pulling; /* sc_ep.pulling, while CMA does it */
+	uint64_t fence; /* arrival of a fenced message, 0: not fenced */
 	sc_abi_op message;	/* the sender's operation */
 	uint64_t size;		/* of the message */
 	size_t want, done;	/* bytes to move, moved */
@@ -135,6 +150,8 @@ struct sc_rx_op {
 struct sc_rx_msg {
 	struct sc_match_msg match;
 	struct sc_list claimed; /* sc_ep.claimed */
+	struct sc_list of_peer; /* sc_peer.waiting */
+	uint64_t arrival;
 	const void *claim;	/* context it was claimed with */
 	struct sc_peer *peer;
 	enum sc_abi_kind kind;

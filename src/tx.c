@@ -158,8 +158,9 @@ static uint32_t abi_flags(const struct sc_send *send)
 
 	if (send->flags & SC_SEND_DATA)
 		flags |= SC_ABI_F_DATA;
+	/* delivery is as soon as the match, and tells of both */
 	if (send->flags & (SC_SEND_DELIVERY | SC_SEND_MATCH))
-		flags |= SC_ABI_F_ACK | (send->flags & SC_SEND_DELIVERY ? 0 : SC_ABI_F_MATCH);
+		flags |= SC_ABI_F_ACK | (send->flags & SC_SEND_FENCE ? SC_ABI_F_FENCE : 0);
 	return flags;
 }
 
@@ -327,7 +328,7 @@ static int rdv_payload(struct sc_tx_op *op, const struct sc_send *send)
 static int send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
 	struct sc_ep *ep = peer->ep;
-	uint32_t flags = abi_flags(send) & ~(SC_ABI_F_ACK | SC_ABI_F_MATCH);
+	uint32_t flags = abi_flags(send) & ~SC_ABI_F_ACK;
 	uint64_t units = SC_ABI_UNITS(0);
 	struct sc_abi_line *line;
 	struct sc_abi_rdv *record;

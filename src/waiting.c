@@ -50,6 +50,8 @@ int sc_waiting_keep(const struct sc_message *message)
 		free(msg);
 		return -ENOMEM;
 	}
+	msg->arrival = ++peer->arrivals;
+	sc_list_append(&peer->waiting, &msg->of_peer);
 	peer->units_held += message->units;
 	ep->counters.rx_unexpected++;
 	return 0;
@@ -64,6 +66,7 @@ int sc_waiting_deliver(struct sc_rx_op *op, const struct sc_rx_msg *msg)
 				      .tag = msg->match.tag,
 				      .data = msg->data,
 				      .op = msg->op,
+				      .arrival = msg->arrival,
 				      .bytes = msg->bytes,
 				      .segment_count = msg->segment_count };
 
@@ -78,15 +81,24 @@ void sc_waiting_unqueue(struct sc_rx_msg *msg)
 
 void sc_waiting_free(struct sc_rx_msg *msg)
 {
-	msg->peer->units_held -= msg->units;
-	sc_peer_give_back(msg->peer, msg->units);
+	struct sc_peer *peer = msg->peer;
+
+	peer->units_held -= msg->units;
+	sc_peer_give_back(peer, msg->units);
+	sc_list_remove(&msg->of_peer);
 	free(msg);
+	if (__builtin_expect(!sc_list_empty(&peer->fenced), 0))
+		sc_deliver_fenced_slow(peer);
 }
 
 void sc_waiting_discard(struct sc_rx_msg *msg)
 {
+	const struct sc_message message = {
+		.peer = msg->peer, .flags = msg->flags, .op = msg->op, .arrival = msg->arrival
+	};
+
 	if (msg->op)
-		sc_deliver_ack(msg->peer, msg->op, 0, 0);
+		sc_deliver_acknowledge(&message, 0);
 	sc_waiting_free(msg);
 }
 

@@ -159,7 +159,7 @@ enum sc_abi_kind {
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
 #define SC_ABI_F_DATA (1u << 1)   /* words[1] is the sender's immediate data */
 #define SC_ABI_F_ACK (1u << 2)    /* inline, bounce: the sender wants an SC_ABI_ACK; words[2] = operation */
-#define SC_ABI_F_MATCH (1u << 3)  /* with F_ACK: acknowledge the match, not the delivery */
+#define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 
 /*
  * An operation of the writer, opaque to the other side, which echoes it. low 32 bits: index, high 32

@@ -11,7 +11,11 @@
  *	BOTH_ENV(f, g, env)   talks to the other's
  *
  * A failed check ends the process that made it, and with it the test. Provider by hints: shmcma; where it
- * is found: FI_PROVIDER_PATH.
+ * is found: FI_PROVIDER_PATH. That shmcma and nothing else has carried the messages is proved for every
+ * test: what completed is in the counters that its endpoints log when they are closed.
+ *
+ * What a process writes to stderr is shown when it fails, and with TEST_VERBOSE in the environment. With
+ * SHMCMA_NO_SKIP a test that is skipped fails; not with sanitizers, nor for want of memory.
  */
 #ifndef PAIR_H
 #define PAIR_H
@@ -31,6 +35,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -45,12 +50,10 @@
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static int pair_report = STDERR_FILENO; /* elsewhere while stderr is caught */
-
 __attribute__((noreturn)) static inline void pair_fail(const char *file, int line, const char *what,
 						       long long got, long long want)
 {
-	dprintf(pair_report, "%s:%d: %s: %lld (%s), not %lld\n", file, line, what, got,
+	dprintf(STDERR_FILENO, "%s:%d: %s: %lld (%s), not %lld\n", file, line, what, got,
 		got < 0 && got > -FI_ERRNO_MAX ? fi_strerror((int)-got) : "-", want);
 	_exit(1);
 }
@@ -103,45 +106,167 @@ static inline void pair_env(const char *env)
 
 #define PAIR_SKIP 77 /* exit code of a test that could not be made here */
 
-/* Wait for a child: its exit code, or -1. */
-static inline int pair_reap(pid_t pid)
-{
-	int status;
+/* One of a test's processes, as its parent sees it. */
+struct pair_child {
+	pid_t pid;
+	int log; /* its stderr */
+};
 
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+/*
+ * What the test has seen complete in this process, and what it asked for that completes like a receive
+ * and is none: peeks and what is discarded.
+ */
+static struct {
+	unsigned long long sent, received, peeks;
+} pair_seen;
+
+static inline bool pair_start(struct pair_child *child)
+{
+	child->log = memfd_create("stderr", MFD_CLOEXEC);
+	if (child->log < 0)
+		fail_msg("memfd_create: %s", strerror(errno));
+	fcntl(child->log, F_SETFL, O_APPEND);
+	fflush(NULL);
+	child->pid = fork();
+	if (child->pid < 0)
+		fail_msg("fork: %s", strerror(errno));
+	if (child->pid)
+		return false;
+	alarm(PAIR_SECONDS);
+	dup2(child->log, STDERR_FILENO);
+	setenv("FI_LOG_LEVEL", "info", 1);
+	setenv("FI_LOG_PROV", "shmcma", 1);
+	return true;
+}
+
+/* The end of a process that has done its test. */
+__attribute__((noreturn)) static inline void pair_finish(void)
+{
+	unsigned long long received =
+		pair_seen.received > pair_seen.peeks ? pair_seen.received - pair_seen.peeks : 0;
+
+	dprintf(STDERR_FILENO, "pair: seen: tx_msgs=%llu rx_msgs=%llu any=%d\n", pair_seen.sent, received,
+		pair_seen.sent || pair_seen.received);
+	exit(0);
+}
+
+static inline char *pair_log_read(int fd, off_t from)
+{
+	off_t end = lseek(fd, 0, SEEK_END);
+	size_t size = end > from ? (size_t)(end - from) : 0;
+	char *text = malloc(size + 1);
+	ssize_t got;
+
+	must(text);
+	got = pread(fd, text, size, from);
+	text[got > 0 ? got : 0] = '\0';
+	return text;
+}
+
+/* The sum of that number in all lines that begin, after libfabric's prefix, with `line`. -1: there is none. */
+static inline long long pair_log_sum(const char *text, const char *line, const char *name)
+{
+	long long sum = -1;
+
+	for (const char *at = text; (at = strstr(at, line)); at++) {
+		const char *value = strstr(at, name);
+
+		must(value);
+		sum = (sum < 0 ? 0 : sum) + atoll(value + strlen(name));
+	}
+	return sum;
+}
+
+/* Is everything that completed among what the provider counted? */
+static inline bool pair_log_proves(const char *text)
+{
+	long long seen_tx = pair_log_sum(text, "pair: seen:", " tx_msgs=");
+	long long seen_rx = pair_log_sum(text, "pair: seen:", " rx_msgs=");
+	long long any = pair_log_sum(text, "pair: seen:", " any=");
+	long long tx = pair_log_sum(text, "shmcma: counters:", " tx_msgs=");
+	long long rx = pair_log_sum(text, "shmcma: counters:", " rx_msgs=");
+
+	if (any < 0) {
+		fprintf(stderr, "the process left its test before the end\n");
+		return false;
+	}
+	if (!any || (tx >= seen_tx && rx >= seen_rx && tx + rx > 0))
+		return true;
+	fprintf(stderr, "%lld sends and %lld receives completed, shmcma counted %lld and %lld\n", seen_tx,
+		seen_rx, tx, rx);
+	return false;
+}
+
+/* Without what only a search for a fault needs. */
+static inline void pair_log_print(char *text)
+{
+	bool all = getenv("TEST_VERBOSE");
+	char *save;
+
+	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (all || strncmp(line, "libfabric:", 10) || strstr(line, "<warn>"))
+			fprintf(stderr, "  | %s\n", line);
+}
+
+/* Wait for a child: its exit code, or -1; a test that shmcma has not carried gives 1. */
+static inline int pair_reap(const struct pair_child *child)
+{
+	int status, code;
+	char *text;
+
+	while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (WIFSIGNALED(status))
 		fprintf(stderr, "the process ended by signal %d\n", WTERMSIG(status));
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	text = pair_log_read(child->log, 0);
+	if (!code && !pair_log_proves(text))
+		code = 1;
+	if ((code && code != PAIR_SKIP) || getenv("TEST_VERBOSE"))
+		pair_log_print(text);
+	free(text);
+	close(child->log);
+	return code;
 }
 
-static inline pid_t pair_fork(void)
+/* 12 GiB, which the largest messages ask for. */
+static inline bool pair_memory_is_short(void)
 {
-	pid_t pid;
+	unsigned long kilobytes = 0;
+	char line[128];
+	FILE *file = fopen("/proc/meminfo", "r");
 
-	fflush(NULL);
-	pid = fork();
-	if (pid < 0)
-		fail_msg("fork: %s", strerror(errno));
-	if (!pid)
-		alarm(PAIR_SECONDS);
-	return pid;
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %lu", &kilobytes) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kilobytes < 12UL << 20;
+}
+
+static inline void pair_skipped(void)
+{
+	const char *no_skip = getenv("SHMCMA_NO_SKIP");
+
+	if (no_skip && *no_skip && !SANITIZED && !pair_memory_is_short())
+		fail_msg("skipped, but SHMCMA_NO_SKIP is set");
+	skip();
 }
 
 static inline void pair_alone(void **state)
 {
 	const struct pair_test *test = *state;
-	pid_t pid = pair_fork();
+	struct pair_child child;
 	int code;
 
-	if (!pid) {
+	if (pair_start(&child)) {
 		pair_env(test->env);
 		test->alone();
-		exit(0);
+		pair_finish();
 	}
-	code = pair_reap(pid);
+	code = pair_reap(&child);
 	if (code == PAIR_SKIP)
-		skip();
+		pair_skipped();
 	if (code)
 		fail_msg("the process failed");
 }
@@ -366,6 +491,13 @@ struct done {
 	fi_addr_t source;
 };
 
+/* A format that has no flags leaves them 0. */
+static inline void pair_saw(const struct fi_cq_tagged_entry *entry)
+{
+	pair_seen.sent += !!(entry->flags & FI_SEND);
+	pair_seen.received += !!(entry->flags & FI_RECV);
+}
+
 /* The next completion of that side, which is no error. */
 static inline struct done pair_done(struct pair *pair, struct side *side)
 {
@@ -378,9 +510,10 @@ static inline struct done pair_done(struct pair *pair, struct side *side)
 		struct fi_cq_err_entry error = { .err = 0 };
 
 		fi_cq_readerr(side->cq, &error, 0);
-		dprintf(pair_report, "completion with error %d (%s)\n", error.err, fi_strerror(error.err));
+		dprintf(STDERR_FILENO, "completion with error %d (%s)\n", error.err, fi_strerror(error.err));
 	}
 	gives(ret, 1);
+	pair_saw(&done.entry);
 	return done;
 }
 
@@ -479,6 +612,7 @@ static inline ssize_t kind_recvmsg(bool tagged, struct side *side, const struct 
 	struct fi_msg_tagged full = kind_full(msg);
 	struct fi_msg plain = kind_plain(msg);
 
+	pair_seen.peeks += !!(flags & (FI_PEEK | FI_DISCARD));
 	return tagged ? fi_trecvmsg(side->ep, &full, flags) : fi_recvmsg(side->ep, &plain, flags);
 }
 
@@ -598,36 +732,26 @@ static const size_t pair_sizes[] = {
 
 /*
  * Where the payload went is not told by libfabric's calls but by the line that each endpoint logs when it
- * is closed. Needs the environment FI_LOG_LEVEL=info, which a test may not otherwise have a use for.
+ * is closed.
  */
 struct counters {
-	FILE *log;
-	int saved; /* stderr */
-	char text[65536];
+	off_t from; /* in the process's log */
 };
 
 static inline void counters_begin(struct counters *counters)
 {
-	setenv("FI_LOG_LEVEL", "info", 1);
-	counters->log = tmpfile();
-	must(counters->log);
-	pair_report = counters->saved = dup(STDERR_FILENO);
-	gives(dup2(fileno(counters->log), STDERR_FILENO), STDERR_FILENO);
+	counters->from = lseek(STDERR_FILENO, 0, SEEK_END);
 }
 
 /* The line of the first endpoint closed since counters_begin(). */
 static inline const char *counters_end(struct counters *counters)
 {
+	static char *text; /* until the next call */
 	char *line;
-	size_t len;
 
-	fflush(stderr);
-	rewind(counters->log);
-	len = fread(counters->text, 1, sizeof(counters->text) - 1, counters->log);
-	counters->text[len] = '\0';
-	gives(dup2(counters->saved, STDERR_FILENO), STDERR_FILENO);
-	pair_report = STDERR_FILENO;
-	line = strstr(counters->text, "shmcma: counters: ");
+	free(text);
+	text = pair_log_read(STDERR_FILENO, counters->from);
+	line = strstr(text, "shmcma: counters: ");
 	must(line);
 	*strchr(line, '\n') = '\0';
 	return line;
@@ -665,7 +789,7 @@ static inline void pair_exchange(int fd, const void *out, void *in, size_t len)
 	gives(recv(fd, in, len, MSG_WAITALL), len);
 }
 
-/* With FI_LOG_LEVEL=info in `env`; a role may end them. */
+/* A role may end them. */
 static struct counters pair_counters;
 
 static inline void pair_role(const struct pair_test *test, void (*role)(struct pair *pair), int fd)
@@ -674,8 +798,7 @@ static inline void pair_role(const struct pair_test *test, void (*role)(struct p
 	char name[64];
 
 	pair_env(test->env);
-	if (test->env && strstr(test->env, "FI_LOG_LEVEL"))
-		counters_begin(&pair_counters);
+	counters_begin(&pair_counters);
 	pair_open_domain(&pair, NULL);
 	pair.link = fd;
 	side_open(&pair, &pair.a);
@@ -684,33 +807,31 @@ static inline void pair_role(const struct pair_test *test, void (*role)(struct p
 	role(&pair);
 	pair_meet(&pair);
 	pair_close(&pair);
-	exit(0);
+	pair_finish();
 }
 
 static inline void pair_both(void **state)
 {
 	const struct pair_test *test = *state;
-	pid_t pids[2];
+	struct pair_child children[2];
 	int fds[2], first, second;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
 		fail_msg("socketpair: %s", strerror(errno));
-	pids[0] = pair_fork();
-	if (!pids[0]) {
+	if (pair_start(&children[0])) {
 		close(fds[1]);
 		pair_role(test, test->first, fds[0]);
 	}
-	pids[1] = pair_fork();
-	if (!pids[1]) {
+	if (pair_start(&children[1])) {
 		close(fds[0]);
 		pair_role(test, test->second, fds[1]);
 	}
 	close(fds[0]);
 	close(fds[1]);
-	first = pair_reap(pids[0]);
-	second = pair_reap(pids[1]);
+	first = pair_reap(&children[0]);
+	second = pair_reap(&children[1]);
 	if (first == PAIR_SKIP || second == PAIR_SKIP)
-		skip();
+		pair_skipped();
 	if (first || second)
 		fail_msg("%s failed", !first	? "the second process"
 				      : !second ? "the first process"

@@ -1211,9 +1211,47 @@ static void test_ack_while_pushing(void **state)
 	pair_close(pair);
 }
 
+/*
+ * A fenced message whose delivery is acknowledged tells of all before it as well, fi_cq(3): the
+ * acknowledgement waits for earlier messages that nobody has received yet, and for no later ones.
+ */
+static void test_fence_tells_of_earlier(void **state)
+{
+	static const size_t sizes[] = { 100, 1000, 50000 };
+
+	(void)state;
+	for (enum way way = 0; way < WAYS; way++)
+		for (int i = 0; i < 3; i++)
+			for (int late = 0; late < 2; late++) {
+				const uint32_t fenced = SC_TAGGED | SC_SEND_FENCE | SC_SEND_DELIVERY;
+				uint8_t small[8];
+
+				if (!way_possible(way))
+					continue;
+				pair_open(pair, NULL, way);
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 1,
+							  SC_TAGGED | SC_SILENT), 0);
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizes[i], 2, fenced), 0);
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 3,
+							  SC_TAGGED | SC_SILENT), 0);
+				if (late)
+					ends_settle(pair, 2);
+				assert_int_equal(end_recv(&pair[1], NULL, into, sizes[i], 2, SC_TAGGED), 0);
+				ends_settle(pair, 2);
+				expect_received(&pair[1], pair[1].peer, into, sizes[i], 2);
+				assert_null(sc_cq_peek(&pair[0].tx));
+				assert_int_equal(end_recv(&pair[1], NULL, small, 8, 1, SC_TAGGED), 0);
+				ends_settle(pair, 2);
+				expect_received(&pair[1], pair[1].peer, small, 8, 1);
+				expect_sent(&pair[0], from, sizes[i]);
+				pair_close(pair);
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fence_tells_of_earlier),
 		cmocka_unit_test(test_each_way),
 		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_vectors),
