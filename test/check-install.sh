@@ -40,15 +40,17 @@ unset LD_LIBRARY_PATH LD_PRELOAD
 
 provider_dir=$(sed -n 's/^providerdir = //p' "$build/Makefile")
 prefix=$(sed -n 's/^prefix = //p' "$build/Makefile")
-[ -n "$provider_dir" ] && [ -n "$prefix" ] || fail "$build/Makefile tells neither provider directory nor prefix"
-[ ! -e "$provider_dir/libshmcma-fi.so" ] || fail "shmcma is installed already; first: make -C $build uninstall"
+[ -n "$provider_dir" ] || fail "$build/Makefile does not tell the directory of the provider"
+[ -n "$prefix" ] || fail "$build/Makefile does not tell the prefix"
+[ ! -e "$provider_dir/libshmcma-fi.so" ] || fail "shmcma is installed already; first: make uninstall"
 case $prefix in
 /usr) manual=/usr/share/man ;; # much of the rest of /usr is not ours
 *) manual=$prefix ;;
 esac
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/shmcma-install.XXXXXX") || exit 1
-installed= server=
+installed=''
+server=''
 
 cleanup()
 {
@@ -84,9 +86,8 @@ pingpong()
 	"$@" -B "$port" >"$work/server" 2>&1 &
 	server=$!
 	tries=0
-	until is_listening "$port"; do
+	until is_listening "$port" || [ $tries -ge 100 ] || ! kill -0 "$server" 2>/dev/null; do
 		tries=$((tries + 1))
-		[ $tries -le 100 ] && kill -0 "$server" 2>/dev/null || break
 		sleep 0.2
 	done
 	printf '+ %s -P %s 127.0.0.1\n' "$*" "$port"
@@ -100,7 +101,7 @@ pingpong()
 	if [ "$client" != 0 ] || [ "$status" != 0 ]; then
 		sed 's/^/  server: /' "$work/server"
 		sed 's/^/  client: /' "$work/client"
-		fail "fi_pingpong $*: client $client, server $status"
+		fail "$*: client $client, server $status"
 	fi
 }
 

@@ -510,7 +510,8 @@ static inline struct done pair_done(struct pair *pair, struct side *side)
 		struct fi_cq_err_entry error = { .err = 0 };
 
 		fi_cq_readerr(side->cq, &error, 0);
-		dprintf(STDERR_FILENO, "completion with error %d (%s)\n", error.err, fi_strerror(error.err));
+		dprintf(STDERR_FILENO, "completion with error %d (%s)\n", error.err,
+			fi_strerror(error.err));
 	}
 	gives(ret, 1);
 	pair_saw(&done.entry);
