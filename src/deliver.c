@@ -238,8 +238,8 @@ void sc_deliver_prove_slow(struct sc_peer *peer)
 
 /*
  * Copy the next step by CMA; the operation may end in it. The last step proves by the cookie whose memory
- * it was, and with it what was copied before, unless more is to come from the same peer at once: a proof
- * costs as much as copying 2 KiB.
+ * it was, and with it what was copied before, unless `more` is to be copied from the same peer at once: a
+ * proof costs as much as copying 2 KiB.
  */
 static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
@@ -272,7 +272,7 @@ static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 
 /*
  * The operation is matched with a rendezvous message and knows all about it: move the payload. `more`: the
- * next record of the peer is there already.
+ * next record of the peer is there already, and a rendezvous. (Completions stay in order with what is not.)
  */
 static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
@@ -442,7 +442,8 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 	op->size = message->size;
 	op->segment_count = message->segment_count;
 	memcpy(op->segments, message->segments, message->segment_count * sizeof(op->segments[0]));
-	transfer_start(ep, op, message->first && sc_ring_follows(&message->peer->rx, message->lines));
+	transfer_start(ep, op, message->first && sc_ctl_kind(sc_ring_peek_next(&message->peer->rx,
+									       message->lines)) == SC_ABI_RDV);
 	return 0;
 }
 

@@ -107,15 +107,14 @@ static inline uint64_t sc_ring_peek(const struct sc_ring_rx *rx)
 	return ctl >> SC_ABI_CTL_LAP_SHIFT == rx->lap ? ctl : 0;
 }
 
-/* Is there a record behind the one at the head, which is `lines` long? */
-static inline bool sc_ring_follows(const struct sc_ring_rx *rx, uint32_t lines)
+/* The ctl of the record behind the one at the head, which is `lines` long; 0: none yet. Only a hint. */
+static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t lines)
 {
 	bool wraps = rx->at + lines >= SC_ABI_RING_LINES;
 	uint32_t at = wraps ? rx->at + lines - SC_ABI_RING_LINES : rx->at + lines;
+	uint64_t ctl = sc_load_relaxed_64(&rx->lines[at].ctl); /* nothing else of it is read */
 
-	/* relaxed: nothing of it is read */
-	return sc_load_relaxed_64(&rx->lines[at].ctl) >> SC_ABI_CTL_LAP_SHIFT ==
-	       (wraps ? rx->lap ^ 3 : rx->lap);
+	return ctl >> SC_ABI_CTL_LAP_SHIFT == (wraps ? rx->lap ^ 3 : rx->lap) ? ctl : 0;
 }
 
 static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)

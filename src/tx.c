@@ -101,7 +101,7 @@ static int ring_room(struct sc_peer *peer, uint32_t lines)
 	ret = sc_ring_refresh(&peer->tx);
 	if (ret) {
 		sc_peer_quarantine(peer, ret, "its ring's head is out of range");
-		return -ECONNRESET;
+		return ret;
 	}
 	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
 	return sc_ring_has_room(&peer->tx, lines) ? 0 : -EAGAIN;
