@@ -23,6 +23,9 @@
  * Parting: an endpoint that closes marks its presence CLOSED and its claims DEPARTED, then adds to the
  * counts. The other side reads what was published, then frees the slot.
  *
+ * Peers are kept until the endpoint closes, as its posted receives, completions and address vector may name
+ * them; of one that is gone a small structure is left, and each review walks all of them.
+ *
  * Death between any two steps: before 2 nothing is shared. After 2 or 3 a claim is left whose ticket names
  * a dead process; the slot is lost to others until it is reaped. After 5 the peer is connected and dead,
  * as at any later time. The owner's death frees the whole segment.
@@ -406,6 +409,7 @@ static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 static void end_feed(struct sc_peer *peer, int error)
 {
 	bool departed = peer->feed == SC_FEED_DRAINING;
+	uint64_t claim;
 
 	inbound_remove(peer);
 	peer->feed = SC_FEED_DONE;
@@ -413,6 +417,9 @@ static void end_feed(struct sc_peer *peer, int error)
 		answer(peer, SC_ABI_BROKEN, error);
 		return;
 	}
+	claim = sc_load_relaxed_64(&sc_seg_claims(peer->ep->seg)[peer->in_slot]); /* DEPARTED: its last */
+	if (claim & SC_ABI_CLAIM_UNREAD && peer->seg)
+		sc_seg_leave(peer->seg);
 	slot_return(peer->ep, peer->in_slot, false);
 	peer->in_slot = NO_SLOT;
 }
@@ -447,10 +454,6 @@ void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
 
 void sc_peer_drained(struct sc_peer *peer)
 {
-	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->ep->seg)[peer->in_slot]); /* DEPARTED: its last */
-
-	if (claim & SC_ABI_CLAIM_UNREAD && peer->seg)
-		sc_seg_leave(peer->seg);
 	peer->ep->counters.departures++;
 	sc_peer_lose(peer, -ECONNRESET);
 }
