@@ -22,7 +22,8 @@ static inline size_t sc_iov_size(const struct iovec *iov, size_t count)
 
 /* A way through [offset, offset + len) of a vector, one element after the other. */
 struct sc_iov_walk {
-	const struct iovec *at, *end;
+	const struct iovec *at;
+	size_t count; /* elements from `at` on */
 	size_t offset, left;
 };
 
@@ -32,7 +33,7 @@ struct sc_iov_walk {
  */
 static inline bool sc_iov_next(struct sc_iov_walk *walk, uintptr_t *base, size_t *len)
 {
-	for (; walk->left && walk->at < walk->end; walk->at++) {
+	for (; walk->left && walk->count; walk->at++, walk->count--) {
 		size_t here = walk->at->iov_len;
 
 		if (walk->offset >= here) {
@@ -41,6 +42,7 @@ static inline bool sc_iov_next(struct sc_iov_walk *walk, uintptr_t *base, size_t
 		}
 		here -= walk->offset;
 		*base = (uintptr_t)walk->at++->iov_base + walk->offset;
+		walk->count--;
 		*len = here < walk->left ? here : walk->left;
 		walk->left -= *len;
 		walk->offset = 0;
@@ -53,7 +55,7 @@ static inline bool sc_iov_next(struct sc_iov_walk *walk, uintptr_t *base, size_t
 static inline size_t sc_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
 				  struct iovec *out)
 {
-	struct sc_iov_walk walk = { iov, iov + count, offset, len };
+	struct sc_iov_walk walk = { iov, count, offset, len };
 	uintptr_t base;
 	size_t used, here;
 
@@ -66,7 +68,7 @@ static inline size_t sc_iov_slice(const struct iovec *iov, size_t count, size_t 
 static inline void sc_iov_write(const struct iovec *iov, size_t count, size_t offset, const void *from,
 				size_t len)
 {
-	struct sc_iov_walk walk = { iov, iov + count, offset, len };
+	struct sc_iov_walk walk = { iov, count, offset, len };
 	uintptr_t base;
 	size_t here;
 
@@ -77,7 +79,7 @@ static inline void sc_iov_write(const struct iovec *iov, size_t count, size_t of
 /* Copy `len` bytes of the vector from `offset` on; the vector is long enough. */
 static inline void sc_iov_read(const struct iovec *iov, size_t count, size_t offset, void *to, size_t len)
 {
-	struct sc_iov_walk walk = { iov, iov + count, offset, len };
+	struct sc_iov_walk walk = { iov, count, offset, len };
 	uintptr_t base;
 	size_t here;
 
