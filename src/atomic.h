@@ -42,4 +42,10 @@
 SC_ATOMIC_WORD(32)
 SC_ATOMIC_WORD(64)
 
+/* Between a store and a load of different words that must not change places: a full fence. */
+static inline void sc_fence_seq_cst(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 #endif

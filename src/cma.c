@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cma.c: one-copy reads of another process's memory, process_vm_readv(2).
+ * cma.c: one-copy access to another process's memory, process_vm_readv(2) and process_vm_writev(2).
  *
  * Names by pid are racy: the process may end and its pid be used again. So each read carries one more
- * remote element, the owner's cookie: a random word in that process's memory. A read whose cookie is right
- * came from the process that was meant, as it was: an ended process has no memory, another one or one
- * after exec(2) does not have that word at that place. What a failed read has put into the destination is
- * undefined; the caller's operation fails or is done again.
+ * remote element, the owner's cookie: a random word in that process's memory. A read whose cookie is
+ * right came from the process that was meant, as it was: an ended process has no memory, another one or
+ * one after exec(2) does not have that word at that place. What a failed read has put into the
+ * destination is undefined; the caller's operation fails or is done again. A write cannot be proven so;
+ * its caller looks at the owner's life lock before each (sc_peer_is_there()), and the pid of a process that
+ * holds it is not another's. Between that look and the write the process would have to end, be reaped, and
+ * its pid come round again.
  *
  * A partial transfer stops at the byte that faulted (process_vm_readv(2)); the loop goes on from there and
  * takes "nothing at all" as the fault that it is.
@@ -63,4 +66,29 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
 			done += (size_t)got;
 		}
 	}
+}
+
+int sc_cma_write(pid_t pid, const struct iovec *local, size_t local_count, const struct iovec *remote,
+		 size_t remote_count, size_t len, size_t *moved)
+{
+	struct iovec to[SC_CMA_IOV], from[SC_CMA_IOV];
+
+	for (*moved = 0; *moved < len;) {
+		size_t left = len - *moved;
+		size_t part = left < CALL_MAX ? left : CALL_MAX;
+		size_t from_count = sc_iov_slice(local, local_count, *moved, part, from);
+		size_t to_count = sc_iov_slice(remote, remote_count, *moved, part, to);
+		int err = SC_INJECT("cma.writev");
+		ssize_t put;
+
+		if (err)
+			return -err;
+		put = process_vm_writev(pid, from, from_count, to, to_count, 0);
+		if (put < 0)
+			return -errno;
+		if (put == 0)
+			return -EFAULT;
+		*moved += (size_t)put;
+	}
+	return 0;
 }

@@ -26,4 +26,12 @@ struct sc_cma {
 int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
 		const struct iovec *remote, size_t remote_count, size_t len);
 
+/*
+ * Write `len` bytes to the process's memory, local -> remote, both vectors of fewer than SC_CMA_IOV
+ * elements. Nothing proves whose memory it is: the caller has just seen that the process lives. *moved: bytes
+ * written, also when it fails. Errors as sc_cma_read().
+ */
+int sc_cma_write(pid_t pid, const struct iovec *local, size_t local_count, const struct iovec *remote,
+		 size_t remote_count, size_t len, size_t *moved);
+
 #endif

@@ -12,18 +12,31 @@
  *
  * A rendezvous message is copied by CMA in steps (sc_deliver_progress()), or asked for in pieces. Its
  * operation is known to the sender by an id only; a piece names it so, and is checked against what is
- * wanted next. Inside one process CMA is used as well: the addresses were read from shared memory, and the
- * kernel says EFAULT where memcpy() would crash.
+ * wanted next. Inside one process CMA is used as well: the addresses were read from shared memory, and
+ * the kernel says EFAULT where memcpy() would crash. A large one is shared (share.h): the sender is told
+ * where it is to go, and both copy, as long as both are in the library.
+ *
+ * A receive ends only when nobody may write to its buffer any more. Who can: this process, and a sender
+ * that has chunks of it in hand. So an operation that fails, a peer that is given up and an endpoint that
+ * closes first leave the sender nothing to take (share_over()), then wait for what it has: for its
+ * report, or for its death, proven by its life lock, which the kernel frees after the last access of a
+ * process to any memory. A sender that has departed has nothing in hand, as it closes between two steps.
+ * One that is stopped with chunks in hand may still write: it is waited for, by sc_deliver_fini() too,
+ * until it goes on or is killed. One that breaks the rules is not waited for.
  *
  * If the peer dies: what it published in the ring can be delivered; a copy of its memory fails and the
- * operation ends with ECONNRESET (sc_deliver_end_peer()). If this process dies between any two steps, the
- * sender's operation is never acknowledged, and fails with its peer.
+ * operation ends with ECONNRESET (sc_deliver_end_peer(), share_settle()). If this process dies between
+ * any two steps, the sender's operation is never acknowledged, and fails with its peer; what the sender
+ * writes then goes nowhere.
  */
 #include "deliver.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include "inject.h"
 #include "iov.h"
 #include "log.h"
 #include "peer.h"
@@ -31,6 +44,12 @@
 
 /* Bytes copied by CMA in one step. */
 #define PULL_STEP ((size_t)4 << 20)
+/* Transfers that wait their turn are copied in one go, with one proof, until it is so many bytes. */
+#define PULL_BURST ((size_t)512 << 10)
+/* Looks at what a sender has in hand, between two at whether it lives. */
+#define SHARE_LOOKS 1024
+/* Transfers that are not shared before an absent sender is asked again. */
+#define SHARES_SPARED 15
 
 /* How a receive ends, or one message of a multi-receive. */
 struct ending {
@@ -52,6 +71,7 @@ static inline void complete(struct sc_ep *ep, const struct sc_rx_op *op, const s
 
 	ep->counters.rx_msgs++;
 	ep->counters.rx_bytes += ending->done;
+	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
 	if (!ep->rx_cq || (op->flags & SC_SILENT && !error && !(ending->flags & SC_COMP_MULTI_DONE)))
 		return;
 	comp = sc_cq_reserve(ep->rx_cq);
@@ -145,6 +165,22 @@ static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
+/* Out of the lists of what CMA copies. */
+static void copying_remove(struct sc_rx_op *op)
+{
+	sc_list_remove(&op->pulling);
+	if (sc_list_empty(&op->peer->copying))
+		sc_list_remove(&op->peer->pulling);
+}
+
+/* Nobody copies it any more, or no one who keeps the rules. */
+static void share_leave(struct sc_rx_op *op)
+{
+	if (op->share.words)
+		op->peer->shares &= ~(1u << op->share_index);
+	op->share.words = NULL;
+}
+
 static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
 	struct sc_rx_op *multi = op->multi;
@@ -157,8 +193,9 @@ static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
 				 .error = error,
 				 .buf = multi ? op->iov[0].iov_base : NULL };
 
+	share_leave(op);
 	sc_list_remove(&op->of_peer);
-	sc_list_remove(&op->pulling);
+	copying_remove(op);
 	if (multi && !--multi->multi_transfers && sc_deliver_exhausted(multi)) {
 		ending.flags |= SC_COMP_MULTI_DONE;
 		sc_slab_put(&ep->rx_ops, multi);
@@ -204,7 +241,8 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	sc_info("%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
 		peer->address, strerror(-error));
 	peer->can_read = false;
-	sc_list_remove(&op->pulling);
+	share_leave(op);
+	copying_remove(op);
 	transfer_ask(op);
 }
 
@@ -236,6 +274,42 @@ void sc_deliver_prove_slow(struct sc_peer *peer)
 	transfers_proven(peer, ret == -EFAULT ? -ESRCH : ret);
 }
 
+/* Copy bytes of the payload by CMA; `prove`: and see whose memory it was. */
+static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool prove)
+{
+	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
+	size_t to_count = sc_iov_slice(op->iov, op->iov_count, offset, len, to);
+	size_t from_count = sc_iov_slice(op->segments, op->segment_count, offset, len, from);
+	struct sc_counters *counters = &op->peer->ep->counters;
+	struct sc_cma cma = op->peer->cma;
+	int ret;
+
+	if (!prove)
+		cma.cookie_addr = 0;
+	ret = sc_cma_read(&cma, to, to_count, from, from_count, len);
+	if (!ret)
+		*(op->peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
+	return ret;
+}
+
+/* All is copied. `proven`: so is the last read from the peer, and with it what was read before. */
+static void transfer_copied(struct sc_rx_op *op, bool proven)
+{
+	op->done = op->want;
+	copying_remove(op);
+	sc_list_append(&op->peer->unproven, &op->pulling);
+	if (proven)
+		transfers_proven(op->peer, 0);
+}
+
+/* It cannot be copied. */
+static void transfer_broken(struct sc_ep *ep, struct sc_rx_op *op, int error)
+{
+	if (error != -EFAULT)
+		transfers_proven(op->peer, error); /* nor is it known what those got */
+	transfer_failed(ep, op, error);
+}
+
 /*
  * Copy the next step by CMA; the operation may end in it. The last step proves by the cookie whose memory
  * it was, and with it what was copied before, unless `more` is to be copied from the same peer at once: a
@@ -244,64 +318,262 @@ void sc_deliver_prove_slow(struct sc_peer *peer)
 static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
 	size_t len = op->want - op->done < PULL_STEP ? op->want - op->done : PULL_STEP;
-	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
-	size_t to_count = sc_iov_slice(op->iov, op->iov_count, op->done, len, to);
-	size_t from_count = sc_iov_slice(op->segments, op->segment_count, op->done, len, from);
-	struct sc_cma cma = op->peer->cma;
 	bool prove = op->done + len == op->want && !more;
-	int ret;
+	int ret = transfer_copy(op, op->done, len, prove);
 
-	if (!prove)
-		cma.cookie_addr = 0;
-	ret = sc_cma_read(&cma, to, to_count, from, from_count, len);
 	if (ret) {
-		if (ret != -EFAULT)
-			transfers_proven(op->peer, ret); /* nor is it known what those got */
-		transfer_failed(ep, op, ret);
+		transfer_broken(ep, op, ret);
 		return;
 	}
 	op->done += len;
-	*(op->peer->seg->local ? &ep->counters.rx_local_bytes : &ep->counters.rx_cma_bytes) += len;
-	if (op->done < op->want)
-		return;
-	sc_list_remove(&op->pulling);
-	sc_list_append(&op->peer->unproven, &op->pulling);
-	if (prove)
-		transfers_proven(op->peer, 0);
+	if (op->done == op->want)
+		transfer_copied(op, prove);
 }
+
+/* ---- shared transfers ------------------------------------------------------------------------ */
+
+/*
+ * A sender that is not in the library when its message is copied will often not be there for the next: then
+ * sharing costs the receiver 1.2 microseconds for nothing. So some are spared, more each time, before it is
+ * asked again.
+ */
+static void share_learn(struct sc_peer *peer, bool alone)
+{
+	uint32_t more = 2 * peer->shares_alone + 1;
+
+	peer->shares_alone = !alone ? 0 : more < SHARES_SPARED ? more : SHARES_SPARED;
+	peer->shares_spared = peer->shares_alone;
+}
+
+static bool share_spare(struct sc_peer *peer)
+{
+	if (!peer->shares_spared)
+		return false;
+	peer->shares_spared--;
+	return true;
+}
+
+/* Do we send it something large as well? Then it is busy with that, and each does its own. */
+static bool is_exchange(const struct sc_ep *ep, const struct sc_peer *peer)
+{
+	const struct sc_tx_op *newest = sc_list_entry(peer->ops.prev, struct sc_tx_op, of_peer);
+
+	return !sc_list_empty(&peer->ops) && newest->iov_count && newest->size >= ep->config.share_min;
+}
+
+/* Let the sender copy along, if that can be and it can be told at once. */
+static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	struct sc_abi_share record = { .op = op->message, .size = op->want };
+	struct iovec to[SC_IOV_MAX];
+	uint32_t index = (uint32_t)__builtin_ctz(~peer->shares);
+
+	if (op->share.words || op->unshared || op->done || index >= SC_ABI_SHARES || is_exchange(ep, peer))
+		return;
+	if (peer->feed != SC_FEED_UP || (peer->link == SC_LINK_NONE && sc_peer_connect(peer)) ||
+	    peer->link != SC_LINK_UP || share_spare(peer)) {
+		op->unshared = true;
+		return;
+	}
+	if (!++peer->share_generation)
+		++peer->share_generation;
+	sc_share_open(&op->share, &sc_seg_slot(ep->seg, peer->in_slot)->chunks[index], peer->share_generation,
+		      op->want);
+	record.chunk = op->share.chunk;
+	record.generation = op->share.generation;
+	record.index = index;
+	if (!sc_tx_share(peer, &record, to, sc_iov_slice(op->iov, op->iov_count, 0, op->want, to))) {
+		op->share.words = NULL; /* nobody knows of it */
+		return;
+	}
+	peer->shares |= 1u << index;
+	op->share_index = index;
+	op->proven = false;
+	op->failed = 0;
+}
+
+/* The sender has ended with it, and so have we. */
+static void share_end(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	bool alone = !op->share.theirs;
+
+	share_leave(op);
+	if (op->failed) {
+		transfer_broken(ep, op, op->failed);
+	} else {
+		share_learn(peer, alone);
+		transfer_copied(op, op->proven);
+	}
+	sc_deliver_prove(peer);
+}
+
+/* Is the process that has chunks of ours in hand still there? Now and then: it costs as much as 100 looks. */
+static bool share_abandoned(struct sc_peer *peer)
+{
+	return ++peer->share_looks % SHARE_LOOKS == 0 && sc_peer_is_dead(peer);
+}
+
+/* Nothing is left to take: end it, or see to what the sender has in hand. False: it has to be waited for. */
+static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	struct sc_share_part undone;
+	int error, ret;
+
+	ret = sc_share_outstanding(&op->share, &error, &undone);
+	if (ret < 0) {
+		sc_peer_quarantine(peer, ret, "chunks of a message that it cannot have copied");
+		return true;
+	}
+	if (ret > 0) {
+		if (!share_abandoned(peer))
+			return false;
+		sc_warn("%s: its process has died while it copied a message; the message is lost",
+			peer->address);
+		transfer_end(ep, op, -ECONNRESET);
+		return true;
+	}
+	peer->copies_not |= error && error != EFAULT;
+	if (undone.len && !op->failed) {
+		op->failed = transfer_copy(op, undone.offset, undone.len, true);
+		op->proven = true;
+	}
+	share_end(ep, op);
+	return true;
+}
+
+/* Copy a chunk, or end it. False: all that is left is in the sender's hands. */
+static bool share_step(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	struct sc_share_part part;
+	int ret = sc_share_take(&op->share, &part);
+
+	if (!ret)
+		return share_settle(ep, op);
+	if (ret > 0) {
+		(void)SC_INJECT("deliver.share_taken");
+		/* our last read proves whose memory it was; with one chunk left this may be it */
+		op->proven = sc_share_left(&op->share) <= 1;
+		op->failed = transfer_copy(op, part.offset, part.len, op->proven);
+		if (!op->failed)
+			return true;
+		ret = sc_share_close(&op->share);
+	}
+	if (ret < 0)
+		sc_peer_quarantine(op->peer, ret, "chunks of a message that were taken twice");
+	return true;
+}
+
+/*
+ * Does nobody write to the receive buffer any more? For operations that end early: what the sender has in
+ * hand, if it lives and keeps the rules, is to be waited for.
+ */
+static bool share_over(struct sc_rx_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	struct sc_share_part undone;
+	int error;
+
+	/* one that has departed, and given up its slot, writes no more; the words may be another's by now */
+	if (!op->share.words || peer->feed == SC_FEED_DRAINING || peer->in_slot == UINT32_MAX)
+		return true;
+	return sc_share_close(&op->share) || sc_share_outstanding(&op->share, &error, &undone) <= 0 ||
+	       sc_peer_is_dead(peer);
+}
+
+/* ---- progress of transfers ------------------------------------------------------------------- */
 
 /*
  * The operation is matched with a rendezvous message and knows all about it: move the payload. `more`: the
  * next record of the peer is there already, and a rendezvous. (Completions stay in order with what is not.)
+ * A peer's payloads are copied one after the other; those that wait may be shared already.
  */
 static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
 	struct sc_peer *peer = op->peer;
+	bool first = sc_list_empty(&peer->copying);
 
 	sc_list_init(&op->pulling);
 	sc_list_append(&peer->transfers, &op->of_peer);
 	op->done = 0;
 	op->want = op->size < op->capacity ? op->size : op->capacity;
+	op->share.words = NULL;
+	op->unshared = op->want < ep->config.share_min || peer->copies_not || (peer->seg && peer->seg->local);
 	if (is_gone(peer)) {
 		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
-	} else if (!op->want) {
-		transfer_finish(ep, op, 0);
-	} else if (peer->can_read) {
-		sc_list_append(&ep->pulling, &op->pulling);
-		transfer_step(ep, op, more);
-	} else {
-		transfer_ask(op);
+		return;
 	}
+	if (!op->want) {
+		transfer_finish(ep, op, 0);
+		return;
+	}
+	if (!peer->can_read) {
+		transfer_ask(op);
+		return;
+	}
+	if (first)
+		sc_list_append(&ep->pulling, &peer->pulling);
+	sc_list_append(&peer->copying, &op->pulling);
+	share_open(ep, op);
+	if (op->share.words)
+		return; /* the sender needs a moment to see it; the next record may be shared as well */
+	if (first)
+		transfer_step(ep, op, more);
+}
+
+/* The sender is told of the next shared ones ahead, so that it need not wait for us. */
+static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
+{
+	int ahead = 0;
+
+	sc_list_for (entry, &peer->copying) {
+		if (ahead++ == SC_ABI_SHARES)
+			break;
+		share_open(ep, sc_list_entry(entry, struct sc_rx_op, pulling));
+	}
+}
+
+static bool is_unshared(const struct sc_peer *peer, const struct sc_list *entry)
+{
+	return entry != &peer->copying && !sc_list_entry(entry, struct sc_rx_op, pulling)->share.words;
+}
+
+/* A chunk of the oldest that has one, or some that are not shared, with one proof. */
+static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
+{
+	size_t copied = 0;
+	int steps = 0;
+
+	if (!sc_list_empty(&peer->ending))
+		return 0; /* lost: they are about to end */
+	share_ahead(ep, peer);
+	sc_list_for_safe (entry, next, &peer->copying) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
+		bool more;
+
+		if (op->share.words) {
+			if (!share_step(ep, op))
+				continue;
+			return 1;
+		}
+		copied += op->want;
+		more = copied < PULL_BURST && is_unshared(peer, next);
+		transfer_step(ep, op, more);
+		steps++;
+		if (!more)
+			break;
+	}
+	return steps;
 }
 
 int sc_deliver_progress(struct sc_ep *ep)
 {
 	int steps = 0;
 
-	sc_list_for_safe (entry, next, &ep->pulling) {
-		transfer_step(ep, sc_list_entry(entry, struct sc_rx_op, pulling), false);
-		steps++;
-	}
+	sc_list_for_safe (entry, next, &ep->pulling)
+		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, pulling));
 	return steps;
 }
 
@@ -327,10 +599,6 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 
 	if (!op || op->peer != peer || sc_list_empty(&op->of_peer) || !sc_list_empty(&op->pulling))
 		return -EPROTO;
-	if (piece->status) {
-		transfer_end(ep, op, -EIO);
-		return 0;
-	}
 	if (!size || piece->offset != op->done || size > op->want - op->done ||
 	    !sc_seg_has_bufs(peer->seg, piece->bufs, size))
 		return -EPROTO;
@@ -342,16 +610,33 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 	return 0;
 }
 
-void sc_deliver_end_peer(struct sc_peer *peer, int error)
+bool sc_deliver_end_peer(struct sc_peer *peer, int error)
 {
-	while (!sc_list_empty(&peer->transfers))
-		transfer_end(peer->ep, sc_list_entry(peer->transfers.next, struct sc_rx_op, of_peer),
-			     error);
+	sc_list_for_safe (entry, next, &peer->transfers) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
+
+		if (share_over(op))
+			transfer_end(peer->ep, op, error);
+	}
+	return sc_list_empty(&peer->transfers);
+}
+
+void sc_deliver_fini(struct sc_ep *ep)
+{
+	if (ep->seg->pid != getpid())
+		return; /* a forked child: its parent's buffers */
+	sc_list_for (entry, &ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		sc_list_for (transfer, &peer->transfers)
+			while (!share_over(sc_list_entry(transfer, struct sc_rx_op, of_peer)))
+				sched_yield();
+	}
 }
 
 /* ---- delivery -------------------------------------------------------------------------------- */
 
-/* The operation that receives a message: the posted one, or a child of it (multi-receive). NULL: no memory. */
+/* The operation that receives a message: the posted one, or a child (multi-receive). NULL: no memory. */
 static struct sc_rx_op *transfer_op(struct sc_ep *ep, struct sc_rx_op *posted, uint64_t size)
 {
 	size_t bytes = size < posted->capacity ? size : posted->capacity;
@@ -366,6 +651,7 @@ static struct sc_rx_op *transfer_op(struct sc_ep *ep, struct sc_rx_op *posted, u
 		return NULL;
 	op->flags = posted->flags & ~SC_RECV_MULTI;
 	op->context = posted->context;
+	op->cntr = posted->cntr;
 	op->cq_flags = posted->cq_flags;
 	op->multi = posted;
 	op->iov[0] = (struct iovec){ multi_take(ep, posted, bytes), bytes };
@@ -430,6 +716,7 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 {
 	struct sc_ep *ep = message->peer->ep;
 	struct sc_rx_op *op = transfer_op(ep, posted, message->size);
+	uint64_t next = 0; /* record in the ring: none, as far as is known */
 
 	if (!op)
 		return -ENOMEM;
@@ -442,8 +729,9 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 	op->size = message->size;
 	op->segment_count = message->segment_count;
 	memcpy(op->segments, message->segments, message->segment_count * sizeof(op->segments[0]));
-	transfer_start(ep, op, message->first && sc_ctl_kind(sc_ring_peek_next(&message->peer->rx,
-									       message->lines)) == SC_ABI_RDV);
+	if (message->first)
+		next = sc_ring_peek_next(&message->peer->rx, message->lines);
+	transfer_start(ep, op, sc_ctl_kind(next) == SC_ABI_RDV);
 	return 0;
 }
 

@@ -55,8 +55,14 @@ static inline void sc_deliver_prove(struct sc_peer *peer)
 		sc_deliver_prove_slow(peer);
 }
 
-/* The peer is lost: transfers from it end with `error` (negative errno). */
-void sc_deliver_end_peer(struct sc_peer *peer, int error);
+/*
+ * The peer is lost: transfers from it end with `error` (negative errno). False: some cannot yet, the peer is
+ * alive and copying; call again.
+ */
+bool sc_deliver_end_peer(struct sc_peer *peer, int error);
+
+/* The endpoint closes: returns when no peer writes to receive buffers any more. */
+void sc_deliver_fini(struct sc_ep *ep);
 
 /* What completions say of a message with these SC_ABI_F_*. */
 static inline uint32_t sc_deliver_comp_flags(uint32_t flags)

@@ -14,9 +14,15 @@
 #include "log.h"
 #include "peer.h"
 #include "recv.h"
+#include "reg.h"
+#include "rma.h"
 #include "rx.h"
+#include "serve.h"
 #include "state.h"
 #include "tx.h"
+
+/* Polls between two looks at whether a peer lives: half a microsecond in 30 or more. */
+#define WATCH_POLLS 1024
 
 /*
  * Defaults, measured with test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in microseconds:
@@ -25,6 +31,8 @@
  *   buf_size    16 KiB in buffers of 2048 B: 4.4, of 4096 B: 2.2. From 4 KiB on memcpy() uses string
  *               instructions, which move lines between processors twice as fast
  *   eager_max   32 KiB: 3.9 bounce, 4.5 rendezvous; 64 KiB: 6.2 and 6.1
+ *   share_min   48 KiB: 5.4 shared, 5.0 copied by the receiver; 64 KiB: 5.8 and 5.9; 96 KiB: 6.9 and 7.9;
+ *               128 KiB: 7.8 and 10
  *
  * The pool and the slots so that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
  */
@@ -37,6 +45,7 @@ void sc_config_init(struct sc_config *config)
 		.inline_max = 200,
 		.eager_max = 32768,
 		.window = 262144,
+		.share_min = 65536,
 		.cma = true,
 	};
 }
@@ -62,14 +71,33 @@ static void config_settle(struct sc_ep *ep)
 		config->window = 1024;
 }
 
+/* What it can do, for peers to see. */
+static uint32_t capabilities(const struct sc_ep *ep)
+{
+	uint32_t all = SC_ABI_CAP_TAGGED | SC_ABI_CAP_MSG;
+
+	if (ep->regtab)
+		all |= SC_ABI_CAP_RMA;
+	if (ep->config.strict)
+		all |= SC_ABI_CAP_STRICT;
+	if (ep->cntrs[SC_EVENT_REMOTE_READ] != &ep->uncounted ||
+	    ep->cntrs[SC_EVENT_REMOTE_WRITE] != &ep->uncounted)
+		all |= SC_ABI_CAP_EVENTS;
+	return all;
+}
+
+/* A table only where there is something to show. */
 static int segment_create(struct sc_ep *ep)
 {
+	bool shows = ep->regtab && !ep->config.strict;
 	struct sc_seg_geometry geometry = {
 		.slots = ep->config.slots,
 		.buf_size = ep->config.buf_size,
 		.buf_count = ep->config.buf_count,
 		.window = ep->config.window,
-		.capabilities = SC_ABI_CAP_TAGGED | SC_ABI_CAP_MSG,
+		.capabilities = capabilities(ep),
+		.regs = shows ? SC_ABI_REGS_MAX : 0,
+		.ranges = shows ? SC_ABI_RANGES_MAX : 0,
 	};
 
 	return sc_seg_create(&geometry, &ep->seg);
@@ -88,9 +116,16 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ep->rx_cq = attr->rx_cq;
 	ep->tx_size = attr->tx_size;
 	ep->rx_size = attr->rx_size;
+	ep->regtab = attr->regtab;
+	for (int event = 0; event < SC_EVENTS; event++)
+		ep->cntrs[event] = attr->cntrs[event] ? attr->cntrs[event] : &ep->uncounted;
 	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
 	sc_slab_init(&ep->rx_ops, sizeof(struct sc_rx_op));
+	sc_slab_init(&ep->rma_ops, sizeof(struct sc_rma_op));
+	sc_list_init(&ep->rma_busy);
+	sc_list_init(&ep->serving);
 	sc_list_init(&ep->pushing);
+	sc_list_init(&ep->sharing);
 	sc_list_init(&ep->pulling);
 	sc_list_init(&ep->claimed);
 	if (sc_match_init(&ep->tagged))
@@ -106,6 +141,9 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ret = sc_peers_init(ep);
 	if (ret)
 		goto no_peers;
+	ret = sc_regs_join(ep);
+	if (ret)
+		goto no_service;
 	if (attr->service) {
 		ret = sc_service_create(attr->service, ep->seg->header.address, &ep->service);
 		if (ret)
@@ -115,6 +153,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	return 0;
 
 no_service:
+	sc_peers_close(ep);
+	sc_regs_leave(ep);
 	sc_peers_fini(ep);
 no_peers:
 	sc_pool_fini(&ep->pool);
@@ -134,7 +174,11 @@ void sc_ep_destroy(struct sc_ep *ep)
 	if (ep->service)
 		sc_service_destroy(ep->service);
 	sc_tx_fini(ep);
+	sc_rma_fini(ep);
+	sc_serve_fini(ep);
 	sc_recv_fini(ep);
+	sc_peers_close(ep);
+	sc_regs_leave(ep);
 	sc_peers_fini(ep);
 	sc_pool_fini(&ep->pool);
 	sc_seg_destroy(ep->seg);
@@ -158,12 +202,15 @@ static int end_lost(struct sc_ep *ep)
 {
 	int ended = 0;
 
-	while (!sc_list_empty(&ep->ending)) {
-		struct sc_peer *peer = sc_list_entry(ep->ending.next, struct sc_peer, ending);
+	sc_list_for_safe (entry, next, &ep->ending) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
 
-		sc_list_remove(&peer->ending);
 		sc_tx_end_peer(peer, peer->error);
-		sc_deliver_end_peer(peer, peer->error);
+		sc_rma_end_peer(peer, peer->error);
+		sc_serve_end_peer(peer);
+		if (!sc_deliver_end_peer(peer, peer->error))
+			continue; /* it is writing to memory of ours: the next poll asks again */
+		sc_list_remove(&peer->ending);
 		sc_peer_part(peer);
 		ended++;
 	}
@@ -174,6 +221,9 @@ int sc_ep_poll(struct sc_ep *ep)
 {
 	int done = 0;
 
+	if (__builtin_expect(++ep->polls % WATCH_POLLS == 0, 0))
+		done += sc_peers_watch(ep);
+
 	if (__builtin_expect(sc_peers_changed(ep), 0))
 		done += sc_peers_review(ep);
 	if (__builtin_expect(!sc_list_empty(&ep->unanswered), 0))
@@ -182,6 +232,10 @@ int sc_ep_poll(struct sc_ep *ep)
 	if (__builtin_expect(!sc_list_empty(&ep->pulling), 0))
 		done += sc_deliver_progress(ep);
 	done += sc_tx_progress(ep);
+	if (__builtin_expect(!sc_list_empty(&ep->rma_busy), 0))
+		done += sc_rma_progress(ep);
+	if (__builtin_expect(!sc_list_empty(&ep->serving), 0))
+		done += sc_serve_progress(ep);
 	if (__builtin_expect(!sc_list_empty(&ep->ending), 0))
 		done += end_lost(ep);
 	return done;

@@ -35,6 +35,7 @@ static const char *geometry_fault(const struct sc_abi_header *header, uint64_t f
 	uint64_t claims_size = (uint64_t)header->slot_count * sizeof(uint64_t);
 	uint64_t pool_size = (uint64_t)header->buf_count * header->buf_size;
 	uint64_t slots_size = (uint64_t)header->slot_count * SC_ABI_SLOT_SIZE;
+	uint64_t table_size = SC_ABI_TABLE_SIZE(header->reg_max, header->range_max);
 
 	if (header->length != file_length || file_length > INT64_MAX)
 		return "its length is not the file's";
@@ -45,15 +46,20 @@ static const char *geometry_fault(const struct sc_abi_header *header, uint64_t f
 		return "its bounce buffers are impossible";
 	if (header->window < 64 || header->window > 1ULL << 32)
 		return "its window is impossible";
-	if (header->pool_offset > file_length || header->slots_offset > file_length)
+	if (header->reg_max > SC_ABI_REGS_MAX || header->range_max > SC_ABI_RANGES_MAX ||
+	    (header->range_max && !header->reg_max))
+		return "its registration table is impossible";
+	if (header->pool_offset > file_length || header->slots_offset > file_length ||
+	    header->table_offset > file_length)
 		return "a part begins behind its end";
 	if (header->claims_offset % SC_ABI_LINE || header->pool_offset % SC_ABI_LINE ||
-	    header->slots_offset % SC_ABI_PAGE)
+	    header->slots_offset % SC_ABI_PAGE || header->table_offset % SC_ABI_PAGE)
 		return "a part is not aligned";
 	if (header->claims_offset < SC_ABI_PAGE ||
 	    header->claims_offset + claims_size > header->pool_offset ||
 	    header->pool_offset + pool_size > header->slots_offset ||
-	    header->slots_offset + slots_size > file_length)
+	    header->slots_offset + slots_size > header->table_offset ||
+	    table_size > file_length - header->table_offset)
 		return "its parts overlap or reach behind its end";
 	return NULL;
 }

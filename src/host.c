@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,19 +116,30 @@ static int boot_id(uint64_t out[2])
 	return err;
 }
 
-/* Field 22 of /proc/<pid>/stat; 0: not to be had. The name in field 2 may hold anything, also ')'. */
-static uint64_t start_time(pid_t pid)
+/* Field 3 of /proc/<pid>/stat and on; NULL: not to be had. The name in field 2 may hold anything, ')' too. */
+static const char *read_stat(pid_t pid, char *text, size_t size)
 {
-	char path[32], text[1024];
-	const char *at;
+	char path[32];
+	const char *name_end;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (read_proc(path, text, sizeof(text)))
-		return 0;
-	at = strrchr(text, ')');
-	for (int field = 2; at && field < 22; field++)
-		at = strchr(at + 1, ' ');
-	return at ? strtoull(at + 1, NULL, 10) : 0;
+	if (read_proc(path, text, size))
+		return NULL;
+	name_end = strrchr(text, ')');
+	return name_end && name_end[1] == ' ' ? name_end + 2 : NULL;
+}
+
+/* Field 22; 0: not to be had. */
+static uint64_t start_time(pid_t pid)
+{
+	char text[1024];
+	const char *at = read_stat(pid, text, sizeof(text));
+
+	for (int field = 3; at && field < 22; field++) {
+		at = strchr(at, ' ');
+		at = at ? at + 1 : NULL;
+	}
+	return at ? strtoull(at, NULL, 10) : 0;
 }
 
 /* The inode that tells a pidfd's process from any other of this boot; 0: not a pidfs. */
@@ -252,23 +264,49 @@ int sc_host_random(void *bytes, size_t size)
 	return 0;
 }
 
+/* Has the process behind it ended, or is it another than that of the inode (0: not known)? */
+static bool has_ended(int pidfd, uint64_t pidfs_ino)
+{
+	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
+	uint64_t inode = pidfd_inode(pidfd);
+
+	return poll(&ready, 1, 0) == 1 || (inode && pidfs_ino && inode != pidfs_ino);
+}
+
 bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
 {
 	int fd = open_pidfd(pid);
-	struct pollfd ready = { .fd = fd, .events = POLLIN };
-	uint64_t inode;
+	bool ended, sure;
 
 	if (fd < 0) {
 		/* EINVAL: the number is a thread's by now. Anything else says nothing about the process. */
 		return errno != ESRCH && errno != EINVAL;
 	}
-	inode = pidfd_inode(fd);
-	if (poll(&ready, 1, 0) == 1) {
-		close(fd);
-		return false;
-	}
+	ended = has_ended(fd, pidfs_ino);
+	sure = pidfs_ino && pidfd_inode(fd);
 	close(fd);
-	if (inode && pidfs_ino)
-		return inode == pidfs_ino;
-	return start_time(pid) == start;
+	return !ended && (sure || start_time(pid) == start);
+}
+
+bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino)
+{
+	bool ended;
+	int fd;
+
+	if (kill(pid, 0) && errno == ESRCH)
+		return true; /* without a descriptor, which may be what there is none of */
+	fd = open_pidfd(pid);
+	if (fd < 0)
+		return false;
+	ended = has_ended(fd, pidfs_ino);
+	close(fd);
+	return ended;
+}
+
+bool sc_host_is_stopped(pid_t pid)
+{
+	char text[1024];
+	const char *at = read_stat(pid, text, sizeof(text));
+
+	return at && (*at == 'T' || *at == 't');
 }

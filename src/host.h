@@ -36,4 +36,14 @@ int sc_host_random(void *bytes, size_t size);
  */
 bool sc_host_runs(pid_t pid, uint64_t start_time, uint64_t pidfs_ino);
 
+/*
+ * Has the process that had that pid (in this pid namespace) ended, for certain? False when it cannot be told,
+ * and as long as another has the pid that its pidfs inode (0: not known) does not tell from it. It touches no
+ * memory any more then.
+ */
+bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino);
+
+/* Is the process with that pid stopped, by a signal or a debugger? False when it cannot be told. */
+bool sc_host_is_stopped(pid_t pid);
+
 #endif

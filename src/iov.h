@@ -87,4 +87,16 @@ static inline void sc_iov_read(const struct iovec *iov, size_t count, size_t off
 		memcpy(to, (const void *)base, here);
 }
 
+/* Copy from the front of one vector to the front of another, both `len` bytes long or more. */
+static inline void sc_iov_copy(const struct iovec *to, size_t to_count, const struct iovec *from,
+			       size_t from_count, size_t len)
+{
+	struct sc_iov_walk walk = { from, from_count, 0, len };
+	uintptr_t base;
+	size_t here, done = 0;
+
+	for (; sc_iov_next(&walk, &base, &here); done += here)
+		sc_iov_write(to, to_count, done, (const void *)base, here);
+}
+
 #endif

@@ -38,6 +38,11 @@ static inline void sc_list_append(struct sc_list *head, struct sc_list *entry)
 	head->prev = entry;
 }
 
+static inline void sc_list_prepend(struct sc_list *head, struct sc_list *entry)
+{
+	sc_list_append(head->next, entry);
+}
+
 static inline void sc_list_remove(struct sc_list *entry)
 {
 	entry->prev->next = entry->next;

@@ -16,8 +16,8 @@
  *
  *   P1 release, connect(): slot before claim PUBLISHED     pairs with  P1' sc_peers_review()
  *   P2 release, bump(): claim, answer, state before count  pairs with  P2' sc_peers_changed()
- *   P3 release, close_presence(): what was published before CLOSED   with  P3' review_link()
- *   P4 release, answer(): reason before answer             pairs with  P4' review_answer()
+ *   P3 release, sc_peers_close(): what was published before CLOSED   with  P3' review_link()
+ *   P4 release, answer_slot(): reason before answer        pairs with  P4' review_answer()
  *   P5 release, slot_return(): clean slot before claim 0   pairs with  P5' claim()
  *
  * Parting: an endpoint that closes marks its presence CLOSED and its claims DEPARTED, then adds to the
@@ -27,8 +27,11 @@
  * them; of one that is gone a small structure is left, and each review walks all of them.
  *
  * Death between any two steps: before 2 nothing is shared. After 2 or 3 a claim is left whose ticket names
- * a dead process; the slot is lost to others until it is reaped. After 5 the peer is connected and dead,
- * as at any later time. The owner's death frees the whole segment.
+ * a dead process; the slot is lost to others until the owner closes. After 5 the peer is connected and dead,
+ * as at any later time, also in the middle of parting: the owner finds its life lock free, when it lets the
+ * peer in or in sc_peers_watch(), reads what was published and frees the slot. So does, of its own claims,
+ * who is connected to an owner that has died. One that was let in without its segment, because its name was
+ * gone, and dies, is not seen to: its slot is lost until the owner closes.
  */
 #define _GNU_SOURCE 1
 #include "peer.h"
@@ -42,9 +45,12 @@
 #include "inject.h"
 #include "live.h"
 #include "log.h"
+#include "reap.h"
 
 #define TABLE_MIN 64
 #define NO_SLOT UINT32_MAX
+/* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
+#define WATCH_PASSES 64
 
 /* FNV-1a over the address; its nonce is random. */
 static uint32_t address_hash(const char *address)
@@ -78,6 +84,7 @@ static uint64_t ticket(const struct sc_ep *ep)
 int sc_peers_init(struct sc_ep *ep)
 {
 	sc_list_init(&ep->peers);
+	ep->watched = &ep->peers;
 	sc_list_init(&ep->ending);
 	sc_list_init(&ep->unanswered);
 	sc_list_init(&ep->borrowers);
@@ -105,6 +112,7 @@ static void say_goodbye(struct sc_peer *peer)
 	if (peer->out_slot != NO_SLOT)
 		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot],
 				    ticket(peer->ep) | unread | SC_ABI_DEPARTED);
+	(void)SC_INJECT("peer.departed");
 	peer->out_slot = NO_SLOT;
 	bump(peer->seg);
 }
@@ -130,11 +138,14 @@ static bool has_unread(struct sc_peer *peer)
 }
 
 /* From here on peers see this endpoint closed, once their count is added to. */
-static void close_presence(struct sc_ep *ep)
+void sc_peers_close(struct sc_ep *ep)
 {
-	struct sc_abi_presence *presence = sc_seg_presence(ep->seg);
+	struct sc_abi_presence *presence;
 	uint32_t unread = 0;
 
+	if (is_forked(ep))
+		return;
+	presence = sc_seg_presence(ep->seg);
 	sc_list_for(entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
@@ -145,6 +156,7 @@ static void close_presence(struct sc_ep *ep)
 	sc_store_relaxed_32(&presence->unread, unread); /* ordered by the next */
 	/* P3 release: unread, and all that was published before; pairs with P3' in review_link() */
 	sc_store_release_32(&presence->state, SC_ABI_CLOSED);
+	(void)SC_INJECT("peer.closed");
 }
 
 static void drop_replies(struct sc_peer *peer)
@@ -161,8 +173,6 @@ static void drop_replies(struct sc_peer *peer)
 
 void sc_peers_fini(struct sc_ep *ep)
 {
-	if (!is_forked(ep))
-		close_presence(ep);
 	sc_list_for_safe(entry, next, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
@@ -216,8 +226,15 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	sc_list_init(&peer->ops);
 	sc_list_init(&peer->borrower);
 	sc_list_init(&peer->replies);
+	sc_list_init(&peer->rma_queued);
+	sc_list_init(&peer->rma_waiting);
+	sc_list_init(&peer->rma_busy);
+	sc_list_init(&peer->serving);
+	sc_list_init(&peer->serving_peer);
 	sc_list_init(&peer->transfers);
+	sc_list_init(&peer->copying);
 	sc_list_init(&peer->unproven);
+	sc_list_init(&peer->pulling);
 	sc_list_init(&peer->waiting);
 	sc_list_init(&peer->fenced);
 	sc_list_init(&peer->ending);
@@ -264,8 +281,8 @@ static void probe_cma(struct sc_peer *peer)
 		return;
 	}
 	if (!peer->cma.pid) {
-		sc_info("%s: not visible in this pid namespace; large messages from it go through shared memory",
-			peer->address);
+		sc_info("%s: not visible in this pid namespace; large messages from it go through shared "
+			"memory", peer->address);
 		return;
 	}
 	ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
@@ -292,10 +309,10 @@ static int attach(struct sc_peer *peer)
 static int claim(struct sc_peer *peer)
 {
 	uint64_t *claims = sc_seg_claims(peer->seg);
-	uint64_t mine = ticket(peer->ep);
+	uint64_t mine = ticket(peer->ep) | SC_ABI_CLAIMED;
 
 	for (uint32_t i = 0; i < peer->seg->header.slot_count; i++)
-		if (!sc_load_relaxed_64(&claims[i]) && sc_cas_acq_rel_64(&claims[i], 0, mine | SC_ABI_CLAIMED)) {
+		if (!sc_load_relaxed_64(&claims[i]) && sc_cas_acq_rel_64(&claims[i], 0, mine)) {
 			peer->out_slot = i;
 			return 0;
 		}
@@ -319,7 +336,8 @@ static const char *connect_advice(int error)
 /* May it go better the next time? */
 static bool is_transient(int error)
 {
-	return error == -EAGAIN || error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -ENOSPC;
+	return error == -EAGAIN || error == -EMFILE || error == -ENFILE || error == -ENOMEM ||
+	       error == -ENOSPC;
 }
 
 int sc_peer_connect(struct sc_peer *peer)
@@ -360,13 +378,18 @@ failed:
 	return ret;
 }
 
-static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
+static void answer_slot(struct sc_ep *ep, uint32_t index, enum sc_abi_answer how, int reason)
 {
-	struct sc_abi_consumer *consumer = &sc_seg_slot(peer->ep->seg, peer->in_slot)->consumer;
+	struct sc_abi_consumer *consumer = &sc_seg_slot(ep->seg, index)->consumer;
 
 	sc_store_relaxed_32((uint32_t *)&consumer->reason, (uint32_t)-reason); /* ordered by the next */
 	/* P4 release: pairs with P4' in review_answer() and has_unread() */
 	sc_store_release_32(&consumer->answer, how);
+}
+
+static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
+{
+	answer_slot(peer->ep, peer->in_slot, how, reason);
 	if (peer->seg)
 		bump(peer->seg);
 }
@@ -458,19 +481,55 @@ void sc_peer_drained(struct sc_peer *peer)
 	sc_peer_lose(peer, -ECONNRESET);
 }
 
+static bool shows_cookie(const struct sc_peer *peer)
+{
+	return peer->cma.pid && !sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+}
+
+bool sc_peer_is_dead(const struct sc_peer *peer)
+{
+	return sc_seg_check_owner(peer->seg) == 0 && !shows_cookie(peer) &&
+	       !sc_reap_lives(&peer->seg->header);
+}
+
+bool sc_peer_is_there(const struct sc_peer *peer)
+{
+	return sc_seg_check_owner(peer->seg) == 1 || shows_cookie(peer);
+}
+
+/* Dead: it writes nothing more, neither records nor its claim. What it has published is taken in first. */
+static void bury(struct sc_peer *peer)
+{
+	peer->ep->counters.deaths++;
+	sc_warn("%s: its process has died; operations with it fail", peer->address);
+	if (peer->feed == SC_FEED_UP)
+		peer->feed = SC_FEED_DRAINING;
+	else
+		sc_peer_lose(peer, -ECONNRESET);
+}
+
+static bool is_watched(const struct sc_peer *peer)
+{
+	return peer->seg && peer->link != SC_LINK_DOWN && peer->feed != SC_FEED_DRAINING;
+}
+
+void sc_peer_ended(struct sc_peer *peer)
+{
+	bool dead = sc_peer_is_dead(peer);
+
+	sc_peers_review(peer->ep); /* has it departed, or come and written? */
+	if (!is_watched(peer))
+		return;
+	if (dead)
+		bury(peer); /* in the middle of closing, maybe: it will not depart */
+	else if (peer->feed == SC_FEED_NONE)
+		sc_peer_lose(peer, -ECONNRESET);
+}
+
 /* The answer to a claim whose slot cannot be written to: in the claim itself. */
 static void refuse_claim(struct sc_ep *ep, uint32_t index, uint64_t claim)
 {
 	sc_store_release_64(&sc_seg_claims(ep->seg)[index], claim | SC_ABI_CLAIM_REFUSED);
-}
-
-static void refuse_slot(struct sc_ep *ep, uint32_t index, int error)
-{
-	struct sc_abi_consumer *consumer = &sc_seg_slot(ep->seg, index)->consumer;
-
-	sc_store_relaxed_32((uint32_t *)&consumer->reason, (uint32_t)-error); /* ordered by the next */
-	/* P4 release: pairs with P4' in review_answer() */
-	sc_store_release_32(&consumer->answer, SC_ABI_REFUSED);
 }
 
 /* Does the address belong to who has claimed the slot? */
@@ -532,7 +591,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 		if (memory)
 			refuse_claim(ep, index, claim);
 		else
-			refuse_slot(ep, index, ret);
+			answer_slot(ep, index, SC_ABI_REFUSED, ret);
 		return true;
 	}
 	peer->in_slot = index;
@@ -541,6 +600,8 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	inbound_add(peer);
 	ep->counters.accepts++;
 	answer(peer, SC_ABI_ACCEPTED, 0);
+	if (!peer->seg && sc_reap_is_orphan(address))
+		bury(peer);
 	return true;
 }
 
@@ -591,13 +652,15 @@ static int review_claims(struct sc_ep *ep)
 /* Has the peer answered our connection, or taken the answer back? */
 static int review_answer(struct sc_peer *peer)
 {
-	/* P4' acquire: pairs with P4 in answer(), refuse_slot() */
+	/* P4' acquire: pairs with P4 in answer_slot() */
 	uint32_t how = sc_load_acquire_32(&peer->tx.consumer->answer);
-	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->seg)[peer->out_slot]); /* a word of its own */
+	/* relaxed: a word of its own */
+	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->seg)[peer->out_slot]);
 	int reason;
 
 	if (how == SC_ABI_PENDING && claim & SC_ABI_CLAIM_REFUSED) {
-		sc_warn("%s: refused the connection: it has no memory for it; see its own log", peer->address);
+		sc_warn("%s: refused the connection: it has no memory for it; see its own log",
+			peer->address);
 		sc_pool_reclaim(&peer->ep->pool, &peer->loans); /* it reads nothing of ours */
 		sc_peer_lose(peer, -ECONNREFUSED);
 		return 1;
@@ -625,7 +688,7 @@ static int review_link(struct sc_peer *peer)
 {
 	if (!peer->seg || peer->link == SC_LINK_DOWN)
 		return 0;
-	/* P3' acquire: pairs with P3 in close_presence() */
+	/* P3' acquire: pairs with P3 in sc_peers_close() */
 	if (sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED) {
 		if (peer->feed == SC_FEED_NONE)
 			review_claims(peer->ep);
@@ -640,6 +703,29 @@ static int review_link(struct sc_peer *peer)
 	return peer->link == SC_LINK_UP ? review_answer(peer) : 0;
 }
 
+/* The next that there is something to ask about, NULL: none among the next WATCH_PASSES. */
+static struct sc_peer *next_watched(struct sc_ep *ep)
+{
+	for (int passed = 0; passed < WATCH_PASSES; passed++) {
+		struct sc_peer *peer = sc_list_entry(ep->watched->next, struct sc_peer, all);
+
+		ep->watched = ep->watched->next;
+		if (ep->watched != &ep->peers && is_watched(peer))
+			return peer;
+	}
+	return NULL;
+}
+
+int sc_peers_watch(struct sc_ep *ep)
+{
+	struct sc_peer *peer = next_watched(ep);
+
+	if (!peer || !sc_peer_is_dead(peer))
+		return 0;
+	sc_peer_ended(peer);
+	return 1;
+}
+
 int sc_peers_ask(struct sc_ep *ep)
 {
 	struct sc_peer *peer = sc_list_entry(ep->unanswered.next, struct sc_peer, unanswered);
@@ -647,7 +733,7 @@ int sc_peers_ask(struct sc_ep *ep)
 	/* to the end: the next call asks another */
 	sc_list_remove(&peer->unanswered);
 	sc_list_append(&ep->unanswered, &peer->unanswered);
-	return review_answer(peer);
+	return review_link(peer); /* it may have closed, too, without ever having heard of us */
 }
 
 int sc_peers_review(struct sc_ep *ep)

@@ -5,6 +5,9 @@
 #include "state.h"
 
 int sc_peers_init(struct sc_ep *ep);
+
+/* Tell that this endpoint closes; then let all go. In a forked child nothing of the parent's is touched. */
+void sc_peers_close(struct sc_ep *ep);
 void sc_peers_fini(struct sc_ep *ep);
 
 /*
@@ -19,6 +22,24 @@ int sc_peer_connect(struct sc_peer *peer);
  * number of changes found.
  */
 int sc_peers_review(struct sc_ep *ep);
+
+/*
+ * Has the process of an attached peer died? Its life lock is free, and nothing else says that it lives: after
+ * that it touches no memory any more. A system call, or a few.
+ */
+bool sc_peer_is_dead(const struct sc_peer *peer);
+
+/*
+ * Is it that process, right now, that has the pid by which memory of the peer's is to be written? False when
+ * it cannot be told: others are not to be written to. (A read proves it by itself, see cma.c.)
+ */
+bool sc_peer_is_there(const struct sc_peer *peer);
+
+/*
+ * Does the next peer's process live? One for each call, a system call or two. What a dead one has published
+ * is taken in, then everything with it ends with -ECONNRESET. Returns 1 if it was found dead.
+ */
+int sc_peers_watch(struct sc_ep *ep);
 
 /* Has the next of those that have not answered our connection done so? Some have not. */
 int sc_peers_ask(struct sc_ep *ep);
@@ -42,6 +63,12 @@ static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
  * is told by our answer in its slot, and its operations end with `error` (negative errno).
  */
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why);
+
+/*
+ * The process has been seen to have closed this attached peer, or to have ended: it is lost as soon as what
+ * it has written has been read.
+ */
+void sc_peer_ended(struct sc_peer *peer);
 
 /* The link is lost: pending operations are to end with `error` (negative errno). */
 void sc_peer_lose(struct sc_peer *peer, int error);

@@ -66,7 +66,7 @@ static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	dir = opendir(path);
 	if (!dir)
-		return err;
+		return errno == ENOENT ? err : -errno;
 	while (err == -ESRCH && (entry = readdir(dir))) {
 		if (isdigit((unsigned char)entry->d_name[0]))
 			err = read_cookie(atoi(entry->d_name), addr, cookie);
@@ -75,8 +75,7 @@ static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 	return err;
 }
 
-/* Does the process that wrote this header live, and still have it in its memory? */
-static bool is_alive(const struct sc_abi_header *header)
+bool sc_reap_lives(const struct sc_abi_header *header)
 {
 	const struct sc_host *host;
 	uint64_t cookie;
@@ -125,7 +124,7 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	sc_addr_format(parts, addr);
 	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header) || is_closed(fd))
 		return false;
-	return is_alive(&header);
+	return sc_reap_lives(&header);
 }
 
 /* A service lives with its endpoint, which the same process holds. */
@@ -160,6 +159,26 @@ static bool second_opinion(const char *name, int fd)
 		return true;
 	parts.host = host->id;
 	return segment_is_alive(fd, &parts);
+}
+
+bool sc_reap_is_orphan(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX];
+	const struct sc_host *host;
+	struct sc_addr parts;
+	struct stat st;
+	bool dead;
+	int fd;
+
+	if (sc_addr_parse(addr, &parts) || sc_host_get(&host) || parts.host != host->id)
+		return false;
+	sc_addr_file(&parts, name);
+	fd = sc_own_open_other(name, &st);
+	if (fd < 0)
+		return false;
+	dead = sc_live_check(fd, NULL) == 0 && !segment_is_alive(fd, &parts);
+	sc_own_close_other(fd);
+	return dead;
 }
 
 /* ---- protocol -------------------------------------------------------------------------------- */

@@ -2,10 +2,23 @@
 #ifndef SC_REAP_H
 #define SC_REAP_H
 
+#include <stdbool.h>
+#include <shmcma/abi.h>
+
 /*
  * Remove the file of that name in the shared memory directory if its owner is dead.
  * 1: removed; 0: there is none; -EBUSY: its owner lives; -EACCES: not ours to judge.
  */
 int sc_reap_name(const char *name);
+
+/*
+ * The second opinion, once a life lock was found free: does the process that wrote this header live, and
+ * still have its cookie in its memory? It may have lost the lock by mistake. True when it cannot be told; of a
+ * process of another pid namespace the lock decides alone.
+ */
+bool sc_reap_lives(const struct sc_abi_header *header);
+
+/* Is the file of the endpoint with that address there, and its owner dead? False when it cannot be told. */
+bool sc_reap_is_orphan(const char *addr);
 
 #endif

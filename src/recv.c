@@ -18,7 +18,9 @@
 #include <errno.h>
 #include "deliver.h"
 #include "peer.h"
+#include "rma.h"
 #include "rx.h"
+#include "serve.h"
 #include "tx.h"
 #include "waiting.h"
 
@@ -53,6 +55,8 @@ static int peek(struct sc_ep *ep, const struct sc_recv *recv)
 		sc_peers_review(ep);
 	sc_deliver_progress(ep);
 	sc_tx_progress(ep);
+	sc_rma_progress(ep);
+	sc_serve_progress(ep);
 	while (!msg && sc_rx_poll(ep))
 		msg = sc_waiting_find(ep, recv);
 	complete_peek(ep, recv, msg);
@@ -75,6 +79,7 @@ static struct sc_rx_op *op_begin(struct sc_ep *ep, const struct sc_recv *recv)
 		return NULL;
 	op->flags = recv->flags;
 	op->context = recv->context;
+	op->cntr = recv->cntr;
 	op->cq_flags = recv->cq_flags;
 	op->match.source = recv->source;
 	op->match.tag = recv->tag;
@@ -208,6 +213,7 @@ int sc_rx_cancel(struct sc_ep *ep, const void *context)
 	if (!op)
 		return -ENOENT;
 	sc_deliver_unpost(ep, op);
+	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, -ECANCELED);
 	comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
 	if (comp) {
 		*comp = (struct sc_comp){ .context = op->context,
@@ -232,6 +238,7 @@ size_t sc_rx_room(const struct sc_ep *ep)
 
 void sc_recv_fini(struct sc_ep *ep)
 {
+	sc_deliver_fini(ep);
 	sc_waiting_fini(ep);
 	sc_slab_fini(&ep->rx_ops);
 }

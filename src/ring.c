@@ -23,10 +23,8 @@ struct walk {
 	uint32_t here; /* bytes at `at` */
 };
 
-static inline struct walk walk_begin(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags)
+static inline struct walk walk_begin(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here)
 {
-	uint32_t here = sc_inline_first(flags);
-
 	return (struct walk){ lines, first, first->bytes + SC_ABI_LINE_BYTES - here, here };
 }
 
@@ -37,27 +35,27 @@ static inline void walk_on(struct walk *walk)
 	walk->here = SC_ABI_LINE_BYTES;
 }
 
-void sc_inline_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags,
-		     const uint8_t *from, uint32_t size)
+void sc_lines_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here, const void *from,
+		    uint32_t size)
 {
-	struct walk walk = walk_begin(lines, first, flags);
+	struct walk walk = walk_begin(lines, first, here);
 
 	for (; size > walk.here; walk_on(&walk)) {
 		memcpy(walk.at, from, walk.here);
-		from += walk.here;
+		from = (const uint8_t *)from + walk.here;
 		size -= walk.here;
 	}
 	memcpy(walk.at, from, size);
 }
 
-void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags,
-		    uint8_t *to, uint32_t size)
+void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here, void *to,
+		   uint32_t size)
 {
-	struct walk walk = walk_begin(lines, (struct sc_abi_line *)first, flags);
+	struct walk walk = walk_begin(lines, (struct sc_abi_line *)first, here);
 
 	for (; size > walk.here; walk_on(&walk)) {
 		memcpy(to, walk.at, walk.here);
-		to += walk.here;
+		to = (uint8_t *)to + walk.here;
 		size -= walk.here;
 	}
 	memcpy(to, walk.at, size);

@@ -163,6 +163,21 @@ static inline uint32_t sc_ctl_size(uint64_t ctl)
 	return (uint32_t)ctl;
 }
 
+/*
+ * Write / read `size` bytes in the lines of a record: the last `here` bytes of the first line, then whole
+ * lines.
+ */
+void sc_lines_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here, const void *from,
+		    uint32_t size);
+void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here, void *to,
+		   uint32_t size);
+
+/* Lines of a record with `size` such bytes. */
+static inline uint32_t sc_lines_count(uint32_t here, uint32_t size)
+{
+	return size <= here ? 1 : 1 + (size - here + SC_ABI_LINE_BYTES - 1) / SC_ABI_LINE_BYTES;
+}
+
 /* Bytes of payload that the first line of an inline record holds. */
 static inline uint32_t sc_inline_first(uint32_t flags)
 {
@@ -172,17 +187,22 @@ static inline uint32_t sc_inline_first(uint32_t flags)
 /* Lines of an inline record. */
 static inline uint32_t sc_inline_lines(uint32_t flags, uint32_t size)
 {
-	uint32_t first = sc_inline_first(flags);
-
-	return size <= first ? 1 : 1 + (size - first + SC_ABI_LINE_BYTES - 1) / SC_ABI_LINE_BYTES;
+	return sc_lines_count(sc_inline_first(flags), size);
 }
 
 #define SC_INLINE_MAX (32 + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
-/* Write / read a payload of `size` bytes that begins in `first`. */
-void sc_inline_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags,
-		     const uint8_t *from, uint32_t size);
-void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags,
-		    uint8_t *to, uint32_t size);
+/* Write / read the payload of an inline record. */
+static inline void sc_inline_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags,
+				   const uint8_t *from, uint32_t size)
+{
+	sc_lines_write(lines, first, sc_inline_first(flags), from, size);
+}
+
+static inline void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags,
+				  uint8_t *to, uint32_t size)
+{
+	sc_lines_read(lines, first, sc_inline_first(flags), to, size);
+}
 
 #endif

@@ -24,6 +24,9 @@
 #include <string.h>
 #include "deliver.h"
 #include "peer.h"
+#include "record.h"
+#include "rma.h"
+#include "serve.h"
 #include "tx.h"
 #include "waiting.h"
 
@@ -56,40 +59,22 @@ static const char *parse_bounce(struct sc_message *message)
 
 static const char *parse_rdv(struct sc_message *message)
 {
-	uint32_t count = (uint32_t)message->size; /* ctl's size counts the segments */
-	const struct sc_abi_line *line = message->first;
+	struct sc_record_segments segments = {
+		.line = message->first,
+		.lines = message->lines,
+		.count = (uint32_t)message->size, /* ctl's size counts the segments */
+	};
 	struct sc_abi_rdv record;
-	uint64_t sum = 0;
 
-	memcpy(&record, line->bytes, sizeof(record));
+	memcpy(&record, message->first->bytes, sizeof(record));
+	segments.first = record.first;
+	segments.size = record.size;
 	message->tag = record.tag;
 	message->data = record.data;
 	message->op = record.op;
 	message->size = record.size;
-	if (count > SC_ABI_RDV_SEGMENTS ||
-	    message->lines !=
-		    1 + (count ? (count - 1 + SC_ABI_RDV_PER_LINE - 1) / SC_ABI_RDV_PER_LINE : 0))
-		return "a rendezvous with too many segments";
-	for (uint32_t i = 0; i < count; i++) {
-		struct sc_abi_segment segment = record.first;
-
-		if (i) {
-			uint32_t place = (i - 1) % SC_ABI_RDV_PER_LINE;
-
-			if (!place)
-				line = sc_ring_next(message->peer->rx.lines, line);
-			memcpy(&segment, &line->words[2 * place], sizeof(segment));
-		}
-		if (segment.len > record.size - sum)
-			return "a rendezvous whose segments are longer than the message";
-		sum += segment.len;
-		message->segments[i].iov_base = (void *)(uintptr_t)segment.addr;
-		message->segments[i].iov_len = segment.len;
-	}
-	if (sum != record.size)
-		return "a rendezvous whose segments are shorter than the message";
-	message->segment_count = count;
-	return NULL;
+	message->segment_count = segments.count;
+	return sc_record_segments_read(message->peer, &segments, message->segments);
 }
 
 static const char *parse_inline(struct sc_message *message)
@@ -149,7 +134,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-/* -EPROTO with *why, -ENOMEM */
+/* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring */
 static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
@@ -174,9 +159,30 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 		return peer->seg ? sc_deliver_piece(peer, (const struct sc_abi_piece *)words,
 						    sc_ctl_size(ctl))
 				 : -EPROTO;
+	case SC_ABI_PUT:
+	case SC_ABI_PUT_FAR:
+	case SC_ABI_GET:
+	case SC_ABI_ATOMIC:
+	case SC_ABI_NOTE:
+		return sc_serve_take(peer, ctl, why);
+	case SC_ABI_DONE:
+	case SC_ABI_GOT:
+	case SC_ABI_RESULT:
+		return sc_rma_take(peer, ctl, why);
+	case SC_ABI_SHARE:
+		*why = "an offer to copy along with nothing that it was sent";
+		return sc_tx_shared(peer, line, ctl);
+	default:
+		break;
 	}
 	*why = "a record of unknown kind";
 	return -EPROTO;
+}
+
+/* Has the record bounce buffers, which the writer wants back soon? */
+static bool names_buffers(enum sc_abi_kind kind)
+{
+	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT;
 }
 
 /* Take what the peer's ring has, up to RING_BURST records. */
@@ -194,7 +200,9 @@ static int poll_ring(struct sc_peer *peer)
 
 		if (lines - 1 < SC_ABI_RECORD_LINES)
 			ret = take_record(peer, ctl, &why);
-		if (ret == -ENOMEM)
+		if (ret == -EAGAIN)
+			taken++; /* a step of it has been done */
+		if (ret == -ENOMEM || ret == -EAGAIN)
 			break;
 		if (ret) {
 			sc_peer_quarantine(peer, -EPROTO, why);
@@ -204,7 +212,7 @@ static int poll_ring(struct sc_peer *peer)
 		if (!peer->rx.lines)
 			return taken; /* quarantined while it was answered */
 		sc_ring_release(&peer->rx, lines);
-		lent |= kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE;
+		lent |= names_buffers(kind);
 	}
 	sc_deliver_prove(peer);
 	if (!peer->rx.lines)

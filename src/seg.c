@@ -5,7 +5,7 @@
  * Owns the mapping and the private copy of the header. One structure is used by one thread at a time;
  * different ones, also of the same segment, by any.
  *
- * Create: file without name -> memory for all but the slots -> map -> fill -> lock -> name (own.c).
+ * Create: file without name -> memory for all but slots and table -> map -> fill -> lock -> name (own.c).
  * Whoever opens the name sees a complete header, and a lock that says whether it is alive. If the owner
  * dies before the name is given, nothing remains; after it, a complete segment with a free lock, which
  * no attacher accepts and a reaper removes.
@@ -56,7 +56,8 @@ static bool is_possible(const struct sc_seg_geometry *geometry)
 {
 	return geometry->slots && geometry->slots <= SC_ABI_SLOTS_MAX && geometry->buf_count &&
 	       geometry->buf_count <= SC_ABI_BUFS_MAX && geometry->buf_size &&
-	       geometry->buf_size % SC_ABI_LINE == 0;
+	       geometry->buf_size % SC_ABI_LINE == 0 && geometry->regs <= SC_ABI_REGS_MAX &&
+	       geometry->ranges <= SC_ABI_RANGES_MAX && (geometry->regs || !geometry->ranges);
 }
 
 /* The parts follow each other as abi.h draws them; pool and slots begin on pages of their own. */
@@ -74,7 +75,10 @@ static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geome
 	header->slots_offset = align_up(header->pool_offset + pool_size, SC_ABI_PAGE);
 	header->slot_size = SC_ABI_SLOT_SIZE;
 	header->ring_lines = SC_ABI_RING_LINES;
-	header->length = header->slots_offset + (uint64_t)geometry->slots * SC_ABI_SLOT_SIZE;
+	header->table_offset = header->slots_offset + (uint64_t)geometry->slots * SC_ABI_SLOT_SIZE;
+	header->reg_max = geometry->regs;
+	header->range_max = geometry->ranges;
+	header->length = header->table_offset + SC_ABI_TABLE_SIZE(geometry->regs, geometry->ranges);
 }
 
 static int set_owner(struct sc_abi_header *header)
@@ -123,7 +127,10 @@ static int fallocate_whole(int fd, int mode, off_t offset, off_t len)
 	return ret;
 }
 
-/* The slots stay sparse. fallocate, not ftruncate alone: a full /dev/shm is an error here, not SIGBUS later. */
+/*
+ * Slots and table stay sparse. fallocate, not ftruncate alone: a full /dev/shm is an error here, not SIGBUS
+ * later.
+ */
 static int give_memory(int fd, const struct sc_abi_header *header)
 {
 	if (SC_OWN_TRY("seg.ftruncate", ftruncate(fd, (off_t)header->length)) ||
@@ -241,8 +248,10 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	int err;
 
 	if (!is_possible(geometry)) {
-		sc_warn("no segment can have %u slots and %u bounce buffers of %u bytes", geometry->slots,
-			geometry->buf_count, geometry->buf_size);
+		sc_warn("no segment can have %u slots, %u bounce buffers of %u bytes, %u registrations and "
+			"%u ranges",
+			geometry->slots, geometry->buf_count, geometry->buf_size, geometry->regs,
+			geometry->ranges);
 		return -EINVAL;
 	}
 	seg = calloc(1, sizeof(*seg));
@@ -496,14 +505,19 @@ int sc_seg_attach(const char *addr, struct sc_seg **seg)
 	return attach(addr, false, seg);
 }
 
-int sc_seg_attach_left(const char *addr, struct sc_seg **seg)
+int sc_seg_attach_left(const char *addr, struct sc_seg **out)
 {
-	int err = attach(addr, true, seg);
+	struct sc_seg *seg = NULL;
+	int err = attach(addr, true, &seg);
 
-	if (err || sc_load_acquire_32(&sc_seg_presence(*seg)->state) == SC_ABI_CLOSED)
+	if (err)
 		return err;
-	sc_seg_detach(*seg);
-	return -ECONNREFUSED;
+	if (sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_CLOSED) {
+		sc_seg_detach(seg);
+		return -ECONNREFUSED;
+	}
+	*out = seg;
+	return 0;
 }
 
 void sc_seg_leave(struct sc_seg *seg)
@@ -576,36 +590,70 @@ static int open_again(const struct sc_seg *seg)
 	return -ENOENT;
 }
 
+/*
+ * That process holds a lock on what the descriptor is of. Should that be another file since closefrom(3), the
+ * process lives all the same.
+ */
+static bool is_held(const struct sc_seg *seg)
+{
+	pid_t holder = 0;
+
+	return seg->fd >= 0 && seg->cma_pid && sc_live_check(seg->fd, &holder) == 1 && holder == seg->cma_pid;
+}
+
+/*
+ * Neither descriptor nor name is left to ask the life lock by. That the name is gone says nothing: its owner
+ * removes it, or a reaper, but so do logind (RemoveIPC) and people. 0: the process has ended; -ENOENT.
+ */
+static int check_process_slow(const struct sc_seg *seg)
+{
+	if (seg->cma_pid && sc_host_has_ended(seg->cma_pid, seg->header.pidfs_ino))
+		return 0;
+	return -ENOENT;
+}
+
 int sc_seg_check_owner(const struct sc_seg *seg)
 {
 	int fd, alive;
 
-	if (seg->local)
-		return seg->own || sc_own_has_name(&seg->lender->file);
+	if (seg->own)
+		return 1;
+	if (seg->lender)
+		return sc_own_has_name(&seg->lender->file);
+	if (is_held(seg))
+		return 1; /* the common case in one system call */
 	if (sc_own_is_open(seg->fd, seg->dev, seg->ino))
 		return sc_live_check(seg->fd, NULL);
 	fd = open_again(seg);
 	if (fd < 0)
-		return fd == -ENOENT ? 0 : fd;
+		return fd == -ENOENT ? check_process_slow(seg) : fd;
 	alive = sc_live_check(fd, NULL);
 	sc_own_close_other(fd);
 	return alive;
 }
 
-static int slot_fallocate(const struct sc_seg *seg, uint32_t slot, int mode)
+/* Give a part of the file memory, or take it away. */
+static int part_fallocate(const struct sc_seg *seg, uint64_t offset, uint64_t size, int mode)
 {
-	off_t offset = (off_t)(seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE);
 	bool kept = sc_own_is_open(seg->fd, seg->dev, seg->ino);
 	int fd = kept ? seg->fd : open_again(seg);
 	int err = 0;
 
 	if (fd < 0)
 		return fd;
-	if (SC_OWN_TRY("seg.slot", fallocate_whole(fd, mode, offset, SC_ABI_SLOT_SIZE)))
+	if (fallocate_whole(fd, mode, (off_t)offset, (off_t)size))
 		err = errno == EDQUOT ? -ENOSPC : -errno;
 	if (!kept)
 		sc_own_close_other(fd);
 	return err;
+}
+
+static int slot_fallocate(const struct sc_seg *seg, uint32_t slot, int mode)
+{
+	uint64_t offset = seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
+	int err = SC_INJECT("seg.slot");
+
+	return err ? -err : part_fallocate(seg, offset, SC_ABI_SLOT_SIZE, mode);
 }
 
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
@@ -629,5 +677,119 @@ int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot)
 	if (err)
 		sc_warn("cannot give back the memory of slot %u of %s: %s; it goes with the endpoint",
 			slot, seg->header.address, strerror(-err));
+	return err;
+}
+
+/* ---- registration table ---------------------------------------------------------------------- */
+
+struct sc_regtab_view sc_seg_table(const struct sc_seg *seg)
+{
+	const struct sc_abi_header *header = &seg->header;
+	uint8_t *table = seg->base + header->table_offset;
+	uint8_t *regs = table + (header->reg_max ? SC_ABI_TABLE_BUCKETS : 0);
+
+	return (struct sc_regtab_view){
+		.presence = sc_seg_presence(seg),
+		.buckets = (uint32_t *)table,
+		.regs = (struct sc_abi_reg *)regs,
+		.ranges = (struct sc_abi_segment *)((struct sc_abi_reg *)regs + header->reg_max),
+		.reg_max = header->reg_max,
+		.range_max = header->range_max,
+	};
+}
+
+static int table_fallocate(const struct sc_seg *seg, const void *from, uint64_t size)
+{
+	uint64_t offset = (uint64_t)((const uint8_t *)from - seg->base);
+	int err = SC_INJECT("seg.table");
+
+	return err ? -err : part_fallocate(seg, offset, size, 0);
+}
+
+struct array {
+	const void *at;
+	uint32_t size, most, count; /* bytes of an element; elements at most, and with memory */
+};
+
+/*
+ * Half as much again and whole pages, so that it is done seldom; if that is not to be had, what is needed.
+ * Only what is new is asked for: a failure takes back nothing that there was.
+ */
+static int grow_array(const struct sc_seg *seg, const struct array *array, uint32_t *count)
+{
+	const uint8_t *from = (const uint8_t *)array->at + (uint64_t)array->count * array->size;
+	uint32_t page = SC_ABI_PAGE / array->size;
+	uint64_t need = align_up(*count, page);
+	uint64_t want = align_up(array->count + array->count / 2, page);
+	int err;
+
+	if (*count > array->most)
+		return -ENOSPC;
+	need = need < array->most ? need : array->most;
+	want = want < need ? need : want < array->most ? want : array->most;
+	err = table_fallocate(seg, from, (want - array->count) * array->size);
+	if (err == -ENOSPC && want > need) {
+		want = need;
+		err = table_fallocate(seg, from, (want - array->count) * array->size);
+	}
+	*count = (uint32_t)want;
+	return err;
+}
+
+static int grow_regs(struct sc_seg *seg, uint32_t count)
+{
+	struct sc_regtab_view view = sc_seg_table(seg);
+	struct array array = { view.regs, sizeof(*view.regs), view.reg_max, seg->reg_count };
+	int err = grow_array(seg, &array, &count);
+
+	if (err)
+		return err;
+	seg->reg_count = count;
+	/* release: memory before its count */
+	sc_store_release_32(&view.presence->reg_count, count);
+	return 0;
+}
+
+static int grow_ranges(struct sc_seg *seg, uint32_t count)
+{
+	struct sc_regtab_view view = sc_seg_table(seg);
+	struct array array = { view.ranges, sizeof(*view.ranges), view.range_max, seg->range_count };
+	int err = grow_array(seg, &array, &count);
+
+	if (err)
+		return err;
+	seg->range_count = count;
+	/* release: memory before its count */
+	sc_store_release_32(&view.presence->range_count, count);
+	return 0;
+}
+
+static int grow_buckets(struct sc_seg *seg, uint32_t bits)
+{
+	struct sc_regtab_view view = sc_seg_table(seg);
+	uint64_t size = (uint64_t)sizeof(*view.buckets) << bits;
+	int err;
+
+	if (bits > SC_ABI_BUCKET_BITS_MAX || !view.reg_max)
+		return -ENOSPC;
+	err = table_fallocate(seg, (uint8_t *)view.buckets + size, size);
+	if (!err)
+		seg->bucket_bits = bits;
+	return err;
+}
+
+int sc_seg_table_grow_slow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count)
+{
+	int err = part == SC_SEG_REGS	? grow_regs(seg, count) :
+		  part == SC_SEG_RANGES ? grow_ranges(seg, count) :
+					  grow_buckets(seg, count);
+
+	if (err == -ENOSPC)
+		sc_warn(SC_HOST_DIR
+			" is full, or there are too many of them: no room for more registered memory in %s; "
+			"free space there or close registrations",
+			seg->header.address);
+	else if (err)
+		sc_warn("no shared memory for registrations in %s: %s", seg->header.address, strerror(-err));
 	return err;
 }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <shmcma/abi.h>
 #include "own.h"
+#include "regtab.h"
 
 /* What a new segment is to hold; see struct sc_config. */
 struct sc_seg_geometry {
@@ -14,6 +15,7 @@ struct sc_seg_geometry {
 	uint32_t buf_size, buf_count;
 	uint64_t window;
 	uint32_t capabilities;
+	uint32_t regs, ranges; /* limits of the registration table; 0: none */
 };
 
 /*
@@ -32,6 +34,7 @@ struct sc_seg {
 	pid_t cma_pid; /* attached: pid of the owner as seen from here, 0: not visible from here */
 	pid_t pid;     /* process that made this structure; its forked children have nothing mapped */
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
+	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
 	struct sc_own file;    /* own: the mapping outlives destroy until all borrowers have detached */
 };
 
@@ -67,12 +70,35 @@ void sc_seg_detach(struct sc_seg *seg);
 /* Would sc_seg_attach() find a live segment? Same outcomes; nothing is mapped. */
 int sc_seg_find(const char *addr);
 
-/* Does the owner of an attached segment live? 1: yes; 0: dead or closed; negative errno: cannot tell. */
+/*
+ * Does the owner of an attached segment live? 1: yes; 0: its process has ended or closed it, and touches no
+ * memory through it any more; negative errno: cannot tell. -ENOENT: there is neither descriptor nor name, and
+ * the process has not been seen to have ended.
+ */
 int sc_seg_check_owner(const struct sc_seg *seg);
 
 /* Give a slot its memory / take it away (its content is gone, unless that fails). -ENOSPC. */
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
 int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
+
+/*
+ * Own: give the first `count` registrations or ranges of the table memory, and let peers know; or the
+ * table of 2^`count` buckets, to be filled before they know. -ENOSPC: nothing has changed.
+ */
+enum sc_seg_part { SC_SEG_REGS, SC_SEG_RANGES, SC_SEG_BUCKETS };
+int sc_seg_table_grow_slow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count);
+
+static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count)
+{
+	uint32_t have = part == SC_SEG_REGS   ? seg->reg_count :
+			part == SC_SEG_RANGES ? seg->range_count :
+						seg->bucket_bits;
+
+	return count <= have ? 0 : sc_seg_table_grow_slow(seg, part, count);
+}
+
+/* The registration table. What is behind the presence's counts has no memory. */
+struct sc_regtab_view sc_seg_table(const struct sc_seg *seg);
 
 static inline uint64_t *sc_seg_claims(const struct sc_seg *seg)
 {

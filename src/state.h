@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * state.h: the private memory of an endpoint, shared by the files that work on it (peer, tx,
- * deliver, waiting, rx, recv, ep).
+ * state.h: the private memory of an endpoint, shared by the files that work on it: peer, and all that
+ * test/check-includes.sh has above it.
  *
  * Nothing here is seen by another process. One thread at a time uses an endpoint and everything below it.
  *
@@ -24,13 +24,23 @@
 #include "list.h"
 #include "match.h"
 #include "pool.h"
+#include "regtab.h"
 #include "ring.h"
 #include "seg.h"
 #include "service.h"
+#include "share.h"
 #include "slab.h"
 
 enum sc_link { SC_LINK_NONE, SC_LINK_UP, SC_LINK_DOWN };
 enum sc_feed { SC_FEED_NONE, SC_FEED_UP, SC_FEED_DRAINING, SC_FEED_DONE };
+
+/* The registration that the earlier pieces of a request were done under; tag 0: none yet. */
+struct sc_reg_use {
+	uint64_t key, tag;
+};
+
+/* Can a peer copy from our memory? It says so in the answer to the first put that needs it. */
+enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
 
 struct sc_peer {
 	/* sending */
@@ -42,6 +52,26 @@ struct sc_peer {
 	struct sc_list replies;	 /* sc_reply: answers that found the ring full */
 	uint32_t reply_count;
 
+	/* one-sided, ours to it: see rma.c */
+	struct sc_list rma_queued;  /* sc_rma_op.of_peer: have records to write, oldest first */
+	struct sc_list rma_waiting; /* sc_rma_op.of_peer: all written, answers to come */
+	uint32_t rma_requests;	    /* records that are to be answered */
+	uint32_t rma_gets;	    /* of those, gets */
+	uint32_t rma_fars;	    /* and puts that it copies from our memory */
+	uint32_t rma_pending;	    /* operations in the two lists */
+	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
+	uint64_t hazard_count;	    /* in the high bits of hazard words */
+	enum sc_fetch fetch;	    /* can it read our memory? */
+
+	/* one-sided, its to us: see serve.c */
+	struct sc_list serving;	     /* sc_serve_op.of_peer: requests not answered yet, oldest first */
+	struct sc_list serving_peer; /* sc_ep.serving: has some */
+	uint32_t serving_count;
+	sc_abi_op put_op;	  /* put under way, in several records */
+	struct sc_reg_use put_use;
+	uint64_t put_moved;
+	int put_error;
+
 	/* receiving */
 	struct sc_ring_rx rx;
 	uint64_t units_back;	  /* returned to the peer so far */
@@ -50,7 +80,15 @@ struct sc_peer {
 	struct sc_list waiting;	 /* sc_rx_msg.of_peer: unmatched, oldest first */
 	struct sc_list fenced;	 /* sc_fenced: acknowledgements that wait for those before them */
 	uint64_t arrivals;	 /* messages that have had to wait so far */
+	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
 	struct sc_list unproven; /* sc_rx_op.pulling: copied by CMA, whose memory it was is to be proven */
+	struct sc_list pulling;	 /* sc_ep.pulling: `copying` has some */
+	uint32_t shares;	 /* one bit for each of our chunk words that is in use */
+	uint32_t share_generation;
+	uint32_t share_looks;	 /* in vain, for the last chunks of its */
+	uint32_t shares_spared;	 /* transfers to come that are not shared: it was not there for the last */
+	uint32_t shares_alone;	 /* how many of them it was the last time */
+	bool copies_not;	 /* it has said that it cannot copy along */
 	uint32_t inbound_index;	  /* place in sc_ep.inbound */
 
 	enum sc_link link;
@@ -61,6 +99,7 @@ struct sc_peer {
 	struct sc_seg *seg;	    /* NULL: not attached */
 	uint32_t out_slot, in_slot; /* in its segment, in ours */
 	bool can_read;		    /* its memory, by CMA */
+	bool writes_fail;	    /* to its memory, by CMA, though it can be read */
 	bool unread;		    /* we close and it has messages to read in our segment */
 	bool told;		    /* that it is lost has been logged for a send */
 	struct sc_cma cma;
@@ -77,6 +116,7 @@ enum sc_tx_state {
 	SC_TX_PUBLISHED, /* record written, waiting for the acknowledgement or a pull */
 	SC_TX_PUSHING,	 /* the receiver asked for the payload in pieces */
 	SC_TX_PUSHED,	 /* all pieces written, waiting for the acknowledgement */
+	SC_TX_SHARING,	 /* the receiver copies it, and we copy along */
 };
 
 struct sc_tx_op {
@@ -85,16 +125,73 @@ struct sc_tx_op {
 	uint32_t flags;
 	struct sc_peer *peer;
 	struct sc_list of_peer;
-	struct sc_list pushing; /* sc_ep.pushing */
+	struct sc_list pushing; /* sc_ep.pushing, or sc_ep.sharing */
 	void *context;
+	struct sc_cntr *cntr;
 	uint64_t cq_flags;
 	uint64_t tag, data;
 	size_t size;
 	void *copy;  /* injected payload kept here, else NULL */
 	uint64_t to; /* pushing: the receiver's operation */
 	size_t push_size, pushed;
+	struct sc_share share; /* sharing */
+	uint32_t segment_count;
 	size_t iov_count;
 	struct iovec iov[SC_IOV_MAX];
+	struct iovec segments[SC_ABI_RDV_SEGMENTS]; /* sharing: the receiver's memory */
+};
+
+/* A one-sided operation that is not over in the call; see rma.c. */
+enum sc_rma_kind {
+	SC_RMA_PUT,
+	SC_RMA_GET,
+	SC_RMA_ATOMIC,
+	SC_RMA_NOTE, /* it is done; the peer is to be told */
+};
+
+struct sc_rma_op {
+	struct sc_slab_object slab;
+	enum sc_rma_kind kind;
+	enum sc_event event; /* what it counts as */
+	uint32_t flags;	     /* SC_SILENT... */
+	struct sc_peer *peer;
+	struct sc_list of_peer; /* sc_peer.rma_queued or .rma_waiting */
+	void *context;
+	struct sc_cntr *cntr;
+	uint64_t cq_flags, data;
+	size_t size;  /* bytes */
+	size_t begun; /* bytes that records have been written for */
+	size_t moved; /* bytes that have been answered for */
+	size_t got;   /* get through bounce buffers: bytes of the record that is being answered */
+	bool started; /* a record has been written */
+	bool far;     /* put: the peer copies from our memory */
+	bool again;   /* it has said that it cannot */
+	uint32_t answers; /* to come */
+	int error;	  /* negative errno of the first that went wrong */
+	uint8_t *copy;	  /* atomic: operands, then values to compare with; inject: the payload */
+	enum sc_atomic_kind atomic_kind;
+	enum sc_atomic_type atomic_type;
+	enum sc_atomic_code atomic_code;
+	size_t iov_count, remote_count;
+	struct iovec iov[SC_IOV_MAX]; /* source of a put, destination of a get, results of an atomic */
+	struct sc_remote remote[SC_REMOTE_MAX];
+};
+
+/* A peer's get, or the result of its atomic, that is not answered yet; see serve.c. */
+struct sc_serve_op {
+	struct sc_list of_peer;
+	sc_abi_op op;
+	uint64_t key, addr;  /* get */
+	struct sc_reg_use use;
+	uint64_t size, done; /* bytes */
+	bool result;
+	bool bounced; /* get: goes through bounce buffers */
+	bool event;   /* get: to be counted */
+	uint32_t segment_count;
+	union {
+		struct iovec segments[SC_ABI_RDV_SEGMENTS]; /* get: of the peer's memory */
+		uint8_t values[SC_ABI_RESULT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES];
+	};
 };
 
 /* An answer that waits for room in a ring. */
@@ -122,6 +219,7 @@ struct sc_rx_op {
 	struct sc_match_recv match;
 	uint32_t flags;
 	void *context;
+	struct sc_cntr *cntr;
 	uint64_t cq_flags;
 	size_t capacity; /* of iov, bytes; multi-receive: what is left */
 	size_t iov_count;
@@ -134,7 +232,12 @@ struct sc_rx_op {
 	/* transfer of a rendezvous message */
 	struct sc_peer *peer;
 	struct sc_list of_peer;
-	struct sc_list pulling; /* sc_ep.pulling, while CMA does it */
+	struct sc_list pulling; /* sc_peer.copying, then .unproven, while CMA does it */
+	struct sc_share share;	/* sharing: with its sender */
+	uint32_t share_index;	/* of our chunk words */
+	bool unshared;		/* for good */
+	bool proven;		/* sharing: whose memory was read last */
+	int failed;		/* sharing: negative errno, once the sender has ended too */
 	uint64_t fence; /* arrival of a fenced message, 0: not fenced */
 	sc_abi_op message;	/* the sender's operation */
 	uint64_t size;		/* of the message */
@@ -170,6 +273,11 @@ struct sc_rx_msg {
 struct sc_ep {
 	struct sc_config config;
 	struct sc_cq *tx_cq, *rx_cq;
+	struct sc_cntr *cntrs[SC_EVENTS]; /* each one's, or `uncounted` */
+	struct sc_cntr uncounted;
+	struct sc_regtab *regtab;
+	struct sc_list of_regtab;    /* its endpoints */
+	struct sc_regtab_view table; /* as our peers see it, in our segment */
 	struct sc_seg *seg;
 	struct sc_service *service;
 	struct sc_pool pool;
@@ -185,18 +293,43 @@ struct sc_ep {
 	struct sc_peer **inbound; /* peers whose rings are polled; the busy ones first */
 	uint32_t inbound_count, inbound_busy, inbound_cursor, inbound_victim;
 
+	struct sc_slab rma_ops;
+	struct sc_list rma_busy; /* sc_peer: one-sided operations with records to write */
+	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
+	struct {
+		uint64_t key;
+		uintptr_t page; /* and how it was asked for */
+	} probed[16]; /* memory that atomics can be done to, see serve.c */
+
 	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
-	struct sc_list pulling;	   /* sc_rx_op: payload by CMA */
+	struct sc_list sharing;	   /* sc_tx_op: payload that the receiver and we copy */
+	struct sc_list pulling;	   /* sc_peer: payload by CMA */
 	struct sc_list claimed;	   /* sc_rx_msg */
 	struct sc_list ending;	   /* sc_peer */
 	struct sc_list unanswered; /* sc_peer */
 	uint32_t replies;	   /* queued for full rings, all peers */
 
 	struct sc_list peers;
+	struct sc_list *watched; /* of those: whose life was asked for last */
+	uint32_t polls;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
 	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
 };
+
+/* An operation with these flags has ended; `cntr` is its own, see core.h, `error` a negative errno or 0. */
+static inline void sc_ep_count(struct sc_ep *ep, enum sc_event event, struct sc_cntr *cntr, uint32_t flags,
+			       int error)
+{
+	struct sc_cntr *own = ep->cntrs[event];
+
+	if (__builtin_expect(cntr && cntr != own, 0)) {
+		sc_cntr_add(error ? &cntr->errors : &cntr->value, 1);
+		if (flags & SC_SILENT)
+			return;
+	}
+	sc_cntr_add(error ? &own->errors : &own->value, 1);
+}
 
 static inline struct sc_match *sc_ep_queue(struct sc_ep *ep, bool tagged)
 {

@@ -11,7 +11,7 @@ cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 layers="
 atomic log inject list
 host iov slab
-addr ring pool match cq regtab
+addr ring pool match cq regtab atomicop share
 live cma wake header
 own
 seg
@@ -19,9 +19,10 @@ reap
 service
 state
 peer
+reg record
 tx
 deliver rma
-waiting
+waiting serve
 rx
 recv
 ep

@@ -7,7 +7,8 @@
  *   0      +-----------------------------------------------+
  *          | header          immutable once the file has   |
  *          |                 its name                      |
- *   1024   | presence        owner's state, membership     |
+ *   1024   | presence        owner's state, membership,    |
+ *          |                 sizes of the table            |
  *   4096   +-----------------------------------------------+
  *          | claims[slots]   8 bytes a slot                |
  *          +-----------------------------------------------+
@@ -16,15 +17,19 @@
  *   slots  | slot 0          one connected peer: who it    |
  *          | ...             is, how far its ring is read, |
  *          | slot n-1        the ring it writes            |
+ *   table  +-----------------------------------------------+
+ *          | buckets         of application keys           |
+ *          | registrations   64 bytes each                 |
+ *          | ranges          of those that have several    |
  *          +-----------------------------------------------+
  *
  * Header, claims and pool have memory from the start. A slot gets its memory (fallocate) when a peer
- * takes it, so an idle slot costs nothing but address space.
+ * takes it, the table as it grows, so what is not used costs nothing but address space.
  *
- * Who writes what: the owner writes the header (once), its presence state, the pool, and each slot's
- * consumer line. A peer writes the claim, the introduction and the ring of the one slot it has claimed,
- * and adds to the membership count. Whoever reads a word that another process writes loads it once,
- * checks it, and uses the copy.
+ * Who writes what: the owner writes the header (once), its presence, the pool, the table, and each slot's
+ * consumer line. A peer writes the claim, the introduction, the hazards, its part of the chunks and the
+ * ring of the one slot it has claimed, and adds to the membership count. Whoever reads a word that another
+ * process writes loads it once, checks it, and uses the copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
  * configuration for another's memory.
@@ -50,6 +55,9 @@
 /* What an endpoint can do, in sc_abi_header.capabilities. */
 #define SC_ABI_CAP_TAGGED (1u << 0)
 #define SC_ABI_CAP_MSG (1u << 1)
+#define SC_ABI_CAP_RMA (1u << 2)
+#define SC_ABI_CAP_STRICT (1u << 3) /* its memory is not to be touched: it serves requests itself */
+#define SC_ABI_CAP_EVENTS (1u << 4) /* it counts what is done to its memory: each wants an SC_ABI_NOTE */
 
 struct sc_abi_header {
 	uint64_t magic;
@@ -77,6 +85,10 @@ struct sc_abi_header {
 	uint32_t capabilities, pad;
 	uint64_t window; /* SC units a peer may have unmatched here, see sc_abi_consumer.window */
 
+	/* the registration table: sizes in entries */
+	uint64_t table_offset;
+	uint32_t reg_max, range_max;
+
 	char address[SC_ABI_ADDR_SIZE];
 };
 
@@ -89,7 +101,13 @@ struct sc_abi_presence {
 	uint32_t membership; /* +1 (atomic add, by anybody) when a claim or a peer's state has changed */
 	uint32_t asleep;     /* reserved: owner sleeps and wants to be woken */
 	uint32_t unread;     /* CLOSED: claims marked UNREAD; who takes it to 0 removes the name */
-	uint32_t pad[12];
+
+	/* of the registration table; see struct sc_abi_reg */
+	uint32_t reg_count;   /* registrations that have memory, whether in use or not */
+	uint32_t range_count; /* ranges that have memory */
+	uint32_t bucket_bits; /* log2 of the buckets in use, 0: none */
+	uint32_t chains;      /* odd while buckets or chains change, another even number after it */
+	uint32_t pad[8];
 };
 #define SC_ABI_PRESENCE 1024
 
@@ -153,13 +171,26 @@ enum sc_abi_kind {
 	SC_ABI_ACK = 4,    /* to the sender: operation ended, struct sc_abi_ack */
 	SC_ABI_PULL = 5,   /* to the sender: send the payload through bounce buffers, struct sc_abi_pull */
 	SC_ABI_PIECE = 6,  /* answer to SC_ABI_PULL, struct sc_abi_piece */
-	SC_ABI_KIND_MAX = SC_ABI_PIECE,
+
+	/* One-sided requests, to the process whose memory it is, and their answers. */
+	SC_ABI_PUT = 7,	    /* bytes in bounce buffers, struct sc_abi_put */
+	SC_ABI_PUT_FAR = 8, /* bytes in the writer's memory, struct sc_abi_far */
+	SC_ABI_GET = 9,	    /* bytes to the writer's memory, struct sc_abi_far */
+	SC_ABI_ATOMIC = 10, /* struct sc_abi_atomic, operands follow */
+	SC_ABI_NOTE = 11,   /* something has been done to your memory, struct sc_abi_note */
+	SC_ABI_DONE = 12,   /* answer: ended, struct sc_abi_ack */
+	SC_ABI_GOT = 13,    /* answer: bytes in bounce buffers, struct sc_abi_got */
+	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
+
+	SC_ABI_SHARE = 15, /* to the sender of a rendezvous: copy along, struct sc_abi_share */
+	SC_ABI_KIND_MAX = SC_ABI_SHARE,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
 #define SC_ABI_F_DATA (1u << 1)   /* words[1] is the sender's immediate data */
 #define SC_ABI_F_ACK (1u << 2)    /* inline, bounce: the sender wants an SC_ABI_ACK; words[2] = operation */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
+#define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 
 /*
  * An operation of the writer, opaque to the other side, which echoes it. low 32 bits: index, high 32
@@ -191,6 +222,8 @@ struct sc_abi_rdv {
 };
 #define SC_ABI_RDV_PER_LINE 3
 #define SC_ABI_RDV_SEGMENTS 16
+/* Lines of a record with so many segments, uint32_t, at least one. */
+#define SC_ABI_SEGMENT_LINES(count) (1 + ((count) + SC_ABI_RDV_PER_LINE - 2) / SC_ABI_RDV_PER_LINE)
 
 /* SC_ABI_ACK: the other side has ended with this operation. */
 struct sc_abi_ack {
@@ -211,11 +244,83 @@ struct sc_abi_pull {
 /* SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in bounce buffers. */
 struct sc_abi_piece {
 	sc_abi_op to;
-	uint64_t offset;
-	int32_t status; /* positive errno: the payload cannot be had, the operation ends */
-	uint32_t pad;
+	uint64_t offset, pad;
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 };
+
+/*
+ * SC_ABI_SHARE: the receiver of a rendezvous copies it, and the sender may copy along: from its own memory
+ * into these segments of the receiver's. Who copies what: struct sc_abi_chunks. Further segments fill the
+ * further lines as in SC_ABI_RDV, their number is in ctl's size.
+ */
+struct sc_abi_share {
+	sc_abi_op op;
+	uint64_t size; /* sum of the segments, bytes: of the message from its start */
+	struct sc_abi_segment first;
+	uint64_t chunk; /* bytes, the last one may be shorter */
+	uint32_t generation;
+	uint32_t index; /* of the chunks in the slot */
+	uint64_t pad;
+};
+
+/*
+ * SC_ABI_PUT: `size` (in ctl) bytes to `addr` under `key`. A longer put is several of them; with
+ * SC_ABI_F_ACK it is the last, and one answer (SC_ABI_DONE) tells of them all.
+ */
+struct sc_abi_put {
+	sc_abi_op op;
+	uint64_t key, addr;
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+};
+
+/*
+ * SC_ABI_PUT_FAR, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
+ * lines as in SC_ABI_RDV, their number is in ctl's size. Answers: SC_ABI_DONE, for a get that goes through
+ * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to SC_ABI_PUT_FAR: not possible, use
+ * SC_ABI_PUT.
+ */
+struct sc_abi_far {
+	sc_abi_op op;
+	uint64_t key, addr;
+	uint64_t size; /* sum of the segments, bytes */
+	struct sc_abi_segment first;
+	uint64_t pad;
+};
+
+/*
+ * SC_ABI_ATOMIC: ctl's size is the bytes of operands (first all operands, then all values to compare with)
+ * that follow, 24 bytes in the first line. Answer: SC_ABI_RESULT if it fetches and went well, else DONE.
+ */
+struct sc_abi_atomic {
+	sc_abi_op op;
+	uint64_t key, addr;
+	uint8_t kind, type, code; /* enum sc_atomic_kind, sc_atomic_type, sc_atomic_code of core.h */
+	uint8_t pad;
+	uint32_t count; /* elements */
+	uint8_t operands[24];
+};
+#define SC_ABI_ATOMIC_FIRST 24
+
+/* SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; SC_ABI_F_EVENT: to be counted. */
+struct sc_abi_note {
+	uint64_t data, key, len;
+	uint32_t access; /* SC_REG_READ or SC_REG_WRITE of core.h: what has been done */
+	uint32_t pad[7];
+};
+
+/* SC_ABI_GOT: `size` (in ctl) bytes at `offset` of what a get asked for. */
+struct sc_abi_got {
+	sc_abi_op op;
+	uint64_t offset, pad;
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+};
+
+/* SC_ABI_RESULT: ctl's size is the bytes of former values that follow, 48 in the first line. */
+struct sc_abi_result {
+	sc_abi_op op;
+	uint8_t values[48];
+};
+#define SC_ABI_RESULT_FIRST 48
 
 /* First line of a slot, written by the claimant before it publishes the claim. */
 struct sc_abi_intro {
@@ -239,11 +344,91 @@ struct sc_abi_consumer {
 /* 64 bytes a unit, 512 bytes for the entry itself */
 #define SC_ABI_UNITS(bytes) (((uint64_t)(bytes) + 63) / 64 + 8)
 
+/*
+ * Third line, written by the claimant: registrations of the owner whose memory it is copying under. Index of
+ * the registration + 1 in the low 32 bits, a count of its own in the high ones; low bits 0: none. Once the
+ * claimant is dead the owner may clear them. SC_ABI_HAZARD_OP: memory that an operation of the owner's names.
+ */
+#define SC_ABI_HAZARDS 8
+#define SC_ABI_HAZARD_OP UINT32_MAX
+struct sc_abi_hazards {
+	uint64_t words[SC_ABI_HAZARDS];
+};
+
+/*
+ * Fourth line: rendezvous of the claimant that both sides copy, some at a time; see share.h.
+ * claim, changed by both (compare and swap): generation (32 bits), chunks taken from the front by the owner
+ * (16), from the back by the claimant (16).
+ * done, written by the claimant: generation (32), chunks that it has copied (16), a positive errno (16) if it
+ * copies no more.
+ */
+#define SC_ABI_SHARES 4
+#define SC_ABI_CHUNKS_MAX 65535
+struct sc_abi_chunks {
+	uint64_t claim, done;
+};
+
 struct sc_abi_slot {
 	struct sc_abi_intro intro;
 	struct sc_abi_consumer consumer;
-	uint8_t reserved[128]; /* doorbell, one-sided hazard words */
+	struct sc_abi_hazards hazards;
+	struct sc_abi_chunks chunks[SC_ABI_SHARES];
 	struct sc_abi_line ring[SC_ABI_RING_LINES];
+};
+
+/*
+ * The registration table, what peers may read and write of the owner's memory. Three parts, one after the
+ * other from table_offset on; none of them if reg_max is 0:
+ *
+ *   buckets        SC_ABI_TABLE_BUCKETS bytes: tables of 2^b buckets, each at byte 4 << b; that of
+ *                  b = presence.bucket_bits counts. A bucket is index + 1 of a registration, or 0
+ *   registrations  reg_max of struct sc_abi_reg; the first presence.reg_count have memory
+ *   ranges         range_max of struct sc_abi_segment; the first presence.range_count have memory
+ *
+ * What has no memory must not be touched, not even read. The owner gives memory first, counts it then.
+ *
+ * A key that the owner has made: its low SC_ABI_KEY_INDEX_BITS are the registration's index, then a
+ * generation of SC_ABI_KEY_GENERATION_BITS, the rest random. Any other 64 bits are an application's key; the
+ * registration is in the chain of bucket SC_ABI_BUCKET(key, b). A reader looks at the index first, then at
+ * the chain, for no more steps than reg_count. If it found nothing and presence.chains was odd or has
+ * changed, it knows nothing.
+ *
+ * tag: 0 never used; odd: in use; even: closed. It only grows, so it is the registration's generation to
+ * those who hold on to it (64 bits do not wrap). The other fields but next, and SC_REG_EVENT among the flags,
+ * change only while the tag is even and no hazard word names the entry:
+ *
+ *   opened   fields, then tag (release), then the chain
+ *   closed   tag, then the chain, a full fence, then hazard words are looked at; once they are gone it may
+ *            be used again
+ *   used     hazard word, a full fence, tag, fields, copy, tag again, hazard word (release)
+ *
+ * A remote address is an offset into the ranges, one after the other, from `base` on.
+ */
+#define SC_ABI_REGS_MAX 131072
+#define SC_ABI_RANGES_MAX 65536
+#define SC_ABI_BUCKET_BITS_MAX 17
+#define SC_ABI_TABLE_BUCKETS (8ULL << SC_ABI_BUCKET_BITS_MAX)
+#define SC_ABI_TABLE_SIZE(regs, ranges)                                                                   \
+	((regs) ? SC_ABI_TABLE_BUCKETS + (uint64_t)(regs) * sizeof(struct sc_abi_reg) +                   \
+			  (uint64_t)(ranges) * sizeof(struct sc_abi_segment) :                            \
+		  0)
+
+#define SC_ABI_KEY_INDEX_BITS 17
+#define SC_ABI_KEY_GENERATION_BITS 32
+/* bits: 1 to SC_ABI_BUCKET_BITS_MAX */
+#define SC_ABI_BUCKET(key, bits) ((uint32_t)((uint64_t)(key) * 0x9e3779b97f4a7c15ULL >> (64 - (bits))))
+
+struct sc_abi_reg {
+	uint64_t tag;
+	uint64_t key;
+	uint64_t base;	      /* remote address of its first byte */
+	uint64_t size;	      /* bytes, all ranges */
+	uint64_t addr;	      /* one range: where it is in the owner's address space */
+	uint32_t range_count; /* more than one: they are in the ranges' part, */
+	uint32_t first_range; /* from here on */
+	uint32_t flags;	      /* SC_REG_READ, SC_REG_WRITE, SC_REG_EVENT of core.h */
+	uint32_t next;	      /* of the bucket's chain: index + 1, or 0 */
+	uint64_t pad;
 };
 
 /*
@@ -287,12 +472,19 @@ SC_ABI_AT(sc_abi_header, cookie_addr, 128);
 SC_ABI_AT(sc_abi_header, cookie, 136);
 SC_ABI_AT(sc_abi_header, capabilities, 144);
 SC_ABI_AT(sc_abi_header, window, 152);
-SC_ABI_AT(sc_abi_header, address, 160);
-SC_ABI_SIZE(sc_abi_header, 224);
+SC_ABI_AT(sc_abi_header, table_offset, 160);
+SC_ABI_AT(sc_abi_header, reg_max, 168);
+SC_ABI_AT(sc_abi_header, range_max, 172);
+SC_ABI_AT(sc_abi_header, address, 176);
+SC_ABI_SIZE(sc_abi_header, 240);
 SC_ABI_AT(sc_abi_presence, state, 0);
 SC_ABI_AT(sc_abi_presence, membership, 4);
 SC_ABI_AT(sc_abi_presence, asleep, 8);
 SC_ABI_AT(sc_abi_presence, unread, 12);
+SC_ABI_AT(sc_abi_presence, reg_count, 16);
+SC_ABI_AT(sc_abi_presence, range_count, 20);
+SC_ABI_AT(sc_abi_presence, bucket_bits, 24);
+SC_ABI_AT(sc_abi_presence, chains, 28);
 SC_ABI_SIZE(sc_abi_presence, 64);
 SC_ABI_AT(sc_abi_line, ctl, 56);
 SC_ABI_SIZE(sc_abi_line, 64);
@@ -311,14 +503,47 @@ SC_ABI_AT(sc_abi_pull, to, 8);
 SC_ABI_AT(sc_abi_pull, size, 16);
 SC_ABI_SIZE(sc_abi_piece, 56);
 SC_ABI_AT(sc_abi_piece, offset, 8);
-SC_ABI_AT(sc_abi_piece, status, 16);
 SC_ABI_AT(sc_abi_piece, bufs, 24);
+SC_ABI_SIZE(sc_abi_share, 56);
+SC_ABI_AT(sc_abi_share, first, 16);
+SC_ABI_AT(sc_abi_share, chunk, 32);
+SC_ABI_AT(sc_abi_share, generation, 40);
+SC_ABI_AT(sc_abi_share, index, 44);
+SC_ABI_SIZE(sc_abi_put, 56);
+SC_ABI_AT(sc_abi_put, addr, 16);
+SC_ABI_AT(sc_abi_put, bufs, 24);
+SC_ABI_SIZE(sc_abi_far, 56);
+SC_ABI_AT(sc_abi_far, size, 24);
+SC_ABI_AT(sc_abi_far, first, 32);
+SC_ABI_SIZE(sc_abi_atomic, 56);
+SC_ABI_AT(sc_abi_atomic, kind, 24);
+SC_ABI_AT(sc_abi_atomic, count, 28);
+SC_ABI_AT(sc_abi_atomic, operands, 32);
+SC_ABI_SIZE(sc_abi_note, 56);
+SC_ABI_AT(sc_abi_note, access, 24);
+SC_ABI_SIZE(sc_abi_got, 56);
+SC_ABI_AT(sc_abi_got, bufs, 24);
+SC_ABI_SIZE(sc_abi_result, 56);
+SC_ABI_AT(sc_abi_result, values, 8);
+SC_ABI_SIZE(sc_abi_reg, 64);
+SC_ABI_AT(sc_abi_reg, key, 8);
+SC_ABI_AT(sc_abi_reg, base, 16);
+SC_ABI_AT(sc_abi_reg, size, 24);
+SC_ABI_AT(sc_abi_reg, addr, 32);
+SC_ABI_AT(sc_abi_reg, range_count, 40);
+SC_ABI_AT(sc_abi_reg, first_range, 44);
+SC_ABI_AT(sc_abi_reg, flags, 48);
+SC_ABI_AT(sc_abi_reg, next, 52);
+SC_ABI_SIZE(sc_abi_hazards, 64);
+SC_ABI_SIZE(sc_abi_chunks, 16);
 SC_ABI_SIZE(sc_abi_intro, 64);
 SC_ABI_SIZE(sc_abi_consumer, 64);
 SC_ABI_AT(sc_abi_consumer, window, 8);
 SC_ABI_AT(sc_abi_consumer, answer, 16);
 SC_ABI_AT(sc_abi_consumer, reason, 20);
 SC_ABI_AT(sc_abi_slot, consumer, 64);
+SC_ABI_AT(sc_abi_slot, hazards, 128);
+SC_ABI_AT(sc_abi_slot, chunks, 192);
 SC_ABI_AT(sc_abi_slot, ring, 256);
 SC_ABI_SIZE(sc_abi_slot, SC_ABI_SLOT_SIZE);
 SC_ABI_AT(sc_abi_service, address, 64);
@@ -331,6 +556,8 @@ SC_ABI_SIZE(sc_abi_service, 128);
 #define SC_ABI_LAYOUT                                                                                     \
 	((uint32_t)(sizeof(struct sc_abi_header) * 31 + sizeof(struct sc_abi_slot) * 17 +                 \
 		    SC_ABI_RING_LINES * 13 + SC_ABI_KIND_MAX * 7 + SC_ABI_RDV_SEGMENTS * 5 +              \
-		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR))
+		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR +               \
+		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
+		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37))
 
 #endif

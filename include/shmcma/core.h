@@ -2,11 +2,12 @@
 /*
  * core.h: what prov/, test/ and util/ may call of the core.
  *
- * The core knows endpoints, peers, messages and completion queues; it knows nothing of libfabric.
+ * The core knows endpoints, peers, messages, registered memory, completion queues and counters; it knows
+ * nothing of libfabric.
  * Functions return 0 or a negative errno unless they say otherwise.
  *
- * Threads: an endpoint and the completion queues bound to it are used by one thread at a time; the
- * caller serializes. Different endpoints with different queues are independent.
+ * Threads: an endpoint, its registration table and the completion queues and counters bound to it are used by
+ * one thread at a time; the caller serializes. Endpoints that share none of these are independent.
  */
 #ifndef SHMCMA_CORE_H
 #define SHMCMA_CORE_H
@@ -68,7 +69,10 @@ int sc_addr_resolve(const char *addr, char *out);
 /*
  * A completion. err is 0 or a positive errno: EMSGSIZE a message was truncated (len delivered, olen lost),
  * ECANCELED withdrawn by sc_rx_cancel(), ENOMSG nothing to peek at, ECONNRESET the peer closed or died,
- * EFAULT the sender's buffer could not be read, EPROTO the peer broke the protocol.
+ * EFAULT the sender's buffer could not be read, EPROTO the peer broke the protocol. One-sided operations:
+ * EKEYREJECTED no such key, or it was closed before or while it was used; EACCES the key does not allow it;
+ * EINVAL not within the registered memory; EIO memory that is not mapped, or not writable, on either side;
+ * then olen is the bytes that are known to have been moved.
  */
 struct sc_comp {
 	void *context;
@@ -77,7 +81,7 @@ struct sc_comp {
 	void *buf;	   /* multi-receive: where the message begins; else NULL or the buffer */
 	uint64_t data;	   /* with SC_COMP_DATA */
 	uint64_t tag;
-	struct sc_peer *source; /* receive operations: who sent it */
+	struct sc_peer *source; /* receive operations: who sent it; SC_COMP_WRITTEN: who wrote */
 	size_t olen;		/* truncated: bytes that did not fit */
 	int err;
 	uint32_t flags; /* SC_COMP_* */
@@ -86,6 +90,7 @@ struct sc_comp {
 #define SC_COMP_DATA (1u << 0)	     /* `data` is valid */
 #define SC_COMP_MULTI_DONE (1u << 1) /* the multi-receive buffer is the application's again */
 #define SC_COMP_RECV (1u << 2)	     /* a receive operation: `source` is valid */
+#define SC_COMP_WRITTEN (1u << 3)    /* no operation: a peer wrote to registered memory, with `data` */
 
 /*
  * A first-in first-out queue of completions, private memory, single thread. Grows as needed; when
@@ -116,6 +121,89 @@ static inline void sc_cq_release(struct sc_cq *cq)
 	cq->head++;
 }
 
+/* ---- counters -------------------------------------------------------------------------------- */
+
+/*
+ * Operations of one kind that have ended, well and badly. The core adds to it, under whatever serializes
+ * the endpoint; others may read it at any time, each word by an atomic load.
+ */
+struct sc_cntr {
+	uint64_t value, errors;
+};
+
+/* One word of a counter, by whoever is serialized as above. Release: who reads it finds what it counts. */
+static inline void sc_cntr_add(uint64_t *word, uint64_t more)
+{
+	__atomic_store_n(word, *word + more, __ATOMIC_RELEASE); /* pairs with sc_cntr_read() */
+}
+
+static inline uint64_t sc_cntr_read(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE); /* pairs with sc_cntr_add() */
+}
+
+/* What an endpoint counts. A fetching atomic is a read, others are writes. */
+enum sc_event {
+	SC_EVENT_SEND,
+	SC_EVENT_RECV,
+	SC_EVENT_READ,
+	SC_EVENT_WRITE,
+	SC_EVENT_REMOTE_READ, /* by peers, of registered memory, through this endpoint */
+	SC_EVENT_REMOTE_WRITE,
+	SC_EVENTS
+};
+
+/* ---- registered memory ----------------------------------------------------------------------- */
+
+/*
+ * The registrations of a domain: what peers may read and write, through each of the endpoints that were
+ * created with this table. The table and its endpoints are used by one thread at a time.
+ */
+struct sc_regtab;
+struct sc_reg;
+
+int sc_regtab_create(struct sc_regtab **regtab);
+/* No endpoint uses it and nothing is registered any more. */
+void sc_regtab_destroy(struct sc_regtab *regtab);
+
+#define SC_REG_READ (1u << 0)	 /* peers may read it */
+#define SC_REG_WRITE (1u << 1)	 /* peers may write it */
+#define SC_REG_EVENT (1u << 2)	 /* what they do is counted */
+#define SC_REG_KEY (1u << 3)	 /* attr.key is to be its key */
+#define SC_REG_VIRTUAL (1u << 4) /* named by the address of its first byte, else from 0 on */
+
+#define SC_REG_RANGES_MAX 1024
+
+struct sc_reg_attr {
+	const struct iovec *ranges; /* up to SC_REG_RANGES_MAX; copied */
+	size_t range_count;
+	uint64_t key; /* with SC_REG_KEY */
+	uint32_t flags;
+	struct sc_cntr *reads, *writes; /* with SC_REG_EVENT, each may be NULL */
+};
+
+/*
+ * Register memory. Several ranges are one behind the other for those who name them by offset; with
+ * SC_REG_VIRTUAL too, from the first one's address on. Nothing is done to the memory itself.
+ * -ENOKEY: the key is taken; -EINVAL: more ranges, or more bytes than there are; -ENOMEM; -ENOSPC: no
+ * shared memory, or as many registrations as there may be; -EPERM: this is a forked child of who made the
+ * table.
+ */
+int sc_reg_open(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **reg);
+
+uint64_t sc_reg_key(const struct sc_reg *reg);
+
+/* What peers do to it from now on is counted there; each may be NULL. */
+void sc_reg_set_cntrs(struct sc_reg *reg, struct sc_cntr *reads, struct sc_cntr *writes);
+
+/*
+ * End the registration: peers that use the key from now on get EKEYREJECTED; returns when none copies under
+ * it any more. A dead peer counts as none. -EBUSY: one of them is stopped in the middle of a copy, or has
+ * not come to its end for 5 seconds; the key is of no use any more, the memory is not the caller's yet;
+ * call again.
+ */
+int sc_reg_close(struct sc_reg *reg);
+
 /* ---- endpoint -------------------------------------------------------------------------------- */
 
 struct sc_config {
@@ -125,7 +213,9 @@ struct sc_config {
 	uint32_t inline_max; /* largest payload in a record, bytes */
 	uint32_t eager_max;  /* largest payload through bounce buffers without rendezvous, bytes */
 	uint64_t window;     /* what one peer may leave unmatched here, in SC_ABI_UNITS */
+	uint32_t share_min;  /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
 	bool cma;	     /* this process may copy by process_vm_readv(2) */
+	bool strict;	     /* peers do not touch registered memory; this process does it for them */
 };
 
 /* The defaults, overridden by nothing. */
@@ -136,6 +226,8 @@ struct sc_ep_attr {
 	const char *service; /* also be found under this service name; NULL: none */
 	struct sc_cq *tx_cq; /* completions of sends go here; NULL: sends complete silently */
 	struct sc_cq *rx_cq;
+	struct sc_cntr *cntrs[SC_EVENTS]; /* NULL: not counted */
+	struct sc_regtab *regtab; /* what peers may access through this endpoint; NULL: nothing */
 	size_t tx_size; /* operations that may be outstanding; more are taken as memory allows */
 	size_t rx_size; /* receives that may be posted; likewise */
 };
@@ -146,7 +238,11 @@ struct sc_ep_attr {
  */
 int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **ep);
 
-/* Departs: peers get what was published, then see it closed. Pending operations end without completion. */
+/*
+ * Departs: peers get what was published, then see it closed. Pending operations end without completion.
+ * Waits for peers that copy registered memory through it, as sc_reg_close() does; one that is stopped has 5
+ * seconds.
+ */
 void sc_ep_destroy(struct sc_ep *ep);
 
 /* Its address, in the endpoint form. */
@@ -169,6 +265,9 @@ struct sc_counters {
 	uint64_t rx_cma_bytes;	  /* copied by process_vm_readv(2) */
 	uint64_t rx_pulled_bytes; /* rendezvous payload through bounce buffers */
 	uint64_t rx_local_bytes;  /* rendezvous payload inside this process */
+	uint64_t shared_bytes;	  /* of rendezvous payload: copied by the sending side, here */
+	uint64_t rma_ops, rma_direct_bytes; /* one-sided, begun here; moved by CMA or memcpy() here */
+	uint64_t rma_requests, rma_served;  /* asked of others; done for others */
 	uint64_t connects, accepts, refusals, quarantines, departures, deaths;
 };
 const struct sc_counters *sc_ep_counters(const struct sc_ep *ep);
@@ -196,6 +295,10 @@ void sc_peer_set_user(struct sc_peer *peer, uint64_t user);
 #define SC_TAGGED (1u << 0)
 /* No completion when it succeeds. */
 #define SC_SILENT (1u << 1)
+/*
+ * Every operation may have a counter of its own, `cntr`: it is counted there too or, if it is SC_SILENT,
+ * there instead of where the endpoint counts. NULL: where the endpoint counts.
+ */
 
 #define SC_SEND_DATA (1u << 2)	   /* `data` goes with the message */
 #define SC_SEND_INJECT (1u << 3)   /* the buffer is the caller's again on return; at most SC_INJECT_MAX */
@@ -211,6 +314,7 @@ struct sc_send {
 	void *context;
 	uint64_t cq_flags;
 	uint32_t flags;
+	struct sc_cntr *cntr;
 };
 
 /*
@@ -238,6 +342,7 @@ struct sc_recv {
 	uint64_t cq_flags;
 	size_t multi_min; /* SC_RECV_MULTI: give the buffer back when fewer bytes are left */
 	uint32_t flags;
+	struct sc_cntr *cntr;
 };
 
 /*
@@ -254,5 +359,115 @@ int sc_rx_cancel(struct sc_ep *ep, const void *context);
 
 /* What is left of rx_size. */
 size_t sc_rx_room(const struct sc_ep *ep);
+
+/* ---- one-sided ------------------------------------------------------------------------------- */
+
+/* Memory of a peer. */
+struct sc_remote {
+	uint64_t addr; /* as the registration has it, see SC_REG_VIRTUAL */
+	uint64_t len;  /* bytes */
+	uint64_t key;
+};
+#define SC_REMOTE_MAX 8
+
+#define SC_RMA_WRITE (1u << 7) /* to the peer; else from it */
+
+/*
+ * The flags are SC_RMA_WRITE, SC_SILENT, SC_SEND_DELIVERY (which is how all complete), _FENCE; of writes
+ * _DATA and _INJECT too, which mean nothing to others.
+ */
+struct sc_rma {
+	const struct iovec *iov; /* up to SC_IOV_MAX, as many bytes as the remote side */
+	size_t iov_count;
+	const struct sc_remote *remote; /* up to SC_REMOTE_MAX */
+	size_t remote_count;
+	uint64_t data; /* with SC_SEND_DATA, writes: a completion there, once the bytes are */
+	void *context;
+	uint64_t cq_flags;
+	uint32_t flags;
+	struct sc_cntr *cntr;
+};
+
+/*
+ * Read or write registered memory of a peer. What is wrong with the remote side is the completion's error;
+ * errors of the call as sc_tx_send(), and -EINVAL: unequal lengths.
+ */
+int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma);
+
+enum sc_atomic_kind { SC_ATOMIC_BASE, SC_ATOMIC_FETCH, SC_ATOMIC_COMPARE };
+
+/* In the order of libfabric's enum fi_datatype and enum fi_op. */
+enum sc_atomic_type {
+	SC_INT8,
+	SC_UINT8,
+	SC_INT16,
+	SC_UINT16,
+	SC_INT32,
+	SC_UINT32,
+	SC_INT64,
+	SC_UINT64,
+	SC_FLOAT,
+	SC_DOUBLE,
+	SC_FLOAT_COMPLEX,
+	SC_DOUBLE_COMPLEX,
+	SC_LONG_DOUBLE,
+	SC_LONG_DOUBLE_COMPLEX,
+	SC_INT128,
+	SC_UINT128,
+	SC_ATOMIC_TYPES
+};
+
+enum sc_atomic_code {
+	SC_MIN,
+	SC_MAX,
+	SC_SUM,
+	SC_PROD,
+	SC_LOR,
+	SC_LAND,
+	SC_BOR,
+	SC_BAND,
+	SC_LXOR,
+	SC_BXOR,
+	SC_ATOMIC_READ,
+	SC_ATOMIC_WRITE,
+	SC_CSWAP,
+	SC_CSWAP_NE,
+	SC_CSWAP_LE,
+	SC_CSWAP_LT,
+	SC_CSWAP_GE,
+	SC_CSWAP_GT,
+	SC_MSWAP,
+	SC_ATOMIC_CODES
+};
+
+/* Bytes of one element, 0: no such type. */
+size_t sc_atomic_size(enum sc_atomic_type type);
+/* Is there such an operation? Any values may be asked for. */
+bool sc_atomic_valid(enum sc_atomic_kind kind, enum sc_atomic_type type, enum sc_atomic_code code);
+
+/* Bytes of operands in one operation. */
+#define SC_ATOMIC_MAX 4096
+
+/* Lengths are in bytes, whole elements. The flags are those of struct sc_rma. */
+struct sc_atomic {
+	enum sc_atomic_kind kind;
+	enum sc_atomic_type type;
+	enum sc_atomic_code code;
+	const struct iovec *iov; /* operands; copied before the call returns. SC_ATOMIC_READ: none */
+	size_t iov_count;
+	const struct iovec *compare; /* SC_ATOMIC_COMPARE; copied before the call returns */
+	size_t compare_count;
+	const struct iovec *result; /* FETCH and COMPARE: former values; up to SC_IOV_MAX */
+	size_t result_count;
+	const struct sc_remote *remote;
+	size_t remote_count;
+	void *context;
+	uint64_t cq_flags;
+	uint32_t flags;
+	struct sc_cntr *cntr;
+};
+
+/* Done by the peer's processor when it makes progress. Errors as sc_rma_post(); -EOPNOTSUPP: no such one. */
+int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomic *atomic);
 
 #endif

@@ -14,13 +14,13 @@
 #include "seg.h"
 
 #define ADDRESS "fi_shmcma://0123456789abcdef-0000beef-00112233445566778899-00ff"
-#define FILE_LENGTH 212992
+#define FILE_LENGTH 1269760
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	unsigned __int128 claims_end, pool_end, slots_end;
+	unsigned __int128 claims_end, pool_end, slots_end, table_end;
 	uint64_t length = FILE_LENGTH;
 	struct sc_abi_header input = { 0 }, h;
 
@@ -34,9 +34,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	claims_end = (unsigned __int128)h.claims_offset + (uint64_t)h.slot_count * sizeof(uint64_t);
 	pool_end = (unsigned __int128)h.pool_offset + (uint64_t)h.buf_count * h.buf_size;
 	slots_end = (unsigned __int128)h.slots_offset + (uint64_t)h.slot_count * SC_ABI_SLOT_SIZE;
+	table_end = (unsigned __int128)h.table_offset + SC_ABI_TABLE_SIZE(h.reg_max, h.range_max);
 	if (h.length != length || h.claims_offset < SC_ABI_PAGE || claims_end > h.pool_offset ||
-	    pool_end > h.slots_offset || slots_end > length || h.slots_offset % sizeof(uint64_t) ||
-	    !h.slot_count || !h.buf_count || strcmp(h.address, ADDRESS))
+	    pool_end > h.slots_offset || slots_end > h.table_offset || table_end > length ||
+	    h.slots_offset % sizeof(uint64_t) || h.table_offset % sizeof(uint64_t) || !h.slot_count || !h.buf_count || strcmp(h.address, ADDRESS))
 		abort();
 	return 0;
 }

@@ -7,8 +7,12 @@
  * records before it leave it to be one; a line with the highest bit of its lines field set ends a batch,
  * which is polled. Then what waits is received, peeked at, claimed or dropped, and both sides close.
  *
+ * The endpoint has registered memory: key 1 to be read and written, 2 to be read, 3 to be written and in many
+ * pieces. And it has asked for some of the peer's; the ids of those operations are 1 << 32 and up.
+ *
  * The peer is an endpoint of this process that writes nothing by itself. For the receiver it is another
- * process: its memory is read by process_vm_readv(2) or asked for in pieces, never followed.
+ * process: its memory is that of a child, which is read by process_vm_readv(2), written to, or asked for in
+ * pieces, never followed. There is some at PLACE.
  */
 #define _GNU_SOURCE 1
 #include <signal.h>
@@ -16,7 +20,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "peer.h"
+#include "rma.h"
 #include "state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -45,18 +54,108 @@ enum {
 	LATER_DISCARD = 1 << 3,
 	NO_ANSWERS = 1 << 4, /* the ring back is never read */
 	ANSWERS_FIRST = 1 << 5,
+	ASK = 1 << 6,	    /* for memory of the peer's */
+	CLOSE_KEYS = 1 << 7, /* after the first batch */
 };
+
+enum { KEY_BOTH = 1, KEY_READ, KEY_WRITE, KEYS };
+#define PLACE ((void *)0x10000000)
+#define PLACE_SIZE (1u << 20)
+#define PIECES 64
+#define PIECE 8192
+#define GUARD 64
+#define ASKED 70000 /* bytes of a large operation */
 
 static struct sc_cq tx_cq, rx_cq;
 static uint8_t space[300000];
-static uint64_t unread = 0x756e72656164; /* a cookie for reads of this process */
+static uint64_t unread = 0x756e72656164; /* a cookie for reads of the child */
+static pid_t child;			 /* whose memory is the peer's */
 
-static struct sc_ep *open_ep(void)
+/* Registered memory and operations' buffers: what is around them is not to be touched, by the kernel either. */
+static struct memory {
+	_Alignas(GUARD) uint8_t before[GUARD];
+	uint8_t bytes[ASKED + 2];
+	uint8_t after[GUARD];
+} registered[KEYS], asked;
+
+static void memory_fill(struct memory *memory)
+{
+	memset(memory, 0xa5, sizeof(*memory));
+}
+
+static bool memory_intact(const struct memory *memory)
+{
+	for (int i = 0; i < GUARD; i++)
+		if (memory->before[i] != 0xa5 || memory->after[i] != 0xa5)
+			return false;
+	return true;
+}
+
+static void register_some(struct sc_regtab *tab, struct sc_reg *regs[KEYS])
+{
+	static const uint32_t access[KEYS] = { 0, SC_REG_READ | SC_REG_WRITE, SC_REG_READ, SC_REG_WRITE };
+	struct iovec ranges[PIECES];
+
+	for (uint32_t key = KEY_BOTH; key < KEYS; key++) {
+		struct sc_reg_attr attr = { .ranges = ranges,
+					    .range_count = key == KEY_WRITE ? PIECES : 1,
+					    .key = key,
+					    .flags = access[key] | SC_REG_KEY };
+
+		memory_fill(&registered[key]);
+		ranges[0] = (struct iovec){ registered[key].bytes, ASKED };
+		for (int i = 0; key == KEY_WRITE && i < PIECES; i++)
+			ranges[i] = (struct iovec){ registered[key].bytes + i % 8 * PIECE, PIECE };
+		CHECK(!sc_reg_open(tab, &attr, &regs[key]));
+	}
+}
+
+static void close_keys(struct sc_reg *regs[KEYS])
+{
+	for (int key = KEY_BOTH; key < KEYS; key++) {
+		if (regs[key])
+			CHECK(!sc_reg_close(regs[key]));
+		regs[key] = NULL;
+	}
+}
+
+/* Operations of each kind, small and large: ids 1 << 32 to 1 << 32 | 5. */
+static void ask_for_some(struct sc_ep *ep, struct sc_peer *to)
+{
+	struct iovec iov = { asked.bytes, 0 };
+	struct sc_remote remote = { 0, 0, 1 };
+	struct sc_rma rma = { .iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1 };
+	struct sc_atomic atomic = { .type = SC_UINT16,
+				    .code = SC_SUM,
+				    .iov = &iov,
+				    .iov_count = 1,
+				    .result = &iov,
+				    .remote = &remote,
+				    .remote_count = 1 };
+
+	memory_fill(&asked);
+	for (int large = 0; large < 2; large++) {
+		iov.iov_len = remote.len = large ? ASKED : 100;
+		rma.flags = 0;
+		CHECK(!sc_rma_post(ep, to, &rma));
+		iov.iov_len = remote.len = large ? 2000 : 10;
+		atomic.result_count = 1 - (size_t)large;
+		atomic.kind = large ? SC_ATOMIC_BASE : SC_ATOMIC_FETCH;
+		CHECK(!sc_atomic_post(ep, to, &atomic));
+		iov.iov_len = remote.len = large ? ASKED : 100;
+		rma.flags = SC_RMA_WRITE;
+		CHECK(!sc_rma_post(ep, to, &rma));
+	}
+}
+
+static struct sc_ep *open_ep(struct sc_regtab *tab)
 {
 	struct sc_ep_attr attr = { .tx_cq = &tx_cq, .rx_cq = &rx_cq, .tx_size = 64, .rx_size = 64 };
 	struct sc_ep *ep;
 
 	sc_config_init(&attr.config);
+	attr.config.strict = true;
+	attr.regtab = tab;
 	attr.config.slots = 2;
 	attr.config.buf_count = 4;
 	attr.config.window = 1024;
@@ -117,6 +216,18 @@ static void poll_some(struct sc_ep *ep)
 	drop_completions(&rx_cq);
 }
 
+/* What is written back is not for the writer to understand: its place is free again, if it is `read`. */
+static void poll_read(struct sc_ep *ep, struct sc_peer *peer, bool read)
+{
+	for (int i = 0; i < 12; i++) {
+		sc_ep_poll(ep);
+		if (read && peer->link == SC_LINK_UP)
+			peer->tx.consumer->head = peer->tx.tail;
+	}
+	drop_completions(&tx_cq);
+	drop_completions(&rx_cq);
+}
+
 /* Whatever still waits: looked at, set aside, dropped, received. */
 static void receive_later(struct sc_ep *ep, uint8_t posted, uint8_t sent)
 {
@@ -160,10 +271,49 @@ static size_t write_lines(struct sc_ring_tx *tx, const uint8_t *data, size_t cou
 	return count;
 }
 
+/* It waits to be read from, and dies with this process. */
+static void start_child(void)
+{
+	int ready[2];
+	char byte;
+
+	CHECK(!pipe(ready));
+	child = fork();
+	CHECK(child >= 0);
+	if (child) {
+		close(ready[1]);
+		CHECK(read(ready[0], &byte, 1) == 1);
+		close(ready[0]);
+		return;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)mmap(PLACE, PLACE_SIZE, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED_NOREPLACE, -1, 0);
+	if (write(ready[1], "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+/* The child as it was made: an input may have written anything anywhere in it. */
+static void set_up_child(void)
+{
+	struct sc_cma cma = { child, (uintptr_t)&unread, unread };
+
+	if (child && !sc_cma_read(&cma, NULL, 0, NULL, 0, 0))
+		return;
+	if (child) {
+		kill(child, SIGKILL);
+		(void)waitpid(child, NULL, 0);
+	}
+	start_child();
+}
+
 static void set_up(void)
 {
 	static int done;
 
+	set_up_child();
 	if (done++)
 		return;
 	signal(SIGPIPE, SIG_IGN);
@@ -175,6 +325,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sc_ep *ep, *writer, *other = NULL;
 	struct sc_peer *to_ep, *of_writer, *of_other = NULL;
+	struct sc_regtab *tab;
+	struct sc_reg *regs[KEYS] = { NULL };
 	uint8_t posted, sent;
 	size_t lines;
 
@@ -186,8 +338,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	lines = (size - 2) / SC_ABI_LINE;
 
 	set_up();
-	ep = open_ep();
-	writer = open_ep();
+	CHECK(!sc_regtab_create(&tab));
+	register_some(tab, regs);
+	ep = open_ep(tab);
+	writer = open_ep(NULL);
 	CHECK(!sc_peer_get(writer, sc_ep_address(ep), &to_ep));
 	CHECK(!sc_peer_get(ep, sc_ep_address(writer), &of_writer));
 	CHECK(!sc_peer_connect(to_ep));
@@ -195,14 +349,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(of_writer->feed == SC_FEED_UP);
 	of_writer->seg->local = false;
 	of_writer->can_read = posted & READABLE;
-	of_writer->cma = (struct sc_cma){ getpid(), (uintptr_t)&unread, unread };
+	of_writer->cma = (struct sc_cma){ child, (uintptr_t)&unread, unread };
 
 	if (!(posted & READABLE))
 		post_some(ep, posted);
 	else
 		post_some(ep, posted & (POST_PLAIN | POST_SHORT | POST_MULTI));
 	if (sent & SEND_OTHER) {
-		other = open_ep();
+		other = open_ep(NULL);
 		CHECK(!sc_peer_get(ep, sc_ep_address(other), &of_other));
 		send(ep, of_other, 100000, 0);
 	}
@@ -210,6 +364,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		send(ep, of_writer, 100000, 0);
 	if (sent & SEND_DELIVERY)
 		send(ep, of_writer, 100, SC_SEND_DELIVERY);
+	if (sent & ASK) {
+		CHECK(of_writer->link == SC_LINK_UP || !sc_peer_connect(of_writer));
+		ask_for_some(ep, of_writer);
+	}
 
 	while (lines && of_writer->feed == SC_FEED_UP) {
 		size_t room = SC_ABI_RING_LINES, batch;
@@ -222,13 +380,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		batch = write_lines(&to_ep->tx, data, lines < room ? lines : room);
 		data += batch * SC_ABI_LINE;
 		lines -= batch;
-		poll_some(ep);
+		poll_read(ep, of_writer, !(sent & NO_ANSWERS));
 		if (of_writer->rx.lines)
 			sc_ring_publish(&of_writer->rx, of_writer->units_back);
-		/* what was written back is not for the writer to understand: its place is free again */
-		if (!(sent & NO_ANSWERS) && of_writer->link == SC_LINK_UP)
-			of_writer->tx.consumer->head = of_writer->tx.tail;
+		if (sent & CLOSE_KEYS)
+			close_keys(regs);
 	}
+	CHECK(of_writer->serving_count <= SC_RMA_REQUESTS_MAX);
+	CHECK(of_writer->rma_requests <= SC_RMA_REQUESTS_MAX);
+	CHECK(of_writer->link != SC_LINK_DOWN || !ep->rma_ops.used);
 	CHECK(of_writer->units_held <= ep->config.window);
 	CHECK(ep->counters.quarantines <= 1);
 	receive_later(ep, posted, sent);
@@ -245,6 +405,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (other)
 		sc_ep_destroy(other);
+	close_keys(regs);
+	sc_regtab_destroy(tab);
+	for (int key = KEY_BOTH; key < KEYS; key++)
+		CHECK(memory_intact(&registered[key]));
+	CHECK(!(sent & ASK) || memory_intact(&asked));
+	for (size_t i = 0; i < sizeof(registered[KEY_READ].bytes); i++)
+		CHECK(registered[KEY_READ].bytes[i] == 0xa5);
 	drop_completions(&tx_cq);
 	drop_completions(&rx_cq);
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_cma: reads of another process's memory: what arrives, where it stops, and that nothing is believed
- * without the cookie.
+ * test_cma: reads and writes of another process's memory: what arrives, where it stops, and that nothing that
+ * is read is believed without the cookie.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -226,6 +226,47 @@ static void test_zombie(void **state)
 	assert_int_equal(child_reap(&dead), 0);
 }
 
+/* What is written is what is read back, cut differently on both sides, and nothing beside it. */
+static void test_write(void **state)
+{
+	uint8_t out[5000], back[sizeof(there)];
+	struct iovec local[3] = { { out, 1000 }, { out + 1000, 0 }, { out + 1000, 4000 } };
+	struct iovec remote[2] = { { there + 100, 2500 }, { there + 3000, 2500 } };
+	struct iovec all = { there, sizeof(there) }, whole = { back, sizeof(back) };
+	size_t moved;
+
+	(void)state;
+	need_cma();
+	pattern_fill(out, sizeof(out), 3);
+	assert_int_equal(sc_cma_write(to_child.pid, local, 3, remote, 2, sizeof(out), &moved), 0);
+	assert_int_equal(sc_cma_read(&to_child, &whole, 1, &all, 1, sizeof(back)), 0);
+	assert_memory_equal(back + 100, out, 2500);
+	assert_memory_equal(back + 3000, out + 2500, 2500);
+	for (size_t i = 0; i < sizeof(back); i++)
+		if ((i < 100 || i >= 2600) && (i < 3000 || i >= 5500))
+			assert_int_equal(back[i], pattern_byte(77, i));
+	pattern_fill(back, sizeof(back), 77);
+	assert_int_equal(sc_cma_write(to_child.pid, &whole, 1, &all, 1, sizeof(back), &moved), 0);
+}
+
+static void test_write_fails(void **state)
+{
+	static uint8_t out[3 * PAGE];
+	struct iovec local = { out, sizeof(out) }, remote = { pages, sizeof(out) };
+	struct sc_cma nobody = { INT32_MAX, 0, 0 };
+	size_t moved;
+
+	(void)state;
+	need_cma();
+	assert_int_equal(sc_cma_write(to_child.pid, &local, 1, &remote, 1, sizeof(out), &moved), -EFAULT);
+	assert_in_range(moved, PAGE, sizeof(out) - 1);
+	assert_int_equal(sc_cma_write(to_child.pid, &local, 1, &remote, 1, PAGE, &moved), 0);
+	assert_int_equal(sc_cma_write(nobody.pid, &local, 1, &remote, 1, PAGE, &moved), -ESRCH);
+	assert_int_equal(sc_cma_write(nobody.pid, &local, 1, &remote, 1, 0, &moved), 0);
+	local.iov_base = NULL;
+	assert_int_equal(sc_cma_write(to_child.pid, &local, 1, &remote, 1, PAGE, &moved), -EFAULT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +275,8 @@ int main(void)
 		cmocka_unit_test(test_nothing),	   cmocka_unit_test(test_fault_at_each_element),
 		cmocka_unit_test(test_fault_here), cmocka_unit_test(test_wrong_cookie),
 		cmocka_unit_test(test_dead),	   cmocka_unit_test(test_zombie),
+		cmocka_unit_test(test_write),
+		cmocka_unit_test(test_write_fails),
 	};
 
 	return cmocka_run_group_tests_name("cma", tests, group_setup, group_teardown);

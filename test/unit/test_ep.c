@@ -119,6 +119,7 @@ static void test_config(void **state)
 	end_close(&end);
 	memset(&attr.config, 0xff, sizeof(attr.config));
 	attr.config.cma = true;
+	attr.config.strict = false;
 	attr.config.buf_count = 3;
 	end_open(&end, &attr);
 	config = &end.ep->config;

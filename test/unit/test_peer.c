@@ -848,7 +848,31 @@ static void test_closed_but_alive(void **state)
 	end_close(&pair[1]);
 }
 
-/* Killed with a message in the ring: the message is there, its payload is where it was left. */
+/* As often as it takes until each peer has been looked at. */
+static void poll_long(struct end *end)
+{
+	for (int i = 0; i < 10000; i++)
+		sc_ep_poll(end->ep);
+}
+
+/* Peers that are known by their addresses only, as from an address vector. */
+static void know_strangers(struct end *end, int count)
+{
+	char address[SC_ADDR_SIZE], digits[9];
+	struct sc_peer *peer;
+
+	for (int i = 0; i < count; i++) {
+		memcpy(address, sc_ep_address(end->ep), SC_ADDR_SIZE);
+		snprintf(digits, sizeof(digits), "%08x", 0x7f000000 + i);
+		memcpy(address + strlen(SC_ADDR_PREFIX) + 17, digits, 8); /* pid */
+		assert_int_equal(sc_peer_get(end->ep, address, &peer), 0);
+	}
+}
+
+/*
+ * Killed with a message in the ring: the message is there, its payload is where it was left. That there are
+ * many who need not be watched does not keep us from seeing it.
+ */
 static void test_killed(void **state)
 {
 	struct visit visit = { 0 };
@@ -857,6 +881,7 @@ static void test_killed(void **state)
 
 	(void)state;
 	end_open(&pair[1], NULL);
+	know_strangers(&pair[1], 400);
 	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
 	assert_true(child_start(&child, forger, &visit));
 	ends_settle(&pair[1], 1);
@@ -864,11 +889,193 @@ static void test_killed(void **state)
 	assert_int_equal(peer->feed, SC_FEED_UP);
 	child_kill(&child);
 	assert_int_equal(end_recv(&pair[1], NULL, into, 50000, 0, 0), 0);
-	ends_settle(&pair[1], 1);
-	/* that it is dead is for others to notice; but nothing was received */
-	assert_true(!sc_cq_peek(&pair[1].rx) || sc_cq_peek(&pair[1].rx)->err);
+	poll_long(&pair[1]);
+	assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
+	assert_int_equal(pair[1].ep->counters.deaths, 1);
 	(void)sc_reap_scan(); /* another process may have been first */
 	end_close(&pair[1]);
+}
+
+/* Killed before it was looked at: what it has published is taken in, then its slot is free. */
+static void test_killed_before_accepted(void **state)
+{
+	struct visit visit = { .size = 8, .stays = true };
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, visitor, &visit));
+	child_kill(&child);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	ends_settle(&pair[1], 1);
+	expect_received(&pair[1], peer, into, 8, 0);
+	assert_int_equal(pair[1].ep->counters.accepts, 1);
+	assert_int_equal(pair[1].ep->counters.deaths, 1);
+	assert_int_equal(pair[1].ep->inbound_count, 0);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	assert_int_equal(peer->link, SC_LINK_DOWN);
+	(void)sc_reap_scan();
+	end_close(&pair[1]);
+}
+
+/* Let go, it closes half: as in the middle of sc_ep_destroy(). */
+static void closer(struct child *self, void *arg)
+{
+	const struct visit *visit = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+	struct iovec iov = { from, 8 };
+	struct sc_send send = { .iov = &iov, .iov_count = 1 };
+
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
+	if (visit->size)
+		CHILD_CHECK(!sc_tx_send(ep, peer, &send));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	sc_peers_close(ep);
+	child_tell(self, "closed");
+	child_wait(self);
+}
+
+/* Killed when it has said that it closes, before it departs; `comes`: it has connected to us as well. */
+static void check_killed_closing(bool comes)
+{
+	struct visit visit = { .size = comes ? 8 : 0 };
+	struct sc_peer *peer;
+	struct child child;
+
+	end_open(&pair[1], NULL);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, closer, &visit));
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SEND_DELIVERY), 0);
+	poll_long(&pair[1]);
+	assert_int_equal(peer->feed, comes ? SC_FEED_UP : SC_FEED_NONE);
+	assert_int_equal(write(child.down, "x", 1), 1);
+	assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+	if (comes) {
+		poll_long(&pair[1]);
+		assert_int_equal(peer->link, SC_LINK_UP); /* it may still depart */
+	}
+	child_kill(&child);
+	poll_long(&pair[1]);
+	assert_int_equal(comp_take(&pair[1].tx).err, ECONNRESET);
+	assert_int_equal(peer->link, SC_LINK_DOWN);
+	assert_int_equal(pair[1].ep->inbound_count, 0);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	(void)sc_reap_scan();
+	end_close(&pair[1]);
+}
+
+static void test_killed_closing(void **state)
+{
+	(void)state;
+	check_killed_closing(false);
+	check_killed_closing(true);
+}
+
+/* It reads nothing and answers nothing until it is killed. */
+static void mute(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	if (arg)
+		sc_ep_destroy(ep);
+	child_wait(self);
+}
+
+/* What waits for a peer that has never looked at us ends, whether it closes (`close`) or is killed. */
+static void check_mute(bool close)
+{
+	const size_t sizes[] = { 8, 100000 };
+	struct child child;
+	struct sc_peer *peer;
+
+	end_open(&pair[0], NULL);
+	assert_true(child_start(&child, mute, close ? &child : NULL));
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(end_send(&pair[0], peer, from, sizes[i], 0, SC_SEND_DELIVERY), 0);
+	poll_long(&pair[0]);
+	assert_true(end_idle(&pair[0]));
+	if (close) {
+		assert_int_equal(write(child.down, "x", 1), 1);
+		while (!pair[0].ep->counters.deaths && end_idle(&pair[0]))
+			sc_ep_poll(pair[0].ep);
+	}
+	child_kill(&child);
+	poll_long(&pair[0]);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+	assert_true(end_idle(&pair[0]));
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -ECONNRESET);
+	assert_int_equal(pair[0].ep->counters.deaths, close ? 0 : 1);
+	(void)sc_reap_scan();
+	end_close(&pair[0]);
+}
+
+/* It loses its life lock, as by closefrom(3), and lives on. */
+static void lockless(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+
+	(void)arg;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++)
+		if (fd != self->up && fd != self->down)
+			close(fd);
+	child_tell(self, "lost");
+	child_wait(self);
+}
+
+static void test_lock_lost(void **state)
+{
+	struct child child;
+	struct sc_peer *peer;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	end_open(&pair[0], NULL);
+	assert_true(child_start(&child, lockless, NULL));
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), 0);
+	assert_int_equal(write(child.down, "x", 1), 1);
+	assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
+	poll_long(&pair[0]);
+	assert_int_equal(pair[0].ep->counters.deaths, 0);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), 0);
+	child_kill(&child);
+	poll_long(&pair[0]);
+	assert_int_equal(pair[0].ep->counters.deaths, 1);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), -ECONNRESET);
+	(void)sc_reap_scan();
+	end_close(&pair[0]);
+}
+
+static void test_closed_unheard(void **state)
+{
+	(void)state;
+	check_mute(true);
+}
+
+static void test_killed_unheard(void **state)
+{
+	(void)state;
+	check_mute(false);
 }
 
 int main(void)
@@ -897,6 +1104,11 @@ int main(void)
 		cmocka_unit_test(test_visitors),
 		cmocka_unit_test(test_closed_but_alive),
 		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_killed_before_accepted),
+		cmocka_unit_test(test_killed_closing),
+		cmocka_unit_test(test_lock_lost),
+		cmocka_unit_test(test_closed_unheard),
+		cmocka_unit_test(test_killed_unheard),
 	};
 
 	return cmocka_run_group_tests_name("peer", tests, setup, NULL);

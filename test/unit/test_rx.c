@@ -1050,25 +1050,6 @@ static void test_pieces_too_long(void **state)
 	victim_check();
 }
 
-/* A piece that says why it has none ends the receive, not the connection. */
-static void test_piece_with_error(void **state)
-{
-	uint64_t words[7] = { 0 };
-
-	(void)state;
-	pair_open(pair, NULL, WAY_PULL);
-	assert_int_equal(end_recv(&pair[1], NULL, into, 40000, 0, 0), 0);
-	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 0, 0), 0);
-	sc_ep_poll(pair[1].ep);
-	words[0] = sc_slab_id(sc_list_entry(pair[1].peer->transfers.next, struct sc_rx_op, of_peer));
-	words[2] = EFAULT;
-	raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, 0), words, 7);
-	sc_ep_poll(pair[1].ep);
-	assert_int_equal(comp_take(&pair[1].rx).err, EIO);
-	assert_int_equal(pair[1].ep->counters.quarantines, 0);
-	pair_close(pair);
-}
-
 /* A record that ends at a line which looks like a record of the next length, at each place of the ring. */
 static void test_bad_record_everywhere(void **state)
 {
@@ -1162,7 +1143,6 @@ int main(void)
 		cmocka_unit_test(test_window_overrun),
 		cmocka_unit_test(test_bad_pieces),
 		cmocka_unit_test(test_pieces_too_long),
-		cmocka_unit_test(test_piece_with_error),
 		cmocka_unit_test(test_bad_record_everywhere),
 		cmocka_unit_test(test_unreadable_payload),
 		cmocka_unit_test(test_cma_fails_later),

@@ -33,6 +33,20 @@ static const struct sc_seg_geometry geometry = {
 	.capabilities = SC_ABI_CAP_TAGGED,
 };
 
+#define REGS 1024
+#define RANGES 512
+
+static struct sc_seg *create_with_table(void)
+{
+	struct sc_seg_geometry with = geometry;
+	struct sc_seg *seg = NULL;
+
+	with.regs = REGS;
+	with.ranges = RANGES;
+	assert_int_equal(sc_seg_create(&with, &seg), 0);
+	return seg;
+}
+
 static struct sc_seg *create(void)
 {
 	struct sc_seg *seg = NULL;
@@ -192,7 +206,7 @@ static void test_impossible_geometry(void **state)
 	struct sc_seg *seg = NULL;
 
 	(void)state;
-	for (int i = 0; i < 7; i++) {
+	for (int i = 0; i < 10; i++) {
 		struct sc_seg_geometry bad = geometry;
 
 		switch (i) {
@@ -216,6 +230,15 @@ static void test_impossible_geometry(void **state)
 			break;
 		case 6:
 			bad.slots = UINT32_MAX;
+			break;
+		case 7:
+			bad.regs = SC_ABI_REGS_MAX + 1;
+			break;
+		case 8:
+			bad.ranges = SC_ABI_RANGES_MAX + 1;
+			break;
+		case 9:
+			bad.ranges = 1; /* but no registrations */
 			break;
 		}
 		child_log_lines = 0;
@@ -451,6 +474,20 @@ static void test_outcomes(void **state)
 		unlink(other);
 		unlink(path_of(owner.line));
 	}
+}
+
+/* What is left of one that died without closing is not what a closed one has left. */
+static void test_left_by_dead(void **state)
+{
+	struct sc_seg *seg = NULL;
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	child_kill(&owner);
+	assert_int_equal(sc_seg_attach_left(owner.line, &seg), -ECONNREFUSED);
+	assert_null(seg);
+	unlink(path_of(owner.line));
 }
 
 static void test_other_user(void **state)
@@ -742,6 +779,44 @@ static void test_many(void **state)
 	child_reap(&owner);
 }
 
+/* No descriptor is kept, and the name is removed by somebody else: that is no death. */
+static void attach_nameless(struct child *self, void *arg)
+{
+	struct rlimit limit = { 64, 64 };
+	struct sc_seg *segs[MANY], *last;
+	struct child owner;
+
+	(void)self, (void)arg;
+	start_owner(&owner);
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	for (int i = 0; i < MANY; i++)
+		CHILD_CHECK(!sc_seg_attach(owner.line, &segs[i]));
+	last = segs[MANY - 1];
+	CHILD_CHECK(last->fd == -1 && sc_seg_check_owner(last) == 1);
+	CHILD_CHECK(!unlink(path_of(owner.line)));
+	CHILD_CHECK(sc_seg_check_owner(last) == -ENOENT);
+	kill(owner.pid, SIGSTOP);
+	CHILD_CHECK(sc_seg_check_owner(last) == -ENOENT);
+	kill(owner.pid, SIGKILL);
+	while (sc_seg_check_owner(segs[0]))
+		usleep(1000);
+	while (sc_seg_check_owner(last) == -ENOENT)
+		usleep(1000); /* the lock goes a moment before the process is a zombie */
+	CHILD_CHECK(sc_seg_check_owner(last) == 0);
+	child_reap(&owner);
+	CHILD_CHECK(sc_seg_check_owner(last) == 0); /* nor is there anything of that number */
+	last->cma_pid = 0;
+	CHILD_CHECK(sc_seg_check_owner(last) == -ENOENT); /* as if it could not be seen from here */
+	for (int i = 0; i < MANY; i++)
+		sc_seg_detach(segs[i]);
+}
+
+static void test_nameless(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(attach_nameless, NULL), 0);
+}
+
 /* The application closes what it did not open, and its own files get the numbers. */
 static void close_all(struct child *self, void *arg)
 {
@@ -865,11 +940,90 @@ static void test_full(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* ---- registration table ----------------------------------------------------------------------- */
+
+static blkcnt_t blocks_of(const struct sc_seg *seg)
+{
+	struct stat st;
+
+	assert_return_code(fstat(seg->fd, &st), errno);
+	return st.st_blocks;
+}
+
+static void test_table(void **state)
+{
+	struct sc_seg *seg = create_with_table(), *peer = NULL;
+	struct sc_regtab_view view = sc_seg_table(seg), its;
+	struct sc_abi_presence *presence = sc_seg_presence(seg);
+	blkcnt_t rest = blocks_of(seg);
+
+	(void)state;
+	assert_int_equal(seg->header.reg_max, REGS);
+	assert_int_equal(seg->header.range_max, RANGES);
+	assert_int_equal(seg->header.length - seg->header.table_offset,
+			 SC_ABI_TABLE_BUCKETS + REGS * 64 + RANGES * 16);
+	assert_int_equal(rest * 512, seg->header.slots_offset); /* it has no memory yet */
+	assert_ptr_equal(view.presence, presence);
+	assert_ptr_equal((uint8_t *)view.buckets, seg->base + seg->header.table_offset);
+	assert_ptr_equal((uint8_t *)view.regs, (uint8_t *)view.buckets + SC_ABI_TABLE_BUCKETS);
+	assert_ptr_equal(view.ranges, (struct sc_abi_segment *)(view.regs + REGS));
+	assert_ptr_equal((uint8_t *)(view.ranges + RANGES), seg->base + seg->header.length);
+
+	/* nothing, then a page, then what fits into it for nothing */
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 0), 0);
+	assert_int_equal(presence->reg_count, 0);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 1), 0);
+	assert_int_equal(presence->reg_count, 64);
+	assert_int_equal(blocks_of(seg), rest + 8);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 64), 0);
+	assert_int_equal(blocks_of(seg), rest + 8);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_RANGES, 3), 0);
+	assert_int_equal(presence->range_count, 256);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_BUCKETS, 10), 0);
+	assert_int_equal(blocks_of(seg), rest + 24);
+	assert_int_equal(presence->bucket_bits, 0); /* not filled yet */
+
+	/* all of it, no more; what is in it stays */
+	memset(view.regs, 0x77, 64 * sizeof(*view.regs));
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, REGS + 1), -ENOSPC);
+	assert_int_equal(presence->reg_count, 64);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, REGS), 0);
+	assert_int_equal(presence->reg_count, REGS);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_RANGES, RANGES), 0);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_RANGES, RANGES + 1), -ENOSPC);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_BUCKETS, SC_ABI_BUCKET_BITS_MAX), 0);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_BUCKETS, SC_ABI_BUCKET_BITS_MAX + 1), -ENOSPC);
+	assert_int_equal(view.regs[63].tag, 0x7777777777777777);
+	assert_int_equal(view.regs[64].tag, 0);
+
+	assert_int_equal(sc_seg_attach(seg->header.address, &peer), 0);
+	its = sc_seg_table(peer);
+	assert_memory_equal(&its, &view, sizeof(view)); /* of one process: the same mapping */
+	sc_seg_detach(peer);
+	sc_seg_destroy(seg);
+}
+
+static void test_no_table(void **state)
+{
+	struct sc_seg *seg = create();
+	struct sc_regtab_view view;
+
+	(void)state;
+	assert_int_equal(seg->header.length, seg->header.table_offset);
+	view = sc_seg_table(seg);
+	assert_int_equal(view.reg_max, 0);
+	assert_ptr_equal((uint8_t *)view.ranges, seg->base + seg->header.length);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 1), -ENOSPC);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_RANGES, 1), -ENOSPC);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_BUCKETS, 1), -ENOSPC);
+	sc_seg_destroy(seg);
+}
+
 /* ---- header check ---------------------------------------------------------------------------- */
 
 static void test_check_header(void **state)
 {
-	struct sc_seg *seg = create();
+	struct sc_seg *seg = create_with_table();
 	const struct sc_abi_header good = seg->header;
 	struct sc_abi_header out;
 
@@ -927,6 +1081,19 @@ static void test_check_header(void **state)
 	REJECTED(h.slots_offset += SC_ABI_PAGE);
 	REJECTED(h.slots_offset -= SC_ABI_PAGE);
 	REJECTED(h.slots_offset = UINT64_MAX - SC_ABI_PAGE + 1);
+	REJECTED(h.table_offset = 0);
+	REJECTED(h.table_offset += SC_ABI_LINE);
+	REJECTED(h.table_offset += SC_ABI_PAGE);
+	REJECTED(h.table_offset -= SC_ABI_PAGE);
+	REJECTED(h.table_offset = UINT64_MAX - SC_ABI_PAGE + 1);
+	REJECTED(h.table_offset = h.length);
+	REJECTED(h.reg_max++);
+	REJECTED(h.reg_max = SC_ABI_REGS_MAX + 1);
+	REJECTED(h.reg_max = UINT32_MAX);
+	REJECTED(h.reg_max = 0); /* but ranges */
+	REJECTED(h.range_max++);
+	REJECTED(h.range_max = SC_ABI_RANGES_MAX + 1);
+	REJECTED(h.range_max = UINT32_MAX);
 	REJECTED(h.slot_size *= 2);
 	REJECTED(h.ring_lines--);
 	REJECTED(h.pid = 0);
@@ -1030,6 +1197,7 @@ int main(void)
 		cmocka_unit_test(test_closed_while_attached),
 		cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_outcomes),
+		cmocka_unit_test(test_left_by_dead),
 		cmocka_unit_test(test_other_user),
 		cmocka_unit_test(test_no_address),
 		cmocka_unit_test(test_wrong_types),
@@ -1041,9 +1209,12 @@ int main(void)
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_cookie),
 		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_nameless),
 		cmocka_unit_test(test_closefrom),
 		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_no_table),
 		cmocka_unit_test(test_check_header),
 		cmocka_unit_test(test_threads),
 	};

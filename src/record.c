@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * record.c: what the writers of records share: room in a peer's ring, bounce buffers that go with a record,
+ * lists of segments. And the reading of those lists.
+ *
+ * Buffers are lent with the record that is written next: nothing may be written to the peer's ring between
+ * sc_record_lend() and its commit, and they come back when the ring's head has passed it (pool.h).
+ *
+ * If this process dies before the commit, nothing has been said. If the peer dies, its loans come back as
+ * pool.h says.
+ */
+#include "record.h"
+
+#include <errno.h>
+#include <string.h>
+#include "inject.h"
+#include "iov.h"
+#include "peer.h"
+
+int sc_record_room(struct sc_peer *peer, uint32_t lines)
+{
+	int ret;
+
+	if (sc_ring_has_room(&peer->tx, lines))
+		return 0;
+	ret = sc_ring_refresh(&peer->tx);
+	if (ret) {
+		sc_peer_quarantine(peer, ret, "its ring's head is out of range");
+		return ret;
+	}
+	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
+	return sc_ring_has_room(&peer->tx, lines) ? 0 : -EAGAIN;
+}
+
+void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, uint32_t size,
+		   const uint64_t words[7])
+{
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+
+	memcpy(line->words, words, sizeof(line->words));
+	(void)SC_INJECT("record.line");
+	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, flags, 1, size), 1);
+}
+
+/* Take back what peers have read by now. */
+static void collect(struct sc_ep *ep)
+{
+	sc_list_for_safe (entry, next, &ep->borrowers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, borrower);
+
+		if (sc_ring_refresh(&peer->tx))
+			continue; /* its next send finds out */
+		sc_pool_return(&ep->pool, &peer->loans, peer->tx.head);
+		if (!peer->loans.count)
+			sc_list_remove(&peer->borrower);
+	}
+}
+
+bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve)) {
+		collect(ep);
+		if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve))
+			return false;
+	}
+	if (sc_list_empty(&peer->borrower))
+		sc_list_append(&ep->borrowers, &peer->borrower);
+	return true;
+}
+
+uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS],
+			struct iovec iov[SC_ABI_RECORD_BUFS])
+{
+	struct sc_ep *ep = peer->ep;
+	uint32_t count = (size + ep->config.buf_size - 1) >> ep->buf_shift;
+
+	for (uint32_t i = 0; i < count; i++)
+		bufs[i] = sc_pool_lend(&ep->pool, &peer->loans, peer->tx.tail);
+	return sc_record_bufs(ep->seg, bufs, size, iov);
+}
+
+uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
+			struct iovec iov[SC_ABI_RECORD_BUFS])
+{
+	uint32_t count = 0;
+
+	for (; size; count++) {
+		uint32_t here = size < seg->header.buf_size ? size : seg->header.buf_size;
+
+		iov[count] = (struct iovec){ sc_seg_buf(seg, bufs[count]), here };
+		size -= here;
+	}
+	return count;
+}
+
+void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
+		    uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS])
+{
+	struct iovec to[SC_ABI_RECORD_BUFS];
+	uint32_t count = sc_record_lend(peer, size, bufs, to);
+
+	for (uint32_t i = 0; i < count; i++) {
+		sc_iov_read(iov, iov_count, offset, to[i].iov_base, to[i].iov_len);
+		offset += to[i].iov_len;
+	}
+}
+
+uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov, size_t count)
+{
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+
+	for (size_t i = 1; i < count; i++) {
+		size_t place = (i - 1) % SC_ABI_RDV_PER_LINE;
+
+		if (!place)
+			line = sc_ring_next(peer->tx.lines, line);
+		line->words[2 * place] = (uintptr_t)iov[i].iov_base;
+		line->words[2 * place + 1] = iov[i].iov_len;
+	}
+	return SC_ABI_SEGMENT_LINES((uint32_t)count);
+}
+
+const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_record_segments *segments,
+				    struct iovec iov[SC_ABI_RDV_SEGMENTS])
+{
+	const struct sc_abi_line *line = segments->line;
+	struct sc_abi_segment segment = segments->first;
+	uint64_t sum = 0;
+
+	if (segments->count > SC_ABI_RDV_SEGMENTS ||
+	    segments->lines != SC_ABI_SEGMENT_LINES(segments->count))
+		return "too many segments";
+	for (uint32_t i = 0; i < segments->count; i++) {
+		uint32_t place = (i - 1) % SC_ABI_RDV_PER_LINE;
+
+		if (i) {
+			if (!place)
+				line = sc_ring_next(peer->rx.lines, line);
+			memcpy(&segment, &line->words[2 * place], sizeof(segment));
+		}
+		if (segment.len > segments->size - sum)
+			return "segments that are longer than it says";
+		sum += segment.len;
+		iov[i] = (struct iovec){ (void *)(uintptr_t)segment.addr, segment.len };
+	}
+	return sum == segments->size ? NULL : "segments that are shorter than it says";
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_RECORD_H
+#define SC_RECORD_H
+
+#include "state.h"
+
+/* Room for a record of `lines` lines in the peer's ring? -EAGAIN; -EPROTO: the peer has been given up. */
+int sc_record_room(struct sc_peer *peer, uint32_t lines);
+
+/* Write a record of one line; there is room. */
+void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, uint32_t size,
+		   const uint64_t words[7]);
+
+/*
+ * May `buffers` bounce buffers be lent to this peer, with `reserve` left free besides? True is good for the
+ * next record.
+ */
+bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve);
+
+/*
+ * Lend buffers for `size` bytes with the next record: their numbers, and their memory as a vector. Returns
+ * how many.
+ */
+uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS],
+			struct iovec iov[SC_ABI_RECORD_BUFS]);
+
+/* The memory of buffers that a record of the peer names, checked by sc_seg_has_bufs(). Returns how many. */
+uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
+			struct iovec iov[SC_ABI_RECORD_BUFS]);
+
+/* Fill `size` bytes of a payload, from `offset` on, into buffers lent with the next record. */
+void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
+		    uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS]);
+
+/*
+ * Write the segments of the record to be, but the first, which goes into its first line with the rest.
+ * Returns the lines of all.
+ */
+uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov, size_t count);
+
+/*
+ * Read `count` segments, the first of them given, the others in the lines behind `line` of a record of
+ * `lines`. They must have `size` bytes together. What is wrong with them, or NULL.
+ */
+struct sc_record_segments {
+	const struct sc_abi_line *line;
+	struct sc_abi_segment first;
+	uint32_t lines, count;
+	uint64_t size;
+};
+const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_record_segments *segments,
+				    struct iovec iov[SC_ABI_RDV_SEGMENTS]);
+
+#endif

@@ -1,0 +1,738 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * serve.c: what peers ask this process to do with its registered memory, because they may not touch it
+ * themselves (strict, or CMA is not permitted) or cannot (atomics).
+ *
+ *   put       bytes from the peer's bounce buffers, when the record is taken
+ *   put far   bytes from the peer's memory, in steps; the record stays in the ring until all are here
+ *   get       bytes to the peer's memory, or to it through bounce buffers of ours, in steps
+ *   atomic    done when the record is taken; its result is an answer like a get's
+ *   note      the peer has done something to memory here by itself: tell the application
+ *
+ * Every step asks the private table (regtab.c), which nobody else can write: a key that is closed between
+ * two steps ends the request. Requests of a peer are executed in their order; only what a get or an atomic
+ * answers may take longer, in order as well: nothing is written past answers that wait for room (tx.c). An
+ * answer never waits in the ring's way: what finds no room is kept here, up to SC_RMA_REQUESTS_MAX for each
+ * peer, which is as many as it may ask at once.
+ *
+ * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as rma.c describes:
+ * its endpoint does not end, and give the memory back, before the word is taken back.
+ *
+ * Memory that was registered may have been unmapped or write-protected since. Copies are made by the kernel
+ * even inside this process, so that this is an error of the request and no signal; before an atomic, pages
+ * are made present the first time that a registration's atomics come to them. Where the system
+ * has no such call, or forbids it, a fault is the application's own.
+ *
+ * If the peer dies: what it asked for has been done or not, record by record; the answer goes nowhere. If
+ * this process dies, the operation ends with its peer.
+ */
+#define _GNU_SOURCE 1
+#include "serve.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "atomicop.h"
+#include "inject.h"
+#include "iov.h"
+#include "log.h"
+#include "peer.h"
+#include "record.h"
+#include "rma.h"
+#include "tx.h"
+
+#ifndef MADV_POPULATE_READ /* Linux 5.14; asked for at run time */
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+/* Bytes copied in one step. */
+#define STEP ((uint64_t)4 << 20)
+/* Bounce buffers of one record. */
+#define GOT_BUFS 4
+/* Records written for one peer in one call. */
+#define BURST 16
+/* Pieces of registered memory that one request for an atomic may go over. */
+#define ATOMIC_PIECES 64
+#define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+
+/* ---- this process's memory ------------------------------------------------------------------- */
+
+/* The registration that a request names, if it allows that. -EKEYREJECTED, -EACCES, -EINVAL. */
+static int find(const struct sc_ep *ep, uint64_t key, uint64_t addr, uint64_t len, uint32_t access,
+		struct sc_reg **found)
+{
+	struct sc_reg *reg = ep->regtab ? sc_regtab_own(ep->regtab, key) : NULL;
+
+	*found = reg;
+	return reg ? sc_reg_check(reg, addr, len, access) : -EKEYREJECTED;
+}
+
+/* Is it the one of the request's earlier pieces? An application may have given its key to another since. */
+static int keep_to(struct sc_reg_use *use, const struct sc_reg *reg)
+{
+	if (use->tag && use->key == reg->key && use->tag != reg->tag)
+		return -EKEYREJECTED;
+	*use = (struct sc_reg_use){ reg->key, reg->tag };
+	return 0;
+}
+
+/* Into registered memory, `len` bytes of the vector. */
+static int store(const struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *from,
+		 size_t from_count, uint64_t len)
+{
+	struct iovec to[SC_IOV_MAX], part[SC_IOV_MAX];
+
+	for (uint64_t done = 0; done < len;) {
+		uint64_t here = len - done;
+		size_t to_count = sc_reg_slice(reg, addr + done, &here, to, SC_IOV_MAX);
+		size_t part_count = sc_iov_slice(from, from_count, done, here, part);
+		size_t moved;
+		int ret = sc_cma_write(ep->seg->pid, part, part_count, to, to_count, here, &moved);
+
+		if (ret == -EFAULT)
+			return -EIO;
+		if (ret) /* no such call here */
+			sc_iov_copy(to, to_count, part, part_count, here);
+		done += here;
+	}
+	return 0;
+}
+
+/* Out of registered memory. */
+static int load(const struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *to,
+		size_t to_count, uint64_t len)
+{
+	const struct sc_cma self = { .pid = ep->seg->pid };
+	struct iovec from[SC_IOV_MAX], part[SC_IOV_MAX];
+
+	for (uint64_t done = 0; done < len;) {
+		uint64_t here = len - done;
+		size_t from_count = sc_reg_slice(reg, addr + done, &here, from, SC_IOV_MAX);
+		size_t part_count = sc_iov_slice(to, to_count, done, here, part);
+		int ret = sc_cma_read(&self, part, part_count, from, from_count, here);
+
+		if (ret == -EFAULT)
+			return -EIO;
+		if (ret) /* no such call here */
+			sc_iov_copy(part, part_count, from, from_count, here);
+		done += here;
+	}
+	return 0;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static void answer(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
+{
+	uint64_t words[7] = { 0 };
+	struct sc_abi_ack *record = (struct sc_abi_ack *)words;
+
+	record->op = op;
+	record->moved = moved;
+	record->status = -error;
+	sc_tx_reply(peer, SC_ABI_DONE, 0, words);
+}
+
+/* Something has been done to memory here: whoever counts such things does. reg NULL: closed meanwhile. */
+static void count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t access)
+{
+	bool write = access == SC_REG_WRITE;
+	struct sc_cntr *cntr = !reg ? NULL : write ? reg->writes : reg->reads;
+
+	sc_cntr_add(&ep->cntrs[write ? SC_EVENT_REMOTE_WRITE : SC_EVENT_REMOTE_READ]->value, 1);
+	if (cntr)
+		sc_cntr_add(&cntr->value, 1);
+}
+
+/* A request has been done; `event`: the last of its operation. */
+static void served(struct sc_ep *ep, const struct sc_reg *reg, uint32_t access, bool event)
+{
+	ep->counters.rma_served++;
+	if (event)
+		count(ep, reg, access);
+}
+
+/* An answer that takes longer. -ENOMEM; -EPROTO with *why: the peer asks more than it may. */
+static int defer(struct sc_peer *peer, struct sc_serve_op **deferred, const char **why)
+{
+	struct sc_serve_op *op;
+
+	if (peer->serving_count >= SC_RMA_REQUESTS_MAX) {
+		*why = "more one-sided requests at once than there may be";
+		return -EPROTO;
+	}
+	op = malloc(sizeof(*op));
+	if (!op)
+		return -ENOMEM;
+	op->done = 0;
+	op->use.tag = 0;
+	op->segment_count = 0;
+	sc_list_append(&peer->serving, &op->of_peer);
+	if (sc_list_empty(&peer->serving_peer))
+		sc_list_append(&peer->ep->serving, &peer->serving_peer);
+	peer->serving_count++;
+	*deferred = op;
+	return 0;
+}
+
+static void serve_end(struct sc_peer *peer, struct sc_serve_op *op)
+{
+	sc_list_remove(&op->of_peer);
+	peer->serving_count--;
+	free(op);
+}
+
+/* A link to answer by; false: there is none and will be none, nobody waits for the answer. */
+static bool is_linked(struct sc_peer *peer)
+{
+	int ret;
+
+	if (peer->feed == SC_FEED_DRAINING)
+		return false;
+	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
+	      : peer->link == SC_LINK_DOWN ? peer->error
+					   : 0;
+
+	if (ret)
+		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
+	return !ret;
+}
+
+/* Room for a record, behind the answers that wait for room? */
+static bool has_room(struct sc_peer *peer, uint32_t lines)
+{
+	return sc_list_empty(&peer->replies) && !sc_record_room(peer, lines);
+}
+
+/* ---- puts ------------------------------------------------------------------------------------ */
+
+/* A put of several records: what its earlier ones have come to. */
+static void put_begin(struct sc_peer *peer, sc_abi_op op)
+{
+	if (peer->put_op == op)
+		return;
+	peer->put_op = op;
+	peer->put_use.tag = 0;
+	peer->put_moved = 0;
+	peer->put_error = 0;
+}
+
+static void put_end(struct sc_peer *peer)
+{
+	sc_abi_op op = peer->put_op;
+
+	answer(peer, op, peer->put_moved, peer->put_error);
+	peer->put_op = 0; /* the id of none */
+	peer->put_moved = 0;
+	peer->put_error = 0;
+}
+
+static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	struct sc_ep *ep = peer->ep;
+	uint32_t size = sc_ctl_size(ctl);
+	struct iovec bufs[SC_ABI_RECORD_BUFS];
+	struct sc_abi_put record;
+	struct sc_reg *reg;
+	uint32_t count_bufs;
+	int ret;
+
+	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
+	if (!peer->seg || !sc_seg_has_bufs(peer->seg, record.bufs, size)) {
+		*why = "bounce buffers that do not exist";
+		return -EPROTO;
+	}
+	put_begin(peer, record.op);
+	count_bufs = sc_record_bufs(peer->seg, record.bufs, size, bufs);
+	ret = find(ep, record.key, record.addr, size, SC_REG_WRITE, &reg);
+	if (!ret)
+		ret = keep_to(&peer->put_use, reg);
+	if (!ret && !peer->put_error)
+		ret = store(ep, reg, record.addr, bufs, count_bufs, size);
+	if (!peer->put_error)
+		peer->put_error = ret;
+	if (!peer->put_error)
+		peer->put_moved += size;
+	if (!(sc_ctl_flags(ctl) & SC_ABI_F_ACK))
+		return 0;
+	if (!peer->put_error)
+		served(ep, reg, SC_REG_WRITE, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
+	put_end(peer);
+	return 0;
+}
+
+/* A record whose payload is, or is to be, in the peer's memory. */
+static int far_read(struct sc_peer *peer, uint64_t ctl, struct sc_abi_far *record,
+		    struct iovec segments[SC_ABI_RDV_SEGMENTS], const char **why)
+{
+	struct sc_record_segments list = { .line = sc_ring_first(&peer->rx),
+					   .lines = sc_ctl_lines(ctl),
+					   .count = sc_ctl_size(ctl) };
+
+	memcpy(record, list.line->bytes, sizeof(*record));
+	list.first = record->first;
+	list.size = record->size;
+	*why = sc_record_segments_read(peer, &list, segments);
+	return *why ? -EPROTO : 0;
+}
+
+/* Is its memory what it was when it asked? */
+static bool is_open(const struct sc_peer *peer)
+{
+	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) != SC_ABI_CLOSED;
+}
+
+/* Can be copied from and to the peer's memory? */
+static bool may_copy(const struct sc_peer *peer)
+{
+	return peer->can_read && peer->seg && peer->link != SC_LINK_DOWN && is_open(peer);
+}
+
+static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	struct iovec segments[SC_ABI_RDV_SEGMENTS], from[SC_ABI_RDV_SEGMENTS], to[SC_IOV_MAX];
+	struct sc_abi_far record;
+	struct sc_reg *reg;
+	uint64_t here;
+	size_t from_count, to_count;
+	int ret = far_read(peer, ctl, &record, segments, why);
+
+	if (ret)
+		return ret;
+	put_begin(peer, record.op);
+	peer->put_error = find(peer->ep, record.key, record.addr, record.size, SC_REG_WRITE, &reg);
+	if (!peer->put_error)
+		peer->put_error = keep_to(&peer->put_use, reg);
+	if (!peer->put_error && !may_copy(peer))
+		peer->put_error = -EOPNOTSUPP;
+	if (!peer->put_error && peer->put_moved < record.size) {
+		here = record.size - peer->put_moved < STEP ? record.size - peer->put_moved : STEP;
+		to_count = sc_reg_slice(reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
+		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->put_moved, here, from);
+		ret = sc_cma_read(&peer->cma, to, to_count, from, from_count, here);
+		peer->put_error = ret == -EFAULT ? -EIO : ret ? -EOPNOTSUPP : 0;
+		if (!ret)
+			peer->put_moved += here;
+		else if (ret != -EFAULT)
+			peer->can_read = false;
+	}
+	if (!peer->put_error && peer->put_moved < record.size)
+		return -EAGAIN; /* the next step in the next poll, before anything behind it */
+	if (!peer->put_error)
+		served(peer->ep, reg, SC_REG_WRITE, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
+	put_end(peer);
+	return 0;
+}
+
+/* ---- gets ------------------------------------------------------------------------------------ */
+
+/* Under a hazard word. -ECONNRESET: the peer has closed, or may be dead. */
+static int write_far(const struct sc_peer *peer, const struct iovec *to, size_t to_count,
+		     const struct iovec *from, size_t from_count, size_t len)
+{
+	size_t moved;
+
+	if (!is_open(peer) || !sc_peer_is_there(peer))
+		return -ECONNRESET;
+	return sc_cma_write(peer->cma.pid, from, from_count, to, to_count, len, &moved);
+}
+
+/* To the peer's memory, the next step. -EOPNOTSUPP: not possible. */
+static int get_store(struct sc_peer *peer, struct sc_serve_op *op, const struct sc_reg *reg)
+{
+	uint64_t *hazard = &sc_seg_slot(peer->seg, peer->out_slot)->hazards.words[0];
+	uint64_t here = op->size - op->done < STEP ? op->size - op->done : STEP;
+	struct iovec from[SC_IOV_MAX], to[SC_ABI_RDV_SEGMENTS];
+	size_t from_count = sc_reg_slice(reg, op->addr + op->done, &here, from, SC_IOV_MAX);
+	size_t to_count = sc_iov_slice(op->segments, op->segment_count, op->done, here, to);
+	int ret;
+
+	sc_store_relaxed_64(hazard, ++peer->hazard_count << 32 | SC_ABI_HAZARD_OP);
+	/* before its state is looked at; pairs with the fence in sc_regs_leave() */
+	sc_fence_seq_cst();
+	(void)SC_INJECT("serve.hazard");
+	ret = write_far(peer, to, to_count, from, from_count, here);
+	(void)SC_INJECT("serve.stored");
+	sc_store_release_64(hazard, 0);
+	if (ret == -EFAULT)
+		return -EIO;
+	if (ret) {
+		peer->can_read = false;
+		return -EOPNOTSUPP;
+	}
+	op->done += here;
+	return 0;
+}
+
+/* Through bounce buffers, the next record. -EAGAIN: no room. */
+static int get_bounce(struct sc_peer *peer, struct sc_serve_op *op, const struct sc_reg *reg)
+{
+	struct sc_ep *ep = peer->ep;
+	uint64_t left = op->size - op->done, words[7] = { 0 };
+	struct sc_abi_got *record = (struct sc_abi_got *)words;
+	struct iovec bufs[SC_ABI_RECORD_BUFS];
+	uint32_t buffers = GOT_BUFS, size, count_bufs;
+	int ret;
+
+	if (!has_room(peer, 1))
+		return -EAGAIN;
+	while (!sc_record_may_lend(peer, buffers, 0))
+		if (!(buffers /= 2))
+			return -EAGAIN;
+	size = buffers << ep->buf_shift;
+	if (left < size)
+		size = (uint32_t)left;
+	count_bufs = sc_record_lend(peer, size, record->bufs, bufs);
+	ret = load(ep, reg, op->addr + op->done, bufs, count_bufs, size);
+	if (ret)
+		size = 0; /* said all the same: the buffers come back with it */
+	record->op = op->op;
+	record->offset = op->done;
+	sc_record_put(peer, SC_ABI_GOT, 0, size, words);
+	op->done += size;
+	return ret;
+}
+
+static int get_some(struct sc_peer *peer, struct sc_serve_op *op, const struct sc_reg *reg)
+{
+	if (!op->bounced && may_copy(peer)) {
+		int ret = get_store(peer, op, reg);
+
+		if (ret != -EOPNOTSUPP)
+			return ret;
+	}
+	if (!op->bounced)
+		op->done = 0; /* all of it this way */
+	op->bounced = true;
+	return get_bounce(peer, op, reg);
+}
+
+/* Go on with a get, by some records or one large copy. True: it is over. */
+static bool get_step(struct sc_peer *peer, struct sc_serve_op *op, int *steps)
+{
+	struct sc_reg *reg;
+	int ret = find(peer->ep, op->key, op->addr, op->size, SC_REG_READ, &reg);
+
+	if (!ret)
+		ret = keep_to(&op->use, reg);
+	for (int i = 0; i < BURST && !ret && op->done < op->size && (!i || op->bounced); i++) {
+		ret = get_some(peer, op, reg);
+		*steps += ret != -EAGAIN;
+	}
+	if (ret == -EAGAIN || (!ret && op->done < op->size))
+		return false;
+	if (!ret)
+		served(peer->ep, reg, SC_REG_READ, op->event);
+	answer(peer, op->op, op->done, ret);
+	return true;
+}
+
+/* ---- atomics --------------------------------------------------------------------------------- */
+
+/* Does the system make pages present for writing when asked to? */
+static bool can_populate(void)
+{
+	static uint64_t here;
+	static int known; /* 0 not yet, 1 yes, -1 no; the same whoever finds out */
+	uintptr_t page = (uintptr_t)&here & ~((uintptr_t)getpagesize() - 1);
+	int can = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (!can) {
+		can = madvise((void *)page, (size_t)getpagesize(), MADV_POPULATE_WRITE) ? -1 : 1;
+		__atomic_store_n(&known, can, __ATOMIC_RELAXED);
+	}
+	return can > 0;
+}
+
+/*
+ * Is a registration's memory there, to be read or written (MADV_POPULATE_READ, _WRITE)? Asked once for each
+ * page; what is unmapped later is not noticed. -EIO.
+ */
+static int probe(struct sc_ep *ep, uint64_t key, const struct iovec *piece, int advice)
+{
+	uintptr_t size = (uintptr_t)getpagesize();
+	uintptr_t first = (uintptr_t)piece->iov_base & ~(size - 1);
+	uintptr_t last = ((uintptr_t)piece->iov_base + piece->iov_len - 1) & ~(size - 1);
+
+	for (uintptr_t page = first; page <= last; page += size) {
+		uintptr_t asked = page | (uintptr_t)advice;
+		uint32_t slot = (uint32_t)(page / size) % (sizeof(ep->probed) / sizeof(ep->probed[0]));
+
+		if (ep->probed[slot].key == key && ep->probed[slot].page == asked)
+			continue;
+		if (can_populate() && madvise((void *)page, size, advice))
+			return -EIO;
+		ep->probed[slot].key = key;
+		ep->probed[slot].page = asked;
+	}
+	return 0;
+}
+
+/* A request for an atomic operation, copied and checked; and where it is to be done. */
+struct atomic {
+	struct sc_abi_atomic record;
+	struct sc_atomicop op;
+	size_t size; /* bytes of all elements */
+	struct sc_reg *reg;
+	bool event;
+	struct iovec pieces[ATOMIC_PIECES];
+	size_t piece_count;
+	uint8_t operands[OPERANDS_MAX];
+};
+
+static const char *atomic_read(struct sc_peer *peer, uint64_t ctl, struct atomic *atomic)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	const struct sc_abi_atomic *record = &atomic->record;
+	struct sc_atomicop *op = &atomic->op;
+	uint32_t bytes = sc_ctl_size(ctl), sets;
+
+	memcpy(&atomic->record, line->bytes, sizeof(atomic->record));
+	atomic->event = sc_ctl_flags(ctl) & SC_ABI_F_EVENT;
+	if (!sc_atomic_valid(record->kind, record->type, record->code))
+		return "an atomic operation that does not exist";
+	atomic->size = (size_t)record->count * sc_atomic_size(record->type);
+	sets = record->code == SC_ATOMIC_READ ? 0 : record->kind == SC_ATOMIC_COMPARE ? 2 : 1;
+	if (bytes > OPERANDS_MAX || bytes != sets * atomic->size || !atomic->size ||
+	    atomic->size > sizeof(((struct sc_serve_op *)NULL)->values) ||
+	    sc_ctl_lines(ctl) != sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes))
+		return "an atomic operation of another size than its record";
+	sc_lines_read(peer->rx.lines, line, SC_ABI_ATOMIC_FIRST, atomic->operands, bytes);
+	*op = (struct sc_atomicop){ .kind = record->kind,
+				    .type = record->type,
+				    .code = record->code,
+				    .operands = atomic->operands,
+				    .compare = atomic->operands + (sets == 2 ? atomic->size : 0) };
+	return NULL;
+}
+
+static uint32_t atomic_access(const struct atomic *atomic)
+{
+	if (atomic->op.code == SC_ATOMIC_READ)
+		return SC_REG_READ;
+	return atomic->op.kind == SC_ATOMIC_BASE ? SC_REG_WRITE : SC_REG_READ | SC_REG_WRITE;
+}
+
+/* Where it is to be done: registered, in few pieces, writable. */
+static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
+{
+	const struct sc_abi_atomic *record = &atomic->record;
+	uint64_t len = atomic->size;
+	int ret = find(ep, record->key, record->addr, len, atomic_access(atomic), &atomic->reg);
+
+	if (ret)
+		return ret;
+	atomic->piece_count = sc_reg_slice(atomic->reg, record->addr, &len, atomic->pieces, ATOMIC_PIECES);
+	if (len < atomic->size)
+		return -EINVAL;
+	for (size_t i = 0; i < atomic->piece_count && !ret; i++)
+		ret = probe(ep, record->key, &atomic->pieces[i],
+			    record->code == SC_ATOMIC_READ ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
+	return ret;
+}
+
+static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values, uint32_t size)
+{
+	uint32_t lines = sc_lines_count(SC_ABI_RESULT_FIRST, size);
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+
+	line->words[0] = op;
+	sc_lines_write(peer->tx.lines, line, SC_ABI_RESULT_FIRST, values, size);
+	(void)SC_INJECT("serve.result");
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RESULT, 0, lines, size), lines);
+}
+
+/* Into the ring, if there is room and nothing before it. */
+static bool has_way(struct sc_peer *peer, uint32_t size)
+{
+	return sc_list_empty(&peer->serving) && has_room(peer, sc_lines_count(SC_ABI_RESULT_FIRST, size));
+}
+
+/* One that fetches: a place for the result is found first, as it cannot be done twice. */
+static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char **why)
+{
+	uint32_t size = (uint32_t)atomic->size;
+	struct sc_serve_op *op = NULL;
+	uint8_t values[sizeof(op->values)];
+	int ret;
+
+	if (!is_linked(peer))
+		return 0;
+	if (!has_way(peer, size)) {
+		ret = defer(peer, &op, why);
+		if (ret)
+			return ret;
+		op->op = atomic->record.op;
+		op->result = true;
+		op->size = size;
+	}
+	atomic->op.result = op ? op->values : values;
+	ret = sc_atomicop_apply(&atomic->op, atomic->pieces, atomic->piece_count);
+	if (ret) {
+		if (op)
+			serve_end(peer, op);
+		answer(peer, atomic->record.op, 0, ret);
+		return 0;
+	}
+	if (!op)
+		result_put(peer, atomic->record.op, values, size);
+	served(peer->ep, atomic->reg, SC_REG_READ, atomic->event);
+	return 0;
+}
+
+static int take_atomic(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	struct atomic atomic;
+	int ret;
+
+	*why = atomic_read(peer, ctl, &atomic);
+	if (*why)
+		return -EPROTO;
+	ret = atomic_find(peer->ep, &atomic);
+	if (!ret && atomic.op.kind != SC_ATOMIC_BASE)
+		return atomic_fetch(peer, &atomic, why);
+	if (!ret)
+		ret = sc_atomicop_apply(&atomic.op, atomic.pieces, atomic.piece_count);
+	if (!ret)
+		served(peer->ep, atomic.reg, SC_REG_WRITE, atomic.event);
+	answer(peer, atomic.record.op, ret ? 0 : atomic.size, ret);
+	return 0;
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+static bool result_step(struct sc_peer *peer, struct sc_serve_op *op)
+{
+	if (!has_room(peer, sc_lines_count(SC_ABI_RESULT_FIRST, (uint32_t)op->size)))
+		return false;
+	result_put(peer, op->op, op->values, (uint32_t)op->size);
+	return true;
+}
+
+/* What the peer has asked for, in order, as far as there is room. */
+static int serve_some(struct sc_peer *peer)
+{
+	int steps = 0;
+
+	while (!sc_list_empty(&peer->serving) && peer->link == SC_LINK_UP) {
+		struct sc_serve_op *op = sc_list_entry(peer->serving.next, struct sc_serve_op, of_peer);
+
+		if (!(op->result ? result_step(peer, op) : get_step(peer, op, &steps)))
+			break;
+		steps++;
+		serve_end(peer, op);
+	}
+	if (sc_list_empty(&peer->serving))
+		sc_list_remove(&peer->serving_peer);
+	return steps;
+}
+
+int sc_serve_progress(struct sc_ep *ep)
+{
+	int steps = 0;
+
+	sc_list_for_safe (entry, next, &ep->serving)
+		steps += serve_some(sc_list_entry(entry, struct sc_peer, serving_peer));
+	return steps;
+}
+
+static int take_get(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	struct iovec segments[SC_ABI_RDV_SEGMENTS];
+	struct sc_abi_far record;
+	struct sc_serve_op *op;
+	int ret = far_read(peer, ctl, &record, segments, why);
+
+	if (ret)
+		return ret;
+	if (!is_linked(peer))
+		return 0;
+	ret = defer(peer, &op, why);
+	if (ret)
+		return ret;
+	op->op = record.op;
+	op->result = op->bounced = false;
+	op->event = sc_ctl_flags(ctl) & SC_ABI_F_EVENT;
+	op->key = record.key;
+	op->addr = record.addr;
+	op->size = record.size;
+	op->segment_count = sc_ctl_size(ctl);
+	memcpy(op->segments, segments, op->segment_count * sizeof(segments[0]));
+	(void)serve_some(peer);
+	return 0;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+static void complete_written(struct sc_peer *peer, const struct sc_abi_note *note)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_comp *comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
+
+	if (!comp)
+		return;
+	*comp = (struct sc_comp){ .len = note->len,
+				  .data = note->data,
+				  .source = peer,
+				  .flags = SC_COMP_WRITTEN | SC_COMP_DATA };
+	sc_cq_commit(ep->rx_cq);
+}
+
+/* Would its completion be one too many? The peer is pushed back then, by its ring. */
+static bool is_crowded(const struct sc_cq *cq)
+{
+	return cq && cq->tail - cq->head >= cq->limit;
+}
+
+static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	struct sc_ep *ep = peer->ep;
+	uint32_t flags = sc_ctl_flags(ctl);
+	struct sc_abi_note note;
+
+	memcpy(&note, sc_ring_first(&peer->rx)->bytes, sizeof(note));
+	if (note.access != SC_REG_READ && note.access != SC_REG_WRITE) {
+		*why = "a note of something that cannot be done";
+		return -EPROTO;
+	}
+	if (flags & SC_ABI_F_DATA && is_crowded(ep->rx_cq))
+		return -ENOMEM;
+	if (flags & SC_ABI_F_EVENT)
+		count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access);
+	if (flags & SC_ABI_F_DATA)
+		complete_written(peer, &note);
+	return 0;
+}
+
+int sc_serve_take(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	switch (sc_ctl_kind(ctl)) {
+	case SC_ABI_PUT:
+		return take_put(peer, ctl, why);
+	case SC_ABI_PUT_FAR:
+		return take_put_far(peer, ctl, why);
+	case SC_ABI_GET:
+		return take_get(peer, ctl, why);
+	case SC_ABI_ATOMIC:
+		return take_atomic(peer, ctl, why);
+	default:
+		return take_note(peer, ctl, why);
+	}
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+void sc_serve_end_peer(struct sc_peer *peer)
+{
+	while (!sc_list_empty(&peer->serving))
+		serve_end(peer, sc_list_entry(peer->serving.next, struct sc_serve_op, of_peer));
+	sc_list_remove(&peer->serving_peer);
+}
+
+void sc_serve_fini(struct sc_ep *ep)
+{
+	sc_list_for (entry, &ep->peers)
+		sc_serve_end_peer(sc_list_entry(entry, struct sc_peer, all));
+}

@@ -1,0 +1,806 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_reg: registrations in real segments: what peers see of them, and how their end waits for those who
+ * copy: who let go, who die, who are stopped, who have only just come. In a /dev/shm of its own where that
+ * is allowed.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <cmocka.h>
+
+#include "core_pair.h"
+#include "reg.h"
+#include "seg.h"
+
+#define RW (SC_REG_READ | SC_REG_WRITE)
+
+static struct sc_regtab *tab;
+static struct end target;
+static uint32_t *released; /* shared with children: one who held on says that it is about to let go */
+
+static struct sc_ep_attr attr_with(struct sc_regtab *regtab)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	attr.regtab = regtab;
+	return attr;
+}
+
+static void open_target(struct end *end)
+{
+	struct sc_ep_attr attr = attr_with(tab);
+
+	end_open(end, &attr);
+}
+
+static int setup(void **state)
+{
+	alarm(PAIR_SECONDS);
+	(void)state;
+	if (sc_regtab_create(&tab))
+		return -1;
+	open_target(&target);
+	*released = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	end_close(&target);
+	sc_regtab_destroy(tab);
+	return 0;
+}
+
+static int try_open(uint32_t flags, uint64_t key, uint64_t addr, struct sc_reg **reg)
+{
+	struct iovec range = { (void *)(uintptr_t)addr, 4096 };
+	struct sc_reg_attr attr = { .ranges = &range, .range_count = 1, .key = key, .flags = flags };
+
+	return sc_reg_open(tab, &attr, reg);
+}
+
+static struct sc_reg *must_open(uint32_t flags, uint64_t key, uint64_t addr)
+{
+	struct sc_reg *reg = NULL;
+
+	assert_int_equal(try_open(flags, key, addr, &reg), 0);
+	return reg;
+}
+
+/* Where the registration of that key begins, as a peer of the endpoint finds it; or an error. */
+static int64_t find_in(const struct sc_regtab_view *view, uint64_t key)
+{
+	struct sc_reg_span span;
+	struct sc_reg_ref ref;
+	struct iovec out;
+	uint64_t len = 1;
+	int ret = sc_regtab_find(view, key, &ref);
+
+	if (!ret)
+		ret = sc_regtab_check(view, &ref, 0, 1, SC_REG_READ, &span);
+	if (!ret)
+		ret = sc_regtab_slice(view, &span, 0, &len, &out, 1);
+	return ret < 0 ? ret : (int64_t)(uintptr_t)out.iov_base;
+}
+
+static int64_t find(uint64_t key)
+{
+	return find_in(&target.ep->table, key);
+}
+
+/* ---- what is seen where ---------------------------------------------------------------------- */
+
+static void test_open_close(void **state)
+{
+	struct sc_reg *reg, *silent;
+	uint64_t key;
+
+	(void)state;
+	/* without rights: a key, and no memory */
+	silent = must_open(0, 0, 0x1000);
+	assert_int_equal(sc_seg_presence(target.ep->seg)->reg_count, 0);
+	assert_int_equal(find(sc_reg_key(silent)), -EKEYREJECTED);
+	assert_ptr_equal(sc_regtab_own(tab, sc_reg_key(silent)), silent);
+
+	reg = must_open(RW, 0, 0x2000);
+	key = sc_reg_key(reg);
+	assert_int_equal(find(key), 0x2000);
+	assert_int_equal(sc_reg_close(reg), 0);
+	assert_int_equal(find(key), -EKEYREJECTED);
+	assert_null(sc_regtab_own(tab, key));
+	key = sc_reg_key(silent);
+	assert_int_equal(sc_reg_close(silent), 0);
+	assert_null(sc_regtab_own(tab, key));
+}
+
+static void test_collision(void **state)
+{
+	struct sc_reg *reg, *other = NULL;
+
+	(void)state;
+	reg = must_open(RW | SC_REG_KEY, 5, 0x1000);
+	assert_int_equal(sc_reg_key(reg), 5);
+	assert_int_equal(try_open(RW | SC_REG_KEY, 5, 0x2000, &other), -ENOKEY);
+	assert_int_equal(try_open(SC_REG_KEY, 5, 0x2000, &other), -ENOKEY);
+	assert_int_equal(find(5), 0x1000);
+	assert_int_equal(sc_reg_close(reg), 0);
+	other = must_open(RW | SC_REG_KEY, 5, 0x2000);
+	assert_int_equal(find(5), 0x2000);
+	assert_int_equal(sc_reg_close(other), 0);
+}
+
+/* All endpoints of the domain show it, but for those that do the copies themselves. */
+static void test_endpoints(void **state)
+{
+	struct sc_ep_attr attr = attr_with(tab);
+	struct end second, strict;
+	struct sc_reg *before, *after;
+
+	(void)state;
+	before = must_open(RW | SC_REG_KEY, 1, 0x1000);
+	open_target(&second);
+	attr.config.strict = true;
+	end_open(&strict, &attr);
+	assert_int_equal(strict.ep->seg->header.reg_max, 0);
+	assert_true(strict.ep->seg->header.capabilities & SC_ABI_CAP_STRICT);
+	assert_true(second.ep->seg->header.capabilities & SC_ABI_CAP_RMA);
+	after = must_open(RW | SC_REG_KEY, 2, 0x2000);
+	for (int i = 0; i < 2; i++) {
+		const struct sc_regtab_view *view = i ? &second.ep->table : &target.ep->table;
+
+		assert_int_equal(find_in(view, 1), 0x1000);
+		assert_int_equal(find_in(view, 2), 0x2000);
+	}
+	assert_int_equal(sc_reg_close(before), 0);
+	assert_int_equal(find_in(&second.ep->table, 1), -EKEYREJECTED);
+	assert_int_equal(find(1), -EKEYREJECTED);
+	end_close(&target);
+	end_close(&strict);
+	assert_int_equal(find_in(&second.ep->table, 2), 0x2000);
+	assert_int_equal(sc_reg_close(after), 0);
+	assert_int_equal(find_in(&second.ep->table, 2), -EKEYREJECTED);
+	end_close(&second);
+	/* without any endpoint */
+	assert_int_equal(sc_reg_close(must_open(RW, 0, 0x1000)), 0);
+}
+
+/* An endpoint that comes late shows all that there is. */
+static void test_join(void **state)
+{
+	enum { COUNT = 5000 };
+	static struct sc_reg *regs[COUNT];
+	static uint64_t keys[COUNT];
+	struct iovec ranges[3] = { { (void *)0x1000, 1 }, { (void *)0x3000, 1 }, { (void *)0x5000, 1 } };
+	struct sc_reg_attr several = { .ranges = ranges, .range_count = 3, .flags = RW };
+	struct end late;
+
+	(void)state;
+	for (uint64_t i = 0; i < COUNT; i++) {
+		if (i % 10 == 9)
+			assert_int_equal(sc_reg_open(tab, &several, &regs[i]), 0);
+		else
+			regs[i] = must_open((i % 3 ? RW : 0) | (i % 2 ? SC_REG_KEY : 0), i, 0x1000);
+		keys[i] = sc_reg_key(regs[i]);
+	}
+	for (uint64_t i = 0; i < COUNT; i += 4)
+		assert_int_equal(sc_reg_close(regs[i]), 0);
+	open_target(&late);
+	for (uint64_t i = 0; i < COUNT; i++) {
+		bool shown = i % 4 && (i % 3 || i % 10 == 9);
+
+		assert_int_equal(find_in(&late.ep->table, keys[i]), shown ? 0x1000 : -EKEYREJECTED);
+		assert_int_equal(find(keys[i]), shown ? 0x1000 : -EKEYREJECTED);
+	}
+	for (uint64_t i = 0; i < COUNT; i++)
+		if (i % 4)
+			assert_int_equal(sc_reg_close(regs[i]), 0);
+	for (uint64_t i = 0; i < COUNT; i++)
+		assert_int_equal(find_in(&late.ep->table, keys[i]), -EKEYREJECTED);
+	end_close(&late);
+}
+
+static void test_hundred_thousand(void **state)
+{
+	enum { COUNT = 100000 };
+	static struct sc_reg *regs[COUNT];
+	static uint64_t stale[COUNT];
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		uint32_t flags = RW | (round == 2 ? SC_REG_KEY : 0);
+
+		for (uint64_t i = 0; i < COUNT; i++)
+			regs[i] = must_open(flags, i, 0x1000 + i);
+		for (uint64_t i = 0; i < COUNT; i++) {
+			assert_int_equal(find(sc_reg_key(regs[i])), 0x1000 + i);
+			if (round == 1)
+				assert_int_equal(find(stale[i]), -EKEYREJECTED);
+			stale[i] = sc_reg_key(regs[i]);
+		}
+		for (uint64_t i = 0; i < COUNT; i++)
+			assert_int_equal(sc_reg_close(regs[i]), 0);
+		for (uint64_t i = 0; i < COUNT; i += 100)
+			assert_int_equal(find(stale[i]), -EKEYREJECTED);
+	}
+	assert_int_equal(tab->open, 0);
+}
+
+/* Nothing registered costs nothing, the first registration a page. */
+static void test_footprint(void **state)
+{
+	struct sc_ep_attr none = end_attr(), all = attr_with(tab);
+	struct end with, without;
+	struct stat st;
+	blkcnt_t rest;
+	struct sc_reg *reg;
+
+	(void)state;
+	end_open(&with, &all);
+	end_open(&without, &none);
+	assert_return_code(fstat(without.ep->seg->fd, &st), errno);
+	rest = st.st_blocks;
+	assert_return_code(fstat(with.ep->seg->fd, &st), errno);
+	assert_int_equal(st.st_blocks, rest);
+	reg = must_open(RW, 0, 0x1000);
+	assert_return_code(fstat(with.ep->seg->fd, &st), errno);
+	assert_int_equal(st.st_blocks, rest + SC_ABI_PAGE / 512);
+	assert_int_equal(sc_reg_close(reg), 0);
+	end_close(&with);
+	end_close(&without);
+}
+
+/* ---- those who copy -------------------------------------------------------------------------- */
+
+/* What another process does with its hazard words. */
+enum hold {
+	HOLD_TILL_CLOSED,  /* until it sees the registration closed; says so, lets go */
+	HOLD_CHANGE,	   /* the same, but raises the word again and keeps it */
+	HOLD_TILL_CLOSING, /* until it sees the endpoint closed */
+	HOLD_TILL_TOLD,
+};
+
+struct holder {
+	enum hold how;
+	char address[SC_ADDR_SIZE];
+	uint32_t index; /* of the registration */
+	uint32_t word;	/* of the line */
+};
+
+static void hold_till(const struct holder *holder, const struct sc_peer *peer)
+{
+	struct sc_regtab_view view = sc_seg_table(peer->seg);
+
+	if (holder->how == HOLD_TILL_CLOSING)
+		while (sc_load_acquire_32(&view.presence->state) != SC_ABI_CLOSED)
+			sched_yield();
+	else
+		while (sc_load_acquire_64(&view.regs[holder->index].tag) & 1)
+			sched_yield();
+	/* long enough that one who does not wait is past it */
+	for (int i = 0; i < 100; i++)
+		sched_yield();
+	__atomic_fetch_add(released, 1, __ATOMIC_SEQ_CST);
+}
+
+static void hold(struct child *self, void *arg)
+{
+	const struct holder *holder = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+	uint64_t *word;
+
+	child_on_its_own();
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_peer_get(ep, holder->address, &peer));
+	CHILD_CHECK(!sc_peer_connect(peer));
+	word = &sc_seg_slot(peer->seg, peer->out_slot)->hazards.words[holder->word];
+	sc_store_relaxed_64(word, 7ull << 32 | (holder->index + 1));
+	sc_fence_seq_cst();
+	child_tell(self, "holds");
+	if (holder->how == HOLD_TILL_TOLD)
+		child_wait(self);
+	else
+		hold_till(holder, peer);
+	sc_store_release_64(word, holder->how == HOLD_CHANGE ? 8ull << 32 | (holder->index + 1) : 0);
+	if (holder->how != HOLD_TILL_TOLD)
+		child_wait(self);
+	sc_ep_destroy(ep);
+}
+
+static struct holder holder_of(enum hold how, const struct sc_reg *reg)
+{
+	struct holder holder = { .how = how, .index = reg->index };
+
+	memcpy(holder.address, sc_ep_address(target.ep), sizeof(holder.address));
+	return holder;
+}
+
+static void start_holder(struct child *child, struct holder *holder)
+{
+	assert_true(child_start(child, hold, holder));
+}
+
+/* Accepted before or not, in whichever word: it is waited for. */
+static void test_released(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 2 * SC_ABI_HAZARDS; i++) {
+		struct sc_reg *before = must_open(RW, 0, 0x1000), *reg = must_open(RW, 0, 0x1000);
+		struct holder holder = holder_of(i == 5 ? HOLD_CHANGE : HOLD_TILL_CLOSED, reg);
+		struct child child;
+
+		holder.word = i % SC_ABI_HAZARDS;
+		start_holder(&child, &holder);
+		if (i < SC_ABI_HAZARDS)
+			ends_settle(&target, 1);
+		*released = 0;
+		assert_int_equal(sc_reg_close(before), 0); /* which nobody holds */
+		assert_int_equal(__atomic_load_n(released, __ATOMIC_SEQ_CST), 0);
+		assert_int_equal(sc_reg_close(reg), 0);
+		assert_int_equal(__atomic_load_n(released, __ATOMIC_SEQ_CST), 1);
+		assert_int_equal(child_end(&child), 0);
+		ends_settle(&target, 1);
+	}
+}
+
+/* Several who hold it, one of them through the other endpoint. */
+static void test_released_by_several(void **state)
+{
+	struct sc_reg *reg = must_open(RW | SC_REG_KEY, 3, 0x1000);
+	struct holder holders[3];
+	struct child children[3];
+	struct end second;
+
+	(void)state;
+	open_target(&second);
+	for (int i = 0; i < 3; i++) {
+		holders[i] = holder_of(HOLD_TILL_CLOSED, reg);
+		if (i == 2)
+			memcpy(holders[i].address, sc_ep_address(second.ep), SC_ADDR_SIZE);
+		start_holder(&children[i], &holders[i]);
+	}
+	assert_int_equal(sc_reg_close(reg), 0);
+	assert_int_equal(*released, 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(child_end(&children[i]), 0);
+	end_close(&second);
+}
+
+static void stop(const struct child *child)
+{
+	int status;
+
+	assert_return_code(kill(child->pid, SIGSTOP), errno);
+	assert_int_equal(waitpid(child->pid, &status, WUNTRACED), child->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+static void test_stopped(void **state)
+{
+	struct sc_reg *reg = must_open(RW | SC_REG_KEY, 9, 0x1000), *other;
+	struct holder holder = holder_of(HOLD_TILL_TOLD, reg);
+	uint32_t index = reg->index;
+	struct child child;
+
+	(void)state;
+	start_holder(&child, &holder);
+	ends_settle(&target, 1);
+	stop(&child);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(sc_reg_close(reg), -EBUSY);
+		assert_int_equal(find(9), -EKEYREJECTED);
+		assert_null(sc_regtab_own(tab, 9));
+	}
+	/* what it copies from is not anybody else's meanwhile, its key is */
+	other = must_open(RW | SC_REG_KEY, 9, 0x2000);
+	assert_int_not_equal(other->index, index);
+	assert_int_equal(sc_reg_close(reg), -EBUSY);
+	assert_int_equal(find(9), 0x2000);
+	assert_int_equal(sc_reg_close(other), 0);
+
+	assert_return_code(kill(child.pid, SIGCONT), errno);
+	assert_int_equal(child_end(&child), 0);
+	assert_int_equal(sc_reg_close(reg), 0);
+	other = must_open(RW, 0, 0x1000);
+	assert_int_equal(other->index, index);
+	assert_int_equal(sc_reg_close(other), 0);
+}
+
+/* Killed, running or stopped, accepted or not, buried or not: counts as out, once and for all. */
+static void test_killed(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 8; i++) {
+		struct sc_reg *reg = must_open(RW, 0, 0x1000);
+		struct holder holder = holder_of(HOLD_TILL_TOLD, reg);
+		uint32_t index = reg->index;
+		struct child child;
+		siginfo_t info;
+
+		start_holder(&child, &holder);
+		if (i & 1)
+			ends_settle(&target, 1);
+		if (i & 2) {
+			stop(&child);
+			assert_int_equal(sc_reg_close(reg), -EBUSY);
+		}
+		kill(child.pid, SIGKILL);
+		if (i & 4)
+			child_reap(&child);
+		else
+			assert_return_code(waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT),
+					   errno);
+		assert_int_equal(sc_reg_close(reg), 0);
+		for (uint32_t slot = 0; slot < (uint32_t)i + 1; slot++)
+			assert_int_equal((uint32_t)sc_seg_slot(target.ep->seg, slot)->hazards.words[0], 0);
+		reg = must_open(RW, 0, 0x1000);
+		assert_int_equal(reg->index, index);
+		assert_int_equal(sc_reg_close(reg), 0);
+		if (!(i & 4))
+			child_reap(&child);
+	}
+}
+
+/* One that runs and never lets go is given up in the end, and asked again in the next call. */
+static void test_never_ends(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+	struct holder holder = holder_of(HOLD_TILL_TOLD, reg);
+	struct child child;
+
+	(void)state;
+	start_holder(&child, &holder);
+	assert_int_equal(sc_reg_close(reg), -EBUSY);
+	assert_int_equal(child_end(&child), 0);
+	assert_int_equal(sc_reg_close(reg), 0);
+}
+
+/* An endpoint closes although a peer is stopped in a copy, and says so. */
+static void test_leave_stopped(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+	struct holder holder = holder_of(HOLD_TILL_TOLD, reg);
+	struct child child;
+
+	(void)state;
+	start_holder(&child, &holder);
+	ends_settle(&target, 1);
+	stop(&child);
+	assert_int_equal(sc_reg_close(reg), -EBUSY);
+	child_log_line[0] = '\0';
+	end_close(&target);
+	assert_non_null(strstr(child_log_line, "may still be copying"));
+	assert_int_equal(sc_reg_close(reg), 0);
+	child_kill(&child);
+}
+
+/* One dies, one is stopped, one lets go. */
+static void test_mixed(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+	struct holder waits = holder_of(HOLD_TILL_TOLD, reg), lets_go = holder_of(HOLD_TILL_CLOSED, reg);
+	struct child dead, stopped, running;
+
+	(void)state;
+	start_holder(&dead, &waits);
+	start_holder(&running, &lets_go);
+	start_holder(&stopped, &waits);
+	child_kill(&dead);
+	ends_settle(&target, 1);
+	stop(&stopped);
+	assert_int_equal(sc_reg_close(reg), -EBUSY);
+	child_kill(&stopped);
+	assert_int_equal(sc_reg_close(reg), 0);
+	assert_int_equal(*released, 1);
+	assert_int_equal(child_end(&running), 0);
+}
+
+/* One that cannot be let in for lack of descriptors may copy all the same. */
+static void test_not_let_in(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+	struct holder holder = holder_of(HOLD_TILL_CLOSED, reg);
+	struct rlimit before, none;
+	struct child child;
+	int ret;
+
+	(void)state;
+	start_holder(&child, &holder);
+	assert_return_code(getrlimit(RLIMIT_NOFILE, &before), errno);
+	none = before;
+	none.rlim_cur = 0;
+	assert_return_code(setrlimit(RLIMIT_NOFILE, &none), errno);
+	ret = sc_reg_close(reg);
+	assert_return_code(setrlimit(RLIMIT_NOFILE, &before), errno);
+	assert_int_equal(ret, 0);
+	assert_int_equal(*released, 1);
+	assert_int_equal(target.ep->counters.accepts, 0);
+	ends_settle(&target, 1);
+	assert_int_equal(target.ep->counters.accepts, 1);
+	assert_int_equal(child_end(&child), 0);
+}
+
+/* The end of an endpoint waits as well: after it nobody would look at its slots. */
+static void test_leave(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct sc_reg *reg = must_open(RW, 0, 0x1000);
+		struct holder holder = holder_of(HOLD_TILL_CLOSING, reg);
+		struct child child;
+
+		start_holder(&child, &holder);
+		if (i)
+			ends_settle(&target, 1);
+		*released = 0;
+		end_close(&target);
+		assert_int_equal(*released, 1);
+		assert_int_equal(sc_reg_close(reg), 0);
+		assert_int_equal(child_end(&child), 0);
+		open_target(&target);
+	}
+}
+
+static void test_leave_dead(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+	struct holder holder = holder_of(HOLD_TILL_TOLD, reg);
+	struct child child;
+
+	(void)state;
+	start_holder(&child, &holder);
+	child_kill(&child);
+	end_close(&target);
+	assert_int_equal(sc_reg_close(reg), 0);
+}
+
+static void in_a_child(struct child *self, void *arg)
+{
+	struct sc_reg *reg = arg, *mine = NULL;
+
+	(void)self;
+	CHILD_CHECK(try_open(RW, 0, 0x1000, &mine) == -EPERM);
+	CHILD_CHECK(!sc_reg_close(reg));
+	sc_ep_destroy(target.ep);
+	sc_regtab_destroy(tab);
+}
+
+static void test_forked(void **state)
+{
+	struct sc_reg *reg = must_open(RW | SC_REG_KEY, 4, 0x1000);
+
+	(void)state;
+	assert_int_equal(child_run(in_a_child, reg), 0);
+	assert_int_equal(find(4), 0x1000);
+	assert_int_equal(sc_reg_close(reg), 0);
+}
+
+/* ---- a full /dev/shm ------------------------------------------------------------------------- */
+
+/* Take all that is left; the descriptor, to give it back by. */
+static int take_all(void)
+{
+	int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	struct statvfs fs;
+
+	CHILD_CHECK(fd >= 0 && !statvfs("/dev/shm", &fs));
+	CHILD_CHECK(!fallocate(fd, 0, 0, (off_t)(fs.f_bavail * fs.f_bsize)));
+	return fd;
+}
+
+static void fill_up(struct child *self, void *arg)
+{
+	static struct sc_reg *regs[70000];
+	struct sc_ep_attr attr = end_attr();
+	struct sc_reg *more = NULL;
+	struct sc_ep *ep, *late = NULL;
+	int fd, count = 0;
+
+	(void)self;
+	(void)arg;
+	child_on_its_own();
+	if (!child_private_shm("size=4m,mode=1777"))
+		_exit(77);
+	CHILD_CHECK(!sc_regtab_create(&tab));
+	attr.regtab = tab;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!try_open(RW, 0, 0x1000, &regs[count++]));
+	fd = take_all();
+	/* what has memory can be used */
+	while (count < 64)
+		CHILD_CHECK(!try_open(RW, 0, 0x1000, &regs[count++]));
+	for (int i = 0; i < 3; i++) {
+		CHILD_CHECK(try_open(RW, 0, 0x1000, &more) == -ENOSPC && !more);
+		CHILD_CHECK(try_open(RW | SC_REG_KEY, 5, 0x1000, &more) == -ENOSPC);
+	}
+	CHILD_CHECK(tab->open == 64);
+	CHILD_CHECK(!try_open(0, 0, 0x1000, &more)); /* needs none */
+	CHILD_CHECK(!sc_reg_close(more));
+	for (int i = 0; i < count; i++)
+		CHILD_CHECK(find_in(&ep->table, sc_reg_key(regs[i])) == 0x1000);
+	CHILD_CHECK(!sc_reg_close(regs[--count]));
+	CHILD_CHECK(!try_open(RW, 0, 0x1000, &regs[count++]));
+
+	/* it goes on where it was; then chains that grow longer, as there is no room for more buckets */
+	CHILD_CHECK(!ftruncate(fd, 0));
+	CHILD_CHECK(!try_open(RW | SC_REG_KEY, 0, 0x1000, &regs[count++]));
+	CHILD_CHECK(sc_seg_table_grow(ep->seg, SC_SEG_REGS, 4096) == 0);
+	close(fd);
+	fd = take_all();
+	for (uint64_t key = 1; key < 4000; key++)
+		CHILD_CHECK(!try_open(RW | SC_REG_KEY, key, 0x1000, &regs[count++]));
+	CHILD_CHECK(tab->bucket_bits == 10);
+	for (uint64_t key = 0; key < 4000; key++)
+		CHILD_CHECK(find_in(&ep->table, key) == 0x1000);
+	CHILD_CHECK(find_in(&ep->table, 4000) == -EKEYREJECTED);
+
+	/* an endpoint that cannot show it all is none */
+	CHILD_CHECK(sc_ep_create(&attr, &late) == -ENOSPC);
+	CHILD_CHECK(!ftruncate(fd, 0));
+	CHILD_CHECK(!fallocate(fd, 0, 0, 3 << 20));
+	CHILD_CHECK(sc_ep_create(&attr, &late) == -ENOSPC && !late);
+	CHILD_CHECK(!ftruncate(fd, 0));
+	CHILD_CHECK(!sc_ep_create(&attr, &late));
+	CHILD_CHECK(find_in(&late->table, 3999) == 0x1000);
+	while (count)
+		CHILD_CHECK(!sc_reg_close(regs[--count]));
+	sc_ep_destroy(late);
+	sc_ep_destroy(ep);
+	sc_regtab_destroy(tab);
+}
+
+static void test_no_space(void **state)
+{
+	int status = child_run(fill_up, NULL);
+
+	(void)state;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+/* ---- a race ---------------------------------------------------------------------------------- */
+
+/*
+ * Threads that copy, in name only, while the owner closes and opens again: each registration has an
+ * "address" of its own, and once its close has returned nobody may be copying from there.
+ */
+enum { ROUNDS = 10000, COPIERS = 2, APPLICATION_KEY = 77 };
+
+static struct {
+	uint8_t closed[ROUNDS];
+	uint64_t key;
+	bool over;
+	unsigned long copies;
+} race;
+
+static void copy_once(const struct sc_peer *peer, uint64_t count)
+{
+	struct sc_regtab_view view = sc_seg_table(peer->seg);
+	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->hazards.words[count % SC_ABI_HAZARDS];
+	uint64_t key = count % 2 ? APPLICATION_KEY : __atomic_load_n(&race.key, __ATOMIC_ACQUIRE), len = 1;
+	struct sc_reg_span span;
+	struct sc_reg_ref ref;
+	struct iovec out;
+
+	if (sc_regtab_find(&view, key, &ref))
+		return;
+	sc_store_relaxed_64(word, count << 32 | (ref.index + 1));
+	sc_fence_seq_cst();
+	if (!sc_regtab_check(&view, &ref, 0, 1, SC_REG_READ, &span)) {
+		uintptr_t at;
+
+		CHILD_CHECK(sc_regtab_slice(&view, &span, 0, &len, &out, 1) == 1);
+		at = (uintptr_t)out.iov_base;
+		CHILD_CHECK(at < ROUNDS && span.size == at + 1);
+		for (int i = 0; i < 20; i++)
+			CHILD_CHECK(!__atomic_load_n(&race.closed[at], __ATOMIC_ACQUIRE));
+		__atomic_fetch_add(&race.copies, 1, __ATOMIC_RELAXED);
+		CHILD_CHECK(!__atomic_load_n(&race.closed[at], __ATOMIC_ACQUIRE));
+	}
+	sc_store_release_64(word, 0);
+}
+
+static void *copier(void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+
+	(void)arg;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_peer_get(ep, sc_ep_address(target.ep), &peer));
+	CHILD_CHECK(!sc_peer_connect(peer));
+	for (uint64_t count = 1; !__atomic_load_n(&race.over, __ATOMIC_ACQUIRE); count++) {
+		copy_once(peer, count);
+		if (count % 64 == 0)
+			sched_yield(); /* fewer processors than threads */
+	}
+	sc_ep_destroy(ep);
+	return NULL;
+}
+
+static struct sc_reg *open_round(uint32_t flags, uintptr_t at)
+{
+	struct iovec range = { (void *)at, at + 1 };
+	struct sc_reg_attr attr = {
+		.ranges = &range, .range_count = 1, .key = APPLICATION_KEY, .flags = RW | flags
+	};
+	struct sc_reg *reg = NULL;
+
+	assert_int_equal(sc_reg_open(tab, &attr, &reg), 0);
+	return reg;
+}
+
+static void test_race(void **state)
+{
+	pthread_t threads[COPIERS];
+
+	(void)state;
+	memset(&race, 0, sizeof(race));
+	for (int i = 0; i < COPIERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, copier, NULL), 0);
+	for (uintptr_t at = 0; at < ROUNDS; at += 2) {
+		struct sc_reg *keyed = open_round(SC_REG_KEY, at), *ours = open_round(0, at + 1);
+
+		__atomic_store_n(&race.key, sc_reg_key(ours), __ATOMIC_RELEASE);
+		sched_yield();
+		assert_int_equal(sc_reg_close(keyed), 0);
+		__atomic_store_n(&race.closed[at], 1, __ATOMIC_RELEASE);
+		assert_int_equal(sc_reg_close(ours), 0);
+		__atomic_store_n(&race.closed[at + 1], 1, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&race.over, true, __ATOMIC_RELEASE);
+	for (int i = 0; i < COPIERS; i++)
+		pthread_join(threads[i], NULL);
+	assert_true(race.copies > 0);
+	ends_settle(&target, 1);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_open_close),
+		TEST(test_collision),
+		TEST(test_endpoints),
+		TEST(test_join),
+		TEST(test_hundred_thousand),
+		TEST(test_footprint),
+		TEST(test_released),
+		TEST(test_released_by_several),
+		TEST(test_stopped),
+		TEST(test_killed),
+		TEST(test_never_ends),
+		TEST(test_leave_stopped),
+		TEST(test_mixed),
+		TEST(test_not_let_in),
+		TEST(test_leave),
+		TEST(test_leave_dead),
+		TEST(test_forked),
+		cmocka_unit_test(test_no_space),
+		TEST(test_race),
+	};
+
+	sc_log_set(child_log);
+	(void)child_private_shm("size=64m,mode=1777");
+	released =
+		mmap(NULL, sizeof(*released), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (released == MAP_FAILED)
+		return 99;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,734 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_regtab: the table of registrations in plain memory: keys, bounds, ranges; what an initiator finds in a
+ * view that its owner has written, and in one that somebody with other intentions has.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "iov.h"
+#include "regtab.h"
+
+#define REGS 4096
+#define RANGES 2048
+#define RW (SC_REG_READ | SC_REG_WRITE)
+#define INDEX(key) ((uint32_t)((key) & ((1u << SC_ABI_KEY_INDEX_BITS) - 1)))
+#define GENERATION(key) ((uint32_t)((key) >> SC_ABI_KEY_INDEX_BITS))
+
+static struct sc_regtab tab;
+static struct sc_abi_presence presence;
+static struct sc_regtab_view view = { .presence = &presence, .reg_max = REGS, .range_max = RANGES };
+
+static int setup(void **state)
+{
+	(void)state;
+	sc_regtab_init(&tab, 42);
+	presence = (struct sc_abi_presence){ .reg_count = REGS, .range_count = RANGES };
+	view.buckets = calloc(1, SC_ABI_TABLE_BUCKETS);
+	view.regs = calloc(REGS, sizeof(*view.regs));
+	view.ranges = calloc(RANGES, sizeof(*view.ranges));
+	return !view.buckets || !view.regs || !view.ranges;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	sc_regtab_fini(&tab);
+	free(view.buckets);
+	free(view.regs);
+	free(view.ranges);
+	return 0;
+}
+
+static uint64_t next_random(void)
+{
+	static uint64_t x = 7;
+
+	return x = x * 6364136223846793005u + 1442695040888963407u, x >> 16;
+}
+
+static int get(uint32_t flags, uint64_t key, uint64_t addr, uint64_t len, struct sc_reg **reg)
+{
+	struct iovec range = { (void *)(uintptr_t)addr, len };
+	struct sc_reg_attr attr = { .ranges = &range, .range_count = 1, .key = key, .flags = flags };
+
+	if (flags & SC_REG_KEY && tab.keyed >= tab.keyed_most) {
+		assert_int_equal(sc_regtab_rehash(&tab, tab.bucket_bits + 1), 0);
+		sc_regtab_show_buckets(&tab, &view);
+	}
+	return sc_regtab_get(&tab, &attr, reg);
+}
+
+/* Registered and shown. */
+static struct sc_reg *open_one(uint32_t flags, uint64_t key, uint64_t addr, uint64_t len)
+{
+	struct sc_reg *reg = NULL;
+
+	assert_int_equal(get(flags, key, addr, len, &reg), 0);
+	sc_regtab_show(&tab, &view, reg);
+	return reg;
+}
+
+static void close_one(struct sc_reg *reg)
+{
+	sc_regtab_end(&tab, reg);
+	sc_regtab_hide(&tab, &view, reg);
+	sc_regtab_put(&tab, reg);
+}
+
+static int find(uint64_t key)
+{
+	struct sc_reg_ref ref;
+
+	return sc_regtab_find(&view, key, &ref);
+}
+
+/* Find and check, as an initiator does. */
+static int look(uint64_t key, uint64_t addr, uint64_t len, uint32_t access)
+{
+	struct sc_reg_span span;
+	struct sc_reg_ref ref;
+	int ret = sc_regtab_find(&view, key, &ref);
+
+	return ret ? ret : sc_regtab_check(&view, &ref, addr, len, access, &span);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static void test_own_keys(void **state)
+{
+	struct sc_reg *a, *b;
+	uint64_t stale;
+
+	(void)state;
+	a = open_one(RW, 99, 0x1000, 16); /* the key is not asked for */
+	b = open_one(RW, 99, 0x1000, 16);
+	assert_int_equal(INDEX(a->key), 0);
+	assert_int_equal(INDEX(b->key), 1);
+	assert_true(a->key >> 49 || b->key >> 49);
+	assert_ptr_equal(sc_regtab_own(&tab, a->key), a);
+	assert_ptr_equal(sc_regtab_own(&tab, b->key), b);
+	assert_null(sc_regtab_own(&tab, a->key ^ 1ull << 63));
+	assert_null(sc_regtab_own(&tab, a->key ^ 1ull << 20));
+	assert_null(sc_regtab_own(&tab, a->key + 2)); /* no such index */
+	assert_null(sc_regtab_own(&tab, UINT64_MAX));
+	assert_int_equal(find(a->key), 0);
+	assert_int_equal(find(a->key ^ 1ull << 63), -EKEYREJECTED);
+
+	for (int i = 0; i < 1000; i++) {
+		uint32_t generation = GENERATION(a->key);
+
+		stale = a->key;
+		close_one(a);
+		assert_null(sc_regtab_own(&tab, stale));
+		assert_int_equal(find(stale), -EKEYREJECTED);
+		a = open_one(RW, 0, 0x1000, 16);
+		assert_int_equal(INDEX(a->key), 0);
+		assert_int_equal(GENERATION(a->key), generation + 1);
+		assert_null(sc_regtab_own(&tab, stale));
+		assert_int_equal(find(stale), -EKEYREJECTED);
+		assert_int_equal(find(a->key), 0);
+	}
+	close_one(a);
+	close_one(b);
+	assert_int_equal(tab.open, 0);
+}
+
+/* An entry whose generations are used up is not used again. */
+static void test_retired(void **state)
+{
+	struct sc_reg *reg = open_one(RW, 0, 0, 16);
+
+	(void)state;
+	reg->first = reg->generation + 2;
+	close_one(reg);
+	assert_ptr_equal(open_one(RW, 0, 0, 16), reg);
+	close_one(reg);
+	assert_ptr_not_equal(open_one(RW, 0, 0, 16), reg);
+	assert_ptr_not_equal(open_one(RW, 0, 0, 16), reg);
+}
+
+/* Past the largest generation comes 0. */
+static void test_generation_wraps(void **state)
+{
+	struct sc_reg *reg = open_one(RW, 0, 0, 16);
+
+	(void)state;
+	reg->generation = UINT32_MAX;
+	close_one(reg);
+	assert_ptr_equal(open_one(RW, 0, 0, 16), reg);
+	assert_int_equal(GENERATION(reg->key), 0);
+	assert_int_equal(INDEX(reg->key), 0);
+	assert_int_equal(find(reg->key), 0);
+}
+
+static void test_application_keys(void **state)
+{
+	static const uint64_t keys[] = { 0, 1, 77, 1ull << 17, UINT64_MAX, UINT64_MAX - 1, 1ull << 63 };
+	enum { KEYS = sizeof(keys) / sizeof(keys[0]) };
+	struct sc_reg *regs[KEYS], *ours, *taken;
+
+	(void)state;
+	assert_int_equal(find(0), -EKEYREJECTED);
+	ours = open_one(RW, 0, 0, 16);
+	for (int i = 0; i < KEYS; i++) {
+		regs[i] = open_one(RW | SC_REG_KEY, keys[i], 0x1000 * (uint64_t)i, 16);
+		assert_true(regs[i]->key == keys[i]);
+	}
+	for (int i = 0; i < KEYS; i++) {
+		assert_int_equal(get(RW | SC_REG_KEY, keys[i], 0, 16, &taken), -ENOKEY);
+		assert_ptr_equal(sc_regtab_own(&tab, keys[i]), regs[i]);
+		assert_int_equal(find(keys[i]), 0);
+	}
+	assert_int_equal(get(RW | SC_REG_KEY, ours->key, 0, 16, &taken), -ENOKEY);
+	assert_int_equal(find(78), -EKEYREJECTED);
+
+	/* closed in the middle of chains, and again under the same key */
+	for (int i = 0; i < KEYS; i += 2)
+		close_one(regs[i]);
+	for (int i = 0; i < KEYS; i++) {
+		assert_int_equal(find(keys[i]), i % 2 ? 0 : -EKEYREJECTED);
+		assert_ptr_equal(sc_regtab_own(&tab, keys[i]), i % 2 ? regs[i] : NULL);
+	}
+	for (int i = 0; i < KEYS; i += 2)
+		regs[i] = open_one(RW | SC_REG_KEY, keys[i], 0, 16);
+	for (int i = 0; i < KEYS; i++)
+		assert_int_equal(find(keys[i]), 0);
+}
+
+/* The same key, closed and taken again: who had found it before does not take the one for the other. */
+static void test_application_key_again(void **state)
+{
+	struct sc_reg *reg = open_one(RW | SC_REG_KEY, 5, 0x1000, 16);
+	struct sc_reg_span span;
+	struct sc_reg_ref before, after;
+
+	(void)state;
+	assert_int_equal(sc_regtab_find(&view, 5, &before), 0);
+	assert_true(sc_regtab_holds(&view, &before));
+	close_one(reg);
+	assert_false(sc_regtab_holds(&view, &before));
+	assert_int_equal(sc_regtab_check(&view, &before, 0, 16, SC_REG_READ, &span), -EKEYREJECTED);
+	assert_ptr_equal(open_one(RW | SC_REG_KEY, 5, 0x2000, 16), reg);
+	assert_false(sc_regtab_holds(&view, &before));
+	assert_int_equal(sc_regtab_check(&view, &before, 0, 16, SC_REG_READ, &span), -EKEYREJECTED);
+	assert_int_equal(sc_regtab_find(&view, 5, &after), 0);
+	assert_int_equal(after.index, before.index);
+	assert_int_equal(sc_regtab_check(&view, &after, 0, 16, SC_REG_READ, &span), 0);
+	assert_true(span.addr == 0x2000);
+}
+
+/* A key of ours is made anew if an application has it already: known from a table with the same seed. */
+static void test_own_key_taken(void **state)
+{
+	struct sc_reg *reg;
+	uint64_t wanted;
+
+	(void)state;
+	open_one(RW | SC_REG_KEY, 123, 0, 16);
+	wanted = open_one(RW, 0, 0, 16)->key;
+	sc_regtab_fini(&tab);
+	sc_regtab_init(&tab, 42);
+	memset(view.regs, 0, REGS * sizeof(*view.regs));
+	open_one(RW | SC_REG_KEY, wanted, 0, 16);
+	reg = open_one(RW, 0, 0, 16);
+	assert_true(reg->key != wanted);
+	assert_int_equal(INDEX(reg->key), INDEX(wanted));
+	assert_int_equal(GENERATION(reg->key), GENERATION(wanted));
+	assert_ptr_equal(sc_regtab_own(&tab, reg->key), reg);
+	assert_ptr_not_equal(sc_regtab_own(&tab, wanted), reg);
+	assert_int_equal(find(wanted), 0);
+	assert_int_equal(find(reg->key), 0);
+}
+
+/* Doubling, with registrations between that are not shown, and closing in an order of its own. */
+static void test_many_application_keys(void **state)
+{
+	static struct sc_reg *regs[REGS];
+
+	(void)state;
+	for (uint64_t i = 0; i < REGS; i++) {
+		uint32_t flags = SC_REG_KEY | (i % 3 ? RW : 0);
+
+		assert_int_equal(get(flags, i * 64, i, 16, &regs[i]), 0);
+		if (i % 3)
+			sc_regtab_show(&tab, &view, regs[i]);
+	}
+	assert_int_equal(presence.bucket_bits, 12);
+	assert_int_equal(tab.keyed, REGS);
+	for (uint64_t round = 0; round < 2; round++) {
+		for (uint64_t i = 0; i < REGS; i++) {
+			bool open = !round || i % 7;
+
+			assert_int_equal(find(i * 64), open && i % 3 ? 0 : -EKEYREJECTED);
+			assert_ptr_equal(sc_regtab_own(&tab, i * 64), open ? regs[i] : NULL);
+		}
+		for (uint64_t i = 0; !round && i < REGS; i += 7) {
+			sc_regtab_end(&tab, regs[i]);
+			if (i % 3)
+				sc_regtab_hide(&tab, &view, regs[i]);
+			sc_regtab_put(&tab, regs[i]);
+		}
+	}
+	assert_false(presence.chains & 1);
+}
+
+static void test_full(void **state)
+{
+	struct sc_reg *reg, *last = NULL;
+
+	(void)state;
+	for (uint32_t i = 0; i < SC_ABI_REGS_MAX; i++) {
+		assert_int_equal(get(0, 0, 0, 16, &reg), 0);
+		assert_int_equal(INDEX(reg->key), i);
+		last = reg;
+	}
+	assert_int_equal(get(0, 0, 0, 16, &reg), -ENOSPC);
+	assert_ptr_equal(sc_regtab_own(&tab, last->key), last);
+	sc_regtab_end(&tab, last);
+	assert_int_equal(get(0, 0, 0, 16, &reg), -ENOSPC); /* ended, but not given back */
+	sc_regtab_put(&tab, last);
+	assert_int_equal(get(0, 0, 0, 16, &reg), 0);
+	assert_ptr_equal(reg, last);
+}
+
+/* ---- what can be registered ------------------------------------------------------------------ */
+
+static int get_ranges(const struct iovec *ranges, size_t count, uint32_t flags, struct sc_reg **reg)
+{
+	struct sc_reg_attr attr = { .ranges = ranges, .range_count = count, .flags = flags };
+
+	return sc_regtab_get(&tab, &attr, reg);
+}
+
+static void test_impossible(void **state)
+{
+	static struct iovec many[SC_REG_RANGES_MAX + 1];
+	struct iovec two[2] = { { NULL, SIZE_MAX }, { NULL, 1 } };
+	struct sc_reg *reg = NULL;
+
+	(void)state;
+	assert_int_equal(get(RW, 0, 1, SIZE_MAX, &reg), -EINVAL); /* behind the end of all */
+	assert_int_equal(get(RW, 0, UINT64_MAX - 1, 1, &reg), 0);
+	close_one(reg);
+	assert_int_equal(get(RW, 0, UINT64_MAX, 1, &reg), -EINVAL); /* its end is no number */
+	assert_int_equal(get_ranges(two, 2, RW, &reg), -EINVAL);    /* more bytes than numbers */
+	assert_int_equal(get(1u << 30, 0, 0, 1, &reg), -EINVAL);
+	for (int i = 0; i <= SC_REG_RANGES_MAX; i++)
+		many[i] = (struct iovec){ (void *)(uintptr_t)(0x1000 * i), 16 };
+	assert_int_equal(get_ranges(many, SC_REG_RANGES_MAX + 1, RW, &reg), -EINVAL);
+	assert_int_equal(get_ranges(many, SC_REG_RANGES_MAX, RW, &reg), 0);
+	/* from the first address on there are not so many */
+	two[0] = (struct iovec){ (void *)(UINTPTR_MAX - 100), 50 };
+	two[1] = (struct iovec){ NULL, 100 };
+	assert_int_equal(get_ranges(two, 2, RW | SC_REG_VIRTUAL, &reg), -EINVAL);
+	assert_int_equal(get_ranges(two, 2, RW, &reg), 0);
+	assert_int_equal(tab.open, 2);
+}
+
+static void test_whole_address_space(void **state)
+{
+	struct sc_reg *reg = open_one(RW | SC_REG_VIRTUAL, 0, 0, SIZE_MAX);
+	struct iovec out;
+	uint64_t len = 100;
+
+	(void)state;
+	assert_int_equal(look(reg->key, 0, SIZE_MAX, RW), 0);
+	assert_int_equal(look(reg->key, 1, SIZE_MAX, RW), -EINVAL);
+	assert_int_equal(look(reg->key, 0x7fff12345678, 4096, RW), 0);
+	assert_int_equal(look(reg->key, UINT64_MAX - 1, 1, RW), 0);
+	assert_int_equal(look(reg->key, UINT64_MAX - 1, 2, RW), -EINVAL);
+	assert_int_equal(look(reg->key, UINT64_MAX, 0, RW), 0);
+	assert_int_equal(look(reg->key, UINT64_MAX, 1, RW), -EINVAL);
+	assert_int_equal(sc_reg_check(reg, UINT64_MAX - 1, 2, RW), -EINVAL);
+	assert_int_equal(sc_reg_slice(reg, 0x7fff12345678, &len, &out, 1), 1);
+	assert_ptr_equal(out.iov_base, (void *)0x7fff12345678);
+	assert_int_equal(len, 100);
+}
+
+static void test_empty(void **state)
+{
+	struct iovec empty[3] = { { (void *)0x10, 0 }, { (void *)0x20, 0 }, { (void *)0x30, 0 } };
+	struct iovec mixed[3] = { { (void *)0x10, 0 }, { (void *)0x2000, 5 }, { (void *)0x30, 0 } };
+	struct sc_reg *none, *three, *one;
+	struct iovec out;
+	uint64_t len = 0;
+
+	(void)state;
+	assert_int_equal(get_ranges(NULL, 0, RW | SC_REG_VIRTUAL, &none), 0);
+	assert_int_equal(get_ranges(empty, 3, RW | SC_REG_VIRTUAL, &three), 0);
+	assert_int_equal(get_ranges(mixed, 3, RW | SC_REG_VIRTUAL, &one), 0);
+	sc_regtab_show(&tab, &view, none);
+	sc_regtab_show(&tab, &view, three);
+	sc_regtab_show(&tab, &view, one);
+	assert_int_equal(look(none->key, 0, 0, RW), 0);
+	assert_int_equal(look(none->key, 0, 1, RW), -EINVAL);
+	assert_int_equal(look(three->key, 0x10, 0, RW), 0);
+	assert_int_equal(look(three->key, 0xf, 0, RW), -EINVAL);
+	assert_int_equal(look(three->key, 0x10, 1, RW), -EINVAL);
+	assert_int_equal(sc_reg_slice(three, 0x10, &len, &out, 1), 0);
+	assert_int_equal(look(one->key, 0x2000, 5, RW), 0);
+	assert_int_equal(one->range_count, 1);
+}
+
+/* Every combination of rights, on both sides. */
+static void test_access(void **state)
+{
+	(void)state;
+	for (uint32_t has = 0; has < 4; has++) {
+		struct sc_reg *reg = NULL;
+
+		assert_int_equal(get(has, 0, 0x1000, 16, &reg), 0);
+		assert_int_equal(sc_reg_is_shared(reg), has != 0);
+		if (has)
+			sc_regtab_show(&tab, &view, reg);
+		for (uint32_t wants = 0; wants < 4; wants++) {
+			int expected = (has & wants) == wants ? 0 : -EACCES;
+
+			assert_int_equal(sc_reg_check(reg, 0, 16, wants), expected);
+			assert_int_equal(look(reg->key, 0, 16, wants), has ? expected : -EKEYREJECTED);
+		}
+	}
+}
+
+static void test_bounds(void **state)
+{
+	static const uint64_t bases[] = { 0, 0x10000 };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		uint64_t base = bases[i];
+		struct sc_reg *reg = open_one(RW | (i ? SC_REG_VIRTUAL : 0), 0, 0x10000, 100);
+		const struct {
+			uint64_t addr, len;
+			int expected;
+		} cases[] = {
+			{ base, 100, 0 },
+			{ base, 0, 0 },
+			{ base + 100, 0, 0 },
+			{ base + 99, 1, 0 },
+			{ base, 101, -EINVAL },
+			{ base + 1, 100, -EINVAL },
+			{ base + 100, 1, -EINVAL },
+			{ base + 101, 0, -EINVAL },
+			{ base - 1, 1, -EINVAL },
+			{ base - 1, 0, -EINVAL },
+			{ base - 1, 2, -EINVAL },
+			{ base + 1, UINT64_MAX, -EINVAL },
+			{ base + 50, UINT64_MAX - base - 49, -EINVAL }, /* wraps to 0 */
+			{ UINT64_MAX, 1, -EINVAL },
+			{ UINT64_MAX, UINT64_MAX, -EINVAL },
+		};
+
+		for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+			assert_int_equal(sc_reg_check(reg, cases[c].addr, cases[c].len, RW),
+					 cases[c].expected);
+			assert_int_equal(look(reg->key, cases[c].addr, cases[c].len, RW),
+					 cases[c].expected);
+		}
+	}
+}
+
+/* ---- ranges ---------------------------------------------------------------------------------- */
+
+/* What slices say is what walking the vector says, from any place, with room for any number. */
+static void check_slices(const struct sc_reg *reg, const struct iovec *ranges, size_t count)
+{
+	struct sc_reg_span span;
+	struct sc_reg_ref ref;
+
+	assert_int_equal(sc_regtab_find(&view, reg->key, &ref), 0);
+	for (int i = 0; i < 200; i++) {
+		uint64_t offset = next_random() % (reg->size + 1),
+			 want = next_random() % (reg->size - offset + 1);
+		size_t room = next_random() % 20, used = 0, all, shared_used;
+		uint64_t len = want, shared_len = want;
+		struct iovec expected[SC_REG_RANGES_MAX + 1], out[20], shared[20];
+		int ret;
+
+		all = sc_iov_slice(ranges, count, offset, want, expected);
+		assert_int_equal(sc_regtab_check(&view, &ref, reg->base + offset, want, RW, &span), 0);
+		used = sc_reg_slice(reg, reg->base + offset, &len, out, room);
+		ret = sc_regtab_slice(&view, &span, reg->base + offset, &shared_len, shared, room);
+		assert_true(ret >= 0);
+		shared_used = (size_t)ret;
+		assert_int_equal(used, all < room ? all : room);
+		assert_int_equal(shared_used, used);
+		assert_int_equal(len, sc_iov_size(expected, used));
+		assert_int_equal(shared_len, len);
+		assert_memory_equal(out, expected, used * sizeof(out[0]));
+		assert_memory_equal(shared, expected, used * sizeof(out[0]));
+	}
+}
+
+static void test_slices(void **state)
+{
+	static const size_t counts[] = { 1, 2, 3, 16, 300, SC_REG_RANGES_MAX };
+	static struct iovec ranges[SC_REG_RANGES_MAX];
+
+	(void)state;
+	for (size_t c = 0; c < 2 * sizeof(counts) / sizeof(counts[0]); c++) {
+		size_t count = counts[c / 2];
+		struct sc_reg *reg = NULL;
+
+		for (size_t i = 0; i < count; i++)
+			ranges[i] = (struct iovec){ (void *)(uintptr_t)(next_random() % (1ull << 46)),
+						    next_random() % 50 };
+		assert_int_equal(get_ranges(ranges, count, RW | (c % 2 ? SC_REG_VIRTUAL : 0), &reg), 0);
+		sc_regtab_show(&tab, &view, reg);
+		check_slices(reg, ranges, count);
+		close_one(reg);
+	}
+}
+
+/* Places of ranges are few, and come back. */
+static void test_places(void **state)
+{
+	static struct iovec ranges[SC_REG_RANGES_MAX];
+	enum { FULL = SC_ABI_RANGES_MAX / SC_REG_RANGES_MAX };
+	struct sc_reg *regs[FULL], *reg = NULL;
+
+	(void)state;
+	for (int i = 0; i < SC_REG_RANGES_MAX; i++)
+		ranges[i] = (struct iovec){ (void *)0x1000, 1 };
+	for (int i = 0; i < FULL; i++) {
+		assert_int_equal(get_ranges(ranges, SC_REG_RANGES_MAX, RW, &regs[i]), 0);
+		assert_int_equal(regs[i]->first_range, i * SC_REG_RANGES_MAX);
+	}
+	assert_int_equal(get_ranges(ranges, 2, RW, &reg), -ENOSPC);
+	assert_int_equal(get_ranges(ranges, 1, RW, &reg), 0); /* needs none */
+	assert_int_equal(get_ranges(ranges, 2, 0, &reg), 0);  /* nor does this */
+	sc_regtab_end(&tab, regs[5]);
+	sc_regtab_put(&tab, regs[5]);
+	assert_int_equal(get_ranges(ranges, 1000, RW, &reg), 0);
+	assert_int_equal(reg->first_range, 5 * SC_REG_RANGES_MAX);
+	assert_int_equal(get_ranges(ranges, 25, RW, &reg), -ENOSPC);
+	assert_int_equal(get_ranges(ranges, 24, RW, &reg), 0);
+	assert_int_equal(reg->first_range, 5 * SC_REG_RANGES_MAX + 1000);
+	sc_regtab_end(&tab, regs[7]);
+	sc_regtab_put(&tab, regs[7]);
+	sc_regtab_end(&tab, regs[6]);
+	sc_regtab_put(&tab, regs[6]);
+	assert_int_equal(get_ranges(ranges, 700, RW, &reg), 0);
+	assert_int_equal(get_ranges(ranges, 700, RW, &reg), 0); /* across the two */
+	assert_int_equal(reg->first_range, 6 * SC_REG_RANGES_MAX + 700);
+}
+
+/* ---- a table that lies ----------------------------------------------------------------------- */
+
+static struct sc_reg *victim(void)
+{
+	return open_one(RW | SC_REG_KEY, 0x50000, 0x1000, 100);
+}
+
+static void test_tag_and_index(void **state)
+{
+	struct sc_reg *reg = open_one(RW, 0, 0x1000, 100);
+	struct sc_abi_reg *shared = &view.regs[0];
+
+	(void)state;
+	shared->tag++;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	shared->tag++;
+	assert_int_equal(find(reg->key), 0);
+	shared->tag = 0;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	shared->tag = UINT64_MAX;
+	assert_int_equal(find(reg->key), 0);
+	shared->key++;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	shared->key--;
+	presence.reg_count = 0;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	presence.reg_count = REGS + 1;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	presence.reg_count = UINT32_MAX;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	presence.reg_count = 1;
+	assert_int_equal(find(reg->key), 0);
+	/* index of an entry without memory */
+	assert_int_equal(find(reg->key + 1), -EKEYREJECTED);
+	assert_int_equal(find(UINT64_MAX), -EKEYREJECTED);
+}
+
+static void test_buckets_lie(void **state)
+{
+	struct sc_reg *reg = victim();
+	uint32_t bucket = SC_ABI_BUCKET(reg->key, tab.bucket_bits);
+	uint32_t *head = &view.buckets[(1u << tab.bucket_bits) + bucket];
+	static const uint32_t bits[] = { 0, 18, 31, 32, 63, 64, 255, UINT32_MAX };
+	static const uint32_t links[] = { 0, REGS + 1, UINT32_MAX, 0x80000000 };
+
+	(void)state;
+	/* not at the index that its key would have */
+	assert_int_not_equal(INDEX(reg->key), REGS);
+	view.regs[7] = view.regs[0];
+	view.regs[0].tag = 2;
+	*head = 8;
+	assert_int_equal(find(reg->key), 0);
+	for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++) {
+		presence.bucket_bits = bits[i];
+		assert_int_equal(find(reg->key), -EKEYREJECTED);
+	}
+	presence.bucket_bits = tab.bucket_bits;
+	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
+		*head = links[i];
+		assert_int_equal(find(reg->key), -EKEYREJECTED);
+	}
+	presence.reg_count = 7; /* behind what has memory */
+	*head = 8;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	presence.reg_count = 8;
+	assert_int_equal(find(reg->key), 0);
+}
+
+static void test_chain_loops(void **state)
+{
+	struct sc_reg *reg = victim();
+	uint32_t *head = &view.buckets[(1u << tab.bucket_bits) + SC_ABI_BUCKET(reg->key, tab.bucket_bits)];
+
+	(void)state;
+	view.regs[0].tag = 2;
+	view.regs[0].next = 1;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	for (uint32_t i = 0; i < REGS; i++)
+		view.regs[i].next = (i + 1) % REGS + 1;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	/* at the end of the longest way there is */
+	view.regs[REGS - 1].key = reg->key;
+	view.regs[REGS - 1].tag = 1;
+	assert_int_equal(find(reg->key), 0);
+	*head = UINT32_MAX;
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+}
+
+/* Chains that change: what is there is found, of what is not nothing is known. */
+static void test_chains_odd(void **state)
+{
+	struct sc_reg *reg = victim();
+
+	(void)state;
+	presence.chains |= 1;
+	assert_int_equal(find(reg->key), 0);
+	assert_int_equal(find(reg->key + 1), -EAGAIN);
+	presence.chains++;
+	assert_int_equal(find(reg->key + 1), -EKEYREJECTED);
+}
+
+static void test_ranges_lie(void **state)
+{
+	struct iovec two[2] = { { (void *)0x1000, 10 }, { (void *)0x2000, 10 } };
+	struct sc_reg *reg = NULL;
+	struct sc_abi_reg *shared = &view.regs[0], good;
+	struct sc_reg_span span;
+	struct sc_reg_ref ref;
+	struct iovec out[4];
+	uint64_t len;
+
+#define LIE(statement)                                                                                    \
+	do {                                                                                              \
+		statement;                                                                                \
+		assert_int_equal(look(reg->key, 0, 5, SC_REG_READ), -EKEYREJECTED);                       \
+		*shared = good;                                                                           \
+		presence.range_count = RANGES;                                                            \
+		assert_int_equal(look(reg->key, 0, 5, SC_REG_READ), 0);                                   \
+	} while (0)
+
+	(void)state;
+	assert_int_equal(get_ranges(two, 2, RW, &reg), 0);
+	sc_regtab_show(&tab, &view, reg);
+	good = *shared;
+	LIE(shared->range_count = SC_REG_RANGES_MAX + 1);
+	LIE(shared->range_count = UINT32_MAX);
+	LIE(shared->range_count = 0);
+	LIE(shared->first_range = RANGES - 1);
+	LIE(shared->first_range = RANGES);
+	LIE(shared->first_range = UINT32_MAX);
+	LIE(shared->first_range = UINT32_MAX - 1);
+	LIE(presence.range_count = 1);
+	LIE(presence.range_count = 0);
+	LIE(presence.range_count = RANGES + 1);
+	LIE(presence.range_count = UINT32_MAX);
+	LIE(shared->base = UINT64_MAX);
+	LIE(shared->size = UINT64_MAX; shared->base = 1);
+	LIE((shared->range_count = 1, shared->addr = UINT64_MAX - 18));
+	LIE((shared->range_count = 1, shared->addr = 1, shared->size = UINT64_MAX));
+#undef LIE
+	assert_int_equal(sc_regtab_find(&view, reg->key, &ref), 0);
+	/* fewer bytes in the ranges than it says */
+	shared->size = 30;
+	assert_int_equal(sc_regtab_check(&view, &ref, 0, 30, SC_REG_READ, &span), 0);
+	len = 30;
+	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 4), -EKEYREJECTED);
+	len = 5;
+	assert_int_equal(sc_regtab_slice(&view, &span, 25, &len, out, 4), -EKEYREJECTED);
+	len = 30;
+	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 1), 1);
+	assert_int_equal(len, 10);
+	/* a range that ends behind the end of all addresses */
+	view.ranges[reg->first_range].len = UINT64_MAX;
+	len = 5;
+	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 4), -EKEYREJECTED);
+	len = 0;
+	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 4), 0);
+	len = 5;
+	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 0), 0);
+	assert_int_equal(len, 0);
+}
+
+/* What somebody scribbles into the view is not believed by the owner, and gone with the next use. */
+static void test_scribbled(void **state)
+{
+	struct sc_reg *regs[64];
+
+	(void)state;
+	for (uint64_t i = 0; i < 64; i++)
+		regs[i] = open_one(RW | SC_REG_KEY, i, 0x1000, 16);
+	memset(view.buckets, 0xee, SC_ABI_TABLE_BUCKETS);
+	memset(view.regs, 0xee, REGS * sizeof(*view.regs));
+	for (uint64_t i = 0; i < 64; i++)
+		assert_ptr_equal(sc_regtab_own(&tab, i), regs[i]);
+	for (uint64_t i = 0; i < 64; i++)
+		close_one(regs[i]);
+	for (uint64_t i = 0; i < 64; i++)
+		open_one(RW | SC_REG_KEY, i, 0x1000, 16);
+	for (uint64_t i = 0; i < 64; i++)
+		assert_int_equal(look(i, 0, 16, RW), 0);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_own_keys),
+		TEST(test_retired),
+		TEST(test_generation_wraps),
+		TEST(test_application_keys),
+		TEST(test_application_key_again),
+		TEST(test_own_key_taken),
+		TEST(test_many_application_keys),
+		TEST(test_full),
+		TEST(test_impossible),
+		TEST(test_whole_address_space),
+		TEST(test_empty),
+		TEST(test_access),
+		TEST(test_bounds),
+		TEST(test_slices),
+		TEST(test_places),
+		TEST(test_tag_and_index),
+		TEST(test_buckets_lie),
+		TEST(test_chain_loops),
+		TEST(test_chains_odd),
+		TEST(test_ranges_lie),
+		TEST(test_scribbled),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1492 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_rma: reads, writes and atomics on a peer's registered memory, by all ways that they can take: what is
+ * refused, in what order they are done, what is counted, and how they end when either side closes or dies. What
+ * peers that do not keep the rules ask and answer is in test_serve.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "core_pair.h"
+#include "iov.h"
+#include "rma.h"
+
+/* How bytes get from one to the other. */
+static const struct route {
+	const char *name;
+	bool strict;
+	enum way way;
+} routes[] = {
+	{ "copied inside the process", false, WAY_LOCAL },
+	{ "copied by CMA", false, WAY_CMA },
+	{ "done by the owner, by CMA", true, WAY_CMA },
+	{ "done by the owner, through bounce buffers", true, WAY_PULL },
+	{ "not permitted: through bounce buffers", false, WAY_PULL },
+};
+#define ROUTES (sizeof(routes) / sizeof(routes[0]))
+
+#define SPACE 600000
+static struct end pair[2];
+static struct sc_regtab *tab[2];
+static struct sc_cntr cntrs[2][SC_EVENTS];
+static uint8_t *space; /* registered with pair[1], between guards */
+static uint8_t from[SPACE], into[SPACE];
+static struct sc_reg *reg;
+static void (*adjust)(struct sc_config *config); /* what else is to be different */
+
+static int setup(void **state)
+{
+	pattern_fill(from, sizeof(from), 1);
+	return pair_setup(state);
+}
+
+static struct sc_reg *reg_open(struct sc_regtab *of, void *buf, size_t len, uint32_t flags)
+{
+	struct iovec range = { buf, len };
+	struct sc_reg_attr attr = { .ranges = &range, .range_count = 1, .flags = flags };
+	struct sc_reg *opened;
+
+	assert_int_equal(sc_reg_open(of, &attr, &opened), 0);
+	return opened;
+}
+
+static void rma_open(const struct route *route)
+{
+	memset(cntrs, 0, sizeof(cntrs));
+	for (int i = 0; i < 2; i++) {
+		struct sc_ep_attr attr = end_attr();
+
+		attr.config.strict = route->strict;
+		if (adjust)
+			adjust(&attr.config);
+		assert_int_equal(sc_regtab_create(&tab[i]), 0);
+		attr.regtab = tab[i];
+		for (int event = 0; event < SC_EVENTS; event++)
+			attr.cntrs[event] = &cntrs[i][event];
+		end_open(&pair[i], &attr);
+	}
+	pair_connect(pair, route->way);
+	space = guarded_alloc(SPACE);
+	reg = reg_open(tab[1], space, SPACE, SC_REG_READ | SC_REG_WRITE);
+}
+
+static void rma_close(void)
+{
+	assert_int_equal(sc_reg_close(reg), 0);
+	pair_close(pair);
+	sc_regtab_destroy(tab[0]);
+	sc_regtab_destroy(tab[1]);
+	guarded_free(space);
+}
+
+static struct sc_remote at(uint64_t addr, uint64_t len)
+{
+	return (struct sc_remote){ addr, len, sc_reg_key(reg) };
+}
+
+static int post(const struct iovec *iov, size_t iov_count, const struct sc_remote *remote,
+		size_t remote_count, uint32_t flags)
+{
+	struct sc_rma rma = { .iov = iov,
+			      .iov_count = iov_count,
+			      .remote = remote,
+			      .remote_count = remote_count,
+			      .data = 0xda7a,
+			      .context = &rma,
+			      .cq_flags = 0x52,
+			      .flags = flags };
+
+	return sc_rma_post(pair[0].ep, pair[0].peer, &rma);
+}
+
+/* One operation, and what it completes with. */
+static struct sc_comp run(const void *buf, struct sc_remote remote, uint32_t flags)
+{
+	struct iovec iov = { (void *)buf, remote.len };
+
+	assert_int_equal(post(&iov, 1, &remote, 1, flags), 0);
+	ends_settle(pair, 2);
+	return comp_take(&pair[0].tx);
+}
+
+/* Is the registered memory as it was but for that part of it? */
+static bool is_untouched(size_t offset, size_t size)
+{
+	for (size_t i = 0; i < SPACE; i++)
+		if ((i < offset || i >= offset + size) && space[i] != 0xa5)
+			return false;
+	return guarded_intact(space, SPACE, SPACE);
+}
+
+static void expect_idle(void)
+{
+	ends_settle(pair, 2);
+	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
+	assert_true(sc_list_empty(&pair[0].peer->rma_waiting) && sc_list_empty(&pair[0].peer->rma_queued));
+	assert_int_equal(pair[0].ep->rma_ops.used, 0);
+	assert_int_equal(pair[0].peer->rma_requests, 0);
+	assert_int_equal(pair[0].peer->rma_gets, 0);
+	assert_int_equal(pair[0].peer->rma_fars, 0);
+	assert_int_equal(pair[0].peer->rma_pending, 0);
+	assert_true(sc_list_empty(&pair[0].ep->rma_busy) && sc_list_empty(&pair[1].ep->serving));
+	assert_int_equal(pair[1].peer->serving_count, 0);
+	for (int i = 0; i < 2; i++) { /* what was lent has been read */
+		assert_int_equal(pair[i].ep->counters.quarantines, 0);
+		sc_list_for (entry, &pair[i].ep->peers) {
+			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+			assert_true(!peer->tx.lines || !sc_ring_refresh(&peer->tx));
+			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head);
+		}
+		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.count);
+	}
+}
+
+/* ---- sizes and vectors ----------------------------------------------------------------------- */
+
+static const size_t sizes[] = {
+	0, 1, 8, 63, 64, 65, 4095, 4096, 4097, 32768, 32769, 65536, 65537, 500001
+};
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+static void test_sizes(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		for (size_t i = 0; i < SIZES; i++) {
+			size_t size = sizes[i];
+			struct sc_comp comp;
+
+			memset(space, 0xa5, SPACE);
+			comp = run(from, at(7, size), SC_RMA_WRITE);
+			assert_int_equal(comp.err, 0);
+			assert_int_equal(comp.cq_flags, 0x52);
+			assert_int_equal(comp.len, size);
+			assert_memory_equal(space + 7, from, size);
+			assert_true(is_untouched(7, size));
+			memset(into, 0, sizeof(into));
+			assert_int_equal(run(into, at(7, size), 0).err, 0);
+			assert_memory_equal(into, from, size);
+			assert_int_equal(into[size], 0);
+		}
+		assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, SIZES);
+		assert_int_equal(cntrs[0][SC_EVENT_READ].value, SIZES);
+		expect_idle();
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, SIZES);
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, SIZES);
+		if (routes[r].strict)
+			assert_int_equal(pair[0].ep->counters.rma_direct_bytes, 0);
+		rma_close();
+	}
+}
+
+/* 8 pieces on either side that do not meet; the registration too is in pieces. */
+static void test_vectors(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct iovec ranges[5], iov[8];
+		struct sc_remote remote[8];
+		struct sc_reg_attr attr = { .ranges = ranges,
+					    .range_count = 5,
+					    .flags = SC_REG_READ | SC_REG_WRITE };
+		struct sc_reg *parts;
+		static uint8_t flat[80000];
+		size_t total = 0;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		for (size_t i = 0; i < 5; i++)
+			ranges[i] = (struct iovec){ space + 100000 * i, 16000 };
+		assert_int_equal(sc_reg_open(tab[1], &attr, &parts), 0);
+		for (size_t i = 0; i < 8; i++) {
+			remote[i] = (struct sc_remote){ 9000 * i + 11, 8000 - 100 * i, sc_reg_key(parts) };
+			iov[i].iov_base = from + 20000 * i;
+			iov[i].iov_len = 100 * i;
+			total += remote[i].len;
+		}
+		iov[7].iov_len = total - (100 + 600) * 6 / 2;
+		assert_int_equal(post(iov, 8, remote, 8, SC_RMA_WRITE), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		/* by hand: what is where */
+		for (size_t i = 0; i < 5; i++)
+			memcpy(flat + 16000 * i, ranges[i].iov_base, 16000);
+		memset(into, 0, sizeof(into));
+		sc_iov_read(iov, 8, 0, into, total);
+		for (size_t i = 0, done = 0; i < 8; done += remote[i++].len)
+			assert_memory_equal(flat + remote[i].addr, into + done, remote[i].len);
+		/* and back, into other places */
+		memset(into, 0, sizeof(into));
+		for (size_t i = 0; i < 8; i++)
+			iov[i].iov_base = into + 25000 * i;
+		assert_int_equal(post(iov, 8, remote, 8, 0), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		{
+			static uint8_t back[80000];
+
+			sc_iov_read(iov, 8, 0, back, total);
+			for (size_t i = 0, done = 0; i < 8; done += remote[i++].len)
+				assert_memory_equal(flat + remote[i].addr, back + done, remote[i].len);
+		}
+		expect_idle();
+		assert_int_equal(sc_reg_close(parts), 0);
+		rma_close();
+	}
+}
+
+/* Many at once, more than there may be requests: in order, each once. */
+static void test_many(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		for (uint64_t i = 0; i < 500; i++) {
+			struct iovec iov = { &i, sizeof(i) };
+			struct sc_remote remote = at(i % 10 * 8, 8);
+			int ret;
+
+			while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT)) == -EAGAIN)
+				ends_settle(pair, 2);
+			assert_int_equal(ret, 0);
+			if (i % 7 ==
+			    0) { /* a read behind a write sees it, and a write behind it is not seen */
+				uint64_t got[10], later = 77;
+				struct iovec there = { got, sizeof(got) },
+					     over = { &later, sizeof(later) };
+				struct sc_remote all = at(0, sizeof(got)), one = at(i % 10 * 8, 8);
+
+				assert_int_equal(post(&there, 1, &all, 1, 0), 0);
+				assert_int_equal(post(&over, 1, &one, 1, SC_RMA_WRITE | SC_SEND_INJECT),
+						 0);
+				ends_settle(pair, 2);
+				assert_int_equal(got[i % 10], i);
+			}
+		}
+		ends_settle(pair, 2);
+		for (int i = 0; i < 500 + 2 * 72; i++)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+static void test_remote_data(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		for (size_t i = 0; i < SIZES; i++) {
+			struct sc_comp comp = run(from, at(0, sizes[i]), SC_RMA_WRITE | SC_SEND_DATA);
+
+			assert_int_equal(comp.err, 0);
+			comp = comp_take(&pair[1].rx);
+			assert_int_equal(comp.flags, SC_COMP_WRITTEN | SC_COMP_DATA);
+			assert_int_equal(comp.data, 0xda7a);
+			assert_int_equal(comp.len, sizes[i]);
+		}
+		expect_idle();
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, SIZES);
+		rma_close();
+	}
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static void expect_error(struct sc_remote remote, uint32_t flags, int err)
+{
+	uint64_t errors = cntrs[0][SC_EVENT_READ].errors + cntrs[0][SC_EVENT_WRITE].errors;
+	struct sc_comp comp;
+
+	memset(space, 0xa5, SPACE);
+	memset(into, 0, sizeof(into));
+	comp = run(flags & SC_RMA_WRITE ? from : into, remote, flags);
+	assert_int_equal(comp.err, err);
+	assert_int_equal(comp.olen, 0);
+	assert_true(is_untouched(0, 0));
+	assert_int_equal(into[0], 0);
+	assert_int_equal(cntrs[0][SC_EVENT_READ].errors + cntrs[0][SC_EVENT_WRITE].errors, errors + 1);
+	expect_idle();
+}
+
+static void test_errors(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct sc_reg *readable, *writable, *closed;
+		uint64_t key;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		readable = reg_open(tab[1], space, 100, SC_REG_READ);
+		writable = reg_open(tab[1], space, 100, SC_REG_WRITE);
+		closed = reg_open(tab[1], space, 100, SC_REG_READ | SC_REG_WRITE);
+		key = sc_reg_key(closed);
+		assert_int_equal(sc_reg_close(closed), 0);
+		for (uint32_t flags = 0; flags <= SC_RMA_WRITE; flags += SC_RMA_WRITE) {
+			expect_error(at(SPACE - 9, 10), flags, EINVAL);
+			expect_error(at(SPACE, 1), flags, EINVAL);
+			expect_error(at(SPACE + 1, 1), flags, EINVAL);
+			expect_error(at(UINT64_MAX - 1, 8), flags, EINVAL);
+			expect_error(at(UINT64_MAX - 39999, 40000), flags, EINVAL);
+			expect_error((struct sc_remote){ 0, 8, key }, flags, EKEYREJECTED);
+			expect_error((struct sc_remote){ 0, 100, sc_reg_key(reg) ^ 1ULL << 60 }, flags,
+				     EKEYREJECTED);
+			expect_error((struct sc_remote){ 0, 40000, 0 }, flags, EKEYREJECTED);
+			expect_error((struct sc_remote){ 0, 8, UINT64_MAX }, flags, EKEYREJECTED);
+		}
+		expect_error((struct sc_remote){ 0, 8, sc_reg_key(readable) }, SC_RMA_WRITE, EACCES);
+		expect_error((struct sc_remote){ 0, 8, sc_reg_key(writable) }, 0, EACCES);
+		assert_int_equal(run(from, at(0, SPACE), SC_RMA_WRITE).err, 0);
+		assert_int_equal(sc_reg_close(readable), 0);
+		assert_int_equal(sc_reg_close(writable), 0);
+		rma_close();
+	}
+}
+
+/* Registered, and then not there any more, or not to be written to. */
+static void test_unmapped(void **state)
+{
+	(void)state;
+	for (size_t r = 1; r < ROUTES; r++) {
+		size_t page = (size_t)getpagesize(), len = 4 * page;
+		uint8_t *mapped;
+		struct sc_reg *gone;
+		struct sc_comp comp;
+
+		if (!cma_allowed())
+			skip();
+		rma_open(&routes[r]);
+		mapped = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		assert_ptr_not_equal(mapped, MAP_FAILED);
+		gone = reg_open(tab[1], mapped, len, SC_REG_READ | SC_REG_WRITE);
+		assert_int_equal(mprotect(mapped + page, page, PROT_READ), 0);
+		comp = run(from, (struct sc_remote){ 0, len, sc_reg_key(gone) }, SC_RMA_WRITE);
+		assert_int_equal(comp.err, EIO);
+		assert_true(comp.olen <= page);
+		assert_int_equal(run(into, (struct sc_remote){ 0, len, sc_reg_key(gone) }, 0).err, 0);
+		assert_int_equal(munmap(mapped + page, page), 0);
+		assert_int_equal(run(into, (struct sc_remote){ 0, len, sc_reg_key(gone) }, 0).err, EIO);
+		assert_int_equal(
+			run(from, (struct sc_remote){ 2 * page, page, sc_reg_key(gone) }, SC_RMA_WRITE)
+				.err,
+			0);
+		expect_idle();
+		assert_int_equal(sc_reg_close(gone), 0);
+		munmap(mapped, page);
+		munmap(mapped + 2 * page, 2 * page);
+		rma_close();
+	}
+}
+
+static void test_refused_calls(void **state)
+{
+	struct iovec iov = { into, 8 };
+	struct sc_remote remote[9];
+
+	(void)state;
+	rma_open(&routes[0]);
+	remote[0] = at(0, 9);
+	assert_int_equal(post(&iov, 1, remote, 1, 0), -EINVAL);
+	assert_int_equal(post(&iov, 1, remote, 0, 0), -EINVAL);
+	for (int i = 0; i < 9; i++)
+		remote[i] = at(0, UINT64_MAX / 4);
+	assert_int_equal(post(&iov, 1, remote, 8, 0), -EINVAL);
+	for (int i = 0; i < 9; i++)
+		remote[i] = at(0, 1);
+	iov.iov_len = 9;
+	assert_int_equal(post(&iov, 1, remote, 9, 0), -EINVAL);
+	iov.iov_len = remote[0].len = SC_INJECT_MAX + 1;
+	assert_int_equal(post(&iov, 1, remote, 1, SC_RMA_WRITE | SC_SEND_INJECT), -EMSGSIZE);
+	expect_idle();
+	rma_close();
+}
+
+/* ---- atomics --------------------------------------------------------------------------------- */
+
+static struct sc_comp atomic_run(const struct sc_atomic *atomic)
+{
+	ends_settle(pair, 2);
+	assert_int_equal(sc_atomic_post(pair[0].ep, pair[0].peer, atomic), 0);
+	ends_settle(pair, 2);
+	return comp_take(&pair[0].tx);
+}
+
+static void test_atomics(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		uint64_t operand[512], compare[256], result[512];
+		uint64_t *words;
+		struct iovec op = { operand, sizeof(operand) }, cmp = { compare, sizeof(compare) };
+		struct iovec res = { result, sizeof(result) };
+		struct sc_remote remote;
+		struct sc_atomic atomic = { .type = SC_UINT64,
+					    .code = SC_SUM,
+					    .iov = &op,
+					    .iov_count = 1,
+					    .compare = &cmp,
+					    .result = &res,
+					    .remote = &remote,
+					    .remote_count = 1 };
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		words = (uint64_t *)(((uintptr_t)space + 63) & ~(uintptr_t)63);
+		remote = at((uint64_t)((uint8_t *)words - space), sizeof(operand));
+		for (size_t i = 0; i < 512; i++) {
+			words[i] = i;
+			operand[i] = 1000 * i;
+		}
+		assert_int_equal(atomic_run(&atomic).err, 0);
+		for (size_t i = 0; i < 512; i++)
+			assert_int_equal(words[i], 1001 * i);
+		atomic.kind = SC_ATOMIC_FETCH;
+		atomic.result_count = 1;
+		assert_int_equal(atomic_run(&atomic).err, 0);
+		for (size_t i = 0; i < 512; i++) {
+			assert_int_equal(words[i], 2001 * i);
+			assert_int_equal(result[i], 1001 * i);
+		}
+		atomic.kind = SC_ATOMIC_COMPARE;
+		atomic.code = SC_CSWAP;
+		atomic.compare_count = 1;
+		op.iov_len = res.iov_len = remote.len = sizeof(compare);
+		for (size_t i = 0; i < 256; i++)
+			compare[i] = i % 2 ? 2001 * i : 5;
+		assert_int_equal(atomic_run(&atomic).err, 0);
+		for (size_t i = 0; i < 256; i++) {
+			assert_int_equal(words[i], i % 2 ? 1000 * i : 2001 * i);
+			assert_int_equal(result[i], 2001 * i);
+		}
+		atomic.kind = SC_ATOMIC_FETCH;
+		atomic.code = SC_ATOMIC_READ;
+		atomic.iov_count = atomic.compare_count = 0;
+		op.iov_len = 0;
+		res.iov_len = remote.len = sizeof(result);
+		assert_int_equal(atomic_run(&atomic).err, 0);
+		assert_memory_equal(result, words, sizeof(result));
+		/* misaligned, out of bounds, wrong key */
+		remote.addr += 4;
+		assert_int_equal(atomic_run(&atomic).err, EINVAL);
+		remote.addr = SPACE;
+		assert_int_equal(atomic_run(&atomic).err, EINVAL);
+		remote.key++;
+		assert_int_equal(atomic_run(&atomic).err, EKEYREJECTED);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* ---- what is counted, and what is told -------------------------------------------------------- */
+
+/* One operation is one event on either side, in however many records it goes. */
+static void test_counted_once(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct sc_cntr reads = { 0 }, writes = { 0 };
+		struct iovec range, iov = { from, 8 * 40000 }, op, res;
+		struct sc_reg_attr attr = { .ranges = &range,
+					    .range_count = 1,
+					    .flags = SC_REG_READ | SC_REG_WRITE | SC_REG_EVENT,
+					    .reads = &reads,
+					    .writes = &writes };
+		struct sc_atomic atomic = { .kind = SC_ATOMIC_FETCH,
+					    .type = SC_UINT64,
+					    .code = SC_SUM,
+					    .iov = &op,
+					    .iov_count = 1,
+					    .result = &res,
+					    .result_count = 1,
+					    .remote_count = 2 };
+		struct sc_remote remote[8];
+		struct sc_reg *counted;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		range = (struct iovec){ space + (8 - (uintptr_t)space % 8), 8 * 60000 };
+		assert_int_equal(sc_reg_open(tab[1], &attr, &counted), 0);
+		for (size_t i = 0; i < 8; i++)
+			remote[i] = (struct sc_remote){ 50000 * i, 40000, sc_reg_key(counted) };
+		assert_int_equal(post(&iov, 1, remote, 8, SC_RMA_WRITE), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		iov.iov_base = into;
+		assert_int_equal(post(&iov, 1, remote, 8, 0), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_int_equal(writes.value, 1);
+		assert_int_equal(reads.value, 1);
+		/* 4096 bytes in two parts: several records each */
+		op = (struct iovec){ from, 4096 };
+		res = (struct iovec){ into, 4096 };
+		remote[0].len = remote[1].len = 2048;
+		atomic.remote = remote;
+		assert_int_equal(atomic_run(&atomic).err, 0);
+		assert_int_equal(reads.value, 2);
+		atomic.kind = SC_ATOMIC_BASE;
+		assert_int_equal(atomic_run(&atomic).err, 0);
+		assert_int_equal(writes.value, 2);
+		/* failed ones are not */
+		remote[0].addr++;
+		remote[1].addr++;
+		assert_int_equal(atomic_run(&atomic).err, EINVAL);
+		atomic.kind = SC_ATOMIC_FETCH;
+		assert_int_equal(atomic_run(&atomic).err, EINVAL);
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(cntrs[i][SC_EVENT_READ].value, i ? 0 : 2);
+			assert_int_equal(cntrs[i][SC_EVENT_WRITE].value, i ? 0 : 2);
+			assert_int_equal(cntrs[i][SC_EVENT_REMOTE_READ].value, i ? 2 : 0);
+			assert_int_equal(cntrs[i][SC_EVENT_REMOTE_WRITE].value, i ? 2 : 0);
+		}
+		assert_int_equal(cntrs[0][SC_EVENT_READ].errors, 1);
+		assert_int_equal(cntrs[0][SC_EVENT_WRITE].errors, 1);
+		assert_true(writes.value == 2 && reads.value == 2);
+		assert_int_equal(sc_reg_close(counted), 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* Data and inject are of writes: a read gets its bytes, and nobody hears of it. */
+static void test_flags_of_reads(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		memcpy(space, from, 100);
+		memset(into, 0, 100);
+		assert_int_equal(run(into, at(0, 100), SC_SEND_DATA | SC_SEND_INJECT).err, 0);
+		assert_memory_equal(into, from, 100);
+		assert_int_equal(run(into, at(0, SC_INJECT_MAX + 1), SC_SEND_INJECT).err, 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* A process that does not read its completions pushes back who tells it of writes; none is lost. */
+static void test_data_pushed_back(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct iovec iov = { from, 8 };
+		struct sc_remote remote;
+		int posted = 0, told = 0, ret;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		remote = at(0, 8);
+		pair[1].rx.limit = 100;
+		for (int i = 0; i < 100000; i++) {
+			ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_DATA | SC_SILENT);
+			if (ret)
+				break;
+			posted++;
+			ends_settle(pair, 2);
+			assert_true(pair[1].rx.tail - pair[1].rx.head <= 100);
+		}
+		assert_int_equal(ret, -EAGAIN);
+		while (told < posted) {
+			ends_settle(pair, 2);
+			assert_non_null(sc_cq_peek(&pair[1].rx));
+			for (; sc_cq_peek(&pair[1].rx); told++)
+				assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+		}
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, posted);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* No memory for an operation that has to queue: nothing has been done, not even the copy. */
+static void test_no_memory(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct iovec iov = { from, 100 };
+		struct sc_remote remote;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		memset(space, 0xa5, SPACE);
+		remote = at(0, 100);
+		pair[0].ep->rma_ops.chunk_count = UINT32_MAX / 64; /* as many as there may be */
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_DATA), -EAGAIN);
+		pair[0].ep->rma_ops.chunk_count = 0;
+		ends_settle(pair, 2);
+		assert_true(is_untouched(0, 0));
+		assert_int_equal(pair[0].ep->counters.rma_ops, 0);
+		expect_idle();
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 0);
+		assert_int_equal(run(from, remote, SC_RMA_WRITE | SC_SEND_DATA).err, 0);
+		assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+/* A fence waits for what is under way, of either kind. */
+static void test_fence(void **state)
+{
+	(void)state;
+	for (size_t r = 2; r < ROUTES; r++) {
+		struct iovec iov = { from, 100 };
+		struct sc_remote remote;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		remote = at(0, 100);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_FENCE), -EAGAIN);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), -EAGAIN);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_DELIVERY), 0);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_FENCE), -EAGAIN);
+		for (int i = 0; i < 3; i++)
+			assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_FENCE), 0);
+		ends_settle(pair, 2);
+		for (int i = 0; i < 5; i++)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		for (int i = 0; i < 3; i++)
+			assert_int_equal(comp_take(&pair[1].rx).err, 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/*
+ * Puts that the peer was to copy and cannot are made again: in their order, and before later ones. It finds out
+ * with the first of them, or (`later`) it could and cannot any more.
+ */
+static void test_order_of_puts_made_again(void **state)
+{
+	static const struct route strict = { "", true, WAY_CMA };
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	for (int later = 0; later < 3; later++) {
+		static uint8_t values[4][60000];
+		struct sc_remote remote[2];
+		struct iovec iov;
+
+		rma_open(&strict);
+		if (later)
+			assert_int_equal(run(from, at(0, 60000), SC_RMA_WRITE).err, 0);
+		assert_int_equal(pair[0].peer->fetch, later ? SC_FETCH_YES : SC_FETCH_UNKNOWN);
+		if (later == 2)
+			pair[1].peer->cma.cookie ^= 1; /* another process, by the looks of it */
+		else
+			pair[1].peer->can_read = false;
+		for (int i = 0; i < 4; i++) {
+			memset(values[i], i + 1, sizeof(values[i]));
+			remote[0] = at(0, 50000);
+			remote[1] = at(50000, 10000);
+			iov = (struct iovec){ values[i], sizeof(values[i]) };
+			assert_int_equal(post(&iov, 1, remote, 2, SC_RMA_WRITE), 0);
+		}
+		remote[0] = at(100, 1);
+		iov = (struct iovec){ from + 77, 1 };
+		assert_int_equal(post(&iov, 1, remote, 1, SC_RMA_WRITE), 0);
+		iov = (struct iovec){ into, 60000 };
+		remote[0] = at(0, 60000);
+		assert_int_equal(post(&iov, 1, remote, 1, 0), 0);
+		ends_settle(pair, 2);
+		for (int i = 0; i < 6; i++)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		for (size_t i = 0; i < 60000; i++) {
+			assert_int_equal(space[i], i == 100 ? from[77] : 4);
+			assert_int_equal(into[i], space[i]);
+		}
+		assert_int_equal(pair[0].peer->fetch, SC_FETCH_NO);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* A large put with another error tells nothing of whether the peer can copy. */
+static void test_first_large_put_fails(void **state)
+{
+	static const struct route strict = { "", true, WAY_PULL };
+
+	(void)state;
+	rma_open(&strict);
+	expect_error(at(SPACE - 10, 40000), SC_RMA_WRITE, EINVAL);
+	assert_int_equal(pair[0].peer->fetch, SC_FETCH_UNKNOWN);
+	for (int i = 0; i < 3; i++) {
+		struct iovec iov = { from + i, 40000 };
+		struct sc_remote remote = at(0, 40000);
+
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	}
+	ends_settle(pair, 2);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_memory_equal(space, from + 2, 40000);
+	expect_idle();
+	rma_close();
+}
+
+/*
+ * A get of two parts: the bytes of the first find room in the ring, the answer does not; then there is room and the
+ * second part is asked for. Its bytes may not come before that answer.
+ */
+static void test_answers_in_order(void **state)
+{
+	static const struct route bounced = { "", true, WAY_PULL };
+
+	(void)state;
+	for (int free_lines = 0; free_lines < 4; free_lines++) {
+		struct iovec iov = { into, 2000 };
+		struct sc_remote remote[2];
+
+		rma_open(&bounced);
+		memcpy(space, from, 2000);
+		memset(into, 0, 2000);
+		remote[0] = at(0, 1000);
+		remote[1] = at(1000, 1000);
+		for (int i = 0; i < SC_ABI_RING_LINES - 1; i++)
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT), 0);
+		for (int i = 0; i < SC_ABI_RING_LINES - free_lines; i++)
+			assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT), 0);
+		assert_int_equal(post(&iov, 1, remote, 2, 0), 0);
+		for (int i = 0; i < 8; i++)
+			sc_ep_poll(pair[1].ep);
+		for (int i = 0; i < 8; i++)
+			sc_ep_poll(pair[0].ep);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_memory_equal(into, from, 2000);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* Each asks the other for all sorts of things and neither reads before its ring is full. */
+static void test_both_full(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		static uint64_t sums[2][8], got[2][8];
+		struct sc_reg *other;
+		int posted[2] = { 0 };
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		memset(sums, 0, sizeof(sums));
+		other = reg_open(tab[0], sums[0], sizeof(sums[0]), SC_REG_READ | SC_REG_WRITE);
+		assert_int_equal(sc_reg_close(reg), 0);
+		reg = reg_open(tab[1], sums[1], sizeof(sums[1]), SC_REG_READ | SC_REG_WRITE);
+		for (int round = 0; round < 20; round++)
+			for (int i = 0; i < 2; i++) {
+				uint64_t one = 1;
+				struct iovec op = { &one, 8 }, res = { &got[i][0], 8 },
+					     all = { got[i], 64 };
+				struct sc_remote remote = { 0, 8, sc_reg_key(i ? other : reg) };
+				struct sc_remote whole = { 0, 64, remote.key };
+				struct sc_atomic atomic = { .kind = SC_ATOMIC_FETCH,
+							    .type = SC_UINT64,
+							    .code = SC_SUM,
+							    .iov = &op,
+							    .iov_count = 1,
+							    .result = &res,
+							    .result_count = 1,
+							    .remote = &remote,
+							    .remote_count = 1 };
+				struct sc_rma rma = {
+					.iov = &all, .iov_count = 1, .remote = &whole, .remote_count = 1
+				};
+
+				for (int n = 0; n < 20; n++) {
+					assert_int_equal(sc_atomic_post(pair[i].ep, pair[i].peer, &atomic),
+							 0);
+					assert_int_equal(sc_rma_post(pair[i].ep, pair[i].peer, &rma), 0);
+					(void)end_send(&pair[i], pair[i].peer, from, 8, 0, SC_SILENT);
+					posted[i] += 2;
+				}
+			}
+		ends_settle(pair, 2);
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(sums[i][0], 400);
+			while (posted[i]--)
+				assert_int_equal(comp_take(&pair[i].tx).err, 0);
+		}
+		assert_int_equal(sc_reg_close(other), 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* A peer that does not look at its ring: pushed back in time, each operation ends once when it closes. */
+static void test_never_read(void **state)
+{
+	static const struct route kinds[] = { { "", true, WAY_CMA }, { "", false, WAY_LOCAL } };
+
+	(void)state;
+	for (int k = 0; k < 2; k++)
+		for (uint32_t flags = 0; flags <= SC_RMA_WRITE; flags += SC_RMA_WRITE) {
+			struct iovec iov = { from, 100 };
+			struct sc_remote remote;
+			int posted = 0, ret = 0;
+
+			if (!way_possible(kinds[k].way))
+				continue;
+			rma_open(&kinds[k]);
+			pair[0].tx.limit = SIZE_MAX;
+			remote = at(0, 100);
+			iov.iov_base = flags ? from : into;
+			while (posted < 100000) {
+				memset(space, posted, 100);
+				ret = post(&iov, 1, &remote, 1, flags);
+				sc_ep_poll(pair[0].ep);
+				if (ret)
+					break;
+				posted++;
+			}
+			assert_int_equal(ret, -EAGAIN);
+			/* that one has done nothing: no byte, no event */
+			for (int i = 0; flags && i < 100; i++)
+				assert_int_equal(space[i], (uint8_t)posted);
+			end_close(&pair[1]);
+			ends_settle(pair, 1);
+			for (int i = 0; i < posted; i++) {
+				int err = comp_take(&pair[0].tx).err;
+
+				/* those are done whose notes were written */
+				assert_true(err == ECONNRESET ||
+					    (!kinds[k].strict && i < SC_ABI_RING_LINES && !err));
+			}
+			assert_true(end_idle(&pair[0]));
+			assert_int_equal(pair[0].ep->rma_ops.used, 0);
+			assert_int_equal(pair[0].peer->rma_pending, 0);
+			assert_int_equal(post(&iov, 1, &remote, 1, flags), -ECONNRESET);
+			rma_close();
+		}
+}
+
+/* ---- small endpoints, oneself, peeking -------------------------------------------------------- */
+
+static void config_least(struct sc_config *config)
+{
+	config->buf_size = 256;
+	config->buf_count = 2;
+	config->slots = 2;
+	config->eager_max = 1024;
+}
+
+static void test_least_buffers(void **state)
+{
+	(void)state;
+	adjust = config_least;
+	test_sizes(state);
+	test_vectors(state);
+	test_remote_data(state);
+	adjust = NULL;
+}
+
+static void test_self(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct sc_reg *own;
+		struct sc_peer *self;
+		uint64_t word = 5, one = 1, old = 0;
+		struct iovec op = { &one, 8 }, res = { &old, 8 }, iov;
+		struct sc_remote remote;
+		struct sc_atomic atomic = { .kind = SC_ATOMIC_FETCH,
+					    .type = SC_UINT64,
+					    .code = SC_SUM,
+					    .iov = &op,
+					    .iov_count = 1,
+					    .result = &res,
+					    .result_count = 1,
+					    .remote = &remote,
+					    .remote_count = 1 };
+		struct sc_rma rma = { .iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1 };
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		own = reg_open(tab[0], &word, 8, SC_REG_READ | SC_REG_WRITE);
+		remote = (struct sc_remote){ 0, 8, sc_reg_key(own) };
+		self = end_find(&pair[0], &pair[0]);
+		assert_int_equal(sc_atomic_post(pair[0].ep, self, &atomic), 0);
+		ends_settle(pair, 1);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_true(old == 5 && word == 6);
+		end_take_way(&pair[0], self, routes[r].way);
+		iov = res;
+		assert_int_equal(sc_rma_post(pair[0].ep, self, &rma), 0);
+		ends_settle(pair, 1);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_int_equal(old, 6);
+		rma.flags = SC_RMA_WRITE | SC_SEND_DATA;
+		iov = op;
+		assert_int_equal(sc_rma_post(pair[0].ep, self, &rma), 0);
+		ends_settle(pair, 1);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_int_equal(comp_take(&pair[0].rx).flags, SC_COMP_WRITTEN | SC_COMP_DATA);
+		assert_int_equal(word, 1);
+		assert_int_equal(sc_reg_close(own), 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* Whoever does nothing but peek serves, and gets its own operations done. */
+static void test_peek_makes_progress(void **state)
+{
+	(void)state;
+	for (size_t r = 2; r < ROUTES; r++)
+		for (int who = 0; who < 2; who++) {
+			struct sc_recv recv = { .flags = SC_RECV_PEEK };
+			struct iovec iov = { into, 500000 };
+			struct sc_remote remote;
+
+			if (!way_possible(routes[r].way))
+				continue;
+			rma_open(&routes[r]);
+			memcpy(space, from, 500000);
+			memset(into, 0, 500000);
+			remote = at(0, 500000);
+			assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
+			for (int i = 0; i < 100000 && !sc_cq_peek(&pair[0].tx); i++) {
+				assert_int_equal(sc_rx_recv(pair[who].ep, &recv), 0);
+				assert_int_equal(comp_take(&pair[who].rx).err, ENOMSG);
+				sc_ep_poll(pair[!who].ep);
+			}
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			assert_memory_equal(into, from, 500000);
+			expect_idle();
+			rma_close();
+		}
+}
+
+/* ---- more than 4 GiB -------------------------------------------------------------------------- */
+
+#if defined(__SANITIZE_THREAD__)
+#define HUGE_POSSIBLE false
+#elif defined(__has_feature)
+#define HUGE_POSSIBLE (!__has_feature(thread_sanitizer)) /* which keeps four bytes for each */
+#else
+#define HUGE_POSSIBLE true
+#endif
+#define WINDOW ((size_t)16 << 20)
+#define HUGE_SIZE (((size_t)4 << 30) + WINDOW + 5)
+
+/* So many bytes of addresses, all of them the same 16 MiB. */
+static uint8_t *windows_map(void)
+{
+	size_t len = (HUGE_SIZE / WINDOW + 1) * WINDOW;
+	int fd = memfd_create("window", MFD_CLOEXEC);
+	uint8_t *base = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	assert_true(fd >= 0 && base != MAP_FAILED && !ftruncate(fd, WINDOW));
+	for (size_t at = 0; at < len; at += WINDOW)
+		assert_ptr_not_equal(
+			mmap(base + at, WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0),
+			MAP_FAILED);
+	close(fd);
+	return base;
+}
+
+static void windows_unmap(uint8_t *base)
+{
+	munmap(base, (HUGE_SIZE / WINDOW + 1) * WINDOW);
+}
+
+static void test_huge(void **state)
+{
+	(void)state;
+	if (!HUGE_POSSIBLE)
+		skip();
+	for (size_t r = 1; r < 4; r++) {
+		uint8_t *there, *here;
+		struct sc_reg *huge;
+		struct sc_comp comp;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		there = windows_map();
+		here = windows_map();
+		huge = reg_open(tab[1], there, HUGE_SIZE, SC_REG_READ | SC_REG_WRITE);
+		pattern_fill(here, WINDOW, 3);
+		comp = run(here, (struct sc_remote){ 0, HUGE_SIZE, sc_reg_key(huge) }, SC_RMA_WRITE);
+		assert_int_equal(comp.err, 0);
+		assert_true(comp.len == HUGE_SIZE);
+		assert_true(pattern_is(there, WINDOW, 3));
+		memset(here, 0, WINDOW);
+		comp = run(here, (struct sc_remote){ 0, HUGE_SIZE, sc_reg_key(huge) }, 0);
+		assert_int_equal(comp.err, 0);
+		assert_true(comp.len == HUGE_SIZE);
+		assert_true(pattern_is(here, WINDOW, 3));
+		assert_int_equal(
+			run(here, (struct sc_remote){ 1, HUGE_SIZE, sc_reg_key(huge) }, SC_RMA_WRITE).err,
+			EINVAL);
+		expect_idle();
+		assert_int_equal(sc_reg_close(huge), 0);
+		windows_unmap(there);
+		windows_unmap(here);
+		rma_close();
+	}
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+/* A bit of everything, nothing of it read yet. */
+static int post_all_sorts(void)
+{
+	struct iovec small = { from, 100 }, large = { from, 300000 }, get = { into, 300000 };
+	struct iovec op = { from, 64 }, res = { into + 400000, 64 };
+	struct sc_remote to_small = at(0, 100), to_large = at(1000, 300000), words = at(0, 64);
+	struct sc_atomic atomic = { .kind = SC_ATOMIC_FETCH,
+				    .type = SC_UINT8,
+				    .code = SC_SUM,
+				    .iov = &op,
+				    .iov_count = 1,
+				    .result = &res,
+				    .result_count = 1,
+				    .remote = &words,
+				    .remote_count = 1 };
+	int posted = 0;
+
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(post(&small, 1, &to_small, 1, SC_RMA_WRITE | SC_SEND_INJECT), 0);
+		assert_int_equal(post(&large, 1, &to_large, 1, SC_RMA_WRITE), 0);
+		assert_int_equal(sc_atomic_post(pair[0].ep, pair[0].peer, &atomic), 0);
+		assert_int_equal(post(&get, 1, &to_large, 1, 0), 0);
+		assert_int_equal(post(&small, 1, &to_small, 1, SC_RMA_WRITE | SC_SEND_DATA), 0);
+		posted += 5;
+	}
+	return posted;
+}
+
+/* The one or the other closes after so many polls: each operation has ended once, or is forgotten. */
+static void test_closed_under_way(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++)
+		for (int who = 0; who < 2; who++)
+			for (int polls = 0; polls < 24; polls++) {
+				int posted;
+
+				if (!way_possible(routes[r].way))
+					continue;
+				rma_open(&routes[r]);
+				posted = post_all_sorts();
+				for (int i = 0; i < polls; i++)
+					sc_ep_poll(pair[i % 2].ep);
+				end_close(&pair[who]);
+				if (who)
+					memset(space, 0xee, SPACE);
+				else
+					memset(into, 0xee, sizeof(into));
+				ends_settle(pair, 2);
+				for (int i = 0; who && i < posted; i++) {
+					int err = comp_take(&pair[0].tx).err;
+
+					assert_true(!err || err == ECONNRESET);
+				}
+				if (who) {
+					assert_null(sc_cq_peek(&pair[0].tx));
+					assert_int_equal(pair[0].ep->rma_ops.used, 0);
+					assert_int_equal(pair[0].ep->counters.quarantines, 0);
+				} else { /* nothing of a closed endpoint's memory is touched */
+					for (size_t i = 0; i < sizeof(into); i++)
+						assert_int_equal(into[i], 0xee);
+					assert_true(sc_list_empty(&pair[1].ep->serving));
+					assert_int_equal(pair[1].ep->counters.quarantines, 0);
+				}
+				rma_close();
+			}
+}
+
+/* Whoever finds a peer closed by writing to it still gets what that has sent before. */
+static void test_last_words(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < 2; r++) {
+		struct iovec iov = { from, 100 };
+		struct sc_remote remote;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		remote = at(0, 100);
+		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 1000, 5, 0), 0);
+		end_close(&pair[1]);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+		assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 5, 0), 0);
+		ends_settle(pair, 1);
+		expect_received(&pair[0], pair[0].peer, into, 1000, 5);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), -ECONNRESET);
+		rma_close();
+	}
+}
+
+/* One that only asks, sends, and closes before it was ever answered: what it has sent arrives. */
+static void test_asked_and_gone(void **state)
+{
+	static const struct route strict = { "", true, WAY_PULL };
+
+	(void)state;
+	for (int known = 0; known < 2; known++) {
+		uint64_t old;
+		struct iovec iov = { into, 8 }, op = { from, 8 }, res = { &old, 8 };
+		struct sc_remote remote;
+		struct sc_atomic atomic = { .kind = SC_ATOMIC_FETCH,
+					    .type = SC_UINT8,
+					    .code = SC_SUM,
+					    .iov = &op,
+					    .iov_count = 1,
+					    .result = &res,
+					    .result_count = 1,
+					    .remote = &remote,
+					    .remote_count = 1 };
+		struct end gone;
+
+		rma_open(&strict);
+		end_open(&gone, NULL);
+		gone.peer = end_find(&gone, &pair[1]);
+		if (known) {
+			assert_int_equal(sc_peer_connect(gone.peer), 0);
+			ends_settle(&pair[1], 1);
+		}
+		remote = at(0, 8);
+		assert_int_equal(sc_rma_post(gone.ep, gone.peer,
+					     &(struct sc_rma){ .iov = &iov,
+							       .iov_count = 1,
+							       .remote = &remote,
+							       .remote_count = 1 }),
+				 0);
+		assert_int_equal(sc_atomic_post(gone.ep, gone.peer, &atomic), 0);
+		assert_int_equal(end_send(&gone, gone.peer, from, 8, 3, 0), 0);
+		end_close(&gone);
+		ends_settle(&pair[1], 1);
+		assert_int_equal(end_recv(&pair[1], NULL, into, 8, 3, 0), 0);
+		ends_settle(&pair[1], 1);
+		assert_int_equal(comp_take(&pair[1].rx).len, 8);
+		assert_int_equal(pair[1].ep->counters.quarantines, 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* What is to be copied from one that has closed is not there any more. */
+static void test_put_of_the_closed(void **state)
+{
+	static const struct route strict = { "", true, WAY_CMA };
+	static uint8_t out[60000];
+	struct iovec iov = { out, sizeof(out) };
+	struct sc_remote remote;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	rma_open(&strict);
+	remote = at(0, sizeof(out));
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	end_close(&pair[0]);
+	memset(out, 0xee, sizeof(out));
+	ends_settle(&pair[1], 1);
+	assert_true(is_untouched(0, 0));
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	rma_close();
+}
+
+/* The owner of registered memory in the middle of writing what a get has asked for. */
+static void *write_for_a_get(void *word)
+{
+	struct timespec some = { .tv_nsec = 20000000 };
+
+	nanosleep(&some, NULL);
+	memset(into, 0x11, 100);
+	sc_store_release_64(word, 0);
+	return NULL;
+}
+
+/* The endpoint that has asked for it does not end, and give its memory back, before that is over. */
+static void test_memory_of_a_get(void **state)
+{
+	static const struct route strict = { "", true, WAY_CMA };
+	struct sc_abi_hazards *hazards;
+	pthread_t thread;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	rma_open(&strict);
+	assert_int_equal(run(into, at(0, 100), 0).err, 0);
+	hazards = &sc_seg_slot(pair[1].peer->seg, pair[1].peer->out_slot)->hazards;
+	assert_int_equal(pair[1].peer->hazard_count, 1); /* the word has been used */
+	assert_int_equal(hazards->words[0], 0);
+	sc_store_release_64(&hazards->words[0], 2ull << 32 | SC_ABI_HAZARD_OP);
+	assert_int_equal(pthread_create(&thread, NULL, write_for_a_get, &hazards->words[0]), 0);
+	end_close(&pair[0]);
+	memset(into, 0xee, 100);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(into[0], 0xee);
+	rma_close();
+}
+
+/* ---- other processes -------------------------------------------------------------------------- */
+
+static void config_no_cma(struct sc_config *config)
+{
+	config->cma = false;
+}
+
+struct far {
+	bool strict, cma;
+	char address[SC_ADDR_SIZE];
+	uint64_t key, length;
+};
+
+/* A process with registered memory, which polls until it is let go, or computes only. */
+static void owner(struct child *self, void *arg)
+{
+	struct far *far = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct iovec range = { space, SPACE };
+	struct sc_reg_attr reg_attr = { .ranges = &range,
+					.range_count = 1,
+					.flags = SC_REG_READ | SC_REG_WRITE };
+	struct sc_regtab *own_tab;
+	struct sc_reg *own;
+	struct sc_cq cq;
+	struct sc_ep *ep;
+	char line[CHILD_LINE];
+
+	child_on_its_own();
+	attr.config.strict = far->strict;
+	attr.config.cma = far->cma;
+	CHILD_CHECK(!sc_cq_init(&cq, 64));
+	CHILD_CHECK(!sc_regtab_create(&own_tab));
+	attr.regtab = own_tab;
+	attr.rx_cq = &cq;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_reg_open(own_tab, &reg_attr, &own));
+	snprintf(line, sizeof(line), "%s %llx", sc_ep_address(ep), (unsigned long long)sc_reg_key(own));
+	child_tell(self, line);
+	while (far->strict) {
+		char byte;
+
+		sc_ep_poll(ep);
+		if (recv(self->down, &byte, 1, MSG_DONTWAIT) == 1)
+			break;
+	}
+	if (!far->strict)
+		child_wait(self);
+	CHILD_CHECK(!sc_reg_close(own));
+	sc_ep_destroy(ep);
+	sc_regtab_destroy(own_tab);
+	sc_cq_fini(&cq);
+}
+
+static void owner_start(struct child *child, struct far *far, struct sc_peer **peer)
+{
+	assert_true(child_start(child, owner, far));
+	assert_int_equal(sscanf(child->line, "%63s %llx", far->address, (unsigned long long *)&far->key),
+			 2);
+	assert_int_equal(sc_peer_get(pair[0].ep, far->address, peer), 0);
+}
+
+/* Poll until one operation has ended. */
+static struct sc_comp wait_comp(void)
+{
+	while (!sc_cq_peek(&pair[0].tx))
+		sc_ep_poll(pair[0].ep);
+	return comp_take(&pair[0].tx);
+}
+
+static struct sc_comp run_far(struct sc_peer *peer, const struct far *far, void *buf, size_t size,
+			      uint32_t flags)
+{
+	struct iovec iov = { buf, size };
+	struct sc_remote remote = { 0, size, far->key };
+	struct sc_rma rma = {
+		.iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1, .flags = flags
+	};
+	int ret;
+
+	while ((ret = sc_rma_post(pair[0].ep, peer, &rma)) == -EAGAIN)
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(ret, 0);
+	return wait_comp();
+}
+
+/* Strict or not, whoever of the two may copy from the other. */
+static void test_processes(void **state)
+{
+	(void)state;
+	for (int variant = 0; variant < 8; variant++) {
+		struct far far = { .strict = variant & 1, .cma = variant & 2 };
+		struct route route = { "", false, WAY_LOCAL };
+		struct child child;
+		struct sc_peer *peer;
+
+		if (!far.strict && !(variant & 4))
+			continue; /* through bounce buffers the owner has to poll */
+		adjust = variant & 4 ? NULL : config_no_cma;
+		rma_open(&route);
+		adjust = NULL;
+		owner_start(&child, &far, &peer);
+		for (size_t i = 0; i < SIZES; i++) {
+			memset(into, 0, sizes[i]);
+			assert_int_equal(run_far(peer, &far, from, sizes[i], SC_RMA_WRITE).err, 0);
+			assert_int_equal(run_far(peer, &far, into, sizes[i], 0).err, 0);
+			assert_memory_equal(into, from, sizes[i]);
+		}
+		assert_int_equal(run_far(peer, &far, into, SPACE + 1, 0).err, EINVAL);
+		far.key ^= 1ULL << 62;
+		assert_int_equal(run_far(peer, &far, into, 8, 0).err, EKEYREJECTED);
+		assert_int_equal(child_end(&child), 0);
+		rma_close();
+	}
+}
+
+/* The owner is killed: who writes notices. What it had said before is there. */
+static void test_owner_killed(void **state)
+{
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	for (int known = 0; known < 2; known++) {
+		struct far far = { .strict = false, .cma = true };
+		struct child child;
+		struct sc_peer *peer;
+
+		rma_open(&routes[0]);
+		owner_start(&child, &far, &peer);
+		if (known)
+			assert_int_equal(run_far(peer, &far, from, 1000, SC_RMA_WRITE).err, 0);
+		child_kill(&child);
+		if (known) {
+			assert_int_equal(run_far(peer, &far, into, 1000, 0).err, ECONNRESET);
+			assert_int_equal(peer->link, SC_LINK_DOWN);
+		} else {
+			struct iovec iov = { from, 8 };
+			struct sc_remote remote = { 0, 8, far.key };
+			struct sc_rma rma = { .iov = &iov,
+					      .iov_count = 1,
+					      .remote = &remote,
+					      .remote_count = 1,
+					      .flags = SC_RMA_WRITE };
+
+			assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), -ECONNREFUSED);
+		}
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* With operations under way, and both directions connected: they end as soon as one write looks. */
+static void test_killed_under_way(void **state)
+{
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	for (uint32_t flags = 0; flags <= SC_RMA_WRITE; flags += SC_RMA_WRITE) {
+		struct far far = { .strict = true, .cma = true };
+		struct child child;
+		struct sc_peer *peer;
+		struct iovec iov = { into, SPACE };
+		struct sc_remote remote;
+		struct sc_rma rma = { .iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1 };
+
+		rma_open(&routes[0]);
+		owner_start(&child, &far, &peer);
+		assert_int_equal(run_far(peer, &far, from, SPACE, SC_RMA_WRITE).err, 0);
+		assert_int_equal(kill(child.pid, SIGSTOP), 0);
+		remote = (struct sc_remote){ 0, SPACE, far.key };
+		rma.flags = flags;
+		for (int i = 0; i < 50; i++)
+			assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), 0);
+		child_kill(&child);
+		sc_peer_ended(peer); /* whoever notices */
+		for (int i = 0; i < 50; i++) {
+			struct sc_comp comp = wait_comp();
+
+			assert_true(!comp.err || comp.err == ECONNRESET);
+		}
+		assert_int_equal(peer->link, SC_LINK_DOWN);
+		expect_idle();
+		rma_close();
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_remote_data),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_unmapped),
+		cmocka_unit_test(test_refused_calls),
+		cmocka_unit_test(test_atomics),
+		cmocka_unit_test(test_counted_once),
+		cmocka_unit_test(test_flags_of_reads),
+		cmocka_unit_test(test_data_pushed_back),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_fence),
+		cmocka_unit_test(test_order_of_puts_made_again),
+		cmocka_unit_test(test_first_large_put_fails),
+		cmocka_unit_test(test_answers_in_order),
+		cmocka_unit_test(test_both_full),
+		cmocka_unit_test(test_never_read),
+		cmocka_unit_test(test_least_buffers),
+		cmocka_unit_test(test_self),
+		cmocka_unit_test(test_peek_makes_progress),
+		cmocka_unit_test(test_huge),
+		cmocka_unit_test(test_closed_under_way),
+		cmocka_unit_test(test_last_words),
+		cmocka_unit_test(test_asked_and_gone),
+		cmocka_unit_test(test_put_of_the_closed),
+		cmocka_unit_test(test_memory_of_a_get),
+		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_owner_killed),
+		cmocka_unit_test(test_killed_under_way),
+	};
+
+	return cmocka_run_group_tests_name("rma", tests, setup, NULL);
+}

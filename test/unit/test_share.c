@@ -1,0 +1,984 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_share: copies that two processes share: the words, with hand-placed values of a peer that is late or
+ * mad, then whole transfers: who copies what, and when a receive ends if the sender refuses, fails, is slow,
+ * goes away or dies.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <assert.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include "atomic.h"
+#include "core_pair.h"
+#include "deliver.h"
+#include "rx.h"
+#include "share.h"
+#include "tx.h"
+
+#define SIZE ((size_t)1 << 20)
+#define LARGE ((size_t)200000)
+
+static struct sc_abi_chunks words;
+static struct end pair[2];
+static uint8_t from[2 * SIZE], into[2 * SIZE];
+
+static uint64_t claim_word(uint32_t generation, uint32_t front, uint32_t back)
+{
+	return (uint64_t)generation << 32 | front << 16 | back;
+}
+
+/* ---- the words ------------------------------------------------------------------------------- */
+
+static void open_both(struct sc_share *receiver, struct sc_share *sender, uint64_t size)
+{
+	words = (struct sc_abi_chunks){ 0 };
+	sc_share_open(receiver, &words, 5, size);
+	assert_int_equal(sc_share_join(sender, &words, 5, size, receiver->chunk), 0);
+	assert_int_equal(sender->chunks, receiver->chunks);
+}
+
+/* Whoever takes, from whichever end: each byte once, and the sender's part is what is left undone. */
+static void test_parts(void **state)
+{
+	static const uint64_t sizes[] = { 1,	      4096,	 4097,	 8192,	  65536,
+					  65537,      524288,	 524289, 1000000, (1ull << 34) + 1,
+					  1ull << 40, 1ull << 62 };
+	uint64_t random = 1;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (int round = 0; round < 4; round++) {
+			struct sc_share receiver, sender;
+			struct sc_share_part part;
+			uint64_t front = 0, back = sizes[i];
+			int error;
+
+			open_both(&receiver, &sender, sizes[i]);
+			assert_true(receiver.chunks <= SC_ABI_CHUNKS_MAX);
+			for (;;) {
+				bool first = round < 2 ? round == 1 : pair_random(&random) % 2 == 1;
+
+				if (sc_share_take(first ? &receiver : &sender, &part) != 1)
+					break;
+				assert_true(part.len > 0 && part.len <= receiver.chunk);
+				if (first) {
+					assert_true(part.offset == front);
+					front += part.len;
+				} else {
+					assert_true(part.offset + part.len == back);
+					back = part.offset;
+				}
+			}
+			assert_true(front == back);
+			assert_int_equal(sc_share_take(&receiver, &part), 0);
+			assert_int_equal(sc_share_take(&sender, &part), 0);
+			assert_int_equal(receiver.theirs, sender.mine);
+			assert_int_equal(sc_share_outstanding(&receiver, &error, &part), sender.mine);
+			sc_share_report(&sender, EIO);
+			assert_int_equal(sc_share_outstanding(&receiver, &error, &part), 0);
+			assert_int_equal(error, EIO);
+			assert_true(part.len == sizes[i] - back);
+			assert_true(!part.len || part.offset == back);
+		}
+}
+
+static void test_reports(void **state)
+{
+	struct sc_share receiver, sender;
+	struct sc_share_part part;
+	int error;
+
+	(void)state;
+	open_both(&receiver, &sender, 8 * SIZE);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sc_share_take(&sender, &part), 1);
+	assert_int_equal(sc_share_close(&receiver), 0);
+	assert_int_equal(sc_share_left(&receiver), 0);
+	assert_int_equal(sc_share_take(&sender, &part), 0);
+	words.done = claim_word(4, 3, 0); /* of the share before */
+	assert_int_equal(sc_share_outstanding(&receiver, &error, &part), 3);
+	sc_share_report(&sender, 0);
+	assert_int_equal(sc_share_outstanding(&receiver, &error, &part), 2);
+	sc_share_report(&sender, 0);
+	assert_int_equal(sc_share_outstanding(&receiver, &error, &part), 1);
+	sc_share_report(&sender, EFAULT);
+	assert_int_equal(sc_share_outstanding(&receiver, &error, &part), 0);
+	assert_int_equal(error, EFAULT);
+	assert_int_equal(part.len, receiver.chunk);
+	assert_int_equal(part.offset, 8 * SIZE - 3 * receiver.chunk);
+	sc_share_report(&sender, 0);
+	assert_int_equal(sc_share_outstanding(&receiver, &error, &part), 0);
+	assert_int_equal(error, 0);
+	assert_int_equal(part.len, 0);
+	words.done = claim_word(5, 4, 0); /* more than it took */
+	assert_int_equal(sc_share_outstanding(&receiver, &error, &part), -EPROTO);
+	words.done = claim_word(5, 3, 4096); /* no errno */
+	assert_int_equal(sc_share_outstanding(&receiver, &error, &part), -EPROTO);
+}
+
+/* A sender that comes late finds another share, and touches nothing. */
+static void test_stale(void **state)
+{
+	struct sc_share first, second, sender;
+	struct sc_share_part part;
+
+	(void)state;
+	open_both(&first, &sender, SIZE);
+	sc_share_open(&second, &words, 6, SIZE);
+	assert_int_equal(sc_share_take(&sender, &part), -ESTALE);
+	assert_true(words.claim == claim_word(6, 0, 0));
+	assert_int_equal(sc_share_take(&second, &part), 1);
+	assert_int_equal(sc_share_take(&first, &part), -EPROTO); /* for the owner it cannot be */
+}
+
+static void test_bad_claims(void **state)
+{
+	struct sc_share fresh, receiver, sender;
+	struct sc_share_part part;
+
+	(void)state;
+	open_both(&fresh, &sender, SIZE); /* 4 chunks */
+	assert_int_equal(fresh.chunks, 4);
+	assert_int_equal(sc_share_take(&fresh, &part), 1);
+	assert_int_equal(sc_share_take(&sender, &part), 1);
+	assert_int_equal(sc_share_take(&fresh, &part), 1); /* front 2, back 1 seen */
+	{
+		const uint64_t bad[] = { 0,
+					 claim_word(4, 2, 1),
+					 claim_word(6, 2, 1),
+					 claim_word(5, 1, 1),
+					 claim_word(5, 3, 1),
+					 claim_word(5, 2, 0),
+					 claim_word(5, 2, 3),
+					 claim_word(5, 2, 0xffff),
+					 claim_word(5, 0xffff, 1),
+					 UINT64_MAX };
+
+		for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+			words.claim = bad[i];
+			receiver = fresh;
+			assert_int_equal(sc_share_take(&receiver, &part), -EPROTO);
+			receiver = fresh;
+			assert_int_equal(sc_share_close(&receiver), -EPROTO);
+			assert_true(words.claim == bad[i]);
+		}
+	}
+	{
+		const uint64_t bad[] = { claim_word(5, 0, 2), claim_word(5, 4, 1),
+					 claim_word(5, 0xffff, 1), claim_word(5, 1, 0) };
+
+		words.claim = claim_word(5, 2, 1);
+		assert_int_equal(sc_share_take(&sender, &part), 1);
+		sender.mine = 1;
+		for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+			struct sc_share view = sender;
+
+			words.claim = bad[i];
+			assert_int_equal(sc_share_take(&view, &part), -EPROTO);
+		}
+	}
+}
+
+static void test_bad_offers(void **state)
+{
+	struct sc_share sender;
+
+	(void)state;
+	assert_int_equal(sc_share_join(&sender, &words, 0, SIZE, 4096), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, 0, 4096), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, SIZE, 0), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, 65535, 1), 0);
+	assert_int_equal(sc_share_join(&sender, &words, 1, 65536, 1), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, UINT64_MAX, UINT64_MAX), 0);
+	assert_int_equal(sender.chunks, 1);
+}
+
+#define RACE_CHUNKS 60000
+static uint8_t taken[RACE_CHUNKS];
+
+static void take_all(struct sc_share *share)
+{
+	struct sc_share_part part;
+	int ret;
+
+	while ((ret = sc_share_take(share, &part)) == 1)
+		taken[part.offset] += (uint8_t)part.len; /* no atomic: each is one side's */
+	assert(ret == 0);
+	(void)ret;
+}
+
+static void *race(void *arg)
+{
+	take_all(arg);
+	return NULL;
+}
+
+/* Both at once: each chunk is one side's. */
+static void test_race(void **state)
+{
+	struct sc_share receiver, sender;
+	pthread_t thread;
+
+	(void)state;
+	for (uint32_t round = 1; round <= 20; round++) {
+		memset(taken, 0, sizeof(taken));
+		sc_share_open(&receiver, &words, round, RACE_CHUNKS);
+		receiver.chunk = 1;
+		receiver.chunks = RACE_CHUNKS;
+		assert_int_equal(sc_share_join(&sender, &words, round, RACE_CHUNKS, 1), 0);
+		assert_int_equal(pthread_create(&thread, NULL, race, &sender), 0);
+		take_all(&receiver);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_int_equal(receiver.mine + sender.mine, RACE_CHUNKS);
+		for (size_t i = 0; i < RACE_CHUNKS; i++)
+			assert_int_equal(taken[i], 1);
+	}
+}
+
+/* ---- transfers: pair[0] sends, pair[1] receives ------------------------------------------------ */
+
+static void share_pair_open(void)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	if (!cma_allowed())
+		skip();
+	attr.config.share_min = 40000;
+	pair_open(pair, &attr, WAY_CMA);
+}
+
+static uint64_t by_sender(int i)
+{
+	return pair[i].ep->counters.shared_bytes;
+}
+
+static uint64_t by_receiver(int i)
+{
+	return pair[i].ep->counters.rx_cma_bytes;
+}
+
+/* A message is posted on both sides and the receiver has offered to share it; nobody has copied. */
+static struct sc_rx_op *begin(size_t size, size_t capacity)
+{
+	struct sc_rx_op *op;
+
+	memset(into, 0xa5, sizeof(into));
+	pattern_fill(from, size, 9);
+	assert_int_equal(end_recv(&pair[1], NULL, into, capacity, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, 0, 0), 0);
+	sc_rx_poll(pair[1].ep);
+	assert_false(sc_list_empty(&pair[1].peer->copying));
+	op = sc_list_entry(pair[1].peer->copying.next, struct sc_rx_op, pulling);
+	assert_non_null(op->share.words);
+	assert_int_equal(op->done, 0);
+	return op;
+}
+
+/* The sender has seen the offer, and taken a chunk that it does not copy. */
+static struct sc_tx_op *take_in_hand(void)
+{
+	struct sc_share_part part;
+	struct sc_tx_op *op;
+
+	sc_rx_poll(pair[0].ep);
+	assert_false(sc_list_empty(&pair[0].ep->sharing));
+	op = sc_list_entry(pair[0].ep->sharing.next, struct sc_tx_op, pushing);
+	assert_int_equal(sc_share_take(&op->share, &part), 1);
+	return op;
+}
+
+static void receiver_polls(int times)
+{
+	while (times--)
+		sc_ep_poll(pair[1].ep);
+}
+
+static void expect_message(size_t size)
+{
+	ends_settle(pair, 2);
+	expect_sent(&pair[0], from, size);
+	expect_received(&pair[1], pair[1].peer, into, size, 0);
+	assert_true(pattern_is(into, size, 9));
+	assert_int_equal(into[size], 0xa5);
+	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
+	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
+	assert_int_equal(pair[1].peer->shares, 0);
+}
+
+static void test_both_copy(void **state)
+{
+	static const size_t sizes[] = { 40000, 65536, 100001, 524288, 524289, SIZE, 2 * SIZE - 1 };
+
+	(void)state;
+	share_pair_open();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint64_t sent = by_sender(0), received = by_receiver(1);
+
+		begin(sizes[i], sizes[i]);
+		expect_message(sizes[i]);
+		assert_true(by_sender(0) > sent && by_receiver(1) > received);
+		assert_int_equal(by_sender(0) - sent + by_receiver(1) - received, sizes[i]);
+	}
+	pair_close(pair);
+}
+
+/* What is not shared: small, or inside the process. */
+static void test_alone(void **state)
+{
+	(void)state;
+	share_pair_open();
+	assert_int_equal(end_recv(&pair[1], NULL, into, 39999, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 39999, 0, 0), 0);
+	ends_settle(pair, 2);
+	expect_sent(&pair[0], from, 39999);
+	expect_received(&pair[1], pair[1].peer, into, 39999, 0);
+	pair[1].peer->seg->local = true;
+	assert_int_equal(end_recv(&pair[1], NULL, into, LARGE, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
+	ends_settle(pair, 2);
+	expect_sent(&pair[0], from, LARGE);
+	expect_received(&pair[1], pair[1].peer, into, LARGE, 0);
+	assert_int_equal(by_sender(0), 0);
+	assert_int_equal(pair[1].peer->share_generation, 0);
+	pair_close(pair);
+}
+
+/* The sender is not in the library: the receiver does all, and asks it less often. */
+static void test_absent_sender(void **state)
+{
+	uint32_t asked;
+
+	(void)state;
+	share_pair_open();
+	begin(SIZE, SIZE);
+	receiver_polls(10);
+	expect_received(&pair[1], pair[1].peer, into, SIZE, 0);
+	assert_true(pattern_is(into, SIZE, 9));
+	assert_int_equal(by_receiver(1), SIZE);
+	ends_settle(pair, 2);
+	expect_sent(&pair[0], from, SIZE);
+	assert_int_equal(by_sender(0), 0);
+
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(end_recv(&pair[1], NULL, into, LARGE, 0, 0), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
+		receiver_polls(10);
+		expect_received(&pair[1], pair[1].peer, into, LARGE, 0);
+		ends_settle(pair, 2);
+		expect_sent(&pair[0], from, LARGE);
+	}
+	assert_in_range(pair[1].peer->share_generation, 5, 20);
+	assert_int_equal(by_sender(0), 0);
+
+	/* it is back: found out within the most that are spared */
+	asked = pair[1].peer->share_generation;
+	for (int i = 0; i < 40; i++) {
+		assert_int_equal(end_recv(&pair[1], NULL, into, LARGE, 0, 0), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
+		ends_settle(pair, 2);
+		expect_sent(&pair[0], from, LARGE);
+		expect_received(&pair[1], pair[1].peer, into, LARGE, 0);
+	}
+	assert_true(pair[1].peer->share_generation > asked + 20);
+	assert_true(by_sender(0) > 0);
+	pair_close(pair);
+}
+
+static void test_truncation(void **state)
+{
+	struct sc_comp comp;
+
+	(void)state;
+	share_pair_open();
+	begin(SIZE, 600001);
+	ends_settle(pair, 2);
+	expect_sent(&pair[0], from, SIZE);
+	comp = comp_take(&pair[1].rx);
+	assert_int_equal(comp.err, EMSGSIZE);
+	assert_int_equal(comp.len, 600001);
+	assert_int_equal(comp.olen, SIZE - 600001);
+	assert_true(pattern_is(into, 600001, 9));
+	for (size_t i = 600001; i < sizeof(into); i++)
+		assert_int_equal(into[i], 0xa5);
+	assert_true(by_sender(0));
+	assert_int_equal(by_sender(0) + by_receiver(1), 600001);
+	pair_close(pair);
+}
+
+/* `size` bytes at `base` in `count` elements of any sizes. */
+static void cut(struct iovec *iov, size_t count, uint8_t *base, size_t size, uint64_t *random)
+{
+	for (size_t i = 0; i < count; i++) {
+		size_t part = pair_random(random) % 4 ? size / (count - i) : 0;
+		size_t len = i + 1 == count ? size : part;
+
+		iov[i] = (struct iovec){ base, len };
+		base += len;
+		size -= len;
+	}
+}
+
+static void test_vectors(void **state)
+{
+	uint64_t random = 4;
+
+	(void)state;
+	share_pair_open();
+	for (int round = 0; round < 100; round++) {
+		size_t size = 40000 + pair_random(&random) % 900000;
+		struct iovec out[SC_IOV_MAX], in[SC_IOV_MAX];
+		size_t out_count = 1 + pair_random(&random) % SC_IOV_MAX;
+		size_t in_count = 1 + pair_random(&random) % SC_IOV_MAX;
+
+		memset(into, 0xa5, size + 1);
+		pattern_fill(from, size, 9);
+		cut(out, out_count, from, size, &random);
+		cut(in, in_count, into, size, &random);
+		assert_int_equal(end_recvv(&pair[1], NULL, in, in_count, 0, 0, 0, into), 0);
+		assert_int_equal(end_sendv(&pair[0], pair[0].peer, out, out_count, 0, 0, from), 0);
+		expect_message(size);
+	}
+	assert_true(by_sender(0) > 0);
+	pair_close(pair);
+}
+
+/* Many under way, one way, the other, both ways: more than can be shared at once, and than the ring holds. */
+static void test_many(void **state)
+{
+	enum { MANY = 24, STRIDE = 42000 };
+	uint8_t *to[2] = { into, into + SIZE };
+
+	(void)state;
+	share_pair_open();
+	for (int round = 0; round < 20; round++) {
+		pattern_fill(from, sizeof(from), (uint64_t)round);
+		memset(into, 0, sizeof(into));
+		for (int n = 0; n < MANY; n++)
+			for (int i = 0; i < 2; i++) {
+				uint8_t *here = to[i] + n * STRIDE;
+
+				if (round % 3 == i)
+					continue;
+				assert_int_equal(end_recv(&pair[i], NULL, here, STRIDE, 0, 0), 0);
+				while (end_send(&pair[!i], pair[!i].peer, from + n * 1000,
+						(size_t)STRIDE - (n % 4 ? 0 : 3000), 0, 0))
+					sc_ep_poll(pair[!i].ep);
+			}
+		ends_settle(pair, 2);
+		for (int i = 0; i < 2; i++)
+			for (int n = 0; n < MANY && round % 3 != i; n++) {
+				assert_int_equal(comp_take(&pair[!i].tx).err, 0);
+				assert_int_equal(comp_take(&pair[i].rx).err, 0);
+				assert_memory_equal(to[i] + n * STRIDE, from + n * 1000, STRIDE - 3000);
+			}
+		assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
+	}
+	assert_true(by_sender(0) > 0 && by_sender(1) > 0);
+	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
+	assert_int_equal(pair[0].ep->tx_ops.used + pair[1].ep->tx_ops.used, 0);
+	pair_close(pair);
+}
+
+/* Both send and receive: each has its own to do. */
+static void test_exchange(void **state)
+{
+	(void)state;
+	share_pair_open();
+	pattern_fill(from, SIZE, 9);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(end_recv(&pair[i], NULL, into + i * SIZE, SIZE, 0, 0), 0);
+		assert_int_equal(end_send(&pair[i], pair[i].peer, from, SIZE, 0, 0), 0);
+	}
+	ends_settle(pair, 2);
+	for (int i = 0; i < 2; i++) {
+		expect_sent(&pair[i], from, SIZE);
+		expect_received(&pair[i], pair[i].peer, into + i * SIZE, SIZE, 0);
+		assert_true(pattern_is(into + i * SIZE, SIZE, 9));
+		assert_int_equal(by_receiver(i), SIZE);
+		assert_int_equal(by_sender(i), 0);
+	}
+	pair_close(pair);
+}
+
+/* ---- senders that cannot, are slow, or go ------------------------------------------------------ */
+
+/* It may not read us, so it may not write: it says so once. */
+static void test_refused(void **state)
+{
+	(void)state;
+	share_pair_open();
+	pair[0].peer->can_read = false;
+	begin(LARGE, LARGE);
+	sc_rx_poll(pair[0].ep);
+	expect_message(LARGE);
+	assert_true(pair[1].peer->copies_not);
+	assert_int_equal(by_sender(0), 0);
+	assert_int_equal(by_receiver(1), LARGE);
+	assert_int_equal(end_recv(&pair[1], NULL, into, LARGE, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
+	expect_message(LARGE);
+	assert_int_equal(pair[1].peer->share_generation, 1);
+	pair_close(pair);
+}
+
+/* Its write fails with a chunk in hand: the receiver copies that one too. */
+static void test_write_fails(void **state)
+{
+	(void)state;
+	share_pair_open();
+	pair[0].peer->cma.pid = INT32_MAX; /* ESRCH */
+	begin(SIZE, SIZE);
+	expect_message(SIZE);
+	assert_true(pair[0].peer->writes_fail);
+	assert_true(pair[1].peer->copies_not);
+	assert_int_equal(by_sender(0), 0);
+	assert_int_equal(by_receiver(1), SIZE);
+	pair_close(pair);
+}
+
+/* The receiver may not read any more: what the sender has copied is for nothing, it goes in pieces. */
+static void test_read_fails(void **state)
+{
+	(void)state;
+	share_pair_open();
+	pair[1].peer->cma.pid = INT32_MAX;
+	begin(SIZE, SIZE);
+	expect_message(SIZE);
+	assert_false(pair[1].peer->can_read);
+	assert_int_equal(by_receiver(1), 0);
+	assert_int_equal(pair[1].ep->counters.rx_pulled_bytes, SIZE);
+	pair_close(pair);
+}
+
+/* The memory that was read was not proven to be the sender's: nothing of it counts. */
+static void test_proof_fails(void **state)
+{
+	(void)state;
+	share_pair_open();
+	pair[1].peer->cma.cookie ^= 1;
+	begin(SIZE, SIZE);
+	expect_message(SIZE);
+	assert_false(pair[1].peer->can_read);
+	assert_int_equal(pair[1].ep->counters.rx_pulled_bytes, SIZE);
+	pair_close(pair);
+}
+
+/* The payload is not there: an error for both, and nothing else. */
+static void test_no_payload(void **state)
+{
+	struct iovec nowhere = { (void *)4096, LARGE };
+
+	(void)state;
+	share_pair_open();
+	assert_int_equal(end_sendv(&pair[0], pair[0].peer, &nowhere, 1, 0, 0, from), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, into, LARGE, 0, 0), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, EFAULT);
+	assert_int_equal(comp_take(&pair[1].rx).err, EFAULT);
+	assert_false(pair[0].peer->writes_fail || pair[1].peer->copies_not);
+	begin(LARGE, LARGE);
+	expect_message(LARGE);
+	assert_true(by_sender(0));
+	pair_close(pair);
+}
+
+/* A chunk in the sender's hands: the receiver ends only when it is reported, copied or not. */
+static void test_slow_sender(void **state)
+{
+	(void)state;
+	for (int copied = 0; copied < 2; copied++) {
+		struct sc_tx_op *op;
+
+		share_pair_open();
+		begin(SIZE, SIZE);
+		op = take_in_hand();
+		receiver_polls(5000);
+		assert_true(end_idle(&pair[1]));
+		assert_int_equal(by_receiver(1), SIZE - op->share.chunk);
+		if (copied)
+			memcpy(into + SIZE - op->share.chunk, from + SIZE - op->share.chunk,
+			       op->share.chunk);
+		sc_share_report(&op->share, copied ? 0 : EFAULT);
+		expect_message(SIZE);
+		assert_int_equal(by_receiver(1), SIZE - (copied ? op->share.chunk : 0));
+		pair_close(pair);
+	}
+}
+
+static void *destroy(void *arg)
+{
+	sc_ep_destroy(pair[1].ep);
+	__atomic_store_n((bool *)arg, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* The receiver closes: not before the sender has let go of its memory. */
+static void test_close_waits(void **state)
+{
+	bool closed = false;
+	struct sc_tx_op *op;
+	pthread_t thread;
+
+	(void)state;
+	share_pair_open();
+	begin(SIZE, SIZE);
+	op = take_in_hand();
+	assert_int_equal(pthread_create(&thread, NULL, destroy, &closed), 0);
+	while ((sc_load_relaxed_64(&op->share.words->claim) >> 16 & 0xffff) != 3) /* all that was left */
+		sched_yield();
+	for (int i = 0; i < 10000; i++) {
+		assert_false(__atomic_load_n(&closed, __ATOMIC_SEQ_CST));
+		sched_yield();
+	}
+	sc_share_report(&op->share, 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(closed);
+	pair[1].ep = NULL;
+	ends_settle(pair, 1);
+	assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+	pair_close(pair);
+}
+
+/* The peer is given up while it has a chunk in hand: its receive waits for that. */
+static void test_quarantine_waits(void **state)
+{
+	struct sc_tx_op *op;
+
+	(void)state;
+	share_pair_open();
+	begin(SIZE, SIZE);
+	op = take_in_hand();
+	sc_peer_quarantine(pair[1].peer, -ENOMEM, "a test");
+	receiver_polls(100);
+	assert_true(end_idle(&pair[1]));
+	assert_non_null(pair[1].peer->seg);
+	sc_share_report(&op->share, 0);
+	receiver_polls(1);
+	assert_int_equal(comp_take(&pair[1].rx).err, ENOMEM);
+	assert_null(pair[1].peer->seg);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+	pair_close(pair);
+}
+
+/* The sender closes while it shares; also, against the rules, with a chunk in hand. */
+static void test_sender_closes(void **state)
+{
+	(void)state;
+	for (int variant = 0; variant < 4; variant++) {
+		share_pair_open();
+		begin(SIZE, SIZE);
+		if (variant & 1)
+			(void)take_in_hand();
+		if (variant & 2)
+			receiver_polls(2);
+		end_close(&pair[0]);
+		receiver_polls(100);
+		assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
+		assert_true(end_idle(&pair[1]));
+		assert_true(sc_list_empty(&pair[1].ep->pulling));
+		assert_int_equal(pair[1].ep->counters.departures, 1);
+		pair_close(pair);
+	}
+}
+
+/* It toys with the words: that connection is over, for both. */
+static void test_mad_words(void **state)
+{
+	(void)state;
+	for (int variant = 0; variant < 4; variant++) {
+		struct sc_abi_chunks *chunks;
+		struct sc_rx_op *op;
+
+		share_pair_open();
+		op = begin(SIZE, SIZE);
+		chunks = op->share.words;
+		if (variant == 0) /* another generation */
+			chunks->claim += 1ull << 32;
+		else if (variant == 1) /* more than there are */
+			chunks->claim = claim_word(op->share.generation, 0, 5);
+		else if (variant == 2) /* the receiver's count */
+			chunks->claim = claim_word(op->share.generation, 1, 0);
+		else { /* a report of what it never took */
+			chunks->claim = claim_word(op->share.generation, 0, 1);
+			chunks->done = claim_word(op->share.generation, 2, 0);
+		}
+		receiver_polls(10);
+		assert_int_equal(comp_take(&pair[1].rx).err, EPROTO);
+		assert_int_equal(pair[1].ep->counters.quarantines, 1);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+		pair_close(pair);
+	}
+	share_pair_open();
+	begin(SIZE, SIZE)->share.words->claim = claim_word(1, 9, 0);
+	ends_settle(&pair[0], 1);
+	assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	pair_close(pair);
+}
+
+/* ---- offers that cannot be: pair[1] writes them to pair[0] -------------------------------------- */
+
+static void offer(const struct sc_abi_share *share, uint32_t segments, uint32_t lines)
+{
+	struct sc_abi_line *line = sc_ring_reserve(&pair[1].peer->tx);
+
+	memcpy(line->bytes, share, sizeof(*share));
+	for (uint32_t i = 1; i < lines; i++) {
+		line = sc_ring_next(pair[1].peer->tx.lines, line);
+		memset(line->bytes, 0, sizeof(line->bytes));
+	}
+	sc_ring_commit(&pair[1].peer->tx, sc_ring_ctl(SC_ABI_SHARE, 0, lines, segments), lines);
+}
+
+static void test_bad_records(void **state)
+{
+	(void)state;
+	for (int variant = 0; variant < 12; variant++) {
+		struct sc_abi_share share = { .size = LARGE, .chunk = 4096, .generation = 1 };
+		uint32_t segments = 1, lines = 1;
+
+		share_pair_open();
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
+		share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+		share.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
+		switch (variant) {
+		case 0:
+			share.op++;
+			break;
+		case 1:
+			share.op += 1ull << 32;
+			break;
+		case 2:
+			share.first.len = ++share.size;
+			break;
+		case 3:
+			share.first.len--;
+			break;
+		case 4:
+			share.first.len++;
+			break;
+		case 5:
+			share.index = SC_ABI_SHARES;
+			break;
+		case 6:
+			share.chunk = 0;
+			break;
+		case 7:
+			share.chunk = 1;
+			break;
+		case 8:
+			share.generation = 0;
+			break;
+		case 9:
+			segments = 0;
+			break;
+		case 10:
+			segments = 17, lines = 7;
+			break;
+		case 11:
+			lines = 2;
+			break;
+		}
+		offer(&share, segments, lines);
+		sc_ep_poll(pair[0].ep);
+		assert_int_equal(pair[0].ep->counters.quarantines, 1);
+		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+		pair_close(pair);
+	}
+}
+
+/* An offer of what is shared already; one of a message without payload. */
+static void test_offers_out_of_place(void **state)
+{
+	struct sc_abi_share share = { .size = LARGE, .chunk = 4096, .generation = 1 };
+
+	(void)state;
+	share_pair_open();
+	begin(LARGE, LARGE);
+	sc_rx_poll(pair[0].ep);
+	share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+	share.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
+	offer(&share, 1, 1);
+	sc_rx_poll(pair[0].ep);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	pair_close(pair);
+
+	share_pair_open();
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SEND_DELIVERY), 0);
+	share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+	share.size = share.first.len = 0;
+	offer(&share, 1, 1);
+	sc_rx_poll(pair[0].ep);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	pair_close(pair);
+}
+
+/* An offer from inside the process, where none is made: who writes it would have us write to ourselves. */
+static void test_offer_from_within(void **state)
+{
+	struct sc_abi_share share = { .size = LARGE, .chunk = 4096, .generation = 1 };
+
+	(void)state;
+	share_pair_open();
+	pair[0].peer->seg->local = true;
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
+	share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+	share.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
+	offer(&share, 1, 1);
+	sc_rx_poll(pair[0].ep);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	pair_close(pair);
+}
+
+/* An offer that has no meaning any more when it is seen: nothing is written. */
+static void test_stale_offer(void **state)
+{
+	struct sc_abi_share share = { .size = LARGE, .chunk = 4096, .generation = 77 };
+
+	(void)state;
+	share_pair_open();
+	memset(into, 0xa5, LARGE);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
+	share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+	share.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
+	offer(&share, 1, 1);
+	ends_settle(pair, 2);
+	assert_int_equal(by_sender(0), 0);
+	for (size_t i = 0; i < LARGE; i++)
+		assert_int_equal(into[i], 0xa5);
+	assert_true(sc_list_empty(&pair[0].ep->sharing));
+	assert_int_equal(pair[0].ep->counters.quarantines, 0);
+	pair_close(pair);
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* Send a message, take a chunk of it when it is shared, and go no further. */
+static void child_takes(struct child *self, void *arg)
+{
+	struct sc_share_part part;
+	struct end end = { 0 };
+	struct sc_tx_op *op;
+
+	child_on_its_own();
+	CHILD_CHECK(!sc_cq_init(&end.tx, 64) && !sc_cq_init(&end.rx, 64));
+	{
+		struct sc_ep_attr attr = end_attr();
+
+		attr.tx_cq = &end.tx;
+		attr.rx_cq = &end.rx;
+		CHILD_CHECK(!sc_ep_create(&attr, &end.ep));
+	}
+	CHILD_CHECK(!sc_peer_get(end.ep, arg, &end.peer));
+	CHILD_CHECK(!end_send(&end, end.peer, from, SIZE, 0, 0));
+	while (sc_list_empty(&end.ep->sharing)) {
+		if (sc_peers_changed(end.ep))
+			sc_peers_review(end.ep);
+		sc_rx_poll(end.ep);
+	}
+	op = sc_list_entry(end.ep->sharing.next, struct sc_tx_op, pushing);
+	CHILD_CHECK(sc_share_take(&op->share, &part) == 1);
+	child_tell(self, "taken");
+	child_wait(self);
+}
+
+/* It is stopped with a chunk in hand and may still write: nothing ends. It dies: the message is lost. */
+static void test_sender_dies(void **state)
+{
+	struct child child;
+	struct end end;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	end_open(&end, NULL);
+	assert_int_equal(end_recv(&end, NULL, into, SIZE, 0, 0), 0);
+	child_spawn(&child, child_takes, (void *)sc_ep_address(end.ep));
+	/* it takes its chunk as long as the receiver does not come back for another */
+	while (sc_list_empty(&end.ep->pulling)) {
+		if (sc_peers_changed(end.ep))
+			sc_peers_review(end.ep);
+		sc_rx_poll(end.ep);
+	}
+	assert_int_equal(read(child.up, child.line, sizeof(child.line)), sizeof(child.line));
+	kill(child.pid, SIGSTOP);
+	for (int i = 0; i < 20000; i++)
+		sc_ep_poll(end.ep);
+	assert_true(end_idle(&end));
+	child_kill(&child);
+	for (int i = 0; i < 20000 && end_idle(&end); i++)
+		sc_ep_poll(end.ep);
+	assert_int_equal(comp_take(&end.rx).err, ECONNRESET);
+	assert_int_equal(end.ep->counters.rx_cma_bytes, SIZE - 262144);
+	end_close(&end);
+}
+
+/* The receiver closes, its sender dead with a chunk in hand: nothing to wait for. */
+static void test_close_after_death(void **state)
+{
+	struct child child;
+	struct end end;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	end_open(&end, NULL);
+	assert_int_equal(end_recv(&end, NULL, into, SIZE, 0, 0), 0);
+	child_spawn(&child, child_takes, (void *)sc_ep_address(end.ep));
+	while (sc_list_empty(&end.ep->pulling)) {
+		if (sc_peers_changed(end.ep))
+			sc_peers_review(end.ep);
+		sc_rx_poll(end.ep);
+	}
+	assert_int_equal(read(child.up, child.line, sizeof(child.line)), sizeof(child.line));
+	child_kill(&child);
+	end_close(&end);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_reports),
+		cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_bad_claims),
+		cmocka_unit_test(test_bad_offers),
+		cmocka_unit_test(test_race),
+		cmocka_unit_test(test_both_copy),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_absent_sender),
+		cmocka_unit_test(test_truncation),
+		cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_exchange),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_write_fails),
+		cmocka_unit_test(test_read_fails),
+		cmocka_unit_test(test_proof_fails),
+		cmocka_unit_test(test_no_payload),
+		cmocka_unit_test(test_slow_sender),
+		cmocka_unit_test(test_close_waits),
+		cmocka_unit_test(test_quarantine_waits),
+		cmocka_unit_test(test_sender_closes),
+		cmocka_unit_test(test_mad_words),
+		cmocka_unit_test(test_bad_records),
+		cmocka_unit_test(test_offers_out_of_place),
+		cmocka_unit_test(test_offer_from_within),
+		cmocka_unit_test(test_stale_offer),
+		cmocka_unit_test(test_sender_dies),
+		cmocka_unit_test(test_close_after_death),
+	};
+
+	return cmocka_run_group_tests_name("share", tests, pair_setup, NULL);
+}
