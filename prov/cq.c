@@ -17,7 +17,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_SIZE 1024
 /* What is allocated at first: the part that is in use all the time then stays in the first-level cache. */
@@ -33,14 +32,17 @@ _Static_assert(offsetof(struct fi_cq_tagged_entry, buf) == offsetof(struct fi_cq
 _Static_assert(offsetof(struct fi_cq_tagged_entry, data) == offsetof(struct fi_cq_data_entry, data),
 	       "data");
 
+/* Completions that name a peer. */
+#define FROM_PEER (SC_COMP_RECV | SC_COMP_WRITTEN)
+
 /* ---- who sent it ----------------------------------------------------------------------------- */
 
 /* The bound endpoint whose peer this is; NULL: closed. */
 static struct shmcma_ep *owner_of(const struct shmcma_cq *cq, const struct sc_peer *peer)
 {
-	for (size_t i = 0; i < cq->ep_count; i++)
-		if (cq->eps[i]->core == sc_peer_ep(peer))
-			return cq->eps[i];
+	for (size_t i = 0; i < cq->polled.count; i++)
+		if (cq->polled.eps[i]->core == sc_peer_ep(peer))
+			return cq->polled.eps[i];
 	return NULL;
 }
 
@@ -48,7 +50,7 @@ static fi_addr_t source_slow(struct shmcma_cq *cq, const struct sc_comp *comp)
 {
 	struct shmcma_ep *ep;
 
-	if (!(comp->flags & SC_COMP_RECV) || !comp->source)
+	if (!(comp->flags & FROM_PEER) || !comp->source)
 		return FI_ADDR_NOTAVAIL;
 	ep = owner_of(cq, comp->source);
 	return ep ? shmcma_ep_source_slow(ep, comp->source) : FI_ADDR_NOTAVAIL;
@@ -58,19 +60,24 @@ static inline fi_addr_t source_of(struct shmcma_cq *cq, const struct sc_comp *co
 {
 	fi_addr_t source = FI_ADDR_NOTAVAIL;
 
-	if (comp->flags & SC_COMP_RECV && comp->source)
+	if (comp->flags & FROM_PEER && comp->source)
 		source = sc_peer_user(comp->source);
 	return source == FI_ADDR_NOTAVAIL ? source_slow(cq, comp) : source;
 }
 
 /* ---- read ------------------------------------------------------------------------------------ */
 
+/* Of no operation of ours: a peer wrote here. */
+#define WRITTEN (FI_RMA | FI_REMOTE_WRITE)
+
 /* A released multi-receive buffer without a message has no other flag. */
 static inline uint64_t flags_of(const struct sc_comp *comp)
 {
+	uint64_t flags = comp->flags & SC_COMP_WRITTEN ? WRITTEN : comp->cq_flags;
+
 	if (__builtin_expect((comp->flags & (SC_COMP_MULTI_DONE | SC_COMP_RECV)) == SC_COMP_MULTI_DONE, 0))
 		return FI_MULTI_RECV | (comp->err ? comp->cq_flags : 0);
-	return comp->cq_flags | (comp->flags & SC_COMP_DATA ? FI_REMOTE_CQ_DATA : 0) |
+	return flags | (comp->flags & SC_COMP_DATA ? FI_REMOTE_CQ_DATA : 0) |
 	       (comp->flags & SC_COMP_MULTI_DONE ? FI_MULTI_RECV : 0);
 }
 
@@ -124,12 +131,6 @@ INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *sou
 	return n;
 }
 
-static inline void progress(struct shmcma_cq *cq)
-{
-	for (size_t i = 0; i < cq->ep_count; i++)
-		sc_ep_poll(cq->eps[i]->core);
-}
-
 /* Completions were lost; nothing more will come. The event queues of the endpoints hear of it once. */
 static ssize_t overrun_slow(struct shmcma_cq *cq)
 {
@@ -142,9 +143,9 @@ static ssize_t overrun_slow(struct shmcma_cq *cq)
 			FI_LOG_CQ,
 			"completion queue overrun: no memory to grow it, completions were lost; read it "
 			"more often or raise the memory limit\n");
-	for (size_t i = 0; i < cq->ep_count && !cq->overrun_told; i++)
-		if (cq->eps[i]->eq)
-			shmcma_eq_put_err(cq->eps[i]->eq, &entry);
+	for (size_t i = 0; i < cq->polled.count && !cq->overrun_told; i++)
+		if (cq->polled.eps[i]->eq)
+			shmcma_eq_put_err(cq->polled.eps[i]->eq, &entry);
 	cq->overrun_told = true;
 	return -FI_EAVAIL;
 }
@@ -167,7 +168,7 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 	shmcma_lock(cq->domain);
 	if (!sc_cq_peek(&cq->queue) || !count)
-		progress(cq);
+		shmcma_progress_locked(cq->domain, &cq->polled);
 	ret = (ssize_t)take(cq, buf, count, source, format);
 	if (!ret)
 		ret = nothing(cq);
@@ -177,20 +178,12 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 /* ---- blocking read --------------------------------------------------------------------------- */
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. */
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
 			    const void *cond, int timeout)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
-	int64_t end = timeout < 0 ? INT64_MAX : now_ms() + timeout;
+	int64_t end = timeout < 0 ? INT64_MAX : shmcma_now_ms() + timeout;
 	ssize_t ret;
 
 	(void)cond;
@@ -203,7 +196,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 		/* a signal that nobody was waiting for ends the next wait, so none is lost in between */
 		if (atomic_exchange_explicit(&cq->signaled, false, memory_order_acquire))
 			return -FI_EAGAIN;
-		if (end != INT64_MAX && now_ms() >= end)
+		if (end != INT64_MAX && shmcma_now_ms() >= end)
 			return -FI_EAGAIN;
 		sched_yield();
 	}
@@ -274,10 +267,51 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 	return ret;
 }
 
+/* What failed and what can be done; prov_errno is the code in `err`. */
+static const char *text_of(int code)
+{
+	switch (code) {
+	case FI_ETRUNC:
+		return "Truncated: the message was longer than the buffer; len bytes were delivered, olen "
+		       "were"
+		       " not; post larger buffers";
+	case FI_EKEYREJECTED:
+		return "Key rejected: the peer has no registration with this key, or closed it before the"
+		       " operation was over; exchange keys anew, and close a registration after its last "
+		       "use";
+	case FI_EACCES:
+		return "Access denied: the registration does not allow it; register with FI_REMOTE_READ or"
+		       " FI_REMOTE_WRITE as needed";
+	case FI_EINVAL:
+		return "Out of bounds: address and length are not within the registered memory; see "
+		       "whether"
+		       " the peer's mr_mode has FI_MR_VIRT_ADDR (addresses) or not (offsets from 0)";
+	case FI_EIO:
+		return "Memory fault: registered memory or local buffer is not mapped, or not writable; "
+		       "olen"
+		       " bytes are known to have been moved";
+	case FI_EFAULT:
+		return "Bad address: the sender's buffer could not be read; it has to stay mapped until "
+		       "the"
+		       " send completes";
+	case FI_ECONNRESET:
+		return "Connection reset: the peer closed its endpoint or ended; insert its new address "
+		       "if it"
+		       " comes back";
+	case FI_ECONNABORTED:
+		return "Connection aborted: the peer broke the protocol or is of another version; use one"
+		       " version of the provider everywhere";
+	case FI_EOVERRUN:
+		return "Overrun: there was no memory for more completions; read the queue more often";
+	default:
+		return fi_strerror(code);
+	}
+}
+
 static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf,
 			       size_t len)
 {
-	const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
+	const char *text = text_of(prov_errno < 0 ? -prov_errno : prov_errno);
 
 	(void)fid;
 	(void)err_data;
@@ -316,39 +350,15 @@ FORMAT_OPS(tagged, FI_CQ_FORMAT_TAGGED)
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-int shmcma_cq_add_ep(struct shmcma_cq *cq, struct shmcma_ep *ep)
-{
-	for (size_t i = 0; i < cq->ep_count; i++)
-		if (cq->eps[i] == ep)
-			return 0;
-	if (cq->ep_count == cq->ep_capacity) {
-		size_t capacity = cq->ep_capacity ? cq->ep_capacity * 2 : 4;
-		struct shmcma_ep **eps = realloc(cq->eps, capacity * sizeof(*eps));
-
-		if (!eps)
-			return -FI_ENOMEM;
-		cq->eps = eps;
-		cq->ep_capacity = capacity;
-	}
-	cq->eps[cq->ep_count++] = ep;
-	return 0;
-}
-
 void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep)
 {
-	size_t at = 0;
-
-	while (at < cq->ep_count && cq->eps[at] != ep)
-		at++;
-	if (at == cq->ep_count)
-		return;
 	for (size_t i = cq->queue.head; i != cq->queue.tail; i++) {
 		struct sc_comp *comp = &cq->queue.ring[i & cq->queue.mask];
 
-		if (comp->flags & SC_COMP_RECV && comp->source && owner_of(cq, comp->source) == ep)
+		if (comp->flags & FROM_PEER && comp->source && owner_of(cq, comp->source) == ep)
 			comp->source = NULL;
 	}
-	cq->eps[at] = cq->eps[--cq->ep_count];
+	shmcma_polled_del(&cq->polled, ep);
 }
 
 /* ---- open, close ----------------------------------------------------------------------------- */
@@ -361,7 +371,7 @@ static int cq_close(struct fid *fid)
 		return -FI_EBUSY;
 	sc_cq_fini(&cq->queue);
 	atomic_fetch_sub(&cq->domain->refs, 1);
-	free(cq->eps);
+	shmcma_polled_fini(&cq->polled);
 	free(cq);
 	return 0;
 }

@@ -4,15 +4,14 @@
  *
  * The domain's lock is there for all that belongs to it: taken by data calls if the threading model asks
  * for it, see shmcma.h. The first domain of a process clears away what dead processes have left.
- *
- * Memory can be registered for local use, which nothing here needs: it is for programs that do so
- * everywhere. Such a region has neither key nor descriptor.
  */
+#define _GNU_SOURCE 1
 #include "shmcma.h"
 
 #include <stdlib.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_collective.h>
+#include "trigger.h"
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_domain *open_first; /* oldest first */
@@ -22,13 +21,6 @@ static int no_scalable_ep(struct fid_domain *domain, struct fi_info *info, struc
 			  void *context)
 {
 	(void)domain, (void)info, (void)sep, (void)context;
-	return -FI_ENOSYS;
-}
-
-static int no_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
-			void *context)
-{
-	(void)domain, (void)attr, (void)cntr, (void)context;
 	return -FI_ENOSYS;
 }
 
@@ -49,13 +41,6 @@ static int no_srx_ctx(struct fid_domain *domain, struct fi_rx_attr *attr, struct
 		      void *context)
 {
 	(void)domain, (void)attr, (void)ep, (void)context;
-	return -FI_ENOSYS;
-}
-
-static int no_query_atomic(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
-			   struct fi_atomic_attr *attr, uint64_t flags)
-{
-	(void)domain, (void)datatype, (void)op, (void)attr, (void)flags;
 	return -FI_ENOSYS;
 }
 
@@ -118,15 +103,32 @@ static int domain_close(struct fid *fid)
 	*link = domain->next;
 	pthread_mutex_unlock(&open_lock);
 
+	shmcma_progress_stop(domain);
 	if (domain->eq)
 		shmcma_eq_put_ref(domain->eq);
 	atomic_fetch_sub(&domain->fabric->refs, 1);
+	shmcma_polled_fini(&domain->enabled);
+	sc_regtab_destroy(domain->regtab);
+	shmcma_cntr_free_retired(domain);
 	pthread_mutex_destroy(&domain->lock);
 	free(domain);
 	return 0;
 }
 
-static struct fi_ops domain_fid_ops = SHMCMA_FID_OPS(domain_close, domain_bind, shmcma_no_control);
+/* Keys need no mapping, so none is undone. */
+static int domain_control(struct fid *fid, int command, void *arg)
+{
+	switch (command) {
+	case FI_MAP_RAW_MR:
+		return arg ? shmcma_mr_map_raw(arg) : -FI_EINVAL;
+	case FI_UNMAP_KEY:
+		return arg ? 0 : -FI_EINVAL;
+	default:
+		return shmcma_trigger_control(fid, command, arg);
+	}
+}
+
+static struct fi_ops domain_fid_ops = SHMCMA_FID_OPS(domain_close, domain_bind, domain_control);
 
 static struct fi_ops_domain domain_ops = {
 	.size = sizeof(struct fi_ops_domain),
@@ -134,90 +136,13 @@ static struct fi_ops_domain domain_ops = {
 	.cq_open = shmcma_cq_open,
 	.endpoint = shmcma_ep_open,
 	.scalable_ep = no_scalable_ep,
-	.cntr_open = no_cntr_open,
+	.cntr_open = shmcma_cntr_open,
 	.poll_open = no_poll_open,
 	.stx_ctx = no_stx_ctx,
 	.srx_ctx = no_srx_ctx,
-	.query_atomic = no_query_atomic,
+	.query_atomic = shmcma_query_atomic,
 	.query_collective = no_query_collective,
 	.endpoint2 = domain_endpoint2,
-};
-
-/* ---- memory for local use -------------------------------------------------------------------- */
-
-#define LOCAL_ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE)
-
-struct local_mr {
-	struct fid_mr fid;
-	struct shmcma_domain *domain;
-};
-
-static int mr_close(struct fid *fid)
-{
-	struct local_mr *mr = container_of(fid, struct local_mr, fid.fid);
-
-	atomic_fetch_sub(&mr->domain->refs, 1);
-	free(mr);
-	return 0;
-}
-
-static struct fi_ops mr_fid_ops = SHMCMA_FID_OPS(mr_close, shmcma_no_bind, shmcma_no_control);
-
-static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **mr)
-{
-	struct local_mr *opened;
-
-	if (fid->fclass != FI_CLASS_DOMAIN || !attr || (attr->iov_count && !attr->mr_iov) || attr->offset)
-		return -FI_EINVAL;
-	if (attr->iov_count > SHMCMA_IOV_LIMIT)
-		return -FI_EINVAL;
-	if (flags)
-		return -FI_EBADFLAGS;
-	if (attr->access & ~LOCAL_ACCESS) {
-		shmcma_warn(FI_LOG_MR, "memory can be registered for local use alone: access %#llx\n",
-			    (unsigned long long)attr->access);
-		return -FI_ENOSYS;
-	}
-	opened = calloc(1, sizeof(*opened));
-	if (!opened)
-		return -FI_ENOMEM;
-	opened->fid.fid.fclass = FI_CLASS_MR;
-	opened->fid.fid.context = attr->context;
-	opened->fid.fid.ops = &mr_fid_ops;
-	opened->fid.key = FI_KEY_NOTAVAIL;
-	opened->domain = container_of(fid, struct shmcma_domain, fid.fid);
-	atomic_fetch_add(&opened->domain->refs, 1);
-	*mr = &opened->fid;
-	return 0;
-}
-
-static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
-		   uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr **mr,
-		   void *context)
-{
-	struct fi_mr_attr attr = { .mr_iov = iov,
-				   .iov_count = count,
-				   .access = access,
-				   .offset = offset,
-				   .requested_key = requested_key,
-				   .context = context };
-
-	return mr_regattr(fid, &attr, flags, mr);
-}
-
-static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access, uint64_t offset,
-		  uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
-{
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
-
-	return mr_regv(fid, &iov, 1, access, offset, requested_key, flags, mr, context);
-}
-
-static struct fi_ops_mr domain_mr_ops = {
-	.size = sizeof(struct fi_ops_mr),
-	.reg = mr_reg,
-	.regv = mr_regv,
-	.regattr = mr_regattr,
 };
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -228,6 +153,31 @@ static void scan_once(void)
 
 	if (removed > 0)
 		shmcma_info(FI_LOG_DOMAIN, "removed %d names that dead processes had left\n", removed);
+}
+
+/* With a thread of ours the lock is held for one round of polling at most: worth a few spins. */
+static void lock_init(struct shmcma_domain *domain)
+{
+	pthread_mutexattr_t attr;
+
+	pthread_mutexattr_init(&attr);
+	if (domain->progress.wanted)
+		pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(&domain->lock, &attr);
+	pthread_mutexattr_destroy(&attr);
+}
+
+/* The modes that a registration looks at; the two values from before 1.5 in the bits of today. */
+static int mr_mode_bits(int mr_mode)
+{
+	switch (mr_mode) {
+	case FI_MR_BASIC:
+		return SHMCMA_MR_MODES;
+	case FI_MR_SCALABLE:
+		return 0;
+	default:
+		return mr_mode;
+	}
 }
 
 int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
@@ -245,17 +195,25 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened = calloc(1, sizeof(*opened));
 	if (!opened)
 		return -FI_ENOMEM;
+	ret = sc_regtab_create(&opened->regtab);
+	if (ret) {
+		free(opened);
+		return shmcma_error(ret);
+	}
 	opened->fid.fid.fclass = FI_CLASS_DOMAIN;
 	opened->fid.fid.context = context;
 	opened->fid.fid.ops = &domain_fid_ops;
 	opened->fid.ops = &domain_ops;
-	opened->fid.mr = &domain_mr_ops;
+	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	opened->threading = info->domain_attr->threading;
-	opened->locked = opened->threading != FI_THREAD_DOMAIN;
+	opened->progress.wanted = info->domain_attr->data_progress == FI_PROGRESS_AUTO ||
+				  shmcma_env.config.strict;
+	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted;
 	opened->caps = info->caps;
+	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;
-	pthread_mutex_init(&opened->lock, NULL);
+	lock_init(opened);
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	pthread_once(&scanned, scan_once);
 

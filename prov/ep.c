@@ -58,11 +58,36 @@ static enum shmcma_post post_of(const struct shmcma_ep *ep, uint64_t kind)
 	return send ? SHMCMA_POST_SEND : SHMCMA_POST_RECV;
 }
 
+/* Without any of the four all are meant, of the endpoint's as of the transmit attributes' capabilities. */
+static bool accesses(const struct shmcma_ep *ep, uint64_t kind, uint64_t way)
+{
+	const uint64_t ways = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+	return ep->caps & kind && ep->tx_caps & kind && (ep->caps & way || !(ep->caps & ways)) &&
+	       (ep->tx_caps & way || !(ep->tx_caps & ways));
+}
+
+/* `kind`: FI_RMA or FI_ATOMIC. */
+static enum shmcma_rma rma_of(const struct shmcma_ep *ep, uint64_t kind)
+{
+	bool read = accesses(ep, kind, FI_READ), write = accesses(ep, kind, FI_WRITE);
+
+	if (!read && !write)
+		return SHMCMA_RMA_UNABLE;
+	if (!ep->core)
+		return SHMCMA_RMA_DISABLED;
+	if (read && write)
+		return SHMCMA_RMA_BOTH;
+	return read ? SHMCMA_RMA_READ : SHMCMA_RMA_WRITE;
+}
+
 static void set_tables(struct shmcma_ep *ep)
 {
 	for (struct shmcma_ep_fid *fid = ep->fids; fid; fid = fid->next) {
 		fid->fid.msg = shmcma_msg_ops(post_of(ep, FI_MSG));
 		fid->fid.tagged = shmcma_tagged_ops(post_of(ep, FI_TAGGED));
+		fid->fid.rma = shmcma_rma_ops(rma_of(ep, FI_RMA));
+		fid->fid.atomic = shmcma_atomic_ops(rma_of(ep, FI_ATOMIC));
 	}
 }
 
@@ -236,6 +261,38 @@ static int bind_eq(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	return ep->eq ? 0 : -FI_EINVAL;
 }
 
+/* What a counter is bound with, by enum sc_event. */
+static const uint64_t event_flags[SC_EVENTS] = {
+	[SC_EVENT_SEND] = FI_SEND,
+	[SC_EVENT_RECV] = FI_RECV,
+	[SC_EVENT_READ] = FI_READ,
+	[SC_EVENT_WRITE] = FI_WRITE,
+	[SC_EVENT_REMOTE_READ] = FI_REMOTE_READ,
+	[SC_EVENT_REMOTE_WRITE] = FI_REMOTE_WRITE,
+};
+#define CNTR_FLAGS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
+
+/* One counter for each kind of event; without any flag it counts nothing, which some ask for. */
+static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
+{
+	struct shmcma_cntr *cntr = shmcma_cntr_of(fid, ep->domain);
+
+	if (flags & ~CNTR_FLAGS)
+		return -FI_EBADFLAGS;
+	if (!cntr || (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) && !(ep->caps & FI_RMA_EVENT)))
+		return -FI_EINVAL;
+	for (int i = 0; i < SC_EVENTS; i++)
+		if (flags & event_flags[i] && ep->cntrs[i])
+			return -FI_EINVAL;
+	for (int i = 0; i < SC_EVENTS; i++) {
+		if (!(flags & event_flags[i]))
+			continue;
+		ep->cntrs[i] = cntr;
+		atomic_fetch_add(&cntr->refs, 1);
+	}
+	return 0;
+}
+
 static int bind_locked(struct shmcma_ep *ep, struct fid *object, uint64_t flags)
 {
 	if (ep->core)
@@ -248,7 +305,7 @@ static int bind_locked(struct shmcma_ep *ep, struct fid *object, uint64_t flags)
 	case FI_CLASS_EQ:
 		return bind_eq(ep, object, flags);
 	case FI_CLASS_CNTR:
-		return -FI_ENOSYS;
+		return bind_cntr(ep, object, flags);
 	default:
 		return -FI_EINVAL;
 	}
@@ -271,16 +328,20 @@ static int ep_bind(struct fid *fid, struct fid *object, uint64_t flags)
 
 static int create_core(struct shmcma_ep *ep)
 {
-	const struct sc_ep_attr attr = {
+	struct sc_ep_attr attr = {
 		.config = shmcma_env.config,
 		.service = ep->name[0] ? ep->name : NULL,
 		.tx_cq = ep->tx_cq ? &ep->tx_cq->queue : NULL,
 		.rx_cq = ep->rx_cq ? &ep->rx_cq->queue : NULL,
+		.regtab = ep->domain->regtab,
 		.tx_size = ep->tx_size,
 		.rx_size = ep->rx_size,
 	};
-	int ret = sc_ep_create(&attr, &ep->core);
+	int ret;
 
+	for (int i = 0; i < SC_EVENTS; i++)
+		attr.cntrs[i] = ep->cntrs[i] ? &ep->cntrs[i]->count : NULL;
+	ret = sc_ep_create(&attr, &ep->core);
 	if (!ret)
 		return 0;
 	ep->core = NULL;
@@ -289,34 +350,68 @@ static int create_core(struct shmcma_ep *ep)
 	return ret == -ENAMETOOLONG ? -FI_EINVAL : shmcma_error(ret);
 }
 
+/* Whoever reads one of these polls the endpoint. */
+static int polled_by_all(struct shmcma_ep *ep)
+{
+	int ret = shmcma_polled_add(&ep->domain->enabled, ep);
+
+	if (!ret && ep->tx_cq)
+		ret = shmcma_polled_add(&ep->tx_cq->polled, ep);
+	if (!ret && ep->rx_cq)
+		ret = shmcma_polled_add(&ep->rx_cq->polled, ep);
+	for (int i = 0; i < SC_EVENTS && !ret; i++)
+		if (ep->cntrs[i])
+			ret = shmcma_polled_add(&ep->cntrs[i]->polled, ep);
+	return ret;
+}
+
+static void polled_by_none(struct shmcma_ep *ep)
+{
+	shmcma_polled_del(&ep->domain->enabled, ep);
+	if (ep->tx_cq)
+		shmcma_cq_del_ep(ep->tx_cq, ep);
+	if (ep->rx_cq)
+		shmcma_cq_del_ep(ep->rx_cq, ep);
+	for (int i = 0; i < SC_EVENTS; i++)
+		if (ep->cntrs[i])
+			shmcma_polled_del(&ep->cntrs[i]->polled, ep);
+}
+
+/* Is anybody told how the operations of this direction end? A queue or a counter will do. */
+static bool reports_tx(const struct shmcma_ep *ep)
+{
+	return ep->tx_cq || ep->cntrs[SC_EVENT_SEND] || ep->cntrs[SC_EVENT_READ] ||
+	       ep->cntrs[SC_EVENT_WRITE];
+}
+
+static bool reports_rx(const struct shmcma_ep *ep)
+{
+	return ep->rx_cq || ep->cntrs[SC_EVENT_RECV];
+}
+
 static int enable(struct shmcma_ep *ep)
 {
 	int ret;
 
 	if (ep->core)
 		return -FI_EOPBADSTATE;
-	if ((!ep->tx_cq && (sends(ep, FI_MSG) || sends(ep, FI_TAGGED))) ||
-	    (!ep->rx_cq && (receives(ep, FI_MSG) || receives(ep, FI_TAGGED))))
+	if ((!reports_tx(ep) && (sends(ep, FI_MSG) || sends(ep, FI_TAGGED))) ||
+	    (!reports_rx(ep) && (receives(ep, FI_MSG) || receives(ep, FI_TAGGED))))
 		return -FI_ENOCQ;
 	if (!ep->av)
 		return -FI_ENOAV;
 	ret = create_core(ep);
 	if (ret)
 		return ret;
-	if (ep->tx_cq)
-		ret = shmcma_cq_add_ep(ep->tx_cq, ep);
-	if (!ret && ep->rx_cq)
-		ret = shmcma_cq_add_ep(ep->rx_cq, ep);
-	if (ret)
-		goto failed;
+	ret = polled_by_all(ep);
+	if (ret) {
+		polled_by_none(ep);
+		sc_ep_destroy(ep->core);
+		ep->core = NULL;
+		return ret;
+	}
 	set_tables(ep);
 	return 0;
-failed:
-	if (ep->tx_cq)
-		shmcma_cq_del_ep(ep->tx_cq, ep);
-	sc_ep_destroy(ep->core);
-	ep->core = NULL;
-	return ret;
 }
 
 static int alias(struct shmcma_ep_fid *fid, const struct fi_alias *wanted)
@@ -363,6 +458,11 @@ static int ep_control(struct fid *fid, int command, void *arg)
 	struct shmcma_ep_fid *ep = fid_of(fid);
 	int ret;
 
+	if (command == FI_ENABLE) {
+		ret = shmcma_progress_start(ep->domain);
+		if (ret)
+			return ret;
+	}
 	shmcma_lock(ep->domain);
 	ret = control_locked(ep, command, arg);
 	shmcma_unlock(ep->domain);
@@ -405,12 +505,16 @@ static void report(const struct shmcma_ep *ep)
 	shmcma_info(FI_LOG_EP_CTRL, "shmcma: counters:%s\n", text);
 }
 
-static void unbind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq)
+static void unbind_reports(struct shmcma_ep *ep)
 {
-	if (!cq)
-		return;
-	shmcma_cq_del_ep(cq, ep);
-	atomic_fetch_sub(&cq->refs, 1);
+	polled_by_none(ep);
+	if (ep->tx_cq)
+		atomic_fetch_sub(&ep->tx_cq->refs, 1);
+	if (ep->rx_cq)
+		atomic_fetch_sub(&ep->rx_cq->refs, 1);
+	for (int i = 0; i < SC_EVENTS; i++)
+		if (ep->cntrs[i])
+			shmcma_cntr_put(ep->cntrs[i]);
 }
 
 static void unbind_av(struct shmcma_ep *ep)
@@ -425,11 +529,11 @@ static void unbind_av(struct shmcma_ep *ep)
 	atomic_fetch_sub(&ep->av->refs, 1);
 }
 
-/* The queues let go first: what they hold names peers that go with the core's endpoint. */
+/* The queues let go first: what they hold names peers that go with the core's endpoint. Counters stay. */
 static void destroy_locked(struct shmcma_ep *ep)
 {
-	unbind_cq(ep, ep->tx_cq);
-	unbind_cq(ep, ep->rx_cq);
+	shmcma_trigger_forget_locked(ep);
+	unbind_reports(ep);
 	unbind_av(ep);
 	if (ep->core) {
 		report(ep);
@@ -543,7 +647,10 @@ static struct fi_ops_cm cm_ops = {
 
 /* ---- cancel, room ---------------------------------------------------------------------------- */
 
-/* -FI_ENOENT: no receive waits with that context. Sends cannot be called back. */
+/*
+ * -FI_ENOENT: no receive waits with that context. Of other operations those can be called back that wait for
+ * a trigger.
+ */
 static ssize_t ep_cancel(fid_t fid, void *context)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
@@ -552,7 +659,9 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 	if (!ep->core)
 		return -FI_EOPBADSTATE;
 	shmcma_lock(ep->domain);
-	ret = sc_rx_cancel(ep->core, context);
+	ret = shmcma_trigger_cancel_locked(ep, context);
+	if (ret)
+		ret = sc_rx_cancel(ep->core, context);
 	shmcma_unlock(ep->domain);
 	return ret;
 }
@@ -660,8 +769,6 @@ int shmcma_ep_open(struct fid_domain *handle, struct fi_info *info, struct fid_e
 	fid->fid.fid.ops = &ep_fid_ops;
 	fid->fid.ops = &ep_ops;
 	fid->fid.cm = &cm_ops;
-	fid->fid.rma = &unable_rma;
-	fid->fid.atomic = &unable_atomic;
 	set_tables(ep);
 	set_flags(ep);
 	atomic_fetch_add(&domain->refs, 1);

@@ -262,27 +262,19 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
 	return ret;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Sleeps until there is something to read, until the time is over, or until a signal comes. */
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, int timeout,
 			uint64_t flags)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
 	struct pollfd wait = { .fd = eq->wait_fd, .events = POLLIN };
-	int64_t end = now_ms() + timeout;
+	int64_t end = shmcma_now_ms() + timeout;
 
 	if (eq->wait_fd < 0)
 		return -FI_EINVAL;
 	for (;;) {
 		ssize_t ret = eq_read(fid, type, buf, len, flags);
-		int64_t left = timeout < 0 ? -1 : end - now_ms();
+		int64_t left = timeout < 0 ? -1 : end - shmcma_now_ms();
 
 		if (ret != -FI_EAGAIN || (timeout >= 0 && left <= 0))
 			return ret;

@@ -16,31 +16,40 @@
 /* ---- what is offered ------------------------------------------------------------------------- */
 
 /* Granted if asked for. */
-#define PRIMARY_CAPS (FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_AV_USER_ID)
-/* Limits of the primary ones: without any, all are granted. */
-#define DIRECTION_CAPS (FI_SEND | FI_RECV)
+#define MESSAGE_KINDS (FI_MSG | FI_TAGGED)
+#define MEMORY_KINDS (FI_RMA | FI_ATOMIC)
+#define PRIMARY_CAPS (MESSAGE_KINDS | MEMORY_KINDS | FI_DIRECTED_RECV | FI_AV_USER_ID)
+/* Limits of the primary ones: where a kind has none, all of its are granted. */
+#define MESSAGE_MODIFIERS (FI_SEND | FI_RECV)
+#define MEMORY_MODIFIERS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 /* Granted unasked: they cost only those who use them. */
-#define SECONDARY_CAPS (FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_LOCAL_COMM)
+#define SECONDARY_CAPS (FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM)
 #define COMM_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
 
-#define TX_CAPS (FI_MSG | FI_TAGGED | FI_SEND | FI_FENCE)
-#define RX_CAPS (FI_MSG | FI_TAGGED | FI_RECV | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE)
+#define TX_CAPS (MESSAGE_KINDS | MEMORY_KINDS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE | FI_TRIGGER)
+#define RX_CAPS                                                                                           \
+	(MESSAGE_KINDS | MEMORY_KINDS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |   \
+	 FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT | FI_TRIGGER)
 
 /*
  * Sets of capabilities that exclude each other, the best first: one info for each that fits the hints.
+ * There is one: what an endpoint does not use costs it nothing (the registration table has no memory until
+ * something is registered), so there is nothing to be gained from a second set without one-sided operations,
+ * and who asks for less is granted less.
  * FI_REMOTE_COMM is added for those who have named this provider, see is_named().
  */
 static const uint64_t offers[] = {
-	PRIMARY_CAPS | DIRECTION_CAPS | SECONDARY_CAPS,
+	PRIMARY_CAPS | MESSAGE_MODIFIERS | MEMORY_MODIFIERS | SECONDARY_CAPS,
 };
 #define OFFERS (sizeof(offers) / sizeof(offers[0]))
 
-#define MSG_ORDER FI_ORDER_SAS
-/* About operations that no offer has: their order is kept by there being none. */
-#define VOID_MSG_ORDER                                                                                    \
-	((FI_ORDER_STRICT & ~FI_ORDER_SAS) | FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR |     \
-	 FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |             \
-	 FI_ORDER_ATOMIC_WAW)
+#define RMA_ORDER (FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW)
+#define ATOMIC_ORDER                                                                                      \
+	(FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
+/* of RMA and atomics, each among themselves and against each other */
+#define MEMORY_ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW)
+/* of messages against either */
+#define MIXED_ORDER (FI_ORDER_RAS | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW)
 /* A large message is overtaken by a small one behind it. */
 #define COMP_ORDER FI_ORDER_NONE
 
@@ -52,7 +61,8 @@ static const uint64_t offers[] = {
 
 #define ENDPOINTS 65536
 #define MR_KEY_SIZE 8
-#define MR_COUNT 65536
+#define COUNTERS 65536
+#define MR_COUNT 131072
 
 /* Since libfabric 1.18: control operations are driven by the calls that drive data. */
 #define PROGRESS_CONTROL_UNIFIED 3
@@ -123,25 +133,96 @@ static uint64_t granted_caps(const struct fi_info *hints, uint64_t offered)
 	if (!hints || !hints->caps)
 		return offered;
 	caps = hints->caps | (offered & (SECONDARY_CAPS | COMM_CAPS));
-	if (caps & (FI_MSG | FI_TAGGED) && !(caps & DIRECTION_CAPS))
-		caps |= DIRECTION_CAPS;
+	if (!(hints->caps & (MEMORY_KINDS | FI_RMA_EVENT)))
+		caps &= ~FI_RMA_EVENT;
+	if (caps & MESSAGE_KINDS && !(caps & MESSAGE_MODIFIERS))
+		caps |= MESSAGE_MODIFIERS;
+	if (caps & MEMORY_KINDS && !(caps & MEMORY_MODIFIERS))
+		caps |= MEMORY_MODIFIERS;
 	return caps;
 }
 
-/*
- * The part of an endpoint's capabilities that one direction has. An endpoint that was asked for the
- * other one alone has nothing.
- */
-static uint64_t context_caps(uint64_t granted, uint64_t asked, uint64_t own_direction, uint64_t applicable)
-{
-	uint64_t caps = granted & applicable;
+/* One direction of an endpoint: what it may have, and which modifiers are its own. */
+struct direction {
+	uint64_t caps, messages, memory;
+};
+static const struct direction transmit = { TX_CAPS, FI_SEND, FI_READ | FI_WRITE };
+static const struct direction receive = { RX_CAPS, FI_RECV, FI_REMOTE_READ | FI_REMOTE_WRITE };
 
-	if (granted & DIRECTION_CAPS && !(granted & own_direction))
+/*
+ * The part of an endpoint's capabilities that one direction has. A kind that was asked for in the other one
+ * alone it does not have, and without any there is nothing.
+ */
+static uint64_t direction_caps(uint64_t granted, const struct direction *direction)
+{
+	uint64_t caps = granted & direction->caps;
+
+	if (granted & MESSAGE_MODIFIERS && !(granted & direction->messages))
+		caps &= ~(MESSAGE_KINDS | FI_DIRECTED_RECV | FI_MULTI_RECV);
+	if (granted & MEMORY_MODIFIERS && !(granted & direction->memory))
+		caps &= ~(MEMORY_KINDS | FI_RMA_EVENT);
+	if (granted & (MESSAGE_MODIFIERS | MEMORY_MODIFIERS) && !(caps & ~SECONDARY_CAPS))
 		return 0;
+	return caps;
+}
+
+/* Of that, what was asked for; all if nothing was. */
+static uint64_t context_caps(uint64_t granted, uint64_t asked, const struct direction *direction)
+{
+	uint64_t caps = direction_caps(granted, direction);
+	uint64_t taken = (asked & caps) | (caps & SECONDARY_CAPS);
+
 	if (!asked)
 		return caps;
-	return (asked & caps) | (caps & SECONDARY_CAPS) |
-	       (asked & (FI_MSG | FI_TAGGED) ? own_direction : 0);
+	if (asked & MESSAGE_KINDS)
+		taken |= caps & direction->messages;
+	if (asked & MEMORY_KINDS && !(asked & direction->memory))
+		taken |= caps & direction->memory;
+	return taken;
+}
+
+/* ---- message order --------------------------------------------------------------------------- */
+
+/*
+ * What holds. Reads and writes of one kind reach a peer's memory as they were posted. RMA and atomics do not
+ * wait for each other: an atomic is done by the peer's processor when it makes progress, and a copy by CMA
+ * does not ask for it. Nor do messages: a send may be taken from its ring long before or after the memory
+ * that was posted behind or before it is written. Of RMA alone, or atomics alone, what is said of both is
+ * true.
+ */
+static uint64_t held_order(uint64_t granted)
+{
+	bool rma = granted & FI_RMA, atomic = granted & FI_ATOMIC;
+
+	return FI_ORDER_SAS | (rma ? RMA_ORDER : 0) | (atomic ? ATOMIC_ORDER : 0) |
+	       (rma != atomic ? MEMORY_ORDER : 0);
+}
+
+/* That of operations that were not granted is kept by there being none; it is granted if asked for. */
+static uint64_t void_order(uint64_t granted)
+{
+	uint64_t order = 0;
+
+	if (!(granted & FI_RMA))
+		order |= RMA_ORDER;
+	if (!(granted & FI_ATOMIC))
+		order |= ATOMIC_ORDER;
+	if (!(granted & MEMORY_KINDS))
+		order |= MEMORY_ORDER | MIXED_ORDER;
+	if (!(granted & MESSAGE_KINDS))
+		order |= MIXED_ORDER;
+	return order;
+}
+
+static int check_order(const char *what, uint64_t asked, uint64_t granted)
+{
+	return check_bits(what, FI_TYPE_MSG_ORDER, asked, held_order(granted) | void_order(granted));
+}
+
+/* Bytes for which the order of reads and writes is that of their data, too. */
+static uint64_t ordered_size(uint64_t granted)
+{
+	return granted & MEMORY_KINDS ? SIZE_MAX : 0;
 }
 
 /* ---- hints, attribute by attribute ----------------------------------------------------------- */
@@ -152,13 +233,13 @@ static int check_tx(const struct fi_tx_attr *hint, uint64_t granted)
 		return 0;
 	if (check_bits("tx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & TX_CAPS) ||
 	    check_bits("tx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_TX_OP_FLAGS) ||
-	    check_bits("tx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order,
-		       MSG_ORDER | VOID_MSG_ORDER) ||
+	    check_order("tx_attr->msg_order", hint->msg_order, granted) ||
 	    check_bits("tx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
 	    check_max("tx_attr->inject_size", hint->inject_size, SHMCMA_INJECT_SIZE) ||
 	    check_max("tx_attr->size", hint->size, SHMCMA_MAX_SIZE) ||
 	    check_max("tx_attr->iov_limit", hint->iov_limit, SHMCMA_IOV_LIMIT) ||
-	    check_max("tx_attr->rma_iov_limit", hint->rma_iov_limit, 0))
+	    check_max("tx_attr->rma_iov_limit", hint->rma_iov_limit,
+		      granted & MEMORY_KINDS ? SHMCMA_RMA_IOV_LIMIT : 0))
 		return -FI_ENODATA;
 	return 0;
 }
@@ -169,8 +250,7 @@ static int check_rx(const struct fi_rx_attr *hint, uint64_t granted)
 		return 0;
 	if (check_bits("rx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & RX_CAPS) ||
 	    check_bits("rx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_RX_OP_FLAGS) ||
-	    check_bits("rx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order,
-		       MSG_ORDER | VOID_MSG_ORDER) ||
+	    check_order("rx_attr->msg_order", hint->msg_order, granted) ||
 	    check_bits("rx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
 	    check_max("rx_attr->size", hint->size, SHMCMA_MAX_SIZE) ||
 	    check_max("rx_attr->iov_limit", hint->iov_limit, SHMCMA_IOV_LIMIT))
@@ -187,8 +267,10 @@ static int check_ep_type(const struct fi_ep_attr *hint)
 	return refuse_value("ep_attr->type", FI_TYPE_EP_TYPE, &hint->type, &offered);
 }
 
-static int check_ep(const struct fi_ep_attr *hint, uint32_t version)
+static int check_ep(const struct fi_ep_attr *hint, uint32_t version, uint64_t granted)
 {
+	uint64_t ordered = ordered_size(granted);
+
 	if (!hint)
 		return 0;
 	if (hint->protocol != FI_PROTO_UNSPEC && hint->protocol != PROTOCOL)
@@ -196,9 +278,9 @@ static int check_ep(const struct fi_ep_attr *hint, uint32_t version)
 	/* contexts: FI_SHARED_CONTEXT is the largest number there is */
 	if (check_max("ep_attr->protocol_version", hint->protocol_version, PROTOCOL_VERSION) ||
 	    check_max("ep_attr->max_msg_size", hint->max_msg_size, MAX_MSG_SIZE) ||
-	    check_max("ep_attr->max_order_raw_size", hint->max_order_raw_size, 0) ||
-	    check_max("ep_attr->max_order_war_size", hint->max_order_war_size, 0) ||
-	    check_max("ep_attr->max_order_waw_size", hint->max_order_waw_size, 0) ||
+	    check_max("ep_attr->max_order_raw_size", hint->max_order_raw_size, ordered) ||
+	    check_max("ep_attr->max_order_war_size", hint->max_order_war_size, ordered) ||
+	    check_max("ep_attr->max_order_waw_size", hint->max_order_waw_size, ordered) ||
 	    check_max("ep_attr->tx_ctx_cnt", hint->tx_ctx_cnt, 1) ||
 	    check_max("ep_attr->rx_ctx_cnt", hint->rx_ctx_cnt, 1))
 		return -FI_ENODATA;
@@ -223,28 +305,37 @@ static int check_threading(enum fi_threading hint)
 
 /*
  * Control operations are over when their call returns, so they progress in any way that is asked for.
- * Data moves when the application calls.
+ * Data moves when the application calls, or by a thread if that is asked for.
  */
 static int check_progress(const struct fi_domain_attr *hint)
 {
-	static const enum fi_progress manual = FI_PROGRESS_MANUAL;
-
 	if ((unsigned int)hint->control_progress > PROGRESS_CONTROL_UNIFIED)
 		return refuse_number("domain_attr->control_progress", hint->control_progress,
 				     FI_PROGRESS_MANUAL);
-	if (hint->data_progress != FI_PROGRESS_UNSPEC && hint->data_progress != FI_PROGRESS_MANUAL)
-		return refuse_value("domain_attr->data_progress", FI_TYPE_PROGRESS, &hint->data_progress,
-				    &manual);
+	if ((unsigned int)hint->data_progress > FI_PROGRESS_MANUAL)
+		return refuse_number("domain_attr->data_progress", hint->data_progress,
+				     FI_PROGRESS_MANUAL);
 	return 0;
 }
 
+/* With FI_SHMCMA_RMA=strict a target that computes is reached by a thread alone. */
+static enum fi_progress granted_progress(const struct fi_domain_attr *hint, uint64_t granted)
+{
+	if (hint && hint->data_progress)
+		return hint->data_progress;
+	return shmcma_env.config.strict && granted & MEMORY_KINDS ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+}
+
 /*
- * mr_mode tells what the application is ready to do for registration; no offer needs registered memory,
- * so nothing is asked of it. The two values from before 1.5 stand alone.
+ * mr_mode tells what the application is ready to do for registration. Nothing of it is needed here: remote
+ * addresses can be offsets and keys the application's own, and who is ready for anything (FI_MR_LOCAL,
+ * FI_MR_ENDPOINT...) is asked for nothing. Who names bits of basic registration alone means them, and gets
+ * virtual addresses and keys of ours: these are never the same twice, so a stale one is told from a new one.
+ * The two values from before 1.5 stand alone and come back as they are.
  */
 static int check_mr_mode(int hint, uint32_t version)
 {
-	static const int offered = 0;
+	static const int offered = SHMCMA_MR_MODES;
 
 	if (hint == FI_MR_UNSPEC || hint == FI_MR_BASIC || hint == FI_MR_SCALABLE)
 		return 0;
@@ -253,13 +344,17 @@ static int check_mr_mode(int hint, uint32_t version)
 	return 0;
 }
 
-static int granted_mr_mode(const struct fi_info *hints, uint32_t version)
+static int granted_mr_mode(const struct fi_info *hints, uint32_t version, uint64_t granted)
 {
 	int hint = hints && hints->domain_attr ? hints->domain_attr->mr_mode : FI_MR_UNSPEC;
 
 	if (hint == FI_MR_BASIC || hint == FI_MR_SCALABLE)
 		return hint;
-	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
+	if (FI_VERSION_LT(version, FI_VERSION(1, 5)))
+		return FI_MR_SCALABLE;
+	if (!(granted & MEMORY_KINDS) || hint & ~(SHMCMA_MR_MODES | FI_MR_ALLOCATED))
+		return 0;
+	return hint & SHMCMA_MR_MODES;
 }
 
 static int check_domain_counts(const struct fi_domain_attr *hint)
@@ -281,8 +376,8 @@ static int check_domain_counts(const struct fi_domain_attr *hint)
 /* Fields that came with API version 1.5. */
 static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered)
 {
-	if (check_max("domain_attr->cntr_cnt", hint->cntr_cnt, 0) ||
-	    check_max("domain_attr->mr_iov_limit", hint->mr_iov_limit, SHMCMA_IOV_LIMIT) ||
+	if (check_max("domain_attr->cntr_cnt", hint->cntr_cnt, COUNTERS) ||
+	    check_max("domain_attr->mr_iov_limit", hint->mr_iov_limit, SC_REG_RANGES_MAX) ||
 	    check_bits("domain_attr->caps", FI_TYPE_CAPS, hint->caps, offered & COMM_CAPS) ||
 	    check_max("domain_attr->max_err_data", hint->max_err_data, 0) ||
 	    check_max("domain_attr->mr_cnt", hint->mr_cnt, MR_COUNT))
@@ -344,7 +439,7 @@ static int check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 	if (hints->nic)
 		return refuse_text("nic", "a network interface", "none");
 	if (check_fabric(hints->fabric_attr) || check_domain(hints->domain_attr, version, offered) ||
-	    check_ep(hints->ep_attr, version) || check_tx(hints->tx_attr, granted) ||
+	    check_ep(hints->ep_attr, version, granted) || check_tx(hints->tx_attr, granted) ||
 	    check_rx(hints->rx_attr, granted))
 		return -FI_ENODATA;
 	return 0;
@@ -367,32 +462,36 @@ static uint64_t at_least(uint64_t hint, uint64_t offered)
 
 static void fill_tx(struct fi_tx_attr *attr, const struct fi_tx_attr *hint, uint64_t granted)
 {
-	attr->caps = context_caps(granted, hint ? hint->caps : 0, FI_SEND, TX_CAPS);
-	attr->msg_order = MSG_ORDER | (hint ? hint->msg_order : 0);
+	attr->caps = context_caps(granted, hint ? hint->caps : 0, &transmit);
+	attr->msg_order = held_order(granted) | (hint ? hint->msg_order : 0);
 	attr->comp_order = COMP_ORDER;
 	attr->op_flags = hint ? hint->op_flags : 0;
 	attr->inject_size = SHMCMA_INJECT_SIZE;
 	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
 	attr->iov_limit = SHMCMA_IOV_LIMIT;
+	attr->rma_iov_limit = granted & MEMORY_KINDS ? SHMCMA_RMA_IOV_LIMIT : 0;
 	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
 }
 
 static void fill_rx(struct fi_rx_attr *attr, const struct fi_rx_attr *hint, uint64_t granted)
 {
-	attr->caps = context_caps(granted, hint ? hint->caps : 0, FI_RECV, RX_CAPS);
-	attr->msg_order = MSG_ORDER | (hint ? hint->msg_order : 0);
+	attr->caps = context_caps(granted, hint ? hint->caps : 0, &receive);
+	attr->msg_order = held_order(granted) | (hint ? hint->msg_order : 0);
 	attr->comp_order = COMP_ORDER;
 	attr->op_flags = hint ? hint->op_flags : 0;
 	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
 	attr->iov_limit = SHMCMA_IOV_LIMIT;
 }
 
-static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint)
+static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint, uint64_t granted)
 {
 	attr->type = FI_EP_RDM;
 	attr->protocol = PROTOCOL;
 	attr->protocol_version = PROTOCOL_VERSION;
 	attr->max_msg_size = MAX_MSG_SIZE;
+	attr->max_order_raw_size = ordered_size(granted);
+	attr->max_order_war_size = ordered_size(granted);
+	attr->max_order_waw_size = ordered_size(granted);
 	/* any division of 64 bits will do */
 	attr->mem_tag_format = hint && hint->mem_tag_format ? hint->mem_tag_format : TAG_FORMAT;
 	attr->tx_ctx_cnt = 1;
@@ -412,7 +511,7 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	attr->threading = hint && hint->threading ? hint->threading : FI_THREAD_SAFE;
 	attr->control_progress =
 		hint && hint->control_progress ? hint->control_progress : FI_PROGRESS_MANUAL;
-	attr->data_progress = FI_PROGRESS_MANUAL;
+	attr->data_progress = granted_progress(hint, granted);
 	attr->resource_mgmt = FI_RM_ENABLED;
 	attr->av_type = hint ? hint->av_type : FI_AV_UNSPEC;
 	attr->mr_mode = mr_mode;
@@ -424,7 +523,8 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	attr->rx_ctx_cnt = ENDPOINTS;
 	attr->max_ep_tx_ctx = 1;
 	attr->max_ep_rx_ctx = 1;
-	attr->mr_iov_limit = SHMCMA_IOV_LIMIT;
+	attr->cntr_cnt = COUNTERS;
+	attr->mr_iov_limit = SC_REG_RANGES_MAX;
 	attr->caps = granted & COMM_CAPS;
 	attr->mr_cnt = MR_COUNT;
 	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
@@ -469,10 +569,10 @@ static struct fi_info *make_info(uint32_t version, const struct fi_info *hints, 
 	info->addr_format = FI_ADDR_STR;
 	fill_tx(info->tx_attr, hints ? hints->tx_attr : NULL, granted);
 	fill_rx(info->rx_attr, hints ? hints->rx_attr : NULL, granted);
-	fill_ep(info->ep_attr, hints ? hints->ep_attr : NULL);
+	fill_ep(info->ep_attr, hints ? hints->ep_attr : NULL, granted);
 	if (fill_fabric(info->fabric_attr, hints ? hints->fabric_attr : NULL, version) ||
 	    fill_domain(info->domain_attr, hints ? hints->domain_attr : NULL, granted,
-			granted_mr_mode(hints, version), info->fabric_attr->fabric) ||
+			granted_mr_mode(hints, version, granted), info->fabric_attr->fabric) ||
 	    fill_address(addresses->source, &info->src_addr, &info->src_addrlen) ||
 	    fill_address(addresses->destination, &info->dest_addr, &info->dest_addrlen)) {
 		fi_freeinfo(info);
@@ -512,6 +612,12 @@ static int hinted_destination(const struct fi_info *hints, char *destination)
 	return 0;
 }
 
+/* Says on which machine, but names no endpoint there. */
+static bool is_host_alone(const char *node, const char *service)
+{
+	return node && !service && !shmcma_node_is_address(node);
+}
+
 /* FI_SOURCE: node and service say where the endpoint is to be. */
 static int named_source(const char *node, const char *service, uint64_t flags, char *source)
 {
@@ -521,7 +627,7 @@ static int named_source(const char *node, const char *service, uint64_t flags, c
 		shmcma_info(FI_LOG_CORE, "FI_SOURCE with neither node nor service\n");
 		return -FI_EINVAL;
 	}
-	if (node && !service && !shmcma_node_is_address(node))
+	if (is_host_alone(node, service))
 		return shmcma_node_is_here(node, flags) ? 0 : -FI_ENODATA;
 	if (node && !service && !strcmp(node, SHMCMA_ADDR_ANY))
 		return 0;
@@ -544,6 +650,9 @@ static int find_addresses(const char *node, const char *service, uint64_t flags,
 		return ret;
 	if (flags & FI_SOURCE || (!node && !service))
 		return hinted_destination(hints, addresses->destination);
+	/* who asks whether a host can be reached is told so; there is no address for whom he has not named */
+	if (is_host_alone(node, service))
+		return shmcma_node_is_here(node, flags) ? 0 : -FI_ENODATA;
 	return shmcma_node_address(node, service, flags, addresses->destination);
 }
 

@@ -87,6 +87,25 @@ static bool read_bool(const char *name, bool value, const char *help)
 	return value;
 }
 
+/* FI_SHMCMA_RMA: is registered memory not to be touched by peers? */
+static bool read_strict(void)
+{
+	char *mode;
+
+	fi_param_define(
+		&shmcma_provider, "rma", FI_PARAM_STRING,
+		"How peers access registered memory: trusted, they copy by themselves after they have"
+		" checked the registration; strict, this process checks and copies for them, in a thread"
+		" of its own (default: trusted)");
+	if (fi_param_get_str(&shmcma_provider, "rma", &mode))
+		return false;
+	if (strcasecmp(mode, "strict") && strcasecmp(mode, "trusted"))
+		shmcma_warn(FI_LOG_CORE,
+			    "FI_SHMCMA parameter rma=%s is neither trusted nor strict: using trusted\n",
+			    mode);
+	return !strcasecmp(mode, "strict");
+}
+
 bool shmcma_is_listed(const char *list)
 {
 	while (*list) {
@@ -116,6 +135,7 @@ static void read_parameters(void)
 		"cma", config->cma,
 		"Copy large messages straight between processes (cross memory attach). Without it they"
 		" go through shared buffers.");
+	config->strict = read_strict();
 	shmcma_env.remote_comm = read_bool("remote_comm", false,
 					   "Offer FI_REMOTE_COMM to everybody. Addresses of other "
 					   "machines are refused all the same,"
@@ -148,12 +168,17 @@ static void read_parameters(void)
 		"eager_max", &config->eager_max, 0, (size_t)config->buf_size * BUFS_PER_MESSAGE, 1,
 		"Largest message, in bytes, that goes through shared buffers without asking its"
 		" receiver, up to 16 buffers" });
+	read_size(&(struct size_param){
+		"share_min", &config->share_min, 1, UINT32_MAX, 1,
+		"Smallest message, in bytes, that its sender helps the receiver to copy" });
 }
 
 static void cleanup(void)
 {
-	if (getpid() == loaded_by)
-		sc_process_fini();
+	if (getpid() != loaded_by)
+		return;
+	shmcma_progress_stop_all();
+	sc_process_fini();
 }
 
 FI_EXT_INI
@@ -161,7 +186,7 @@ FI_EXT_INI
 	if (loaded_by)
 		return &shmcma_provider;
 	loaded_by = getpid();
-	/* the library's own version: it passes over a provider that is older than what an application asks for */
+	/* the library's own: it passes over a provider that is older than what an application asks for */
 	shmcma_provider.fi_version = fi_version();
 	sc_log_set(log_line);
 	read_parameters();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * post.h: what plain and tagged messages share: from the arguments of a data call to struct sc_send or
- * struct sc_recv on the stack, and from there straight into the core.
+ * post.h: what data calls share: the tables they are found in, and, of plain and tagged messages, the way
+ * from the arguments to struct sc_send or struct sc_recv on the stack, and from there straight into the core.
  *
  * A data call never asks whether the endpoint is enabled or has the capability: the endpoint's operation
  * tables say so (enum shmcma_post). The two kinds differ in SC_TAGGED, tag, ignore bits and completion
@@ -11,6 +11,7 @@
 #define SHMCMA_POST_H
 
 #include "shmcma.h"
+#include "trigger.h"
 
 /* What the operations of a table do. */
 enum shmcma_post {
@@ -19,6 +20,15 @@ enum shmcma_post {
 	SHMCMA_POST_SEND,     /* send; receives -FI_EOPNOTSUPP */
 	SHMCMA_POST_RECV,     /* receive; sends -FI_EOPNOTSUPP */
 	SHMCMA_POST_BOTH,
+};
+
+/* The same for memory of peers: RMA and atomics. */
+enum shmcma_rma {
+	SHMCMA_RMA_UNABLE,
+	SHMCMA_RMA_DISABLED,
+	SHMCMA_RMA_READ,  /* writes: -FI_EOPNOTSUPP */
+	SHMCMA_RMA_WRITE, /* reads: -FI_EOPNOTSUPP */
+	SHMCMA_RMA_BOTH,
 };
 
 /* An operation of the UNABLE and the DISABLED table; name, then parameters as in its type. */
@@ -51,10 +61,12 @@ enum shmcma_post {
 
 struct fi_ops_msg *shmcma_msg_ops(enum shmcma_post post);	/* msg.c */
 struct fi_ops_tagged *shmcma_tagged_ops(enum shmcma_post post); /* tagged.c */
+struct fi_ops_rma *shmcma_rma_ops(enum shmcma_rma rma);		/* rma.c */
+struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma);	/* atomic.c */
 
 #define SHMCMA_SENDMSG_FLAGS (SHMCMA_TX_OP_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE | FI_FENCE)
 #define SHMCMA_RECVMSG_FLAGS                                                                              \
-	(FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE | FI_PEEK | FI_CLAIM | FI_DISCARD)
+	(FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE | FI_PEEK | FI_CLAIM | FI_DISCARD | FI_TRIGGER)
 
 #define SHMCMA_INJECT_FLAGS (SC_SEND_INJECT | SC_SILENT) /* fi_inject and the like */
 
@@ -67,7 +79,8 @@ static inline uint32_t shmcma_send_flags(uint64_t flags, bool selective)
 	return (selective && !(flags & FI_COMPLETION) ? SC_SILENT : 0) |
 	       (flags & FI_REMOTE_CQ_DATA ? SC_SEND_DATA : 0) | (flags & FI_INJECT ? SC_SEND_INJECT : 0) |
 	       (flags & FI_DELIVERY_COMPLETE ? SC_SEND_DELIVERY : 0) |
-	       (flags & FI_MATCH_COMPLETE ? SC_SEND_MATCH : 0) | (flags & FI_FENCE ? SC_SEND_FENCE : 0);
+	       (flags & FI_MATCH_COMPLETE ? SC_SEND_MATCH : 0) | (flags & FI_FENCE ? SC_SEND_FENCE : 0) |
+	       (flags & FI_TRIGGER ? SHMCMA_TRIGGER : 0);
 }
 
 /* The core's flags of a receive. A peek has no result but its completion. */
@@ -75,7 +88,8 @@ static inline uint32_t shmcma_recv_flags(uint64_t flags, bool selective)
 {
 	return (selective && !(flags & (FI_COMPLETION | FI_PEEK)) ? SC_SILENT : 0) |
 	       (flags & FI_MULTI_RECV ? SC_RECV_MULTI : 0) | (flags & FI_PEEK ? SC_RECV_PEEK : 0) |
-	       (flags & FI_CLAIM ? SC_RECV_CLAIM : 0) | (flags & FI_DISCARD ? SC_RECV_DISCARD : 0);
+	       (flags & FI_CLAIM ? SC_RECV_CLAIM : 0) | (flags & FI_DISCARD ? SC_RECV_DISCARD : 0) |
+	       (flags & FI_TRIGGER ? SHMCMA_TRIGGER : 0);
 }
 
 static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
@@ -96,6 +110,8 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 	struct sc_peer *peer;
 	ssize_t ret = -FI_EINVAL;
 
+	if (__builtin_expect(send->flags & SHMCMA_TRIGGER, 0))
+		return shmcma_trigger_send(fid, dest, send);
 	shmcma_lock(fid->domain);
 	peer = shmcma_ep_peer(ep, dest);
 	if (__builtin_expect(peer != NULL, 1)) {
@@ -157,6 +173,8 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	ssize_t ret = -FI_EINVAL;
 
 	recv->multi_min = ep->multi_min;
+	if (__builtin_expect(recv->flags & SHMCMA_TRIGGER, 0))
+		return shmcma_trigger_recv(fid, source, recv);
 	shmcma_lock(fid->domain);
 	if (__builtin_expect(shmcma_recv_source(ep, source, &recv->source), 1))
 		ret = sc_rx_recv(ep->core, recv);

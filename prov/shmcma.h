@@ -3,9 +3,10 @@
  * shmcma.h: the provider's objects. Each libfabric object is a structure that begins with its fid;
  * one file each implements its calls. The work is the core's (core.h).
  *
- * Locks: every data call and every read of a completion queue holds the domain's lock if the threading
- * model asks for one (shmcma_lock()); so do the calls that change the ties between objects. The address
- * vector and the event queue have locks of their own, taken inside the domain's, never around it.
+ * Locks: every data call and every read of a completion queue or counter holds the domain's lock if the
+ * threading model asks for one, or if a thread of ours makes progress (shmcma_lock()); so do the calls that
+ * change the ties between objects. The address vector and the event queue have locks of their own, taken
+ * inside the domain's, never around it.
  */
 #ifndef SHMCMA_PROV_H
 #define SHMCMA_PROV_H
@@ -15,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -24,14 +26,18 @@
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 #include <shmcma/core.h>
+#include "progress.h"
 
 #define SHMCMA_NAME "shmcma"
 #define SHMCMA_VERSION FI_VERSION(0, 1)
 #define SHMCMA_IOV_LIMIT 8
+#define SHMCMA_RMA_IOV_LIMIT SC_REMOTE_MAX
 #define SHMCMA_INJECT_SIZE SC_INJECT_MAX
 #define SHMCMA_DEFAULT_SIZE 1024  /* tx and rx size when the hints do not say */
 #define SHMCMA_MAX_SIZE 65536
 #define SHMCMA_CQ_DATA_SIZE 8
+/* Of the registration modes that an application is ready for, those that are made use of. */
+#define SHMCMA_MR_MODES (FI_MR_VIRT_ADDR | FI_MR_PROV_KEY)
 #define SHMCMA_MULTI_MIN 64 /* FI_OPT_MIN_MULTI_RECV unless set */
 
 extern struct fi_provider shmcma_provider;
@@ -41,7 +47,7 @@ extern struct fi_provider shmcma_provider;
 
 /* The provider's parameters, read once (init.c). */
 struct shmcma_env {
-	struct sc_config config; /* FI_SHMCMA_CMA, INLINE_MAX, EAGER_MAX, BOUNCE_SIZE, BOUNCE_COUNT, PEERS */
+	struct sc_config config; /* FI_SHMCMA_CMA, RMA, and the sizes */
 	int remote_comm;	 /* FI_SHMCMA_REMOTE_COMM */
 };
 extern struct shmcma_env shmcma_env;
@@ -60,6 +66,8 @@ static inline int shmcma_error(int error)
 		return -FI_ECONNREFUSED; /* all slots of the peer are taken */
 	case -EPROTO:
 		return -FI_ECONNABORTED; /* the peer breaks the protocol, or is of another version */
+	case -ENOKEY:
+		return -FI_ENOKEY; /* another number than errno's */
 	default:
 		return error;
 	}
@@ -80,9 +88,16 @@ struct shmcma_domain {
 	shmcma_refs refs;
 	struct shmcma_eq *eq; /* fi_domain_bind */
 	enum fi_threading threading;
-	bool locked; /* the threading model asks for a lock */
+	bool locked; /* the threading model, or automatic progress, asks for a lock */
 	pthread_mutex_t lock; /* recursive: no */
+	struct shmcma_polled enabled; /* all enabled endpoints */
+	struct shmcma_progress progress;
+	struct shmcma_cntr *triggers; /* counters that operations wait for */
+	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
+	struct sc_cntr uncounted;     /* deferred work without a counter of its own */
 	uint64_t caps;
+	int mr_mode; /* FI_MR_*, in the bits of API 1.5 and later */
+	struct sc_regtab *regtab;
 	uint32_t api_version;
 	struct shmcma_domain *next; /* open ones, oldest first (domain.c) */
 };
@@ -98,6 +113,10 @@ static inline void shmcma_unlock(struct shmcma_domain *domain)
 	if (domain->locked)
 		pthread_mutex_unlock(&domain->lock);
 }
+
+/* fi_ops_mr of every domain, and fi_mr_map_raw (mr.c). */
+extern struct fi_ops_mr shmcma_mr_ops;
+int shmcma_mr_map_raw(const struct fi_mr_map_raw *map);
 
 struct shmcma_eq; /* eq.c */
 
@@ -157,17 +176,40 @@ struct shmcma_cq {
 	shmcma_refs refs;
 	struct sc_cq queue;
 	enum fi_cq_format format;
-	struct shmcma_ep **eps; /* endpoints to poll; each once */
-	size_t ep_count, ep_capacity;
+	struct shmcma_polled polled; /* when this queue is read */
 	enum fi_wait_obj wait_obj;
 	atomic_bool signaled; /* fi_cq_signal; by any thread, without lock */
 	bool overrun_told;    /* event queues know that completions were lost */
 };
 
-/* The (enabled) endpoint is to be polled when this queue is read; twice is the same as once. -FI_ENOMEM. */
-int shmcma_cq_add_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
-/* No more, for its peers are about to go; completions in the queue stay, with unknown source. */
+/* The endpoint is polled no more, for its peers are about to go; completions stay, with unknown source. */
 void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
+
+/* A counter (cntr.c). */
+struct shmcma_cntr {
+	struct fid_cntr fid;
+	struct shmcma_domain *domain;
+	shmcma_refs refs;
+	struct sc_cntr count;	     /* written under the domain's lock */
+	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
+	bool elsewhere; /* what it counts may be on any endpoint of the domain */
+	enum fi_wait_obj wait_obj;
+	struct shmcma_work *works;	  /* wait for it (trigger.c) */
+	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
+	bool lent;			  /* operations under way may count here after fi_close() */
+	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */
+};
+
+/* The counter of that fid if it is one of this domain, else NULL. */
+struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *domain);
+/*
+ * For something other than an endpoint, such as registered memory: the counter, counted (refs + 1) until it
+ * is put back, or NULL. Under the domain's lock.
+ */
+struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
+void shmcma_cntr_put(struct shmcma_cntr *cntr);
+/* The domain closes: those that were kept for operations under way. */
+void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 
 /*
  * What the endpoint structure and its aliases share: an alias is another fid with flags of its own.
@@ -179,6 +221,7 @@ struct shmcma_ep {
 	struct shmcma_ep *av_next;
 	struct shmcma_eq *eq;
 	struct shmcma_cq *tx_cq, *rx_cq;
+	struct shmcma_cntr *cntrs[SC_EVENTS];
 	bool tx_selective, rx_selective; /* FI_SELECTIVE_COMPLETION */
 	/* peers by fi_addr; NULL: not looked up yet (shmcma_ep_peer()) */
 	struct sc_peer **peers;
@@ -192,6 +235,28 @@ struct shmcma_ep {
 	shmcma_refs refs;	    /* aliases */
 	struct shmcma_ep_fid *fids; /* the endpoint itself, then its aliases, linked by next */
 };
+
+/* Post what waits for counters that have got there by now (trigger.c). */
+void shmcma_trigger_run_locked(struct shmcma_domain *domain);
+
+/* Progress, with the domain's lock held. 0: there was nothing to do. */
+static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
+{
+	int done = 0;
+
+	for (size_t i = 0; i < polled->count; i++)
+		done += sc_ep_poll(polled->eps[i]->core);
+	if (__builtin_expect(domain->triggers != NULL, 0))
+		shmcma_trigger_run_locked(domain);
+	return done;
+}
+
+/* The same for an application that asks for it: its thread, if it has one, may rest. */
+static inline void shmcma_progress_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
+{
+	domain->progress.polls++;
+	shmcma_poll_locked(domain, polled);
+}
 
 /* The fid handed out: the endpoint itself or an alias (ep.c). */
 struct shmcma_ep_fid {
@@ -207,8 +272,8 @@ struct shmcma_ep_fid {
 /* What op_flags of an endpoint may hold. */
 #define SHMCMA_TX_OP_FLAGS                                                                                \
 	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |   \
-	 FI_MATCH_COMPLETE)
-#define SHMCMA_RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV)
+	 FI_MATCH_COMPLETE | FI_TRIGGER)
+#define SHMCMA_RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV | FI_TRIGGER)
 
 /* The peer of fi_addr, or NULL (no such entry, no memory); slow path of the inline one in msg code. */
 struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);
@@ -236,7 +301,11 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context);
 int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context);
 int shmcma_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
+int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
+		     void *context);
 int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
+			struct fi_atomic_attr *attr, uint64_t flags);
 int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen);
 int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen);
 

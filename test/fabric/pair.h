@@ -87,13 +87,19 @@ __attribute__((noreturn)) static inline void pair_fail(const char *file, int lin
 #define PAIR_SECONDS 120 /* a test that takes longer hangs */
 
 struct pair;
+struct pair_want;
 
 struct pair_test {
 	void (*alone)(void);
 	void (*first)(struct pair *pair);
 	void (*second)(struct pair *pair);
+	void (*before)(void); /* in each process of first and second, before anything is opened */
+	const struct pair_want *want; /* first and second; NULL: the usual */
 	const char *env;
 };
+
+/* In the processes of a test: the test. */
+static const struct pair_test *pair_current;
 
 static inline void pair_env(const char *env)
 {
@@ -117,7 +123,7 @@ struct pair_child {
  * and is none: peeks and what is discarded.
  */
 static struct {
-	unsigned long long sent, received, peeks;
+	unsigned long long sent, received, peeks, accesses;
 } pair_seen;
 
 static inline bool pair_start(struct pair_child *child)
@@ -145,8 +151,8 @@ __attribute__((noreturn)) static inline void pair_finish(void)
 	unsigned long long received =
 		pair_seen.received > pair_seen.peeks ? pair_seen.received - pair_seen.peeks : 0;
 
-	dprintf(STDERR_FILENO, "pair: seen: tx_msgs=%llu rx_msgs=%llu any=%d\n", pair_seen.sent, received,
-		pair_seen.sent || pair_seen.received);
+	dprintf(STDERR_FILENO, "pair: seen: tx_msgs=%llu rx_msgs=%llu rma_ops=%llu any=%d\n",
+		pair_seen.sent, received, pair_seen.accesses, pair_seen.sent || pair_seen.received);
 	exit(0);
 }
 
@@ -185,9 +191,15 @@ static inline bool pair_log_proves(const char *text)
 	long long any = pair_log_sum(text, "pair: seen:", " any=");
 	long long tx = pair_log_sum(text, "shmcma: counters:", " tx_msgs=");
 	long long rx = pair_log_sum(text, "shmcma: counters:", " rx_msgs=");
+	long long seen_rma = pair_log_sum(text, "pair: seen:", " rma_ops=");
+	long long rma = pair_log_sum(text, "shmcma: counters:", " rma_ops=");
 
 	if (any < 0) {
 		fprintf(stderr, "the process left its test before the end\n");
+		return false;
+	}
+	if (seen_rma && rma < seen_rma) {
+		fprintf(stderr, "%lld one-sided operations completed, shmcma counted %lld\n", seen_rma, rma);
 		return false;
 	}
 	if (!any || (tx >= seen_tx && rx >= seen_rx && tx + rx > 0))
@@ -260,6 +272,7 @@ static inline void pair_alone(void **state)
 	int code;
 
 	if (pair_start(&child)) {
+		pair_current = test;
 		pair_env(test->env);
 		test->alone();
 		pair_finish();
@@ -291,9 +304,11 @@ struct pair_want {
 	enum fi_cq_format format; /* usual: FI_CQ_FORMAT_TAGGED */
 	enum fi_wait_obj wait_obj;
 	enum fi_threading threading; /* usual: FI_THREAD_SAFE */
+	enum fi_progress progress;   /* of data; usual: FI_PROGRESS_MANUAL */
 	uint64_t tx_op_flags, rx_op_flags;
 	uint64_t tx_bind, rx_bind; /* FI_SELECTIVE_COMPLETION */
 	size_t tx_size, rx_size, cq_size;
+	int mr_mode;
 	bool strangers; /* the endpoints are not in each other's address vector */
 };
 
@@ -327,6 +342,8 @@ static inline struct fi_info *pair_hints(const struct pair_want *want)
 	hints->tx_attr->size = want->tx_size;
 	hints->rx_attr->size = want->rx_size;
 	hints->domain_attr->threading = want->threading;
+	hints->domain_attr->mr_mode = want->mr_mode;
+	hints->domain_attr->data_progress = want->progress;
 	return hints;
 }
 
@@ -496,6 +513,7 @@ static inline void pair_saw(const struct fi_cq_tagged_entry *entry)
 {
 	pair_seen.sent += !!(entry->flags & FI_SEND);
 	pair_seen.received += !!(entry->flags & FI_RECV);
+	pair_seen.accesses += entry->flags & (FI_RMA | FI_ATOMIC) && entry->flags & (FI_READ | FI_WRITE);
 }
 
 /* The next completion of that side, which is no error. */
@@ -798,9 +816,12 @@ static inline void pair_role(const struct pair_test *test, void (*role)(struct p
 	struct pair pair;
 	char name[64];
 
+	pair_current = test;
 	pair_env(test->env);
+	if (test->before)
+		test->before();
 	counters_begin(&pair_counters);
-	pair_open_domain(&pair, NULL);
+	pair_open_domain(&pair, test->want);
 	pair.link = fd;
 	side_open(&pair, &pair.a);
 	pair_exchange(fd, pair.a.name, name, sizeof(name));

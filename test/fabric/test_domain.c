@@ -176,7 +176,7 @@ static void test_domain_attributes(void **state)
 
 	/* what was never granted */
 	info->domain_attr->threading = FI_THREAD_SAFE;
-	info->domain_attr->data_progress = FI_PROGRESS_AUTO;
+	info->domain_attr->data_progress = 77;
 	tf_expect(fi_domain(t.fabric, info, &domain, NULL), -FI_ENODATA);
 	info->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	info->caps |= FI_MULTICAST;
@@ -246,52 +246,10 @@ static void test_default_event_queue(void **state)
 	tf_ok(fi_domain(t.fabric, t.info, &t.domain, NULL));
 }
 
-/* Registered for local use, which some programs do everywhere; nothing to be had by others. */
-static void test_local_memory(void **state)
-{
-	char buf[64];
-	struct iovec iov[9] = { { buf, 32 }, { buf + 32, 32 } };
-	struct fi_mr_attr attr = {
-		.mr_iov = iov, .iov_count = 2, .access = FI_SEND | FI_RECV, .context = buf
-	};
-	struct fid_domain *domain;
-	struct fid_mr *mr;
-
-	(void)state;
-	tf_ok(fi_domain(t.fabric, t.info, &domain, NULL));
-	tf_ok(fi_mr_reg(domain, buf, sizeof(buf), FI_RECV, 0, 77, 0, &mr, &attr));
-	assert_int_equal(mr->fid.fclass, FI_CLASS_MR);
-	assert_ptr_equal(mr->fid.context, &attr);
-	assert_true(fi_mr_key(mr) == FI_KEY_NOTAVAIL);
-	(void)fi_mr_desc(mr);
-	tf_expect(fi_close(&domain->fid), -FI_EBUSY);
-	tf_ok(fi_close(&mr->fid));
-	tf_ok(fi_mr_regv(domain, iov, 2, FI_SEND | FI_READ | FI_WRITE, 0, 77, 0, &mr, NULL));
-	tf_expect(fi_mr_bind(mr, &t.fabric->fid, 0), -FI_ENOSYS);
-	tf_ok(fi_close(&mr->fid));
-	tf_ok(fi_mr_regattr(domain, &attr, 0, &mr));
-	assert_ptr_equal(mr->fid.context, buf);
-	tf_ok(fi_close(&mr->fid));
-
-	tf_expect(fi_mr_reg(domain, buf, sizeof(buf), FI_REMOTE_READ, 0, 0, 0, &mr, NULL), -FI_ENOSYS);
-	tf_expect(fi_mr_reg(domain, buf, sizeof(buf), FI_SEND | FI_REMOTE_WRITE, 0, 0, 0, &mr, NULL),
-		  -FI_ENOSYS);
-	tf_expect(fi_mr_reg(domain, buf, sizeof(buf), FI_SEND, 1, 0, 0, &mr, NULL), -FI_EINVAL);
-	tf_expect(fi_mr_reg(domain, buf, sizeof(buf), FI_SEND, 0, 0, FI_RMA_EVENT, &mr, NULL),
-		  -FI_EBADFLAGS);
-	tf_expect(fi_mr_regv(domain, NULL, 1, FI_SEND, 0, 0, 0, &mr, NULL), -FI_EINVAL);
-	tf_expect(fi_mr_regv(domain, iov, 9, FI_SEND, 0, 0, 0, &mr, NULL), -FI_EINVAL);
-	tf_expect(fi_mr_regattr(domain, NULL, 0, &mr), -FI_EINVAL);
-	tf_ok(fi_close(&domain->fid));
-}
-
 static void test_domain_unused_calls(void **state)
 {
 	struct fi_collective_attr collective;
-	struct fi_atomic_attr atomic;
-	struct fi_cntr_attr cntr_attr = { 0 };
 	struct fi_poll_attr poll_attr = { 0 };
-	struct fid_cntr *cntr;
 	struct fid_poll *poll;
 	struct fid_stx *stx;
 	struct fid_ep *ep;
@@ -299,15 +257,13 @@ static void test_domain_unused_calls(void **state)
 
 	(void)state;
 	tf_expect(fi_scalable_ep(t.domain, t.info, &ep, NULL), -FI_ENOSYS);
-	tf_expect(fi_cntr_open(t.domain, &cntr_attr, &cntr, NULL), -FI_ENOSYS);
 	tf_expect(fi_poll_open(t.domain, &poll_attr, &poll), -FI_ENOSYS);
 	tf_expect(fi_stx_context(t.domain, t.info->tx_attr, &stx, NULL), -FI_ENOSYS);
 	tf_expect(fi_srx_context(t.domain, t.info->rx_attr, &ep, NULL), -FI_ENOSYS);
-	tf_expect(fi_query_atomic(t.domain, FI_INT8, FI_SUM, &atomic, 0), -FI_ENOSYS);
 	tf_expect(fi_query_collective(t.domain, FI_BARRIER, &collective, 0), -FI_ENOSYS);
 	tf_expect(fi_open_ops(&t.domain->fid, "ops", 0, &ops, NULL), -FI_ENOSYS);
 	tf_expect(fi_set_ops(&t.domain->fid, FI_SET_OPS_HMEM_OVERRIDE, 0, NULL, NULL), -FI_ENOSYS);
-	tf_expect(fi_control(&t.domain->fid, FI_QUEUE_WORK, NULL), -FI_ENOSYS);
+	tf_expect(fi_control(&t.domain->fid, FI_BACKLOG, NULL), -FI_ENOSYS);
 }
 
 int main(void)
@@ -323,7 +279,6 @@ int main(void)
 		cmocka_unit_test(test_flags),
 		cmocka_unit_test(test_bind),
 		cmocka_unit_test(test_default_event_queue),
-		cmocka_unit_test(test_local_memory),
 		cmocka_unit_test(test_domain_unused_calls),
 	};
 

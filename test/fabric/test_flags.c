@@ -404,7 +404,6 @@ static void unknown_flags(void)
 {
 	static const uint64_t never[] = {
 		FI_MULTICAST,
-		FI_TRIGGER,
 		FI_COMMIT_COMPLETE,
 		FI_PRIORITY,
 		FI_READ,

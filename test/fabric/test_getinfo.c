@@ -9,15 +9,34 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <rdma/providers/fi_prov.h>
 
+#define MESSAGES (FI_MSG | FI_TAGGED)
 #define DIRECTIONS (FI_SEND | FI_RECV)
-#define SECONDARY (FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_LOCAL_COMM | FI_REMOTE_COMM)
-#define GRANTABLE (FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_AV_USER_ID | DIRECTIONS | SECONDARY)
+#define MEMORY (FI_RMA | FI_ATOMIC)
+#define INITIATE (FI_READ | FI_WRITE)
+#define BE_TARGET (FI_REMOTE_READ | FI_REMOTE_WRITE)
+#define ACCESSES (INITIATE | BE_TARGET)
+#define SECONDARY                                                                                         \
+	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define GRANTABLE                                                                                         \
+	(MESSAGES | MEMORY | FI_DIRECTED_RECV | FI_AV_USER_ID | DIRECTIONS | ACCESSES | SECONDARY)
+
+#define TX_ONLY (FI_SEND | INITIATE | FI_FENCE)
+#define RX_ONLY (FI_RECV | BE_TARGET | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT)
+#define TX_GRANTABLE (MESSAGES | MEMORY | TX_ONLY | FI_TRIGGER)
+#define RX_GRANTABLE (MESSAGES | MEMORY | RX_ONLY | FI_TRIGGER)
+
+#define RMA_ORDER (FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW)
+#define ATOMIC_ORDER                                                                                      \
+	(FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
+#define MEMORY_ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW)
+#define MIXED_ORDER (FI_ORDER_RAS | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
@@ -79,6 +98,8 @@ static void check_default(const struct fi_info *info)
 {
 	assert_true(info->caps & FI_MSG);
 	assert_true(info->caps & FI_TAGGED);
+	assert_int_equal(info->caps & (MEMORY | ACCESSES), MEMORY | ACCESSES);
+	assert_int_equal(info->caps & (FI_RMA_EVENT | FI_TRIGGER), FI_RMA_EVENT | FI_TRIGGER);
 	assert_true(info->caps & FI_LOCAL_COMM);
 	assert_int_equal(info->caps & ~GRANTABLE, 0);
 	assert_int_equal(info->mode, 0);
@@ -92,20 +113,26 @@ static void check_default(const struct fi_info *info)
 
 	assert_int_equal(info->tx_attr->caps & ~info->caps, 0);
 	assert_int_equal(info->rx_attr->caps & ~info->caps, 0);
+	assert_int_equal(info->tx_attr->caps, TX_GRANTABLE);
+	assert_int_equal(info->rx_attr->caps, RX_GRANTABLE);
 	assert_int_equal(info->tx_attr->mode | info->rx_attr->mode, 0);
 	assert_int_equal(info->tx_attr->op_flags | info->rx_attr->op_flags, 0);
-	assert_int_equal(info->tx_attr->msg_order, FI_ORDER_SAS);
-	assert_int_equal(info->rx_attr->msg_order, FI_ORDER_SAS);
+	assert_int_equal(info->tx_attr->msg_order, FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER);
+	assert_int_equal(info->rx_attr->msg_order, FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER);
 	assert_int_equal(info->tx_attr->comp_order | info->rx_attr->comp_order, FI_ORDER_NONE);
 	assert_true(info->tx_attr->inject_size >= 4096);
 	assert_true(info->tx_attr->iov_limit >= 8);
 	assert_true(info->rx_attr->iov_limit >= 8);
+	assert_true(info->tx_attr->rma_iov_limit >= 8);
 	assert_true(info->tx_attr->size && info->rx_attr->size);
 
 	assert_int_equal(info->ep_attr->type, FI_EP_RDM);
 	assert_true(info->ep_attr->protocol & FI_PROV_SPECIFIC);
 	assert_true(info->ep_attr->max_msg_size > 1ULL << 32);
 	assert_int_equal(info->ep_attr->msg_prefix_size, 0);
+	assert_true(info->ep_attr->max_order_raw_size == SIZE_MAX);
+	assert_true(info->ep_attr->max_order_war_size == SIZE_MAX);
+	assert_true(info->ep_attr->max_order_waw_size == SIZE_MAX);
 	assert_int_equal(info->ep_attr->tx_ctx_cnt, 1);
 	assert_int_equal(info->ep_attr->rx_ctx_cnt, 1);
 	assert_int_equal(info->ep_attr->auth_key_size, 0);
@@ -118,6 +145,10 @@ static void check_default(const struct fi_info *info)
 	assert_int_equal(info->domain_attr->resource_mgmt, FI_RM_ENABLED);
 	assert_int_equal(info->domain_attr->av_type, FI_AV_UNSPEC);
 	assert_int_equal(info->domain_attr->cq_data_size, 8);
+	assert_int_equal(info->domain_attr->mr_key_size, 8);
+	assert_true(info->domain_attr->mr_iov_limit >= 256);
+	assert_true(info->domain_attr->mr_cnt >= 100000);
+	assert_true(info->domain_attr->cntr_cnt >= 1024);
 	assert_int_equal(info->domain_attr->mode, 0);
 	assert_int_equal(info->domain_attr->max_ep_stx_ctx, 0);
 	assert_int_equal(info->domain_attr->max_ep_srx_ctx, 0);
@@ -217,42 +248,58 @@ static void test_answer_as_hints(void **state)
 
 /* ---- capabilities ---------------------------------------------------------------------------- */
 
+static void check_direction(uint64_t got, uint64_t asked, uint64_t kinds, bool has)
+{
+	assert_int_equal(got & kinds, has ? asked & kinds : 0);
+}
+
 static void check_caps(uint64_t asked)
 {
 	struct fi_info *info;
-	uint64_t extra;
+	uint64_t granted, tx, rx;
 
 	hints->caps = asked;
 	info = ask();
-	extra = info->caps & ~asked;
-	assert_int_equal(info->caps & asked, asked);
-	if (asked & (FI_MSG | FI_TAGGED) && !(asked & DIRECTIONS)) {
-		assert_int_equal(extra & DIRECTIONS, DIRECTIONS);
-		extra &= ~DIRECTIONS;
+	granted = asked;
+	if (asked & MESSAGES && !(asked & DIRECTIONS))
+		granted |= DIRECTIONS;
+	if (asked & MEMORY && !(asked & ACCESSES))
+		granted |= ACCESSES;
+	assert_int_equal(info->caps & granted, granted);
+	assert_int_equal(info->caps & ~granted & ~SECONDARY, 0);
+	if (!(asked & (MEMORY | FI_RMA_EVENT)))
+		assert_int_equal(info->caps & FI_RMA_EVENT, 0);
+	tx = info->tx_attr->caps;
+	rx = info->rx_attr->caps;
+	assert_int_equal(tx & ~(info->caps & TX_GRANTABLE), 0);
+	assert_int_equal(rx & ~(info->caps & RX_GRANTABLE), 0);
+	/* kinds that are modified at all are there only where a modifier says so */
+	if (granted & DIRECTIONS) {
+		check_direction(tx, granted, MESSAGES, granted & FI_SEND);
+		check_direction(rx, granted, MESSAGES | FI_DIRECTED_RECV, granted & FI_RECV);
 	}
-	assert_int_equal(extra & ~SECONDARY, 0);
-	assert_int_equal(info->tx_attr->caps & ~(info->caps & (FI_MSG | FI_TAGGED | FI_SEND | FI_FENCE)),
-			 0);
-	assert_int_equal(info->rx_attr->caps & ~(info->caps & ~(FI_SEND | FI_FENCE | FI_LOCAL_COMM |
-								FI_REMOTE_COMM | FI_AV_USER_ID)),
-			 0);
-	if (info->caps & FI_SEND)
-		assert_int_equal(info->tx_attr->caps & (FI_MSG | FI_TAGGED), asked & (FI_MSG | FI_TAGGED));
-	else if (info->caps & FI_RECV)
-		assert_int_equal(info->tx_attr->caps, 0);
-	if (info->caps & FI_RECV)
-		assert_int_equal(info->rx_attr->caps & FI_DIRECTED_RECV, asked & FI_DIRECTED_RECV);
-	else if (info->caps & FI_SEND)
-		assert_int_equal(info->rx_attr->caps, 0);
+	if (granted & ACCESSES) {
+		check_direction(tx, granted, MEMORY, granted & INITIATE);
+		check_direction(rx, granted, MEMORY, granted & BE_TARGET);
+	}
+	if (tx & MESSAGES)
+		assert_true(tx & FI_SEND);
+	if (rx & MESSAGES)
+		assert_true(rx & FI_RECV);
+	if (tx & MEMORY)
+		assert_int_equal(tx & INITIATE, granted & INITIATE);
+	if (rx & MEMORY)
+		assert_int_equal(rx & BE_TARGET, granted & BE_TARGET);
 	fi_freeinfo(info);
 }
 
-/* Every combination of what can be had. */
+/* Every combination of what can be had; of the secondary ones, one each of the kinds that there are. */
 static void test_caps_granted(void **state)
 {
-	static const uint64_t bits[] = { FI_MSG,	FI_TAGGED, FI_DIRECTED_RECV, FI_AV_USER_ID,
-					 FI_SEND,	FI_RECV,   FI_MULTI_RECV,    FI_SOURCE,
-					 FI_LOCAL_COMM, FI_FENCE,  FI_REMOTE_COMM };
+	static const uint64_t bits[] = { FI_MSG,	FI_TAGGED,   FI_RMA,	       FI_ATOMIC,
+					 FI_READ,	FI_WRITE,    FI_REMOTE_READ,   FI_REMOTE_WRITE,
+					 FI_SEND,	FI_RECV,     FI_DIRECTED_RECV, FI_AV_USER_ID,
+					 FI_MULTI_RECV, FI_RMA_EVENT };
 	const unsigned int count = sizeof(bits) / sizeof(bits[0]);
 
 	(void)state;
@@ -263,6 +310,10 @@ static void test_caps_granted(void **state)
 			asked |= set >> i & 1 ? bits[i] : 0;
 		check_caps(asked);
 	}
+	for (unsigned int bit = 0; bit < 64; bit++)
+		if (SECONDARY >> bit & 1)
+			check_caps(FI_MSG | FI_RMA | 1ULL << bit);
+	check_caps(SECONDARY);
 }
 
 /* Each bit alone and together with messages. */
@@ -312,6 +363,53 @@ static void test_context_caps(void **state)
 	accepted();
 }
 
+static void test_context_caps_memory(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	/* without modifiers, those that the endpoint was granted */
+	hints->caps = FI_MSG | FI_RMA | FI_ATOMIC;
+	hints->tx_attr->caps = FI_RMA;
+	hints->rx_attr->caps = FI_ATOMIC | FI_REMOTE_READ;
+	info = ask();
+	assert_int_equal(info->tx_attr->caps & (MESSAGES | MEMORY | ACCESSES), FI_RMA | INITIATE);
+	assert_int_equal(info->rx_attr->caps & (MESSAGES | MEMORY | ACCESSES), FI_ATOMIC | FI_REMOTE_READ);
+	fi_freeinfo(info);
+	hints->caps |= FI_WRITE | FI_REMOTE_READ;
+	info = ask();
+	assert_int_equal(info->tx_attr->caps & (MEMORY | ACCESSES), FI_RMA | FI_WRITE);
+	fi_freeinfo(info);
+	/* what the endpoint does not have, or belongs to the other direction */
+	hints->tx_attr->caps = FI_RMA | FI_READ;
+	refused();
+	hints->tx_attr->caps = FI_RMA | FI_REMOTE_READ;
+	refused();
+	hints->tx_attr->caps = FI_RMA | FI_WRITE;
+	accepted();
+	hints->rx_attr->caps = FI_RMA | FI_WRITE;
+	refused();
+	hints->rx_attr->caps = FI_RMA | FI_REMOTE_WRITE;
+	refused();
+	hints->rx_attr->caps = FI_RMA | FI_REMOTE_READ | FI_RMA_EVENT;
+	accepted();
+	/* an endpoint for messages alone has nothing of it */
+	hints->tx_attr->caps = hints->rx_attr->caps = 0;
+	hints->caps = FI_MSG;
+	info = ask();
+	assert_int_equal((info->caps | info->tx_attr->caps | info->rx_attr->caps) & (MEMORY | ACCESSES),
+			 0);
+	assert_int_equal(info->caps & FI_RMA_EVENT, 0);
+	assert_int_equal(info->tx_attr->rma_iov_limit, 0);
+	assert_int_equal(info->ep_attr->max_order_raw_size, 0);
+	fi_freeinfo(info);
+	hints->tx_attr->rma_iov_limit = 1;
+	refused();
+	hints->tx_attr->rma_iov_limit = 0;
+	hints->ep_attr->max_order_waw_size = 1;
+	refused();
+}
+
 /* Modes are what the application can live with: no reason to refuse, and none is needed. */
 static void test_mode(void **state)
 {
@@ -329,8 +427,8 @@ static void test_mode(void **state)
 static void test_op_flags(void **state)
 {
 	static const uint64_t tx = FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |
-				   FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
-	static const uint64_t rx = FI_COMPLETION | FI_MULTI_RECV;
+				   FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_TRIGGER;
+	static const uint64_t rx = FI_COMPLETION | FI_MULTI_RECV | FI_TRIGGER;
 	struct fi_info *info;
 
 	(void)state;
@@ -356,35 +454,62 @@ static void test_op_flags(void **state)
 	}
 }
 
-static void check_order(uint64_t order)
+static uint64_t order_for(uint64_t caps, uint64_t order)
 {
 	struct fi_info *info;
+	uint64_t granted;
 
+	hints->caps = caps;
 	hints->tx_attr->msg_order = order;
 	hints->rx_attr->msg_order = order;
 	info = ask();
-	assert_int_equal(info->tx_attr->msg_order, order | FI_ORDER_SAS);
-	assert_int_equal(info->rx_attr->msg_order, order | FI_ORDER_SAS);
+	granted = info->tx_attr->msg_order;
+	assert_int_equal(info->rx_attr->msg_order, granted);
+	assert_int_equal(granted & order, order);
 	fi_freeinfo(info);
+	return granted;
+}
+
+static void order_refused(uint64_t caps, uint64_t order)
+{
+	hints->caps = caps;
+	for (unsigned int bit = 0; bit < 64; bit++) {
+		if (!(order >> bit & 1))
+			continue;
+		hints->rx_attr->msg_order = 0;
+		hints->tx_attr->msg_order = 1ULL << bit;
+		refused();
+		hints->tx_attr->msg_order = 0;
+		hints->rx_attr->msg_order = 1ULL << bit;
+		refused();
+	}
+	hints->rx_attr->msg_order = 0;
 }
 
 static void test_order(void **state)
 {
+	const uint64_t all = MEMORY_ORDER | MIXED_ORDER | RMA_ORDER | ATOMIC_ORDER | FI_ORDER_SAS;
+
 	(void)state;
-	check_order(FI_ORDER_SAS);
-	/* about operations that were not asked for */
-	check_order(FI_ORDER_STRICT);
-	check_order(FI_ORDER_SAS | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR |
-		    FI_ORDER_ATOMIC_WAW);
-	hints->rx_attr->msg_order = 0;
-	hints->tx_attr->msg_order = FI_ORDER_DATA;
-	refused();
-	hints->tx_attr->msg_order = 1ULL << 63;
-	refused();
-	hints->tx_attr->msg_order = 0;
-	hints->rx_attr->msg_order = FI_ORDER_DATA;
-	refused();
-	hints->rx_attr->msg_order = 0;
+	assert_int_equal(FI_ORDER_STRICT & ~all, 0);
+	/* what holds comes unasked; what is about operations that were not asked for is granted if asked for */
+	assert_int_equal(order_for(0, 0), FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER);
+	assert_int_equal(order_for(FI_MSG, 0), FI_ORDER_SAS);
+	assert_int_equal(order_for(FI_TAGGED, all), all);
+	assert_int_equal(order_for(FI_RMA, 0), FI_ORDER_SAS | RMA_ORDER | MEMORY_ORDER);
+	assert_int_equal(order_for(FI_RMA, all), all);
+	assert_int_equal(order_for(FI_ATOMIC, 0), FI_ORDER_SAS | ATOMIC_ORDER | MEMORY_ORDER);
+	assert_int_equal(order_for(FI_RMA | FI_MSG, all & ~MIXED_ORDER), all & ~MIXED_ORDER);
+	assert_int_equal(order_for(FI_RMA | FI_ATOMIC, all & ~MEMORY_ORDER), all & ~MEMORY_ORDER);
+	order_for(FI_RMA | FI_ATOMIC | FI_TAGGED, all & ~MEMORY_ORDER & ~MIXED_ORDER);
+	/* what does not hold */
+	order_refused(FI_RMA | FI_ATOMIC, MEMORY_ORDER);
+	order_refused(FI_RMA | FI_MSG, MIXED_ORDER);
+	order_refused(FI_ATOMIC | FI_TAGGED, MIXED_ORDER);
+	order_refused(0, MIXED_ORDER | MEMORY_ORDER);
+	order_refused(FI_MSG, ~all);
+	order_refused(0, ~all);
+	hints->caps = 0;
 	hints->tx_attr->comp_order = FI_ORDER_STRICT;
 	refused();
 	hints->tx_attr->comp_order = 0;
@@ -408,9 +533,12 @@ static void test_sizes(void **state)
 	CHECK_MAX(ep_attr->max_msg_size, info->ep_attr->max_msg_size);
 	CHECK_MAX(ep_attr->tx_ctx_cnt, 1);
 	CHECK_MAX(ep_attr->rx_ctx_cnt, 1);
-	CHECK_MAX(ep_attr->max_order_raw_size, info->ep_attr->max_order_raw_size);
-	CHECK_MAX(ep_attr->max_order_war_size, info->ep_attr->max_order_war_size);
-	CHECK_MAX(ep_attr->max_order_waw_size, info->ep_attr->max_order_waw_size);
+	hints->ep_attr->max_order_raw_size = SIZE_MAX;
+	accepted();
+	hints->ep_attr->max_order_war_size = SIZE_MAX;
+	accepted();
+	hints->ep_attr->max_order_waw_size = SIZE_MAX;
+	accepted();
 	fi_freeinfo(info);
 
 	hints->tx_attr->size = 1;
@@ -536,6 +664,10 @@ static void test_progress(void **state)
 	refused();
 	hints->domain_attr->control_progress = 0;
 	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
+	info = ask();
+	assert_int_equal(info->domain_attr->data_progress, FI_PROGRESS_AUTO);
+	fi_freeinfo(info);
+	hints->domain_attr->data_progress = 3; /* of control alone */
 	refused();
 	hints->domain_attr->data_progress = 77;
 	refused();
@@ -576,25 +708,36 @@ static int mr_mode_for(uint32_t version, int mode)
 	return granted;
 }
 
-/* What the application would do for registration is not asked of it. */
+/* Who is ready for anything is asked for nothing; who names basic registration gets it. */
 static void test_mr_mode(void **state)
 {
-	static const int bits = FI_MR_LOCAL | FI_MR_RAW | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
-				FI_MR_PROV_KEY | FI_MR_MMU_NOTIFY | FI_MR_RMA_EVENT | FI_MR_ENDPOINT |
-				FI_MR_HMEM;
+	static const int used = FI_MR_VIRT_ADDR | FI_MR_PROV_KEY;
+	static const int basic = FI_MR_VIRT_ADDR | FI_MR_PROV_KEY | FI_MR_ALLOCATED;
 
 	(void)state;
-	assert_int_equal(mr_mode_for(TF_VERSION, 0), 0);
-	assert_int_equal(mr_mode_for(TF_VERSION, bits), 0);
-	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_LOCAL), 0);
+	for (int mode = 0; mode < 1 << 12; mode += FI_MR_LOCAL)
+		assert_int_equal(mr_mode_for(TF_VERSION, mode), mode & ~basic ? 0 : mode & used);
+	assert_int_equal(mr_mode_for(FI_VERSION(1, 5), basic), used);
+	assert_int_equal(mr_mode_for(TF_VERSION, 1 << 20 | FI_MR_PROV_KEY), 0);
 	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_BASIC), FI_MR_BASIC);
 	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_SCALABLE), FI_MR_SCALABLE);
 	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_BASIC | FI_MR_LOCAL), -1);
+	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_SCALABLE | FI_MR_VIRT_ADDR), -1);
 	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_BASIC | FI_MR_SCALABLE), -1);
 	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_UNSPEC), FI_MR_SCALABLE);
 	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_BASIC), FI_MR_BASIC);
 	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_SCALABLE), FI_MR_SCALABLE);
 	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_VIRT_ADDR), -1);
+	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_LOCAL), -1);
+	/* the mode bit that FI_MR_LOCAL was before */
+	hints->mode = FI_LOCAL_MR;
+	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), FI_MR_BASIC), FI_MR_BASIC);
+	/* where no memory is accessed there is nothing to say */
+	hints->caps = FI_TAGGED;
+	assert_int_equal(mr_mode_for(TF_VERSION, used), 0);
+	assert_int_equal(mr_mode_for(TF_VERSION, FI_MR_BASIC), FI_MR_BASIC);
+	hints->caps = FI_TAGGED | FI_ATOMIC;
+	assert_int_equal(mr_mode_for(TF_VERSION, used), used);
 }
 
 static void test_domain_numbers(void **state)
@@ -800,7 +943,11 @@ static void test_destination(void **state)
 	check_node(NULL, "9228", 0, ANY, TF_PREFIX "9228");
 	check_node(TF_PREFIX "9228", NULL, 0, ANY, TF_PREFIX "9228");
 	check_node(ENDPOINT_ADDR, NULL, 0, ANY, ENDPOINT_ADDR);
-	check_node("localhost", NULL, 0, NULL, NULL);
+	/* a host that can be reached, but no endpoint there to have an address of */
+	check_node("localhost", NULL, 0, ANY, NULL);
+	check_node("127.0.0.1", NULL, FI_NUMERICHOST, ANY, NULL);
+	check_node("192.0.2.1", NULL, FI_NUMERICHOST, NULL, NULL);
+	check_node("localhost", NULL, FI_NUMERICHOST, NULL, NULL);
 	check_node(TF_PREFIX, NULL, 0, NULL, NULL);
 	check_node(TF_PREFIX "9228", "9228", 0, NULL, NULL);
 	check_node("192.0.2.1", "9228", FI_NUMERICHOST, NULL, NULL);
@@ -970,6 +1117,48 @@ static void test_open_mpi_mtl(void **state)
 	hints->caps |= FI_HMEM;
 	hints->domain_attr->mr_mode |= FI_MR_HMEM;
 	refused();
+}
+
+/* Its btl, 4.1, for one-sided operations: no messages. */
+static void test_open_mpi_btl(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	hints->caps = FI_RMA | FI_ATOMIC;
+	hints->mode = FI_CONTEXT | FI_CONTEXT2;
+	hints->domain_attr->mr_mode = FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+	hints->domain_attr->threading = FI_THREAD_UNSPEC;
+	hints->ep_attr->type = FI_EP_RDM;
+	tf_ok(fi_getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &info));
+	assert_int_equal(info->caps & (MEMORY | ACCESSES), MEMORY | ACCESSES);
+	assert_int_equal(info->caps & MESSAGES, 0);
+	assert_int_equal(info->domain_attr->mr_mode, FI_MR_PROV_KEY | FI_MR_VIRT_ADDR);
+	assert_int_equal(info->domain_attr->mr_key_size, 8);
+	fi_freeinfo(info);
+}
+
+/* MPICH 4.0, ch4:ofi. */
+static void test_mpich(void **state)
+{
+	struct fi_info *info;
+
+	(void)state;
+	hints->caps = MESSAGES | MEMORY | ACCESSES | DIRECTIONS | FI_MULTI_RECV | FI_LOCAL_COMM |
+		      FI_RMA_EVENT | FI_SOURCE | FI_DIRECTED_RECV;
+	hints->mode = FI_CONTEXT | FI_ASYNC_IOV | FI_RX_CQ_DATA | FI_CONTEXT2;
+	hints->addr_format = FI_FORMAT_UNSPEC;
+	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS | ATOMIC_ORDER;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->ep_attr->mem_tag_format = 0x007000007fffffff;
+	hints->domain_attr->threading = FI_THREAD_DOMAIN;
+	hints->domain_attr->av_type = FI_AV_TABLE;
+	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+	hints->domain_attr->cq_data_size = 4;
+	info = ask();
+	assert_int_equal(info->caps & hints->caps, hints->caps);
+	assert_int_equal(info->domain_attr->mr_mode, 0);
+	fi_freeinfo(info);
 }
 
 /* MPICH's first question: which libfabric is this? */
@@ -1154,9 +1343,11 @@ static void test_reasons(void **state)
 }
 
 static const char *const good_parameters[] = {
-	"FI_SHMCMA_PEERS=1024",	   "FI_SHMCMA_BOUNCE_SIZE=8192", "FI_SHMCMA_BOUNCE_COUNT=2",
-	"FI_SHMCMA_INLINE_MAX=0",  "FI_SHMCMA_EAGER_MAX=0",	 "FI_SHMCMA_CMA=0",
-	"FI_SHMCMA_REMOTE_COMM=0", "FI_LOG_LEVEL=warn",		 NULL,
+	"FI_SHMCMA_PEERS=1024",	    "FI_SHMCMA_BOUNCE_SIZE=8192",
+	"FI_SHMCMA_BOUNCE_COUNT=2", "FI_SHMCMA_INLINE_MAX=0",
+	"FI_SHMCMA_EAGER_MAX=0",    "FI_SHMCMA_CMA=0",
+	"FI_SHMCMA_REMOTE_COMM=0",  "FI_SHMCMA_RMA=trusted",
+	"FI_LOG_LEVEL=warn",	    NULL,
 };
 
 static const char *const bad_parameters[] = {
@@ -1167,6 +1358,7 @@ static const char *const bad_parameters[] = {
 	"FI_SHMCMA_EAGER_MAX=4294967296",
 	"FI_SHMCMA_CMA=perhaps",
 	"FI_SHMCMA_REMOTE_COMM=rubbish",
+	"FI_SHMCMA_RMA=friendly",
 	"FI_LOG_LEVEL=warn",
 	NULL,
 };
@@ -1206,6 +1398,7 @@ static void test_parameters(void **state)
 	check_warned(text, "parameter eager_max=4294967296 is not");
 	check_warned(text, "parameter cma is neither yes nor no");
 	check_warned(text, "parameter remote_comm is neither yes nor no");
+	check_warned(text, "parameter rma=friendly is neither trusted nor strict: using trusted");
 
 	text = play("remote", more_bad_parameters, &status);
 	assert_int_equal(status, 4);
@@ -1214,11 +1407,45 @@ static void test_parameters(void **state)
 	check_warned(text, "parameter bounce_count");
 }
 
+/* Data progress of the default answer, of one without one-sided operations, and of one that asks for manual. */
+static int scene_progress(void)
+{
+	static const uint64_t caps[] = { 0, FI_TAGGED, FI_RMA };
+	struct fi_info *question = tf_hints();
+	struct fi_info *list;
+	int result = 0;
+
+	for (int i = 0; i < 3; i++) {
+		question->caps = caps[i];
+		question->domain_attr->data_progress = i == 2 ? FI_PROGRESS_MANUAL : FI_PROGRESS_UNSPEC;
+		if (fi_getinfo(TF_VERSION, NULL, NULL, 0, question, &list))
+			return 100;
+		result |= (int)list->domain_attr->data_progress << 2 * i;
+		fi_freeinfo(list);
+	}
+	fi_freeinfo(question);
+	return result;
+}
+
+/* A strict target serves its peers itself: by a thread, unless the application says that it will. */
+static void test_progress_strict(void **state)
+{
+	const char *strict[] = { "FI_SHMCMA_RMA=strict", NULL };
+	const char *trusted[] = { "FI_SHMCMA_RMA=Trusted", NULL };
+	int status;
+
+	(void)state;
+	play("progress", strict, &status);
+	assert_int_equal(status, FI_PROGRESS_AUTO | FI_PROGRESS_MANUAL << 2 | FI_PROGRESS_MANUAL << 4);
+	play("progress", trusted, &status);
+	assert_int_equal(status, FI_PROGRESS_MANUAL | FI_PROGRESS_MANUAL << 2 | FI_PROGRESS_MANUAL << 4);
+}
+
 /* They show in fi_info -e. */
 static void test_parameters_listed(void **state)
 {
 	static const char *const names[] = { "cma",	    "remote_comm",  "inline_max", "eager_max",
-					     "bounce_size", "bounce_count", "peers" };
+					     "bounce_size", "bounce_count", "peers",	  "rma" };
 	struct fi_param *params;
 	int count;
 
@@ -1245,6 +1472,8 @@ static int run_scene(const char *scene)
 		return scene_layers();
 	if (!strcmp(scene, "refusals"))
 		return scene_refusals();
+	if (!strcmp(scene, "progress"))
+		return scene_progress();
 	return 126;
 }
 
@@ -1261,6 +1490,7 @@ int main(int argc, char **argv)
 		TEST(test_caps_granted),
 		TEST(test_caps_refused),
 		TEST(test_context_caps),
+		TEST(test_context_caps_memory),
 		TEST(test_mode),
 		TEST(test_op_flags),
 		TEST(test_order),
@@ -1287,12 +1517,15 @@ int main(int argc, char **argv)
 		TEST(test_provider_structure),
 		TEST(test_attributes_only),
 		TEST(test_open_mpi_mtl),
+		TEST(test_open_mpi_btl),
+		TEST(test_mpich),
 		TEST(test_mpich_first_question),
 		TEST(test_remote_comm),
 		TEST(test_no_layers),
 		TEST(test_reasons),
 		TEST(test_parameters),
 		TEST(test_parameters_listed),
+		TEST(test_progress_strict),
 	};
 
 	if (argc > 1)

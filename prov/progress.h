@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * progress.h: which endpoints are polled by whom; the thread that polls them by itself (progress.c).
+ */
+#ifndef SHMCMA_PROGRESS_H
+#define SHMCMA_PROGRESS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct shmcma_domain;
+struct shmcma_ep;
+
+/* Enabled endpoints, each once. Under the domain's lock. */
+struct shmcma_polled {
+	struct shmcma_ep **eps;
+	size_t count, capacity;
+};
+
+/* Twice is the same as once. -FI_ENOMEM. */
+int shmcma_polled_add(struct shmcma_polled *polled, struct shmcma_ep *ep);
+void shmcma_polled_del(struct shmcma_polled *polled, const struct shmcma_ep *ep);
+void shmcma_polled_fini(struct shmcma_polled *polled);
+
+/* The thread of a domain with automatic progress. */
+struct shmcma_progress {
+	bool wanted;	/* set when the domain is opened, never changed */
+	uint64_t polls; /* by the application; under the domain's lock */
+	atomic_bool stop;
+	/* progress.c's alone */
+	bool running;
+	pthread_t thread;
+	struct shmcma_progress *next;
+};
+
+/*
+ * An endpoint is about to be enabled: the thread runs, if it is wanted. Without the domain's lock.
+ * -FI_EAGAIN...
+ */
+int shmcma_progress_start(struct shmcma_domain *domain);
+/* It has ended, if it ran. Without the domain's lock. */
+void shmcma_progress_stop(struct shmcma_domain *domain);
+/* All that run: the provider is about to go. */
+void shmcma_progress_stop_all(void);
+
+/* Milliseconds on a clock that is never set. */
+int64_t shmcma_now_ms(void);
+
+#endif
