@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fabric_bench.c: latency, bandwidth and rate of tagged messages between two processes of this machine,
- * for several libfabric providers in one run.
+ * fabric_bench.c: latency, bandwidth and rate of tagged messages, or of one-sided operations, between two
+ * processes of this machine, for several libfabric providers in one run.
  *
- *	fabric_bench [-n repetitions] [-s size,size...] [-c cpu,cpu] provider [provider...]
+ *	fabric_bench [-o] [-n repetitions] [-s size,size...] [-c cpu,cpu] provider[:variant...] ...
  *
  * Each measurement is a fresh pair of processes, each on its own processor where there are two; the
  * providers take turns (A B A B...), and the table shows the median of all turns. Addresses go over a
@@ -14,14 +14,24 @@
  * buffer into one buffer, each window answered by an empty message. Sends that fit the provider's
  * inject_size are injected, as most users of libfabric do.
  *
+ * With -o, one-sided: put and get until each is complete at the target (FI_DELIVERY_COMPLETE), one at a time
+ * and in windows of WINDOW; fetch-add and compare-swap of a 64-bit word, likewise; fi_mr_reg and fi_close. Once
+ * with a target that polls its completion queue, once with one that computes and does not call libfabric;
+ * what makes no progress for GIVE_UP seconds then is shown as "-", as is what the provider does not have.
+ *
+ * Variants of a provider, columns of their own: "strict" (FI_SHMCMA_RMA=strict), "nocma" (FI_SHMCMA_CMA=0),
+ * "auto" (asks for automatic progress): shmcma:strict:auto.
+ *
  * It prints and judges nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,10 +42,12 @@
 #include <time.h>
 #include <unistd.h>
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
 #define PROVIDERS_MAX 8
@@ -47,15 +59,27 @@
 #define TAG_PING 1
 #define TAG_STREAM 2
 #define TAG_ANSWER 3
+#define GIVE_UP 0.5 /* seconds without a completion while the target computes */
+#define REGISTRATIONS 100000
 
 static size_t sizes[SIZES_MAX] = {
 	1, 4, 8, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304
 };
 static size_t size_count = 13;
+static const size_t onesided_sizes[] = { 8, 4096, 65536, 1048576, 4194304 };
+static bool onesided;
 static int reps = 7;
 static int cpus[2] = { -1, -1 };
 
 enum outcome { MEASURED, UNAVAILABLE, FAILED };
+
+enum direction { PUT, GET, DIRECTIONS };
+enum atomic { FETCH_ADD, COMPARE_SWAP, ATOMICS };
+enum target { POLLS, COMPUTES, TARGETS };
+
+static const char *const direction_names[] = { "put", "get" };
+static const char *const atomic_names[] = { "fetch-add", "compare-swap" };
+static const char *const target_names[] = { "target polls", "target computes" };
 
 /* What the pair's first process writes to the parent. */
 struct report {
@@ -63,6 +87,12 @@ struct report {
 	char why[256];
 	double latency[SIZES_MAX];   /* seconds, one way */
 	double bandwidth[SIZES_MAX]; /* bytes per second */
+	/* one-sided; NAN: not to be had */
+	double move_latency[DIRECTIONS][TARGETS][SIZES_MAX];
+	double move_bandwidth[DIRECTIONS][TARGETS][SIZES_MAX];
+	double atomic_latency[ATOMICS][TARGETS];
+	double atomic_rate[ATOMICS][TARGETS];
+	double registration[2]; /* seconds for one and its close: alone, with REGISTRATIONS others */
 };
 
 struct subject {
@@ -91,6 +121,10 @@ static struct {
 	struct fi_context2 send_ctx[WINDOW], recv_ctx[WINDOW], answer_ctx;
 	uint64_t sent, received;      /* completions seen */
 	uint64_t to_send, to_receive; /* completions owed by what was posted */
+	bool automatic;		      /* asks for automatic progress */
+	struct fid_mr *mr;	      /* of recvbuf */
+	uint64_t there, key;	      /* the peer's recvbuf */
+	uint64_t results[WINDOW];
 	struct report report;
 } me;
 
@@ -324,6 +358,254 @@ static double measure_bandwidth(size_t size)
 	return (double)size * WINDOW * (double)windows / start;
 }
 
+/* ---- one-sided --------------------------------------------------------------------------------- */
+
+struct remote {
+	uint64_t addr, key;
+};
+
+static uint64_t next_key; /* for a provider that leaves the choice to us */
+
+static int register_memory(void *memory, size_t size, struct fid_mr **mr)
+{
+	return fi_mr_reg(me.domain, memory, size, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, ++next_key, 0, mr,
+			 NULL);
+}
+
+static void exchange_memory(size_t size)
+{
+	bool virtual = me.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR;
+	struct remote mine, theirs;
+
+	must("fi_mr_reg", register_memory(me.recvbuf, size, &me.mr));
+	mine = (struct remote){ virtual ? (uint64_t)(uintptr_t)me.recvbuf : 0, fi_mr_key(me.mr) };
+	if (write(me.sock, &mine, sizeof(mine)) != sizeof(mine) ||
+	    recv(me.sock, &theirs, sizeof(theirs), MSG_WAITALL) != sizeof(theirs))
+		finish(FAILED, "keys", "the peer is gone");
+	me.there = theirs.addr;
+	me.key = theirs.key;
+}
+
+/* Until so many are complete; false: nothing has moved for GIVE_UP seconds. */
+static bool wait_complete(uint64_t count)
+{
+	uint64_t before = me.sent;
+	unsigned polls = 0;
+	double since = 0;
+
+	while (me.sent < count) {
+		poll_cq();
+		if (++polls % 4096 && !me.alone)
+			continue;
+		if (!since || me.sent != before)
+			since = now();
+		else if (now() - since > GIVE_UP)
+			return false;
+		before = me.sent;
+	}
+	return true;
+}
+
+/* What is to be measured: a put, a get or an atomic. */
+struct onesided {
+	enum direction direction;
+	size_t size; /* 0: an atomic */
+	enum atomic atomic;
+};
+
+static ssize_t try_post(const struct onesided *what, int slot)
+{
+	static uint64_t operand = 1, compare;
+	void *context = &me.send_ctx[slot];
+
+	if (what->size && what->direction == PUT)
+		return fi_write(me.ep, me.sendbuf, what->size, NULL, me.peer, me.there, me.key, context);
+	if (what->size)
+		return fi_read(me.ep, me.sendbuf, what->size, NULL, me.peer, me.there, me.key, context);
+	if (what->atomic == FETCH_ADD)
+		return fi_fetch_atomic(me.ep, &operand, 1, NULL, &me.results[slot], NULL, me.peer,
+				       me.there, me.key, FI_UINT64, FI_SUM, context);
+	return fi_compare_atomic(me.ep, &operand, 1, NULL, &compare, NULL, &me.results[slot], NULL,
+				 me.peer, me.there, me.key, FI_UINT64, FI_CSWAP, context);
+}
+
+static bool post_onesided(const struct onesided *what, int slot)
+{
+	ssize_t ret;
+
+	while ((ret = try_post(what, slot)) == -FI_EAGAIN)
+		if (me.sent == me.to_send)
+			poll_cq();
+		else if (!wait_complete(me.sent + 1))
+			return false;
+	must("one-sided operation", ret);
+	me.to_send++;
+	return true;
+}
+
+static bool in_windows(const struct onesided *what, long windows, int width)
+{
+	for (long i = 0; i < windows; i++) {
+		for (int slot = 0; slot < width; slot++)
+			if (!post_onesided(what, slot))
+				return false;
+		if (!wait_complete(me.to_send))
+			return false;
+	}
+	return true;
+}
+
+/* Seconds for one operation, so many outstanding; NAN: none to be had. */
+static double time_onesided(const struct onesided *what, long windows, int width)
+{
+	double start;
+
+	if (!in_windows(what, (windows + 9) / 10, width))
+		return NAN;
+	start = now();
+	if (!in_windows(what, windows, width))
+		return NAN;
+	return (now() - start) / (double)windows / width;
+}
+
+/* Does nothing for the provider until the peer has a word for us. */
+static void compute(void)
+{
+	struct pollfd waiting = { .fd = me.sock, .events = POLLIN };
+	volatile double sum = 1;
+
+	while (poll(&waiting, 1, 0) == 0)
+		for (int i = 0; i < 20000; i++)
+			sum = sum * 1.0000001 + 0.5;
+}
+
+/*
+ * The first process measures; the second one is the target, and polls or computes until that is done. What
+ * was given up completes when the target polls again.
+ */
+static void with_target(enum target target, const struct onesided *what, double *latency,
+			double *per_window)
+{
+	size_t size = what->size ? what->size : sizeof(uint64_t);
+
+	barrier();
+	if (me.rank && target == COMPUTES) {
+		compute();
+	} else if (!me.rank) {
+		*latency = time_onesided(what, latency_rounds(size), 1);
+		*per_window = isnan(*latency) ? NAN : time_onesided(what, bandwidth_windows(size), WINDOW);
+	}
+	barrier();
+	if (!me.rank)
+		wait_sent();
+	barrier();
+}
+
+/* Once: what is put there comes back. */
+static void check_onesided(size_t size)
+{
+	struct onesided put = { .direction = PUT, .size = size }, get = { .direction = GET, .size = size };
+
+	barrier();
+	if (!me.rank) {
+		fill(size, TAG_STREAM);
+		post_onesided(&put, 0);
+		wait_sent();
+		memset(me.sendbuf, 0, size);
+		post_onesided(&get, 0);
+		wait_sent();
+		for (size_t i = 0; i < size; i++)
+			if (me.sendbuf[i] != pattern(i, size, me.rank, TAG_STREAM))
+				finish(FAILED, "put and get", "what came back is not what was put");
+	}
+	barrier();
+}
+
+static void measure_moves(size_t index)
+{
+	struct onesided what = { .size = sizes[index] };
+	double per_window = NAN;
+
+	check_onesided(what.size);
+	for (int d = 0; d < DIRECTIONS; d++)
+		for (int t = 0; t < TARGETS; t++) {
+			what.direction = (enum direction)d;
+			with_target((enum target)t, &what, &me.report.move_latency[d][t][index],
+				    &per_window);
+			me.report.move_bandwidth[d][t][index] = (double)what.size / per_window;
+		}
+}
+
+static bool has_atomic(enum atomic atomic)
+{
+	size_t count = 0;
+
+	if (atomic == FETCH_ADD)
+		return fi_fetch_atomicvalid(me.ep, FI_UINT64, FI_SUM, &count) == 0 && count;
+	return fi_compare_atomicvalid(me.ep, FI_UINT64, FI_CSWAP, &count) == 0 && count;
+}
+
+static void measure_atomics(void)
+{
+	struct onesided what = { .size = 0 };
+	double per_window = NAN;
+
+	for (int a = 0; a < ATOMICS; a++)
+		for (int t = 0; t < TARGETS; t++) {
+			me.report.atomic_latency[a][t] = me.report.atomic_rate[a][t] = NAN;
+			if (!has_atomic((enum atomic)a))
+				continue;
+			what.atomic = (enum atomic)a;
+			with_target((enum target)t, &what, &me.report.atomic_latency[a][t], &per_window);
+			me.report.atomic_rate[a][t] = 1 / per_window;
+		}
+}
+
+/* Register and close one piece of memory after the other. */
+static double time_registrations(void)
+{
+	enum { ROUNDS = 20000 };
+	double start = now();
+	struct fid_mr *mr;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		if (register_memory(me.sendbuf, 4096, &mr))
+			return NAN;
+		must("fi_close(mr)", fi_close(&mr->fid));
+	}
+	return (now() - start) / ROUNDS;
+}
+
+static void measure_registration(void)
+{
+	struct fid_mr **mrs = calloc(REGISTRATIONS, sizeof(mrs[0]));
+	int open = 0;
+
+	if (!mrs)
+		finish(FAILED, "registrations", "no memory");
+	me.report.registration[0] = time_registrations();
+	while (open < REGISTRATIONS && register_memory(me.sendbuf, 4096, &mrs[open]) == 0)
+		open++;
+	me.report.registration[1] = open == REGISTRATIONS ? time_registrations() : NAN;
+	while (open--)
+		must("fi_close(mr)", fi_close(&mrs[open]->fid));
+	free(mrs);
+}
+
+static void measure_onesided(size_t largest)
+{
+	exchange_memory(largest);
+	for (size_t i = 0; i < size_count; i++)
+		measure_moves(i);
+	measure_atomics();
+	if (!me.rank)
+		measure_registration();
+	barrier();
+	must("fi_close(mr)", fi_close(&me.mr->fid));
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
 static struct fi_info *find(const char *provider)
 {
 	struct fi_info *hints = fi_allocinfo(), *info = NULL;
@@ -332,11 +614,15 @@ static struct fi_info *find(const char *provider)
 	if (!hints)
 		finish(FAILED, "fi_allocinfo", "no memory");
 	hints->caps = FI_MSG | FI_TAGGED;
+	if (onesided) {
+		hints->caps |= FI_RMA | FI_ATOMIC;
+		hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+	}
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
 	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
-	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	hints->domain_attr->data_progress = me.automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->tx_attr->msg_order = FI_ORDER_SAS;
 	hints->rx_attr->msg_order = FI_ORDER_SAS;
@@ -400,8 +686,28 @@ static void *buffer(size_t size)
 	return memory;
 }
 
-static void run_process(int rank, int sock, int out, const char *provider)
+/* Of "provider:variant:variant" the provider; the variants go to where they work. */
+static void choose_variants(const char *subject, char *provider, size_t room)
 {
+	char *save, *variant;
+
+	snprintf(provider, room, "%s", subject);
+	strtok_r(provider, ":", &save);
+	while ((variant = strtok_r(NULL, ":", &save))) {
+		if (strcmp(variant, "strict") == 0)
+			setenv("FI_SHMCMA_RMA", "strict", 1);
+		else if (strcmp(variant, "nocma") == 0)
+			setenv("FI_SHMCMA_CMA", "0", 1);
+		else if (strcmp(variant, "auto") == 0)
+			me.automatic = true;
+		else
+			finish(UNAVAILABLE, variant, "no such variant");
+	}
+}
+
+static void run_process(int rank, int sock, int out, const char *subject)
+{
+	char provider[NAME_MAX_BYTES];
 	size_t largest = 4096;
 	cpu_set_t set;
 
@@ -421,9 +727,12 @@ static void run_process(int rank, int sock, int out, const char *provider)
 	me.sendbuf = buffer(largest);
 	me.recvbuf = buffer(largest);
 
+	choose_variants(subject, provider, sizeof(provider));
 	open_endpoint(provider);
 	exchange_names();
-	for (size_t i = 0; i < size_count; i++) {
+	if (onesided)
+		measure_onesided(largest);
+	for (size_t i = 0; i < size_count && !onesided; i++) {
 		me.report.latency[i] = measure_latency(sizes[i]);
 		me.report.bandwidth[i] = measure_bandwidth(sizes[i]);
 	}
@@ -494,22 +803,32 @@ static int compare_doubles(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-static double median(const struct subject *subject, size_t size, bool latency)
+/* Of the figure at that place of the reports; NAN if one of them is. */
+static double median(const struct subject *subject, size_t place)
 {
 	double values[REPS_MAX];
 
-	for (int i = 0; i < reps; i++)
-		values[i] =
-			latency ? subject->reports[i].latency[size] : subject->reports[i].bandwidth[size];
+	for (int i = 0; i < reps; i++) {
+		memcpy(&values[i], (const char *)&subject->reports[i] + place, sizeof(values[i]));
+		if (isnan(values[i]))
+			return NAN;
+	}
 	qsort(values, (size_t)reps, sizeof(values[0]), compare_doubles);
 	return reps % 2 ? values[reps / 2] : (values[reps / 2 - 1] + values[reps / 2]) / 2;
 }
 
-static void print_head(const char *title, int count)
+#define PLACE(figure, index) (offsetof(struct report, figure) + (index) * sizeof(double))
+
+static int column(const char *name)
 {
-	printf("\n%s\n%10s", title, "bytes");
+	return strlen(name) > 12 ? (int)strlen(name) : 12;
+}
+
+static void print_head(const char *title, const char *rows, int count)
+{
+	printf("\n%s\n%10s", title, rows);
 	for (int i = 0; i < count; i++)
-		printf(" %12s", subjects[i].name);
+		printf(" %*s", column(subjects[i].name), subjects[i].name);
 	for (int i = 1; i < count; i++)
 		printf("   %s/%s", subjects[0].name, subjects[i].name);
 	printf("\n");
@@ -520,34 +839,50 @@ static void print_ratio(int other, double better)
 {
 	int width = (int)(strlen(subjects[0].name) + strlen(subjects[other].name)) + 4;
 
-	printf(" %*.2fx", width - 2, better);
+	if (isnan(better))
+		printf(" %*s", width - 1, "-");
+	else
+		printf(" %*.2fx", width - 2, better);
+}
+
+/* A figure of all, in units of which there are `scale` in one, and the comparison; `less` is better or not. */
+static void print_row(int count, size_t place, double scale, int digits, bool less)
+{
+	double first = median(&subjects[0], place), other;
+
+	for (int i = 0; i < count; i++) {
+		other = median(&subjects[i], place);
+		if (isnan(other))
+			printf(" %*s", column(subjects[i].name), "-");
+		else
+			printf(" %*.*f", column(subjects[i].name), digits, other * scale);
+	}
+	for (int i = 1; i < count; i++) {
+		other = median(&subjects[i], place);
+		print_ratio(i, less ? other / first : first / other);
+	}
+	printf("\n");
 }
 
 static void print_latency(int count)
 {
-	print_head("tagged ping-pong, one way, microseconds; last columns: how many times faster", count);
+	print_head("tagged ping-pong, one way, microseconds; last columns: how many times faster", "bytes",
+		   count);
 	for (size_t s = 0; s < size_count; s++) {
 		printf("%10zu", sizes[s]);
-		for (int i = 0; i < count; i++)
-			printf(" %12.3f", median(&subjects[i], s, true) * 1e6);
-		for (int i = 1; i < count; i++)
-			print_ratio(i, median(&subjects[i], s, true) / median(&subjects[0], s, true));
-		printf("\n");
+		print_row(count, PLACE(latency, s), 1e6, 3, true);
 	}
 }
 
 static void print_bandwidth(int count)
 {
-	print_head("tagged bandwidth, windows of 64, MB/s; last columns: how many times more", count);
+	print_head("tagged bandwidth, windows of 64, MB/s; last columns: how many times more", "bytes",
+		   count);
 	for (size_t s = 0; s < size_count; s++) {
 		if (!sizes[s])
 			continue;
 		printf("%10zu", sizes[s]);
-		for (int i = 0; i < count; i++)
-			printf(" %12.1f", median(&subjects[i], s, false) / 1e6);
-		for (int i = 1; i < count; i++)
-			print_ratio(i, median(&subjects[0], s, false) / median(&subjects[i], s, false));
-		printf("\n");
+		print_row(count, PLACE(bandwidth, s), 1e-6, 1, false);
 	}
 }
 
@@ -556,13 +891,65 @@ static void print_rate(int count)
 	for (size_t s = 0; s < size_count; s++) {
 		if (sizes[s] != 64)
 			continue;
-		print_head("tagged rate, million messages per second", count);
+		print_head("tagged rate, million messages per second", "bytes", count);
 		printf("%10zu", sizes[s]);
-		for (int i = 0; i < count; i++)
-			printf(" %12.2f", median(&subjects[i], s, false) / 64e6);
-		for (int i = 1; i < count; i++)
-			print_ratio(i, median(&subjects[0], s, false) / median(&subjects[i], s, false));
-		printf("\n");
+		print_row(count, PLACE(bandwidth, s), 1 / 64e6, 2, false);
+	}
+}
+
+static void print_moves(int count, enum direction direction, enum target target)
+{
+	char title[160];
+
+	snprintf(title, sizeof(title), "%s, %s: one at a time until complete, microseconds",
+		 direction_names[direction], target_names[target]);
+	print_head(title, "bytes", count);
+	for (size_t s = 0; s < size_count; s++) {
+		printf("%10zu", sizes[s]);
+		print_row(
+			count,
+			PLACE(move_latency[0][0], ((size_t)direction * TARGETS + target) * SIZES_MAX + s),
+			1e6, 3, true);
+	}
+	snprintf(title, sizeof(title), "%s, %s: windows of 64, MB/s", direction_names[direction],
+		 target_names[target]);
+	print_head(title, "bytes", count);
+	for (size_t s = 0; s < size_count; s++) {
+		printf("%10zu", sizes[s]);
+		print_row(count,
+			  PLACE(move_bandwidth[0][0],
+				((size_t)direction * TARGETS + target) * SIZES_MAX + s),
+			  1e-6, 1, false);
+	}
+}
+
+static void print_atomics(int count, enum atomic atomic)
+{
+	char title[160];
+
+	snprintf(title, sizeof(title),
+		 "%s of 64 bits: one at a time, microseconds; windows of 64, million a second",
+		 atomic_names[atomic]);
+	print_head(title, "target", count);
+	for (size_t t = 0; t < TARGETS; t++) {
+		printf("%10s", t == POLLS ? "polls" : "computes");
+		print_row(count, PLACE(atomic_latency[0], (size_t)atomic * TARGETS + t), 1e6, 3, true);
+		printf("%10s", "");
+		print_row(count, PLACE(atomic_rate[0], (size_t)atomic * TARGETS + t), 1e-6, 3, false);
+	}
+}
+
+static void print_onesided(int count)
+{
+	for (int d = 0; d < DIRECTIONS; d++)
+		for (int t = 0; t < TARGETS; t++)
+			print_moves(count, (enum direction)d, (enum target)t);
+	for (int a = 0; a < ATOMICS; a++)
+		print_atomics(count, (enum atomic)a);
+	print_head("fi_mr_reg and fi_close of 4 KiB, nanoseconds", "open", count);
+	for (size_t i = 0; i < 2; i++) {
+		printf("%10d", i ? REGISTRATIONS : 0);
+		print_row(count, PLACE(registration, i), 1e9, 0, true);
 	}
 }
 
@@ -590,8 +977,8 @@ static int measure_all(int count, bool *failed)
 
 static void usage(void)
 {
-	fprintf(stderr, "usage: fabric_bench [-n repetitions] [-s size,size...] [-c cpu,cpu] "
-			"provider [provider...]\n");
+	fprintf(stderr, "usage: fabric_bench [-o] [-n repetitions] [-s size,size...] [-c cpu,cpu] "
+			"provider[:variant...] ...\n");
 	exit(2);
 }
 
@@ -631,16 +1018,23 @@ static void choose_cpus(void)
 
 int main(int argc, char **argv)
 {
-	bool failed = false;
+	bool failed = false, sizes_given = false;
 	int option, count = 0;
 
-	while ((option = getopt(argc, argv, "n:s:c:")) != -1) {
-		if (option == 'n')
+	while ((option = getopt(argc, argv, "on:s:c:")) != -1) {
+		sizes_given |= option == 's';
+		if (option == 'o')
+			onesided = true;
+		else if (option == 'n')
 			reps = atoi(optarg);
 		else if (option == 's')
 			parse_sizes(optarg);
 		else if (option != 'c' || sscanf(optarg, "%d,%d", &cpus[0], &cpus[1]) != 2)
 			usage();
+	}
+	if (onesided && !sizes_given) {
+		size_count = sizeof(onesided_sizes) / sizeof(onesided_sizes[0]);
+		memcpy(sizes, onesided_sizes, sizeof(onesided_sizes));
 	}
 	if (reps < 1 || reps > REPS_MAX || !size_count || optind == argc || argc - optind > PROVIDERS_MAX)
 		usage();
@@ -654,6 +1048,10 @@ int main(int argc, char **argv)
 	if (count) {
 		printf("libfabric %u.%u, processors %d and %d, medians of %d\n", FI_MAJOR(fi_version()),
 		       FI_MINOR(fi_version()), cpus[0], cpus[1], reps);
+		if (onesided) {
+			print_onesided(count);
+			return failed;
+		}
 		print_latency(count);
 		print_bandwidth(count);
 		print_rate(count);

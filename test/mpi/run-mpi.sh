@@ -5,18 +5,26 @@
 #
 # Open MPI takes another transport without a word when a provider does not suit it. So a run
 # counts only if each of its ranks has printed, when its endpoint closed, the line
-# "shmcma: counters: tx_msgs=... rx_msgs=...", with both above zero.
+# "shmcma: counters: tx_msgs=... rx_msgs=...", with both above zero; and in a run whose one-sided
+# operations are to be libfabric's, rma_ops in each and rma_served in one of them.
+#
+# Ways in:
+#   messages   pml cm over mtl ofi; one-sided operations are messages too, by osc pt2pt
+#   rdma       osc rdma over btl ofi, which takes a BTL only if osc_rdma_btls names it. Messages go
+#              by pml ob1 over the same BTL (btl_ofi_mode 2: both one- and two-sided)
+#   mixed      osc rdma over btl ofi, messages by pml cm over mtl ofi: two endpoints in a process
 #
 # Prints "PASS name" or "FAIL name" for each run, and last "N passed, M failed". With names
 # (p2p-2, coll-4, p2p-nocma-2, ...) makes these runs only. Exit: 0, 1, or 77 (skipped).
 #
-#   abs_top_builddir     has .libs/libshmcma-fi.so and test/mpi/{p2p,coll,types,comm}; programs
+#   abs_top_builddir     has .libs/libshmcma-fi.so and test/mpi/{p2p,coll,types,comm,osc}; programs
 #                        that are not there are compiled to a temporary directory
 #   MPICC, MPIRUN, PYTHON  tried before the usual names
 #   MPI_TEST_TIMEOUT     seconds for each run, 120
 #   SHMCMA_NO_SKIP       if set, what cannot be run has failed: Open MPI or mpi4py is missing
 #   MPI_TEST_PROVIDER    another libfabric provider, or "none" for Open MPI's own transport, to
-#                        see if a failure is shmcma's; no counters are asked for then
+#                        see if a failure is shmcma's; no counters are asked for then. libfabric's
+#                        own shm can do the rdma runs alone
 
 set -u
 
@@ -71,11 +79,18 @@ launch="--oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
 case $provider in
 none)
 	# Open MPI 4.1's single copy writes behind the buffer of a truncated receive.
-	launch="$launch --mca btl_vader_single_copy_mechanism none"
+	messages="--mca btl_vader_single_copy_mechanism none --mca osc pt2pt"
+	rdma='' # its own transport crashes in atomics
+	mixed=''
 	;;
 *)
 	[ "$provider" = shmcma ] || unset FI_PROVIDER FI_PROVIDER_PATH
-	launch="$launch --mca pml cm --mca mtl ofi --mca opal_common_ofi_provider_include $provider"
+	include="--mca opal_common_ofi_provider_include $provider"
+	messages="--mca pml cm --mca mtl ofi --mca osc pt2pt $include"
+	rdma="--mca pml ob1 --mca btl self,ofi --mca btl_ofi_mode 2"
+	rdma="$rdma --mca osc rdma --mca osc_rdma_btls ofi $include"
+	mixed="--mca pml cm --mca mtl ofi --mca btl self,ofi"
+	mixed="$mixed --mca osc rdma --mca osc_rdma_btls ofi $include"
 	;;
 esac
 case $provider in
@@ -88,6 +103,11 @@ shmcma)
 	# Naming the provider is what makes it offer FI_REMOTE_COMM, which Open MPI insists on.
 	export FI_PROVIDER_PATH="$build/.libs" FI_PROVIDER=shmcma
 	export FI_LOG_LEVEL=info FI_LOG_PROV=shmcma
+	;;
+shm)
+	export FI_PROVIDER=shm # or libfabric keeps it to itself
+	messages=''
+	mixed=''
 	;;
 tcp)
 	# In libfabric 1.17, tcp;ofi_rxm stalls behind a truncated receive.
@@ -111,7 +131,7 @@ program()
 # of 1, the first rank that does not show traffic.
 counters()
 {
-	awk -v ranks="$1" '
+	awk -v ranks="$1" -v onesided="$3" '
 		/shmcma: counters:/ {
 			match(FILENAME, /rank\.[0-9]+/)
 			rank = substr(FILENAME, RSTART + 5, RLENGTH - 5) + 0
@@ -132,9 +152,15 @@ counters()
 					complaint = "has not used shmcma"
 				else if (own[rank, "tx_msgs"] <= 0 || own[rank, "rx_msgs"] <= 0)
 					complaint = "has carried nothing over shmcma"
+				else if (onesided && own[rank, "rma_ops"] <= 0)
+					complaint = "has made no one-sided operation over shmcma"
 				else
 					continue
 				print "rank " rank " " complaint
+				exit 1
+			}
+			if (onesided && sum["rma_served"] <= 0) {
+				print "no rank has served another"
 				exit 1
 			}
 			for (i = 1; i <= count; i++)
@@ -149,7 +175,8 @@ judge()
 	status=$1
 	ranks=$2
 	logs=$3
-	cma=$4
+	mode=$4
+	onesided=$5
 
 	if [ "$status" -eq 124 ] || [ "$status" -eq 137 ]; then
 		echo "no end after $limit s"
@@ -159,9 +186,9 @@ judge()
 		echo "rank 0 has not said that its checks passed"
 	elif [ "$provider" != shmcma ]; then
 		return 0
-	elif ! counters "$ranks" "$logs" >"$work/sum"; then
+	elif ! counters "$ranks" "$logs" "$onesided" >"$work/sum"; then
 		cat "$work/sum"
-	elif [ "$cma" = off ] && grep -q 'cma_bytes=[1-9]' "$work/sum"; then
+	elif [ "$mode" = nocma ] && grep -q 'cma_bytes=[1-9]' "$work/sum"; then
 		echo "bytes went by CMA although it was off: $(cat "$work/sum")"
 	else
 		return 0
@@ -169,27 +196,48 @@ judge()
 	return 1
 }
 
-# run NAME RANKS CMA COMMAND...: the name, with the number of ranks behind it, names the run.
+# What a mode changes for the provider.
+enter()
+{
+	case $1 in
+	nocma) export FI_SHMCMA_CMA=0 ;;
+	strict) export FI_SHMCMA_RMA=strict ;;
+	esac
+}
+
+# run NAME RANKS WAY MODE COMMAND...: the name, with the number of ranks behind it, names the run.
 run()
 {
 	name=$1-$2
 	ranks=$2
-	cma=$3
+	way=$3
+	mode=$4
 	logs=$work/$name
-	shift 3
+	shift 4
 
 	case $wanted in
 	"  " | *" $name "*) ;;
 	*) return ;;
 	esac
-	[ "$cma" = on ] || export FI_SHMCMA_CMA=0
+	onesided=1
+	case $way in
+	messages)
+		onesided=
+		options=$messages
+		;;
+	rdma) options=$rdma ;;
+	mixed) options=$mixed ;;
+	esac
+	[ -n "$options" ] || return
 	# shellcheck disable=SC2086
-	timeout --foreground -k 10 "$limit" "$mpirun" $launch -n "$ranks" \
-		--output-filename "$logs:nojobid,nocopy" "$@" </dev/null >"$work/mpirun" 2>&1
+	(
+		enter "$mode"
+		exec timeout --foreground -k 10 "$limit" "$mpirun" $launch $options -n "$ranks" \
+			--output-filename "$logs:nojobid,nocopy" "$@"
+	) </dev/null >"$work/mpirun" 2>&1
 	status=$?
-	[ "$cma" = on ] || unset FI_SHMCMA_CMA
 
-	if reason=$(judge "$status" "$ranks" "$logs" "$cma"); then
+	if reason=$(judge "$status" "$ranks" "$logs" "$mode" "$onesided"); then
 		passed=$((passed + 1))
 		echo "PASS $name"
 		sed -n 's/^/     /; / checks passed$/p' "$logs/rank.0/stdout"
@@ -225,12 +273,19 @@ raise SystemExit("Open MPI" not in MPI.Get_library_version())' 2>/dev/null || co
 
 for ranks in 2 4; do
 	for name in p2p coll types comm; do
-		run "$name" "$ranks" on "$(program "$name")"
+		run "$name" "$ranks" messages normal "$(program "$name")"
 	done
+	run osc-pt2pt "$ranks" messages normal "$(program osc)"
+	run osc-rdma "$ranks" rdma normal "$(program osc)"
+	run osc-mixed "$ranks" mixed normal "$(program osc)"
 done
 if [ "$provider" = shmcma ]; then
-	run p2p-nocma 2 off "$(program p2p)"
-	run p2p-nocma 4 off "$(program p2p)"
+	run p2p-nocma 2 messages nocma "$(program p2p)"
+	run p2p-nocma 4 messages nocma "$(program p2p)"
+	run osc-rdma-nocma 2 rdma nocma "$(program osc)"
+	run osc-rdma-nocma 4 rdma nocma "$(program osc)"
+	run osc-rdma-strict 2 rdma strict "$(program osc)"
+	run osc-rdma-strict 4 rdma strict "$(program osc)"
 fi
 interpreter=$(python)
 if [ -z "$interpreter" ] && [ -n "${SHMCMA_NO_SKIP:-}" ]; then
@@ -238,8 +293,22 @@ if [ -z "$interpreter" ] && [ -n "${SHMCMA_NO_SKIP:-}" ]; then
 	echo "FAIL mpi4py"
 	echo "     there is no Python with mpi4py for Open MPI, but SHMCMA_NO_SKIP is set"
 elif [ -n "$interpreter" ]; then
-	run mpi4py 2 on "$interpreter" "$here/test_mpi4py.py"
-	run mpi4py 4 on "$interpreter" "$here/test_mpi4py.py"
+	for ranks in 2 4; do
+		run mpi4py "$ranks" messages normal "$interpreter" "$here/test_mpi4py.py"
+	done
+	# One-sided, with arrays of numpy.
+	if "$interpreter" -c 'import numpy' 2>/dev/null; then
+		for ranks in 2 4; do
+			run mpi4py-pt2pt "$ranks" messages normal "$interpreter" "$here/test_mpi4py_rma.py"
+			run mpi4py-rdma "$ranks" rdma normal "$interpreter" "$here/test_mpi4py_rma.py"
+		done
+	elif [ -n "${SHMCMA_NO_SKIP:-}" ]; then
+		failed=$((failed + 1))
+		echo "FAIL mpi4py-rdma"
+		echo "     $interpreter has no numpy, but SHMCMA_NO_SKIP is set"
+	else
+		echo "     no numpy: the one-sided runs of mpi4py are left out"
+	fi
 else
 	echo "     no mpi4py: its runs are left out"
 fi

@@ -225,9 +225,11 @@ static const struct {
 	}
 	COUNTER(tx_msgs),      COUNTER(tx_bytes),	 COUNTER(tx_inline),	  COUNTER(tx_bounce),
 	COUNTER(tx_rdv),       COUNTER(rx_msgs),	 COUNTER(rx_bytes),	  COUNTER(rx_unexpected),
-	COUNTER(rx_cma_bytes), COUNTER(rx_pulled_bytes), COUNTER(rx_local_bytes), COUNTER(connects),
+	COUNTER(rx_cma_bytes), COUNTER(rx_pulled_bytes), COUNTER(rx_local_bytes),
+	COUNTER(shared_bytes), COUNTER(connects),
 	COUNTER(accepts),      COUNTER(refusals),	 COUNTER(quarantines),	  COUNTER(departures),
-	COUNTER(deaths),
+	COUNTER(deaths),       COUNTER(rma_ops),	 COUNTER(rma_direct_bytes),
+	COUNTER(rma_requests), COUNTER(rma_served),
 #undef COUNTER
 };
 
@@ -762,31 +764,34 @@ ssize_t mt_verify_byte(const void *buf, size_t len, uint8_t value)
 
 /* ---- endpoint -------------------------------------------------------------------------------- */
 
-static struct fi_info *make_hints(void)
+static struct fi_info *make_hints(const struct mt_open *open)
 {
 	struct fi_info *hints = fi_allocinfo();
 
 	mt_require(hints, "fi_allocinfo");
-	hints->caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE;
+	hints->caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE | open->caps;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->tx_attr->msg_order = FI_ORDER_SAS;
 	hints->rx_attr->msg_order = FI_ORDER_SAS;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+	hints->domain_attr->data_progress = open->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+	if (open->caps & (FI_RMA | FI_ATOMIC))
+		hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->fabric_attr->prov_name = strdup(mt.provider);
 	return hints;
 }
 
-static struct fi_info *get_info(const char *node, const char *service, uint64_t flags)
+static struct fi_info *get_info(const struct mt_open *open)
 {
-	struct fi_info *hints = make_hints(), *info = NULL;
-	int rc = fi_getinfo(FI_VERSION(1, 17), node, service, flags, hints, &info);
+	const char *node = open->node, *service = open->service;
+	struct fi_info *hints = make_hints(open), *info = NULL;
+	int rc = fi_getinfo(FI_VERSION(1, 17), node, service, open->flags, hints, &info);
 
 	fi_freeinfo(hints);
 	mt_require(rc == 0, "fi_getinfo(%s, %s, %#llx) of provider %s: %s; is FI_PROVIDER_PATH right?",
-		   node ? node : "NULL", service ? service : "NULL", (unsigned long long)flags,
+		   node ? node : "NULL", service ? service : "NULL", (unsigned long long)open->flags,
 		   mt.provider, fi_strerror(-rc));
 	return info;
 }
@@ -836,7 +841,7 @@ int mt_try_open(struct mt_ep *ep, const struct mt_open *open)
 		open = &plain;
 	memset(ep, 0, sizeof(*ep));
 	mt_doing("opening an endpoint");
-	ep->info = get_info(open->node, open->service, open->flags);
+	ep->info = get_info(open);
 	mt_must(fi_fabric(ep->info->fabric_attr, &ep->fabric, NULL));
 	mt_must(fi_domain(ep->fabric, ep->info, &ep->domain, NULL));
 	open_around(ep);
@@ -877,7 +882,7 @@ fi_addr_t mt_insert(struct mt_ep *ep, const void *name)
 
 fi_addr_t mt_insert_service(struct mt_ep *ep, const char *node, const char *service)
 {
-	struct fi_info *info = get_info(node, service, 0);
+	struct fi_info *info = get_info(&(struct mt_open){ .node = node, .service = service });
 	fi_addr_t addr;
 
 	mt_require(info->dest_addr, "fi_getinfo(%s, %s): no dest_addr", node ? node : "NULL", service);

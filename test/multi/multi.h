@@ -60,7 +60,8 @@ struct mt_counters {
 	unsigned lines; /* endpoints that reported */
 	uint64_t tx_msgs, tx_bytes, tx_inline, tx_bounce, tx_rdv;
 	uint64_t rx_msgs, rx_bytes, rx_unexpected;
-	uint64_t rx_cma_bytes, rx_pulled_bytes, rx_local_bytes;
+	uint64_t rx_cma_bytes, rx_pulled_bytes, rx_local_bytes, shared_bytes;
+	uint64_t rma_ops, rma_direct_bytes, rma_requests, rma_served;
 	uint64_t connects, accepts, refusals, quarantines, departures, deaths;
 };
 
@@ -183,6 +184,8 @@ struct mt_op {
 struct mt_open {
 	const char *node, *service;
 	uint64_t flags; /* of fi_getinfo */
+	uint64_t caps;	/* besides messages */
+	bool automatic; /* progress without calls of ours */
 };
 
 /*

@@ -178,6 +178,11 @@ static bool judge_mode(const struct mt_counters *c, int ranks, const void *arg)
 			       (unsigned long long)c[i].rx_cma_bytes);
 			fine = false;
 		}
+		if (may == 0 && sure && c[i].shared_bytes) {
+			printf("  rank %d copied %llu bytes for others by CMA, which it must not use\n", i,
+			       (unsigned long long)c[i].shared_bytes);
+			fine = false;
+		}
 		if (may < ranks - 1 && sure && !c[i].rx_pulled_bytes) {
 			printf("  rank %d may not read all others and received nothing through bounce "
 			       "buffers\n",
