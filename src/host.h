@@ -21,6 +21,9 @@ struct sc_host {
 	pid_t pid;
 };
 
+/* sc_host.pid_ns of those outside all containers: the kernel's PROC_PID_INIT_INO. */
+#define SC_HOST_FIRST_PID_NS 0xEFFFFFFCu
+
 /*
  * The identity, computed at the first call in each process (a forked child gets its own, with another
  * cookie). Valid for the life of the process. Any thread.

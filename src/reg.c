@@ -37,6 +37,7 @@
 #include "inject.h"
 #include "log.h"
 #include "peer.h"
+#include "reap.h"
 
 #define BUCKET_BITS_MIN 10 /* one page */
 #define SPINS 4000	   /* a few microseconds: a small copy that is about to end */
@@ -192,14 +193,31 @@ static uint64_t now(void)
 
 enum condition { GONE, RUNS, STOPPED };
 
-/* Of a peer that has not been let in, or whose segment we have let go: by what it calls itself. */
+/*
+ * The pid in an address is one of the peer's namespace. Who copies our memory by our pid sees us, so that is
+ * ours or one around it; and around the first there is none.
+ */
+static bool has_ended(const char *address)
+{
+	const struct sc_host *host;
+	struct sc_addr parts;
+
+	if (sc_addr_parse(address, &parts) || sc_host_get(&host) || host->pid_ns != SC_HOST_FIRST_PID_NS)
+		return false;
+	return sc_host_has_ended((pid_t)parts.pid, 0);
+}
+
+/*
+ * Of a peer that has not been let in, or whose segment we have let go: by what it calls itself. That its
+ * file is gone says nothing, see sc_seg_check_owner().
+ */
 static enum condition condition_by_name(const struct sc_ep *ep, uint32_t slot)
 {
 	char address[SC_ADDR_SIZE];
 
 	memcpy(address, sc_seg_slot(ep->seg, slot)->intro.address, sizeof(address));
 	address[sizeof(address) - 1] = '\0';
-	return sc_seg_find(address) == -ECONNREFUSED ? GONE : RUNS;
+	return sc_reap_is_orphan(address) || has_ended(address) ? GONE : RUNS;
 }
 
 static enum condition condition_of(const struct sc_ep *ep, uint32_t slot)

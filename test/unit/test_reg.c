@@ -21,6 +21,8 @@
 #include <cmocka.h>
 
 #include "core_pair.h"
+#include "host.h"
+#include "own.h"
 #include "reg.h"
 #include "seg.h"
 
@@ -310,7 +312,7 @@ static void hold(struct child *self, void *arg)
 	word = &sc_seg_slot(peer->seg, peer->out_slot)->hazards.words[holder->word];
 	sc_store_relaxed_64(word, 7ull << 32 | (holder->index + 1));
 	sc_fence_seq_cst();
-	child_tell(self, "holds");
+	child_tell(self, sc_ep_address(ep));
 	if (holder->how == HOLD_TILL_TOLD)
 		child_wait(self);
 	else
@@ -507,6 +509,41 @@ static void test_mixed(void **state)
 	assert_int_equal(sc_reg_close(reg), 0);
 	assert_int_equal(*released, 1);
 	assert_int_equal(child_end(&running), 0);
+}
+
+static void remove_name(const char *address)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+
+	assert_int_equal(sc_addr_parse(address, &parts), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	assert_return_code(unlink(path), errno);
+}
+
+/* Who has not been let in, and whose file has lost its name, is not dead for that. */
+static void test_nameless(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+	struct holder holder = holder_of(HOLD_TILL_CLOSED, reg);
+	const struct sc_host *host;
+	struct child child;
+
+	(void)state;
+	start_holder(&child, &holder);
+	remove_name(child.line);
+	assert_int_equal(sc_reg_close(reg), 0);
+	assert_int_equal(*released, 1);
+	assert_int_equal(child_end(&child), 0);
+
+	reg = must_open(RW, 0, 0x1000);
+	holder = holder_of(HOLD_TILL_TOLD, reg);
+	start_holder(&child, &holder);
+	remove_name(child.line);
+	child_kill(&child);
+	assert_int_equal(sc_host_get(&host), 0);
+	assert_int_equal(sc_reg_close(reg), host->pid_ns == SC_HOST_FIRST_PID_NS ? 0 : -EBUSY);
 }
 
 /* One that cannot be let in for lack of descriptors may copy all the same. */
@@ -788,6 +825,7 @@ int main(void)
 		TEST(test_never_ends),
 		TEST(test_leave_stopped),
 		TEST(test_mixed),
+		TEST(test_nameless),
 		TEST(test_not_let_in),
 		TEST(test_leave),
 		TEST(test_leave_dead),
