@@ -37,11 +37,8 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
 		size_t part = left < CALL_MAX - sizeof(cookie) ? left : CALL_MAX - sizeof(cookie);
 		size_t to_count = sc_iov_slice(local, local_count, done, part, to);
 		size_t from_count = sc_iov_slice(remote, remote_count, done, part, from);
-		int err = SC_INJECT("cma.readv");
 		ssize_t got;
 
-		if (err)
-			return -err;
 		if (cma->cookie_addr) {
 			to[to_count++] = (struct iovec){ &cookie, sizeof(cookie) };
 			from[from_count++] =
@@ -49,7 +46,7 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
 		} else {
 			cookie = cma->cookie;
 		}
-		got = process_vm_readv(cma->pid, to, to_count, from, from_count, 0);
+		got = SC_TRY("cma.readv", process_vm_readv(cma->pid, to, to_count, from, from_count, 0));
 		if (got < 0)
 			return -errno;
 		if ((size_t)got == part + (cma->cookie_addr ? sizeof(cookie) : 0)) {
@@ -78,12 +75,9 @@ int sc_cma_write(pid_t pid, const struct iovec *local, size_t local_count, const
 		size_t part = left < CALL_MAX ? left : CALL_MAX;
 		size_t from_count = sc_iov_slice(local, local_count, *moved, part, from);
 		size_t to_count = sc_iov_slice(remote, remote_count, *moved, part, to);
-		int err = SC_INJECT("cma.writev");
-		ssize_t put;
+		ssize_t put =
+			SC_TRY("cma.writev", process_vm_writev(pid, from, from_count, to, to_count, 0));
 
-		if (err)
-			return -err;
-		put = process_vm_writev(pid, from, from_count, to, to_count, 0);
 		if (put < 0)
 			return -errno;
 		if (put == 0)

@@ -49,14 +49,15 @@ static void atfork_child(void)
 static void map_page(void)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
-	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *page = SC_TRY_PTR("host.page", MAP_FAILED,
+				mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
 	if (page == MAP_FAILED)
 		return;
-	(void)madvise(page, size, MADV_WIPEONFORK);
+	(void)SC_TRY("host.wipe", madvise(page, size, MADV_WIPEONFORK));
 	host_page = page;
-	if (pthread_atfork(NULL, NULL, atfork_child)) {
-		munmap(page, size);
+	if (SC_TRY("host.atfork", pthread_atfork(NULL, NULL, atfork_child))) {
+		SC_CALL("host.unpage", munmap(page, size));
 		host_page = NULL;
 	}
 }
@@ -64,18 +65,15 @@ static void map_page(void)
 /* The content of a small file of /proc as a string. */
 static int read_proc(const char *path, char *text, size_t size)
 {
-	int err = SC_INJECT("host.proc");
+	int fd = SC_TRY("host.open", open(path, O_RDONLY | O_CLOEXEC));
 	ssize_t got;
-	int fd;
+	int err;
 
-	if (err)
-		return -err;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	got = read(fd, text, size - 1);
+	got = SC_TRY("host.read", read(fd, text, size - 1));
 	err = got < 0 ? -errno : 0;
-	close(fd);
+	SC_CALL("host.close", close(fd));
 	if (got >= 0)
 		text[got] = '\0';
 	return err;
@@ -148,14 +146,15 @@ static uint64_t pidfd_inode(int pidfd)
 	struct statfs fs;
 	struct stat st;
 
-	if (fstatfs(pidfd, &fs) || fs.f_type != PIDFS_MAGIC || fstat(pidfd, &st))
+	if (SC_TRY("host.fstatfs", fstatfs(pidfd, &fs)) || fs.f_type != PIDFS_MAGIC ||
+	    SC_TRY("host.fstat", fstat(pidfd, &st)))
 		return 0;
 	return st.st_ino;
 }
 
 static int open_pidfd(pid_t pid)
 {
-	return (int)syscall(SYS_pidfd_open, pid, 0);
+	return (int)SC_TRY("host.pidfd", syscall(SYS_pidfd_open, pid, 0));
 }
 
 static uint64_t pidfs_inode(pid_t pid)
@@ -166,7 +165,7 @@ static uint64_t pidfs_inode(pid_t pid)
 	if (fd < 0)
 		return 0;
 	inode = pidfd_inode(fd);
-	close(fd);
+	SC_CALL("host.pidfs_close", close(fd));
 	return inode;
 }
 
@@ -183,11 +182,10 @@ static uint64_t mix(uint64_t x)
 static int device_of_dir(uint64_t *dev)
 {
 	struct stat st;
-	int err = SC_INJECT("host.dir");
 
-	if (!err && stat(SC_HOST_DIR, &st))
-		err = errno;
-	if (err) {
+	if (SC_TRY("host.dir", stat(SC_HOST_DIR, &st))) {
+		int err = errno;
+
 		sc_warn("cannot look at " SC_HOST_DIR ": %s; a tmpfs must be mounted there",
 			strerror(err));
 		return -err;
@@ -215,7 +213,7 @@ static int fill(struct sc_host *host)
 	} while (!host->cookie); /* 0 is what a forked child shows */
 	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev)));
 	host->pid = getpid();
-	host->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
+	host->pid_ns = SC_TRY("host.ns", stat("/proc/self/ns/pid", &ns)) ? 0 : ns.st_ino;
 	host->start_time = start_time(host->pid);
 	host->pidfs_ino = pidfs_inode(host->pid);
 	return 0;
@@ -247,11 +245,9 @@ int sc_host_random(void *bytes, size_t size)
 	uint8_t *at = bytes;
 
 	while (size) {
-		int err = SC_INJECT("host.random");
-		ssize_t got = err ? -1 : getrandom(at, size, 0);
+		ssize_t got = SC_TRY("host.random", getrandom(at, size, 0));
+		int err = got < 0 ? errno : 0;
 
-		if (got < 0 && !err)
-			err = errno;
 		if (err == EINTR)
 			continue;
 		if (err) {
@@ -270,7 +266,7 @@ static bool has_ended(int pidfd, uint64_t pidfs_ino)
 	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
 	uint64_t inode = pidfd_inode(pidfd);
 
-	return poll(&ready, 1, 0) == 1 || (inode && pidfs_ino && inode != pidfs_ino);
+	return SC_TRY("host.poll", poll(&ready, 1, 0)) == 1 || (inode && pidfs_ino && inode != pidfs_ino);
 }
 
 bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
@@ -284,7 +280,7 @@ bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
 	}
 	ended = has_ended(fd, pidfs_ino);
 	sure = pidfs_ino && pidfd_inode(fd);
-	close(fd);
+	SC_CALL("host.runs_close", close(fd));
 	return !ended && (sure || start_time(pid) == start);
 }
 
@@ -293,13 +289,13 @@ bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino)
 	bool ended;
 	int fd;
 
-	if (kill(pid, 0) && errno == ESRCH)
+	if (SC_TRY("host.kill", kill(pid, 0)) && errno == ESRCH)
 		return true; /* without a descriptor, which may be what there is none of */
 	fd = open_pidfd(pid);
 	if (fd < 0)
 		return false;
 	ended = has_ended(fd, pidfs_ino);
-	close(fd);
+	SC_CALL("host.ended_close", close(fd));
 	return ended;
 }
 

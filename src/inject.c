@@ -7,6 +7,9 @@
  *	SHMCMA_INJECT=seg.linkat:28		the point yields ENOSPC, the first time
  *	SHMCMA_INJECT_TRACE=1			a line on standard error for each point, when first reached
  *
+ * A test program that has the core linked in may put a function of its own in their place
+ * (sc_inject_hook), before the first point is reached.
+ *
  * The environment is read once, when the first point is reached; a child of fork() inherits what was
  * read and how often the point was reached. A setting that means nothing ends the process: a test with
  * a slip must not pass. Any thread may reach a point; there is no lock that a fork could leave taken.
@@ -19,6 +22,7 @@ typedef int sc_inject_is_not_built;
 
 #else
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -31,7 +35,7 @@ typedef int sc_inject_is_not_built;
 enum {
 	ACTION_KILL = -1,
 	ACTION_STOP = -2,
-	SEEN_MAX = 512,
+	SEEN_MAX = 1024,
 	ERRNO_MAX = 4095,
 };
 
@@ -144,7 +148,7 @@ static int act(void)
 	}
 }
 
-int sc_inject(const char *point)
+static int from_environment(const char *point)
 {
 	pthread_once(&armed_once, arm);
 	if (armed.trace && first_seen(point))
@@ -152,6 +156,29 @@ int sc_inject(const char *point)
 	if (strcmp(point, armed.point) || atomic_fetch_add(&reached, 1) + 1 != armed.nth)
 		return 0;
 	return act();
+}
+
+int (*sc_inject_hook)(const char *point) = from_environment;
+
+int sc_inject(const char *point)
+{
+	int saved = errno;
+	int err = sc_inject_hook(point);
+
+	errno = saved;
+	return err;
+}
+
+long sc_inject_done(const char *point, long result)
+{
+	(void)sc_inject(point);
+	return result;
+}
+
+void *sc_inject_done_ptr(const char *point, void *result)
+{
+	(void)sc_inject(point);
+	return result;
 }
 
 #endif

@@ -2,23 +2,76 @@
 /*
  * inject.h: points at which a test lets this process die, stop, or see a system call fail.
  *
- * SC_INJECT("seg.linkat") stands after a store to shared memory or before a system call; as an
- * expression it is 0, or the errno to fail with:
+ *	(void)SC_INJECT("ring.committed");	after a store to shared memory: die, stop
+ *	fd = SC_TRY("own.open", open(...));	a call that returns -1 and sets errno: fail with one, die, stop;
+ *						"own.open.done" is the point after it
+ *	base = SC_TRY_PTR("seg.mmap", MAP_FAILED, mmap(...));	the same for one that returns a pointer
+ *	SC_CALL("own.close", close(fd));	a call that is not made to fail: the points before and after it
+ *	err = SC_FAIL("seg.slot");		0, or the errno to fail with
  *
- *	err = SC_INJECT("seg.linkat");
- *	if (!err && linkat(...)) ...
+ * Every name, "file.what", is given to one place in the sources (test/check-points.sh); a point in an inline
+ * function is one point. What neither fails nor is seen by anybody (getpid, sched_yield, clock_gettime) has
+ * none. Without --enable-fault-injection only the calls are left.
  *
- * SHMCMA_INJECT=point:kill|stop|<errno number>[:nth] arms one point. Without --enable-fault-injection
- * the points compile to nothing.
+ * SHMCMA_INJECT=point:kill|stop|<errno number>[:nth] arms one point, see inject.c.
  */
 #ifndef SC_INJECT_H
 #define SC_INJECT_H
 
 #ifdef SC_FAULT_INJECTION
+
+#include <errno.h>
+#include <stdbool.h>
+
+/* Each object lists the points that it has in a section that the linker joins: all of them are known. */
+struct sc_inject_site {
+	const char *point;
+	const char *call; /* its text, NULL: none */
+	bool fails;	  /* an errno makes sense */
+	const char *file;
+	int line;
+};
+#define SC_INJECT_SECTION "sc_inject_sites" /* of struct sc_inject_site * */
+
+#define SC_INJECT_SITE(point, call, fails)                                                                \
+	__extension__({                                                                                   \
+		static struct sc_inject_site site_ = { point, call, fails, __FILE__, __LINE__ };          \
+		static struct sc_inject_site *listed_                                                     \
+			__attribute__((section(SC_INJECT_SECTION), used)) = &site_;                       \
+		point;                                                                                    \
+	})
+
+/* The point is reached: returns the errno to fail with, or 0. errno itself stays what it is. */
 int sc_inject(const char *point);
-#define SC_INJECT(point) sc_inject(point)
+/* The same after a call; `result` is passed through. */
+long sc_inject_done(const char *point, long result);
+void *sc_inject_done_ptr(const char *point, void *result);
+
+/* A test's own sc_inject(), instead of what the environment says. */
+extern int (*sc_inject_hook)(const char *point);
+
+#define SC_INJECT(point) sc_inject(SC_INJECT_SITE(point, (void *)0, false))
+#define SC_FAIL(point) sc_inject(SC_INJECT_SITE(point, (void *)0, true))
+#define SC_TRY(point, call)                                                                               \
+	((errno = sc_inject(SC_INJECT_SITE(point, #call, true)))                                          \
+		 ? -1                                                                                     \
+		 : sc_inject_done(SC_INJECT_SITE(point ".done", #call, false), (call)))
+#define SC_TRY_PTR(point, failed, call)                                                                   \
+	((errno = sc_inject(SC_INJECT_SITE(point, #call, true)))                                          \
+		 ? (failed)                                                                               \
+		 : sc_inject_done_ptr(SC_INJECT_SITE(point ".done", #call, false), (call)))
+#define SC_CALL(point, call)                                                                              \
+	((void)sc_inject(SC_INJECT_SITE(point, #call, false)),                                            \
+	 (void)sc_inject_done(SC_INJECT_SITE(point ".done", #call, false), (call)))
+
 #else
+
 #define SC_INJECT(point) 0
+#define SC_FAIL(point) 0
+#define SC_TRY(point, call) (call)
+#define SC_TRY_PTR(point, failed, call) (call)
+#define SC_CALL(point, call) ((void)(call))
+
 #endif
 
 #endif

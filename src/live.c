@@ -28,22 +28,18 @@ static struct flock life_byte(short type)
 int sc_live_lock(int fd)
 {
 	struct flock lock = life_byte(F_WRLCK);
-	int err = SC_INJECT("live.lock");
 
-	if (!err && fcntl(fd, F_SETLK, &lock))
-		err = errno;
-	return err == EACCES ? -EAGAIN : -err;
+	if (!SC_TRY("live.lock", fcntl(fd, F_SETLK, &lock)))
+		return 0;
+	return errno == EACCES ? -EAGAIN : -errno;
 }
 
 int sc_live_check(int fd, pid_t *pid)
 {
 	struct flock lock = life_byte(F_RDLCK); /* only a write lock is in the way of a read lock */
-	int err = SC_INJECT("live.check");
 
-	if (!err && fcntl(fd, F_GETLK, &lock))
-		err = errno;
-	if (err)
-		return -err;
+	if (SC_TRY("live.check", fcntl(fd, F_GETLK, &lock)))
+		return -errno;
 	if (lock.l_type == F_UNLCK)
 		return 0;
 	if (pid)

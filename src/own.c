@@ -78,14 +78,15 @@ bool sc_own_is_named(const char *name, dev_t dev, ino_t ino)
 	struct stat st;
 
 	sc_own_path(name, path);
-	return !fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) && st.st_dev == dev && st.st_ino == ino;
+	return !SC_TRY("own.named", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) && st.st_dev == dev &&
+	       st.st_ino == ino;
 }
 
 bool sc_own_is_open(int fd, dev_t dev, ino_t ino)
 {
 	struct stat st;
 
-	return fd >= 0 && !fstat(fd, &st) && st.st_dev == dev && st.st_ino == ino;
+	return fd >= 0 && !SC_TRY("own.is_open", fstat(fd, &st)) && st.st_dev == dev && st.st_ino == ino;
 }
 
 static const char *remedy(int err)
@@ -130,15 +131,15 @@ static void remove_from_list_locked(struct sc_own *own)
 
 static int open_unnamed(struct stat *st)
 {
-	int fd = SC_OWN_TRY("own.tmpfile", open(SC_HOST_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+	int fd = SC_TRY("own.tmpfile", open(SC_HOST_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
 	int err;
 
 	if (fd < 0)
 		return -errno;
 	/* The process's umask may have taken bits away; attachers insist on exactly these. */
-	if (SC_OWN_TRY("own.fchmod", fchmod(fd, 0600)) || fstat(fd, st)) {
+	if (SC_TRY("own.fchmod", fchmod(fd, 0600)) || SC_TRY("own.fstat", fstat(fd, st))) {
 		err = -errno;
-		close(fd);
+		SC_CALL("own.unmake", close(fd));
 		return err;
 	}
 	return fd;
@@ -167,9 +168,8 @@ static int link_fd(int fd, const char *name)
 
 	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
 	sc_own_path(name, path);
-	if (SC_OWN_TRY("own.link", linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW)))
+	if (SC_TRY("own.link", linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW)))
 		return -errno;
-	(void)SC_INJECT("own.linked");
 	return 0;
 }
 
@@ -204,7 +204,7 @@ static void unlink_locked(struct sc_own *own)
 	if (!own->name[0])
 		return;
 	sc_own_path(own->name, path);
-	if (sc_own_is_named(own->name, own->dev, own->ino) && SC_OWN_TRY("own.unlink", unlink(path)))
+	if (sc_own_is_named(own->name, own->dev, own->ino) && SC_TRY("own.unlink", unlink(path)))
 		sc_warn("cannot remove %s: %s; remove it by hand", path, strerror(errno));
 	(void)SC_INJECT("own.unlinked");
 	own->name[0] = '\0';
@@ -259,7 +259,7 @@ bool sc_own_put(struct sc_own *own)
 void sc_own_close(struct sc_own *own)
 {
 	if (sc_own_is_open(own->fd, own->dev, own->ino))
-		close(own->fd);
+		SC_CALL("own.close", close(own->fd));
 	own->fd = -1;
 }
 
@@ -296,32 +296,32 @@ static bool has_lock(const char *fd)
 	FILE *info;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%.10s", fd);
-	info = fopen(path, "re");
+	info = SC_TRY_PTR("own.fdinfo", NULL, fopen(path, "re"));
 	while (info && !found && fgets(line, sizeof(line), info))
 		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
 	if (info)
-		fclose(info);
+		SC_CALL("own.fdinfo_close", fclose(info));
 	return found;
 }
 
 /* Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. */
 static int search_descriptors(const struct stat *st)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = SC_TRY_PTR("own.fds", NULL, opendir("/proc/self/fd"));
 	struct dirent *entry;
 	int found = 0;
 
 	if (!dir)
 		return -errno;
-	while (!found && (entry = readdir(dir))) {
+	while (!found && (entry = SC_TRY_PTR("own.readdir", NULL, readdir(dir)))) {
 		struct stat other;
 
-		if (fstatat(dirfd(dir), entry->d_name, &other, 0))
+		if (SC_TRY("own.fd_stat", fstatat(dirfd(dir), entry->d_name, &other, 0)))
 			continue;
 		if (other.st_dev == st->st_dev && other.st_ino == st->st_ino)
 			found = has_lock(entry->d_name);
 	}
-	closedir(dir);
+	SC_CALL("own.fds_close", closedir(dir));
 	return found;
 }
 
@@ -345,7 +345,7 @@ static int check_other(int path_fd, const char *name, struct stat *st)
 {
 	int twins;
 
-	if (fstat(path_fd, st))
+	if (SC_TRY("own.other_stat", fstat(path_fd, st)))
 		return -errno;
 	if (!is_plain(st))
 		return -EACCES;
@@ -364,7 +364,7 @@ static int reopen(int path_fd)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
-	fd = SC_OWN_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+	fd = SC_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
 	return fd < 0 ? -errno : fd;
 }
 
@@ -374,12 +374,12 @@ int sc_own_open_other(const char *name, struct stat *st)
 	int path_fd, fd;
 
 	sc_own_path(name, path);
-	path_fd = SC_OWN_TRY("own.open", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	path_fd = SC_TRY("own.open", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	fd = path_fd < 0 ? -errno : check_other(path_fd, name, st);
 	if (!fd)
 		fd = reopen(path_fd);
 	if (path_fd >= 0)
-		close(path_fd);
+		SC_CALL("own.path_close", close(path_fd));
 	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
 		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
 	return fd;
@@ -399,6 +399,6 @@ void sc_own_release_others(void)
 void sc_own_close_other(int fd)
 {
 	sc_own_hold_others();
-	close(fd);
+	SC_CALL("own.other_close", close(fd));
 	sc_own_release_others();
 }

@@ -8,9 +8,6 @@
 #include <sys/types.h>
 #include "addr.h"
 
-/* A system call that returns -1 on failure, behind a point of inject.h. */
-#define SC_OWN_TRY(point, call) ((errno = SC_INJECT(point)) ? -1 : (call))
-
 /* A file that this process has made in SC_HOST_DIR. Embedded in what it holds (segment, service). */
 struct sc_own {
 	struct sc_own *next;

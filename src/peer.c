@@ -66,6 +66,7 @@ static void bump(const struct sc_seg *seg)
 {
 	/* P2 release: pairs with P2' in sc_peers_changed() */
 	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
+	(void)SC_INJECT("peer.bumped");
 }
 
 /* Pid and some bits of the nonce: what finds the claimant's file, should it die before step 5. */
@@ -154,6 +155,7 @@ void sc_peers_close(struct sc_ep *ep)
 	}
 	ep->seg->keep_name = unread;
 	sc_store_relaxed_32(&presence->unread, unread); /* ordered by the next */
+	(void)SC_INJECT("peer.unread");
 	/* P3 release: unread, and all that was published before; pairs with P3' in review_link() */
 	sc_store_release_32(&presence->state, SC_ABI_CLOSED);
 	(void)SC_INJECT("peer.closed");
@@ -313,6 +315,7 @@ static int claim(struct sc_peer *peer)
 
 	for (uint32_t i = 0; i < peer->seg->header.slot_count; i++)
 		if (!sc_load_relaxed_64(&claims[i]) && sc_cas_acq_rel_64(&claims[i], 0, mine)) {
+			(void)SC_INJECT("peer.claimed");
 			peer->out_slot = i;
 			return 0;
 		}
@@ -354,6 +357,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	ret = sc_seg_slot_alloc(peer->seg, peer->out_slot);
 	if (ret) {
 		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], 0);
+		(void)SC_INJECT("peer.unclaimed");
 		peer->out_slot = NO_SLOT; /* it may be another's from now on */
 		goto failed;
 	}
@@ -383,8 +387,10 @@ static void answer_slot(struct sc_ep *ep, uint32_t index, enum sc_abi_answer how
 	struct sc_abi_consumer *consumer = &sc_seg_slot(ep->seg, index)->consumer;
 
 	sc_store_relaxed_32((uint32_t *)&consumer->reason, (uint32_t)-reason); /* ordered by the next */
+	(void)SC_INJECT("peer.reason");
 	/* P4 release: pairs with P4' in review_answer() and has_unread() */
 	sc_store_release_32(&consumer->answer, how);
+	(void)SC_INJECT("peer.answered");
 }
 
 static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
@@ -422,10 +428,12 @@ static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 		if (refused)
 			return;
 		memset(sc_seg_slot(ep->seg, slot), 0, sizeof(struct sc_abi_slot));
+		(void)SC_INJECT("peer.slot_cleared");
 	}
 	ep->accepted[slot / 64] &= ~(1ULL << slot % 64);
 	/* P5 release: the slot is clean before it is free; pairs with the compare and swap in claim() */
 	sc_store_release_64(&sc_seg_claims(ep->seg)[slot], 0);
+	(void)SC_INJECT("peer.slot_returned");
 }
 
 /* Read nothing more from the peer; if it has not gone itself, tell it. */
@@ -530,6 +538,7 @@ void sc_peer_ended(struct sc_peer *peer)
 static void refuse_claim(struct sc_ep *ep, uint32_t index, uint64_t claim)
 {
 	sc_store_release_64(&sc_seg_claims(ep->seg)[index], claim | SC_ABI_CLAIM_REFUSED);
+	(void)SC_INJECT("peer.refused");
 }
 
 /* Does the address belong to who has claimed the slot? */

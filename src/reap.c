@@ -45,14 +45,11 @@ static int read_cookie(pid_t tid, uint64_t addr, uint64_t *cookie)
 {
 	struct iovec local = { .iov_base = cookie, .iov_len = sizeof(*cookie) };
 	struct iovec remote = { .iov_base = (void *)(uintptr_t)addr, .iov_len = sizeof(*cookie) };
-	int err = SC_INJECT("reap.cookie");
-	ssize_t got = err ? -1 : process_vm_readv(tid, &local, 1, &remote, 1, 0);
+	ssize_t got = SC_TRY("reap.cookie", process_vm_readv(tid, &local, 1, &remote, 1, 0));
 
 	if (got == (ssize_t)sizeof(*cookie))
 		return 0;
-	if (got >= 0)
-		return -EFAULT;
-	return err ? -err : -errno;
+	return got >= 0 ? -EFAULT : -errno;
 }
 
 /* Through any of its threads: the one that was named may have ended before the others. */
@@ -64,14 +61,14 @@ static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 	DIR *dir;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	dir = opendir(path);
+	dir = SC_TRY_PTR("reap.task", NULL, opendir(path));
 	if (!dir)
 		return errno == ENOENT ? err : -errno;
-	while (err == -ESRCH && (entry = readdir(dir))) {
+	while (err == -ESRCH && (entry = SC_TRY_PTR("reap.thread", NULL, readdir(dir)))) {
 		if (isdigit((unsigned char)entry->d_name[0]))
 			err = read_cookie(atoi(entry->d_name), addr, cookie);
 	}
-	closedir(dir);
+	SC_CALL("reap.task_close", closedir(dir));
 	return err;
 }
 
@@ -106,7 +103,8 @@ static bool is_closed(int fd)
 {
 	struct sc_abi_presence presence;
 
-	return pread(fd, &presence, sizeof(presence), SC_ABI_PRESENCE) == (ssize_t)sizeof(presence) &&
+	return SC_TRY("reap.presence", pread(fd, &presence, sizeof(presence), SC_ABI_PRESENCE)) ==
+		       (ssize_t)sizeof(presence) &&
 	       presence.state == SC_ABI_CLOSED;
 }
 
@@ -117,9 +115,9 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	char addr[SC_ADDR_SIZE];
 	struct sc_abi_header header;
 	struct stat st;
-	ssize_t got = pread(fd, bytes, sizeof(bytes), 0);
+	ssize_t got = SC_TRY("reap.header", pread(fd, bytes, sizeof(bytes), 0));
 
-	if (got < 0 || fstat(fd, &st))
+	if (got < 0 || SC_TRY("reap.fstat", fstat(fd, &st)))
 		return true;
 	sc_addr_format(parts, addr);
 	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header) || is_closed(fd))
@@ -136,7 +134,7 @@ static bool service_is_alive(int fd)
 	struct stat st;
 	bool alive;
 
-	if (pread(fd, &service, sizeof(service), 0) != (ssize_t)sizeof(service) ||
+	if (SC_TRY("reap.service", pread(fd, &service, sizeof(service), 0)) != (ssize_t)sizeof(service) ||
 	    service.magic != SC_ABI_SERVICE_MAGIC || sc_addr_parse(service.address, &parts))
 		return false;
 	sc_addr_file(&parts, name);
@@ -144,7 +142,8 @@ static bool service_is_alive(int fd)
 	if (fd < 0)
 		return fd != -ENOENT && fd != -EACCES;
 	alive = sc_live_check(fd, NULL) != 0 || segment_is_alive(fd, &parts);
-	close(fd); /* not sc_own_close_other(): the caller holds others */
+	/* not sc_own_close_other(): the caller holds others */
+	SC_CALL("reap.service_close", close(fd));
 	return alive;
 }
 
@@ -198,7 +197,7 @@ static int unlink_dead(const char *name, int fd, const struct stat *st)
 		return -EBUSY;
 	}
 	sc_own_path(name, path);
-	if (SC_OWN_TRY("reap.unlink", unlink(path))) {
+	if (SC_TRY("reap.unlink", unlink(path))) {
 		int err = errno;
 
 		sc_warn("cannot remove %s, left by a dead process: %s", path, strerror(err));
@@ -224,7 +223,7 @@ static int reap_held(const char *name)
 		ret = -EBUSY;
 	else
 		sc_warn("cannot lock " SC_HOST_DIR "/%s: %s", name, strerror(-ret));
-	close(fd);
+	SC_CALL("reap.close", close(fd));
 	return ret;
 }
 
@@ -250,7 +249,7 @@ int sc_reap_name(const char *name)
 
 int sc_reap_scan(void)
 {
-	DIR *dir = opendir(SC_HOST_DIR);
+	DIR *dir = SC_TRY_PTR("reap.scan", NULL, opendir(SC_HOST_DIR));
 	struct dirent *entry;
 	int removed = 0;
 
@@ -260,11 +259,11 @@ int sc_reap_scan(void)
 		sc_warn("cannot read " SC_HOST_DIR ": %s", strerror(err));
 		return -err;
 	}
-	while ((entry = readdir(dir))) {
+	while ((entry = SC_TRY_PTR("reap.entry", NULL, readdir(dir)))) {
 		if (sc_reap_name(entry->d_name) == 1)
 			removed++;
 	}
-	closedir(dir);
+	SC_CALL("reap.scan_close", closedir(dir));
 	return removed;
 }
 

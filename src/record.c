@@ -103,6 +103,7 @@ void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_co
 
 	for (uint32_t i = 0; i < count; i++) {
 		sc_iov_read(iov, iov_count, offset, to[i].iov_base, to[i].iov_len);
+		(void)SC_INJECT("record.buffer");
 		offset += to[i].iov_len;
 	}
 }
@@ -118,6 +119,7 @@ uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov,
 			line = sc_ring_next(peer->tx.lines, line);
 		line->words[2 * place] = (uintptr_t)iov[i].iov_base;
 		line->words[2 * place + 1] = iov[i].iov_len;
+		(void)SC_INJECT("record.segment");
 	}
 	return SC_ABI_SEGMENT_LINES((uint32_t)count);
 }

@@ -236,8 +236,10 @@ static enum condition condition_of(const struct sc_ep *ep, uint32_t slot)
 
 static void clear_words(struct sc_abi_hazards *hazards)
 {
-	for (int i = 0; i < SC_ABI_HAZARDS; i++)
+	for (int i = 0; i < SC_ABI_HAZARDS; i++) {
 		sc_store_release_64(&hazards->words[i], 0);
+		(void)SC_INJECT("reg.hazard_cleared");
+	}
 }
 
 static bool has_changed(const uint64_t *word, uint64_t seen, int looks, bool yield)

@@ -393,6 +393,7 @@ static void leave_chains(const struct sc_regtab_view *view)
 {
 	/* R2 release: the links before the even count; pairs with R2' in find_chained() */
 	sc_add_acq_rel_32(&view->presence->chains, 1);
+	(void)SC_INJECT("regtab.chains_even");
 }
 
 /*
@@ -409,9 +410,11 @@ static void show_chain(const struct sc_regtab *regtab, const struct sc_regtab_vi
 		if (!sc_reg_is_shared(reg))
 			continue;
 		sc_store_release_32(to, link);
+		(void)SC_INJECT("regtab.link");
 		to = &view->regs[reg->index].next;
 	}
 	sc_store_release_32(to, 0);
+	(void)SC_INJECT("regtab.chain_end");
 }
 
 static void show_chain_of(const struct sc_regtab *regtab, const struct sc_regtab_view *view,
@@ -429,6 +432,7 @@ void sc_regtab_show_buckets(const struct sc_regtab *regtab, const struct sc_regt
 		show_chain(regtab, view, bucket);
 	/* release: a reader of the number finds all heads written */
 	sc_store_release_32(&view->presence->bucket_bits, regtab->bucket_bits);
+	(void)SC_INJECT("regtab.bits");
 	leave_chains(view);
 }
 
@@ -438,7 +442,9 @@ static void show_ranges(const struct sc_regtab_view *view, const struct sc_reg *
 		struct sc_abi_segment *to = &view->ranges[reg->first_range + i];
 
 		sc_store_relaxed_64(&to->addr, (uintptr_t)reg->ranges[i].iov_base);
+		(void)SC_INJECT("regtab.range_addr");
 		sc_store_relaxed_64(&to->len, reg->ranges[i].iov_len);
+		(void)SC_INJECT("regtab.range");
 	}
 }
 
@@ -451,15 +457,22 @@ void sc_regtab_show(const struct sc_regtab *regtab, const struct sc_regtab_view 
 	if (reg->range_count > 1)
 		show_ranges(view, reg);
 	sc_store_relaxed_64(&to->key, reg->key);
+	(void)SC_INJECT("regtab.key");
 	sc_store_relaxed_64(&to->base, reg->base);
+	(void)SC_INJECT("regtab.base");
 	sc_store_relaxed_64(&to->size, reg->size);
+	(void)SC_INJECT("regtab.size");
 	sc_store_relaxed_64(&to->addr, (uintptr_t)reg->one.iov_base);
+	(void)SC_INJECT("regtab.addr");
 	sc_store_relaxed_32(&to->range_count, reg->range_count);
+	(void)SC_INJECT("regtab.range_count");
 	sc_store_relaxed_32(&to->first_range, reg->first_range);
+	(void)SC_INJECT("regtab.first_range");
 	sc_store_relaxed_32(&to->flags, reg->flags & FLAGS_SHARED);
 	(void)SC_INJECT("regtab.fields");
 	/* R1 release: pairs with R1' in is_open() */
 	sc_store_release_64(&to->tag, reg->tag);
+	(void)SC_INJECT("regtab.shown");
 	if (reg->flags & SC_REG_KEY)
 		show_chain_of(regtab, view, reg);
 }
@@ -468,6 +481,7 @@ void sc_regtab_show_flags(const struct sc_regtab_view *view, const struct sc_reg
 {
 	/* relaxed: whether one access is counted that was begun before is not promised */
 	sc_store_relaxed_32(&view->regs[reg->index].flags, reg->flags & FLAGS_SHARED);
+	(void)SC_INJECT("regtab.flags");
 }
 
 void sc_regtab_hide(const struct sc_regtab *regtab, const struct sc_regtab_view *view,
@@ -475,6 +489,7 @@ void sc_regtab_hide(const struct sc_regtab *regtab, const struct sc_regtab_view 
 {
 	/* relaxed: the caller's full fence stands between it and the hazard words */
 	sc_store_relaxed_64(&view->regs[reg->index].tag, reg->tag);
+	(void)SC_INJECT("regtab.hidden");
 	if (reg->flags & SC_REG_KEY)
 		show_chain_of(regtab, view, reg);
 }

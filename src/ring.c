@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "inject.h"
 
 int sc_ring_refresh(struct sc_ring_tx *tx)
 {
@@ -42,10 +43,12 @@ void sc_lines_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32
 
 	for (; size > walk.here; walk_on(&walk)) {
 		memcpy(walk.at, from, walk.here);
+		(void)SC_INJECT("ring.payload");
 		from = (const uint8_t *)from + walk.here;
 		size -= walk.here;
 	}
 	memcpy(walk.at, from, size);
+	(void)SC_INJECT("ring.payload_end");
 }
 
 void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here, void *to,

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <shmcma/abi.h>
 #include "atomic.h"
+#include "inject.h"
 
 /* The writer's side. */
 struct sc_ring_tx {
@@ -93,9 +94,11 @@ static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t 
 		if (!--lines)
 			break;
 		tx->lines[tx->at].ctl = (uint64_t)tx->lap << SC_ABI_CTL_LAP_SHIFT;
+		(void)SC_INJECT("ring.line");
 	}
 	/* R1 release: pairs with R1' in sc_ring_peek() */
 	sc_store_release_64(&first->ctl, ctl | (uint64_t)lap << SC_ABI_CTL_LAP_SHIFT);
+	(void)SC_INJECT("ring.committed");
 }
 
 /* The next record's ctl, 0: none. */
@@ -126,8 +129,10 @@ static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
 static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 {
 	sc_store_relaxed_64(&rx->consumer->window, window); /* ordered by the next; a count of its own */
+	(void)SC_INJECT("ring.window");
 	/* R2 release: pairs with R2' in sc_ring_refresh() */
 	sc_store_release_64(&rx->consumer->head, rx->head);
+	(void)SC_INJECT("ring.head");
 	rx->published = rx->head;
 	rx->window = window;
 }

@@ -120,8 +120,10 @@ static void hazards_raise(const struct direct *direct)
 	struct sc_abi_hazards *hazards = &sc_seg_slot(peer->seg, peer->out_slot)->hazards;
 	uint64_t count = ++peer->hazard_count << 32;
 
-	for (size_t i = 0; i < direct->rma->remote_count; i++)
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
 		sc_store_relaxed_64(&hazards->words[i], count | (direct->refs[i].index + 1));
+		(void)SC_INJECT("rma.hazard_word");
+	}
 	/* H1 before H2; pairs with the fence in sc_reg_close() */
 	sc_fence_seq_cst();
 	(void)SC_INJECT("rma.hazard");
@@ -133,8 +135,10 @@ static void hazards_clear(const struct direct *direct)
 	struct sc_abi_hazards *hazards = &sc_seg_slot(peer->seg, peer->out_slot)->hazards;
 
 	(void)SC_INJECT("rma.copied");
-	for (size_t i = 0; i < direct->rma->remote_count; i++)
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
 		sc_store_release_64(&hazards->words[i], 0);
+		(void)SC_INJECT("rma.hazard_clear");
+	}
 }
 
 static int find_all(struct direct *direct)
@@ -486,6 +490,7 @@ static bool far_write(struct sc_rma_op *op, enum sc_abi_kind kind)
 	if (count)
 		record->first =
 			(struct sc_abi_segment){ (uintptr_t)segments[0].iov_base, segments[0].iov_len };
+	(void)SC_INJECT("rma.far_words");
 	(void)sc_record_segments_write(peer, segments, count);
 	op->begun += left;
 	(void)SC_INJECT("rma.far");
@@ -544,6 +549,7 @@ static bool atomic_write(struct sc_rma_op *op)
 	record->code = (uint8_t)op->atomic_code;
 	record->pad = 0;
 	record->count = (uint32_t)(size / element);
+	(void)SC_INJECT("rma.atomic_words");
 	for (uint32_t i = 0; i < sets; i++)
 		memcpy(operands + i * size, op->copy + i * op->size + op->begun, size);
 	sc_lines_write(peer->tx.lines, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);

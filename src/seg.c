@@ -133,8 +133,8 @@ static int fallocate_whole(int fd, int mode, off_t offset, off_t len)
  */
 static int give_memory(int fd, const struct sc_abi_header *header)
 {
-	if (SC_OWN_TRY("seg.ftruncate", ftruncate(fd, (off_t)header->length)) ||
-	    SC_OWN_TRY("seg.fallocate", fallocate_whole(fd, 0, 0, (off_t)header->slots_offset)))
+	if (SC_TRY("seg.ftruncate", ftruncate(fd, (off_t)header->length)) ||
+	    SC_TRY("seg.fallocate", fallocate_whole(fd, 0, 0, (off_t)header->slots_offset)))
 		return errno == EDQUOT ? -ENOSPC : -errno;
 	return 0;
 }
@@ -170,21 +170,18 @@ static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 
 static int map(struct sc_seg *seg)
 {
-	int err = SC_INJECT("seg.mmap");
-	void *base = MAP_FAILED;
+	void *base = SC_TRY_PTR("seg.mmap", MAP_FAILED, mmap(NULL, seg->header.length, PROT_READ | PROT_WRITE,
+							     MAP_SHARED, seg->fd, 0));
+	int err = base == MAP_FAILED ? errno : 0;
 
-	if (!err) {
-		base = mmap(NULL, seg->header.length, PROT_READ | PROT_WRITE, MAP_SHARED, seg->fd, 0);
-		err = base == MAP_FAILED ? errno : 0;
-	}
-	if (!err && SC_OWN_TRY("seg.madvise", madvise(base, seg->header.length, MADV_DONTFORK)))
+	if (!err && SC_TRY("seg.madvise", madvise(base, seg->header.length, MADV_DONTFORK)))
 		err = errno;
 	if (!err) {
 		seg->base = base;
 		return 0;
 	}
 	if (base != MAP_FAILED)
-		munmap(base, seg->header.length);
+		SC_CALL("seg.unmap", munmap(base, seg->header.length));
 	sc_warn("cannot map a segment of %llu bytes: %s; see ulimit -v and vm.max_map_count",
 		(unsigned long long)seg->header.length, strerror(err));
 	return -err;
@@ -192,7 +189,7 @@ static int map(struct sc_seg *seg)
 
 static void unmap(struct sc_seg *seg)
 {
-	munmap(seg->base, seg->header.length);
+	SC_CALL("seg.munmap", munmap(seg->base, seg->header.length));
 	seg->base = NULL;
 }
 
@@ -208,6 +205,7 @@ static int publish(struct sc_seg *seg)
 		if (err)
 			return err;
 		memcpy(seg->base, &seg->header, sizeof(seg->header));
+		(void)SC_INJECT("seg.header");
 		err = sc_own_publish(&seg->file, name);
 	}
 	if (err == -EEXIST)
@@ -236,6 +234,7 @@ static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *ge
 	if (err)
 		return err;
 	sc_seg_presence(seg)->state = SC_ABI_OPEN; /* plain: nobody else sees it before it has a name */
+	(void)SC_INJECT("seg.presence");
 	err = publish(seg);
 	if (err)
 		unmap(seg);
@@ -360,7 +359,7 @@ static int open_file(const char *addr, const char *name, struct stat *st)
 
 static int read_header(int fd, const char *addr, const struct stat *st, struct sc_abi_header *header)
 {
-	ssize_t got = SC_OWN_TRY("seg.pread", pread(fd, header, sizeof(*header), 0));
+	ssize_t got = SC_TRY("seg.pread", pread(fd, header, sizeof(*header), 0));
 	const char *fault;
 
 	if (got < 0)
@@ -398,7 +397,7 @@ static int examine(const char *addr, bool left, struct sc_seg *seg)
 		return reject(addr, alive, "its life lock cannot be read");
 	if (!alive && !left)
 		return refuse_dead(addr);
-	if (fstat(seg->fd, &st))
+	if (SC_TRY("seg.fstat", fstat(seg->fd, &st)))
 		return reject(addr, -errno, "its file cannot be looked at");
 	if (!st.st_nlink)
 		return refuse_dead(addr);
@@ -439,7 +438,7 @@ static void drop_descriptor(struct sc_seg *seg)
 static void keep_descriptor(struct sc_seg *seg)
 {
 	struct rlimit limit;
-	rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur / 4;
+	rlim_t most = SC_TRY("seg.limit", getrlimit(RLIMIT_NOFILE, &limit)) ? 0 : limit.rlim_cur / 4;
 
 	if (atomic_fetch_add(&kept_fds, 1) >= most)
 		drop_descriptor(seg);
@@ -525,12 +524,14 @@ void sc_seg_leave(struct sc_seg *seg)
 	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
 	struct sc_addr parts;
 
-	if (sc_add_acq_rel_32(&sc_seg_presence(seg)->unread, UINT32_MAX) != 1 ||
-	    sc_addr_parse(seg->header.address, &parts))
+	uint32_t unread = sc_add_acq_rel_32(&sc_seg_presence(seg)->unread, UINT32_MAX);
+
+	(void)SC_INJECT("seg.left");
+	if (unread != 1 || sc_addr_parse(seg->header.address, &parts))
 		return;
 	sc_addr_file(&parts, name);
 	sc_own_path(name, path);
-	if (sc_own_is_named(name, seg->dev, seg->ino) && unlink(path))
+	if (sc_own_is_named(name, seg->dev, seg->ino) && SC_TRY("seg.unlink", unlink(path)))
 		sc_info("cannot remove %s, which its owner has left to be read: %s", path,
 			strerror(errno));
 }
@@ -641,7 +642,7 @@ static int part_fallocate(const struct sc_seg *seg, uint64_t offset, uint64_t si
 
 	if (fd < 0)
 		return fd;
-	if (fallocate_whole(fd, mode, (off_t)offset, (off_t)size))
+	if (SC_TRY("seg.part", fallocate_whole(fd, mode, (off_t)offset, (off_t)size)))
 		err = errno == EDQUOT ? -ENOSPC : -errno;
 	if (!kept)
 		sc_own_close_other(fd);
@@ -651,7 +652,7 @@ static int part_fallocate(const struct sc_seg *seg, uint64_t offset, uint64_t si
 static int slot_fallocate(const struct sc_seg *seg, uint32_t slot, int mode)
 {
 	uint64_t offset = seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
-	int err = SC_INJECT("seg.slot");
+	int err = SC_FAIL("seg.slot");
 
 	return err ? -err : part_fallocate(seg, offset, SC_ABI_SLOT_SIZE, mode);
 }
@@ -701,7 +702,7 @@ struct sc_regtab_view sc_seg_table(const struct sc_seg *seg)
 static int table_fallocate(const struct sc_seg *seg, const void *from, uint64_t size)
 {
 	uint64_t offset = (uint64_t)((const uint8_t *)from - seg->base);
-	int err = SC_INJECT("seg.table");
+	int err = SC_FAIL("seg.table");
 
 	return err ? -err : part_fallocate(seg, offset, size, 0);
 }
@@ -747,6 +748,7 @@ static int grow_regs(struct sc_seg *seg, uint32_t count)
 	seg->reg_count = count;
 	/* release: memory before its count */
 	sc_store_release_32(&view.presence->reg_count, count);
+	(void)SC_INJECT("seg.reg_count");
 	return 0;
 }
 
@@ -761,6 +763,7 @@ static int grow_ranges(struct sc_seg *seg, uint32_t count)
 	seg->range_count = count;
 	/* release: memory before its count */
 	sc_store_release_32(&view.presence->range_count, count);
+	(void)SC_INJECT("seg.range_count");
 	return 0;
 }
 

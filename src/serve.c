@@ -356,6 +356,7 @@ static int get_store(struct sc_peer *peer, struct sc_serve_op *op, const struct 
 	ret = write_far(peer, to, to_count, from, from_count, here);
 	(void)SC_INJECT("serve.stored");
 	sc_store_release_64(hazard, 0);
+	(void)SC_INJECT("serve.hazard_clear");
 	if (ret == -EFAULT)
 		return -EIO;
 	if (ret) {
@@ -386,6 +387,7 @@ static int get_bounce(struct sc_peer *peer, struct sc_serve_op *op, const struct
 		size = (uint32_t)left;
 	count_bufs = sc_record_lend(peer, size, record->bufs, bufs);
 	ret = load(ep, reg, op->addr + op->done, bufs, count_bufs, size);
+	(void)SC_INJECT("serve.bounce");
 	if (ret)
 		size = 0; /* said all the same: the buffers come back with it */
 	record->op = op->op;
@@ -440,7 +442,9 @@ static bool can_populate(void)
 	int can = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
 	if (!can) {
-		can = madvise((void *)page, (size_t)getpagesize(), MADV_POPULATE_WRITE) ? -1 : 1;
+		can = SC_TRY("serve.populate", madvise((void *)page, (size_t)getpagesize(), MADV_POPULATE_WRITE))
+			      ? -1
+			      : 1;
 		__atomic_store_n(&known, can, __ATOMIC_RELAXED);
 	}
 	return can > 0;
@@ -462,7 +466,7 @@ static int probe(struct sc_ep *ep, uint64_t key, const struct iovec *piece, int 
 
 		if (ep->probed[slot].key == key && ep->probed[slot].page == asked)
 			continue;
-		if (can_populate() && madvise((void *)page, size, advice))
+		if (can_populate() && SC_TRY("serve.probe", madvise((void *)page, size, advice)))
 			return -EIO;
 		ep->probed[slot].key = key;
 		ep->probed[slot].page = asked;
@@ -539,6 +543,7 @@ static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
 
 	line->words[0] = op;
+	(void)SC_INJECT("serve.result_op");
 	sc_lines_write(peer->tx.lines, line, SC_ABI_RESULT_FIRST, values, size);
 	(void)SC_INJECT("serve.result");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RESULT, 0, lines, size), lines);

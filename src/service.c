@@ -55,7 +55,7 @@ static int fill(int fd, const char *addr)
 	ssize_t put;
 
 	memcpy(content.address, addr, strnlen(addr, sizeof(content.address) - 1));
-	put = SC_OWN_TRY("service.pwrite", pwrite(fd, &content, sizeof(content), 0));
+	put = SC_TRY("service.pwrite", pwrite(fd, &content, sizeof(content), 0));
 	if (put == (ssize_t)sizeof(content))
 		return 0;
 	return put < 0 && errno != EDQUOT ? -errno : -ENOSPC;
@@ -173,7 +173,7 @@ static int read_other(const char *service, int fd, const struct stat *st, char *
 	if (!alive)
 		return refuse(service);
 	if (st->st_size != (off_t)sizeof(content) ||
-	    SC_OWN_TRY("service.pread", pread(fd, &content, sizeof(content), 0)) !=
+	    SC_TRY("service.pread", pread(fd, &content, sizeof(content), 0)) !=
 		    (ssize_t)sizeof(content) ||
 	    content.magic != SC_ABI_SERVICE_MAGIC || sc_addr_parse(content.address, &parts)) {
 		sc_warn("the file of service %s is not one of this version of shmcma", service);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include "atomic.h"
+#include "inject.h"
 
 /*
  * A chunk is half of the copy, for each side to do in one call, but not more than this: what a side has in
@@ -58,6 +59,7 @@ void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, uint32_t
 	view_init(share, words, generation, size, chunk_size(size));
 	share->front = true;
 	sc_store_relaxed_64(&words->claim, word(generation, 0, 0)); /* published by the record */
+	(void)SC_INJECT("share.opened");
 }
 
 int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size,
@@ -102,6 +104,7 @@ static int take(struct sc_share *share, uint32_t most)
 			return 0;
 		if (sc_cas_acq_rel_64(&share->words->claim, claim,
 				      claim + ((uint64_t)count << (share->front ? 16 : 0)))) {
+			(void)SC_INJECT("share.taken");
 			share->mine += count;
 			return (int)count;
 		}
@@ -138,6 +141,7 @@ void sc_share_report(struct sc_share *share, int error)
 		share->copied++;
 	/* S1 release: the bytes are in the receiver's memory; pairs with S1' in sc_share_outstanding() */
 	sc_store_release_64(&share->words->done, word(share->generation, share->copied, (uint32_t)error));
+	(void)SC_INJECT("share.reported");
 }
 
 int sc_share_outstanding(const struct sc_share *share, int *error, struct sc_share_part *undone)

@@ -203,14 +203,15 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 		if (!op)
 			return -EAGAIN;
 		line->words[2] = sc_slab_id(op);
+		(void)SC_INJECT("tx.inline_op");
 	}
 	line->words[0] = send->tag;
 	line->words[1] = send->data;
+	(void)SC_INJECT("tx.inline_words");
 	if (size)
 		payload_write(peer, line, flags, send, size);
 	(void)SC_INJECT("tx.inline");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, flags, lines, size), lines);
-	(void)SC_INJECT("tx.committed");
 	count_sent(peer, size, units, &ep->counters.tx_inline);
 	eager_done(ep, send, size, flags);
 	return 0;
@@ -246,15 +247,18 @@ static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_
 		return size <= SC_INJECT_MAX && peer->loans.count ? -EAGAIN : -ENOBUFS;
 	record = (struct sc_abi_bounce *)sc_ring_reserve(&peer->tx)->bytes;
 	record->op = 0;
+	(void)SC_INJECT("tx.bounce_no_op");
 	if (flags & SC_ABI_F_ACK) {
 		struct sc_tx_op *op = op_begin(ep, peer, send, size);
 
 		if (!op)
 			return -EAGAIN;
 		record->op = sc_slab_id(op);
+		(void)SC_INJECT("tx.bounce_op");
 	}
 	record->tag = send->tag;
 	record->data = send->data;
+	(void)SC_INJECT("tx.bounce_words");
 	sc_record_fill(peer, send->iov, send->iov_count, 0, size, record->bufs);
 	(void)SC_INJECT("tx.bounce");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size), 1);
@@ -309,6 +313,7 @@ static int send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t siz
 	record->op = sc_slab_id(op);
 	record->size = size;
 	record->first = (struct sc_abi_segment){ (uintptr_t)op->iov[0].iov_base, op->iov[0].iov_len };
+	(void)SC_INJECT("tx.rdv_words");
 	lines = sc_record_segments_write(peer, op->iov, op->iov_count);
 	(void)SC_INJECT("tx.rdv");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RDV, flags, lines, (uint32_t)op->iov_count), lines);
@@ -487,6 +492,7 @@ bool sc_tx_share(struct sc_peer *peer, const struct sc_abi_share *share, const s
 	record = (struct sc_abi_share *)sc_ring_reserve(&peer->tx)->bytes;
 	*record = *share;
 	record->first = (struct sc_abi_segment){ (uintptr_t)iov[0].iov_base, iov[0].iov_len };
+	(void)SC_INJECT("tx.share_words");
 	lines = sc_record_segments_write(peer, iov, iov_count);
 	(void)SC_INJECT("tx.share");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_SHARE, 0, lines, (uint32_t)iov_count), lines);
@@ -584,7 +590,6 @@ static bool share_step(struct sc_tx_op *op)
 	(void)SC_INJECT("tx.share_written");
 	peer->ep->counters.shared_bytes += part.len;
 	sc_share_report(&op->share, 0);
-	(void)SC_INJECT("tx.share_reported");
 	return true;
 }
 
