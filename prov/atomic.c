@@ -458,10 +458,17 @@ static int unable_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_o
 {
 	return -FI_EOPNOTSUPP;
 }
+
+static int forked_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
+{
+	return shmcma_forked();
+}
 #pragma GCC diagnostic pop
 
 #define unable_readwritevalid unable_writevalid
 #define unable_compwritevalid unable_writevalid
+#define forked_readwritevalid forked_writevalid
+#define forked_compwritevalid forked_writevalid
 /* What there is can be asked before the endpoint is enabled. */
 #define disabled_writevalid atomic_writevalid
 #define disabled_readwritevalid atomic_readwritevalid
@@ -481,7 +488,7 @@ static int unable_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_o
 static struct fi_ops_atomic tables[] = {
 	[SHMCMA_RMA_UNABLE] = TABLE(unable, unable), [SHMCMA_RMA_DISABLED] = TABLE(disabled, disabled),
 	[SHMCMA_RMA_READ] = TABLE(unable, atomic),   [SHMCMA_RMA_WRITE] = TABLE(atomic, unable),
-	[SHMCMA_RMA_BOTH] = TABLE(atomic, atomic),
+	[SHMCMA_RMA_BOTH] = TABLE(atomic, atomic),   [SHMCMA_RMA_FORKED] = TABLE(forked, forked),
 };
 
 struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma)

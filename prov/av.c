@@ -585,6 +585,7 @@ static int av_close(struct fid *fid)
 
 	if (atomic_load(&av->refs))
 		return -FI_EBUSY;
+	shmcma_object_del(&av->object);
 	if (av->eq)
 		shmcma_eq_put_ref(av->eq);
 	for (size_t i = 0; i < av->chunk_count; i++)
@@ -653,6 +654,7 @@ int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fi
 	opened->flags = attr->flags;
 	pthread_mutex_init(&opened->lock, NULL);
 	atomic_fetch_add(&opened->domain->refs, 1);
+	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
 	*av = &opened->fid;
 	return 0;
 }

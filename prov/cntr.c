@@ -153,6 +153,7 @@ static int cntr_close(struct fid *fid)
 
 	if (atomic_load(&cntr->refs))
 		return -FI_EBUSY;
+	shmcma_object_del(&cntr->object);
 	shmcma_polled_fini(&cntr->polled);
 	if (cntr->lent)
 		retire(cntr);
@@ -258,6 +259,7 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 	cntr->domain = container_of(fid, struct shmcma_domain, fid);
 	cntr->wait_obj = wanted->wait_obj;
 	atomic_fetch_add(&cntr->domain->refs, 1);
+	shmcma_object_add(&cntr->object, &cntr->fid.fid, NULL);
 	*out = &cntr->fid;
 	return 0;
 }

@@ -369,6 +369,7 @@ static int cq_close(struct fid *fid)
 
 	if (atomic_load(&cq->refs))
 		return -FI_EBUSY;
+	shmcma_object_del(&cq->object);
 	sc_cq_fini(&cq->queue);
 	atomic_fetch_sub(&cq->domain->refs, 1);
 	shmcma_polled_fini(&cq->polled);
@@ -468,6 +469,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	cq->format = wanted->format ? wanted->format : FI_CQ_FORMAT_CONTEXT;
 	cq->wait_obj = wanted->wait_obj;
 	atomic_fetch_add(&cq->domain->refs, 1);
+	shmcma_object_add(&cq->object, &cq->fid.fid, NULL);
 	*out = &cq->fid;
 	return 0;
 }

@@ -13,8 +13,6 @@
 #include <rdma/fi_collective.h>
 #include "trigger.h"
 
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct shmcma_domain *open_first; /* oldest first */
 static pthread_once_t scanned = PTHREAD_ONCE_INIT;
 
 static int no_scalable_ep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
@@ -91,18 +89,10 @@ static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 static int domain_close(struct fid *fid)
 {
 	struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
-	struct shmcma_domain **link;
 
-	pthread_mutex_lock(&open_lock);
-	if (atomic_load(&domain->refs)) {
-		pthread_mutex_unlock(&open_lock);
+	if (atomic_load(&domain->refs))
 		return -FI_EBUSY;
-	}
-	for (link = &open_first; *link != domain; link = &(*link)->next)
-		;
-	*link = domain->next;
-	pthread_mutex_unlock(&open_lock);
-
+	shmcma_object_del(&domain->object);
 	shmcma_progress_stop(domain);
 	if (domain->eq)
 		shmcma_eq_put_ref(domain->eq);
@@ -184,7 +174,6 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 		       void *context)
 {
 	struct shmcma_domain *opened;
-	struct shmcma_domain **link;
 	int ret;
 
 	if (!info || !info->domain_attr)
@@ -216,24 +205,28 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	lock_init(opened);
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	pthread_once(&scanned, scan_once);
-
-	pthread_mutex_lock(&open_lock);
-	for (link = &open_first; *link; link = &(*link)->next)
-		;
-	*link = opened;
-	pthread_mutex_unlock(&open_lock);
+	shmcma_object_add(&opened->object, &opened->fid.fid, opened->locked ? &opened->lock : NULL);
 	*domain = &opened->fid;
 	return 0;
 }
 
-struct fid_domain *shmcma_domain_find(const struct fid_domain *fid, const struct fid_fabric *fabric)
-{
-	struct fid_domain *found = NULL;
+struct wanted {
+	const struct fid_domain *fid;
+	const struct fid_fabric *fabric;
+};
 
-	pthread_mutex_lock(&open_lock);
-	for (struct shmcma_domain *each = open_first; each && !found; each = each->next)
-		if ((!fid || fid == &each->fid) && (!fabric || fabric == &each->fabric->fid))
-			found = &each->fid;
-	pthread_mutex_unlock(&open_lock);
-	return found;
+static bool is_wanted(const struct fid *fid, const void *arg)
+{
+	const struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
+	const struct wanted *wanted = arg;
+
+	return (!wanted->fid || wanted->fid == &domain->fid) &&
+	       (!wanted->fabric || wanted->fabric == &domain->fabric->fid);
+}
+
+struct fid_domain *shmcma_domain_find(const struct fid_domain *wanted, const struct fid_fabric *fabric)
+{
+	struct fid *fid = shmcma_object_find(FI_CLASS_DOMAIN, is_wanted, &(struct wanted){ wanted, fabric });
+
+	return fid ? container_of(fid, struct fid_domain, fid) : NULL;
 }

@@ -466,6 +466,11 @@ static int ep_control(struct fid *fid, int command, void *arg)
 	shmcma_lock(ep->domain);
 	ret = control_locked(ep, command, arg);
 	shmcma_unlock(ep->domain);
+	if (command == FI_ALIAS && !ret) {
+		struct shmcma_ep_fid *copy = fid_of(*((struct fi_alias *)arg)->fid);
+
+		shmcma_object_add(&copy->object, &copy->fid.fid, NULL);
+	}
 	return ret;
 }
 
@@ -536,7 +541,8 @@ static void destroy_locked(struct shmcma_ep *ep)
 	unbind_reports(ep);
 	unbind_av(ep);
 	if (ep->core) {
-		report(ep);
+		if (!shmcma_is_forked(&ep->fids->fid.fid))
+			report(ep);
 		sc_ep_destroy(ep->core);
 	}
 	if (ep->eq)
@@ -562,6 +568,7 @@ static int ep_close(struct fid *handle)
 
 	if (whole && atomic_load(&ep->refs))
 		return -FI_EBUSY;
+	shmcma_object_del(&fid->object);
 	shmcma_lock(domain);
 	if (whole)
 		destroy_locked(ep);
@@ -772,6 +779,7 @@ int shmcma_ep_open(struct fid_domain *handle, struct fi_info *info, struct fid_e
 	set_tables(ep);
 	set_flags(ep);
 	atomic_fetch_add(&domain->refs, 1);
+	shmcma_object_add(&fid->object, &fid->fid.fid, NULL);
 	*out = &fid->fid;
 	return 0;
 failed:

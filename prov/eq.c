@@ -39,6 +39,7 @@ struct event_list {
 
 struct shmcma_eq {
 	struct fid_eq fid;
+	struct shmcma_object object;
 	struct shmcma_fabric *fabric;
 	shmcma_refs refs;
 	pthread_mutex_t lock;
@@ -324,6 +325,7 @@ static int eq_close(struct fid *fid)
 
 	if (atomic_load(&eq->refs))
 		return -FI_EBUSY;
+	shmcma_object_del(&eq->object);
 	while (eq->events.first)
 		list_remove_first(&eq->events);
 	while (eq->errors.first)
@@ -363,6 +365,14 @@ struct shmcma_eq *shmcma_eq_get(struct fid *fid)
 void shmcma_eq_put_ref(struct shmcma_eq *eq)
 {
 	atomic_fetch_sub(&eq->refs, 1);
+}
+
+void shmcma_eq_forked(struct fid *fid)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
+
+	pthread_mutex_init(&eq->wait_mutex, NULL);
+	pthread_cond_init(&eq->wait_cond, NULL);
 }
 
 int shmcma_eq_trywait(struct fid *fid)
@@ -432,6 +442,7 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	pthread_mutex_init(&opened->wait_mutex, NULL);
 	pthread_cond_init(&opened->wait_cond, NULL);
 	atomic_fetch_add(&opened->fabric->refs, 1);
+	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
 	*eq = &opened->fid;
 	return 0;
 }

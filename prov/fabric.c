@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <strings.h>
 
-static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct shmcma_fabric *open_first; /* oldest first */
-
 int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	(void)fid, (void)bfid, (void)flags;
@@ -80,17 +77,10 @@ static int fabric_domain2(struct fid_fabric *fabric, struct fi_info *info, struc
 static int fabric_close(struct fid *fid)
 {
 	struct shmcma_fabric *fabric = container_of(fid, struct shmcma_fabric, fid.fid);
-	struct shmcma_fabric **link;
 
-	pthread_mutex_lock(&open_lock);
-	if (atomic_load(&fabric->refs)) {
-		pthread_mutex_unlock(&open_lock);
+	if (atomic_load(&fabric->refs))
 		return -FI_EBUSY;
-	}
-	for (link = &open_first; *link != fabric; link = &(*link)->next)
-		;
-	*link = fabric->next;
-	pthread_mutex_unlock(&open_lock);
+	shmcma_object_del(&fabric->object);
 	free(fabric);
 	return 0;
 }
@@ -110,7 +100,6 @@ static struct fi_ops_fabric fabric_ops = {
 int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
 	struct shmcma_fabric *opened;
-	struct shmcma_fabric **link;
 
 	if (attr->name && strcasecmp(attr->name, SHMCMA_NAME)) {
 		shmcma_info(FI_LOG_FABRIC, "fabric %s: there is only %s\n", attr->name, SHMCMA_NAME);
@@ -124,24 +113,19 @@ int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 	opened->fid.fid.ops = &fabric_fid_ops;
 	opened->fid.ops = &fabric_ops;
 	opened->fid.api_version = attr->api_version;
-
-	pthread_mutex_lock(&open_lock);
-	for (link = &open_first; *link; link = &(*link)->next)
-		;
-	*link = opened;
-	pthread_mutex_unlock(&open_lock);
+	shmcma_object_add(&opened->object, &opened->fid.fid, NULL);
 	*fabric = &opened->fid;
 	return 0;
 }
 
-struct fid_fabric *shmcma_fabric_find(const struct fid_fabric *fid)
+static bool is_wanted(const struct fid *fid, const void *wanted)
 {
-	struct fid_fabric *found = NULL;
+	return !wanted || fid == wanted;
+}
 
-	pthread_mutex_lock(&open_lock);
-	for (struct shmcma_fabric *each = open_first; each && !found; each = each->next)
-		if (!fid || fid == &each->fid)
-			found = &each->fid;
-	pthread_mutex_unlock(&open_lock);
-	return found;
+struct fid_fabric *shmcma_fabric_find(const struct fid_fabric *wanted)
+{
+	struct fid *fid = shmcma_object_find(FI_CLASS_FABRIC, is_wanted, wanted);
+
+	return fid ? container_of(fid, struct fid_fabric, fid) : NULL;
 }

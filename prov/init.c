@@ -3,7 +3,8 @@
  * init.c: where libfabric comes in and goes out: the provider structure and its parameters.
  *
  * libfabric calls fi_prov_ini() once, under its own lock, before anything else here, and cleanup() in
- * its destructor. A forked child runs that destructor too: what it finds belongs to its parent.
+ * its destructor. A forked child runs that destructor too: by then only what it has opened itself is left of
+ * what there is to clean up (fork.c).
  */
 #include "shmcma.h"
 
@@ -173,6 +174,12 @@ static void read_parameters(void)
 		"Smallest message, in bytes, that its sender helps the receiver to copy" });
 }
 
+void shmcma_loaded_here(void)
+{
+	loaded_by = getpid();
+}
+
+/* In a child that fork.c was not told of, all that there is is its parent's. */
 static void cleanup(void)
 {
 	if (getpid() != loaded_by)
@@ -185,7 +192,8 @@ FI_EXT_INI
 {
 	if (loaded_by)
 		return &shmcma_provider;
-	loaded_by = getpid();
+	shmcma_loaded_here();
+	shmcma_fork_init();
 	/* the library's own: it passes over a provider that is older than what an application asks for */
 	shmcma_provider.fi_version = fi_version();
 	sc_log_set(log_line);

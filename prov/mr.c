@@ -138,6 +138,8 @@ static int mr_bind(struct fid *fid, struct fid *object, uint64_t flags)
 	struct mr *mr = container_of(fid, struct mr, fid.fid);
 	int ret;
 
+	if (shmcma_is_forked(&mr->domain->fid.fid))
+		return shmcma_forked();
 	if (!object)
 		return -FI_EINVAL;
 	shmcma_lock(mr->domain);
@@ -184,6 +186,8 @@ static int mr_control(struct fid *fid, int command, void *arg)
 	struct mr *mr = container_of(fid, struct mr, fid.fid);
 	int ret;
 
+	if (shmcma_is_forked(&mr->domain->fid.fid))
+		return shmcma_forked();
 	if (command == FI_ENABLE) {
 		shmcma_lock(mr->domain);
 		ret = enable_locked(mr);

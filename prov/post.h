@@ -20,6 +20,7 @@ enum shmcma_post {
 	SHMCMA_POST_SEND,     /* send; receives -FI_EOPNOTSUPP */
 	SHMCMA_POST_RECV,     /* receive; sends -FI_EOPNOTSUPP */
 	SHMCMA_POST_BOTH,
+	SHMCMA_POST_FORKED, /* nothing: inherited by fork(2), SHMCMA_FORKED */
 };
 
 /* The same for memory of peers: RMA and atomics. */
@@ -29,9 +30,10 @@ enum shmcma_rma {
 	SHMCMA_RMA_READ,  /* writes: -FI_EOPNOTSUPP */
 	SHMCMA_RMA_WRITE, /* reads: -FI_EOPNOTSUPP */
 	SHMCMA_RMA_BOTH,
+	SHMCMA_RMA_FORKED,
 };
 
-/* An operation of the UNABLE and the DISABLED table; name, then parameters as in its type. */
+/* An operation of the UNABLE, the DISABLED and the FORKED table; name, then parameters as in its type. */
 #define SHMCMA_REFUSE(name, ...)                                                                          \
 	static ssize_t unable_##name(__VA_ARGS__)                                                         \
 	{                                                                                                 \
@@ -40,6 +42,10 @@ enum shmcma_rma {
 	static ssize_t disabled_##name(__VA_ARGS__)                                                       \
 	{                                                                                                 \
 		return -FI_EOPBADSTATE;                                                                   \
+	}                                                                                                 \
+	static ssize_t forked_##name(__VA_ARGS__)                                                         \
+	{                                                                                                 \
+		return shmcma_forked();                                                                   \
 	}
 
 #define SHMCMA_POST_TABLE(type, tx, rx)                                                                   \
@@ -57,6 +63,7 @@ enum shmcma_rma {
 		[SHMCMA_POST_SEND] = SHMCMA_POST_TABLE(type, kind, unable),                               \
 		[SHMCMA_POST_RECV] = SHMCMA_POST_TABLE(type, unable, kind),                               \
 		[SHMCMA_POST_BOTH] = SHMCMA_POST_TABLE(type, kind, kind),                                 \
+		[SHMCMA_POST_FORKED] = SHMCMA_POST_TABLE(type, forked, forked),                           \
 	}
 
 struct fi_ops_msg *shmcma_msg_ops(enum shmcma_post post);	/* msg.c */

@@ -15,9 +15,7 @@
  *
  * So an idle thread finds what comes after SLEEP_MAX at the latest; nothing wakes it yet.
  *
- * fork(2): the locks of these domains are taken around it, so that a child does not find one held by a
- * thread that it does not have; in the child no thread runs and there is none to join. Locks are taken in
- * the order list_lock, domain.
+ * fork(2): in the child no thread runs and there is none to join. The domains' locks are fork.c's to see to.
  */
 #define _GNU_SOURCE 1
 #include "shmcma.h"
@@ -156,22 +154,13 @@ static void *run(void *arg)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-static struct shmcma_domain *domain_of(struct shmcma_progress *progress)
-{
-	return container_of(progress, struct shmcma_domain, progress);
-}
-
 static void before_fork(void)
 {
 	pthread_mutex_lock(&list_lock);
-	for (struct shmcma_progress *each = running_first; each; each = each->next)
-		pthread_mutex_lock(&domain_of(each)->lock);
 }
 
 static void after_fork(void)
 {
-	for (struct shmcma_progress *each = running_first; each; each = each->next)
-		pthread_mutex_unlock(&domain_of(each)->lock);
 	pthread_mutex_unlock(&list_lock);
 }
 

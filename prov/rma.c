@@ -274,7 +274,7 @@ SHMCMA_REFUSE(injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64
 static struct fi_ops_rma tables[] = {
 	[SHMCMA_RMA_UNABLE] = TABLE(unable, unable), [SHMCMA_RMA_DISABLED] = TABLE(disabled, disabled),
 	[SHMCMA_RMA_READ] = TABLE(rma, unable),	     [SHMCMA_RMA_WRITE] = TABLE(unable, rma),
-	[SHMCMA_RMA_BOTH] = TABLE(rma, rma),
+	[SHMCMA_RMA_BOTH] = TABLE(rma, rma),	     [SHMCMA_RMA_FORKED] = TABLE(forked, forked),
 };
 
 struct fi_ops_rma *shmcma_rma_ops(enum shmcma_rma rma)

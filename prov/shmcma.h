@@ -26,6 +26,7 @@
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 #include <shmcma/core.h>
+#include "fork.h"
 #include "progress.h"
 
 #define SHMCMA_NAME "shmcma"
@@ -51,6 +52,9 @@ struct shmcma_env {
 	int remote_comm;	 /* FI_SHMCMA_REMOTE_COMM */
 };
 extern struct shmcma_env shmcma_env;
+
+/* The process that has made this call is another than that which has loaded the provider (init.c). */
+void shmcma_loaded_here(void);
 
 /* Is this provider among the names of a list such as "a;b" or "a,b"? (init.c) */
 bool shmcma_is_listed(const char *list);
@@ -78,12 +82,13 @@ typedef atomic_int shmcma_refs;
 
 struct shmcma_fabric {
 	struct fid_fabric fid;
+	struct shmcma_object object;
 	shmcma_refs refs;
-	struct shmcma_fabric *next; /* open ones, oldest first (fabric.c) */
 };
 
 struct shmcma_domain {
 	struct fid_domain fid;
+	struct shmcma_object object;
 	struct shmcma_fabric *fabric;
 	shmcma_refs refs;
 	struct shmcma_eq *eq; /* fi_domain_bind */
@@ -99,7 +104,6 @@ struct shmcma_domain {
 	int mr_mode; /* FI_MR_*, in the bits of API 1.5 and later */
 	struct sc_regtab *regtab;
 	uint32_t api_version;
-	struct shmcma_domain *next; /* open ones, oldest first (domain.c) */
 };
 
 static inline void shmcma_lock(struct shmcma_domain *domain)
@@ -128,6 +132,8 @@ struct shmcma_eq *shmcma_eq_get(struct fid *fid);
 void shmcma_eq_put_ref(struct shmcma_eq *eq);
 /* fi_trywait: 0 when the queue is empty, so that its wait object may be slept on, else -FI_EAGAIN. */
 int shmcma_eq_trywait(struct fid *fid);
+/* In a child that has inherited it: nobody waits there. */
+void shmcma_eq_forked(struct fid *fid);
 
 /*
  * An address vector (av.c). fi_addr_t is the index of the entry in both types. Entries are never moved
@@ -142,6 +148,7 @@ struct shmcma_av_entry {
 
 struct shmcma_av {
 	struct fid_av fid;
+	struct shmcma_object object;
 	struct shmcma_domain *domain;
 	shmcma_refs refs;
 	struct shmcma_eq *eq;
@@ -172,6 +179,7 @@ fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
 /* A completion queue (cq.c). */
 struct shmcma_cq {
 	struct fid_cq fid;
+	struct shmcma_object object;
 	struct shmcma_domain *domain;
 	shmcma_refs refs;
 	struct sc_cq queue;
@@ -188,6 +196,7 @@ void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
 /* A counter (cntr.c). */
 struct shmcma_cntr {
 	struct fid_cntr fid;
+	struct shmcma_object object;
 	struct shmcma_domain *domain;
 	shmcma_refs refs;
 	struct sc_cntr count;	     /* written under the domain's lock */
@@ -267,6 +276,7 @@ struct shmcma_ep_fid {
 	uint32_t send_flags, recv_flags;
 	uint64_t tx_op_flags, rx_op_flags; /* from the attributes, or the alias's own */
 	struct shmcma_ep_fid *next;	   /* shmcma_ep.fids */
+	struct shmcma_object object;
 };
 
 /* What op_flags of an endpoint may hold. */

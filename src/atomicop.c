@@ -258,20 +258,18 @@ DEFINE_RUN(float_complex, float_complex, 64, false)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t lock_once = PTHREAD_ONCE_INIT;
 
-static void lock_fork(void)
+/*
+ * A child forked while another thread holds the lock would find it held for ever. It guards the application's
+ * memory, nothing of ours, and is not taken around fork(2): who holds it may hold others.
+ */
+static void atfork_child(void)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_init(&lock, NULL);
 }
 
-static void unlock_fork(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
-/* A child forked while another thread holds the lock would find it held for ever. */
 static void watch_forks(void)
 {
-	(void)pthread_atfork(lock_fork, unlock_fork, unlock_fork);
+	(void)pthread_atfork(NULL, NULL, atfork_child);
 }
 
 static void acquire(void)

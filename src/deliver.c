@@ -623,7 +623,7 @@ bool sc_deliver_end_peer(struct sc_peer *peer, int error)
 
 void sc_deliver_fini(struct sc_ep *ep)
 {
-	if (ep->seg->pid != getpid())
+	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's buffers */
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);

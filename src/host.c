@@ -240,6 +240,11 @@ int sc_host_get(const struct sc_host **out)
 	return err;
 }
 
+uint64_t sc_host_self(void)
+{
+	return host_page ? host_page->cookie : 0;
+}
+
 int sc_host_random(void *bytes, size_t size)
 {
 	uint8_t *at = bytes;

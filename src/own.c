@@ -109,6 +109,12 @@ static const char *remedy(int err)
 	}
 }
 
+/* Without atfork_child() (a bare system call) the list of a forked child is still its parent's. */
+static bool is_of_this_process(const struct sc_own *own)
+{
+	return own->made_by == sc_host_self();
+}
+
 /* ---- own files ------------------------------------------------------------------------------- */
 
 static void add_to_list(struct sc_own *own)
@@ -147,15 +153,19 @@ static int open_unnamed(struct stat *st)
 
 int sc_own_create(struct sc_own *own)
 {
+	const struct sc_host *host;
 	struct stat st;
-	int fd = open_unnamed(&st);
+	int fd = sc_host_get(&host);
 
+	if (fd)
+		return fd;
+	fd = open_unnamed(&st);
 	if (fd < 0) {
 		sc_warn("cannot make a file in " SC_HOST_DIR ": %s; %s", strerror(-fd), remedy(-fd));
 		return fd;
 	}
 	*own = (struct sc_own){
-		.fd = fd, .dev = st.st_dev, .ino = st.st_ino, .pid = getpid(), .users = 1
+		.fd = fd, .dev = st.st_dev, .ino = st.st_ino, .pid = host->pid, .made_by = host->cookie, .users = 1
 	};
 	/* Listed before it has a name, so that no thread of this process ever takes it for another's. */
 	add_to_list(own);
@@ -212,7 +222,7 @@ static void unlink_locked(struct sc_own *own)
 
 void sc_own_unlink(struct sc_own *own)
 {
-	if (own->pid != getpid())
+	if (!is_of_this_process(own))
 		return;
 	lock_list();
 	unlink_locked(own);
@@ -223,7 +233,7 @@ void sc_own_unlink_all(void)
 {
 	lock_list();
 	for (struct sc_own *own = own_list; own; own = own->next) {
-		if (own->pid == getpid())
+		if (is_of_this_process(own))
 			unlink_locked(own);
 	}
 	unlock_list();
@@ -235,7 +245,7 @@ struct sc_own *sc_own_borrow(const char *name)
 
 	lock_list();
 	for (own = own_list; own; own = own->next) {
-		if (own->pid == getpid() && !strcmp(own->name, name)) {
+		if (is_of_this_process(own) && !strcmp(own->name, name)) {
 			own->users++;
 			break;
 		}
@@ -279,7 +289,7 @@ static bool is_listed(const struct stat *st)
 
 	lock_list();
 	for (own = own_list; own; own = own->next) {
-		if (own->pid == getpid() && own->dev == st->st_dev && own->ino == st->st_ino)
+		if (is_of_this_process(own) && own->dev == st->st_dev && own->ino == st->st_ino)
 			break;
 	}
 	unlock_list();
@@ -288,17 +298,37 @@ static bool is_listed(const struct stat *st)
 
 /* ---- others' files --------------------------------------------------------------------------- */
 
-/* Does a lock of this process hang on the open file behind that descriptor? */
+/* This process as /proc calls it, which may be that of another pid namespace; 0: cannot tell. */
+static int pid_in_proc(void)
+{
+	char text[16] = "";
+
+	return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
+}
+
+/* A line such as "lock:	1: POSIX  ADVISORY  WRITE 4711 00:1a:99 0 0". */
+static bool is_lock_of(const char *line, int pid)
+{
+	int holder;
+
+	return sscanf(line, "lock: %*s POSIX %*s %*s %d", &holder) == 1 && (!pid || holder == pid);
+}
+
+/*
+ * Does a lock of this process hang on the open file behind that descriptor? One that a forked child has
+ * inherited shows its parent's.
+ */
 static bool has_lock(const char *fd)
 {
 	char path[PROC_PATH_MAX], line[128];
+	int pid = pid_in_proc();
 	bool found = false;
 	FILE *info;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%.10s", fd);
 	info = SC_TRY_PTR("own.fdinfo", NULL, fopen(path, "re"));
 	while (info && !found && fgets(line, sizeof(line), info))
-		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
+		found = is_lock_of(line, pid);
 	if (info)
 		SC_CALL("own.fdinfo_close", fclose(info));
 	return found;

@@ -15,7 +15,8 @@ struct sc_own {
 	int fd;
 	dev_t dev;
 	ino_t ino;
-	pid_t pid;	    /* process that made it; its forked children unlink nothing */
+	pid_t pid;
+	uint64_t made_by;   /* sc_host_self() of who made it; its forked children unlink nothing */
 	unsigned int users; /* its maker, and those who borrow */
 };
 

@@ -102,7 +102,7 @@ int sc_peers_init(struct sc_ep *ep)
 /* A forked child has neither the mappings nor any say in what they hold. */
 static bool is_forked(const struct sc_ep *ep)
 {
-	return ep->seg->pid != getpid();
+	return !sc_seg_is_here(ep->seg);
 }
 
 static void say_goodbye(struct sc_peer *peer)

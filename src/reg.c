@@ -442,7 +442,7 @@ void sc_regs_leave(struct sc_ep *ep)
 	struct watch watch = { .ep = ep };
 
 	sc_list_remove(&ep->of_regtab);
-	if (ep->seg->pid != getpid())
+	if (!sc_seg_is_here(ep->seg))
 		return;
 	/* CLOSED before hazard words, as R3: who raises one later finds the endpoint closed */
 	sc_fence_seq_cst();

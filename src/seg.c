@@ -265,6 +265,7 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	seg->dev = seg->file.dev;
 	seg->ino = seg->file.ino;
 	seg->pid = seg->file.pid;
+	seg->made_by = seg->file.made_by;
 	seg->own = seg->local = true;
 	seg->cma_pid = seg->pid;
 	err = fill_and_publish(seg, geometry);
@@ -293,7 +294,7 @@ static void put_own(struct sc_seg *seg)
 
 void sc_seg_destroy(struct sc_seg *seg)
 {
-	if (seg->pid != getpid()) {
+	if (!sc_seg_is_here(seg)) {
 		sc_own_close(&seg->file); /* inherited; the lock is not on it */
 		free(seg);
 		return;
@@ -486,6 +487,7 @@ static int attach(const char *addr, bool left, struct sc_seg **out)
 		return -ENOMEM;
 	}
 	seg->pid = getpid();
+	seg->made_by = sc_host_self();
 	file = sc_own_borrow(name);
 	if (file)
 		attach_local(sc_list_entry(file, struct sc_seg, file), seg);
@@ -538,7 +540,7 @@ void sc_seg_leave(struct sc_seg *seg)
 
 void sc_seg_detach(struct sc_seg *seg)
 {
-	bool here = seg->pid == getpid();
+	bool here = sc_seg_is_here(seg);
 
 	if (seg->lender) {
 		if (here)

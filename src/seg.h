@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 #include <shmcma/abi.h>
+#include "host.h"
 #include "own.h"
 #include "regtab.h"
 
@@ -32,7 +33,8 @@ struct sc_seg {
 	bool local;	/* its owner is this process: memory can be copied directly */
 	bool keep_name; /* own: sc_seg_destroy() leaves the file for those who have messages to read in it */
 	pid_t cma_pid; /* attached: pid of the owner as seen from here, 0: not visible from here */
-	pid_t pid;     /* process that made this structure; its forked children have nothing mapped */
+	pid_t pid;     /* process that made this structure, */
+	uint64_t made_by; /* and its sc_host_self(); its forked children have nothing mapped */
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
 	struct sc_own file;    /* own: the mapping outlives destroy until all borrowers have detached */
@@ -44,6 +46,12 @@ struct sc_seg {
  * -EINVAL: no possible geometry; -ENOSPC, -EMFILE, -ENOMEM, -EACCES...
  */
 int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **seg);
+
+/* Was it made in this process, not in one that this was forked from? */
+static inline bool sc_seg_is_here(const struct sc_seg *seg)
+{
+	return seg->made_by == sc_host_self();
+}
 
 /* Unlink, unlock, unmap. In a forked child: nothing of the parent's is touched. */
 void sc_seg_destroy(struct sc_seg *seg);

@@ -651,7 +651,7 @@ void sc_tx_end_peer(struct sc_peer *peer, int error)
 
 void sc_tx_fini(struct sc_ep *ep)
 {
-	if (ep->replies && ep->seg->pid == getpid())
+	if (ep->replies && sc_seg_is_here(ep->seg))
 		(void)reply_some(ep); /* what has room yet: the senders have been received */
 	sc_list_for(entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);

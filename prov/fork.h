@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fork.h: what becomes of the objects in a child of fork(2): see fork.c.
+ */
+#ifndef SHMCMA_FORK_H
+#define SHMCMA_FORK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <rdma/fabric.h>
+
+/* What every call but fi_close() gives for an object that the process has inherited by fork(2). */
+#define SHMCMA_FORKED (-FI_EPERM)
+
+/* One of all open objects but registered memory; embedded in each. */
+struct shmcma_object {
+	struct shmcma_object *next, **link; /* oldest first */
+	struct fid *fid;
+	pthread_mutex_t *lock; /* of what the object holds, NULL: none of its own */
+	bool held;	       /* around fork(2) */
+};
+
+/* Once, when the provider is loaded. */
+void shmcma_fork_init(void);
+
+/* The object is open: the last step of opening, and the first of closing. Without any lock. */
+void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock);
+void shmcma_object_del(struct shmcma_object *object);
+
+/*
+ * The first object that is open in this process for which `match` says true, oldest first; NULL: none. What it
+ * does is done under a lock: not to open or close anything.
+ */
+struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fid, const void *arg),
+			       const void *arg);
+
+/* Has the process inherited it? */
+bool shmcma_is_forked(const struct fid *fid);
+
+/* SHMCMA_FORKED, and the first time in a process a line in the log. */
+int shmcma_forked(void);
+
+#endif
