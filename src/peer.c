@@ -670,7 +670,8 @@ static int review_answer(struct sc_peer *peer)
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
 		return 0;
 	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
-	if (reason <= 0 || reason > 4095)
+	/* nobody refuses for a reason that may pass, and who is told to try again would for ever */
+	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && is_transient(-reason)))
 		reason = EPROTO;
 	sc_warn("%s: %s: %s: %s", peer->address,
 		how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
