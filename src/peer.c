@@ -582,9 +582,11 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	int ret = memory ? memory : meet(ep, index, claim, address, &peer);
 
 	if (ret) {
-		sc_warn("%s a peer that calls itself '%.63s' (slot %u): %s: %s",
-			is_transient(ret) ? "cannot let in yet" : "refused", address, index, strerror(-ret),
-			connect_advice(ret));
+		/* anything may stand there: control characters are for no log */
+		sc_warn("%s a peer that calls itself '%s' (slot %u): %s: %s",
+			is_transient(ret) ? "cannot let in yet" : "refused",
+			sc_addr_kind(address) == SC_ADDR_INVALID ? "(no address)" : address, index,
+			strerror(-ret), connect_advice(ret));
 		if (is_transient(ret))
 			return false;
 		ep->counters.refusals++;

@@ -367,6 +367,7 @@ static void test_bad_introductions(void **state)
 			memcpy(text, elsewhere, SC_ADDR_SIZE);
 		slot = claim_by_hand(1, text, TICKET | SC_ABI_PUBLISHED);
 		ends_settle(pair, 2);
+		assert_non_null(strstr(child_log_line, variant < 3 ? "'(no address)'" : "'fi_shmcma://"));
 		if (variant != 4) {
 			assert_int_equal(slot->consumer.answer, SC_ABI_REFUSED);
 			assert_int_equal(slot->consumer.reason, variant == 5 ? EHOSTUNREACH : EINVAL);
