@@ -615,6 +615,17 @@ static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
 	return NULL;
 }
 
+/* Whoever was lost before it departed has no slot any more: the next one there is another. */
+static void slot_forget(struct sc_ep *ep, uint32_t slot)
+{
+	sc_list_for (entry, &ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		if (peer->in_slot == slot)
+			peer->in_slot = NO_SLOT;
+	}
+}
+
 static int review_claims(struct sc_ep *ep)
 {
 	uint64_t *claims = sc_seg_claims(ep->seg);
@@ -641,7 +652,8 @@ static int review_claims(struct sc_ep *ep)
 			continue;
 		peer = peer_of_slot(ep, i);
 		if (!peer) {
-			slot_return(ep, i, true); /* refused or quarantined, and now gone */
+			slot_forget(ep, i); /* refused or quarantined, and now gone */
+			slot_return(ep, i, true);
 			changes++;
 		} else if (peer->feed == SC_FEED_UP) {
 			peer->feed = SC_FEED_DRAINING;

@@ -666,6 +666,33 @@ static void test_slot_after_a_broken_end(void **state)
 		}
 }
 
+/* A guest that was given up, then went: its slot is the next one's, and nothing that is its reaches there. */
+static void test_slot_after_a_quarantine(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end guest, next;
+	struct sc_peer *peer;
+
+	(void)state;
+	attr.config.slots = 1;
+	end_open(&pair[1], &attr);
+	end_open(&guest, &attr);
+	check_traffic(&guest, &pair[1]);
+	peer = end_find(&pair[1], &guest);
+	assert_int_equal(peer->in_slot, 0);
+	sc_peer_quarantine(peer, -ENOMEM, "a test");
+	ends_settle(&pair[1], 1);
+	end_close(&guest);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	end_open(&next, &attr);
+	check_traffic(&next, &pair[1]);
+	assert_int_equal(end_find(&pair[1], &next)->in_slot, 0);
+	assert_int_equal(peer->in_slot, UINT32_MAX);
+	end_close(&next);
+	end_close(&pair[1]);
+}
+
 /* The memory of a slot could not be given back: the next one finds it as if it had been. */
 static void test_slot_keeps_its_memory(void **state)
 {
@@ -1102,6 +1129,7 @@ int main(void)
 		cmocka_unit_test(test_departures),
 		cmocka_unit_test(test_slot_is_used_again),
 		cmocka_unit_test(test_slot_after_a_broken_end),
+		cmocka_unit_test(test_slot_after_a_quarantine),
 		cmocka_unit_test(test_slot_keeps_its_memory),
 		cmocka_unit_test(test_departure_after_loss),
 		cmocka_unit_test(test_visitors),
