@@ -663,6 +663,12 @@ static int review_claims(struct sc_ep *ep)
 	return changes;
 }
 
+/* Is the slot ours as we have left it? A claim is nobody else's to change, but for the answer in it. */
+static bool holds_slot(const struct sc_peer *peer, uint64_t claim)
+{
+	return (claim & ~SC_ABI_CLAIM_REFUSED) == (ticket(peer->ep) | SC_ABI_PUBLISHED);
+}
+
 /* Has the peer answered our connection, or taken the answer back? */
 static int review_answer(struct sc_peer *peer)
 {
@@ -672,6 +678,11 @@ static int review_answer(struct sc_peer *peer)
 	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->seg)[peer->out_slot]);
 	int reason;
 
+	if (!holds_slot(peer, claim)) {
+		peer->out_slot = NO_SLOT; /* it may be another's */
+		sc_peer_quarantine(peer, -EPROTO, "our claim of a slot with it has been overwritten");
+		return 1;
+	}
 	if (how == SC_ABI_PENDING && claim & SC_ABI_CLAIM_REFUSED) {
 		sc_warn("%s: refused the connection: it has no memory for it; see its own log",
 			peer->address);

@@ -567,6 +567,37 @@ static void test_answers(void **state)
 	}
 }
 
+/*
+ * Somebody has written over our claim: what we send goes to nobody, or to whoever has the slot by now. That is
+ * the end of it, and the claim is left to whose it is.
+ */
+static void test_claim_overwritten(void **state)
+{
+	static const uint64_t values[] = { 0, TICKET | SC_ABI_PUBLISHED, TICKET | SC_ABI_CLAIMED };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		struct sc_peer *peer;
+		uint64_t *claim;
+
+		three_open(NULL);
+		check_traffic(&pair[0], &pair[1]);
+		check_traffic(&pair[0], &third);
+		peer = end_find(&pair[0], &pair[1]);
+		claim = &sc_seg_claims(pair[1].ep->seg)[peer->out_slot];
+		assert_int_equal(end_send(&pair[0], peer, from, 50000, 0, 0), 0);
+		sc_store_release_64(claim, values[i]);
+		sc_add_acq_rel_32(&sc_seg_presence(pair[0].ep->seg)->membership, 1);
+		ends_settle(pair, 1);
+		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+		assert_int_equal(pair[0].ep->counters.quarantines, 1);
+		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -EPROTO);
+		assert_int_equal(*claim, values[i]);
+		check_traffic(&pair[0], &third);
+		three_close();
+	}
+}
+
 /* ---- apart ----------------------------------------------------------------------------------- */
 
 static void test_departures(void **state)
@@ -1126,6 +1157,7 @@ int main(void)
 		cmocka_unit_test(test_impostor),
 		cmocka_unit_test(test_claims_come_and_go),
 		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_claim_overwritten),
 		cmocka_unit_test(test_departures),
 		cmocka_unit_test(test_slot_is_used_again),
 		cmocka_unit_test(test_slot_after_a_broken_end),
