@@ -50,6 +50,8 @@
 #define SHARE_LOOKS 1024
 /* Transfers that are not shared before an absent sender is asked again. */
 #define SHARES_SPARED 15
+/* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
+#define FENCED_MAX 1024
 
 /* How a receive ends, or one message of a multi-receive. */
 struct ending {
@@ -117,6 +119,10 @@ static void acknowledge(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint
 		sc_deliver_ack(peer, op, moved, 0);
 		return;
 	}
+	if (peer->fenced_count >= FENCED_MAX) {
+		sc_peer_quarantine(peer, -EPROTO, "more fenced messages than there can be");
+		return;
+	}
 	fenced = malloc(sizeof(*fenced));
 	if (!fenced) {
 		sc_peer_quarantine(peer, -ENOMEM, "no memory for a fenced acknowledgement to it");
@@ -124,6 +130,7 @@ static void acknowledge(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint
 	}
 	*fenced = (struct sc_fenced){ .arrival = fence, .op = op, .moved = moved };
 	sc_list_append(&peer->fenced, &fenced->of_peer);
+	peer->fenced_count++;
 }
 
 void sc_deliver_acknowledge(const struct sc_message *message, uint64_t moved)
@@ -141,6 +148,7 @@ void sc_deliver_fenced_slow(struct sc_peer *peer)
 		if (is_behind(peer, due.arrival))
 			continue;
 		sc_list_remove(&fenced->of_peer);
+		peer->fenced_count--;
 		free(fenced);
 		sc_deliver_ack(peer, due.op, due.moved, 0);
 		if (sc_list_empty(&peer->fenced))

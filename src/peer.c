@@ -169,6 +169,7 @@ static void drop_replies(struct sc_peer *peer)
 	sc_list_for_safe (held, behind, &peer->fenced)
 		free(sc_list_entry(held, struct sc_fenced, of_peer));
 	sc_list_init(&peer->fenced);
+	peer->fenced_count = 0;
 }
 
 void sc_peers_fini(struct sc_ep *ep)

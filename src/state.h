@@ -79,6 +79,7 @@ struct sc_peer {
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
 	struct sc_list waiting;	 /* sc_rx_msg.of_peer: unmatched, oldest first */
 	struct sc_list fenced;	 /* sc_fenced: acknowledgements that wait for those before them */
+	uint32_t fenced_count;
 	uint64_t arrivals;	 /* messages that have had to wait so far */
 	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
 	struct sc_list unproven; /* sc_rx_op.pulling: copied by CMA, whose memory it was is to be proven */
