@@ -87,6 +87,8 @@ struct sc_peer {
 	uint32_t shares;	 /* one bit for each of our chunk words that is in use */
 	uint32_t share_generation;
 	uint32_t share_looks;	 /* in vain, for the last chunks of its */
+	uint64_t share_seen;	 /* given up: when it was last seen to run, nanoseconds; and how often */
+	uint32_t share_runs;
 	uint32_t shares_spared;	 /* transfers to come that are not shared: it was not there for the last */
 	uint32_t shares_alone;	 /* how many of them it was the last time */
 	bool copies_not;	 /* it has said that it cannot copy along */
