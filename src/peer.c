@@ -471,7 +471,11 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
 {
-	sc_warn("%s: %s; nothing more is taken from it or sent to it", peer->address, why);
+	sc_warn("%s: %s; nothing more is taken from it or sent to it%s", peer->address, why,
+		error == -EPROTO ? ". Its process, or another that is connected to it or to this one, has "
+				   "written over shared memory or has another build of shmcma: look for wild "
+				   "writes, and restart it"
+				 : "");
 	peer->ep->counters.quarantines++;
 	sc_peer_lose(peer, error);
 }

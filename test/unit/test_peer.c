@@ -591,6 +591,9 @@ static void test_claim_overwritten(void **state)
 		ends_settle(pair, 1);
 		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 		assert_int_equal(pair[0].ep->counters.quarantines, 1);
+		assert_non_null(strstr(child_log_line, sc_ep_address(pair[1].ep)));
+		assert_non_null(strstr(child_log_line, "overwritten"));
+		assert_non_null(strstr(child_log_line, "restart"));
 		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -EPROTO);
 		assert_int_equal(*claim, values[i]);
 		check_traffic(&pair[0], &third);
