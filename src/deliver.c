@@ -22,7 +22,9 @@
  * report, or for its death, proven by its life lock, which the kernel frees after the last access of a
  * process to any memory. A sender that has departed has nothing in hand, as it closes between two steps.
  * One that is stopped with chunks in hand may still write: it is waited for, by sc_deliver_fini() too,
- * until it goes on or is killed. One that breaks the rules is not waited for.
+ * until it goes on or is killed. One that breaks the rules is not waited for; nor, when it is given up, one
+ * that runs and does not report: a chunk is taken, copied and reported in one call, so after RUNS looks
+ * RUNS_APART it has none, whatever the words say.
  *
  * If the peer dies: what it published in the ring can be delivered; a copy of its memory fails and the
  * operation ends with ECONNRESET (sc_deliver_end_peer(), share_settle()). If this process dies between
@@ -35,7 +37,9 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+#include "host.h"
 #include "inject.h"
 #include "iov.h"
 #include "log.h"
@@ -50,6 +54,11 @@
 #define SHARE_LOOKS 1024
 /* Transfers that are not shared before an absent sender is asked again. */
 #define SHARES_SPARED 15
+/* One that is given up has ended with what it has in hand when it was seen to run so often, so far apart. */
+#define RUNS 50
+#define RUNS_APART 100000000 /* nanoseconds */
+/* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
+#define FENCED_MAX 1024
 
 /* How a receive ends, or one message of a multi-receive. */
 struct ending {
@@ -117,6 +126,10 @@ static void acknowledge(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint
 		sc_deliver_ack(peer, op, moved, 0);
 		return;
 	}
+	if (peer->fenced_count >= FENCED_MAX) {
+		sc_peer_quarantine(peer, -EPROTO, "more fenced messages than there can be");
+		return;
+	}
 	fenced = malloc(sizeof(*fenced));
 	if (!fenced) {
 		sc_peer_quarantine(peer, -ENOMEM, "no memory for a fenced acknowledgement to it");
@@ -124,6 +137,7 @@ static void acknowledge(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint
 	}
 	*fenced = (struct sc_fenced){ .arrival = fence, .op = op, .moved = moved };
 	sc_list_append(&peer->fenced, &fenced->of_peer);
+	peer->fenced_count++;
 }
 
 void sc_deliver_acknowledge(const struct sc_message *message, uint64_t moved)
@@ -141,6 +155,7 @@ void sc_deliver_fenced_slow(struct sc_peer *peer)
 		if (is_behind(peer, due.arrival))
 			continue;
 		sc_list_remove(&fenced->of_peer);
+		peer->fenced_count--;
 		free(fenced);
 		sc_deliver_ack(peer, due.op, due.moved, 0);
 		if (sc_list_empty(&peer->fenced))
@@ -466,6 +481,34 @@ static bool share_step(struct sc_ep *ep, struct sc_rx_op *op)
 	return true;
 }
 
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* Has the peer run for so long that it would have reported what it had in hand? */
+static bool share_overdue_slow(struct sc_peer *peer)
+{
+	uint64_t time = now();
+
+	if (time - peer->share_seen < RUNS_APART)
+		return false;
+	peer->share_seen = time;
+	if (!peer->seg->cma_pid || sc_host_is_stopped(peer->seg->cma_pid)) {
+		peer->share_runs = 0;
+		return false;
+	}
+	if (++peer->share_runs < RUNS)
+		return false;
+	if (peer->share_runs == RUNS)
+		sc_warn("%s: it says that it is copying a message and does not come to an end: its process "
+			"breaks the rules, restart it", peer->address);
+	return true;
+}
+
 /*
  * Does nobody write to the receive buffer any more? For operations that end early: what the sender has in
  * hand, if it lives and keeps the rules, is to be waited for.
@@ -480,7 +523,7 @@ static bool share_over(struct sc_rx_op *op)
 	if (!op->share.words || peer->feed == SC_FEED_DRAINING || peer->in_slot == UINT32_MAX)
 		return true;
 	return sc_share_close(&op->share) || sc_share_outstanding(&op->share, &error, &undone) <= 0 ||
-	       sc_peer_is_dead(peer);
+	       sc_peer_is_dead(peer) || share_overdue_slow(peer);
 }
 
 /* ---- progress of transfers ------------------------------------------------------------------- */

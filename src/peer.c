@@ -171,6 +171,7 @@ static void drop_replies(struct sc_peer *peer)
 	sc_list_for_safe (held, behind, &peer->fenced)
 		free(sc_list_entry(held, struct sc_fenced, of_peer));
 	sc_list_init(&peer->fenced);
+	peer->fenced_count = 0;
 }
 
 void sc_peers_fini(struct sc_ep *ep)
@@ -478,7 +479,11 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
 {
-	sc_warn("%s: %s; nothing more is taken from it or sent to it", peer->address, why);
+	sc_warn("%s: %s; nothing more is taken from it or sent to it%s", peer->address, why,
+		error == -EPROTO ? ". Its process, or another that is connected to it or to this one, has "
+				   "written over shared memory or has another build of shmcma: look for wild "
+				   "writes, and restart it"
+				 : "");
 	peer->ep->counters.quarantines++;
 	sc_peer_lose(peer, error);
 }
@@ -591,9 +596,11 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	int ret = memory ? memory : meet(ep, index, claim, address, &peer);
 
 	if (ret) {
-		sc_warn("%s a peer that calls itself '%.63s' (slot %u): %s: %s",
-			is_transient(ret) ? "cannot let in yet" : "refused", address, index, strerror(-ret),
-			connect_advice(ret));
+		/* anything may stand there: control characters are for no log */
+		sc_warn("%s a peer that calls itself '%s' (slot %u): %s: %s",
+			is_transient(ret) ? "cannot let in yet" : "refused",
+			sc_addr_kind(address) == SC_ADDR_INVALID ? "(no address)" : address, index,
+			strerror(-ret), connect_advice(ret));
 		if (is_transient(ret))
 			return false;
 		ep->counters.refusals++;
@@ -622,6 +629,17 @@ static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
 	return NULL;
 }
 
+/* Whoever was lost before it departed has no slot any more: the next one there is another. */
+static void slot_forget(struct sc_ep *ep, uint32_t slot)
+{
+	sc_list_for (entry, &ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		if (peer->in_slot == slot)
+			peer->in_slot = NO_SLOT;
+	}
+}
+
 static int review_claims(struct sc_ep *ep)
 {
 	uint64_t *claims = sc_seg_claims(ep->seg);
@@ -648,7 +666,8 @@ static int review_claims(struct sc_ep *ep)
 			continue;
 		peer = peer_of_slot(ep, i);
 		if (!peer) {
-			slot_return(ep, i, true); /* refused or quarantined, and now gone */
+			slot_forget(ep, i); /* refused or quarantined, and now gone */
+			slot_return(ep, i, true);
 			changes++;
 		} else if (peer->feed == SC_FEED_UP) {
 			peer->feed = SC_FEED_DRAINING;
@@ -656,6 +675,12 @@ static int review_claims(struct sc_ep *ep)
 		}
 	}
 	return changes;
+}
+
+/* Is the slot ours as we have left it? A claim is nobody else's to change, but for the answer in it. */
+static bool holds_slot(const struct sc_peer *peer, uint64_t claim)
+{
+	return (claim & ~SC_ABI_CLAIM_REFUSED) == (ticket(peer->ep) | SC_ABI_PUBLISHED);
 }
 
 /* Has the peer answered our connection, or taken the answer back? */
@@ -667,6 +692,11 @@ static int review_answer(struct sc_peer *peer)
 	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->seg)[peer->out_slot]);
 	int reason;
 
+	if (!holds_slot(peer, claim)) {
+		peer->out_slot = NO_SLOT; /* it may be another's */
+		sc_peer_quarantine(peer, -EPROTO, "our claim of a slot with it has been overwritten");
+		return 1;
+	}
 	if (how == SC_ABI_PENDING && claim & SC_ABI_CLAIM_REFUSED) {
 		sc_warn("%s: refused the connection: it has no memory for it; see its own log",
 			peer->address);
@@ -679,7 +709,8 @@ static int review_answer(struct sc_peer *peer)
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
 		return 0;
 	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
-	if (reason <= 0 || reason > 4095)
+	/* nobody refuses for a reason that may pass, and who is told to try again would for ever */
+	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && is_transient(-reason)))
 		reason = EPROTO;
 	sc_warn("%s: %s: %s: %s", peer->address,
 		how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",

@@ -736,8 +736,7 @@ static int take_got(struct sc_peer *peer, const struct sc_abi_got *record, uint3
 
 static int take_result(struct sc_peer *peer, uint64_t ctl, const struct sc_abi_line *line)
 {
-	const struct sc_abi_result *record = (const struct sc_abi_result *)line->bytes;
-	struct sc_rma_op *op = op_of_peer(peer, record->op);
+	struct sc_rma_op *op = op_of_peer(peer, sc_load_relaxed_64(&line->words[0]));
 	uint32_t size = sc_ctl_size(ctl);
 	uint8_t values[VALUES_MAX];
 

@@ -81,9 +81,10 @@ static const char *parse_inline(struct sc_message *message)
 {
 	const struct sc_abi_line *line = message->first;
 
-	message->tag = line->words[0];
-	message->data = line->words[1];
-	message->op = message->flags & SC_ABI_F_ACK ? line->words[2] : 0;
+	/* relaxed: published by ctl; so that each is loaded once */
+	message->tag = sc_load_relaxed_64(&line->words[0]);
+	message->data = sc_load_relaxed_64(&line->words[1]);
+	message->op = message->flags & SC_ABI_F_ACK ? sc_load_relaxed_64(&line->words[2]) : 0;
 	if (message->size > SC_INLINE_MAX ||
 	    sc_inline_lines(message->flags, (uint32_t)message->size) != message->lines)
 		return "an inline message of another size than its record";

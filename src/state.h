@@ -79,6 +79,7 @@ struct sc_peer {
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
 	struct sc_list waiting;	 /* sc_rx_msg.of_peer: unmatched, oldest first */
 	struct sc_list fenced;	 /* sc_fenced: acknowledgements that wait for those before them */
+	uint32_t fenced_count;
 	uint64_t arrivals;	 /* messages that have had to wait so far */
 	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
 	struct sc_list unproven; /* sc_rx_op.pulling: copied by CMA, whose memory it was is to be proven */
@@ -86,6 +87,8 @@ struct sc_peer {
 	uint32_t shares;	 /* one bit for each of our chunk words that is in use */
 	uint32_t share_generation;
 	uint32_t share_looks;	 /* in vain, for the last chunks of its */
+	uint64_t share_seen;	 /* given up: when it was last seen to run, nanoseconds; and how often */
+	uint32_t share_runs;
 	uint32_t shares_spared;	 /* transfers to come that are not shared: it was not there for the last */
 	uint32_t shares_alone;	 /* how many of them it was the last time */
 	bool copies_not;	 /* it has said that it cannot copy along */

@@ -367,6 +367,7 @@ static void test_bad_introductions(void **state)
 			memcpy(text, elsewhere, SC_ADDR_SIZE);
 		slot = claim_by_hand(1, text, TICKET | SC_ABI_PUBLISHED);
 		ends_settle(pair, 2);
+		assert_non_null(strstr(child_log_line, variant < 3 ? "'(no address)'" : "'fi_shmcma://"));
 		if (variant != 4) {
 			assert_int_equal(slot->consumer.answer, SC_ABI_REFUSED);
 			assert_int_equal(slot->consumer.reason, variant == 5 ? EHOSTUNREACH : EINVAL);
@@ -531,6 +532,8 @@ static void test_answers(void **state)
 		{ SC_ABI_REFUSED, -1, -EPROTO },
 		{ SC_ABI_REFUSED, 4096, -EPROTO },
 		{ SC_ABI_REFUSED, INT32_MIN, -EPROTO },
+		{ SC_ABI_REFUSED, EAGAIN, -EPROTO },
+		{ SC_ABI_REFUSED, ENOMEM, -EPROTO },
 		{ SC_ABI_BROKEN, EPROTO, -ECONNRESET },
 		{ SC_ABI_BROKEN, INT32_MAX, -ECONNRESET },
 		{ SC_ABI_ACCEPTED, 77, 0 },
@@ -559,6 +562,40 @@ static void test_answers(void **state)
 		assert_int_equal(pair[0].ep->pool.free_count + peer->loans.count +
 					 end_find(&pair[0], &third)->loans.count,
 				 pair[0].ep->pool.count);
+		check_traffic(&pair[0], &third);
+		three_close();
+	}
+}
+
+/*
+ * Somebody has written over our claim: what we send goes to nobody, or to whoever has the slot by now. That is
+ * the end of it, and the claim is left to whose it is.
+ */
+static void test_claim_overwritten(void **state)
+{
+	static const uint64_t values[] = { 0, TICKET | SC_ABI_PUBLISHED, TICKET | SC_ABI_CLAIMED };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		struct sc_peer *peer;
+		uint64_t *claim;
+
+		three_open(NULL);
+		check_traffic(&pair[0], &pair[1]);
+		check_traffic(&pair[0], &third);
+		peer = end_find(&pair[0], &pair[1]);
+		claim = &sc_seg_claims(pair[1].ep->seg)[peer->out_slot];
+		assert_int_equal(end_send(&pair[0], peer, from, 50000, 0, 0), 0);
+		sc_store_release_64(claim, values[i]);
+		sc_add_acq_rel_32(&sc_seg_presence(pair[0].ep->seg)->membership, 1);
+		ends_settle(pair, 1);
+		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+		assert_int_equal(pair[0].ep->counters.quarantines, 1);
+		assert_non_null(strstr(child_log_line, sc_ep_address(pair[1].ep)));
+		assert_non_null(strstr(child_log_line, "overwritten"));
+		assert_non_null(strstr(child_log_line, "restart"));
+		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -EPROTO);
+		assert_int_equal(*claim, values[i]);
 		check_traffic(&pair[0], &third);
 		three_close();
 	}
@@ -661,6 +698,33 @@ static void test_slot_after_a_broken_end(void **state)
 			end_close(&next);
 			end_close(&pair[1]);
 		}
+}
+
+/* A guest that was given up, then went: its slot is the next one's, and nothing that is its reaches there. */
+static void test_slot_after_a_quarantine(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end guest, next;
+	struct sc_peer *peer;
+
+	(void)state;
+	attr.config.slots = 1;
+	end_open(&pair[1], &attr);
+	end_open(&guest, &attr);
+	check_traffic(&guest, &pair[1]);
+	peer = end_find(&pair[1], &guest);
+	assert_int_equal(peer->in_slot, 0);
+	sc_peer_quarantine(peer, -ENOMEM, "a test");
+	ends_settle(&pair[1], 1);
+	end_close(&guest);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	end_open(&next, &attr);
+	check_traffic(&next, &pair[1]);
+	assert_int_equal(end_find(&pair[1], &next)->in_slot, 0);
+	assert_int_equal(peer->in_slot, UINT32_MAX);
+	end_close(&next);
+	end_close(&pair[1]);
 }
 
 /* The memory of a slot could not be given back: the next one finds it as if it had been. */
@@ -1096,9 +1160,11 @@ int main(void)
 		cmocka_unit_test(test_impostor),
 		cmocka_unit_test(test_claims_come_and_go),
 		cmocka_unit_test(test_answers),
+		cmocka_unit_test(test_claim_overwritten),
 		cmocka_unit_test(test_departures),
 		cmocka_unit_test(test_slot_is_used_again),
 		cmocka_unit_test(test_slot_after_a_broken_end),
+		cmocka_unit_test(test_slot_after_a_quarantine),
 		cmocka_unit_test(test_slot_keeps_its_memory),
 		cmocka_unit_test(test_departure_after_loss),
 		cmocka_unit_test(test_visitors),

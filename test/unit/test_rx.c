@@ -950,6 +950,32 @@ static void test_window_overrun(void **state)
 	}
 }
 
+/* Fenced messages that cost the receiver nothing but the memory of what it owes the sender for each. */
+static void test_fence_flood(void **state)
+{
+	uint64_t words[7] = { 0, 0, 1 };
+	long written = 0;
+
+	(void)state;
+	victim_open(); /* a message of its waits, so all those behind it do */
+	assert_int_equal(post_multi(into, 100000, 8, 0), 0);
+	while (pair[0].peer->link == SC_LINK_UP) {
+		assert_true(++written < 10000);
+		if (sc_ring_has_room(&pair[0].peer->tx, 1))
+			raw_record(pair[0].peer,
+				   CTL(SC_ABI_INLINE, SC_ABI_F_ACK | SC_ABI_F_FENCE, 1, 0), words, 7);
+		else
+			ends_settle(pair, 2), (void)sc_ring_refresh(&pair[0].peer->tx);
+		while (sc_cq_peek(&pair[1].rx))
+			(void)comp_take(&pair[1].rx);
+	}
+	assert_true(written > 1000);
+	assert_int_equal(sc_rx_cancel(pair[1].ep, into), 0);
+	while (sc_cq_peek(&pair[1].rx))
+		(void)comp_take(&pair[1].rx);
+	victim_check();
+}
+
 static void test_bad_pieces(void **state)
 {
 	(void)state;
@@ -1143,6 +1169,7 @@ int main(void)
 		cmocka_unit_test(test_strange_but_right),
 		cmocka_unit_test(test_bad_rdv),
 		cmocka_unit_test(test_window_overrun),
+		cmocka_unit_test(test_fence_flood),
 		cmocka_unit_test(test_bad_pieces),
 		cmocka_unit_test(test_pieces_too_long),
 		cmocka_unit_test(test_bad_record_everywhere),

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -306,6 +307,53 @@ static void test_strange_puts(void **state)
 	assert_int_equal(written.value, 1);
 	expect_served();
 	victim_close();
+}
+
+/*
+ * Something that keeps the victim busy, for as long as the peer likes: a peek does not wait for the end of it.
+ * Here a put of 4 GiB into the same 4 MiB again and again.
+ */
+static void test_busy_peek(void **state)
+{
+	size_t step = (size_t)4 << 20, part = (size_t)256 << 20;
+	uint64_t words[WORDS] = { 5, 0, 0, 16 * part };
+	struct iovec ranges[SC_REG_RANGES_MAX];
+	struct sc_reg_attr attr = { .ranges = ranges,
+				    .range_count = SC_REG_RANGES_MAX,
+				    .flags = SC_REG_WRITE };
+	struct sc_reg *again;
+	void *source;
+
+	(void)state;
+	if (!way_possible(WAY_CMA))
+		skip();
+	source = mmap(NULL, part, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	assert_true(source != MAP_FAILED);
+	victim_open(WAY_CMA);
+	ranges[0] = (struct iovec){ malloc(step), step };
+	assert_non_null(ranges[0].iov_base);
+	for (int i = 1; i < SC_REG_RANGES_MAX; i++)
+		ranges[i] = ranges[0];
+	assert_int_equal(sc_reg_open(tab, &attr, &again), 0);
+	words[1] = sc_reg_key(again);
+	for (int i = 0; i < 16; i++) { /* three segments to a line of seven words, from the second on */
+		uint64_t *segment = i ? &words[7 + (i - 1) / 3 * 7 + (i - 1) % 3 * 2] : &words[4];
+
+		segment[0] = (uintptr_t)source;
+		segment[1] = part;
+	}
+	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_ACK | SC_ABI_F_EVENT, 6, 16), words);
+	assert_int_equal(end_recv(&pair[1], NULL, NULL, 0, 0, SC_RECV_PEEK), 0);
+	assert_int_equal(comp_take(&pair[1].rx).err, ENOMSG);
+	assert_int_equal(written.value, 0);
+	assert_true(pair[1].peer->put_moved > 0);
+	assert_int_equal(sc_reg_close(again), 0); /* which ends it */
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, EKEYREJECTED);
+	expect_served();
+	victim_close();
+	free(ranges[0].iov_base);
+	munmap(source, part);
 }
 
 /* ---- lists of segments ------------------------------------------------------------------------ */
@@ -873,6 +921,7 @@ int main(void)
 		cmocka_unit_test(test_bad_puts),
 		cmocka_unit_test(test_wrong_places),
 		cmocka_unit_test(test_strange_puts),
+		cmocka_unit_test(test_busy_peek),
 		cmocka_unit_test(test_bad_segments),
 		cmocka_unit_test(test_segments_anywhere),
 		cmocka_unit_test(test_too_many),

@@ -670,6 +670,33 @@ static void test_quarantine_waits(void **state)
 	pair_close(pair);
 }
 
+/*
+ * It says that it has a chunk in hand, and has not: a scribbled word that makes sense. When it is given up, or
+ * the endpoint closes, it is not waited for forever.
+ */
+static void test_never_reports(void **state)
+{
+	(void)state;
+	for (int closes = 0; closes < 2; closes++) {
+		share_pair_open();
+		begin(SIZE, SIZE)->share.words->claim = claim_word(1, 0, 1);
+		receiver_polls(10);
+		assert_true(end_idle(&pair[1]));
+		pair[1].peer->share_runs = 45; /* of 50: the last half second of it will do */
+		if (!closes) {
+			sc_peer_quarantine(pair[1].peer, -EPROTO, "a test");
+			receiver_polls(100);
+			assert_true(end_idle(&pair[1]));
+			while (end_idle(&pair[1]))
+				sc_ep_poll(pair[1].ep);
+			assert_int_equal(comp_take(&pair[1].rx).err, EPROTO);
+			assert_null(pair[1].peer->seg);
+		}
+		end_close(&pair[1]);
+		end_close(&pair[0]);
+	}
+}
+
 /* The sender closes while it shares; also, against the rules, with a chunk in hand. */
 static void test_sender_closes(void **state)
 {
@@ -970,6 +997,7 @@ int main(void)
 		cmocka_unit_test(test_slow_sender),
 		cmocka_unit_test(test_close_waits),
 		cmocka_unit_test(test_quarantine_waits),
+		cmocka_unit_test(test_never_reports),
 		cmocka_unit_test(test_sender_closes),
 		cmocka_unit_test(test_mad_words),
 		cmocka_unit_test(test_bad_records),
