@@ -44,6 +44,7 @@
 #include "iov.h"
 #include "log.h"
 #include "peer.h"
+#include "record.h"
 #include "tx.h"
 
 /* Bytes copied by CMA in one step. */
@@ -620,32 +621,20 @@ int sc_deliver_progress(struct sc_ep *ep)
 	return steps;
 }
 
-/* Copy `len` bytes from bounce buffers into the vector at `offset`. */
-static void bounce_read(const struct sc_seg *seg, const uint16_t *bufs, const struct iovec *iov,
-			size_t iov_count, size_t offset, size_t len)
-{
-	while (len) {
-		size_t here = seg->header.buf_size;
-
-		if (here > len)
-			here = len;
-		sc_iov_write(iov, iov_count, offset, sc_seg_buf(seg, *bufs++), here);
-		offset += here;
-		len -= here;
-	}
-}
-
 int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
 {
 	struct sc_ep *ep = peer->ep;
 	struct sc_rx_op *op = sc_slab_find(&ep->rx_ops, piece->to);
+	struct iovec bufs[SC_ABI_RECORD_BUFS], to[SC_IOV_MAX];
+	uint32_t count;
 
 	if (!op || op->peer != peer || sc_list_empty(&op->of_peer) || !sc_list_empty(&op->pulling))
 		return -EPROTO;
 	if (!size || piece->offset != op->done || size > op->want - op->done ||
 	    !sc_seg_has_bufs(peer->seg, piece->bufs, size))
 		return -EPROTO;
-	bounce_read(peer->seg, piece->bufs, op->iov, op->iov_count, op->done, size);
+	count = sc_record_bufs(peer->seg, piece->bufs, size, bufs);
+	sc_iov_copy(to, sc_iov_slice(op->iov, op->iov_count, op->done, size, to), bufs, count, size);
 	op->done += size;
 	ep->counters.rx_pulled_bytes += size;
 	if (op->done == op->want)
@@ -708,6 +697,8 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 			size_t len)
 {
 	const struct sc_peer *peer = message->peer;
+	struct iovec bufs[SC_ABI_RECORD_BUFS];
+	uint32_t count;
 
 	if (message->bytes) {
 		sc_iov_write(iov, iov_count, 0, message->bytes, len);
@@ -725,7 +716,8 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 		sc_iov_write(iov, iov_count, 0, flat, len);
 		return;
 	}
-	bounce_read(peer->seg, message->bufs, iov, iov_count, 0, len);
+	count = sc_record_bufs(peer->seg, message->bufs, (uint32_t)len, bufs);
+	sc_iov_copy(iov, iov_count, bufs, count, len);
 }
 
 /* An eager message into a receive. The operation ends, but for a multi-receive with room left. */

@@ -25,7 +25,7 @@
 #include "deliver.h"
 #include "peer.h"
 #include "record.h"
-#include "rma.h"
+#include "request.h"
 #include "serve.h"
 #include "tx.h"
 #include "waiting.h"
@@ -169,7 +169,7 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 	case SC_ABI_DONE:
 	case SC_ABI_GOT:
 	case SC_ABI_RESULT:
-		return sc_rma_take(peer, ctl, why);
+		return sc_request_take(peer, ctl, why);
 	case SC_ABI_SHARE:
 		*why = "an offer to copy along with nothing that it was sent";
 		return sc_tx_shared(peer, line, ctl);

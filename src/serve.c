@@ -40,7 +40,6 @@
 #include "log.h"
 #include "peer.h"
 #include "record.h"
-#include "rma.h"
 #include "tx.h"
 
 #ifndef MADV_POPULATE_READ /* Linux 5.14; asked for at run time */

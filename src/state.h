@@ -146,6 +146,9 @@ struct sc_tx_op {
 	struct iovec segments[SC_ABI_RDV_SEGMENTS]; /* sharing: the receiver's memory */
 };
 
+/* Requests of ours that a peer has not answered. */
+#define SC_RMA_REQUESTS_MAX 64
+
 /* A one-sided operation that is not over in the call; see rma.c. */
 enum sc_rma_kind {
 	SC_RMA_PUT,

@@ -21,8 +21,10 @@ state
 peer
 reg record
 tx
-deliver rma
-waiting serve
+deliver rmaop
+request
+direct
+waiting serve rma
 rx
 recv
 ep

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * direct.c: one-sided operations that this process does by itself: check the key in the peer's table, copy,
+ * check again. Over when the call returns; the peer's processor has no part in it. Where its memory may be
+ * touched (not strict), and CMA is permitted in that direction, or the peer is of this process.
+ *
+ * A copy goes in steps, each under hazard words in the slot that we have claimed with the peer:
+ *
+ *   1. hazard words name the registrations                                 (H1)
+ *   2. full fence
+ *   3. in use, in bounds, allowed? is the endpoint open?                   (H2)
+ *   4. copy
+ *   5. in use still? else the operation fails, whatever has been copied
+ *   6. hazard words back to 0, release
+ *
+ * The owner closes in the other order: registration out of use, full fence, then it looks at the hazard
+ * words. So it sees H1, or H2 sees it closed (mr.pml). If this process dies in between, its hazard words
+ * stay: its life lock is free, and the owner goes on. If it stops, the owner's close says so. If the owner
+ * dies: its table stays mapped here, its memory is gone, the copy fails; before a write its life lock or its
+ * cookie must be seen (sc_peer_is_there()), as a pid may be used again.
+ *
+ * Inside one process it is a plain copy, once the pages are known to be there (memory.h).
+ *
+ * An operation that the peer's application is to hear of (remote data, counters there) is followed by a note,
+ * a record that says so.
+ */
+#include "direct.h"
+
+#include <errno.h>
+#include <string.h>
+#include "inject.h"
+#include "iov.h"
+#include "log.h"
+#include "peer.h"
+#include "request.h"
+#include "rmaop.h"
+
+/* Bytes copied under one raising of the hazard words. */
+#define STEP ((size_t)4 << 20)
+
+/* A direct copy under way. */
+struct direct {
+	struct sc_peer *peer;
+	const struct sc_rma *rma;
+	struct sc_regtab_view table;
+	struct sc_reg_ref refs[SC_REMOTE_MAX];
+	struct sc_reg_span spans[SC_REMOTE_MAX];
+	struct sc_rma_op *note; /* the peer is to hear of it */
+	size_t size, done;
+};
+
+static void hazards_raise(const struct direct *direct)
+{
+	struct sc_peer *peer = direct->peer;
+	struct sc_abi_hazards *hazards = &sc_seg_slot(peer->seg, peer->out_slot)->hazards;
+	uint64_t count = ++peer->hazard_count << 32;
+
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
+		sc_store_relaxed_64(&hazards->words[i], count | (direct->refs[i].index + 1));
+		(void)SC_INJECT("direct.hazard_word");
+	}
+	/* H1 before H2; pairs with the fence in sc_reg_close() */
+	sc_fence_seq_cst();
+	(void)SC_INJECT("direct.hazard");
+}
+
+static void hazards_clear(const struct direct *direct)
+{
+	struct sc_peer *peer = direct->peer;
+	struct sc_abi_hazards *hazards = &sc_seg_slot(peer->seg, peer->out_slot)->hazards;
+
+	(void)SC_INJECT("direct.copied");
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
+		sc_store_release_64(&hazards->words[i], 0);
+		(void)SC_INJECT("direct.hazard_clear");
+	}
+}
+
+static int find_all(struct direct *direct)
+{
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
+		int ret = sc_regtab_find(&direct->table, direct->rma->remote[i].key, &direct->refs[i]);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int check_all(struct direct *direct)
+{
+	const struct sc_rma *rma = direct->rma;
+	uint32_t access = rma->flags & SC_RMA_WRITE ? SC_REG_WRITE : SC_REG_READ;
+
+	if (sc_load_acquire_32(&sc_seg_presence(direct->peer->seg)->state) == SC_ABI_CLOSED)
+		return -ECONNRESET;
+	for (size_t i = 0; i < rma->remote_count; i++) {
+		int ret = sc_regtab_check(&direct->table, &direct->refs[i], rma->remote[i].addr,
+					  rma->remote[i].len, access, &direct->spans[i]);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static bool all_hold(const struct direct *direct)
+{
+	for (size_t i = 0; i < direct->rma->remote_count; i++)
+		if (!sc_regtab_holds(&direct->table, &direct->refs[i]))
+			return false;
+	return true;
+}
+
+/* Where the next bytes are in the peer's address space. Returns the elements, *len: their bytes. */
+static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX], size_t *len)
+{
+	uint64_t skip = direct->done;
+	int count = 0;
+
+	*len = 0;
+	for (size_t i = 0; i < direct->rma->remote_count && *len < STEP && count < SC_IOV_MAX; i++) {
+		const struct sc_remote *remote = &direct->rma->remote[i];
+		uint64_t here, got;
+		int ret;
+
+		if (skip >= remote->len) {
+			skip -= remote->len;
+			continue;
+		}
+		here = remote->len - skip < STEP - *len ? remote->len - skip : STEP - *len;
+		got = here;
+		ret = sc_regtab_slice(&direct->table, &direct->spans[i], remote->addr + skip, &got,
+				      iov + count, (size_t)(SC_IOV_MAX - count));
+		if (ret < 0)
+			return ret;
+		count += ret;
+		*len += got;
+		if (got < here)
+			break;
+		skip = 0;
+	}
+	return count;
+}
+
+static int copy(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
+		size_t *moved)
+{
+	const struct sc_rma *rma = direct->rma;
+	struct sc_peer *peer = direct->peer;
+	struct iovec local[SC_IOV_MAX];
+	size_t local_count = sc_iov_slice(rma->iov, rma->iov_count, direct->done, len, local);
+	int ret;
+
+	*moved = 0;
+	if (peer->seg->local) {
+		if (rma->flags & SC_RMA_WRITE)
+			sc_iov_copy(remote, remote_count, local, local_count, len);
+		else
+			sc_iov_copy(local, local_count, remote, remote_count, len);
+		ret = 0;
+	} else if (rma->flags & SC_RMA_WRITE) {
+		ret = sc_peer_is_there(peer) ? 0 : -ESRCH;
+		if (!ret)
+			ret = sc_cma_write(peer->cma.pid, local, local_count, remote, remote_count, len,
+					   moved);
+	} else {
+		ret = sc_cma_read(&peer->cma, local, local_count, remote, remote_count, len);
+	}
+	if (!ret)
+		*moved = len;
+	return ret;
+}
+
+/* A note is made before the copy, which cannot be taken back if there is no memory for one. */
+static int prepare_note(struct direct *direct)
+{
+	bool wanted =
+		sc_rma_wants_data(direct->rma) || direct->peer->seg->header.capabilities & SC_ABI_CAP_EVENTS;
+
+	for (size_t i = 0; i < direct->rma->remote_count; i++)
+		wanted |= direct->spans[i].flags & SC_REG_EVENT;
+	if (wanted && !direct->note)
+		direct->note = sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma);
+	return wanted && !direct->note ? -EAGAIN : 0;
+}
+
+static int step(struct direct *direct)
+{
+	struct iovec remote[SC_IOV_MAX];
+	size_t len = 0, moved = 0;
+	int ret;
+
+	hazards_raise(direct);
+	ret = check_all(direct);
+	if (!ret)
+		ret = prepare_note(direct);
+	if (!ret && direct->size) {
+		ret = remote_slice(direct, remote, &len);
+		if (ret >= 0)
+			ret = copy(direct, remote, (size_t)ret, len, &moved);
+	}
+	if (!ret && !all_hold(direct)) {
+		ret = -EKEYREJECTED;
+		moved = 0; /* of what is not known */
+	}
+	hazards_clear(direct);
+	direct->done += moved;
+	return ret;
+}
+
+/* What has gone wrong with the copy? -EOPNOTSUPP: this way does not work with this peer, another may. */
+static int direct_failed(struct sc_peer *peer, int error)
+{
+	switch (error) {
+	case -EFAULT:
+		return -EIO;
+	case -EKEYREJECTED:
+	case -EACCES:
+	case -EINVAL:
+		return error;
+	case -EAGAIN:
+	case -ESRCH:
+		if (sc_peer_is_dead(peer)) {
+			error = -ECONNRESET;
+			break;
+		}
+		if (error == -EAGAIN)
+			return error;
+		/* fallthrough */
+	default: /* -EPERM, -ENOSYS, -ENOMEM... */
+		sc_info("%s: one copy is not possible any more (%s); one-sided operations are its own work "
+			"from now on",
+			peer->address, strerror(-error));
+		peer->can_read = false;
+		return -EOPNOTSUPP;
+	case -ECONNRESET:
+		break;
+	}
+	sc_info("%s: its process has closed it or ended; one-sided operations fail", peer->address);
+	sc_peer_ended(peer);
+	return error;
+}
+
+/* The whole operation. -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: use requests. */
+static int run_direct(struct direct *direct)
+{
+	struct sc_peer *peer = direct->peer;
+	int ret;
+
+	direct->table = sc_seg_table(peer->seg);
+	ret = find_all(direct);
+	while (!ret) {
+		ret = step(direct);
+		if (direct->done >= direct->size)
+			break;
+	}
+	peer->ep->counters.rma_direct_bytes += direct->done;
+	return ret ? direct_failed(peer, ret) : 0;
+}
+
+int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+{
+	struct direct direct = { .peer = peer, .rma = rma, .size = size };
+	int ret = run_direct(&direct);
+	struct sc_ending ending = { .context = rma->context,
+				 .cntr = rma->cntr,
+				 .cq_flags = rma->cq_flags,
+				 .flags = rma->flags,
+				 .event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ,
+				 .size = size,
+				 .moved = direct.done,
+				 .error = ret };
+
+	if (!ret && direct.note) {
+		sc_request_queue(direct.note); /* behind its bytes */
+		return 0;
+	}
+	if (direct.note)
+		sc_rmaop_forget(direct.note);
+	if (ret == -EOPNOTSUPP || ret == -EAGAIN)
+		return ret;
+	sc_rmaop_complete(peer->ep, &ending);
+	return 0;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_DIRECT_H
+#define SC_DIRECT_H
+
+#include "state.h"
+
+/* May the peer's memory be touched by this process, as far as is known? */
+static inline bool sc_direct_may(const struct sc_peer *peer)
+{
+	uint32_t capabilities = peer->seg->header.capabilities;
+
+	return capabilities & SC_ABI_CAP_RMA && !(capabilities & SC_ABI_CAP_STRICT) &&
+	       (peer->can_read || peer->seg->local);
+}
+
+/*
+ * The whole operation, of `size` bytes; it completes in the call, but for what the peer is to hear of.
+ * -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: not possible with this peer, use requests.
+ */
+int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
+
+#endif
