@@ -298,37 +298,17 @@ static bool is_listed(const struct stat *st)
 
 /* ---- others' files --------------------------------------------------------------------------- */
 
-/* This process as /proc calls it, which may be that of another pid namespace; 0: cannot tell. */
-static int pid_in_proc(void)
-{
-	char text[16] = "";
-
-	return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
-}
-
-/* A line such as "lock:	1: POSIX  ADVISORY  WRITE 4711 00:1a:99 0 0". */
-static bool is_lock_of(const char *line, int pid)
-{
-	int holder;
-
-	return sscanf(line, "lock: %*s POSIX %*s %*s %d", &holder) == 1 && (!pid || holder == pid);
-}
-
-/*
- * Does a lock of this process hang on the open file behind that descriptor? One that a forked child has
- * inherited shows its parent's.
- */
+/* Does a lock of this process hang on the open file behind that descriptor? */
 static bool has_lock(const char *fd)
 {
 	char path[PROC_PATH_MAX], line[128];
-	int pid = pid_in_proc();
 	bool found = false;
 	FILE *info;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%.10s", fd);
 	info = fopen(path, "re");
 	while (info && !found && fgets(line, sizeof(line), info))
-		found = is_lock_of(line, pid);
+		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
 	if (info)
 		fclose(info);
 	return found;

@@ -21,6 +21,8 @@
 #define ASKS 0	 /* the rank that asks */
 #define SERVES 1 /* and the other */
 
+#define LEFT_NAME 4 /* of what a child has left open */
+
 /* What a rank has open, of each class at least one. */
 struct open_objects {
 	struct talk talk;
@@ -340,6 +342,7 @@ static void open_afresh(void)
 	static struct talk left;
 
 	talk_open(&left, NULL);
+	mt_publish(&left.ep, LEFT_NAME);
 	talk_all(&left, talk_friend(&left, mt_published(NULL, SERVES)));
 }
 
@@ -596,6 +599,8 @@ static void check_child(const struct fork_case *test, int status)
 
 	mt_require(test->any || ended_as(test->ending, status), "the child: status %#x", status);
 	mt_require(talk_has_file(own.talk.ep.name), "the parent's name has gone");
+	mt_require(test->body != open_afresh || !talk_has_file(mt_published(NULL, LEFT_NAME)),
+		   "the child has left its name");
 	mt_require(lines == test->refused, "%d lines, not %d, say: %s", lines, test->refused, word);
 }
 
