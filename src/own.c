@@ -18,6 +18,8 @@
  *   - a descriptor of another's file is closed by sc_own_close_other() only, which waits for a reaper in
  *     another thread, because that one relies on a lock on the same inode.
  *
+ * /proc is asked as the calling thread: what it shows of a process whose first thread has ended is empty.
+ *
  * A forked child inherits descriptors but no locks and, by the list, no files: its parent's are other
  * processes' files to it.
  */
@@ -175,7 +177,7 @@ static int link_fd(int fd, const char *name)
 {
 	char from[PROC_PATH_MAX], path[SC_OWN_PATH_MAX];
 
-	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
+	snprintf(from, sizeof(from), "/proc/thread-self/fd/%d", fd);
 	sc_own_path(name, path);
 	if (SC_OWN_TRY("own.link", linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW)))
 		return -errno;
@@ -305,7 +307,7 @@ static bool has_lock(const char *fd)
 	bool found = false;
 	FILE *info;
 
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%.10s", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%.10s", fd);
 	info = fopen(path, "re");
 	while (info && !found && fgets(line, sizeof(line), info))
 		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
@@ -317,7 +319,7 @@ static bool has_lock(const char *fd)
 /* Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. */
 static int search_descriptors(const struct stat *st)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = opendir("/proc/thread-self/fd");
 	struct dirent *entry;
 	int found = 0;
 
@@ -373,7 +375,7 @@ static int reopen(int path_fd)
 	char path[PROC_PATH_MAX];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", path_fd);
 	fd = SC_OWN_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
 	return fd < 0 ? -errno : fd;
 }
