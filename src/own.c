@@ -18,6 +18,8 @@
  *   - a descriptor of another's file is closed by sc_own_close_other() only, which waits for a reaper in
  *     another thread, because that one relies on a lock on the same inode.
  *
+ * /proc is asked as the calling thread: what it shows of a process whose first thread has ended is empty.
+ *
  * A forked child inherits descriptors but no locks and, by the list, no files: its parent's are other
  * processes' files to it.
  */
@@ -176,7 +178,7 @@ static int link_fd(int fd, const char *name)
 {
 	char from[PROC_PATH_MAX], path[SC_OWN_PATH_MAX];
 
-	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
+	snprintf(from, sizeof(from), "/proc/thread-self/fd/%d", fd);
 	sc_own_path(name, path);
 	if (SC_TRY("own.link", linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW)))
 		return -errno;
@@ -279,7 +281,7 @@ static int reopen(int path_fd)
 	char path[PROC_PATH_MAX];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", path_fd);
 	fd = SC_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
 	return fd < 0 ? -errno : fd;
 }
@@ -373,37 +375,17 @@ static bool is_listed(const struct stat *st)
 
 /* ---- others' files --------------------------------------------------------------------------- */
 
-/* This process as /proc calls it, which may be that of another pid namespace; 0: cannot tell. */
-static int pid_in_proc(void)
-{
-	char text[16] = "";
-
-	return readlink("/proc/self", text, sizeof(text) - 1) > 0 ? atoi(text) : 0;
-}
-
-/* A line such as "lock:	1: POSIX  ADVISORY  WRITE 4711 00:1a:99 0 0". */
-static bool is_lock_of(const char *line, int pid)
-{
-	int holder;
-
-	return sscanf(line, "lock: %*s POSIX %*s %*s %d", &holder) == 1 && (!pid || holder == pid);
-}
-
-/*
- * Does a lock of this process hang on the open file behind that descriptor? One that a forked child has
- * inherited shows its parent's.
- */
+/* Does a lock of this process hang on the open file behind that descriptor? */
 static bool has_lock(const char *fd)
 {
 	char path[PROC_PATH_MAX], line[128];
-	int pid = pid_in_proc();
 	bool found = false;
 	FILE *info;
 
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%.10s", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%.10s", fd);
 	info = SC_TRY_PTR("own.fdinfo", NULL, fopen(path, "re"));
 	while (info && !found && fgets(line, sizeof(line), info))
-		found = is_lock_of(line, pid);
+		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
 	if (info)
 		SC_CALL("own.fdinfo_close", fclose(info));
 	return found;
@@ -412,7 +394,7 @@ static bool has_lock(const char *fd)
 /* Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. */
 static int search_descriptors(const struct stat *st)
 {
-	DIR *dir = SC_TRY_PTR("own.fds", NULL, opendir("/proc/self/fd"));
+	DIR *dir = SC_TRY_PTR("own.fds", NULL, opendir("/proc/thread-self/fd"));
 	struct dirent *entry;
 	int found = 0;
 

@@ -78,7 +78,7 @@ static int keep_to(struct sc_reg_use *use, const struct sc_reg *reg)
 }
 
 /* Into registered memory, `len` bytes of the vector. */
-static int store(const struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *from,
+static int store(const struct sc_reg *reg, uint64_t addr, const struct iovec *from,
 		 size_t from_count, uint64_t len)
 {
 	struct iovec to[SC_IOV_MAX], part[SC_IOV_MAX];
@@ -88,7 +88,7 @@ static int store(const struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr
 		size_t to_count = sc_reg_slice(reg, addr + done, &here, to, SC_IOV_MAX);
 		size_t part_count = sc_iov_slice(from, from_count, done, here, part);
 		size_t moved;
-		int ret = sc_cma_write(ep->seg->pid, part, part_count, to, to_count, here, &moved);
+		int ret = sc_cma_write(gettid(), part, part_count, to, to_count, here, &moved);
 
 		if (ret == -EFAULT)
 			return -EIO;
@@ -100,10 +100,10 @@ static int store(const struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr
 }
 
 /* Out of registered memory. */
-static int load(const struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *to,
+static int load(const struct sc_reg *reg, uint64_t addr, const struct iovec *to,
 		size_t to_count, uint64_t len)
 {
-	const struct sc_cma self = { .pid = ep->seg->pid };
+	const struct sc_cma self = { .pid = gettid() };
 	struct iovec from[SC_IOV_MAX], part[SC_IOV_MAX];
 
 	for (uint64_t done = 0; done < len;) {
@@ -249,7 +249,7 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!ret)
 		ret = keep_to(&peer->put_use, reg);
 	if (!ret && !peer->put_error)
-		ret = store(ep, reg, record.addr, bufs, count_bufs, size);
+		ret = store(reg, record.addr, bufs, count_bufs, size);
 	if (!peer->put_error)
 		peer->put_error = ret;
 	if (!peer->put_error)
@@ -385,7 +385,7 @@ static int get_bounce(struct sc_peer *peer, struct sc_serve_op *op, const struct
 	if (left < size)
 		size = (uint32_t)left;
 	count_bufs = sc_record_lend(peer, size, record->bufs, bufs);
-	ret = load(ep, reg, op->addr + op->done, bufs, count_bufs, size);
+	ret = load(reg, op->addr + op->done, bufs, count_bufs, size);
 	(void)SC_INJECT("serve.bounce");
 	if (ret)
 		size = 0; /* said all the same: the buffers come back with it */
