@@ -14,6 +14,10 @@
  * checked as a whole by header.c; only the copy is used from there on, so all offsets stay
  * inside the mapping whatever is written to the shared page later. An attacher's death leaves nothing.
  *
+ * What an attacher has no business to write is read-only in its mapping: all but the first pages (presence,
+ * claims) and the slot that it has claimed. So a wild write there, of the application say, faults, where it
+ * would have changed what others read of the owner, or the ring of another peer.
+ *
  * An owner that dies while attached leaves the mapping usable: the memory goes with the last of them.
  * A segment of this very process is borrowed, never opened (own.c says why).
  *
@@ -448,6 +452,23 @@ static void keep_descriptor(struct sc_seg *seg)
 		drop_descriptor(seg);
 }
 
+/* Of another's segment: [offset, offset + size), to whole pages. */
+static int set_access(const struct sc_seg *seg, uint64_t offset, uint64_t size, int access)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t from = offset / page * page;
+
+	return mprotect(seg->base + from, align_up(offset + size, page) - from, access) ? -errno : 0;
+}
+
+/* Pool, slots and table. Where it fails (too many mappings) there is less protection, and nothing is wrong. */
+static void protect(const struct sc_seg *seg)
+{
+	uint64_t from = align_up(seg->header.pool_offset, (uint64_t)sysconf(_SC_PAGESIZE));
+
+	(void)set_access(seg, from, seg->header.length - from, PROT_READ);
+}
+
 static int attach_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
 {
 	int err = open_other(addr, name, left, seg);
@@ -459,6 +480,7 @@ static int attach_other(const char *addr, const char *name, bool left, struct sc
 		sc_own_close_other(seg->fd);
 		return err;
 	}
+	protect(seg);
 	keep_descriptor(seg);
 	return 0;
 }
@@ -655,18 +677,24 @@ static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, in
 	return err;
 }
 
+static uint64_t slot_offset(const struct sc_seg *seg, uint32_t slot)
+{
+	return seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
+}
+
 static int slot_fallocate(struct sc_seg *seg, uint32_t slot, int mode)
 {
-	uint64_t offset = seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
 	int err = SC_FAIL("seg.slot");
 
-	return err ? -err : part_fallocate(seg, offset, SC_ABI_SLOT_SIZE, mode);
+	return err ? -err : part_fallocate(seg, slot_offset(seg, slot), SC_ABI_SLOT_SIZE, mode);
 }
 
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
 {
 	int err = slot_fallocate(seg, slot, 0);
 
+	if (!err && !seg->local)
+		err = set_access(seg, slot_offset(seg, slot), SC_ABI_SLOT_SIZE, PROT_READ | PROT_WRITE);
 	if (err == -ENOSPC)
 		sc_warn(SC_HOST_DIR
 			" is full: %u bytes needed to connect to %s; free space there or lower "

@@ -85,7 +85,7 @@ int sc_seg_find(const char *addr);
  */
 int sc_seg_check_owner(const struct sc_seg *seg);
 
-/* Give a slot its memory / take it away (its content is gone, unless that fails). -ENOSPC. */
+/* Give a slot its memory, writable where it is attached / take it away (its content is gone, unless that fails). -ENOSPC. */
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
 int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
 

@@ -17,26 +17,14 @@
 #define _GNU_SOURCE 1
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "fuzz_child.h"
 #include "peer.h"
 #include "rma.h"
 #include "state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(condition)                                                                                  \
-	do {                                                                                              \
-		if (!(condition)) {                                                                       \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                   \
-			abort();                                                                          \
-		}                                                                                         \
-	} while (0)
 
 enum {
 	POST_PLAIN = 1 << 0,
@@ -59,8 +47,6 @@ enum {
 };
 
 enum { KEY_BOTH = 1, KEY_READ, KEY_WRITE, KEYS };
-#define PLACE ((void *)0x10000000)
-#define PLACE_SIZE (1u << 20)
 #define PIECES 64
 #define PIECE 8192
 #define GUARD 64
@@ -68,8 +54,6 @@ enum { KEY_BOTH = 1, KEY_READ, KEY_WRITE, KEYS };
 
 static struct sc_cq tx_cq, rx_cq;
 static uint8_t space[300000];
-static uint64_t unread = 0x756e72656164; /* a cookie for reads of the child */
-static pid_t child;			 /* whose memory is the peer's */
 
 /* Registered memory and operations' buffers: what is around them is not to be touched, by the kernel either. */
 static struct memory {
@@ -269,44 +253,6 @@ static size_t write_lines(struct sc_ring_tx *tx, const uint8_t *data, size_t cou
 			return i + 1;
 	}
 	return count;
-}
-
-/* It waits to be read from, and dies with this process. */
-static void start_child(void)
-{
-	int ready[2];
-	char byte;
-
-	CHECK(!pipe(ready));
-	child = fork();
-	CHECK(child >= 0);
-	if (child) {
-		close(ready[1]);
-		CHECK(read(ready[0], &byte, 1) == 1);
-		close(ready[0]);
-		return;
-	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	(void)mmap(PLACE, PLACE_SIZE, PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED_NOREPLACE, -1, 0);
-	if (write(ready[1], "", 1) != 1)
-		_exit(1);
-	for (;;)
-		pause();
-}
-
-/* The child as it was made: an input may have written anything anywhere in it. */
-static void set_up_child(void)
-{
-	struct sc_cma cma = { child, (uintptr_t)&unread, unread };
-
-	if (child && !sc_cma_read(&cma, NULL, 0, NULL, 0, 0))
-		return;
-	if (child) {
-		kill(child, SIGKILL);
-		(void)waitpid(child, NULL, 0);
-	}
-	start_child();
 }
 
 static void set_up(void)

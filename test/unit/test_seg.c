@@ -321,6 +321,47 @@ static void test_closed_while_attached(void **state)
 	sc_seg_detach(seg);
 }
 
+/* Can a byte be written there? The kernel is asked to, so that the answer is no signal. */
+static bool is_writable(uint8_t *at)
+{
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	uint8_t kept = *at;
+	bool can;
+
+	can = read(zero, at, 1) == 1;
+	if (can)
+		*at = kept;
+	else
+		assert_int_equal(errno, EFAULT);
+	close(zero);
+	return can;
+}
+
+/* An attacher can write to what is its to write, and to nothing else but the words beside it. */
+static void test_read_only(void **state)
+{
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	for (uint32_t slot = 0; slot < 3; slot++)
+		assert_false(is_writable((uint8_t *)sc_seg_slot(seg, slot)));
+	assert_int_equal(sc_seg_slot_alloc(seg, 1), 0);
+	assert_true(is_writable((uint8_t *)sc_seg_slot(seg, 1)));
+	assert_true(is_writable((uint8_t *)sc_seg_slot(seg, 2) - 1));
+	assert_false(is_writable((uint8_t *)sc_seg_slot(seg, 0)));
+	assert_false(is_writable((uint8_t *)sc_seg_slot(seg, 1) - 1));
+	assert_false(is_writable((uint8_t *)sc_seg_slot(seg, 2)));
+	assert_true(is_writable((uint8_t *)&sc_seg_presence(seg)->membership));
+	assert_true(is_writable((uint8_t *)&sc_seg_claims(seg)[15]));
+	assert_false(is_writable(sc_seg_buf(seg, 0)));
+	assert_false(is_writable(sc_seg_buf(seg, seg->header.buf_count) - 1));
+	sc_seg_detach(seg);
+	assert_int_equal(child_end(&owner), 0);
+}
+
 static void test_slots(void **state)
 {
 	struct child owner;
@@ -756,10 +797,10 @@ static void attach_many(struct child *self, void *arg)
 	CHILD_CHECK(segs[MANY - 1]->fd == -1);
 	CHILD_CHECK(sc_seg_check_owner(segs[MANY - 1]) == 1);
 	CHILD_CHECK(!sc_seg_slot_alloc(segs[MANY - 1], 2));
-	memset(sc_seg_slot(segs[0], 2), 1, SC_ABI_SLOT_SIZE);
+	memset(sc_seg_slot(segs[MANY - 1], 2), 1, SC_ABI_SLOT_SIZE);
 	sc_seg_slot_free(segs[MANY - 1], 2);
 	CHILD_CHECK(!sc_seg_slot_alloc(segs[0], 2));
-	CHILD_CHECK(!sc_seg_slot(segs[MANY - 1], 2)->ring[0].ctl);
+	CHILD_CHECK(!sc_seg_slot(segs[0], 2)->ring[0].ctl);
 	kill(owner->pid, SIGKILL);
 	while (sc_seg_check_owner(segs[0]))
 		usleep(1000);
@@ -1196,6 +1237,7 @@ int main(void)
 		cmocka_unit_test(test_two_endpoints),
 		cmocka_unit_test(test_attach),
 		cmocka_unit_test(test_closed_while_attached),
+		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_outcomes),
 		cmocka_unit_test(test_left_by_dead),

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fuzz_files: what lies in /dev/shm under a name that this library gives, and is not what it would have written:
+ * read by who looks for a service, by who attaches, and by the reaper.
+ *
+ * Input: a byte of whether the owner lives, then the content of the file. What a child holds the life lock of
+ * is never removed, and what it says is believed only if it is an address; what nobody holds is removed, or
+ * left alone with a reason. A segment whose first 8 bytes are 0 gets what tells this build's.
+ */
+#define _GNU_SOURCE 1
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "addr.h"
+#include "fuzz_child.h"
+#include "host.h"
+#include "live.h"
+#include "reap.h"
+#include "seg.h"
+#include "service.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { SEGMENT, SERVICE, FILES };
+#define LENGTH_MAX 8192
+
+/* The files of somebody: of a child that holds their life locks, or of nobody. */
+static struct owner {
+	uint16_t ep;
+	char names[FILES][SC_ADDR_NAME_MAX], paths[FILES][128], addrs[FILES][SC_ADDR_SIZE], service[32];
+	int fds[FILES];
+} living = { .ep = 7 }, dead = { .ep = 8 };
+static pid_t parent;
+
+static void make_files(struct owner *owner)
+{
+	for (int i = 0; i < FILES; i++) {
+		owner->fds[i] = open(owner->paths[i], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+		CHECK(owner->fds[i] >= 0);
+	}
+}
+
+static void remove_files(struct owner *owner)
+{
+	for (int i = 0; i < FILES; i++) {
+		(void)unlink(owner->paths[i]);
+		close(owner->fds[i]);
+	}
+}
+
+static void remove_living(void)
+{
+	if (getpid() == parent)
+		remove_files(&living);
+}
+
+/* It takes the life locks, tells so, and waits. */
+static void start_holder(void)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	CHECK(!pipe(ready));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (sc_live_lock(living.fds[0]) || sc_live_lock(living.fds[1]) ||
+		    write(ready[1], "", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	CHECK(read(ready[0], &byte, 1) == 1);
+	close(ready[0]);
+}
+
+/* The pid is of nobody: whose files they are is told by the lock alone. */
+static void name_files(struct owner *owner)
+{
+	struct sc_addr addr = { .pid = (uint32_t)parent ^ 0x40000000, .nonce = { 0xfe, 0xed }, .ep = owner->ep };
+	const struct sc_host *host;
+
+	CHECK(!sc_host_get(&host));
+	addr.host = host->id;
+	sc_addr_format(&addr, owner->addrs[SEGMENT]);
+	sc_addr_file(&addr, owner->names[SEGMENT]);
+	snprintf(owner->service, sizeof(owner->service), "fuzz-files.%d.%d", (int)parent, owner->ep);
+	CHECK(!sc_addr_service(owner->service, owner->addrs[SERVICE]));
+	sc_addr_service_file(owner->service, owner->names[SERVICE]);
+	for (int i = 0; i < FILES; i++)
+		snprintf(owner->paths[i], sizeof(owner->paths[i]), "%s/%s", SC_HOST_DIR, owner->names[i]);
+}
+
+static void set_up(void)
+{
+	if (parent)
+		return;
+	parent = getpid();
+	name_files(&living);
+	name_files(&dead);
+	make_files(&living);
+	atexit(remove_living);
+	start_holder();
+}
+
+static void fill(int fd, const uint8_t *data, size_t size)
+{
+	CHECK(!ftruncate(fd, (off_t)size));
+	CHECK(pwrite(fd, data, size, 0) == (ssize_t)size);
+}
+
+static void fill_segment(const struct owner *owner, const uint8_t *data, size_t size)
+{
+	_Alignas(struct sc_abi_header) uint8_t bytes[LENGTH_MAX] = { 0 };
+	struct sc_abi_header *header = (struct sc_abi_header *)bytes;
+	struct sc_addr parts;
+
+	memcpy(bytes, data, size);
+	if (size >= sizeof(*header) && !header->magic) {
+		CHECK(!sc_addr_parse(owner->addrs[SEGMENT], &parts));
+		header->magic = SC_ABI_MAGIC;
+		header->major = SC_ABI_MAJOR;
+		header->layout = SC_ABI_LAYOUT;
+		header->pid = (int32_t)parts.pid;
+		memcpy(header->nonce, parts.nonce, sizeof(parts.nonce));
+		memcpy(header->address, owner->addrs[SEGMENT], SC_ADDR_SIZE);
+	}
+	fill(owner->fds[SEGMENT], bytes, size);
+	if (header->length > size && header->length < 1u << 30) /* the rest is a hole */
+		CHECK(!ftruncate(owner->fds[SEGMENT], (off_t)header->length));
+}
+
+static void look(const struct owner *owner)
+{
+	char out[SC_ADDR_SIZE];
+	struct sc_seg *seg;
+
+	if (!sc_service_find(owner->service, out))
+		CHECK(owner == &living && sc_addr_kind(out) == SC_ADDR_ENDPOINT);
+	if (!sc_addr_resolve(owner->addrs[SERVICE], out))
+		CHECK(owner == &living && sc_addr_kind(out) == SC_ADDR_ENDPOINT);
+	if (!sc_seg_attach(owner->addrs[SEGMENT], &seg)) {
+		CHECK(owner == &living && !strcmp(seg->header.address, owner->addrs[SEGMENT]));
+		sc_seg_detach(seg);
+	}
+	if (!sc_seg_attach_left(owner->addrs[SEGMENT], &seg))
+		sc_seg_detach(seg);
+	CHECK(!sc_reap_is_orphan(owner->addrs[SEGMENT]) || owner == &dead);
+}
+
+/* With nobody's lock the names go, unless the second opinion has found an owner. */
+static void reap(const struct owner *owner)
+{
+	for (int i = 0; i < FILES; i++) {
+		int ret = sc_reap_name(owner->names[i]);
+		struct stat st;
+
+		CHECK(!lstat(owner->paths[i], &st) == (ret != 1));
+		CHECK(ret == -EBUSY || (owner == &dead && ret == 1));
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct owner *owner;
+
+	if (!size || size > LENGTH_MAX)
+		return 0;
+	set_up();
+	owner = *data++ & 1 ? &living : &dead;
+	size--;
+	if (owner == &dead)
+		make_files(owner);
+	fill_segment(owner, data, size);
+	fill(owner->fds[SERVICE], data, size);
+	look(owner);
+	reap(owner);
+	if (owner == &dead)
+		remove_files(owner);
+	return 0;
+}
