@@ -1,84 +1,242 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reap.pml: names of dead processes are removed, those of live ones never (src/own.c, src/reap.c).
+ * reap.pml: names of dead processes are removed, those of live ones never (src/own.c, src/reap.c, src/live.c).
  *
- * Directory entry `name` -> inode; per-inode life lock (holder pid+1 or 0). NOWN processes that want the
- * name, NREAP that remove it if its owner is dead. A crash can hit any process between any two steps:
- * kernel drops its locks, name stays.
+ * One name of /dev/shm that NOWN processes want and NREAP others remove if its owner is dead. Inodes have a
+ * life lock (a POSIX lock: of a process, not of a descriptor; it goes with any descriptor of the inode that
+ * the process closes). Any process may be killed between any two steps: its memory goes first, its locks
+ * after that, the name stays.
  *
- * Asserted: a name that is removed is not of a live owner; one owner at a time; who runs has its name;
- * when all are dead one more reaper leaves nothing.
+ *   Owner   sc_own_create(), the filling, sc_own_publish(), sc_own_unlink(), sc_own_close(); a name that is
+ *           taken is reaped and tried again (service.c). While it runs it may lose its lock LOSE times
+ *           (closefrom(3), a second descriptor) and may take it again.
+ *   reap    reap_held(), unlink_dead(): each system call one step.
  *
- * Mutants, each of which must fail: MUT=1 no look at whether the name is still of the locked inode; MUT=2
- * the lock is probed, not taken; MUT=3 the name is given before the lock is taken.
+ * Abstracted: what an owner does to a file without name is one step, as nobody sees it; the second opinion is one step and knows whether the owner's memory is there (its answers of
+ * doubt leave the file, which is no danger); a process's pid is not given to another.
+ *
+ * Asserted: nobody takes a name away that a living owner has; one owner at a time; who opens the name finds
+ * the file filled; once all is over, one more reaper leaves no name.
+ *
+ * Variant:   THREADS  the reapers are two threads of one process (sc_own_hold_others())
+ * Mutants, each of which must fail:
+ *            NAMED=0      reaper: no look at whether the name is still of the locked inode
+ *            NAMED=2      reaper: that look comes before the second opinion only: an owner whose lock is lost
+ *                         gives the name back in between, and another takes it
+ *            TAKE=0       reaper: the lock is looked at, not taken
+ *            OPINION=0    reaper: no second opinion
+ *            ORDER=2      owner: the name is given before the lock is taken
+ *            ORDER=3      owner: the name is given before the file is filled
+ *            GOODBYE=2    owner: says that it has closed before it takes its name away
+ *            THREADS HOLD=0   threads do not keep each other from closing
  */
-#define NI 10
-#define NONE 255
-byte name = NONE;
-byte lk[NI];
-bool live[NI];
-byte nxt = 0;
-byte running = 0;
-bool crash[8];
-byte fin = 0;
-#ifndef MUT
-#define MUT 0
-#endif
 #ifndef NOWN
 #define NOWN 2
 #endif
 #ifndef NREAP
 #define NREAP 2
 #endif
-inline dropall() { q=0; do :: q<NI -> if :: lk[q]==_pid+1 -> lk[q]=0 :: else fi; q++ :: else -> break od; q=0 }
-inline reap(res) {
-  if
-  :: atomic { name==NONE -> res=0 }
-  :: atomic { name!=NONE -> ino=name };            /* openat */
-#if MUT==2
-     if :: atomic { lk[ino]!=0 -> res=1 }           /* probe only */
-     :: atomic { lk[ino]==0 -> skip };
-#else
-     if :: atomic { lk[ino]!=0 -> res=1 }           /* F_SETLK life */
-     :: atomic { lk[ino]==0 -> lk[ino]=_pid+1 };
+#ifndef LOSE
+#define LOSE 1
 #endif
-#if MUT!=1
-       if :: atomic { name!=ino -> skip }           /* fstat vs fstatat */
-       :: atomic { name==ino -> skip };
-          atomic { assert(name==NONE || !live[name]); name=NONE }   /* unlinkat */
-       fi;
-#else
-       atomic { assert(name==NONE || !live[name]); name=NONE };
+#ifndef NAMED
+#define NAMED 1
 #endif
-       atomic { res=0; if :: lk[ino]==_pid+1 -> lk[ino]=0 :: else fi }
-     fi
-  fi
+#ifndef TAKE
+#define TAKE 1
+#endif
+#ifndef OPINION
+#define OPINION 1
+#endif
+#ifndef ORDER
+#define ORDER 1
+#endif
+#ifndef GOODBYE
+#define GOODBYE 1
+#endif
+#ifndef HOLD
+#define HOLD 1
+#endif
+
+#define TRIES 2
+#define NI (NOWN * TRIES)
+#define NP (NOWN + NREAP)
+#define NONE 255
+
+byte name = NONE;
+byte lk[NI];      /* life lock: holder + 1, or 0 */
+bool mind[NI];    /* its owner's memory shows the cookie, and does not say CLOSED */
+bool has[NI];     /* its living owner has been given the name, and has not begun to give it back */
+bool filled[NI];
+byte inodes, over;
+bool held;        /* sc_own_hold_others() */
+
+/* Each step is taken, or the process dies instead: all but Last, and for simplicity those with threads. */
+#ifdef THREADS
+#define REAPER NOWN
+#define MORTAL if :: skip :: me < NOWN -> goto dead fi
+#else
+#define REAPER _pid
+#define MORTAL if :: skip :: me < NP -> goto dead fi
+#endif
+
+inline close_file(inode)
+{
+	if
+	:: lk[inode] == me + 1 -> lk[inode] = 0
+	:: else -> skip
+	fi
 }
-active [NREAP] proctype Reaper() { byte ino, r, q;
-  { reap(r); } unless { crash[_pid]; atomic { dropall() } };
-  fin++ }
-active [NOWN] proctype Owner() { byte ino, my, r, tries, q; bool pub;
- { do
-   :: tries>=2 -> break
-   :: tries<2 -> tries++;
-      atomic { my=nxt; nxt++; assert(nxt<NI) };     /* O_TMPFILE */
-#if MUT!=3
-      lk[my]=_pid+1;                                 /* lock before publish */
+
+inline drop_locks()
+{
+	atomic {
+	q = 0;
+	do
+	:: q < NI -> close_file(q); q++
+	:: q == NI -> q = 0; break
+	od
+	}
+}
+
+/* gone: there is no such name any more, or it was a dead one's */
+inline reap()
+{
+	atomic {
+		MORTAL;
+		gone = (name == NONE);
+		ino = name;                                     /* open */
+		assert(gone || filled[ino])
+	};
+	if
+	:: gone -> skip
+	:: else ->
+		atomic {
+			MORTAL;
+			mine = (lk[ino] == 0 || lk[ino] == me + 1); /* F_SETLK, else EAGAIN */
+#if TAKE
+			if :: mine -> lk[ino] = me + 1 :: else -> skip fi
 #endif
-      if
-      :: atomic { name==NONE -> name=my; live[my]=true; pub=true; running++; assert(running<=1) };   /* linkat */
-#if MUT==3
-         lk[my]=_pid+1;
+		};
+#if NAMED == 2
+		atomic { MORTAL; same = (name == ino) };
 #endif
-         assert(name==my);                           /* running: never loses its name */
-         atomic { live[my]=false; pub=false; running--; };
-         if :: atomic { name==my -> name=NONE } :: atomic { name!=my -> skip } fi;
-         lk[my]=0; break
-      :: atomic { name!=NONE -> lk[my]=0 };          /* EEXIST */
-         reap(r);
-         if :: r==1 -> break :: else -> skip fi
-      fi
-   od } unless { crash[_pid]; atomic { if :: pub -> live[my]=false; pub=false; running-- :: else fi; dropall() } };
- fin++ }
-active proctype Killer() { byte k; do :: k<NREAP+NOWN -> if :: crash[k]=true :: skip fi; k++ :: else -> break od }
-active proctype Final() { byte ino, r, q; (fin==NREAP+NOWN); reap(r); assert(name==NONE) }
+#if OPINION
+		if
+		:: mine -> atomic { MORTAL; mine = !mind[ino] }   /* else EBUSY */
+		:: else -> skip
+		fi;
+#endif
+		if
+		:: mine ->
+#if NAMED == 1
+			atomic { MORTAL; same = (name == ino) };  /* fstatat */
+#elif NAMED == 0
+			same = true;
+#endif
+			atomic {
+				MORTAL;
+				gone = true;
+				if
+				:: same ->
+					assert(name == NONE || !has[name]);
+					name = NONE             /* unlink */
+				:: else -> skip
+				fi
+			}
+		:: else -> skip
+		fi;
+		atomic { MORTAL; close_file(ino); mine = false; same = false }
+	fi;
+	ino = 0
+}
+
+active [NOWN] proctype Owner()
+{
+	byte my = NONE, ino, tries, lost, q;
+	byte me = _pid;
+	bool gone = true, same, mine;
+
+	do
+	:: tries == TRIES || !gone -> goto done
+	:: tries < TRIES && gone ->
+		atomic {
+			MORTAL;
+			tries++; my = inodes; inodes++;         /* O_TMPFILE */
+			mind[my] = true;
+			filled[my] = (ORDER != 3);
+			if :: ORDER != 2 -> lk[my] = me + 1 :: else -> skip fi
+		};
+		atomic {
+			MORTAL;
+			gone = (name != NONE);                  /* linkat, else EEXIST */
+			if :: !gone -> name = my; has[my] = true :: else -> skip fi
+		};
+		if
+		:: gone ->
+			atomic { MORTAL; close_file(my); mind[my] = false; my = NONE };
+			reap()
+		:: else -> break
+		fi
+	od;
+
+#if ORDER == 2
+	atomic { MORTAL; lk[my] = me + 1 };
+#endif
+#if ORDER == 3
+	atomic { MORTAL; filled[my] = true };
+#endif
+	do                                                      /* runs */
+	:: lost < LOSE -> atomic { MORTAL; lost++; close_file(my) }
+	:: lost && lk[my] == 0 -> atomic { MORTAL; if :: lk[my] == 0 -> lk[my] = me + 1 :: else -> skip fi }
+	:: break
+	od;
+#if GOODBYE == 2
+	atomic { MORTAL; mind[my] = false };
+#endif
+	atomic { MORTAL; assert(name == my); has[my] = false; same = (name == my) };    /* fstatat */
+	atomic {
+		MORTAL;
+		if
+		:: same -> assert(name == NONE || !has[name]); name = NONE              /* unlink */
+		:: else -> skip
+		fi
+	};
+	atomic { MORTAL; close_file(my); mind[my] = false; my = NONE };
+	goto done;
+
+dead:	/* the kernel: memory, then locks */
+	atomic { if :: my != NONE -> mind[my] = false; has[my] = false; my = NONE :: else -> skip fi };
+	drop_locks();
+done:	atomic { over++; ino = 0; tries = 0; lost = 0; gone = false; same = false; mine = false }
+}
+
+active [NREAP] proctype Reaper()
+{
+	byte ino, q;
+	byte me = REAPER;
+	bool gone, same, mine;
+
+#if defined(THREADS) && HOLD
+	atomic { !held -> held = true };
+#endif
+	reap();
+#if defined(THREADS) && HOLD
+	held = false;
+#endif
+	goto done;
+
+dead:	drop_locks();
+done:	atomic { over++; ino = 0; gone = false; same = false; mine = false }
+}
+
+active proctype Last()
+{
+	byte ino;
+	byte me = NP;
+	bool gone, same, mine;
+
+	over == NP;
+	reap();
+dead:	assert(name == NONE)
+}

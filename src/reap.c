@@ -2,7 +2,7 @@
 /*
  * reap.c: removes what dead processes have left. The protocol of record is reap.pml.
  *
- *	open -> take the life lock -> is the name still that of this inode? -> second opinion -> unlink
+ *	open -> take the life lock -> second opinion -> is the name still that of this inode? -> unlink
  *	-> close, which frees the lock
  *
  * Whoever holds the life lock alone may unlink, so of several reapers one does, and no owner can come
@@ -11,7 +11,8 @@
  *
  * A free lock proves death, but for an owner that lost its lock by mistake (a second descriptor closed,
  * closefrom(3)): hence the second opinion, which reads the owner's cookie out of its memory, and where
- * that is not allowed asks whether the very same process still runs. In doubt the file stays.
+ * that is not allowed asks whether the very same process still runs. In doubt the file stays. The name is
+ * compared after it: until then such an owner may still give its name back, and another take it.
  *
  * A reaper that dies at any step leaves the name, or leaves no name; its lock goes with it.
  *
@@ -210,6 +211,9 @@ static int unlink_dead(const char *name, int fd, const struct stat *st)
 			name);
 		return -EBUSY;
 	}
+	(void)SC_INJECT("reap.judged");
+	if (!sc_own_is_named(name, st->st_dev, st->st_ino))
+		return 0; /* given back meanwhile: it may be a living owner's by now */
 	sc_own_path(name, path);
 	if (SC_TRY("reap.unlink", unlink(path))) {
 		int err = errno;
