@@ -34,6 +34,7 @@ enum role { SUBJECT, PARTNER, ROLES };
 #define NTH_REGION (1 << 20) /* bytes that each has registered */
 #define NTH_BUFFER (2 << 20)
 #define NTH_EPS 80
+#define NTH_POLLS 5000	    /* more than it ever takes to come upon what is there */
 #define NTH_HOPELESS 200 /* calls that fail while nothing gets on: so it will be for ever */
 
 /* What the processes and their parent share. */
@@ -42,7 +43,7 @@ struct nth_side {
 	uint64_t key, addr;
 	atomic_int phase;
 	atomic_bool gone; /* all is closed */
-	unsigned int failures;
+	atomic_uint failures; /* of its calls */
 	char doing[96];	   /* what it did last */
 	char failed[96];   /* the first call or operation that failed */
 	int code;	   /* with what, positive */
@@ -133,12 +134,20 @@ __attribute__((noreturn, format(printf, 2, 3))) static inline void nth_trouble(s
 	va_start(args, format);
 	vsnprintf(nth->own->trouble, sizeof(nth->own->trouble), format, args);
 	va_end(args);
+	atomic_store(&nth->own->gone, true);
 	_exit(1);
 }
 
 static inline bool nth_had_failure(const struct nth *nth)
 {
 	return nth->role == SUBJECT && atomic_load(&interpose.failures);
+}
+
+/* May anything end badly by now? */
+static inline bool nth_excused(const struct nth *nth)
+{
+	return nth_had_failure(nth) || atomic_load(&nth->shared->abandoned) ||
+	       nth->shared->side[SUBJECT].failures || nth->scenario->partner_dies;
 }
 
 /* The codes that say what was lacking, besides the errno itself. */
@@ -298,6 +307,10 @@ static inline bool nth_insert(struct nth *nth, const char *name, fi_addr_t *addr
 		return nth_ok(nth, "fi_av_insert", inserted);
 	if (nth->role == SUBJECT && *addr != FI_ADDR_NOTAVAIL)
 		nth_trouble(nth, "fi_av_insert: failed, and gives an address");
+	if (error == FI_ECONNREFUSED && nth_excused(nth)) {
+		nth_note(nth, "fi_av_insert (its error)", error); /* that endpoint is gone, or seems so */
+		return false;
+	}
 	return nth_ok(nth, "fi_av_insert (its error)", error ? -error : -FI_EOTHER);
 }
 
@@ -355,13 +368,6 @@ static inline bool nth_fits_traffic(const struct nth *nth, int code)
 	return nth->role == SUBJECT && nth_fits_plan(&nth->shared->plan, code);
 }
 
-/* May anything end badly by now? */
-static inline bool nth_excused(const struct nth *nth)
-{
-	return nth_had_failure(nth) || atomic_load(&nth->shared->abandoned) ||
-	       nth->shared->side[SUBJECT].failures || nth->scenario->partner_dies;
-}
-
 static inline void nth_done(struct nth *nth, struct op *op, int error)
 {
 	if (op < nth->ops || op >= nth->ops + nth->op_count)
@@ -408,6 +414,7 @@ static inline void nth_poll(struct nth *nth)
 	struct fi_cq_tagged_entry entry;
 	ssize_t ret = nth->deaf ? -FI_EAGAIN : fi_cq_read(nth->cq, &entry, 1);
 
+	nth->own->failures = atomic_load(&interpose.failures);
 	if (ret == 1) {
 		struct op *op = entry.op_context;
 
@@ -446,13 +453,28 @@ static inline bool nth_over(const struct nth *nth)
 	return nth->broken || atomic_load(&nth->shared->abandoned) || atomic_load(&nth->other->gone);
 }
 
+/*
+ * The other has gone on, so what it sent is long here, or its connection was refused: a send that is complete
+ * when it is written may be lost with that, and the log says so.
+ */
+static inline bool nth_lost(struct nth *nth, const struct op *op, int *polls)
+{
+	if (op->kind != OP_RECV || atomic_load(&nth->other->phase) <= nth->phase || ++*polls < NTH_POLLS)
+		return false;
+	if (!nth_excused(nth))
+		nth_trouble(nth, "a message was lost, and nothing had failed");
+	nth_note(nth, "a message that was lost", ECONNREFUSED);
+	return true;
+}
+
 static inline bool nth_wait(struct nth *nth, struct op *op)
 {
 	unsigned int failures = atomic_load(&interpose.failures);
-	int had = op->done;
+	int had = op->done, polls = 0;
 
 	snprintf(nth->own->doing, sizeof(nth->own->doing), "waiting for operation %d", (int)(op - nth->ops));
-	while (op->done == had && !nth_over(nth) && !nth_hopeless(nth, failures))
+	while (op->done == had && !nth_over(nth) && !nth_hopeless(nth, failures) &&
+	       !nth_lost(nth, op, &polls))
 		nth_poll(nth);
 	return op->done > had && !op->error;
 }

@@ -345,6 +345,20 @@ static void judge(const struct nth_scenario *scenario, struct nth_shared *shared
 		       subject->failed[0] ? strerror(subject->code) : "");
 }
 
+/* Who waits for one that has ended, and be it by a signal, need not. */
+static void wait_for(struct nth_shared *shared, struct child child[ROLES])
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = wait(&status)) > 0) {
+		int role = pid == child[SUBJECT].pid ? SUBJECT : PARTNER;
+
+		child[role].status = status;
+		atomic_store(&shared->side[role].gone, true);
+	}
+}
+
 static void run(const struct nth_scenario *scenario, struct nth_shared *shared,
 		const struct interpose_plan *plan)
 {
@@ -357,9 +371,7 @@ static void run(const struct nth_scenario *scenario, struct nth_shared *shared,
 	start(&child[SUBJECT], scenario, shared, SUBJECT);
 	if (!scenario->alone)
 		start(&child[PARTNER], scenario, shared, PARTNER);
-	for (int role = 0; role < ROLES; role++)
-		if (child[role].pid)
-			waitpid(child[role].pid, &child[role].status, 0);
+	wait_for(shared, child);
 	judge(scenario, shared, child);
 	for (int role = 0; role < ROLES; role++)
 		if (child[role].pid)
@@ -386,7 +398,10 @@ static void run_number(const struct nth_scenario *scenario, struct nth_shared *s
 		       uint32_t number)
 {
 	const struct function *function = &functions[calls[at].function];
+	const char *site = getenv("TEST_SITE");
 
+	if (site && strtoul(site, NULL, 16) != calls[at].site)
+		return;
 	for (size_t i = 0; i < FUNCTION_ERRORS && function->errors[i]; i++)
 		for (int lasting = 0; lasting < (may_last(function->errors[i]) ? 2 : 1); lasting++)
 			run(scenario, shared,
@@ -415,11 +430,12 @@ static void run_scenario(const struct nth_scenario *scenario, struct nth_shared 
 	call_count = shared->call_count;
 	memcpy(calls, shared->log, call_count * sizeof(*calls));
 	for (uint32_t i = 0; i < call_count; i++) {
-		uint32_t number = 1, all = 1;
+		uint32_t number = 1, all;
 
 		for (uint32_t j = 0; j < i; j++)
 			number += same(&calls[i], &calls[j]);
-		for (uint32_t j = i + 1, all = number; j < call_count; j++)
+		all = number;
+		for (uint32_t j = i + 1; j < call_count; j++)
 			all += same(&calls[i], &calls[j]);
 		sites += number == 1;
 		if (number <= 2 || number == all)
