@@ -235,7 +235,7 @@ static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struc
 static ssize_t post_to(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_atomic *atomic)
 {
 	struct sc_peer *peer;
-	ssize_t ret = -FI_EINVAL;
+	ssize_t ret;
 
 	if (__builtin_expect(atomic->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_atomic(fid, dest, atomic);
@@ -245,6 +245,8 @@ static ssize_t post_to(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct s
 		ret = sc_atomic_post(fid->ep->core, peer, atomic);
 		if (__builtin_expect(ret, 0))
 			ret = post_slow(fid->ep, peer, atomic, (int)ret);
+	} else {
+		ret = shmcma_ep_no_peer(fid->ep, dest);
 	}
 	shmcma_unlock(fid->domain);
 	return ret;

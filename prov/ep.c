@@ -171,6 +171,11 @@ struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr)
 	return peer;
 }
 
+int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	return shmcma_av_address(ep->av, fi_addr) ? -FI_EAGAIN : -FI_EINVAL;
+}
+
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
 {
 	fi_addr_t source;

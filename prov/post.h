@@ -115,7 +115,7 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 {
 	struct shmcma_ep *ep = fid->ep;
 	struct sc_peer *peer;
-	ssize_t ret = -FI_EINVAL;
+	ssize_t ret;
 
 	if (__builtin_expect(send->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_send(fid, dest, send);
@@ -125,6 +125,8 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 		ret = sc_tx_send(ep->core, peer, send);
 		if (__builtin_expect(ret, 0))
 			ret = shmcma_send_slow(ep, peer, send, (int)ret);
+	} else {
+		ret = shmcma_ep_no_peer(ep, dest);
 	}
 	shmcma_unlock(fid->domain);
 	return ret;
@@ -177,7 +179,7 @@ static inline bool shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, st
 static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t source, struct sc_recv *recv)
 {
 	struct shmcma_ep *ep = fid->ep;
-	ssize_t ret = -FI_EINVAL;
+	ssize_t ret;
 
 	recv->multi_min = ep->multi_min;
 	if (__builtin_expect(recv->flags & SHMCMA_TRIGGER, 0))
@@ -185,6 +187,8 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	shmcma_lock(fid->domain);
 	if (__builtin_expect(shmcma_recv_source(ep, source, &recv->source), 1))
 		ret = sc_rx_recv(ep->core, recv);
+	else
+		ret = shmcma_ep_no_peer(ep, source);
 	shmcma_unlock(fid->domain);
 	return ret;
 }

@@ -45,7 +45,7 @@ static inline ssize_t post_rma(struct shmcma_ep_fid *fid, fi_addr_t addr, const 
 {
 	struct shmcma_ep *ep = fid->ep;
 	struct sc_peer *peer;
-	ssize_t ret = -FI_EINVAL;
+	ssize_t ret;
 
 	if (__builtin_expect(rma->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_rma(fid, addr, rma);
@@ -55,6 +55,8 @@ static inline ssize_t post_rma(struct shmcma_ep_fid *fid, fi_addr_t addr, const 
 		ret = sc_rma_post(ep->core, peer, rma);
 		if (__builtin_expect(ret, 0))
 			ret = post_slow(ep, peer, rma, (int)ret);
+	} else {
+		ret = shmcma_ep_no_peer(ep, addr);
 	}
 	shmcma_unlock(fid->domain);
 	return ret;

@@ -287,6 +287,8 @@ struct shmcma_ep_fid {
 
 /* The peer of fi_addr, or NULL (no such entry, no memory); slow path of the inline one in msg code. */
 struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);
+/* Why there was none: -FI_EINVAL, no such entry, or -FI_EAGAIN, no memory just now. */
+int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 
 static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {

@@ -374,7 +374,7 @@ static ssize_t submit(struct shmcma_work *work, int ret)
 
 	shmcma_lock(domain);
 	if (!ret && !has_peer(work))
-		ret = -FI_EINVAL;
+		ret = shmcma_ep_no_peer(work->ep, work->peer);
 	if (!ret)
 		submit_locked(work);
 	shmcma_unlock(domain);
@@ -389,7 +389,8 @@ static int post_send(struct shmcma_work *work)
 {
 	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
 
-	return peer ? sc_tx_send(work->ep->core, peer, &work->send) : -EINVAL;
+	return peer ? sc_tx_send(work->ep->core, peer, &work->send) :
+		      shmcma_ep_no_peer(work->ep, work->peer);
 }
 
 ssize_t shmcma_trigger_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_send *send)
@@ -412,7 +413,7 @@ ssize_t shmcma_trigger_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const str
 static int post_recv(struct shmcma_work *work)
 {
 	if (!shmcma_recv_source(work->ep, work->peer, &work->recv.source))
-		return -EINVAL;
+		return shmcma_ep_no_peer(work->ep, work->peer);
 	return sc_rx_recv(work->ep->core, &work->recv);
 }
 
@@ -443,7 +444,8 @@ static int post_rma(struct shmcma_work *work)
 {
 	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
 
-	return peer ? sc_rma_post(work->ep->core, peer, &work->rma) : -EINVAL;
+	return peer ? sc_rma_post(work->ep->core, peer, &work->rma) :
+		      shmcma_ep_no_peer(work->ep, work->peer);
 }
 
 ssize_t shmcma_trigger_rma(struct shmcma_ep_fid *fid, fi_addr_t peer, const struct sc_rma *rma)
@@ -470,7 +472,8 @@ static int post_atomic(struct shmcma_work *work)
 {
 	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
 
-	return peer ? sc_atomic_post(work->ep->core, peer, &work->atomic) : -EINVAL;
+	return peer ? sc_atomic_post(work->ep->core, peer, &work->atomic) :
+		      shmcma_ep_no_peer(work->ep, work->peer);
 }
 
 static int copy_atomic(struct shmcma_work *work)

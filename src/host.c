@@ -35,9 +35,8 @@
 	0x50494446 /* PID_FS_MAGIC of linux/magic.h, newer than the oldest headers we build on */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-static pthread_once_t host_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct sc_host *host_page; /* NULL: could not be mapped */
+static struct sc_host *host_page; /* NULL: not mapped yet */
 
 /* The child is alone: no other thread can hold the mutex or read the page. */
 static void atfork_child(void)
@@ -46,20 +45,23 @@ static void atfork_child(void)
 	host_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-static void map_page(void)
+/* What cannot be had now may be had at the next call. */
+static int map_page_locked(void)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
 	void *page = SC_TRY_PTR("host.page", MAP_FAILED,
 				mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
 	if (page == MAP_FAILED)
-		return;
+		return -errno;
 	(void)SC_TRY("host.wipe", madvise(page, size, MADV_WIPEONFORK));
 	host_page = page;
 	if (SC_TRY("host.atfork", pthread_atfork(NULL, NULL, atfork_child))) {
 		SC_CALL("host.unpage", munmap(page, size));
 		host_page = NULL;
+		return -ENOMEM;
 	}
+	return 0;
 }
 
 /* The content of a small file of /proc as a string. */
@@ -93,11 +95,11 @@ static int parse_uuid(const char *text, uint64_t out[2])
 		if (*text == '-')
 			continue;
 		if (*end || digits == 32)
-			return -EPROTO;
+			return -EIO;
 		out[digits / 16] = out[digits / 16] << 4 | value;
 		digits++;
 	}
-	return digits == 32 ? 0 : -EPROTO;
+	return digits == 32 ? 0 : -EIO;
 }
 
 static int boot_id(uint64_t out[2])
@@ -223,13 +225,12 @@ int sc_host_get(const struct sc_host **out)
 	struct sc_host host = { 0 };
 	int err = 0;
 
-	pthread_once(&host_once, map_page);
-	if (!host_page) {
-		sc_warn("no memory for the identity of this process");
-		return -ENOMEM;
-	}
 	pthread_mutex_lock(&host_mutex);
-	if (host_page->pid != getpid()) {
+	if (!host_page)
+		err = map_page_locked();
+	if (err) {
+		sc_warn("no memory for the identity of this process: %s", strerror(-err));
+	} else if (host_page->pid != getpid()) {
 		err = fill(&host);
 		if (!err)
 			*host_page = host;

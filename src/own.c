@@ -80,6 +80,7 @@ bool sc_own_is_named(const char *name, dev_t dev, ino_t ino)
 	struct stat st;
 
 	sc_own_path(name, path);
+	errno = 0;
 	return !SC_TRY("own.named", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) && st.st_dev == dev &&
 	       st.st_ino == ino;
 }
@@ -216,8 +217,12 @@ static void unlink_locked(struct sc_own *own)
 	if (!own->name[0])
 		return;
 	sc_own_path(own->name, path);
-	if (sc_own_is_named(own->name, own->dev, own->ino) && SC_TRY("own.unlink", unlink(path)))
-		sc_warn("cannot remove %s: %s; remove it by hand", path, strerror(errno));
+	if (sc_own_is_named(own->name, own->dev, own->ino)) {
+		if (SC_TRY("own.unlink", unlink(path)))
+			sc_warn("cannot remove %s: %s; remove it by hand", path, strerror(errno));
+	} else if (errno && errno != ENOENT) {
+		sc_warn("cannot look at %s to remove it: %s; remove it by hand", path, strerror(errno));
+	}
 	(void)SC_INJECT("own.unlinked");
 	own->name[0] = '\0';
 }

@@ -71,7 +71,7 @@ void sc_own_release_others(void);
 #define SC_OWN_PATH_MAX (SC_ADDR_NAME_MAX + 16)
 void sc_own_path(const char *name, char path[SC_OWN_PATH_MAX]);
 
-/* Is the name that of this inode? False as well if it cannot be told. */
+/* Is the name that of this inode? False as well if it cannot be told: then errno says why, else it is 0. */
 bool sc_own_is_named(const char *name, dev_t dev, ino_t ino);
 
 /* Is that descriptor still this inode's? After closefrom(3) by the application it may be another's. */
