@@ -15,7 +15,8 @@
  * - each operation that was accepted completes exactly once; what was in flight when the other ended does so
  *   within the test's patience; counters count the same;
  * - once an operation has failed because the other ended, every later one is refused at once;
- * - messages whose sends had completed before the sender ended arrive, none twice;
+ * - messages whose sends had completed before the sender ended arrive, none twice; those of a sender that we had
+ *   never sent anything to may be lost, if another removed its memory before we had seen it;
  * - descriptors and mappings stay in proportion to those who live.
  */
 #define _GNU_SOURCE 1
@@ -109,7 +110,8 @@ struct partner {
 	bool putting, adding, adds_known;
 	uint64_t adds;
 	struct receive directed;
-	bool failed, refused, sampled; /* an operation to it */
+	bool accepted, failed, refused; /* an operation to it */
+	bool sampled;
 	uint64_t error_at, error_posted_at;
 	uint64_t ended_at; /* when that was seen here */
 };
@@ -128,7 +130,7 @@ static struct worker {
 	struct fid_cq *cq;
 	struct fid_cntr *sends, *reads, *writes;
 	struct fid_ep *ep;
-	uint64_t posted_sends, posted_reads, posted_writes;
+	uint64_t posted_sends, posted_reads, posted_writes, posted_injects, failed_injects;
 
 	uint8_t *gallery, *yard;
 	struct fid_mr *gallery_mr, *yard_mr;
@@ -183,10 +185,10 @@ static bool has_ended(const struct partner *partner)
 
 /* ---- what a message must be ------------------------------------------------------------------ */
 
-static uint64_t message_id(enum class class, uint64_t number)
+static uint64_t message_id(int slot, uint64_t incarnation, enum class class, uint64_t number)
 {
-	return (uint64_t)class << CLASS_SHIFT | (uint64_t)w.slot << SLOT_SHIFT |
-	       (w.incarnation & 0xffffff) << INCARNATION_SHIFT | (number & 0x3fffffff);
+	return (uint64_t)class << CLASS_SHIFT | (uint64_t)slot << SLOT_SHIFT |
+	       (incarnation & 0xffffff) << INCARNATION_SHIFT | (number & 0x3fffffff);
 }
 
 static enum class class_of(uint64_t id)
@@ -450,6 +452,19 @@ static bool is_of_death(const struct flight *flight, int err)
 	       (err == FI_EKEYREJECTED && flight->kind != SEND);
 }
 
+/* One that was waiting for room. Whose it was, nothing says. */
+static void inject_failed(int err)
+{
+	bool doomed = false;
+
+	for (const struct partner *partner = w.partners; partner; partner = partner->next)
+		doomed |= is_doomed(partner);
+	mt_require(doomed && err == FI_ECONNRESET, "an injected message failed%s: %s",
+		   doomed ? "" : ", and nobody has ended", fi_strerror(err));
+	mt_require(++w.failed_injects <= w.posted_injects, "an injected message failed twice");
+	note_error(err);
+}
+
 static const char *const kind_names[] = { "send", "put", "get of what was put", "get", "fetching add" };
 
 static void flight_failed(struct flight *flight, int err)
@@ -480,6 +495,7 @@ static bool accepted(struct flight *flight, ssize_t rc)
 		mt_require(!partner->failed && !partner->refused,
 			   "a %s to %s was accepted after one had %s", kind_names[flight->kind],
 			   partner_name(partner), partner->failed ? "failed" : "been refused");
+		partner->accepted = true;
 		return true;
 	}
 	if (rc == -FI_EAGAIN) {
@@ -500,13 +516,19 @@ static bool accepted(struct flight *flight, ssize_t rc)
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-static void message_completed(const struct partner *partner)
+/* The word holds the incarnation that they went to, and how many. */
+static void message_completed(const struct flight *flight)
 {
-	/* the incarnation that it went to, and how many */
-	add(&w.own->sent[w.incarnation % KILL_KEPT][partner->slot], 1);
+	const struct partner *partner = flight->partner;
+	int own = (int)(w.incarnation % KILL_KEPT), to = partner->slot;
+
+	if (w.current[to] != partner)
+		return; /* to one that is dead by now */
+	atomic_store(&w.own->newest[own][to][atomic_load(&w.own->sent[own][to]) % KILL_NEWEST], flight->id);
+	add(&w.own->sent[own][to], 1);
 }
 
-/* The call is chosen by the message; injects complete at once. */
+/* The call is chosen by the message. */
 static ssize_t call_send(struct flight *flight, bool *injected)
 {
 	struct partner *partner = flight->partner;
@@ -543,17 +565,15 @@ static bool post_send(struct flight *flight, enum class class)
 	bool injected;
 
 	flight->kind = SEND;
-	flight->id = message_id(class, partner->numbers[class] + 1);
+	flight->id = message_id(w.slot, w.incarnation, class, partner->numbers[class] + 1);
 	flight->len = message_size(flight->id);
 	mt_fill(flight->buf, flight->len, flight->id, 0);
 	if (!accepted(flight, call_send(flight, &injected)))
 		return false;
 	partner->numbers[class]++;
 	w.posted_sends++;
-	if (!injected)
-		return true;
-	message_completed(partner);
-	return false; /* the flight is over */
+	w.posted_injects += injected;
+	return !injected; /* whose flight is over; it may still have to wait, unseen, for room */
 }
 
 static size_t piece(void)
@@ -701,7 +721,7 @@ static bool flight_succeeded(struct flight *flight)
 {
 	switch (flight->kind) {
 	case SEND:
-		message_completed(flight->partner);
+		message_completed(flight);
 		break;
 	case PUT:
 		flight->posted_at = kill_now();
@@ -747,9 +767,10 @@ static void take_error(void)
 	ssize_t rc = fi_cq_readerr(w.cq, &entry, 0);
 	struct op *op = entry.op_context;
 
-	mt_require(rc == 1 && entry.err > 0 && op, "fi_cq_readerr: %zd, err %d, context %p", rc, entry.err,
-		   entry.op_context);
-	if (op->receives)
+	mt_require(rc == 1 && entry.err > 0, "fi_cq_readerr: %zd, err %d", rc, entry.err);
+	if (!op)
+		inject_failed(entry.err);
+	else if (op->receives)
 		receive_failed((struct receive *)op, &entry);
 	else
 		flight_done((struct flight *)op, entry.err);
@@ -868,6 +889,26 @@ static bool post_probe(struct flight *flight)
 	return post_send(flight, SMALL);
 }
 
+/* Of the newest messages that it knew to be sent, those that have not come. */
+static const char *missing(const struct partner *partner)
+{
+	const struct kill_slot *from = &w.board->slots[partner->slot];
+	const struct mail *mail = mail_of(partner->slot, partner->incarnation);
+	static char text[KILL_NEWEST * 40];
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (int i = 0; i < KILL_NEWEST; i++) {
+		uint64_t id = atomic_load(&from->newest[partner->incarnation % KILL_KEPT][w.slot][i]);
+		uint64_t number = id & 0x3fffffff;
+
+		if (id && !(mail->seen[class_of(id)][number % WINDOW / 64] & 1ULL << number % 64))
+			at += (size_t)snprintf(text + at, sizeof(text) - at, " %d/%llu of %zu bytes",
+					       class_of(id), (unsigned long long)number, message_size(id));
+	}
+	return text;
+}
+
 /* One step towards it; true: there is nothing more to do. */
 static bool bury(struct partner *partner)
 {
@@ -877,15 +918,15 @@ static bool bury(struct partner *partner)
 		partner->ended_at = kill_now();
 	mt_require(kill_now() - partner->ended_at < patience_ns(),
 		   "%s ended %.0f s ago; %u operations to it are under way, posts are %s, %llu messages of "
-		   "%llu have come",
+		   "%llu have come, not:%s",
 		   partner_name(partner), w.board->patience, partner->in_flight,
 		   partner->refused ? "refused" : "not refused", (unsigned long long)mail->count,
-		   (unsigned long long)sent_to_us(partner));
+		   (unsigned long long)sent_to_us(partner), missing(partner));
 	if (!partner->refused)
 		start(partner, false, post_probe);
 	if (partner->error_at)
 		sample(partner);
-	if (partner->in_flight || !partner->refused || mail->count < sent_to_us(partner))
+	if (partner->in_flight || !partner->refused || (partner->accepted && mail->count < sent_to_us(partner)))
 		return false;
 	if (!partner->directed.op.pending)
 		return true;
@@ -897,6 +938,8 @@ static void forget(struct partner **at)
 {
 	struct partner *partner = *at;
 
+	if (mail_of(partner->slot, partner->incarnation)->count < sent_to_us(partner))
+		add(&w.own->lost, sent_to_us(partner) - mail_of(partner->slot, partner->incarnation)->count);
 	/* refused again, whatever it is */
 	start(partner, false, post_get);
 	start(partner, false, post_probe);

@@ -12,6 +12,7 @@
 
 #define KILL_SLOTS 16
 #define KILL_KEPT 64 /* incarnations of a slot of which something is remembered */
+#define KILL_NEWEST 8
 #define KILL_ERRORS 256
 #define KILL_SAMPLES (1 << 20)
 
@@ -41,9 +42,10 @@ struct kill_slot {
 	struct kill_place yard;	   /* one piece for each other slot: puts and atomics */
 	/* messages to each slot that have completed here, by incarnation of this one */
 	_Atomic uint64_t sent[KILL_KEPT][KILL_SLOTS];
+	_Atomic uint64_t newest[KILL_KEPT][KILL_SLOTS][KILL_NEWEST]; /* of those, for reports */
 	_Atomic uint64_t drained; /* incarnation that has nothing under way any more */
 	_Atomic uint64_t steps, messages, bytes, puts, gets, atomics, stopped_checks;
-	_Atomic uint64_t failed_ops, refused_posts, deaths_seen;
+	_Atomic uint64_t failed_ops, refused_posts, deaths_seen, lost;
 
 	/* the conductor's */
 	_Alignas(64) _Atomic uint64_t doomed; /* incarnation that may be dead */
