@@ -214,7 +214,7 @@ static int fill(struct sc_host *host)
 	} while (!host->cookie); /* 0 is what a forked child shows */
 	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev)));
 	host->pid = getpid();
-	host->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
+	host->pid_ns = stat("/proc/thread-self/ns/pid", &ns) ? 0 : ns.st_ino;
 	host->start_time = start_time(host->pid);
 	host->pidfs_ino = pidfs_inode(host->pid);
 	return 0;
@@ -309,7 +309,7 @@ bool sc_host_is_pidfd(int fd, pid_t pid, uint64_t inode)
 
 	if (inode)
 		return sc_host_pidfd_inode(fd) == inode;
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", fd);
 	if (read_proc(path, text, sizeof(text)))
 		return false;
 	snprintf(line, sizeof(line), "\nPid:\t%d\n", (int)pid);

@@ -14,7 +14,8 @@
  *   - an own file is never opened a second time: sc_own_open_other() looks through an O_PATH descriptor,
  *     whose close drops no lock, before it opens anything;
  *   - "own" is what the list says, and also what another copy of this library in the same process holds:
- *     the kernel shows in /proc/self/fdinfo which locks belong to this process;
+ *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
+ *     /proc/self cannot be looked at any more once the first thread has ended);
  *   - a descriptor of another's file is closed by sc_own_close_other() only, which waits for a reaper in
  *     another thread, because that one relies on a lock on the same inode.
  *
@@ -165,7 +166,7 @@ static int link_fd(int fd, const char *name)
 {
 	char from[PROC_PATH_MAX], path[SC_OWN_PATH_MAX];
 
-	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
+	snprintf(from, sizeof(from), "/proc/thread-self/fd/%d", fd);
 	sc_own_path(name, path);
 	if (SC_OWN_TRY("own.link", linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW)))
 		return -errno;
@@ -269,7 +270,7 @@ static int reopen(int path_fd)
 	char path[PROC_PATH_MAX];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", path_fd);
 	fd = SC_OWN_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
 	return fd < 0 ? -errno : fd;
 }
@@ -370,7 +371,7 @@ static bool has_lock(const char *fd)
 	bool found = false;
 	FILE *info;
 
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%.10s", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%.10s", fd);
 	info = fopen(path, "re");
 	while (info && !found && fgets(line, sizeof(line), info))
 		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
@@ -382,7 +383,7 @@ static bool has_lock(const char *fd)
 /* Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. */
 static int search_descriptors(const struct stat *st)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = opendir("/proc/thread-self/fd");
 	struct dirent *entry;
 	int found = 0;
 
