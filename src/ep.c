@@ -21,8 +21,12 @@
 #include "state.h"
 #include "tx.h"
 
-/* Polls between two looks at whether a peer lives: half a microsecond in 30 or more. */
+/*
+ * Polls between two looks at whether a peer lives: half a microsecond in 30 or more. With the daemon's thread
+ * only for what a pidfd does not tell (exec), and should there be no memory for a watch.
+ */
 #define WATCH_POLLS 1024
+#define WATCH_POLLS_DAEMON 16384
 
 /*
  * Defaults, measured with test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in microseconds:
@@ -48,6 +52,7 @@ void sc_config_init(struct sc_config *config)
 		.window = 262144,
 		.share_min = 32769,
 		.cma = true,
+		.daemon = true,
 	};
 }
 
@@ -150,6 +155,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		if (ret)
 			goto no_service;
 	}
+	ep->watch_mask = (ep->config.daemon && sc_daemon_start() ? WATCH_POLLS_DAEMON : WATCH_POLLS) - 1;
+	sc_bell_open(&ep->bell);
 	*created = ep;
 	return 0;
 
@@ -181,6 +188,7 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_peers_close(ep);
 	sc_regs_leave(ep);
 	sc_peers_fini(ep);
+	sc_bell_close(&ep->bell);
 	sc_pool_fini(&ep->pool);
 	sc_seg_destroy(ep->seg);
 	sc_match_fini(&ep->plain);
@@ -222,9 +230,10 @@ int sc_ep_poll(struct sc_ep *ep)
 {
 	int done = 0;
 
-	if (__builtin_expect(++ep->polls % WATCH_POLLS == 0, 0))
+	if (__builtin_expect(!(++ep->polls & ep->watch_mask), 0))
 		done += sc_peers_watch(ep);
-
+	if (__builtin_expect(sc_bell_has_rung(&ep->bell), 0))
+		done += sc_peers_hear(ep);
 	if (__builtin_expect(sc_peers_changed(ep), 0))
 		done += sc_peers_review(ep);
 	if (__builtin_expect(!sc_list_empty(&ep->unanswered), 0))

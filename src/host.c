@@ -142,8 +142,7 @@ static uint64_t start_time(pid_t pid)
 	return at ? strtoull(at, NULL, 10) : 0;
 }
 
-/* The inode that tells a pidfd's process from any other of this boot; 0: not a pidfs. */
-static uint64_t pidfd_inode(int pidfd)
+uint64_t sc_host_pidfd_inode(int pidfd)
 {
 	struct statfs fs;
 	struct stat st;
@@ -153,19 +152,19 @@ static uint64_t pidfd_inode(int pidfd)
 	return st.st_ino;
 }
 
-static int open_pidfd(pid_t pid)
+int sc_host_open_pidfd(pid_t pid)
 {
 	return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
 static uint64_t pidfs_inode(pid_t pid)
 {
-	int fd = open_pidfd(pid);
+	int fd = sc_host_open_pidfd(pid);
 	uint64_t inode;
 
 	if (fd < 0)
 		return 0;
-	inode = pidfd_inode(fd);
+	inode = sc_host_pidfd_inode(fd);
 	close(fd);
 	return inode;
 }
@@ -215,7 +214,7 @@ static int fill(struct sc_host *host)
 	} while (!host->cookie); /* 0 is what a forked child shows */
 	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev)));
 	host->pid = getpid();
-	host->pid_ns = stat("/proc/self/ns/pid", &ns) ? 0 : ns.st_ino;
+	host->pid_ns = stat("/proc/thread-self/ns/pid", &ns) ? 0 : ns.st_ino;
 	host->start_time = start_time(host->pid);
 	host->pidfs_ino = pidfs_inode(host->pid);
 	return 0;
@@ -268,14 +267,14 @@ int sc_host_random(void *bytes, size_t size)
 static bool has_ended(int pidfd, uint64_t pidfs_ino)
 {
 	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
-	uint64_t inode = pidfd_inode(pidfd);
+	uint64_t inode = sc_host_pidfd_inode(pidfd);
 
 	return poll(&ready, 1, 0) == 1 || (inode && pidfs_ino && inode != pidfs_ino);
 }
 
 bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
 {
-	int fd = open_pidfd(pid);
+	int fd = sc_host_open_pidfd(pid);
 	bool ended, sure;
 
 	if (fd < 0) {
@@ -283,7 +282,7 @@ bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
 		return errno != ESRCH && errno != EINVAL;
 	}
 	ended = has_ended(fd, pidfs_ino);
-	sure = pidfs_ino && pidfd_inode(fd);
+	sure = pidfs_ino && sc_host_pidfd_inode(fd);
 	close(fd);
 	return !ended && (sure || start_time(pid) == start);
 }
@@ -295,12 +294,26 @@ bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino)
 
 	if (kill(pid, 0) && errno == ESRCH)
 		return true; /* without a descriptor, which may be what there is none of */
-	fd = open_pidfd(pid);
+	fd = sc_host_open_pidfd(pid);
 	if (fd < 0)
 		return false;
 	ended = has_ended(fd, pidfs_ino);
 	close(fd);
 	return ended;
+}
+
+/* Without pidfs all pidfds, and eventfds and more, have one inode; but fdinfo tells what a pidfd is of. */
+bool sc_host_is_pidfd(int fd, pid_t pid, uint64_t inode)
+{
+	char path[40], text[512], line[32];
+
+	if (inode)
+		return sc_host_pidfd_inode(fd) == inode;
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", fd);
+	if (read_proc(path, text, sizeof(text)))
+		return false;
+	snprintf(line, sizeof(line), "\nPid:\t%d\n", (int)pid);
+	return strstr(text, line) || strstr(text, "\nPid:\t-1\n"); /* -1: has been waited for */
 }
 
 bool sc_host_is_stopped(pid_t pid)

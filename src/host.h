@@ -46,6 +46,12 @@ bool sc_host_runs(pid_t pid, uint64_t start_time, uint64_t pidfs_ino);
  */
 bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino);
 
+/* A pidfd, or -1 with errno. Its inode, which no other process of this boot has; 0: kernel without pidfs. */
+int sc_host_open_pidfd(pid_t pid);
+uint64_t sc_host_pidfd_inode(int pidfd);
+/* Is that descriptor, which was opened for that pid and had that inode, still what it was? */
+bool sc_host_is_pidfd(int fd, pid_t pid, uint64_t inode);
+
 /* Is the process with that pid stopped, by a signal or a debugger? False when it cannot be told. */
 bool sc_host_is_stopped(pid_t pid);
 

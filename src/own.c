@@ -14,7 +14,8 @@
  *   - an own file is never opened a second time: sc_own_open_other() looks through an O_PATH descriptor,
  *     whose close drops no lock, before it opens anything;
  *   - "own" is what the list says, and also what another copy of this library in the same process holds:
- *     the kernel shows in /proc/self/fdinfo which locks belong to this process;
+ *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
+ *     /proc/self cannot be looked at any more once the first thread has ended);
  *   - a descriptor of another's file is closed by sc_own_close_other() only, which waits for a reaper in
  *     another thread, because that one relies on a lock on the same inode.
  *
@@ -165,7 +166,7 @@ static int link_fd(int fd, const char *name)
 {
 	char from[PROC_PATH_MAX], path[SC_OWN_PATH_MAX];
 
-	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
+	snprintf(from, sizeof(from), "/proc/thread-self/fd/%d", fd);
 	sc_own_path(name, path);
 	if (SC_OWN_TRY("own.link", linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW)))
 		return -errno;
@@ -263,6 +264,81 @@ void sc_own_close(struct sc_own *own)
 	own->fd = -1;
 }
 
+/* The same inode, whatever has become of the name. */
+static int reopen(int path_fd)
+{
+	char path[PROC_PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", path_fd);
+	fd = SC_OWN_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+	return fd < 0 ? -errno : fd;
+}
+
+/* Its inode by its name. The look through an O_PATH descriptor, as a close of that drops no lock. */
+static int open_own_again(const struct sc_own *own)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct stat st;
+	int path_fd, fd;
+
+	if (!own->name[0])
+		return -ENOENT;
+	sc_own_path(own->name, path);
+	path_fd = SC_OWN_TRY("own.again", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	if (path_fd < 0)
+		return -errno;
+	fd = fstat(path_fd, &st) || st.st_dev != own->dev || st.st_ino != own->ino ? -ENOENT :
+										     reopen(path_fd);
+	close(path_fd);
+	return fd;
+}
+
+/* If the old number is another file's by now, that one is the application's and left alone. */
+static int own_fd_locked(struct sc_own *own)
+{
+	int fd;
+
+	if (own->pid != getpid())
+		return -EPERM;
+	if (sc_own_is_open(own->fd, own->dev, own->ino))
+		return own->fd;
+	fd = open_own_again(own);
+	if (fd < 0)
+		return fd;
+	own->fd = fd;
+	(void)sc_live_lock(fd); /* a reaper may have it for a moment: sc_own_keep_all() */
+	(void)SC_INJECT("own.relocked");
+	sc_info("%s: the application has closed its descriptor; opened again", own->name);
+	return fd;
+}
+
+int sc_own_fd(struct sc_own *own)
+{
+	int fd;
+
+	lock_list();
+	fd = own_fd_locked(own);
+	unlock_list();
+	return fd;
+}
+
+/* What is not named yet has its maker at work on it. */
+int sc_own_keep_all(void)
+{
+	int again = 0;
+
+	lock_list();
+	for (struct sc_own *own = own_list; own; own = own->next) {
+		int fd = own->name[0] ? own_fd_locked(own) : -ENOENT;
+
+		if (fd >= 0 && sc_live_lock(fd) == -EAGAIN)
+			again = -EAGAIN;
+	}
+	unlock_list();
+	return again;
+}
+
 bool sc_own_has_name(const struct sc_own *own)
 {
 	bool has;
@@ -295,7 +371,7 @@ static bool has_lock(const char *fd)
 	bool found = false;
 	FILE *info;
 
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%.10s", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%.10s", fd);
 	info = fopen(path, "re");
 	while (info && !found && fgets(line, sizeof(line), info))
 		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
@@ -307,7 +383,7 @@ static bool has_lock(const char *fd)
 /* Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. */
 static int search_descriptors(const struct stat *st)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = opendir("/proc/thread-self/fd");
 	struct dirent *entry;
 	int found = 0;
 
@@ -355,17 +431,6 @@ static int check_other(int path_fd, const char *name, struct stat *st)
 		return 0;
 	twins = search_descriptors(st);
 	return twins > 0 ? -EBUSY : twins;
-}
-
-/* The same inode, whatever has become of the name. */
-static int reopen(int path_fd)
-{
-	char path[PROC_PATH_MAX];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", path_fd);
-	fd = SC_OWN_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
-	return fd < 0 ? -errno : fd;
 }
 
 int sc_own_open_other(const char *name, struct stat *st)

@@ -40,6 +40,15 @@ bool sc_own_put(struct sc_own *own);
 /* Close the descriptor, which frees the life lock: the last thing to do. */
 void sc_own_close(struct sc_own *own);
 
+/*
+ * The descriptor, to be used at once. One that the application has closed (closefrom(3)) is opened again by
+ * the name, and the life lock, which went with it, taken. -errno: that cannot be.
+ */
+int sc_own_fd(struct sc_own *own);
+
+/* The same for all that have a name, and take their life locks again. -EAGAIN: do it again, soon. */
+int sc_own_keep_all(void);
+
 /* Unlink all files of this process. */
 void sc_own_unlink_all(void);
 

@@ -123,6 +123,7 @@ void sc_peer_part(struct sc_peer *peer)
 		return;
 	if (!is_forked(peer->ep))
 		say_goodbye(peer);
+	sc_watch_del(&peer->watch);
 	sc_seg_detach(peer->seg);
 	peer->seg = NULL;
 }
@@ -303,6 +304,7 @@ static int attach(struct sc_peer *peer)
 	if (ret)
 		return ret;
 	probe_cma(peer);
+	sc_watch_add(&peer->watch, peer->seg, &peer->ep->bell);
 	return 0;
 }
 
@@ -488,8 +490,7 @@ static bool shows_cookie(const struct sc_peer *peer)
 
 bool sc_peer_is_dead(const struct sc_peer *peer)
 {
-	return sc_seg_check_owner(peer->seg) == 0 && !shows_cookie(peer) &&
-	       !sc_reap_lives(&peer->seg->header);
+	return sc_watch_has_ended(&peer->watch) || sc_reap_owner_is_dead(peer->seg);
 }
 
 bool sc_peer_is_there(const struct sc_peer *peer)
@@ -724,6 +725,22 @@ int sc_peers_watch(struct sc_ep *ep)
 		return 0;
 	sc_peer_ended(peer);
 	return 1;
+}
+
+int sc_peers_hear(struct sc_ep *ep)
+{
+	int ended = 0;
+
+	sc_bell_hear(&ep->bell);
+	sc_list_for (entry, &ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		if (!is_watched(peer) || !sc_watch_has_ended(&peer->watch))
+			continue;
+		sc_peer_ended(peer);
+		ended++;
+	}
+	return ended;
 }
 
 int sc_peers_ask(struct sc_ep *ep)

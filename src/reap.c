@@ -101,6 +101,20 @@ bool sc_reap_lives(const struct sc_abi_header *header)
 	}
 }
 
+/* Its pid as seen from here, which may be of another namespace. */
+static bool shows_cookie(const struct sc_seg *seg)
+{
+	uint64_t cookie;
+
+	return seg->cma_pid && !read_cookie(seg->cma_pid, seg->header.cookie_addr, &cookie) &&
+	       cookie == seg->header.cookie;
+}
+
+bool sc_reap_owner_is_dead(const struct sc_seg *seg)
+{
+	return sc_seg_check_owner(seg) == 0 && !shows_cookie(seg) && !sc_reap_lives(&seg->header);
+}
+
 /* Closed by its owner, who may live on, and left for others to read (sc_seg.keep_name). */
 static bool is_closed(int fd)
 {
@@ -266,9 +280,4 @@ int sc_reap_scan(void)
 	}
 	closedir(dir);
 	return removed;
-}
-
-void sc_process_fini(void)
-{
-	sc_own_unlink_all();
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <shmcma/abi.h>
+#include "seg.h"
 
 /*
  * Remove the file of that name in the shared memory directory if its owner is dead.
@@ -17,6 +18,12 @@ int sc_reap_name(const char *name);
  * a process of another pid namespace the lock decides alone.
  */
 bool sc_reap_lives(const struct sc_abi_header *header);
+
+/*
+ * Has the process of an attached segment died? Its life lock is free, and nothing else says that it lives:
+ * after that it touches no memory any more. A system call, or a few.
+ */
+bool sc_reap_owner_is_dead(const struct sc_seg *seg);
 
 /* Is the file of the endpoint with that address there, and its owner dead? False when it cannot be told. */
 bool sc_reap_is_orphan(const char *addr);

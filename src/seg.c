@@ -435,13 +435,16 @@ static void drop_descriptor(struct sc_seg *seg)
 	seg->fd = -1;
 }
 
-/* A descriptor is kept for a quick look at the lock, as long as the application has plenty left. */
+/*
+ * A descriptor is kept for a quick look at the lock, as long as the application has plenty left; in any case
+ * of a process that is not visible from here, as nothing else tells of its death once its name is removed.
+ */
 static void keep_descriptor(struct sc_seg *seg)
 {
 	struct rlimit limit;
 	rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur / 4;
 
-	if (atomic_fetch_add(&kept_fds, 1) >= most)
+	if (atomic_fetch_add(&kept_fds, 1) >= most && seg->cma_pid)
 		drop_descriptor(seg);
 }
 
@@ -633,10 +636,11 @@ int sc_seg_check_owner(const struct sc_seg *seg)
 }
 
 /* Give a part of the file memory, or take it away. */
-static int part_fallocate(const struct sc_seg *seg, uint64_t offset, uint64_t size, int mode)
+static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, int mode)
 {
-	bool kept = sc_own_is_open(seg->fd, seg->dev, seg->ino);
-	int fd = kept ? seg->fd : open_again(seg);
+	struct sc_seg *mine = seg->own ? seg : seg->lender;
+	bool kept = mine || sc_own_is_open(seg->fd, seg->dev, seg->ino);
+	int fd = mine ? sc_own_fd(&mine->file) : kept ? seg->fd : open_again(seg);
 	int err = 0;
 
 	if (fd < 0)
@@ -648,7 +652,7 @@ static int part_fallocate(const struct sc_seg *seg, uint64_t offset, uint64_t si
 	return err;
 }
 
-static int slot_fallocate(const struct sc_seg *seg, uint32_t slot, int mode)
+static int slot_fallocate(struct sc_seg *seg, uint32_t slot, int mode)
 {
 	uint64_t offset = seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
 	int err = SC_INJECT("seg.slot");
@@ -698,7 +702,7 @@ struct sc_regtab_view sc_seg_table(const struct sc_seg *seg)
 	};
 }
 
-static int table_fallocate(const struct sc_seg *seg, const void *from, uint64_t size)
+static int table_fallocate(struct sc_seg *seg, const void *from, uint64_t size)
 {
 	uint64_t offset = (uint64_t)((const uint8_t *)from - seg->base);
 	int err = SC_INJECT("seg.table");
@@ -715,7 +719,7 @@ struct array {
  * Half as much again and whole pages, so that it is done seldom; if that is not to be had, what is needed.
  * Only what is new is asked for: a failure takes back nothing that there was.
  */
-static int grow_array(const struct sc_seg *seg, const struct array *array, uint32_t *count)
+static int grow_array(struct sc_seg *seg, const struct array *array, uint32_t *count)
 {
 	const uint8_t *from = (const uint8_t *)array->at + (uint64_t)array->count * array->size;
 	uint32_t page = SC_ABI_PAGE / array->size;

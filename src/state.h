@@ -21,6 +21,7 @@
 #include <shmcma/core.h>
 #include "cma.h"
 #include "cq.h"
+#include "daemon.h"
 #include "list.h"
 #include "match.h"
 #include "pool.h"
@@ -102,6 +103,7 @@ struct sc_peer {
 	bool writes_fail;	    /* to its memory, by CMA, though it can be read */
 	bool unread;		    /* we close and it has messages to read in our segment */
 	bool told;		    /* that it is lost has been logged for a send */
+	struct sc_watch watch;	    /* of `seg` */
 	struct sc_cma cma;
 	uint64_t user;
 	struct sc_peer *next;	   /* hash chain */
@@ -311,7 +313,8 @@ struct sc_ep {
 
 	struct sc_list peers;
 	struct sc_list *watched; /* of those: whose life was asked for last */
-	uint32_t polls;
+	uint32_t polls, watch_mask;
+	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
 	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */

@@ -16,7 +16,7 @@ live cma wake header
 own
 seg
 reap
-service
+service daemon
 state
 peer
 reg record

@@ -35,7 +35,10 @@ void sc_log_set(void (*sink)(enum sc_log_level level, const char *line));
  */
 int sc_reap_scan(void);
 
-/* Remove the names of this process's own segments; for the end of a process that did not close them. */
+/*
+ * The end of a process: end the core's thread, and remove the names of segments that were not closed. Not in a
+ * forked child.
+ */
 void sc_process_fini(void);
 
 /* ---- addresses ------------------------------------------------------------------------------- */
@@ -215,6 +218,7 @@ struct sc_config {
 	uint64_t window;     /* what one peer may leave unmatched here, in SC_ABI_UNITS */
 	uint32_t share_min;  /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
 	bool cma;	     /* this process may copy by process_vm_readv(2) */
+	bool daemon;	     /* a thread of this process watches those of peers, see daemon.c */
 	bool strict;	     /* peers do not touch registered memory; this process does it for them */
 };
 

@@ -835,7 +835,8 @@ static void close_all(struct child *self, void *arg)
 	}
 	CHILD_CHECK(sc_seg_check_owner(peer) == 1);
 	CHILD_CHECK(!sc_seg_slot_alloc(peer, 1));
-	CHILD_CHECK(sc_seg_slot_alloc(mine, 1) < 0);
+	CHILD_CHECK(!sc_seg_slot_alloc(mine, 1));
+	CHILD_CHECK(mine->file.fd != numbers[0]);
 	sc_seg_detach(peer);
 	sc_seg_destroy(mine);
 	for (int i = 0; i < 2; i++)

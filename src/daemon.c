@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * daemon.c: the thread of this process that finds out about the death of others, removes what they leave,
+ * and keeps this process's own life locks.
+ *
+ * One for each process, from the first endpoint to sc_process_fini(); none in a forked child. It sleeps in
+ * poll(2) over a pidfd for each process that peers belong to, and wakes for
+ *
+ *   a pidfd        the process has ended, its descriptors closed and so its life locks free: exit_notify()
+ *                  comes after exit_files() of the last of its threads, not when the first one alone ends
+ *   TICK_MS        own life locks are taken again (a no-op that heals), peers looked at by their locks, which
+ *                  exec(2) frees without a sound from the pidfd, orphans removed, bells rung
+ *   LOCK_MS        only while there are processes without pidfd, see below: a look at their locks
+ *   a scan         some time after a death: others of the same job may have died with it, unknown to us
+ *   the pipe       a process to watch has come, or the end
+ *
+ * It proves a death as everybody does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints'
+ * bells, and removes the names at once. What follows is the endpoint's own work at its next poll: this thread
+ * touches nothing of an endpoint but bell and watches, which are under daemon_mutex, but for the words `rung`
+ * and `ended` (D1).
+ *
+ *   D1 release, ring(): watches marked before the count   pairs with  D1' sc_bell_hear()
+ *
+ * Not everything can be seen by a pidfd: not a process of another pid namespace, and none when descriptors
+ * are short: there are at most PIDFDS_MAX, and no more than a quarter of what the process may open (the
+ * segments' own descriptors may be another quarter). Of the others the life locks are polled, 0.3 us each ten
+ * times a second.
+ *
+ * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
+ * is closed, written to or believed here before its inode says that it still is ours; that is why this is
+ * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to what it polls, so the
+ * closing of the pipe's other end wakes the thread at once, and what was lost is made again.
+ *
+ * Should the process die at any instant, nothing of this is shared; a name half removed is reap.c's affair.
+ *
+ * Locks are taken in the order daemon_mutex, then own.c's and host.c's.
+ */
+#define _GNU_SOURCE 1
+#include "daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "addr.h"
+#include "host.h"
+#include "inject.h"
+#include "log.h"
+#include "own.h"
+#include "reap.h"
+
+#define TICK_MS 30000
+#define LOCK_MS 100
+/* After a death: soon, for what has died with it, and again for what took longer (2 GB: 130 ms). */
+#define SCAN_SOON_MS 50
+#define SCAN_AGAIN_MS 500
+
+#define PIDFDS_MAX 256
+#define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
+#define NAMES_MAX 32	       /* removed at once; more are left to the scan */
+
+#define NO_PIDFD -1
+
+/* A process that peers of ours belong to. */
+struct sc_daemon_process {
+	struct sc_list all;
+	struct sc_list watches;
+	pid_t pid;	 /* as seen from here, 0: not visible */
+	uint64_t cookie; /* and with that, which process */
+	int pidfd;	 /* in daemon_pidfds, NO_PIDFD: its locks are polled */
+};
+
+/* In a table, not in the processes, for a forked child: its copy of lists may be half changed. */
+struct pidfd {
+	bool used, polled; /* polled: since it was opened */
+	int fd;
+	pid_t pid;
+	uint64_t ino; /* 0: not known */
+};
+
+enum state { STATE_NONE, STATE_RUNS, STATE_STOPS };
+
+static pthread_once_t daemon_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t daemon_mutex = PTHREAD_MUTEX_INITIALIZER; /* all but what the thread alone uses */
+static enum state daemon_state;
+static pthread_t daemon_thread;
+static bool daemon_said; /* why it cannot be started */
+static struct sc_list daemon_processes, daemon_bells;
+static struct pidfd daemon_pidfds[PIDFDS_MAX];
+static int daemon_pidfd_count;
+static struct {
+	int ends[2]; /* -1: none */
+	dev_t dev;
+	ino_t ino;
+	bool written; /* and not read yet */
+} daemon_pipe = { .ends = { -1, -1 } };
+
+/* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
+static struct pollfd daemon_polls[1 + PIDFDS_MAX]; /* the pipe, then as daemon_pidfds */
+static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
+static int daemon_scans;		 /* left to do after a death */
+static bool daemon_locks;		 /* some process's locks are to be polled */
+static char daemon_dead[NAMES_MAX][SC_ADDR_NAME_MAX];
+static int daemon_dead_count;
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- pipe ------------------------------------------------------------------------------------ */
+
+static bool pipe_is_open(int end)
+{
+	return sc_own_is_open(daemon_pipe.ends[end], daemon_pipe.dev, daemon_pipe.ino);
+}
+
+static void pipe_close_locked(void)
+{
+	for (int end = 0; end < 2; end++) {
+		if (pipe_is_open(end))
+			close(daemon_pipe.ends[end]);
+		daemon_pipe.ends[end] = -1;
+	}
+	daemon_pipe.written = false;
+}
+
+static int pipe_open_locked(void)
+{
+	struct stat st;
+
+	if (SC_OWN_TRY("daemon.pipe", pipe2(daemon_pipe.ends, O_CLOEXEC | O_NONBLOCK))) {
+		daemon_pipe.ends[0] = daemon_pipe.ends[1] = -1;
+		return -errno;
+	}
+	(void)fstat(daemon_pipe.ends[0], &st); /* of a descriptor just opened; both ends have one inode */
+	daemon_pipe.dev = st.st_dev;
+	daemon_pipe.ino = st.st_ino;
+	return 0;
+}
+
+/* False: it will wake when its time has come. */
+static bool wake_locked(void)
+{
+	if (daemon_state == STATE_NONE || !pipe_is_open(1))
+		return false;
+	if (!daemon_pipe.written)
+		daemon_pipe.written = write(daemon_pipe.ends[1], "", 1) == 1;
+	(void)SC_INJECT("daemon.wake");
+	return daemon_pipe.written;
+}
+
+static void pipe_read_locked(void)
+{
+	char bytes[16];
+
+	if (pipe_is_open(0) && pipe_is_open(1)) {
+		while (read(daemon_pipe.ends[0], bytes, sizeof(bytes)) > 0)
+			;
+		daemon_pipe.written = false;
+		return;
+	}
+	pipe_close_locked();
+	(void)pipe_open_locked(); /* else at the next wake-up, without being woken before its time */
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static int pidfds_most(void)
+{
+	struct rlimit limit;
+	rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur / 4;
+
+	return most < PIDFDS_MAX ? (int)most : PIDFDS_MAX;
+}
+
+static bool pidfd_is_open(const struct pidfd *pidfd)
+{
+	return pidfd->used && sc_host_is_pidfd(pidfd->fd, pidfd->pid, pidfd->ino);
+}
+
+static void pidfd_close(struct pidfd *pidfd)
+{
+	bool open = pidfd_is_open(pidfd);
+
+	pidfd->used = false; /* first: a child that is forked now does not close what may be another's */
+	if (open)
+		close(pidfd->fd);
+}
+
+static int pidfd_find_unused(void)
+{
+	for (int i = 0; i < PIDFDS_MAX; i++)
+		if (!daemon_pidfds[i].used)
+			return i;
+	return NO_PIDFD;
+}
+
+static void pidfd_forget(struct sc_daemon_process *process)
+{
+	if (process->pidfd == NO_PIDFD)
+		return;
+	pidfd_close(&daemon_pidfds[process->pidfd]);
+	daemon_pidfd_count--;
+	process->pidfd = NO_PIDFD;
+}
+
+/* The owner is seen alive after the descriptor was opened, so it was it that had the pid. */
+static void pidfd_get(struct sc_daemon_process *process, const struct sc_seg *seg)
+{
+	int fd, index = pidfd_find_unused();
+
+	if (!process->pid || index == NO_PIDFD || daemon_pidfd_count >= pidfds_most())
+		return;
+	fd = SC_OWN_TRY("daemon.pidfd", sc_host_open_pidfd(process->pid));
+	if (fd < 0)
+		return;
+	daemon_pidfds[index] = (struct pidfd){
+		.used = true, .fd = fd, .pid = process->pid, .ino = sc_host_pidfd_inode(fd)
+	};
+	daemon_pidfd_count++;
+	process->pidfd = index;
+	if (sc_seg_check_owner(seg) != 1)
+		pidfd_forget(process);
+}
+
+static struct sc_daemon_process *process_find(const struct sc_seg *seg)
+{
+	sc_list_for (entry, &daemon_processes) {
+		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
+
+		if (process->pid == seg->cma_pid && process->cookie == seg->header.cookie)
+			return process;
+	}
+	return NULL;
+}
+
+static struct sc_daemon_process *process_new(const struct sc_seg *seg)
+{
+	struct sc_daemon_process *process = calloc(1, sizeof(*process));
+
+	if (!process)
+		return NULL;
+	process->pid = seg->cma_pid;
+	process->cookie = seg->header.cookie;
+	process->pidfd = NO_PIDFD;
+	sc_list_init(&process->watches);
+	sc_list_append(&daemon_processes, &process->all);
+	pidfd_get(process, seg);
+	(void)wake_locked();
+	return process;
+}
+
+void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_bell *bell)
+{
+	struct sc_daemon_process *process = NULL;
+
+	*watch = (struct sc_watch){ .seg = seg, .bell = bell };
+	if (seg->own || seg->lender)
+		return;
+	pthread_mutex_lock(&daemon_mutex);
+	if (daemon_state == STATE_RUNS) {
+		process = process_find(seg);
+		process = process ? process : process_new(seg);
+	}
+	watch->process = process;
+	if (process)
+		sc_list_append(&process->watches, &watch->of_process);
+	pthread_mutex_unlock(&daemon_mutex);
+}
+
+static void process_put(struct sc_daemon_process *process)
+{
+	if (!sc_list_empty(&process->watches))
+		return;
+	pidfd_forget(process);
+	sc_list_remove(&process->all);
+	free(process);
+}
+
+void sc_watch_del(struct sc_watch *watch)
+{
+	if (!watch->process || watch->seg->pid != getpid())
+		return;
+	pthread_mutex_lock(&daemon_mutex);
+	sc_list_remove(&watch->of_process);
+	process_put(watch->process);
+	watch->process = NULL;
+	pthread_mutex_unlock(&daemon_mutex);
+}
+
+/* ---- bells ----------------------------------------------------------------------------------- */
+
+static void ring(struct sc_bell *bell)
+{
+	/* D1 release: pairs with D1' in sc_bell_hear() */
+	sc_add_acq_rel_32(&bell->rung, 1);
+}
+
+void sc_bell_open(struct sc_bell *bell)
+{
+	bell->pid = getpid();
+	bell->rung = bell->heard = 0;
+	sc_list_init(&bell->all);
+	pthread_mutex_lock(&daemon_mutex);
+	if (daemon_state == STATE_RUNS)
+		sc_list_append(&daemon_bells, &bell->all);
+	pthread_mutex_unlock(&daemon_mutex);
+}
+
+void sc_bell_close(struct sc_bell *bell)
+{
+	if (bell->pid != getpid())
+		return;
+	pthread_mutex_lock(&daemon_mutex);
+	sc_list_remove(&bell->all);
+	pthread_mutex_unlock(&daemon_mutex);
+}
+
+static void ring_all(void)
+{
+	pthread_mutex_lock(&daemon_mutex);
+	sc_list_for (entry, &daemon_bells)
+		ring(sc_list_entry(entry, struct sc_bell, all));
+	pthread_mutex_unlock(&daemon_mutex);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+/* A name to remove, once daemon_mutex is free. */
+static void note_name(const struct sc_seg *seg)
+{
+	struct sc_addr parts;
+
+	if (daemon_dead_count < NAMES_MAX && !sc_addr_parse(seg->header.address, &parts))
+		sc_addr_file(&parts, daemon_dead[daemon_dead_count++]);
+}
+
+static void watch_check(struct sc_watch *watch)
+{
+	if (watch->ended || !sc_reap_owner_is_dead(watch->seg))
+		return;
+	note_name(watch->seg);
+	sc_store_relaxed_32(&watch->ended, 1); /* ordered by the next */
+	ring(watch->bell);
+}
+
+static void process_check(struct sc_daemon_process *process)
+{
+	sc_list_for (entry, &process->watches)
+		watch_check(sc_list_entry(entry, struct sc_watch, of_process));
+}
+
+/* Its pidfd says that it has ended, or that it is not its pidfd: nothing more is to be heard from it. */
+static void pidfd_event(struct sc_daemon_process *process)
+{
+	process_check(process);
+	pidfd_forget(process);
+}
+
+static bool is_over(const struct sc_daemon_process *process)
+{
+	sc_list_for (entry, &process->watches)
+		if (!sc_list_entry(entry, struct sc_watch, of_process)->ended)
+			return false;
+	return true;
+}
+
+/* What there is to poll. Returns how many places. */
+static nfds_t arrange_locked(void)
+{
+	nfds_t count = 1;
+
+	daemon_polls[0] = (struct pollfd){ .fd = daemon_pipe.ends[0], .events = POLLIN };
+	for (int i = 0; i < PIDFDS_MAX; i++) {
+		struct pidfd *pidfd = &daemon_pidfds[i];
+
+		pidfd->polled = pidfd->used;
+		daemon_polls[1 + i] = (struct pollfd){ .fd = pidfd->used ? pidfd->fd : -1, .events = POLLIN };
+		if (pidfd->used)
+			count = 2 + (nfds_t)i;
+	}
+	daemon_locks = false;
+	sc_list_for (entry, &daemon_processes) {
+		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
+
+		daemon_locks |= process->pidfd == NO_PIDFD && !is_over(process);
+	}
+	return count;
+}
+
+static int timeout(void)
+{
+	int64_t now = now_ms(), until = daemon_tick;
+
+	if (daemon_scan && daemon_scan < until)
+		until = daemon_scan;
+	if (daemon_locks && now + LOCK_MS < until)
+		until = now + LOCK_MS;
+	return until <= now ? 0 : (int)(until - now);
+}
+
+static bool has_event(const struct sc_daemon_process *process)
+{
+	return process->pidfd != NO_PIDFD && daemon_pidfds[process->pidfd].polled &&
+	       daemon_polls[1 + process->pidfd].revents;
+}
+
+/* After poll(2). `all`: look at each, whatever it says. */
+static void look_locked(bool all)
+{
+	sc_list_for (entry, &daemon_processes) {
+		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
+
+		if (has_event(process))
+			pidfd_event(process);
+		else if (all || process->pidfd == NO_PIDFD)
+			process_check(process);
+	}
+}
+
+/* Descriptors that the application has closed, or that there was no room for. */
+static void repair_locked(void)
+{
+	sc_list_for (entry, &daemon_processes) {
+		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
+		struct sc_watch *first =
+			sc_list_entry(process->watches.next, struct sc_watch, of_process);
+
+		if (process->pidfd != NO_PIDFD && !pidfd_is_open(&daemon_pidfds[process->pidfd]))
+			pidfd_forget(process);
+		if (process->pidfd == NO_PIDFD && !is_over(process))
+			pidfd_get(process, first->seg);
+	}
+}
+
+static void reap_dead(void)
+{
+	if (!daemon_dead_count)
+		return;
+	for (int i = 0; i < daemon_dead_count; i++)
+		(void)sc_reap_name(daemon_dead[i]);
+	daemon_dead_count = 0;
+	daemon_scans = 2;
+	if (!daemon_scan)
+		daemon_scan = now_ms() + SCAN_SOON_MS;
+}
+
+static void scan(void)
+{
+	(void)sc_reap_scan();
+	ring_all(); /* claims of the dead */
+	daemon_scans -= daemon_scans > 0;
+	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
+}
+
+static void round_once(void)
+{
+	bool tick, lost;
+	nfds_t count;
+
+	pthread_mutex_lock(&daemon_mutex);
+	count = arrange_locked();
+	pthread_mutex_unlock(&daemon_mutex);
+	if (poll(daemon_polls, count, timeout()) < 0)
+		memset(daemon_polls, 0, sizeof(daemon_polls)); /* EINVAL, ENOMEM: see what time it is */
+	(void)SC_INJECT("daemon.polled");
+
+	tick = now_ms() >= daemon_tick;
+	pthread_mutex_lock(&daemon_mutex);
+	lost = !pipe_is_open(0) || !pipe_is_open(1);
+	pipe_read_locked();
+	look_locked(tick || lost);
+	if (tick || lost)
+		repair_locked();
+	pthread_mutex_unlock(&daemon_mutex);
+
+	reap_dead();
+	if (tick || lost)
+		daemon_tick = now_ms() + (sc_own_keep_all() == -EAGAIN ? 1000 : TICK_MS);
+	if (tick || (daemon_scan && now_ms() >= daemon_scan))
+		scan();
+}
+
+static bool goes_on(void)
+{
+	bool on;
+
+	pthread_mutex_lock(&daemon_mutex);
+	on = daemon_state == STATE_RUNS;
+	pthread_mutex_unlock(&daemon_mutex);
+	return on;
+}
+
+static void *run(void *unused)
+{
+	(void)unused;
+	(void)pthread_setname_np(pthread_self(), "shmcma");
+	daemon_tick = now_ms() + TICK_MS;
+	daemon_scan = 0;
+	daemon_scans = 0;
+	daemon_dead_count = 0;
+	while (goes_on())
+		round_once();
+	return NULL;
+}
+
+/* ---- start and end --------------------------------------------------------------------------- */
+
+/* The child has no thread, and its copies of endpoints are of no use. What its parent watches is not its. */
+static void atfork_child(void)
+{
+	daemon_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	for (int i = 0; i < PIDFDS_MAX; i++)
+		pidfd_close(&daemon_pidfds[i]);
+	pipe_close_locked();
+	daemon_state = STATE_NONE;
+	daemon_pidfd_count = 0;
+	sc_list_init(&daemon_processes);
+	sc_list_init(&daemon_bells);
+}
+
+static bool can_fork;
+
+static void init_once(void)
+{
+	sc_list_init(&daemon_processes);
+	sc_list_init(&daemon_bells);
+	can_fork = !pthread_atfork(NULL, NULL, atfork_child);
+}
+
+/* All signals blocked in it: they are the application's. */
+static int create_thread(void)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int err = pthread_attr_init(&attr);
+
+	if (err)
+		return -err;
+	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = SC_INJECT("daemon.thread");
+	if (!err)
+		err = pthread_create(&daemon_thread, &attr, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
+static int start_locked(void)
+{
+	int err = can_fork ? pipe_open_locked() : -ENOMEM;
+
+	if (err)
+		return err;
+	daemon_state = STATE_RUNS;
+	err = create_thread();
+	if (err) {
+		daemon_state = STATE_NONE;
+		pipe_close_locked();
+	}
+	return err;
+}
+
+bool sc_daemon_start(void)
+{
+	bool runs, say;
+	int err = 0;
+
+	pthread_once(&daemon_once, init_once);
+	pthread_mutex_lock(&daemon_mutex);
+	if (daemon_state == STATE_NONE)
+		err = start_locked();
+	runs = daemon_state == STATE_RUNS;
+	say = err && !daemon_said;
+	daemon_said |= say;
+	pthread_mutex_unlock(&daemon_mutex);
+	if (say)
+		sc_warn("no thread to watch other processes: %s; the death of a peer is found by polling only "
+			"(see ulimit -u, ulimit -n; FI_SHMCMA_DAEMON=0 does without it)",
+			strerror(-err));
+	return runs;
+}
+
+/*
+ * Endpoints may outlive it; they are rung no more. A thread that cannot be woken, because the application has
+ * closed the pipe, sees the end by itself later.
+ */
+static void stop(void)
+{
+	pthread_t thread;
+	bool woken;
+
+	pthread_mutex_lock(&daemon_mutex);
+	if (daemon_state != STATE_RUNS) {
+		pthread_mutex_unlock(&daemon_mutex);
+		return;
+	}
+	daemon_state = STATE_STOPS;
+	woken = wake_locked();
+	thread = daemon_thread;
+	pthread_mutex_unlock(&daemon_mutex);
+	if (!woken) {
+		pthread_detach(thread);
+		return;
+	}
+	pthread_join(thread, NULL);
+	pthread_mutex_lock(&daemon_mutex);
+	daemon_state = STATE_NONE;
+	pipe_close_locked();
+	pthread_mutex_unlock(&daemon_mutex);
+}
+
+void sc_process_fini(void)
+{
+	stop();
+	sc_own_unlink_all();
+}
