@@ -12,7 +12,8 @@
  * its pid come round again.
  *
  * A partial transfer stops at the byte that faulted (process_vm_readv(2)); the loop goes on from there and
- * takes "nothing at all" as the fault that it is.
+ * takes "nothing at all" as the fault that it is. Between exec(2) and the release of the life lock a process
+ * looks alive and has nothing mapped at all: sc_cma_fault() tells the two by the cookie.
  */
 #define _GNU_SOURCE 1
 #include "cma.h"
@@ -24,6 +25,12 @@
 
 /* The kernel moves at most this in one call (MAX_RW_COUNT, fs/read_write.c), bytes. */
 #define CALL_MAX ((size_t)0x7ffff000)
+
+int sc_cma_fault(const struct sc_cma *cma)
+{
+	/* without a cookie there is nothing to tell by */
+	return cma->cookie_addr && sc_cma_read(cma, NULL, 0, NULL, 0, 0) ? -ESRCH : -EFAULT;
+}
 
 int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
 		const struct iovec *remote, size_t remote_count, size_t len)
@@ -47,8 +54,10 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
 			cookie = cma->cookie;
 		}
 		got = SC_TRY("cma.readv", process_vm_readv(cma->pid, to, to_count, from, from_count, 0));
-		if (got < 0)
+		if (got < 0 && errno != EFAULT)
 			return -errno;
+		if (got <= 0)
+			return len ? sc_cma_fault(cma) : -EFAULT;
 		if ((size_t)got == part + (cma->cookie_addr ? sizeof(cookie) : 0)) {
 			if (cookie != cma->cookie)
 				return -ESRCH;
@@ -57,8 +66,6 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
 				return 0;
 		} else if ((size_t)got >= part) {
 			return -ESRCH; /* the data could be read, the cookie not: another process */
-		} else if (got == 0) {
-			return -EFAULT;
 		} else {
 			done += (size_t)got;
 		}

@@ -26,10 +26,13 @@ struct sc_cma {
 int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
 		const struct iovec *remote, size_t remote_count, size_t len);
 
+/* A copy has failed with EFAULT: -EFAULT, or -ESRCH if the process is no longer the same. */
+int sc_cma_fault(const struct sc_cma *cma);
+
 /*
  * Write `len` bytes to the process's memory, local -> remote, both vectors of fewer than SC_CMA_IOV
  * elements. Nothing proves whose memory it is: the caller has just seen that the process lives. *moved: bytes
- * written, also when it fails. Errors as sc_cma_read().
+ * written, also when it fails. Errors as sc_cma_read(), but -EFAULT may be of another process: sc_cma_fault().
  */
 int sc_cma_write(pid_t pid, const struct iovec *local, size_t local_count, const struct iovec *remote,
 		 size_t remote_count, size_t len, size_t *moved);

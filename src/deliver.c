@@ -303,6 +303,8 @@ static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool pr
 	if (!prove)
 		cma.cookie_addr = 0;
 	ret = sc_cma_read(&cma, to, to_count, from, from_count, len);
+	if (ret == -EFAULT)
+		ret = sc_cma_fault(&op->peer->cma);
 	if (!ret)
 		*(op->peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
 	return ret;

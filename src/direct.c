@@ -164,6 +164,8 @@ static int copy(const struct direct *direct, const struct iovec *remote, size_t 
 		if (!ret)
 			ret = sc_cma_write(peer->cma.pid, local, local_count, remote, remote_count, len,
 					   moved);
+		if (ret == -EFAULT)
+			ret = sc_cma_fault(&peer->cma);
 	} else {
 		ret = sc_cma_read(&peer->cma, local, local_count, remote, remote_count, len);
 	}

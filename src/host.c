@@ -311,7 +311,7 @@ bool sc_host_is_pidfd(int fd, pid_t pid, uint64_t inode)
 
 	if (inode)
 		return sc_host_pidfd_inode(fd) == inode;
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", fd);
 	if (read_proc(path, text, sizeof(text)))
 		return false;
 	snprintf(line, sizeof(line), "\nPid:\t%d\n", (int)pid);

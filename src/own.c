@@ -14,7 +14,8 @@
  *   - an own file is never opened a second time: sc_own_open_other() looks through an O_PATH descriptor,
  *     whose close drops no lock, before it opens anything;
  *   - "own" is what the list says, and also what another copy of this library in the same process holds:
- *     the kernel shows in /proc/self/fdinfo which locks belong to this process;
+ *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
+ *     /proc/self cannot be looked at any more once the first thread has ended);
  *   - a descriptor of another's file is closed by sc_own_close_other() only, which waits for a reaper in
  *     another thread, because that one relies on a lock on the same inode.
  *

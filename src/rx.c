@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <string.h>
 #include "deliver.h"
+#include "log.h"
 #include "peer.h"
 #include "record.h"
 #include "request.h"
@@ -45,8 +46,6 @@ static const char *parse_bounce(struct sc_message *message)
 	const struct sc_seg *seg = message->peer->seg;
 	struct sc_abi_bounce record;
 
-	if (!seg)
-		return "a payload in the memory of a peer that has closed";
 	memcpy(&record, message->first->bytes, sizeof(record));
 	message->tag = record.tag;
 	message->data = record.data;
@@ -186,6 +185,18 @@ static bool names_buffers(enum sc_abi_kind kind)
 	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT;
 }
 
+/*
+ * It closed or died before we had its segment, whose name has been removed since; the payload was in there.
+ * What it has sent before is delivered, this is not, nor can be what is behind.
+ */
+static int lose_payload(struct sc_peer *peer)
+{
+	sc_warn("%s: has ended, and with it the memory of messages that it had sent; they are lost",
+		peer->address);
+	sc_peer_lose(peer, -ECONNRESET);
+	return 1;
+}
+
 /* Take what the peer's ring has, up to RING_BURST records. */
 static int poll_ring(struct sc_peer *peer)
 {
@@ -199,6 +210,8 @@ static int poll_ring(struct sc_peer *peer)
 		const char *why = "a record of impossible length";
 		int ret = -EPROTO;
 
+		if (!peer->seg && names_buffers(kind))
+			return taken + lose_payload(peer);
 		if (lines - 1 < SC_ABI_RECORD_LINES)
 			ret = take_record(peer, ctl, &why);
 		if (ret == -EAGAIN)

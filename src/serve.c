@@ -356,7 +356,7 @@ static int get_store(struct sc_peer *peer, struct sc_serve_op *op, const struct 
 	(void)SC_INJECT("serve.stored");
 	sc_store_release_64(hazard, 0);
 	(void)SC_INJECT("serve.hazard_clear");
-	if (ret == -EFAULT)
+	if (ret == -EFAULT && sc_cma_fault(&peer->cma) == -EFAULT)
 		return -EIO;
 	if (ret) {
 		peer->can_read = false;

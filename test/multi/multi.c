@@ -662,6 +662,16 @@ pid_t mt_pid(int rank)
 	return atomic_load(&shared->rank[rank].pid);
 }
 
+const char *mt_failure(int rank)
+{
+	return shared->rank[rank].failed;
+}
+
+const char *mt_deed(int rank)
+{
+	return shared->rank[rank].doing;
+}
+
 _Atomic uint64_t *mt_flag(int index)
 {
 	return &shared->flags[index];

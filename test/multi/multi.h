@@ -135,6 +135,13 @@ bool mt_logged(char *line, size_t size, const char *const *words);
 void mt_expect_death(int rank);
 pid_t mt_pid(int rank);
 
+/*
+ * For a rank that forks processes of its own, each of which takes an mt_rank from mt_ranks on: what such a
+ * one failed with ("": nothing), and what it was doing.
+ */
+const char *mt_failure(int rank);
+const char *mt_deed(int rank);
+
 /* Words that all ranks see. */
 _Atomic uint64_t *mt_flag(int index);
 

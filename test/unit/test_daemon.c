@@ -1,0 +1,783 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_daemon: the thread that watches other processes: what it finds out while nobody polls, what it removes,
+ * and what it leaves alone.
+ *
+ * Where the thread is to do something the test waits until it is done; only a test that has hung ends by time.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#include "core_pair.h"
+#include "addr.h"
+#include "host.h"
+#include "reap.h"
+
+#define STOPPED_CHECKS 100000
+#define JOB 12
+
+static uint8_t from[64];
+
+static void nap(void)
+{
+	usleep(1000);
+}
+
+static bool is_named(const char *address)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+
+	assert_int_equal(sc_addr_parse(address, &parts), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	return !access(path, F_OK);
+}
+
+/* No poll of anybody: the thread alone. */
+static void await_unnamed(const char *address)
+{
+	while (is_named(address))
+		nap();
+}
+
+/* How many descriptors of this process are pidfds. */
+static int count_pidfds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int count = 0;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		char path[300], text[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+		if (readlink(path, text, sizeof(text) - 1) > 0)
+			count += strstr(text, "pidfd") != NULL;
+	}
+	closedir(dir);
+	return count;
+}
+
+/* Threads of this process that have the name of ours. */
+static int threads_now(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	struct dirent *entry;
+	int count = 0;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		char path[300], text[64] = "";
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+		file = fopen(path, "re");
+		if (!file)
+			continue;
+		if (fgets(text, sizeof(text), file))
+			count += !strcmp(text, "shmcma\n");
+		fclose(file);
+	}
+	closedir(dir);
+	return count;
+}
+
+/* It gives itself its name. */
+static void await_threads(int count)
+{
+	while (threads_now() != count)
+		nap();
+}
+
+/* ---- a process with an endpoint -------------------------------------------------------------- */
+
+/* Tells its address, polls until it is let go. */
+static void live(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+	char byte;
+
+	if (arg)
+		attr = *(struct sc_ep_attr *)arg;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	while (recv(self->down, &byte, 1, MSG_DONTWAIT) < 0) {
+		sc_ep_poll(ep);
+		nap();
+	}
+	sc_ep_destroy(ep);
+	sc_process_fini();
+}
+
+/* Two endpoints, the second one's address on request. */
+static void live_twice(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *eps[2];
+
+	(void)arg;
+	for (int i = 0; i < 2; i++) {
+		CHILD_CHECK(!sc_ep_create(&attr, &eps[i]));
+		child_tell(self, sc_ep_address(eps[i]));
+	}
+	child_wait(self);
+}
+
+static struct sc_peer *connect_to(struct end *end, const char *address)
+{
+	struct sc_peer *peer = NULL;
+
+	assert_int_equal(sc_peer_get(end->ep, address, &peer), 0);
+	assert_int_equal(end_send(end, peer, from, 8, 0, SC_SILENT), 0);
+	assert_non_null(peer->seg);
+	return peer;
+}
+
+static void await_loss(struct end *end, const struct sc_peer *peer)
+{
+	while (peer->link != SC_LINK_DOWN || peer->seg)
+		sc_ep_poll(end->ep);
+}
+
+/* ---- death ----------------------------------------------------------------------------------- */
+
+/* Found while nobody polls: the mark, the bell, the name. Then one poll ends what was in flight. */
+static void test_death(void **state)
+{
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	await_threads(1);
+	assert_true(child_start(&child, live, NULL));
+	peer = connect_to(&end, child.line);
+	assert_true(peer->watch.process);
+	assert_int_equal(count_pidfds(), 1);
+	assert_int_equal(end_send(&end, peer, from, sizeof(from), 7, SC_SEND_DELIVERY), 0);
+	child_kill(&child);
+	await_unnamed(child.line);
+	assert_true(sc_watch_has_ended(&peer->watch));
+	assert_true(sc_bell_has_rung(&end.ep->bell));
+	assert_int_equal(count_pidfds(), 0);
+	sc_ep_poll(end.ep);
+	sc_ep_poll(end.ep);
+	assert_false(sc_bell_has_rung(&end.ep->bell));
+	assert_int_equal(comp_take(&end.tx).err, ECONNRESET);
+	assert_true(end_idle(&end));
+	assert_null(peer->seg);
+	assert_int_equal(end_send(&end, peer, from, 8, 0, 0), -ECONNRESET);
+	assert_int_equal(end.ep->counters.deaths, 1);
+	end_close(&end);
+}
+
+/* One descriptor for each process, and none without need. */
+static void test_one_pidfd(void **state)
+{
+	struct child child, other;
+	char second[CHILD_LINE];
+	struct sc_peer *peers[4];
+	struct end ends[2];
+
+	(void)state;
+	end_open(&ends[0], NULL);
+	end_open(&ends[1], NULL);
+	assert_true(child_start(&child, live_twice, NULL));
+	assert_int_equal(read(child.up, second, CHILD_LINE), CHILD_LINE);
+	for (int i = 0; i < 2; i++) {
+		peers[2 * i] = connect_to(&ends[i], child.line);
+		peers[2 * i + 1] = connect_to(&ends[i], second);
+	}
+	assert_int_equal(count_pidfds(), 1);
+	assert_true(child_start(&other, live, NULL));
+	connect_to(&ends[0], other.line);
+	assert_int_equal(count_pidfds(), 2);
+	end_close(&ends[0]);
+	assert_int_equal(count_pidfds(), 1);
+	assert_int_equal(child_end(&other), 0);
+	child_kill(&child);
+	await_unnamed(child.line);
+	await_unnamed(second);
+	await_loss(&ends[1], peers[2]);
+	await_loss(&ends[1], peers[3]);
+	end_close(&ends[1]);
+	assert_int_equal(count_pidfds(), 0);
+}
+
+/* A job is killed of which we know one process. */
+static void test_job(void **state)
+{
+	struct child job[JOB];
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	for (int i = 0; i < JOB; i++)
+		assert_true(child_start(&job[i], live, NULL));
+	connect_to(&end, job[0].line);
+	for (int i = 0; i < JOB; i++)
+		kill(job[i].pid, SIGKILL);
+	for (int i = 0; i < JOB; i++)
+		await_unnamed(job[i].line);
+	for (int i = 0; i < JOB; i++)
+		child_reap(&job[i]);
+	end_close(&end);
+}
+
+/* What is in flight ends also where the application has two threads with endpoints. */
+static void *poll_until_lost(void *arg)
+{
+	struct end *end = arg;
+
+	await_loss(end, end->peer);
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	pthread_t threads[4];
+	struct end ends[4];
+	struct child child;
+
+	(void)state;
+	sc_log_set(NULL); /* several at a time */
+	assert_true(child_start(&child, live, NULL));
+	for (int i = 0; i < 4; i++) {
+		end_open(&ends[i], NULL);
+		ends[i].peer = connect_to(&ends[i], child.line);
+		assert_int_equal(pthread_create(&threads[i], NULL, poll_until_lost, &ends[i]), 0);
+	}
+	await_threads(1);
+	child_kill(&child);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		end_close(&ends[i]);
+	}
+	sc_log_set(child_log);
+}
+
+/* ---- alive ----------------------------------------------------------------------------------- */
+
+/* Stopped for any length: no look at it ever says dead. */
+static void test_stopped(void **state)
+{
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	assert_true(child_start(&child, live, NULL));
+	peer = connect_to(&end, child.line);
+	kill(child.pid, SIGSTOP);
+	assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
+	for (int i = 0; i < STOPPED_CHECKS; i++)
+		assert_false(sc_peer_is_dead(peer));
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(sc_peers_watch(end.ep), 0);
+		assert_false(sc_reap_owner_is_dead(peer->seg));
+	}
+	assert_true(sc_reap_scan() >= 0);
+	assert_true(is_named(child.line));
+	assert_false(sc_watch_has_ended(&peer->watch));
+	kill(child.pid, SIGCONT);
+	assert_int_equal(end_send(&end, peer, from, 8, 0, SC_SEND_DELIVERY | SC_SILENT), 0);
+	assert_int_equal(child_end(&child), 0);
+	await_loss(&end, peer);
+	assert_int_equal(end.ep->counters.deaths, 0);
+	end_close(&end);
+}
+
+static void *outlive(void *arg)
+{
+	live(arg, NULL);
+	_exit(0);
+}
+
+/* The first thread ends, another goes on: the pidfd keeps still, and so does everybody. */
+static void leader_ends(struct child *self, void *arg)
+{
+	pthread_t thread;
+
+	(void)arg;
+	CHILD_CHECK(!pthread_create(&thread, NULL, outlive, self));
+	syscall(SYS_exit, 0);
+}
+
+static void test_leader_ended(void **state)
+{
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	assert_true(child_start(&child, leader_ends, NULL));
+	peer = connect_to(&end, child.line);
+	for (int i = 0; i < 1000; i++)
+		assert_false(sc_peer_is_dead(peer));
+	assert_int_equal(count_pidfds(), 1);
+	assert_int_equal(child_end(&child), 0);
+	await_loss(&end, peer);
+	assert_int_equal(end.ep->counters.deaths, 0);
+	end_close(&end);
+}
+
+/* exec(2) ends it as an endpoint though the process lives on: no pidfd tells, the lock does. */
+static void become_another(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+
+	(void)arg;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	execl("/bin/sleep", "sleep", "60", (char *)NULL);
+	_exit(1);
+}
+
+static void test_exec(void **state)
+{
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	assert_true(child_start(&child, become_another, NULL));
+	peer = connect_to(&end, child.line);
+	assert_int_equal(send(child.down, "", 1, 0), 1);
+	await_loss(&end, peer);
+	assert_int_equal(kill(child.pid, 0), 0);
+	child_kill(&child);
+	assert_true(sc_reap_scan() >= 0);
+	assert_false(is_named(child.line));
+	end_close(&end);
+}
+
+/* ---- without pidfds -------------------------------------------------------------------------- */
+
+/* All but the pipes of the test; the numbers are used again. */
+static int close_all(const struct child *self, bool reuse)
+{
+	int closed = 0;
+
+	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++) {
+		if (fd == self->up || fd == self->down || close(fd))
+			continue;
+		closed++;
+		if (reuse)
+			CHILD_CHECK(dup2(STDERR_FILENO, fd) == fd);
+	}
+	return closed;
+}
+
+/* Fewer descriptors than processes: of the others the life locks are polled. */
+static void few_descriptors(struct child *self, void *arg)
+{
+	struct rlimit limit = { 4 * (JOB - 2), 4 * (JOB - 2) };
+	struct sc_peer *peers[JOB];
+	struct child *job = arg;
+	struct end end;
+
+	child_on_its_own();
+	close_all(self, false);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	end_open(&end, NULL);
+	for (int i = 0; i < JOB; i++)
+		peers[i] = connect_to(&end, job[i].line);
+	assert_int_equal(count_pidfds(), JOB - 2);
+	child_tell(self, "connected");
+	for (int i = JOB - 1; i >= 0; i--) {
+		await_unnamed(job[i].line);
+		while (!sc_watch_has_ended(&peers[i]->watch))
+			nap();
+	}
+	for (int i = 0; i < JOB; i++)
+		await_loss(&end, peers[i]);
+	assert_int_equal(end.ep->counters.deaths, JOB);
+	end_close(&end);
+	sc_process_fini();
+}
+
+static void test_few_descriptors(void **state)
+{
+	struct child job[JOB], survivor;
+
+	(void)state;
+	for (int i = 0; i < JOB; i++)
+		assert_true(child_start(&job[i], live, NULL));
+	assert_true(child_start(&survivor, few_descriptors, job));
+	for (int i = 0; i < JOB; i++)
+		child_kill(&job[i]);
+	assert_int_equal(child_reap(&survivor), 0);
+}
+
+/* The first process of a pid namespace: it sees nobody outside. */
+static void watch_unseen(struct child *self, void *arg)
+{
+	struct child *other = arg;
+	struct sc_peer *peer;
+	struct end end;
+
+	child_on_its_own();
+	end_open(&end, NULL);
+	peer = connect_to(&end, other->line);
+	assert_int_equal(peer->seg->cma_pid, 0);
+	assert_non_null(peer->watch.process);
+	assert_int_equal(count_pidfds(), 0);
+	child_tell(self, "connected");
+	await_unnamed(other->line);
+	while (!sc_watch_has_ended(&peer->watch))
+		nap();
+	await_loss(&end, peer);
+	end_close(&end);
+	sc_process_fini();
+}
+
+static void enter_namespace(struct child *self, void *arg)
+{
+	int status = 0;
+	pid_t pid;
+
+	if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID)) {
+		child_tell(self, "not allowed");
+		return;
+	}
+	pid = fork();
+	CHILD_CHECK(pid >= 0);
+	if (!pid) {
+		watch_unseen(self, arg);
+		_exit(0);
+	}
+	CHILD_CHECK(waitpid(pid, &status, 0) == pid && !status);
+}
+
+static void test_pid_namespace(void **state)
+{
+	struct child other, inside;
+	bool allowed;
+
+	(void)state;
+	assert_true(child_start(&other, live, NULL));
+	assert_true(child_start(&inside, enter_namespace, &other));
+	allowed = !strcmp(inside.line, "connected");
+	child_kill(&other);
+	assert_int_equal(child_reap(&inside), 0);
+	assert_true(sc_reap_scan() >= 0);
+	if (!allowed)
+		skip();
+}
+
+/* ---- own locks ------------------------------------------------------------------------------- */
+
+/* The application closes all descriptors, and uses the numbers again. */
+static void lose_all(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+	int before;
+	char byte;
+
+	child_on_its_own();
+	assert_int_equal(sc_ep_create(&attr, &ep), 0);
+	assert_int_equal(sc_peer_get(ep, arg, &peer), 0);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	before = close_all(self, true);
+	child_tell(self, "lost");
+	while (recv(self->down, &byte, 1, MSG_DONTWAIT) < 0) {
+		sc_ep_poll(ep);
+		nap();
+	}
+	assert_int_equal(peer->link, SC_LINK_UP);
+	sc_ep_destroy(ep);
+	sc_process_fini();
+	assert_int_equal(close_all(self, false), before); /* what is the application's is open still */
+}
+
+/* It takes its lock again by itself; nobody takes it for dead meanwhile, and it can be reached as ever. */
+static void test_closefrom(void **state)
+{
+	char line[CHILD_LINE], address[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+	struct child child;
+	struct end ends[2];
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	end_open(&ends[0], NULL);
+	memcpy(address, sc_ep_address(ends[0].ep), sizeof(address));
+	assert_true(child_start(&child, lose_all, address));
+	peer = connect_to(&ends[0], child.line);
+	assert_int_equal(send(child.down, "", 1, 0), 1);
+	assert_int_equal(read(child.up, line, CHILD_LINE), CHILD_LINE);
+	do {
+		assert_true(sc_reap_scan() >= 0);
+		assert_true(is_named(child.line));
+		assert_false(sc_peer_is_dead(peer));
+	} while (sc_seg_check_owner(peer->seg) != 1);
+	end_open(&ends[1], NULL);
+	ends[1].peer = connect_to(&ends[1], child.line);
+	while (!sc_list_empty(&ends[1].ep->unanswered))
+		sc_ep_poll(ends[1].ep);
+	assert_int_equal(ends[1].peer->link, SC_LINK_UP);
+	assert_int_equal(child_end(&child), 0);
+	assert_false(is_named(child.line));
+	for (int i = 0; i < 2; i++) {
+		while (end_send(&ends[i], i ? ends[1].peer : peer, from, 8, 0, SC_SILENT) != -ECONNRESET)
+			sc_ep_poll(ends[i].ep);
+		assert_int_equal(ends[i].ep->counters.deaths, 0);
+		end_close(&ends[i]);
+	}
+}
+
+/* A lock dropped by mistake (a second descriptor closed) is taken again; so is one of a lost descriptor. */
+static void drop_lock(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+	char path[SC_OWN_PATH_MAX];
+
+	(void)arg;
+	attr.config.daemon = false;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", ep->seg->file.fd);
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	close(open(path, O_RDONLY | O_CLOEXEC));
+	child_tell(self, "dropped");
+	child_wait(self);
+	CHILD_CHECK(!sc_own_keep_all());
+	child_tell(self, "kept");
+	child_wait(self);
+	CHILD_CHECK(!close(ep->seg->file.fd));
+	child_tell(self, "closed");
+	child_wait(self);
+	CHILD_CHECK(!sc_own_keep_all());
+	child_tell(self, "kept");
+	child_wait(self);
+	CHILD_CHECK(!close(ep->seg->file.fd));
+	sc_own_path(ep->seg->file.name, path);
+	CHILD_CHECK(!unlink(path));
+	CHILD_CHECK(sc_own_fd(&ep->seg->file) == -ENOENT && !sc_own_keep_all());
+	sc_ep_destroy(ep);
+}
+
+static void test_lock_kept(void **state)
+{
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	assert_true(child_start(&child, drop_lock, NULL));
+	peer = connect_to(&end, child.line);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(send(child.down, "", 1, 0), 1);
+		assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+		assert_int_equal(sc_seg_check_owner(peer->seg), i % 2);
+	}
+	assert_int_equal(child_end(&child), 0);
+	await_loss(&end, peer);
+	end_close(&end);
+}
+
+/* ---- the thread itself ----------------------------------------------------------------------- */
+
+static void forked(struct child *self, void *arg)
+{
+	struct end end;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	await_threads(0);
+	assert_int_equal(count_pidfds(), 0);
+	end_open(&end, NULL);
+	await_threads(1);
+	end_close(&end);
+	sc_process_fini();
+	await_threads(0);
+}
+
+/* Closes what is its parent's, and is none the wiser. */
+static void forked_closes(struct child *self, void *arg)
+{
+	(void)self;
+	end_close(arg);
+	sc_process_fini();
+}
+
+static void test_fork(void **state)
+{
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	assert_true(child_start(&child, live, NULL));
+	peer = connect_to(&end, child.line);
+	assert_int_equal(child_run(forked, NULL), 0);
+	assert_int_equal(child_run(forked_closes, &end), 0);
+	assert_true(is_named(sc_ep_address(end.ep)));
+	assert_int_equal(count_pidfds(), 1);
+	await_threads(1);
+	child_kill(&child);
+	await_unnamed(child.line);
+	await_loss(&end, peer);
+	end_close(&end);
+}
+
+static void without(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct child *other = arg;
+	struct sc_peer *peer;
+	struct end end;
+
+	child_on_its_own();
+	attr.config.daemon = false;
+	end_open(&end, &attr);
+	peer = connect_to(&end, other->line);
+	await_threads(0);
+	assert_int_equal(count_pidfds(), 0);
+	child_tell(self, "connected");
+	await_loss(&end, peer);
+	assert_int_equal(end.ep->counters.deaths, 1);
+	end_close(&end);
+}
+
+/* Those who must not have threads find death by polling. */
+static void test_without(void **state)
+{
+	struct child child, survivor;
+
+	(void)state;
+	assert_true(child_start(&child, live, NULL));
+	assert_true(child_start(&survivor, without, &child));
+	child_kill(&child);
+	assert_int_equal(child_reap(&survivor), 0);
+	assert_true(sc_reap_scan() >= 0);
+}
+
+static int lowest_free(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	close(fd);
+	return fd;
+}
+
+/* No descriptors for the thread: said once, and tried again with the next endpoint. */
+static void refused(struct child *self, void *arg)
+{
+	const struct sc_host *host;
+	struct rlimit limit;
+	struct end ends[3];
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	assert_int_equal(sc_host_get(&host), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	child_log_lines = 0;
+	for (int i = 0; i < 2; i++) {
+		limit.rlim_cur = (rlim_t)lowest_free() + 1;
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		end_open(&ends[i], NULL);
+		limit.rlim_cur = limit.rlim_max;
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	}
+	assert_int_equal(child_log_lines, 1);
+	await_threads(0);
+	end_open(&ends[2], NULL);
+	await_threads(1);
+	for (int i = 0; i < 3; i++)
+		end_close(&ends[i]);
+	sc_process_fini();
+	await_threads(0);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(refused, NULL), 0);
+}
+
+/* Its end: joined, nothing left open; endpoints that are left are closed as ever, and it can start again. */
+static void ends_early(struct child *self, void *arg)
+{
+	struct child *other = arg;
+	struct sc_peer *peer;
+	struct end ends[2];
+	int before;
+
+	(void)self;
+	child_on_its_own();
+	before = lowest_free();
+	end_open(&ends[0], NULL);
+	peer = connect_to(&ends[0], other->line);
+	sc_process_fini();
+	await_threads(0);
+	sc_process_fini();
+	end_open(&ends[1], NULL);
+	await_threads(1);
+	assert_non_null(peer->watch.process);
+	end_close(&ends[0]);
+	end_close(&ends[1]);
+	sc_process_fini();
+	assert_int_equal(lowest_free(), before);
+}
+
+static void test_end(void **state)
+{
+	struct child child;
+
+	(void)state;
+	assert_true(child_start(&child, live, NULL));
+	assert_int_equal(child_run(ends_early, &child), 0);
+	assert_int_equal(child_end(&child), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_death, pair_setup),
+		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
+		cmocka_unit_test_setup(test_job, pair_setup),
+		cmocka_unit_test_setup(test_threads, pair_setup),
+		cmocka_unit_test_setup(test_stopped, pair_setup),
+		cmocka_unit_test_setup(test_leader_ended, pair_setup),
+		cmocka_unit_test_setup(test_exec, pair_setup),
+		cmocka_unit_test_setup(test_few_descriptors, pair_setup),
+		cmocka_unit_test_setup(test_pid_namespace, pair_setup),
+		cmocka_unit_test_setup(test_closefrom, pair_setup),
+		cmocka_unit_test_setup(test_lock_kept, pair_setup),
+		cmocka_unit_test_setup(test_fork, pair_setup),
+		cmocka_unit_test_setup(test_without, pair_setup),
+		cmocka_unit_test_setup(test_refused, pair_setup),
+		cmocka_unit_test_setup(test_end, pair_setup),
+	};
+
+	(void)child_private_shm("size=64m,mode=1777");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
