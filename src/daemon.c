@@ -29,7 +29,8 @@
  * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
  * is closed, written to or believed here before its inode says that it still is ours; that is why this is
  * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to what it polls, so the
- * closing of the pipe's other end wakes the thread at once, and what was lost is made again.
+ * closing of the pipe's other end wakes the thread at once, and REPAIR_MS later what was lost is made again:
+ * not at once, as who is closing and using numbers again must not meet with descriptors that come and go.
  *
  * Should the process die at any instant, nothing of this is shared; a name half removed is reap.c's affair.
  *
@@ -58,6 +59,7 @@
 
 #define TICK_MS 30000
 #define LOCK_MS 100
+#define REPAIR_MS 200
 /* After a death: soon, for what has died with it, and again for what took longer (2 GB: 130 ms). */
 #define SCAN_SOON_MS 50
 #define SCAN_AGAIN_MS 500
@@ -160,18 +162,19 @@ static bool wake_locked(void)
 	return daemon_pipe.written;
 }
 
-static void pipe_read_locked(void)
+/* False: the application has closed it. */
+static bool pipe_read_locked(void)
 {
 	char bytes[16];
 
-	if (pipe_is_open(0) && pipe_is_open(1)) {
-		while (read(daemon_pipe.ends[0], bytes, sizeof(bytes)) > 0)
-			;
-		daemon_pipe.written = false;
-		return;
+	if (!pipe_is_open(0) || !pipe_is_open(1)) {
+		pipe_close_locked();
+		return false;
 	}
-	pipe_close_locked();
-	(void)pipe_open_locked(); /* else at the next wake-up, without being woken before its time */
+	while (read(daemon_pipe.ends[0], bytes, sizeof(bytes)) > 0)
+		;
+	daemon_pipe.written = false;
+	return true;
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -432,6 +435,8 @@ static void look_locked(bool all)
 /* Descriptors that the application has closed, or that there was no room for. */
 static void repair_locked(void)
 {
+	if (daemon_pipe.ends[0] < 0)
+		(void)pipe_open_locked(); /* else at the next tick; meanwhile nothing wakes us before its time */
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 		struct sc_watch *first =
@@ -464,10 +469,29 @@ static void scan(void)
 	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
 }
 
-static void round_once(void)
+/* What needs daemon_mutex after poll(2). False: the end. */
+static bool look_around(bool tick)
 {
-	bool tick, lost;
+	bool on, lost = false;
+
+	pthread_mutex_lock(&daemon_mutex);
+	on = daemon_state == STATE_RUNS;
+	if (on) {
+		lost = daemon_pipe.ends[0] >= 0 && !pipe_read_locked();
+		look_locked(tick);
+	}
+	if (on && tick)
+		repair_locked();
+	pthread_mutex_unlock(&daemon_mutex);
+	if (lost && daemon_tick > now_ms() + REPAIR_MS)
+		daemon_tick = now_ms() + REPAIR_MS;
+	return on;
+}
+
+static bool round_once(void)
+{
 	nfds_t count;
+	bool tick;
 
 	pthread_mutex_lock(&daemon_mutex);
 	count = arrange_locked();
@@ -477,29 +501,14 @@ static void round_once(void)
 	(void)SC_INJECT("daemon.polled");
 
 	tick = now_ms() >= daemon_tick;
-	pthread_mutex_lock(&daemon_mutex);
-	lost = !pipe_is_open(0) || !pipe_is_open(1);
-	pipe_read_locked();
-	look_locked(tick || lost);
-	if (tick || lost)
-		repair_locked();
-	pthread_mutex_unlock(&daemon_mutex);
-
+	if (!look_around(tick))
+		return false;
 	reap_dead();
-	if (tick || lost)
-		daemon_tick = now_ms() + (sc_own_keep_all() == -EAGAIN ? 1000 : TICK_MS);
+	if (tick)
+		daemon_tick = now_ms() + (sc_own_keep_all() == -EAGAIN ? REPAIR_MS : TICK_MS);
 	if (tick || (daemon_scan && now_ms() >= daemon_scan))
 		scan();
-}
-
-static bool goes_on(void)
-{
-	bool on;
-
-	pthread_mutex_lock(&daemon_mutex);
-	on = daemon_state == STATE_RUNS;
-	pthread_mutex_unlock(&daemon_mutex);
-	return on;
+	return true;
 }
 
 static void *run(void *unused)
@@ -510,8 +519,8 @@ static void *run(void *unused)
 	daemon_scan = 0;
 	daemon_scans = 0;
 	daemon_dead_count = 0;
-	while (goes_on())
-		round_once();
+	while (round_once())
+		;
 	return NULL;
 }
 
@@ -594,12 +603,23 @@ bool sc_daemon_start(void)
 	return runs;
 }
 
+static struct timespec in_a_second(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_REALTIME, &time);
+	time.tv_sec++;
+	return time;
+}
+
 /*
  * Endpoints may outlive it; they are rung no more. A thread that cannot be woken, because the application has
- * closed the pipe, sees the end by itself later.
+ * closed the pipe, sees the end soon by itself, or later if a child holds on to the pipe: then it is not
+ * waited for.
  */
 static void stop(void)
 {
+	struct timespec limit = in_a_second();
 	pthread_t thread;
 	bool woken;
 
@@ -612,11 +632,12 @@ static void stop(void)
 	woken = wake_locked();
 	thread = daemon_thread;
 	pthread_mutex_unlock(&daemon_mutex);
-	if (!woken) {
+	if (woken) {
+		pthread_join(thread, NULL);
+	} else if (pthread_timedjoin_np(thread, NULL, &limit)) {
 		pthread_detach(thread);
 		return;
 	}
-	pthread_join(thread, NULL);
 	pthread_mutex_lock(&daemon_mutex);
 	daemon_state = STATE_NONE;
 	pipe_close_locked();

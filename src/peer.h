@@ -41,9 +41,7 @@ bool sc_peer_is_there(const struct sc_peer *peer);
  */
 int sc_peers_watch(struct sc_ep *ep);
 
-/*
- * The daemon's bell has rung: see to the peers that it has found dead. Returns how many.
- */
+/* The daemon's bell has rung: see to the peers that it has found dead, and to slots of the dead. How many. */
 int sc_peers_hear(struct sc_ep *ep);
 
 /* Has the next of those that have not answered our connection done so? Some have not. */

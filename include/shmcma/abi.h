@@ -113,7 +113,8 @@ struct sc_abi_presence {
 
 /*
  * A claim: 0 free, else the claimant's ticket in the high bits and its progress in the low 3.
- * ticket: pid (32 bits) and 29 bits of its nonce; with the pid it finds the claimant's file.
+ * ticket: pid (31 bits) and 29 bits of its nonce. The pid is one of the owner's namespace, unless ELSEWHERE
+ * (the highest bit) says that it is of another: who is nowhere to be seen under it then may live all the same.
  * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED
  * back to 0; the owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead.
  * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and
@@ -124,6 +125,7 @@ enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 
 #define SC_ABI_CLAIM_UNREAD 4ULL  /* with DEPARTED */
 #define SC_ABI_CLAIM_REFUSED 4ULL /* with PUBLISHED; by the owner: it could not even answer in the slot */
 #define SC_ABI_CLAIM_BITS 7ULL
+#define SC_ABI_CLAIM_ELSEWHERE (1ULL << 63)
 
 /* The owner's answer to a connection, in sc_abi_consumer.answer. */
 enum sc_abi_answer { SC_ABI_PENDING = 0, SC_ABI_ACCEPTED = 1, SC_ABI_REFUSED = 2, SC_ABI_BROKEN = 3 };

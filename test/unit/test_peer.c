@@ -19,7 +19,7 @@
 #include "seg.h"
 
 /* Of nobody. */
-#define TICKET 0x1234567800000000ull
+#define TICKET 0x9234567800000000ull /* of another namespace: nobody says that it is dead */
 
 static struct end pair[2], third;
 static uint8_t from[100000], into[100000];
@@ -507,6 +507,58 @@ static void test_claims_come_and_go(void **state)
 	}
 	assert_int_equal(pair[1].ep->inbound_count, 0);
 	check_traffic(&third, &pair[1]);
+	three_close();
+}
+
+static void nothing(struct child *self, void *arg)
+{
+	(void)self, (void)arg;
+}
+
+static pid_t ended_pid(void)
+{
+	struct child child;
+
+	child_spawn(&child, nothing, NULL);
+	assert_int_equal(child_end(&child), 0);
+	return child.pid;
+}
+
+/* A claim whose maker died before it was published, or after it was refused, is no slot lost. */
+static void test_claims_of_the_dead(void **state)
+{
+	uint64_t dead = (uint64_t)ended_pid() << 32, mine = (uint64_t)getpid() << 32;
+	const struct {
+		uint64_t claim;
+		bool returned;
+	} cases[] = {
+		{ dead | SC_ABI_CLAIMED, true },
+		{ dead | SC_ABI_CLAIM_ELSEWHERE | SC_ABI_CLAIMED, false },
+		{ mine | SC_ABI_CLAIMED, false },
+		{ 8 | SC_ABI_CLAIMED, false }, /* of nobody */
+		{ dead | SC_ABI_PUBLISHED, true },
+		{ dead | SC_ABI_PUBLISHED | SC_ABI_CLAIM_ELSEWHERE, false },
+		{ mine | SC_ABI_PUBLISHED, false },
+	};
+	const uint32_t count = sizeof(cases) / sizeof(cases[0]);
+	uint64_t *claims;
+
+	(void)state;
+	three_open(NULL);
+	check_traffic(&pair[0], &pair[1]); /* slot 0 */
+	claims = sc_seg_claims(pair[1].ep->seg);
+	for (uint32_t i = 0; i < count; i++)
+		claim_by_hand(1 + i, "no address, so refused", cases[i].claim);
+	ends_settle(pair, 2);
+	for (int round = 0; round < 2; round++) {
+		sc_peers_hear(pair[1].ep);
+		for (uint32_t i = 0; i < count; i++)
+			assert_int_equal(claims[1 + i] & SC_ABI_CLAIM_STATE,
+					 cases[i].returned ? 0 : cases[i].claim & SC_ABI_CLAIM_STATE);
+	}
+	check_traffic(&third, &pair[1]);
+	check_traffic(&pair[0], &pair[1]);
+	assert_int_equal(pair[1].ep->accepted[0] >> 1 & 1, 1); /* third's now */
 	three_close();
 }
 
@@ -1078,6 +1130,51 @@ static void check_mute(bool close)
 	end_close(&pair[0]);
 }
 
+/* Its name is removed by somebody else; it lives, and sends. */
+static void nameless(struct child *self, void *arg)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct end end;
+	struct sc_peer *peer;
+
+	child_on_its_own();
+	end_open(&end, NULL);
+	sc_own_path(end.ep->seg->file.name, path);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(sc_peer_get(end.ep, arg, &peer), 0);
+	assert_int_equal(end_send(&end, peer, from, 8, 0, SC_SILENT), 0);
+	child_tell(self, sc_ep_address(end.ep));
+	child_wait(self);
+}
+
+/* One that was let in though its name was gone, and dies, gives its slot back, too. */
+static void test_killed_nameless(void **state)
+{
+	char address[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(address, sc_ep_address(pair[1].ep), sizeof(address));
+	assert_true(child_start(&child, nameless, address));
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	assert_null(peer->seg);
+	sc_peers_hear(pair[1].ep);
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	child_kill(&child);
+	sc_peers_hear(pair[1].ep);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+	expect_received(&pair[1], peer, into, 8, 0);
+	assert_int_equal(peer->feed, SC_FEED_DONE);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	assert_int_equal(pair[1].ep->counters.deaths, 1);
+	end_close(&pair[1]);
+}
+
 /* It loses its life lock, as by closefrom(3), and lives on. */
 static void lockless(struct child *self, void *arg)
 {
@@ -1151,6 +1248,7 @@ int main(void)
 		cmocka_unit_test(test_gone_when_accepted),
 		cmocka_unit_test(test_impostor),
 		cmocka_unit_test(test_claims_come_and_go),
+		cmocka_unit_test(test_claims_of_the_dead),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_claim_overwritten),
 		cmocka_unit_test(test_departures),
@@ -1164,6 +1262,7 @@ int main(void)
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_killed_before_accepted),
 		cmocka_unit_test(test_killed_closing),
+		cmocka_unit_test(test_killed_nameless),
 		cmocka_unit_test(test_lock_lost),
 		cmocka_unit_test(test_closed_unheard),
 		cmocka_unit_test(test_killed_unheard),
