@@ -252,6 +252,7 @@ int sc_rx_poll(struct sc_ep *ep)
 	int taken = 0;
 	uint32_t quiet;
 
+	sc_memory_forget(&ep->memory);
 	for (uint32_t i = 0; i < BUSY_RINGS && i < ep->inbound_count; i++)
 		taken += poll_peer(ep, i);
 	if (__builtin_expect(ep->inbound_count <= BUSY_RINGS, 1))

@@ -18,11 +18,6 @@
  * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as rma.c describes:
  * its endpoint does not end, and give the memory back, before the word is taken back.
  *
- * Memory that was registered may have been unmapped or write-protected since. Copies are made by the kernel
- * even inside this process, so that this is an error of the request and no signal; before an atomic, pages
- * are made present the first time that a registration's atomics come to them. Where the system
- * has no such call, or forbids it, a fault is the application's own.
- *
  * If the peer dies: what it asked for has been done or not, record by record; the answer goes nowhere. If
  * this process dies, the operation ends with its peer.
  */
@@ -32,20 +27,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include "atomicop.h"
 #include "inject.h"
 #include "iov.h"
 #include "log.h"
+#include "memory.h"
 #include "peer.h"
 #include "record.h"
 #include "tx.h"
 
-#ifndef MADV_POPULATE_READ /* Linux 5.14; asked for at run time */
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
 /* Bytes copied in one step. */
 #define STEP ((uint64_t)4 << 20)
 /* Bounce buffers of one record. */
@@ -78,47 +68,39 @@ static int keep_to(struct sc_reg_use *use, const struct sc_reg *reg)
 }
 
 /* Into registered memory, `len` bytes of the vector. */
-static int store(const struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *from,
+static int store(struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *from,
 		 size_t from_count, uint64_t len)
 {
 	struct iovec to[SC_IOV_MAX], part[SC_IOV_MAX];
+	struct sc_memory_copy copy = { .to = to, .from = part };
+	int ret = 0;
 
-	for (uint64_t done = 0; done < len;) {
-		uint64_t here = len - done;
-		size_t to_count = sc_reg_slice(reg, addr + done, &here, to, SC_IOV_MAX);
-		size_t part_count = sc_iov_slice(from, from_count, done, here, part);
-		size_t moved;
-		int ret = sc_cma_write(ep->seg->pid, part, part_count, to, to_count, here, &moved);
-
-		if (ret == -EFAULT)
-			return -EIO;
-		if (ret) /* no such call here */
-			sc_iov_copy(to, to_count, part, part_count, here);
-		done += here;
+	for (uint64_t done = 0, here; done < len && !ret; done += here) {
+		here = len - done;
+		copy.to_count = sc_reg_slice(reg, addr + done, &here, to, SC_IOV_MAX);
+		copy.from_count = sc_iov_slice(from, from_count, done, here, part);
+		copy.len = here;
+		ret = sc_memory_write(&ep->memory, &copy);
 	}
-	return 0;
+	return ret;
 }
 
 /* Out of registered memory. */
-static int load(const struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *to,
+static int load(struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *to,
 		size_t to_count, uint64_t len)
 {
-	const struct sc_cma self = { .pid = ep->seg->pid };
 	struct iovec from[SC_IOV_MAX], part[SC_IOV_MAX];
+	struct sc_memory_copy copy = { .to = part, .from = from };
+	int ret = 0;
 
-	for (uint64_t done = 0; done < len;) {
-		uint64_t here = len - done;
-		size_t from_count = sc_reg_slice(reg, addr + done, &here, from, SC_IOV_MAX);
-		size_t part_count = sc_iov_slice(to, to_count, done, here, part);
-		int ret = sc_cma_read(&self, part, part_count, from, from_count, here);
-
-		if (ret == -EFAULT)
-			return -EIO;
-		if (ret) /* no such call here */
-			sc_iov_copy(part, part_count, from, from_count, here);
-		done += here;
+	for (uint64_t done = 0, here; done < len && !ret; done += here) {
+		here = len - done;
+		copy.from_count = sc_reg_slice(reg, addr + done, &here, from, SC_IOV_MAX);
+		copy.to_count = sc_iov_slice(to, to_count, done, here, part);
+		copy.len = here;
+		ret = sc_memory_read(&ep->memory, &copy);
 	}
-	return 0;
+	return ret;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -430,45 +412,6 @@ static bool get_step(struct sc_peer *peer, struct sc_serve_op *op, int *steps)
 
 /* ---- atomics --------------------------------------------------------------------------------- */
 
-/* Does the system make pages present for writing when asked to? */
-static bool can_populate(void)
-{
-	static uint64_t here;
-	static int known; /* 0 not yet, 1 yes, -1 no; the same whoever finds out */
-	uintptr_t page = (uintptr_t)&here & ~((uintptr_t)getpagesize() - 1);
-	int can = __atomic_load_n(&known, __ATOMIC_RELAXED);
-
-	if (!can) {
-		can = madvise((void *)page, (size_t)getpagesize(), MADV_POPULATE_WRITE) ? -1 : 1;
-		__atomic_store_n(&known, can, __ATOMIC_RELAXED);
-	}
-	return can > 0;
-}
-
-/*
- * Is a registration's memory there, to be read or written (MADV_POPULATE_READ, _WRITE)? Asked once for each
- * page; what is unmapped later is not noticed. -EIO.
- */
-static int probe(struct sc_ep *ep, uint64_t key, const struct iovec *piece, int advice)
-{
-	uintptr_t size = (uintptr_t)getpagesize();
-	uintptr_t first = (uintptr_t)piece->iov_base & ~(size - 1);
-	uintptr_t last = ((uintptr_t)piece->iov_base + piece->iov_len - 1) & ~(size - 1);
-
-	for (uintptr_t page = first; page <= last; page += size) {
-		uintptr_t asked = page | (uintptr_t)advice;
-		uint32_t slot = (uint32_t)(page / size) % (sizeof(ep->probed) / sizeof(ep->probed[0]));
-
-		if (ep->probed[slot].key == key && ep->probed[slot].page == asked)
-			continue;
-		if (can_populate() && madvise((void *)page, size, advice))
-			return -EIO;
-		ep->probed[slot].key = key;
-		ep->probed[slot].page = asked;
-	}
-	return 0;
-}
-
 /* A request for an atomic operation, copied and checked; and where it is to be done. */
 struct atomic {
 	struct sc_abi_atomic record;
@@ -526,10 +469,9 @@ static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 	atomic->piece_count = sc_reg_slice(atomic->reg, record->addr, &len, atomic->pieces, ATOMIC_PIECES);
 	if (len < atomic->size)
 		return -EINVAL;
-	for (size_t i = 0; i < atomic->piece_count && !ret; i++)
-		ret = probe(ep, record->key, &atomic->pieces[i],
-			    record->code == SC_ATOMIC_READ ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
-	return ret;
+	ret = sc_memory_check(&ep->memory, atomic->pieces, atomic->piece_count,
+			      record->code != SC_ATOMIC_READ);
+	return ret == -ENOSYS ? 0 : ret; /* a fault is the application's own */
 }
 
 static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values, uint32_t size)

@@ -23,6 +23,7 @@
 #include "cq.h"
 #include "list.h"
 #include "match.h"
+#include "memory.h"
 #include "pool.h"
 #include "regtab.h"
 #include "ring.h"
@@ -299,10 +300,7 @@ struct sc_ep {
 	struct sc_slab rma_ops;
 	struct sc_list rma_busy; /* sc_peer: one-sided operations with records to write */
 	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
-	struct {
-		uint64_t key;
-		uintptr_t page; /* and how it was asked for */
-	} probed[16]; /* memory that atomics can be done to, see serve.c */
+	struct sc_memory memory; /* of ours, that peers use just now */
 
 	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
 	struct sc_list sharing;	   /* sc_tx_op: payload that the receiver and we copy */
