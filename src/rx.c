@@ -164,6 +164,8 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 	case SC_ABI_GET:
 	case SC_ABI_ATOMIC:
 	case SC_ABI_NOTE:
+	case SC_ABI_OFFER:
+	case SC_ABI_OFFER_BOUNCE:
 		return sc_serve_take(peer, ctl, why);
 	case SC_ABI_DONE:
 	case SC_ABI_GOT:
@@ -182,7 +184,8 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 /* Has the record bounce buffers, which the writer wants back soon? */
 static bool names_buffers(enum sc_abi_kind kind)
 {
-	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT;
+	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
+	       kind == SC_ABI_OFFER_BOUNCE;
 }
 
 /* Take what the peer's ring has, up to RING_BURST records. */

@@ -44,6 +44,7 @@
 #define BURST 16
 /* Pieces of registered memory that one request for an atomic may go over. */
 #define ATOMIC_PIECES 64
+#define OFFER_BYTES (SC_ABI_OFFER_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 /* ---- this process's memory ------------------------------------------------------------------- */
@@ -607,15 +608,15 @@ static int take_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-static void complete_written(struct sc_peer *peer, const struct sc_abi_note *note)
+static void complete_written(struct sc_peer *peer, uint64_t data, uint64_t len)
 {
 	struct sc_ep *ep = peer->ep;
 	struct sc_comp *comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
 
 	if (!comp)
 		return;
-	*comp = (struct sc_comp){ .len = note->len,
-				  .data = note->data,
+	*comp = (struct sc_comp){ .len = len,
+				  .data = data,
 				  .source = peer,
 				  .flags = SC_COMP_WRITTEN | SC_COMP_DATA };
 	sc_cq_commit(ep->rx_cq);
@@ -643,7 +644,107 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (flags & SC_ABI_F_EVENT)
 		count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access);
 	if (flags & SC_ABI_F_DATA)
-		complete_written(peer, &note);
+		complete_written(peer, note.data, note.len);
+	return 0;
+}
+
+/* ---- offers ---------------------------------------------------------------------------------- */
+
+/* The next offer. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
+static int offer_claim(struct sc_peer *peer, const char **why)
+{
+	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->offers.claim;
+	uint32_t number = peer->offers_seen;
+
+	/* who finds it changed between the two finds it withdrawn */
+	for (int tries = 0; tries < 2; tries++) {
+		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
+		uint64_t withdrawn = claim >> 32;
+
+		if ((uint32_t)claim != peer->offers_taken)
+			break;
+		if ((int32_t)((uint32_t)withdrawn - number) > 0) {
+			peer->offers_seen++;
+			return 0;
+		}
+		/* O1 */
+		if (sc_cas_acq_rel_64(word, claim, withdrawn << 32 | (number + 1))) {
+			peer->offers_taken = ++peer->offers_seen;
+			return 1;
+		}
+	}
+	*why = "a word that says who does its puts, and that cannot be";
+	return -EPROTO;
+}
+
+/* The one that was taken last. */
+static void offer_end(struct sc_peer *peer, int error)
+{
+	struct sc_abi_consumer *consumer = peer->rx.consumer;
+	uint32_t number = peer->offers_taken - 1;
+
+	/* relaxed: ordered by the next */
+	sc_store_relaxed_8(&consumer->offer_errors[number % SC_ABI_OFFERS], (uint8_t)-error);
+	/* O2 release: pairs with O2' in collect() of offer.c */
+	sc_store_release_32(&consumer->offers_done, number + 1);
+}
+
+/* Where its bytes are; those in the ring are copied. NULL, or what is wrong with it. */
+struct offer {
+	struct sc_abi_offer record;
+	struct iovec from[SC_ABI_RECORD_BUFS];
+	size_t count;
+	uint8_t bytes[OFFER_BYTES];
+};
+
+static const char *offer_read(struct sc_peer *peer, uint64_t ctl, struct offer *offer)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint32_t size = sc_ctl_size(ctl);
+
+	memcpy(&offer->record, line->bytes, sizeof(offer->record));
+	if (sc_ctl_kind(ctl) == SC_ABI_OFFER_BOUNCE) {
+		if (!peer->seg || !sc_seg_has_bufs(peer->seg, offer->record.bufs, size))
+			return "bounce buffers that do not exist";
+		offer->count = sc_record_bufs(peer->seg, offer->record.bufs, size, offer->from);
+		return NULL;
+	}
+	if (size > sizeof(offer->bytes) || sc_lines_count(SC_ABI_OFFER_FIRST, size) != sc_ctl_lines(ctl))
+		return "a put of another size than its record";
+	sc_lines_read(peer->rx.lines, line, SC_ABI_OFFER_FIRST, offer->bytes, size);
+	offer->from[0] = (struct iovec){ offer->bytes, size };
+	offer->count = 1;
+	return NULL;
+}
+
+/* What the peer reads of it is how it ended: it may go on before we count. */
+static int take_offer(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	uint32_t size = sc_ctl_size(ctl), flags = sc_ctl_flags(ctl);
+	struct sc_ep *ep = peer->ep;
+	struct offer offer;
+	struct sc_reg *reg;
+	int ret;
+
+	if (flags & SC_ABI_F_DATA && is_crowded(ep->rx_cq))
+		return -ENOMEM;
+	ret = offer_claim(peer, why);
+	if (ret <= 0)
+		return ret;
+	(void)SC_INJECT("serve.taken");
+	*why = offer_read(peer, ctl, &offer);
+	if (*why)
+		return -EPROTO;
+	ret = find(ep, offer.record.key, offer.record.addr, size, SC_REG_WRITE, &reg);
+	if (!ret)
+		ret = store(ep, reg, offer.record.addr, offer.from, offer.count, size);
+	(void)SC_INJECT("serve.written");
+	offer_end(peer, ret);
+	if (ret)
+		return 0;
+	served(ep, reg, SC_REG_WRITE, true);
+	if (flags & SC_ABI_F_DATA)
+		complete_written(peer, offer.record.data, size);
 	return 0;
 }
 
@@ -658,6 +759,9 @@ int sc_serve_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 		return take_get(peer, ctl, why);
 	case SC_ABI_ATOMIC:
 		return take_atomic(peer, ctl, why);
+	case SC_ABI_OFFER:
+	case SC_ABI_OFFER_BOUNCE:
+		return take_offer(peer, ctl, why);
 	default:
 		return take_note(peer, ctl, why);
 	}

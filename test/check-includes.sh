@@ -24,6 +24,7 @@ tx
 deliver rmaop
 request
 direct
+offer
 waiting serve rma
 rx
 recv
