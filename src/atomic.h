@@ -39,6 +39,7 @@
 						   __ATOMIC_ACQUIRE);                                     \
 	}
 
+SC_ATOMIC_WORD(8)
 SC_ATOMIC_WORD(32)
 SC_ATOMIC_WORD(64)
 

@@ -31,6 +31,7 @@
 #include "inject.h"
 #include "iov.h"
 #include "log.h"
+#include "memory.h"
 #include "peer.h"
 #include "request.h"
 #include "rmaop.h"
@@ -143,6 +144,20 @@ static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX
 	return count;
 }
 
+/* Inside this process. */
+static int copy_here(const struct direct *direct, const struct iovec *remote, size_t remote_count,
+		     const struct iovec *local, size_t local_count)
+{
+	bool write = direct->rma->flags & SC_RMA_WRITE;
+	const struct sc_memory_copy copy = { .to = write ? remote : local,
+					     .to_count = write ? remote_count : local_count,
+					     .from = write ? local : remote,
+					     .from_count = write ? local_count : remote_count,
+					     .len = sc_iov_size(remote, remote_count) };
+
+	return write ? sc_memory_write(NULL, &copy) : sc_memory_read(NULL, &copy);
+}
+
 static int copy(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
 		size_t *moved)
 {
@@ -154,11 +169,7 @@ static int copy(const struct direct *direct, const struct iovec *remote, size_t 
 
 	*moved = 0;
 	if (peer->seg->local) {
-		if (rma->flags & SC_RMA_WRITE)
-			sc_iov_copy(remote, remote_count, local, local_count, len);
-		else
-			sc_iov_copy(local, local_count, remote, remote_count, len);
-		ret = 0;
+		ret = copy_here(direct, remote, remote_count, local, local_count);
 	} else if (rma->flags & SC_RMA_WRITE) {
 		ret = sc_peer_is_there(peer) ? 0 : -ESRCH;
 		if (!ret)
@@ -217,6 +228,7 @@ static int direct_failed(struct sc_peer *peer, int error)
 	switch (error) {
 	case -EFAULT:
 		return -EIO;
+	case -EIO:
 	case -EKEYREJECTED:
 	case -EACCES:
 	case -EINVAL:

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include "deliver.h"
 #include "log.h"
+#include "offer.h"
 #include "peer.h"
 #include "recv.h"
 #include "reg.h"
@@ -129,6 +130,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_slab_init(&ep->rx_ops, sizeof(struct sc_rx_op));
 	sc_slab_init(&ep->rma_ops, sizeof(struct sc_rma_op));
 	sc_list_init(&ep->rma_busy);
+	sc_list_init(&ep->offering);
 	sc_list_init(&ep->serving);
 	sc_list_init(&ep->pushing);
 	sc_list_init(&ep->sharing);
@@ -179,6 +181,7 @@ no_tagged:
 
 void sc_ep_destroy(struct sc_ep *ep)
 {
+	sc_offer_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
 	sc_tx_fini(ep);
@@ -242,7 +245,7 @@ int sc_ep_poll(struct sc_ep *ep)
 	if (__builtin_expect(!sc_list_empty(&ep->pulling), 0))
 		done += sc_deliver_progress(ep);
 	done += sc_tx_progress(ep);
-	if (__builtin_expect(!sc_list_empty(&ep->rma_busy), 0))
+	if (__builtin_expect(!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering), 0))
 		done += sc_rma_progress(ep);
 	if (__builtin_expect(!sc_list_empty(&ep->serving), 0))
 		done += sc_serve_progress(ep);

@@ -240,6 +240,8 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	sc_list_init(&peer->rma_queued);
 	sc_list_init(&peer->rma_waiting);
 	sc_list_init(&peer->rma_busy);
+	sc_list_init(&peer->offers);
+	sc_list_init(&peer->offering);
 	sc_list_init(&peer->serving);
 	sc_list_init(&peer->serving_peer);
 	sc_list_init(&peer->transfers);

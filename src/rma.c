@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include "direct.h"
 #include "iov.h"
+#include "offer.h"
 #include "peer.h"
 #include "request.h"
 #include "rmaop.h"
@@ -54,10 +55,28 @@ static size_t remote_size(const struct sc_remote *remote, size_t count)
 	return size;
 }
 
+/* Directly, or by a request: not before what has been offered is settled. */
+static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+{
+	struct sc_rma_op *op;
+	int ret = sc_offer_settle(peer);
+
+	if (!ret && sc_direct_may(peer))
+		ret = sc_direct_post(peer, rma, size);
+	else if (!ret)
+		ret = -EOPNOTSUPP;
+	if (ret != -EOPNOTSUPP)
+		return ret;
+	op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
+	if (!op)
+		return -EAGAIN;
+	sc_request_queue(op);
+	return 0;
+}
+
 int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
 {
 	size_t size = sc_iov_size(rma->iov, rma->iov_count);
-	struct sc_rma_op *op;
 	int ret;
 
 	if (!rma->remote_count || rma->remote_count > SC_REMOTE_MAX || rma->iov_count > SC_IOV_MAX ||
@@ -68,14 +87,9 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)
 		return ret;
-	ret = sc_direct_may(peer) ? sc_direct_post(peer, rma, size) : -EOPNOTSUPP;
-	if (ret == -EOPNOTSUPP) {
-		op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
-		if (!op)
-			return -EAGAIN;
-		sc_request_queue(op);
-		ret = 0;
-	}
+	ret = sc_offer_put(peer, rma, size);
+	if (ret == -EOPNOTSUPP)
+		ret = post_now(peer, rma, size);
 	ep->counters.rma_ops += !ret;
 	return ret;
 }
@@ -159,7 +173,9 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 
 int sc_rma_progress(struct sc_ep *ep)
 {
-	return sc_request_progress(ep);
+	int steps = sc_list_empty(&ep->offering) ? 0 : sc_offer_progress(ep);
+
+	return steps + sc_request_progress(ep);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -172,6 +188,8 @@ static void end_list(struct sc_list *ops, int error)
 
 void sc_rma_end_peer(struct sc_peer *peer, int error)
 {
+	end_list(&peer->offers, error);
+	sc_list_remove(&peer->offering);
 	end_list(&peer->rma_waiting, error);
 	end_list(&peer->rma_queued, error);
 	sc_list_remove(&peer->rma_busy);
@@ -189,6 +207,7 @@ void sc_rma_fini(struct sc_ep *ep)
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
+		forget(&peer->offers);
 		forget(&peer->rma_queued);
 		forget(&peer->rma_waiting);
 	}

@@ -164,6 +164,8 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 	case SC_ABI_GET:
 	case SC_ABI_ATOMIC:
 	case SC_ABI_NOTE:
+	case SC_ABI_OFFER:
+	case SC_ABI_OFFER_BOUNCE:
 		return sc_serve_take(peer, ctl, why);
 	case SC_ABI_DONE:
 	case SC_ABI_GOT:
@@ -182,7 +184,8 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 /* Has the record bounce buffers, which the writer wants back soon? */
 static bool names_buffers(enum sc_abi_kind kind)
 {
-	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT;
+	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
+	       kind == SC_ABI_OFFER_BOUNCE;
 }
 
 /*
@@ -266,6 +269,7 @@ int sc_rx_poll(struct sc_ep *ep)
 	int taken = 0;
 	uint32_t quiet;
 
+	sc_memory_forget(&ep->memory);
 	for (uint32_t i = 0; i < BUSY_RINGS && i < ep->inbound_count; i++)
 		taken += poll_peer(ep, i);
 	if (__builtin_expect(ep->inbound_count <= BUSY_RINGS, 1))

@@ -18,11 +18,6 @@
  * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as rma.c describes:
  * its endpoint does not end, and give the memory back, before the word is taken back.
  *
- * Memory that was registered may have been unmapped or write-protected since. Copies are made by the kernel
- * even inside this process, so that this is an error of the request and no signal; before an atomic, pages
- * are made present the first time that a registration's atomics come to them. Where the system
- * has no such call, or forbids it, a fault is the application's own.
- *
  * If the peer dies: what it asked for has been done or not, record by record; the answer goes nowhere. If
  * this process dies, the operation ends with its peer.
  */
@@ -32,20 +27,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #include "atomicop.h"
 #include "inject.h"
 #include "iov.h"
 #include "log.h"
+#include "memory.h"
 #include "peer.h"
 #include "record.h"
 #include "tx.h"
 
-#ifndef MADV_POPULATE_READ /* Linux 5.14; asked for at run time */
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
 /* Bytes copied in one step. */
 #define STEP ((uint64_t)4 << 20)
 /* Bounce buffers of one record. */
@@ -54,6 +44,7 @@
 #define BURST 16
 /* Pieces of registered memory that one request for an atomic may go over. */
 #define ATOMIC_PIECES 64
+#define OFFER_BYTES (SC_ABI_OFFER_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 /* ---- this process's memory ------------------------------------------------------------------- */
@@ -78,47 +69,39 @@ static int keep_to(struct sc_reg_use *use, const struct sc_reg *reg)
 }
 
 /* Into registered memory, `len` bytes of the vector. */
-static int store(const struct sc_reg *reg, uint64_t addr, const struct iovec *from,
+static int store(struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *from,
 		 size_t from_count, uint64_t len)
 {
 	struct iovec to[SC_IOV_MAX], part[SC_IOV_MAX];
+	struct sc_memory_copy copy = { .to = to, .from = part };
+	int ret = 0;
 
-	for (uint64_t done = 0; done < len;) {
-		uint64_t here = len - done;
-		size_t to_count = sc_reg_slice(reg, addr + done, &here, to, SC_IOV_MAX);
-		size_t part_count = sc_iov_slice(from, from_count, done, here, part);
-		size_t moved;
-		int ret = sc_cma_write(gettid(), part, part_count, to, to_count, here, &moved);
-
-		if (ret == -EFAULT)
-			return -EIO;
-		if (ret) /* no such call here */
-			sc_iov_copy(to, to_count, part, part_count, here);
-		done += here;
+	for (uint64_t done = 0, here; done < len && !ret; done += here) {
+		here = len - done;
+		copy.to_count = sc_reg_slice(reg, addr + done, &here, to, SC_IOV_MAX);
+		copy.from_count = sc_iov_slice(from, from_count, done, here, part);
+		copy.len = here;
+		ret = sc_memory_write(&ep->memory, &copy);
 	}
-	return 0;
+	return ret;
 }
 
 /* Out of registered memory. */
-static int load(const struct sc_reg *reg, uint64_t addr, const struct iovec *to,
+static int load(struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *to,
 		size_t to_count, uint64_t len)
 {
-	const struct sc_cma self = { .pid = gettid() };
 	struct iovec from[SC_IOV_MAX], part[SC_IOV_MAX];
+	struct sc_memory_copy copy = { .to = part, .from = from };
+	int ret = 0;
 
-	for (uint64_t done = 0; done < len;) {
-		uint64_t here = len - done;
-		size_t from_count = sc_reg_slice(reg, addr + done, &here, from, SC_IOV_MAX);
-		size_t part_count = sc_iov_slice(to, to_count, done, here, part);
-		int ret = sc_cma_read(&self, part, part_count, from, from_count, here);
-
-		if (ret == -EFAULT)
-			return -EIO;
-		if (ret) /* no such call here */
-			sc_iov_copy(part, part_count, from, from_count, here);
-		done += here;
+	for (uint64_t done = 0, here; done < len && !ret; done += here) {
+		here = len - done;
+		copy.from_count = sc_reg_slice(reg, addr + done, &here, from, SC_IOV_MAX);
+		copy.to_count = sc_iov_slice(to, to_count, done, here, part);
+		copy.len = here;
+		ret = sc_memory_read(&ep->memory, &copy);
 	}
-	return 0;
+	return ret;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -432,47 +415,6 @@ static bool get_step(struct sc_peer *peer, struct sc_serve_op *op, int *steps)
 
 /* ---- atomics --------------------------------------------------------------------------------- */
 
-/* Does the system make pages present for writing when asked to? */
-static bool can_populate(void)
-{
-	static uint64_t here;
-	static int known; /* 0 not yet, 1 yes, -1 no; the same whoever finds out */
-	uintptr_t page = (uintptr_t)&here & ~((uintptr_t)getpagesize() - 1);
-	int can = __atomic_load_n(&known, __ATOMIC_RELAXED);
-
-	if (!can) {
-		can = SC_TRY("serve.populate", madvise((void *)page, (size_t)getpagesize(), MADV_POPULATE_WRITE))
-			      ? -1
-			      : 1;
-		__atomic_store_n(&known, can, __ATOMIC_RELAXED);
-	}
-	return can > 0;
-}
-
-/*
- * Is a registration's memory there, to be read or written (MADV_POPULATE_READ, _WRITE)? Asked once for each
- * page; what is unmapped later is not noticed. -EIO.
- */
-static int probe(struct sc_ep *ep, uint64_t key, const struct iovec *piece, int advice)
-{
-	uintptr_t size = (uintptr_t)getpagesize();
-	uintptr_t first = (uintptr_t)piece->iov_base & ~(size - 1);
-	uintptr_t last = ((uintptr_t)piece->iov_base + piece->iov_len - 1) & ~(size - 1);
-
-	for (uintptr_t page = first; page <= last; page += size) {
-		uintptr_t asked = page | (uintptr_t)advice;
-		uint32_t slot = (uint32_t)(page / size) % (sizeof(ep->probed) / sizeof(ep->probed[0]));
-
-		if (ep->probed[slot].key == key && ep->probed[slot].page == asked)
-			continue;
-		if (can_populate() && SC_TRY("serve.probe", madvise((void *)page, size, advice)))
-			return -EIO;
-		ep->probed[slot].key = key;
-		ep->probed[slot].page = asked;
-	}
-	return 0;
-}
-
 /* A request for an atomic operation, copied and checked; and where it is to be done. */
 struct atomic {
 	struct sc_abi_atomic record;
@@ -530,10 +472,9 @@ static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 	atomic->piece_count = sc_reg_slice(atomic->reg, record->addr, &len, atomic->pieces, ATOMIC_PIECES);
 	if (len < atomic->size)
 		return -EINVAL;
-	for (size_t i = 0; i < atomic->piece_count && !ret; i++)
-		ret = probe(ep, record->key, &atomic->pieces[i],
-			    record->code == SC_ATOMIC_READ ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
-	return ret;
+	ret = sc_memory_check(&ep->memory, atomic->pieces, atomic->piece_count,
+			      record->code != SC_ATOMIC_READ);
+	return ret == -ENOSYS ? 0 : ret; /* a fault is the application's own */
 }
 
 static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values, uint32_t size)
@@ -670,15 +611,15 @@ static int take_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-static void complete_written(struct sc_peer *peer, const struct sc_abi_note *note)
+static void complete_written(struct sc_peer *peer, uint64_t data, uint64_t len)
 {
 	struct sc_ep *ep = peer->ep;
 	struct sc_comp *comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
 
 	if (!comp)
 		return;
-	*comp = (struct sc_comp){ .len = note->len,
-				  .data = note->data,
+	*comp = (struct sc_comp){ .len = len,
+				  .data = data,
 				  .source = peer,
 				  .flags = SC_COMP_WRITTEN | SC_COMP_DATA };
 	sc_cq_commit(ep->rx_cq);
@@ -706,7 +647,107 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (flags & SC_ABI_F_EVENT)
 		count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access);
 	if (flags & SC_ABI_F_DATA)
-		complete_written(peer, &note);
+		complete_written(peer, note.data, note.len);
+	return 0;
+}
+
+/* ---- offers ---------------------------------------------------------------------------------- */
+
+/* The next offer. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
+static int offer_claim(struct sc_peer *peer, const char **why)
+{
+	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->offers.claim;
+	uint32_t number = peer->offers_seen;
+
+	/* who finds it changed between the two finds it withdrawn */
+	for (int tries = 0; tries < 2; tries++) {
+		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
+		uint64_t withdrawn = claim >> 32;
+
+		if ((uint32_t)claim != peer->offers_taken)
+			break;
+		if ((int32_t)((uint32_t)withdrawn - number) > 0) {
+			peer->offers_seen++;
+			return 0;
+		}
+		/* O1 */
+		if (sc_cas_acq_rel_64(word, claim, withdrawn << 32 | (number + 1))) {
+			peer->offers_taken = ++peer->offers_seen;
+			return 1;
+		}
+	}
+	*why = "a word that says who does its puts, and that cannot be";
+	return -EPROTO;
+}
+
+/* The one that was taken last. */
+static void offer_end(struct sc_peer *peer, int error)
+{
+	struct sc_abi_consumer *consumer = peer->rx.consumer;
+	uint32_t number = peer->offers_taken - 1;
+
+	/* relaxed: ordered by the next */
+	sc_store_relaxed_8(&consumer->offer_errors[number % SC_ABI_OFFERS], (uint8_t)-error);
+	/* O2 release: pairs with O2' in collect() of offer.c */
+	sc_store_release_32(&consumer->offers_done, number + 1);
+}
+
+/* Where its bytes are; those in the ring are copied. NULL, or what is wrong with it. */
+struct offer {
+	struct sc_abi_offer record;
+	struct iovec from[SC_ABI_RECORD_BUFS];
+	size_t count;
+	uint8_t bytes[OFFER_BYTES];
+};
+
+static const char *offer_read(struct sc_peer *peer, uint64_t ctl, struct offer *offer)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint32_t size = sc_ctl_size(ctl);
+
+	memcpy(&offer->record, line->bytes, sizeof(offer->record));
+	if (sc_ctl_kind(ctl) == SC_ABI_OFFER_BOUNCE) {
+		if (!peer->seg || !sc_seg_has_bufs(peer->seg, offer->record.bufs, size))
+			return "bounce buffers that do not exist";
+		offer->count = sc_record_bufs(peer->seg, offer->record.bufs, size, offer->from);
+		return NULL;
+	}
+	if (size > sizeof(offer->bytes) || sc_lines_count(SC_ABI_OFFER_FIRST, size) != sc_ctl_lines(ctl))
+		return "a put of another size than its record";
+	sc_lines_read(peer->rx.lines, line, SC_ABI_OFFER_FIRST, offer->bytes, size);
+	offer->from[0] = (struct iovec){ offer->bytes, size };
+	offer->count = 1;
+	return NULL;
+}
+
+/* What the peer reads of it is how it ended: it may go on before we count. */
+static int take_offer(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	uint32_t size = sc_ctl_size(ctl), flags = sc_ctl_flags(ctl);
+	struct sc_ep *ep = peer->ep;
+	struct offer offer;
+	struct sc_reg *reg;
+	int ret;
+
+	if (flags & SC_ABI_F_DATA && is_crowded(ep->rx_cq))
+		return -ENOMEM;
+	ret = offer_claim(peer, why);
+	if (ret <= 0)
+		return ret;
+	(void)SC_INJECT("serve.taken");
+	*why = offer_read(peer, ctl, &offer);
+	if (*why)
+		return -EPROTO;
+	ret = find(ep, offer.record.key, offer.record.addr, size, SC_REG_WRITE, &reg);
+	if (!ret)
+		ret = store(ep, reg, offer.record.addr, offer.from, offer.count, size);
+	(void)SC_INJECT("serve.written");
+	offer_end(peer, ret);
+	if (ret)
+		return 0;
+	served(ep, reg, SC_REG_WRITE, true);
+	if (flags & SC_ABI_F_DATA)
+		complete_written(peer, offer.record.data, size);
 	return 0;
 }
 
@@ -721,6 +762,9 @@ int sc_serve_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 		return take_get(peer, ctl, why);
 	case SC_ABI_ATOMIC:
 		return take_atomic(peer, ctl, why);
+	case SC_ABI_OFFER:
+	case SC_ABI_OFFER_BOUNCE:
+		return take_offer(peer, ctl, why);
 	default:
 		return take_note(peer, ctl, why);
 	}

@@ -24,6 +24,7 @@
 #include "daemon.h"
 #include "list.h"
 #include "match.h"
+#include "memory.h"
 #include "pool.h"
 #include "regtab.h"
 #include "ring.h"
@@ -62,12 +63,22 @@ struct sc_peer {
 	uint32_t rma_pending;	    /* operations in the two lists */
 	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
+	struct sc_list offers;	    /* sc_rma_op.of_peer: puts that it may do, oldest first; see offer.c */
+	struct sc_list offering;    /* sc_ep.offering: has some */
+	uint32_t offers_first, offers_end; /* their numbers */
+	uint32_t offers_ours;	    /* from this one on they are withdrawn */
+	uint32_t offers_withdrawn;  /* as the claim has it */
+	uint32_t offer_looks;	    /* in vain, for the oldest */
+	uint32_t offers_spared;	    /* puts to come that are not offered: it did not take the last */
+	uint32_t offers_alone;	    /* how many of them it was the last time */
 	enum sc_fetch fetch;	    /* can it read our memory? */
 
 	/* one-sided, its to us: see serve.c */
 	struct sc_list serving;	     /* sc_serve_op.of_peer: requests not answered yet, oldest first */
 	struct sc_list serving_peer; /* sc_ep.serving: has some */
 	uint32_t serving_count;
+	uint32_t offers_seen;	  /* in its ring */
+	uint32_t offers_taken;	  /* as the claim has it */
 	sc_abi_op put_op;	  /* put under way, in several records */
 	struct sc_reg_use put_use;
 	uint64_t put_moved;
@@ -303,11 +314,9 @@ struct sc_ep {
 
 	struct sc_slab rma_ops;
 	struct sc_list rma_busy; /* sc_peer: one-sided operations with records to write */
+	struct sc_list offering; /* sc_peer: puts are offered */
 	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
-	struct {
-		uint64_t key;
-		uintptr_t page; /* and how it was asked for */
-	} probed[16]; /* memory that atomics can be done to, see serve.c */
+	struct sc_memory memory; /* of ours, that peers use just now */
 
 	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
 	struct sc_list sharing;	   /* sc_tx_op: payload that the receiver and we copy */

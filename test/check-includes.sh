@@ -13,7 +13,7 @@ atomic log inject list
 host iov slab
 addr ring pool match cq regtab atomicop share
 live cma wake header
-own
+own memory
 seg
 reap
 service daemon
@@ -24,6 +24,7 @@ tx
 deliver rmaop
 request
 direct
+offer
 waiting serve rma
 rx
 recv

@@ -27,8 +27,8 @@
  * takes it, the table as it grows, so what is not used costs nothing but address space.
  *
  * Who writes what: the owner writes the header (once), its presence, the pool, the table, and each slot's
- * consumer line. A peer writes the claim, the introduction, the hazards, its part of the chunks and the
- * ring of the one slot it has claimed, and adds to the membership count. Whoever reads a word that another
+ * consumer line. A peer writes the claim, the introduction, the hazards, its part of the chunks, of the offers,
+ * and the ring of the one slot it has claimed, and adds to the membership count. Whoever reads a word that another
  * process writes loads it once, checks it, and uses the copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
@@ -49,7 +49,7 @@
 
 #define SC_ABI_SLOTS_MAX 1024
 #define SC_ABI_SLOT_SIZE 8192
-#define SC_ABI_RING_LINES 124
+#define SC_ABI_RING_LINES 123
 #define SC_ABI_BUFS_MAX 4096
 
 /* What an endpoint can do, in sc_abi_header.capabilities. */
@@ -185,7 +185,9 @@ enum sc_abi_kind {
 	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
 
 	SC_ABI_SHARE = 15, /* to the sender of a rendezvous: copy along, struct sc_abi_share */
-	SC_ABI_KIND_MAX = SC_ABI_SHARE,
+	SC_ABI_OFFER = 16, /* a put that either side may do, struct sc_abi_offer, bytes follow */
+	SC_ABI_OFFER_BOUNCE = 17, /* likewise, bytes in bounce buffers */
+	SC_ABI_KIND_MAX = SC_ABI_OFFER_BOUNCE,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -324,6 +326,20 @@ struct sc_abi_result {
 };
 #define SC_ABI_RESULT_FIRST 48
 
+/*
+ * SC_ABI_OFFER, SC_ABI_OFFER_BOUNCE: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first line,
+ * or all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets `data`; it is
+ * counted in any case.
+ */
+struct sc_abi_offer {
+	uint64_t key, addr, data;
+	union {
+		uint8_t bytes[32];
+		uint16_t bufs[SC_ABI_RECORD_BUFS];
+	};
+};
+#define SC_ABI_OFFER_FIRST 32
+
 /* First line of a slot, written by the claimant before it publishes the claim. */
 struct sc_abi_intro {
 	char address[SC_ABI_ADDR_SIZE]; /* of the claimant's own segment */
@@ -334,13 +350,17 @@ struct sc_abi_intro {
  * head: lines read. Bounce buffers named in lines before it are the sender's again.
  * window: units returned; the sender may have sc_abi_header.window more outstanding. A message costs
  * SC_ABI_UNITS(bytes the receiver must keep) until it is matched.
+ * offers_done: number of the last offer that has been taken and ended, + 1; how it did: a positive errno or 0 at
+ * offer_errors[number % SC_ABI_OFFERS]. See struct sc_abi_offers.
  */
+#define SC_ABI_OFFERS 32
 struct sc_abi_consumer {
 	uint64_t head;
 	uint64_t window;
 	uint32_t answer; /* enum sc_abi_answer */
 	int32_t reason;  /* positive errno with REFUSED and BROKEN */
-	uint64_t pad[5];
+	uint32_t offers_done, pad;
+	uint8_t offer_errors[SC_ABI_OFFERS];
 };
 
 /* 64 bytes a unit, 512 bytes for the entry itself */
@@ -370,11 +390,25 @@ struct sc_abi_chunks {
 	uint64_t claim, done;
 };
 
+/*
+ * Fifth line: who does the puts that the claimant offers. They are numbered from 0 on, as they come in the ring;
+ * modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor withdrawn and done.
+ * claim, changed by both (compare and swap): number of the last offer that the claimant had made when it
+ * withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). What is below the high
+ * half, and not below the low half at that moment, is withdrawn: the owner passes over it. Each withdrawal
+ * takes back all that is not taken.
+ */
+struct sc_abi_offers {
+	uint64_t claim;
+	uint64_t pad[7];
+};
+
 struct sc_abi_slot {
 	struct sc_abi_intro intro;
 	struct sc_abi_consumer consumer;
 	struct sc_abi_hazards hazards;
 	struct sc_abi_chunks chunks[SC_ABI_SHARES];
+	struct sc_abi_offers offers;
 	struct sc_abi_line ring[SC_ABI_RING_LINES];
 };
 
@@ -527,6 +561,9 @@ SC_ABI_SIZE(sc_abi_got, 56);
 SC_ABI_AT(sc_abi_got, bufs, 24);
 SC_ABI_SIZE(sc_abi_result, 56);
 SC_ABI_AT(sc_abi_result, values, 8);
+SC_ABI_SIZE(sc_abi_offer, 56);
+SC_ABI_AT(sc_abi_offer, bytes, 24);
+SC_ABI_SIZE(sc_abi_offers, 64);
 SC_ABI_SIZE(sc_abi_reg, 64);
 SC_ABI_AT(sc_abi_reg, key, 8);
 SC_ABI_AT(sc_abi_reg, base, 16);
@@ -543,10 +580,13 @@ SC_ABI_SIZE(sc_abi_consumer, 64);
 SC_ABI_AT(sc_abi_consumer, window, 8);
 SC_ABI_AT(sc_abi_consumer, answer, 16);
 SC_ABI_AT(sc_abi_consumer, reason, 20);
+SC_ABI_AT(sc_abi_consumer, offers_done, 24);
+SC_ABI_AT(sc_abi_consumer, offer_errors, 32);
 SC_ABI_AT(sc_abi_slot, consumer, 64);
 SC_ABI_AT(sc_abi_slot, hazards, 128);
 SC_ABI_AT(sc_abi_slot, chunks, 192);
-SC_ABI_AT(sc_abi_slot, ring, 256);
+SC_ABI_AT(sc_abi_slot, offers, 256);
+SC_ABI_AT(sc_abi_slot, ring, 320);
 SC_ABI_SIZE(sc_abi_slot, SC_ABI_SLOT_SIZE);
 SC_ABI_AT(sc_abi_service, address, 64);
 SC_ABI_SIZE(sc_abi_service, 128);
@@ -560,6 +600,6 @@ SC_ABI_SIZE(sc_abi_service, 128);
 		    SC_ABI_RING_LINES * 13 + SC_ABI_KIND_MAX * 7 + SC_ABI_RDV_SEGMENTS * 5 +              \
 		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR +               \
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
-		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37))
+		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41))
 
 #endif

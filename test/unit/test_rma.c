@@ -1142,7 +1142,9 @@ static void test_closed_under_way(void **state)
 static void test_last_words(void **state)
 {
 	(void)state;
-	for (size_t r = 0; r < 2; r++) {
+	for (size_t i = 0; i < 4; i++) {
+		size_t r = i / 2;
+		uint32_t inject = i % 2 ? SC_SEND_INJECT : 0;
 		struct iovec iov = { from, 100 };
 		struct sc_remote remote;
 
@@ -1152,7 +1154,9 @@ static void test_last_words(void **state)
 		remote = at(0, 100);
 		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 1000, 5, 0), 0);
 		end_close(&pair[1]);
-		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | inject), 0);
+		if (!inject)
+			ends_settle(pair, 1); /* it may have been offered */
 		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
 		assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 5, 0), 0);
 		ends_settle(pair, 1);

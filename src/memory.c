@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * memory.c: registered memory, touched by the process whose it is.
+ *
+ * What was registered may have been unmapped or write-protected since. A copy to or from it is to be an error
+ * of the operation then, and no signal. So the kernel is asked first to make its pages present
+ * (MADV_POPULATE_READ, _WRITE, Linux 5.14), and the copy is a plain one. Where it knows no such call it makes the
+ * copy itself (process_vm_writev(2) of this process); where that is forbidden too, a fault is the
+ * application's own.
+ *
+ * Measured on a 2-processor Zen 5 virtual machine, nanoseconds, for 8 bytes (4 KiB, 1 MiB):
+ *
+ *   populate, then memcpy()               420   (600,  56000)
+ *   process_vm_writev(2) to oneself       330 to 890, by what the page is   (570, 65000)
+ *   pread(2) of the ring's own file       310   (440): by a descriptor that the application may have closed
+ *                                         with all others, and opened for something else
+ *   memcpy() alone                        1     (29, 18000)
+ *
+ * What is done for peers comes in bursts, so pages that are known to be there are not asked for again in one
+ * poll of the rings (sc_memory_forget()). The thread that polls unmaps nothing meanwhile; that another does,
+ * while peers use what it has registered, is not noticed.
+ *
+ * Nothing here is seen by another process, whenever one dies.
+ */
+#define _GNU_SOURCE 1
+#include "memory.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "cma.h"
+#include "iov.h"
+
+#ifndef MADV_POPULATE_READ /* Linux 5.14; asked for at run time */
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* In the low bits of a page's address. */
+#define KNOWN ((uintptr_t)2)
+#define WRITABLE ((uintptr_t)1)
+
+static uintptr_t page_size(void)
+{
+	static long size; /* the same whoever finds out */
+	long here = __atomic_load_n(&size, __ATOMIC_RELAXED);
+
+	if (!here) {
+		here = sysconf(_SC_PAGESIZE);
+		__atomic_store_n(&size, here, __ATOMIC_RELAXED);
+	}
+	return (uintptr_t)here;
+}
+
+/* Does the system make pages present when asked to? */
+static bool can_populate(void)
+{
+	static uint64_t here;
+	static int known; /* 0 not yet, 1 yes, -1 no; the same whoever finds out */
+	uintptr_t size = page_size(), page = (uintptr_t)&here & ~(size - 1);
+	int can = __atomic_load_n(&known, __ATOMIC_RELAXED);
+
+	if (!can) {
+		can = madvise((void *)page, size, MADV_POPULATE_WRITE) ? -1 : 1;
+		__atomic_store_n(&known, can, __ATOMIC_RELAXED);
+	}
+	return can > 0;
+}
+
+/* Whole pages. */
+static int ask(uintptr_t first, uintptr_t len, bool write)
+{
+	if (!can_populate())
+		return -ENOSYS;
+	/* len 0: the last byte of the address space, which nobody has */
+	if (!len || madvise((void *)first, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+		return -EIO;
+	return 0;
+}
+
+/*
+ * A page that is to be written: an atomic "or" with 0, which is half as dear. Its comparison wakes nobody but
+ * who waits there for a word of less than -2048, if anybody, and for nothing.
+ */
+static int touch(uintptr_t page)
+{
+	static uint32_t nobody_waits;
+	static const uint32_t op = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_LT, 0x800);
+
+	if (syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP_PRIVATE, 0, 0, page, op) >= 0)
+		return 0;
+	return errno == EFAULT ? -EIO : ask(page, page_size(), true);
+}
+
+static int check_page(struct sc_memory *memory, uintptr_t page, bool write)
+{
+	uint32_t slot = (uint32_t)(page / page_size()) % SC_MEMORY_SEEN;
+	uintptr_t known = page | KNOWN | (write ? WRITABLE : 0);
+	int ret;
+
+	if (memory && memory->seen[slot].when == memory->now && memory->seen[slot].page == known)
+		return 0;
+	ret = write ? touch(page) : ask(page, page_size(), false);
+	if (ret || !memory)
+		return ret;
+	memory->seen[slot].when = memory->now;
+	memory->seen[slot].page = known;
+	return 0;
+}
+
+int sc_memory_check(struct sc_memory *memory, const struct iovec *iov, size_t count, bool write)
+{
+	uintptr_t size = page_size();
+	int ret = 0;
+
+	for (size_t i = 0; i < count && !ret; i++) {
+		uintptr_t first = (uintptr_t)iov[i].iov_base & ~(size - 1);
+		uintptr_t last = ((uintptr_t)iov[i].iov_base + iov[i].iov_len - 1) & ~(size - 1);
+
+		if (!iov[i].iov_len)
+			continue;
+		ret = first == last ? check_page(memory, first, write)
+				    : ask(first, last - first + size, write);
+	}
+	return ret;
+}
+
+static void copy_plainly(const struct sc_memory_copy *copy)
+{
+	sc_iov_copy(copy->to, copy->to_count, copy->from, copy->from_count, copy->len);
+}
+
+/* The kernel has copied it, or has said why not. */
+static int copied(const struct sc_memory_copy *copy, int ret)
+{
+	if (ret == -EFAULT)
+		return -EIO;
+	if (ret)
+		copy_plainly(copy);
+	return 0;
+}
+
+int sc_memory_write(struct sc_memory *memory, const struct sc_memory_copy *copy)
+{
+	int ret = sc_memory_check(memory, copy->to, copy->to_count, true);
+	size_t moved;
+
+	if (ret == -ENOSYS) {
+		ret = sc_cma_write(gettid(), copy->from, copy->from_count, copy->to, copy->to_count,
+				   copy->len, &moved);
+		return copied(copy, ret);
+	}
+	if (!ret)
+		copy_plainly(copy);
+	return ret;
+}
+
+int sc_memory_read(struct sc_memory *memory, const struct sc_memory_copy *copy)
+{
+	int ret = sc_memory_check(memory, copy->from, copy->from_count, false);
+
+	if (ret == -ENOSYS) {
+		const struct sc_cma self = { .pid = gettid() };
+
+		ret = sc_cma_read(&self, copy->to, copy->to_count, copy->from, copy->from_count, copy->len);
+		return copied(copy, ret);
+	}
+	if (!ret)
+		copy_plainly(copy);
+	return ret;
+}

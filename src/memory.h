@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_MEMORY_H
+#define SC_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+/* Pages that were seen to be there a moment ago. All 0: none. */
+#define SC_MEMORY_SEEN 16
+struct sc_memory {
+	uint64_t now;
+	struct {
+		uint64_t when;
+		uintptr_t page; /* address, and in its low bits what is known of it */
+	} seen[SC_MEMORY_SEEN];
+};
+
+/* The moment is over. */
+static inline void sc_memory_forget(struct sc_memory *memory)
+{
+	memory->now++;
+}
+
+/*
+ * Is all of the vector there, to be read or written? Pages are made present for it, their content is not
+ * touched. With `memory`, pages that are known are not asked for again. -EIO: it is not; -ENOSYS: this system
+ * cannot tell.
+ */
+int sc_memory_check(struct sc_memory *memory, const struct iovec *iov, size_t count, bool write);
+
+/*
+ * A copy inside this process, of which one side may not be there: `to` (write), or `from` (read). -EIO, and
+ * some may have been copied. Fewer than SC_CMA_IOV elements on each side.
+ */
+struct sc_memory_copy {
+	const struct iovec *to, *from;
+	size_t to_count, from_count;
+	size_t len;
+};
+int sc_memory_write(struct sc_memory *memory, const struct sc_memory_copy *copy);
+int sc_memory_read(struct sc_memory *memory, const struct sc_memory_copy *copy);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * offer.c: small puts that either side may do, the side that posts them.
+ *
+ * To write to another process's memory is two system calls and the pinning of its pages; a peer that polls
+ * takes a record from its ring and writes by itself, sooner and while this side goes on. But it may be
+ * computing, and a put is not to wait for it. So such a put is offered: its record lies in the peer's ring, and
+ * the peer may take it until this side withdraws it, which it does when the peer has not come to it after some
+ * polls (LOOKS), or when something else is to go to that peer another way. What is withdrawn is copied from here
+ * (direct.c), and the peer passes over the record.
+ *
+ *   of this side's choice         of the peer's                      the word that says so
+ *   OFFERED                                                          claim: not below either half
+ *      |  \---------------------> TAKEN                              claim, low half     (O1)
+ *      |                             \--> ENDED, well or badly       offers_done         (O2)
+ *      \--> WITHDRAWN --> done directly                              claim, high half    (O1)
+ *
+ *   O1 compare and swap of one word by both: each offer is one side's. A withdrawal takes back all that is
+ *      not taken, so what a side has is a stretch of numbers: the peer's [first, ours), this side's [ours, end)
+ *   O2 release, offer_end() in serve.c: bytes, error before offers_done      pairs with  O2' collect()
+ *
+ * Order: the peer takes them in the order of its ring. Those withdrawn are all younger than those taken, and
+ * are copied, in order, when the taken ones have ended. New ones are made when that is over.
+ *
+ * A peer that has not taken an offer is spared some puts, more each time, which go directly: so a peer that
+ * never polls costs next to nothing. One that has not accepted our connection yet has never polled.
+ *
+ * What the peer writes is checked against what it was offered; what cannot be ends the connection.
+ *
+ * Death. If the peer dies, what it has not taken is withdrawn, and the copy says that it is dead; what it has
+ * taken and not ended ends with it, once its life lock is free. If it is stopped in between, that is waited
+ * for: it is alive and will write. If this process dies: before the commit nothing was offered; after it the
+ * peer may take what is not withdrawn, as the bytes are in its ring; what is withdrawn and not copied is not
+ * done. Nobody waits for either. An endpoint that closes withdraws first, and does.
+ */
+#include "offer.h"
+
+#include <errno.h>
+#include <unistd.h>
+#include "direct.h"
+#include "inject.h"
+#include "iov.h"
+#include "peer.h"
+#include "record.h"
+#include "request.h"
+#include "rmaop.h"
+
+/*
+ * Bytes that are offered, and of those, in the record itself. Measured by test/bench/fabric_bench on a
+ * 2-processor Zen 5 virtual machine, trusted, the peer polls; one at a time in microseconds, windows of 64 in
+ * million a second:
+ *
+ *                 8 B           1 KiB         4 KiB         16 KiB        32 KiB        64 KiB
+ *   direct     2.0   0.45    2.0   0.51    2.0   0.49    2.7   0.37    3.7   0.27    5.9   0.17
+ *   offered    0.62  17      0.64  12      0.68  8.2     1.8   0.75    3.0   0.30
+ *
+ * When the caches of the two are far apart, which is the host's to say, it is 1.0 for 8 B. In the record or in
+ * buffers, windows: 128 B 17 and 12, 256 B 15 and 13, 368 B 12 and 10. A peer that computes: 2.0 either way.
+ */
+#define OFFER_MAX 32768
+#define INLINE_MAX 256
+/* Polls without news before offers are withdrawn: about a microsecond. */
+#define LOOKS 100
+/* Puts that are not offered before an absent peer is asked again. */
+#define SPARED_MAX 255
+
+/* ---- offer ----------------------------------------------------------------------------------- */
+
+/*
+ * Who injects may never poll again. Behind records that wait for room it would come too early; those who wait
+ * for us to answer in their ring are none of its business.
+ */
+static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+{
+	return size <= OFFER_MAX && size <= (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift &&
+	       (rma->flags & (SC_RMA_WRITE | SC_SEND_INJECT)) == SC_RMA_WRITE &&
+	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) &&
+	       sc_list_empty(&peer->unanswered) && sc_list_empty(&peer->rma_queued);
+}
+
+static bool is_spared(struct sc_peer *peer)
+{
+	if (!peer->offers_spared)
+		return false;
+	peer->offers_spared--;
+	return true;
+}
+
+static void learn(struct sc_peer *peer, bool alone)
+{
+	uint32_t more = 2 * peer->offers_alone + 1;
+
+	peer->offers_alone = !alone ? 0 : more < SPARED_MAX ? more : SPARED_MAX;
+	peer->offers_spared = peer->offers_alone;
+}
+
+/* Half of the buffers are left to others: those of a peer that does not come to its ring stay lent. */
+static bool has_room(struct sc_peer *peer, size_t size)
+{
+	const struct sc_ep *ep = peer->ep;
+	uint32_t buffers = (uint32_t)((size + ep->config.buf_size - 1) >> ep->buf_shift);
+
+	if (size <= INLINE_MAX)
+		return !sc_record_room(peer, sc_lines_count(SC_ABI_OFFER_FIRST, (uint32_t)size));
+	return !sc_record_room(peer, 1) && sc_record_may_lend(peer, buffers, ep->pool.count / 2);
+}
+
+static void offer_write(const struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+	struct sc_abi_offer *record = (struct sc_abi_offer *)line->bytes;
+	enum sc_abi_kind kind = op->size <= INLINE_MAX ? SC_ABI_OFFER : SC_ABI_OFFER_BOUNCE;
+	uint32_t size = (uint32_t)op->size, lines = 1;
+	uint8_t flat[INLINE_MAX];
+
+	record->key = op->remote[0].key;
+	record->addr = op->remote[0].addr;
+	record->data = op->data;
+	if (kind == SC_ABI_OFFER) {
+		lines = sc_lines_count(SC_ABI_OFFER_FIRST, size);
+		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
+		sc_lines_write(peer->tx.lines, line, SC_ABI_OFFER_FIRST, flat, size);
+	} else {
+		sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
+	}
+	(void)SC_INJECT("offer.line");
+	sc_ring_commit(&peer->tx,
+		       sc_ring_ctl(kind, op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0, lines, size), lines);
+}
+
+int sc_offer_put(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+{
+	struct sc_rma_op *op;
+	bool first = sc_list_empty(&peer->offers);
+
+	if (!is_suited(peer, rma, size) || peer->offers_ours != peer->offers_end || is_spared(peer))
+		return -EOPNOTSUPP;
+	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS || !has_room(peer, size))
+		return first ? -EOPNOTSUPP : -EAGAIN;
+	op = sc_rmaop_get(peer, SC_RMA_PUT, rma);
+	if (!op)
+		return -EAGAIN;
+	offer_write(op);
+	peer->offers_ours = ++peer->offers_end;
+	peer->rma_pending++;
+	peer->ep->counters.rma_offers++;
+	if (first) {
+		sc_list_append(&peer->ep->offering, &peer->offering);
+		peer->offer_looks = 0;
+	}
+	sc_list_append(&peer->offers, &op->of_peer);
+	return 0;
+}
+
+/* ---- what the peer has done ------------------------------------------------------------------ */
+
+static struct sc_rma_op *oldest(const struct sc_peer *peer)
+{
+	return sc_list_entry(peer->offers.next, struct sc_rma_op, of_peer);
+}
+
+/* Returns the offers that have ended; -EPROTO. */
+static int collect(struct sc_peer *peer)
+{
+	const struct sc_abi_consumer *consumer = peer->tx.consumer;
+	/* O2' acquire: pairs with O2 in offer_end() of serve.c */
+	uint32_t done = sc_load_acquire_32(&consumer->offers_done), count = done - peer->offers_first;
+
+	if ((int32_t)count <= 0)
+		return 0; /* the last that it did is followed by some that were withdrawn */
+	if (count > peer->offers_ours - peer->offers_first) {
+		sc_peer_quarantine(peer, -EPROTO, "puts done that it was not offered");
+		return -EPROTO;
+	}
+	learn(peer, false);
+	peer->offer_looks = 0;
+	peer->ep->counters.rma_offers_taken += count;
+	while (peer->offers_first != done) {
+		struct sc_rma_op *op = oldest(peer);
+		/* ordered by O2' */
+		int error = sc_load_relaxed_8(&consumer->offer_errors[peer->offers_first % SC_ABI_OFFERS]);
+
+		peer->offers_first++;
+		op->moved = error ? 0 : op->size;
+		sc_rmaop_end(op, -error);
+	}
+	return (int)count;
+}
+
+/* ---- withdraw -------------------------------------------------------------------------------- */
+
+/* A try that fails means that the peer has taken more: each must find that. */
+static int withdraw(struct sc_peer *peer)
+{
+	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->offers.claim;
+	uint32_t most = peer->offers_end - peer->offers_first;
+
+	for (uint32_t tries = 0; tries <= SC_ABI_OFFERS; tries++) {
+		uint64_t claim = sc_load_relaxed_64(word); /* what it names is read by CAS's order */
+		uint32_t taken = (uint32_t)claim - peer->offers_first;
+
+		if ((int32_t)taken < 0)
+			taken = 0; /* the last that it took is followed by some that were withdrawn */
+		if (claim >> 32 != peer->offers_withdrawn || taken > most)
+			break;
+		if (taken == most)
+			return 0;
+		if (!sc_cas_acq_rel_64(word, claim, (uint64_t)peer->offers_end << 32 | (uint32_t)claim))
+			continue;
+		(void)SC_INJECT("offer.withdrawn");
+		peer->offers_withdrawn = peer->offers_end;
+		peer->offers_ours = peer->offers_first + taken;
+		learn(peer, true);
+		return 0;
+	}
+	sc_peer_quarantine(peer, -EPROTO, "puts taken that it was not offered");
+	return -EPROTO;
+}
+
+/* The oldest, which is withdrawn. -EAGAIN: not now. */
+static int do_directly(struct sc_peer *peer)
+{
+	struct sc_rma_op *op = oldest(peer);
+	const struct sc_rma rma = { .iov = op->iov,
+				    .iov_count = op->iov_count,
+				    .remote = op->remote,
+				    .remote_count = op->remote_count,
+				    .data = op->data,
+				    .context = op->context,
+				    .cq_flags = op->cq_flags,
+				    .flags = op->flags,
+				    .cntr = op->cntr };
+	int ret = sc_direct_may(peer) ? sc_direct_post(peer, &rma, op->size) : -EOPNOTSUPP;
+
+	if (ret == -EAGAIN)
+		return ret;
+	peer->offers_ours = ++peer->offers_first;
+	peer->rma_pending--;
+	sc_list_remove(&op->of_peer);
+	if (ret == -EOPNOTSUPP)
+		sc_request_queue(op);
+	else
+		sc_rmaop_forget(op);
+	return 0;
+}
+
+int sc_offer_settle_slow(struct sc_peer *peer)
+{
+	int ret = 0;
+
+	if (peer->offers_ours == peer->offers_end)
+		ret = withdraw(peer);
+	if (!ret)
+		ret = collect(peer);
+	while (ret >= 0 && !sc_list_empty(&peer->offers)) {
+		if (peer->offers_first != peer->offers_ours)
+			return -EAGAIN; /* in the peer's hands */
+		ret = do_directly(peer);
+		if (ret)
+			return ret;
+		if (peer->link == SC_LINK_DOWN)
+			return peer->error;
+	}
+	if (ret < 0)
+		return ret;
+	sc_list_remove(&peer->offering);
+	return 0;
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+static int peer_progress(struct sc_peer *peer)
+{
+	uint32_t before = peer->rma_pending;
+
+	if (peer->link == SC_LINK_DOWN)
+		return 0;
+	if (collect(peer) < 0)
+		return 1;
+	if (sc_list_empty(&peer->offers)) {
+		sc_list_remove(&peer->offering);
+	} else if (peer->offers_ours == peer->offers_end && ++peer->offer_looks < LOOKS) {
+		return 1; /* this look is a step of it */
+	} else {
+		peer->offer_looks = 0;
+		(void)sc_offer_settle_slow(peer);
+	}
+	return (int)(before - peer->rma_pending);
+}
+
+int sc_offer_progress(struct sc_ep *ep)
+{
+	int ended = 0;
+
+	sc_list_for_safe (entry, next, &ep->offering)
+		ended += peer_progress(sc_list_entry(entry, struct sc_peer, offering));
+	return ended;
+}
+
+void sc_offer_fini(struct sc_ep *ep)
+{
+	if (ep->seg->pid != getpid())
+		return; /* a forked child: its parent's */
+	sc_list_for_safe (entry, next, &ep->offering) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, offering);
+
+		if (peer->link == SC_LINK_UP)
+			(void)sc_offer_settle_slow(peer);
+	}
+}
