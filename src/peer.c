@@ -690,7 +690,7 @@ static int review_claims(struct sc_ep *ep)
 /* Is the slot ours as we have left it? A claim is nobody else's to change, but for the answer in it. */
 static bool holds_slot(const struct sc_peer *peer, uint64_t claim)
 {
-	return (claim & ~SC_ABI_CLAIM_REFUSED) == (ticket(peer->ep) | SC_ABI_PUBLISHED);
+	return (claim & ~SC_ABI_CLAIM_REFUSED) == (ticket(peer) | SC_ABI_PUBLISHED);
 }
 
 /* Has the peer answered our connection, or taken the answer back? */

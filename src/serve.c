@@ -232,7 +232,7 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!ret)
 		ret = keep_to(&peer->put_use, reg);
 	if (!ret && !peer->put_error)
-		ret = store(reg, record.addr, bufs, count_bufs, size);
+		ret = store(ep, reg, record.addr, bufs, count_bufs, size);
 	if (!peer->put_error)
 		peer->put_error = ret;
 	if (!peer->put_error)
@@ -368,7 +368,7 @@ static int get_bounce(struct sc_peer *peer, struct sc_serve_op *op, const struct
 	if (left < size)
 		size = (uint32_t)left;
 	count_bufs = sc_record_lend(peer, size, record->bufs, bufs);
-	ret = load(reg, op->addr + op->done, bufs, count_bufs, size);
+	ret = load(ep, reg, op->addr + op->done, bufs, count_bufs, size);
 	(void)SC_INJECT("serve.bounce");
 	if (ret)
 		size = 0; /* said all the same: the buffers come back with it */
