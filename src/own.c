@@ -356,6 +356,18 @@ int sc_own_keep_all(void)
 	return again;
 }
 
+bool sc_own_any(bool (*look)(int fd, const void *arg), const void *arg)
+{
+	bool any = false;
+
+	lock_list();
+	for (struct sc_own *own = own_list; own && !any; own = own->next)
+		any = is_of_this_process(own) && own->name[0] && sc_own_is_open(own->fd, own->dev, own->ino) &&
+		      look(own->fd, arg);
+	unlock_list();
+	return any;
+}
+
 bool sc_own_has_name(const struct sc_own *own)
 {
 	bool has;

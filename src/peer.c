@@ -74,19 +74,13 @@ static void bump(const struct sc_seg *seg)
 	(void)SC_INJECT("peer.bumped");
 }
 
-/* Pid and some bits of the nonce: by which the owner finds out, should the claimant die before step 5. */
-static uint64_t ticket_of(uint32_t pid, uint64_t nonce)
-{
-	return (uint64_t)pid << 32 | ((uint32_t)nonce & ~(uint32_t)SC_ABI_CLAIM_BITS);
-}
-
-/* Ours, in the peer's segment. */
+/* Our ticket, in the peer's segment: by it the owner finds out, should we die before step 5. */
 static uint64_t ticket(const struct sc_peer *peer)
 {
 	const struct sc_abi_header *mine = &peer->ep->seg->header;
 	bool near = mine->pid_ns && mine->pid_ns == peer->seg->header.pid_ns;
 
-	return ticket_of((uint32_t)mine->pid, mine->nonce[0]) | (near ? 0 : SC_ABI_CLAIM_ELSEWHERE);
+	return SC_ABI_TICKET(mine->pid, mine->nonce[0]) | (near ? 0 : SC_ABI_CLAIM_ELSEWHERE);
 }
 
 int sc_peers_init(struct sc_ep *ep)
@@ -125,6 +119,19 @@ static void say_goodbye(struct sc_peer *peer)
 	bump(peer->seg);
 }
 
+/* The name of a dead peer's segment has waited for us; if it only has closed, its file is none to reap. */
+static void remove_left(struct sc_peer *peer)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr parts;
+
+	peer->left = false;
+	if (sc_addr_parse(peer->address, &parts))
+		return;
+	sc_addr_file(&parts, name);
+	(void)sc_reap_name(name);
+}
+
 void sc_peer_part(struct sc_peer *peer)
 {
 	if (!peer->seg)
@@ -134,6 +141,8 @@ void sc_peer_part(struct sc_peer *peer)
 	sc_watch_del(&peer->watch);
 	sc_seg_detach(peer->seg);
 	peer->seg = NULL;
+	if (peer->left)
+		remove_left(peer);
 }
 
 /* Are there messages in bounce buffers of ours for a peer that may not have our segment attached yet? */
@@ -565,7 +574,7 @@ static bool is_introduced(const char *address, uint64_t claim)
 	if (sc_addr_parse(address, &parts))
 		return false;
 	memcpy(&nonce, parts.nonce, sizeof(nonce));
-	return ((claim ^ ticket_of(parts.pid, nonce)) & ~(SC_ABI_CLAIM_BITS | SC_ABI_CLAIM_ELSEWHERE)) == 0;
+	return SC_ABI_CLAIM_TICKET(claim) == SC_ABI_TICKET(parts.pid, nonce);
 }
 
 /* Who has introduced itself in a slot, attached: its peer. */
@@ -586,8 +595,8 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		return peer->error;
 	ret = attach(peer);
 	if (ret == -ECONNREFUSED) {
-		/* closed meanwhile; what it left in our memory, and in its own, can still be delivered */
-		(void)sc_seg_attach_left(peer->address, &peer->seg);
+		/* gone meanwhile; what it left in our memory, and in its own, can still be delivered */
+		peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
 		ret = 0;
 	}
 	if (!ret && !is_introduced(address, claim))
@@ -626,7 +635,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	inbound_add(peer);
 	ep->counters.accepts++;
 	answer(peer, SC_ABI_ACCEPTED, 0);
-	if (!peer->seg && sc_reap_is_orphan(address))
+	if (peer->left ? sc_reap_owner_is_dead(peer->seg) : !peer->seg && sc_reap_is_orphan(address))
 		bury(peer);
 	return true;
 }

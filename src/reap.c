@@ -14,6 +14,8 @@
  * that is not allowed asks whether the very same process still runs. In doubt the file stays. The name is
  * compared after it: until then such an owner may still give its name back, and another take it.
  *
+ * A segment may be awaited by those who have unread messages in it; then its name stays, too.
+ *
  * A reaper that dies at any step leaves the name, or leaves no name; its lock goes with it.
  *
  * Locks do not tell threads apart: one thread of a process reaps at a time, and meanwhile no other closes
@@ -25,6 +27,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +198,100 @@ bool sc_reap_is_orphan(const char *addr)
 	return dead;
 }
 
+/* ---- unread messages ------------------------------------------------------------------------- */
+
+/*
+ * What the dead have sent in bounce buffers lies in their own segment. Who has not attached it yet finds it by
+ * its name: as long as a living endpoint has such a claim unanswered, the name stays. Whoever reads the
+ * messages removes it.
+ */
+
+/* Is the connection in this slot of the file of a segment still to be looked at? */
+static bool slot_is_pending(int fd, const struct sc_abi_header *header, uint32_t slot)
+{
+	off_t at = (off_t)(header->slots_offset + (uint64_t)slot * header->slot_size +
+			   offsetof(struct sc_abi_slot, consumer.answer));
+	uint32_t answer;
+
+	return SC_TRY("reap.answer", pread(fd, &answer, sizeof(answer), at)) == (ssize_t)sizeof(answer) &&
+	       answer == SC_ABI_PENDING;
+}
+
+static bool is_claim_of(uint64_t claim, uint64_t ticket)
+{
+	uint64_t state = claim & SC_ABI_CLAIM_STATE;
+
+	return SC_ABI_CLAIM_TICKET(claim) == ticket &&
+	       (state == SC_ABI_DEPARTED ||
+		(state == SC_ABI_PUBLISHED && !(claim & SC_ABI_CLAIM_REFUSED)));
+}
+
+/* Has the owner of that file yet to let in who has the ticket? What is no segment of ours awaits nobody. */
+static bool awaits(int fd, const void *ticket)
+{
+	struct sc_abi_header header;
+	uint64_t claims[64];
+
+	if (SC_TRY("reap.awaits", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
+	    header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
+	    header.slot_count > SC_ABI_SLOTS_MAX)
+		return false;
+	for (uint32_t first = 0; first < header.slot_count; first += 64) {
+		uint32_t count = header.slot_count - first < 64 ? header.slot_count - first : 64;
+		ssize_t size = (ssize_t)(count * sizeof(uint64_t));
+
+		if (SC_TRY("reap.claims", pread(fd, claims, (size_t)size,
+						(off_t)(header.claims_offset + first * sizeof(uint64_t)))) != size)
+			return false;
+		for (uint32_t i = 0; i < count; i++)
+			if (is_claim_of(claims[i], *(const uint64_t *)ticket) &&
+			    slot_is_pending(fd, &header, first + i))
+				return true;
+	}
+	return false;
+}
+
+/* The same of a name; the caller holds others. This process's own files are not to be opened: sc_own_any(). */
+static bool name_awaits(const char *name, const uint64_t *ticket)
+{
+	struct sc_addr parts;
+	struct stat st;
+	bool does;
+	int fd;
+
+	if (sc_addr_parse_file(name, &parts))
+		return false;
+	fd = sc_own_open_other(name, &st);
+	if (fd < 0)
+		return false;
+	does = sc_live_check(fd, NULL) == 1 && awaits(fd, ticket);
+	SC_CALL("reap.awaits_close", close(fd));
+	return does;
+}
+
+/* Does any living endpoint have unread messages of the owner of that name? */
+static bool is_awaited(const char *name)
+{
+	struct sc_addr parts;
+	struct dirent *entry;
+	bool found = false;
+	uint64_t nonce, ticket;
+	DIR *dir;
+
+	if (sc_addr_parse_file(name, &parts))
+		return false;
+	memcpy(&nonce, parts.nonce, sizeof(nonce));
+	ticket = SC_ABI_TICKET(parts.pid, nonce);
+	if (sc_own_any(awaits, &ticket))
+		return true;
+	dir = SC_TRY_PTR("reap.readers", NULL, opendir(SC_HOST_DIR));
+	while (dir && !found && (entry = SC_TRY_PTR("reap.reader", NULL, readdir(dir))))
+		found = strcmp(entry->d_name, name) && name_awaits(entry->d_name, &ticket);
+	if (dir)
+		SC_CALL("reap.readers_close", closedir(dir));
+	return found;
+}
+
 /* ---- protocol -------------------------------------------------------------------------------- */
 
 /* With the life lock held. */
@@ -211,6 +308,8 @@ static int unlink_dead(const char *name, int fd, const struct stat *st)
 			name);
 		return -EBUSY;
 	}
+	if (is_awaited(name))
+		return -EBUSY;
 	(void)SC_INJECT("reap.judged");
 	if (!sc_own_is_named(name, st->st_dev, st->st_ino))
 		return 0; /* given back meanwhile: it may be a living owner's by now */

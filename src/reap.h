@@ -8,7 +8,7 @@
 
 /*
  * Remove the file of that name in the shared memory directory if its owner is dead.
- * 1: removed; 0: there is none; -EBUSY: its owner lives; -EACCES: not ours to judge.
+ * 1: removed; 0: there is none; -EBUSY: its owner lives, or somebody has to read in it yet; -EACCES: not ours to judge.
  */
 int sc_reap_name(const char *name);
 

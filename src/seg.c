@@ -538,7 +538,8 @@ int sc_seg_attach_left(const char *addr, struct sc_seg **out)
 
 	if (err)
 		return err;
-	if (sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_CLOSED) {
+	if (sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_CLOSED &&
+	    sc_seg_check_owner(seg) != 0) {
 		sc_seg_detach(seg);
 		return -ECONNREFUSED;
 	}

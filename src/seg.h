@@ -65,8 +65,9 @@ void sc_seg_destroy(struct sc_seg *seg);
 int sc_seg_attach(const char *addr, struct sc_seg **seg);
 
 /*
- * Map what an endpoint has left that has closed with messages unread (sc_seg.keep_name): as above, but its
- * state is CLOSED and nobody need hold its life lock. To be followed by sc_seg_leave() when they are read.
+ * Map what an endpoint has left: as above, but nobody holds its life lock, or it has closed with messages
+ * unread (sc_seg.keep_name). When they are read, sc_seg_leave() is to follow if it has closed, and
+ * sc_reap_name() if it has died.
  */
 int sc_seg_attach_left(const char *addr, struct sc_seg **seg);
 

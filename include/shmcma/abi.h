@@ -126,6 +126,9 @@ enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 
 #define SC_ABI_CLAIM_REFUSED 4ULL /* with PUBLISHED; by the owner: it could not even answer in the slot */
 #define SC_ABI_CLAIM_BITS 7ULL
 #define SC_ABI_CLAIM_ELSEWHERE (1ULL << 63)
+#define SC_ABI_TICKET(pid, nonce) \
+	((uint64_t)(uint32_t)(pid) << 32 | ((uint32_t)(nonce) & ~(uint32_t)SC_ABI_CLAIM_BITS))
+#define SC_ABI_CLAIM_TICKET(claim) ((claim) & ~(SC_ABI_CLAIM_BITS | SC_ABI_CLAIM_ELSEWHERE))
 
 /* The owner's answer to a connection, in sc_abi_consumer.answer. */
 enum sc_abi_answer { SC_ABI_PENDING = 0, SC_ABI_ACCEPTED = 1, SC_ABI_REFUSED = 2, SC_ABI_BROKEN = 3 };

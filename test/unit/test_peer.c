@@ -1003,29 +1003,107 @@ static void test_killed(void **state)
 	end_close(&pair[1]);
 }
 
-/* Killed before it was looked at: what it has published is taken in, then its slot is free. */
-static void test_killed_before_accepted(void **state)
+/* It reads nothing and answers nothing until it is killed. */
+static void mute(struct child *self, void *arg)
 {
-	struct visit visit = { .size = 8, .stays = true };
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	if (arg)
+		sc_ep_destroy(ep);
+	child_wait(self);
+}
+
+static bool name_is_there(const char *address)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+
+	assert_int_equal(sc_addr_parse(address, &parts), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	return !access(path, F_OK);
+}
+
+/* A third process, which has nothing to do with the two. */
+static void reaper(struct child *self, void *arg)
+{
+	(void)arg;
+	CHILD_CHECK(sc_reap_scan() >= 0);
+	child_tell(self, "done");
+}
+
+static void reap_by_another(void)
+{
+	struct child child;
+
+	assert_true(child_start(&child, reaper, NULL));
+	assert_int_equal(child_end(&child), 0);
+}
+
+/*
+ * Killed before it was looked at: what it has published is taken in, also out of its own segment, which nobody
+ * removes before; then its slot is free, and its name is gone.
+ */
+static void check_killed_before_accepted(size_t size)
+{
+	struct visit visit = { .size = size, .stays = true };
 	struct sc_peer *peer;
 	struct child child;
 
-	(void)state;
 	end_open(&pair[1], NULL);
 	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
 	assert_true(child_start(&child, visitor, &visit));
 	child_kill(&child);
-	assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+	(void)sc_reap_scan();
+	reap_by_another();
+	assert_true(name_is_there(child.line));
+	assert_int_equal(end_recv(&pair[1], NULL, into, size, 0, 0), 0);
+	memset(into, 0, size);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 	ends_settle(&pair[1], 1);
-	expect_received(&pair[1], peer, into, 8, 0);
+	expect_received(&pair[1], peer, into, size, 0);
+	assert_true(pattern_is(into, size, 1));
 	assert_int_equal(pair[1].ep->counters.accepts, 1);
 	assert_int_equal(pair[1].ep->counters.deaths, 1);
 	assert_int_equal(pair[1].ep->inbound_count, 0);
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 	assert_int_equal(peer->link, SC_LINK_DOWN);
-	(void)sc_reap_scan();
+	assert_false(peer->left);
+	(void)sc_reap_scan(); /* the name of a small message's sender, if no daemon was first */
+	assert_false(name_is_there(child.line));
 	end_close(&pair[1]);
+}
+
+static void test_killed_before_accepted(void **state)
+{
+	(void)state;
+	check_killed_before_accepted(8);
+	check_killed_before_accepted(1000);
+	check_killed_before_accepted(30000);
+}
+
+/* Whoever would have read it has ended as well: nothing is waited for. */
+static void test_killed_both(void **state)
+{
+	struct visit visit = { .size = 1000, .stays = true };
+	struct child owner, child;
+
+	(void)state;
+	assert_true(child_start(&owner, mute, NULL));
+	memcpy(visit.address, owner.line, SC_ADDR_SIZE);
+	assert_true(child_start(&child, visitor, &visit));
+	child_kill(&child);
+	(void)sc_reap_scan();
+	assert_true(name_is_there(child.line));
+	child_kill(&owner);
+	(void)sc_reap_scan();
+	(void)sc_reap_scan(); /* in whatever order it came to the two names */
+	assert_false(name_is_there(child.line));
+	assert_false(name_is_there(owner.line));
 }
 
 /* Let go, it closes half: as in the middle of sc_ep_destroy(). */
@@ -1084,20 +1162,6 @@ static void test_killed_closing(void **state)
 	(void)state;
 	check_killed_closing(false);
 	check_killed_closing(true);
-}
-
-/* It reads nothing and answers nothing until it is killed. */
-static void mute(struct child *self, void *arg)
-{
-	struct sc_ep_attr attr = end_attr();
-	struct sc_ep *ep;
-
-	CHILD_CHECK(!sc_ep_create(&attr, &ep));
-	child_tell(self, sc_ep_address(ep));
-	child_wait(self);
-	if (arg)
-		sc_ep_destroy(ep);
-	child_wait(self);
 }
 
 /* What waits for a peer that has never looked at us ends, whether it closes (`close`) or is killed. */
@@ -1261,6 +1325,7 @@ int main(void)
 		cmocka_unit_test(test_closed_but_alive),
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_killed_before_accepted),
+		cmocka_unit_test(test_killed_both),
 		cmocka_unit_test(test_killed_closing),
 		cmocka_unit_test(test_killed_nameless),
 		cmocka_unit_test(test_lock_lost),

@@ -517,7 +517,7 @@ static void test_outcomes(void **state)
 	}
 }
 
-/* What is left of one that died without closing is not what a closed one has left. */
+/* Left is what has closed, or whose owner has died; never what is in use. */
 static void test_left_by_dead(void **state)
 {
 	struct sc_seg *seg = NULL;
@@ -525,9 +525,13 @@ static void test_left_by_dead(void **state)
 
 	(void)state;
 	start_owner(&owner);
-	child_kill(&owner);
 	assert_int_equal(sc_seg_attach_left(owner.line, &seg), -ECONNREFUSED);
 	assert_null(seg);
+	child_kill(&owner);
+	assert_attach(owner.line, -ECONNREFUSED);
+	assert_int_equal(sc_seg_attach_left(owner.line, &seg), 0);
+	assert_string_equal(seg->header.address, owner.line);
+	sc_seg_detach(seg);
 	unlink(path_of(owner.line));
 }
 
