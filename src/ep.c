@@ -156,7 +156,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 			goto no_service;
 	}
 	ep->watch_mask = (ep->config.daemon && sc_daemon_start() ? WATCH_POLLS_DAEMON : WATCH_POLLS) - 1;
-	sc_bell_open(&ep->bell);
+	sc_bell_open(&ep->bell, ep->seg);
 	*created = ep;
 	return 0;
 
