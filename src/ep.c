@@ -219,6 +219,7 @@ static int end_lost(struct sc_ep *ep)
 		sc_serve_end_peer(peer);
 		if (!sc_deliver_end_peer(peer, peer->error))
 			continue; /* it is writing to memory of ours: the next poll asks again */
+		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);
 		sc_peer_part(peer);
 		ended++;
