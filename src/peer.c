@@ -524,8 +524,11 @@ bool sc_peer_is_dead(const struct sc_peer *peer)
 	return sc_watch_has_ended(&peer->watch) || sc_reap_owner_is_dead(peer->seg);
 }
 
-bool sc_peer_is_there(const struct sc_peer *peer)
+/* A process that execs has its life lock still when its memory is already another program's; its word is marked. */
+bool sc_peer_is_there_slow(const struct sc_peer *peer)
 {
+	if (sc_load_relaxed_32(&sc_seg_presence(peer->seg)->life) & SC_ABI_LIFE_ENDED)
+		return shows_cookie(peer);
 	return sc_seg_check_owner(peer->seg) == 1 || shows_cookie(peer);
 }
 

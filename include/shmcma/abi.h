@@ -107,8 +107,19 @@ struct sc_abi_presence {
 	uint32_t range_count; /* ranges that have memory */
 	uint32_t bucket_bits; /* log2 of the buckets in use, 0: none */
 	uint32_t chains;      /* odd while buckets or chains change, another even number after it */
-	uint32_t pad[8];
+
+	/*
+	 * The word of life, a robust futex of a thread of the owner: its tid, or 0: there is no such thread.
+	 * When the process ends, or execs, the kernel adds SC_ABI_LIFE_ENDED before the pid can be another's.
+	 * It spares those who see a tid the slower proof that a pid still is the owner's; no more than that:
+	 * that somebody is dead is never concluded from it, and anybody may have scribbled on it.
+	 */
+	uint64_t life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
+	uint32_t life;
+	uint32_t pad[5];
 };
+#define SC_ABI_LIFE_TID 0x3fffffffu   /* FUTEX_TID_MASK */
+#define SC_ABI_LIFE_ENDED 0x40000000u /* FUTEX_OWNER_DIED */
 #define SC_ABI_PRESENCE 1024
 
 /*
@@ -524,6 +535,8 @@ SC_ABI_AT(sc_abi_presence, reg_count, 16);
 SC_ABI_AT(sc_abi_presence, range_count, 20);
 SC_ABI_AT(sc_abi_presence, bucket_bits, 24);
 SC_ABI_AT(sc_abi_presence, chains, 28);
+SC_ABI_AT(sc_abi_presence, life_next, 32);
+SC_ABI_AT(sc_abi_presence, life, 40);
 SC_ABI_SIZE(sc_abi_presence, 64);
 SC_ABI_AT(sc_abi_line, ctl, 56);
 SC_ABI_SIZE(sc_abi_line, 64);

@@ -599,6 +599,131 @@ static void test_lock_kept(void **state)
 	end_close(&end);
 }
 
+/* ---- words of life --------------------------------------------------------------------------- */
+
+#define LIVES 5
+
+enum ending { KILLED, EXITS, EXECS, CLOSES, FINI, ENDINGS };
+
+/* Some endpoints, of which some are closed again in between. */
+static void have_lives(struct child *self, void *arg)
+{
+	enum ending ending = *(enum ending *)arg;
+	struct end ends[LIVES], more;
+
+	child_on_its_own();
+	for (int i = 0; i < LIVES; i++) {
+		end_open(&more, NULL);
+		end_open(&ends[i], NULL);
+		if (i % 2)
+			end_close(&more);
+		child_tell(self, sc_ep_address(ends[i].ep));
+	}
+	child_wait(self);
+	switch (ending) {
+	case EXITS:
+		_exit(0);
+	case EXECS:
+		execl("/bin/sleep", "sleep", "60", (char *)NULL);
+		_exit(1);
+	case CLOSES:
+		for (int i = 0; i < LIVES; i++)
+			end_close(&ends[i]);
+		break;
+	case FINI:
+		sc_process_fini();
+		break;
+	default:
+		break;
+	}
+	child_tell(self, "done");
+	child_wait(self);
+}
+
+static uint32_t life_of(const struct sc_peer *peer)
+{
+	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
+}
+
+/* From the end of its process on each word says so, and not before; taken away, it says nothing. */
+static void test_life(void **state)
+{
+	(void)state;
+	for (enum ending ending = KILLED; ending < ENDINGS; ending++) {
+		struct sc_peer *peers[LIVES];
+		struct child child;
+		struct end end;
+		siginfo_t info;
+
+		end_open(&end, NULL);
+		assert_true(child_start(&child, have_lives, &ending));
+		for (int i = 0; i < LIVES; i++) {
+			if (i)
+				assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+			peers[i] = connect_to(&end, child.line);
+			while (!life_of(peers[i])) /* the thread may have to begin */
+				nap();
+			assert_int_equal(life_of(peers[i]) & ~SC_ABI_LIFE_TID, 0);
+			assert_int_equal(life_of(peers[i]), life_of(peers[0]));
+			assert_true(sc_peer_is_there(peers[i]));
+		}
+		if (ending == KILLED)
+			kill(child.pid, SIGKILL);
+		else
+			assert_int_equal(send(child.down, "", 1, 0), 1);
+		if (ending == KILLED || ending == EXITS)
+			assert_int_equal(waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT), 0);
+		else if (ending == EXECS)
+			while (!(life_of(peers[0]) & SC_ABI_LIFE_ENDED))
+				nap();
+		else
+			assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+		for (int i = 0; i < LIVES; i++) {
+			assert_int_equal(life_of(peers[i]) & SC_ABI_LIFE_ENDED,
+					 ending < CLOSES ? SC_ABI_LIFE_ENDED : 0);
+			assert_int_equal(life_of(peers[i]) & SC_ABI_LIFE_TID, 0);
+			assert_int_equal(sc_peer_is_there(peers[i]), ending >= CLOSES);
+		}
+		child_kill(&child);
+		for (int i = 0; i < LIVES; i++)
+			await_loss(&end, peers[i]);
+		end_close(&end);
+		assert_true(sc_reap_scan() >= 0);
+	}
+}
+
+/* Whatever is in it, nobody is taken for dead, and nobody who is dead for alive by others than its word. */
+static void test_life_scribbled(void **state)
+{
+	static const uint32_t words[] = { 0, SC_ABI_LIFE_ENDED, SC_ABI_LIFE_ENDED | 1, UINT32_MAX, 0x80000000u };
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	end_open(&end, NULL);
+	assert_true(child_start(&child, live, NULL));
+	peer = connect_to(&end, child.line);
+	while (!life_of(peer))
+		nap();
+	sc_seg_presence(peer->seg)->life_next = 0x5555;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		sc_store_release_32(&sc_seg_presence(peer->seg)->life, words[i]);
+		assert_true(sc_peer_is_there(peer));
+		assert_false(sc_peer_is_dead(peer));
+	}
+	child_kill(&child);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		sc_store_release_32(&sc_seg_presence(peer->seg)->life, words[i]);
+		assert_false(sc_peer_is_there(peer));
+		assert_true(sc_peer_is_dead(peer));
+	}
+	await_loss(&end, peer);
+	end_close(&end);
+}
+
 /* ---- the thread itself ----------------------------------------------------------------------- */
 
 static void forked(struct child *self, void *arg)
@@ -769,6 +894,8 @@ int main(void)
 		cmocka_unit_test_setup(test_pid_namespace, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
 		cmocka_unit_test_setup(test_lock_kept, pair_setup),
+		cmocka_unit_test_setup(test_life, pair_setup),
+		cmocka_unit_test_setup(test_life_scribbled, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_without, pair_setup),
 		cmocka_unit_test_setup(test_refused, pair_setup),
