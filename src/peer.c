@@ -571,7 +571,7 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		return peer->error;
 	ret = attach(peer);
 	if (ret == -ECONNREFUSED) {
-		/* closed meanwhile; what it left in our memory, and in its own, can still be delivered */
+		/* closed or dead meanwhile; what it left in our memory, and in its own, can be delivered */
 		(void)sc_seg_attach_left(peer->address, &peer->seg);
 		ret = 0;
 	}

@@ -504,19 +504,9 @@ int sc_seg_attach(const char *addr, struct sc_seg **seg)
 	return attach(addr, false, seg);
 }
 
-int sc_seg_attach_left(const char *addr, struct sc_seg **out)
+int sc_seg_attach_left(const char *addr, struct sc_seg **seg)
 {
-	struct sc_seg *seg = NULL;
-	int err = attach(addr, true, &seg);
-
-	if (err)
-		return err;
-	if (sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_CLOSED) {
-		sc_seg_detach(seg);
-		return -ECONNREFUSED;
-	}
-	*out = seg;
-	return 0;
+	return attach(addr, true, seg);
 }
 
 void sc_seg_leave(struct sc_seg *seg)

@@ -57,8 +57,9 @@ void sc_seg_destroy(struct sc_seg *seg);
 int sc_seg_attach(const char *addr, struct sc_seg **seg);
 
 /*
- * Map what an endpoint has left that has closed with messages unread (sc_seg.keep_name): as above, but its
- * state is CLOSED and nobody need hold its life lock. To be followed by sc_seg_leave() when they are read.
+ * Map what an endpoint has left whose messages are unread, as it has closed (sc_seg.keep_name) or died: as
+ * above, but nobody need hold its life lock. If it has closed, to be followed by sc_seg_leave() when they are
+ * read.
  */
 int sc_seg_attach_left(const char *addr, struct sc_seg **seg);
 
