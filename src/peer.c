@@ -553,6 +553,33 @@ static bool is_introduced(const char *address, uint64_t claim)
 	return ((claim ^ ticket_of(parts.pid, nonce)) & ~(uint64_t)SC_ABI_CLAIM_BITS) == 0;
 }
 
+/*
+ * We found it closed or dead before we saw that it had come to us: has it left messages? Only who has departed,
+ * or is certainly dead, writes no more.
+ */
+static bool has_left(struct sc_peer *peer, uint64_t claim)
+{
+	if (peer->error != -ECONNREFUSED)
+		return false;
+	if (!peer->seg)
+		(void)sc_seg_attach_left(peer->address, &peer->seg);
+	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED || (peer->seg && sc_peer_is_dead(peer)))
+		return true;
+	if (peer->seg)
+		sc_seg_detach(peer->seg);
+	peer->seg = NULL;
+	return false;
+}
+
+/* One whose link is lost is let in to be read: nothing is sent to it, nor has been. */
+static void let_in_left(struct sc_peer *peer, uint64_t claim)
+{
+	sc_list_remove(&peer->ending);
+	peer->error = -ECONNRESET;
+	if ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_DEPARTED)
+		bury(peer);
+}
+
 /* Who has introduced itself in a slot, attached: its peer. */
 static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
 		struct sc_peer **met)
@@ -567,9 +594,9 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		return ret;
 	if (peer->feed != SC_FEED_NONE || peer->in_slot != NO_SLOT)
 		return -EALREADY;
-	if (peer->link == SC_LINK_DOWN)
+	if (peer->link == SC_LINK_DOWN && !has_left(peer, claim))
 		return peer->error;
-	ret = attach(peer);
+	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer);
 	if (ret == -ECONNREFUSED) {
 		/* closed or dead meanwhile; what it left in our memory, and in its own, can be delivered */
 		(void)sc_seg_attach_left(peer->address, &peer->seg);
@@ -609,7 +636,9 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	inbound_add(peer);
 	ep->counters.accepts++;
 	answer(peer, SC_ABI_ACCEPTED, 0);
-	if (!peer->seg && sc_reap_is_orphan(address))
+	if (peer->link == SC_LINK_DOWN)
+		let_in_left(peer, claim);
+	else if (!peer->seg && sc_reap_is_orphan(address))
 		bury(peer);
 	return true;
 }
