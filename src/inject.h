@@ -33,12 +33,12 @@ struct sc_inject_site {
 };
 #define SC_INJECT_SECTION "sc_inject_sites" /* of struct sc_inject_site * */
 
-#define SC_INJECT_SITE(point, call, fails)                                                                \
+#define SC_INJECT_SITE(name, text, may_fail)                                                              \
 	__extension__({                                                                                   \
-		static struct sc_inject_site site_ = { point, call, fails, __FILE__, __LINE__ };          \
+		static struct sc_inject_site site_ = { name, text, may_fail, __FILE__, __LINE__ };        \
 		static struct sc_inject_site *listed_                                                     \
 			__attribute__((section(SC_INJECT_SECTION), used)) = &site_;                       \
-		point;                                                                                    \
+		site_.point;                                                                              \
 	})
 
 /* The point is reached: returns the errno to fail with, or 0. errno itself stays what it is. */

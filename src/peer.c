@@ -580,6 +580,34 @@ static bool is_introduced(const char *address, uint64_t claim)
 	return SC_ABI_CLAIM_TICKET(claim) == SC_ABI_TICKET(parts.pid, nonce);
 }
 
+/*
+ * We found it closed or dead before we saw that it had come to us: has it left messages? Only who has departed,
+ * or is certainly dead, writes no more.
+ */
+static bool has_left(struct sc_peer *peer, uint64_t claim)
+{
+	if (peer->error != -ECONNREFUSED)
+		return false;
+	if (!peer->seg)
+		peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
+	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED || (peer->seg && sc_peer_is_dead(peer)))
+		return true;
+	if (peer->seg)
+		sc_seg_detach(peer->seg);
+	peer->seg = NULL;
+	peer->left = false;
+	return false;
+}
+
+/* One whose link is lost is let in to be read: nothing is sent to it, nor has been. */
+static void let_in_left(struct sc_peer *peer, uint64_t claim)
+{
+	sc_list_remove(&peer->ending);
+	peer->error = -ECONNRESET;
+	if ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_DEPARTED)
+		bury(peer);
+}
+
 /* Who has introduced itself in a slot, attached: its peer. */
 static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
 		struct sc_peer **met)
@@ -594,11 +622,11 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		return ret;
 	if (peer->feed != SC_FEED_NONE || peer->in_slot != NO_SLOT)
 		return -EALREADY;
-	if (peer->link == SC_LINK_DOWN)
+	if (peer->link == SC_LINK_DOWN && !has_left(peer, claim))
 		return peer->error;
-	ret = attach(peer);
+	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer);
 	if (ret == -ECONNREFUSED) {
-		/* gone meanwhile; what it left in our memory, and in its own, can still be delivered */
+		/* closed or dead meanwhile; what it left in our memory, and in its own, can still be delivered */
 		peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
 		ret = 0;
 	}
@@ -638,7 +666,9 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	inbound_add(peer);
 	ep->counters.accepts++;
 	answer(peer, SC_ABI_ACCEPTED, 0);
-	if (peer->left ? sc_reap_owner_is_dead(peer->seg) : !peer->seg && sc_reap_is_orphan(address))
+	if (peer->link == SC_LINK_DOWN)
+		let_in_left(peer, claim);
+	else if (peer->left ? sc_reap_owner_is_dead(peer->seg) : !peer->seg && sc_reap_is_orphan(address))
 		bury(peer);
 	return true;
 }

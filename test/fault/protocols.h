@@ -1,0 +1,1148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * protocols.h: what two processes do with each other under the schedules of schedule.h, and what each of them
+ * has to find in the end, whatever becomes of the other:
+ *
+ *   - each operation that was accepted completes exactly once, each receive that was posted too (or it is
+ *     withdrawn); what was refused never does;
+ *   - all that the other has published arrives, whole;
+ *   - after the other's death later posts are refused;
+ *   - all bounce buffers are back; after the close no descriptor, no mapping and no name is left.
+ *
+ * A process that sees its own calls fail may come to less, but not to a hang, a crash or a leak.
+ *
+ * To be included once, after schedule.h.
+ */
+#ifndef FAULT_PROTOCOLS_H
+#define FAULT_PROTOCOLS_H
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <shmcma/core.h>
+#include "addr.h"
+#include "peer.h"
+#include "state.h"
+
+#define OPS_MAX 512
+#define SERVICE "fault-service"
+/* After the last sign of the other: as many polls as it takes to see that it is dead, several times. */
+#define QUIET_POLLS 8192
+#define PAYLOAD_MAX ((size_t)1 << 20)
+#define MEMORY ((size_t)256 << 10)
+
+enum {
+	NO_CMA = 1 << 0,   /* nobody reads another's memory */
+	STRICT = 1 << 1,   /* registered memory is served by its owner */
+	UNSHARED = 1 << 2, /* the receiver copies alone */
+	LATE = 1 << 3,	   /* receives are posted when the messages are there */
+	MULTI = 1 << 4,	   /* one buffer for all of them */
+	BACK = 1 << 5,	   /* both sides send */
+	EVENTS = 1 << 6,   /* the target counts */
+	SERVED = 1 << 7,   /* side 0 has a service name */
+	FIRST_0 = 1 << 8,  /* side 0 closes first, and the other sees it go; else both at once */
+	FIRST_1 = 1 << 9,
+};
+
+struct message {
+	size_t size;
+	int pieces; /* of the sender's vector */
+	uint32_t flags;
+};
+
+struct side;
+struct protocol {
+	const char *name;
+	const char *roles[2];
+	unsigned flags;
+	void (*work[2])(struct side *side);
+	const struct message *messages; /* size 0 and no pieces: the end */
+	struct {
+		int side;
+		const char *point; /* NULL: none */
+		enum action action;
+		int err;
+	} given; /* something else that happens in each schedule of this one */
+};
+
+enum op_kind { OP_FREE, OP_SEND, OP_RECV, OP_MULTI, OP_RMA };
+struct op {
+	enum op_kind kind;
+	int completions;
+	int err;
+	uint64_t seed;
+	size_t size;
+	uint8_t *buf;
+	bool checks; /* buf is to hold the pattern of `seed` in the end */
+};
+
+struct side {
+	const struct protocol *protocol;
+	int index;
+	struct told *me, *other;
+	struct sc_cq tx, rx;
+	struct sc_regtab *regtab;
+	struct sc_ep *ep;
+	struct sc_peer *peer;
+	struct op ops[OPS_MAX];
+	int op_count;
+	unsigned received, received_well;
+	int fds;	/* open at the beginning */
+	int tolerated;	/* an error that operations may end with */
+};
+
+/* Did anything happen in this schedule but what is said? */
+static bool has_action(enum action action)
+{
+	for (int i = 0; i < INJECTIONS; i++)
+		if (control->injections[i].action == action)
+			return true;
+	return false;
+}
+
+/* Calls may fail: less is promised. */
+static bool may_fail(void)
+{
+	return has_action(FAIL);
+}
+
+static void at(struct side *side, const char *where)
+{
+	snprintf(side->me->where, sizeof(side->me->where), "%s", where);
+}
+
+/* It does nothing more in this protocol. */
+static bool other_is_done(const struct side *side)
+{
+	return side->other->finished || side->other->leaving || side->other->gone;
+}
+
+static bool other_is_dead(const struct side *side)
+{
+	return side->other->gone && side->other->killed;
+}
+
+/* It closes before the other does, and waits for nothing. */
+static bool goes_first(const struct side *side)
+{
+	return side->protocol->flags & (side->index ? FIRST_1 : FIRST_0);
+}
+
+static bool stays(const struct side *side)
+{
+	return side->protocol->flags & (side->index ? FIRST_0 : FIRST_1);
+}
+
+/* ---- payload --------------------------------------------------------------------------------- */
+
+static void pattern_fill(uint8_t *buf, size_t size, uint64_t seed)
+{
+	for (size_t i = 0; i < size; i += 8) {
+		uint64_t word = (seed + 1) * 0x9e3779b97f4a7c15u + i;
+
+		memcpy(buf + i, &word, size - i < 8 ? size - i : 8);
+	}
+}
+
+static bool pattern_is(const uint8_t *buf, size_t size, uint64_t seed)
+{
+	for (size_t i = 0; i < size; i += 8) {
+		uint64_t word = (seed + 1) * 0x9e3779b97f4a7c15u + i;
+
+		if (memcmp(buf + i, &word, size - i < 8 ? size - i : 8))
+			return false;
+	}
+	return true;
+}
+
+/* Tags: who sent it, and the how manieth it is. */
+static uint64_t seed_of(int sender, int number)
+{
+	return (uint64_t)sender << 32 | (unsigned)number;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static struct op *op_new(struct side *side, enum op_kind kind, uint64_t seed, size_t size)
+{
+	struct op *op = &side->ops[side->op_count++];
+
+	if (side->op_count > OPS_MAX)
+		complain("the test has too few operations");
+	*op = (struct op){ .kind = kind, .seed = seed, .size = size, .buf = calloc(1, size + 1) };
+	if (!op->buf)
+		complain("no memory");
+	return op;
+}
+
+static void check_error(const struct side *side, int err)
+{
+	if (!err || err == side->tolerated || may_fail())
+		return;
+	if (err == ECONNRESET && (has_action(KILL) || side->other->leaving))
+		return;
+	complain("an operation ended with %s", strerror(err));
+}
+
+static void completed(struct side *side, const struct sc_comp *comp)
+{
+	struct op *op = comp->context;
+
+	if (comp->flags & SC_COMP_WRITTEN)
+		return;
+	if (op < side->ops || op >= side->ops + side->op_count)
+		complain("a completion of nothing");
+	if (comp->err != ECANCELED)
+		check_error(side, comp->err);
+	if (op->kind == OP_MULTI) {
+		op->completions += (comp->flags & SC_COMP_MULTI_DONE) != 0;
+		if (comp->err == ECANCELED)
+			return;
+		side->received++;
+		side->received_well += !comp->err;
+		if (!comp->err && !pattern_is(comp->buf, comp->len, comp->tag))
+			complain("a message of %zu bytes in a multi-receive is not what was sent", comp->len);
+		return;
+	}
+	if (op->completions++)
+		complain("an operation (kind %d, %zu bytes) completed twice: %s, then %s", op->kind, op->size,
+			 strerror(op->err), strerror(comp->err));
+	op->err = comp->err;
+	if (op->kind == OP_RECV && comp->err != ECANCELED) {
+		side->received++;
+		side->received_well += !comp->err;
+		if (!comp->err && (comp->len != op->size || !pattern_is(op->buf, op->size, op->seed)))
+			complain("a message of %zu bytes is not what was sent", op->size);
+	}
+	if (op->kind == OP_RMA && op->checks && !comp->err && !pattern_is(op->buf, op->size, op->seed))
+		complain("a get of %zu bytes has brought something else", op->size);
+}
+
+static void drain(struct side *side, struct sc_cq *cq)
+{
+	struct sc_comp *comp;
+
+	while ((comp = sc_cq_peek(cq))) {
+		completed(side, comp);
+		sc_cq_release(cq);
+	}
+}
+
+static void progress(struct side *side)
+{
+	unsigned long polls;
+
+	if (!side->ep)
+		return;
+	(void)sc_ep_poll(side->ep);
+	drain(side, &side->tx);
+	drain(side, &side->rx);
+	polls = atomic_fetch_add(&side->me->polls, 1);
+	if (polls % 16 == 0)
+		sched_yield(); /* the other may have to have this processor */
+}
+
+static bool is_over(int ret)
+{
+	return ret != -EAGAIN;
+}
+
+/* Until the call is taken or refused for good. One that fails for want of something is not repeated. */
+#define UNTIL_TAKEN(side, call)                                                                           \
+	__extension__({                                                                                   \
+		int ret_;                                                                                 \
+		while (!is_over(ret_ = (call)))                                                           \
+			progress(side);                                                                   \
+		ret_;                                                                                     \
+	})
+
+static void check_refusal(const struct side *side, int ret)
+{
+	if (!ret || may_fail())
+		return;
+	if (has_action(KILL) || side->other->leaving)
+		return;
+	complain("a post was refused: %s", strerror(-ret));
+}
+
+static void op_refuse(struct side *side, struct op *op, int ret)
+{
+	check_refusal(side, ret);
+	op->kind = OP_FREE;
+}
+
+static void send_one(struct side *side, int number, const struct message *message)
+{
+	uint64_t seed = seed_of(side->index, number);
+	struct op *op = op_new(side, OP_SEND, seed, message->size);
+	struct iovec iov[SC_IOV_MAX];
+	size_t part = message->pieces ? message->size / (size_t)message->pieces : 0, at_byte = 0;
+	struct sc_send send = { .iov = iov, .tag = seed, .context = op, .flags = message->flags | SC_TAGGED };
+	int ret;
+
+	pattern_fill(op->buf, op->size, seed);
+	for (int i = 0; i < message->pieces; i++) {
+		size_t here = i + 1 == message->pieces ? message->size - at_byte : part;
+
+		iov[send.iov_count++] = (struct iovec){ op->buf + at_byte, here };
+		at_byte += here;
+	}
+	atomic_fetch_add(&side->me->begun, 1);
+	ret = UNTIL_TAKEN(side, sc_tx_send(side->ep, side->peer, &send));
+	if (ret) {
+		op_refuse(side, op, ret);
+		return;
+	}
+	atomic_fetch_add(&side->me->returned, 1);
+	if (message->size <= side->ep->config.eager_max && side->ep->counters.tx_rdv == 0)
+		atomic_fetch_add(&side->me->eager, 1);
+}
+
+static void recv_one(struct side *side, int number, const struct message *message)
+{
+	uint64_t seed = seed_of(!side->index, number);
+	struct op *op = op_new(side, OP_RECV, seed, message->size);
+	struct iovec iov = { op->buf, message->size };
+	struct sc_recv recv = {
+		.iov = &iov, .iov_count = 1, .tag = seed, .context = op, .flags = SC_TAGGED
+	};
+	int ret = UNTIL_TAKEN(side, sc_rx_recv(side->ep, &recv));
+
+	if (ret)
+		complain("a receive was refused: %s", strerror(-ret));
+}
+
+static bool is_last(const struct message *message)
+{
+	return !message->size && !message->pieces;
+}
+
+/* ---- the way of all protocols ---------------------------------------------------------------- */
+
+/* Until the other has come to that stage of its work; false: it has gone. */
+static bool wait_stage(struct side *side, unsigned stage)
+{
+	while (side->other->stage < stage) {
+		if ((side->other->gone || side->other->leaving) && side->other->stage < stage)
+			return false;
+		progress(side);
+		if (!side->ep)
+			sched_yield();
+	}
+	return true;
+}
+
+static void go_on(struct side *side, unsigned stage)
+{
+	atomic_store(&side->me->stage, stage);
+}
+
+static int count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int count = 0;
+
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+static bool has_mapping(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	bool found = false;
+
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		found = strstr(line, "/dev/shm/") && !strstr(line, " /dev/shm/ (");
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+static int ep_open(struct side *side, const char *service, struct sc_ep **ep)
+{
+	unsigned flags = side->protocol->flags;
+	struct sc_ep_attr attr = { .tx_size = 256, .rx_size = 256, .service = service, .tx_cq = &side->tx,
+				   .rx_cq = &side->rx, .regtab = side->regtab };
+
+	sc_config_init(&attr.config);
+	attr.config.slots = 4;
+	attr.config.cma = !(flags & NO_CMA);
+	attr.config.strict = flags & STRICT;
+	if (flags & UNSHARED)
+		attr.config.share_min = UINT32_MAX;
+	return sc_ep_create(&attr, ep);
+}
+
+/* A side that cannot even begin says so and is done with. */
+static bool side_open(struct side *side)
+{
+	int ret;
+
+	at(side, "open");
+	side->fds = count_fds();
+	if (sc_cq_init(&side->tx, 256) || sc_cq_init(&side->rx, 256))
+		complain("no memory");
+	ret = sc_regtab_create(&side->regtab);
+	if (!ret)
+		ret = ep_open(side, side->protocol->flags & SERVED && !side->index ? SERVICE : NULL, &side->ep);
+	if (ret) {
+		if (!may_fail())
+			complain("no endpoint: %s", strerror(-ret));
+		return false;
+	}
+	memcpy(side->me->address, sc_ep_address(side->ep), SC_ADDR_SIZE);
+	go_on(side, 1);
+	return true;
+}
+
+static bool side_meet(struct side *side)
+{
+	at(side, "meet");
+	if (!wait_stage(side, 1))
+		return false;
+	return !sc_peer_get(side->ep, side->other->address, &side->peer);
+}
+
+static bool all_completed(const struct side *side)
+{
+	for (int i = 0; i < side->op_count; i++)
+		if ((side->ops[i].kind == OP_SEND || side->ops[i].kind == OP_RMA) && !side->ops[i].completions)
+			return false;
+	return true;
+}
+
+/* Is anybody still attached, or to be read? */
+static bool knows_anybody(const struct side *side)
+{
+	sc_list_for (entry, &side->ep->peers) {
+		const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		if (peer->seg || (peer->feed != SC_FEED_NONE && peer->feed != SC_FEED_DONE))
+			return true;
+	}
+	return false;
+}
+
+/* All that the other has sent has come. */
+static bool all_received(const struct side *side)
+{
+	return side->received >= side->other->returned;
+}
+
+static void settle(struct side *side)
+{
+	unsigned long since = 0;
+
+	at(side, "settle: own operations");
+	while (!all_completed(side))
+		progress(side);
+	at(side, "settle: messages");
+	while (!all_received(side) && !(may_fail() && other_is_done(side) && since++ > QUIET_POLLS))
+		progress(side);
+	atomic_store(&side->me->finished, true);
+	at(side, "settle: the other");
+	while (!other_is_done(side))
+		progress(side);
+	while (!all_received(side) && !(may_fail() && since++ > QUIET_POLLS))
+		progress(side);
+}
+
+/* The other has been killed: it must be seen, and all that was to do with it must be over. */
+static void survive(struct side *side)
+{
+	uint8_t byte = 0;
+	struct iovec iov = { &byte, 1 };
+	struct sc_send send = { .iov = &iov, .iov_count = 1, .flags = SC_TAGGED | SC_SILENT };
+	unsigned long last;
+	int ret;
+
+	at(side, "survive: take in what there is");
+	last = side->me->polls + QUIET_POLLS;
+	while (side->me->polls < last)
+		progress(side);
+	at(side, "survive: the other's end");
+	while (knows_anybody(side))
+		progress(side);
+	if (!side->peer)
+		return;
+	at(side, "survive: refusal");
+	ret = UNTIL_TAKEN(side, sc_tx_send(side->ep, side->peer, &send));
+	if (!ret)
+		complain("a message to the dead was taken");
+	if (side->peer->link != SC_LINK_DOWN && !may_fail())
+		complain("a message to the dead was refused (%s), but not for good", strerror(-ret));
+}
+
+/* The other has closed: that must be seen. */
+static void see_off(struct side *side)
+{
+	at(side, "see off");
+	while (!side->other->closed && !side->other->gone)
+		progress(side);
+	if (other_is_dead(side)) {
+		survive(side);
+		return;
+	}
+	while (knows_anybody(side))
+		progress(side);
+}
+
+static void withdraw(struct side *side)
+{
+	if (goes_first(side))
+		return; /* what is under way ends without completion */
+	at(side, "withdraw");
+	for (int i = 0; i < side->op_count; i++) {
+		struct op *op = &side->ops[i];
+
+		if ((op->kind != OP_RECV && op->kind != OP_MULTI) || op->completions)
+			continue;
+		if (sc_rx_cancel(side->ep, op))
+			complain("a receive is neither completed nor posted");
+	}
+	drain(side, &side->tx);
+	drain(side, &side->rx);
+}
+
+static void check_ops(const struct side *side)
+{
+	const struct sc_counters *counters = sc_ep_counters(side->ep);
+
+	for (int i = 0; i < side->op_count; i++) {
+		const struct op *op = &side->ops[i];
+
+		if (op->completions != (op->kind != OP_FREE) && !(goes_first(side) && !op->completions))
+			complain("an operation (kind %d, %zu bytes) completed %d times", op->kind, op->size,
+				 op->completions);
+	}
+	if (side->received > side->other->begun)
+		complain("%u messages came of %u that were sent", side->received, side->other->begun);
+	if (may_fail())
+		return;
+	if (!goes_first(side) && side->received_well < side->other->eager)
+		complain("%u messages came of %u that were published", side->received_well, side->other->eager);
+	if (counters->quarantines)
+		complain("a peer was quarantined");
+	if (counters->deaths && !side->other->killed && !has_action(KILL))
+		complain("a live peer was declared dead");
+}
+
+static void side_close(struct side *side)
+{
+	at(side, "close");
+	atomic_store(&side->me->leaving, true);
+	if (side->ep) {
+		withdraw(side);
+		check_ops(side);
+		sc_ep_destroy(side->ep);
+		side->ep = NULL;
+	}
+	atomic_store(&side->me->closed, true);
+	if (side->regtab)
+		sc_regtab_destroy(side->regtab);
+	sc_cq_fini(&side->tx);
+	sc_cq_fini(&side->rx);
+}
+
+/* Everything that was lent is back, if nobody can be reading it any more. */
+static void check_pool(const struct side *side)
+{
+	const struct sc_pool *pool = &side->ep->pool;
+
+	if (pool->free_count != pool->count)
+		complain("%u bounce buffers of %u are lent to nobody", pool->count - pool->free_count, pool->count);
+}
+
+static void check_left(const struct side *side)
+{
+	int fds = count_fds();
+
+	if (fds != side->fds)
+		complain("%d descriptors more than before", fds - side->fds);
+	if (has_mapping())
+		complain("a mapping is left");
+}
+
+static void side_run(void *arg, int index)
+{
+	static struct side side;
+
+	side.protocol = arg;
+	side.index = index;
+	side.me = &control->sides[index];
+	side.other = &control->sides[!index];
+	if (side_open(&side)) {
+		if (side_meet(&side)) {
+			at(&side, "work");
+			side.protocol->work[index](&side);
+		}
+		if (!goes_first(&side))
+			settle(&side);
+		else if (index)
+			while (!side.received && !other_is_done(&side))
+				progress(&side);
+		if (other_is_dead(&side))
+			survive(&side);
+		else if (stays(&side))
+			see_off(&side);
+		if ((other_is_dead(&side) || stays(&side)) && !may_fail())
+			check_pool(&side);
+	}
+	side_close(&side);
+	check_left(&side);
+	at(&side, "scan");
+	while (!side.other->closed && !side.other->gone)
+		sched_yield();
+	for (int i = 0; i < 2; i++) /* a call of the first may fail */
+		(void)sc_reap_scan();
+	check_left(&side);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static void messages_send(struct side *side)
+{
+	for (int i = 0; !is_last(&side->protocol->messages[i]); i++)
+		send_one(side, i, &side->protocol->messages[i]);
+}
+
+static size_t messages_size(const struct protocol *protocol)
+{
+	size_t size = 0;
+
+	for (int i = 0; !is_last(&protocol->messages[i]); i++)
+		size += protocol->messages[i].size;
+	return size;
+}
+
+static void messages_recv_multi(struct side *side)
+{
+	size_t size = messages_size(side->protocol);
+	struct op *op = op_new(side, OP_MULTI, 0, size);
+	struct iovec iov = { op->buf, size };
+	struct sc_recv recv = { .iov = &iov, .iov_count = 1, .ignore = UINT64_MAX, .context = op,
+				.multi_min = 1, .flags = SC_TAGGED | SC_RECV_MULTI };
+
+	if (UNTIL_TAKEN(side, sc_rx_recv(side->ep, &recv)))
+		complain("a multi-receive was refused");
+}
+
+static void messages_recv(struct side *side)
+{
+	unsigned long patience = QUIET_POLLS;
+
+	at(side, "work: messages that nobody has posted a receive for");
+	if (side->protocol->flags & LATE)
+		while (side->other->stage < 2 && !side->other->gone)
+			progress(side);
+	if (side->protocol->flags & LATE)
+		while (side->ep->counters.rx_unexpected < side->other->returned && (!may_fail() || patience--))
+			progress(side);
+	if (side->protocol->flags & MULTI) {
+		messages_recv_multi(side);
+		return;
+	}
+	for (int i = 0; !is_last(&side->protocol->messages[i]); i++)
+		recv_one(side, i, &side->protocol->messages[i]);
+}
+
+static void work_sender(struct side *side)
+{
+	if (side->protocol->flags & BACK)
+		messages_recv(side);
+	messages_send(side);
+	go_on(side, 2);
+}
+
+static void work_receiver(struct side *side)
+{
+	messages_recv(side);
+	if (side->protocol->flags & BACK)
+		messages_send(side);
+}
+
+static const struct message inline_messages[] = {
+	{ 8, 1, 0 },   { 100, 1, 0 }, { 200, 3, 0 }, { 150, 1, 0 }, { 200, 1, 0 },
+	{ 200, 1, 0 }, { 200, 1, 0 }, { 32, 1, 0 },  { 0 },
+};
+static const struct message bounce_messages[] = {
+	{ 201, 1, 0 }, { 4096, 1, 0 }, { 3000, 2, 0 }, { 4096, 1, 0 }, { 0 },
+};
+static const struct message buffers_messages[] = {
+	{ 20000, 3, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 9000, 1, 0 }, { 0 },
+};
+static const struct message rdv_messages[] = {
+	{ 40000, 1, 0 }, { 100000, 5, 0 }, { 70000, 2, 0 }, { 0 },
+};
+static const struct message share_messages[] = {
+	{ 600000, 1, 0 }, { 300000, 3, 0 }, { 100000, 1, 0 }, { 0 },
+};
+static const struct message ack_messages[] = {
+	{ 100, 1, SC_SEND_DELIVERY },
+	{ 4000, 1, SC_SEND_DELIVERY },
+	{ 50, 1, SC_SEND_DELIVERY | SC_SEND_FENCE },
+	{ 5000, 1, SC_SEND_MATCH },
+	{ 50000, 1, SC_SEND_DELIVERY | SC_SEND_FENCE },
+	{ 0 },
+};
+static const struct message mixed_messages[] = {
+	{ 64, 1, 0 }, { 5000, 1, 0 }, { 50000, 1, 0 }, { 200, 1, SC_SEND_DELIVERY }, { 60000, 2, 0 }, { 0 },
+};
+static const struct message full_messages[] = {
+	/* more lines than a ring has, and more buffers than there are */
+	{ 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 },
+	{ 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 0 },
+};
+
+/* ---- one-sided ------------------------------------------------------------------------------- */
+
+static void rma_one(struct side *side, const struct sc_remote *remote, size_t count, uint32_t flags)
+{
+	size_t size = 0;
+	struct op *op;
+	struct iovec iov;
+	struct sc_rma rma = { .iov = &iov, .iov_count = 1, .remote = remote, .remote_count = count,
+			      .data = 42, .flags = flags };
+	int ret;
+
+	for (size_t i = 0; i < count; i++)
+		size += remote[i].len;
+	op = op_new(side, OP_RMA, 7, size);
+	iov = (struct iovec){ op->buf, size };
+	if (flags & SC_RMA_WRITE)
+		pattern_fill(op->buf, size, 7);
+	op->checks = !(flags & SC_RMA_WRITE) && count == 1 && (remote->key == side->other->keys[0] || !may_fail());
+	rma.context = op;
+	ret = UNTIL_TAKEN(side, sc_rma_post(side->ep, side->peer, &rma));
+	if (ret)
+		op_refuse(side, op, ret);
+}
+
+static void rma_settle(struct side *side)
+{
+	while (!all_completed(side))
+		progress(side);
+}
+
+/* Puts, then gets of what was put, of memory in one range and of memory in three. */
+static void work_initiator(struct side *side)
+{
+	uint64_t whole = side->other->keys[0], parts = side->other->keys[1];
+	struct sc_remote small = { 0, 100, whole }, middle = { 0, 4000, whole }, large = { 0, 100000, whole };
+	struct sc_remote split = { 0, 30000, parts };
+	struct sc_remote both[2] = { { 110000, 500, whole }, { 31000, 4000, parts } };
+
+	if (!wait_stage(side, 2))
+		return;
+	whole = small.key = middle.key = large.key = both[0].key = side->other->keys[0];
+	split.key = both[1].key = side->other->keys[1];
+	rma_one(side, &large, 1, SC_RMA_WRITE);
+	rma_one(side, &small, 1, SC_RMA_WRITE | SC_SEND_DATA);
+	rma_one(side, &split, 1, SC_RMA_WRITE);
+	rma_one(side, both, 2, SC_RMA_WRITE);
+	rma_one(side, &middle, 1, SC_RMA_WRITE | SC_SEND_INJECT);
+	rma_settle(side);
+	rma_one(side, &large, 1, SC_RMA_WRITE | SC_SEND_DATA | SC_SEND_FENCE);
+	rma_settle(side);
+	rma_one(side, &small, 1, 0);
+	rma_one(side, &large, 1, 0);
+	rma_one(side, &split, 1, 0);
+	rma_one(side, both, 2, 0);
+	rma_settle(side);
+	go_on(side, 3);
+}
+
+static struct sc_reg *reg_open(struct side *side, const struct iovec *ranges, size_t count, uint64_t key,
+			       uint32_t flags)
+{
+	struct sc_reg_attr attr = { .ranges = ranges, .range_count = count, .key = key,
+				    .flags = SC_REG_READ | SC_REG_WRITE | flags };
+	struct sc_reg *reg = NULL;
+	int ret = sc_reg_open(side->regtab, &attr, &reg);
+
+	if (ret && !may_fail())
+		complain("a registration failed: %s", strerror(-ret));
+	return ret ? NULL : reg;
+}
+
+static void reg_close(struct side *side, struct sc_reg *reg)
+{
+	int ret;
+
+	at(side, "close a registration");
+	while (reg && (ret = sc_reg_close(reg))) {
+		if (ret != -EBUSY)
+			complain("the close of a registration failed: %s", strerror(-ret));
+		progress(side);
+	}
+	at(side, "work");
+}
+
+static void work_target(struct side *side)
+{
+	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
+	struct iovec one = { memory, sizeof(memory) / 2 };
+	struct iovec three[3] = { { memory + 131072, 10000 }, { memory + 150000, 10000 }, { memory + 170000, 20000 } };
+	struct sc_reg *whole, *parts;
+
+	pattern_fill(memory, sizeof(memory), 7);
+	whole = reg_open(side, &one, 1, 0, side->protocol->flags & EVENTS ? SC_REG_EVENT : 0);
+	parts = reg_open(side, three, 3, 0x1234, SC_REG_KEY);
+	side->me->keys[0] = whole ? sc_reg_key(whole) : 0;
+	side->me->keys[1] = parts ? sc_reg_key(parts) : 0;
+	go_on(side, 2);
+	(void)wait_stage(side, 3);
+	if (whole)
+		sc_reg_set_cntrs(whole, NULL, NULL);
+	reg_close(side, parts);
+	reg_close(side, whole);
+	if (side->protocol->work[0] == work_initiator && !may_fail() && !has_action(KILL) &&
+	    !pattern_is(memory, 100000, 7))
+		complain("the memory is not what was put there");
+}
+
+/* Registrations that are closed while the peer copies under them. */
+static void work_closing_target(struct side *side)
+{
+	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
+	struct iovec one = { memory, sizeof(memory) / 2 };
+	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
+
+	pattern_fill(memory, sizeof(memory), 7);
+	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
+	go_on(side, 2);
+	(void)wait_stage(side, 2);
+	while (side->other->hits[point_find("rma.hazard")] == 0 && !side->other->gone &&
+	       side->other->stage < 3)
+		progress(side);
+	reg_close(side, reg);
+	go_on(side, 3);
+}
+
+static void work_hasty_initiator(struct side *side)
+{
+	struct sc_remote large = { 0, 100000, 0 };
+
+	if (!wait_stage(side, 2))
+		return;
+	large.key = side->other->keys[0];
+	go_on(side, 2);
+	side->tolerated = EKEYREJECTED; /* as soon as it is closed */
+	for (int i = 0; i < 8 && side->other->stage < 3 && !side->other->gone; i++) {
+		rma_one(side, &large, 1, 0);
+		rma_settle(side);
+	}
+	go_on(side, 3);
+}
+
+static void atomic_one(struct side *side, enum sc_atomic_kind kind, enum sc_atomic_code code, size_t count)
+{
+	static uint64_t operands[64], compare[64];
+	size_t size = count * sizeof(uint64_t);
+	struct op *op = op_new(side, OP_RMA, 0, size);
+	struct iovec iov = { operands, size }, other = { compare, size }, result = { op->buf, size };
+	struct sc_remote remote = { 0, size, side->other->keys[0] };
+	struct sc_atomic atomic = { .kind = kind, .type = SC_UINT64, .code = code, .iov = &iov,
+				    .iov_count = code != SC_ATOMIC_READ, .compare = &other,
+				    .compare_count = kind == SC_ATOMIC_COMPARE, .result = &result,
+				    .result_count = kind != SC_ATOMIC_BASE, .remote = &remote,
+				    .remote_count = 1, .context = op };
+	int ret;
+
+	for (size_t i = 0; i < count; i++)
+		operands[i] = 1;
+	ret = UNTIL_TAKEN(side, sc_atomic_post(side->ep, side->peer, &atomic));
+	if (ret)
+		op_refuse(side, op, ret);
+}
+
+static void work_atomic_initiator(struct side *side)
+{
+	if (!wait_stage(side, 2))
+		return;
+	atomic_one(side, SC_ATOMIC_BASE, SC_SUM, 1);
+	atomic_one(side, SC_ATOMIC_BASE, SC_SUM, 40);
+	atomic_one(side, SC_ATOMIC_FETCH, SC_SUM, 1);
+	atomic_one(side, SC_ATOMIC_FETCH, SC_SUM, 60);
+	atomic_one(side, SC_ATOMIC_FETCH, SC_ATOMIC_READ, 50);
+	atomic_one(side, SC_ATOMIC_COMPARE, SC_CSWAP, 20);
+	rma_settle(side);
+	go_on(side, 3);
+}
+
+/* More registrations than there are buckets, while a peer looks one up. */
+#define REGS 1100
+static void work_registrar(struct side *side)
+{
+	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
+	static struct sc_reg *regs[REGS];
+	struct iovec ranges[2] = { { memory, 65536 }, { memory + 131072, 65536 } };
+
+	pattern_fill(memory, sizeof(memory), 7);
+	regs[0] = reg_open(side, ranges, 1, 1000, SC_REG_KEY);
+	side->me->keys[0] = 1000;
+	go_on(side, 2);
+	for (int i = 1; i < REGS; i++) {
+		regs[i] = reg_open(side, ranges, i % 8 ? 1 : 2, 1000 + (unsigned)i, SC_REG_KEY);
+		if (i % 100 == 0)
+			progress(side);
+	}
+	for (int i = 1; i < REGS; i++)
+		reg_close(side, regs[i]);
+	(void)wait_stage(side, 3);
+	reg_close(side, regs[0]);
+}
+
+static void work_reader(struct side *side)
+{
+	struct sc_remote small = { 0, 1000, 1000 };
+
+	if (!wait_stage(side, 2))
+		return;
+	for (int i = 0; i < 20; i++) {
+		rma_one(side, &small, 1, 0);
+		rma_settle(side);
+	}
+	go_on(side, 3);
+}
+
+/* ---- coming and going ------------------------------------------------------------------------ */
+
+/* Messages in bounce buffers for one that has not looked yet, then the end. */
+static void work_leaver(struct side *side)
+{
+	messages_send(side);
+}
+
+static void work_latecomer(struct side *side)
+{
+	at(side, "wait for the other to leave");
+	while (!side->other->closed && !side->other->gone)
+		sched_yield();
+	messages_recv(side);
+}
+
+/* A second endpoint of the same process connects too; and a third that finds no slot (of 4). */
+static void work_crowd(struct side *side)
+{
+	struct sc_ep *more[4] = { NULL };
+	uint8_t byte = 0;
+	struct iovec iov = { &byte, 1 };
+	struct sc_send send = { .iov = &iov, .iov_count = 1, .flags = SC_SILENT };
+
+	messages_send(side);
+	for (int i = 0; i < 4; i++) {
+		struct sc_peer *peer;
+		int ret = ep_open(side, NULL, &more[i]);
+
+		if (!ret)
+			ret = sc_peer_get(more[i], side->other->address, &peer);
+		if (!ret)
+			ret = sc_tx_send(more[i], peer, &send);
+		if (!ret && i == 3 && !may_fail())
+			complain("a fifth peer was let into four slots");
+		progress(side);
+	}
+	for (int i = 0; i < 4; i++)
+		if (more[i])
+			sc_ep_destroy(more[i]);
+}
+
+/* One is found by a service name, and another wants the same. */
+static void work_client(struct side *side)
+{
+	char address[SC_ADDR_SIZE];
+	struct sc_ep *rival = NULL;
+	int ret;
+
+	if (!wait_stage(side, 1))
+		return;
+	ret = sc_addr_resolve(SC_ADDR_PREFIX SERVICE, address);
+	if (ret)
+		check_refusal(side, ret);
+	else if (strcmp(address, side->other->address))
+		complain("the service is of another");
+	ret = ep_open(side, SERVICE, &rival);
+	if (!ret && !side->other->gone && !side->other->closed && !has_action(KILL) && !may_fail())
+		complain("a service was taken from a live process");
+	if (rival)
+		sc_ep_destroy(rival);
+	messages_send(side);
+}
+
+/* What a dead process has left is removed by both. */
+static void work_reaper(struct side *side)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child < 0)
+		complain("fork");
+	if (!child) {
+		struct sc_ep_attr attr = { .tx_size = 16, .rx_size = 16,
+					   .service = side->index ? "fault-left-1" : "fault-left-0" };
+		struct sc_ep *ep;
+
+		my_side = -1;
+		sc_config_init(&attr.config);
+		_exit(sc_ep_create(&attr, &ep) != 0);
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status)
+		complain("a child has made no endpoint");
+	messages_send(side);
+	/* what one has left that was never let in can be read as long as it has its name */
+	for (int i = 0; i < QUIET_POLLS && side->ep->counters.accepts == 0; i++)
+		progress(side);
+	at(side, "reap");
+	if (sc_reap_scan() < 0 && !may_fail())
+		complain("a scan failed");
+	at(side, "work");
+	for (int i = 0; !is_last(&side->protocol->messages[i]); i++)
+		recv_one(side, i, &side->protocol->messages[i]);
+}
+
+static void own_name(const struct side *side, char path[SC_OWN_PATH_MAX])
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr parts;
+
+	if (sc_addr_parse(sc_ep_address(side->ep), &parts))
+		complain("an endpoint without address");
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+}
+
+/* A process that has lost its life lock by a slip of the application's is not reaped. */
+static void work_careless(struct side *side)
+{
+	char path[SC_OWN_PATH_MAX];
+
+	messages_send(side);
+	own_name(side, path);
+	if (!wait_stage(side, 2))
+		return;
+	close(open(path, O_RDONLY | O_CLOEXEC));
+	go_on(side, 2);
+	(void)wait_stage(side, 3);
+	if (side->other->stage >= 3 && access(path, F_OK) && !may_fail())
+		complain("the name of a live process was removed");
+}
+
+static void work_careful(struct side *side)
+{
+	unsigned long until;
+
+	messages_recv(side);
+	for (int i = 0; i < QUIET_POLLS && side->ep->counters.accepts == 0 && !side->other->gone; i++)
+		progress(side);
+	go_on(side, 2);
+	if (!wait_stage(side, 2))
+		return;
+	if (sc_reap_scan() > 0 && !side->other->gone && !may_fail())
+		complain("the name of a live process was removed");
+	until = side->me->polls + QUIET_POLLS;
+	while (side->me->polls < until)
+		progress(side);
+	go_on(side, 3);
+}
+
+/* One whose name is gone (logind's RemoveIPC), and whose segment is known by it alone. */
+static void work_nameless(struct side *side)
+{
+	char path[SC_OWN_PATH_MAX];
+
+	messages_send(side);
+	own_name(side, path);
+	if (!wait_stage(side, 2))
+		return;
+	unlink(path);
+	go_on(side, 2);
+	(void)wait_stage(side, 3);
+}
+
+static void work_without_descriptor(struct side *side)
+{
+	unsigned long until;
+
+	messages_recv(side);
+	for (int i = 0; i < QUIET_POLLS && side->ep->counters.accepts == 0 && !side->other->gone; i++)
+		progress(side);
+	go_on(side, 2);
+	(void)wait_stage(side, 2);
+	until = side->me->polls + QUIET_POLLS;
+	while (side->me->polls < until)
+		progress(side);
+	go_on(side, 3);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+#define MESSAGES { "sender", "receiver" }
+#define TRAFFIC { work_sender, work_receiver }
+
+static const struct protocol protocols[] = {
+	{ "inline", MESSAGES, 0, TRAFFIC, inline_messages, { 0 } },
+	{ "bounce", MESSAGES, FIRST_0, TRAFFIC, bounce_messages, { 0 } },
+	{ "several buffers", MESSAGES, FIRST_1, TRAFFIC, buffers_messages, { 0 } },
+	{ "full ring and pool", MESSAGES, 0, TRAFFIC, full_messages, { 0 } },
+	{ "rendezvous", MESSAGES, UNSHARED, TRAFFIC, rdv_messages, { 0 } },
+	{ "shared rendezvous", MESSAGES, 0, TRAFFIC, share_messages, { 0 } },
+	{ "pulled rendezvous", MESSAGES, NO_CMA, TRAFFIC, rdv_messages, { 0 } },
+	{ "acknowledged", MESSAGES, UNSHARED, TRAFFIC, ack_messages, { 0 } },
+	{ "multi-receive", MESSAGES, UNSHARED | MULTI, TRAFFIC, mixed_messages, { 0 } },
+	{ "unexpected", MESSAGES, UNSHARED | LATE, TRAFFIC, mixed_messages, { 0 } },
+	{ "exchange", { "one", "other" }, BACK, TRAFFIC, mixed_messages, { 0 } },
+	{ "one-sided", { "initiator", "target" }, 0, { work_initiator, work_target }, NULL, { 0 } },
+	{ "one-sided, counted", { "initiator", "target" }, EVENTS, { work_initiator, work_target }, NULL, { 0 } },
+	{ "one-sided, strict", { "initiator", "target" }, STRICT, { work_initiator, work_target }, NULL, { 0 } },
+	{ "one-sided, no CMA", { "initiator", "target" }, NO_CMA, { work_initiator, work_target }, NULL, { 0 } },
+	{ "atomics", { "initiator", "target" }, 0, { work_atomic_initiator, work_target }, NULL, { 0 } },
+	{ "closed under a copy",
+	  { "initiator", "target" },
+	  0,
+	  { work_hasty_initiator, work_closing_target },
+	  NULL,
+	  { 0 } },
+	{ "dead in a copy",
+	  { "initiator", "target" },
+	  0,
+	  { work_hasty_initiator, work_closing_target },
+	  NULL,
+	  { 0, "rma.hazard", KILL, 0 } },
+	{ "registrations", { "reader", "registrar" }, 0, { work_reader, work_registrar }, NULL, { 0 } },
+	{ "close with messages unread",
+	  { "leaver", "latecomer" },
+	  FIRST_0,
+	  { work_leaver, work_latecomer },
+	  bounce_messages,
+	  { 0 } },
+	{ "more peers than slots",
+	  { "connecting", "accepting" },
+	  0,
+	  { work_crowd, work_receiver },
+	  inline_messages,
+	  { 0 } },
+	{ "service", { "holder", "client" }, SERVED, { work_receiver, work_client }, inline_messages, { 0 } },
+	{ "reaping", { "one", "other" }, 0, { work_reaper, work_reaper }, bounce_messages, { 0 } },
+	{ "lost lock", { "careless", "reaper" }, 0, { work_careless, work_careful }, bounce_messages, { 0 } },
+	{ "lost name",
+	  { "nameless", "without descriptor" },
+	  0,
+	  { work_nameless, work_without_descriptor },
+	  bounce_messages,
+	  { 1, "seg.limit", FAIL, EINVAL } },
+};
+#define PROTOCOLS (sizeof(protocols) / sizeof(protocols[0]))
+
+#endif

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * schedule.h: two processes and what is to happen to them at the points of src/inject.h.
+ *
+ * The driver lays out a schedule in memory that both share with it (struct control) and forks them; it makes
+ * no call of the core itself. Each counts how often it reaches a point, and at the one that the schedule
+ * names dies, stops, or sees a call fail. The driver lets one that has stopped go on once the other has polled
+ * for a while, tells each when the other has ended, and gives both 20 seconds.
+ *
+ * To be included once, by the driver.
+ */
+#ifndef FAULT_SCHEDULE_H
+#define FAULT_SCHEDULE_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define POINTS_MAX 1024
+#define INJECTIONS 4
+#define HANG_SECONDS 4
+#define RECENT 12
+/* How long a process is stopped: so many polls of the other's (it asks after a peer each 1,024), */
+#define STOP_POLLS 3000
+/* or so long, if the other is in a call that waits for it. */
+#define STOP_MS 30
+
+/* ---- points ---------------------------------------------------------------------------------- */
+
+/* As in src/inject.h of a build with fault injection; the section is empty without. */
+struct sc_inject_site {
+	const char *point, *call;
+	bool fails;
+	const char *file;
+	int line;
+};
+extern struct sc_inject_site *__start_sc_inject_sites[] __attribute__((weak));
+extern struct sc_inject_site *__stop_sc_inject_sites[] __attribute__((weak));
+extern int (*sc_inject_hook)(const char *point) __attribute__((weak));
+
+static const struct sc_inject_site *points[POINTS_MAX]; /* by name */
+static int point_count;
+
+static int by_name(const void *left, const void *right)
+{
+	return strcmp((*(const struct sc_inject_site *const *)left)->point,
+		      (*(const struct sc_inject_site *const *)right)->point);
+}
+
+/* Inline functions have their points in several objects. */
+static void points_init(void)
+{
+	int used = 0;
+
+	for (struct sc_inject_site **site = __start_sc_inject_sites; site < __stop_sc_inject_sites; site++) {
+		if (point_count == POINTS_MAX) {
+			fprintf(stderr, "more than %d points\n", POINTS_MAX);
+			exit(1);
+		}
+		points[point_count++] = *site;
+	}
+	qsort(points, (size_t)point_count, sizeof(points[0]), by_name);
+	for (int i = 0; i < point_count; i++)
+		if (!used || strcmp(points[i]->point, points[used - 1]->point))
+			points[used++] = points[i];
+	point_count = used;
+}
+
+static int point_find(const char *name)
+{
+	struct sc_inject_site key = { .point = name };
+	const struct sc_inject_site *at = &key, **found;
+
+	found = bsearch(&at, points, (size_t)point_count, sizeof(points[0]), by_name);
+	return found ? (int)(found - points) : -1;
+}
+
+/* The same by the name's address, which is the same at each visit: a table that fills as it goes. */
+static int point_of(const char *name)
+{
+	static struct {
+		_Atomic(const char *) name;
+		atomic_int id; /* + 1 */
+	} table[4096];
+	uint32_t at = (uint32_t)((uintptr_t)name * 0x9e3779b97f4a7c15u >> 52);
+
+	for (;; at = (at + 1) % 4096) {
+		const char *there = NULL;
+
+		if (atomic_compare_exchange_strong(&table[at].name, &there, name) || there == name)
+			break;
+	}
+	if (!table[at].id)
+		table[at].id = point_find(name) + 1;
+	return table[at].id - 1;
+}
+
+/* ---- the schedule ---------------------------------------------------------------------------- */
+
+enum action { NOTHING, KILL, STOP, FAIL };
+
+struct injection {
+	enum action action;
+	int side, point, err;
+	unsigned nth;
+	atomic_bool fired;
+};
+
+/* What each process tells. */
+struct told {
+	char address[64];
+	uint64_t keys[4], addr;
+	_Atomic unsigned stage;	   /* of its work, see wait_stage() */
+	atomic_bool finished;	   /* it waits for nothing any more */
+	atomic_bool leaving;	   /* it is closing its endpoint, */
+	atomic_bool closed;	   /* and has */
+	atomic_bool gone, killed;  /* its process, by the driver */
+	_Atomic unsigned begun;	   /* sends that have been called, */
+	_Atomic unsigned returned; /* that have been accepted, */
+	_Atomic unsigned eager;	   /* of those, whose payload is in shared memory */
+	_Atomic unsigned long polls;
+	char where[64], complaint[256];
+	_Atomic unsigned recent_at;
+	int recent[RECENT];
+	_Atomic unsigned hits[POINTS_MAX];
+};
+
+struct control {
+	struct injection injections[INJECTIONS];
+	struct told sides[2];
+};
+
+static struct control *control;
+static int my_side = -1; /* -1: nothing is injected */
+
+/* ---- in the processes ------------------------------------------------------------------------ */
+
+static int injected(struct injection *injection)
+{
+	atomic_store(&injection->fired, true);
+	switch (injection->action) {
+	case KILL:
+		raise(SIGKILL);
+		_exit(137); /* the first process of a pid namespace */
+	case STOP:
+		kill(getpid(), SIGSTOP);
+		return 0;
+	default:
+		return injection->err;
+	}
+}
+
+static int at_point(const char *name)
+{
+	struct told *me;
+	unsigned nth;
+	int id;
+
+	if (my_side < 0)
+		return 0;
+	me = &control->sides[my_side];
+	id = point_of(name);
+	nth = atomic_fetch_add(&me->hits[id], 1) + 1;
+	me->recent[atomic_fetch_add(&me->recent_at, 1) % RECENT] = id;
+	for (int i = 0; i < INJECTIONS; i++) {
+		struct injection *injection = &control->injections[i];
+
+		if (injection->action && injection->side == my_side && injection->point == id &&
+		    injection->nth == nth)
+			return injected(injection);
+	}
+	return 0;
+}
+
+__attribute__((format(printf, 1, 2), noreturn)) static void complain(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(control->sides[my_side].complaint, sizeof(control->sides[my_side].complaint), format, args);
+	va_end(args);
+	_exit(1);
+}
+
+/* ---- the driver ------------------------------------------------------------------------------ */
+
+/* Sides' work, each in a process of its own. */
+typedef void side_body(void *arg, int side);
+
+static void run_side(side_body *body, void *arg, int side)
+{
+	sigset_t none;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	my_side = side;
+	sc_inject_hook = at_point;
+	body(arg, side);
+	_exit(0);
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+struct run {
+	pid_t pids[2];
+	int status[2];
+	bool running[2];
+	bool hung;
+};
+
+/* It has stopped: the other goes on for a while, then it goes on, too. */
+static void sit_out(const struct run *run, int side)
+{
+	struct told *other = &control->sides[!side];
+	unsigned long polls = other->polls;
+	uint64_t begin = now_ms();
+
+	while (!other->gone && !other->closed && other->polls - polls < STOP_POLLS &&
+	       now_ms() - begin < STOP_MS) {
+		struct timespec moment = { 0, 50000 };
+		siginfo_t info = { 0 };
+
+		/* does it live? (left for collect() to reap) */
+		if (!run->running[!side] ||
+		    (!waitid(P_PID, (id_t)run->pids[!side], &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid))
+			break;
+		nanosleep(&moment, NULL);
+	}
+	kill(run->pids[side], SIGCONT);
+}
+
+static void collect(struct run *run)
+{
+	for (int side = 0; side < 2; side++) {
+		int status;
+
+		if (!run->running[side] ||
+		    waitpid(run->pids[side], &status, WNOHANG | WUNTRACED) != run->pids[side])
+			continue;
+		if (WIFSTOPPED(status)) {
+			sit_out(run, side);
+			continue;
+		}
+		run->running[side] = false;
+		run->status[side] = status;
+		atomic_store(&control->sides[side].killed, WIFSIGNALED(status));
+		atomic_store(&control->sides[side].gone, true);
+	}
+}
+
+static void tell_hang(const struct run *run)
+{
+	for (int side = 0; side < 2; side++) {
+		const struct told *told = &control->sides[side];
+		char path[64], text[64] = "";
+		FILE *file;
+
+		snprintf(path, sizeof(path), "/proc/%d/wchan", (int)run->pids[side]);
+		file = fopen(path, "r");
+		if (file && !fgets(text, sizeof(text), file))
+			text[0] = '\0';
+		if (file)
+			fclose(file);
+		printf("  side %d: %s, in %s, %lu polls, kernel %s; last points:", side,
+		       run->running[side] ? "runs" : "has ended", told->where, told->polls, text);
+		for (unsigned i = told->recent_at > RECENT ? told->recent_at - RECENT : 0; i < told->recent_at; i++)
+			printf(" %s", points[told->recent[i % RECENT]]->point);
+		printf("\n");
+	}
+}
+
+/* The schedule in `control`, to its end. */
+static struct run run_both(side_body *body, void *arg)
+{
+	struct run run = { .running = { true, true } };
+	uint64_t end = now_ms() + HANG_SECONDS * 1000;
+	sigset_t child;
+
+	fflush(NULL);
+	for (int side = 0; side < 2; side++) {
+		run.pids[side] = fork();
+		if (run.pids[side] < 0) {
+			perror("fork");
+			exit(1);
+		}
+		if (!run.pids[side])
+			run_side(body, arg, side);
+	}
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD); /* blocked in the driver */
+	while (run.running[0] || run.running[1]) {
+		struct timespec while_ = { 1, 0 };
+
+		collect(&run);
+		if (!run.running[0] && !run.running[1])
+			break;
+		if (now_ms() > end && !run.hung) {
+			run.hung = true;
+			tell_hang(&run);
+			for (int side = 0; side < 2; side++)
+				if (run.running[side])
+					kill(run.pids[side], SIGKILL);
+		}
+		(void)sigtimedwait(&child, NULL, &while_);
+	}
+	return run;
+}
+
+#endif

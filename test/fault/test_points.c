@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_points: every point of src/inject.h, in every protocol and role that reaches it: the process is killed
+ * there, or stopped for a while, or sees the call fail with each errno that it may have. What the two
+ * processes have to find then is in protocols.h; that there is no name left the driver sees.
+ *
+ * First each protocol is run as it is, to learn which points each side reaches and how often; so only
+ * schedules that can fire are run: at the first, a middle and the last time (what polls see may be fewer the
+ * next time). Points that only a failed call leads to are reached by that call's failure in a second pass.
+ *
+ *	test_points				all; the last line sums up
+ *	test_points PROTOCOL [SIDE [POINT]]	these only (SIDE 0 or 1), every schedule printed
+ *	test_points PROTOCOL SIDE POINT kill|stop|ERRNO [NTH]	this one
+ */
+#include "schedule.h"
+#include "protocols.h"
+#include "child.h"
+
+#define NAMES_DIR "/dev/shm"
+
+/* How a point was reached that no protocol reaches by itself. */
+struct way {
+	const struct protocol *protocol; /* NULL: not known */
+	struct injection injection;
+	int side;
+};
+
+static unsigned counts[PROTOCOLS][2][POINTS_MAX]; /* how often a protocol's sides reach a point */
+static struct way ways[POINTS_MAX];
+static bool fired[POINTS_MAX];
+static unsigned long schedules, violations;
+static bool verbose;
+
+static bool is_done_point(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 5 && !strcmp(name + len - 5, ".done");
+}
+
+/* What a call may fail with, by its name; the lists end with 0. */
+static const int *errnos_of(const struct sc_inject_site *site)
+{
+	static const struct {
+		const char *call;
+		int errnos[6];
+	} lists[] = {
+		{ "open(", { EMFILE, ENOMEM, EACCES } },
+		{ "opendir", { EMFILE, ENOMEM } },
+		{ "fopen", { EMFILE } },
+		{ "readdir", { EIO } },
+		{ "linkat", { EEXIST, ENOSPC, EPERM } },
+		{ "unlink", { EPERM, EBUSY } },
+		{ "fallocate", { ENOSPC, EPERM } },
+		{ "ftruncate", { ENOSPC, EPERM } },
+		{ "mmap", { ENOMEM, EMFILE } },
+		{ "madvise", { ENOMEM, EINVAL } },
+		{ "process_vm_readv", { EPERM, ENOSYS, ENOMEM, EFAULT, ESRCH } },
+		{ "process_vm_writev", { EPERM, ENOSYS, ENOMEM, EFAULT, ESRCH } },
+		{ "F_SETLK", { ENOLCK, EAGAIN } },
+		{ "F_GETLK", { ENOLCK } },
+		{ "pwrite", { ENOSPC, EIO } },
+		{ "pidfd_open", { EMFILE, ENOSYS, EPERM } },
+		{ "getrandom", { EINTR, ENOSYS } },
+		{ "poll(", { EINTR } },
+		{ "kill(", { EPERM } },
+		{ "getrlimit", { EINVAL } },
+		{ "pthread_atfork", { ENOMEM } },
+		{ "fstat(", { ENOMEM } },
+		{ "stat", { ENOMEM, EACCES } },
+	};
+	/* of points without a call's text, and those that are more particular */
+	static const struct {
+		const char *point;
+		int errnos[6];
+	} own[] = {
+		{ "seg.slot", { ENOSPC, EPERM } },
+		{ "seg.table", { ENOSPC, EPERM } },
+		/* fails only when the descriptor has been closed */
+		{ "own.is_open", { 0 } },
+	};
+	static const int other[] = { EIO, 0 };
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (!strcmp(site->point, own[i].point))
+			return own[i].errnos;
+	for (size_t i = 0; site->call && i < sizeof(lists) / sizeof(lists[0]); i++)
+		if (strstr(site->call, lists[i].call))
+			return lists[i].errnos;
+	return other;
+}
+
+/* ---- one schedule ---------------------------------------------------------------------------- */
+
+static const char *action_name(const struct injection *injection, char text[32])
+{
+	if (injection->action == FAIL) {
+		snprintf(text, 32, "%d", injection->err);
+		return text;
+	}
+	return injection->action == KILL ? "kill" : injection->action == STOP ? "stop" : "nothing";
+}
+
+static void print_schedule(const struct protocol *protocol)
+{
+	bool any = false;
+
+	printf("'%s'", protocol->name);
+	for (int i = 0; i < INJECTIONS; i++) {
+		const struct injection *injection = &control->injections[i];
+		char text[32];
+
+		if (!injection->action)
+			continue;
+		printf("%s %d %s %s %u (%s%s)", any ? ", and" : "", injection->side,
+		       points[injection->point]->point, action_name(injection, text), injection->nth,
+		       protocol->roles[injection->side], injection->fired ? "" : ", not reached");
+		any = true;
+	}
+}
+
+static void violation(const struct protocol *protocol, const char *what)
+{
+	violations++;
+	printf("VIOLATION: %s\n  ", what);
+	print_schedule(protocol);
+	printf("\n");
+	fflush(stdout);
+}
+
+/* Names that are left; they are removed, so that the next schedule begins with none. */
+static bool has_names(char *text, size_t size)
+{
+	DIR *dir = opendir(NAMES_DIR);
+	struct dirent *entry;
+	bool found = false;
+
+	while (dir && (entry = readdir(dir))) {
+		char path[300];
+
+		if (strncmp(entry->d_name, "shmcma", 6))
+			continue;
+		found = true;
+		snprintf(text, size, "the name %.200s is left", entry->d_name);
+		snprintf(path, sizeof(path), NAMES_DIR "/%s", entry->d_name);
+		unlink(path);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* Nobody has survived who could have removed names: as the next to start does. */
+static void scan_as_third(void)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		while (sc_reap_scan() > 0)
+			;
+		_exit(0);
+	}
+	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+static bool was_to_die(int side)
+{
+	for (int i = 0; i < INJECTIONS; i++)
+		if (control->injections[i].action == KILL && control->injections[i].side == side &&
+		    control->injections[i].fired)
+			return true;
+	return false;
+}
+
+static void judge(const struct protocol *protocol, const struct run *run)
+{
+	char text[512];
+
+	for (int side = 0; side < 2; side++) {
+		int status = run->status[side];
+		const struct told *told = &control->sides[side];
+
+		if (run->hung || (WIFEXITED(status) && !WEXITSTATUS(status)))
+			continue;
+		if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && was_to_die(side))
+			continue;
+		if (WIFSIGNALED(status))
+			snprintf(text, sizeof(text), "the %s died by signal %d in %s", protocol->roles[side],
+				 WTERMSIG(status), told->where);
+		else
+			snprintf(text, sizeof(text), "the %s in %s: %s", protocol->roles[side], told->where,
+				 told->complaint[0] ? told->complaint : "it exited");
+		violation(protocol, text);
+	}
+	if (run->hung)
+		violation(protocol, "a hang");
+	if (run->hung || (WIFSIGNALED(run->status[0]) && WIFSIGNALED(run->status[1])))
+		scan_as_third();
+	if (has_names(text, sizeof(text)))
+		violation(protocol, text);
+}
+
+static void schedule_clear(const struct protocol *protocol)
+{
+	memset(control, 0, sizeof(*control));
+	if (!protocol->given.point)
+		return;
+	control->injections[INJECTIONS - 1] = (struct injection){
+		.action = protocol->given.action,
+		.side = protocol->given.side,
+		.point = point_find(protocol->given.point),
+		.err = protocol->given.err,
+		.nth = 1,
+	};
+}
+
+static void schedule_run(const struct protocol *protocol)
+{
+	struct run run;
+
+	schedules++;
+	run = run_both(side_run, (void *)protocol);
+	for (int i = 0; i < INJECTIONS; i++)
+		if (control->injections[i].fired)
+			fired[control->injections[i].point] = true;
+	if (verbose) {
+		print_schedule(protocol);
+		printf("\n");
+	}
+	judge(protocol, &run);
+}
+
+/* ---- passes ---------------------------------------------------------------------------------- */
+
+/* What a failed call has led to that nothing else does. */
+static void remember_ways(const struct protocol *protocol)
+{
+	for (int side = 0; side < 2; side++)
+		for (int i = 0; i < point_count; i++)
+			if (control->sides[side].hits[i] && !fired[i] && !ways[i].protocol)
+				ways[i] = (struct way){ protocol, control->injections[0], side };
+}
+
+static void inject(const struct protocol *protocol, struct injection injection)
+{
+	schedule_clear(protocol);
+	control->injections[0] = injection;
+	schedule_run(protocol);
+	if (injection.action == FAIL)
+		remember_ways(protocol);
+}
+
+/* All that can happen at a point the nth time. */
+static void visit(const struct protocol *protocol, int side, int point, unsigned nth, bool first)
+{
+	struct injection injection = { .side = side, .point = point, .nth = nth };
+	const struct sc_inject_site *site = points[point];
+
+	injection.action = KILL;
+	inject(protocol, injection);
+	injection.action = STOP;
+	inject(protocol, injection);
+	if (!site->fails || is_done_point(site->point))
+		return;
+	injection.action = FAIL;
+	for (const int *err = errnos_of(site); *err; err++) {
+		injection.err = *err;
+		inject(protocol, injection);
+		if (!first)
+			break;
+	}
+}
+
+static void learn(size_t index)
+{
+	schedule_clear(&protocols[index]);
+	schedule_run(&protocols[index]);
+	for (int side = 0; side < 2; side++)
+		for (int i = 0; i < point_count; i++)
+			counts[index][side][i] = control->sides[side].hits[i];
+}
+
+static void visit_all(size_t index, int side, int point)
+{
+	unsigned count = counts[index][side][point];
+
+	if (!count)
+		return;
+	visit(&protocols[index], side, point, 1, true);
+	if (count > 2)
+		visit(&protocols[index], side, point, count / 2 + 1, false);
+	if (count > 1)
+		visit(&protocols[index], side, point, count, false);
+}
+
+static void visit_by_failure(int point)
+{
+	const struct way *way = &ways[point];
+	static const enum action actions[] = { KILL, STOP };
+
+	for (size_t i = 0; i < 2; i++) {
+		schedule_clear(way->protocol);
+		control->injections[0] = way->injection;
+		control->injections[0].fired = false;
+		control->injections[1] = (struct injection){
+			.action = actions[i], .side = way->side, .point = point, .nth = 1
+		};
+		schedule_run(way->protocol);
+	}
+}
+
+static int report(bool all)
+{
+	int count = 0;
+
+	for (int i = 0; i < point_count; i++) {
+		count += fired[i];
+		if (!fired[i] && all)
+			printf("never fired: %s (%s:%d)\n", points[i]->point, points[i]->file, points[i]->line);
+	}
+	printf("%d points, %d fired, %lu schedules, %lu violations\n", point_count, count, schedules,
+	       violations);
+	return violations || (all && count < point_count);
+}
+
+static int run_all(void)
+{
+	for (size_t i = 0; i < PROTOCOLS; i++) {
+		unsigned long before = schedules;
+		uint64_t begin = now_ms();
+
+		learn(i);
+		for (int side = 0; side < 2; side++)
+			for (int point = 0; point < point_count; point++)
+				visit_all(i, side, point);
+		printf("%s: %lu schedules, %.1f s\n", protocols[i].name, schedules - before,
+		       (double)(now_ms() - begin) / 1000);
+		fflush(stdout);
+	}
+	for (int point = 0; point < point_count; point++)
+		if (!fired[point] && ways[point].protocol)
+			visit_by_failure(point);
+	return report(true);
+}
+
+/* ---- by hand --------------------------------------------------------------------------------- */
+
+static size_t protocol_of(const char *name)
+{
+	for (size_t i = 0; i < PROTOCOLS; i++)
+		if (!strcmp(protocols[i].name, name))
+			return i;
+	fprintf(stderr, "no such protocol: %s; there are:\n", name);
+	for (size_t i = 0; i < PROTOCOLS; i++)
+		fprintf(stderr, "\t%s\n", protocols[i].name);
+	exit(2);
+}
+
+static int run_one(int argc, char **argv)
+{
+	struct injection injection = { .side = atoi(argv[2]), .point = point_find(argv[3]) };
+
+	if (injection.point < 0) {
+		fprintf(stderr, "no such point: %s\n", argv[3]);
+		return 2;
+	}
+	injection.action = !strcmp(argv[4], "kill") ? KILL : !strcmp(argv[4], "stop") ? STOP : FAIL;
+	injection.err = atoi(argv[4]);
+	injection.nth = argc > 5 ? (unsigned)atoi(argv[5]) : 1;
+	inject(&protocols[protocol_of(argv[1])], injection);
+	return report(false);
+}
+
+static int run_some(int argc, char **argv)
+{
+	size_t index = protocol_of(argv[1]);
+
+	learn(index);
+	for (int side = 0; side < 2; side++)
+		for (int point = 0; point < point_count; point++)
+			if ((argc < 3 || side == atoi(argv[2])) &&
+			    (argc < 4 || !strcmp(points[point]->point, argv[3])))
+				visit_all(index, side, point);
+	return report(false);
+}
+
+int main(int argc, char **argv)
+{
+	sigset_t child;
+
+	if (!&sc_inject_hook) {
+		printf("SKIP: the core is built without --enable-fault-injection\n");
+		return 77;
+	}
+	if (!child_private_shm("size=64m")) {
+		printf("SKIP: no /dev/shm of its own to be had (unshare: %s)\n", strerror(errno));
+		return 77;
+	}
+	points_init();
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, NULL);
+	control = mmap(NULL, sizeof(*control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (control == MAP_FAILED) {
+		perror("mmap");
+		return 1;
+	}
+	verbose = argc > 1;
+	return argc > 4 ? run_one(argc, argv) : argc > 1 ? run_some(argc, argv) : run_all();
+}
