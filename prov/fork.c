@@ -311,6 +311,11 @@ bool shmcma_is_forked(const struct fid *fid)
 	return fid->ops == &fid_ops[fid->fclass];
 }
 
+bool shmcma_is_torn(const struct fid *fid)
+{
+	return fid->ops->close == close_torn;
+}
+
 static void replace_fid(struct fid *fid)
 {
 	fid_ops[fid->fclass] = (struct fi_ops)SHMCMA_FID_OPS(torn ? close_torn : fid->ops->close, fid_bind,

@@ -37,6 +37,9 @@ struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fi
 /* Has the process inherited it? */
 bool shmcma_is_forked(const struct fid *fid);
 
+/* Is it to be left as it is when it is closed? Then so is registered memory of this domain. */
+bool shmcma_is_torn(const struct fid *fid);
+
 /* SHMCMA_FORKED, and the first time in a process a line in the log. */
 int shmcma_forked(void);
 

@@ -220,6 +220,8 @@ static int mr_close(struct fid *fid)
 	struct shmcma_domain *domain = mr->domain;
 	int ret = 0;
 
+	if (shmcma_is_torn(&domain->fid.fid))
+		return 0;
 	if (mr->reg) {
 		shmcma_lock(domain);
 		mr->closing = true;

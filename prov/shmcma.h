@@ -88,7 +88,6 @@ struct shmcma_fabric {
 
 struct shmcma_domain {
 	struct fid_domain fid;
-	struct shmcma_object object;
 	struct shmcma_fabric *fabric;
 	shmcma_refs refs;
 	struct shmcma_eq *eq; /* fi_domain_bind */
@@ -104,6 +103,7 @@ struct shmcma_domain {
 	int mr_mode; /* FI_MR_*, in the bits of API 1.5 and later */
 	struct sc_regtab *regtab;
 	uint32_t api_version;
+	struct shmcma_object object;
 };
 
 static inline void shmcma_lock(struct shmcma_domain *domain)
@@ -148,7 +148,6 @@ struct shmcma_av_entry {
 
 struct shmcma_av {
 	struct fid_av fid;
-	struct shmcma_object object;
 	struct shmcma_domain *domain;
 	shmcma_refs refs;
 	struct shmcma_eq *eq;
@@ -163,6 +162,7 @@ struct shmcma_av {
 	uint32_t *buckets;	 /* hash of the live entries by address */
 	size_t bucket_mask;
 	struct shmcma_ep *eps; /* bound endpoints, linked by av_next; under the domain's lock */
+	struct shmcma_object object;
 };
 
 /*
@@ -179,7 +179,6 @@ fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
 /* A completion queue (cq.c). */
 struct shmcma_cq {
 	struct fid_cq fid;
-	struct shmcma_object object;
 	struct shmcma_domain *domain;
 	shmcma_refs refs;
 	struct sc_cq queue;
@@ -188,6 +187,7 @@ struct shmcma_cq {
 	enum fi_wait_obj wait_obj;
 	atomic_bool signaled; /* fi_cq_signal; by any thread, without lock */
 	bool overrun_told;    /* event queues know that completions were lost */
+	struct shmcma_object object;
 };
 
 /* The endpoint is polled no more, for its peers are about to go; completions stay, with unknown source. */
@@ -196,7 +196,6 @@ void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
 /* A counter (cntr.c). */
 struct shmcma_cntr {
 	struct fid_cntr fid;
-	struct shmcma_object object;
 	struct shmcma_domain *domain;
 	shmcma_refs refs;
 	struct sc_cntr count;	     /* written under the domain's lock */
@@ -207,6 +206,7 @@ struct shmcma_cntr {
 	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
 	bool lent;			  /* operations under way may count here after fi_close() */
 	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */
+	struct shmcma_object object;
 };
 
 /* The counter of that fid if it is one of this domain, else NULL. */

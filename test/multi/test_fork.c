@@ -725,6 +725,78 @@ static void threads_rank(const void *arg)
 	close_parent();
 }
 
+/* ---- in the middle of a call ----------------------------------------------------------------- */
+
+/* A pipe that takes no more bytes: a thread that logs stays where it is. */
+static int full_pipe(int *reader)
+{
+	int fds[2];
+
+	mt_require(pipe(fds) == 0, "pipe");
+	mt_require(fcntl(fds[1], F_SETFL, O_NONBLOCK) == 0, "fcntl");
+	while (write(fds[1], "x", 1) == 1)
+		;
+	mt_require(fcntl(fds[1], F_SETFL, 0) == 0, "fcntl");
+	*reader = fds[0];
+	return fds[1];
+}
+
+static void *close_and_log(void *ep)
+{
+	mt_must(fi_close(&((struct fid_ep *)ep)->fid));
+	return NULL;
+}
+
+/* Not one of what the parent had is whole; all can be closed, and there is a life without it. */
+static void torn_child(int log)
+{
+	dup2(log, STDERR_FILENO);
+	call_messages(own.talk.ep.ep, 0);
+	mt_must(fi_close(&own.talk.mr->fid));
+	mt_must(fi_close(&own.local->fid));
+	mt_must(fi_close(&own.alias->fid));
+	mt_must(fi_close(&own.talk.ep.ep->fid));
+	mt_must(fi_close(&own.cntr->fid));
+	mt_must(fi_close(&own.eq->fid));
+	opened_by = 0;
+	mix();
+	_exit(0);
+}
+
+/* A thread holds the domain's lock for as long as we like; fork(2) does not wait for it. */
+static void torn_rank(const void *arg)
+{
+	struct mt_open open = { .caps = FI_ATOMIC, .automatic = true };
+	int log = dup(STDERR_FILENO), writer, reader, status;
+	char drain[4096];
+	pthread_t thread;
+	struct fid_ep *ep;
+	pid_t pid;
+
+	(void)arg;
+	open_own(&open);
+	mt_must(fi_endpoint(own.talk.ep.domain, own.talk.ep.info, &ep, NULL));
+	mt_must(fi_ep_bind(ep, &own.talk.ep.av->fid, 0));
+	mt_must(fi_ep_bind(ep, &own.talk.ep.cq->fid, FI_TRANSMIT | FI_RECV));
+	mt_must(fi_enable(ep));
+	writer = full_pipe(&reader);
+	dup2(writer, STDERR_FILENO);
+	mt_require(pthread_create(&thread, NULL, close_and_log, ep) == 0, "no thread");
+	mt_poll_for(NULL, 0.1);
+	pid = fork();
+	mt_require(pid >= 0, "fork");
+	if (!pid)
+		torn_child(log);
+	mt_require(waitpid(pid, &status, 0) == pid && status == 0, "the child: status %#x", status);
+	dup2(log, STDERR_FILENO);
+	close(writer);
+	while (read(reader, drain, sizeof(drain)) > 0)
+		;
+	pthread_join(thread, NULL);
+	mt_insert(&own.talk.ep, own.talk.ep.name);
+	close_parent();
+}
+
 /* ---- daemon(3) ------------------------------------------------------------------------------- */
 
 #define DAEMON_NAME 3 /* of what its parent has had open */
@@ -858,6 +930,7 @@ int main(void)
 	static const enum ending by_exit = BY_EXIT, by_close = BY_RETURN;
 	static const struct mt_case more[] = {
 		{ .name = "threads", .ranks = 2, .rank = threads_rank },
+		{ .name = "torn", .ranks = 1, .rank = torn_rank },
 		{ .name = "daemon-before", .ranks = 2, .rank = daemon_rank, .arg = &before },
 		{ .name = "daemon-after", .ranks = 2, .rank = daemon_rank, .arg = &after },
 		{ .name = "one-pid-exit", .ranks = 2, .rank = one_pid_rank, .arg = &by_exit },
