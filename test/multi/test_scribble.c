@@ -682,27 +682,20 @@ static size_t taken_slots(const struct file *file, struct range *ranges, size_t 
 	return used;
 }
 
+#define CONSUMER 64
+#define ANSWER (CONSUMER + 16)
 #define RING 256
-#define ANSWER 80
 
-/*
- * The slot of the mad one: its claim has its pid. It comes when it has something to say. Every other round its
- * ring alone once it has been let in: what it reads there itself stays right, so it is the victim who finds out.
- */
+/* The slot of the mad one: its claim has its pid. It comes when it has something to say, and is let in then. */
 static bool mad_slot(const struct file *file, const char *mad_path, struct range *range)
 {
-	bool ring = the_round % 2;
 	uint32_t pid;
 
 	mt_require(sscanf(mad_path, "/dev/shm/shmcma-%8x-", &pid) == 1, "%s", mad_path);
 	for (uint32_t i = 0; i < file->slot_count; i++)
 		if (__atomic_load_n(claim_of(file, i), __ATOMIC_RELAXED) >> 32 == pid) {
 			*range = (struct range){ slot_of(file, i), file->slot_size };
-			if (!ring)
-				return true;
-			range->base += RING;
-			range->size -= RING;
-			return __atomic_load_n(slot_of(file, i) + ANSWER, __ATOMIC_RELAXED);
+			return __atomic_load_n(range->base + ANSWER, __ATOMIC_RELAXED);
 		}
 	return false;
 }
@@ -729,8 +722,14 @@ static size_t find_ranges(const struct file *own, const struct file *of_victim, 
 {
 	size_t used;
 
+	if (mode->where == SLOT && mad_slot(of_victim, own->path, ranges)) {
+		/* every other round what it reads there itself stays right: it is the victim who finds out */
+		ranges[0].base += the_round % 2 ? RING : 0;
+		ranges[0].size -= the_round % 2 ? RING : 0;
+		return 1;
+	}
 	if (mode->where == SLOT)
-		return mad_slot(of_victim, own->path, ranges);
+		return 0;
 	if (mode->where == OWN) {
 		used = common_ranges(own, ranges, true);
 		return used + taken_slots(own, ranges + used, RANGES - used);
@@ -779,21 +778,6 @@ static void write_one(struct mt_random *random, const struct range *range)
 		__atomic_store_n((uint32_t *)at + mt_below(random, 2), (uint32_t)new, __ATOMIC_RELAXED);
 }
 
-/* So that it is over for the mad one even if all words were lucky: a head that cannot be, records of no kind. */
-static void write_end(const struct range *range)
-{
-	uint64_t *words = (uint64_t *)range->base;
-
-	if (mode->where == OWN)
-		__atomic_store_n(&words[8], UINT64_MAX / 3, __ATOMIC_RELAXED); /* struct sc_abi_consumer */
-	for (uint64_t lap = 1; mode->where == SLOT && lap <= 2; lap++) {
-		for (size_t line = range->size % 4096 ? 0 : RING; line < range->size; line += 64)
-			__atomic_store_n(&words[line / 8 + 7], lap << 56 | 0xffull << 48 | 1ull << 32,
-					 __ATOMIC_RELAXED);
-		nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
-	}
-}
-
 /* What would keep the victim's close waiting for 5 seconds: hazard words. */
 static void clear_hazards(const struct file *file)
 {
@@ -805,6 +789,46 @@ static void clear_hazards(const struct file *file)
 			__atomic_store_n((uint64_t *)(ranges[i].base + 128) + word, 0, __ATOMIC_RELAXED);
 }
 
+/* Records of no kind, wherever the victim is: from its head on in the lap of that, before it in the next. */
+static void write_bad_records(uint8_t *slot, size_t size)
+{
+	size_t lines = (size - RING) / 64;
+	uint64_t head = __atomic_load_n((uint64_t *)(slot + CONSUMER), __ATOMIC_RELAXED);
+	uint64_t lap = head / lines % 2 + 1;
+
+	for (size_t i = 0; i < lines; i++) {
+		uint64_t *ctl = (uint64_t *)(slot + RING + i * 64 + 56);
+		uint64_t its = i < head % lines ? lap ^ 3 : lap;
+
+		__atomic_store_n(ctl, its << 56 | 0xffull << 48 | 1ull << 32, __ATOMIC_RELAXED);
+	}
+}
+
+/* So that it is over for the mad one even if all words were lucky. */
+static void write_end(const struct file *own, const struct file *of_victim)
+{
+	struct range slots[RANGES];
+	size_t used = mode->where == OWN ? taken_slots(own, slots, RANGES) : 0;
+
+	for (size_t i = 0; i < used; i++) /* a head that cannot be, for who writes to it */
+		__atomic_store_n((uint64_t *)(slots[i].base + CONSUMER), UINT64_MAX / 3, __ATOMIC_RELAXED);
+	if (mode->where == SLOT && mad_slot(of_victim, own->path, &slots[0]))
+		write_bad_records(slots[0].base, own->slot_size);
+	if (is_wild())
+		clear_hazards(of_victim);
+}
+
+/* Until both have connected to each other: there is something to write over. */
+static void wait_for_traffic(const struct file *own, const struct file *of_victim)
+{
+	struct range slots[RANGES];
+
+	mt_doing("waiting for traffic, round %llu", (unsigned long long)the_round);
+	while (!mad_slot(of_victim, own->path, slots) || !taken_slots(own, slots, RANGES))
+		mt_poll(NULL);
+	mt_doing("writing, seed %llu, round %llu", (unsigned long long)seed, (unsigned long long)the_round);
+}
+
 static void scribble(const struct file *own, const struct file *of_victim)
 {
 	static const long naps[] = { 0, 1000, 50000, 1000000 };
@@ -812,9 +836,11 @@ static void scribble(const struct file *own, const struct file *of_victim)
 	struct timespec nap = { .tv_nsec = naps[mt_below(&random, 4)] };
 	uint64_t most = 1 + mt_below(&random, 32);
 	struct range ranges[RANGES];
-	double end = mt_now() + ROUND_SECONDS;
 	size_t used = 0;
+	double end;
 
+	wait_for_traffic(own, of_victim);
+	end = mt_now() + ROUND_SECONDS;
 	do {
 		uint64_t count = 1 + mt_below(&random, most);
 
@@ -824,11 +850,7 @@ static void scribble(const struct file *own, const struct file *of_victim)
 			write_one(&random, &ranges[mt_below(&random, used)]);
 		nanosleep(&nap, NULL);
 	} while (mt_now() < end);
-	for (size_t i = 0; i < used; i++)
-		if (ranges[i].size == own->slot_size || mode->where == SLOT)
-			write_end(&ranges[i]);
-	if (is_wild())
-		clear_hazards(of_victim);
+	write_end(own, of_victim);
 	nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
 }
 
@@ -840,7 +862,6 @@ static void pen_round(void)
 	mt_flag_wait(NULL, FLAG_READY, the_round);
 	map_file(&own, MAD);
 	map_file(&of_victim, VICTIM);
-	mt_doing("writing, seed %llu, round %llu", (unsigned long long)seed, (unsigned long long)the_round);
 	scribble(&own, &of_victim);
 	if (the_round + 1 == ROUNDS_MAX || mt_now() > case_seconds)
 		atomic_store(mt_flag(FLAG_LAST), 1);
