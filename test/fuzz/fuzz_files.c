@@ -23,6 +23,8 @@
 #include "service.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern const unsigned long fuzz_rounds; /* see replay.c */
+const unsigned long fuzz_rounds = 100;
 
 enum { SEGMENT, SERVICE, FILES };
 #define LENGTH_MAX 8192

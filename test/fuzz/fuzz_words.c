@@ -23,6 +23,8 @@
 #include "state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+extern const unsigned long fuzz_rounds; /* see replay.c */
+const unsigned long fuzz_rounds = 10;
 
 enum { WILD = 1, READABLE = 2, MAD_STRICT = 4, ONE_WAY = 8, NO_RMA = 16 };
 

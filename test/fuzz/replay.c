@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* A target whose inputs take long says how many changes of each are enough. */
+extern const unsigned long fuzz_rounds __attribute__((weak));
 
 #define INPUT_MAX (1u << 20)
 #define ROUNDS 500 /* changed inputs per file */
@@ -180,6 +182,8 @@ int main(int argc, char **argv)
 {
 	int option;
 
+	if (&fuzz_rounds)
+		rounds = fuzz_rounds;
 	while ((option = getopt(argc, argv, "r:")) != -1) {
 		if (option != 'r') {
 			fprintf(stderr, "usage: %s [-r rounds] [file or directory...]\n", argv[0]);
