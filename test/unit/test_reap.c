@@ -867,9 +867,75 @@ static void test_fight(void **state)
 	assert_false(exists(name));
 }
 
-int main(void)
+#ifdef SC_FAULT_INJECTION
+
+/* A process of its own: points are armed when a process reaches the first one. It stops at `point`. */
+struct reaper {
+	const char *point;
+	char *name;
+};
+
+static void exec_reaper(struct child *self, void *arg)
+{
+	const struct reaper *reaper = arg;
+	char *const argv[] = { (char *)"test_reap", reaper->name, NULL };
+	char setting[64];
+
+	snprintf(setting, sizeof(setting), "%s:stop", reaper->point);
+	setenv("SHMCMA_INJECT", setting, 1);
+	execv("/proc/self/exe", argv);
+	CHILD_CHECK(!self);
+}
+
+/*
+ * A reaper has found a service's holder dead, and is slow. Others have taken the name away meanwhile, and a
+ * living process has it: that one keeps it. See NAMED=2 in models/reap.pml for how it comes about.
+ */
+static void check_named_again(const char *point)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct reaper reaper = { point, name };
+	struct sc_own old, new;
+	struct child child;
+	int status;
+
+	sc_addr_service_file(service, name);
+	/* what a dead holder leaves: a name without lock */
+	assert_int_equal(sc_own_create(&old), 0);
+	assert_int_equal(sc_own_publish(&old, name), 0);
+	close(old.fd);
+	child_spawn(&child, exec_reaper, &reaper);
+	assert_int_equal(waitpid(child.pid, &status, WUNTRACED), child.pid);
+	assert_true(WIFSTOPPED(status));
+	assert_int_equal(remove_file(name), 0);
+	assert_int_equal(sc_own_create(&new), 0);
+	assert_int_equal(sc_own_publish(&new, name), 0);
+	kill(child.pid, SIGCONT);
+	status = child_reap(&child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_true(sc_own_is_named(name, new.dev, new.ino));
+	sc_own_unlink(&new);
+	assert_true(sc_own_put(&new));
+	sc_own_close(&new);
+	assert_true(sc_own_put(&old));
+}
+
+static void test_named_again(void **state)
+{
+	(void)state;
+	check_named_again("reap.locked");
+	check_named_again("reap.judged");
+}
+
+#endif
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+#ifdef SC_FAULT_INJECTION
+		cmocka_unit_test(test_named_again),
+#endif
 		cmocka_unit_test(test_dead),
 		cmocka_unit_test(test_live),
 		cmocka_unit_test(test_stopped),
@@ -895,6 +961,8 @@ int main(void)
 		cmocka_unit_test(test_fight),
 	};
 
+	if (argc > 1)
+		return sc_reap_name(argv[1]); /* see exec_reaper() */
 	snprintf(service, sizeof(service), "test_reap.%d", (int)getpid());
 	sc_log_set(child_log);
 	alone = child_private_shm("size=64m,mode=1777");

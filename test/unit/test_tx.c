@@ -1321,9 +1321,65 @@ static void test_fence_tells_of_earlier(void **state)
 	free(to);
 }
 
-int main(void)
+#ifdef SC_FAULT_INJECTION
+
+/* What the program does when it is started with the address of an endpoint: see the test. */
+static int send_and_die(const char *address)
+{
+	struct sc_peer *peer;
+	struct end end;
+
+	from = calloc(1, BIG);
+	alarm(CHILD_SECONDS);
+	end_open(&end, NULL);
+	assert_int_equal(sc_peer_get(end.ep, address, &peer), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(end_send(&end, peer, from, 100, 42, SC_TAGGED), 0);
+	return 0;
+}
+
+/* A process of its own: points are armed when a process reaches the first one. */
+static void exec_sender(struct child *self, void *address)
+{
+	char *const argv[] = { (char *)"test_tx", address, NULL };
+
+	setenv("SHMCMA_INJECT", "tx.inline:kill:3", 1);
+	execv("/proc/self/exe", argv);
+	CHILD_CHECK(!self);
+}
+
+/* Killed with a record written and not published: what came before is whole, and nothing comes after it. */
+static void test_killed_before_commit(void **state)
+{
+	struct child child;
+	uint8_t into[3][100];
+	int status;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(end_recv(&pair[0], NULL, into[i], 100, 42, SC_TAGGED), 0);
+	child_spawn(&child, exec_sender, (void *)sc_ep_address(pair[0].ep));
+	status = child_reap(&child);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	ends_settle(pair, 1);
+	assert_int_equal(pair[0].ep->counters.accepts, 1);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(comp_take(&pair[0].rx).len, 100);
+	assert_null(sc_cq_peek(&pair[0].rx));
+	assert_int_equal(pair[0].ep->counters.rx_unexpected, 0); /* with whatever tag */
+	assert_int_equal(pair[0].ep->counters.quarantines, 0);
+	end_close(&pair[0]);
+}
+
+#endif
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+#ifdef SC_FAULT_INJECTION
+		cmocka_unit_test(test_killed_before_commit),
+#endif
 		cmocka_unit_test(test_fence_tells_of_earlier),
 		cmocka_unit_test(test_each_way),
 		cmocka_unit_test(test_counters),
@@ -1355,5 +1411,12 @@ int main(void)
 		cmocka_unit_test(test_ack_while_pushing),
 	};
 
+#ifdef SC_FAULT_INJECTION
+	if (argc > 1)
+		return send_and_die(argv[1]);
+#else
+	(void)argc;
+	(void)argv;
+#endif
 	return cmocka_run_group_tests_name("tx", tests, setup, teardown);
 }
