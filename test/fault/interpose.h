@@ -166,6 +166,7 @@ static struct {
 	bool recording;
 	atomic_uint seen;	    /* calls of the plan's site */
 	atomic_uint failures;
+	atomic_uint *told;	    /* the same, for other processes */
 	atomic_uint calls;
 	struct interpose_call *log; /* INTERPOSE_CALLS, while recording */
 	struct live live[INTERPOSE_LIVE];
@@ -176,6 +177,14 @@ static struct {
 static uint32_t site_of(const void *return_address)
 {
 	return (uint32_t)((uintptr_t)return_address - interpose.base);
+}
+
+static int fail(int error)
+{
+	atomic_fetch_add(&interpose.failures, 1);
+	if (interpose.told)
+		atomic_fetch_add(interpose.told, 1);
+	return error;
 }
 
 /* 0: go ahead; else what to fail with. */
@@ -189,18 +198,15 @@ static int verdict(uint32_t function, uint32_t site)
 		interpose.log[number] = (struct interpose_call){ function, site };
 	if (!interpose.armed || !plan->number)
 		return 0;
-	if (same && atomic_fetch_add(&interpose.seen, 1) + 1 == plan->number) {
-		atomic_fetch_add(&interpose.failures, 1);
-		return plan->error;
-	}
+	if (same && atomic_fetch_add(&interpose.seen, 1) + 1 == plan->number)
+		return fail(plan->error);
 	if (!plan->lasting || !atomic_load(&interpose.failures))
 		return 0;
 	if (functions[plan->call.function].lack == LACK_OTHER ?
 		    function != plan->call.function :
 		    functions[function].lack != functions[plan->call.function].lack)
 		return 0;
-	atomic_fetch_add(&interpose.failures, 1);
-	return function == plan->call.function ? plan->error : functions[function].errors[0];
+	return fail(function == plan->call.function ? plan->error : functions[function].errors[0]);
 }
 
 /* ---- what the provider holds ----------------------------------------------------------------- */

@@ -44,6 +44,7 @@ struct nth_side {
 	atomic_int phase;
 	atomic_bool gone; /* all is closed */
 	atomic_uint failures; /* of its calls */
+	bool to_warn; /* the log is to say why */
 	char doing[96];	   /* what it did last */
 	char failed[96];   /* the first call or operation that failed */
 	int code;	   /* with what, positive */
@@ -87,6 +88,9 @@ enum op_kind { OP_SEND, OP_RECV, OP_RMA };
 struct op {
 	struct fi_triggered_context2 context; /* first: what libfabric is given */
 	enum op_kind kind;
+	int ep;
+	int expect; /* an error that it is to end with */
+	int may;    /* one that it may end with */
 	bool pending, cancelled;
 	bool many; /* multi-receive: completes more than once */
 	bool last;
@@ -201,6 +205,7 @@ static inline bool nth_ok(struct nth *nth, const char *what, long ret)
 		nth_trouble(nth, "%s: %ld (%s), and nothing had failed", what, ret, fi_strerror((int)-ret));
 	if (!nth_fits_plan(plan, (int)-ret))
 		nth_trouble(nth, "%s: %ld (%s) does not fit", what, ret, fi_strerror((int)-ret));
+	nth->own->to_warn |= !nth->broken;
 	nth_note(nth, what, (int)-ret);
 	return false;
 }
@@ -378,8 +383,11 @@ static inline void nth_done(struct nth *nth, struct op *op, int error)
 	op->done++;
 	op->error = error;
 	op->pending = op->many && !op->last && !error;
-	if (!error || (op->cancelled && error == FI_ECANCELED))
+	if (error == op->expect || (error && error == op->may) || (op->cancelled && error == FI_ECANCELED))
 		return;
+	if (!error)
+		nth_trouble(nth, "an operation succeeded that was to end with %d (%s)", op->expect,
+			    fi_strerror(op->expect));
 	if (!nth_excused(nth))
 		nth_trouble(nth, "a %s ended with %d (%s), and nothing had failed",
 			    op->kind == OP_SEND ? "send" :
@@ -412,9 +420,10 @@ static inline void nth_take_error(struct nth *nth)
 static inline void nth_poll(struct nth *nth)
 {
 	struct fi_cq_tagged_entry entry;
-	ssize_t ret = nth->deaf ? -FI_EAGAIN : fi_cq_read(nth->cq, &entry, 1);
+	ssize_t ret = nth->deaf		  ? -FI_EAGAIN :
+		      nth->scenario->wait ? fi_cq_sread(nth->cq, &entry, 1, NULL, 1) :
+					    fi_cq_read(nth->cq, &entry, 1);
 
-	nth->own->failures = atomic_load(&interpose.failures);
 	if (ret == 1) {
 		struct op *op = entry.op_context;
 
@@ -463,20 +472,22 @@ static inline bool nth_lost(struct nth *nth, const struct op *op, int *polls)
 		return false;
 	if (!nth_excused(nth))
 		nth_trouble(nth, "a message was lost, and nothing had failed");
-	nth_note(nth, "a message that was lost", ECONNREFUSED);
+	nth->own->to_warn |= !nth->broken;
+	nth_note(nth, "a message that was lost", FI_EIO);
 	return true;
 }
 
+/* Until it is complete, or has been once more. */
 static inline bool nth_wait(struct nth *nth, struct op *op)
 {
 	unsigned int failures = atomic_load(&interpose.failures);
 	int had = op->done, polls = 0;
 
 	snprintf(nth->own->doing, sizeof(nth->own->doing), "waiting for operation %d", (int)(op - nth->ops));
-	while (op->done == had && !nth_over(nth) && !nth_hopeless(nth, failures) &&
+	while (op->pending && op->done == had && !nth_over(nth) && !nth_hopeless(nth, failures) &&
 	       !nth_lost(nth, op, &polls))
 		nth_poll(nth);
-	return op->done > had && !op->error;
+	return (!op->pending || op->done > had) && op->error == op->expect;
 }
 
 /* Make the call until it is taken. */
@@ -514,7 +525,6 @@ static inline bool nth_meet(struct nth *nth)
 {
 	unsigned int failures = atomic_load(&interpose.failures);
 
-	nth->own->failures = failures;
 	atomic_store(&nth->own->phase, ++nth->phase);
 	snprintf(nth->own->doing, sizeof(nth->own->doing), "waiting for the other at %d", nth->phase);
 	while (atomic_load(&nth->other->phase) < nth->phase && !nth_over(nth) && !nth_hopeless(nth, failures))
@@ -534,7 +544,7 @@ static inline void nth_cancel_all(struct nth *nth)
 		if (!op->pending || op->kind != OP_RECV || op->cancelled)
 			continue;
 		op->cancelled = true;
-		ret = fi_cancel(&nth->ep[0]->fid, &op->context);
+		ret = fi_cancel(&nth->ep[op->ep]->fid, &op->context);
 		if (ret && ret != -FI_ENOENT)
 			nth_trouble(nth, "fi_cancel: %zd (%s)", ret, fi_strerror((int)-ret));
 	}
@@ -571,7 +581,6 @@ static inline void nth_leave(struct nth *nth)
 {
 	int nobody = 0;
 
-	nth->own->failures = atomic_load(&interpose.failures);
 	if (nth->broken && !nth->scenario->alone && !nth->scenario->partner_dies &&
 	    atomic_compare_exchange_strong(&nth->shared->abandoned, &nobody, nth->role + 1))
 		return;
