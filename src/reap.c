@@ -364,11 +364,11 @@ int sc_reap_name(const char *name)
 	return ret;
 }
 
-int sc_reap_scan(void)
+/* Each name of ours in the directory. */
+static int walk(void (*visit)(const char *name, void *arg), void *arg)
 {
 	DIR *dir = SC_TRY_PTR("reap.scan", NULL, opendir(SC_HOST_DIR));
 	struct dirent *entry;
-	int removed = 0;
 
 	if (!dir) {
 		int err = errno;
@@ -377,9 +377,54 @@ int sc_reap_scan(void)
 		return -err;
 	}
 	while ((entry = SC_TRY_PTR("reap.entry", NULL, readdir(dir)))) {
-		if (sc_reap_name(entry->d_name) == 1)
-			removed++;
+		if (is_ours(entry->d_name))
+			visit(entry->d_name, arg);
 	}
 	SC_CALL("reap.scan_close", closedir(dir));
-	return removed;
+	return 0;
+}
+
+static void reap_counted(const char *name, void *removed)
+{
+	*(int *)removed += sc_reap_name(name) == 1;
+}
+
+int sc_reap_scan(void)
+{
+	int removed = 0, err = walk(reap_counted, &removed);
+
+	return err ? err : removed;
+}
+
+struct lister {
+	void (*show)(const struct sc_reap_file *file, void *arg);
+	void *arg;
+};
+
+/* Judged as for removal, but for the lock, which is looked at and not taken. */
+static void list_one(const char *name, void *arg)
+{
+	const struct lister *lister = arg;
+	struct sc_reap_file file = { .name = name };
+	struct stat st;
+	int fd, live;
+
+	sc_own_hold_others();
+	fd = sc_own_open_other(name, &st);
+	if (fd >= 0) {
+		live = sc_live_check(fd, &file.pid);
+		file.dead = !live && !second_opinion(name, fd);
+		file.bytes = (uint64_t)st.st_blocks * 512;
+		SC_CALL("reap.list_close", close(fd));
+	}
+	sc_own_release_others();
+	if (fd >= 0)
+		lister->show(&file, lister->arg);
+}
+
+int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void *arg)
+{
+	struct lister lister = { .show = show, .arg = arg };
+
+	return walk(list_one, &lister);
 }

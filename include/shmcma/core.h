@@ -35,6 +35,17 @@ void sc_log_set(void (*sink)(enum sc_log_level level, const char *line));
  */
 int sc_reap_scan(void);
 
+/* A file of this user's, and of this library's, in shared memory. */
+struct sc_reap_file {
+	const char *name; /* in /dev/shm */
+	bool dead;	  /* sc_reap_scan() would remove it */
+	int pid;	  /* the owner's, while it lives; 0: not visible from here */
+	uint64_t bytes;	  /* of memory */
+};
+
+/* Show each of them, and remove none. 0, or -errno: the directory cannot be read. */
+int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void *arg);
+
 /*
  * The end of a process: end the core's thread, and remove the names of segments that were not closed. Not in a
  * forked child.
