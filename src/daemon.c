@@ -424,7 +424,7 @@ static void lives_begin(void)
 {
 	daemon_lives.futex_offset = (long)offsetof(struct sc_abi_presence, life) -
 				    (long)offsetof(struct sc_abi_presence, life_next);
-	if (!SC_OWN_TRY("daemon.robust", syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
+	if (!SC_TRY("daemon.robust", syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
 		set_lives((uint32_t)syscall(SYS_gettid));
 }
 

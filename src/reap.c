@@ -198,6 +198,36 @@ bool sc_reap_is_orphan(const char *addr)
 	return dead;
 }
 
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Exactly the names that this library gives; a user's own "shmcma-notes" is not among them. */
+static bool is_ours(const char *name)
+{
+	struct sc_addr parts;
+
+	return !sc_addr_parse_file(name, &parts) || sc_addr_is_service_file(name);
+}
+
+/* Each name of ours in the directory. */
+static int walk(void (*visit)(const char *name, void *arg), void *arg)
+{
+	DIR *dir = SC_TRY_PTR("reap.scan", NULL, opendir(SC_HOST_DIR));
+	struct dirent *entry;
+
+	if (!dir) {
+		int err = errno;
+
+		sc_warn("cannot read " SC_HOST_DIR ": %s", strerror(err));
+		return -err;
+	}
+	while ((entry = SC_TRY_PTR("reap.entry", NULL, readdir(dir)))) {
+		if (is_ours(entry->d_name))
+			visit(entry->d_name, arg);
+	}
+	SC_CALL("reap.scan_close", closedir(dir));
+	return 0;
+}
+
 /* ---- unread messages ------------------------------------------------------------------------- */
 
 /*
@@ -251,45 +281,43 @@ static bool awaits(int fd, const void *ticket)
 	return false;
 }
 
-/* The same of a name; the caller holds others. This process's own files are not to be opened: sc_own_any(). */
-static bool name_awaits(const char *name, const uint64_t *ticket)
+/* Whether somebody awaits the messages of the owner of `name`. */
+struct reader {
+	const char *name;
+	uint64_t ticket;
+	bool found;
+};
+
+/* The caller holds others. This process's own files are not to be opened: sc_own_any(). */
+static void find_reader(const char *name, void *arg)
 {
-	struct sc_addr parts;
+	struct reader *reader = arg;
 	struct stat st;
-	bool does;
 	int fd;
 
-	if (sc_addr_parse_file(name, &parts))
-		return false;
+	if (reader->found || sc_addr_is_service_file(name) || !strcmp(name, reader->name))
+		return;
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
-		return false;
-	does = sc_live_check(fd, NULL) == 1 && awaits(fd, ticket);
-	SC_CALL("reap.awaits_close", close(fd));
-	return does;
+		return;
+	reader->found = sc_live_check(fd, NULL) == 1 && awaits(fd, &reader->ticket);
+	SC_CALL("reap.reader_close", close(fd));
 }
 
-/* Does any living endpoint have unread messages of the owner of that name? */
 static bool is_awaited(const char *name)
 {
+	struct reader reader = { .name = name };
 	struct sc_addr parts;
-	struct dirent *entry;
-	bool found = false;
-	uint64_t nonce, ticket;
-	DIR *dir;
+	uint64_t nonce;
 
 	if (sc_addr_parse_file(name, &parts))
 		return false;
 	memcpy(&nonce, parts.nonce, sizeof(nonce));
-	ticket = SC_ABI_TICKET(parts.pid, nonce);
-	if (sc_own_any(awaits, &ticket))
-		return true;
-	dir = SC_TRY_PTR("reap.readers", NULL, opendir(SC_HOST_DIR));
-	while (dir && !found && (entry = SC_TRY_PTR("reap.reader", NULL, readdir(dir))))
-		found = strcmp(entry->d_name, name) && name_awaits(entry->d_name, &ticket);
-	if (dir)
-		SC_CALL("reap.readers_close", closedir(dir));
-	return found;
+	reader.ticket = SC_ABI_TICKET(parts.pid, nonce);
+	reader.found = sc_own_any(awaits, &reader.ticket);
+	if (!reader.found)
+		(void)walk(find_reader, &reader);
+	return reader.found;
 }
 
 /* ---- protocol -------------------------------------------------------------------------------- */
@@ -344,14 +372,6 @@ static int reap_held(const char *name)
 	return ret;
 }
 
-/* Exactly the names that this library gives; a user's own "shmcma-notes" is not among them. */
-static bool is_ours(const char *name)
-{
-	struct sc_addr parts;
-
-	return !sc_addr_parse_file(name, &parts) || sc_addr_is_service_file(name);
-}
-
 int sc_reap_name(const char *name)
 {
 	int ret;
@@ -362,26 +382,6 @@ int sc_reap_name(const char *name)
 	ret = reap_held(name);
 	sc_own_release_others();
 	return ret;
-}
-
-/* Each name of ours in the directory. */
-static int walk(void (*visit)(const char *name, void *arg), void *arg)
-{
-	DIR *dir = SC_TRY_PTR("reap.scan", NULL, opendir(SC_HOST_DIR));
-	struct dirent *entry;
-
-	if (!dir) {
-		int err = errno;
-
-		sc_warn("cannot read " SC_HOST_DIR ": %s", strerror(err));
-		return -err;
-	}
-	while ((entry = SC_TRY_PTR("reap.entry", NULL, readdir(dir)))) {
-		if (is_ours(entry->d_name))
-			visit(entry->d_name, arg);
-	}
-	SC_CALL("reap.scan_close", closedir(dir));
-	return 0;
 }
 
 static void reap_counted(const char *name, void *removed)

@@ -531,7 +531,7 @@ int sc_seg_attach(const char *addr, struct sc_seg **seg)
 	return attach(addr, false, seg);
 }
 
-int sc_seg_attach_left(const char *addr, struct sc_seg **seg)
+int sc_seg_attach_left(const char *addr, struct sc_seg **out)
 {
 	struct sc_seg *seg = NULL;
 	int err = attach(addr, true, &seg);
