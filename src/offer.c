@@ -66,6 +66,13 @@
 
 /* ---- offer ----------------------------------------------------------------------------------- */
 
+/* Has it let us in? Looked at in its own word: who is always served directly need not poll. */
+static bool has_come(const struct sc_peer *peer)
+{
+	/* relaxed: it polls, no more is concluded from it */
+	return sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED;
+}
+
 /*
  * Who injects may never poll again. Behind records that wait for room it would come too early; those who wait
  * for us to answer in their ring are none of its business.
@@ -75,7 +82,7 @@ static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 	return size <= OFFER_MAX && size <= (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift &&
 	       (rma->flags & (SC_RMA_WRITE | SC_SEND_INJECT)) == SC_RMA_WRITE &&
 	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) &&
-	       sc_list_empty(&peer->unanswered) && sc_list_empty(&peer->rma_queued);
+	       has_come(peer) && sc_list_empty(&peer->rma_queued);
 }
 
 static bool is_spared(struct sc_peer *peer)

@@ -213,6 +213,26 @@ static void test_bad_puts(void **state)
 	}
 }
 
+/* Of other sizes than their records, or in buffers that there are not. */
+static void test_bad_offers(void **state)
+{
+	uint32_t size = end_attr().config.buf_size, count = end_attr().config.buf_count;
+	uint64_t words[WORDS] = { 1 };
+
+	(void)state;
+	bad_record(CTL(SC_ABI_OFFER, 0, 1, 33), words);
+	bad_record(CTL(SC_ABI_OFFER, 0, 2, 32), words);
+	bad_record(CTL(SC_ABI_OFFER, 0, 16, 32 + 15 * 56 + 1), words);
+	bad_record(CTL(SC_ABI_OFFER, SC_ABI_F_DATA, 1, UINT32_MAX), words);
+	set_bufs(words, 0);
+	bad_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, SC_ABI_RECORD_BUFS * size + 1), words);
+	bad_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, UINT32_MAX), words);
+	set_bufs(words, (uint16_t)count);
+	bad_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, 1), words);
+	set_bufs(words, UINT16_MAX);
+	bad_record(CTL(SC_ABI_OFFER_BOUNCE, SC_ABI_F_DATA, 1, size), words);
+}
+
 /* Addresses and lengths that leave the registered memory, keys of none; of PUT, PUT_FAR and GET. */
 static void test_wrong_places(void **state)
 {
@@ -919,6 +939,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bad_puts),
+		cmocka_unit_test(test_bad_offers),
 		cmocka_unit_test(test_wrong_places),
 		cmocka_unit_test(test_strange_puts),
 		cmocka_unit_test(test_busy_peek),

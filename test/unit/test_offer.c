@@ -1,0 +1,773 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_offer: small puts that either side may do: taken by the peer, withdrawn, some of each, both at the same
+ * moment; what else is posted meanwhile; words that a peer which keeps the rules would not write; and how they
+ * end when either side closes, stops or dies. Offers that make no sense are in test_serve.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "atomic.h"
+#include "rma_pair.h"
+
+static const struct route direct = { "copied by CMA", false, WAY_CMA };
+
+/* Each test needs a peer whose memory can be written from here. */
+#define OPEN()                                                                                            \
+	do {                                                                                              \
+		(void)state;                                                                              \
+		if (!cma_allowed())                                                                       \
+			skip();                                                                           \
+		rma_open(&direct);                                                                        \
+	} while (0)
+
+static const struct sc_counters *counters(void)
+{
+	return &pair[0].ep->counters;
+}
+
+static void put(const void *buf, uint64_t addr, uint64_t len, uint32_t flags)
+{
+	struct iovec iov = { (void *)buf, len };
+	struct sc_remote remote = at(addr, len);
+
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | flags), 0);
+}
+
+/* One that is offered, and not done yet. */
+static void offer(const void *buf, uint64_t addr, uint64_t len, uint32_t flags)
+{
+	uint64_t offers = counters()->rma_offers;
+
+	put(buf, addr, len, flags);
+	assert_int_equal(counters()->rma_offers, offers + 1);
+	assert_true(end_idle(&pair[0]));
+}
+
+static void owner_polls(void)
+{
+	ends_settle(&pair[1], 1);
+}
+
+static void we_poll(void)
+{
+	ends_settle(&pair[0], 1);
+}
+
+static void expect_done(int count)
+{
+	while (count--)
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_true(end_idle(&pair[0]));
+}
+
+/* What both sides see of them, as the owner's. */
+static uint64_t *claim_word(void)
+{
+	return &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->offers.claim;
+}
+
+static struct sc_abi_consumer *consumer(void)
+{
+	return &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->consumer;
+}
+
+/* ---- one or the other ------------------------------------------------------------------------ */
+
+static const size_t sizes[] = { 0, 1, 8, 31, 32, 33, 88, 255, 256, 257, 4095, 4096, 4097, 16384, 32767, 32768 };
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+static void test_taken(void **state)
+{
+	OPEN();
+	for (size_t i = 0; i < SIZES; i++) {
+		uint32_t data = i % 2 ? SC_SEND_DATA : 0;
+		struct sc_comp comp;
+
+		memset(space, 0xa5, SPACE);
+		offer(from, 7, sizes[i], data);
+		assert_true(is_untouched(0, 0));
+		owner_polls();
+		assert_memory_equal(space + 7, from, sizes[i]);
+		assert_true(is_untouched(7, sizes[i]));
+		assert_null(sc_cq_peek(&pair[0].tx));
+		we_poll();
+		comp = comp_take(&pair[0].tx);
+		assert_int_equal(comp.err, 0);
+		assert_int_equal(comp.len, sizes[i]);
+		assert_int_equal(comp.cq_flags, 0x52);
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, i + 1);
+		if (!data)
+			continue;
+		comp = comp_take(&pair[1].rx);
+		assert_int_equal(comp.flags, SC_COMP_WRITTEN | SC_COMP_DATA);
+		assert_int_equal(comp.data, 0xda7a);
+		assert_int_equal(comp.len, sizes[i]);
+	}
+	assert_int_equal(counters()->rma_offers_taken, SIZES);
+	assert_int_equal(counters()->rma_direct_bytes, 0);
+	assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, SIZES);
+	put(from, 0, 32769, 0); /* too large */
+	assert_int_equal(counters()->rma_direct_bytes, 32769);
+	expect_done(1);
+	expect_idle();
+	rma_close();
+}
+
+/* The owner computes: it is done all the same, and not again when the owner comes to it. */
+static void test_withdrawn(void **state)
+{
+	for (size_t i = 0; i < SIZES; i++) {
+		uint32_t data = i % 2 ? SC_SEND_DATA : 0;
+
+		OPEN();
+		memset(space, 0xa5, SPACE);
+		offer(from, 7, sizes[i], data);
+		we_poll();
+		expect_done(1);
+		assert_memory_equal(space + 7, from, sizes[i]);
+		assert_true(is_untouched(7, sizes[i]));
+		assert_int_equal(counters()->rma_direct_bytes, sizes[i]);
+		memset(space, 0xa5, SPACE);
+		ends_settle(pair, 2);
+		assert_true(is_untouched(0, 0));
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 1);
+		assert_int_equal(counters()->rma_offers_taken, 0);
+		if (data) {
+			assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
+		}
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* Who never comes to an offer is asked less and less often; who comes is asked again. */
+static void test_spared(void **state)
+{
+	uint64_t spared = 0;
+
+	OPEN();
+	for (uint64_t expected = 0; expected < 255;) {
+		offer(from, 0, 8, 0);
+		we_poll();
+		expect_done(1);
+		owner_polls();
+		expected = 2 * expected + 1 < 255 ? 2 * expected + 1 : 255;
+		for (spared = 0; spared < expected; spared++) {
+			uint64_t offers = counters()->rma_offers;
+
+			put(from, 0, 8, 0);
+			expect_done(1); /* in the call */
+			owner_polls();	/* for it is to hear of them */
+			assert_int_equal(counters()->rma_offers, offers);
+		}
+	}
+	offer(from, 0, 8, 0);
+	ends_settle(pair, 2); /* ours first, then the owner's: one of them */
+	expect_done(1);
+	while (counters()->rma_offers_taken < 1) {
+		put(from, 0, 8, 0);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+	}
+	offer(from, 0, 8, 0);
+	owner_polls();
+	we_poll();
+	expect_done(1);
+	expect_idle();
+	rma_close();
+}
+
+/* As many as there may be, round and round in the ring, and some of them withdrawn. */
+static void test_many(void **state)
+{
+	uint64_t random = 1, values[64], ended = 0;
+
+	OPEN();
+	for (int round = 0; round < 3000; round++) {
+		uint64_t count = pair_random(&random) % 40;
+
+		for (uint64_t i = 0; i < count; i++) {
+			size_t size = pair_random(&random) % 8 ? 8 : pair_random(&random) % 400;
+			struct iovec iov = { &values[i], 8 };
+			struct sc_remote remote = at(i * 8, 8);
+			int ret;
+
+			values[i] = pair_random(&random);
+			if (size != 8) { /* behind them, elsewhere */
+				iov = (struct iovec){ from, size };
+				remote = at(10000, size);
+			}
+			ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE);
+			if (ret == -EAGAIN) {
+				count = i;
+				break;
+			}
+			assert_int_equal(ret, 0);
+			if (size != 8)
+				memcpy(&values[i], space + i * 8, 8);
+		}
+		if (pair_random(&random) % 4)
+			owner_polls();
+		we_poll();
+		expect_done((int)count);
+		assert_memory_equal(space, values, count * 8);
+		ended += count;
+		owner_polls();
+	}
+	assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, ended);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, ended);
+	assert_true(counters()->rma_offers_taken > 100);
+	expect_idle();
+	rma_close();
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+/* The same error, whoever finds it. */
+static void wrong(struct sc_remote remote, int err)
+{
+	for (int taken = 0; taken < 2; taken++) {
+		uint64_t errors = cntrs[0][SC_EVENT_WRITE].errors, done = counters()->rma_offers_taken;
+		struct iovec iov = { from, remote.len };
+		struct sc_comp comp;
+
+		memset(space, 0xa5, SPACE);
+		pair[0].peer->offers_spared = 0;
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		assert_true(end_idle(&pair[0]));
+		if (taken)
+			owner_polls();
+		we_poll();
+		comp = comp_take(&pair[0].tx);
+		assert_int_equal(comp.err, err);
+		assert_int_equal(comp.olen, 0);
+		assert_true(is_untouched(0, 0));
+		assert_int_equal(cntrs[0][SC_EVENT_WRITE].errors, errors + 1);
+		assert_int_equal(counters()->rma_offers_taken, done + (uint64_t)taken);
+		expect_idle();
+	}
+}
+
+static void test_errors(void **state)
+{
+	size_t page = (size_t)getpagesize();
+	struct sc_reg *readable, *mapped;
+	uint8_t *pages;
+
+	OPEN();
+	readable = reg_open(tab[1], space, 100, SC_REG_READ);
+	pages = mmap(NULL, 2 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(pages, MAP_FAILED);
+	mapped = reg_open(tab[1], pages, 2 * page, SC_REG_READ | SC_REG_WRITE);
+	wrong(at(SPACE - 7, 8), EINVAL);
+	wrong(at(SPACE, 1), EINVAL);
+	wrong(at(UINT64_MAX, 2), EINVAL);
+	wrong(at(SPACE - 999, 1000), EINVAL);
+	wrong((struct sc_remote){ 0, 8, 0 }, EKEYREJECTED);
+	wrong((struct sc_remote){ 0, 8, sc_reg_key(reg) ^ 1ULL << 60 }, EKEYREJECTED);
+	wrong((struct sc_remote){ 0, 8, sc_reg_key(readable) }, EACCES);
+	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
+	wrong((struct sc_remote){ page - 4, 8, sc_reg_key(mapped) }, EIO);
+	munmap(pages, page);
+	wrong((struct sc_remote){ 8, 8, sc_reg_key(mapped) }, EIO);
+	assert_int_equal(sc_reg_close(readable), 0);
+	assert_int_equal(sc_reg_close(mapped), 0);
+	munmap(pages + page, page);
+	rma_close();
+}
+
+/* Written to with success, and then not there any more. */
+static void test_unmapped_meanwhile(void **state)
+{
+	size_t page = (size_t)getpagesize();
+	struct sc_reg *mapped;
+	uint8_t *pages;
+
+	OPEN();
+	pages = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(pages, MAP_FAILED);
+	mapped = reg_open(tab[1], pages, page, SC_REG_READ | SC_REG_WRITE);
+	for (int there = 3; there >= 0; there--) {
+		struct iovec iov = { from, 8 };
+		struct sc_remote remote = { 0, 8, sc_reg_key(mapped) };
+
+		if (!there)
+			munmap(pages, page);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		owner_polls();
+		we_poll();
+		assert_int_equal(comp_take(&pair[0].tx).err, there ? 0 : EIO);
+	}
+	assert_int_equal(counters()->rma_offers_taken, 4);
+	assert_int_equal(sc_reg_close(mapped), 0);
+	rma_close();
+}
+
+/* The key is closed while it is offered: nobody writes. */
+static void test_closed_key(void **state)
+{
+	for (int taken = 0; taken < 2; taken++) {
+		struct sc_reg *other;
+		struct iovec iov = { from, 8 };
+		struct sc_remote remote = { 0, 8, 0 };
+
+		OPEN();
+		other = reg_open(tab[1], space, 100, SC_REG_READ | SC_REG_WRITE);
+		remote.key = sc_reg_key(other);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		assert_int_equal(sc_reg_close(other), 0);
+		if (taken)
+			owner_polls();
+		we_poll();
+		assert_int_equal(comp_take(&pair[0].tx).err, EKEYREJECTED);
+		assert_true(is_untouched(0, 0));
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* ---- with others ----------------------------------------------------------------------------- */
+
+/* What goes another way comes after what has been offered before. */
+static void test_order(void **state)
+{
+	uint64_t one = 1, two = 2, got = 0;
+
+	for (int other = 0; other < 4; other++) {
+		struct iovec into_got = { &got, 8 };
+		struct sc_remote there = at(0, 8);
+
+		OPEN();
+		there = at(0, 8);
+		offer(&one, 0, 8, 0);
+		switch (other) {
+		case 0:
+			put(&two, 0, 8, SC_SEND_INJECT);
+			assert_memory_equal(space, &two, 8);
+			expect_done(2);
+			break;
+		case 1:
+			assert_int_equal(post(&into_got, 1, &there, 1, 0), 0);
+			assert_int_equal(got, 1);
+			expect_done(2);
+			break;
+		case 2:
+			put(from, 0, 40000, 0);
+			assert_memory_equal(space, from, 40000);
+			expect_done(2);
+			break;
+		default: /* done by the end of the endpoint that offered it */
+			end_close(&pair[0]);
+			assert_memory_equal(space, &one, 8);
+			break;
+		}
+		if (other < 3) {
+			memset(space, 0xa5, 100);
+			owner_polls();
+			assert_true(is_untouched(0, other == 2 ? 40000 : 0));
+			expect_idle();
+		} else {
+			owner_polls();
+		}
+		rma_close();
+	}
+}
+
+/* A fence waits for it. */
+static void test_fence(void **state)
+{
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote;
+
+	OPEN();
+	remote = at(0, 8);
+	offer(from, 0, 8, 0);
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_FENCE), -EAGAIN);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), -EAGAIN);
+	owner_polls();
+	we_poll();
+	expect_done(1);
+	put(from, 0, 8, SC_SEND_FENCE);
+	ends_settle(pair, 2);
+	expect_done(1);
+	expect_idle();
+	rma_close();
+}
+
+/* The owner has taken the first of three and is at it: nothing goes another way, the others are done behind it. */
+static void test_in_hand(void **state)
+{
+	uint64_t values[4] = { 1, 2, 3, 4 };
+	struct iovec iov = { &values[3], 8 };
+	struct sc_remote remote;
+
+	OPEN();
+	remote = at(0, 8);
+	for (int i = 0; i < 3; i++)
+		offer(&values[i], 0, 8, 0);
+	assert_true(sc_cas_acq_rel_64(claim_word(), 0, 1));
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT), -EAGAIN);
+	assert_true(sc_load_relaxed_64(claim_word()) == (3ull << 32 | 1));
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), -EAGAIN);
+	for (int i = 0; i < 1000; i++)
+		(void)sc_ep_poll(pair[0].ep);
+	assert_true(end_idle(&pair[0]));
+	assert_true(is_untouched(0, 0));
+	/* it ends, badly */
+	consumer()->offer_errors[0] = EIO;
+	sc_store_release_32(&consumer()->offers_done, 1);
+	we_poll();
+	assert_int_equal(comp_take(&pair[0].tx).err, EIO);
+	expect_done(2);
+	assert_memory_equal(space, &values[2], 8);
+	put(&values[3], 0, 8, SC_SEND_INJECT);
+	expect_done(1);
+	assert_int_equal(pair[0].ep->counters.quarantines, 0);
+	assert_int_equal(pair[0].peer->rma_pending, 0);
+	rma_close();
+}
+
+/* With data, and no place for one more completion there: it stays where it is, or is withdrawn. */
+static void test_crowded(void **state)
+{
+	OPEN();
+	pair[1].rx.limit = 1;
+	for (uint64_t i = 0; i < 2; i++)
+		offer(from, 8 * i, 8, SC_SEND_DATA);
+	owner_polls();
+	assert_int_equal(sc_cq_peek(&pair[1].rx)->data, 0xda7a);
+	assert_true(is_untouched(0, 8));
+	we_poll();
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_memory_equal(space, from, 8);
+	assert_memory_equal(space + 8, from, 8);
+	(void)comp_take(&pair[1].rx);
+	ends_settle(pair, 2);
+	(void)comp_take(&pair[1].rx);
+	expect_done(1);
+	assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, 2);
+	expect_idle();
+	rma_close();
+}
+
+/* ---- mad words ------------------------------------------------------------------------------- */
+
+/* What the owner could write; three are offered. It is given up, and each ends once. */
+static void mad_owner(uint64_t claim, uint32_t done, bool withdrawn_first)
+{
+	for (int i = 0; i < 3; i++)
+		offer(from, 0, 8, 0);
+	if (withdrawn_first) {
+		struct iovec iov = { from, 8 };
+		struct sc_remote remote = at(0, 8);
+
+		sc_store_release_64(claim_word(), 1);
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT), -EAGAIN);
+	} else {
+		sc_store_release_64(claim_word(), claim);
+	}
+	sc_store_release_32(&consumer()->offers_done, done);
+	we_poll();
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+	assert_true(end_idle(&pair[0]));
+	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
+	assert_int_equal(pair[0].peer->rma_pending, 0);
+	assert_true(is_untouched(0, 0));
+}
+
+static void test_mad_owner(void **state)
+{
+	static const struct {
+		uint64_t claim;
+		uint32_t done;
+		bool withdrawn_first;
+	} cases[] = {
+		{ 4, 0, false },	   { 1000, 0, false },	      { 1ull << 32, 0, false },
+		{ 3ull << 32, 0, false },  { UINT64_MAX, 0, false },  { 0, 4, false },
+		{ 0, INT32_MAX, false },   { 0, 2, true },	      { 0, 3, true },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		OPEN();
+		mad_owner(cases[i].claim, cases[i].done, cases[i].withdrawn_first);
+		rma_close();
+	}
+}
+
+/* A claim that moves backwards, by whoever offers: nothing is done any more. */
+static void test_mad_writer(void **state)
+{
+	static const uint64_t claims[] = { 1, 2, 7, UINT32_MAX, 1ull << 31 };
+
+	for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
+		OPEN();
+		offer(from, 0, 8, 0);
+		sc_store_release_64(claim_word(), claims[i]);
+		owner_polls();
+		assert_true(is_untouched(0, 0));
+		assert_int_equal(pair[1].ep->counters.quarantines, 1);
+		we_poll();
+		assert_true(comp_take(&pair[0].tx).err);
+		assert_true(end_idle(&pair[0]));
+		rma_close();
+	}
+}
+
+/* ---- both at once ---------------------------------------------------------------------------- */
+
+#define RACE_PUTS 3000
+
+static void *owner_thread(void *word)
+{
+	const bool *stop = word;
+	uint64_t random = 7, last = 0;
+
+	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
+		uint64_t value;
+
+		(void)sc_ep_poll(pair[1].ep);
+		value = __atomic_load_n((uint64_t *)space, __ATOMIC_RELAXED);
+		if (value < last)
+			return "a put behind a later one";
+		last = value;
+		if (pair_random(&random) % 8 == 0)
+			sched_yield();
+	}
+	return NULL;
+}
+
+/* The owner polls now and then: each put ends once, and none behind a later one. */
+static void test_race(void **state)
+{
+	static uint64_t values[RACE_PUTS + 1];
+	uint64_t random = 3, ended = 0;
+	bool stop = false;
+	pthread_t thread;
+	void *wrong;
+
+	OPEN();
+	memset(space, 0, 8);
+	assert_int_equal(pthread_create(&thread, NULL, owner_thread, &stop), 0);
+	for (uint64_t i = 1; i <= RACE_PUTS; i++) {
+		struct iovec iov = { &values[i], 8 };
+		struct sc_remote remote = at(0, 8);
+		uint32_t flags = pair_random(&random) % 64 ? 0 : SC_SEND_INJECT;
+		int ret;
+
+		values[i] = i;
+		if (i % 4 == 0)
+			pair[0].peer->offers_spared = 0; /* else it is asked too rarely */
+		while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE | flags)) == -EAGAIN) {
+			(void)sc_ep_poll(pair[0].ep);
+			sched_yield();
+		}
+		assert_int_equal(ret, 0);
+		if (pair_random(&random) % 16 == 0)
+			(void)sc_ep_poll(pair[0].ep);
+		while (sc_cq_peek(&pair[0].tx)) {
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			ended++;
+		}
+	}
+	while (ended < RACE_PUTS) {
+		(void)sc_ep_poll(pair[0].ep);
+		sched_yield();
+		while (sc_cq_peek(&pair[0].tx)) {
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			ended++;
+		}
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_join(thread, &wrong), 0);
+	assert_null(wrong);
+	assert_memory_equal(space, &values[RACE_PUTS], 8);
+	ends_settle(pair, 2);
+	assert_memory_equal(space, &values[RACE_PUTS], 8);
+	assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, RACE_PUTS);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, RACE_PUTS);
+	expect_idle();
+	rma_close();
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+/* The owner closes with offers in its ring. */
+static void test_owner_closes(void **state)
+{
+	OPEN();
+	for (int i = 0; i < 3; i++)
+		offer(from, 0, 8, 0);
+	end_close(&pair[1]);
+	we_poll();
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+	assert_true(end_idle(&pair[0]));
+	assert_int_equal(pair[0].peer->rma_pending, 0);
+	rma_close();
+}
+
+/* A process that has been connected, and is stopped; then `taken` of three offers are in its hands. */
+static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint32_t taken)
+{
+	struct sc_peer *peer;
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote;
+	struct sc_rma rma = {
+		.iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1, .flags = SC_RMA_WRITE
+	};
+	uint64_t *word, claim;
+
+	owner_start(child, far, &peer);
+	while (!counters()->rma_offers_taken) {
+		peer->offers_spared = 0;
+		assert_int_equal(run_far(peer, far, from, 8, SC_RMA_WRITE).err, 0);
+		sched_yield();
+	}
+	assert_int_equal(kill(child->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
+	peer->offers_spared = 0;
+	remote = (struct sc_remote){ 0, 8, far->key };
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), 0);
+	assert_true(end_idle(&pair[0]));
+	word = &sc_seg_slot(peer->seg, peer->out_slot)->offers.claim;
+	claim = sc_load_relaxed_64(word);
+	if (taken)
+		assert_true(sc_cas_acq_rel_64(word, claim,
+					      (claim & ~(uint64_t)UINT32_MAX) | (peer->offers_first + taken)));
+	return peer;
+}
+
+/* Dead before it has taken any, or in the middle of it. */
+static void test_owner_dies(void **state)
+{
+	for (uint32_t taken = 0; taken <= 3; taken++) {
+		struct far far = { .cma = true, .polls = true };
+		struct child child;
+		struct sc_peer *peer;
+
+		OPEN();
+		peer = stopped_owner(&child, &far, taken);
+		child_kill(&child);
+		for (int i = 0; i < 3; i++)
+			assert_int_equal(wait_comp().err, ECONNRESET);
+		we_poll();
+		assert_true(end_idle(&pair[0]));
+		assert_int_equal(peer->link, SC_LINK_DOWN);
+		assert_int_equal(peer->rma_pending, 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* Stopped: what it has not taken is done, what it has is waited for; nothing is behind that. */
+static void test_owner_stopped(void **state)
+{
+	for (uint32_t taken = 0; taken <= 1; taken++) {
+		struct far far = { .cma = true, .polls = true };
+		struct child child;
+		struct sc_peer *peer;
+
+		OPEN();
+		peer = stopped_owner(&child, &far, taken);
+		for (int i = 0; i < 3000; i++)
+			(void)sc_ep_poll(pair[0].ep);
+		if (!taken)
+			for (int i = 0; i < 3; i++)
+				assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_true(end_idle(&pair[0]));
+		assert_int_equal(peer->link, SC_LINK_UP);
+		assert_int_equal(peer->rma_pending, taken ? 3 : 0);
+		child_kill(&child);
+		for (int i = 0; i < 3 && taken; i++)
+			assert_int_equal(wait_comp().err, ECONNRESET);
+		rma_close();
+	}
+}
+
+/* Who offered dies: what it has not withdrawn may be done; the owner goes on. */
+static void writer(struct child *self, void *arg)
+{
+	const char *address = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote = at(0, 8);
+	struct sc_rma rma = {
+		.iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1, .flags = SC_RMA_WRITE
+	};
+	struct sc_peer *peer;
+	struct sc_ep *ep;
+
+	child_on_its_own();
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	CHILD_CHECK(!sc_peer_get(ep, address, &peer));
+	CHILD_CHECK(!sc_peer_connect(peer));
+	while (sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_PENDING)
+		sc_ep_poll(ep);
+	CHILD_CHECK(!sc_rma_post(ep, peer, &rma));
+	CHILD_CHECK(sc_ep_counters(ep)->rma_offers == 1);
+	child_tell(self, "offered");
+	child_wait(self);
+}
+
+static void test_writer_dies(void **state)
+{
+	struct child child;
+	char byte;
+
+	OPEN();
+	child_spawn(&child, writer, (void *)sc_ep_address(pair[1].ep));
+	while (pair[1].ep->counters.accepts < 2)
+		sc_ep_poll(pair[1].ep);
+	assert_int_equal(read(child.up, &byte, 1), 1);
+	child_kill(&child);
+	while (pair[1].ep->counters.departures < 1)
+		sc_ep_poll(pair[1].ep);
+	assert_memory_equal(space, from, 8);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	offer(from, 8, 8, 0);
+	owner_polls();
+	we_poll();
+	expect_done(1);
+	rma_close();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_taken),
+		cmocka_unit_test(test_withdrawn),
+		cmocka_unit_test(test_spared),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_unmapped_meanwhile),
+		cmocka_unit_test(test_closed_key),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_fence),
+		cmocka_unit_test(test_in_hand),
+		cmocka_unit_test(test_crowded),
+		cmocka_unit_test(test_mad_owner),
+		cmocka_unit_test(test_mad_writer),
+		cmocka_unit_test(test_race),
+		cmocka_unit_test(test_owner_closes),
+		cmocka_unit_test(test_owner_dies),
+		cmocka_unit_test(test_owner_stopped),
+		cmocka_unit_test(test_writer_dies),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
