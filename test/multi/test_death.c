@@ -21,7 +21,7 @@
 
 #define PATIENCE 20 /* seconds in which an error must have come */
 #define LARGE ((size_t)1 << 20)
-#define SOME 6	   /* operations of a kind */
+#define SOME 6	      /* operations of a kind */
 #define POOL_MSGS 300 /* of 4 KiB: several pools of bounce buffers */
 
 enum { VICTIM = 1, OTHER = 2, RANKS = 4 };
@@ -130,7 +130,9 @@ static void refused(struct scene *s)
 		.local = { iov },
 		.remote = { { .addr = s->place.addr, .len = sizeof(word), .key = s->place.key } },
 	};
-	struct mt_message m = { .tagged = true, .iov = &iov, .pieces = 1, .peer = s->victim, .tag = TAG_NEVER };
+	struct mt_message m = {
+		.tagged = true, .iov = &iov, .pieces = 1, .peer = s->victim, .tag = TAG_NEVER
+	};
 	struct mt_op op = { 0 };
 
 	mt_doing("posting to a dead peer");
@@ -138,7 +140,8 @@ static void refused(struct scene *s)
 		m.tagged = !plain;
 		for (int call = MT_SEND; call <= MT_INJECTDATA; call++) {
 			m.call = (enum mt_call)call;
-			mt_require(mt_try_send(&s->ep, &op, &m) == -FI_ECONNRESET, "send %d is taken", call);
+			mt_require(mt_try_send(&s->ep, &op, &m) == -FI_ECONNRESET, "send %d is taken",
+				   call);
 		}
 		m.call = MT_SEND;
 		mt_require(mt_try_recv(&s->ep, &op, &m) == -FI_ECONNRESET, "a receive is taken");
@@ -147,8 +150,9 @@ static void refused(struct scene *s)
 		request.write = write;
 		mt_require(rma_try(&s->ep, &op, &request) == -FI_ECONNRESET, "an access is taken");
 	}
-	mt_require(fi_atomic(s->ep.ep, word, 1, NULL, s->victim, s->place.addr, s->place.key, FI_UINT64, FI_SUM,
-			     &op) == -FI_ECONNRESET, "an atomic is taken");
+	mt_require(fi_atomic(s->ep.ep, word, 1, NULL, s->victim, s->place.addr, s->place.key, FI_UINT64,
+			     FI_SUM, &op) == -FI_ECONNRESET,
+		   "an atomic is taken");
 }
 
 /* Several pools of bounce buffers, to one that receives them late. */
@@ -183,10 +187,10 @@ static void take_pool(struct mt_ep *ep, fi_addr_t from)
 
 struct death {
 	struct mode mode;
-	void (*begin)(struct scene *s);		/* rank 0: before the victim stops */
-	void (*victim)(struct scene *s);	/* until it stops */
-	void (*under_way)(struct scene *s);	/* rank 0: once it is stopped */
-	void (*after)(struct scene *s);		/* rank 0: once it is killed */
+	void (*begin)(struct scene *s);	    /* rank 0: before the victim stops */
+	void (*victim)(struct scene *s);    /* until it stops */
+	void (*under_way)(struct scene *s); /* rank 0: once it is stopped */
+	void (*after)(struct scene *s);	    /* rank 0: once it is killed */
 };
 
 static struct mt_op ops[SOME], more[SOME];
@@ -196,7 +200,9 @@ static void sends_under_way(struct scene *s)
 {
 	static const size_t sizes[SOME] = { 8, 200, 4000, 30000, 40000, LARGE };
 	struct iovec iov = { s->mine, 0 };
-	struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .addr = s->victim, .tag = TAG_NEVER };
+	struct fi_msg_tagged msg = {
+		.msg_iov = &iov, .iov_count = 1, .addr = s->victim, .tag = TAG_NEVER
+	};
 
 	for (int i = 0; i < SOME; i++) {
 		ssize_t rc;
@@ -372,7 +378,8 @@ static void rma_under_way(struct scene *s)
 	static const uint64_t one = 1;
 
 	for (int i = 0; i < SOME; i++) {
-		rma_atomic(&s->ep, &more[i], FI_SUM, &one, i % 2 ? &results[i] : NULL, s->victim, &s->place, 0);
+		rma_atomic(&s->ep, &more[i], FI_SUM, &one, i % 2 ? &results[i] : NULL, s->victim,
+			   &s->place, 0);
 		rma_move(&s->ep, &ops[i], i % 2, s->mine, i < 2 ? 8 : LARGE, s->victim, &s->place, 0);
 	}
 	mt_poll_for(&s->ep, 0.01);
@@ -425,6 +432,83 @@ static void hazard_after(struct scene *s)
 	rma_unregister(&s->ep, our_mr);
 }
 
+/* Deferred work: some of it is out when the victim dies, some goes out after that. */
+static struct fid_cntr *trigger, *finished;
+
+static void defer(struct scene *s, int i, size_t threshold)
+{
+	struct iovec iov = { s->mine, i % 3 == 2 ? 8 : LARGE };
+	struct fi_rma_iov remote = { .addr = s->place.addr, .len = 8, .key = s->place.key };
+	struct fi_op_tagged tagged = {
+		.ep = s->ep.ep,
+		.msg = { .msg_iov = &iov,
+			 .iov_count = 1,
+			 .addr = s->victim,
+			 .tag = TAG_NEVER,
+			 .context = &ops[i] },
+		.flags = FI_COMPLETION,
+	};
+	struct fi_ioc ioc = { s->mine, 1 };
+	struct fi_rma_ioc far_ioc = { .addr = remote.addr, .count = 1, .key = remote.key };
+	struct fi_op_atomic atomic = {
+		.ep = s->ep.ep,
+		.msg = { .msg_iov = &ioc,
+			 .iov_count = 1,
+			 .addr = s->victim,
+			 .rma_iov = &far_ioc,
+			 .rma_iov_count = 1,
+			 .datatype = FI_UINT64,
+			 .op = FI_SUM,
+			 .context = &ops[i] },
+		.flags = FI_COMPLETION,
+	};
+	static const enum fi_op_type kinds[3] = { FI_OP_TSEND, FI_OP_TRECV, FI_OP_ATOMIC };
+	static struct fi_deferred_work work[SOME];
+
+	memset(&ops[i], 0, sizeof(ops[i]));
+	ops[i].pending = true;
+	work[i] = (struct fi_deferred_work){
+		.threshold = threshold,
+		.triggering_cntr = trigger,
+		.completion_cntr = finished,
+		.op_type = kinds[i % 3],
+	};
+	if (i % 3 == 2)
+		work[i].op.atomic = &atomic;
+	else
+		work[i].op.tagged = &tagged;
+	mt_must(fi_control(&s->ep.domain->fid, FI_QUEUE_WORK, &work[i]));
+}
+
+static void deferred_under_way(struct scene *s)
+{
+	struct fi_cntr_attr attr = { .events = FI_CNTR_EVENTS_COMP };
+
+	mt_must(fi_cntr_open(s->ep.domain, &attr, &trigger, NULL));
+	mt_must(fi_cntr_open(s->ep.domain, &attr, &finished, NULL));
+	for (int i = 0; i < SOME; i++)
+		defer(s, i, i < SOME / 2 ? 1 : 2);
+	mt_must(fi_cntr_add(trigger, 1));
+	mt_poll_for(&s->ep, 0.01);
+	for (int i = 0; i < SOME; i++)
+		mt_require(!ops[i].done, "work %d is complete", i);
+}
+
+static void deferred_after(struct scene *s)
+{
+	for (int i = 0; i < SOME; i++) {
+		if (i == SOME / 2)
+			mt_must(fi_cntr_add(trigger, 1));
+		await_reset(&s->ep, &ops[i], "deferred work");
+		mt_require(fi_cntr_readerr(finished) >= (uint64_t)i + 1, "it is not counted");
+	}
+	mt_require(fi_cntr_readerr(finished) == SOME, "%d errors are counted as %d", SOME,
+		   (int)fi_cntr_readerr(finished));
+	mt_require(fi_cntr_read(finished) == 0, "a success is counted");
+	mt_must(fi_close(&trigger->fid));
+	mt_must(fi_close(&finished->fid));
+}
+
 /* It has never looked at us: connected, not accepted; and it had just said hello, not been accepted. */
 static void mute_under_way(struct scene *s)
 {
@@ -435,7 +519,7 @@ static void mute_under_way(struct scene *s)
 
 static void scene_open(struct scene *s, const struct death *death)
 {
-	struct mt_open open = { .caps = FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV,
+	struct mt_open open = { .caps = FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_TRIGGER,
 				.automatic = death->mode.automatic };
 
 	if (death->mode.env)
@@ -491,8 +575,12 @@ static void survivor_rank(const struct death *death)
 	mt_doing("waiting until the death is known");
 	for (ssize_t rc = 0; rc != -FI_ECONNRESET;) {
 		struct iovec iov = { s.mine, 8 };
-		struct mt_message m = { .tagged = true, .iov = &iov, .pieces = 1, .peer = s.victim,
-					.tag = TAG_NEVER, .call = MT_INJECT };
+		struct mt_message m = { .tagged = true,
+					.iov = &iov,
+					.pieces = 1,
+					.peer = s.victim,
+					.tag = TAG_NEVER,
+					.call = MT_INJECT };
 		struct mt_op op = { 0 };
 
 		rc = mt_try_send(&s.ep, &op, &m);
@@ -547,7 +635,7 @@ static void next_rank(const struct death *death)
 static void death_rank(const void *arg)
 {
 	static void (*const roles[RANKS])(const struct death *) = { survivor_rank, victim_rank, other_rank,
-								     next_rank };
+								    next_rank };
 
 	roles[mt_rank](arg);
 }
@@ -572,10 +660,14 @@ int main(void)
 		{ "mute", { .under_way = mute_under_way, .after = sends_after } },
 		{ "receives", { .under_way = receives_under_way, .after = receives_after } },
 		{ "received", { .victim = victim_sends, .after = received_after } },
-		{ "large", { .begin = large_begin, .victim = victim_large, .under_way = large_under_way,
-			     .after = large_after } },
+		{ "large",
+		  { .begin = large_begin,
+		    .victim = victim_large,
+		    .under_way = large_under_way,
+		    .after = large_after } },
 		{ "multi", { .begin = multi_begin, .victim = victim_multi, .after = multi_after } },
 		{ "rma", { .under_way = rma_under_way, .after = rma_after } },
+		{ "deferred", { .under_way = deferred_under_way, .after = deferred_after } },
 		{ "hazard", { .begin = hazard_begin, .victim = victim_hazard, .after = hazard_after } },
 	};
 	static const struct {
