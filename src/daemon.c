@@ -424,7 +424,8 @@ static void lives_begin(void)
 {
 	daemon_lives.futex_offset = (long)offsetof(struct sc_abi_presence, life) -
 				    (long)offsetof(struct sc_abi_presence, life_next);
-	if (!SC_TRY("daemon.robust", syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
+	if (!SC_TRY("daemon.robust",
+			syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
 		set_lives((uint32_t)syscall(SYS_gettid));
 }
 
@@ -522,7 +523,8 @@ static nfds_t arrange_locked(void)
 		struct pidfd *pidfd = &daemon_pidfds[i];
 
 		pidfd->polled = pidfd->used;
-		daemon_polls[1 + i] = (struct pollfd){ .fd = pidfd->used ? pidfd->fd : -1, .events = POLLIN };
+		daemon_polls[1 + i] =
+			(struct pollfd){ .fd = pidfd->used ? pidfd->fd : -1, .events = POLLIN };
 		if (pidfd->used)
 			count = 2 + (nfds_t)i;
 	}
@@ -572,8 +574,7 @@ static void repair_locked(void)
 		(void)pipe_open_locked(); /* else at the next tick; meanwhile nothing wakes us before its time */
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
-		struct sc_watch *first =
-			sc_list_entry(process->watches.next, struct sc_watch, of_process);
+		struct sc_watch *first = sc_list_entry(process->watches.next, struct sc_watch, of_process);
 
 		if (process->pidfd != NO_PIDFD && !pidfd_is_open(&daemon_pidfds[process->pidfd]))
 			pidfd_forget(process);
@@ -710,7 +711,8 @@ bool sc_daemon_start(void)
 	daemon_said |= say;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (say)
-		sc_warn("no thread to watch other processes: %s; the death of a peer is found by polling only "
+		sc_warn("no thread to watch other processes: %s; the death of a peer is found by polling "
+			"only "
 			"(see ulimit -u, ulimit -n; FI_SHMCMA_DAEMON=0 does without it)",
 			strerror(-err));
 	return runs;

@@ -185,6 +185,43 @@ static void test_death(void **state)
 	end_close(&end);
 }
 
+/* What ends badly is counted, once each, where its kind is counted or where the operation says. */
+static void test_counters(void **state)
+{
+	struct sc_cntr cntrs[SC_EVENTS] = { 0 }, own = { 0 };
+	struct iovec iov = { from, sizeof(from) };
+	struct sc_ep_attr attr = end_attr();
+	struct sc_send send = { .iov = &iov,
+				.iov_count = 1,
+				.flags = SC_SEND_DELIVERY | SC_SILENT,
+				.cntr = &own };
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	for (int i = 0; i < SC_EVENTS; i++)
+		attr.cntrs[i] = &cntrs[i];
+	end_open(&end, &attr);
+	assert_true(child_start(&child, live, NULL));
+	peer = connect_to(&end, child.line); /* a send that is well */
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(end_send(&end, peer, from, 8, 1, SC_SEND_DELIVERY | SC_SILENT), 0);
+		assert_int_equal(sc_tx_send(end.ep, peer, &send), 0);
+		assert_int_equal(end_recv(&end, peer, from, 8, 1, SC_SILENT), 0);
+	}
+	child_kill(&child);
+	await_loss(&end, peer);
+	assert_int_equal(cntrs[SC_EVENT_SEND].value, 1);
+	assert_int_equal(cntrs[SC_EVENT_SEND].errors, 3);
+	assert_int_equal(own.value, 0);
+	assert_int_equal(own.errors, 3);
+	assert_int_equal(cntrs[SC_EVENT_RECV].value, 0);
+	assert_int_equal(cntrs[SC_EVENT_RECV].errors, 3);
+	await_unnamed(child.line);
+	end_close(&end);
+}
+
 /* One descriptor for each process, and none without need. */
 static void test_one_pidfd(void **state)
 {
@@ -695,7 +732,8 @@ static void test_life(void **state)
 /* Whatever is in it, nobody is taken for dead, and nobody who is dead for alive by others than its word. */
 static void test_life_scribbled(void **state)
 {
-	static const uint32_t words[] = { 0, SC_ABI_LIFE_ENDED, SC_ABI_LIFE_ENDED | 1, UINT32_MAX, 0x80000000u };
+	static const uint32_t words[] = { 0, SC_ABI_LIFE_ENDED, SC_ABI_LIFE_ENDED | 1, UINT32_MAX,
+					  0x80000000u };
 	struct sc_peer *peer;
 	struct child child;
 	struct end end;
@@ -884,6 +922,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_death, pair_setup),
+		cmocka_unit_test_setup(test_counters, pair_setup),
 		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
 		cmocka_unit_test_setup(test_threads, pair_setup),

@@ -820,6 +820,66 @@ static void test_departure_after_loss(void **state)
 	three_close();
 }
 
+/* Receives from a peer that has gone: what it had sent, then its error; posted before it went, or after. */
+static void test_directed(void **state)
+{
+	struct iovec multi = { into, 1000 };
+	struct sc_comp comp;
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	peer = end_find(&pair[0], &pair[1]);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(
+			end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, i, SC_SILENT | SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 0, SC_SILENT), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(end_recv(&pair[0], peer, into, 8, 9, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 9, SC_TAGGED), 0);
+	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 9, 0, SC_TAGGED | SC_RECV_MULTI, into), 0);
+	assert_int_equal(pair[0].ep->tagged.posted_count, 3);
+	end_close(&pair[1]);
+	assert_int_equal(end_recv(&pair[0], peer, into, 8, 8, SC_TAGGED), 0); /* not known yet */
+	ends_settle(pair, 1);
+	assert_int_equal(pair[0].ep->tagged.posted_count, 1); /* from anybody */
+	for (int i = 0; i < 3; i++) {
+		comp = comp_take(&pair[0].rx);
+		assert_int_equal(comp.err, ECONNRESET);
+		assert_int_equal(comp.tag, i < 2 ? 9 : 8);
+		assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, i == 1 ? SC_COMP_MULTI_DONE : 0);
+	}
+	assert_true(end_idle(&pair[0]));
+	assert_int_equal(end_recv(&pair[0], peer, into, 8, 9, SC_TAGGED), -ECONNRESET);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(end_recv(&pair[0], peer, into, 8, i, SC_TAGGED), 0);
+		expect_received(&pair[0], peer, into, 8, i);
+		assert_int_equal(end_recv(&pair[0], peer, into, 8, i, SC_TAGGED), -ECONNRESET);
+	}
+	/* one buffer for all that is left */
+	assert_int_equal(
+		end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into), 0);
+	for (int i = 2; i < 4; i++)
+		assert_int_equal(comp_take(&pair[0].rx).tag, i);
+	comp = comp_take(&pair[0].rx);
+	assert_int_equal(comp.err, ECONNRESET);
+	assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, SC_COMP_MULTI_DONE);
+	assert_int_equal(
+		end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into), -ECONNRESET);
+	/* or as much as there is room for */
+	multi.iov_len = 8;
+	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 0, 0, SC_RECV_MULTI, into), 0);
+	comp = comp_take(&pair[0].rx);
+	assert_int_equal(comp.err, 0);
+	assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, SC_COMP_MULTI_DONE);
+	assert_true(end_idle(&pair[0]));
+	assert_int_equal(pair[0].ep->rx_posted, 1);
+	assert_int_equal(sc_rx_cancel(pair[0].ep, into), 0);
+	assert_int_equal(comp_take(&pair[0].rx).err, ECANCELED);
+	end_close(&pair[0]);
+}
+
 /* ---- between processes ----------------------------------------------------------------------- */
 
 struct visit {
@@ -1321,6 +1381,7 @@ int main(void)
 		cmocka_unit_test(test_slot_after_a_quarantine),
 		cmocka_unit_test(test_slot_keeps_its_memory),
 		cmocka_unit_test(test_departure_after_loss),
+		cmocka_unit_test(test_directed),
 		cmocka_unit_test(test_visitors),
 		cmocka_unit_test(test_closed_but_alive),
 		cmocka_unit_test(test_killed),
