@@ -599,13 +599,14 @@ static bool has_left(struct sc_peer *peer, uint64_t claim)
 	return false;
 }
 
-/* One whose link is lost is let in to be read: nothing is sent to it, nor has been. */
-static void let_in_left(struct sc_peer *peer, uint64_t claim)
+/* Has one that has just been let in, without a live segment, died since it came? */
+static bool is_left_by_dead(const struct sc_peer *peer, uint64_t claim)
 {
-	sc_list_remove(&peer->ending);
-	peer->error = -ECONNRESET;
-	if ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_DEPARTED)
-		bury(peer);
+	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED)
+		return false;
+	if (peer->left)
+		return sc_peer_is_dead(peer);
+	return !peer->seg && sc_reap_is_orphan(peer->address);
 }
 
 /* Who has introduced itself in a slot, attached: its peer. */
@@ -660,15 +661,17 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 			answer_slot(ep, index, SC_ABI_REFUSED, ret);
 		return true;
 	}
+	if (peer->link == SC_LINK_DOWN) { /* nothing has been sent to it: it is let in to be read */
+		sc_list_remove(&peer->ending);
+		peer->error = -ECONNRESET;
+	}
 	peer->in_slot = index;
 	sc_ring_rx_init(&peer->rx, sc_seg_slot(ep->seg, index));
 	peer->feed = SC_FEED_UP;
 	inbound_add(peer);
 	ep->counters.accepts++;
 	answer(peer, SC_ABI_ACCEPTED, 0);
-	if (peer->link == SC_LINK_DOWN)
-		let_in_left(peer, claim);
-	else if (peer->left ? sc_reap_owner_is_dead(peer->seg) : !peer->seg && sc_reap_is_orphan(address))
+	if (is_left_by_dead(peer, claim))
 		bury(peer);
 	return true;
 }

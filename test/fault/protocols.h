@@ -545,6 +545,7 @@ static void side_close(struct side *side)
 		sc_regtab_destroy(side->regtab);
 	sc_cq_fini(&side->tx);
 	sc_cq_fini(&side->rx);
+	sc_process_fini();
 }
 
 /* Everything that was lent is back, if nobody can be reading it any more. */
@@ -1049,7 +1050,7 @@ static void work_careful(struct side *side)
 	go_on(side, 2);
 	if (!wait_stage(side, 2))
 		return;
-	if (sc_reap_scan() > 0 && !side->other->gone && !may_fail())
+	if (sc_reap_scan() > 0 && !has_action(KILL) && !may_fail())
 		complain("the name of a live process was removed");
 	until = side->me->polls + QUIET_POLLS;
 	while (side->me->polls < until)

@@ -30,7 +30,7 @@
 
 #define POINTS_MAX 1024
 #define INJECTIONS 4
-#define HANG_SECONDS 4
+#define HANG_SECONDS 20
 #define RECENT 12
 /* How long a process is stopped: so many polls of the other's (it asks after a peer each 1,024), */
 #define STOP_POLLS 3000

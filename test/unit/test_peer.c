@@ -1166,6 +1166,33 @@ static void test_killed_both(void **state)
 	assert_false(name_is_there(owner.line));
 }
 
+/* The same, and we call it before we look who has come: nobody is there, but what it has left is received. */
+static void test_killed_before_called(void **state)
+{
+	struct visit visit = { .size = 5000, .stays = true };
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, visitor, &visit));
+	child_kill(&child);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SILENT), -ECONNREFUSED);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 5000, 0, 0), 0);
+	ends_settle(&pair[1], 1);
+	expect_received(&pair[1], peer, into, 5000, 0);
+	assert_int_equal(pair[1].ep->counters.deaths, 1);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	assert_int_equal(pair[1].ep->inbound_count, 0);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	assert_null(peer->seg);
+	assert_int_equal(end_send(&pair[1], peer, from, 8, 0, SC_SILENT), -ECONNRESET);
+	(void)sc_reap_scan();
+	end_close(&pair[1]);
+}
+
 /* Let go, it closes half: as in the middle of sc_ep_destroy(). */
 static void closer(struct child *self, void *arg)
 {
@@ -1387,6 +1414,7 @@ int main(void)
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_killed_before_accepted),
 		cmocka_unit_test(test_killed_both),
+		cmocka_unit_test(test_killed_before_called),
 		cmocka_unit_test(test_killed_closing),
 		cmocka_unit_test(test_killed_nameless),
 		cmocka_unit_test(test_lock_lost),
