@@ -9,7 +9,7 @@
  * ask for its domain (shmcma_is_forked()).
  *
  * Locks. Around fork(2) all are held, in the order list, domains, address vectors, event queues, so that the
- * child finds whole what they guard; then they are made anew there. One that is not to be had for
+ * child finds whole what they guard. One that is not to be had for
  * PATIENCE_MS (fork(2) in the handler of a signal that came in the middle of one of our calls) is done
  * without: then the child leaves inherited objects as they are when it closes them. The list itself may be
  * walked at any time. A domain that takes no lock is used by one thread at a time, and that is for the
@@ -27,6 +27,7 @@
 #include "post.h"
 
 #define PATIENCE_MS 200
+#define NAP 20000 /* ns */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_object *first, **last = &first;
@@ -371,34 +372,29 @@ static void replace(struct fid *fid)
 
 /* ---- around fork(2) -------------------------------------------------------------------------- */
 
-static bool hold(pthread_mutex_t *lock, const struct timespec *end)
+/* Tried again and again: a lock with a time limit is unknown to the thread sanitizer. */
+static bool hold(pthread_mutex_t *lock, int64_t end)
 {
-	return !pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, end);
-}
-
-static struct timespec end_of_patience(void)
-{
-	struct timespec end;
-
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_nsec += PATIENCE_MS * 1000000L;
-	end.tv_sec += end.tv_nsec / 1000000000;
-	end.tv_nsec %= 1000000000;
-	return end;
+	while (pthread_mutex_trylock(lock)) {
+		if (shmcma_now_ms() >= end)
+			return false;
+		nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
+	}
+	return true;
 }
 
 static void before(void)
 {
 	static const size_t order[] = { FI_CLASS_DOMAIN, FI_CLASS_AV, FI_CLASS_EQ };
-	struct timespec end = end_of_patience();
+	int64_t end = shmcma_now_ms() + PATIENCE_MS;
 
-	list_held = hold(&list_lock, &end);
+	list_held = hold(&list_lock, end);
 	missed = !list_held;
 	for (size_t i = 0; list_held && i < sizeof(order) / sizeof(order[0]); i++)
 		for (struct shmcma_object *each = first; each; each = each->next) {
 			if (each->fid->fclass != order[i] || !each->lock)
 				continue;
-			each->held = hold(each->lock, &end);
+			each->held = hold(each->lock, end);
 			missed = missed || !each->held;
 		}
 }
@@ -414,16 +410,25 @@ static void in_parent(void)
 		pthread_mutex_unlock(&list_lock);
 }
 
+/* One that another thread had, which is not here, nobody can unlock. */
+static void let_go(pthread_mutex_t *lock, bool held)
+{
+	if (held)
+		pthread_mutex_unlock(lock);
+	else
+		pthread_mutex_init(lock, NULL);
+}
+
 static void in_child(void)
 {
 	torn = torn || missed;
 	for (struct shmcma_object *each = first; each; each = each->next) {
-		each->held = false;
 		if (each->lock)
-			pthread_mutex_init(each->lock, NULL);
+			let_go(each->lock, each->held);
+		each->held = false;
 		replace(each->fid);
 	}
-	pthread_mutex_init(&list_lock, NULL);
+	let_go(&list_lock, list_held);
 	atomic_store(&told, false);
 	shmcma_loaded_here();
 }
