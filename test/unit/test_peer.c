@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/resource.h>
+
 #include <cmocka.h>
 
 #include "addr.h"
@@ -1382,6 +1384,71 @@ static void test_killed_unheard(void **state)
 	check_mute(false);
 }
 
+/* An introduction by a living endpoint's address, by somebody who is not that one. */
+static void test_anothers_introduction(void **state)
+{
+	struct sc_abi_slot *slot;
+
+	(void)state;
+	three_open(NULL);
+	slot = claim_by_hand(1, sc_ep_address(third.ep), TICKET | SC_ABI_PUBLISHED);
+	ends_settle(pair, 2);
+	assert_int_equal(slot->consumer.answer, SC_ABI_REFUSED);
+	assert_int_equal(slot->consumer.reason, EPROTO);
+	depart_by_hand(1);
+	three_close();
+}
+
+/* Without a descriptor to look at it with, a newcomer waits; it is let in when there is one again. */
+static void test_let_in_later(void **state)
+{
+	struct visit visit = { .size = 8, .stays = true };
+	struct rlimit limit, none;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, visitor, &visit));
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	for (int i = 0; i < 3; i++)
+		sc_ep_poll(pair[1].ep);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(pair[1].ep->counters.accepts + pair[1].ep->counters.refusals, 0);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].ep->counters.accepts, 1);
+	assert_int_equal(child_end(&child), 0);
+	end_close(&pair[1]);
+}
+
+/* An owner that cannot give a slot memory says so in the claim. */
+static void test_refused_in_the_claim(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_peer *peer;
+	struct sc_addr parts;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	peer = end_find(&pair[0], &pair[1]);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), 0);
+	/* neither descriptor nor name is left to it */
+	assert_int_equal(sc_addr_parse(sc_ep_address(pair[1].ep), &parts), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(close(pair[1].ep->seg->fd), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(pair[1].ep->counters.refusals, 1);
+	assert_int_equal(peer->link, SC_LINK_DOWN);
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), -ECONNREFUSED);
+	pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1420,6 +1487,9 @@ int main(void)
 		cmocka_unit_test(test_lock_lost),
 		cmocka_unit_test(test_closed_unheard),
 		cmocka_unit_test(test_killed_unheard),
+		cmocka_unit_test(test_anothers_introduction),
+		cmocka_unit_test(test_let_in_later),
+		cmocka_unit_test(test_refused_in_the_claim),
 	};
 
 	return cmocka_run_group_tests_name("peer", tests, setup, NULL);

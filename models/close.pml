@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * close.pml: an endpoint closes, or dies, while others close or die (src/peer.c, src/seg.c, src/ep.c).
+ *
+ * NP=2: two endpoints, connected to each other in both directions. NP=3: endpoint 0 has connected to two
+ * others, which may not have heard of it. Who writes sends up to MSGS messages, inline or in a bounce buffer of
+ * its own segment, and closes; who reads polls, and may close as well. Any of them may be killed between any
+ * two steps. A reaper takes a name away once, or never.
+ *
+ *   closing   sc_peers_close() (has_unread(), keep_name, unread, CLOSED: P3), say_goodbye() (DEPARTED: P1,
+ *             detach), sc_seg_destroy()
+ *   polling   review_claims(), accept_slot(), meet(), poll_ring(), sc_peer_drained(), end_feed(),
+ *             sc_seg_leave(), slot_return(), review_link() (P3'), sc_peer_ended(), bury(), sc_peer_part()
+ *
+ * Abstracted: membership (connect.pml), rings (ring.pml), the reaper's steps (reap.pml). A reaper takes the
+ * name of whoever has closed, kept or not: what has not been attached by then cannot be read any more.
+ *
+ * Asserted: nobody touches a segment that he has not mapped; what was published is read by whoever lives and
+ * does not close, unless a reaper has been there first; when nothing moves any more, the slots of those who
+ * have gone are free, and a segment that was closed in order has no name, unless somebody for whom it was
+ * kept has gone without reading it (a reaper will find it).
+ *
+ * Mutants, each of which must fail:
+ *            KEEP=0     the name is not kept for those who have messages to read
+ *            ANSWER=2   a connection is accepted before its segment is attached
+ *            UNREAD=2   `unread` is stored after DEPARTED
+ *            DRAIN=0    DEPARTED ends a ring that has records
+ *            CLOSED=2   CLOSED ends a ring that has records
+ *            LOOK=0     of an endpoint that has closed the claim is not looked for
+ *            ENDED=0    of one that has died it is not either
+ *            LEAVE=0    the last reader leaves the name
+ *            LEAVE=2    each reader takes it away
+ *            LEFT=0     only a living endpoint's segment is attached
+ *            DETACH=2   a segment is unmapped before the goodbye in it
+ */
+#ifndef NP
+#define NP 2
+#endif
+#ifndef MSGS
+#define MSGS 2
+#endif
+#ifndef KEEP
+#define KEEP 1
+#endif
+#ifndef ANSWER
+#define ANSWER 1
+#endif
+#ifndef UNREAD
+#define UNREAD 1
+#endif
+#ifndef DRAIN
+#define DRAIN 1
+#endif
+#ifndef CLOSED
+#define CLOSED 1
+#endif
+#ifndef LOOK
+#define LOOK 1
+#endif
+#ifndef ENDED
+#define ENDED 1
+#endif
+#ifndef LEAVE
+#define LEAVE 1
+#endif
+#ifndef LEFT
+#define LEFT 1
+#endif
+#ifndef DETACH
+#define DETACH 1
+#endif
+
+/* who writes to p, NP: nobody; and p's reader number i */
+#if NP == 2
+#define READERS 1
+#define WRITER(p) (1 - (p))
+#define READER(p, i) (1 - (p))
+#else
+#define READERS 2
+#define WRITER(p) ((p) == 0 -> NP : 0)
+#define READER(p, i) ((i) + 1)
+#endif
+
+/* a claim */
+#define PUBLISHED 1
+#define DEPARTED 2
+#define DEPARTED_UNREAD 3
+
+/* ---- of each segment; its one slot is the writer's ---- */
+
+bool closed[NP];                 /* presence.state */
+byte unread[NP];                 /* presence.unread */
+bool named[NP] = true;
+byte claim[NP] = PUBLISHED;
+bool answered[NP];
+byte written[NP], taken[NP];     /* records */
+byte bounced[NP];                /* those of them in the writer's buffers, a bit for each */
+
+/* ---- of each process ---- */
+
+bool gone[NP];                   /* its life lock is free */
+bool dead[NP];                   /* it was killed */
+bool reaped[NP], kept[NP];
+bool mapped[NP * 4];             /* p has mapped q's segment */
+#define MAPPED(p, q) mapped[(p) * 4 + (q)]
+
+#define MORTAL if :: skip :: goto dies fi
+
+/* feed */
+#define NONE 0
+#define UP 1
+#define DRAINING 2
+#define DONE 3
+byte feed[NP];
+bool down[NP];                   /* the link to the writer */
+
+/* There are messages of p's in its buffers that this reader has not read. */
+#define LOANS(q) (bounced[q] >> taken[q])
+
+inline attach()
+{
+	atomic {
+		MORTAL;
+		if
+		:: MAPPED(me, w) -> skip
+		:: !MAPPED(me, w) && named[w] && !gone[w] -> MAPPED(me, w) = true
+		:: !MAPPED(me, w) && named[w] && gone[w] && closed[w] && LEFT -> MAPPED(me, w) = true
+		:: else -> skip
+		fi
+	}
+}
+
+/* review_claims(), accept_slot(), meet() */
+inline review()
+{
+	atomic { MORTAL; c = claim[me] };
+	if
+	:: c && feed[me] == NONE && !down[me] ->
+#if ANSWER == 2
+		atomic { MORTAL; answered[me] = true };
+		attach();
+#else
+		attach();
+		atomic { MORTAL; answered[me] = true };
+#endif
+		/* sc_reap_is_orphan() */
+		feed[me] = (!MAPPED(me, w) && named[w] && dead[w] -> DRAINING : UP)
+	:: else -> skip
+	fi;
+	if
+	:: c >= DEPARTED && feed[me] == UP ->
+		feed[me] = DRAINING;
+#if !DRAIN
+		end_feed()
+#endif
+	:: else -> skip
+	fi;
+	c = 0
+}
+
+/* end_feed(), sc_seg_leave(), slot_return() */
+inline end_feed()
+{
+	feed[me] = DONE;
+	atomic { MORTAL; c = claim[me] };
+	if
+	:: c == DEPARTED_UNREAD && MAPPED(me, w) && LEAVE ->
+		atomic { MORTAL; unread[w]--; last = (unread[w] == 0 || LEAVE == 2) };
+		if
+		:: last -> atomic { MORTAL; named[w] = false }
+		:: else -> skip
+		fi
+	:: else -> skip
+	fi;
+	atomic { MORTAL; claim[me] = 0; c = 0; last = false }
+}
+
+/* sc_peer_lose(), and sc_peer_part() of a peer whose ring we have written */
+inline lose()
+{
+	down[me] = true;
+	if
+	:: MAPPED(me, w) -> part(w)
+	:: else -> skip
+	fi
+}
+
+inline part(q)
+{
+#if DETACH == 2
+	MAPPED(me, q) = false;
+#endif
+	if
+	:: WRITER(q) == me && claim[q] == PUBLISHED -> atomic {
+		MORTAL;
+		assert(MAPPED(me, q));
+		claim[q] = (keeps[q] -> DEPARTED_UNREAD : DEPARTED)
+	}
+	:: else -> skip
+	fi;
+	atomic { MORTAL; MAPPED(me, q) = false }
+}
+
+proctype Endpoint(byte me)
+{
+	byte w = WRITER(me), q, i, c, sent[NP];
+	bool keeps[NP], last;
+
+end:	do
+	/* sends */
+	:: READER(me, i) < NP && WRITER(READER(me, i)) == me && sent[READER(me, i)] < MSGS && !down[me] ->
+		atomic {
+			MORTAL;
+			q = READER(me, i);
+			if
+			:: MAPPED(me, q) && claim[q] == PUBLISHED ->
+				if
+				:: bounced[q] = bounced[q] | (1 << written[q])
+				:: skip
+				fi;
+				written[q]++
+			:: else -> skip
+			fi;
+			sent[q]++;
+			i = (i + 1) % READERS;
+			q = 0
+		}
+	/* polls */
+	:: w < NP && claim[me] && (feed[me] == NONE || (feed[me] == UP && claim[me] >= DEPARTED)) && !down[me] ->
+		review()
+	:: w < NP && (feed[me] == UP || feed[me] == DRAINING) && taken[me] < written[me] ->
+		atomic {
+			MORTAL;
+			assert(MAPPED(me, w) || !(bounced[me] >> taken[me] & 1) || reaped[w]);
+			taken[me]++
+		}
+	:: w < NP && feed[me] == DRAINING && taken[me] == written[me] ->
+		end_feed();
+		lose()
+	:: w < NP && MAPPED(me, w) && !down[me] && closed[w] ->          /* review_link() */
+#if LOOK
+		if
+		:: feed[me] == NONE -> review()
+		:: else -> skip
+		fi;
+#endif
+		if
+		:: CLOSED == 1 && (feed[me] == UP || feed[me] == DRAINING) -> skip
+		:: CLOSED == 2 && (feed[me] == UP || feed[me] == DRAINING) -> end_feed(); lose()
+		:: else -> lose()
+		fi
+	:: w < NP && MAPPED(me, w) && !down[me] && feed[me] != DRAINING && dead[w] ->
+#if ENDED
+		review();                                               /* sc_peer_ended() */
+#endif
+		if
+		:: feed[me] == UP -> feed[me] = DRAINING
+		:: feed[me] == NONE -> lose()
+		:: else -> skip
+		fi
+	/* closes */
+	:: true -> break
+	od;
+
+	i = 0;
+	do
+	:: i < READERS ->
+		q = READER(me, i);
+		atomic {
+			MORTAL;
+			if
+			:: MAPPED(me, q) && WRITER(q) == me && claim[q] == PUBLISHED && LOANS(q) && !answered[q] && KEEP ->
+				keeps[q] = true;
+				kept[me] = true;
+				c++
+			:: else -> skip
+			fi
+		};
+		i++
+	:: i == READERS -> break
+	od;
+#if UNREAD == 1
+	atomic { MORTAL; unread[me] = c };
+#endif
+	atomic { MORTAL; closed[me] = true };
+	i = 0;
+	do
+	:: i < READERS ->
+		q = READER(me, i);
+		if
+		:: q != me && MAPPED(me, q) -> part(q)
+		:: else -> skip
+		fi;
+		i++
+	:: i == READERS -> break
+	od;
+#if UNREAD == 2
+	atomic { MORTAL; unread[me] = c };
+#endif
+	if
+	:: w < NP && MAPPED(me, w) -> part(w)
+	:: else -> skip
+	fi;
+	atomic { MORTAL; if :: !kept[me] -> named[me] = false :: else -> skip fi };
+	atomic { gone[me] = true; goto over };
+
+dies:	atomic { dead[me] = true; gone[me] = true };
+over:	skip
+}
+
+/* Once, of one of them. */
+proctype Reaper()
+{
+	byte p;
+
+end:	if
+	:: atomic { gone[0] && named[0] && (dead[0] || closed[0]) -> named[0] = false; reaped[0] = true }
+	:: atomic { gone[1] && named[1] && (dead[1] || closed[1]) -> named[1] = false; reaped[1] = true }
+	fi
+}
+
+init
+{
+	byte p;
+
+	atomic {
+		do
+		:: p < NP ->
+			if
+			:: WRITER(p) < NP -> MAPPED(WRITER(p), p) = true
+			:: else -> claim[p] = 0
+			fi;
+			run Endpoint(p);
+			p++
+		:: p == NP -> break
+		od;
+		run Reaper();
+		p = 0
+	};
+	timeout;
+	do
+	:: p < NP ->
+		if
+		:: !gone[p] && WRITER(p) < NP ->
+			assert(taken[p] == written[p]);
+			assert(!gone[WRITER(p)] || !claim[p])
+		:: else -> skip
+		fi;
+		if
+		:: gone[p] && !dead[p] -> assert(!named[p] || (kept[p] && gone[READER(p, 0)]) ||
+						 (kept[p] && READERS == 2 && gone[READER(p, 1)]))
+		:: else -> skip
+		fi;
+		p++
+	:: p == NP -> break
+	od
+}
