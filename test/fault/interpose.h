@@ -179,6 +179,13 @@ static uint32_t site_of(const void *return_address)
 	return (uint32_t)((uintptr_t)return_address - interpose.base);
 }
 
+static enum lack plan_lack(const struct interpose_plan *plan)
+{
+	const struct function *function = &functions[plan->call.function];
+
+	return plan->error == (function->lack == LACK_MEMORY ? ENOMEM : EMFILE) ? function->lack : LACK_OTHER;
+}
+
 static int fail(int error)
 {
 	atomic_fetch_add(&interpose.failures, 1);
@@ -202,9 +209,8 @@ static int verdict(uint32_t function, uint32_t site)
 		return fail(plan->error);
 	if (!plan->lasting || !atomic_load(&interpose.failures))
 		return 0;
-	if (functions[plan->call.function].lack == LACK_OTHER ?
-		    function != plan->call.function :
-		    functions[function].lack != functions[plan->call.function].lack)
+	if (plan_lack(plan) == LACK_OTHER ? function != plan->call.function :
+					    functions[function].lack != plan_lack(plan))
 		return 0;
 	return fail(function == plan->call.function ? plan->error : functions[function].errors[0]);
 }
@@ -678,7 +684,7 @@ static const void *dynamic_address(const struct link_map *map, ElfW(Addr) value)
 
 static struct dynamic dynamic_of(const struct link_map *map)
 {
-	struct dynamic dynamic = { NULL };
+	struct dynamic dynamic = { .strings = NULL };
 
 	for (const ElfW(Dyn) *each = map->l_ld; each->d_tag != DT_NULL; each++) {
 		switch (each->d_tag) {

@@ -33,7 +33,7 @@ enum role { SUBJECT, PARTNER, ROLES };
 #define NTH_SECONDS 60	    /* of a process; only ends what hangs */
 #define NTH_REGION (1 << 20) /* bytes that each has registered */
 #define NTH_BUFFER (2 << 20)
-#define NTH_EPS 80
+#define NTH_EPS 70
 #define NTH_POLLS 5000	    /* more than it ever takes to come upon what is there */
 #define NTH_HOPELESS 200 /* calls that fail while nothing gets on: so it will be for ever */
 
@@ -64,7 +64,7 @@ struct nth_shared {
 	struct interpose_plan plan;
 	struct nth_side side[ROLES];
 	atomic_int abandoned; /* role + 1 of who did first */
-	unsigned int call_count;
+	unsigned int call_count, set_up; /* the subject's calls, and those when it was ready */
 	struct interpose_call log[INTERPOSE_CALLS];
 	/* when everything is closed, and after cleanup(), where nothing fails; the subject's */
 	struct nth_left closed[NTH_LEFT], cleaned[NTH_LEFT];
@@ -77,6 +77,7 @@ struct nth_scenario {
 	const char *env;
 	void (*run)(struct nth *nth);
 	bool alone;	  /* without partner */
+	bool later;	  /* another scenario has the same set-up: only what follows is made to fail */
 	bool partner_dies;
 	bool thread;	  /* progress by thread */
 	bool service;
@@ -171,10 +172,6 @@ static inline bool nth_fits_plan(const struct interpose_plan *plan, int code)
 
 	if (code == plan->error)
 		return true;
-	if (plan->lasting && functions[plan->call.function].lack == LACK_MEMORY && code == ENOMEM)
-		return true;
-	if (plan->lasting && functions[plan->call.function].lack == LACK_DESCRIPTORS && code == EMFILE)
-		return true;
 	for (size_t i = 0; i < sizeof(also) / sizeof(also[0]); i++)
 		if (also[i].function == plan->call.function && also[i].error == plan->error &&
 		    also[i].code == code)
@@ -187,7 +184,7 @@ static inline void nth_note(struct nth *nth, const char *what, int code)
 	nth->broken = true;
 	if (nth->own->failed[0])
 		return;
-	snprintf(nth->own->failed, sizeof(nth->own->failed), "%s", what);
+	snprintf(nth->own->failed, sizeof(nth->own->failed), "%.95s", what);
 	nth->own->code = code;
 }
 
@@ -196,7 +193,7 @@ static inline bool nth_ok(struct nth *nth, const char *what, long ret)
 {
 	const struct interpose_plan *plan = &nth->shared->plan;
 
-	snprintf(nth->own->doing, sizeof(nth->own->doing), "%s", what);
+	snprintf(nth->own->doing, sizeof(nth->own->doing), "%.95s", what);
 	if (!ret)
 		return true;
 	if (ret > 0)
@@ -297,7 +294,19 @@ static inline bool nth_open_domain(struct nth *nth)
 
 static inline bool nth_open(struct nth *nth)
 {
-	return nth_open_domain(nth) && nth_open_queues(nth) && nth_open_ep(nth, 0) && nth_register(nth);
+	bool ok = nth_open_domain(nth) && nth_open_queues(nth) && nth_open_ep(nth, 0) && nth_register(nth);
+
+	if (nth->role == SUBJECT && !nth->shared->plan.number)
+		nth->shared->set_up = atomic_load(&interpose.calls);
+	return ok;
+}
+
+static inline bool nth_not_inserted(struct nth *nth, int error)
+{
+	if (error != FI_ECONNREFUSED || !nth_excused(nth))
+		return nth_ok(nth, "fi_av_insert (its error)", error ? -error : -FI_EOTHER);
+	nth_note(nth, "fi_av_insert (its error)", error); /* that endpoint is gone, or seems so */
+	return false;
 }
 
 /* Into the address vector; what went wrong comes by an array of errors. */
@@ -312,11 +321,7 @@ static inline bool nth_insert(struct nth *nth, const char *name, fi_addr_t *addr
 		return nth_ok(nth, "fi_av_insert", inserted);
 	if (nth->role == SUBJECT && *addr != FI_ADDR_NOTAVAIL)
 		nth_trouble(nth, "fi_av_insert: failed, and gives an address");
-	if (error == FI_ECONNREFUSED && nth_excused(nth)) {
-		nth_note(nth, "fi_av_insert (its error)", error); /* that endpoint is gone, or seems so */
-		return false;
-	}
-	return nth_ok(nth, "fi_av_insert (its error)", error ? -error : -FI_EOTHER);
+	return nth_not_inserted(nth, error);
 }
 
 static inline void nth_close_fid(struct nth *nth, const char *what, struct fid *fid)
@@ -468,7 +473,9 @@ static inline bool nth_over(const struct nth *nth)
  */
 static inline bool nth_lost(struct nth *nth, const struct op *op, int *polls)
 {
-	if (op->kind != OP_RECV || atomic_load(&nth->other->phase) <= nth->phase || ++*polls < NTH_POLLS)
+	bool gone_on = nth->scenario->alone || atomic_load(&nth->other->phase) > nth->phase;
+
+	if (op->kind != OP_RECV || !gone_on || ++*polls < NTH_POLLS)
 		return false;
 	if (!nth_excused(nth))
 		nth_trouble(nth, "a message was lost, and nothing had failed");
@@ -504,7 +511,7 @@ static inline bool nth_wait(struct nth *nth, struct op *op)
 
 static inline bool nth_posted(struct nth *nth, struct op *op, const char *what, ssize_t ret)
 {
-	snprintf(nth->own->doing, sizeof(nth->own->doing), "%s", what);
+	snprintf(nth->own->doing, sizeof(nth->own->doing), "%.95s", what);
 	if (!ret)
 		return true;
 	op->pending = false;
