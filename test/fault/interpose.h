@@ -167,7 +167,7 @@ static struct {
 	atomic_uint seen;	    /* calls of the plan's site */
 	atomic_uint failures;
 	atomic_uint *told;	    /* the same, for other processes */
-	atomic_uint calls;
+	atomic_uint calls;	    /* that were recorded */
 	struct interpose_call *log; /* INTERPOSE_CALLS, while recording */
 	struct live live[INTERPOSE_LIVE];
 	unsigned int live_count;
@@ -194,15 +194,23 @@ static int fail(int error)
 	return error;
 }
 
+static void record(uint32_t function, uint32_t site)
+{
+	unsigned int at = atomic_fetch_add(&interpose.calls, 1);
+
+	if (at >= INTERPOSE_CALLS)
+		abort(); /* make it larger */
+	interpose.log[at] = (struct interpose_call){ function, site };
+}
+
 /* 0: go ahead; else what to fail with. */
 static int verdict(uint32_t function, uint32_t site)
 {
 	const struct interpose_plan *plan = &interpose.plan;
-	unsigned int number = atomic_fetch_add(&interpose.calls, 1);
 	bool same = plan->call.function == function && plan->call.site == site;
 
-	if (interpose.recording && number < INTERPOSE_CALLS)
-		interpose.log[number] = (struct interpose_call){ function, site };
+	if (interpose.recording)
+		record(function, site);
 	if (!interpose.armed || !plan->number)
 		return 0;
 	if (same && atomic_fetch_add(&interpose.seen, 1) + 1 == plan->number)

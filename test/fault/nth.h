@@ -34,7 +34,7 @@ enum role { SUBJECT, PARTNER, ROLES };
 #define NTH_REGION (1 << 20) /* bytes that each has registered */
 #define NTH_BUFFER (2 << 20)
 #define NTH_EPS 70
-#define NTH_POLLS 5000	    /* more than it ever takes to come upon what is there */
+#define NTH_POLLS 3000	    /* more than it ever takes to come upon what is there */
 #define NTH_HOPELESS 200 /* calls that fail while nothing gets on: so it will be for ever */
 
 /* What the processes and their parent share. */
@@ -422,12 +422,12 @@ static inline void nth_take_error(struct nth *nth)
 	nth_done(nth, entry.op_context, entry.err);
 }
 
-static inline void nth_poll(struct nth *nth)
+static inline void nth_take(struct nth *nth, bool sleep)
 {
 	struct fi_cq_tagged_entry entry;
-	ssize_t ret = nth->deaf		  ? -FI_EAGAIN :
-		      nth->scenario->wait ? fi_cq_sread(nth->cq, &entry, 1, NULL, 1) :
-					    fi_cq_read(nth->cq, &entry, 1);
+	ssize_t ret = nth->deaf ? -FI_EAGAIN :
+		      sleep	? fi_cq_sread(nth->cq, &entry, 1, NULL, 1) :
+				  fi_cq_read(nth->cq, &entry, 1);
 
 	if (ret == 1) {
 		struct op *op = entry.op_context;
@@ -451,6 +451,11 @@ static inline void nth_poll(struct nth *nth)
 			nth_trouble(nth, "fi_cq_read: %zd (%s)", ret, fi_strerror((int)-ret));
 		nth_note(nth, "fi_cq_read", (int)-ret);
 	}
+}
+
+static inline void nth_poll(struct nth *nth)
+{
+	nth_take(nth, false);
 }
 
 /* Since `failures`: nothing will get on any more. */
@@ -488,12 +493,12 @@ static inline bool nth_lost(struct nth *nth, const struct op *op, int *polls)
 static inline bool nth_wait(struct nth *nth, struct op *op)
 {
 	unsigned int failures = atomic_load(&interpose.failures);
-	int had = op->done, polls = 0;
+	int had = op->done, polls = 0, turns = 0;
 
 	snprintf(nth->own->doing, sizeof(nth->own->doing), "waiting for operation %d", (int)(op - nth->ops));
 	while (op->pending && op->done == had && !nth_over(nth) && !nth_hopeless(nth, failures) &&
 	       !nth_lost(nth, op, &polls))
-		nth_poll(nth);
+		nth_take(nth, nth->scenario->wait && !(++turns % 4));
 	return (!op->pending || op->done > had) && op->error == op->expect;
 }
 

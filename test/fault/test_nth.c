@@ -482,6 +482,7 @@ static void survive(struct nth *nth)
 	struct op *large = nth_op(nth, OP_SEND, nth->out, NTH_BUFFER), *small;
 	struct op *write = nth_op(nth, OP_RMA, nth->out, NTH_REGION);
 	struct op *never = nth_op(nth, OP_RECV, nth->in, 10);
+	unsigned int failures;
 
 	if (!NTH_POST(nth, large,
 		      fi_tsend(nth->ep[0], nth->out, NTH_BUFFER, NULL, nth->peer[0], 1, &large->context)) ||
@@ -493,6 +494,7 @@ static void survive(struct nth *nth)
 		return;
 	while (!atomic_load(&nth->other->gone))
 		nth_poll(nth);
+	failures = atomic_load(&interpose.failures);
 	small = nth_op(nth, OP_RECV, nth->in + 64, 64);
 	if (NTH_POST(nth, small,
 		     fi_trecv(nth->ep[0], nth->in + 64, 64, NULL, FI_ADDR_UNSPEC, 3, 0, &small->context))) {
@@ -502,7 +504,7 @@ static void survive(struct nth *nth)
 			check_received(nth, small, 64, 3);
 	}
 	small = nth_op(nth, OP_SEND, nth->out, 8);
-	for (int i = 0; large->pending && i < 1000 * NTH_POLLS; i++)
+	while (large->pending && !nth->deaf && !nth_hopeless(nth, failures))
 		nth_poll(nth);
 	if (NTH_POST(nth, small, fi_tsend(nth->ep[0], nth->out, 8, NULL, nth->peer[0], 1, &small->context)) &&
 	    !small->pending && !nth_had_failure(nth))
