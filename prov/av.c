@@ -652,7 +652,7 @@ int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fi
 	opened->domain = container_of(domain, struct shmcma_domain, fid);
 	opened->type = attr->type;
 	opened->flags = attr->flags;
-	pthread_mutex_init(&opened->lock, NULL);
+	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	atomic_fetch_add(&opened->domain->refs, 1);
 	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
 	*av = &opened->fid;

@@ -148,13 +148,8 @@ static void scan_once(void)
 /* With a thread of ours the lock is held for one round of polling at most: worth a few spins. */
 static void lock_init(struct shmcma_domain *domain)
 {
-	pthread_mutexattr_t attr;
-
-	pthread_mutexattr_init(&attr);
-	if (domain->progress.wanted)
-		pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
-	pthread_mutex_init(&domain->lock, &attr);
-	pthread_mutexattr_destroy(&attr);
+	domain->lock = domain->progress.wanted ? (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP :
+						 (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 /* The modes that a registration looks at; the two values from before 1.5 in the bits of today. */

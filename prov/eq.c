@@ -438,9 +438,9 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	opened->limit = attr->size > EVENTS_MAX ? attr->size : EVENTS_MAX;
 	list_init(&opened->events);
 	list_init(&opened->errors);
-	pthread_mutex_init(&opened->lock, NULL);
-	pthread_mutex_init(&opened->wait_mutex, NULL);
-	pthread_cond_init(&opened->wait_cond, NULL);
+	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	opened->wait_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	opened->wait_cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
 	*eq = &opened->fid;

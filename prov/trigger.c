@@ -389,8 +389,8 @@ static int post_send(struct shmcma_work *work)
 {
 	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
 
-	return peer ? sc_tx_send(work->ep->core, peer, &work->send) :
-		      shmcma_ep_no_peer(work->ep, work->peer);
+	return peer ? sc_tx_send(work->ep->core, peer, &work->send)
+		    : shmcma_ep_no_peer(work->ep, work->peer);
 }
 
 ssize_t shmcma_trigger_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_send *send)
@@ -444,8 +444,8 @@ static int post_rma(struct shmcma_work *work)
 {
 	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
 
-	return peer ? sc_rma_post(work->ep->core, peer, &work->rma) :
-		      shmcma_ep_no_peer(work->ep, work->peer);
+	return peer ? sc_rma_post(work->ep->core, peer, &work->rma)
+		    : shmcma_ep_no_peer(work->ep, work->peer);
 }
 
 ssize_t shmcma_trigger_rma(struct shmcma_ep_fid *fid, fi_addr_t peer, const struct sc_rma *rma)
@@ -472,8 +472,8 @@ static int post_atomic(struct shmcma_work *work)
 {
 	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
 
-	return peer ? sc_atomic_post(work->ep->core, peer, &work->atomic) :
-		      shmcma_ep_no_peer(work->ep, work->peer);
+	return peer ? sc_atomic_post(work->ep->core, peer, &work->atomic)
+		    : shmcma_ep_no_peer(work->ep, work->peer);
 }
 
 static int copy_atomic(struct shmcma_work *work)

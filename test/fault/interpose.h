@@ -63,15 +63,58 @@ struct function {
 };
 
 enum {
-	F_MALLOC, F_CALLOC, F_REALLOC, F_STRDUP, F_ALIGNED, F_DUPINFO,
-	F_MMAP, F_MADVISE, F_MPROTECT, F_FTRUNCATE, F_FALLOCATE,
-	F_OPEN, F_OPENDIR, F_READDIR, F_FOPEN, F_FGETS, F_READ, F_PREAD, F_WRITE, F_PWRITE,
-	F_LINKAT, F_UNLINK, F_FCHMOD, F_SETLK_, F_GETLK_, F_FCNTL,
-	F_FSTAT, F_FSTATAT, F_STAT, F_FSTATFS,
-	F_EVENTFD, F_EVENTFD_READ, F_EVENTFD_WRITE, F_EPOLL_CREATE, F_EPOLL_CTL, F_EPOLL_WAIT,
-	F_TIMERFD, F_TIMERFD_SET, F_PIPE, F_POLL, F_KILL,
-	F_SYSCALL, F_GETRANDOM, F_READV, F_WRITEV,
-	F_THREAD, F_MUTEX, F_MUTEXATTR, F_COND, F_ATFORK, F_GETADDRINFO, F_GETIFADDRS,
+	F_MALLOC,
+	F_CALLOC,
+	F_REALLOC,
+	F_STRDUP,
+	F_ALIGNED,
+	F_DUPINFO,
+	F_MMAP,
+	F_MADVISE,
+	F_MPROTECT,
+	F_FTRUNCATE,
+	F_FALLOCATE,
+	F_OPEN,
+	F_OPENDIR,
+	F_READDIR,
+	F_FOPEN,
+	F_FGETS,
+	F_READ,
+	F_PREAD,
+	F_WRITE,
+	F_PWRITE,
+	F_LINKAT,
+	F_UNLINK,
+	F_FCHMOD,
+	F_SETLK_,
+	F_GETLK_,
+	F_FCNTL,
+	F_FSTAT,
+	F_FSTATAT,
+	F_STAT,
+	F_FSTATFS,
+	F_EVENTFD,
+	F_EVENTFD_READ,
+	F_EVENTFD_WRITE,
+	F_EPOLL_CREATE,
+	F_EPOLL_CTL,
+	F_EPOLL_WAIT,
+	F_TIMERFD,
+	F_TIMERFD_SET,
+	F_PIPE,
+	F_POLL,
+	F_KILL,
+	F_SYSCALL,
+	F_GETRANDOM,
+	F_READV,
+	F_WRITEV,
+	F_THREAD,
+	F_MUTEX,
+	F_MUTEXATTR,
+	F_COND,
+	F_ATFORK,
+	F_GETADDRINFO,
+	F_GETIFADDRS,
 	FUNCTIONS
 };
 
@@ -119,9 +162,11 @@ static const struct function functions[FUNCTIONS] = {
 	[F_KILL] = { "kill", LACK_OTHER, { EPERM } },
 	[F_SYSCALL] = { "syscall", LACK_DESCRIPTORS, { EMFILE, ENOSYS, EPERM } },
 	[F_GETRANDOM] = { "getrandom", LACK_OTHER, { ENOSYS, EINTR, SHORTENED } },
-	[F_READV] = { "process_vm_readv", LACK_OTHER,
+	[F_READV] = { "process_vm_readv",
+		      LACK_OTHER,
 		      { EPERM, ENOSYS, ENOMEM, EFAULT, ESRCH, SHORTENED } },
-	[F_WRITEV] = { "process_vm_writev", LACK_OTHER,
+	[F_WRITEV] = { "process_vm_writev",
+		       LACK_OTHER,
 		       { EPERM, ENOSYS, ENOMEM, EFAULT, ESRCH, SHORTENED } },
 	[F_THREAD] = { "pthread_create", LACK_OTHER, { EAGAIN, EPERM } },
 	[F_MUTEX] = { "pthread_mutex_init", LACK_MEMORY, { ENOMEM } },
@@ -162,12 +207,12 @@ struct live {
 static struct {
 	uintptr_t base;
 	struct interpose_plan plan;
-	bool armed;		    /* the plan is in force */
+	bool armed; /* the plan is in force */
 	bool recording;
-	atomic_uint seen;	    /* calls of the plan's site */
+	atomic_uint seen; /* calls of the plan's site */
 	atomic_uint failures;
 	atomic_uint *told;	    /* the same, for other processes */
-	atomic_uint calls;
+	atomic_uint calls;	    /* that were recorded */
 	struct interpose_call *log; /* INTERPOSE_CALLS, while recording */
 	struct live live[INTERPOSE_LIVE];
 	unsigned int live_count;
@@ -179,6 +224,14 @@ static uint32_t site_of(const void *return_address)
 	return (uint32_t)((uintptr_t)return_address - interpose.base);
 }
 
+static enum lack plan_lack(const struct interpose_plan *plan)
+{
+	const struct function *function = &functions[plan->call.function];
+
+	return plan->error == (function->lack == LACK_MEMORY ? ENOMEM : EMFILE) ? function->lack
+										: LACK_OTHER;
+}
+
 static int fail(int error)
 {
 	atomic_fetch_add(&interpose.failures, 1);
@@ -187,24 +240,31 @@ static int fail(int error)
 	return error;
 }
 
+static void record(uint32_t function, uint32_t site)
+{
+	unsigned int at = atomic_fetch_add(&interpose.calls, 1);
+
+	if (at >= INTERPOSE_CALLS)
+		abort(); /* make it larger */
+	interpose.log[at] = (struct interpose_call){ function, site };
+}
+
 /* 0: go ahead; else what to fail with. */
 static int verdict(uint32_t function, uint32_t site)
 {
 	const struct interpose_plan *plan = &interpose.plan;
-	unsigned int number = atomic_fetch_add(&interpose.calls, 1);
 	bool same = plan->call.function == function && plan->call.site == site;
 
-	if (interpose.recording && number < INTERPOSE_CALLS)
-		interpose.log[number] = (struct interpose_call){ function, site };
+	if (interpose.recording)
+		record(function, site);
 	if (!interpose.armed || !plan->number)
 		return 0;
 	if (same && atomic_fetch_add(&interpose.seen, 1) + 1 == plan->number)
 		return fail(plan->error);
 	if (!plan->lasting || !atomic_load(&interpose.failures))
 		return 0;
-	if (functions[plan->call.function].lack == LACK_OTHER ?
-		    function != plan->call.function :
-		    functions[function].lack != functions[plan->call.function].lack)
+	if (plan_lack(plan) == LACK_OTHER ? function != plan->call.function
+					  : functions[function].lack != plan_lack(plan))
 		return 0;
 	return fail(function == plan->call.function ? plan->error : functions[function].errors[0]);
 }
@@ -484,8 +544,8 @@ static int my_fcntl(int fd, int command, ...)
 }
 
 WRAP(int, fstat, (int fd, struct stat *st), (fd, st), F_FSTAT, -1)
-WRAP(int, fstatat, (int fd, const char *path, struct stat *st, int flags), (fd, path, st, flags), F_FSTATAT,
-     -1)
+WRAP(int, fstatat, (int fd, const char *path, struct stat *st, int flags), (fd, path, st, flags),
+     F_FSTATAT, -1)
 WRAP(int, stat, (const char *path, struct stat *st), (path, st), F_STAT, -1)
 WRAP(int, fstatfs, (int fd, struct statfs *st), (fd, st), F_FSTATFS, -1)
 WRAP_DESCRIPTOR(eventfd, (unsigned int value, int flags), (value, flags), F_EVENTFD)
@@ -494,8 +554,8 @@ WRAP(int, eventfd_write, (int fd, eventfd_t value), (fd, value), F_EVENTFD_WRITE
 WRAP_DESCRIPTOR(epoll_create1, (int flags), (flags), F_EPOLL_CREATE)
 WRAP(int, epoll_ctl, (int fd, int op, int of, struct epoll_event *event), (fd, op, of, event), F_EPOLL_CTL,
      -1)
-WRAP(int, epoll_wait, (int fd, struct epoll_event *events, int max, int timeout), (fd, events, max, timeout),
-     F_EPOLL_WAIT, -1)
+WRAP(int, epoll_wait, (int fd, struct epoll_event *events, int max, int timeout),
+     (fd, events, max, timeout), F_EPOLL_WAIT, -1)
 WRAP_DESCRIPTOR(timerfd_create, (int clock, int flags), (clock, flags), F_TIMERFD)
 WRAP(int, timerfd_settime, (int fd, int flags, const struct itimerspec *to, struct itimerspec *was),
      (fd, flags, to, was), F_TIMERFD_SET, -1)
@@ -581,8 +641,10 @@ WRAP_RETURNS(pthread_create,
 WRAP_RETURNS(pthread_mutex_init, (pthread_mutex_t * mutex, const pthread_mutexattr_t *attr), (mutex, attr),
 	     F_MUTEX)
 WRAP_RETURNS(pthread_mutexattr_init, (pthread_mutexattr_t * attr), (attr), F_MUTEXATTR)
-WRAP_RETURNS(pthread_cond_init, (pthread_cond_t * cond, const pthread_condattr_t *attr), (cond, attr), F_COND)
-WRAP_RETURNS(__register_atfork, (fork_handler * before, fork_handler *parent, fork_handler *child, void *dso),
+WRAP_RETURNS(pthread_cond_init, (pthread_cond_t * cond, const pthread_condattr_t *attr), (cond, attr),
+	     F_COND)
+WRAP_RETURNS(__register_atfork,
+	     (fork_handler * before, fork_handler *parent, fork_handler *child, void *dso),
 	     (before, parent, child, dso), F_ATFORK)
 
 static int (*real_getaddrinfo)(const char *node, const char *service, const struct addrinfo *hints,
@@ -624,25 +686,74 @@ struct wrapper {
 	void **real;
 };
 
-#define WRAPPER_AS(text, name) { text, (void *)my_##name, (void **)&real_##name }
+#define WRAPPER_AS(text, name)                                                                            \
+	{                                                                                                 \
+		text, (void *)my_##name, (void **)&real_##name                                            \
+	}
 #define WRAPPER(name) WRAPPER_AS(#name, name)
 /* Large files have names of their own, and the same functions where a long has 64 bits. */
 #define WRAPPER_64(name) WRAPPER(name), WRAPPER_AS(#name "64", name)
 
 static const struct wrapper wrappers[] = {
-	WRAPPER(malloc), WRAPPER(calloc), WRAPPER(realloc), WRAPPER(strdup), WRAPPER(posix_memalign),
-	WRAPPER(aligned_alloc), WRAPPER(free), WRAPPER(fi_dupinfo), WRAPPER_64(mmap), WRAPPER(munmap),
-	WRAPPER(madvise), WRAPPER(mprotect), WRAPPER_64(ftruncate), WRAPPER_64(fallocate), WRAPPER_64(open),
-	WRAPPER_64(openat), WRAPPER(close), WRAPPER(opendir), WRAPPER_64(readdir), WRAPPER(closedir),
-	WRAPPER_64(fopen), WRAPPER(fgets), WRAPPER(fclose), WRAPPER(read), WRAPPER_64(pread), WRAPPER(write),
-	WRAPPER_64(pwrite), WRAPPER(linkat), WRAPPER(unlink), WRAPPER(fchmod), WRAPPER_64(fcntl),
-	WRAPPER_64(fstat), WRAPPER_64(fstatat), WRAPPER_64(stat), WRAPPER_64(fstatfs), WRAPPER(eventfd),
-	WRAPPER(eventfd_read), WRAPPER(eventfd_write), WRAPPER(epoll_create1), WRAPPER(epoll_ctl),
-	WRAPPER(epoll_wait), WRAPPER(timerfd_create), WRAPPER(timerfd_settime), WRAPPER(pipe2), WRAPPER(poll),
-	WRAPPER(kill), WRAPPER(syscall), WRAPPER(getrandom), WRAPPER(process_vm_readv),
-	WRAPPER(process_vm_writev), WRAPPER(pthread_create), WRAPPER(pthread_mutex_init),
-	WRAPPER(pthread_mutexattr_init), WRAPPER(pthread_cond_init), WRAPPER(__register_atfork),
-	WRAPPER(getaddrinfo), WRAPPER(freeaddrinfo), WRAPPER(getifaddrs), WRAPPER(freeifaddrs),
+	WRAPPER(malloc),
+	WRAPPER(calloc),
+	WRAPPER(realloc),
+	WRAPPER(strdup),
+	WRAPPER(posix_memalign),
+	WRAPPER(aligned_alloc),
+	WRAPPER(free),
+	WRAPPER(fi_dupinfo),
+	WRAPPER_64(mmap),
+	WRAPPER(munmap),
+	WRAPPER(madvise),
+	WRAPPER(mprotect),
+	WRAPPER_64(ftruncate),
+	WRAPPER_64(fallocate),
+	WRAPPER_64(open),
+	WRAPPER_64(openat),
+	WRAPPER(close),
+	WRAPPER(opendir),
+	WRAPPER_64(readdir),
+	WRAPPER(closedir),
+	WRAPPER_64(fopen),
+	WRAPPER(fgets),
+	WRAPPER(fclose),
+	WRAPPER(read),
+	WRAPPER_64(pread),
+	WRAPPER(write),
+	WRAPPER_64(pwrite),
+	WRAPPER(linkat),
+	WRAPPER(unlink),
+	WRAPPER(fchmod),
+	WRAPPER_64(fcntl),
+	WRAPPER_64(fstat),
+	WRAPPER_64(fstatat),
+	WRAPPER_64(stat),
+	WRAPPER_64(fstatfs),
+	WRAPPER(eventfd),
+	WRAPPER(eventfd_read),
+	WRAPPER(eventfd_write),
+	WRAPPER(epoll_create1),
+	WRAPPER(epoll_ctl),
+	WRAPPER(epoll_wait),
+	WRAPPER(timerfd_create),
+	WRAPPER(timerfd_settime),
+	WRAPPER(pipe2),
+	WRAPPER(poll),
+	WRAPPER(kill),
+	WRAPPER(syscall),
+	WRAPPER(getrandom),
+	WRAPPER(process_vm_readv),
+	WRAPPER(process_vm_writev),
+	WRAPPER(pthread_create),
+	WRAPPER(pthread_mutex_init),
+	WRAPPER(pthread_mutexattr_init),
+	WRAPPER(pthread_cond_init),
+	WRAPPER(__register_atfork),
+	WRAPPER(getaddrinfo),
+	WRAPPER(freeaddrinfo),
+	WRAPPER(getifaddrs),
+	WRAPPER(freeifaddrs),
 };
 
 static const struct wrapper *wrapper_of(const char *name)
@@ -678,7 +789,7 @@ static const void *dynamic_address(const struct link_map *map, ElfW(Addr) value)
 
 static struct dynamic dynamic_of(const struct link_map *map)
 {
-	struct dynamic dynamic = { NULL };
+	struct dynamic dynamic = { .strings = NULL };
 
 	for (const ElfW(Dyn) *each = map->l_ld; each->d_tag != DT_NULL; each++) {
 		switch (each->d_tag) {

@@ -30,11 +30,11 @@
 
 enum role { SUBJECT, PARTNER, ROLES };
 
-#define NTH_SECONDS 60	    /* of a process; only ends what hangs */
+#define NTH_SECONDS 60	     /* of a process; only ends what hangs */
 #define NTH_REGION (1 << 20) /* bytes that each has registered */
 #define NTH_BUFFER (2 << 20)
-#define NTH_EPS 80
-#define NTH_POLLS 5000	    /* more than it ever takes to come upon what is there */
+#define NTH_EPS 70
+#define NTH_POLLS 3000	 /* more than it ever takes to come upon what is there */
 #define NTH_HOPELESS 200 /* calls that fail while nothing gets on: so it will be for ever */
 
 /* What the processes and their parent share. */
@@ -42,13 +42,13 @@ struct nth_side {
 	char name[NTH_EPS][64];
 	uint64_t key, addr;
 	atomic_int phase;
-	atomic_bool gone; /* all is closed */
+	atomic_bool gone;     /* all is closed */
 	atomic_uint failures; /* of its calls */
-	bool to_warn; /* the log is to say why */
-	char doing[96];	   /* what it did last */
-	char failed[96];   /* the first call or operation that failed */
-	int code;	   /* with what, positive */
-	char trouble[400]; /* the check that failed */
+	bool to_warn;	      /* the log is to say why */
+	char doing[96];	      /* what it did last */
+	char failed[96];      /* the first call or operation that failed */
+	int code;	      /* with what, positive */
+	char trouble[400];    /* the check that failed */
 };
 
 #define NTH_LEFT 64
@@ -63,8 +63,8 @@ struct nth_left {
 struct nth_shared {
 	struct interpose_plan plan;
 	struct nth_side side[ROLES];
-	atomic_int abandoned; /* role + 1 of who did first */
-	unsigned int call_count;
+	atomic_int abandoned;		 /* role + 1 of who did first */
+	unsigned int call_count, set_up; /* the subject's calls, and those when it was ready */
 	struct interpose_call log[INTERPOSE_CALLS];
 	/* when everything is closed, and after cleanup(), where nothing fails; the subject's */
 	struct nth_left closed[NTH_LEFT], cleaned[NTH_LEFT];
@@ -76,11 +76,12 @@ struct nth_scenario {
 	const char *name;
 	const char *env;
 	void (*run)(struct nth *nth);
-	bool alone;	  /* without partner */
+	bool alone; /* without partner */
+	bool later; /* another scenario has the same set-up: only what follows is made to fail */
 	bool partner_dies;
-	bool thread;	  /* progress by thread */
+	bool thread; /* progress by thread */
 	bool service;
-	bool wait;	  /* completion queues and counters to wait on */
+	bool wait; /* completion queues and counters to wait on */
 };
 
 enum op_kind { OP_SEND, OP_RECV, OP_RMA };
@@ -171,10 +172,6 @@ static inline bool nth_fits_plan(const struct interpose_plan *plan, int code)
 
 	if (code == plan->error)
 		return true;
-	if (plan->lasting && functions[plan->call.function].lack == LACK_MEMORY && code == ENOMEM)
-		return true;
-	if (plan->lasting && functions[plan->call.function].lack == LACK_DESCRIPTORS && code == EMFILE)
-		return true;
 	for (size_t i = 0; i < sizeof(also) / sizeof(also[0]); i++)
 		if (also[i].function == plan->call.function && also[i].error == plan->error &&
 		    also[i].code == code)
@@ -187,7 +184,7 @@ static inline void nth_note(struct nth *nth, const char *what, int code)
 	nth->broken = true;
 	if (nth->own->failed[0])
 		return;
-	snprintf(nth->own->failed, sizeof(nth->own->failed), "%s", what);
+	snprintf(nth->own->failed, sizeof(nth->own->failed), "%.95s", what);
 	nth->own->code = code;
 }
 
@@ -196,13 +193,14 @@ static inline bool nth_ok(struct nth *nth, const char *what, long ret)
 {
 	const struct interpose_plan *plan = &nth->shared->plan;
 
-	snprintf(nth->own->doing, sizeof(nth->own->doing), "%s", what);
+	snprintf(nth->own->doing, sizeof(nth->own->doing), "%.95s", what);
 	if (!ret)
 		return true;
 	if (ret > 0)
 		nth_trouble(nth, "%s: %ld", what, ret);
 	if (!nth_had_failure(nth))
-		nth_trouble(nth, "%s: %ld (%s), and nothing had failed", what, ret, fi_strerror((int)-ret));
+		nth_trouble(nth, "%s: %ld (%s), and nothing had failed", what, ret,
+			    fi_strerror((int)-ret));
 	if (!nth_fits_plan(plan, (int)-ret))
 		nth_trouble(nth, "%s: %ld (%s) does not fit", what, ret, fi_strerror((int)-ret));
 	nth->own->to_warn |= !nth->broken;
@@ -234,8 +232,7 @@ static inline bool nth_getinfo(struct nth *nth)
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_PROV_KEY;
 	hints->domain_attr->threading = FI_THREAD_SAFE;
-	hints->domain_attr->data_progress =
-		nth->scenario->thread ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
+	hints->domain_attr->data_progress = nth->scenario->thread ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	hints->tx_attr->size = hints->rx_attr->size = 64;
 	ret = nth_provider->getinfo(FI_VERSION(1, 17), nth->scenario->service ? "localhost" : NULL,
 				    nth->scenario->service ? service : NULL,
@@ -280,8 +277,8 @@ static inline bool nth_register(struct nth *nth)
 	nth->region = calloc(1, NTH_REGION);
 	if (!nth->region)
 		abort();
-	if (!NTH_OK(nth, fi_mr_reg(nth->domain, nth->region, NTH_REGION, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
-				   1, 0, &nth->mr, NULL)))
+	if (!NTH_OK(nth, fi_mr_reg(nth->domain, nth->region, NTH_REGION, FI_REMOTE_READ | FI_REMOTE_WRITE,
+				   0, 1, 0, &nth->mr, NULL)))
 		return false;
 	nth->own->key = fi_mr_key(nth->mr);
 	nth->own->addr = (uintptr_t)nth->region;
@@ -297,7 +294,19 @@ static inline bool nth_open_domain(struct nth *nth)
 
 static inline bool nth_open(struct nth *nth)
 {
-	return nth_open_domain(nth) && nth_open_queues(nth) && nth_open_ep(nth, 0) && nth_register(nth);
+	bool ok = nth_open_domain(nth) && nth_open_queues(nth) && nth_open_ep(nth, 0) && nth_register(nth);
+
+	if (nth->role == SUBJECT && !nth->shared->plan.number)
+		nth->shared->set_up = atomic_load(&interpose.calls);
+	return ok;
+}
+
+static inline bool nth_not_inserted(struct nth *nth, int error)
+{
+	if (error != FI_ECONNREFUSED || !nth_excused(nth))
+		return nth_ok(nth, "fi_av_insert (its error)", error ? -error : -FI_EOTHER);
+	nth_note(nth, "fi_av_insert (its error)", error); /* that endpoint is gone, or seems so */
+	return false;
 }
 
 /* Into the address vector; what went wrong comes by an array of errors. */
@@ -312,11 +321,7 @@ static inline bool nth_insert(struct nth *nth, const char *name, fi_addr_t *addr
 		return nth_ok(nth, "fi_av_insert", inserted);
 	if (nth->role == SUBJECT && *addr != FI_ADDR_NOTAVAIL)
 		nth_trouble(nth, "fi_av_insert: failed, and gives an address");
-	if (error == FI_ECONNREFUSED && nth_excused(nth)) {
-		nth_note(nth, "fi_av_insert (its error)", error); /* that endpoint is gone, or seems so */
-		return false;
-	}
-	return nth_ok(nth, "fi_av_insert (its error)", error ? -error : -FI_EOTHER);
+	return nth_not_inserted(nth, error);
 }
 
 static inline void nth_close_fid(struct nth *nth, const char *what, struct fid *fid)
@@ -390,9 +395,9 @@ static inline void nth_done(struct nth *nth, struct op *op, int error)
 			    fi_strerror(op->expect));
 	if (!nth_excused(nth))
 		nth_trouble(nth, "a %s ended with %d (%s), and nothing had failed",
-			    op->kind == OP_SEND ? "send" :
-			    op->kind == OP_RECV ? "receive" :
-						  "one-sided operation",
+			    op->kind == OP_SEND	  ? "send"
+			    : op->kind == OP_RECV ? "receive"
+						  : "one-sided operation",
 			    error, fi_strerror(error));
 	if (!nth_fits_traffic(nth, error))
 		nth_trouble(nth, "an operation ended with %d (%s), which does not fit", error,
@@ -417,12 +422,12 @@ static inline void nth_take_error(struct nth *nth)
 	nth_done(nth, entry.op_context, entry.err);
 }
 
-static inline void nth_poll(struct nth *nth)
+static inline void nth_take(struct nth *nth, bool sleep)
 {
 	struct fi_cq_tagged_entry entry;
-	ssize_t ret = nth->deaf		  ? -FI_EAGAIN :
-		      nth->scenario->wait ? fi_cq_sread(nth->cq, &entry, 1, NULL, 1) :
-					    fi_cq_read(nth->cq, &entry, 1);
+	ssize_t ret = nth->deaf ? -FI_EAGAIN
+		      : sleep	? fi_cq_sread(nth->cq, &entry, 1, NULL, 1)
+				: fi_cq_read(nth->cq, &entry, 1);
 
 	if (ret == 1) {
 		struct op *op = entry.op_context;
@@ -448,6 +453,11 @@ static inline void nth_poll(struct nth *nth)
 	}
 }
 
+static inline void nth_poll(struct nth *nth)
+{
+	nth_take(nth, false);
+}
+
 /* Since `failures`: nothing will get on any more. */
 static inline bool nth_hopeless(struct nth *nth, unsigned int failures)
 {
@@ -468,7 +478,9 @@ static inline bool nth_over(const struct nth *nth)
  */
 static inline bool nth_lost(struct nth *nth, const struct op *op, int *polls)
 {
-	if (op->kind != OP_RECV || atomic_load(&nth->other->phase) <= nth->phase || ++*polls < NTH_POLLS)
+	bool gone_on = nth->scenario->alone || atomic_load(&nth->other->phase) > nth->phase;
+
+	if (op->kind != OP_RECV || !gone_on || ++*polls < NTH_POLLS)
 		return false;
 	if (!nth_excused(nth))
 		nth_trouble(nth, "a message was lost, and nothing had failed");
@@ -481,12 +493,13 @@ static inline bool nth_lost(struct nth *nth, const struct op *op, int *polls)
 static inline bool nth_wait(struct nth *nth, struct op *op)
 {
 	unsigned int failures = atomic_load(&interpose.failures);
-	int had = op->done, polls = 0;
+	int had = op->done, polls = 0, turns = 0;
 
-	snprintf(nth->own->doing, sizeof(nth->own->doing), "waiting for operation %d", (int)(op - nth->ops));
+	snprintf(nth->own->doing, sizeof(nth->own->doing), "waiting for operation %d",
+		 (int)(op - nth->ops));
 	while (op->pending && op->done == had && !nth_over(nth) && !nth_hopeless(nth, failures) &&
 	       !nth_lost(nth, op, &polls))
-		nth_poll(nth);
+		nth_take(nth, nth->scenario->wait && !(++turns % 4));
 	return (!op->pending || op->done > had) && op->error == op->expect;
 }
 
@@ -504,7 +517,7 @@ static inline bool nth_wait(struct nth *nth, struct op *op)
 
 static inline bool nth_posted(struct nth *nth, struct op *op, const char *what, ssize_t ret)
 {
-	snprintf(nth->own->doing, sizeof(nth->own->doing), "%s", what);
+	snprintf(nth->own->doing, sizeof(nth->own->doing), "%.95s", what);
 	if (!ret)
 		return true;
 	op->pending = false;
@@ -513,7 +526,8 @@ static inline bool nth_posted(struct nth *nth, struct op *op, const char *what, 
 	if (ret == -FI_EAGAIN)
 		return false;
 	if (!nth_excused(nth))
-		nth_trouble(nth, "%s: %zd (%s), and nothing had failed", what, ret, fi_strerror((int)-ret));
+		nth_trouble(nth, "%s: %zd (%s), and nothing had failed", what, ret,
+			    fi_strerror((int)-ret));
 	if (!nth_fits_traffic(nth, (int)-ret))
 		nth_trouble(nth, "%s: %zd (%s) does not fit", what, ret, fi_strerror((int)-ret));
 	nth_note(nth, what, (int)-ret);
@@ -527,7 +541,8 @@ static inline bool nth_meet(struct nth *nth)
 
 	atomic_store(&nth->own->phase, ++nth->phase);
 	snprintf(nth->own->doing, sizeof(nth->own->doing), "waiting for the other at %d", nth->phase);
-	while (atomic_load(&nth->other->phase) < nth->phase && !nth_over(nth) && !nth_hopeless(nth, failures))
+	while (atomic_load(&nth->other->phase) < nth->phase && !nth_over(nth) &&
+	       !nth_hopeless(nth, failures))
 		if (nth->cq)
 			nth_poll(nth);
 		else
@@ -626,7 +641,8 @@ static inline void nth_left(struct nth_left left[NTH_LEFT])
 
 		if (live->resource == R_NONE)
 			continue;
-		while (left[at].count && (left[at].site != live->site || left[at].resource != live->resource))
+		while (left[at].count &&
+		       (left[at].site != live->site || left[at].resource != live->resource))
 			if (++at == NTH_LEFT)
 				abort();
 		left[at].resource = live->resource;
@@ -636,10 +652,13 @@ static inline void nth_left(struct nth_left left[NTH_LEFT])
 }
 
 /* No more than without failures. */
-static inline void nth_compare_left(struct nth *nth, const char *when, const struct nth_left clean[NTH_LEFT])
+static inline void nth_compare_left(struct nth *nth, const char *when,
+				    const struct nth_left clean[NTH_LEFT])
 {
-	static const char *const names[] = { "nothing",	  "allocations", "mappings",	     "descriptors",
-					     "open directories", "open files",	"lists of addresses", "lists of interfaces" };
+	static const char *const names[] = {
+		"nothing",	    "allocations", "mappings",		 "descriptors",
+		"open directories", "open files",  "lists of addresses", "lists of interfaces"
+	};
 	struct nth_left left[NTH_LEFT];
 
 	nth_left(left);
@@ -654,7 +673,8 @@ static inline void nth_compare_left(struct nth *nth, const char *when, const str
 		if (left[i].resource == R_DESCRIPTOR && nth->shared->plan.call.function == F_FSTAT)
 			continue;
 		if (left[i].count > usual)
-			nth_trouble(nth, "%s: %u %s of the call before provider+%#x are left, usual are %u",
+			nth_trouble(nth,
+				    "%s: %u %s of the call before provider+%#x are left, usual are %u",
 				    when, left[i].count, names[left[i].resource], left[i].site, usual);
 	}
 }
