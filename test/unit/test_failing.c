@@ -137,6 +137,8 @@ static void live_through(struct child *self, void *arg)
 	(void)self;
 	if (setting)
 		setenv("SHMCMA_INJECT", setting, 1);
+	CHILD_CHECK(!sc_reap_is_orphan(owner.line));
+	CHILD_CHECK(is_result(sc_reap_scan())); /* of one that does not know yet who it is */
 	CHILD_CHECK(is_error(sc_host_get(&host)));
 	CHILD_CHECK(!sc_addr_parse(owner.line, &parts));
 	sc_addr_file(&parts, name);
@@ -243,10 +245,13 @@ static void test_points(void **state)
 static void short_of_descriptors(struct child *self, void *arg)
 {
 	rlim_t most = (rlim_t)(intptr_t)arg;
+	struct rlimit before;
 
 	/* what it has stays open, and a few more can be */
-	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){ most, most }));
+	CHILD_CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){ most, before.rlim_max }));
 	live_through(self, NULL);
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &before));
 }
 
 static void test_descriptors(void **state)
