@@ -176,8 +176,11 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	if (__builtin_expect(recv->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_recv(fid, source, recv);
 	shmcma_lock(fid->domain);
-	if (__builtin_expect(shmcma_recv_source(ep, source, &recv->source), 1))
+	if (__builtin_expect(shmcma_recv_source(ep, source, &recv->source), 1)) {
 		ret = sc_rx_recv(ep->core, recv);
+		if (__builtin_expect(ret, 0))
+			ret = shmcma_error((int)ret);
+	}
 	shmcma_unlock(fid->domain);
 	return ret;
 }

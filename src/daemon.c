@@ -29,9 +29,20 @@
  * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
  * is closed, written to or believed here before its inode says that it still is ours; that is why this is
  * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to what it polls, so the
- * closing of the pipe's other end wakes the thread at once, and what was lost is made again.
+ * closing of the pipe's other end wakes the thread at once, and REPAIR_MS later what was lost is made again:
+ * not at once, as who is closing and using numbers again must not meet with descriptors that come and go.
  *
- * Should the process die at any instant, nothing of this is shared; a name half removed is reap.c's affair.
+ * The word of life (abi.h) in each own segment is a robust futex of this thread, see set_robust_list(2): when
+ * the process ends or execs, the kernel walks the list of them and marks each, well before the pid is free. The
+ * list's links lie beside the words, as the kernel wants a constant distance, so in shared memory; nothing here
+ * reads them. Who scribbles on link or word can make the kernel, in a process that ends, miss words or mark
+ * others that hold this thread's tid; then peers take the slower proof without need, or trust a pid that was
+ * ours: for a write that the scribbler, of the same user, could do itself.
+ *
+ *   L1  a word is linked before it has the tid, and is 0 before it is unlinked: a tid that peers see is one
+ *       that the kernel finds, whenever the process ends
+ *
+ * Should the process die at any instant, nothing else of this is shared; a name half removed is reap.c's affair.
  *
  * Locks are taken in the order daemon_mutex, then own.c's and host.c's.
  */
@@ -40,6 +51,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -47,6 +59,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include "addr.h"
@@ -58,6 +71,7 @@
 
 #define TICK_MS 30000
 #define LOCK_MS 100
+#define REPAIR_MS 200
 /* After a death: soon, for what has died with it, and again for what took longer (2 GB: 130 ms). */
 #define SCAN_SOON_MS 50
 #define SCAN_AGAIN_MS 500
@@ -67,6 +81,9 @@
 #define NAMES_MAX 32	       /* removed at once; more are left to the scan */
 
 #define NO_PIDFD -1
+
+/* The kernel follows a robust list for ROBUST_LIST_LIMIT (2048) links. */
+#define LIVES_MAX 1024
 
 /* A process that peers of ours belong to. */
 struct sc_daemon_process {
@@ -93,6 +110,9 @@ static enum state daemon_state;
 static pthread_t daemon_thread;
 static bool daemon_said; /* why it cannot be started */
 static struct sc_list daemon_processes, daemon_bells;
+static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
+static struct robust_list_head daemon_lives;
+static int daemon_lives_count;
 static struct pidfd daemon_pidfds[PIDFDS_MAX];
 static int daemon_pidfd_count;
 static struct {
@@ -160,18 +180,19 @@ static bool wake_locked(void)
 	return daemon_pipe.written;
 }
 
-static void pipe_read_locked(void)
+/* False: the application has closed it. */
+static bool pipe_read_locked(void)
 {
 	char bytes[16];
 
-	if (pipe_is_open(0) && pipe_is_open(1)) {
-		while (read(daemon_pipe.ends[0], bytes, sizeof(bytes)) > 0)
-			;
-		daemon_pipe.written = false;
-		return;
+	if (!pipe_is_open(0) || !pipe_is_open(1)) {
+		pipe_close_locked();
+		return false;
 	}
-	pipe_close_locked();
-	(void)pipe_open_locked(); /* else at the next wake-up, without being woken before its time */
+	while (read(daemon_pipe.ends[0], bytes, sizeof(bytes)) > 0)
+		;
+	daemon_pipe.written = false;
+	return true;
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -299,6 +320,115 @@ void sc_watch_del(struct sc_watch *watch)
 	pthread_mutex_unlock(&daemon_mutex);
 }
 
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+/* The child has no thread, and its copies of endpoints are of no use. What its parent watches is not its. */
+static void atfork_child(void)
+{
+	daemon_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	for (int i = 0; i < PIDFDS_MAX; i++)
+		pidfd_close(&daemon_pidfds[i]);
+	pipe_close_locked();
+	daemon_state = STATE_NONE;
+	daemon_tid = 0;
+	daemon_lives_count = 0;
+	daemon_pidfd_count = 0;
+	daemon_lives.list.next = &daemon_lives.list;
+	sc_list_init(&daemon_processes);
+	sc_list_init(&daemon_bells);
+}
+
+static bool can_fork;
+
+static void init_once(void)
+{
+	daemon_lives.list.next = &daemon_lives.list;
+	sc_list_init(&daemon_processes);
+	sc_list_init(&daemon_bells);
+	can_fork = !pthread_atfork(NULL, NULL, atfork_child);
+}
+
+/* ---- words of life --------------------------------------------------------------------------- */
+
+static struct robust_list *link_of(const struct sc_bell *bell)
+{
+	return (struct robust_list *)&bell->presence->life_next;
+}
+
+/* The one before in daemon_bells that has a word, whose links go the same way; NULL: it is the first. */
+static struct sc_bell *life_before(const struct sc_bell *bell)
+{
+	for (struct sc_list *entry = bell->all.prev; entry != &daemon_bells; entry = entry->prev) {
+		struct sc_bell *before = sc_list_entry(entry, struct sc_bell, all);
+
+		if (before->presence)
+			return before;
+	}
+	return NULL;
+}
+
+static struct robust_list *life_after(const struct sc_bell *bell)
+{
+	for (struct sc_list *entry = bell->all.next; entry != &daemon_bells; entry = entry->next) {
+		struct sc_bell *after = sc_list_entry(entry, struct sc_bell, all);
+
+		if (after->presence)
+			return link_of(after);
+	}
+	return &daemon_lives.list;
+}
+
+/* Who reads it is the kernel, in this thread or another, at any instant: one store. */
+static void set_link(struct robust_list *link, struct robust_list *next)
+{
+	__atomic_store_n(&link->next, next, __ATOMIC_RELEASE);
+}
+
+/* L1. The bell is the first in the list. */
+static void life_link_locked(struct sc_bell *bell)
+{
+	set_link(link_of(bell), life_after(bell));
+	set_link(&daemon_lives.list, link_of(bell));
+	(void)SC_INJECT("daemon.linked");
+	sc_store_release_32(&bell->presence->life, daemon_tid);
+	(void)SC_INJECT("daemon.alive");
+}
+
+/* L1 */
+static void life_unlink_locked(struct sc_bell *bell)
+{
+	struct sc_bell *before = life_before(bell);
+
+	sc_store_release_32(&bell->presence->life, 0);
+	(void)SC_INJECT("daemon.unalive");
+	set_link(before ? link_of(before) : &daemon_lives.list, life_after(bell));
+	(void)SC_INJECT("daemon.unlinked");
+}
+
+/* By the thread itself: at its beginning, with its tid, when the kernel knows the list; with 0 at its end. */
+static void set_lives(uint32_t tid)
+{
+	pthread_mutex_lock(&daemon_mutex);
+	daemon_tid = tid;
+	sc_list_for (entry, &daemon_bells) {
+		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
+
+		if (bell->presence)
+			sc_store_release_32(&bell->presence->life, tid);
+	}
+	pthread_mutex_unlock(&daemon_mutex);
+}
+
+/* In place of libc's list for this thread, which takes no robust mutex. */
+static void lives_begin(void)
+{
+	daemon_lives.futex_offset = (long)offsetof(struct sc_abi_presence, life) -
+				    (long)offsetof(struct sc_abi_presence, life_next);
+	if (!SC_OWN_TRY("daemon.robust",
+			syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
+		set_lives((uint32_t)syscall(SYS_gettid));
+}
+
 /* ---- bells ----------------------------------------------------------------------------------- */
 
 static void ring(struct sc_bell *bell)
@@ -307,14 +437,17 @@ static void ring(struct sc_bell *bell)
 	sc_add_acq_rel_32(&bell->rung, 1);
 }
 
-void sc_bell_open(struct sc_bell *bell)
+void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 {
-	bell->pid = getpid();
-	bell->rung = bell->heard = 0;
-	sc_list_init(&bell->all);
+	*bell = (struct sc_bell){ .pid = getpid() };
+	pthread_once(&daemon_once, init_once);
 	pthread_mutex_lock(&daemon_mutex);
-	if (daemon_state == STATE_RUNS)
-		sc_list_append(&daemon_bells, &bell->all);
+	sc_list_prepend(&daemon_bells, &bell->all);
+	if (daemon_lives_count < LIVES_MAX) {
+		daemon_lives_count++;
+		bell->presence = sc_seg_presence(seg);
+		life_link_locked(bell);
+	}
 	pthread_mutex_unlock(&daemon_mutex);
 }
 
@@ -323,6 +456,10 @@ void sc_bell_close(struct sc_bell *bell)
 	if (bell->pid != getpid())
 		return;
 	pthread_mutex_lock(&daemon_mutex);
+	if (bell->presence) {
+		life_unlink_locked(bell);
+		daemon_lives_count--;
+	}
 	sc_list_remove(&bell->all);
 	pthread_mutex_unlock(&daemon_mutex);
 }
@@ -386,7 +523,8 @@ static nfds_t arrange_locked(void)
 		struct pidfd *pidfd = &daemon_pidfds[i];
 
 		pidfd->polled = pidfd->used;
-		daemon_polls[1 + i] = (struct pollfd){ .fd = pidfd->used ? pidfd->fd : -1, .events = POLLIN };
+		daemon_polls[1 + i] =
+			(struct pollfd){ .fd = pidfd->used ? pidfd->fd : -1, .events = POLLIN };
 		if (pidfd->used)
 			count = 2 + (nfds_t)i;
 	}
@@ -432,10 +570,11 @@ static void look_locked(bool all)
 /* Descriptors that the application has closed, or that there was no room for. */
 static void repair_locked(void)
 {
+	if (daemon_pipe.ends[0] < 0)
+		(void)pipe_open_locked(); /* else at the next tick; meanwhile nothing wakes us before its time */
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
-		struct sc_watch *first =
-			sc_list_entry(process->watches.next, struct sc_watch, of_process);
+		struct sc_watch *first = sc_list_entry(process->watches.next, struct sc_watch, of_process);
 
 		if (process->pidfd != NO_PIDFD && !pidfd_is_open(&daemon_pidfds[process->pidfd]))
 			pidfd_forget(process);
@@ -464,10 +603,29 @@ static void scan(void)
 	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
 }
 
-static void round_once(void)
+/* What needs daemon_mutex after poll(2). False: the end. */
+static bool look_around(bool tick)
 {
-	bool tick, lost;
+	bool on, lost = false;
+
+	pthread_mutex_lock(&daemon_mutex);
+	on = daemon_state == STATE_RUNS;
+	if (on) {
+		lost = daemon_pipe.ends[0] >= 0 && !pipe_read_locked();
+		look_locked(tick);
+	}
+	if (on && tick)
+		repair_locked();
+	pthread_mutex_unlock(&daemon_mutex);
+	if (lost && daemon_tick > now_ms() + REPAIR_MS)
+		daemon_tick = now_ms() + REPAIR_MS;
+	return on;
+}
+
+static bool round_once(void)
+{
 	nfds_t count;
+	bool tick;
 
 	pthread_mutex_lock(&daemon_mutex);
 	count = arrange_locked();
@@ -477,29 +635,14 @@ static void round_once(void)
 	(void)SC_INJECT("daemon.polled");
 
 	tick = now_ms() >= daemon_tick;
-	pthread_mutex_lock(&daemon_mutex);
-	lost = !pipe_is_open(0) || !pipe_is_open(1);
-	pipe_read_locked();
-	look_locked(tick || lost);
-	if (tick || lost)
-		repair_locked();
-	pthread_mutex_unlock(&daemon_mutex);
-
+	if (!look_around(tick))
+		return false;
 	reap_dead();
-	if (tick || lost)
-		daemon_tick = now_ms() + (sc_own_keep_all() == -EAGAIN ? 1000 : TICK_MS);
+	if (tick)
+		daemon_tick = now_ms() + (sc_own_keep_all() == -EAGAIN ? REPAIR_MS : TICK_MS);
 	if (tick || (daemon_scan && now_ms() >= daemon_scan))
 		scan();
-}
-
-static bool goes_on(void)
-{
-	bool on;
-
-	pthread_mutex_lock(&daemon_mutex);
-	on = daemon_state == STATE_RUNS;
-	pthread_mutex_unlock(&daemon_mutex);
-	return on;
+	return true;
 }
 
 static void *run(void *unused)
@@ -510,34 +653,14 @@ static void *run(void *unused)
 	daemon_scan = 0;
 	daemon_scans = 0;
 	daemon_dead_count = 0;
-	while (goes_on())
-		round_once();
+	lives_begin();
+	while (round_once())
+		;
+	set_lives(0);
 	return NULL;
 }
 
 /* ---- start and end --------------------------------------------------------------------------- */
-
-/* The child has no thread, and its copies of endpoints are of no use. What its parent watches is not its. */
-static void atfork_child(void)
-{
-	daemon_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	for (int i = 0; i < PIDFDS_MAX; i++)
-		pidfd_close(&daemon_pidfds[i]);
-	pipe_close_locked();
-	daemon_state = STATE_NONE;
-	daemon_pidfd_count = 0;
-	sc_list_init(&daemon_processes);
-	sc_list_init(&daemon_bells);
-}
-
-static bool can_fork;
-
-static void init_once(void)
-{
-	sc_list_init(&daemon_processes);
-	sc_list_init(&daemon_bells);
-	can_fork = !pthread_atfork(NULL, NULL, atfork_child);
-}
 
 /* All signals blocked in it: they are the application's. */
 static int create_thread(void)
@@ -588,18 +711,30 @@ bool sc_daemon_start(void)
 	daemon_said |= say;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (say)
-		sc_warn("no thread to watch other processes: %s; the death of a peer is found by polling only "
+		sc_warn("no thread to watch other processes: %s; the death of a peer is found by polling "
+			"only "
 			"(see ulimit -u, ulimit -n; FI_SHMCMA_DAEMON=0 does without it)",
 			strerror(-err));
 	return runs;
 }
 
+static struct timespec in_a_second(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_REALTIME, &time);
+	time.tv_sec++;
+	return time;
+}
+
 /*
  * Endpoints may outlive it; they are rung no more. A thread that cannot be woken, because the application has
- * closed the pipe, sees the end by itself later.
+ * closed the pipe, sees the end soon by itself, or later if a child holds on to the pipe: then it is not
+ * waited for.
  */
 static void stop(void)
 {
+	struct timespec limit = in_a_second();
 	pthread_t thread;
 	bool woken;
 
@@ -612,11 +747,12 @@ static void stop(void)
 	woken = wake_locked();
 	thread = daemon_thread;
 	pthread_mutex_unlock(&daemon_mutex);
-	if (!woken) {
+	if (woken) {
+		pthread_join(thread, NULL);
+	} else if (pthread_timedjoin_np(thread, NULL, &limit)) {
 		pthread_detach(thread);
 		return;
 	}
-	pthread_join(thread, NULL);
 	pthread_mutex_lock(&daemon_mutex);
 	daemon_state = STATE_NONE;
 	pipe_close_locked();

@@ -10,10 +10,12 @@
 
 /*
  * What an endpoint hears of the daemon: a count that goes up when there is something to look at: a watch that
- * says so, or, after an orphan scan, claims of the dead in its segment. Embedded in the endpoint.
+ * says so, or, after an orphan scan, claims of the dead in its segment. And what peers see of the daemon: the
+ * word of life. Embedded in the endpoint.
  */
 struct sc_bell {
 	struct sc_list all;
+	struct sc_abi_presence *presence;
 	pid_t pid; /* that opened it; its forked children hear nothing */
 	uint32_t rung;	/* by the daemon */
 	uint32_t heard; /* by the endpoint */
@@ -34,9 +36,9 @@ struct sc_watch {
  */
 bool sc_daemon_start(void);
 
-/* Be rung from now on. The bell is used by one thread at a time. */
-void sc_bell_open(struct sc_bell *bell);
-/* With no watch left that rings it. */
+/* Be rung from now on, and have the word of life in an own segment. Used by one thread at a time. */
+void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg);
+/* With no watch left that rings it, and before the segment is destroyed. */
 void sc_bell_close(struct sc_bell *bell);
 
 /* To be asked at each poll. */

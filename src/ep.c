@@ -156,7 +156,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 			goto no_service;
 	}
 	ep->watch_mask = (ep->config.daemon && sc_daemon_start() ? WATCH_POLLS_DAEMON : WATCH_POLLS) - 1;
-	sc_bell_open(&ep->bell);
+	sc_bell_open(&ep->bell, ep->seg);
 	*created = ep;
 	return 0;
 
@@ -219,6 +219,7 @@ static int end_lost(struct sc_ep *ep)
 		sc_serve_end_peer(peer);
 		if (!sc_deliver_end_peer(peer, peer->error))
 			continue; /* it is writing to memory of ours: the next poll asks again */
+		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);
 		sc_peer_part(peer);
 		ended++;

@@ -14,20 +14,21 @@ static void (*log_sink)(enum sc_log_level level, const char *line);
 
 void sc_log_set(void (*sink)(enum sc_log_level level, const char *line))
 {
-	log_sink = sink;
+	__atomic_store_n(&log_sink, sink, __ATOMIC_RELAXED);
 }
 
 void sc_log(enum sc_log_level level, const char *format, ...)
 {
+	void (*sink)(enum sc_log_level, const char *) = __atomic_load_n(&log_sink, __ATOMIC_RELAXED);
 	char line[LINE_SIZE];
 	int saved = errno;
 	va_list args;
 
-	if (!log_sink)
+	if (!sink)
 		return;
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	log_sink(level, line);
+	sink(level, line);
 	errno = saved;
 }

@@ -27,11 +27,13 @@
  * them; of one that is gone a small structure is left, and each review walks all of them.
  *
  * Death between any two steps: before 2 nothing is shared. After 2 or 3 a claim is left whose ticket names
- * a dead process; the slot is lost to others until the owner closes. After 5 the peer is connected and dead,
- * as at any later time, also in the middle of parting: the owner finds its life lock free, when it lets the
- * peer in or in sc_peers_watch(), reads what was published and frees the slot. So does, of its own claims,
- * who is connected to an owner that has died. One that was let in without its segment, because its name was
- * gone, and dies, is not seen to: its slot is lost until the owner closes.
+ * a dead process: the owner returns the slot in reclaim(), once nobody has that pid; so it does with the slot of
+ * one that it has refused, and that dies then. After 5 the peer is connected and dead, as at any later time,
+ * also in the middle of parting: the owner finds its life lock free, when it lets the peer in, when the daemon
+ * says so, or in sc_peers_watch(), reads what was published and frees the slot. So does, of its own claims, who
+ * is connected to an owner that has died. One that was let in without its segment, because its name was gone,
+ * is known dead by its file, should that be back, or its pid. Lost until the owner closes are only slots of
+ * those that were in another pid namespace and died before 5, or after they were refused.
  */
 #define _GNU_SOURCE 1
 #include "peer.h"
@@ -42,6 +44,7 @@
 #include <unistd.h>
 #include "addr.h"
 #include "atomic.h"
+#include "host.h"
 #include "inject.h"
 #include "live.h"
 #include "log.h"
@@ -51,6 +54,8 @@
 #define NO_SLOT UINT32_MAX
 /* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
 #define WATCH_PASSES 64
+/* Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. */
+#define RECLAIM_POLLS (1u << 20)
 
 /* FNV-1a over the address; its nonce is random. */
 static uint32_t address_hash(const char *address)
@@ -68,17 +73,19 @@ static void bump(const struct sc_seg *seg)
 	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
 }
 
-/* Pid and some bits of the nonce: what finds the claimant's file, should it die before step 5. */
+/* Pid and some bits of the nonce: by which the owner finds out, should the claimant die before step 5. */
 static uint64_t ticket_of(uint32_t pid, uint64_t nonce)
 {
 	return (uint64_t)pid << 32 | ((uint32_t)nonce & ~(uint32_t)SC_ABI_CLAIM_BITS);
 }
 
-static uint64_t ticket(const struct sc_ep *ep)
+/* Ours, in the peer's segment. */
+static uint64_t ticket(const struct sc_peer *peer)
 {
-	const struct sc_abi_header *header = &ep->seg->header;
+	const struct sc_abi_header *mine = &peer->ep->seg->header;
+	bool near = mine->pid_ns && mine->pid_ns == peer->seg->header.pid_ns;
 
-	return ticket_of((uint32_t)header->pid, header->nonce[0]);
+	return ticket_of((uint32_t)mine->pid, mine->nonce[0]) | (near ? 0 : SC_ABI_CLAIM_ELSEWHERE);
 }
 
 int sc_peers_init(struct sc_ep *ep)
@@ -111,7 +118,7 @@ static void say_goodbye(struct sc_peer *peer)
 	/* P1 release: the last records before claim DEPARTED; pairs with P1' */
 	if (peer->out_slot != NO_SLOT)
 		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot],
-				    ticket(peer->ep) | unread | SC_ABI_DEPARTED);
+				    ticket(peer) | unread | SC_ABI_DEPARTED);
 	(void)SC_INJECT("peer.departed");
 	peer->out_slot = NO_SLOT;
 	bump(peer->seg);
@@ -311,7 +318,7 @@ static int attach(struct sc_peer *peer)
 static int claim(struct sc_peer *peer)
 {
 	uint64_t *claims = sc_seg_claims(peer->seg);
-	uint64_t mine = ticket(peer->ep) | SC_ABI_CLAIMED;
+	uint64_t mine = ticket(peer) | SC_ABI_CLAIMED;
 
 	for (uint32_t i = 0; i < peer->seg->header.slot_count; i++)
 		if (!sc_load_relaxed_64(&claims[i]) && sc_cas_acq_rel_64(&claims[i], 0, mine)) {
@@ -367,7 +374,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	peer->link = SC_LINK_UP;
 	peer->ep->counters.connects++;
 	/* P1 release: pairs with P1' in sc_peers_review() */
-	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], ticket(peer->ep) | SC_ABI_PUBLISHED);
+	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], ticket(peer) | SC_ABI_PUBLISHED);
 	(void)SC_INJECT("peer.published");
 	bump(peer->seg);
 	sc_list_append(&peer->ep->unanswered, &peer->unanswered);
@@ -493,8 +500,11 @@ bool sc_peer_is_dead(const struct sc_peer *peer)
 	return sc_watch_has_ended(&peer->watch) || sc_reap_owner_is_dead(peer->seg);
 }
 
-bool sc_peer_is_there(const struct sc_peer *peer)
+/* A process that execs has its life lock still when its memory is already another program's; its word is marked. */
+bool sc_peer_is_there_slow(const struct sc_peer *peer)
 {
+	if (sc_load_relaxed_32(&sc_seg_presence(peer->seg)->life) & SC_ABI_LIFE_ENDED)
+		return shows_cookie(peer);
 	return sc_seg_check_owner(peer->seg) == 1 || shows_cookie(peer);
 }
 
@@ -542,7 +552,7 @@ static bool is_introduced(const char *address, uint64_t claim)
 	if (sc_addr_parse(address, &parts))
 		return false;
 	memcpy(&nonce, parts.nonce, sizeof(nonce));
-	return ((claim ^ ticket_of(parts.pid, nonce)) & ~(uint64_t)SC_ABI_CLAIM_BITS) == 0;
+	return ((claim ^ ticket_of(parts.pid, nonce)) & ~(SC_ABI_CLAIM_BITS | SC_ABI_CLAIM_ELSEWHERE)) == 0;
 }
 
 /* Who has introduced itself in a slot, attached: its peer. */
@@ -704,6 +714,60 @@ static int review_link(struct sc_peer *peer)
 	return peer->link == SC_LINK_UP ? review_answer(peer) : 0;
 }
 
+/* Has the process that made this claim ended, for certain? Nothing but the claim is known of it. */
+static bool has_claimant_ended(uint64_t claim)
+{
+	pid_t pid = (pid_t)(claim >> 32 & INT32_MAX);
+
+	return !(claim & SC_ABI_CLAIM_ELSEWHERE) && pid && sc_host_has_ended(pid, 0);
+}
+
+/*
+ * Peers that write to us whose segment we do not have: they are known by name, and by their claim. The others
+ * are marked in `attached`, by slot.
+ */
+static int reclaim_inbound(struct sc_ep *ep, uint64_t attached[SC_ABI_SLOTS_MAX / 64])
+{
+	int ended = 0;
+
+	for (uint32_t i = 0; i < ep->inbound_count; i++) {
+		struct sc_peer *peer = ep->inbound[i];
+		uint64_t claim = sc_load_acquire_64(&sc_seg_claims(ep->seg)[peer->in_slot]);
+
+		attached[peer->in_slot / 64] |= 1ULL << peer->in_slot % 64;
+		if (peer->seg || peer->feed != SC_FEED_UP)
+			continue;
+		if (!sc_reap_is_orphan(peer->address) && !has_claimant_ended(claim))
+			continue;
+		bury(peer);
+		ended++;
+	}
+	return ended;
+}
+
+/*
+ * Slots of the dead that nobody returns: they died before they had published, or had been refused. What a
+ * process that has ended has claimed does not change any more.
+ */
+static int reclaim(struct sc_ep *ep)
+{
+	uint64_t *claims = sc_seg_claims(ep->seg), attached[SC_ABI_SLOTS_MAX / 64] = { 0 };
+	int ended = reclaim_inbound(ep, attached);
+
+	for (uint32_t i = 0; i < ep->seg->header.slot_count; i++) {
+		uint64_t claim = sc_load_acquire_64(&claims[i]);
+		bool refused = ep->accepted[i / 64] >> i % 64 & 1;
+
+		if (attached[i / 64] >> i % 64 & 1 ||
+		    ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_CLAIMED && !refused) || !has_claimant_ended(claim))
+			continue;
+		slot_return(ep, i, true);
+		(void)SC_INJECT("peer.reclaimed");
+		ended++;
+	}
+	return ended;
+}
+
 /* The next that there is something to ask about, NULL: none among the next WATCH_PASSES. */
 static struct sc_peer *next_watched(struct sc_ep *ep)
 {
@@ -721,6 +785,8 @@ int sc_peers_watch(struct sc_ep *ep)
 {
 	struct sc_peer *peer = next_watched(ep);
 
+	if (!(ep->polls & (RECLAIM_POLLS - 1)))
+		return reclaim(ep);
 	if (!peer || !sc_peer_is_dead(peer))
 		return 0;
 	sc_peer_ended(peer);
@@ -740,7 +806,7 @@ int sc_peers_hear(struct sc_ep *ep)
 		sc_peer_ended(peer);
 		ended++;
 	}
-	return ended;
+	return ended + reclaim(ep);
 }
 
 int sc_peers_ask(struct sc_ep *ep)

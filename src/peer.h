@@ -31,9 +31,20 @@ bool sc_peer_is_dead(const struct sc_peer *peer);
 
 /*
  * Is it that process, right now, that has the pid by which memory of the peer's is to be written? False when
- * it cannot be told: others are not to be written to. (A read proves it by itself, see cma.c.)
+ * it cannot be told: others are not to be written to. (A read proves it by itself, see cma.c.) One load, if its
+ * word of life is well; else life lock or cookie say.
  */
-bool sc_peer_is_there(const struct sc_peer *peer);
+bool sc_peer_is_there_slow(const struct sc_peer *peer);
+
+static inline bool sc_peer_is_there(const struct sc_peer *peer)
+{
+	/* acquire: nothing is done to its memory before this; what comes then it may still outlive */
+	uint32_t life = sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
+
+	if (life && !(life & ~SC_ABI_LIFE_TID) && !sc_watch_has_ended(&peer->watch))
+		return true;
+	return sc_peer_is_there_slow(peer);
+}
 
 /*
  * Does the next peer's process live? One for each call, a system call or two. What a dead one has published
@@ -41,9 +52,7 @@ bool sc_peer_is_there(const struct sc_peer *peer);
  */
 int sc_peers_watch(struct sc_ep *ep);
 
-/*
- * The daemon's bell has rung: see to the peers that it has found dead. Returns how many.
- */
+/* The daemon's bell has rung: see to the peers that it has found dead, and to slots of the dead. How many. */
 int sc_peers_hear(struct sc_ep *ep);
 
 /* Has the next of those that have not answered our connection done so? Some have not. */

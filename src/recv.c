@@ -4,14 +4,16 @@
  *
  *   sc_rx_recv() --waits already--> sc_waiting_deliver()
  *        |
- *        +--no message--> posted in the matcher, until a record fits (rx.c) or sc_rx_cancel()
+ *        +--no message--> posted in the matcher, until a record fits (rx.c), sc_rx_cancel(), or the peer
+ *                         that it is directed to is lost (sc_recv_end_peer())
  *
  * Owns operations from sc_slab_get() until they are posted or handed to a delivery, which ends them. At any
  * time an operation is posted, in a transfer, or both (multi-receive); never waiting while a message that
  * fits waits, so nothing is looked for twice.
  *
- * All of it is private memory: if a peer dies, receives from it stay posted until they are cancelled, and
- * messages that it left waiting can be received as waiting.c says. If this process dies nothing is left.
+ * All of it is private memory. If a peer dies, or closes, messages that it left waiting can be received as
+ * waiting.c says; once there is none that fits, a receive from it and no other can only wait for ever: it ends
+ * with the peer's error, and is refused from then on. If this process dies nothing is left.
  */
 #include "recv.h"
 
@@ -99,6 +101,12 @@ static struct sc_rx_op *op_begin(struct sc_ep *ep, const struct sc_recv *recv)
 	return op;
 }
 
+/* Nothing more will come from there. */
+static int lost(const struct sc_recv *recv)
+{
+	return recv->source && recv->source->link == SC_LINK_DOWN ? recv->source->error : 0;
+}
+
 static int post(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	if (sc_match_post(sc_ep_queue(ep, op->flags & SC_TAGGED), &op->match)) {
@@ -133,6 +141,29 @@ static int recv_claimed(struct sc_ep *ep, const struct sc_recv *recv)
 	return 0;
 }
 
+/* End a posted receive. A multi-receive buffer that messages are on their way into is given back by the last. */
+static void withdraw(struct sc_ep *ep, struct sc_rx_op *op, int error)
+{
+	struct sc_comp *comp;
+
+	sc_deliver_unpost(ep, op);
+	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
+	comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
+	if (comp) {
+		*comp = (struct sc_comp){ .context = op->context,
+					  .cq_flags = op->cq_flags,
+					  .tag = op->match.tag,
+					  .err = -error };
+		if (op->flags & SC_RECV_MULTI && !op->multi_transfers)
+			comp->flags = SC_COMP_MULTI_DONE;
+		sc_cq_commit(ep->rx_cq);
+	}
+	if (op->multi_transfers)
+		op->capacity = 0;
+	else
+		sc_slab_put(&ep->rx_ops, op);
+}
+
 /* The buffer is posted first: as many waiting messages as it has room for go into it. */
 static int recv_multi(struct sc_ep *ep, const struct sc_recv *recv)
 {
@@ -143,6 +174,9 @@ static int recv_multi(struct sc_ep *ep, const struct sc_recv *recv)
 
 	if (recv->iov_count != 1)
 		return -EINVAL;
+	ret = lost(recv);
+	if (ret && !sc_waiting_find(ep, recv))
+		return ret;
 	op = op_begin(ep, recv);
 	if (!op)
 		return -EAGAIN;
@@ -157,6 +191,8 @@ static int recv_multi(struct sc_ep *ep, const struct sc_recv *recv)
 		sc_waiting_unqueue(msg);
 		sc_waiting_free(msg);
 	} while (sc_slab_id(op) == id && !sc_deliver_exhausted(op));
+	if (lost(recv) && sc_slab_id(op) == id && !sc_deliver_exhausted(op))
+		withdraw(ep, op, lost(recv));
 	return 0;
 }
 
@@ -175,6 +211,7 @@ int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg;
 	struct sc_rx_op *op;
+	int ret;
 
 	if (__builtin_expect(
 		    recv->flags & (SC_RECV_MULTI | SC_RECV_PEEK | SC_RECV_CLAIM | SC_RECV_DISCARD), 0))
@@ -183,8 +220,13 @@ int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
 	if (!op)
 		return -EAGAIN;
 	msg = sc_waiting_find(ep, recv);
-	if (!msg)
-		return post(ep, op);
+	if (!msg) {
+		ret = lost(recv);
+		if (!ret)
+			return post(ep, op);
+		sc_slab_put(&ep->rx_ops, op);
+		return ret;
+	}
 	sc_waiting_unqueue(msg);
 	(void)sc_waiting_deliver(op, msg); /* a single receive cannot fail */
 	sc_waiting_free(msg);
@@ -206,29 +248,29 @@ static struct sc_rx_op *posted_find(struct sc_match *queue, const void *context)
 int sc_rx_cancel(struct sc_ep *ep, const void *context)
 {
 	struct sc_rx_op *op = posted_find(&ep->tagged, context);
-	struct sc_comp *comp;
 
 	if (!op)
 		op = posted_find(&ep->plain, context);
 	if (!op)
 		return -ENOENT;
-	sc_deliver_unpost(ep, op);
-	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, -ECANCELED);
-	comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
-	if (comp) {
-		*comp = (struct sc_comp){ .context = op->context,
-					  .cq_flags = op->cq_flags,
-					  .tag = op->match.tag,
-					  .err = ECANCELED };
-		if (op->flags & SC_RECV_MULTI && !op->multi_transfers)
-			comp->flags = SC_COMP_MULTI_DONE;
-		sc_cq_commit(ep->rx_cq);
-	}
-	if (op->multi_transfers)
-		op->capacity = 0; /* the last transfer into it gives it back */
-	else
-		sc_slab_put(&ep->rx_ops, op);
+	withdraw(ep, op, -ECANCELED);
 	return 0;
+}
+
+static void end_directed(struct sc_ep *ep, struct sc_match *queue, const struct sc_peer *peer, int error)
+{
+	sc_list_for_safe (entry, next, &queue->posted) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, match.all);
+
+		if (op->match.source == peer)
+			withdraw(ep, op, error);
+	}
+}
+
+void sc_recv_end_peer(struct sc_peer *peer, int error)
+{
+	end_directed(peer->ep, &peer->ep->tagged, peer, error);
+	end_directed(peer->ep, &peer->ep->plain, peer, error);
 }
 
 size_t sc_rx_room(const struct sc_ep *ep)

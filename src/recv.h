@@ -6,6 +6,9 @@
 
 /* See core.h for what applications call. */
 
+/* The link is lost: posted receives from this peer alone end with `error` (negative errno). */
+void sc_recv_end_peer(struct sc_peer *peer, int error);
+
 /* The endpoint closes: forget what is posted, waiting and under way, without completions. */
 void sc_recv_fini(struct sc_ep *ep);
 

@@ -107,13 +107,25 @@ struct sc_abi_presence {
 	uint32_t range_count; /* ranges that have memory */
 	uint32_t bucket_bits; /* log2 of the buckets in use, 0: none */
 	uint32_t chains;      /* odd while buckets or chains change, another even number after it */
-	uint32_t pad[8];
+
+	/*
+	 * The word of life, a robust futex of a thread of the owner: its tid, or 0: there is no such thread.
+	 * When the process ends, or execs, the kernel adds SC_ABI_LIFE_ENDED before the pid can be another's.
+	 * It spares those who see a tid the slower proof that a pid still is the owner's; no more than that:
+	 * that somebody is dead is never concluded from it, and anybody may have scribbled on it.
+	 */
+	uint64_t life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
+	uint32_t life;
+	uint32_t pad[5];
 };
+#define SC_ABI_LIFE_TID 0x3fffffffu   /* FUTEX_TID_MASK */
+#define SC_ABI_LIFE_ENDED 0x40000000u /* FUTEX_OWNER_DIED */
 #define SC_ABI_PRESENCE 1024
 
 /*
  * A claim: 0 free, else the claimant's ticket in the high bits and its progress in the low 3.
- * ticket: pid (32 bits) and 29 bits of its nonce; with the pid it finds the claimant's file.
+ * ticket: pid (31 bits) and 29 bits of its nonce. The pid is one of the owner's namespace, unless ELSEWHERE
+ * (the highest bit) says that it is of another: who is nowhere to be seen under it then may live all the same.
  * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED
  * back to 0; the owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead.
  * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and
@@ -124,6 +136,7 @@ enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 
 #define SC_ABI_CLAIM_UNREAD 4ULL  /* with DEPARTED */
 #define SC_ABI_CLAIM_REFUSED 4ULL /* with PUBLISHED; by the owner: it could not even answer in the slot */
 #define SC_ABI_CLAIM_BITS 7ULL
+#define SC_ABI_CLAIM_ELSEWHERE (1ULL << 63)
 
 /* The owner's answer to a connection, in sc_abi_consumer.answer. */
 enum sc_abi_answer { SC_ABI_PENDING = 0, SC_ABI_ACCEPTED = 1, SC_ABI_REFUSED = 2, SC_ABI_BROKEN = 3 };
@@ -485,6 +498,8 @@ SC_ABI_AT(sc_abi_presence, reg_count, 16);
 SC_ABI_AT(sc_abi_presence, range_count, 20);
 SC_ABI_AT(sc_abi_presence, bucket_bits, 24);
 SC_ABI_AT(sc_abi_presence, chains, 28);
+SC_ABI_AT(sc_abi_presence, life_next, 32);
+SC_ABI_AT(sc_abi_presence, life, 40);
 SC_ABI_SIZE(sc_abi_presence, 64);
 SC_ABI_AT(sc_abi_line, ctl, 56);
 SC_ABI_SIZE(sc_abi_line, 64);

@@ -362,7 +362,9 @@ struct sc_recv {
 
 /*
  * Post a receive. -EAGAIN: no memory just now; -EINVAL: CLAIM of a message that was not claimed
- * with this context. A waiting message is received in this call (up to one piece of a large one).
+ * with this context; -ECONNRESET and others: `source` has been lost, and left no message that fits. A waiting
+ * message is received in this call (up to one piece of a large one). A receive from a source that is lost later
+ * completes with that error, after what the source had sent.
  */
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 

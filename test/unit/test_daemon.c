@@ -185,6 +185,43 @@ static void test_death(void **state)
 	end_close(&end);
 }
 
+/* What ends badly is counted, once each, where its kind is counted or where the operation says. */
+static void test_counters(void **state)
+{
+	struct sc_cntr cntrs[SC_EVENTS] = { 0 }, own = { 0 };
+	struct iovec iov = { from, sizeof(from) };
+	struct sc_ep_attr attr = end_attr();
+	struct sc_send send = { .iov = &iov,
+				.iov_count = 1,
+				.flags = SC_SEND_DELIVERY | SC_SILENT,
+				.cntr = &own };
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	for (int i = 0; i < SC_EVENTS; i++)
+		attr.cntrs[i] = &cntrs[i];
+	end_open(&end, &attr);
+	assert_true(child_start(&child, live, NULL));
+	peer = connect_to(&end, child.line); /* a send that is well */
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(end_send(&end, peer, from, 8, 1, SC_SEND_DELIVERY | SC_SILENT), 0);
+		assert_int_equal(sc_tx_send(end.ep, peer, &send), 0);
+		assert_int_equal(end_recv(&end, peer, from, 8, 1, SC_SILENT), 0);
+	}
+	child_kill(&child);
+	await_loss(&end, peer);
+	assert_int_equal(cntrs[SC_EVENT_SEND].value, 1);
+	assert_int_equal(cntrs[SC_EVENT_SEND].errors, 3);
+	assert_int_equal(own.value, 0);
+	assert_int_equal(own.errors, 3);
+	assert_int_equal(cntrs[SC_EVENT_RECV].value, 0);
+	assert_int_equal(cntrs[SC_EVENT_RECV].errors, 3);
+	await_unnamed(child.line);
+	end_close(&end);
+}
+
 /* One descriptor for each process, and none without need. */
 static void test_one_pidfd(void **state)
 {
@@ -372,18 +409,13 @@ static void test_exec(void **state)
 
 /* ---- without pidfds -------------------------------------------------------------------------- */
 
-/* All but the pipes of the test; the numbers are used again. */
-static int close_all(const struct child *self, bool reuse)
+/* All but the pipes of the test. */
+static int close_all(const struct child *self)
 {
 	int closed = 0;
 
-	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++) {
-		if (fd == self->up || fd == self->down || close(fd))
-			continue;
-		closed++;
-		if (reuse)
-			CHILD_CHECK(dup2(STDERR_FILENO, fd) == fd);
-	}
+	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++)
+		closed += fd != self->up && fd != self->down && !close(fd);
 	return closed;
 }
 
@@ -396,7 +428,7 @@ static void few_descriptors(struct child *self, void *arg)
 	struct end end;
 
 	child_on_its_own();
-	close_all(self, false);
+	close_all(self);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	end_open(&end, NULL);
 	for (int i = 0; i < JOB; i++)
@@ -492,7 +524,7 @@ static void lose_all(struct child *self, void *arg)
 	struct sc_ep_attr attr = end_attr();
 	struct sc_peer *peer;
 	struct sc_ep *ep;
-	int before;
+	int closed;
 	char byte;
 
 	child_on_its_own();
@@ -501,7 +533,9 @@ static void lose_all(struct child *self, void *arg)
 	assert_int_equal(sc_peer_connect(peer), 0);
 	child_tell(self, sc_ep_address(ep));
 	child_wait(self);
-	before = close_all(self, true);
+	closed = close_all(self);
+	for (int i = 0; i < closed; i++)
+		assert_true(fcntl(STDERR_FILENO, F_DUPFD, 3) >= 0);
 	child_tell(self, "lost");
 	while (recv(self->down, &byte, 1, MSG_DONTWAIT) < 0) {
 		sc_ep_poll(ep);
@@ -510,7 +544,7 @@ static void lose_all(struct child *self, void *arg)
 	assert_int_equal(peer->link, SC_LINK_UP);
 	sc_ep_destroy(ep);
 	sc_process_fini();
-	assert_int_equal(close_all(self, false), before); /* what is the application's is open still */
+	assert_int_equal(close_all(self), closed); /* what is the application's is open still */
 }
 
 /* It takes its lock again by itself; nobody takes it for dead meanwhile, and it can be reached as ever. */
@@ -598,6 +632,132 @@ static void test_lock_kept(void **state)
 		assert_int_equal(sc_seg_check_owner(peer->seg), i % 2);
 	}
 	assert_int_equal(child_end(&child), 0);
+	await_loss(&end, peer);
+	end_close(&end);
+}
+
+/* ---- words of life --------------------------------------------------------------------------- */
+
+#define LIVES 5
+
+enum ending { KILLED, EXITS, EXECS, CLOSES, FINI, ENDINGS };
+
+/* Some endpoints, of which some are closed again in between. */
+static void have_lives(struct child *self, void *arg)
+{
+	enum ending ending = *(enum ending *)arg;
+	struct end ends[LIVES], more;
+
+	child_on_its_own();
+	for (int i = 0; i < LIVES; i++) {
+		end_open(&more, NULL);
+		end_open(&ends[i], NULL);
+		if (i % 2)
+			end_close(&more);
+		child_tell(self, sc_ep_address(ends[i].ep));
+	}
+	child_wait(self);
+	switch (ending) {
+	case EXITS:
+		_exit(0);
+	case EXECS:
+		execl("/bin/sleep", "sleep", "60", (char *)NULL);
+		_exit(1);
+	case CLOSES:
+		for (int i = 0; i < LIVES; i++)
+			end_close(&ends[i]);
+		break;
+	case FINI:
+		sc_process_fini();
+		break;
+	default:
+		break;
+	}
+	child_tell(self, "done");
+	child_wait(self);
+}
+
+static uint32_t life_of(const struct sc_peer *peer)
+{
+	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
+}
+
+/* From the end of its process on each word says so, and not before; taken away, it says nothing. */
+static void test_life(void **state)
+{
+	(void)state;
+	for (enum ending ending = KILLED; ending < ENDINGS; ending++) {
+		struct sc_peer *peers[LIVES];
+		struct child child;
+		struct end end;
+		siginfo_t info;
+
+		end_open(&end, NULL);
+		assert_true(child_start(&child, have_lives, &ending));
+		for (int i = 0; i < LIVES; i++) {
+			if (i)
+				assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+			peers[i] = connect_to(&end, child.line);
+			while (!life_of(peers[i])) /* the thread may have to begin */
+				nap();
+			assert_int_equal(life_of(peers[i]) & ~SC_ABI_LIFE_TID, 0);
+			assert_int_equal(life_of(peers[i]), life_of(peers[0]));
+			assert_true(sc_peer_is_there(peers[i]));
+		}
+		if (ending == KILLED)
+			kill(child.pid, SIGKILL);
+		else
+			assert_int_equal(send(child.down, "", 1, 0), 1);
+		if (ending == KILLED || ending == EXITS)
+			assert_int_equal(waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT), 0);
+		else if (ending == EXECS)
+			while (!(life_of(peers[0]) & SC_ABI_LIFE_ENDED))
+				nap();
+		else
+			assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+		for (int i = 0; i < LIVES; i++) {
+			assert_int_equal(life_of(peers[i]) & SC_ABI_LIFE_ENDED,
+					 ending < CLOSES ? SC_ABI_LIFE_ENDED : 0);
+			assert_int_equal(life_of(peers[i]) & SC_ABI_LIFE_TID, 0);
+			assert_int_equal(sc_peer_is_there(peers[i]), ending >= CLOSES);
+		}
+		child_kill(&child);
+		for (int i = 0; i < LIVES; i++)
+			await_loss(&end, peers[i]);
+		end_close(&end);
+		assert_true(sc_reap_scan() >= 0);
+	}
+}
+
+/* Whatever is in it, nobody is taken for dead, and nobody who is dead for alive by others than its word. */
+static void test_life_scribbled(void **state)
+{
+	static const uint32_t words[] = { 0, SC_ABI_LIFE_ENDED, SC_ABI_LIFE_ENDED | 1, UINT32_MAX,
+					  0x80000000u };
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	end_open(&end, NULL);
+	assert_true(child_start(&child, live, NULL));
+	peer = connect_to(&end, child.line);
+	while (!life_of(peer))
+		nap();
+	sc_seg_presence(peer->seg)->life_next = 0x5555;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		sc_store_release_32(&sc_seg_presence(peer->seg)->life, words[i]);
+		assert_true(sc_peer_is_there(peer));
+		assert_false(sc_peer_is_dead(peer));
+	}
+	child_kill(&child);
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		sc_store_release_32(&sc_seg_presence(peer->seg)->life, words[i]);
+		assert_false(sc_peer_is_there(peer));
+		assert_true(sc_peer_is_dead(peer));
+	}
 	await_loss(&end, peer);
 	end_close(&end);
 }
@@ -762,6 +922,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_death, pair_setup),
+		cmocka_unit_test_setup(test_counters, pair_setup),
 		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
 		cmocka_unit_test_setup(test_threads, pair_setup),
@@ -772,6 +933,8 @@ int main(void)
 		cmocka_unit_test_setup(test_pid_namespace, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
 		cmocka_unit_test_setup(test_lock_kept, pair_setup),
+		cmocka_unit_test_setup(test_life, pair_setup),
+		cmocka_unit_test_setup(test_life_scribbled, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_without, pair_setup),
 		cmocka_unit_test_setup(test_refused, pair_setup),

@@ -19,7 +19,7 @@
 #include "seg.h"
 
 /* Of nobody. */
-#define TICKET 0x1234567800000000ull
+#define TICKET 0x9234567800000000ull /* of another namespace: nobody says that it is dead */
 
 static struct end pair[2], third;
 static uint8_t from[100000], into[100000];
@@ -509,6 +509,58 @@ static void test_claims_come_and_go(void **state)
 	three_close();
 }
 
+static void nothing(struct child *self, void *arg)
+{
+	(void)self, (void)arg;
+}
+
+static pid_t ended_pid(void)
+{
+	struct child child;
+
+	child_spawn(&child, nothing, NULL);
+	assert_int_equal(child_end(&child), 0);
+	return child.pid;
+}
+
+/* A claim whose maker died before it was published, or after it was refused, is no slot lost. */
+static void test_claims_of_the_dead(void **state)
+{
+	uint64_t dead = (uint64_t)ended_pid() << 32, mine = (uint64_t)getpid() << 32;
+	const struct {
+		uint64_t claim;
+		bool returned;
+	} cases[] = {
+		{ dead | SC_ABI_CLAIMED, true },
+		{ dead | SC_ABI_CLAIM_ELSEWHERE | SC_ABI_CLAIMED, false },
+		{ mine | SC_ABI_CLAIMED, false },
+		{ 8 | SC_ABI_CLAIMED, false }, /* of nobody */
+		{ dead | SC_ABI_PUBLISHED, true },
+		{ dead | SC_ABI_PUBLISHED | SC_ABI_CLAIM_ELSEWHERE, false },
+		{ mine | SC_ABI_PUBLISHED, false },
+	};
+	const uint32_t count = sizeof(cases) / sizeof(cases[0]);
+	uint64_t *claims;
+
+	(void)state;
+	three_open(NULL);
+	check_traffic(&pair[0], &pair[1]); /* slot 0 */
+	claims = sc_seg_claims(pair[1].ep->seg);
+	for (uint32_t i = 0; i < count; i++)
+		claim_by_hand(1 + i, "no address, so refused", cases[i].claim);
+	ends_settle(pair, 2);
+	for (int round = 0; round < 2; round++) {
+		sc_peers_hear(pair[1].ep);
+		for (uint32_t i = 0; i < count; i++)
+			assert_int_equal(claims[1 + i] & SC_ABI_CLAIM_STATE,
+					 cases[i].returned ? 0 : cases[i].claim & SC_ABI_CLAIM_STATE);
+	}
+	check_traffic(&third, &pair[1]);
+	check_traffic(&pair[0], &pair[1]);
+	assert_int_equal(pair[1].ep->accepted[0] >> 1 & 1, 1); /* third's now */
+	three_close();
+}
+
 /* ---- hand-made answers ----------------------------------------------------------------------- */
 
 static void test_answers(void **state)
@@ -702,6 +754,66 @@ static void test_departure_after_loss(void **state)
 	ends_settle(pair, 1);
 	assert_null(peer->seg);
 	three_close();
+}
+
+/* Receives from a peer that has gone: what it had sent, then its error; posted before it went, or after. */
+static void test_directed(void **state)
+{
+	struct iovec multi = { into, 1000 };
+	struct sc_comp comp;
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	peer = end_find(&pair[0], &pair[1]);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(
+			end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, i, SC_SILENT | SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 0, SC_SILENT), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(end_recv(&pair[0], peer, into, 8, 9, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 9, SC_TAGGED), 0);
+	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 9, 0, SC_TAGGED | SC_RECV_MULTI, into), 0);
+	assert_int_equal(pair[0].ep->tagged.posted_count, 3);
+	end_close(&pair[1]);
+	assert_int_equal(end_recv(&pair[0], peer, into, 8, 8, SC_TAGGED), 0); /* not known yet */
+	ends_settle(pair, 1);
+	assert_int_equal(pair[0].ep->tagged.posted_count, 1); /* from anybody */
+	for (int i = 0; i < 3; i++) {
+		comp = comp_take(&pair[0].rx);
+		assert_int_equal(comp.err, ECONNRESET);
+		assert_int_equal(comp.tag, i < 2 ? 9 : 8);
+		assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, i == 1 ? SC_COMP_MULTI_DONE : 0);
+	}
+	assert_true(end_idle(&pair[0]));
+	assert_int_equal(end_recv(&pair[0], peer, into, 8, 9, SC_TAGGED), -ECONNRESET);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(end_recv(&pair[0], peer, into, 8, i, SC_TAGGED), 0);
+		expect_received(&pair[0], peer, into, 8, i);
+		assert_int_equal(end_recv(&pair[0], peer, into, 8, i, SC_TAGGED), -ECONNRESET);
+	}
+	/* one buffer for all that is left */
+	assert_int_equal(
+		end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into), 0);
+	for (int i = 2; i < 4; i++)
+		assert_int_equal(comp_take(&pair[0].rx).tag, i);
+	comp = comp_take(&pair[0].rx);
+	assert_int_equal(comp.err, ECONNRESET);
+	assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, SC_COMP_MULTI_DONE);
+	assert_int_equal(
+		end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into), -ECONNRESET);
+	/* or as much as there is room for */
+	multi.iov_len = 8;
+	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 0, 0, SC_RECV_MULTI, into), 0);
+	comp = comp_take(&pair[0].rx);
+	assert_int_equal(comp.err, 0);
+	assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, SC_COMP_MULTI_DONE);
+	assert_true(end_idle(&pair[0]));
+	assert_int_equal(pair[0].ep->rx_posted, 1);
+	assert_int_equal(sc_rx_cancel(pair[0].ep, into), 0);
+	assert_int_equal(comp_take(&pair[0].rx).err, ECANCELED);
+	end_close(&pair[0]);
 }
 
 /* ---- between processes ----------------------------------------------------------------------- */
@@ -1014,6 +1126,51 @@ static void check_mute(bool close)
 	end_close(&pair[0]);
 }
 
+/* Its name is removed by somebody else; it lives, and sends. */
+static void nameless(struct child *self, void *arg)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct end end;
+	struct sc_peer *peer;
+
+	child_on_its_own();
+	end_open(&end, NULL);
+	sc_own_path(end.ep->seg->file.name, path);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(sc_peer_get(end.ep, arg, &peer), 0);
+	assert_int_equal(end_send(&end, peer, from, 8, 0, SC_SILENT), 0);
+	child_tell(self, sc_ep_address(end.ep));
+	child_wait(self);
+}
+
+/* One that was let in though its name was gone, and dies, gives its slot back, too. */
+static void test_killed_nameless(void **state)
+{
+	char address[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(address, sc_ep_address(pair[1].ep), sizeof(address));
+	assert_true(child_start(&child, nameless, address));
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	assert_null(peer->seg);
+	sc_peers_hear(pair[1].ep);
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	child_kill(&child);
+	sc_peers_hear(pair[1].ep);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(end_recv(&pair[1], NULL, into, 8, 0, 0), 0);
+	expect_received(&pair[1], peer, into, 8, 0);
+	assert_int_equal(peer->feed, SC_FEED_DONE);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	assert_int_equal(pair[1].ep->counters.deaths, 1);
+	end_close(&pair[1]);
+}
+
 /* It loses its life lock, as by closefrom(3), and lives on. */
 static void lockless(struct child *self, void *arg)
 {
@@ -1087,17 +1244,20 @@ int main(void)
 		cmocka_unit_test(test_gone_when_accepted),
 		cmocka_unit_test(test_impostor),
 		cmocka_unit_test(test_claims_come_and_go),
+		cmocka_unit_test(test_claims_of_the_dead),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_departures),
 		cmocka_unit_test(test_slot_is_used_again),
 		cmocka_unit_test(test_slot_after_a_broken_end),
 		cmocka_unit_test(test_slot_keeps_its_memory),
 		cmocka_unit_test(test_departure_after_loss),
+		cmocka_unit_test(test_directed),
 		cmocka_unit_test(test_visitors),
 		cmocka_unit_test(test_closed_but_alive),
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_killed_before_accepted),
 		cmocka_unit_test(test_killed_closing),
+		cmocka_unit_test(test_killed_nameless),
 		cmocka_unit_test(test_lock_lost),
 		cmocka_unit_test(test_closed_unheard),
 		cmocka_unit_test(test_killed_unheard),
