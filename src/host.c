@@ -277,16 +277,18 @@ static bool has_ended(int pidfd, uint64_t pidfs_ino)
 bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
 {
 	int fd = sc_host_open_pidfd(pid);
-	bool ended, sure;
+	uint64_t started;
+	bool ended;
 
 	if (fd < 0) {
 		/* EINVAL: the number is a thread's by now. Anything else says nothing about the process. */
 		return errno != ESRCH && errno != EINVAL;
 	}
 	ended = has_ended(fd, pidfs_ino);
-	sure = pidfs_ino && sc_host_pidfd_inode(fd);
+	/* its inode is the one, or else its start may be; 0: cannot be told */
+	started = pidfs_ino && sc_host_pidfd_inode(fd) ? 0 : start_time(pid);
 	SC_CALL("host.runs_close", close(fd));
-	return !ended && (sure || start_time(pid) == start);
+	return !ended && (!started || started == start);
 }
 
 bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino)

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_failing: a process that does all that segments, services and reaping have to offer, while one system
+ * call after the other fails: each point of inject.h that yields an errno, with each errno that may come, the
+ * first and the second time (in builds with fault injection); with descriptors short; without /proc. Whatever
+ * fails says so by a negative errno, nothing of the living is harmed, and no name and no descriptor is left.
+ *
+ * The parent never reaches a point itself, so that each child reads its own setting.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "child.h"
+#include "host.h"
+#include "reap.h"
+#include "seg.h"
+#include "service.h"
+
+static const struct sc_seg_geometry geometry = { .slots = 4,
+						 .buf_size = 4096,
+						 .buf_count = 8,
+						 .window = 1000,
+						 .capabilities = SC_ABI_CAP_MSG,
+						 .regs = 64,
+						 .ranges = 64 };
+
+static bool alone; /* in a /dev/shm of our own */
+static struct child owner, dead;
+
+#define OWNERS_SERVICE "failing.owner"
+
+static void live(struct child *self, void *arg)
+{
+	struct sc_service *service;
+	struct sc_seg *seg;
+
+	(void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	CHILD_CHECK(!sc_service_create(OWNERS_SERVICE, seg->header.address, &service));
+	child_tell(self, seg->header.address);
+	child_wait(self);
+	sc_service_destroy(service);
+	sc_seg_destroy(seg);
+}
+
+static void leave(struct child *self, void *arg)
+{
+	struct sc_seg *seg;
+
+	(void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	child_tell(self, seg->header.address);
+	raise(SIGKILL);
+}
+
+/* ---- a life ---------------------------------------------------------------------------------- */
+
+static int count_descriptors(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+static bool is_error(int ret)
+{
+	return ret <= 0 && ret > -4096;
+}
+
+/* A positive result where that means something. */
+static bool is_result(int ret)
+{
+	return ret > -4096 && ret < 1000;
+}
+
+static void use_own(struct sc_seg *seg)
+{
+	struct sc_service *service;
+	int ret = sc_service_create("failing.mine", seg->header.address, &service);
+
+	CHILD_CHECK(is_error(ret));
+	if (!ret)
+		sc_service_destroy(service);
+	CHILD_CHECK(is_error(sc_seg_table_grow(seg, SC_SEG_REGS, 1)));
+	CHILD_CHECK(is_error(sc_seg_table_grow(seg, SC_SEG_RANGES, 40)));
+	CHILD_CHECK(is_error(sc_seg_slot_alloc(seg, 1)));
+	CHILD_CHECK(is_error(sc_seg_slot_free(seg, 1)));
+}
+
+static void use_others(void)
+{
+	char found[SC_ADDR_SIZE];
+	struct sc_seg *seg;
+	int ret = sc_seg_attach(owner.line, &seg);
+
+	CHILD_CHECK(is_error(ret));
+	if (!ret) {
+		CHILD_CHECK(is_result(sc_seg_check_owner(seg)));
+		CHILD_CHECK(is_error(sc_seg_slot_alloc(seg, 0)));
+		CHILD_CHECK(sc_reap_lives(&seg->header));
+		CHILD_CHECK(sc_host_runs(seg->header.pid, seg->header.start_time, 0));
+		sc_seg_detach(seg);
+	}
+	CHILD_CHECK(is_error(sc_seg_find(owner.line)));
+	CHILD_CHECK(is_error(sc_addr_resolve(owner.line, found)));
+	CHILD_CHECK(is_error(sc_addr_resolve(SC_ADDR_PREFIX OWNERS_SERVICE, found)));
+	CHILD_CHECK(is_error(sc_service_find(OWNERS_SERVICE, found)));
+	CHILD_CHECK(!sc_reap_is_orphan(owner.line));
+	(void)sc_reap_is_orphan(dead.line);
+}
+
+static void count_alive(const struct sc_reap_file *file, void *count)
+{
+	*(int *)count += !file->dead;
+}
+
+static void live_through(struct child *self, void *arg)
+{
+	const char *setting = arg;
+	const struct sc_host *host;
+	int before = count_descriptors(), alive = 0;
+	struct sc_addr parts;
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_seg *seg;
+	int ret;
+
+	(void)self;
+	if (setting)
+		setenv("SHMCMA_INJECT", setting, 1);
+	CHILD_CHECK(!sc_reap_is_orphan(owner.line));
+	CHILD_CHECK(is_result(sc_reap_scan())); /* of one that does not know yet who it is */
+	CHILD_CHECK(is_error(sc_host_get(&host)));
+	CHILD_CHECK(!sc_addr_parse(owner.line, &parts));
+	sc_addr_file(&parts, name);
+	CHILD_CHECK(is_error(sc_reap_name(name))); /* 0: it looked as if it was not there */
+	CHILD_CHECK(!sc_host_has_ended(owner.pid, 0));
+	(void)sc_host_is_stopped(owner.pid);
+	ret = sc_seg_create(&geometry, &seg);
+	CHILD_CHECK(is_error(ret));
+	if (!ret)
+		use_own(seg);
+	use_others();
+	if (!ret)
+		sc_seg_destroy(seg);
+	CHILD_CHECK(is_error(sc_reap_list(count_alive, &alive)));
+	CHILD_CHECK(is_result(sc_reap_scan()));
+	sc_process_fini();
+	CHILD_CHECK(count_descriptors() == before);
+}
+
+/* ---- what is left ---------------------------------------------------------------------------- */
+
+static bool has_name(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+	struct stat st;
+
+	if (sc_addr_parse(addr, &parts))
+		return false;
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	return !lstat(path, &st);
+}
+
+static int count_names(pid_t pid)
+{
+	DIR *dir = opendir("/dev/shm");
+	struct dirent *entry;
+	char prefix[32];
+	int count = 0;
+
+	if (!dir)
+		abort();
+	snprintf(prefix, sizeof(prefix), "shmcma-%08x-", (unsigned int)pid);
+	while ((entry = readdir(dir)))
+		count += !strncmp(entry->d_name, prefix, strlen(prefix));
+	closedir(dir);
+	return count;
+}
+
+/* One that could not remove names may leave some, which is what it failed at; they are dead. */
+static void run(const char *setting, bool names_stay)
+{
+	struct child child;
+
+	if (!has_name(dead.line))
+		assert_true(child_start(&dead, leave, NULL) && child_reap(&dead));
+	child_spawn(&child, live_through, (void *)setting);
+	if (child_end(&child))
+		fail_msg("with %s", setting ? setting : "what this test is about");
+	if (!names_stay)
+		assert_int_equal(count_names(child.pid), 0);
+	assert_true(has_name(owner.line));
+}
+
+static void test_nothing_fails(void **state)
+{
+	(void)state;
+	run(NULL, false);
+}
+
+static void test_points(void **state)
+{
+#ifdef SC_FAULT_INJECTION
+	static const char *const points[] = {
+		"host.dir",	  "host.proc",	  "host.random",   "live.check",   "live.lock",
+		"own.again",	  "own.fchmod",	  "own.link",	   "own.open",	   "own.reopen",
+		"own.tmpfile",	  "own.unlink",	  "reap.cookie",   "reap.unlink",  "seg.fallocate",
+		"seg.ftruncate",  "seg.madvise",  "seg.mmap",	   "seg.pread",	   "seg.slot",
+		"seg.table",	  "service.pread", "service.pwrite",
+	};
+	static const int errors[] = { EPERM,  ENOENT, ESRCH,  EINTR, EIO,   EAGAIN, ENOMEM, EACCES,	EFAULT,
+				      EEXIST, EISDIR, EINVAL, EMFILE, ENOSPC, EROFS,  EDQUOT, EOPNOTSUPP };
+	char setting[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
+		for (size_t k = 0; k < sizeof(errors) / sizeof(errors[0]); k++) {
+			if (!strcmp(points[i], "reap.cookie") && errors[k] == EFAULT)
+				continue; /* would be true of another process only */
+			for (int nth = 1; nth <= 2; nth++) {
+				snprintf(setting, sizeof(setting), "%s:%d:%d", points[i], errors[k], nth);
+				run(setting, strstr(points[i], "unlink"));
+			}
+		}
+#else
+	(void)state;
+	skip();
+#endif
+}
+
+/* ---- descriptors short, no /proc ------------------------------------------------------------- */
+
+static void short_of_descriptors(struct child *self, void *arg)
+{
+	rlim_t most = (rlim_t)(intptr_t)arg;
+	struct rlimit before;
+
+	/* what it has stays open, and a few more can be */
+	CHILD_CHECK(!getrlimit(RLIMIT_NOFILE, &before));
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){ most, before.rlim_max }));
+	live_through(self, NULL);
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &before));
+}
+
+static void test_descriptors(void **state)
+{
+	int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	(void)state;
+	close(lowest);
+	for (int more = 0; more < 12; more++) {
+		struct child child;
+
+		/* two pipes' ends that child_spawn() leaves open there */
+		child_spawn(&child, short_of_descriptors, (void *)(intptr_t)(lowest + more));
+		if (child_end(&child))
+			fail_msg("with %d descriptors", more);
+		assert_int_equal(count_names(child.pid), 0);
+	}
+}
+
+static void without_proc(struct child *self, void *arg)
+{
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("none", "/proc", "tmpfs", 0, NULL))
+		_exit(77);
+	live_through(self, arg);
+}
+
+static void test_no_proc(void **state)
+{
+	int status = child_run(without_proc, "nothing:1"); /* no such point: what is asked for may fail */
+
+	(void)state;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+	assert_true(has_name(owner.line));
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_nothing_fails),
+		cmocka_unit_test(test_points),
+		cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_no_proc),
+	};
+	int failed;
+
+	alone = child_private_shm("size=64m,mode=1777");
+	if (!child_start(&owner, live, NULL) || !child_start(&dead, leave, NULL))
+		return 1;
+	child_reap(&dead);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	return child_end(&owner) || failed;
+}

@@ -1,0 +1,475 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_judge: who lives and who does not, from evidence that a healthy system does not show: files of /proc
+ * with other content, headers and services that say what is not so, an owner that has lost its lock. What
+ * cannot be told is life.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#include "atomic.h"
+#include "child.h"
+#include "host.h"
+#include "reap.h"
+#include "seg.h"
+#include "service.h"
+
+#define UUID "01234567-89ab-cdef-0123-456789abcdef"
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+static const struct sc_seg_geometry geometry = {
+	.slots = 4, .buf_size = 4096, .buf_count = 2, .window = 1000, .capabilities = SC_ABI_CAP_MSG
+};
+
+static bool may_mount; /* and is in a /dev/shm of its own */
+
+/* ---- the host -------------------------------------------------------------------------------- */
+
+/* Another content for a file, in this process's mount namespace. */
+static void put_over(const char *path, const char *content)
+{
+	char name[] = "/dev/shm/test_judge.XXXXXX";
+	int fd = mkstemp(name);
+
+	CHILD_CHECK(fd >= 0 && write(fd, content, strlen(content)) == (ssize_t)strlen(content));
+	close(fd);
+	CHILD_CHECK(!mount(name, path, NULL, MS_BIND, NULL));
+	unlink(name);
+}
+
+static void own_mounts(void)
+{
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		_exit(77);
+}
+
+struct boot {
+	const char *text;
+	int expected;
+};
+
+static void read_boot(struct child *self, void *arg)
+{
+	const struct boot *boot = arg;
+	const struct sc_host *host;
+
+	(void)self;
+	own_mounts();
+	put_over(BOOT_ID, boot->text);
+	CHILD_CHECK(sc_host_get(&host) == boot->expected);
+	CHILD_CHECK(!boot->expected == (host != NULL));
+}
+
+static void test_boot_id(void **state)
+{
+	static const struct boot boots[] = {
+		{ UUID "\n", 0 },	{ UUID, 0 },		  { "", -EPROTO },
+		{ UUID "0\n", -EPROTO }, { "0123\n", -EPROTO }, { "no uuid\n", -EPROTO },
+	};
+
+	(void)state;
+	if (!may_mount)
+		skip();
+	for (size_t i = 0; i < sizeof(boots) / sizeof(boots[0]); i++)
+		assert_int_equal(child_run(read_boot, (void *)&boots[i]), 0);
+}
+
+/* Of /proc there is nothing but the boot. */
+static void read_little(struct child *self, void *arg)
+{
+	const struct sc_host *host;
+	int fd;
+
+	(void)self;
+	(void)arg;
+	own_mounts();
+	CHILD_CHECK(!mount("none", "/proc", "tmpfs", 0, NULL));
+	CHILD_CHECK(!mkdir("/proc/sys", 0700) && !mkdir("/proc/sys/kernel", 0700) &&
+		    !mkdir("/proc/sys/kernel/random", 0700));
+	fd = open(BOOT_ID, O_CREAT | O_WRONLY, 0600);
+	CHILD_CHECK(write(fd, UUID, strlen(UUID)) == (ssize_t)strlen(UUID));
+	close(fd);
+	CHILD_CHECK(!sc_host_get(&host));
+	CHILD_CHECK(!host->pid_ns && !host->start_time);
+	CHILD_CHECK(sc_host_runs(getpid(), 1, 0)); /* who knows */
+	CHILD_CHECK(!sc_host_is_stopped(getpid()));
+	CHILD_CHECK(!sc_host_is_pidfd(0, getpid(), 0));
+}
+
+static void no_memory(struct child *self, void *arg)
+{
+	const struct sc_host *host;
+
+	(void)self;
+	(void)arg;
+	CHILD_CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){ 4096, RLIM_INFINITY }));
+	CHILD_CHECK(sc_host_get(&host) == -ENOMEM);
+	CHILD_CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY }));
+}
+
+static void test_little_known(void **state)
+{
+	(void)state;
+	if (!may_mount)
+		skip();
+	assert_int_equal(child_run(read_little, NULL), 0);
+	assert_int_equal(child_run(no_memory, NULL), 0);
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static void just_wait(struct child *self, void *arg)
+{
+	(void)arg;
+	child_tell(self, "");
+	child_wait(self);
+}
+
+static void *tell_tid(void *tid)
+{
+	atomic_store((_Atomic int *)tid, (int)syscall(SYS_gettid));
+	pause();
+	return NULL;
+}
+
+static uint64_t start_of(pid_t pid)
+{
+	char path[32], text[1024] = "", *at;
+	unsigned long long start = 0;
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	stat = fopen(path, "re");
+	if (!stat || !fgets(text, sizeof(text), stat))
+		abort();
+	fclose(stat);
+	at = strrchr(text, ')') + 2;
+	for (int field = 3; field < 22; field++)
+		at = strchr(at, ' ') + 1;
+	sscanf(at, "%llu", &start);
+	return start;
+}
+
+/* In a child: it mounts, and starts a thread. */
+static void judge_process(struct child *self, void *arg)
+{
+	static const char *const garbage[] = { "", "no name", "1 (a)S 1", "1 (a) S 1 2 3" };
+	struct child other;
+	uint64_t start, inode;
+	char path[32];
+	int fd;
+
+	(void)self;
+	(void)arg;
+	CHILD_CHECK(child_start(&other, just_wait, NULL));
+	start = start_of(other.pid);
+	fd = sc_host_open_pidfd(other.pid);
+	inode = sc_host_pidfd_inode(fd);
+	CHILD_CHECK(sc_host_runs(other.pid, start, 0));
+	CHILD_CHECK(!sc_host_runs(other.pid, start + 1, 0));
+	CHILD_CHECK(sc_host_runs(other.pid, start, inode));
+	CHILD_CHECK(!inode || !sc_host_runs(other.pid, start, inode + 1));
+	CHILD_CHECK(!sc_host_has_ended(other.pid, inode));
+	CHILD_CHECK(!inode || sc_host_has_ended(other.pid, inode + 1));
+	CHILD_CHECK(!sc_host_is_stopped(other.pid));
+	CHILD_CHECK(!kill(other.pid, SIGSTOP) && waitpid(other.pid, NULL, WUNTRACED) == other.pid);
+	CHILD_CHECK(sc_host_is_stopped(other.pid));
+	CHILD_CHECK(sc_host_is_pidfd(fd, other.pid, inode) && sc_host_is_pidfd(fd, other.pid, 0));
+	CHILD_CHECK(!sc_host_is_pidfd(fd, other.pid + 1, 0) && !sc_host_is_pidfd(0, other.pid, 0));
+	CHILD_CHECK(!sc_host_pidfd_inode(0) && !sc_host_pidfd_inode(-1));
+	own_mounts();
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)other.pid);
+	for (size_t i = 0; i < sizeof(garbage) / sizeof(garbage[0]); i++) {
+		put_over(path, garbage[i]);
+		CHILD_CHECK(sc_host_runs(other.pid, start, 0));
+		CHILD_CHECK(!sc_host_is_stopped(other.pid));
+		CHILD_CHECK(!umount(path));
+	}
+	put_over(path, "1 (a) t 1");
+	CHILD_CHECK(sc_host_is_stopped(other.pid));
+	kill(other.pid, SIGKILL);
+	CHILD_CHECK(!waitid(P_PID, (id_t)other.pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT));
+	CHILD_CHECK(!sc_host_runs(other.pid, start, inode) && sc_host_has_ended(other.pid, inode));
+	CHILD_CHECK(sc_host_is_pidfd(fd, other.pid, 0));
+	waitpid(other.pid, NULL, 0);
+	CHILD_CHECK(!sc_host_runs(other.pid, start, inode) && sc_host_has_ended(other.pid, inode));
+	CHILD_CHECK(sc_host_is_pidfd(fd, other.pid, 0)); /* of one that has been waited for */
+	close(fd);
+}
+
+static void judge_thread(struct child *self, void *arg)
+{
+	_Atomic int tid = 0;
+	pthread_t thread;
+
+	(void)self;
+	(void)arg;
+	CHILD_CHECK(!pthread_create(&thread, NULL, tell_tid, &tid));
+	while (!atomic_load(&tid))
+		sched_yield();
+	CHILD_CHECK(!sc_host_has_ended(tid, 0)); /* that number is taken, by what no pidfd is to be had of */
+	CHILD_CHECK(!sc_host_runs(tid, 1, 0) || sc_host_open_pidfd(tid) >= 0 || errno != EINVAL);
+}
+
+static void test_processes(void **state)
+{
+	int status;
+
+	(void)state;
+	assert_int_equal(child_run(judge_thread, NULL), 0);
+	status = child_run(judge_process, NULL);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+static void file_of(const char *addr, char name[SC_ADDR_NAME_MAX])
+{
+	struct sc_addr parts;
+
+	CHILD_CHECK(!sc_addr_parse(addr, &parts));
+	sc_addr_file(&parts, name);
+}
+
+/* Says its address, loses its lock, says so; lives on. */
+static void lose_lock(struct child *self, void *arg)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_seg *seg;
+
+	(void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	child_tell(self, seg->header.address);
+	child_wait(self);
+	file_of(seg->header.address, name);
+	sc_own_path(name, path);
+	close(open(path, O_RDWR | O_CLOEXEC));
+	child_tell(self, "");
+	child_wait(self);
+}
+
+static void test_lost_lock(void **state)
+{
+	char line[CHILD_LINE], name[SC_ADDR_NAME_MAX];
+	struct sc_abi_header forged;
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	assert_true(child_start(&owner, lose_lock, NULL));
+	file_of(owner.line, name);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	assert_false(sc_reap_owner_is_dead(seg));
+	assert_int_equal(send(owner.down, "", 1, 0), 1);
+	assert_int_equal(read(owner.up, line, sizeof(line)), sizeof(line));
+	assert_int_equal(sc_seg_check_owner(seg), 0);
+	assert_false(sc_reap_owner_is_dead(seg)); /* by its cookie */
+	seg->cma_pid = 0;
+	assert_false(sc_reap_owner_is_dead(seg)); /* by that in its header */
+	assert_false(sc_reap_is_orphan(owner.line));
+	assert_int_equal(sc_reap_name(name), -EBUSY);
+
+	assert_true(sc_reap_lives(&seg->header));
+	forged = seg->header;
+	forged.boot_id[0]++;
+	assert_false(sc_reap_lives(&forged));
+	forged = seg->header;
+	forged.pid_ns++;
+	assert_false(sc_reap_lives(&forged));
+	forged = seg->header;
+	forged.cookie++;
+	assert_false(sc_reap_lives(&forged));
+	forged = seg->header;
+	forged.cookie_addr = 8;
+	assert_false(sc_reap_lives(&forged));
+	sc_seg_detach(seg);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+/* The cookie at the end of what is mapped. */
+static void test_half_a_cookie(void **state)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const struct sc_host *host;
+	struct sc_abi_header forged = { 0 };
+
+	(void)state;
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	assert_int_equal(munmap(memory + page, page), 0);
+	assert_int_equal(sc_host_get(&host), 0);
+	memcpy(forged.boot_id, host->boot_id, sizeof(forged.boot_id));
+	forged.pid_ns = host->pid_ns;
+	forged.pid = forged.cma_tid = getpid();
+	forged.cookie_addr = (uintptr_t)memory + page - 4;
+	assert_false(sc_reap_lives(&forged));
+	munmap(memory, page);
+}
+
+/* Closes with messages unread, says so and lives on. */
+static void close_unread(struct child *self, void *arg)
+{
+	char addr[SC_ADDR_SIZE];
+	struct sc_seg *seg;
+
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	memcpy(addr, seg->header.address, sizeof(addr));
+	seg->keep_name = true;
+	sc_store_relaxed_32(&sc_seg_presence(seg)->unread, *(const uint32_t *)arg);
+	sc_store_release_32(&sc_seg_presence(seg)->state, SC_ABI_CLOSED);
+	sc_seg_destroy(seg);
+	child_tell(self, addr);
+	child_wait(self);
+}
+
+static bool exists(const char *name)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct stat st;
+
+	sc_own_path(name, path);
+	return !lstat(path, &st);
+}
+
+static void test_left_to_be_read(void **state)
+{
+	const uint32_t readers = 2;
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	assert_true(child_start(&owner, close_unread, (void *)&readers));
+	file_of(owner.line, name);
+	assert_true(exists(name));
+	if (may_mount) { /* else another may reap it */
+		assert_int_equal(sc_seg_attach_left(owner.line, &seg), 0);
+		sc_seg_leave(seg);
+		assert_true(exists(name));
+		sc_seg_leave(seg);
+		assert_false(exists(name)); /* the last one takes the name away */
+		sc_seg_leave(seg);
+		sc_seg_detach(seg);
+	}
+	assert_int_equal(child_end(&owner), 0);
+	assert_true(child_start(&owner, close_unread, (void *)&readers));
+	file_of(owner.line, name);
+	assert_int_equal(sc_reap_name(name), 1); /* though who closed it lives */
+	assert_int_equal(child_end(&owner), 0);
+}
+
+static void test_orphans_of_others(void **state)
+{
+	(void)state;
+	assert_false(sc_reap_is_orphan("nothing"));
+	assert_false(sc_reap_is_orphan(SC_ADDR_PREFIX "service"));
+	assert_false(sc_reap_is_orphan(
+		SC_ADDR_PREFIX "0000000000000001-00000001-00000000000000000000-0000"));
+}
+
+/* ---- services -------------------------------------------------------------------------------- */
+
+static void put_service(const char *name, const void *content, size_t size)
+{
+	char path[SC_OWN_PATH_MAX];
+	int fd;
+
+	sc_own_path(name, path);
+	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(fchmod(fd, 0600), 0);
+	assert_int_equal(write(fd, content, size), size);
+	close(fd);
+}
+
+static void test_services(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], endpoint[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_abi_service service = { .magic = SC_ABI_SERVICE_MAGIC };
+	struct child owner;
+
+	(void)state;
+	sc_addr_service_file("judge.test", name);
+	put_service(name, "short", 5);
+	assert_int_equal(sc_reap_name(name), 1);
+	put_service(name, &service, sizeof(service)); /* names nobody */
+	assert_int_equal(sc_reap_name(name), 1);
+
+	assert_true(child_start(&owner, lose_lock, NULL));
+	memcpy(service.address, owner.line, sizeof(service.address));
+	put_service(name, &service, sizeof(service)); /* of one that lives and has its lock */
+	assert_int_equal(sc_reap_name(name), -EBUSY);
+	file_of(owner.line, endpoint);
+	sc_own_path(endpoint, path);
+	assert_int_equal(chmod(path, 0644), 0); /* of what is no endpoint's file */
+	assert_int_equal(sc_reap_name(name), 1);
+	assert_int_equal(chmod(path, 0600), 0);
+	service.magic++;
+	put_service(name, &service, sizeof(service));
+	assert_int_equal(sc_reap_name(name), 1);
+	service.magic--;
+	child_kill(&owner);
+	put_service(name, &service, sizeof(service));
+	assert_int_equal(sc_reap_name(name), 1);
+	(void)sc_reap_name(endpoint);
+	put_service(name, &service, sizeof(service)); /* its endpoint's file is gone as well */
+	assert_int_equal(sc_reap_name(name), 1);
+}
+
+/* ---- stopped --------------------------------------------------------------------------------- */
+
+#define CHECKS 100000
+
+/* A process that is stopped is alive, however often one asks. */
+static void test_stopped(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child owner;
+	struct sc_seg *seg;
+	int dead = 0;
+
+	(void)state;
+	assert_true(child_start(&owner, lose_lock, NULL));
+	file_of(owner.line, name);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	kill(owner.pid, SIGSTOP);
+	assert_int_equal(waitpid(owner.pid, NULL, WUNTRACED), owner.pid);
+	for (int i = 0; i < CHECKS; i++) {
+		dead += sc_reap_owner_is_dead(seg);
+		if (i % 100 == 0)
+			dead += !sc_reap_lives(&seg->header) + (sc_reap_name(name) != -EBUSY) +
+				sc_host_has_ended(owner.pid, seg->header.pidfs_ino);
+	}
+	assert_int_equal(dead, 0);
+	print_message("%d checks of a stopped process, 0 took it for dead\n", CHECKS);
+	sc_seg_detach(seg);
+	child_kill(&owner);
+	assert_int_equal(sc_reap_name(name), 1);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_boot_id),		cmocka_unit_test(test_little_known),
+		cmocka_unit_test(test_processes),	cmocka_unit_test(test_lost_lock),
+		cmocka_unit_test(test_half_a_cookie),	cmocka_unit_test(test_left_to_be_read),
+		cmocka_unit_test(test_orphans_of_others), cmocka_unit_test(test_services),
+		cmocka_unit_test(test_stopped),
+	};
+
+	may_mount = child_private_shm("size=64m,mode=1777");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
