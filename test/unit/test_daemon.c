@@ -719,6 +719,8 @@ static void test_life(void **state)
 			assert_int_equal(life_of(peers[i]) & SC_ABI_LIFE_ENDED,
 					 ending < CLOSES ? SC_ABI_LIFE_ENDED : 0);
 			assert_int_equal(life_of(peers[i]) & SC_ABI_LIFE_TID, 0);
+			while (ending == EXECS && sc_peer_is_there(peers[i]))
+				nap(); /* marked, and its memory not yet another's */
 			assert_int_equal(sc_peer_is_there(peers[i]), ending >= CLOSES);
 		}
 		child_kill(&child);

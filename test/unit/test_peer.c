@@ -543,6 +543,7 @@ static void test_claims_of_the_dead(void **state)
 		{ mine | SC_ABI_PUBLISHED, false },
 	};
 	const uint32_t count = sizeof(cases) / sizeof(cases[0]);
+	const char nobody[SC_ADDR_SIZE] = "no address, so refused";
 	uint64_t *claims;
 
 	(void)state;
@@ -550,7 +551,7 @@ static void test_claims_of_the_dead(void **state)
 	check_traffic(&pair[0], &pair[1]); /* slot 0 */
 	claims = sc_seg_claims(pair[1].ep->seg);
 	for (uint32_t i = 0; i < count; i++)
-		claim_by_hand(1 + i, "no address, so refused", cases[i].claim);
+		claim_by_hand(1 + i, nobody, cases[i].claim);
 	ends_settle(pair, 2);
 	for (int round = 0; round < 2; round++) {
 		sc_peers_hear(pair[1].ep);
