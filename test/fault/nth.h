@@ -68,6 +68,7 @@ struct nth_shared {
 	struct interpose_call log[INTERPOSE_CALLS];
 	/* when everything is closed, and after cleanup(), where nothing fails; the subject's */
 	struct nth_left closed[NTH_LEFT], cleaned[NTH_LEFT];
+	int closed_fds; /* descriptors, likewise, more than at the beginning */
 };
 
 struct nth;

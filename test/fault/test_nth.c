@@ -617,6 +617,9 @@ static void cleanup(struct nth *nth)
 	interpose.armed = nth->role == SUBJECT;
 	nth_provider->cleanup();
 	interpose.armed = interpose.recording = false;
+	if (nth_count_fds() > nth->fds && nth->shared->plan.call.function != F_FSTAT)
+		nth_trouble(nth, "after cleanup(): %d descriptors are open, at first %d", nth_count_fds(),
+			    nth->fds);
 	if (nth->role != SUBJECT)
 		return;
 	if (!nth->shared->plan.number) {
@@ -651,19 +654,24 @@ static void prepare(struct nth *nth)
 
 static void check_closed(struct nth *nth)
 {
-	int fds = nth_count_fds();
+	int fds = nth_count_fds() - nth->fds;
 
 	if (nth_is_mapped())
 		nth_trouble(nth, "a segment is mapped when all is closed");
 	/* one that cannot be looked at may be another's by now, and stays open */
-	if (fds > nth->fds && nth->shared->plan.call.function != F_FSTAT)
-		nth_trouble(nth, "%d descriptors are open when all is closed, at first %d", fds, nth->fds);
+	if (fds > nth->shared->closed_fds && nth->shared->plan.number &&
+	    nth->shared->plan.call.function != F_FSTAT)
+		nth_trouble(nth,
+			    "%d descriptors more than at first are open when all is closed, usual are %d",
+			    fds, nth->shared->closed_fds);
 	if (nth->role != SUBJECT)
 		return;
-	if (!nth->shared->plan.number)
-		nth_left(nth->shared->closed);
-	else
+	if (nth->shared->plan.number) {
 		nth_compare_left(nth, "when all is closed", nth->shared->closed);
+		return;
+	}
+	nth_left(nth->shared->closed);
+	nth->shared->closed_fds = fds;
 }
 
 /* Nothing fails any more: all of it works. */
@@ -730,7 +738,8 @@ static void start(struct child *child, const struct nth_scenario *scenario, stru
 	run_process(&nth);
 }
 
-static bool has_names(pid_t pid)
+/* Has that process left names? They are removed. */
+static bool had_names(pid_t pid)
 {
 	DIR *dir = opendir("/dev/shm");
 	struct dirent *entry;
@@ -739,8 +748,12 @@ static bool has_names(pid_t pid)
 
 	snprintf(own, sizeof(own), "shmcma-%08x-", (unsigned int)pid);
 	snprintf(service, sizeof(service), "-nth-%d", (int)pid);
-	while (dir && !found && (entry = readdir(dir)))
-		found = !strncmp(entry->d_name, own, strlen(own)) || strstr(entry->d_name, service);
+	while (dir && (entry = readdir(dir))) {
+		if (strncmp(entry->d_name, own, strlen(own)) && !strstr(entry->d_name, service))
+			continue;
+		found = true;
+		(void)unlinkat(dirfd(dir), entry->d_name, 0);
+	}
 	closedir(dir);
 	return found;
 }
@@ -812,13 +825,15 @@ static void judge(const struct nth_scenario *scenario, struct nth_shared *shared
 	const struct nth_side *subject = &shared->side[SUBJECT];
 
 	for (int role = 0; role < ROLES; role++) {
+		bool names = child[role].pid && had_names(child[role].pid);
+
 		if (!child[role].pid || (role == PARTNER && scenario->partner_dies))
 			continue;
 		if (child[role].status) {
 			report(scenario, shared, child, "a process did not end well");
 			return;
 		}
-		if (!may_leave_name(&shared->plan) && has_names(child[role].pid)) {
+		if (names && !may_leave_name(&shared->plan)) {
 			report(scenario, shared, child, "a name is left");
 			return;
 		}
