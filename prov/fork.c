@@ -118,8 +118,8 @@ FORKED(int, domain_cq_open, struct fid_domain *domain, struct fi_cq_attr *attr, 
        void *context)
 FORKED(int, domain_endpoint, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
        void *context)
-FORKED(int, domain_cntr_open, struct fid_domain *domain, struct fi_cntr_attr *attr,
-       struct fid_cntr **cntr, void *context)
+FORKED(int, domain_cntr_open, struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
+       void *context)
 FORKED(int, domain_poll_open, struct fid_domain *domain, struct fi_poll_attr *attr,
        struct fid_poll **pollset)
 FORKED(int, domain_stx_ctx, struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
@@ -319,8 +319,8 @@ bool shmcma_is_torn(const struct fid *fid)
 
 static void replace_fid(struct fid *fid)
 {
-	fid_ops[fid->fclass] = (struct fi_ops)SHMCMA_FID_OPS(torn ? close_torn : fid->ops->close, fid_bind,
-							     fid_control);
+	fid_ops[fid->fclass] =
+		(struct fi_ops)SHMCMA_FID_OPS(torn ? close_torn : fid->ops->close, fid_bind, fid_control);
 	fid_ops[fid->fclass].ops_open = fid_ops_open;
 	fid_ops[fid->fclass].tostr = fid_tostr;
 	fid_ops[fid->fclass].ops_set = fid_ops_set;
@@ -436,5 +436,6 @@ static void in_child(void)
 void shmcma_fork_init(void)
 {
 	if (pthread_atfork(before, in_parent, in_child))
-		shmcma_warn(FI_LOG_CORE, "no memory to watch fork(2): a child must not use what is open\n");
+		shmcma_warn(FI_LOG_CORE,
+			    "no memory to watch fork(2): a child must not use what is open\n");
 }

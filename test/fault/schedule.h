@@ -5,7 +5,7 @@
  * The driver lays out a schedule in memory that both share with it (struct control) and forks them; it makes
  * no call of the core itself. Each counts how often it reaches a point, and at the one that the schedule
  * names dies, stops, or sees a call fail. The driver lets one that has stopped go on once the other has polled
- * for a while, tells each when the other has ended, and gives both 20 seconds.
+ * for a while, tells each when the other has ended, and gives both a minute.
  *
  * To be included once, by the driver.
  */
@@ -30,10 +30,10 @@
 
 #define POINTS_MAX 1024
 #define INJECTIONS 4
-#define HANG_SECONDS 20
+#define HANG_SECONDS 60
 #define RECENT 12
 /* How long a process is stopped: so many polls of the other's (it asks after a peer each 1,024), */
-#define STOP_POLLS 3000
+#define STOP_POLLS 2500
 /* or so long, if the other is in a call that waits for it. */
 #define STOP_MS 30
 
@@ -271,16 +271,16 @@ static void tell_hang(const struct run *run)
 {
 	for (int side = 0; side < 2; side++) {
 		const struct told *told = &control->sides[side];
-		char path[64], text[64] = "";
+		char path[64], text[160] = "";
 		FILE *file;
 
-		snprintf(path, sizeof(path), "/proc/%d/wchan", (int)run->pids[side]);
+		snprintf(path, sizeof(path), "/proc/%d/stat", (int)run->pids[side]);
 		file = fopen(path, "r");
 		if (file && !fgets(text, sizeof(text), file))
 			text[0] = '\0';
 		if (file)
 			fclose(file);
-		printf("  side %d: %s, in %s, %lu polls, kernel %s; last points:", side,
+		printf("  side %d: %s, in %s, %lu polls, /proc/<pid>/stat %s; last points:", side,
 		       run->running[side] ? "runs" : "has ended", told->where, told->polls, text);
 		for (unsigned i = told->recent_at > RECENT ? told->recent_at - RECENT : 0; i < told->recent_at; i++)
 			printf(" %s", points[told->recent[i % RECENT]]->point);

@@ -146,9 +146,8 @@ static inline void talk_rma(struct talk *talk, struct mt_op *op, bool write, fi_
 
 	request.local_count = request.remote_count = 1;
 	request.local[0] = (struct iovec){ memory, size };
-	request.remote[0] = (struct fi_rma_iov){
-		region->addr + (uint64_t)talk->half * TALK_MAX, size, region->key
-	};
+	request.remote[0] =
+		(struct fi_rma_iov){ region->addr + (uint64_t)talk->half * TALK_MAX, size, region->key };
 	rma_post(&talk->ep, op, &request);
 }
 

@@ -294,8 +294,9 @@ static void exec_rank(const void *arg)
 	mt_require(rc && rc != -FI_EAGAIN, "a send later on: %d", rc);
 	/* a get from where the memory was */
 	{
-		struct rma_request request = { .peer = peer, .key = region.key,
-					       .local_count = 1, .remote_count = 1 };
+		struct rma_request request = {
+			.peer = peer, .key = region.key, .local_count = 1, .remote_count = 1
+		};
 
 		request.local[0] = (struct iovec){ own.in, 100 };
 		request.remote[0] = (struct fi_rma_iov){ region.addr, 100, region.key };

@@ -74,13 +74,22 @@ static void call_one_sided(struct fid_ep *ep, fi_addr_t peer)
 {
 	struct iovec iov = { &own.byte, 1 };
 	struct fi_rma_iov remote = { 0, 1, 0 };
-	struct fi_msg_rma msg = { .msg_iov = &iov, .iov_count = 1, .addr = peer, .rma_iov = &remote,
-				  .rma_iov_count = 1, .context = &own };
+	struct fi_msg_rma msg = { .msg_iov = &iov,
+				  .iov_count = 1,
+				  .addr = peer,
+				  .rma_iov = &remote,
+				  .rma_iov_count = 1,
+				  .context = &own };
 	struct fi_ioc ioc = { &own.byte, 1 };
 	struct fi_rma_ioc remote_ioc = { 0, 1, 0 };
-	struct fi_msg_atomic atomic = { .msg_iov = &ioc, .iov_count = 1, .addr = peer,
-					.rma_iov = &remote_ioc, .rma_iov_count = 1,
-					.datatype = FI_UINT8, .op = FI_SUM, .context = &own };
+	struct fi_msg_atomic atomic = { .msg_iov = &ioc,
+					.iov_count = 1,
+					.addr = peer,
+					.rma_iov = &remote_ioc,
+					.rma_iov_count = 1,
+					.datatype = FI_UINT8,
+					.op = FI_SUM,
+					.context = &own };
 	size_t count;
 
 	refused(fi_read(ep, &own.byte, 1, NULL, peer, 0, 0, &own));
@@ -96,7 +105,8 @@ static void call_one_sided(struct fid_ep *ep, fi_addr_t peer)
 	refused(fi_atomicv(ep, &ioc, NULL, 1, peer, 0, 0, FI_UINT8, FI_SUM, &own));
 	refused(fi_atomicmsg(ep, &atomic, 0));
 	refused(fi_inject_atomic(ep, &own.byte, 1, peer, 0, 0, FI_UINT8, FI_SUM));
-	refused(fi_fetch_atomic(ep, &own.byte, 1, NULL, &own.byte, NULL, peer, 0, 0, FI_UINT8, FI_SUM, &own));
+	refused(fi_fetch_atomic(ep, &own.byte, 1, NULL, &own.byte, NULL, peer, 0, 0, FI_UINT8, FI_SUM,
+				&own));
 	refused(fi_fetch_atomicv(ep, &ioc, NULL, 1, &ioc, NULL, 1, peer, 0, 0, FI_UINT8, FI_SUM, &own));
 	refused(fi_fetch_atomicmsg(ep, &atomic, &ioc, NULL, 1, 0));
 	refused(fi_compare_atomic(ep, &own.byte, 1, NULL, &own.byte, NULL, &own.byte, NULL, peer, 0, 0,
@@ -318,7 +328,7 @@ struct fork_case {
 	enum ending ending;
 	int refused; /* processes that are told so */
 	bool automatic;
-	bool any; /* whatever becomes of the child */
+	bool any;	     /* whatever becomes of the child */
 	pid_t (*make)(void); /* NULL: fork */
 };
 
@@ -376,7 +386,8 @@ static void mix(void)
 	mt_require(fi_ep_bind(ep, &own.talk.ep.av->fid, 0) == -FI_EINVAL, "an inherited address vector");
 	mt_require(fi_ep_bind(ep, &own.eq->fid, 0) == -FI_EINVAL, "an inherited event queue");
 	mt_require(fi_ep_bind(ep, &own.cntr->fid, FI_SEND) == -FI_EINVAL, "an inherited counter");
-	mt_require(fi_domain_bind(fresh.domain, &own.eq->fid, 0) == -FI_EINVAL, "an inherited event queue");
+	mt_require(fi_domain_bind(fresh.domain, &own.eq->fid, 0) == -FI_EINVAL,
+		   "an inherited event queue");
 	mt_must(fi_cntr_open(fresh.domain, &cntr_attr, &cntr, NULL));
 	mt_must(fi_close(&cntr->fid));
 	mt_must(fi_close(&ep->fid));
@@ -715,8 +726,8 @@ static void threads_rank(const void *arg)
 					opened_by = 0;
 				end_as(i % 8 < 4 ? BY_EXIT : BY_RETURN);
 			}
-			mt_require(waitpid(pid, &status, 0) == pid && status == 0, "child %d: status %#x", i,
-				   status);
+			mt_require(waitpid(pid, &status, 0) == pid && status == 0, "child %d: status %#x",
+				   i, status);
 		}
 		atomic_store(&stop, true);
 		pthread_join(thread, NULL);

@@ -23,11 +23,24 @@
 
 /* ---- all steps, one after the other ---------------------------------------------------------- */
 
-enum step { FABRIC, DOMAIN, EVENTS, QUEUE, VECTOR, ENDPOINT, ENABLE, INSERT, SEND, REGISTER, SHARED, STEPS };
+enum step {
+	FABRIC,
+	DOMAIN,
+	EVENTS,
+	QUEUE,
+	VECTOR,
+	ENDPOINT,
+	ENABLE,
+	INSERT,
+	SEND,
+	REGISTER,
+	SHARED,
+	STEPS
+};
 
-static const char *const step_names[] = { "fi_fabric",	 "fi_domain", "fi_eq_open",   "fi_cq_open",
-					  "fi_av_open",	 "fi_endpoint", "fi_enable",  "fi_av_insert",
-					  "first send", "fi_mr_reg",	"fi_mr_regv" };
+static const char *const step_names[] = { "fi_fabric",	"fi_domain",   "fi_eq_open", "fi_cq_open",
+					  "fi_av_open", "fi_endpoint", "fi_enable",  "fi_av_insert",
+					  "first send", "fi_mr_reg",   "fi_mr_regv" };
 
 #define REGIONS 300
 #define VECTORS 120
@@ -68,9 +81,9 @@ static int register_all(struct attempt *a, int count)
 {
 	while (a->mr_count < count) {
 		int i = a->mr_count;
-		int rc = i < REGIONS ? fi_mr_reg(a->ep.domain, &bytes[i], 1, FI_REMOTE_READ, 0, (uint64_t)i, 0,
-						 &a->mrs[i], NULL) :
-				       register_vector(a, i - REGIONS);
+		int rc = i < REGIONS ? fi_mr_reg(a->ep.domain, &bytes[i], 1, FI_REMOTE_READ, 0,
+						 (uint64_t)i, 0, &a->mrs[i], NULL)
+				     : register_vector(a, i - REGIONS);
 
 		if (rc)
 			return rc;
@@ -238,7 +251,8 @@ static int fill_at(int from, unsigned long pages)
 		   fi_strerror(-rc));
 	leave_pages(ULONG_MAX);
 	rc = steps_until(&a, STEPS);
-	mt_require(!rc, "%s with enough memory, after it had failed: %s", step_names[a.at], fi_strerror(-rc));
+	mt_require(!rc, "%s with enough memory, after it had failed: %s", step_names[a.at],
+		   fi_strerror(-rc));
 	attempt_close(&a);
 	return failed;
 }
@@ -343,7 +357,8 @@ static int limit_at(int which, rlim_t value)
 	mt_require(!rc || is_short(rc), "%s under a limit of %llu: %s", step_names[failed],
 		   (unsigned long long)value, fi_strerror(-rc));
 	rc = steps_until(&a, STEPS);
-	mt_require(!rc, "%s without the limit, after it had failed: %s", step_names[a.at], fi_strerror(-rc));
+	mt_require(!rc, "%s without the limit, after it had failed: %s", step_names[a.at],
+		   fi_strerror(-rc));
 	attempt_close(&a);
 	return failed;
 }

@@ -35,8 +35,8 @@ static void register_many(void)
 	static char bytes[3000];
 
 	for (int i = 0; i < 3000; i++)
-		mt_must(fi_mr_reg(own.ep.domain, &bytes[i], 1, FI_REMOTE_WRITE, 0, (uint64_t)i + 1000, 0, &mrs[i],
-				  NULL));
+		mt_must(fi_mr_reg(own.ep.domain, &bytes[i], 1, FI_REMOTE_WRITE, 0, (uint64_t)i + 1000, 0,
+				  &mrs[i], NULL));
 	for (int i = 0; i < 3000; i++)
 		mt_must(fi_close(&mrs[i]->fid));
 }
@@ -274,8 +274,8 @@ static void squat(const struct squatter *squatter, struct mt_ep *ep, fi_addr_t k
 	squatter->put(talk_file(name, path, sizeof(path)), victim);
 	must_be(lstat(path, &before), path);
 	err = insert_error(ep, name);
-	mt_require(squatter->code ? err == squatter->code : is_clear(-err), "inserting %s: %s", squatter->name,
-		   fi_strerror(err));
+	mt_require(squatter->code ? err == squatter->code : is_clear(-err), "inserting %s: %s",
+		   squatter->name, fi_strerror(err));
 	/* inserted when it was there, connected to now */
 	rc = mt_send_outcome(ep, own.out, 1, known, 1, PATIENCE);
 	mt_require(is_clear(rc), "sending to %s: %s", squatter->name, fi_strerror(-rc));

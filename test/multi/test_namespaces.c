@@ -174,8 +174,7 @@ static void forbid(int error)
 	};
 	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
 
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		mt_skip("no seccomp filters here: %s", strerror(errno));
 }
 
@@ -245,9 +244,7 @@ static uint8_t *arena; /* at one address in all of them */
 static pid_t clone_as(pid_t pid)
 {
 	pid_t tids[] = { pid };
-	struct clone_args args = { .exit_signal = SIGCHLD,
-				   .set_tid = (uintptr_t)tids,
-				   .set_tid_size = 1 };
+	struct clone_args args = { .exit_signal = SIGCHLD, .set_tid = (uintptr_t)tids, .set_tid_size = 1 };
 
 	return (pid_t)syscall(SYS_clone3, &args, sizeof(args));
 }
@@ -321,8 +318,9 @@ static void check_failed(struct mt_op *op, const char *what)
 /* An operation refused at once has failed as well. */
 static void one_sided(fi_addr_t peer, const struct rma_place *region, bool write)
 {
-	struct rma_request request = { .write = write, .peer = peer, .key = region->key,
-				       .local_count = 1, .remote_count = 1 };
+	struct rma_request request = {
+		.write = write, .peer = peer, .key = region->key, .local_count = 1, .remote_count = 1
+	};
 	struct mt_op op = { 0 };
 
 	request.local[0] = (struct iovec){ own.in, TALK_MAX };
@@ -432,10 +430,14 @@ int main(void)
 		{ "user-pid-both", { CLONE_NEWUSER | CLONE_NEWPID, CLONE_NEWUSER | CLONE_NEWPID } },
 	};
 	static const struct forbidden forbiddens[] = {
-		{ "seccomp-EPERM-asking", 1, EPERM, false }, { "seccomp-EPERM-serving", 2, EPERM, false },
-		{ "seccomp-EPERM-both", 3, EPERM, false },   { "seccomp-ENOSYS-asking", 1, ENOSYS, false },
-		{ "seccomp-ENOSYS-serving", 2, ENOSYS, false }, { "seccomp-ENOSYS-both", 3, ENOSYS, false },
-		{ "seccomp-EPERM-late", 3, EPERM, true },    { "seccomp-ENOSYS-late", 3, ENOSYS, true },
+		{ "seccomp-EPERM-asking", 1, EPERM, false },
+		{ "seccomp-EPERM-serving", 2, EPERM, false },
+		{ "seccomp-EPERM-both", 3, EPERM, false },
+		{ "seccomp-ENOSYS-asking", 1, ENOSYS, false },
+		{ "seccomp-ENOSYS-serving", 2, ENOSYS, false },
+		{ "seccomp-ENOSYS-both", 3, ENOSYS, false },
+		{ "seccomp-EPERM-late", 3, EPERM, true },
+		{ "seccomp-ENOSYS-late", 3, ENOSYS, true },
 		{ "seccomp-EPERM-late-asking", 1, EPERM, true },
 		{ "seccomp-EPERM-late-serving", 2, EPERM, true },
 	};
