@@ -347,7 +347,7 @@ static void test_order(void **state)
 
 	for (int other = 0; other < 4; other++) {
 		struct iovec into_got = { &got, 8 };
-		struct sc_remote there = at(0, 8);
+		struct sc_remote there;
 
 		OPEN();
 		there = at(0, 8);
