@@ -188,8 +188,8 @@ static int copy(const struct direct *direct, const struct iovec *remote, size_t 
 /* A note is made before the copy, which cannot be taken back if there is no memory for one. */
 static int prepare_note(struct direct *direct)
 {
-	bool wanted =
-		sc_rma_wants_data(direct->rma) || direct->peer->seg->header.capabilities & SC_ABI_CAP_EVENTS;
+	bool wanted = sc_rma_wants_data(direct->rma) ||
+		      direct->peer->seg->header.capabilities & SC_ABI_CAP_EVENTS;
 
 	for (size_t i = 0; i < direct->rma->remote_count; i++)
 		wanted |= direct->spans[i].flags & SC_REG_EVENT;
@@ -243,7 +243,8 @@ static int direct_failed(struct sc_peer *peer, int error)
 			return error;
 		/* fallthrough */
 	default: /* -EPERM, -ENOSYS, -ENOMEM... */
-		sc_info("%s: one copy is not possible any more (%s); one-sided operations are its own work "
+		sc_info("%s: one copy is not possible any more (%s); one-sided operations are its own "
+			"work "
 			"from now on",
 			peer->address, strerror(-error));
 		peer->can_read = false;
@@ -278,13 +279,13 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	struct direct direct = { .peer = peer, .rma = rma, .size = size };
 	int ret = run_direct(&direct);
 	struct sc_ending ending = { .context = rma->context,
-				 .cntr = rma->cntr,
-				 .cq_flags = rma->cq_flags,
-				 .flags = rma->flags,
-				 .event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ,
-				 .size = size,
-				 .moved = direct.done,
-				 .error = ret };
+				    .cntr = rma->cntr,
+				    .cq_flags = rma->cq_flags,
+				    .flags = rma->flags,
+				    .event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ,
+				    .size = size,
+				    .moved = direct.done,
+				    .error = ret };
 
 	if (!ret && direct.note) {
 		sc_request_queue(direct.note); /* behind its bytes */

@@ -2,10 +2,10 @@
 /*
  * memory.c: registered memory, touched by the process whose it is.
  *
- * What was registered may have been unmapped or write-protected since. A copy to or from it is to be an error
- * of the operation then, and no signal. So the kernel is asked first to make its pages present
- * (MADV_POPULATE_READ, _WRITE, Linux 5.14), and the copy is a plain one. Where it knows no such call it makes the
- * copy itself (process_vm_writev(2) of this process); where that is forbidden too, a fault is the
+ * What was registered may have been unmapped or write-protected since. A copy to or from it is to be an
+ * error of the operation then, and no signal. So the kernel is asked first to make its pages present
+ * (MADV_POPULATE_READ, _WRITE, Linux 5.14), and the copy is a plain one. Where it knows no such call it
+ * makes the copy itself (process_vm_writev(2) of this process); where that is forbidden too, a fault is the
  * application's own.
  *
  * Measured on a 2-processor Zen 5 virtual machine, nanoseconds, for 8 bytes (4 KiB, 1 MiB):
@@ -81,8 +81,8 @@ static int ask(uintptr_t first, uintptr_t len, bool write)
 }
 
 /*
- * A page that is to be written: an atomic "or" with 0, which is half as dear. Its comparison wakes nobody but
- * who waits there for a word of less than -2048, if anybody, and for nothing.
+ * A page that is to be written: an atomic "or" with 0, which is half as dear. Its comparison wakes nobody
+ * but who waits there for a word of less than -2048, if anybody, and for nothing.
  */
 static int touch(uintptr_t page)
 {
@@ -164,7 +164,8 @@ int sc_memory_read(struct sc_memory *memory, const struct sc_memory_copy *copy)
 	if (ret == -ENOSYS) {
 		const struct sc_cma self = { .pid = gettid() };
 
-		ret = sc_cma_read(&self, copy->to, copy->to_count, copy->from, copy->from_count, copy->len);
+		ret = sc_cma_read(&self, copy->to, copy->to_count, copy->from, copy->from_count,
+				  copy->len);
 		return copied(copy, ret);
 	}
 	if (!ret)

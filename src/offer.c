@@ -4,10 +4,10 @@
  *
  * To write to another process's memory is two system calls and the pinning of its pages; a peer that polls
  * takes a record from its ring and writes by itself, sooner and while this side goes on. But it may be
- * computing, and a put is not to wait for it. So such a put is offered: its record lies in the peer's ring, and
- * the peer may take it until this side withdraws it, which it does when the peer has not come to it after some
- * polls (LOOKS), or when something else is to go to that peer another way. What is withdrawn is copied from here
- * (direct.c), and the peer passes over the record.
+ * computing, and a put is not to wait for it. So such a put is offered: its record lies in the peer's ring,
+ * and the peer may take it until this side withdraws it, which it does when the peer has not come to it
+ * after some polls (LOOKS), or when something else is to go to that peer another way. What is withdrawn is
+ * copied from here (direct.c), and the peer passes over the record.
  *
  *   of this side's choice         of the peer's                      the word that says so
  *   OFFERED                                                          claim: not below either half
@@ -16,7 +16,8 @@
  *      \--> WITHDRAWN --> done directly                              claim, high half    (O1)
  *
  *   O1 compare and swap of one word by both: each offer is one side's. A withdrawal takes back all that is
- *      not taken, so what a side has is a stretch of numbers: the peer's [first, ours), this side's [ours, end)
+ *      not taken, so what a side has is a stretch of numbers: the peer's [first, ours), this side's
+ *      [ours, end)
  *   O2 release, offer_end() in serve.c: bytes, error before offers_done      pairs with  O2' collect()
  *
  * Order: the peer takes them in the order of its ring. Those withdrawn are all younger than those taken, and
@@ -27,11 +28,11 @@
  *
  * What the peer writes is checked against what it was offered; what cannot be ends the connection.
  *
- * Death. If the peer dies, what it has not taken is withdrawn, and the copy says that it is dead; what it has
- * taken and not ended ends with it, once its life lock is free. If it is stopped in between, that is waited
- * for: it is alive and will write. If this process dies: before the commit nothing was offered; after it the
- * peer may take what is not withdrawn, as the bytes are in its ring; what is withdrawn and not copied is not
- * done. Nobody waits for either. An endpoint that closes withdraws first, and does.
+ * Death. If the peer dies, what it has not taken is withdrawn, and the copy says that it is dead; what it
+ * has taken and not ended ends with it, once its life lock is free. If it is stopped in between, that is
+ * waited for: it is alive and will write. If this process dies: before the commit nothing was offered;
+ * after it the peer may take what is not withdrawn, as the bytes are in its ring; what is withdrawn and not
+ * copied is not done. Nobody waits for either. An endpoint that closes withdraws first, and does.
  */
 #include "offer.h"
 
@@ -47,15 +48,16 @@
 
 /*
  * Bytes that are offered, and of those, in the record itself. Measured by test/bench/fabric_bench on a
- * 2-processor Zen 5 virtual machine, trusted, the peer polls; one at a time in microseconds, windows of 64 in
- * million a second:
+ * 2-processor Zen 5 virtual machine, trusted, the peer polls; one at a time in microseconds, windows of 64
+ * in million a second:
  *
  *                 8 B           1 KiB         4 KiB         16 KiB        32 KiB        64 KiB
  *   direct     2.0   0.45    2.0   0.51    2.0   0.49    2.7   0.37    3.7   0.27    5.9   0.17
  *   offered    0.62  17      0.64  12      0.68  8.2     1.8   0.75    3.0   0.30
  *
- * When the caches of the two are far apart, which is the host's to say, it is 1.0 for 8 B. In the record or in
- * buffers, windows: 128 B 17 and 12, 256 B 15 and 13, 368 B 12 and 10. A peer that computes: 2.0 either way.
+ * When the caches of the two are far apart, which is the host's to say, it is 1.0 for 8 B. In the record or
+ * in buffers, windows: 128 B 17 and 12, 256 B 15 and 13, 368 B 12 and 10. A peer that computes: 2.0 either
+ * way.
  */
 #define OFFER_MAX 32768
 #define INLINE_MAX 256
@@ -74,15 +76,15 @@ static bool has_come(const struct sc_peer *peer)
 }
 
 /*
- * Who injects may never poll again. Behind records that wait for room it would come too early; those who wait
- * for us to answer in their ring are none of its business.
+ * Who injects may never poll again. Behind records that wait for room it would come too early; those who
+ * wait for us to answer in their ring are none of its business.
  */
 static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	return size <= OFFER_MAX && size <= (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift &&
-	       (rma->flags & (SC_RMA_WRITE | SC_SEND_INJECT)) == SC_RMA_WRITE &&
-	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) &&
-	       has_come(peer) && sc_list_empty(&peer->rma_queued);
+	       (rma->flags & (SC_RMA_WRITE | SC_SEND_INJECT)) == SC_RMA_WRITE && rma->remote_count == 1 &&
+	       !peer->seg->local && sc_direct_may(peer) && has_come(peer) &&
+	       sc_list_empty(&peer->rma_queued);
 }
 
 static bool is_spared(struct sc_peer *peer)
@@ -133,7 +135,8 @@ static void offer_write(const struct sc_rma_op *op)
 	}
 	(void)SC_INJECT("offer.line");
 	sc_ring_commit(&peer->tx,
-		       sc_ring_ctl(kind, op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0, lines, size), lines);
+		       sc_ring_ctl(kind, op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0, lines, size),
+		       lines);
 }
 
 int sc_offer_put(struct sc_peer *peer, const struct sc_rma *rma, size_t size)

@@ -6,8 +6,9 @@
  *
  * Operations queue here as long as they have records to write. Requests of one peer are executed in their
  * order, but for gets, which may take their time: a put waits until the gets before it are answered. And for
- * puts that the peer is to copy from our memory and cannot: they are written again, in their order, so nothing
- * else is written behind one that is not answered. Between operations on memory and atomics there is no order.
+ * puts that the peer is to copy from our memory and cannot: they are written again, in their order, so
+ * nothing else is written behind one that is not answered. Between operations on memory and atomics there
+ * is no order.
  *
  * What peers answer is checked against what they were asked: more bytes than asked for, or an answer to
  * nothing, ends the connection.
@@ -305,8 +306,8 @@ static struct sc_rma_op *op_of_peer(struct sc_peer *peer, sc_abi_op id)
 }
 
 /*
- * The peer cannot copy from our memory: once more, through bounce buffers, before what has waited, and behind
- * those that it has said so of before.
+ * The peer cannot copy from our memory: once more, through bounce buffers, before what has waited, and
+ * behind those that it has said so of before.
  */
 static void put_near(struct sc_rma_op *op)
 {

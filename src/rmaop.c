@@ -30,7 +30,7 @@ void sc_rmaop_complete(struct sc_ep *ep, const struct sc_ending *ending)
 }
 
 struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
-				  const struct sc_remote *remote, size_t remote_count)
+				 const struct sc_remote *remote, size_t remote_count)
 {
 	struct sc_ep *ep = peer->ep;
 	struct sc_rma_op *op = sc_slab_get(&ep->rma_ops);
@@ -66,13 +66,13 @@ void sc_rmaop_end(struct sc_rma_op *op, int error)
 {
 	struct sc_ep *ep = op->peer->ep;
 	const struct sc_ending ending = { .context = op->context,
-				       .cntr = op->cntr,
-				       .cq_flags = op->cq_flags,
-				       .flags = op->flags,
-				       .event = op->event,
-				       .size = op->size,
-				       .moved = op->moved,
-				       .error = error };
+					  .cntr = op->cntr,
+					  .cq_flags = op->cq_flags,
+					  .flags = op->flags,
+					  .event = op->event,
+					  .size = op->size,
+					  .moved = op->moved,
+					  .error = error };
 
 	sc_rmaop_complete(ep, &ending);
 	sc_list_remove(&op->of_peer);

@@ -27,9 +27,9 @@
  * takes it, the table as it grows, so what is not used costs nothing but address space.
  *
  * Who writes what: the owner writes the header (once), its presence, the pool, the table, and each slot's
- * consumer line. A peer writes the claim, the introduction, the hazards, its part of the chunks, of the offers,
- * and the ring of the one slot it has claimed, and adds to the membership count. Whoever reads a word that another
- * process writes loads it once, checks it, and uses the copy.
+ * consumer line. A peer writes the claim, the introduction, the hazards, its part of the chunks, of the
+ * offers, and the ring of the one slot it has claimed, and adds to the membership count. Whoever reads a
+ * word that another process writes loads it once, checks it, and uses the copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
  * configuration for another's memory.
@@ -341,9 +341,9 @@ struct sc_abi_result {
 #define SC_ABI_RESULT_FIRST 48
 
 /*
- * SC_ABI_OFFER, SC_ABI_OFFER_BOUNCE: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first line,
- * or all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets `data`; it is
- * counted in any case.
+ * SC_ABI_OFFER, SC_ABI_OFFER_BOUNCE: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first
+ * line, or all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets
+ * `data`; it is counted in any case.
  */
 struct sc_abi_offer {
 	uint64_t key, addr, data;
@@ -364,8 +364,8 @@ struct sc_abi_intro {
  * head: lines read. Bounce buffers named in lines before it are the sender's again.
  * window: units returned; the sender may have sc_abi_header.window more outstanding. A message costs
  * SC_ABI_UNITS(bytes the receiver must keep) until it is matched.
- * offers_done: number of the last offer that has been taken and ended, + 1; how it did: a positive errno or 0 at
- * offer_errors[number % SC_ABI_OFFERS]. See struct sc_abi_offers.
+ * offers_done: number of the last offer that has been taken and ended, + 1; how it did: a positive errno or
+ * 0 at offer_errors[number % SC_ABI_OFFERS]. See struct sc_abi_offers.
  */
 #define SC_ABI_OFFERS 32
 struct sc_abi_consumer {
@@ -383,7 +383,8 @@ struct sc_abi_consumer {
 /*
  * Third line, written by the claimant: registrations of the owner whose memory it is copying under. Index of
  * the registration + 1 in the low 32 bits, a count of its own in the high ones; low bits 0: none. Once the
- * claimant is dead the owner may clear them. SC_ABI_HAZARD_OP: memory that an operation of the owner's names.
+ * claimant is dead the owner may clear them. SC_ABI_HAZARD_OP: memory that an operation of the owner's
+ * names.
  */
 #define SC_ABI_HAZARDS 8
 #define SC_ABI_HAZARD_OP UINT32_MAX
@@ -395,8 +396,8 @@ struct sc_abi_hazards {
  * Fourth line: rendezvous of the claimant that both sides copy, some at a time; see share.h.
  * claim, changed by both (compare and swap): generation (32 bits), chunks taken from the front by the owner
  * (16), from the back by the claimant (16).
- * done, written by the claimant: generation (32), chunks that it has copied (16), a positive errno (16) if it
- * copies no more.
+ * done, written by the claimant: generation (32), chunks that it has copied (16), a positive errno (16) if
+ * it copies no more.
  */
 #define SC_ABI_SHARES 4
 #define SC_ABI_CHUNKS_MAX 65535
@@ -405,8 +406,8 @@ struct sc_abi_chunks {
 };
 
 /*
- * Fifth line: who does the puts that the claimant offers. They are numbered from 0 on, as they come in the ring;
- * modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor withdrawn and done.
+ * Fifth line: who does the puts that the claimant offers. They are numbered from 0 on, as they come in the
+ * ring; modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor withdrawn and done.
  * claim, changed by both (compare and swap): number of the last offer that the claimant had made when it
  * withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). What is below the high
  * half, and not below the low half at that moment, is withdrawn: the owner passes over it. Each withdrawal
@@ -444,8 +445,8 @@ struct sc_abi_slot {
  * changed, it knows nothing.
  *
  * tag: 0 never used; odd: in use; even: closed. It only grows, so it is the registration's generation to
- * those who hold on to it (64 bits do not wrap). The other fields but next, and SC_REG_EVENT among the flags,
- * change only while the tag is even and no hazard word names the entry:
+ * those who hold on to it (64 bits do not wrap). The other fields but next, and SC_REG_EVENT among the
+ * flags, change only while the tag is even and no hazard word names the entry:
  *
  *   opened   fields, then tag (release), then the chain
  *   closed   tag, then the chain, a full fence, then hazard words are looked at; once they are gone it may

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rma_pair.h: a pair as in core_pair.h whose second end has memory registered, and processes that have some, for
- * the unit tests of one-sided operations.
+ * rma_pair.h: a pair as in core_pair.h whose second end has memory registered, and processes that have
+ * some, for the unit tests of one-sided operations.
  *
  * To be included after cmocka.h.
  */
@@ -85,7 +85,7 @@ static inline struct sc_remote at(uint64_t addr, uint64_t len)
 }
 
 static inline int post(const struct iovec *iov, size_t iov_count, const struct sc_remote *remote,
-		size_t remote_count, uint32_t flags)
+		       size_t remote_count, uint32_t flags)
 {
 	struct sc_rma rma = { .iov = iov,
 			      .iov_count = iov_count,
@@ -209,7 +209,7 @@ static inline struct sc_comp wait_comp(void)
 }
 
 static inline struct sc_comp run_far(struct sc_peer *peer, const struct far *far, void *buf, size_t size,
-			      uint32_t flags)
+				     uint32_t flags)
 {
 	struct iovec iov = { buf, size };
 	struct sc_remote remote = { 0, size, far->key };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_offer: small puts that either side may do: taken by the peer, withdrawn, some of each, both at the same
- * moment; what else is posted meanwhile; words that a peer which keeps the rules would not write; and how they
- * end when either side closes, stops or dies. Offers that make no sense are in test_serve.
+ * test_offer: small puts that either side may do: taken by the peer, withdrawn, some of each, both at the
+ * same moment; what else is posted meanwhile; words that a peer which keeps the rules would not write; and
+ * how they end when either side closes, stops or dies. Offers that make no sense are in test_serve.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -84,7 +84,8 @@ static struct sc_abi_consumer *consumer(void)
 
 /* ---- one or the other ------------------------------------------------------------------------ */
 
-static const size_t sizes[] = { 0, 1, 8, 31, 32, 33, 88, 255, 256, 257, 4095, 4096, 4097, 16384, 32767, 32768 };
+static const size_t sizes[] = { 0,   1,	  8,	31,   32,   33,	   88,	  255,
+				256, 257, 4095, 4096, 4097, 16384, 32767, 32768 };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 static void test_taken(void **state)
@@ -347,7 +348,7 @@ static void test_order(void **state)
 
 	for (int other = 0; other < 4; other++) {
 		struct iovec into_got = { &got, 8 };
-		struct sc_remote there = at(0, 8);
+		struct sc_remote there;
 
 		OPEN();
 		there = at(0, 8);
@@ -406,7 +407,7 @@ static void test_fence(void **state)
 	rma_close();
 }
 
-/* The owner has taken the first of three and is at it: nothing goes another way, the others are done behind it. */
+/* The owner is at the first of three: nothing goes another way, and the others are done behind it. */
 static void test_in_hand(void **state)
 {
 	uint64_t values[4] = { 1, 2, 3, 4 };
@@ -496,9 +497,9 @@ static void test_mad_owner(void **state)
 		uint32_t done;
 		bool withdrawn_first;
 	} cases[] = {
-		{ 4, 0, false },	   { 1000, 0, false },	      { 1ull << 32, 0, false },
-		{ 3ull << 32, 0, false },  { UINT64_MAX, 0, false },  { 0, 4, false },
-		{ 0, INT32_MAX, false },   { 0, 2, true },	      { 0, 3, true },
+		{ 4, 0, false },	  { 1000, 0, false },	    { 1ull << 32, 0, false },
+		{ 3ull << 32, 0, false }, { UINT64_MAX, 0, false }, { 0, 4, false },
+		{ 0, INT32_MAX, false },  { 0, 2, true },	    { 0, 3, true },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -647,8 +648,8 @@ static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint3
 	word = &sc_seg_slot(peer->seg, peer->out_slot)->offers.claim;
 	claim = sc_load_relaxed_64(word);
 	if (taken)
-		assert_true(sc_cas_acq_rel_64(word, claim,
-					      (claim & ~(uint64_t)UINT32_MAX) | (peer->offers_first + taken)));
+		assert_true(sc_cas_acq_rel_64(
+			word, claim, (claim & ~(uint64_t)UINT32_MAX) | (peer->offers_first + taken)));
 	return peer;
 }
 
@@ -749,24 +750,15 @@ static void test_writer_dies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_taken),
-		cmocka_unit_test(test_withdrawn),
-		cmocka_unit_test(test_spared),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_unmapped_meanwhile),
-		cmocka_unit_test(test_closed_key),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_fence),
-		cmocka_unit_test(test_in_hand),
-		cmocka_unit_test(test_crowded),
-		cmocka_unit_test(test_mad_owner),
-		cmocka_unit_test(test_mad_writer),
-		cmocka_unit_test(test_race),
-		cmocka_unit_test(test_owner_closes),
-		cmocka_unit_test(test_owner_dies),
-		cmocka_unit_test(test_owner_stopped),
-		cmocka_unit_test(test_writer_dies),
+		cmocka_unit_test(test_taken),	      cmocka_unit_test(test_withdrawn),
+		cmocka_unit_test(test_spared),	      cmocka_unit_test(test_many),
+		cmocka_unit_test(test_errors),	      cmocka_unit_test(test_unmapped_meanwhile),
+		cmocka_unit_test(test_closed_key),    cmocka_unit_test(test_order),
+		cmocka_unit_test(test_fence),	      cmocka_unit_test(test_in_hand),
+		cmocka_unit_test(test_crowded),	      cmocka_unit_test(test_mad_owner),
+		cmocka_unit_test(test_mad_writer),    cmocka_unit_test(test_race),
+		cmocka_unit_test(test_owner_closes),  cmocka_unit_test(test_owner_dies),
+		cmocka_unit_test(test_owner_stopped), cmocka_unit_test(test_writer_dies),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
