@@ -339,6 +339,22 @@ int sc_own_keep_all(void)
 	return again;
 }
 
+ssize_t sc_own_pread(const char *name, void *bytes, size_t size, off_t offset)
+{
+	ssize_t got = -ENOENT;
+
+	lock_list();
+	for (struct sc_own *own = own_list; own; own = own->next) {
+		if (own->pid == getpid() && !strcmp(own->name, name) &&
+		    sc_own_is_open(own->fd, own->dev, own->ino)) {
+			got = pread(own->fd, bytes, size, offset);
+			break;
+		}
+	}
+	unlock_list();
+	return got;
+}
+
 bool sc_own_has_name(const struct sc_own *own)
 {
 	bool has;

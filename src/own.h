@@ -49,6 +49,9 @@ int sc_own_fd(struct sc_own *own);
 /* The same for all that have a name, and take their life locks again. -EAGAIN: do it again, soon. */
 int sc_own_keep_all(void);
 
+/* Read from the own file of that name. -ENOENT: there is none. */
+ssize_t sc_own_pread(const char *name, void *bytes, size_t size, off_t offset);
+
 /* Unlink all files of this process. */
 void sc_own_unlink_all(void);
 

@@ -73,19 +73,13 @@ static void bump(const struct sc_seg *seg)
 	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
 }
 
-/* Pid and some bits of the nonce: by which the owner finds out, should the claimant die before step 5. */
-static uint64_t ticket_of(uint32_t pid, uint64_t nonce)
-{
-	return (uint64_t)pid << 32 | ((uint32_t)nonce & ~(uint32_t)SC_ABI_CLAIM_BITS);
-}
-
-/* Ours, in the peer's segment. */
+/* Ours, in the peer's segment: by which its owner finds out, should we die before step 5. */
 static uint64_t ticket(const struct sc_peer *peer)
 {
 	const struct sc_abi_header *mine = &peer->ep->seg->header;
 	bool near = mine->pid_ns && mine->pid_ns == peer->seg->header.pid_ns;
 
-	return ticket_of((uint32_t)mine->pid, mine->nonce[0]) | (near ? 0 : SC_ABI_CLAIM_ELSEWHERE);
+	return sc_seg_ticket((uint32_t)mine->pid, mine->nonce[0]) | (near ? 0 : SC_ABI_CLAIM_ELSEWHERE);
 }
 
 int sc_peers_init(struct sc_ep *ep)
@@ -552,7 +546,7 @@ static bool is_introduced(const char *address, uint64_t claim)
 	if (sc_addr_parse(address, &parts))
 		return false;
 	memcpy(&nonce, parts.nonce, sizeof(nonce));
-	return ((claim ^ ticket_of(parts.pid, nonce)) & ~(SC_ABI_CLAIM_BITS | SC_ABI_CLAIM_ELSEWHERE)) == 0;
+	return sc_seg_is_claim_of(claim, sc_seg_ticket(parts.pid, nonce));
 }
 
 /* Who has introduced itself in a slot, attached: its peer. */

@@ -13,6 +13,8 @@
  * closefrom(3)): hence the second opinion, which reads the owner's cookie out of its memory, and where
  * that is not allowed asks whether the very same process still runs. In doubt the file stays.
  *
+ * A file that a closed endpoint has left for others to read stays as long as one of those lives.
+ *
  * A reaper that dies at any step leaves the name, or leaves no name; its lock goes with it.
  *
  * Locks do not tell threads apart: one thread of a process reaps at a time, and meanwhile no other closes
@@ -195,6 +197,74 @@ bool sc_reap_is_orphan(const char *addr)
 	return dead;
 }
 
+/* ---- left to be read ------------------------------------------------------------------------- */
+
+/* Claims that a segment shows, `own`: this process's, else behind fd. Returns how many; 0: not to be had. */
+static uint32_t read_claims(const char *name, int fd, uint64_t claims[SC_ABI_SLOTS_MAX])
+{
+	struct sc_abi_header header;
+	bool own = fd == -EBUSY;
+	size_t size = sizeof(header);
+	ssize_t got;
+
+	if (fd < 0 && !own)
+		return 0;
+	got = own ? sc_own_pread(name, &header, size, 0) : pread(fd, &header, size, 0);
+	if (got != (ssize_t)size || header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
+	    header.slot_count > SC_ABI_SLOTS_MAX || header.claims_offset != SC_ABI_PAGE)
+		return 0;
+	size = header.slot_count * sizeof(*claims);
+	got = own ? sc_own_pread(name, claims, size, SC_ABI_PAGE) : pread(fd, claims, size, SC_ABI_PAGE);
+	return got == (ssize_t)size ? header.slot_count : 0;
+}
+
+/* Is there something to read, in the dead or closed endpoint with that ticket, for the live owner of `name`? */
+static bool is_reader(const char *name, uint64_t ticket)
+{
+	uint64_t claims[SC_ABI_SLOTS_MAX];
+	bool found = false;
+	struct stat st;
+	int fd = sc_own_open_other(name, &st);
+	uint32_t count = read_claims(name, fd, claims);
+
+	for (uint32_t i = 0; i < count && !found; i++)
+		found = (claims[i] & SC_ABI_CLAIM_BITS) == (SC_ABI_DEPARTED | SC_ABI_CLAIM_UNREAD) &&
+			sc_seg_is_claim_of(claims[i], ticket);
+	if (fd < 0)
+		return found;
+	found = found && sc_live_check(fd, NULL) != 0;
+	close(fd); /* not sc_own_close_other(): the caller holds others */
+	return found;
+}
+
+/*
+ * A closed endpoint's file may keep its name for those who have not read their messages (sc_seg.keep_name).
+ * While one of them lives it is not for us to remove.
+ */
+static bool is_left_to_read(const char *name, int fd)
+{
+	struct sc_abi_presence presence;
+	struct sc_addr parts, other;
+	struct dirent *entry;
+	uint64_t nonce;
+	bool found = false;
+	DIR *dir;
+
+	if (sc_addr_parse_file(name, &parts) || !is_closed(fd) ||
+	    pread(fd, &presence, sizeof(presence), SC_ABI_PRESENCE) != (ssize_t)sizeof(presence) ||
+	    !presence.unread)
+		return false;
+	dir = opendir(SC_HOST_DIR);
+	if (!dir)
+		return true;
+	memcpy(&nonce, parts.nonce, sizeof(nonce));
+	while (!found && (entry = readdir(dir)))
+		found = strcmp(entry->d_name, name) && !sc_addr_parse_file(entry->d_name, &other) &&
+			is_reader(entry->d_name, sc_seg_ticket(parts.pid, nonce));
+	closedir(dir);
+	return found;
+}
+
 /* ---- protocol -------------------------------------------------------------------------------- */
 
 /* With the life lock held. */
@@ -205,6 +275,8 @@ static int unlink_dead(const char *name, int fd, const struct stat *st)
 	(void)SC_INJECT("reap.locked");
 	if (!sc_own_is_named(name, st->st_dev, st->st_ino))
 		return 0;
+	if (is_left_to_read(name, fd))
+		return -EBUSY;
 	if (second_opinion(name, fd)) {
 		sc_warn(SC_HOST_DIR "/%s has lost its life lock but its owner lives: left alone; does the "
 				    "application close descriptors that it did not open?",

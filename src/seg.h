@@ -100,6 +100,18 @@ static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, u
 /* The registration table. What is behind the presence's counts has no memory. */
 struct sc_regtab_view sc_seg_table(const struct sc_seg *seg);
 
+/* What a process with that pid, and that nonce in its endpoint's address, writes into claims. */
+static inline uint64_t sc_seg_ticket(uint32_t pid, uint64_t nonce)
+{
+	return (uint64_t)pid << 32 | ((uint32_t)nonce & ~(uint32_t)SC_ABI_CLAIM_BITS);
+}
+
+/* Is it a claim by the holder of that ticket? */
+static inline bool sc_seg_is_claim_of(uint64_t claim, uint64_t ticket)
+{
+	return ((claim ^ ticket) & ~(SC_ABI_CLAIM_BITS | SC_ABI_CLAIM_ELSEWHERE)) == 0;
+}
+
 static inline uint64_t *sc_seg_claims(const struct sc_seg *seg)
 {
 	return (uint64_t *)(seg->base + seg->header.claims_offset);

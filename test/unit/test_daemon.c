@@ -26,7 +26,7 @@
 #define STOPPED_CHECKS 100000
 #define JOB 12
 
-static uint8_t from[64];
+static uint8_t from[64], large[8000];
 
 static void nap(void)
 {
@@ -405,6 +405,57 @@ static void test_exec(void **state)
 	assert_true(sc_reap_scan() >= 0);
 	assert_false(is_named(child.line));
 	end_close(&end);
+}
+
+static void scan_alone(struct child *self, void *arg)
+{
+	(void)self, (void)arg;
+	CHILD_CHECK(sc_reap_scan() >= 0);
+}
+
+/* It sends what its receiver has to read in its segment, and is gone before that has heard of it. */
+static void leave_unread(struct child *self, void *arg)
+{
+	struct sc_peer *peer;
+	struct end end;
+
+	child_on_its_own();
+	end_open(&end, NULL);
+	peer = connect_to(&end, arg);
+	assert_int_equal(end_send(&end, peer, large, sizeof(large), 3, 0), 0);
+	child_tell(self, sc_ep_address(end.ep));
+	end_close(&end);
+	sc_process_fini();
+}
+
+/* Who looks for what the dead have left leaves that to its reader, as long as there is one. */
+static void test_unread(void **state)
+{
+	(void)state;
+	for (int read = 0; read < 2; read++) {
+		char address[SC_ADDR_SIZE];
+		struct child child;
+		struct end end;
+
+		end_open(&end, NULL);
+		memcpy(address, sc_ep_address(end.ep), sizeof(address));
+		assert_true(child_start(&child, leave_unread, address));
+		assert_int_equal(child_end(&child), 0);
+		assert_true(sc_reap_scan() >= 0);
+		assert_int_equal(child_run(scan_alone, NULL), 0);
+		assert_true(is_named(child.line));
+		if (read) {
+			assert_int_equal(end_recv(&end, NULL, large, sizeof(large), 3, 0), 0);
+			while (end_idle(&end))
+				sc_ep_poll(end.ep);
+			assert_int_equal(comp_take(&end.rx).err, 0);
+			ends_settle(&end, 1);
+			assert_false(is_named(child.line));
+		}
+		end_close(&end);
+		assert_true(sc_reap_scan() >= 0);
+		assert_false(is_named(child.line));
+	}
 }
 
 /* ---- without pidfds -------------------------------------------------------------------------- */
@@ -931,6 +982,7 @@ int main(void)
 		cmocka_unit_test_setup(test_stopped, pair_setup),
 		cmocka_unit_test_setup(test_leader_ended, pair_setup),
 		cmocka_unit_test_setup(test_exec, pair_setup),
+		cmocka_unit_test_setup(test_unread, pair_setup),
 		cmocka_unit_test_setup(test_few_descriptors, pair_setup),
 		cmocka_unit_test_setup(test_pid_namespace, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
