@@ -583,6 +583,8 @@ static void lose_all(struct child *self, void *arg)
 	assert_int_equal(sc_peer_connect(peer), 0);
 	child_tell(self, sc_ep_address(ep));
 	child_wait(self);
+	while (!ep->counters.accepts)
+		sc_ep_poll(ep); /* nothing needs the descriptor any more, but the thread */
 	closed = close_all(self);
 	for (int i = 0; i < closed; i++)
 		assert_true(fcntl(STDERR_FILENO, F_DUPFD, 3) >= 0);
