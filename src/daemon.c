@@ -674,7 +674,7 @@ static int create_thread(void)
 	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = SC_INJECT("daemon.thread");
+	err = SC_FAIL("daemon.thread");
 	if (!err)
 		err = pthread_create(&daemon_thread, &attr, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -305,8 +305,8 @@ static int open_own_again(const struct sc_own *own)
 	path_fd = SC_TRY("own.again", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (path_fd < 0)
 		return -errno;
-	fd = fstat(path_fd, &st) || st.st_dev != own->dev || st.st_ino != own->ino ? -ENOENT :
-										     reopen(path_fd);
+	fd = fstat(path_fd, &st) || st.st_dev != own->dev || st.st_ino != own->ino ? -ENOENT
+										   : reopen(path_fd);
 	close(path_fd);
 	return fd;
 }

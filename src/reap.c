@@ -14,7 +14,8 @@
  * that is not allowed asks whether the very same process still runs. In doubt the file stays. The name is
  * compared after it: until then such an owner may still give its name back, and another take it.
  *
- * A segment may be awaited by those who have unread messages in it; then its name stays, too.
+ * A segment, dead or closed, may be awaited by those who have unread messages in it: then its name stays, as
+ * long as one of them lives.
  *
  * A reaper that dies at any step leaves the name, or leaves no name; its lock goes with it.
  *

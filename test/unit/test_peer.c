@@ -20,8 +20,8 @@
 #include "core_pair.h"
 #include "seg.h"
 
-/* Of nobody. */
-#define TICKET 0x9234567800000000ull /* of another namespace: nobody says that it is dead */
+/* Of nobody, in another namespace: nobody says that it is dead. */
+#define TICKET 0x9234567800000000ull
 
 static struct end pair[2], third;
 static uint8_t from[100000], into[100000];
@@ -835,8 +835,9 @@ static void test_directed(void **state)
 	end_open(&pair[1], NULL);
 	peer = end_find(&pair[0], &pair[1]);
 	for (int i = 0; i < 4; i++)
-		assert_int_equal(
-			end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, i, SC_SILENT | SC_TAGGED), 0);
+		assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, i,
+					  SC_SILENT | SC_TAGGED),
+				 0);
 	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 8, 0, SC_SILENT), 0);
 	ends_settle(pair, 2);
 	assert_int_equal(end_recv(&pair[0], peer, into, 8, 9, SC_TAGGED), 0);
@@ -861,15 +862,15 @@ static void test_directed(void **state)
 		assert_int_equal(end_recv(&pair[0], peer, into, 8, i, SC_TAGGED), -ECONNRESET);
 	}
 	/* one buffer for all that is left */
-	assert_int_equal(
-		end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into), 0);
+	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into),
+			 0);
 	for (int i = 2; i < 4; i++)
 		assert_int_equal(comp_take(&pair[0].rx).tag, i);
 	comp = comp_take(&pair[0].rx);
 	assert_int_equal(comp.err, ECONNRESET);
 	assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, SC_COMP_MULTI_DONE);
-	assert_int_equal(
-		end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into), -ECONNRESET);
+	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into),
+			 -ECONNRESET);
 	/* or as much as there is room for */
 	multi.iov_len = 8;
 	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 0, 0, SC_RECV_MULTI, into), 0);
