@@ -56,7 +56,7 @@
 /* Transfers that are not shared before an absent sender is asked again. */
 #define SHARES_SPARED 15
 /* One that is given up has ended with what it has in hand when it was seen to run so often, so far apart. */
-#define RUNS 50
+#define RUNS 200
 #define RUNS_APART 100000000 /* nanoseconds */
 /* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
 #define FENCED_MAX 1024
