@@ -15,8 +15,11 @@
  * Abstracted: membership (connect.pml), rings (ring.pml), the reaper's steps (reap.pml). A reaper takes the
  * name of whoever has closed, kept or not: what has not been attached by then cannot be read any more.
  *
+ * Nor is a segment attached whose owner was killed: of that one, too, messages in buffers are lost that come
+ * before it has been let in.
+ *
  * Asserted: nobody touches a segment that he has not mapped; what was published is read by whoever lives and
- * does not close, unless a reaper has been there first; when nothing moves any more, the slots of those who
+ * does not close, but for what has just been said; when nothing moves any more, the slots of those who
  * have gone are free, and a segment that was closed in order has no name, unless somebody for whom it was
  * kept has gone without reading it (a reaper will find it).
  *
@@ -37,7 +40,7 @@
 #define NP 2
 #endif
 #ifndef MSGS
-#define MSGS 2
+#define MSGS 1
 #endif
 #ifndef KEEP
 #define KEEP 1
@@ -204,8 +207,9 @@ inline part(q)
 proctype Endpoint(byte me)
 {
 	byte w = WRITER(me), q, i, c, sent[NP];
-	bool keeps[NP], last;
+	bool keeps[NP], last, stays;
 
+	if :: w < NP -> stays = true :: skip fi;
 end:	do
 	/* sends */
 	:: READER(me, i) < NP && WRITER(READER(me, i)) == me && sent[READER(me, i)] < MSGS && !down[me] ->
@@ -231,13 +235,14 @@ end:	do
 	:: w < NP && (feed[me] == UP || feed[me] == DRAINING) && taken[me] < written[me] ->
 		atomic {
 			MORTAL;
-			assert(MAPPED(me, w) || !(bounced[me] >> taken[me] & 1) || reaped[w]);
+			assert(MAPPED(me, w) || !(bounced[me] >> taken[me] & 1) || reaped[w] || dead[w]);
 			taken[me]++
 		}
 	:: w < NP && feed[me] == DRAINING && taken[me] == written[me] ->
 		end_feed();
 		lose()
-	:: w < NP && MAPPED(me, w) && !down[me] && closed[w] ->          /* review_link() */
+	:: w < NP && MAPPED(me, w) && !down[me] && closed[w] &&          /* review_link() */
+			(CLOSED == 2 || (feed[me] != UP && feed[me] != DRAINING)) ->
 #if LOOK
 		if
 		:: feed[me] == NONE -> review()
@@ -259,7 +264,7 @@ end:	do
 		:: else -> skip
 		fi
 	/* closes */
-	:: true -> break
+	:: !stays -> break
 	od;
 
 	i = 0;
@@ -315,7 +320,9 @@ proctype Reaper()
 
 end:	if
 	:: atomic { gone[0] && named[0] && (dead[0] || closed[0]) -> named[0] = false; reaped[0] = true }
+#if NP == 2
 	:: atomic { gone[1] && named[1] && (dead[1] || closed[1]) -> named[1] = false; reaped[1] = true }
+#endif
 	fi
 }
 
@@ -343,7 +350,8 @@ init
 		if
 		:: !gone[p] && WRITER(p) < NP ->
 			assert(taken[p] == written[p]);
-			assert(!gone[WRITER(p)] || !claim[p])
+			/* one that was let in without its segment, as its name was gone, and died, is not seen to */
+			assert(!gone[WRITER(p)] || !claim[p] || (!named[WRITER(p)] && !MAPPED(p, WRITER(p))))
 		:: else -> skip
 		fi;
 		if
