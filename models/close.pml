@@ -2,10 +2,10 @@
 /*
  * close.pml: an endpoint closes, or dies, while others close or die (src/peer.c, src/seg.c, src/ep.c).
  *
- * NP=2: two endpoints, connected to each other in both directions. NP=3: endpoint 0 has connected to two
- * others, which may not have heard of it. Who writes sends up to MSGS messages, inline or in a bounce buffer of
- * its own segment, and closes; who reads polls, and may close as well. Any of them may be killed between any
- * two steps. A reaper takes a name away once, or never.
+ * Two endpoints, connected to each other in both directions; ONEWAY: the first to the second, which may not
+ * have heard of it yet. Who writes sends up to MSGS messages, inline or in a bounce buffer of its own
+ * segment, and closes; who reads polls, and may close as well. Either may be killed between any two steps. A
+ * reaper takes a name away once, or never. (Several readers of one kept segment: only its `unread` is shared.)
  *
  *   closing   sc_peers_close() (has_unread(), keep_name, unread, CLOSED: P3), say_goodbye() (DEPARTED: P1,
  *             detach), sc_seg_destroy()
@@ -32,13 +32,10 @@
  *            LOOK=0     of an endpoint that has closed the claim is not looked for
  *            ENDED=0    of one that has died it is not either
  *            LEAVE=0    the last reader leaves the name
- *            LEAVE=2    each reader takes it away
  *            LEFT=0     only a living endpoint's segment is attached
  *            DETACH=2   a segment is unmapped before the goodbye in it
  */
-#ifndef NP
 #define NP 2
-#endif
 #ifndef MSGS
 #define MSGS 1
 #endif
@@ -74,14 +71,13 @@
 #endif
 
 /* who writes to p, NP: nobody; and p's reader number i */
-#if NP == 2
 #define READERS 1
+#ifdef ONEWAY
+#define WRITER(p) ((p) == 0 -> NP : 0)
+#define READER(p, i) 1
+#else
 #define WRITER(p) (1 - (p))
 #define READER(p, i) (1 - (p))
-#else
-#define READERS 2
-#define WRITER(p) ((p) == 0 -> NP : 0)
-#define READER(p, i) ((i) + 1)
 #endif
 
 /* a claim */
@@ -168,7 +164,7 @@ inline end_feed()
 	atomic { MORTAL; c = claim[me] };
 	if
 	:: c == DEPARTED_UNREAD && MAPPED(me, w) && LEAVE ->
-		atomic { MORTAL; unread[w]--; last = (unread[w] == 0 || LEAVE == 2) };
+		atomic { MORTAL; unread[w]--; last = (unread[w] == 0) };
 		if
 		:: last -> atomic { MORTAL; named[w] = false }
 		:: else -> skip
@@ -318,12 +314,14 @@ proctype Reaper()
 {
 	byte p;
 
+	if :: goto never :: skip fi;
 end:	if
 	:: atomic { gone[0] && named[0] && (dead[0] || closed[0]) -> named[0] = false; reaped[0] = true }
-#if NP == 2
+#ifndef ONEWAY
 	:: atomic { gone[1] && named[1] && (dead[1] || closed[1]) -> named[1] = false; reaped[1] = true }
 #endif
-	fi
+	fi;
+never:	skip
 }
 
 init
@@ -355,8 +353,7 @@ init
 		:: else -> skip
 		fi;
 		if
-		:: gone[p] && !dead[p] -> assert(!named[p] || (kept[p] && gone[READER(p, 0)]) ||
-						 (kept[p] && READERS == 2 && gone[READER(p, 1)]))
+		:: gone[p] && !dead[p] -> assert(!named[p] || (kept[p] && gone[READER(p, 0)]))
 		:: else -> skip
 		fi;
 		p++

@@ -128,12 +128,12 @@ for mutant in COUNT=2 COUNT=0 INTRO=2 CLAIM=0 ANSWER=2 ANSWER=0 CLEAN=2 CLEAN=0 
 done
 
 holds close
-holds close -DNP=3
+holds close -DONEWAY
 for mutant in LOOK=0 ENDED=0 DETACH=2; do
 	breaks close -D$mutant
 done
-for mutant in KEEP=0 ANSWER=2 UNREAD=2 DRAIN=0 CLOSED=2 LEAVE=0 LEAVE=2 LEFT=0; do
-	breaks close -DNP=3 -D$mutant
+for mutant in KEEP=0 ANSWER=2 UNREAD=2 DRAIN=0 CLOSED=2 LEAVE=0 LEFT=0; do
+	breaks close -DONEWAY -D$mutant
 done
 
 echo "$passed passed, $failed failed"
