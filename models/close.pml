@@ -314,14 +314,14 @@ proctype Reaper()
 {
 	byte p;
 
-	if :: goto never :: skip fi;
+	if :: goto idle :: skip fi;
 end:	if
 	:: atomic { gone[0] && named[0] && (dead[0] || closed[0]) -> named[0] = false; reaped[0] = true }
 #ifndef ONEWAY
 	:: atomic { gone[1] && named[1] && (dead[1] || closed[1]) -> named[1] = false; reaped[1] = true }
 #endif
 	fi;
-never:	skip
+idle:	skip
 }
 
 init
