@@ -2,10 +2,10 @@
 /*
  * close.pml: an endpoint closes, or dies, while others close or die (src/peer.c, src/seg.c, src/ep.c).
  *
- * NP=2: two endpoints, connected to each other in both directions. NP=3: endpoint 0 has connected to two
- * others, which may not have heard of it. Who writes sends up to MSGS messages, inline or in a bounce buffer of
- * its own segment, and closes; who reads polls, and may close as well. Any of them may be killed between any
- * two steps. A reaper takes a name away once, or never.
+ * Two endpoints, connected to each other in both directions; ONEWAY: the first to the second, which may not
+ * have heard of it yet. Who writes sends up to MSGS messages, inline or in a bounce buffer of its own
+ * segment, and closes; who reads polls, and may close as well. Either may be killed between any two steps. A
+ * reaper takes a name away once, or never. (Several readers of one kept segment: only its `unread` is shared.)
  *
  *   closing   sc_peers_close() (has_unread(), keep_name, unread, CLOSED: P3), say_goodbye() (DEPARTED: P1,
  *             detach), sc_seg_destroy()
@@ -15,8 +15,11 @@
  * Abstracted: membership (connect.pml), rings (ring.pml), the reaper's steps (reap.pml). A reaper takes the
  * name of whoever has closed, kept or not: what has not been attached by then cannot be read any more.
  *
+ * Nor is a segment attached whose owner was killed: of that one, too, messages in buffers are lost that come
+ * before it has been let in.
+ *
  * Asserted: nobody touches a segment that he has not mapped; what was published is read by whoever lives and
- * does not close, unless a reaper has been there first; when nothing moves any more, the slots of those who
+ * does not close, but for what has just been said; when nothing moves any more, the slots of those who
  * have gone are free, and a segment that was closed in order has no name, unless somebody for whom it was
  * kept has gone without reading it (a reaper will find it).
  *
@@ -29,15 +32,12 @@
  *            LOOK=0     of an endpoint that has closed the claim is not looked for
  *            ENDED=0    of one that has died it is not either
  *            LEAVE=0    the last reader leaves the name
- *            LEAVE=2    each reader takes it away
  *            LEFT=0     only a living endpoint's segment is attached
  *            DETACH=2   a segment is unmapped before the goodbye in it
  */
-#ifndef NP
 #define NP 2
-#endif
 #ifndef MSGS
-#define MSGS 2
+#define MSGS 1
 #endif
 #ifndef KEEP
 #define KEEP 1
@@ -71,14 +71,13 @@
 #endif
 
 /* who writes to p, NP: nobody; and p's reader number i */
-#if NP == 2
 #define READERS 1
+#ifdef ONEWAY
+#define WRITER(p) ((p) == 0 -> NP : 0)
+#define READER(p, i) 1
+#else
 #define WRITER(p) (1 - (p))
 #define READER(p, i) (1 - (p))
-#else
-#define READERS 2
-#define WRITER(p) ((p) == 0 -> NP : 0)
-#define READER(p, i) ((i) + 1)
 #endif
 
 /* a claim */
@@ -165,7 +164,7 @@ inline end_feed()
 	atomic { MORTAL; c = claim[me] };
 	if
 	:: c == DEPARTED_UNREAD && MAPPED(me, w) && LEAVE ->
-		atomic { MORTAL; unread[w]--; last = (unread[w] == 0 || LEAVE == 2) };
+		atomic { MORTAL; unread[w]--; last = (unread[w] == 0) };
 		if
 		:: last -> atomic { MORTAL; named[w] = false }
 		:: else -> skip
@@ -204,8 +203,9 @@ inline part(q)
 proctype Endpoint(byte me)
 {
 	byte w = WRITER(me), q, i, c, sent[NP];
-	bool keeps[NP], last;
+	bool keeps[NP], last, stays;
 
+	if :: w < NP -> stays = true :: skip fi;
 end:	do
 	/* sends */
 	:: READER(me, i) < NP && WRITER(READER(me, i)) == me && sent[READER(me, i)] < MSGS && !down[me] ->
@@ -231,13 +231,14 @@ end:	do
 	:: w < NP && (feed[me] == UP || feed[me] == DRAINING) && taken[me] < written[me] ->
 		atomic {
 			MORTAL;
-			assert(MAPPED(me, w) || !(bounced[me] >> taken[me] & 1) || reaped[w]);
+			assert(MAPPED(me, w) || !(bounced[me] >> taken[me] & 1) || reaped[w] || dead[w]);
 			taken[me]++
 		}
 	:: w < NP && feed[me] == DRAINING && taken[me] == written[me] ->
 		end_feed();
 		lose()
-	:: w < NP && MAPPED(me, w) && !down[me] && closed[w] ->          /* review_link() */
+	:: w < NP && MAPPED(me, w) && !down[me] && closed[w] &&          /* review_link() */
+			(CLOSED == 2 || (feed[me] != UP && feed[me] != DRAINING)) ->
 #if LOOK
 		if
 		:: feed[me] == NONE -> review()
@@ -259,7 +260,7 @@ end:	do
 		:: else -> skip
 		fi
 	/* closes */
-	:: true -> break
+	:: !stays -> break
 	od;
 
 	i = 0;
@@ -313,10 +314,14 @@ proctype Reaper()
 {
 	byte p;
 
+	if :: goto idle :: skip fi;
 end:	if
 	:: atomic { gone[0] && named[0] && (dead[0] || closed[0]) -> named[0] = false; reaped[0] = true }
+#ifndef ONEWAY
 	:: atomic { gone[1] && named[1] && (dead[1] || closed[1]) -> named[1] = false; reaped[1] = true }
-	fi
+#endif
+	fi;
+idle:	skip
 }
 
 init
@@ -343,12 +348,12 @@ init
 		if
 		:: !gone[p] && WRITER(p) < NP ->
 			assert(taken[p] == written[p]);
-			assert(!gone[WRITER(p)] || !claim[p])
+			/* one that was let in without its segment, as its name was gone, and died, is not seen to */
+			assert(!gone[WRITER(p)] || !claim[p] || (!named[WRITER(p)] && !MAPPED(p, WRITER(p))))
 		:: else -> skip
 		fi;
 		if
-		:: gone[p] && !dead[p] -> assert(!named[p] || (kept[p] && gone[READER(p, 0)]) ||
-						 (kept[p] && READERS == 2 && gone[READER(p, 1)]))
+		:: gone[p] && !dead[p] -> assert(!named[p] || (kept[p] && gone[READER(p, 0)]))
 		:: else -> skip
 		fi;
 		p++

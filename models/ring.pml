@@ -345,5 +345,8 @@ active [NR] proctype Reader()
 #endif
 	od;
 	assert(taken == published[r]);
-dies:	atomic { dead[r] = true; here = 0; lap = 0; c = 0; x = 0; y = 0; at = 0; told = 0; held = 0; back = 0; taken = 0 }
+dies:	atomic {
+		dead[r] = true;
+		here = 0; lap = 0; c = 0; x = 0; y = 0; at = 0; told = 0; held = 0; back = 0; taken = 0
+	}
 }

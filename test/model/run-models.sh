@@ -75,7 +75,7 @@ holds()
 breaks()
 {
 	search "$@"
-	if grep -q 'assertion violated' pan.log && grep -q 'errors: 1$' pan.log; then
+	if grep -qE 'assertion violated|invalid end state \(at' pan.log && grep -q 'errors: 1$' pan.log; then
 		report ok "$* breaks"
 	else
 		report bad "$* should break"
@@ -100,9 +100,41 @@ breaks mr -DSTRICT -DUNLOCKED
 breaks mr -DSTRICT -DAPPKEY -DANYTAG
 
 holds reap
-breaks reap -DMUT=1
-breaks reap -DMUT=2
-breaks reap -DMUT=3
+holds reap -DTHREADS
+breaks reap -DNAMED=0
+breaks reap -DNAMED=2
+breaks reap -DTAKE=0
+breaks reap -DOPINION=0
+breaks reap -DORDER=2
+breaks reap -DORDER=3
+breaks reap -DGOODBYE=2
+breaks reap -DTHREADS -DHOLD=0
+
+holds ring
+holds ring -DNR=1 -DMSGS=7
+breaks ring -DRECLAIM=0
+breaks ring -DRECLAIM=2
+for mutant in RELEASE=0 ACQUIRE=0 FIRST=1 LAPS=0 HEAD=2 ROOM=0 PUBLISH=3 CREDIT=2 RETURN=2 RECLAIM=3 DRAIN=0 \
+	DRAIN=2; do
+	breaks ring -DNR=1 -DMSGS=7 -D$mutant
+done
+
+holds connect
+holds connect -DSLOTS=2
+holds connect -DNP=2
+breaks connect -DNP=2 -DUNDO=0
+for mutant in COUNT=2 COUNT=0 INTRO=2 CLAIM=0 ANSWER=2 ANSWER=0 CLEAN=2 CLEAN=0 LATER=0 SEEN=2 WATCH=0 ASK=0; do
+	breaks connect -D$mutant
+done
+
+holds close
+holds close -DONEWAY
+for mutant in LOOK=0 ENDED=0 DETACH=2; do
+	breaks close -D$mutant
+done
+for mutant in KEEP=0 ANSWER=2 UNREAD=2 DRAIN=0 CLOSED=2 LEAVE=0 LEFT=0; do
+	breaks close -DONEWAY -D$mutant
+done
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
