@@ -37,7 +37,6 @@ flags="-std=gnu11 -O0 -g -DNDEBUG -DSC_FAULT_INJECTION -Iinclude -fPIC -pthread"
 
 for source in src/*.c; do
 	object=$dir/o/$(basename "$source" .c).o
-	[ "$object" -nt "$source" ] && continue
 	# shellcheck disable=SC2086
 	$cc $flags --coverage -c "$source" -o "$object" || exit 1
 done
