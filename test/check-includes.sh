@@ -4,6 +4,7 @@
 # Who may include whom:
 #  - a file of src/ its own header and those of lower layers, no libfabric;
 #  - a file of prov/ shmcma/core.h, libfabric and prov/, nothing of src/ and not shmcma/abi.h;
+#  - a command of util/ shmcma/core.h;
 #  - a test of the public interface (test/fabric, test/multi) nothing of the core at all.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 
@@ -86,6 +87,15 @@ for file in prov/*.[ch]; do
 			header=$(echo "$name" | tr -d '"')
 			[ -f "prov/$header" ] || complain "$file includes $name: not a header of prov/"
 			;;
+		esac
+	done
+done
+
+for file in util/*.[ch]; do
+	for name in $(includes "$file"); do
+		case $name in
+		'<shmcma/core.h>') ;;
+		*shmcma/* | '<rdma/'* | '"'*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
 		esac
 	done
 done

@@ -59,9 +59,9 @@ static int misused(void)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "list", no_argument, NULL, 'l' },	   { "dry-run", no_argument, NULL, 'n' },
-		{ "verbose", no_argument, NULL, 'v' },	   { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },	   { NULL, 0, NULL, 0 },
+		{ "list", no_argument, NULL, 'l' },    { "dry-run", no_argument, NULL, 'n' },
+		{ "verbose", no_argument, NULL, 'v' }, { "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' }, { NULL, 0, NULL, 0 },
 	};
 	bool all = false, dry = false;
 	int option, ret;

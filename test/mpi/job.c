@@ -25,14 +25,15 @@ enum { SIZES = sizeof(sizes) / sizeof(sizes[0]), LARGEST = 1 << 20 };
 static int probe(int other)
 {
 	MPI_Request request;
-	int ret = MPI_Isend(NULL, 0, MPI_BYTE, other, 2, MPI_COMM_WORLD, &request); /* received by nobody */
+	int ret =
+		MPI_Isend(NULL, 0, MPI_BYTE, other, 2, MPI_COMM_WORLD, &request); /* received by nobody */
 
 	return ret ? ret : MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 /*
- * To both neighbours and from both. A receive from one that has been killed does not end; so who has waited for a
- * while sends something to see if they are still there. The first error is returned.
+ * To both neighbours and from both. A receive from one that has been killed may not end; so who has waited for
+ * a while sends something to see if they are still there. The first error is returned.
  */
 static int talk(int round, unsigned char *out, unsigned char *in[2])
 {

@@ -7,8 +7,8 @@
 #   errors      one rank is killed and mpirun does not care: the others get errors of MPI_ERRORS_RETURN
 #   job-next    the whole job is killed, mpirun included: the next process that opens a domain takes all away
 #   job-reap    the same: shmcma-reap shows it with -n, and takes it away
-#   job-alive   the same, while a process of another job sleeps in the kernel with an endpoint open: its thread
-#               takes it away by itself; how soon is printed
+#   job-alive   the same, while a process of another job sleeps in the kernel with an endpoint open: its
+#               thread takes it away by itself; how soon is printed
 #
 # Prints "PASS name" or "FAIL name" for each, and last "N passed, M failed". Exit: 0, 1, or 77 (skipped).
 #

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_idle: what a process with 16 peers costs that does nothing: it has talked to all of them and now sleeps,
- * and so do they. Printed are the figures of /proc for all its threads. Judged is not the time but what makes
+ * test_idle: what a process with 16 peers costs that does nothing: it has talked to all of them and now
+ * sleeps, and so do they. Printed are the figures of /proc for all its threads. Judged is not the time but what makes
  * it: how often a thread other than ours wakes up. Nothing happens, so nothing has to wake it but a tick that
  * guards against what cannot be waited for; one a second is more than enough.
  *
@@ -54,7 +54,8 @@ static uint64_t cpu_ticks(const char *stat)
 	unsigned long user = 0, system = 0;
 	const char *at = strrchr(stat, ')');
 
-	mt_require(at && sscanf(at, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) == 2,
+	mt_require(at && sscanf(at, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+				&system) == 2,
 		   "/proc/self/task/*/stat is not as expected: %s", stat);
 	return user + system;
 }
@@ -100,7 +101,8 @@ static void measure(void)
 	sleep(seconds());
 	after = look();
 	woken = after.switches - before.switches;
-	printf("  %u s, %d peers: %llu ticks of user and system time (%.3f ms of processor), %u threads of the "
+	printf("  %u s, %d peers: %llu ticks of user and system time (%.3f ms of processor), %u threads "
+	       "of the "
 	       "library, woken %llu times\n",
 	       seconds(), PEERS, (unsigned long long)(after.cpu_ticks - before.cpu_ticks),
 	       (double)(after.cpu_ns - before.cpu_ns) / 1e6, after.threads, (unsigned long long)woken);
@@ -148,9 +150,7 @@ static void idle_rank(const void *arg)
 int main(void)
 {
 	mt_init("test_idle");
-	mt_run(&(struct mt_case){ .name = "idle-16",
-				  .ranks = PEERS + 1,
-				  .deadline = 60 + seconds(),
-				  .rank = idle_rank });
+	mt_run(&(struct mt_case){
+		.name = "idle-16", .ranks = PEERS + 1, .deadline = 60 + seconds(), .rank = idle_rank });
 	return mt_end();
 }

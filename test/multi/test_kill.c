@@ -4,8 +4,8 @@
  * hundredths of a second, at a random moment, and replaced; others are stopped and continued. What the
  * survivors demand, kernel_kill.c says.
  *
- * The conductor, who forks the workers, does not use libfabric. It dooms a worker before it kills it, so that an
- * error from a worker that is not doomed is a false death, and takes the time when a pidfd says that the
+ * The conductor, who forks the workers, does not use libfabric. It dooms a worker before it kills it, so that
+ * an error from a worker that is not doomed is a false death, and takes the time when a pidfd says that the
  * process has ended: the kernel has given back its memory and its locks before. In the end nothing of the
  * workers is left in /dev/shm once another process has opened a domain. Worker 0 is only ever stopped.
  *
@@ -100,15 +100,18 @@ static void print_latency(struct kill_board *board)
 	qsort(board->samples, count, sizeof(board->samples[0]), compare_samples);
 	for (uint64_t i = 0; i < count; i++)
 		slow += board->samples[i] > (int64_t)(10 * MS);
-	printf("  first error after the end of the process, ms: median %.3f, 99th percentile %.3f, largest "
+	printf("  first error after the end of the process, ms: median %.3f, 99th percentile %.3f, "
+	       "largest "
 	       "%.3f; %llu of %llu took more than 10\n",
 	       (double)board->samples[count / 2] / 1e6, (double)board->samples[count * 99 / 100] / 1e6,
-	       (double)board->samples[count - 1] / 1e6, (unsigned long long)slow, (unsigned long long)count);
+	       (double)board->samples[count - 1] / 1e6, (unsigned long long)slow,
+	       (unsigned long long)count);
 }
 
 static void print_results(void)
 {
-	printf("  %llu kills (%llu of them stopped), %llu by themselves: %llu exit, %llu _exit, %llu exec, %llu "
+	printf("  %llu kills (%llu of them stopped), %llu by themselves: %llu exit, %llu _exit, %llu "
+	       "exec, %llu "
 	       "close; %llu stops\n",
 	       (unsigned long long)(c.kills[KILL_SIGNAL] + c.kills[KILL_STOPPED]),
 	       (unsigned long long)c.kills[KILL_STOPPED],
@@ -116,13 +119,15 @@ static void print_results(void)
 	       (unsigned long long)c.kills[KILL_EXIT], (unsigned long long)c.kills[KILL_ABRUPT],
 	       (unsigned long long)c.kills[KILL_EXEC], (unsigned long long)c.kills[KILL_CLOSE],
 	       (unsigned long long)c.stops);
-	printf("  %llu messages, %llu bytes, %llu puts, %llu gets, %llu atomics, all right\n", SUM(messages),
-	       SUM(bytes), SUM(puts), SUM(gets), SUM(atomics));
-	printf("  %llu ends seen, %llu operations failed, %llu refused; 0 false deaths in %llu looks at stopped "
+	printf("  %llu messages, %llu bytes, %llu puts, %llu gets, %llu atomics, all right\n",
+	       SUM(messages), SUM(bytes), SUM(puts), SUM(gets), SUM(atomics));
+	printf("  %llu ends seen, %llu operations failed, %llu refused; 0 false deaths in %llu looks at "
+	       "stopped "
 	       "ones\n",
 	       SUM(deaths_seen), SUM(failed_ops), SUM(refused_posts), SUM(stopped_checks));
 	if (SUM(lost))
-		printf("  %llu messages lost with the memory of those who were not known yet\n", SUM(lost));
+		printf("  %llu messages lost with the memory of those who were not known yet\n",
+		       SUM(lost));
 	for (int err = 0; err < KILL_ERRORS; err++)
 		if (atomic_load(&c.board->errors[err]))
 			printf("  %llu completions with: %s\n",
@@ -404,7 +409,8 @@ static void check_names(int before)
 		printf("  %d names left by the dead, until the next process comes\n", left - before);
 	sweep();
 	left = count_names(example, sizeof(example));
-	mt_require(left <= before, "%d names in /dev/shm more than before, such as %s", left - before, example);
+	mt_require(left <= before, "%d names in /dev/shm more than before, such as %s", left - before,
+		   example);
 }
 
 static void kill_rank(const void *arg)
@@ -459,7 +465,10 @@ int main(void)
 		{ .name = "kill-2", .workers = 2 },
 		{ .name = "kill-4", .workers = 4 },
 		{ .name = "kill-4-nocma", .workers = 4, .env = "FI_SHMCMA_CMA=0" },
-		{ .name = "kill-4-strict", .workers = 4, .env = "FI_SHMCMA_RMA=strict", .automatic = true },
+		{ .name = "kill-4-strict",
+		  .workers = 4,
+		  .env = "FI_SHMCMA_RMA=strict",
+		  .automatic = true },
 		{ .name = "kill-8", .workers = 8 },
 		{ .name = "kill-16", .workers = 16 },
 	};
@@ -475,7 +484,8 @@ int main(void)
 		cases[i].kills = (kills + count - 1) / count;
 		mt_run(&(struct mt_case){ .name = cases[i].name,
 					  .ranks = 1,
-					  .deadline = 300 + (unsigned)cases[i].seconds + (unsigned)cases[i].kills,
+					  .deadline = 300 + (unsigned)cases[i].seconds +
+						      (unsigned)cases[i].kills,
 					  .rank = kill_rank,
 					  .arg = &cases[i],
 					  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });

@@ -214,14 +214,15 @@ static void test_points(void **state)
 {
 #ifdef SC_FAULT_INJECTION
 	static const char *const points[] = {
-		"host.dir",	  "host.proc",	  "host.random",   "live.check",   "live.lock",
-		"own.again",	  "own.fchmod",	  "own.link",	   "own.open",	   "own.reopen",
-		"own.tmpfile",	  "own.unlink",	  "reap.cookie",   "reap.unlink",  "seg.fallocate",
-		"seg.ftruncate",  "seg.madvise",  "seg.mmap",	   "seg.pread",	   "seg.slot",
-		"seg.table",	  "service.pread", "service.pwrite",
+		"host.dir",	 "host.proc",	  "host.random",    "live.check",  "live.lock",
+		"own.again",	 "own.fchmod",	  "own.link",	    "own.open",	   "own.reopen",
+		"own.tmpfile",	 "own.unlink",	  "reap.cookie",    "reap.unlink", "seg.fallocate",
+		"seg.ftruncate", "seg.madvise",	  "seg.mmap",	    "seg.pread",   "seg.slot",
+		"seg.table",	 "service.pread", "service.pwrite",
 	};
-	static const int errors[] = { EPERM,  ENOENT, ESRCH,  EINTR, EIO,   EAGAIN, ENOMEM, EACCES,	EFAULT,
-				      EEXIST, EISDIR, EINVAL, EMFILE, ENOSPC, EROFS,  EDQUOT, EOPNOTSUPP };
+	static const int errors[] = { EPERM,  ENOENT, ESRCH,  EINTR,  EIO,	 EAGAIN,
+				      ENOMEM, EACCES, EFAULT, EEXIST, EISDIR,	 EINVAL,
+				      EMFILE, ENOSPC, EROFS,  EDQUOT, EOPNOTSUPP };
 	char setting[64];
 
 	(void)state;

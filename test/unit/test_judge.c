@@ -74,7 +74,7 @@ static void read_boot(struct child *self, void *arg)
 static void test_boot_id(void **state)
 {
 	static const struct boot boots[] = {
-		{ UUID "\n", 0 },	{ UUID, 0 },		  { "", -EPROTO },
+		{ UUID "\n", 0 },	 { UUID, 0 },		{ "", -EPROTO },
 		{ UUID "0\n", -EPROTO }, { "0123\n", -EPROTO }, { "no uuid\n", -EPROTO },
 	};
 
@@ -218,7 +218,8 @@ static void judge_thread(struct child *self, void *arg)
 	CHILD_CHECK(!pthread_create(&thread, NULL, tell_tid, &tid));
 	while (!atomic_load(&tid))
 		sched_yield();
-	CHILD_CHECK(!sc_host_has_ended(tid, 0)); /* that number is taken, by what no pidfd is to be had of */
+	CHILD_CHECK(
+		!sc_host_has_ended(tid, 0)); /* that number is taken, by what no pidfd is to be had of */
 	CHILD_CHECK(!sc_host_runs(tid, 1, 0) || sc_host_open_pidfd(tid) >= 0 || errno != EINVAL);
 }
 
@@ -376,8 +377,8 @@ static void test_orphans_of_others(void **state)
 	(void)state;
 	assert_false(sc_reap_is_orphan("nothing"));
 	assert_false(sc_reap_is_orphan(SC_ADDR_PREFIX "service"));
-	assert_false(sc_reap_is_orphan(
-		SC_ADDR_PREFIX "0000000000000001-00000001-00000000000000000000-0000"));
+	assert_false(
+		sc_reap_is_orphan(SC_ADDR_PREFIX "0000000000000001-00000001-00000000000000000000-0000"));
 }
 
 /* ---- services -------------------------------------------------------------------------------- */
@@ -463,9 +464,9 @@ static void test_stopped(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_boot_id),		cmocka_unit_test(test_little_known),
-		cmocka_unit_test(test_processes),	cmocka_unit_test(test_lost_lock),
-		cmocka_unit_test(test_half_a_cookie),	cmocka_unit_test(test_left_to_be_read),
+		cmocka_unit_test(test_boot_id),		  cmocka_unit_test(test_little_known),
+		cmocka_unit_test(test_processes),	  cmocka_unit_test(test_lost_lock),
+		cmocka_unit_test(test_half_a_cookie),	  cmocka_unit_test(test_left_to_be_read),
 		cmocka_unit_test(test_orphans_of_others), cmocka_unit_test(test_services),
 		cmocka_unit_test(test_stopped),
 	};
