@@ -311,7 +311,7 @@ static void process_put(struct sc_daemon_process *process)
 
 void sc_watch_del(struct sc_watch *watch)
 {
-	if (!watch->process || watch->seg->pid != getpid())
+	if (!watch->process || !sc_seg_is_here(watch->seg))
 		return;
 	pthread_mutex_lock(&daemon_mutex);
 	sc_list_remove(&watch->of_process);
@@ -439,7 +439,7 @@ static void ring(struct sc_bell *bell)
 
 void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 {
-	*bell = (struct sc_bell){ .pid = getpid() };
+	*bell = (struct sc_bell){ .opened_by = sc_host_self() };
 	pthread_once(&daemon_once, init_once);
 	pthread_mutex_lock(&daemon_mutex);
 	sc_list_prepend(&daemon_bells, &bell->all);
@@ -453,7 +453,7 @@ void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 
 void sc_bell_close(struct sc_bell *bell)
 {
-	if (bell->pid != getpid())
+	if (bell->opened_by != sc_host_self())
 		return;
 	pthread_mutex_lock(&daemon_mutex);
 	if (bell->presence) {
@@ -648,7 +648,7 @@ static bool round_once(void)
 static void *run(void *unused)
 {
 	(void)unused;
-	(void)pthread_setname_np(pthread_self(), "shmcma");
+	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
 	daemon_scans = 0;

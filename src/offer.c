@@ -37,7 +37,6 @@
 #include "offer.h"
 
 #include <errno.h>
-#include <unistd.h>
 #include "direct.h"
 #include "inject.h"
 #include "iov.h"
@@ -310,7 +309,7 @@ int sc_offer_progress(struct sc_ep *ep)
 
 void sc_offer_fini(struct sc_ep *ep)
 {
-	if (ep->seg->pid != getpid())
+	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's */
 	sc_list_for_safe (entry, next, &ep->offering) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, offering);

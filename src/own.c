@@ -316,7 +316,7 @@ static int own_fd_locked(struct sc_own *own)
 {
 	int fd;
 
-	if (own->pid != getpid())
+	if (!is_of_this_process(own))
 		return -EPERM;
 	if (sc_own_is_open(own->fd, own->dev, own->ino))
 		return own->fd;

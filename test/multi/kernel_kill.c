@@ -1066,7 +1066,7 @@ static bool has_grown(int *fds, int *maps)
 {
 	*fds = count_descriptors() - w.fds;
 	*maps = count_mappings() - w.maps;
-	return *fds > 8 + 3 * (w.board->workers - 1) || *maps > 2 * (w.board->workers - 1);
+	return *fds > 8 + 3 * (w.board->workers - 1) || *maps > 4 * (w.board->workers - 1);
 }
 
 static void check_growth(void)

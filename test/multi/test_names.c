@@ -108,8 +108,8 @@ static void removed_rank(const void *arg)
 		if (!rc)
 			continue;
 		mt_require(rc == -FI_ECONNRESET, "%s", fi_strerror(-rc));
-		mt_must(fi_cancel(&own.ep.ep->fid, &recv));
 		mt_wait_any(&own.ep, &recv);
+		mt_require(recv.err == FI_ECONNRESET, "a receive from it: %s", fi_strerror(recv.err));
 		talk_close(&own);
 		mt_require(!talk_has_file(file), "the name is back");
 		return;

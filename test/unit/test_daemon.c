@@ -87,7 +87,7 @@ static int threads_now(void)
 		if (!file)
 			continue;
 		if (fgets(text, sizeof(text), file))
-			count += !strcmp(text, "shmcma\n");
+			count += !strcmp(text, "shmcma-daemon\n");
 		fclose(file);
 	}
 	closedir(dir);

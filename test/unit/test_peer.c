@@ -248,9 +248,9 @@ static void test_half_way(void **state)
 	ends_settle(pair, 2);
 	peer = end_find(&pair[0], &pair[1]);
 	assert_non_null(peer->seg);
-	peer->seg->lender->file.pid++; /* no descriptor for us */
+	peer->seg->lender->file.made_by++; /* no descriptor for us */
 	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -EPERM);
-	peer->seg->lender->file.pid--;
+	peer->seg->lender->file.made_by--;
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 	/* the slot that it had for a moment is another's now */
 	assert_int_equal(end_send(&third, end_find(&third, &pair[1]), from, 8, 0, SC_SILENT), 0);
@@ -788,9 +788,9 @@ static void test_slot_keeps_its_memory(void **state)
 		for (int n = 0; n < 60 + i; n++)
 			check_traffic(&guest, &pair[1]);
 		end_close(&guest);
-		pair[1].ep->seg->file.pid++;
+		pair[1].ep->seg->file.made_by++;
 		ends_settle(&pair[1], 1);
-		pair[1].ep->seg->file.pid--;
+		pair[1].ep->seg->file.made_by--;
 		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 		assert_null(sc_cq_peek(&pair[1].rx));
 		assert_int_equal(pair[1].ep->plain.waiting_count + pair[1].ep->tagged.waiting_count, 0);
