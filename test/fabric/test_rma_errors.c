@@ -405,6 +405,28 @@ static uint8_t *five_pages(int protection)
 	return map;
 }
 
+/* The same within one process, where the copy is a plain one. A hole might be filled by what is mapped next. */
+static void test_not_there(struct stage *stage)
+{
+	uint8_t *holed = five_pages(PROT_NONE), *guarded = five_pages(PROT_READ);
+	struct region regions[2];
+
+	region_open(stage->pair, &regions[0], holed, 5 * PAGE, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_open(stage->pair, &regions[1], guarded, 5 * PAGE, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	for (int write = 0; write < 2; write++) {
+		check_hole(stage->pair, write, &regions[0].remote, BEFORE, 8);
+		check_hole(stage->pair, write, &regions[0].remote, BEFORE - 1, 2);
+	}
+	check_hole(stage->pair, true, &regions[1].remote, BEFORE + 1, 8);
+	one_success(stage->pair, false, &regions[1].remote, 5 * PAGE);
+	must(is_all(guarded + BEFORE, 2 * PAGE, 0x77));
+	must(is_all(holed + BEFORE + PAGE, PAGE, 0x77));
+	for (int i = 0; i < 2; i++)
+		region_close(&regions[i]);
+	munmap(holed, 5 * PAGE);
+	munmap(guarded, 5 * PAGE);
+}
+
 static void access_target(struct pair *pair)
 {
 	uint8_t *readable = guarded_alloc(LONGEST), *writable = guarded_alloc(LONGEST);
@@ -868,6 +890,7 @@ int main(void)
 		SCENARIO_MODE(test_bounds, 0, FI_VERSION(1, 17)),
 		SCENARIO_MODE(test_bounds, FI_MR_BASIC, FI_VERSION(1, 4)),
 		EVERYWHERE(pair_both, access_initiator, access_target),
+		SCENARIO_ALONE(test_not_there),
 		TWO(pair_both, local_fault, local_fault_target, "", NULL),
 		EVERYWHERE(pair_both, closed_initiator, closed_target),
 		EVERYWHERE(race_both, race_initiator, race_target),
