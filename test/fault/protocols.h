@@ -983,9 +983,11 @@ static void work_client(struct side *side)
 /* What a dead process has left is removed by both. */
 static void work_reaper(struct side *side)
 {
-	pid_t child = fork();
-	int status;
+	int index = my_side, status;
+	pid_t child;
 
+	my_side = -1; /* for the child, which begins with what the library does at fork(2) */
+	child = fork();
 	if (child < 0)
 		complain("fork");
 	if (!child) {
@@ -993,10 +995,10 @@ static void work_reaper(struct side *side)
 					   .service = side->index ? "fault-left-1" : "fault-left-0" };
 		struct sc_ep *ep;
 
-		my_side = -1;
 		sc_config_init(&attr.config);
 		_exit(sc_ep_create(&attr, &ep) != 0);
 	}
+	my_side = index;
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (status)
