@@ -745,6 +745,10 @@ static void stop(void)
 	}
 	daemon_state = STATE_STOPS;
 	woken = wake_locked();
+	if (!woken && pipe_is_open(1)) { /* which wakes it as well, unless a child has the other end */
+		SC_CALL("daemon.hang_up", close(daemon_pipe.ends[1]));
+		daemon_pipe.ends[1] = -1;
+	}
 	thread = daemon_thread;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (woken) {

@@ -300,14 +300,13 @@ static int open_own_again(const struct sc_own *own)
 	int path_fd, fd;
 
 	if (!own->name[0])
-		return -ENOENT;
+		return -EBADF;
 	sc_own_path(own->name, path);
 	path_fd = SC_TRY("own.again", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (path_fd < 0)
-		return -errno;
-	fd = fstat(path_fd, &st) || st.st_dev != own->dev || st.st_ino != own->ino ? -ENOENT
-										   : reopen(path_fd);
-	close(path_fd);
+		return errno == ENOENT ? -EBADF : -errno;
+	fd = fstat(path_fd, &st) || st.st_dev != own->dev || st.st_ino != own->ino ? -EBADF : reopen(path_fd);
+	SC_CALL("own.again_close", close(path_fd));
 	return fd;
 }
 

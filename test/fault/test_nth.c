@@ -617,7 +617,7 @@ static void cleanup(struct nth *nth)
 	interpose.armed = nth->role == SUBJECT;
 	nth_provider->cleanup();
 	interpose.armed = interpose.recording = false;
-	if (nth_count_fds() > nth->fds && nth->shared->plan.call.function != F_FSTAT)
+	if (nth_count_fds() > nth->fds && !nth_is_look(nth->shared->plan.call.function))
 		nth_trouble(nth, "after cleanup(): %d descriptors are open, at first %d", nth_count_fds(),
 			    nth->fds);
 	if (nth->role != SUBJECT)
@@ -660,7 +660,7 @@ static void check_closed(struct nth *nth)
 		nth_trouble(nth, "a segment is mapped when all is closed");
 	/* one that cannot be looked at may be another's by now, and stays open */
 	if (fds > nth->shared->closed_fds && nth->shared->plan.number &&
-	    nth->shared->plan.call.function != F_FSTAT)
+	    !nth_is_look(nth->shared->plan.call.function))
 		nth_trouble(nth,
 			    "%d descriptors more than at first are open when all is closed, usual are %d",
 			    fds, nth->shared->closed_fds);
@@ -895,7 +895,7 @@ static bool same(const struct interpose_call *a, const struct interpose_call *b)
 	return a->function == b->function && a->site == b->site;
 }
 
-/* With AddressSanitizer one errno for each call has to do. */
+/* All errnos at a site's first call, one at others; with AddressSanitizer one at each. */
 #if defined(__SANITIZE_THREAD__)
 #define SLOW 2
 #elif defined(__SANITIZE_ADDRESS__)
@@ -925,7 +925,7 @@ static void run_number(const struct nth_scenario *scenario, struct nth_shared *s
 
 	if (site && strtoul(site, NULL, 16) != calls[at].site)
 		return;
-	for (size_t i = 0; i < (SLOW ? 1 : FUNCTION_ERRORS) && function->errors[i]; i++)
+	for (size_t i = 0; i < (SLOW || number > 1 ? 1 : FUNCTION_ERRORS) && function->errors[i]; i++)
 		for (int lasting = 0; lasting < (may_last(function->errors[i]) ? 2 : 1); lasting++)
 			run(scenario, shared,
 			    &(struct interpose_plan){ .call = calls[at],

@@ -664,7 +664,7 @@ static void drop_lock(struct child *self, void *arg)
 	CHILD_CHECK(!close(ep->seg->file.fd));
 	sc_own_path(ep->seg->file.name, path);
 	CHILD_CHECK(!unlink(path));
-	CHILD_CHECK(sc_own_fd(&ep->seg->file) == -ENOENT && !sc_own_keep_all());
+	CHILD_CHECK(sc_own_fd(&ep->seg->file) == -EBADF && !sc_own_keep_all());
 	sc_ep_destroy(ep);
 }
 
