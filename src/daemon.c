@@ -110,6 +110,8 @@ static enum state daemon_state;
 static pthread_t daemon_thread;
 static bool daemon_said; /* why it cannot be started */
 static struct sc_list daemon_processes, daemon_bells;
+static struct sc_list daemon_inherited[8]; /* by forked children, who leave it alone; so that it is no leak */
+static unsigned int daemon_forks;
 static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
 static struct robust_list_head daemon_lives;
 static int daemon_lives_count;
@@ -334,6 +336,8 @@ static void atfork_child(void)
 	daemon_lives_count = 0;
 	daemon_pidfd_count = 0;
 	daemon_lives.list.next = &daemon_lives.list;
+	daemon_inherited[daemon_forks++ % (sizeof(daemon_inherited) / sizeof(daemon_inherited[0]))] =
+		daemon_processes;
 	sc_list_init(&daemon_processes);
 	sc_list_init(&daemon_bells);
 }
@@ -718,13 +722,12 @@ bool sc_daemon_start(void)
 	return runs;
 }
 
-static struct timespec in_a_second(void)
+/* Of CLOCK_MONOTONIC, when one that has lost its pipe has looked once more. */
+static struct timespec soon(void)
 {
-	struct timespec time;
+	int64_t ms = now_ms() + 2 * REPAIR_MS;
 
-	clock_gettime(CLOCK_REALTIME, &time);
-	time.tv_sec++;
-	return time;
+	return (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
 }
 
 /*
@@ -734,7 +737,7 @@ static struct timespec in_a_second(void)
  */
 static void stop(void)
 {
-	struct timespec limit = in_a_second();
+	struct timespec limit = soon();
 	pthread_t thread;
 	bool woken;
 
@@ -753,7 +756,7 @@ static void stop(void)
 	pthread_mutex_unlock(&daemon_mutex);
 	if (woken) {
 		pthread_join(thread, NULL);
-	} else if (pthread_timedjoin_np(thread, NULL, &limit)) {
+	} else if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &limit)) {
 		pthread_detach(thread);
 		return;
 	}

@@ -577,7 +577,8 @@ WRAP(int, poll, (struct pollfd * fds, nfds_t count, int timeout), (fds, count, t
 WRAP(int, kill, (pid_t pid, int sig), (pid, sig), F_KILL, -1)
 
 static long (*real_syscall)(long number, ...);
-static long my_syscall(long number, ...)
+/* As many words as there may be, which is more than most have passed. */
+__attribute__((no_sanitize("address", "undefined"))) static long my_syscall(long number, ...)
 {
 	uint32_t site = SITE;
 	va_list args;

@@ -980,6 +980,24 @@ static void work_client(struct side *side)
 	messages_send(side);
 }
 
+/* A process that has ended had claimed a slot of ours, and no more: it is free again. */
+static void reclaim_from(struct side *side, pid_t ended)
+{
+	uint64_t *claim = sc_seg_claims(side->ep->seg) + side->ep->seg->header.slot_count - 1;
+
+	sc_store_release_64(claim, SC_ABI_TICKET(ended, 0) | SC_ABI_CLAIMED);
+	sc_add_acq_rel_32(&side->ep->bell.rung, 1);
+	for (int i = 0; i < QUIET_POLLS && sc_load_acquire_64(claim); i++)
+		progress(side);
+	if (sc_load_acquire_64(claim) && !may_fail())
+		complain("the slot of a dead process is lost");
+}
+
+static void pass_over(const struct sc_reap_file *file, void *arg)
+{
+	(void)file, (void)arg;
+}
+
 /* What a dead process has left is removed by both. */
 static void work_reaper(struct side *side)
 {
@@ -1003,6 +1021,8 @@ static void work_reaper(struct side *side)
 		;
 	if (status)
 		complain("a child has made no endpoint");
+	reclaim_from(side, child);
+	(void)sc_reap_list(pass_over, NULL);
 	messages_send(side);
 	/* what one has left that was never let in can be read as long as it has its name */
 	for (int i = 0; i < QUIET_POLLS && side->ep->counters.accepts == 0; i++)
@@ -1036,6 +1056,23 @@ static void work_careless(struct side *side)
 	if (!wait_stage(side, 2))
 		return;
 	close(open(path, O_RDONLY | O_CLOEXEC));
+	go_on(side, 2);
+	(void)wait_stage(side, 3);
+	if (side->other->stage >= 3 && access(path, F_OK) && !may_fail())
+		complain("the name of a live process was removed");
+}
+
+/* The same of one that has lost its descriptor too, and finds it again. */
+static void work_closer(struct side *side)
+{
+	char path[SC_OWN_PATH_MAX];
+
+	messages_send(side);
+	own_name(side, path);
+	if (!wait_stage(side, 2))
+		return;
+	close(side->ep->seg->file.fd);
+	(void)sc_own_keep_all();
 	go_on(side, 2);
 	(void)wait_stage(side, 3);
 	if (side->other->stage >= 3 && access(path, F_OK) && !may_fail())
@@ -1129,7 +1166,14 @@ static const struct protocol protocols[] = {
 	  0,
 	  { work_hasty_initiator, work_closing_target },
 	  NULL,
-	  { 0, "rma.hazard", KILL, 0 } },
+	  { 0, "direct.hazard", KILL, 0 } },
+	/* stopped when it has accepted, it does not come to what is offered */
+	{ "one-sided, target slow",
+	  { "initiator", "target" },
+	  0,
+	  { work_initiator, work_target },
+	  NULL,
+	  { 1, "peer.answered", STOP, 0 } },
 	{ "registrations", { "reader", "registrar" }, 0, { work_reader, work_registrar }, NULL, { 0 } },
 	{ "close with messages unread",
 	  { "leaver", "latecomer" },
@@ -1146,6 +1190,7 @@ static const struct protocol protocols[] = {
 	{ "service", { "holder", "client" }, SERVED, { work_receiver, work_client }, inline_messages, { 0 } },
 	{ "reaping", { "one", "other" }, 0, { work_reaper, work_reaper }, bounce_messages, { 0 } },
 	{ "lost lock", { "careless", "reaper" }, 0, { work_careless, work_careful }, bounce_messages, { 0 } },
+	{ "lost descriptor", { "closer", "reaper" }, 0, { work_closer, work_careful }, bounce_messages, { 0 } },
 	{ "lost name",
 	  { "nameless", "without descriptor" },
 	  0,

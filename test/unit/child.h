@@ -173,7 +173,7 @@ static inline bool child_is_daemon(void)
 {
 	char name[16] = "";
 
-	return !prctl(PR_GET_NAME, name) && !strcmp(name, "shmcma");
+	return !prctl(PR_GET_NAME, name) && !strcmp(name, "shmcma-daemon");
 }
 
 static inline void child_log(enum sc_log_level level, const char *line)
