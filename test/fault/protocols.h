@@ -1060,23 +1060,9 @@ static void work_careless(struct side *side)
 	(void)wait_stage(side, 3);
 	if (side->other->stage >= 3 && access(path, F_OK) && !may_fail())
 		complain("the name of a live process was removed");
-}
-
-/* The same of one that has lost its descriptor too, and finds it again. */
-static void work_closer(struct side *side)
-{
-	char path[SC_OWN_PATH_MAX];
-
-	messages_send(side);
-	own_name(side, path);
-	if (!wait_stage(side, 2))
-		return;
+	/* and one whose descriptor is gone finds the file by its name */
 	close(side->ep->seg->file.fd);
 	(void)sc_own_keep_all();
-	go_on(side, 2);
-	(void)wait_stage(side, 3);
-	if (side->other->stage >= 3 && access(path, F_OK) && !may_fail())
-		complain("the name of a live process was removed");
 }
 
 static void work_careful(struct side *side)
@@ -1190,7 +1176,6 @@ static const struct protocol protocols[] = {
 	{ "service", { "holder", "client" }, SERVED, { work_receiver, work_client }, inline_messages, { 0 } },
 	{ "reaping", { "one", "other" }, 0, { work_reaper, work_reaper }, bounce_messages, { 0 } },
 	{ "lost lock", { "careless", "reaper" }, 0, { work_careless, work_careful }, bounce_messages, { 0 } },
-	{ "lost descriptor", { "closer", "reaper" }, 0, { work_closer, work_careful }, bounce_messages, { 0 } },
 	{ "lost name",
 	  { "nameless", "without descriptor" },
 	  0,
