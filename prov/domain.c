@@ -148,8 +148,8 @@ static void scan_once(void)
 /* With a thread of ours the lock is held for one round of polling at most: worth a few spins. */
 static void lock_init(struct shmcma_domain *domain)
 {
-	domain->lock = domain->progress.wanted ? (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP :
-						 (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	domain->lock = domain->progress.wanted ? (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+					       : (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 /* The modes that a registration looks at; the two values from before 1.5 in the bits of today. */
@@ -191,8 +191,8 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	opened->threading = info->domain_attr->threading;
-	opened->progress.wanted = info->domain_attr->data_progress == FI_PROGRESS_AUTO ||
-				  shmcma_env.config.strict;
+	opened->progress.wanted =
+		info->domain_attr->data_progress == FI_PROGRESS_AUTO || shmcma_env.config.strict;
 	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted;
 	opened->caps = info->caps;
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
@@ -221,7 +221,8 @@ static bool is_wanted(const struct fid *fid, const void *arg)
 
 struct fid_domain *shmcma_domain_find(const struct fid_domain *wanted, const struct fid_fabric *fabric)
 {
-	struct fid *fid = shmcma_object_find(FI_CLASS_DOMAIN, is_wanted, &(struct wanted){ wanted, fabric });
+	struct fid *fid =
+		shmcma_object_find(FI_CLASS_DOMAIN, is_wanted, &(struct wanted){ wanted, fabric });
 
 	return fid ? container_of(fid, struct fid_domain, fid) : NULL;
 }

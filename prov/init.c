@@ -136,10 +136,10 @@ static void read_parameters(void)
 		"cma", config->cma,
 		"Copy large messages straight between processes (cross memory attach). Without it they"
 		" go through shared buffers.");
-	config->daemon = read_bool(
-		"daemon", config->daemon,
-		"Have a thread that finds out at once about the death of other processes and removes what they"
-		" leave. Without it that is found by polling.");
+	config->daemon = read_bool("daemon", config->daemon,
+				   "Have a thread that finds out at once about the death of other "
+				   "processes and removes what they"
+				   " leave. Without it that is found by polling.");
 	config->strict = read_strict();
 	shmcma_env.remote_comm = read_bool("remote_comm", false,
 					   "Offer FI_REMOTE_COMM to everybody. Addresses of other "

@@ -108,7 +108,8 @@ static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
  * ep.c: the core said `error` to a send. No room: make progress and try once more, so that a caller who
  * only sends gets on. Else libfabric's code for it.
  */
-ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send, int error);
+ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send,
+			 int error);
 
 static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest,
 				       const struct sc_send *send)

@@ -34,7 +34,7 @@
 #define SHMCMA_IOV_LIMIT 8
 #define SHMCMA_RMA_IOV_LIMIT SC_REMOTE_MAX
 #define SHMCMA_INJECT_SIZE SC_INJECT_MAX
-#define SHMCMA_DEFAULT_SIZE 1024  /* tx and rx size when the hints do not say */
+#define SHMCMA_DEFAULT_SIZE 1024 /* tx and rx size when the hints do not say */
 #define SHMCMA_MAX_SIZE 65536
 #define SHMCMA_CQ_DATA_SIZE 8
 /* Of the registration modes that an application is ready for, those that are made use of. */
@@ -92,8 +92,8 @@ struct shmcma_domain {
 	shmcma_refs refs;
 	struct shmcma_eq *eq; /* fi_domain_bind */
 	enum fi_threading threading;
-	bool locked; /* the threading model, or automatic progress, asks for a lock */
-	pthread_mutex_t lock; /* recursive: no */
+	bool locked;		      /* the threading model, or automatic progress, asks for a lock */
+	pthread_mutex_t lock;	      /* recursive: no */
 	struct shmcma_polled enabled; /* all enabled endpoints */
 	struct shmcma_progress progress;
 	struct shmcma_cntr *triggers; /* counters that operations wait for */
@@ -141,9 +141,10 @@ void shmcma_eq_forked(struct fid *fid);
  */
 struct shmcma_av_entry {
 	char address[SC_ADDR_SIZE]; /* endpoint form; empty: removed */
-	char inserted[SC_ADDR_SIZE]; /* as the application gave it (a service keeps its form): fi_av_lookup */
-	uint64_t user;		     /* FI_AV_USER_ID: what completions report; else the entry's own index */
-	uint32_t next;		     /* next of the same hash bucket */
+	char inserted
+		[SC_ADDR_SIZE]; /* as the application gave it (a service keeps its form): fi_av_lookup */
+	uint64_t user;		/* FI_AV_USER_ID: what completions report; else the entry's own index */
+	uint32_t next;		/* next of the same hash bucket */
 };
 
 struct shmcma_av {
@@ -156,10 +157,10 @@ struct shmcma_av {
 	pthread_mutex_t lock; /* what follows is av.c's alone, under it */
 	struct shmcma_av_entry **chunks;
 	size_t chunk_count;
-	size_t count, live;	 /* indices handed out so far; of those, not removed */
-	uint32_t *holes;	 /* heap of indices below count that are free, lowest on top */
+	size_t count, live; /* indices handed out so far; of those, not removed */
+	uint32_t *holes;    /* heap of indices below count that are free, lowest on top */
 	size_t hole_count;
-	uint32_t *buckets;	 /* hash of the live entries by address */
+	uint32_t *buckets; /* hash of the live entries by address */
 	size_t bucket_mask;
 	struct shmcma_ep *eps; /* bound endpoints, linked by av_next; under the domain's lock */
 	struct shmcma_object object;
@@ -200,7 +201,7 @@ struct shmcma_cntr {
 	shmcma_refs refs;
 	struct sc_cntr count;	     /* written under the domain's lock */
 	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
-	bool elsewhere; /* what it counts may be on any endpoint of the domain */
+	bool elsewhere;		     /* what it counts may be on any endpoint of the domain */
 	enum fi_wait_obj wait_obj;
 	struct shmcma_work *works;	  /* wait for it (trigger.c) */
 	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */

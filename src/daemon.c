@@ -110,7 +110,8 @@ static enum state daemon_state;
 static pthread_t daemon_thread;
 static bool daemon_said; /* why it cannot be started */
 static struct sc_list daemon_processes, daemon_bells;
-static struct sc_list daemon_inherited[8]; /* by forked children, who leave it alone; so that it is no leak */
+static struct sc_list
+	daemon_inherited[8]; /* by forked children, who leave it alone; so that it is no leak */
 static unsigned int daemon_forks;
 static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
 static struct robust_list_head daemon_lives;
@@ -428,8 +429,7 @@ static void lives_begin(void)
 {
 	daemon_lives.futex_offset = (long)offsetof(struct sc_abi_presence, life) -
 				    (long)offsetof(struct sc_abi_presence, life_next);
-	if (!SC_TRY("daemon.robust",
-			syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
+	if (!SC_TRY("daemon.robust", syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
 		set_lives((uint32_t)syscall(SYS_gettid));
 }
 

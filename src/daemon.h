@@ -17,8 +17,8 @@ struct sc_bell {
 	struct sc_list all;
 	struct sc_abi_presence *presence;
 	uint64_t opened_by; /* sc_host_self(); forked children hear nothing */
-	uint32_t rung;	/* by the daemon */
-	uint32_t heard; /* by the endpoint */
+	uint32_t rung;	    /* by the daemon */
+	uint32_t heard;	    /* by the endpoint */
 };
 
 /* The process behind an attached segment, watched. Embedded in the peer. */

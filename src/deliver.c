@@ -248,7 +248,8 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	struct sc_peer *peer = op->peer;
 
 	if (error == -EFAULT) {
-		sc_warn("%s: a message of %llu bytes could not be copied: the sender's buffer is not mapped "
+		sc_warn("%s: a message of %llu bytes could not be copied: the sender's buffer is not "
+			"mapped "
 			"there, or the receive buffer here (freed before its operation completed?)",
 			peer->address, (unsigned long long)op->size);
 		transfer_finish(ep, op, error);
@@ -396,8 +397,8 @@ static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
 	}
 	if (!++peer->share_generation)
 		++peer->share_generation;
-	sc_share_open(&op->share, &sc_seg_slot(ep->seg, peer->in_slot)->chunks[index], peer->share_generation,
-		      op->want);
+	sc_share_open(&op->share, &sc_seg_slot(ep->seg, peer->in_slot)->chunks[index],
+		      peer->share_generation, op->want);
 	record.chunk = op->share.chunk;
 	record.generation = op->share.generation;
 	record.index = index;
@@ -507,8 +508,10 @@ static bool share_overdue_slow(struct sc_peer *peer)
 	if (++peer->share_runs < RUNS)
 		return false;
 	if (peer->share_runs == RUNS)
-		sc_warn("%s: it says that it is copying a message and does not come to an end: its process "
-			"breaks the rules, restart it", peer->address);
+		sc_warn("%s: it says that it is copying a message and does not come to an end: its "
+			"process "
+			"breaks the rules, restart it",
+			peer->address);
 	return true;
 }
 
@@ -546,7 +549,8 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	op->done = 0;
 	op->want = op->size < op->capacity ? op->size : op->capacity;
 	op->share.words = NULL;
-	op->unshared = op->want < ep->config.share_min || peer->copies_not || (peer->seg && peer->seg->local);
+	op->unshared =
+		op->want < ep->config.share_min || peer->copies_not || (peer->seg && peer->seg->local);
 	if (is_gone(peer)) {
 		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
 		return;

@@ -49,8 +49,9 @@ static void atfork_child(void)
 static int map_page_locked(void)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
-	void *page = SC_TRY_PTR("host.page", MAP_FAILED,
-				mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	void *page =
+		SC_TRY_PTR("host.page", MAP_FAILED,
+			   mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 
 	if (page == MAP_FAILED)
 		return -errno;

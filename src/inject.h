@@ -36,8 +36,8 @@ struct sc_inject_site {
 #define SC_INJECT_SITE(name, text, may_fail)                                                              \
 	__extension__({                                                                                   \
 		static struct sc_inject_site site_ = { name, text, may_fail, __FILE__, __LINE__ };        \
-		static struct sc_inject_site *listed_                                                     \
-			__attribute__((section(SC_INJECT_SECTION), used)) = &site_;                       \
+		static struct sc_inject_site *listed_ __attribute__((section(SC_INJECT_SECTION), used)) = \
+			&site_;                                                                           \
 		site_.point;                                                                              \
 	})
 

@@ -82,8 +82,8 @@ bool sc_own_is_named(const char *name, dev_t dev, ino_t ino)
 
 	sc_own_path(name, path);
 	errno = 0;
-	return !SC_TRY("own.named", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) && st.st_dev == dev &&
-	       st.st_ino == ino;
+	return !SC_TRY("own.named", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) &&
+	       st.st_dev == dev && st.st_ino == ino;
 }
 
 bool sc_own_is_open(int fd, dev_t dev, ino_t ino)
@@ -168,9 +168,12 @@ int sc_own_create(struct sc_own *own)
 		sc_warn("cannot make a file in " SC_HOST_DIR ": %s; %s", strerror(-fd), remedy(-fd));
 		return fd;
 	}
-	*own = (struct sc_own){
-		.fd = fd, .dev = st.st_dev, .ino = st.st_ino, .pid = host->pid, .made_by = host->cookie, .users = 1
-	};
+	*own = (struct sc_own){ .fd = fd,
+				.dev = st.st_dev,
+				.ino = st.st_ino,
+				.pid = host->pid,
+				.made_by = host->cookie,
+				.users = 1 };
 	/* Listed before it has a name, so that no thread of this process ever takes it for another's. */
 	add_to_list(own);
 	return 0;
@@ -305,7 +308,8 @@ static int open_own_again(const struct sc_own *own)
 	path_fd = SC_TRY("own.again", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (path_fd < 0)
 		return errno == ENOENT ? -EBADF : -errno;
-	fd = fstat(path_fd, &st) || st.st_dev != own->dev || st.st_ino != own->ino ? -EBADF : reopen(path_fd);
+	fd = fstat(path_fd, &st) || st.st_dev != own->dev || st.st_ino != own->ino ? -EBADF
+										   : reopen(path_fd);
 	SC_CALL("own.again_close", close(path_fd));
 	return fd;
 }
@@ -361,8 +365,8 @@ bool sc_own_any(bool (*look)(int fd, const void *arg), const void *arg)
 
 	lock_list();
 	for (struct sc_own *own = own_list; own && !any; own = own->next)
-		any = is_of_this_process(own) && own->name[0] && sc_own_is_open(own->fd, own->dev, own->ino) &&
-		      look(own->fd, arg);
+		any = is_of_this_process(own) && own->name[0] &&
+		      sc_own_is_open(own->fd, own->dev, own->ino) && look(own->fd, arg);
 	unlock_list();
 	return any;
 }

@@ -164,7 +164,7 @@ void sc_peers_close(struct sc_ep *ep)
 	if (is_forked(ep))
 		return;
 	presence = sc_seg_presence(ep->seg);
-	sc_list_for(entry, &ep->peers) {
+	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		peer->unread = has_unread(peer);
@@ -180,7 +180,7 @@ void sc_peers_close(struct sc_ep *ep)
 
 static void drop_replies(struct sc_peer *peer)
 {
-	sc_list_for_safe(queued, after, &peer->replies)
+	sc_list_for_safe (queued, after, &peer->replies)
 		free(sc_list_entry(queued, struct sc_reply, of_peer));
 	peer->ep->replies -= peer->reply_count;
 	peer->reply_count = 0;
@@ -193,7 +193,7 @@ static void drop_replies(struct sc_peer *peer)
 
 void sc_peers_fini(struct sc_ep *ep)
 {
-	sc_list_for_safe(entry, next, &ep->peers) {
+	sc_list_for_safe (entry, next, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		sc_peer_part(peer);
@@ -211,7 +211,7 @@ static void table_grow(struct sc_ep *ep)
 
 	if (!table)
 		return; /* longer chains */
-	sc_list_for(entry, &ep->peers) {
+	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 		struct sc_peer **chain = &table[address_hash(peer->address) & mask];
 
@@ -299,17 +299,20 @@ static void probe_cma(struct sc_peer *peer)
 	peer->cma = (struct sc_cma){ peer->seg->cma_pid, header->cookie_addr, header->cookie };
 	if (!peer->ep->config.cma) {
 		sc_info("%s: reading its memory is off (FI_SHMCMA_CMA); large messages from it go through "
-			"shared memory", peer->address);
+			"shared memory",
+			peer->address);
 		return;
 	}
 	if (!peer->cma.pid) {
 		sc_info("%s: not visible in this pid namespace; large messages from it go through shared "
-			"memory", peer->address);
+			"memory",
+			peer->address);
 		return;
 	}
 	ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
 	if (ret)
-		sc_info("%s: process_vm_readv of pid %d: %s; large messages from it go through shared memory "
+		sc_info("%s: process_vm_readv of pid %d: %s; large messages from it go through shared "
+			"memory "
 			"(same user, dumpable, Yama ptrace_scope 0 and no seccomp filter would allow it)",
 			peer->address, (int)peer->cma.pid, strerror(-ret));
 	peer->can_read = !ret;
@@ -346,14 +349,22 @@ static int claim(struct sc_peer *peer)
 static const char *connect_advice(int error)
 {
 	switch (error) {
-	case -EUSERS: return "it has as many peers as it allows; raise FI_SHMCMA_PEERS there";
-	case -ENOSPC: return "/dev/shm is full; free space there or give the container a larger one";
-	case -ECONNREFUSED: return "nobody has that address: the process has closed it or ended";
-	case -EMFILE: return "no descriptor left; raise the limit (ulimit -n)";
-	case -EHOSTUNREACH: return "it is on another machine or uses another /dev/shm";
-	case -EALREADY: return "it is connected already";
-	case -EPROTO: return "it is not what it says it is, or another version";
-	default: return "its own log or the line before says more";
+	case -EUSERS:
+		return "it has as many peers as it allows; raise FI_SHMCMA_PEERS there";
+	case -ENOSPC:
+		return "/dev/shm is full; free space there or give the container a larger one";
+	case -ECONNREFUSED:
+		return "nobody has that address: the process has closed it or ended";
+	case -EMFILE:
+		return "no descriptor left; raise the limit (ulimit -n)";
+	case -EHOSTUNREACH:
+		return "it is on another machine or uses another /dev/shm";
+	case -EALREADY:
+		return "it is connected already";
+	case -EPROTO:
+		return "it is not what it says it is, or another version";
+	default:
+		return "its own log or the line before says more";
 	}
 }
 
@@ -500,10 +511,11 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
 {
 	sc_warn("%s: %s; nothing more is taken from it or sent to it%s", peer->address, why,
-		error == -EPROTO ? ". Its process, or another that is connected to it or to this one, has "
-				   "written over shared memory or has another build of shmcma: look for wild "
-				   "writes, and restart it"
-				 : "");
+		error == -EPROTO
+			? ". Its process, or another that is connected to it or to this one, has "
+			  "written over shared memory or has another build of shmcma: look for wild "
+			  "writes, and restart it"
+			: "");
 	peer->ep->counters.quarantines++;
 	sc_peer_lose(peer, error);
 }
@@ -843,7 +855,8 @@ static int reclaim(struct sc_ep *ep)
 		bool refused = ep->accepted[i / 64] >> i % 64 & 1;
 
 		if (attached[i / 64] >> i % 64 & 1 ||
-		    ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_CLAIMED && !refused) || !has_claimant_ended(claim))
+		    ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_CLAIMED && !refused) ||
+		    !has_claimant_ended(claim))
 			continue;
 		slot_return(ep, i, true);
 		(void)SC_INJECT("peer.reclaimed");
@@ -910,7 +923,7 @@ int sc_peers_review(struct sc_ep *ep)
 	/* P2' acquire: pairs with P2 in bump(); first, so that a later change is seen next time */
 	ep->membership = sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership);
 	changes = review_claims(ep);
-	sc_list_for(entry, &ep->peers)
+	sc_list_for (entry, &ep->peers)
 		changes += review_link(sc_list_entry(entry, struct sc_peer, all));
 	return changes;
 }

@@ -271,8 +271,9 @@ static bool awaits(int fd, const void *ticket)
 		uint32_t count = header.slot_count - first < 64 ? header.slot_count - first : 64;
 		ssize_t size = (ssize_t)(count * sizeof(uint64_t));
 
-		if (SC_TRY("reap.claims", pread(fd, claims, (size_t)size,
-						(off_t)(header.claims_offset + first * sizeof(uint64_t)))) != size)
+		if (SC_TRY("reap.claims",
+			   pread(fd, claims, (size_t)size,
+				 (off_t)(header.claims_offset + first * sizeof(uint64_t)))) != size)
 			return false;
 		for (uint32_t i = 0; i < count; i++)
 			if (is_claim_of(claims[i], *(const uint64_t *)ticket) &&

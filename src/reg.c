@@ -170,7 +170,7 @@ void sc_reg_set_cntrs(struct sc_reg *reg, struct sc_cntr *reads, struct sc_cntr 
 	reg->writes = writes;
 	reg->flags = reads || writes ? reg->flags | SC_REG_EVENT : reg->flags & ~SC_REG_EVENT;
 	if (sc_reg_is_shared(reg) && !is_forked(regtab))
-		sc_list_for(entry, &regtab->eps)
+		sc_list_for (entry, &regtab->eps)
 			sc_regtab_show_flags(&ep_of(entry)->table, reg);
 }
 
@@ -447,7 +447,8 @@ void sc_regs_leave(struct sc_ep *ep)
 	/* CLOSED before hazard words, as R3: who raises one later finds the endpoint closed */
 	sc_fence_seq_cst();
 	if (wait_for_all(&watch))
-		sc_warn("%s: a peer that is stopped, or does not come to an end, may still be copying this "
+		sc_warn("%s: a peer that is stopped, or does not come to an end, may still be copying "
+			"this "
 			"process's "
 			"memory; let it go on or kill it before that memory is used for anything else",
 			ep->seg->header.address);

@@ -204,8 +204,8 @@ static inline void sc_inline_write(struct sc_abi_line *lines, struct sc_abi_line
 	sc_lines_write(lines, first, sc_inline_first(flags), from, size);
 }
 
-static inline void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t flags,
-				  uint8_t *to, uint32_t size)
+static inline void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first,
+				  uint32_t flags, uint8_t *to, uint32_t size)
 {
 	sc_lines_read(lines, first, sc_inline_first(flags), to, size);
 }

@@ -174,8 +174,9 @@ static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 
 static int map(struct sc_seg *seg)
 {
-	void *base = SC_TRY_PTR("seg.mmap", MAP_FAILED, mmap(NULL, seg->header.length, PROT_READ | PROT_WRITE,
-							     MAP_SHARED, seg->fd, 0));
+	void *base =
+		SC_TRY_PTR("seg.mmap", MAP_FAILED,
+			   mmap(NULL, seg->header.length, PROT_READ | PROT_WRITE, MAP_SHARED, seg->fd, 0));
 	int err = base == MAP_FAILED ? errno : 0;
 
 	if (!err && SC_TRY("seg.madvise", madvise(base, seg->header.length, MADV_DONTFORK)))
@@ -251,7 +252,8 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	int err;
 
 	if (!is_possible(geometry)) {
-		sc_warn("no segment can have %u slots, %u bounce buffers of %u bytes, %u registrations and "
+		sc_warn("no segment can have %u slots, %u bounce buffers of %u bytes, %u registrations "
+			"and "
 			"%u ranges",
 			geometry->slots, geometry->buf_count, geometry->buf_size, geometry->regs,
 			geometry->ranges);
@@ -627,7 +629,8 @@ static bool is_held(const struct sc_seg *seg)
 {
 	pid_t holder = 0;
 
-	return seg->fd >= 0 && seg->cma_pid && sc_live_check(seg->fd, &holder) == 1 && holder == seg->cma_pid;
+	return seg->fd >= 0 && seg->cma_pid && sc_live_check(seg->fd, &holder) == 1 &&
+	       holder == seg->cma_pid;
 }
 
 /*
@@ -820,16 +823,17 @@ static int grow_buckets(struct sc_seg *seg, uint32_t bits)
 
 int sc_seg_table_grow_slow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count)
 {
-	int err = part == SC_SEG_REGS	? grow_regs(seg, count) :
-		  part == SC_SEG_RANGES ? grow_ranges(seg, count) :
-					  grow_buckets(seg, count);
+	int err = part == SC_SEG_REGS	  ? grow_regs(seg, count)
+		  : part == SC_SEG_RANGES ? grow_ranges(seg, count)
+					  : grow_buckets(seg, count);
 
 	if (err == -ENOSPC)
-		sc_warn(SC_HOST_DIR
-			" is full, or there are too many of them: no room for more registered memory in %s; "
-			"free space there or close registrations",
+		sc_warn(SC_HOST_DIR " is full, or there are too many of them: no room for more registered "
+				    "memory in %s; "
+				    "free space there or close registrations",
 			seg->header.address);
 	else if (err)
-		sc_warn("no shared memory for registrations in %s: %s", seg->header.address, strerror(-err));
+		sc_warn("no shared memory for registrations in %s: %s", seg->header.address,
+			strerror(-err));
 	return err;
 }

@@ -32,12 +32,12 @@ struct sc_seg {
 	bool own;	/* created here: sc_seg_destroy(); else sc_seg_detach() */
 	bool local;	/* its owner is this process: memory can be copied directly */
 	bool keep_name; /* own: sc_seg_destroy() leaves the file for those who have messages to read in it */
-	pid_t cma_pid; /* attached: pid of the owner as seen from here, 0: not visible from here */
-	pid_t pid;     /* process that made this structure, */
-	uint64_t made_by; /* and its sc_host_self(); its forked children have nothing mapped */
+	pid_t cma_pid;	       /* attached: pid of the owner as seen from here, 0: not visible from here */
+	pid_t pid;	       /* process that made this structure, */
+	uint64_t made_by;      /* and its sc_host_self(); its forked children have nothing mapped */
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
-	struct sc_own file;    /* own: the mapping outlives destroy until all borrowers have detached */
+	struct sc_own file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
 
 /*
@@ -99,9 +99,9 @@ int sc_seg_table_grow_slow(struct sc_seg *seg, enum sc_seg_part part, uint32_t c
 
 static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count)
 {
-	uint32_t have = part == SC_SEG_REGS   ? seg->reg_count :
-			part == SC_SEG_RANGES ? seg->range_count :
-						seg->bucket_bits;
+	uint32_t have = part == SC_SEG_REGS	? seg->reg_count
+			: part == SC_SEG_RANGES ? seg->range_count
+						: seg->bucket_bits;
 
 	return count <= have ? 0 : sc_seg_table_grow_slow(seg, part, count);
 }

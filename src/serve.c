@@ -618,10 +618,9 @@ static void complete_written(struct sc_peer *peer, uint64_t data, uint64_t len)
 
 	if (!comp)
 		return;
-	*comp = (struct sc_comp){ .len = len,
-				  .data = data,
-				  .source = peer,
-				  .flags = SC_COMP_WRITTEN | SC_COMP_DATA };
+	*comp = (struct sc_comp){
+		.len = len, .data = data, .source = peer, .flags = SC_COMP_WRITTEN | SC_COMP_DATA
+	};
 	sc_cq_commit(ep->rx_cq);
 }
 

@@ -173,8 +173,7 @@ static int read_other(const char *service, int fd, const struct stat *st, char *
 	if (!alive)
 		return refuse(service);
 	if (st->st_size != (off_t)sizeof(content) ||
-	    SC_TRY("service.pread", pread(fd, &content, sizeof(content), 0)) !=
-		    (ssize_t)sizeof(content) ||
+	    SC_TRY("service.pread", pread(fd, &content, sizeof(content), 0)) != (ssize_t)sizeof(content) ||
 	    content.magic != SC_ABI_SERVICE_MAGIC || sc_addr_parse(content.address, &parts)) {
 		sc_warn("the file of service %s is not one of this version of shmcma", service);
 		return -EPROTO;

@@ -66,20 +66,20 @@ struct sc_peer {
 	struct sc_list offers;	    /* sc_rma_op.of_peer: puts that it may do, oldest first; see offer.c */
 	struct sc_list offering;    /* sc_ep.offering: has some */
 	uint32_t offers_first, offers_end; /* their numbers */
-	uint32_t offers_ours;	    /* from this one on they are withdrawn */
-	uint32_t offers_withdrawn;  /* as the claim has it */
-	uint32_t offer_looks;	    /* in vain, for the oldest */
-	uint32_t offers_spared;	    /* puts to come that are not offered: it did not take the last */
-	uint32_t offers_alone;	    /* how many of them it was the last time */
-	enum sc_fetch fetch;	    /* can it read our memory? */
+	uint32_t offers_ours;		   /* from this one on they are withdrawn */
+	uint32_t offers_withdrawn;	   /* as the claim has it */
+	uint32_t offer_looks;		   /* in vain, for the oldest */
+	uint32_t offers_spared; /* puts to come that are not offered: it did not take the last */
+	uint32_t offers_alone;	/* how many of them it was the last time */
+	enum sc_fetch fetch;	/* can it read our memory? */
 
 	/* one-sided, its to us: see serve.c */
 	struct sc_list serving;	     /* sc_serve_op.of_peer: requests not answered yet, oldest first */
 	struct sc_list serving_peer; /* sc_ep.serving: has some */
 	uint32_t serving_count;
-	uint32_t offers_seen;	  /* in its ring */
-	uint32_t offers_taken;	  /* as the claim has it */
-	sc_abi_op put_op;	  /* put under way, in several records */
+	uint32_t offers_seen;  /* in its ring */
+	uint32_t offers_taken; /* as the claim has it */
+	sc_abi_op put_op;      /* put under way, in several records */
 	struct sc_reg_use put_use;
 	uint64_t put_moved;
 	int put_error;
@@ -89,8 +89,8 @@ struct sc_peer {
 	uint64_t units_back;	  /* returned to the peer so far */
 	uint64_t units_held;	  /* of messages that wait unmatched */
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
-	struct sc_list waiting;	 /* sc_rx_msg.of_peer: unmatched, oldest first */
-	struct sc_list fenced;	 /* sc_fenced: acknowledgements that wait for those before them */
+	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */
+	struct sc_list fenced;	  /* sc_fenced: acknowledgements that wait for those before them */
 	uint32_t fenced_count;
 	uint64_t arrivals;	 /* messages that have had to wait so far */
 	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
@@ -98,13 +98,13 @@ struct sc_peer {
 	struct sc_list pulling;	 /* sc_ep.pulling: `copying` has some */
 	uint32_t shares;	 /* one bit for each of our chunk words that is in use */
 	uint32_t share_generation;
-	uint32_t share_looks;	 /* in vain, for the last chunks of its */
-	uint64_t share_seen;	 /* given up: when it was last seen to run, nanoseconds; and how often */
+	uint32_t share_looks; /* in vain, for the last chunks of its */
+	uint64_t share_seen;  /* given up: when it was last seen to run, nanoseconds; and how often */
 	uint32_t share_runs;
-	uint32_t shares_spared;	 /* transfers to come that are not shared: it was not there for the last */
-	uint32_t shares_alone;	 /* how many of them it was the last time */
-	bool copies_not;	 /* it has said that it cannot copy along */
-	uint32_t inbound_index;	  /* place in sc_ep.inbound */
+	uint32_t shares_spared; /* transfers to come that are not shared: it was not there for the last */
+	uint32_t shares_alone;	/* how many of them it was the last time */
+	bool copies_not;	/* it has said that it cannot copy along */
+	uint32_t inbound_index; /* place in sc_ep.inbound */
 
 	enum sc_link link;
 	enum sc_feed feed;
@@ -116,9 +116,9 @@ struct sc_peer {
 	bool can_read;		    /* its memory, by CMA */
 	bool writes_fail;	    /* to its memory, by CMA, though it can be read */
 	bool unread;		    /* we close and it has messages to read in our segment */
-	bool left;		    /* it had gone before it was attached, and left messages in its segment */
-	bool told;		    /* that it is lost has been logged for a send */
-	struct sc_watch watch;	    /* of `seg` */
+	bool left;	       /* it had gone before it was attached, and left messages in its segment */
+	bool told;	       /* that it is lost has been logged for a send */
+	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
 	uint64_t user;
 	struct sc_peer *next;	   /* hash chain */
@@ -179,13 +179,13 @@ struct sc_rma_op {
 	void *context;
 	struct sc_cntr *cntr;
 	uint64_t cq_flags, data;
-	size_t size;  /* bytes */
-	size_t begun; /* bytes that records have been written for */
-	size_t moved; /* bytes that have been answered for */
-	size_t got;   /* get through bounce buffers: bytes of the record that is being answered */
-	bool started; /* a record has been written */
-	bool far;     /* put: the peer copies from our memory */
-	bool again;   /* it has said that it cannot */
+	size_t size;	  /* bytes */
+	size_t begun;	  /* bytes that records have been written for */
+	size_t moved;	  /* bytes that have been answered for */
+	size_t got;	  /* get through bounce buffers: bytes of the record that is being answered */
+	bool started;	  /* a record has been written */
+	bool far;	  /* put: the peer copies from our memory */
+	bool again;	  /* it has said that it cannot */
 	uint32_t answers; /* to come */
 	int error;	  /* negative errno of the first that went wrong */
 	uint8_t *copy;	  /* atomic: operands, then values to compare with; inject: the payload */
@@ -201,7 +201,7 @@ struct sc_rma_op {
 struct sc_serve_op {
 	struct sc_list of_peer;
 	sc_abi_op op;
-	uint64_t key, addr;  /* get */
+	uint64_t key, addr; /* get */
 	struct sc_reg_use use;
 	uint64_t size, done; /* bytes */
 	bool result;
@@ -258,7 +258,7 @@ struct sc_rx_op {
 	bool unshared;		/* for good */
 	bool proven;		/* sharing: whose memory was read last */
 	int failed;		/* sharing: negative errno, once the sender has ended too */
-	uint64_t fence; /* arrival of a fenced message, 0: not fenced */
+	uint64_t fence;		/* arrival of a fenced message, 0: not fenced */
 	sc_abi_op message;	/* the sender's operation */
 	uint64_t size;		/* of the message */
 	size_t want, done;	/* bytes to move, moved */
@@ -275,7 +275,7 @@ struct sc_rx_msg {
 	struct sc_list claimed; /* sc_ep.claimed */
 	struct sc_list of_peer; /* sc_peer.waiting */
 	uint64_t arrival;
-	const void *claim;	/* context it was claimed with */
+	const void *claim; /* context it was claimed with */
 	struct sc_peer *peer;
 	enum sc_abi_kind kind;
 	uint32_t flags; /* SC_ABI_F_* */

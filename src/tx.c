@@ -337,7 +337,8 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
 {
-	size_t size = send->iov_count == 1 ? send->iov[0].iov_len : sc_iov_size(send->iov, send->iov_count);
+	size_t size =
+		send->iov_count == 1 ? send->iov[0].iov_len : sc_iov_size(send->iov, send->iov_count);
 	int ret;
 
 	if (__builtin_expect(!peer->tx.lines || send->flags & SC_SEND_FENCE, 0)) {
@@ -349,7 +350,8 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 		return -EMSGSIZE;
 	/* completions that nobody reads would pile up: the caller is to read them first */
 	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) &&
-			     ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit, 0))
+				     ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit,
+			     0))
 		return -EAGAIN;
 	if (size <= ep->config.inline_max)
 		return send_inline(peer, send, (uint32_t)size);
@@ -455,7 +457,8 @@ static bool push_piece(struct sc_tx_op *op)
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	sc_record_fill(peer, op->iov, op->iov_count, op->pushed, size, ((struct sc_abi_piece *)words)->bufs);
+	sc_record_fill(peer, op->iov, op->iov_count, op->pushed, size,
+		       ((struct sc_abi_piece *)words)->bufs);
 	reply_write(peer, SC_ABI_PIECE, size, words);
 	op->pushed += size;
 	return true;
@@ -465,7 +468,7 @@ static int push_some(struct sc_ep *ep)
 {
 	int written = 0;
 
-	sc_list_for_safe(entry, next, &ep->pushing) {
+	sc_list_for_safe (entry, next, &ep->pushing) {
 		struct sc_tx_op *op = sc_list_entry(entry, struct sc_tx_op, pushing);
 
 		while (written < PUSH_BURST && op->pushed < op->push_size && push_piece(op))
@@ -487,7 +490,8 @@ bool sc_tx_share(struct sc_peer *peer, const struct sc_abi_share *share, const s
 	uint32_t lines;
 
 	/* answers that wait for room go first */
-	if (!sc_list_empty(&peer->replies) || sc_record_room(peer, SC_ABI_SEGMENT_LINES((uint32_t)iov_count)))
+	if (!sc_list_empty(&peer->replies) ||
+	    sc_record_room(peer, SC_ABI_SEGMENT_LINES((uint32_t)iov_count)))
 		return false;
 	record = (struct sc_abi_share *)sc_ring_reserve(&peer->tx)->bytes;
 	*record = *share;
@@ -501,9 +505,9 @@ bool sc_tx_share(struct sc_peer *peer, const struct sc_abi_share *share, const s
 
 int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl)
 {
-	struct sc_record_segments segments = {
-		.line = first, .lines = sc_ctl_lines(ctl), .count = sc_ctl_size(ctl)
-	};
+	struct sc_record_segments segments = { .line = first,
+					       .lines = sc_ctl_lines(ctl),
+					       .count = sc_ctl_size(ctl) };
 	struct sc_abi_chunks *chunks;
 	struct sc_abi_share record;
 	struct sc_tx_op *op;
@@ -514,8 +518,8 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 	op = op_of_peer(peer, record.op);
 	/* nobody shares inside one process: who says so is another, and would have us write to ourselves */
 	if (!op || op->state != SC_TX_PUBLISHED || !op->iov_count || peer->link != SC_LINK_UP ||
-	    peer->seg->local || record.size > op->size || record.index >= SC_ABI_SHARES || !segments.count ||
-	    sc_record_segments_read(peer, &segments, op->segments))
+	    peer->seg->local || record.size > op->size || record.index >= SC_ABI_SHARES ||
+	    !segments.count || sc_record_segments_read(peer, &segments, op->segments))
 		return -EPROTO;
 	chunks = &sc_seg_slot(peer->seg, peer->out_slot)->chunks[record.index];
 	if (sc_share_join(&op->share, chunks, record.generation, record.size, record.chunk))
@@ -611,7 +615,7 @@ static int reply_some(struct sc_ep *ep)
 {
 	int written = 0;
 
-	sc_list_for(entry, &ep->peers) {
+	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		while (!sc_list_empty(&peer->replies)) {
@@ -653,10 +657,10 @@ void sc_tx_fini(struct sc_ep *ep)
 {
 	if (ep->replies && sc_seg_is_here(ep->seg))
 		(void)reply_some(ep); /* what has room yet: the senders have been received */
-	sc_list_for(entry, &ep->peers) {
+	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-		sc_list_for(pending, &peer->ops)
+		sc_list_for (pending, &peer->ops)
 			free(sc_list_entry(pending, struct sc_tx_op, of_peer)->copy);
 	}
 	sc_slab_fini(&ep->tx_ops);

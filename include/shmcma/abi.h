@@ -75,11 +75,11 @@ struct sc_abi_header {
 	/* the owner */
 	uint64_t nonce[2];
 	uint64_t boot_id[2];
-	uint64_t start_time; /* field 22 of /proc/self/stat, clock ticks since boot */
-	uint64_t pid_ns;     /* inode of /proc/self/ns/pid */
-	uint64_t pidfs_ino;  /* inode of a pidfd of the owner, 0: kernel without pidfs */
-	int32_t pid;         /* in the owner's own namespace */
-	int32_t cma_tid;     /* thread to name in process_vm_readv(2) */
+	uint64_t start_time;  /* field 22 of /proc/self/stat, clock ticks since boot */
+	uint64_t pid_ns;      /* inode of /proc/self/ns/pid */
+	uint64_t pidfs_ino;   /* inode of a pidfd of the owner, 0: kernel without pidfs */
+	int32_t pid;	      /* in the owner's own namespace */
+	int32_t cma_tid;      /* thread to name in process_vm_readv(2) */
 	uint64_t cookie_addr; /* in the owner's address space */
 	uint64_t cookie;
 	uint32_t capabilities, pad;
@@ -97,7 +97,7 @@ enum sc_abi_state { SC_ABI_OPEN = 1, SC_ABI_CLOSED = 2 };
 
 /* At SC_ABI_PRESENCE; the only changing part of the first page. */
 struct sc_abi_presence {
-	uint32_t state;      /* enum sc_abi_state, written by the owner */
+	uint32_t state;	     /* enum sc_abi_state, written by the owner */
 	uint32_t membership; /* +1 (atomic add, by anybody) when a claim or a peer's state has changed */
 	uint32_t asleep;     /* reserved: owner sleeps and wants to be woken */
 	uint32_t unread;     /* CLOSED: claims marked UNREAD; who takes it to 0 removes the name */
@@ -114,7 +114,8 @@ struct sc_abi_presence {
 	 * It spares those who see a tid the slower proof that a pid still is the owner's; no more than that:
 	 * that somebody is dead is never concluded from it, and anybody may have scribbled on it.
 	 */
-	uint64_t life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
+	uint64_t
+		life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
 	uint32_t life;
 	uint32_t pad[5];
 };
@@ -137,7 +138,7 @@ enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 
 #define SC_ABI_CLAIM_REFUSED 4ULL /* with PUBLISHED; by the owner: it could not even answer in the slot */
 #define SC_ABI_CLAIM_BITS 7ULL
 #define SC_ABI_CLAIM_ELSEWHERE (1ULL << 63)
-#define SC_ABI_TICKET(pid, nonce) \
+#define SC_ABI_TICKET(pid, nonce)                                                                         \
 	((uint64_t)(uint32_t)(pid) << 32 | ((uint32_t)(nonce) & ~(uint32_t)SC_ABI_CLAIM_BITS))
 #define SC_ABI_CLAIM_TICKET(claim) ((claim) & ~(SC_ABI_CLAIM_BITS | SC_ABI_CLAIM_ELSEWHERE))
 
@@ -183,8 +184,8 @@ struct sc_abi_line {
 enum sc_abi_kind {
 	SC_ABI_INLINE = 1, /* a message, payload in the record */
 	SC_ABI_BOUNCE = 2, /* a message, payload in bounce buffers of the sender */
-	SC_ABI_RDV = 3,    /* a message, payload in the sender's memory: struct sc_abi_rdv follows */
-	SC_ABI_ACK = 4,    /* to the sender: operation ended, struct sc_abi_ack */
+	SC_ABI_RDV = 3,	   /* a message, payload in the sender's memory: struct sc_abi_rdv follows */
+	SC_ABI_ACK = 4,	   /* to the sender: operation ended, struct sc_abi_ack */
 	SC_ABI_PULL = 5,   /* to the sender: send the payload through bounce buffers, struct sc_abi_pull */
 	SC_ABI_PIECE = 6,  /* answer to SC_ABI_PULL, struct sc_abi_piece */
 
@@ -198,15 +199,15 @@ enum sc_abi_kind {
 	SC_ABI_GOT = 13,    /* answer: bytes in bounce buffers, struct sc_abi_got */
 	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
 
-	SC_ABI_SHARE = 15, /* to the sender of a rendezvous: copy along, struct sc_abi_share */
-	SC_ABI_OFFER = 16, /* a put that either side may do, struct sc_abi_offer, bytes follow */
+	SC_ABI_SHARE = 15,	  /* to the sender of a rendezvous: copy along, struct sc_abi_share */
+	SC_ABI_OFFER = 16,	  /* a put that either side may do, struct sc_abi_offer, bytes follow */
 	SC_ABI_OFFER_BOUNCE = 17, /* likewise, bytes in bounce buffers */
 	SC_ABI_KIND_MAX = SC_ABI_OFFER_BOUNCE,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
-#define SC_ABI_F_DATA (1u << 1)   /* words[1] is the sender's immediate data */
-#define SC_ABI_F_ACK (1u << 2)    /* inline, bounce: the sender wants an SC_ABI_ACK; words[2] = operation */
+#define SC_ABI_F_DATA (1u << 1)	  /* words[1] is the sender's immediate data */
+#define SC_ABI_F_ACK (1u << 2)	 /* inline, bounce: the sender wants an SC_ABI_ACK; words[2] = operation */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 
@@ -246,8 +247,8 @@ struct sc_abi_rdv {
 /* SC_ABI_ACK: the other side has ended with this operation. */
 struct sc_abi_ack {
 	sc_abi_op op;
-	uint64_t moved;  /* bytes */
-	int32_t status;  /* 0 or a positive errno */
+	uint64_t moved; /* bytes */
+	int32_t status; /* 0 or a positive errno */
 	uint32_t pad[9];
 };
 
@@ -372,7 +373,7 @@ struct sc_abi_consumer {
 	uint64_t head;
 	uint64_t window;
 	uint32_t answer; /* enum sc_abi_answer */
-	int32_t reason;  /* positive errno with REFUSED and BROKEN */
+	int32_t reason;	 /* positive errno with REFUSED and BROKEN */
 	uint32_t offers_done, pad;
 	uint8_t offer_errors[SC_ABI_OFFERS];
 };
@@ -461,13 +462,13 @@ struct sc_abi_slot {
 #define SC_ABI_TABLE_BUCKETS (8ULL << SC_ABI_BUCKET_BITS_MAX)
 #define SC_ABI_TABLE_SIZE(regs, ranges)                                                                   \
 	((regs) ? SC_ABI_TABLE_BUCKETS + (uint64_t)(regs) * sizeof(struct sc_abi_reg) +                   \
-			  (uint64_t)(ranges) * sizeof(struct sc_abi_segment) :                            \
-		  0)
+			  (uint64_t)(ranges) * sizeof(struct sc_abi_segment)                              \
+		: 0)
 
 #define SC_ABI_KEY_INDEX_BITS 17
 #define SC_ABI_KEY_GENERATION_BITS 32
 /* bits: 1 to SC_ABI_BUCKET_BITS_MAX */
-#define SC_ABI_BUCKET(key, bits) ((uint32_t)((uint64_t)(key) * 0x9e3779b97f4a7c15ULL >> (64 - (bits))))
+#define SC_ABI_BUCKET(key, bits) ((uint32_t)((uint64_t)(key)*0x9e3779b97f4a7c15ULL >> (64 - (bits))))
 
 struct sc_abi_reg {
 	uint64_t tag;
@@ -496,7 +497,7 @@ struct sc_abi_service {
 /* Both are locked at this byte (POSIX write lock, one byte) for as long as the owner lives. */
 #define SC_ABI_LIFE_BYTE 0
 
-#define SC_ABI_AT(type, field, offset) \
+#define SC_ABI_AT(type, field, offset)                                                                    \
 	_Static_assert(__builtin_offsetof(struct type, field) == (offset), #type "." #field)
 #define SC_ABI_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
 

@@ -112,9 +112,9 @@ struct sc_comp {
  */
 struct sc_cq {
 	struct sc_comp *ring;
-	size_t mask; /* entries - 1; entries is a power of two */
+	size_t mask;	   /* entries - 1; entries is a power of two */
 	size_t head, tail; /* monotonic; tail - head are queued */
-	size_t limit; /* sends that would add to so many queued are pushed back; receives are not */
+	size_t limit;	   /* sends that would add to so many queued are pushed back; receives are not */
 	bool overrun;
 };
 
@@ -242,7 +242,7 @@ struct sc_ep_attr {
 	struct sc_cq *tx_cq; /* completions of sends go here; NULL: sends complete silently */
 	struct sc_cq *rx_cq;
 	struct sc_cntr *cntrs[SC_EVENTS]; /* NULL: not counted */
-	struct sc_regtab *regtab; /* what peers may access through this endpoint; NULL: nothing */
+	struct sc_regtab *regtab;	  /* what peers may access through this endpoint; NULL: nothing */
 	size_t tx_size; /* operations that may be outstanding; more are taken as memory allows */
 	size_t rx_size; /* receives that may be posted; likewise */
 };
@@ -277,10 +277,10 @@ int sc_ep_poll(struct sc_ep *ep);
 struct sc_counters {
 	uint64_t tx_msgs, tx_bytes, tx_inline, tx_bounce, tx_rdv;
 	uint64_t rx_msgs, rx_bytes, rx_unexpected;
-	uint64_t rx_cma_bytes;	  /* copied by process_vm_readv(2) */
-	uint64_t rx_pulled_bytes; /* rendezvous payload through bounce buffers */
-	uint64_t rx_local_bytes;  /* rendezvous payload inside this process */
-	uint64_t shared_bytes;	  /* of rendezvous payload: copied by the sending side, here */
+	uint64_t rx_cma_bytes;		    /* copied by process_vm_readv(2) */
+	uint64_t rx_pulled_bytes;	    /* rendezvous payload through bounce buffers */
+	uint64_t rx_local_bytes;	    /* rendezvous payload inside this process */
+	uint64_t shared_bytes;		    /* of rendezvous payload: copied by the sending side, here */
 	uint64_t rma_ops, rma_direct_bytes; /* one-sided, begun here; moved by CMA or memcpy() here */
 	uint64_t rma_requests, rma_served;  /* asked of others; done for others */
 	uint64_t rma_offers, rma_offers_taken; /* small puts that others may do; that they did */

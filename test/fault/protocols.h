@@ -87,8 +87,8 @@ struct side {
 	struct op ops[OPS_MAX];
 	int op_count;
 	unsigned received, received_well;
-	int fds;	/* open at the beginning */
-	int tolerated;	/* an error that operations may end with */
+	int fds;       /* open at the beginning */
+	int tolerated; /* an error that operations may end with */
 };
 
 /* Did anything happen in this schedule but what is said? */
@@ -201,12 +201,13 @@ static void completed(struct side *side, const struct sc_comp *comp)
 		side->received++;
 		side->received_well += !comp->err;
 		if (!comp->err && !pattern_is(comp->buf, comp->len, comp->tag))
-			complain("a message of %zu bytes in a multi-receive is not what was sent", comp->len);
+			complain("a message of %zu bytes in a multi-receive is not what was sent",
+				 comp->len);
 		return;
 	}
 	if (op->completions++)
-		complain("an operation (kind %d, %zu bytes) completed twice: %s, then %s", op->kind, op->size,
-			 strerror(op->err), strerror(comp->err));
+		complain("an operation (kind %d, %zu bytes) completed twice: %s, then %s", op->kind,
+			 op->size, strerror(op->err), strerror(comp->err));
 	op->err = comp->err;
 	if (op->kind == OP_RECV && comp->err != ECANCELED) {
 		side->received++;
@@ -277,7 +278,9 @@ static void send_one(struct side *side, int number, const struct message *messag
 	struct op *op = op_new(side, OP_SEND, seed, message->size);
 	struct iovec iov[SC_IOV_MAX];
 	size_t part = message->pieces ? message->size / (size_t)message->pieces : 0, at_byte = 0;
-	struct sc_send send = { .iov = iov, .tag = seed, .context = op, .flags = message->flags | SC_TAGGED };
+	struct sc_send send = {
+		.iov = iov, .tag = seed, .context = op, .flags = message->flags | SC_TAGGED
+	};
 	int ret;
 
 	pattern_fill(op->buf, op->size, seed);
@@ -364,8 +367,12 @@ static bool has_mapping(void)
 static int ep_open(struct side *side, const char *service, struct sc_ep **ep)
 {
 	unsigned flags = side->protocol->flags;
-	struct sc_ep_attr attr = { .tx_size = 256, .rx_size = 256, .service = service, .tx_cq = &side->tx,
-				   .rx_cq = &side->rx, .regtab = side->regtab };
+	struct sc_ep_attr attr = { .tx_size = 256,
+				   .rx_size = 256,
+				   .service = service,
+				   .tx_cq = &side->tx,
+				   .rx_cq = &side->rx,
+				   .regtab = side->regtab };
 
 	sc_config_init(&attr.config);
 	attr.config.slots = 4;
@@ -387,7 +394,8 @@ static bool side_open(struct side *side)
 		complain("no memory");
 	ret = sc_regtab_create(&side->regtab);
 	if (!ret)
-		ret = ep_open(side, side->protocol->flags & SERVED && !side->index ? SERVICE : NULL, &side->ep);
+		ret = ep_open(side, side->protocol->flags & SERVED && !side->index ? SERVICE : NULL,
+			      &side->ep);
 	if (ret) {
 		if (!may_fail())
 			complain("no endpoint: %s", strerror(-ret));
@@ -409,7 +417,8 @@ static bool side_meet(struct side *side)
 static bool all_completed(const struct side *side)
 {
 	for (int i = 0; i < side->op_count; i++)
-		if ((side->ops[i].kind == OP_SEND || side->ops[i].kind == OP_RMA) && !side->ops[i].completions)
+		if ((side->ops[i].kind == OP_SEND || side->ops[i].kind == OP_RMA) &&
+		    !side->ops[i].completions)
 			return false;
 	return true;
 }
@@ -515,15 +524,16 @@ static void check_ops(const struct side *side)
 		const struct op *op = &side->ops[i];
 
 		if (op->completions != (op->kind != OP_FREE) && !(goes_first(side) && !op->completions))
-			complain("an operation (kind %d, %zu bytes) completed %d times", op->kind, op->size,
-				 op->completions);
+			complain("an operation (kind %d, %zu bytes) completed %d times", op->kind,
+				 op->size, op->completions);
 	}
 	if (side->received > side->other->begun)
 		complain("%u messages came of %u that were sent", side->received, side->other->begun);
 	if (may_fail())
 		return;
 	if (!goes_first(side) && side->received_well < side->other->eager)
-		complain("%u messages came of %u that were published", side->received_well, side->other->eager);
+		complain("%u messages came of %u that were published", side->received_well,
+			 side->other->eager);
 	if (counters->quarantines)
 		complain("a peer was quarantined");
 	if (counters->deaths && !side->other->killed && !has_action(KILL))
@@ -554,7 +564,8 @@ static void check_pool(const struct side *side)
 	const struct sc_pool *pool = &side->ep->pool;
 
 	if (pool->free_count != pool->count)
-		complain("%u bounce buffers of %u are lent to nobody", pool->count - pool->free_count, pool->count);
+		complain("%u bounce buffers of %u are lent to nobody", pool->count - pool->free_count,
+			 pool->count);
 }
 
 static void check_left(const struct side *side)
@@ -624,8 +635,12 @@ static void messages_recv_multi(struct side *side)
 	size_t size = messages_size(side->protocol);
 	struct op *op = op_new(side, OP_MULTI, 0, size);
 	struct iovec iov = { op->buf, size };
-	struct sc_recv recv = { .iov = &iov, .iov_count = 1, .ignore = UINT64_MAX, .context = op,
-				.multi_min = 1, .flags = SC_TAGGED | SC_RECV_MULTI };
+	struct sc_recv recv = { .iov = &iov,
+				.iov_count = 1,
+				.ignore = UINT64_MAX,
+				.context = op,
+				.multi_min = 1,
+				.flags = SC_TAGGED | SC_RECV_MULTI };
 
 	if (UNTIL_TAKEN(side, sc_rx_recv(side->ep, &recv)))
 		complain("a multi-receive was refused");
@@ -640,7 +655,8 @@ static void messages_recv(struct side *side)
 		while (side->other->stage < 2 && !side->other->gone)
 			progress(side);
 	if (side->protocol->flags & LATE)
-		while (side->ep->counters.rx_unexpected < side->other->returned && (!may_fail() || patience--))
+		while (side->ep->counters.rx_unexpected < side->other->returned &&
+		       (!may_fail() || patience--))
 			progress(side);
 	if (side->protocol->flags & MULTI) {
 		messages_recv_multi(side);
@@ -676,10 +692,16 @@ static const struct message buffers_messages[] = {
 	{ 20000, 3, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 9000, 1, 0 }, { 0 },
 };
 static const struct message rdv_messages[] = {
-	{ 40000, 1, 0 }, { 100000, 5, 0 }, { 70000, 2, 0 }, { 0 },
+	{ 40000, 1, 0 },
+	{ 100000, 5, 0 },
+	{ 70000, 2, 0 },
+	{ 0 },
 };
 static const struct message share_messages[] = {
-	{ 600000, 1, 0 }, { 300000, 3, 0 }, { 100000, 1, 0 }, { 0 },
+	{ 600000, 1, 0 },
+	{ 300000, 3, 0 },
+	{ 100000, 1, 0 },
+	{ 0 },
 };
 static const struct message ack_messages[] = {
 	{ 100, 1, SC_SEND_DELIVERY },
@@ -690,18 +712,20 @@ static const struct message ack_messages[] = {
 	{ 0 },
 };
 static const struct message mixed_messages[] = {
-	{ 64, 1, 0 }, { 5000, 1, 0 }, { 50000, 1, 0 }, { 200, 1, SC_SEND_DELIVERY }, { 60000, 2, 0 }, { 0 },
+	{ 64, 1, 0 },	 { 5000, 1, 0 }, { 50000, 1, 0 }, { 200, 1, SC_SEND_DELIVERY },
+	{ 60000, 2, 0 }, { 0 },
 };
 static const struct message full_messages[] = {
 	/* more lines than a ring has, and more buffers than there are */
-	{ 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 },
-	{ 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 },
-	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
-	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
-	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
-	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
-	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
-	{ 0 },
+	{ 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 },
+	{ 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 },
+	{ 32768, 1, 0 }, { 32768, 1, 0 }, { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 200, 1, 0 },   { 200, 1, 0 },   { 200, 1, 0 },
+	{ 200, 1, 0 },	 { 200, 1, 0 },	  { 0 },
 };
 
 /* ---- one-sided ------------------------------------------------------------------------------- */
@@ -711,8 +735,12 @@ static void rma_one(struct side *side, const struct sc_remote *remote, size_t co
 	size_t size = 0;
 	struct op *op;
 	struct iovec iov;
-	struct sc_rma rma = { .iov = &iov, .iov_count = 1, .remote = remote, .remote_count = count,
-			      .data = 42, .flags = flags };
+	struct sc_rma rma = { .iov = &iov,
+			      .iov_count = 1,
+			      .remote = remote,
+			      .remote_count = count,
+			      .data = 42,
+			      .flags = flags };
 	int ret;
 
 	for (size_t i = 0; i < count; i++)
@@ -721,7 +749,8 @@ static void rma_one(struct side *side, const struct sc_remote *remote, size_t co
 	iov = (struct iovec){ op->buf, size };
 	if (flags & SC_RMA_WRITE)
 		pattern_fill(op->buf, size, 7);
-	op->checks = !(flags & SC_RMA_WRITE) && count == 1 && (remote->key == side->other->keys[0] || !may_fail());
+	op->checks = !(flags & SC_RMA_WRITE) && count == 1 &&
+		     (remote->key == side->other->keys[0] || !may_fail());
 	rma.context = op;
 	ret = UNTIL_TAKEN(side, sc_rma_post(side->ep, side->peer, &rma));
 	if (ret)
@@ -738,7 +767,8 @@ static void rma_settle(struct side *side)
 static void work_initiator(struct side *side)
 {
 	uint64_t whole = side->other->keys[0], parts = side->other->keys[1];
-	struct sc_remote small = { 0, 100, whole }, middle = { 0, 4000, whole }, large = { 0, 100000, whole };
+	struct sc_remote small = { 0, 100, whole }, middle = { 0, 4000, whole },
+			 large = { 0, 100000, whole };
 	struct sc_remote split = { 0, 30000, parts };
 	struct sc_remote both[2] = { { 110000, 500, whole }, { 31000, 4000, parts } };
 
@@ -765,7 +795,9 @@ static void work_initiator(struct side *side)
 static struct sc_reg *reg_open(struct side *side, const struct iovec *ranges, size_t count, uint64_t key,
 			       uint32_t flags)
 {
-	struct sc_reg_attr attr = { .ranges = ranges, .range_count = count, .key = key,
+	struct sc_reg_attr attr = { .ranges = ranges,
+				    .range_count = count,
+				    .key = key,
 				    .flags = SC_REG_READ | SC_REG_WRITE | flags };
 	struct sc_reg *reg = NULL;
 	int ret = sc_reg_open(side->regtab, &attr, &reg);
@@ -792,7 +824,9 @@ static void work_target(struct side *side)
 {
 	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
 	struct iovec one = { memory, sizeof(memory) / 2 };
-	struct iovec three[3] = { { memory + 131072, 10000 }, { memory + 150000, 10000 }, { memory + 170000, 20000 } };
+	struct iovec three[3] = { { memory + 131072, 10000 },
+				  { memory + 150000, 10000 },
+				  { memory + 170000, 20000 } };
 	struct sc_reg *whole, *parts;
 
 	pattern_fill(memory, sizeof(memory), 7);
@@ -852,11 +886,18 @@ static void atomic_one(struct side *side, enum sc_atomic_kind kind, enum sc_atom
 	struct op *op = op_new(side, OP_RMA, 0, size);
 	struct iovec iov = { operands, size }, other = { compare, size }, result = { op->buf, size };
 	struct sc_remote remote = { 0, size, side->other->keys[0] };
-	struct sc_atomic atomic = { .kind = kind, .type = SC_UINT64, .code = code, .iov = &iov,
-				    .iov_count = code != SC_ATOMIC_READ, .compare = &other,
-				    .compare_count = kind == SC_ATOMIC_COMPARE, .result = &result,
-				    .result_count = kind != SC_ATOMIC_BASE, .remote = &remote,
-				    .remote_count = 1, .context = op };
+	struct sc_atomic atomic = { .kind = kind,
+				    .type = SC_UINT64,
+				    .code = code,
+				    .iov = &iov,
+				    .iov_count = code != SC_ATOMIC_READ,
+				    .compare = &other,
+				    .compare_count = kind == SC_ATOMIC_COMPARE,
+				    .result = &result,
+				    .result_count = kind != SC_ATOMIC_BASE,
+				    .remote = &remote,
+				    .remote_count = 1,
+				    .context = op };
 	int ret;
 
 	for (size_t i = 0; i < count; i++)
@@ -1009,7 +1050,8 @@ static void work_reaper(struct side *side)
 	if (child < 0)
 		complain("fork");
 	if (!child) {
-		struct sc_ep_attr attr = { .tx_size = 16, .rx_size = 16,
+		struct sc_ep_attr attr = { .tx_size = 16,
+					   .rx_size = 16,
 					   .service = side->index ? "fault-left-1" : "fault-left-0" };
 		struct sc_ep *ep;
 
@@ -1114,8 +1156,14 @@ static void work_without_descriptor(struct side *side)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-#define MESSAGES { "sender", "receiver" }
-#define TRAFFIC { work_sender, work_receiver }
+#define MESSAGES                                                                                          \
+	{                                                                                                 \
+		"sender", "receiver"                                                                      \
+	}
+#define TRAFFIC                                                                                           \
+	{                                                                                                 \
+		work_sender, work_receiver                                                                \
+	}
 
 static const struct protocol protocols[] = {
 	{ "inline", MESSAGES, 0, TRAFFIC, inline_messages, { 0 } },
@@ -1137,9 +1185,24 @@ static const struct protocol protocols[] = {
 	{ "unexpected", MESSAGES, UNSHARED | LATE, TRAFFIC, mixed_messages, { 0 } },
 	{ "exchange", { "one", "other" }, BACK, TRAFFIC, mixed_messages, { 0 } },
 	{ "one-sided", { "initiator", "target" }, 0, { work_initiator, work_target }, NULL, { 0 } },
-	{ "one-sided, counted", { "initiator", "target" }, EVENTS, { work_initiator, work_target }, NULL, { 0 } },
-	{ "one-sided, strict", { "initiator", "target" }, STRICT, { work_initiator, work_target }, NULL, { 0 } },
-	{ "one-sided, no CMA", { "initiator", "target" }, NO_CMA, { work_initiator, work_target }, NULL, { 0 } },
+	{ "one-sided, counted",
+	  { "initiator", "target" },
+	  EVENTS,
+	  { work_initiator, work_target },
+	  NULL,
+	  { 0 } },
+	{ "one-sided, strict",
+	  { "initiator", "target" },
+	  STRICT,
+	  { work_initiator, work_target },
+	  NULL,
+	  { 0 } },
+	{ "one-sided, no CMA",
+	  { "initiator", "target" },
+	  NO_CMA,
+	  { work_initiator, work_target },
+	  NULL,
+	  { 0 } },
 	{ "atomics", { "initiator", "target" }, 0, { work_atomic_initiator, work_target }, NULL, { 0 } },
 	{ "closed under a copy",
 	  { "initiator", "target" },
@@ -1173,9 +1236,19 @@ static const struct protocol protocols[] = {
 	  { work_crowd, work_receiver },
 	  inline_messages,
 	  { 0 } },
-	{ "service", { "holder", "client" }, SERVED, { work_receiver, work_client }, inline_messages, { 0 } },
+	{ "service",
+	  { "holder", "client" },
+	  SERVED,
+	  { work_receiver, work_client },
+	  inline_messages,
+	  { 0 } },
 	{ "reaping", { "one", "other" }, 0, { work_reaper, work_reaper }, bounce_messages, { 0 } },
-	{ "lost lock", { "careless", "reaper" }, 0, { work_careless, work_careful }, bounce_messages, { 0 } },
+	{ "lost lock",
+	  { "careless", "reaper" },
+	  0,
+	  { work_careless, work_careful },
+	  bounce_messages,
+	  { 0 } },
 	{ "lost name",
 	  { "nameless", "without descriptor" },
 	  0,

@@ -64,7 +64,8 @@ static void points_init(void)
 {
 	int used = 0;
 
-	for (struct sc_inject_site **site = __start_sc_inject_sites; site < __stop_sc_inject_sites; site++) {
+	for (struct sc_inject_site **site = __start_sc_inject_sites; site < __stop_sc_inject_sites;
+	     site++) {
 		if (point_count == POINTS_MAX) {
 			fprintf(stderr, "more than %d points\n", POINTS_MAX);
 			exit(1);
@@ -189,7 +190,8 @@ __attribute__((format(printf, 1, 2), noreturn)) static void complain(const char 
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(control->sides[my_side].complaint, sizeof(control->sides[my_side].complaint), format, args);
+	vsnprintf(control->sides[my_side].complaint, sizeof(control->sides[my_side].complaint), format,
+		  args);
 	va_end(args);
 	_exit(1);
 }
@@ -241,7 +243,8 @@ static void sit_out(const struct run *run, int side)
 
 		/* does it live? (left for collect() to reap) */
 		if (!run->running[!side] ||
-		    (!waitid(P_PID, (id_t)run->pids[!side], &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid))
+		    (!waitid(P_PID, (id_t)run->pids[!side], &info, WEXITED | WNOHANG | WNOWAIT) &&
+		     info.si_pid))
 			break;
 		nanosleep(&moment, NULL);
 	}
@@ -282,7 +285,8 @@ static void tell_hang(const struct run *run)
 			fclose(file);
 		printf("  side %d: %s, in %s, %lu polls, /proc/<pid>/stat %s; last points:", side,
 		       run->running[side] ? "runs" : "has ended", told->where, told->polls, text);
-		for (unsigned i = told->recent_at > RECENT ? told->recent_at - RECENT : 0; i < told->recent_at; i++)
+		for (unsigned i = told->recent_at > RECENT ? told->recent_at - RECENT : 0;
+		     i < told->recent_at; i++)
 			printf(" %s", points[told->recent[i % RECENT]]->point);
 		printf("\n");
 	}

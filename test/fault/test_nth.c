@@ -984,7 +984,7 @@ int main(void)
 	snprintf(path, sizeof(path), "%s/libshmcma-fi.so",
 		 dir ? dir : "/usr/lib/x86_64-linux-gnu/libfabric");
 	if (SLOW) {
-		printf("SKIP: not with ThreadSanitizer\n"); /* whose processes take a second each */
+		printf("SKIP: not with a sanitizer\n"); /* whose processes take a second each */
 		return 77;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);

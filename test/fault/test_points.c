@@ -191,11 +191,11 @@ static void judge(const struct protocol *protocol, const struct run *run)
 		if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && was_to_die(side))
 			continue;
 		if (WIFSIGNALED(status))
-			snprintf(text, sizeof(text), "the %s died by signal %d in %s", protocol->roles[side],
-				 WTERMSIG(status), told->where);
+			snprintf(text, sizeof(text), "the %s died by signal %d in %s",
+				 protocol->roles[side], WTERMSIG(status), told->where);
 		else
-			snprintf(text, sizeof(text), "the %s in %s: %s", protocol->roles[side], told->where,
-				 told->complaint[0] ? told->complaint : "it exited");
+			snprintf(text, sizeof(text), "the %s in %s: %s", protocol->roles[side],
+				 told->where, told->complaint[0] ? told->complaint : "it exited");
 		violation(protocol, text);
 	}
 	if (run->hung)
@@ -360,7 +360,8 @@ static int report(bool all)
 	for (int i = 0; i < point_count; i++) {
 		count += fired[i];
 		if (!fired[i] && all)
-			printf("never fired: %s (%s:%d)\n", points[i]->point, points[i]->file, points[i]->line);
+			printf("never fired: %s (%s:%d)\n", points[i]->point, points[i]->file,
+			       points[i]->line);
 	}
 	printf("%d points, %d fired, %lu schedules, %lu violations\n", point_count, count, schedules,
 	       violations);

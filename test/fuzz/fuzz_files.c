@@ -40,7 +40,8 @@ static pid_t parent;
 static void make_files(struct owner *owner)
 {
 	for (int i = 0; i < FILES; i++) {
-		owner->fds[i] = open(owner->paths[i], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+		owner->fds[i] =
+			open(owner->paths[i], O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 		CHECK(owner->fds[i] >= 0);
 	}
 }
@@ -85,7 +86,9 @@ static void start_holder(void)
 /* The pid is of nobody: whose files they are is told by the lock alone. */
 static void name_files(struct owner *owner)
 {
-	struct sc_addr addr = { .pid = (uint32_t)parent ^ 0x40000000, .nonce = { 0xfe, 0xed }, .ep = owner->ep };
+	struct sc_addr addr = { .pid = (uint32_t)parent ^ 0x40000000,
+				.nonce = { 0xfe, 0xed },
+				.ep = owner->ep };
 	const struct sc_host *host;
 
 	CHECK(!sc_host_get(&host));

@@ -42,7 +42,7 @@ enum {
 	LATER_DISCARD = 1 << 3,
 	NO_ANSWERS = 1 << 4, /* the ring back is never read */
 	ANSWERS_FIRST = 1 << 5,
-	ASK = 1 << 6,	    /* for memory of the peer's */
+	ASK = 1 << 6,	     /* for memory of the peer's */
 	CLOSE_KEYS = 1 << 7, /* after the first batch */
 };
 

@@ -18,7 +18,16 @@ struct offer {
 	uint32_t generation, front;
 };
 
-enum { SET_CLAIM = 1, SET_DONE = 2, KEEP_GENERATION = 4, MOVE = 8, TAKE = 16, CLOSE = 32, REPORT = 64, LOOK = 128 };
+enum {
+	SET_CLAIM = 1,
+	SET_DONE = 2,
+	KEEP_GENERATION = 4,
+	MOVE = 8,
+	TAKE = 16,
+	CLOSE = 32,
+	REPORT = 64,
+	LOOK = 128
+};
 
 struct step {
 	uint64_t what, claim, done;

@@ -36,7 +36,19 @@ struct step {
 };
 
 enum what { RECV, SEND, READ, WRITE, ATOMIC, RECORD, WORD, POLL, ANSWERS_READ, REG_CLOSE, THIRD, WHATS };
-enum where { OWN_PRESENCE, OWN_CLAIM, OWN_SLOT, OWN_TABLE, OWN_POOL, SLOT, CLAIM, PRESENCE, CLAIMS, OTHERS, WHERES };
+enum where {
+	OWN_PRESENCE,
+	OWN_CLAIM,
+	OWN_SLOT,
+	OWN_TABLE,
+	OWN_POOL,
+	SLOT,
+	CLAIM,
+	PRESENCE,
+	CLAIMS,
+	OTHERS,
+	WHERES
+};
 
 #define STEPS_MAX 150
 #define OPS_MAX 512
@@ -102,7 +114,9 @@ static void post_recv(const struct step *step)
 {
 	static const size_t sizes[] = { 0, 8, 100, 3000, 40000, 100000, 200000, SIZE_MAX_ };
 	struct iovec iov[2] = { { space + GUARD, sizes[step->small % 8] } };
-	struct sc_recv recv = { .iov = iov, .iov_count = 1, .tag = step->value & 3, .flags = step->how & SC_TAGGED };
+	struct sc_recv recv = {
+		.iov = iov, .iov_count = 1, .tag = step->value & 3, .flags = step->how & SC_TAGGED
+	};
 	struct op *op;
 
 	if (step->how & 2)
@@ -137,11 +151,19 @@ static void post_recv(const struct step *step)
 static void post_send(const struct step *step)
 {
 	static const size_t sizes[] = { 0, 8, 150, 1000, 20000, 50000, 100000, SIZE_MAX_ };
-	static const uint32_t flags[] = { 0, SC_SEND_DELIVERY, SC_SEND_MATCH, SC_SEND_FENCE,
-					  SC_SEND_FENCE | SC_SEND_DELIVERY, SC_SEND_DATA, SC_TAGGED, SC_TAGGED };
+	static const uint32_t flags[] = { 0,
+					  SC_SEND_DELIVERY,
+					  SC_SEND_MATCH,
+					  SC_SEND_FENCE,
+					  SC_SEND_FENCE | SC_SEND_DELIVERY,
+					  SC_SEND_DATA,
+					  SC_TAGGED,
+					  SC_TAGGED };
 	struct iovec iov = { space + GUARD, sizes[step->small % 8] };
 	struct op *op = op_get(false);
-	struct sc_send send = { .iov = &iov, .iov_count = 1, .context = op, .flags = flags[step->how % 8] };
+	struct sc_send send = {
+		.iov = &iov, .iov_count = 1, .context = op, .flags = flags[step->how % 8]
+	};
 
 	if (!op)
 		return;
@@ -274,8 +296,7 @@ static uint8_t *word_at(const struct step *step, bool wild)
 	case OWN_CLAIM:
 		return (uint8_t *)&sc_seg_claims(own)[step->at % own->header.slot_count];
 	case OWN_SLOT:
-		return out == UINT32_MAX ? NULL :
-					   place(sc_seg_slot(own, out), SC_ABI_SLOT_SIZE, step->at);
+		return out == UINT32_MAX ? NULL : place(sc_seg_slot(own, out), SC_ABI_SLOT_SIZE, step->at);
 	case OWN_TABLE:
 		if (step->at & 2)
 			return place(table.regs, sizeof(struct sc_abi_reg), step->at >> 2);

@@ -223,13 +223,14 @@ static const struct {
 	{                                                                                                 \
 #name "=", offsetof(struct mt_counters, name)                                             \
 	}
-	COUNTER(tx_msgs),      COUNTER(tx_bytes),	 COUNTER(tx_inline),	  COUNTER(tx_bounce),
-	COUNTER(tx_rdv),       COUNTER(rx_msgs),	 COUNTER(rx_bytes),	  COUNTER(rx_unexpected),
-	COUNTER(rx_cma_bytes), COUNTER(rx_pulled_bytes), COUNTER(rx_local_bytes),
-	COUNTER(shared_bytes), COUNTER(connects),
-	COUNTER(accepts),      COUNTER(refusals),	 COUNTER(quarantines),	  COUNTER(departures),
-	COUNTER(deaths),       COUNTER(rma_ops),	 COUNTER(rma_direct_bytes),
-	COUNTER(rma_requests), COUNTER(rma_served),
+	COUNTER(tx_msgs),	  COUNTER(tx_bytes),	     COUNTER(tx_inline),
+	COUNTER(tx_bounce),	  COUNTER(tx_rdv),	     COUNTER(rx_msgs),
+	COUNTER(rx_bytes),	  COUNTER(rx_unexpected),    COUNTER(rx_cma_bytes),
+	COUNTER(rx_pulled_bytes), COUNTER(rx_local_bytes),   COUNTER(shared_bytes),
+	COUNTER(connects),	  COUNTER(accepts),	     COUNTER(refusals),
+	COUNTER(quarantines),	  COUNTER(departures),	     COUNTER(deaths),
+	COUNTER(rma_ops),	  COUNTER(rma_direct_bytes), COUNTER(rma_requests),
+	COUNTER(rma_served),
 #undef COUNTER
 };
 

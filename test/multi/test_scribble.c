@@ -56,7 +56,7 @@ static struct board {
 	struct rma_place lanes[RANKS], counters[RANKS];
 	_Atomic uint64_t quarantines;
 	_Atomic uint64_t exchanged[RANKS];
-} *board;
+} * board;
 
 static const struct mode *mode;
 static uint64_t seed, the_round;
@@ -196,7 +196,8 @@ static bool move(bool write, void *local, size_t len)
 				       .local_count = 1,
 				       .remote_count = 1,
 				       .local = { { local, len } },
-				       .remote = { { .addr = place->addr, .len = len, .key = place->key } } };
+				       .remote = {
+					       { .addr = place->addr, .len = len, .key = place->key } } };
 	ssize_t rc;
 
 	do
@@ -261,7 +262,8 @@ static void honest_round(void)
 	memset(ops, 0, sizeof(ops));
 	mt_barrier(&ep); /* the victim's memory is known */
 	for (; fine && (!is_over() || number < 3); number++) {
-		mt_doing("round %llu, number %llu", (unsigned long long)the_round, (unsigned long long)number);
+		mt_doing("round %llu, number %llu", (unsigned long long)the_round,
+			 (unsigned long long)number);
 		fine = exchange(number) && send_small(number) && put_and_get(number) && count_up(number);
 	}
 	mt_require(fine || is_wild(), "traffic failed");
@@ -334,7 +336,8 @@ static void answer(struct job *request)
 	size_t len = request->len;
 	ssize_t rc;
 
-	mt_require(is_wild() || len == size_of(request->number + (uint64_t)request->rank), "%zu bytes", len);
+	mt_require(is_wild() || len == size_of(request->number + (uint64_t)request->rank), "%zu bytes",
+		   len);
 	must_be(request->buf, len, pattern_of(request->rank, request->number), "a request");
 	mt_require(reply->kind == NONE || is_wild(), "a second request before the first was answered");
 	if (reply->kind != NONE)
@@ -360,8 +363,10 @@ static void check_small(const uint8_t *bytes, size_t len, fi_addr_t source)
 	mt_require((head[0] == HONEST || head[0] == HONEST + 1) && source == addresses[head[0]],
 		   "a small message from %llx that says rank %llu", (unsigned long long)source,
 		   (unsigned long long)head[0]);
-	mt_require(head[1] == smalls[head[0]]++, "small message %llu out of order", (unsigned long long)head[1]);
-	must_be(bytes + sizeof(head), len - sizeof(head), pattern_of((int)head[0], head[1]), "a small message");
+	mt_require(head[1] == smalls[head[0]]++, "small message %llu out of order",
+		   (unsigned long long)head[1]);
+	must_be(bytes + sizeof(head), len - sizeof(head), pattern_of((int)head[0], head[1]),
+		"a small message");
 }
 
 static void job_ended(struct job *job, const struct fi_cq_tagged_entry *entry, fi_addr_t source, int err)
@@ -385,7 +390,8 @@ static void job_ended(struct job *job, const struct fi_cq_tagged_entry *entry, f
 	mad_ended += kind == MAD_OP;
 	if (kind == MAD_OP)
 		return;
-	mt_require(!err || is_wild() || err == FI_ECANCELED, "with rank %d: %s", job->rank, fi_strerror(err));
+	mt_require(!err || is_wild() || err == FI_ECANCELED, "with rank %d: %s", job->rank,
+		   fi_strerror(err));
 	if (kind == REQUEST && !err)
 		answer(job);
 }
@@ -772,7 +778,7 @@ static void write_one(struct mt_random *random, const struct range *range)
 	if (mt_below(random, 4))
 		__atomic_store_n(at, new, __ATOMIC_RELAXED);
 	else
-		__atomic_store_n((uint32_t *)at + mt_below(random, 2), (uint32_t)new, __ATOMIC_RELAXED);
+		__atomic_store_n((uint32_t *)at + mt_below(random, 2), (uint32_t) new, __ATOMIC_RELAXED);
 }
 
 /* What would keep the victim's close waiting for 5 seconds: hazard words. */
@@ -828,7 +834,8 @@ static void write_end(const struct file *own, const struct file *of_victim)
 
 	if (mode->where == OWN ? !taken_slots(own, &slot, 1) : !mad_slot(of_victim, own->path, &slot))
 		return;
-	mt_doing("waiting for the victim to see what cannot be, round %llu", (unsigned long long)the_round);
+	mt_doing("waiting for the victim to see what cannot be, round %llu",
+		 (unsigned long long)the_round);
 	for (; !has_ended(file, &slot); nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL)) {
 		if (mode->where == OWN)
 			__atomic_store_n((uint64_t *)(slot.base + CONSUMER), UINT64_MAX / 3,
@@ -846,7 +853,8 @@ static void wait_for_traffic(const struct file *own, const struct file *of_victi
 	mt_doing("waiting for traffic, round %llu", (unsigned long long)the_round);
 	while (!mad_slot(of_victim, own->path, slots) || !taken_slots(own, slots, RANGES))
 		mt_poll(NULL);
-	mt_doing("writing, seed %llu, round %llu", (unsigned long long)seed, (unsigned long long)the_round);
+	mt_doing("writing, seed %llu, round %llu", (unsigned long long)seed,
+		 (unsigned long long)the_round);
 }
 
 static void scribble(const struct file *own, const struct file *of_victim)

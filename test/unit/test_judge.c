@@ -74,7 +74,7 @@ static void read_boot(struct child *self, void *arg)
 static void test_boot_id(void **state)
 {
 	static const struct boot boots[] = {
-		{ UUID "\n", 0 },	 { UUID, 0 },		{ "", -EIO },
+		{ UUID "\n", 0 },     { UUID, 0 },	  { "", -EIO },
 		{ UUID "0\n", -EIO }, { "0123\n", -EIO }, { "no uuid\n", -EIO },
 	};
 

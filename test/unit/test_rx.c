@@ -979,8 +979,8 @@ static void test_fence_flood(void **state)
 	while (pair[0].peer->link == SC_LINK_UP) {
 		assert_true(++written < 10000);
 		if (sc_ring_has_room(&pair[0].peer->tx, 1))
-			raw_record(pair[0].peer,
-				   CTL(SC_ABI_INLINE, SC_ABI_F_ACK | SC_ABI_F_FENCE, 1, 0), words, 7);
+			raw_record(pair[0].peer, CTL(SC_ABI_INLINE, SC_ABI_F_ACK | SC_ABI_F_FENCE, 1, 0),
+				   words, 7);
 		else
 			ends_settle(pair, 2), (void)sc_ring_refresh(&pair[0].peer->tx);
 		while (sc_cq_peek(&pair[1].rx))

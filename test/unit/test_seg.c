@@ -188,8 +188,7 @@ static void test_create(void **state)
 	memcpy(&shared, seg->base, sizeof(shared));
 	assert_memory_equal(&shared, header, sizeof(shared));
 	assert_int_equal(
-		sc_header_check(&shared, sizeof(shared), header->length, header->address, &checked),
-		0);
+		sc_header_check(&shared, sizeof(shared), header->length, header->address, &checked), 0);
 	assert_int_equal(sc_seg_presence(seg)->state, SC_ABI_OPEN);
 	for (uint32_t i = 0; i < header->slot_count; i++)
 		assert_true(!sc_seg_claims(seg)[i]);
@@ -1078,7 +1077,7 @@ static void test_check_header(void **state)
 		struct sc_abi_header h = good;                                                            \
 		statement;                                                                                \
 		memset(&out, 0x11, sizeof(out));                                                          \
-		assert_int_equal(sc_header_check(&h, sizeof(h), good.length, good.address, &out),     \
+		assert_int_equal(sc_header_check(&h, sizeof(h), good.length, good.address, &out),         \
 				 -EPROTO);                                                                \
 		assert_int_equal(out.major, 0x1111); /* nothing is handed out */                          \
 	} while (0)
@@ -1088,8 +1087,7 @@ static void test_check_header(void **state)
 	assert_int_equal(sc_header_check(&good, sizeof(good), good.length, good.address, &out), 0);
 	assert_memory_equal(&good, &out, sizeof(good));
 	for (size_t size = 0; size < sizeof(good); size++)
-		assert_int_equal(sc_header_check(&good, size, good.length, good.address, &out),
-				 -EPROTO);
+		assert_int_equal(sc_header_check(&good, size, good.length, good.address, &out), -EPROTO);
 	assert_int_equal(sc_header_check(&good, sizeof(good), good.length + 1, good.address, &out),
 			 -EPROTO);
 	assert_int_equal(sc_header_check(&good, sizeof(good), good.length, "fi_shmcma://a", &out),

@@ -159,16 +159,16 @@ static void test_events(void **state)
 			pair[i].ep->cntrs[SC_EVENT_RECV] = &cntrs[i][1];
 		}
 		for (int i = 0; i < 5 * 4; i++) {
-			uint32_t flags = (i % 4 & 1 ? SC_SILENT : 0) |
-					 (i % 4 & 2 ? SC_SEND_DELIVERY : 0) |
+			uint32_t flags = (i % 4 & 1 ? SC_SILENT : 0) | (i % 4 & 2 ? SC_SEND_DELIVERY : 0) |
 					 (sizes[i / 4] == 8 ? SC_SEND_INJECT : 0);
 
 			pair[0].ep->tx_cq = i % 4 == 3 ? NULL : &pair[0].tx;
-			assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizes[i / 4], 0, flags), 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizes[i / 4], 0, flags),
+					 0);
 			sent += !(flags & SC_SEND_DELIVERY) && sizes[i / 4] <= 32768;
 			expect_events(0, SC_EVENT_SEND, sent, 0);
-			assert_int_equal(end_recv(&pair[1], NULL, into, sizes[i / 4], 0, flags & SC_SILENT),
-					 0);
+			assert_int_equal(
+				end_recv(&pair[1], NULL, into, sizes[i / 4], 0, flags & SC_SILENT), 0);
 			ends_settle(pair, 2);
 			sent += flags & SC_SEND_DELIVERY || sizes[i / 4] > 32768;
 			expect_events(0, SC_EVENT_SEND, sent, 0);
@@ -1302,10 +1302,13 @@ static void test_fence_tells_of_earlier(void **state)
 					continue;
 				pair_open(pair, NULL, way);
 				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 1,
-							  SC_TAGGED | SC_SILENT), 0);
-				assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizes[i], 2, fenced), 0);
+							  SC_TAGGED | SC_SILENT),
+						 0);
+				assert_int_equal(
+					end_send(&pair[0], pair[0].peer, from, sizes[i], 2, fenced), 0);
 				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 3,
-							  SC_TAGGED | SC_SILENT), 0);
+							  SC_TAGGED | SC_SILENT),
+						 0);
 				if (late)
 					ends_settle(pair, 2);
 				assert_int_equal(end_recv(&pair[1], NULL, to, sizes[i], 2, SC_TAGGED), 0);
