@@ -391,13 +391,14 @@ static void access_initiator(struct pair *pair)
 	pair_quiet(pair, &pair->a);
 }
 
-/* Five pages, the fourth of which is not there, or not to be written. */
-static uint8_t *five_pages(int protection)
+/* The fourth of them is not there, or not to be written. */
+static uint8_t *pages(size_t count, int protection)
 {
-	uint8_t *map = mmap(NULL, 5 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *map =
+		mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	must(map != MAP_FAILED);
-	memset(map, 0x77, 5 * PAGE);
+	memset(map, 0x77, count * PAGE);
 	if (protection < 0)
 		gives(munmap(map + BEFORE, PAGE), 0);
 	else
@@ -408,7 +409,7 @@ static uint8_t *five_pages(int protection)
 /* The same within one process, where the copy is a plain one. A hole might be filled by what is mapped next. */
 static void test_not_there(struct stage *stage)
 {
-	uint8_t *holed = five_pages(PROT_NONE), *guarded = five_pages(PROT_READ);
+	uint8_t *holed = pages(5, PROT_NONE), *guarded = pages(5, PROT_READ);
 	struct region regions[2];
 
 	region_open(stage->pair, &regions[0], holed, 5 * PAGE, FI_REMOTE_READ | FI_REMOTE_WRITE);
@@ -430,7 +431,7 @@ static void test_not_there(struct stage *stage)
 static void access_target(struct pair *pair)
 {
 	uint8_t *readable = guarded_alloc(LONGEST), *writable = guarded_alloc(LONGEST);
-	uint8_t *holed = five_pages(-1), *guarded = five_pages(PROT_READ);
+	uint8_t *holed = pages(5, -1), *guarded = pages(5, PROT_READ);
 	struct region regions[4];
 	struct shown shown;
 
@@ -458,23 +459,26 @@ static void access_target(struct pair *pair)
 
 /* ---- our own memory -------------------------------------------------------------------------- */
 
+/* Pages of what the kernel copies: less may go through shared memory, and a fault is a signal. */
+#define LARGE 16
+
 /* Where the data is to come from, or to go, is not there: an error as well, when the kernel copies. */
 static void local_fault(struct pair *pair)
 {
 	struct remote remote = region_exchange(pair, NULL);
-	uint8_t *holed = five_pages(-1), *guarded = five_pages(PROT_READ);
+	uint8_t *holed = pages(LARGE, -1), *guarded = pages(LARGE, PROT_READ);
 	struct side *side = &pair->a;
 
 	for (int i = 0; i < 10; i++) {
-		post(pair, fi_write(side->ep, holed, 5 * PAGE, NULL, side->peer, remote.addr, remote.key,
+		post(pair, fi_write(side->ep, holed, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key,
 				    holed));
 		must(expect_error(pair, side, holed, FI_EIO).olen <= BEFORE);
-		post(pair, fi_read(side->ep, guarded, 5 * PAGE, NULL, side->peer, remote.addr, remote.key,
+		post(pair, fi_read(side->ep, guarded, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key,
 				   guarded));
 		must(expect_error(pair, side, guarded, FI_EIO).olen <= BEFORE);
-		must(is_all(guarded + BEFORE, 2 * PAGE, 0x77));
+		must(is_all(guarded + BEFORE, (LARGE - 3) * PAGE, 0x77));
 		post(pair,
-		     fi_write(side->ep, guarded, 5 * PAGE, NULL, side->peer, remote.addr, remote.key, &i));
+		     fi_write(side->ep, guarded, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key, &i));
 		must(pair_done(pair, side).entry.op_context == &i);
 	}
 	pair_meet(pair);
@@ -483,12 +487,12 @@ static void local_fault(struct pair *pair)
 static void local_fault_target(struct pair *pair)
 {
 	struct region region;
-	uint8_t *buf = guarded_alloc(5 * PAGE);
+	uint8_t *buf = guarded_alloc(LARGE * PAGE);
 
-	region_open(pair, &region, buf, 5 * PAGE, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_open(pair, &region, buf, LARGE * PAGE, FI_REMOTE_READ | FI_REMOTE_WRITE);
 	region_exchange(pair, &region);
 	pair_meet(pair);
-	must(guarded_intact(buf, 5 * PAGE));
+	must(guarded_intact(buf, LARGE * PAGE));
 	region_close(&region);
 	guarded_free(buf);
 }

@@ -352,6 +352,7 @@ static void open_afresh(void)
 	static struct talk left;
 
 	talk_open(&left, NULL);
+	left.half = 1;
 	mt_publish(&left.ep, LEFT_NAME);
 	talk_all(&left, talk_friend(&left, mt_published(NULL, SERVES)));
 }
