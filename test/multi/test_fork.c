@@ -985,7 +985,8 @@ int main(void)
 	mt_init("test_fork");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		for (int forks = ASKS; forks <= SERVES; forks++) {
-			if (MT_SANITIZED && cases[i].any)
+			/* nor may a sanitizer's allocator be locked by another thread at fork(2) */
+			if (MT_SANITIZED && (cases[i].any || cases[i].body == grandchild_of_both))
 				continue; /* a crash is not a finding there */
 			arg = (struct fork_arg){ &cases[i], forks };
 			snprintf(name, sizeof(name), "%s-%s", cases[i].name, forks ? "serving" : "asking");
