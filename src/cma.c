@@ -8,8 +8,8 @@
  * one after exec(2) does not have that word at that place. What a failed read has put into the
  * destination is undefined; the caller's operation fails or is done again. A write cannot be proven so;
  * its caller looks at the owner's word of life or life lock before each (sc_peer_is_there()), and the pid of a
- * process that has either is not another's. Between that look and the write the process would have to end, be reaped, and
- * its pid come round again.
+ * process that has either is not another's. Between that look and the write the process would have to end, be
+ * reaped, and its pid come round again.
  *
  * A partial transfer stops at the byte that faulted (process_vm_readv(2)); the loop goes on from there and
  * takes "nothing at all" as the fault that it is. Between exec(2) and the release of the life lock a process

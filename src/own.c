@@ -19,8 +19,6 @@
  *   - a descriptor of another's file is closed by sc_own_close_other() only, which waits for a reaper in
  *     another thread, because that one relies on a lock on the same inode.
  *
- * /proc is asked as the calling thread: what it shows of a process whose first thread has ended is empty.
- *
  * A forked child inherits descriptors but no locks and, by the list, no files: its parent's are other
  * processes' files to it.
  */
@@ -299,7 +297,6 @@ static int reopen(int path_fd)
 static int open_own_again(const struct sc_own *own)
 {
 	char path[SC_OWN_PATH_MAX];
-	struct stat st;
 	int path_fd, fd;
 
 	if (!own->name[0])
@@ -308,8 +305,7 @@ static int open_own_again(const struct sc_own *own)
 	path_fd = SC_TRY("own.again", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 	if (path_fd < 0)
 		return errno == ENOENT ? -EBADF : -errno;
-	fd = fstat(path_fd, &st) || st.st_dev != own->dev || st.st_ino != own->ino ? -EBADF
-										   : reopen(path_fd);
+	fd = sc_own_is_open(path_fd, own->dev, own->ino) ? reopen(path_fd) : -EBADF;
 	SC_CALL("own.again_close", close(path_fd));
 	return fd;
 }

@@ -100,12 +100,6 @@ int sc_peers_init(struct sc_ep *ep)
 	return -ENOMEM;
 }
 
-/* A forked child has neither the mappings nor any say in what they hold. */
-static bool is_forked(const struct sc_ep *ep)
-{
-	return !sc_seg_is_here(ep->seg);
-}
-
 static void say_goodbye(struct sc_peer *peer)
 {
 	uint64_t unread = peer->unread ? SC_ABI_CLAIM_UNREAD : 0;
@@ -136,7 +130,8 @@ void sc_peer_part(struct sc_peer *peer)
 {
 	if (!peer->seg)
 		return;
-	if (!is_forked(peer->ep))
+	/* a forked child has neither the mappings nor any say in what they hold */
+	if (sc_seg_is_here(peer->ep->seg))
 		say_goodbye(peer);
 	sc_watch_del(&peer->watch);
 	sc_seg_detach(peer->seg);
@@ -161,7 +156,7 @@ void sc_peers_close(struct sc_ep *ep)
 	struct sc_abi_presence *presence;
 	uint32_t unread = 0;
 
-	if (is_forked(ep))
+	if (!sc_seg_is_here(ep->seg))
 		return;
 	presence = sc_seg_presence(ep->seg);
 	sc_list_for (entry, &ep->peers) {
