@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <rdma/fi_eq.h>
@@ -219,9 +220,29 @@ static void limits_rank(const void *arg)
 
 static int filler = -1;
 
-static void leave_pages(unsigned long pages)
+static unsigned long free_pages(void)
 {
 	struct statvfs fs;
+
+	mt_require(!statvfs("/dev/shm", &fs), "statvfs: %s", strerror(errno));
+	return fs.f_bavail;
+}
+
+/* What an attempt had is free again only when the server has let go of it as well, which takes it a moment. */
+static void wait_for_free(unsigned long pages)
+{
+	double end = mt_now() + PATIENCE;
+
+	mt_doing("waiting for all that was closed to be free");
+	while (free_pages() < pages) {
+		mt_require(mt_now() < end, "%lu pages are free, were %lu before", free_pages(), pages);
+		sched_yield();
+	}
+}
+
+static void leave_pages(unsigned long pages)
+{
+	unsigned long fill;
 
 	if (filler >= 0)
 		close(filler);
@@ -230,10 +251,11 @@ static void leave_pages(unsigned long pages)
 	if (pages == ULONG_MAX)
 		return;
 	filler = open(FILLER, O_CREAT | O_RDWR, 0600);
-	mt_require(filler >= 0 && !fstatvfs(filler, &fs), "%s", FILLER);
-	mt_require(fs.f_bavail > pages, "too small a /dev/shm for this test");
-	mt_require(!fallocate(filler, 0, 0, (off_t)((fs.f_bavail - pages) * fs.f_frsize)), "fallocate: %s",
-		   strerror(errno));
+	mt_require(filler >= 0, "%s: %s", FILLER, strerror(errno));
+	fill = free_pages();
+	mt_require(fill > pages, "too small a /dev/shm for this test");
+	mt_require(!fallocate(filler, 0, 0, (off_t)((fill - pages) * (size_t)sysconf(_SC_PAGESIZE))),
+		   "fallocate: %s", strerror(errno));
 }
 
 /* From that step on with so many pages free; then with enough. Returns the step that failed, or STEPS. */
@@ -261,12 +283,15 @@ static void memory_body(void)
 {
 	static const int from[] = { FABRIC, ENABLE, SEND, REGISTER, SHARED };
 	int failures[STEPS + 1] = { 0 };
+	unsigned long before = free_pages();
 
 	for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++)
 		for (unsigned long pages = 0, enough = 0; pages < 200 && enough < 2;
 		     pages += pages < 24 ? 1 : 20) {
-			int failed = fill_at(from[i], pages);
+			int failed;
 
+			wait_for_free(before);
+			failed = fill_at(from[i], pages);
 			failures[failed]++;
 			enough += failed == STEPS;
 		}
@@ -281,6 +306,7 @@ static void service_body(void)
 {
 	char *plain = info->src_addr, named[64];
 	static struct attempt a;
+	unsigned long before = free_pages();
 	int failures = 0;
 
 	snprintf(named, sizeof(named), "fi_shmcma://limits.%d", (int)getpid());
@@ -290,6 +316,7 @@ static void service_body(void)
 	for (unsigned long pages = 0; pages < 80; pages++) {
 		int rc;
 
+		wait_for_free(before);
 		leave_pages(pages);
 		rc = steps_until(&a, STEPS);
 		failures += rc != 0;
