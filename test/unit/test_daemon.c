@@ -33,21 +33,10 @@ static void nap(void)
 	usleep(1000);
 }
 
-static bool is_named(const char *address)
-{
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
-	struct sc_addr parts;
-
-	assert_int_equal(sc_addr_parse(address, &parts), 0);
-	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
-	return !access(path, F_OK);
-}
-
 /* No poll of anybody: the thread alone. */
 static void await_unnamed(const char *address)
 {
-	while (is_named(address))
+	while (core_has_file(address))
 		nap();
 }
 
@@ -328,7 +317,7 @@ static void test_stopped(void **state)
 		assert_false(sc_reap_owner_is_dead(peer->seg));
 	}
 	assert_true(sc_reap_scan() >= 0);
-	assert_true(is_named(child.line));
+	assert_true(core_has_file(child.line));
 	assert_false(sc_watch_has_ended(&peer->watch));
 	kill(child.pid, SIGCONT);
 	assert_int_equal(end_send(&end, peer, from, 8, 0, SC_SEND_DELIVERY | SC_SILENT), 0);
@@ -402,7 +391,7 @@ static void test_exec(void **state)
 	assert_int_equal(kill(child.pid, 0), 0);
 	child_kill(&child);
 	assert_true(sc_reap_scan() >= 0);
-	assert_false(is_named(child.line));
+	assert_false(core_has_file(child.line));
 	end_close(&end);
 }
 
@@ -442,18 +431,18 @@ static void test_unread(void **state)
 		assert_int_equal(child_end(&child), 0);
 		assert_true(sc_reap_scan() >= 0);
 		assert_int_equal(child_run(scan_alone, NULL), 0);
-		assert_true(is_named(child.line));
+		assert_true(core_has_file(child.line));
 		if (read) {
 			assert_int_equal(end_recv(&end, NULL, large, sizeof(large), 3, 0), 0);
 			while (end_idle(&end))
 				sc_ep_poll(end.ep);
 			assert_int_equal(comp_take(&end.rx).err, 0);
 			ends_settle(&end, 1);
-			assert_false(is_named(child.line));
+			assert_false(core_has_file(child.line));
 		}
 		end_close(&end);
 		assert_true(sc_reap_scan() >= 0);
-		assert_false(is_named(child.line));
+		assert_false(core_has_file(child.line));
 	}
 }
 
@@ -618,7 +607,7 @@ static void test_closefrom(void **state)
 	assert_int_equal(read(child.up, line, CHILD_LINE), CHILD_LINE);
 	do {
 		assert_true(sc_reap_scan() >= 0);
-		assert_true(is_named(child.line));
+		assert_true(core_has_file(child.line));
 		assert_false(sc_peer_is_dead(peer));
 	} while (sc_seg_check_owner(peer->seg) != 1);
 	end_open(&ends[1], NULL);
@@ -627,7 +616,7 @@ static void test_closefrom(void **state)
 		sc_ep_poll(ends[1].ep);
 	assert_int_equal(ends[1].peer->link, SC_LINK_UP);
 	assert_int_equal(child_end(&child), 0);
-	assert_false(is_named(child.line));
+	assert_false(core_has_file(child.line));
 	for (int i = 0; i < 2; i++) {
 		while (end_send(&ends[i], i ? ends[1].peer : peer, from, 8, 0, SC_SILENT) != -ECONNRESET)
 			sc_ep_poll(ends[i].ep);
@@ -853,7 +842,7 @@ static void test_fork(void **state)
 	peer = connect_to(&end, child.line);
 	assert_int_equal(child_run(forked, NULL), 0);
 	assert_int_equal(child_run(forked_closes, &end), 0);
-	assert_true(is_named(sc_ep_address(end.ep)));
+	assert_true(core_has_file(sc_ep_address(end.ep)));
 	assert_int_equal(count_pidfds(), 1);
 	await_threads(1);
 	child_kill(&child);
