@@ -653,6 +653,41 @@ static void test_services(void **state)
 	assert_int_equal(sc_reap_name(name), 1);
 }
 
+/* One that holds a service. */
+static void serve(struct child *self, void *arg)
+{
+	struct sc_service *service;
+	struct sc_seg *seg;
+
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	CHILD_CHECK(!sc_service_create(arg, seg->header.address, &service));
+	child_tell(self, seg->header.address);
+	child_wait(self);
+	sc_service_destroy(service);
+	sc_seg_destroy(seg);
+}
+
+/* A name that is taken each time one tries, and free when one looks; a lock that cannot be asked for. */
+static void test_services_fail(void **state)
+{
+	char found[SC_ADDR_SIZE];
+	struct sc_service *service;
+	struct child holder;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	assert_true(child_start(&holder, serve, "judge.held"));
+	core_failing("own.link", EEXIST);
+	assert_int_equal(sc_service_create("judge.free", holder.line, &service), -EADDRINUSE);
+	core_failing("live.check", ENOLCK);
+	assert_int_equal(sc_service_find("judge.held", found), -ENOLCK);
+	core_failing(NULL, 0);
+	assert_int_equal(sc_service_find("judge.held", found), 0);
+	assert_string_equal(found, holder.line);
+	assert_int_equal(child_end(&holder), 0);
+}
+
 /* ---- stopped --------------------------------------------------------------------------------- */
 
 #define CHECKS 100000
@@ -699,6 +734,7 @@ int main(void)
 		cmocka_unit_test(test_orphans_of_others),
 		cmocka_unit_test(test_awaited),
 		cmocka_unit_test(test_services),
+		cmocka_unit_test(test_services_fail),
 		cmocka_unit_test(test_stopped),
 	};
 
