@@ -275,16 +275,23 @@ static bool has_ended(int pidfd, uint64_t pidfs_ino)
 	return SC_TRY("host.poll", poll(&ready, 1, 0)) == 1 || (inode && pidfs_ino && inode != pidfs_ino);
 }
 
+/*
+ * No pidfd to be had: is it because no process has that number? EINVAL, and ENOENT from Linux 6.16 on: it is a
+ * thread's by now. Anything else says nothing about the process.
+ */
+static bool is_of_none(int err)
+{
+	return err == ESRCH || err == EINVAL || err == ENOENT;
+}
+
 bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
 {
 	int fd = sc_host_open_pidfd(pid);
 	uint64_t started;
 	bool ended;
 
-	if (fd < 0) {
-		/* EINVAL: the number is a thread's by now. Anything else says nothing about the process. */
-		return errno != ESRCH && errno != EINVAL;
-	}
+	if (fd < 0)
+		return !is_of_none(errno);
 	ended = has_ended(fd, pidfs_ino);
 	/* its inode is the one, or else its start may be; 0: cannot be told */
 	started = pidfs_ino && sc_host_pidfd_inode(fd) ? 0 : start_time(pid);
@@ -301,7 +308,7 @@ bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino)
 		return true; /* without a descriptor, which may be what there is none of */
 	fd = sc_host_open_pidfd(pid);
 	if (fd < 0)
-		return false;
+		return is_of_none(errno);
 	ended = has_ended(fd, pidfs_ino);
 	SC_CALL("host.ended_close", close(fd));
 	return ended;

@@ -47,19 +47,31 @@ int sc_inject(const char *point);
 long sc_inject_done(const char *point, long result);
 void *sc_inject_done_ptr(const char *point, void *result);
 
+/* What a condition is asked of: so it is one branch for an injected and a real failure (test/coverage.md). */
+static inline long sc_inject_result(long result)
+{
+	return result;
+}
+
+static inline void *sc_inject_result_ptr(void *result)
+{
+	return result;
+}
+
 /* A test's own sc_inject(), instead of what the environment says. */
 extern int (*sc_inject_hook)(const char *point);
 
 #define SC_INJECT(point) sc_inject(SC_INJECT_SITE(point, (void *)0, false))
 #define SC_FAIL(point) sc_inject(SC_INJECT_SITE(point, (void *)0, true))
 #define SC_TRY(point, call)                                                                               \
-	((errno = sc_inject(SC_INJECT_SITE(point, #call, true)))                                          \
-		 ? -1                                                                                     \
-		 : sc_inject_done(SC_INJECT_SITE(point ".done", #call, false), (call)))
+	sc_inject_result((errno = sc_inject(SC_INJECT_SITE(point, #call, true)))                          \
+				 ? -1                                                                     \
+				 : sc_inject_done(SC_INJECT_SITE(point ".done", #call, false), (call)))
 #define SC_TRY_PTR(point, failed, call)                                                                   \
-	((errno = sc_inject(SC_INJECT_SITE(point, #call, true)))                                          \
-		 ? (failed)                                                                               \
-		 : sc_inject_done_ptr(SC_INJECT_SITE(point ".done", #call, false), (call)))
+	sc_inject_result_ptr(                                                                             \
+		(errno = sc_inject(SC_INJECT_SITE(point, #call, true)))                                   \
+			? (failed)                                                                        \
+			: sc_inject_done_ptr(SC_INJECT_SITE(point ".done", #call, false), (call)))
 #define SC_CALL(point, call)                                                                              \
 	((void)sc_inject(SC_INJECT_SITE(point, #call, false)),                                            \
 	 (void)sc_inject_done(SC_INJECT_SITE(point ".done", #call, false), (call)))

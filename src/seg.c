@@ -672,8 +672,6 @@ static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, in
 	int fd = mine ? sc_own_fd(&mine->file) : kept ? seg->fd : open_again(seg);
 	int err = 0;
 
-	if (fd == -EBUSY && seg->local)
-		return -EBADF; /* our own, which is not opened a second time: closefrom(3) has closed it */
 	if (fd < 0)
 		return fd;
 	if (SC_TRY("seg.part", fallocate_whole(fd, mode, (off_t)offset, (off_t)size)))

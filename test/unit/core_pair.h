@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "child.h"
+#include "core_test.h"
 #include "peer.h"
 #include "state.h"
 

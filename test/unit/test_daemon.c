@@ -33,21 +33,10 @@ static void nap(void)
 	usleep(1000);
 }
 
-static bool is_named(const char *address)
-{
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
-	struct sc_addr parts;
-
-	assert_int_equal(sc_addr_parse(address, &parts), 0);
-	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
-	return !access(path, F_OK);
-}
-
 /* No poll of anybody: the thread alone. */
 static void await_unnamed(const char *address)
 {
-	while (is_named(address))
+	while (core_has_file(address))
 		nap();
 }
 
@@ -328,7 +317,7 @@ static void test_stopped(void **state)
 		assert_false(sc_reap_owner_is_dead(peer->seg));
 	}
 	assert_true(sc_reap_scan() >= 0);
-	assert_true(is_named(child.line));
+	assert_true(core_has_file(child.line));
 	assert_false(sc_watch_has_ended(&peer->watch));
 	kill(child.pid, SIGCONT);
 	assert_int_equal(end_send(&end, peer, from, 8, 0, SC_SEND_DELIVERY | SC_SILENT), 0);
@@ -402,7 +391,7 @@ static void test_exec(void **state)
 	assert_int_equal(kill(child.pid, 0), 0);
 	child_kill(&child);
 	assert_true(sc_reap_scan() >= 0);
-	assert_false(is_named(child.line));
+	assert_false(core_has_file(child.line));
 	end_close(&end);
 }
 
@@ -442,18 +431,18 @@ static void test_unread(void **state)
 		assert_int_equal(child_end(&child), 0);
 		assert_true(sc_reap_scan() >= 0);
 		assert_int_equal(child_run(scan_alone, NULL), 0);
-		assert_true(is_named(child.line));
+		assert_true(core_has_file(child.line));
 		if (read) {
 			assert_int_equal(end_recv(&end, NULL, large, sizeof(large), 3, 0), 0);
 			while (end_idle(&end))
 				sc_ep_poll(end.ep);
 			assert_int_equal(comp_take(&end.rx).err, 0);
 			ends_settle(&end, 1);
-			assert_false(is_named(child.line));
+			assert_false(core_has_file(child.line));
 		}
 		end_close(&end);
 		assert_true(sc_reap_scan() >= 0);
-		assert_false(is_named(child.line));
+		assert_false(core_has_file(child.line));
 	}
 }
 
@@ -618,7 +607,7 @@ static void test_closefrom(void **state)
 	assert_int_equal(read(child.up, line, CHILD_LINE), CHILD_LINE);
 	do {
 		assert_true(sc_reap_scan() >= 0);
-		assert_true(is_named(child.line));
+		assert_true(core_has_file(child.line));
 		assert_false(sc_peer_is_dead(peer));
 	} while (sc_seg_check_owner(peer->seg) != 1);
 	end_open(&ends[1], NULL);
@@ -627,7 +616,7 @@ static void test_closefrom(void **state)
 		sc_ep_poll(ends[1].ep);
 	assert_int_equal(ends[1].peer->link, SC_LINK_UP);
 	assert_int_equal(child_end(&child), 0);
-	assert_false(is_named(child.line));
+	assert_false(core_has_file(child.line));
 	for (int i = 0; i < 2; i++) {
 		while (end_send(&ends[i], i ? ends[1].peer : peer, from, 8, 0, SC_SILENT) != -ECONNRESET)
 			sc_ep_poll(ends[i].ep);
@@ -853,7 +842,7 @@ static void test_fork(void **state)
 	peer = connect_to(&end, child.line);
 	assert_int_equal(child_run(forked, NULL), 0);
 	assert_int_equal(child_run(forked_closes, &end), 0);
-	assert_true(is_named(sc_ep_address(end.ep)));
+	assert_true(core_has_file(sc_ep_address(end.ep)));
 	assert_int_equal(count_pidfds(), 1);
 	await_threads(1);
 	child_kill(&child);
@@ -972,9 +961,195 @@ static void test_end(void **state)
 	assert_int_equal(child_end(&child), 0);
 }
 
+/* ---- the application closes what wakes the thread, and ends ------------------------------------ */
+
+static void lose_and_end(struct child *self, void *arg)
+{
+	struct end end;
+
+	(void)arg;
+	child_on_its_own();
+	end_open(&end, NULL);
+	await_threads(1);
+	close_all(self);
+	end_close(&end);
+	sc_process_fini(); /* sooner or later, it ends */
+	await_threads(0);
+}
+
+/* A child that no handler of pthread_atfork() has seen holds the other end: the thread is not waited for. */
+static void lose_to_child(struct child *self, void *arg)
+{
+	struct end end;
+	pid_t pid;
+
+	(void)arg;
+	child_on_its_own();
+	end_open(&end, NULL);
+	await_threads(1);
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	assert_true(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	close_all(self);
+	end_close(&end);
+	sc_process_fini();
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	await_threads(0);
+}
+
+static void test_lost_at_the_end(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(lose_and_end, NULL), 0);
+	assert_int_equal(child_run(lose_to_child, NULL), 0);
+}
+
+/* ---- calls that fail, and more than there is room for ----------------------------------------- */
+
+static const char *const thread_points[] = { "daemon.thread", "daemon.pipe", "daemon.robust",
+					     "daemon.pidfd" };
+
+/* A call of the thread's fails: deaths are found all the same, by it or by polling; later all is well. */
+static void do_without(struct child *self, void *arg)
+{
+	const char *point = arg;
+	struct child other;
+	struct sc_peer *peer;
+	struct end ends[2];
+
+	(void)self;
+	child_on_its_own();
+	assert_true(child_start(&other, live, NULL));
+	assert_true(core_failing(point, EAGAIN));
+	end_open(&ends[0], NULL);
+	peer = connect_to(&ends[0], other.line);
+	if (!strcmp(point, "daemon.robust") || !strcmp(point, "daemon.pidfd"))
+		await_threads(1);
+	assert_int_equal(count_pidfds(), !strcmp(point, "daemon.robust"));
+	child_kill(&other);
+	await_loss(&ends[0], peer);
+	assert_int_equal(ends[0].ep->counters.deaths, 1);
+	core_failing(NULL, 0);
+	end_open(&ends[1], NULL);
+	await_threads(1);
+	end_close(&ends[0]);
+	end_close(&ends[1]);
+	sc_process_fini();
+	assert_true(sc_reap_scan() >= 0);
+}
+
+static void test_calls_fail(void **state)
+{
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	for (size_t i = 0; i < sizeof(thread_points) / sizeof(thread_points[0]); i++)
+		assert_int_equal(child_run(do_without, (void *)thread_points[i]), 0);
+}
+
+#define BELLS 1030 /* more than the kernel would look at */
+
+/* What is a segment to a bell: its presence. */
+static void many_bells(struct child *self, void *arg)
+{
+	static struct sc_bell bells[BELLS];
+	static struct sc_seg segs[BELLS];
+	int without = 0;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	for (int i = 0; i < BELLS; i++) {
+		segs[i].base = calloc(1, SC_ABI_PAGE);
+		assert_non_null(segs[i].base);
+		sc_bell_open(&bells[i], &segs[i]);
+		without += !bells[i].presence;
+	}
+	assert_true(without > 0 && without < BELLS / 2);
+	assert_true(sc_daemon_start());
+	for (int i = 0; i < BELLS; i++) /* the thread may have to begin */
+		while (bells[i].presence && !sc_load_acquire_32(&bells[i].presence->life))
+			nap();
+	/* the oldest, the youngest, and what is between */
+	for (int i = 0; i < BELLS; i += 2) {
+		sc_bell_close(&bells[i]);
+		assert_int_equal(sc_seg_presence(&segs[i])->life, 0);
+	}
+	sc_bell_open(&bells[0], &segs[0]); /* has one of those that are free again */
+	assert_non_null(bells[0].presence);
+	for (int i = 1; i < BELLS; i += 2)
+		sc_bell_close(&bells[i]);
+	sc_bell_close(&bells[0]);
+	sc_process_fini();
+	for (int i = 0; i < BELLS; i++) {
+		assert_int_equal(sc_seg_presence(&segs[i])->life, 0);
+		free(segs[i].base);
+	}
+}
+
+static void test_many_bells(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(many_bells, NULL), 0);
+}
+
+#define WATCHES 40 /* more than it removes names at once */
+
+/* Each that watches a process hears of its end; of what has another cookie, that the pid was another's. */
+static void test_many_watches(void **state)
+{
+	static struct sc_watch watches[WATCHES];
+	struct sc_seg another, unnamed;
+	struct sc_watch late, of_another, of_unnamed;
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	assert_true(child_start(&child, live, NULL));
+	peer = connect_to(&end, child.line);
+	unnamed = *peer->seg;
+	unnamed.header.address[0] = 'x'; /* nobody's name */
+	sc_watch_add(&of_unnamed, &unnamed, &end.ep->bell);
+	for (int i = 0; i < WATCHES; i++)
+		sc_watch_add(&watches[i], peer->seg, &end.ep->bell);
+	assert_int_equal(count_pidfds(), 1);
+	another = *peer->seg;
+	another.header.cookie++;
+	sc_watch_add(&of_another, &another, &end.ep->bell);
+	assert_ptr_not_equal(of_another.process, peer->watch.process);
+	assert_int_equal(count_pidfds(), 2);
+	kill(child.pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)child.pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT), 0);
+	await_unnamed(child.line);
+	for (int i = 0; i < WATCHES; i++)
+		while (!sc_watch_has_ended(&watches[i]))
+			nap();
+	while (!sc_watch_has_ended(&of_another) || !sc_watch_has_ended(&of_unnamed))
+		nap();
+	another.header.cookie++;
+	/* no pidfd is kept of who was dead when it was opened */
+	sc_watch_add(&late, &another, &end.ep->bell);
+	assert_int_equal(count_pidfds(), 0);
+	child_reap(&child);
+	sc_watch_del(&late);
+	sc_watch_del(&of_another);
+	sc_watch_del(&of_unnamed);
+	for (int i = 0; i < WATCHES; i++)
+		sc_watch_del(&watches[i]);
+	await_loss(&end, peer);
+	end_close(&end);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_calls_fail, pair_setup), /* before there is a thread here */
 		cmocka_unit_test_setup(test_death, pair_setup),
 		cmocka_unit_test_setup(test_counters, pair_setup),
 		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
@@ -994,6 +1169,9 @@ int main(void)
 		cmocka_unit_test_setup(test_without, pair_setup),
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),
+		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
+		cmocka_unit_test_setup(test_many_bells, pair_setup),
+		cmocka_unit_test_setup(test_many_watches, pair_setup),
 	};
 
 	(void)child_private_shm("size=64m,mode=1777");

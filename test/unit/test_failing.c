@@ -19,7 +19,9 @@
 #include <cmocka.h>
 
 #include "child.h"
+#include "core_test.h"
 #include "host.h"
+#include "inject.h"
 #include "reap.h"
 #include "seg.h"
 #include "service.h"
@@ -36,6 +38,7 @@ static bool alone; /* in a /dev/shm of our own */
 static struct child owner, dead;
 
 #define OWNERS_SERVICE "failing.owner"
+#define DEADS_SERVICE "failing.dead"
 
 static void live(struct child *self, void *arg)
 {
@@ -43,6 +46,7 @@ static void live(struct child *self, void *arg)
 	struct sc_seg *seg;
 
 	(void)arg;
+	alarm(0); /* for as long as the tests take, but no longer than its parent lives */
 	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
 	CHILD_CHECK(!sc_service_create(OWNERS_SERVICE, seg->header.address, &service));
 	child_tell(self, seg->header.address);
@@ -53,10 +57,12 @@ static void live(struct child *self, void *arg)
 
 static void leave(struct child *self, void *arg)
 {
+	struct sc_service *service;
 	struct sc_seg *seg;
 
 	(void)arg;
 	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	CHILD_CHECK(!sc_service_create(DEADS_SERVICE, seg->header.address, &service));
 	child_tell(self, seg->header.address);
 	raise(SIGKILL);
 }
@@ -97,6 +103,14 @@ static void use_own(struct sc_seg *seg)
 	CHILD_CHECK(is_error(sc_seg_slot_free(seg, 1)));
 }
 
+/* Who does not know in which pid namespace it is has the lock decide alone. */
+static bool knows_namespace(void)
+{
+	const struct sc_host *host;
+
+	return !sc_host_get(&host) && host->pid_ns;
+}
+
 static void use_others(void)
 {
 	char found[SC_ADDR_SIZE];
@@ -107,7 +121,7 @@ static void use_others(void)
 	if (!ret) {
 		CHILD_CHECK(is_result(sc_seg_check_owner(seg)));
 		CHILD_CHECK(is_error(sc_seg_slot_alloc(seg, 0)));
-		CHILD_CHECK(sc_reap_lives(&seg->header));
+		CHILD_CHECK(sc_reap_lives(&seg->header) || !knows_namespace());
 		CHILD_CHECK(sc_host_runs(seg->header.pid, seg->header.start_time, 0));
 		sc_seg_detach(seg);
 	}
@@ -160,19 +174,6 @@ static void live_through(struct child *self, void *arg)
 
 /* ---- what is left ---------------------------------------------------------------------------- */
 
-static bool has_name(const char *addr)
-{
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
-	struct sc_addr parts;
-	struct stat st;
-
-	if (sc_addr_parse(addr, &parts))
-		return false;
-	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
-	return !lstat(path, &st);
-}
-
 static int count_names(pid_t pid)
 {
 	DIR *dir = opendir("/dev/shm");
@@ -194,14 +195,14 @@ static void run(const char *setting, bool names_stay)
 {
 	struct child child;
 
-	if (!has_name(dead.line))
+	if (!core_has_file(dead.line))
 		assert_true(child_start(&dead, leave, NULL) && child_reap(&dead));
 	child_spawn(&child, live_through, (void *)setting);
 	if (child_end(&child))
 		fail_msg("with %s", setting ? setting : "what this test is about");
 	if (!names_stay)
 		assert_int_equal(count_names(child.pid), 0);
-	assert_true(has_name(owner.line));
+	assert_true(core_has_file(owner.line));
 }
 
 static void test_nothing_fails(void **state)
@@ -210,36 +211,67 @@ static void test_nothing_fails(void **state)
 	run(NULL, false);
 }
 
-static void test_points(void **state)
-{
 #ifdef SC_FAULT_INJECTION
-	static const char *const points[] = {
-		"host.dir",	 "host.proc",	  "host.random",    "live.check",  "live.lock",
-		"own.again",	 "own.fchmod",	  "own.link",	    "own.open",	   "own.reopen",
-		"own.tmpfile",	 "own.unlink",	  "reap.cookie",    "reap.unlink", "seg.fallocate",
-		"seg.ftruncate", "seg.madvise",	  "seg.mmap",	    "seg.pread",   "seg.slot",
-		"seg.table",	 "service.pread", "service.pwrite",
-	};
+
+extern struct sc_inject_site *__start_sc_inject_sites[], *__stop_sc_inject_sites[];
+
+/* Is the point one of what a life here goes through, and may fail? */
+static bool is_tried(const struct sc_inject_site *site)
+{
+	static const char *const files[] = { "host.", "live.", "own.", "reap.", "seg.", "service." };
+
+	for (size_t i = 0; site->fails && i < sizeof(files) / sizeof(files[0]); i++)
+		if (!strncmp(site->point, files[i], strlen(files[i])))
+			return true;
+	return false;
+}
+
+/* Not what would be true of the dead, or of another process, only. */
+static bool makes_sense(const char *point, int error)
+{
+	if (!strcmp(point, "reap.cookie"))
+		return error != EFAULT;
+	if (!strcmp(point, "host.kill"))
+		return error != ESRCH;
+	if (!strcmp(point, "host.pidfd"))
+		return error != ESRCH && error != EINVAL && error != ENOENT;
+	return strcmp(point, "own.is_open"); /* what is not our file any more is not closed */
+}
+
+static void fail_at(const char *point)
+{
 	static const int errors[] = { EPERM,  ENOENT, ESRCH,  EINTR,  EIO,	 EAGAIN,
 				      ENOMEM, EACCES, EFAULT, EEXIST, EISDIR,	 EINVAL,
 				      EMFILE, ENOSPC, EROFS,  EDQUOT, EOPNOTSUPP };
 	char setting[64];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
-		for (size_t k = 0; k < sizeof(errors) / sizeof(errors[0]); k++) {
-			if (!strcmp(points[i], "reap.cookie") && errors[k] == EFAULT)
-				continue; /* would be true of another process only */
-			for (int nth = 1; nth <= 2; nth++) {
-				snprintf(setting, sizeof(setting), "%s:%d:%d", points[i], errors[k], nth);
-				run(setting, strstr(points[i], "unlink"));
-			}
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		if (!makes_sense(point, errors[i]))
+			continue;
+		for (int nth = 1; nth <= 2; nth++) {
+			snprintf(setting, sizeof(setting), "%s:%d:%d", point, errors[i], nth);
+			run(setting, strstr(point, "unlink"));
 		}
+	}
+}
+
+static void test_points(void **state)
+{
+	(void)state;
+	for (struct sc_inject_site **at = __start_sc_inject_sites; at < __stop_sc_inject_sites; at++)
+		if (is_tried(*at))
+			fail_at((*at)->point);
+}
+
 #else
+
+static void test_points(void **state)
+{
 	(void)state;
 	skip();
-#endif
 }
+
+#endif
 
 /* ---- descriptors short, no /proc ------------------------------------------------------------- */
 
@@ -288,7 +320,7 @@ static void test_no_proc(void **state)
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
 		skip();
 	assert_int_equal(status, 0);
-	assert_true(has_name(owner.line));
+	assert_true(core_has_file(owner.line));
 }
 
 int main(void)

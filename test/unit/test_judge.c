@@ -20,6 +20,7 @@
 
 #include "atomic.h"
 #include "child.h"
+#include "core_test.h"
 #include "host.h"
 #include "reap.h"
 #include "seg.h"
@@ -113,6 +114,7 @@ static void no_memory(struct child *self, void *arg)
 
 	(void)self;
 	(void)arg;
+	CHILD_CHECK(!sc_host_self()); /* who has not asked yet is nobody */
 	CHILD_CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){ 4096, RLIM_INFINITY }));
 	CHILD_CHECK(sc_host_get(&host) == -ENOMEM);
 	CHILD_CHECK(!setrlimit(RLIMIT_AS, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY }));
@@ -218,9 +220,44 @@ static void judge_thread(struct child *self, void *arg)
 	CHILD_CHECK(!pthread_create(&thread, NULL, tell_tid, &tid));
 	while (!atomic_load(&tid))
 		sched_yield();
-	CHILD_CHECK(
-		!sc_host_has_ended(tid, 0)); /* that number is taken, by what no pidfd is to be had of */
-	CHILD_CHECK(!sc_host_runs(tid, 1, 0) || sc_host_open_pidfd(tid) >= 0 || errno != EINVAL);
+	CHILD_CHECK(sc_host_has_ended(tid, 0)); /* who had that number as a process has */
+	CHILD_CHECK(!sc_host_runs(tid, 1, 0));
+}
+
+/* A kernel without pidfs: the start of the process tells. */
+static void judge_without_pidfs(struct child *self, void *arg)
+{
+	const struct sc_host *host;
+
+	(void)self;
+	(void)arg;
+	CHILD_CHECK(!sc_host_get(&host));
+	if (!core_failing("host.fstatfs", EINVAL))
+		_exit(77);
+	CHILD_CHECK(sc_host_runs(host->pid, host->start_time, 1));
+	CHILD_CHECK(!sc_host_runs(host->pid, host->start_time + 1, 1));
+	CHILD_CHECK(!sc_host_has_ended(host->pid, 1));
+	/* a kernel, or a filter of system calls, without pidfds */
+	core_failing("host.pidfd", ENOSYS);
+	CHILD_CHECK(sc_host_runs(host->pid, host->start_time + 1, 0));
+	CHILD_CHECK(!sc_host_has_ended(host->pid, 0));
+	/* of a number that is a thread's: as either kernel says it */
+	core_failing("host.pidfd", EINVAL);
+	CHILD_CHECK(!sc_host_runs(host->pid, host->start_time, 0));
+	core_failing("host.pidfd", ENOENT);
+	CHILD_CHECK(!sc_host_runs(host->pid, host->start_time, 0));
+	core_failing("host.kill", ESRCH);
+	CHILD_CHECK(sc_host_has_ended(host->pid, 0));
+}
+
+static void test_without_pidfs(void **state)
+{
+	int status = child_run(judge_without_pidfs, NULL);
+
+	(void)state;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
 }
 
 static void test_processes(void **state)
@@ -264,6 +301,7 @@ static void lose_lock(struct child *self, void *arg)
 
 static void test_lost_lock(void **state)
 {
+	uint64_t other_cookie = 0;
 	char line[CHILD_LINE], name[SC_ADDR_NAME_MAX];
 	struct sc_abi_header forged;
 	struct child owner;
@@ -296,6 +334,10 @@ static void test_lost_lock(void **state)
 	forged = seg->header;
 	forged.cookie_addr = 8;
 	assert_false(sc_reap_lives(&forged));
+	/* what has its pid by now has something else at the address of its cookie */
+	seg->cma_pid = getpid();
+	seg->header.cookie_addr = (uintptr_t)&other_cookie;
+	assert_true(sc_reap_owner_is_dead(seg));
 	sc_seg_detach(seg);
 	assert_int_equal(child_end(&owner), 0);
 }
@@ -318,6 +360,70 @@ static void test_half_a_cookie(void **state)
 	forged.cookie_addr = (uintptr_t)memory + page - 4;
 	assert_false(sc_reap_lives(&forged));
 	munmap(memory, page);
+}
+
+/* Who does not know yet who it is, and cannot get to know it, takes everybody for alive. */
+static void judge_as_nobody(struct child *self, void *arg)
+{
+	const struct sc_abi_header nobody = { 0 };
+	char name[SC_ADDR_NAME_MAX];
+
+	(void)self;
+	file_of(arg, name);
+	CHILD_CHECK(!sc_host_self());
+	if (!core_failing("host.page", ENOMEM))
+		_exit(77);
+	CHILD_CHECK(sc_reap_lives(&nobody));
+	CHILD_CHECK(!sc_reap_is_orphan(arg));
+	CHILD_CHECK(sc_reap_name(name) == -EBUSY);
+	core_failing(NULL, 0);
+	CHILD_CHECK(sc_reap_name(name) == 1);
+}
+
+/* In a child, which has not asked who it is: its own children have not either. */
+static void judge_early(struct child *self, void *arg)
+{
+	struct child owner;
+	int status;
+
+	(void)self;
+	(void)arg;
+	CHILD_CHECK(child_start(&owner, lose_lock, NULL));
+	child_kill(&owner);
+	status = child_run(judge_as_nobody, owner.line);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		_exit(77);
+	CHILD_CHECK(!status);
+}
+
+static void test_nobody(void **state)
+{
+	int status = child_run(judge_early, NULL);
+
+	(void)state;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+/* Each thread that /proc names has ended by the time that it is asked. */
+static void test_no_thread_answers(void **state)
+{
+	struct sc_abi_header header = { 0 };
+	const struct sc_host *host;
+
+	(void)state;
+	if (!core_failing("reap.cookie", ESRCH))
+		skip();
+	assert_int_equal(sc_host_get(&host), 0);
+	memcpy(header.boot_id, host->boot_id, sizeof(header.boot_id));
+	header.pid_ns = host->pid_ns;
+	header.pid = header.cma_tid = getpid();
+	assert_false(sc_reap_lives(&header));
+	core_failing("reap.thread", EBADF); /* nor are they to be read */
+	header.cma_tid = INT32_MAX;
+	assert_false(sc_reap_lives(&header));
+	core_failing(NULL, 0);
 }
 
 /* Closes with messages unread, says so and lives on. */
@@ -381,6 +487,118 @@ static void test_orphans_of_others(void **state)
 		sc_reap_is_orphan(SC_ADDR_PREFIX "0000000000000001-00000001-00000000000000000000-0000"));
 }
 
+/* ---- those who are awaited ------------------------------------------------------------------- */
+
+/* One claim in the segment of a living endpoint, and what it is to say. */
+struct claim {
+	uint64_t state; /* besides the ticket */
+	bool another;	/* and of another ticket */
+	uint32_t answer;
+	bool awaited;
+};
+
+static const struct claim claims[] = {
+	{ SC_ABI_PUBLISHED, false, SC_ABI_PENDING, true },
+	{ SC_ABI_DEPARTED, false, SC_ABI_PENDING, true },
+	{ SC_ABI_PUBLISHED, false, SC_ABI_ACCEPTED, false },
+	{ SC_ABI_PUBLISHED, true, SC_ABI_PENDING, false },
+	{ SC_ABI_PUBLISHED | SC_ABI_CLAIM_REFUSED, false, SC_ABI_PENDING, false },
+	{ SC_ABI_CLAIMED, false, SC_ABI_PENDING, false },
+};
+
+static uint64_t ticket_of(const char *addr)
+{
+	struct sc_addr parts;
+	uint64_t nonce;
+
+	CHILD_CHECK(!sc_addr_parse(addr, &parts));
+	memcpy(&nonce, parts.nonce, sizeof(nonce));
+	return SC_ABI_TICKET(parts.pid, nonce);
+}
+
+static void put_claim(struct sc_seg *seg, uint32_t slot, const char *dead, const struct claim *claim)
+{
+	sc_seg_slot(seg, slot)->consumer.answer = claim->answer;
+	sc_seg_claims(seg)[slot] =
+		(claim->another ? ticket_of(seg->header.address) : ticket_of(dead)) | claim->state;
+}
+
+struct awaiting {
+	const char *dead;
+	const struct claim *claim;
+};
+
+/* Three living endpoints: whichever the directory shows first, there is another after it. */
+static void await_dead(struct child *self, void *arg)
+{
+	const struct awaiting *awaiting = arg;
+	struct sc_seg *seg[3];
+
+	for (int i = 0; i < 3; i++) {
+		CHILD_CHECK(!sc_seg_create(&geometry, &seg[i]));
+		CHILD_CHECK(!sc_seg_slot_alloc(seg[i], 1));
+		put_claim(seg[i], 1, awaiting->dead, awaiting->claim);
+	}
+	child_tell(self, "");
+	child_wait(self);
+	for (int i = 0; i < 3; i++)
+		sc_seg_destroy(seg[i]);
+}
+
+/* What is no segment of ours awaits nobody, whatever stands in it. */
+static void await_garbled(struct child *self, void *arg)
+{
+	const struct awaiting *awaiting = arg;
+	struct sc_abi_header *header;
+	struct sc_seg *seg[3];
+
+	for (int i = 0; i < 3; i++) {
+		CHILD_CHECK(!sc_seg_create(&geometry, &seg[i]));
+		CHILD_CHECK(!sc_seg_slot_alloc(seg[i], 1));
+		put_claim(seg[i], 1, awaiting->dead, awaiting->claim);
+		header = (struct sc_abi_header *)seg[i]->base;
+		header->magic += i == 0;
+		header->layout += i == 1;
+		header->slot_count = i == 2 ? SC_ABI_SLOTS_MAX + 1 : header->slot_count;
+	}
+	child_tell(self, "");
+	child_wait(self);
+	for (int i = 0; i < 3; i++)
+		sc_seg_destroy(seg[i]);
+}
+
+/* Reap what a process has left while others look like that. */
+static void reap_while(child_body *others, const struct claim *claim, int expected)
+{
+	struct awaiting awaiting = { .claim = claim };
+	char name[SC_ADDR_NAME_MAX];
+	struct child dead, other;
+
+	assert_true(child_start(&dead, lose_lock, NULL));
+	child_kill(&dead);
+	file_of(dead.line, name);
+	awaiting.dead = dead.line;
+	assert_true(child_start(&other, others, &awaiting));
+	assert_int_equal(sc_reap_name(name), expected);
+	assert_int_equal(child_end(&other), 0);
+	if (expected < 0)
+		assert_int_equal(sc_reap_name(name), 1);
+}
+
+static void test_awaited(void **state)
+{
+	static const char *const points[] = { "reap.awaits", "reap.claims", "reap.answer" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(claims) / sizeof(claims[0]); i++)
+		reap_while(await_dead, &claims[i], claims[i].awaited ? -EBUSY : 1);
+	reap_while(await_garbled, &claims[0], 1);
+	/* what cannot be read does not hold up the rest */
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]) && core_failing(points[i], EIO); i++)
+		reap_while(await_dead, &claims[0], 1);
+	core_failing(NULL, 0);
+}
+
 /* ---- services -------------------------------------------------------------------------------- */
 
 static void put_service(const char *name, const void *content, size_t size)
@@ -418,6 +636,11 @@ static void test_services(void **state)
 	assert_int_equal(chmod(path, 0644), 0); /* of what is no endpoint's file */
 	assert_int_equal(sc_reap_name(name), 1);
 	assert_int_equal(chmod(path, 0600), 0);
+	if (core_failing_after("own.open", EMFILE, 1)) { /* its endpoint cannot be looked at */
+		put_service(name, &service, sizeof(service));
+		assert_int_equal(sc_reap_name(name), -EBUSY);
+	}
+	core_failing(NULL, 0);
 	service.magic++;
 	put_service(name, &service, sizeof(service));
 	assert_int_equal(sc_reap_name(name), 1);
@@ -428,6 +651,41 @@ static void test_services(void **state)
 	(void)sc_reap_name(endpoint);
 	put_service(name, &service, sizeof(service)); /* its endpoint's file is gone as well */
 	assert_int_equal(sc_reap_name(name), 1);
+}
+
+/* One that holds a service. */
+static void serve(struct child *self, void *arg)
+{
+	struct sc_service *service;
+	struct sc_seg *seg;
+
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	CHILD_CHECK(!sc_service_create(arg, seg->header.address, &service));
+	child_tell(self, seg->header.address);
+	child_wait(self);
+	sc_service_destroy(service);
+	sc_seg_destroy(seg);
+}
+
+/* A name that is taken each time one tries, and free when one looks; a lock that cannot be asked for. */
+static void test_services_fail(void **state)
+{
+	char found[SC_ADDR_SIZE];
+	struct sc_service *service;
+	struct child holder;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	assert_true(child_start(&holder, serve, "judge.held"));
+	core_failing("own.link", EEXIST);
+	assert_int_equal(sc_service_create("judge.free", holder.line, &service), -EADDRINUSE);
+	core_failing("live.check", ENOLCK);
+	assert_int_equal(sc_service_find("judge.held", found), -ENOLCK);
+	core_failing(NULL, 0);
+	assert_int_equal(sc_service_find("judge.held", found), 0);
+	assert_string_equal(found, holder.line);
+	assert_int_equal(child_end(&holder), 0);
 }
 
 /* ---- stopped --------------------------------------------------------------------------------- */
@@ -464,10 +722,19 @@ static void test_stopped(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_boot_id),		  cmocka_unit_test(test_little_known),
-		cmocka_unit_test(test_processes),	  cmocka_unit_test(test_lost_lock),
-		cmocka_unit_test(test_half_a_cookie),	  cmocka_unit_test(test_left_to_be_read),
-		cmocka_unit_test(test_orphans_of_others), cmocka_unit_test(test_services),
+		cmocka_unit_test(test_nobody), /* before this process knows who it is */
+		cmocka_unit_test(test_boot_id),
+		cmocka_unit_test(test_little_known),
+		cmocka_unit_test(test_processes),
+		cmocka_unit_test(test_without_pidfs),
+		cmocka_unit_test(test_lost_lock),
+		cmocka_unit_test(test_half_a_cookie),
+		cmocka_unit_test(test_no_thread_answers),
+		cmocka_unit_test(test_left_to_be_read),
+		cmocka_unit_test(test_orphans_of_others),
+		cmocka_unit_test(test_awaited),
+		cmocka_unit_test(test_services),
+		cmocka_unit_test(test_services_fail),
 		cmocka_unit_test(test_stopped),
 	};
 

@@ -1081,17 +1081,6 @@ static void mute(struct child *self, void *arg)
 	child_wait(self);
 }
 
-static bool name_is_there(const char *address)
-{
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
-	struct sc_addr parts;
-
-	assert_int_equal(sc_addr_parse(address, &parts), 0);
-	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
-	return !access(path, F_OK);
-}
-
 /* A third process, which has nothing to do with the two. */
 static void reaper(struct child *self, void *arg)
 {
@@ -1124,7 +1113,7 @@ static void check_killed_before_accepted(size_t size)
 	child_kill(&child);
 	(void)sc_reap_scan();
 	reap_by_another();
-	assert_true(name_is_there(child.line));
+	assert_true(core_has_file(child.line));
 	assert_int_equal(end_recv(&pair[1], NULL, into, size, 0, 0), 0);
 	memset(into, 0, size);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
@@ -1138,7 +1127,7 @@ static void check_killed_before_accepted(size_t size)
 	assert_int_equal(peer->link, SC_LINK_DOWN);
 	assert_false(peer->left);
 	(void)sc_reap_scan(); /* the name of a small message's sender, if no daemon was first */
-	assert_false(name_is_there(child.line));
+	assert_false(core_has_file(child.line));
 	end_close(&pair[1]);
 }
 
@@ -1162,12 +1151,12 @@ static void test_killed_both(void **state)
 	assert_true(child_start(&child, visitor, &visit));
 	child_kill(&child);
 	(void)sc_reap_scan();
-	assert_true(name_is_there(child.line));
+	assert_true(core_has_file(child.line));
 	child_kill(&owner);
 	(void)sc_reap_scan();
 	(void)sc_reap_scan(); /* in whatever order it came to the two names */
-	assert_false(name_is_there(child.line));
-	assert_false(name_is_there(owner.line));
+	assert_false(core_has_file(child.line));
+	assert_false(core_has_file(owner.line));
 }
 
 /* The same, and we call it before we look who has come: nobody is there, but what it has left is received. */

@@ -179,6 +179,75 @@ static void test_endpoints(void **state)
 	assert_int_equal(sc_reg_close(must_open(RW, 0, 0x1000)), 0);
 }
 
+/* Counters of a registration: peers see that there are some, and tell of what they do. */
+static void test_cntrs(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000), *silent = must_open(0, 0, 0x1000);
+	struct sc_cntr reads = { 0 }, writes = { 0 };
+
+	(void)state;
+	for (unsigned int which = 1; which < 8; which++) {
+		struct sc_cntr *r = which & 1 ? &reads : NULL, *w = which & 2 ? &writes : NULL;
+		uint32_t seen;
+
+		sc_reg_set_cntrs(reg, r, w);
+		sc_reg_set_cntrs(silent, r, w);
+		seen = sc_load_acquire_32(&target.ep->table.regs[reg->index].flags);
+		assert_int_equal(!!(seen & SC_REG_EVENT), r || w);
+		assert_int_equal(!!(silent->flags & SC_REG_EVENT), r || w);
+	}
+	assert_int_equal(sc_reg_close(reg), 0);
+	assert_int_equal(sc_reg_close(silent), 0);
+}
+
+/* Ranges without rights are shown to nobody; a table that says it is empty has nothing, whatever its chains. */
+static void test_not_shown(void **state)
+{
+	struct iovec ranges[2] = { { (void *)0x1000, 1 }, { (void *)0x3000, 1 } };
+	struct sc_reg_attr two = { .ranges = ranges, .range_count = 2 };
+	struct sc_reg *reg;
+	uint32_t count;
+
+	(void)state;
+	assert_int_equal(sc_reg_open(tab, &two, &reg), 0);
+	assert_int_equal(find(sc_reg_key(reg)), -EKEYREJECTED);
+	assert_int_equal(sc_seg_presence(target.ep->seg)->range_count, 0);
+	assert_int_equal(sc_reg_close(reg), 0);
+
+	reg = must_open(RW | SC_REG_KEY, 1, 0x1000);
+	assert_int_equal(find(1), 0x1000);
+	count = sc_seg_presence(target.ep->seg)->reg_count;
+	sc_store_release_32(&sc_seg_presence(target.ep->seg)->reg_count, 0);
+	assert_int_equal(find(1), -EKEYREJECTED);
+	sc_store_release_32(&sc_seg_presence(target.ep->seg)->reg_count, count);
+	assert_int_equal(sc_reg_close(reg), 0);
+}
+
+/* Ranges that are used again: of two vectors the later one may have the earlier ranges. */
+static void test_join_after_reuse(void **state)
+{
+	struct iovec ranges[2] = { { (void *)0x1000, 1 }, { (void *)0x3000, 1 } };
+	struct sc_reg_attr two = { .ranges = ranges, .range_count = 2, .flags = RW };
+	struct sc_reg *first, *second, *third, *one;
+	struct end late;
+
+	(void)state;
+	assert_int_equal(sc_reg_open(tab, &two, &first), 0);
+	assert_int_equal(sc_reg_open(tab, &two, &second), 0);
+	assert_int_equal(sc_reg_close(first), 0);
+	one = must_open(RW, 0, 0x5000);
+	ranges[0].iov_base = (void *)0x7000;
+	assert_int_equal(sc_reg_open(tab, &two, &third), 0);
+	assert_true(third->index > second->index && third->first_range < second->first_range);
+	open_target(&late);
+	assert_int_equal(find_in(&late.ep->table, sc_reg_key(second)), 0x1000);
+	assert_int_equal(find_in(&late.ep->table, sc_reg_key(third)), 0x7000);
+	end_close(&late);
+	assert_int_equal(sc_reg_close(one), 0);
+	assert_int_equal(sc_reg_close(second), 0);
+	assert_int_equal(sc_reg_close(third), 0);
+}
+
 /* An endpoint that comes late shows all that there is. */
 static void test_join(void **state)
 {
@@ -605,12 +674,37 @@ static void test_leave_dead(void **state)
 	assert_int_equal(sc_reg_close(reg), 0);
 }
 
+/* A word in a slot, by hand, of one that has claimed it. */
+static void claim_by_hand(uint32_t slot, uint64_t claim, const struct sc_reg *reg)
+{
+	struct sc_abi_hazards *hazards;
+
+	assert_int_equal(sc_seg_slot_alloc(target.ep->seg, slot), 0);
+	hazards = &sc_seg_slot(target.ep->seg, slot)->hazards;
+	sc_store_release_64(&hazards->words[0], reg->index + 1);
+	sc_store_release_64(&sc_seg_claims(target.ep->seg)[slot], claim);
+	sc_add_acq_rel_32(&sc_seg_presence(target.ep->seg)->membership, 1);
+}
+
+/* Who has been refused in the claim itself has no memory there, and copies nothing. */
+static void test_refused(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+
+	(void)state;
+	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_CLAIM_REFUSED | SC_ABI_PUBLISHED, reg);
+	target.ep->accepted[0] |= 1ULL << 3; /* so has it been refused */
+	assert_int_equal(sc_reg_close(reg), 0);
+}
+
 static void in_a_child(struct child *self, void *arg)
 {
 	struct sc_reg *reg = arg, *mine = NULL;
+	struct sc_cntr cntr = { 0 };
 
 	(void)self;
 	CHILD_CHECK(try_open(RW, 0, 0x1000, &mine) == -EPERM);
+	sc_reg_set_cntrs(reg, &cntr, &cntr); /* of its copy: nothing that others see */
 	CHILD_CHECK(!sc_reg_close(reg));
 	sc_ep_destroy(target.ep);
 	sc_regtab_destroy(tab);
@@ -624,6 +718,47 @@ static void test_forked(void **state)
 	assert_int_equal(child_run(in_a_child, reg), 0);
 	assert_int_equal(find(4), 0x1000);
 	assert_int_equal(sc_reg_close(reg), 0);
+}
+
+/* ---- calls that fail ------------------------------------------------------------------------- */
+
+static void know_nobody(struct child *self, void *arg)
+{
+	struct sc_regtab *mine = NULL;
+
+	(void)self, (void)arg;
+	CHILD_CHECK(core_failing("host.dir", EACCES)); /* a child has yet to find out who it is */
+	CHILD_CHECK(sc_regtab_create(&mine) == -EACCES);
+	core_failing("host.random", EIO);
+	CHILD_CHECK(sc_regtab_create(&mine) == -EIO);
+	core_failing(NULL, 0);
+	CHILD_CHECK(!sc_regtab_create(&mine));
+	core_failing("host.random", EIO);
+	CHILD_CHECK(sc_regtab_create(&mine) == -EIO);
+}
+
+/* One endpoint of two has no memory for it: it is seen in neither. */
+static void test_calls_fail(void **state)
+{
+	struct sc_reg *reg;
+	struct end second;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	assert_int_equal(child_run(know_nobody, NULL), 0);
+	open_target(&second);
+	core_failing("seg.table", ENOSPC);
+	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
+	core_failing_after("seg.table", ENOSPC, 1);
+	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
+	core_failing(NULL, 0);
+	assert_int_equal(find(1), -EKEYREJECTED);
+	assert_int_equal(find_in(&second.ep->table, 1), -EKEYREJECTED);
+	reg = must_open(RW | SC_REG_KEY, 1, 0x1000);
+	assert_int_equal(find_in(&second.ep->table, 1), 0x1000);
+	assert_int_equal(sc_reg_close(reg), 0);
+	end_close(&second);
 }
 
 /* ---- a full /dev/shm ------------------------------------------------------------------------- */
@@ -815,7 +950,10 @@ int main(void)
 		TEST(test_open_close),
 		TEST(test_collision),
 		TEST(test_endpoints),
+		TEST(test_cntrs),
 		TEST(test_join),
+		TEST(test_not_shown),
+		TEST(test_join_after_reuse),
 		TEST(test_hundred_thousand),
 		TEST(test_footprint),
 		TEST(test_released),
@@ -830,6 +968,8 @@ int main(void)
 		TEST(test_leave),
 		TEST(test_leave_dead),
 		TEST(test_forked),
+		TEST(test_refused),
+		TEST(test_calls_fail),
 		cmocka_unit_test(test_no_space),
 		TEST(test_race),
 	};

@@ -659,18 +659,6 @@ static void test_payload_of_the_closed(void **state)
 }
 
 /* What it had sent for good arrives, in whatever order the two get to know of each other. */
-/* Has the endpoint of that address a file? */
-static bool has_file(const char *address)
-{
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
-	struct sc_addr parts;
-
-	assert_int_equal(sc_addr_parse(address, &parts), 0);
-	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
-	return !access(path, F_OK);
-}
-
 static void test_last_words(void **state)
 {
 	static const uint32_t flags[] = { 0, SC_SEND_DELIVERY };
@@ -685,7 +673,7 @@ static void test_last_words(void **state)
 				end_open(&pair[0], NULL);
 				end_open(&pair[1], NULL);
 				memcpy(address, sc_ep_address(pair[0].ep), SC_ADDR_SIZE);
-				assert_true(has_file(address));
+				assert_true(core_has_file(address));
 				pair[0].peer = end_find(&pair[0], &pair[1]);
 				if (known) {
 					assert_int_equal(
@@ -713,7 +701,7 @@ static void test_last_words(void **state)
 				assert_int_equal(comp_take(&pair[1].rx).len, 8);
 				assert_int_equal(pair[1].ep->counters.quarantines, 0);
 				end_close(&pair[1]);
-				assert_false(has_file(address)); /* who read the last of it removed it */
+				assert_false(core_has_file(address)); /* by who read the last of it */
 			}
 }
 

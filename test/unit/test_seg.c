@@ -18,7 +18,9 @@
 
 #include <cmocka.h>
 
+#include "atomic.h"
 #include "child.h"
+#include "core_test.h"
 #include "header.h"
 #include "host.h"
 #include "live.h"
@@ -79,11 +81,6 @@ static void free_address(char addr[SC_ADDR_SIZE])
 	assert_int_equal(sc_host_random(parts.nonce, sizeof(parts.nonce)), 0);
 	parts.host = host->id;
 	sc_addr_format(&parts, addr);
-}
-
-static bool exists(const char *addr)
-{
-	return !access(path_of(addr), F_OK);
 }
 
 /* The outcome of attaching, which is logged exactly once unless it is a success. */
@@ -196,7 +193,7 @@ static void test_create(void **state)
 	assert_others_find(header->address, 0);
 	strcpy(child_log_line, header->address);
 	sc_seg_destroy(seg);
-	assert_false(exists(child_log_line));
+	assert_false(core_has_file(child_log_line));
 	assert_others_find(child_log_line, -ECONNREFUSED);
 }
 
@@ -302,7 +299,7 @@ static void test_attach(void **state)
 	assert_int_equal(sc_seg_buf(seg, 3)[0], 0x5a); /* the memory is there as long as we want it */
 	assert_attach(owner.line, -ECONNREFUSED);
 	sc_seg_detach(seg);
-	assert_true(exists(owner.line));
+	assert_true(core_has_file(owner.line));
 	assert_int_equal(unlink(path_of(owner.line)), 0);
 }
 
@@ -316,7 +313,7 @@ static void test_closed_while_attached(void **state)
 	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
 	assert_int_equal(child_end(&owner), 0);
 	assert_int_equal(sc_seg_check_owner(seg), 0);
-	assert_false(exists(owner.line));
+	assert_false(core_has_file(owner.line));
 	sc_seg_detach(seg);
 }
 
@@ -639,7 +636,7 @@ static void test_destroy_with_borrowers(void **state)
 	assert_int_equal(sc_seg_attach(addr, &a), 0);
 	assert_int_equal(sc_seg_attach(addr, &b), 0);
 	sc_seg_destroy(seg);
-	assert_false(exists(addr));
+	assert_false(core_has_file(addr));
 	assert_attach(addr, -ECONNREFUSED);
 	assert_int_equal(sc_seg_check_owner(a), 0);
 	memset(sc_seg_buf(a, 0), 1, geometry.buf_size);
@@ -718,7 +715,7 @@ static void use_as_child(struct child *self, void *arg)
 	CHILD_CHECK(mine->header.pid == getpid());
 	CHILD_CHECK(mine->header.cookie != had->own->header.cookie);
 	sc_process_fini();
-	CHILD_CHECK(!exists(mine->header.address) && exists(addr));
+	CHILD_CHECK(!core_has_file(mine->header.address) && core_has_file(addr));
 	sc_seg_destroy(mine);
 	sc_seg_detach(had->local);
 	sc_seg_detach(had->peer);
@@ -726,7 +723,7 @@ static void use_as_child(struct child *self, void *arg)
 	sc_seg_destroy(had->lender);
 	for (int i = 0; i < 3; i++)
 		CHILD_CHECK(*holes[i] == 42);
-	CHILD_CHECK(exists(addr));
+	CHILD_CHECK(core_has_file(addr));
 	CHILD_CHECK(!sc_seg_find(addr));
 }
 
@@ -1138,6 +1135,8 @@ static void test_check_header(void **state)
 	REJECTED(h.range_max++);
 	REJECTED(h.range_max = SC_ABI_RANGES_MAX + 1);
 	REJECTED(h.range_max = UINT32_MAX);
+	REJECTED(h.window = 63);
+	REJECTED(h.window = (1ULL << 32) + 1);
 	REJECTED(h.slot_size *= 2);
 	REJECTED(h.ring_lines--);
 	REJECTED(h.pid = 0);
@@ -1153,6 +1152,124 @@ static void test_check_header(void **state)
 	REJECTED(h.address[0] = '\0');
 	REJECTED(h.address[62] = '\0');
 	REJECTED(memset(h.address, 'a', sizeof(h.address)));
+
+	/* what agrees with what is asked for, and is impossible all the same */
+	out = good;
+	out.length = 1ULL << 63;
+	assert_int_equal(sc_header_check(&out, sizeof(out), out.length, good.address, &out), -EPROTO);
+	out = good;
+	out.address[0] = 'x';
+	assert_int_equal(sc_header_check(&out, sizeof(out), good.length, out.address, &out), -EPROTO);
+}
+
+/* ---- calls that fail ------------------------------------------------------------------------- */
+
+static void test_creation_fails(void **state)
+{
+	struct sc_seg_geometry three = geometry;
+	struct sc_seg *seg;
+
+	(void)state;
+	three.buf_count = 3; /* a half of it would be one, and two are the least */
+	if (!core_failing("seg.fallocate", ENOSPC))
+		skip();
+	assert_int_equal(sc_seg_create(&three, &seg), -ENOSPC);
+	core_failing("own.link", EEXIST); /* all names are taken */
+	assert_int_equal(sc_seg_create(&geometry, &seg), -EEXIST);
+	core_failing(NULL, 0);
+	seg = create_with_table();
+	core_failing("seg.table", ENOSPC);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 1), -ENOSPC);
+	core_failing(NULL, 0);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 1), 0);
+	sc_seg_destroy(seg);
+}
+
+static void test_attachment_fails(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	if (!core_failing("live.check", ENOLCK)) {
+		child_end(&owner);
+		skip();
+	}
+	assert_attach(owner.line, -ENOLCK);
+	core_failing(NULL, 0);
+	assert_attach(owner.line, 0);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+/* ---- does its owner live? -------------------------------------------------------------------- */
+
+static void test_check_owner(void **state)
+{
+	struct sc_seg *mine = create(), *seg;
+	struct sc_abi_header header;
+	struct child owner;
+
+	(void)state;
+	assert_int_equal(sc_seg_check_owner(mine), 1);
+	sc_seg_destroy(mine);
+
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	seg->cma_pid++; /* another holds it: somebody does */
+	assert_int_equal(sc_seg_check_owner(seg), 1);
+	seg->cma_pid--;
+	close(seg->fd); /* as closefrom(3) does: by the name from now on */
+	assert_int_equal(sc_seg_check_owner(seg), 1);
+	seg->ino++; /* which is another file's: its pid tells */
+	assert_int_equal(sc_seg_check_owner(seg), -ENOENT);
+	seg->ino--;
+	header = seg->header;
+	seg->header.address[0] = 'x';
+	assert_int_equal(sc_seg_check_owner(seg), -ENOENT);
+	seg->header = header;
+	if (core_failing("own.open", EMFILE))
+		assert_int_equal(sc_seg_check_owner(seg), -EMFILE);
+	core_failing(NULL, 0);
+	sc_seg_detach(seg);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+/* ---- left to be read ------------------------------------------------------------------------- */
+
+/* The last who has read what it left, when its name is not to be had any more. */
+static void leave_last(struct sc_seg *seg)
+{
+	sc_store_release_32(&sc_seg_presence(seg)->unread, 1);
+	sc_seg_leave(seg);
+}
+
+static void test_leave(void **state)
+{
+	struct sc_abi_header header;
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	child_kill(&owner);
+	header = seg->header;
+	seg->header.address[0] = 'x';
+	leave_last(seg);
+	seg->header = header;
+	assert_true(core_has_file(owner.line));
+	seg->ino++; /* the name is another's */
+	leave_last(seg);
+	seg->ino--;
+	assert_true(core_has_file(owner.line));
+	if (core_failing("seg.unlink", EROFS)) {
+		leave_last(seg);
+		assert_true(core_has_file(owner.line));
+	}
+	core_failing(NULL, 0);
+	leave_last(seg);
+	assert_false(core_has_file(owner.line));
+	sc_seg_detach(seg);
 }
 
 /* ---- many at once ---------------------------------------------------------------------------- */
@@ -1261,6 +1378,10 @@ int main(void)
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_no_table),
 		cmocka_unit_test(test_check_header),
+		cmocka_unit_test(test_creation_fails),
+		cmocka_unit_test(test_attachment_fails),
+		cmocka_unit_test(test_check_owner),
+		cmocka_unit_test(test_leave),
 		cmocka_unit_test(test_threads),
 	};
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * core_test.h: for the unit tests of what lies in shared memory: files, and calls that fail.
+ *
+ * core_failing() needs a build with fault injection; elsewhere it says no, and the test goes without. What a
+ * forked child has failing is what its parent had.
+ */
+#ifndef CORE_TEST_H
+#define CORE_TEST_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "addr.h"
+#include "inject.h"
+#include "own.h"
+
+/* Has the endpoint of that address a file? */
+static inline bool core_has_file(const char *address)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+
+	if (sc_addr_parse(address, &parts))
+		abort();
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	return !access(path, F_OK);
+}
+
+#ifdef SC_FAULT_INJECTION
+
+static const char *core_failing_point;
+static int core_failing_error, core_failing_passes;
+
+static inline int core_at_point(const char *point)
+{
+	if (!core_failing_point || strcmp(point, core_failing_point))
+		return 0;
+	return core_failing_passes-- > 0 ? 0 : core_failing_error;
+}
+
+/* The call at that point of inject.h fails, in this process, from when it has passed that often. False: cannot be. */
+static inline bool core_failing_after(const char *point, int error, int passes)
+{
+	core_failing_point = point;
+	core_failing_error = error;
+	core_failing_passes = passes;
+	sc_inject_hook = core_at_point;
+	return true;
+}
+
+#else
+
+static inline bool core_failing_after(const char *point, int error, int passes)
+{
+	(void)point;
+	(void)error;
+	(void)passes;
+	return false;
+}
+
+#endif
+
+/* From now on. NULL: none fails any more. */
+static inline bool core_failing(const char *point, int error)
+{
+	return core_failing_after(point, error, 0);
+}
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_own: the files of a process while the application closes descriptors, removes and replaces names, or
+ * forks behind the library's back: nothing is closed, unlinked or believed that is not its own.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#include "child.h"
+#include "core_test.h"
+#include "host.h"
+#include "live.h"
+#include "own.h"
+
+#define NAME "shmcma-test-own"
+#define ANOTHER "shmcma-test-own-another"
+
+static bool alone; /* in a /dev/shm of our own, and may mount */
+
+/* ---- a file ---------------------------------------------------------------------------------- */
+
+static int setup(void **state)
+{
+	static struct sc_own own;
+
+	if (sc_own_create(&own) || sc_own_publish(&own, NAME))
+		return 1;
+	*state = &own;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct sc_own *own = *state;
+
+	sc_own_unlink(own);
+	(void)sc_own_put(own);
+	sc_own_close(own);
+	sc_own_path(NAME, path);
+	unlink(path);
+	return 0;
+}
+
+/* A file of that name, which the library knows nothing of; its descriptor. */
+static int put_file(const char *name)
+{
+	char path[SC_OWN_PATH_MAX];
+	int fd;
+
+	sc_own_path(name, path);
+	unlink(path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(fchmod(fd, 0600), 0);
+	return fd;
+}
+
+static void remove_file(const char *name)
+{
+	char path[SC_OWN_PATH_MAX];
+
+	sc_own_path(name, path);
+	assert_int_equal(unlink(path), 0);
+}
+
+static bool says_yes(int fd, const void *arg)
+{
+	(void)arg;
+	return fd >= 0;
+}
+
+static bool says_no(int fd, const void *arg)
+{
+	return !says_yes(fd, arg);
+}
+
+/* ---- the same inode -------------------------------------------------------------------------- */
+
+static void test_same_inode(void **state)
+{
+	const struct sc_own *own = *state;
+
+	assert_true(sc_own_is_named(NAME, own->dev, own->ino));
+	assert_false(sc_own_is_named(NAME, own->dev, own->ino + 1));
+	assert_false(sc_own_is_named(NAME, own->dev + 1, own->ino));
+	assert_int_equal(errno, 0);
+	assert_false(sc_own_is_named(ANOTHER, own->dev, own->ino));
+	assert_int_equal(errno, ENOENT);
+	assert_true(sc_own_is_open(own->fd, own->dev, own->ino));
+	assert_false(sc_own_is_open(own->fd, own->dev, own->ino + 1));
+	assert_false(sc_own_is_open(own->fd, own->dev + 1, own->ino));
+	assert_false(sc_own_is_open(-1, own->dev, own->ino));
+}
+
+static void test_name_is_anothers(void **state)
+{
+	struct sc_own *own = *state;
+	char path[SC_OWN_PATH_MAX];
+
+	close(put_file(NAME));
+	sc_own_unlink(own);
+	assert_false(sc_own_has_name(own));
+	sc_own_path(NAME, path);
+	assert_int_equal(access(path, F_OK), 0); /* not ours to remove */
+	sc_own_unlink(own);
+	assert_int_equal(access(path, F_OK), 0);
+}
+
+/* ---- the application closes ------------------------------------------------------------------ */
+
+static void test_closed_and_opened_again(void **state)
+{
+	struct sc_own *own = *state;
+	int fd = own->fd;
+
+	assert_int_equal(sc_own_fd(own), fd);
+	close(fd);
+	fd = sc_own_fd(own);
+	assert_true(fd >= 0);
+	assert_true(sc_own_is_open(fd, own->dev, own->ino));
+}
+
+/* By the name alone can it be had again. */
+static void test_closed_without_name(void **state)
+{
+	struct sc_own *own = *state;
+
+	close(own->fd);
+	remove_file(NAME);
+	assert_int_equal(sc_own_fd(own), -EBADF);
+	close(put_file(NAME));
+	assert_int_equal(sc_own_fd(own), -EBADF);
+	assert_false(sc_own_any(says_yes, NULL));
+	sc_own_unlink(own);
+	assert_int_equal(sc_own_fd(own), -EBADF);
+}
+
+static void test_closed_and_short(void **state)
+{
+	struct sc_own *own = *state;
+
+	close(own->fd);
+	if (!core_failing("own.again", EMFILE))
+		skip();
+	assert_int_equal(sc_own_fd(own), -EMFILE);
+	core_failing("own.reopen", EMFILE);
+	assert_int_equal(sc_own_fd(own), -EMFILE);
+	core_failing(NULL, 0);
+	assert_true(sc_own_fd(own) >= 0);
+}
+
+/* Another holds the lock of a file that is another's: says so, and waits. */
+static void hold_lock(struct child *self, void *arg)
+{
+	const struct sc_own *own = arg;
+
+	CHILD_CHECK(!sc_live_lock(own->fd));
+	child_tell(self, "");
+	child_wait(self);
+}
+
+static void find_locked(struct child *self, void *arg)
+{
+	(void)self;
+	CHILD_CHECK(sc_live_lock(((const struct sc_own *)arg)->fd) == -EAGAIN);
+}
+
+static void test_lock_is_anothers(void **state)
+{
+	struct sc_own *own = *state;
+	char path[SC_OWN_PATH_MAX];
+	struct child child;
+
+	assert_int_equal(sc_own_keep_all(), 0);
+	sc_own_path(NAME, path);
+	close(open(path, O_RDWR | O_CLOEXEC)); /* and so the lock is dropped */
+	assert_int_equal(sc_live_check(own->fd, NULL), 0);
+	assert_true(child_start(&child, hold_lock, own));
+	assert_int_equal(sc_own_keep_all(), -EAGAIN);
+	assert_int_equal(child_end(&child), 0);
+	assert_int_equal(sc_own_keep_all(), 0);
+	assert_int_equal(child_run(find_locked, own), 0);
+}
+
+/* ---- others' files --------------------------------------------------------------------------- */
+
+static void test_own_is_not_opened(void **state)
+{
+	struct sc_own *own = *state, second;
+	struct stat st;
+	int fd;
+
+	assert_int_equal(sc_own_create(&second), 0);
+	assert_int_equal(sc_own_open_other(NAME, &st), -EBUSY);
+	assert_int_equal(sc_own_keep_all(), 0); /* what has no name yet is let be */
+	assert_true(sc_own_any(says_yes, NULL));
+	assert_false(sc_own_any(says_no, NULL));
+	assert_int_equal(sc_own_publish(&second, ANOTHER), 0);
+	assert_true(sc_own_any(says_yes, NULL)); /* the first that is asked */
+	sc_own_unlink(&second);
+	assert_ptr_equal(sc_own_borrow(NAME), own);
+	assert_false(sc_own_put(own));
+	assert_null(sc_own_borrow(ANOTHER));
+
+	close(put_file(ANOTHER));
+	fd = sc_own_open_other(ANOTHER, &st);
+	assert_true(fd >= 0);
+	sc_own_close_other(fd);
+	remove_file(ANOTHER);
+	assert_int_equal(sc_own_open_other(ANOTHER, &st), -ENOENT);
+	assert_true(sc_own_put(&second));
+	sc_own_close(&second);
+	assert_int_equal(child_run(find_locked, own), 0); /* no lock has been dropped */
+}
+
+/* The same inode number on another file system, or nearly: who made it does not matter. */
+static void test_another_file_system(void **state)
+{
+	char from[] = "/tmp/test_own.XXXXXX", path[SC_OWN_PATH_MAX];
+	int fd = mkstemp(from);
+	struct stat st;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_true(fd >= 0);
+	close(fd);
+	close(put_file(ANOTHER));
+	sc_own_path(ANOTHER, path);
+	assert_int_equal(mount(from, path, NULL, MS_BIND, NULL), 0);
+	fd = sc_own_open_other(ANOTHER, &st);
+	assert_true(fd >= 0);
+	sc_own_close_other(fd);
+	assert_int_equal(umount(path), 0);
+	remove_file(ANOTHER);
+	unlink(from);
+}
+
+/* A lock of a second copy of the library is one of this process, of POSIX, on a file that is in no list here. */
+static void test_lock_of_a_twin(void **state)
+{
+	struct stat st;
+	int twin = put_file(ANOTHER), fd;
+
+	(void)state;
+	assert_int_equal(flock(twin, LOCK_EX), 0); /* of another kind: no life lock */
+	fd = sc_own_open_other(ANOTHER, &st);
+	assert_true(fd >= 0);
+	sc_own_close_other(fd);
+	assert_int_equal(sc_live_lock(twin), 0);
+	assert_int_equal(sc_own_open_other(ANOTHER, &st), -EBUSY);
+	close(twin);
+	remove_file(ANOTHER);
+}
+
+/* ---- a child that no handler of pthread_atfork() has seen ------------------------------------ */
+
+static void in_bare_child(struct sc_own *own)
+{
+	struct sc_own copy = *own;
+	struct stat st;
+	int fd;
+
+	alarm(CHILD_SECONDS);
+	CHILD_CHECK(sc_own_fd(own) == -EPERM);
+	sc_own_unlink(own);
+	sc_own_unlink_all();
+	CHILD_CHECK(sc_own_has_name(own));
+	CHILD_CHECK(!sc_own_borrow(NAME));
+	CHILD_CHECK(!sc_own_any(says_yes, NULL));
+	CHILD_CHECK(!sc_own_keep_all());
+	fd = sc_own_open_other(NAME, &st); /* its parent's, so another's */
+	CHILD_CHECK(fd >= 0 && st.st_ino == copy.ino);
+	CHILD_CHECK(sc_live_check(fd, NULL) == 1);
+	sc_own_close_other(fd);
+}
+
+static void test_bare_fork(void **state)
+{
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	assert_true(pid >= 0);
+	if (!pid) {
+		in_bare_child(*state);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(sc_own_is_named(NAME, ((struct sc_own *)*state)->dev, ((struct sc_own *)*state)->ino));
+}
+
+/* ---- all fails ------------------------------------------------------------------------------- */
+
+static void test_cannot_publish(void **state)
+{
+	struct sc_own own;
+
+	(void)state;
+	assert_int_equal(sc_own_create(&own), 0);
+	assert_int_equal(sc_own_publish(&own, NAME), -EEXIST);
+	if (core_failing("live.lock", ENOLCK))
+		assert_int_equal(sc_own_publish(&own, ANOTHER), -ENOLCK);
+	core_failing(NULL, 0);
+	assert_false(sc_own_has_name(&own));
+	assert_true(sc_own_put(&own));
+	sc_own_close(&own);
+	assert_int_equal(own.fd, -1);
+}
+
+static void test_cannot_unlink(void **state)
+{
+	struct sc_own *own = *state;
+
+	if (!core_failing("own.named", EACCES))
+		skip();
+	sc_own_unlink(own); /* left as it is, and said */
+	core_failing(NULL, 0);
+	assert_true(sc_own_is_named(NAME, own->dev, own->ino));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		TEST(test_same_inode),
+		TEST(test_name_is_anothers),
+		TEST(test_closed_and_opened_again),
+		TEST(test_closed_without_name),
+		TEST(test_closed_and_short),
+		TEST(test_lock_is_anothers),
+		TEST(test_own_is_not_opened),
+		TEST(test_another_file_system),
+		TEST(test_lock_of_a_twin),
+		TEST(test_bare_fork),
+		TEST(test_cannot_publish),
+		TEST(test_cannot_unlink),
+	};
+
+	alone = child_private_shm("size=16m,mode=1777");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
