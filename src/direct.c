@@ -280,7 +280,8 @@ static int run_direct(struct direct *direct)
  */
 static int end_with_peer(const struct direct *direct)
 {
-	struct sc_rma_op *op = sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma); /* it has no more to do */
+	struct sc_rma_op *op =
+		sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma); /* it has no more to do */
 
 	if (!op)
 		return -EAGAIN;

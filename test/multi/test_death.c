@@ -79,8 +79,8 @@ static void await_stop(pid_t pid)
 }
 
 /*
- * Kill it. When the kernel was done with it: a pidfd says so when the last of its threads has given back memory and
- * descriptors, which is some time after the first of them is seen as a zombie in /proc.
+ * Kill it. When the kernel was done with it: a pidfd says so when the last of its threads has given back
+ * memory and descriptors, which is some time after the first of them is seen as a zombie in /proc.
  */
 static double kill_victim(void)
 {
@@ -184,7 +184,7 @@ static void take_pool(struct mt_ep *ep, fi_addr_t from)
 
 struct death {
 	struct mode mode;
-	bool away; /* rank 0 does not poll while the victim is at work */
+	bool away;			    /* rank 0 does not poll while the victim is at work */
 	void (*begin)(struct scene *s);	    /* rank 0: before the victim stops */
 	void (*victim)(struct scene *s);    /* until it stops */
 	void (*under_way)(struct scene *s); /* rank 0: once it is stopped */
@@ -286,8 +286,8 @@ static void received_after(struct scene *s)
 }
 
 /*
- * The death is met by an access to its memory, while more of its messages are unread than are taken at once: what
- * is posted after that error is refused nevertheless, and the messages are received.
+ * The death is met by an access to its memory, while more of its messages are unread than are taken at once:
+ * what is posted after that error is refused nevertheless, and the messages are received.
  */
 #define UNREAD 100
 

@@ -1009,8 +1009,8 @@ static void test_closed_under_way(void **state)
 }
 
 /*
- * Whoever finds a peer closed by writing to it still gets what that has sent before. What is posted after the error
- * is refused, read or not.
+ * Whoever finds a peer closed by writing to it still gets what that has sent before. What is posted after the
+ * error is refused, read or not.
  */
 static void test_last_words(void **state)
 {
