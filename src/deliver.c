@@ -270,6 +270,18 @@ static bool is_gone(const struct sc_peer *peer)
 	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED;
 }
 
+/*
+ * The sender has gone, and the payload with it. While there is something of its to be read, this ends with the
+ * rest (sc_deliver_end_peer()): once one operation has failed, no later one is to be accepted.
+ */
+static void transfer_lost(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	const struct sc_peer *peer = op->peer;
+
+	if (peer->link == SC_LINK_DOWN || !peer->seg)
+		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
+}
+
 /* What was copied from the peer since the last proof is what it sent, or (`error`) may be anything. */
 static void transfers_proven(struct sc_peer *peer, int error)
 {
@@ -279,8 +291,10 @@ static void transfers_proven(struct sc_peer *peer, int error)
 		sc_list_remove(&op->pulling);
 		if (error)
 			transfer_failed(peer->ep, op, error);
+		else if (is_gone(peer))
+			transfer_lost(peer->ep, op);
 		else
-			transfer_finish(peer->ep, op, is_gone(peer) ? -ECONNRESET : 0);
+			transfer_finish(peer->ep, op, 0);
 	}
 }
 
@@ -447,12 +461,9 @@ static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
 		return true;
 	}
 	if (ret > 0) {
-		if (!share_abandoned(peer))
-			return false;
-		sc_warn("%s: its process has died while it copied a message; the message is lost",
-			peer->address);
-		transfer_end(ep, op, -ECONNRESET);
-		return true;
+		if (share_abandoned(peer))
+			sc_peer_ended(peer); /* and this with it */
+		return false;
 	}
 	peer->copies_not |= error && error != EFAULT;
 	if (undone.len && !op->failed) {
@@ -552,7 +563,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	op->unshared =
 		op->want < ep->config.share_min || peer->copies_not || (peer->seg && peer->seg->local);
 	if (is_gone(peer)) {
-		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
+		transfer_lost(ep, op);
 		return;
 	}
 	if (!op->want) {

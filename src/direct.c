@@ -274,6 +274,23 @@ static int run_direct(struct direct *direct)
 	return ret ? direct_failed(peer, ret) : 0;
 }
 
+/*
+ * The peer has gone and what it has written is still to be read, its answers to sends among it. Only then does
+ * anything fail, this as well: once one operation has failed, no later one is to be accepted.
+ */
+static int end_with_peer(const struct direct *direct)
+{
+	struct sc_rma_op *op =
+		sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma); /* it has no more to do */
+
+	if (!op)
+		return -EAGAIN;
+	op->moved = direct->done;
+	direct->peer->rma_pending++;
+	sc_list_append(&direct->peer->rma_waiting, &op->of_peer);
+	return 0;
+}
+
 int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	struct direct direct = { .peer = peer, .rma = rma, .size = size };
@@ -295,6 +312,8 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 		sc_rmaop_forget(direct.note);
 	if (ret == -EOPNOTSUPP || ret == -EAGAIN)
 		return ret;
+	if (ret == -ECONNRESET && peer->link != SC_LINK_DOWN)
+		return end_with_peer(&direct);
 	sc_rmaop_complete(peer->ep, &ending);
 	return 0;
 }

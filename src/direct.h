@@ -14,7 +14,8 @@ static inline bool sc_direct_may(const struct sc_peer *peer)
 }
 
 /*
- * The whole operation, of `size` bytes; it completes in the call, but for what the peer is to hear of.
+ * The whole operation, of `size` bytes; it completes in the call, but for what the peer is to hear of, and for
+ * what fails because the peer has gone.
  * -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: not possible with this peer, use requests.
  */
 int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);

@@ -381,16 +381,17 @@ static int read_header(int fd, const char *addr, const struct stat *st, struct s
  * A reaper, too, holds the lock of a dead owner's file for a moment. From another pid namespace the two
  * cannot be told apart; who attaches then finds the lock free the next time it looks.
  */
-static int check_holder(const char *addr, const struct sc_seg *seg)
+static int check_holder(const char *addr, bool left, struct sc_seg *seg)
 {
 	const struct sc_host *host;
 	int err = sc_host_get(&host);
 
 	if (err)
 		return err;
-	if (seg->header.pid_ns == host->pid_ns && seg->header.pid != seg->cma_pid)
-		return refuse_dead(addr);
-	return 0;
+	if (seg->header.pid_ns != host->pid_ns || seg->header.pid == seg->cma_pid)
+		return 0;
+	seg->cma_pid = 0;
+	return left ? 0 : refuse_dead(addr);
 }
 
 /* All that can be known of an open file, in *seg. */
@@ -411,7 +412,7 @@ static int examine(const char *addr, bool left, struct sc_seg *seg)
 	if (st.st_nlink > 1)
 		return reject(addr, -EACCES, "its file has more than one name");
 	err = read_header(seg->fd, addr, &st, &seg->header);
-	return err || left ? err : check_holder(addr, seg);
+	return err ? err : check_holder(addr, left, seg);
 }
 
 /* Another process's segment, live or `left`: file open, header checked, nothing mapped. */
@@ -644,6 +645,18 @@ static int check_process_slow(const struct sc_seg *seg)
 	return -ENOENT;
 }
 
+/*
+ * A reaper, too, holds the lock for a moment, with its own pid: who looks just then is not to take the owner for
+ * alive, as nothing would have it look again soon.
+ */
+static int check_lock(const struct sc_seg *seg, int fd)
+{
+	pid_t holder = 0;
+	int held = sc_live_check(fd, &holder);
+
+	return held == 1 && holder != seg->cma_pid ? 0 : held;
+}
+
 int sc_seg_check_owner(const struct sc_seg *seg)
 {
 	int fd, alive;
@@ -655,11 +668,11 @@ int sc_seg_check_owner(const struct sc_seg *seg)
 	if (is_held(seg))
 		return 1; /* the common case in one system call */
 	if (sc_own_is_open(seg->fd, seg->dev, seg->ino))
-		return sc_live_check(seg->fd, NULL);
+		return check_lock(seg, seg->fd);
 	fd = open_again(seg);
 	if (fd < 0)
 		return fd == -ENOENT ? check_process_slow(seg) : fd;
-	alive = sc_live_check(fd, NULL);
+	alive = check_lock(seg, fd);
 	sc_own_close_other(fd);
 	return alive;
 }

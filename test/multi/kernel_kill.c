@@ -113,7 +113,8 @@ struct partner {
 	bool accepted, failed, refused; /* an operation to it */
 	bool sampled;
 	uint64_t error_at, error_posted_at;
-	uint64_t ended_at; /* when that was seen here */
+	uint64_t error_polled_at; /* the last poll before it that had nothing */
+	uint64_t ended_at;	  /* when that was seen here */
 };
 
 static struct worker {
@@ -142,7 +143,8 @@ static struct worker {
 	struct partner *current[KILL_SLOTS]; /* the newest that we know */
 	struct mail *mail;		     /* [KILL_SLOTS][KILL_KEPT] */
 	unsigned idle_polls;
-	int fds, maps; /* before there were peers */
+	uint64_t polled_at; /* when the last poll that had nothing began */
+	int fds, maps;	    /* before there were peers */
 	long rss;
 } w;
 
@@ -497,6 +499,7 @@ static void flight_failed(struct flight *flight, int err)
 	if (!partner->error_at) {
 		partner->error_at = kill_now();
 		partner->error_posted_at = flight->posted_at;
+		partner->error_polled_at = w.polled_at;
 	}
 }
 
@@ -810,8 +813,12 @@ static bool take_one(ssize_t rc, const struct fi_cq_tagged_entry *entry)
 static bool poll_once(void)
 {
 	struct fi_cq_tagged_entry entry = { 0 };
+	uint64_t begin = kill_now();
 
-	return take_one(fi_cq_read(w.cq, &entry, 1), &entry);
+	if (take_one(fi_cq_read(w.cq, &entry, 1), &entry))
+		return true;
+	w.polled_at = begin;
+	return false;
 }
 
 /* Sleep for a moment, sometimes in the library. */
@@ -874,20 +881,25 @@ static void meet(int slot)
 	w.current[slot] = partner;
 }
 
+/* How long after its end its first error came: if that can be said, and we were not stopped since. */
 static void sample(struct partner *partner)
 {
-	uint64_t ended_at = atomic_load(&w.board->slots[partner->slot].ended_at), at;
+	const struct kill_slot *slot = &w.board->slots[partner->slot];
+	uint64_t ended_at = atomic_load(&slot->ended_at), at;
 
 	if (partner->sampled)
 		return;
 	partner->sampled = true;
 	/* an older one's moment has been overwritten by now */
-	if (atomic_load(&w.board->slots[partner->slot].ended) != partner->incarnation || !ended_at ||
-	    !partner->error_at || partner->error_posted_at > ended_at)
+	if (atomic_load(&slot->ended) != partner->incarnation || !ended_at || !partner->error_at ||
+	    partner->error_posted_at > ended_at || atomic_load(&w.own->resumed_at) > ended_at)
 		return;
 	at = atomic_fetch_add(&w.board->sample_count, 1);
-	if (at < KILL_SAMPLES)
-		w.board->samples[at] = (int64_t)(partner->error_at - ended_at);
+	if (at >= KILL_SAMPLES)
+		return;
+	w.board->samples[at].error = (int64_t)(partner->error_at - ended_at);
+	w.board->samples[at].unseen =
+		partner->error_polled_at > ended_at ? (int64_t)(partner->error_polled_at - ended_at) : 0;
 }
 
 /* Messages to us that it knew to be sent. */

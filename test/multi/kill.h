@@ -14,7 +14,7 @@
 #define KILL_KEPT 64 /* incarnations of a slot of which something is remembered */
 #define KILL_NEWEST 8
 #define KILL_ERRORS 256
-#define KILL_SAMPLES (1 << 20)
+#define KILL_SAMPLES (1 << 18)
 
 /* How a worker ends. All but the first two are its own doing. */
 enum kill_way {
@@ -53,6 +53,13 @@ struct kill_slot {
 	_Atomic uint64_t ended_at;	      /* ns, CLOCK_MONOTONIC; 0: cannot be said */
 	_Atomic uint64_t order;		      /* enum kill_way of the present one, for itself to do */
 	_Atomic uint64_t stopped;	      /* is stopped */
+	_Atomic uint64_t resumed_at;	      /* ns: the last time that it was continued; 0: never */
+};
+
+/* How long a survivor took to hear of the end of a process, ns. */
+struct kill_sample {
+	int64_t error;	/* from the end to the first error of an operation that was in flight to it */
+	int64_t unseen; /* of that, before the last poll that had nothing began: the rest it did not poll */
 };
 
 struct kill_board {
@@ -63,9 +70,8 @@ struct kill_board {
 	_Atomic uint64_t phase;
 	struct kill_slot slots[KILL_SLOTS];
 	_Atomic uint64_t errors[KILL_ERRORS]; /* completions with that error */
-	/* ns from the end of a process to the first error of an operation that was in flight to it */
 	_Atomic uint64_t sample_count;
-	int64_t samples[KILL_SAMPLES];
+	struct kill_sample samples[KILL_SAMPLES];
 };
 
 uint64_t kill_now(void);

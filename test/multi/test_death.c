@@ -13,10 +13,13 @@
 #define _GNU_SOURCE 1
 #include "rma.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <sys/syscall.h>
 #include <rdma/fi_trigger.h>
 
 #define PATIENCE 20 /* seconds in which an error must have come */
@@ -75,27 +78,21 @@ static void await_stop(pid_t pid)
 	}
 }
 
-/* Kill it, and when its death is seen: how long that took after the kernel was done with it. */
+/*
+ * Kill it. When the kernel was done with it: a pidfd says so when the last of its threads has given back
+ * memory and descriptors, which is some time after the first of them is seen as a zombie in /proc.
+ */
 static double kill_victim(void)
 {
 	pid_t pid = mt_pid(VICTIM);
-	char path[40], text[256];
-	double begin = 0;
+	struct pollfd end = { .fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN };
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	mt_require(end.fd >= 0, "pidfd_open: %s", strerror(errno));
+	mt_doing("killing the victim");
 	kill(pid, SIGKILL);
-	while (!begin) {
-		FILE *file = fopen(path, "re");
-		const char *at = NULL;
-
-		if (file && fgets(text, sizeof(text), file))
-			at = strrchr(text, ')');
-		if (!at || at[2] == 'Z' || at[2] == 'X')
-			begin = mt_now();
-		if (file)
-			fclose(file);
-	}
-	return begin;
+	mt_require(poll(&end, 1, -1) == 1, "poll: %s", strerror(errno));
+	close(end.fd);
+	return mt_now();
 }
 
 /* ---- rank 0 ---------------------------------------------------------------------------------- */
@@ -187,6 +184,7 @@ static void take_pool(struct mt_ep *ep, fi_addr_t from)
 
 struct death {
 	struct mode mode;
+	bool away;			    /* rank 0 does not poll while the victim is at work */
 	void (*begin)(struct scene *s);	    /* rank 0: before the victim stops */
 	void (*victim)(struct scene *s);    /* until it stops */
 	void (*under_way)(struct scene *s); /* rank 0: once it is stopped */
@@ -284,6 +282,51 @@ static void received_after(struct scene *s)
 		}
 		mt_wait(&s->ep, &op);
 		mt_require(op.len == sizes[i] && mt_verify(s->mine, sizes[i], 7, 0) < 0, "it is wrong");
+	}
+}
+
+/*
+ * The death is met by an access to its memory, while more of its messages are unread than are taken at once:
+ * what is posted after that error is refused nevertheless, and the messages are received.
+ */
+#define UNREAD 100
+
+static void victim_writes(struct scene *s)
+{
+	fi_addr_t to = mt_lookup(&s->ep, 0);
+	struct mt_op op = { 0 };
+
+	for (uint64_t i = 0; i < UNREAD; i++) {
+		mt_tsend(&s->ep, &op, &i, sizeof(i), to, TAG_EAGER);
+		mt_wait(&s->ep, &op);
+	}
+}
+
+static void unread_after(struct scene *s)
+{
+	struct rma_request request = {
+		.peer = s->victim,
+		.local_count = 1,
+		.remote_count = 1,
+		.local = { { s->mine, 8 } },
+		.remote = { { .addr = s->place.addr, .len = 8, .key = s->place.key } },
+	};
+	struct mt_op op = { 0 };
+	ssize_t rc;
+
+	mt_doing("reading memory of a dead peer");
+	rc = rma_try(&s->ep, &op, &request);
+	mt_require(!rc || rc == -FI_ECONNRESET, "a read: %s", fi_strerror((int)-rc));
+	if (!rc)
+		await_reset(&s->ep, &op, "a read");
+	refused(s);
+	for (uint64_t i = 0; i < UNREAD; i++) {
+		uint64_t word = 0;
+
+		mt_doing("receiving message %d of a dead peer", (int)i);
+		mt_trecv(&s->ep, &op, &word, sizeof(word), s->victim, TAG_EAGER);
+		mt_wait(&s->ep, &op);
+		mt_require(word == i, "it is wrong");
 	}
 }
 
@@ -563,7 +606,7 @@ static void survivor_rank(const struct death *death)
 	if (death->begin)
 		death->begin(&s);
 	atomic_store(mt_flag(SECOND), 1);
-	mt_flag_wait(death->under_way == mute_under_way ? NULL : &s.ep, READY, 1);
+	mt_flag_wait(death->away ? NULL : &s.ep, READY, 1);
 	await_stop(mt_pid(VICTIM));
 	s.place.key = atomic_load(place_key);
 	s.place.addr = atomic_load(place_addr);
@@ -657,9 +700,10 @@ int main(void)
 		struct death death;
 	} scenes[] = {
 		{ "sends", { .under_way = sends_under_way, .after = sends_after } },
-		{ "mute", { .under_way = mute_under_way, .after = sends_after } },
+		{ "mute", { .away = true, .under_way = mute_under_way, .after = sends_after } },
 		{ "receives", { .under_way = receives_under_way, .after = receives_after } },
 		{ "received", { .victim = victim_sends, .after = received_after } },
+		{ "unread", { .away = true, .victim = victim_writes, .after = unread_after } },
 		{ "large",
 		  { .begin = large_begin,
 		    .victim = victim_large,

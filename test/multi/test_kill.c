@@ -9,6 +9,9 @@
  * process has ended: the kernel has given back its memory and its locks before. In the end nothing of the
  * workers is left in /dev/shm once another process has opened a domain. Worker 0 is only ever stopped.
  *
+ * How long the survivors took to get their first error is printed, of those who were not stopped themselves
+ * meanwhile. With more workers than processors most of that is the time until they run again.
+ *
  * TEST_KILL_SEED: of all choices (not of the moments), printed. TEST_KILL_SECONDS: for all cases together,
  * 20. TEST_KILL_KILLS: go on until there were so many, for as long as it takes.
  */
@@ -61,14 +64,14 @@ static struct conductor {
 	uint64_t kill_at, stop_at;
 } c;
 
+/* Of all cases: each is a process of its own. */
+static struct totals {
+	uint64_t kills, ends_seen, errors, looks, stops, messages, names;
+	uint64_t sample_count;
+	struct kill_sample samples[KILL_SAMPLES];
+} *totals;
+
 /* ---- results --------------------------------------------------------------------------------- */
-
-static int compare_samples(const void *a, const void *b)
-{
-	int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-
-	return left < right ? -1 : left > right;
-}
 
 static uint64_t sum(size_t offset)
 {
@@ -89,23 +92,76 @@ static uint64_t kill_count(void)
 	return total;
 }
 
-static void print_latency(struct kill_board *board)
+static int compare_samples(const void *a, const void *b)
 {
-	uint64_t count = atomic_load(&board->sample_count), slow = 0;
+	const struct kill_sample *left = a, *right = b;
 
-	if (count > KILL_SAMPLES)
-		count = KILL_SAMPLES;
+	return left->error < right->error ? -1 : left->error > right->error;
+}
+
+static double ms_of(int64_t ns)
+{
+	return (double)ns / 1e6;
+}
+
+/*
+ * Of the longest ones also, how long the survivor polled in vain. For the rest of the time it did not poll:
+ * others had the processors, or it was checking what it had received.
+ */
+static void print_latency(struct kill_sample *samples, uint64_t count)
+{
+	uint64_t slow = 0, late = 0;
+
 	if (!count)
 		return;
-	qsort(board->samples, count, sizeof(board->samples[0]), compare_samples);
-	for (uint64_t i = 0; i < count; i++)
-		slow += board->samples[i] > (int64_t)(10 * MS);
+	qsort(samples, count, sizeof(samples[0]), compare_samples);
+	for (uint64_t i = 0; i < count; i++) {
+		slow += samples[i].error > (int64_t)(10 * MS);
+		late += samples[i].unseen > (int64_t)(10 * MS);
+	}
 	printf("  first error after the end of the process, ms: median %.3f, 99th percentile %.3f, "
-	       "largest "
-	       "%.3f; %llu of %llu took more than 10\n",
-	       (double)board->samples[count / 2] / 1e6, (double)board->samples[count * 99 / 100] / 1e6,
-	       (double)board->samples[count - 1] / 1e6, (unsigned long long)slow,
-	       (unsigned long long)count);
+	       "largest %.3f\n",
+	       ms_of(samples[count / 2].error), ms_of(samples[count * 99 / 100].error),
+	       ms_of(samples[count - 1].error));
+	printf("  %llu of %llu took more than 10, %llu of them while the survivor polled; the longest:",
+	       (unsigned long long)slow, (unsigned long long)count, (unsigned long long)late);
+	for (uint64_t i = 1; i <= 5 && i <= count; i++)
+		printf("%s %.1f (polled for %.1f)", i > 1 ? "," : "", ms_of(samples[count - i].error),
+		       ms_of(samples[count - i].unseen));
+	printf("\n");
+}
+
+static uint64_t samples_taken(void)
+{
+	uint64_t count = atomic_load(&c.board->sample_count);
+
+	return count < KILL_SAMPLES ? count : KILL_SAMPLES;
+}
+
+static void add_totals(void)
+{
+	uint64_t count = samples_taken();
+
+	totals->kills += kill_count();
+	totals->ends_seen += SUM(deaths_seen);
+	totals->errors += SUM(failed_ops);
+	totals->looks += SUM(stopped_checks);
+	totals->stops += c.stops;
+	totals->messages += SUM(messages);
+	for (uint64_t i = 0; i < count && totals->sample_count < KILL_SAMPLES; i++)
+		totals->samples[totals->sample_count++] = c.board->samples[i];
+}
+
+static void print_totals(void)
+{
+	printf("test_kill: %llu ends of processes, seen by %llu others, %llu operations failed, %llu "
+	       "messages; "
+	       "0 false deaths in %llu looks at stopped ones (%llu stops); %llu names left\n",
+	       (unsigned long long)totals->kills, (unsigned long long)totals->ends_seen,
+	       (unsigned long long)totals->errors, (unsigned long long)totals->messages,
+	       (unsigned long long)totals->looks, (unsigned long long)totals->stops,
+	       (unsigned long long)totals->names);
+	print_latency(totals->samples, totals->sample_count);
 }
 
 static void print_results(void)
@@ -132,7 +188,8 @@ static void print_results(void)
 		if (atomic_load(&c.board->errors[err]))
 			printf("  %llu completions with: %s\n",
 			       (unsigned long long)atomic_load(&c.board->errors[err]), fi_strerror(err));
-	print_latency(c.board);
+	print_latency(c.board->samples, samples_taken());
+	add_totals();
 }
 
 /* ---- workers --------------------------------------------------------------------------------- */
@@ -260,6 +317,7 @@ static void resume(int slot)
 	struct worker *worker = &c.workers[slot];
 
 	worker->resume_at = 0;
+	atomic_store(&c.board->slots[slot].resumed_at, kill_now());
 	atomic_store(&c.board->slots[slot].stopped, 0);
 	if (slot && atomic_load(&c.board->phase) == KILL_RUN && mt_below(&c.random, 4) == 0)
 		kill_worker_now(slot, KILL_STOPPED);
@@ -313,11 +371,13 @@ static void watch_workers(void)
 			worker_ended(i, now);
 }
 
+/* However slow this machine is just now, some ends have been noticed. */
 static bool is_enough(double start)
 {
 	if (c.test->kills)
 		return kill_count() >= c.test->kills;
-	return mt_now() - start >= c.test->seconds;
+	return mt_now() - start >= c.test->seconds && sum(offsetof(struct kill_slot, deaths_seen)) &&
+	       sum(offsetof(struct kill_slot, refused_posts)) && sum(offsetof(struct kill_slot, messages));
 }
 
 /* Nobody is stopped, ending or being started. */
@@ -409,6 +469,7 @@ static void check_names(int before)
 		printf("  %d names left by the dead, until the next process comes\n", left - before);
 	sweep();
 	left = count_names(example, sizeof(example));
+	totals->names += (uint64_t)(left > before ? left - before : 0);
 	mt_require(left <= before, "%d names in /dev/shm more than before, such as %s", left - before,
 		   example);
 }
@@ -475,7 +536,13 @@ int main(void)
 	size_t count = sizeof(cases) / sizeof(cases[0]);
 	uint64_t seed = number("TEST_KILL_SEED", 20261), kills = number("TEST_KILL_KILLS", 0);
 	double seconds = (double)number("TEST_KILL_SECONDS", 20);
+	int result;
 
+	totals = mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (totals == MAP_FAILED) {
+		perror("memory for results");
+		return MT_FAIL;
+	}
 	mt_init("test_kill");
 	printf("test_kill: seed %llu\n", (unsigned long long)seed);
 	for (size_t i = 0; i < count; i++) {
@@ -490,5 +557,8 @@ int main(void)
 					  .arg = &cases[i],
 					  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
 	}
-	return mt_end();
+	result = mt_end();
+	if (result == MT_OK)
+		print_totals();
+	return result;
 }

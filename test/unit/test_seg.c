@@ -303,6 +303,38 @@ static void test_attach(void **state)
 	assert_int_equal(unlink(path_of(owner.line)), 0);
 }
 
+/* Holds the lock of a dead owner's file, as a reaper does for a moment. */
+static void hold(struct child *self, void *arg)
+{
+	int fd = open(arg, O_RDWR | O_CLOEXEC);
+
+	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
+	child_tell(self, "");
+	child_wait(self);
+}
+
+/* The owner is seen to be dead, too, while another process reaps it; what it has left can be read. */
+static void test_dead_while_reaped(void **state)
+{
+	struct child owner, reaper;
+	struct sc_seg *seg, *left;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	child_kill(&owner);
+	assert_true(child_start(&reaper, hold, (void *)(uintptr_t)path_of(owner.line)));
+	assert_int_equal(sc_seg_check_owner(seg), 0);
+	assert_attach(owner.line, -ECONNREFUSED);
+	assert_int_equal(sc_seg_attach_left(owner.line, &left), 0);
+	sc_seg_detach(left);
+	close(seg->fd);
+	assert_int_equal(sc_seg_check_owner(seg), 0); /* by its name */
+	assert_int_equal(child_end(&reaper), 0);
+	sc_seg_detach(seg);
+	assert_int_equal(unlink(path_of(owner.line)), 0);
+}
+
 static void test_closed_while_attached(void **state)
 {
 	struct child owner;
@@ -1355,6 +1387,7 @@ int main(void)
 		cmocka_unit_test(test_umask),
 		cmocka_unit_test(test_two_endpoints),
 		cmocka_unit_test(test_attach),
+		cmocka_unit_test(test_dead_while_reaped),
 		cmocka_unit_test(test_closed_while_attached),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_slots),
