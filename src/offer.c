@@ -145,8 +145,11 @@ int sc_offer_put(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 
 	if (!is_suited(peer, rma, size) || peer->offers_ours != peer->offers_end || is_spared(peer))
 		return -EOPNOTSUPP;
-	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS || !has_room(peer, size))
+	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS || !has_room(peer, size)) {
+		if (peer->link == SC_LINK_DOWN)
+			return peer->error; /* looking for room has shown what it is */
 		return first ? -EOPNOTSUPP : -EAGAIN;
+	}
 	op = sc_rmaop_get(peer, SC_RMA_PUT, rma);
 	if (!op)
 		return -EAGAIN;

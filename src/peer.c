@@ -54,7 +54,10 @@
 #define NO_SLOT UINT32_MAX
 /* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
 #define WATCH_PASSES 64
-/* Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. */
+/*
+ * Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. Those
+ * that were refused or given up, and are not watched any more, are looked at as often as a peer.
+ */
 #define RECLAIM_POLLS (1u << 20)
 
 /* FNV-1a over the address; its nonce is random. */
@@ -473,6 +476,7 @@ static void end_feed(struct sc_peer *peer, int error)
 	peer->feed = SC_FEED_DONE;
 	if (!departed) {
 		answer(peer, SC_ABI_BROKEN, error);
+		peer->ep->refused = true;
 		return;
 	}
 	claim = sc_load_relaxed_64(&sc_seg_claims(peer->ep->seg)[peer->in_slot]); /* DEPARTED: its last */
@@ -662,6 +666,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 		if (is_transient(ret))
 			return false;
 		ep->counters.refusals++;
+		ep->refused = true;
 		if (memory)
 			refuse_claim(ep, index, claim);
 		else
@@ -691,14 +696,19 @@ static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
 	return NULL;
 }
 
-/* Whoever was lost before it departed has no slot any more: the next one there is another. */
+/*
+ * Whoever was lost before it departed has no slot any more: the next one there is another. Nor does it read what
+ * it was lent, see sc_peer_lose().
+ */
 static void slot_forget(struct sc_ep *ep, uint32_t slot)
 {
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-		if (peer->in_slot == slot)
-			peer->in_slot = NO_SLOT;
+		if (peer->in_slot != slot)
+			continue;
+		peer->in_slot = NO_SLOT;
+		sc_pool_reclaim(&ep->pool, &peer->loans);
 	}
 }
 
@@ -845,14 +855,19 @@ static int reclaim(struct sc_ep *ep)
 	uint64_t *claims = sc_seg_claims(ep->seg), attached[SC_ABI_SLOTS_MAX / 64] = { 0 };
 	int ended = reclaim_inbound(ep, attached);
 
+	ep->refused = false;
 	for (uint32_t i = 0; i < ep->seg->header.slot_count; i++) {
 		uint64_t claim = sc_load_acquire_64(&claims[i]);
 		bool refused = ep->accepted[i / 64] >> i % 64 & 1;
 
 		if (attached[i / 64] >> i % 64 & 1 ||
-		    ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_CLAIMED && !refused) ||
-		    !has_claimant_ended(claim))
+		    ((claim & SC_ABI_CLAIM_STATE) != SC_ABI_CLAIMED && !refused))
 			continue;
+		if (!has_claimant_ended(claim)) {
+			ep->refused |= refused;
+			continue;
+		}
+		slot_forget(ep, i);
 		slot_return(ep, i, true);
 		(void)SC_INJECT("peer.reclaimed");
 		ended++;
@@ -875,14 +890,14 @@ static struct sc_peer *next_watched(struct sc_ep *ep)
 
 int sc_peers_watch(struct sc_ep *ep)
 {
+	bool due = ep->refused || !(ep->polls & (RECLAIM_POLLS - 1));
+	int ended = due ? reclaim(ep) : 0;
 	struct sc_peer *peer = next_watched(ep);
 
-	if (!(ep->polls & (RECLAIM_POLLS - 1)))
-		return reclaim(ep);
 	if (!peer || !sc_peer_is_dead(peer))
-		return 0;
+		return ended;
 	sc_peer_ended(peer);
-	return 1;
+	return ended + 1;
 }
 
 int sc_peers_hear(struct sc_ep *ep)

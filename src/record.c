@@ -17,18 +17,28 @@
 #include "iov.h"
 #include "peer.h"
 
+/* Learn how far the peer is, and take back what it has read. */
+static int refresh(struct sc_peer *peer)
+{
+	int ret = sc_ring_refresh(&peer->tx);
+
+	if (ret) {
+		sc_peer_quarantine(peer, ret, "its ring's head is out of range");
+		return ret;
+	}
+	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
+	return 0;
+}
+
 int sc_record_room(struct sc_peer *peer, uint32_t lines)
 {
 	int ret;
 
 	if (sc_ring_has_room(&peer->tx, lines))
 		return 0;
-	ret = sc_ring_refresh(&peer->tx);
-	if (ret) {
-		sc_peer_quarantine(peer, ret, "its ring's head is out of range");
+	ret = refresh(peer);
+	if (ret)
 		return ret;
-	}
-	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
 	return sc_ring_has_room(&peer->tx, lines) ? 0 : -EAGAIN;
 }
 
@@ -42,15 +52,17 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
 	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, flags, 1, size), 1);
 }
 
-/* Take back what peers have read by now. */
+/*
+ * Take back what peers have read by now. One whose head cannot be gives nothing back from now on: it is given
+ * up here, as everybody waits for its buffers, itself too, and nothing more may ever be sent to it.
+ */
 static void collect(struct sc_ep *ep)
 {
 	sc_list_for_safe (entry, next, &ep->borrowers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, borrower);
 
-		if (sc_ring_refresh(&peer->tx))
-			continue; /* its next send finds out */
-		sc_pool_return(&ep->pool, &peer->loans, peer->tx.head);
+		if (refresh(peer))
+			continue;
 		if (!peer->loans.count)
 			sc_list_remove(&peer->borrower);
 	}
@@ -65,6 +77,8 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 		if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve))
 			return false;
 	}
+	if (!peer->tx.lines)
+		return false; /* given up, here or when it was asked for more */
 	if (sc_list_empty(&peer->borrower))
 		sc_list_append(&ep->borrowers, &peer->borrower);
 	return true;

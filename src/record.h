@@ -13,7 +13,7 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
 
 /*
  * May `buffers` bounce buffers be lent to this peer, with `reserve` left free besides? True is good for the
- * next record.
+ * next record. False: now, or the peer has just been given up. Others may have been in either case.
  */
 bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve);
 

@@ -334,6 +334,7 @@ struct sc_ep {
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
 	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
+	bool refused; /* those who claim some of these may have been refused, or given up */
 };
 
 /* An operation with these flags has ended; `cntr` is its own, see core.h, `error` a negative errno or 0. */

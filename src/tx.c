@@ -243,8 +243,11 @@ static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_
 	ret = sc_record_room(peer, 1);
 	if (ret)
 		return ret;
-	if (!sc_record_may_lend(peer, buffers, piece_reserve(ep)))
+	if (!sc_record_may_lend(peer, buffers, piece_reserve(ep))) {
+		if (peer->link == SC_LINK_DOWN)
+			return peer->error;
 		return size <= SC_INJECT_MAX && peer->loans.count ? -EAGAIN : -ENOBUFS;
+	}
 	record = (struct sc_abi_bounce *)sc_ring_reserve(&peer->tx)->bytes;
 	record->op = 0;
 	(void)SC_INJECT("tx.bounce_no_op");

@@ -638,19 +638,19 @@ static bool has_words(const char *line, const char *const *words)
 	return true;
 }
 
-bool mt_logged(char *found, size_t size, const char *const *words)
+unsigned mt_logged(char *found, size_t size, const char *const *words)
 {
 	char *text = read_log(STDERR_FILENO), *save = NULL;
-	bool any = false;
+	unsigned lines = 0;
 
 	mt_require(text, "no memory");
 	for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
 		if (has_words(line, words)) {
 			snprintf(found, size, "%s", line);
-			any = true;
+			lines++;
 		}
 	free(text);
-	return any;
+	return lines;
 }
 
 void mt_expect_death(int rank)

@@ -128,8 +128,8 @@ void mt_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noret
 
 double mt_now(void);
 
-/* Does a line of this rank's stderr so far contain all of these (up to NULL)? Copies the newest one. */
-bool mt_logged(char *line, size_t size, const char *const *words);
+/* The lines of this rank's stderr so far that contain all of these (up to NULL). Copies the newest one. */
+unsigned mt_logged(char *line, size_t size, const char *const *words);
 
 /* The rank will be, or is to be killed by another: its death is no failure. */
 void mt_expect_death(int rank);

@@ -761,10 +761,15 @@ static void test_slot_after_a_quarantine(void **state)
 	check_traffic(&guest, &pair[1]);
 	peer = end_find(&pair[1], &guest);
 	assert_int_equal(peer->in_slot, 0);
+	assert_int_equal(end_send(&pair[1], peer, from, 4096, 0, 0), 0);
+	expect_sent(&pair[1], from, 4096);
 	sc_peer_quarantine(peer, -ENOMEM, "a test");
 	ends_settle(&pair[1], 1);
+	assert_int_equal(peer->loans.count, 1); /* it may be reading yet */
 	end_close(&guest);
 	ends_settle(&pair[1], 1);
+	assert_int_equal(peer->loans.count, 0);
+	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.count);
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 	end_open(&next, &attr);
 	check_traffic(&next, &pair[1]);
@@ -1063,6 +1068,34 @@ static void test_killed(void **state)
 	poll_long(&pair[1]);
 	assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
 	assert_int_equal(pair[1].ep->counters.deaths, 1);
+	(void)sc_reap_scan(); /* another process may have been first */
+	end_close(&pair[1]);
+}
+
+/* Given up, then killed: nobody watches it any more, and yet its slot and what it was lent come back. */
+static void test_killed_after_a_quarantine(void **state)
+{
+	struct visit visit = { 0 };
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, forger, &visit));
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	assert_int_equal(end_send(&pair[1], peer, from, 4096, 0, 0), 0);
+	sc_peer_quarantine(peer, -ENOMEM, "a test");
+	poll_long(&pair[1]);
+	assert_null(peer->seg);
+	assert_true(sc_seg_claims(pair[1].ep->seg)[0] != 0);
+	assert_int_equal(peer->loans.count, 1); /* it may be reading yet */
+	child_kill(&child);
+	poll_long(&pair[1]);
+	assert_true(sc_seg_claims(pair[1].ep->seg)[0] == 0);
+	assert_int_equal(peer->loans.count, 0);
+	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.count);
 	(void)sc_reap_scan(); /* another process may have been first */
 	end_close(&pair[1]);
 }
@@ -1470,6 +1503,7 @@ int main(void)
 		cmocka_unit_test(test_visitors),
 		cmocka_unit_test(test_closed_but_alive),
 		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_killed_after_a_quarantine),
 		cmocka_unit_test(test_killed_before_accepted),
 		cmocka_unit_test(test_killed_both),
 		cmocka_unit_test(test_killed_before_called),

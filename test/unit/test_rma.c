@@ -723,6 +723,40 @@ static void test_both_full(void **state)
 	}
 }
 
+/*
+ * Bytes through bounce buffers, and the reader's head cannot be: whoever waits for the buffers, the one that puts
+ * or the one that answers a get, finds it out, though there is room in the ring.
+ */
+static void test_impossible_head(void **state)
+{
+	static const struct route bounced = { "", true, WAY_PULL };
+
+	(void)state;
+	for (int put = 0; put < 2; put++) {
+		struct iovec iov = { put ? from : into, 400000 };
+		struct sc_remote remote;
+		struct end *lender = &pair[!put];
+
+		rma_open(&bounced);
+		lender->peer->ep->config.eager_max = SPACE; /* no put is fetched */
+		pair[0].ep->config.eager_max = SPACE;
+		remote = at(0, 400000);
+		assert_int_equal(post(&iov, 1, &remote, 1, put ? SC_RMA_WRITE : 0), 0);
+		for (int i = 0; i < 100; i++)
+			sc_ep_poll(lender->ep);
+		assert_true(lender->peer->loans.count > 0);
+		lender->peer->tx.consumer->head = UINT64_MAX / 3;
+		for (int i = 0; i < 100; i++)
+			sc_ep_poll(lender->ep);
+		assert_int_equal(lender->ep->counters.quarantines, 1);
+		assert_int_equal(lender->ep->pool.free_count, lender->ep->pool.count);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, put ? EPROTO : ECONNRESET);
+		assert_true(end_idle(&pair[0]));
+		rma_close();
+	}
+}
+
 /* A peer that does not look at its ring: pushed back in time, each operation ends once when it closes. */
 static void test_never_read(void **state)
 {
@@ -1272,6 +1306,7 @@ int main(void)
 		cmocka_unit_test(test_first_large_put_fails),
 		cmocka_unit_test(test_answers_in_order),
 		cmocka_unit_test(test_both_full),
+		cmocka_unit_test(test_impossible_head),
 		cmocka_unit_test(test_never_read),
 		cmocka_unit_test(test_least_buffers),
 		cmocka_unit_test(test_self),

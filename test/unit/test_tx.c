@@ -1146,6 +1146,62 @@ static void test_impossible_consumer(void **state)
 	}
 }
 
+/*
+ * A peer's head that cannot be gives no buffer back: it is found out by whoever wants one, the peer itself or
+ * another, as its ring may never be full and so never be asked about.
+ */
+static void test_impossible_head_of_a_borrower(void **state)
+{
+	(void)state;
+	for (int wants = 1; wants <= 2; wants++) {
+		struct end ends[3];
+		struct sc_peer *first;
+		uint64_t eager;
+		int ret;
+
+		star_open(ends, 3, 4);
+		first = end_find(&ends[0], &ends[1]);
+		lend_all(&ends[0], first);
+		assert_true(first->loans.count > 0);
+		first->tx.consumer->head = UINT64_MAX / 3;
+		eager = ends[0].ep->counters.tx_bounce;
+		ret = end_send(&ends[0], end_find(&ends[0], &ends[wants]), from, 4096, 0, SC_SILENT);
+		assert_int_equal(ret, wants == 1 ? -EPROTO : 0);
+		assert_int_equal(ends[0].ep->counters.tx_bounce, eager + (wants == 2));
+		assert_int_equal(ends[0].ep->counters.quarantines, 1);
+		assert_int_equal(first->link, SC_LINK_DOWN);
+		assert_int_equal(first->loans.count, 0);
+		ends_settle(ends, 3);
+		assert_null(first->seg);
+		for (int n = 0; n < 3; n++)
+			end_close(&ends[n]);
+	}
+}
+
+/* Large messages that it has asked for wait for the same buffers. */
+static void test_impossible_head_in_a_push(void **state)
+{
+	static uint8_t to[400000];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	assert_int_equal(end_recv(&pair[1], NULL, to, sizeof(to), 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizeof(to), 0, 0), 0);
+	sc_ep_poll(pair[1].ep); /* it asks */
+	for (int i = 0; i < 100; i++)
+		sc_ep_poll(pair[0].ep);
+	assert_true(end_idle(&pair[0]));
+	pair[0].peer->tx.consumer->head = UINT64_MAX / 3;
+	for (int i = 0; i < 100; i++)
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.count);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
+	pair_close(pair);
+}
+
 /* A record that the other side of the pair did not mean to write. */
 static void raw_record(struct sc_peer *to, enum sc_abi_kind kind, uint32_t size, uint64_t op,
 		       uint64_t second, uint64_t third)
@@ -1408,6 +1464,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_stress),
 		cmocka_unit_test(test_peer_closes),
 		cmocka_unit_test(test_impossible_consumer),
+		cmocka_unit_test(test_impossible_head_of_a_borrower),
+		cmocka_unit_test(test_impossible_head_in_a_push),
 		cmocka_unit_test(test_bad_ack),
 		cmocka_unit_test(test_bad_pull),
 		cmocka_unit_test(test_ack_with_error),
