@@ -29,6 +29,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include "inject.h"
 
 _Static_assert(__atomic_always_lock_free(8, 0), "the processor has atomics of 64 bits");
 
@@ -269,7 +270,7 @@ static void atfork_child(void)
 
 static void watch_forks(void)
 {
-	(void)pthread_atfork(NULL, NULL, atfork_child);
+	(void)SC_TRY("atomicop.atfork", pthread_atfork(NULL, NULL, atfork_child));
 }
 
 static void acquire(void)

@@ -152,7 +152,7 @@ static void pipe_close_locked(void)
 {
 	for (int end = 0; end < 2; end++) {
 		if (pipe_is_open(end))
-			close(daemon_pipe.ends[end]);
+			SC_CALL("daemon.pipe_close", close(daemon_pipe.ends[end]));
 		daemon_pipe.ends[end] = -1;
 	}
 	daemon_pipe.written = false;
@@ -166,21 +166,39 @@ static int pipe_open_locked(void)
 		daemon_pipe.ends[0] = daemon_pipe.ends[1] = -1;
 		return -errno;
 	}
-	(void)fstat(daemon_pipe.ends[0], &st); /* of a descriptor just opened; both ends have one inode */
+	/* both ends have one inode */
+	if (SC_TRY("daemon.pipe_stat", fstat(daemon_pipe.ends[0], &st))) {
+		int err = errno;
+
+		SC_CALL("daemon.unpipe", close(daemon_pipe.ends[0]));
+		SC_CALL("daemon.unpipe_too", close(daemon_pipe.ends[1]));
+		daemon_pipe.ends[0] = daemon_pipe.ends[1] = -1;
+		return -err;
+	}
 	daemon_pipe.dev = st.st_dev;
 	daemon_pipe.ino = st.st_ino;
 	return 0;
 }
 
-/* False: it will wake when its time has come. */
+/*
+ * False: it will wake when its time has come, or by the hanging up, unless a child has that end too. Nothing is
+ * written where the application has closed the end that is read: a thread that is not in poll(2) just then does
+ * not hold on to it, and who writes gets SIGPIPE.
+ */
 static bool wake_locked(void)
 {
+	bool is_read;
+
 	if (daemon_state == STATE_NONE || !pipe_is_open(1))
 		return false;
-	if (!daemon_pipe.written)
-		daemon_pipe.written = write(daemon_pipe.ends[1], "", 1) == 1;
-	(void)SC_INJECT("daemon.wake");
-	return daemon_pipe.written;
+	is_read = pipe_is_open(0);
+	if (is_read && !daemon_pipe.written)
+		daemon_pipe.written = SC_TRY("daemon.write", write(daemon_pipe.ends[1], "", 1)) == 1;
+	if (is_read && daemon_pipe.written)
+		return true;
+	SC_CALL("daemon.hang_up", close(daemon_pipe.ends[1]));
+	daemon_pipe.ends[1] = -1;
+	return false;
 }
 
 /* False: the application has closed it. */
@@ -192,7 +210,7 @@ static bool pipe_read_locked(void)
 		pipe_close_locked();
 		return false;
 	}
-	while (read(daemon_pipe.ends[0], bytes, sizeof(bytes)) > 0)
+	while (SC_TRY("daemon.read", read(daemon_pipe.ends[0], bytes, sizeof(bytes))) > 0)
 		;
 	daemon_pipe.written = false;
 	return true;
@@ -203,7 +221,7 @@ static bool pipe_read_locked(void)
 static int pidfds_most(void)
 {
 	struct rlimit limit;
-	rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur / 4;
+	rlim_t most = SC_TRY("daemon.limit", getrlimit(RLIMIT_NOFILE, &limit)) ? 0 : limit.rlim_cur / 4;
 
 	return most < PIDFDS_MAX ? (int)most : PIDFDS_MAX;
 }
@@ -219,7 +237,7 @@ static void pidfd_close(struct pidfd *pidfd)
 
 	pidfd->used = false; /* first: a child that is forked now does not close what may be another's */
 	if (open)
-		close(pidfd->fd);
+		SC_CALL("daemon.pidfd_close", close(pidfd->fd));
 }
 
 static int pidfd_find_unused(void)
@@ -350,7 +368,7 @@ static void init_once(void)
 	daemon_lives.list.next = &daemon_lives.list;
 	sc_list_init(&daemon_processes);
 	sc_list_init(&daemon_bells);
-	can_fork = !pthread_atfork(NULL, NULL, atfork_child);
+	can_fork = !SC_TRY("daemon.atfork", pthread_atfork(NULL, NULL, atfork_child));
 }
 
 /* ---- words of life --------------------------------------------------------------------------- */
@@ -634,9 +652,8 @@ static bool round_once(void)
 	pthread_mutex_lock(&daemon_mutex);
 	count = arrange_locked();
 	pthread_mutex_unlock(&daemon_mutex);
-	if (poll(daemon_polls, count, timeout()) < 0)
+	if (SC_TRY("daemon.poll", poll(daemon_polls, count, timeout())) < 0)
 		memset(daemon_polls, 0, sizeof(daemon_polls)); /* EINVAL, ENOMEM: see what time it is */
-	(void)SC_INJECT("daemon.polled");
 
 	tick = now_ms() >= daemon_tick;
 	if (!look_around(tick))
@@ -748,10 +765,6 @@ static void stop(void)
 	}
 	daemon_state = STATE_STOPS;
 	woken = wake_locked();
-	if (!woken && pipe_is_open(1)) { /* which wakes it as well, unless a child has the other end */
-		SC_CALL("daemon.hang_up", close(daemon_pipe.ends[1]));
-		daemon_pipe.ends[1] = -1;
-	}
 	thread = daemon_thread;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (woken) {

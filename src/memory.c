@@ -31,6 +31,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "cma.h"
+#include "inject.h"
 #include "iov.h"
 
 #ifndef MADV_POPULATE_READ /* Linux 5.14; asked for at run time */
@@ -63,7 +64,7 @@ static bool can_populate(void)
 	int can = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
 	if (!can) {
-		can = madvise((void *)page, size, MADV_POPULATE_WRITE) ? -1 : 1;
+		can = SC_TRY("memory.can", madvise((void *)page, size, MADV_POPULATE_WRITE)) ? -1 : 1;
 		__atomic_store_n(&known, can, __ATOMIC_RELAXED);
 	}
 	return can > 0;
@@ -75,7 +76,8 @@ static int ask(uintptr_t first, uintptr_t len, bool write)
 	if (!can_populate())
 		return -ENOSYS;
 	/* len 0: the last byte of the address space, which nobody has */
-	if (!len || madvise((void *)first, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+	if (!len || SC_TRY("memory.populate",
+			   madvise((void *)first, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)))
 		return -EIO;
 	return 0;
 }
@@ -89,7 +91,8 @@ static int touch(uintptr_t page)
 	static uint32_t nobody_waits;
 	static const uint32_t op = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_LT, 0x800);
 
-	if (syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP_PRIVATE, 0, 0, page, op) >= 0)
+	if (SC_TRY("memory.touch",
+		   syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP_PRIVATE, 0, 0, page, op)) >= 0)
 		return 0;
 	return errno == EFAULT ? -EIO : ask(page, page_size(), true);
 }

@@ -53,8 +53,8 @@ static void atfork_child(void)
 
 static void init_once(void)
 {
-	(void)pthread_atfork(NULL, NULL,
-			     atfork_child); /* without it a child only keeps more than it needs */
+	/* without it a child only keeps more than it needs */
+	(void)SC_TRY("own.atfork", pthread_atfork(NULL, NULL, atfork_child));
 }
 
 static void lock_list(void)

@@ -461,7 +461,10 @@ static int set_access(const struct sc_seg *seg, uint64_t offset, uint64_t size, 
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t from = offset / page * page;
 
-	return mprotect(seg->base + from, align_up(offset + size, page) - from, access) ? -errno : 0;
+	return SC_TRY("seg.mprotect",
+		      mprotect(seg->base + from, align_up(offset + size, page) - from, access))
+		       ? -errno
+		       : 0;
 }
 
 /* Pool, slots and table. Where it fails (too many mappings) there is less protection, and nothing is wrong. */

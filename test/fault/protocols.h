@@ -9,7 +9,8 @@
  *   - after the other's death later posts are refused;
  *   - all bounce buffers are back; after the close no descriptor, no mapping and no name is left.
  *
- * A process that sees its own calls fail may come to less, but not to a hang, a crash or a leak.
+ * A process that sees its own calls fail may come to less, but not to a hang, a crash or a leak. That each of
+ * this would be found out is seen by a side that does it (enum sabotage).
  *
  * To be included once, after schedule.h.
  */
@@ -17,6 +18,7 @@
 #define FAULT_PROTOCOLS_H
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <shmcma/core.h>
@@ -106,6 +108,12 @@ static bool may_fail(void)
 	return has_action(FAIL);
 }
 
+/* Is this side to do that wrong? */
+static bool is_to(const struct side *side, enum sabotage sabotage)
+{
+	return control->sabotage == sabotage && control->saboteur == side->index;
+}
+
 static void at(struct side *side, const char *where)
 {
 	snprintf(side->me->where, sizeof(side->me->where), "%s", where);
@@ -190,6 +198,8 @@ static void completed(struct side *side, const struct sc_comp *comp)
 
 	if (comp->flags & SC_COMP_WRITTEN)
 		return;
+	if (is_to(side, SPOILS_MESSAGE) && op->kind == OP_RECV && op->size)
+		op->buf[op->size - 1] ^= 1;
 	if (op < side->ops || op >= side->ops + side->op_count)
 		complain("a completion of nothing");
 	if (comp->err != ECANCELED)
@@ -208,10 +218,12 @@ static void completed(struct side *side, const struct sc_comp *comp)
 	if (op->completions++)
 		complain("an operation (kind %d, %zu bytes) completed twice: %s, then %s", op->kind,
 			 op->size, strerror(op->err), strerror(comp->err));
+	if (is_to(side, COMPLETES_NEVER) && op->kind == OP_RECV)
+		op->completions = 0;
 	op->err = comp->err;
 	if (op->kind == OP_RECV && comp->err != ECANCELED) {
 		side->received++;
-		side->received_well += !comp->err;
+		side->received_well += !comp->err && !is_to(side, LOSES_MESSAGE);
 		if (!comp->err && (comp->len != op->size || !pattern_is(op->buf, op->size, op->seed)))
 			complain("a message of %zu bytes is not what was sent", op->size);
 	}
@@ -225,6 +237,8 @@ static void drain(struct side *side, struct sc_cq *cq)
 
 	while ((comp = sc_cq_peek(cq))) {
 		completed(side, comp);
+		if (is_to(side, COMPLETES_TWICE))
+			completed(side, comp);
 		sc_cq_release(cq);
 	}
 }
@@ -441,6 +455,12 @@ static bool all_received(const struct side *side)
 	return side->received >= side->other->returned;
 }
 
+/* It sends nothing more, and what it has sent is in place, or has failed. */
+static bool other_has_settled(const struct side *side)
+{
+	return side->other->settled || other_is_done(side);
+}
+
 static void settle(struct side *side)
 {
 	unsigned long since = 0;
@@ -448,8 +468,10 @@ static void settle(struct side *side)
 	at(side, "settle: own operations");
 	while (!all_completed(side))
 		progress(side);
+	atomic_store(&side->me->settled, true);
 	at(side, "settle: messages");
-	while (!all_received(side) && !(may_fail() && other_is_done(side) && since++ > QUIET_POLLS))
+	/* what the other was refused after it had been taken does not come */
+	while (!all_received(side) && !(may_fail() && other_has_settled(side) && since++ > QUIET_POLLS))
 		progress(side);
 	atomic_store(&side->me->finished, true);
 	at(side, "settle: the other");
@@ -558,14 +580,55 @@ static void side_close(struct side *side)
 	sc_process_fini();
 }
 
-/* Everything that was lent is back, if nobody can be reading it any more. */
-static void check_pool(const struct side *side)
+static uint32_t lent_to(const struct sc_loans *loans, const struct sc_pool *pool)
 {
-	const struct sc_pool *pool = &side->ep->pool;
+	uint32_t count = 0;
 
-	if (pool->free_count != pool->count)
-		complain("%u bounce buffers of %u are lent to nobody", pool->count - pool->free_count,
-			 pool->count);
+	for (uint16_t buf = loans->first; count < loans->count && buf < pool->count; buf = pool->next[buf])
+		count++;
+	return count;
+}
+
+/*
+ * All that was lent is back from whoever is gone. One that is there gives back by a word that is only looked at
+ * when buffers are short: what it holds is in the ledger.
+ */
+static void check_pool(struct side *side)
+{
+	struct sc_pool *pool = &side->ep->pool;
+	static struct sc_loans forgotten;
+	uint32_t lent = 0;
+
+	at(side, "check the pool");
+	if (is_to(side, KEEPS_BUFFER))
+		(void)sc_pool_lend(pool, &forgotten, 0);
+	sc_list_for (entry, &side->ep->peers) {
+		const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		if (peer->link == SC_LINK_UP)
+			lent += lent_to(&peer->loans, pool);
+		else if (peer->loans.count && !may_fail())
+			complain("%u bounce buffers are lent to one that is gone", peer->loans.count);
+		else
+			lent += peer->loans.count;
+	}
+	if (pool->free_count + lent != pool->count)
+		complain("%u bounce buffers of %u are lent to nobody",
+			 pool->count - pool->free_count - lent, pool->count);
+}
+
+static void keep(enum sabotage what)
+{
+	int fd = what == KEEPS_DESCRIPTOR ? dup(STDERR_FILENO)
+		 : what == KEEPS_NAME ? open("/dev/shm/shmcma-kept", O_CREAT | O_RDWR | O_CLOEXEC, 0600)
+				      : open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (fd < 0 ||
+	    (what == KEEPS_MAPPING &&
+	     (ftruncate(fd, 4096) || mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED)))
+		complain("nothing to keep: %s", strerror(errno));
+	if (what != KEEPS_DESCRIPTOR)
+		close(fd);
 }
 
 static void check_left(const struct side *side)
@@ -587,6 +650,10 @@ static void side_run(void *arg, int index)
 	side.me = &control->sides[index];
 	side.other = &control->sides[!index];
 	if (side_open(&side)) {
+		if (is_to(&side, DIES))
+			raise(SIGKILL);
+		while (is_to(&side, HANGS))
+			progress(&side);
 		if (side_meet(&side)) {
 			at(&side, "work");
 			side.protocol->work[index](&side);
@@ -600,10 +667,12 @@ static void side_run(void *arg, int index)
 			survive(&side);
 		else if (stays(&side))
 			see_off(&side);
-		if ((other_is_dead(&side) || stays(&side)) && !may_fail())
-			check_pool(&side);
+		check_pool(&side);
 	}
 	side_close(&side);
+	for (enum sabotage what = KEEPS_DESCRIPTOR; what <= KEEPS_NAME; what++)
+		if (is_to(&side, what))
+			keep(what);
 	check_left(&side);
 	at(&side, "scan");
 	while (!side.other->closed && !side.other->gone)
@@ -845,6 +914,65 @@ static void work_target(struct side *side)
 		complain("the memory is not what was put there");
 }
 
+/* Without a poll of our own, until the other has come to that stage, or has polled so often. */
+static void wait_unpolled(const struct side *side, unsigned stage, unsigned long polls)
+{
+	unsigned long begin = side->other->polls;
+
+	while (side->other->stage < stage && side->other->polls - begin < polls && !other_is_done(side))
+		sched_yield();
+}
+
+/* Small ones, which either side may do, in step: those that the target comes to, and those that it does not. */
+static void work_offering_initiator(struct side *side)
+{
+	struct sc_remote small = { 0, 100, 0 }, middle = { 0, 4000, 0 };
+
+	if (!wait_stage(side, 2))
+		return;
+	small.key = middle.key = side->other->keys[0];
+	rma_one(side, &small, 1, SC_RMA_WRITE);
+	rma_settle(side);
+	while (side->peer->link == SC_LINK_UP && !other_is_done(side) &&
+	       sc_load_relaxed_32(&side->peer->tx.consumer->answer) == SC_ABI_PENDING)
+		progress(side);
+	for (int i = 0; i < 3; i++) {
+		rma_one(side, &small, 1, SC_RMA_WRITE | (i ? SC_SEND_DATA : 0));
+		rma_one(side, &middle, 1, SC_RMA_WRITE);
+		wait_unpolled(side, UINT_MAX, 3);
+		rma_settle(side);
+		rma_one(side, &small, 1, 0);
+		rma_one(side, &middle, 1, 0);
+		wait_unpolled(side, UINT_MAX, 3);
+		rma_settle(side);
+	}
+	go_on(side, 3);
+	wait_unpolled(side, 3, ULONG_MAX);
+	for (int i = 0; i < 4; i++) {
+		rma_one(side, &small, 1, i % 2 ? 0 : SC_RMA_WRITE);
+		rma_one(side, &middle, 1, i % 2 ? 0 : SC_RMA_WRITE);
+		rma_settle(side);
+	}
+	go_on(side, 4);
+}
+
+static void work_offered_target(struct side *side)
+{
+	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
+	struct iovec one = { memory, sizeof(memory) / 2 };
+	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
+
+	pattern_fill(memory, sizeof(memory), 7);
+	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
+	go_on(side, 2);
+	if (wait_stage(side, 3)) {
+		go_on(side, 3);
+		wait_unpolled(side, 4, QUIET_POLLS);
+		(void)wait_stage(side, 4); /* what cannot be done without this side */
+	}
+	reg_close(side, reg);
+}
+
 /* Registrations that are closed while the peer copies under them. */
 static void work_closing_target(struct side *side)
 {
@@ -879,15 +1007,16 @@ static void work_hasty_initiator(struct side *side)
 	go_on(side, 3);
 }
 
-static void atomic_one(struct side *side, enum sc_atomic_kind kind, enum sc_atomic_code code, size_t count)
+/* `size` in bytes */
+static void atomic_one(struct side *side, enum sc_atomic_kind kind, enum sc_atomic_code code,
+		       enum sc_atomic_type type, size_t size)
 {
 	static uint64_t operands[64], compare[64];
-	size_t size = count * sizeof(uint64_t);
 	struct op *op = op_new(side, OP_RMA, 0, size);
 	struct iovec iov = { operands, size }, other = { compare, size }, result = { op->buf, size };
 	struct sc_remote remote = { 0, size, side->other->keys[0] };
 	struct sc_atomic atomic = { .kind = kind,
-				    .type = SC_UINT64,
+				    .type = type,
 				    .code = code,
 				    .iov = &iov,
 				    .iov_count = code != SC_ATOMIC_READ,
@@ -900,7 +1029,7 @@ static void atomic_one(struct side *side, enum sc_atomic_kind kind, enum sc_atom
 				    .context = op };
 	int ret;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < size / sizeof(*operands); i++)
 		operands[i] = 1;
 	ret = UNTIL_TAKEN(side, sc_atomic_post(side->ep, side->peer, &atomic));
 	if (ret)
@@ -911,12 +1040,13 @@ static void work_atomic_initiator(struct side *side)
 {
 	if (!wait_stage(side, 2))
 		return;
-	atomic_one(side, SC_ATOMIC_BASE, SC_SUM, 1);
-	atomic_one(side, SC_ATOMIC_BASE, SC_SUM, 40);
-	atomic_one(side, SC_ATOMIC_FETCH, SC_SUM, 1);
-	atomic_one(side, SC_ATOMIC_FETCH, SC_SUM, 60);
-	atomic_one(side, SC_ATOMIC_FETCH, SC_ATOMIC_READ, 50);
-	atomic_one(side, SC_ATOMIC_COMPARE, SC_CSWAP, 20);
+	atomic_one(side, SC_ATOMIC_BASE, SC_SUM, SC_UINT64, 8);
+	atomic_one(side, SC_ATOMIC_BASE, SC_SUM, SC_UINT64, 320);
+	atomic_one(side, SC_ATOMIC_FETCH, SC_SUM, SC_UINT64, 8);
+	atomic_one(side, SC_ATOMIC_FETCH, SC_SUM, SC_UINT64, 480);
+	atomic_one(side, SC_ATOMIC_FETCH, SC_ATOMIC_READ, SC_UINT64, 400);
+	atomic_one(side, SC_ATOMIC_COMPARE, SC_CSWAP, SC_UINT64, 160);
+	atomic_one(side, SC_ATOMIC_FETCH, SC_SUM, SC_UINT128, 64); /* under a lock */
 	rma_settle(side);
 	go_on(side, 3);
 }
@@ -970,6 +1100,8 @@ static void work_latecomer(struct side *side)
 	at(side, "wait for the other to leave");
 	while (!side->other->closed && !side->other->gone)
 		sched_yield();
+	if (sc_reap_scan() < 0 && !may_fail()) /* what it has left is awaited */
+		complain("a scan failed");
 	messages_recv(side);
 }
 
@@ -1021,17 +1153,22 @@ static void work_client(struct side *side)
 	messages_send(side);
 }
 
-/* A process that has ended had claimed a slot of ours, and no more: it is free again. */
+/* Two have claimed a slot of ours, and no more. That of the one that has ended is free again. */
 static void reclaim_from(struct side *side, pid_t ended)
 {
-	uint64_t *claim = sc_seg_claims(side->ep->seg) + side->ep->seg->header.slot_count - 1;
+	uint64_t *dead = sc_seg_claims(side->ep->seg) + side->ep->seg->header.slot_count - 1;
+	uint64_t *alive = dead - 1, claim = SC_ABI_TICKET(getpid(), 0) | SC_ABI_CLAIMED;
 
-	sc_store_release_64(claim, SC_ABI_TICKET(ended, 0) | SC_ABI_CLAIMED);
+	sc_store_release_64(alive, claim);
+	sc_store_release_64(dead, SC_ABI_TICKET(ended, 0) | SC_ABI_CLAIMED);
 	sc_add_acq_rel_32(&side->ep->bell.rung, 1);
-	for (int i = 0; i < QUIET_POLLS && sc_load_acquire_64(claim); i++)
+	for (int i = 0; i < QUIET_POLLS && sc_load_acquire_64(dead); i++)
 		progress(side);
-	if (sc_load_acquire_64(claim) && !may_fail())
+	if (sc_load_acquire_64(dead) && !may_fail())
 		complain("the slot of a dead process is lost");
+	if (sc_load_acquire_64(alive) != claim && !may_fail())
+		complain("the slot of a live process was taken from it");
+	sc_store_release_64(alive, 0);
 }
 
 static void pass_over(const struct sc_reap_file *file, void *arg)
@@ -1042,7 +1179,8 @@ static void pass_over(const struct sc_reap_file *file, void *arg)
 /* What a dead process has left is removed by both. */
 static void work_reaper(struct side *side)
 {
-	int index = my_side, status;
+	siginfo_t info = { 0 };
+	int index = my_side;
 	pid_t child;
 
 	my_side = -1; /* for the child, which begins with what the library does at fork(2) */
@@ -1059,9 +1197,9 @@ static void work_reaper(struct side *side)
 		_exit(sc_ep_create(&attr, &ep) != 0);
 	}
 	my_side = index;
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
-	if (status)
+	while (waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) && errno == EINTR)
+		; /* it stays a zombie until all is done */
+	if (info.si_status)
 		complain("a child has made no endpoint");
 	reclaim_from(side, child);
 	(void)sc_reap_list(pass_over, NULL);
@@ -1075,6 +1213,7 @@ static void work_reaper(struct side *side)
 	at(side, "work");
 	for (int i = 0; !is_last(&side->protocol->messages[i]); i++)
 		recv_one(side, i, &side->protocol->messages[i]);
+	(void)waitpid(child, NULL, 0);
 }
 
 static void own_name(const struct side *side, char path[SC_OWN_PATH_MAX])
@@ -1086,6 +1225,20 @@ static void own_name(const struct side *side, char path[SC_OWN_PATH_MAX])
 		complain("an endpoint without address");
 	sc_addr_file(&parts, name);
 	sc_own_path(name, path);
+}
+
+/* That of the thread's pipe, as closefrom(3) does first: it must end all the same, and nobody get SIGPIPE. */
+static void close_pipe(void)
+{
+	for (int fd = 3; fd < 64; fd++) {
+		char path[32], target[16] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		/* a pipe of whoever has started the test is open beyond exec(2) */
+		if (readlink(path, target, sizeof(target) - 1) > 0 && !strncmp(target, "pipe:", 5) &&
+		    fcntl(fd, F_GETFD) == FD_CLOEXEC && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+			close(fd);
+	}
 }
 
 /* A process that has lost its life lock by a slip of the application's is not reaped. */
@@ -1105,6 +1258,7 @@ static void work_careless(struct side *side)
 	/* and one whose descriptor is gone finds the file by its name */
 	close(side->ep->seg->file.fd);
 	(void)sc_own_keep_all();
+	close_pipe();
 }
 
 static void work_careful(struct side *side)
@@ -1223,6 +1377,12 @@ static const struct protocol protocols[] = {
 	  { work_initiator, work_target },
 	  NULL,
 	  { 1, "peer.answered", STOP, 0 } },
+	{ "one-sided, offered",
+	  { "initiator", "target" },
+	  0,
+	  { work_offering_initiator, work_offered_target },
+	  NULL,
+	  { 0 } },
 	{ "registrations", { "reader", "registrar" }, 0, { work_reader, work_registrar }, NULL, { 0 } },
 	{ "close with messages unread",
 	  { "leaver", "latecomer" },

@@ -5,7 +5,8 @@
  * The driver lays out a schedule in memory that both share with it (struct control) and forks them; it makes
  * no call of the core itself. Each counts how often it reaches a point, and at the one that the schedule
  * names dies, stops, or sees a call fail. The driver lets one that has stopped go on once the other has polled
- * for a while, tells each when the other has ended, and gives both a minute.
+ * for a while, tells each when the other has ended, and gives both a minute, or more if they hardly get a
+ * processor.
  *
  * To be included once, by the driver.
  */
@@ -30,7 +31,10 @@
 
 #define POINTS_MAX 1024
 #define INJECTIONS 4
-#define HANG_SECONDS 60
+/* After so long a schedule hangs, if both have had so much of a processor; without, after so long. */
+#define HANG_MS 60000
+#define HANG_CPU_MS 5000
+#define HANG_IDLE_MS 300000
 #define RECENT 12
 /* How long a process is stopped: so many polls of the other's (it asks after a peer each 1,024), */
 #define STOP_POLLS 2500
@@ -112,6 +116,21 @@ static int point_of(const char *name)
 
 enum action { NOTHING, KILL, STOP, FAIL };
 
+/* What a side does wrong for once, so that it is seen to be found out. */
+enum sabotage {
+	HONEST,
+	KEEPS_DESCRIPTOR,
+	KEEPS_MAPPING,
+	KEEPS_NAME,
+	KEEPS_BUFFER,
+	COMPLETES_TWICE,
+	COMPLETES_NEVER,
+	LOSES_MESSAGE,
+	SPOILS_MESSAGE,
+	DIES,
+	HANGS,
+};
+
 struct injection {
 	enum action action;
 	int side, point, err;
@@ -124,7 +143,8 @@ struct told {
 	char address[64];
 	uint64_t keys[4], addr;
 	_Atomic unsigned stage;	   /* of its work, see wait_stage() */
-	atomic_bool finished;	   /* it waits for nothing any more */
+	atomic_bool settled;	   /* its own operations are over, */
+	atomic_bool finished;	   /* and it waits for nothing any more */
 	atomic_bool leaving;	   /* it is closing its endpoint, */
 	atomic_bool closed;	   /* and has */
 	atomic_bool gone, killed;  /* its process, by the driver */
@@ -140,6 +160,8 @@ struct told {
 
 struct control {
 	struct injection injections[INJECTIONS];
+	enum sabotage sabotage; /* of one side */
+	int saboteur;
 	struct told sides[2];
 };
 
@@ -227,6 +249,7 @@ struct run {
 	int status[2];
 	bool running[2];
 	bool hung;
+	uint64_t begun;
 };
 
 /* It has stopped: the other goes on for a while, then it goes on, too. */
@@ -270,19 +293,66 @@ static void collect(struct run *run)
 	}
 }
 
+static uint64_t cpu_ms(pid_t pid)
+{
+	struct timespec time;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &time))
+		return 0;
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+/* A line of /proc of a process of ours. */
+static void read_stat(pid_t pid, char *text, int size)
+{
+	char path[64];
+	FILE *file;
+
+	text[0] = '\0';
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "r");
+	if (file && !fgets(text, size, file))
+		text[0] = '\0';
+	if (file)
+		fclose(file);
+}
+
+static bool wants_cpu(pid_t pid)
+{
+	char text[160];
+
+	read_stat(pid, text, sizeof(text));
+	return strstr(text, ") R ") != NULL;
+}
+
+/*
+ * A process that the system does not let run, or waits for such a one, is no hang. One that turns in circles
+ * has had its time of the processor soon; one that sleeps for so long is never to wake.
+ */
+static bool has_hung(const struct run *run)
+{
+	uint64_t elapsed = now_ms() - run->begun, limit = HANG_MS;
+
+	if (control->sabotage == HANGS)
+		return elapsed > HANG_CPU_MS;
+	for (int side = 0; side < 2; side++) {
+		if (!run->running[side] || cpu_ms(run->pids[side]) >= HANG_CPU_MS)
+			continue;
+		if (wants_cpu(run->pids[side]))
+			return false;
+		limit = HANG_IDLE_MS;
+	}
+	return elapsed > limit;
+}
+
 static void tell_hang(const struct run *run)
 {
 	for (int side = 0; side < 2; side++) {
 		const struct told *told = &control->sides[side];
-		char path[64], text[160] = "";
-		FILE *file;
+		char text[160];
 
-		snprintf(path, sizeof(path), "/proc/%d/stat", (int)run->pids[side]);
-		file = fopen(path, "r");
-		if (file && !fgets(text, sizeof(text), file))
-			text[0] = '\0';
-		if (file)
-			fclose(file);
+		read_stat(run->pids[side], text, sizeof(text));
 		printf("  side %d: %s, in %s, %lu polls, /proc/<pid>/stat %s; last points:", side,
 		       run->running[side] ? "runs" : "has ended", told->where, told->polls, text);
 		for (unsigned i = told->recent_at > RECENT ? told->recent_at - RECENT : 0;
@@ -295,8 +365,7 @@ static void tell_hang(const struct run *run)
 /* The schedule in `control`, to its end. */
 static struct run run_both(side_body *body, void *arg)
 {
-	struct run run = { .running = { true, true } };
-	uint64_t end = now_ms() + HANG_SECONDS * 1000;
+	struct run run = { .running = { true, true }, .begun = now_ms() };
 	sigset_t child;
 
 	fflush(NULL);
@@ -317,9 +386,10 @@ static struct run run_both(side_body *body, void *arg)
 		collect(&run);
 		if (!run.running[0] && !run.running[1])
 			break;
-		if (now_ms() > end && !run.hung) {
+		if (!run.hung && has_hung(&run)) {
 			run.hung = true;
-			tell_hang(&run);
+			if (control->sabotage != HANGS)
+				tell_hang(&run);
 			for (int side = 0; side < 2; side++)
 				if (run.running[side])
 					kill(run.pids[side], SIGKILL);

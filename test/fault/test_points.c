@@ -4,9 +4,15 @@
  * there, or stopped for a while, or sees the call fail with each errno that it may have. What the two
  * processes have to find then is in protocols.h; that there is no name left the driver sees.
  *
- * First each protocol is run as it is, to learn which points each side reaches and how often; so only
+ * First it is seen that what a side does wrong (enum sabotage) is found out, also in the survivor of the other.
+ *
+ * Then each protocol is run as it is, to learn which points each side reaches and how often; so only
  * schedules that can fire are run: at the first, a middle and the last time (what polls see may be fewer the
- * next time). Points that only a failed call leads to are reached by that call's failure in a second pass.
+ * next time). Points that only a failed call or a death leads to are reached by that in a second pass.
+ * With FAULT_POINTS=once in the environment each point is visited the first time it is reached in each protocol
+ * and role, by one of the actions that it can have, in turn, and then by each of them that has not fired yet.
+ * Either way each action fires once at least at each point, and each role of each protocol meets each of its
+ * points; else the test has failed.
  *
  *	test_points				all; the last line sums up
  *	test_points PROTOCOL [SIDE [POINT]]	these only (SIDE 0 or 1), every schedule printed
@@ -19,8 +25,10 @@
 
 #define NAMES_DIR "/dev/shm"
 #define CHANCES 10
+#define ACTIONS_MAX 8
+#define FIRST_FAILURE 2 /* of the actions of a point, see action_of() */
 
-/* How a point was reached that no protocol reaches by itself; some depend on who is quicker. */
+/* What has led to a point that no protocol reaches by itself; some depend on who is quicker. */
 #define WAYS 8
 struct way {
 	const struct protocol *protocol; /* NULL: not known */
@@ -29,10 +37,13 @@ struct way {
 };
 
 static unsigned counts[PROTOCOLS][2][POINTS_MAX]; /* how often a protocol's sides reach a point */
+static bool met[PROTOCOLS][2][POINTS_MAX];	  /* has it fired there? */
 static struct way ways[POINTS_MAX][WAYS];
-static bool fired[POINTS_MAX];
+static unsigned fired[POINTS_MAX]; /* by which of its actions, a bit for each; see action_of() */
 static unsigned long schedules, violations;
 static bool verbose;
+static const char *expected; /* a violation of this kind, see check_the_checks() */
+static bool seen;
 
 static bool is_done_point(const char *name)
 {
@@ -68,6 +79,11 @@ static const int *errnos_of(const struct sc_inject_site *site)
 		{ "poll(", { EINTR } },
 		{ "kill(", { EPERM } },
 		{ "getrlimit", { EINVAL } },
+		{ "mprotect", { ENOMEM } },
+		{ "futex", { ENOSYS, EFAULT } },
+		{ "pipe2", { EMFILE } },
+		{ "write(", { EAGAIN } },
+		{ "read(", { EIO } },
 		{ "pthread_atfork", { ENOMEM } },
 		{ "fstat(", { ENOMEM } },
 		{ "stat", { ENOMEM, EACCES } },
@@ -93,6 +109,37 @@ static const int *errnos_of(const struct sc_inject_site *site)
 		if (strstr(site->call, lists[i].call))
 			return lists[i].errnos;
 	return other;
+}
+
+/* What can happen at a point, by number; false: there are not so many. */
+static bool action_of(int point, unsigned number, struct injection *injection)
+{
+	const struct sc_inject_site *site = points[point];
+	const int *errnos = errnos_of(site);
+
+	if (number < FIRST_FAILURE) {
+		injection->action = number ? STOP : KILL;
+		return true;
+	}
+	if (!site->fails || is_done_point(site->point))
+		return false;
+	for (unsigned i = 0; i < number - FIRST_FAILURE; i++)
+		if (!errnos[i])
+			return false;
+	injection->action = FAIL;
+	injection->err = errnos[number - FIRST_FAILURE];
+	return injection->err != 0;
+}
+
+static unsigned action_number(const struct injection *injection)
+{
+	struct injection other = { 0 };
+	unsigned number = 0;
+
+	while (action_of(injection->point, number, &other) &&
+	       (other.action != injection->action || other.err != injection->err))
+		number++;
+	return number;
 }
 
 /* ---- one schedule ---------------------------------------------------------------------------- */
@@ -126,6 +173,10 @@ static void print_schedule(const struct protocol *protocol)
 
 static void violation(const struct protocol *protocol, const char *what)
 {
+	if (expected) {
+		seen |= strstr(what, expected) != NULL;
+		return;
+	}
 	violations++;
 	printf("VIOLATION: %s\n  ", what);
 	print_schedule(protocol);
@@ -226,9 +277,14 @@ static void schedule_run(const struct protocol *protocol)
 
 	schedules++;
 	run = run_both(side_run, (void *)protocol);
-	for (int i = 0; i < INJECTIONS; i++)
-		if (control->injections[i].fired)
-			fired[control->injections[i].point] = true;
+	for (int i = 0; i < INJECTIONS; i++) {
+		const struct injection *injection = &control->injections[i];
+
+		if (!injection->fired)
+			continue;
+		fired[injection->point] |= 1u << action_number(injection);
+		met[protocol - protocols][injection->side][injection->point] = true;
+	}
 	if (verbose) {
 		print_schedule(protocol);
 		printf("\n");
@@ -239,58 +295,52 @@ static void schedule_run(const struct protocol *protocol)
 /* ---- passes ---------------------------------------------------------------------------------- */
 
 /* One for each protocol. */
-static void remember_way(struct way *of_point, const struct way *way)
+static bool remember_way(struct way *of_point, const struct way *way)
 {
 	for (int i = 0; i < WAYS; i++) {
 		if (of_point[i].protocol == way->protocol)
-			return;
+			return false;
 		if (of_point[i].protocol)
 			continue;
 		of_point[i] = *way;
-		return;
+		return true;
 	}
+	return false;
 }
 
-/* What a failed call has led to that nothing else does. */
-static void remember_ways(const struct protocol *protocol)
+/* What a failed call, or the other's end, has led to that nothing else does. True: something new. */
+static bool remember_ways(const struct protocol *protocol)
 {
+	bool found = false;
+
 	for (int side = 0; side < 2; side++) {
 		struct way way = { protocol, control->injections[0], side };
 
 		for (int i = 0; i < point_count; i++)
 			if (control->sides[side].hits[i] && !fired[i])
-				remember_way(ways[i], &way);
+				found |= remember_way(ways[i], &way);
 	}
+	return found;
 }
 
-static void inject(const struct protocol *protocol, struct injection injection)
+/* Has it fired? */
+static bool inject(const struct protocol *protocol, struct injection injection)
 {
 	schedule_clear(protocol);
 	control->injections[0] = injection;
 	schedule_run(protocol);
-	if (injection.action == FAIL)
-		remember_ways(protocol);
+	(void)remember_ways(protocol);
+	return control->injections[0].fired;
 }
 
 /* All that can happen at a point the nth time. */
 static void visit(const struct protocol *protocol, int side, int point, unsigned nth, bool first)
 {
 	struct injection injection = { .side = side, .point = point, .nth = nth };
-	const struct sc_inject_site *site = points[point];
 
-	injection.action = KILL;
-	inject(protocol, injection);
-	injection.action = STOP;
-	inject(protocol, injection);
-	if (!site->fails || is_done_point(site->point))
-		return;
-	injection.action = FAIL;
-	for (const int *err = errnos_of(site); *err; err++) {
-		injection.err = *err;
-		inject(protocol, injection);
-		if (!first)
-			break;
-	}
+	for (unsigned i = 0;
+	     i < (first ? ACTIONS_MAX : FIRST_FAILURE + 1) && action_of(point, i, &injection); i++)
+		(void)inject(protocol, injection);
 }
 
 static void learn(size_t index)
@@ -315,30 +365,92 @@ static void visit_all(size_t index, int side, int point)
 		visit(&protocols[index], side, point, count, false);
 }
 
-static void visit_by(const struct way *way, int point, enum action action)
+/* In each role of each protocol that reaches the point, one of the actions in turn; then those that are left. */
+static void visit_once(int point)
+{
+	struct injection injection = { .point = point, .nth = 1 };
+	bool done[ACTIONS_MAX] = { false };
+	unsigned actions = 0, next = 0;
+
+	while (actions < ACTIONS_MAX && action_of(point, actions, &injection))
+		actions++;
+	for (size_t i = 0; i < 2 * PROTOCOLS; i++) {
+		injection.side = i % 2;
+		if (!counts[i / 2][injection.side][point])
+			continue;
+		(void)action_of(point, next, &injection);
+		if (!inject(&protocols[i / 2], injection))
+			continue;
+		done[next] = true;
+		next = (next + 1) % actions;
+	}
+	for (unsigned action = 0; action < actions; action++)
+		for (size_t i = 0; i < 2 * PROTOCOLS && !done[action]; i++) {
+			injection.side = i % 2;
+			(void)action_of(point, action, &injection);
+			if (counts[i / 2][injection.side][point])
+				done[action] = inject(&protocols[i / 2], injection);
+		}
+}
+
+static void visit_by(const struct way *way, const struct injection *injection)
 {
 	schedule_clear(way->protocol);
 	control->injections[0] = way->injection;
 	control->injections[0].fired = false;
-	control->injections[1] =
-		(struct injection){ .action = action, .side = way->side, .point = point, .nth = 1 };
+	control->injections[1] = *injection;
 	schedule_run(way->protocol);
 }
 
 static void visit_by_failure(int point)
 {
 	for (int i = 0; i < WAYS && ways[point][i].protocol; i++) {
-		visit_by(&ways[point][i], point, KILL);
-		visit_by(&ways[point][i], point, STOP);
+		struct injection injection = { .side = ways[point][i].side, .point = point, .nth = 1 };
+
+		for (unsigned action = 0; action_of(point, action, &injection); action++)
+			visit_by(&ways[point][i], &injection);
 	}
+}
+
+/* By each of its actions. */
+static bool has_fired(int point)
+{
+	struct injection injection;
+
+	for (unsigned action = 0; action_of(point, action, &injection); action++)
+		if (!(fired[point] & 1u << action))
+			return false;
+	return true;
 }
 
 static bool all_fired(void)
 {
 	for (int i = 0; i < point_count; i++)
-		if (!fired[i])
+		if (!has_fired(i))
 			return false;
 	return true;
+}
+
+/* What a call leads to that fails the last time, until nothing is missing. */
+static void visit_by_late_failure(void)
+{
+	for (size_t i = 0; i < 2 * PROTOCOLS; i++)
+		for (int point = 0; point < point_count && !all_fired(); point++) {
+			struct injection injection = { .side = i % 2,
+						       .point = point,
+						       .nth = counts[i / 2][i % 2][point] };
+
+			if (injection.nth < 2 || !action_of(point, FIRST_FAILURE, &injection))
+				continue;
+			schedule_clear(&protocols[i / 2]);
+			control->injections[0] = injection;
+			schedule_run(&protocols[i / 2]);
+			if (!remember_ways(&protocols[i / 2]))
+				continue;
+			for (int other = 0; other < point_count; other++)
+				if (!fired[other])
+					visit_by_failure(other);
+		}
 }
 
 /* What only some runs of a protocol reach: until one does. */
@@ -348,24 +460,58 @@ static void visit_by_chance(void)
 		for (size_t i = 0; i < PROTOCOLS; i++) {
 			learn(i);
 			for (int point = 0; point < point_count; point++)
-				for (int side = 0; side < 2 && !fired[point]; side++)
+				for (int side = 0; side < 2 && !has_fired(point); side++)
 					visit_all(i, side, point);
 		}
 }
 
 static int report(bool all)
 {
+	unsigned actions = 0, actions_fired = 0;
+	unsigned long roles = 0;
 	int count = 0;
 
+	for (size_t i = 0; i < 2 * PROTOCOLS; i++)
+		for (int point = 0; point < point_count; point++)
+			roles += met[i / 2][i % 2][point];
 	for (int i = 0; i < point_count; i++) {
-		count += fired[i];
-		if (!fired[i] && all)
-			printf("never fired: %s (%s:%d)\n", points[i]->point, points[i]->file,
-			       points[i]->line);
+		struct injection injection;
+
+		count += fired[i] != 0;
+		for (unsigned action = 0; action_of(i, action, &injection); action++, actions++) {
+			char text[32];
+
+			actions_fired += fired[i] >> action & 1;
+			if (!(fired[i] >> action & 1) && all)
+				printf("never fired: %s %s (%s:%d)\n", points[i]->point,
+				       action_name(&injection, text), points[i]->file, points[i]->line);
+		}
 	}
+	printf("%u of %u actions fired; %lu times a point in a role of one of %zu protocols\n",
+	       actions_fired, actions, roles, PROTOCOLS);
 	printf("%d points, %d fired, %lu schedules, %lu violations\n", point_count, count, schedules,
 	       violations);
-	return violations || (all && count < point_count);
+	return violations || (all && actions_fired < actions);
+}
+
+/* What was not reached without a failure, or not this time. */
+static void visit_rest(void)
+{
+	for (int point = 0; point < point_count; point++)
+		if (!fired[point])
+			visit_by_failure(point);
+	visit_by_late_failure();
+	visit_by_chance();
+}
+
+static int run_once(void)
+{
+	for (size_t i = 0; i < PROTOCOLS; i++)
+		learn(i);
+	for (int point = 0; point < point_count; point++)
+		visit_once(point);
+	visit_rest();
+	return report(true);
 }
 
 static int run_all(void)
@@ -382,14 +528,9 @@ static int run_all(void)
 		       (double)(now_ms() - begin) / 1000);
 		fflush(stdout);
 	}
-	for (int point = 0; point < point_count; point++)
-		if (!fired[point])
-			visit_by_failure(point);
-	visit_by_chance();
+	visit_rest();
 	return report(true);
 }
-
-/* ---- by hand --------------------------------------------------------------------------------- */
 
 static size_t protocol_of(const char *name)
 {
@@ -401,6 +542,64 @@ static size_t protocol_of(const char *name)
 		fprintf(stderr, "\t%s\n", protocols[i].name);
 	exit(2);
 }
+
+/* ---- the checks themselves ------------------------------------------------------------------- */
+
+static const struct {
+	enum sabotage sabotage;
+	const char *violation;
+	bool survives; /* also when the other is killed */
+} sabotages[] = {
+	{ KEEPS_DESCRIPTOR, "descriptors more than before", true },
+	{ KEEPS_MAPPING, "a mapping is left", true },
+	{ KEEPS_NAME, "the name shmcma-kept is left", true },
+	{ KEEPS_BUFFER, "lent to nobody", true },
+	{ COMPLETES_TWICE, "completed twice", true },
+	{ COMPLETES_NEVER, "neither completed nor posted", false },
+	{ LOSES_MESSAGE, "that were published", false },
+	{ SPOILS_MESSAGE, "is not what was sent", false },
+	{ DIES, "died by signal 9", false },
+	{ HANGS, "a hang", false },
+};
+
+static bool check_one(enum sabotage sabotage, const char *violation, int side, bool kills)
+{
+	static const char name[] = "exchange";
+	const struct protocol *protocol = &protocols[protocol_of(name)];
+
+	schedule_clear(protocol);
+	control->sabotage = sabotage;
+	control->saboteur = side;
+	if (kills)
+		control->injections[0] = (struct injection){
+			.action = KILL, .side = !side, .point = point_find("ring.committed"), .nth = 3
+		};
+	expected = violation;
+	seen = false;
+	schedule_run(protocol);
+	expected = NULL;
+	if (!seen)
+		printf("not seen, if the %s does it%s: %s\n", protocol->roles[side],
+		       kills ? " and the other dies" : "", violation);
+	return seen;
+}
+
+/* Each wrong that a side can do is reported. */
+static bool check_the_checks(void)
+{
+	unsigned done = 0, found = 0;
+
+	for (size_t i = 0; i < sizeof(sabotages) / sizeof(sabotages[0]); i++)
+		for (int how = 0; how < (sabotages[i].survives ? 4 : 2); how++) {
+			found +=
+				check_one(sabotages[i].sabotage, sabotages[i].violation, how % 2, how / 2);
+			done++;
+		}
+	printf("%u wrongs done, %u reported\n", done, found);
+	return found == done;
+}
+
+/* ---- by hand --------------------------------------------------------------------------------- */
 
 static int run_one(int argc, char **argv)
 {
@@ -430,6 +629,13 @@ static int run_some(int argc, char **argv)
 	return report(false);
 }
 
+static bool is_once(void)
+{
+	const char *points = getenv("FAULT_POINTS");
+
+	return points && !strcmp(points, "once");
+}
+
 int main(int argc, char **argv)
 {
 	sigset_t child;
@@ -452,5 +658,9 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	verbose = argc > 1;
-	return argc > 4 ? run_one(argc, argv) : argc > 1 ? run_some(argc, argv) : run_all();
+	if (argc > 1)
+		return argc > 4 ? run_one(argc, argv) : run_some(argc, argv);
+	if (!check_the_checks())
+		return 1;
+	return is_once() ? run_once() : run_all();
 }
