@@ -261,19 +261,19 @@ static bool add_locked(const struct sc_neighbour *neighbour, pid_t pid, int fd, 
 {
 	int at = place_for(neighbour->distance, pid);
 	pid_t again = 0;
+	bool lives = sc_live_check(fd, &again) == 1 && again == pid;
 
 	if (at == SC_NO_PIDFD)
-		return true;
+		return lives;
 	if (!places[at].is_neighbour) {
 		places[at].is_neighbour = true;
 		places[at].neighbour = *neighbour;
 		neighbours++;
 	}
 	places[at].seen = look;
-	if (sc_live_check(fd, &again) == 1 && again == pid)
-		return true;
-	neighbour_forget(at);
-	return false;
+	if (!lives)
+		neighbour_forget(at);
+	return lives;
 }
 
 bool sc_neighbour_add(const struct sc_neighbour *neighbour, pid_t pid, int fd, uint32_t look)
