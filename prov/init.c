@@ -140,6 +140,11 @@ static void read_parameters(void)
 				   "Have a thread that finds out at once about the death of other "
 				   "processes and removes what they"
 				   " leave. Without it that is found by polling.");
+	config->scan =
+		read_bool("scan", config->scan,
+			  "Have that thread look through /dev/shm every 30 seconds, beside when others "
+			  "come or die,"
+			  " for what it may have missed.");
 	config->strict = read_strict();
 	shmcma_env.remote_comm = read_bool("remote_comm", false,
 					   "Offer FI_REMOTE_COMM to everybody. Addresses of other "

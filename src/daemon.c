@@ -12,7 +12,8 @@
  *                  exec(2) frees without a sound from the pidfd, orphans removed, bells rung
  *   LOCK_MS        only while there are processes without pidfd, see below: a look at their locks
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us
- *   the pipe       a process to watch has come, or the end
+ *   a look         some time after a knock, or the end of a neighbour: see neighbour.c
+ *   the door       a process to watch has come, or the end; or another process knocks
  *
  * It proves a death as everybody does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints'
  * bells, and removes the names at once. What follows is the endpoint's own work at its next poll: this thread
@@ -22,15 +23,14 @@
  *   D1 release, ring(): watches marked before the count   pairs with  D1' sc_bell_hear()
  *
  * Not everything can be seen by a pidfd: not a process of another pid namespace, and none when descriptors
- * are short: there are at most PIDFDS_MAX, and no more than a quarter of what the process may open (the
- * segments' own descriptors may be another quarter). Of the others the life locks are polled, 0.3 us each ten
+ * are short, see pidfd.c. Of the others, as far as they are peers', the life locks are polled, 0.3 us each ten
  * times a second.
  *
  * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
  * is closed, written to or believed here before its inode says that it still is ours; that is why this is
  * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to what it polls, so the
- * closing of the pipe's other end wakes the thread at once, and REPAIR_MS later what was lost is made again:
- * not at once, as who is closing and using numbers again must not meet with descriptors that come and go.
+ * closing of the pipe's other end wakes the thread at once (unless somebody knocks at this instant: then when
+ * he has done so), and REPAIR_MS later what was lost is made again: not at once, as who is closing and using numbers again must not meet with descriptors that come and go.
  *
  * The word of life (abi.h) in each own segment is a robust futex of this thread, see set_robust_list(2): when
  * the process ends or execs, the kernel walks the list of them and marks each, well before the pid is free. The
@@ -50,23 +50,23 @@
 #include "daemon.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include "addr.h"
+#include "door.h"
 #include "host.h"
 #include "inject.h"
 #include "log.h"
+#include "neighbour.h"
 #include "own.h"
+#include "pidfd.h"
 #include "reap.h"
 
 #define TICK_MS 30000
@@ -75,12 +75,15 @@
 /* After a death: soon, for what has died with it, and again for what took longer (2 GB: 130 ms). */
 #define SCAN_SOON_MS 50
 #define SCAN_AGAIN_MS 500
+/*
+ * After a knock: later than the knocking newcomer has its name, and not for each of many that come at a time.
+ * After the end of a neighbour: not for each of many that end.
+ */
+#define LOOK_MS 100
+#define LOOK_SOON_MS 10
 
-#define PIDFDS_MAX 256
 #define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
 #define NAMES_MAX 32	       /* removed at once; more are left to the scan */
-
-#define NO_PIDFD -1
 
 /* The kernel follows a robust list for ROBUST_LIST_LIMIT (2048) links. */
 #define LIVES_MAX 1024
@@ -91,15 +94,7 @@ struct sc_daemon_process {
 	struct sc_list watches;
 	pid_t pid;	 /* as seen from here, 0: not visible */
 	uint64_t cookie; /* and with that, which process */
-	int pidfd;	 /* in daemon_pidfds, NO_PIDFD: its locks are polled */
-};
-
-/* In a table, not in the processes, for a forked child: its copy of lists may be half changed. */
-struct pidfd {
-	bool used, polled; /* polled: since it was opened */
-	int fd;
-	pid_t pid;
-	uint64_t ino; /* 0: not known */
+	int pidfd;	 /* its place, SC_NO_PIDFD: its locks are polled */
 };
 
 enum state { STATE_NONE, STATE_RUNS, STATE_STOPS };
@@ -116,18 +111,14 @@ static unsigned int daemon_forks;
 static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
 static struct robust_list_head daemon_lives;
 static int daemon_lives_count;
-static struct pidfd daemon_pidfds[PIDFDS_MAX];
-static int daemon_pidfd_count;
-static struct {
-	int ends[2]; /* -1: none */
-	dev_t dev;
-	ino_t ino;
-	bool written; /* and not read yet */
-} daemon_pipe = { .ends = { -1, -1 } };
+static bool daemon_scans_ticks; /* look through all names now and then, though nothing has happened */
+static bool daemon_came;	/* this process has got its first name */
+static struct sc_door daemon_door = SC_DOOR_NONE;
 
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
-static struct pollfd daemon_polls[1 + PIDFDS_MAX]; /* the pipe, then as daemon_pidfds */
+static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
+static int64_t daemon_look;		 /* likewise */
 static int daemon_scans;		 /* left to do after a death */
 static bool daemon_locks;		 /* some process's locks are to be polled */
 static char daemon_dead[NAMES_MAX][SC_ADDR_NAME_MAX];
@@ -141,138 +132,51 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- pipe ------------------------------------------------------------------------------------ */
-
-static bool pipe_is_open(int end)
-{
-	return sc_own_is_open(daemon_pipe.ends[end], daemon_pipe.dev, daemon_pipe.ino);
-}
-
-static void pipe_close_locked(void)
-{
-	for (int end = 0; end < 2; end++) {
-		if (pipe_is_open(end))
-			SC_CALL("daemon.pipe_close", close(daemon_pipe.ends[end]));
-		daemon_pipe.ends[end] = -1;
-	}
-	daemon_pipe.written = false;
-}
-
-static int pipe_open_locked(void)
-{
-	struct stat st;
-
-	if (SC_TRY("daemon.pipe", pipe2(daemon_pipe.ends, O_CLOEXEC | O_NONBLOCK))) {
-		daemon_pipe.ends[0] = daemon_pipe.ends[1] = -1;
-		return -errno;
-	}
-	/* both ends have one inode */
-	if (SC_TRY("daemon.pipe_stat", fstat(daemon_pipe.ends[0], &st))) {
-		int err = errno;
-
-		SC_CALL("daemon.unpipe", close(daemon_pipe.ends[0]));
-		SC_CALL("daemon.unpipe_too", close(daemon_pipe.ends[1]));
-		daemon_pipe.ends[0] = daemon_pipe.ends[1] = -1;
-		return -err;
-	}
-	daemon_pipe.dev = st.st_dev;
-	daemon_pipe.ino = st.st_ino;
-	return 0;
-}
-
-/*
- * False: it will wake when its time has come, or by the hanging up, unless a child has that end too. Nothing is
- * written where the application has closed the end that is read: a thread that is not in poll(2) just then does
- * not hold on to it, and who writes gets SIGPIPE.
- */
+/* False: it will wake when its time has come, or by the hanging up, unless a child has that end too. */
 static bool wake_locked(void)
 {
-	bool is_read;
-
-	if (daemon_state == STATE_NONE || !pipe_is_open(1))
+	if (daemon_state == STATE_NONE)
 		return false;
-	is_read = pipe_is_open(0);
-	if (is_read && !daemon_pipe.written)
-		daemon_pipe.written = SC_TRY("daemon.write", write(daemon_pipe.ends[1], "", 1)) == 1;
-	if (is_read && daemon_pipe.written)
+	if (sc_door_ring(&daemon_door))
 		return true;
-	SC_CALL("daemon.hang_up", close(daemon_pipe.ends[1]));
-	daemon_pipe.ends[1] = -1;
+	sc_door_hang_up(&daemon_door);
 	return false;
 }
 
-/* False: the application has closed it. */
-static bool pipe_read_locked(void)
+/* To be called when it is another door, or none. */
+static void show_door_locked(void)
 {
-	char bytes[16];
+	sc_list_for (entry, &daemon_bells) {
+		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
 
-	if (!pipe_is_open(0) || !pipe_is_open(1)) {
-		pipe_close_locked();
-		return false;
+		if (bell->presence)
+			sc_door_show(&daemon_door, bell->presence);
 	}
-	while (SC_TRY("daemon.read", read(daemon_pipe.ends[0], bytes, sizeof(bytes))) > 0)
-		;
-	daemon_pipe.written = false;
-	return true;
+}
+
+/* Also when the application has closed it; what it has put in its place is left alone. */
+static void close_door_locked(void)
+{
+	sc_door_close(&daemon_door);
+	show_door_locked();
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-static int pidfds_most(void)
-{
-	struct rlimit limit;
-	rlim_t most = SC_TRY("daemon.limit", getrlimit(RLIMIT_NOFILE, &limit)) ? 0 : limit.rlim_cur / 4;
-
-	return most < PIDFDS_MAX ? (int)most : PIDFDS_MAX;
-}
-
-static bool pidfd_is_open(const struct pidfd *pidfd)
-{
-	return pidfd->used && sc_host_is_pidfd(pidfd->fd, pidfd->pid, pidfd->ino);
-}
-
-static void pidfd_close(struct pidfd *pidfd)
-{
-	bool open = pidfd_is_open(pidfd);
-
-	pidfd->used = false; /* first: a child that is forked now does not close what may be another's */
-	if (open)
-		SC_CALL("daemon.pidfd_close", close(pidfd->fd));
-}
-
-static int pidfd_find_unused(void)
-{
-	for (int i = 0; i < PIDFDS_MAX; i++)
-		if (!daemon_pidfds[i].used)
-			return i;
-	return NO_PIDFD;
-}
-
 static void pidfd_forget(struct sc_daemon_process *process)
 {
-	if (process->pidfd == NO_PIDFD)
-		return;
-	pidfd_close(&daemon_pidfds[process->pidfd]);
-	daemon_pidfd_count--;
-	process->pidfd = NO_PIDFD;
+	if (process->pidfd != SC_NO_PIDFD)
+		sc_pidfd_put(process->pidfd);
+	process->pidfd = SC_NO_PIDFD;
 }
 
 /* The owner is seen alive after the descriptor was opened, so it was it that had the pid. */
 static void pidfd_get(struct sc_daemon_process *process, const struct sc_seg *seg)
 {
-	int fd, index = pidfd_find_unused();
-
-	if (!process->pid || index == NO_PIDFD || daemon_pidfd_count >= pidfds_most())
+	if (!process->pid)
 		return;
-	fd = SC_TRY("daemon.pidfd", sc_host_open_pidfd(process->pid));
-	if (fd < 0)
-		return;
-	daemon_pidfds[index] = (struct pidfd){
-		.used = true, .fd = fd, .pid = process->pid, .ino = sc_host_pidfd_inode(fd)
-	};
-	daemon_pidfd_count++;
-	process->pidfd = index;
-	if (sc_seg_check_owner(seg) != 1)
+	process->pidfd = sc_pidfd_get(process->pid);
+	if (process->pidfd != SC_NO_PIDFD && sc_seg_check_owner(seg) != 1)
 		pidfd_forget(process);
 }
 
@@ -295,7 +199,7 @@ static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 		return NULL;
 	process->pid = seg->cma_pid;
 	process->cookie = seg->header.cookie;
-	process->pidfd = NO_PIDFD;
+	process->pidfd = SC_NO_PIDFD;
 	sc_list_init(&process->watches);
 	sc_list_append(&daemon_processes, &process->all);
 	pidfd_get(process, seg);
@@ -347,13 +251,11 @@ void sc_watch_del(struct sc_watch *watch)
 static void atfork_child(void)
 {
 	daemon_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	for (int i = 0; i < PIDFDS_MAX; i++)
-		pidfd_close(&daemon_pidfds[i]);
-	pipe_close_locked();
+	sc_pidfds_inherited();
+	sc_door_close(&daemon_door);
 	daemon_state = STATE_NONE;
 	daemon_tid = 0;
 	daemon_lives_count = 0;
-	daemon_pidfd_count = 0;
 	daemon_lives.list.next = &daemon_lives.list;
 	daemon_inherited[daemon_forks++ % (sizeof(daemon_inherited) / sizeof(daemon_inherited[0]))] =
 		daemon_processes;
@@ -459,6 +361,14 @@ static void ring(struct sc_bell *bell)
 	sc_add_acq_rel_32(&bell->rung, 1);
 }
 
+/* There are names of this process: it takes part. */
+static void come_locked(void)
+{
+	sc_neighbours_want(true);
+	daemon_came = true;
+	(void)wake_locked();
+}
+
 void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 {
 	*bell = (struct sc_bell){ .opened_by = sc_host_self() };
@@ -469,8 +379,22 @@ void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 		daemon_lives_count++;
 		bell->presence = sc_seg_presence(seg);
 		life_link_locked(bell);
+		sc_door_show(&daemon_door, bell->presence);
 	}
+	if (daemon_state == STATE_RUNS && daemon_bells.next == daemon_bells.prev)
+		come_locked();
 	pthread_mutex_unlock(&daemon_mutex);
+}
+
+bool sc_bell_is_first(void)
+{
+	bool first;
+
+	pthread_once(&daemon_once, init_once);
+	pthread_mutex_lock(&daemon_mutex);
+	first = sc_list_empty(&daemon_bells);
+	pthread_mutex_unlock(&daemon_mutex);
+	return first;
 }
 
 void sc_bell_close(struct sc_bell *bell)
@@ -479,10 +403,13 @@ void sc_bell_close(struct sc_bell *bell)
 		return;
 	pthread_mutex_lock(&daemon_mutex);
 	if (bell->presence) {
+		sc_door_show(NULL, bell->presence);
 		life_unlink_locked(bell);
 		daemon_lives_count--;
 	}
 	sc_list_remove(&bell->all);
+	if (sc_list_empty(&daemon_bells))
+		sc_neighbours_want(false);
 	pthread_mutex_unlock(&daemon_mutex);
 }
 
@@ -538,23 +465,14 @@ static bool is_over(const struct sc_daemon_process *process)
 /* What there is to poll. Returns how many places. */
 static nfds_t arrange_locked(void)
 {
-	nfds_t count = 1;
+	nfds_t count = 1 + sc_pidfds_arrange(daemon_polls + 1);
 
-	daemon_polls[0] = (struct pollfd){ .fd = daemon_pipe.ends[0], .events = POLLIN };
-	for (int i = 0; i < PIDFDS_MAX; i++) {
-		struct pidfd *pidfd = &daemon_pidfds[i];
-
-		pidfd->polled = pidfd->used;
-		daemon_polls[1 + i] =
-			(struct pollfd){ .fd = pidfd->used ? pidfd->fd : -1, .events = POLLIN };
-		if (pidfd->used)
-			count = 2 + (nfds_t)i;
-	}
+	daemon_polls[0] = (struct pollfd){ .fd = daemon_door.ends[0], .events = POLLIN };
 	daemon_locks = false;
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
-		daemon_locks |= process->pidfd == NO_PIDFD && !is_over(process);
+		daemon_locks |= process->pidfd == SC_NO_PIDFD && !is_over(process);
 	}
 	return count;
 }
@@ -565,6 +483,8 @@ static int timeout(void)
 
 	if (daemon_scan && daemon_scan < until)
 		until = daemon_scan;
+	if (daemon_look && daemon_look < until)
+		until = daemon_look;
 	if (daemon_locks && now + LOCK_MS < until)
 		until = now + LOCK_MS;
 	return until <= now ? 0 : (int)(until - now);
@@ -572,8 +492,7 @@ static int timeout(void)
 
 static bool has_event(const struct sc_daemon_process *process)
 {
-	return process->pidfd != NO_PIDFD && daemon_pidfds[process->pidfd].polled &&
-	       daemon_polls[1 + process->pidfd].revents;
+	return process->pidfd != SC_NO_PIDFD && sc_pidfd_has_event(process->pidfd, daemon_polls + 1);
 }
 
 /* After poll(2). `all`: look at each, whatever it says. */
@@ -584,7 +503,7 @@ static void look_locked(bool all)
 
 		if (has_event(process))
 			pidfd_event(process);
-		else if (all || process->pidfd == NO_PIDFD)
+		else if (all || process->pidfd == SC_NO_PIDFD)
 			process_check(process);
 	}
 }
@@ -592,15 +511,18 @@ static void look_locked(bool all)
 /* Descriptors that the application has closed, or that there was no room for. */
 static void repair_locked(void)
 {
-	if (daemon_pipe.ends[0] < 0)
-		(void)pipe_open_locked(); /* else at the next tick; meanwhile nothing wakes us before its time */
+	if (daemon_door.ends[0] < 0) {
+		(void)sc_door_open(
+			&daemon_door); /* else at the next tick; meanwhile nothing wakes us before its time */
+		show_door_locked();
+	}
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 		struct sc_watch *first = sc_list_entry(process->watches.next, struct sc_watch, of_process);
 
-		if (process->pidfd != NO_PIDFD && !pidfd_is_open(&daemon_pidfds[process->pidfd]))
+		if (process->pidfd != SC_NO_PIDFD && !sc_pidfd_is_open(process->pidfd))
 			pidfd_forget(process);
-		if (process->pidfd == NO_PIDFD && !is_over(process))
+		if (process->pidfd == SC_NO_PIDFD && !is_over(process))
 			pidfd_get(process, first->seg);
 	}
 }
@@ -617,9 +539,30 @@ static void reap_dead(void)
 		daemon_scan = now_ms() + SCAN_SOON_MS;
 }
 
+/* The earlier of the two times. */
+static void look_in(int ms)
+{
+	int64_t at = now_ms() + ms;
+
+	if (!daemon_look || at < daemon_look)
+		daemon_look = at;
+}
+
+/* Who is new, and has anybody died? */
+static void look(void)
+{
+	daemon_look = 0;
+	if (!sc_neighbours_look())
+		return;
+	daemon_scans = 2;
+	daemon_scan = now_ms();
+}
+
+/* What there is to look at after it are those whom the dead have stood in the way of. */
 static void scan(void)
 {
 	(void)sc_reap_scan();
+	(void)sc_neighbours_look();
 	ring_all(); /* claims of the dead */
 	daemon_scans -= daemon_scans > 0;
 	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
@@ -628,19 +571,30 @@ static void scan(void)
 /* What needs daemon_mutex after poll(2). False: the end. */
 static bool look_around(bool tick)
 {
-	bool on, lost = false;
+	bool on, lost = false, knocked = false;
 
 	pthread_mutex_lock(&daemon_mutex);
 	on = daemon_state == STATE_RUNS;
 	if (on) {
-		lost = daemon_pipe.ends[0] >= 0 && !pipe_read_locked();
+		lost = daemon_door.ends[0] >= 0 && !sc_door_hear(&daemon_door, &knocked);
 		look_locked(tick);
 	}
+	if (lost)
+		close_door_locked();
 	if (on && tick)
 		repair_locked();
+	if (daemon_came)
+		look_in(0);
+	daemon_came = false;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)
 		daemon_tick = now_ms() + REPAIR_MS;
+	if (knocked)
+		look_in(LOOK_MS);
+	if (lost)
+		look_in(REPAIR_MS + LOOK_MS); /* who has knocked in vain */
+	if (sc_neighbours_bury(daemon_polls + 1))
+		look_in(LOOK_SOON_MS);
 	return on;
 }
 
@@ -661,7 +615,9 @@ static bool round_once(void)
 	reap_dead();
 	if (tick)
 		daemon_tick = now_ms() + (sc_own_keep_all() == -EAGAIN ? REPAIR_MS : TICK_MS);
-	if (tick || (daemon_scan && now_ms() >= daemon_scan))
+	if (daemon_look && now_ms() >= daemon_look)
+		look();
+	if ((tick && daemon_scans_ticks) || (daemon_scan && now_ms() >= daemon_scan))
 		scan();
 	return true;
 }
@@ -672,6 +628,7 @@ static void *run(void *unused)
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
+	daemon_look = 0;
 	daemon_scans = 0;
 	daemon_dead_count = 0;
 	lives_begin();
@@ -705,7 +662,7 @@ static int create_thread(void)
 
 static int start_locked(void)
 {
-	int err = can_fork ? pipe_open_locked() : -ENOMEM;
+	int err = can_fork ? sc_door_open(&daemon_door) : -ENOMEM;
 
 	if (err)
 		return err;
@@ -713,20 +670,26 @@ static int start_locked(void)
 	err = create_thread();
 	if (err) {
 		daemon_state = STATE_NONE;
-		pipe_close_locked();
+		sc_door_close(&daemon_door);
+		return err;
 	}
-	return err;
+	show_door_locked();
+	if (!sc_list_empty(&daemon_bells))
+		come_locked();
+	return 0;
 }
 
-bool sc_daemon_start(void)
+bool sc_daemon_start(const struct sc_config *config)
 {
 	bool runs, say;
 	int err = 0;
 
 	pthread_once(&daemon_once, init_once);
 	pthread_mutex_lock(&daemon_mutex);
-	if (daemon_state == STATE_NONE)
+	if (daemon_state == STATE_NONE) {
+		daemon_scans_ticks = config->scan;
 		err = start_locked();
+	}
 	runs = daemon_state == STATE_RUNS;
 	say = err && !daemon_said;
 	daemon_said |= say;
@@ -775,7 +738,8 @@ static void stop(void)
 	}
 	pthread_mutex_lock(&daemon_mutex);
 	daemon_state = STATE_NONE;
-	pipe_close_locked();
+	close_door_locked();
+	sc_neighbours_want(false);
 	pthread_mutex_unlock(&daemon_mutex);
 }
 

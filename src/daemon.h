@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <shmcma/core.h>
 #include "atomic.h"
 #include "list.h"
 #include "seg.h"
@@ -34,10 +35,12 @@ struct sc_watch {
  * Start the thread, unless it runs. Any thread. False: it does not run, now and maybe later (no thread, no
  * descriptor): who polls looks after its peers by itself. Says why, once.
  */
-bool sc_daemon_start(void);
+bool sc_daemon_start(const struct sc_config *config);
 
 /* Be rung from now on, and have the word of life in an own segment. Used by one thread at a time. */
 void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg);
+/* Is there none yet? Then the segment to come is the first by which others see this process. */
+bool sc_bell_is_first(void);
 /* With no watch left that rings it, and before the segment is destroyed. */
 void sc_bell_close(struct sc_bell *bell);
 

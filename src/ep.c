@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include "deliver.h"
 #include "log.h"
+#include "neighbour.h"
 #include "offer.h"
 #include "peer.h"
 #include "recv.h"
@@ -54,6 +55,7 @@ void sc_config_init(struct sc_config *config)
 		.share_min = 32769,
 		.cma = true,
 		.daemon = true,
+		.scan = true,
 	};
 }
 
@@ -113,6 +115,7 @@ static int segment_create(struct sc_ep *ep)
 int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 {
 	struct sc_ep *ep = calloc(1, sizeof(*ep));
+	bool first = sc_bell_is_first();
 	int ret = -ENOMEM;
 
 	if (!ep)
@@ -140,6 +143,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		goto no_tagged;
 	if (sc_match_init(&ep->plain))
 		goto no_plain;
+	if (first)
+		sc_neighbours_knock();
 	ret = segment_create(ep);
 	if (ret)
 		goto no_segment;
@@ -157,8 +162,11 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		if (ret)
 			goto no_service;
 	}
-	ep->watch_mask = (ep->config.daemon && sc_daemon_start() ? WATCH_POLLS_DAEMON : WATCH_POLLS) - 1;
+	ep->watch_mask =
+		(ep->config.daemon && sc_daemon_start(&ep->config) ? WATCH_POLLS_DAEMON : WATCH_POLLS) - 1;
 	sc_bell_open(&ep->bell, ep->seg);
+	if (first)
+		sc_neighbours_knock();
 	*created = ep;
 	return 0;
 

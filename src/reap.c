@@ -209,24 +209,29 @@ static bool is_ours(const char *name)
 	return !sc_addr_parse_file(name, &parts) || sc_addr_is_service_file(name);
 }
 
-/* Each name of ours in the directory. */
-static int walk(void (*visit)(const char *name, void *arg), void *arg)
+int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg)
 {
 	DIR *dir = SC_TRY_PTR("reap.scan", NULL, opendir(SC_HOST_DIR));
 	struct dirent *entry;
 
-	if (!dir) {
-		int err = errno;
-
-		sc_warn("cannot read " SC_HOST_DIR ": %s", strerror(err));
-		return -err;
-	}
+	if (!dir)
+		return -errno;
 	while ((entry = SC_TRY_PTR("reap.entry", NULL, readdir(dir)))) {
 		if (is_ours(entry->d_name))
 			visit(entry->d_name, arg);
 	}
 	SC_CALL("reap.scan_close", closedir(dir));
 	return 0;
+}
+
+/* For those who rely on it. */
+static int each_name(void (*visit)(const char *name, void *arg), void *arg)
+{
+	int err = sc_reap_names(visit, arg);
+
+	if (err)
+		sc_warn("cannot read " SC_HOST_DIR ": %s", strerror(-err));
+	return err;
 }
 
 /* ---- unread messages ------------------------------------------------------------------------- */
@@ -318,7 +323,7 @@ static bool is_awaited(const char *name)
 	reader.ticket = SC_ABI_TICKET(parts.pid, nonce);
 	reader.found = sc_own_any(awaits, &reader.ticket);
 	if (!reader.found)
-		(void)walk(find_reader, &reader);
+		(void)each_name(find_reader, &reader);
 	return reader.found;
 }
 
@@ -393,7 +398,7 @@ static void reap_counted(const char *name, void *removed)
 
 int sc_reap_scan(void)
 {
-	int removed = 0, err = walk(reap_counted, &removed);
+	int removed = 0, err = each_name(reap_counted, &removed);
 
 	return err ? err : removed;
 }
@@ -428,5 +433,5 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
 {
 	struct lister lister = { .show = show, .arg = arg };
 
-	return walk(list_one, &lister);
+	return each_name(list_one, &lister);
 }

@@ -25,6 +25,9 @@ bool sc_reap_lives(const struct sc_abi_header *header);
  */
 bool sc_reap_owner_is_dead(const struct sc_seg *seg);
 
+/* Call `visit` with each name of this user's library in the shared memory directory. -errno: it cannot be read. */
+int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg);
+
 /* Is the file of the endpoint with that address there, and its owner dead? False when it cannot be told. */
 bool sc_reap_is_orphan(const char *addr);
 

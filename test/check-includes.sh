@@ -15,8 +15,10 @@ host iov slab
 addr ring pool match cq regtab atomicop share
 live cma wake header
 own memory
+door
 seg
-reap
+reap pidfd
+neighbour
 service daemon
 state
 peer

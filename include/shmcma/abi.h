@@ -117,7 +117,10 @@ struct sc_abi_presence {
 	uint64_t
 		life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
 	uint32_t life;
-	uint32_t pad[5];
+
+	/* The pipe by which others wake the owner's thread, see door.c: its descriptor there + 1, 0: none. */
+	uint32_t door;
+	uint64_t door_ino, door_dev;
 };
 #define SC_ABI_LIFE_TID 0x3fffffffu   /* FUTEX_TID_MASK */
 #define SC_ABI_LIFE_ENDED 0x40000000u /* FUTEX_OWNER_DIED */
@@ -539,6 +542,9 @@ SC_ABI_AT(sc_abi_presence, bucket_bits, 24);
 SC_ABI_AT(sc_abi_presence, chains, 28);
 SC_ABI_AT(sc_abi_presence, life_next, 32);
 SC_ABI_AT(sc_abi_presence, life, 40);
+SC_ABI_AT(sc_abi_presence, door, 44);
+SC_ABI_AT(sc_abi_presence, door_ino, 48);
+SC_ABI_AT(sc_abi_presence, door_dev, 56);
 SC_ABI_SIZE(sc_abi_presence, 64);
 SC_ABI_AT(sc_abi_line, ctl, 56);
 SC_ABI_SIZE(sc_abi_line, 64);

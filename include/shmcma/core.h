@@ -230,6 +230,7 @@ struct sc_config {
 	uint32_t share_min;  /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
 	bool cma;	     /* this process may copy by process_vm_readv(2) */
 	bool daemon;	     /* a thread of this process watches those of peers, see daemon.c */
+	bool scan;	     /* that thread looks through shared memory now and then, without a reason */
 	bool strict;	     /* peers do not touch registered memory; this process does it for them */
 };
 

@@ -220,6 +220,17 @@ static void scan_as_third(void)
 		;
 }
 
+/* Has a process that a side made outlived both, so that nobody was there to see it end? It is waited for. */
+static bool had_orphans(void)
+{
+	bool any = false;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, NULL, 0)) > 0 || errno == EINTR)
+		any |= pid > 0;
+	return any;
+}
+
 static bool was_to_die(int side)
 {
 	for (int i = 0; i < INJECTIONS; i++)
@@ -251,7 +262,7 @@ static void judge(const struct protocol *protocol, const struct run *run)
 	}
 	if (run->hung)
 		violation(protocol, "a hang");
-	if (run->hung || (WIFSIGNALED(run->status[0]) && WIFSIGNALED(run->status[1])))
+	if (had_orphans() || run->hung || (WIFSIGNALED(run->status[0]) && WIFSIGNALED(run->status[1])))
 		scan_as_third();
 	if (has_names(text, sizeof(text)))
 		violation(protocol, text);
@@ -648,6 +659,7 @@ int main(int argc, char **argv)
 		printf("SKIP: no /dev/shm of its own to be had (unshare: %s)\n", strerror(errno));
 		return 77;
 	}
+	prctl(PR_SET_CHILD_SUBREAPER, 1); /* had_orphans() */
 	points_init();
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);

@@ -2,7 +2,7 @@
 /*
  * test_names: what others do to the names in /dev/shm. A name that somebody has removed is missed only by
  * those who come later. In the place of a name there may be anything: it is refused with an error that says
- * so, not followed, not changed and not removed.
+ * so, not followed, not changed and not removed. And the names of a job that is killed go, if anybody lives.
  */
 #define _GNU_SOURCE 1
 #include "talk.h"
@@ -115,6 +115,65 @@ static void removed_rank(const void *arg)
 		return;
 	}
 	mt_fail("its end is not noticed");
+}
+
+/* ---- a job is killed ------------------------------------------------------------------------- */
+
+#define SURVIVOR 0
+#define JOB 8
+#define THERE 0
+#define TALKING 1
+
+/* It neither polls nor knows anybody of the job; and what it is not told of, it does not look for. */
+static void survive(bool comes_first)
+{
+	struct mt_ep ep;
+
+	setenv("FI_SHMCMA_SCAN", "no", 1);
+	if (comes_first)
+		mt_open(&ep, NULL);
+	atomic_store(mt_flag(THERE), 1);
+	mt_flag_wait(NULL, TALKING, JOB / 2);
+	if (!comes_first)
+		mt_open(&ep, NULL);
+	for (int i = 1; i <= JOB; i++)
+		mt_require(talk_has_file(mt_published(NULL, i)), "rank %d has no name", i);
+	mt_doing("waiting for the names of the killed to go");
+	for (int i = 1; i <= JOB; i++)
+		kill(mt_pid(i), SIGKILL);
+	for (int i = 1; i <= JOB; i++)
+		while (talk_has_file(mt_published(NULL, i)))
+			usleep(1000);
+	mt_require(talk_has_file(ep.name), "the survivor's name is gone");
+	mt_close(&ep);
+}
+
+/* In pairs, until it is killed. */
+static void killed_rank(const void *arg)
+{
+	int other = (mt_rank - 1) % 2 ? mt_rank - 1 : mt_rank + 1;
+	fi_addr_t peer;
+
+	for (int i = 1; i <= JOB; i++)
+		mt_expect_death(i);
+	if (mt_rank == SURVIVOR) {
+		survive(*(const bool *)arg);
+		return;
+	}
+	mt_flag_wait(NULL, THERE, 1);
+	talk_open(&own, NULL);
+	mt_publish(&own.ep, mt_rank);
+	peer = talk_friend(&own, mt_published(&own.ep, other));
+	if (other < mt_rank) {
+		talk_listen(&own);
+		while (talk_serve_one(&own))
+			;
+		mt_fail("it was told to stop");
+	}
+	talk_all(&own, peer);
+	atomic_fetch_add(mt_flag(TALKING), 1);
+	for (;;)
+		talk_all(&own, peer);
 }
 
 /* ---- something else in its place ------------------------------------------------------------- */
@@ -341,7 +400,7 @@ static void service_rank(const void *arg)
 
 int main(void)
 {
-	static const bool closes = false, dies = true;
+	static const bool closes = false, dies = true, first = true, later = false;
 	char name[128];
 
 	mt_init("test_names");
@@ -354,6 +413,16 @@ int main(void)
 				  .ranks = 3,
 				  .rank = removed_rank,
 				  .arg = &dies,
+				  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
+	mt_run(&(struct mt_case){ .name = "killed-job",
+				  .ranks = 1 + JOB,
+				  .rank = killed_rank,
+				  .arg = &first,
+				  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
+	mt_run(&(struct mt_case){ .name = "killed-job-before",
+				  .ranks = 1 + JOB,
+				  .rank = killed_rank,
+				  .arg = &later,
 				  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
 	for (size_t i = 0; i < SQUATTERS; i++) {
 		snprintf(name, sizeof(name), "endpoint: %s", squatters[i].name);

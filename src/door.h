@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_DOOR_H
+#define SC_DOOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <shmcma/abi.h>
+
+/* A pipe that a thread of this process polls, and that others of its user can write to. */
+struct sc_door {
+	int ends[2]; /* the thread's, and one to write to; -1: none */
+	dev_t dev;
+	ino_t ino;
+	bool rung; /* by this process, and not heard yet */
+};
+#define SC_DOOR_NONE                                                                                      \
+	{                                                                                                 \
+		.ends = { -1, -1 }                                                                        \
+	}
+
+/* ---- one's own: one thread at a time --------------------------------------------------------- */
+
+int sc_door_open(struct sc_door *door);
+void sc_door_close(struct sc_door *door);
+/* Is that end (0, 1) still this pipe's? The application may have closed it (closefrom(3)). */
+bool sc_door_has_end(const struct sc_door *door, int end);
+
+/* Close the writer's end: who polls sees that, unless another has it open. */
+void sc_door_hang_up(struct sc_door *door);
+
+/* Wake who polls it. False: the pipe has been lost. */
+bool sc_door_ring(struct sc_door *door);
+/* Take what has come; *knocked: some of it from another process. False: the pipe has been lost. */
+bool sc_door_hear(struct sc_door *door, bool *knocked);
+
+/* Let others know where it is; NULL: that there is none. */
+void sc_door_show(const struct sc_door *door, struct sc_abi_presence *presence);
+
+/* ---- another process's: any thread ----------------------------------------------------------- */
+
+/*
+ * Knock at the door that a copy of the presence of a process tells of. `pid`: of that process as seen from
+ * here, from a trustworthy source (sc_live_check()). 0, or a negative errno: -ENOENT there is none, or it has
+ * just been changed; -EACCES, -EPERM: it is not to be reached from here.
+ */
+int sc_door_knock(pid_t pid, const struct sc_abi_presence *presence);
+
+/*
+ * The same in two steps, for those who knock often: a descriptor, to be closed by the caller; write() one
+ * byte that is not 0 to it, EAGAIN is as good as done.
+ */
+int sc_door_reach(pid_t pid, const struct sc_abi_presence *presence);
+
+#endif

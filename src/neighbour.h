@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_NEIGHBOUR_H
+#define SC_NEIGHBOUR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/*
+ * Knock at the doors of all processes of this user: one has come. To be called before it gets its first name,
+ * and after it has that and shows its own door. Any thread.
+ */
+void sc_neighbours_knock(void);
+
+/*
+ * Look through the names for neighbours that are not watched yet, and have them watched; forget those who are
+ * not there any more. True: there is a name that seems to be a dead process's. One thread at a time.
+ */
+bool sc_neighbours_look(void);
+
+#endif

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_neighbour: processes that have nothing to do with each other, and what they do for each other's leftovers.
+ *
+ * Survivors have the periodic scan switched off: what they remove they have been told of. Nobody polls. In a
+ * /dev/shm of its own where that is allowed; else others may be the ones who remove it.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <dirent.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "core_pair.h"
+#include "addr.h"
+#include "door.h"
+#include "live.h"
+#include "neighbour.h"
+#include "pidfd.h"
+#include "reap.h"
+
+#define JOB 12
+#define FEW 4 /* pidfds of a process with few descriptors, half of them for neighbours */
+
+static bool alone;
+
+static void nap(void)
+{
+	usleep(1000);
+}
+
+static bool is_named(const char *address)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+
+	assert_int_equal(sc_addr_parse(address, &parts), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	return !access(path, F_OK);
+}
+
+static void await_unnamed(const char *address)
+{
+	while (is_named(address))
+		nap();
+}
+
+/* In this process or another. */
+static int count_pidfds(pid_t pid)
+{
+	char path[64];
+	struct dirent *entry;
+	int count = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		char text[64] = "";
+
+		if (readlinkat(dirfd(dir), entry->d_name, text, sizeof(text) - 1) > 0)
+			count += strstr(text, "pidfd") != NULL;
+	}
+	closedir(dir);
+	return count;
+}
+
+static void await_pidfds(pid_t pid, int count)
+{
+	while (count_pidfds(pid) != count)
+		nap();
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+/* An endpoint that nobody talks to. It can go on for ever; `arg`: of its own kind. */
+static void idle(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+
+	attr.config.scan = false;
+	if (arg)
+		attr = *(struct sc_ep_attr *)arg;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	sc_ep_destroy(ep);
+	sc_process_fini();
+}
+
+/* The same, with descriptors for two neighbours. */
+static void idle_few(struct child *self, void *arg)
+{
+	struct rlimit limit = { 4 * FEW, 4 * FEW };
+
+	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++)
+		if (fd != self->up && fd != self->down)
+			close(fd);
+	self->up = dup2(self->up, 3);
+	self->down = dup2(self->down, 4);
+	CHILD_CHECK(self->up == 3 && self->down == 4);
+	for (int fd = 5; fd < 1000; fd++)
+		close(fd);
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	idle(self, arg);
+}
+
+/* Without thread: it watches nobody, and is watched. */
+static void idle_alone(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	(void)arg;
+	attr.config.daemon = false;
+	idle(self, &attr);
+}
+
+static void open_survivor(struct end *end)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	attr.config.scan = false;
+	end_open(end, &attr);
+}
+
+static void kill_all(struct child *job, int count)
+{
+	for (int i = 0; i < count; i++)
+		kill(job[i].pid, SIGKILL);
+	for (int i = 0; i < count; i++)
+		await_unnamed(job[i].line);
+	for (int i = 0; i < count; i++)
+		child_reap(&job[i]);
+}
+
+/* ---- one survivor ---------------------------------------------------------------------------- */
+
+/* Before the job, in its middle, or after it: somebody who lives is there to see it end. */
+static void test_job(void **state)
+{
+	(void)state;
+	for (int when = 0; when <= JOB; when += JOB / 2) {
+		struct child job[JOB];
+		struct end end = { 0 };
+
+		for (int i = 0; i < JOB; i++) {
+			if (i == when)
+				open_survivor(&end);
+			assert_true(child_start(&job[i], i % 3 ? idle : idle_alone, NULL));
+		}
+		if (when == JOB)
+			open_survivor(&end);
+		if (alone)
+			await_pidfds(getpid(), JOB);
+		kill_all(job, JOB);
+		end_close(&end);
+	}
+}
+
+/* One after the other, each before the next one is killed. */
+static void test_one_by_one(void **state)
+{
+	struct child job[JOB];
+	struct end end;
+
+	(void)state;
+	open_survivor(&end);
+	for (int i = 0; i < JOB; i++)
+		assert_true(child_start(&job[i], idle, NULL));
+	for (int i = 0; i < JOB; i++)
+		kill_all(&job[i], 1);
+	end_close(&end);
+}
+
+/* It comes and goes all the time; each pidfd goes with its process. */
+static void test_churn(void **state)
+{
+	struct child child;
+	struct end end;
+
+	(void)state;
+	open_survivor(&end);
+	for (int i = 0; i < 10; i++) {
+		assert_true(child_start(&child, idle, NULL));
+		if (i % 2)
+			kill_all(&child, 1);
+		else
+			assert_int_equal(child_end(&child), 0);
+	}
+	if (alone)
+		await_pidfds(getpid(), 0);
+	assert_true(child_start(&child, idle, NULL));
+	if (alone)
+		await_pidfds(getpid(), 1);
+	end_close(&end);
+	assert_int_equal(count_pidfds(getpid()),
+			 0); /* without endpoint there is nothing to take part in */
+	open_survivor(&end);
+	if (alone)
+		await_pidfds(getpid(), 1);
+	kill_all(&child, 1);
+	end_close(&end);
+}
+
+/* ---- a newcomer that dies -------------------------------------------------------------------- */
+
+static const struct sc_seg_geometry geometry = {
+	.slots = 4, .buf_size = 4096, .buf_count = 2, .window = 1000, .capabilities = SC_ABI_CAP_MSG
+};
+
+/* Between the steps of sc_ep_create(): it has a name, and has not knocked since. */
+static void dies_named(struct child *self, void *arg)
+{
+	struct sc_seg *seg;
+
+	(void)arg;
+	sc_neighbours_knock();
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	child_tell(self, seg->header.address);
+	raise(SIGKILL);
+}
+
+static void test_dies_named(void **state)
+{
+	struct child child;
+	struct end end;
+
+	(void)state;
+	open_survivor(&end);
+	for (int i = 0; i < 5; i++) {
+		assert_true(child_start(&child, dies_named, NULL));
+		await_unnamed(child.line);
+		child_reap(&child);
+	}
+	end_close(&end);
+}
+
+/* It never knocked: whoever comes next does. */
+static void dies_silent(struct child *self, void *arg)
+{
+	struct sc_seg *seg;
+
+	(void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	child_tell(self, seg->header.address);
+	raise(SIGKILL);
+}
+
+static void test_next_newcomer(void **state)
+{
+	struct child silent, next;
+	struct end end;
+
+	(void)state;
+	open_survivor(&end);
+	assert_true(child_start(&silent, dies_silent, NULL));
+	child_reap(&silent);
+	assert_true(child_start(&next, idle_alone, NULL));
+	await_unnamed(silent.line);
+	assert_int_equal(child_end(&next), 0);
+	end_close(&end);
+}
+
+/* ---- survivors that cannot ------------------------------------------------------------------- */
+
+/* A stopped one notices nothing, and stands in nobody's way; it is well after that. */
+static void test_stopped(void **state)
+{
+	struct child stopped, job[JOB], late;
+	struct end end;
+
+	(void)state;
+	assert_true(child_start(&stopped, idle, NULL));
+	kill(stopped.pid, SIGSTOP);
+	assert_int_equal(waitpid(stopped.pid, NULL, WUNTRACED), stopped.pid);
+	open_survivor(&end);
+	for (int i = 0; i < JOB; i++)
+		assert_true(child_start(&job[i], idle, NULL));
+	kill_all(job, JOB);
+	assert_true(is_named(stopped.line));
+	assert_true(child_start(&late, idle, NULL));
+	end_close(&end);
+	kill(stopped.pid, SIGCONT);
+	kill_all(&late, 1); /* it is alone with that one */
+	assert_int_equal(child_end(&stopped), 0);
+	assert_false(is_named(stopped.line));
+}
+
+/* The application has closed the door behind which it sleeps; who has knocked meanwhile is found. */
+static void loses_door(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_abi_presence *presence;
+	struct child child;
+	struct sc_ep *ep;
+	uint32_t before;
+
+	(void)arg;
+	child_on_its_own();
+	attr.config.scan = false;
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	presence = sc_seg_presence(ep->seg);
+	before = presence->door;
+	CHILD_CHECK(before);
+	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++)
+		if (fd != self->up && fd != self->down)
+			close(fd);
+	while (sc_load_acquire_32(&presence->door) == before)
+		CHILD_CHECK(dup(STDERR_FILENO) < 900); /* so that it is another number in the end */
+	child_tell(self, "lost");
+	child_wait(self);
+	CHILD_CHECK(child_start(&child, idle, NULL));
+	kill_all(&child, 1);
+	while (!sc_load_acquire_32(&presence->door))
+		nap();
+	CHILD_CHECK(child_start(&child, idle, NULL));
+	kill_all(&child, 1);
+	sc_ep_destroy(ep);
+	sc_process_fini();
+}
+
+static void test_closefrom(void **state)
+{
+	struct child child;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	assert_true(child_start(&child, loses_door, NULL));
+	assert_int_equal(child_end(&child), 0);
+}
+
+static void without_pidfds(struct child *self, void *arg)
+{
+	(void)self, (void)arg;
+	CHILD_CHECK(!count_pidfds(getpid()));
+}
+
+/* A forked child is none of the neighbours, and has none of their descriptors. */
+static void test_fork(void **state)
+{
+	struct child child;
+	struct end end;
+
+	(void)state;
+	open_survivor(&end);
+	assert_true(child_start(&child, idle, NULL));
+	if (alone)
+		await_pidfds(getpid(), 1);
+	assert_int_equal(child_run(without_pidfds, NULL), 0);
+	kill_all(&child, 1);
+	end_close(&end);
+}
+
+/* ---- more of them than descriptors ----------------------------------------------------------- */
+
+/* Each watches two others, and all of it is clean as long as one lives, whoever dies, in whatever order. */
+static void test_ring(void **state)
+{
+	(void)state;
+	for (int at_once = 1; at_once <= JOB; at_once += 4) {
+		struct child job[JOB + 1];
+
+		for (int i = 0; i <= JOB; i++) {
+			assert_true(child_start(&job[i], idle_few, NULL));
+			assert_true(count_pidfds(job[i].pid) <= FEW / 2);
+		}
+		for (int i = 0; alone && i <= JOB; i++)
+			await_pidfds(job[i].pid, FEW / 2);
+		for (int first = 0; first < JOB; first += at_once)
+			kill_all(&job[first], JOB - first < at_once ? JOB - first : at_once);
+		assert_int_equal(child_end(&job[JOB]), 0);
+	}
+}
+
+/* One for each process, whoever asks. */
+static void test_peers(void **state)
+{
+	int place = sc_pidfd_get(getpid());
+
+	(void)state;
+	assert_true(place != SC_NO_PIDFD);
+	assert_true(sc_pidfd_is_open(place));
+	assert_int_equal(sc_pidfd_get(getpid()), place);
+	assert_int_equal(count_pidfds(getpid()), 1);
+	sc_pidfd_put(place);
+	assert_int_equal(count_pidfds(getpid()), 1);
+	sc_pidfd_put(place);
+	assert_int_equal(count_pidfds(getpid()), 0);
+	assert_int_equal(sc_pidfd_get(0x7ffffff0), SC_NO_PIDFD);
+}
+
+/* A file with the life lock held, to be added as a neighbour's. */
+static void holds_lock(struct child *self, void *arg)
+{
+	CHILD_CHECK(!sc_live_lock(*(int *)arg));
+	child_tell(self, "locked");
+	child_wait(self);
+}
+
+static bool add(struct child *child, int fd, uint64_t distance)
+{
+	const struct sc_neighbour neighbour = { .distance = distance, .name = distance };
+
+	return sc_neighbour_add(&neighbour, child->pid, fd, 1);
+}
+
+static bool is_found(uint64_t distance)
+{
+	const struct sc_neighbour neighbour = { .distance = distance, .name = distance };
+
+	return sc_neighbour_find(&neighbour, 1);
+}
+
+#define CROWD 20
+
+static void set_most(int pidfds)
+{
+	struct rlimit limit = { 4 * (rlim_t)pidfds, 1024 };
+
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* The nearest are kept, half of what there may be, and give way to peers, the farthest first. */
+static void keeps_nearest(struct child *self, void *arg)
+{
+	struct child crowd[CROWD];
+	int fds[CROWD];
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	for (int i = 0; i < CROWD; i++) {
+		FILE *file = tmpfile();
+
+		CHILD_CHECK(file);
+		fds[i] = fileno(file);
+		CHILD_CHECK(child_start(&crowd[i], holds_lock, &fds[i]));
+		close(crowd[i].up);
+		crowd[i].up = -1;
+	}
+	set_most(CROWD);
+	assert_true(add(&crowd[0], fds[0], 120)); /* it lives, but nobody wants neighbours */
+	assert_int_equal(count_pidfds(getpid()), 0);
+	sc_neighbours_want(true);
+	assert_false(is_found(120));
+	for (int i = 0; i < 12; i++) {
+		assert_true(add(&crowd[i], fds[i], 10 * (uint64_t)(12 - i)));
+		assert_int_equal(count_pidfds(getpid()), i < 10 ? i + 1 : 10);
+	}
+	assert_true(add(&crowd[11], fds[11], 11)); /* the same by another name */
+	assert_int_equal(count_pidfds(getpid()), 10);
+	assert_true(is_found(10) && is_found(100));
+	assert_true(is_found(101)); /* there is no room that far off */
+	assert_false(is_found(99));
+	for (int i = 0; i < 2; i++)
+		assert_true(sc_pidfd_get(crowd[i].pid) != SC_NO_PIDFD);
+	for (int i = 12; i < CROWD; i++)
+		assert_true(sc_pidfd_get(crowd[i].pid) != SC_NO_PIDFD);
+	assert_true(sc_pidfd_get(crowd[11].pid) != SC_NO_PIDFD); /* has one already */
+	assert_int_equal(count_pidfds(getpid()), CROWD);
+	set_most(CROWD - 1);
+	assert_true(sc_pidfd_get(getppid()) != SC_NO_PIDFD);
+	assert_int_equal(count_pidfds(getpid()), CROWD - 1);
+	assert_true(is_found(10) && is_found(80));
+	assert_false(is_found(79)); /* of the nine that it may have now there are eight */
+	sc_neighbours_sweep(1);
+	assert_int_equal(count_pidfds(getpid()), CROWD - 1);
+	set_most(0); /* none at all */
+	assert_true(is_found(0));
+	assert_int_equal(sc_pidfd_get(getpid()), SC_NO_PIDFD);
+	set_most(CROWD);
+	assert_int_equal(count_pidfds(getpid()), 12);
+	/* killed, and not waited for: it has a pid, and does not live */
+	kill(crowd[5].pid, SIGKILL);
+	while (sc_live_check(fds[5], &(pid_t){ 0 }))
+		nap();
+	assert_false(add(&crowd[5], fds[5], 1));
+	for (int i = 0; i < CROWD; i++)
+		child_kill(&crowd[i]);
+	assert_false(add(&crowd[6], fds[6], 1));
+	assert_int_equal(count_pidfds(getpid()), 12);
+}
+
+static void test_nearest(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(keeps_nearest, NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(test_peers, pair_setup),
+		cmocka_unit_test_setup(test_nearest, pair_setup),
+		cmocka_unit_test_setup(test_job, pair_setup),
+		cmocka_unit_test_setup(test_one_by_one, pair_setup),
+		cmocka_unit_test_setup(test_churn, pair_setup),
+		cmocka_unit_test_setup(test_dies_named, pair_setup),
+		cmocka_unit_test_setup(test_next_newcomer, pair_setup),
+		cmocka_unit_test_setup(test_stopped, pair_setup),
+		cmocka_unit_test_setup(test_closefrom, pair_setup),
+		cmocka_unit_test_setup(test_fork, pair_setup),
+		cmocka_unit_test_setup(test_ring, pair_setup),
+	};
+
+	alone = child_private_shm("size=64m,mode=1777");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
