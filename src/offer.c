@@ -1,42 +1,54 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * offer.c: small puts that either side may do, the side that posts them.
+ * offer.c: small puts and gets that either side may do, the side that posts them.
  *
- * To write to another process's memory is two system calls and the pinning of its pages; a peer that polls
- * takes a record from its ring and writes by itself, sooner and while this side goes on. But it may be
- * computing, and a put is not to wait for it. So such a put is offered: its record lies in the peer's ring,
- * and the peer may take it until this side withdraws it, which it does when the peer has not come to it
- * after some polls (LOOKS), or when something else is to go to that peer another way. What is withdrawn is
- * copied from here (direct.c), and the peer passes over the record.
+ * To touch another process's memory is two system calls and the pinning of its pages; a peer that polls takes
+ * a record from its ring and copies by itself, sooner and while this side goes on. But it may be computing,
+ * and nobody is to wait for it. So such an operation is offered: its record lies in the peer's ring, and the
+ * peer may take it until this side withdraws it, which it does when the peer has not come to it after some
+ * polls (LOOKS), or when something else is to go to that peer another way. What is withdrawn is copied from
+ * here (direct.c), and the peer passes over the record.
  *
  *   of this side's choice         of the peer's                      the word that says so
  *   OFFERED                                                          claim: not below either half
  *      |  \---------------------> TAKEN                              claim, low half     (O1)
- *      |                             \--> ENDED, well or badly       offers_done         (O2)
+ *      |                             \--> ENDED, well or badly       put: offers_done    (O2)
+ *      |                                                             get: its `ended`    (O3)
  *      \--> WITHDRAWN --> done directly                              claim, high half    (O1)
  *
  *   O1 compare and swap of one word by both: each offer is one side's. A withdrawal takes back all that is
  *      not taken, so what a side has is a stretch of numbers: the peer's [first, ours), this side's
  *      [ours, end)
- *   O2 release, offer_end() in serve.c: bytes, error before offers_done      pairs with  O2' collect()
+ *   O2 release, offer_end() in serve.c: bytes, error before offers_done        pairs with  O2' put_ended()
+ *   O3 release, offer_get_end() in serve.c: answer before `ended`              pairs with  O3' get_ended()
+ *   A1 release, give_back(): buffers read before the count that gives them back
+ *                                                             pairs with  A1' may_answer() in serve.c
+ *
+ * The answer of a get lies in its record, in the peer's ring: the bytes, or which of its own bounce buffers
+ * they are in. So the peer needs nothing but its own segment, and no link to this side. The lines are held
+ * (sc_ring_tx.held) until the operation is over, though the peer has read them; the buffers are the peer's
+ * again when the count of answers that have been read says so.
  *
  * Order: the peer takes them in the order of its ring. Those withdrawn are all younger than those taken, and
  * are copied, in order, when the taken ones have ended. New ones are made when that is over.
  *
- * A peer that has not taken an offer is spared some puts, more each time, which go directly: so a peer that
- * never polls costs next to nothing. One that has not accepted our connection yet has never polled.
+ * A peer that has not taken an offer is spared some operations, more each time, which go directly: so a peer
+ * that never polls costs next to nothing. One that has not accepted our connection yet has never polled.
  *
- * What the peer writes is checked against what it was offered; what cannot be ends the connection.
+ * What the peer writes is checked against what it was offered: what cannot be ends the connection. How much
+ * is answered, and where the bytes go, is this side's own knowledge.
  *
  * Death. If the peer dies, what it has not taken is withdrawn, and the copy says that it is dead; what it
- * has taken and not ended ends with it, once its life lock is free. If it is stopped in between, that is
- * waited for: it is alive and will write. If this process dies: before the commit nothing was offered;
- * after it the peer may take what is not withdrawn, as the bytes are in its ring; what is withdrawn and not
- * copied is not done. Nobody waits for either. An endpoint that closes withdraws first, and does.
+ * has taken and not ended ends with it, once its life lock is free, and none of its bytes are looked at. If
+ * it is stopped in between, that is waited for: it is alive and will write. If this process dies: before the
+ * commit nothing was offered; after it the peer may take what is not withdrawn, as all that it needs is in
+ * its ring; what is withdrawn and not copied is not done; buffers of an answer are the peer's again when it
+ * sees that this side has gone. Nobody waits for either. An endpoint that closes withdraws first, and does.
  */
 #include "offer.h"
 
 #include <errno.h>
+#include <string.h>
 #include "direct.h"
 #include "inject.h"
 #include "iov.h"
@@ -58,12 +70,20 @@
  * in buffers, windows: 128 B 17 and 12, 256 B 15 and 13, 368 B 12 and 10. A peer that computes: 2.0 either
  * way.
  */
-#define OFFER_MAX 32768
-#define INLINE_MAX 256
+#define PUT_MAX 32768
+#define PUT_INLINE_MAX 256
+#define GET_MAX 32768
+#define GET_INLINE_MAX 104
 /* Polls without news before offers are withdrawn: about a microsecond. */
 #define LOOKS 100
 /* Puts that are not offered before an absent peer is asked again. */
 #define SPARED_MAX 255
+#define ERRNO_MAX 4095
+
+static struct sc_rma_op *oldest(const struct sc_peer *peer)
+{
+	return sc_list_entry(peer->offers.next, struct sc_rma_op, of_peer);
+}
 
 /* ---- offer ----------------------------------------------------------------------------------- */
 
@@ -74,15 +94,33 @@ static bool has_come(const struct sc_peer *peer)
 	return sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED;
 }
 
+static size_t put_max(const struct sc_peer *peer)
+{
+	size_t most = (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift;
+
+	return PUT_MAX < most ? PUT_MAX : most;
+}
+
+/* The peer answers in half of its buffers at most. */
+static size_t get_max(const struct sc_peer *peer)
+{
+	const struct sc_abi_header *header = &peer->seg->header;
+	uint32_t half = header->buf_count / 2;
+	size_t most = (size_t)(half < SC_ABI_RECORD_BUFS ? half : SC_ABI_RECORD_BUFS) * header->buf_size;
+
+	return GET_MAX < most ? GET_MAX : most;
+}
+
 /*
  * Who injects may never poll again. Behind records that wait for room it would come too early; those who
  * wait for us to answer in their ring are none of its business.
  */
 static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
-	return size <= OFFER_MAX && size <= (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift &&
-	       (rma->flags & (SC_RMA_WRITE | SC_SEND_INJECT)) == SC_RMA_WRITE && rma->remote_count == 1 &&
-	       !peer->seg->local && sc_direct_may(peer) && has_come(peer) &&
+	bool put = rma->flags & SC_RMA_WRITE;
+
+	return size <= (put ? put_max(peer) : get_max(peer)) && !(put && rma->flags & SC_SEND_INJECT) &&
+	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) && has_come(peer) &&
 	       sc_list_empty(&peer->rma_queued);
 }
 
@@ -102,25 +140,32 @@ static void learn(struct sc_peer *peer, bool alone)
 	peer->offers_spared = peer->offers_alone;
 }
 
+/* For a get, room is all: its bytes come in buffers of the peer's. */
+static bool get_has_room(struct sc_peer *peer, size_t size)
+{
+	return !sc_record_room(
+		peer, size <= GET_INLINE_MAX ? sc_lines_count(SC_ABI_GET_FIRST, (uint32_t)size) : 1);
+}
+
 /* Half of the buffers are left to others: those of a peer that does not come to its ring stay lent. */
-static bool has_room(struct sc_peer *peer, size_t size)
+static bool put_has_room(struct sc_peer *peer, size_t size)
 {
 	const struct sc_ep *ep = peer->ep;
 	uint32_t buffers = (uint32_t)((size + ep->config.buf_size - 1) >> ep->buf_shift);
 
-	if (size <= INLINE_MAX)
+	if (size <= PUT_INLINE_MAX)
 		return !sc_record_room(peer, sc_lines_count(SC_ABI_OFFER_FIRST, (uint32_t)size));
 	return !sc_record_room(peer, 1) && sc_record_may_lend(peer, buffers, ep->pool.count / 2);
 }
 
-static void offer_write(const struct sc_rma_op *op)
+static void put_write(const struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
 	struct sc_abi_offer *record = (struct sc_abi_offer *)line->bytes;
-	enum sc_abi_kind kind = op->size <= INLINE_MAX ? SC_ABI_OFFER : SC_ABI_OFFER_BOUNCE;
+	enum sc_abi_kind kind = op->size <= PUT_INLINE_MAX ? SC_ABI_OFFER : SC_ABI_OFFER_BOUNCE;
 	uint32_t size = (uint32_t)op->size, lines = 1;
-	uint8_t flat[INLINE_MAX];
+	uint8_t flat[PUT_INLINE_MAX];
 
 	record->key = op->remote[0].key;
 	record->addr = op->remote[0].addr;
@@ -138,22 +183,53 @@ static void offer_write(const struct sc_rma_op *op)
 		       lines);
 }
 
-int sc_offer_put(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+/* Its answer's lines are made ours: the ring's writer says which lap they are of. */
+static void get_write(struct sc_rma_op *op)
 {
+	struct sc_peer *peer = op->peer;
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+	struct sc_abi_offer_get *record = (struct sc_abi_offer_get *)line->bytes;
+	enum sc_abi_kind kind = op->size <= GET_INLINE_MAX ? SC_ABI_OFFER_GET : SC_ABI_OFFER_GET_BOUNCE;
+	uint32_t size = (uint32_t)op->size;
+	uint32_t lines = kind == SC_ABI_OFFER_GET ? sc_lines_count(SC_ABI_GET_FIRST, size) : 1;
+
+	record->ended = 0;
+	record->key = op->remote[0].key;
+	record->addr = op->remote[0].addr;
+	(void)SC_INJECT("offer.get");
+	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, 0, lines, size), lines);
+}
+
+/* Lines of the oldest and of all behind it are not written again before it is over: its answer is there. */
+static void hold(struct sc_peer *peer)
+{
+	bool none = sc_list_empty(&peer->offers);
+
+	peer->tx.held = none ? UINT64_MAX : oldest(peer)->at;
+}
+
+int sc_offer_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+{
+	bool first = sc_list_empty(&peer->offers), put = rma->flags & SC_RMA_WRITE;
 	struct sc_rma_op *op;
-	bool first = sc_list_empty(&peer->offers);
 
 	if (!is_suited(peer, rma, size) || peer->offers_ours != peer->offers_end || is_spared(peer))
 		return -EOPNOTSUPP;
-	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS || !has_room(peer, size)) {
+	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS ||
+	    !(put ? put_has_room(peer, size) : get_has_room(peer, size))) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* looking for room has shown what it is */
 		return first ? -EOPNOTSUPP : -EAGAIN;
 	}
-	op = sc_rmaop_get(peer, SC_RMA_PUT, rma);
+	op = sc_rmaop_get(peer, put ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
-	offer_write(op);
+	op->at = peer->tx.tail;
+	op->line = peer->tx.at;
+	if (put)
+		put_write(op);
+	else
+		get_write(op);
 	peer->offers_ours = ++peer->offers_end;
 	peer->rma_pending++;
 	peer->ep->counters.rma_offers++;
@@ -162,18 +238,15 @@ int sc_offer_put(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 		peer->offer_looks = 0;
 	}
 	sc_list_append(&peer->offers, &op->of_peer);
+	if (first)
+		hold(peer);
 	return 0;
 }
 
 /* ---- what the peer has done ------------------------------------------------------------------ */
 
-static struct sc_rma_op *oldest(const struct sc_peer *peer)
-{
-	return sc_list_entry(peer->offers.next, struct sc_rma_op, of_peer);
-}
-
-/* Returns the offers that have ended; -EPROTO. */
-static int collect(struct sc_peer *peer)
+/* 1: it has ended; 0: not yet; -EPROTO. */
+static int put_ended(const struct sc_peer *peer, int *error)
 {
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
 	/* O2' acquire: pairs with O2 in offer_end() of serve.c */
@@ -181,23 +254,87 @@ static int collect(struct sc_peer *peer)
 
 	if ((int32_t)count <= 0)
 		return 0; /* the last that it did is followed by some that were withdrawn */
-	if (count > peer->offers_ours - peer->offers_first) {
-		sc_peer_quarantine(peer, -EPROTO, "puts done that it was not offered");
-		return -EPROTO;
-	}
-	learn(peer, false);
-	peer->offer_looks = 0;
-	peer->ep->counters.rma_offers_taken += count;
-	while (peer->offers_first != done) {
-		struct sc_rma_op *op = oldest(peer);
-		/* ordered by O2' */
-		int error = sc_load_relaxed_8(&consumer->offer_errors[peer->offers_first % SC_ABI_OFFERS]);
+	/* ordered by O2' */
+	*error = sc_load_relaxed_8(&consumer->offer_errors[peer->offers_first % SC_ABI_OFFERS]);
+	return count <= peer->offers_ours - peer->offers_first ? 1 : -EPROTO;
+}
 
+/* The bytes of a get, where they belong. -EPROTO. */
+static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
+{
+	const struct sc_abi_offer_get *record = (const struct sc_abi_offer_get *)line->bytes;
+	const struct sc_peer *peer = op->peer;
+	struct iovec from[SC_ABI_RECORD_BUFS];
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+	uint8_t flat[GET_INLINE_MAX];
+	uint32_t size = (uint32_t)op->size;
+
+	if (size <= GET_INLINE_MAX) {
+		sc_lines_read(peer->tx.lines, line, SC_ABI_GET_FIRST, flat, size);
+		sc_iov_write(op->iov, op->iov_count, 0, flat, size);
+		return 0;
+	}
+	memcpy(bufs, record->bufs, sizeof(bufs));
+	if (!sc_seg_has_bufs(peer->seg, bufs, size))
+		return -EPROTO;
+	sc_iov_copy(op->iov, op->iov_count, from, sc_record_bufs(peer->seg, bufs, size, from), size);
+	return 0;
+}
+
+/* What it was answered in is the peer's again. */
+static void give_back(struct sc_peer *peer)
+{
+	/* A1 release: bytes read before; pairs with A1' in may_answer() of serve.c */
+	sc_store_release_64(&sc_seg_slot(peer->seg, peer->out_slot)->answers.read, ++peer->answers_read);
+	(void)SC_INJECT("offer.read");
+}
+
+/* As put_ended(); the bytes of one that went well are where they belong. */
+static int get_ended(const struct sc_rma_op *op, int *error)
+{
+	struct sc_abi_line *line = op->peer->tx.lines + op->line;
+	/* O3' acquire: pairs with O3 in offer_get_end() of serve.c */
+	uint64_t ended = sc_load_acquire_64(&line->words[0]);
+
+	if (!ended)
+		return 0;
+	if (ended > 1 + ERRNO_MAX)
+		return -EPROTO;
+	*error = (int)ended - 1;
+	if (!*error && get_bytes(op, line))
+		return -EPROTO;
+	if (op->size > GET_INLINE_MAX)
+		give_back(op->peer);
+	return 1;
+}
+
+/* Returns the offers that have ended; -EPROTO. */
+static int collect(struct sc_peer *peer)
+{
+	uint32_t before = peer->offers_first;
+
+	while (peer->offers_first != peer->offers_ours) {
+		struct sc_rma_op *op = oldest(peer);
+		int error = 0,
+		    ret = op->kind == SC_RMA_PUT ? put_ended(peer, &error) : get_ended(op, &error);
+
+		if (!ret)
+			break;
+		if (ret < 0) {
+			sc_peer_quarantine(peer, ret, "an end of what it was not offered");
+			return ret;
+		}
 		peer->offers_first++;
 		op->moved = error ? 0 : op->size;
 		sc_rmaop_end(op, -error);
 	}
-	return (int)count;
+	if (peer->offers_first == before)
+		return 0;
+	hold(peer);
+	learn(peer, false);
+	peer->offer_looks = 0;
+	peer->ep->counters.rma_offers_taken += peer->offers_first - before;
+	return (int)(peer->offers_first - before);
 }
 
 /* ---- withdraw -------------------------------------------------------------------------------- */
@@ -250,6 +387,7 @@ static int do_directly(struct sc_peer *peer)
 	peer->offers_ours = ++peer->offers_first;
 	peer->rma_pending--;
 	sc_list_remove(&op->of_peer);
+	hold(peer);
 	if (ret == -EOPNOTSUPP)
 		sc_request_queue(op);
 	else

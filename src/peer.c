@@ -241,6 +241,7 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	peer->out_slot = peer->in_slot = NO_SLOT;
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
 	sc_loans_init(&peer->loans);
+	sc_loans_init(&peer->answers);
 	sc_list_init(&peer->ops);
 	sc_list_init(&peer->borrower);
 	sc_list_init(&peer->replies);
@@ -474,6 +475,9 @@ static void end_feed(struct sc_peer *peer, int error)
 
 	inbound_remove(peer);
 	peer->feed = SC_FEED_DONE;
+	/* one that keeps the rules may still be reading its answers; that it has gone is seen later */
+	if (departed || error == -EPROTO || error == -ECONNRESET)
+		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
 	if (!departed) {
 		answer(peer, SC_ABI_BROKEN, error);
 		peer->ep->refused = true;
@@ -709,6 +713,7 @@ static void slot_forget(struct sc_ep *ep, uint32_t slot)
 			continue;
 		peer->in_slot = NO_SLOT;
 		sc_pool_reclaim(&ep->pool, &peer->loans);
+		sc_pool_reclaim(&ep->pool, &peer->answers);
 	}
 }
 

@@ -6,7 +6,8 @@
  * comes back when that peer's head has passed the position. Records are read in order, so the loans of a
  * peer are a queue and its head is the only word that gives buffers back. Nothing of this is shared: a
  * peer can keep what it was lent, never take or free another's. When a peer is gone, sc_pool_reclaim()
- * takes its loans back.
+ * takes its loans back. What is lent to answer a peer's gets is a queue apart, by the number of the answer
+ * instead of a position (serve.c).
  *
  * A peer may hold up to four times what is left free, so one that does not read cannot take the last
  * buffers from the others.

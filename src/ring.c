@@ -13,7 +13,7 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 
 	if (head - tx->head > tx->tail - tx->head)
 		return -EPROTO;
-	tx->head = head;
+	tx->head = head < tx->held ? head : tx->held;
 	return 0;
 }
 

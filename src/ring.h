@@ -8,7 +8,8 @@
  * like a record (a line's first lap finds 0).
  *
  * The reader gives lines back by storing `head` in the consumer line, now and then; the writer looks at it
- * only when it seems to be out of lines.
+ * only when it seems to be out of lines. It may hold on to lines all the same (`held`): what the reader has
+ * written into them is still to be read (offer.c).
  *
  *   R1 release, sc_ring_commit(): record bytes before its ctl      pairs with  R1' sc_ring_peek()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
@@ -29,6 +30,7 @@
 struct sc_ring_tx {
 	struct sc_abi_line *lines; /* NULL: not connected */
 	uint64_t tail, head;	   /* lines written; lines known to be read */
+	uint64_t held;		   /* from this one on they are not to be written again yet */
 	uint32_t at;		   /* tail modulo the ring's lines */
 	uint32_t lap;
 	struct sc_abi_consumer *consumer;
@@ -46,7 +48,9 @@ struct sc_ring_rx {
 
 static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *slot)
 {
-	*tx = (struct sc_ring_tx){ .lines = slot->ring, .lap = 1, .consumer = &slot->consumer };
+	*tx = (struct sc_ring_tx){
+		.lines = slot->ring, .held = UINT64_MAX, .lap = 1, .consumer = &slot->consumer
+	};
 }
 
 static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *slot)

@@ -3,7 +3,7 @@
  * rma.c: one-sided operations, posted, and the way that each goes:
  *
  *   direct     this process copies by itself, if the peer lets its memory be touched and CMA can (direct.c)
- *   offered    a small put of that kind: the peer may do it, if it polls just now (offer.c)
+ *   offered    a small one of that kind: the peer may do it, if it polls just now (offer.c)
  *   requests   else, and for all atomics: records that the peer executes and answers (request.c)
  *
  * Order. Direct operations are over one after the other, offers are taken in order, and nothing goes another
@@ -87,7 +87,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)
 		return ret;
-	ret = sc_offer_put(peer, rma, size);
+	ret = sc_offer_post(peer, rma, size);
 	if (ret == -EOPNOTSUPP)
 		ret = post_now(peer, rma, size);
 	ep->counters.rma_ops += !ret;

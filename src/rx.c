@@ -166,6 +166,8 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 	case SC_ABI_NOTE:
 	case SC_ABI_OFFER:
 	case SC_ABI_OFFER_BOUNCE:
+	case SC_ABI_OFFER_GET:
+	case SC_ABI_OFFER_GET_BOUNCE:
 		return sc_serve_take(peer, ctl, why);
 	case SC_ABI_DONE:
 	case SC_ABI_GOT:

@@ -8,6 +8,7 @@
  *   get       bytes to the peer's memory, or to it through bounce buffers of ours, in steps
  *   atomic    done when the record is taken; its result is an answer like a get's
  *   note      the peer has done something to memory here by itself: tell the application
+ *   offer     a small put or get that the peer does itself unless it is taken here first (offer.c)
  *
  * Every step asks the private table (regtab.c), which nobody else can write: a key that is closed between
  * two steps ends the request. Requests of a peer are executed in their order; only what a get or an atomic
@@ -17,6 +18,11 @@
  *
  * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as rma.c describes:
  * its endpoint does not end, and give the memory back, before the word is taken back.
+ *
+ * A get that was offered is answered in its record, or in bounce buffers of ours that the record names then.
+ * They are lent by the number of the answer, and come back when the peer says that it has read so many, or
+ * has gone. Where there are none to spare the record stays in the ring: others of the peer's give theirs back,
+ * or it withdraws this one.
  *
  * If the peer dies: what it asked for has been done or not, record by record; the answer goes nowhere. If
  * this process dies, the operation ends with its peer.
@@ -44,6 +50,7 @@
 #define BURST 16
 /* Pieces of registered memory that one request for an atomic may go over. */
 #define ATOMIC_PIECES 64
+#define ANSWER_BYTES (SC_ABI_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 #define OFFER_BYTES (SC_ABI_OFFER_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
@@ -652,6 +659,11 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 
 /* ---- offers ---------------------------------------------------------------------------------- */
 
+static bool is_withdrawn(uint64_t claim, uint32_t number)
+{
+	return (int32_t)((uint32_t)(claim >> 32) - number) > 0;
+}
+
 /* The next offer. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
 static int offer_claim(struct sc_peer *peer, const char **why)
 {
@@ -665,7 +677,7 @@ static int offer_claim(struct sc_peer *peer, const char **why)
 
 		if ((uint32_t)claim != peer->offers_taken)
 			break;
-		if ((int32_t)((uint32_t)withdrawn - number) > 0) {
+		if (is_withdrawn(claim, number)) {
 			peer->offers_seen++;
 			return 0;
 		}
@@ -750,6 +762,113 @@ static int take_offer(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return 0;
 }
 
+/*
+ * Where the bytes go: gathered, then into the record's lines; or into buffers of ours, which are the peer's
+ * to read until it says that it has.
+ */
+struct offer_get {
+	struct sc_abi_offer_get record;
+	bool bounce;
+	uint32_t size, lines, buffers;
+	struct iovec to[SC_ABI_RECORD_BUFS];
+	size_t count;
+	uint8_t bytes[ANSWER_BYTES];
+};
+
+static const char *offer_get_read(struct sc_peer *peer, uint64_t ctl, struct offer_get *get)
+{
+	const struct sc_ep *ep = peer->ep;
+
+	get->bounce = sc_ctl_kind(ctl) == SC_ABI_OFFER_GET_BOUNCE;
+	get->size = sc_ctl_size(ctl);
+	get->buffers = 0;
+	memcpy(&get->record, sc_ring_first(&peer->rx)->bytes, sizeof(get->record));
+	if (get->bounce) {
+		if (get->size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
+			return "a get of more than there are buffers for";
+		get->buffers = (get->size + ep->config.buf_size - 1) >> ep->buf_shift;
+		return NULL;
+	}
+	if (get->size > sizeof(get->bytes) ||
+	    sc_lines_count(SC_ABI_GET_FIRST, get->size) != sc_ctl_lines(ctl))
+		return "a get of another size than its record";
+	get->to[0] = (struct iovec){ get->bytes, get->size };
+	get->count = 1;
+	return NULL;
+}
+
+/*
+ * Half of the buffers are left to others: those of a peer that does not look at its answers stay lent. One
+ * that is withdrawn, as far as a glance tells, needs none.
+ */
+static bool may_answer(struct sc_peer *peer, const struct offer_get *get)
+{
+	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
+	struct sc_pool *pool = &peer->ep->pool;
+
+	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->offers.claim), peer->offers_seen) ||
+	    sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2))
+		return true;
+	/* A1' acquire: pairs with A1 in give_back() of offer.c; who says too much reads other bytes */
+	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read));
+	return sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2);
+}
+
+static void answer_lend(struct sc_peer *peer, struct offer_get *get)
+{
+	struct sc_ep *ep = peer->ep;
+
+	for (uint32_t i = 0; i < get->buffers; i++)
+		get->record.bufs[i] = sc_pool_lend(&ep->pool, &peer->answers, peer->answer_count);
+	get->count = sc_record_bufs(ep->seg, get->record.bufs, get->size, get->to);
+	peer->answer_count++;
+}
+
+/* The bytes, or where they are, before the peer reads `ended`. */
+static void offer_get_end(struct sc_peer *peer, const struct offer_get *get, int error)
+{
+	struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	struct sc_abi_offer_get *record = (struct sc_abi_offer_get *)line->bytes;
+
+	if (get->bounce)
+		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
+	else if (!error)
+		sc_lines_write(peer->rx.lines, line, SC_ABI_GET_FIRST, get->bytes, get->size);
+	(void)SC_INJECT("serve.answered");
+	/* O3 release: pairs with O3' in get_ended() of offer.c */
+	sc_store_release_64(&record->ended, 1 + (uint64_t)-error);
+	(void)SC_INJECT("serve.ended");
+}
+
+/* -ENOMEM: no buffers; they come back, or it is withdrawn. */
+static int take_offer_get(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	struct sc_ep *ep = peer->ep;
+	struct offer_get get;
+	struct sc_reg *reg;
+	int ret;
+
+	*why = offer_get_read(peer, ctl, &get);
+	if (*why)
+		return -EPROTO;
+	if (!may_answer(peer, &get))
+		return -ENOMEM;
+	ret = offer_claim(peer, why);
+	if (ret <= 0)
+		return ret;
+	(void)SC_INJECT("serve.get_taken");
+	if (get.bounce)
+		answer_lend(peer, &get);
+	ret = find(ep, get.record.key, get.record.addr, get.size, SC_REG_READ, &reg);
+	if (!ret)
+		ret = load(ep, reg, get.record.addr, get.to, get.count, get.size);
+	(void)SC_INJECT("serve.loaded");
+	offer_get_end(peer, &get, ret);
+	if (!ret)
+		served(ep, reg, SC_REG_READ, true);
+	return 0;
+}
+
 int sc_serve_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	switch (sc_ctl_kind(ctl)) {
@@ -764,6 +883,9 @@ int sc_serve_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 	case SC_ABI_OFFER:
 	case SC_ABI_OFFER_BOUNCE:
 		return take_offer(peer, ctl, why);
+	case SC_ABI_OFFER_GET:
+	case SC_ABI_OFFER_GET_BOUNCE:
+		return take_offer_get(peer, ctl, why);
 	default:
 		return take_note(peer, ctl, why);
 	}

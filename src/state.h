@@ -63,23 +63,26 @@ struct sc_peer {
 	uint32_t rma_pending;	    /* operations in the two lists */
 	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
-	struct sc_list offers;	    /* sc_rma_op.of_peer: puts that it may do, oldest first; see offer.c */
+	struct sc_list offers;	    /* sc_rma_op.of_peer: what it may do, oldest first; see offer.c */
 	struct sc_list offering;    /* sc_ep.offering: has some */
 	uint32_t offers_first, offers_end; /* their numbers */
 	uint32_t offers_ours;		   /* from this one on they are withdrawn */
 	uint32_t offers_withdrawn;	   /* as the claim has it */
 	uint32_t offer_looks;		   /* in vain, for the oldest */
-	uint32_t offers_spared; /* puts to come that are not offered: it did not take the last */
+	uint32_t offers_spared; /* operations to come that are not offered: it did not take the last */
 	uint32_t offers_alone;	/* how many of them it was the last time */
+	uint64_t answers_read;	/* of its gets in buffers, as it sees it */
 	enum sc_fetch fetch;	/* can it read our memory? */
 
 	/* one-sided, its to us: see serve.c */
 	struct sc_list serving;	     /* sc_serve_op.of_peer: requests not answered yet, oldest first */
 	struct sc_list serving_peer; /* sc_ep.serving: has some */
 	uint32_t serving_count;
-	uint32_t offers_seen;  /* in its ring */
-	uint32_t offers_taken; /* as the claim has it */
-	sc_abi_op put_op;      /* put under way, in several records */
+	uint32_t offers_seen;	 /* in its ring */
+	uint32_t offers_taken;	 /* as the claim has it */
+	struct sc_loans answers; /* buffers that gets were answered in, at the number of the answer */
+	uint64_t answer_count;	 /* such gets so far */
+	sc_abi_op put_op;	 /* put under way, in several records */
 	struct sc_reg_use put_use;
 	uint64_t put_moved;
 	int put_error;
@@ -188,6 +191,8 @@ struct sc_rma_op {
 	bool again;	  /* it has said that it cannot */
 	uint32_t answers; /* to come */
 	int error;	  /* negative errno of the first that went wrong */
+	uint64_t at;	  /* offered: where its record is in the ring, in lines since the first */
+	uint32_t line;	  /* and its first line */
 	uint8_t *copy;	  /* atomic: operands, then values to compare with; inject: the payload */
 	enum sc_atomic_kind atomic_kind;
 	enum sc_atomic_type atomic_type;
@@ -315,7 +320,7 @@ struct sc_ep {
 
 	struct sc_slab rma_ops;
 	struct sc_list rma_busy; /* sc_peer: one-sided operations with records to write */
-	struct sc_list offering; /* sc_peer: puts are offered */
+	struct sc_list offering; /* sc_peer: puts and gets are offered */
 	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
 	struct sc_memory memory; /* of ours, that peers use just now */
 

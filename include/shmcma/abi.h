@@ -26,10 +26,11 @@
  * Header, claims and pool have memory from the start. A slot gets its memory (fallocate) when a peer
  * takes it, the table as it grows, so what is not used costs nothing but address space.
  *
- * Who writes what: the owner writes the header (once), its presence, the pool, the table, and each slot's
- * consumer line. A peer writes the claim, the introduction, the hazards, its part of the chunks, of the
- * offers, and the ring of the one slot it has claimed, and adds to the membership count. Whoever reads a
- * word that another process writes loads it once, checks it, and uses the copy.
+ * Who writes what: the owner writes the header (once), its presence, the pool, the table, each slot's
+ * consumer line, and its answers to gets into their lines of the ring. A peer writes the claim, the
+ * introduction, the hazards, its part of the chunks, of the offers, the count of answers, and the ring of
+ * the one slot it has claimed, and adds to the membership count. Whoever reads a word that another process
+ * writes loads it once, checks it, and uses the copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
  * configuration for another's memory.
@@ -49,7 +50,7 @@
 
 #define SC_ABI_SLOTS_MAX 1024
 #define SC_ABI_SLOT_SIZE 8192
-#define SC_ABI_RING_LINES 123
+#define SC_ABI_RING_LINES 122
 #define SC_ABI_BUFS_MAX 4096
 
 /* What an endpoint can do, in sc_abi_header.capabilities. */
@@ -205,7 +206,9 @@ enum sc_abi_kind {
 	SC_ABI_SHARE = 15,	  /* to the sender of a rendezvous: copy along, struct sc_abi_share */
 	SC_ABI_OFFER = 16,	  /* a put that either side may do, struct sc_abi_offer, bytes follow */
 	SC_ABI_OFFER_BOUNCE = 17, /* likewise, bytes in bounce buffers */
-	SC_ABI_KIND_MAX = SC_ABI_OFFER_BOUNCE,
+	SC_ABI_OFFER_GET = 18,	  /* a get of that kind, struct sc_abi_offer_get, answered in its lines */
+	SC_ABI_OFFER_GET_BOUNCE = 19, /* likewise, answered in bounce buffers of the reader's */
+	SC_ABI_KIND_MAX = SC_ABI_OFFER_GET_BOUNCE,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -358,6 +361,20 @@ struct sc_abi_offer {
 };
 #define SC_ABI_OFFER_FIRST 32
 
+/*
+ * SC_ABI_OFFER_GET, SC_ABI_OFFER_GET_BOUNCE: `size` (in ctl) bytes from `addr` under `key`. Who takes it
+ * answers in the record: the bytes, over all but `ended` and the ctl words, 48 of them in the first line; or
+ * the numbers of bounce buffers of its own that it has put them in; then `ended`. The writer does not write
+ * these lines again before it has seen that or withdrawn it, whatever `head` says. Buffers are lent until
+ * struct sc_abi_answers says that they have been read.
+ */
+struct sc_abi_offer_get {
+	uint64_t ended; /* 0; by the ring's reader: 1 + a positive errno, or 1 */
+	uint64_t key, addr;
+	uint16_t bufs[SC_ABI_RECORD_BUFS]; /* by the ring's reader */
+};
+#define SC_ABI_GET_FIRST 48
+
 /* First line of a slot, written by the claimant before it publishes the claim. */
 struct sc_abi_intro {
 	char address[SC_ABI_ADDR_SIZE]; /* of the claimant's own segment */
@@ -368,8 +385,8 @@ struct sc_abi_intro {
  * head: lines read. Bounce buffers named in lines before it are the sender's again.
  * window: units returned; the sender may have sc_abi_header.window more outstanding. A message costs
  * SC_ABI_UNITS(bytes the receiver must keep) until it is matched.
- * offers_done: number of the last offer that has been taken and ended, + 1; how it did: a positive errno or
- * 0 at offer_errors[number % SC_ABI_OFFERS]. See struct sc_abi_offers.
+ * offers_done: number of the last offered put that has been taken and ended, + 1; how it did: a positive
+ * errno or 0 at offer_errors[number % SC_ABI_OFFERS]. See struct sc_abi_offers.
  */
 #define SC_ABI_OFFERS 32
 struct sc_abi_consumer {
@@ -410,8 +427,8 @@ struct sc_abi_chunks {
 };
 
 /*
- * Fifth line: who does the puts that the claimant offers. They are numbered from 0 on, as they come in the
- * ring; modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor withdrawn and done.
+ * Fifth line: who does the puts and gets that the claimant offers. They are numbered from 0 on, as they come
+ * in the ring; modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor withdrawn and done.
  * claim, changed by both (compare and swap): number of the last offer that the claimant had made when it
  * withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). What is below the high
  * half, and not below the low half at that moment, is withdrawn: the owner passes over it. Each withdrawal
@@ -422,12 +439,22 @@ struct sc_abi_offers {
 	uint64_t pad[7];
 };
 
+/*
+ * Sixth line, written by the claimant: SC_ABI_OFFER_GET_BOUNCEs that have ended, well or badly, and whose
+ * buffers it does not read any more.
+ */
+struct sc_abi_answers {
+	uint64_t read;
+	uint64_t pad[7];
+};
+
 struct sc_abi_slot {
 	struct sc_abi_intro intro;
 	struct sc_abi_consumer consumer;
 	struct sc_abi_hazards hazards;
 	struct sc_abi_chunks chunks[SC_ABI_SHARES];
 	struct sc_abi_offers offers;
+	struct sc_abi_answers answers;
 	struct sc_abi_line ring[SC_ABI_RING_LINES];
 };
 
@@ -587,7 +614,11 @@ SC_ABI_SIZE(sc_abi_result, 56);
 SC_ABI_AT(sc_abi_result, values, 8);
 SC_ABI_SIZE(sc_abi_offer, 56);
 SC_ABI_AT(sc_abi_offer, bytes, 24);
+SC_ABI_SIZE(sc_abi_offer_get, 56);
+SC_ABI_AT(sc_abi_offer_get, key, 8);
+SC_ABI_AT(sc_abi_offer_get, bufs, 24);
 SC_ABI_SIZE(sc_abi_offers, 64);
+SC_ABI_SIZE(sc_abi_answers, 64);
 SC_ABI_SIZE(sc_abi_reg, 64);
 SC_ABI_AT(sc_abi_reg, key, 8);
 SC_ABI_AT(sc_abi_reg, base, 16);
@@ -610,7 +641,8 @@ SC_ABI_AT(sc_abi_slot, consumer, 64);
 SC_ABI_AT(sc_abi_slot, hazards, 128);
 SC_ABI_AT(sc_abi_slot, chunks, 192);
 SC_ABI_AT(sc_abi_slot, offers, 256);
-SC_ABI_AT(sc_abi_slot, ring, 320);
+SC_ABI_AT(sc_abi_slot, answers, 320);
+SC_ABI_AT(sc_abi_slot, ring, 384);
 SC_ABI_SIZE(sc_abi_slot, SC_ABI_SLOT_SIZE);
 SC_ABI_AT(sc_abi_service, address, 64);
 SC_ABI_SIZE(sc_abi_service, 128);

@@ -138,6 +138,9 @@ static inline void expect_idle(void)
 
 			assert_true(!peer->tx.lines || !sc_ring_refresh(&peer->tx));
 			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head);
+			if (peer->feed == SC_FEED_UP)
+				sc_pool_return(&pair[i].ep->pool, &peer->answers,
+					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read);
 		}
 		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.count);
 	}

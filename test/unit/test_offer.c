@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_offer: small puts that either side may do: taken by the peer, withdrawn, some of each, both at the
+ * test_offer: small puts and gets that either side may do: taken by the peer, withdrawn, some of each, both at the
  * same moment; what else is posted meanwhile; words that a peer which keeps the rules would not write; and
  * how they end when either side closes, stops or dies. Offers that make no sense are in test_serve.
  */
@@ -50,6 +50,24 @@ static void offer(const void *buf, uint64_t addr, uint64_t len, uint32_t flags)
 	uint64_t offers = counters()->rma_offers;
 
 	put(buf, addr, len, flags);
+	assert_int_equal(counters()->rma_offers, offers + 1);
+	assert_true(end_idle(&pair[0]));
+}
+
+static int ask(void *buf, uint64_t addr, uint64_t len)
+{
+	struct iovec iov = { buf, len };
+	struct sc_remote remote = at(addr, len);
+
+	return post(&iov, 1, &remote, 1, 0);
+}
+
+/* A get that is offered, and not done yet. */
+static void offer_get(void *buf, uint64_t addr, uint64_t len)
+{
+	uint64_t offers = counters()->rma_offers;
+
+	assert_int_equal(ask(buf, addr, len), 0);
 	assert_int_equal(counters()->rma_offers, offers + 1);
 	assert_true(end_idle(&pair[0]));
 }
@@ -152,6 +170,214 @@ static void test_withdrawn(void **state)
 	}
 }
 
+static uint8_t into[SPACE]; /* what is got */
+
+static bool is_unwritten(size_t offset, size_t size)
+{
+	for (size_t i = 0; i < SPACE; i++)
+		if ((i < offset || i >= offset + size) && into[i] != 0x5a)
+			return false;
+	return true;
+}
+
+static const size_t get_sizes[] = { 0,	 1,   7,   8,	47,   48,   49,	  103,	 104,	105,
+				    160, 255, 256, 257, 4095, 4096, 4097, 16384, 32767, 32768 };
+#define GET_SIZES (sizeof(get_sizes) / sizeof(get_sizes[0]))
+
+static void test_got(void **state)
+{
+	OPEN();
+	memcpy(space, from, SPACE);
+	for (size_t i = 0; i < GET_SIZES; i++) {
+		size_t size = get_sizes[i];
+		struct sc_comp comp;
+
+		memset(into, 0x5a, SPACE);
+		offer_get(into + 3, 7, size);
+		owner_polls();
+		assert_true(is_unwritten(0, 0));
+		assert_null(sc_cq_peek(&pair[0].tx));
+		we_poll();
+		assert_memory_equal(into + 3, from + 7, size);
+		assert_true(is_unwritten(3, size));
+		comp = comp_take(&pair[0].tx);
+		assert_int_equal(comp.err, 0);
+		assert_int_equal(comp.len, size);
+		assert_int_equal(comp.cq_flags, 0x52);
+		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, i + 1);
+	}
+	assert_int_equal(counters()->rma_offers_taken, GET_SIZES);
+	assert_int_equal(counters()->rma_direct_bytes, 0);
+	assert_int_equal(cntrs[0][SC_EVENT_READ].value, GET_SIZES);
+	assert_int_equal(ask(into, 0, 32769), 0); /* too large */
+	assert_int_equal(counters()->rma_direct_bytes, 32769);
+	expect_done(1);
+	assert_memory_equal(space, from, SPACE);
+	expect_idle();
+	rma_close();
+}
+
+/* Into several places, from several pieces. */
+static void test_got_vector(void **state)
+{
+	static const size_t sizes_of[][3] = { { 3, 0, 5 }, { 40, 30, 30 }, { 1, 7000, 2999 } };
+
+	OPEN();
+	memcpy(space, from, SPACE);
+	for (size_t i = 0; i < sizeof(sizes_of) / sizeof(sizes_of[0]); i++) {
+		const size_t *size = sizes_of[i];
+		struct iovec ranges[2] = { { space + 20000, 5 }, { space + 40000, 20000 } };
+		struct sc_reg_attr attr = { .ranges = ranges, .range_count = 2, .flags = SC_REG_READ };
+		struct iovec iov[3] = { { into, size[0] },
+					{ into + 10000, size[1] },
+					{ into + 20000, size[2] } };
+		size_t all = size[0] + size[1] + size[2];
+		uint8_t expected[20000];
+		struct sc_remote remote;
+		struct sc_reg *pieces;
+
+		memset(into, 0x5a, SPACE);
+		assert_int_equal(sc_reg_open(tab[1], &attr, &pieces), 0);
+		remote = (struct sc_remote){ 1, all, sc_reg_key(pieces) };
+		assert_int_equal(post(iov, 3, &remote, 1, 0), 0);
+		owner_polls();
+		we_poll();
+		expect_done(1);
+		memcpy(expected, from + 20001, 4);
+		memcpy(expected + 4, from + 40000, all - 4);
+		assert_memory_equal(into, expected, size[0]);
+		assert_memory_equal(into + 10000, expected + size[0], size[1]);
+		assert_memory_equal(into + 20000, expected + size[0] + size[1], size[2]);
+		assert_int_equal(into[size[0]], 0x5a);
+		assert_int_equal(into[20000 + size[2]], 0x5a);
+		assert_int_equal(sc_reg_close(pieces), 0);
+	}
+	assert_int_equal(counters()->rma_offers_taken, 3);
+	expect_idle();
+	rma_close();
+}
+
+/* The owner computes. What it comes to later it passes over: the value is that of the copy. */
+static void test_get_withdrawn(void **state)
+{
+	for (size_t i = 0; i < GET_SIZES; i++) {
+		size_t size = get_sizes[i];
+
+		OPEN();
+		memcpy(space, from, SPACE);
+		memset(into, 0x5a, SPACE);
+		offer_get(into + 3, 7, size);
+		we_poll();
+		expect_done(1);
+		assert_memory_equal(into + 3, from + 7, size);
+		assert_true(is_unwritten(3, size));
+		assert_int_equal(counters()->rma_direct_bytes, size);
+		memset(space, 0xa5, SPACE);
+		ends_settle(pair, 2);
+		assert_memory_equal(into + 3, from + 7, size);
+		assert_int_equal(counters()->rma_offers_taken, 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* Puts and gets of the same place, some of them taken: each get finds the put before it. */
+static void test_put_and_get(void **state)
+{
+	uint64_t random = 5, ended = 0;
+
+	OPEN();
+	for (int round = 0; round < 2000; round++) {
+		uint64_t puts[16], gets[16], count = 1 + pair_random(&random) % 16;
+		bool taken = pair_random(&random) % 4;
+
+		for (uint64_t i = 0; i < count; i++) {
+			puts[i] = pair_random(&random);
+			put(&puts[i], 8, 8, pair_random(&random) % 64 ? 0 : SC_SEND_INJECT);
+			assert_int_equal(ask(&gets[i], 8, 8), 0);
+		}
+		if (taken)
+			owner_polls();
+		we_poll();
+		expect_done((int)count * 2);
+		assert_memory_equal(gets, puts, count * 8);
+		owner_polls();
+		ended += count;
+	}
+	assert_int_equal(cntrs[0][SC_EVENT_READ].value, ended);
+	assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, ended);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, ended);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, ended);
+	assert_true(counters()->rma_offers_taken > 1000);
+	expect_idle();
+	rma_close();
+}
+
+/* The lines of an answer that has not been looked at are not written again, though their reader is past them. */
+static void test_held(void **state)
+{
+	static const size_t held_sizes[] = { 8, 48, 104, 5000 };
+
+	for (size_t s = 0; s < sizeof(held_sizes) / sizeof(held_sizes[0]); s++) {
+		uint64_t sent = 0;
+		int ret;
+
+		OPEN();
+		memcpy(space, from, SPACE);
+		memset(into, 0x5a, SPACE);
+		/* somewhere in the ring */
+		for (uint64_t i = 0; i < s * 39; i++)
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, i, SC_SILENT), 0);
+		ends_settle(pair, 2);
+		offer_get(into, 0, held_sizes[s]);
+		owner_polls();
+		while ((ret = end_send(&pair[0], pair[0].peer, from, 40, 0, SC_SILENT)) != -EAGAIN) {
+			assert_int_equal(ret, 0);
+			assert_true(++sent < 1000);
+			owner_polls();
+		}
+		owner_polls();
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SILENT), -EAGAIN);
+		assert_true(is_unwritten(0, 0));
+		we_poll();
+		assert_memory_equal(into, from, held_sizes[s]);
+		assert_true(is_unwritten(0, held_sizes[s]));
+		expect_done(1);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SILENT), 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* The owner has no buffers to answer in: it is done all the same; they come back, and answers with them. */
+static void test_no_buffers(void **state)
+{
+	uint64_t taken;
+	size_t size = 32768;
+	int posted = 0;
+
+	OPEN();
+	memcpy(space, from, SPACE);
+	for (int round = 0; round < 3; round++) {
+		memset(into, 0x5a, SPACE);
+		pair[0].peer->offers_spared = 0;
+		taken = counters()->rma_offers_taken;
+		for (posted = 0; posted < 10; posted++)
+			offer_get(into + (size_t)posted * size, (uint64_t)posted * size, size);
+		owner_polls();
+		owner_polls();
+		we_poll();
+		assert_true(counters()->rma_offers_taken > taken);
+		assert_true(counters()->rma_offers_taken < taken + 10);
+		expect_done(10);
+		assert_memory_equal(into, from, 10 * size);
+		assert_true(is_unwritten(0, 10 * size));
+		owner_polls();
+		expect_idle();
+	}
+	rma_close();
+}
+
 /* Who never comes to an offer is asked less and less often; who comes is asked again. */
 static void test_spared(void **state)
 {
@@ -237,16 +463,19 @@ static void test_many(void **state)
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 /* The same error, whoever finds it. */
-static void wrong(struct sc_remote remote, int err)
+static void wrong_way(struct sc_remote remote, int err, uint32_t flags)
 {
+	enum sc_event event = flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ;
+
 	for (int taken = 0; taken < 2; taken++) {
-		uint64_t errors = cntrs[0][SC_EVENT_WRITE].errors, done = counters()->rma_offers_taken;
-		struct iovec iov = { from, remote.len };
+		uint64_t errors = cntrs[0][event].errors, done = counters()->rma_offers_taken;
+		struct iovec iov = { flags & SC_RMA_WRITE ? from : into, remote.len };
 		struct sc_comp comp;
 
 		memset(space, 0xa5, SPACE);
+		memset(into, 0x5a, SPACE);
 		pair[0].peer->offers_spared = 0;
-		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		assert_int_equal(post(&iov, 1, &remote, 1, flags), 0);
 		assert_true(end_idle(&pair[0]));
 		if (taken)
 			owner_polls();
@@ -254,11 +483,21 @@ static void wrong(struct sc_remote remote, int err)
 		comp = comp_take(&pair[0].tx);
 		assert_int_equal(comp.err, err);
 		assert_int_equal(comp.olen, 0);
-		assert_true(is_untouched(0, 0));
-		assert_int_equal(cntrs[0][SC_EVENT_WRITE].errors, errors + 1);
+		assert_true(is_untouched(0, 0) && is_unwritten(0, 0));
+		assert_int_equal(cntrs[0][event].errors, errors + 1);
 		assert_int_equal(counters()->rma_offers_taken, done + (uint64_t)taken);
 		expect_idle();
 	}
+}
+
+static void wrong(struct sc_remote remote, int err)
+{
+	wrong_way(remote, err, SC_RMA_WRITE);
+}
+
+static void wrong_get(struct sc_remote remote, int err)
+{
+	wrong_way(remote, err, 0);
 }
 
 static void test_errors(void **state)
@@ -286,6 +525,55 @@ static void test_errors(void **state)
 	assert_int_equal(sc_reg_close(readable), 0);
 	assert_int_equal(sc_reg_close(mapped), 0);
 	munmap(pages + page, page);
+	rma_close();
+}
+
+static void test_get_errors(void **state)
+{
+	size_t page = (size_t)getpagesize(), done;
+	struct sc_reg *writable, *mapped;
+	uint8_t *pages;
+
+	OPEN();
+	writable = reg_open(tab[1], space, 10000, SC_REG_WRITE);
+	pages = mmap(NULL, 3 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(pages, MAP_FAILED);
+	assert_int_equal(mprotect(pages + 2 * page, page, PROT_NONE), 0);
+	mapped = reg_open(tab[1], pages, 3 * page, SC_REG_READ);
+	wrong_get(at(SPACE - 7, 8), EINVAL);
+	wrong_get(at(SPACE, 1), EINVAL);
+	wrong_get(at(UINT64_MAX, 2), EINVAL);
+	wrong_get(at(SPACE - 9999, 10000), EINVAL);
+	wrong_get((struct sc_remote){ 0, 8, 0 }, EKEYREJECTED);
+	wrong_get((struct sc_remote){ 0, 5000, sc_reg_key(reg) ^ 1ULL << 60 }, EKEYREJECTED);
+	wrong_get((struct sc_remote){ 0, 8, sc_reg_key(writable) }, EACCES);
+	wrong_get((struct sc_remote){ 0, 8000, sc_reg_key(writable) }, EACCES);
+	wrong_get((struct sc_remote){ 2 * page, 8, sc_reg_key(mapped) }, EIO);
+	munmap(pages + page, page);
+	wrong_get((struct sc_remote){ page + 8, 8, sc_reg_key(mapped) }, EIO);
+	/* some of it was there: how much is not told of one that the owner took */
+	for (int taken = 0; taken < 2; taken++) {
+		struct iovec iov = { into, 2 * page };
+		struct sc_remote remote = { 0, 2 * page, sc_reg_key(mapped) };
+		struct sc_comp comp;
+
+		memset(into, 0x5a, SPACE);
+		pair[0].peer->offers_spared = 0;
+		done = counters()->rma_offers_taken;
+		assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
+		if (taken)
+			owner_polls();
+		we_poll();
+		comp = comp_take(&pair[0].tx);
+		assert_int_equal(comp.err, EIO);
+		assert_int_equal(counters()->rma_offers_taken, done + (size_t)taken);
+		assert_true(is_unwritten(0, taken ? 0 : page));
+		expect_idle();
+	}
+	assert_int_equal(sc_reg_close(writable), 0);
+	assert_int_equal(sc_reg_close(mapped), 0);
+	munmap(pages, page);
+	munmap(pages + 2 * page, page);
 	rma_close();
 }
 
@@ -346,7 +634,7 @@ static void test_order(void **state)
 {
 	uint64_t one = 1, two = 2, got = 0;
 
-	for (int other = 0; other < 4; other++) {
+	for (int other = 0; other < 5; other++) {
 		struct iovec into_got = { &got, 8 };
 		struct sc_remote there;
 
@@ -361,6 +649,7 @@ static void test_order(void **state)
 			break;
 		case 1:
 			assert_int_equal(post(&into_got, 1, &there, 1, 0), 0);
+			we_poll();
 			assert_int_equal(got, 1);
 			expect_done(2);
 			break;
@@ -369,12 +658,17 @@ static void test_order(void **state)
 			assert_memory_equal(space, from, 40000);
 			expect_done(2);
 			break;
+		case 3: /* too large to be offered */
+			assert_int_equal(ask(into, 0, 40000), 0);
+			assert_memory_equal(into, &one, 8);
+			expect_done(2);
+			break;
 		default: /* done by the end of the endpoint that offered it */
 			end_close(&pair[0]);
 			assert_memory_equal(space, &one, 8);
 			break;
 		}
-		if (other < 3) {
+		if (other < 4) {
 			memset(space, 0xa5, 100);
 			owner_polls();
 			assert_true(is_untouched(0, other == 2 ? 40000 : 0));
@@ -505,6 +799,63 @@ static void test_mad_owner(void **state)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		OPEN();
 		mad_owner(cases[i].claim, cases[i].done, cases[i].withdrawn_first);
+		rma_close();
+	}
+}
+
+/* What the owner could answer a get. */
+static void test_mad_answer(void **state)
+{
+	for (int which = 0; which < 4; which++) {
+		struct sc_abi_offer_get *record;
+
+		OPEN();
+		memset(into, 0x5a, SPACE);
+		for (int i = 0; i < 2; i++)
+			offer_get(into, 0, which < 2 ? 8 : 30000);
+		record = (struct sc_abi_offer_get *)sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)
+				 ->ring[0]
+				 .bytes;
+		record->bufs[7] = which == 2 ? 64 : UINT16_MAX; /* of eight */
+		sc_store_release_64(&record->ended, which == 0 ? 4097 : which == 1 ? UINT64_MAX : 1);
+		we_poll();
+		assert_int_equal(pair[0].ep->counters.quarantines, 1);
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+		assert_true(end_idle(&pair[0]));
+		assert_true(is_unwritten(0, 0));
+		assert_int_equal(pair[0].peer->rma_pending, 0);
+		rma_close();
+	}
+}
+
+/* One that says that it has read more than it was answered, or less: others' bytes are none of it. */
+static void test_mad_reader(void **state)
+{
+	static const uint64_t reads[] = { 0, 1000, UINT64_MAX };
+
+	for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++) {
+		uint64_t *read;
+
+		OPEN();
+		read = &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->answers.read;
+		memcpy(space, from, SPACE);
+		for (int round = 0; round < 100; round++) {
+			memset(into, 0x5a, 5000);
+			pair[0].peer->offers_spared = 0;
+			assert_int_equal(ask(into, 0, 5000), 0);
+			owner_polls();
+			we_poll();
+			expect_done(1);
+			assert_memory_equal(into, from, 5000);
+			sc_store_release_64(read, reads[i]);
+		}
+		owner_polls();
+		assert_int_equal(pair[1].ep->counters.quarantines, 0);
+		assert_true(pair[1].ep->pool.free_count >= pair[1].ep->pool.count / 2);
+		end_close(&pair[0]);
+		owner_polls(); /* all are its own again */
+		assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.count);
 		rma_close();
 	}
 }
@@ -750,15 +1101,33 @@ static void test_writer_dies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_taken),	      cmocka_unit_test(test_withdrawn),
-		cmocka_unit_test(test_spared),	      cmocka_unit_test(test_many),
-		cmocka_unit_test(test_errors),	      cmocka_unit_test(test_unmapped_meanwhile),
-		cmocka_unit_test(test_closed_key),    cmocka_unit_test(test_order),
-		cmocka_unit_test(test_fence),	      cmocka_unit_test(test_in_hand),
-		cmocka_unit_test(test_crowded),	      cmocka_unit_test(test_mad_owner),
-		cmocka_unit_test(test_mad_writer),    cmocka_unit_test(test_race),
-		cmocka_unit_test(test_owner_closes),  cmocka_unit_test(test_owner_dies),
-		cmocka_unit_test(test_owner_stopped), cmocka_unit_test(test_writer_dies),
+		cmocka_unit_test(test_taken),
+		cmocka_unit_test(test_withdrawn),
+		cmocka_unit_test(test_got),
+		cmocka_unit_test(test_got_vector),
+		cmocka_unit_test(test_get_withdrawn),
+		cmocka_unit_test(test_put_and_get),
+		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_no_buffers),
+		cmocka_unit_test(test_get_errors),
+		cmocka_unit_test(test_mad_answer),
+		cmocka_unit_test(test_mad_reader),
+		cmocka_unit_test(test_spared),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_unmapped_meanwhile),
+		cmocka_unit_test(test_closed_key),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_fence),
+		cmocka_unit_test(test_in_hand),
+		cmocka_unit_test(test_crowded),
+		cmocka_unit_test(test_mad_owner),
+		cmocka_unit_test(test_mad_writer),
+		cmocka_unit_test(test_race),
+		cmocka_unit_test(test_owner_closes),
+		cmocka_unit_test(test_owner_dies),
+		cmocka_unit_test(test_owner_stopped),
+		cmocka_unit_test(test_writer_dies),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
