@@ -12,7 +12,7 @@
  *
  * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
  */
-#include "shmcma.h"
+#include "collective.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -169,6 +169,16 @@ static int take_index_locked(struct shmcma_av *av, uint32_t *index)
 }
 
 /* ---- for the data calls ---------------------------------------------------------------------- */
+
+size_t shmcma_av_count(struct shmcma_av *av)
+{
+	size_t count;
+
+	pthread_mutex_lock(&av->lock);
+	count = av->count;
+	pthread_mutex_unlock(&av->lock);
+	return count;
+}
 
 const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr)
 {
@@ -545,13 +555,6 @@ static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, s
 	return buf;
 }
 
-static int av_no_set(struct fid_av *fid, struct fi_av_set_attr *attr, struct fid_av_set **set,
-		     void *context)
-{
-	(void)fid, (void)attr, (void)set, (void)context;
-	return -FI_ENOSYS;
-}
-
 static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid.fid);
@@ -609,7 +612,7 @@ static struct fi_ops_av av_ops = {
 	.remove = av_remove,
 	.lookup = av_lookup,
 	.straddr = av_straddr,
-	.av_set = av_no_set,
+	.av_set = shmcma_av_set_open,
 };
 
 static int check_attr(const struct fi_av_attr *attr)

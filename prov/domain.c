@@ -42,13 +42,6 @@ static int no_srx_ctx(struct fid_domain *domain, struct fi_rx_attr *attr, struct
 	return -FI_ENOSYS;
 }
 
-static int no_query_collective(struct fid_domain *domain, enum fi_collective_op op,
-			       struct fi_collective_attr *attr, uint64_t flags)
-{
-	(void)domain, (void)op, (void)attr, (void)flags;
-	return -FI_ENOSYS;
-}
-
 static int domain_endpoint2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 			    uint64_t flags, void *context)
 {
@@ -131,7 +124,7 @@ static struct fi_ops_domain domain_ops = {
 	.stx_ctx = no_stx_ctx,
 	.srx_ctx = no_srx_ctx,
 	.query_atomic = shmcma_query_atomic,
-	.query_collective = no_query_collective,
+	.query_collective = shmcma_query_collective,
 	.endpoint2 = domain_endpoint2,
 };
 

@@ -12,6 +12,7 @@
  * Locks: the domain's for all that changes the ties or the flags; see shmcma.h.
  */
 #define _GNU_SOURCE 1
+#include "collective.h"
 #include "post.h"
 
 #include <errno.h>
@@ -81,6 +82,13 @@ static enum shmcma_rma rma_of(const struct shmcma_ep *ep, uint64_t kind)
 	return read ? SHMCMA_RMA_READ : SHMCMA_RMA_WRITE;
 }
 
+static enum shmcma_collectives collectives_of(const struct shmcma_ep *ep)
+{
+	if (!(ep->caps & FI_COLLECTIVE))
+		return SHMCMA_COLL_UNABLE;
+	return ep->core ? SHMCMA_COLL_ABLE : SHMCMA_COLL_DISABLED;
+}
+
 static void set_tables(struct shmcma_ep *ep)
 {
 	for (struct shmcma_ep_fid *fid = ep->fids; fid; fid = fid->next) {
@@ -88,6 +96,7 @@ static void set_tables(struct shmcma_ep *ep)
 		fid->fid.tagged = shmcma_tagged_ops(post_of(ep, FI_TAGGED));
 		fid->fid.rma = shmcma_rma_ops(rma_of(ep, FI_RMA));
 		fid->fid.atomic = shmcma_atomic_ops(rma_of(ep, FI_ATOMIC));
+		fid->fid.collective = shmcma_collective_ops(collectives_of(ep));
 	}
 }
 
@@ -409,6 +418,8 @@ static int enable(struct shmcma_ep *ep)
 	if (ret)
 		return ret;
 	ret = polled_by_all(ep);
+	if (!ret && ep->caps & FI_COLLECTIVE)
+		ret = shmcma_coll_open(ep);
 	if (ret) {
 		polled_by_none(ep);
 		sc_ep_destroy(ep->core);
@@ -545,6 +556,7 @@ static void destroy_locked(struct shmcma_ep *ep)
 	shmcma_trigger_forget_locked(ep);
 	unbind_reports(ep);
 	unbind_av(ep);
+	shmcma_coll_close(ep);
 	if (ep->core) {
 		if (!shmcma_is_forked(&ep->fids->fid.fid))
 			report(ep);
@@ -654,7 +666,7 @@ static struct fi_ops_cm cm_ops = {
 	.accept = cm_accept,
 	.reject = cm_reject,
 	.shutdown = cm_shutdown,
-	.join = cm_join,
+	.join = shmcma_join,
 };
 
 /* ---- cancel, room ---------------------------------------------------------------------------- */

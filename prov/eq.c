@@ -175,12 +175,14 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len
 		ret = -FI_EAVAIL;
 	} else if (!event) {
 		ret = eq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
-	} else if (len < event->len) {
+	} else if (len && len < event->len) {
 		ret = -FI_ETOOSMALL;
 	} else {
-		ret = (ssize_t)event->len;
+		/* without a buffer the kind of event is all that is asked for */
+		ret = (ssize_t)(len ? event->len : 0);
 		*type = event->type;
-		memcpy(buf, event->data, event->len);
+		if (len)
+			memcpy(buf, event->data, event->len);
 		if (!(flags & FI_PEEK)) {
 			list_remove_first(&eq->events);
 			eq->count--;

@@ -24,6 +24,7 @@
 
 #include <time.h>
 #include <unistd.h>
+#include "collective.h"
 #include "post.h"
 
 #define PATIENCE_MS 200
@@ -169,6 +170,10 @@ FORKED(int, av_remove, struct fid_av *av, fi_addr_t *fi_addr, size_t count, uint
 FORKED(int, av_lookup, struct fid_av *av, fi_addr_t fi_addr, void *addr, size_t *addrlen)
 FORKED(int, av_set, struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **set, void *context)
 
+FORKED(int, av_set_combine, struct fid_av_set *dst, const struct fid_av_set *src)
+FORKED(int, av_set_change, struct fid_av_set *set, fi_addr_t addr)
+FORKED(int, av_set_addr, struct fid_av_set *set, fi_addr_t *coll_addr)
+
 FORKED(ssize_t, eq_read, struct fid_eq *eq, uint32_t *event, void *buf, size_t len, uint64_t flags)
 FORKED(ssize_t, eq_readerr, struct fid_eq *eq, struct fi_eq_err_entry *entry, uint64_t flags)
 FORKED(ssize_t, eq_write, struct fid_eq *eq, uint32_t event, const void *buf, size_t len, uint64_t flags)
@@ -268,6 +273,16 @@ static struct fi_ops_av av_ops = {
 	.av_set = av_set,
 };
 
+static struct fi_ops_av_set av_set_ops = {
+	.size = sizeof(struct fi_ops_av_set),
+	.set_union = av_set_combine,
+	.intersect = av_set_combine,
+	.diff = av_set_combine,
+	.insert = av_set_change,
+	.remove = av_set_change,
+	.addr = av_set_addr,
+};
+
 static struct fi_ops_eq eq_ops = {
 	.size = sizeof(struct fi_ops_eq),
 	.read = eq_read,
@@ -298,7 +313,7 @@ static struct fi_ops_cntr cntr_ops = {
 };
 
 /* By class; `close` is the class's own. */
-#define CLASSES (FI_CLASS_CNTR + 1)
+#define CLASSES (FI_CLASS_AV_SET + 1)
 static struct fi_ops fid_ops[CLASSES];
 
 static int close_torn(struct fid *fid)
@@ -335,6 +350,7 @@ static void replace_ep(struct fid_ep *ep)
 	ep->tagged = shmcma_tagged_ops(SHMCMA_POST_FORKED);
 	ep->rma = shmcma_rma_ops(SHMCMA_RMA_FORKED);
 	ep->atomic = shmcma_atomic_ops(SHMCMA_RMA_FORKED);
+	ep->collective = shmcma_collective_ops(SHMCMA_COLL_FORKED);
 }
 
 static void replace(struct fid *fid)
@@ -354,6 +370,9 @@ static void replace(struct fid *fid)
 	case FI_CLASS_AV:
 		av_ops.straddr = container_of(fid, struct fid_av, fid)->ops->straddr;
 		container_of(fid, struct fid_av, fid)->ops = &av_ops;
+		break;
+	case FI_CLASS_AV_SET:
+		container_of(fid, struct fid_av_set, fid)->ops = &av_set_ops;
 		break;
 	case FI_CLASS_EQ:
 		eq_ops.strerror = container_of(fid, struct fid_eq, fid)->ops->strerror;

@@ -26,20 +26,23 @@
 #define SECONDARY_CAPS (FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM)
 #define COMM_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
 
-#define TX_CAPS (MESSAGE_KINDS | MEMORY_KINDS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE | FI_TRIGGER)
+#define TX_CAPS                                                                                           \
+	(MESSAGE_KINDS | MEMORY_KINDS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE | FI_TRIGGER |            \
+	 FI_COLLECTIVE)
 #define RX_CAPS                                                                                           \
 	(MESSAGE_KINDS | MEMORY_KINDS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |   \
-	 FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT | FI_TRIGGER)
+	 FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT | FI_TRIGGER | FI_COLLECTIVE)
 
 /*
  * Sets of capabilities that exclude each other, the best first: one info for each that fits the hints.
- * There is one: what an endpoint does not use costs it nothing (the registration table has no memory until
- * something is registered), so there is nothing to be gained from a second set without one-sided operations,
- * and who asks for less is granted less.
+ * What an endpoint does not use costs it nothing (the registration table has no memory until something is
+ * registered), so there is nothing to be gained from a set without one-sided operations, and who asks for less
+ * is granted less. Collectives cost a second endpoint of the core, see group.c.
  * FI_REMOTE_COMM is added for those who have named this provider, see is_named().
  */
 static const uint64_t offers[] = {
 	PRIMARY_CAPS | MESSAGE_MODIFIERS | MEMORY_MODIFIERS | SECONDARY_CAPS,
+	PRIMARY_CAPS | MESSAGE_MODIFIERS | MEMORY_MODIFIERS | SECONDARY_CAPS | FI_COLLECTIVE,
 };
 #define OFFERS (sizeof(offers) / sizeof(offers[0]))
 
@@ -445,6 +448,12 @@ static int check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 	return 0;
 }
 
+/* Who asks for capabilities gets one answer: that they are to be had with others, too, is none. */
+static bool is_more(const struct fi_info *hints, uint64_t offer)
+{
+	return hints && hints->caps && offer & FI_COLLECTIVE && !(hints->caps & FI_COLLECTIVE);
+}
+
 int shmcma_check_hints(uint32_t version, const struct fi_info *hints)
 {
 	for (size_t i = 0; i < OFFERS; i++)
@@ -699,7 +708,7 @@ int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < OFFERS; i++) {
-		if (check_offer(version, hints, offers[i]))
+		if (is_more(hints, offers[i]) || check_offer(version, hints, offers[i]))
 			continue;
 		*last = make_info(version, hints, offers[i], &addresses);
 		if (!*last) {

@@ -18,6 +18,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
+#include <rdma/fi_collective.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
@@ -96,6 +97,7 @@ struct shmcma_domain {
 	pthread_mutex_t lock;	      /* recursive: no */
 	struct shmcma_polled enabled; /* all enabled endpoints */
 	struct shmcma_progress progress;
+	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
 	struct shmcma_cntr *triggers; /* counters that operations wait for */
 	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
 	struct sc_cntr uncounted;     /* deferred work without a counter of its own */
@@ -171,6 +173,8 @@ struct shmcma_av {
  * closed, its content until fi_addr is removed.
  */
 const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
+/* Addresses that have been handed out: one more than the highest. */
+size_t shmcma_av_count(struct shmcma_av *av);
 /*
  * How a completion names the sender with that address (endpoint form): the lowest fi_addr it was inserted
  * as, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it was not inserted.
@@ -241,10 +245,14 @@ struct shmcma_ep {
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
 	size_t tx_size, rx_size, multi_min;
+	struct shmcma_coll *coll;   /* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];    /* service to be found under; empty: none */
 	shmcma_refs refs;	    /* aliases */
 	struct shmcma_ep_fid *fids; /* the endpoint itself, then its aliases, linked by next */
 };
+
+/* Go on with what groups of endpoints do together (group.c). 0: there was nothing to do. */
+int shmcma_coll_progress_locked(struct shmcma_domain *domain);
 
 /* Post what waits for counters that have got there by now (trigger.c). */
 void shmcma_trigger_run_locked(struct shmcma_domain *domain);
@@ -256,6 +264,8 @@ static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct 
 
 	for (size_t i = 0; i < polled->count; i++)
 		done += sc_ep_poll(polled->eps[i]->core);
+	if (__builtin_expect(domain->colls != NULL, 0))
+		done += shmcma_coll_progress_locked(domain);
 	if (__builtin_expect(domain->triggers != NULL, 0))
 		shmcma_trigger_run_locked(domain);
 	return done;
@@ -319,6 +329,9 @@ int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struc
 int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
 			struct fi_atomic_attr *attr, uint64_t flags);
+int shmcma_query_collective(struct fid_domain *domain, enum fi_collective_op op,
+			    struct fi_collective_attr *attr, uint64_t flags);
+int shmcma_join(struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc, void *context);
 int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen);
 int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen);
 

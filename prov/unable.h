@@ -25,7 +25,6 @@ CM(listen, struct fid_pep *pep)
 CM(accept, struct fid_ep *ep, const void *param, size_t paramlen)
 CM(reject, struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
 CM(shutdown, struct fid_ep *ep, uint64_t flags)
-CM(join, struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc, void *context)
 
 /* Contexts of a scalable endpoint. */
 UNABLE(int, -FI_ENOSYS, no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr,

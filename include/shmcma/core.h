@@ -464,6 +464,13 @@ size_t sc_atomic_size(enum sc_atomic_type type);
 /* Is there such an operation? Any values may be asked for. */
 bool sc_atomic_valid(enum sc_atomic_kind kind, enum sc_atomic_type type, enum sc_atomic_code code);
 
+/*
+ * What base operations of that code would leave in target[0..count) if each element was applied to the one in
+ * its place, for memory that nobody else uses meanwhile: not atomic, any alignment. -EOPNOTSUPP.
+ */
+int sc_atomic_reduce(enum sc_atomic_type type, enum sc_atomic_code code, void *target,
+		     const void *operands, size_t count);
+
 /* Bytes of operands in one operation. */
 #define SC_ATOMIC_MAX 4096
 

@@ -786,12 +786,9 @@ static void test_source(void **state)
 
 static void test_unused_calls(void **state)
 {
-	struct fi_av_set_attr attr = { 0 };
-	struct fid_av_set *set;
 	void *ops;
 
 	(void)state;
-	tf_expect(av->ops->av_set(av, &attr, &set, NULL), -FI_ENOSYS);
 	tf_expect(fi_open_ops(&av->fid, "ops", 0, &ops, NULL), -FI_ENOSYS);
 	tf_expect(fi_control(&av->fid, FI_ENABLE, NULL), -FI_ENOSYS);
 }

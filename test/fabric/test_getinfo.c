@@ -25,12 +25,13 @@
 #define SECONDARY                                                                                         \
 	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM | FI_REMOTE_COMM)
 #define GRANTABLE                                                                                         \
-	(MESSAGES | MEMORY | FI_DIRECTED_RECV | FI_AV_USER_ID | DIRECTIONS | ACCESSES | SECONDARY)
+	(MESSAGES | MEMORY | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_COLLECTIVE | DIRECTIONS | ACCESSES |   \
+	 SECONDARY)
 
 #define TX_ONLY (FI_SEND | INITIATE | FI_FENCE)
 #define RX_ONLY (FI_RECV | BE_TARGET | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT)
-#define TX_GRANTABLE (MESSAGES | MEMORY | TX_ONLY | FI_TRIGGER)
-#define RX_GRANTABLE (MESSAGES | MEMORY | RX_ONLY | FI_TRIGGER)
+#define TX_GRANTABLE (MESSAGES | MEMORY | TX_ONLY | FI_TRIGGER | FI_COLLECTIVE)
+#define RX_GRANTABLE (MESSAGES | MEMORY | RX_ONLY | FI_TRIGGER | FI_COLLECTIVE)
 
 #define RMA_ORDER (FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW)
 #define ATOMIC_ORDER                                                                                      \
@@ -113,8 +114,8 @@ static void check_default(const struct fi_info *info)
 
 	assert_int_equal(info->tx_attr->caps & ~info->caps, 0);
 	assert_int_equal(info->rx_attr->caps & ~info->caps, 0);
-	assert_int_equal(info->tx_attr->caps, TX_GRANTABLE);
-	assert_int_equal(info->rx_attr->caps, RX_GRANTABLE);
+	assert_int_equal(info->tx_attr->caps, TX_GRANTABLE & ~FI_COLLECTIVE);
+	assert_int_equal(info->rx_attr->caps, RX_GRANTABLE & ~FI_COLLECTIVE);
 	assert_int_equal(info->tx_attr->mode | info->rx_attr->mode, 0);
 	assert_int_equal(info->tx_attr->op_flags | info->rx_attr->op_flags, 0);
 	assert_int_equal(info->tx_attr->msg_order, FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER);
@@ -1295,7 +1296,7 @@ static int scene_layers(void)
 		fi_freeinfo(list);
 	}
 	fi_freeinfo(question);
-	return own == 2 ? 0 : 2; /* UNSPEC and RDM */
+	return own == 4 ? 0 : 2; /* UNSPEC and RDM, without and with collectives */
 }
 
 static void test_no_layers(void **state)

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_group: address vector sets, groups and what is refused of them, call by call. What groups do together is
+ * test/multi/test_collective's.
+ */
+#define _GNU_SOURCE 1
+#include "fabric.h"
+
+#include <stdbool.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_collective.h>
+
+#define SET_MAX 8
+
+static struct tf t;
+static struct tf others[SET_MAX]; /* from 1 on */
+static fi_addr_t addrs[SET_MAX];
+
+/* An endpoint with collectives, its own address the first in the vector; the others' are of endpoints without. */
+static void open_ep(bool with_eq)
+{
+	struct fi_info *hints = tf_hints();
+	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_NONE };
+	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fi_av_attr av_attr = { .type = FI_AV_TABLE };
+	size_t len = sizeof(t.name);
+
+	hints->caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
+	t.info = tf_getinfo(hints);
+	fi_freeinfo(hints);
+	assert_true(t.info->caps & FI_COLLECTIVE);
+	assert_null(t.info->next);
+	tf_ok(fi_fabric(t.info->fabric_attr, &t.fabric, NULL));
+	tf_ok(fi_domain(t.fabric, t.info, &t.domain, NULL));
+	tf_ok(fi_eq_open(t.fabric, &eq_attr, &t.eq, NULL));
+	tf_ok(fi_av_open(t.domain, &av_attr, &t.av, NULL));
+	tf_ok(fi_cq_open(t.domain, &cq_attr, &t.tx_cq, NULL));
+	tf_ok(fi_endpoint(t.domain, t.info, &t.ep, NULL));
+	tf_ok(fi_ep_bind(t.ep, &t.av->fid, 0));
+	tf_ok(fi_ep_bind(t.ep, &t.tx_cq->fid, FI_TRANSMIT | FI_RECV));
+	if (with_eq)
+		tf_ok(fi_ep_bind(t.ep, &t.eq->fid, 0));
+	tf_expect(fi_barrier(t.ep, 0, NULL), -FI_EOPBADSTATE);
+	tf_ok(fi_enable(t.ep));
+	tf_ok(fi_getname(&t.ep->fid, t.name, &len));
+	for (int i = 0; i < SET_MAX; i++) {
+		if (i)
+			tf_open(&others[i], NULL);
+		tf_expect(fi_av_insert(t.av, i ? others[i].name : t.name, 1, &addrs[i], 0, NULL), 1);
+	}
+}
+
+static void close_ep(void)
+{
+	for (int i = 1; i < SET_MAX; i++)
+		tf_close(&others[i]);
+	tf_close(&t);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	open_ep(true);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	close_ep();
+	return 0;
+}
+
+static struct fid_av_set *make(const struct fi_av_set_attr *attr)
+{
+	struct fi_av_set_attr copy = *attr;
+	struct fid_av_set *set = NULL;
+
+	tf_ok(fi_av_set(t.av, &copy, &set, NULL));
+	assert_int_equal(set->fid.fclass, FI_CLASS_AV_SET);
+	return set;
+}
+
+static const struct fi_av_set_attr empty = { .start_addr = FI_ADDR_NOTAVAIL,
+					     .end_addr = FI_ADDR_NOTAVAIL };
+
+/* What a set holds is seen by what can be removed from it. */
+static void check(struct fid_av_set *set, unsigned members)
+{
+	for (unsigned i = 0; i < SET_MAX; i++) {
+		tf_expect(fi_av_set_remove(set, addrs[i]), members >> i & 1 ? 0 : -FI_EINVAL);
+		if (members >> i & 1)
+			tf_ok(fi_av_set_insert(set, addrs[i]));
+	}
+}
+
+static void test_sets(void **state)
+{
+	struct fid_av_set *a, *b;
+	fi_addr_t addr_a, addr_b;
+
+	(void)state;
+	a = make(&empty);
+	check(a, 0);
+	tf_ok(fi_av_set_insert(a, addrs[1]));
+	tf_expect(fi_av_set_insert(a, addrs[1]), -FI_EINVAL); /* twice */
+	tf_expect(fi_av_set_insert(a, 12345), -FI_EINVAL);    /* not in the vector */
+	tf_ok(fi_av_set_insert(a, addrs[3]));
+	check(a, 0x0a);
+	b = make(&(struct fi_av_set_attr){ .start_addr = addrs[2], .end_addr = addrs[6], .stride = 1 });
+	check(b, 0x7c);
+	tf_ok(fi_av_set_union(a, b));
+	check(a, 0x7e);
+	tf_ok(fi_av_set_remove(b, addrs[4]));
+	tf_ok(fi_av_set_diff(a, b));
+	check(a, 0x12);
+	tf_ok(fi_av_set_intersect(b, a));
+	check(b, 0);
+	tf_ok(fi_av_set_union(b, a));
+	tf_ok(fi_av_set_intersect(b, b));
+	check(b, 0x12);
+	tf_ok(fi_av_set_diff(b, b));
+	check(b, 0);
+	tf_ok(fi_av_set_addr(a, &addr_a));
+	tf_ok(fi_av_set_addr(b, &addr_b));
+	assert_int_not_equal(addr_a, addr_b);
+	tf_expect(fi_close(&t.av->fid), -FI_EBUSY);
+	tf_ok(fi_close(&a->fid));
+	tf_ok(fi_close(&b->fid));
+}
+
+static void test_set_attributes(void **state)
+{
+	static uint8_t key[1];
+	static const struct {
+		struct fi_av_set_attr attr;
+		int error;
+	} wrong[] = {
+		{ { .start_addr = 0, .end_addr = 3, .stride = 0 }, -FI_EINVAL },
+		{ { .start_addr = 3, .end_addr = 2, .stride = 1 }, -FI_EINVAL },
+		{ { .start_addr = 0, .end_addr = 3, .stride = 1, .count = 3 }, -FI_EINVAL },
+		{ { .start_addr = 0, .end_addr = FI_ADDR_NOTAVAIL, .stride = 1 }, -FI_EINVAL },
+		{ { .start_addr = FI_ADDR_NOTAVAIL, .end_addr = FI_ADDR_NOTAVAIL, .flags = FI_PEEK },
+		  -FI_EBADFLAGS },
+		{ { .start_addr = FI_ADDR_NOTAVAIL,
+		    .end_addr = FI_ADDR_NOTAVAIL,
+		    .comm_key_size = 1,
+		    .comm_key = key },
+		  -FI_EOPNOTSUPP },
+	};
+	struct fid_av_set *set;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct fi_av_set_attr attr = wrong[i].attr;
+
+		tf_expect(fi_av_set(t.av, &attr, &set, NULL), wrong[i].error);
+	}
+	set = make(&(struct fi_av_set_attr){ .start_addr = 1, .end_addr = 7, .stride = 3, .count = 3 });
+	check(set, 0x92);
+	tf_ok(fi_close(&set->fid));
+	set = make(&(struct fi_av_set_attr){ .flags = FI_UNIVERSE });
+	check(set, 0xff);
+	tf_ok(fi_close(&set->fid));
+	/* the end may lie beyond the vector */
+	set = make(&(struct fi_av_set_attr){ .start_addr = 6, .end_addr = 1000, .stride = 1 });
+	check(set, 0xc0);
+	tf_ok(fi_close(&set->fid));
+}
+
+/* A group of the endpoint alone. */
+static struct fid_mc *join(uint64_t set_flags)
+{
+	struct fid_av_set *set = make(&(struct fi_av_set_attr){
+		.start_addr = 0, .end_addr = 0, .stride = 1, .flags = set_flags });
+	struct fi_eq_entry entry;
+	struct fid_mc *mc;
+	fi_addr_t addr;
+	uint32_t event;
+	int context;
+
+	tf_ok(fi_av_set_addr(set, &addr));
+	tf_ok(fi_join_collective(t.ep, addr, set, 0, &mc, &context));
+	tf_ok(fi_close(&set->fid));
+	tf_expect(fi_eq_read(t.eq, &event, &entry, sizeof(entry), 0), sizeof(entry));
+	assert_int_equal(event, FI_JOIN_COMPLETE);
+	assert_ptr_equal(entry.fid, &mc->fid);
+	assert_ptr_equal(entry.context, &context);
+	return mc;
+}
+
+static void test_join_refused(void **state)
+{
+	struct fid_av_set *set = make(&empty), *strangers = make(&empty);
+	struct fid_mc *mc;
+	fi_addr_t addr;
+
+	(void)state;
+	tf_ok(fi_av_set_addr(set, &addr));
+	tf_expect(fi_join_collective(t.ep, addr, set, 0, &mc, NULL), -FI_EINVAL); /* of nobody */
+	tf_ok(fi_av_set_insert(set, addrs[0]));
+	tf_expect(fi_join_collective(t.ep, addr + 1000, set, 0, &mc, NULL), -FI_EINVAL);
+	tf_expect(fi_join_collective(t.ep, addr, set, FI_PEEK, &mc, NULL), -FI_EBADFLAGS);
+	tf_expect(fi_join_collective(t.ep, addr, NULL, 0, &mc, NULL), -FI_EINVAL);
+	tf_expect(fi_join(t.ep, t.name, 0, &mc, NULL), -FI_ENOSYS); /* multicast */
+	/* a member that is not there */
+	tf_ok(fi_av_set_insert(set, addrs[1]));
+	tf_expect(fi_join_collective(t.ep, addr, set, 0, &mc, NULL), -FI_ECONNREFUSED);
+	/* not a member */
+	tf_ok(fi_av_set_insert(strangers, addrs[2]));
+	tf_expect(fi_join_collective(t.ep, FI_ADDR_NOTAVAIL, strangers, 0, &mc, NULL), -FI_ECONNREFUSED);
+	tf_ok(fi_close(&set->fid));
+	tf_ok(fi_close(&strangers->fid));
+}
+
+static void test_join_without_queue(void **state)
+{
+	struct fid_av_set *set;
+	struct fid_mc *mc;
+
+	(void)state;
+	open_ep(false);
+	set = make(&(struct fi_av_set_attr){ .start_addr = 0, .end_addr = 0, .stride = 1 });
+	tf_expect(fi_join_collective(t.ep, FI_ADDR_NOTAVAIL, set, 0, &mc, NULL), -FI_ENOEQ);
+	tf_ok(fi_close(&set->fid));
+	close_ep();
+}
+
+static void completes(void *context)
+{
+	struct fi_cq_tagged_entry entry;
+	ssize_t rc;
+
+	while ((rc = fi_cq_read(t.tx_cq, &entry, 1)) == -FI_EAGAIN)
+		;
+	tf_expect(rc, 1);
+	assert_ptr_equal(entry.op_context, context);
+	assert_true(entry.flags & FI_COLLECTIVE);
+}
+
+/* Alone in a group, everything is a copy. */
+static void test_alone(void **state)
+{
+	struct fid_mc *mc = join(0);
+	fi_addr_t group = fi_mc_addr(mc);
+	uint32_t in = 77, out = 0;
+	int context;
+
+	(void)state;
+	tf_ok(fi_barrier(t.ep, group, &context));
+	completes(&context);
+	tf_ok(fi_barrier2(t.ep, group, FI_COMPLETION, &context));
+	completes(&context);
+	tf_ok(fi_allreduce(t.ep, &in, 1, NULL, &out, NULL, group, FI_UINT32, FI_SUM, 0, &context));
+	completes(&context);
+	assert_int_equal(out, 77);
+	out = 0;
+	tf_ok(fi_allgather(t.ep, &in, 1, NULL, &out, NULL, group, FI_UINT32, 0, &context));
+	completes(&context);
+	assert_int_equal(out, 77);
+	out = 0;
+	tf_ok(fi_scatter(t.ep, &in, 1, NULL, &out, NULL, group, addrs[0], FI_UINT32, 0, &context));
+	completes(&context);
+	assert_int_equal(out, 77);
+	out = 0;
+	tf_ok(fi_gather(t.ep, &in, 1, NULL, &out, NULL, group, addrs[0], FI_UINT32, 0, &context));
+	completes(&context);
+	assert_int_equal(out, 77);
+	tf_ok(fi_broadcast(t.ep, &in, 1, NULL, group, addrs[0], FI_UINT32, 0, &context));
+	completes(&context);
+	tf_ok(fi_close(&mc->fid));
+}
+
+static void test_refused(void **state)
+{
+	struct fid_mc *mc = join(0), *only = join(FI_BARRIER_SET | FI_GATHER_SET);
+	fi_addr_t group = fi_mc_addr(mc);
+	uint32_t in = 1, out;
+	int context;
+
+	(void)state;
+	tf_expect(fi_barrier(t.ep, group + 100, NULL), -FI_EINVAL);
+	tf_expect(fi_barrier(t.ep, 0, NULL), -FI_EINVAL);
+	tf_expect(fi_barrier2(t.ep, group, FI_MULTI_RECV, NULL), -FI_EBADFLAGS);
+	tf_expect(fi_allreduce(t.ep, &in, 1, NULL, &out, NULL, group, FI_UINT32, FI_CSWAP, 0, NULL),
+		  -FI_EOPNOTSUPP);
+	tf_expect(fi_allreduce(t.ep, &in, 1, NULL, &out, NULL, group, FI_DOUBLE, FI_BXOR, 0, NULL),
+		  -FI_EOPNOTSUPP);
+	tf_expect(fi_broadcast(t.ep, &in, 1, NULL, group, addrs[0], FI_VOID, 0, NULL), -FI_EOPNOTSUPP);
+	tf_expect(fi_broadcast(t.ep, &in, 1, NULL, group, addrs[1], FI_UINT32, 0, NULL), -FI_EINVAL);
+	tf_expect(fi_broadcast(t.ep, NULL, 1, NULL, group, addrs[0], FI_UINT32, 0, NULL), -FI_EINVAL);
+	tf_expect(fi_allgather(t.ep, &in, 1, NULL, NULL, NULL, group, FI_UINT32, 0, NULL), -FI_EINVAL);
+	tf_expect(fi_allgather(t.ep, &in, SIZE_MAX / 8, NULL, &out, NULL, group, FI_UINT32, 0, NULL),
+		  -FI_EMSGSIZE);
+	/* a set made for some operations */
+	tf_ok(fi_barrier(t.ep, fi_mc_addr(only), &context));
+	completes(&context);
+	tf_expect(fi_allgather(t.ep, &in, 1, NULL, &out, NULL, fi_mc_addr(only), FI_UINT32, 0, NULL),
+		  -FI_EOPNOTSUPP);
+	tf_ok(fi_close(&only->fid));
+	tf_expect(fi_barrier(t.ep, fi_mc_addr(mc) + 1, NULL), -FI_EINVAL);
+	tf_ok(fi_close(&mc->fid));
+	tf_expect(fi_barrier(t.ep, group, NULL), -FI_EINVAL);
+}
+
+/* The endpoint may be closed before its groups. */
+static void test_close_order(void **state)
+{
+	struct fid_mc *mc = join(0);
+
+	(void)state;
+	tf_ok(fi_close(&t.ep->fid));
+	t.ep = NULL;
+	tf_ok(fi_close(&mc->fid));
+}
+
+static void test_query(void **state)
+{
+	struct fi_collective_attr attr = { .op = FI_SUM, .datatype = FI_DOUBLE };
+
+	(void)state;
+	for (int op = FI_BARRIER; op <= FI_GATHER; op++)
+		tf_ok(fi_query_collective(t.domain, op, &attr, 0));
+	assert_int_equal(attr.datatype_attr.size, sizeof(double));
+	assert_true(attr.datatype_attr.count > 1000000);
+	assert_true(attr.max_members >= 64);
+	tf_expect(fi_query_collective(t.domain, FI_GATHER + 1, &attr, 0), -FI_EOPNOTSUPP);
+	tf_expect(fi_query_collective(t.domain, FI_BARRIER, NULL, 0), -FI_EINVAL);
+	tf_expect(fi_query_collective(t.domain, FI_BARRIER, &attr, FI_PEEK), -FI_EBADFLAGS);
+	attr.mode = 1;
+	tf_expect(fi_query_collective(t.domain, FI_BARRIER, &attr, 0), -FI_EINVAL);
+	attr.mode = 0;
+	attr.op = FI_BXOR;
+	tf_expect(fi_query_collective(t.domain, FI_ALLREDUCE, &attr, 0), -FI_EOPNOTSUPP);
+	tf_ok(fi_query_collective(t.domain, FI_BROADCAST, &attr, 0));
+	attr.datatype = FI_VOID;
+	attr.op = FI_NOOP;
+	tf_ok(fi_query_collective(t.domain, FI_BARRIER, &attr, 0));
+	tf_expect(fi_query_collective(t.domain, FI_ALLGATHER, &attr, 0), -FI_EOPNOTSUPP);
+}
+
+/* Who did not ask for collectives has none. */
+static void test_without(void **state)
+{
+	struct fi_av_set_attr attr = { .start_addr = 0, .end_addr = 0, .stride = 1 };
+	struct fid_av_set *set;
+	struct fid_mc *mc;
+
+	(void)state;
+	tf_open(&t, NULL);
+	tf_expect(fi_av_insert(t.av, t.name, 1, NULL, 0, NULL), 1);
+	tf_ok(fi_av_set(t.av, &attr, &set, NULL));
+	tf_expect(fi_join_collective(t.ep, FI_ADDR_NOTAVAIL, set, 0, &mc, NULL), -FI_EOPNOTSUPP);
+	tf_expect(fi_barrier(t.ep, 0, NULL), -FI_EOPNOTSUPP);
+	tf_ok(fi_close(&set->fid));
+	tf_close(&t);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		TEST(test_sets),
+		TEST(test_set_attributes),
+		TEST(test_join_refused),
+		cmocka_unit_test(test_join_without_queue),
+		TEST(test_alone),
+		TEST(test_refused),
+		TEST(test_close_order),
+		TEST(test_query),
+		cmocka_unit_test(test_without),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
