@@ -102,7 +102,9 @@ static int touch(uintptr_t page)
 /* What is at that address, as a set of signals for a change that does not exist: EFAULT or EINVAL. */
 static int peek_errno(uintptr_t address)
 {
-	return syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)) ? errno : 0;
+	return SC_TRY("memory.peek", syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)))
+		       ? errno
+		       : 0;
 }
 
 /* Does the system look at the set before it looks at the change? The last page is nobody's. */
