@@ -958,37 +958,35 @@ static void test_visitors(void **state)
 		}
 }
 
-/* The sender closes and goes on living with other things in the same memory: nothing of them is received. */
-static void forger(struct child *self, void *arg)
+/* Come, with a message of visit->size bytes if that is not 0, and say who it is. */
+static struct sc_ep *come(struct child *self, const struct visit *visit)
 {
-	const struct visit *visit = arg;
 	struct sc_ep_attr attr = end_attr();
+	struct iovec iov = { from, visit->size };
+	struct sc_send send = { .iov = &iov, .iov_count = 1 };
 	struct sc_peer *peer;
 	struct sc_ep *ep;
-	struct iovec iov = { from, 50000 };
-	struct sc_send send = { .iov = &iov, .iov_count = 1 };
 
 	CHILD_CHECK(!sc_ep_create(&attr, &ep));
 	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
-	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
+	if (visit->size)
+		CHILD_CHECK(!sc_tx_send(ep, peer, &send));
 	child_tell(self, sc_ep_address(ep));
+	return ep;
+}
+
+static void come_and_wait(struct child *self, void *arg)
+{
+	(void)come(self, arg);
 	child_wait(self);
 }
 
+/* The sender closes and goes on living with other things in the same memory: nothing of them is received. */
 static void forger_goes_on(struct child *self, void *arg)
 {
-	const struct visit *visit = arg;
-	struct sc_ep_attr attr = end_attr();
-	struct sc_peer *peer;
-	struct sc_ep *ep;
-	struct iovec iov = { from, 50000 };
-	struct sc_send send = { .iov = &iov, .iov_count = 1 };
+	struct sc_ep *ep = come(self, arg);
 	char byte;
 
-	CHILD_CHECK(!sc_ep_create(&attr, &ep));
-	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
-	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
-	child_tell(self, sc_ep_address(ep));
 	CHILD_CHECK(read(self->down, &byte, 1) == 1); /* the other has seen the message */
 	sc_ep_destroy(ep);
 	memset(from, 0xbb, 50000);
@@ -998,7 +996,7 @@ static void forger_goes_on(struct child *self, void *arg)
 
 static void test_closed_but_alive(void **state)
 {
-	struct visit visit = { 0 };
+	struct visit visit = { .size = 50000 };
 	struct sc_comp comp;
 	struct child child;
 
@@ -1046,7 +1044,7 @@ static void know_strangers(struct end *end, int count)
  */
 static void test_killed(void **state)
 {
-	struct visit visit = { 0 };
+	struct visit visit = { .size = 50000 };
 	struct sc_peer *peer;
 	struct child child;
 
@@ -1054,7 +1052,7 @@ static void test_killed(void **state)
 	end_open(&pair[1], NULL);
 	know_strangers(&pair[1], 400);
 	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
-	assert_true(child_start(&child, forger, &visit));
+	assert_true(child_start(&child, come_and_wait, &visit));
 	ends_settle(&pair[1], 1);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 	assert_int_equal(peer->feed, SC_FEED_UP);
@@ -1189,18 +1187,8 @@ static void test_killed_before_called(void **state)
 /* Let go, it closes half: as in the middle of sc_ep_destroy(). */
 static void closer(struct child *self, void *arg)
 {
-	const struct visit *visit = arg;
-	struct sc_ep_attr attr = end_attr();
-	struct sc_peer *peer;
-	struct sc_ep *ep;
-	struct iovec iov = { from, 8 };
-	struct sc_send send = { .iov = &iov, .iov_count = 1 };
+	struct sc_ep *ep = come(self, arg);
 
-	CHILD_CHECK(!sc_ep_create(&attr, &ep));
-	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
-	if (visit->size)
-		CHILD_CHECK(!sc_tx_send(ep, peer, &send));
-	child_tell(self, sc_ep_address(ep));
 	child_wait(self);
 	sc_peers_close(ep);
 	child_tell(self, "closed");
