@@ -469,16 +469,21 @@ WRAP(int, mprotect, (void *at, size_t len, int prot), (at, len, prot), F_MPROTEC
 WRAP(int, ftruncate, (int fd, off_t len), (fd, len), F_FTRUNCATE, -1)
 WRAP(int, fallocate, (int fd, int mode, off_t offset, off_t len), (fd, mode, offset, len), F_FALLOCATE, -1)
 
+/* The third argument, where these flags have one. */
+static mode_t mode_of(int flags, va_list args)
+{
+	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(args, mode_t) : 0;
+}
+
 static int (*real_open)(const char *path, int flags, ...);
 static int my_open(const char *path, int flags, ...)
 {
 	uint32_t site = SITE;
-	mode_t mode = 0;
+	mode_t mode;
 	va_list args;
 
 	va_start(args, flags);
-	if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE)
-		mode = va_arg(args, mode_t);
+	mode = mode_of(flags, args);
 	va_end(args);
 	FAILS(F_OPEN, site, -1);
 	return keep_fd(real_open(path, flags, mode), site);
@@ -488,12 +493,11 @@ static int (*real_openat)(int dir, const char *path, int flags, ...);
 static int my_openat(int dir, const char *path, int flags, ...)
 {
 	uint32_t site = SITE;
-	mode_t mode = 0;
+	mode_t mode;
 	va_list args;
 
 	va_start(args, flags);
-	if (flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE)
-		mode = va_arg(args, mode_t);
+	mode = mode_of(flags, args);
 	va_end(args);
 	FAILS(F_OPEN, site, -1);
 	return keep_fd(real_openat(dir, path, flags, mode), site);

@@ -26,33 +26,7 @@ limit=60 # seconds, for whatever is waited for
 passed=0
 failed=0
 
-skip()
-{
-	if [ -n "${SHMCMA_NO_SKIP:-}" ]; then
-		echo "FAIL: $*, but SHMCMA_NO_SKIP is set"
-		exit 1
-	fi
-	echo "SKIP: $*"
-	exit 77
-}
-
-openmpi()
-{
-	flag=$1
-	shift
-	for candidate; do
-		[ -n "$candidate" ] || continue
-		if "$candidate" "$flag" 2>/dev/null | grep -q 'Open MPI'; then
-			echo "$candidate"
-			return
-		fi
-	done
-}
-
-mpicc=$(openmpi --showme:version "${MPICC:-}" mpicc.openmpi mpicc)
-mpirun=$(openmpi --version "${MPIRUN:-}" mpirun.openmpi mpirun)
-[ -n "$mpicc" ] || skip "no mpicc of Open MPI"
-[ -n "$mpirun" ] || skip "no mpirun of Open MPI"
+. "$here/openmpi.sh"
 command -v setsid >/dev/null || skip "no setsid"
 
 reap=$build/util/shmcma-reap
@@ -68,9 +42,7 @@ trap 'kill_all; rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 sessions=
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export FI_PROVIDER_PATH="$build/.libs" FI_PROVIDER=shmcma
-launch="--oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
 launch="$launch --mca pml cm --mca mtl ofi --mca osc pt2pt --mca opal_common_ofi_provider_include shmcma"
 
 program=$build/test/mpi/job

@@ -36,35 +36,7 @@ wanted=" $* "
 passed=0
 failed=0
 
-skip()
-{
-	if [ -n "${SHMCMA_NO_SKIP:-}" ]; then
-		echo "FAIL: $*, but SHMCMA_NO_SKIP is set"
-		exit 1
-	fi
-	echo "SKIP: $*"
-	exit 77
-}
-
-# The first of several names of a program that is Open MPI's; Debian's alternatives may make the
-# plain name another MPI's.
-openmpi()
-{
-	flag=$1
-	shift
-	for candidate; do
-		[ -n "$candidate" ] || continue
-		if "$candidate" "$flag" 2>/dev/null | grep -q 'Open MPI'; then
-			echo "$candidate"
-			return
-		fi
-	done
-}
-
-mpicc=$(openmpi --showme:version "${MPICC:-}" mpicc.openmpi mpicc)
-mpirun=$(openmpi --version "${MPIRUN:-}" mpirun.openmpi mpirun)
-[ -n "$mpicc" ] || skip "no mpicc of Open MPI"
-[ -n "$mpirun" ] || skip "no mpirun of Open MPI"
+. "$here/openmpi.sh"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/shmcma-mpi.XXXXXX") || exit 99
 trap 'rm -rf "$work"' EXIT
@@ -72,10 +44,6 @@ trap 'exit 1' HUP INT TERM
 
 # ---- what all runs share ----
 
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-
-# More ranks than processors: no binding, and ranks that wait make room for others.
-launch="--oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
 case $provider in
 none)
 	# Open MPI 4.1's single copy writes behind the buffer of a truncated receive.

@@ -135,10 +135,27 @@ static struct sc_peer *connect_to(struct end *end, const char *address)
 	return peer;
 }
 
+/* An endpoint here and a process, connected to. */
+static struct sc_peer *meet(struct end *end, struct child *child, child_body *body)
+{
+	end_open(end, NULL);
+	assert_true(child_start(child, body, NULL));
+	return connect_to(end, child->line);
+}
+
 static void await_loss(struct end *end, const struct sc_peer *peer)
 {
 	while (peer->link != SC_LINK_DOWN || peer->seg)
 		sc_ep_poll(end->ep);
+}
+
+/* It ends of itself, and is not taken for dead. */
+static void see_leave(struct end *end, const struct sc_peer *peer, struct child *child)
+{
+	assert_int_equal(child_end(child), 0);
+	await_loss(end, peer);
+	assert_int_equal(end->ep->counters.deaths, 0);
+	end_close(end);
 }
 
 /* ---- death ----------------------------------------------------------------------------------- */
@@ -151,10 +168,8 @@ static void test_death(void **state)
 	struct end end;
 
 	(void)state;
-	end_open(&end, NULL);
+	peer = meet(&end, &child, live);
 	await_threads(1);
-	assert_true(child_start(&child, live, NULL));
-	peer = connect_to(&end, child.line);
 	assert_true(peer->watch.process);
 	assert_int_equal(count_pidfds(), 1);
 	assert_int_equal(end_send(&end, peer, from, sizeof(from), 7, SC_SEND_DELIVERY), 0);
@@ -305,9 +320,7 @@ static void test_stopped(void **state)
 	struct end end;
 
 	(void)state;
-	end_open(&end, NULL);
-	assert_true(child_start(&child, live, NULL));
-	peer = connect_to(&end, child.line);
+	peer = meet(&end, &child, live);
 	kill(child.pid, SIGSTOP);
 	assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
 	for (int i = 0; i < STOPPED_CHECKS; i++)
@@ -321,10 +334,7 @@ static void test_stopped(void **state)
 	assert_false(sc_watch_has_ended(&peer->watch));
 	kill(child.pid, SIGCONT);
 	assert_int_equal(end_send(&end, peer, from, 8, 0, SC_SEND_DELIVERY | SC_SILENT), 0);
-	assert_int_equal(child_end(&child), 0);
-	await_loss(&end, peer);
-	assert_int_equal(end.ep->counters.deaths, 0);
-	end_close(&end);
+	see_leave(&end, peer, &child);
 }
 
 static void *outlive(void *arg)
@@ -350,16 +360,11 @@ static void test_leader_ended(void **state)
 	struct end end;
 
 	(void)state;
-	end_open(&end, NULL);
-	assert_true(child_start(&child, leader_ends, NULL));
-	peer = connect_to(&end, child.line);
+	peer = meet(&end, &child, leader_ends);
 	for (int i = 0; i < 1000; i++)
 		assert_false(sc_peer_is_dead(peer));
 	assert_int_equal(count_pidfds(), 1);
-	assert_int_equal(child_end(&child), 0);
-	await_loss(&end, peer);
-	assert_int_equal(end.ep->counters.deaths, 0);
-	end_close(&end);
+	see_leave(&end, peer, &child);
 }
 
 /* exec(2) ends it as an endpoint though the process lives on: no pidfd tells, the lock does. */
@@ -383,9 +388,7 @@ static void test_exec(void **state)
 	struct end end;
 
 	(void)state;
-	end_open(&end, NULL);
-	assert_true(child_start(&child, become_another, NULL));
-	peer = connect_to(&end, child.line);
+	peer = meet(&end, &child, become_another);
 	assert_int_equal(send(child.down, "", 1, 0), 1);
 	await_loss(&end, peer);
 	assert_int_equal(kill(child.pid, 0), 0);
@@ -664,9 +667,7 @@ static void test_lock_kept(void **state)
 	struct end end;
 
 	(void)state;
-	end_open(&end, NULL);
-	assert_true(child_start(&child, drop_lock, NULL));
-	peer = connect_to(&end, child.line);
+	peer = meet(&end, &child, drop_lock);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(send(child.down, "", 1, 0), 1);
 		assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
@@ -784,9 +785,7 @@ static void test_life_scribbled(void **state)
 	(void)state;
 	if (!cma_allowed())
 		skip();
-	end_open(&end, NULL);
-	assert_true(child_start(&child, live, NULL));
-	peer = connect_to(&end, child.line);
+	peer = meet(&end, &child, live);
 	while (!life_of(peer))
 		nap();
 	sc_seg_presence(peer->seg)->life_next = 0x5555;
@@ -837,9 +836,7 @@ static void test_fork(void **state)
 	struct end end;
 
 	(void)state;
-	end_open(&end, NULL);
-	assert_true(child_start(&child, live, NULL));
-	peer = connect_to(&end, child.line);
+	peer = meet(&end, &child, live);
 	assert_int_equal(child_run(forked, NULL), 0);
 	assert_int_equal(child_run(forked_closes, &end), 0);
 	assert_true(core_has_file(sc_ep_address(end.ep)));
@@ -1110,9 +1107,7 @@ static void test_many_watches(void **state)
 	struct end end;
 
 	(void)state;
-	end_open(&end, NULL);
-	assert_true(child_start(&child, live, NULL));
-	peer = connect_to(&end, child.line);
+	peer = meet(&end, &child, live);
 	unnamed = *peer->seg;
 	unnamed.header.address[0] = 'x'; /* nobody's name */
 	sc_watch_add(&of_unnamed, &unnamed, &end.ep->bell);

@@ -963,37 +963,35 @@ static void test_visitors(void **state)
 		}
 }
 
-/* The sender closes and goes on living with other things in the same memory: nothing of them is received. */
-static void forger(struct child *self, void *arg)
+/* Come, with a message of visit->size bytes if that is not 0, and say who it is. */
+static struct sc_ep *come(struct child *self, const struct visit *visit)
 {
-	const struct visit *visit = arg;
 	struct sc_ep_attr attr = end_attr();
+	struct iovec iov = { from, visit->size };
+	struct sc_send send = { .iov = &iov, .iov_count = 1 };
 	struct sc_peer *peer;
 	struct sc_ep *ep;
-	struct iovec iov = { from, 50000 };
-	struct sc_send send = { .iov = &iov, .iov_count = 1 };
 
 	CHILD_CHECK(!sc_ep_create(&attr, &ep));
 	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
-	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
+	if (visit->size)
+		CHILD_CHECK(!sc_tx_send(ep, peer, &send));
 	child_tell(self, sc_ep_address(ep));
+	return ep;
+}
+
+static void come_and_wait(struct child *self, void *arg)
+{
+	(void)come(self, arg);
 	child_wait(self);
 }
 
+/* The sender closes and goes on living with other things in the same memory: nothing of them is received. */
 static void forger_goes_on(struct child *self, void *arg)
 {
-	const struct visit *visit = arg;
-	struct sc_ep_attr attr = end_attr();
-	struct sc_peer *peer;
-	struct sc_ep *ep;
-	struct iovec iov = { from, 50000 };
-	struct sc_send send = { .iov = &iov, .iov_count = 1 };
+	struct sc_ep *ep = come(self, arg);
 	char byte;
 
-	CHILD_CHECK(!sc_ep_create(&attr, &ep));
-	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
-	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
-	child_tell(self, sc_ep_address(ep));
 	CHILD_CHECK(read(self->down, &byte, 1) == 1); /* the other has seen the message */
 	sc_ep_destroy(ep);
 	memset(from, 0xbb, 50000);
@@ -1003,7 +1001,7 @@ static void forger_goes_on(struct child *self, void *arg)
 
 static void test_closed_but_alive(void **state)
 {
-	struct visit visit = { 0 };
+	struct visit visit = { .size = 50000 };
 	struct sc_comp comp;
 	struct child child;
 
@@ -1051,7 +1049,7 @@ static void know_strangers(struct end *end, int count)
  */
 static void test_killed(void **state)
 {
-	struct visit visit = { 0 };
+	struct visit visit = { .size = 50000 };
 	struct sc_peer *peer;
 	struct child child;
 
@@ -1059,7 +1057,7 @@ static void test_killed(void **state)
 	end_open(&pair[1], NULL);
 	know_strangers(&pair[1], 400);
 	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
-	assert_true(child_start(&child, forger, &visit));
+	assert_true(child_start(&child, come_and_wait, &visit));
 	ends_settle(&pair[1], 1);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 	assert_int_equal(peer->feed, SC_FEED_UP);
@@ -1222,18 +1220,8 @@ static void test_killed_before_called(void **state)
 /* Let go, it closes half: as in the middle of sc_ep_destroy(). */
 static void closer(struct child *self, void *arg)
 {
-	const struct visit *visit = arg;
-	struct sc_ep_attr attr = end_attr();
-	struct sc_peer *peer;
-	struct sc_ep *ep;
-	struct iovec iov = { from, 8 };
-	struct sc_send send = { .iov = &iov, .iov_count = 1 };
+	struct sc_ep *ep = come(self, arg);
 
-	CHILD_CHECK(!sc_ep_create(&attr, &ep));
-	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
-	if (visit->size)
-		CHILD_CHECK(!sc_tx_send(ep, peer, &send));
-	child_tell(self, sc_ep_address(ep));
 	child_wait(self);
 	sc_peers_close(ep);
 	child_tell(self, "closed");
@@ -1473,6 +1461,146 @@ static void test_refused_in_the_claim(void **state)
 	pair_close(pair);
 }
 
+/* Closes, leaves its file to be read, and lives on. */
+static void leave_file(struct child *self, void *arg)
+{
+	const struct sc_seg_geometry geometry = {
+		.slots = 1, .buf_size = 4096, .buf_count = 2, .window = 1000
+	};
+	char address[SC_ADDR_SIZE];
+	struct sc_seg *seg;
+
+	(void)arg;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	memcpy(address, seg->header.address, sizeof(address));
+	seg->keep_name = true;
+	sc_store_release_32(&sc_seg_presence(seg)->state, SC_ABI_CLOSED);
+	sc_seg_destroy(seg);
+	child_tell(self, address);
+	child_wait(self);
+}
+
+/* We have found it closed; then there is a claim of it. Unless it has taken that back, it may yet write. */
+static void test_claim_of_the_closed(void **state)
+{
+	struct sc_abi_slot *slot;
+	struct child child;
+
+	(void)state;
+	for (int how = 0; how < 4; how++) {
+		uint64_t claim = how & 1 ? SC_ABI_DEPARTED : SC_ABI_PUBLISHED;
+		bool has_file = how & 2;
+		struct sc_peer *peer;
+
+		three_open(NULL);
+		assert_true(child_start(&child, leave_file, NULL));
+		if (!has_file)
+			assert_int_equal(sc_reap_scan(), 1);
+		assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+		assert_int_equal(end_send(&pair[1], peer, from, 8, 0, 0), -ECONNREFUSED);
+		assert_int_equal(peer->link, SC_LINK_DOWN);
+		slot = claim_by_hand(2, child.line, ticket_of(child.line) | claim);
+		ends_settle(&pair[1], 1);
+		assert_int_equal(pair[1].ep->counters.accepts, claim == SC_ABI_DEPARTED);
+		if (claim == SC_ABI_PUBLISHED)
+			assert_int_equal(slot->consumer.answer, SC_ABI_REFUSED);
+		else
+			assert_int_equal(sc_seg_claims(pair[1].ep->seg)[2], 0); /* read, and free again */
+		assert_null(peer->seg);
+		assert_false(peer->left);
+		assert_int_equal(child_end(&child), 0);
+		three_close();
+		assert_true(sc_reap_scan() >= 0);
+	}
+}
+
+/* What is short for a while: nothing is lost, and the next call connects. */
+static void test_short_for_a_while(void **state)
+{
+	static const int errors[] = { EAGAIN, EMFILE, ENFILE, ENOMEM, ENOSPC };
+	struct sc_peer *peer;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	three_open(NULL);
+	peer = end_find(&pair[0], &pair[1]);
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		core_failing("seg.slot", errors[i]);
+		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -errors[i]);
+		assert_int_equal(peer->link, SC_LINK_NONE);
+		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	}
+	core_failing(NULL, 0);
+	check_traffic(&pair[0], &pair[1]);
+	three_close();
+}
+
+/* A slot whose memory cannot be given back is cleared, or kept out of use if nobody knows whether it has any. */
+static void test_slot_not_given_back(void **state)
+{
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	three_open(NULL);
+	check_traffic(&pair[0], &pair[1]);
+	core_failing("seg.slot", EIO);
+	end_close(&pair[0]);
+	ends_settle(&pair[1], 1);
+	core_failing(NULL, 0);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	end_open(&pair[0], NULL);
+	check_traffic(&pair[0], &pair[1]);
+	three_close();
+}
+
+/* What looks at the end of a peer that has not ended: it is lost if nothing comes from it. */
+static void test_ended_alive(void **state)
+{
+	struct sc_peer *to;
+
+	(void)state;
+	three_open(NULL);
+	to = end_find(&pair[0], &pair[1]);
+	check_traffic(&pair[0], &pair[1]);
+	check_traffic(&pair[1], &pair[0]);
+	sc_peer_ended(to);
+	assert_int_equal(to->link, SC_LINK_UP);
+	assert_int_equal(to->feed, SC_FEED_UP);
+	check_traffic(&third, &pair[1]);
+	to = end_find(&third, &pair[1]);
+	assert_int_equal(to->feed, SC_FEED_NONE);
+	sc_peer_ended(to);
+	assert_int_equal(to->link, SC_LINK_DOWN);
+	assert_int_equal(end_send(&third, to, from, 8, 0, 0), -ECONNRESET);
+	three_close();
+}
+
+/* Who closes asks what the other has read, which may be anything: then nothing is left to be read. */
+static void test_closing_to_a_scribbler(void **state)
+{
+	char address[SC_ADDR_SIZE];
+
+	(void)state;
+	for (int scribbles = 0; scribbles < 2; scribbles++) {
+		struct sc_peer *peer;
+		struct child child;
+
+		end_open(&pair[0], NULL);
+		memcpy(address, sc_ep_address(pair[0].ep), sizeof(address));
+		assert_true(child_start(&child, mute, NULL));
+		assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+		assert_int_equal(end_send(&pair[0], peer, from, 1000, 0, SC_SILENT), 0);
+		if (scribbles)
+			sc_store_release_64(&peer->tx.consumer->head, 12345);
+		end_close(&pair[0]);
+		assert_int_equal(core_has_file(address), !scribbles);
+		child_kill(&child);
+		assert_true(sc_reap_scan() >= 0);
+		assert_false(core_has_file(address));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1515,6 +1643,11 @@ int main(void)
 		cmocka_unit_test(test_anothers_introduction),
 		cmocka_unit_test(test_let_in_later),
 		cmocka_unit_test(test_refused_in_the_claim),
+		cmocka_unit_test(test_claim_of_the_closed),
+		cmocka_unit_test(test_short_for_a_while),
+		cmocka_unit_test(test_slot_not_given_back),
+		cmocka_unit_test(test_ended_alive),
+		cmocka_unit_test(test_closing_to_a_scribbler),
 	};
 
 	return cmocka_run_group_tests_name("peer", tests, setup, NULL);

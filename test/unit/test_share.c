@@ -920,6 +920,21 @@ static void child_takes(struct child *self, void *arg)
 	child_wait(self);
 }
 
+/* A message is under way, of which the sender has a chunk in hand. */
+static void receive_from_taker(struct end *end, struct child *child)
+{
+	end_open(end, NULL);
+	assert_int_equal(end_recv(end, NULL, into, SIZE, 0, 0), 0);
+	child_spawn(child, child_takes, (void *)sc_ep_address(end->ep));
+	/* it takes its chunk as long as the receiver does not come back for another */
+	while (sc_list_empty(&end->ep->pulling)) {
+		if (sc_peers_changed(end->ep))
+			sc_peers_review(end->ep);
+		sc_rx_poll(end->ep);
+	}
+	assert_int_equal(read(child->up, child->line, sizeof(child->line)), sizeof(child->line));
+}
+
 /* It is stopped with a chunk in hand and may still write: nothing ends. It dies: the message is lost. */
 static void test_sender_dies(void **state)
 {
@@ -929,16 +944,7 @@ static void test_sender_dies(void **state)
 	(void)state;
 	if (!cma_allowed())
 		skip();
-	end_open(&end, NULL);
-	assert_int_equal(end_recv(&end, NULL, into, SIZE, 0, 0), 0);
-	child_spawn(&child, child_takes, (void *)sc_ep_address(end.ep));
-	/* it takes its chunk as long as the receiver does not come back for another */
-	while (sc_list_empty(&end.ep->pulling)) {
-		if (sc_peers_changed(end.ep))
-			sc_peers_review(end.ep);
-		sc_rx_poll(end.ep);
-	}
-	assert_int_equal(read(child.up, child.line, sizeof(child.line)), sizeof(child.line));
+	receive_from_taker(&end, &child);
 	kill(child.pid, SIGSTOP);
 	for (int i = 0; i < 20000; i++)
 		sc_ep_poll(end.ep);
@@ -960,15 +966,7 @@ static void test_close_after_death(void **state)
 	(void)state;
 	if (!cma_allowed())
 		skip();
-	end_open(&end, NULL);
-	assert_int_equal(end_recv(&end, NULL, into, SIZE, 0, 0), 0);
-	child_spawn(&child, child_takes, (void *)sc_ep_address(end.ep));
-	while (sc_list_empty(&end.ep->pulling)) {
-		if (sc_peers_changed(end.ep))
-			sc_peers_review(end.ep);
-		sc_rx_poll(end.ep);
-	}
-	assert_int_equal(read(child.up, child.line, sizeof(child.line)), sizeof(child.line));
+	receive_from_taker(&end, &child);
 	child_kill(&child);
 	end_close(&end);
 }

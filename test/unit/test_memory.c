@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_memory: copies inside this process, of which one side may not be there any more: an error, never a
+ * signal; on a kernel that makes pages present when asked to, on one that does not (a filter of system calls
+ * makes it so), and on one that moreover forbids process_vm_writev(2), where what is there is copied all the
+ * same.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#include "child.h"
+#include "core_test.h"
+#include "memory.h"
+
+#define POPULATE_READ 22 /* of madvise(2), as in memory.c */
+
+/* From now on madvise(2) knows no MADV_POPULATE_READ, _WRITE, as before Linux 5.14. False: not allowed here. */
+static bool forbid_populate(void)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, POPULATE_READ + 2, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, POPULATE_READ, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+	};
+	struct sock_fprog program = { sizeof(rules) / sizeof(rules[0]), rules };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* Two pages to write, then two to read only, then two that are not there. */
+struct pages {
+	size_t size;
+	uint8_t *write, *read, *none;
+};
+
+static struct pages map_pages(void)
+{
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *base = mmap(NULL, 6 * size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHILD_CHECK(base != MAP_FAILED);
+	memset(base, 7, 4 * size);
+	CHILD_CHECK(!mprotect(base + 2 * size, 2 * size, PROT_READ));
+	CHILD_CHECK(!munmap(base + 4 * size, 2 * size));
+	return (struct pages){ size, base, base + 2 * size, base + 4 * size };
+}
+
+static int copy(bool write, void *to, const void *from, size_t len)
+{
+	static struct sc_memory memory;
+	struct iovec into[3] = { { to, 0 }, { to, len }, { to, 0 } };
+	struct iovec out_of = { (void *)(uintptr_t)from, len };
+	struct sc_memory_copy both = {
+		.to = into, .to_count = 3, .from = &out_of, .from_count = 1, .len = len
+	};
+
+	sc_memory_forget(&memory);
+	return write ? sc_memory_write(&memory, &both) : sc_memory_read(&memory, &both);
+}
+
+/* What is there is copied, within a page and across; of what is not, an error. */
+static void check_there(const struct pages *pages)
+{
+	uint8_t bytes[16];
+
+	for (int across = 0; across < 2; across++) {
+		size_t at = across ? pages->size - 8 : 8;
+
+		memset(bytes, 1 + across, 16);
+		CHILD_CHECK(!copy(true, pages->write + at, bytes, 16));
+		CHILD_CHECK(!memcmp(pages->write + at, bytes, 16));
+		memset(bytes, 0, 16);
+		CHILD_CHECK(!copy(false, bytes, pages->write + at, 16));
+		CHILD_CHECK(!memcmp(pages->write + at, bytes, 16));
+		CHILD_CHECK(!copy(false, bytes, pages->read + at, 16));
+		CHILD_CHECK(bytes[0] == 7 && bytes[15] == 7);
+	}
+}
+
+static void check_absent(const struct pages *pages)
+{
+	uint8_t bytes[32] = { 0 };
+
+	for (int across = 0; across < 2; across++) {
+		size_t at = across ? pages->size - 8 : 8;
+
+		CHILD_CHECK(copy(true, pages->read + at, bytes, 16) == -EIO);
+		CHILD_CHECK(copy(true, pages->none + at, bytes, 16) == -EIO);
+		CHILD_CHECK(copy(false, bytes, pages->none + at, 16) == -EIO);
+	}
+	CHILD_CHECK(copy(true, pages->none - 16, bytes, 32) == -EIO);
+	CHILD_CHECK(copy(false, bytes, pages->none - 16, 32) == -EIO);
+}
+
+static void populated(struct child *self, void *arg)
+{
+	struct iovec all = { NULL, SIZE_MAX }; /* as far as there are addresses */
+	struct pages pages = map_pages();
+
+	(void)self, (void)arg;
+	check_there(&pages);
+	check_absent(&pages);
+	CHILD_CHECK(sc_memory_check(NULL, &all, 1, false) == -EIO);
+}
+
+static void copied_by_kernel(struct child *self, void *arg)
+{
+	struct pages pages = map_pages();
+
+	(void)self, (void)arg;
+	if (!forbid_populate())
+		_exit(77);
+	check_there(&pages);
+	check_absent(&pages);
+}
+
+static void nothing_asked(struct child *self, void *arg)
+{
+	struct pages pages = map_pages();
+
+	(void)self, (void)arg;
+	if (!forbid_populate() || !core_failing("cma.writev", EPERM))
+		_exit(77);
+	check_there(&pages);
+	core_failing("cma.readv", ENOSYS);
+	check_there(&pages);
+}
+
+static void run(child_body *body)
+{
+	int status = child_run(body, NULL);
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+static void test_populated(void **state)
+{
+	(void)state;
+	run(populated);
+}
+
+static void test_copied_by_kernel(void **state)
+{
+	(void)state;
+	run(copied_by_kernel);
+}
+
+static void test_nothing_asked(void **state)
+{
+	(void)state;
+	run(nothing_asked);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_populated),
+		cmocka_unit_test(test_copied_by_kernel),
+		cmocka_unit_test(test_nothing_asked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
