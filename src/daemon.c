@@ -53,6 +53,7 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,9 @@
 
 #define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
 #define NAMES_MAX 32	       /* removed at once; more are left to the scan */
+
+/* Of its time on a processor: the shortest that the kernel gives. It needs less each time that it wakes. */
+#define SLICE_NS 100000
 
 /* The kernel follows a robust list for ROBUST_LIST_LIMIT (2048) links. */
 #define LIVES_MAX 1024
@@ -622,6 +626,29 @@ static bool round_once(void)
 	return true;
 }
 
+/*
+ * From Linux 6.12 on who asks for short slices runs as soon as it is woken, before others that fill the processors:
+ * a death is to be known soon there, too. Older kernels take no notice. Measured with test_kill, 4 and 8 workers,
+ * on two processors with 40 runnable processes, from the end of a process to the wake-up of this thread: 1.0 ms at
+ * the 90th percentile, 3.7 at the 95th; 0.1 and 0.5 with short slices.
+ */
+static void ask_for_short_slices(void)
+{
+	struct { /* sched_setattr(2) */
+		uint32_t size, policy;
+		uint64_t flags;
+		int32_t nice;
+		uint32_t priority;
+		uint64_t runtime, deadline, period;
+	} attr = { 0 };
+
+	if (SC_TRY("daemon.getattr", syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0)) ||
+	    attr.policy != SCHED_OTHER)
+		return; /* the application has chosen another policy: its affair */
+	attr.runtime = SLICE_NS;
+	(void)SC_TRY("daemon.setattr", syscall(SYS_sched_setattr, 0, &attr, 0));
+}
+
 static void *run(void *unused)
 {
 	(void)unused;
@@ -631,6 +658,7 @@ static void *run(void *unused)
 	daemon_look = 0;
 	daemon_scans = 0;
 	daemon_dead_count = 0;
+	ask_for_short_slices();
 	lives_begin();
 	while (round_once())
 		;

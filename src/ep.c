@@ -24,9 +24,10 @@
 #include "tx.h"
 
 /*
- * Polls between two looks at whether a peer lives: half a microsecond in 30 or more. With the daemon's thread
- * only for what a pidfd does not tell (exec), and should there be no memory for a watch.
+ * Polls between two looks at a peer's word of life, and between two at whether it lives, whatever that says: half a
+ * microsecond in 30 or more. With the daemon's thread only for a process that has no such word.
  */
+#define GLANCE_POLLS 8
 #define WATCH_POLLS 1024
 #define WATCH_POLLS_DAEMON 16384
 
@@ -242,8 +243,8 @@ int sc_ep_poll(struct sc_ep *ep)
 {
 	int done = 0;
 
-	if (__builtin_expect(!(++ep->polls & ep->watch_mask), 0))
-		done += sc_peers_watch(ep);
+	if (__builtin_expect(!(++ep->polls % GLANCE_POLLS), 0))
+		done += ep->polls & ep->watch_mask ? sc_peers_glance(ep) : sc_peers_watch(ep);
 	if (__builtin_expect(sc_bell_has_rung(&ep->bell), 0))
 		done += sc_peers_hear(ep);
 	if (__builtin_expect(sc_peers_changed(ep), 0))

@@ -54,6 +54,7 @@
 #define NO_SLOT UINT32_MAX
 /* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
 #define WATCH_PASSES 64
+#define GLANCE_PASSES 2
 /*
  * Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. Those
  * that were refused or given up, and are not watched any more, are looked at as often as a peer.
@@ -89,7 +90,7 @@ static uint64_t ticket(const struct sc_peer *peer)
 int sc_peers_init(struct sc_ep *ep)
 {
 	sc_list_init(&ep->peers);
-	ep->watched = &ep->peers;
+	ep->watched = ep->glanced = &ep->peers;
 	sc_list_init(&ep->ending);
 	sc_list_init(&ep->unanswered);
 	sc_list_init(&ep->borrowers);
@@ -539,10 +540,17 @@ bool sc_peer_is_dead(const struct sc_peer *peer)
 	return sc_watch_has_ended(&peer->watch) || sc_reap_owner_is_dead(peer->seg);
 }
 
+/* Has the kernel said that its process ends, or execs? */
+static bool is_marked(const struct sc_peer *peer)
+{
+	/* relaxed: the proof comes from the kernel */
+	return sc_load_relaxed_32(&sc_seg_presence(peer->seg)->life) & SC_ABI_LIFE_ENDED;
+}
+
 /* A process that execs has its life lock still when its memory is already another program's; its word is marked. */
 bool sc_peer_is_there_slow(const struct sc_peer *peer)
 {
-	if (sc_load_relaxed_32(&sc_seg_presence(peer->seg)->life) & SC_ABI_LIFE_ENDED)
+	if (is_marked(peer))
 		return shows_cookie(peer);
 	return sc_seg_check_owner(peer->seg) == 1 || shows_cookie(peer);
 }
@@ -880,14 +888,14 @@ static int reclaim(struct sc_ep *ep)
 	return ended;
 }
 
-/* The next that there is something to ask about, NULL: none among the next WATCH_PASSES. */
-static struct sc_peer *next_watched(struct sc_ep *ep)
+/* The next that there is something to ask about, NULL: none among the next `passes`. */
+static struct sc_peer *next_watched(struct sc_ep *ep, struct sc_list **at, int passes)
 {
-	for (int passed = 0; passed < WATCH_PASSES; passed++) {
-		struct sc_peer *peer = sc_list_entry(ep->watched->next, struct sc_peer, all);
+	while (passes--) {
+		struct sc_peer *peer = sc_list_entry((*at)->next, struct sc_peer, all);
 
-		ep->watched = ep->watched->next;
-		if (ep->watched != &ep->peers && is_watched(peer))
+		*at = (*at)->next;
+		if (*at != &ep->peers && is_watched(peer))
 			return peer;
 	}
 	return NULL;
@@ -897,12 +905,23 @@ int sc_peers_watch(struct sc_ep *ep)
 {
 	bool due = ep->refused || !(ep->polls & (RECLAIM_POLLS - 1));
 	int ended = due ? reclaim(ep) : 0;
-	struct sc_peer *peer = next_watched(ep);
+	struct sc_peer *peer = next_watched(ep, &ep->watched, WATCH_PASSES);
 
 	if (!peer || !sc_peer_is_dead(peer))
 		return ended;
 	sc_peer_ended(peer);
 	return ended + 1;
+}
+
+int sc_peers_glance(struct sc_ep *ep)
+{
+	struct sc_peer *peer = next_watched(ep, &ep->glanced, GLANCE_PASSES);
+
+	/* marked before its memory is given back: what follows may take a while */
+	if (!peer || !is_marked(peer) || !sc_peer_is_dead(peer))
+		return 0;
+	sc_peer_ended(peer);
+	return 1;
 }
 
 int sc_peers_hear(struct sc_ep *ep)

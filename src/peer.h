@@ -52,6 +52,12 @@ static inline bool sc_peer_is_there(const struct sc_peer *peer)
  */
 int sc_peers_watch(struct sc_ep *ep);
 
+/*
+ * Has the next peer's word of life been marked? One load; system calls only then. For the time until the daemon's
+ * thread gets a processor. Returns 1 if it was found dead.
+ */
+int sc_peers_glance(struct sc_ep *ep);
+
 /* The daemon's bell has rung: see to the peers that it has found dead, and to slots of the dead. How many. */
 int sc_peers_hear(struct sc_ep *ep);
 

@@ -334,6 +334,7 @@ struct sc_ep {
 
 	struct sc_list peers;
 	struct sc_list *watched; /* of those: whose life was asked for last */
+	struct sc_list *glanced; /* and whose word of life was looked at */
 	uint32_t polls, watch_mask;
 	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */

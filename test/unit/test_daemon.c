@@ -880,6 +880,38 @@ static void test_without(void **state)
 	assert_true(sc_reap_scan() >= 0);
 }
 
+/* Without a thread, and with no look at whether it lives that is not called for by its word of life. */
+static void glances(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct child *other = arg;
+	struct sc_peer *peer;
+	struct end end;
+
+	child_on_its_own();
+	attr.config.daemon = false;
+	end_open(&end, &attr);
+	end.ep->watch_mask = UINT32_MAX;
+	peer = connect_to(&end, other->line);
+	while (!life_of(peer)) /* its thread may have to begin */
+		nap();
+	child_tell(self, "connected");
+	await_loss(&end, peer);
+	end_close(&end);
+}
+
+static void test_glance(void **state)
+{
+	struct child child, survivor;
+
+	(void)state;
+	assert_true(child_start(&child, live, NULL));
+	assert_true(child_start(&survivor, glances, &child));
+	child_kill(&child);
+	assert_int_equal(child_reap(&survivor), 0);
+	assert_true(sc_reap_scan() >= 0);
+}
+
 static int lowest_free(void)
 {
 	int fd = dup(STDERR_FILENO);
@@ -1056,9 +1088,11 @@ static void many_bells(struct child *self, void *arg)
 {
 	static struct sc_bell bells[BELLS];
 	static struct sc_seg segs[BELLS];
+	struct sc_config config;
 	int without = 0;
 
 	(void)self, (void)arg;
+	sc_config_init(&config);
 	child_on_its_own();
 	for (int i = 0; i < BELLS; i++) {
 		segs[i].base = calloc(1, SC_ABI_PAGE);
@@ -1067,7 +1101,7 @@ static void many_bells(struct child *self, void *arg)
 		without += !bells[i].presence;
 	}
 	assert_true(without > 0 && without < BELLS / 2);
-	assert_true(sc_daemon_start());
+	assert_true(sc_daemon_start(&config));
 	for (int i = 0; i < BELLS; i++) /* the thread may have to begin */
 		while (bells[i].presence && !sc_load_acquire_32(&bells[i].presence->life))
 			nap();
@@ -1162,6 +1196,7 @@ int main(void)
 		cmocka_unit_test_setup(test_life_scribbled, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_without, pair_setup),
+		cmocka_unit_test_setup(test_glance, pair_setup),
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),
 		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
