@@ -84,7 +84,6 @@
 #define LOOK_SOON_MS 10
 
 #define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
-#define NAMES_MAX 32	       /* removed at once; more are left to the scan */
 
 /* Of its time on a processor: the shortest that the kernel gives. It needs less each time that it wakes. */
 #define SLICE_NS 100000
@@ -121,12 +120,12 @@ static struct sc_door daemon_door = SC_DOOR_NONE;
 
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
 static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
-static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_look;		 /* likewise */
-static int daemon_scans;		 /* left to do after a death */
-static bool daemon_locks;		 /* some process's locks are to be polled */
-static char daemon_dead[NAMES_MAX][SC_ADDR_NAME_MAX];
-static int daemon_dead_count;
+static int64_t daemon_tick, daemon_scan;   /* when the next one is due; 0: no scan but with the tick */
+static int64_t daemon_look;		   /* likewise */
+static int daemon_scans;		   /* left to do after a death */
+static bool daemon_locks;		   /* some process's locks are to be polled */
+static char daemon_dead[SC_ADDR_NAME_MAX]; /* a name to remove */
+static int daemon_dead_count;		   /* there are so many */
 
 static int64_t now_ms(void)
 {
@@ -432,8 +431,10 @@ static void note_name(const struct sc_seg *seg)
 {
 	struct sc_addr parts;
 
-	if (daemon_dead_count < NAMES_MAX && !sc_addr_parse(seg->header.address, &parts))
-		sc_addr_file(&parts, daemon_dead[daemon_dead_count++]);
+	if (sc_addr_parse(seg->header.address, &parts))
+		return;
+	sc_addr_file(&parts, daemon_dead);
+	daemon_dead_count++;
 }
 
 static void watch_check(struct sc_watch *watch)
@@ -535,8 +536,10 @@ static void reap_dead(void)
 {
 	if (!daemon_dead_count)
 		return;
-	for (int i = 0; i < daemon_dead_count; i++)
-		(void)sc_reap_name(daemon_dead[i]);
+	if (daemon_dead_count == 1)
+		(void)sc_reap_name(daemon_dead);
+	else
+		(void)sc_reap_scan(); /* many: one look at who awaits them, for all */
 	daemon_dead_count = 0;
 	daemon_scans = 2;
 	if (!daemon_scan)

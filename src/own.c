@@ -355,7 +355,7 @@ int sc_own_keep_all(void)
 	return again;
 }
 
-bool sc_own_any(bool (*look)(int fd, const void *arg), const void *arg)
+bool sc_own_any(bool (*look)(int fd, void *arg), void *arg)
 {
 	bool any = false;
 

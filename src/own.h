@@ -48,7 +48,7 @@ int sc_own_fd(struct sc_own *own);
 int sc_own_keep_all(void);
 
 /* Is there a named file of this process that `look` says yes to? It must not open or close any of them. */
-bool sc_own_any(bool (*look)(int fd, const void *arg), const void *arg);
+bool sc_own_any(bool (*look)(int fd, void *arg), void *arg);
 
 /* Unlink all files of this process. */
 void sc_own_unlink_all(void);

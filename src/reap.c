@@ -15,7 +15,7 @@
  * compared after it: until then such an owner may still give its name back, and another take it.
  *
  * A segment, dead or closed, may be awaited by those who have unread messages in it: then its name stays, as
- * long as one of them lives.
+ * long as one of them lives. That is looked at after it has been found dead: from then on it claims no more.
  *
  * A reaper that dies at any step leaves the name, or leaves no name; its lock goes with it.
  *
@@ -253,17 +253,56 @@ static bool slot_is_pending(int fd, const struct sc_abi_header *header, uint32_t
 	       answer == SC_ABI_PENDING;
 }
 
-static bool is_claim_of(uint64_t claim, uint64_t ticket)
+/* The dead of one pass over all names, in the order of their tickets. */
+struct dead {
+	uint64_t ticket; /* of a segment; 0: a service, which nobody awaits */
+	bool certain;	 /* no second opinion says that it lives */
+	bool awaited;	 /* somebody alive has yet to let it in */
+	char name[SC_ADDR_NAME_MAX];
+};
+
+struct pass {
+	struct dead *dead;
+	size_t count, room;
+	int removed;
+};
+
+/* The first with that ticket or a higher one. */
+static size_t find_ticket(const struct pass *pass, uint64_t ticket)
+{
+	size_t from = 0, to = pass->count;
+
+	while (from < to) {
+		size_t middle = from + (to - from) / 2;
+
+		if (pass->dead[middle].ticket < ticket)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+static bool is_live_claim(uint64_t claim)
 {
 	uint64_t state = claim & SC_ABI_CLAIM_STATE;
 
-	return SC_ABI_CLAIM_TICKET(claim) == ticket &&
-	       (state == SC_ABI_DEPARTED ||
-		(state == SC_ABI_PUBLISHED && !(claim & SC_ABI_CLAIM_REFUSED)));
+	return state == SC_ABI_DEPARTED || (state == SC_ABI_PUBLISHED && !(claim & SC_ABI_CLAIM_REFUSED));
 }
 
-/* Has the owner of that file yet to let in who has the ticket? What is no segment of ours awaits nobody. */
-static bool awaits(int fd, const void *ticket)
+/* A claim of the file of a living segment. Of two dead with one ticket, should there be any, it is of both. */
+static void note_claim(struct pass *pass, int fd, const struct sc_abi_header *header, uint32_t slot,
+		       uint64_t claim)
+{
+	uint64_t ticket = SC_ABI_CLAIM_TICKET(claim);
+
+	for (size_t i = find_ticket(pass, ticket); i < pass->count && pass->dead[i].ticket == ticket; i++)
+		if (!pass->dead[i].awaited && is_live_claim(claim))
+			pass->dead[i].awaited = slot_is_pending(fd, header, slot);
+}
+
+/* Whom has the owner of that file yet to let in? What is no segment of ours awaits nobody. */
+static void note_claims(struct pass *pass, int fd)
 {
 	struct sc_abi_header header;
 	uint64_t claims[64];
@@ -271,7 +310,7 @@ static bool awaits(int fd, const void *ticket)
 	if (SC_TRY("reap.awaits", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
 	    header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
 	    header.slot_count > SC_ABI_SLOTS_MAX)
-		return false;
+		return;
 	for (uint32_t first = 0; first < header.slot_count; first += 64) {
 		uint32_t count = header.slot_count - first < 64 ? header.slot_count - first : 64;
 		ssize_t size = (ssize_t)(count * sizeof(uint64_t));
@@ -279,58 +318,71 @@ static bool awaits(int fd, const void *ticket)
 		if (SC_TRY("reap.claims",
 			   pread(fd, claims, (size_t)size,
 				 (off_t)(header.claims_offset + first * sizeof(uint64_t)))) != size)
-			return false;
+			return;
 		for (uint32_t i = 0; i < count; i++)
-			if (is_claim_of(claims[i], *(const uint64_t *)ticket) &&
-			    slot_is_pending(fd, &header, first + i))
-				return true;
+			if (claims[i])
+				note_claim(pass, fd, &header, first + i, claims[i]);
 	}
-	return false;
 }
 
-/* Whether somebody awaits the messages of the owner of `name`. */
-struct reader {
-	const char *name;
-	uint64_t ticket;
-	bool found;
-};
+static bool note_own(int fd, void *pass)
+{
+	note_claims(pass, fd);
+	return false; /* go on */
+}
 
 /* The caller holds others. This process's own files are not to be opened: sc_own_any(). */
-static void find_reader(const char *name, void *arg)
+static void note_other(const char *name, void *arg)
 {
-	struct reader *reader = arg;
+	struct pass *pass = arg;
 	struct stat st;
 	int fd;
 
-	if (reader->found || sc_addr_is_service_file(name) || !strcmp(name, reader->name))
+	if (sc_addr_is_service_file(name))
 		return;
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
 		return;
-	reader->found = sc_live_check(fd, NULL) == 1 && awaits(fd, &reader->ticket);
+	if (sc_live_check(fd, NULL) == 1)
+		note_claims(pass, fd);
 	SC_CALL("reap.reader_close", close(fd));
 }
 
-static bool is_awaited(const char *name)
+/*
+ * Who of the dead is awaited? One look at all the living, however many are dead: the dead make no claims any
+ * more. The caller holds others.
+ */
+static void find_awaited(struct pass *pass)
 {
-	struct reader reader = { .name = name };
+	(void)sc_own_any(note_own, pass);
+	(void)each_name(note_other, pass);
+}
+
+static uint64_t ticket_of(const char *name)
+{
 	struct sc_addr parts;
 	uint64_t nonce;
 
 	if (sc_addr_parse_file(name, &parts))
-		return false;
+		return 0;
 	memcpy(&nonce, parts.nonce, sizeof(nonce));
-	reader.ticket = SC_ABI_TICKET(parts.pid, nonce);
-	reader.found = sc_own_any(awaits, &reader.ticket);
-	if (!reader.found)
-		(void)each_name(find_reader, &reader);
-	return reader.found;
+	return SC_ABI_TICKET(parts.pid, nonce);
+}
+
+static bool is_awaited(const char *name)
+{
+	struct dead dead = { .ticket = ticket_of(name) };
+	struct pass pass = { .dead = &dead, .count = 1 };
+
+	if (dead.ticket)
+		find_awaited(&pass);
+	return dead.awaited;
 }
 
 /* ---- protocol -------------------------------------------------------------------------------- */
 
-/* With the life lock held. */
-static int unlink_dead(const char *name, int fd, const struct stat *st)
+/* With the life lock held. `dead`: found to be that earlier, NULL: not. */
+static int unlink_dead(const char *name, int fd, const struct stat *st, const struct dead *dead)
 {
 	char path[SC_OWN_PATH_MAX];
 
@@ -343,7 +395,7 @@ static int unlink_dead(const char *name, int fd, const struct stat *st)
 			name);
 		return -EBUSY;
 	}
-	if (is_awaited(name))
+	if (dead ? dead->awaited : is_awaited(name))
 		return -EBUSY;
 	(void)SC_INJECT("reap.judged");
 	if (!sc_own_is_named(name, st->st_dev, st->st_ino))
@@ -360,7 +412,7 @@ static int unlink_dead(const char *name, int fd, const struct stat *st)
 	return 1;
 }
 
-static int reap_held(const char *name)
+static int reap_held(const char *name, const struct dead *dead)
 {
 	struct stat st;
 	int fd = sc_own_open_other(name, &st);
@@ -370,7 +422,7 @@ static int reap_held(const char *name)
 		return fd == -ENOENT ? 0 : fd;
 	ret = sc_live_lock(fd);
 	if (!ret)
-		ret = unlink_dead(name, fd, &st);
+		ret = unlink_dead(name, fd, &st, dead);
 	else if (ret == -EAGAIN)
 		ret = -EBUSY;
 	else
@@ -379,28 +431,88 @@ static int reap_held(const char *name)
 	return ret;
 }
 
-int sc_reap_name(const char *name)
+static int reap(const char *name, const struct dead *dead)
 {
 	int ret;
 
-	if (!is_ours(name))
-		return -EACCES;
 	sc_own_hold_others();
-	ret = reap_held(name);
+	ret = reap_held(name, dead);
 	sc_own_release_others();
 	return ret;
 }
 
-static void reap_counted(const char *name, void *removed)
+int sc_reap_name(const char *name)
 {
-	*(int *)removed += sc_reap_name(name) == 1;
+	return is_ours(name) ? reap(name, NULL) : -EACCES;
 }
 
+static bool pass_has_room(struct pass *pass)
+{
+	size_t room = pass->room ? 2 * pass->room : 64;
+	struct dead *dead;
+
+	if (pass->count < pass->room)
+		return true;
+	dead = SC_TRY_PTR("reap.room", NULL, realloc(pass->dead, room * sizeof(*dead)));
+	if (!dead)
+		return false;
+	pass->dead = dead;
+	pass->room = room;
+	return true;
+}
+
+/* Without memory for it one by one. */
+static void find_dead(const char *name, void *arg)
+{
+	struct pass *pass = arg;
+	bool dead = false, certain = false;
+	struct stat st;
+	int fd;
+
+	sc_own_hold_others();
+	fd = sc_own_open_other(name, &st);
+	if (fd >= 0) {
+		dead = sc_live_check(fd, NULL) == 0;
+		certain = dead && !second_opinion(name, fd);
+		SC_CALL("reap.dead_close", close(fd));
+	}
+	sc_own_release_others();
+	if (dead && !pass_has_room(pass)) {
+		pass->removed += sc_reap_name(name) == 1;
+	} else if (dead) {
+		struct dead *entry = &pass->dead[pass->count++];
+
+		*entry = (struct dead){ .ticket = ticket_of(name), .certain = certain };
+		snprintf(entry->name, sizeof(entry->name), "%.*s", SC_ADDR_NAME_MAX - 1, name);
+	}
+}
+
+static int by_ticket(const void *left, const void *right)
+{
+	const struct dead *a = left, *b = right;
+
+	return a->ticket < b->ticket ? -1 : a->ticket > b->ticket;
+}
+
+/* Those who were found dead, and then who of them is awaited: in this order. */
 int sc_reap_scan(void)
 {
-	int removed = 0, err = each_name(reap_counted, &removed);
+	struct pass pass = { 0 };
+	int err = each_name(find_dead, &pass);
 
-	return err ? err : removed;
+	if (pass.count) {
+		qsort(pass.dead, pass.count, sizeof(pass.dead[0]), by_ticket);
+		sc_own_hold_others();
+		find_awaited(&pass);
+		sc_own_release_others();
+	}
+	for (size_t i = 0; i < pass.count; i++) {
+		const struct dead *dead = &pass.dead[i];
+
+		pass.removed += reap(dead->name, dead->certain ? dead : NULL) == 1;
+	}
+	free(pass.dead);
+	return err ? err : pass.removed;
 }
 
 struct lister {

@@ -246,9 +246,10 @@ static void test_one_pidfd(void **state)
 	assert_true(child_start(&other, live, NULL));
 	connect_to(&ends[0], other.line);
 	assert_int_equal(count_pidfds(), 2);
-	end_close(&ends[0]);
-	assert_int_equal(count_pidfds(), 1);
+	end_close(&ends[0]); /* of the other one it is, at the latest soon, a neighbour's */
 	assert_int_equal(child_end(&other), 0);
+	while (count_pidfds() != 1)
+		nap();
 	child_kill(&child);
 	await_unnamed(child.line);
 	await_unnamed(second);
@@ -447,6 +448,40 @@ static void test_unread(void **state)
 		assert_true(sc_reap_scan() >= 0);
 		assert_false(core_has_file(child.line));
 	}
+}
+
+/* Among others who are dead, in whatever order their names come; a look at the living tells who is awaited. */
+static void test_unread_among_many(void **state)
+{
+	struct child unread[JOB], dead[JOB];
+	char address[SC_ADDR_SIZE];
+	struct end end;
+
+	(void)state;
+	end_open(&end, NULL);
+	memcpy(address, sc_ep_address(end.ep), sizeof(address));
+	for (int i = 0; i < JOB; i++) {
+		assert_true(child_start(&unread[i], leave_unread, address));
+		assert_true(child_start(&dead[i], live_twice, NULL));
+		assert_int_equal(child_end(&unread[i]), 0);
+		child_kill(&dead[i]);
+	}
+	assert_true(sc_reap_scan() >= 0);
+	for (int i = 0; i < JOB; i++) {
+		assert_true(is_named(unread[i].line));
+		await_unnamed(dead[i].line); /* the thread may be about to remove it */
+	}
+	for (int i = 0; i < JOB; i++)
+		assert_int_equal(end_recv(&end, NULL, large, sizeof(large), 3, 0), 0);
+	for (int i = 0; i < JOB; i++) {
+		while (end_idle(&end))
+			sc_ep_poll(end.ep);
+		assert_int_equal(comp_take(&end.rx).err, 0);
+	}
+	ends_settle(&end, 1);
+	for (int i = 0; i < JOB; i++)
+		assert_false(is_named(unread[i].line));
+	end_close(&end);
 }
 
 /* ---- without pidfds -------------------------------------------------------------------------- */
@@ -1188,6 +1223,7 @@ int main(void)
 		cmocka_unit_test_setup(test_leader_ended, pair_setup),
 		cmocka_unit_test_setup(test_exec, pair_setup),
 		cmocka_unit_test_setup(test_unread, pair_setup),
+		cmocka_unit_test_setup(test_unread_among_many, pair_setup),
 		cmocka_unit_test_setup(test_few_descriptors, pair_setup),
 		cmocka_unit_test_setup(test_pid_namespace, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
