@@ -468,7 +468,7 @@ static void test_unread_among_many(void **state)
 	}
 	assert_true(sc_reap_scan() >= 0);
 	for (int i = 0; i < JOB; i++) {
-		assert_true(is_named(unread[i].line));
+		assert_true(core_has_file(unread[i].line));
 		await_unnamed(dead[i].line); /* the thread may be about to remove it */
 	}
 	for (int i = 0; i < JOB; i++)
@@ -480,7 +480,7 @@ static void test_unread_among_many(void **state)
 	}
 	ends_settle(&end, 1);
 	for (int i = 0; i < JOB; i++)
-		assert_false(is_named(unread[i].line));
+		assert_false(core_has_file(unread[i].line));
 	end_close(&end);
 }
 

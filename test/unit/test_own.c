@@ -72,13 +72,13 @@ static void remove_file(const char *name)
 	assert_int_equal(unlink(path), 0);
 }
 
-static bool says_yes(int fd, const void *arg)
+static bool says_yes(int fd, void *arg)
 {
 	(void)arg;
 	return fd >= 0;
 }
 
-static bool says_no(int fd, const void *arg)
+static bool says_no(int fd, void *arg)
 {
 	return !says_yes(fd, arg);
 }

@@ -1073,14 +1073,14 @@ static void test_killed(void **state)
 /* Given up, then killed: nobody watches it any more, and yet its slot and what it was lent come back. */
 static void test_killed_after_a_quarantine(void **state)
 {
-	struct visit visit = { 0 };
+	struct visit visit = { .size = 50000 };
 	struct sc_peer *peer;
 	struct child child;
 
 	(void)state;
 	end_open(&pair[1], NULL);
 	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
-	assert_true(child_start(&child, forger, &visit));
+	assert_true(child_start(&child, come_and_wait, &visit));
 	ends_settle(&pair[1], 1);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 	assert_int_equal(end_send(&pair[1], peer, from, 4096, 0, 0), 0);
