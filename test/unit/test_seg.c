@@ -1247,8 +1247,8 @@ static void test_check_owner(void **state)
 
 	start_owner(&owner);
 	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
-	seg->cma_pid++; /* another holds it: somebody does */
-	assert_int_equal(sc_seg_check_owner(seg), 1);
+	seg->cma_pid++; /* who holds it is another: a reaper */
+	assert_int_equal(sc_seg_check_owner(seg), 0);
 	seg->cma_pid--;
 	close(seg->fd); /* as closefrom(3) does: by the name from now on */
 	assert_int_equal(sc_seg_check_owner(seg), 1);
