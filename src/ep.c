@@ -27,7 +27,7 @@
  * Polls between two looks at a peer's word of life, and between two at whether it lives, whatever that says: half a
  * microsecond in 30 or more. With the daemon's thread only for a process that has no such word.
  */
-#define GLANCE_POLLS 8
+#define GLANCE_POLLS 4
 #define WATCH_POLLS 1024
 #define WATCH_POLLS_DAEMON 16384
 

@@ -30,6 +30,8 @@
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
+#define BUDGET_MAX 10000000 /* ns of processor time that are saved up */
+
 #define SMALL_ROOM ((size_t)64 << 10)
 #define LARGE_ROOM ((size_t)1 << 20)
 #define SMALL_FLIGHTS 24
@@ -143,8 +145,10 @@ static struct worker {
 	struct partner *current[KILL_SLOTS]; /* the newest that we know */
 	struct mail *mail;		     /* [KILL_SLOTS][KILL_KEPT] */
 	unsigned idle_polls;
-	uint64_t polled_at; /* when the last poll that had nothing began */
-	int fds, maps;	    /* before there were peers */
+	int64_t budget;			/* of processor time, ns; see is_over_budget() */
+	uint64_t budget_at, budget_cpu; /* at that time, with so much used */
+	uint64_t polled_at;		/* when the last poll that had nothing began */
+	int fds, maps;			/* before there were peers */
 	long rss;
 } w;
 
@@ -154,6 +158,14 @@ uint64_t kill_now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t processor_time(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
 }
 
 static uint64_t patience_ns(void)
@@ -1221,6 +1233,7 @@ static void leave(void)
 
 static void begin(void)
 {
+	w.budget_at = kill_now();
 	w.random.state = w.board->seed + (uint64_t)w.slot * 1000003 + w.incarnation * 7919;
 	w.gallery = malloc(GALLERY);
 	w.yard = calloc(1, YARD);
@@ -1238,6 +1251,21 @@ static void begin(void)
 	mt_doing("working");
 }
 
+/* Has it used more than its share of a processor? Then it only receives, and sleeps in between. */
+static bool is_over_budget(void)
+{
+	uint64_t now = kill_now(), cpu = processor_time();
+
+	if (w.board->share == 0)
+		return false;
+	w.budget +=
+		(int64_t)((double)(now - w.budget_at) * w.board->share) - (int64_t)(cpu - w.budget_cpu);
+	w.budget = w.budget < BUDGET_MAX ? w.budget : BUDGET_MAX;
+	w.budget_at = now;
+	w.budget_cpu = cpu;
+	return w.budget < 0;
+}
+
 static void step(bool posts)
 {
 	uint64_t steps = atomic_load_explicit(&w.own->steps, memory_order_relaxed) + 1;
@@ -1245,6 +1273,10 @@ static void step(bool posts)
 
 	atomic_store_explicit(&w.own->steps, steps, memory_order_relaxed);
 	look_around();
+	if (posts && is_over_budget()) {
+		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+		posts = false;
+	}
 	for (int i = 0; posts && i < 2; i++)
 		if ((partner = random_partner()))
 			start(partner, mt_below(&w.random, 32) == 0, post_any);

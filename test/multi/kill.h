@@ -66,6 +66,7 @@ struct kill_board {
 	int workers;
 	uint64_t seed;
 	bool automatic;
+	double share;	 /* of a processor that a worker may use; 0: all that it gets */
 	double patience; /* seconds after which something hangs */
 	_Atomic uint64_t phase;
 	struct kill_slot slots[KILL_SLOTS];

@@ -13,7 +13,9 @@
  * meanwhile. With more workers than processors most of that is the time until they run again.
  *
  * TEST_KILL_SEED: of all choices (not of the moments), printed. TEST_KILL_SECONDS: for all cases together,
- * 20. TEST_KILL_KILLS: go on until there were so many, for as long as it takes.
+ * 20. TEST_KILL_KILLS: go on until there were so many, for as long as it takes. TEST_KILL_LOAD: percent of the
+ * processors that the workers may use together; else all, or 70 with TEST_KILL_KILLS: on processors that are
+ * never idle the kernel lets a process wait for its turn, and that is not to be measured.
  */
 #define _GNU_SOURCE 1
 #include "kill.h"
@@ -26,6 +28,7 @@
 #include <unistd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -42,6 +45,7 @@ struct kill_case {
 	const char *env; /* NAME=value */
 	bool automatic;
 	double seconds; /* 0: only `kills` counts */
+	double load;	/* part of the processors that workers may use; 0: all */
 	uint64_t kills, seed;
 };
 
@@ -62,6 +66,7 @@ static struct conductor {
 	struct worker workers[KILL_SLOTS];
 	uint64_t kills[KILL_WAYS], stops;
 	uint64_t kill_at, stop_at;
+	int priority; /* of workers; the conductor is to see an end at once, if it may have more */
 } c;
 
 /* Of all cases: each is a process of its own. */
@@ -69,7 +74,7 @@ static struct totals {
 	uint64_t kills, ends_seen, errors, looks, stops, messages, names;
 	uint64_t sample_count;
 	struct kill_sample samples[KILL_SAMPLES];
-} *totals;
+} * totals;
 
 /* ---- results --------------------------------------------------------------------------------- */
 
@@ -210,6 +215,7 @@ static void start_worker(int slot)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != conductor)
 			_exit(1);
+		setpriority(PRIO_PROCESS, 0, c.priority);
 		mt_rank = mt_ranks + slot;
 		kill_worker(c.board, slot, worker->incarnation);
 		exit(0);
@@ -491,6 +497,10 @@ static void kill_rank(const void *arg)
 	c.board->workers = c.test->workers;
 	c.board->automatic = c.test->automatic;
 	c.board->patience = PATIENCE;
+	if (c.test->load > 0)
+		c.board->share = c.test->load * (double)sysconf(_SC_NPROCESSORS_ONLN) / c.test->workers;
+	c.priority = getpriority(PRIO_PROCESS, 0);
+	setpriority(PRIO_PROCESS, 0, -20);
 	c.board->seed = c.random.state = c.test->seed;
 	for (int i = 0; i < c.board->workers; i++)
 		start_worker(i);
@@ -536,6 +546,7 @@ int main(void)
 	size_t count = sizeof(cases) / sizeof(cases[0]);
 	uint64_t seed = number("TEST_KILL_SEED", 20261), kills = number("TEST_KILL_KILLS", 0);
 	double seconds = (double)number("TEST_KILL_SECONDS", 20);
+	double load = (double)number("TEST_KILL_LOAD", kills ? 70 : 0) / 100;
 	int result;
 
 	totals = mmap(NULL, sizeof(*totals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -549,6 +560,7 @@ int main(void)
 		cases[i].seed = seed + i;
 		cases[i].seconds = seconds / (double)count;
 		cases[i].kills = (kills + count - 1) / count;
+		cases[i].load = load;
 		mt_run(&(struct mt_case){ .name = cases[i].name,
 					  .ranks = 1,
 					  .deadline = 300 + (unsigned)cases[i].seconds +
