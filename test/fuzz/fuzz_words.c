@@ -298,6 +298,8 @@ static uint8_t *word_at(const struct step *step, bool wild)
 	case OWN_SLOT:
 		return out == UINT32_MAX ? NULL : place(sc_seg_slot(own, out), SC_ABI_SLOT_SIZE, step->at);
 	case OWN_TABLE:
+		if (!table.reg_max) /* strict: where its table would be, the segment has ended */
+			return NULL;
 		if (step->at & 2)
 			return place(table.regs, sizeof(struct sc_abi_reg), step->at >> 2);
 		return place(table.buckets, 4096, step->at);
