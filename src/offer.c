@@ -72,7 +72,7 @@
  */
 #define PUT_MAX 32768
 #define PUT_INLINE_MAX 256
-#define GET_MAX 32768
+#define GET_MAX 16384
 #define GET_INLINE_MAX 104
 /* Polls without news before offers are withdrawn: about a microsecond. */
 #define LOOKS 100
@@ -112,16 +112,17 @@ static size_t get_max(const struct sc_peer *peer)
 }
 
 /*
- * Who injects may never poll again. Behind records that wait for room it would come too early; those who
- * wait for us to answer in their ring are none of its business.
+ * Who injects may never poll again. Behind records that wait for room it would come too early, and behind
+ * those that take the peer longer than their turn (request.c): it would pass them.
  */
 static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	bool put = rma->flags & SC_RMA_WRITE;
 
 	return size <= (put ? put_max(peer) : get_max(peer)) && !(put && rma->flags & SC_SEND_INJECT) &&
-	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) && has_come(peer) &&
-	       sc_list_empty(&peer->rma_queued);
+	       rma->remote_count == 1 && !peer->seg->local &&
+	       peer->seg->header.capabilities & SC_ABI_CAP_RMA && has_come(peer) &&
+	       sc_list_empty(&peer->rma_queued) && !peer->rma_gets && !peer->rma_fars;
 }
 
 static bool is_spared(struct sc_peer *peer)
@@ -399,8 +400,11 @@ int sc_offer_settle_slow(struct sc_peer *peer)
 {
 	int ret = 0;
 
-	if (peer->offers_ours == peer->offers_end)
+	if (peer->offers_ours == peer->offers_end) {
+		if (!sc_direct_may(peer))
+			return 0; /* what else there is goes by the ring as well, behind them */
 		ret = withdraw(peer);
+	}
 	if (!ret)
 		ret = collect(peer);
 	while (ret >= 0 && !sc_list_empty(&peer->offers)) {
@@ -430,9 +434,10 @@ static int peer_progress(struct sc_peer *peer)
 		return 1;
 	if (sc_list_empty(&peer->offers)) {
 		sc_list_remove(&peer->offering);
-	} else if (peer->offers_ours == peer->offers_end && ++peer->offer_looks < LOOKS) {
+	} else if (peer->offers_ours == peer->offers_end && peer->offer_looks < LOOKS) {
+		peer->offer_looks++;
 		return 1; /* this look is a step of it */
-	} else {
+	} else if (peer->offers_ours != peer->offers_end || sc_direct_may(peer)) {
 		peer->offer_looks = 0;
 		(void)sc_offer_settle_slow(peer);
 	}

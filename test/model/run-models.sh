@@ -136,5 +136,14 @@ for mutant in KEEP=0 ANSWER=2 UNREAD=2 DRAIN=0 CLOSED=2 LEAVE=0 LEFT=0; do
 	breaks close -DONEWAY -D$mutant
 done
 
+holds offer
+holds offer -DL=3
+holds offer -DL=1 -DOFFERS=2
+for mutant in TAKE=0 WITHDRAW=0 PASS=0 SETTLE=0 NEW=0 OTHER=0 HELD=0 ENDED=2 DONE=2 DEATH=2; do
+	breaks offer -D$mutant
+done
+breaks offer -DL=3 -DREAD=2
+breaks offer -DL=3 -DRETURN=0
+
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

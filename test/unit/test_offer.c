@@ -180,8 +180,8 @@ static bool is_unwritten(size_t offset, size_t size)
 	return true;
 }
 
-static const size_t get_sizes[] = { 0,	 1,   7,   8,	47,   48,   49,	  103,	 104,	105,
-				    160, 255, 256, 257, 4095, 4096, 4097, 16384, 32767, 32768 };
+static const size_t get_sizes[] = { 0,	 1,   7,   8,	47,   48,   49,	  103,	104,   105,
+				    160, 255, 256, 257, 4095, 4096, 4097, 8193, 16383, 16384 };
 #define GET_SIZES (sizeof(get_sizes) / sizeof(get_sizes[0]))
 
 static void test_got(void **state)
@@ -209,8 +209,8 @@ static void test_got(void **state)
 	assert_int_equal(counters()->rma_offers_taken, GET_SIZES);
 	assert_int_equal(counters()->rma_direct_bytes, 0);
 	assert_int_equal(cntrs[0][SC_EVENT_READ].value, GET_SIZES);
-	assert_int_equal(ask(into, 0, 32769), 0); /* too large */
-	assert_int_equal(counters()->rma_direct_bytes, 32769);
+	assert_int_equal(ask(into, 0, 16385), 0); /* too large */
+	assert_int_equal(counters()->rma_direct_bytes, 16385);
 	expect_done(1);
 	assert_memory_equal(space, from, SPACE);
 	expect_idle();
@@ -353,7 +353,7 @@ static void test_held(void **state)
 static void test_no_buffers(void **state)
 {
 	uint64_t taken;
-	size_t size = 32768;
+	size_t size = 16384;
 	int posted = 0;
 
 	OPEN();
@@ -812,11 +812,11 @@ static void test_mad_answer(void **state)
 		OPEN();
 		memset(into, 0x5a, SPACE);
 		for (int i = 0; i < 2; i++)
-			offer_get(into, 0, which < 2 ? 8 : 30000);
+			offer_get(into, 0, which < 2 ? 8 : 16000);
 		record = (struct sc_abi_offer_get *)sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)
 				 ->ring[0]
 				 .bytes;
-		record->bufs[7] = which == 2 ? 64 : UINT16_MAX; /* of eight */
+		record->bufs[3] = which == 2 ? 64 : UINT16_MAX; /* of four */
 		sc_store_release_64(&record->ended, which == 0 ? 4097 : which == 1 ? UINT64_MAX : 1);
 		we_poll();
 		assert_int_equal(pair[0].ep->counters.quarantines, 1);
@@ -955,6 +955,100 @@ static void test_race(void **state)
 	rma_close();
 }
 
+/* Puts and gets of one word by turns, the owner polls now and then: each get finds the put before it. */
+static void test_race_of_gets(void **state)
+{
+	static uint64_t got[RACE_PUTS + 1][1000];
+	uint64_t random = 11, ended = 0, values[RACE_PUTS + 1];
+	bool stop = false;
+	pthread_t thread;
+	void *wrong;
+
+	OPEN();
+	memset(space, 0, SPACE);
+	assert_int_equal(pthread_create(&thread, NULL, owner_thread, &stop), 0);
+	for (uint64_t i = 1; i <= RACE_PUTS; i++) {
+		static const size_t sizes_got[] = { 8, 100, 200, 8000 };
+		size_t size = sizes_got[pair_random(&random) % 4];
+		struct iovec iov = { &values[i], 8 };
+		struct sc_remote remote = at(0, 8);
+		int ret;
+
+		values[i] = i;
+		if (i % 4 == 0)
+			pair[0].peer->offers_spared = 0; /* else it is asked too rarely */
+		while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE)) == -EAGAIN)
+			(void)sc_ep_poll(pair[0].ep);
+		assert_int_equal(ret, 0);
+		while ((ret = ask(got[i], 0, size)) == -EAGAIN) {
+			(void)sc_ep_poll(pair[0].ep);
+			sched_yield();
+		}
+		assert_int_equal(ret, 0);
+		if (pair_random(&random) % 16 == 0)
+			(void)sc_ep_poll(pair[0].ep);
+		for (; sc_cq_peek(&pair[0].tx); ended++)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	}
+	while (ended < 2 * RACE_PUTS) {
+		(void)sc_ep_poll(pair[0].ep);
+		sched_yield();
+		for (; sc_cq_peek(&pair[0].tx); ended++)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+	assert_int_equal(pthread_join(thread, &wrong), 0);
+	assert_null(wrong);
+	for (uint64_t i = 1; i <= RACE_PUTS; i++)
+		assert_int_equal(got[i][0], i);
+	assert_int_equal(cntrs[0][SC_EVENT_READ].value, RACE_PUTS);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, RACE_PUTS);
+	expect_idle();
+	rma_close();
+}
+
+/* ---- without CMA ----------------------------------------------------------------------------- */
+
+/* They wait for the owner then, as long as it takes, and so does what comes behind them. */
+static void test_no_cma(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		const struct route *route = &routes[r];
+		uint64_t put_values[3] = { 1, 2, 3 }, got[3] = { 0 };
+
+		if (route->way == WAY_LOCAL || (!route->strict && route->way == WAY_CMA) ||
+		    !way_possible(route->way))
+			continue;
+		rma_open(route);
+		memcpy(space, from, SPACE);
+		memset(into, 0x5a, SPACE);
+		for (int i = 0; i < 3; i++) {
+			put(&put_values[i], 0, 8, i == 1 ? SC_SEND_INJECT : 0); /* not to be offered */
+			assert_int_equal(ask(&got[i], 0, 8), 0);
+		}
+		assert_int_equal(ask(into, 0, 50000), 0);	 /* nor that, */
+		assert_int_equal(ask(into + 60000, 0, 5000), 0); /* and that is not to pass it */
+		put(&put_values[0], 0, 8, 0);
+		for (int i = 0; i < 1000; i++)
+			(void)sc_ep_poll(pair[0].ep);
+		assert_true(end_idle(&pair[0]));
+		ends_settle(pair, 2);
+		expect_done(9);
+		assert_memory_equal(got, put_values, sizeof(got));
+		assert_memory_equal(into, &put_values[2], 8);
+		assert_memory_equal(into + 8, from + 8, 50000 - 8);
+		assert_memory_equal(into + 60000, &put_values[2], 8);
+		assert_memory_equal(into + 60008, from + 8, 5000 - 8);
+		assert_memory_equal(space, &put_values[0], 8);
+		assert_true(counters()->rma_offers >= 2);
+		assert_int_equal(counters()->rma_offers_taken, counters()->rma_offers);
+		assert_int_equal(counters()->rma_direct_bytes, 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* The owner closes with offers in its ring. */
@@ -973,13 +1067,13 @@ static void test_owner_closes(void **state)
 }
 
 /* A process that has been connected, and is stopped; then `taken` of three offers are in its hands. */
-static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint32_t taken)
+static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint32_t taken, uint32_t flags)
 {
 	struct sc_peer *peer;
-	struct iovec iov = { from, 8 };
+	struct iovec iov = { flags ? from : into, 8 };
 	struct sc_remote remote;
 	struct sc_rma rma = {
-		.iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1, .flags = SC_RMA_WRITE
+		.iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1, .flags = flags
 	};
 	uint64_t *word, claim;
 
@@ -1007,13 +1101,14 @@ static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint3
 /* Dead before it has taken any, or in the middle of it. */
 static void test_owner_dies(void **state)
 {
-	for (uint32_t taken = 0; taken <= 3; taken++) {
+	for (uint32_t i = 0; i <= 7; i++) {
 		struct far far = { .cma = true, .polls = true };
 		struct child child;
 		struct sc_peer *peer;
 
 		OPEN();
-		peer = stopped_owner(&child, &far, taken);
+		memset(into, 0x5a, SPACE);
+		peer = stopped_owner(&child, &far, i / 2, i % 2 ? SC_RMA_WRITE : 0);
 		child_kill(&child);
 		for (int i = 0; i < 3; i++)
 			assert_int_equal(wait_comp().err, ECONNRESET);
@@ -1021,6 +1116,7 @@ static void test_owner_dies(void **state)
 		assert_true(end_idle(&pair[0]));
 		assert_int_equal(peer->link, SC_LINK_DOWN);
 		assert_int_equal(peer->rma_pending, 0);
+		assert_true(is_unwritten(0, 0));
 		expect_idle();
 		rma_close();
 	}
@@ -1029,13 +1125,14 @@ static void test_owner_dies(void **state)
 /* Stopped: what it has not taken is done, what it has is waited for; nothing is behind that. */
 static void test_owner_stopped(void **state)
 {
-	for (uint32_t taken = 0; taken <= 1; taken++) {
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t taken = i % 2;
 		struct far far = { .cma = true, .polls = true };
 		struct child child;
 		struct sc_peer *peer;
 
 		OPEN();
-		peer = stopped_owner(&child, &far, taken);
+		peer = stopped_owner(&child, &far, taken, i < 2 ? SC_RMA_WRITE : 0);
 		for (int i = 0; i < 3000; i++)
 			(void)sc_ep_poll(pair[0].ep);
 		if (!taken)
@@ -1056,11 +1153,12 @@ static void writer(struct child *self, void *arg)
 {
 	const char *address = arg;
 	struct sc_ep_attr attr = end_attr();
-	struct iovec iov = { from, 8 };
-	struct sc_remote remote = at(0, 8);
+	struct iovec iov = { from, 8 }, large = { into, 8000 };
+	struct sc_remote remote = at(0, 8), range = at(0, 8000);
 	struct sc_rma rma = {
 		.iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1, .flags = SC_RMA_WRITE
 	};
+	struct sc_rma get = { .iov = &large, .iov_count = 1, .remote = &range, .remote_count = 1 };
 	struct sc_peer *peer;
 	struct sc_ep *ep;
 
@@ -1071,7 +1169,9 @@ static void writer(struct child *self, void *arg)
 	while (sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_PENDING)
 		sc_ep_poll(ep);
 	CHILD_CHECK(!sc_rma_post(ep, peer, &rma));
-	CHILD_CHECK(sc_ep_counters(ep)->rma_offers == 1);
+	for (int i = 0; i < 4; i++)
+		CHILD_CHECK(!sc_rma_post(ep, peer, &get));
+	CHILD_CHECK(sc_ep_counters(ep)->rma_offers == 5);
 	child_tell(self, "offered");
 	child_wait(self);
 }
@@ -1091,6 +1191,9 @@ static void test_writer_dies(void **state)
 		sc_ep_poll(pair[1].ep);
 	assert_memory_equal(space, from, 8);
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, 4);
+	assert_int_equal(pair[1].ep->pool.free_count,
+			 pair[1].ep->pool.count); /* its answers are nobody's */
 	offer(from, 8, 8, 0);
 	owner_polls();
 	we_poll();
@@ -1112,6 +1215,8 @@ int main(void)
 		cmocka_unit_test(test_get_errors),
 		cmocka_unit_test(test_mad_answer),
 		cmocka_unit_test(test_mad_reader),
+		cmocka_unit_test(test_race_of_gets),
+		cmocka_unit_test(test_no_cma),
 		cmocka_unit_test(test_spared),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_errors),

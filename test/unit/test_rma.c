@@ -1170,7 +1170,7 @@ static void test_memory_of_a_get(void **state)
 	if (!cma_allowed())
 		skip();
 	rma_open(&strict);
-	assert_int_equal(run(into, at(0, 100), 0).err, 0);
+	assert_int_equal(run(into, at(0, 40000), 0).err, 0); /* too large to be offered */
 	hazards = &sc_seg_slot(pair[1].peer->seg, pair[1].peer->out_slot)->hazards;
 	assert_int_equal(pair[1].peer->hazard_count, 1); /* the word has been used */
 	assert_int_equal(hazards->words[0], 0);

@@ -231,6 +231,12 @@ static void test_bad_offers(void **state)
 	bad_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, 1), words);
 	set_bufs(words, UINT16_MAX);
 	bad_record(CTL(SC_ABI_OFFER_BOUNCE, SC_ABI_F_DATA, 1, size), words);
+	bad_record(CTL(SC_ABI_OFFER_GET, 0, 1, 49), words);
+	bad_record(CTL(SC_ABI_OFFER_GET, 0, 2, 48), words);
+	bad_record(CTL(SC_ABI_OFFER_GET, 0, 16, 48 + 15 * 56 + 1), words);
+	bad_record(CTL(SC_ABI_OFFER_GET, 0, 1, UINT32_MAX), words);
+	bad_record(CTL(SC_ABI_OFFER_GET_BOUNCE, 0, 1, SC_ABI_RECORD_BUFS * size + 1), words);
+	bad_record(CTL(SC_ABI_OFFER_GET_BOUNCE, 0, 1, UINT32_MAX), words);
 }
 
 /* Addresses and lengths that leave the registered memory, keys of none; of PUT, PUT_FAR and GET. */
