@@ -1483,16 +1483,19 @@ static void leave_file(struct child *self, void *arg)
 /* We have found it closed; then there is a claim of it. Unless it has taken that back, it may yet write. */
 static void test_claim_of_the_closed(void **state)
 {
+	struct sc_ep_attr attr = end_attr();
 	struct sc_abi_slot *slot;
 	struct child child;
 
 	(void)state;
+	sc_process_fini(); /* the thread, which would remove the file at a time of its own */
+	attr.config.daemon = false;
 	for (int how = 0; how < 4; how++) {
 		uint64_t claim = how & 1 ? SC_ABI_DEPARTED : SC_ABI_PUBLISHED;
 		bool has_file = how & 2;
 		struct sc_peer *peer;
 
-		three_open(NULL);
+		three_open(&attr);
 		assert_true(child_start(&child, leave_file, NULL));
 		if (!has_file) {
 			assert_true(sc_reap_scan() >= 0); /* unless the thread has seen it first */

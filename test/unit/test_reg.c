@@ -930,7 +930,9 @@ static void test_race(void **state)
 		struct sc_reg *keyed = open_round(SC_REG_KEY, at), *ours = open_round(0, at + 1);
 
 		__atomic_store_n(&race.key, sc_reg_key(ours), __ATOMIC_RELEASE);
-		sched_yield();
+		do /* in the first round, until there is somebody to race with */
+			sched_yield();
+		while (!__atomic_load_n(&race.copies, __ATOMIC_RELAXED));
 		assert_int_equal(sc_reg_close(keyed), 0);
 		__atomic_store_n(&race.closed[at], 1, __ATOMIC_RELEASE);
 		assert_int_equal(sc_reg_close(ours), 0);
@@ -939,7 +941,6 @@ static void test_race(void **state)
 	__atomic_store_n(&race.over, true, __ATOMIC_RELEASE);
 	for (int i = 0; i < COPIERS; i++)
 		pthread_join(threads[i], NULL);
-	assert_true(race.copies > 0);
 	ends_settle(&target, 1);
 }
 
