@@ -123,6 +123,16 @@ static void idle_alone(struct child *self, void *arg)
 	idle(self, &attr);
 }
 
+/* Shares /dev/shm with the others, and no network. */
+static void idle_elsewhere(struct child *self, void *arg)
+{
+	if (unshare(CLONE_NEWNET)) {
+		child_tell(self, "not allowed");
+		return;
+	}
+	idle(self, arg);
+}
+
 static void open_survivor(struct end *end)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -294,6 +304,21 @@ static void test_stopped(void **state)
 	assert_false(is_named(stopped.line));
 }
 
+/* Containers share /dev/shm, and the pids, but seldom the network. */
+static void test_network(void **state)
+{
+	struct child survivor, job[2];
+
+	(void)state;
+	assert_true(child_start(&survivor, idle_elsewhere, NULL));
+	if (strcmp(survivor.line, "not allowed")) {
+		assert_true(child_start(&job[0], idle, NULL));
+		assert_true(child_start(&job[1], idle_elsewhere, NULL));
+		kill_all(job, 2);
+	}
+	assert_int_equal(child_end(&survivor), 0);
+}
+
 /* The application has closed the door behind which it sleeps; who has knocked meanwhile is found. */
 static void loses_door(struct child *self, void *arg)
 {
@@ -313,8 +338,10 @@ static void loses_door(struct child *self, void *arg)
 	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++)
 		if (fd != self->up && fd != self->down)
 			close(fd);
+	while (dup(STDERR_FILENO) < (int)before) /* so that it will be another number */
+		;
 	while (sc_load_acquire_32(&presence->door) == before)
-		CHILD_CHECK(dup(STDERR_FILENO) < 900); /* so that it is another number in the end */
+		nap();
 	child_tell(self, "lost");
 	child_wait(self);
 	CHILD_CHECK(child_start(&child, idle, NULL));
@@ -506,6 +533,7 @@ int main(void)
 		cmocka_unit_test_setup(test_dies_named, pair_setup),
 		cmocka_unit_test_setup(test_next_newcomer, pair_setup),
 		cmocka_unit_test_setup(test_stopped, pair_setup),
+		cmocka_unit_test_setup(test_network, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_ring, pair_setup),
