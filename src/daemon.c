@@ -120,12 +120,14 @@ static struct sc_door daemon_door = SC_DOOR_NONE;
 
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
 static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
-static int64_t daemon_tick, daemon_scan;   /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_look;		   /* likewise */
-static int daemon_scans;		   /* left to do after a death */
-static bool daemon_locks;		   /* some process's locks are to be polled */
-static char daemon_dead[SC_ADDR_NAME_MAX]; /* a name to remove */
-static int daemon_dead_count;		   /* there are so many */
+static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
+static int64_t daemon_look;		 /* likewise, for neighbours */
+static int64_t daemon_knock, daemon_knock_last; /* likewise, after the first, the last knock since then */
+static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
+static int daemon_scans;			/* left to do after a death */
+static bool daemon_locks;			/* some process's locks are to be polled */
+static char daemon_dead[SC_ADDR_NAME_MAX];	/* a name to remove */
+static int daemon_dead_count;			/* there are so many */
 
 static int64_t now_ms(void)
 {
@@ -490,6 +492,8 @@ static int timeout(void)
 		until = daemon_scan;
 	if (daemon_look && daemon_look < until)
 		until = daemon_look;
+	if (daemon_knock && daemon_knock < until)
+		until = daemon_knock;
 	if (daemon_locks && now + LOCK_MS < until)
 		until = now + LOCK_MS;
 	return until <= now ? 0 : (int)(until - now);
@@ -521,6 +525,7 @@ static void repair_locked(void)
 			&daemon_door); /* else at the next tick; meanwhile nothing wakes us before its time */
 		show_door_locked();
 	}
+	sc_neighbours_check();
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 		struct sc_watch *first = sc_list_entry(process->watches.next, struct sc_watch, of_process);
@@ -555,10 +560,29 @@ static void look_in(int ms)
 		daemon_look = at;
 }
 
+/* Each is followed by a look a while later, not one that something else has brought forward. */
+static void hear_knock(void)
+{
+	daemon_knock_last = now_ms() + LOOK_MS;
+	if (!daemon_knock)
+		daemon_knock = daemon_knock_last;
+}
+
+static bool look_is_due(void)
+{
+	int64_t now = now_ms();
+	bool due = daemon_look && now >= daemon_look, knock_due = daemon_knock && now >= daemon_knock;
+
+	if (due)
+		daemon_look = 0;
+	if (knock_due)
+		daemon_knock = daemon_knock_last > now ? daemon_knock_last : 0;
+	return due || knock_due;
+}
+
 /* Who is new, and has anybody died? */
 static void look(void)
 {
-	daemon_look = 0;
 	if (!sc_neighbours_look())
 		return;
 	daemon_scans = 2;
@@ -597,12 +621,23 @@ static bool look_around(bool tick)
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)
 		daemon_tick = now_ms() + REPAIR_MS;
 	if (knocked)
-		look_in(LOOK_MS);
-	if (lost)
-		look_in(REPAIR_MS + LOOK_MS); /* who has knocked in vain */
+		hear_knock();
+	daemon_missed |= lost;
 	if (sc_neighbours_bury(daemon_polls + 1))
 		look_in(LOOK_SOON_MS);
 	return on;
+}
+
+/* Who has no life lock is not knocked at: whom it has missed it looks for when both are there again. */
+static void keep(void)
+{
+	bool again = sc_own_keep_all() == -EAGAIN || daemon_door.ends[0] < 0;
+
+	daemon_missed |= again;
+	if (daemon_missed && !again)
+		look_in(0);
+	daemon_missed = again;
+	daemon_tick = now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
 
 static bool round_once(void)
@@ -621,8 +656,8 @@ static bool round_once(void)
 		return false;
 	reap_dead();
 	if (tick)
-		daemon_tick = now_ms() + (sc_own_keep_all() == -EAGAIN ? REPAIR_MS : TICK_MS);
-	if (daemon_look && now_ms() >= daemon_look)
+		keep();
+	if (look_is_due())
 		look();
 	if ((tick && daemon_scans_ticks) || (daemon_scan && now_ms() >= daemon_scan))
 		scan();
@@ -658,7 +693,8 @@ static void *run(void *unused)
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
-	daemon_look = 0;
+	daemon_look = daemon_knock = 0;
+	daemon_missed = false;
 	daemon_scans = 0;
 	daemon_dead_count = 0;
 	ask_for_short_slices();

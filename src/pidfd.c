@@ -295,6 +295,15 @@ void sc_neighbours_sweep(uint32_t look)
 	pthread_mutex_unlock(&pidfds_mutex);
 }
 
+void sc_neighbours_check(void)
+{
+	pthread_mutex_lock(&pidfds_mutex);
+	for (int i = 0; i < SC_PIDFDS_MAX; i++)
+		if (places[i].used && places[i].is_neighbour && !is_open(&places[i]))
+			neighbour_forget(i);
+	pthread_mutex_unlock(&pidfds_mutex);
+}
+
 bool sc_neighbours_bury(const struct pollfd polls[SC_PIDFDS_MAX])
 {
 	bool any = false;

@@ -45,6 +45,8 @@ bool sc_neighbour_find(const struct sc_neighbour *neighbour, uint32_t look);
 bool sc_neighbour_add(const struct sc_neighbour *neighbour, pid_t pid, int fd, uint32_t look);
 /* Forget those that the look has not seen. */
 void sc_neighbours_sweep(uint32_t look);
+/* Forget those whose descriptors the application has closed. */
+void sc_neighbours_check(void);
 /* Forget those who have ended. Were there any? */
 bool sc_neighbours_bury(const struct pollfd polls[SC_PIDFDS_MAX]);
 
