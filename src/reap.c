@@ -144,6 +144,25 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	return sc_reap_lives(&header);
 }
 
+/*
+ * Does the owner of a segment hold its life lock? Another reaper may, for a moment: of the same pid namespace it
+ * is told by its pid. In doubt it is the owner.
+ */
+static bool owner_holds(int fd)
+{
+	struct sc_abi_header header;
+	const struct sc_host *host;
+	pid_t holder = 0;
+	int held = sc_live_check(fd, &holder);
+
+	if (held != 1)
+		return held;
+	return sc_host_get(&host) ||
+	       SC_TRY("reap.holder", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
+	       header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
+	       header.pid_ns != host->pid_ns || header.pid == holder;
+}
+
 /* A service lives with its endpoint, which the same process holds. */
 static bool service_is_alive(int fd)
 {
@@ -160,7 +179,7 @@ static bool service_is_alive(int fd)
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
 		return fd != -ENOENT && fd != -EACCES;
-	alive = sc_live_check(fd, NULL) != 0 || segment_is_alive(fd, &parts);
+	alive = owner_holds(fd) || segment_is_alive(fd, &parts);
 	/* not sc_own_close_other(): the caller holds others */
 	SC_CALL("reap.service_close", close(fd));
 	return alive;
@@ -194,7 +213,7 @@ bool sc_reap_is_orphan(const char *addr)
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
 		return false;
-	dead = sc_live_check(fd, NULL) == 0 && !segment_is_alive(fd, &parts);
+	dead = !owner_holds(fd) && !segment_is_alive(fd, &parts);
 	sc_own_close_other(fd);
 	return dead;
 }

@@ -29,7 +29,7 @@
 
 enum { VICTIM = 1, OTHER = 2, RANKS = 4 };
 /* flags */
-enum { READY, OVER, SECOND, RELEASE };
+enum { READY, OVER, SECOND, RELEASE, TAKEN };
 /* tags */
 enum { TAG_TALK = 100, TAG_EAGER, TAG_LARGE, TAG_NEVER, TAG_POOL, TAG_ANY, TAG_MULTI };
 
@@ -638,6 +638,8 @@ static void survivor_rank(const struct death *death)
 	pool_is_whole(&s);
 	mt_doing("talking with the one that came after");
 	talk(&s.ep, mt_lookup(&s.ep, RANKS - 1));
+	mt_doing("waiting until the other has sent what it has to send");
+	mt_flag_wait(&s.ep, TAKEN, 1);
 	atomic_store(mt_flag(OVER), 1);
 	mt_close(&s.ep);
 	free(s.mine);
@@ -657,6 +659,7 @@ static void other_rank(const struct death *death)
 	mt_tsend(&s.ep, &op, &word, sizeof(word), to, TAG_ANY);
 	take_pool(&s.ep, to);
 	mt_wait(&s.ep, &op);
+	atomic_store(mt_flag(TAKEN), 1);
 	mt_flag_wait(&s.ep, OVER, 1);
 	mt_close(&s.ep);
 	free(s.mine);

@@ -558,10 +558,26 @@ static void test_service(void **state)
 	assert_nobody();
 }
 
+/* Holds the lock of the segment with that address, as a reaper does for a moment. */
+static void hold_lock(struct child *self, void *arg)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+	int fd;
+
+	CHILD_CHECK(!sc_addr_parse(arg, &parts));
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
+	child_tell(self, "");
+	child_wait(self);
+}
+
 static void test_service_taken(void **state)
 {
 	struct sc_service *held = NULL;
-	struct child holder;
+	struct child holder, reaper;
 	struct sc_seg *seg;
 
 	(void)state;
@@ -579,8 +595,11 @@ static void test_service_taken(void **state)
 	assert_resolves(holder.line);
 	child_kill(&holder);
 	assert_nobody();
-	/* and from the dead it is taken over */
+	/* and from the dead it is taken over, even while its segment is being reaped */
+	assert_true(child_start(&reaper, hold_lock, holder.line));
+	assert_true(sc_reap_is_orphan(holder.line));
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
+	assert_int_equal(child_end(&reaper), 0);
 	assert_resolves(seg->header.address);
 	sc_service_destroy(held);
 	assert_nobody();
