@@ -1007,48 +1007,6 @@ static void test_race_of_gets(void **state)
 	rma_close();
 }
 
-/* ---- without CMA ----------------------------------------------------------------------------- */
-
-/* They wait for the owner then, as long as it takes, and so does what comes behind them. */
-static void test_no_cma(void **state)
-{
-	(void)state;
-	for (size_t r = 0; r < ROUTES; r++) {
-		const struct route *route = &routes[r];
-		uint64_t put_values[3] = { 1, 2, 3 }, got[3] = { 0 };
-
-		if (route->way == WAY_LOCAL || (!route->strict && route->way == WAY_CMA) ||
-		    !way_possible(route->way))
-			continue;
-		rma_open(route);
-		memcpy(space, from, SPACE);
-		memset(into, 0x5a, SPACE);
-		for (int i = 0; i < 3; i++) {
-			put(&put_values[i], 0, 8, i == 1 ? SC_SEND_INJECT : 0); /* not to be offered */
-			assert_int_equal(ask(&got[i], 0, 8), 0);
-		}
-		assert_int_equal(ask(into, 0, 50000), 0);	 /* nor that, */
-		assert_int_equal(ask(into + 60000, 0, 5000), 0); /* and that is not to pass it */
-		put(&put_values[0], 0, 8, 0);
-		for (int i = 0; i < 1000; i++)
-			(void)sc_ep_poll(pair[0].ep);
-		assert_true(end_idle(&pair[0]));
-		ends_settle(pair, 2);
-		expect_done(9);
-		assert_memory_equal(got, put_values, sizeof(got));
-		assert_memory_equal(into, &put_values[2], 8);
-		assert_memory_equal(into + 8, from + 8, 50000 - 8);
-		assert_memory_equal(into + 60000, &put_values[2], 8);
-		assert_memory_equal(into + 60008, from + 8, 5000 - 8);
-		assert_memory_equal(space, &put_values[0], 8);
-		assert_true(counters()->rma_offers >= 2);
-		assert_int_equal(counters()->rma_offers_taken, counters()->rma_offers);
-		assert_int_equal(counters()->rma_direct_bytes, 0);
-		expect_idle();
-		rma_close();
-	}
-}
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
 /* The owner closes with offers in its ring. */
@@ -1204,35 +1162,20 @@ static void test_writer_dies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_taken),
-		cmocka_unit_test(test_withdrawn),
-		cmocka_unit_test(test_got),
-		cmocka_unit_test(test_got_vector),
-		cmocka_unit_test(test_get_withdrawn),
-		cmocka_unit_test(test_put_and_get),
-		cmocka_unit_test(test_held),
-		cmocka_unit_test(test_no_buffers),
-		cmocka_unit_test(test_get_errors),
-		cmocka_unit_test(test_mad_answer),
-		cmocka_unit_test(test_mad_reader),
-		cmocka_unit_test(test_race_of_gets),
-		cmocka_unit_test(test_no_cma),
-		cmocka_unit_test(test_spared),
-		cmocka_unit_test(test_many),
-		cmocka_unit_test(test_errors),
-		cmocka_unit_test(test_unmapped_meanwhile),
-		cmocka_unit_test(test_closed_key),
-		cmocka_unit_test(test_order),
-		cmocka_unit_test(test_fence),
-		cmocka_unit_test(test_in_hand),
-		cmocka_unit_test(test_crowded),
-		cmocka_unit_test(test_mad_owner),
-		cmocka_unit_test(test_mad_writer),
-		cmocka_unit_test(test_race),
-		cmocka_unit_test(test_owner_closes),
-		cmocka_unit_test(test_owner_dies),
-		cmocka_unit_test(test_owner_stopped),
-		cmocka_unit_test(test_writer_dies),
+		cmocka_unit_test(test_taken),	      cmocka_unit_test(test_withdrawn),
+		cmocka_unit_test(test_got),	      cmocka_unit_test(test_got_vector),
+		cmocka_unit_test(test_get_withdrawn), cmocka_unit_test(test_put_and_get),
+		cmocka_unit_test(test_held),	      cmocka_unit_test(test_no_buffers),
+		cmocka_unit_test(test_get_errors),    cmocka_unit_test(test_mad_answer),
+		cmocka_unit_test(test_mad_reader),    cmocka_unit_test(test_race_of_gets),
+		cmocka_unit_test(test_spared),	      cmocka_unit_test(test_many),
+		cmocka_unit_test(test_errors),	      cmocka_unit_test(test_unmapped_meanwhile),
+		cmocka_unit_test(test_closed_key),    cmocka_unit_test(test_order),
+		cmocka_unit_test(test_fence),	      cmocka_unit_test(test_in_hand),
+		cmocka_unit_test(test_crowded),	      cmocka_unit_test(test_mad_owner),
+		cmocka_unit_test(test_mad_writer),    cmocka_unit_test(test_race),
+		cmocka_unit_test(test_owner_closes),  cmocka_unit_test(test_owner_dies),
+		cmocka_unit_test(test_owner_stopped), cmocka_unit_test(test_writer_dies),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
