@@ -102,6 +102,14 @@ static bool has_action(enum action action)
 	return false;
 }
 
+static bool is_to_die(int side)
+{
+	for (int i = 0; i < INJECTIONS; i++)
+		if (control->injections[i].action == KILL && control->injections[i].side == side)
+			return true;
+	return false;
+}
+
 /* Calls may fail: less is promised. */
 static bool may_fail(void)
 {
@@ -675,7 +683,8 @@ static void side_run(void *arg, int index)
 			keep(what);
 	check_left(&side);
 	at(&side, "scan");
-	while (!side.other->closed && !side.other->gone)
+	/* one that dies in its own scan holds what it is about to remove: who survives it comes after */
+	while (!side.other->gone && (!side.other->closed || (is_to_die(!index) && !is_to_die(index))))
 		sched_yield();
 	for (int i = 0; i < 2; i++) /* a call of the first may fail */
 		(void)sc_reap_scan();
