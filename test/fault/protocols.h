@@ -102,6 +102,14 @@ static bool has_action(enum action action)
 	return false;
 }
 
+static bool is_to_die(int side)
+{
+	for (int i = 0; i < INJECTIONS; i++)
+		if (control->injections[i].action == KILL && control->injections[i].side == side)
+			return true;
+	return false;
+}
+
 /* Calls may fail: less is promised. */
 static bool may_fail(void)
 {
@@ -675,7 +683,8 @@ static void side_run(void *arg, int index)
 			keep(what);
 	check_left(&side);
 	at(&side, "scan");
-	while (!side.other->closed && !side.other->gone)
+	/* one that dies in its own scan holds what it is about to remove: who survives it comes after */
+	while (!side.other->gone && (!side.other->closed || (is_to_die(!index) && !is_to_die(index))))
 		sched_yield();
 	for (int i = 0; i < 2; i++) /* a call of the first may fail */
 		(void)sc_reap_scan();
@@ -1087,6 +1096,19 @@ static void work_reader(struct side *side)
 	go_on(side, 3);
 }
 
+/* Until the other has been let in; if it has come to the end of its messages, it may not be. */
+static void wait_accept(struct side *side)
+{
+	unsigned patience = QUIET_POLLS, count = 0;
+
+	while (!is_last(&side->protocol->messages[count]))
+		count++;
+	while (patience && side->ep->counters.accepts == 0 && !side->other->gone) {
+		patience -= side->other->begun == count || other_has_settled(side);
+		progress(side);
+	}
+}
+
 /* ---- coming and going ------------------------------------------------------------------------ */
 
 /* Messages in bounce buffers for one that has not looked yet, then the end. */
@@ -1205,8 +1227,7 @@ static void work_reaper(struct side *side)
 	(void)sc_reap_list(pass_over, NULL);
 	messages_send(side);
 	/* what one has left that was never let in can be read as long as it has its name */
-	for (int i = 0; i < QUIET_POLLS && side->ep->counters.accepts == 0; i++)
-		progress(side);
+	wait_accept(side);
 	at(side, "reap");
 	if (sc_reap_scan() < 0 && !may_fail())
 		complain("a scan failed");
@@ -1266,8 +1287,7 @@ static void work_careful(struct side *side)
 	unsigned long until;
 
 	messages_recv(side);
-	for (int i = 0; i < QUIET_POLLS && side->ep->counters.accepts == 0 && !side->other->gone; i++)
-		progress(side);
+	wait_accept(side);
 	go_on(side, 2);
 	if (!wait_stage(side, 2))
 		return;
@@ -1298,10 +1318,11 @@ static void work_without_descriptor(struct side *side)
 	unsigned long until;
 
 	messages_recv(side);
-	for (int i = 0; i < QUIET_POLLS && side->ep->counters.accepts == 0 && !side->other->gone; i++)
-		progress(side);
+	wait_accept(side);
 	go_on(side, 2);
-	(void)wait_stage(side, 2);
+	/* now only the process itself tells that it lives, and whatever call fails, it does not count as dead */
+	if (wait_stage(side, 2) && side->peer->seg && sc_peer_is_dead(side->peer) && !has_action(KILL))
+		complain("a live peer without a name is taken for dead");
 	until = side->me->polls + QUIET_POLLS;
 	while (side->me->polls < until)
 		progress(side);

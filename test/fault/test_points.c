@@ -376,7 +376,7 @@ static void visit_all(size_t index, int side, int point)
 		visit(&protocols[index], side, point, count, false);
 }
 
-/* In each role of each protocol that reaches the point, one of the actions in turn; then those that are left. */
+/* In each role of each protocol that reaches the point one of the actions, in turn; then those that are left. */
 static void visit_once(int point)
 {
 	struct injection injection = { .point = point, .nth = 1 };
