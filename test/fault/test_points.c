@@ -649,6 +649,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	points_init();
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);
