@@ -32,6 +32,17 @@ struct child {
 	char line[CHILD_LINE];
 };
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CHILD_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CHILD_SANITIZED 1
+#endif
+#endif
+#ifndef CHILD_SANITIZED
+#define CHILD_SANITIZED 0
+#endif
+
 /* A check in a child: cmocka's do not work there. */
 #define CHILD_CHECK(condition)                                                                            \
 	do {                                                                                              \
