@@ -717,8 +717,11 @@ static void check_closed(struct nth *nth)
 			note_closed(nth);
 		return;
 	}
-	for (int i = 0; i < LOOKS && !is_closed(nth); i++)
+	for (int i = 0; i < LOOKS; i++) {
+		if (is_closed(nth))
+			return;
 		nap();
+	}
 	fds = nth_count_fds() - nth->fds;
 	if (fds > nth->shared->closed_fds && !nth_is_look(nth->shared->plan.call.function))
 		nth_trouble(
