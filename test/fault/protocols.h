@@ -24,6 +24,7 @@
 #include <shmcma/core.h>
 #include "addr.h"
 #include "peer.h"
+#include "reap.h"
 #include "state.h"
 
 #define OPS_MAX 512
@@ -1201,8 +1202,13 @@ static void pass_over(const struct sc_reap_file *file, void *arg)
 	(void)file, (void)arg;
 }
 
-/* What a dead process has left is removed by both. */
-static void work_reaper(struct side *side)
+static const char *left_service(const struct side *side)
+{
+	return side->index ? "fault-left-1" : "fault-left-0";
+}
+
+/* A process that makes an endpoint with a service, and dies. It stays a zombie until it is waited for. */
+static pid_t leave_endpoint(struct side *side, void (*last)(struct side *side, const struct sc_ep *ep))
 {
 	siginfo_t info = { 0 };
 	int index = my_side;
@@ -1213,19 +1219,29 @@ static void work_reaper(struct side *side)
 	if (child < 0)
 		complain("fork");
 	if (!child) {
-		struct sc_ep_attr attr = { .tx_size = 16,
-					   .rx_size = 16,
-					   .service = side->index ? "fault-left-1" : "fault-left-0" };
+		struct sc_ep_attr attr = { .tx_size = 16, .rx_size = 16, .service = left_service(side) };
 		struct sc_ep *ep;
 
 		sc_config_init(&attr.config);
-		_exit(sc_ep_create(&attr, &ep) != 0);
+		if (sc_ep_create(&attr, &ep))
+			_exit(1);
+		if (last)
+			last(side, ep);
+		_exit(0);
 	}
 	my_side = index;
 	while (waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) && errno == EINTR)
-		; /* it stays a zombie until all is done */
+		;
 	if (info.si_status)
 		complain("a child has made no endpoint");
+	return child;
+}
+
+/* What a dead process has left is removed by both. */
+static void work_reaper(struct side *side)
+{
+	pid_t child = leave_endpoint(side, NULL);
+
 	reclaim_from(side, child);
 	(void)sc_reap_list(pass_over, NULL);
 	messages_send(side);
@@ -1240,15 +1256,102 @@ static void work_reaper(struct side *side)
 	(void)waitpid(child, NULL, 0);
 }
 
-static void own_name(const struct side *side, char path[SC_OWN_PATH_MAX])
+static void segment_path(const char *address, char path[SC_OWN_PATH_MAX])
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr parts;
 
-	if (sc_addr_parse(sc_ep_address(side->ep), &parts))
+	if (sc_addr_parse(address, &parts))
 		complain("an endpoint without address");
 	sc_addr_file(&parts, name);
 	sc_own_path(name, path);
+}
+
+static void service_path(const char *service, char path[SC_OWN_PATH_MAX])
+{
+	char name[SC_ADDR_NAME_MAX];
+
+	sc_addr_service_file(service, name);
+	sc_own_path(name, path);
+}
+
+static void own_name(const struct side *side, char path[SC_OWN_PATH_MAX])
+{
+	segment_path(sc_ep_address(side->ep), path);
+}
+
+/* Names that the library does not look at; should one be left, the next run takes it. */
+#define ASIDE_SEGMENT "/dev/shm/fault-aside-segment"
+#define ASIDE_SERVICE "/dev/shm/fault-aside-service"
+
+/* The last thing a process does: nobody finds its files until the other side's reaper holds the lock of one. */
+static void put_aside(struct side *side, const struct sc_ep *ep)
+{
+	char segment[SC_OWN_PATH_MAX], service[SC_OWN_PATH_MAX];
+
+	memcpy(side->me->left, ep->seg->header.address, sizeof(side->me->left));
+	segment_path(side->me->left, segment);
+	service_path(left_service(side), service);
+	if (rename(segment, ASIDE_SEGMENT) || rename(service, ASIDE_SERVICE))
+		_exit(1);
+}
+
+/* As a reaper takes it; one that had found the file by its first name may have it for a moment. */
+static int hold_lock(const char *path)
+{
+	struct flock lock = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = SC_ABI_LIFE_BYTE, .l_len = 1
+	};
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	while (fd >= 0 && fcntl(fd, F_SETLKW, &lock))
+		if (errno != EINTR)
+			complain("no lock: %s", strerror(errno));
+	if (fd < 0)
+		complain("no file to hold: %s", strerror(errno));
+	return fd;
+}
+
+/* A reaper that has taken the lock of a dead process's segment, and is slow: the other looks at what is left. */
+static void work_slow_reaper(struct side *side)
+{
+	char segment[SC_OWN_PATH_MAX], service[SC_OWN_PATH_MAX];
+	pid_t child = leave_endpoint(side, put_aside);
+	int fd;
+
+	segment_path(side->me->left, segment);
+	service_path(left_service(side), service);
+	sc_own_hold_others(); /* as every reaper: its lock goes with any descriptor of the file */
+	fd = hold_lock(ASIDE_SEGMENT);
+	if (rename(ASIDE_SEGMENT, segment) || rename(ASIDE_SERVICE, service))
+		complain("the names of the dead cannot be had back: %s", strerror(errno));
+	go_on(side, 2);
+	while (side->other->stage < 3 && !other_is_done(side))
+		sched_yield();
+	if (access(segment, F_OK))
+		complain("what a reaper holds was removed by another");
+	close(fd);
+	sc_own_release_others();
+	(void)waitpid(child, NULL, 0);
+}
+
+/* The lock is held, and yet its owner is dead; the service, whose lock is free, goes, the segment stays. */
+static void work_second_reaper(struct side *side)
+{
+	char service[SC_OWN_PATH_MAX], address[SC_ADDR_SIZE];
+
+	if (!wait_stage(side, 2))
+		return;
+	if (!sc_reap_is_orphan(side->other->left) && !has_action(KILL) && !may_fail())
+		complain("a dead process is taken for alive, as a reaper holds its lock");
+	if (sc_addr_resolve(side->other->left, address) != -ECONNREFUSED && !may_fail())
+		complain("the address of a dead process is not refused");
+	if (sc_reap_scan() < 0 && !may_fail())
+		complain("a scan failed");
+	service_path("fault-left-0", service);
+	if (!access(service, F_OK) && !may_fail())
+		complain("the service of a dead process is left, as a reaper holds its lock");
+	go_on(side, 3);
 }
 
 /* That of the thread's pipe, as closefrom(3) does first: it must end all the same, and nobody get SIGPIPE. */
@@ -1427,6 +1530,12 @@ static const struct protocol protocols[] = {
 	  inline_messages,
 	  { 0 } },
 	{ "reaping", { "one", "other" }, 0, { work_reaper, work_reaper }, bounce_messages, { 0 } },
+	{ "reaping what another reaps",
+	  { "slow reaper", "second reaper" },
+	  0,
+	  { work_slow_reaper, work_second_reaper },
+	  NULL,
+	  { 0 } },
 	{ "lost lock",
 	  { "careless", "reaper" },
 	  0,

@@ -141,6 +141,7 @@ struct injection {
 /* What each process tells. */
 struct told {
 	char address[64];
+	char left[64]; /* of an endpoint whose process has died */
 	uint64_t keys[4], addr;
 	_Atomic unsigned stage;	   /* of its work, see wait_stage() */
 	atomic_bool settled;	   /* its own operations are over, */
