@@ -218,6 +218,21 @@ bool sc_reap_is_orphan(const char *addr)
 	return dead;
 }
 
+bool sc_reap_service_is_orphan(const char *name)
+{
+	bool dead;
+	struct stat st;
+	int fd;
+
+	sc_own_hold_others();
+	fd = sc_own_open_other(name, &st);
+	dead = fd < 0 ? fd == -ENOENT : !service_is_alive(fd);
+	if (fd >= 0)
+		SC_CALL("reap.orphan_close", close(fd));
+	sc_own_release_others();
+	return dead;
+}
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* Exactly the names that this library gives; a user's own "shmcma-notes" is not among them. */

@@ -31,4 +31,10 @@ int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg);
 /* Is the file of the endpoint with that address there, and its owner dead? False when it cannot be told. */
 bool sc_reap_is_orphan(const char *addr);
 
+/*
+ * The same of a service by the name of its file, which may be gone by now. Somebody who holds its lock all the same
+ * is a reaper, or a live process that is none of this version of the library.
+ */
+bool sc_reap_service_is_orphan(const char *name);
+
 #endif

@@ -6,9 +6,9 @@
  * Owns struct sc_service. Any thread may call; one structure is used by one thread at a time.
  *
  * The holder's death at any step leaves no name, or a complete file with a free lock, which the next who
- * wants the name removes. The name of a live holder is never touched: linkat(2) does not replace. Its
- * address stays what it was when the file was named, so a reader that finds the lock held has read what
- * the holder wrote.
+ * wants the name removes; if another is about to, it waits for that, but not without end. The name of a live
+ * holder is never touched: linkat(2) does not replace. Its address stays what it was when the file was named,
+ * so a reader that finds the lock held has read what the holder wrote.
  */
 #define _GNU_SOURCE 1
 #include "service.h"
@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <shmcma/abi.h>
 #include "addr.h"
@@ -29,6 +30,7 @@
 #include "seg.h"
 
 #define REAP_TRIES 16
+#define REAP_WAIT_MS 1000 /* for another reaper: it needs a moment, or is stopped */
 
 struct sc_service {
 	struct sc_own file;
@@ -61,6 +63,26 @@ static int fill(int fd, const char *addr)
 	return put < 0 && errno != EDQUOT ? -errno : -ENOSPC;
 }
 
+/*
+ * A name of the dead whose lock another reaper has: soon there is no such name. Nothing tells when, and who waits
+ * for the lock itself may wait for one that is stopped.
+ */
+static int reap_slow(const char *name)
+{
+	const struct timespec moment = { 0, 1000000 };
+	int ret = -EBUSY;
+
+	for (int i = 0; ret == -EBUSY && i < REAP_WAIT_MS && sc_reap_service_is_orphan(name); i++) {
+		if (!i)
+			sc_info(SC_HOST_DIR "/%s is a dead process's, and another process is removing it: "
+					    "waiting for that",
+				name);
+		nanosleep(&moment, NULL);
+		ret = sc_reap_name(name);
+	}
+	return ret;
+}
+
 /* The name, as soon as it is free or its owner is found dead. */
 static int publish(struct sc_own *file, const char *name)
 {
@@ -73,6 +95,8 @@ static int publish(struct sc_own *file, const char *name)
 		if (err != -EEXIST)
 			return err;
 		reaped = sc_reap_name(name);
+		if (reaped == -EBUSY)
+			reaped = reap_slow(name);
 		if (reaped == -EACCES)
 			sc_warn(SC_HOST_DIR
 				"/%s is in the way and not a regular file of this user with mode "

@@ -558,16 +558,13 @@ static void test_service(void **state)
 	assert_nobody();
 }
 
-/* Holds the lock of the segment with that address, as a reaper does for a moment. */
+/* Holds the lock of the file with that name, as a reaper does for a moment. */
 static void hold_lock(struct child *self, void *arg)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
-	struct sc_addr parts;
+	char path[SC_OWN_PATH_MAX];
 	int fd;
 
-	CHILD_CHECK(!sc_addr_parse(arg, &parts));
-	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_own_path(arg, path);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
 	child_tell(self, "");
@@ -576,6 +573,7 @@ static void hold_lock(struct child *self, void *arg)
 
 static void test_service_taken(void **state)
 {
+	char name[SC_ADDR_NAME_MAX];
 	struct sc_service *held = NULL;
 	struct child holder, reaper;
 	struct sc_seg *seg;
@@ -596,7 +594,8 @@ static void test_service_taken(void **state)
 	child_kill(&holder);
 	assert_nobody();
 	/* and from the dead it is taken over, even while its segment is being reaped */
-	assert_true(child_start(&reaper, hold_lock, holder.line));
+	file_of(holder.line, name);
+	assert_true(child_start(&reaper, hold_lock, name));
 	assert_true(sc_reap_is_orphan(holder.line));
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
 	assert_int_equal(child_end(&reaper), 0);
@@ -605,6 +604,60 @@ static void test_service_taken(void **state)
 	assert_nobody();
 	sc_seg_destroy(seg);
 	sc_reap_scan();
+}
+
+static struct child slow_reaper;
+
+/* It goes on when it is seen that somebody waits for it. */
+static void let_reaper_go(enum sc_log_level level, const char *line)
+{
+	if (slow_reaper.pid && strstr(line, "waiting for that") && !child_is_daemon()) {
+		child_end(&slow_reaper);
+		slow_reaper.pid = 0;
+	}
+	child_log(level, line);
+}
+
+/* From the dead it is taken over while the file of the service itself is being reaped. */
+static void test_service_being_reaped(void **state)
+{
+	struct sc_service *held = NULL;
+	char name[SC_ADDR_NAME_MAX], segment[SC_ADDR_NAME_MAX];
+	struct child holder;
+	struct sc_seg *seg;
+
+	(void)state;
+	if (!alone)
+		skip(); /* others reap, too */
+	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
+	sc_addr_service_file(service, name);
+	assert_true(sc_reap_service_is_orphan(name)); /* by now it may be gone */
+	for (int gone = 0; gone < 2; gone++) {	      /* its segment has been removed already */
+		assert_true(child_start(&holder, serve, NULL));
+		assert_false(sc_reap_service_is_orphan(name));
+		child_kill(&holder);
+		file_of(holder.line, segment);
+		if (gone)
+			assert_reaped(segment);
+		assert_true(child_start(&slow_reaper, hold_lock, name));
+		assert_true(sc_reap_service_is_orphan(name));
+		assert_nobody();
+		sc_log_set(let_reaper_go);
+		assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
+		sc_log_set(child_log);
+		assert_int_equal(slow_reaper.pid, 0);
+		assert_resolves(seg->header.address);
+		sc_service_destroy(held);
+	}
+	/* but not waited for without end: it may be stopped */
+	assert_true(child_start(&holder, serve, NULL));
+	child_kill(&holder);
+	assert_true(child_start(&slow_reaper, hold_lock, name));
+	assert_int_equal(sc_service_create(service, seg->header.address, &held), -EADDRINUSE);
+	assert_int_equal(child_end(&slow_reaper), 0);
+	sc_seg_destroy(seg);
+	sc_reap_scan();
+	assert_false(exists(name));
 }
 
 static void resolve_it(struct child *self, void *arg)
@@ -970,6 +1023,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_scan),
 		cmocka_unit_test(test_service),
 		cmocka_unit_test(test_service_taken),
+		cmocka_unit_test(test_service_being_reaped),
 		cmocka_unit_test(test_service_own),
 		cmocka_unit_test(test_service_without_endpoint),
 		cmocka_unit_test(test_service_fork),
