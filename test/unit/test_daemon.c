@@ -1075,8 +1075,7 @@ static void test_lost_at_the_end(void **state)
 
 /* ---- calls that fail, and more than there is room for ----------------------------------------- */
 
-static const char *const thread_points[] = { "daemon.thread", "daemon.pipe", "daemon.robust",
-					     "daemon.pidfd" };
+static const char *const thread_points[] = { "daemon.thread", "door.pipe", "daemon.robust", "pidfd.open" };
 
 /* A call of the thread's fails: deaths are found all the same, by it or by polling; later all is well. */
 static void do_without(struct child *self, void *arg)
@@ -1092,7 +1091,7 @@ static void do_without(struct child *self, void *arg)
 	assert_true(core_failing(point, EAGAIN));
 	end_open(&ends[0], NULL);
 	peer = connect_to(&ends[0], other.line);
-	if (!strcmp(point, "daemon.robust") || !strcmp(point, "daemon.pidfd"))
+	if (!strcmp(point, "daemon.robust") || !strcmp(point, "pidfd.open"))
 		await_threads(1);
 	assert_int_equal(count_pidfds(), !strcmp(point, "daemon.robust"));
 	child_kill(&other);
