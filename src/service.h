@@ -9,7 +9,7 @@ struct sc_service;
 
 /*
  * Hold the name for the endpoint with that address. A dead owner's is reaped first. -EADDRINUSE: a live
- * process has it; it is not harmed.
+ * process has it, which is not harmed, or one that reaps it has stopped.
  */
 int sc_service_create(const char *service, const char *addr, struct sc_service **held);
 void sc_service_destroy(struct sc_service *held);
