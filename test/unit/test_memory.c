@@ -2,8 +2,8 @@
 /*
  * test_memory: copies inside this process, of which one side may not be there any more: an error, never a
  * signal; on a kernel that makes pages present when asked to, on one that does not (a filter of system calls
- * makes it so), and on one that moreover forbids process_vm_writev(2), where what is there is copied all the
- * same.
+ * makes it so), on one that looks at no single page, and on one that moreover forbids process_vm_writev(2),
+ * where what is there is copied all the same.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -23,22 +24,37 @@
 
 #define POPULATE_READ 22 /* of madvise(2), as in memory.c */
 
-/* From now on madvise(2) knows no MADV_POPULATE_READ, _WRITE, as before Linux 5.14. False: not allowed here. */
-static bool forbid_populate(void)
+/*
+ * From now on the system call fails with `error` (0: does nothing and returns 0) where that argument of it is
+ * from `first` to `last`. False: not allowed here.
+ */
+static bool forbid(unsigned int call, int arg, unsigned int first, unsigned int last, unsigned int error)
 {
 	struct sock_filter rules[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, POPULATE_READ + 2, 1, 0),
-		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, POPULATE_READ, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned int)offsetof(struct seccomp_data, args[arg])),
+		BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, last, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, first, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
 	};
 	struct sock_fprog program = { sizeof(rules) / sizeof(rules[0]), rules };
 
 	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
 	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* As before Linux 5.14: madvise(2) knows no MADV_POPULATE_READ, _WRITE. */
+static bool forbid_populate(void)
+{
+	return forbid(SYS_madvise, 2, POPULATE_READ, POPULATE_READ + 1, EINVAL);
+}
+
+/* The look at a page that is to be read: a change of the signal mask that does not exist. */
+static bool forbid_peek(unsigned int error)
+{
+	return forbid(SYS_rt_sigprocmask, 0, UINT32_MAX, UINT32_MAX, error);
 }
 
 /* Two pages to write, then two to read only, then two that are not there. */
@@ -140,13 +156,74 @@ static void nothing_asked(struct child *self, void *arg)
 	check_there(&pages);
 }
 
-static void run(child_body *body)
+/* Each page by itself is looked at in another way then. */
+static void no_peek(struct child *self, void *arg)
 {
-	int status = child_run(body, NULL);
+	struct pages pages = map_pages();
+
+	(void)self;
+	if (!forbid_peek(*(unsigned int *)arg))
+		_exit(77);
+	check_there(&pages);
+	check_absent(&pages);
+}
+
+static void no_touch(struct child *self, void *arg)
+{
+	struct pages pages = map_pages();
+
+	(void)self, (void)arg;
+	if (!forbid(SYS_futex, 1, FUTEX_WAKE_OP_PRIVATE, FUTEX_WAKE_OP_PRIVATE, ENOSYS))
+		_exit(77);
+	check_there(&pages);
+	check_absent(&pages);
+}
+
+static void no_look_at_all(struct child *self, void *arg)
+{
+	(void)self, (void)arg;
+	if (!forbid_populate() || !forbid_peek(ENOSYS))
+		_exit(77);
+	copied_by_kernel(self, arg);
+}
+
+/* What cannot be asked for is not copied. */
+static void fails(struct child *self, void *arg)
+{
+	struct pages pages = map_pages();
+	uint8_t bytes[16] = { 0 };
+
+	(void)self, (void)arg;
+	if (!core_failing("memory.populate", ENOMEM))
+		_exit(77);
+	CHILD_CHECK(copy(true, pages.write + pages.size - 8, bytes, 16) == -EIO);
+	core_failing("memory.touch", EFAULT);
+	CHILD_CHECK(copy(true, pages.write, bytes, 16) == -EIO);
+	core_failing("memory.peek", EFAULT); /* from the first: pages are looked at in another way */
+	CHILD_CHECK(!copy(false, bytes, pages.write, 16));
+	core_failing(NULL, 0);
+	check_there(&pages);
+}
+
+static void cannot_populate(struct child *self, void *arg)
+{
+	if (!core_failing("memory.can", EINVAL))
+		_exit(77);
+	copied_by_kernel(self, arg);
+}
+
+static void run_with(child_body *body, void *arg)
+{
+	int status = child_run(body, arg);
 
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
 		skip();
 	assert_int_equal(status, 0);
+}
+
+static void run(child_body *body)
+{
+	run_with(body, NULL);
 }
 
 static void test_populated(void **state)
@@ -167,12 +244,41 @@ static void test_nothing_asked(void **state)
 	run(nothing_asked);
 }
 
+static void test_no_peek(void **state)
+{
+	unsigned int errors[] = { ENOSYS, EFAULT, EINVAL, 0 }; /* whatever is at the address */
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
+		run_with(no_peek, &errors[i]);
+}
+
+static void test_no_touch(void **state)
+{
+	(void)state;
+	run(no_touch);
+}
+
+static void test_no_look_at_all(void **state)
+{
+	(void)state;
+	run(no_look_at_all);
+}
+
+static void test_fails(void **state)
+{
+	(void)state;
+	run(fails);
+	run(cannot_populate);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_populated),
-		cmocka_unit_test(test_copied_by_kernel),
-		cmocka_unit_test(test_nothing_asked),
+		cmocka_unit_test(test_populated),     cmocka_unit_test(test_copied_by_kernel),
+		cmocka_unit_test(test_nothing_asked), cmocka_unit_test(test_no_peek),
+		cmocka_unit_test(test_no_touch),      cmocka_unit_test(test_no_look_at_all),
+		cmocka_unit_test(test_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
