@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "child.h"
+#include "core_test.h"
 #include "door.h"
 
 static struct sc_door door;
@@ -229,6 +230,88 @@ static void test_hang_up(void **state)
 	assert_false(sc_door_hear(&door, &knocked));
 }
 
+/* One end only: what is written would be lost, and is a SIGPIPE. */
+static void test_half_lost(void **state)
+{
+	bool knocked;
+
+	(void)state;
+	close(door.ends[0]);
+	assert_false(sc_door_ring(&door));
+	assert_false(sc_door_hear(&door, &knocked));
+	assert_int_equal(sc_door_knock(getpid(), &presence), -ENOENT);
+}
+
+/* ---- calls that fail ------------------------------------------------------------------------- */
+
+static int lowest_free(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	close(fd);
+	return fd;
+}
+
+/* There is none then, and nothing is left open. */
+static void test_not_opened(void **state)
+{
+	struct sc_door none;
+	int before = lowest_free();
+
+	(void)state;
+	if (!core_failing("door.pipe", EMFILE))
+		skip();
+	assert_int_equal(sc_door_open(&none), -EMFILE);
+	assert_true(none.ends[0] == -1 && none.ends[1] == -1);
+	core_failing("door.pipe_stat", EIO);
+	assert_int_equal(sc_door_open(&none), -EIO);
+	assert_true(none.ends[0] == -1 && none.ends[1] == -1);
+	core_failing(NULL, 0);
+	assert_int_equal(lowest_free(), before);
+	assert_false(sc_door_ring(&none));
+}
+
+/* A full pipe is as good as a byte in it; of any other failure the caller hears, and the next one is tried. */
+static void test_ring_fails(void **state)
+{
+	bool knocked;
+
+	(void)state;
+	if (!core_failing("door.ring", EIO))
+		skip();
+	assert_false(sc_door_ring(&door));
+	core_failing("door.ring", EAGAIN);
+	assert_true(sc_door_ring(&door));
+	core_failing("door.hear", EINTR);
+	assert_true(sc_door_hear(&door, &knocked)); /* it is not lost */
+	assert_false(knocked);
+	core_failing(NULL, 0);
+	assert_true(sc_door_ring(&door));
+	assert_int_equal(hear(), 1);
+}
+
+/* Said to who knocks, and no descriptor left. */
+static void test_knock_fails(void **state)
+{
+	int before = lowest_free();
+
+	(void)state;
+	if (!core_failing("door.find", EACCES))
+		skip();
+	assert_int_equal(sc_door_knock(getpid(), &presence), -EACCES);
+	core_failing("door.stat", EIO);
+	assert_int_equal(sc_door_knock(getpid(), &presence), -ENOENT);
+	core_failing("door.reach", EMFILE);
+	assert_int_equal(sc_door_knock(getpid(), &presence), -EMFILE);
+	core_failing("door.knock", EIO);
+	assert_int_equal(sc_door_knock(getpid(), &presence), -EIO);
+	assert_false(has_come());
+	core_failing("door.knock", EAGAIN);
+	assert_int_equal(sc_door_knock(getpid(), &presence), 0);
+	core_failing(NULL, 0);
+	assert_int_equal(lowest_free(), before);
+}
+
 /* ---- other processes ------------------------------------------------------------------------- */
 
 /* Shows its door in memory that both have, says when it is knocked at. */
@@ -302,6 +385,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hidden, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_hang_up, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_half_lost, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_not_opened, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_ring_fails, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_knock_fails, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_leader_ended, setup, teardown),
 	};
 
