@@ -140,8 +140,6 @@ static int64_t now_ms(void)
 /* False: it will wake when its time has come, or by the hanging up, unless a child has that end too. */
 static bool wake_locked(void)
 {
-	if (daemon_state == STATE_NONE)
-		return false;
 	if (sc_door_ring(&daemon_door))
 		return true;
 	sc_door_hang_up(&daemon_door);
@@ -217,7 +215,7 @@ void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_be
 	struct sc_daemon_process *process = NULL;
 
 	*watch = (struct sc_watch){ .seg = seg, .bell = bell };
-	if (seg->own || seg->lender)
+	if (seg->lender) /* this process's own */
 		return;
 	pthread_mutex_lock(&daemon_mutex);
 	if (daemon_state == STATE_RUNS) {
