@@ -31,12 +31,15 @@ static inline bool core_has_file(const char *address)
 
 #ifdef SC_FAULT_INJECTION
 
-static const char *core_failing_point;
-static int core_failing_error, core_failing_passes;
+/* The core's own thread reads them, too. */
+static const char *_Atomic core_failing_point;
+static _Atomic int core_failing_error, core_failing_passes;
 
 static inline int core_at_point(const char *point)
 {
-	if (!core_failing_point || strcmp(point, core_failing_point))
+	const char *failing = core_failing_point;
+
+	if (!failing || strcmp(point, failing))
 		return 0;
 	return core_failing_passes-- > 0 ? 0 : core_failing_error;
 }
@@ -44,10 +47,11 @@ static inline int core_at_point(const char *point)
 /* The call at that point of inject.h fails, in this process, from when it has passed that often. False: cannot be. */
 static inline bool core_failing_after(const char *point, int error, int passes)
 {
-	core_failing_point = point;
 	core_failing_error = error;
 	core_failing_passes = passes;
-	sc_inject_hook = core_at_point;
+	core_failing_point = point;
+	if (sc_inject_hook != core_at_point)
+		sc_inject_hook = core_at_point;
 	return true;
 }
 

@@ -14,13 +14,17 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include <cmocka.h>
 
 #include "core_pair.h"
 #include "addr.h"
+#include "door.h"
 #include "host.h"
+#include "live.h"
 #include "reap.h"
 
 #define STOPPED_CHECKS 100000
@@ -713,6 +717,202 @@ static void test_lock_kept(void **state)
 	end_close(&end);
 }
 
+/* ---- ticks ----------------------------------------------------------------------------------- */
+
+#define TICK_SECONDS 31 /* one is due after that */
+
+static _Atomic time_t seconds_ahead;
+
+/* The core's clock, which a test may set ahead. */
+int clock_gettime(clockid_t id, struct timespec *now)
+{
+	int ret = (int)syscall(SYS_clock_gettime, id, now);
+
+	now->tv_sec += seconds_ahead;
+	return ret;
+}
+
+/* To the thread of this process, as any other would. */
+static void knock(struct sc_ep *ep)
+{
+	while (!sc_load_acquire_32(&sc_seg_presence(ep->seg)->door))
+		nap();
+	CHILD_CHECK(!sc_door_knock(getpid(), sc_seg_presence(ep->seg)));
+}
+
+/* Its next tick, to the end: that is a look at all names, after which it rings. */
+static void tick(struct sc_ep *ep)
+{
+	uint32_t rung = sc_load_acquire_32(&ep->bell.rung);
+
+	seconds_ahead += TICK_SECONDS;
+	knock(ep);
+	while (sc_load_acquire_32(&ep->bell.rung) == rung)
+		nap();
+}
+
+/* Loses its lock by closing a second descriptor, then has a tick each time that it is told to. */
+static void tick_often(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	char path[SC_OWN_PATH_MAX];
+	struct sc_ep *ep;
+
+	(void)arg;
+	child_on_its_own();
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", ep->seg->file.fd);
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	tick(ep);
+	child_tell(self, "nothing had happened");
+	child_wait(self);
+	close(open(path, O_RDONLY | O_CLOEXEC));
+	for (int i = 0; i < 3; i++) {
+		child_tell(self, "done");
+		child_wait(self);
+		tick(ep);
+	}
+	sc_ep_destroy(ep);
+	sc_process_fini();
+}
+
+static void let_do(struct child *child)
+{
+	assert_int_equal(send(child->down, "", 1, 0), 1);
+	assert_int_equal(read(child->up, child->line, CHILD_LINE), CHILD_LINE);
+}
+
+/* What is lost without a sound it has again after a tick; a reaper that holds it just then is outwaited. */
+static void test_tick(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+	int fd;
+
+	(void)state;
+	peer = meet(&end, &child, tick_often);
+	assert_int_equal(sc_addr_parse(child.line, &parts), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	let_do(&child);
+	assert_int_equal(sc_seg_check_owner(peer->seg), 1);
+	let_do(&child);
+	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(sc_live_lock(fd), 0);
+	let_do(&child);
+	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
+	close(fd);
+	let_do(&child);
+	assert_int_equal(sc_seg_check_owner(peer->seg), 1);
+	see_leave(&end, peer, &child);
+}
+
+static int find_pidfd(void)
+{
+	for (int fd = 0; fd < 1000; fd++) {
+		char path[64], text[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, text, sizeof(text) - 1) > 0 && strstr(text, "pidfd"))
+			return fd;
+	}
+	return -1;
+}
+
+/* The application closes the pipe by which the thread is woken, and nothing else. */
+static void close_door(struct sc_ep *ep)
+{
+	struct sc_abi_presence *presence = sc_seg_presence(ep->seg);
+	uint64_t ino;
+
+	while (!sc_load_acquire_32(&presence->door))
+		nap();
+	ino = sc_load_relaxed_64(&presence->door_ino);
+	for (int fd = 0; fd < 1000; fd++) {
+		struct stat st;
+
+		if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && st.st_ino == ino)
+			close(fd);
+	}
+	while (sc_load_acquire_32(&presence->door) && sc_load_relaxed_64(&presence->door_ino) == ino)
+		nap();
+}
+
+static void await_door(struct sc_ep *ep)
+{
+	while (!sc_load_acquire_32(&sc_seg_presence(ep->seg)->door))
+		nap();
+}
+
+/* Without a word from the application. */
+static void see_die(struct end *end, const struct sc_peer *peer, struct child *other)
+{
+	child_kill(other);
+	while (!sc_watch_has_ended(&peer->watch))
+		nap();
+	await_loss(end, peer);
+}
+
+/* What it polls is lost in part: the rest is kept, what was lost is there again, and deaths are found. */
+static void lose_in_part(struct child *self, void *arg)
+{
+	struct child other; /* one after the other: there is one pidfd at a time */
+	struct sc_peer *peer;
+	int ends[2], fd;
+	struct end end;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+	end_open(&end, NULL);
+	assert_true(child_start(&other, live, NULL));
+	peer = connect_to(&end, other.line);
+	close_door(end.ep); /* the pidfd is left */
+	await_door(end.ep);
+	see_die(&end, peer, &other);
+
+	/* a pidfd, whose number is a pipe's now that has nothing to read; and no new door yet */
+	assert_true(child_start(&other, live, NULL));
+	peer = connect_to(&end, other.line);
+	fd = find_pidfd();
+	assert_true(fd >= 0);
+	assert_int_equal(dup3(ends[0], fd, O_CLOEXEC), fd);
+	core_failing("door.pipe", EMFILE);
+	close_door(end.ep);
+	child_kill(&other);
+	while (!sc_watch_has_ended(&peer->watch))
+		nap();
+	core_failing(NULL, 0);
+	await_door(end.ep);
+	assert_int_equal(write(ends[1], "x", 1), 1); /* the application's is open still */
+	tick(end.ep); /* with one that has ended, and that nobody has let go yet */
+	await_loss(&end, peer);
+
+	/* lost when a tick is due: all of it at once */
+	assert_true(child_start(&other, live, NULL));
+	peer = connect_to(&end, other.line);
+	seconds_ahead += TICK_SECONDS;
+	close_door(end.ep);
+	await_door(end.ep);
+	see_die(&end, peer, &other);
+	assert_int_equal(end.ep->counters.deaths, 3);
+	end_close(&end);
+	sc_process_fini();
+}
+
+static void test_lost_in_part(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(lose_in_part, NULL), 0);
+	assert_true(sc_reap_scan() >= 0);
+}
+
 /* ---- words of life --------------------------------------------------------------------------- */
 
 #define LIVES 5
@@ -1075,12 +1275,22 @@ static void test_lost_at_the_end(void **state)
 
 /* ---- calls that fail, and more than there is room for ----------------------------------------- */
 
-static const char *const thread_points[] = { "daemon.thread", "door.pipe", "daemon.robust", "pidfd.open" };
+/* What there is all the same; a thread, later. */
+static const struct failing {
+	const char *point;
+	bool thread, pidfd, later;
+} thread_points[] = {
+	{ "daemon.atfork", false, false, false }, /* it is asked for once */
+	{ "daemon.thread", false, false, true },  { "door.pipe", false, false, true },
+	{ "daemon.robust", true, true, true },	  { "daemon.getattr", true, true, true },
+	{ "daemon.setattr", true, true, true },	  { "daemon.poll", true, true, true },
+	{ "pidfd.open", true, false, true },	  { "pidfd.limit", true, false, true },
+};
 
 /* A call of the thread's fails: deaths are found all the same, by it or by polling; later all is well. */
 static void do_without(struct child *self, void *arg)
 {
-	const char *point = arg;
+	const struct failing *failing = arg;
 	struct child other;
 	struct sc_peer *peer;
 	struct end ends[2];
@@ -1088,18 +1298,17 @@ static void do_without(struct child *self, void *arg)
 	(void)self;
 	child_on_its_own();
 	assert_true(child_start(&other, live, NULL));
-	assert_true(core_failing(point, EAGAIN));
+	assert_true(core_failing(failing->point, EAGAIN));
 	end_open(&ends[0], NULL);
 	peer = connect_to(&ends[0], other.line);
-	if (!strcmp(point, "daemon.robust") || !strcmp(point, "pidfd.open"))
-		await_threads(1);
-	assert_int_equal(count_pidfds(), !strcmp(point, "daemon.robust"));
+	await_threads(failing->thread);
+	assert_int_equal(count_pidfds(), failing->pidfd);
 	child_kill(&other);
 	await_loss(&ends[0], peer);
 	assert_int_equal(ends[0].ep->counters.deaths, 1);
 	core_failing(NULL, 0);
 	end_open(&ends[1], NULL);
-	await_threads(1);
+	await_threads(failing->later);
 	end_close(&ends[0]);
 	end_close(&ends[1]);
 	sc_process_fini();
@@ -1112,7 +1321,38 @@ static void test_calls_fail(void **state)
 	if (!core_failing(NULL, 0))
 		skip();
 	for (size_t i = 0; i < sizeof(thread_points) / sizeof(thread_points[0]); i++)
-		assert_int_equal(child_run(do_without, (void *)thread_points[i]), 0);
+		assert_int_equal(child_run(do_without, (void *)&thread_points[i]), 0);
+}
+
+/* The application has chosen how it is scheduled, its threads too: that stays. */
+static void is_batch(struct child *self, void *arg)
+{
+	struct child other;
+	struct sc_peer *peer;
+	struct end end;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	assert_int_equal(sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 }), 0);
+	assert_true(child_start(&other, live, NULL));
+	end_open(&end, NULL);
+	peer = connect_to(&end, other.line);
+	while (!life_of(peer))
+		nap();
+	assert_int_equal(sched_getscheduler((pid_t)(life_of(peer) & SC_ABI_LIFE_TID)), SCHED_BATCH);
+	child_kill(&other);
+	while (!sc_watch_has_ended(&peer->watch))
+		nap();
+	await_loss(&end, peer);
+	end_close(&end);
+	sc_process_fini();
+}
+
+static void test_batch(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(is_batch, NULL), 0);
+	assert_true(sc_reap_scan() >= 0);
 }
 
 #define BELLS 1030 /* more than the kernel would look at */
@@ -1229,6 +1469,8 @@ int main(void)
 		cmocka_unit_test_setup(test_pid_namespace, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
 		cmocka_unit_test_setup(test_lock_kept, pair_setup),
+		cmocka_unit_test_setup(test_tick, pair_setup),
+		cmocka_unit_test_setup(test_lost_in_part, pair_setup),
 		cmocka_unit_test_setup(test_life, pair_setup),
 		cmocka_unit_test_setup(test_life_scribbled, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
@@ -1237,6 +1479,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),
 		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
+		cmocka_unit_test_setup(test_batch, pair_setup),
 		cmocka_unit_test_setup(test_many_bells, pair_setup),
 		cmocka_unit_test_setup(test_many_watches, pair_setup),
 	};
