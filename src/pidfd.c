@@ -49,7 +49,7 @@ static int most(void)
 
 static bool is_open(const struct place *place)
 {
-	return place->used && sc_host_is_pidfd(place->fd, place->pid, place->ino);
+	return sc_host_is_pidfd(place->fd, place->pid, place->ino);
 }
 
 static void place_close(struct place *place)
@@ -80,13 +80,13 @@ static int place_open(pid_t pid)
 {
 	int fd, i = 0;
 
-	while (i < SC_PIDFDS_MAX && places[i].used)
-		i++;
-	if (i == SC_PIDFDS_MAX || places_used >= most())
+	if (places_used >= most())
 		return SC_NO_PIDFD;
 	fd = SC_TRY("pidfd.open", sc_host_open_pidfd(pid));
 	if (fd < 0)
 		return SC_NO_PIDFD;
+	while (places[i].used) /* there is one: most() is not more than there are */
+		i++;
 	places[i] = (struct place){ .used = true, .fd = fd, .pid = pid, .ino = sc_host_pidfd_inode(fd) };
 	places_used++;
 	return i;
