@@ -428,6 +428,11 @@ static void test_peers(void **state)
 	sc_pidfd_put(place);
 	assert_int_equal(count_pidfds(getpid()), 0);
 	assert_int_equal(sc_pidfd_get(0x7ffffff0), SC_NO_PIDFD);
+	if (core_failing("pidfd.limit", EPERM))
+		assert_int_equal(sc_pidfd_get(getpid()), SC_NO_PIDFD);
+	if (core_failing("pidfd.open", EMFILE))
+		assert_int_equal(sc_pidfd_get(getpid()), SC_NO_PIDFD);
+	core_failing(NULL, 0);
 }
 
 /* A file with the life lock held, to be added as a neighbour's. */
@@ -527,11 +532,236 @@ static void test_nearest(void **state)
 	assert_int_equal(child_run(keeps_nearest, NULL), 0);
 }
 
+/* A table that is full, for good measure: as many as there may be, and one more. */
+static void fills_table(struct child *self, void *arg)
+{
+	pid_t pids[SC_PIDFDS_MAX + 1];
+	struct rlimit limit = { 4096, 4096 };
+	int places[SC_PIDFDS_MAX];
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	if (setrlimit(RLIMIT_NOFILE, &limit) && getrlimit(RLIMIT_NOFILE, &limit))
+		abort();
+	if (limit.rlim_cur < 4 * SC_PIDFDS_MAX)
+		_exit(77);
+	for (int i = 0; i <= SC_PIDFDS_MAX; i++) {
+		pids[i] = fork();
+		assert_true(pids[i] >= 0);
+		if (!pids[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+	}
+	for (int i = 0; i < SC_PIDFDS_MAX; i++) {
+		places[i] = sc_pidfd_get(pids[i]);
+		assert_true(places[i] != SC_NO_PIDFD);
+	}
+	assert_int_equal(sc_pidfd_get(pids[SC_PIDFDS_MAX]), SC_NO_PIDFD);
+	sc_pidfd_put(places[3]);
+	assert_int_equal(sc_pidfd_get(pids[SC_PIDFDS_MAX]), places[3]);
+	assert_int_equal(count_pidfds(getpid()), SC_PIDFDS_MAX);
+	for (int i = 0; i <= SC_PIDFDS_MAX; i++)
+		kill(pids[i], SIGKILL);
+	for (int i = 0; i <= SC_PIDFDS_MAX; i++)
+		assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+}
+
+static void test_table_full(void **state)
+{
+	int status = child_run(fills_table, NULL);
+
+	(void)state;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+/* Neighbours beside a peer: those are forgotten that a look has not seen, or whose descriptor is lost. */
+static void forgets(struct child *self, void *arg)
+{
+	const struct sc_neighbour other_name = { .distance = 20, .name = 10 },
+				  farther = { .distance = 11, .name = 10 };
+	struct pollfd polls[SC_PIDFDS_MAX];
+	struct child crowd[3];
+	int fds[3], peer, shared = SC_NO_PIDFD;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	peer = sc_pidfd_get(getppid());
+	assert_true(peer != SC_NO_PIDFD);
+	sc_neighbours_want(true);
+	for (int i = 0; i < 3; i++) {
+		FILE *file = tmpfile();
+
+		CHILD_CHECK(file);
+		fds[i] = fileno(file);
+		CHILD_CHECK(child_start(&crowd[i], holds_lock, &fds[i]));
+		shared = i ? shared : sc_pidfd_get(crowd[i].pid);
+		assert_true(add(&crowd[i], fds[i], 10 * ((uint64_t)i + 1)));
+	}
+	assert_int_equal(count_pidfds(getpid()), 4);
+	sc_pidfd_put(shared); /* a peer's, and still a neighbour's */
+	assert_true(sc_pidfd_is_open(shared));
+	assert_int_equal(count_pidfds(getpid()), 4);
+	assert_false(sc_neighbour_find(&other_name, 1));
+	assert_false(sc_neighbour_find(&farther, 1));
+	assert_false(add(&crowd[0], fds[1], 5)); /* the lock is another process's */
+	assert_false(is_found(10));
+	assert_int_equal(count_pidfds(getpid()), 3);
+	assert_true(add(&crowd[0], fds[0], 10));
+	sc_neighbours_check(); /* all there */
+	assert_int_equal(count_pidfds(getpid()), 4);
+	assert_true(sc_neighbour_find(&(struct sc_neighbour){ .distance = 20, .name = 20 }, 2));
+	sc_neighbours_sweep(2);
+	assert_int_equal(count_pidfds(getpid()), 2);
+	assert_true(is_found(20));
+	assert_false(is_found(10));
+
+	/* the application closes all */
+	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++) {
+		char path[64], text[64] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, text, sizeof(text) - 1) > 0 && strstr(text, "pidfd"))
+			close(fd);
+	}
+	sc_neighbours_check();
+	assert_false(is_found(20));
+	assert_false(sc_pidfd_is_open(peer));
+
+	/* as a forked child's copy: nothing is left, whatever is asked for afterwards */
+	assert_true(add(&crowd[2], fds[2], 30));
+	assert_true(sc_pidfd_get(crowd[1].pid) != SC_NO_PIDFD);
+	assert_int_equal(count_pidfds(getpid()), 2);
+	memset(polls, 0xff, sizeof(polls));
+	assert_false(sc_neighbours_bury(polls)); /* they were not polled */
+	sc_pidfds_inherited();
+	assert_int_equal(count_pidfds(getpid()), 0);
+	assert_false(sc_neighbours_bury(polls));
+	assert_true(is_found(30)); /* nobody is wanted */
+	sc_neighbours_want(true);
+	assert_false(is_found(30));
+	assert_true(add(&crowd[2], fds[2], 30));
+	assert_true(sc_pidfd_get(crowd[1].pid) != SC_NO_PIDFD);
+	sc_neighbours_want(false);
+	assert_int_equal(count_pidfds(getpid()), 1);
+	for (int i = 0; i < 3; i++)
+		child_kill(&crowd[i]);
+}
+
+static void test_forgets(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(forgets, NULL), 0);
+}
+
+/* ---- what others have written, and what fails ------------------------------------------------- */
+
+enum fake { FAKE_NONE, FAKE_SHORT, FAKE_MAGIC, FAKE_LAYOUT, FAKES };
+
+/*
+ * A file that is named like an endpoint's, with its life lock held, which says where a door is. Its owner
+ * tells what it is told: the door has been knocked at, or not.
+ */
+static void fake_file(struct child *self, void *arg)
+{
+	static uint8_t bytes[SC_ABI_PRESENCE + sizeof(struct sc_abi_presence)];
+	enum fake fake = *(enum fake *)arg;
+	struct sc_abi_header header = { .magic = SC_ABI_MAGIC, .layout = SC_ABI_LAYOUT };
+	struct sc_abi_presence *presence = (void *)(bytes + SC_ABI_PRESENCE);
+	struct sc_addr parts = { .pid = (uint32_t)getpid() };
+	char path[SC_OWN_PATH_MAX], name[SC_ADDR_NAME_MAX];
+	struct sc_door door;
+	bool knocked;
+	int fd;
+
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	CHILD_CHECK(!sc_door_open(&door));
+	sc_door_show(&door, presence);
+	header.magic += fake == FAKE_MAGIC;
+	header.layout += fake == FAKE_LAYOUT;
+	memcpy(bytes, &header, sizeof(header));
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	CHILD_CHECK(fd >= 0 && !fchmod(fd, 0600) && !sc_live_lock(fd));
+	CHILD_CHECK(write(fd, bytes, sizeof(bytes) - (fake == FAKE_SHORT)) > 0);
+	child_tell(self, "there");
+	child_wait(self);
+	CHILD_CHECK(sc_door_hear(&door, &knocked));
+	child_tell(self, knocked ? "knocked" : "silent");
+	CHILD_CHECK(!unlink(path));
+}
+
+/* Who is knocked at has a file that we can read. */
+static void test_knock_at_fakes(void **state)
+{
+	(void)state;
+	for (enum fake fake = FAKE_NONE; fake < FAKES; fake++) {
+		struct child child;
+
+		assert_true(child_start(&child, fake_file, &fake));
+		sc_neighbours_knock();
+		assert_int_equal(send(child.down, "", 1, 0), 1);
+		assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+		assert_string_equal(child.line, fake ? "silent" : "knocked");
+		assert_int_equal(child_reap(&child), 0);
+	}
+}
+
+/* What cannot be read is not knocked at; who cannot be asked about is neither dead nor watched. */
+static void fail_to_look(struct child *self, void *arg)
+{
+	char line[CHILD_LINE];
+	struct child *fake = arg;
+
+	(void)self;
+	child_on_its_own();
+	core_failing("host.dir", EACCES); /* a child has yet to find out who it is */
+	assert_false(sc_neighbours_look());
+	core_failing("neighbour.presence", EIO);
+	sc_neighbours_knock();
+	sc_neighbours_want(true);
+	core_failing("live.check", ENOLCK);
+	assert_false(sc_neighbours_look());
+	assert_int_equal(count_pidfds(getpid()), 0);
+	core_failing(NULL, 0);
+	(void)sc_neighbours_look();
+	if (alone)
+		assert_int_equal(count_pidfds(getpid()), 1);
+	core_failing("reap.scan", EMFILE);
+	assert_false(sc_neighbours_look()); /* and nobody is forgotten */
+	if (alone)
+		assert_int_equal(count_pidfds(getpid()), 1);
+	core_failing(NULL, 0);
+	assert_int_equal(send(fake->down, "", 1, 0), 1);
+	assert_int_equal(read(fake->up, line, CHILD_LINE), CHILD_LINE);
+	assert_string_equal(line, "silent");
+}
+
+static void test_calls_fail(void **state)
+{
+	enum fake fake = FAKE_NONE;
+	struct child child;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	assert_true(child_start(&child, fake_file, &fake));
+	assert_int_equal(child_run(fail_to_look, &child), 0);
+	assert_int_equal(child_reap(&child), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_peers, pair_setup),
 		cmocka_unit_test_setup(test_nearest, pair_setup),
+		cmocka_unit_test_setup(test_table_full, pair_setup),
+		cmocka_unit_test_setup(test_forgets, pair_setup),
+		cmocka_unit_test_setup(test_knock_at_fakes, pair_setup),
+		cmocka_unit_test_setup(test_calls_fail, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
 		cmocka_unit_test_setup(test_one_by_one, pair_setup),
 		cmocka_unit_test_setup(test_churn, pair_setup),
