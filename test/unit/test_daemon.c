@@ -1102,17 +1102,22 @@ static void without(struct child *self, void *arg)
 	end_close(&end);
 }
 
-/* Those who must not have threads find death by polling. */
+/* Those who must not have threads find death by polling, also of one whose word of life does not tell of it. */
 static void test_without(void **state)
 {
-	struct child child, survivor;
+	struct sc_ep_attr attr = end_attr();
 
 	(void)state;
-	assert_true(child_start(&child, live, NULL));
-	assert_true(child_start(&survivor, without, &child));
-	child_kill(&child);
-	assert_int_equal(child_reap(&survivor), 0);
-	assert_true(sc_reap_scan() >= 0);
+	attr.config.daemon = false;
+	for (int i = 0; i < 2; i++) {
+		struct child child, survivor;
+
+		assert_true(child_start(&child, live, i ? &attr : NULL));
+		assert_true(child_start(&survivor, without, &child));
+		child_kill(&child);
+		assert_int_equal(child_reap(&survivor), 0);
+		assert_true(sc_reap_scan() >= 0);
+	}
 }
 
 /* Without a thread, and with no look at whether it lives that is not called for by its word of life. */
