@@ -615,6 +615,40 @@ static void test_nameless(void **state)
 	assert_int_equal(sc_reg_close(reg), host->pid_ns == SC_HOST_FIRST_PID_NS ? 0 : -EBUSY);
 }
 
+/* What is waited for while others run: a test may act just then. */
+static struct child *die_meanwhile;
+static int die_count;
+
+int sched_yield(void)
+{
+	struct child *children = die_meanwhile;
+
+	die_meanwhile = NULL;
+	for (int i = 0; children && i < die_count; i++)
+		child_kill(&children[i]);
+	return (int)syscall(SYS_sched_yield);
+}
+
+/* Not let in, without name, and dead while one of them is waited for: so is the other then. */
+static void test_die_meanwhile(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+	struct holder holder = holder_of(HOLD_TILL_TOLD, reg);
+	const struct sc_host *host;
+	struct child children[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		start_holder(&children[i], &holder);
+		remove_name(children[i].line);
+	}
+	die_meanwhile = children;
+	die_count = 2;
+	assert_int_equal(sc_host_get(&host), 0);
+	assert_int_equal(sc_reg_close(reg), host->pid_ns == SC_HOST_FIRST_PID_NS ? 0 : -EBUSY);
+	assert_null(die_meanwhile);
+}
+
 /* One that cannot be let in for lack of descriptors may copy all the same. */
 static void test_not_let_in(void **state)
 {
@@ -965,6 +999,7 @@ int main(void)
 		TEST(test_leave_stopped),
 		TEST(test_mixed),
 		TEST(test_nameless),
+		TEST(test_die_meanwhile),
 		TEST(test_not_let_in),
 		TEST(test_leave),
 		TEST(test_leave_dead),
