@@ -22,6 +22,7 @@
 #include "child.h"
 #include "core_test.h"
 #include "host.h"
+#include "live.h"
 #include "reap.h"
 #include "seg.h"
 #include "service.h"
@@ -653,6 +654,68 @@ static void test_services(void **state)
 	assert_int_equal(sc_reap_name(name), 1);
 }
 
+struct fake {
+	struct sc_abi_header header;
+	char address[SC_ADDR_SIZE];
+};
+
+/* A file that has the name of that endpoint, and this beginning; its life lock is held. */
+static void hold_fake(struct child *self, void *arg)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	const struct fake *fake = arg;
+	int fd;
+
+	file_of(fake->address, name);
+	sc_own_path(name, path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	CHILD_CHECK(fd >= 0 && !fchmod(fd, 0600) && !sc_live_lock(fd));
+	CHILD_CHECK(write(fd, &fake->header, sizeof(fake->header)) == sizeof(fake->header));
+	child_tell(self, "");
+	child_wait(self);
+	unlink(path);
+}
+
+/* Who does not know who he is himself takes nobody for another. */
+static void judge_unknowing(struct child *self, void *name)
+{
+	(void)self;
+	if (core_failing("host.dir", EACCES)) /* a child has yet to find out */
+		CHILD_CHECK(sc_reap_name(name) == -EBUSY);
+}
+
+/*
+ * Of a service: who holds the lock of its endpoint's file is its owner, but for one of our pid namespace who
+ * is another than the header says; of what is no header that we can read nothing is said.
+ */
+static void test_services_of_fakes(void **state)
+{
+	struct sc_abi_service service = { .magic = SC_ABI_SERVICE_MAGIC };
+	char name[SC_ADDR_NAME_MAX];
+	const struct sc_host *host;
+
+	(void)state;
+	assert_int_equal(sc_host_get(&host), 0);
+	sc_addr_service_file("judge.fake", name);
+	for (int i = 0; i < 4; i++) {
+		const struct sc_addr parts = { .host = host->id, .pid = 1, .ep = (uint16_t)i };
+		struct fake fake = { .header = { .magic = SC_ABI_MAGIC + (i == 0),
+						 .layout = SC_ABI_LAYOUT + (i == 1),
+						 .pid_ns = host->pid_ns + (i == 2),
+						 .pid = 1 } };
+		struct child holder;
+
+		sc_addr_format(&parts, fake.address);
+		memcpy(service.address, fake.address, sizeof(service.address));
+		assert_true(child_start(&holder, hold_fake, &fake));
+		put_service(name, &service, sizeof(service));
+		assert_int_equal(child_run(judge_unknowing, name), 0);
+		assert_int_equal(sc_reap_name(name), i < 3 ? -EBUSY : 1);
+		assert_int_equal(child_end(&holder), 0);
+		assert_int_equal(sc_reap_name(name), i < 3 ? 1 : 0);
+	}
+}
+
 /* One that holds a service. */
 static void serve(struct child *self, void *arg)
 {
@@ -734,6 +797,7 @@ int main(void)
 		cmocka_unit_test(test_orphans_of_others),
 		cmocka_unit_test(test_awaited),
 		cmocka_unit_test(test_services),
+		cmocka_unit_test(test_services_of_fakes),
 		cmocka_unit_test(test_services_fail),
 		cmocka_unit_test(test_stopped),
 	};
