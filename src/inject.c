@@ -8,7 +8,7 @@
  *	SHMCMA_INJECT_TRACE=1			a line on standard error for each point, when first reached
  *
  * A test program that has the core linked in may put a function of its own in their place
- * (sc_inject_hook), before the first point is reached.
+ * (sc_inject_hook).
  *
  * The environment is read once, when the first point is reached; a child of fork() inherits what was
  * read and how often the point was reached. A setting that means nothing ends the process: a test with
@@ -158,7 +158,7 @@ static int from_environment(const char *point)
 	return act();
 }
 
-int (*sc_inject_hook)(const char *point) = from_environment;
+int (*_Atomic sc_inject_hook)(const char *point) = from_environment;
 
 int sc_inject(const char *point)
 {

@@ -58,8 +58,8 @@ static inline void *sc_inject_result_ptr(void *result)
 	return result;
 }
 
-/* A test's own sc_inject(), instead of what the environment says. */
-extern int (*sc_inject_hook)(const char *point);
+/* A test's own sc_inject(), instead of what the environment says; to be set at any time. */
+extern int (*_Atomic sc_inject_hook)(const char *point);
 
 #define SC_INJECT(point) sc_inject(SC_INJECT_SITE(point, (void *)0, false))
 #define SC_FAIL(point) sc_inject(SC_INJECT_SITE(point, (void *)0, true))

@@ -52,7 +52,7 @@ struct sc_inject_site {
 };
 extern struct sc_inject_site *__start_sc_inject_sites[] __attribute__((weak));
 extern struct sc_inject_site *__stop_sc_inject_sites[] __attribute__((weak));
-extern int (*sc_inject_hook)(const char *point) __attribute__((weak));
+extern int (*_Atomic sc_inject_hook)(const char *point) __attribute__((weak));
 
 static const struct sc_inject_site *points[POINTS_MAX]; /* by name */
 static int point_count;

@@ -50,8 +50,7 @@ static inline bool core_failing_after(const char *point, int error, int passes)
 	core_failing_error = error;
 	core_failing_passes = passes;
 	core_failing_point = point;
-	if (sc_inject_hook != core_at_point)
-		sc_inject_hook = core_at_point;
+	sc_inject_hook = core_at_point;
 	return true;
 }
 
