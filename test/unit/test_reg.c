@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -616,14 +617,13 @@ static void test_nameless(void **state)
 }
 
 /* What is waited for while others run: a test may act just then. */
-static struct child *die_meanwhile;
+static struct child *_Atomic die_meanwhile;
 static int die_count;
 
 int sched_yield(void)
 {
-	struct child *children = die_meanwhile;
+	struct child *children = atomic_exchange(&die_meanwhile, NULL);
 
-	die_meanwhile = NULL;
 	for (int i = 0; children && i < die_count; i++)
 		child_kill(&children[i]);
 	return (int)syscall(SYS_sched_yield);
@@ -642,8 +642,8 @@ static void test_die_meanwhile(void **state)
 		start_holder(&children[i], &holder);
 		remove_name(children[i].line);
 	}
-	die_meanwhile = children;
 	die_count = 2;
+	die_meanwhile = children;
 	assert_int_equal(sc_host_get(&host), 0);
 	assert_int_equal(sc_reg_close(reg), host->pid_ns == SC_HOST_FIRST_PID_NS ? 0 : -EBUSY);
 	assert_null(die_meanwhile);
