@@ -726,6 +726,9 @@ static void fail_to_look(struct child *self, void *arg)
 	core_failing("live.check", ENOLCK);
 	assert_false(sc_neighbours_look());
 	assert_int_equal(count_pidfds(getpid()), 0);
+	core_failing_after("live.check", ENOLCK, 1); /* as if it ended while it is looked at */
+	assert_true(sc_neighbours_look() || !alone);
+	assert_int_equal(count_pidfds(getpid()), 0);
 	core_failing(NULL, 0);
 	(void)sc_neighbours_look();
 	if (alone)
