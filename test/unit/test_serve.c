@@ -24,6 +24,7 @@
 
 /* pair[1] is the victim, pair[0] writes to it what the test says, `third` keeps the rules. */
 static struct end pair[2], third;
+static struct end *writer; /* whose ring raw_record() writes to */
 static struct sc_regtab *tab;
 static struct sc_reg *reg;
 static struct sc_cntr written, read_of;
@@ -50,6 +51,7 @@ static void victim_open(enum way way)
 {
 	struct sc_ep_attr attr = end_attr();
 
+	writer = &pair[0];
 	written = read_of = (struct sc_cntr){ 0 };
 	assert_int_equal(sc_regtab_create(&tab), 0);
 	attr.config.strict = true;
@@ -130,7 +132,7 @@ static void expect_given_up(void)
 /* A record of that ctl; `words` are those of its lines, one line after the other. */
 static void raw_record(uint64_t ctl, const uint64_t *words)
 {
-	struct sc_ring_tx *tx = &pair[0].peer->tx;
+	struct sc_ring_tx *tx = &writer->peer->tx;
 	struct sc_abi_line *line = sc_ring_reserve(tx);
 	uint32_t lines = sc_ctl_lines(ctl);
 
@@ -708,6 +710,123 @@ static void test_wrong_atomics(void **state)
 	}
 }
 
+/* ---- requests whose parts do not fit together -------------------------------------------------- */
+
+/* Records of one put are of two registrations, or in two ways: each is checked by itself. */
+static void test_mixed_puts(void **state)
+{
+	uint64_t words[WORDS] = { 5 }, far[WORDS] = { 5, 0, 0, 50, (uintptr_t)from, 50 };
+	struct sc_abi_ack ack;
+	struct sc_reg *other;
+
+	(void)state;
+	victim_open(WAY_PULL);
+	other = reg_open(space + 1000, 1000, SC_REG_WRITE);
+	set_bufs(words, 0);
+	words[1] = sc_reg_key(reg);
+	raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
+	words[1] = sc_reg_key(other);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
+	ends_settle(&pair[1], 1);
+	ack = answer_take(SC_ABI_DONE);
+	assert_int_equal(ack.status, 0);
+	assert_int_equal(ack.moved, 200);
+	assert_int_equal(written.value, 1);
+
+	/* more than the second way is asked for has gone the first one already */
+	far[1] = words[1] = sc_reg_key(reg);
+	raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
+	pair[1].peer->can_read = true;
+	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_EVENT, 1, 1), far);
+	ends_settle(&pair[1], 1);
+	ack = answer_take(SC_ABI_DONE);
+	assert_int_equal(ack.status, 0);
+	assert_int_equal(ack.moved, 100);
+	assert_int_equal(sc_reg_close(other), 0);
+	expect_served();
+	victim_close();
+}
+
+#define RANGES (SC_IOV_MAX + 2)
+
+/* The application has unmapped the first of many pieces: an error, and nothing is done behind it. */
+static void test_hole(void **state)
+{
+	struct sc_reg_attr attr = { .range_count = RANGES, .flags = SC_REG_READ | SC_REG_WRITE };
+	uint64_t words[WORDS] = { 1 }, get[WORDS] = { 1, 0, 0, 8 * RANGES, (uintptr_t)into, 8 * RANGES };
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct iovec ranges[RANGES];
+	struct sc_reg *scattered;
+	uint8_t *gone;
+
+	(void)state;
+	victim_open(WAY_PULL);
+	gone = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(gone != MAP_FAILED);
+	for (size_t i = 0; i < RANGES; i++)
+		ranges[i] = (struct iovec){ i ? space + 16 * i : gone, 8 };
+	attr.ranges = ranges;
+	assert_int_equal(sc_reg_open(tab, &attr, &scattered), 0);
+	assert_int_equal(munmap(gone, page), 0);
+	set_bufs(words, 0);
+	get[1] = words[1] = sc_reg_key(scattered);
+	wrong_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 8 * RANGES), words, EIO);
+	raw_record(CTL(SC_ABI_GET, SC_ABI_F_EVENT, 1, 1), get);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_ctl_size(sc_ring_peek(&pair[0].peer->rx)), 0); /* the buffers come back */
+	answer_take(SC_ABI_GOT);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, EIO);
+	assert_int_equal(read_of.value, 0);
+	assert_true(is_untouched());
+	assert_int_equal(sc_reg_close(scattered), 0);
+	expect_served();
+	victim_close();
+}
+
+/* In more pieces than an atomic may touch. */
+static void test_atomic_in_pieces(void **state)
+{
+	struct sc_reg_attr attr = { .range_count = 65, .flags = SC_REG_READ | SC_REG_WRITE };
+	struct request request = atomic_request(SC_ATOMIC_BASE, SC_UINT8, SC_SUM, 65, 65);
+	struct iovec ranges[65];
+	struct sc_reg *scattered;
+
+	(void)state;
+	victim_open(WAY_PULL);
+	for (size_t i = 0; i < 65; i++)
+		ranges[i] = (struct iovec){ space + 2 * i, 1 };
+	attr.ranges = ranges;
+	assert_int_equal(sc_reg_open(tab, &attr, &scattered), 0);
+	request.words[1] = sc_reg_key(scattered);
+	wrong_record(request.ctl, request.words, EINVAL);
+	assert_int_equal(sc_reg_close(scattered), 0);
+	expect_served();
+	victim_close();
+}
+
+/* One that cannot be done, while there is no room for its result. */
+static void test_wrong_fetch_queued(void **state)
+{
+	struct request request = atomic_request(SC_ATOMIC_FETCH, SC_UINT64, SC_SUM, 1, 8);
+
+	(void)state;
+	victim_open(WAY_PULL);
+	request.words[1] = sc_reg_key(reg);
+	request.words[2] = 8 - (uintptr_t)space % 8 + 4; /* between two elements */
+	for (int i = 0; i < SC_ABI_RING_LINES; i++)
+		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT), 0);
+	raw_record(request.ctl, request.words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].peer->serving_count, 0);
+	for (int i = 0; i < SC_ABI_RING_LINES; i++)
+		answer_take(SC_ABI_INLINE);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, EINVAL);
+	assert_true(is_untouched());
+	expect_served();
+	victim_close();
+}
+
 /* ---- notes ----------------------------------------------------------------------------------- */
 
 static void test_notes(void **state)
@@ -732,6 +851,159 @@ static void test_notes(void **state)
 	expect_served();
 	victim_close();
 }
+
+/* To who counts nothing, has no registrations, and no queue, or one that is overrun. */
+static void test_notes_unwanted(void **state)
+{
+	uint64_t words[WORDS] = { 42, 77, 1000, SC_REG_WRITE };
+	struct sc_ep_attr attr = end_attr();
+	struct end ends[2];
+
+	(void)state;
+	victim_open(WAY_PULL);
+	pair[1].rx.overrun = true;
+	raw_record(CTL(SC_ABI_NOTE, SC_ABI_F_DATA | SC_ABI_F_EVENT, 1, 0), words);
+	ends_settle(&pair[1], 1);
+	assert_null(sc_cq_peek(&pair[1].rx));
+	assert_int_equal(written.value, 1);
+	pair[1].rx.overrun = false;
+	expect_served();
+	victim_close();
+
+	end_open(&ends[0], NULL);
+	ends[1] = (struct end){ 0 };
+	assert_int_equal(sc_ep_create(&attr, &ends[1].ep), 0);
+	pair_connect(ends, WAY_PULL);
+	writer = &ends[0];
+	raw_record(CTL(SC_ABI_NOTE, SC_ABI_F_DATA | SC_ABI_F_EVENT, 1, 0), words);
+	ends_settle(&ends[1], 1);
+	assert_int_equal(ends[1].ep->counters.quarantines, 0);
+	assert_int_equal(ends[1].peer->feed, SC_FEED_UP);
+	sc_ep_destroy(ends[1].ep);
+	end_close(&ends[0]);
+}
+
+/* ---- who cannot be answered, or written to ----------------------------------------------------- */
+
+/* It has connected to us; we cannot to it, when it wants an answer. */
+static void test_not_linked(void **state)
+{
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	for (int fetch = 0; fetch < 2; fetch++) {
+		struct request request = atomic_request(SC_ATOMIC_FETCH, SC_UINT8, SC_SUM, 1, 1);
+		uint64_t get[WORDS] = { 1, 0, 0, 8, (uintptr_t)into, 8 };
+		struct sc_peer *peer;
+
+		victim_open(WAY_PULL);
+		get[1] = request.words[1] = sc_reg_key(reg);
+		assert_int_equal(sc_peer_connect(third.peer), 0);
+		ends_settle(&third, 1);
+		ends_settle(&pair[1], 1);
+		peer = end_find(&pair[1], &third);
+		assert_int_equal(peer->feed, SC_FEED_UP);
+		assert_int_equal(peer->link, SC_LINK_NONE);
+		writer = &third;
+		if (fetch)
+			raw_record(request.ctl, request.words);
+		else
+			raw_record(CTL(SC_ABI_GET, 0, 1, 1), get);
+		core_failing("seg.slot", EIO);
+		sc_ep_poll(pair[1].ep);
+		core_failing(NULL, 0);
+		assert_int_equal(pair[1].ep->counters.quarantines, 1);
+		assert_int_equal(peer->link, SC_LINK_DOWN);
+		ends_settle(&pair[1], 1);
+		assert_true(is_untouched());
+		victim_close();
+	}
+}
+
+#ifdef SC_FAULT_INJECTION
+
+static struct sc_abi_presence *closing;
+
+/* The writer closes just when its memory is to be written to. */
+static int close_at_hazard(const char *point)
+{
+	if (closing && !strcmp(point, "serve.hazard"))
+		sc_store_release_32(&closing->state, SC_ABI_CLOSED);
+	return 0;
+}
+
+static void get_through_buffers(void)
+{
+	uint64_t get[WORDS] = { 1, sc_reg_key(reg), 0, 8, (uintptr_t)into, 8 };
+
+	raw_record(CTL(SC_ABI_GET, 0, 1, 1), get);
+	sc_ep_poll(pair[1].ep);
+}
+
+static void expect_buffers(void)
+{
+	assert_false(pair[1].peer->can_read);
+	answer_take(SC_ABI_GOT);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, 0);
+	expect_served();
+	victim_close();
+}
+
+static void test_get_not_written(void **state)
+{
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	victim_open(WAY_CMA);
+	core_failing("cma.writev", EPERM);
+	get_through_buffers();
+	core_failing(NULL, 0);
+	expect_buffers();
+
+	victim_open(WAY_CMA);
+	closing = sc_seg_presence(pair[1].peer->seg);
+	sc_inject_hook = close_at_hazard;
+	get_through_buffers();
+	sc_store_release_32(&closing->state, 0);
+	closing = NULL;
+	core_failing(NULL, 0);
+	expect_buffers();
+}
+
+/* It cannot be told whether it was its memory: it is not said to be its mistake. */
+static int fault_of_another(const char *point)
+{
+	return !strcmp(point, "cma.writev") ? EFAULT : !strcmp(point, "cma.readv") ? ESRCH : 0;
+}
+
+static void test_get_fault(void **state)
+{
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	victim_open(WAY_CMA);
+	assert_true(pair[1].peer->cma.cookie_addr);
+	sc_inject_hook = fault_of_another;
+	get_through_buffers();
+	core_failing(NULL, 0);
+	expect_buffers();
+}
+
+#else
+
+static void test_get_not_written(void **state)
+{
+	(void)state;
+	skip();
+}
+
+static void test_get_fault(void **state)
+{
+	(void)state;
+	skip();
+}
+
+#endif
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
@@ -956,7 +1228,15 @@ int main(void)
 		cmocka_unit_test(test_key_closed_bounced),
 		cmocka_unit_test(test_bad_atomics),
 		cmocka_unit_test(test_wrong_atomics),
+		cmocka_unit_test(test_mixed_puts),
+		cmocka_unit_test(test_hole),
+		cmocka_unit_test(test_atomic_in_pieces),
+		cmocka_unit_test(test_wrong_fetch_queued),
 		cmocka_unit_test(test_notes),
+		cmocka_unit_test(test_notes_unwanted),
+		cmocka_unit_test(test_not_linked),
+		cmocka_unit_test(test_get_not_written),
+		cmocka_unit_test(test_get_fault),
 		cmocka_unit_test(test_bad_answers),
 		cmocka_unit_test(test_second_answers),
 		cmocka_unit_test(test_answers_for_others),
