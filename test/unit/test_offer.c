@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "atomic.h"
+#include "offer.h"
 #include "rma_pair.h"
 
 static const struct route direct = { "copied by CMA", false, WAY_CMA };
@@ -734,6 +735,27 @@ static void test_in_hand(void **state)
 	rma_close();
 }
 
+/* The owner has all of them in its hands: there is nothing to withdraw, and they are waited for. */
+static void test_all_in_hand(void **state)
+{
+	uint64_t values[2] = { 1, 2 };
+
+	OPEN();
+	for (int i = 0; i < 2; i++)
+		offer(&values[i], 0, 8, 0);
+	assert_true(sc_cas_acq_rel_64(claim_word(), 0, 2));
+	for (int i = 0; i < 1000; i++)
+		(void)sc_ep_poll(pair[0].ep);
+	assert_true(end_idle(&pair[0]));
+	assert_true(sc_load_relaxed_64(claim_word()) == 2);
+	assert_int_equal(pair[0].peer->rma_pending, 2);
+	sc_store_release_32(&consumer()->offers_done, 2);
+	we_poll();
+	expect_done(2);
+	assert_true(is_untouched(0, 0));
+	rma_close();
+}
+
 /* With data, and no place for one more completion there: it stays where it is, or is withdrawn. */
 static void test_crowded(void **state)
 {
@@ -1164,23 +1186,173 @@ static void test_writer_dies(void **state)
 	rma_close();
 }
 
+/* ---- neither as it was when it was offered ------------------------------------------------------ */
+
+static void fill_ring(void)
+{
+	for (int i = 0; i < SC_ABI_RING_LINES; i++)
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT), 0);
+}
+
+/* No room in the ring: it goes another way; and who says that there is more room than there ever was is mad. */
+static void test_no_room(void **state)
+{
+	struct iovec iov = { from, 4096 };
+	struct sc_remote remote;
+
+	OPEN();
+	fill_ring();
+	put(from, 0, 4096, 0);
+	assert_int_equal(counters()->rma_offers, 0);
+	ends_settle(pair, 2);
+	expect_done(1);
+	assert_memory_equal(space, from, 4096);
+	rma_close();
+
+	OPEN();
+	remote = at(0, 4096);
+	fill_ring();
+	sc_store_release_64(&consumer()->head, UINT64_MAX / 2);
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), -EPROTO);
+	assert_int_equal(counters()->quarantines, 1);
+	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
+	rma_close();
+}
+
+/* Withdrawn, when its memory cannot be written to any more: the owner does it after all. */
+static void test_withdrawn_too_late(void **state)
+{
+	OPEN();
+	for (int i = 0; i < 3; i++)
+		offer(from + 8 * i, (uint64_t)(8 * i), 8, 0);
+	pair[0].peer->can_read = false;
+	we_poll();
+	assert_true(end_idle(&pair[0]));
+	assert_true(is_untouched(0, 0));
+	ends_settle(pair, 2);
+	expect_done(3);
+	assert_memory_equal(space, from, 24);
+	assert_true(is_untouched(0, 24));
+	assert_int_equal(counters()->rma_direct_bytes, 0);
+	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 3);
+	expect_idle();
+	rma_close();
+}
+
+/* Withdrawn, when its key is not to be found for now: later. */
+static void test_withdrawn_too_soon(void **state)
+{
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote;
+	uint32_t *chains;
+
+	OPEN();
+	remote = at(0, 8);
+	remote.key++;
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	assert_int_equal(counters()->rma_offers, 1);
+	chains = &sc_seg_presence(pair[1].ep->seg)->chains;
+	sc_add_acq_rel_32(chains, 1); /* it is at work on them */
+	for (int i = 0; i < 1000; i++)
+		(void)sc_ep_poll(pair[0].ep);
+	assert_true(end_idle(&pair[0]));
+	assert_int_equal(pair[0].peer->rma_pending, 1);
+	sc_add_acq_rel_32(chains, 1);
+	we_poll();
+	assert_int_equal(comp_take(&pair[0].tx).err, EKEYREJECTED);
+	assert_true(is_untouched(0, 0));
+	expect_idle();
+	rma_close();
+}
+
+/* By one that has never written to us: that it has closed is found out in the middle of doing it. */
+static void test_withdrawn_from_closed(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct iovec iov = { from, 8 };
+	struct sc_remote remote;
+	struct sc_rma rma = {
+		.iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1, .flags = SC_RMA_WRITE
+	};
+	struct end silent, ends[2];
+	struct sc_peer *peer;
+
+	OPEN();
+	attr.regtab = tab[1];
+	end_open(&silent, &attr);
+	peer = end_find(&pair[0], &silent);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	ends[0] = pair[0];
+	ends[1] = silent;
+	ends_settle(ends, 2);
+	end_take_way(&pair[0], peer, WAY_CMA);
+	remote = at(0, 8);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), 0);
+	assert_int_equal(counters()->rma_offers, 3);
+	assert_int_equal(peer->feed, SC_FEED_NONE);
+	sc_store_release_32(&sc_seg_presence(peer->seg)->state, SC_ABI_CLOSED);
+	assert_int_equal(sc_offer_settle_slow(peer), -ECONNRESET);
+	assert_int_equal(peer->link, SC_LINK_DOWN);
+	we_poll();
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+	assert_true(end_idle(&pair[0]));
+	assert_true(is_untouched(0, 0));
+	sc_store_release_32(&sc_seg_presence(silent.ep->seg)->state, 0);
+	end_close(&silent);
+	rma_close();
+}
+
+/* The end of an endpoint, when its peer has just been given up: they are not withdrawn from it. */
+static void test_end_after_loss(void **state)
+{
+	OPEN();
+	for (int i = 0; i < 3; i++)
+		offer(from, 0, 8, 0);
+	sc_peer_lose(pair[0].peer, -EPROTO);
+	end_close(&pair[0]);
+	assert_true(is_untouched(0, 0));
+	rma_close();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_taken),	      cmocka_unit_test(test_withdrawn),
-		cmocka_unit_test(test_got),	      cmocka_unit_test(test_got_vector),
-		cmocka_unit_test(test_get_withdrawn), cmocka_unit_test(test_put_and_get),
-		cmocka_unit_test(test_held),	      cmocka_unit_test(test_no_buffers),
-		cmocka_unit_test(test_get_errors),    cmocka_unit_test(test_mad_answer),
-		cmocka_unit_test(test_mad_reader),    cmocka_unit_test(test_race_of_gets),
-		cmocka_unit_test(test_spared),	      cmocka_unit_test(test_many),
-		cmocka_unit_test(test_errors),	      cmocka_unit_test(test_unmapped_meanwhile),
-		cmocka_unit_test(test_closed_key),    cmocka_unit_test(test_order),
-		cmocka_unit_test(test_fence),	      cmocka_unit_test(test_in_hand),
-		cmocka_unit_test(test_crowded),	      cmocka_unit_test(test_mad_owner),
-		cmocka_unit_test(test_mad_writer),    cmocka_unit_test(test_race),
-		cmocka_unit_test(test_owner_closes),  cmocka_unit_test(test_owner_dies),
-		cmocka_unit_test(test_owner_stopped), cmocka_unit_test(test_writer_dies),
+		cmocka_unit_test(test_taken),
+		cmocka_unit_test(test_withdrawn),
+		cmocka_unit_test(test_got),
+		cmocka_unit_test(test_got_vector),
+		cmocka_unit_test(test_get_withdrawn),
+		cmocka_unit_test(test_put_and_get),
+		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_no_buffers),
+		cmocka_unit_test(test_get_errors),
+		cmocka_unit_test(test_mad_answer),
+		cmocka_unit_test(test_mad_reader),
+		cmocka_unit_test(test_race_of_gets),
+		cmocka_unit_test(test_spared),
+		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_unmapped_meanwhile),
+		cmocka_unit_test(test_closed_key),
+		cmocka_unit_test(test_order),
+		cmocka_unit_test(test_fence),
+		cmocka_unit_test(test_in_hand),
+		cmocka_unit_test(test_crowded),
+		cmocka_unit_test(test_mad_owner),
+		cmocka_unit_test(test_mad_writer),
+		cmocka_unit_test(test_race),
+		cmocka_unit_test(test_owner_closes),
+		cmocka_unit_test(test_owner_dies),
+		cmocka_unit_test(test_owner_stopped),
+		cmocka_unit_test(test_writer_dies),
+		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_withdrawn_too_late),
+		cmocka_unit_test(test_withdrawn_too_soon),
+		cmocka_unit_test(test_withdrawn_from_closed),
+		cmocka_unit_test(test_end_after_loss),
+		cmocka_unit_test(test_all_in_hand),
 	};
 
 	return cmocka_run_group_tests(tests, setup, NULL);
