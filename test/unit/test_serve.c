@@ -18,13 +18,15 @@
 
 #include "core_pair.h"
 #include "rma.h"
+#include "serve.h"
 
 #define SPACE ((size_t)100000)
 #define LARGE ((size_t)13 << 20) /* four steps */
 
 /* pair[1] is the victim, pair[0] writes to it what the test says, `third` keeps the rules. */
 static struct end pair[2], third;
-static struct end *writer; /* whose ring raw_record() writes to */
+static struct end *writer;			 /* whose ring raw_record() writes to */
+static void (*adjust)(struct sc_config *config); /* what else is to be different */
 static struct sc_regtab *tab;
 static struct sc_reg *reg;
 static struct sc_cntr written, read_of;
@@ -55,6 +57,8 @@ static void victim_open(enum way way)
 	written = read_of = (struct sc_cntr){ 0 };
 	assert_int_equal(sc_regtab_create(&tab), 0);
 	attr.config.strict = true;
+	if (adjust)
+		adjust(&attr.config);
 	end_open(&pair[0], &attr);
 	end_open(&third, &attr);
 	attr.regtab = tab;
@@ -783,6 +787,37 @@ static void test_hole(void **state)
 	victim_close();
 }
 
+static void small_buffers(struct sc_config *config)
+{
+	config->buf_size = 512;
+	config->buf_count = 1024;
+}
+
+/* There are buffers for all of it at once: it goes by several polls all the same, for others' sake. */
+static void test_long_get(void **state)
+{
+	uint64_t get[WORDS] = { 1, 0, 0, SPACE, (uintptr_t)into, SPACE };
+	size_t got = 0;
+
+	(void)state;
+	adjust = small_buffers;
+	victim_open(WAY_PULL);
+	adjust = NULL;
+	get[1] = sc_reg_key(reg);
+	raw_record(CTL(SC_ABI_GET, 0, 1, 1), get);
+	sc_ep_poll(pair[1].ep);
+	assert_int_equal(pair[1].peer->serving_count, 1);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].peer->serving_count, 0);
+	while (got < SPACE) {
+		got += sc_ctl_size(sc_ring_peek(&pair[0].peer->rx));
+		answer_take(SC_ABI_GOT);
+	}
+	assert_int_equal(answer_take(SC_ABI_DONE).moved, SPACE);
+	expect_served();
+	victim_close();
+}
+
 /* In more pieces than an atomic may touch. */
 static void test_atomic_in_pieces(void **state)
 {
@@ -920,7 +955,97 @@ static void test_not_linked(void **state)
 	}
 }
 
+/* Of a peer that is known by its name only, or that has left before it was let in, just this record. */
+static int take_from(struct sc_seg *seg, enum sc_link link, const char **why)
+{
+	struct sc_peer *peer = pair[1].peer, before = *peer;
+	uint64_t ctl = sc_ring_peek(&peer->rx);
+	int ret;
+
+	assert_true(ctl);
+	peer->seg = seg;
+	peer->link = link;
+	peer->feed = SC_FEED_DRAINING;
+	ret = sc_serve_take(peer, ctl, why);
+	peer->seg = before.seg;
+	peer->link = before.link;
+	peer->feed = before.feed;
+	sc_ring_release(&peer->rx, sc_ctl_lines(ctl));
+	return ret;
+}
+
+/* What is in its buffers or in its memory is not to be had. */
+static void test_left(void **state)
+{
+	uint64_t words[WORDS] = { 1 }, far[WORDS] = { 1, 0, 0, 50, (uintptr_t)from, 50 };
+	uint64_t offer[WORDS] = { 0 };
+	const char *why = NULL;
+
+	(void)state;
+	victim_open(cma_allowed() ? WAY_CMA : WAY_PULL);
+	set_bufs(words, 0);
+	set_bufs(offer, 0);
+	far[1] = words[1] = offer[0] = sc_reg_key(reg);
+	raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
+	assert_int_equal(take_from(NULL, SC_LINK_NONE, &why), -EPROTO);
+	assert_non_null(strstr(why, "do not exist"));
+	raw_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, 100), offer);
+	why = NULL;
+	assert_int_equal(take_from(NULL, SC_LINK_NONE, &why), -EPROTO);
+	assert_non_null(strstr(why, "do not exist"));
+	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_EVENT, 1, 1), far);
+	assert_int_equal(take_from(NULL, SC_LINK_NONE, &why), 0);
+	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_EVENT, 1, 1), far);
+	assert_int_equal(take_from(pair[1].peer->seg, SC_LINK_DOWN, &why), 0);
+	assert_int_equal(written.value, 0);
+	assert_true(is_untouched());
+	expect_served();
+	victim_close();
+}
+
 #ifdef SC_FAULT_INJECTION
+
+/* Nothing tells whether a page is there (an old kernel): then it is there. */
+static int never_looks(const char *point)
+{
+	return !strcmp(point, "memory.touch") ? ENOSYS : !strcmp(point, "memory.can") ? EINVAL : 0;
+}
+
+static void do_atomic_unseen(struct child *self, void *arg)
+{
+	struct request request = atomic_request(SC_ATOMIC_BASE, SC_UINT8, SC_SUM, 1, 1);
+	struct sc_abi_ack ack;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	sc_inject_hook = never_looks;
+	victim_open(WAY_PULL);
+	request.words[1] = sc_reg_key(reg);
+	raw_record(request.ctl, request.words);
+	ends_settle(&pair[1], 1);
+	ack = answer_take(SC_ABI_DONE);
+	assert_int_equal(ack.status, 0);
+	assert_int_equal(ack.moved, 1);
+	assert_int_equal(written.value, 1);
+	victim_close();
+}
+
+/* Before anything is looked at in this process. */
+static void test_unseen(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(do_atomic_unseen, NULL), 0);
+}
+
+static struct sc_abi_presence *dying;
+
+/* The kernel says that the writer ends, just when its memory is to be written to, and its cookie is not there. */
+static int die_at_hazard(const char *point)
+{
+	if (dying && !strcmp(point, "serve.hazard"))
+		sc_store_release_32(&dying->life, SC_ABI_LIFE_ENDED);
+	return !strcmp(point, "cma.readv") ? ESRCH : 0;
+}
 
 static struct sc_abi_presence *closing;
 
@@ -951,6 +1076,8 @@ static void expect_buffers(void)
 
 static void test_get_not_written(void **state)
 {
+	uint32_t life;
+
 	(void)state;
 	if (!cma_allowed())
 		skip();
@@ -966,6 +1093,16 @@ static void test_get_not_written(void **state)
 	get_through_buffers();
 	sc_store_release_32(&closing->state, 0);
 	closing = NULL;
+	core_failing(NULL, 0);
+	expect_buffers();
+
+	victim_open(WAY_CMA);
+	dying = sc_seg_presence(pair[1].peer->seg);
+	life = sc_load_relaxed_32(&dying->life);
+	sc_inject_hook = die_at_hazard;
+	get_through_buffers();
+	sc_store_release_32(&dying->life, life);
+	dying = NULL;
 	core_failing(NULL, 0);
 	expect_buffers();
 }
@@ -990,6 +1127,12 @@ static void test_get_fault(void **state)
 }
 
 #else
+
+static void test_unseen(void **state)
+{
+	(void)state;
+	skip();
+}
 
 static void test_get_not_written(void **state)
 {
@@ -1216,6 +1359,7 @@ static void test_answers_that_lie(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_unseen),
 		cmocka_unit_test(test_bad_puts),
 		cmocka_unit_test(test_bad_offers),
 		cmocka_unit_test(test_wrong_places),
@@ -1230,11 +1374,13 @@ int main(void)
 		cmocka_unit_test(test_wrong_atomics),
 		cmocka_unit_test(test_mixed_puts),
 		cmocka_unit_test(test_hole),
+		cmocka_unit_test(test_long_get),
 		cmocka_unit_test(test_atomic_in_pieces),
 		cmocka_unit_test(test_wrong_fetch_queued),
 		cmocka_unit_test(test_notes),
 		cmocka_unit_test(test_notes_unwanted),
 		cmocka_unit_test(test_not_linked),
+		cmocka_unit_test(test_left),
 		cmocka_unit_test(test_get_not_written),
 		cmocka_unit_test(test_get_fault),
 		cmocka_unit_test(test_bad_answers),
