@@ -26,8 +26,9 @@ if [ -z "$dir" ]; then
 	trap 'rm -rf "$dir"' EXIT
 fi
 mkdir -p "$dir/o" "$dir/t"
-files=${*:-live.c reap.c host.c own.c daemon.c peer.c seg.c service.c
-	addr.c header.c ring.c ring.h record.c regtab.c reg.c share.c rx.c memory.c}
+files=${*:-live.c reap.c host.c own.c daemon.c door.c neighbour.c pidfd.c peer.c seg.c service.c
+	addr.c header.c ring.c ring.h record.c regtab.c reg.c share.c rx.c memory.c
+	offer.c serve.c}
 
 # The flags of configure --enable-fault-injection; -O0: a branch of the source is one of the program.
 flags="-std=gnu11 -O0 -g -DNDEBUG -DSC_FAULT_INJECTION -Iinclude -fPIC -pthread"
