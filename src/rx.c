@@ -134,7 +134,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-/* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring */
+/* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
 static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
@@ -156,9 +156,7 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 	case SC_ABI_PIECE:
 		memcpy(words, line->words, sizeof(words));
 		*why = "a piece of nothing that was asked for";
-		return peer->seg ? sc_deliver_piece(peer, (const struct sc_abi_piece *)words,
-						    sc_ctl_size(ctl))
-				 : -EPROTO;
+		return sc_deliver_piece(peer, (const struct sc_abi_piece *)words, sc_ctl_size(ctl));
 	case SC_ABI_PUT:
 	case SC_ABI_PUT_FAR:
 	case SC_ABI_GET:

@@ -213,7 +213,7 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	int ret;
 
 	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
-	if (!peer->seg || !sc_seg_has_bufs(peer->seg, record.bufs, size)) {
+	if (!sc_seg_has_bufs(peer->seg, record.bufs, size)) {
 		*why = "bounce buffers that do not exist";
 		return -EPROTO;
 	}
@@ -702,7 +702,7 @@ static const char *offer_read(struct sc_peer *peer, uint64_t ctl, struct offer *
 
 	memcpy(&offer->record, line->bytes, sizeof(offer->record));
 	if (sc_ctl_kind(ctl) == SC_ABI_OFFER_BOUNCE) {
-		if (!peer->seg || !sc_seg_has_bufs(peer->seg, offer->record.bufs, size))
+		if (!sc_seg_has_bufs(peer->seg, offer->record.bufs, size))
 			return "bounce buffers that do not exist";
 		offer->count = sc_record_bufs(peer->seg, offer->record.bufs, size, offer->from);
 		return NULL;

@@ -862,6 +862,30 @@ static void test_wrong_fetch_queued(void **state)
 	victim_close();
 }
 
+/* Answers that wait for room go with their peer. */
+static void test_lost_with_answers(void **state)
+{
+	uint64_t words[WORDS] = { 1 };
+
+	(void)state;
+	victim_open(WAY_PULL);
+	for (int i = 0; i < SC_ABI_RING_LINES; i++)
+		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT), 0);
+	set_bufs(words, 0);
+	words[1] = sc_reg_key(reg) + 1;
+	for (int i = 0; i < 3; i++)
+		raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK, 1, 100), words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].peer->reply_count, 3);
+	assert_int_equal(pair[1].ep->replies, 3);
+	set_bufs(words, UINT16_MAX);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK, 1, 100), words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].ep->replies, 0);
+	assert_true(is_untouched());
+	expect_given_up();
+}
+
 /* ---- notes ----------------------------------------------------------------------------------- */
 
 static void test_notes(void **state)
@@ -883,6 +907,30 @@ static void test_notes(void **state)
 	ends_settle(&pair[1], 1);
 	assert_int_equal(comp_take(&pair[1].rx).data, 42);
 	assert_int_equal(written.value, 1);
+	expect_served();
+	victim_close();
+}
+
+/* More than there is a place for, from one that has gone: they are waited for, then it has left. */
+static void test_notes_of_the_gone(void **state)
+{
+	uint64_t words[WORDS] = { 42, 77, 1000, SC_REG_WRITE };
+
+	(void)state;
+	victim_open(WAY_PULL);
+	pair[1].rx.limit = 1;
+	for (int i = 0; i < 2; i++)
+		raw_record(CTL(SC_ABI_NOTE, SC_ABI_F_DATA | SC_ABI_F_EVENT, 1, 0), words);
+	end_close(&pair[0]);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(written.value, 1);
+	assert_int_equal(pair[1].peer->feed, SC_FEED_DRAINING);
+	assert_int_equal(comp_take(&pair[1].rx).data, 42);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(written.value, 2);
+	assert_int_equal(comp_take(&pair[1].rx).data, 42);
+	assert_int_equal(pair[1].peer->feed, SC_FEED_DONE);
+	assert_int_equal(pair[1].ep->counters.departures, 1);
 	expect_served();
 	victim_close();
 }
@@ -974,25 +1022,15 @@ static int take_from(struct sc_seg *seg, enum sc_link link, const char **why)
 	return ret;
 }
 
-/* What is in its buffers or in its memory is not to be had. */
+/* What is in its memory is not to be had. */
 static void test_left(void **state)
 {
-	uint64_t words[WORDS] = { 1 }, far[WORDS] = { 1, 0, 0, 50, (uintptr_t)from, 50 };
-	uint64_t offer[WORDS] = { 0 };
+	uint64_t far[WORDS] = { 1, 0, 0, 50, (uintptr_t)from, 50 };
 	const char *why = NULL;
 
 	(void)state;
 	victim_open(cma_allowed() ? WAY_CMA : WAY_PULL);
-	set_bufs(words, 0);
-	set_bufs(offer, 0);
-	far[1] = words[1] = offer[0] = sc_reg_key(reg);
-	raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
-	assert_int_equal(take_from(NULL, SC_LINK_NONE, &why), -EPROTO);
-	assert_non_null(strstr(why, "do not exist"));
-	raw_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, 100), offer);
-	why = NULL;
-	assert_int_equal(take_from(NULL, SC_LINK_NONE, &why), -EPROTO);
-	assert_non_null(strstr(why, "do not exist"));
+	far[1] = sc_reg_key(reg);
 	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_EVENT, 1, 1), far);
 	assert_int_equal(take_from(NULL, SC_LINK_NONE, &why), 0);
 	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_EVENT, 1, 1), far);
@@ -1377,7 +1415,9 @@ int main(void)
 		cmocka_unit_test(test_long_get),
 		cmocka_unit_test(test_atomic_in_pieces),
 		cmocka_unit_test(test_wrong_fetch_queued),
+		cmocka_unit_test(test_lost_with_answers),
 		cmocka_unit_test(test_notes),
+		cmocka_unit_test(test_notes_of_the_gone),
 		cmocka_unit_test(test_notes_unwanted),
 		cmocka_unit_test(test_not_linked),
 		cmocka_unit_test(test_left),
