@@ -1147,6 +1147,59 @@ static void test_cma_fails_later(void **state)
 	pair_close(pair);
 }
 
+/* What names buffers of one whose segment we do not have is not to be had, nor what is behind it. */
+static void test_buffers_of_the_gone(void **state)
+{
+	static const int kinds[] = { SC_ABI_BOUNCE, SC_ABI_PIECE, SC_ABI_PUT, SC_ABI_GOT,
+				     SC_ABI_OFFER_BOUNCE };
+	uint64_t words[7] = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct sc_seg *seg;
+
+		pair_open(pair, NULL, WAY_PULL);
+		raw_record(pair[0].peer, CTL(kinds[i], 0, 1, 8), words, 7);
+		seg = pair[1].peer->seg;
+		pair[1].peer->seg = NULL;
+		(void)sc_rx_poll(pair[1].ep);
+		pair[1].peer->seg = seg;
+		assert_int_equal(pair[1].ep->counters.quarantines, 0);
+		assert_int_equal(pair[1].peer->feed, SC_FEED_DONE);
+		assert_int_equal(pair[1].peer->link, SC_LINK_DOWN);
+		pair_close(pair);
+	}
+}
+
+/* Of those that are not looked at in each poll the last one is given up while it is looked at. */
+static void test_last_of_many(void **state)
+{
+	enum { WRITERS = 9 };
+	struct end ends[WRITERS + 1];
+
+	(void)state;
+	for (int i = 0; i <= WRITERS; i++)
+		end_open(&ends[i], NULL);
+	for (int i = 1; i <= WRITERS; i++) {
+		ends[i].peer = end_find(&ends[i], &ends[0]);
+		assert_int_equal(sc_peer_connect(ends[i].peer), 0);
+		ends_settle(ends, (size_t)i + 1);
+	}
+	assert_int_equal(ends[0].ep->inbound_count, WRITERS);
+	raw_record(ends[WRITERS].peer, CTL(255, 0, 1, 0), NULL, 0);
+	ends_settle(ends, 1);
+	assert_int_equal(ends[0].ep->counters.quarantines, 1);
+	assert_int_equal(ends[0].ep->inbound_count, WRITERS - 1);
+	for (int i = 1; i < WRITERS; i++) {
+		assert_int_equal(end_send(&ends[i], ends[i].peer, from, 8, (uint64_t)i, SC_TAGGED), 0);
+		assert_int_equal(end_recv(&ends[0], NULL, into, 8, (uint64_t)i, SC_TAGGED), 0);
+		ends_settle(ends, 1);
+		assert_int_equal(comp_take(&ends[0].rx).err, 0);
+	}
+	for (int i = 0; i <= WRITERS; i++)
+		end_close(&ends[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1178,6 +1231,8 @@ int main(void)
 		cmocka_unit_test(test_bad_pieces),
 		cmocka_unit_test(test_pieces_too_long),
 		cmocka_unit_test(test_bad_record_everywhere),
+		cmocka_unit_test(test_buffers_of_the_gone),
+		cmocka_unit_test(test_last_of_many),
 		cmocka_unit_test(test_unreadable_payload),
 		cmocka_unit_test(test_cma_fails_later),
 	};
