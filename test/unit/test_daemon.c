@@ -1015,6 +1015,7 @@ static void test_life_scribbled(void **state)
 					  0x80000000u };
 	struct sc_peer *peer;
 	struct child child;
+	pid_t pid;
 	struct end end;
 
 	(void)state;
@@ -1029,6 +1030,13 @@ static void test_life_scribbled(void **state)
 		assert_true(sc_peer_is_there(peer));
 		assert_false(sc_peer_is_dead(peer));
 	}
+	/* of one whose pid is not to be seen nothing proves that its memory is there, if its word says no */
+	pid = peer->cma.pid;
+	peer->cma.pid = 0;
+	sc_store_release_32(&sc_seg_presence(peer->seg)->life, SC_ABI_LIFE_ENDED);
+	assert_false(sc_peer_is_there(peer));
+	assert_false(sc_peer_is_dead(peer));
+	peer->cma.pid = pid;
 	child_kill(&child);
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		sc_store_release_32(&sc_seg_presence(peer->seg)->life, words[i]);
