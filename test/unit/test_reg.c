@@ -616,17 +616,25 @@ static void test_nameless(void **state)
 	assert_int_equal(sc_reg_close(reg), host->pid_ns == SC_HOST_FIRST_PID_NS ? 0 : -EBUSY);
 }
 
-/* What is waited for while others run: a test may act just then. */
-static struct child *_Atomic die_meanwhile;
-static int die_count;
+/* What is waited for while others run: a test may act just then, once. */
+static void (*_Atomic meanwhile)(void);
 
 int sched_yield(void)
 {
-	struct child *children = atomic_exchange(&die_meanwhile, NULL);
+	void (*act)(void) = atomic_exchange(&meanwhile, NULL);
 
-	for (int i = 0; children && i < die_count; i++)
-		child_kill(&children[i]);
+	if (act)
+		act();
 	return (int)syscall(SYS_sched_yield);
+}
+
+static struct child dying[2];
+static int dying_count;
+
+static void die(void)
+{
+	for (int i = 0; i < dying_count; i++)
+		child_kill(&dying[i]);
 }
 
 /* Not let in, without name, and dead while one of them is waited for: so is the other then. */
@@ -635,18 +643,34 @@ static void test_die_meanwhile(void **state)
 	struct sc_reg *reg = must_open(RW, 0, 0x1000);
 	struct holder holder = holder_of(HOLD_TILL_TOLD, reg);
 	const struct sc_host *host;
-	struct child children[2];
 
 	(void)state;
-	for (int i = 0; i < 2; i++) {
-		start_holder(&children[i], &holder);
-		remove_name(children[i].line);
+	for (dying_count = 0; dying_count < 2; dying_count++) {
+		start_holder(&dying[dying_count], &holder);
+		remove_name(dying[dying_count].line);
 	}
-	die_count = 2;
-	die_meanwhile = children;
+	meanwhile = die;
 	assert_int_equal(sc_host_get(&host), 0);
 	assert_int_equal(sc_reg_close(reg), host->pid_ns == SC_HOST_FIRST_PID_NS ? 0 : -EBUSY);
-	assert_null(die_meanwhile);
+	assert_true(!meanwhile);
+}
+
+/* Let in, and its pid is not to be seen from here: it may be stopped, for what we know it runs. */
+static void test_die_unseen(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+	struct holder holder = holder_of(HOLD_TILL_TOLD, reg);
+
+	(void)state;
+	start_holder(&dying[0], &holder);
+	dying_count = 1;
+	ends_settle(&target, 1);
+	sc_list_for (entry, &target.ep->peers)
+		sc_list_entry(entry, struct sc_peer, all)->seg->cma_pid = 0;
+	stop(&dying[0]);
+	meanwhile = die;
+	assert_int_equal(sc_reg_close(reg), 0);
+	assert_true(!meanwhile);
 }
 
 /* One that cannot be let in for lack of descriptors may copy all the same. */
@@ -729,6 +753,24 @@ static void test_refused(void **state)
 	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_CLAIM_REFUSED | SC_ABI_PUBLISHED, reg);
 	target.ep->accepted[0] |= 1ULL << 3; /* so has it been refused */
 	assert_int_equal(sc_reg_close(reg), 0);
+}
+
+static void let_go_by_hand(void)
+{
+	sc_store_release_64(&sc_seg_slot(target.ep->seg, 3)->hazards.words[0], 0);
+}
+
+/* Who gives no address that makes sense is refused, and is waited for all the same. */
+static void test_nobody(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+
+	(void)state;
+	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_PUBLISHED, reg);
+	meanwhile = let_go_by_hand;
+	assert_int_equal(sc_reg_close(reg), 0);
+	assert_true(!meanwhile);
+	assert_int_equal(target.ep->counters.refusals, 1);
 }
 
 static void in_a_child(struct child *self, void *arg)
@@ -1000,6 +1042,8 @@ int main(void)
 		TEST(test_mixed),
 		TEST(test_nameless),
 		TEST(test_die_meanwhile),
+		TEST(test_die_unseen),
+		TEST(test_nobody),
 		TEST(test_not_let_in),
 		TEST(test_leave),
 		TEST(test_leave_dead),
