@@ -1217,6 +1217,104 @@ static void test_creation_fails(void **state)
 	sc_seg_destroy(seg);
 }
 
+static int interruptions;
+
+/* As of older kernels: interrupted by a signal, that often. */
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+	if (!interruptions)
+		return (int)syscall(SYS_fallocate, fd, mode, offset, len);
+	interruptions--;
+	errno = EINTR;
+	return -1;
+}
+
+static void test_interrupted(void **state)
+{
+	struct sc_seg *seg;
+
+	(void)state;
+	interruptions = 3;
+	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
+	assert_int_equal(interruptions, 0);
+	sc_seg_destroy(seg);
+}
+
+#ifdef SC_FAULT_INJECTION
+
+static int full_once(const char *point)
+{
+	static int times;
+
+	return !strcmp(point, "seg.table") && !times++ ? ENOSPC : 0;
+}
+
+/* There is no room for half as much again, but for what is needed; or not even for that. */
+static void test_grows_by_less(void **state)
+{
+	struct sc_seg_geometry many = geometry;
+	uint32_t pages = SC_ABI_PAGE / (uint32_t)sizeof(struct sc_abi_reg);
+	struct sc_seg *seg;
+
+	(void)state;
+	many.regs = 16 * pages;
+	many.ranges = 64;
+	assert_int_equal(sc_seg_create(&many, &seg), 0);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 4 * pages), 0);
+	core_failing("seg.table", ENOSPC);
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 4 * pages + 1), -ENOSPC);
+	assert_int_equal(seg->reg_count, 4 * pages);
+	sc_inject_hook = full_once;
+	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 4 * pages + 1), 0);
+	assert_int_equal(seg->reg_count, 5 * pages);
+	core_failing(NULL, 0);
+	sc_seg_destroy(seg);
+}
+
+static const char *unlinked;
+
+static int unlink_at_look(const char *point)
+{
+	if (!strcmp(point, "seg.fstat"))
+		CHILD_CHECK(!unlink(unlinked));
+	return 0;
+}
+
+/* It loses its name between two looks. */
+static void test_unlinked_meanwhile(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_addr_parse(owner.line, &parts), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	unlinked = path;
+	sc_inject_hook = unlink_at_look;
+	assert_attach(owner.line, -ECONNREFUSED);
+	core_failing(NULL, 0);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+#else
+
+static void test_grows_by_less(void **state)
+{
+	(void)state;
+	skip();
+}
+
+static void test_unlinked_meanwhile(void **state)
+{
+	(void)state;
+	skip();
+}
+
+#endif
+
 static void test_attachment_fails(void **state)
 {
 	struct child owner;
@@ -1412,6 +1510,9 @@ int main(void)
 		cmocka_unit_test(test_no_table),
 		cmocka_unit_test(test_check_header),
 		cmocka_unit_test(test_creation_fails),
+		cmocka_unit_test(test_interrupted),
+		cmocka_unit_test(test_grows_by_less),
+		cmocka_unit_test(test_unlinked_meanwhile),
 		cmocka_unit_test(test_attachment_fails),
 		cmocka_unit_test(test_check_owner),
 		cmocka_unit_test(test_leave),
