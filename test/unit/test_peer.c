@@ -1663,6 +1663,28 @@ static void test_closing_to_a_scribbler(void **state)
 	}
 }
 
+/* Who does not know in which pid namespace it is says in its claim that its pid may be another's here. */
+static void test_unknown_namespace(void **state)
+{
+	struct end ends[2];
+	uint64_t claim;
+
+	(void)state;
+	end_open(&ends[0], NULL);
+	end_open(&ends[1], NULL);
+	ends[0].ep->seg->header.pid_ns = 0;
+	ends[0].peer = end_find(&ends[0], &ends[1]);
+	assert_int_equal(sc_peer_connect(ends[0].peer), 0);
+	claim = sc_load_acquire_64(&sc_seg_claims(ends[1].ep->seg)[ends[0].peer->out_slot]);
+	assert_true(claim & SC_ABI_CLAIM_ELSEWHERE);
+	ends_settle(ends, 2);
+	assert_int_equal(ends[1].ep->counters.accepts, 1);
+	end_close(&ends[0]);
+	ends_settle(&ends[1], 1);
+	assert_int_equal(ends[1].ep->counters.departures, 1);
+	end_close(&ends[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1674,6 +1696,7 @@ int main(void)
 		cmocka_unit_test(test_heard_but_not_reached),
 		cmocka_unit_test(test_half_way),
 		cmocka_unit_test(test_nobody_there),
+		cmocka_unit_test(test_unknown_namespace),
 		cmocka_unit_test(test_bad_introductions),
 		cmocka_unit_test(test_claims_under_way),
 		cmocka_unit_test(test_claimed_twice),
