@@ -27,6 +27,7 @@
 #define SERVICE_MAX (SC_ADDR_SIZE - 1 - PREFIX_LEN)
 
 _Static_assert(PREFIX_LEN + HOST_DIGITS + 1 + TAIL_LEN == SC_ADDR_SIZE - 1, "63 characters");
+_Static_assert(PREFIX_LEN + HOST_DIGITS + 1 + TAIL_LEN - EP_DIGITS - 1 == SC_ADDR_STEM, "all but the number");
 _Static_assert(sizeof(SERVICE_PREFIX) + 10 + 1 + SERVICE_MAX <= SC_ADDR_NAME_MAX, "file name fits");
 
 static int digit_value(char c)
@@ -107,6 +108,17 @@ void sc_addr_format(const struct sc_addr *addr, char text[SC_ADDR_SIZE])
 	int at = sprintf(text, SC_ADDR_PREFIX "%016" PRIx64 "-", addr->host);
 
 	format_tail(addr, text + at);
+}
+
+int sc_addr_context(const char *addr, uint16_t index, char *out)
+{
+	struct sc_addr parts;
+
+	if (sc_addr_parse(addr, &parts))
+		return -EINVAL;
+	parts.ep = (uint16_t)(parts.ep + index);
+	sc_addr_format(&parts, out);
+	return 0;
 }
 
 void sc_addr_file(const struct sc_addr *addr, char name[SC_ADDR_NAME_MAX])

@@ -19,6 +19,7 @@ seg
 reap
 service daemon
 state
+rxq
 peer
 reg record
 tx
