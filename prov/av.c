@@ -8,7 +8,8 @@
  *
  *   chunks    memory of the entries, CHUNK to a piece, which never moves
  *   holes     the free numbers below `count`, a heap with the lowest on top; always room for `count`
- *   buckets   hash over the addresses of live entries, chained by entry->next
+ *   buckets   hash over the addresses of live entries, chained by entry->next: over what the addresses of
+ *             all contexts of an endpoint have in common (SC_ADDR_STEM), as any of them may have sent
  *
  * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
  */
@@ -25,6 +26,7 @@
 #define NONE UINT32_MAX
 #define ENTRIES_MAX ((size_t)INT_MAX)
 #define NODE_SIZE 256
+#define RX_CTX_BITS_MAX 16 /* so many bits name an endpoint among those of one name */
 
 #define INSERT_FLAGS (FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)
 
@@ -50,8 +52,8 @@ static uint32_t *bucket_of(const struct shmcma_av *av, const char *address)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
 
-	while (*address)
-		hash = (hash ^ (unsigned char)*address++) * 0x100000001b3ULL;
+	for (int i = 0; i < SC_ADDR_STEM; i++)
+		hash = (hash ^ (unsigned char)address[i]) * 0x100000001b3ULL;
 	return &av->buckets[(hash ^ hash >> 32) & av->bucket_mask];
 }
 
@@ -188,7 +190,7 @@ fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address)
 	pthread_mutex_lock(&av->lock);
 	for (uint32_t i = av->buckets ? *bucket_of(av, address) : NONE; i != NONE;
 	     i = entry_at(av, i)->next)
-		if (i < lowest && !strcmp(entry_at(av, i)->address, address))
+		if (i < lowest && !strncmp(entry_at(av, i)->address, address, SC_ADDR_STEM))
 			lowest = i;
 	if (lowest != NONE)
 		found = entry_at(av, lowest)->user;
@@ -618,9 +620,9 @@ static int check_attr(const struct fi_av_attr *attr)
 		return -FI_EINVAL;
 	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC))
 		return -FI_EBADFLAGS;
-	if (attr->rx_ctx_bits) {
-		shmcma_warn(FI_LOG_AV, "rx_ctx_bits=%d: endpoints have one receive context\n",
-			    attr->rx_ctx_bits);
+	if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > RX_CTX_BITS_MAX) {
+		shmcma_warn(FI_LOG_AV, "rx_ctx_bits=%d: 0 to %d are possible\n", attr->rx_ctx_bits,
+			    RX_CTX_BITS_MAX);
 		return -FI_EINVAL;
 	}
 	if (attr->name) {
@@ -652,6 +654,7 @@ int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fi
 	opened->domain = container_of(domain, struct shmcma_domain, fid);
 	opened->type = attr->type;
 	opened->flags = attr->flags;
+	opened->rx_ctx_bits = (unsigned int)attr->rx_ctx_bits;
 	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	atomic_fetch_add(&opened->domain->refs, 1);
 	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);

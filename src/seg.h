@@ -17,7 +17,7 @@ struct sc_seg_geometry {
 	uint32_t buf_size, buf_count;
 	uint64_t window;
 	uint32_t capabilities;
-	uint32_t regs, ranges; /* limits of the registration table; 0: none */
+	uint32_t regs, ranges;	       /* limits of the registration table; 0: none */
 	const struct sc_ep_name *name; /* that it is to have, NULL: a new one; */
 	uint16_t index;		       /* under it */
 };

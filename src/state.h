@@ -51,7 +51,7 @@ enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
 struct sc_source {
 	struct sc_source *next; /* hash chain */
 	uint32_t met;		/* of its peers, those that are connected and not lost */
-	int error;		/* negative errno: of the last that was lost, or could not be connected to */
+	int error; /* negative errno: of the last that was lost, or could not be connected to */
 	char stem[SC_ADDR_STEM];
 };
 
@@ -60,8 +60,8 @@ struct sc_rxq {
 	struct sc_match tagged, plain; /* sources are struct sc_source */
 	struct sc_slab ops;	       /* sc_rx_op */
 	size_t size, posted;
-	struct sc_list claimed; /* sc_rx_msg */
-	struct sc_list eps;	/* sc_ep.of_rxq: the first reports what no message ends */
+	struct sc_list claimed;	    /* sc_rx_msg */
+	struct sc_list eps;	    /* sc_ep.of_rxq: the first reports what no message ends */
 	struct sc_source **sources; /* by stem */
 	uint32_t source_mask, source_count;
 };

@@ -263,13 +263,13 @@ struct sc_ep_attr {
 	struct sc_config config;
 	const struct sc_ep_name *name; /* NULL: one of its own */
 	uint16_t index;		       /* under that name, each once */
-	const char *service; /* also be found under this service name; NULL: none */
-	struct sc_cq *tx_cq; /* completions of sends go here; NULL: sends complete silently */
+	const char *service;	       /* also be found under this service name; NULL: none */
+	struct sc_cq *tx_cq;	       /* completions of sends go here; NULL: sends complete silently */
 	struct sc_cq *rx_cq;
 	struct sc_cntr *cntrs[SC_EVENTS]; /* NULL: not counted */
 	struct sc_regtab *regtab;	  /* what peers may access through this endpoint; NULL: nothing */
-	size_t tx_size; /* operations that may be outstanding; more are taken as memory allows */
-	size_t rx_size; /* receives that may be posted; likewise */
+	size_t tx_size;	    /* operations that may be outstanding; more are taken as memory allows */
+	size_t rx_size;	    /* receives that may be posted; likewise */
 	struct sc_rxq *rxq; /* shared with other endpoints, rx_size is its own; NULL: one for itself */
 	bool rx_report;	    /* shared: receives that are SC_SILENT are not, here */
 };
@@ -392,7 +392,7 @@ size_t sc_tx_room(const struct sc_ep *ep);
 struct sc_recv {
 	const struct iovec *iov; /* up to SC_IOV_MAX; iov_count 0: a buffer of 0 bytes */
 	size_t iov_count;
-	struct sc_peer *source; /* NULL: any; else all under its name, of whichever endpoint it is a peer */
+	struct sc_peer *source; /* NULL: any; else all of its name, whichever endpoint's it is */
 	uint64_t tag;		/* matches send tags equal to it outside `ignore`; 0 if not SC_TAGGED */
 	uint64_t ignore;
 	void *context;
