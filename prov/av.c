@@ -26,7 +26,7 @@
 #define NONE UINT32_MAX
 #define ENTRIES_MAX ((size_t)INT_MAX)
 #define NODE_SIZE 256
-#define RX_CTX_BITS_MAX 16 /* so many bits name an endpoint among those of one name */
+#define RX_CTX_BITS_MAX 15 /* see sep.c */
 
 #define INSERT_FLAGS (FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)
 

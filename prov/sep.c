@@ -6,7 +6,7 @@
  * have their name in common (struct sc_ep_name), and are told from each other by the last number of the address:
  *
  *   0 ... rx_count - 1     receive contexts, by their index
- *   rx_count ...           transmit contexts, in the order in which they are enabled
+ *   TX_FIRST ...           transmit contexts, in the order in which they are opened: no fi_rx_addr() names one
  *
  * So the address that others insert is that of number 0, its receive context n is n further on, and messages
  * from any transmit context come from the one name. Others find the endpoint once number 0 is enabled, and a
@@ -23,13 +23,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TX_FIRST 0x8000u
+
 struct shmcma_sep {
 	struct shmcma_ep *ep;
 	struct fi_info *info;
 	struct sc_ep_name name;
 	bool enabled;
 	size_t rx_count, tx_count;
-	uint16_t tx_next;	 /* number of the next transmit context */
+	uint16_t tx_opened;	 /* transmit contexts so far */
 	struct shmcma_ep *first; /* that has number 0, while it is enabled */
 	struct context {
 		struct shmcma_ep *ep; /* NULL: not open */
@@ -168,7 +170,8 @@ static int take(struct context *places, size_t count, int index, struct shmcma_e
 	else if (places == sep->rx && places[index].used)
 		ret = -FI_EADDRNOTAVAIL;
 	if (!ret) {
-		context->index = places == sep->rx ? (uint16_t)index : sep->tx_next++;
+		context->index =
+			places == sep->rx ? (uint16_t)index : (uint16_t)(TX_FIRST | sep->tx_opened++);
 		places[index].ep = context;
 		atomic_fetch_add(&sep->ep->refs, 1);
 	}
@@ -287,7 +290,6 @@ static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)
 		ret = shmcma_rx_attr_complete(sep->info->rx_attr, sep->info->caps);
 	sep->tx_count = tx ? tx : 1;
 	sep->rx_count = rx ? rx : 1;
-	sep->tx_next = (uint16_t)sep->rx_count;
 	return ret;
 }
 
