@@ -673,6 +673,37 @@ static void test_with_ordinary(void)
 	both_close(&both);
 }
 
+/* In a child nothing of it can be used, and all of it closed; the parent does not notice. */
+static void test_fork(void)
+{
+	struct both both;
+	char buf = 0;
+	pid_t child;
+	int status;
+
+	both_open(&both);
+	child = fork();
+	must(child >= 0);
+	if (!child) {
+		struct fid_ep *ep;
+
+		gives(fi_tx_context(both.a.sep, 0, NULL, &ep, NULL), -FI_EPERM);
+		gives(fi_rx_context(both.a.sep, 0, NULL, &ep, NULL), -FI_EPERM);
+		gives(fi_enable(both.a.sep), -FI_EPERM);
+		gives(fi_getname(&both.a.sep->fid, &buf, &(size_t){ 1 }), -FI_EPERM);
+		gives(fi_send(both.a.tx[0], "x", 1, NULL, both.a.peer, NULL), -FI_EPERM);
+		gives(fi_recv(both.a.rx[0], &buf, 1, NULL, FI_ADDR_UNSPEC, NULL), -FI_EPERM);
+		both_close(&both);
+		_exit(0);
+	}
+	gives(waitpid(child, &status, 0), child);
+	gives(status, 0);
+	until_taken(&both, fi_inject(both.a.tx[1], "x", 1, fi_rx_addr(both.a.peer, 1, BITS)));
+	gives(fi_recv(both.b.rx[1], &buf, 1, NULL, FI_ADDR_UNSPEC, NULL), 0);
+	done(&both, both.b.rx_cq[1]);
+	both_close(&both);
+}
+
 /* ---- two processes --------------------------------------------------------------------------- */
 
 static void exchange(struct pair *pair, bool first)
@@ -730,6 +761,7 @@ int main(void)
 		ALONE(test_no_such_context),
 		ALONE(test_memory),
 		ALONE(test_with_ordinary),
+		ALONE(test_fork),
 		{ .name = "test_exchange",
 		  .test_func = pair_both,
 		  .initial_state = &(struct pair_test){ .first = test_exchange,

@@ -629,6 +629,33 @@ static void test_member_closes_amid(void)
 	shared_close(&all);
 }
 
+/* In a child nothing of it can be used, and all of it closed; the parent does not notice. */
+static void test_fork(void)
+{
+	struct shared all;
+	char buf = 0;
+	pid_t child;
+	int status;
+
+	shared_open(&all, &(struct pair_want){ .caps = CAPS });
+	gives(fi_recv(all.srx, &buf, 1, NULL, FI_ADDR_UNSPEC, &buf), 0);
+	child = fork();
+	must(child >= 0);
+	if (!child) {
+		gives(fi_recv(all.srx, &buf, 1, NULL, FI_ADDR_UNSPEC, NULL), -FI_EPERM);
+		gives(fi_cancel(&all.srx->fid, &buf), -FI_EPERM);
+		gives(all.stx->ops->cancel(&all.stx->fid, NULL), -FI_EPERM);
+		gives(fi_send(all.members[0].ep, &buf, 1, NULL, all.b, NULL), -FI_EPERM);
+		shared_close(&all);
+		_exit(0);
+	}
+	gives(waitpid(child, &status, 0), child);
+	gives(status, 0);
+	send_to(&all, 1, "f", 1);
+	must(done(&all, &all.members[1]).entry.op_context == &buf && buf == 'f');
+	shared_close(&all);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -649,6 +676,7 @@ int main(void)
 		ALONE(test_member_closes),
 		ALONE(test_member_closes_amid),
 		ALONE_ENV(test_member_closes_amid, "FI_SHMCMA_CMA=0"),
+		ALONE(test_fork),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
