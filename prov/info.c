@@ -23,8 +23,10 @@
 #define MESSAGE_MODIFIERS (FI_SEND | FI_RECV)
 #define MEMORY_MODIFIERS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 /* Granted unasked: they cost only those who use them. */
-#define SECONDARY_CAPS (FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM)
+#define SECONDARY_CAPS                                                                                    \
+	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM | FI_SHARED_AV)
 #define COMM_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define DOMAIN_CAPS (COMM_CAPS | FI_SHARED_AV)
 
 #define TX_CAPS                                                                                           \
 	(MESSAGE_KINDS | MEMORY_KINDS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE | FI_TRIGGER |            \
@@ -385,7 +387,7 @@ static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered)
 {
 	if (check_max("domain_attr->cntr_cnt", hint->cntr_cnt, COUNTERS) ||
 	    check_max("domain_attr->mr_iov_limit", hint->mr_iov_limit, SC_REG_RANGES_MAX) ||
-	    check_bits("domain_attr->caps", FI_TYPE_CAPS, hint->caps, offered & COMM_CAPS) ||
+	    check_bits("domain_attr->caps", FI_TYPE_CAPS, hint->caps, offered & DOMAIN_CAPS) ||
 	    check_max("domain_attr->max_err_data", hint->max_err_data, 0) ||
 	    check_max("domain_attr->mr_cnt", hint->mr_cnt, MR_COUNT))
 		return -FI_ENODATA;
@@ -550,7 +552,7 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	attr->max_ep_srx_ctx = ENDPOINTS;
 	attr->cntr_cnt = COUNTERS;
 	attr->mr_iov_limit = SC_REG_RANGES_MAX;
-	attr->caps = granted & COMM_CAPS;
+	attr->caps = granted & DOMAIN_CAPS;
 	attr->mr_cnt = MR_COUNT;
 	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
 	return 0;

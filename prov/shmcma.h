@@ -156,6 +156,7 @@ struct shmcma_av {
 	enum fi_av_type type;
 	uint64_t flags;
 	unsigned int rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
+	struct sc_directory *shared; /* a named one: what other processes see of it; else NULL */
 	pthread_mutex_t lock; /* what follows is av.c's alone, under it */
 	struct shmcma_av_entry **chunks;
 	size_t chunk_count;

@@ -18,6 +18,7 @@ own memory
 seg
 reap
 service daemon
+directory
 state
 rxq
 peer

@@ -89,6 +89,34 @@ int sc_addr_context(const char *addr, uint16_t index, char *out);
  */
 int sc_addr_resolve(const char *addr, char *out);
 
+/* ---- directories ----------------------------------------------------------------------------- */
+
+/*
+ * Addresses by number, under a name of the same kind as a service's: one process writes, others of this user
+ * read. A reader keeps what there is when the writer has ended.
+ */
+struct sc_directory;
+
+#define SC_DIRECTORY_MAX 65536
+
+/* -EINVAL: no possible name, or capacity; -EADDRINUSE: a live process has it; -ENOSPC, -ENOMEM... */
+int sc_directory_create(const char *name, uint32_t capacity, struct sc_directory **directory);
+/* To read. -ENOENT: there is none, or its writer has ended; -EPROTO: of another version; others as above. */
+int sc_directory_open(const char *name, struct sc_directory **directory);
+void sc_directory_close(struct sc_directory *directory);
+
+/* By the writer. Each number below the capacity gets an address once, and can lose it. */
+uint32_t sc_directory_capacity(const struct sc_directory *directory);
+void sc_directory_put(struct sc_directory *directory, uint32_t number, const char *addr);
+void sc_directory_del(struct sc_directory *directory, uint32_t number);
+
+/* Numbers below this may have an address; false: this one has none. addr[SC_ADDR_SIZE] is one that can be. */
+uint32_t sc_directory_count(const struct sc_directory *directory);
+bool sc_directory_get(const struct sc_directory *directory, uint32_t number, char *addr);
+
+/* The numbers as the file has them: UINT64_MAX where there is no address. */
+const uint64_t *sc_directory_numbers(const struct sc_directory *directory);
+
 /* ---- completion queue ------------------------------------------------------------------------ */
 
 /*

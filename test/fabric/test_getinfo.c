@@ -23,7 +23,8 @@
 #define BE_TARGET (FI_REMOTE_READ | FI_REMOTE_WRITE)
 #define ACCESSES (INITIATE | BE_TARGET)
 #define SECONDARY                                                                                         \
-	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM | FI_REMOTE_COMM)
+	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM |               \
+	 FI_REMOTE_COMM | FI_SHARED_AV)
 #define GRANTABLE                                                                                         \
 	(MESSAGES | MEMORY | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_NAMED_RX_CTX | DIRECTIONS | ACCESSES | \
 	 SECONDARY)
@@ -177,7 +178,7 @@ static void check_default(const struct fi_info *info)
 	assert_int_equal(info->domain_attr->max_ep_rx_ctx, CONTEXTS);
 	assert_true(info->domain_attr->max_ep_stx_ctx > 1);
 	assert_true(info->domain_attr->max_ep_srx_ctx > 1);
-	assert_int_equal(info->domain_attr->caps, info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM));
+	assert_int_equal(info->domain_attr->caps, info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SHARED_AV));
 
 	assert_string_equal(info->fabric_attr->name, TF_PROVIDER);
 	assert_string_equal(info->fabric_attr->prov_name, TF_PROVIDER);
@@ -795,9 +796,11 @@ static void test_domain_caps(void **state)
 	hints->domain_attr->caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 	accepted();
 	hints->domain_attr->caps = FI_SHARED_AV;
+	accepted();
+	hints->domain_attr->caps = FI_MSG;
 	refused();
 	/* before 1.5 there was no such field */
-	hints->domain_attr->caps = FI_SHARED_AV;
+	hints->domain_attr->caps = FI_MSG;
 	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), 0), FI_MR_SCALABLE);
 }
 
