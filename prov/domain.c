@@ -15,30 +15,9 @@
 
 static pthread_once_t scanned = PTHREAD_ONCE_INIT;
 
-static int no_scalable_ep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
-			  void *context)
-{
-	(void)domain, (void)info, (void)sep, (void)context;
-	return -FI_ENOSYS;
-}
-
 static int no_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **pollset)
 {
 	(void)domain, (void)attr, (void)pollset;
-	return -FI_ENOSYS;
-}
-
-static int no_stx_ctx(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
-		      void *context)
-{
-	(void)domain, (void)attr, (void)stx, (void)context;
-	return -FI_ENOSYS;
-}
-
-static int no_srx_ctx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
-		      void *context)
-{
-	(void)domain, (void)attr, (void)ep, (void)context;
 	return -FI_ENOSYS;
 }
 
@@ -118,11 +97,11 @@ static struct fi_ops_domain domain_ops = {
 	.av_open = shmcma_av_open,
 	.cq_open = shmcma_cq_open,
 	.endpoint = shmcma_ep_open,
-	.scalable_ep = no_scalable_ep,
+	.scalable_ep = shmcma_sep_open,
 	.cntr_open = shmcma_cntr_open,
 	.poll_open = no_poll_open,
-	.stx_ctx = no_stx_ctx,
-	.srx_ctx = no_srx_ctx,
+	.stx_ctx = shmcma_stx_open,
+	.srx_ctx = shmcma_srx_open,
 	.query_atomic = shmcma_query_atomic,
 	.query_collective = shmcma_query_collective,
 	.endpoint2 = domain_endpoint2,

@@ -365,7 +365,14 @@ static void replace(struct fid *fid)
 		container_of(fid, struct fid_domain, fid)->mr = &mr_ops;
 		break;
 	case FI_CLASS_EP:
+	case FI_CLASS_SEP:
+	case FI_CLASS_RX_CTX:
+	case FI_CLASS_SRX_CTX:
+	case FI_CLASS_TX_CTX:
 		replace_ep(container_of(fid, struct fid_ep, fid));
+		break;
+	case FI_CLASS_STX_CTX:
+		container_of(fid, struct fid_stx, fid)->ops = &ep_ops;
 		break;
 	case FI_CLASS_AV:
 		av_ops.straddr = container_of(fid, struct fid_av, fid)->ops->straddr;

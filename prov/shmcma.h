@@ -38,6 +38,7 @@
 #define SHMCMA_DEFAULT_SIZE 1024 /* tx and rx size when the hints do not say */
 #define SHMCMA_MAX_SIZE 65536
 #define SHMCMA_CQ_DATA_SIZE 8
+#define SHMCMA_CONTEXTS 256 /* of a scalable endpoint, each kind */
 /* Of the registration modes that an application is ready for, those that are made use of. */
 #define SHMCMA_MR_MODES (FI_MR_VIRT_ADDR | FI_MR_PROV_KEY)
 #define SHMCMA_MULTI_MIN 64 /* FI_OPT_MIN_MULTI_RECV unless set */
@@ -156,6 +157,8 @@ struct shmcma_av {
 	struct shmcma_eq *eq;
 	enum fi_av_type type;
 	uint64_t flags;
+	unsigned int rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
+	struct sc_directory *shared; /* a named one: what other processes see of it; else NULL */
 	pthread_mutex_t lock; /* what follows is av.c's alone, under it */
 	struct shmcma_av_entry **chunks;
 	size_t chunk_count;
@@ -176,7 +179,7 @@ const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
 /* Addresses that have been handed out: one more than the highest. */
 size_t shmcma_av_count(struct shmcma_av *av);
 /*
- * How a completion names the sender with that address (endpoint form): the lowest fi_addr it was inserted
+ * How a completion names the sender with that address (endpoint form), be it any context of the endpoint: the lowest fi_addr it was inserted
  * as, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it was not inserted.
  */
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
@@ -225,11 +228,22 @@ void shmcma_cntr_put(struct shmcma_cntr *cntr);
 /* The domain closes: those that were kept for operations under way. */
 void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 
+struct shmcma_stx; /* shared.c */
+struct shmcma_sep; /* sep.c */
+
 /*
- * What the endpoint structure and its aliases share: an alias is another fid with flags of its own.
+ * What the endpoint structure and its aliases share: an alias is another fid with flags of its own. The fid's
+ * class tells what it is:
+ *
+ *   FI_CLASS_EP                an endpoint
+ *   FI_CLASS_TX_CTX, _RX_CTX   a context of a scalable endpoint: one that can do nothing but send, or receive
+ *   FI_CLASS_SEP               a scalable endpoint: a name for its contexts (sep.c); never has a core
+ *   FI_CLASS_SRX_CTX           a shared receive context: a receive queue and no core (shared.c)
  */
 struct shmcma_ep {
 	struct sc_ep *core; /* NULL until fi_enable */
+	struct sc_rxq *rxq; /* where receives are posted; NULL likewise */
+	struct shmcma_ep *namer; /* whose address vector names sources: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;
 	struct shmcma_av *av;
 	struct shmcma_ep *av_next;
@@ -237,9 +251,10 @@ struct shmcma_ep {
 	struct shmcma_cq *tx_cq, *rx_cq;
 	struct shmcma_cntr *cntrs[SC_EVENTS];
 	bool tx_selective, rx_selective; /* FI_SELECTIVE_COMPLETION */
-	/* peers by fi_addr; NULL: not looked up yet (shmcma_ep_peer()) */
+	/* peers by fi_addr, turned by rx_ctx_bits; NULL: not looked up yet (shmcma_ep_peer()) */
 	struct sc_peer **peers;
 	size_t peer_count;
+	unsigned int rx_ctx_bits; /* of the address vector */
 	/* peers whose sc_peer_user() holds what completions call them */
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
@@ -247,8 +262,15 @@ struct shmcma_ep {
 	size_t tx_size, rx_size, multi_min;
 	struct shmcma_coll *coll;   /* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];    /* service to be found under; empty: none */
-	shmcma_refs refs;	    /* aliases */
+	shmcma_refs refs;	    /* aliases; contexts; endpoints that share it */
 	struct shmcma_ep_fid *fids; /* the endpoint itself, then its aliases, linked by next */
+	struct shmcma_sep *sep;	    /* a scalable endpoint's, also of its contexts; else NULL */
+	uint16_t index;		    /* context: in the scalable endpoint's addresses */
+	bool shares_tx, shares_rx;  /* FI_SHARED_CONTEXT: to be bound to one */
+	struct shmcma_stx *stx;
+	struct shmcma_ep *stx_next; /* shmcma_stx.users */
+	struct shmcma_ep *srx;
+	struct shmcma_ep *srx_next; /* enabled endpoints of one, from its `namer` on */
 };
 
 /* Go on with what groups of endpoints do together (group.c). 0: there was nothing to do. */
@@ -301,10 +323,18 @@ struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);
 /* Why there was none: -FI_EINVAL, no such entry, or -FI_EAGAIN, no memory just now. */
 int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 
+/* The context in the low bits, so that what is in use is close together. */
+static inline uint64_t shmcma_ep_place(const struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	return fi_addr << ep->rx_ctx_bits | fi_addr >> (-ep->rx_ctx_bits & 63);
+}
+
 static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
-	if (__builtin_expect(fi_addr < ep->peer_count && ep->peers[fi_addr], 1))
-		return ep->peers[fi_addr];
+	uint64_t place = shmcma_ep_place(ep, fi_addr);
+
+	if (__builtin_expect(place < ep->peer_count && ep->peers[place], 1))
+		return ep->peers[place];
 	return shmcma_ep_peer_slow(ep, fi_addr);
 }
 
@@ -327,6 +357,9 @@ int shmcma_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fi
 int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 		     void *context);
 int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int shmcma_sep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context);
+int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx, void *context);
+int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx, void *context);
 int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
 			struct fi_atomic_attr *attr, uint64_t flags);
 int shmcma_query_collective(struct fid_domain *domain, enum fi_collective_op op,
@@ -347,6 +380,13 @@ struct fid_domain *shmcma_domain_find(const struct fid_domain *fid, const struct
  * fi_domain, fi_endpoint for the info handed in (info.c). 0 or -FI_ENODATA with the reason logged.
  */
 int shmcma_check_hints(uint32_t version, const struct fi_info *hints);
+
+/*
+ * Attributes of a context of an endpoint with these capabilities: as asked for in *attr, completed there.
+ * -FI_EINVAL: not to be had, with the reason logged. (info.c)
+ */
+int shmcma_tx_attr_complete(struct fi_tx_attr *attr, uint64_t caps);
+int shmcma_rx_attr_complete(struct fi_rx_attr *attr, uint64_t caps);
 
 /* Node and service of fi_getinfo and fi_av_insertsvc (node.c): address of the service they name,
  * out[SC_ADDR_SIZE]. -FI_ENODATA: the node is not this machine; -FI_EINVAL: no possible name. */

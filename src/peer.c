@@ -49,6 +49,7 @@
 #include "live.h"
 #include "log.h"
 #include "reap.h"
+#include "rxq.h"
 
 #define TABLE_MIN 64
 #define NO_SLOT UINT32_MAX
@@ -197,6 +198,7 @@ void sc_peers_fini(struct sc_ep *ep)
 
 		sc_peer_part(peer);
 		drop_replies(peer);
+		sc_source_part(peer, 0);
 		free(peer);
 	}
 	free(ep->peer_table);
@@ -237,6 +239,11 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return -ENOMEM;
+	peer->source = sc_rxq_source(ep->rxq, addr);
+	if (!peer->source) {
+		free(peer);
+		return -ENOMEM;
+	}
 	peer->ep = ep;
 	peer->user = UINT64_MAX;
 	peer->out_slot = peer->in_slot = NO_SLOT;
@@ -399,6 +406,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	sc_ring_tx_init(&peer->tx, slot);
 	peer->units_limit = peer->seg->header.window;
 	peer->link = SC_LINK_UP;
+	sc_source_meet(peer);
 	peer->ep->counters.connects++;
 	/* P1 release: pairs with P1' in sc_peers_review() */
 	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], ticket(peer) | SC_ABI_PUBLISHED);
@@ -502,6 +510,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 	if (peer->link == SC_LINK_DOWN)
 		return;
 	peer->link = SC_LINK_DOWN;
+	sc_source_part(peer, error);
 	sc_list_remove(&peer->unanswered);
 	sc_list_remove(&peer->borrower);
 	peer->error = error;
@@ -688,6 +697,8 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	if (peer->link == SC_LINK_DOWN) { /* nothing has been sent to it: it is let in to be read */
 		sc_list_remove(&peer->ending);
 		peer->error = -ECONNRESET;
+	} else {
+		sc_source_meet(peer);
 	}
 	peer->in_slot = index;
 	sc_ring_rx_init(&peer->rx, sc_seg_slot(ep->seg, index));

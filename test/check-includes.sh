@@ -20,7 +20,9 @@ seg
 reap pidfd
 neighbour
 service daemon
+directory
 state
+rxq
 peer
 reg record
 tx

@@ -524,7 +524,28 @@ struct sc_abi_service {
 	char address[SC_ABI_ADDR_SIZE];
 };
 
-/* Both are locked at this byte (POSIX write lock, one byte) for as long as the owner lives. */
+/*
+ * A directory: addresses by number, of one who writes for any who read. A file of its own, published and reaped
+ * as a service's is:
+ *
+ *   0     this header
+ *   64    numbers[capacity]    a number's own value once it has its address, UINT64_MAX while it has none
+ *   ...   addresses[capacity]  SC_ABI_ADDR_SIZE each
+ *
+ * An address is written before its number (release), once: no number is given to another later. What is taken
+ * out loses its number. Only the first `count` numbers can have an address.
+ */
+#define SC_ABI_DIRECTORY_MAGIC 0x52494443534853ULL
+#define SC_ABI_DIRECTORY_MAX 65536
+struct sc_abi_directory {
+	uint64_t magic;
+	uint32_t capacity, count;
+	uint64_t pad[6];
+};
+#define SC_ABI_DIRECTORY_SIZE(capacity)                                                                   \
+	(sizeof(struct sc_abi_directory) + (uint64_t)(capacity) * (sizeof(uint64_t) + SC_ABI_ADDR_SIZE))
+
+/* All are locked at this byte (POSIX write lock, one byte) for as long as the owner lives. */
 #define SC_ABI_LIFE_BYTE 0
 
 #define SC_ABI_AT(type, field, offset)                                                                    \
@@ -646,6 +667,9 @@ SC_ABI_AT(sc_abi_slot, ring, 384);
 SC_ABI_SIZE(sc_abi_slot, SC_ABI_SLOT_SIZE);
 SC_ABI_AT(sc_abi_service, address, 64);
 SC_ABI_SIZE(sc_abi_service, 128);
+SC_ABI_AT(sc_abi_directory, capacity, 8);
+SC_ABI_AT(sc_abi_directory, count, 12);
+SC_ABI_SIZE(sc_abi_directory, 64);
 
 /*
  * Changes with every incompatible change of the structures above: sizes folded together. Both sides
