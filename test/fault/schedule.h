@@ -228,6 +228,7 @@ static void run_side(side_body *body, void *arg, int side)
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)setpgid(0, 0); /* for collect() */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	my_side = side;
@@ -286,6 +287,9 @@ static void collect(struct run *run)
 			sit_out(run, side);
 			continue;
 		}
+		/* its children, the driver's by now (it is their subreaper): they may be making a name still */
+		while (waitpid(-run->pids[side], NULL, 0) > 0)
+			;
 		run->running[side] = false;
 		run->status[side] = status;
 		atomic_store(&control->sides[side].killed, WIFSIGNALED(status));

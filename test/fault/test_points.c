@@ -661,6 +661,7 @@ int main(int argc, char **argv)
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1); /* had_orphans() */
 	points_init();
+	(void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, NULL);

@@ -60,35 +60,9 @@ static void remove_living(void)
 		remove_files(&living);
 }
 
-/* It takes the life locks, tells so, and waits. */
-static void start_holder(void)
+static void name_files(struct owner *owner, pid_t pid)
 {
-	int ready[2];
-	char byte;
-	pid_t pid;
-
-	CHECK(!pipe(ready));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (sc_live_lock(living.fds[0]) || sc_live_lock(living.fds[1]) ||
-		    write(ready[1], "", 1) != 1)
-			_exit(1);
-		for (;;)
-			pause();
-	}
-	close(ready[1]);
-	CHECK(read(ready[0], &byte, 1) == 1);
-	close(ready[0]);
-}
-
-/* The pid is of nobody: whose files they are is told by the lock alone. */
-static void name_files(struct owner *owner)
-{
-	struct sc_addr addr = { .pid = (uint32_t)parent ^ 0x40000000,
-				.nonce = { 0xfe, 0xed },
-				.ep = owner->ep };
+	struct sc_addr addr = { .pid = (uint32_t)pid, .nonce = { 0xfe, 0xed }, .ep = owner->ep };
 	const struct sc_host *host;
 
 	CHECK(!sc_host_get(&host));
@@ -102,16 +76,57 @@ static void name_files(struct owner *owner)
 		snprintf(owner->paths[i], sizeof(owner->paths[i]), "%s/%s", SC_HOST_DIR, owner->names[i]);
 }
 
+/* Once there are files it takes their life locks, tells so, and waits. */
+static void hold(int made, int held)
+{
+	char byte;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	name_files(&living, getpid());
+	if (read(made, &byte, 1) != 1)
+		_exit(1);
+	for (int i = 0; i < FILES; i++) {
+		int fd = open(living.paths[i], O_RDWR | O_CLOEXEC);
+
+		if (fd < 0 || sc_live_lock(fd))
+			_exit(1);
+	}
+	if (write(held, "", 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+/* The living one's are named after who holds them: a lock that another holds is a reaper's. */
+static void start_holder(void)
+{
+	int made[2], held[2];
+	char byte;
+	pid_t pid;
+
+	CHECK(!pipe(made) && !pipe(held));
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		hold(made[0], held[1]);
+	close(held[1]);
+	name_files(&living, pid);
+	make_files(&living);
+	CHECK(write(made[1], "", 1) == 1);
+	CHECK(read(held[0], &byte, 1) == 1);
+	close(held[0]);
+	close(made[0]);
+	close(made[1]);
+}
+
 static void set_up(void)
 {
 	if (parent)
 		return;
 	parent = getpid();
-	name_files(&living);
-	name_files(&dead);
-	make_files(&living);
-	atexit(remove_living);
+	name_files(&dead, parent ^ 0x40000000); /* nobody */
 	start_holder();
+	atexit(remove_living);
 }
 
 static void fill(int fd, const uint8_t *data, size_t size)
