@@ -19,12 +19,14 @@
  * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (shmcma_wait_has()),
  * and whoever adds something signals after it has. Peers: see src/wake.c.
  *
- * Locks: the domain's, then a watcher's, then that of a wait set, then the application's mutex of an object.
+ * Locks: that of a wait set, the domain's, a watcher's. The application's mutex of an object is taken with none of
+ * them held.
  */
 #define _GNU_SOURCE 1
 #include "wait.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,7 @@
 /* Between two looks while operations wait for counters: what they wait for may be polled by others alone. */
 #define TRIGGER_MS 10
 #define STACK_SIZE (64 << 10)
+#define MUTEX_NAP 20000 /* ns */
 
 static atomic_bool sleeps_one; /* the kernel cannot wait for several futexes at once */
 
@@ -160,23 +163,40 @@ void shmcma_wait_forked(struct shmcma_wait *wait)
 	pthread_cond_init(&wait->cond, NULL);
 }
 
+/* False: to be ended, and who holds the mutex may wait for that. */
+static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop)
+{
+	if (!stop)
+		return !pthread_mutex_lock(mutex);
+	while (pthread_mutex_trylock(mutex)) {
+		if (atomic_load(stop))
+			return false;
+		nanosleep(&(struct timespec){ .tv_nsec = MUTEX_NAP }, NULL);
+	}
+	return true;
+}
+
 /*
  * The application's mutex is taken, so that a signal between its fi_trywait() and its pthread_cond_wait() is not
  * missed. Whoever holds it while calling into the provider would wait for itself: such signals are for the
- * watchers to give.
+ * watchers to give, which hold no lock meanwhile, and end if they are told to (`stop`).
  */
-void shmcma_wait_signal(struct shmcma_wait *wait)
+static void signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
 {
 	sc_sleep_bump(&wait->futex);
 	if (wait->obj == FI_WAIT_FD)
 		shmcma_pipe_raise(&wait->pipe);
-	if (wait->obj == FI_WAIT_MUTEX_COND) {
-		pthread_mutex_lock(&wait->mutex);
+	if (wait->obj == FI_WAIT_MUTEX_COND && lock_until(&wait->mutex, stop)) {
 		pthread_cond_broadcast(&wait->cond);
 		pthread_mutex_unlock(&wait->mutex);
 	}
 	if (wait->set)
-		shmcma_wait_set_signal(wait->set);
+		signal_until(shmcma_wait_set_wait(wait->set), stop);
+}
+
+void shmcma_wait_signal(struct shmcma_wait *wait)
+{
+	signal_until(wait, NULL);
 }
 
 int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg)
@@ -223,21 +243,46 @@ struct shmcma_watcher {
 	const struct sc_ep *core;
 	pthread_t thread;
 	uint32_t heard; /* wakes before it began */
+	uint64_t round; /* the thread's alone; from 1 on */
 	atomic_bool stop;
 	_Atomic int64_t limit; /* to be signalled then, whatever comes; INT64_MAX: need not be */
 	pid_t made_by;	       /* pid: a forked child has no such thread */
 	pthread_mutex_t lock;  /* what follows */
-	struct shmcma_wait **waits;
+	struct watched {
+		struct shmcma_wait *wait;
+		uint64_t round; /* it was asked in */
+	} * waits;
 	size_t count, capacity;
+	const struct shmcma_wait *signals; /* just now, without the lock */
 };
+
+/* Each is asked once in a round: one that listens again by then does so for the next wake. */
+static struct shmcma_wait *next_to_signal(struct shmcma_watcher *watcher)
+{
+	struct shmcma_wait *next = NULL;
+
+	pthread_mutex_lock(&watcher->lock);
+	for (size_t i = 0; i < watcher->count && !next; i++) {
+		struct watched *each = &watcher->waits[i];
+
+		if (each->round == watcher->round)
+			continue;
+		each->round = watcher->round;
+		if (atomic_exchange(&each->wait->listens, false))
+			next = each->wait;
+	}
+	watcher->signals = next;
+	pthread_mutex_unlock(&watcher->lock);
+	return next;
+}
 
 static void watcher_signal(struct shmcma_watcher *watcher)
 {
-	pthread_mutex_lock(&watcher->lock);
-	for (size_t i = 0; i < watcher->count; i++)
-		if (atomic_exchange(&watcher->waits[i]->listens, false))
-			shmcma_wait_signal(watcher->waits[i]);
-	pthread_mutex_unlock(&watcher->lock);
+	struct shmcma_wait *wait;
+
+	watcher->round++;
+	while ((wait = next_to_signal(watcher)))
+		signal_until(wait, &watcher->stop);
 }
 
 static void *watch(void *arg)
@@ -308,7 +353,7 @@ static struct shmcma_watcher *watcher_get_locked(struct shmcma_ep *ep)
 static bool watcher_knows(const struct shmcma_watcher *watcher, const struct shmcma_wait *wait)
 {
 	for (size_t i = 0; i < watcher->count; i++)
-		if (watcher->waits[i] == wait)
+		if (watcher->waits[i].wait == wait)
 			return true;
 	return false;
 }
@@ -321,8 +366,7 @@ static bool watcher_add(struct shmcma_watcher *watcher, struct shmcma_wait *wait
 	known = watcher_knows(watcher, wait);
 	if (!known && watcher->count == watcher->capacity) {
 		size_t capacity = watcher->capacity ? watcher->capacity * 2 : 4;
-		struct shmcma_wait **waits =
-			realloc(watcher->waits, capacity * sizeof(struct shmcma_wait *));
+		struct watched *waits = realloc(watcher->waits, capacity * sizeof(*waits));
 
 		if (waits) {
 			watcher->waits = waits;
@@ -330,7 +374,7 @@ static bool watcher_add(struct shmcma_watcher *watcher, struct shmcma_wait *wait
 		}
 	}
 	if (!known && watcher->count < watcher->capacity) {
-		watcher->waits[watcher->count++] = wait;
+		watcher->waits[watcher->count++] = (struct watched){ wait, 0 };
 		known = true;
 	}
 	pthread_mutex_unlock(&watcher->lock);
@@ -343,8 +387,13 @@ static void watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait
 		return; /* its lock may have been held by a thread that is not in this child */
 	pthread_mutex_lock(&watcher->lock);
 	for (size_t i = 0; i < watcher->count; i++)
-		if (watcher->waits[i] == wait)
+		if (watcher->waits[i].wait == wait)
 			watcher->waits[i--] = watcher->waits[--watcher->count];
+	while (watcher->signals == wait) { /* it is closed, so nobody holds its mutex */
+		pthread_mutex_unlock(&watcher->lock);
+		sched_yield();
+		pthread_mutex_lock(&watcher->lock);
+	}
 	pthread_mutex_unlock(&watcher->lock);
 }
 
@@ -434,7 +483,7 @@ static void pass_on_locked(struct shmcma_wait *wait)
 {
 	const struct shmcma_polled *polled = polled_of(wait);
 
-	if ((wait->obj == FI_WAIT_MUTEX_COND || (wait->set && shmcma_wait_set_has_mutex(wait->set))) &&
+	if ((wait->obj == FI_WAIT_MUTEX_COND || (wait->set && shmcma_wait_set_wait(wait->set)->obj == FI_WAIT_MUTEX_COND)) &&
 	    polled->count && atomic_load(&wait->listens))
 		sc_ep_wake(polled->eps[0]->core);
 	else

@@ -102,8 +102,8 @@ int64_t shmcma_now_ns(void);
 
 int shmcma_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **set);
 int shmcma_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **set);
-void shmcma_wait_set_signal(struct shmcma_wait_set *set);
-bool shmcma_wait_set_has_mutex(const struct shmcma_wait_set *set);
+/* The set's own object. */
+struct shmcma_wait *shmcma_wait_set_wait(struct shmcma_wait_set *set);
 /* Members come and go. */
 void shmcma_wait_set_add(struct shmcma_wait_set *set, struct shmcma_wait *wait);
 void shmcma_wait_set_del(struct shmcma_wait_set *set, struct shmcma_wait *wait);

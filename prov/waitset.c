@@ -23,14 +23,9 @@ struct shmcma_wait_set {
 	struct shmcma_wait *members;
 };
 
-void shmcma_wait_set_signal(struct shmcma_wait_set *set)
+struct shmcma_wait *shmcma_wait_set_wait(struct shmcma_wait_set *set)
 {
-	shmcma_wait_signal(&set->wait);
-}
-
-bool shmcma_wait_set_has_mutex(const struct shmcma_wait_set *set)
-{
-	return set->wait.obj == FI_WAIT_MUTEX_COND;
+	return &set->wait;
 }
 
 void shmcma_wait_set_add(struct shmcma_wait_set *set, struct shmcma_wait *wait)

@@ -136,5 +136,15 @@ for mutant in KEEP=0 ANSWER=2 UNREAD=2 DRAIN=0 CLOSED=2 LEAVE=0 LEFT=0; do
 	breaks close -DONEWAY -D$mutant
 done
 
+holds wait
+holds wait -DNW=1 -DMSGS=3
+for mutant in BARRIER=0 ARM=2 SEEN=2 COUNT=0 CLEAR=2 CLEAR=3 ARMING=0 BELL=0; do
+	breaks wait -D$mutant
+done
+holds wait -DWATCHER -DNW=1 -DMSGS=2
+for mutant in BARRIER=0 ARM=2 LOWER=2 HEARD=2; do
+	breaks wait -DWATCHER -DNW=1 -DMSGS=2 -D$mutant
+done
+
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
