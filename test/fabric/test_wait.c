@@ -258,7 +258,7 @@ struct waiter {
 	struct fi_cq_tagged_entry entry;
 	fi_addr_t source;
 	atomic_bool begun;
-	long ret;
+	atomic_long ret;
 	pthread_t thread;
 };
 
