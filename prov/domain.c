@@ -15,12 +15,6 @@
 
 static pthread_once_t scanned = PTHREAD_ONCE_INIT;
 
-static int no_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **pollset)
-{
-	(void)domain, (void)attr, (void)pollset;
-	return -FI_ENOSYS;
-}
-
 static int domain_endpoint2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 			    uint64_t flags, void *context)
 {
@@ -99,7 +93,7 @@ static struct fi_ops_domain domain_ops = {
 	.endpoint = shmcma_ep_open,
 	.scalable_ep = shmcma_sep_open,
 	.cntr_open = shmcma_cntr_open,
-	.poll_open = no_poll_open,
+	.poll_open = shmcma_poll_open,
 	.stx_ctx = shmcma_stx_open,
 	.srx_ctx = shmcma_srx_open,
 	.query_atomic = shmcma_query_atomic,

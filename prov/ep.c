@@ -668,6 +668,7 @@ static void destroy_locked(struct shmcma_ep *ep)
 	if (ep->core) {
 		if (!shmcma_is_forked(&ep->fids->fid.fid))
 			report(ep);
+		shmcma_wait_ep_closed_locked(ep);
 		sc_ep_destroy(ep->core);
 	}
 	if (ep->eq)

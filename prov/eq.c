@@ -6,20 +6,16 @@
  * fi_eq_read() says so and gives nothing else. An event that is lost for want of memory makes the queue
  * overrun: what it holds can be read, then nothing any more.
  *
- * Every queue that can be waited on has an eventfd, readable exactly while the queue has something to
- * say: it is written when that begins and read when that ends, both under the lock, so nobody who polls
- * it sleeps through an event.
+ * With FI_WAIT_FD the descriptor is readable while the queue has something to say: it is raised when that begins
+ * and lowered when that ends, both under the lock, so nobody who polls it sleeps through an event. Once in a
+ * while it is readable a moment longer.
  */
 #include "shmcma.h"
 
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
-#include <unistd.h>
 
 /* Events that may wait, if the application has not asked for room for more. */
 #define EVENTS_MAX ((size_t)1 << 20)
@@ -47,12 +43,7 @@ struct shmcma_eq {
 	size_t count, limit;
 	bool overrun;
 	bool writable; /* opened with FI_WRITE */
-	enum fi_wait_obj wait_obj;
-	int wait_fd;   /* -1: cannot be waited on */
-	bool readable; /* wait_fd is */
-	/* FI_WAIT_MUTEX_COND: the application's to wait on; never held together with `lock` */
-	pthread_mutex_t wait_mutex;
-	pthread_cond_t wait_cond;
+	struct shmcma_wait wait; /* signalled without `lock` */
 };
 
 static void list_init(struct event_list *list)
@@ -83,28 +74,21 @@ static bool has_something_locked(const struct shmcma_eq *eq)
 	return eq->events.first || eq->errors.first || eq->overrun;
 }
 
-/* Bring wait_fd in line with what the queue holds. */
-static void update_wait_fd_locked(struct shmcma_eq *eq)
+/* Bring the descriptor in line with what the queue holds. */
+static void update_pipe_locked(struct shmcma_eq *eq)
 {
-	bool readable = has_something_locked(eq);
-	eventfd_t value;
-
-	if (eq->wait_fd < 0 || readable == eq->readable)
+	if (eq->wait.obj != FI_WAIT_FD)
 		return;
-	if (readable)
-		(void)eventfd_write(eq->wait_fd, 1);
+	if (has_something_locked(eq))
+		shmcma_pipe_raise(&eq->wait.pipe);
 	else
-		(void)eventfd_read(eq->wait_fd, &value);
-	eq->readable = readable;
+		shmcma_pipe_lower(&eq->wait.pipe);
 }
 
-static void wake_condition(struct shmcma_eq *eq)
+static void wake(struct shmcma_eq *eq)
 {
-	if (eq->wait_obj != FI_WAIT_MUTEX_COND)
-		return;
-	pthread_mutex_lock(&eq->wait_mutex);
-	pthread_cond_broadcast(&eq->wait_cond);
-	pthread_mutex_unlock(&eq->wait_mutex);
+	if (eq->wait.obj != FI_WAIT_NONE)
+		shmcma_wait_signal(&eq->wait);
 }
 
 static struct event *event_create(uint32_t type, const void *data, size_t len)
@@ -136,9 +120,9 @@ static int put(struct shmcma_eq *eq, struct event_list *list, struct event *even
 		list_append(list, event);
 		eq->count++;
 	}
-	update_wait_fd_locked(eq);
+	update_pipe_locked(eq);
 	pthread_mutex_unlock(&eq->lock);
-	wake_condition(eq);
+	wake(eq);
 	if (ret)
 		free(event);
 	return ret;
@@ -175,6 +159,7 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len
 		ret = -FI_EAVAIL;
 	} else if (!event) {
 		ret = eq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
+		update_pipe_locked(eq);
 	} else if (len && len < event->len) {
 		ret = -FI_ETOOSMALL;
 	} else {
@@ -186,7 +171,7 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len
 		if (!(flags & FI_PEEK)) {
 			list_remove_first(&eq->events);
 			eq->count--;
-			update_wait_fd_locked(eq);
+			update_pipe_locked(eq);
 		}
 	}
 	pthread_mutex_unlock(&eq->lock);
@@ -219,7 +204,7 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *entry, uin
 		if (!(flags & FI_PEEK)) {
 			list_remove_first(&eq->errors);
 			eq->count--;
-			update_wait_fd_locked(eq);
+			update_pipe_locked(eq);
 		}
 	} else if (eq->overrun && !eq->events.first) {
 		fill_error(entry, &(struct fi_eq_err_entry){ .fid = &eq->fid.fid,
@@ -256,11 +241,11 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
 	} else {
 		list_append(&eq->events, event);
 		eq->count++;
-		update_wait_fd_locked(eq);
+		update_pipe_locked(eq);
 		event = NULL;
 	}
 	pthread_mutex_unlock(&eq->lock);
-	wake_condition(eq);
+	wake(eq);
 	free(event);
 	return ret;
 }
@@ -270,19 +255,19 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 			uint64_t flags)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
-	struct pollfd wait = { .fd = eq->wait_fd, .events = POLLIN };
-	int64_t end = shmcma_now_ms() + timeout;
+	int64_t end = shmcma_wait_end(timeout);
 
-	if (eq->wait_fd < 0)
+	if (eq->wait.obj == FI_WAIT_NONE || eq->wait.obj == FI_WAIT_SET)
 		return -FI_EINVAL;
 	for (;;) {
+		struct sc_sleep sleep = { &eq->wait.futex,
+					  __atomic_load_n(&eq->wait.futex, __ATOMIC_ACQUIRE) };
 		ssize_t ret = eq_read(fid, type, buf, len, flags);
-		int64_t left = timeout < 0 ? -1 : end - shmcma_now_ms();
 
-		if (ret != -FI_EAGAIN || (timeout >= 0 && left <= 0))
+		if (ret != -FI_EAGAIN || (end != INT64_MAX && shmcma_now_ns() >= end))
 			return ret;
-		if (poll(&wait, 1, (int)left) < 0)
-			return errno == EINTR ? -FI_EAGAIN : -errno;
+		if (sc_sleep(&sleep, 1, end) == -EINTR)
+			return -FI_EAGAIN;
 	}
 }
 
@@ -301,24 +286,7 @@ static int eq_control(struct fid *fid, int command, void *arg)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
 
-	if (!arg)
-		return -FI_EINVAL;
-	if (command == FI_GETWAITOBJ) {
-		*(enum fi_wait_obj *)arg = eq->wait_obj;
-		return 0;
-	}
-	if (command == FI_GETWAIT && eq->wait_obj == FI_WAIT_FD) {
-		*(int *)arg = eq->wait_fd;
-		return 0;
-	}
-	if (command == FI_GETWAIT && eq->wait_obj == FI_WAIT_MUTEX_COND) {
-		struct fi_mutex_cond *wait = arg;
-
-		wait->mutex = &eq->wait_mutex;
-		wait->cond = &eq->wait_cond;
-		return 0;
-	}
-	return -FI_ENOSYS;
+	return shmcma_wait_control(&eq->wait, command, arg);
 }
 
 static int eq_close(struct fid *fid)
@@ -332,10 +300,7 @@ static int eq_close(struct fid *fid)
 		list_remove_first(&eq->events);
 	while (eq->errors.first)
 		list_remove_first(&eq->errors);
-	if (eq->wait_fd >= 0)
-		close(eq->wait_fd);
-	pthread_cond_destroy(&eq->wait_cond);
-	pthread_mutex_destroy(&eq->wait_mutex);
+	shmcma_wait_fini(&eq->wait);
 	pthread_mutex_destroy(&eq->lock);
 	atomic_fetch_sub(&eq->fabric->refs, 1);
 	free(eq);
@@ -373,8 +338,7 @@ void shmcma_eq_forked(struct fid *fid)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
 
-	pthread_mutex_init(&eq->wait_mutex, NULL);
-	pthread_cond_init(&eq->wait_cond, NULL);
+	shmcma_wait_forked(&eq->wait);
 }
 
 int shmcma_eq_trywait(struct fid *fid)
@@ -394,20 +358,7 @@ static int check_attr(const struct fi_eq_attr *attr)
 		return -FI_EINVAL;
 	if (attr->flags & ~(FI_WRITE | FI_AFFINITY))
 		return -FI_EBADFLAGS;
-	switch (attr->wait_obj) {
-	case FI_WAIT_NONE:
-	case FI_WAIT_UNSPEC:
-	case FI_WAIT_FD:
-	case FI_WAIT_MUTEX_COND:
-	case FI_WAIT_YIELD: /* sleeping is yielding, too */
-		return 0;
-	case FI_WAIT_SET:
-	case FI_WAIT_POLLFD:
-		shmcma_warn(FI_LOG_EQ, "event queues have no wait sets and no FI_WAIT_POLLFD\n");
-		return -FI_ENOSYS;
-	default:
-		return -FI_EINVAL;
-	}
+	return shmcma_wait_check(attr->wait_obj, attr->wait_set);
 }
 
 int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context)
@@ -420,16 +371,10 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	opened = calloc(1, sizeof(*opened));
 	if (!opened)
 		return -FI_ENOMEM;
-	opened->wait_obj = attr->wait_obj;
-	opened->wait_fd = -1;
-	if (attr->wait_obj != FI_WAIT_NONE) {
-		opened->wait_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		if (opened->wait_fd < 0) {
-			ret = -errno;
-			shmcma_warn(FI_LOG_EQ, "no descriptor to wait on: %s\n", strerror(errno));
-			free(opened);
-			return ret;
-		}
+	ret = shmcma_wait_init(&opened->wait, attr->wait_obj, &opened->fid.fid, attr->wait_set);
+	if (ret) {
+		free(opened);
+		return ret;
 	}
 	opened->fid.fid.fclass = FI_CLASS_EQ;
 	opened->fid.fid.context = context;
@@ -441,8 +386,6 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	list_init(&opened->events);
 	list_init(&opened->errors);
 	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	opened->wait_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	opened->wait_cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
 	*eq = &opened->fid;

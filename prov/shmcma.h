@@ -29,6 +29,7 @@
 #include <shmcma/core.h>
 #include "fork.h"
 #include "progress.h"
+#include "wait.h"
 
 #define SHMCMA_NAME "shmcma"
 #define SHMCMA_VERSION FI_VERSION(0, 1)
@@ -99,6 +100,7 @@ struct shmcma_domain {
 	struct shmcma_polled enabled; /* all enabled endpoints */
 	struct shmcma_progress progress;
 	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
+	struct shmcma_wait *armed;    /* somebody sleeps, or is about to (wait.c) */
 	struct shmcma_cntr *triggers; /* counters that operations wait for */
 	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
 	struct sc_cntr uncounted;     /* deferred work without a counter of its own */
@@ -117,6 +119,8 @@ static inline void shmcma_lock(struct shmcma_domain *domain)
 
 static inline void shmcma_unlock(struct shmcma_domain *domain)
 {
+	if (__builtin_expect(domain->armed != NULL, 0))
+		shmcma_wait_look_locked(domain);
 	if (domain->locked)
 		pthread_mutex_unlock(&domain->lock);
 }
@@ -192,11 +196,15 @@ struct shmcma_cq {
 	struct sc_cq queue;
 	enum fi_cq_format format;
 	struct shmcma_polled polled; /* when this queue is read */
-	enum fi_wait_obj wait_obj;
+	struct shmcma_wait wait;
 	atomic_bool signaled; /* fi_cq_signal; by any thread, without lock */
 	bool overrun_told;    /* event queues know that completions were lost */
 	struct shmcma_object object;
 };
+
+/* Is there something to read, or to be told of? `found`: that the application is told of now. */
+bool shmcma_cq_has(const struct shmcma_cq *cq);
+bool shmcma_cq_found(struct shmcma_cq *cq);
 
 /* The endpoint is polled no more, for its peers are about to go; completions stay, with unknown source. */
 void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
@@ -209,7 +217,10 @@ struct shmcma_cntr {
 	struct sc_cntr count;	     /* written under the domain's lock */
 	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
 	bool elsewhere;		     /* what it counts may be on any endpoint of the domain */
-	enum fi_wait_obj wait_obj;
+	struct shmcma_wait wait;
+	struct sc_cntr told;  /* what the application has seen of it; under the domain's lock */
+	struct sc_cntr given; /* what it was when the application changed it last, */
+	uint64_t changes;     /* so many times */
 	struct shmcma_work *works;	  /* wait for it (trigger.c) */
 	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
 	bool lent;			  /* operations under way may count here after fi_close() */
@@ -225,6 +236,11 @@ struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *
  */
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
 void shmcma_cntr_put(struct shmcma_cntr *cntr);
+/* What is polled when it is read. */
+const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
+/* Has it changed since the application last looked? `found`: it is told of now. */
+bool shmcma_cntr_has(const struct shmcma_cntr *cntr);
+bool shmcma_cntr_found(struct shmcma_cntr *cntr);
 /* The domain closes: those that were kept for operations under way. */
 void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 
@@ -262,6 +278,7 @@ struct shmcma_ep {
 	size_t tx_size, rx_size, multi_min;
 	struct shmcma_coll *coll;   /* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];    /* service to be found under; empty: none */
+	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
 	shmcma_refs refs;	    /* aliases; contexts; endpoints that share it */
 	struct shmcma_ep_fid *fids; /* the endpoint itself, then its aliases, linked by next */
 	struct shmcma_sep *sep;	    /* a scalable endpoint's, also of its contexts; else NULL */

@@ -94,6 +94,8 @@ static uint32_t capabilities(const struct sc_ep *ep)
 	if (ep->cntrs[SC_EVENT_REMOTE_READ] != &ep->uncounted ||
 	    ep->cntrs[SC_EVENT_REMOTE_WRITE] != &ep->uncounted)
 		all |= SC_ABI_CAP_EVENTS;
+	if (ep->barrier)
+		all |= SC_ABI_CAP_BARRIER;
 	return all;
 }
 
@@ -163,6 +165,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		goto no_rxq;
 	if (first)
 		sc_neighbours_knock();
+	ep->barrier = sc_wake_join(); /* before there are threads: then it is cheap */
 	ret = segment_create(ep, attr);
 	if (ret)
 		goto no_segment;
@@ -180,8 +183,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		if (ret)
 			goto no_service;
 	}
-	ep->watch_mask =
-		(ep->config.daemon && sc_daemon_start(&ep->config) ? WATCH_POLLS_DAEMON : WATCH_POLLS) - 1;
+	ep->alone = !ep->config.daemon || !sc_daemon_start(&ep->config);
+	ep->watch_mask = (ep->alone ? WATCH_POLLS : WATCH_POLLS_DAEMON) - 1;
 	sc_bell_open(&ep->bell, ep->seg);
 	if (first)
 		sc_neighbours_knock();
@@ -275,5 +278,8 @@ int sc_ep_poll(struct sc_ep *ep)
 		done += sc_serve_progress(ep);
 	if (__builtin_expect(!sc_list_empty(&ep->ending), 0))
 		done += end_lost(ep);
+	ep->idle = !done;
+	if (done)
+		ep->vain = 0;
 	return done;
 }

@@ -77,6 +77,7 @@ static void bump(const struct sc_seg *seg)
 	/* P2 release: pairs with P2' in sc_peers_changed() */
 	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
 	(void)SC_INJECT("peer.bumped");
+	sc_wake(&sc_seg_presence(seg)->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
 /* Our ticket, in the peer's segment: by it the owner finds out, should we die before step 5. */
@@ -404,6 +405,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	memcpy(slot->intro.address, peer->ep->seg->header.address, SC_ADDR_SIZE);
 	(void)SC_INJECT("peer.intro");
 	sc_ring_tx_init(&peer->tx, slot);
+	peer->tx.sleep = &sc_seg_presence(peer->seg)->sleep;
 	peer->units_limit = peer->seg->header.window;
 	peer->link = SC_LINK_UP;
 	sc_source_meet(peer);

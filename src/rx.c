@@ -238,7 +238,7 @@ static int poll_ring(struct sc_peer *peer)
 	if (!peer->rx.lines)
 		return taken;
 	if (taken && (lent || peer->rx.head - peer->rx.published >= PUBLISH_LINES))
-		sc_ring_publish(&peer->rx, peer->units_back);
+		sc_peer_publish(peer);
 	return taken;
 }
 

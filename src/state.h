@@ -361,6 +361,14 @@ struct sc_ep {
 	struct sc_list *watched; /* of those: whose life was asked for last */
 	struct sc_list *glanced; /* and whose word of life was looked at */
 	uint32_t polls, watch_mask;
+	bool idle;	       /* the last poll found nothing to do */
+	uint32_t vain;	       /* times in a row that sc_ep_rest() has seen what polls then did not take */
+	bool wants_room;       /* a record or a buffer found none; until asked for in sc_ep_rest() */
+	bool refused;	       /* a send did, until asked for by sc_ep_was_refused() */
+	bool alone;	       /* no thread of the daemon's looks after our peers */
+	bool barrier;	       /* sleepers of this process can see what others store, see wake.c */
+	struct sc_sleep armed; /* as the last sleeper has left it, */
+	int64_t armed_at;      /* and when, ns */
 	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;

@@ -325,6 +325,52 @@ const char *sc_ep_address(const struct sc_ep *ep);
  */
 int sc_ep_poll(struct sc_ep *ep);
 
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+/* A futex, and the value that says that nothing has happened yet. */
+struct sc_sleep {
+	uint32_t *futex;
+	uint32_t seen;
+};
+#define SC_SLEEPS_MAX 128
+
+#define SC_REST_FOREVER INT64_MAX
+
+/*
+ * There is nothing to do for the endpoint, says the caller, who has just polled it: from now on whoever gives
+ * it something to do wakes those who sleep on *sleep. Afterwards either -EAGAIN: there is something, poll; or
+ * 0: it may be slept on until *limit at most (nanoseconds of CLOCK_MONOTONIC; lowered, if need be). Who has
+ * slept polls, and asks again.
+ */
+int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
+
+/*
+ * Has a send been refused for want of room since this was last asked? Who sleeps then is woken when there is room,
+ * which is no completion.
+ */
+bool sc_ep_was_refused(struct sc_ep *ep);
+
+/* None of this process's threads sleeps on it: nobody need wake one. */
+void sc_ep_rise(struct sc_ep *ep);
+
+/* Wake all who sleep on it; any thread. */
+void sc_ep_wake(const struct sc_ep *ep);
+
+/* The same, but who counts wakes is to see none: it looks at something else. As sc_ep_rest(). */
+void sc_ep_stir(struct sc_ep *ep);
+
+/* What to sleep on, as it is now; any thread. The upper 16 bits of `seen` have changed once somebody has woken. */
+struct sc_sleep sc_ep_sleep(const struct sc_ep *ep);
+
+/*
+ * Sleep until one of them has changed, or until `end` (CLOCK_MONOTONIC, ns; INT64_MAX: no end). 0: look; -EINTR,
+ * -ETIMEDOUT; -ENOSYS: the kernel cannot wait for that many at once (one is always possible).
+ */
+int sc_sleep(const struct sc_sleep *sleeps, int count, int64_t end);
+
+/* Change a futex of this process's own, and wake those who sleep on it. Any thread. */
+void sc_sleep_bump(uint32_t *futex);
+
 /* Bytes below which sc_tx_send() accepts SC_SEND_INJECT whatever the state of the receiver. */
 #define SC_INJECT_MAX 4096
 #define SC_IOV_MAX 16
