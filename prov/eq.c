@@ -42,7 +42,7 @@ struct shmcma_eq {
 	struct event_list events, errors;
 	size_t count, limit;
 	bool overrun;
-	bool writable; /* opened with FI_WRITE */
+	bool writable;		 /* opened with FI_WRITE */
 	struct shmcma_wait wait; /* signalled without `lock` */
 };
 

@@ -64,9 +64,9 @@ static bool member_has(struct poll_set *set, struct member *member)
 	bool has;
 
 	shmcma_lock(set->domain);
-	has = member->fid->fclass == FI_CLASS_CQ ?
-		      cq_progress_locked(cq_of(member->fid)) :
-		      cntr_progress_locked(member, shmcma_cntr_of(member->fid, set->domain));
+	has = member->fid->fclass == FI_CLASS_CQ
+		      ? cq_progress_locked(cq_of(member->fid))
+		      : cntr_progress_locked(member, shmcma_cntr_of(member->fid, set->domain));
 	shmcma_unlock(set->domain);
 	return has;
 }

@@ -161,9 +161,10 @@ struct shmcma_av {
 	struct shmcma_eq *eq;
 	enum fi_av_type type;
 	uint64_t flags;
-	unsigned int rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
+	unsigned int
+		rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
 	struct sc_directory *shared; /* a named one: what other processes see of it; else NULL */
-	pthread_mutex_t lock; /* what follows is av.c's alone, under it */
+	pthread_mutex_t lock;	     /* what follows is av.c's alone, under it */
 	struct shmcma_av_entry **chunks;
 	size_t chunk_count;
 	size_t count, live; /* indices handed out so far; of those, not removed */
@@ -218,10 +219,10 @@ struct shmcma_cntr {
 	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
 	bool elsewhere;		     /* what it counts may be on any endpoint of the domain */
 	struct shmcma_wait wait;
-	struct sc_cntr told;  /* what the application has seen of it; under the domain's lock */
-	struct sc_cntr given; /* what it was when the application changed it last, */
-	uint64_t changes;     /* so many times */
-	struct shmcma_work *works;	  /* wait for it (trigger.c) */
+	struct sc_cntr told;	   /* what the application has seen of it; under the domain's lock */
+	struct sc_cntr given;	   /* what it was when the application changed it last, */
+	uint64_t changes;	   /* so many times */
+	struct shmcma_work *works; /* wait for it (trigger.c) */
 	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
 	bool lent;			  /* operations under way may count here after fi_close() */
 	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */
@@ -257,8 +258,8 @@ struct shmcma_sep; /* sep.c */
  *   FI_CLASS_SRX_CTX           a shared receive context: a receive queue and no core (shared.c)
  */
 struct shmcma_ep {
-	struct sc_ep *core; /* NULL until fi_enable */
-	struct sc_rxq *rxq; /* where receives are posted; NULL likewise */
+	struct sc_ep *core;	 /* NULL until fi_enable */
+	struct sc_rxq *rxq;	 /* where receives are posted; NULL likewise */
 	struct shmcma_ep *namer; /* whose address vector names sources: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;
 	struct shmcma_av *av;
@@ -276,14 +277,14 @@ struct shmcma_ep {
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
 	size_t tx_size, rx_size, multi_min;
-	struct shmcma_coll *coll;   /* with FI_COLLECTIVE, once enabled (group.c) */
-	char name[SC_ADDR_SIZE];    /* service to be found under; empty: none */
+	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
+	char name[SC_ADDR_SIZE];	/* service to be found under; empty: none */
 	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
-	shmcma_refs refs;	    /* aliases; contexts; endpoints that share it */
-	struct shmcma_ep_fid *fids; /* the endpoint itself, then its aliases, linked by next */
-	struct shmcma_sep *sep;	    /* a scalable endpoint's, also of its contexts; else NULL */
-	uint16_t index;		    /* context: in the scalable endpoint's addresses */
-	bool shares_tx, shares_rx;  /* FI_SHARED_CONTEXT: to be bound to one */
+	shmcma_refs refs;		/* aliases; contexts; endpoints that share it */
+	struct shmcma_ep_fid *fids;	/* the endpoint itself, then its aliases, linked by next */
+	struct shmcma_sep *sep;		/* a scalable endpoint's, also of its contexts; else NULL */
+	uint16_t index;			/* context: in the scalable endpoint's addresses */
+	bool shares_tx, shares_rx;	/* FI_SHARED_CONTEXT: to be bound to one */
 	struct shmcma_stx *stx;
 	struct shmcma_ep *stx_next; /* shmcma_stx.users */
 	struct shmcma_ep *srx;
@@ -375,8 +376,10 @@ int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struc
 		     void *context);
 int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int shmcma_sep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context);
-int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx, void *context);
-int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx, void *context);
+int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
+		    void *context);
+int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx,
+		    void *context);
 int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
 			struct fi_atomic_attr *attr, uint64_t flags);
 int shmcma_query_collective(struct fid_domain *domain, enum fi_collective_op op,

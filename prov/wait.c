@@ -42,7 +42,6 @@
 #define STACK_SIZE (64 << 10)
 #define MUTEX_NAP 20000 /* ns */
 
-
 int64_t shmcma_now_ns(void)
 {
 	struct timespec now;
@@ -229,9 +228,9 @@ static const struct shmcma_polled *polled_of(const struct shmcma_wait *wait)
 
 static bool has_something(const struct shmcma_wait *wait)
 {
-	return wait->fid->fclass == FI_CLASS_CQ ?
-		       shmcma_cq_has(container_of(wait->fid, struct shmcma_cq, fid.fid)) :
-		       shmcma_cntr_has(container_of(wait->fid, struct shmcma_cntr, fid.fid));
+	return wait->fid->fclass == FI_CLASS_CQ
+		       ? shmcma_cq_has(container_of(wait->fid, struct shmcma_cq, fid.fid))
+		       : shmcma_cntr_has(container_of(wait->fid, struct shmcma_cntr, fid.fid));
 }
 
 /* ---- watchers -------------------------------------------------------------------------------- */
@@ -319,7 +318,8 @@ static int watcher_start(struct shmcma_watcher *watcher)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err) {
-		shmcma_warn(FI_LOG_CORE, "no thread for a wait object: %s; see ulimit -u\n", strerror(err));
+		shmcma_warn(FI_LOG_CORE, "no thread for a wait object: %s; see ulimit -u\n",
+			    strerror(err));
 		return -err;
 	}
 	(void)pthread_setname_np(watcher->thread, "shmcma-watch");
@@ -481,7 +481,8 @@ static void pass_on_locked(struct shmcma_wait *wait)
 {
 	const struct shmcma_polled *polled = polled_of(wait);
 
-	if ((wait->obj == FI_WAIT_MUTEX_COND || (wait->set && shmcma_wait_set_wait(wait->set)->obj == FI_WAIT_MUTEX_COND)) &&
+	if ((wait->obj == FI_WAIT_MUTEX_COND ||
+	     (wait->set && shmcma_wait_set_wait(wait->set)->obj == FI_WAIT_MUTEX_COND)) &&
 	    polled->count && atomic_load(&wait->listens))
 		sc_ep_wake(polled->eps[0]->core);
 	else

@@ -58,7 +58,8 @@ struct shmcma_wait {
  */
 int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set);
 /* -FI_EMFILE... `set`: with FI_WAIT_SET. */
-int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid, struct fid_wait *set);
+int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid,
+		     struct fid_wait *set);
 /* Nobody waits. Without the domain's lock. */
 void shmcma_wait_fini(struct shmcma_wait *wait);
 /* In a child that has inherited it. */

@@ -49,8 +49,8 @@ void shmcma_wait_set_del(struct shmcma_wait_set *set, struct shmcma_wait *wait)
 
 static int member_try(struct shmcma_wait *member)
 {
-	return member->fid->fclass == FI_CLASS_EQ ? shmcma_eq_trywait(member->fid) :
-						    shmcma_wait_try(member);
+	return member->fid->fclass == FI_CLASS_EQ ? shmcma_eq_trywait(member->fid)
+						  : shmcma_wait_try(member);
 }
 
 static int try_all(struct shmcma_wait_set *set)
@@ -153,8 +153,8 @@ static int check_attr(const struct fi_wait_attr *attr)
 	}
 	if (attr->wait_obj == FI_WAIT_NONE || attr->wait_obj == FI_WAIT_SET) {
 		shmcma_warn(FI_LOG_FABRIC, "a wait set with %s\n",
-			    attr->wait_obj == FI_WAIT_NONE ? "FI_WAIT_NONE waits for nothing" :
-							     "FI_WAIT_SET: sets have no sets");
+			    attr->wait_obj == FI_WAIT_NONE ? "FI_WAIT_NONE waits for nothing"
+							   : "FI_WAIT_SET: sets have no sets");
 		return -FI_EINVAL;
 	}
 	return shmcma_wait_check(attr->wait_obj, NULL);

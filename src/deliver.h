@@ -15,7 +15,8 @@ struct sc_message {
 	const struct sc_abi_line *first; /* in the ring; NULL: it has waited and `bytes` is the payload */
 	const uint8_t *bytes;
 	uint64_t units;
-	uint64_t arrival; /* among those of the peer that have had to wait; of one that has not: the next */
+	uint64_t
+		arrival; /* among those of the peer that have had to wait; of one that has not: the next */
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint32_t segment_count;
 	struct iovec segments[SC_ABI_RDV_SEGMENTS];

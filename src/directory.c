@@ -28,6 +28,7 @@
 #include "addr.h"
 #include "atomic.h"
 #include "host.h"
+#include "inject.h"
 #include "list.h"
 #include "live.h"
 #include "log.h"
@@ -74,7 +75,7 @@ static int map(struct sc_directory *directory, int fd, int protection, uint32_t 
 static void unmap(struct sc_directory *directory)
 {
 	if (directory->mapped_by == sc_host_self())
-		munmap(directory->base, directory->size);
+		SC_CALL("directory.unmap", munmap(directory->base, directory->size));
 }
 
 /* ---- the writer ------------------------------------------------------------------------------ */

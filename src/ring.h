@@ -50,10 +50,11 @@ struct sc_ring_rx {
 
 static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *slot)
 {
-	*tx = (struct sc_ring_tx){
-		.lines = slot->ring, .held = UINT64_MAX, .lap = 1, .consumer = &slot->consumer,
-		.sleep = &sc_wake_nobody
-	};
+	*tx = (struct sc_ring_tx){ .lines = slot->ring,
+				   .held = UINT64_MAX,
+				   .lap = 1,
+				   .consumer = &slot->consumer,
+				   .sleep = &sc_wake_nobody };
 }
 
 static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *slot)

@@ -129,7 +129,7 @@ static void limit_lower(struct sc_ep *ep, int64_t *limit)
 
 int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
 {
-	bool room = ep->wants_room || ep->refused;
+	bool room = ep->wants_room || ep->pushed_back;
 
 	if (!ep->idle)
 		return -EAGAIN;
@@ -153,9 +153,9 @@ int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
 
 bool sc_ep_was_refused(struct sc_ep *ep)
 {
-	bool refused = ep->refused;
+	bool refused = ep->pushed_back;
 
-	ep->refused = false;
+	ep->pushed_back = false;
 	return refused;
 }
 

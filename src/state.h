@@ -364,7 +364,7 @@ struct sc_ep {
 	bool idle;	       /* the last poll found nothing to do */
 	uint32_t vain;	       /* times in a row that sc_ep_rest() has seen what polls then did not take */
 	bool wants_room;       /* a record or a buffer found none; until asked for in sc_ep_rest() */
-	bool refused;	       /* a send did, until asked for by sc_ep_was_refused() */
+	bool pushed_back;      /* a send did, until asked for by sc_ep_was_refused() */
 	bool alone;	       /* no thread of the daemon's looks after our peers */
 	bool barrier;	       /* sleepers of this process can see what others store, see wake.c */
 	struct sc_sleep armed; /* as the last sleeper has left it, */

@@ -374,7 +374,7 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 	int ret = message_send(ep, peer, send);
 
 	if (__builtin_expect(ret == -EAGAIN, 0))
-		ep->refused = true;
+		ep->pushed_back = true;
 	return ret;
 }
 

@@ -84,7 +84,7 @@ static uint32_t *futex_of(uint64_t *word)
 
 static void futex_wake(uint32_t *futex)
 {
-	(void)syscall(SYS_futex, futex, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	SC_CALL("wake.futex", syscall(SYS_futex, futex, FUTEX_WAKE, INT_MAX, NULL, NULL, 0));
 }
 
 /* ---- waking ---------------------------------------------------------------------------------- */
@@ -96,8 +96,8 @@ void sc_wake_slow(uint64_t *word, uint64_t who)
 
 	(void)SC_INJECT("wake.counted");
 	if (!(woken & who))
-		return; /* awake by now */
-	SC_CALL("wake.futex", futex_wake(futex_of(word))); /* P4 */
+		return;		    /* awake by now */
+	futex_wake(futex_of(word)); /* P4 */
 	/* P5 */
 	(void)sc_cas_acq_rel_64(word, woken, woken & ~SC_ABI_SLEEP_FLAGS);
 	(void)SC_INJECT("wake.cleared");
@@ -167,9 +167,8 @@ int sc_sleep(const struct sc_sleep *sleeps, int count, int64_t end)
 	if (count > SC_SLEEPS_MAX)
 		return -ENOSYS;
 	if (count == 1) {
-		ret = SC_TRY("wake.wait",
-			     syscall(SYS_futex, sleeps->futex, FUTEX_WAIT_BITSET, sleeps->seen, limit, NULL,
-				     FUTEX_BITSET_MATCH_ANY));
+		ret = SC_TRY("wake.wait", syscall(SYS_futex, sleeps->futex, FUTEX_WAIT_BITSET,
+						  sleeps->seen, limit, NULL, FUTEX_BITSET_MATCH_ANY));
 		return ret < 0 && errno != EAGAIN ? -errno : 0;
 	}
 	for (int i = 0; i < count; i++)
