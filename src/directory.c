@@ -62,11 +62,12 @@ static void set_base(struct sc_directory *directory, void *base, uint32_t capaci
 static int map(struct sc_directory *directory, int fd, int protection, uint32_t capacity)
 {
 	size_t size = SC_ABI_DIRECTORY_SIZE(capacity);
-	void *base = mmap(NULL, size, protection, MAP_SHARED, fd, 0);
+	void *base = 
+		SC_TRY_PTR("directory.map", MAP_FAILED, mmap(NULL, size, protection, MAP_SHARED, fd, 0));
 
 	if (base == MAP_FAILED)
 		return -errno;
-	(void)madvise(base, size, MADV_DONTFORK);
+	SC_CALL("directory.apart", madvise(base, size, MADV_DONTFORK));
 	directory->size = size;
 	set_base(directory, base, capacity);
 	return 0;
