@@ -841,22 +841,28 @@ static void offer_get_end(struct sc_peer *peer, const struct offer_get *get, int
 	(void)SC_INJECT("serve.ended");
 }
 
-/* -ENOMEM: no buffers; they come back, or it is withdrawn. */
+/*
+ * -ENOMEM: no buffers; they come back, or it is withdrawn. Not by a peer that has gone, which has no use for an
+ * answer.
+ */
 static int take_offer_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct sc_ep *ep = peer->ep;
 	struct offer_get get;
+	bool gone = peer->feed == SC_FEED_DRAINING;
 	struct sc_reg *reg;
 	int ret;
 
 	*why = offer_get_read(peer, ctl, &get);
 	if (*why)
 		return -EPROTO;
-	if (!may_answer(peer, &get))
+	if (!gone && !may_answer(peer, &get))
 		return -ENOMEM;
 	ret = offer_claim(peer, why);
 	if (ret <= 0)
 		return ret;
+	if (gone)
+		return 0;
 	(void)SC_INJECT("serve.get_taken");
 	if (get.bounce)
 		answer_lend(peer, &get);

@@ -658,7 +658,27 @@ static inline bool nth_is_look(uint32_t function)
 	return function == F_FSTAT || function == F_FSTATFS;
 }
 
-/* No more than without failures. */
+/* The first in `left` that is more than without failures, and how many are usual; NULL: there is none. */
+static inline const struct nth_left *nth_surplus(const struct nth *nth,
+						 const struct nth_left left[NTH_LEFT],
+						 const struct nth_left clean[NTH_LEFT],
+						 unsigned int *usual)
+{
+	for (int i = 0; i < NTH_LEFT && left[i].count; i++) {
+		*usual = 0;
+		for (int j = 0; j < NTH_LEFT; j++)
+			if (clean[j].count && clean[j].site == left[i].site &&
+			    clean[j].resource == left[i].resource)
+				*usual = clean[j].count;
+		/* one that cannot be looked at may be another's by now, and stays open */
+		if (left[i].resource == R_DESCRIPTOR && nth_is_look(nth->shared->plan.call.function))
+			continue;
+		if (left[i].count > *usual)
+			return &left[i];
+	}
+	return NULL;
+}
+
 static inline void nth_compare_left(struct nth *nth, const char *when,
 				    const struct nth_left clean[NTH_LEFT])
 {
@@ -667,23 +687,14 @@ static inline void nth_compare_left(struct nth *nth, const char *when,
 		"open directories", "open files",  "lists of addresses", "lists of interfaces"
 	};
 	struct nth_left left[NTH_LEFT];
+	const struct nth_left *surplus;
+	unsigned int usual;
 
 	nth_left(left);
-	for (int i = 0; i < NTH_LEFT && left[i].count; i++) {
-		unsigned int usual = 0;
-
-		for (int j = 0; j < NTH_LEFT; j++)
-			if (clean[j].count && clean[j].site == left[i].site &&
-			    clean[j].resource == left[i].resource)
-				usual = clean[j].count;
-		/* one that cannot be looked at may be another's by now, and stays open */
-		if (left[i].resource == R_DESCRIPTOR && nth_is_look(nth->shared->plan.call.function))
-			continue;
-		if (left[i].count > usual)
-			nth_trouble(nth,
-				    "%s: %u %s of the call before provider+%#x are left, usual are %u",
-				    when, left[i].count, names[left[i].resource], left[i].site, usual);
-	}
+	surplus = nth_surplus(nth, left, clean, &usual);
+	if (surplus)
+		nth_trouble(nth, "%s: %u %s of the call before provider+%#x are left, usual are %u", when,
+			    surplus->count, names[surplus->resource], surplus->site, usual);
 }
 
 #endif

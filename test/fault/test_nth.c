@@ -26,7 +26,6 @@
  */
 #include "nth.h"
 
-#include <limits.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -653,39 +652,64 @@ static void prepare(struct nth *nth)
 	interpose.armed = nth->role == SUBJECT;
 }
 
-/* More than at first. The thread that watches others opens files of theirs for a moment now and then. */
-static int fds_at_rest(const struct nth *nth, int usual)
-{
-	int fds = nth_count_fds() - nth->fds;
+/*
+ * The thread that watches others looks through their files now and then, and has a directory and one of them
+ * open for a moment: what is left is what is left when it sleeps.
+ */
+#define LOOKS 2000
 
-	for (int i = 0; fds > usual && i < 2000; i++) {
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-		fds = nth_count_fds() - nth->fds;
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+/* What is usual: the least that there is in a while. */
+static void note_closed(struct nth *nth)
+{
+	for (int i = 0; i < LOOKS / 10; i++) {
+		int fds = nth_count_fds() - nth->fds;
+
+		if (!i || fds < nth->shared->closed_fds) {
+			nth_left(nth->shared->closed);
+			nth->shared->closed_fds = fds;
+		}
+		nap();
 	}
-	return fds;
+}
+
+/* A descriptor that cannot be looked at may be another's by now, and stays open. */
+static bool is_closed(const struct nth *nth)
+{
+	struct nth_left left[NTH_LEFT];
+	unsigned int usual;
+
+	nth_left(left);
+	return (nth_is_look(nth->shared->plan.call.function) ||
+		nth_count_fds() - nth->fds <= nth->shared->closed_fds) &&
+	       !nth_surplus(nth, left, nth->shared->closed, &usual);
 }
 
 static void check_closed(struct nth *nth)
 {
-	bool compares = nth->shared->plan.number != 0;
-	int fds = fds_at_rest(nth, compares ? nth->shared->closed_fds : INT_MAX);
+	bool subject = nth->role == SUBJECT;
+	int fds;
 
 	if (nth_is_mapped())
 		nth_trouble(nth, "a segment is mapped when all is closed");
-	/* one that cannot be looked at may be another's by now, and stays open */
-	if (fds > nth->shared->closed_fds && compares &&
-	    !nth_is_look(nth->shared->plan.call.function))
+	if (!nth->shared->plan.number) {
+		if (subject)
+			note_closed(nth);
+		return;
+	}
+	for (int i = 0; i < LOOKS && !is_closed(nth); i++)
+		nap();
+	fds = nth_count_fds() - nth->fds;
+	if (fds > nth->shared->closed_fds && !nth_is_look(nth->shared->plan.call.function))
 		nth_trouble(nth,
 			    "%d descriptors more than at first are open when all is closed, usual are %d",
 			    fds, nth->shared->closed_fds);
-	if (nth->role != SUBJECT)
-		return;
-	if (compares) {
+	if (subject)
 		nth_compare_left(nth, "when all is closed", nth->shared->closed);
-		return;
-	}
-	nth_left(nth->shared->closed);
-	nth->shared->closed_fds = fds;
 }
 
 /* Nothing fails any more: all of it works. */

@@ -133,16 +133,9 @@ static void idle_elsewhere(struct child *self, void *arg)
 	idle(self, arg);
 }
 
-/* ThreadSanitizer does not know its way about threads that begin after a fork beside another thread. */
 static void end_well(struct child *child)
 {
-	int status = child_end(child);
-
-#ifdef __SANITIZE_THREAD__
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 66)
-		return;
-#endif
-	assert_int_equal(status, 0);
+	assert_int_equal(child_end(child), 0);
 }
 
 static void open_survivor(struct end *end)
@@ -551,6 +544,11 @@ int main(void)
 		cmocka_unit_test_setup(test_ring, pair_setup),
 	};
 
+	/* a child is forked while the thread allocates: it would find a sanitizer's allocator locked for ever */
+	if (CHILD_SANITIZED) {
+		printf("SKIP: not with a sanitizer\n");
+		return 77;
+	}
 	alone = child_private_shm("size=64m,mode=1777");
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1106,7 +1106,12 @@ static void test_owner_stopped(void **state)
 	}
 }
 
-/* Who offered dies: what it has not withdrawn may be done; the owner goes on. */
+/*
+ * Who offered dies: what it has not withdrawn may be done; the owner goes on. It has asked for more than there
+ * are buffers to answer in, and nobody withdraws what is left.
+ */
+#define ASKED 24
+
 static void writer(struct child *self, void *arg)
 {
 	const char *address = arg;
@@ -1127,9 +1132,9 @@ static void writer(struct child *self, void *arg)
 	while (sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_PENDING)
 		sc_ep_poll(ep);
 	CHILD_CHECK(!sc_rma_post(ep, peer, &rma));
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < ASKED; i++)
 		CHILD_CHECK(!sc_rma_post(ep, peer, &get));
-	CHILD_CHECK(sc_ep_counters(ep)->rma_offers == 5);
+	CHILD_CHECK(sc_ep_counters(ep)->rma_offers == 1 + ASKED);
 	child_tell(self, "offered");
 	child_wait(self);
 }
@@ -1149,7 +1154,7 @@ static void test_writer_dies(void **state)
 		sc_ep_poll(pair[1].ep);
 	assert_memory_equal(space, from, 8);
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
-	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, 4);
+	assert_true(cntrs[1][SC_EVENT_REMOTE_READ].value < ASKED);
 	assert_int_equal(pair[1].ep->pool.free_count,
 			 pair[1].ep->pool.count); /* its answers are nobody's */
 	offer(from, 8, 8, 0);
