@@ -138,7 +138,7 @@ static int need_temps(struct shmcma_collop *op, size_t size)
 	if (!op->temps)
 		return -FI_ENOMEM;
 	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++)
-		op->recvs[i].temp = (char *)op->temps + (size_t)i * size;
+		op->recvs.window[i].temp = (char *)op->temps + (size_t)i * size;
 	return 0;
 }
 
@@ -166,19 +166,12 @@ static void reduce_spread(struct shmcma_collop *op, struct shmcma_blocks out, st
 	phase->own = own;
 }
 
-static const char *own_slice(const struct shmcma_collop *op, const char *base, size_t size)
+/* This member's of the slices. */
+static struct iovec own_slice(const struct shmcma_collop *op, const void *base, size_t size)
 {
-	size_t elements = size / op->element, count = op->group->count, rank = op->group->rank;
-	size_t more = elements % count;
+	const struct shmcma_blocks slices = blocks(SHMCMA_SLICES, base, size);
 
-	return base + (elements / count * rank + (rank < more ? rank : more)) * op->element;
-}
-
-static size_t own_slice_size(const struct shmcma_collop *op, size_t size)
-{
-	size_t elements = size / op->element, count = op->group->count;
-
-	return (elements / count + (op->group->rank < elements % count)) * op->element;
+	return shmcma_block(op, &slices, op->group->rank);
 }
 
 /* Up a tree: in the root's result, in memory of their own for the others. */
@@ -200,36 +193,36 @@ static int small_reduce(struct shmcma_collop *op, const struct asked *asked, siz
 
 static int large_reduce(struct shmcma_collop *op, const struct asked *asked, size_t size, uint32_t root)
 {
+	struct iovec own = own_slice(op, asked->buf, size);
 	bool is_root = op->group->rank == root;
-	size_t own = own_slice_size(op, size);
 	char *slice;
 	int ret = need_temps(op, slice_size(op, size));
 
 	if (!ret && !is_root)
-		ret = need_work(op, own);
+		ret = need_work(op, own.iov_len);
 	if (ret)
 		return ret;
-	slice = is_root ? (char *)own_slice(op, asked->result, size) : op->work;
-	reduce_spread(op, blocks(SHMCMA_SLICES, asked->buf, size), blocks(SHMCMA_WHOLE, slice, own),
-		      own_slice(op, asked->buf, size));
+	slice = is_root ? own_slice(op, asked->result, size).iov_base : op->work;
+	reduce_spread(op, blocks(SHMCMA_SLICES, asked->buf, size),
+		      blocks(SHMCMA_WHOLE, slice, own.iov_len), own.iov_base);
 	if (is_root)
 		spread(op, blocks(SHMCMA_NOTHING, NULL, 0), blocks(SHMCMA_SLICES, asked->result, size));
 	else
-		spread(op, blocks(SHMCMA_WHOLE, slice, own), blocks(SHMCMA_NOTHING, NULL, 0))->to = root;
+		spread(op, blocks(SHMCMA_WHOLE, slice, own.iov_len), blocks(SHMCMA_NOTHING, NULL, 0))->to =
+			root;
 	return 0;
 }
 
 static int large_allreduce(struct shmcma_collop *op, const struct asked *asked, size_t size)
 {
-	char *slice = (char *)own_slice(op, asked->result, size);
-	size_t own = own_slice_size(op, size);
+	struct iovec own = own_slice(op, asked->buf, size), slice = own_slice(op, asked->result, size);
+	struct shmcma_blocks whole = blocks(SHMCMA_WHOLE, slice.iov_base, slice.iov_len);
 	int ret = need_temps(op, slice_size(op, size));
 
 	if (ret)
 		return ret;
-	reduce_spread(op, blocks(SHMCMA_SLICES, asked->buf, size), blocks(SHMCMA_WHOLE, slice, own),
-		      own_slice(op, asked->buf, size));
-	spread(op, blocks(SHMCMA_WHOLE, slice, own), blocks(SHMCMA_SLICES, asked->result, size));
+	reduce_spread(op, blocks(SHMCMA_SLICES, asked->buf, size), whole, own.iov_base);
+	spread(op, whole, blocks(SHMCMA_SLICES, asked->result, size));
 	return 0;
 }
 

@@ -63,6 +63,12 @@ struct shmcma_transfer {
 	char *temp;  /* what is to be reduced; the operation's */
 };
 
+/* The messages of a phase in one direction, each in its turn: how many there are, have been begun, are over. */
+struct shmcma_way {
+	size_t count, begun, over;
+	struct shmcma_transfer window[SHMCMA_COLL_WINDOW];
+};
+
 struct shmcma_collop {
 	struct shmcma_collop *next; /* shmcma_coll.ops, oldest first */
 	struct shmcma_group *group;
@@ -76,11 +82,9 @@ struct shmcma_collop {
 	size_t element; /* bytes */
 	struct shmcma_phase phases[SHMCMA_COLL_PHASES];
 	int phase_count, at;
-	/* of the phase: messages that there are, that have been begun, that are over, each in order */
-	size_t send_count, sends_begun, sends_over, recv_count, recvs_begun, recvs_over;
-	struct shmcma_transfer sends[SHMCMA_COLL_WINDOW], recvs[SHMCMA_COLL_WINDOW];
-	void *work;  /* memory of its own, freed with it */
-	void *temps; /* SHMCMA_COLL_WINDOW blocks for what is to be reduced */
+	struct shmcma_way sends, recvs; /* of the phase */
+	void *work;			/* memory of its own, freed with it */
+	void *temps;			/* SHMCMA_COLL_WINDOW blocks for what is to be reduced */
 };
 
 /* A group that an endpoint has joined, or is about to. */
@@ -163,6 +167,10 @@ int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_c
 void shmcma_collop_free(struct shmcma_collop *op);
 /* It is the group's next. */
 void shmcma_collop_begin(struct shmcma_collop *op);
+
+/* That member's part of them. */
+struct iovec shmcma_block(const struct shmcma_collop *op, const struct shmcma_blocks *blocks,
+			  uint32_t member);
 
 /* ---- collective.c ---------------------------------------------------------------------------- */
 

@@ -119,8 +119,8 @@ int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_c
 	op->group = group;
 	op->context = context;
 	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++) {
-		op->sends[i] = (struct shmcma_transfer){ .op = op, .group = group };
-		op->recvs[i] = op->sends[i];
+		op->sends.window[i] = (struct shmcma_transfer){ .op = op, .group = group };
+		op->recvs.window[i] = op->sends.window[i];
 	}
 	*out = op;
 	return 0;
@@ -175,9 +175,8 @@ static void end(struct shmcma_collop *op)
 
 /* ---- memory of a phase ----------------------------------------------------------------------- */
 
-/* That member's part. */
-static struct iovec block_of(const struct shmcma_collop *op, const struct shmcma_blocks *blocks,
-			     uint32_t member)
+struct iovec shmcma_block(const struct shmcma_collop *op, const struct shmcma_blocks *blocks,
+			  uint32_t member)
 {
 	size_t elements, from, to;
 
@@ -234,18 +233,18 @@ static void count_steps(struct shmcma_collop *op)
 
 	switch (phase->pattern) {
 	case SHMCMA_MEET:
-		op->send_count = op->recv_count = log2_up(op->group->count);
+		op->sends.count = op->recvs.count = log2_up(op->group->count);
 		return;
 	case SHMCMA_SPREAD:
-		op->send_count = op->recv_count = op->group->count - 1;
+		op->sends.count = op->recvs.count = op->group->count - 1;
 		return;
 	case SHMCMA_DOWN:
-		op->send_count = below;
-		op->recv_count = rank != 0;
+		op->sends.count = below;
+		op->recvs.count = rank != 0;
 		return;
 	case SHMCMA_UP:
-		op->send_count = rank != 0;
-		op->recv_count = below;
+		op->sends.count = rank != 0;
+		op->recvs.count = below;
 		return;
 	}
 }
@@ -265,7 +264,7 @@ static uint32_t send_peer(const struct shmcma_collop *op, size_t step)
 			return SHMCMA_ALL;
 		return peer;
 	case SHMCMA_DOWN:
-		return absolute(op, phase->root, rank + (1u << (op->send_count - 1 - step)));
+		return absolute(op, phase->root, rank + (1u << (op->sends.count - 1 - step)));
 	default:
 		return absolute(op, phase->root, rank & (rank - 1));
 	}
@@ -296,11 +295,11 @@ static bool may_send(const struct shmcma_collop *op, size_t step)
 {
 	switch (op->phases[op->at].pattern) {
 	case SHMCMA_MEET:
-		return op->recvs_over >= step;
+		return op->recvs.over >= step;
 	case SHMCMA_SPREAD:
 		return true;
 	default:
-		return op->recvs_over == op->recv_count;
+		return op->recvs.over == op->recvs.count;
 	}
 }
 
@@ -313,7 +312,7 @@ static struct iovec out_block(const struct shmcma_collop *op, uint32_t peer)
 {
 	const struct shmcma_phase *phase = &op->phases[op->at];
 
-	return block_of(op, phase->pattern == SHMCMA_SPREAD ? &phase->out : &phase->in, peer);
+	return shmcma_block(op, phase->pattern == SHMCMA_SPREAD ? &phase->out : &phase->in, peer);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -352,7 +351,7 @@ static int send_block(struct shmcma_collop *op, struct shmcma_transfer *transfer
 static int recv_block(struct shmcma_collop *op, struct shmcma_transfer *transfer, uint32_t peer)
 {
 	const struct shmcma_phase *phase = &op->phases[op->at];
-	struct iovec iov = block_of(op, &phase->in, reduces(phase) ? op->group->rank : peer);
+	struct iovec iov = shmcma_block(op, &phase->in, reduces(phase) ? op->group->rank : peer);
 	struct sc_recv recv = { .iov = &iov,
 				.iov_count = 1,
 				.source = op->group->peers[peer],
@@ -386,7 +385,7 @@ static void fail(struct shmcma_collop *op, int error)
 		return;
 	op->error = error;
 	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++)
-		cancel(&op->recvs[i]);
+		cancel(&op->recvs.window[i]);
 }
 
 /* Receive what has the group's number and a step within `any`, into nothing. */
@@ -418,11 +417,7 @@ static void break_group(struct shmcma_group *group, int error)
 /* The others are told, and what they send is taken. */
 static void attend_broken(struct shmcma_group *group)
 {
-	const uint32_t word = (uint32_t)-group->error;
-	struct iovec iov = { (void *)&word, sizeof(word) };
-	struct sc_send send = { .iov = &iov,
-				.iov_count = 1,
-				.flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
+	struct sc_send send = { .flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
 
 	if (group->drain.state == SHMCMA_IDLE)
 		stand(&group->drain, LAST_STEP);
@@ -489,72 +484,50 @@ static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
 
 	if (!reduces(phase) || !transfer->size)
 		return;
-	target = block_of(op, &phase->in, op->group->rank);
+	target = shmcma_block(op, &phase->in, op->group->rank);
 	(void)sc_atomic_reduce(op->type, op->code, target.iov_base, transfer->temp,
 			       target.iov_len / op->element);
 }
 
-static int begin_recvs(struct shmcma_collop *op)
+/* As many messages of one direction as may be under way. */
+static int begin(struct shmcma_collop *op, struct shmcma_way *way)
 {
-	while (op->recvs_begun < op->recv_count && op->recvs_begun < op->recvs_over + SHMCMA_COLL_WINDOW) {
-		struct shmcma_transfer *transfer = &op->recvs[op->recvs_begun % SHMCMA_COLL_WINDOW];
-		uint32_t peer = recv_peer(op, op->recvs_begun);
+	bool sends = way == &op->sends;
+
+	while (way->begun < way->count && way->begun < way->over + SHMCMA_COLL_WINDOW &&
+	       (!sends || may_send(op, way->begun))) {
+		struct shmcma_transfer *transfer = &way->window[way->begun % SHMCMA_COLL_WINDOW];
+		uint32_t peer = sends ? send_peer(op, way->begun) : recv_peer(op, way->begun);
 		int ret = 0;
 
 		transfer->size = 0;
 		if (peer == SHMCMA_ALL)
 			transfer->state = SHMCMA_DONE;
 		else
-			ret = recv_block(op, transfer, peer);
+			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
 		if (ret)
 			return ret;
-		op->recvs_begun++;
-	}
-	return 0;
-}
-
-static int begin_sends(struct shmcma_collop *op)
-{
-	while (op->sends_begun < op->send_count && op->sends_begun < op->sends_over + SHMCMA_COLL_WINDOW &&
-	       may_send(op, op->sends_begun)) {
-		struct shmcma_transfer *transfer = &op->sends[op->sends_begun % SHMCMA_COLL_WINDOW];
-		uint32_t peer = send_peer(op, op->sends_begun);
-		int ret = 0;
-
-		if (peer == SHMCMA_ALL)
-			transfer->state = SHMCMA_DONE;
-		else
-			ret = send_block(op, transfer, peer);
-		if (ret)
-			return ret;
-		op->sends_begun++;
+		way->begun++;
 	}
 	return 0;
 }
 
 /* Returns whether any was over: there may be more to begin. */
-static bool count_over(struct shmcma_collop *op)
+static bool count_over(struct shmcma_collop *op, struct shmcma_way *way)
 {
-	size_t before = op->recvs_over + op->sends_over;
+	size_t before = way->over;
 
-	while (op->recvs_over < op->recvs_begun) {
-		struct shmcma_transfer *transfer = &op->recvs[op->recvs_over % SHMCMA_COLL_WINDOW];
-
-		if (transfer->state != SHMCMA_DONE)
-			break;
-		apply(op, transfer);
-		transfer->state = SHMCMA_IDLE;
-		op->recvs_over++;
-	}
-	while (op->sends_over < op->sends_begun) {
-		struct shmcma_transfer *transfer = &op->sends[op->sends_over % SHMCMA_COLL_WINDOW];
+	while (way->over < way->begun) {
+		struct shmcma_transfer *transfer = &way->window[way->over % SHMCMA_COLL_WINDOW];
 
 		if (transfer->state != SHMCMA_DONE)
 			break;
+		if (way == &op->recvs)
+			apply(op, transfer);
 		transfer->state = SHMCMA_IDLE;
-		op->sends_over++;
+		way->over++;
 	}
-	return op->recvs_over + op->sends_over > before;
+	return way->over > before;
 }
 
 /* What the member has for itself goes to its place at once. */
@@ -562,7 +535,7 @@ static void begin_phase(struct shmcma_collop *op)
 {
 	const struct shmcma_phase *phase = &op->phases[op->at];
 	uint32_t rank = op->group->rank;
-	struct iovec in = block_of(op, &phase->in, rank), out = block_of(op, &phase->out, rank);
+	struct iovec in = shmcma_block(op, &phase->in, rank), out = shmcma_block(op, &phase->out, rank);
 
 	if (phase->own && in.iov_len)
 		memmove(in.iov_base, phase->own, in.iov_len);
@@ -571,13 +544,13 @@ static void begin_phase(struct shmcma_collop *op)
 	    (phase->from == SHMCMA_ALL || phase->from == rank))
 		memmove(in.iov_base, out.iov_base, in.iov_len);
 	count_steps(op);
-	op->sends_begun = op->sends_over = op->recvs_begun = op->recvs_over = 0;
+	op->sends.begun = op->sends.over = op->recvs.begun = op->recvs.over = 0;
 }
 
 static bool is_busy(const struct shmcma_collop *op)
 {
 	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++)
-		if (op->sends[i].state == SHMCMA_BUSY || op->recvs[i].state == SHMCMA_BUSY)
+		if (op->sends.window[i].state == SHMCMA_BUSY || op->recvs.window[i].state == SHMCMA_BUSY)
 			return true;
 	return false;
 }
@@ -586,10 +559,11 @@ static bool is_busy(const struct shmcma_collop *op)
 static void advance(struct shmcma_collop *op)
 {
 	while (!op->error && op->at < op->phase_count) {
-		int ret = begin_recvs(op);
+		int ret = begin(op, &op->recvs);
+		bool received;
 
 		if (!ret || ret == -EAGAIN) {
-			int sent = begin_sends(op);
+			int sent = begin(op, &op->sends);
 
 			ret = sent ? sent : ret;
 		}
@@ -597,9 +571,10 @@ static void advance(struct shmcma_collop *op)
 			break_group(op->group, ret);
 			break;
 		}
-		if (count_over(op))
+		received = count_over(op, &op->recvs);
+		if (count_over(op, &op->sends) || received)
 			continue;
-		if (op->recvs_over < op->recv_count || op->sends_over < op->send_count)
+		if (op->recvs.over < op->recvs.count || op->sends.over < op->sends.count)
 			return;
 		if (++op->at < op->phase_count)
 			begin_phase(op);

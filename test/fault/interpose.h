@@ -137,7 +137,8 @@ static const struct function functions[FUNCTIONS] = {
 	[F_FGETS] = { "fgets", LACK_OTHER, { EIO } },
 	[F_READ] = { "read", LACK_OTHER, { EINTR, EIO, SHORTENED } },
 	[F_PREAD] = { "pread", LACK_OTHER, { EINTR, EIO, SHORTENED } },
-	[F_WRITE] = { "write", LACK_OTHER, { EINTR, EAGAIN } },
+	/* EAGAIN is for a full pipe alone, of which a reader is told by poll(2) */
+	[F_WRITE] = { "write", LACK_OTHER, { EINTR, ENOMEM } },
 	[F_PWRITE] = { "pwrite", LACK_OTHER, { ENOSPC, EIO, SHORTENED } },
 	[F_LINKAT] = { "linkat", LACK_OTHER, { EEXIST, ENOSPC, EPERM, ENOENT } },
 	[F_UNLINK] = { "unlink", LACK_OTHER, { EACCES, ENOENT } },

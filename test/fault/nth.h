@@ -48,7 +48,7 @@ struct nth_side {
 	char doing[96];	      /* what it did last */
 	char failed[96];      /* the first call or operation that failed */
 	int code;	      /* with what, positive */
-	char trouble[400];    /* the check that failed */
+	char trouble[1200];   /* the check that failed */
 };
 
 #define NTH_LEFT 64

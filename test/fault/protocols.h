@@ -619,6 +619,9 @@ static void check_pool(struct side *side)
 			complain("%u bounce buffers are lent to one that is gone", peer->loans.count);
 		else
 			lent += peer->loans.count;
+		lent += lent_to(&peer->answers, pool);
+		if (peer->answers.count && peer->feed != SC_FEED_UP && !may_fail())
+			complain("%u answers are kept for one that is gone", peer->answers.count);
 	}
 	if (pool->free_count + lent != pool->count)
 		complain("%u bounce buffers of %u are lent to nobody",

@@ -689,6 +689,22 @@ static bool is_closed(const struct nth *nth)
 	       !nth_surplus(nth, left, nth->shared->closed, &usual);
 }
 
+/* What all descriptors are of, for who reads the report. */
+static const char *name_fds(void)
+{
+	static char text[1000];
+	size_t used = 0;
+
+	for (int fd = 0; fd < 64 && used < sizeof(text) - 100; fd++) {
+		char path[32], link[80] = "";
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		if (readlink(path, link, sizeof(link) - 1) > 0)
+			used += (size_t)snprintf(text + used, sizeof(text) - used, " %d %s", fd, link);
+	}
+	return text;
+}
+
 static void check_closed(struct nth *nth)
 {
 	bool subject = nth->role == SUBJECT;
@@ -701,13 +717,17 @@ static void check_closed(struct nth *nth)
 			note_closed(nth);
 		return;
 	}
-	for (int i = 0; i < LOOKS && !is_closed(nth); i++)
+	for (int i = 0; i < LOOKS; i++) {
+		if (is_closed(nth))
+			return;
 		nap();
+	}
 	fds = nth_count_fds() - nth->fds;
 	if (fds > nth->shared->closed_fds && !nth_is_look(nth->shared->plan.call.function))
-		nth_trouble(nth,
-			    "%d descriptors more than at first are open when all is closed, usual are %d",
-			    fds, nth->shared->closed_fds);
+		nth_trouble(
+			nth,
+			"%d descriptors more than at first are open when all is closed, usual are %d:%s",
+			fds, nth->shared->closed_fds, name_fds());
 	if (subject)
 		nth_compare_left(nth, "when all is closed", nth->shared->closed);
 }

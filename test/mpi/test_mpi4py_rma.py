@@ -114,9 +114,10 @@ def posts():
     to, origin = group.Incl([NEXT]), group.Incl([LAST])
     for name, win, memory in windows(900, "i8"):
         for turn in range(6):
+            sent = noise(900, "i8", RANK, turn)
             win.Post(origin)
             win.Start(to)
-            win.Put(noise(900, "i8", RANK, turn), NEXT)
+            win.Put(sent, NEXT)
             win.Complete()
             if turn % 2:
                 win.Wait()
@@ -141,20 +142,21 @@ def accumulates():
             for op, reduce in reductions:
                 memory[:] = 2
                 settle(win)
+                added = [noise(400, kind, RANK, to) % 5 for to in range(SIZE)]
                 for to in range(SIZE):
-                    win.Accumulate(noise(400, kind, RANK, to) % 5, to, op=op)
+                    win.Accumulate(added[to], to, op=op)
                 settle(win)
                 rows = [noise(400, kind, origin, RANK) % 5 for origin in range(SIZE)]
                 rows.append(numpy.full(400, 2, kind))
                 check((memory == reduce(numpy.stack(rows))).all(), "%s of %s" % (name, kind))
                 settle(win)
-            former = numpy.zeros(400, kind)
+            former, five, none = (numpy.full(400, value, kind) for value in (0, 5, 0))
             memory[:] = RANK
             settle(win)
-            win.Get_accumulate(numpy.full(400, 5, kind), former, NEXT, op=MPI.SUM)
+            win.Get_accumulate(five, former, NEXT, op=MPI.SUM)
             win.Flush(NEXT)
             check((former == NEXT).all(), "former values, " + name)
-            win.Get_accumulate(numpy.zeros(400, kind), former, NEXT, op=MPI.NO_OP)
+            win.Get_accumulate(none, former, NEXT, op=MPI.NO_OP)
             win.Flush(NEXT)
             check((former == NEXT + 5).all(), "new values, " + name)
             settle(win)
@@ -189,8 +191,8 @@ def swaps():
     win.Lock_all()
     for at in range(50):
         if RANK:
-            value = numpy.array([RANK], "i8")
-            win.Compare_and_swap(value, numpy.zeros(1, "i8"), former, 0, at)
+            value, free = numpy.array([RANK], "i8"), numpy.zeros(1, "i8")
+            win.Compare_and_swap(value, free, former, 0, at)
             win.Flush(0)
             if former[0] == 0:
                 won.append(at)
@@ -220,7 +222,8 @@ def requests():
         for i in range(8):
             check((got[i] == parts[i]).all(), "get %d with request, %s" % (i, name))
         settle(win)
-        win.Raccumulate(numpy.ones(3000, "i4"), NEXT, op=MPI.SUM).Wait()
+        ones = numpy.ones(3000, "i4")
+        win.Raccumulate(ones, NEXT, op=MPI.SUM).Wait()
         settle(win)
         check((memory[:3000] == noise(3000, "i4", LAST, 0) + 1).all(), "sum with request, " + name)
         win.Unlock_all()
@@ -236,7 +239,8 @@ def strided():
     win.Get([got, 60, MPI.INT], NEXT, (5, 1, column))
     win.Fence()
     check((got == noise(60 * 70, "i4", NEXT)[5::70]).all(), "a column")
-    win.Put([got + 1, 60, MPI.INT], NEXT, (6, 1, column))
+    sent = got + 1
+    win.Put([sent, 60, MPI.INT], NEXT, (6, 1, column))
     win.Fence()
     check((matrix[6::70] == matrix[5::70] + 1).all(), "a column that was put")
     column.Free()
@@ -247,10 +251,11 @@ def dynamic():
     win = MPI.Win.Create_dynamic(comm=WORLD)
     for turn in range(5):
         memory = numpy.zeros(1000 << turn, "u1")
+        sent = noise(len(memory), "u1", RANK)
         win.Attach(memory)
         there = WORLD.sendrecv(MPI.Get_address(memory), dest=LAST, source=NEXT)
         win.Lock(NEXT)
-        win.Put(noise(len(memory), "u1", RANK), NEXT, there)
+        win.Put(sent, NEXT, there)
         win.Unlock(NEXT)
         WORLD.Barrier()
         win.Lock(RANK)

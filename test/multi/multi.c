@@ -934,7 +934,10 @@ static void take_completion(struct mt_ep *ep, const struct fi_cq_tagged_entry *e
 	struct rank_line *line = &shared->rank[mt_rank];
 	struct mt_op *op = entry->op_context;
 
-	op_done(op);
+	if (op && op->multi && op->pending && !(entry->flags & FI_MULTI_RECV))
+		op->arrived++;
+	else
+		op_done(op);
 	op->err = 0;
 	op->flags = entry->flags;
 	op->len = entry->len;

@@ -182,7 +182,9 @@ struct mt_ep {
 struct mt_op {
 	struct fi_context2 context; /* first; the provider's while the operation is pending */
 	bool pending, done;
-	int err; /* positive */
+	bool multi;	  /* a multi-receive buffer: pending until it is given back; */
+	unsigned arrived; /* messages that came into it by then */
+	int err;	  /* positive */
 	uint64_t flags, data, tag;
 	size_t len, olen;
 	fi_addr_t source;

@@ -379,7 +379,7 @@ static void multi_begin(struct scene *s)
 	struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1, .addr = s->victim, .context = &ops[0] };
 
 	memset(&ops[0], 0, sizeof(ops[0]));
-	ops[0].pending = true;
+	ops[0].pending = ops[0].multi = true;
 	mt_must(fi_recvmsg(s->ep.ep, &msg, FI_MULTI_RECV));
 }
 
@@ -396,20 +396,9 @@ static void victim_multi(struct scene *s)
 
 static void multi_after(struct scene *s)
 {
-	bool message = false;
-
 	mt_doing("waiting for the multi-receive buffer");
-	for (double end = mt_now() + PATIENCE; !ops[0].done || !ops[0].err;) {
-		mt_require(mt_now() < end, "it never comes back");
-		mt_poll(&s->ep);
-		if (!ops[0].done || ops[0].err)
-			continue;
-		mt_require(!message && ops[0].len == 100, "more than was sent");
-		message = true;
-		ops[0].done = false;
-		ops[0].pending = true;
-	}
-	mt_require(message, "the message is lost");
+	mt_require(mt_wait_for(&s->ep, &ops[0], PATIENCE), "it never comes back");
+	mt_require(ops[0].arrived == 1, "%u messages, not the one that was sent", ops[0].arrived);
 	mt_require(ops[0].err == FI_ECONNRESET, "the buffer ends with %s", fi_strerror(ops[0].err));
 }
 

@@ -142,6 +142,7 @@ static void apart_rank(const void *arg)
 		/* the first of a pid namespace is deaf to its own SIGKILL */
 		inner = fork();
 		if (!inner) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody stays behind a case that is skipped */
 			apart_body();
 			exit(0);
 		}
