@@ -8,14 +8,16 @@
  * later message.
  *
  * SHMCMA_WAIT_MESSAGES is the number of messages in each case (10 million by hand, some hundreds of seconds);
- * what the sleeper has used of its processor is printed. The last case sends nothing for a while: then it must
- * not have run at all, but for the odd look.
+ * what the sleeper has used of its processor is printed. Another case sends nothing for a while: then it must
+ * not have run at all, but for the odd look. In the last the peer that operations are under way with is killed: that
+ * wakes the sleeper, too, and these end with their error.
  */
 #define _GNU_SOURCE 1
 #include "multi.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -351,6 +353,134 @@ static void quiet(const void *arg)
 		quiet_sender();
 }
 
+/* ---- the peer dies --------------------------------------------------------------------------- */
+
+enum { VICTIM = 1, KILLER = 2 };
+enum { FLAG_ASLEEP = 110 };
+enum { TAG_TALK = 1, TAG_NEVER };
+#define UNDER_WAY 3
+#define LARGE ((size_t)1 << 20)
+
+/* A receive, and sends of both kinds that nobody receives. */
+static void post_all(struct mt_ep *ep, fi_addr_t victim, struct fi_context2 *contexts, uint8_t *buf)
+{
+	struct iovec iov = { buf, 64 };
+	struct fi_msg_tagged msg = { .msg_iov = &iov, .iov_count = 1, .addr = victim, .tag = TAG_NEVER };
+
+	msg.context = &contexts[0];
+	mt_must(fi_trecvmsg(ep->ep, &msg, FI_COMPLETION));
+	msg.context = &contexts[1];
+	mt_must(fi_tsendmsg(ep->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+	iov.iov_len = LARGE;
+	msg.context = &contexts[2];
+	mt_must(fi_tsendmsg(ep->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE));
+}
+
+/* The next error, slept for. */
+static void sleep_for_error(struct sleeper *sleeper)
+{
+	struct fi_cq_err_entry error = { 0 };
+	struct fi_cq_tagged_entry entry;
+	ssize_t ret;
+
+	do {
+		if (sleeper->plan->way == SREAD) {
+			ret = fi_cq_sread(sleeper->ep.cq, &entry, 1, NULL, -1);
+			continue;
+		}
+		ret = fi_cq_read(sleeper->ep.cq, &entry, 1);
+		if (ret == -FI_EAGAIN)
+			sleeper->plan->way == EPOLL ? sleep_epoll(sleeper) : sleep_condition(sleeper);
+	} while (ret == -FI_EAGAIN);
+	mt_require(ret == -FI_EAVAIL, "no error: %s", ret < 0 ? fi_strerror((int)-ret) : "a completion");
+	mt_must(fi_cq_readerr(sleeper->ep.cq, &error, 0));
+	mt_require(error.err == FI_ECONNRESET, "the error is %s", fi_strerror(error.err));
+}
+
+static void death_sleeper(const struct plan *plan)
+{
+	struct sleeper sleeper = { .plan = plan };
+	struct fi_context2 contexts[UNDER_WAY];
+	uint8_t *buf = malloc(LARGE);
+	struct mt_op op = { 0 };
+	fi_addr_t victim;
+
+	mt_require(buf, "no memory");
+	mt_open(&sleeper.ep, &(struct mt_open){ .wait_obj = plan->obj, .automatic = plan->automatic });
+	sleeper.ep.silent = true;
+	open_object(&sleeper);
+	mt_publish(&sleeper.ep, SLEEPER);
+	victim = mt_lookup(&sleeper.ep, VICTIM);
+	mt_tsend(&sleeper.ep, &op, buf, 1, victim, TAG_TALK);
+	mt_wait(&sleeper.ep, &op);
+	mt_trecv(&sleeper.ep, &op, buf, 1, victim, TAG_TALK);
+	mt_wait(&sleeper.ep, &op);
+	mt_doing("sleeping while the peer dies");
+	post_all(&sleeper.ep, victim, contexts, buf);
+	atomic_store(mt_flag(FLAG_ASLEEP), 1);
+	for (int i = 0; i < UNDER_WAY; i++)
+		sleep_for_error(&sleeper);
+	sleeper_close(&sleeper);
+	free(buf);
+}
+
+/* It answers, and sleeps as well. */
+static void death_victim(const struct plan *plan)
+{
+	struct fi_cq_tagged_entry entry;
+	struct mt_op op = { 0 };
+	uint8_t byte = 0;
+	struct mt_ep ep;
+	fi_addr_t from;
+
+	mt_expect_death(mt_rank);
+	mt_open(&ep, &(struct mt_open){ .wait_obj = plan->obj });
+	ep.silent = true;
+	mt_publish(&ep, VICTIM);
+	from = mt_lookup(&ep, SLEEPER);
+	mt_trecv(&ep, &op, &byte, 1, from, TAG_TALK);
+	mt_wait(&ep, &op);
+	mt_tsend(&ep, &op, &byte, 1, from, TAG_TALK);
+	mt_wait(&ep, &op);
+	mt_doing("sleeping until killed");
+	for (;;)
+		(void)fi_cq_sread(ep.cq, &entry, 1, NULL, -1);
+}
+
+static bool is_asleep(pid_t pid)
+{
+	char path[40], text[256];
+	const char *at = NULL;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	if (file && fgets(text, sizeof(text), file))
+		at = strrchr(text, ')');
+	if (file)
+		fclose(file);
+	return at && at[2] == 'S';
+}
+
+/* Seen asleep ten times in a row, both of them; if it was for another reason, the test is easier. */
+static void death_killer(void)
+{
+	mt_flag_wait(NULL, FLAG_ASLEEP, 1);
+	for (int seen = 0; seen < 10; usleep(1000))
+		seen = is_asleep(mt_pid(SLEEPER)) && is_asleep(mt_pid(VICTIM)) ? seen + 1 : 0;
+	kill(mt_pid(VICTIM), SIGKILL);
+}
+
+static void death(const void *arg)
+{
+	if (mt_rank == SLEEPER)
+		death_sleeper(arg);
+	else if (mt_rank == VICTIM)
+		death_victim(arg);
+	else
+		death_killer();
+}
+
 int main(void)
 {
 	char name[64];
@@ -370,6 +500,16 @@ int main(void)
 		mt_run(&(struct mt_case){ .name = name,
 					  .ranks = 2,
 					  .rank = quiet,
+					  .arg = &plans[i],
+					  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
+	}
+	for (size_t i = 0; i < sizeof(plans) / sizeof(plans[0]); i++) {
+		if (plans[i].senders > 1)
+			continue;
+		snprintf(name, sizeof(name), "death-%s", plans[i].name);
+		mt_run(&(struct mt_case){ .name = name,
+					  .ranks = KILLER + 1,
+					  .rank = death,
 					  .arg = &plans[i],
 					  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
 	}
