@@ -8,6 +8,7 @@
 #define _GNU_SOURCE 1
 #include "shmcma.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_collective.h>
@@ -60,6 +61,8 @@ static int domain_close(struct fid *fid)
 		return -FI_EBUSY;
 	shmcma_object_del(&domain->object);
 	shmcma_progress_stop(domain);
+	while (atomic_load(&domain->visitors)) /* its endpoints are closed, so there will be no more */
+		sched_yield();
 	if (domain->eq)
 		shmcma_eq_put_ref(domain->eq);
 	atomic_fetch_sub(&domain->fabric->refs, 1);
@@ -159,7 +162,9 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->threading = info->domain_attr->threading;
 	opened->progress.wanted =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO || shmcma_env.config.strict;
-	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted;
+	/* who reads an event queue, which is no object of the domain, makes progress for fi_join */
+	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted ||
+			 info->caps & FI_COLLECTIVE;
 	opened->caps = info->caps;
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;

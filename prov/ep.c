@@ -531,6 +531,7 @@ static int enable(struct shmcma_ep *ep)
 	if (ep->sep)
 		shmcma_sep_enabled_locked(ep);
 	shmcma_ep_set_tables(ep);
+	shmcma_wait_again_locked(ep->domain);
 	return 0;
 }
 
@@ -668,7 +669,7 @@ static void destroy_locked(struct shmcma_ep *ep)
 	if (ep->core) {
 		if (!shmcma_is_forked(&ep->fids->fid.fid))
 			report(ep);
-		shmcma_wait_ep_closed_locked(ep);
+		shmcma_watcher_end_locked(&ep->watcher);
 		sc_ep_destroy(ep->core);
 	}
 	if (ep->eq)

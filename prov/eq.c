@@ -9,16 +9,20 @@
  * With FI_WAIT_FD the descriptor is readable while the queue has something to say: it is raised when that begins
  * and lowered when that ends, both under the lock, so nobody who polls it sleeps through an event. Once in a
  * while it is readable a moment longer.
+ *
+ * fi_join is reported here, so who reads an empty queue makes progress for those under way, and who sleeps is
+ * woken for their messages: then the descriptor is readable and the queue may be found empty.
  */
-#include "shmcma.h"
-
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "collective.h"
 
 /* Events that may wait, if the application has not asked for room for more. */
 #define EVENTS_MAX ((size_t)1 << 20)
+/* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
+#define TRY_ROUNDS 64
 
 struct event {
 	struct event *next;
@@ -42,7 +46,8 @@ struct shmcma_eq {
 	struct event_list events, errors;
 	size_t count, limit;
 	bool overrun;
-	bool writable;		 /* opened with FI_WRITE */
+	bool writable; /* opened with FI_WRITE */
+	struct shmcma_joining *joining;
 	struct shmcma_wait wait; /* signalled without `lock` */
 };
 
@@ -85,6 +90,17 @@ static void update_pipe_locked(struct shmcma_eq *eq)
 		shmcma_pipe_lower(&eq->wait.pipe);
 }
 
+static bool has_something(struct shmcma_eq *eq)
+{
+	bool has;
+
+	pthread_mutex_lock(&eq->lock);
+	has = has_something_locked(eq);
+	update_pipe_locked(eq);
+	pthread_mutex_unlock(&eq->lock);
+	return has;
+}
+
 static void wake(struct shmcma_eq *eq)
 {
 	if (eq->wait.obj != FI_WAIT_NONE)
@@ -105,7 +121,7 @@ static struct event *event_create(uint32_t type, const void *data, size_t len)
 }
 
 /* Add the event to the list; without it (no memory) or without room the queue is overrun. */
-static int put(struct shmcma_eq *eq, struct event_list *list, struct event *event)
+static int add(struct shmcma_eq *eq, struct event_list *list, struct event *event)
 {
 	int ret = 0;
 
@@ -122,9 +138,16 @@ static int put(struct shmcma_eq *eq, struct event_list *list, struct event *even
 	}
 	update_pipe_locked(eq);
 	pthread_mutex_unlock(&eq->lock);
-	wake(eq);
 	if (ret)
 		free(event);
+	return ret;
+}
+
+static int put(struct shmcma_eq *eq, struct event_list *list, struct event *event)
+{
+	int ret = add(eq, list, event);
+
+	wake(eq);
 	return ret;
 }
 
@@ -133,7 +156,7 @@ int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry
 	return put(eq, &eq->events, event_create(event, entry, sizeof(*entry)));
 }
 
-int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
+static struct event *error_create(const struct fi_eq_err_entry *entry)
 {
 	struct event *event = event_create(0, NULL, 0);
 
@@ -142,17 +165,112 @@ int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
 		event->error.err_data = NULL;
 		event->error.err_data_size = 0;
 	}
-	return put(eq, &eq->errors, event);
+	return event;
 }
 
-static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
+int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
 {
-	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
+	return put(eq, &eq->errors, error_create(entry));
+}
+
+/* ---- fi_join --------------------------------------------------------------------------------- */
+
+int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining)
+{
+	if (eq->wait.obj != FI_WAIT_NONE && shmcma_wait_join_locked(&eq->wait, coll))
+		return -FI_EAGAIN;
+	if (!coll->ep->domain->locked)
+		return 0; /* of a domain opened without FI_COLLECTIVE: its thread alone makes progress */
+	joining->domain = coll->ep->domain;
+	pthread_mutex_lock(&eq->lock);
+	joining->next = eq->joining;
+	eq->joining = joining;
+	pthread_mutex_unlock(&eq->lock);
+	return 0;
+}
+
+void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
+			   const struct fi_eq_err_entry *entry)
+{
+	const struct fi_eq_entry joined = { .fid = entry->fid, .context = entry->context };
+
+	if (entry->err)
+		(void)add(eq, &eq->errors, error_create(entry));
+	else
+		(void)add(eq, &eq->events, event_create(FI_JOIN_COMPLETE, &joined, sizeof(joined)));
+	if (eq->wait.obj != FI_WAIT_NONE)
+		shmcma_wait_joined_locked(&eq->wait, coll);
+}
+
+void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining)
+{
+	struct shmcma_joining **link = &eq->joining;
+
+	pthread_mutex_lock(&eq->lock);
+	while (*link != joining)
+		link = &(*link)->next;
+	*link = joining->next;
+	pthread_mutex_unlock(&eq->lock);
+	joining->domain = NULL;
+}
+
+/* The domain of the n-th of those under way; it is not freed before leave(). NULL: there are not so many. */
+static struct shmcma_domain *visit(struct shmcma_eq *eq, size_t n)
+{
+	struct shmcma_domain *domain;
+	struct shmcma_joining *joining;
+
+	pthread_mutex_lock(&eq->lock);
+	for (joining = eq->joining; joining && n; n--)
+		joining = joining->next;
+	domain = joining ? joining->domain : NULL;
+	if (domain)
+		atomic_fetch_add(&domain->visitors, 1);
+	pthread_mutex_unlock(&eq->lock);
+	if (domain)
+		shmcma_lock(domain);
+	return domain;
+}
+
+static void leave(struct shmcma_domain *domain)
+{
+	shmcma_unlock(domain);
+	atomic_fetch_sub(&domain->visitors, 1);
+}
+
+/* False: there is none. */
+static bool progress(struct shmcma_eq *eq)
+{
+	struct shmcma_domain *domain;
+	size_t n = 0;
+
+	for (; (domain = visit(eq, n)); n++) {
+		(void)shmcma_coll_progress_locked(domain);
+		leave(domain);
+	}
+	return n;
+}
+
+/* The queue is empty: 0, it may be slept on until *limit; -FI_EAGAIN: make progress, and look. */
+static int rest(struct shmcma_eq *eq, int64_t *limit)
+{
+	struct shmcma_domain *domain;
+	int ret = 0;
+
+	for (size_t n = 0; !ret && (domain = visit(eq, n)); n++) {
+		ret = shmcma_wait_rest_joins_locked(&eq->wait, eq, domain, limit);
+		leave(domain);
+	}
+	return ret;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static ssize_t take(struct shmcma_eq *eq, uint32_t *type, void *buf, size_t len, uint64_t flags)
+{
 	struct event *event;
 	ssize_t ret;
 
-	if (flags & ~FI_PEEK)
-		return -FI_EBADFLAGS;
 	pthread_mutex_lock(&eq->lock);
 	event = eq->events.first;
 	if (eq->errors.first) {
@@ -176,6 +294,17 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len
 	}
 	pthread_mutex_unlock(&eq->lock);
 	return ret;
+}
+
+static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
+	ssize_t ret;
+
+	if (flags & ~FI_PEEK)
+		return -FI_EBADFLAGS;
+	ret = take(eq, type, buf, len, flags);
+	return ret == -FI_EAGAIN && progress(eq) ? take(eq, type, buf, len, flags) : ret;
 }
 
 /* No error here has data of its own: a buffer offered for it stays as it is. */
@@ -263,10 +392,11 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 		struct sc_sleep sleep = { &eq->wait.futex,
 					  __atomic_load_n(&eq->wait.futex, __ATOMIC_ACQUIRE) };
 		ssize_t ret = eq_read(fid, type, buf, len, flags);
+		int64_t limit = end;
 
 		if (ret != -FI_EAGAIN || (end != INT64_MAX && shmcma_now_ns() >= end))
 			return ret;
-		if (sc_sleep(&sleep, 1, end) == -EINTR)
+		if (!rest(eq, &limit) && sc_sleep(&sleep, 1, limit) == -EINTR)
 			return -FI_EAGAIN;
 	}
 }
@@ -344,11 +474,17 @@ void shmcma_eq_forked(struct fid *fid)
 int shmcma_eq_trywait(struct fid *fid)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
-	int ret;
+	int64_t limit = INT64_MAX;
+	int ret = -FI_EAGAIN;
 
-	pthread_mutex_lock(&eq->lock);
-	ret = has_something_locked(eq) ? -FI_EAGAIN : 0;
-	pthread_mutex_unlock(&eq->lock);
+	for (int round = 0; ret && round < TRY_ROUNDS; round++) {
+		if (has_something(eq))
+			return -FI_EAGAIN;
+		(void)progress(eq);
+		if (has_something(eq))
+			return -FI_EAGAIN;
+		ret = rest(eq, &limit);
+	}
 	return ret;
 }
 

@@ -95,11 +95,12 @@ struct shmcma_domain {
 	shmcma_refs refs;
 	struct shmcma_eq *eq; /* fi_domain_bind */
 	enum fi_threading threading;
-	bool locked;		      /* the threading model, or automatic progress, asks for a lock */
+	bool locked; /* the threading model, automatic progress or FI_COLLECTIVE asks for a lock */
 	pthread_mutex_t lock;	      /* recursive: no */
 	struct shmcma_polled enabled; /* all enabled endpoints */
 	struct shmcma_progress progress;
 	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
+	atomic_int visitors;	      /* who reads event queues and makes progress here (eq.c) */
 	struct shmcma_wait *armed;    /* somebody sleeps, or is about to (wait.c) */
 	struct shmcma_cntr *triggers; /* counters that operations wait for */
 	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
@@ -139,6 +140,20 @@ struct shmcma_eq *shmcma_eq_get(struct fid *fid);
 void shmcma_eq_put_ref(struct shmcma_eq *eq);
 /* fi_trywait: 0 when the queue is empty, so that its wait object may be slept on, else -FI_EAGAIN. */
 int shmcma_eq_trywait(struct fid *fid);
+/*
+ * fi_join under way: reading the queue makes progress for it. Embedded; with the lock of the endpoint's domain.
+ */
+struct shmcma_joining {
+	struct shmcma_domain *domain; /* NULL: not under way */
+	struct shmcma_joining *next;  /* the queue's, under its lock */
+};
+/* -FI_EAGAIN: not now. */
+int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining);
+/* It has ended: with FI_JOIN_COMPLETE, or the entry's error. */
+void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
+			   const struct fi_eq_err_entry *entry);
+void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining);
+
 /* In a child that has inherited it: nobody waits there. */
 void shmcma_eq_forked(struct fid *fid);
 

@@ -4,9 +4,11 @@
  * of the system that the application sleeps on (fi_trywait).
  *
  * What ends a wait: something that peers have written, which the core wakes for (sc_ep_rest()); something
- * that another thread of this process has done under the domain's lock (shmcma_wait_look_locked()); fi_cq_signal().
+ * that another thread of this process has done, or begun, under the domain's lock (shmcma_wait_look_locked());
+ * fi_cq_signal().
  *
- * For each endpoint that is waited for a thread of ours (watcher) sleeps on its futex, and signals: it changes the
+ * For each endpoint of the core that is waited for (those of the domain's groups among them, for whoever polls
+ * anything goes on with these) a thread of ours (watcher) sleeps on its futex, and signals: it changes the
  * object's own futex, which threads in calls sleep on, writes to a pipe, broadcasts the condition. It is started
  * by the first wait that needs it, makes no progress, and takes no lock of the domain, as FI_THREAD_DOMAIN has
  * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2): measured
@@ -32,6 +34,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "collective.h"
 #include "shmcma.h"
 
 /* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
@@ -233,6 +236,37 @@ static bool has_something(const struct shmcma_wait *wait)
 		       : shmcma_cntr_has(container_of(wait->fid, struct shmcma_cntr, fid.fid));
 }
 
+/* ---- what is slept on ------------------------------------------------------------------------ */
+
+/* An endpoint of the core, and who watches it. */
+struct slept {
+	struct sc_ep *core;
+	struct shmcma_watcher **watcher;
+	bool busy; /* it has to be polled before it is slept on */
+};
+
+static struct slept slept_group(struct shmcma_coll *coll)
+{
+	return (struct slept){ coll->core, &coll->watcher, coll->begun };
+}
+
+/* The n-th that is polled when the object is looked at; false: there are not so many. */
+static bool slept_on(const struct shmcma_wait *wait, size_t n, struct slept *slept)
+{
+	const struct shmcma_polled *polled = polled_of(wait);
+	struct shmcma_coll *coll = wait->domain->colls;
+
+	if (n < polled->count) {
+		*slept = (struct slept){ polled->eps[n]->core, &polled->eps[n]->watcher, false };
+		return true;
+	}
+	for (n -= polled->count; coll && n; n--)
+		coll = coll->next;
+	if (coll)
+		*slept = slept_group(coll);
+	return coll;
+}
+
 /* ---- watchers -------------------------------------------------------------------------------- */
 
 /* The thread that sleeps for those who wait for an endpoint with an object of the system. */
@@ -282,7 +316,7 @@ static void watcher_signal(struct shmcma_watcher *watcher)
 		signal_until(wait, &watcher->stop);
 }
 
-static void *watch(void *arg)
+static void *run(void *arg)
 {
 	struct shmcma_watcher *watcher = arg;
 	uint32_t heard = watcher->heard;
@@ -314,7 +348,7 @@ static int watcher_start(struct shmcma_watcher *watcher)
 	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&watcher->thread, &attr, watch, watcher);
+	err = pthread_create(&watcher->thread, &attr, run, watcher);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	if (err) {
@@ -326,17 +360,17 @@ static int watcher_start(struct shmcma_watcher *watcher)
 	return 0;
 }
 
-static struct shmcma_watcher *watcher_get_locked(struct shmcma_ep *ep)
+static struct shmcma_watcher *watcher_get_locked(const struct slept *slept)
 {
-	struct shmcma_watcher *watcher = ep->watcher;
+	struct shmcma_watcher *watcher = *slept->watcher;
 
 	if (watcher)
 		return watcher;
 	watcher = calloc(1, sizeof(*watcher));
 	if (!watcher)
 		return NULL;
-	watcher->core = ep->core;
-	watcher->heard = sc_ep_sleep(ep->core).seen >> 16;
+	watcher->core = slept->core;
+	watcher->heard = sc_ep_sleep(slept->core).seen >> 16;
 	watcher->made_by = getpid();
 	watcher->limit = INT64_MAX;
 	watcher->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -344,7 +378,7 @@ static struct shmcma_watcher *watcher_get_locked(struct shmcma_ep *ep)
 		free(watcher);
 		return NULL;
 	}
-	ep->watcher = watcher;
+	*slept->watcher = watcher;
 	return watcher;
 }
 
@@ -395,30 +429,34 @@ static void watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait
 	pthread_mutex_unlock(&watcher->lock);
 }
 
-/* The endpoints that it waits for have somebody who signals it. -FI_EAGAIN: not so. */
-static int watch_all_locked(struct shmcma_wait *wait)
+/* -FI_EAGAIN: nobody signals it when that endpoint is woken. */
+static int watch(const struct slept *slept, struct shmcma_wait *wait)
 {
-	const struct shmcma_polled *polled = polled_of(wait);
+	struct shmcma_watcher *watcher = watcher_get_locked(slept);
 
-	for (size_t i = 0; i < polled->count; i++) {
-		struct shmcma_watcher *watcher = watcher_get_locked(polled->eps[i]);
-
-		if (!watcher || !watcher_add(watcher, wait))
-			return -FI_EAGAIN;
-	}
-	return 0;
+	return watcher && watcher_add(watcher, wait) ? 0 : -FI_EAGAIN;
 }
 
-void shmcma_wait_ep_closed_locked(struct shmcma_ep *ep)
+static int watch_all_locked(struct shmcma_wait *wait)
 {
-	struct shmcma_watcher *watcher = ep->watcher;
+	struct slept slept;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && slept_on(wait, i, &slept); i++)
+		ret = watch(&slept, wait);
+	return ret;
+}
+
+void shmcma_watcher_end_locked(struct shmcma_watcher **ended)
+{
+	struct shmcma_watcher *watcher = *ended;
 
 	if (!watcher)
 		return;
-	ep->watcher = NULL;
+	*ended = NULL;
 	if (watcher->made_by == getpid()) {
 		atomic_store(&watcher->stop, true);
-		sc_ep_wake(ep->core);
+		sc_ep_wake(watcher->core);
 		pthread_join(watcher->thread, NULL);
 	}
 	free(watcher->waits);
@@ -435,6 +473,9 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 		for (size_t i = 0; i < domain->enabled.count; i++)
 			if (domain->enabled.eps[i]->watcher)
 				watcher_del(domain->enabled.eps[i]->watcher, wait);
+		for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next)
+			if (coll->watcher)
+				watcher_del(coll->watcher, wait);
 		shmcma_unlock(domain);
 	}
 	if (wait->set)
@@ -468,25 +509,41 @@ static void unlink_locked(struct shmcma_wait *wait)
 /* Peers are told that nobody sleeps when that is so for the whole domain; else one of them wakes in vain. */
 void shmcma_wait_rise_slow(struct shmcma_wait *wait)
 {
-	const struct shmcma_polled *polled = polled_of(wait);
+	struct slept slept;
 
 	unlink_locked(wait);
 	atomic_store_explicit(&wait->listens, false, memory_order_relaxed); /* a late signal is no harm */
-	for (size_t i = 0; i < polled->count && !wait->domain->armed; i++)
-		sc_ep_rise(polled->eps[i]->core);
+	for (size_t i = 0; !wait->domain->armed && slept_on(wait, i, &slept); i++)
+		sc_ep_rise(slept.core);
+}
+
+/* Is the application's mutex taken for a signal? */
+static bool has_condition(const struct shmcma_wait *wait)
+{
+	return wait->obj == FI_WAIT_MUTEX_COND ||
+	       (wait->set && shmcma_wait_set_wait(wait->set)->obj == FI_WAIT_MUTEX_COND);
 }
 
 /* A thread in pthread_cond_wait() is woken by a watcher, see shmcma_wait_signal(). */
 static void pass_on_locked(struct shmcma_wait *wait)
 {
-	const struct shmcma_polled *polled = polled_of(wait);
+	struct slept slept;
 
-	if ((wait->obj == FI_WAIT_MUTEX_COND ||
-	     (wait->set && shmcma_wait_set_wait(wait->set)->obj == FI_WAIT_MUTEX_COND)) &&
-	    polled->count && atomic_load(&wait->listens))
-		sc_ep_wake(polled->eps[0]->core);
+	if (has_condition(wait) && slept_on(wait, 0, &slept) && atomic_load(&wait->listens))
+		sc_ep_wake(slept.core);
 	else
 		shmcma_wait_signal(wait);
+}
+
+/* Another thread has begun something that goes on with polls. */
+static bool wants_poll(const struct shmcma_wait *wait)
+{
+	struct slept slept;
+
+	for (size_t i = 0; slept_on(wait, i, &slept); i++)
+		if (slept.busy || !sc_ep_is_idle(slept.core))
+			return true;
+	return false;
 }
 
 void shmcma_wait_look_locked(struct shmcma_domain *domain)
@@ -496,11 +553,22 @@ void shmcma_wait_look_locked(struct shmcma_domain *domain)
 	while (wait) {
 		struct shmcma_wait *next = wait->next_armed;
 
-		if (has_something(wait)) {
+		if (has_something(wait) || wants_poll(wait)) {
 			unlink_locked(wait);
 			pass_on_locked(wait);
 		}
 		wait = next;
+	}
+}
+
+/* What they wait for comes from more endpoints from now on. */
+void shmcma_wait_again_locked(struct shmcma_domain *domain)
+{
+	while (domain->armed) {
+		struct shmcma_wait *wait = domain->armed;
+
+		unlink_locked(wait);
+		pass_on_locked(wait);
 	}
 }
 
@@ -514,21 +582,26 @@ static void lower(int64_t *limit, int64_t ms)
 		*limit = end;
 }
 
+/* -FI_EAGAIN: there is something to do. */
+static int rest_on(const struct slept *slept, int64_t *limit)
+{
+	struct sc_sleep sleep;
+
+	return slept->busy || sc_ep_rest(slept->core, &sleep, limit) ? -FI_EAGAIN : 0;
+}
+
 /* From now on watchers signal; -FI_EAGAIN: there is something to do, or to read. */
 static int rest_locked(struct shmcma_wait *wait, int64_t *limit)
 {
-	const struct shmcma_polled *polled = polled_of(wait);
+	struct slept slept;
 
 	if (watch_all_locked(wait))
 		lower(limit, 1); /* no thread: look now and then */
 	atomic_store(&wait->listens, true);
 	arm_locked(wait);
-	for (size_t i = 0; i < polled->count; i++) {
-		struct sc_sleep sleep;
-
-		if (sc_ep_rest(polled->eps[i]->core, &sleep, limit))
+	for (size_t i = 0; slept_on(wait, i, &slept); i++)
+		if (rest_on(&slept, limit))
 			return -FI_EAGAIN;
-	}
 	if (wait->domain->triggers) /* they may wait for what no peer wakes for */
 		lower(limit, TRIGGER_MS);
 	return has_something(wait) ? -FI_EAGAIN : 0;
@@ -564,6 +637,57 @@ int shmcma_wait_sleep(struct shmcma_wait *wait, int64_t end)
 	return refused ? -FI_EAGAIN : 0;
 }
 
+/* ---- fi_join --------------------------------------------------------------------------------- */
+
+int shmcma_wait_join_locked(struct shmcma_wait *wait, struct shmcma_coll *coll)
+{
+	const struct slept slept = slept_group(coll);
+
+	return has_condition(wait) ? watch(&slept, wait) : 0;
+}
+
+void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *coll)
+{
+	if (!has_condition(wait)) {
+		shmcma_wait_signal(wait);
+		return;
+	}
+	atomic_store(&wait->listens, true);
+	sc_ep_wake(coll->core);
+}
+
+/* The watcher is to signal by then. One that is sleeping for longer is stirred. */
+static void limit_watcher(const struct slept *slept, int64_t limit)
+{
+	struct shmcma_watcher *watcher = *slept->watcher;
+	int64_t old = atomic_load(&watcher->limit);
+
+	while (old > limit)
+		if (atomic_compare_exchange_weak(&watcher->limit, &old, limit)) {
+			sc_ep_stir(slept->core);
+			return;
+		}
+}
+
+int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
+				  struct shmcma_domain *domain, int64_t *limit)
+{
+	for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next) {
+		const struct slept slept = slept_group(coll);
+
+		if (coll->ep->eq != eq)
+			continue;
+		if (watch(&slept, wait))
+			return -FI_EAGAIN;
+		atomic_store(&wait->listens, true);
+		if (rest_on(&slept, limit))
+			return -FI_EAGAIN;
+		if (*limit != INT64_MAX)
+			limit_watcher(&slept, *limit);
+	}
+	return 0;
+}
+
 /* ---- fi_trywait ------------------------------------------------------------------------------ */
 
 /* Something to tell the application of, which is told by this. */
@@ -574,27 +698,10 @@ static bool found_locked(struct shmcma_wait *wait)
 	return shmcma_cntr_found(container_of(wait->fid, struct shmcma_cntr, fid.fid));
 }
 
-/* Watchers are to signal by then. One that is sleeping for longer is stirred. */
-static void limit_watchers(struct shmcma_wait *wait, int64_t limit)
-{
-	const struct shmcma_polled *polled = polled_of(wait);
-	struct shmcma_watcher *watcher;
-	int64_t old;
-
-	if (limit == INT64_MAX || !polled->count)
-		return;
-	watcher = polled->eps[0]->watcher;
-	old = atomic_load(&watcher->limit);
-	while (old > limit)
-		if (atomic_compare_exchange_weak(&watcher->limit, &old, limit)) {
-			sc_ep_stir(polled->eps[0]->core);
-			return;
-		}
-}
-
 static int try_locked(struct shmcma_wait *wait)
 {
 	int64_t limit = INT64_MAX;
+	struct slept slept;
 	int ret;
 
 	shmcma_pipe_lower(&wait->pipe);
@@ -605,7 +712,8 @@ static int try_locked(struct shmcma_wait *wait)
 			return -FI_EAGAIN;
 		atomic_store(&wait->listens, true);
 		if (!rest_locked(wait, &limit)) {
-			limit_watchers(wait, limit);
+			if (limit != INT64_MAX && slept_on(wait, 0, &slept))
+				limit_watcher(&slept, limit);
 			return 0;
 		}
 	}

@@ -12,8 +12,10 @@
 #include <sys/types.h>
 #include <rdma/fi_eq.h>
 
+struct shmcma_coll;
 struct shmcma_domain;
 struct shmcma_ep;
+struct shmcma_eq;
 struct shmcma_polled;
 struct shmcma_wait_set;
 struct shmcma_watcher;
@@ -92,8 +94,23 @@ static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 /* The domain is about to be unlocked, and somebody waits for something in it. */
 void shmcma_wait_look_locked(struct shmcma_domain *domain);
 
-/* An enabled endpoint ends; with the domain's lock. */
-void shmcma_wait_ep_closed_locked(struct shmcma_ep *ep);
+/* An endpoint has been enabled: those who wait are to wait for it, too. */
+void shmcma_wait_again_locked(struct shmcma_domain *domain);
+
+/*
+ * fi_join, which is reported to an event queue, goes on with messages to an endpoint of the core. All with the
+ * domain's lock.
+ */
+/* It begins: its end can be told without taking the application's mutex then. -FI_EAGAIN. */
+int shmcma_wait_join_locked(struct shmcma_wait *wait, struct shmcma_coll *coll);
+/* It has ended, and the queue says so. */
+void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *coll);
+/* That queue was found empty; as sc_ep_rest(). */
+int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
+				  struct shmcma_domain *domain, int64_t *limit);
+
+/* The endpoint that is watched is about to end; with the domain's lock. */
+void shmcma_watcher_end_locked(struct shmcma_watcher **watcher);
 
 /* Milliseconds of an fi_* call, negative: for ever; as the end of the wait. */
 int64_t shmcma_wait_end(int timeout);

@@ -580,6 +580,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 		transfer_ask(op);
 		return;
 	}
+	ep->idle = false;
 	if (first)
 		sc_list_append(&ep->pulling, &peer->pulling);
 	sc_list_append(&peer->copying, &op->pulling);

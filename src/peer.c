@@ -415,6 +415,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	(void)SC_INJECT("peer.published");
 	bump(peer->seg);
 	sc_list_append(&peer->ep->unanswered, &peer->unanswered);
+	peer->ep->idle = false;
 	return 0;
 
 failed:

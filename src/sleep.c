@@ -4,7 +4,8 @@
  *
  * A thread that wants to sleep has just polled. It arms the word of its segment (A1, A2), then looks at all that
  * others write without being asked: rings, claims, the daemon's bell (A3). What this side has under way by
- * itself (a copy, pieces to write) goes on in polls as long as these do something.
+ * itself (a copy, pieces to write) goes on in polls as long as these do something; what another thread begins
+ * while one sleeps is told by sc_ep_is_idle().
  *
  * What waits for another, and who wakes:
  *
@@ -149,6 +150,11 @@ int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
 	ep->wants_room = false;
 	limit_lower(ep, limit);
 	return 0;
+}
+
+bool sc_ep_is_idle(const struct sc_ep *ep)
+{
+	return ep->idle;
 }
 
 bool sc_ep_was_refused(struct sc_ep *ep)

@@ -361,7 +361,7 @@ struct sc_ep {
 	struct sc_list *watched; /* of those: whose life was asked for last */
 	struct sc_list *glanced; /* and whose word of life was looked at */
 	uint32_t polls, watch_mask;
-	bool idle;	       /* the last poll found nothing to do */
+	bool idle; /* the last poll found nothing to do, and nothing has been begun since that polls go on with */
 	uint32_t vain;	       /* times in a row that sc_ep_rest() has seen what polls then did not take */
 	bool wants_room;       /* a record or a buffer found none; until asked for in sc_ep_rest() */
 	bool pushed_back;      /* a send did, until asked for by sc_ep_was_refused() */

@@ -417,6 +417,7 @@ void sc_tx_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, con
 	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
 	sc_list_append(&peer->replies, &reply->of_peer);
+	peer->ep->idle = false;
 	peer->reply_count++;
 	peer->ep->replies++;
 }

@@ -345,6 +345,12 @@ struct sc_sleep {
 int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 
 /*
+ * Has nothing been begun since the last poll that goes on with polls? If so, who sleeps has to poll: it may be
+ * another thread than the one that has posted.
+ */
+bool sc_ep_is_idle(const struct sc_ep *ep);
+
+/*
  * Has a send been refused for want of room since this was last asked? Who sleeps then is woken when there is room,
  * which is no completion.
  */
