@@ -9,9 +9,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-static char out[64], in[64];
+static char out[64], in[64], large_out[1 << 20], large_in[1 << 20];
 
-static const enum fi_wait_obj objects[] = { FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_YIELD };
+static const enum fi_wait_obj objects[] = { FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND,
+					    FI_WAIT_YIELD };
 #define OBJECTS (sizeof(objects) / sizeof(objects[0]))
 
 static int try_one(struct pair *pair, struct fid *fid)
@@ -457,6 +458,72 @@ static void sread_refusing(struct pair *pair)
 	for (got = 0; got < sent; got += drain(pair->a.cq))
 		;
 	gives(write(pair->link, &byte, 1), 1);
+}
+
+/* A large message that has come is received by another thread than the one that sleeps, which goes on with it. */
+static void sread_begun(struct pair *pair)
+{
+	struct waiter waiter = { .cq = pair->a.cq };
+	char byte;
+
+	/* it is sent, and waits here */
+	gives(read(pair->link, &byte, 1), 1);
+	for (int i = 0; i < 1000; i++)
+		gives(fi_cq_read(pair->a.cq, NULL, 0), -FI_EAGAIN);
+	waiter_start(&waiter);
+	gives(fi_recv(pair->a.ep, large_in, sizeof(large_in), NULL, FI_ADDR_UNSPEC, large_in), 0);
+	gives(waiter_end(&waiter), 1);
+	must(waiter.entry.op_context == large_in && waiter.entry.len == sizeof(large_in));
+	gives(memcmp(large_in, large_out, sizeof(large_in)), 0);
+	pair_seen.received++;
+	gives(write(pair->link, &byte, 1), 1);
+}
+
+/* It makes no progress meanwhile. */
+static void sread_begins(struct pair *pair)
+{
+	char byte = 0;
+	ssize_t ret;
+
+	while ((ret = fi_send(pair->a.ep, large_out, sizeof(large_out), NULL, pair->a.peer, large_out)) ==
+	       -FI_EAGAIN)
+		(void)fi_cq_read(pair->a.cq, NULL, 0);
+	gives(ret, 0);
+	pair_seen.sent++;
+	gives(write(pair->link, &byte, 1), 1);
+	gives(read(pair->link, &byte, 1), 1);
+	while (!drain(pair->a.cq))
+		;
+}
+
+/* An endpoint is enabled on a queue that a thread sleeps on: its messages are waited for, too. */
+static void sread_enabled(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+	struct fid_ep *ep;
+	char name[64];
+	size_t len = sizeof(name);
+
+	pair_open(&pair, &want);
+	waiter.cq = pair_open_cq(&pair);
+	ep = pair_open_ep(&pair);
+	pair_bind(ep, waiter.cq, pair.b.av);
+	waiter_start(&waiter);
+	gives(fi_enable(ep), 0);
+	gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, ep), 0);
+	gives(fi_getname(&ep->fid, name, &len), 0);
+	pair.a.peer = pair_insert(pair.a.av, name);
+	usleep(20000);
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 1);
+	must(waiter.entry.op_context == ep);
+	pair_seen.received++;
+	drain(pair.a.cq);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&waiter.cq->fid), 0);
+	pair_close(&pair);
 }
 
 static void nothing_happens(int number)
@@ -941,7 +1008,13 @@ int main(void)
 		ALONE(sread_local),
 		ALONE(sread_error),
 		ALONE(sread_many),
+		ALONE(sread_enabled),
 		ALONE(sread_interrupted),
+		{ .name = "sread_begun",
+		  .test_func = pair_both,
+		  .initial_state = &(struct pair_test){ .first = sread_begun,
+							.second = sread_begins,
+							.want = &sleeping } },
 		{ .name = "sread_refused",
 		  .test_func = pair_both,
 		  .initial_state = &(struct pair_test){ .first = sread_refused,
