@@ -22,7 +22,7 @@
  *   ROOM_MS         a send was refused for want of room, and that may have come before this was armed; once
  *   HANDS_MS        what the other has in hand: it is in the middle of it, or stopped
  *   STUCK_MS        something is there to take, and memory for that is short
- *   WATCH_MS        no daemon's thread runs: death is found by polling
+ *   WATCH_MS        no daemon's thread runs: death is found by polling, and here, as one who sleeps hardly polls
  *   RECHECK_MS      the barrier is not to be had, here or at a peer: once for each sleep (W2 of wake.c)
  *
  * One thread at a time for each endpoint, as ever; sc_ep_sleep() and sc_sleep() by any.
@@ -40,6 +40,7 @@
 #define HANDS_MS 1
 #define STUCK_MS 10
 #define WATCH_MS 100
+#define WATCH_PEERS 64 /* at a time */
 #define RECHECK_MS 1
 /* Looks that find what polls do not take. */
 #define STUCK_LOOKS 16
@@ -128,11 +129,25 @@ static void limit_lower(struct sc_ep *ep, int64_t *limit)
 		lower(limit, WATCH_MS);
 }
 
+/* Returns whether a peer has been found to be dead. */
+static bool watch(struct sc_ep *ep)
+{
+	int64_t now = now_ns();
+	int ended = 0;
+
+	if (now - ep->watched_at < WATCH_MS * (int64_t)1000000)
+		return false;
+	ep->watched_at = now;
+	for (uint32_t i = 0; i < ep->peer_count && i < WATCH_PEERS; i++)
+		ended += sc_peers_watch(ep);
+	return ended;
+}
+
 int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
 {
 	bool room = ep->wants_room || ep->pushed_back;
 
-	if (!ep->idle)
+	if (!ep->idle || (ep->alone && watch(ep)))
 		return -EAGAIN;
 	if (ep->vain < STUCK_LOOKS && has_work(ep)) { /* before it costs anything */
 		ep->vain++;

@@ -369,6 +369,7 @@ struct sc_ep {
 	bool barrier;	       /* sleepers of this process can see what others store, see wake.c */
 	struct sc_sleep armed; /* as the last sleeper has left it, */
 	int64_t armed_at;      /* and when, ns */
+	int64_t watched_at;    /* when a sleeper has looked after the peers, while `alone` */
 	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;

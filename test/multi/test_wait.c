@@ -481,6 +481,13 @@ static void death(const void *arg)
 		death_killer();
 }
 
+/* Without the thread that watches peers: it looks for itself. */
+static void death_alone(const void *arg)
+{
+	setenv("FI_SHMCMA_DAEMON", "0", 1);
+	death(arg);
+}
+
 int main(void)
 {
 	char name[64];
@@ -510,6 +517,12 @@ int main(void)
 		mt_run(&(struct mt_case){ .name = name,
 					  .ranks = KILLER + 1,
 					  .rank = death,
+					  .arg = &plans[i],
+					  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
+		snprintf(name, sizeof(name), "death-alone-%s", plans[i].name);
+		mt_run(&(struct mt_case){ .name = name,
+					  .ranks = KILLER + 1,
+					  .rank = death_alone,
 					  .arg = &plans[i],
 					  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
 	}
