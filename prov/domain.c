@@ -134,6 +134,15 @@ static int mr_mode_bits(int mr_mode)
 	}
 }
 
+/* Of control operations fi_join alone takes its time, and goes on as data does. */
+static bool wants_thread(const struct fi_info *info)
+{
+	const struct fi_domain_attr *attr = info->domain_attr;
+
+	return attr->data_progress == FI_PROGRESS_AUTO ||
+	       (attr->control_progress == FI_PROGRESS_AUTO && info->caps & FI_COLLECTIVE);
+}
+
 int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
 		       void *context)
 {
@@ -160,8 +169,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	opened->threading = info->domain_attr->threading;
-	opened->progress.wanted =
-		info->domain_attr->data_progress == FI_PROGRESS_AUTO || shmcma_env.config.strict;
+	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
 	/* who reads an event queue, which is no object of the domain, makes progress for fi_join */
 	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted ||
 			 info->caps & FI_COLLECTIVE;

@@ -314,7 +314,8 @@ static int check_threading(enum fi_threading hint)
 }
 
 /*
- * Control operations are over when their call returns, so they progress in any way that is asked for.
+ * Control operations are over when their call returns, so they progress in any way that is asked for; for fi_join
+ * there is the thread (domain.c).
  * Data moves when the application calls, or by a thread if that is asked for.
  */
 static int check_progress(const struct fi_domain_attr *hint)

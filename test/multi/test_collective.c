@@ -25,6 +25,7 @@ static struct mt_ep own;
 static struct fid_eq *eq;
 static fi_addr_t peers[MT_RANKS_MAX];
 static enum fi_wait_obj wait_obj = FI_WAIT_NONE; /* of both queues */
+static enum fi_progress progress = FI_PROGRESS_MANUAL;
 
 /* ---- the endpoint and its groups ------------------------------------------------------------- */
 
@@ -38,6 +39,7 @@ static void open_all(void)
 	hints->caps = FI_TAGGED | FI_COLLECTIVE;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
+	hints->domain_attr->control_progress = hints->domain_attr->data_progress = progress;
 	hints->fabric_attr->prov_name = strdup("shmcma");
 	mt_must(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &own.info));
 	fi_freeinfo(hints);
@@ -601,17 +603,25 @@ static void sleep_for(struct fi_context2 *context)
 		sleep_for(&context);                                                                      \
 	} while (0)
 
+struct way {
+	enum fi_wait_obj obj;
+	const char *name;
+	enum fi_progress progress;
+};
+
 /*
  * All members do nothing but sleep, without a time limit, until what they have begun is over: only messages of
  * each other wake them. Who comes late is another one each time.
  */
 static void asleep_rank(const void *arg)
 {
+	const struct way *way = arg;
 	enum { SMALL = 16, LARGE = 50000 };
 	static uint64_t in[LARGE], out[LARGE];
 	int rounds = MT_SANITIZED ? 10 : 60;
 
-	wait_obj = *(const enum fi_wait_obj *)arg;
+	wait_obj = way->obj;
+	progress = way->progress;
 	open_all();
 	for (int i = 0; i < LARGE; i++)
 		in[i] = (uint64_t)(mt_rank + i);
@@ -699,12 +709,10 @@ static bool was_collective(const struct mt_counters *counters, int ranks, const 
 
 int main(void)
 {
-	static const struct {
-		enum fi_wait_obj obj;
-		const char *name;
-	} ways[] = { { FI_WAIT_UNSPEC, "sread" },
-		     { FI_WAIT_FD, "poll" },
-		     { FI_WAIT_MUTEX_COND, "condition" } };
+	static const struct way ways[] = { { FI_WAIT_UNSPEC, "sread", FI_PROGRESS_MANUAL },
+					   { FI_WAIT_FD, "poll", FI_PROGRESS_MANUAL },
+					   { FI_WAIT_MUTEX_COND, "condition", FI_PROGRESS_MANUAL },
+					   { FI_WAIT_FD, "automatic", FI_PROGRESS_AUTO } };
 	static const int ranks[] = { 1, 2, 3, 4, 7, 9 };
 
 	mt_init("test_collective");
@@ -738,7 +746,7 @@ int main(void)
 			mt_run(&(struct mt_case){ .name = name,
 						  .ranks = members,
 						  .rank = asleep_rank,
-						  .arg = &ways[i].obj,
+						  .arg = &ways[i],
 						  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
 		}
 	for (int i = 2; i < 6; i++) {
