@@ -383,6 +383,59 @@ static bool is_transient(int error)
 	       error == -ENOSPC;
 }
 
+static void answer_slot(struct sc_ep *ep, uint32_t index, enum sc_abi_answer how, int reason)
+{
+	struct sc_abi_consumer *consumer = &sc_seg_slot(ep->seg, index)->consumer;
+
+	sc_store_relaxed_32((uint32_t *)&consumer->reason, (uint32_t)-reason); /* ordered by the next */
+	(void)SC_INJECT("peer.reason");
+	/* P4 release: pairs with P4' in review_answer() and has_unread() */
+	sc_store_release_32(&consumer->answer, how);
+	(void)SC_INJECT("peer.answered");
+}
+
+static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
+{
+	answer_slot(peer->ep, peer->in_slot, how, reason);
+	if (peer->seg)
+		bump(peer->seg);
+}
+
+static bool is_heard(const struct sc_peer *peer)
+{
+	return peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING;
+}
+
+/* Nothing is sent to it any more, and nothing that was lent to it comes back by itself. */
+static void end_link(struct sc_peer *peer, int error)
+{
+	peer->link = SC_LINK_DOWN;
+	sc_list_remove(&peer->unanswered);
+	sc_list_remove(&peer->borrower);
+	peer->error = error;
+	peer->tx.lines = NULL;
+	/* one that we give up while it keeps the rules may still be reading what it was lent */
+	if (error == -EPROTO || error == -ECONNRESET)
+		sc_pool_reclaim(&peer->ep->pool, &peer->loans);
+	drop_replies(peer);
+}
+
+/*
+ * It has come to us, and nobody has its address any more: it has ended, is ending by exit(3), or has lost its
+ * name, which is told to it. What it has written is taken first, see sc_peer_drained(). Its slot is its own until
+ * it departs, or is known to be dead.
+ */
+static int vanish(struct sc_peer *peer)
+{
+	if (peer->feed == SC_FEED_UP) {
+		peer->feed = SC_FEED_DRAINING;
+		peer->vanished = true;
+		answer(peer, SC_ABI_BROKEN, -ECONNRESET);
+	}
+	end_link(peer, -ECONNRESET);
+	return -ECONNRESET;
+}
+
 int sc_peer_connect(struct sc_peer *peer)
 {
 	struct sc_abi_slot *slot;
@@ -420,27 +473,25 @@ int sc_peer_connect(struct sc_peer *peer)
 
 failed:
 	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), connect_advice(ret));
-	if (!is_transient(ret))
+	if (ret == -ECONNREFUSED && is_heard(peer))
+		ret = vanish(peer);
+	else if (!is_transient(ret))
 		sc_peer_lose(peer, ret);
 	return ret;
 }
 
-static void answer_slot(struct sc_ep *ep, uint32_t index, enum sc_abi_answer how, int reason)
+bool sc_peer_can_answer(struct sc_peer *peer)
 {
-	struct sc_abi_consumer *consumer = &sc_seg_slot(ep->seg, index)->consumer;
+	int ret;
 
-	sc_store_relaxed_32((uint32_t *)&consumer->reason, (uint32_t)-reason); /* ordered by the next */
-	(void)SC_INJECT("peer.reason");
-	/* P4 release: pairs with P4' in review_answer() and has_unread() */
-	sc_store_release_32(&consumer->answer, how);
-	(void)SC_INJECT("peer.answered");
-}
-
-static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
-{
-	answer_slot(peer->ep, peer->in_slot, how, reason);
-	if (peer->seg)
-		bump(peer->seg);
+	if (peer->feed == SC_FEED_DRAINING || peer->feed == SC_FEED_DONE)
+		return false;
+	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
+	      : peer->link == SC_LINK_DOWN ? peer->error
+					   : 0;
+	if (ret && !peer->vanished)
+		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
+	return !ret;
 }
 
 static void inbound_add(struct sc_peer *peer)
@@ -482,13 +533,13 @@ static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 /* Read nothing more from the peer; if it has not gone itself, tell it. */
 static void end_feed(struct sc_peer *peer, int error)
 {
-	bool departed = peer->feed == SC_FEED_DRAINING;
+	bool departed = peer->feed == SC_FEED_DRAINING && !peer->vanished;
 	uint64_t claim;
 
 	inbound_remove(peer);
 	peer->feed = SC_FEED_DONE;
 	/* one that keeps the rules may still be reading its answers; that it has gone is seen later */
-	if (departed || error == -EPROTO || error == -ECONNRESET)
+	if (departed || error == -EPROTO || (error == -ECONNRESET && !peer->vanished))
 		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
 	if (!departed) {
 		answer(peer, SC_ABI_BROKEN, error);
@@ -506,22 +557,15 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 {
 	struct sc_ep *ep = peer->ep;
 
-	if (peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING)
+	if (is_heard(peer))
 		end_feed(peer, error);
 	if (sc_list_empty(&peer->ending))
 		sc_list_append(&ep->ending, &peer->ending);
-	if (peer->link == SC_LINK_DOWN)
-		return;
-	peer->link = SC_LINK_DOWN;
-	sc_source_part(peer, error);
-	sc_list_remove(&peer->unanswered);
-	sc_list_remove(&peer->borrower);
-	peer->error = error;
-	peer->tx.lines = NULL;
-	/* one that we give up while it keeps the rules may still be reading what it was lent */
-	if (error == -EPROTO || error == -ECONNRESET)
-		sc_pool_reclaim(&ep->pool, &peer->loans);
-	drop_replies(peer);
+	/* of one that has vanished, only now: what it had written could be received */
+	if (peer->link != SC_LINK_DOWN || peer->met)
+		sc_source_part(peer, error);
+	if (peer->link != SC_LINK_DOWN)
+		end_link(peer, error);
 }
 
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
@@ -572,10 +616,11 @@ static void bury(struct sc_peer *peer)
 {
 	peer->ep->counters.deaths++;
 	sc_warn("%s: its process has died; operations with it fail", peer->address);
-	if (peer->feed == SC_FEED_UP)
+	if (peer->feed == SC_FEED_UP || peer->vanished)
 		peer->feed = SC_FEED_DRAINING;
 	else
 		sc_peer_lose(peer, -ECONNRESET);
+	peer->vanished = false;
 }
 
 static bool is_watched(const struct sc_peer *peer)
@@ -768,8 +813,9 @@ static int review_claims(struct sc_ep *ep)
 			slot_forget(ep, i); /* refused or quarantined, and now gone */
 			slot_return(ep, i, true);
 			changes++;
-		} else if (peer->feed == SC_FEED_UP) {
+		} else if (peer->feed == SC_FEED_UP || peer->vanished) {
 			peer->feed = SC_FEED_DRAINING;
+			peer->vanished = false;
 			changes++;
 		}
 	}
@@ -831,7 +877,7 @@ static int review_link(struct sc_peer *peer)
 	if (sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED) {
 		if (peer->feed == SC_FEED_NONE)
 			review_claims(peer->ep);
-		if (peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING)
+		if (is_heard(peer))
 			return 0; /* first what it has written: sc_peer_drained() */
 		sc_log(sc_list_empty(&peer->ops) ? SC_LOG_INFO : SC_LOG_WARN,
 		       "%s: its process has closed it; messages to it that are under way fail",
@@ -863,7 +909,7 @@ static int reclaim_inbound(struct sc_ep *ep, uint64_t attached[SC_ABI_SLOTS_MAX 
 		uint64_t claim = sc_load_acquire_64(&sc_seg_claims(ep->seg)[peer->in_slot]);
 
 		attached[peer->in_slot / 64] |= 1ULL << peer->in_slot % 64;
-		if (peer->seg || peer->feed != SC_FEED_UP)
+		if (peer->seg || (peer->feed != SC_FEED_UP && !peer->vanished))
 			continue;
 		if (!sc_reap_is_orphan(peer->address) && !has_claimant_ended(claim))
 			continue;

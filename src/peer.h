@@ -12,10 +12,16 @@ void sc_peers_fini(struct sc_ep *ep);
 
 /*
  * Make the link to the peer: attach, claim a slot, publish. Does not wait for the peer. -EUSERS: the peer
- * has all its slots taken; else as sc_seg_attach(), sc_seg_slot_alloc(). Final for this peer, but for
- * -EAGAIN, -EMFILE and -ENOMEM.
+ * has all its slots taken; -ECONNRESET: it has come to us, and gone; else as sc_seg_attach(),
+ * sc_seg_slot_alloc(). Final for this peer, but for -EAGAIN, -EMFILE and -ENOMEM.
  */
 int sc_peer_connect(struct sc_peer *peer);
+
+/*
+ * Make a link to answer it by, if there is none. False: there will be none. It has gone, and nobody waits for an
+ * answer; what it has written is read all the same. Or it cannot be connected to, and is quarantined.
+ */
+bool sc_peer_can_answer(struct sc_peer *peer);
 
 /*
  * Look at who has come, answered and gone; called when the membership count has changed. Returns the

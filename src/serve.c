@@ -173,22 +173,6 @@ static void serve_end(struct sc_peer *peer, struct sc_serve_op *op)
 	free(op);
 }
 
-/* A link to answer by; false: there is none and will be none, nobody waits for the answer. */
-static bool is_linked(struct sc_peer *peer)
-{
-	int ret;
-
-	if (peer->feed == SC_FEED_DRAINING)
-		return false;
-	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
-	      : peer->link == SC_LINK_DOWN ? peer->error
-					   : 0;
-
-	if (ret)
-		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
-	return !ret;
-}
-
 /* Room for a record, behind the answers that wait for room? */
 static bool has_room(struct sc_peer *peer, uint32_t lines)
 {
@@ -510,7 +494,7 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 	uint8_t values[sizeof(op->values)];
 	int ret;
 
-	if (!is_linked(peer))
+	if (!sc_peer_can_answer(peer))
 		return 0;
 	if (!has_way(peer, size)) {
 		ret = defer(peer, &op, why);
@@ -599,7 +583,7 @@ static int take_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 
 	if (ret)
 		return ret;
-	if (!is_linked(peer))
+	if (!sc_peer_can_answer(peer))
 		return 0;
 	ret = defer(peer, &op, why);
 	if (ret)

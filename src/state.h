@@ -144,6 +144,7 @@ struct sc_peer {
 	bool writes_fail;	    /* to its memory, by CMA, though it can be read */
 	bool unread;		    /* we close and it has messages to read in our segment */
 	bool left;	       /* it had gone before it was attached, and left messages in its segment */
+	bool vanished; /* nobody has its address any more, and nothing has proven yet that it has gone */
 	bool told;	       /* that it is lost has been logged for a send */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;

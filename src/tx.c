@@ -395,17 +395,9 @@ static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t siz
 void sc_tx_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
 {
 	struct sc_reply *reply;
-	int ret;
 
-	if (peer->feed == SC_FEED_DRAINING || peer->feed == SC_FEED_DONE)
-		return; /* it has gone: nobody waits */
-	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
-	      : peer->link == SC_LINK_DOWN ? peer->error
-					   : 0;
-	if (ret) {
-		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
-		return;
-	}
+	if (!sc_peer_can_answer(peer))
+		return; /* nobody waits */
 	if (sc_list_empty(&peer->replies) && reply_write(peer, kind, size, words) != -EAGAIN)
 		return;
 	reply = peer->reply_count < REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;

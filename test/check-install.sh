@@ -50,7 +50,8 @@ esac
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/shmcma-install.XXXXXX") || exit 1
 installed=''
-server=''
+into=''
+. test/pingpong.sh
 
 cleanup()
 {
@@ -64,45 +65,6 @@ trap 'exit 1' HUP INT TERM
 files()
 {
 	find "$provider_dir" "$manual" 2>/dev/null | sort
-}
-
-# The server listens on that TCP port, over which the two sides of fi_pingpong find each other.
-is_listening()
-{
-	cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |
-		grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf %04X "$1") [0-9A-F:]+ 0A"
-}
-
-# pingpong PORT OPTION...: all sizes, data checked
-pingpong()
-{
-	port=$1
-	shift
-	while is_listening "$port"; do
-		port=$((port + 1))
-	done
-	set -- timeout 300 fi_pingpong -p shmcma -e rdm -S all -c "$@"
-	printf '+ %s -B %s &\n' "$*" "$port"
-	"$@" -B "$port" >"$work/server" 2>&1 &
-	server=$!
-	tries=0
-	until is_listening "$port" || [ $tries -ge 100 ] || ! kill -0 "$server" 2>/dev/null; do
-		tries=$((tries + 1))
-		sleep 0.2
-	done
-	printf '+ %s -P %s 127.0.0.1\n' "$*" "$port"
-	"$@" -P "$port" 127.0.0.1 >"$work/client" 2>&1
-	client=$?
-	[ "$client" = 0 ] || kill "$server" 2>/dev/null
-	wait "$server"
-	status=$?
-	server=
-	tail -n 3 "$work/client"
-	if [ "$client" != 0 ] || [ "$status" != 0 ]; then
-		sed 's/^/  server: /' "$work/server"
-		sed 's/^/  client: /' "$work/client"
-		fail "$*: client $client, server $status"
-	fi
 }
 
 files >"$work/before"

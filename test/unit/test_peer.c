@@ -1340,6 +1340,63 @@ static void test_killed_nameless(void **state)
 	end_close(&pair[1]);
 }
 
+/*
+ * It has sent messages of which the first wants an answer, and its name is gone before it is let in: as at exit(3),
+ * or removed by somebody else. What it has sent is received, and its own operations end; with `call`, the other
+ * calls first.
+ */
+static void vanished(bool departs, bool call)
+{
+	struct sc_peer *there, *back;
+
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	there = end_find(&pair[0], &pair[1]);
+	back = end_find(&pair[1], &pair[0]);
+	assert_int_equal(end_send(&pair[0], there, from, 8, 0, SC_SEND_DELIVERY), 0);
+	for (int i = 1; i < 4; i++)
+		assert_int_equal(end_send(&pair[0], there, from + i, 8, 0, SC_SILENT), 0);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(end_recv(&pair[1], NULL, into + 8 * i, 8, 0, 0), 0);
+	assert_int_equal(end_recv(&pair[1], back, into, 8, 5, SC_TAGGED), 0);
+	sc_own_unlink(&pair[0].ep->seg->file);
+	sc_ep_poll(pair[1].ep);
+	assert_null(back->seg);
+	if (call)
+		assert_int_equal(end_send(&pair[1], back, from, 8, 0, 0), -ECONNRESET);
+	ends_settle(&pair[1], 1);
+	for (int i = 0; i < 4; i++)
+		expect_received(&pair[1], back, into + 8 * i, 8, 0);
+	for (int i = 0; i < 4; i++)
+		assert_memory_equal(into + 8 * i, from + i, 8);
+	assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET); /* from it alone */
+	assert_null(sc_cq_peek(&pair[1].rx));
+	assert_int_equal(end_send(&pair[1], back, from, 8, 0, 0), -ECONNRESET);
+	assert_int_equal(back->feed, SC_FEED_DONE);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	assert_int_not_equal(sc_seg_claims(pair[1].ep->seg)[0], 0); /* it may write yet */
+	if (!departs) {
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+		assert_true(end_idle(&pair[0]));
+		assert_int_equal(end_send(&pair[0], there, from, 8, 0, 0), -ECONNRESET);
+	}
+	end_close(&pair[0]);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	end_open(&pair[0], NULL);
+	check_traffic(&pair[0], &pair[1]);
+	end_close(&pair[0]);
+	end_close(&pair[1]);
+}
+
+static void test_vanished(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		vanished(i & 1, i & 2);
+}
+
 /* It loses its life lock, as by closefrom(3), and lives on. */
 static void lockless(struct child *self, void *arg)
 {
@@ -1642,6 +1699,7 @@ int main(void)
 		cmocka_unit_test(test_killed_before_called),
 		cmocka_unit_test(test_killed_closing),
 		cmocka_unit_test(test_killed_nameless),
+		cmocka_unit_test(test_vanished),
 		cmocka_unit_test(test_lock_lost),
 		cmocka_unit_test(test_closed_unheard),
 		cmocka_unit_test(test_killed_unheard),
