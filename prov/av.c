@@ -8,7 +8,12 @@
  *
  *   chunks    memory of the entries, CHUNK to a piece, which never moves
  *   holes     the free numbers below `count`, a heap with the lowest on top; always room for `count`
- *   buckets   hash over the addresses of live entries, chained by entry->next
+ *   buckets   hash over the addresses of live entries, chained by entry->next: over what the addresses of
+ *             all contexts of an endpoint have in common (SC_ADDR_STEM), as any of them may have sent
+ *
+ * A vector with a name is shared: the one who has opened it first inserts, and puts what he inserts into a
+ * directory of the core by the same numbers, each once. Who opens it to read (FI_READ) takes over from there
+ * what he does not know yet whenever he misses something; of what has been removed he is not told.
  *
  * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
  */
@@ -25,10 +30,17 @@
 #define NONE UINT32_MAX
 #define ENTRIES_MAX ((size_t)INT_MAX)
 #define NODE_SIZE 256
+#define SHARED_MIN 1024	   /* addresses that a shared vector has room for */
+#define RX_CTX_BITS_MAX 15 /* see sep.c */
 
 #define INSERT_FLAGS (FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)
 
 /* ---- entries --------------------------------------------------------------------------------- */
+
+static bool is_reader(const struct shmcma_av *av)
+{
+	return av->flags & FI_READ;
+}
 
 static struct shmcma_av_entry *entry_at(const struct shmcma_av *av, size_t index)
 {
@@ -50,8 +62,8 @@ static uint32_t *bucket_of(const struct shmcma_av *av, const char *address)
 {
 	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
 
-	while (*address)
-		hash = (hash ^ (unsigned char)*address++) * 0x100000001b3ULL;
+	for (int i = 0; i < SC_ADDR_STEM; i++)
+		hash = (hash ^ (unsigned char)address[i]) * 0x100000001b3ULL;
 	return &av->buckets[(hash ^ hash >> 32) & av->bucket_mask];
 }
 
@@ -180,26 +192,88 @@ size_t shmcma_av_count(struct shmcma_av *av)
 	return count;
 }
 
+/* Numbers up to this one exist, without address at first: those of a shared vector, which has no holes. */
+static int reach_locked(struct shmcma_av *av, uint32_t number)
+{
+	while (av->count <= number) {
+		int ret = grow_entries_locked(av);
+
+		if (ret)
+			return ret;
+		av->count++;
+	}
+	return 0;
+}
+
+static void adopt_locked(struct shmcma_av *av, uint32_t number, const char *given, const char *address)
+{
+	struct shmcma_av_entry *entry = entry_at(av, number);
+
+	strcpy(entry->address, address);
+	strcpy(entry->inserted, given);
+	link_entry_locked(av, number);
+	av->live++;
+}
+
+/* A reader has missed something. Without memory it stays so. */
+static void refresh_locked(struct shmcma_av *av)
+{
+	uint32_t count = sc_directory_count(av->shared);
+	char address[SC_ADDR_SIZE];
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (reach_locked(av, i) || grow_buckets_locked(av))
+			return;
+		if (*entry_at(av, i)->address || !sc_directory_get(av->shared, i, address))
+			continue;
+		entry_at(av, i)->user = i;
+		adopt_locked(av, i, address, address);
+	}
+}
+
+static struct shmcma_av_entry *find_or_refresh_locked(struct shmcma_av *av, fi_addr_t fi_addr)
+{
+	struct shmcma_av_entry *entry = find_entry_locked(av, fi_addr);
+
+	if (!entry && is_reader(av)) {
+		refresh_locked(av);
+		entry = find_entry_locked(av, fi_addr);
+	}
+	return entry;
+}
+
 const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr)
 {
 	struct shmcma_av_entry *entry;
 
 	pthread_mutex_lock(&av->lock);
-	entry = find_entry_locked(av, fi_addr);
+	entry = find_or_refresh_locked(av, fi_addr);
 	pthread_mutex_unlock(&av->lock);
 	return entry ? entry->address : NULL;
 }
 
-fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address)
+static uint32_t find_lowest_locked(const struct shmcma_av *av, const char *address)
 {
 	uint32_t lowest = NONE;
-	fi_addr_t found = FI_ADDR_NOTAVAIL;
 
-	pthread_mutex_lock(&av->lock);
 	for (uint32_t i = av->buckets ? *bucket_of(av, address) : NONE; i != NONE;
 	     i = entry_at(av, i)->next)
-		if (i < lowest && !strcmp(entry_at(av, i)->address, address))
+		if (i < lowest && !strncmp(entry_at(av, i)->address, address, SC_ADDR_STEM))
 			lowest = i;
+	return lowest;
+}
+
+fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address)
+{
+	fi_addr_t found = FI_ADDR_NOTAVAIL;
+	uint32_t lowest;
+
+	pthread_mutex_lock(&av->lock);
+	lowest = find_lowest_locked(av, address);
+	if (lowest == NONE && is_reader(av)) {
+		refresh_locked(av);
+		lowest = find_lowest_locked(av, address);
+	}
 	if (lowest != NONE)
 		found = entry_at(av, lowest)->user;
 	pthread_mutex_unlock(&av->lock);
@@ -227,6 +301,8 @@ static int insertion_begin(struct insertion *insertion, struct shmcma_av *av, fi
 	*insertion = (struct insertion){
 		.av = av, .fi_addr = fi_addr, .flags = flags, .context = context, .failed = NONE
 	};
+	if (is_reader(av))
+		return -FI_EACCES;
 	if (flags & ~INSERT_FLAGS)
 		return -FI_EBADFLAGS;
 	if (!fi_addr && (av->type == FI_AV_MAP || flags & FI_AV_USER_ID))
@@ -246,19 +322,19 @@ static int store_locked(struct insertion *insertion, const char *given, const ch
 			uint32_t *index)
 {
 	struct shmcma_av *av = insertion->av;
-	struct shmcma_av_entry *entry;
 	int ret = grow_buckets_locked(av);
 
+	if (!ret && av->shared && !av->hole_count && av->count >= sc_directory_capacity(av->shared))
+		ret = -FI_ENOSPC;
 	if (!ret)
 		ret = take_index_locked(av, index);
 	if (ret)
 		return ret;
-	entry = entry_at(av, *index);
-	strcpy(entry->address, address);
-	strcpy(entry->inserted, given);
-	entry->user = insertion->flags & FI_AV_USER_ID ? insertion->fi_addr[insertion->at] : *index;
-	link_entry_locked(av, *index);
-	av->live++;
+	entry_at(av, *index)->user =
+		insertion->flags & FI_AV_USER_ID ? insertion->fi_addr[insertion->at] : *index;
+	adopt_locked(av, *index, given, address);
+	if (av->shared)
+		sc_directory_put(av->shared, *index, address);
 	return 0;
 }
 
@@ -499,8 +575,11 @@ static void remove_locked(struct shmcma_av *av, fi_addr_t fi_addr)
 		return;
 	unlink_entry_locked(av, (uint32_t)fi_addr);
 	entry->address[0] = '\0';
-	hole_add_locked(av, (uint32_t)fi_addr);
 	av->live--;
+	if (av->shared)
+		sc_directory_del(av->shared, (uint32_t)fi_addr); /* its number is nobody else's, ever */
+	else
+		hole_add_locked(av, (uint32_t)fi_addr);
 }
 
 /* All or nothing. */
@@ -511,6 +590,8 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 
 	if (flags)
 		return -FI_EBADFLAGS;
+	if (is_reader(av))
+		return -FI_EACCES;
 	if (count && !fi_addr)
 		return -FI_EINVAL;
 	shmcma_lock(av->domain);
@@ -534,7 +615,7 @@ static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *
 	size_t len;
 
 	pthread_mutex_lock(&av->lock);
-	entry = find_entry_locked(av, fi_addr);
+	entry = find_or_refresh_locked(av, fi_addr);
 	if (entry) {
 		len = strlen(entry->inserted) + 1;
 		memcpy(addr, entry->inserted, *addrlen < len ? *addrlen : len);
@@ -591,6 +672,8 @@ static int av_close(struct fid *fid)
 	shmcma_object_del(&av->object);
 	if (av->eq)
 		shmcma_eq_put_ref(av->eq);
+	if (av->shared)
+		sc_directory_close(av->shared);
 	for (size_t i = 0; i < av->chunk_count; i++)
 		free(av->chunks[i]);
 	free(av->chunks);
@@ -621,18 +704,34 @@ static int check_attr(const struct fi_av_attr *attr)
 		return -FI_EINVAL;
 	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC))
 		return -FI_EBADFLAGS;
-	if (attr->rx_ctx_bits) {
-		shmcma_warn(FI_LOG_AV, "rx_ctx_bits=%d: endpoints have one receive context\n",
-			    attr->rx_ctx_bits);
+	if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > RX_CTX_BITS_MAX) {
+		shmcma_warn(FI_LOG_AV, "rx_ctx_bits=%d: 0 to %d are possible\n", attr->rx_ctx_bits,
+			    RX_CTX_BITS_MAX);
 		return -FI_EINVAL;
 	}
-	if (attr->name) {
-		shmcma_warn(FI_LOG_AV, "address vector %s: none are shared between processes\n",
-			    attr->name);
-		return -FI_ENOSYS;
-	}
-	if (attr->flags & FI_READ) /* only a named one can be opened for reading */
+	if (attr->flags & FI_READ && !attr->name) /* only a named one can be opened for reading */
 		return -FI_EINVAL;
+	return 0;
+}
+
+/* A name: -FI_EADDRINUSE: somebody else inserts there; -FI_ENOENT: nobody does, and there is nothing to read. */
+static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
+{
+	uint32_t capacity = attr->count > SHARED_MIN ? SC_DIRECTORY_MAX : SHARED_MIN;
+	int ret;
+
+	if (!attr->name)
+		return 0;
+	if (attr->count > SHARED_MIN && attr->count < SC_DIRECTORY_MAX)
+		capacity = (uint32_t)attr->count;
+	ret = is_reader(av) ? sc_directory_open(attr->name, &av->shared)
+			    : sc_directory_create(attr->name, capacity, &av->shared);
+	if (ret) {
+		shmcma_warn(FI_LOG_AV, "shared address vector %s: %s\n", attr->name, fi_strerror(-ret));
+		return shmcma_error(ret);
+	}
+	if (!attr->map_addr) /* numbers are the same at any address */
+		attr->map_addr = (void *)sc_directory_numbers(av->shared);
 	return 0;
 }
 
@@ -646,6 +745,12 @@ int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fi
 	opened = calloc(1, sizeof(*opened));
 	if (!opened)
 		return -FI_ENOMEM;
+	opened->flags = attr->flags;
+	ret = open_shared(opened, attr);
+	if (ret) {
+		free(opened);
+		return ret;
+	}
 	if (attr->type == FI_AV_UNSPEC)
 		attr->type = FI_AV_TABLE;
 	opened->fid.fid.fclass = FI_CLASS_AV;
@@ -654,7 +759,7 @@ int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fi
 	opened->fid.ops = &av_ops;
 	opened->domain = container_of(domain, struct shmcma_domain, fid);
 	opened->type = attr->type;
-	opened->flags = attr->flags;
+	opened->rx_ctx_bits = (unsigned int)attr->rx_ctx_bits;
 	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	atomic_fetch_add(&opened->domain->refs, 1);
 	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);

@@ -21,12 +21,15 @@ static struct shmcma_cntr *cntr_of(struct fid_cntr *fid)
 	return container_of(fid, struct shmcma_cntr, fid);
 }
 
-static void progress_locked(struct shmcma_cntr *cntr)
+const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr)
 {
-	struct shmcma_domain *domain = cntr->domain;
+	return cntr->elsewhere || !cntr->polled.count ? &cntr->domain->enabled : &cntr->polled;
+}
 
-	shmcma_progress_locked(domain,
-			       cntr->elsewhere || !cntr->polled.count ? &domain->enabled : &cntr->polled);
+static struct sc_cntr read_both(const struct shmcma_cntr *cntr)
+{
+	return (struct sc_cntr){ .value = sc_cntr_read(&cntr->count.value),
+				 .errors = sc_cntr_read(&cntr->count.errors) };
 }
 
 static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
@@ -34,11 +37,26 @@ static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 	struct sc_cntr got;
 
 	shmcma_lock(cntr->domain);
-	progress_locked(cntr);
-	got.value = sc_cntr_read(&cntr->count.value);
-	got.errors = sc_cntr_read(&cntr->count.errors);
+	shmcma_wait_rise_locked(&cntr->wait);
+	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
+	got = cntr->told = read_both(cntr);
 	shmcma_unlock(cntr->domain);
 	return got;
+}
+
+bool shmcma_cntr_has(const struct shmcma_cntr *cntr)
+{
+	struct sc_cntr now = read_both(cntr);
+
+	return now.value != cntr->told.value || now.errors != cntr->told.errors;
+}
+
+bool shmcma_cntr_found(struct shmcma_cntr *cntr)
+{
+	bool has = shmcma_cntr_has(cntr);
+
+	cntr->told = read_both(cntr);
+	return has;
 }
 
 static uint64_t cntr_read(struct fid_cntr *fid)
@@ -51,10 +69,18 @@ static uint64_t cntr_readerr(struct fid_cntr *fid)
 	return poll_both(cntr_of(fid)).errors;
 }
 
+/* By the application, which fi_poll(3) does not tell of it. */
+static void changed_locked(struct shmcma_cntr *cntr)
+{
+	cntr->given = read_both(cntr);
+	cntr->changes++;
+}
+
 static int add(struct shmcma_cntr *cntr, uint64_t *word, uint64_t more)
 {
 	shmcma_lock(cntr->domain);
 	sc_cntr_add(word, more);
+	changed_locked(cntr);
 	shmcma_trigger_run_locked(cntr->domain);
 	shmcma_unlock(cntr->domain);
 	return 0;
@@ -75,6 +101,7 @@ static int set(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value)
 {
 	shmcma_lock(cntr->domain);
 	sc_cntr_add(word, value - sc_cntr_read(word));
+	changed_locked(cntr);
 	shmcma_trigger_run_locked(cntr->domain);
 	shmcma_unlock(cntr->domain);
 	return 0;
@@ -90,23 +117,42 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return set(cntr_of(fid), &cntr_of(fid)->count.errors, value);
 }
 
-/* Waiting is polling, so it needs no wait object: even a counter with FI_WAIT_NONE may be waited for. */
+/* Polls before a sleep: what is on its way comes sooner than sleep and wake-up take. */
+#define SPINS 30
+
+/* Not there yet: wait in the way that the counter was opened for. */
+static int rest(struct shmcma_cntr *cntr, int round, int64_t end)
+{
+	if (round < SPINS)
+		return 0;
+	if (cntr->wait.obj != FI_WAIT_NONE && cntr->wait.obj != FI_WAIT_YIELD)
+		return shmcma_wait_sleep(&cntr->wait, end);
+	sched_yield();
+	return 0;
+}
+
+/*
+ * One with FI_WAIT_NONE may be waited for, too. A signal to the process, or room for another send, ends no wait
+ * here, as there is no error for it.
+ */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct shmcma_cntr *cntr = cntr_of(fid);
 	uint64_t errors = sc_cntr_read(&cntr->count.errors);
-	int64_t end = timeout < 0 ? INT64_MAX : shmcma_now_ms() + timeout;
+	int64_t end = shmcma_wait_end(timeout);
 
-	for (;;) {
+	if (cntr->wait.obj == FI_WAIT_SET)
+		return -FI_ENOSYS;
+	for (int round = 0;; round++) {
 		struct sc_cntr now = poll_both(cntr);
 
 		if (now.value >= threshold)
 			return 0;
 		if (now.errors != errors)
 			return -FI_EAVAIL;
-		if (end != INT64_MAX && shmcma_now_ms() >= end)
+		if (end != INT64_MAX && shmcma_now_ns() >= end)
 			return -FI_ETIMEDOUT;
-		sched_yield();
+		(void)rest(cntr, round, end);
 	}
 }
 
@@ -122,13 +168,8 @@ static int cntr_control(struct fid *fid, int command, void *arg)
 		return 0;
 	case FI_SETOPSFLAG:
 		return *(uint64_t *)arg ? -FI_EBADFLAGS : 0;
-	case FI_GETWAIT:
-		return -FI_ENODATA; /* it waits without an object */
-	case FI_GETWAITOBJ:
-		*(enum fi_wait_obj *)arg = cntr->wait_obj;
-		return 0;
 	default:
-		return -FI_ENOSYS;
+		return shmcma_wait_control(&cntr->wait, command, arg);
 	}
 }
 
@@ -154,6 +195,7 @@ static int cntr_close(struct fid *fid)
 	if (atomic_load(&cntr->refs))
 		return -FI_EBUSY;
 	shmcma_object_del(&cntr->object);
+	shmcma_wait_fini(&cntr->wait);
 	shmcma_polled_fini(&cntr->polled);
 	if (cntr->lent)
 		retire(cntr);
@@ -224,18 +266,7 @@ static int check_attr(const struct fi_cntr_attr *attr)
 			    (int)attr->events);
 		return -FI_ENOSYS;
 	}
-	switch (attr->wait_obj) {
-	case FI_WAIT_NONE:
-	case FI_WAIT_UNSPEC:
-	case FI_WAIT_YIELD:
-		return 0;
-	default:
-		shmcma_warn(FI_LOG_CNTR,
-			    "wait object %d is not implemented; use FI_WAIT_NONE, FI_WAIT_UNSPEC or "
-			    "FI_WAIT_YIELD\n",
-			    (int)attr->wait_obj);
-		return -FI_ENOSYS;
-	}
+	return shmcma_wait_check(attr->wait_obj, attr->wait_set);
 }
 
 int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **out,
@@ -252,12 +283,17 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 	cntr = calloc(1, sizeof(*cntr));
 	if (!cntr)
 		return -FI_ENOMEM;
+	ret = shmcma_wait_init(&cntr->wait, wanted->wait_obj, &cntr->fid.fid, wanted->wait_set);
+	if (ret) {
+		free(cntr);
+		return ret;
+	}
 	cntr->fid.fid.fclass = FI_CLASS_CNTR;
 	cntr->fid.fid.context = context;
 	cntr->fid.fid.ops = &cntr_fid_ops;
 	cntr->fid.ops = &cntr_ops;
 	cntr->domain = container_of(fid, struct shmcma_domain, fid);
-	cntr->wait_obj = wanted->wait_obj;
+	cntr->wait.domain = cntr->domain;
 	atomic_fetch_add(&cntr->domain->refs, 1);
 	shmcma_object_add(&cntr->object, &cntr->fid.fid, NULL);
 	*out = &cntr->fid;

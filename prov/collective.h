@@ -74,6 +74,7 @@ struct shmcma_collop {
 	struct shmcma_group *group;
 	void *context;
 	bool joins; /* the operation is fi_join */
+	struct shmcma_joining joining;
 	bool silent;
 	int error; /* negative errno: it ends when no transfer is busy */
 	uint32_t seq;
@@ -113,7 +114,9 @@ struct shmcma_group {
 struct shmcma_coll {
 	struct shmcma_ep *ep;
 	struct sc_ep *core;
-	struct sc_cq done; /* its transfers */
+	struct sc_cq done;		/* its transfers */
+	bool begun;			/* messages, since it was last polled */
+	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
 	struct shmcma_group *groups;
 	struct shmcma_collop *ops;
 	uint32_t last_id;

@@ -167,6 +167,7 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 	ssize_t ret;
 
 	shmcma_lock(cq->domain);
+	shmcma_wait_rise_locked(&cq->wait);
 	if (!sc_cq_peek(&cq->queue) || !count)
 		shmcma_progress_locked(cq->domain, &cq->polled);
 	ret = (ssize_t)take(cq, buf, count, source, format);
@@ -178,27 +179,52 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 /* ---- blocking read --------------------------------------------------------------------------- */
 
-/* A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. */
+/* Polls before a sleep: a message that is on its way comes sooner than sleep and wake-up take. */
+#define SPINS 30
+
+bool shmcma_cq_has(const struct shmcma_cq *cq)
+{
+	return cq->queue.head != cq->queue.tail || cq->queue.overrun || atomic_load(&cq->signaled);
+}
+
+bool shmcma_cq_found(struct shmcma_cq *cq)
+{
+	return atomic_exchange(&cq->signaled, false) || shmcma_cq_has(cq);
+}
+
+/* Nothing to read: wait in the way that the queue was opened for. */
+static int rest(struct shmcma_cq *cq, int round, int64_t end)
+{
+	if (round < SPINS)
+		return 0;
+	if (cq->wait.obj != FI_WAIT_YIELD)
+		return shmcma_wait_sleep(&cq->wait, end);
+	sched_yield();
+	return 0;
+}
+
+/* A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. So does a signal. */
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
 			    const void *cond, int timeout)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
-	int64_t end = timeout < 0 ? INT64_MAX : shmcma_now_ms() + timeout;
-	ssize_t ret;
+	int64_t end = shmcma_wait_end(timeout);
 
 	(void)cond;
-	if (cq->wait_obj == FI_WAIT_NONE)
+	if (cq->wait.obj == FI_WAIT_NONE || cq->wait.obj == FI_WAIT_SET)
 		return -FI_ENOSYS;
-	for (;;) {
-		ret = fid->ops->readfrom(fid, buf, count, source);
+	for (int round = 0;; round++) {
+		ssize_t ret = fid->ops->readfrom(fid, buf, count, source);
+
 		if (ret != -FI_EAGAIN)
 			return ret;
 		/* a signal that nobody was waiting for ends the next wait, so none is lost in between */
 		if (atomic_exchange_explicit(&cq->signaled, false, memory_order_acquire))
 			return -FI_EAGAIN;
-		if (end != INT64_MAX && shmcma_now_ms() >= end)
+		if (end != INT64_MAX && shmcma_now_ns() >= end)
 			return -FI_EAGAIN;
-		sched_yield();
+		if (rest(cq, round, end))
+			return -FI_EAGAIN;
 	}
 }
 
@@ -211,9 +237,10 @@ static int cq_signal(struct fid_cq *fid)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
 
-	if (cq->wait_obj == FI_WAIT_NONE)
+	if (cq->wait.obj == FI_WAIT_NONE)
 		return -FI_ENOSYS;
 	atomic_store_explicit(&cq->signaled, true, memory_order_release);
+	shmcma_wait_signal(&cq->wait);
 	return 0;
 }
 
@@ -370,6 +397,7 @@ static int cq_close(struct fid *fid)
 	if (atomic_load(&cq->refs))
 		return -FI_EBUSY;
 	shmcma_object_del(&cq->object);
+	shmcma_wait_fini(&cq->wait);
 	sc_cq_fini(&cq->queue);
 	atomic_fetch_sub(&cq->domain->refs, 1);
 	shmcma_polled_fini(&cq->polled);
@@ -381,17 +409,7 @@ static int cq_control(struct fid *fid, int command, void *arg)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid.fid);
 
-	switch (command) {
-	case FI_GETWAIT:
-		return -FI_ENODATA; /* it waits without an object */
-	case FI_GETWAITOBJ:
-		if (!arg)
-			return -FI_EINVAL;
-		*(enum fi_wait_obj *)arg = cq->wait_obj;
-		return 0;
-	default:
-		return -FI_ENOSYS;
-	}
+	return shmcma_wait_control(&cq->wait, command, arg);
 }
 
 static struct fi_ops cq_fid_ops = SHMCMA_FID_OPS(cq_close, shmcma_no_bind, cq_control);
@@ -424,22 +442,12 @@ static int check_attr(const struct fi_cq_attr *attr)
 		shmcma_warn(FI_LOG_CQ, "completion queue format %d is unknown\n", (int)attr->format);
 		return -FI_EINVAL;
 	}
-	switch (attr->wait_obj) {
-	case FI_WAIT_NONE:
-		return 0;
-	case FI_WAIT_UNSPEC:
-	case FI_WAIT_YIELD:
-		if (attr->wait_cond == FI_CQ_COND_NONE || attr->wait_cond == FI_CQ_COND_THRESHOLD)
-			return 0;
+	if (attr->wait_obj != FI_WAIT_NONE && attr->wait_cond != FI_CQ_COND_NONE &&
+	    attr->wait_cond != FI_CQ_COND_THRESHOLD) {
 		shmcma_warn(FI_LOG_CQ, "wait condition %d is unknown\n", (int)attr->wait_cond);
 		return -FI_EINVAL;
-	default:
-		shmcma_warn(FI_LOG_CQ,
-			    "wait object %d is not implemented; use FI_WAIT_NONE, FI_WAIT_UNSPEC or "
-			    "FI_WAIT_YIELD\n",
-			    (int)attr->wait_obj);
-		return -FI_ENOSYS;
 	}
+	return shmcma_wait_check(attr->wait_obj, attr->wait_set);
 }
 
 int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **out, void *context)
@@ -456,10 +464,11 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	if (!cq)
 		return -FI_ENOMEM;
 	ret = sc_cq_init(&cq->queue, FIRST_ENTRIES);
-	if (ret) {
-		free(cq);
-		return ret;
-	}
+	if (ret)
+		goto no_queue;
+	ret = shmcma_wait_init(&cq->wait, wanted->wait_obj, &cq->fid.fid, wanted->wait_set);
+	if (ret)
+		goto no_wait;
 	cq->queue.limit = wanted->size ? wanted->size : DEFAULT_SIZE;
 	cq->fid.fid.fclass = FI_CLASS_CQ;
 	cq->fid.fid.context = context;
@@ -467,9 +476,15 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	cq->fid.ops = ops_of(wanted->format);
 	cq->domain = container_of(fid, struct shmcma_domain, fid);
 	cq->format = wanted->format ? wanted->format : FI_CQ_FORMAT_CONTEXT;
-	cq->wait_obj = wanted->wait_obj;
+	cq->wait.domain = cq->domain;
 	atomic_fetch_add(&cq->domain->refs, 1);
 	shmcma_object_add(&cq->object, &cq->fid.fid, NULL);
 	*out = &cq->fid;
 	return 0;
+
+no_wait:
+	sc_cq_fini(&cq->queue);
+no_queue:
+	free(cq);
+	return ret;
 }

@@ -8,39 +8,13 @@
 #define _GNU_SOURCE 1
 #include "shmcma.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_collective.h>
 #include "trigger.h"
 
 static pthread_once_t scanned = PTHREAD_ONCE_INIT;
-
-static int no_scalable_ep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
-			  void *context)
-{
-	(void)domain, (void)info, (void)sep, (void)context;
-	return -FI_ENOSYS;
-}
-
-static int no_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **pollset)
-{
-	(void)domain, (void)attr, (void)pollset;
-	return -FI_ENOSYS;
-}
-
-static int no_stx_ctx(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
-		      void *context)
-{
-	(void)domain, (void)attr, (void)stx, (void)context;
-	return -FI_ENOSYS;
-}
-
-static int no_srx_ctx(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
-		      void *context)
-{
-	(void)domain, (void)attr, (void)ep, (void)context;
-	return -FI_ENOSYS;
-}
 
 static int domain_endpoint2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 			    uint64_t flags, void *context)
@@ -87,6 +61,8 @@ static int domain_close(struct fid *fid)
 		return -FI_EBUSY;
 	shmcma_object_del(&domain->object);
 	shmcma_progress_stop(domain);
+	while (atomic_load(&domain->visitors)) /* its endpoints are closed, so there will be no more */
+		sched_yield();
 	if (domain->eq)
 		shmcma_eq_put_ref(domain->eq);
 	atomic_fetch_sub(&domain->fabric->refs, 1);
@@ -118,11 +94,11 @@ static struct fi_ops_domain domain_ops = {
 	.av_open = shmcma_av_open,
 	.cq_open = shmcma_cq_open,
 	.endpoint = shmcma_ep_open,
-	.scalable_ep = no_scalable_ep,
+	.scalable_ep = shmcma_sep_open,
 	.cntr_open = shmcma_cntr_open,
-	.poll_open = no_poll_open,
-	.stx_ctx = no_stx_ctx,
-	.srx_ctx = no_srx_ctx,
+	.poll_open = shmcma_poll_open,
+	.stx_ctx = shmcma_stx_open,
+	.srx_ctx = shmcma_srx_open,
 	.query_atomic = shmcma_query_atomic,
 	.query_collective = shmcma_query_collective,
 	.endpoint2 = domain_endpoint2,
@@ -158,6 +134,15 @@ static int mr_mode_bits(int mr_mode)
 	}
 }
 
+/* Of control operations fi_join alone takes its time, and goes on as data does. */
+static bool wants_thread(const struct fi_info *info)
+{
+	const struct fi_domain_attr *attr = info->domain_attr;
+
+	return attr->data_progress == FI_PROGRESS_AUTO ||
+	       (attr->control_progress == FI_PROGRESS_AUTO && info->caps & FI_COLLECTIVE);
+}
+
 int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
 		       void *context)
 {
@@ -184,9 +169,10 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	opened->threading = info->domain_attr->threading;
-	opened->progress.wanted =
-		info->domain_attr->data_progress == FI_PROGRESS_AUTO || shmcma_env.config.strict;
-	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted;
+	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
+	/* who reads an event queue, which is no object of the domain, makes progress for fi_join */
+	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted ||
+			 info->caps & FI_COLLECTIVE;
 	opened->caps = info->caps;
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;

@@ -7,7 +7,8 @@
  * enabled       fi_enable      by capabilities      no              its address
  *
  * The state is shmcma_ep.core, made by fi_enable. No data call looks at it: each fid handed out has the
- * operation tables of the state (set_tables()).
+ * operation tables of the state (shmcma_ep_set_tables()). Contexts of scalable endpoints are endpoints of which
+ * one direction is missing; what else they are is in sep.c, and what endpoints share in shared.c.
  *
  * Locks: the domain's for all that changes the ties or the flags; see shmcma.h.
  */
@@ -20,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "context.h"
 #include "unable.h"
 
 static struct shmcma_ep_fid *fid_of(struct fid *fid)
@@ -48,11 +50,11 @@ static bool receives(const struct shmcma_ep *ep, uint64_t kind)
 /* `kind`: FI_MSG or FI_TAGGED. */
 static enum shmcma_post post_of(const struct shmcma_ep *ep, uint64_t kind)
 {
-	bool send = sends(ep, kind), recv = receives(ep, kind);
+	bool send = sends(ep, kind), recv = receives(ep, kind) && !ep->shares_rx;
 
 	if (!send && !recv)
 		return SHMCMA_POST_UNABLE;
-	if (!ep->core)
+	if (!ep->rxq)
 		return SHMCMA_POST_DISABLED;
 	if (send && recv)
 		return SHMCMA_POST_BOTH;
@@ -89,7 +91,7 @@ static enum shmcma_collectives collectives_of(const struct shmcma_ep *ep)
 	return ep->core ? SHMCMA_COLL_ABLE : SHMCMA_COLL_DISABLED;
 }
 
-static void set_tables(struct shmcma_ep *ep)
+void shmcma_ep_set_tables(struct shmcma_ep *ep)
 {
 	for (struct shmcma_ep_fid *fid = ep->fids; fid; fid = fid->next) {
 		fid->fid.msg = shmcma_msg_ops(post_of(ep, FI_MSG));
@@ -106,6 +108,12 @@ static void set_flags(struct shmcma_ep *ep)
 		fid->send_flags = shmcma_send_flags(fid->tx_op_flags, ep->tx_selective);
 		fid->recv_flags = shmcma_recv_flags(fid->rx_op_flags, ep->rx_selective);
 	}
+}
+
+void shmcma_ep_set_selective(struct shmcma_ep *ep)
+{
+	ep->rx_selective = true;
+	set_flags(ep);
 }
 
 /* One direction's op flags; `flags` names it by FI_TRANSMIT or FI_RECV. */
@@ -150,6 +158,15 @@ static int get_op_flags(const struct shmcma_ep_fid *fid, uint64_t *flags)
 
 /* ---- peers ----------------------------------------------------------------------------------- */
 
+/* The entry of the address vector that it means, and the receive context of that. */
+static fi_addr_t split(const struct shmcma_ep *ep, fi_addr_t fi_addr, uint16_t *index)
+{
+	unsigned int bits = ep->rx_ctx_bits;
+
+	*index = bits ? (uint16_t)(fi_addr >> (64 - bits)) : 0;
+	return bits ? fi_addr << bits >> bits : fi_addr;
+}
+
 static bool grow_peers(struct shmcma_ep *ep, size_t count)
 {
 	struct sc_peer **peers;
@@ -167,22 +184,33 @@ static bool grow_peers(struct shmcma_ep *ep, size_t count)
 
 struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
-	const char *address = shmcma_av_address(ep->av, fi_addr);
+	uint64_t place = shmcma_ep_place(ep, fi_addr);
+	char of_context[SC_ADDR_SIZE];
+	const char *address;
 	struct sc_peer *peer;
+	uint16_t index;
 
+	address = shmcma_av_address(ep->av, split(ep, fi_addr, &index));
 	if (!address)
 		return NULL;
-	if (fi_addr >= ep->peer_count && !grow_peers(ep, fi_addr + 1))
+	if (place >= ep->peer_count && !grow_peers(ep, place + 1))
 		return NULL;
+	if (index && !sc_addr_context(address, index, of_context))
+		address = of_context;
 	if (sc_peer_get(ep->core, address, &peer))
 		return NULL;
-	ep->peers[fi_addr] = peer;
+	ep->peers[place] = peer;
 	return peer;
 }
 
 int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
-	return shmcma_av_address(ep->av, fi_addr) ? -FI_EAGAIN : -FI_EINVAL;
+	uint16_t index;
+
+	if (!ep->namer)
+		return -FI_EOPBADSTATE;
+	ep = ep->namer;
+	return shmcma_av_address(ep->av, split(ep, fi_addr, &index)) ? -FI_EAGAIN : -FI_EINVAL;
 }
 
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
@@ -211,8 +239,10 @@ fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
 /* Which peer the address had, or whether it stays in the vector once more, is not asked: all names go. */
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
-	if (fi_addr < ep->peer_count)
-		ep->peers[fi_addr] = NULL;
+	uint64_t place = shmcma_ep_place(ep, fi_addr), end = place + (1ull << ep->rx_ctx_bits);
+
+	for (; place < end && place < ep->peer_count; place++)
+		ep->peers[place] = NULL;
 	while (ep->named_count)
 		sc_peer_set_user(ep->named[--ep->named_count], UINT64_MAX);
 }
@@ -230,11 +260,24 @@ ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struc
 
 /* ---- bind ------------------------------------------------------------------------------------ */
 
+/* A context has one direction, and no use for a queue of the other. */
+static bool has_ways(const struct shmcma_ep *ep, uint64_t flags)
+{
+	switch (shmcma_ep_class(ep)) {
+	case FI_CLASS_TX_CTX:
+		return !(flags & (FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE));
+	case FI_CLASS_RX_CTX:
+		return !(flags & (FI_TRANSMIT | FI_READ | FI_WRITE));
+	default:
+		return true;
+	}
+}
+
 static int bind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq, uint64_t flags)
 {
 	if (flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION))
 		return -FI_EBADFLAGS;
-	if (cq->domain != ep->domain || !(flags & (FI_TRANSMIT | FI_RECV)))
+	if (cq->domain != ep->domain || !(flags & (FI_TRANSMIT | FI_RECV)) || !has_ways(ep, flags))
 		return -FI_EINVAL;
 	if ((flags & FI_TRANSMIT && ep->tx_cq) || (flags & FI_RECV && ep->rx_cq))
 		return -FI_EINVAL; /* one queue for each direction */
@@ -252,16 +295,22 @@ static int bind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq, uint64_t flags)
 	return 0;
 }
 
+static void join_av(struct shmcma_ep *ep, struct shmcma_av *av)
+{
+	ep->av = av;
+	ep->rx_ctx_bits = av->rx_ctx_bits;
+	ep->av_next = av->eps;
+	av->eps = ep;
+	atomic_fetch_add(&av->refs, 1);
+}
+
 static int bind_av(struct shmcma_ep *ep, struct shmcma_av *av, uint64_t flags)
 {
 	if (flags)
 		return -FI_EBADFLAGS;
 	if (av->domain != ep->domain || ep->av)
 		return -FI_EINVAL;
-	ep->av = av;
-	ep->av_next = av->eps;
-	av->eps = ep;
-	atomic_fetch_add(&av->refs, 1);
+	join_av(ep, av);
 	return 0;
 }
 
@@ -293,7 +342,8 @@ static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 
 	if (flags & ~CNTR_FLAGS)
 		return -FI_EBADFLAGS;
-	if (!cntr || (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) && !(ep->caps & FI_RMA_EVENT)))
+	if (!cntr || (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) && !(ep->caps & FI_RMA_EVENT)) ||
+	    !has_ways(ep, flags))
 		return -FI_EINVAL;
 	for (int i = 0; i < SC_EVENTS; i++)
 		if (flags & event_flags[i] && ep->cntrs[i])
@@ -307,11 +357,36 @@ static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	return 0;
 }
 
+/* Of a scalable endpoint: what its contexts have in common. */
+static int bind_sep(struct shmcma_ep *ep, struct fid *object, uint64_t flags)
+{
+	if (shmcma_sep_is_enabled(ep))
+		return -FI_EOPBADSTATE;
+	switch (object->fclass) {
+	case FI_CLASS_AV:
+		return bind_av(ep, container_of(object, struct shmcma_av, fid.fid), flags);
+	case FI_CLASS_EQ:
+		return bind_eq(ep, object, flags);
+	default:
+		return -FI_EINVAL;
+	}
+}
+
 static int bind_locked(struct shmcma_ep *ep, struct fid *object, uint64_t flags)
 {
+	size_t fclass = shmcma_ep_class(ep);
+
+	if (fclass == FI_CLASS_SEP)
+		return bind_sep(ep, object, flags);
+	if (fclass == FI_CLASS_SRX_CTX || (object->fclass == FI_CLASS_AV && fclass != FI_CLASS_EP))
+		return -FI_EINVAL;
 	if (ep->core)
 		return -FI_EOPBADSTATE;
 	switch (object->fclass) {
+	case FI_CLASS_STX_CTX:
+		return shmcma_stx_bind_locked(ep, object, flags);
+	case FI_CLASS_SRX_CTX:
+		return shmcma_srx_bind_locked(ep, object, flags);
 	case FI_CLASS_CQ:
 		return bind_cq(ep, container_of(object, struct shmcma_cq, fid.fid), flags);
 	case FI_CLASS_AV:
@@ -340,27 +415,42 @@ static int ep_bind(struct fid *fid, struct fid *object, uint64_t flags)
 
 /* ---- enable, alias, control ------------------------------------------------------------------ */
 
+static const char *service_of(const struct shmcma_ep *ep)
+{
+	if (ep->sep)
+		return shmcma_sep_service(ep);
+	return ep->name[0] ? ep->name : NULL;
+}
+
 static int create_core(struct shmcma_ep *ep)
 {
 	struct sc_ep_attr attr = {
 		.config = shmcma_env.config,
-		.service = ep->name[0] ? ep->name : NULL,
+		.service = service_of(ep),
+		.name = ep->sep ? shmcma_sep_name(ep) : NULL,
+		.index = ep->index,
 		.tx_cq = ep->tx_cq ? &ep->tx_cq->queue : NULL,
 		.rx_cq = ep->rx_cq ? &ep->rx_cq->queue : NULL,
-		.regtab = ep->domain->regtab,
+		/* what only sends shows nothing */
+		.regtab = shmcma_ep_class(ep) == FI_CLASS_TX_CTX ? NULL : ep->domain->regtab,
 		.tx_size = ep->tx_size,
 		.rx_size = ep->rx_size,
+		.rxq = ep->srx ? ep->srx->rxq : NULL,
+		.rx_report = ep->srx && !ep->rx_selective,
 	};
 	int ret;
 
 	for (int i = 0; i < SC_EVENTS; i++)
 		attr.cntrs[i] = ep->cntrs[i] ? &ep->cntrs[i]->count : NULL;
 	ret = sc_ep_create(&attr, &ep->core);
-	if (!ret)
+	if (!ret) {
+		ep->rxq = sc_ep_rxq(ep->core);
 		return 0;
+	}
 	ep->core = NULL;
 	shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint%s%s: %s\n",
-		    ep->name[0] ? " of service " : "", ep->name, fi_strerror(-ret));
+		    attr.service ? " of service " : "", attr.service ? attr.service : "",
+		    fi_strerror(-ret));
 	return ret == -ENAMETOOLONG ? -FI_EINVAL : shmcma_error(ret);
 }
 
@@ -407,14 +497,24 @@ static int enable(struct shmcma_ep *ep)
 {
 	int ret;
 
+	switch (shmcma_ep_class(ep)) {
+	case FI_CLASS_SEP:
+		return shmcma_sep_enable_locked(ep);
+	case FI_CLASS_SRX_CTX:
+		return 0; /* since it was opened */
+	}
 	if (ep->core)
 		return -FI_EOPBADSTATE;
 	if ((!reports_tx(ep) && (sends(ep, FI_MSG) || sends(ep, FI_TAGGED))) ||
 	    (!reports_rx(ep) && (receives(ep, FI_MSG) || receives(ep, FI_TAGGED))))
 		return -FI_ENOCQ;
+	if (ep->sep && !ep->av && shmcma_sep_av(ep))
+		join_av(ep, shmcma_sep_av(ep));
 	if (!ep->av)
 		return -FI_ENOAV;
-	ret = create_core(ep);
+	ret = shmcma_shared_check_locked(ep);
+	if (!ret)
+		ret = create_core(ep);
 	if (ret)
 		return ret;
 	ret = polled_by_all(ep);
@@ -424,9 +524,14 @@ static int enable(struct shmcma_ep *ep)
 		polled_by_none(ep);
 		sc_ep_destroy(ep->core);
 		ep->core = NULL;
+		ep->rxq = NULL;
 		return ret;
 	}
-	set_tables(ep);
+	shmcma_shared_enabled_locked(ep);
+	if (ep->sep)
+		shmcma_sep_enabled_locked(ep);
+	shmcma_ep_set_tables(ep);
+	shmcma_wait_again_locked(ep->domain);
 	return 0;
 }
 
@@ -463,7 +568,8 @@ static int control_locked(struct shmcma_ep_fid *fid, int command, void *arg)
 	case FI_SETOPSFLAG:
 		return set_op_flags(fid, arg);
 	case FI_ALIAS:
-		return alias(fid, arg);
+		/* of a scalable endpoint there is nothing that flags are for */
+		return shmcma_ep_class(fid->ep) == FI_CLASS_SEP ? -FI_EINVAL : alias(fid, arg);
 	default:
 		return -FI_ENOSYS;
 	}
@@ -557,9 +663,13 @@ static void destroy_locked(struct shmcma_ep *ep)
 	unbind_reports(ep);
 	unbind_av(ep);
 	shmcma_coll_close(ep);
+	shmcma_shared_leave_locked(ep);
+	if (ep->sep)
+		shmcma_sep_leave_locked(ep);
 	if (ep->core) {
 		if (!shmcma_is_forked(&ep->fids->fid.fid))
 			report(ep);
+		shmcma_watcher_end_locked(&ep->watcher);
 		sc_ep_destroy(ep->core);
 	}
 	if (ep->eq)
@@ -574,6 +684,22 @@ static void close_alias_locked(struct shmcma_ep_fid *fid)
 		before = before->next;
 	before->next = fid->next;
 	atomic_fetch_sub(&fid->ep->refs, 1);
+}
+
+static void ep_free(struct shmcma_ep *ep)
+{
+	switch (shmcma_ep_class(ep)) {
+	case FI_CLASS_SEP:
+		shmcma_sep_free(ep);
+		break;
+	case FI_CLASS_SRX_CTX:
+		shmcma_srx_free(ep);
+		break;
+	}
+	free(ep->fids);
+	free(ep->peers);
+	free(ep->named);
+	free(ep);
 }
 
 static int ep_close(struct fid *handle)
@@ -592,17 +718,30 @@ static int ep_close(struct fid *handle)
 	else
 		close_alias_locked(fid);
 	shmcma_unlock(domain);
-	free(fid);
-	if (!whole)
+	if (!whole) {
+		free(fid);
 		return 0;
-	free(ep->peers);
-	free(ep->named);
-	free(ep);
+	}
+	ep_free(ep);
 	atomic_fetch_sub(&domain->refs, 1);
 	return 0;
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */
+
+/* Contexts of a scalable endpoint have its name, and it that of the first of them. */
+static struct sc_ep *named_by(const struct shmcma_ep *ep)
+{
+	const struct shmcma_ep *first = ep->sep ? shmcma_sep_first(ep) : ep;
+
+	return first ? first->core : NULL;
+}
+
+/* May it be given a name? */
+static bool has_name(const struct shmcma_ep *ep)
+{
+	return shmcma_ep_class(ep) == FI_CLASS_EP || shmcma_ep_class(ep) == FI_CLASS_SEP;
+}
 
 /* A service may be chosen until the endpoint is enabled; its own address nobody chooses. */
 static int ep_setname(fid_t fid, void *addr, size_t addrlen)
@@ -619,8 +758,10 @@ static int ep_setname(fid_t fid, void *addr, size_t addrlen)
 		return ret;
 	if (kind == SC_ADDR_ENDPOINT)
 		return -FI_EADDRNOTAVAIL;
+	if (!has_name(ep))
+		return -FI_EOPNOTSUPP;
 	shmcma_lock(ep->domain);
-	if (ep->core)
+	if (named_by(ep))
 		ret = -FI_EOPBADSTATE;
 	else if (kind == SC_ADDR_SERVICE)
 		strcpy(ep->name, copy + strlen(SC_ADDR_PREFIX));
@@ -634,6 +775,7 @@ static int ep_setname(fid_t fid, void *addr, size_t addrlen)
 static int ep_getname(fid_t fid, void *addr, size_t *addrlen)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
+	const struct shmcma_ep *chosen = ep->sep ? shmcma_sep_ep(ep) : ep;
 	char name[SC_ADDR_SIZE] = "";
 	size_t room;
 
@@ -641,10 +783,10 @@ static int ep_getname(fid_t fid, void *addr, size_t *addrlen)
 		return -FI_EINVAL;
 	room = *addrlen;
 	shmcma_lock(ep->domain);
-	if (ep->core)
-		strncpy(name, sc_ep_address(ep->core), sizeof(name) - 1);
-	else if (ep->name[0])
-		sc_addr_service(ep->name, name);
+	if (named_by(ep))
+		strncpy(name, sc_ep_address(named_by(ep)), sizeof(name) - 1);
+	else if (chosen->name[0])
+		sc_addr_service(chosen->name, name);
 	shmcma_unlock(ep->domain);
 	if (!name[0])
 		return -FI_EOPBADSTATE;
@@ -680,37 +822,52 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 	struct shmcma_ep *ep = fid_of(fid)->ep;
 	ssize_t ret;
 
-	if (!ep->core)
+	if (!ep->rxq)
 		return -FI_EOPBADSTATE;
 	shmcma_lock(ep->domain);
 	ret = shmcma_trigger_cancel_locked(ep, context);
 	if (ret)
-		ret = sc_rx_cancel(ep->core, context);
+		ret = ep->shares_rx ? -FI_ENOENT : sc_rxq_cancel(ep->rxq, context);
 	shmcma_unlock(ep->domain);
 	return ret;
 }
 
-static ssize_t size_left(struct fid_ep *fid, size_t (*room)(const struct sc_ep *ep))
+static size_t rx_left(const struct shmcma_ep *ep)
+{
+	return sc_rxq_room(ep->rxq);
+}
+
+static size_t tx_left(const struct shmcma_ep *ep)
+{
+	return ep->stx ? shmcma_stx_room_locked(ep->stx) : sc_tx_room(ep->core);
+}
+
+/* What has not this direction has nothing that could be left. */
+static ssize_t size_left(struct fid_ep *fid, bool has, size_t (*left)(const struct shmcma_ep *ep))
 {
 	struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;
 	ssize_t ret;
 
-	if (!ep->core)
+	if (!has)
+		return -FI_EOPNOTSUPP;
+	if (!ep->rxq)
 		return -FI_EOPBADSTATE;
 	shmcma_lock(ep->domain);
-	ret = (ssize_t)room(ep->core);
+	ret = (ssize_t)left(ep);
 	shmcma_unlock(ep->domain);
 	return ret;
 }
 
-static ssize_t ep_rx_size_left(struct fid_ep *ep)
+static ssize_t ep_rx_size_left(struct fid_ep *fid)
 {
-	return size_left(ep, sc_rx_room);
+	const struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;
+
+	return size_left(fid, ep->rx_caps && !ep->shares_rx, rx_left);
 }
 
-static ssize_t ep_tx_size_left(struct fid_ep *ep)
+static ssize_t ep_tx_size_left(struct fid_ep *fid)
 {
-	return size_left(ep, sc_tx_room);
+	return size_left(fid, shmcma_ep_of(fid)->ep->tx_caps, tx_left);
 }
 
 static struct fi_ops_ep ep_ops = {
@@ -728,7 +885,7 @@ static struct fi_ops ep_fid_ops = SHMCMA_FID_OPS(ep_close, ep_bind, ep_control);
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-static int check_info(const struct shmcma_domain *domain, const struct fi_info *info)
+int shmcma_ep_check_info(const struct shmcma_domain *domain, const struct fi_info *info)
 {
 	if (!info || !info->ep_attr)
 		return -FI_EINVAL;
@@ -740,7 +897,7 @@ static int check_info(const struct shmcma_domain *domain, const struct fi_info *
 	return shmcma_check_hints(domain->api_version, info) ? -FI_EINVAL : 0;
 }
 
-static size_t size_or_default(size_t size)
+size_t shmcma_size_or_default(size_t size)
 {
 	if (!size)
 		return SHMCMA_DEFAULT_SIZE;
@@ -755,8 +912,8 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	ep->caps = info->caps ? info->caps : ep->domain->caps;
 	ep->tx_caps = tx && tx->caps ? tx->caps : ep->caps;
 	ep->rx_caps = rx && rx->caps ? rx->caps : ep->caps;
-	ep->tx_size = size_or_default(tx ? tx->size : 0);
-	ep->rx_size = size_or_default(rx ? rx->size : 0);
+	ep->tx_size = shmcma_size_or_default(tx ? tx->size : 0);
+	ep->rx_size = shmcma_size_or_default(rx ? rx->size : 0);
 	ep->multi_min = SHMCMA_MULTI_MIN;
 	fid->tx_op_flags = tx ? tx->op_flags : 0;
 	fid->rx_op_flags = rx ? rx->op_flags : 0;
@@ -765,42 +922,84 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	return shmcma_source_service(info, ep->name);
 }
 
-int shmcma_ep_open(struct fid_domain *handle, struct fi_info *info, struct fid_ep **out, void *context)
+/* One direction is missing, or both. */
+static void narrow(struct shmcma_ep *ep, size_t fclass)
 {
-	struct shmcma_domain *domain = container_of(handle, struct shmcma_domain, fid);
-	struct shmcma_ep_fid *fid;
-	struct shmcma_ep *ep;
-	int ret;
+	if (fclass == FI_CLASS_TX_CTX || fclass == FI_CLASS_SEP)
+		ep->rx_caps = 0;
+	if (fclass != FI_CLASS_EP && fclass != FI_CLASS_TX_CTX)
+		ep->tx_caps = 0;
+}
 
-	ret = check_info(domain, info);
-	if (ret)
-		return ret;
-	ep = calloc(1, sizeof(*ep));
-	fid = calloc(1, sizeof(*fid));
-	if (!ep || !fid) {
-		ret = -FI_ENOMEM;
+int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, size_t fclass,
+		     void *context, struct shmcma_ep **out)
+{
+	struct shmcma_ep *ep = calloc(1, sizeof(*ep));
+	struct shmcma_ep_fid *fid = calloc(1, sizeof(*fid));
+	int ret = -FI_ENOMEM;
+
+	if (!ep || !fid)
 		goto failed;
-	}
 	ep->domain = domain;
 	ep->fids = fid;
 	ret = fill(ep, fid, info);
 	if (ret)
 		goto failed;
+	narrow(ep, fclass);
+	if (fclass != FI_CLASS_SRX_CTX)
+		ep->namer = ep;
 	fid->ep = ep;
 	fid->domain = domain;
-	fid->fid.fid.fclass = FI_CLASS_EP;
+	fid->fid.fid.fclass = fclass;
 	fid->fid.fid.context = context;
 	fid->fid.fid.ops = &ep_fid_ops;
 	fid->fid.ops = &ep_ops;
 	fid->fid.cm = &cm_ops;
-	set_tables(ep);
+	shmcma_ep_set_tables(ep);
 	set_flags(ep);
-	atomic_fetch_add(&domain->refs, 1);
-	shmcma_object_add(&fid->object, &fid->fid.fid, NULL);
-	*out = &fid->fid;
+	*out = ep;
 	return 0;
 failed:
 	free(ep);
 	free(fid);
 	return ret;
+}
+
+void shmcma_ep_show(struct shmcma_ep *ep, struct fid_ep **out)
+{
+	atomic_fetch_add(&ep->domain->refs, 1);
+	shmcma_object_add(&ep->fids->object, &ep->fids->fid.fid, NULL);
+	*out = &ep->fids->fid;
+}
+
+void shmcma_ep_discard(struct shmcma_ep *ep)
+{
+	ep_free(ep);
+}
+
+static bool is_one(size_t count)
+{
+	return count <= 1 || count == FI_SHARED_CONTEXT;
+}
+
+int shmcma_ep_open(struct fid_domain *handle, struct fi_info *info, struct fid_ep **out, void *context)
+{
+	struct shmcma_domain *domain = container_of(handle, struct shmcma_domain, fid);
+	struct shmcma_ep *ep;
+	int ret = shmcma_ep_check_info(domain, info);
+
+	if (ret)
+		return ret;
+	if (!is_one(info->ep_attr->tx_ctx_cnt) || !is_one(info->ep_attr->rx_ctx_cnt)) {
+		shmcma_warn(FI_LOG_EP_CTRL, "fi_endpoint: several contexts are for fi_scalable_ep\n");
+		return -FI_EINVAL;
+	}
+	ret = shmcma_ep_create(domain, info, FI_CLASS_EP, context, &ep);
+	if (ret)
+		return ret;
+	ep->shares_tx = info->ep_attr->tx_ctx_cnt == FI_SHARED_CONTEXT;
+	ep->shares_rx = info->ep_attr->rx_ctx_cnt == FI_SHARED_CONTEXT;
+	shmcma_ep_set_tables(ep);
+	shmcma_ep_show(ep, out);
+	return 0;
 }

@@ -6,23 +6,23 @@
  * fi_eq_read() says so and gives nothing else. An event that is lost for want of memory makes the queue
  * overrun: what it holds can be read, then nothing any more.
  *
- * Every queue that can be waited on has an eventfd, readable exactly while the queue has something to
- * say: it is written when that begins and read when that ends, both under the lock, so nobody who polls
- * it sleeps through an event.
+ * With FI_WAIT_FD the descriptor is readable while the queue has something to say: it is raised when that begins
+ * and lowered when that ends, both under the lock, so nobody who polls it sleeps through an event. Once in a
+ * while it is readable a moment longer.
+ *
+ * fi_join is reported here, so who reads an empty queue makes progress for those under way, and who sleeps is
+ * woken for their messages: then the descriptor is readable and the queue may be found empty.
  */
-#include "shmcma.h"
-
 #include <limits.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
-#include <unistd.h>
+#include "collective.h"
 
 /* Events that may wait, if the application has not asked for room for more. */
 #define EVENTS_MAX ((size_t)1 << 20)
+/* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
+#define TRY_ROUNDS 64
 
 struct event {
 	struct event *next;
@@ -47,12 +47,8 @@ struct shmcma_eq {
 	size_t count, limit;
 	bool overrun;
 	bool writable; /* opened with FI_WRITE */
-	enum fi_wait_obj wait_obj;
-	int wait_fd;   /* -1: cannot be waited on */
-	bool readable; /* wait_fd is */
-	/* FI_WAIT_MUTEX_COND: the application's to wait on; never held together with `lock` */
-	pthread_mutex_t wait_mutex;
-	pthread_cond_t wait_cond;
+	struct shmcma_joining *joining;
+	struct shmcma_wait wait; /* signalled without `lock` */
 };
 
 static void list_init(struct event_list *list)
@@ -83,28 +79,32 @@ static bool has_something_locked(const struct shmcma_eq *eq)
 	return eq->events.first || eq->errors.first || eq->overrun;
 }
 
-/* Bring wait_fd in line with what the queue holds. */
-static void update_wait_fd_locked(struct shmcma_eq *eq)
+/* Bring the descriptor in line with what the queue holds. */
+static void update_pipe_locked(struct shmcma_eq *eq)
 {
-	bool readable = has_something_locked(eq);
-	eventfd_t value;
-
-	if (eq->wait_fd < 0 || readable == eq->readable)
+	if (eq->wait.obj != FI_WAIT_FD)
 		return;
-	if (readable)
-		(void)eventfd_write(eq->wait_fd, 1);
+	if (has_something_locked(eq))
+		shmcma_pipe_raise(&eq->wait.pipe);
 	else
-		(void)eventfd_read(eq->wait_fd, &value);
-	eq->readable = readable;
+		shmcma_pipe_lower(&eq->wait.pipe);
 }
 
-static void wake_condition(struct shmcma_eq *eq)
+static bool has_something(struct shmcma_eq *eq)
 {
-	if (eq->wait_obj != FI_WAIT_MUTEX_COND)
-		return;
-	pthread_mutex_lock(&eq->wait_mutex);
-	pthread_cond_broadcast(&eq->wait_cond);
-	pthread_mutex_unlock(&eq->wait_mutex);
+	bool has;
+
+	pthread_mutex_lock(&eq->lock);
+	has = has_something_locked(eq);
+	update_pipe_locked(eq);
+	pthread_mutex_unlock(&eq->lock);
+	return has;
+}
+
+static void wake(struct shmcma_eq *eq)
+{
+	if (eq->wait.obj != FI_WAIT_NONE)
+		shmcma_wait_signal(&eq->wait);
 }
 
 static struct event *event_create(uint32_t type, const void *data, size_t len)
@@ -121,7 +121,7 @@ static struct event *event_create(uint32_t type, const void *data, size_t len)
 }
 
 /* Add the event to the list; without it (no memory) or without room the queue is overrun. */
-static int put(struct shmcma_eq *eq, struct event_list *list, struct event *event)
+static int add(struct shmcma_eq *eq, struct event_list *list, struct event *event)
 {
 	int ret = 0;
 
@@ -136,11 +136,18 @@ static int put(struct shmcma_eq *eq, struct event_list *list, struct event *even
 		list_append(list, event);
 		eq->count++;
 	}
-	update_wait_fd_locked(eq);
+	update_pipe_locked(eq);
 	pthread_mutex_unlock(&eq->lock);
-	wake_condition(eq);
 	if (ret)
 		free(event);
+	return ret;
+}
+
+static int put(struct shmcma_eq *eq, struct event_list *list, struct event *event)
+{
+	int ret = add(eq, list, event);
+
+	wake(eq);
 	return ret;
 }
 
@@ -149,7 +156,7 @@ int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry
 	return put(eq, &eq->events, event_create(event, entry, sizeof(*entry)));
 }
 
-int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
+static struct event *error_create(const struct fi_eq_err_entry *entry)
 {
 	struct event *event = event_create(0, NULL, 0);
 
@@ -158,23 +165,119 @@ int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
 		event->error.err_data = NULL;
 		event->error.err_data_size = 0;
 	}
-	return put(eq, &eq->errors, event);
+	return event;
 }
 
-static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
+int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
 {
-	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
+	return put(eq, &eq->errors, error_create(entry));
+}
+
+/* ---- fi_join --------------------------------------------------------------------------------- */
+
+int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining)
+{
+	if (eq->wait.obj != FI_WAIT_NONE && shmcma_wait_join_locked(&eq->wait, coll))
+		return -FI_EAGAIN;
+	if (!coll->ep->domain->locked)
+		return 0; /* of a domain opened without FI_COLLECTIVE: its thread alone makes progress */
+	joining->domain = coll->ep->domain;
+	pthread_mutex_lock(&eq->lock);
+	joining->next = eq->joining;
+	eq->joining = joining;
+	pthread_mutex_unlock(&eq->lock);
+	return 0;
+}
+
+void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
+			   const struct fi_eq_err_entry *entry)
+{
+	const struct fi_eq_entry joined = { .fid = entry->fid, .context = entry->context };
+
+	if (entry->err)
+		(void)add(eq, &eq->errors, error_create(entry));
+	else
+		(void)add(eq, &eq->events, event_create(FI_JOIN_COMPLETE, &joined, sizeof(joined)));
+	if (eq->wait.obj != FI_WAIT_NONE)
+		shmcma_wait_joined_locked(&eq->wait, coll);
+}
+
+void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining)
+{
+	struct shmcma_joining **link = &eq->joining;
+
+	pthread_mutex_lock(&eq->lock);
+	while (*link != joining)
+		link = &(*link)->next;
+	*link = joining->next;
+	pthread_mutex_unlock(&eq->lock);
+	joining->domain = NULL;
+}
+
+/* The domain of the n-th of those under way; it is not freed before leave(). NULL: there are not so many. */
+static struct shmcma_domain *visit(struct shmcma_eq *eq, size_t n)
+{
+	struct shmcma_domain *domain;
+	struct shmcma_joining *joining;
+
+	pthread_mutex_lock(&eq->lock);
+	for (joining = eq->joining; joining && n; n--)
+		joining = joining->next;
+	domain = joining ? joining->domain : NULL;
+	if (domain)
+		atomic_fetch_add(&domain->visitors, 1);
+	pthread_mutex_unlock(&eq->lock);
+	if (domain)
+		shmcma_lock(domain);
+	return domain;
+}
+
+static void leave(struct shmcma_domain *domain)
+{
+	shmcma_unlock(domain);
+	atomic_fetch_sub(&domain->visitors, 1);
+}
+
+/* False: there is none. */
+static bool progress(struct shmcma_eq *eq)
+{
+	struct shmcma_domain *domain;
+	size_t n = 0;
+
+	for (; (domain = visit(eq, n)); n++) {
+		(void)shmcma_coll_progress_locked(domain);
+		leave(domain);
+	}
+	return n;
+}
+
+/* The queue is empty: 0, it may be slept on until *limit; -FI_EAGAIN: make progress, and look. */
+static int rest(struct shmcma_eq *eq, int64_t *limit)
+{
+	struct shmcma_domain *domain;
+	int ret = 0;
+
+	for (size_t n = 0; !ret && (domain = visit(eq, n)); n++) {
+		ret = shmcma_wait_rest_joins_locked(&eq->wait, eq, domain, limit);
+		leave(domain);
+	}
+	return ret;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+static ssize_t take(struct shmcma_eq *eq, uint32_t *type, void *buf, size_t len, uint64_t flags)
+{
 	struct event *event;
 	ssize_t ret;
 
-	if (flags & ~FI_PEEK)
-		return -FI_EBADFLAGS;
 	pthread_mutex_lock(&eq->lock);
 	event = eq->events.first;
 	if (eq->errors.first) {
 		ret = -FI_EAVAIL;
 	} else if (!event) {
 		ret = eq->overrun ? -FI_EOVERRUN : -FI_EAGAIN;
+		update_pipe_locked(eq);
 	} else if (len && len < event->len) {
 		ret = -FI_ETOOSMALL;
 	} else {
@@ -186,11 +289,22 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len
 		if (!(flags & FI_PEEK)) {
 			list_remove_first(&eq->events);
 			eq->count--;
-			update_wait_fd_locked(eq);
+			update_pipe_locked(eq);
 		}
 	}
 	pthread_mutex_unlock(&eq->lock);
 	return ret;
+}
+
+static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
+{
+	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
+	ssize_t ret;
+
+	if (flags & ~FI_PEEK)
+		return -FI_EBADFLAGS;
+	ret = take(eq, type, buf, len, flags);
+	return ret == -FI_EAGAIN && progress(eq) ? take(eq, type, buf, len, flags) : ret;
 }
 
 /* No error here has data of its own: a buffer offered for it stays as it is. */
@@ -219,7 +333,7 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *entry, uin
 		if (!(flags & FI_PEEK)) {
 			list_remove_first(&eq->errors);
 			eq->count--;
-			update_wait_fd_locked(eq);
+			update_pipe_locked(eq);
 		}
 	} else if (eq->overrun && !eq->events.first) {
 		fill_error(entry, &(struct fi_eq_err_entry){ .fid = &eq->fid.fid,
@@ -256,11 +370,11 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
 	} else {
 		list_append(&eq->events, event);
 		eq->count++;
-		update_wait_fd_locked(eq);
+		update_pipe_locked(eq);
 		event = NULL;
 	}
 	pthread_mutex_unlock(&eq->lock);
-	wake_condition(eq);
+	wake(eq);
 	free(event);
 	return ret;
 }
@@ -270,19 +384,20 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 			uint64_t flags)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
-	struct pollfd wait = { .fd = eq->wait_fd, .events = POLLIN };
-	int64_t end = shmcma_now_ms() + timeout;
+	int64_t end = shmcma_wait_end(timeout);
 
-	if (eq->wait_fd < 0)
+	if (eq->wait.obj == FI_WAIT_NONE || eq->wait.obj == FI_WAIT_SET)
 		return -FI_EINVAL;
 	for (;;) {
+		struct sc_sleep sleep = { &eq->wait.futex,
+					  __atomic_load_n(&eq->wait.futex, __ATOMIC_ACQUIRE) };
 		ssize_t ret = eq_read(fid, type, buf, len, flags);
-		int64_t left = timeout < 0 ? -1 : end - shmcma_now_ms();
+		int64_t limit = end;
 
-		if (ret != -FI_EAGAIN || (timeout >= 0 && left <= 0))
+		if (ret != -FI_EAGAIN || (end != INT64_MAX && shmcma_now_ns() >= end))
 			return ret;
-		if (poll(&wait, 1, (int)left) < 0)
-			return errno == EINTR ? -FI_EAGAIN : -errno;
+		if (!rest(eq, &limit) && sc_sleep(&sleep, 1, limit) == -EINTR)
+			return -FI_EAGAIN;
 	}
 }
 
@@ -301,24 +416,7 @@ static int eq_control(struct fid *fid, int command, void *arg)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
 
-	if (!arg)
-		return -FI_EINVAL;
-	if (command == FI_GETWAITOBJ) {
-		*(enum fi_wait_obj *)arg = eq->wait_obj;
-		return 0;
-	}
-	if (command == FI_GETWAIT && eq->wait_obj == FI_WAIT_FD) {
-		*(int *)arg = eq->wait_fd;
-		return 0;
-	}
-	if (command == FI_GETWAIT && eq->wait_obj == FI_WAIT_MUTEX_COND) {
-		struct fi_mutex_cond *wait = arg;
-
-		wait->mutex = &eq->wait_mutex;
-		wait->cond = &eq->wait_cond;
-		return 0;
-	}
-	return -FI_ENOSYS;
+	return shmcma_wait_control(&eq->wait, command, arg);
 }
 
 static int eq_close(struct fid *fid)
@@ -332,10 +430,7 @@ static int eq_close(struct fid *fid)
 		list_remove_first(&eq->events);
 	while (eq->errors.first)
 		list_remove_first(&eq->errors);
-	if (eq->wait_fd >= 0)
-		close(eq->wait_fd);
-	pthread_cond_destroy(&eq->wait_cond);
-	pthread_mutex_destroy(&eq->wait_mutex);
+	shmcma_wait_fini(&eq->wait);
 	pthread_mutex_destroy(&eq->lock);
 	atomic_fetch_sub(&eq->fabric->refs, 1);
 	free(eq);
@@ -373,18 +468,23 @@ void shmcma_eq_forked(struct fid *fid)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
 
-	pthread_mutex_init(&eq->wait_mutex, NULL);
-	pthread_cond_init(&eq->wait_cond, NULL);
+	shmcma_wait_forked(&eq->wait);
 }
 
 int shmcma_eq_trywait(struct fid *fid)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
-	int ret;
+	int64_t limit = INT64_MAX;
+	int ret = -FI_EAGAIN;
 
-	pthread_mutex_lock(&eq->lock);
-	ret = has_something_locked(eq) ? -FI_EAGAIN : 0;
-	pthread_mutex_unlock(&eq->lock);
+	for (int round = 0; ret && round < TRY_ROUNDS; round++) {
+		if (has_something(eq))
+			return -FI_EAGAIN;
+		(void)progress(eq);
+		if (has_something(eq))
+			return -FI_EAGAIN;
+		ret = rest(eq, &limit);
+	}
 	return ret;
 }
 
@@ -394,20 +494,7 @@ static int check_attr(const struct fi_eq_attr *attr)
 		return -FI_EINVAL;
 	if (attr->flags & ~(FI_WRITE | FI_AFFINITY))
 		return -FI_EBADFLAGS;
-	switch (attr->wait_obj) {
-	case FI_WAIT_NONE:
-	case FI_WAIT_UNSPEC:
-	case FI_WAIT_FD:
-	case FI_WAIT_MUTEX_COND:
-	case FI_WAIT_YIELD: /* sleeping is yielding, too */
-		return 0;
-	case FI_WAIT_SET:
-	case FI_WAIT_POLLFD:
-		shmcma_warn(FI_LOG_EQ, "event queues have no wait sets and no FI_WAIT_POLLFD\n");
-		return -FI_ENOSYS;
-	default:
-		return -FI_EINVAL;
-	}
+	return shmcma_wait_check(attr->wait_obj, attr->wait_set);
 }
 
 int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context)
@@ -420,16 +507,10 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	opened = calloc(1, sizeof(*opened));
 	if (!opened)
 		return -FI_ENOMEM;
-	opened->wait_obj = attr->wait_obj;
-	opened->wait_fd = -1;
-	if (attr->wait_obj != FI_WAIT_NONE) {
-		opened->wait_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		if (opened->wait_fd < 0) {
-			ret = -errno;
-			shmcma_warn(FI_LOG_EQ, "no descriptor to wait on: %s\n", strerror(errno));
-			free(opened);
-			return ret;
-		}
+	ret = shmcma_wait_init(&opened->wait, attr->wait_obj, &opened->fid.fid, attr->wait_set);
+	if (ret) {
+		free(opened);
+		return ret;
 	}
 	opened->fid.fid.fclass = FI_CLASS_EQ;
 	opened->fid.fid.context = context;
@@ -441,8 +522,6 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	list_init(&opened->events);
 	list_init(&opened->errors);
 	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	opened->wait_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	opened->wait_cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
 	*eq = &opened->fid;

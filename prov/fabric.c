@@ -44,10 +44,20 @@ static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct
 	return -FI_ENOSYS;
 }
 
-static int no_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **waitset)
+static int try_one(struct fid *fid)
 {
-	(void)fabric, (void)attr, (void)waitset;
-	return -FI_ENOSYS;
+	switch (fid->fclass) {
+	case FI_CLASS_EQ:
+		return shmcma_eq_trywait(fid);
+	case FI_CLASS_CQ:
+		return shmcma_wait_try(&container_of(fid, struct shmcma_cq, fid.fid)->wait);
+	case FI_CLASS_CNTR:
+		return shmcma_wait_try(&container_of(fid, struct shmcma_cntr, fid.fid)->wait);
+	case FI_CLASS_WAIT:
+		return shmcma_wait_set_try(fid);
+	default:
+		return -FI_EINVAL;
+	}
 }
 
 /* Before sleeping on wait objects: nothing may be waiting in any of them. */
@@ -55,7 +65,7 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids, int coun
 {
 	(void)fabric;
 	for (int i = 0; i < count; i++) {
-		int ret = fids[i]->fclass == FI_CLASS_EQ ? shmcma_eq_trywait(fids[i]) : -FI_ENOSYS;
+		int ret = shmcma_is_forked(fids[i]) ? shmcma_forked() : try_one(fids[i]);
 
 		if (ret)
 			return ret;
@@ -92,7 +102,7 @@ static struct fi_ops_fabric fabric_ops = {
 	.domain = shmcma_domain_open,
 	.passive_ep = no_passive_ep,
 	.eq_open = shmcma_eq_open,
-	.wait_open = no_wait_open,
+	.wait_open = shmcma_wait_open,
 	.trywait = fabric_trywait,
 	.domain2 = fabric_domain2,
 };

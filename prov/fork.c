@@ -8,7 +8,7 @@
  * Owns the list of open objects. Registered memory is not in it, as it comes and goes too often: its few calls
  * ask for its domain (shmcma_is_forked()).
  *
- * Locks. Around fork(2) all are held, in the order list, domains, address vectors, event queues, so that the
+ * Locks. Around fork(2) all are held, in the order list, poll sets, wait sets, domains, address vectors, event queues, so that the
  * child finds whole what they guard. One that is not to be had for
  * PATIENCE_MS (fork(2) in the handler of a signal that came in the middle of one of our calls) is done
  * without: then the child leaves inherited objects as they are when it closes them. The list itself may be
@@ -188,6 +188,10 @@ FORKED(ssize_t, cq_sreadfrom, struct fid_cq *cq, void *buf, size_t count, fi_add
        const void *cond, int timeout)
 FORKED(int, cq_signal, struct fid_cq *cq)
 
+FORKED(int, wait_wait, struct fid_wait *set, int timeout)
+FORKED(int, poll_poll, struct fid_poll *set, void **context, int count)
+FORKED(int, poll_change, struct fid_poll *set, struct fid *fid, uint64_t flags)
+
 FORKED(int, cntr_change, struct fid_cntr *cntr, uint64_t value)
 FORKED(int, cntr_wait, struct fid_cntr *cntr, uint64_t threshold, int timeout)
 
@@ -312,6 +316,15 @@ static struct fi_ops_cntr cntr_ops = {
 	.seterr = cntr_change,
 };
 
+static struct fi_ops_wait wait_ops = { .size = sizeof(struct fi_ops_wait), .wait = wait_wait };
+
+static struct fi_ops_poll poll_ops = {
+	.size = sizeof(struct fi_ops_poll),
+	.poll = poll_poll,
+	.poll_add = poll_change,
+	.poll_del = poll_change,
+};
+
 /* By class; `close` is the class's own. */
 #define CLASSES (FI_CLASS_AV_SET + 1)
 static struct fi_ops fid_ops[CLASSES];
@@ -363,9 +376,17 @@ static void replace(struct fid *fid)
 	case FI_CLASS_DOMAIN:
 		container_of(fid, struct fid_domain, fid)->ops = &domain_ops;
 		container_of(fid, struct fid_domain, fid)->mr = &mr_ops;
+		container_of(fid, struct shmcma_domain, fid.fid)->armed = NULL;
 		break;
 	case FI_CLASS_EP:
+	case FI_CLASS_SEP:
+	case FI_CLASS_RX_CTX:
+	case FI_CLASS_SRX_CTX:
+	case FI_CLASS_TX_CTX:
 		replace_ep(container_of(fid, struct fid_ep, fid));
+		break;
+	case FI_CLASS_STX_CTX:
+		container_of(fid, struct fid_stx, fid)->ops = &ep_ops;
 		break;
 	case FI_CLASS_AV:
 		av_ops.straddr = container_of(fid, struct fid_av, fid)->ops->straddr;
@@ -382,9 +403,18 @@ static void replace(struct fid *fid)
 	case FI_CLASS_CQ:
 		cq_ops.strerror = container_of(fid, struct fid_cq, fid)->ops->strerror;
 		container_of(fid, struct fid_cq, fid)->ops = &cq_ops;
+		shmcma_wait_forked(&container_of(fid, struct shmcma_cq, fid.fid)->wait);
 		break;
 	case FI_CLASS_CNTR:
 		container_of(fid, struct fid_cntr, fid)->ops = &cntr_ops;
+		shmcma_wait_forked(&container_of(fid, struct shmcma_cntr, fid.fid)->wait);
+		break;
+	case FI_CLASS_WAIT:
+		container_of(fid, struct fid_wait, fid)->ops = &wait_ops;
+		shmcma_wait_set_forked(fid);
+		break;
+	case FI_CLASS_POLL:
+		container_of(fid, struct fid_poll, fid)->ops = &poll_ops;
 		break;
 	}
 }
@@ -404,7 +434,8 @@ static bool hold(pthread_mutex_t *lock, int64_t end)
 
 static void before(void)
 {
-	static const size_t order[] = { FI_CLASS_DOMAIN, FI_CLASS_AV, FI_CLASS_EQ };
+	static const size_t order[] = { FI_CLASS_POLL, FI_CLASS_WAIT, FI_CLASS_DOMAIN, FI_CLASS_AV,
+					FI_CLASS_EQ };
 	int64_t end = shmcma_now_ms() + PATIENCE_MS;
 
 	list_held = hold(&list_lock, end);

@@ -84,6 +84,7 @@ void shmcma_coll_close(struct shmcma_ep *ep)
 	while (*link != coll)
 		link = &(*link)->next;
 	*link = coll->next;
+	shmcma_watcher_end_locked(&coll->watcher);
 	sc_ep_destroy(coll->core);
 	while (coll->ops) {
 		struct shmcma_collop *op = coll->ops;
@@ -128,6 +129,8 @@ int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_c
 
 void shmcma_collop_free(struct shmcma_collop *op)
 {
+	if (op->joining.domain)
+		shmcma_eq_join_end(op->group->coll->ep->eq, &op->joining);
 	free(op->work);
 	free(op->temps);
 	free(op);
@@ -136,16 +139,12 @@ void shmcma_collop_free(struct shmcma_collop *op)
 static void report_join(const struct shmcma_collop *op)
 {
 	struct shmcma_group *group = op->group;
-	struct fi_eq_entry entry = { .fid = &group->mc.fid, .context = op->context };
-	struct fi_eq_err_entry failed = {
+	const struct fi_eq_err_entry entry = {
 		.fid = &group->mc.fid, .context = op->context, .err = -op->error, .prov_errno = -op->error
 	};
 
 	group->joined = !op->error;
-	if (op->error)
-		(void)shmcma_eq_put_err(group->coll->ep->eq, &failed);
-	else
-		(void)shmcma_eq_put(group->coll->ep->eq, FI_JOIN_COMPLETE, &entry);
+	shmcma_eq_join_report(group->coll->ep->eq, group->coll, &entry);
 }
 
 static void report(const struct shmcma_collop *op)
@@ -507,6 +506,7 @@ static int begin(struct shmcma_collop *op, struct shmcma_way *way)
 			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
 		if (ret)
 			return ret;
+		op->group->coll->begun = true;
 		way->begun++;
 	}
 	return 0;
@@ -600,9 +600,12 @@ void shmcma_collop_begin(struct shmcma_collop *op)
 
 static int coll_progress(struct shmcma_coll *coll)
 {
-	int done = sc_ep_poll(coll->core);
 	struct shmcma_collop *next;
+	int done;
 
+	coll->begun = false;
+	(void)sc_ep_was_refused(coll->core); /* what was is sent below, or refused once more */
+	done = sc_ep_poll(coll->core);
 	take_completions(coll);
 	for (struct shmcma_collop *op = coll->ops; op; op = next) {
 		next = op->next;
@@ -767,6 +770,11 @@ int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_se
 	ret = find_members(group, set->av);
 	if (!ret)
 		ret = shmcma_collop_new(group, context, &op);
+	if (!ret) {
+		ret = shmcma_eq_join_begin(coll->ep->eq, coll, &op->joining);
+		if (ret)
+			shmcma_collop_free(op);
+	}
 	if (ret) {
 		group_free(group);
 		return ret;

@@ -18,17 +18,19 @@
 /* Granted if asked for. */
 #define MESSAGE_KINDS (FI_MSG | FI_TAGGED)
 #define MEMORY_KINDS (FI_RMA | FI_ATOMIC)
-#define PRIMARY_CAPS (MESSAGE_KINDS | MEMORY_KINDS | FI_DIRECTED_RECV | FI_AV_USER_ID)
+#define PRIMARY_CAPS (MESSAGE_KINDS | MEMORY_KINDS | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_NAMED_RX_CTX)
 /* Limits of the primary ones: where a kind has none, all of its are granted. */
 #define MESSAGE_MODIFIERS (FI_SEND | FI_RECV)
 #define MEMORY_MODIFIERS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 /* Granted unasked: they cost only those who use them. */
-#define SECONDARY_CAPS (FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM)
+#define SECONDARY_CAPS                                                                                    \
+	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM | FI_SHARED_AV)
 #define COMM_CAPS (FI_LOCAL_COMM | FI_REMOTE_COMM)
+#define DOMAIN_CAPS (COMM_CAPS | FI_SHARED_AV)
 
 #define TX_CAPS                                                                                           \
 	(MESSAGE_KINDS | MEMORY_KINDS | FI_SEND | FI_READ | FI_WRITE | FI_FENCE | FI_TRIGGER |            \
-	 FI_COLLECTIVE)
+	 FI_COLLECTIVE | FI_NAMED_RX_CTX)
 #define RX_CAPS                                                                                           \
 	(MESSAGE_KINDS | MEMORY_KINDS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |   \
 	 FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT | FI_TRIGGER | FI_COLLECTIVE)
@@ -164,7 +166,8 @@ static uint64_t direction_caps(uint64_t granted, const struct direction *directi
 		caps &= ~(MESSAGE_KINDS | FI_DIRECTED_RECV | FI_MULTI_RECV);
 	if (granted & MEMORY_MODIFIERS && !(granted & direction->memory))
 		caps &= ~(MEMORY_KINDS | FI_RMA_EVENT);
-	if (granted & (MESSAGE_MODIFIERS | MEMORY_MODIFIERS) && !(caps & ~SECONDARY_CAPS))
+	if (granted & (MESSAGE_MODIFIERS | MEMORY_MODIFIERS) &&
+	    !(caps & ~(SECONDARY_CAPS | FI_NAMED_RX_CTX)))
 		return 0;
 	return caps;
 }
@@ -270,6 +273,11 @@ static int check_ep_type(const struct fi_ep_attr *hint)
 	return refuse_value("ep_attr->type", FI_TYPE_EP_TYPE, &hint->type, &offered);
 }
 
+static int check_contexts(const char *what, size_t asked)
+{
+	return asked == FI_SHARED_CONTEXT ? 0 : check_max(what, asked, SHMCMA_CONTEXTS);
+}
+
 static int check_ep(const struct fi_ep_attr *hint, uint32_t version, uint64_t granted)
 {
 	uint64_t ordered = ordered_size(granted);
@@ -278,14 +286,13 @@ static int check_ep(const struct fi_ep_attr *hint, uint32_t version, uint64_t gr
 		return 0;
 	if (hint->protocol != FI_PROTO_UNSPEC && hint->protocol != PROTOCOL)
 		return refuse_number("ep_attr->protocol", hint->protocol, PROTOCOL);
-	/* contexts: FI_SHARED_CONTEXT is the largest number there is */
 	if (check_max("ep_attr->protocol_version", hint->protocol_version, PROTOCOL_VERSION) ||
 	    check_max("ep_attr->max_msg_size", hint->max_msg_size, MAX_MSG_SIZE) ||
 	    check_max("ep_attr->max_order_raw_size", hint->max_order_raw_size, ordered) ||
 	    check_max("ep_attr->max_order_war_size", hint->max_order_war_size, ordered) ||
 	    check_max("ep_attr->max_order_waw_size", hint->max_order_waw_size, ordered) ||
-	    check_max("ep_attr->tx_ctx_cnt", hint->tx_ctx_cnt, 1) ||
-	    check_max("ep_attr->rx_ctx_cnt", hint->rx_ctx_cnt, 1))
+	    check_contexts("ep_attr->tx_ctx_cnt", hint->tx_ctx_cnt) ||
+	    check_contexts("ep_attr->rx_ctx_cnt", hint->rx_ctx_cnt))
 		return -FI_ENODATA;
 	if (FI_VERSION_GE(version, FI_VERSION(1, 5)) && (hint->auth_key || hint->auth_key_size))
 		return refuse_text("ep_attr->auth_key", "a key", "none");
@@ -307,7 +314,8 @@ static int check_threading(enum fi_threading hint)
 }
 
 /*
- * Control operations are over when their call returns, so they progress in any way that is asked for.
+ * Control operations are over when their call returns, so they progress in any way that is asked for; for fi_join
+ * there is the thread (domain.c).
  * Data moves when the application calls, or by a thread if that is asked for.
  */
 static int check_progress(const struct fi_domain_attr *hint)
@@ -368,10 +376,10 @@ static int check_domain_counts(const struct fi_domain_attr *hint)
 	    check_max("domain_attr->ep_cnt", hint->ep_cnt, ENDPOINTS) ||
 	    check_max("domain_attr->tx_ctx_cnt", hint->tx_ctx_cnt, ENDPOINTS) ||
 	    check_max("domain_attr->rx_ctx_cnt", hint->rx_ctx_cnt, ENDPOINTS) ||
-	    check_max("domain_attr->max_ep_tx_ctx", hint->max_ep_tx_ctx, 1) ||
-	    check_max("domain_attr->max_ep_rx_ctx", hint->max_ep_rx_ctx, 1) ||
-	    check_max("domain_attr->max_ep_stx_ctx", hint->max_ep_stx_ctx, 0) ||
-	    check_max("domain_attr->max_ep_srx_ctx", hint->max_ep_srx_ctx, 0))
+	    check_max("domain_attr->max_ep_tx_ctx", hint->max_ep_tx_ctx, SHMCMA_CONTEXTS) ||
+	    check_max("domain_attr->max_ep_rx_ctx", hint->max_ep_rx_ctx, SHMCMA_CONTEXTS) ||
+	    check_max("domain_attr->max_ep_stx_ctx", hint->max_ep_stx_ctx, ENDPOINTS) ||
+	    check_max("domain_attr->max_ep_srx_ctx", hint->max_ep_srx_ctx, ENDPOINTS))
 		return -FI_ENODATA;
 	return 0;
 }
@@ -381,7 +389,7 @@ static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered)
 {
 	if (check_max("domain_attr->cntr_cnt", hint->cntr_cnt, COUNTERS) ||
 	    check_max("domain_attr->mr_iov_limit", hint->mr_iov_limit, SC_REG_RANGES_MAX) ||
-	    check_bits("domain_attr->caps", FI_TYPE_CAPS, hint->caps, offered & COMM_CAPS) ||
+	    check_bits("domain_attr->caps", FI_TYPE_CAPS, hint->caps, offered & DOMAIN_CAPS) ||
 	    check_max("domain_attr->max_err_data", hint->max_err_data, 0) ||
 	    check_max("domain_attr->mr_cnt", hint->mr_cnt, MR_COUNT))
 		return -FI_ENODATA;
@@ -479,7 +487,6 @@ static void fill_tx(struct fi_tx_attr *attr, const struct fi_tx_attr *hint, uint
 	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
 	attr->iov_limit = SHMCMA_IOV_LIMIT;
 	attr->rma_iov_limit = granted & MEMORY_KINDS ? SHMCMA_RMA_IOV_LIMIT : 0;
-	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
 }
 
 static void fill_rx(struct fi_rx_attr *attr, const struct fi_rx_attr *hint, uint64_t granted)
@@ -490,6 +497,23 @@ static void fill_rx(struct fi_rx_attr *attr, const struct fi_rx_attr *hint, uint
 	attr->op_flags = hint ? hint->op_flags : 0;
 	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
 	attr->iov_limit = SHMCMA_IOV_LIMIT;
+}
+
+/* tclass, the last, is let be: it is younger than these calls. */
+int shmcma_tx_attr_complete(struct fi_tx_attr *attr, uint64_t caps)
+{
+	if (check_tx(attr, caps))
+		return -FI_EINVAL;
+	fill_tx(attr, attr, caps);
+	return 0;
+}
+
+int shmcma_rx_attr_complete(struct fi_rx_attr *attr, uint64_t caps)
+{
+	if (check_rx(attr, caps))
+		return -FI_EINVAL;
+	fill_rx(attr, attr, caps);
+	return 0;
 }
 
 static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint, uint64_t granted)
@@ -503,8 +527,8 @@ static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint, uint
 	attr->max_order_waw_size = ordered_size(granted);
 	/* any division of 64 bits will do */
 	attr->mem_tag_format = hint && hint->mem_tag_format ? hint->mem_tag_format : TAG_FORMAT;
-	attr->tx_ctx_cnt = 1;
-	attr->rx_ctx_cnt = 1;
+	attr->tx_ctx_cnt = hint && hint->tx_ctx_cnt ? hint->tx_ctx_cnt : 1;
+	attr->rx_ctx_cnt = hint && hint->rx_ctx_cnt ? hint->rx_ctx_cnt : 1;
 }
 
 static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr *hint, uint64_t granted,
@@ -530,11 +554,13 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	attr->ep_cnt = ENDPOINTS;
 	attr->tx_ctx_cnt = ENDPOINTS;
 	attr->rx_ctx_cnt = ENDPOINTS;
-	attr->max_ep_tx_ctx = 1;
-	attr->max_ep_rx_ctx = 1;
+	attr->max_ep_tx_ctx = SHMCMA_CONTEXTS;
+	attr->max_ep_rx_ctx = SHMCMA_CONTEXTS;
+	attr->max_ep_stx_ctx = ENDPOINTS;
+	attr->max_ep_srx_ctx = ENDPOINTS;
 	attr->cntr_cnt = COUNTERS;
 	attr->mr_iov_limit = SC_REG_RANGES_MAX;
-	attr->caps = granted & COMM_CAPS;
+	attr->caps = granted & DOMAIN_CAPS;
 	attr->mr_cnt = MR_COUNT;
 	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
 	return 0;
@@ -577,6 +603,7 @@ static struct fi_info *make_info(uint32_t version, const struct fi_info *hints, 
 	info->caps = granted;
 	info->addr_format = FI_ADDR_STR;
 	fill_tx(info->tx_attr, hints ? hints->tx_attr : NULL, granted);
+	info->tx_attr->tclass = hints && hints->tx_attr ? hints->tx_attr->tclass : FI_TC_UNSPEC;
 	fill_rx(info->rx_attr, hints ? hints->rx_attr : NULL, granted);
 	fill_ep(info->ep_attr, hints ? hints->ep_attr : NULL, granted);
 	if (fill_fabric(info->fabric_attr, hints ? hints->fabric_attr : NULL, version) ||

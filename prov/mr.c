@@ -127,6 +127,9 @@ static int bind_locked(struct mr *mr, struct fid *fid, uint64_t flags)
 	case FI_CLASS_CNTR:
 		return bind_counter(mr, fid, flags);
 	case FI_CLASS_EP:
+	case FI_CLASS_SEP:
+	case FI_CLASS_RX_CTX:
+	case FI_CLASS_TX_CTX:
 		return bind_endpoint(mr, fid, flags);
 	default:
 		return -FI_EINVAL;

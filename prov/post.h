@@ -173,7 +173,7 @@ static inline bool shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, st
 	*peer = NULL;
 	if (source == FI_ADDR_UNSPEC || !(ep->caps & FI_DIRECTED_RECV))
 		return true;
-	*peer = shmcma_ep_peer(ep, source);
+	*peer = ep->namer ? shmcma_ep_peer(ep->namer, source) : NULL;
 	return *peer != NULL;
 }
 
@@ -187,7 +187,7 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 		return shmcma_trigger_recv(fid, source, recv);
 	shmcma_lock(fid->domain);
 	if (__builtin_expect(shmcma_recv_source(ep, source, &recv->source), 1)) {
-		ret = sc_rx_recv(ep->core, recv);
+		ret = sc_rxq_recv(ep->rxq, recv);
 		if (__builtin_expect(ret, 0))
 			ret = shmcma_error((int)ret);
 	} else {

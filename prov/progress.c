@@ -93,7 +93,7 @@ static enum round poll_round(struct shmcma_domain *domain, uint64_t *seen)
 	polls = domain->progress.polls;
 	if (polls == *seen)
 		done = shmcma_poll_locked(domain, &domain->enabled);
-	pthread_mutex_unlock(&domain->lock);
+	shmcma_unlock(domain); /* who sleeps is told of what has been found */
 	if (polls != *seen) {
 		*seen = polls;
 		return ROUND_LEFT;

@@ -29,6 +29,7 @@
 #include <shmcma/core.h>
 #include "fork.h"
 #include "progress.h"
+#include "wait.h"
 
 #define SHMCMA_NAME "shmcma"
 #define SHMCMA_VERSION FI_VERSION(0, 1)
@@ -38,6 +39,7 @@
 #define SHMCMA_DEFAULT_SIZE 1024 /* tx and rx size when the hints do not say */
 #define SHMCMA_MAX_SIZE 65536
 #define SHMCMA_CQ_DATA_SIZE 8
+#define SHMCMA_CONTEXTS 256 /* of a scalable endpoint, each kind */
 /* Of the registration modes that an application is ready for, those that are made use of. */
 #define SHMCMA_MR_MODES (FI_MR_VIRT_ADDR | FI_MR_PROV_KEY)
 #define SHMCMA_MULTI_MIN 64 /* FI_OPT_MIN_MULTI_RECV unless set */
@@ -93,11 +95,13 @@ struct shmcma_domain {
 	shmcma_refs refs;
 	struct shmcma_eq *eq; /* fi_domain_bind */
 	enum fi_threading threading;
-	bool locked;		      /* the threading model, or automatic progress, asks for a lock */
+	bool locked; /* the threading model, automatic progress or FI_COLLECTIVE asks for a lock */
 	pthread_mutex_t lock;	      /* recursive: no */
 	struct shmcma_polled enabled; /* all enabled endpoints */
 	struct shmcma_progress progress;
 	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
+	atomic_int visitors;	      /* who reads event queues and makes progress here (eq.c) */
+	struct shmcma_wait *armed;    /* somebody sleeps, or is about to (wait.c) */
 	struct shmcma_cntr *triggers; /* counters that operations wait for */
 	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
 	struct sc_cntr uncounted;     /* deferred work without a counter of its own */
@@ -116,6 +120,8 @@ static inline void shmcma_lock(struct shmcma_domain *domain)
 
 static inline void shmcma_unlock(struct shmcma_domain *domain)
 {
+	if (__builtin_expect(domain->armed != NULL, 0))
+		shmcma_wait_look_locked(domain);
 	if (domain->locked)
 		pthread_mutex_unlock(&domain->lock);
 }
@@ -134,6 +140,20 @@ struct shmcma_eq *shmcma_eq_get(struct fid *fid);
 void shmcma_eq_put_ref(struct shmcma_eq *eq);
 /* fi_trywait: 0 when the queue is empty, so that its wait object may be slept on, else -FI_EAGAIN. */
 int shmcma_eq_trywait(struct fid *fid);
+/*
+ * fi_join under way: reading the queue makes progress for it. Embedded; with the lock of the endpoint's domain.
+ */
+struct shmcma_joining {
+	struct shmcma_domain *domain; /* NULL: not under way */
+	struct shmcma_joining *next;  /* the queue's, under its lock */
+};
+/* -FI_EAGAIN: not now. */
+int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining);
+/* It has ended: with FI_JOIN_COMPLETE, or the entry's error. */
+void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
+			   const struct fi_eq_err_entry *entry);
+void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining);
+
 /* In a child that has inherited it: nobody waits there. */
 void shmcma_eq_forked(struct fid *fid);
 
@@ -156,7 +176,10 @@ struct shmcma_av {
 	struct shmcma_eq *eq;
 	enum fi_av_type type;
 	uint64_t flags;
-	pthread_mutex_t lock; /* what follows is av.c's alone, under it */
+	unsigned int
+		rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
+	struct sc_directory *shared; /* a named one: what other processes see of it; else NULL */
+	pthread_mutex_t lock;	     /* what follows is av.c's alone, under it */
 	struct shmcma_av_entry **chunks;
 	size_t chunk_count;
 	size_t count, live; /* indices handed out so far; of those, not removed */
@@ -176,7 +199,7 @@ const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
 /* Addresses that have been handed out: one more than the highest. */
 size_t shmcma_av_count(struct shmcma_av *av);
 /*
- * How a completion names the sender with that address (endpoint form): the lowest fi_addr it was inserted
+ * How a completion names the sender with that address (endpoint form), be it any context of the endpoint: the lowest fi_addr it was inserted
  * as, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it was not inserted.
  */
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
@@ -189,11 +212,15 @@ struct shmcma_cq {
 	struct sc_cq queue;
 	enum fi_cq_format format;
 	struct shmcma_polled polled; /* when this queue is read */
-	enum fi_wait_obj wait_obj;
+	struct shmcma_wait wait;
 	atomic_bool signaled; /* fi_cq_signal; by any thread, without lock */
 	bool overrun_told;    /* event queues know that completions were lost */
 	struct shmcma_object object;
 };
+
+/* Is there something to read, or to be told of? `found`: that the application is told of now. */
+bool shmcma_cq_has(const struct shmcma_cq *cq);
+bool shmcma_cq_found(struct shmcma_cq *cq);
 
 /* The endpoint is polled no more, for its peers are about to go; completions stay, with unknown source. */
 void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
@@ -206,8 +233,11 @@ struct shmcma_cntr {
 	struct sc_cntr count;	     /* written under the domain's lock */
 	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
 	bool elsewhere;		     /* what it counts may be on any endpoint of the domain */
-	enum fi_wait_obj wait_obj;
-	struct shmcma_work *works;	  /* wait for it (trigger.c) */
+	struct shmcma_wait wait;
+	struct sc_cntr told;	   /* what the application has seen of it; under the domain's lock */
+	struct sc_cntr given;	   /* what it was when the application changed it last, */
+	uint64_t changes;	   /* so many times */
+	struct shmcma_work *works; /* wait for it (trigger.c) */
 	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
 	bool lent;			  /* operations under way may count here after fi_close() */
 	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */
@@ -222,14 +252,30 @@ struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *
  */
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
 void shmcma_cntr_put(struct shmcma_cntr *cntr);
+/* What is polled when it is read. */
+const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
+/* Has it changed since the application last looked? `found`: it is told of now. */
+bool shmcma_cntr_has(const struct shmcma_cntr *cntr);
+bool shmcma_cntr_found(struct shmcma_cntr *cntr);
 /* The domain closes: those that were kept for operations under way. */
 void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 
+struct shmcma_stx; /* shared.c */
+struct shmcma_sep; /* sep.c */
+
 /*
- * What the endpoint structure and its aliases share: an alias is another fid with flags of its own.
+ * What the endpoint structure and its aliases share: an alias is another fid with flags of its own. The fid's
+ * class tells what it is:
+ *
+ *   FI_CLASS_EP                an endpoint
+ *   FI_CLASS_TX_CTX, _RX_CTX   a context of a scalable endpoint: one that can do nothing but send, or receive
+ *   FI_CLASS_SEP               a scalable endpoint: a name for its contexts (sep.c); never has a core
+ *   FI_CLASS_SRX_CTX           a shared receive context: a receive queue and no core (shared.c)
  */
 struct shmcma_ep {
-	struct sc_ep *core; /* NULL until fi_enable */
+	struct sc_ep *core;	 /* NULL until fi_enable */
+	struct sc_rxq *rxq;	 /* where receives are posted; NULL likewise */
+	struct shmcma_ep *namer; /* whose address vector names sources: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;
 	struct shmcma_av *av;
 	struct shmcma_ep *av_next;
@@ -237,18 +283,27 @@ struct shmcma_ep {
 	struct shmcma_cq *tx_cq, *rx_cq;
 	struct shmcma_cntr *cntrs[SC_EVENTS];
 	bool tx_selective, rx_selective; /* FI_SELECTIVE_COMPLETION */
-	/* peers by fi_addr; NULL: not looked up yet (shmcma_ep_peer()) */
+	/* peers by fi_addr, turned by rx_ctx_bits; NULL: not looked up yet (shmcma_ep_peer()) */
 	struct sc_peer **peers;
 	size_t peer_count;
+	unsigned int rx_ctx_bits; /* of the address vector */
 	/* peers whose sc_peer_user() holds what completions call them */
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
 	size_t tx_size, rx_size, multi_min;
-	struct shmcma_coll *coll;   /* with FI_COLLECTIVE, once enabled (group.c) */
-	char name[SC_ADDR_SIZE];    /* service to be found under; empty: none */
-	shmcma_refs refs;	    /* aliases */
-	struct shmcma_ep_fid *fids; /* the endpoint itself, then its aliases, linked by next */
+	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
+	char name[SC_ADDR_SIZE];	/* service to be found under; empty: none */
+	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
+	shmcma_refs refs;		/* aliases; contexts; endpoints that share it */
+	struct shmcma_ep_fid *fids;	/* the endpoint itself, then its aliases, linked by next */
+	struct shmcma_sep *sep;		/* a scalable endpoint's, also of its contexts; else NULL */
+	uint16_t index;			/* context: in the scalable endpoint's addresses */
+	bool shares_tx, shares_rx;	/* FI_SHARED_CONTEXT: to be bound to one */
+	struct shmcma_stx *stx;
+	struct shmcma_ep *stx_next; /* shmcma_stx.users */
+	struct shmcma_ep *srx;
+	struct shmcma_ep *srx_next; /* enabled endpoints of one, from its `namer` on */
 };
 
 /* Go on with what groups of endpoints do together (group.c). 0: there was nothing to do. */
@@ -301,10 +356,18 @@ struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);
 /* Why there was none: -FI_EINVAL, no such entry, or -FI_EAGAIN, no memory just now. */
 int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 
+/* The context in the low bits, so that what is in use is close together. */
+static inline uint64_t shmcma_ep_place(const struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	return fi_addr << ep->rx_ctx_bits | fi_addr >> (-ep->rx_ctx_bits & 63);
+}
+
 static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
-	if (__builtin_expect(fi_addr < ep->peer_count && ep->peers[fi_addr], 1))
-		return ep->peers[fi_addr];
+	uint64_t place = shmcma_ep_place(ep, fi_addr);
+
+	if (__builtin_expect(place < ep->peer_count && ep->peers[place], 1))
+		return ep->peers[place];
 	return shmcma_ep_peer_slow(ep, fi_addr);
 }
 
@@ -327,6 +390,11 @@ int shmcma_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fi
 int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
 		     void *context);
 int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int shmcma_sep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context);
+int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
+		    void *context);
+int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx,
+		    void *context);
 int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
 			struct fi_atomic_attr *attr, uint64_t flags);
 int shmcma_query_collective(struct fid_domain *domain, enum fi_collective_op op,
@@ -347,6 +415,13 @@ struct fid_domain *shmcma_domain_find(const struct fid_domain *fid, const struct
  * fi_domain, fi_endpoint for the info handed in (info.c). 0 or -FI_ENODATA with the reason logged.
  */
 int shmcma_check_hints(uint32_t version, const struct fi_info *hints);
+
+/*
+ * Attributes of a context of an endpoint with these capabilities: as asked for in *attr, completed there.
+ * -FI_EINVAL: not to be had, with the reason logged. (info.c)
+ */
+int shmcma_tx_attr_complete(struct fi_tx_attr *attr, uint64_t caps);
+int shmcma_rx_attr_complete(struct fi_rx_attr *attr, uint64_t caps);
 
 /* Node and service of fi_getinfo and fi_av_insertsvc (node.c): address of the service they name,
  * out[SC_ADDR_SIZE]. -FI_ENODATA: the node is not this machine; -FI_EINVAL: no possible name. */

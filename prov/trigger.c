@@ -414,7 +414,7 @@ static int post_recv(struct shmcma_work *work)
 {
 	if (!shmcma_recv_source(work->ep, work->peer, &work->recv.source))
 		return shmcma_ep_no_peer(work->ep, work->peer);
-	return sc_rx_recv(work->ep->core, &work->recv);
+	return sc_rxq_recv(work->ep->rxq, &work->recv);
 }
 
 ssize_t shmcma_trigger_recv(struct shmcma_ep_fid *fid, fi_addr_t source, const struct sc_recv *recv)
@@ -554,7 +554,10 @@ static int queue_cntr(struct shmcma_domain *domain, const struct fi_deferred_wor
 
 static bool is_ours(const struct shmcma_domain *domain, struct fid_ep *ep)
 {
-	return ep && ep->fid.fclass == FI_CLASS_EP && shmcma_ep_of(ep)->domain == domain;
+	if (!ep || (ep->fid.fclass != FI_CLASS_EP && ep->fid.fclass != FI_CLASS_TX_CTX &&
+		    ep->fid.fclass != FI_CLASS_RX_CTX))
+		return false;
+	return shmcma_ep_of(ep)->domain == domain;
 }
 
 /* What takes the place of the operation's context, so that the data call leads back to the work. */

@@ -17,6 +17,7 @@
 #define PREFIX_LEN (sizeof(SC_ADDR_PREFIX) - 1)
 #define FILE_PREFIX "shmcma-"
 #define SERVICE_PREFIX "shmcma.service-"
+#define DIRECTORY_PREFIX "shmcma.av-"
 
 #define HOST_DIGITS 16
 #define PID_DIGITS 8
@@ -27,6 +28,8 @@
 #define SERVICE_MAX (SC_ADDR_SIZE - 1 - PREFIX_LEN)
 
 _Static_assert(PREFIX_LEN + HOST_DIGITS + 1 + TAIL_LEN == SC_ADDR_SIZE - 1, "63 characters");
+_Static_assert(PREFIX_LEN + HOST_DIGITS + 1 + TAIL_LEN - EP_DIGITS - 1 == SC_ADDR_STEM,
+	       "all but the number");
 _Static_assert(sizeof(SERVICE_PREFIX) + 10 + 1 + SERVICE_MAX <= SC_ADDR_NAME_MAX, "file name fits");
 
 static int digit_value(char c)
@@ -109,6 +112,17 @@ void sc_addr_format(const struct sc_addr *addr, char text[SC_ADDR_SIZE])
 	format_tail(addr, text + at);
 }
 
+int sc_addr_context(const char *addr, uint16_t index, char *out)
+{
+	struct sc_addr parts;
+
+	if (sc_addr_parse(addr, &parts))
+		return -EINVAL;
+	parts.ep = (uint16_t)(parts.ep + index);
+	sc_addr_format(&parts, out);
+	return 0;
+}
+
 void sc_addr_file(const struct sc_addr *addr, char name[SC_ADDR_NAME_MAX])
 {
 	format_tail(addr, name + sprintf(name, FILE_PREFIX));
@@ -143,24 +157,42 @@ static bool is_service_name(const char *name)
 }
 
 /* One user's names never collide with another's: the uid is part of them. */
-static int service_prefix(char prefix[SC_ADDR_NAME_MAX])
+static int user_prefix(const char *kind, char prefix[SC_ADDR_NAME_MAX])
 {
-	return sprintf(prefix, SERVICE_PREFIX "%u-", (unsigned int)geteuid());
+	return sprintf(prefix, "%s%u-", kind, (unsigned int)geteuid());
+}
+
+static void named_file(const char *kind, const char *of, char name[SC_ADDR_NAME_MAX])
+{
+	int at = user_prefix(kind, name);
+
+	snprintf(name + at, SC_ADDR_NAME_MAX - (size_t)at, "%s", of);
+}
+
+static bool is_named_file(const char *kind, const char *name)
+{
+	char prefix[SC_ADDR_NAME_MAX];
+	size_t len = (size_t)user_prefix(kind, prefix);
+
+	return !strncmp(name, prefix, len) && is_service_name(name + len);
 }
 
 void sc_addr_service_file(const char *service, char name[SC_ADDR_NAME_MAX])
 {
-	int at = service_prefix(name);
+	named_file(SERVICE_PREFIX, service, name);
+}
 
-	snprintf(name + at, SC_ADDR_NAME_MAX - (size_t)at, "%s", service);
+int sc_addr_directory_file(const char *directory, char name[SC_ADDR_NAME_MAX])
+{
+	if (!is_service_name(directory))
+		return -EINVAL;
+	named_file(DIRECTORY_PREFIX, directory, name);
+	return 0;
 }
 
 bool sc_addr_is_service_file(const char *name)
 {
-	char prefix[SC_ADDR_NAME_MAX];
-	size_t len = (size_t)service_prefix(prefix);
-
-	return !strncmp(name, prefix, len) && is_service_name(name + len);
+	return is_named_file(SERVICE_PREFIX, name) || is_named_file(DIRECTORY_PREFIX, name);
 }
 
 enum sc_addr_kind sc_addr_kind(const char *addr)

@@ -24,10 +24,12 @@ void sc_addr_format(const struct sc_addr *addr, char text[SC_ADDR_SIZE]);
 /* The file name (no directory) of an endpoint's segment, of a service. */
 void sc_addr_file(const struct sc_addr *addr, char name[SC_ADDR_NAME_MAX]);
 void sc_addr_service_file(const char *service, char name[SC_ADDR_NAME_MAX]);
+/* Likewise of a directory; -EINVAL: not a possible name, which are those of services. */
+int sc_addr_directory_file(const char *directory, char name[SC_ADDR_NAME_MAX]);
 
 /* The way back. -EINVAL: not the name of a segment. The host, which the name does not tell, is 0. */
 int sc_addr_parse_file(const char *name, struct sc_addr *addr);
-/* Is it the name of a file of a service of this user? */
+/* Is it the name of a file of a service, or of a directory, of this user? */
 bool sc_addr_is_service_file(const char *name);
 
 #endif

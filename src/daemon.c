@@ -69,6 +69,7 @@
 #include "own.h"
 #include "pidfd.h"
 #include "reap.h"
+#include "wake.h"
 
 #define TICK_MS 30000
 #define LOCK_MS 100
@@ -362,6 +363,7 @@ static void ring(struct sc_bell *bell)
 {
 	/* D1 release: pairs with D1' in sc_bell_hear() */
 	sc_add_acq_rel_32(&bell->rung, 1);
+	sc_wake(bell->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
 /* There are names of this process: it takes part. */
@@ -374,7 +376,7 @@ static void come_locked(void)
 
 void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 {
-	*bell = (struct sc_bell){ .opened_by = sc_host_self() };
+	*bell = (struct sc_bell){ .opened_by = sc_host_self(), .sleep = &sc_seg_presence(seg)->sleep };
 	pthread_once(&daemon_once, init_once);
 	pthread_mutex_lock(&daemon_mutex);
 	sc_list_prepend(&daemon_bells, &bell->all);

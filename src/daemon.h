@@ -17,6 +17,7 @@
 struct sc_bell {
 	struct sc_list all;
 	struct sc_abi_presence *presence;
+	uint64_t *sleep;    /* the endpoint's, see wake.h */
 	uint64_t opened_by; /* sc_host_self(); forked children hear nothing */
 	uint32_t rung;	    /* by the daemon */
 	uint32_t heard;	    /* by the endpoint */

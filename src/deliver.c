@@ -82,7 +82,7 @@ static inline void complete(struct sc_ep *ep, const struct sc_rx_op *op, const s
 	ep->counters.rx_msgs++;
 	ep->counters.rx_bytes += ending->done;
 	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
-	if (!ep->rx_cq || (op->flags & SC_SILENT && !error && !(ending->flags & SC_COMP_MULTI_DONE)))
+	if (!ep->rx_cq || (op->flags & ep->rx_silent && !error && !(ending->flags & SC_COMP_MULTI_DONE)))
 		return;
 	comp = sc_cq_reserve(ep->rx_cq);
 	if (!comp)
@@ -175,7 +175,7 @@ static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
 	op->iov[0].iov_len -= bytes;
 	op->capacity -= bytes;
 	if (sc_deliver_exhausted(op))
-		sc_deliver_unpost(ep, op);
+		sc_deliver_unpost(ep->rxq, op);
 	return buf;
 }
 
@@ -197,27 +197,33 @@ static void share_leave(struct sc_rx_op *op)
 	op->share.words = NULL;
 }
 
-static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
+/* Nothing is moved any more: out of all lists. SC_COMP_MULTI_DONE: it was the last of a buffer. */
+static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_rx_op *multi = op->multi;
+
+	share_leave(op);
+	sc_list_remove(&op->of_peer);
+	copying_remove(op);
+	if (!multi || --multi->multi_transfers || !sc_deliver_exhausted(multi))
+		return 0;
+	sc_slab_put(&ep->rxq->ops, multi);
+	return SC_COMP_MULTI_DONE;
+}
+
+static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
+{
 	struct ending ending = { .peer = op->peer,
 				 .tag = op->tag,
 				 .data = op->data,
 				 .size = op->size,
 				 .done = error ? 0 : op->want,
-				 .flags = op->comp_flags,
+				 .flags = op->comp_flags | transfer_leave(ep, op),
 				 .error = error,
-				 .buf = multi ? op->iov[0].iov_base : NULL };
+				 .buf = op->multi ? op->iov[0].iov_base : NULL };
 
-	share_leave(op);
-	sc_list_remove(&op->of_peer);
-	copying_remove(op);
-	if (multi && !--multi->multi_transfers && sc_deliver_exhausted(multi)) {
-		ending.flags |= SC_COMP_MULTI_DONE;
-		sc_slab_put(&ep->rx_ops, multi);
-	}
 	complete(ep, op, &ending);
-	sc_slab_put(&ep->rx_ops, op);
+	sc_slab_put(&ep->rxq->ops, op);
 }
 
 /* Ends well or badly for both sides. */
@@ -574,6 +580,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 		transfer_ask(op);
 		return;
 	}
+	ep->idle = false;
 	if (first)
 		sc_list_append(&ep->pulling, &peer->pulling);
 	sc_list_append(&peer->copying, &op->pulling);
@@ -641,7 +648,7 @@ int sc_deliver_progress(struct sc_ep *ep)
 int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
 {
 	struct sc_ep *ep = peer->ep;
-	struct sc_rx_op *op = sc_slab_find(&ep->rx_ops, piece->to);
+	struct sc_rx_op *op = sc_slab_find(&ep->rxq->ops, piece->to);
 	struct iovec bufs[SC_ABI_RECORD_BUFS], to[SC_IOV_MAX];
 	uint32_t count;
 
@@ -670,7 +677,22 @@ bool sc_deliver_end_peer(struct sc_peer *peer, int error)
 	return sc_list_empty(&peer->transfers);
 }
 
-void sc_deliver_fini(struct sc_ep *ep)
+/* The peers go with the endpoint: who sent what is cancelled is not told. */
+static void cancel_transfers(struct sc_peer *peer)
+{
+	sc_list_for_safe (entry, next, &peer->transfers) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
+		struct ending ending = { .tag = op->tag,
+					 .size = op->size,
+					 .flags = transfer_leave(peer->ep, op),
+					 .error = -ECANCELED };
+
+		complete(peer->ep, op, &ending);
+		sc_slab_put(&peer->ep->rxq->ops, op);
+	}
+}
+
+static void wait_for_writers(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's buffers */
@@ -681,6 +703,15 @@ void sc_deliver_fini(struct sc_ep *ep)
 			while (!share_over(sc_list_entry(transfer, struct sc_rx_op, of_peer)))
 				sched_yield();
 	}
+}
+
+void sc_deliver_fini(struct sc_ep *ep)
+{
+	wait_for_writers(ep);
+	if (!sc_ep_shares_rxq(ep))
+		return;
+	sc_list_for (entry, &ep->peers)
+		cancel_transfers(sc_list_entry(entry, struct sc_peer, all));
 }
 
 /* ---- delivery -------------------------------------------------------------------------------- */
@@ -695,7 +726,7 @@ static struct sc_rx_op *transfer_op(struct sc_ep *ep, struct sc_rx_op *posted, u
 		posted->multi = NULL;
 		return posted;
 	}
-	op = sc_slab_get(&ep->rx_ops);
+	op = sc_slab_get(&ep->rxq->ops);
 	if (!op)
 		return NULL;
 	op->flags = posted->flags & ~SC_RECV_MULTI;
@@ -760,7 +791,7 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 	if (message->op)
 		sc_deliver_acknowledge(message, len);
 	if (!(op->flags & SC_RECV_MULTI) || ending.flags & SC_COMP_MULTI_DONE)
-		sc_slab_put(&ep->rx_ops, op);
+		sc_slab_put(&ep->rxq->ops, op);
 }
 
 /* A rendezvous message into a receive. -ENOMEM: nothing has changed. */

@@ -15,7 +15,8 @@ struct sc_message {
 	const struct sc_abi_line *first; /* in the ring; NULL: it has waited and `bytes` is the payload */
 	const uint8_t *bytes;
 	uint64_t units;
-	uint64_t arrival; /* among those of the peer that have had to wait; of one that has not: the next */
+	uint64_t
+		arrival; /* among those of the peer that have had to wait; of one that has not: the next */
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint32_t segment_count;
 	struct iovec segments[SC_ABI_RDV_SEGMENTS];
@@ -61,7 +62,10 @@ static inline void sc_deliver_prove(struct sc_peer *peer)
  */
 bool sc_deliver_end_peer(struct sc_peer *peer, int error);
 
-/* The endpoint closes: returns when no peer writes to receive buffers any more. */
+/*
+ * The endpoint closes: returns when no peer writes to receive buffers any more. What was on its way into those
+ * of a shared queue is cancelled.
+ */
 void sc_deliver_fini(struct sc_ep *ep);
 
 /* What completions say of a message with these SC_ABI_F_*. */
@@ -71,10 +75,10 @@ static inline uint32_t sc_deliver_comp_flags(uint32_t flags)
 }
 
 /* Withdraw a posted receive from the matcher. */
-static inline void sc_deliver_unpost(struct sc_ep *ep, struct sc_rx_op *op)
+static inline void sc_deliver_unpost(struct sc_rxq *rxq, struct sc_rx_op *op)
 {
-	sc_match_unpost(sc_ep_queue(ep, op->flags & SC_TAGGED), &op->match);
-	ep->rx_posted--;
+	sc_match_unpost(sc_rxq_queue(rxq, op->flags & SC_TAGGED), &op->match);
+	rxq->posted--;
 }
 
 /* Is a multi-receive buffer the application's again? Its receive is out of the matcher then. */

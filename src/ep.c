@@ -19,6 +19,7 @@
 #include "reg.h"
 #include "rma.h"
 #include "rx.h"
+#include "rxq.h"
 #include "serve.h"
 #include "state.h"
 #include "tx.h"
@@ -93,11 +94,13 @@ static uint32_t capabilities(const struct sc_ep *ep)
 	if (ep->cntrs[SC_EVENT_REMOTE_READ] != &ep->uncounted ||
 	    ep->cntrs[SC_EVENT_REMOTE_WRITE] != &ep->uncounted)
 		all |= SC_ABI_CAP_EVENTS;
+	if (ep->barrier)
+		all |= SC_ABI_CAP_BARRIER;
 	return all;
 }
 
 /* A table only where there is something to show. */
-static int segment_create(struct sc_ep *ep)
+static int segment_create(struct sc_ep *ep, const struct sc_ep_attr *attr)
 {
 	bool shows = ep->regtab && !ep->config.strict;
 	struct sc_seg_geometry geometry = {
@@ -108,9 +111,29 @@ static int segment_create(struct sc_ep *ep)
 		.capabilities = capabilities(ep),
 		.regs = shows ? SC_ABI_REGS_MAX : 0,
 		.ranges = shows ? SC_ABI_RANGES_MAX : 0,
+		.name = attr->name,
+		.index = attr->index,
 	};
 
 	return sc_seg_create(&geometry, &ep->seg);
+}
+
+static int rxq_join(struct sc_ep *ep, const struct sc_ep_attr *attr)
+{
+	int ret = attr->rxq ? 0 : sc_rxq_init(&ep->own_rxq, attr->rx_size);
+
+	ep->rxq = attr->rxq ? attr->rxq : &ep->own_rxq;
+	ep->rx_silent = attr->rx_report ? 0 : SC_SILENT;
+	if (!ret)
+		sc_list_append(&ep->rxq->eps, &ep->of_rxq);
+	return ret;
+}
+
+static void rxq_leave(struct sc_ep *ep)
+{
+	sc_list_remove(&ep->of_rxq);
+	if (!sc_ep_shares_rxq(ep))
+		sc_rxq_fini(ep->rxq);
 }
 
 int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
@@ -126,12 +149,10 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ep->tx_cq = attr->tx_cq;
 	ep->rx_cq = attr->rx_cq;
 	ep->tx_size = attr->tx_size;
-	ep->rx_size = attr->rx_size;
 	ep->regtab = attr->regtab;
 	for (int event = 0; event < SC_EVENTS; event++)
 		ep->cntrs[event] = attr->cntrs[event] ? attr->cntrs[event] : &ep->uncounted;
 	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
-	sc_slab_init(&ep->rx_ops, sizeof(struct sc_rx_op));
 	sc_slab_init(&ep->rma_ops, sizeof(struct sc_rma_op));
 	sc_list_init(&ep->rma_busy);
 	sc_list_init(&ep->offering);
@@ -139,14 +160,13 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_list_init(&ep->pushing);
 	sc_list_init(&ep->sharing);
 	sc_list_init(&ep->pulling);
-	sc_list_init(&ep->claimed);
-	if (sc_match_init(&ep->tagged))
-		goto no_tagged;
-	if (sc_match_init(&ep->plain))
-		goto no_plain;
+	ret = rxq_join(ep, attr);
+	if (ret)
+		goto no_rxq;
 	if (first)
 		sc_neighbours_knock();
-	ret = segment_create(ep);
+	ep->barrier = sc_wake_join(); /* before there are threads: then it is cheap */
+	ret = segment_create(ep, attr);
 	if (ret)
 		goto no_segment;
 	ret = sc_pool_init(&ep->pool, ep->seg->header.buf_count);
@@ -163,8 +183,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		if (ret)
 			goto no_service;
 	}
-	ep->watch_mask =
-		(ep->config.daemon && sc_daemon_start(&ep->config) ? WATCH_POLLS_DAEMON : WATCH_POLLS) - 1;
+	ep->alone = !ep->config.daemon || !sc_daemon_start(&ep->config);
+	ep->watch_mask = (ep->alone ? WATCH_POLLS : WATCH_POLLS_DAEMON) - 1;
 	sc_bell_open(&ep->bell, ep->seg);
 	if (first)
 		sc_neighbours_knock();
@@ -180,10 +200,8 @@ no_peers:
 no_pool:
 	sc_seg_destroy(ep->seg);
 no_segment:
-	sc_match_fini(&ep->plain);
-no_plain:
-	sc_match_fini(&ep->tagged);
-no_tagged:
+	rxq_leave(ep);
+no_rxq:
 	free(ep);
 	return ret;
 }
@@ -203,8 +221,7 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_bell_close(&ep->bell);
 	sc_pool_fini(&ep->pool);
 	sc_seg_destroy(ep->seg);
-	sc_match_fini(&ep->plain);
-	sc_match_fini(&ep->tagged);
+	rxq_leave(ep);
 	free(ep);
 }
 
@@ -261,5 +278,8 @@ int sc_ep_poll(struct sc_ep *ep)
 		done += sc_serve_progress(ep);
 	if (__builtin_expect(!sc_list_empty(&ep->ending), 0))
 		done += end_lost(ep);
+	ep->idle = !done;
+	if (done)
+		ep->vain = 0;
 	return done;
 }

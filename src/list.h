@@ -18,7 +18,8 @@ struct sc_list {
 
 /* The entry may be removed in the body. */
 #define sc_list_for_safe(pos, tmp, head)                                                                  \
-	for (struct sc_list *pos = (head)->next, *tmp = pos->next; pos != (head); pos = tmp, tmp = pos->next)
+	for (struct sc_list *pos = (head)->next, *tmp = pos->next; pos != (head);                         \
+	     pos = tmp, tmp = pos->next)
 
 static inline void sc_list_init(struct sc_list *head)
 {

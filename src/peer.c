@@ -49,6 +49,7 @@
 #include "live.h"
 #include "log.h"
 #include "reap.h"
+#include "rxq.h"
 
 #define TABLE_MIN 64
 #define NO_SLOT UINT32_MAX
@@ -76,6 +77,7 @@ static void bump(const struct sc_seg *seg)
 	/* P2 release: pairs with P2' in sc_peers_changed() */
 	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
 	(void)SC_INJECT("peer.bumped");
+	sc_wake(&sc_seg_presence(seg)->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
 /* Our ticket, in the peer's segment: by it the owner finds out, should we die before step 5. */
@@ -197,6 +199,7 @@ void sc_peers_fini(struct sc_ep *ep)
 
 		sc_peer_part(peer);
 		drop_replies(peer);
+		sc_source_part(peer, 0);
 		free(peer);
 	}
 	free(ep->peer_table);
@@ -237,6 +240,11 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return -ENOMEM;
+	peer->source = sc_rxq_source(ep->rxq, addr);
+	if (!peer->source) {
+		free(peer);
+		return -ENOMEM;
+	}
 	peer->ep = ep;
 	peer->user = UINT64_MAX;
 	peer->out_slot = peer->in_slot = NO_SLOT;
@@ -450,14 +458,17 @@ int sc_peer_connect(struct sc_peer *peer)
 	memcpy(slot->intro.address, peer->ep->seg->header.address, SC_ADDR_SIZE);
 	(void)SC_INJECT("peer.intro");
 	sc_ring_tx_init(&peer->tx, slot);
+	peer->tx.sleep = &sc_seg_presence(peer->seg)->sleep;
 	peer->units_limit = peer->seg->header.window;
 	peer->link = SC_LINK_UP;
+	sc_source_meet(peer);
 	peer->ep->counters.connects++;
 	/* P1 release: pairs with P1' in sc_peers_review() */
 	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], ticket(peer) | SC_ABI_PUBLISHED);
 	(void)SC_INJECT("peer.published");
 	bump(peer->seg);
 	sc_list_append(&peer->ep->unanswered, &peer->unanswered);
+	peer->ep->idle = false;
 	return 0;
 
 failed:
@@ -550,6 +561,9 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 		end_feed(peer, error);
 	if (sc_list_empty(&peer->ending))
 		sc_list_append(&ep->ending, &peer->ending);
+	/* of one that has vanished, only now: what it had written could be received */
+	if (peer->link != SC_LINK_DOWN || peer->met)
+		sc_source_part(peer, error);
 	if (peer->link != SC_LINK_DOWN)
 		end_link(peer, error);
 }
@@ -731,6 +745,8 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	if (peer->link == SC_LINK_DOWN) { /* nothing has been sent to it: it is let in to be read */
 		sc_list_remove(&peer->ending);
 		peer->error = -ECONNRESET;
+	} else {
+		sc_source_meet(peer);
 	}
 	peer->in_slot = index;
 	sc_ring_rx_init(&peer->rx, sc_seg_slot(ep->seg, index));

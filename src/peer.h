@@ -76,12 +76,26 @@ static inline bool sc_peers_changed(const struct sc_ep *ep)
 	return sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership) != ep->membership;
 }
 
+/* It writes for us, or waits for us; something that it looks at has changed. */
+static inline void sc_peer_wake(const struct sc_peer *peer, uint64_t who)
+{
+	if (peer->seg)
+		sc_wake(&sc_seg_presence(peer->seg)->sleep, who);
+}
+
+/* Tell the peer how far its ring is read. */
+static inline void sc_peer_publish(struct sc_peer *peer)
+{
+	sc_ring_publish(&peer->rx, peer->units_back);
+	sc_peer_wake(peer, SC_ABI_SLEEP_ROOM);
+}
+
 /* Units of its messages are done with: the peer may send that much again, and is told so now and then. */
 static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
 {
 	peer->units_back += units;
 	if (peer->rx.lines && peer->units_back - peer->rx.window >= peer->ep->config.window / 4)
-		sc_ring_publish(&peer->rx, peer->units_back);
+		sc_peer_publish(peer);
 }
 
 /*

@@ -39,7 +39,10 @@ int sc_record_room(struct sc_peer *peer, uint32_t lines)
 	ret = refresh(peer);
 	if (ret)
 		return ret;
-	return sc_ring_has_room(&peer->tx, lines) ? 0 : -EAGAIN;
+	if (sc_ring_has_room(&peer->tx, lines))
+		return 0;
+	peer->ep->wants_room = true;
+	return -EAGAIN;
 }
 
 void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, uint32_t size,
@@ -74,8 +77,10 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 
 	if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve)) {
 		collect(ep);
-		if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve))
+		if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve)) {
+			ep->wants_room = true;
 			return false;
+		}
 	}
 	if (!peer->tx.lines)
 		return false; /* given up, here or when it was asked for more */

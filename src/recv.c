@@ -2,10 +2,10 @@
 /*
  * recv.c: what applications ask of the receiving side: post, peek, claim, discard, cancel.
  *
- *   sc_rx_recv() --waits already--> sc_waiting_deliver()
+ *   sc_rxq_recv() --waits already--> sc_waiting_deliver()
  *        |
- *        +--no message--> posted in the matcher, until a record fits (rx.c), sc_rx_cancel(), or the peer
- *                         that it is directed to is lost (sc_recv_end_peer())
+ *        +--no message--> posted in the matcher, until a record fits (rx.c), sc_rxq_cancel(), or the last
+ *                         peer of the source that it is directed to is lost (sc_recv_end_peer())
  *
  * Owns operations from sc_slab_get() until they are posted or handed to a delivery, which ends them. At any
  * time an operation is posted, in a transfer, or both (multi-receive); never waiting while a message that
@@ -22,6 +22,7 @@
 #include "peer.h"
 #include "rma.h"
 #include "rx.h"
+#include "rxq.h"
 #include "serve.h"
 #include "tx.h"
 #include "waiting.h"
@@ -32,10 +33,16 @@
  */
 #define PEEK_LOOKS 64
 
+/* Which endpoint reports a receive that no message ends; NULL: a shared queue without any. */
+static struct sc_ep *reporter(const struct sc_rxq *rxq)
+{
+	return sc_list_empty(&rxq->eps) ? NULL : sc_list_entry(rxq->eps.next, struct sc_ep, of_rxq);
+}
+
 /* A completion that tells of a message without receiving it; NULL: there is none. */
 static void complete_peek(struct sc_ep *ep, const struct sc_recv *recv, const struct sc_rx_msg *msg)
 {
-	struct sc_comp *comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
+	struct sc_comp *comp = ep && ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
 
 	if (!comp)
 		return;
@@ -54,12 +61,12 @@ static void complete_peek(struct sc_ep *ep, const struct sc_recv *recv, const st
 	sc_cq_commit(ep->rx_cq);
 }
 
-static int peek(struct sc_ep *ep, const struct sc_recv *recv)
+/* Whoever does nothing but peek must make progress by it: its queue is never empty. */
+static struct sc_rx_msg *look(struct sc_ep *ep, const struct sc_recv *recv)
 {
-	struct sc_rx_msg *msg = sc_waiting_find(ep, recv);
+	struct sc_rx_msg *msg = sc_waiting_find(ep->rxq, recv);
 	uint32_t looks = PEEK_LOOKS + ep->inbound_count;
 
-	/* whoever does nothing but peek must make progress by it: its queue is never empty */
 	if (sc_peers_changed(ep))
 		sc_peers_review(ep);
 	sc_deliver_progress(ep);
@@ -67,8 +74,19 @@ static int peek(struct sc_ep *ep, const struct sc_recv *recv)
 	sc_rma_progress(ep);
 	sc_serve_progress(ep);
 	while (!msg && looks-- && sc_rx_poll(ep))
-		msg = sc_waiting_find(ep, recv);
-	complete_peek(ep, recv, msg);
+		msg = sc_waiting_find(ep->rxq, recv);
+	return msg;
+}
+
+static int peek(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	struct sc_rx_msg *msg = NULL;
+
+	sc_list_for (entry, &rxq->eps)
+		msg = look(sc_list_entry(entry, struct sc_ep, of_rxq), recv);
+	if (!msg)
+		msg = sc_waiting_find(rxq, recv);
+	complete_peek(msg ? msg->peer->ep : reporter(rxq), recv, msg);
 	if (!msg)
 		return 0;
 	if (recv->flags & SC_RECV_DISCARD) {
@@ -80,9 +98,9 @@ static int peek(struct sc_ep *ep, const struct sc_recv *recv)
 	return 0;
 }
 
-static struct sc_rx_op *op_begin(struct sc_ep *ep, const struct sc_recv *recv)
+static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
-	struct sc_rx_op *op = sc_slab_get(&ep->rx_ops);
+	struct sc_rx_op *op = sc_slab_get(&rxq->ops);
 
 	if (!op)
 		return NULL;
@@ -90,7 +108,7 @@ static struct sc_rx_op *op_begin(struct sc_ep *ep, const struct sc_recv *recv)
 	op->context = recv->context;
 	op->cntr = recv->cntr;
 	op->cq_flags = recv->cq_flags;
-	op->match.source = recv->source;
+	op->match.source = recv->source ? recv->source->source : NULL;
 	op->match.tag = recv->tag;
 	op->match.ignore = recv->ignore;
 	op->iov_count = recv->iov_count;
@@ -111,34 +129,36 @@ static struct sc_rx_op *op_begin(struct sc_ep *ep, const struct sc_recv *recv)
 /* Nothing more will come from there. */
 static int lost(const struct sc_recv *recv)
 {
-	return recv->source && recv->source->link == SC_LINK_DOWN ? recv->source->error : 0;
+	const struct sc_source *source = recv->source ? recv->source->source : NULL;
+
+	return source && !source->met ? source->error : 0;
 }
 
-static int post(struct sc_ep *ep, struct sc_rx_op *op)
+static int post(struct sc_rxq *rxq, struct sc_rx_op *op)
 {
-	if (sc_match_post(sc_ep_queue(ep, op->flags & SC_TAGGED), &op->match)) {
-		sc_slab_put(&ep->rx_ops, op);
+	if (sc_match_post(sc_rxq_queue(rxq, op->flags & SC_TAGGED), &op->match)) {
+		sc_slab_put(&rxq->ops, op);
 		return -EAGAIN;
 	}
-	ep->rx_posted++;
+	rxq->posted++;
 	return 0;
 }
 
 /* Receive the message that was set aside for this context, or drop it. */
-static int recv_claimed(struct sc_ep *ep, const struct sc_recv *recv)
+static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
-	struct sc_rx_msg *msg = sc_waiting_find_claimed(ep, recv);
+	struct sc_rx_msg *msg = sc_waiting_find_claimed(rxq, recv);
 	struct sc_rx_op *op;
 
 	if (!msg)
 		return -EINVAL;
 	if (recv->flags & SC_RECV_DISCARD) {
 		sc_list_remove(&msg->claimed);
-		complete_peek(ep, recv, msg);
+		complete_peek(msg->peer->ep, recv, msg);
 		sc_waiting_discard(msg);
 		return 0;
 	}
-	op = op_begin(ep, recv);
+	op = op_begin(rxq, recv);
 	if (!op)
 		return -EAGAIN;
 	op->flags &= ~SC_RECV_MULTI; /* so it cannot fail */
@@ -149,13 +169,15 @@ static int recv_claimed(struct sc_ep *ep, const struct sc_recv *recv)
 }
 
 /* End a posted receive. A multi-receive buffer that messages are on their way into is given back by the last. */
-static void withdraw(struct sc_ep *ep, struct sc_rx_op *op, int error)
+static void withdraw(struct sc_rxq *rxq, struct sc_rx_op *op, int error)
 {
+	struct sc_ep *ep = reporter(rxq);
 	struct sc_comp *comp;
 
-	sc_deliver_unpost(ep, op);
-	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
-	comp = ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
+	sc_deliver_unpost(rxq, op);
+	if (ep)
+		sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
+	comp = ep && ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
 	if (comp) {
 		*comp = (struct sc_comp){ .context = op->context,
 					  .cq_flags = op->cq_flags,
@@ -168,11 +190,11 @@ static void withdraw(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	if (op->multi_transfers)
 		op->capacity = 0;
 	else
-		sc_slab_put(&ep->rx_ops, op);
+		sc_slab_put(&rxq->ops, op);
 }
 
 /* The buffer is posted first: as many waiting messages as it has room for go into it. */
-static int recv_multi(struct sc_ep *ep, const struct sc_recv *recv)
+static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_op *op;
 	struct sc_rx_msg *msg;
@@ -182,39 +204,39 @@ static int recv_multi(struct sc_ep *ep, const struct sc_recv *recv)
 	if (recv->iov_count != 1)
 		return -EINVAL;
 	ret = lost(recv);
-	if (ret && !sc_waiting_find(ep, recv))
+	if (ret && !sc_waiting_find(rxq, recv))
 		return ret;
-	op = op_begin(ep, recv);
+	op = op_begin(rxq, recv);
 	if (!op)
 		return -EAGAIN;
-	ret = post(ep, op);
+	ret = post(rxq, op);
 	if (ret)
 		return ret;
 	id = sc_slab_id(op);
 	do {
-		msg = sc_waiting_find(ep, recv);
+		msg = sc_waiting_find(rxq, recv);
 		if (!msg || sc_waiting_deliver(op, msg))
 			break; /* none; or no memory, and it waits for the next receive */
 		sc_waiting_unqueue(msg);
 		sc_waiting_free(msg);
 	} while (sc_slab_id(op) == id && !sc_deliver_exhausted(op));
 	if (lost(recv) && sc_slab_id(op) == id && !sc_deliver_exhausted(op))
-		withdraw(ep, op, lost(recv));
+		withdraw(rxq, op, lost(recv));
 	return 0;
 }
 
-static int recv_special(struct sc_ep *ep, const struct sc_recv *recv)
+static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	if (recv->flags & SC_RECV_PEEK)
-		return peek(ep, recv);
+		return peek(rxq, recv);
 	if (recv->flags & SC_RECV_CLAIM)
-		return recv_claimed(ep, recv);
+		return recv_claimed(rxq, recv);
 	if (recv->flags & SC_RECV_MULTI)
-		return recv_multi(ep, recv);
+		return recv_multi(rxq, recv);
 	return -EINVAL;
 }
 
-int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
+int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg;
 	struct sc_rx_op *op;
@@ -222,16 +244,16 @@ int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
 
 	if (__builtin_expect(
 		    recv->flags & (SC_RECV_MULTI | SC_RECV_PEEK | SC_RECV_CLAIM | SC_RECV_DISCARD), 0))
-		return recv_special(ep, recv);
-	op = op_begin(ep, recv);
+		return recv_special(rxq, recv);
+	op = op_begin(rxq, recv);
 	if (!op)
 		return -EAGAIN;
-	msg = sc_waiting_find(ep, recv);
+	msg = sc_waiting_find(rxq, recv);
 	if (!msg) {
 		ret = lost(recv);
 		if (!ret)
-			return post(ep, op);
-		sc_slab_put(&ep->rx_ops, op);
+			return post(rxq, op);
+		sc_slab_put(&rxq->ops, op);
 		return ret;
 	}
 	sc_waiting_unqueue(msg);
@@ -252,42 +274,61 @@ static struct sc_rx_op *posted_find(struct sc_match *queue, const void *context)
 	return NULL;
 }
 
-int sc_rx_cancel(struct sc_ep *ep, const void *context)
+int sc_rxq_cancel(struct sc_rxq *rxq, const void *context)
 {
-	struct sc_rx_op *op = posted_find(&ep->tagged, context);
+	struct sc_rx_op *op = posted_find(&rxq->tagged, context);
 
 	if (!op)
-		op = posted_find(&ep->plain, context);
+		op = posted_find(&rxq->plain, context);
 	if (!op)
 		return -ENOENT;
-	withdraw(ep, op, -ECANCELED);
+	withdraw(rxq, op, -ECANCELED);
 	return 0;
 }
 
-static void end_directed(struct sc_ep *ep, struct sc_match *queue, const struct sc_peer *peer, int error)
+size_t sc_rxq_room(const struct sc_rxq *rxq)
+{
+	return rxq->posted < rxq->size ? rxq->size - rxq->posted : 0;
+}
+
+int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	return sc_rxq_recv(ep->rxq, recv);
+}
+
+int sc_rx_cancel(struct sc_ep *ep, const void *context)
+{
+	return sc_rxq_cancel(ep->rxq, context);
+}
+
+size_t sc_rx_room(const struct sc_ep *ep)
+{
+	return sc_rxq_room(ep->rxq);
+}
+
+static void end_directed(struct sc_rxq *rxq, struct sc_match *queue, const struct sc_source *source,
+			 int error)
 {
 	sc_list_for_safe (entry, next, &queue->posted) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, match.all);
 
-		if (op->match.source == peer)
-			withdraw(ep, op, error);
+		if (op->match.source == source)
+			withdraw(rxq, op, error);
 	}
 }
 
 void sc_recv_end_peer(struct sc_peer *peer, int error)
 {
-	end_directed(peer->ep, &peer->ep->tagged, peer, error);
-	end_directed(peer->ep, &peer->ep->plain, peer, error);
-}
+	struct sc_rxq *rxq = peer->ep->rxq;
 
-size_t sc_rx_room(const struct sc_ep *ep)
-{
-	return ep->rx_posted < ep->rx_size ? ep->rx_size - ep->rx_posted : 0;
+	if (peer->source->met)
+		return; /* others of its name can still send */
+	end_directed(rxq, &rxq->tagged, peer->source, error);
+	end_directed(rxq, &rxq->plain, peer->source, error);
 }
 
 void sc_recv_fini(struct sc_ep *ep)
 {
 	sc_deliver_fini(ep);
 	sc_waiting_fini(ep);
-	sc_slab_fini(&ep->rx_ops);
 }

@@ -6,7 +6,7 @@
 
 /* See core.h for what applications call. */
 
-/* The link is lost: posted receives from this peer alone end with `error` (negative errno). */
+/* The link is lost: if it was the last of its source, receives from there alone end with `error` (negative errno). */
 void sc_recv_end_peer(struct sc_peer *peer, int error);
 
 /* The endpoint closes: forget what is posted, waiting and under way, without completions. */

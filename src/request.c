@@ -45,7 +45,10 @@ void sc_request_queue(struct sc_rma_op *op)
 	sc_list_append(&peer->rma_queued, &op->of_peer);
 	if (peer->rma_queued.next == &op->of_peer)
 		(void)advance(peer);
-	if (!sc_list_empty(&peer->rma_queued) && sc_list_empty(&peer->rma_busy))
+	if (sc_list_empty(&peer->rma_queued))
+		return;
+	peer->ep->idle = false;
+	if (sc_list_empty(&peer->rma_busy))
 		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
 }
 
@@ -321,6 +324,7 @@ static void put_near(struct sc_rma_op *op)
 	       sc_list_entry(behind->next, struct sc_rma_op, of_peer)->again)
 		behind = behind->next;
 	sc_list_prepend(behind, &op->of_peer);
+	peer->ep->idle = false;
 	if (sc_list_empty(&peer->rma_busy))
 		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
 }

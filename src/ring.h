@@ -25,6 +25,7 @@
 #include <shmcma/abi.h>
 #include "atomic.h"
 #include "inject.h"
+#include "wake.h"
 
 /* The writer's side. */
 struct sc_ring_tx {
@@ -34,6 +35,7 @@ struct sc_ring_tx {
 	uint32_t at;		   /* tail modulo the ring's lines */
 	uint32_t lap;
 	struct sc_abi_consumer *consumer;
+	uint64_t *sleep; /* the reader's, see wake.h */
 };
 
 /* The reader's side. */
@@ -48,9 +50,11 @@ struct sc_ring_rx {
 
 static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *slot)
 {
-	*tx = (struct sc_ring_tx){
-		.lines = slot->ring, .held = UINT64_MAX, .lap = 1, .consumer = &slot->consumer
-	};
+	*tx = (struct sc_ring_tx){ .lines = slot->ring,
+				   .held = UINT64_MAX,
+				   .lap = 1,
+				   .consumer = &slot->consumer,
+				   .sleep = &sc_wake_nobody };
 }
 
 static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *slot)
@@ -103,6 +107,7 @@ static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t 
 	/* R1 release: pairs with R1' in sc_ring_peek() */
 	sc_store_release_64(&first->ctl, ctl | (uint64_t)lap << SC_ABI_CTL_LAP_SHIFT);
 	(void)SC_INJECT("ring.committed");
+	sc_wake(tx->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
 /* The next record's ctl, 0: none. */

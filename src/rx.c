@@ -120,12 +120,13 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 		*why = "more unmatched messages than its window allows";
 		return -EPROTO;
 	}
-	found = sc_match_find_recv(sc_ep_queue(ep, message.flags & SC_ABI_F_TAGGED), peer, message.tag);
+	found = sc_match_find_recv(sc_rxq_queue(ep->rxq, message.flags & SC_ABI_F_TAGGED), peer->source,
+				   message.tag);
 	if (found) {
 		struct sc_rx_op *op = sc_list_entry(found, struct sc_rx_op, match);
 
 		if (!(op->flags & SC_RECV_MULTI))
-			sc_deliver_unpost(ep, op);
+			sc_deliver_unpost(ep->rxq, op);
 		ret = sc_deliver_message(op, &message);
 		if (!ret)
 			sc_peer_give_back(peer, message.units);
@@ -235,7 +236,7 @@ static int poll_ring(struct sc_peer *peer)
 	if (!peer->rx.lines)
 		return taken;
 	if (taken && (lent || peer->rx.head - peer->rx.published >= PUBLISH_LINES))
-		sc_ring_publish(&peer->rx, peer->units_back);
+		sc_peer_publish(peer);
 	return taken;
 }
 

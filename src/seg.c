@@ -103,16 +103,22 @@ static int set_owner(struct sc_abi_header *header)
 	return 0;
 }
 
-static int set_address(struct sc_abi_header *header, uint16_t ep, char name[SC_ADDR_NAME_MAX])
+int sc_ep_name_init(struct sc_ep_name *name)
+{
+	name->first = (uint16_t)atomic_fetch_add(&next_ep, 1);
+	return sc_host_random(name->nonce, sizeof(name->nonce));
+}
+
+static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as, uint16_t index,
+		       char name[SC_ADDR_NAME_MAX])
 {
 	const struct sc_host *host;
-	struct sc_addr addr = { .pid = (uint32_t)header->pid, .ep = ep };
+	struct sc_addr addr = { .pid = (uint32_t)header->pid, .ep = (uint16_t)(as->first + index) };
 	int err = sc_host_get(&host);
 
-	if (!err)
-		err = sc_host_random(header->nonce, sizeof(header->nonce));
 	if (err)
 		return err;
+	memcpy(header->nonce, as->nonce, sizeof(header->nonce));
 	addr.host = host->id;
 	memcpy(addr.nonce, header->nonce, sizeof(addr.nonce));
 	sc_addr_format(&addr, header->address);
@@ -198,25 +204,44 @@ static void unmap(struct sc_seg *seg)
 	seg->base = NULL;
 }
 
-/* Under a name that nobody has: the nonce makes a second try all but impossible. */
-static int publish(struct sc_seg *seg)
+static int publish_as(struct sc_seg *seg, const struct sc_ep_name *as, uint16_t index)
 {
-	uint16_t ep = (uint16_t)atomic_fetch_add(&next_ep, 1);
 	char name[SC_ADDR_NAME_MAX];
-	int err = -EEXIST;
+	int err = set_address(&seg->header, as, index, name);
 
-	for (int tries = 0; err == -EEXIST && tries < NAME_TRIES; tries++) {
-		err = set_address(&seg->header, ep, name);
-		if (err)
+	if (err)
+		return err;
+	memcpy(seg->base, &seg->header, sizeof(seg->header));
+	(void)SC_INJECT("seg.header");
+	return sc_own_publish(&seg->file, name);
+}
+
+/* Under a name that nobody has: the nonce makes a second try all but impossible. */
+static int publish_new(struct sc_seg *seg)
+{
+	struct sc_ep_name name;
+	int err = sc_ep_name_init(&name);
+
+	for (int tries = 0; !err && tries < NAME_TRIES; tries++) {
+		err = publish_as(seg, &name, 0);
+		if (err != -EEXIST)
 			return err;
-		memcpy(seg->base, &seg->header, sizeof(seg->header));
-		(void)SC_INJECT("seg.header");
-		err = sc_own_publish(&seg->file, name);
+		err = sc_host_random(name.nonce, sizeof(name.nonce));
 	}
-	if (err == -EEXIST)
-		sc_warn("%d random names in " SC_HOST_DIR " were all taken, the last %s", NAME_TRIES,
-			name);
-	return err;
+	if (err)
+		return err;
+	sc_warn("%d random names in " SC_HOST_DIR " were all taken", NAME_TRIES);
+	return -EEXIST;
+}
+
+static int publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
+{
+	int err;
+
+	if (!geometry->name)
+		return publish_new(seg);
+	err = publish_as(seg, geometry->name, geometry->index);
+	return err == -EEXIST ? -EADDRINUSE : err;
 }
 
 static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
@@ -240,7 +265,7 @@ static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *ge
 		return err;
 	sc_seg_presence(seg)->state = SC_ABI_OPEN; /* plain: nobody else sees it before it has a name */
 	(void)SC_INJECT("seg.presence");
-	err = publish(seg);
+	err = publish(seg, geometry);
 	if (err)
 		unmap(seg);
 	return err;

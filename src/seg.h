@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 #include <shmcma/abi.h>
+#include <shmcma/core.h>
 #include "host.h"
 #include "own.h"
 #include "regtab.h"
@@ -16,7 +17,9 @@ struct sc_seg_geometry {
 	uint32_t buf_size, buf_count;
 	uint64_t window;
 	uint32_t capabilities;
-	uint32_t regs, ranges; /* limits of the registration table; 0: none */
+	uint32_t regs, ranges;	       /* limits of the registration table; 0: none */
+	const struct sc_ep_name *name; /* that it is to have, NULL: a new one; */
+	uint16_t index;		       /* under it */
 };
 
 /*
@@ -43,7 +46,7 @@ struct sc_seg {
 /*
  * Create, fill, lock and name this process's segment: a named segment whose life lock is free is dead
  * by construction. With too little shared memory a smaller pool is tried (half, down to 2 buffers).
- * -EINVAL: no possible geometry; -ENOSPC, -EMFILE, -ENOMEM, -EACCES...
+ * -EINVAL: no possible geometry; -EADDRINUSE: there is one of that name and index; -ENOSPC, -EMFILE, -ENOMEM, -EACCES...
  */
 int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **seg);
 

@@ -685,6 +685,7 @@ static void offer_end(struct sc_peer *peer, int error)
 	sc_store_relaxed_8(&consumer->offer_errors[number % SC_ABI_OFFERS], (uint8_t)-error);
 	/* O2 release: pairs with O2' in collect() of offer.c */
 	sc_store_release_32(&consumer->offers_done, number + 1);
+	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
 /* Where its bytes are; those in the ring are copied. NULL, or what is wrong with it. */

@@ -83,8 +83,7 @@ static int reap_slow(const char *name)
 	return ret;
 }
 
-/* The name, as soon as it is free or its owner is found dead. */
-static int publish(struct sc_own *file, const char *name)
+int sc_service_publish(struct sc_own *file, const char *name)
 {
 	int err = -EEXIST;
 
@@ -133,7 +132,7 @@ int sc_service_create(const char *service, const char *addr, struct sc_service *
 			strerror(-err));
 		goto close_file;
 	}
-	err = publish(&new->file, name);
+	err = sc_service_publish(&new->file, name);
 	if (err == -EADDRINUSE)
 		sc_warn("the service %s is taken by a live process (" SC_HOST_DIR "/%s); choose another",
 			service, name);

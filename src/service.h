@@ -3,6 +3,7 @@
 #define SC_SERVICE_H
 
 #include <shmcma/core.h>
+#include "own.h"
 
 /* A service name held by this process. */
 struct sc_service;
@@ -16,5 +17,11 @@ void sc_service_destroy(struct sc_service *held);
 
 /* The address behind a service name, out[SC_ADDR_SIZE]. Outcomes as sc_addr_resolve(). */
 int sc_service_find(const char *service, char *out);
+
+/*
+ * A filled file gets the name of a service or a directory, as soon as that is free or its owner is found dead.
+ * -EADDRINUSE: it lives; -EACCES: something else is in the way.
+ */
+int sc_service_publish(struct sc_own *file, const char *name);
 
 #endif

@@ -44,6 +44,28 @@ struct sc_reg_use {
 /* Can a peer copy from our memory? It says so in the answer to the first put that needs it. */
 enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
 
+/*
+ * Who sends, to receives: all peers of one name, see struct sc_ep_name. Made with the first of its peers, it
+ * stays as long as the queue.
+ */
+struct sc_source {
+	struct sc_source *next; /* hash chain */
+	uint32_t met;		/* of its peers, those that are connected and not lost */
+	int error; /* negative errno: of the last that was lost, or could not be connected to */
+	char stem[SC_ADDR_STEM];
+};
+
+/* Where receives are posted and messages wait: of one endpoint, or of several that share it; see rxq.c. */
+struct sc_rxq {
+	struct sc_match tagged, plain; /* sources are struct sc_source */
+	struct sc_slab ops;	       /* sc_rx_op */
+	size_t size, posted;
+	struct sc_list claimed;	    /* sc_rx_msg */
+	struct sc_list eps;	    /* sc_ep.of_rxq: the first reports what no message ends */
+	struct sc_source **sources; /* by stem */
+	uint32_t source_mask, source_count;
+};
+
 struct sc_peer {
 	/* sending */
 	struct sc_ring_tx tx;
@@ -109,6 +131,8 @@ struct sc_peer {
 	bool copies_not;	/* it has said that it cannot copy along */
 	uint32_t inbound_index; /* place in sc_ep.inbound */
 
+	struct sc_source *source; /* in the receive queue of `ep` */
+	bool met;		  /* counted there */
 	enum sc_link link;
 	enum sc_feed feed;
 	int error; /* negative errno once link is DOWN */
@@ -278,7 +302,7 @@ struct sc_rx_op {
 /* An unexpected message. */
 struct sc_rx_msg {
 	struct sc_match_msg match;
-	struct sc_list claimed; /* sc_ep.claimed */
+	struct sc_list claimed; /* sc_rxq.claimed */
 	struct sc_list of_peer; /* sc_peer.waiting */
 	uint64_t arrival;
 	const void *claim; /* context it was claimed with */
@@ -311,9 +335,11 @@ struct sc_ep {
 	uint32_t buf_shift;	  /* log2 of the bounce buffer size */
 	struct sc_counters counters;
 
-	struct sc_match tagged, plain;
-	struct sc_slab tx_ops, rx_ops;
-	size_t tx_size, rx_size, rx_posted;
+	struct sc_rxq *rxq, own_rxq; /* the one in use, which may be its own */
+	struct sc_list of_rxq;
+	uint32_t rx_silent; /* SC_SILENT, or 0: all receives are reported */
+	struct sc_slab tx_ops;
+	size_t tx_size;
 
 	uint32_t membership;	  /* last seen */
 	struct sc_peer **inbound; /* peers whose rings are polled; the busy ones first */
@@ -328,7 +354,6 @@ struct sc_ep {
 	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
 	struct sc_list sharing;	   /* sc_tx_op: payload that the receiver and we copy */
 	struct sc_list pulling;	   /* sc_peer: payload by CMA */
-	struct sc_list claimed;	   /* sc_rx_msg */
 	struct sc_list ending;	   /* sc_peer */
 	struct sc_list unanswered; /* sc_peer */
 	uint32_t replies;	   /* queued for full rings, all peers */
@@ -337,6 +362,15 @@ struct sc_ep {
 	struct sc_list *watched; /* of those: whose life was asked for last */
 	struct sc_list *glanced; /* and whose word of life was looked at */
 	uint32_t polls, watch_mask;
+	bool idle; /* the last poll found nothing to do, and nothing has been begun since that polls go on with */
+	uint32_t vain;	       /* times in a row that sc_ep_rest() has seen what polls then did not take */
+	bool wants_room;       /* a record or a buffer found none; until asked for in sc_ep_rest() */
+	bool pushed_back;      /* a send did, until asked for by sc_ep_was_refused() */
+	bool alone;	       /* no thread of the daemon's looks after our peers */
+	bool barrier;	       /* sleepers of this process can see what others store, see wake.c */
+	struct sc_sleep armed; /* as the last sleeper has left it, */
+	int64_t armed_at;      /* and when, ns */
+	int64_t watched_at;    /* when a sleeper has looked after the peers, while `alone` */
 	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
@@ -358,9 +392,14 @@ static inline void sc_ep_count(struct sc_ep *ep, enum sc_event event, struct sc_
 	sc_cntr_add(error ? &own->errors : &own->value, 1);
 }
 
-static inline struct sc_match *sc_ep_queue(struct sc_ep *ep, bool tagged)
+static inline struct sc_match *sc_rxq_queue(struct sc_rxq *rxq, bool tagged)
 {
-	return tagged ? &ep->tagged : &ep->plain;
+	return tagged ? &rxq->tagged : &rxq->plain;
+}
+
+static inline bool sc_ep_shares_rxq(const struct sc_ep *ep)
+{
+	return ep->rxq != &ep->own_rxq;
 }
 
 #endif

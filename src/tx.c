@@ -118,7 +118,10 @@ static bool window_room(struct sc_peer *peer, uint64_t units)
 		return false;
 	}
 	peer->units_limit = back + peer->seg->header.window;
-	return peer->units_sent + units <= peer->units_limit;
+	if (peer->units_sent + units <= peer->units_limit)
+		return true;
+	peer->ep->wants_room = true;
+	return false;
 }
 
 static uint32_t abi_flags(const struct sc_send *send)
@@ -338,7 +341,7 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	return peer->link == SC_LINK_UP ? 0 : sc_peer_connect(peer);
 }
 
-int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
+static inline int message_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
 {
 	size_t size =
 		send->iov_count == 1 ? send->iov[0].iov_len : sc_iov_size(send->iov, send->iov_count);
@@ -364,6 +367,15 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 			return ret;
 	}
 	return send_rdv(peer, send, size);
+}
+
+int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
+{
+	int ret = message_send(ep, peer, send);
+
+	if (__builtin_expect(ret == -EAGAIN, 0))
+		ep->pushed_back = true;
+	return ret;
 }
 
 size_t sc_tx_room(const struct sc_ep *ep)
@@ -397,6 +409,7 @@ void sc_tx_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, con
 	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
 	sc_list_append(&peer->replies, &reply->of_peer);
+	peer->ep->idle = false;
 	peer->reply_count++;
 	peer->ep->replies++;
 }
@@ -478,6 +491,13 @@ static int push_some(struct sc_ep *ep)
 
 /* ---- shared copies --------------------------------------------------------------------------- */
 
+/* The receiver waits for it, without a record. */
+static void share_report(struct sc_tx_op *op, int error)
+{
+	sc_share_report(&op->share, error);
+	sc_peer_wake(op->peer, SC_ABI_SLEEP_ASLEEP);
+}
+
 bool sc_tx_share(struct sc_peer *peer, const struct sc_abi_share *share, const struct iovec *iov,
 		 size_t iov_count)
 {
@@ -520,7 +540,7 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 	if (sc_share_join(&op->share, chunks, record.generation, record.size, record.chunk))
 		return -EPROTO;
 	if (!peer->can_read || peer->writes_fail) { /* who may not read may not write */
-		sc_share_report(&op->share, EPERM);
+		share_report(op, EPERM);
 		return 0;
 	}
 	op->segment_count = segments.count;
@@ -539,7 +559,7 @@ static void share_leave(struct sc_tx_op *op)
 /* What failed the receiver does itself, or finds out why it cannot. */
 static void share_failed(struct sc_tx_op *op, int error)
 {
-	sc_share_report(&op->share, -error);
+	share_report(op, -error);
 	share_leave(op);
 	if (error == -EFAULT)
 		return;
@@ -569,7 +589,7 @@ static bool share_step(struct sc_tx_op *op)
 		return false; /* it is to end */
 	/* before anything is taken: nobody else's memory is to be written, see cma.c */
 	if (!sc_peer_is_there(peer)) {
-		sc_share_report(&op->share, ESRCH);
+		share_report(op, ESRCH);
 		share_leave(op);
 		return false;
 	}
@@ -588,7 +608,7 @@ static bool share_step(struct sc_tx_op *op)
 	}
 	(void)SC_INJECT("tx.share_written");
 	peer->ep->counters.shared_bytes += part.len;
-	sc_share_report(&op->share, 0);
+	share_report(op, 0);
 	return true;
 }
 

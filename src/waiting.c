@@ -29,7 +29,7 @@ int sc_waiting_keep(const struct sc_message *message)
 
 	if (!msg)
 		return -ENOMEM;
-	msg->match.source = peer;
+	msg->match.source = peer->source;
 	msg->match.tag = message->tag;
 	msg->peer = peer;
 	msg->kind = message->kind;
@@ -46,7 +46,7 @@ int sc_waiting_keep(const struct sc_message *message)
 
 		sc_deliver_payload(message, &whole, 1, extra);
 	}
-	if (sc_match_keep(sc_ep_queue(ep, message->flags & SC_ABI_F_TAGGED), &msg->match)) {
+	if (sc_match_keep(sc_rxq_queue(ep->rxq, message->flags & SC_ABI_F_TAGGED), &msg->match)) {
 		free(msg);
 		return -ENOMEM;
 	}
@@ -76,7 +76,7 @@ int sc_waiting_deliver(struct sc_rx_op *op, const struct sc_rx_msg *msg)
 
 void sc_waiting_unqueue(struct sc_rx_msg *msg)
 {
-	sc_match_drop(sc_ep_queue(msg->peer->ep, msg->flags & SC_ABI_F_TAGGED), &msg->match);
+	sc_match_drop(sc_rxq_queue(msg->peer->ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match);
 }
 
 void sc_waiting_free(struct sc_rx_msg *msg)
@@ -106,12 +106,12 @@ void sc_waiting_claim(struct sc_rx_msg *msg, const void *context)
 {
 	sc_waiting_unqueue(msg);
 	msg->claim = context;
-	sc_list_append(&msg->peer->ep->claimed, &msg->claimed);
+	sc_list_append(&msg->peer->ep->rxq->claimed, &msg->claimed);
 }
 
-struct sc_rx_msg *sc_waiting_find_claimed(struct sc_ep *ep, const struct sc_recv *recv)
+struct sc_rx_msg *sc_waiting_find_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
-	sc_list_for (entry, &ep->claimed) {
+	sc_list_for (entry, &rxq->claimed) {
 		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, claimed);
 
 		if (msg->claim == recv->context &&
@@ -121,16 +121,28 @@ struct sc_rx_msg *sc_waiting_find_claimed(struct sc_ep *ep, const struct sc_recv
 	return NULL;
 }
 
-static void forget(struct sc_match *queue)
+static void forget(struct sc_match *queue, const struct sc_ep *ep)
 {
-	sc_list_for_safe (entry, next, &queue->waiting)
-		free(sc_list_entry(entry, struct sc_rx_msg, match.all));
+	sc_list_for_safe (entry, next, &queue->waiting) {
+		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, match.all);
+
+		if (msg->peer->ep != ep)
+			continue;
+		sc_match_drop(queue, &msg->match);
+		free(msg);
+	}
 }
 
 void sc_waiting_fini(struct sc_ep *ep)
 {
-	forget(&ep->tagged);
-	forget(&ep->plain);
-	sc_list_for_safe (entry, next, &ep->claimed)
-		free(sc_list_entry(entry, struct sc_rx_msg, claimed));
+	forget(&ep->rxq->tagged, ep);
+	forget(&ep->rxq->plain, ep);
+	sc_list_for_safe (entry, next, &ep->rxq->claimed) {
+		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, claimed);
+
+		if (msg->peer->ep != ep)
+			continue;
+		sc_list_remove(&msg->claimed);
+		free(msg);
+	}
 }

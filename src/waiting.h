@@ -23,16 +23,17 @@ void sc_waiting_discard(struct sc_rx_msg *msg);
 void sc_waiting_claim(struct sc_rx_msg *msg, const void *context);
 
 /* The one that was set aside for this receive, or NULL. */
-struct sc_rx_msg *sc_waiting_find_claimed(struct sc_ep *ep, const struct sc_recv *recv);
+struct sc_rx_msg *sc_waiting_find_claimed(struct sc_rxq *rxq, const struct sc_recv *recv);
 
 /* The endpoint closes: forget them all. */
 void sc_waiting_fini(struct sc_ep *ep);
 
 /* The oldest that fits the receive, or NULL. */
-static inline struct sc_rx_msg *sc_waiting_find(struct sc_ep *ep, const struct sc_recv *recv)
+static inline struct sc_rx_msg *sc_waiting_find(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
-	struct sc_match *queue = sc_ep_queue(ep, recv->flags & SC_TAGGED);
-	struct sc_match_msg *found = sc_match_find_msg(queue, recv->source, recv->tag, recv->ignore);
+	const struct sc_source *source = recv->source ? recv->source->source : NULL;
+	struct sc_match *queue = sc_rxq_queue(rxq, recv->flags & SC_TAGGED);
+	struct sc_match_msg *found = sc_match_find_msg(queue, source, recv->tag, recv->ignore);
 
 	return found ? sc_list_entry(found, struct sc_rx_msg, match) : NULL;
 }

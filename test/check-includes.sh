@@ -11,16 +11,18 @@ cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 # The layers, one a line, lowest first. A module is <name>.c and <name>.h.
 layers="
 atomic log inject list
-host iov slab
+host iov slab wake
 addr ring pool match cq regtab atomicop share
-live cma wake header
+live cma header
 own memory
 door
 seg
 reap pidfd
 neighbour
 service daemon
+directory
 state
+rxq
 peer
 reg record
 tx
@@ -31,6 +33,7 @@ offer
 waiting serve rma
 rx
 recv
+sleep
 ep
 "
 

@@ -59,6 +59,7 @@
 #define SC_ABI_CAP_RMA (1u << 2)
 #define SC_ABI_CAP_STRICT (1u << 3) /* its memory is not to be touched: it serves requests itself */
 #define SC_ABI_CAP_EVENTS (1u << 4) /* it counts what is done to its memory: each wants an SC_ABI_NOTE */
+#define SC_ABI_CAP_BARRIER (1u << 5) /* its stores take part in membarrier(2) of others, see wake.c */
 
 struct sc_abi_header {
 	uint64_t magic;
@@ -100,7 +101,7 @@ enum sc_abi_state { SC_ABI_OPEN = 1, SC_ABI_CLOSED = 2 };
 struct sc_abi_presence {
 	uint32_t state;	     /* enum sc_abi_state, written by the owner */
 	uint32_t membership; /* +1 (atomic add, by anybody) when a claim or a peer's state has changed */
-	uint32_t asleep;     /* reserved: owner sleeps and wants to be woken */
+	uint32_t reserved;
 	uint32_t unread;     /* CLOSED: claims marked UNREAD; who takes it to 0 removes the name */
 
 	/* of the registration table; see struct sc_abi_reg */
@@ -121,8 +122,18 @@ struct sc_abi_presence {
 
 	/* The pipe by which others wake the owner's thread, see door.c: its descriptor there + 1, 0: none. */
 	uint32_t door;
+
+	/*
+	 * Who waits for what others write: SC_ABI_SLEEP_* flags, and a count of armings and wakes, see wake.c. Whoever
+	 * has written something looks at the flag for it; the low half is the futex to wake.
+	 */
+	uint64_t sleep;
 	uint64_t door_ino, door_dev;
+	uint64_t pad[7];
 };
+#define SC_ABI_SLEEP_ASLEEP 1ULL /* for records, claims, answers, anything that is to be taken in */
+#define SC_ABI_SLEEP_ROOM 2ULL	 /* and for lines and buffers that are given back */
+#define SC_ABI_SLEEP_FLAGS 3ULL
 #define SC_ABI_LIFE_TID 0x3fffffffu   /* FUTEX_TID_MASK */
 #define SC_ABI_LIFE_ENDED 0x40000000u /* FUTEX_OWNER_DIED */
 #define SC_ABI_PRESENCE 1024
@@ -524,7 +535,28 @@ struct sc_abi_service {
 	char address[SC_ABI_ADDR_SIZE];
 };
 
-/* Both are locked at this byte (POSIX write lock, one byte) for as long as the owner lives. */
+/*
+ * A directory: addresses by number, of one who writes for any who read. A file of its own, published and reaped
+ * as a service's is:
+ *
+ *   0     this header
+ *   64    numbers[capacity]    a number's own value once it has its address, UINT64_MAX while it has none
+ *   ...   addresses[capacity]  SC_ABI_ADDR_SIZE each
+ *
+ * An address is written before its number (release), once: no number is given to another later. What is taken
+ * out loses its number. Only the first `count` numbers can have an address.
+ */
+#define SC_ABI_DIRECTORY_MAGIC 0x52494443534853ULL
+#define SC_ABI_DIRECTORY_MAX 65536
+struct sc_abi_directory {
+	uint64_t magic;
+	uint32_t capacity, count;
+	uint64_t pad[6];
+};
+#define SC_ABI_DIRECTORY_SIZE(capacity)                                                                   \
+	(sizeof(struct sc_abi_directory) + (uint64_t)(capacity) * (sizeof(uint64_t) + SC_ABI_ADDR_SIZE))
+
+/* All are locked at this byte (POSIX write lock, one byte) for as long as the owner lives. */
 #define SC_ABI_LIFE_BYTE 0
 
 #define SC_ABI_AT(type, field, offset)                                                                    \
@@ -561,7 +593,6 @@ SC_ABI_AT(sc_abi_header, address, 176);
 SC_ABI_SIZE(sc_abi_header, 240);
 SC_ABI_AT(sc_abi_presence, state, 0);
 SC_ABI_AT(sc_abi_presence, membership, 4);
-SC_ABI_AT(sc_abi_presence, asleep, 8);
 SC_ABI_AT(sc_abi_presence, unread, 12);
 SC_ABI_AT(sc_abi_presence, reg_count, 16);
 SC_ABI_AT(sc_abi_presence, range_count, 20);
@@ -570,9 +601,10 @@ SC_ABI_AT(sc_abi_presence, chains, 28);
 SC_ABI_AT(sc_abi_presence, life_next, 32);
 SC_ABI_AT(sc_abi_presence, life, 40);
 SC_ABI_AT(sc_abi_presence, door, 44);
-SC_ABI_AT(sc_abi_presence, door_ino, 48);
-SC_ABI_AT(sc_abi_presence, door_dev, 56);
-SC_ABI_SIZE(sc_abi_presence, 64);
+SC_ABI_AT(sc_abi_presence, sleep, 48);
+SC_ABI_AT(sc_abi_presence, door_ino, 56);
+SC_ABI_AT(sc_abi_presence, door_dev, 64);
+SC_ABI_SIZE(sc_abi_presence, 128);
 SC_ABI_AT(sc_abi_line, ctl, 56);
 SC_ABI_SIZE(sc_abi_line, 64);
 SC_ABI_SIZE(sc_abi_bounce, 56);
@@ -646,6 +678,9 @@ SC_ABI_AT(sc_abi_slot, ring, 384);
 SC_ABI_SIZE(sc_abi_slot, SC_ABI_SLOT_SIZE);
 SC_ABI_AT(sc_abi_service, address, 64);
 SC_ABI_SIZE(sc_abi_service, 128);
+SC_ABI_AT(sc_abi_directory, capacity, 8);
+SC_ABI_AT(sc_abi_directory, count, 12);
+SC_ABI_SIZE(sc_abi_directory, 64);
 
 /*
  * Changes with every incompatible change of the structures above: sizes folded together. Both sides
@@ -656,6 +691,7 @@ SC_ABI_SIZE(sc_abi_service, 128);
 		    SC_ABI_RING_LINES * 13 + SC_ABI_KIND_MAX * 7 + SC_ABI_RDV_SEGMENTS * 5 +              \
 		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR +               \
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
-		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41))
+		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +             \
+		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43))
 
 #endif

@@ -6,8 +6,9 @@
  * nothing of libfabric.
  * Functions return 0 or a negative errno unless they say otherwise.
  *
- * Threads: an endpoint, its registration table and the completion queues and counters bound to it are used by
- * one thread at a time; the caller serializes. Endpoints that share none of these are independent.
+ * Threads: an endpoint, its registration table, its receive queue and the completion queues and counters bound
+ * to it are used by one thread at a time; the caller serializes. Endpoints that share none of these are
+ * independent.
  */
 #ifndef SHMCMA_CORE_H
 #define SHMCMA_CORE_H
@@ -19,6 +20,7 @@
 
 struct sc_ep;
 struct sc_peer;
+struct sc_rxq;
 
 /* ---- log ------------------------------------------------------------------------------------- */
 
@@ -63,6 +65,12 @@ void sc_process_fini(void);
 #define SC_ADDR_SIZE 64
 #define SC_ADDR_PREFIX "fi_shmcma://"
 
+/*
+ * Several endpoints can go by one name, see struct sc_ep_name: their addresses differ in the last number
+ * alone, and agree in so many characters. Others' do not.
+ */
+#define SC_ADDR_STEM 58
+
 enum sc_addr_kind { SC_ADDR_INVALID, SC_ADDR_ENDPOINT, SC_ADDR_SERVICE };
 
 /* Which of the two forms the string has, reading at most SC_ADDR_SIZE bytes. */
@@ -71,12 +79,43 @@ enum sc_addr_kind sc_addr_kind(const char *addr);
 /* Write the address of a service into addr[SC_ADDR_SIZE]; -EINVAL: not a possible name. */
 int sc_addr_service(const char *service, char *addr);
 
+/* The address, out[SC_ADDR_SIZE], of the `index`th behind that one (endpoint form) under its name. -EINVAL. */
+int sc_addr_context(const char *addr, uint16_t index, char *out);
+
 /*
  * Find the live endpoint that an address of either form means; out[SC_ADDR_SIZE] gets its endpoint
  * form. -EINVAL: no address; -EHOSTUNREACH: of another machine, boot or /dev/shm; -ECONNREFUSED: nobody
  * has that name, or its owner is dead; -EACCES, -EPROTO: the file in its place is not an endpoint's.
  */
 int sc_addr_resolve(const char *addr, char *out);
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+/*
+ * Addresses by number, under a name of the same kind as a service's: one process writes, others of this user
+ * read. A reader keeps what there is when the writer has ended.
+ */
+struct sc_directory;
+
+#define SC_DIRECTORY_MAX 65536
+
+/* -EINVAL: no possible name, or capacity; -EADDRINUSE: a live process has it; -ENOSPC, -ENOMEM... */
+int sc_directory_create(const char *name, uint32_t capacity, struct sc_directory **directory);
+/* To read. -ENOENT: there is none, or its writer has ended; -EPROTO: of another version; others as above. */
+int sc_directory_open(const char *name, struct sc_directory **directory);
+void sc_directory_close(struct sc_directory *directory);
+
+/* By the writer. Each number below the capacity gets an address once, and can lose it. */
+uint32_t sc_directory_capacity(const struct sc_directory *directory);
+void sc_directory_put(struct sc_directory *directory, uint32_t number, const char *addr);
+void sc_directory_del(struct sc_directory *directory, uint32_t number);
+
+/* Numbers below this may have an address; false: this one has none. addr[SC_ADDR_SIZE] is one that can be. */
+uint32_t sc_directory_count(const struct sc_directory *directory);
+bool sc_directory_get(const struct sc_directory *directory, uint32_t number, char *addr);
+
+/* The numbers as the file has them: UINT64_MAX where there is no address. */
+const uint64_t *sc_directory_numbers(const struct sc_directory *directory);
 
 /* ---- completion queue ------------------------------------------------------------------------ */
 
@@ -237,19 +276,35 @@ struct sc_config {
 /* The defaults, overridden by nothing. */
 void sc_config_init(struct sc_config *config);
 
+/*
+ * A name for several endpoints of this process, which can be told from each other by who sends to them: the
+ * contexts of one that is scalable. To receivers they are one source.
+ */
+struct sc_ep_name {
+	uint64_t nonce[2];
+	uint16_t first; /* number of that with index 0 */
+};
+
+/* -EIO and others: no random numbers. */
+int sc_ep_name_init(struct sc_ep_name *name);
+
 struct sc_ep_attr {
 	struct sc_config config;
-	const char *service; /* also be found under this service name; NULL: none */
-	struct sc_cq *tx_cq; /* completions of sends go here; NULL: sends complete silently */
+	const struct sc_ep_name *name; /* NULL: one of its own */
+	uint16_t index;		       /* under that name, each once */
+	const char *service;	       /* also be found under this service name; NULL: none */
+	struct sc_cq *tx_cq;	       /* completions of sends go here; NULL: sends complete silently */
 	struct sc_cq *rx_cq;
 	struct sc_cntr *cntrs[SC_EVENTS]; /* NULL: not counted */
 	struct sc_regtab *regtab;	  /* what peers may access through this endpoint; NULL: nothing */
-	size_t tx_size; /* operations that may be outstanding; more are taken as memory allows */
-	size_t rx_size; /* receives that may be posted; likewise */
+	size_t tx_size;	    /* operations that may be outstanding; more are taken as memory allows */
+	size_t rx_size;	    /* receives that may be posted; likewise */
+	struct sc_rxq *rxq; /* shared with other endpoints, rx_size is its own; NULL: one for itself */
+	bool rx_report;	    /* shared: receives that are SC_SILENT are not, here */
 };
 
 /*
- * Create the endpoint and its segment. -EADDRINUSE: the service has a live owner; -ENOSPC: shared memory
+ * Create the endpoint and its segment. -EADDRINUSE: the service, or the index, has a live owner; -ENOSPC: shared memory
  * is full; -ENAMETOOLONG/-EINVAL: bad service name; others from the system.
  */
 int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **ep);
@@ -269,6 +324,58 @@ const char *sc_ep_address(const struct sc_ep *ep);
  * queues. Returns the number of records and steps done; 0: nothing to do.
  */
 int sc_ep_poll(struct sc_ep *ep);
+
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+/* A futex, and the value that says that nothing has happened yet. */
+struct sc_sleep {
+	uint32_t *futex;
+	uint32_t seen;
+};
+#define SC_SLEEPS_MAX 128
+
+#define SC_REST_FOREVER INT64_MAX
+
+/*
+ * There is nothing to do for the endpoint, says the caller, who has just polled it: from now on whoever gives
+ * it something to do wakes those who sleep on *sleep. Afterwards either -EAGAIN: there is something, poll; or
+ * 0: it may be slept on until *limit at most (nanoseconds of CLOCK_MONOTONIC; lowered, if need be). Who has
+ * slept polls, and asks again.
+ */
+int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
+
+/*
+ * Has nothing been begun since the last poll that goes on with polls? If so, who sleeps has to poll: it may be
+ * another thread than the one that has posted.
+ */
+bool sc_ep_is_idle(const struct sc_ep *ep);
+
+/*
+ * Has a send been refused for want of room since this was last asked? Who sleeps then is woken when there is room,
+ * which is no completion.
+ */
+bool sc_ep_was_refused(struct sc_ep *ep);
+
+/* None of this process's threads sleeps on it: nobody need wake one. */
+void sc_ep_rise(struct sc_ep *ep);
+
+/* Wake all who sleep on it; any thread. */
+void sc_ep_wake(const struct sc_ep *ep);
+
+/* The same, but who counts wakes is to see none: it looks at something else. As sc_ep_rest(). */
+void sc_ep_stir(struct sc_ep *ep);
+
+/* What to sleep on, as it is now; any thread. The upper 16 bits of `seen` have changed once somebody has woken. */
+struct sc_sleep sc_ep_sleep(const struct sc_ep *ep);
+
+/*
+ * Sleep until one of them has changed, or until `end` (CLOCK_MONOTONIC, ns; INT64_MAX: no end). 0: look; -EINTR,
+ * -ETIMEDOUT; -ENOSYS: the kernel cannot wait for that many at once (one is always possible).
+ */
+int sc_sleep(const struct sc_sleep *sleeps, int count, int64_t end);
+
+/* Change a futex of this process's own, and wake those who sleep on it. Any thread. */
+void sc_sleep_bump(uint32_t *futex);
 
 /* Bytes below which sc_tx_send() accepts SC_SEND_INJECT whatever the state of the receiver. */
 #define SC_INJECT_MAX 4096
@@ -305,6 +412,20 @@ struct sc_ep *sc_peer_ep(const struct sc_peer *peer);
 /* A word of the caller's with each peer, UINT64_MAX at first. */
 uint64_t sc_peer_user(const struct sc_peer *peer);
 void sc_peer_set_user(struct sc_peer *peer, uint64_t user);
+
+/* ---- receive queues --------------------------------------------------------------------------- */
+
+/*
+ * Where receives are posted, and messages wait for them: that of one endpoint, or shared by several, whose
+ * messages it matches in the order in which they are taken in. Receives that end without a message (peek,
+ * cancel) are reported by the endpoint that joined first, or by nobody if there is none.
+ */
+int sc_rxq_create(size_t size, struct sc_rxq **rxq);
+/* No endpoint has it any more. What is posted is forgotten. */
+void sc_rxq_destroy(struct sc_rxq *rxq);
+
+/* That of the endpoint, be it its own or shared. */
+struct sc_rxq *sc_ep_rxq(struct sc_ep *ep);
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
@@ -352,7 +473,7 @@ size_t sc_tx_room(const struct sc_ep *ep);
 struct sc_recv {
 	const struct iovec *iov; /* up to SC_IOV_MAX; iov_count 0: a buffer of 0 bytes */
 	size_t iov_count;
-	struct sc_peer *source; /* NULL: any */
+	struct sc_peer *source; /* NULL: any; else all of its name, whichever endpoint's it is */
 	uint64_t tag;		/* matches send tags equal to it outside `ignore`; 0 if not SC_TAGGED */
 	uint64_t ignore;
 	void *context;
@@ -368,15 +489,18 @@ struct sc_recv {
  * message is received in this call (up to one piece of a large one). A receive from a source that is lost later
  * completes with that error, after what the source had sent.
  */
+int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv);
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 
 /*
  * Withdraw the newest receive posted with this context: it completes with err ECANCELED.
  * -ENOENT: none is waiting (matched already, or never posted).
  */
+int sc_rxq_cancel(struct sc_rxq *rxq, const void *context);
 int sc_rx_cancel(struct sc_ep *ep, const void *context);
 
 /* What is left of rx_size. */
+size_t sc_rxq_room(const struct sc_rxq *rxq);
 size_t sc_rx_room(const struct sc_ep *ep);
 
 /* ---- one-sided ------------------------------------------------------------------------------- */

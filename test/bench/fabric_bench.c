@@ -20,7 +20,8 @@
  * what makes no progress for GIVE_UP seconds then is shown as "-", as is what the provider does not have.
  *
  * Variants of a provider, columns of their own: "strict" (FI_SHMCMA_RMA=strict), "nocma" (FI_SHMCMA_CMA=0),
- * "auto" (asks for automatic progress): shmcma:strict:auto.
+ * "auto" (asks for automatic progress): shmcma:strict:auto. Of any: "sleep" (poll(2) on the queue's FI_WAIT_FD while
+ * it is empty), "sread" (fi_cq_sread): then the latency is that of a wake-up.
  *
  * It prints and judges nothing.
  */
@@ -122,6 +123,8 @@ static struct {
 	uint64_t sent, received;      /* completions seen */
 	uint64_t to_send, to_receive; /* completions owed by what was posted */
 	bool automatic;		      /* asks for automatic progress */
+	enum { SPINS, SLEEPS, SREADS } idle;
+	int wait_fd; /* SLEEPS */
 	struct fid_mr *mr;	      /* of recvbuf */
 	uint64_t there, key;	      /* the peer's recvbuf */
 	uint64_t results[WINDOW];
@@ -153,12 +156,26 @@ static double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
+static void rest(void)
+{
+	struct pollfd wait = { .fd = me.wait_fd, .events = POLLIN };
+	struct fid *fid = &me.cq->fid;
+
+	if (fi_trywait(me.fabric, &fid, 1) == 0)
+		(void)poll(&wait, 1, -1);
+}
+
 static void poll_cq(void)
 {
 	struct fi_cq_tagged_entry entries[16];
 	struct fi_cq_err_entry err;
-	ssize_t n = fi_cq_read(me.cq, entries, 16);
+	ssize_t n = me.idle == SREADS ? fi_cq_sread(me.cq, entries, 16, NULL, -1) :
+					fi_cq_read(me.cq, entries, 16);
 
+	if (n == -FI_EAGAIN && me.idle == SLEEPS) {
+		rest();
+		return;
+	}
 	if (n == -FI_EAGAIN) {
 		if (me.alone)
 			sched_yield();
@@ -262,11 +279,14 @@ static void barrier(void)
 {
 	char byte = 0;
 	struct pollfd waiting = { .fd = me.sock, .events = POLLIN };
+	int idle = (int)me.idle;
 
 	if (write(me.sock, &byte, 1) != 1)
 		finish(FAILED, "barrier", "the peer is gone");
+	me.idle = SPINS; /* the queue is not all that is waited for */
 	while (poll(&waiting, 1, 0) == 0) /* the provider may need us meanwhile */
 		poll_cq();
+	me.idle = idle;
 	if (read(me.sock, &byte, 1) != 1)
 		finish(FAILED, "barrier", "the peer is gone");
 }
@@ -642,6 +662,8 @@ static void open_endpoint(const char *provider)
 
 	me.info = find(provider);
 	cq_attr.size = 4 * WINDOW;
+	if (me.idle != SPINS)
+		cq_attr.wait_obj = me.idle == SLEEPS ? FI_WAIT_FD : FI_WAIT_UNSPEC;
 	av_attr.type = me.info->domain_attr->av_type;
 	must("fi_fabric", fi_fabric(me.info->fabric_attr, &me.fabric, NULL));
 	must("fi_domain", fi_domain(me.fabric, me.info, &me.domain, NULL));
@@ -651,6 +673,8 @@ static void open_endpoint(const char *provider)
 	must("fi_ep_bind", fi_ep_bind(me.ep, &me.av->fid, 0));
 	must("fi_ep_bind", fi_ep_bind(me.ep, &me.cq->fid, FI_TRANSMIT | FI_RECV));
 	must("fi_enable", fi_enable(me.ep));
+	if (me.idle == SLEEPS)
+		must("FI_GETWAIT", fi_control(&me.cq->fid, FI_GETWAIT, &me.wait_fd));
 }
 
 static void exchange_names(void)
@@ -700,6 +724,10 @@ static void choose_variants(const char *subject, char *provider, size_t room)
 			setenv("FI_SHMCMA_CMA", "0", 1);
 		else if (strcmp(variant, "auto") == 0)
 			me.automatic = true;
+		else if (strcmp(variant, "sleep") == 0)
+			me.idle = SLEEPS;
+		else if (strcmp(variant, "sread") == 0)
+			me.idle = SREADS;
 		else
 			finish(UNAVAILABLE, variant, "no such variant");
 	}

@@ -182,9 +182,10 @@ static void test_open(void **state)
 	tf_ok(open_with((struct fi_av_attr){ .flags = FI_SYMMETRIC }));
 	tf_ok(open_with((struct fi_av_attr){ .map_addr = &t })); /* ignored without a name */
 	tf_expect(open_with((struct fi_av_attr){ .type = 3 }), -FI_EINVAL);
-	tf_expect(open_with((struct fi_av_attr){ .rx_ctx_bits = 1 }), -FI_EINVAL);
-	tf_expect(open_with((struct fi_av_attr){ .name = "shared" }), -FI_ENOSYS);
-	tf_expect(open_with((struct fi_av_attr){ .name = "shared", .flags = FI_READ }), -FI_ENOSYS);
+	tf_ok(open_with((struct fi_av_attr){ .rx_ctx_bits = 1 }));
+	tf_ok(open_with((struct fi_av_attr){ .rx_ctx_bits = 15 }));
+	tf_expect(open_with((struct fi_av_attr){ .rx_ctx_bits = 16 }), -FI_EINVAL);
+	tf_expect(open_with((struct fi_av_attr){ .rx_ctx_bits = -1 }), -FI_EINVAL);
 	tf_expect(open_with((struct fi_av_attr){ .flags = FI_READ }), -FI_EINVAL);
 	tf_expect(open_with((struct fi_av_attr){ .flags = FI_MORE }), -FI_EBADFLAGS);
 	tf_expect(fi_av_open(t.domain, NULL, &av, NULL), -FI_EINVAL);

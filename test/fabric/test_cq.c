@@ -62,8 +62,11 @@ static void open_attributes(void)
 	      -FI_EINVAL);
 	/* ignored without a wait object */
 	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_NONE, .wait_cond = 7 }), 0);
-	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_SET }), -FI_ENOSYS);
-	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_MUTEX_COND }), -FI_ENOSYS);
+	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_FD }), 0);
+	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_MUTEX_COND }), 0);
+	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_SET }), -FI_EINVAL); /* none given */
+	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_POLLFD }), -FI_ENOSYS);
+	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = 99 }), -FI_EINVAL);
 
 	gives(fi_cq_open(pair.domain, NULL, &cq, NULL), 0);
 	gives(fi_close(&pair.domain->fid), -FI_EBUSY);

@@ -251,15 +251,10 @@ static void test_domain_unused_calls(void **state)
 	struct fi_collective_attr collective;
 	struct fi_poll_attr poll_attr = { 0 };
 	struct fid_poll *poll;
-	struct fid_stx *stx;
-	struct fid_ep *ep;
 	void *ops;
 
 	(void)state;
-	tf_expect(fi_scalable_ep(t.domain, t.info, &ep, NULL), -FI_ENOSYS);
 	tf_expect(fi_poll_open(t.domain, &poll_attr, &poll), -FI_ENOSYS);
-	tf_expect(fi_stx_context(t.domain, t.info->tx_attr, &stx, NULL), -FI_ENOSYS);
-	tf_expect(fi_srx_context(t.domain, t.info->rx_attr, &ep, NULL), -FI_ENOSYS);
 	tf_expect(fi_query_collective(t.domain, FI_BARRIER, &collective, 0), -FI_EOPNOTSUPP);
 	tf_expect(fi_open_ops(&t.domain->fid, "ops", 0, &ops, NULL), -FI_ENOSYS);
 	tf_expect(fi_set_ops(&t.domain->fid, FI_SET_OPS_HMEM_OVERRIDE, 0, NULL, NULL), -FI_ENOSYS);

@@ -106,7 +106,7 @@ static void test_open(void **state)
 	tf_ok(open_with((struct fi_eq_attr){ .wait_obj = FI_WAIT_FD }));
 	tf_ok(open_with((struct fi_eq_attr){ .wait_obj = FI_WAIT_MUTEX_COND }));
 	tf_ok(open_with((struct fi_eq_attr){ .wait_obj = FI_WAIT_YIELD }));
-	tf_expect(open_with((struct fi_eq_attr){ .wait_obj = FI_WAIT_SET }), -FI_ENOSYS);
+	tf_expect(open_with((struct fi_eq_attr){ .wait_obj = FI_WAIT_SET }), -FI_EINVAL);
 	tf_expect(open_with((struct fi_eq_attr){ .wait_obj = FI_WAIT_POLLFD }), -FI_ENOSYS);
 	tf_expect(open_with((struct fi_eq_attr){ .wait_obj = 77 }), -FI_EINVAL);
 	tf_expect(fi_eq_open(t.fabric, NULL, &eq, NULL), -FI_EINVAL);
@@ -345,7 +345,7 @@ static void test_sread_without_wait_object(void **state)
 
 	(void)state;
 	tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), 10, 0), -FI_EINVAL);
-	tf_expect(fi_control(&eq->fid, FI_GETWAIT, &fd), -FI_ENOSYS);
+	tf_expect(fi_control(&eq->fid, FI_GETWAIT, &fd), -FI_ENODATA);
 	tf_ok(fi_close(&eq->fid));
 }
 

@@ -23,15 +23,18 @@
 #define BE_TARGET (FI_REMOTE_READ | FI_REMOTE_WRITE)
 #define ACCESSES (INITIATE | BE_TARGET)
 #define SECONDARY                                                                                         \
-	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM | FI_REMOTE_COMM)
+	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM |               \
+	 FI_REMOTE_COMM | FI_SHARED_AV)
 #define GRANTABLE                                                                                         \
-	(MESSAGES | MEMORY | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_COLLECTIVE | DIRECTIONS | ACCESSES |   \
-	 SECONDARY)
+	(MESSAGES | MEMORY | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_NAMED_RX_CTX | FI_COLLECTIVE |          \
+	 DIRECTIONS | ACCESSES | SECONDARY)
 
-#define TX_ONLY (FI_SEND | INITIATE | FI_FENCE)
+#define TX_ONLY (FI_SEND | INITIATE | FI_FENCE | FI_NAMED_RX_CTX)
 #define RX_ONLY (FI_RECV | BE_TARGET | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT)
 #define TX_GRANTABLE (MESSAGES | MEMORY | TX_ONLY | FI_TRIGGER | FI_COLLECTIVE)
 #define RX_GRANTABLE (MESSAGES | MEMORY | RX_ONLY | FI_TRIGGER | FI_COLLECTIVE)
+
+#define CONTEXTS 256 /* of a scalable endpoint, each kind */
 
 #define RMA_ORDER (FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW)
 #define ATOMIC_ORDER                                                                                      \
@@ -89,6 +92,26 @@ static void refused(void)
 		hints->field = (size_t)(max) + 1;                                                         \
 		refused();                                                                                \
 		hints->field = SIZE_MAX;                                                                  \
+		refused();                                                                                \
+		hints->field = 0;                                                                         \
+	} while (0)
+
+/* Some of its own, or those that it shares, as asked for. */
+#define CHECK_CONTEXTS(field)                                                                             \
+	do {                                                                                              \
+		static const size_t fit[] = { 1, 2, CONTEXTS, FI_SHARED_CONTEXT };                        \
+                                                                                                          \
+		for (size_t fit_ = 0; fit_ < 4; fit_++) {                                                 \
+			struct fi_info *info_;                                                            \
+                                                                                                          \
+			hints->field = fit[fit_];                                                         \
+			info_ = ask();                                                                    \
+			assert_true(info_->field == fit[fit_]);                                           \
+			fi_freeinfo(info_);                                                               \
+		}                                                                                         \
+		hints->field = CONTEXTS + 1;                                                              \
+		refused();                                                                                \
+		hints->field = SIZE_MAX - 1;                                                              \
 		refused();                                                                                \
 		hints->field = 0;                                                                         \
 	} while (0)
@@ -151,9 +174,11 @@ static void check_default(const struct fi_info *info)
 	assert_true(info->domain_attr->mr_cnt >= 100000);
 	assert_true(info->domain_attr->cntr_cnt >= 1024);
 	assert_int_equal(info->domain_attr->mode, 0);
-	assert_int_equal(info->domain_attr->max_ep_stx_ctx, 0);
-	assert_int_equal(info->domain_attr->max_ep_srx_ctx, 0);
-	assert_int_equal(info->domain_attr->caps, info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM));
+	assert_int_equal(info->domain_attr->max_ep_tx_ctx, CONTEXTS);
+	assert_int_equal(info->domain_attr->max_ep_rx_ctx, CONTEXTS);
+	assert_true(info->domain_attr->max_ep_stx_ctx > 1);
+	assert_true(info->domain_attr->max_ep_srx_ctx > 1);
+	assert_int_equal(info->domain_attr->caps, info->caps & (FI_LOCAL_COMM | FI_REMOTE_COMM | FI_SHARED_AV));
 
 	assert_string_equal(info->fabric_attr->name, TF_PROVIDER);
 	assert_string_equal(info->fabric_attr->prov_name, TF_PROVIDER);
@@ -532,8 +557,8 @@ static void test_sizes(void **state)
 	CHECK_MAX(rx_attr->size, 65536);
 	CHECK_MAX(rx_attr->iov_limit, info->rx_attr->iov_limit);
 	CHECK_MAX(ep_attr->max_msg_size, info->ep_attr->max_msg_size);
-	CHECK_MAX(ep_attr->tx_ctx_cnt, 1);
-	CHECK_MAX(ep_attr->rx_ctx_cnt, 1);
+	CHECK_CONTEXTS(ep_attr->tx_ctx_cnt);
+	CHECK_CONTEXTS(ep_attr->rx_ctx_cnt);
 	hints->ep_attr->max_order_raw_size = SIZE_MAX;
 	accepted();
 	hints->ep_attr->max_order_war_size = SIZE_MAX;
@@ -752,10 +777,10 @@ static void test_domain_numbers(void **state)
 	CHECK_MAX(domain_attr->ep_cnt, info->domain_attr->ep_cnt);
 	CHECK_MAX(domain_attr->tx_ctx_cnt, info->domain_attr->tx_ctx_cnt);
 	CHECK_MAX(domain_attr->rx_ctx_cnt, info->domain_attr->rx_ctx_cnt);
-	CHECK_MAX(domain_attr->max_ep_tx_ctx, 1);
-	CHECK_MAX(domain_attr->max_ep_rx_ctx, 1);
-	CHECK_MAX(domain_attr->max_ep_stx_ctx, 0);
-	CHECK_MAX(domain_attr->max_ep_srx_ctx, 0);
+	CHECK_MAX(domain_attr->max_ep_tx_ctx, CONTEXTS);
+	CHECK_MAX(domain_attr->max_ep_rx_ctx, CONTEXTS);
+	CHECK_MAX(domain_attr->max_ep_stx_ctx, info->domain_attr->max_ep_stx_ctx);
+	CHECK_MAX(domain_attr->max_ep_srx_ctx, info->domain_attr->max_ep_srx_ctx);
 	CHECK_MAX(domain_attr->cntr_cnt, info->domain_attr->cntr_cnt);
 	CHECK_MAX(domain_attr->mr_iov_limit, info->domain_attr->mr_iov_limit);
 	CHECK_MAX(domain_attr->mr_cnt, info->domain_attr->mr_cnt);
@@ -771,9 +796,11 @@ static void test_domain_caps(void **state)
 	hints->domain_attr->caps = FI_LOCAL_COMM | FI_REMOTE_COMM;
 	accepted();
 	hints->domain_attr->caps = FI_SHARED_AV;
+	accepted();
+	hints->domain_attr->caps = FI_MSG;
 	refused();
 	/* before 1.5 there was no such field */
-	hints->domain_attr->caps = FI_SHARED_AV;
+	hints->domain_attr->caps = FI_MSG;
 	assert_int_equal(mr_mode_for(FI_VERSION(1, 4), 0), FI_MR_SCALABLE);
 }
 

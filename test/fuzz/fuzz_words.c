@@ -238,7 +238,7 @@ static uint64_t true_id(uint32_t n)
 	struct sc_slab *slab;
 
 	slabs[0] = &ep->tx_ops;
-	slabs[1] = &ep->rx_ops;
+	slabs[1] = &ep->rxq->ops;
 	slabs[2] = &ep->rma_ops;
 	slab = slabs[n % 3];
 	n /= 3;

@@ -144,6 +144,15 @@ for mutant in TAKE=0 WITHDRAW=0 PASS=0 SETTLE=0 NEW=0 OTHER=0 HELD=0 ENDED=2 DON
 done
 breaks offer -DL=3 -DREAD=2
 breaks offer -DL=3 -DRETURN=0
+holds wait
+holds wait -DNW=1 -DMSGS=3
+for mutant in BARRIER=0 ARM=2 SEEN=2 COUNT=0 CLEAR=2 CLEAR=3 ARMING=0 BELL=0; do
+	breaks wait -D$mutant
+done
+holds wait -DWATCHER -DNW=1 -DMSGS=2
+for mutant in BARRIER=0 ARM=2 LOWER=2 HEARD=2; do
+	breaks wait -DWATCHER -DNW=1 -DMSGS=2 -D$mutant
+done
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_collective: what groups of 1 to 9 processes do together: every operation, datatype and reduction, many
- * sizes and roots, several operations and groups at once, members that die.
+ * sizes and roots, several operations and groups at once, members that sleep, members that die.
  *
  * What is expected is computed by each rank from the pattern that all know, with loops of its own. Values are
  * small integers, which every type has, so that sums and products are exact in any order.
@@ -10,6 +10,8 @@
 #include "multi.h"
 
 #include <complex.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <rdma/fi_atomic.h>
@@ -22,19 +24,22 @@
 static struct mt_ep own;
 static struct fid_eq *eq;
 static fi_addr_t peers[MT_RANKS_MAX];
+static enum fi_wait_obj wait_obj = FI_WAIT_NONE; /* of both queues */
+static enum fi_progress progress = FI_PROGRESS_MANUAL;
 
 /* ---- the endpoint and its groups ------------------------------------------------------------- */
 
 static void open_all(void)
 {
 	struct fi_info *hints = fi_allocinfo();
-	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_NONE };
-	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fi_eq_attr eq_attr = { .wait_obj = wait_obj };
+	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait_obj };
 	struct fi_av_attr av_attr = { .type = FI_AV_TABLE };
 
 	hints->caps = FI_TAGGED | FI_COLLECTIVE;
 	hints->mode = FI_CONTEXT | FI_CONTEXT2;
 	hints->ep_attr->type = FI_EP_RDM;
+	hints->domain_attr->control_progress = hints->domain_attr->data_progress = progress;
 	hints->fabric_attr->prov_name = strdup("shmcma");
 	mt_must(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &own.info));
 	fi_freeinfo(hints);
@@ -77,7 +82,7 @@ static struct fid_av_set *make_set(int first, int stride)
 	return set;
 }
 
-/* fi_join until the event; returns its error, positive. */
+/* fi_join until the event, by reading its queue alone; returns its error, positive. */
 static int join_event(struct fid_mc *mc, void *context)
 {
 	double end = mt_now() + PATIENCE;
@@ -88,7 +93,7 @@ static int join_event(struct fid_mc *mc, void *context)
 
 	while ((rc = fi_eq_read(eq, &event, &entry, sizeof(entry), 0)) == -FI_EAGAIN) {
 		mt_require(mt_now() < end, "no event of fi_join");
-		mt_poll(&own);
+		mt_poll(NULL);
 	}
 	if (rc == -FI_EAVAIL) {
 		mt_must(fi_eq_readerr(eq, &error, 0));
@@ -529,6 +534,129 @@ static void many_rank(const void *arg)
 	close_all();
 }
 
+/* ---- asleep ---------------------------------------------------------------------------------- */
+
+/* Until that queue may have something, without a time limit. */
+static void sleep_on(struct fid *fid)
+{
+	struct fi_mutex_cond condition;
+	struct pollfd wait = { .events = POLLIN };
+
+	if (wait_obj == FI_WAIT_FD) {
+		mt_must(fi_control(fid, FI_GETWAIT, &wait.fd));
+		if (!fi_trywait(own.fabric, &fid, 1))
+			mt_require(poll(&wait, 1, -1) == 1, "poll");
+		return;
+	}
+	mt_must(fi_control(fid, FI_GETWAIT, &condition));
+	pthread_mutex_lock(condition.mutex);
+	if (!fi_trywait(own.fabric, &fid, 1))
+		pthread_cond_wait(condition.cond, condition.mutex);
+	pthread_mutex_unlock(condition.mutex);
+}
+
+static void sleep_for_join(struct fid_mc *mc)
+{
+	struct fi_eq_entry entry;
+	uint32_t event;
+	ssize_t rc;
+
+	do {
+		if (wait_obj == FI_WAIT_UNSPEC) {
+			rc = fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0);
+			continue;
+		}
+		rc = fi_eq_read(eq, &event, &entry, sizeof(entry), 0);
+		if (rc == -FI_EAGAIN)
+			sleep_on(&eq->fid);
+	} while (rc == -FI_EAGAIN);
+	mt_must(rc);
+	mt_require(event == FI_JOIN_COMPLETE && entry.fid == &mc->fid, "event %u of another fid", event);
+}
+
+static void sleep_for(struct fi_context2 *context)
+{
+	struct fi_cq_tagged_entry entry;
+	ssize_t rc;
+
+	do {
+		if (wait_obj == FI_WAIT_UNSPEC) {
+			rc = fi_cq_sread(own.cq, &entry, 1, NULL, -1);
+			continue;
+		}
+		rc = fi_cq_read(own.cq, &entry, 1);
+		if (rc == -FI_EAGAIN)
+			sleep_on(&own.cq->fid);
+	} while (rc == -FI_EAGAIN);
+	mt_must(rc);
+	mt_require(entry.op_context == context, "another operation's completion");
+}
+
+#define SLEEP(call)                                                                                       \
+	do {                                                                                              \
+		struct fi_context2 context;                                                               \
+		ssize_t rc;                                                                               \
+                                                                                                          \
+		while ((rc = (call)) == -FI_EAGAIN)                                                       \
+			mt_poll(NULL);                                                                    \
+		mt_must(rc);                                                                              \
+		sleep_for(&context);                                                                      \
+	} while (0)
+
+struct way {
+	enum fi_wait_obj obj;
+	const char *name;
+	enum fi_progress progress;
+};
+
+/*
+ * All members do nothing but sleep, without a time limit, until what they have begun is over: only messages of
+ * each other wake them. Who comes late is another one each time.
+ */
+static void asleep_rank(const void *arg)
+{
+	const struct way *way = arg;
+	enum { SMALL = 16, LARGE = 50000 };
+	static uint64_t in[LARGE], out[LARGE];
+	int rounds = MT_SANITIZED ? 10 : 60;
+
+	wait_obj = way->obj;
+	progress = way->progress;
+	open_all();
+	for (int i = 0; i < LARGE; i++)
+		in[i] = (uint64_t)(mt_rank + i);
+	for (int round = 0; round < rounds; round++) {
+		size_t count = round % 4 ? SMALL : LARGE;
+		struct fid_av_set *set = make_set(0, 1);
+		struct fid_mc *mc;
+		fi_addr_t addr;
+
+		mt_doing("asleep in round %d", round);
+		if (round % mt_ranks == mt_rank)
+			mt_poll_for(NULL, 0.002);
+		mt_must(fi_av_set_addr(set, &addr));
+		mt_must(fi_join_collective(own.ep, addr, set, 0, &mc, &mc));
+		sleep_for_join(mc);
+		if ((round + 1) % mt_ranks == mt_rank)
+			mt_poll_for(NULL, 0.002);
+		SLEEP(fi_barrier(own.ep, fi_mc_addr(mc), &context));
+		SLEEP(fi_allreduce(own.ep, in, count, NULL, out, NULL, fi_mc_addr(mc), FI_UINT64, FI_SUM,
+				   0, &context));
+		for (size_t i = 0; i < count; i++)
+			mt_require(out[i] == (uint64_t)mt_ranks * i +
+						     (uint64_t)(mt_ranks * (mt_ranks - 1) / 2),
+				   "element %zu is %lu", i, (unsigned long)out[i]);
+		SLEEP(fi_broadcast(own.ep, out, count, NULL, fi_mc_addr(mc), peers[round % mt_ranks],
+				   FI_UINT64, 0, &context));
+		mt_must(fi_close(&mc->fid));
+		mt_must(fi_close(&set->fid));
+	}
+	mt_barrier(&own);
+	close_all();
+}
+
+/* ---- death ----------------------------------------------------------------------------------- */
+
 /* The last rank is killed: in an operation that needs it, before it, or while the others join again. */
 static void death_rank(const void *arg)
 {
@@ -581,6 +709,10 @@ static bool was_collective(const struct mt_counters *counters, int ranks, const 
 
 int main(void)
 {
+	static const struct way ways[] = { { FI_WAIT_UNSPEC, "sread", FI_PROGRESS_MANUAL },
+					   { FI_WAIT_FD, "poll", FI_PROGRESS_MANUAL },
+					   { FI_WAIT_MUTEX_COND, "condition", FI_PROGRESS_MANUAL },
+					   { FI_WAIT_FD, "automatic", FI_PROGRESS_AUTO } };
 	static const int ranks[] = { 1, 2, 3, 4, 7, 9 };
 
 	mt_init("test_collective");
@@ -606,6 +738,17 @@ int main(void)
 					  .judge = was_collective,
 					  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
 	}
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
+		for (int members = 2; members < 5; members += 2) {
+			char name[32];
+
+			snprintf(name, sizeof(name), "asleep-%s-%d", ways[i].name, members);
+			mt_run(&(struct mt_case){ .name = name,
+						  .ranks = members,
+						  .rank = asleep_rank,
+						  .arg = &ways[i],
+						  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY });
+		}
 	for (int i = 2; i < 6; i++) {
 		char name[32];
 

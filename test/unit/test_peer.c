@@ -798,7 +798,7 @@ static void test_slot_keeps_its_memory(void **state)
 		pair[1].ep->seg->file.made_by--;
 		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 		assert_null(sc_cq_peek(&pair[1].rx));
-		assert_int_equal(pair[1].ep->plain.waiting_count + pair[1].ep->tagged.waiting_count, 0);
+		assert_int_equal(pair[1].ep->rxq->plain.waiting_count + pair[1].ep->rxq->tagged.waiting_count, 0);
 	}
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
 	end_close(&pair[1]);
@@ -848,11 +848,11 @@ static void test_directed(void **state)
 	assert_int_equal(end_recv(&pair[0], peer, into, 8, 9, SC_TAGGED), 0);
 	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 9, SC_TAGGED), 0);
 	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 9, 0, SC_TAGGED | SC_RECV_MULTI, into), 0);
-	assert_int_equal(pair[0].ep->tagged.posted_count, 3);
+	assert_int_equal(pair[0].ep->rxq->tagged.posted_count, 3);
 	end_close(&pair[1]);
 	assert_int_equal(end_recv(&pair[0], peer, into, 8, 8, SC_TAGGED), 0); /* not known yet */
 	ends_settle(pair, 1);
-	assert_int_equal(pair[0].ep->tagged.posted_count, 1); /* from anybody */
+	assert_int_equal(pair[0].ep->rxq->tagged.posted_count, 1); /* from anybody */
 	for (int i = 0; i < 3; i++) {
 		comp = comp_take(&pair[0].rx);
 		assert_int_equal(comp.err, ECONNRESET);
@@ -883,7 +883,7 @@ static void test_directed(void **state)
 	assert_int_equal(comp.err, 0);
 	assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, SC_COMP_MULTI_DONE);
 	assert_true(end_idle(&pair[0]));
-	assert_int_equal(pair[0].ep->rx_posted, 1);
+	assert_int_equal(pair[0].ep->rxq->posted, 1);
 	assert_int_equal(sc_rx_cancel(pair[0].ep, into), 0);
 	assert_int_equal(comp_take(&pair[0].rx).err, ECANCELED);
 	end_close(&pair[0]);

@@ -442,8 +442,8 @@ static void test_multi(void **state)
 				assert_int_equal(into[i], 0xa5);
 			drop_sent();
 			assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
-			assert_int_equal(pair[1].ep->rx_ops.used, 0);
-			assert_int_equal(pair[1].ep->rx_posted, 0);
+			assert_int_equal(pair[1].ep->rxq->ops.used, 0);
+			assert_int_equal(pair[1].ep->rxq->posted, 0);
 			pair_close(pair);
 		}
 }
@@ -484,7 +484,7 @@ static void test_multi_truncation(void **state)
 				assert_int_equal(into[20 + sizes[i] - 1], 0xa5);
 				assert_null(
 					sc_cq_peek(&pair[1].rx)); /* the third waits for another buffer */
-				assert_int_equal(pair[1].ep->tagged.waiting_count, 1);
+				assert_int_equal(pair[1].ep->rxq->tagged.waiting_count, 1);
 				pair_close(pair);
 			}
 }
@@ -509,13 +509,13 @@ static void test_multi_under_way(void **state)
 			assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), cancel == 2);
 			assert_int_equal(sc_rx_cancel(pair[1].ep, into), -ENOENT);
 		}
-		assert_int_equal(pair[1].ep->rx_posted, 0);
+		assert_int_equal(pair[1].ep->rxq->posted, 0);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
 		ends_settle(pair, 2);
 		for (int i = 0; i < 2 && cancel < 2; i++)
 			expect_multi(into, i * 40000u, 40000, i == 1);
 		assert_true(end_idle(&pair[1]));
-		assert_int_equal(pair[1].ep->rx_ops.used, 0);
+		assert_int_equal(pair[1].ep->rxq->ops.used, 0);
 		pair_close(pair);
 	}
 }
@@ -539,7 +539,7 @@ static void test_multi_sender_gone(void **state)
 			assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), used_up && i == 1);
 		}
 		assert_true(end_idle(&pair[1]));
-		assert_int_equal(pair[1].ep->rx_ops.used, used_up ? 0 : 1);
+		assert_int_equal(pair[1].ep->rxq->ops.used, used_up ? 0 : 1);
 		pair_close(pair);
 	}
 }
@@ -562,7 +562,7 @@ static void test_multi_small(void **state)
 			comp = comp_take(&pair[1].rx);
 			assert_true(comp.flags & SC_COMP_MULTI_DONE);
 			assert_int_equal(comp.err, size ? 0 : EMSGSIZE);
-			assert_int_equal(pair[1].ep->rx_ops.used, 0);
+			assert_int_equal(pair[1].ep->rxq->ops.used, 0);
 			pair_close(pair);
 		}
 	pair_open(pair, NULL, WAY_LOCAL);
@@ -945,9 +945,9 @@ static void test_window_overrun(void **state)
 			if (pair[0].peer->link == SC_LINK_DOWN)
 				break;
 		}
-		assert_int_equal(pair[1].ep->plain.waiting_count,
+		assert_int_equal(pair[1].ep->rxq->plain.waiting_count,
 				 (1024 - SC_ABI_UNITS(100)) / SC_ABI_UNITS(kind == SC_ABI_RDV ? 0 : 30));
-		for (; pair[1].ep->plain.waiting_count;) {
+		for (; pair[1].ep->rxq->plain.waiting_count;) {
 			assert_int_equal(end_recv(&pair[1], NULL, into, 100, 0, 0), 0);
 			comp_take(&pair[1].rx);
 		}
@@ -1032,7 +1032,7 @@ static void test_bad_pieces(void **state)
 			break;
 		case 10: /* posted, matched with nothing */
 			assert_int_equal(end_recv(&pair[1], NULL, into + 140000, 20000, 6, SC_TAGGED), 0);
-			op = sc_list_entry(pair[1].ep->tagged.posted.prev, struct sc_rx_op, match.all);
+			op = sc_list_entry(pair[1].ep->rxq->tagged.posted.prev, struct sc_rx_op, match.all);
 			words[0] = sc_slab_id(op);
 			break;
 		default: /* of another's message */

@@ -821,7 +821,7 @@ static void test_order(void **state)
 			assert_int_equal(pair[i].ep->counters.tx_msgs, MESSAGES);
 			assert_int_equal(pair[i].ep->counters.rx_msgs, MESSAGES);
 			assert_int_equal(pair[i].ep->tx_ops.used, 0);
-			assert_int_equal(pair[i].ep->rx_ops.used, 0);
+			assert_int_equal(pair[i].ep->rxq->ops.used, 0);
 			assert_int_equal(pair[i].peer->units_held, 0);
 		}
 		pair_close(pair);

@@ -1,0 +1,735 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * wait.c: waiting for a completion queue or a counter, in a call (fi_cq_sread, fi_cntr_wait) or with an object
+ * of the system that the application sleeps on (fi_trywait).
+ *
+ * What ends a wait: something that peers have written, which the core wakes for (sc_ep_rest()); something
+ * that another thread of this process has done, or begun, under the domain's lock (shmcma_wait_look_locked());
+ * fi_cq_signal().
+ *
+ * For each endpoint of the core that is waited for (those of the domain's groups among them, for whoever polls
+ * anything goes on with these) a thread of ours (watcher) sleeps on its futex, and signals: it changes the
+ * object's own futex, which threads in calls sleep on, writes to a pipe, broadcasts the condition. It is started
+ * by the first wait that needs it, makes no progress, and takes no lock of the domain, as FI_THREAD_DOMAIN has
+ * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2): measured
+ * on a 2-processor machine under load, one way, that took 2 to 4 times as long (47 and 82 us against 10 and 24).
+ *
+ * Armed: an object is in shmcma_domain.armed from the look that found nothing until the application looks again.
+ * While it is empty, nobody in this process pays more than a load in shmcma_unlock().
+ *
+ * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (shmcma_wait_has()),
+ * and whoever adds something signals after it has. Peers: see src/wake.c.
+ *
+ * Locks: that of a wait set, the domain's, a watcher's. The application's mutex of an object is taken with none of
+ * them held.
+ */
+#define _GNU_SOURCE 1
+#include "wait.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "collective.h"
+#include "shmcma.h"
+
+/* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
+#define TRY_ROUNDS 64
+#define MS 1000000
+/* Between two looks while operations wait for counters: what they wait for may be polled by others alone. */
+#define TRIGGER_MS 10
+#define STACK_SIZE (64 << 10)
+#define MUTEX_NAP 20000 /* ns */
+
+int64_t shmcma_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int64_t shmcma_wait_end(int timeout)
+{
+	return timeout < 0 ? INT64_MAX : shmcma_now_ns() + (int64_t)timeout * MS;
+}
+
+/* ---- pipe ------------------------------------------------------------------------------------ */
+
+int shmcma_pipe_open(struct shmcma_pipe *pipe)
+{
+	struct stat st;
+
+	if (pipe2(pipe->ends, O_CLOEXEC | O_NONBLOCK)) {
+		int err = errno;
+
+		pipe->ends[0] = pipe->ends[1] = -1;
+		shmcma_warn(FI_LOG_CORE, "no descriptor to wait on: %s; see ulimit -n\n", strerror(err));
+		return -err;
+	}
+	(void)fstat(pipe->ends[0], &st); /* both ends have one inode */
+	pipe->dev = st.st_dev;
+	pipe->ino = st.st_ino;
+	return 0;
+}
+
+static bool is_ours(const struct shmcma_pipe *pipe, int end)
+{
+	struct stat st;
+
+	return pipe->ends[end] >= 0 && !fstat(pipe->ends[end], &st) && st.st_dev == pipe->dev &&
+	       st.st_ino == pipe->ino;
+}
+
+void shmcma_pipe_close(struct shmcma_pipe *pipe)
+{
+	for (int end = 0; end < 2; end++) {
+		if (is_ours(pipe, end))
+			close(pipe->ends[end]);
+		pipe->ends[end] = -1;
+	}
+}
+
+void shmcma_pipe_raise(struct shmcma_pipe *pipe)
+{
+	ssize_t written = 0;
+
+	if (!atomic_exchange(&pipe->readable, true) && is_ours(pipe, 1))
+		written = write(pipe->ends[1], "", 1); /* full: it is readable */
+	(void)written;
+}
+
+/* The bytes first: one that is written after `readable` has been taken back must stay. */
+void shmcma_pipe_lower(struct shmcma_pipe *pipe)
+{
+	char bytes[16];
+
+	if (!atomic_load(&pipe->readable) || !is_ours(pipe, 0))
+		return;
+	while (read(pipe->ends[0], bytes, sizeof(bytes)) == sizeof(bytes))
+		;
+	atomic_exchange(&pipe->readable, false);
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set)
+{
+	switch (obj) {
+	case FI_WAIT_NONE:
+	case FI_WAIT_UNSPEC:
+	case FI_WAIT_FD:
+	case FI_WAIT_MUTEX_COND:
+	case FI_WAIT_YIELD:
+		return 0;
+	case FI_WAIT_SET:
+		if (shmcma_wait_set_of(set))
+			return 0;
+		shmcma_warn(FI_LOG_CORE, "FI_WAIT_SET: wait_set is none of this provider's\n");
+		return -FI_EINVAL;
+	case FI_WAIT_POLLFD:
+		shmcma_warn(FI_LOG_CORE, "FI_WAIT_POLLFD: FI_WAIT_FD has one descriptor for everything\n");
+		return -FI_ENOSYS;
+	default:
+		shmcma_warn(FI_LOG_CORE, "wait object %d is unknown\n", (int)obj);
+		return -FI_EINVAL;
+	}
+}
+
+int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid, struct fid_wait *set)
+{
+	int ret = 0;
+
+	*wait = (struct shmcma_wait){ .obj = obj, .fid = fid, .pipe.ends = { -1, -1 } };
+	wait->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	wait->cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	if (obj == FI_WAIT_FD)
+		ret = shmcma_pipe_open(&wait->pipe);
+	if (obj == FI_WAIT_SET) {
+		wait->set = shmcma_wait_set_of(set);
+		shmcma_wait_set_add(wait->set, wait);
+	}
+	return ret;
+}
+
+void shmcma_wait_forked(struct shmcma_wait *wait)
+{
+	wait->armed = false;
+	pthread_mutex_init(&wait->mutex, NULL);
+	pthread_cond_init(&wait->cond, NULL);
+}
+
+/* False: to be ended, and who holds the mutex may wait for that. */
+static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop)
+{
+	if (!stop)
+		return !pthread_mutex_lock(mutex);
+	while (pthread_mutex_trylock(mutex)) {
+		if (atomic_load(stop))
+			return false;
+		nanosleep(&(struct timespec){ .tv_nsec = MUTEX_NAP }, NULL);
+	}
+	return true;
+}
+
+/*
+ * The application's mutex is taken, so that a signal between its fi_trywait() and its pthread_cond_wait() is not
+ * missed. Whoever holds it while calling into the provider would wait for itself: such signals are for the
+ * watchers to give, which hold no lock meanwhile, and end if they are told to (`stop`).
+ */
+static void signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
+{
+	sc_sleep_bump(&wait->futex);
+	if (wait->obj == FI_WAIT_FD)
+		shmcma_pipe_raise(&wait->pipe);
+	if (wait->obj == FI_WAIT_MUTEX_COND && lock_until(&wait->mutex, stop)) {
+		pthread_cond_broadcast(&wait->cond);
+		pthread_mutex_unlock(&wait->mutex);
+	}
+	if (wait->set)
+		signal_until(shmcma_wait_set_wait(wait->set), stop);
+}
+
+void shmcma_wait_signal(struct shmcma_wait *wait)
+{
+	signal_until(wait, NULL);
+}
+
+int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg)
+{
+	if (command != FI_GETWAIT && command != FI_GETWAITOBJ)
+		return -FI_ENOSYS;
+	if (!arg)
+		return -FI_EINVAL;
+	if (command == FI_GETWAITOBJ) {
+		*(enum fi_wait_obj *)arg = wait->obj;
+		return 0;
+	}
+	switch (wait->obj) {
+	case FI_WAIT_FD:
+		*(int *)arg = wait->pipe.ends[0];
+		return 0;
+	case FI_WAIT_MUTEX_COND:
+		*(struct fi_mutex_cond *)arg = (struct fi_mutex_cond){ &wait->mutex, &wait->cond };
+		return 0;
+	default:
+		return -FI_ENODATA;
+	}
+}
+
+/* What is polled when it is looked at. */
+static const struct shmcma_polled *polled_of(const struct shmcma_wait *wait)
+{
+	if (wait->fid->fclass == FI_CLASS_CQ)
+		return &container_of(wait->fid, struct shmcma_cq, fid.fid)->polled;
+	return shmcma_cntr_polled(container_of(wait->fid, struct shmcma_cntr, fid.fid));
+}
+
+static bool has_something(const struct shmcma_wait *wait)
+{
+	return wait->fid->fclass == FI_CLASS_CQ
+		       ? shmcma_cq_has(container_of(wait->fid, struct shmcma_cq, fid.fid))
+		       : shmcma_cntr_has(container_of(wait->fid, struct shmcma_cntr, fid.fid));
+}
+
+/* ---- what is slept on ------------------------------------------------------------------------ */
+
+/* An endpoint of the core, and who watches it. */
+struct slept {
+	struct sc_ep *core;
+	struct shmcma_watcher **watcher;
+	bool busy; /* it has to be polled before it is slept on */
+};
+
+static struct slept slept_group(struct shmcma_coll *coll)
+{
+	return (struct slept){ coll->core, &coll->watcher, coll->begun };
+}
+
+/* The n-th that is polled when the object is looked at; false: there are not so many. */
+static bool slept_on(const struct shmcma_wait *wait, size_t n, struct slept *slept)
+{
+	const struct shmcma_polled *polled = polled_of(wait);
+	struct shmcma_coll *coll = wait->domain->colls;
+
+	if (n < polled->count) {
+		*slept = (struct slept){ polled->eps[n]->core, &polled->eps[n]->watcher, false };
+		return true;
+	}
+	for (n -= polled->count; coll && n; n--)
+		coll = coll->next;
+	if (coll)
+		*slept = slept_group(coll);
+	return coll;
+}
+
+/* ---- watchers -------------------------------------------------------------------------------- */
+
+/* The thread that sleeps for those who wait for an endpoint with an object of the system. */
+struct shmcma_watcher {
+	const struct sc_ep *core;
+	pthread_t thread;
+	uint32_t heard; /* wakes before it began */
+	uint64_t round; /* the thread's alone; from 1 on */
+	atomic_bool stop;
+	_Atomic int64_t limit; /* to be signalled then, whatever comes; INT64_MAX: need not be */
+	pid_t made_by;	       /* pid: a forked child has no such thread */
+	pthread_mutex_t lock;  /* what follows */
+	struct watched {
+		struct shmcma_wait *wait;
+		uint64_t round; /* it was asked in */
+	} * waits;
+	size_t count, capacity;
+	const struct shmcma_wait *signals; /* just now, without the lock */
+};
+
+/* Each is asked once in a round: one that listens again by then does so for the next wake. */
+static struct shmcma_wait *next_to_signal(struct shmcma_watcher *watcher)
+{
+	struct shmcma_wait *next = NULL;
+
+	pthread_mutex_lock(&watcher->lock);
+	for (size_t i = 0; i < watcher->count && !next; i++) {
+		struct watched *each = &watcher->waits[i];
+
+		if (each->round == watcher->round)
+			continue;
+		each->round = watcher->round;
+		if (atomic_exchange(&each->wait->listens, false))
+			next = each->wait;
+	}
+	watcher->signals = next;
+	pthread_mutex_unlock(&watcher->lock);
+	return next;
+}
+
+static void watcher_signal(struct shmcma_watcher *watcher)
+{
+	struct shmcma_wait *wait;
+
+	watcher->round++;
+	while ((wait = next_to_signal(watcher)))
+		signal_until(wait, &watcher->stop);
+}
+
+static void *run(void *arg)
+{
+	struct shmcma_watcher *watcher = arg;
+	uint32_t heard = watcher->heard;
+
+	while (!atomic_load(&watcher->stop)) {
+		struct sc_sleep sleep = sc_ep_sleep(watcher->core);
+		int64_t limit = atomic_load(&watcher->limit);
+
+		if (sleep.seen >> 16 != heard || shmcma_now_ns() >= limit) {
+			heard = sleep.seen >> 16;
+			atomic_compare_exchange_strong(&watcher->limit, &limit, INT64_MAX);
+			watcher_signal(watcher);
+			continue;
+		}
+		(void)sc_sleep(&sleep, 1, limit);
+	}
+	return NULL;
+}
+
+/* All signals blocked in it: they are the application's. */
+static int watcher_start(struct shmcma_watcher *watcher)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int err = pthread_attr_init(&attr);
+
+	if (err)
+		return -err;
+	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&watcher->thread, &attr, run, watcher);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (err) {
+		shmcma_warn(FI_LOG_CORE, "no thread for a wait object: %s; see ulimit -u\n",
+			    strerror(err));
+		return -err;
+	}
+	(void)pthread_setname_np(watcher->thread, "shmcma-watch");
+	return 0;
+}
+
+static struct shmcma_watcher *watcher_get_locked(const struct slept *slept)
+{
+	struct shmcma_watcher *watcher = *slept->watcher;
+
+	if (watcher)
+		return watcher;
+	watcher = calloc(1, sizeof(*watcher));
+	if (!watcher)
+		return NULL;
+	watcher->core = slept->core;
+	watcher->heard = sc_ep_sleep(slept->core).seen >> 16;
+	watcher->made_by = getpid();
+	watcher->limit = INT64_MAX;
+	watcher->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	if (watcher_start(watcher)) {
+		free(watcher);
+		return NULL;
+	}
+	*slept->watcher = watcher;
+	return watcher;
+}
+
+static bool watcher_knows(const struct shmcma_watcher *watcher, const struct shmcma_wait *wait)
+{
+	for (size_t i = 0; i < watcher->count; i++)
+		if (watcher->waits[i].wait == wait)
+			return true;
+	return false;
+}
+
+static bool watcher_add(struct shmcma_watcher *watcher, struct shmcma_wait *wait)
+{
+	bool known;
+
+	pthread_mutex_lock(&watcher->lock);
+	known = watcher_knows(watcher, wait);
+	if (!known && watcher->count == watcher->capacity) {
+		size_t capacity = watcher->capacity ? watcher->capacity * 2 : 4;
+		struct watched *waits = realloc(watcher->waits, capacity * sizeof(*waits));
+
+		if (waits) {
+			watcher->waits = waits;
+			watcher->capacity = capacity;
+		}
+	}
+	if (!known && watcher->count < watcher->capacity) {
+		watcher->waits[watcher->count++] = (struct watched){ wait, 0 };
+		known = true;
+	}
+	pthread_mutex_unlock(&watcher->lock);
+	return known;
+}
+
+static void watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait *wait)
+{
+	if (watcher->made_by != getpid())
+		return; /* its lock may have been held by a thread that is not in this child */
+	pthread_mutex_lock(&watcher->lock);
+	for (size_t i = 0; i < watcher->count; i++)
+		if (watcher->waits[i].wait == wait)
+			watcher->waits[i--] = watcher->waits[--watcher->count];
+	while (watcher->signals == wait) { /* it is closed, so nobody holds its mutex */
+		pthread_mutex_unlock(&watcher->lock);
+		sched_yield();
+		pthread_mutex_lock(&watcher->lock);
+	}
+	pthread_mutex_unlock(&watcher->lock);
+}
+
+/* -FI_EAGAIN: nobody signals it when that endpoint is woken. */
+static int watch(const struct slept *slept, struct shmcma_wait *wait)
+{
+	struct shmcma_watcher *watcher = watcher_get_locked(slept);
+
+	return watcher && watcher_add(watcher, wait) ? 0 : -FI_EAGAIN;
+}
+
+static int watch_all_locked(struct shmcma_wait *wait)
+{
+	struct slept slept;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && slept_on(wait, i, &slept); i++)
+		ret = watch(&slept, wait);
+	return ret;
+}
+
+void shmcma_watcher_end_locked(struct shmcma_watcher **ended)
+{
+	struct shmcma_watcher *watcher = *ended;
+
+	if (!watcher)
+		return;
+	*ended = NULL;
+	if (watcher->made_by == getpid()) {
+		atomic_store(&watcher->stop, true);
+		sc_ep_wake(watcher->core);
+		pthread_join(watcher->thread, NULL);
+	}
+	free(watcher->waits);
+	free(watcher);
+}
+
+void shmcma_wait_fini(struct shmcma_wait *wait)
+{
+	struct shmcma_domain *domain = wait->domain;
+
+	if (domain) {
+		shmcma_lock(domain);
+		shmcma_wait_rise_locked(wait);
+		for (size_t i = 0; i < domain->enabled.count; i++)
+			if (domain->enabled.eps[i]->watcher)
+				watcher_del(domain->enabled.eps[i]->watcher, wait);
+		for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next)
+			if (coll->watcher)
+				watcher_del(coll->watcher, wait);
+		shmcma_unlock(domain);
+	}
+	if (wait->set)
+		shmcma_wait_set_del(wait->set, wait);
+	shmcma_pipe_close(&wait->pipe);
+	pthread_cond_destroy(&wait->cond);
+	pthread_mutex_destroy(&wait->mutex);
+}
+
+/* ---- armed ----------------------------------------------------------------------------------- */
+
+static void arm_locked(struct shmcma_wait *wait)
+{
+	if (wait->armed)
+		return;
+	wait->armed = true;
+	wait->next_armed = wait->domain->armed;
+	wait->domain->armed = wait;
+}
+
+static void unlink_locked(struct shmcma_wait *wait)
+{
+	struct shmcma_wait **link = &wait->domain->armed;
+
+	while (*link != wait)
+		link = &(*link)->next_armed;
+	*link = wait->next_armed;
+	wait->armed = false;
+}
+
+/* Peers are told that nobody sleeps when that is so for the whole domain; else one of them wakes in vain. */
+void shmcma_wait_rise_slow(struct shmcma_wait *wait)
+{
+	struct slept slept;
+
+	unlink_locked(wait);
+	atomic_store_explicit(&wait->listens, false, memory_order_relaxed); /* a late signal is no harm */
+	for (size_t i = 0; !wait->domain->armed && slept_on(wait, i, &slept); i++)
+		sc_ep_rise(slept.core);
+}
+
+/* Is the application's mutex taken for a signal? */
+static bool has_condition(const struct shmcma_wait *wait)
+{
+	return wait->obj == FI_WAIT_MUTEX_COND ||
+	       (wait->set && shmcma_wait_set_wait(wait->set)->obj == FI_WAIT_MUTEX_COND);
+}
+
+/* A thread in pthread_cond_wait() is woken by a watcher, see shmcma_wait_signal(). */
+static void pass_on_locked(struct shmcma_wait *wait)
+{
+	struct slept slept;
+
+	if (has_condition(wait) && slept_on(wait, 0, &slept) && atomic_load(&wait->listens))
+		sc_ep_wake(slept.core);
+	else
+		shmcma_wait_signal(wait);
+}
+
+/* Another thread has begun something that goes on with polls. */
+static bool wants_poll(const struct shmcma_wait *wait)
+{
+	struct slept slept;
+
+	for (size_t i = 0; slept_on(wait, i, &slept); i++)
+		if (slept.busy || !sc_ep_is_idle(slept.core))
+			return true;
+	return false;
+}
+
+void shmcma_wait_look_locked(struct shmcma_domain *domain)
+{
+	struct shmcma_wait *wait = domain->armed;
+
+	while (wait) {
+		struct shmcma_wait *next = wait->next_armed;
+
+		if (has_something(wait) || wants_poll(wait)) {
+			unlink_locked(wait);
+			pass_on_locked(wait);
+		}
+		wait = next;
+	}
+}
+
+/* What they wait for comes from more endpoints from now on. */
+void shmcma_wait_again_locked(struct shmcma_domain *domain)
+{
+	while (domain->armed) {
+		struct shmcma_wait *wait = domain->armed;
+
+		unlink_locked(wait);
+		pass_on_locked(wait);
+	}
+}
+
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+static void lower(int64_t *limit, int64_t ms)
+{
+	int64_t end = shmcma_now_ns() + ms * MS;
+
+	if (end < *limit)
+		*limit = end;
+}
+
+/* -FI_EAGAIN: there is something to do. */
+static int rest_on(const struct slept *slept, int64_t *limit)
+{
+	struct sc_sleep sleep;
+
+	return slept->busy || sc_ep_rest(slept->core, &sleep, limit) ? -FI_EAGAIN : 0;
+}
+
+/* From now on watchers signal; -FI_EAGAIN: there is something to do, or to read. */
+static int rest_locked(struct shmcma_wait *wait, int64_t *limit)
+{
+	struct slept slept;
+
+	if (watch_all_locked(wait))
+		lower(limit, 1); /* no thread: look now and then */
+	atomic_store(&wait->listens, true);
+	arm_locked(wait);
+	for (size_t i = 0; slept_on(wait, i, &slept); i++)
+		if (rest_on(&slept, limit))
+			return -FI_EAGAIN;
+	if (wait->domain->triggers) /* they may wait for what no peer wakes for */
+		lower(limit, TRIGGER_MS);
+	return has_something(wait) ? -FI_EAGAIN : 0;
+}
+
+static bool was_refused_locked(const struct shmcma_wait *wait)
+{
+	const struct shmcma_polled *polled = polled_of(wait);
+	bool refused = false;
+
+	for (size_t i = 0; i < polled->count; i++)
+		refused |= sc_ep_was_refused(polled->eps[i]->core);
+	return refused;
+}
+
+int shmcma_wait_sleep(struct shmcma_wait *wait, int64_t end)
+{
+	struct sc_sleep own = { &wait->futex, __atomic_load_n(&wait->futex, __ATOMIC_ACQUIRE) };
+	bool refused;
+	int ret;
+
+	shmcma_lock(wait->domain);
+	ret = rest_locked(wait, &end);
+	shmcma_unlock(wait->domain);
+	if (!ret)
+		ret = sc_sleep(&own, 1, end);
+	shmcma_lock(wait->domain);
+	shmcma_wait_rise_locked(wait);
+	refused = was_refused_locked(wait);
+	shmcma_unlock(wait->domain);
+	if (ret == -EINTR)
+		return -FI_EINTR;
+	return refused ? -FI_EAGAIN : 0;
+}
+
+/* ---- fi_join --------------------------------------------------------------------------------- */
+
+int shmcma_wait_join_locked(struct shmcma_wait *wait, struct shmcma_coll *coll)
+{
+	const struct slept slept = slept_group(coll);
+
+	return has_condition(wait) ? watch(&slept, wait) : 0;
+}
+
+void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *coll)
+{
+	if (!has_condition(wait)) {
+		shmcma_wait_signal(wait);
+		return;
+	}
+	atomic_store(&wait->listens, true);
+	sc_ep_wake(coll->core);
+}
+
+/* The watcher is to signal by then. One that is sleeping for longer is stirred. */
+static void limit_watcher(const struct slept *slept, int64_t limit)
+{
+	struct shmcma_watcher *watcher = *slept->watcher;
+	int64_t old = atomic_load(&watcher->limit);
+
+	while (old > limit)
+		if (atomic_compare_exchange_weak(&watcher->limit, &old, limit)) {
+			sc_ep_stir(slept->core);
+			return;
+		}
+}
+
+int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
+				  struct shmcma_domain *domain, int64_t *limit)
+{
+	for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next) {
+		const struct slept slept = slept_group(coll);
+
+		if (coll->ep->eq != eq)
+			continue;
+		if (watch(&slept, wait))
+			return -FI_EAGAIN;
+		atomic_store(&wait->listens, true);
+		if (rest_on(&slept, limit))
+			return -FI_EAGAIN;
+		if (*limit != INT64_MAX)
+			limit_watcher(&slept, *limit);
+	}
+	return 0;
+}
+
+/* ---- fi_trywait ------------------------------------------------------------------------------ */
+
+/* Something to tell the application of, which is told by this. */
+static bool found_locked(struct shmcma_wait *wait)
+{
+	if (wait->fid->fclass == FI_CLASS_CQ)
+		return shmcma_cq_found(container_of(wait->fid, struct shmcma_cq, fid.fid));
+	return shmcma_cntr_found(container_of(wait->fid, struct shmcma_cntr, fid.fid));
+}
+
+static int try_locked(struct shmcma_wait *wait)
+{
+	int64_t limit = INT64_MAX;
+	struct slept slept;
+	int ret;
+
+	shmcma_pipe_lower(&wait->pipe);
+	ret = watch_all_locked(wait);
+	for (int round = 0; !ret && round < TRY_ROUNDS; round++) {
+		shmcma_progress_locked(wait->domain, polled_of(wait));
+		if (found_locked(wait))
+			return -FI_EAGAIN;
+		atomic_store(&wait->listens, true);
+		if (!rest_locked(wait, &limit)) {
+			if (limit != INT64_MAX && slept_on(wait, 0, &slept))
+				limit_watcher(&slept, limit);
+			return 0;
+		}
+	}
+	return -FI_EAGAIN;
+}
+
+int shmcma_wait_try(struct shmcma_wait *wait)
+{
+	int ret;
+
+	if (wait->obj == FI_WAIT_NONE)
+		return -FI_EINVAL;
+	shmcma_lock(wait->domain);
+	ret = try_locked(wait);
+	if (ret)
+		shmcma_wait_rise_locked(wait);
+	shmcma_unlock(wait->domain);
+	return ret;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * wait.h: what completion queues, counters, event queues and wait sets are waited for with (wait.c).
+ */
+#ifndef SHMCMA_WAIT_H
+#define SHMCMA_WAIT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <rdma/fi_eq.h>
+
+struct shmcma_coll;
+struct shmcma_domain;
+struct shmcma_ep;
+struct shmcma_eq;
+struct shmcma_polled;
+struct shmcma_wait_set;
+struct shmcma_watcher;
+
+/*
+ * A pipe that is readable while there may be something: of two ends, as eventfd(2) has no inode by which it could
+ * be told whether the application has closed it (closefrom(3)) and uses its number for something else.
+ */
+struct shmcma_pipe {
+	int ends[2]; /* -1: none */
+	dev_t dev;
+	ino_t ino;
+	atomic_bool readable;
+};
+int shmcma_pipe_open(struct shmcma_pipe *pipe);
+void shmcma_pipe_close(struct shmcma_pipe *pipe);
+void shmcma_pipe_raise(struct shmcma_pipe *pipe);
+/* What is looked at after this is seen, or makes it readable again. */
+void shmcma_pipe_lower(struct shmcma_pipe *pipe);
+
+/* Embedded in the object that is waited for. */
+struct shmcma_wait {
+	enum fi_wait_obj obj;
+	struct fid *fid;
+	struct shmcma_domain *domain; /* of queue or counter; NULL: of others */
+	uint32_t futex;		      /* changed by each signal */
+	atomic_bool listens;	      /* watchers are to signal it, once */
+	struct shmcma_pipe pipe;      /* FI_WAIT_FD */
+	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: the application's to wait with */
+	pthread_cond_t cond;
+	struct shmcma_wait_set *set; /* FI_WAIT_SET */
+	struct shmcma_wait *next;    /* in the set, under its lock */
+
+	/* under the domain's lock */
+	bool armed;
+	struct shmcma_wait *next_armed; /* shmcma_domain.armed */
+};
+
+/*
+ * May such an object be asked for? -FI_EINVAL: there is none such, or a wait set is asked for, and that is none;
+ * -FI_ENOSYS: FI_WAIT_POLLFD.
+ */
+int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set);
+/* -FI_EMFILE... `set`: with FI_WAIT_SET. */
+int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid,
+		     struct fid_wait *set);
+/* Nobody waits. Without the domain's lock. */
+void shmcma_wait_fini(struct shmcma_wait *wait);
+/* In a child that has inherited it. */
+void shmcma_wait_forked(struct shmcma_wait *wait);
+
+/* fi_control(): FI_GETWAIT, FI_GETWAITOBJ. -FI_ENODATA: it has none to show; -FI_ENOSYS: another command. */
+int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
+
+/* There may be something, look. Any thread, any lock but the application's mutex. */
+void shmcma_wait_signal(struct shmcma_wait *wait);
+
+/*
+ * A queue or a counter that was found to have nothing: sleep until it may have, or until `end` (ns of
+ * CLOCK_MONOTONIC, INT64_MAX: none). 0: look, -FI_EINTR: a signal; -FI_EAGAIN: look, and tell the application: it
+ * may be able to send now.
+ */
+int shmcma_wait_sleep(struct shmcma_wait *wait, int64_t end);
+
+/* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; others: it cannot be waited for just now. */
+int shmcma_wait_try(struct shmcma_wait *wait);
+
+/* The application has looked at it again. With the domain's lock. */
+void shmcma_wait_rise_slow(struct shmcma_wait *wait);
+static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
+{
+	if (__builtin_expect(wait->armed, 0))
+		shmcma_wait_rise_slow(wait);
+}
+
+/* The domain is about to be unlocked, and somebody waits for something in it. */
+void shmcma_wait_look_locked(struct shmcma_domain *domain);
+
+/* An endpoint has been enabled: those who wait are to wait for it, too. */
+void shmcma_wait_again_locked(struct shmcma_domain *domain);
+
+/*
+ * fi_join, which is reported to an event queue, goes on with messages to an endpoint of the core. All with the
+ * domain's lock.
+ */
+/* It begins: its end can be told without taking the application's mutex then. -FI_EAGAIN. */
+int shmcma_wait_join_locked(struct shmcma_wait *wait, struct shmcma_coll *coll);
+/* It has ended, and the queue says so. */
+void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *coll);
+/* That queue was found empty; as sc_ep_rest(). */
+int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
+				  struct shmcma_domain *domain, int64_t *limit);
+
+/* The endpoint that is watched is about to end; with the domain's lock. */
+void shmcma_watcher_end_locked(struct shmcma_watcher **watcher);
+
+/* Milliseconds of an fi_* call, negative: for ever; as the end of the wait. */
+int64_t shmcma_wait_end(int timeout);
+int64_t shmcma_now_ns(void);
+
+/* ---- wait sets, poll sets -------------------------------------------------------------------- */
+
+int shmcma_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **set);
+int shmcma_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **set);
+/* The set's own object. */
+struct shmcma_wait *shmcma_wait_set_wait(struct shmcma_wait_set *set);
+/* Members come and go. */
+void shmcma_wait_set_add(struct shmcma_wait_set *set, struct shmcma_wait *wait);
+void shmcma_wait_set_del(struct shmcma_wait_set *set, struct shmcma_wait *wait);
+struct shmcma_wait_set *shmcma_wait_set_of(const struct fid_wait *set);
+int shmcma_wait_set_try(struct fid *fid);
+void shmcma_wait_set_forked(struct fid *fid);
+
+#endif

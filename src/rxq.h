@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_RXQ_H
+#define SC_RXQ_H
+
+#include "state.h"
+
+/* See core.h for what applications call. */
+
+/* An endpoint's own, in memory of its. -ENOMEM. */
+int sc_rxq_init(struct sc_rxq *rxq, size_t size);
+void sc_rxq_fini(struct sc_rxq *rxq);
+
+/* The source that a peer with that address (endpoint form) is of; NULL: no memory. */
+struct sc_source *sc_rxq_source(struct sc_rxq *rxq, const char *addr);
+
+/* The peer is connected; it is lost, with `error` (negative errno), or 0: we close. */
+static inline void sc_source_meet(struct sc_peer *peer)
+{
+	peer->source->met += !peer->met;
+	peer->met = true;
+}
+
+static inline void sc_source_part(struct sc_peer *peer, int error)
+{
+	peer->source->met -= peer->met;
+	peer->met = false;
+	if (error)
+		peer->source->error = error;
+}
+
+#endif

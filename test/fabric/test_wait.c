@@ -1,0 +1,1035 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_wait.c: wait objects, fi_trywait(), blocking reads, wait sets and poll sets: fi_poll(3) and what fi_cq(3),
+ * fi_cntr(3), fi_eq(3) say of waiting, call by call. That nothing is slept through: test/multi/test_wait.c.
+ */
+#include "pair.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+static char out[64], in[64], large_out[1 << 20], large_in[1 << 20];
+
+static const enum fi_wait_obj objects[] = { FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND,
+					    FI_WAIT_YIELD };
+#define OBJECTS (sizeof(objects) / sizeof(objects[0]))
+
+static int try_one(struct pair *pair, struct fid *fid)
+{
+	return fi_trywait(pair->fabric, &fid, 1);
+}
+
+static int fd_of(struct fid *fid)
+{
+	int fd = -1;
+
+	gives(fi_control(fid, FI_GETWAIT, &fd), 0);
+	must(fd >= 0);
+	return fd;
+}
+
+static int is_readable(int fd, int timeout)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+
+	return poll(&wait, 1, timeout);
+}
+
+static void send_to(struct side *from)
+{
+	ssize_t ret;
+
+	while ((ret = fi_send(from->ep, out, sizeof(out), NULL, from->peer, out)) == -FI_EAGAIN)
+		(void)fi_cq_read(from->cq, NULL, 0);
+	gives(ret, 0);
+	pair_seen.sent++;
+}
+
+static void post_to(struct side *side)
+{
+	gives(fi_recv(side->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in), 0);
+}
+
+/* All completions of that queue; how many. */
+static int drain(struct fid_cq *cq)
+{
+	struct fi_cq_tagged_entry entry;
+	int count = 0;
+	ssize_t ret;
+
+	while ((ret = fi_cq_read(cq, &entry, 1)) == 1) {
+		pair_seen.received += !!(entry.flags & FI_RECV);
+		count++;
+	}
+	gives(ret, -FI_EAGAIN);
+	return count;
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+static void check_object(struct fid *fid, enum fi_wait_obj obj)
+{
+	enum fi_wait_obj got = FI_WAIT_NONE;
+	struct fi_mutex_cond condition = { NULL, NULL };
+	void *nothing;
+
+	gives(fi_control(fid, FI_GETWAITOBJ, &got), 0);
+	gives(got, obj);
+	gives(fi_control(fid, FI_GETWAIT, NULL), -FI_EINVAL);
+	gives(fi_control(fid, FI_GETWAITOBJ, NULL), -FI_EINVAL);
+	if (obj == FI_WAIT_FD) {
+		gives(is_readable(fd_of(fid), 0), 0);
+	} else if (obj == FI_WAIT_MUTEX_COND) {
+		gives(fi_control(fid, FI_GETWAIT, &condition), 0);
+		must(condition.mutex && condition.cond);
+		gives(pthread_mutex_trylock(condition.mutex), 0);
+		gives(pthread_mutex_unlock(condition.mutex), 0);
+	} else {
+		gives(fi_control(fid, FI_GETWAIT, &nothing), -FI_ENODATA);
+	}
+}
+
+static void every_object(void)
+{
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct fi_cq_attr cq_attr = { .wait_obj = objects[i] };
+		struct fi_cntr_attr cntr_attr = { .wait_obj = objects[i] };
+		struct fi_eq_attr eq_attr = { .wait_obj = objects[i] };
+		struct fi_wait_attr set_attr = { .wait_obj = objects[i] };
+		struct fid_wait *set;
+		struct fid_cntr *cntr;
+		struct fid_cq *cq;
+		struct fid_eq *eq;
+
+		gives(fi_cq_open(pair.domain, &cq_attr, &cq, NULL), 0);
+		gives(fi_cntr_open(pair.domain, &cntr_attr, &cntr, NULL), 0);
+		gives(fi_eq_open(pair.fabric, &eq_attr, &eq, NULL), 0);
+		gives(fi_wait_open(pair.fabric, &set_attr, &set), 0);
+		check_object(&cq->fid, objects[i]);
+		check_object(&cntr->fid, objects[i]);
+		check_object(&eq->fid, objects[i]);
+		check_object(&set->fid, objects[i]);
+		gives(try_one(&pair, &cq->fid), 0);
+		gives(try_one(&pair, &cntr->fid), 0);
+		gives(try_one(&pair, &eq->fid), 0);
+		gives(try_one(&pair, &set->fid), 0);
+		gives(fi_close(&cq->fid), 0);
+		gives(fi_close(&cntr->fid), 0);
+		gives(fi_close(&eq->fid), 0);
+		gives(fi_close(&set->fid), 0);
+	}
+	pair_close(&pair);
+}
+
+static void no_descriptor_left(void)
+{
+	struct fi_cq_attr attr = { .wait_obj = FI_WAIT_FD };
+	struct fid_cq *cq;
+	struct pair pair;
+	int taken[4096], count = 0;
+
+	pair_open_domain(&pair, NULL);
+	while (count < 4096 && (taken[count] = dup(STDERR_FILENO)) >= 0)
+		count++;
+	if (count < 4096)
+		gives(fi_cq_open(pair.domain, &attr, &cq, NULL), -FI_EMFILE);
+	while (count)
+		close(taken[--count]);
+	gives(fi_cq_open(pair.domain, &attr, &cq, NULL), 0);
+	gives(fi_close(&cq->fid), 0);
+	pair_close(&pair);
+}
+
+/* ---- fi_trywait ------------------------------------------------------------------------------ */
+
+static void trywait_errors(void)
+{
+	struct pair pair;
+	struct fid *both[2];
+
+	pair_open(&pair, NULL); /* queues with FI_WAIT_NONE */
+	gives(try_one(&pair, &pair.a.cq->fid), -FI_EINVAL);
+	gives(try_one(&pair, &pair.a.ep->fid), -FI_EINVAL);
+	gives(fi_trywait(pair.fabric, both, 0), 0);
+	gives(fi_cq_signal(pair.a.cq), -FI_ENOSYS);
+	gives(fi_cq_sread(pair.a.cq, in, 1, NULL, 0), -FI_ENOSYS);
+	pair_close(&pair);
+}
+
+/* A message makes the descriptor readable; it stays so until the application has read and tried again. */
+static void descriptor(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	struct pair pair;
+	int fd;
+
+	pair_open(&pair, &want);
+	fd = fd_of(&pair.b.cq->fid);
+	for (int i = 0; i < 20; i++) {
+		gives(drain(pair.b.cq), 0);
+		gives(try_one(&pair, &pair.b.cq->fid), 0);
+		gives(is_readable(fd, 0), 0);
+		post_to(&pair.b);
+		send_to(&pair.a);
+		gives(is_readable(fd, -1), 1);
+		gives(is_readable(fd, 0), 1);
+		gives(try_one(&pair, &pair.b.cq->fid), -FI_EAGAIN); /* it takes the message in */
+		gives(drain(pair.b.cq), 1);
+		drain(pair.a.cq);
+	}
+	pair_close(&pair);
+}
+
+/* Operations that end in the call of another thread, or of this one, are signalled, too. */
+static void descriptor_local(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	struct pair pair;
+	int fd;
+
+	pair_open(&pair, &want);
+	fd = fd_of(&pair.a.cq->fid);
+	for (int i = 0; i < 20; i++) {
+		post_to(&pair.b);
+		gives(try_one(&pair, &pair.a.cq->fid), 0);
+		send_to(&pair.a);
+		gives(is_readable(fd, -1), 1);
+		gives(drain(pair.a.cq), 1);
+		while (!drain(pair.b.cq))
+			;
+		/* the other's read may have made the descriptor readable for what its answer was */
+		while (try_one(&pair, &pair.a.cq->fid))
+			drain(pair.a.cq);
+		gives(is_readable(fd, 0), 0);
+	}
+	gives(fi_cq_signal(pair.a.cq), 0);
+	gives(is_readable(fd, 0), 1);
+	gives(try_one(&pair, &pair.a.cq->fid), -FI_EAGAIN); /* told of the signal, */
+	gives(try_one(&pair, &pair.a.cq->fid), 0);	    /* once */
+	pair_close(&pair);
+}
+
+/* The application closes all descriptors and uses their numbers: nothing is written there, nor closed. */
+static void descriptors_taken(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	int fds[2][2], ends[2];
+	char byte;
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	ends[0] = fd_of(&pair.a.cq->fid);
+	ends[1] = ends[0] + 1;
+	gives(try_one(&pair, &pair.a.cq->fid), 0);
+	for (int i = 0; i < 2; i++) {
+		gives(pipe2(fds[i], O_NONBLOCK), 0);
+		must(dup2(fds[i][1], ends[i]) == ends[i]);
+	}
+	post_to(&pair.b);
+	send_to(&pair.a);
+	gives(drain(pair.a.cq), 1);
+	while (!drain(pair.b.cq))
+		;
+	gives(fi_close(&pair.a.ep->fid), 0);
+	gives(fi_close(&pair.a.cq->fid), 0);
+	pair.a.ep = NULL;
+	pair.a.cq = NULL;
+	for (int i = 0; i < 2; i++) {
+		gives(read(fds[i][0], &byte, 1), -1);
+		must(fcntl(ends[i], F_GETFD) >= 0);
+		close(ends[i]);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+	pair_close(&pair);
+}
+
+/* ---- a thread that waits --------------------------------------------------------------------- */
+
+struct waiter {
+	struct pair *pair;
+	struct fid_cq *cq;
+	struct fid_cntr *cntr;
+	struct fid_wait *set;
+	uint64_t threshold;
+	struct fi_cq_tagged_entry entry;
+	fi_addr_t source;
+	atomic_bool begun;
+	atomic_long ret;
+	pthread_t thread;
+};
+
+static void *wait_in_thread(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	waiter->begun = true;
+	if (waiter->cq)
+		waiter->ret = fi_cq_sreadfrom(waiter->cq, &waiter->entry, 1, &waiter->source, NULL, -1);
+	else if (waiter->cntr)
+		waiter->ret = fi_cntr_wait(waiter->cntr, waiter->threshold, -1);
+	else
+		waiter->ret = fi_wait(waiter->set, -1);
+	return NULL;
+}
+
+/* It is asleep, as far as can be told; if it should not be, the test is easier. */
+static void waiter_start(struct waiter *waiter)
+{
+	gives(pthread_create(&waiter->thread, NULL, wait_in_thread, waiter), 0);
+	while (!waiter->begun)
+		sched_yield();
+	usleep(20000);
+}
+
+static long waiter_end(struct waiter *waiter)
+{
+	gives(pthread_join(waiter->thread, NULL), 0);
+	return waiter->ret;
+}
+
+/* ---- fi_cq_sread ----------------------------------------------------------------------------- */
+
+static void sread_message(enum fi_wait_obj obj)
+{
+	struct pair_want want = { .wait_obj = obj, .caps = FI_MSG | FI_TAGGED | FI_SOURCE };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	gives(fi_cq_sread(pair.b.cq, &waiter.entry, 1, NULL, 0), -FI_EAGAIN);
+	gives(fi_cq_sread(pair.b.cq, &waiter.entry, 1, NULL, 20), -FI_EAGAIN);
+	post_to(&pair.b);
+	waiter.cq = pair.b.cq;
+	waiter_start(&waiter);
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 1);
+	must(waiter.entry.op_context == in && waiter.source == pair.b.peer);
+	pair_seen.received++;
+	drain(pair.a.cq);
+	pair_close(&pair);
+}
+
+static void sread_every_object(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++)
+		sread_message(objects[i]);
+}
+
+static void sread_signal(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	waiter.cq = pair.b.cq;
+	waiter_start(&waiter);
+	gives(fi_cq_signal(pair.b.cq), 0);
+	gives(waiter_end(&waiter), -FI_EAGAIN);
+	/* one that nobody waits for ends the next wait */
+	gives(fi_cq_signal(pair.b.cq), 0);
+	gives(fi_cq_sread(pair.b.cq, &waiter.entry, 1, NULL, -1), -FI_EAGAIN);
+	gives(fi_cq_sread(pair.b.cq, &waiter.entry, 1, NULL, 1), -FI_EAGAIN);
+	pair_close(&pair);
+}
+
+/* What a thread waits for ends in another's call. */
+static void sread_local(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	post_to(&pair.b);
+	waiter.cq = pair.a.cq;
+	waiter_start(&waiter);
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 1);
+	must(waiter.entry.op_context == out);
+	while (!drain(pair.b.cq))
+		;
+	pair_close(&pair);
+}
+
+static void sread_error(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_cq_err_entry error = { 0 };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	post_to(&pair.b);
+	waiter.cq = pair.b.cq;
+	waiter_start(&waiter);
+	gives(fi_cancel(&pair.b.ep->fid, in), 0);
+	gives(waiter_end(&waiter), -FI_EAVAIL);
+	gives(fi_cq_readerr(pair.b.cq, &error, 0), 1);
+	gives(error.err, FI_ECANCELED);
+	pair_close(&pair);
+}
+
+#define MANY 5
+
+/* One queue of several endpoints: whichever gets the message. */
+static void sread_many(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fid_ep *eps[MANY];
+	struct fid_cq *cq;
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	cq = pair_open_cq(&pair);
+	for (int i = 0; i < MANY; i++) {
+		eps[i] = pair_open_ep(&pair);
+		pair_bind(eps[i], cq, pair.b.av);
+		gives(fi_enable(eps[i]), 0);
+	}
+	for (int i = 0; i < 3 * MANY; i++) {
+		struct waiter waiter = { .cq = cq };
+		char name[64];
+		size_t len = sizeof(name);
+
+		gives(fi_getname(&eps[i % MANY]->fid, name, &len), 0);
+		gives(fi_recv(eps[i % MANY], in, sizeof(in), NULL, FI_ADDR_UNSPEC, eps[i % MANY]), 0);
+		pair.a.peer = pair_insert(pair.a.av, name);
+		waiter_start(&waiter);
+		send_to(&pair.a);
+		gives(waiter_end(&waiter), 1);
+		must(waiter.entry.op_context == eps[i % MANY]);
+		pair_seen.received++;
+		drain(pair.a.cq);
+	}
+	for (int i = 0; i < MANY; i++)
+		gives(fi_close(&eps[i]->fid), 0);
+	gives(fi_close(&cq->fid), 0);
+	pair_close(&pair);
+}
+
+/* A sender that found no room, and sleeps, is told when there is some: by -FI_EAGAIN, as nothing has completed. */
+static void sread_refused(struct pair *pair)
+{
+	struct fi_cq_tagged_entry entry;
+	int sent = 0;
+	ssize_t ret;
+	char byte = 0;
+
+	while ((ret = fi_send(pair->a.ep, out, sizeof(out), NULL, pair->a.peer, out)) == 0) {
+		sent++;
+		while (fi_cq_read(pair->a.cq, &entry, 1) == 1)
+			;
+	}
+	gives(ret, -FI_EAGAIN);
+	gives(write(pair->link, &byte, 1), 1);
+	do
+		gives(fi_cq_sread(pair->a.cq, &entry, 1, NULL, -1), -FI_EAGAIN);
+	while ((ret = fi_send(pair->a.ep, out, sizeof(out), NULL, pair->a.peer, out)) == -FI_EAGAIN);
+	gives(ret, 0);
+	pair_seen.sent += sent + 1;
+	sent++;
+	gives(write(pair->link, &sent, sizeof(sent)), sizeof(sent));
+	while (read(pair->link, &byte, 1) != 1)
+		(void)fi_cq_read(pair->a.cq, &entry, 0);
+	drain(pair->a.cq);
+}
+
+static void sread_refusing(struct pair *pair)
+{
+	int sent, got = 0;
+	char byte;
+
+	gives(read(pair->link, &byte, 1), 1);
+	usleep(50000);
+	for (got = 0; got < 500; got++) {
+		post_to(&pair->a);
+		if (!fi_cq_read(pair->a.cq, NULL, 0))
+			continue;
+	}
+	gives(read(pair->link, &sent, sizeof(sent)), sizeof(sent));
+	for (; got < sent; got++)
+		post_to(&pair->a);
+	for (got = 0; got < sent; got += drain(pair->a.cq))
+		;
+	gives(write(pair->link, &byte, 1), 1);
+}
+
+/* A large message that has come is received by another thread than the one that sleeps, which goes on with it. */
+static void sread_begun(struct pair *pair)
+{
+	struct waiter waiter = { .cq = pair->a.cq };
+	char byte;
+
+	/* it is sent, and waits here */
+	gives(read(pair->link, &byte, 1), 1);
+	for (int i = 0; i < 1000; i++)
+		gives(fi_cq_read(pair->a.cq, NULL, 0), -FI_EAGAIN);
+	waiter_start(&waiter);
+	gives(fi_recv(pair->a.ep, large_in, sizeof(large_in), NULL, FI_ADDR_UNSPEC, large_in), 0);
+	gives(waiter_end(&waiter), 1);
+	must(waiter.entry.op_context == large_in && waiter.entry.len == sizeof(large_in));
+	gives(memcmp(large_in, large_out, sizeof(large_in)), 0);
+	pair_seen.received++;
+	gives(write(pair->link, &byte, 1), 1);
+}
+
+/* It makes no progress meanwhile. */
+static void sread_begins(struct pair *pair)
+{
+	char byte = 0;
+	ssize_t ret;
+
+	while ((ret = fi_send(pair->a.ep, large_out, sizeof(large_out), NULL, pair->a.peer, large_out)) ==
+	       -FI_EAGAIN)
+		(void)fi_cq_read(pair->a.cq, NULL, 0);
+	gives(ret, 0);
+	pair_seen.sent++;
+	gives(write(pair->link, &byte, 1), 1);
+	gives(read(pair->link, &byte, 1), 1);
+	while (!drain(pair->a.cq))
+		;
+}
+
+/* An endpoint is enabled on a queue that a thread sleeps on: its messages are waited for, too. */
+static void sread_enabled(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+	struct fid_ep *ep;
+	char name[64];
+	size_t len = sizeof(name);
+
+	pair_open(&pair, &want);
+	waiter.cq = pair_open_cq(&pair);
+	ep = pair_open_ep(&pair);
+	pair_bind(ep, waiter.cq, pair.b.av);
+	waiter_start(&waiter);
+	gives(fi_enable(ep), 0);
+	gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, ep), 0);
+	gives(fi_getname(&ep->fid, name, &len), 0);
+	pair.a.peer = pair_insert(pair.a.av, name);
+	usleep(20000);
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 1);
+	must(waiter.entry.op_context == ep);
+	pair_seen.received++;
+	drain(pair.a.cq);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&waiter.cq->fid), 0);
+	pair_close(&pair);
+}
+
+static void nothing_happens(int number)
+{
+	(void)number;
+}
+
+/* A signal to the thread ends the wait. */
+static void sread_interrupted(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_UNSPEC };
+	struct sigaction action = { .sa_handler = nothing_happens };
+	struct waiter waiter = { 0 };
+	struct pair pair;
+
+	gives(sigaction(SIGUSR1, &action, NULL), 0);
+	pair_open(&pair, &want);
+	waiter.cq = pair.b.cq;
+	waiter_start(&waiter);
+	for (int i = 0; i < 50 && !waiter.ret; i++) {
+		gives(pthread_kill(waiter.thread, SIGUSR1), 0);
+		usleep(10000);
+	}
+	gives(waiter_end(&waiter), -FI_EAGAIN);
+	pair_close(&pair);
+}
+
+/* ---- counters -------------------------------------------------------------------------------- */
+
+static struct fid_cntr *open_cntr(struct pair *pair, enum fi_wait_obj obj, struct fid_wait *set)
+{
+	struct fi_cntr_attr attr = { .wait_obj = obj, .wait_set = set };
+	struct fid_cntr *cntr;
+
+	gives(fi_cntr_open(pair->domain, &attr, &cntr, &attr), 0);
+	return cntr;
+}
+
+/* A further endpoint, whose receives are counted. */
+static struct fid_ep *open_counted(struct pair *pair, struct fid_cq *cq, struct fid_cntr *cntr)
+{
+	struct fid_ep *ep = pair_open_ep(pair);
+	char name[64];
+	size_t len = sizeof(name);
+
+	pair_bind(ep, cq, pair->b.av);
+	gives(fi_ep_bind(ep, &cntr->fid, FI_RECV), 0);
+	gives(fi_enable(ep), 0);
+	gives(fi_getname(&ep->fid, name, &len), 0);
+	pair->a.peer = pair_insert(pair->a.av, name);
+	return ep;
+}
+
+static void counter_waits(enum fi_wait_obj obj)
+{
+	struct waiter waiter = { .threshold = 2 };
+	struct fid_cntr *cntr;
+	struct fid_ep *ep;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	cntr = waiter.cntr = open_cntr(&pair, obj, NULL);
+	ep = open_counted(&pair, pair.b.cq, cntr);
+	for (int i = 0; i < 2; i++)
+		gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	waiter_start(&waiter);
+	send_to(&pair.a);
+	usleep(2000);
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 0);
+	gives(fi_cntr_wait(cntr, 3, 20), -FI_ETIMEDOUT);
+
+	waiter.threshold = 10; /* by another thread */
+	waiter.begun = false;
+	waiter_start(&waiter);
+	gives(fi_cntr_add(cntr, 8), 0);
+	gives(waiter_end(&waiter), 0);
+
+	waiter.threshold = 11;
+	waiter.begun = false;
+	waiter_start(&waiter);
+	gives(fi_cntr_adderr(cntr, 1), 0);
+	gives(waiter_end(&waiter), -FI_EAVAIL);
+	gives(drain(pair.b.cq), 2);
+	drain(pair.a.cq);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(&pair);
+}
+
+static void counter_every_object(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++)
+		counter_waits(objects[i]);
+}
+
+static void counter_descriptor(void)
+{
+	struct fid_cntr *cntr;
+	struct fid_ep *ep;
+	struct pair pair;
+	int fd;
+
+	pair_open(&pair, NULL);
+	cntr = open_cntr(&pair, FI_WAIT_FD, NULL);
+	ep = open_counted(&pair, pair.b.cq, cntr);
+	fd = fd_of(&cntr->fid);
+	gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	gives(try_one(&pair, &cntr->fid), 0);
+	gives(is_readable(fd, 0), 0);
+	send_to(&pair.a);
+	gives(is_readable(fd, -1), 1);
+	gives(try_one(&pair, &cntr->fid), -FI_EAGAIN);
+	gives(fi_cntr_read(cntr), 1);
+	gives(try_one(&pair, &cntr->fid), 0);
+	gives(fi_cntr_add(cntr, 1), 0);
+	gives(is_readable(fd, -1), 1);
+	gives(drain(pair.b.cq), 1);
+	drain(pair.a.cq);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(&pair);
+}
+
+/* ---- mutex and condition --------------------------------------------------------------------- */
+
+struct condition {
+	struct pair *pair;
+	struct fid *fid; /* to be tried */
+	struct fi_mutex_cond wait;
+	atomic_bool begun;
+	atomic_int sleeps;
+	pthread_t thread;
+};
+
+static void *wait_for_condition(void *arg)
+{
+	struct condition *condition = arg;
+	int got = 0;
+
+	while (!got) {
+		got = drain(condition->pair->b.cq);
+		pthread_mutex_lock(condition->wait.mutex);
+		if (!got && !try_one(condition->pair, condition->fid)) {
+			condition->begun = true;
+			condition->sleeps++;
+			pthread_cond_wait(condition->wait.cond, condition->wait.mutex);
+		}
+		pthread_mutex_unlock(condition->wait.mutex);
+	}
+	return NULL;
+}
+
+static void condition(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct pair pair;
+	struct condition condition = { .pair = &pair };
+
+	pair_open(&pair, &want);
+	condition.fid = &pair.b.cq->fid;
+	gives(fi_control(condition.fid, FI_GETWAIT, &condition.wait), 0);
+	for (int i = 0; i < 20; i++) {
+		condition.begun = false;
+		post_to(&pair.b);
+		gives(pthread_create(&condition.thread, NULL, wait_for_condition, &condition), 0);
+		while (!condition.begun)
+			sched_yield();
+		send_to(&pair.a);
+		gives(pthread_join(condition.thread, NULL), 0);
+		drain(pair.a.cq);
+	}
+	/* who holds the mutex may send: nothing waits for it in the call */
+	gives(pthread_mutex_lock(condition.wait.mutex), 0);
+	gives(try_one(&pair, condition.fid), 0);
+	post_to(&pair.b);
+	post_to(&pair.a);
+	gives(fi_send(pair.b.ep, out, 1, NULL, pair.b.peer, out), 0);
+	pair_seen.sent++;
+	gives(pthread_mutex_unlock(condition.wait.mutex), 0);
+	while (!drain(pair.a.cq))
+		;
+	drain(pair.b.cq);
+	pair_close(&pair);
+}
+
+/* ---- wait sets ------------------------------------------------------------------------------- */
+
+static void set_attributes(void)
+{
+	struct fi_wait_attr attr = { .wait_obj = FI_WAIT_UNSPEC, .flags = 1 };
+	struct fi_cq_attr cq_attr = { .wait_obj = FI_WAIT_SET };
+	struct fid_wait *set;
+	struct fid_cq *cq;
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_EBADFLAGS);
+	attr = (struct fi_wait_attr){ .wait_obj = FI_WAIT_NONE };
+	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_EINVAL);
+	attr.wait_obj = FI_WAIT_SET;
+	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_EINVAL);
+	attr.wait_obj = FI_WAIT_POLLFD;
+	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_ENOSYS);
+	attr.wait_obj = 77;
+	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_EINVAL);
+	gives(fi_wait_open(pair.fabric, NULL, &set), 0);
+	gives(set->fid.fclass, FI_CLASS_WAIT);
+	gives(fi_wait(set, 0), -FI_ETIMEDOUT);
+	gives(fi_wait(set, 20), -FI_ETIMEDOUT);
+	gives(fi_close(&pair.fabric->fid), -FI_EBUSY);
+	cq_attr.wait_set = set;
+	gives(fi_cq_open(pair.domain, &cq_attr, &cq, NULL), 0);
+	gives(fi_cq_sread(cq, in, 1, NULL, 0), -FI_ENOSYS);
+	gives(fi_close(&set->fid), -FI_EBUSY);
+	gives(fi_close(&cq->fid), 0);
+	gives(fi_close(&set->fid), 0);
+	pair_close(&pair);
+}
+
+struct members {
+	struct fid_wait *set;
+	struct fid_cq *cq;
+	struct fid_cntr *cntr;
+	struct fid_eq *eq;
+	struct fid_ep *ep;
+};
+
+static void members_open(struct pair *pair, struct members *members, enum fi_wait_obj obj)
+{
+	struct fi_wait_attr attr = { .wait_obj = obj };
+	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_SET };
+	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_SET, .flags = FI_WRITE };
+
+	gives(fi_wait_open(pair->fabric, &attr, &members->set), 0);
+	cq_attr.wait_set = eq_attr.wait_set = members->set;
+	gives(fi_cq_open(pair->domain, &cq_attr, &members->cq, NULL), 0);
+	gives(fi_eq_open(pair->fabric, &eq_attr, &members->eq, NULL), 0);
+	members->cntr = open_cntr(pair, FI_WAIT_SET, members->set);
+	members->ep = open_counted(pair, members->cq, members->cntr);
+}
+
+static void members_close(struct members *members)
+{
+	gives(fi_close(&members->ep->fid), 0);
+	gives(fi_close(&members->cq->fid), 0);
+	gives(fi_close(&members->cntr->fid), 0);
+	gives(fi_close(&members->eq->fid), 0);
+	gives(fi_close(&members->set->fid), 0);
+}
+
+static void write_event(struct fid_eq *eq)
+{
+	struct fi_eq_entry entry = { .data = 1 };
+
+	gives(fi_eq_write(eq, 1, &entry, sizeof(entry), 0), sizeof(entry));
+}
+
+static void read_event(struct fid_eq *eq)
+{
+	struct fi_eq_entry entry;
+	uint32_t event;
+
+	gives(fi_eq_read(eq, &event, &entry, sizeof(entry), 0), sizeof(entry));
+}
+
+static void set_waits(enum fi_wait_obj obj)
+{
+	struct members members;
+	struct waiter waiter = { 0 };
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	members_open(&pair, &members, obj);
+	waiter.set = members.set;
+	gives(fi_wait(members.set, 10), -FI_ETIMEDOUT);
+	gives(fi_recv(members.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	waiter_start(&waiter); /* a message */
+	send_to(&pair.a);
+	gives(waiter_end(&waiter), 0);
+	gives(drain(members.cq), 1);
+	gives(fi_cntr_read(members.cntr), 1);
+	drain(pair.a.cq);
+	gives(fi_wait(members.set, 10), -FI_ETIMEDOUT);
+	waiter.begun = false;
+	waiter_start(&waiter); /* an event */
+	write_event(members.eq);
+	gives(waiter_end(&waiter), 0);
+	gives(fi_wait(members.set, -1), 0); /* it is there still */
+	read_event(members.eq);
+	waiter.begun = false;
+	waiter_start(&waiter); /* a counter */
+	gives(fi_cntr_add(members.cntr, 1), 0);
+	gives(waiter_end(&waiter), 0);
+	gives(fi_cntr_read(members.cntr), 2);
+	gives(fi_wait(members.set, 0), -FI_ETIMEDOUT);
+	members_close(&members);
+	pair_close(&pair);
+}
+
+static void set_every_object(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++)
+		set_waits(objects[i]);
+}
+
+/* One descriptor for all members. */
+static void set_descriptor(void)
+{
+	struct members members;
+	struct pair pair;
+	int fd;
+
+	pair_open(&pair, NULL);
+	members_open(&pair, &members, FI_WAIT_FD);
+	fd = fd_of(&members.set->fid);
+	gives(try_one(&pair, &members.set->fid), 0);
+	gives(is_readable(fd, 0), 0);
+	write_event(members.eq);
+	gives(is_readable(fd, -1), 1);
+	gives(try_one(&pair, &members.set->fid), -FI_EAGAIN);
+	read_event(members.eq);
+	gives(try_one(&pair, &members.set->fid), 0);
+	gives(is_readable(fd, 0), 0);
+	gives(fi_recv(members.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	send_to(&pair.a);
+	gives(is_readable(fd, -1), 1);
+	gives(drain(members.cq), 1);
+	drain(pair.a.cq);
+	members_close(&members);
+	pair_close(&pair);
+}
+
+/* ---- poll sets ------------------------------------------------------------------------------- */
+
+static void poll_attributes(void)
+{
+	struct fi_poll_attr attr = { .flags = 1 };
+	struct fid_cntr *cntr;
+	struct fid_poll *set;
+	struct pair pair, other;
+	void *context[4];
+
+	pair_open(&pair, NULL);
+	pair_open(&other, NULL);
+	gives(fi_poll_open(pair.domain, &attr, &set), -FI_EBADFLAGS);
+	gives(fi_poll_open(pair.domain, NULL, &set), 0);
+	gives(fi_close(&set->fid), 0);
+	attr.flags = 0;
+	gives(fi_poll_open(pair.domain, &attr, &set), 0);
+	gives(set->fid.fclass, FI_CLASS_POLL);
+	cntr = open_cntr(&pair, FI_WAIT_NONE, NULL);
+	gives(fi_poll(set, context, 4), 0);
+	gives(fi_poll(set, NULL, 4), -FI_EINVAL);
+	gives(fi_poll(set, context, -1), -FI_EINVAL);
+	gives(fi_poll_add(set, &pair.a.cq->fid, 1), -FI_EBADFLAGS);
+	gives(fi_poll_add(set, &pair.a.ep->fid, 0), -FI_EINVAL);
+	gives(fi_poll_add(set, &other.a.cq->fid, 0), -FI_EINVAL); /* of another domain */
+	gives(fi_poll_add(set, NULL, 0), -FI_EINVAL);
+	gives(fi_poll_add(set, &pair.a.cq->fid, 0), 0);
+	gives(fi_poll_add(set, &pair.a.cq->fid, 0), -FI_EALREADY);
+	gives(fi_poll_add(set, &cntr->fid, 0), 0);
+	gives(fi_close(&set->fid), -FI_EBUSY);
+	gives(fi_close(&cntr->fid), -FI_EBUSY);
+	gives(fi_poll_del(set, &cntr->fid, 1), -FI_EBADFLAGS);
+	gives(fi_poll_del(set, &cntr->fid, 0), 0);
+	gives(fi_poll_del(set, &cntr->fid, 0), -FI_EINVAL);
+	gives(fi_poll_del(set, &pair.a.cq->fid, 0), 0);
+	gives(fi_close(&cntr->fid), 0);
+	gives(fi_close(&set->fid), 0);
+	pair_close(&other);
+	pair_close(&pair);
+}
+
+/* A queue is told of while it has something, a counter once for each change that is not the application's. */
+static void poll_tells(void)
+{
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED };
+	struct fid_cntr *cntr;
+	struct fid_poll *set;
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	struct pair pair;
+	void *context[4];
+	int seen = 0;
+
+	pair_open(&pair, NULL);
+	cntr = open_cntr(&pair, FI_WAIT_NONE, NULL);
+	cntr->fid.context = &seen;
+	gives(fi_cq_open(pair.domain, &attr, &cq, &attr), 0);
+	ep = open_counted(&pair, cq, cntr);
+	gives(fi_poll_open(pair.domain, NULL, &set), 0);
+	gives(fi_poll_add(set, &cq->fid, 0), 0);
+	gives(fi_poll_add(set, &cntr->fid, 0), 0);
+	gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	gives(fi_poll(set, context, 4), 0);
+	send_to(&pair.a);
+	while (!seen) { /* it makes progress by itself */
+		int count = fi_poll(set, context, 4);
+
+		must(count >= 0);
+		for (int i = 0; i < count; i++)
+			seen |= context[i] == &seen;
+	}
+	gives(fi_poll(set, context, 4), 1);
+	must(context[0] == &attr);
+	gives(fi_poll(set, context, 0), 0);
+	gives(drain(cq), 1);
+	gives(fi_poll(set, context, 4), 0);
+	gives(fi_cntr_add(cntr, 5), 0);
+	gives(fi_poll(set, context, 4), 0);
+	gives(fi_cntr_set(cntr, 1), 0);
+	gives(fi_poll(set, context, 4), 0);
+	drain(pair.a.cq);
+	gives(fi_poll_del(set, &cq->fid, 0), 0);
+	gives(fi_poll_del(set, &cntr->fid, 0), 0);
+	gives(fi_close(&set->fid), 0);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&cq->fid), 0);
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(&pair);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------ */
+
+/* The child can do nothing with what is open but close it, and that harms nobody. */
+static void forked(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	struct members members;
+	struct fid_poll *set;
+	void *context[1];
+	struct pair pair;
+	pid_t child;
+	int status;
+
+	if (SANITIZED)
+		exit(PAIR_SKIP); /* its allocator does not bear a fork beside threads */
+	pair_open(&pair, &want);
+	members_open(&pair, &members, FI_WAIT_FD);
+	gives(fi_poll_open(pair.domain, NULL, &set), 0);
+	gives(fi_poll_add(set, &members.cq->fid, 0), 0);
+	gives(try_one(&pair, &members.set->fid), 0);
+	child = fork();
+	if (!child) {
+		gives(fi_wait(members.set, 0), -FI_EPERM);
+		gives(fi_poll(set, context, 1), -FI_EPERM);
+		gives(fi_poll_add(set, &members.cntr->fid, 0), -FI_EPERM);
+		gives(try_one(&pair, &members.set->fid), -FI_EPERM);
+		gives(fi_close(&set->fid), 0);
+		members_close(&members);
+		side_close(&pair.a);
+		side_close(&pair.b);
+		_exit(0);
+	}
+	must(waitpid(child, &status, 0) == child);
+	gives(status, 0);
+	gives(fi_recv(members.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	send_to(&pair.a);
+	gives(is_readable(fd_of(&members.set->fid), -1), 1);
+	gives(drain(members.cq), 1);
+	drain(pair.a.cq);
+	gives(fi_poll_del(set, &members.cq->fid, 0), 0);
+	gives(fi_close(&set->fid), 0);
+	members_close(&members);
+	pair_close(&pair);
+}
+
+static const struct pair_want sleeping = { .wait_obj = FI_WAIT_UNSPEC };
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ALONE(every_object),
+		ALONE(no_descriptor_left),
+		ALONE(trywait_errors),
+		ALONE(descriptor),
+		ALONE(descriptor_local),
+		ALONE(descriptors_taken),
+		ALONE(sread_every_object),
+		ALONE(sread_signal),
+		ALONE(sread_local),
+		ALONE(sread_error),
+		ALONE(sread_many),
+		ALONE(sread_enabled),
+		ALONE(sread_interrupted),
+		{ .name = "sread_begun",
+		  .test_func = pair_both,
+		  .initial_state = &(struct pair_test){ .first = sread_begun,
+							.second = sread_begins,
+							.want = &sleeping } },
+		{ .name = "sread_refused",
+		  .test_func = pair_both,
+		  .initial_state = &(struct pair_test){ .first = sread_refused,
+							.second = sread_refusing,
+							.want = &sleeping } },
+		ALONE(counter_every_object),
+		ALONE(counter_descriptor),
+		ALONE(condition),
+		ALONE(set_attributes),
+		ALONE(set_every_object),
+		ALONE(set_descriptor),
+		ALONE(poll_attributes),
+		ALONE(poll_tells),
+		ALONE(forked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
