@@ -163,26 +163,37 @@ static bool owner_holds(int fd)
 	       header.pid_ns != host->pid_ns || header.pid == holder;
 }
 
-/* A service lives with its endpoint, which the same process holds. */
-static bool service_is_alive(int fd)
+static bool read_service(int fd, struct sc_addr *parts)
 {
 	struct sc_abi_service service;
+
+	return SC_TRY("reap.service", pread(fd, &service, sizeof(service), 0)) == (ssize_t)sizeof(service) &&
+	       service.magic == SC_ABI_SERVICE_MAGIC && !sc_addr_parse(service.address, parts);
+}
+
+static bool endpoint_is_alive(const struct sc_addr *parts)
+{
 	char name[SC_ADDR_NAME_MAX];
-	struct sc_addr parts;
 	struct stat st;
 	bool alive;
+	int fd;
 
-	if (SC_TRY("reap.service", pread(fd, &service, sizeof(service), 0)) != (ssize_t)sizeof(service) ||
-	    service.magic != SC_ABI_SERVICE_MAGIC || sc_addr_parse(service.address, &parts))
-		return false;
-	sc_addr_file(&parts, name);
+	sc_addr_file(parts, name);
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
 		return fd != -ENOENT && fd != -EACCES;
-	alive = owner_holds(fd) || segment_is_alive(fd, &parts);
+	alive = owner_holds(fd) || segment_is_alive(fd, parts);
 	/* not sc_own_close_other(): the caller holds others */
 	SC_CALL("reap.service_close", close(fd));
 	return alive;
+}
+
+/* A service lives with its endpoint, which the same process holds. */
+static bool service_is_alive(int fd)
+{
+	struct sc_addr parts;
+
+	return read_service(fd, &parts) && endpoint_is_alive(&parts);
 }
 
 static bool second_opinion(const char *name, int fd)
@@ -220,13 +231,14 @@ bool sc_reap_is_orphan(const char *addr)
 
 bool sc_reap_service_is_orphan(const char *name)
 {
-	bool dead;
+	struct sc_addr parts;
 	struct stat st;
+	bool dead;
 	int fd;
 
 	sc_own_hold_others();
 	fd = sc_own_open_other(name, &st);
-	dead = fd < 0 ? fd == -ENOENT : !service_is_alive(fd);
+	dead = fd < 0 ? fd == -ENOENT : read_service(fd, &parts) && !endpoint_is_alive(&parts);
 	if (fd >= 0)
 		SC_CALL("reap.orphan_close", close(fd));
 	sc_own_release_others();

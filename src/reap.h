@@ -32,8 +32,9 @@ int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg);
 bool sc_reap_is_orphan(const char *addr);
 
 /*
- * The same of a service by the name of its file, which may be gone by now. Somebody who holds its lock all the same
- * is a reaper, or a live process that is none of this version of the library.
+ * The same of a service by the name of its file, which may be gone by now; of other files nothing says whose
+ * they are. Somebody who holds its lock all the same is a reaper, or a live process that is none of this version
+ * of the library.
  */
 bool sc_reap_service_is_orphan(const char *name);
 
