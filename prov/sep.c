@@ -130,7 +130,7 @@ void shmcma_sep_free(struct shmcma_ep *ep)
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-/* Only the fields of 1.17: the structure may be longer. */
+/* Only the fields of 1.0: the structures have grown, and an application's may end there. */
 static void tx_attr_copy(struct fi_tx_attr *to, const struct fi_tx_attr *from)
 {
 	to->caps = from->caps;
@@ -280,11 +280,14 @@ static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)
 					    "shared with others\n");
 		return -FI_EINVAL;
 	}
-	sep->info = fi_dupinfo(info);
-	if (!sep->info || !sep->info->tx_attr || !sep->info->rx_attr)
-		return sep->info ? -FI_EINVAL : -FI_ENOMEM;
-	if (!sep->info->caps)
-		sep->info->caps = sep->ep->caps;
+	if (!info->tx_attr || !info->rx_attr)
+		return -FI_EINVAL;
+	sep->info = fi_allocinfo();
+	if (!sep->info)
+		return -FI_ENOMEM;
+	sep->info->caps = info->caps ? info->caps : sep->ep->caps;
+	tx_attr_copy(sep->info->tx_attr, info->tx_attr);
+	rx_attr_copy(sep->info->rx_attr, info->rx_attr);
 	ret = shmcma_tx_attr_complete(sep->info->tx_attr, sep->info->caps);
 	if (!ret)
 		ret = shmcma_rx_attr_complete(sep->info->rx_attr, sep->info->caps);
