@@ -1,0 +1,905 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_contract.c: what CONTRACT.md says of whole families: applications of each API version with the structures
+ * of their time, hooks that libfabric puts over us, fi_tostr(3), and every command, option and flag that there
+ * could be, of every object: known ones are other tests' affair, all others are refused with one code.
+ */
+#include "pair.h"
+
+#include <dlfcn.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_collective.h>
+#include <rdma/fi_ext.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_trigger.h>
+
+#define CAPS (PAIR_CAPS | FI_RMA | FI_ATOMIC | FI_TRIGGER | FI_COLLECTIVE)
+#define LARGE 200000
+#define KEY 77
+
+static uint8_t out[LARGE], in[LARGE], memory[LARGE];
+
+/* ---- traffic --------------------------------------------------------------------------------- */
+
+static void messages(struct pair *pair, bool tagged, size_t len)
+{
+	struct done done;
+
+	pattern_fill(out, 0, len, (unsigned int)len + tagged);
+	gives(kind_recv(tagged, &pair->b, in, len, FI_ADDR_UNSPEC, in), 0);
+	post(pair, kind_send(tagged, &pair->a, out, len, pair->a.peer, out));
+	done = pair_done(pair, &pair->b);
+	must(done.entry.op_context == in && done.entry.len == len && done.source == pair->b.peer);
+	must(pattern_is(in, 0, len, (unsigned int)len + tagged));
+	must(pair_done(pair, &pair->a).entry.op_context == out);
+}
+
+static void one_sided(struct pair *pair)
+{
+	uint64_t operand = 3, addr, key;
+	struct fid_mr *mr;
+
+	gives(fi_mr_reg(pair->domain, memory, LARGE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr, NULL), 0);
+	key = fi_mr_key(mr);
+	addr = 0;
+	pattern_fill(out, 0, LARGE, 5);
+	post(pair, fi_write(pair->a.ep, out, LARGE, NULL, pair->a.peer, addr, key, out));
+	must(pair_done(pair, &pair->a).entry.op_context == out);
+	must(pattern_is(memory, 0, LARGE, 5));
+	post(pair, fi_read(pair->a.ep, in, LARGE, NULL, pair->a.peer, addr, key, in));
+	must(pair_done(pair, &pair->a).entry.op_context == in);
+	must(pattern_is(in, 0, LARGE, 5));
+	memset(memory, 0, 8);
+	post(pair, fi_atomic(pair->a.ep, &operand, 1, NULL, pair->a.peer, addr, key, FI_UINT64, FI_SUM, out));
+	must(pair_done(pair, &pair->a).entry.op_context == out);
+	gives(memory[0], 3);
+	gives(fi_close(&mr->fid), 0);
+}
+
+static void traffic(struct pair *pair)
+{
+	static const size_t lens[] = { 8, 5000, LARGE };
+
+	for (size_t i = 0; i < 3; i++) {
+		messages(pair, false, lens[i]);
+		messages(pair, true, lens[i]);
+	}
+	one_sided(pair);
+}
+
+/* ---- API versions ---------------------------------------------------------------------------- */
+
+/* From 1.0 on: objects, messages, one-sided operations. Before 1.5 mr_mode is one of two values. */
+static void api_versions(void)
+{
+	for (uint32_t minor = 0; minor <= 17; minor++) {
+		struct pair_want want = { .caps = CAPS & ~FI_COLLECTIVE, .version = FI_VERSION(1, minor) };
+		struct pair pair;
+
+		pair_open(&pair, &want);
+		gives(pair.fabric->api_version, want.version);
+		gives(pair.info->domain_attr->mr_mode, minor < 5 ? FI_MR_SCALABLE : 0);
+		traffic(&pair);
+		pair_close(&pair);
+	}
+}
+
+/* A copy of the first `size` bytes, behind which there is no memory. Kept to the end of the process. */
+static void *at_edge(const void *from, size_t size)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(pages != MAP_FAILED);
+	gives(mprotect(pages + page, page, PROT_NONE), 0);
+	return memcpy(pages + page - size, from, size);
+}
+
+/* With structures that end where those of that version did (libfabric's src/abi_1_0.c). */
+static struct fi_info *of_old(const struct fi_info *info, uint32_t version)
+{
+	bool first = version < FI_VERSION(1, 5);
+	struct fi_info *old = at_edge(info, version < FI_VERSION(1, 7) ? offsetof(struct fi_info, nic) : sizeof(*info));
+
+	old->tx_attr = at_edge(info->tx_attr, offsetof(struct fi_tx_attr, tclass));
+	old->rx_attr = at_edge(info->rx_attr, sizeof(*info->rx_attr));
+	old->ep_attr = at_edge(info->ep_attr, first ? offsetof(struct fi_ep_attr, auth_key_size) : sizeof(*info->ep_attr));
+	old->domain_attr = at_edge(info->domain_attr, first ? offsetof(struct fi_domain_attr, cntr_cnt)
+							    : offsetof(struct fi_domain_attr, tclass));
+	old->fabric_attr = at_edge(info->fabric_attr, first ? offsetof(struct fi_fabric_attr, api_version)
+							    : sizeof(*info->fabric_attr));
+	return old;
+}
+
+/* What such an application hands in is handed to us as it is: nothing is read that it does not have. */
+static void old_structures(void)
+{
+	static const uint32_t minors[] = { 0, 4, 5, 6, 7 };
+
+	for (size_t i = 0; i < sizeof(minors) / sizeof(minors[0]); i++) {
+		struct pair_want want = { .caps = CAPS & ~FI_COLLECTIVE, .version = FI_VERSION(1, minors[i]) };
+		struct fid_ep *sep, *context, *srx;
+		struct fi_info *whole, *old;
+		struct fid_stx *stx;
+		struct pair pair;
+
+		pair_open_domain(&pair, &want);
+		gives(fi_close(&pair.domain->fid), 0);
+		whole = pair.info;
+		pair.info = old = of_old(whole, want.version);
+		gives(fi_domain(pair.fabric, old, &pair.domain, NULL), 0);
+		side_open(&pair, &pair.a);
+		side_open(&pair, &pair.b);
+		pair_introduce(&pair);
+		traffic(&pair);
+		gives(fi_scalable_ep(pair.domain, old, &sep, NULL), 0);
+		gives(fi_tx_context(sep, 0, old->tx_attr, &context, NULL), 0);
+		gives(fi_close(&context->fid), 0);
+		gives(fi_rx_context(sep, 0, old->rx_attr, &context, NULL), 0);
+		gives(fi_close(&context->fid), 0);
+		gives(fi_close(&sep->fid), 0);
+		gives(fi_stx_context(pair.domain, old->tx_attr, &stx, NULL), 0);
+		gives(fi_close(&stx->fid), 0);
+		gives(fi_srx_context(pair.domain, old->rx_attr, &srx, NULL), 0);
+		gives(fi_close(&srx->fid), 0);
+		pair.info = whole;
+		pair_close(&pair);
+	}
+}
+
+/* ---- hooks ----------------------------------------------------------------------------------- */
+
+/* Whose code it is. */
+static bool is_of(const void *ops, const char *library)
+{
+	Dl_info info;
+
+	must(dladdr(ops, &info));
+	return strstr(info.dli_fname, library);
+}
+
+/*
+ * Between libfabric and the C library: the perf hook counts instructions, and does not come where they cannot be
+ * counted, as in a virtual machine. So it gets a counter of ours, a page such as the kernel's: with an index while
+ * it is opened, and without from then on, which makes it read `offset` and leave the processor alone.
+ */
+static struct perf_event_mmap_page *counter_page;
+
+static int counter_open(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	int fd = memfd_create("counter", MFD_CLOEXEC);
+
+	gives(ftruncate(fd, (off_t)page), 0);
+	counter_page = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	must(counter_page != MAP_FAILED);
+	counter_page->index = 1;
+	return fd;
+}
+
+long syscall(long number, ...)
+{
+	static long (*real)(long number, ...);
+	va_list list;
+	long a[6];
+
+	if (number == SYS_perf_event_open)
+		return counter_open();
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "syscall");
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(list, long);
+	va_end(list);
+	return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* Events and counters, and calls that a hook hands through. */
+static void other_calls(struct pair *pair)
+{
+	struct fi_cntr_attr cntr_attr = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_av_attr av_attr = { .type = FI_AV_TABLE, .flags = FI_EVENT };
+	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_eq_entry entry;
+	struct fid_cntr *cntr;
+	struct fid_ep *alias;
+	char name[64];
+	struct fid_av *av;
+	struct fid_eq *eq;
+	uint32_t event;
+	fi_addr_t addr;
+	size_t len = sizeof(name);
+
+	gives(fi_eq_open(pair->fabric, &eq_attr, &eq, NULL), 0);
+	gives(fi_av_open(pair->domain, &av_attr, &av, NULL), 0);
+	gives(fi_av_bind(av, &eq->fid, 0), 0);
+	gives(fi_av_insert(av, pair->a.name, 1, &addr, 0, NULL), 0);
+	gives(fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0), sizeof(entry));
+	gives(event, FI_AV_COMPLETE);
+	gives(fi_av_lookup(av, addr, name, &len), 0);
+	gives(strcmp(name, pair->a.name), 0);
+	gives(fi_close(&av->fid), 0);
+	gives(fi_close(&eq->fid), 0);
+	gives(fi_cntr_open(pair->domain, &cntr_attr, &cntr, NULL), 0);
+	gives(fi_cntr_read(cntr), 0);
+	gives(fi_cntr_wait(cntr, 0, 0), 0);
+	gives(fi_close(&cntr->fid), 0);
+	gives(fi_ep_alias(pair->a.ep, &alias, FI_TRANSMIT | FI_DELIVERY_COMPLETE), 0);
+	gives(fi_close(&alias->fid), 0);
+	gives(fi_cq_readerr(pair->a.cq, &(struct fi_cq_err_entry){ .err = 0 }, 0), -FI_EAGAIN);
+}
+
+/* The hook of that name is one of those that the environment asks for. */
+static bool asked_for(const char *hook)
+{
+	return strstr(getenv("FI_HOOK"), hook);
+}
+
+/* The debug hook wants FI_THREAD_DOMAIN. */
+static void hooked(void)
+{
+	const struct pair_want want = { .caps = CAPS & ~FI_COLLECTIVE, .threading = FI_THREAD_DOMAIN };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	gives(counter_page != NULL, asked_for("perf"));
+	if (counter_page)
+		counter_page->index = 0;
+	must(is_of(pair.domain->ops, "libfabric.so"));
+	must(is_of(pair.a.ep->msg, "libfabric.so"));
+	traffic(&pair);
+	other_calls(&pair);
+	pair_close(&pair);
+}
+
+static void not_hooked(void)
+{
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	must(is_of(pair.domain->ops, "libshmcma-fi.so"));
+	pair_close(&pair);
+}
+
+/* ---- fi_tostr -------------------------------------------------------------------------------- */
+
+/* Is the name in the text, with nothing that could belong to a name before and behind it? */
+static bool names(const char *text, const char *name)
+{
+	const char *word = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
+	size_t len = strlen(name);
+
+	for (const char *at = text; (at = strstr(at, name)); at++)
+		if ((at == text || !strchr(word, at[-1])) && (!at[len] || !strchr(word, at[len])))
+			return true;
+	return false;
+}
+
+#define NAMED(value)                                                                                      \
+	{                                                                                                 \
+		#value, value                                                                             \
+	}
+struct named {
+	const char *name;
+	uint64_t value;
+};
+
+static void check_bits(const char *text, uint64_t bits, const struct named *all, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		gives(names(text, all[i].name), !!(bits & all[i].value));
+}
+
+static const struct named caps_named[] = {
+	NAMED(FI_MSG),		 NAMED(FI_RMA),		 NAMED(FI_TAGGED),    NAMED(FI_ATOMIC),
+	NAMED(FI_MULTICAST),	 NAMED(FI_COLLECTIVE),	 NAMED(FI_READ),      NAMED(FI_WRITE),
+	NAMED(FI_RECV),		 NAMED(FI_SEND),	 NAMED(FI_REMOTE_READ), NAMED(FI_REMOTE_WRITE),
+	NAMED(FI_MULTI_RECV),	 NAMED(FI_TRIGGER),	 NAMED(FI_FENCE),     NAMED(FI_VARIABLE_MSG),
+	NAMED(FI_LOCAL_COMM),	 NAMED(FI_REMOTE_COMM),	 NAMED(FI_SHARED_AV), NAMED(FI_RMA_EVENT),
+	NAMED(FI_SOURCE),	 NAMED(FI_NAMED_RX_CTX), NAMED(FI_HMEM),      NAMED(FI_DIRECTED_RECV),
+};
+#define CAPS_NAMED (sizeof(caps_named) / sizeof(caps_named[0]))
+
+static const struct named orders_named[] = {
+	NAMED(FI_ORDER_RAR),	    NAMED(FI_ORDER_RAW),	NAMED(FI_ORDER_RAS),
+	NAMED(FI_ORDER_WAR),	    NAMED(FI_ORDER_WAW),	NAMED(FI_ORDER_WAS),
+	NAMED(FI_ORDER_SAR),	    NAMED(FI_ORDER_SAW),	NAMED(FI_ORDER_SAS),
+	NAMED(FI_ORDER_RMA_RAR),    NAMED(FI_ORDER_RMA_RAW),	NAMED(FI_ORDER_RMA_WAR),
+	NAMED(FI_ORDER_RMA_WAW),    NAMED(FI_ORDER_ATOMIC_RAR), NAMED(FI_ORDER_ATOMIC_RAW),
+	NAMED(FI_ORDER_ATOMIC_WAR), NAMED(FI_ORDER_ATOMIC_WAW),
+};
+#define ORDERS_NAMED (sizeof(orders_named) / sizeof(orders_named[0]))
+
+/* The line of the text that has this key, of which there may be several: the first behind `section`. */
+static const char *line_of(const char *text, const char *section, const char *key)
+{
+	static char line[1024];
+	const char *at = strstr(text, section);
+
+	must(at);
+	at = strstr(at, key);
+	must(at);
+	snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at + strlen(key));
+	line[strcspn(line, "\n")] = '\0';
+	return line;
+}
+
+static void check_number(const char *text, const char *section, const char *key, uint64_t value)
+{
+	char want[64];
+
+	snprintf(want, sizeof(want), "%llu", (unsigned long long)value);
+	if (strcmp(line_of(text, section, key), want))
+		pair_fail(__FILE__, __LINE__, key, strtoll(line_of(text, section, key), NULL, 0), (long long)value);
+}
+
+#define NUMBER(section, field) check_number(text, #section ":", #field ": ", info->field)
+#define OF(attr, field) check_number(text, "fi_" #attr ":", " " #field ": ", info->attr->field)
+#define IS(section, key, value) gives(strcmp(line_of(text, section, key), value), 0)
+
+static void check_text(const struct fi_info *info)
+{
+	static char text[16384];
+
+	must(fi_tostr_r(text, sizeof(text), info, FI_TYPE_INFO) == text);
+	must(!strstr(text, "Unknown"));
+	check_bits(line_of(text, "fi_info:", "caps: "), info->caps, caps_named, CAPS_NAMED);
+	check_bits(line_of(text, "fi_tx_attr:", "caps: "), info->tx_attr->caps, caps_named, CAPS_NAMED);
+	check_bits(line_of(text, "fi_rx_attr:", "caps: "), info->rx_attr->caps, caps_named, CAPS_NAMED);
+	check_bits(line_of(text, "fi_domain_attr:", " caps: "), info->domain_attr->caps, caps_named, CAPS_NAMED);
+	check_bits(line_of(text, "fi_tx_attr:", "msg_order: "), info->tx_attr->msg_order, orders_named, ORDERS_NAMED);
+	check_bits(line_of(text, "fi_rx_attr:", "msg_order: "), info->rx_attr->msg_order, orders_named, ORDERS_NAMED);
+	IS("fi_info:", "addr_format: ", "FI_ADDR_STR");
+	IS("fi_info:", "src_addr: ", info->src_addr ? (char *)info->src_addr : "(null)");
+	IS("fi_info:", "dest_addr: ", info->dest_addr ? (char *)info->dest_addr : "(null)");
+	NUMBER(fi_info, src_addrlen);
+	NUMBER(fi_info, dest_addrlen);
+	OF(tx_attr, inject_size);
+	OF(tx_attr, size);
+	OF(tx_attr, iov_limit);
+	OF(tx_attr, rma_iov_limit);
+	OF(rx_attr, size);
+	OF(rx_attr, iov_limit);
+	IS("fi_ep_attr:", "type: ", "FI_EP_RDM");
+	IS("fi_ep_attr:", "protocol: ", "Provider specific");
+	OF(ep_attr, max_msg_size);
+	OF(ep_attr, msg_prefix_size);
+	OF(domain_attr, mr_key_size);
+	OF(domain_attr, cq_data_size);
+	OF(domain_attr, ep_cnt);
+	OF(domain_attr, mr_cnt);
+	IS("fi_domain_attr:", " name: ", "shmcma");
+	IS("fi_domain_attr:", "threading: ", fi_tostr(&info->domain_attr->threading, FI_TYPE_THREADING));
+	IS("fi_domain_attr:", "resource_mgmt: ", "FI_RM_ENABLED");
+	IS("fi_fabric_attr:", " name: ", "shmcma");
+	IS("fi_fabric_attr:", "prov_name: ", "shmcma");
+}
+
+/* Every value that can be asked for comes back under its name. */
+static void tostr_infos(void)
+{
+	static const char *const threads[] = { "FI_THREAD_UNSPEC",     "FI_THREAD_SAFE",     "FI_THREAD_FID",
+					       "FI_THREAD_DOMAIN",     "FI_THREAD_COMPLETION", "FI_THREAD_ENDPOINT" };
+	static const uint64_t caps[] = { FI_MSG, CAPS, FI_RMA | FI_REMOTE_READ, FI_TAGGED | FI_SEND };
+	static const int modes[] = { 0, FI_MR_BASIC, FI_MR_SCALABLE, FI_MR_VIRT_ADDR | FI_MR_PROV_KEY };
+
+	for (int i = 0; i < 4; i++)
+		for (int threading = FI_THREAD_UNSPEC; threading <= FI_THREAD_ENDPOINT; threading++) {
+			struct pair_want want = { .caps = caps[i], .threading = threading, .mr_mode = modes[i] };
+			struct fi_info *hints = pair_hints(&want), *list;
+
+			gives(fi_getinfo(FI_VERSION(1, 17), NULL, "9", i & 1 ? FI_SOURCE : 0, hints, &list), 0);
+			for (struct fi_info *info = list; info; info = info->next) {
+				check_text(info);
+				if (threading)
+					gives(strcmp(fi_tostr(&info->domain_attr->threading, FI_TYPE_THREADING),
+						     threads[threading]),
+					      0);
+			}
+			fi_freeinfo(list);
+			fi_freeinfo(hints);
+		}
+}
+
+/* Of a completion every flag has a name, and none is missing. */
+static void tostr_completions(void)
+{
+	char text[256];
+	struct pair pair;
+	struct done done;
+
+	pair_open(&pair, NULL);
+	gives(fi_trecv(pair.b.ep, in, 8, NULL, FI_ADDR_UNSPEC, 7, 0, in), 0);
+	gives(fi_tsenddata(pair.a.ep, out, 8, NULL, 1, pair.a.peer, 7, out), 0);
+	done = pair_done(&pair, &pair.b);
+	fi_tostr_r(text, sizeof(text), &done.entry.flags, FI_TYPE_CQ_EVENT_FLAGS);
+	must(names(text, "FI_RECV") && names(text, "FI_TAGGED") && names(text, "FI_REMOTE_CQ_DATA"));
+	must(!names(text, "FI_SEND") && !names(text, "FI_MSG"));
+	pair_done(&pair, &pair.a);
+	pair_close(&pair);
+}
+
+/* ---- every object ---------------------------------------------------------------------------- */
+
+enum object {
+	FABRIC, DOMAIN, EQ, WAIT, CQ, CNTR, POLL, AV, AV_SET, MR, STX, SRX, SEP, TX_CTX, RX_CTX, EP, ALIAS, OBJECTS
+};
+
+struct all {
+	struct pair pair;
+	struct fid *fids[OBJECTS];
+	struct fid_eq *eq;
+	struct fid_wait *wait;
+	struct fid_cq *cq;
+	struct fid_cntr *cntr;
+	struct fid_poll *poll;
+	struct fid_av *av;
+	struct fid_av_set *set;
+	struct fid_mr *mr;
+	struct fid_stx *stx;
+	struct fid_ep *srx, *sep, *tx, *rx, *ep, *alias;
+};
+
+#define KEEP(object, name) all->fids[object] = &all->name->fid
+
+/* pair.a is enabled, ep is not. */
+static void all_open(struct all *all)
+{
+	static const struct pair_want want = { .caps = CAPS };
+	struct fi_wait_attr wait_attr = { .wait_obj = FI_WAIT_FD };
+	struct fi_eq_attr eq_attr = { .flags = FI_WRITE, .wait_obj = FI_WAIT_FD };
+	struct fi_cq_attr cq_attr = { .wait_obj = FI_WAIT_FD };
+	struct fi_cntr_attr cntr_attr = { .wait_obj = FI_WAIT_FD };
+	struct fi_poll_attr poll_attr = { 0 };
+	struct fi_av_attr av_attr = { .type = FI_AV_TABLE, .flags = FI_EVENT };
+	struct fi_av_set_attr set_attr = { .flags = FI_UNIVERSE };
+	struct pair *pair = &all->pair;
+
+	pair_open(pair, &want);
+	gives(fi_eq_open(pair->fabric, &eq_attr, &all->eq, NULL), 0);
+	gives(fi_wait_open(pair->fabric, &wait_attr, &all->wait), 0);
+	gives(fi_cq_open(pair->domain, &cq_attr, &all->cq, NULL), 0);
+	gives(fi_cntr_open(pair->domain, &cntr_attr, &all->cntr, NULL), 0);
+	gives(fi_poll_open(pair->domain, &poll_attr, &all->poll), 0);
+	gives(fi_av_open(pair->domain, &av_attr, &all->av, NULL), 0);
+	gives(fi_av_bind(all->av, &all->eq->fid, 0), 0);
+	gives(fi_av_set(pair->a.av, &set_attr, &all->set, NULL), 0);
+	gives(fi_mr_reg(pair->domain, memory, 64, FI_REMOTE_WRITE, 0, KEY, 0, &all->mr, NULL), 0);
+	gives(fi_stx_context(pair->domain, NULL, &all->stx, NULL), 0);
+	gives(fi_srx_context(pair->domain, NULL, &all->srx, NULL), 0);
+	gives(fi_scalable_ep(pair->domain, pair->info, &all->sep, NULL), 0);
+	gives(fi_tx_context(all->sep, 0, NULL, &all->tx, NULL), 0);
+	gives(fi_rx_context(all->sep, 0, NULL, &all->rx, NULL), 0);
+	gives(fi_endpoint(pair->domain, pair->info, &all->ep, NULL), 0);
+	gives(fi_ep_alias(all->ep, &all->alias, FI_TRANSMIT), 0);
+	KEEP(FABRIC, pair.fabric);
+	KEEP(DOMAIN, pair.domain);
+	KEEP(EQ, eq);
+	KEEP(WAIT, wait);
+	KEEP(CQ, cq);
+	KEEP(CNTR, cntr);
+	KEEP(POLL, poll);
+	KEEP(AV, av);
+	KEEP(AV_SET, set);
+	KEEP(MR, mr);
+	KEEP(STX, stx);
+	KEEP(SRX, srx);
+	KEEP(SEP, sep);
+	KEEP(TX_CTX, tx);
+	KEEP(RX_CTX, rx);
+	KEEP(EP, ep);
+	KEEP(ALIAS, alias);
+}
+
+/* The last that was opened first, but what is bound to something before that. */
+static void all_close(struct all *all)
+{
+	for (int object = ALIAS; object > DOMAIN; object--)
+		if (object != EQ)
+			gives(fi_close(all->fids[object]), 0);
+	gives(fi_close(&all->eq->fid), 0);
+	pair_close(&all->pair);
+}
+
+/* What an object knows, by bits of the commands' numbers; all else is -FI_ENOSYS. */
+#define COMMAND(name) (1u << (name))
+#define WAIT_COMMANDS (COMMAND(FI_GETWAIT) | COMMAND(FI_GETWAITOBJ))
+#define EP_COMMANDS (COMMAND(FI_ENABLE) | COMMAND(FI_GETOPSFLAG) | COMMAND(FI_SETOPSFLAG) | COMMAND(FI_ALIAS))
+static const unsigned int commands[OBJECTS] = {
+	[DOMAIN] = COMMAND(FI_MAP_RAW_MR) | COMMAND(FI_UNMAP_KEY) | COMMAND(FI_QUEUE_WORK) |
+		   COMMAND(FI_CANCEL_WORK) | COMMAND(FI_FLUSH_WORK),
+	[EQ] = WAIT_COMMANDS,
+	[WAIT] = WAIT_COMMANDS,
+	[CQ] = WAIT_COMMANDS,
+	[CNTR] = WAIT_COMMANDS | COMMAND(FI_GETOPSFLAG) | COMMAND(FI_SETOPSFLAG),
+	[MR] = COMMAND(FI_ENABLE) | COMMAND(FI_REFRESH) | COMMAND(FI_GET_RAW_MR),
+	[SRX] = EP_COMMANDS,
+	[SEP] = EP_COMMANDS,
+	[TX_CTX] = EP_COMMANDS,
+	[RX_CTX] = EP_COMMANDS,
+	[EP] = EP_COMMANDS,
+	[ALIAS] = EP_COMMANDS,
+};
+
+static void control_commands(void)
+{
+	uint64_t argument[64] = { 0 };
+	struct fid *exported;
+	struct all all;
+
+	all_open(&all);
+	for (int object = 0; object < OBJECTS; object++) {
+		struct fid *fid = all.fids[object];
+
+		for (int command = -2; command <= FI_EXPORT_FID + 2; command++)
+			if (command < 0 || command >= 31 || !(commands[object] >> command & 1))
+				gives(fi_control(fid, command, argument), -FI_ENOSYS);
+		gives(fi_control(fid, 1000000, argument), -FI_ENOSYS);
+		gives(fi_get_val(fid, 1, argument), -FI_ENOSYS);
+		gives(fi_set_val(fid, (int)(1 | FI_PROV_SPECIFIC), argument), -FI_ENOSYS);
+		gives(fi_export_fid(fid, 0, &exported, NULL), -FI_ENOSYS);
+	}
+	all_close(&all);
+}
+
+/* Tables of operations by name: there are none, of any object. */
+static void open_and_set_ops(void)
+{
+	struct all all;
+	void *ops;
+
+	all_open(&all);
+	for (int object = 0; object < OBJECTS; object++) {
+		gives(fi_open_ops(all.fids[object], "shmcma", 0, &ops, NULL), -FI_ENOSYS);
+		gives(fi_set_ops(all.fids[object], FI_SET_OPS_HMEM_OVERRIDE, 0, &ops, NULL), -FI_ENOSYS);
+	}
+	all_close(&all);
+}
+
+/* An object prints as an address and what it is. */
+static void tostr_objects(void)
+{
+	static const char *const what[OBJECTS] = {
+		[FABRIC] = "fabric",   [DOMAIN] = "domain", [EQ] = "event queue", [WAIT] = "wait set",
+		[CQ] = "completion queue", [CNTR] = "counter", [POLL] = "poll set", [AV] = "address vector",
+		[AV_SET] = "address vector set", [MR] = "memory region", [STX] = "shared transmit context",
+		[SRX] = "shared receive context", [SEP] = "scalable endpoint", [TX_CTX] = "transmit context",
+		[RX_CTX] = "receive context", [EP] = "endpoint", [ALIAS] = "endpoint",
+	};
+	char text[128], want[128];
+	struct all all;
+
+	all_open(&all);
+	for (int object = 0; object < OBJECTS; object++) {
+		snprintf(want, sizeof(want), "fid: %p shmcma %s\n", (void *)all.fids[object], what[object]);
+		must(fi_tostr_r(text, sizeof(text), all.fids[object], FI_TYPE_FID) == text);
+		if (strcmp(text, want))
+			dprintf(STDERR_FILENO, "\"%s\", not \"%s\"\n", text, want);
+		gives(strcmp(text, want), 0);
+		must(fi_tostr_r(text, 8, all.fids[object], FI_TYPE_FID) == text);
+		gives(strlen(text), 7); /* cut, and closed by a NUL */
+	}
+	all_close(&all);
+}
+
+/* ---- every option ---------------------------------------------------------------------------- */
+
+static bool is_option(int name, bool set)
+{
+	if (name == FI_OPT_MIN_MULTI_RECV || name == FI_OPT_FI_HMEM_P2P)
+		return true;
+	return !set && (name == FI_OPT_TX_SIZE || name == FI_OPT_RX_SIZE);
+}
+
+static void check_options(struct fid *fid, bool any)
+{
+	static const int odd[] = { FI_OPT_EFA_RNR_RETRY, -1, 1 << 30 };
+	uint64_t value[8] = { 0 };
+	size_t len;
+
+	for (int name = -2; name < 64; name++)
+		for (int level = 0; level < 3; level++) {
+			bool here = any && level == FI_OPT_ENDPOINT;
+
+			len = sizeof(value);
+			if (!here || !is_option(name, false))
+				gives(fi_getopt(fid, level, name, value, &len), -FI_ENOPROTOOPT);
+			else
+				gives(fi_getopt(fid, level, name, value, &len), 0);
+			if (!here || !is_option(name, true))
+				gives(fi_setopt(fid, level, name, value, sizeof(size_t)), -FI_ENOPROTOOPT);
+		}
+	for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++)
+		gives(fi_getopt(fid, FI_OPT_ENDPOINT, odd[i], value, &len), -FI_ENOPROTOOPT);
+	if (!any)
+		return;
+	len = 1;
+	gives(fi_getopt(fid, FI_OPT_ENDPOINT, FI_OPT_TX_SIZE, value, &len), -FI_ETOOSMALL);
+	gives(len, sizeof(size_t));
+	gives(fi_getopt(fid, FI_OPT_ENDPOINT, FI_OPT_TX_SIZE, NULL, &len), -FI_EINVAL);
+	gives(fi_setopt(fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, value, 1), -FI_EINVAL);
+	gives(fi_setopt(fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, NULL, sizeof(size_t)), -FI_EINVAL);
+}
+
+static void options(void)
+{
+	static const enum object with[] = { EP, ALIAS, SEP, TX_CTX, RX_CTX, SRX };
+	struct all all;
+
+	all_open(&all);
+	for (size_t i = 0; i < sizeof(with) / sizeof(with[0]); i++)
+		check_options(all.fids[with[i]], true);
+	check_options(all.fids[STX], false);
+	all_close(&all);
+}
+
+/* The value of each mode of FI_OPT_FI_HMEM_P2P. */
+static void option_p2p(void)
+{
+	static const struct {
+		int mode, ret;
+	} modes[] = {
+		{ FI_HMEM_P2P_ENABLED, -FI_EOPNOTSUPP },
+		{ FI_HMEM_P2P_REQUIRED, -FI_EOPNOTSUPP },
+		{ FI_HMEM_P2P_PREFERRED, -FI_EOPNOTSUPP },
+		{ FI_HMEM_P2P_DISABLED, 0 },
+		{ FI_HMEM_P2P_DISABLED + 1, -FI_EINVAL },
+		{ -1, -FI_EINVAL },
+	};
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		gives(fi_setopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &modes[i].mode, sizeof(int)),
+		      modes[i].ret);
+	pair_close(&pair);
+}
+
+/* ---- every flag ------------------------------------------------------------------------------ */
+
+/* Each bit that is not among the known ones, as `flag`, makes the call give the error. */
+#define UNKNOWN(known, call, error)                                                                       \
+	for (uint64_t flag = 1; flag; flag <<= 1)                                                         \
+		if (!(flag & (known)))                                                                    \
+	gives(call, error)
+
+#define ACCESSES (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
+
+static void flags_of_opening(void)
+{
+	struct pair *pair;
+	struct all all;
+
+	all_open(&all);
+	pair = &all.pair;
+	UNKNOWN(FI_AFFINITY, fi_cq_open(pair->domain, &(struct fi_cq_attr){ .flags = flag }, &all.cq, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(FI_WRITE | FI_AFFINITY, fi_eq_open(pair->fabric, &(struct fi_eq_attr){ .flags = flag }, &all.eq, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(0, fi_cntr_open(pair->domain, &(struct fi_cntr_attr){ .flags = flag }, &all.cntr, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(0, fi_poll_open(pair->domain, &(struct fi_poll_attr){ .flags = flag }, &all.poll), -FI_EBADFLAGS);
+	UNKNOWN(0,
+		fi_wait_open(pair->fabric, &(struct fi_wait_attr){ .wait_obj = FI_WAIT_FD, .flags = flag }, &all.wait),
+		-FI_EBADFLAGS);
+	UNKNOWN(FI_EVENT | FI_READ | FI_SYMMETRIC,
+		fi_av_open(pair->domain, &(struct fi_av_attr){ .flags = flag }, &all.av, NULL), -FI_EBADFLAGS);
+	UNKNOWN(FI_UNIVERSE | 0x1ffULL << 40,
+		fi_av_set(pair->a.av, &(struct fi_av_set_attr){ .flags = flag, .start_addr = FI_ADDR_NOTAVAIL }, &all.set,
+			  NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(FI_PEER, fi_domain2(pair->fabric, pair->info, &pair->domain, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(FI_PEER, fi_endpoint2(pair->domain, pair->info, &all.ep, flag, NULL), -FI_EBADFLAGS);
+	gives(fi_domain2(pair->fabric, pair->info, &pair->domain, FI_PEER, NULL), -FI_ENOSYS);
+	gives(fi_endpoint2(pair->domain, pair->info, &all.ep, FI_PEER, NULL), -FI_ENOSYS);
+	UNKNOWN(FI_RMA_EVENT, fi_mr_reg(pair->domain, memory, 8, FI_SEND, 0, 0, flag, &all.mr, NULL), -FI_EBADFLAGS);
+	all_close(&all);
+}
+
+static void flags_of_binding(void)
+{
+	struct pair *pair;
+	struct all all;
+
+	all_open(&all);
+	pair = &all.pair;
+	UNKNOWN(FI_REG_MR, fi_domain_bind(pair->domain, &all.eq->fid, flag), -FI_EBADFLAGS);
+	gives(fi_domain_bind(pair->domain, &all.eq->fid, FI_REG_MR), -FI_ENOSYS);
+	UNKNOWN(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION, fi_ep_bind(all.ep, &all.cq->fid, flag | FI_RECV),
+		-FI_EBADFLAGS);
+	UNKNOWN(FI_SEND | FI_RECV | ACCESSES, fi_ep_bind(all.ep, &all.cntr->fid, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_ep_bind(all.ep, &pair->a.av->fid, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_ep_bind(all.ep, &all.eq->fid, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_scalable_ep_bind(all.sep, &pair->a.av->fid, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_av_bind(all.av, &all.eq->fid, flag), -FI_EBADFLAGS);
+	UNKNOWN(FI_REMOTE_READ | FI_REMOTE_WRITE, fi_mr_bind(all.mr, &all.cntr->fid, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_mr_bind(all.mr, &all.ep->fid, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_poll_add(all.poll, &all.cq->fid, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_poll_del(all.poll, &all.cq->fid, flag), -FI_EBADFLAGS);
+	gives(fi_import_fid(&pair->fabric->fid, &all.eq->fid, 0), -FI_ENOSYS);
+	all_close(&all);
+}
+
+static void flags_of_queues_and_vectors(void)
+{
+	fi_addr_t addrs[1] = { 0 };
+	struct fi_eq_err_entry eq_error = { .err = 0 };
+	struct fi_cq_err_entry cq_error = { .err = 0 };
+	struct fi_collective_attr collective = { .op = FI_NOOP, .datatype = FI_VOID };
+	struct fi_atomic_attr atomic;
+	struct fi_eq_entry entry = { .data = 0 };
+	struct pair *pair;
+	uint32_t event;
+	struct all all;
+
+	all_open(&all);
+	pair = &all.pair;
+	UNKNOWN(FI_PEEK, fi_eq_read(all.eq, &event, &entry, sizeof(entry), flag), -FI_EBADFLAGS);
+	UNKNOWN(FI_PEEK, fi_eq_sread(all.eq, &event, &entry, sizeof(entry), 0, flag), -FI_EBADFLAGS);
+	UNKNOWN(FI_PEEK, fi_eq_readerr(all.eq, &eq_error, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_eq_write(all.eq, FI_NOTIFY, &entry, sizeof(entry), flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_cq_readerr(all.cq, &cq_error, flag), -FI_EBADFLAGS);
+	UNKNOWN(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID,
+		fi_av_insert(pair->a.av, pair->b.name, 1, addrs, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID,
+		fi_av_insertsvc(pair->a.av, "127.0.0.1", "9", addrs, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID,
+		fi_av_insertsym(pair->a.av, "127.0.0.1", 1, "9", 1, addrs, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_av_remove(pair->a.av, addrs, 1, flag), -FI_EBADFLAGS);
+	UNKNOWN(FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC | FI_TAGGED,
+		fi_query_atomic(pair->domain, FI_UINT64, FI_SUM, &atomic, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_query_collective(pair->domain, FI_BARRIER, &collective, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_mr_refresh(all.mr, NULL, 0, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_mr_raw_attr(all.mr, NULL, (uint8_t *)addrs, &(size_t){ 8 }, flag), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_mr_map_raw(pair->domain, 0, (uint8_t *)addrs, 8, addrs, flag), -FI_EBADFLAGS);
+	all_close(&all);
+}
+
+#define COMPLETIONS (FI_COMPLETION | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE)
+#define SENDING (COMPLETIONS | FI_INJECT | FI_MATCH_COMPLETE | FI_TRIGGER | FI_MORE | FI_FENCE)
+#define RECEIVING                                                                                         \
+	(FI_COMPLETION | FI_TRANSMIT_COMPLETE | FI_MORE | FI_PEEK | FI_CLAIM | FI_DISCARD | FI_TRIGGER)
+#define READING (COMPLETIONS | FI_MORE | FI_FENCE | FI_TRIGGER)
+
+static void flags_of_data_calls(void)
+{
+	struct iovec iov = { out, 8 };
+	struct fi_ioc ioc = { out, 1 };
+	struct fi_rma_iov rma_iov = { 0, 8, KEY };
+	struct fi_rma_ioc rma_ioc = { 0, 1, KEY };
+	struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1 };
+	struct fi_msg_tagged tagged = { .msg_iov = &iov, .iov_count = 1 };
+	struct fi_msg_rma rma = { .msg_iov = &iov, .iov_count = 1, .rma_iov = &rma_iov, .rma_iov_count = 1 };
+	struct fi_msg_atomic atomic = {
+		.msg_iov = &ioc, .iov_count = 1, .rma_iov = &rma_ioc, .rma_iov_count = 1, .datatype = FI_UINT64, .op = FI_SUM,
+	};
+	struct pair pair;
+	struct fid_ep *ep;
+
+	pair_open(&pair, &(struct pair_want){ .caps = CAPS });
+	ep = pair.a.ep;
+	msg.addr = tagged.addr = rma.addr = atomic.addr = pair.a.peer;
+	UNKNOWN(SENDING | FI_REMOTE_CQ_DATA, fi_sendmsg(ep, &msg, flag), -FI_EBADFLAGS);
+	UNKNOWN(SENDING | FI_REMOTE_CQ_DATA, fi_tsendmsg(ep, &tagged, flag), -FI_EBADFLAGS);
+	UNKNOWN(RECEIVING | FI_MULTI_RECV, fi_recvmsg(ep, &msg, flag), -FI_EBADFLAGS);
+	UNKNOWN(RECEIVING, fi_trecvmsg(ep, &tagged, flag), -FI_EBADFLAGS);
+	UNKNOWN(READING, fi_readmsg(ep, &rma, flag), -FI_EBADFLAGS);
+	UNKNOWN(READING | FI_INJECT | FI_REMOTE_CQ_DATA, fi_writemsg(ep, &rma, flag), -FI_EBADFLAGS);
+	UNKNOWN(SENDING, fi_atomicmsg(ep, &atomic, flag), -FI_EBADFLAGS);
+	UNKNOWN(SENDING, fi_fetch_atomicmsg(ep, &atomic, &ioc, NULL, 1, flag), -FI_EBADFLAGS);
+	UNKNOWN(SENDING, fi_compare_atomicmsg(ep, &atomic, &ioc, NULL, 1, &ioc, NULL, 1, flag), -FI_EBADFLAGS);
+	pair_quiet(&pair, &pair.a);
+	pair_close(&pair);
+}
+
+/* Of the collective calls, all are checked before the group is looked for. */
+static void flags_of_collectives(void)
+{
+	struct fi_collective_addr group = { .set = NULL };
+	struct fi_msg_collective msg = { .coll = FI_BARRIER };
+	struct pair pair;
+	struct fid_ep *ep;
+	struct fid_mc *mc;
+
+	pair_open(&pair, &(struct pair_want){ .caps = CAPS });
+	ep = pair.a.ep;
+	UNKNOWN(FI_COLLECTIVE | FI_SEND | FI_RECV, fi_join(ep, &group, flag | FI_COLLECTIVE, &mc, NULL), -FI_EBADFLAGS);
+	UNKNOWN(FI_COLLECTIVE, fi_join(ep, pair.b.name, flag, &mc, NULL), -FI_ENOSYS);
+	UNKNOWN(COMPLETIONS, fi_barrier2(ep, 0, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_broadcast(ep, out, 1, NULL, 0, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_alltoall(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_allgather(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_allreduce(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, FI_SUM, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_reduce_scatter(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, FI_SUM, flag, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_reduce(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, FI_SUM, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_scatter(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_gather(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, ep->collective->msg(ep, &msg, NULL, NULL, 0, flag), -FI_EBADFLAGS);
+	pair_close(&pair);
+}
+
+/* Registered for collectives: our mr_mode never asks for that, but who says so gets it. */
+static void collective_access(void)
+{
+	struct pair pair;
+	struct fid_mr *mr;
+
+	pair_open(&pair, &(struct pair_want){ .caps = CAPS, .mr_mode = FI_MR_COLLECTIVE });
+	gives(pair.info->domain_attr->mr_mode, 0);
+	gives(fi_mr_reg(pair.domain, memory, 8, FI_SEND | FI_RECV | FI_COLLECTIVE, 0, 0, 0, &mr, NULL), 0);
+	gives(fi_close(&mr->fid), 0);
+	pair_close(&pair);
+}
+
+/* ---- libfabric's own ------------------------------------------------------------------------- */
+
+static int imported_lines;
+
+static int import_enabled(const struct fi_provider *prov, enum fi_log_level level, enum fi_log_subsys subsys,
+			  uint64_t flags)
+{
+	(void)prov, (void)level, (void)subsys, (void)flags;
+	return 1;
+}
+
+static int import_ready(const struct fi_provider *prov, enum fi_log_level level, enum fi_log_subsys subsys,
+			uint64_t flags, uint64_t *showtime)
+{
+	(void)prov, (void)level, (void)subsys, (void)flags, (void)showtime;
+	return 1;
+}
+
+static void import_log(const struct fi_provider *prov, enum fi_log_level level, enum fi_log_subsys subsys,
+		       const char *func, int line, const char *msg)
+{
+	(void)level, (void)subsys, (void)func, (void)line;
+	imported_lines += !strcmp(prov->name, "shmcma") && strstr(msg, "flags");
+}
+
+/* An application that takes libfabric's log for itself gets our lines. */
+static void imported_log(void)
+{
+	static struct fi_ops_log ops = { .enabled = import_enabled, .ready = import_ready, .log = import_log };
+	static struct fi_ops fid_ops = { .size = sizeof(fid_ops) };
+	static struct fid_logging log = { .fid = { .ops = &fid_ops }, .ops = &ops };
+	struct fid_cntr *cntr;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	gives(fi_import_log(FI_VERSION(1, 17), 0, &log), 0);
+	gives(fi_cntr_open(pair.domain, &(struct fi_cntr_attr){ .flags = 1 }, &cntr, NULL), -FI_EBADFLAGS);
+	gives(imported_lines, 1);
+	pair_close(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		ALONE(api_versions),
+		ALONE(old_structures),
+		ALONE_ENV(hooked, "FI_HOOK=ofi_hook_debug"),
+		ALONE_ENV(hooked, "FI_HOOK=ofi_hook_perf"),
+		ALONE_ENV(hooked, "FI_HOOK=ofi_hook_perf;ofi_hook_debug"),
+		ALONE(not_hooked),
+		ALONE(tostr_infos),
+		ALONE(tostr_completions),
+		ALONE(tostr_objects),
+		ALONE(control_commands),
+		ALONE(open_and_set_ops),
+		ALONE(options),
+		ALONE(option_p2p),
+		ALONE(flags_of_opening),
+		ALONE(flags_of_binding),
+		ALONE(flags_of_queues_and_vectors),
+		ALONE(flags_of_data_calls),
+		ALONE(flags_of_collectives),
+		ALONE(collective_access),
+		ALONE(imported_log),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
