@@ -8,7 +8,10 @@
 
 #include <dlfcn.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_collective.h>
@@ -42,7 +45,9 @@ static void one_sided(struct pair *pair)
 	uint64_t operand = 3, addr, key;
 	struct fid_mr *mr;
 
-	gives(fi_mr_reg(pair->domain, memory, LARGE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr, NULL), 0);
+	gives(fi_mr_reg(pair->domain, memory, LARGE, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr,
+			NULL),
+	      0);
 	key = fi_mr_key(mr);
 	addr = 0;
 	pattern_fill(out, 0, LARGE, 5);
@@ -53,7 +58,8 @@ static void one_sided(struct pair *pair)
 	must(pair_done(pair, &pair->a).entry.op_context == in);
 	must(pattern_is(in, 0, LARGE, 5));
 	memset(memory, 0, 8);
-	post(pair, fi_atomic(pair->a.ep, &operand, 1, NULL, pair->a.peer, addr, key, FI_UINT64, FI_SUM, out));
+	post(pair,
+	     fi_atomic(pair->a.ep, &operand, 1, NULL, pair->a.peer, addr, key, FI_UINT64, FI_SUM, out));
 	must(pair_done(pair, &pair->a).entry.op_context == out);
 	gives(memory[0], 3);
 	gives(fi_close(&mr->fid), 0);
@@ -102,11 +108,13 @@ static void *at_edge(const void *from, size_t size)
 static struct fi_info *of_old(const struct fi_info *info, uint32_t version)
 {
 	bool first = version < FI_VERSION(1, 5);
-	struct fi_info *old = at_edge(info, version < FI_VERSION(1, 7) ? offsetof(struct fi_info, nic) : sizeof(*info));
+	struct fi_info *old =
+		at_edge(info, version < FI_VERSION(1, 7) ? offsetof(struct fi_info, nic) : sizeof(*info));
 
 	old->tx_attr = at_edge(info->tx_attr, offsetof(struct fi_tx_attr, tclass));
 	old->rx_attr = at_edge(info->rx_attr, sizeof(*info->rx_attr));
-	old->ep_attr = at_edge(info->ep_attr, first ? offsetof(struct fi_ep_attr, auth_key_size) : sizeof(*info->ep_attr));
+	old->ep_attr = at_edge(info->ep_attr, first ? offsetof(struct fi_ep_attr, auth_key_size)
+						    : sizeof(*info->ep_attr));
 	old->domain_attr = at_edge(info->domain_attr, first ? offsetof(struct fi_domain_attr, cntr_cnt)
 							    : offsetof(struct fi_domain_attr, tclass));
 	old->fabric_attr = at_edge(info->fabric_attr, first ? offsetof(struct fi_fabric_attr, api_version)
@@ -120,7 +128,8 @@ static void old_structures(void)
 	static const uint32_t minors[] = { 0, 4, 5, 6, 7 };
 
 	for (size_t i = 0; i < sizeof(minors) / sizeof(minors[0]); i++) {
-		struct pair_want want = { .caps = CAPS & ~FI_COLLECTIVE, .version = FI_VERSION(1, minors[i]) };
+		struct pair_want want = { .caps = CAPS & ~FI_COLLECTIVE,
+					  .version = FI_VERSION(1, minors[i]) };
 		struct fid_ep *sep, *context, *srx;
 		struct fi_info *whole, *old;
 		struct fid_stx *stx;
@@ -280,7 +289,7 @@ static bool names(const char *text, const char *name)
 
 #define NAMED(value)                                                                                      \
 	{                                                                                                 \
-		#value, value                                                                             \
+#value, value                                                                             \
 	}
 struct named {
 	const char *name;
@@ -294,12 +303,12 @@ static void check_bits(const char *text, uint64_t bits, const struct named *all,
 }
 
 static const struct named caps_named[] = {
-	NAMED(FI_MSG),		 NAMED(FI_RMA),		 NAMED(FI_TAGGED),    NAMED(FI_ATOMIC),
-	NAMED(FI_MULTICAST),	 NAMED(FI_COLLECTIVE),	 NAMED(FI_READ),      NAMED(FI_WRITE),
-	NAMED(FI_RECV),		 NAMED(FI_SEND),	 NAMED(FI_REMOTE_READ), NAMED(FI_REMOTE_WRITE),
-	NAMED(FI_MULTI_RECV),	 NAMED(FI_TRIGGER),	 NAMED(FI_FENCE),     NAMED(FI_VARIABLE_MSG),
-	NAMED(FI_LOCAL_COMM),	 NAMED(FI_REMOTE_COMM),	 NAMED(FI_SHARED_AV), NAMED(FI_RMA_EVENT),
-	NAMED(FI_SOURCE),	 NAMED(FI_NAMED_RX_CTX), NAMED(FI_HMEM),      NAMED(FI_DIRECTED_RECV),
+	NAMED(FI_MSG),	      NAMED(FI_RMA),	      NAMED(FI_TAGGED),	     NAMED(FI_ATOMIC),
+	NAMED(FI_MULTICAST),  NAMED(FI_COLLECTIVE),   NAMED(FI_READ),	     NAMED(FI_WRITE),
+	NAMED(FI_RECV),	      NAMED(FI_SEND),	      NAMED(FI_REMOTE_READ), NAMED(FI_REMOTE_WRITE),
+	NAMED(FI_MULTI_RECV), NAMED(FI_TRIGGER),      NAMED(FI_FENCE),	     NAMED(FI_VARIABLE_MSG),
+	NAMED(FI_LOCAL_COMM), NAMED(FI_REMOTE_COMM),  NAMED(FI_SHARED_AV),   NAMED(FI_RMA_EVENT),
+	NAMED(FI_SOURCE),     NAMED(FI_NAMED_RX_CTX), NAMED(FI_HMEM),	     NAMED(FI_DIRECTED_RECV),
 };
 #define CAPS_NAMED (sizeof(caps_named) / sizeof(caps_named[0]))
 
@@ -333,7 +342,8 @@ static void check_number(const char *text, const char *section, const char *key,
 
 	snprintf(want, sizeof(want), "%llu", (unsigned long long)value);
 	if (strcmp(line_of(text, section, key), want))
-		pair_fail(__FILE__, __LINE__, key, strtoll(line_of(text, section, key), NULL, 0), (long long)value);
+		pair_fail(__FILE__, __LINE__, key, strtoll(line_of(text, section, key), NULL, 0),
+			  (long long)value);
 }
 
 #define NUMBER(section, field) check_number(text, #section ":", #field ": ", info->field)
@@ -349,9 +359,12 @@ static void check_text(const struct fi_info *info)
 	check_bits(line_of(text, "fi_info:", "caps: "), info->caps, caps_named, CAPS_NAMED);
 	check_bits(line_of(text, "fi_tx_attr:", "caps: "), info->tx_attr->caps, caps_named, CAPS_NAMED);
 	check_bits(line_of(text, "fi_rx_attr:", "caps: "), info->rx_attr->caps, caps_named, CAPS_NAMED);
-	check_bits(line_of(text, "fi_domain_attr:", " caps: "), info->domain_attr->caps, caps_named, CAPS_NAMED);
-	check_bits(line_of(text, "fi_tx_attr:", "msg_order: "), info->tx_attr->msg_order, orders_named, ORDERS_NAMED);
-	check_bits(line_of(text, "fi_rx_attr:", "msg_order: "), info->rx_attr->msg_order, orders_named, ORDERS_NAMED);
+	check_bits(line_of(text, "fi_domain_attr:", " caps: "), info->domain_attr->caps, caps_named,
+		   CAPS_NAMED);
+	check_bits(line_of(text, "fi_tx_attr:", "msg_order: "), info->tx_attr->msg_order, orders_named,
+		   ORDERS_NAMED);
+	check_bits(line_of(text, "fi_rx_attr:", "msg_order: "), info->rx_attr->msg_order, orders_named,
+		   ORDERS_NAMED);
 	IS("fi_info:", "addr_format: ", "FI_ADDR_STR");
 	IS("fi_info:", "src_addr: ", info->src_addr ? (char *)info->src_addr : "(null)");
 	IS("fi_info:", "dest_addr: ", info->dest_addr ? (char *)info->dest_addr : "(null)");
@@ -381,21 +394,27 @@ static void check_text(const struct fi_info *info)
 /* Every value that can be asked for comes back under its name. */
 static void tostr_infos(void)
 {
-	static const char *const threads[] = { "FI_THREAD_UNSPEC",     "FI_THREAD_SAFE",     "FI_THREAD_FID",
-					       "FI_THREAD_DOMAIN",     "FI_THREAD_COMPLETION", "FI_THREAD_ENDPOINT" };
+	static const char *const threads[] = { "FI_THREAD_UNSPEC",     "FI_THREAD_SAFE",
+					       "FI_THREAD_FID",	       "FI_THREAD_DOMAIN",
+					       "FI_THREAD_COMPLETION", "FI_THREAD_ENDPOINT" };
 	static const uint64_t caps[] = { FI_MSG, CAPS, FI_RMA | FI_REMOTE_READ, FI_TAGGED | FI_SEND };
 	static const int modes[] = { 0, FI_MR_BASIC, FI_MR_SCALABLE, FI_MR_VIRT_ADDR | FI_MR_PROV_KEY };
 
 	for (int i = 0; i < 4; i++)
 		for (int threading = FI_THREAD_UNSPEC; threading <= FI_THREAD_ENDPOINT; threading++) {
-			struct pair_want want = { .caps = caps[i], .threading = threading, .mr_mode = modes[i] };
+			struct pair_want want = { .caps = caps[i],
+						  .threading = threading,
+						  .mr_mode = modes[i] };
 			struct fi_info *hints = pair_hints(&want), *list;
 
-			gives(fi_getinfo(FI_VERSION(1, 17), NULL, "9", i & 1 ? FI_SOURCE : 0, hints, &list), 0);
+			gives(fi_getinfo(FI_VERSION(1, 17), NULL, "9", i & 1 ? FI_SOURCE : 0, hints,
+					 &list),
+			      0);
 			for (struct fi_info *info = list; info; info = info->next) {
 				check_text(info);
 				if (threading)
-					gives(strcmp(fi_tostr(&info->domain_attr->threading, FI_TYPE_THREADING),
+					gives(strcmp(fi_tostr(&info->domain_attr->threading,
+							      FI_TYPE_THREADING),
 						     threads[threading]),
 					      0);
 			}
@@ -425,7 +444,24 @@ static void tostr_completions(void)
 /* ---- every object ---------------------------------------------------------------------------- */
 
 enum object {
-	FABRIC, DOMAIN, EQ, WAIT, CQ, CNTR, POLL, AV, AV_SET, MR, STX, SRX, SEP, TX_CTX, RX_CTX, EP, ALIAS, OBJECTS
+	FABRIC,
+	DOMAIN,
+	EQ,
+	WAIT,
+	CQ,
+	CNTR,
+	POLL,
+	AV,
+	AV_SET,
+	MR,
+	STX,
+	SRX,
+	SEP,
+	TX_CTX,
+	RX_CTX,
+	EP,
+	ALIAS,
+	OBJECTS
 };
 
 struct all {
@@ -507,7 +543,8 @@ static void all_close(struct all *all)
 /* What an object knows, by bits of the commands' numbers; all else is -FI_ENOSYS. */
 #define COMMAND(name) (1u << (name))
 #define WAIT_COMMANDS (COMMAND(FI_GETWAIT) | COMMAND(FI_GETWAITOBJ))
-#define EP_COMMANDS (COMMAND(FI_ENABLE) | COMMAND(FI_GETOPSFLAG) | COMMAND(FI_SETOPSFLAG) | COMMAND(FI_ALIAS))
+#define EP_COMMANDS                                                                                       \
+	(COMMAND(FI_ENABLE) | COMMAND(FI_GETOPSFLAG) | COMMAND(FI_SETOPSFLAG) | COMMAND(FI_ALIAS))
 static const unsigned int commands[OBJECTS] = {
 	[DOMAIN] = COMMAND(FI_MAP_RAW_MR) | COMMAND(FI_UNMAP_KEY) | COMMAND(FI_QUEUE_WORK) |
 		   COMMAND(FI_CANCEL_WORK) | COMMAND(FI_FLUSH_WORK),
@@ -563,18 +600,31 @@ static void open_and_set_ops(void)
 static void tostr_objects(void)
 {
 	static const char *const what[OBJECTS] = {
-		[FABRIC] = "fabric",   [DOMAIN] = "domain", [EQ] = "event queue", [WAIT] = "wait set",
-		[CQ] = "completion queue", [CNTR] = "counter", [POLL] = "poll set", [AV] = "address vector",
-		[AV_SET] = "address vector set", [MR] = "memory region", [STX] = "shared transmit context",
-		[SRX] = "shared receive context", [SEP] = "scalable endpoint", [TX_CTX] = "transmit context",
-		[RX_CTX] = "receive context", [EP] = "endpoint", [ALIAS] = "endpoint",
+		[FABRIC] = "fabric",
+		[DOMAIN] = "domain",
+		[EQ] = "event queue",
+		[WAIT] = "wait set",
+		[CQ] = "completion queue",
+		[CNTR] = "counter",
+		[POLL] = "poll set",
+		[AV] = "address vector",
+		[AV_SET] = "address vector set",
+		[MR] = "memory region",
+		[STX] = "shared transmit context",
+		[SRX] = "shared receive context",
+		[SEP] = "scalable endpoint",
+		[TX_CTX] = "transmit context",
+		[RX_CTX] = "receive context",
+		[EP] = "endpoint",
+		[ALIAS] = "endpoint",
 	};
 	char text[128], want[128];
 	struct all all;
 
 	all_open(&all);
 	for (int object = 0; object < OBJECTS; object++) {
-		snprintf(want, sizeof(want), "fid: %p shmcma %s\n", (void *)all.fids[object], what[object]);
+		snprintf(want, sizeof(want), "fid: %p shmcma %s\n", (void *)all.fids[object],
+			 what[object]);
 		must(fi_tostr_r(text, sizeof(text), all.fids[object], FI_TYPE_FID) == text);
 		if (strcmp(text, want))
 			dprintf(STDERR_FILENO, "\"%s\", not \"%s\"\n", text, want);
@@ -642,18 +692,16 @@ static void option_p2p(void)
 	static const struct {
 		int mode, ret;
 	} modes[] = {
-		{ FI_HMEM_P2P_ENABLED, -FI_EOPNOTSUPP },
-		{ FI_HMEM_P2P_REQUIRED, -FI_EOPNOTSUPP },
-		{ FI_HMEM_P2P_PREFERRED, -FI_EOPNOTSUPP },
-		{ FI_HMEM_P2P_DISABLED, 0 },
-		{ FI_HMEM_P2P_DISABLED + 1, -FI_EINVAL },
-		{ -1, -FI_EINVAL },
+		{ FI_HMEM_P2P_ENABLED, -FI_EOPNOTSUPP },   { FI_HMEM_P2P_REQUIRED, -FI_EOPNOTSUPP },
+		{ FI_HMEM_P2P_PREFERRED, -FI_EOPNOTSUPP }, { FI_HMEM_P2P_DISABLED, 0 },
+		{ FI_HMEM_P2P_DISABLED + 1, -FI_EINVAL },  { -1, -FI_EINVAL },
 	};
 	struct pair pair;
 
 	pair_open(&pair, NULL);
 	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-		gives(fi_setopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &modes[i].mode, sizeof(int)),
+		gives(fi_setopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &modes[i].mode,
+				sizeof(int)),
 		      modes[i].ret);
 	pair_close(&pair);
 }
@@ -675,27 +723,34 @@ static void flags_of_opening(void)
 
 	all_open(&all);
 	pair = &all.pair;
-	UNKNOWN(FI_AFFINITY, fi_cq_open(pair->domain, &(struct fi_cq_attr){ .flags = flag }, &all.cq, NULL),
+	UNKNOWN(FI_AFFINITY,
+		fi_cq_open(pair->domain, &(struct fi_cq_attr){ .flags = flag }, &all.cq, NULL),
 		-FI_EBADFLAGS);
-	UNKNOWN(FI_WRITE | FI_AFFINITY, fi_eq_open(pair->fabric, &(struct fi_eq_attr){ .flags = flag }, &all.eq, NULL),
+	UNKNOWN(FI_WRITE | FI_AFFINITY,
+		fi_eq_open(pair->fabric, &(struct fi_eq_attr){ .flags = flag }, &all.eq, NULL),
 		-FI_EBADFLAGS);
 	UNKNOWN(0, fi_cntr_open(pair->domain, &(struct fi_cntr_attr){ .flags = flag }, &all.cntr, NULL),
 		-FI_EBADFLAGS);
-	UNKNOWN(0, fi_poll_open(pair->domain, &(struct fi_poll_attr){ .flags = flag }, &all.poll), -FI_EBADFLAGS);
+	UNKNOWN(0, fi_poll_open(pair->domain, &(struct fi_poll_attr){ .flags = flag }, &all.poll),
+		-FI_EBADFLAGS);
 	UNKNOWN(0,
-		fi_wait_open(pair->fabric, &(struct fi_wait_attr){ .wait_obj = FI_WAIT_FD, .flags = flag }, &all.wait),
+		fi_wait_open(pair->fabric, &(struct fi_wait_attr){ .wait_obj = FI_WAIT_FD, .flags = flag },
+			     &all.wait),
 		-FI_EBADFLAGS);
 	UNKNOWN(FI_EVENT | FI_READ | FI_SYMMETRIC,
-		fi_av_open(pair->domain, &(struct fi_av_attr){ .flags = flag }, &all.av, NULL), -FI_EBADFLAGS);
+		fi_av_open(pair->domain, &(struct fi_av_attr){ .flags = flag }, &all.av, NULL),
+		-FI_EBADFLAGS);
 	UNKNOWN(FI_UNIVERSE | 0x1ffULL << 40,
-		fi_av_set(pair->a.av, &(struct fi_av_set_attr){ .flags = flag, .start_addr = FI_ADDR_NOTAVAIL }, &all.set,
-			  NULL),
+		fi_av_set(pair->a.av,
+			  &(struct fi_av_set_attr){ .flags = flag, .start_addr = FI_ADDR_NOTAVAIL },
+			  &all.set, NULL),
 		-FI_EBADFLAGS);
 	UNKNOWN(FI_PEER, fi_domain2(pair->fabric, pair->info, &pair->domain, flag, NULL), -FI_EBADFLAGS);
 	UNKNOWN(FI_PEER, fi_endpoint2(pair->domain, pair->info, &all.ep, flag, NULL), -FI_EBADFLAGS);
 	gives(fi_domain2(pair->fabric, pair->info, &pair->domain, FI_PEER, NULL), -FI_ENOSYS);
 	gives(fi_endpoint2(pair->domain, pair->info, &all.ep, FI_PEER, NULL), -FI_ENOSYS);
-	UNKNOWN(FI_RMA_EVENT, fi_mr_reg(pair->domain, memory, 8, FI_SEND, 0, 0, flag, &all.mr, NULL), -FI_EBADFLAGS);
+	UNKNOWN(FI_RMA_EVENT, fi_mr_reg(pair->domain, memory, 8, FI_SEND, 0, 0, flag, &all.mr, NULL),
+		-FI_EBADFLAGS);
 	all_close(&all);
 }
 
@@ -708,8 +763,8 @@ static void flags_of_binding(void)
 	pair = &all.pair;
 	UNKNOWN(FI_REG_MR, fi_domain_bind(pair->domain, &all.eq->fid, flag), -FI_EBADFLAGS);
 	gives(fi_domain_bind(pair->domain, &all.eq->fid, FI_REG_MR), -FI_ENOSYS);
-	UNKNOWN(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION, fi_ep_bind(all.ep, &all.cq->fid, flag | FI_RECV),
-		-FI_EBADFLAGS);
+	UNKNOWN(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION,
+		fi_ep_bind(all.ep, &all.cq->fid, flag | FI_RECV), -FI_EBADFLAGS);
 	UNKNOWN(FI_SEND | FI_RECV | ACCESSES, fi_ep_bind(all.ep, &all.cntr->fid, flag), -FI_EBADFLAGS);
 	UNKNOWN(0, fi_ep_bind(all.ep, &pair->a.av->fid, flag), -FI_EBADFLAGS);
 	UNKNOWN(0, fi_ep_bind(all.ep, &all.eq->fid, flag), -FI_EBADFLAGS);
@@ -772,9 +827,16 @@ static void flags_of_data_calls(void)
 	struct fi_rma_ioc rma_ioc = { 0, 1, KEY };
 	struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1 };
 	struct fi_msg_tagged tagged = { .msg_iov = &iov, .iov_count = 1 };
-	struct fi_msg_rma rma = { .msg_iov = &iov, .iov_count = 1, .rma_iov = &rma_iov, .rma_iov_count = 1 };
+	struct fi_msg_rma rma = {
+		.msg_iov = &iov, .iov_count = 1, .rma_iov = &rma_iov, .rma_iov_count = 1
+	};
 	struct fi_msg_atomic atomic = {
-		.msg_iov = &ioc, .iov_count = 1, .rma_iov = &rma_ioc, .rma_iov_count = 1, .datatype = FI_UINT64, .op = FI_SUM,
+		.msg_iov = &ioc,
+		.iov_count = 1,
+		.rma_iov = &rma_ioc,
+		.rma_iov_count = 1,
+		.datatype = FI_UINT64,
+		.op = FI_SUM,
 	};
 	struct pair pair;
 	struct fid_ep *ep;
@@ -790,7 +852,8 @@ static void flags_of_data_calls(void)
 	UNKNOWN(READING | FI_INJECT | FI_REMOTE_CQ_DATA, fi_writemsg(ep, &rma, flag), -FI_EBADFLAGS);
 	UNKNOWN(SENDING, fi_atomicmsg(ep, &atomic, flag), -FI_EBADFLAGS);
 	UNKNOWN(SENDING, fi_fetch_atomicmsg(ep, &atomic, &ioc, NULL, 1, flag), -FI_EBADFLAGS);
-	UNKNOWN(SENDING, fi_compare_atomicmsg(ep, &atomic, &ioc, NULL, 1, &ioc, NULL, 1, flag), -FI_EBADFLAGS);
+	UNKNOWN(SENDING, fi_compare_atomicmsg(ep, &atomic, &ioc, NULL, 1, &ioc, NULL, 1, flag),
+		-FI_EBADFLAGS);
 	pair_quiet(&pair, &pair.a);
 	pair_close(&pair);
 }
@@ -806,18 +869,26 @@ static void flags_of_collectives(void)
 
 	pair_open(&pair, &(struct pair_want){ .caps = CAPS });
 	ep = pair.a.ep;
-	UNKNOWN(FI_COLLECTIVE | FI_SEND | FI_RECV, fi_join(ep, &group, flag | FI_COLLECTIVE, &mc, NULL), -FI_EBADFLAGS);
+	UNKNOWN(FI_COLLECTIVE | FI_SEND | FI_RECV, fi_join(ep, &group, flag | FI_COLLECTIVE, &mc, NULL),
+		-FI_EBADFLAGS);
 	UNKNOWN(FI_COLLECTIVE, fi_join(ep, pair.b.name, flag, &mc, NULL), -FI_ENOSYS);
 	UNKNOWN(COMPLETIONS, fi_barrier2(ep, 0, flag, NULL), -FI_EBADFLAGS);
 	UNKNOWN(COMPLETIONS, fi_broadcast(ep, out, 1, NULL, 0, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
-	UNKNOWN(COMPLETIONS, fi_alltoall(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
-	UNKNOWN(COMPLETIONS, fi_allgather(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
-	UNKNOWN(COMPLETIONS, fi_allreduce(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, FI_SUM, flag, NULL), -FI_EBADFLAGS);
-	UNKNOWN(COMPLETIONS, fi_reduce_scatter(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, FI_SUM, flag, NULL),
+	UNKNOWN(COMPLETIONS, fi_alltoall(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, flag, NULL),
 		-FI_EBADFLAGS);
-	UNKNOWN(COMPLETIONS, fi_reduce(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, FI_SUM, flag, NULL), -FI_EBADFLAGS);
-	UNKNOWN(COMPLETIONS, fi_scatter(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
-	UNKNOWN(COMPLETIONS, fi_gather(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, flag, NULL), -FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_allgather(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, flag, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_allreduce(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, FI_SUM, flag, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS,
+		fi_reduce_scatter(ep, out, 1, NULL, in, NULL, 0, FI_UINT8, FI_SUM, flag, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_reduce(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, FI_SUM, flag, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_scatter(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, flag, NULL),
+		-FI_EBADFLAGS);
+	UNKNOWN(COMPLETIONS, fi_gather(ep, out, 1, NULL, in, NULL, 0, 0, FI_UINT8, flag, NULL),
+		-FI_EBADFLAGS);
 	UNKNOWN(COMPLETIONS, ep->collective->msg(ep, &msg, NULL, NULL, 0, flag), -FI_EBADFLAGS);
 	pair_close(&pair);
 }
@@ -835,12 +906,289 @@ static void collective_access(void)
 	pair_close(&pair);
 }
 
+/* ---- what data calls do not look at ---------------------------------------------------------- */
+
+/* No mode asks for FI_CONTEXT: a context is a number, behind which there may be nothing. */
+static void contexts_untouched(void)
+{
+	void *nowhere = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct fid_mr *mr;
+	struct pair pair;
+
+	must(nowhere != MAP_FAILED);
+	pair_open(&pair, &(struct pair_want){ .caps = CAPS });
+	gives(fi_mr_reg(pair.domain, memory, LARGE, FI_REMOTE_WRITE, 0, KEY, 0, &mr, nowhere), 0);
+	for (int tagged = 0; tagged < 2; tagged++)
+		for (size_t len = 8; len <= LARGE; len *= 25) {
+			gives(kind_recv(tagged, &pair.b, in, len, FI_ADDR_UNSPEC, nowhere), 0);
+			post(&pair, kind_send(tagged, &pair.a, out, len, pair.a.peer, nowhere));
+			must(pair_done(&pair, &pair.b).entry.op_context == nowhere);
+			must(pair_done(&pair, &pair.a).entry.op_context == nowhere);
+			post(&pair,
+			     fi_write(pair.a.ep, out, len, NULL, pair.a.peer, 0, fi_mr_key(mr), nowhere));
+			must(pair_done(&pair, &pair.a).entry.op_context == nowhere);
+		}
+	gives(fi_close(&mr->fid), 0);
+	pair_close(&pair);
+}
+
+static void described_messages(struct pair *pair, void *desc, void **descs)
+{
+	struct iovec send = { out, 8 }, recv = { in, 8 };
+	struct fi_msg to = { &send, descs, 1, pair->a.peer, out, 0 },
+		      from = { &recv, descs, 1, FI_ADDR_UNSPEC, in, 0 };
+	struct fi_msg_tagged tagged_to = { &send, descs, 1, pair->a.peer, 7, 0, out, 0 };
+	struct fi_msg_tagged tagged_from = { &recv, descs, 1, FI_ADDR_UNSPEC, 7, 0, in, 0 };
+	struct fid_ep *a = pair->a.ep, *b = pair->b.ep;
+
+	gives(fi_recv(b, in, 8, desc, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_recvv(b, &recv, descs, 1, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_recvmsg(b, &from, 0), 0);
+	gives(fi_recv(b, in, 8, desc, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_trecv(b, in, 8, desc, FI_ADDR_UNSPEC, 7, 0, in), 0);
+	gives(fi_trecvv(b, &recv, descs, 1, FI_ADDR_UNSPEC, 7, 0, in), 0);
+	gives(fi_trecvmsg(b, &tagged_from, 0), 0);
+	gives(fi_trecv(b, in, 8, desc, FI_ADDR_UNSPEC, 7, 0, in), 0);
+	gives(fi_send(a, out, 8, desc, pair->a.peer, out), 0);
+	gives(fi_sendv(a, &send, descs, 1, pair->a.peer, out), 0);
+	gives(fi_sendmsg(a, &to, 0), 0);
+	gives(fi_senddata(a, out, 8, desc, 1, pair->a.peer, out), 0);
+	gives(fi_tsend(a, out, 8, desc, pair->a.peer, 7, out), 0);
+	gives(fi_tsendv(a, &send, descs, 1, pair->a.peer, 7, out), 0);
+	gives(fi_tsendmsg(a, &tagged_to, 0), 0);
+	gives(fi_tsenddata(a, out, 8, desc, 1, pair->a.peer, 7, out), 0);
+	for (int i = 0; i < 8; i++) {
+		must(pair_done(pair, &pair->b).entry.op_context == in);
+		must(pair_done(pair, &pair->a).entry.op_context == out);
+	}
+}
+
+static void described_accesses(struct pair *pair, void *desc, void **descs)
+{
+	struct iovec iov = { in, 8 };
+	struct fi_ioc ioc = { out, 1 }, result = { in, 1 };
+	struct fi_rma_iov remote = { 0, 8, KEY };
+	struct fi_rma_ioc remote_ioc = { 0, 1, KEY };
+	fi_addr_t peer = pair->a.peer;
+	struct fi_msg_rma msg = { &iov, descs, 1, peer, &remote, 1, in, 0 };
+	struct fi_msg_atomic atomic = { &ioc, descs, 1, peer, &remote_ioc, 1, FI_UINT64, FI_SUM, in, 0 };
+	struct fi_msg_atomic swap = { &ioc, descs, 1, peer, &remote_ioc, 1, FI_UINT64, FI_CSWAP, in, 0 };
+	struct fid_ep *ep = pair->a.ep;
+
+	gives(fi_read(ep, in, 8, desc, peer, 0, KEY, in), 0);
+	gives(fi_readv(ep, &iov, descs, 1, peer, 0, KEY, in), 0);
+	gives(fi_readmsg(ep, &msg, 0), 0);
+	gives(fi_write(ep, in, 8, desc, peer, 0, KEY, in), 0);
+	gives(fi_writev(ep, &iov, descs, 1, peer, 0, KEY, in), 0);
+	gives(fi_writemsg(ep, &msg, 0), 0);
+	gives(fi_atomic(ep, out, 1, desc, peer, 0, KEY, FI_UINT64, FI_SUM, in), 0);
+	gives(fi_atomicv(ep, &ioc, descs, 1, peer, 0, KEY, FI_UINT64, FI_SUM, in), 0);
+	gives(fi_atomicmsg(ep, &atomic, 0), 0);
+	gives(fi_fetch_atomic(ep, out, 1, desc, in, desc, peer, 0, KEY, FI_UINT64, FI_SUM, in), 0);
+	gives(fi_fetch_atomicmsg(ep, &atomic, &result, descs, 1, 0), 0);
+	gives(fi_compare_atomicmsg(ep, &swap, &ioc, descs, 1, &result, descs, 1, 0), 0);
+	for (int i = 0; i < 12; i++)
+		must(pair_done(pair, &pair->a).entry.op_context == in);
+}
+
+/* Memory needs no registration for local use, so descriptors may be anything. */
+static void descriptors_ignored(void)
+{
+	void *desc = (void *)1, *descs[2] = { (void *)1, (void *)2 };
+	struct fid_mr *mr;
+	struct pair pair;
+
+	pair_open(&pair, &(struct pair_want){ .caps = CAPS });
+	gives(fi_mr_reg(pair.domain, memory, 8, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &mr, NULL),
+	      0);
+	described_messages(&pair, desc, descs);
+	described_accesses(&pair, desc, descs);
+	gives(fi_close(&mr->fid), 0);
+	pair_close(&pair);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* One endpoint, whose group is itself. */
+static struct fid_eq *alone_open(struct pair *pair)
+{
+	struct side *side = &pair->a;
+	size_t len = sizeof(side->name);
+	struct fid_eq *eq;
+
+	pair_open_domain(pair, &(struct pair_want){ .caps = CAPS });
+	eq = pair_open_eq(pair);
+	side->av = pair_open_av(pair);
+	side->cq = pair_open_cq(pair);
+	side->ep = pair_open_ep(pair);
+	gives(fi_ep_bind(side->ep, &eq->fid, 0), 0);
+	pair_bind(side->ep, side->cq, side->av);
+	gives(fi_enable(side->ep), 0);
+	gives(fi_getname(&side->ep->fid, side->name, &len), 0);
+	side->self = pair_insert(side->av, side->name);
+	return eq;
+}
+
+static void alone_close(struct pair *pair, struct fid_eq *eq)
+{
+	side_close(&pair->a);
+	gives(fi_close(&eq->fid), 0);
+	pair->a = (struct side){ .ep = NULL };
+	pair_close(pair);
+}
+
+static struct fid_mc *group_join(struct pair *pair, struct fid_eq *eq, uint64_t set_flags)
+{
+	struct fi_av_set_attr attr = { .flags = FI_UNIVERSE | set_flags };
+	struct fi_eq_entry entry;
+	struct fid_av_set *set;
+	struct fid_mc *mc;
+	uint32_t event;
+
+	gives(fi_av_set(pair->a.av, &attr, &set, NULL), 0);
+	gives(fi_join_collective(pair->a.ep, FI_ADDR_NOTAVAIL, set, 0, &mc, NULL), 0);
+	gives(fi_close(&set->fid), 0);
+	gives(fi_eq_read(eq, &event, &entry, sizeof(entry), 0), sizeof(entry));
+	gives(event, FI_JOIN_COMPLETE);
+	return mc;
+}
+
+static ssize_t collective(struct pair *pair, enum fi_collective_op what, fi_addr_t group)
+{
+	struct fid_ep *ep = pair->a.ep;
+	fi_addr_t root = pair->a.self;
+
+	switch (what) {
+	case FI_BARRIER:
+		return fi_barrier(ep, group, in);
+	case FI_BROADCAST:
+		return fi_broadcast(ep, out, 8, NULL, group, root, FI_UINT8, 0, in);
+	case FI_ALLTOALL:
+		return fi_alltoall(ep, out, 8, NULL, in, NULL, group, FI_UINT8, 0, in);
+	case FI_ALLREDUCE:
+		return fi_allreduce(ep, out, 8, NULL, in, NULL, group, FI_UINT8, FI_SUM, 0, in);
+	case FI_ALLGATHER:
+		return fi_allgather(ep, out, 8, NULL, in, NULL, group, FI_UINT8, 0, in);
+	case FI_REDUCE_SCATTER:
+		return fi_reduce_scatter(ep, out, 8, NULL, in, NULL, group, FI_UINT8, FI_SUM, 0, in);
+	case FI_REDUCE:
+		return fi_reduce(ep, out, 8, NULL, in, NULL, group, root, FI_UINT8, FI_SUM, 0, in);
+	case FI_SCATTER:
+		return fi_scatter(ep, out, 8, NULL, in, NULL, group, root, FI_UINT8, 0, in);
+	case FI_GATHER:
+		return fi_gather(ep, out, 8, NULL, in, NULL, group, root, FI_UINT8, 0, in);
+	}
+	return -FI_EOTHER;
+}
+
+/* A set made for one of the collectives: its group does that one and no other. */
+static void collective_sets(void)
+{
+	static const uint64_t sets[] = {
+		[FI_BARRIER] = FI_BARRIER_SET,	   [FI_BROADCAST] = FI_BROADCAST_SET,
+		[FI_ALLTOALL] = FI_ALLTOALL_SET,   [FI_ALLREDUCE] = FI_ALLREDUCE_SET,
+		[FI_ALLGATHER] = FI_ALLGATHER_SET, [FI_REDUCE_SCATTER] = FI_REDUCE_SCATTER_SET,
+		[FI_REDUCE] = FI_REDUCE_SET,	   [FI_SCATTER] = FI_SCATTER_SET,
+		[FI_GATHER] = FI_GATHER_SET,
+	};
+	struct pair pair;
+	struct fid_eq *eq = alone_open(&pair);
+
+	pattern_fill(out, 0, 8, 9);
+	for (int what = FI_BARRIER; what <= FI_GATHER; what++) {
+		struct fid_mc *mc = group_join(&pair, eq, sets[what]);
+
+		for (int other = FI_BARRIER; other <= FI_GATHER; other++)
+			gives(collective(&pair, other, fi_mc_addr(mc)),
+			      other == what ? 0 : -FI_EOPNOTSUPP);
+		gives(pair_done(&pair, &pair.a).entry.flags & FI_COLLECTIVE, FI_COLLECTIVE);
+		if (what != FI_BARRIER && what != FI_BROADCAST)
+			must(pattern_is(in, 0, 8, 9));
+		memset(in, 0, 8);
+		gives(fi_close(&mc->fid), 0);
+	}
+	alone_close(&pair, eq);
+}
+
+/* What a group is beside an address; fi_ops_collective.msg, for which 1.17 has no call. */
+static void group_object(void)
+{
+	struct fi_ioc from[2] = { { out, 8 }, { out, 8 } }, to[2] = { { in, 8 }, { in, 8 } };
+	struct fi_msg_collective msg = { .msg_iov = from,
+					 .iov_count = 1,
+					 .coll = FI_ALLREDUCE,
+					 .datatype = FI_UINT8,
+					 .op = FI_SUM,
+					 .context = in };
+	uint64_t argument[64] = { 0 };
+	char text[128];
+	struct pair pair;
+	struct fid_eq *eq = alone_open(&pair);
+	struct fid_mc *mc = group_join(&pair, eq, 0);
+	struct fi_ops_collective *ops = pair.a.ep->collective;
+
+	gives(mc->fid.fclass, FI_CLASS_MC);
+	must(strstr(fi_tostr_r(text, sizeof(text), &mc->fid, FI_TYPE_FID), " shmcma group\n"));
+	for (int command = 0; command <= FI_EXPORT_FID + 2; command++)
+		gives(fi_control(&mc->fid, command, argument), -FI_ENOSYS);
+	msg.coll_addr = fi_mc_addr(mc);
+	msg.root_addr = pair.a.self;
+	pattern_fill(out, 0, 8, 3);
+	gives(ops->msg(pair.a.ep, &msg, to, NULL, 1, 0), 0);
+	must(pair_done(&pair, &pair.a).entry.op_context == in && pattern_is(in, 0, 8, 3));
+	gives(ops->msg(pair.a.ep, &msg, to, NULL, 2, 0), -FI_EINVAL);
+	msg.iov_count = 2;
+	gives(ops->msg(pair.a.ep, &msg, to, NULL, 1, 0), -FI_EINVAL);
+	msg.iov_count = 1;
+	msg.coll = FI_GATHER + 1;
+	gives(ops->msg(pair.a.ep, &msg, to, NULL, 1, 0), -FI_EOPNOTSUPP);
+	gives(fi_close(&mc->fid), 0);
+	alone_close(&pair, eq);
+}
+
+/* ---- a wait set and a signal ----------------------------------------------------------------- */
+
+static atomic_bool woken;
+
+static void ignore(int number)
+{
+	(void)number;
+}
+
+static void *interrupt(void *thread)
+{
+	while (!atomic_load(&woken)) {
+		pthread_kill(*(pthread_t *)thread, SIGUSR1);
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	}
+	return NULL;
+}
+
+static void wait_interrupted(void)
+{
+	struct sigaction action = { .sa_handler = ignore };
+	struct fi_wait_attr attr = { .wait_obj = FI_WAIT_UNSPEC };
+	pthread_t self = pthread_self(), other;
+	struct fid_wait *set;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	gives(sigaction(SIGUSR1, &action, NULL), 0);
+	gives(fi_wait_open(pair.fabric, &attr, &set), 0);
+	gives(pthread_create(&other, NULL, interrupt, &self), 0);
+	gives(fi_wait(set, -1), -FI_EINTR);
+	atomic_store(&woken, true);
+	gives(pthread_join(other, NULL), 0);
+	gives(fi_close(&set->fid), 0);
+	pair_close(&pair);
+}
+
 /* ---- libfabric's own ------------------------------------------------------------------------- */
 
 static int imported_lines;
 
-static int import_enabled(const struct fi_provider *prov, enum fi_log_level level, enum fi_log_subsys subsys,
-			  uint64_t flags)
+static int import_enabled(const struct fi_provider *prov, enum fi_log_level level,
+			  enum fi_log_subsys subsys, uint64_t flags)
 {
 	(void)prov, (void)level, (void)subsys, (void)flags;
 	return 1;
@@ -863,7 +1211,9 @@ static void import_log(const struct fi_provider *prov, enum fi_log_level level, 
 /* An application that takes libfabric's log for itself gets our lines. */
 static void imported_log(void)
 {
-	static struct fi_ops_log ops = { .enabled = import_enabled, .ready = import_ready, .log = import_log };
+	static struct fi_ops_log ops = { .enabled = import_enabled,
+					 .ready = import_ready,
+					 .log = import_log };
 	static struct fi_ops fid_ops = { .size = sizeof(fid_ops) };
 	static struct fid_logging log = { .fid = { .ops = &fid_ops }, .ops = &ops };
 	struct fid_cntr *cntr;
@@ -898,6 +1248,11 @@ int main(void)
 		ALONE(flags_of_data_calls),
 		ALONE(flags_of_collectives),
 		ALONE(collective_access),
+		ALONE(contexts_untouched),
+		ALONE(descriptors_ignored),
+		ALONE(collective_sets),
+		ALONE(group_object),
+		ALONE(wait_interrupted),
 		ALONE(imported_log),
 	};
 
