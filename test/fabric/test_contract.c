@@ -159,6 +159,59 @@ static void old_structures(void)
 	}
 }
 
+/* An application that was linked when libfabric's ABI was an older one calls these. */
+struct abi {
+	const char *symbols, *fabric_symbols;
+	uint32_t version;
+};
+
+static void *symbol(const char *name, const char *version)
+{
+	void *found = dlvsym(RTLD_DEFAULT, name, version);
+
+	must(found);
+	return found;
+}
+
+static void speak_by(const struct abi *abi)
+{
+	int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
+		       const struct fi_info *hints, struct fi_info **info);
+	int (*fabric)(struct fi_fabric_attr * attr, struct fid_fabric * *fabric, void *context);
+	void (*freeinfo)(struct fi_info * info);
+	struct pair pair = { .want = { .caps = CAPS & ~FI_COLLECTIVE }, .link = -1 };
+	struct fi_info *hints = pair_hints(&pair.want);
+
+	*(void **)&getinfo = symbol("fi_getinfo", abi->symbols);
+	*(void **)&freeinfo = symbol("fi_freeinfo", abi->symbols);
+	*(void **)&fabric = symbol("fi_fabric", abi->fabric_symbols);
+	gives(getinfo(abi->version, NULL, NULL, 0, hints, &pair.info), 0);
+	fi_freeinfo(hints);
+	gives(fabric(pair.info->fabric_attr, &pair.fabric, NULL), 0);
+	gives(fi_domain(pair.fabric, pair.info, &pair.domain, NULL), 0);
+	side_open(&pair, &pair.a);
+	side_open(&pair, &pair.b);
+	pair_introduce(&pair);
+	traffic(&pair);
+	freeinfo(pair.info);
+	pair.info = NULL;
+	pair_close(&pair);
+}
+
+static void old_abis(void)
+{
+	static const struct abi abis[] = {
+		{ "FABRIC_1.0", "FABRIC_1.0", FI_VERSION(1, 0) },
+		{ "FABRIC_1.0", "FABRIC_1.0", FI_VERSION(1, 4) },
+		{ "FABRIC_1.1", "FABRIC_1.1", FI_VERSION(1, 5) },
+		{ "FABRIC_1.2", "FABRIC_1.1", FI_VERSION(1, 7) },
+		{ "FABRIC_1.3", "FABRIC_1.1", FI_VERSION(1, 17) },
+	};
+
+	for (size_t i = 0; i < sizeof(abis) / sizeof(abis[0]); i++)
+		speak_by(&abis[i]);
+}
+
 /* ---- hooks ----------------------------------------------------------------------------------- */
 
 /* Whose code it is. */
@@ -1231,6 +1284,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ALONE(api_versions),
 		ALONE(old_structures),
+		ALONE(old_abis),
 		ALONE_ENV(hooked, "FI_HOOK=ofi_hook_debug"),
 		ALONE_ENV(hooked, "FI_HOOK=ofi_hook_perf"),
 		ALONE_ENV(hooked, "FI_HOOK=ofi_hook_perf;ofi_hook_debug"),
