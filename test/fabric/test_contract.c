@@ -10,7 +10,6 @@
 #include <linux/perf_event.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <rdma/fi_atomic.h>
@@ -242,21 +241,18 @@ static int counter_open(void)
 	return fd;
 }
 
-long syscall(long number, ...)
+/* syscall(2), of six arguments whether or not the caller has so many. */
+long any_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
+
+long any_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
 	static long (*real)(long number, ...);
-	va_list list;
-	long a[6];
 
 	if (number == SYS_perf_event_open)
 		return counter_open();
 	if (!real)
 		*(void **)&real = dlsym(RTLD_NEXT, "syscall");
-	va_start(list, number);
-	for (int i = 0; i < 6; i++)
-		a[i] = va_arg(list, long);
-	va_end(list);
-	return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return real(number, a, b, c, d, e, f);
 }
 
 /* Events and counters, and calls that a hook hands through. */
