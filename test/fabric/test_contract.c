@@ -242,7 +242,8 @@ static int counter_open(void)
 }
 
 /* syscall(2), of six arguments whether or not the caller has so many. */
-long any_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
+__attribute__((visibility("default"))) long any_syscall(long number, long a, long b, long c, long d, long e,
+							long f) __asm__("syscall");
 
 long any_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
