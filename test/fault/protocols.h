@@ -1435,6 +1435,52 @@ static void work_without_descriptor(struct side *side)
 	go_on(side, 3);
 }
 
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+#define NAP_NS 100000000 /* at most: calls that fail may leave nobody to wake it */
+
+/*
+ * Sleeps as who waits for a message does, on its endpoint alone or on another futex too. The other is told when
+ * it may write.
+ */
+static void sleep_until_woken(struct side *side, int count, unsigned stage)
+{
+	static uint32_t another;
+	struct sc_sleep sleeps[2] = { { NULL, 0 }, { &another, 0 } };
+	struct timespec now;
+	int64_t limit;
+
+	do {
+		progress(side);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		limit = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec + NAP_NS;
+	} while (sc_ep_rest(side->ep, &sleeps[0], &limit));
+	go_on(side, stage);
+	(void)sc_sleep(sleeps, count, limit);
+	sc_ep_rise(side->ep);
+	progress(side);
+}
+
+static void work_sleeper(struct side *side)
+{
+	messages_recv(side);
+	for (int i = 0; !is_last(&side->protocol->messages[i]); i++)
+		sleep_until_woken(side, 1 + i % 2, 2 + (unsigned)i);
+}
+
+static void work_waker(struct side *side)
+{
+	for (int i = 0; !is_last(&side->protocol->messages[i]); i++) {
+		if (!wait_stage(side, 2 + (unsigned)i))
+			return;
+		send_one(side, i, &side->protocol->messages[i]);
+	}
+}
+
+static const struct message waking_messages[] = {
+	{ 8, 1, 0 }, { 5000, 1, 0 }, { 50000, 1, 0 }, { 8, 1, 0 }, { 0 },
+};
+
 /* ---- the list -------------------------------------------------------------------------------- */
 
 #define MESSAGES                                                                                          \
@@ -1529,6 +1575,7 @@ static const struct protocol protocols[] = {
 	  { work_receiver, work_client },
 	  inline_messages,
 	  { 0 } },
+	{ "asleep", { "waker", "sleeper" }, 0, { work_waker, work_sleeper }, waking_messages, { 0 } },
 	{ "reaping", { "one", "other" }, 0, { work_reaper, work_reaper }, bounce_messages, { 0 } },
 	{ "reaping what another reaps",
 	  { "slow reaper", "second reaper" },
