@@ -378,13 +378,14 @@ int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int shmcma_no_control(struct fid *fid, int command, void *arg);
 int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context);
-int shmcma_no_tostr(const struct fid *fid, char *buf, size_t len);
+/* fi_tostr of any object. */
+int shmcma_tostr(const struct fid *fid, char *buf, size_t len);
 
-/* What every object's fid has: these three, and nothing of the rest. */
+/* What every object's fid has: these three, its name, and nothing of the rest. */
 #define SHMCMA_FID_OPS(close_, bind_, control_)                                                           \
 	{                                                                                                 \
 		.size = sizeof(struct fi_ops), .close = close_, .bind = bind_, .control = control_,       \
-		.ops_open = shmcma_no_ops_open, .tostr = shmcma_no_tostr, .ops_set = shmcma_no_ops_set    \
+		.ops_open = shmcma_no_ops_open, .tostr = shmcma_tostr, .ops_set = shmcma_no_ops_set       \
 	}
 
 #endif
