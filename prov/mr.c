@@ -21,7 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOCAL_ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE)
+/* FI_COLLECTIVE goes with FI_SEND and FI_RECV: collectives here need no registration, as messages do not. */
+#define LOCAL_ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE)
 #define REMOTE_ACCESS (FI_REMOTE_READ | FI_REMOTE_WRITE)
 
 struct mr {
@@ -265,7 +266,7 @@ static int check(const struct request *request)
 	}
 	if (request->access & ~(LOCAL_ACCESS | REMOTE_ACCESS)) {
 		shmcma_warn(FI_LOG_MR,
-			    "registration access %#llx: only FI_SEND, RECV, READ, WRITE,"
+			    "registration access %#llx: only FI_SEND, RECV, READ, WRITE, COLLECTIVE,"
 			    " REMOTE_READ and REMOTE_WRITE are known\n",
 			    (unsigned long long)request->access);
 		return -FI_EINVAL;

@@ -124,7 +124,7 @@ static void test_access(void)
 	for (int bit = 0; bit < 64; bit++) {
 		uint64_t access = 1ULL << bit;
 
-		if (!(access & (FI_SEND | FI_RECV | FI_READ | FI_WRITE | BOTH_WAYS)))
+		if (!(access & (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE | BOTH_WAYS)))
 			gives(fi_mr_reg(pair.domain, buf, sizeof(buf), access | FI_SEND, 0, 0, 0, &mr,
 					NULL),
 			      -FI_EINVAL);
