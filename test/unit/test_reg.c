@@ -665,8 +665,12 @@ static void test_die_unseen(void **state)
 	start_holder(&dying[0], &holder);
 	dying_count = 1;
 	ends_settle(&target, 1);
-	sc_list_for (entry, &target.ep->peers)
-		sc_list_entry(entry, struct sc_peer, all)->seg->cma_pid = 0;
+	sc_list_for (entry, &target.ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		sc_watch_del(&peer->watch); /* the core's own thread looks at it, too */
+		peer->seg->cma_pid = 0;
+	}
 	stop(&dying[0]);
 	meanwhile = die;
 	assert_int_equal(sc_reg_close(reg), 0);
