@@ -83,7 +83,7 @@ static const int *errnos_of(const struct sc_inject_site *site)
 		{ "mprotect", { ENOMEM } },
 		{ "futex", { ENOSYS, EFAULT } },
 		{ "pipe2", { EMFILE } },
-		{ "write(", { EAGAIN } },
+		{ "write(", { ENOMEM } },
 		{ "read(", { EIO } },
 		{ "pthread_atfork", { ENOMEM } },
 		{ "fstat(", { ENOMEM } },
