@@ -1295,9 +1295,15 @@ static void check_mute(bool close)
 	end_close(&pair[0]);
 }
 
+struct call {
+	char address[SC_ADDR_SIZE];
+	int count; /* of messages */
+};
+
 /* Its name is removed by somebody else; it lives, and sends. */
 static void nameless(struct child *self, void *arg)
 {
+	const struct call *call = arg;
 	char path[SC_OWN_PATH_MAX];
 	struct end end;
 	struct sc_peer *peer;
@@ -1306,8 +1312,9 @@ static void nameless(struct child *self, void *arg)
 	end_open(&end, NULL);
 	sc_own_path(end.ep->seg->file.name, path);
 	assert_int_equal(unlink(path), 0);
-	assert_int_equal(sc_peer_get(end.ep, arg, &peer), 0);
-	assert_int_equal(end_send(&end, peer, from, 8, 0, SC_SILENT), 0);
+	assert_int_equal(sc_peer_get(end.ep, call->address, &peer), 0);
+	for (int i = 0; i < call->count; i++)
+		assert_int_equal(end_send(&end, peer, from + i, 8, 0, SC_SILENT), 0);
 	child_tell(self, sc_ep_address(end.ep));
 	child_wait(self);
 }
@@ -1315,14 +1322,14 @@ static void nameless(struct child *self, void *arg)
 /* One that was let in though its name was gone, and dies, gives its slot back, too. */
 static void test_killed_nameless(void **state)
 {
-	char address[SC_ADDR_SIZE];
+	struct call call = { .count = 1 };
 	struct sc_peer *peer;
 	struct child child;
 
 	(void)state;
 	end_open(&pair[1], NULL);
-	memcpy(address, sc_ep_address(pair[1].ep), sizeof(address));
-	assert_true(child_start(&child, nameless, address));
+	memcpy(call.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, nameless, &call));
 	ends_settle(&pair[1], 1);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 	assert_int_equal(peer->feed, SC_FEED_UP);
@@ -1447,34 +1454,17 @@ static void test_vanished_departs(void **state)
 	}
 }
 
-static void nameless_sends_many(struct child *self, void *arg)
-{
-	char path[SC_OWN_PATH_MAX];
-	struct end end;
-	struct sc_peer *peer;
-
-	child_on_its_own();
-	end_open(&end, NULL);
-	sc_own_path(end.ep->seg->file.name, path);
-	assert_int_equal(unlink(path), 0);
-	assert_int_equal(sc_peer_get(end.ep, arg, &peer), 0);
-	for (int i = 0; i < MANY; i++)
-		assert_int_equal(end_send(&end, peer, from + i, 8, 0, SC_SILENT), 0);
-	child_tell(self, sc_ep_address(end.ep));
-	child_wait(self);
-}
-
 /* It is killed then. */
 static void test_vanished_killed(void **state)
 {
-	char address[SC_ADDR_SIZE];
+	struct call call = { .count = MANY };
 	struct sc_peer *back;
 	struct child child;
 
 	(void)state;
 	end_open(&pair[1], NULL);
-	memcpy(address, sc_ep_address(pair[1].ep), sizeof(address));
-	assert_true(child_start(&child, nameless_sends_many, address));
+	memcpy(call.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, nameless, &call));
 	for (int i = 0; i < MANY; i++)
 		assert_int_equal(end_recv(&pair[1], NULL, into + 8 * i, 8, 0, 0), 0);
 	sc_ep_poll(pair[1].ep);
