@@ -694,6 +694,30 @@ static void fake_file(struct child *self, void *arg)
 	CHILD_CHECK(!unlink(path));
 }
 
+/* The file of a service is nobody's life: its endpoint's is. Whoever it belongs to is not dead. */
+static void look_at_service(struct child *self, void *arg)
+{
+	const char path[] = "/dev/shm/shmcma.service-%u-neighbour";
+	char name[sizeof(path) + 16];
+
+	(void)self;
+	(void)arg;
+	child_on_its_own();
+	snprintf(name, sizeof(name), path, (unsigned)geteuid());
+	CHILD_CHECK(!close(open(name, O_CREAT | O_RDWR, 0600)));
+	assert_true(!sc_neighbours_look() || !alone);
+	CHILD_CHECK(!unlink(name));
+}
+
+static void test_service(void **state)
+{
+	struct child child;
+
+	(void)state;
+	child_spawn(&child, look_at_service, NULL);
+	assert_int_equal(child_reap(&child), 0);
+}
+
 /* Who is knocked at has a file that we can read. */
 static void test_knock_at_fakes(void **state)
 {
@@ -775,6 +799,7 @@ int main(void)
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_ring, pair_setup),
+		cmocka_unit_test_setup(test_service, pair_setup),
 	};
 
 	/* a child is forked while the thread allocates: it would find a sanitizer's allocator locked for ever */

@@ -1295,9 +1295,15 @@ static void check_mute(bool close)
 	end_close(&pair[0]);
 }
 
+struct call {
+	char address[SC_ADDR_SIZE];
+	int count; /* of messages */
+};
+
 /* Its name is removed by somebody else; it lives, and sends. */
 static void nameless(struct child *self, void *arg)
 {
+	const struct call *call = arg;
 	char path[SC_OWN_PATH_MAX];
 	struct end end;
 	struct sc_peer *peer;
@@ -1306,8 +1312,9 @@ static void nameless(struct child *self, void *arg)
 	end_open(&end, NULL);
 	sc_own_path(end.ep->seg->file.name, path);
 	assert_int_equal(unlink(path), 0);
-	assert_int_equal(sc_peer_get(end.ep, arg, &peer), 0);
-	assert_int_equal(end_send(&end, peer, from, 8, 0, SC_SILENT), 0);
+	assert_int_equal(sc_peer_get(end.ep, call->address, &peer), 0);
+	for (int i = 0; i < call->count; i++)
+		assert_int_equal(end_send(&end, peer, from + i, 8, 0, SC_SILENT), 0);
 	child_tell(self, sc_ep_address(end.ep));
 	child_wait(self);
 }
@@ -1315,14 +1322,14 @@ static void nameless(struct child *self, void *arg)
 /* One that was let in though its name was gone, and dies, gives its slot back, too. */
 static void test_killed_nameless(void **state)
 {
-	char address[SC_ADDR_SIZE];
+	struct call call = { .count = 1 };
 	struct sc_peer *peer;
 	struct child child;
 
 	(void)state;
 	end_open(&pair[1], NULL);
-	memcpy(address, sc_ep_address(pair[1].ep), sizeof(address));
-	assert_true(child_start(&child, nameless, address));
+	memcpy(call.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, nameless, &call));
 	ends_settle(&pair[1], 1);
 	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 	assert_int_equal(peer->feed, SC_FEED_UP);
@@ -1395,6 +1402,84 @@ static void test_vanished(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++)
 		vanished(i & 1, i & 2);
+}
+
+/* More messages than one poll takes, from one without a name; one poll, and the other calls. Its peer. */
+#define MANY 80
+
+static struct sc_peer *half_read(struct end *caller, struct sc_peer *to, bool departed)
+{
+	struct sc_peer *back = end_find(&pair[1], caller);
+
+	for (int i = 0; i < MANY; i++)
+		assert_int_equal(end_send(caller, to, from + i, 8, 0, SC_SILENT), 0);
+	for (int i = 0; i < MANY; i++)
+		assert_int_equal(end_recv(&pair[1], NULL, into + 8 * i, 8, 0, 0), 0);
+	sc_own_unlink(&caller->ep->seg->file);
+	if (departed)
+		end_close(caller);
+	sc_ep_poll(pair[1].ep);
+	assert_int_equal(end_send(&pair[1], back, from, 8, 0, 0), -ECONNRESET);
+	assert_int_equal(back->feed, SC_FEED_DRAINING);
+	assert_int_equal(back->vanished, !departed);
+	return back;
+}
+
+static void check_rest(struct sc_peer *back)
+{
+	ends_settle(&pair[1], 1);
+	for (int i = 0; i < MANY; i++)
+		expect_received(&pair[1], back, into + 8 * i, 8, 0);
+	for (int i = 0; i < MANY; i++)
+		assert_memory_equal(into + 8 * i, from + i, 8);
+	assert_int_equal(back->feed, SC_FEED_DONE);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+}
+
+/* It departs, before the call or after it, when half of what it has written has been read. */
+static void test_vanished_departs(void **state)
+{
+	(void)state;
+	for (int before = 0; before < 2; before++) {
+		struct sc_peer *back;
+
+		end_open(&pair[0], NULL);
+		end_open(&pair[1], NULL);
+		back = half_read(&pair[0], end_find(&pair[0], &pair[1]), before);
+		if (!before)
+			end_close(&pair[0]);
+		check_rest(back);
+		end_close(&pair[1]);
+	}
+}
+
+/* It is killed then. */
+static void test_vanished_killed(void **state)
+{
+	struct call call = { .count = MANY };
+	struct sc_peer *back;
+	struct child child;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	memcpy(call.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, nameless, &call));
+	for (int i = 0; i < MANY; i++)
+		assert_int_equal(end_recv(&pair[1], NULL, into + 8 * i, 8, 0, 0), 0);
+	sc_ep_poll(pair[1].ep);
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &back), 0);
+	assert_int_equal(end_send(&pair[1], back, from, 8, 0, 0), -ECONNRESET);
+	assert_true(back->vanished);
+	sc_peers_hear(pair[1].ep);
+	assert_true(back->vanished);
+	child_kill(&child);
+	sc_peers_hear(pair[1].ep);
+	assert_false(back->vanished);
+	assert_int_equal(back->feed, SC_FEED_DRAINING);
+	check_rest(back);
+	assert_int_equal(pair[1].ep->counters.deaths, 1);
+	end_close(&pair[1]);
 }
 
 /* It loses its life lock, as by closefrom(3), and lives on. */
@@ -1723,6 +1808,8 @@ int main(void)
 		cmocka_unit_test(test_killed_closing),
 		cmocka_unit_test(test_killed_nameless),
 		cmocka_unit_test(test_vanished),
+		cmocka_unit_test(test_vanished_departs),
+		cmocka_unit_test(test_vanished_killed),
 		cmocka_unit_test(test_lock_lost),
 		cmocka_unit_test(test_closed_unheard),
 		cmocka_unit_test(test_killed_unheard),

@@ -718,12 +718,14 @@ struct inherited {
 	struct sc_seg *own, *lender, *local, *peer;
 };
 
-/* Put something else where the parent had its mapping. */
+/* Put something else where the parent had its mapping. NULL: a sanitizer's own memory is there by now. */
 static char *plug(const struct sc_seg *seg)
 {
 	char *hole = mmap(seg->base, SC_ABI_PAGE, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
+	if (CHILD_SANITIZED && hole == MAP_FAILED && errno == EEXIST)
+		return NULL;
 	CHILD_CHECK(hole == (char *)seg->base);
 	*hole = 42;
 	return hole;
@@ -754,7 +756,7 @@ static void use_as_child(struct child *self, void *arg)
 	sc_seg_destroy(had->own);
 	sc_seg_destroy(had->lender);
 	for (int i = 0; i < 3; i++)
-		CHILD_CHECK(*holes[i] == 42);
+		CHILD_CHECK(!holes[i] || *holes[i] == 42);
 	CHILD_CHECK(core_has_file(addr));
 	CHILD_CHECK(!sc_seg_find(addr));
 }
