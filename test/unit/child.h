@@ -8,7 +8,6 @@
 #ifndef CHILD_H
 #define CHILD_H
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -73,39 +72,6 @@ static inline void child_wait(struct child *self)
 		;
 }
 
-/* Is a thread of this process other than the caller on a processor, or about to be? */
-static inline bool child_others_run(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	struct dirent *entry;
-	bool run = false;
-
-	while (tasks && !run && (entry = readdir(tasks))) {
-		char path[300], text[16] = "";
-		int fd;
-
-		if (entry->d_name[0] == '.' || atoi(entry->d_name) == (int)syscall(SYS_gettid))
-			continue;
-		snprintf(path, sizeof(path), "/proc/self/task/%s/syscall", entry->d_name);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		run = fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && !strncmp(text, "running", 7);
-		close(fd);
-	}
-	if (tasks)
-		closedir(tasks);
-	return run;
-}
-
-/*
- * A sanitizer's allocator is not made ready for fork(2): a child that is forked while another thread is in it
- * finds it locked for ever. So the library's thread is to sleep; it does, nearly always.
- */
-static inline void child_await_quiet(void)
-{
-	for (int i = 0; CHILD_SANITIZED && i < 100000 && child_others_run(); i++)
-		sched_yield();
-}
-
 /* Start without waiting for its line. */
 static inline void child_spawn(struct child *child, child_body *body, void *arg)
 {
@@ -114,7 +80,6 @@ static inline void child_spawn(struct child *child, child_body *body, void *arg)
 	if (pipe2(up, O_CLOEXEC) || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, down))
 		abort();
 	fflush(NULL);
-	child_await_quiet();
 	child->pid = fork();
 	if (child->pid < 0)
 		abort();

@@ -599,6 +599,29 @@ static void test_pid_namespace(void **state)
 
 /* ---- own locks ------------------------------------------------------------------------------- */
 
+/* Is a thread of this process other than the caller on a processor, or about to be? */
+static bool others_run(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *entry;
+	bool run = false;
+
+	while (tasks && !run && (entry = readdir(tasks))) {
+		char path[300], text[16] = "";
+		int fd;
+
+		if (entry->d_name[0] == '.' || atoi(entry->d_name) == (int)syscall(SYS_gettid))
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%s/syscall", entry->d_name);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		run = fd >= 0 && read(fd, text, sizeof(text) - 1) > 0 && !strncmp(text, "running", 7);
+		close(fd);
+	}
+	if (tasks)
+		closedir(tasks);
+	return run;
+}
+
 /* The application closes all descriptors, and uses the numbers again. */
 static void lose_all(struct child *self, void *arg)
 {
@@ -617,7 +640,7 @@ static void lose_all(struct child *self, void *arg)
 	while (!ep->counters.accepts)
 		sc_ep_poll(ep); /* nothing needs the descriptor any more, but the thread */
 	/* numbers that are in use for the length of a call only are nobody's to tell from those that follow */
-	while (child_others_run())
+	while (others_run())
 		sched_yield();
 	closed = close_all(self);
 	for (int i = 0; i < closed; i++)
