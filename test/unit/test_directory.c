@@ -375,10 +375,14 @@ static void test_opening_fails(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),	      cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_scribbled),     cmocka_unit_test(test_anothers),
-		cmocka_unit_test(test_deads),	      cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_own_by_other_name), cmocka_unit_test(test_creation_fails),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_anothers),
+		cmocka_unit_test(test_deads),
+		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_own_by_other_name),
+		cmocka_unit_test(test_creation_fails),
 		cmocka_unit_test(test_opening_fails),
 	};
 
