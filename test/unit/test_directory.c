@@ -21,6 +21,8 @@
 #include <unistd.h>
 #include <shmcma/abi.h>
 #include "addr.h"
+#include "child.h"
+#include "core_test.h"
 #include "directory.h"
 #include "host.h"
 #include "own.h"
@@ -120,6 +122,7 @@ static int others_open(void)
 			_exit(-ret);
 		for (uint32_t n = 0; n < sc_directory_count(reader); n++)
 			(void)sc_directory_get(reader, n, got);
+		sc_directory_close(reader);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -166,6 +169,19 @@ static void bad_magic(struct sc_abi_directory *base, int fd)
 	base->magic++;
 }
 
+static void good_magic_bad_capacity(struct sc_abi_directory *base, int fd)
+{
+	(void)fd;
+	base->magic--;
+	base->capacity++;
+}
+
+static void huge_size(struct sc_abi_directory *base, int fd)
+{
+	(void)base;
+	assert_return_code(ftruncate(fd, (off_t)SC_ABI_DIRECTORY_SIZE(SC_DIRECTORY_MAX + 1)), errno);
+}
+
 static void bad_size(struct sc_abi_directory *base, int fd)
 {
 	(void)base;
@@ -194,11 +210,165 @@ static void test_scribbled(void **state)
 	assert_int_equal(others_open(), 0);
 	scribble(bad_magic);
 	assert_int_equal(others_open(), -EPROTO);
+	scribble(good_magic_bad_capacity);
+	assert_int_equal(others_open(), -EPROTO);
+	scribble(huge_size);
+	assert_int_equal(others_open(), -EPROTO);
 	scribble(bad_size);
 	assert_int_equal(others_open(), -EPROTO);
 	scribble(no_size);
 	assert_int_equal(others_open(), -EPROTO);
 	sc_directory_close(reader);
+	sc_directory_close(writer);
+}
+
+/* ---- other processes ------------------------------------------------------------------------- */
+
+/* Another's, until it may go; or, with `arg`, until it dies. */
+static void write_one(struct child *self, void *arg)
+{
+	struct sc_directory *directory;
+	char addr[SC_ADDR_SIZE];
+
+	CHILD_CHECK(!sc_directory_create(NAME, CAPACITY, &directory));
+	address(6, addr);
+	sc_directory_put(directory, 6, addr);
+	child_tell(self, addr);
+	if (arg)
+		raise(SIGKILL);
+	child_wait(self);
+	sc_directory_close(directory);
+}
+
+static void test_anothers(void **state)
+{
+	struct sc_directory *reader, *directory;
+	char got[SC_ADDR_SIZE];
+	struct child writer;
+
+	(void)state;
+	assert_true(child_start(&writer, write_one, NULL));
+	assert_int_equal(sc_directory_create(NAME, CAPACITY, &directory), -EADDRINUSE);
+	assert_int_equal(sc_directory_open(NAME, &reader), 0);
+	assert_int_equal(child_end(&writer), 0);
+	assert_true(sc_directory_get(reader, 6, got)); /* what is mapped stays */
+	assert_string_equal(got, writer.line);
+	sc_directory_close(reader);
+	assert_int_equal(sc_directory_open(NAME, &reader), -ENOENT);
+}
+
+/* Not read any more, and the name is free. */
+static void test_deads(void **state)
+{
+	struct sc_directory *directory;
+	struct child writer;
+	int status;
+
+	(void)state;
+	assert_true(child_start(&writer, write_one, &writer));
+	status = child_reap(&writer);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(others_open(), -ENOENT);
+	directory = create();
+	assert_int_equal(sc_directory_count(directory), 0);
+	sc_directory_close(directory);
+}
+
+static struct sc_directory *inherited[2];
+
+static void close_inherited(struct child *self, void *arg)
+{
+	(void)self;
+	(void)arg;
+	for (int i = 0; i < 2; i++)
+		sc_directory_close(inherited[i]);
+}
+
+/* A forked child has no mapping to undo, and takes no name away. */
+static void test_fork(void **state)
+{
+	struct sc_directory *writer = create();
+	char addr[SC_ADDR_SIZE], got[SC_ADDR_SIZE];
+
+	(void)state;
+	assert_int_equal(sc_directory_open(NAME, &inherited[0]), 0);
+	inherited[1] = writer;
+	assert_int_equal(child_run(close_inherited, NULL), 0);
+	assert_int_equal(others_open(), 0);
+	address(1, addr);
+	sc_directory_put(writer, 1, addr);
+	assert_true(sc_directory_get(inherited[0], 1, got));
+	sc_directory_close(writer);
+	sc_directory_close(inherited[0]);
+}
+
+/* Of this process, but not by this copy of the library: it is not opened, which would cost the lock. */
+static void test_own_by_other_name(void **state)
+{
+	struct sc_directory *writer = create(), *reader;
+	char file[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX], other[SC_OWN_PATH_MAX];
+
+	(void)state;
+	assert_int_equal(sc_addr_directory_file(NAME, file), 0);
+	sc_own_path(file, path);
+	assert_int_equal(sc_addr_directory_file(NAME ".other", file), 0);
+	sc_own_path(file, other);
+	assert_return_code(link(path, other), errno);
+	assert_int_equal(sc_directory_open(NAME ".other", &reader), -ENOENT);
+	assert_return_code(unlink(other), errno);
+	assert_int_equal(others_open(), 0);
+	sc_directory_close(writer);
+}
+
+/* ---- calls that fail ------------------------------------------------------------------------- */
+
+static int interruptions, full;
+
+int fallocate(int fd, int mode, off_t offset, off_t len)
+{
+	if (!interruptions && !full)
+		return (int)syscall(SYS_fallocate, fd, mode, offset, len);
+	errno = interruptions ? EINTR : full;
+	interruptions -= !!interruptions;
+	return -1;
+}
+
+static void test_creation_fails(void **state)
+{
+	static const struct {
+		int error, expected;
+	} cases[] = { { ENOSPC, -ENOSPC }, { EDQUOT, -ENOSPC }, { EFBIG, -EFBIG } };
+	static const char *const points[] = { "own.tmpfile", "directory.map", "own.link" };
+	struct sc_directory *directory;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		full = cases[i].error;
+		assert_int_equal(sc_directory_create(NAME, CAPACITY, &directory), cases[i].expected);
+	}
+	full = 0;
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
+		if (core_failing(points[i], ENOMEM))
+			assert_int_equal(sc_directory_create(NAME, CAPACITY, &directory), -ENOMEM);
+	core_failing(NULL, 0);
+	assert_int_equal(sc_directory_open(NAME, &directory), -ENOENT);
+	interruptions = 3; /* as of older kernels */
+	directory = create();
+	assert_int_equal(interruptions, 0);
+	sc_directory_close(directory);
+}
+
+static void test_opening_fails(void **state)
+{
+	static const char *const points[] = { "live.check", "own.open", "directory.map" };
+	struct sc_directory *writer = create();
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++)
+		if (core_failing(points[i], ENOLCK))
+			assert_int_equal(others_open(), -ENOLCK);
+	core_failing(NULL, 0);
+	assert_int_equal(others_open(), 0);
 	sc_directory_close(writer);
 }
 
@@ -208,7 +378,14 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_anothers),
+		cmocka_unit_test(test_deads),
+		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_own_by_other_name),
+		cmocka_unit_test(test_creation_fails),
+		cmocka_unit_test(test_opening_fails),
 	};
 
+	sc_log_set(child_log);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

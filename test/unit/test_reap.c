@@ -757,6 +757,7 @@ static void test_service_bad_files(void **state)
 	assert_int_equal(unlink(path), 0);
 
 	make_file(name, 0600, "no service");
+	assert_false(sc_reap_service_is_orphan(name)); /* nobody knows whose it would be */
 	assert_int_equal(sc_service_find(service, out), -ECONNREFUSED);
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
 	sc_service_destroy(held);

@@ -10,16 +10,20 @@
 #include <stdint.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #include <cmocka.h>
 
 #include "core_pair.h"
+#include "reap.h"
 #include "seg.h"
 #include "wake.h"
 
 #define MS INT64_C(1000000)
-#define LOOKS 16 /* of sleep.c: looks in a row that find what polls do not take */
+/* Of sleep.c: looks in a row that find what polls do not take, and peers that are watched at a time. */
+#define LOOKS 16
+#define WATCHED 64
 
 static int64_t now(void)
 {
@@ -56,8 +60,10 @@ static void test_armed(void **state)
 	check_armed(word, &second, SC_ABI_SLEEP_FLAGS); /* what the first waits for stays */
 	assert_int_not_equal(first.seen, second.seen);
 	assert_int_equal(wakes(word), 0);
-	sc_sleep_disarm(&word);
-	assert_int_equal(word & SC_ABI_SLEEP_FLAGS, 0);
+	for (int i = 0; i < 2; i++) { /* the second time there is nothing to undo */
+		sc_sleep_disarm(&word);
+		assert_int_equal(word & SC_ABI_SLEEP_FLAGS, 0);
+	}
 }
 
 /* Armings are as many as fit below the wakes, and never change these. */
@@ -73,6 +79,31 @@ static void test_armings_wrap(void **state)
 		assert_int_equal(wakes(word), 5);
 		before = word;
 	}
+}
+
+#define COUNTS 100000
+
+static void *wake_often(void *word)
+{
+	for (int i = 0; i < COUNTS; i++)
+		sc_wake_slow(word, 0);
+	return NULL;
+}
+
+/* Of those who change it at once nobody's change is lost. */
+static void test_all_count(void **state)
+{
+	struct sc_sleep sleep;
+	pthread_t thread;
+	uint64_t word = 0;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, wake_often, &word), 0);
+	for (int i = 0; i < COUNTS; i++)
+		sc_sleep_arm(&word, 0, &sleep);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(word >> 16 == COUNTS + ((uint64_t)COUNTS << 16));
+	assert_int_equal(word & 0xffff, COUNTS * 4 & 0xffff);
 }
 
 static void test_wake(void **state)
@@ -116,6 +147,72 @@ static void test_sleep(void **state)
 	assert_int_equal(sc_sleep(sleeps, 1, INT64_MAX), 0);
 }
 
+struct sleeper {
+	struct sc_sleep sleeps[2];
+	int count, ret;
+	uint32_t done;
+};
+
+static void *sleep_once(void *arg)
+{
+	struct sleeper *sleeper = arg;
+
+	do
+		sleeper->ret = sc_sleep(sleeper->sleeps, sleeper->count, INT64_MAX);
+	while (sleeper->ret == -EINTR);
+	sc_store_release_32(&sleeper->done, 1);
+	return NULL;
+}
+
+/* Whoever sleeps is woken without a change of the word, too; stirred until it has gone to sleep. */
+static void test_stirred(void **state)
+{
+	uint64_t words[2] = { 0 };
+
+	(void)state;
+	for (int count = 1; count <= 2; count++) {
+		struct sleeper sleeper = { .count = count };
+		pthread_t thread;
+
+		for (int i = 0; i < 2; i++)
+			sc_sleep_arm(&words[i], SC_ABI_SLEEP_ASLEEP, &sleeper.sleeps[i]);
+		assert_int_equal(pthread_create(&thread, NULL, sleep_once, &sleeper), 0);
+		while (!sc_load_acquire_32(&sleeper.done)) {
+			sc_sleep_stir(sleeper.sleeps[count - 1].futex);
+			sched_yield();
+		}
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_true(sleeper.ret == 0 || (count > 1 && sleeper.ret == -ENOSYS));
+	}
+}
+
+static void test_calls_fail(void **state)
+{
+	static const struct {
+		const char *point;
+		int count, error, expected;
+	} cases[] = {
+		{ "wake.wait", 1, EINTR, -EINTR },
+		{ "wake.waitv", 2, EINTR, -EINTR },
+		{ "wake.waitv", 2, ENOSYS, -ENOSYS }, /* an old kernel */
+		{ "wake.waitv", 2, EPERM, -ENOSYS },  /* a filter */
+	};
+	uint64_t words[2] = { 0 };
+	struct sc_sleep sleeps[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++)
+		sc_sleep_arm(&words[i], SC_ABI_SLEEP_ASLEEP, &sleeps[i]);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (core_failing(cases[i].point, cases[i].error))
+			assert_int_equal(sc_sleep(sleeps, cases[i].count, now()), cases[i].expected);
+	if (core_failing("wake.join", ENOSYS))
+		assert_false(sc_wake_join());
+	if (core_failing("wake.barrier", EPERM))
+		assert_false(sc_sleep_barrier());
+	core_failing(NULL, 0);
+}
+
 /* ---- an endpoint ----------------------------------------------------------------------------- */
 
 static struct end pair[2];
@@ -150,6 +247,25 @@ static void check_rests(struct end *end, uint64_t who, int64_t limit)
 		assert_true(end_at >= before + limit * MS && end_at <= now() + limit * MS);
 }
 
+/* The same, whenever it was armed before. */
+static void check_rests_anew(struct end *end, uint64_t who, int64_t limit)
+{
+	end->ep->armed_at = 0;
+	check_rests(end, who, limit);
+}
+
+/* It has something to do: that is seen before the word is touched. */
+static void check_busy(struct end *end)
+{
+	uint64_t before = *word_of(end);
+	int64_t limit = INT64_MAX;
+	struct sc_sleep sleep;
+
+	assert_true(sc_ep_is_idle(end->ep));
+	assert_int_equal(sc_ep_rest(end->ep, &sleep, &limit), -EAGAIN);
+	assert_true(*word_of(end) == before);
+}
+
 /* Without the barrier the first look of a sleep is not the last. */
 static int64_t barrier_ms(const struct end *end)
 {
@@ -181,6 +297,72 @@ static void test_rest(void **state)
 	sc_ep_rise(pair[1].ep);
 	assert_int_equal(*word_of(&pair[1]) & SC_ABI_SLEEP_FLAGS, 0);
 	pair_close(pair);
+}
+
+/* Who comes, and a bell. */
+static void test_busy(void **state)
+{
+	struct end other;
+
+	(void)state;
+	open_ends(WAY_LOCAL);
+	sc_add_acq_rel_32(&pair[1].ep->bell.rung, 1);
+	check_busy(&pair[1]);
+	ends_settle(pair, 2);
+	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, barrier_ms(&pair[1]));
+	sc_ep_rise(pair[1].ep);
+	end_open(&other, NULL);
+	assert_int_equal(sc_peer_connect(end_find(&other, &pair[1])), 0);
+	check_busy(&pair[1]);
+	assert_true(sc_ep_poll(pair[1].ep) > 0);
+	end_close(&other);
+	pair_close(pair);
+}
+
+#define MANY 12 /* more than each poll looks at */
+
+/* Whose ring is behind all others. */
+static struct end *last_of(struct end *many)
+{
+	const struct sc_ep *ep = many[0].ep;
+	const char *address = ep->inbound[ep->inbound_count - 1]->address;
+
+	for (int i = 1; i < MANY; i++)
+		if (many[i].ep && !strcmp(sc_ep_address(many[i].ep), address))
+			return &many[i];
+	return NULL;
+}
+
+/* A ring behind others whose turn is long in coming: it is the next; and that of one that departs. */
+static void test_rings(void **state)
+{
+	static struct end many[MANY];
+	uint8_t byte = 7;
+	struct end *last;
+
+	(void)state;
+	for (int i = 0; i < MANY; i++) {
+		end_open(&many[i], NULL);
+		if (i)
+			assert_int_equal(sc_peer_connect(end_find(&many[i], &many[0])), 0);
+	}
+	ends_settle(many, MANY);
+	assert_int_equal(many[0].ep->inbound_count, MANY - 1);
+	last = last_of(many);
+	assert_non_null(last);
+	assert_int_equal(end_send(last, end_find(last, &many[0]), &byte, 1, 1, SC_TAGGED), 0);
+	many[0].ep->inbound_cursor = 0;
+	check_busy(&many[0]);
+	assert_int_equal(many[0].ep->inbound_cursor, MANY - 2);
+	assert_int_equal(sc_ep_poll(many[0].ep), 1);
+	ends_settle(many, MANY);
+	last = last_of(many);
+	assert_non_null(last);
+	end_close(last);
+	assert_int_equal(sc_peers_review(many[0].ep), 1);
+	check_busy(&many[0]);
+	for (int i = 0; i < MANY; i++)
+		end_close(&many[i]);
 }
 
 /* A record that polls cannot take, for want of memory for instance, does not make it spin. */
@@ -219,7 +401,9 @@ static void test_room(void **state)
 	assert_int_equal(ret, -EAGAIN);
 	while (sc_ep_poll(pair[0].ep))
 		;
-	check_rests(&pair[0], SC_ABI_SLEEP_FLAGS, 20 * !barrier_ms(&pair[0]) + barrier_ms(&pair[0]));
+	for (int i = 0; i < 2; i++) /* as long as nobody has asked, it goes on waiting for that */
+		check_rests_anew(&pair[0], SC_ABI_SLEEP_FLAGS,
+				 20 * !barrier_ms(&pair[0]) + barrier_ms(&pair[0]));
 	while (sc_ep_poll(pair[1].ep))
 		;
 	assert_int_equal(*word_of(&pair[0]) & SC_ABI_SLEEP_FLAGS, 0);
@@ -244,20 +428,162 @@ static void test_without_barrier(void **state)
 	pair[1].ep->armed_at -= 2 * MS;
 	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 0);
 	assert_int_equal(*word_of(&pair[1]), armed); /* as the first time: it has been looked at since */
+	/* not if that is too short ago, nor after a wake */
+	pair[1].ep->armed_at = now() + 1000 * MS;
+	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
+	pair[1].ep->armed_at -= 2 * MS;
+	sc_ep_wake(pair[1].ep);
+	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
 	pair_close(pair);
 }
 
-/* Somebody is to watch the peers. */
-static void test_alone(void **state)
+/* All who may write to it are to take part in the barrier; and it may fail. */
+static void test_joined(void **state)
 {
+	struct sc_peer *peer;
+	struct sc_seg *seg;
+	struct end other;
+
 	(void)state;
 	open_ends(WAY_LOCAL);
-	if (pair[1].ep->barrier) {
-		pair[1].ep->alone = true;
-		check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 100);
+	if (!pair[1].ep->barrier) {
+		pair_close(pair);
+		skip();
+	}
+	end_open(&other, NULL);
+	peer = end_find(&pair[1], &other);
+	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 0); /* of that one there is only the address */
+	assert_int_equal(sc_peer_connect(peer), 0);
+	assert_int_equal(sc_ep_poll(pair[1].ep), 0);
+	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 20); /* until it answers */
+	assert_true(sc_ep_poll(other.ep) > 0);
+	ends_settle(pair, 2);
+	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 0);
+	assert_int_equal(peer->feed, SC_FEED_NONE); /* it writes no records, but answers */
+	peer->seg->header.capabilities &= ~SC_ABI_CAP_BARRIER;
+	check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
+	peer->seg->header.capabilities |= SC_ABI_CAP_BARRIER;
+	seg = pair[1].peer->seg;
+	pair[1].peer->seg = NULL; /* as of one whose name was gone when it was let in */
+	check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
+	pair[1].peer->seg = seg;
+	if (core_failing("wake.barrier", EPERM))
+		check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
+	core_failing(NULL, 0);
+	end_close(&other);
+	pair_close(pair);
+}
+
+/* What others have in hand: copies, offers, memory of a lost peer's. */
+static void test_in_hand(void **state)
+{
+	struct sc_ep *ep;
+
+	(void)state;
+	open_ends(WAY_LOCAL);
+	ep = pair[1].ep;
+	for (int i = 0; i < 3; i++) {
+		struct sc_list *lists[] = { &ep->pulling, &ep->offering, &ep->ending }, entry;
+
+		sc_list_append(lists[i], &entry);
+		check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
+		sc_list_remove(&entry);
+		check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, barrier_ms(&pair[1]));
 	}
 	pair_close(pair);
 }
+
+/* Somebody is to watch the peers, and not too many at a time. */
+static void test_alone(void **state)
+{
+	char address[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+
+	(void)state;
+	open_ends(WAY_LOCAL);
+	for (uint16_t i = 0; i <= WATCHED; i++) {
+		sc_addr_format(&(struct sc_addr){ .host = 1, .pid = 2, .ep = i }, address);
+		assert_int_equal(sc_peer_get(pair[1].ep, address, &peer), 0);
+	}
+	pair[1].ep->alone = true;
+	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, barrier_ms(&pair[1]) ? 1 : 100);
+	pair[1].ep->barrier = false;
+	pair[1].ep->watched_at = now() + 1000 * MS; /* not again so soon */
+	check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
+	pair_close(pair);
+}
+
+static void stay(struct child *self, void *arg)
+{
+	struct end end;
+
+	(void)arg;
+	end_open(&end, NULL);
+	child_tell(self, sc_ep_address(end.ep));
+	child_wait(self);
+}
+
+/* Without a daemon's thread: a peer that has died is found by who is about to sleep. */
+static void test_watches(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	int64_t limit = INT64_MAX;
+	struct sc_sleep sleep;
+	struct sc_peer *peer;
+	struct child child;
+
+	(void)state;
+	attr.config.daemon = false;
+	end_open(&pair[0], &attr);
+	assert_true(child_start(&child, stay, NULL));
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	assert_int_equal(sc_ep_poll(pair[0].ep), 0);
+	assert_int_equal(sc_ep_rest(pair[0].ep, &sleep, &limit), 0);
+	child_kill(&child);
+	pair[0].ep->watched_at = 0;
+	assert_int_equal(sc_ep_rest(pair[0].ep, &sleep, &limit), -EAGAIN);
+	assert_int_equal(pair[0].ep->counters.deaths, 1);
+	(void)sc_reap_scan();
+	end_close(&pair[0]);
+}
+
+#ifdef SC_FAULT_INJECTION
+
+static int send_at_arming(const char *point)
+{
+	static uint8_t byte;
+
+	if (!strcmp(point, "wake.armed"))
+		CHILD_CHECK(!end_send(&pair[0], pair[0].peer, &byte, 1, 1, SC_TAGGED));
+	return 0;
+}
+
+/* Between the two looks: it is seen by the second, and has taken back what would have had others wake. */
+static void test_second_look(void **state)
+{
+	int64_t limit = INT64_MAX;
+	struct sc_sleep sleep;
+
+	(void)state;
+	open_ends(WAY_LOCAL);
+	sc_inject_hook = send_at_arming;
+	assert_int_equal(sc_ep_rest(pair[1].ep, &sleep, &limit), -EAGAIN);
+	core_failing(NULL, 0);
+	assert_int_equal(*word_of(&pair[1]) & SC_ABI_SLEEP_FLAGS, 0);
+	assert_true(limit - now() > 1000 * MS || barrier_ms(&pair[1]));
+	pair_close(pair);
+}
+
+#else
+
+static void test_second_look(void **state)
+{
+	(void)state;
+	skip();
+}
+
+#endif
 
 /* A wake is counted, a stir is not; both end a sleep. */
 static void test_stir(void **state)
@@ -274,6 +600,9 @@ static void test_stir(void **state)
 	assert_int_equal(sc_sleep(&before, 1, INT64_MAX), 0);
 	sc_ep_wake(pair[0].ep);
 	assert_int_equal(sc_ep_sleep(pair[0].ep).seen >> 16, (after.seen >> 16) + 1);
+	after = pair[0].ep->armed;
+	sc_ep_stir(pair[0].ep); /* what it was armed with stays what it was: it has been woken since */
+	assert_int_equal(pair[0].ep->armed.seen, after.seen);
 	pair_close(pair);
 }
 
@@ -336,12 +665,27 @@ static void test_asleep(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_armed), cmocka_unit_test(test_armings_wrap),
-		cmocka_unit_test(test_wake),  cmocka_unit_test(test_sleep),
-		cmocka_unit_test(test_rest),  cmocka_unit_test(test_stuck),
-		cmocka_unit_test(test_room),  cmocka_unit_test(test_without_barrier),
-		cmocka_unit_test(test_alone), cmocka_unit_test(test_stir),
-		cmocka_unit_test(test_begun), cmocka_unit_test(test_asleep),
+		cmocka_unit_test(test_armed),
+		cmocka_unit_test(test_armings_wrap),
+		cmocka_unit_test(test_all_count),
+		cmocka_unit_test(test_wake),
+		cmocka_unit_test(test_sleep),
+		cmocka_unit_test(test_stirred),
+		cmocka_unit_test(test_calls_fail),
+		cmocka_unit_test(test_rest),
+		cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_rings),
+		cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_room),
+		cmocka_unit_test(test_without_barrier),
+		cmocka_unit_test(test_joined),
+		cmocka_unit_test(test_in_hand),
+		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_watches),
+		cmocka_unit_test(test_second_look),
+		cmocka_unit_test(test_stir),
+		cmocka_unit_test(test_begun),
+		cmocka_unit_test(test_asleep),
 	};
 
 	return cmocka_run_group_tests(tests, pair_setup, NULL);
