@@ -67,6 +67,7 @@ static int domain_close(struct fid *fid)
 		shmcma_eq_put_ref(domain->eq);
 	atomic_fetch_sub(&domain->fabric->refs, 1);
 	shmcma_polled_fini(&domain->enabled);
+	shmcma_polled_fini(&domain->silent);
 	sc_regtab_destroy(domain->regtab);
 	shmcma_cntr_free_retired(domain);
 	pthread_mutex_destroy(&domain->lock);

@@ -454,11 +454,21 @@ static int create_core(struct shmcma_ep *ep)
 	return ret == -ENAMETOOLONG ? -FI_EINVAL : shmcma_error(ret);
 }
 
+static bool is_silent(const struct shmcma_ep *ep)
+{
+	for (int i = 0; i < SC_EVENTS; i++)
+		if (ep->cntrs[i])
+			return false;
+	return !ep->tx_cq && !ep->rx_cq;
+}
+
 /* Whoever reads one of these polls the endpoint. */
 static int polled_by_all(struct shmcma_ep *ep)
 {
 	int ret = shmcma_polled_add(&ep->domain->enabled, ep);
 
+	if (!ret && is_silent(ep))
+		ret = shmcma_polled_add(&ep->domain->silent, ep);
 	if (!ret && ep->tx_cq)
 		ret = shmcma_polled_add(&ep->tx_cq->polled, ep);
 	if (!ret && ep->rx_cq)
@@ -472,6 +482,7 @@ static int polled_by_all(struct shmcma_ep *ep)
 static void polled_by_none(struct shmcma_ep *ep)
 {
 	shmcma_polled_del(&ep->domain->enabled, ep);
+	shmcma_polled_del(&ep->domain->silent, ep);
 	if (ep->tx_cq)
 		shmcma_cq_del_ep(ep->tx_cq, ep);
 	if (ep->rx_cq)

@@ -98,6 +98,7 @@ struct shmcma_domain {
 	bool locked; /* the threading model, automatic progress or FI_COLLECTIVE asks for a lock */
 	pthread_mutex_t lock;	      /* recursive: no */
 	struct shmcma_polled enabled; /* all enabled endpoints */
+	struct shmcma_polled silent;  /* of these, those with neither queue nor counter */
 	struct shmcma_progress progress;
 	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
 	atomic_int visitors;	      /* who reads event queues and makes progress here (eq.c) */
@@ -312,13 +313,25 @@ int shmcma_coll_progress_locked(struct shmcma_domain *domain);
 /* Post what waits for counters that have got there by now (trigger.c). */
 void shmcma_trigger_run_locked(struct shmcma_domain *domain);
 
-/* Progress, with the domain's lock held. 0: there was nothing to do. */
-static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
+static inline int shmcma_poll_each(const struct shmcma_polled *polled)
 {
 	int done = 0;
 
 	for (size_t i = 0; i < polled->count; i++)
 		done += sc_ep_poll(polled->eps[i]->core);
+	return done;
+}
+
+/*
+ * Progress, with the domain's lock held. 0: there was nothing to do. An endpoint that is nothing but a target
+ * may have no queue and no counter whose reader could poll it: so it is polled whatever is read.
+ */
+static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
+{
+	int done = shmcma_poll_each(polled);
+
+	if (__builtin_expect(domain->silent.count && polled != &domain->enabled, 0))
+		done += shmcma_poll_each(&domain->silent);
 	if (__builtin_expect(domain->colls != NULL, 0))
 		done += shmcma_coll_progress_locked(domain);
 	if (__builtin_expect(domain->triggers != NULL, 0))

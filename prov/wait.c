@@ -7,12 +7,13 @@
  * that another thread of this process has done, or begun, under the domain's lock (shmcma_wait_look_locked());
  * fi_cq_signal().
  *
- * For each endpoint of the core that is waited for (those of the domain's groups among them, for whoever polls
- * anything goes on with these) a thread of ours (watcher) sleeps on its futex, and signals: it changes the
- * object's own futex, which threads in calls sleep on, writes to a pipe, broadcasts the condition. It is started
- * by the first wait that needs it, makes no progress, and takes no lock of the domain, as FI_THREAD_DOMAIN has
- * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2): measured
- * on a 2-processor machine under load, one way, that took 2 to 4 times as long (47 and 82 us against 10 and 24).
+ * For each endpoint of the core that is waited for (those of the domain's groups, and those without queue and
+ * counter, among them, for whoever polls anything goes on with these) a thread of ours (watcher) sleeps on its
+ * futex, and signals: it changes the object's own futex, which threads in calls sleep on, writes to a pipe,
+ * broadcasts the condition. It is started by the first wait that needs it, makes no progress, and takes no lock
+ * of the domain, as FI_THREAD_DOMAIN has none. Threads in calls could sleep on the endpoint's futex and their
+ * own at once, by futex_waitv(2): measured on a 2-processor machine under load, one way, that took 2 to 4 times
+ * as long (47 and 82 us against 10 and 24).
  *
  * Armed: an object is in shmcma_domain.armed from the look that found nothing until the application looks again.
  * While it is empty, nobody in this process pays more than a load in shmcma_unlock().
@@ -250,17 +251,28 @@ static struct slept slept_group(struct shmcma_coll *coll)
 	return (struct slept){ coll->core, &coll->watcher, coll->begun };
 }
 
+/* The n-th of those endpoints; else false, with *n that many less. */
+static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct slept *slept)
+{
+	if (*n >= polled->count) {
+		*n -= polled->count;
+		return false;
+	}
+	*slept = (struct slept){ polled->eps[*n]->core, &polled->eps[*n]->watcher, false };
+	return true;
+}
+
 /* The n-th that is polled when the object is looked at; false: there are not so many. */
 static bool slept_on(const struct shmcma_wait *wait, size_t n, struct slept *slept)
 {
 	const struct shmcma_polled *polled = polled_of(wait);
-	struct shmcma_coll *coll = wait->domain->colls;
+	const struct shmcma_domain *domain = wait->domain;
+	struct shmcma_coll *coll = domain->colls;
 
-	if (n < polled->count) {
-		*slept = (struct slept){ polled->eps[n]->core, &polled->eps[n]->watcher, false };
+	if (slept_endpoint(polled, &n, slept) ||
+	    (polled != &domain->enabled && slept_endpoint(&domain->silent, &n, slept)))
 		return true;
-	}
-	for (n -= polled->count; coll && n; n--)
+	for (; coll && n; n--)
 		coll = coll->next;
 	if (coll)
 		*slept = slept_group(coll);
@@ -524,12 +536,16 @@ static bool has_condition(const struct shmcma_wait *wait)
 	       (wait->set && shmcma_wait_set_wait(wait->set)->obj == FI_WAIT_MUTEX_COND);
 }
 
-/* A thread in pthread_cond_wait() is woken by a watcher, see shmcma_wait_signal(). */
+/*
+ * A thread in pthread_cond_wait() is woken by a watcher, see shmcma_wait_signal(). The endpoint may have come
+ * since that thread looked, and not be watched for it.
+ */
 static void pass_on_locked(struct shmcma_wait *wait)
 {
 	struct slept slept;
 
-	if (has_condition(wait) && slept_on(wait, 0, &slept) && atomic_load(&wait->listens))
+	if (has_condition(wait) && slept_on(wait, 0, &slept) && !watch(&slept, wait) &&
+	    atomic_load(&wait->listens))
 		sc_ep_wake(slept.core);
 	else
 		shmcma_wait_signal(wait);

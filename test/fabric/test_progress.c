@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* test_progress.c: automatic progress (fi_domain(3), FI_PROGRESS_AUTO): who moves data when nobody calls. */
+/*
+ * test_progress.c: progress (fi_domain(3)). FI_PROGRESS_AUTO: who moves data when nobody calls; and with
+ * FI_PROGRESS_MANUAL, what is done for an endpoint that no queue and no counter is bound to.
+ */
 #include "pair.h"
 
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <rdma/fi_atomic.h>
 
 static const struct pair_want automatic = { .progress = FI_PROGRESS_AUTO };
 static const struct pair_want automatic_domain = { .progress = FI_PROGRESS_AUTO,
@@ -265,6 +269,108 @@ static void counted_unread(void)
 	pair_close(&pair);
 }
 
+/* ---- an endpoint without queue and counter ----------------------------------------------------- */
+
+/* A domain whose endpoint is a target and nothing else; and what there is to be read, of another endpoint. */
+struct target {
+	struct pair pair;
+	struct fid_ep *silent, *counted;
+	struct fid_cntr *cntr;
+	struct fid_poll *set;
+	struct fid_mr *mr;
+	uint64_t word;
+	char name[64];
+};
+
+static void read_queue(struct target *target)
+{
+	gives(fi_cq_read(target->pair.a.cq, NULL, 0), -FI_EAGAIN);
+}
+
+static void read_counter(struct target *target)
+{
+	gives(fi_cntr_read(target->cntr), 0);
+}
+
+static void wait_for_counter(struct target *target)
+{
+	gives(fi_cntr_wait(target->cntr, 1, 0), -FI_ETIMEDOUT);
+}
+
+static void poll_set(struct target *target)
+{
+	void *context;
+
+	gives(fi_poll(target->set, &context, 1), 0);
+}
+
+static void target_open(struct target *target, const struct pair_want *want)
+{
+	struct fi_poll_attr none = { .flags = 0 };
+	size_t len = sizeof(target->name);
+
+	pair_open(&target->pair, want);
+	gives(fi_cntr_open(target->pair.domain, NULL, &target->cntr, NULL), 0);
+	target->counted = pair_open_ep(&target->pair);
+	gives(fi_ep_bind(target->counted, &target->pair.a.av->fid, 0), 0);
+	gives(fi_ep_bind(target->counted, &target->cntr->fid, FI_READ | FI_WRITE), 0);
+	gives(fi_enable(target->counted), 0);
+	gives(fi_poll_open(target->pair.domain, &none, &target->set), 0);
+	gives(fi_poll_add(target->set, &target->pair.b.cq->fid, 0), 0);
+	target->silent = pair_open_ep(&target->pair);
+	gives(fi_ep_bind(target->silent, &target->pair.a.av->fid, 0), 0);
+	gives(fi_enable(target->silent), 0);
+	gives(fi_getname(&target->silent->fid, target->name, &len), 0);
+	target->word = 0;
+	gives(fi_mr_reg(target->pair.domain, &target->word, sizeof(target->word), FI_REMOTE_WRITE, 0, 77,
+			0, &target->mr, NULL),
+	      0);
+}
+
+static void target_close(struct target *target)
+{
+	gives(fi_close(&target->mr->fid), 0);
+	gives(fi_close(&target->silent->fid), 0);
+	read_queue(target);
+	read_counter(target);
+	gives(fi_close(&target->counted->fid), 0);
+	gives(fi_poll_del(target->set, &target->pair.b.cq->fid, 0), 0);
+	gives(fi_close(&target->set->fid), 0);
+	gives(fi_close(&target->cntr->fid), 0);
+	pair_close(&target->pair);
+}
+
+/* Whatever is read in the domain, operations on it get on. */
+static void silent_endpoint(void)
+{
+	void (*const ways[])(struct target * target) = { read_queue, read_counter, wait_for_counter,
+							 poll_set };
+	struct pair_want want = { .caps = FI_RMA | FI_ATOMIC };
+	struct fi_cq_tagged_entry entry;
+	struct target target;
+	struct pair pair;
+	uint64_t more = 5;
+	fi_addr_t to;
+
+	pair_open(&pair, &want);
+	target_open(&target, &want);
+	to = pair_insert(pair.a.av, target.name);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		ssize_t ret;
+
+		post(&pair, fi_atomic(pair.a.ep, &more, 1, NULL, to, 0, fi_mr_key(target.mr), FI_UINT64,
+				      FI_SUM, &more));
+		while ((ret = fi_cq_read(pair.a.cq, &entry, 1)) == -FI_EAGAIN)
+			ways[i](&target);
+		gives(ret, 1);
+		must(entry.op_context == &more);
+		pair_saw(&entry);
+		gives(target.word, (i + 1) * more);
+	}
+	target_close(&target);
+	pair_close(&pair);
+}
+
 /* ---- threads of the application beside it ------------------------------------------------------ */
 
 #define MESSAGES 20000
@@ -337,6 +443,7 @@ int main(void)
 		BOTH(passive_sender, looking_receiver),
 		BOTH_ENV(passive_sender, looking_receiver, "FI_SHMCMA_CMA=0"),
 		ALONE(counted_unread),
+		ALONE(silent_endpoint),
 		ALONE(beside_other_threads),
 		ALONE(thread_domain),
 	};

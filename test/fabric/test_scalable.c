@@ -743,7 +743,76 @@ static void second_exchange(struct pair *pair)
 	exchange(pair, false);
 }
 
+#define ROUNDS 200
+
+/* One that does nothing but one-sided operations: its receive context has nothing to report, and no queue. */
+static void one_sided_open(struct pair *pair, struct scalable *all)
+{
+	size_t len = sizeof(all->name);
+
+	memset(all, 0, sizeof(*all));
+	all->av = open_av(pair);
+	all->sep = open_sep(pair);
+	gives(fi_scalable_ep_bind(all->sep, &all->av->fid, 0), 0);
+	gives(fi_enable(all->sep), 0);
+	all->tx[0] = tx_open(all->sep, 0);
+	all->rx[0] = rx_open(all->sep, 0);
+	all->tx_cq[0] = pair_open_cq(pair);
+	gives(fi_ep_bind(all->tx[0], &all->tx_cq[0]->fid, FI_TRANSMIT), 0);
+	gives(fi_enable(all->tx[0]), 0);
+	gives(fi_enable(all->rx[0]), 0);
+	gives(fi_getname(&all->sep->fid, all->name, &len), 0);
+}
+
+/* One more there; what it was before. */
+static uint64_t count_up(struct scalable *own, uint64_t key)
+{
+	struct fi_cq_tagged_entry entry;
+	uint64_t one = 1, before = 0;
+	ssize_t ret;
+
+	while ((ret = fi_fetch_atomic(own->tx[0], &one, 1, NULL, &before, NULL, own->peer, 0, key,
+				      FI_UINT64, FI_SUM, NULL)) == -FI_EAGAIN)
+		fi_cq_read(own->tx_cq[0], NULL, 0);
+	gives(ret, 0);
+	while ((ret = fi_cq_read(own->tx_cq[0], &entry, 1)) == -FI_EAGAIN)
+		sched_yield();
+	gives(ret, 1);
+	pair_saw(&entry);
+	return before;
+}
+
+/* Atomics are computed by the target's process: while it reads the only queue that it has. */
+static void one_sided(struct pair *pair)
+{
+	static volatile uint64_t word;
+	struct scalable own;
+	struct fid_mr *mr;
+	char theirs[64];
+
+	one_sided_open(pair, &own);
+	gives(fi_mr_reg(pair->domain, (const void *)&word, sizeof(word), FI_REMOTE_READ | FI_REMOTE_WRITE,
+			0, 77, 0, &mr, NULL),
+	      0);
+	pair_exchange(pair->link, own.name, theirs, sizeof(theirs));
+	own.peer = pair_insert(own.av, theirs);
+	for (uint64_t i = 0; i < ROUNDS; i++)
+		gives(count_up(&own, fi_mr_key(mr)), i);
+	while (word != ROUNDS) {
+		fi_cq_read(own.tx_cq[0], NULL, 0);
+		sched_yield();
+	}
+	pair_meet(pair);
+	close_all(own.tx);
+	close_all(own.rx);
+	gives(fi_close(&own.sep->fid), 0);
+	gives(fi_close(&own.tx_cq[0]->fid), 0);
+	gives(fi_close(&own.av->fid), 0);
+	gives(fi_close(&mr->fid), 0);
+}
+
 static const struct pair_want wanted = { .caps = CAPS };
+static const struct pair_want memory_alone = { .caps = FI_RMA | FI_ATOMIC };
 
 int main(void)
 {
@@ -767,6 +836,11 @@ int main(void)
 		  .initial_state = &(struct pair_test){ .first = test_exchange,
 							.second = second_exchange,
 							.want = &wanted } },
+		{ .name = "one_sided",
+		  .test_func = pair_both,
+		  .initial_state = &(struct pair_test){ .first = one_sided,
+							.second = one_sided,
+							.want = &memory_alone } },
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <rdma/fi_atomic.h>
 
 static char out[64], in[64], large_out[1 << 20], large_in[1 << 20];
 
@@ -526,6 +527,81 @@ static void sread_enabled(void)
 	pair_close(&pair);
 }
 
+/* An endpoint that is a target and nothing else; what waits for a queue of its domain goes on with it. */
+struct target {
+	struct pair pair;
+	struct fid_ep *ep;
+	struct fid_mr *mr;
+	uint64_t word;
+	char name[64];
+};
+
+static void target_open(struct target *target, enum fi_wait_obj obj)
+{
+	struct pair_want want = { .wait_obj = obj, .caps = FI_RMA | FI_ATOMIC };
+
+	pair_open(&target->pair, &want);
+	target->ep = pair_open_ep(&target->pair);
+	target->word = 0;
+	gives(fi_ep_bind(target->ep, &target->pair.a.av->fid, 0), 0);
+	gives(fi_mr_reg(target->pair.domain, &target->word, sizeof(target->word), FI_REMOTE_WRITE, 0, 77,
+			0, &target->mr, NULL),
+	      0);
+}
+
+static void target_enable(struct target *target)
+{
+	size_t len = sizeof(target->name);
+
+	gives(fi_enable(target->ep), 0);
+	gives(fi_getname(&target->ep->fid, target->name, &len), 0);
+}
+
+static void target_close(struct target *target)
+{
+	gives(fi_close(&target->mr->fid), 0);
+	gives(fi_close(&target->ep->fid), 0);
+	pair_close(&target->pair);
+}
+
+/* From another domain, whose queues alone are read here. */
+static void target_add(struct pair *pair, const struct target *target, uint64_t more)
+{
+	fi_addr_t to = pair_insert(pair->a.av, target->name);
+
+	post(pair,
+	     fi_atomic(pair->a.ep, &more, 1, NULL, to, 0, fi_mr_key(target->mr), FI_UINT64, FI_SUM, NULL));
+	pair_done(pair, &pair->a);
+}
+
+static void sread_target(void)
+{
+	struct pair_want want = { .caps = FI_RMA | FI_ATOMIC };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	for (size_t i = 0; i < OBJECTS * 2; i++) {
+		struct waiter waiter = { 0 };
+		struct target target;
+
+		target_open(&target, objects[i / 2]);
+		waiter.cq = target.pair.a.cq;
+		if (i % 2)
+			target_enable(&target);
+		waiter_start(&waiter);
+		if (!(i % 2)) { /* while it sleeps */
+			target_enable(&target);
+			usleep(20000);
+		}
+		target_add(&pair, &target, 5);
+		gives(target.word, 5);
+		gives(fi_cq_signal(waiter.cq), 0);
+		gives(waiter_end(&waiter), -FI_EAGAIN);
+		target_close(&target);
+	}
+	pair_close(&pair);
+}
+
 static void nothing_happens(int number)
 {
 	(void)number;
@@ -707,6 +783,43 @@ static void condition(void)
 	while (!drain(pair.a.cq))
 		;
 	drain(pair.b.cq);
+	pair_close(&pair);
+}
+
+/* An endpoint is enabled on a queue that had none, and whose condition a thread waits for. */
+static void condition_enabled(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_MUTEX_COND };
+	struct pair pair;
+	struct condition condition = { .pair = &pair };
+	struct fid_cq *cq;
+	struct fid_ep *ep;
+	char name[64];
+	size_t len = sizeof(name);
+
+	pair_open(&pair, &want);
+	cq = pair.b.cq;
+	pair.b.cq = pair_open_cq(&pair); /* the one that is drained */
+	condition.fid = &pair.b.cq->fid;
+	gives(fi_control(condition.fid, FI_GETWAIT, &condition.wait), 0);
+	ep = pair_open_ep(&pair);
+	pair_bind(ep, pair.b.cq, pair.b.av);
+	gives(pthread_create(&condition.thread, NULL, wait_for_condition, &condition), 0);
+	while (!condition.begun)
+		sched_yield();
+	usleep(20000);
+	gives(fi_enable(ep), 0);
+	while (condition.sleeps < 2) /* it has tried again, with that endpoint */
+		sched_yield();
+	gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, ep), 0);
+	gives(fi_getname(&ep->fid, name, &len), 0);
+	pair.a.peer = pair_insert(pair.a.av, name);
+	send_to(&pair.a);
+	gives(pthread_join(condition.thread, NULL), 0);
+	drain(pair.a.cq);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&pair.b.cq->fid), 0);
+	pair.b.cq = cq;
 	pair_close(&pair);
 }
 
@@ -1009,6 +1122,7 @@ int main(void)
 		ALONE(sread_error),
 		ALONE(sread_many),
 		ALONE(sread_enabled),
+		ALONE(sread_target),
 		ALONE(sread_interrupted),
 		{ .name = "sread_begun",
 		  .test_func = pair_both,
@@ -1023,6 +1137,7 @@ int main(void)
 		ALONE(counter_every_object),
 		ALONE(counter_descriptor),
 		ALONE(condition),
+		ALONE(condition_enabled),
 		ALONE(set_attributes),
 		ALONE(set_every_object),
 		ALONE(set_descriptor),
