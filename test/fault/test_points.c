@@ -25,7 +25,8 @@
 #include "../unit/child.h"
 
 #define NAMES_DIR "/dev/shm"
-#define CHANCES 10
+#define CHANCES 10    /* to see what only some runs of a protocol reach */
+#define INSISTENCE 50 /* tries to have that fire */
 #define ACTIONS_MAX 8
 #define FIRST_FAILURE 2 /* of the actions of a point, see action_of() */
 
@@ -37,7 +38,7 @@ struct way {
 	int side;
 };
 
-static unsigned counts[PROTOCOLS][2][POINTS_MAX]; /* how often a protocol's sides reach a point */
+static unsigned counts[PROTOCOLS][2][POINTS_MAX]; /* how often a protocol's sides reach a point, at most */
 static bool met[PROTOCOLS][2][POINTS_MAX];	  /* has it fired there? */
 static struct way ways[POINTS_MAX][WAYS];
 static unsigned fired[POINTS_MAX]; /* by which of its actions, a bit for each; see action_of() */
@@ -361,7 +362,8 @@ static void learn(size_t index)
 	schedule_run(&protocols[index]);
 	for (int side = 0; side < 2; side++)
 		for (int i = 0; i < point_count; i++)
-			counts[index][side][i] = control->sides[side].hits[i];
+			if (control->sides[side].hits[i] > counts[index][side][i])
+				counts[index][side][i] = control->sides[side].hits[i];
 }
 
 static void visit_all(size_t index, int side, int point)
@@ -465,16 +467,43 @@ static void visit_by_late_failure(void)
 		}
 }
 
+/* One action, where the point has been seen before; true once it has fired. */
+static bool insist(int point, unsigned action)
+{
+	struct injection injection = { .point = point, .nth = 1 };
+	bool reached = true;
+
+	for (int round = 0; round < INSISTENCE && reached; round++) {
+		reached = false;
+		for (size_t i = 0; i < 2 * PROTOCOLS; i++) {
+			injection.side = i % 2;
+			(void)action_of(point, action, &injection);
+			if (!counts[i / 2][injection.side][point])
+				continue;
+			reached = true;
+			if (inject(&protocols[i / 2], injection))
+				return true;
+		}
+	}
+	return false;
+}
+
 /* What only some runs of a protocol reach: until one does. */
 static void visit_by_chance(void)
 {
-	for (int round = 0; round < CHANCES && !all_fired(); round++)
-		for (size_t i = 0; i < PROTOCOLS; i++) {
+	for (int round = 0; round < CHANCES && !all_fired(); round++) {
+		for (size_t i = 0; i < PROTOCOLS; i++)
 			learn(i);
-			for (int point = 0; point < point_count; point++)
-				for (int side = 0; side < 2 && !has_fired(point); side++)
-					visit_all(i, side, point);
+		for (int point = 0; point < point_count; point++) {
+			struct injection injection;
+
+			for (unsigned action = 0; action_of(point, action, &injection); action++)
+				if (!(fired[point] & 1u << action))
+					(void)insist(point, action);
+			if (!has_fired(point))
+				visit_by_failure(point);
 		}
+	}
 }
 
 static int report(bool all)
