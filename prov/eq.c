@@ -6,7 +6,7 @@
  * fi_eq_read() says so and gives nothing else. An event that is lost for want of memory makes the queue
  * overrun: what it holds can be read, then nothing any more.
  *
- * With FI_WAIT_FD the descriptor is readable while the queue has something to say: it is raised when that begins
+ * With FI_WAIT_FD or FI_WAIT_POLLFD the descriptor is readable while the queue has something to say: it is raised when that begins
  * and lowered when that ends, both under the lock, so nobody who polls it sleeps through an event. Once in a
  * while it is readable a moment longer.
  *
@@ -82,7 +82,7 @@ static bool has_something_locked(const struct shmcma_eq *eq)
 /* Bring the descriptor in line with what the queue holds. */
 static void update_pipe_locked(struct shmcma_eq *eq)
 {
-	if (eq->wait.obj != FI_WAIT_FD)
+	if (!shmcma_wait_has_pipe(&eq->wait))
 		return;
 	if (has_something_locked(eq))
 		shmcma_pipe_raise(&eq->wait.pipe);

@@ -124,6 +124,7 @@ int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set)
 	case FI_WAIT_NONE:
 	case FI_WAIT_UNSPEC:
 	case FI_WAIT_FD:
+	case FI_WAIT_POLLFD:
 	case FI_WAIT_MUTEX_COND:
 	case FI_WAIT_YIELD:
 		return 0;
@@ -132,9 +133,6 @@ int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set)
 			return 0;
 		shmcma_warn(FI_LOG_CORE, "FI_WAIT_SET: wait_set is none of this provider's\n");
 		return -FI_EINVAL;
-	case FI_WAIT_POLLFD:
-		shmcma_warn(FI_LOG_CORE, "FI_WAIT_POLLFD: FI_WAIT_FD has one descriptor for everything\n");
-		return -FI_ENOSYS;
 	default:
 		shmcma_warn(FI_LOG_CORE, "wait object %d is unknown\n", (int)obj);
 		return -FI_EINVAL;
@@ -148,7 +146,7 @@ int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid 
 	*wait = (struct shmcma_wait){ .obj = obj, .fid = fid, .pipe.ends = { -1, -1 } };
 	wait->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	wait->cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
-	if (obj == FI_WAIT_FD)
+	if (shmcma_wait_has_pipe(wait))
 		ret = shmcma_pipe_open(&wait->pipe);
 	if (obj == FI_WAIT_SET) {
 		wait->set = shmcma_wait_set_of(set);
@@ -185,7 +183,7 @@ static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop)
 static void signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
 {
 	sc_sleep_bump(&wait->futex);
-	if (wait->obj == FI_WAIT_FD)
+	if (shmcma_wait_has_pipe(wait))
 		shmcma_pipe_raise(&wait->pipe);
 	if (wait->obj == FI_WAIT_MUTEX_COND && lock_until(&wait->mutex, stop)) {
 		pthread_cond_broadcast(&wait->cond);
@@ -198,6 +196,21 @@ static void signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
 void shmcma_wait_signal(struct shmcma_wait *wait)
 {
 	signal_until(wait, NULL);
+}
+
+/* fi_poll(3). There is one descriptor, which never changes: change_index is none that an application begins with. */
+static int show_pollfd(const struct shmcma_wait *wait, struct fi_wait_pollfd *shown)
+{
+	size_t room = shown->nfds;
+
+	shown->change_index = 1;
+	shown->nfds = 1;
+	if (!room)
+		return -FI_ETOOSMALL;
+	if (!shown->fd)
+		return -FI_EINVAL;
+	shown->fd[0] = (struct pollfd){ .fd = wait->pipe.ends[0], .events = POLLIN };
+	return 0;
 }
 
 int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg)
@@ -214,6 +227,8 @@ int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg)
 	case FI_WAIT_FD:
 		*(int *)arg = wait->pipe.ends[0];
 		return 0;
+	case FI_WAIT_POLLFD:
+		return show_pollfd(wait, arg);
 	case FI_WAIT_MUTEX_COND:
 		*(struct fi_mutex_cond *)arg = (struct fi_mutex_cond){ &wait->mutex, &wait->cond };
 		return 0;

@@ -43,7 +43,7 @@ struct shmcma_wait {
 	struct shmcma_domain *domain; /* of queue or counter; NULL: of others */
 	uint32_t futex;		      /* changed by each signal */
 	atomic_bool listens;	      /* watchers are to signal it, once */
-	struct shmcma_pipe pipe;      /* FI_WAIT_FD */
+	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
 	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: the application's to wait with */
 	pthread_cond_t cond;
 	struct shmcma_wait_set *set; /* FI_WAIT_SET */
@@ -54,10 +54,13 @@ struct shmcma_wait {
 	struct shmcma_wait *next_armed; /* shmcma_domain.armed */
 };
 
-/*
- * May such an object be asked for? -FI_EINVAL: there is none such, or a wait set is asked for, and that is none;
- * -FI_ENOSYS: FI_WAIT_POLLFD.
- */
+/* Is it waited for by a descriptor? */
+static inline bool shmcma_wait_has_pipe(const struct shmcma_wait *wait)
+{
+	return wait->obj == FI_WAIT_FD || wait->obj == FI_WAIT_POLLFD;
+}
+
+/* May such an object be asked for? -FI_EINVAL: there is none such, or a wait set is asked for, and that is none. */
 int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set);
 /* -FI_EMFILE... `set`: with FI_WAIT_SET. */
 int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid,
@@ -67,7 +70,10 @@ void shmcma_wait_fini(struct shmcma_wait *wait);
 /* In a child that has inherited it. */
 void shmcma_wait_forked(struct shmcma_wait *wait);
 
-/* fi_control(): FI_GETWAIT, FI_GETWAITOBJ. -FI_ENODATA: it has none to show; -FI_ENOSYS: another command. */
+/*
+ * fi_control(): FI_GETWAIT, FI_GETWAITOBJ. -FI_ENODATA: it has none to show; -FI_ETOOSMALL: FI_WAIT_POLLFD, of more
+ * descriptors than there is room for; -FI_ENOSYS: another command.
+ */
 int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
 
 /* There may be something, look. Any thread, any lock but the application's mutex. */

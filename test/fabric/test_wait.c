@@ -12,7 +12,7 @@
 
 static char out[64], in[64], large_out[1 << 20], large_in[1 << 20];
 
-static const enum fi_wait_obj objects[] = { FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND,
+static const enum fi_wait_obj objects[] = { FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_MUTEX_COND, FI_WAIT_POLLFD,
 					    FI_WAIT_YIELD };
 #define OBJECTS (sizeof(objects) / sizeof(objects[0]))
 
@@ -21,13 +21,17 @@ static int try_one(struct pair *pair, struct fid *fid)
 	return fi_trywait(pair->fabric, &fid, 1);
 }
 
+/* Of FI_WAIT_FD or FI_WAIT_POLLFD. */
 static int fd_of(struct fid *fid)
 {
-	int fd = -1;
+	struct pollfd polls[1] = { { .fd = -1 } };
+	struct fi_wait_pollfd shown = { .nfds = 1, .fd = polls };
+	enum fi_wait_obj obj;
 
-	gives(fi_control(fid, FI_GETWAIT, &fd), 0);
-	must(fd >= 0);
-	return fd;
+	gives(fi_control(fid, FI_GETWAITOBJ, &obj), 0);
+	gives(fi_control(fid, FI_GETWAIT, obj == FI_WAIT_POLLFD ? (void *)&shown : &polls[0].fd), 0);
+	must(polls[0].fd >= 0);
+	return polls[0].fd;
 }
 
 static int is_readable(int fd, int timeout)
@@ -69,6 +73,25 @@ static int drain(struct fid_cq *cq)
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
+/* The one descriptor of a FI_WAIT_POLLFD object, told only to who has room for it. */
+static void check_pollfd(struct fid *fid)
+{
+	struct pollfd polls[2] = { { .fd = -1 }, { .fd = -1 } };
+	struct fi_wait_pollfd shown = { .nfds = 0 };
+	uint64_t index;
+
+	gives(fi_control(fid, FI_GETWAIT, &shown), -FI_ETOOSMALL);
+	gives(shown.nfds, 1);
+	index = shown.change_index;
+	gives(fi_control(fid, FI_GETWAIT, &shown), -FI_EINVAL); /* room, and no array */
+	shown = (struct fi_wait_pollfd){ .nfds = 2, .fd = polls };
+	gives(fi_control(fid, FI_GETWAIT, &shown), 0);
+	gives(shown.nfds, 1);
+	must(shown.change_index == index && index);
+	must(polls[0].fd >= 0 && polls[0].events == POLLIN && polls[1].fd == -1);
+	gives(poll(polls, 1, 0), 0);
+}
+
 static void check_object(struct fid *fid, enum fi_wait_obj obj)
 {
 	enum fi_wait_obj got = FI_WAIT_NONE;
@@ -81,6 +104,8 @@ static void check_object(struct fid *fid, enum fi_wait_obj obj)
 	gives(fi_control(fid, FI_GETWAITOBJ, NULL), -FI_EINVAL);
 	if (obj == FI_WAIT_FD) {
 		gives(is_readable(fd_of(fid), 0), 0);
+	} else if (obj == FI_WAIT_POLLFD) {
+		check_pollfd(fid);
 	} else if (obj == FI_WAIT_MUTEX_COND) {
 		gives(fi_control(fid, FI_GETWAIT, &condition), 0);
 		must(condition.mutex && condition.cond);
@@ -162,9 +187,9 @@ static void trywait_errors(void)
 }
 
 /* A message makes the descriptor readable; it stays so until the application has read and tried again. */
-static void descriptor(void)
+static void check_descriptor(enum fi_wait_obj obj)
 {
-	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	struct pair_want want = { .wait_obj = obj };
 	struct pair pair;
 	int fd;
 
@@ -183,6 +208,16 @@ static void descriptor(void)
 		drain(pair.a.cq);
 	}
 	pair_close(&pair);
+}
+
+static void descriptor(void)
+{
+	check_descriptor(FI_WAIT_FD);
+}
+
+static void descriptor_array(void)
+{
+	check_descriptor(FI_WAIT_POLLFD);
 }
 
 /* Operations that end in the call of another thread, or of this one, are signalled, too. */
@@ -839,8 +874,6 @@ static void set_attributes(void)
 	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_EINVAL);
 	attr.wait_obj = FI_WAIT_SET;
 	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_EINVAL);
-	attr.wait_obj = FI_WAIT_POLLFD;
-	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_ENOSYS);
 	attr.wait_obj = 77;
 	gives(fi_wait_open(pair.fabric, &attr, &set), -FI_EINVAL);
 	gives(fi_wait_open(pair.fabric, NULL, &set), 0);
@@ -1114,6 +1147,7 @@ int main(void)
 		ALONE(no_descriptor_left),
 		ALONE(trywait_errors),
 		ALONE(descriptor),
+		ALONE(descriptor_array),
 		ALONE(descriptor_local),
 		ALONE(descriptors_taken),
 		ALONE(sread_every_object),
