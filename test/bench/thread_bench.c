@@ -19,15 +19,15 @@
  * with any provider: there may be more threads than processors. They run on all the processors that there are;
  * with -c, those of either process on one. The content of each message is checked.
  *
- * Each measurement is a fresh pair of processes; the providers take turns (A B A B...), and the table shows the
+ * Each measurement is a fresh pair of processes; shapes and providers take turns (A B A B...), and the table shows the
  * median of all turns: messages per second, then the processor time that both processes spend on one message, which
  * depends less on what else the machine does; the ratios are how many times better the first provider is. It prints
  * and judges nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -75,12 +75,16 @@ static const struct shape shapes[] = {
 	{ "domains, FI_THREAD_DOMAIN", false, true, FI_THREAD_DOMAIN },
 };
 
+#define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
 static int thread_counts[COUNTS_MAX] = { 1, 2, 4, 16 };
 static int thread_count_count = 4;
 static int reps = 7;
 static long messages = 400000;
-static size_t size = 64;
+static size_t size = 8;
 static int cpus[2] = { -1, -1 };
+static char **providers;
+static int provider_count;
 
 enum outcome { MEASURED, UNAVAILABLE, FAILED };
 
@@ -495,10 +499,15 @@ static int compare_doubles(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Of all providers. */
-struct figures {
-	double rates[PROVIDERS_MAX], costs[PROVIDERS_MAX];
+/* ---- the table --------------------------------------------------------------------------------- */
+
+/* One provider, one shape, so many threads: of all turns. */
+struct cell {
+	double rates[REPS_MAX], costs[REPS_MAX];
+	bool left_out;
 };
+
+static struct cell cells[SHAPES][COUNTS_MAX][PROVIDERS_MAX];
 
 static double median(double *values)
 {
@@ -506,31 +515,38 @@ static double median(double *values)
 	return reps % 2 ? values[reps / 2] : (values[reps / 2 - 1] + values[reps / 2]) / 2;
 }
 
-/* The medians of all turns, 0: not to be had. Returns false if one failed. */
-static bool measure_row(char **providers, int count, struct figures *figures)
+/* False: it has failed, and is tried no more. One that is not to be had is left out, too. */
+static bool measure_cell(struct cell *cell, const char *provider, int rep)
 {
-	double rates[PROVIDERS_MAX][REPS_MAX], costs[PROVIDERS_MAX][REPS_MAX];
-	bool left_out[PROVIDERS_MAX] = { false }, good = true;
 	struct report report;
 
-	for (int rep = 0; rep < reps; rep++) {
-		for (int i = 0; i < count; i++) {
-			if (left_out[i])
-				continue;
-			run_pair(providers[i], &report);
-			rates[i][rep] = report.rate;
-			costs[i][rep] = report.cost;
-			left_out[i] = report.outcome != MEASURED;
-			if (report.outcome != FAILED)
-				continue;
-			fprintf(stderr, "thread_bench: %s failed (%s); left out here\n", providers[i],
-				report.why);
-			good = false;
+	if (cell->left_out)
+		return true;
+	run_pair(provider, &report);
+	cell->rates[rep] = report.rate;
+	cell->costs[rep] = report.cost;
+	cell->left_out = report.outcome != MEASURED;
+	if (report.outcome != FAILED)
+		return true;
+	fprintf(stderr, "thread_bench: %s, %s, %d threads: failed (%s); left out there\n", provider,
+		me.shape->title, me.threads, report.why);
+	return false;
+}
+
+/* One turn of everything. */
+static bool measure_turn(int rep, const char *only)
+{
+	bool good = true;
+
+	for (size_t shape = 0; shape < SHAPES; shape++) {
+		me.shape = &shapes[shape];
+		if (strncmp(me.shape->title, only, strlen(only)))
+			continue;
+		for (int i = 0; i < thread_count_count; i++) {
+			me.threads = thread_counts[i];
+			for (int p = 0; p < provider_count; p++)
+				good &= measure_cell(&cells[shape][i][p], providers[p], rep);
 		}
-	}
-	for (int i = 0; i < count; i++) {
-		figures->rates[i] = left_out[i] ? 0 : median(rates[i]);
-		figures->costs[i] = left_out[i] ? 0 : median(costs[i]);
 	}
 	return good;
 }
@@ -540,13 +556,13 @@ static int column(const char *name)
 	return strlen(name) > 10 ? (int)strlen(name) : 10;
 }
 
-static void print_head(const struct shape *shape, char **providers, int count)
+static void print_head(const struct shape *shape)
 {
 	printf("\n%s\n%8s", shape->title, "threads");
 	for (int kind = 0; kind < 2; kind++) {
-		for (int i = 0; i < count; i++)
+		for (int i = 0; i < provider_count; i++)
 			printf(" %*s", column(providers[i]), providers[i]);
-		for (int i = 1; i < count; i++)
+		for (int i = 1; i < provider_count; i++)
 			printf("   %s/%s", providers[0], providers[i]);
 		printf(kind ? "\n" : "  |");
 	}
@@ -564,15 +580,15 @@ static void print_ratio(const char *first, const char *other, double better)
 }
 
 /* In millions, or microseconds; `less` is better or not. */
-static void print_figures(char **providers, int count, const double *figures, bool less)
+static void print_figures(const double *figures, bool less)
 {
-	for (int i = 0; i < count; i++) {
+	for (int i = 0; i < provider_count; i++) {
 		if (figures[i] > 0)
 			printf(" %*.3f", column(providers[i]), figures[i] * (less ? 1e6 : 1e-6));
 		else
 			printf(" %*s", column(providers[i]), "-");
 	}
-	for (int i = 1; i < count; i++) {
+	for (int i = 1; i < provider_count; i++) {
 		bool both = figures[0] > 0 && figures[i] > 0;
 		double ratio = both ? figures[0] / figures[i] : 0;
 
@@ -580,28 +596,36 @@ static void print_figures(char **providers, int count, const double *figures, bo
 	}
 }
 
-static void print_row(char **providers, int count, const struct figures *figures)
+static void print_row(int threads, struct cell *row)
 {
-	printf("%8d", me.threads);
-	print_figures(providers, count, figures->rates, false);
+	double rates[PROVIDERS_MAX] = { 0 }, costs[PROVIDERS_MAX] = { 0 };
+
+	for (int p = 0; p < provider_count; p++) {
+		if (row[p].left_out)
+			continue;
+		rates[p] = median(row[p].rates);
+		costs[p] = median(row[p].costs);
+	}
+	printf("%8d", threads);
+	print_figures(rates, false);
 	printf("  |");
-	print_figures(providers, count, figures->costs, true);
+	print_figures(costs, true);
 	printf("\n");
 }
 
-static bool measure_shape(const struct shape *shape, char **providers, int count)
+static void print_table(const char *only)
 {
-	struct figures figures;
-	bool good = true;
-
-	me.shape = shape;
-	print_head(shape, providers, count);
-	for (int i = 0; i < thread_count_count; i++) {
-		me.threads = thread_counts[i];
-		good &= measure_row(providers, count, &figures);
-		print_row(providers, count, &figures);
+	printf("libfabric %u.%u, tagged messages of %zu bytes: million per second | processor time of "
+	       "both\n"
+	       "processes for one, microseconds; medians of %d\n",
+	       FI_MAJOR(fi_version()), FI_MINOR(fi_version()), size, reps);
+	for (size_t shape = 0; shape < SHAPES; shape++) {
+		if (strncmp(shapes[shape].title, only, strlen(only)))
+			continue;
+		print_head(&shapes[shape]);
+		for (int i = 0; i < thread_count_count; i++)
+			print_row(thread_counts[i], cells[shape][i]);
 	}
-	return good;
 }
 
 static void usage(void)
@@ -647,14 +671,12 @@ int main(int argc, char **argv)
 	if (reps < 1 || reps > REPS_MAX || messages < 1 || size < 2 || size > SIZE_MAX_BYTES ||
 	    !thread_count_count || optind == argc || argc - optind > PROVIDERS_MAX)
 		usage();
+	providers = argv + optind;
+	provider_count = argc - optind;
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("libfabric %u.%u, tagged messages of %zu bytes: million per second | processor time of "
-	       "both processes "
-	       "for one, microseconds; medians of %d\n",
-	       FI_MAJOR(fi_version()), FI_MINOR(fi_version()), size, reps);
-	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
-		if (strncmp(shapes[i].title, only, strlen(only)) == 0)
-			good &= measure_shape(&shapes[i], argv + optind, argc - optind);
+	for (int rep = 0; rep < reps; rep++)
+		good &= measure_turn(rep, only);
+	print_table(only);
 	return !good;
 }
