@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * thread_bench.c: messages per second of processes with several threads, for several libfabric providers in one
- * run.
+ * thread_bench.c: messages per second of processes with several threads, for several libfabric providers
+ * in one run.
  *
  *	thread_bench [-n repetitions] [-t threads,threads...] [-m messages] [-s size] [-c cpu,cpu] [-r shape]
  *		     provider ...
  *
- * Two processes with as many threads each. A thread of the first one sends windows of WINDOW tagged messages
- * (fi_tinject) to its partner in the second one, which has receives posted ahead and answers each window with
- * an empty message. Shapes (-r: that one alone, by the first word or words of its title):
+ * Two processes with as many threads each. A thread of the first one sends windows of WINDOW tagged
+ * messages (fi_tinject) to its partner in the second one, which has receives posted ahead and answers each
+ * window with an empty message. Shapes (-r: that one alone, by the first word or words of its title):
  *
  *   one endpoint      of each process, and one completion queue, for all its threads
  *   endpoints         one for each thread, each with its own completion queue, in one domain
  *   domains           the same, each in a domain of its own
  *
- * The threading model follows; a provider that does not have it is shown as "-". The messages are divided among
- * the threads, and the time is that of the slowest. A thread that finds nothing to read gives way (sched_yield(2)),
- * with any provider: there may be more threads than processors. They run on all the processors that there are;
- * with -c, those of either process on one. The content of each message is checked.
+ * The threading model follows; a provider that does not have it is shown as "-". The messages are divided
+ * among the threads, and the time is that of the slowest. A thread that finds nothing to read gives way
+ * (sched_yield(2)), with any provider: there may be more threads than processors. They run on all the
+ * processors that there are; with -c, those of either process on one. The content of each message (2 to
+ * 256 bytes, -s) is checked.
  *
- * Each measurement is a fresh pair of processes; shapes and providers take turns (A B A B...), and the table shows the
- * median of all turns: messages per second, then the processor time that both processes spend on one message, which
- * depends less on what else the machine does; the ratios are how many times better the first provider is. It prints
- * and judges nothing.
+ * Each measurement is a fresh pair of processes; shapes and providers take turns (A B A B...), and the
+ * table shows the median of all turns: messages per second, then the processor time that both processes
+ * spend on one message, which depends less on what else the machine does; the ratios are how many times
+ * better the first provider is. It prints and judges nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
