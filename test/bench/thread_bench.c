@@ -22,8 +22,8 @@
  *
  * Each measurement is a fresh pair of processes; shapes and providers take turns (A B A B...), and the
  * table shows the median of all turns: messages per second, then the processor time that both processes
- * spend on one message, which depends less on what else the machine does; the ratios are how many times
- * better the first provider is. It prints and judges nothing.
+ * spend on one message, polls in vain among it; the ratios are how many times better the first provider is.
+ * It prints and judges nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -281,8 +281,8 @@ static void *run_thread(void *arg)
 }
 
 /*
- * Both sides have come to this point; the provider may need us meanwhile. Returns the processor time that they
- * have taken to come there.
+ * Both sides have come to this point; the provider may need us meanwhile. Returns the processor time that
+ * they have taken to come there.
  */
 static double barrier(void)
 {
