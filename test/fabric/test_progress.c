@@ -170,6 +170,11 @@ __attribute__((no_sanitize_thread)) static char look(const void *at)
 	return *(const volatile char *)at;
 }
 
+__attribute__((no_sanitize_thread)) static uint64_t look_word(const void *at)
+{
+	return *(const volatile uint64_t *)at;
+}
+
 /* A byte to the other process, or from it: no call of libfabric meanwhile. */
 static void tell(struct pair *pair)
 {
@@ -490,8 +495,8 @@ static void sleeping_target(struct pair *pair)
 			sched_yield();
 		for (int turn = 0; turn < 3; turn++)
 			let_use(pair);
-		gives(served.words[0], i + 1);
-		gives(served.words[1], ~i);
+		gives(look_word(&served.words[0]), i + 1);
+		gives(look_word(&served.words[1]), ~i);
 	}
 	expect_rest();
 	for (uint64_t i = 0; i < SERVED_ROUNDS; i++)
@@ -700,9 +705,9 @@ static void triggered_asleep(void)
 		gives(fi_inject(ep, "message", 8, msg.addr), 0);
 		while (!look(&second[6]))
 			sched_yield();
-		must(!strcmp(first, "message") && !strcmp(second, "trigger"));
 		must(pair_done(&pair, &pair.b).entry.op_context == first);
 		must(pair_done(&pair, &pair.b).entry.op_context == second);
+		must(!strcmp(first, "message") && !strcmp(second, "trigger"));
 		gives(fi_cntr_wait(sends, 2 * i + 2, -1), 0);
 		gives(fi_close(&ep->fid), 0);
 		gives(fi_close(&av->fid), 0);
