@@ -11,8 +11,7 @@
  *   DONE          work done                             another round at once
  *   AGAIN         something to do was found on the      another round at once
  *                 way to sleep
- *   NOTHING       nothing to do                         SPINS rounds with pauses, YIELDS with sched_yield(2),
- *                                                       then the way to sleep (REST)
+ *   NOTHING       nothing to do                         LOOKS rounds with pauses, then the way to sleep (REST)
  *   BUSY          the lock is held                      likewise, then a nap
  *   LEFT          the application has polled since      a nap, then another round
  *                 the last round
@@ -49,10 +48,13 @@
 #include <string.h>
 #include <time.h>
 
-#define SPINS 200
-#define YIELDS 100
-#define LOOKS (SPINS + YIELDS) /* rounds before it sleeps */
-#define NAP 500000	       /* ns */
+/*
+ * Rounds before it sleeps. None of them gives way by sched_yield(2): on a full machine that costs a time slice
+ * each, while one that is woken runs at once. Measured there (ten running on 2 processors), 8 bytes by a strict get
+ * every 5 ms, medians of three runs: 0.09 to 0.29 ms; with 100 such rounds 0.24 to 7.2 ms.
+ */
+#define LOOKS 200
+#define NAP 500000 /* ns */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_progress *running_first;
@@ -161,15 +163,12 @@ static void nap(void)
 
 static void pause_briefly(struct self *self)
 {
-	if (self->idle < SPINS) {
-		for (int i = 0; i < 20; i++)
-			relax();
-	} else if (self->idle < LOOKS) {
-		sched_yield();
-	} else {
+	if (self->idle >= LOOKS) {
 		nap();
 		return;
 	}
+	for (int i = 0; i < 20; i++)
+		relax();
 	self->idle++;
 }
 
