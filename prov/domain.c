@@ -63,6 +63,7 @@ static int domain_close(struct fid *fid)
 	shmcma_progress_stop(domain);
 	while (atomic_load(&domain->visitors)) /* its endpoints are closed, so there will be no more */
 		sched_yield();
+	shmcma_wait_fini(&domain->progress.wait);
 	if (domain->eq)
 		shmcma_eq_put_ref(domain->eq);
 	atomic_fetch_sub(&domain->fabric->refs, 1);
@@ -170,6 +171,9 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	opened->threading = info->domain_attr->threading;
+	(void)shmcma_wait_init(&opened->progress.wait, FI_WAIT_NONE, &opened->fid.fid,
+			       NULL); /* needs nothing */
+	opened->progress.wait.domain = opened;
 	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
 	/* who reads an event queue, which is no object of the domain, makes progress for fi_join */
 	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted ||

@@ -670,6 +670,7 @@ static void unbind_av(struct shmcma_ep *ep)
 /* The queues let go first: what they hold names peers that go with the core's endpoint. Counters stay. */
 static void destroy_locked(struct shmcma_ep *ep)
 {
+	shmcma_progress_leave_locked(ep->domain);
 	shmcma_trigger_forget_locked(ep);
 	unbind_reports(ep);
 	unbind_av(ep);

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include "wait.h"
 
 struct shmcma_domain;
 struct shmcma_ep;
@@ -30,7 +31,9 @@ void shmcma_polled_fini(struct shmcma_polled *polled);
 struct shmcma_progress {
 	bool wanted;	/* set when the domain is opened, never changed */
 	uint64_t polls; /* by the application; under the domain's lock */
+	struct shmcma_wait wait; /* of the domain: told of what is begun while the thread sleeps */
 	atomic_bool stop;
+	atomic_bool asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
 	/* progress.c's alone */
 	bool running;
 	pthread_t thread;
@@ -42,6 +45,8 @@ struct shmcma_progress {
  * -FI_EAGAIN...
  */
 int shmcma_progress_start(struct shmcma_domain *domain);
+/* An endpoint of the domain is about to end: the thread does not sleep on it. With the domain's lock. */
+void shmcma_progress_leave_locked(struct shmcma_domain *domain);
 /* It has ended, if it ran. Without the domain's lock. */
 void shmcma_progress_stop(struct shmcma_domain *domain);
 /* All that run: the provider is about to go. */

@@ -312,6 +312,8 @@ int shmcma_coll_progress_locked(struct shmcma_domain *domain);
 
 /* Post what waits for counters that have got there by now (trigger.c). */
 void shmcma_trigger_run_locked(struct shmcma_domain *domain);
+/* Is there something that could not be posted, for want of room? */
+bool shmcma_trigger_is_due_locked(struct shmcma_domain *domain);
 
 static inline int shmcma_poll_each(const struct shmcma_polled *polled)
 {

@@ -14,7 +14,8 @@
  * Each counter has a list of what waits for it, by threshold, and in the order of submission within one.
  * It is posted in that order: what finds no room (-EAGAIN) stays first and is tried again with the next
  * progress. shmcma_trigger_run_locked() runs after each round of progress and each change of a counter by
- * the application; a counter that rises in a data call is seen by the next round.
+ * the application; a counter that rises in a data call is seen by the next round, or at the end of the call
+ * if the domain's thread sleeps, which makes rounds else.
  *
  * All under the domain's lock. What waits keeps its counters from being closed (refs); once it is posted
  * the core knows the completion counter by its address, hence shmcma_cntr.lent.
@@ -216,6 +217,14 @@ void shmcma_trigger_run_locked(struct shmcma_domain *domain)
 
 		cntr = run_cntr_locked(cntr) ? domain->triggers : next;
 	}
+}
+
+bool shmcma_trigger_is_due_locked(struct shmcma_domain *domain)
+{
+	for (struct shmcma_cntr *cntr = domain->triggers; cntr; cntr = cntr->next_trigger)
+		if (due_locked(cntr))
+			return true;
+	return false;
 }
 
 /* ---- submission ------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <rdma/fi_eq.h>
+#include <shmcma/core.h>
 
 struct shmcma_coll;
 struct shmcma_domain;
@@ -40,7 +41,7 @@ void shmcma_pipe_lower(struct shmcma_pipe *pipe);
 struct shmcma_wait {
 	enum fi_wait_obj obj;
 	struct fid *fid;
-	struct shmcma_domain *domain; /* of queue or counter; NULL: of others */
+	struct shmcma_domain *domain; /* of queue or counter, or itself; NULL: of others */
 	uint32_t futex;		      /* changed by each signal */
 	atomic_bool listens;	      /* watchers are to signal it, once */
 	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
@@ -114,6 +115,19 @@ void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *col
 /* That queue was found empty; as sc_ep_rest(). */
 int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
 				  struct shmcma_domain *domain, int64_t *limit);
+
+/*
+ * The thread of a domain, which has polled all of it and found nothing: 0, it may sleep on these words until then,
+ * and is told (shmcma_progress.wait) when something begins that goes on with polls; -FI_EAGAIN: there is something
+ * to do. With the domain's lock.
+ */
+struct shmcma_rest {
+	struct sc_sleep sleeps[SC_SLEEPS_MAX];
+	int count;
+	int64_t limit;
+	bool watched; /* by the caller: to have one word only, which watchers change */
+};
+int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest);
 
 /* The endpoint that is watched is about to end; with the domain's lock. */
 void shmcma_watcher_end_locked(struct shmcma_watcher **watcher);

@@ -143,10 +143,8 @@ static bool watch(struct sc_ep *ep)
 	return ended;
 }
 
-int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
+static int rest(struct sc_ep *ep, bool room, struct sc_sleep *sleep, int64_t *limit)
 {
-	bool room = ep->wants_room || ep->pushed_back;
-
 	if (!ep->idle || (ep->alone && watch(ep)))
 		return -EAGAIN;
 	if (ep->vain < STUCK_LOOKS && has_work(ep)) { /* before it costs anything */
@@ -165,6 +163,16 @@ int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
 	ep->wants_room = false;
 	limit_lower(ep, limit);
 	return 0;
+}
+
+int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
+{
+	return rest(ep, ep->wants_room || ep->pushed_back, sleep, limit);
+}
+
+int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
+{
+	return rest(ep, ep->wants_room, sleep, limit);
 }
 
 bool sc_ep_is_idle(const struct sc_ep *ep)

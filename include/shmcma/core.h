@@ -344,6 +344,9 @@ struct sc_sleep {
  */
 int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 
+/* The same for one that polls and sends nothing of its own: that a send was refused is not its affair. */
+int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
+
 /*
  * Has nothing been begun since the last poll that goes on with polls? If so, who sleeps has to poll: it may be
  * another thread than the one that has posted.

@@ -92,15 +92,20 @@ static void api_versions(void)
 	}
 }
 
-/* A copy of the first `size` bytes, behind which there is no memory. Kept to the end of the process. */
+/*
+ * A copy of the first `size` bytes, behind which there is no memory, but for bytes that make no sense where it has
+ * to begin earlier to be aligned. Kept to the end of the process.
+ */
 static void *at_edge(const void *from, size_t size)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), align = _Alignof(struct fi_info);
 	char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *copy = pages + page - (size + align - 1) / align * align;
 
 	must(pages != MAP_FAILED);
 	gives(mprotect(pages + page, page, PROT_NONE), 0);
-	return memcpy(pages + page - size, from, size);
+	memset(copy, 0xa5, (size_t)(pages + page - copy));
+	return memcpy(copy, from, size);
 }
 
 /* With structures that end where those of that version did (libfabric's src/abi_1_0.c). */

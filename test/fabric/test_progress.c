@@ -3,16 +3,34 @@
  * test_progress.c: progress (fi_domain(3)). FI_PROGRESS_AUTO: who moves data when nobody calls; and with
  * FI_PROGRESS_MANUAL, what is done for an endpoint that no queue and no counter is bound to.
  */
-#include "pair.h"
+#include "onesided.h"
 
 #include <dirent.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <rdma/fi_atomic.h>
+#include <rdma/fi_trigger.h>
+
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
 
 static const struct pair_want automatic = { .progress = FI_PROGRESS_AUTO };
 static const struct pair_want automatic_domain = { .progress = FI_PROGRESS_AUTO,
 						   .threading = FI_THREAD_DOMAIN };
+static const struct pair_want automatic_trigger = { .progress = FI_PROGRESS_AUTO,
+						    .caps = PAIR_CAPS | FI_TRIGGER };
+static const struct pair_want automatic_onesided = { .progress = FI_PROGRESS_AUTO,
+						     .caps = ONESIDED_CAPS,
+						     .mr_mode = ONESIDED_MODE };
+static const struct pair_want automatic_onesided_domain = { .progress = FI_PROGRESS_AUTO,
+							    .threading = FI_THREAD_DOMAIN,
+							    .caps = ONESIDED_CAPS,
+							    .mr_mode = ONESIDED_MODE };
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
@@ -155,6 +173,11 @@ __attribute__((no_sanitize_thread)) static char look(const void *at)
 	return *(const volatile char *)at;
 }
 
+__attribute__((no_sanitize_thread)) static uint64_t look_word(const void *at)
+{
+	return *(const volatile uint64_t *)at;
+}
+
 /* A byte to the other process, or from it: no call of libfabric meanwhile. */
 static void tell(struct pair *pair)
 {
@@ -233,6 +256,499 @@ static void looking_receiver(struct pair *pair)
 		sched_yield();
 	gives(pair_done(&own, &own.a).entry.len, sizeof(to));
 	tell(pair);
+	pair_close(&own);
+}
+
+/* ---- asleep ---------------------------------------------------------------------------------- */
+
+/* What the provider's threads for progress have done so far. */
+struct usage {
+	uint64_t switches, run_ns;
+	bool asleep; /* all of them, just now */
+};
+
+static FILE *task_open(const char *task, const char *file)
+{
+	char path[320];
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", task, file);
+	return fopen(path, "r");
+}
+
+static void usage_add(struct usage *usage, const char *task)
+{
+	FILE *status = task_open(task, "status"), *schedstat = task_open(task, "schedstat");
+	unsigned long long value;
+	char line[128];
+	bool ours = false;
+
+	while (status && fgets(line, sizeof(line), status)) {
+		char state;
+
+		ours |= !strcmp(line, "Name:\tshmcma\n");
+		if (ours && sscanf(line, "State: %c", &state) == 1)
+			usage->asleep &= state == 'S';
+		if (ours && (sscanf(line, "voluntary_ctxt_switches: %llu", &value) == 1 ||
+			     sscanf(line, "nonvoluntary_ctxt_switches: %llu", &value) == 1))
+			usage->switches += value;
+	}
+	if (ours && schedstat && fscanf(schedstat, "%llu", &value) == 1)
+		usage->run_ns += value;
+	if (status)
+		fclose(status);
+	if (schedstat)
+		fclose(schedstat);
+}
+
+static struct usage usage(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	struct usage usage = { .asleep = true };
+	struct dirent *entry;
+
+	must(dir);
+	while ((entry = readdir(dir)))
+		if (entry->d_name[0] != '.')
+			usage_add(&usage, entry->d_name);
+	closedir(dir);
+	return usage;
+}
+
+/* No call of libfabric meanwhile. */
+static void wait_until_asleep(void)
+{
+	struct usage before, after = usage();
+
+	do {
+		before = after;
+		usleep(10000);
+		after = usage();
+	} while (!before.asleep || !after.asleep || before.switches != after.switches);
+}
+
+/*
+ * In one second that nothing happens in, of some that may be needed until what was begun is over: far fewer
+ * switches than a look every few milliseconds would make, and next to no time on a processor.
+ */
+#define SECONDS 20
+#define SWITCHES 20
+#define RUN_NS 50000000
+
+static void expect_rest(void)
+{
+	for (int i = 0; i < SECONDS; i++) {
+		struct usage before = usage(), after;
+
+		sleep(1);
+		after = usage();
+		if (after.switches - before.switches < SWITCHES && after.run_ns - before.run_ns < RUN_NS)
+			return;
+	}
+	must(!"the thread sleeps when there is nothing to do");
+}
+
+/* The system call is one that this kernel does not have, for this process. */
+static void refuse(int number)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned int)number, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	gives(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	gives(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
+static void without_barrier(void)
+{
+	refuse(SYS_membarrier);
+	gives(syscall(SYS_membarrier, 0, 0, 0), -1);
+}
+
+static void without_waitv(void)
+{
+	refuse(SYS_futex_waitv);
+	gives(syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0), -1);
+	gives(errno, ENOSYS);
+}
+
+/* ---- a target that sleeps and computes ---------------------------------------------------------- */
+
+#define WORDS 512
+#define SERVED_ROUNDS 20
+#define RANDOM_ROUNDS 3000
+
+/* What the target lets others use, and how it makes progress. */
+struct served {
+	struct pair own;
+	struct region region;
+	uint64_t words[WORDS];
+	char inbox[SERVED_ROUNDS][8];
+};
+
+static void served_open(struct served *served, struct pair *pair, const struct pair_want *want)
+{
+	struct remote none;
+
+	memset(served, 0, sizeof(*served));
+	own_open(pair, &served->own, want);
+	region_open(&served->own, &served->region, served->words, sizeof(served->words),
+		    FI_REMOTE_READ | FI_REMOTE_WRITE);
+	pair_exchange(pair->link, &served->region.remote, &none, sizeof(none));
+}
+
+static void served_close(struct served *served)
+{
+	region_close(&served->region);
+	pair_close(&served->own);
+}
+
+struct user {
+	struct pair own;
+	struct remote remote;
+	uint64_t value, result;
+};
+
+static void user_open(struct user *user, struct pair *pair)
+{
+	static const struct remote none;
+
+	memset(user, 0, sizeof(*user));
+	own_open(pair, &user->own, &onesided_usual);
+	pair_exchange(pair->link, &none, &user->remote, sizeof(none));
+}
+
+static void use_get(struct user *user)
+{
+	struct side *side = &user->own.a;
+
+	post(&user->own, fi_read(side->ep, &user->result, sizeof(user->result), NULL, side->peer,
+				 user->remote.addr + 8, user->remote.key, user));
+	must(pair_done(&user->own, side).entry.op_context == user);
+}
+
+static void use_put(struct user *user)
+{
+	struct side *side = &user->own.a;
+
+	post(&user->own, fi_write(side->ep, &user->value, sizeof(user->value), NULL, side->peer,
+				  user->remote.addr + 8, user->remote.key, user));
+	must(pair_done(&user->own, side).entry.op_context == user);
+}
+
+static void use_add(struct user *user)
+{
+	struct side *side = &user->own.a;
+	uint64_t one = 1;
+
+	post(&user->own, fi_fetch_atomic(side->ep, &one, 1, NULL, &user->result, NULL, side->peer,
+					 user->remote.addr, user->remote.key, FI_UINT64, FI_SUM, user));
+	must(pair_done(&user->own, side).entry.op_context == user);
+}
+
+/* Each round begins when the target's thread sleeps. */
+static void using_sleeper(struct pair *pair)
+{
+	struct user user;
+
+	user_open(&user, pair);
+	for (uint64_t i = 0; i < SERVED_ROUNDS; i++) {
+		listen_to(pair);
+		gives(fi_inject(user.own.a.ep, "message", 8, user.own.a.peer), 0);
+		tell(pair);
+		listen_to(pair);
+		use_add(&user);
+		gives(user.result, i);
+		tell(pair);
+		listen_to(pair);
+		user.value = ~i;
+		use_put(&user);
+		tell(pair);
+		listen_to(pair);
+		use_get(&user);
+		gives(user.result, ~i);
+		tell(pair);
+	}
+	listen_to(pair);
+	pair_close(&user.own);
+}
+
+/* The other takes its turn while this one sleeps. */
+static void let_use(struct pair *pair)
+{
+	wait_until_asleep();
+	tell(pair);
+	listen_to(pair);
+}
+
+static void sleeping_target(struct pair *pair)
+{
+	static struct served served;
+	struct side *side = &served.own.a;
+
+	served_open(&served, pair, &automatic_onesided);
+	for (uint64_t i = 0; i < SERVED_ROUNDS; i++)
+		gives(fi_recv(side->ep, served.inbox[i], 8, NULL, FI_ADDR_UNSPEC, served.inbox[i]), 0);
+	for (uint64_t i = 0; i < SERVED_ROUNDS; i++) {
+		let_use(pair);
+		while (!look(&served.inbox[i][6])) /* it was only sent */
+			sched_yield();
+		for (int turn = 0; turn < 3; turn++)
+			let_use(pair);
+		gives(look_word(&served.words[0]), i + 1);
+		gives(look_word(&served.words[1]), ~i);
+	}
+	expect_rest();
+	for (uint64_t i = 0; i < SERVED_ROUNDS; i++)
+		must(pair_done(&served.own, side).entry.op_context == served.inbox[i]);
+	tell(pair);
+	served_close(&served);
+}
+
+/* Of one process; the same in each run, with the scheduler's help never the same. */
+static unsigned int draw(unsigned int below)
+{
+	static uint32_t state = 2463534242;
+
+	state ^= state << 13;
+	state ^= state >> 17;
+	state ^= state << 5;
+	return state % below;
+}
+
+/* From none to a few times what the thread polls for before it sleeps, which depends on the machine. */
+static void idle_a_while(void)
+{
+	int64_t ns = draw(2) ? draw(100000) : draw(1500000);
+	struct timespec from, now;
+
+	if (draw(2)) {
+		nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - from.tv_sec) * 1000000000LL + now.tv_nsec - from.tv_nsec < ns);
+}
+
+/* A wake-up that is lost is waited for without end. */
+static void using_at_random(struct pair *pair)
+{
+	uint64_t added = 0, value = 0;
+	struct user user;
+
+	user_open(&user, pair);
+	for (unsigned int i = 0; i < RANDOM_ROUNDS; i++) {
+		idle_a_while();
+		switch (draw(3)) {
+		case 0:
+			use_add(&user);
+			gives(user.result, added++);
+			break;
+		case 1:
+			user.value = value = i;
+			use_put(&user);
+			break;
+		default:
+			use_get(&user);
+			gives(user.result, value);
+		}
+	}
+	tell(pair);
+	listen_to(pair);
+	pair_close(&user.own);
+}
+
+static void computing_target(struct pair *pair)
+{
+	static struct served served;
+
+	served_open(&served, pair, &automatic_onesided);
+	listen_to(pair);
+	expect_rest();
+	tell(pair);
+	served_close(&served);
+}
+
+/* It polls now and then: the thread keeps out of its way, and takes over. */
+static void restless_target(struct pair *pair)
+{
+	struct pollfd other = { .fd = pair->link, .events = POLLIN };
+	static struct served served;
+
+	served_open(&served, pair, &automatic_onesided_domain);
+	while (!poll(&other, 1, 0)) {
+		for (unsigned int polls = draw(2) * draw(1000); polls; polls--)
+			gives(fi_cq_read(served.own.a.cq, NULL, 0), -FI_EAGAIN);
+		idle_a_while();
+	}
+	listen_to(pair);
+	tell(pair);
+	served_close(&served);
+}
+
+/* ---- what the application begins while the thread sleeps ------------------------------------------ */
+
+#define BEGUN_ROUNDS 500
+#define BEGUN_SIZE 200001 /* by rendezvous */
+
+/* One message, which nobody polls for until it has arrived. */
+static void begin_one(struct pair *pair, uint8_t *to, const uint8_t *from)
+{
+	to[BEGUN_SIZE - 1] = 0;
+	gives(fi_recv(pair->b.ep, to, BEGUN_SIZE, NULL, FI_ADDR_UNSPEC, to), 0);
+	gives(fi_send(pair->a.ep, from, BEGUN_SIZE, NULL, pair->a.peer, NULL), 0);
+	while (!look((const char *)&to[BEGUN_SIZE - 1]))
+		sched_yield();
+	must(pair_done(pair, &pair->b).entry.op_context == to);
+	(void)pair_done(pair, &pair->a);
+}
+
+static void begun_with(const struct pair_want *want)
+{
+	static uint8_t from[BEGUN_SIZE], to[BEGUN_SIZE];
+	struct pair pair;
+
+	memset(from, 1, sizeof(from));
+	pair_open(&pair, want);
+	for (int i = 0; i < BEGUN_ROUNDS; i++) {
+		idle_a_while();
+		begin_one(&pair, to, from);
+	}
+	for (int i = 0; i < 5; i++) {
+		wait_until_asleep();
+		begin_one(&pair, to, from);
+	}
+	expect_rest();
+	pair_close(&pair);
+}
+
+static void begun_asleep(void)
+{
+	begun_with(&automatic);
+}
+
+static void begun_asleep_domain(void)
+{
+	begun_with(&automatic_domain);
+}
+
+static void begun_without_barrier(void)
+{
+	without_barrier();
+	begun_with(&automatic);
+}
+
+static void begun_without_waitv(void)
+{
+	without_waitv();
+	begun_with(&automatic);
+}
+
+/* Endpoints come and go while it sleeps on others; on the new one, too, it is woken. */
+static void come_and_go(void)
+{
+	struct pair pair;
+
+	pair_open(&pair, &automatic);
+	for (int i = 0; i < 200; i++) {
+		char in[8] = "";
+		struct side side;
+
+		if (i < 10)
+			wait_until_asleep();
+		else
+			idle_a_while();
+		side_open(&pair, &side);
+		gives(fi_recv(side.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in), 0);
+		idle_a_while();
+		gives(fi_inject(pair.a.ep, "message", 8, pair_insert(pair.a.av, side.name)), 0);
+		while (!look(&in[6]))
+			sched_yield();
+		must(pair_done(&pair, &side).entry.op_context == in);
+		if (i < 10)
+			wait_until_asleep();
+		else
+			idle_a_while();
+		side_close(&side);
+	}
+	pair_close(&pair);
+}
+
+/* An operation waits for a counter that a data call raises, which no poll follows. */
+static void triggered_asleep(void)
+{
+	struct fid_cntr *sends;
+	struct pair pair;
+
+	pair_open(&pair, &automatic_trigger);
+	gives(fi_cntr_open(pair.domain, NULL, &sends, NULL), 0);
+	for (uint64_t i = 0; i < 20; i++) {
+		struct fi_triggered_context context = { .event_type = FI_TRIGGER_THRESHOLD };
+		char first[8] = "", second[8] = "", out[8] = "trigger";
+		struct iovec iov = { out, sizeof(out) };
+		struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1, .context = &context };
+		struct fid_av *av = pair_open_av(&pair);
+		struct fid_ep *ep = pair_open_ep(&pair);
+
+		gives(fi_ep_bind(ep, &av->fid, 0), 0);
+		gives(fi_ep_bind(ep, &sends->fid, FI_SEND), 0);
+		gives(fi_ep_bind(ep, &pair.b.cq->fid, FI_RECV), 0);
+		gives(fi_enable(ep), 0);
+		msg.addr = pair_insert(av, pair.b.name);
+		context.trigger.threshold = (struct fi_trigger_threshold){ sends, 2 * i + 1 };
+		gives(fi_recv(pair.b.ep, first, sizeof(first), NULL, FI_ADDR_UNSPEC, first), 0);
+		gives(fi_recv(pair.b.ep, second, sizeof(second), NULL, FI_ADDR_UNSPEC, second), 0);
+		gives(fi_sendmsg(ep, &msg, FI_TRIGGER | FI_COMPLETION), 0);
+		wait_until_asleep();
+		gives(fi_inject(ep, "message", 8, msg.addr), 0);
+		while (!look(&second[6]))
+			sched_yield();
+		must(pair_done(&pair, &pair.b).entry.op_context == first);
+		must(pair_done(&pair, &pair.b).entry.op_context == second);
+		must(!strcmp(first, "message") && !strcmp(second, "trigger"));
+		gives(fi_cntr_wait(sends, 2 * i + 2, -1), 0);
+		gives(fi_close(&ep->fid), 0);
+		gives(fi_close(&av->fid), 0);
+	}
+	gives(fi_close(&sends->fid), 0);
+	pair_close(&pair);
+}
+
+/* A peer dies: what only it could have ended is over before anybody polls. */
+static void mortal(struct pair *pair)
+{
+	struct pair own;
+
+	own_open(pair, &own, NULL);
+	gives(fi_inject(own.a.ep, "message", 8, own.a.peer), 0);
+	listen_to(pair);
+	tell(pair);
+	pair_close(&own);
+}
+
+static void survivor(struct pair *pair)
+{
+	struct fi_cq_err_entry error = { .err = 0 };
+	char in[8], never[8];
+	struct pair own;
+
+	own_open(pair, &own, &automatic);
+	gives(fi_recv(own.a.ep, in, sizeof(in), NULL, own.a.peer, in), 0);
+	must(pair_done(&own, &own.a).entry.op_context == in);
+	gives(fi_recv(own.a.ep, never, sizeof(never), NULL, own.a.peer, never), 0);
+	wait_until_asleep();
+	tell(pair);
+	listen_to(pair);
+	while (fi_cq_readerr(own.a.cq, &error, 0) == -FI_EAGAIN) /* which polls nothing */
+		sched_yield();
+	must(error.op_context == never);
+	gives(error.err, FI_ECONNRESET);
+	expect_rest();
 	pair_close(&own);
 }
 
@@ -431,6 +947,14 @@ static void thread_domain(void)
 	pair_close(&pair);
 }
 
+#define NAMED(f, g, label, environment, prepare)                                                          \
+	{                                                                                                 \
+		.name = #f label, .test_func = pair_both, .initial_state = &(struct pair_test)            \
+		{                                                                                         \
+			.first = f, .second = g, .before = prepare, .env = environment                    \
+		}                                                                                         \
+	}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -442,6 +966,25 @@ int main(void)
 		BOTH_ENV(active_sender, passive_target, "FI_SHMCMA_CMA=0"),
 		BOTH(passive_sender, looking_receiver),
 		BOTH_ENV(passive_sender, looking_receiver, "FI_SHMCMA_CMA=0"),
+		BOTH(using_sleeper, sleeping_target),
+		BOTH_ENV(using_sleeper, sleeping_target, "FI_SHMCMA_RMA=strict"),
+		BOTH_ENV(using_sleeper, sleeping_target, "FI_SHMCMA_CMA=0"),
+		BOTH_ENV(using_sleeper, sleeping_target, "FI_SHMCMA_DAEMON=0"),
+		NAMED(using_sleeper, sleeping_target, " without barrier", NULL, without_barrier),
+		NAMED(using_sleeper, sleeping_target, " without futex_waitv", NULL, without_waitv),
+		BOTH(using_at_random, computing_target),
+		BOTH_ENV(using_at_random, computing_target, "FI_SHMCMA_RMA=strict"),
+		BOTH_ENV(using_at_random, computing_target, "FI_SHMCMA_CMA=0"),
+		NAMED(using_at_random, computing_target, " without barrier", NULL, without_barrier),
+		NAMED(using_at_random, restless_target, " restless", NULL, NULL),
+		NAMED(using_at_random, restless_target, " restless strict", "FI_SHMCMA_RMA=strict", NULL),
+		ALONE(begun_asleep),
+		ALONE(begun_asleep_domain),
+		ALONE(begun_without_barrier),
+		ALONE(begun_without_waitv),
+		ALONE(come_and_go),
+		ALONE(triggered_asleep),
+		BOTH(mortal, survivor),
 		ALONE(counted_unread),
 		ALONE(silent_endpoint),
 		ALONE(beside_other_threads),
