@@ -117,6 +117,7 @@ struct shmcma_coll {
 	struct sc_cq done;		/* its transfers */
 	bool begun;			/* messages, since it was last polled */
 	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
+	struct shmcma_wait *join_wait;	/* of the event queue, once it has been slept on for a fi_join */
 	struct shmcma_group *groups;
 	struct shmcma_collop *ops;
 	uint32_t last_id;

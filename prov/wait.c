@@ -275,11 +275,14 @@ struct slept {
 	struct sc_ep *core;
 	struct shmcma_watcher **watcher;
 	bool busy; /* it has to be polled before it is slept on */
+	bool kept; /* it stays armed, for one who sleeps on an event queue, which is in no domain's list */
 };
 
 static struct slept slept_group(struct shmcma_coll *coll)
 {
-	return (struct slept){ coll->core, &coll->watcher, coll->begun };
+	bool kept = coll->join_wait && atomic_load(&coll->join_wait->listens);
+
+	return (struct slept){ coll->core, &coll->watcher, coll->begun, kept };
 }
 
 /* The n-th of those endpoints; else false, with *n that many less. */
@@ -289,7 +292,7 @@ static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct
 		*n -= polled->count;
 		return false;
 	}
-	*slept = (struct slept){ polled->eps[*n]->core, &polled->eps[*n]->watcher, false };
+	*slept = (struct slept){ polled->eps[*n]->core, &polled->eps[*n]->watcher, false, false };
 	return true;
 }
 
@@ -557,7 +560,8 @@ void shmcma_wait_rise_slow(struct shmcma_wait *wait)
 	unlink_locked(wait);
 	atomic_store_explicit(&wait->listens, false, memory_order_relaxed); /* a late signal is no harm */
 	for (size_t i = 0; !wait->domain->armed && slept_on(wait, i, &slept); i++)
-		sc_ep_rise(slept.core);
+		if (!slept.kept)
+			sc_ep_rise(slept.core);
 }
 
 /* Is the application's mutex taken for a signal? */
@@ -767,6 +771,7 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 			continue;
 		if (watch(&slept, wait))
 			return -FI_EAGAIN;
+		coll->join_wait = wait;
 		atomic_store(&wait->listens, true);
 		if (rest_on(&slept, limit))
 			return -FI_EAGAIN;

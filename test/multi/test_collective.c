@@ -607,7 +607,28 @@ struct way {
 	enum fi_wait_obj obj;
 	const char *name;
 	enum fi_progress progress;
+	bool beside;
 };
+
+/* Another thread sleeps on the completion queue for a moment, and has woken before the last member joins. */
+static void *sleep_beside(void *unused)
+{
+	struct fi_cq_tagged_entry entry;
+
+	(void)unused;
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	mt_require(fi_cq_sread(own.cq, &entry, 1, NULL, 1) == -FI_EAGAIN, "a completion of nothing");
+	return NULL;
+}
+
+static void sleep_for_join_beside(struct fid_mc *mc)
+{
+	pthread_t other;
+
+	mt_must(-pthread_create(&other, NULL, sleep_beside, NULL));
+	sleep_for_join(mc);
+	pthread_join(other, NULL);
+}
 
 /*
  * All members do nothing but sleep, without a time limit, until what they have begun is over: only messages of
@@ -618,7 +639,7 @@ static void asleep_rank(const void *arg)
 	const struct way *way = arg;
 	enum { SMALL = 16, LARGE = 50000 };
 	static uint64_t in[LARGE], out[LARGE];
-	int rounds = MT_SANITIZED ? 10 : 60;
+	int rounds = MT_SANITIZED || way->beside ? 10 : 60;
 
 	wait_obj = way->obj;
 	progress = way->progress;
@@ -633,10 +654,13 @@ static void asleep_rank(const void *arg)
 
 		mt_doing("asleep in round %d", round);
 		if (round % mt_ranks == mt_rank)
-			mt_poll_for(NULL, 0.002);
+			mt_poll_for(NULL, way->beside ? 0.02 : 0.002);
 		mt_must(fi_av_set_addr(set, &addr));
 		mt_must(fi_join_collective(own.ep, addr, set, 0, &mc, &mc));
-		sleep_for_join(mc);
+		if (way->beside)
+			sleep_for_join_beside(mc);
+		else
+			sleep_for_join(mc);
 		if ((round + 1) % mt_ranks == mt_rank)
 			mt_poll_for(NULL, 0.002);
 		SLEEP(fi_barrier(own.ep, fi_mc_addr(mc), &context));
@@ -709,10 +733,11 @@ static bool was_collective(const struct mt_counters *counters, int ranks, const 
 
 int main(void)
 {
-	static const struct way ways[] = { { FI_WAIT_UNSPEC, "sread", FI_PROGRESS_MANUAL },
-					   { FI_WAIT_FD, "poll", FI_PROGRESS_MANUAL },
-					   { FI_WAIT_MUTEX_COND, "condition", FI_PROGRESS_MANUAL },
-					   { FI_WAIT_FD, "automatic", FI_PROGRESS_AUTO } };
+	static const struct way ways[] = { { FI_WAIT_UNSPEC, "sread", FI_PROGRESS_MANUAL, false },
+					   { FI_WAIT_FD, "poll", FI_PROGRESS_MANUAL, false },
+					   { FI_WAIT_MUTEX_COND, "condition", FI_PROGRESS_MANUAL, false },
+					   { FI_WAIT_UNSPEC, "beside", FI_PROGRESS_MANUAL, true },
+					   { FI_WAIT_FD, "automatic", FI_PROGRESS_AUTO, false } };
 	static const int ranks[] = { 1, 2, 3, 4, 7, 9 };
 
 	mt_init("test_collective");
