@@ -269,7 +269,7 @@ static void other_calls(struct pair *pair)
 	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_UNSPEC };
 	struct fi_eq_entry entry;
 	struct fid_cntr *cntr;
-	struct fid_ep *alias;
+	struct fid_ep *alias = NULL;
 	char name[64];
 	struct fid_av *av;
 	struct fid_eq *eq;
