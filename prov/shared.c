@@ -239,8 +239,7 @@ int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct f
 	fi_freeinfo(info);
 	if (ret)
 		return ret;
-	shmcma_ep_set_selective(
-		srx); /* whether all are reported is the endpoint's to say, see sc_ep_attr */
+	shmcma_ep_set_selective(srx); /* if all are reported is the endpoint's to say, see sc_ep_attr */
 	ret = sc_rxq_create(srx->rx_size, &srx->rxq);
 	if (ret) {
 		shmcma_ep_discard(srx);
