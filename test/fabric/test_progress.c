@@ -391,13 +391,14 @@ struct served {
 
 static void served_open(struct served *served, struct pair *pair, const struct pair_want *want)
 {
-	struct remote none;
+	struct remote own, none;
 
 	memset(served, 0, sizeof(*served));
 	own_open(pair, &served->own, want);
 	region_open(&served->own, &served->region, served->words, sizeof(served->words),
 		    FI_REMOTE_READ | FI_REMOTE_WRITE);
-	pair_exchange(pair->link, &served->region.remote, &none, sizeof(none));
+	own = served->region.remote;
+	pair_exchange(pair->link, &own, &none, sizeof(none));
 }
 
 static void served_close(struct served *served)
