@@ -38,12 +38,14 @@
  * What the peer writes is checked against what it was offered: what cannot be ends the connection. How much
  * is answered, and where the bytes go, is this side's own knowledge.
  *
- * Death. If the peer dies, what it has not taken is withdrawn, and the copy says that it is dead; what it
- * has taken and not ended ends with it, once its life lock is free, and none of its bytes are looked at. If
- * it is stopped in between, that is waited for: it is alive and will write. If this process dies: before the
- * commit nothing was offered; after it the peer may take what is not withdrawn, as all that it needs is in
- * its ring; what is withdrawn and not copied is not done; buffers of an answer are the peer's again when it
- * sees that this side has gone. Nobody waits for either. An endpoint that closes withdraws first, and does.
+ * Death. If the peer dies, or closes, what it has not taken is withdrawn, and the copy says that it is dead; what
+ * it has ended is done, like a record that it has written, whoever looks first, at this or at its end
+ * (sc_offer_end_peer()); what it has taken and not ended ends with it, once its life lock is free, and none of
+ * its bytes are looked at. If it is stopped in between, that is waited for: it is alive and will write. If this
+ * process dies: before the commit nothing was offered; after it the peer may take what is not withdrawn, as all
+ * that it needs is in its ring; what is withdrawn and not copied is not done; buffers of an answer are the
+ * peer's again when it sees that this side has gone. Nobody waits for either. An endpoint that closes withdraws
+ * first, and does.
  */
 #include "offer.h"
 
@@ -269,6 +271,12 @@ static int put_ended(const struct sc_peer *peer, int *error)
 	return count <= peer->offers_ours - peer->offers_first ? 1 : -EPROTO;
 }
 
+/* Those of the ring, of which tx says no more once the link has ended. */
+static struct sc_abi_line *lines_of(const struct sc_peer *peer)
+{
+	return sc_seg_slot(peer->seg, peer->out_slot)->ring;
+}
+
 /* The bytes of a get, where they belong. -EPROTO. */
 static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 {
@@ -280,7 +288,7 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 	uint32_t size = (uint32_t)op->size;
 
 	if (size <= GET_INLINE_MAX) {
-		sc_lines_read(peer->tx.lines, line, SC_ABI_GET_FIRST, flat, size);
+		sc_lines_read(lines_of(peer), line, SC_ABI_GET_FIRST, flat, size);
 		sc_iov_write(op->iov, op->iov_count, 0, flat, size);
 		return 0;
 	}
@@ -302,7 +310,7 @@ static void give_back(struct sc_peer *peer)
 /* As put_ended(); the bytes of one that went well are where they belong. */
 static int get_ended(const struct sc_rma_op *op, int *error)
 {
-	struct sc_abi_line *line = op->peer->tx.lines + op->line;
+	struct sc_abi_line *line = lines_of(op->peer) + op->line;
 	/* O3' acquire: pairs with O3 in offer_get_end() of serve.c */
 	uint64_t ended = sc_load_acquire_64(&line->words[0]);
 
@@ -318,33 +326,48 @@ static int get_ended(const struct sc_rma_op *op, int *error)
 	return 1;
 }
 
+/* The oldest, if it has ended: 1; 0: not yet; -EPROTO. */
+static int collect_one(struct sc_peer *peer)
+{
+	struct sc_rma_op *op = oldest(peer);
+	int error = 0, ret = op->kind == SC_RMA_PUT ? put_ended(peer, &error) : get_ended(op, &error);
+
+	if (ret <= 0)
+		return ret;
+	peer->offers_first++;
+	op->moved = error ? 0 : op->size;
+	sc_rmaop_end(op, -error);
+	peer->ep->counters.rma_offers_taken++;
+	return 1;
+}
+
 /* Returns the offers that have ended; -EPROTO. */
 static int collect(struct sc_peer *peer)
 {
 	uint32_t before = peer->offers_first;
+	int ret = 1;
 
-	while (peer->offers_first != peer->offers_ours) {
-		struct sc_rma_op *op = oldest(peer);
-		int error = 0,
-		    ret = op->kind == SC_RMA_PUT ? put_ended(peer, &error) : get_ended(op, &error);
-
-		if (!ret)
-			break;
-		if (ret < 0) {
-			sc_peer_quarantine(peer, ret, "an end of what it was not offered");
-			return ret;
-		}
-		peer->offers_first++;
-		op->moved = error ? 0 : op->size;
-		sc_rmaop_end(op, -error);
+	while (ret > 0 && peer->offers_first != peer->offers_ours)
+		ret = collect_one(peer);
+	if (ret < 0) {
+		sc_peer_quarantine(peer, ret, "an end of what it was not offered");
+		return ret;
 	}
 	if (peer->offers_first == before)
 		return 0;
 	hold(peer);
 	learn(peer, false);
 	peer->offer_looks = 0;
-	peer->ep->counters.rma_offers_taken += peer->offers_first - before;
 	return (int)(peer->offers_first - before);
+}
+
+void sc_offer_end_peer(struct sc_peer *peer)
+{
+	/* one that has broken the rules is not believed */
+	if (peer->error != -ECONNRESET || !peer->seg)
+		return;
+	while (peer->offers_first != peer->offers_ours && collect_one(peer) > 0)
+		;
 }
 
 /* ---- withdraw -------------------------------------------------------------------------------- */

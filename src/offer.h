@@ -24,6 +24,9 @@ static inline int sc_offer_settle(struct sc_peer *peer)
 /* See what has been done; take back what has waited too long. Returns the steps done. */
 int sc_offer_progress(struct sc_ep *ep);
 
+/* The peer is lost, and its segment still attached: what it has done before it went is over, and done. */
+void sc_offer_end_peer(struct sc_peer *peer);
+
 /* The endpoint closes: what has not been taken is done. Before anything else of it ends. */
 void sc_offer_fini(struct sc_ep *ep);
 

@@ -188,6 +188,7 @@ static void end_list(struct sc_list *ops, int error)
 
 void sc_rma_end_peer(struct sc_peer *peer, int error)
 {
+	sc_offer_end_peer(peer);
 	end_list(&peer->offers, error);
 	sc_list_remove(&peer->offering);
 	end_list(&peer->rma_waiting, error);

@@ -1046,6 +1046,41 @@ static void test_owner_closes(void **state)
 	rma_close();
 }
 
+/* It has done some, and closes before anybody has looked; what came too late for it is not done. */
+static void test_owner_closes_when_done(void **state)
+{
+	static const size_t lens[] = { 8, 4096 };
+
+	for (int i = 0; i < 4; i++) {
+		size_t len = lens[i / 2];
+		bool puts = i % 2;
+
+		OPEN();
+		memset(puts ? space : into, 0x5a, SPACE);
+		if (!puts)
+			memcpy(space, from, SPACE);
+		for (size_t n = 0; n < 3; n++) {
+			if (n == 2)
+				owner_polls();
+			if (puts)
+				offer(from + n * len, n * len, len, 0);
+			else
+				offer_get(into + n * len, n * len, len);
+		}
+		end_close(&pair[1]);
+		we_poll();
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+		assert_true(end_idle(&pair[0]));
+		assert_memory_equal(puts ? space : into, from, 2 * len);
+		assert_int_equal((puts ? space : into)[2 * len], 0x5a);
+		assert_int_equal(counters()->rma_offers_taken, 2);
+		assert_int_equal(pair[0].peer->rma_pending, 0);
+		rma_close();
+	}
+}
+
 /* A process that has been connected, and is stopped; then `taken` of three offers are in its hands. */
 static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint32_t taken, uint32_t flags)
 {
@@ -1344,6 +1379,7 @@ int main(void)
 		cmocka_unit_test(test_mad_writer),
 		cmocka_unit_test(test_race),
 		cmocka_unit_test(test_owner_closes),
+		cmocka_unit_test(test_owner_closes_when_done),
 		cmocka_unit_test(test_owner_dies),
 		cmocka_unit_test(test_owner_stopped),
 		cmocka_unit_test(test_writer_dies),
