@@ -150,7 +150,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 			return 0;
 		if (now.errors != errors)
 			return -FI_EAVAIL;
-		if (end != INT64_MAX && shmcma_now_ns() >= end)
+		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_ETIMEDOUT;
 		(void)rest(cntr, round, end);
 	}

@@ -221,7 +221,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 		/* a signal that nobody was waiting for ends the next wait, so none is lost in between */
 		if (atomic_exchange_explicit(&cq->signaled, false, memory_order_acquire))
 			return -FI_EAGAIN;
-		if (end != INT64_MAX && shmcma_now_ns() >= end)
+		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_EAGAIN;
 		if (rest(cq, round, end))
 			return -FI_EAGAIN;

@@ -394,7 +394,7 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 		ssize_t ret = eq_read(fid, type, buf, len, flags);
 		int64_t limit = end;
 
-		if (ret != -FI_EAGAIN || (end != INT64_MAX && shmcma_now_ns() >= end))
+		if (ret != -FI_EAGAIN || (end != INT64_MAX && sc_clock_ns() >= end))
 			return ret;
 		if (!rest(eq, &limit) && sc_sleep(&sleep, 1, limit) == -EINTR)
 			return -FI_EAGAIN;

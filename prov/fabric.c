@@ -15,6 +15,12 @@ int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	return -FI_ENOSYS;
 }
 
+ssize_t shmcma_no_cancel(fid_t fid, void *context)
+{
+	(void)fid, (void)context;
+	return -FI_EOPNOTSUPP;
+}
+
 int shmcma_no_control(struct fid *fid, int command, void *arg)
 {
 	(void)fid, (void)command, (void)arg;

@@ -425,7 +425,7 @@ static void replace(struct fid *fid)
 static bool hold(pthread_mutex_t *lock, int64_t end)
 {
 	while (pthread_mutex_trylock(lock)) {
-		if (shmcma_now_ms() >= end)
+		if (sc_clock_ns() >= end)
 			return false;
 		nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
 	}
@@ -436,7 +436,7 @@ static void before(void)
 {
 	static const size_t order[] = { FI_CLASS_POLL, FI_CLASS_WAIT, FI_CLASS_DOMAIN, FI_CLASS_AV,
 					FI_CLASS_EQ };
-	int64_t end = shmcma_now_ms() + PATIENCE_MS;
+	int64_t end = sc_clock_ns() + PATIENCE_MS * (int64_t)1000000;
 
 	list_held = hold(&list_lock, end);
 	missed = !list_held;

@@ -43,7 +43,6 @@
 #include "shmcma.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -93,14 +92,6 @@ void shmcma_polled_del(struct shmcma_polled *polled, const struct shmcma_ep *ep)
 void shmcma_polled_fini(struct shmcma_polled *polled)
 {
 	free(polled->eps);
-}
-
-int64_t shmcma_now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -261,19 +252,13 @@ static void prepare(void)
 
 /* ---- start, stop ----------------------------------------------------------------------------- */
 
-/* Signals are the application's: none is delivered to the thread. */
 static int create(struct shmcma_domain *domain)
 {
-	sigset_t all, before;
-	int ret;
+	int ret = sc_thread_start(&domain->progress.thread, 0, run, domain);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&domain->progress.thread, NULL, run, domain);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (ret) {
-		shmcma_warn(FI_LOG_DOMAIN, "no thread for automatic progress: %s\n", strerror(ret));
-		return -ret;
+		shmcma_warn(FI_LOG_DOMAIN, "no thread for automatic progress: %s\n", strerror(-ret));
+		return ret;
 	}
 	(void)pthread_setname_np(domain->progress.thread, SHMCMA_NAME);
 	return 0;

@@ -52,7 +52,4 @@ void shmcma_progress_stop(struct shmcma_domain *domain);
 /* All that run: the provider is about to go. */
 void shmcma_progress_stop_all(void);
 
-/* Milliseconds on a clock that is never set. */
-int64_t shmcma_now_ms(void);
-
 #endif

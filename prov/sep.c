@@ -246,12 +246,6 @@ static int sep_rx_ctx(struct fid_ep *fid, int index, struct fi_rx_attr *attr, st
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-static ssize_t no_cancel(fid_t fid, void *context)
-{
-	(void)fid, (void)context;
-	return -FI_EOPNOTSUPP;
-}
-
 static ssize_t no_size_left(struct fid_ep *ep)
 {
 	(void)ep;
@@ -260,7 +254,7 @@ static ssize_t no_size_left(struct fid_ep *ep)
 
 static struct fi_ops_ep sep_ops = {
 	.size = sizeof(struct fi_ops_ep),
-	.cancel = no_cancel,
+	.cancel = shmcma_no_cancel,
 	.getopt = shmcma_ep_getopt,
 	.setopt = shmcma_ep_setopt,
 	.tx_ctx = sep_tx_ctx,

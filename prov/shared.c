@@ -159,16 +159,10 @@ static int no_set_option(fid_t fid, int level, int name, const void *value, size
 	return -FI_ENOPROTOOPT;
 }
 
-static ssize_t no_cancel(fid_t fid, void *context)
-{
-	(void)fid, (void)context;
-	return -FI_EOPNOTSUPP;
-}
-
 /* Operations are posted to its endpoints, options are theirs. */
 static struct fi_ops_ep stx_ops = {
 	.size = sizeof(struct fi_ops_ep),
-	.cancel = no_cancel,
+	.cancel = shmcma_no_cancel,
 	.getopt = no_option,
 	.setopt = no_set_option,
 };

@@ -465,6 +465,7 @@ int shmcma_source_service(const struct fi_info *info, char *name);
 
 /* Operations that an object does not have, for the op tables (fabric.c). */
 int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
+ssize_t shmcma_no_cancel(fid_t fid, void *context);
 int shmcma_no_control(struct fid *fid, int command, void *arg);
 int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context);

@@ -34,7 +34,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -51,17 +50,9 @@
 #define STACK_SIZE (64 << 10)
 #define MUTEX_NAP 20000 /* ns */
 
-int64_t shmcma_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 int64_t shmcma_wait_end(int timeout)
 {
-	return timeout < 0 ? INT64_MAX : shmcma_now_ns() + (int64_t)timeout * MS;
+	return timeout < 0 ? INT64_MAX : sc_clock_ns() + (int64_t)timeout * MS;
 }
 
 /* ---- pipe ------------------------------------------------------------------------------------ */
@@ -371,7 +362,7 @@ static void *run(void *arg)
 		struct sc_sleep sleep = sc_ep_sleep(watcher->core);
 		int64_t limit = atomic_load(&watcher->limit);
 
-		if (sleep.seen >> 16 != heard || shmcma_now_ns() >= limit) {
+		if (sleep.seen >> 16 != heard || sc_clock_ns() >= limit) {
 			heard = sleep.seen >> 16;
 			atomic_compare_exchange_strong(&watcher->limit, &limit, INT64_MAX);
 			watcher_signal(watcher);
@@ -382,25 +373,14 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* All signals blocked in it: they are the application's. */
 static int watcher_start(struct shmcma_watcher *watcher)
 {
-	pthread_attr_t attr;
-	sigset_t all, old;
-	int err = pthread_attr_init(&attr);
+	int ret = sc_thread_start(&watcher->thread, STACK_SIZE, run, watcher);
 
-	if (err)
-		return -err;
-	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&watcher->thread, &attr, run, watcher);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	if (err) {
+	if (ret) {
 		shmcma_warn(FI_LOG_CORE, "no thread for a wait object: %s; see ulimit -u\n",
-			    strerror(err));
-		return -err;
+			    strerror(-ret));
+		return ret;
 	}
 	(void)pthread_setname_np(watcher->thread, "shmcma-watch");
 	return 0;
@@ -630,7 +610,7 @@ void shmcma_wait_again_locked(struct shmcma_domain *domain)
 
 static void lower(int64_t *limit, int64_t ms)
 {
-	int64_t end = shmcma_now_ns() + ms * MS;
+	int64_t end = sc_clock_ns() + ms * MS;
 
 	if (end < *limit)
 		*limit = end;

@@ -134,7 +134,6 @@ void shmcma_watcher_end_locked(struct shmcma_watcher **watcher);
 
 /* Milliseconds of an fi_* call, negative: for ever; as the end of the wait. */
 int64_t shmcma_wait_end(int timeout);
-int64_t shmcma_now_ns(void);
 
 /* ---- wait sets, poll sets -------------------------------------------------------------------- */
 

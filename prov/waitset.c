@@ -98,7 +98,7 @@ static int set_wait(struct fid_wait *fid, int timeout)
 
 		if (ret)
 			return ret == -FI_EAGAIN ? 0 : ret;
-		if (end != INT64_MAX && shmcma_now_ns() >= end)
+		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_ETIMEDOUT;
 		if (rest(set, seen, end) == -EINTR)
 			return -FI_EINTR;

@@ -132,10 +132,7 @@ static int daemon_dead_count;			/* there are so many */
 
 static int64_t now_ms(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+	return sc_clock_ns() / 1000000;
 }
 
 /* False: it will wake when its time has come, or by the hanging up, unless a child has that end too. */
@@ -707,26 +704,6 @@ static void *run(void *unused)
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-/* All signals blocked in it: they are the application's. */
-static int create_thread(void)
-{
-	pthread_attr_t attr;
-	sigset_t all, old;
-	int err = pthread_attr_init(&attr);
-
-	if (err)
-		return -err;
-	(void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = SC_FAIL("daemon.thread");
-	if (!err)
-		err = pthread_create(&daemon_thread, &attr, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
-}
-
 static int start_locked(void)
 {
 	int err = can_fork ? sc_door_open(&daemon_door) : -ENOMEM;
@@ -734,7 +711,9 @@ static int start_locked(void)
 	if (err)
 		return err;
 	daemon_state = STATE_RUNS;
-	err = create_thread();
+	err = -SC_FAIL("daemon.thread");
+	if (!err)
+		err = sc_thread_start(&daemon_thread, STACK_SIZE, run, NULL);
 	if (err) {
 		daemon_state = STATE_NONE;
 		sc_door_close(&daemon_door);

@@ -37,7 +37,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include "host.h"
 #include "inject.h"
@@ -502,18 +501,10 @@ static bool share_step(struct sc_ep *ep, struct sc_rx_op *op)
 	return true;
 }
 
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 /* Has the peer run for so long that it would have reported what it had in hand? */
 static bool share_overdue_slow(struct sc_peer *peer)
 {
-	uint64_t time = now();
+	uint64_t time = (uint64_t)sc_clock_ns();
 
 	if (time - peer->share_seen < RUNS_APART)
 		return false;

@@ -30,7 +30,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include "atomic.h"
 #include "host.h"
@@ -183,14 +182,6 @@ struct watch {
 	uint64_t deadline; /* nanoseconds, 0: nothing has been waited for yet */
 };
 
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
-
 enum condition { GONE, RUNS, STOPPED };
 
 /*
@@ -259,7 +250,7 @@ static int wait_slow(struct watch *watch, uint32_t slot, const uint64_t *word, u
 	if (has_changed(word, seen, SPINS, false))
 		return 0;
 	if (!watch->deadline)
-		watch->deadline = now() + SC_REG_WAIT_MS * 1000000ull;
+		watch->deadline = (uint64_t)sc_clock_ns() + SC_REG_WAIT_MS * 1000000ull;
 	do {
 		switch (condition_of(watch->ep, slot)) {
 		case GONE:
@@ -274,7 +265,7 @@ static int wait_slow(struct watch *watch, uint32_t slot, const uint64_t *word, u
 		}
 		if (has_changed(word, seen, YIELDS, true))
 			return 0;
-	} while (now() < watch->deadline);
+	} while ((uint64_t)sc_clock_ns() < watch->deadline);
 	return -EBUSY;
 }
 

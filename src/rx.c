@@ -31,8 +31,7 @@
 #include "tx.h"
 #include "waiting.h"
 
-/* Rings that are looked at in each poll; beyond them a few at a time, in turn. */
-#define BUSY_RINGS 8
+/* Rings beyond SC_BUSY_RINGS that are looked at in a poll, in turn. */
 #define QUIET_RINGS 4
 /* Records taken from one ring before the next one's turn. */
 #define RING_BURST 32
@@ -246,7 +245,7 @@ static void inbound_promote(struct sc_ep *ep, uint32_t index)
 	uint32_t victim = ep->inbound_victim;
 	struct sc_peer *peer = ep->inbound[index];
 
-	ep->inbound_victim = victim + 1 < BUSY_RINGS ? victim + 1 : 0;
+	ep->inbound_victim = victim + 1 < SC_BUSY_RINGS ? victim + 1 : 0;
 	ep->inbound[index] = ep->inbound[victim];
 	ep->inbound[index]->inbound_index = index;
 	ep->inbound[victim] = peer;
@@ -271,16 +270,16 @@ int sc_rx_poll(struct sc_ep *ep)
 	uint32_t quiet;
 
 	sc_memory_forget(&ep->memory);
-	for (uint32_t i = 0; i < BUSY_RINGS && i < ep->inbound_count; i++)
+	for (uint32_t i = 0; i < SC_BUSY_RINGS && i < ep->inbound_count; i++)
 		taken += poll_peer(ep, i);
-	if (__builtin_expect(ep->inbound_count <= BUSY_RINGS, 1))
+	if (__builtin_expect(ep->inbound_count <= SC_BUSY_RINGS, 1))
 		return taken;
-	for (quiet = 0; quiet < QUIET_RINGS && ep->inbound_count > BUSY_RINGS; quiet++) {
+	for (quiet = 0; quiet < QUIET_RINGS && ep->inbound_count > SC_BUSY_RINGS; quiet++) {
 		uint32_t index = ep->inbound_cursor;
 		int here;
 
-		if (index < BUSY_RINGS || index >= ep->inbound_count)
-			index = BUSY_RINGS;
+		if (index < SC_BUSY_RINGS || index >= ep->inbound_count)
+			index = SC_BUSY_RINGS;
 		ep->inbound_cursor = index + 1;
 		here = poll_peer(ep, index);
 		if (here && index < ep->inbound_count)

@@ -30,9 +30,9 @@
 #include "wake.h"
 
 #include <errno.h>
-#include <time.h>
 #include "deliver.h"
 #include "peer.h"
+#include "rx.h"
 #include "state.h"
 
 #define UNANSWERED_MS 20
@@ -44,20 +44,10 @@
 #define RECHECK_MS 1
 /* Looks that find what polls do not take. */
 #define STUCK_LOOKS 16
-/* Rings that are looked at in each poll (rx.c); those behind have their turns. */
-#define BUSY_RINGS 8
-
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void lower(int64_t *limit, int64_t ms)
 {
-	int64_t end = now_ns() + ms * 1000000;
+	int64_t end = sc_clock_ns() + ms * 1000000;
 
 	if (end < *limit)
 		*limit = end;
@@ -71,7 +61,7 @@ static bool has_record(struct sc_ep *ep)
 
 		if (!sc_ring_peek(&peer->rx) && peer->feed != SC_FEED_DRAINING)
 			continue;
-		if (i >= BUSY_RINGS)
+		if (i >= SC_BUSY_RINGS)
 			ep->inbound_cursor = i;
 		return true;
 	}
@@ -100,7 +90,7 @@ static bool all_join(const struct sc_ep *ep)
 static bool is_settled(const struct sc_ep *ep, uint64_t word)
 {
 	return ep->armed_at && (uint32_t)word == ep->armed.seen &&
-	       now_ns() - ep->armed_at >= RECHECK_MS * (int64_t)1000000;
+	       sc_clock_ns() - ep->armed_at >= RECHECK_MS * (int64_t)1000000;
 }
 
 /* A1 and A2, or what takes the place of A2. */
@@ -114,7 +104,7 @@ static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
 	ep->armed_at = 0;
 	if (ep->barrier && all_join(ep) && sc_sleep_barrier())
 		return;
-	ep->armed_at = now_ns();
+	ep->armed_at = sc_clock_ns();
 	lower(limit, RECHECK_MS);
 }
 
@@ -132,7 +122,7 @@ static void limit_lower(struct sc_ep *ep, int64_t *limit)
 /* Returns whether a peer has been found to be dead. */
 static bool watch(struct sc_ep *ep)
 {
-	int64_t now = now_ns();
+	int64_t now = sc_clock_ns();
 	int ended = 0;
 
 	if (now - ep->watched_at < WATCH_MS * (int64_t)1000000)

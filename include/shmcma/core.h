@@ -13,6 +13,7 @@
 #ifndef SHMCMA_CORE_H
 #define SHMCMA_CORE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,17 @@ enum sc_log_level { SC_LOG_WARN, SC_LOG_INFO };
 
 /* Where the core's messages go: one line without newline. NULL: nowhere (the default). */
 void sc_log_set(void (*sink)(enum sc_log_level level, const char *line));
+
+/* ---- time and threads ------------------------------------------------------------------------ */
+
+/* Nanoseconds of CLOCK_MONOTONIC, which nobody can set. */
+int64_t sc_clock_ns(void);
+
+/*
+ * Start a thread in which all signals are blocked: they are the application's. `stack`: bytes, 0: as many as the
+ * application's threads have. Negative errno, as of pthread_create(3).
+ */
+int sc_thread_start(pthread_t *thread, size_t stack, void *(*body)(void *), void *arg);
 
 /* ---- process --------------------------------------------------------------------------------- */
 

@@ -25,14 +25,6 @@
 #define LOOKS 16
 #define WATCHED 64
 
-static int64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
 /* Wakes so far, as who sleeps counts them. */
 static uint32_t wakes(uint64_t word)
 {
@@ -136,8 +128,8 @@ static void test_sleep(void **state)
 	(void)state;
 	for (int i = 0; i < 2; i++)
 		sc_sleep_arm(&words[i], SC_ABI_SLEEP_ASLEEP, &sleeps[i]);
-	assert_int_equal(sc_sleep(sleeps, 1, now()), -ETIMEDOUT);
-	ret = sc_sleep(sleeps, 2, now());
+	assert_int_equal(sc_sleep(sleeps, 1, sc_clock_ns()), -ETIMEDOUT);
+	ret = sc_sleep(sleeps, 2, sc_clock_ns());
 	assert_true(ret == -ETIMEDOUT || ret == -ENOSYS);
 	sc_wake(&words[1], SC_ABI_SLEEP_ASLEEP);
 	ret = sc_sleep(sleeps, 2, INT64_MAX);
@@ -205,7 +197,8 @@ static void test_calls_fail(void **state)
 		sc_sleep_arm(&words[i], SC_ABI_SLEEP_ASLEEP, &sleeps[i]);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		if (core_failing(cases[i].point, cases[i].error))
-			assert_int_equal(sc_sleep(sleeps, cases[i].count, now()), cases[i].expected);
+			assert_int_equal(sc_sleep(sleeps, cases[i].count, sc_clock_ns()),
+					 cases[i].expected);
 	if (core_failing("wake.join", ENOSYS))
 		assert_false(sc_wake_join());
 	if (core_failing("wake.barrier", EPERM))
@@ -236,7 +229,7 @@ static void open_ends(enum way way)
 /* It may be slept on; `limit` in ms, 0: without one. */
 static void check_rests(struct end *end, uint64_t who, int64_t limit)
 {
-	int64_t end_at = INT64_MAX, before = now();
+	int64_t end_at = INT64_MAX, before = sc_clock_ns();
 	struct sc_sleep sleep;
 
 	assert_int_equal(sc_ep_rest(end->ep, &sleep, &end_at), 0);
@@ -244,7 +237,7 @@ static void check_rests(struct end *end, uint64_t who, int64_t limit)
 	if (!limit)
 		assert_true(end_at == INT64_MAX);
 	else
-		assert_true(end_at >= before + limit * MS && end_at <= now() + limit * MS);
+		assert_true(end_at >= before + limit * MS && end_at <= sc_clock_ns() + limit * MS);
 }
 
 /* The same, whenever it was armed before. */
@@ -368,7 +361,7 @@ static void test_rings(void **state)
 /* A record that polls cannot take, for want of memory for instance, does not make it spin. */
 static void test_stuck(void **state)
 {
-	int64_t limit = INT64_MAX, before = now();
+	int64_t limit = INT64_MAX, before = sc_clock_ns();
 	struct sc_sleep sleep;
 	uint8_t byte = 7;
 
@@ -379,7 +372,7 @@ static void test_stuck(void **state)
 		assert_int_equal(sc_ep_rest(pair[1].ep, &sleep, &limit), -EAGAIN);
 	while (sc_ep_rest(pair[1].ep, &sleep, &limit) == -EAGAIN)
 		;
-	assert_true(limit >= before && limit <= now() + 10 * MS);
+	assert_true(limit >= before && limit <= sc_clock_ns() + 10 * MS);
 	pair_close(pair);
 }
 
@@ -429,7 +422,7 @@ static void test_without_barrier(void **state)
 	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 0);
 	assert_int_equal(*word_of(&pair[1]), armed); /* as the first time: it has been looked at since */
 	/* not if that is too short ago, nor after a wake */
-	pair[1].ep->armed_at = now() + 1000 * MS;
+	pair[1].ep->armed_at = sc_clock_ns() + 1000 * MS;
 	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
 	pair[1].ep->armed_at -= 2 * MS;
 	sc_ep_wake(pair[1].ep);
@@ -508,7 +501,7 @@ static void test_alone(void **state)
 	pair[1].ep->alone = true;
 	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, barrier_ms(&pair[1]) ? 1 : 100);
 	pair[1].ep->barrier = false;
-	pair[1].ep->watched_at = now() + 1000 * MS; /* not again so soon */
+	pair[1].ep->watched_at = sc_clock_ns() + 1000 * MS; /* not again so soon */
 	check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
 	pair_close(pair);
 }
@@ -571,7 +564,7 @@ static void test_second_look(void **state)
 	assert_int_equal(sc_ep_rest(pair[1].ep, &sleep, &limit), -EAGAIN);
 	core_failing(NULL, 0);
 	assert_int_equal(*word_of(&pair[1]) & SC_ABI_SLEEP_FLAGS, 0);
-	assert_true(limit - now() > 1000 * MS || barrier_ms(&pair[1]));
+	assert_true(limit - sc_clock_ns() > 1000 * MS || barrier_ms(&pair[1]));
 	pair_close(pair);
 }
 
