@@ -12,10 +12,12 @@
  *	                                 | newer                (ring of one)
  *	                               key A, newest --newer--> back to the oldest
  *
- * Posted receives: each is in the table of its class. A message asks each class that has receives once
- * and takes the candidate of the lowest seq.
+ * Posted receives: few are scanned in the order of posting, which begins with the one that it mostly is.
+ * With more than SC_MATCH_SCANNED all go to the tables of their classes, until none is posted. A message then
+ * asks each class that has receives once and takes the candidate of the lowest seq.
  *	post, unpost	O(1); post amortised, as tables double; plus the search for the class
- *	find_posted	O(classes that have receives), whatever their number of receives
+ *	find_recv	O(1) if it is the oldest; else O(classes that have receives), whatever their number of
+ *			receives, plus SC_MATCH_SCANNED
  *
  * Waiting messages: few are scanned in order of arrival. When a search meets more than FEW, the table
  * for its class is built over all of them, an index, and kept up to date until none waits.
@@ -25,14 +27,14 @@
  *
  * Invariants: a node is in a bucket exactly if its `link` is set, and then *link points to it; no two
  * nodes in one table's buckets have an equal key. classes[0 .. populated) have receives, the rest have
- * none, and their tables are empty. An index holds all waiting messages (bit in `live`) or none. Memory
- * that cannot be had for a larger table or an index makes searches slower, never wrong; only a receive
- * of a class that is not there yet can be refused for want of it.
+ * none, and their tables are empty. All posted receives are in tables (`hashed`) or none is. An index
+ * holds all waiting messages (bit in `live`) or none. Memory that cannot be had for a larger table or an
+ * index makes searches slower, never wrong; only where receives are hashed can one of a class that is not
+ * there yet, or the first beyond SC_MATCH_SCANNED, be refused for want of it.
  */
 #include "match.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -283,7 +285,7 @@ static void class_emptied(struct sc_match *match, struct sc_match_class *class)
 	}
 }
 
-int sc_match_post(struct sc_match *match, struct sc_match_recv *recv)
+static int hash_recv(struct sc_match *match, struct sc_match_recv *recv)
 {
 	struct sc_match_class *class = class_get(match, recv->source, recv->ignore);
 
@@ -292,28 +294,59 @@ int sc_match_post(struct sc_match *match, struct sc_match_recv *recv)
 	if (!class->count++)
 		class_swap(match, class, match->populated++);
 	recv->class = class;
-	recv->seq = match->seq++;
 	table_add(&class->table, &recv->node, recv->source, recv->tag);
-	sc_list_append(&match->posted, &recv->all);
-	match->posted_count++;
 	return 0;
 }
 
-void sc_match_unpost(struct sc_match *match, struct sc_match_recv *recv)
+void sc_match_unhash(struct sc_match *match, struct sc_match_recv *recv)
 {
 	struct sc_match_class *class = recv->class;
 
 	table_remove(&class->table, &recv->node);
-	sc_list_remove(&recv->all);
-	match->posted_count--;
 	if (!--class->count)
 		class_emptied(match, class);
+}
+
+/* Those that have been scanned so far, oldest first. */
+static int hash_posted(struct sc_match *match)
+{
+	sc_list_for (pos, &match->posted) {
+		if (!hash_recv(match, sc_list_entry(pos, struct sc_match_recv, all)))
+			continue;
+		for (pos = pos->prev; pos != &match->posted; pos = pos->prev)
+			sc_match_unhash(match, sc_list_entry(pos, struct sc_match_recv, all));
+		return -ENOMEM;
+	}
+	match->hashed = true;
+	return 0;
+}
+
+/* Of one that is about to be the newest. -ENOMEM: nothing has changed but that the others may be hashed. */
+int sc_match_hash(struct sc_match *match, struct sc_match_recv *recv)
+{
+	int ret = match->hashed ? 0 : hash_posted(match);
+
+	return ret ? ret : hash_recv(match, recv);
+}
+
+static struct sc_match_recv *scan_posted(struct sc_match *match, const void *source, uint64_t tag)
+{
+	sc_list_for (pos, &match->posted) {
+		struct sc_match_recv *recv = sc_list_entry(pos, struct sc_match_recv, all);
+
+		PROBE();
+		if (sc_match_fits(recv, source, tag))
+			return recv;
+	}
+	return NULL;
 }
 
 struct sc_match_recv *sc_match_find_posted(struct sc_match *match, const void *source, uint64_t tag)
 {
 	struct sc_match_recv *best = NULL;
 
+	if (!match->hashed)
+		return scan_posted(match, source, tag);
 	for (size_t i = 0; i < match->populated; i++) {
 		struct sc_match_node *node = table_find(&match->classes[i]->table, source, tag);
 

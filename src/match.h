@@ -2,6 +2,7 @@
 #ifndef SC_MATCH_H
 #define SC_MATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "list.h"
@@ -15,6 +16,9 @@
  *
  * Private memory, one thread at a time. Costs are given in match.c.
  */
+
+/* So many posted receives are scanned; with more, all are hashed. */
+#define SC_MATCH_SCANNED 8
 
 /* Searches of this many kinds (any source?, ignore) can have an index of the waiting messages each. */
 #define SC_MATCH_INDEXES 4
@@ -41,9 +45,9 @@ struct sc_match_table {
 struct sc_match_recv {
 	const void *source; /* NULL: any */
 	uint64_t tag, ignore;
-	uint64_t seq;	    /* order of posting */
-	struct sc_list all; /* in sc_match.posted */
-	struct sc_match_class *class;
+	uint64_t seq;		      /* order of posting */
+	struct sc_list all;	      /* in sc_match.posted */
+	struct sc_match_class *class; /* with sc_match.hashed, and the node */
 	struct sc_match_node node;
 };
 
@@ -74,6 +78,7 @@ struct sc_match {
 	struct sc_list waiting; /* all unexpected messages, oldest first */
 	size_t posted_count, waiting_count;
 	uint64_t seq;
+	bool hashed; /* all posted receives are in the tables of their classes; else none is */
 
 	struct sc_match_class **classes; /* `populated` with receives, then those kept for later */
 	size_t populated, class_count, class_room;
@@ -87,9 +92,32 @@ int sc_match_init(struct sc_match *match);
 /* What is still in the lists stays the caller's. */
 void sc_match_fini(struct sc_match *match);
 
+/* What is beyond a list of few receives; for the functions below. */
+int sc_match_hash(struct sc_match *match, struct sc_match_recv *recv);
+void sc_match_unhash(struct sc_match *match, struct sc_match_recv *recv);
+
 /* Post a receive. -ENOMEM: nothing has changed. */
-int sc_match_post(struct sc_match *match, struct sc_match_recv *recv);
-void sc_match_unpost(struct sc_match *match, struct sc_match_recv *recv);
+static inline int sc_match_post(struct sc_match *match, struct sc_match_recv *recv)
+{
+	int ret =
+		match->hashed || match->posted_count == SC_MATCH_SCANNED ? sc_match_hash(match, recv) : 0;
+
+	if (ret)
+		return ret;
+	recv->seq = match->seq++;
+	sc_list_append(&match->posted, &recv->all);
+	match->posted_count++;
+	return 0;
+}
+
+static inline void sc_match_unpost(struct sc_match *match, struct sc_match_recv *recv)
+{
+	if (match->hashed)
+		sc_match_unhash(match, recv);
+	sc_list_remove(&recv->all);
+	if (!--match->posted_count)
+		match->hashed = false; /* all tables are empty now */
+}
 
 /* Keep an unexpected message. -ENOMEM: nothing has changed. */
 int sc_match_keep(struct sc_match *match, struct sc_match_msg *msg);
@@ -100,11 +128,20 @@ struct sc_match_recv *sc_match_find_posted(struct sc_match *match, const void *s
 struct sc_match_msg *sc_match_find_waiting(struct sc_match *match, const void *source, uint64_t tag,
 					   uint64_t ignore);
 
-/* The oldest posted receive that fits, still posted; or NULL. */
+static inline bool sc_match_fits(const struct sc_match_recv *recv, const void *source, uint64_t tag)
+{
+	return !((recv->tag ^ tag) & ~recv->ignore) && (!recv->source || recv->source == source);
+}
+
+/* The oldest posted receive that fits, still posted; or NULL. Mostly it is the oldest of all. */
 static inline struct sc_match_recv *sc_match_find_recv(struct sc_match *match, const void *source,
 						       uint64_t tag)
 {
-	return match->posted_count ? sc_match_find_posted(match, source, tag) : NULL;
+	struct sc_match_recv *oldest = sc_list_entry(match->posted.next, struct sc_match_recv, all);
+
+	if (!match->posted_count)
+		return NULL;
+	return sc_match_fits(oldest, source, tag) ? oldest : sc_match_find_posted(match, source, tag);
 }
 
 /* The oldest unexpected message that fits, still kept; or NULL. */

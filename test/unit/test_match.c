@@ -72,6 +72,26 @@ static int setup(void **state)
 	return sc_match_init(&match);
 }
 
+/* Receives that nothing fits, so many that those of the test are hashed. */
+static struct sc_match_recv crowd[SC_MATCH_SCANNED + 1];
+
+static void crowd_post(void)
+{
+	for (size_t i = 0; i <= SC_MATCH_SCANNED; i++) {
+		crowd[i] = (struct sc_match_recv){ .source = &peers[63], .tag = i };
+		assert_int_equal(sc_match_post(&match, &crowd[i]), 0);
+	}
+	assert_true(match.hashed);
+}
+
+static int setup_crowded(void **state)
+{
+	int ret = setup(state);
+
+	crowd_post();
+	return ret;
+}
+
 static int teardown(void **state)
 {
 	(void)state;
@@ -169,7 +189,9 @@ static void check_match(void)
 		assert_int_equal(check_table(&match.classes[i]->table), match.classes[i]->count);
 		in_classes += match.classes[i]->count;
 	}
-	assert_int_equal(in_classes, posted);
+	assert_int_equal(in_classes, match.hashed ? posted : 0);
+	assert_true(match.hashed || posted <= SC_MATCH_SCANNED);
+	assert_true(posted || !match.hashed);
 	for (unsigned i = 0; i < SC_MATCH_INDEXES; i++)
 		assert_int_equal(check_table(&match.indexes[i].table), match.live & 1u << i ? waiting : 0);
 }
@@ -550,30 +572,43 @@ static void test_random_with_failures(void **state)
 
 /* ---- no memory ------------------------------------------------------------------------------- */
 
+/* The first beyond SC_MATCH_SCANNED needs memory for all classes, those that were scanned among them. */
 static void test_post_no_memory(void **state)
 {
-	struct sc_match_recv recv = { .source = A, .tag = 1 },
-			     masked = { .source = A, .tag = 1, .ignore = 6 };
+	static struct sc_match_recv recv[SC_MATCH_SCANNED + 1],
+		masked = { .source = A, .tag = 1, .ignore = 6 };
+	size_t last = SC_MATCH_SCANNED;
 
 	(void)state;
-	for (long left = 0; left < 3; left++) {
+	for (long left = 0; left < 5; left++) {
+		allocations_left = 0; /* few take none */
+		for (size_t i = 0; i <= last; i++)
+			recv[i] = (struct sc_match_recv){ .source = i == last - 1 ? NULL : A, .tag = i };
+		for (size_t i = 0; i < last; i++)
+			assert_int_equal(sc_match_post(&match, &recv[i]), 0);
 		allocations_left = left;
-		assert_int_equal(sc_match_post(&match, &recv), -ENOMEM);
+		assert_int_equal(sc_match_post(&match, &recv[last]), -ENOMEM);
 		check_match();
-		assert_int_equal(match.posted_count, 0);
-		assert_true(sc_list_empty(&match.posted));
+		assert_int_equal(match.posted_count, last);
+		for (size_t i = 0; i < last; i++)
+			take_recv(A, i, &recv[i]);
 		sc_match_fini(&match);
 		sc_match_init(&match);
 	}
-	allocations_left = 3;
-	assert_int_equal(sc_match_post(&match, &recv), 0);
+	for (size_t i = 0; i < last; i++)
+		assert_int_equal(sc_match_post(&match, &recv[i]), 0);
+	allocations_left = 5;
+	assert_int_equal(sc_match_post(&match, &recv[last]), 0);
 	assert_int_equal(allocations_left, 0);
 	assert_int_equal(sc_match_post(&match, &masked), -ENOMEM);
 	check_match();
-	take_recv(A, 1, &recv);
+	take_recv(A, last - 1, &recv[last - 1]);
 	/* An empty class serves where no new one can be had. */
 	assert_int_equal(sc_match_post(&match, &masked), 0);
 	check_match();
+	for (size_t i = 0; i <= last; i++)
+		if (i != last - 1)
+			take_recv(A, i, &recv[i]);
 	take_recv(A, 3, &masked);
 }
 
@@ -582,9 +617,10 @@ static void test_growth_no_memory(void **state)
 	static struct sc_match_recv recv[1000];
 
 	(void)state;
-	post(&recv[0], A, 0, 0);
+	for (size_t i = 0; i <= SC_MATCH_SCANNED; i++)
+		post(&recv[i], A, i, 0);
 	allocations_left = 0;
-	for (size_t i = 1; i < 1000; i++)
+	for (size_t i = SC_MATCH_SCANNED + 1; i < 1000; i++)
 		post(&recv[i], A, i, 0);
 	assert_int_equal(match.classes[0]->table.mask, FIRST_BUCKETS - 1);
 	check_match();
@@ -782,15 +818,27 @@ static void test_cost_of_nothing(void **state)
 	assert_true(sc_match_probes - before < 16ul * MANY);
 }
 
+/* The same where receives are hashed. */
+#define CROWDED(test)                                                                                     \
+	{                                                                                                 \
+#test " crowded", test, setup_crowded, teardown, NULL                                     \
+	}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_nothing, setup, teardown),
+		CROWDED(test_nothing),
 		cmocka_unit_test_setup_teardown(test_recv_exact, setup, teardown),
+		CROWDED(test_recv_exact),
 		cmocka_unit_test_setup_teardown(test_recv_same_key_in_order, setup, teardown),
+		CROWDED(test_recv_same_key_in_order),
 		cmocka_unit_test_setup_teardown(test_recv_oldest_of_all_classes, setup, teardown),
+		CROWDED(test_recv_oldest_of_all_classes),
 		cmocka_unit_test_setup_teardown(test_recv_ignored_bits, setup, teardown),
+		CROWDED(test_recv_ignored_bits),
 		cmocka_unit_test_setup_teardown(test_recv_keeps_place, setup, teardown),
+		CROWDED(test_recv_keeps_place),
 		cmocka_unit_test_setup_teardown(test_recv_classes_are_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_msg_few, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_msg_many, setup, teardown),
