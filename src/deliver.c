@@ -73,7 +73,8 @@ struct ending {
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
-static inline void complete(struct sc_ep *ep, const struct sc_rx_op *op, const struct ending *ending)
+static inline __attribute__((always_inline)) void complete(struct sc_ep *ep, const struct sc_rx_op *op,
+							   const struct ending *ending)
 {
 	int error = !ending->error && ending->size > ending->done ? -EMSGSIZE : ending->error;
 	struct sc_comp *comp;
@@ -807,6 +808,22 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 		next = sc_ring_peek_next(&message->peer->rx, message->lines);
 	transfer_start(ep, op, sc_ctl_kind(next) == SC_ABI_RDV);
 	return 0;
+}
+
+void sc_deliver_line(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint32_t size = sc_ctl_size(ctl);
+	struct ending ending = { .peer = peer,
+				 .tag = tag,
+				 .data = sc_load_relaxed_64(&line->words[1]), /* published by ctl */
+				 .size = size,
+				 .done = size,
+				 .flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
+
+	sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
+	complete(peer->ep, op, &ending);
+	sc_slab_put(&peer->ep->rxq->ops, op);
 }
 
 int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message)

@@ -28,6 +28,12 @@ struct sc_message {
  */
 int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message);
 
+/*
+ * The same for one of a line, into a receive that is out of the matcher, for one message in one buffer that it fits.
+ * `ctl` is the record's, checked.
+ */
+void sc_deliver_line(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl);
+
 /* The first `len` bytes of an eager message's payload into a vector. */
 void sc_deliver_payload(const struct sc_message *message, const struct iovec *iov, size_t iov_count,
 			size_t len);

@@ -77,6 +77,7 @@ static void config_settle(struct sc_ep *ep)
 							   SC_INJECT_MAX / SC_ABI_RECORD_BUFS, 1u << 20));
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
+	ep->line_max = clamp(config->inline_max, 0, sc_inline_first(0));
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
 	if (config->window < 1024)
 		config->window = 1024;

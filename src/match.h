@@ -133,15 +133,22 @@ static inline bool sc_match_fits(const struct sc_match_recv *recv, const void *s
 	return !((recv->tag ^ tag) & ~recv->ignore) && (!recv->source || recv->source == source);
 }
 
-/* The oldest posted receive that fits, still posted; or NULL. Mostly it is the oldest of all. */
+/* The receive that is posted for longest, which it mostly is, if it fits; or NULL. */
+static inline struct sc_match_recv *sc_match_first_recv(struct sc_match *match, const void *source,
+							uint64_t tag)
+{
+	struct sc_match_recv *first = sc_list_entry(match->posted.next, struct sc_match_recv, all);
+
+	return match->posted_count && sc_match_fits(first, source, tag) ? first : NULL;
+}
+
+/* The oldest posted receive that fits, still posted; or NULL. */
 static inline struct sc_match_recv *sc_match_find_recv(struct sc_match *match, const void *source,
 						       uint64_t tag)
 {
-	struct sc_match_recv *oldest = sc_list_entry(match->posted.next, struct sc_match_recv, all);
+	struct sc_match_recv *first = sc_match_first_recv(match, source, tag);
 
-	if (!match->posted_count)
-		return NULL;
-	return sc_match_fits(oldest, source, tag) ? oldest : sc_match_find_posted(match, source, tag);
+	return first || !match->posted_count ? first : sc_match_find_posted(match, source, tag);
 }
 
 /* The oldest unexpected message that fits, still kept; or NULL. */

@@ -30,13 +30,10 @@ static int refresh(struct sc_peer *peer)
 	return 0;
 }
 
-int sc_record_room(struct sc_peer *peer, uint32_t lines)
+int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)
 {
-	int ret;
+	int ret = refresh(peer);
 
-	if (sc_ring_has_room(&peer->tx, lines))
-		return 0;
-	ret = refresh(peer);
 	if (ret)
 		return ret;
 	if (sc_ring_has_room(&peer->tx, lines))

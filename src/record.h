@@ -4,8 +4,13 @@
 
 #include "state.h"
 
+int sc_record_room_slow(struct sc_peer *peer, uint32_t lines);
+
 /* Room for a record of `lines` lines in the peer's ring? -EAGAIN; -EPROTO: the peer has been given up. */
-int sc_record_room(struct sc_peer *peer, uint32_t lines);
+static inline int sc_record_room(struct sc_peer *peer, uint32_t lines)
+{
+	return sc_ring_has_room(&peer->tx, lines) ? 0 : sc_record_room_slow(peer, lines);
+}
 
 /* Write a record of one line; there is room. */
 void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, uint32_t size,

@@ -3,7 +3,6 @@
 #include "ring.h"
 
 #include <errno.h>
-#include <string.h>
 #include "inject.h"
 
 int sc_ring_refresh(struct sc_ring_tx *tx)
@@ -36,8 +35,8 @@ static inline void walk_on(struct walk *walk)
 	walk->here = SC_ABI_LINE_BYTES;
 }
 
-void sc_lines_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here, const void *from,
-		    uint32_t size)
+void sc_lines_write_slow(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here,
+			 const void *from, uint32_t size)
 {
 	struct walk walk = walk_begin(lines, first, here);
 
@@ -48,11 +47,10 @@ void sc_lines_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32
 		size -= walk.here;
 	}
 	memcpy(walk.at, from, size);
-	(void)SC_INJECT("ring.payload_end");
 }
 
-void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here, void *to,
-		   uint32_t size)
+void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here,
+			void *to, uint32_t size)
 {
 	struct walk walk = walk_begin(lines, (struct sc_abi_line *)first, here);
 

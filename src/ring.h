@@ -22,6 +22,7 @@
 #define SC_RING_H
 
 #include <stdbool.h>
+#include <string.h>
 #include <shmcma/abi.h>
 #include "atomic.h"
 #include "inject.h"
@@ -177,14 +178,61 @@ static inline uint32_t sc_ctl_size(uint64_t ctl)
 	return (uint32_t)ctl;
 }
 
+/* memcpy(3) of what fits a line, in the open: a call costs more than the copy. */
+static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
+{
+	const uint8_t *from = from_;
+	uint8_t *to = to_;
+
+	if (size == 8) {
+		memcpy(to, from, 8);
+	} else if (size >= 16) { /* the last 16 overlap those before */
+		if (size > 32)
+			memcpy(to + 16, from + 16, 16);
+		if (size > 48)
+			memcpy(to + 32, from + 32, 16);
+		memcpy(to, from, 16);
+		memcpy(to + size - 16, from + size - 16, 16);
+	} else if (size > 8) {
+		memcpy(to, from, 8);
+		memcpy(to + size - 8, from + size - 8, 8);
+	} else if (size >= 4) {
+		memcpy(to, from, 4);
+		memcpy(to + size - 4, from + size - 4, 4);
+	} else if (size) {
+		to[0] = from[0];
+		to[size / 2] = from[size / 2];
+		to[size - 1] = from[size - 1];
+	}
+}
+
+void sc_lines_write_slow(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here,
+			 const void *from, uint32_t size);
+void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here,
+			void *to, uint32_t size);
+
 /*
  * Write / read `size` bytes in the lines of a record: the last `here` bytes of the first line, then whole
  * lines.
  */
-void sc_lines_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here, const void *from,
-		    uint32_t size);
-void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here, void *to,
-		   uint32_t size);
+static inline void sc_lines_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here,
+				  const void *from, uint32_t size)
+{
+	if (size <= here)
+		sc_line_copy(first->bytes + SC_ABI_LINE_BYTES - here, from, size);
+	else
+		sc_lines_write_slow(lines, first, here, from, size);
+	(void)SC_INJECT("ring.payload_end");
+}
+
+static inline void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here,
+				 void *to, uint32_t size)
+{
+	if (size <= here)
+		sc_line_copy(to, first->bytes + SC_ABI_LINE_BYTES - here, size);
+	else
+		sc_lines_read_slow(lines, first, here, to, size);
+}
 
 /* Lines of a record with `size` such bytes. */
 static inline uint32_t sc_lines_count(uint32_t here, uint32_t size)

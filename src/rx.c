@@ -135,7 +135,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 }
 
 /* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
-static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
+static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint64_t words[7];
@@ -181,6 +181,40 @@ static int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return -EPROTO;
 }
 
+/* Of a record's ctl, all but lap, size and flags that do not change what is done with it. */
+#define CTL_WAY                                                                                           \
+	(0xffULL << SC_ABI_CTL_KIND_SHIFT | 0xffULL << SC_ABI_CTL_LINES_SHIFT |                           \
+	 (uint64_t)SC_ABI_F_ACK << SC_ABI_CTL_FLAGS_SHIFT)
+
+/*
+ * What most messages are: inline in a line, no acknowledgement asked for, for the receive that is posted for
+ * longest, which has one buffer and room for all of it. False says nothing, and nothing has been done.
+ */
+static inline bool take_line(struct sc_peer *peer, uint64_t ctl)
+{
+	uint64_t units = SC_ABI_UNITS(sc_ctl_size(ctl));
+	struct sc_ep *ep = peer->ep;
+	struct sc_match_recv *first;
+	struct sc_rx_op *op;
+	uint64_t tag;
+
+	if ((ctl & CTL_WAY) != sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0) ||
+	    sc_ctl_size(ctl) > sc_inline_first(0) || units > ep->config.window - peer->units_held)
+		return false;
+	tag = sc_load_relaxed_64(&sc_ring_first(&peer->rx)->words[0]); /* published by ctl */
+	first = sc_match_first_recv(sc_rxq_queue(ep->rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED),
+				    peer->source, tag);
+	if (!first)
+		return false;
+	op = sc_list_entry(first, struct sc_rx_op, match);
+	if (op->flags & SC_RECV_MULTI || op->iov_count != 1 || op->capacity < sc_ctl_size(ctl))
+		return false;
+	sc_deliver_unpost(ep->rxq, op);
+	sc_deliver_line(op, peer, tag, ctl);
+	sc_peer_give_back(peer, units);
+	return true;
+}
+
 /* Has the record bounce buffers, which the writer wants back soon? */
 static bool names_buffers(enum sc_abi_kind kind)
 {
@@ -201,7 +235,7 @@ static int lose_payload(struct sc_peer *peer)
 }
 
 /* Take what the peer's ring has, up to RING_BURST records. */
-static int poll_ring(struct sc_peer *peer)
+static __attribute__((noinline)) int poll_ring(struct sc_peer *peer)
 {
 	int taken = 0;
 	bool lent = false;
@@ -213,6 +247,11 @@ static int poll_ring(struct sc_peer *peer)
 		const char *why = "a record of impossible length";
 		int ret = -EPROTO;
 
+		if (__builtin_expect(take_line(peer, ctl), 1)) {
+			sc_ring_release(&peer->rx, 1);
+			taken++;
+			continue;
+		}
 		if (!peer->seg && names_buffers(kind))
 			return taken + lose_payload(peer);
 		if (lines - 1 < SC_ABI_RECORD_LINES)
@@ -252,11 +291,16 @@ static void inbound_promote(struct sc_ep *ep, uint32_t index)
 	peer->inbound_index = victim;
 }
 
-static int poll_peer(struct sc_ep *ep, uint32_t index)
+static inline int poll_peer(struct sc_ep *ep, uint32_t index)
 {
 	struct sc_peer *peer = ep->inbound[index];
-	int taken = poll_ring(peer);
+	int taken;
 
+	if (__builtin_expect(!sc_ring_peek(&peer->rx) && sc_list_empty(&peer->unproven) &&
+				     peer->feed != SC_FEED_DRAINING,
+			     1))
+		return 0;
+	taken = poll_ring(peer);
 	if (__builtin_expect(!taken && peer->feed == SC_FEED_DRAINING, 0) && !sc_ring_peek(&peer->rx)) {
 		sc_peer_drained(peer);
 		return 1;

@@ -340,6 +340,7 @@ struct sc_ep {
 	uint32_t rx_silent; /* SC_SILENT, or 0: all receives are reported */
 	struct sc_slab tx_ops;
 	size_t tx_size;
+	uint32_t line_max; /* payload that goes inline in one line, bytes */
 
 	uint32_t membership;	  /* last seen */
 	struct sc_peer **inbound; /* peers whose rings are polled; the busy ones first */

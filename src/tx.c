@@ -105,14 +105,10 @@ static struct sc_tx_op *op_begin(struct sc_ep *ep, struct sc_peer *peer, const s
 	return op;
 }
 
-/* May `units` more wait unmatched at the peer? */
-static bool window_room(struct sc_peer *peer, uint64_t units)
+static bool window_room_slow(struct sc_peer *peer, uint64_t units)
 {
-	uint64_t back;
-
-	if (peer->units_sent + units <= peer->units_limit)
-		return true;
-	back = sc_load_relaxed_64(&peer->tx.consumer->window); /* a count of its own, orders nothing */
+	uint64_t back =
+		sc_load_relaxed_64(&peer->tx.consumer->window); /* a count of its own, orders nothing */
 	if (back > peer->units_sent) {
 		sc_peer_quarantine(peer, -EPROTO, "its window is out of range");
 		return false;
@@ -124,7 +120,14 @@ static bool window_room(struct sc_peer *peer, uint64_t units)
 	return false;
 }
 
-static uint32_t abi_flags(const struct sc_send *send)
+/* May `units` more wait unmatched at the peer? */
+static inline bool window_room(struct sc_peer *peer, uint64_t units)
+{
+	return __builtin_expect(peer->units_sent + units <= peer->units_limit, 1) ||
+	       window_room_slow(peer, units);
+}
+
+static inline uint32_t abi_flags(const struct sc_send *send)
 {
 	uint32_t flags = send->flags & SC_TAGGED ? SC_ABI_F_TAGGED : 0;
 
@@ -147,7 +150,7 @@ static void count_sent(struct sc_peer *peer, size_t size, uint64_t units, uint64
 }
 
 /* An eager message has been written: it completes now, unless it waits for an acknowledgement. */
-static void eager_done(struct sc_ep *ep, const struct sc_send *send, size_t size, uint32_t flags)
+static inline void eager_done(struct sc_ep *ep, const struct sc_send *send, size_t size, uint32_t flags)
 {
 	struct sc_comp *comp;
 
@@ -172,52 +175,101 @@ static void eager_done(struct sc_ep *ep, const struct sc_send *send, size_t size
 	sc_cq_commit(ep->tx_cq);
 }
 
-static void payload_write(struct sc_peer *peer, struct sc_abi_line *first, uint32_t flags,
-			  const struct sc_send *send, uint32_t size)
+static void vector_write(struct sc_peer *peer, struct sc_abi_line *first, uint32_t flags,
+			 const struct sc_send *send, uint32_t size)
 {
 	uint8_t flat[SC_INLINE_MAX];
 
-	if (send->iov_count == 1) {
-		sc_inline_write(peer->tx.lines, first, flags, send->iov[0].iov_base, size);
-		return;
-	}
 	sc_iov_read(send->iov, send->iov_count, 0, flat, size);
 	sc_inline_write(peer->tx.lines, first, flags, flat, size);
 }
 
-static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
+static inline void payload_write(struct sc_peer *peer, struct sc_abi_line *first, uint32_t flags,
+				 const struct sc_send *send, uint32_t size)
+{
+	if (__builtin_expect(send->iov_count == 1, 1))
+		sc_inline_write(peer->tx.lines, first, flags, send->iov[0].iov_base, size);
+	else
+		vector_write(peer, first, flags, send, size);
+}
+
+struct inline_record {
+	uint32_t size; /* of the payload, bytes */
+	uint32_t flags, lines;
+};
+
+/* There is room for it. `op`: with SC_ABI_F_ACK, the operation that is to be acknowledged. */
+static inline __attribute__((always_inline)) void inline_write(struct sc_peer *peer,
+							       const struct sc_send *send,
+							       struct inline_record record,
+							       const struct sc_tx_op *op)
 {
 	struct sc_ep *ep = peer->ep;
-	uint32_t flags = abi_flags(send);
-	uint32_t lines = sc_inline_lines(flags, size);
-	uint64_t units = SC_ABI_UNITS(size);
-	struct sc_abi_line *line;
-	int ret;
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
 
-	if (!window_room(peer, units))
-		return peer->error ? peer->error : -EAGAIN;
-	ret = sc_record_room(peer, lines);
-	if (ret)
-		return ret;
-	line = sc_ring_reserve(&peer->tx);
-	if (flags & SC_ABI_F_ACK) {
-		struct sc_tx_op *op = op_begin(ep, peer, send, size);
-
-		if (!op)
-			return -EAGAIN;
+	if (record.flags & SC_ABI_F_ACK) {
 		line->words[2] = sc_slab_id(op);
 		(void)SC_INJECT("tx.inline_op");
 	}
-	line->words[0] = send->tag;
-	line->words[1] = send->data;
+	/*
+	 * relaxed: published by ctl; word by word, as they have been stored: a load of both would wait until these
+	 * stores have left the processor's buffer
+	 */
+	sc_store_relaxed_64(&line->words[0], send->tag);
+	sc_store_relaxed_64(&line->words[1], send->data);
 	(void)SC_INJECT("tx.inline_words");
-	if (size)
-		payload_write(peer, line, flags, send, size);
+	if (record.size)
+		payload_write(peer, line, record.flags, send, record.size);
 	(void)SC_INJECT("tx.inline");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, flags, lines, size), lines);
-	count_sent(peer, size, units, &ep->counters.tx_inline);
-	eager_done(ep, send, size, flags);
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, record.flags, record.lines, record.size),
+		       record.lines);
+	count_sent(peer, record.size, SC_ABI_UNITS(record.size), &ep->counters.tx_inline);
+	eager_done(ep, send, record.size, record.flags);
+}
+
+static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
+{
+	struct inline_record record = { .size = size, .flags = abi_flags(send) };
+	struct sc_tx_op *op = NULL;
+	int ret;
+
+	record.lines = sc_inline_lines(record.flags, size);
+	if (!window_room(peer, SC_ABI_UNITS(size)))
+		return peer->error ? peer->error : -EAGAIN;
+	ret = sc_record_room(peer, record.lines);
+	if (ret)
+		return ret;
+	if (record.flags & SC_ABI_F_ACK) {
+		op = op_begin(peer->ep, peer, send, size);
+		if (!op)
+			return -EAGAIN;
+	}
+	inline_write(peer, send, record, op);
 	return 0;
+}
+
+/*
+ * What most messages are: one buffer, no more than a line, nothing to wait for, and room for it. False says
+ * nothing: message_send() looks at one thing after the other.
+ */
+static inline bool is_short(const struct sc_ep *ep, const struct sc_peer *peer, const struct sc_send *send)
+{
+	const struct sc_cq *cq = ep->tx_cq;
+
+	return send->iov_count == 1 && send->iov[0].iov_len <= ep->line_max && cq &&
+	       !(send->flags & (SC_SEND_FENCE | SC_SEND_DELIVERY | SC_SEND_MATCH)) && peer->tx.lines &&
+	       sc_ring_has_room(&peer->tx, 1) &&
+	       peer->units_sent + SC_ABI_UNITS(ep->line_max) <= peer->units_limit &&
+	       cq->tail - cq->head < cq->limit;
+}
+
+static inline void send_short(struct sc_peer *peer, const struct sc_send *send)
+{
+	struct inline_record record = { .size = (uint32_t)send->iov[0].iov_len, .lines = 1 };
+
+	record.flags = (send->flags & SC_TAGGED ? SC_ABI_F_TAGGED : 0) |
+		       (send->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0);
+	inline_write(peer, send, record, NULL);
 }
 
 /* Buffers that eager messages leave to pieces, which have no other way to go. */
@@ -231,7 +283,8 @@ static uint32_t piece_reserve(const struct sc_ep *ep)
  * for the ring: they come back as soon as it looks there. The window has room again only when it matches,
  * and what other peers hold comes back when they look.
  */
-static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
+static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const struct sc_send *send,
+						 uint32_t size)
 {
 	struct sc_ep *ep = peer->ep;
 	uint32_t flags = abi_flags(send);
@@ -291,7 +344,8 @@ static int rdv_payload(struct sc_tx_op *op, const struct sc_send *send)
 	return 0;
 }
 
-static int send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t size)
+static __attribute__((noinline)) int send_rdv(struct sc_peer *peer, const struct sc_send *send,
+					      size_t size)
 {
 	struct sc_ep *ep = peer->ep;
 	uint32_t flags = abi_flags(send) & ~SC_ABI_F_ACK;
@@ -341,10 +395,11 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	return peer->link == SC_LINK_UP ? 0 : sc_peer_connect(peer);
 }
 
-static inline int message_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
+static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_peer *peer,
+						  const struct sc_send *send)
 {
-	size_t size =
-		send->iov_count == 1 ? send->iov[0].iov_len : sc_iov_size(send->iov, send->iov_count);
+	size_t size = __builtin_expect(send->iov_count == 1, 1) ? send->iov[0].iov_len
+								: sc_iov_size(send->iov, send->iov_count);
 	int ret;
 
 	if (__builtin_expect(!peer->tx.lines || send->flags & SC_SEND_FENCE, 0)) {
@@ -359,7 +414,7 @@ static inline int message_send(struct sc_ep *ep, struct sc_peer *peer, const str
 				     ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit,
 			     0))
 		return -EAGAIN;
-	if (size <= ep->config.inline_max)
+	if (__builtin_expect(size <= ep->config.inline_max, 1))
 		return send_inline(peer, send, (uint32_t)size);
 	if (size <= ep->config.eager_max) {
 		ret = send_bounce(peer, send, (uint32_t)size);
@@ -371,8 +426,13 @@ static inline int message_send(struct sc_ep *ep, struct sc_peer *peer, const str
 
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
 {
-	int ret = message_send(ep, peer, send);
+	int ret;
 
+	if (__builtin_expect(is_short(ep, peer, send), 1)) {
+		send_short(peer, send);
+		return 0;
+	}
+	ret = message_send(ep, peer, send);
 	if (__builtin_expect(ret == -EAGAIN, 0))
 		ep->pushed_back = true;
 	return ret;
@@ -649,7 +709,7 @@ static int reply_some(struct sc_ep *ep)
 	return written;
 }
 
-int sc_tx_progress(struct sc_ep *ep)
+int sc_tx_progress_slow(struct sc_ep *ep)
 {
 	int written = 0;
 
