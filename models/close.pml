@@ -7,8 +7,8 @@
  * segment, and closes; who reads polls, and may close as well. Either may be killed between any two steps. A
  * reaper takes a name away once, or never. (Several readers of one kept segment: only its `unread` is shared.)
  *
- *   closing   sc_peers_close() (has_unread(), keep_name, unread, CLOSED: P3), say_goodbye() (DEPARTED: P1,
- *             detach), sc_seg_destroy()
+ *   closing   sc_peers_close() (has_unread(), keep_name, unread, CLOSED: P3), leave_unseen(), say_goodbye()
+ *             (DEPARTED: P1, the mark: P6, detach), sc_seg_destroy()
  *   polling   review_claims(), accept_slot(), meet(), poll_ring(), sc_peer_drained(), end_feed(),
  *             sc_seg_leave(), slot_return(), review_link() (P3'), sc_peer_ended(), bury(), sc_peer_part()
  *
@@ -21,7 +21,7 @@
  * Asserted: nobody touches a segment that he has not mapped; what was published is read by whoever lives and
  * does not close, but for what has just been said; when nothing moves any more, the slots of those who
  * have gone are free, and a segment that was closed in order has no name, unless somebody for whom it was
- * kept has gone without reading it (a reaper will find it).
+ * kept was killed, or has gone without having let it in (a reaper will find it).
  *
  * Mutants, each of which must fail:
  *            KEEP=0     the name is not kept for those who have messages to read
@@ -34,6 +34,9 @@
  *            LEAVE=0    the last reader leaves the name
  *            LEFT=0     only a living endpoint's segment is attached
  *            DETACH=2   a segment is unmapped before the goodbye in it
+ *            SEEN=0     who closes does not look for a goodbye that it has not seen
+ *            MARK=0     who says goodbye does not look whether the other has closed
+ *            MARK=2     it looks before
  */
 #define NP 2
 #ifndef MSGS
@@ -68,6 +71,12 @@
 #endif
 #ifndef DETACH
 #define DETACH 1
+#endif
+#ifndef SEEN
+#define SEEN 1
+#endif
+#ifndef MARK
+#define MARK 1
 #endif
 
 /* who writes to p, NP: nobody; and p's reader number i */
@@ -184,26 +193,56 @@ inline lose()
 	fi
 }
 
+/* The mark in the claim in that slot, for which `by` has kept its name. */
+inline unmark(slot, by)
+{
+	atomic {
+		MORTAL;
+		mine = (claim[slot] == DEPARTED_UNREAD);
+		claim[slot] = (mine -> DEPARTED : claim[slot])
+	};
+	if
+	:: mine ->
+		atomic { MORTAL; unread[by]--; last = (unread[by] == 0); mine = false };
+		if
+		:: last -> atomic { MORTAL; named[by] = false; last = false }
+		:: else -> skip
+		fi
+	:: else -> skip
+	fi
+}
+
 inline part(q)
 {
 #if DETACH == 2
 	MAPPED(me, q) = false;
 #endif
 	if
-	:: WRITER(q) == me && claim[q] == PUBLISHED -> atomic {
-		MORTAL;
-		assert(MAPPED(me, q));
-		claim[q] = (keeps[q] -> DEPARTED_UNREAD : DEPARTED)
-	}
+	:: WRITER(q) == me && claim[q] == PUBLISHED ->
+#if MARK == 2
+		atomic { MORTAL; other = closed[q] };
+#endif
+		atomic {
+			MORTAL;
+			assert(MAPPED(me, q));
+			claim[q] = (keeps[q] -> DEPARTED_UNREAD : DEPARTED)
+		};
+#if MARK == 1
+		atomic { MORTAL; other = closed[q] };
+#endif
+		if
+		:: keeps[q] && other -> unmark(q, me)
+		:: else -> skip
+		fi
 	:: else -> skip
 	fi;
-	atomic { MORTAL; MAPPED(me, q) = false }
+	atomic { MORTAL; MAPPED(me, q) = false; other = false }
 }
 
 proctype Endpoint(byte me)
 {
 	byte w = WRITER(me), q, i, c, sent[NP];
-	bool keeps[NP], last, stays;
+	bool keeps[NP], last, stays, mine, other;
 
 	if :: w < NP -> stays = true :: skip fi;
 end:	do
@@ -284,6 +323,12 @@ end:	do
 	atomic { MORTAL; unread[me] = c };
 #endif
 	atomic { MORTAL; closed[me] = true };
+#if SEEN
+	if
+	:: w < NP && MAPPED(me, w) && (feed[me] == UP || feed[me] == DRAINING) -> unmark(me, w)
+	:: else -> skip
+	fi;
+#endif
 	i = 0;
 	do
 	:: i < READERS ->
@@ -353,7 +398,9 @@ init
 		:: else -> skip
 		fi;
 		if
-		:: gone[p] && !dead[p] -> assert(!named[p] || (kept[p] && gone[READER(p, 0)]))
+		:: gone[p] && !dead[p] ->
+			assert(!named[p] || (kept[p] && gone[READER(p, 0)] &&
+				(dead[READER(p, 0)] || feed[READER(p, 0)] == NONE)))
 		:: else -> skip
 		fi;
 		p++

@@ -19,9 +19,11 @@
  *   P3 release, sc_peers_close(): what was published before CLOSED   with  P3' review_link()
  *   P4 release, answer_slot(): reason before answer        pairs with  P4' review_answer()
  *   P5 release, slot_return(): clean slot before claim 0   pairs with  P5' claim()
+ *   P6 fence, sc_peers_close(): CLOSED before the claims   pairs with  P6' say_goodbye(): claim before CLOSED
  *
  * Parting: an endpoint that closes marks its presence CLOSED and its claims DEPARTED, then adds to the
- * counts. The other side reads what was published, then frees the slot.
+ * counts. The other side reads what was published, then frees the slot. If it closes itself before it sees
+ * that, nobody is left for whom a file was kept: one of the two takes the mark UNREAD away (P6) and counts that.
  *
  * Peers are kept until the endpoint closes, as its posted receives, completions and address vector may name
  * them; of one that is gone a small structure is left, and each review walks all of them.
@@ -106,17 +108,52 @@ int sc_peers_init(struct sc_ep *ep)
 	return -ENOMEM;
 }
 
+static bool is_heard(const struct sc_peer *peer)
+{
+	return peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING;
+}
+
+static bool has_closed(const struct sc_peer *peer)
+{
+	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED;
+}
+
+/* A mark that either side may take away: was it us who did? */
+static bool unmark(uint64_t *claim, uint64_t marked)
+{
+	return sc_cas_acq_rel_64(claim, marked, marked & ~SC_ABI_CLAIM_UNREAD);
+}
+
 static void say_goodbye(struct sc_peer *peer)
 {
-	uint64_t unread = peer->unread ? SC_ABI_CLAIM_UNREAD : 0;
+	uint64_t goodbye = ticket(peer) | (peer->unread ? SC_ABI_CLAIM_UNREAD : 0) | SC_ABI_DEPARTED;
+	uint64_t *claim;
 
-	/* P1 release: the last records before claim DEPARTED; pairs with P1' */
-	if (peer->out_slot != NO_SLOT)
-		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot],
-				    ticket(peer) | unread | SC_ABI_DEPARTED);
-	(void)SC_INJECT("peer.departed");
+	if (peer->out_slot != NO_SLOT) {
+		claim = &sc_seg_claims(peer->seg)[peer->out_slot];
+		/* P1 release: the last records before claim DEPARTED; pairs with P1' */
+		sc_store_release_64(claim, goodbye);
+		(void)SC_INJECT("peer.departed");
+		sc_fence_seq_cst(); /* P6' */
+		if (peer->unread && has_closed(peer) && unmark(claim, goodbye))
+			sc_seg_leave(peer->ep->seg);
+	}
 	peer->out_slot = NO_SLOT;
 	bump(peer->seg);
+}
+
+/* We close, and it has departed since our last poll. */
+static void leave_unseen(struct sc_peer *peer)
+{
+	uint64_t *claim, value;
+
+	if (!is_heard(peer) || !peer->seg || !sc_seg_is_here(peer->ep->seg))
+		return;
+	claim = &sc_seg_claims(peer->ep->seg)[peer->in_slot];
+	value = sc_load_acquire_64(claim);
+	if ((value & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED && value & SC_ABI_CLAIM_UNREAD &&
+	    unmark(claim, value))
+		sc_seg_leave(peer->seg);
 }
 
 /* The name of a dead peer's segment has waited for us; if it only has closed, its file is none to reap. */
@@ -177,6 +214,7 @@ void sc_peers_close(struct sc_ep *ep)
 	/* P3 release: unread, and all that was published before; pairs with P3' in review_link() */
 	sc_store_release_32(&presence->state, SC_ABI_CLOSED);
 	(void)SC_INJECT("peer.closed");
+	sc_fence_seq_cst(); /* P6 */
 }
 
 static void drop_replies(struct sc_peer *peer)
@@ -197,6 +235,7 @@ void sc_peers_fini(struct sc_ep *ep)
 	sc_list_for_safe (entry, next, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
+		leave_unseen(peer);
 		sc_peer_part(peer);
 		drop_replies(peer);
 		sc_source_part(peer, 0);
@@ -399,11 +438,6 @@ static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
 	answer_slot(peer->ep, peer->in_slot, how, reason);
 	if (peer->seg)
 		bump(peer->seg);
-}
-
-static bool is_heard(const struct sc_peer *peer)
-{
-	return peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING;
 }
 
 /* Nothing is sent to it any more, and nothing that was lent to it comes back by itself. */
@@ -874,7 +908,7 @@ static int review_link(struct sc_peer *peer)
 	if (!peer->seg || peer->link == SC_LINK_DOWN)
 		return 0;
 	/* P3' acquire: pairs with P3 in sc_peers_close() */
-	if (sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED) {
+	if (has_closed(peer)) {
 		if (peer->feed == SC_FEED_NONE)
 			review_claims(peer->ep);
 		if (is_heard(peer))

@@ -74,7 +74,7 @@ int sc_seg_attach(const char *addr, struct sc_seg **seg);
  */
 int sc_seg_attach_left(const char *addr, struct sc_seg **seg);
 
-/* One of those for whom a closed segment has kept its name has read its messages; the last removes it. */
+/* One of those for whom a closed segment has kept its name has read it, or never will; the last removes it. */
 void sc_seg_leave(struct sc_seg *seg);
 
 void sc_seg_detach(struct sc_seg *seg);

@@ -145,7 +145,8 @@ struct sc_abi_presence {
  * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED
  * back to 0; the owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead.
  * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and
- * it did not see itself accepted; its segment keeps its name for the owner to attach it.
+ * it did not see itself accepted; its segment keeps its name for the owner to attach it. Once the owner has
+ * closed, either takes UNREAD away (compare and swap) and 1 from the claimant's sc_abi_presence.unread.
  */
 enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 3 };
 #define SC_ABI_CLAIM_STATE 3ULL

@@ -132,7 +132,7 @@ holds close -DONEWAY
 for mutant in LOOK=0 ENDED=0 DETACH=2; do
 	breaks close -D$mutant
 done
-for mutant in KEEP=0 ANSWER=2 UNREAD=2 DRAIN=0 CLOSED=2 LEAVE=0 LEFT=0; do
+for mutant in KEEP=0 ANSWER=2 UNREAD=2 DRAIN=0 CLOSED=2 LEAVE=0 LEFT=0 SEEN=0 MARK=0 MARK=2; do
 	breaks close -DONEWAY -D$mutant
 done
 

@@ -18,6 +18,7 @@
 
 #include "addr.h"
 #include "core_pair.h"
+#include "reg.h"
 #include "seg.h"
 
 /* Of nobody, in another namespace: nobody says that it is dead. */
@@ -1265,6 +1266,74 @@ static void test_killed_closing(void **state)
 	check_killed_closing(true);
 }
 
+/* The parts of sc_ep_destroy(), with a wait after each of the first two. */
+static void parter(struct child *self, void *arg)
+{
+	struct sc_ep *ep = come(self, arg);
+
+	sc_peers_close(ep); /* with a message that is unread */
+	child_tell(self, "closed");
+	child_wait(self);
+	sc_regs_leave(ep);
+	sc_peers_fini(ep);
+	child_tell(self, "departed");
+	child_wait(self);
+	sc_bell_close(&ep->bell);
+	sc_pool_fini(&ep->pool);
+	sc_seg_destroy(ep->seg);
+}
+
+static void hear(struct child *child, const char *line)
+{
+	char text[CHILD_LINE];
+
+	assert_int_equal(read(child->up, text, sizeof(text)), sizeof(text));
+	assert_string_equal(text, line);
+}
+
+/*
+ * It has seen no answer, and keeps its file for us. We read the message, and close before we have seen it depart,
+ * or before it does (`first`): then the file is kept for nobody.
+ */
+static void check_parting(bool first, bool reads)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct visit visit = { .size = 1000 };
+	struct child child;
+	struct sc_peer *peer;
+
+	attr.config.daemon = false;
+	end_open(&pair[1], &attr);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, parter, &visit));
+	hear(&child, "closed");
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	ends_settle(&pair[1], 1);
+	if (reads) {
+		assert_int_equal(end_recv(&pair[1], NULL, into, 1000, 0, 0), 0);
+		ends_settle(&pair[1], 1);
+		expect_received(&pair[1], peer, into, 1000, 0);
+	}
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	if (first)
+		end_close(&pair[1]);
+	assert_int_equal(write(child.down, "x", 1), 1);
+	hear(&child, "departed");
+	assert_int_equal(core_has_file(child.line), !first);
+	if (!first)
+		end_close(&pair[1]);
+	assert_false(core_has_file(child.line));
+	assert_int_equal(child_end(&child), 0);
+}
+
+static void test_parting_unseen(void **state)
+{
+	(void)state;
+	sc_process_fini(); /* the thread, which would remove the file at a time of its own */
+	for (int how = 0; how < 4; how++)
+		check_parting(how & 1, how & 2);
+}
+
 /* What waits for a peer that has never looked at us ends, whether it closes (`close`) or is killed. */
 static void check_mute(bool close)
 {
@@ -1806,6 +1875,7 @@ int main(void)
 		cmocka_unit_test(test_killed_both),
 		cmocka_unit_test(test_killed_before_called),
 		cmocka_unit_test(test_killed_closing),
+		cmocka_unit_test(test_parting_unseen),
 		cmocka_unit_test(test_killed_nameless),
 		cmocka_unit_test(test_vanished),
 		cmocka_unit_test(test_vanished_departs),
