@@ -234,21 +234,22 @@ static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struc
 
 static ssize_t post_to(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_atomic *atomic)
 {
+	struct shmcma_ep *ep = fid->ep;
 	struct sc_peer *peer;
 	ssize_t ret;
 
 	if (__builtin_expect(atomic->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_atomic(fid, dest, atomic);
-	shmcma_lock(fid->domain);
-	peer = shmcma_ep_peer(fid->ep, dest);
+	shmcma_lock_enter(&ep->locked);
+	peer = shmcma_ep_peer(ep, dest);
 	if (__builtin_expect(peer != NULL, 1)) {
-		ret = sc_atomic_post(fid->ep->core, peer, atomic);
+		ret = sc_atomic_post(ep->core, peer, atomic);
 		if (__builtin_expect(ret, 0))
-			ret = post_slow(fid->ep, peer, atomic, (int)ret);
+			ret = post_slow(ep, peer, atomic, (int)ret);
 	} else {
-		ret = shmcma_ep_no_peer(fid->ep, dest);
+		ret = shmcma_ep_no_peer(ep, dest);
 	}
-	shmcma_unlock(fid->domain);
+	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 

@@ -3,8 +3,9 @@
  * cntr.c: fid_cntr. The core adds to the counter (struct sc_cntr) while an endpoint is polled or posted to;
  * here it is read, set and waited for.
  *
- * Any thread may call. Both words are written under the domain's lock, by the core and by fi_cntr_add() and
- * the like, and so nothing added is lost; fi_cntr_set() overwrites what is there, see fi_cntr(3).
+ * Any thread may call. Both words are written under the counter's lock (lock.h), by the core and by
+ * fi_cntr_add() and the like, and so nothing added is lost; fi_cntr_set() overwrites what is there, see
+ * fi_cntr(3).
  *
  * Progress: each read polls the endpoints that count here, so a program that looks at nothing but counters
  * gets on. What is counted for deferred work or registered memory, or not yet for anything, may be on any
@@ -26,6 +27,25 @@ const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr)
 	return cntr->elsewhere || !cntr->polled.count ? &cntr->domain->enabled : &cntr->polled;
 }
 
+/* Which it is may change as long as no lock is held; with all of them it makes no difference. */
+bool shmcma_cntr_enter(struct shmcma_cntr *cntr)
+{
+	shmcma_lock_enter(&cntr->locked);
+	if (__builtin_expect(shmcma_cntr_polled(cntr) == &cntr->polled || cntr->domain->locks.coarse, 1))
+		return false;
+	shmcma_lock_leave(&cntr->locked);
+	shmcma_lock(cntr->domain);
+	return true;
+}
+
+void shmcma_cntr_leave(struct shmcma_cntr *cntr, bool all)
+{
+	if (all)
+		shmcma_unlock(cntr->domain);
+	else
+		shmcma_lock_leave(&cntr->locked);
+}
+
 static struct sc_cntr read_both(const struct shmcma_cntr *cntr)
 {
 	return (struct sc_cntr){ .value = sc_cntr_read(&cntr->count.value),
@@ -34,13 +54,13 @@ static struct sc_cntr read_both(const struct shmcma_cntr *cntr)
 
 static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 {
+	bool all = shmcma_cntr_enter(cntr);
 	struct sc_cntr got;
 
-	shmcma_lock(cntr->domain);
 	shmcma_wait_rise_locked(&cntr->wait);
 	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
 	got = cntr->told = read_both(cntr);
-	shmcma_unlock(cntr->domain);
+	shmcma_cntr_leave(cntr, all);
 	return got;
 }
 
@@ -78,11 +98,11 @@ static void changed_locked(struct shmcma_cntr *cntr)
 
 static int add(struct shmcma_cntr *cntr, uint64_t *word, uint64_t more)
 {
-	shmcma_lock(cntr->domain);
+	shmcma_lock_enter(&cntr->locked);
 	sc_cntr_add(word, more);
 	changed_locked(cntr);
 	shmcma_trigger_run_locked(cntr->domain);
-	shmcma_unlock(cntr->domain);
+	shmcma_lock_leave(&cntr->locked);
 	return 0;
 }
 
@@ -99,11 +119,11 @@ static int cntr_adderr(struct fid_cntr *fid, uint64_t value)
 /* The difference is added, since the lock keeps the word what it is. */
 static int set(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value)
 {
-	shmcma_lock(cntr->domain);
+	shmcma_lock_enter(&cntr->locked);
 	sc_cntr_add(word, value - sc_cntr_read(word));
 	changed_locked(cntr);
 	shmcma_trigger_run_locked(cntr->domain);
-	shmcma_unlock(cntr->domain);
+	shmcma_lock_leave(&cntr->locked);
 	return 0;
 }
 
@@ -196,6 +216,7 @@ static int cntr_close(struct fid *fid)
 		return -FI_EBUSY;
 	shmcma_object_del(&cntr->object);
 	shmcma_wait_fini(&cntr->wait);
+	shmcma_lock_quit(domain, &cntr->locked);
 	shmcma_polled_fini(&cntr->polled);
 	if (cntr->lent)
 		retire(cntr);
@@ -245,6 +266,7 @@ struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain
 	if (!cntr)
 		return NULL;
 	cntr->elsewhere = true;
+	shmcma_lock_merge_all_locked(domain);
 	atomic_fetch_add(&cntr->refs, 1);
 	return cntr;
 }
@@ -294,6 +316,8 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 	cntr->fid.ops = &cntr_ops;
 	cntr->domain = container_of(fid, struct shmcma_domain, fid);
 	cntr->wait.domain = cntr->domain;
+	cntr->wait.locked = &cntr->locked;
+	shmcma_lock_join(cntr->domain, &cntr->locked, false);
 	atomic_fetch_add(&cntr->domain->refs, 1);
 	shmcma_object_add(&cntr->object, &cntr->fid.fid, NULL);
 	*out = &cntr->fid;

@@ -7,7 +7,7 @@
  * application's messages. A collective operation (struct shmcma_collop) is up to three phases (collective.c),
  * each of which is a pattern of messages between the members (group.c).
  *
- * All of it is used under the lock of the endpoint's domain.
+ * All of it is used under the lock of the endpoint's domain, which is one where there is such an endpoint.
  */
 #ifndef SHMCMA_COLLECTIVE_H
 #define SHMCMA_COLLECTIVE_H

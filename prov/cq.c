@@ -3,7 +3,7 @@
  * cq.c: fid_cq. The core puts completions into the queue (struct sc_cq) while an endpoint is polled; here
  * they are taken out in the format that the application chose.
  *
- * Any thread may call; the domain's lock, if there is one, covers each read. Only fi_cq_signal() does
+ * Any thread may call; the queue's lock (lock.h), if there is one, covers each read. Only fi_cq_signal() does
  * without.
  *
  * Order: what is queued is served first. Only an empty queue makes a read poll the bound endpoints, so a
@@ -166,14 +166,14 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
 	ssize_t ret;
 
-	shmcma_lock(cq->domain);
+	shmcma_lock_enter(&cq->locked);
 	shmcma_wait_rise_locked(&cq->wait);
 	if (!sc_cq_peek(&cq->queue) || !count)
 		shmcma_progress_locked(cq->domain, &cq->polled);
 	ret = (ssize_t)take(cq, buf, count, source, format);
 	if (!ret)
 		ret = nothing(cq);
-	shmcma_unlock(cq->domain);
+	shmcma_lock_leave(&cq->locked);
 	return ret;
 }
 
@@ -279,7 +279,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 
 	if (flags)
 		return -FI_EBADFLAGS;
-	shmcma_lock(cq->domain);
+	shmcma_lock_enter(&cq->locked);
 	comp = sc_cq_peek(&cq->queue);
 	if (comp && comp->err) {
 		put_error(cq, entry, comp);
@@ -290,7 +290,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 	} else {
 		ret = -FI_EAGAIN;
 	}
-	shmcma_unlock(cq->domain);
+	shmcma_lock_leave(&cq->locked);
 	return ret;
 }
 
@@ -398,6 +398,7 @@ static int cq_close(struct fid *fid)
 		return -FI_EBUSY;
 	shmcma_object_del(&cq->object);
 	shmcma_wait_fini(&cq->wait);
+	shmcma_lock_quit(cq->domain, &cq->locked);
 	sc_cq_fini(&cq->queue);
 	atomic_fetch_sub(&cq->domain->refs, 1);
 	shmcma_polled_fini(&cq->polled);
@@ -477,6 +478,8 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	cq->domain = container_of(fid, struct shmcma_domain, fid);
 	cq->format = wanted->format ? wanted->format : FI_CQ_FORMAT_CONTEXT;
 	cq->wait.domain = cq->domain;
+	cq->wait.locked = &cq->locked;
+	shmcma_lock_join(cq->domain, &cq->locked, false);
 	atomic_fetch_add(&cq->domain->refs, 1);
 	shmcma_object_add(&cq->object, &cq->fid.fid, NULL);
 	*out = &cq->fid;

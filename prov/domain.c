@@ -2,8 +2,8 @@
 /*
  * domain.c: the domain object. Any thread.
  *
- * The domain's lock is there for all that belongs to it: taken by data calls if the threading model asks
- * for it, see shmcma.h. The first domain of a process clears away what dead processes have left.
+ * The domain's locks are there for all that belongs to it, see lock.h. The first domain of a process clears
+ * away what dead processes have left.
  */
 #define _GNU_SOURCE 1
 #include "shmcma.h"
@@ -71,7 +71,7 @@ static int domain_close(struct fid *fid)
 	shmcma_polled_fini(&domain->silent);
 	sc_regtab_destroy(domain->regtab);
 	shmcma_cntr_free_retired(domain);
-	pthread_mutex_destroy(&domain->lock);
+	shmcma_locks_fini(domain);
 	free(domain);
 	return 0;
 }
@@ -116,13 +116,6 @@ static void scan_once(void)
 		shmcma_info(FI_LOG_DOMAIN, "removed %d names that dead processes had left\n", removed);
 }
 
-/* With a thread of ours the lock is held for one round of polling at most: worth a few spins. */
-static void lock_init(struct shmcma_domain *domain)
-{
-	domain->lock = domain->progress.wanted ? (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-					       : (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
-
 /* The modes that a registration looks at; the two values from before 1.5 in the bits of today. */
 static int mr_mode_bits(int mr_mode)
 {
@@ -149,6 +142,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 		       void *context)
 {
 	struct shmcma_domain *opened;
+	bool coarse;
 	int ret;
 
 	if (!info || !info->domain_attr)
@@ -174,17 +168,18 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	(void)shmcma_wait_init(&opened->progress.wait, FI_WAIT_NONE, &opened->fid.fid,
 			       NULL); /* needs nothing */
 	opened->progress.wait.domain = opened;
+	opened->progress.wait.locked = &opened->locks.itself;
 	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
 	/* who reads an event queue, which is no object of the domain, makes progress for fi_join */
-	opened->locked = opened->threading != FI_THREAD_DOMAIN || opened->progress.wanted ||
-			 info->caps & FI_COLLECTIVE;
+	coarse = opened->progress.wanted || info->caps & FI_COLLECTIVE;
+	shmcma_locks_init(opened, coarse || opened->threading != FI_THREAD_DOMAIN, coarse);
 	opened->caps = info->caps;
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;
-	lock_init(opened);
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	pthread_once(&scanned, scan_once);
-	shmcma_object_add(&opened->object, &opened->fid.fid, opened->locked ? &opened->lock : NULL);
+	shmcma_object_add(&opened->object, &opened->fid.fid, 
+			  opened->locks.common.taken ? &opened->locks.common.mutex : NULL);
 	*domain = &opened->fid;
 	return 0;
 }

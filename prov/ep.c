@@ -10,7 +10,7 @@
  * operation tables of the state (shmcma_ep_set_tables()). Contexts of scalable endpoints are endpoints of which
  * one direction is missing; what else they are is in sep.c, and what endpoints share in shared.c.
  *
- * Locks: the domain's for all that changes the ties or the flags; see shmcma.h.
+ * Locks: all of the domain for what changes the ties or the flags; see lock.h.
  */
 #define _GNU_SOURCE 1
 #include "collective.h"
@@ -291,6 +291,7 @@ static int bind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq, uint64_t flags)
 		ep->rx_selective = flags & FI_SELECTIVE_COMPLETION;
 		atomic_fetch_add(&cq->refs, 1);
 	}
+	shmcma_lock_merge_locked(&ep->locked, &cq->locked);
 	set_flags(ep);
 	return 0;
 }
@@ -353,6 +354,7 @@ static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 			continue;
 		ep->cntrs[i] = cntr;
 		atomic_fetch_add(&cntr->refs, 1);
+		shmcma_lock_merge_locked(&ep->locked, &cntr->locked);
 	}
 	return 0;
 }
@@ -467,8 +469,10 @@ static int polled_by_all(struct shmcma_ep *ep)
 {
 	int ret = shmcma_polled_add(&ep->domain->enabled, ep);
 
-	if (!ret && is_silent(ep))
+	if (!ret && is_silent(ep)) {
+		shmcma_lock_merge_all_locked(ep->domain);
 		ret = shmcma_polled_add(&ep->domain->silent, ep);
+	}
 	if (!ret && ep->tx_cq)
 		ret = shmcma_polled_add(&ep->tx_cq->polled, ep);
 	if (!ret && ep->rx_cq)
@@ -542,7 +546,7 @@ static int enable(struct shmcma_ep *ep)
 	if (ep->sep)
 		shmcma_sep_enabled_locked(ep);
 	shmcma_ep_set_tables(ep);
-	shmcma_wait_again_locked(ep->domain);
+	shmcma_wait_again_locked(&ep->locked);
 	return 0;
 }
 
@@ -643,9 +647,18 @@ static void report(const struct shmcma_ep *ep)
 	shmcma_info(FI_LOG_EP_CTRL, "shmcma: counters:%s\n", text);
 }
 
+/* A counter that this was the last endpoint of is waited for as all that have none, see lock.h. */
+static void tell_counters(struct shmcma_ep *ep)
+{
+	for (int i = 0; i < SC_EVENTS; i++)
+		if (ep->cntrs[i] && !ep->cntrs[i]->polled.count && ep->cntrs[i]->wait.armed)
+			shmcma_wait_again_locked(&ep->locked);
+}
+
 static void unbind_reports(struct shmcma_ep *ep)
 {
 	polled_by_none(ep);
+	tell_counters(ep);
 	if (ep->tx_cq)
 		atomic_fetch_sub(&ep->tx_cq->refs, 1);
 	if (ep->rx_cq)
@@ -708,6 +721,7 @@ static void ep_free(struct shmcma_ep *ep)
 		shmcma_srx_free(ep);
 		break;
 	}
+	shmcma_lock_quit(ep->domain, &ep->locked);
 	free(ep->fids);
 	free(ep->peers);
 	free(ep->named);
@@ -836,11 +850,11 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 
 	if (!ep->rxq)
 		return -FI_EOPBADSTATE;
-	shmcma_lock(ep->domain);
+	shmcma_lock_enter(&ep->locked);
 	ret = shmcma_trigger_cancel_locked(ep, context);
 	if (ret)
 		ret = ep->shares_rx ? -FI_ENOENT : sc_rxq_cancel(ep->rxq, context);
-	shmcma_unlock(ep->domain);
+	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 
@@ -864,9 +878,9 @@ static ssize_t size_left(struct fid_ep *fid, bool has, size_t (*left)(const stru
 		return -FI_EOPNOTSUPP;
 	if (!ep->rxq)
 		return -FI_EOPBADSTATE;
-	shmcma_lock(ep->domain);
+	shmcma_lock_enter(&ep->locked);
 	ret = (ssize_t)left(ep);
-	shmcma_unlock(ep->domain);
+	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 
@@ -969,6 +983,7 @@ int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, s
 	fid->fid.cm = &cm_ops;
 	shmcma_ep_set_tables(ep);
 	set_flags(ep);
+	shmcma_lock_join(domain, &ep->locked, true);
 	*out = ep;
 	return 0;
 failed:

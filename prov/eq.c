@@ -179,7 +179,7 @@ int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct 
 {
 	if (eq->wait.obj != FI_WAIT_NONE && shmcma_wait_join_locked(&eq->wait, coll))
 		return -FI_EAGAIN;
-	if (!coll->ep->domain->locked)
+	if (!coll->ep->domain->locks.common.taken)
 		return 0; /* of a domain opened without FI_COLLECTIVE: its thread alone makes progress */
 	joining->domain = coll->ep->domain;
 	pthread_mutex_lock(&eq->lock);

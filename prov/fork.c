@@ -8,11 +8,11 @@
  * Owns the list of open objects. Registered memory is not in it, as it comes and goes too often: its few calls
  * ask for its domain (shmcma_is_forked()).
  *
- * Locks. Around fork(2) all are held, in the order list, poll sets, wait sets, domains, address vectors, event queues, so that the
- * child finds whole what they guard. One that is not to be had for
- * PATIENCE_MS (fork(2) in the handler of a signal that came in the middle of one of our calls) is done
- * without: then the child leaves inherited objects as they are when it closes them. The list itself may be
- * walked at any time. A domain that takes no lock is used by one thread at a time, and that is for the
+ * Locks. Around fork(2) all are held, in the order list, poll sets, wait sets, domains (all locks of each,
+ * see lock.h), address vectors, event queues, so that the child finds whole what they guard. One that is not
+ * to be had for PATIENCE_MS (fork(2) in the handler of a signal that came in the middle of one of our calls)
+ * is done without: then the child leaves inherited objects as they are when it closes them. The list itself
+ * may be walked at any time. A domain that takes no lock is used by one thread at a time, and that is for the
  * application to see to also for fork(2).
  *
  * Children that are not told of: one of vfork(2) has the right to exec and _exit only. One of clone(2) or of
@@ -376,7 +376,7 @@ static void replace(struct fid *fid)
 	case FI_CLASS_DOMAIN:
 		container_of(fid, struct fid_domain, fid)->ops = &domain_ops;
 		container_of(fid, struct fid_domain, fid)->mr = &mr_ops;
-		container_of(fid, struct shmcma_domain, fid.fid)->armed = NULL;
+		shmcma_lock_forked(container_of(fid, struct shmcma_domain, fid.fid));
 		break;
 	case FI_CLASS_EP:
 	case FI_CLASS_SEP:
@@ -422,7 +422,7 @@ static void replace(struct fid *fid)
 /* ---- around fork(2) -------------------------------------------------------------------------- */
 
 /* Tried again and again: a lock with a time limit is unknown to the thread sanitizer. */
-static bool hold(pthread_mutex_t *lock, int64_t end)
+bool shmcma_fork_hold(pthread_mutex_t *lock, int64_t end)
 {
 	while (pthread_mutex_trylock(lock)) {
 		if (sc_clock_ns() >= end)
@@ -432,26 +432,37 @@ static bool hold(pthread_mutex_t *lock, int64_t end)
 	return true;
 }
 
+/* The object's own lock; a domain has more. False: one was not to be had. */
+static bool hold(struct shmcma_object *object, int64_t end)
+{
+	object->held = shmcma_fork_hold(object->lock, end);
+	if (!object->held || object->fid->fclass != FI_CLASS_DOMAIN)
+		return object->held;
+	return shmcma_lock_hold_others(container_of(object->fid, struct shmcma_domain, fid.fid), end);
+}
+
 static void before(void)
 {
 	static const size_t order[] = { FI_CLASS_POLL, FI_CLASS_WAIT, FI_CLASS_DOMAIN, FI_CLASS_AV,
 					FI_CLASS_EQ };
 	int64_t end = sc_clock_ns() + PATIENCE_MS * (int64_t)1000000;
 
-	list_held = hold(&list_lock, end);
+	list_held = shmcma_fork_hold(&list_lock, end);
 	missed = !list_held;
 	for (size_t i = 0; list_held && i < sizeof(order) / sizeof(order[0]); i++)
 		for (struct shmcma_object *each = first; each; each = each->next) {
 			if (each->fid->fclass != order[i] || !each->lock)
 				continue;
-			each->held = hold(each->lock, end);
-			missed = missed || !each->held;
+			if (!hold(each, end))
+				missed = true;
 		}
 }
 
 static void in_parent(void)
 {
 	for (struct shmcma_object *each = first; each; each = each->next) {
+		if (each->held && each->fid->fclass == FI_CLASS_DOMAIN)
+			shmcma_lock_drop_others(container_of(each->fid, struct shmcma_domain, fid.fid));
 		if (each->held)
 			pthread_mutex_unlock(each->lock);
 		each->held = false;

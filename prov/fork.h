@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <rdma/fabric.h>
 
 /* What every call but fi_close() gives for an object that the process has inherited by fork(2). */
@@ -19,6 +20,9 @@ struct shmcma_object {
 	pthread_mutex_t *lock; /* of what the object holds, NULL: none of its own */
 	bool held;	       /* around fork(2) */
 };
+
+/* Hold it, unless it is not to be had until `end` (CLOCK_MONOTONIC, ns): false. */
+bool shmcma_fork_hold(pthread_mutex_t *lock, int64_t end);
 
 /* Once, when the provider is loaded. */
 void shmcma_fork_init(void);

@@ -14,9 +14,10 @@
  *             dropped ("drain"), or their operations would not end; so a broken group's number is kept until
  *             the endpoint closes.
  *
- * Owns the core's endpoint for collectives, its groups and operations. All under the domain's lock. What others
- * send is the core's to check; here its length is compared with what is expected. If a member dies between any
- * two steps the core ends the transfers with it; if this process dies the others' cores do.
+ * Owns the core's endpoint for collectives, its groups and operations. All under the domain's lock, of which
+ * there is one then (lock.h). What others send is the core's to check; here its length is compared with what
+ * is expected. If a member dies between any two steps the core ends the transfers with it; if this process
+ * dies the others' cores do.
  */
 #define _GNU_SOURCE 1
 #include "collective.h"
@@ -62,6 +63,7 @@ int shmcma_coll_open(struct shmcma_ep *ep)
 		free(coll);
 		return shmcma_error(ret);
 	}
+	shmcma_lock_merge_all_locked(ep->domain);
 	coll->ep = ep;
 	ep->coll = coll;
 	coll->next = ep->domain->colls;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mr.c: fid_mr: registered memory from fi_mr_reg to fi_close, and the raw keys of a domain. Any thread; the
- * domain's lock covers what the core does.
+ * mr.c: fid_mr: registered memory from fi_mr_reg to fi_close, and the raw keys of a domain. Any thread; all
+ * locks of the domain are held (lock.h) for what the core does, as each endpoint may be serving peers by its
+ * table; the common one does for fi_mr_reg.
  *
  * State      entered by                                      key         bind
  * local      fi_mr_reg without access for peers              none        yes, to no effect
@@ -46,6 +47,7 @@ struct disabled {
 
 /* ---- enable, bind ---------------------------------------------------------------------------- */
 
+/* With all locks of the domain held, or the common one: see open_one(). */
 static int open_locked(struct mr *mr, const struct sc_reg_attr *attr)
 {
 	int ret = sc_reg_open(mr->domain->regtab, attr, &mr->reg);
@@ -320,6 +322,26 @@ static uint64_t first_address(const struct request *request)
 	return (uintptr_t)request->ranges[i].iov_base;
 }
 
+/* Others' data calls go on meanwhile if they may: with the common lock nobody else changes the table. */
+static int open_one(struct mr *mr, const struct sc_reg_attr *attr)
+{
+	struct shmcma_domain *domain = mr->domain;
+	bool all;
+	int ret = 0;
+
+	shmcma_lock_enter(&domain->locks.itself);
+	all = sc_reg_wants_all(domain->regtab, attr->flags);
+	if (__builtin_expect(!all, 1))
+		ret = open_locked(mr, attr);
+	shmcma_lock_leave(&domain->locks.itself);
+	if (__builtin_expect(!all, 1))
+		return ret;
+	shmcma_lock(domain);
+	ret = open_locked(mr, attr);
+	shmcma_unlock(domain);
+	return ret;
+}
+
 /* FI_KEY_NOTAVAIL is what fi_mr_key() says of a region without key, so it cannot be one. */
 static int make_accessible(struct mr *mr, const struct request *request)
 {
@@ -327,7 +349,6 @@ static int make_accessible(struct mr *mr, const struct request *request)
 					  .range_count = request->range_count,
 					  .key = request->requested_key,
 					  .flags = reg_flags(mr->domain, request) };
-	int ret;
 
 	if (attr.flags & SC_REG_KEY && attr.key == FI_KEY_NOTAVAIL)
 		return -FI_EKEYREJECTED;
@@ -335,10 +356,7 @@ static int make_accessible(struct mr *mr, const struct request *request)
 		mr->base = first_address(request);
 	if (begins_disabled(mr->domain, request))
 		return keep_slow(mr, &attr);
-	shmcma_lock(mr->domain);
-	ret = open_locked(mr, &attr);
-	shmcma_unlock(mr->domain);
-	return ret;
+	return open_one(mr, &attr);
 }
 
 static int reg(struct shmcma_domain *domain, const struct request *request, struct fid_mr **out)

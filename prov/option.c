@@ -2,7 +2,7 @@
 /*
  * option.c: fi_getopt and fi_setopt of an endpoint. Options are the endpoint's, its aliases share them.
  *
- * Any state, any thread: what data calls read (multi_min) is written under the domain's lock; the sizes
+ * Any state, any thread: what data calls read (multi_min) is written under all locks of the domain; the sizes
  * never change. Nothing here is seen by another process.
  */
 #include "shmcma.h"

@@ -6,7 +6,7 @@
  * application's own fi_cntr_set() and the like: each member remembers what it was when the set was last asked.
  * Members stay open as long as they are in the set (refs).
  *
- * Any thread; all under a lock of the set's, around the domain's.
+ * Any thread; all under a lock of the set's, around those of its members.
  */
 #include <stdlib.h>
 #include "shmcma.h"
@@ -61,13 +61,18 @@ static bool cntr_progress_locked(struct member *member, struct shmcma_cntr *cntr
 
 static bool member_has(struct poll_set *set, struct member *member)
 {
-	bool has;
+	struct shmcma_cntr *cntr = shmcma_cntr_of(member->fid, set->domain);
+	bool has, all;
 
-	shmcma_lock(set->domain);
-	has = member->fid->fclass == FI_CLASS_CQ
-		      ? cq_progress_locked(cq_of(member->fid))
-		      : cntr_progress_locked(member, shmcma_cntr_of(member->fid, set->domain));
-	shmcma_unlock(set->domain);
+	if (!cntr) {
+		shmcma_lock_enter(&cq_of(member->fid)->locked);
+		has = cq_progress_locked(cq_of(member->fid));
+		shmcma_lock_leave(&cq_of(member->fid)->locked);
+		return has;
+	}
+	all = shmcma_cntr_enter(cntr);
+	has = cntr_progress_locked(member, cntr);
+	shmcma_cntr_leave(cntr, all);
 	return has;
 }
 
@@ -133,10 +138,10 @@ static void member_init(const struct poll_set *set, struct member *member, struc
 	atomic_fetch_add(member->refs, 1);
 	if (!cntr)
 		return;
-	shmcma_lock(set->domain);
+	shmcma_lock_enter(&cntr->locked);
 	member->last = cntr->count;
 	member->changes = cntr->changes;
-	shmcma_unlock(set->domain);
+	shmcma_lock_leave(&cntr->locked);
 }
 
 static int set_add(struct fid_poll *fid, struct fid *object, uint64_t flags)

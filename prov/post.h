@@ -120,7 +120,7 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 
 	if (__builtin_expect(send->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_send(fid, dest, send);
-	shmcma_lock(fid->domain);
+	shmcma_lock_enter(&ep->locked);
 	peer = shmcma_ep_peer(ep, dest);
 	if (__builtin_expect(peer != NULL, 1)) {
 		ret = sc_tx_send(ep->core, peer, send);
@@ -129,7 +129,7 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 	} else {
 		ret = shmcma_ep_no_peer(ep, dest);
 	}
-	shmcma_unlock(fid->domain);
+	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 
@@ -185,7 +185,7 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	recv->multi_min = ep->multi_min;
 	if (__builtin_expect(recv->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_recv(fid, source, recv);
-	shmcma_lock(fid->domain);
+	shmcma_lock_enter(&ep->locked);
 	if (__builtin_expect(shmcma_recv_source(ep, source, &recv->source), 1)) {
 		ret = sc_rxq_recv(ep->rxq, recv);
 		if (__builtin_expect(ret, 0))
@@ -193,7 +193,7 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	} else {
 		ret = shmcma_ep_no_peer(ep, source);
 	}
-	shmcma_unlock(fid->domain);
+	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 

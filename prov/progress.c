@@ -3,9 +3,9 @@
  * progress.c: sets of endpoints that are polled together, and automatic progress: a thread for each domain
  * that was opened with it, from the first fi_enable() until the domain is closed.
  *
- * The thread polls the enabled endpoints of its domain, one round at a time under the domain's lock, and
- * what completes goes to the same queues and counters as ever. It only tries the lock: who holds it is the
- * application, and never pays for waking this thread.
+ * The thread polls the enabled endpoints of its domain, one round at a time under the domain's lock, of which
+ * there is one then (lock.h), and what completes goes to the same queues and counters as ever. It only tries
+ * the lock: who holds it is the application, and never pays for waking this thread.
  *
  *   round         what it was                           next
  *   DONE          work done                             another round at once
@@ -131,7 +131,7 @@ static enum round poll_round(struct self *self)
 {
 	enum round round;
 
-	if (pthread_mutex_trylock(&self->domain->lock))
+	if (pthread_mutex_trylock(&self->domain->locks.common.mutex)) /* there are no others */
 		return ROUND_BUSY; /* for a call that may or may not poll: look again */
 	round = round_locked(self);
 	shmcma_unlock(self->domain); /* who sleeps is told of what has been found */

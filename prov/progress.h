@@ -16,7 +16,7 @@
 struct shmcma_domain;
 struct shmcma_ep;
 
-/* Enabled endpoints, each once. Under the domain's lock. */
+/* Enabled endpoints, each once. Changed with all locks of the domain held. */
 struct shmcma_polled {
 	struct shmcma_ep **eps;
 	size_t count, capacity;

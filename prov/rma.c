@@ -49,7 +49,7 @@ static inline ssize_t post_rma(struct shmcma_ep_fid *fid, fi_addr_t addr, const 
 
 	if (__builtin_expect(rma->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_rma(fid, addr, rma);
-	shmcma_lock(fid->domain);
+	shmcma_lock_enter(&ep->locked);
 	peer = shmcma_ep_peer(ep, addr);
 	if (__builtin_expect(peer != NULL, 1)) {
 		ret = sc_rma_post(ep->core, peer, rma);
@@ -58,7 +58,7 @@ static inline ssize_t post_rma(struct shmcma_ep_fid *fid, fi_addr_t addr, const 
 	} else {
 		ret = shmcma_ep_no_peer(ep, addr);
 	}
-	shmcma_unlock(fid->domain);
+	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 

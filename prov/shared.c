@@ -13,7 +13,7 @@
  * number of operations that all together may have outstanding. There is no queue: each endpoint has the rings to
  * its peers, which are no others'.
  *
- * Locks: the domain's.
+ * Locks: a shared context and all its endpoints have one; all of the domain for what changes who they are.
  */
 #include "context.h"
 
@@ -24,6 +24,7 @@
 struct shmcma_stx {
 	struct fid_stx fid;
 	struct shmcma_domain *domain;
+	struct shmcma_locked locked;
 	shmcma_refs refs; /* endpoints bound to it */
 	uint64_t caps;
 	size_t size;
@@ -47,6 +48,7 @@ int shmcma_stx_bind_locked(struct shmcma_ep *ep, struct fid *fid, uint64_t flags
 		return -FI_EINVAL;
 	}
 	ep->stx = stx;
+	shmcma_lock_merge_locked(&ep->locked, &stx->locked);
 	atomic_fetch_add(&stx->refs, 1);
 	return 0;
 }
@@ -65,6 +67,7 @@ int shmcma_srx_bind_locked(struct shmcma_ep *ep, struct fid *fid, uint64_t flags
 		return -FI_EINVAL;
 	}
 	ep->srx = srx;
+	shmcma_lock_merge_locked(&ep->locked, &srx->locked);
 	atomic_fetch_add(&srx->refs, 1);
 	return 0;
 }
@@ -142,6 +145,7 @@ static int stx_close(struct fid *fid)
 	if (atomic_load(&stx->refs))
 		return -FI_EBUSY;
 	shmcma_object_del(&stx->object);
+	shmcma_lock_quit(stx->domain, &stx->locked);
 	atomic_fetch_sub(&stx->domain->refs, 1);
 	free(stx);
 	return 0;
@@ -188,6 +192,7 @@ int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct f
 	stx->domain = domain;
 	stx->caps = attr ? attr->caps : domain->caps;
 	stx->size = shmcma_size_or_default(attr ? attr->size : 0);
+	shmcma_lock_join(domain, &stx->locked, false);
 	atomic_fetch_add(&domain->refs, 1);
 	shmcma_object_add(&stx->object, &stx->fid.fid, NULL);
 	*out = &stx->fid;

@@ -3,10 +3,14 @@
  * shmcma.h: the provider's objects. Each libfabric object is a structure that begins with its fid;
  * one file each implements its calls. The work is the core's (core.h).
  *
- * Locks: every data call and every read of a completion queue or counter holds the domain's lock if the
- * threading model asks for one, or if a thread of ours makes progress (shmcma_lock()); so do the calls that
- * change the ties between objects. The address vector and the event queue have locks of their own, taken
- * inside the domain's, never around it.
+ * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its
+ * object, which objects that have to do with each other share, if the threading model asks for locks, or if a
+ * thread of ours makes progress. Calls that change the ties between objects hold all locks of the domain
+ * (shmcma_lock()); "_locked" alone means either: what is the domain's is changed with all of them held and
+ * read with any.
+ *
+ * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event
+ * queue, watcher (wait.c); those of the core. A data call takes one of the domain's.
  */
 #ifndef SHMCMA_PROV_H
 #define SHMCMA_PROV_H
@@ -28,6 +32,7 @@
 #include <rdma/providers/fi_prov.h>
 #include <shmcma/core.h>
 #include "fork.h"
+#include "lock.h"
 #include "progress.h"
 #include "wait.h"
 
@@ -95,14 +100,12 @@ struct shmcma_domain {
 	shmcma_refs refs;
 	struct shmcma_eq *eq; /* fi_domain_bind */
 	enum fi_threading threading;
-	bool locked; /* the threading model, automatic progress or FI_COLLECTIVE asks for a lock */
-	pthread_mutex_t lock;	      /* recursive: no */
+	struct shmcma_locks locks;
 	struct shmcma_polled enabled; /* all enabled endpoints */
 	struct shmcma_polled silent;  /* of these, those with neither queue nor counter */
 	struct shmcma_progress progress;
 	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
 	atomic_int visitors;	      /* who reads event queues and makes progress here (eq.c) */
-	struct shmcma_wait *armed;    /* somebody sleeps, or is about to (wait.c) */
 	struct shmcma_cntr *triggers; /* counters that operations wait for */
 	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
 	struct sc_cntr uncounted;     /* deferred work without a counter of its own */
@@ -112,20 +115,6 @@ struct shmcma_domain {
 	uint32_t api_version;
 	struct shmcma_object object;
 };
-
-static inline void shmcma_lock(struct shmcma_domain *domain)
-{
-	if (domain->locked)
-		pthread_mutex_lock(&domain->lock);
-}
-
-static inline void shmcma_unlock(struct shmcma_domain *domain)
-{
-	if (__builtin_expect(domain->armed != NULL, 0))
-		shmcma_wait_look_locked(domain);
-	if (domain->locked)
-		pthread_mutex_unlock(&domain->lock);
-}
 
 /* fi_ops_mr of every domain, and fi_mr_map_raw (mr.c). */
 extern struct fi_ops_mr shmcma_mr_ops;
@@ -188,7 +177,7 @@ struct shmcma_av {
 	size_t hole_count;
 	uint32_t *buckets; /* hash of the live entries by address */
 	size_t bucket_mask;
-	struct shmcma_ep *eps; /* bound endpoints, linked by av_next; under the domain's lock */
+	struct shmcma_ep *eps; /* bound endpoints, linked by av_next; under all locks of the domain */
 	struct shmcma_object object;
 };
 
@@ -209,6 +198,7 @@ fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
 struct shmcma_cq {
 	struct fid_cq fid;
 	struct shmcma_domain *domain;
+	struct shmcma_locked locked;
 	shmcma_refs refs;
 	struct sc_cq queue;
 	enum fi_cq_format format;
@@ -230,12 +220,13 @@ void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
 struct shmcma_cntr {
 	struct fid_cntr fid;
 	struct shmcma_domain *domain;
+	struct shmcma_locked locked;
 	shmcma_refs refs;
-	struct sc_cntr count;	     /* written under the domain's lock */
+	struct sc_cntr count;	     /* written under the counter's lock */
 	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
 	bool elsewhere;		     /* what it counts may be on any endpoint of the domain */
 	struct shmcma_wait wait;
-	struct sc_cntr told;	   /* what the application has seen of it; under the domain's lock */
+	struct sc_cntr told;	   /* what the application has seen of it; under its lock */
 	struct sc_cntr given;	   /* what it was when the application changed it last, */
 	uint64_t changes;	   /* so many times */
 	struct shmcma_work *works; /* wait for it (trigger.c) */
@@ -249,12 +240,18 @@ struct shmcma_cntr {
 struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *domain);
 /*
  * For something other than an endpoint, such as registered memory: the counter, counted (refs + 1) until it
- * is put back, or NULL. Under the domain's lock.
+ * is put back, or NULL. Under all locks of the domain, which are one from then on.
  */
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
 void shmcma_cntr_put(struct shmcma_cntr *cntr);
 /* What is polled when it is read. */
 const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
+/*
+ * Take its lock, or all of the domain's if all endpoints are polled when it is read; true: all, which is to
+ * be said again when they are let go.
+ */
+bool shmcma_cntr_enter(struct shmcma_cntr *cntr);
+void shmcma_cntr_leave(struct shmcma_cntr *cntr, bool all);
 /* Has it changed since the application last looked? `found`: it is told of now. */
 bool shmcma_cntr_has(const struct shmcma_cntr *cntr);
 bool shmcma_cntr_found(struct shmcma_cntr *cntr);
@@ -276,6 +273,7 @@ struct shmcma_sep; /* sep.c */
 struct shmcma_ep {
 	struct sc_ep *core;	 /* NULL until fi_enable */
 	struct sc_rxq *rxq;	 /* where receives are posted; NULL likewise */
+	struct shmcma_locked locked;
 	struct shmcma_ep *namer; /* whose address vector names sources: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;
 	struct shmcma_av *av;
@@ -325,8 +323,8 @@ static inline int shmcma_poll_each(const struct shmcma_polled *polled)
 }
 
 /*
- * Progress, with the domain's lock held. 0: there was nothing to do. An endpoint that is nothing but a target
- * may have no queue and no counter whose reader could poll it: so it is polled whatever is read.
+ * Progress, with the lock of what is polled held. 0: there was nothing to do. An endpoint that is nothing but
+ * a target may have no queue and no counter whose reader could poll it: so it is polled whatever is read.
  */
 static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
 {
@@ -344,7 +342,8 @@ static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct 
 /* The same for an application that asks for it: its thread, if it has one, may rest. */
 static inline void shmcma_progress_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
 {
-	domain->progress.polls++;
+	if (__builtin_expect(domain->progress.wanted, 0)) /* then there is one lock */
+		domain->progress.polls++;
 	shmcma_poll_locked(domain, polled);
 }
 
@@ -352,7 +351,7 @@ static inline void shmcma_progress_locked(struct shmcma_domain *domain, const st
 struct shmcma_ep_fid {
 	struct fid_ep fid;
 	struct shmcma_ep *ep;
-	struct shmcma_domain *domain; /* of ep; here to save a load */
+	struct shmcma_domain *domain; /* of ep */
 	/* Ready-made from op flags and selective completion: what fi_send, fi_tsend... pass to the core. */
 	uint32_t send_flags, recv_flags;
 	uint64_t tx_op_flags, rx_op_flags; /* from the attributes, or the alias's own */
@@ -389,7 +388,7 @@ static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_
 /* What completions call the peer: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
 
-/* av.c tells each bound endpoint that fi_addr is gone or was given a new address (domain's lock held). */
+/* av.c tells each bound endpoint that fi_addr is gone or has a new address; all locks of the domain are held. */
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
 
 /* ---- calls of one file that another needs ---------------------------------------------------- */

@@ -17,8 +17,9 @@
  * the application; a counter that rises in a data call is seen by the next round, or at the end of the call
  * if the domain's thread sleeps, which makes rounds else.
  *
- * All under the domain's lock. What waits keeps its counters from being closed (refs); once it is posted
- * the core knows the completion counter by its address, hence shmcma_cntr.lent.
+ * All under the domain's lock, of which there is one from the first of them on (lock.h). What waits keeps its
+ * counters from being closed (refs); once it is posted the core knows the completion counter by its address,
+ * hence shmcma_cntr.lent.
  */
 #include "trigger.h"
 
@@ -359,6 +360,7 @@ static int submit_locked(struct shmcma_work *work)
 {
 	struct shmcma_domain *domain = work->cntr->domain;
 
+	shmcma_lock_merge_all_locked(domain);
 	if (work->done)
 		work->done->lent = work->done->elsewhere = true;
 	insert_locked(work);

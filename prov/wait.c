@@ -4,7 +4,7 @@
  * of the system that the application sleeps on (fi_trywait).
  *
  * What ends a wait: something that peers have written, which the core wakes for (sc_ep_rest()); something
- * that another thread of this process has done, or begun, under the domain's lock (shmcma_wait_look_locked());
+ * that another thread of this process has done, or begun, under the same lock (shmcma_wait_look_locked());
  * fi_cq_signal().
  *
  * For each endpoint of the core that is waited for (those of the domain's groups, and those without queue and
@@ -20,14 +20,16 @@
  * only be one thread more to pass through (2.9 us, one way, for futex_waitv(2) of two words, 2.3 for one word; idle
  * processors). With a kernel, or a filter, that has no such call, and beyond 127 endpoints, watchers signal it.
  *
- * Armed: an object is in shmcma_domain.armed from the look that found nothing until the application looks again.
- * While it is empty, nobody in this process pays more than a load in shmcma_unlock().
+ * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks
+ * again. While it is empty, nobody in this process pays more than a load when the lock is let go. All that
+ * the object is to be told of is done under its lock: that of a counter which all endpoints of the domain are
+ * polled for is the one lock of the domain, at the latest when it is slept on (enter()).
  *
  * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (shmcma_wait_has()),
  * and whoever adds something signals after it has. Peers: see src/wake.c.
  *
- * Locks: that of a wait set, the domain's, a watcher's. The application's mutex of an object is taken with none of
- * them held.
+ * Locks: that of a wait set, the object's, a watcher's. The application's mutex of an object is taken with
+ * none of them held.
  */
 #define _GNU_SOURCE 1
 #include "wait.h"
@@ -513,18 +515,26 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 
 /* ---- armed ----------------------------------------------------------------------------------- */
 
+/* Held. */
+static struct shmcma_lock *lock_of(const struct shmcma_locked *locked)
+{
+	return atomic_load_explicit(&locked->lock, memory_order_relaxed);
+}
+
 static void arm_locked(struct shmcma_wait *wait)
 {
+	struct shmcma_lock *lock = lock_of(wait->locked);
+
 	if (wait->armed)
 		return;
 	wait->armed = true;
-	wait->next_armed = wait->domain->armed;
-	wait->domain->armed = wait;
+	wait->next_armed = lock->armed;
+	lock->armed = wait;
 }
 
 static void unlink_locked(struct shmcma_wait *wait)
 {
-	struct shmcma_wait **link = &wait->domain->armed;
+	struct shmcma_wait **link = &lock_of(wait->locked)->armed;
 
 	while (*link != wait)
 		link = &(*link)->next_armed;
@@ -532,14 +542,15 @@ static void unlink_locked(struct shmcma_wait *wait)
 	wait->armed = false;
 }
 
-/* Peers are told that nobody sleeps when that is so for the whole domain; else one of them wakes in vain. */
+/* Peers are told that nobody sleeps when that is so for all under that lock; else one of them wakes in vain. */
 void shmcma_wait_rise_slow(struct shmcma_wait *wait)
 {
+	const struct shmcma_lock *lock = lock_of(wait->locked);
 	struct slept slept;
 
 	unlink_locked(wait);
 	atomic_store_explicit(&wait->listens, false, memory_order_relaxed); /* a late signal is no harm */
-	for (size_t i = 0; !wait->domain->armed && slept_on(wait, i, &slept); i++)
+	for (size_t i = 0; !lock->armed && slept_on(wait, i, &slept); i++)
 		if (!slept.kept)
 			sc_ep_rise(slept.core);
 }
@@ -577,13 +588,14 @@ static bool wants_poll(const struct shmcma_wait *wait)
 	return false;
 }
 
-void shmcma_wait_look_locked(struct shmcma_domain *domain)
+void shmcma_wait_look_locked(struct shmcma_lock *lock)
 {
+	struct shmcma_domain *domain = lock->domain;
 	struct shmcma_wait *wait;
 
 	if (domain->triggers && domain->progress.wait.armed)
 		shmcma_trigger_run_locked(domain); /* they may have been counted for in this call */
-	wait = domain->armed;
+	wait = lock->armed;
 	while (wait) {
 		struct shmcma_wait *next = wait->next_armed;
 
@@ -596,10 +608,12 @@ void shmcma_wait_look_locked(struct shmcma_domain *domain)
 }
 
 /* What they wait for comes from more endpoints from now on. */
-void shmcma_wait_again_locked(struct shmcma_domain *domain)
+void shmcma_wait_again_locked(const struct shmcma_locked *ep)
 {
-	while (domain->armed) {
-		struct shmcma_wait *wait = domain->armed;
+	struct shmcma_lock *lock = lock_of(ep);
+
+	while (lock->armed) {
+		struct shmcma_wait *wait = lock->armed;
 
 		unlink_locked(wait);
 		pass_on_locked(wait);
@@ -607,6 +621,29 @@ void shmcma_wait_again_locked(struct shmcma_domain *domain)
 }
 
 /* ---- sleep ----------------------------------------------------------------------------------- */
+
+static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
+{
+	return polled_of(wait) == &wait->domain->enabled && !wait->domain->locks.coarse;
+}
+
+/* Its lock, which all that it is to be slept on have as well. */
+static void enter(struct shmcma_wait *wait)
+{
+	shmcma_lock_enter(wait->locked);
+	while (sleeps_on_all_locked(wait)) {
+		shmcma_lock_leave(wait->locked);
+		shmcma_lock(wait->domain);
+		shmcma_lock_merge_all_locked(wait->domain);
+		shmcma_unlock(wait->domain);
+		shmcma_lock_enter(wait->locked);
+	}
+}
+
+static void leave(struct shmcma_wait *wait)
+{
+	shmcma_lock_leave(wait->locked);
+}
 
 static void lower(int64_t *limit, int64_t ms)
 {
@@ -695,15 +732,15 @@ int shmcma_wait_sleep(struct shmcma_wait *wait, int64_t end)
 	bool refused;
 	int ret;
 
-	shmcma_lock(wait->domain);
+	enter(wait);
 	ret = rest_locked(wait, &end);
-	shmcma_unlock(wait->domain);
+	leave(wait);
 	if (!ret)
 		ret = sc_sleep(&own, 1, end);
-	shmcma_lock(wait->domain);
+	enter(wait);
 	shmcma_wait_rise_locked(wait);
 	refused = was_refused_locked(wait);
-	shmcma_unlock(wait->domain);
+	leave(wait);
 	if (ret == -EINTR)
 		return -FI_EINTR;
 	return refused ? -FI_EAGAIN : 0;
@@ -799,10 +836,10 @@ int shmcma_wait_try(struct shmcma_wait *wait)
 
 	if (wait->obj == FI_WAIT_NONE)
 		return -FI_EINVAL;
-	shmcma_lock(wait->domain);
+	enter(wait);
 	ret = try_locked(wait);
 	if (ret)
 		shmcma_wait_rise_locked(wait);
-	shmcma_unlock(wait->domain);
+	leave(wait);
 	return ret;
 }

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <rdma/fi_eq.h>
 #include <shmcma/core.h>
+#include "lock.h"
 
 struct shmcma_coll;
 struct shmcma_domain;
@@ -42,6 +43,7 @@ struct shmcma_wait {
 	enum fi_wait_obj obj;
 	struct fid *fid;
 	struct shmcma_domain *domain; /* of queue or counter, or itself; NULL: of others */
+	struct shmcma_locked *locked; /* its, likewise */
 	uint32_t futex;		      /* changed by each signal */
 	atomic_bool listens;	      /* watchers are to signal it, once */
 	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
@@ -50,9 +52,9 @@ struct shmcma_wait {
 	struct shmcma_wait_set *set; /* FI_WAIT_SET */
 	struct shmcma_wait *next;    /* in the set, under its lock */
 
-	/* under the domain's lock */
+	/* under its lock */
 	bool armed;
-	struct shmcma_wait *next_armed; /* shmcma_domain.armed */
+	struct shmcma_wait *next_armed; /* shmcma_lock.armed */
 };
 
 /* Is it waited for by a descriptor? */
@@ -66,7 +68,7 @@ int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set);
 /* -FI_EMFILE... `set`: with FI_WAIT_SET. */
 int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid,
 		     struct fid_wait *set);
-/* Nobody waits. Without the domain's lock. */
+/* Nobody waits. Without a lock. */
 void shmcma_wait_fini(struct shmcma_wait *wait);
 /* In a child that has inherited it. */
 void shmcma_wait_forked(struct shmcma_wait *wait);
@@ -90,7 +92,7 @@ int shmcma_wait_sleep(struct shmcma_wait *wait, int64_t end);
 /* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; others: it cannot be waited for just now. */
 int shmcma_wait_try(struct shmcma_wait *wait);
 
-/* The application has looked at it again. With the domain's lock. */
+/* The application has looked at it again. With its lock. */
 void shmcma_wait_rise_slow(struct shmcma_wait *wait);
 static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 {
@@ -98,11 +100,8 @@ static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 		shmcma_wait_rise_slow(wait);
 }
 
-/* The domain is about to be unlocked, and somebody waits for something in it. */
-void shmcma_wait_look_locked(struct shmcma_domain *domain);
-
-/* An endpoint has been enabled: those who wait are to wait for it, too. */
-void shmcma_wait_again_locked(struct shmcma_domain *domain);
+/* An endpoint has been enabled, or closes: those who wait under its lock are to look, and to wait for others. */
+void shmcma_wait_again_locked(const struct shmcma_locked *ep);
 
 /*
  * fi_join, which is reported to an event queue, goes on with messages to an endpoint of the core. All with the

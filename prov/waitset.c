@@ -7,7 +7,7 @@
  * (shmcma_wait_signal()), so who sleeps on the set sleeps on one futex, or with one object of the system. Before
  * that every member is looked at and armed, as fi_trywait() does.
  *
- * Any thread. The list of members has a lock of its own, around those of the domains; a signal takes none.
+ * Any thread. The list of members has a lock of its own, around those of the members; a signal takes none.
  */
 #define _GNU_SOURCE 1
 #include <sched.h>

@@ -3,11 +3,13 @@
  * reg.c: registering memory: the private table (regtab.c), its copies in the segments of a domain's
  * endpoints, and the wait for those who copy when a registration ends.
  *
- * One thread at a time uses a table and its endpoints. In a forked child the segments are not mapped: it
- * opens nothing, and what it closes is closed in its private copy alone.
+ * One thread at a time registers, ends a registration, creates or destroys an endpoint. Others may poll and
+ * post to the endpoints while something is registered, unless sc_reg_wants_all(), and at no other time of
+ * these. In a forked child the segments are not mapped: it opens nothing, and what it closes is closed in its
+ * private copy alone.
  *
- * Open: an entry, room for it in all views, then it is shown in each; if one has no room, it is seen
- * nowhere.
+ * Open: an entry, room for it in all views, then it is in use and shown in each; if one has no room, it is
+ * seen nowhere.
  *
  * Close: out of use in the private table and in all views, a full fence (R3 of regtab.c), then each
  * endpoint's slots are looked at for hazard words that name the entry:
@@ -113,8 +115,7 @@ static int make_room(struct sc_ep *ep, const struct sc_reg *reg)
 	return ret;
 }
 
-/* In all views or in none. */
-static int show(struct sc_regtab *regtab, const struct sc_reg *reg)
+static int make_rooms(struct sc_regtab *regtab, const struct sc_reg *reg)
 {
 	sc_list_for (entry, &regtab->eps) {
 		int ret = make_room(ep_of(entry), reg);
@@ -122,9 +123,18 @@ static int show(struct sc_regtab *regtab, const struct sc_reg *reg)
 		if (ret)
 			return ret;
 	}
+	return 0;
+}
+
+static void show(struct sc_regtab *regtab, const struct sc_reg *reg)
+{
 	sc_list_for (entry, &regtab->eps)
 		sc_regtab_show(regtab, &ep_of(entry)->table, reg);
-	return 0;
+}
+
+bool sc_reg_wants_all(const struct sc_regtab *regtab, uint32_t flags)
+{
+	return flags & SC_REG_KEY && regtab->keyed >= regtab->keyed_most;
 }
 
 int sc_reg_open(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **opened)
@@ -134,7 +144,7 @@ int sc_reg_open(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct
 
 	if (is_forked(regtab))
 		return -EPERM;
-	if (attr->flags & SC_REG_KEY && regtab->keyed >= regtab->keyed_most) {
+	if (sc_reg_wants_all(regtab, attr->flags)) {
 		ret = add_buckets_slow(regtab);
 		if (ret)
 			return ret;
@@ -143,15 +153,17 @@ int sc_reg_open(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct
 	if (ret)
 		return ret;
 	if (sc_reg_is_shared(reg)) {
-		ret = show(regtab, reg);
+		ret = make_rooms(regtab, reg);
 		if (ret)
-			goto not_shown;
+			goto no_room;
 	}
+	sc_regtab_begin(regtab, reg);
+	if (sc_reg_is_shared(reg))
+		show(regtab, reg);
 	*opened = reg;
 	return 0;
 
-not_shown:
-	sc_regtab_end(regtab, reg);
+no_room:
 	sc_regtab_put(regtab, reg);
 	return ret;
 }

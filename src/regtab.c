@@ -2,11 +2,13 @@
 /*
  * regtab.c: registrations: the owner's private table, its copies in shared memory, and their reading.
  *
- * The private table is the truth. It is used by one thread at a time; nothing in it is ever read back from
- * shared memory, so what a peer may scribble into a view changes nothing here. Entries are used again
- * last in, first out; none moves. A view is one endpoint's copy of what is shared of it, in the format
- * that abi.h describes; the owner writes it from the private table alone.
+ * The private table is the truth. One thread changes it at a time; those that serve peers may read it
+ * meanwhile, unless something is ended, or the buckets change (reg.c); nothing in it is ever read back from
+ * shared memory, so what a peer may scribble into a view changes nothing here. Entries are used again last
+ * in, first out; none moves. A view is one endpoint's copy of what is shared of it, in the format that abi.h
+ * describes; the owner writes it from the private table alone.
  *
+ *   T1 release, sc_regtab_begin(): entry before tag, link    pairs with  T1' acquire in sc_regtab_own()
  *   R1 release, sc_regtab_show(): fields before tag          pairs with  R1' acquire in is_open()
  *   R2 release, leave_chains(): links before `chains` even    pairs with  R2' acquire in find_chained()
  *   R3 full fence, sc_reg_close(): tag before hazard words   pairs with  the initiator's, hazard before tag
@@ -82,9 +84,10 @@ static struct sc_reg *find_keyed(const struct sc_regtab *regtab, uint64_t key)
 {
 	struct sc_reg *reg;
 
-	if (!regtab->keyed)
+	if (!regtab->bucket_bits)
 		return NULL;
-	for (uint32_t link = *bucket_of(regtab, key); link; link = reg->next) {
+	/* T1' acquire: pairs with T1 in chain_insert() */
+	for (uint32_t link = sc_load_acquire_32(bucket_of(regtab, key)); link; link = reg->next) {
 		reg = sc_regtab_at(regtab, link - 1);
 		if (reg->key == key)
 			return reg;
@@ -96,10 +99,12 @@ struct sc_reg *sc_regtab_own(const struct sc_regtab *regtab, uint64_t key)
 {
 	uint32_t index = key & INDEX_MASK;
 
-	if (index < regtab->count) {
+	/* acquire: pairs with the release in make_entry() */
+	if (index < sc_load_acquire_32(&regtab->count)) {
 		struct sc_reg *reg = sc_regtab_at(regtab, index);
 
-		if (reg->key == key && reg->tag & 1)
+		/* T1' acquire: pairs with T1 in sc_regtab_begin() */
+		if (sc_load_acquire_64(&reg->tag) & 1 && reg->key == key)
 			return reg;
 	}
 	return find_keyed(regtab, key);
@@ -120,7 +125,8 @@ static void chain_insert(struct sc_regtab *regtab, struct sc_reg *reg)
 	uint32_t *bucket = bucket_of(regtab, reg->key);
 
 	reg->next = *bucket;
-	*bucket = reg->index + 1;
+	/* T1 release: pairs with T1' in find_keyed() */
+	sc_store_release_32(bucket, reg->index + 1);
 	regtab->keyed++;
 }
 
@@ -169,8 +175,10 @@ static struct sc_reg *make_entry(struct sc_regtab *regtab)
 	reg = &(*chunk)[regtab->count % SC_REGTAB_CHUNK];
 	reg->regtab = regtab;
 	reg->ranges = &reg->one;
-	reg->index = regtab->count++;
+	reg->index = regtab->count;
 	reg->generation = reg->first = (uint32_t)next_random(regtab);
+	/* release: pairs with the acquire in sc_regtab_own() */
+	sc_store_release_32(&regtab->count, regtab->count + 1);
 	return reg;
 }
 
@@ -291,14 +299,11 @@ int sc_regtab_get(struct sc_regtab *regtab, const struct sc_reg_attr *attr, stru
 	}
 	reg->reads = attr->reads;
 	reg->writes = attr->writes;
-	reg->tag++;
 	regtab->open++;
-	if (attr->flags & SC_REG_KEY) {
+	if (attr->flags & SC_REG_KEY)
 		reg->key = attr->key;
-		chain_insert(regtab, reg);
-	} else {
+	else
 		make_key(regtab, reg);
-	}
 	*taken = reg;
 	return 0;
 
@@ -306,6 +311,14 @@ no_ranges:
 	reg->next = regtab->free; /* no generation spent */
 	regtab->free = reg->index + 1;
 	return ret;
+}
+
+void sc_regtab_begin(struct sc_regtab *regtab, struct sc_reg *reg)
+{
+	/* T1 release: pairs with T1' in sc_regtab_own() */
+	sc_store_release_64(&reg->tag, reg->tag + 1);
+	if (reg->flags & SC_REG_KEY)
+		chain_insert(regtab, reg);
 }
 
 void sc_regtab_end(struct sc_regtab *regtab, struct sc_reg *reg)

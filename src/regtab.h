@@ -62,11 +62,14 @@ void sc_regtab_init(struct sc_regtab *regtab, uint64_t seed);
 void sc_regtab_fini(struct sc_regtab *regtab);
 
 /*
- * A registration as in sc_reg_open(), which nobody else sees yet. With SC_REG_KEY there must be buckets.
- * sc_regtab_put(): nothing names it any more.
+ * A registration as in sc_reg_open(), which is not in use yet. With SC_REG_KEY there must be buckets.
+ * sc_regtab_put(): not in use, or no more, and nothing names it.
  */
 int sc_regtab_get(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **reg);
 void sc_regtab_put(struct sc_regtab *regtab, struct sc_reg *reg);
+
+/* It is in use: whoever looks for it finds it, also at this moment. */
+void sc_regtab_begin(struct sc_regtab *regtab, struct sc_reg *reg);
 
 /* It is not in use any more: nobody finds it here. The views are to be told. */
 void sc_regtab_end(struct sc_regtab *regtab, struct sc_reg *reg);
@@ -86,7 +89,7 @@ static inline struct sc_reg *sc_regtab_at(const struct sc_regtab *regtab, uint32
 	return &regtab->chunks[index / SC_REGTAB_CHUNK][index % SC_REGTAB_CHUNK];
 }
 
-/* The registration of that key that is in use, or NULL. */
+/* The registration of that key that is in use, or NULL. Any thread that keeps it from being ended. */
 struct sc_reg *sc_regtab_own(const struct sc_regtab *regtab, uint64_t key);
 
 /* Is [addr, addr + len) of it open for `access` (SC_REG_READ, _WRITE)? -EACCES, -EINVAL. */

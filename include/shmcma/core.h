@@ -6,9 +6,10 @@
  * nothing of libfabric.
  * Functions return 0 or a negative errno unless they say otherwise.
  *
- * Threads: an endpoint, its registration table, its receive queue and the completion queues and counters bound
- * to it are used by one thread at a time; the caller serializes. Endpoints that share none of these are
- * independent.
+ * Threads: an endpoint, its receive queue and the completion queues and counters bound to it are used by one
+ * thread at a time; the caller serializes. Endpoints that share none of these are independent. Who creates or
+ * destroys one with a registration table, or ends a registration, is the only one who uses the table or any
+ * of its endpoints; who registers memory is the only one to do any of these (but see sc_reg_wants_all()).
  */
 #ifndef SHMCMA_CORE_H
 #define SHMCMA_CORE_H
@@ -222,7 +223,7 @@ enum sc_event {
 
 /*
  * The registrations of a domain: what peers may read and write, through each of the endpoints that were
- * created with this table. The table and its endpoints are used by one thread at a time.
+ * created with this table. Threads: see above.
  */
 struct sc_regtab;
 struct sc_reg;
@@ -255,6 +256,9 @@ struct sc_reg_attr {
  * table.
  */
 int sc_reg_open(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **reg);
+
+/* Is nobody to use the table's endpoints while the next with these flags is registered? Now and then it is so. */
+bool sc_reg_wants_all(const struct sc_regtab *regtab, uint32_t flags);
 
 uint64_t sc_reg_key(const struct sc_reg *reg);
 

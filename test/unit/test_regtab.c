@@ -54,6 +54,16 @@ static uint64_t next_random(void)
 	return x = x * 6364136223846793005u + 1442695040888963407u, x >> 16;
 }
 
+/* In use. */
+static int take(const struct sc_reg_attr *attr, struct sc_reg **reg)
+{
+	int ret = sc_regtab_get(&tab, attr, reg);
+
+	if (!ret)
+		sc_regtab_begin(&tab, *reg);
+	return ret;
+}
+
 static int get(uint32_t flags, uint64_t key, uint64_t addr, uint64_t len, struct sc_reg **reg)
 {
 	struct iovec range = { (void *)(uintptr_t)addr, len };
@@ -63,7 +73,7 @@ static int get(uint32_t flags, uint64_t key, uint64_t addr, uint64_t len, struct
 		assert_int_equal(sc_regtab_rehash(&tab, tab.bucket_bits + 1), 0);
 		sc_regtab_show_buckets(&tab, &view);
 	}
-	return sc_regtab_get(&tab, &attr, reg);
+	return take(&attr, reg);
 }
 
 /* Registered and shown. */
@@ -305,7 +315,7 @@ static int get_ranges(const struct iovec *ranges, size_t count, uint32_t flags, 
 {
 	struct sc_reg_attr attr = { .ranges = ranges, .range_count = count, .flags = flags };
 
-	return sc_regtab_get(&tab, &attr, reg);
+	return take(&attr, reg);
 }
 
 static void test_impossible(void **state)
