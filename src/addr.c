@@ -123,6 +123,17 @@ int sc_addr_context(const char *addr, uint16_t index, char *out)
 	return 0;
 }
 
+int sc_addr_first(const char *addr, char *out)
+{
+	struct sc_addr parts;
+
+	if (sc_addr_parse(addr, &parts))
+		return -EINVAL;
+	parts.ep = 0;
+	sc_addr_format(&parts, out);
+	return 0;
+}
+
 void sc_addr_file(const struct sc_addr *addr, char name[SC_ADDR_NAME_MAX])
 {
 	format_tail(addr, name + sprintf(name, FILE_PREFIX));

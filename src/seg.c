@@ -46,7 +46,6 @@
 #define NAME_TRIES 16
 #define BUFS_MIN 2
 
-static atomic_uint next_ep;  /* endpoint number, counts up for each process */
 static atomic_uint kept_fds; /* descriptors of peers' segments that are open */
 
 static uint64_t align_up(uint64_t value, uint64_t to)
@@ -105,7 +104,6 @@ static int set_owner(struct sc_abi_header *header)
 
 int sc_ep_name_init(struct sc_ep_name *name)
 {
-	name->first = (uint16_t)atomic_fetch_add(&next_ep, 1);
 	return sc_host_random(name->nonce, sizeof(name->nonce));
 }
 
@@ -113,7 +111,7 @@ static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as
 		       char name[SC_ADDR_NAME_MAX])
 {
 	const struct sc_host *host;
-	struct sc_addr addr = { .pid = (uint32_t)header->pid, .ep = (uint16_t)(as->first + index) };
+	struct sc_addr addr = { .pid = (uint32_t)header->pid, .ep = index };
 	int err = sc_host_get(&host);
 
 	if (err)

@@ -95,6 +95,9 @@ int sc_addr_service(const char *service, char *addr);
 /* The address, out[SC_ADDR_SIZE], of the `index`th behind that one (endpoint form) under its name. -EINVAL. */
 int sc_addr_context(const char *addr, uint16_t index, char *out);
 
+/* The address, out[SC_ADDR_SIZE], of the first under that one's name: what others insert. -EINVAL. */
+int sc_addr_first(const char *addr, char *out);
+
 /*
  * Find the live endpoint that an address of either form means; out[SC_ADDR_SIZE] gets its endpoint
  * form. -EINVAL: no address; -EHOSTUNREACH: of another machine, boot or /dev/shm; -ECONNREFUSED: nobody
@@ -298,7 +301,6 @@ void sc_config_init(struct sc_config *config);
  */
 struct sc_ep_name {
 	uint64_t nonce[2];
-	uint16_t first; /* number of that with index 0 */
 };
 
 /* -EIO and others: no random numbers. */
