@@ -65,6 +65,18 @@ static inline fi_addr_t source_of(struct shmcma_cq *cq, const struct sc_comp *co
 	return source == FI_ADDR_NOTAVAIL ? source_slow(cq, comp) : source;
 }
 
+/* FI_SOURCE_ERR: a sender that is in no address vector is told of as an error. */
+static bool is_stranger(const struct shmcma_cq *cq, const struct sc_comp *comp)
+{
+	const struct shmcma_ep *ep;
+
+	if (comp->err || !(comp->flags & FROM_PEER) || !comp->source)
+		return false;
+	ep = owner_of(cq, comp->source);
+	return ep && ep->caps & FI_SOURCE_ERR &&
+	       shmcma_av_find(ep->av, sc_peer_address(comp->source)) == FI_ADDR_NOTAVAIL;
+}
+
 /* ---- read ------------------------------------------------------------------------------------ */
 
 /* Of no operation of ours: a peer wrote here. */
@@ -114,7 +126,7 @@ INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *co
 		entry->tag = comp->tag;
 }
 
-/* Up to `count` entries, as far as the first error. */
+/* Up to `count` entries, as far as the first error, or stranger if sources are asked for. */
 INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *source,
 		   enum fi_cq_format format)
 {
@@ -122,9 +134,12 @@ INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *sou
 	size_t n = 0;
 
 	while (n < count && (comp = sc_cq_peek(&cq->queue)) && !comp->err) {
-		put_entry((void *)((char *)buf + n * entry_size(format)), comp, format);
-		if (source)
+		if (source) {
 			source[n] = source_of(cq, comp);
+			if (__builtin_expect(source[n] == FI_ADDR_NOTAVAIL, 0) && is_stranger(cq, comp))
+				break;
+		}
+		put_entry((void *)((char *)buf + n * entry_size(format)), comp, format);
 		sc_cq_release(&cq->queue);
 		n++;
 	}
@@ -150,13 +165,13 @@ static ssize_t overrun_slow(struct shmcma_cq *cq)
 	return -FI_EAVAIL;
 }
 
-/* What a read returns that got no entry. */
-static inline ssize_t nothing(struct shmcma_cq *cq)
+/* What a read of up to `count` returns that got no entry. */
+static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 {
 	const struct sc_comp *comp = sc_cq_peek(&cq->queue);
 
 	if (comp)
-		return comp->err ? -FI_EAVAIL : 0; /* 0: none was asked for */
+		return comp->err || count ? -FI_EAVAIL : 0; /* 0: none was asked for */
 	return __builtin_expect(cq->queue.overrun, 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
@@ -172,7 +187,7 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 		shmcma_progress_locked(cq->domain, &cq->polled);
 	ret = (ssize_t)take(cq, buf, count, source, format);
 	if (!ret)
-		ret = nothing(cq);
+		ret = nothing(cq, count);
 	shmcma_lock_leave(&cq->locked);
 	return ret;
 }
@@ -246,10 +261,27 @@ static int cq_signal(struct fid_cq *fid)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
+/* A completion that is one but for its source. `entry` has what the application has handed in. */
+static void put_stranger(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const struct sc_comp *comp)
+{
+	bool sized = FI_VERSION_GE(cq->domain->api_version, FI_VERSION(1, 5));
+	size_t room = sized ? entry->err_data_size : 0;
+
+	entry->err = entry->prov_errno = FI_EADDRNOTAVAIL;
+	if (sc_addr_first(sc_peer_address(comp->source), cq->stranger))
+		return;
+	if (room)
+		memcpy(entry->err_data, cq->stranger, room < SC_ADDR_SIZE ? room : SC_ADDR_SIZE);
+	else
+		entry->err_data = cq->stranger;
+	if (sized)
+		entry->err_data_size = room && room < SC_ADDR_SIZE ? room : SC_ADDR_SIZE;
+}
+
 /*
  * Fields that libfabric 1.17 does not have are never written (fi_cq_err_entry grew in 1.20), nor is
  * err_data_size for those who opened the fabric as before 1.5, which did not have it. There is no
- * provider specific data: a buffer handed in for it stays as it is.
+ * provider specific data but a stranger's address: else a buffer handed in for it stays as it is.
  */
 static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const struct sc_comp *comp)
 {
@@ -264,6 +296,10 @@ static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const
 	entry->olen = comp->olen;
 	entry->err = comp->err == EMSGSIZE ? FI_ETRUNC : -shmcma_error(-comp->err);
 	entry->prov_errno = entry->err;
+	if (is_stranger(cq, comp)) {
+		put_stranger(cq, entry, comp);
+		return;
+	}
 	if (!sized || !entry->err_data_size)
 		entry->err_data = NULL;
 	if (sized)
@@ -281,7 +317,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 		return -FI_EBADFLAGS;
 	shmcma_lock_enter(&cq->locked);
 	comp = sc_cq_peek(&cq->queue);
-	if (comp && comp->err) {
+	if (comp && (comp->err || is_stranger(cq, comp))) {
 		put_error(cq, entry, comp);
 		sc_cq_release(&cq->queue);
 	} else if (!comp && cq->queue.overrun) {
@@ -328,6 +364,10 @@ static const char *text_of(int code)
 	case FI_ECONNABORTED:
 		return "Connection aborted: the peer broke the protocol or is of another version; use one"
 		       " version of the provider everywhere";
+	case FI_EADDRNOTAVAIL:
+		return "Unknown source: the message has arrived whole; insert the sender's address, which "
+		       "is in"
+		       " err_data, to have it by number from now on";
 	case FI_EOVERRUN:
 		return "Overrun: there was no memory for more completions; read the queue more often";
 	default:

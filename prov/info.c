@@ -18,7 +18,8 @@
 /* Granted if asked for. */
 #define MESSAGE_KINDS (FI_MSG | FI_TAGGED)
 #define MEMORY_KINDS (FI_RMA | FI_ATOMIC)
-#define PRIMARY_CAPS (MESSAGE_KINDS | MEMORY_KINDS | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_NAMED_RX_CTX)
+#define PRIMARY_CAPS                                                                                      \
+	(MESSAGE_KINDS | MEMORY_KINDS | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_NAMED_RX_CTX | FI_SOURCE_ERR)
 /* Limits of the primary ones: where a kind has none, all of its are granted. */
 #define MESSAGE_MODIFIERS (FI_SEND | FI_RECV)
 #define MEMORY_MODIFIERS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
@@ -33,7 +34,9 @@
 	 FI_COLLECTIVE | FI_NAMED_RX_CTX)
 #define RX_CAPS                                                                                           \
 	(MESSAGE_KINDS | MEMORY_KINDS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |   \
-	 FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT | FI_TRIGGER | FI_COLLECTIVE)
+	 FI_MULTI_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_RMA_EVENT | FI_TRIGGER | FI_COLLECTIVE)
+/* Of no use without a kind of operation. */
+#define ATTENDANT_CAPS (SECONDARY_CAPS | FI_NAMED_RX_CTX | FI_SOURCE_ERR)
 
 /*
  * Sets of capabilities that exclude each other, the best first: one info for each that fits the hints.
@@ -135,8 +138,9 @@ static uint64_t granted_caps(const struct fi_info *hints, uint64_t offered)
 {
 	uint64_t caps;
 
+	/* who asks for nothing does not look for errors that are none */
 	if (!hints || !hints->caps)
-		return offered;
+		return offered & ~FI_SOURCE_ERR;
 	caps = hints->caps | (offered & (SECONDARY_CAPS | COMM_CAPS));
 	if (!(hints->caps & (MEMORY_KINDS | FI_RMA_EVENT)))
 		caps &= ~FI_RMA_EVENT;
@@ -166,8 +170,7 @@ static uint64_t direction_caps(uint64_t granted, const struct direction *directi
 		caps &= ~(MESSAGE_KINDS | FI_DIRECTED_RECV | FI_MULTI_RECV);
 	if (granted & MEMORY_MODIFIERS && !(granted & direction->memory))
 		caps &= ~(MEMORY_KINDS | FI_RMA_EVENT);
-	if (granted & (MESSAGE_MODIFIERS | MEMORY_MODIFIERS) &&
-	    !(caps & ~(SECONDARY_CAPS | FI_NAMED_RX_CTX)))
+	if (granted & (MESSAGE_MODIFIERS | MEMORY_MODIFIERS) && !(caps & ~ATTENDANT_CAPS))
 		return 0;
 	return caps;
 }
@@ -384,13 +387,19 @@ static int check_domain_counts(const struct fi_domain_attr *hint)
 	return 0;
 }
 
+/* Of errors, only that of an unknown source has data: its address. */
+static size_t error_data_size(uint64_t granted)
+{
+	return granted & FI_SOURCE_ERR ? SC_ADDR_SIZE : 0;
+}
+
 /* Fields that came with API version 1.5. */
-static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered)
+static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered, uint64_t granted)
 {
 	if (check_max("domain_attr->cntr_cnt", hint->cntr_cnt, COUNTERS) ||
 	    check_max("domain_attr->mr_iov_limit", hint->mr_iov_limit, SC_REG_RANGES_MAX) ||
 	    check_bits("domain_attr->caps", FI_TYPE_CAPS, hint->caps, offered & DOMAIN_CAPS) ||
-	    check_max("domain_attr->max_err_data", hint->max_err_data, 0) ||
+	    check_max("domain_attr->max_err_data", hint->max_err_data, error_data_size(granted)) ||
 	    check_max("domain_attr->mr_cnt", hint->mr_cnt, MR_COUNT))
 		return -FI_ENODATA;
 	if (hint->auth_key || hint->auth_key_size)
@@ -398,7 +407,8 @@ static int check_domain_1_5(const struct fi_domain_attr *hint, uint64_t offered)
 	return 0;
 }
 
-static int check_domain(const struct fi_domain_attr *hint, uint32_t version, uint64_t offered)
+static int check_domain(const struct fi_domain_attr *hint, uint32_t version, uint64_t offered,
+			uint64_t granted)
 {
 	if (!hint)
 		return 0;
@@ -414,7 +424,7 @@ static int check_domain(const struct fi_domain_attr *hint, uint32_t version, uin
 	if (check_threading(hint->threading) || check_progress(hint) ||
 	    check_mr_mode(hint->mr_mode, version) || check_domain_counts(hint))
 		return -FI_ENODATA;
-	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? 0 : check_domain_1_5(hint, offered);
+	return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? 0 : check_domain_1_5(hint, offered, granted);
 }
 
 static int check_fabric(const struct fi_fabric_attr *hint)
@@ -450,7 +460,8 @@ static int check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 	/* before 1.7 there was no such field, and what an application opens with is handed to us as it is */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 7)) && hints->nic)
 		return refuse_text("nic", "a network interface", "none");
-	if (check_fabric(hints->fabric_attr) || check_domain(hints->domain_attr, version, offered) ||
+	if (check_fabric(hints->fabric_attr) ||
+	    check_domain(hints->domain_attr, version, offered, granted) ||
 	    check_ep(hints->ep_attr, version, granted) || check_tx(hints->tx_attr, granted) ||
 	    check_rx(hints->rx_attr, granted))
 		return -FI_ENODATA;
@@ -562,6 +573,7 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	attr->cntr_cnt = COUNTERS;
 	attr->mr_iov_limit = SC_REG_RANGES_MAX;
 	attr->caps = granted & DOMAIN_CAPS;
+	attr->max_err_data = error_data_size(granted);
 	attr->mr_cnt = MR_COUNT;
 	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
 	return 0;

@@ -1238,6 +1238,158 @@ static void wait_interrupted(void)
 	pair_close(&pair);
 }
 
+/* ---- FI_SOURCE_ERR --------------------------------------------------------------------------- */
+
+static struct fi_cq_err_entry stranger_error(struct pair *pair, void *room, size_t size)
+{
+	struct fi_cq_err_entry error = { .err_data = room, .err_data_size = size };
+	struct fi_cq_tagged_entry entry;
+	fi_addr_t source;
+	ssize_t ret;
+
+	while ((ret = fi_cq_readfrom(pair->b.cq, &entry, 1, &source)) == -FI_EAGAIN)
+		pair_progress(pair);
+	gives(ret, -FI_EAVAIL);
+	gives(fi_cq_readerr(pair->b.cq, &error, 0), 1);
+	gives(error.err, FI_EADDRNOTAVAIL);
+	gives(error.prov_errno, FI_EADDRNOTAVAIL);
+	gives(error.olen, 0);
+	gives(fi_cq_readerr(pair->b.cq, &error, 0), -FI_EAGAIN);
+	return error;
+}
+
+/* b knows itself alone, until it has inserted what an error says of the sender. */
+static void unknown_source(void)
+{
+	struct pair_want want = { .caps = PAIR_CAPS | FI_SOURCE_ERR, .strangers = true };
+	struct fi_cq_tagged_entry entries[4];
+	struct fi_cq_err_entry error;
+	fi_addr_t sources[4];
+	struct pair pair;
+	char room[64];
+
+	pair_open(&pair, &want);
+	must(pair.info->caps & FI_SOURCE_ERR);
+	pair.a.peer = pair_insert(pair.a.av, pair.b.name);
+	pair.b.self = pair_insert(pair.b.av, pair.b.name);
+	pattern_fill(out, 0, 8, 1);
+	gives(fi_trecv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, 7, 0, in), 0);
+	gives(fi_tsenddata(pair.a.ep, out, 8, NULL, 5, pair.a.peer, 7, out), 0);
+	error = stranger_error(&pair, NULL, 0);
+	must(error.op_context == in && error.len == 8 && error.tag == 7 && error.data == 5);
+	gives(error.flags, FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA);
+	must(pattern_is(in, 0, 8, 1));
+	gives(error.err_data_size, 64);
+	gives(strcmp(error.err_data, pair.a.name), 0);
+
+	/* with room of its own, and too little */
+	for (size_t size = 64; size; size = size == 64 ? 20 : 0) {
+		memset(room, 'x', sizeof(room));
+		gives(fi_recv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
+		gives(fi_send(pair.a.ep, out, 8, NULL, pair.a.peer, out), 0);
+		error = stranger_error(&pair, room, size);
+		must(error.err_data == room);
+		gives(error.err_data_size, size);
+		gives(memcmp(room, pair.a.name, size == 64 ? strlen(pair.a.name) + 1 : size), 0);
+		must(size == 64 || room[size] == 'x');
+	}
+
+	/* between others, which are told as ever */
+	for (uintptr_t i = 1; i <= 3; i++) {
+		struct side *from = i == 2 ? &pair.a : &pair.b;
+
+		gives(fi_trecv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, i, 0, (void *)i), 0);
+		gives(fi_tinject(from->ep, out, 8, i == 2 ? pair.a.peer : pair.b.self, i), 0);
+	}
+	for (int seen = 0; seen < 3;) {
+		ssize_t ret = fi_cq_readfrom(pair.b.cq, entries, 4, sources);
+
+		if (ret == -FI_EAVAIL) {
+			must(stranger_error(&pair, NULL, 0).op_context == (void *)2);
+			seen++;
+		}
+		for (ssize_t i = 0; i < ret; i++, seen++)
+			must(sources[i] == pair.b.self && entries[i].op_context != (void *)2);
+	}
+
+	/* who does not ask for the source is told of no error; who knows it neither */
+	gives(fi_recv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_inject(pair.a.ep, out, 8, pair.a.peer), 0);
+	while (fi_cq_read(pair.b.cq, entries, 4) != 1)
+		pair_progress(&pair);
+	must(entries[0].op_context == in);
+	pair.b.peer = pair_insert(pair.b.av, pair.a.name);
+	gives(fi_recv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_inject(pair.a.ep, out, 8, pair.a.peer), 0);
+	while (fi_cq_readfrom(pair.b.cq, entries, 4, sources) != 1)
+		pair_progress(&pair);
+	gives(sources[0], pair.b.peer);
+	pair_close(&pair);
+}
+
+/* Before 1.5 there is no err_data_size: the address is in memory of ours. */
+static void unknown_source_1_4(void)
+{
+	struct pair_want want = { .caps = PAIR_CAPS | FI_SOURCE_ERR,
+				  .strangers = true,
+				  .version = FI_VERSION(1, 4) };
+	struct fi_cq_err_entry error = { .err_data_size = 99 };
+	struct fi_cq_tagged_entry entry;
+	struct pair pair;
+	fi_addr_t source;
+	ssize_t ret;
+
+	pair_open(&pair, &want);
+	pair.a.peer = pair_insert(pair.a.av, pair.b.name);
+	gives(fi_recv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_inject(pair.a.ep, out, 8, pair.a.peer), 0);
+	while ((ret = fi_cq_readfrom(pair.b.cq, &entry, 1, &source)) == -FI_EAGAIN)
+		pair_progress(&pair);
+	gives(ret, -FI_EAVAIL);
+	gives(fi_cq_readerr(pair.b.cq, &error, 0), 1);
+	gives(error.err_data_size, 99);
+	gives(strcmp(error.err_data, pair.a.name), 0);
+	pair_close(&pair);
+}
+
+/* The address is that of the scalable endpoint, whatever context has sent. */
+static void unknown_source_scalable(void)
+{
+	struct pair_want want = { .caps = PAIR_CAPS | FI_SOURCE_ERR, .strangers = true };
+	struct fid_ep *sep, *tx, *rx;
+	struct fi_cq_err_entry error;
+	struct pair pair;
+	char name[64];
+	size_t len = sizeof(name);
+
+	pair_open(&pair, &want);
+	gives(fi_scalable_ep(pair.domain, pair.info, &sep, NULL), 0);
+	gives(fi_scalable_ep_bind(sep, &pair.a.av->fid, 0), 0);
+	gives(fi_rx_context(sep, 0, NULL, &rx, NULL), 0);
+	gives(fi_ep_bind(rx, &pair.a.cq->fid, FI_RECV), 0);
+	gives(fi_tx_context(sep, 0, NULL, &tx, NULL), 0);
+	gives(fi_ep_bind(tx, &pair.a.cq->fid, FI_TRANSMIT), 0);
+	gives(fi_enable(sep), 0);
+	gives(fi_enable(rx), 0);
+	gives(fi_enable(tx), 0);
+	gives(fi_getname(&sep->fid, name, &len), 0);
+	gives(fi_recv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_inject(tx, out, 8, pair_insert(pair.a.av, pair.b.name)), 0);
+	error = stranger_error(&pair, NULL, 0);
+	if (strcmp(error.err_data, name))
+		dprintf(STDERR_FILENO, "%s, not %s\n", (char *)error.err_data, name);
+	gives(strcmp(error.err_data, name), 0);
+	/* and there it can be answered */
+	gives(fi_recv(rx, in, 64, NULL, FI_ADDR_UNSPEC, out), 0);
+	gives(fi_inject(pair.b.ep, out, 8, pair_insert(pair.b.av, error.err_data)), 0);
+	while (fi_cq_read(pair.a.cq, NULL, 0) == -FI_EAGAIN)
+		pair_progress(&pair);
+	gives(fi_close(&tx->fid), 0);
+	gives(fi_close(&rx->fid), 0);
+	gives(fi_close(&sep->fid), 0);
+	pair_close(&pair);
+}
+
 /* ---- libfabric's own ------------------------------------------------------------------------- */
 
 static int imported_lines;
@@ -1309,6 +1461,9 @@ int main(void)
 		ALONE(collective_sets),
 		ALONE(group_object),
 		ALONE(wait_interrupted),
+		ALONE(unknown_source),
+		ALONE(unknown_source_1_4),
+		ALONE(unknown_source_scalable),
 		ALONE(imported_log),
 	};
 

@@ -27,12 +27,12 @@
 	 FI_REMOTE_COMM | FI_SHARED_AV)
 #define GRANTABLE                                                                                         \
 	(MESSAGES | MEMORY | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_NAMED_RX_CTX | FI_COLLECTIVE |          \
-	 DIRECTIONS | ACCESSES | SECONDARY)
+	 FI_SOURCE_ERR | DIRECTIONS | ACCESSES | SECONDARY)
 
 #define TX_ONLY (FI_SEND | INITIATE | FI_FENCE | FI_NAMED_RX_CTX)
 #define RX_ONLY (FI_RECV | BE_TARGET | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE | FI_RMA_EVENT)
 #define TX_GRANTABLE (MESSAGES | MEMORY | TX_ONLY | FI_TRIGGER | FI_COLLECTIVE)
-#define RX_GRANTABLE (MESSAGES | MEMORY | RX_ONLY | FI_TRIGGER | FI_COLLECTIVE)
+#define RX_GRANTABLE (MESSAGES | MEMORY | RX_ONLY | FI_SOURCE_ERR | FI_TRIGGER | FI_COLLECTIVE)
 
 #define CONTEXTS 256 /* of a scalable endpoint, each kind */
 
@@ -138,7 +138,7 @@ static void check_default(const struct fi_info *info)
 	assert_int_equal(info->tx_attr->caps & ~info->caps, 0);
 	assert_int_equal(info->rx_attr->caps & ~info->caps, 0);
 	assert_int_equal(info->tx_attr->caps, TX_GRANTABLE & ~FI_COLLECTIVE);
-	assert_int_equal(info->rx_attr->caps, RX_GRANTABLE & ~FI_COLLECTIVE);
+	assert_int_equal(info->rx_attr->caps, RX_GRANTABLE & ~(FI_COLLECTIVE | FI_SOURCE_ERR));
 	assert_int_equal(info->tx_attr->mode | info->rx_attr->mode, 0);
 	assert_int_equal(info->tx_attr->op_flags | info->rx_attr->op_flags, 0);
 	assert_int_equal(info->tx_attr->msg_order, FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER);
@@ -325,7 +325,7 @@ static void test_caps_granted(void **state)
 	static const uint64_t bits[] = { FI_MSG,	FI_TAGGED,   FI_RMA,	       FI_ATOMIC,
 					 FI_READ,	FI_WRITE,    FI_REMOTE_READ,   FI_REMOTE_WRITE,
 					 FI_SEND,	FI_RECV,     FI_DIRECTED_RECV, FI_AV_USER_ID,
-					 FI_MULTI_RECV, FI_RMA_EVENT };
+					 FI_MULTI_RECV, FI_RMA_EVENT, FI_SOURCE_ERR };
 	const unsigned int count = sizeof(bits) / sizeof(bits[0]);
 
 	(void)state;
@@ -784,6 +784,12 @@ static void test_domain_numbers(void **state)
 	CHECK_MAX(domain_attr->cntr_cnt, info->domain_attr->cntr_cnt);
 	CHECK_MAX(domain_attr->mr_iov_limit, info->domain_attr->mr_iov_limit);
 	CHECK_MAX(domain_attr->mr_cnt, info->domain_attr->mr_cnt);
+	CHECK_MAX(domain_attr->max_err_data, info->domain_attr->max_err_data);
+	fi_freeinfo(info);
+	/* an unknown sender's address is the only data of an error */
+	hints->caps = FI_MSG | FI_SOURCE_ERR;
+	info = ask();
+	assert_int_equal(info->domain_attr->max_err_data, TF_NAME_SIZE);
 	CHECK_MAX(domain_attr->max_err_data, info->domain_attr->max_err_data);
 	fi_freeinfo(info);
 }
