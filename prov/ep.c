@@ -424,6 +424,23 @@ static const char *service_of(const struct shmcma_ep *ep)
 	return ep->name[0] ? ep->name : NULL;
 }
 
+/* What is to be kept in order beyond what always is; between kinds that there are. */
+static uint32_t order_of(const struct shmcma_ep *ep)
+{
+	uint64_t caps = ep->caps & ep->tx_caps, order = ep->tx_order;
+	uint32_t kept = 0;
+
+	if (caps & FI_RMA && caps & FI_ATOMIC && order & SHMCMA_MEMORY_ORDER)
+		kept |= SC_ORDER_MEMORY;
+	if (!(caps & (FI_RMA | FI_ATOMIC)) || !(caps & (FI_MSG | FI_TAGGED)))
+		return kept;
+	if (order & (FI_ORDER_RAS | FI_ORDER_WAS))
+		kept |= SC_ORDER_AFTER_SEND;
+	if (order & (FI_ORDER_SAR | FI_ORDER_SAW))
+		kept |= SC_ORDER_SEND;
+	return kept;
+}
+
 static int create_core(struct shmcma_ep *ep)
 {
 	struct sc_ep_attr attr = {
@@ -439,6 +456,7 @@ static int create_core(struct shmcma_ep *ep)
 		.rx_size = ep->rx_size,
 		.rxq = ep->srx ? ep->srx->rxq : NULL,
 		.rx_report = ep->srx && !ep->rx_selective,
+		.order = order_of(ep),
 	};
 	int ret;
 
@@ -938,6 +956,7 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	ep->caps = info->caps ? info->caps : ep->domain->caps;
 	ep->tx_caps = tx && tx->caps ? tx->caps : ep->caps;
 	ep->rx_caps = rx && rx->caps ? rx->caps : ep->caps;
+	ep->tx_order = tx ? tx->msg_order : 0;
 	ep->tx_size = shmcma_size_or_default(tx ? tx->size : 0);
 	ep->rx_size = shmcma_size_or_default(rx ? rx->size : 0);
 	ep->multi_min = SHMCMA_MULTI_MIN;

@@ -54,10 +54,9 @@ static const uint64_t offers[] = {
 #define RMA_ORDER (FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW)
 #define ATOMIC_ORDER                                                                                      \
 	(FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
-/* of RMA and atomics, each among themselves and against each other */
-#define MEMORY_ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW)
 /* of messages against either */
 #define MIXED_ORDER (FI_ORDER_RAS | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW)
+#define MSG_ORDER (FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER | SHMCMA_MEMORY_ORDER | MIXED_ORDER)
 /* A large message is overtaken by a small one behind it. */
 #define COMP_ORDER FI_ORDER_NONE
 
@@ -193,39 +192,18 @@ static uint64_t context_caps(uint64_t granted, uint64_t asked, const struct dire
 /* ---- message order --------------------------------------------------------------------------- */
 
 /*
- * What holds. Reads and writes of one kind reach a peer's memory as they were posted. RMA and atomics do not
- * wait for each other: an atomic is done by the peer's processor when it makes progress, and a copy by CMA
- * does not ask for it. Nor do messages: a send may be taken from its ring long before or after the memory
- * that was posted behind or before it is written. Of RMA alone, or atomics alone, what is said of both is
- * true.
+ * What always holds, and is returned unasked. Reads and writes of one kind reach a peer's memory as they were
+ * posted. What goes from one kind to another is for who asks: RMA and atomics do not wait for each other, as an
+ * atomic is done by the peer's processor when it makes progress, and a copy by CMA does not ask for it; nor do
+ * messages, which may be taken from their ring long before or after the memory that was posted behind or before
+ * them is written. Of RMA alone, or atomics alone, what is said of both is true.
  */
 static uint64_t held_order(uint64_t granted)
 {
 	bool rma = granted & FI_RMA, atomic = granted & FI_ATOMIC;
 
 	return FI_ORDER_SAS | (rma ? RMA_ORDER : 0) | (atomic ? ATOMIC_ORDER : 0) |
-	       (rma != atomic ? MEMORY_ORDER : 0);
-}
-
-/* That of operations that were not granted is kept by there being none; it is granted if asked for. */
-static uint64_t void_order(uint64_t granted)
-{
-	uint64_t order = 0;
-
-	if (!(granted & FI_RMA))
-		order |= RMA_ORDER;
-	if (!(granted & FI_ATOMIC))
-		order |= ATOMIC_ORDER;
-	if (!(granted & MEMORY_KINDS))
-		order |= MEMORY_ORDER | MIXED_ORDER;
-	if (!(granted & MESSAGE_KINDS))
-		order |= MIXED_ORDER;
-	return order;
-}
-
-static int check_order(const char *what, uint64_t asked, uint64_t granted)
-{
-	return check_bits(what, FI_TYPE_MSG_ORDER, asked, held_order(granted) | void_order(granted));
+	       (rma != atomic ? SHMCMA_MEMORY_ORDER : 0);
 }
 
 /* Bytes for which the order of reads and writes is that of their data, too. */
@@ -242,7 +220,7 @@ static int check_tx(const struct fi_tx_attr *hint, uint64_t granted)
 		return 0;
 	if (check_bits("tx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & TX_CAPS) ||
 	    check_bits("tx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_TX_OP_FLAGS) ||
-	    check_order("tx_attr->msg_order", hint->msg_order, granted) ||
+	    check_bits("tx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order, MSG_ORDER) ||
 	    check_bits("tx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
 	    check_max("tx_attr->inject_size", hint->inject_size, SHMCMA_INJECT_SIZE) ||
 	    check_max("tx_attr->size", hint->size, SHMCMA_MAX_SIZE) ||
@@ -259,7 +237,7 @@ static int check_rx(const struct fi_rx_attr *hint, uint64_t granted)
 		return 0;
 	if (check_bits("rx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & RX_CAPS) ||
 	    check_bits("rx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_RX_OP_FLAGS) ||
-	    check_order("rx_attr->msg_order", hint->msg_order, granted) ||
+	    check_bits("rx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order, MSG_ORDER) ||
 	    check_bits("rx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
 	    check_max("rx_attr->size", hint->size, SHMCMA_MAX_SIZE) ||
 	    check_max("rx_attr->iov_limit", hint->iov_limit, SHMCMA_IOV_LIMIT))

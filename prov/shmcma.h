@@ -47,6 +47,8 @@
 #define SHMCMA_CONTEXTS 256 /* of a scalable endpoint, each kind */
 /* Of the registration modes that an application is ready for, those that are made use of. */
 #define SHMCMA_MR_MODES (FI_MR_VIRT_ADDR | FI_MR_PROV_KEY)
+/* Orders of RMA and atomics, each among themselves and against each other. */
+#define SHMCMA_MEMORY_ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW)
 #define SHMCMA_MULTI_MIN 64 /* FI_OPT_MIN_MULTI_RECV unless set */
 
 extern struct fi_provider shmcma_provider;
@@ -292,6 +294,7 @@ struct shmcma_ep {
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
+	uint64_t tx_order;		 /* of messages: FI_ORDER_* */
 	size_t tx_size, rx_size, multi_min;
 	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];	/* service to be found under; empty: none */

@@ -77,7 +77,7 @@ static void config_settle(struct sc_ep *ep)
 							   SC_INJECT_MAX / SC_ABI_RECORD_BUFS, 1u << 20));
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
-	ep->line_max = clamp(config->inline_max, 0, sc_inline_first(0));
+	ep->short_end = ep->order ? 0 : clamp(config->inline_max, 0, sc_inline_first(0)) + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
 	if (config->window < 1024)
 		config->window = 1024;
@@ -146,6 +146,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	if (!ep)
 		return ret;
 	ep->config = attr->config;
+	ep->order = attr->order;
 	config_settle(ep);
 	ep->tx_cq = attr->tx_cq;
 	ep->rx_cq = attr->rx_cq;

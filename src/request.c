@@ -7,8 +7,8 @@
  * Operations queue here as long as they have records to write. Requests of one peer are executed in their
  * order, but for gets, which may take their time: a put waits until the gets before it are answered. And for
  * puts that the peer is to copy from our memory and cannot: they are written again, in their order, so
- * nothing else is written behind one that is not answered. Between operations on memory and atomics there
- * is no order.
+ * nothing else is written behind one that is not answered. Atomics do not wait for gets, unless the endpoint
+ * asks for that order.
  *
  * What peers answer is checked against what they were asked: more bytes than asked for, or an answer to
  * nothing, ends the connection.
@@ -89,6 +89,7 @@ static uint32_t event_flag(const struct sc_rma_op *op)
 static void asked(struct sc_rma_op *op)
 {
 	op->answers++;
+	op->at = op->peer->tx.tail;
 	op->peer->rma_requests++;
 	op->peer->rma_gets += op->kind == SC_RMA_GET;
 	op->peer->rma_fars += op->far;
@@ -258,6 +259,8 @@ static bool write_one(struct sc_rma_op *op)
 	case SC_RMA_GET:
 		return far_write(op, SC_ABI_GET);
 	default:
+		if (peer->rma_gets && peer->ep->order & SC_ORDER_MEMORY)
+			return false;
 		return atomic_write(op);
 	}
 }
@@ -340,6 +343,8 @@ static void answered(struct sc_rma_op *op)
 	peer->rma_fars -= op->far;
 	if (op->answers)
 		return;
+	if (op->at > peer->taken)
+		peer->taken = op->at;
 	if (op->far && op->again && !op->error)
 		put_near(op);
 	else if (op->begun == op->size || op->error)

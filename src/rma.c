@@ -8,7 +8,11 @@
  *
  * Order. Direct operations are over one after the other, offers are taken in order, and nothing goes another
  * way while there are offers that the peer might still take: they are settled first. Requests of one peer are
- * executed in their order. Between operations on memory and atomics there is none.
+ * executed in their order. Between operations on memory and atomics there is none, nor between them and
+ * messages, unless the endpoint asks for it: then what could be done directly becomes a request as long as
+ * something is in the peer's ring that is to come before it (must_follow()), an atomic waits for what is offered
+ * and for gets, and messages wait as tx.c has it. Nothing waits for the match of a message: the peer may match
+ * it only when it sees what was posted behind.
  *
  * A peer that does not read its ring is pushed back: so many operations may be pending with one
  * (OPS_MAX), then it is -EAGAIN, before anything is done.
@@ -28,6 +32,28 @@
 
 /* Operations with one peer that are not over. */
 #define OPS_MAX 1024
+
+/* ---- order ----------------------------------------------------------------------------------- */
+
+/* Has the peer not taken in all messages yet, as far as is known? It says so now and then, and when it answers. */
+static bool has_unread(struct sc_peer *peer)
+{
+	if (peer->taken >= peer->message_line || peer->tx.head >= peer->message_line)
+		return false;
+	/* a head that cannot be ends the connection with the next record */
+	return sc_ring_refresh(&peer->tx) || peer->tx.head < peer->message_line;
+}
+
+/* Has something to be done by the peer before this operation may be done from here? */
+static bool must_follow(struct sc_peer *peer)
+{
+	uint32_t order = peer->ep->order;
+
+	if (__builtin_expect(!(order & (SC_ORDER_MEMORY | SC_ORDER_AFTER_SEND)), 1))
+		return false;
+	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->rma_waiting) ||
+	       (order & SC_ORDER_AFTER_SEND && has_unread(peer));
+}
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
@@ -61,7 +87,7 @@ static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	struct sc_rma_op *op;
 	int ret = sc_offer_settle(peer);
 
-	if (!ret && sc_direct_may(peer))
+	if (!ret && sc_direct_may(peer) && !must_follow(peer))
 		ret = sc_direct_post(peer, rma, size);
 	else if (!ret)
 		ret = -EOPNOTSUPP;
@@ -87,7 +113,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)
 		return ret;
-	ret = sc_offer_post(peer, rma, size);
+	ret = must_follow(peer) ? -EOPNOTSUPP : sc_offer_post(peer, rma, size);
 	if (ret == -EOPNOTSUPP)
 		ret = post_now(peer, rma, size);
 	ep->counters.rma_ops += !ret;
@@ -149,6 +175,8 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	if (size > SC_ATOMIC_MAX)
 		return -EMSGSIZE;
 	ret = prepare(ep, peer, atomic->flags);
+	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->offers))
+		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
 	if (ret)
 		return ret;
 	op = sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);

@@ -73,6 +73,8 @@ struct sc_peer {
 	struct sc_loans loans;
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first */
+	uint64_t message_line;	 /* with an order: behind the first of the last message's record */
+	uint64_t taken;		 /* it has taken all before this line, as its answers show */
 	struct sc_list replies;	 /* sc_reply: answers that found the ring full */
 	uint32_t reply_count;
 
@@ -216,7 +218,7 @@ struct sc_rma_op {
 	bool again;	  /* it has said that it cannot */
 	uint32_t answers; /* to come */
 	int error;	  /* negative errno of the first that went wrong */
-	uint64_t at;	  /* offered: where its record is in the ring, in lines since the first */
+	uint64_t at;	  /* line of the ring, since the first: of its record (offered), or behind it */
 	uint32_t line;	  /* and its first line */
 	uint8_t *copy;	  /* atomic: operands, then values to compare with; inject: the payload */
 	enum sc_atomic_kind atomic_kind;
@@ -340,7 +342,8 @@ struct sc_ep {
 	uint32_t rx_silent; /* SC_SILENT, or 0: all receives are reported */
 	struct sc_slab tx_ops;
 	size_t tx_size;
-	uint32_t line_max; /* payload that goes inline in one line, bytes */
+	uint32_t short_end; /* payloads smaller than this go the short way, see tx.c; bytes */
+	uint32_t order;	    /* SC_ORDER_* */
 
 	uint32_t membership;	  /* last seen */
 	struct sc_peer **inbound; /* peers whose rings are polled; the busy ones first */

@@ -249,17 +249,17 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 }
 
 /*
- * What most messages are: one buffer, no more than a line, nothing to wait for, and room for it. False says
- * nothing: message_send() looks at one thing after the other.
+ * What most messages are: one buffer, no more than a line, no order but that of messages, nothing to wait for,
+ * and room for it. False says nothing: message_send() looks at one thing after the other.
  */
 static inline bool is_short(const struct sc_ep *ep, const struct sc_peer *peer, const struct sc_send *send)
 {
 	const struct sc_cq *cq = ep->tx_cq;
 
-	return send->iov_count == 1 && send->iov[0].iov_len <= ep->line_max && cq &&
+	return send->iov_count == 1 && send->iov[0].iov_len < ep->short_end && cq &&
 	       !(send->flags & (SC_SEND_FENCE | SC_SEND_DELIVERY | SC_SEND_MATCH)) && peer->tx.lines &&
 	       sc_ring_has_room(&peer->tx, 1) &&
-	       peer->units_sent + SC_ABI_UNITS(ep->line_max) <= peer->units_limit &&
+	       peer->units_sent + SC_ABI_UNITS(ep->short_end) <= peer->units_limit &&
 	       cq->tail - cq->head < cq->limit;
 }
 
@@ -381,9 +381,30 @@ static __attribute__((noinline)) int send_rdv(struct sc_peer *peer, const struct
 	return 0;
 }
 
-/* What is not checked on the fast path: a link to be made, one that is lost, a fence. */
+/*
+ * Would the peer read a message now before it has done all that it was asked to do with its memory? Puts and
+ * atomics are done when their records are taken; gets take longer, and a put that it cannot fetch comes again.
+ */
+static bool overtakes_memory(const struct sc_peer *peer)
+{
+	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->offers) || peer->rma_gets ||
+	       peer->rma_fars;
+}
+
+/* Of an endpoint with an order: -EAGAIN if it is not the message's turn yet. */
+static int take_turn(struct sc_peer *peer)
+{
+	if (peer->ep->order & SC_ORDER_SEND && overtakes_memory(peer))
+		return -EAGAIN;
+	peer->message_line = peer->tx.tail + 1; /* of another record, if it is not written after all */
+	return 0;
+}
+
+/* What is not checked on the fast path: a link to be made, one that is lost, a fence, an order. */
 static int prepare(struct sc_peer *peer, const struct sc_send *send)
 {
+	int ret;
+
 	if (peer->link == SC_LINK_DOWN) {
 		if (!peer->told)
 			sc_warn("%s: sends to it fail: %s", peer->address, strerror(-peer->error));
@@ -392,7 +413,8 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	}
 	if (send->flags & SC_SEND_FENCE && (!sc_list_empty(&peer->ops) || peer->rma_pending))
 		return -EAGAIN;
-	return peer->link == SC_LINK_UP ? 0 : sc_peer_connect(peer);
+	ret = peer->link == SC_LINK_UP ? 0 : sc_peer_connect(peer);
+	return !ret && peer->ep->order ? take_turn(peer) : ret;
 }
 
 static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_peer *peer,
@@ -402,7 +424,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 								: sc_iov_size(send->iov, send->iov_count);
 	int ret;
 
-	if (__builtin_expect(!peer->tx.lines || send->flags & SC_SEND_FENCE, 0)) {
+	if (__builtin_expect(!peer->tx.lines || send->flags & SC_SEND_FENCE || ep->order, 0)) {
 		ret = prepare(peer, send);
 		if (ret)
 			return ret;

@@ -306,6 +306,15 @@ struct sc_ep_name {
 /* -EIO and others: no random numbers. */
 int sc_ep_name_init(struct sc_ep_name *name);
 
+/*
+ * Operations of one kind to one peer are done in the order in which they are posted, but for reads and writes
+ * against atomics. What else is to be kept in order costs those who ask for it: an operation may have to wait,
+ * in the peer's ring or with -EAGAIN, for one before it that could not be done at once.
+ */
+#define SC_ORDER_MEMORY (1u << 0)     /* reads and writes, and atomics, against each other */
+#define SC_ORDER_AFTER_SEND (1u << 1) /* these, when the peer has taken in what was sent before */
+#define SC_ORDER_SEND (1u << 2)	      /* messages, when those posted before are done */
+
 struct sc_ep_attr {
 	struct sc_config config;
 	const struct sc_ep_name *name; /* NULL: one of its own */
@@ -319,6 +328,7 @@ struct sc_ep_attr {
 	size_t rx_size;	    /* receives that may be posted; likewise */
 	struct sc_rxq *rxq; /* shared with other endpoints, rx_size is its own; NULL: one for itself */
 	bool rx_report;	    /* shared: receives that are SC_SILENT are not, here */
+	uint32_t order;	    /* SC_ORDER_* */
 };
 
 /*
