@@ -193,6 +193,8 @@ static void test_open(void)
 	pair.info->ep_attr->tx_ctx_cnt = pair.info->domain_attr->max_ep_tx_ctx + 1;
 	gives(fi_scalable_ep(pair.domain, pair.info, &sep, NULL), -FI_EINVAL);
 	pair.info->ep_attr->tx_ctx_cnt = 0; /* one */
+	pair.info->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
+	gives(fi_scalable_ep(pair.domain, pair.info, &sep, NULL), -FI_EINVAL);
 	pair.info->ep_attr->rx_ctx_cnt = pair.info->domain_attr->max_ep_rx_ctx;
 	gives(fi_scalable_ep(pair.domain, NULL, &sep, NULL), -FI_EINVAL);
 	gives(fi_scalable_ep(pair.domain, pair.info, &sep, &pair), 0);
