@@ -428,7 +428,8 @@ static const char *service_of(const struct shmcma_ep *ep)
 static uint32_t order_of(const struct shmcma_ep *ep)
 {
 	uint64_t caps = ep->caps & ep->tx_caps, order = ep->tx_order;
-	uint32_t kept = 0;
+	uint32_t kept = (ep->tx_comp_order ? SC_ORDER_COMPLETE : 0) |
+			(ep->rx_comp_order || (ep->srx && ep->srx->rx_comp_order) ? SC_ORDER_RECEIVE : 0);
 
 	if (caps & FI_RMA && caps & FI_ATOMIC && order & SHMCMA_MEMORY_ORDER)
 		kept |= SC_ORDER_MEMORY;
@@ -957,6 +958,8 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	ep->tx_caps = tx && tx->caps ? tx->caps : ep->caps;
 	ep->rx_caps = rx && rx->caps ? rx->caps : ep->caps;
 	ep->tx_order = tx ? tx->msg_order : 0;
+	ep->tx_comp_order = tx ? tx->comp_order : 0;
+	ep->rx_comp_order = rx ? rx->comp_order : 0;
 	ep->tx_size = shmcma_size_or_default(tx ? tx->size : 0);
 	ep->rx_size = shmcma_size_or_default(rx ? rx->size : 0);
 	ep->multi_min = SHMCMA_MULTI_MIN;

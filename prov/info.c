@@ -57,8 +57,8 @@ static const uint64_t offers[] = {
 /* of messages against either */
 #define MIXED_ORDER (FI_ORDER_RAS | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW)
 #define MSG_ORDER (FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER | SHMCMA_MEMORY_ORDER | MIXED_ORDER)
-/* A large message is overtaken by a small one behind it. */
-#define COMP_ORDER FI_ORDER_NONE
+/* Of completions, to who asks: a large message is overtaken by a small one behind it, which then waits for it. */
+#define COMP_ORDER FI_ORDER_STRICT
 
 #define PROTOCOL (FI_PROV_SPECIFIC | 0x5343)
 #define PROTOCOL_VERSION 1
@@ -471,7 +471,7 @@ static void fill_tx(struct fi_tx_attr *attr, const struct fi_tx_attr *hint, uint
 {
 	attr->caps = context_caps(granted, hint ? hint->caps : 0, &transmit);
 	attr->msg_order = held_order(granted) | (hint ? hint->msg_order : 0);
-	attr->comp_order = COMP_ORDER;
+	attr->comp_order = hint && hint->comp_order ? COMP_ORDER : FI_ORDER_NONE;
 	attr->op_flags = hint ? hint->op_flags : 0;
 	attr->inject_size = SHMCMA_INJECT_SIZE;
 	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
@@ -483,7 +483,7 @@ static void fill_rx(struct fi_rx_attr *attr, const struct fi_rx_attr *hint, uint
 {
 	attr->caps = context_caps(granted, hint ? hint->caps : 0, &receive);
 	attr->msg_order = held_order(granted) | (hint ? hint->msg_order : 0);
-	attr->comp_order = COMP_ORDER;
+	attr->comp_order = hint && hint->comp_order ? COMP_ORDER : FI_ORDER_NONE;
 	attr->op_flags = hint ? hint->op_flags : 0;
 	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
 	attr->iov_limit = SHMCMA_IOV_LIMIT;

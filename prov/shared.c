@@ -10,7 +10,8 @@
  * there is none to name one by.
  *
  * A shared transmit context is what the endpoints bound to it have in common of their transmit attributes: the
- * number of operations that all together may have outstanding, and the order of messages. There is no queue: each endpoint has the rings to
+ * number of operations that all together may have outstanding, and the order of
+ * messages and of completions. There is no queue: each endpoint has the rings to
  * its peers, which are no others'.
  *
  * Locks: a shared context and all its endpoints have one; all of the domain for what changes who they are.
@@ -27,7 +28,7 @@ struct shmcma_stx {
 	struct shmcma_locked locked;
 	shmcma_refs refs; /* endpoints bound to it */
 	uint64_t caps;
-	uint64_t order; /* of messages */
+	uint64_t order, comp_order; /* of messages, of completions */
 	size_t size;
 	struct shmcma_ep *users; /* that are enabled, by stx_next */
 	struct shmcma_object object;
@@ -49,6 +50,7 @@ int shmcma_stx_bind_locked(struct shmcma_ep *ep, struct fid *fid, uint64_t flags
 		return -FI_EINVAL;
 	}
 	ep->tx_order |= stx->order;
+	ep->tx_comp_order |= stx->comp_order;
 	ep->stx = stx;
 	shmcma_lock_merge_locked(&ep->locked, &stx->locked);
 	atomic_fetch_add(&stx->refs, 1);
@@ -194,6 +196,7 @@ int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct f
 	stx->domain = domain;
 	stx->caps = attr ? attr->caps : domain->caps;
 	stx->order = attr ? attr->msg_order : 0;
+	stx->comp_order = attr ? attr->comp_order : 0;
 	stx->size = shmcma_size_or_default(attr ? attr->size : 0);
 	shmcma_lock_join(domain, &stx->locked, false);
 	atomic_fetch_add(&domain->refs, 1);
@@ -222,6 +225,7 @@ static struct fi_info *srx_info(const struct shmcma_domain *domain, const struct
 	info->rx_attr->caps = info->caps;
 	if (attr) {
 		info->rx_attr->op_flags = attr->op_flags;
+		info->rx_attr->comp_order = attr->comp_order;
 		info->rx_attr->size = attr->size;
 	}
 	return info;

@@ -294,7 +294,7 @@ struct shmcma_ep {
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
-	uint64_t tx_order;		 /* of messages: FI_ORDER_* */
+	uint64_t tx_order, tx_comp_order, rx_comp_order; /* FI_ORDER_* of messages, of completions */
 	size_t tx_size, rx_size, multi_min;
 	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];	/* service to be found under; empty: none */

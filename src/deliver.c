@@ -26,6 +26,9 @@
  * that runs and does not report: a chunk is taken, copied and reported in one call, so after RUNS looks
  * RUNS_APART it has none, whatever the words say.
  *
+ * With SC_ORDER_RECEIVE a transfer that is over stays in its peer's list, which is in the order of the matches,
+ * until those before it are; so does an eager message that comes behind others.
+ *
  * If the peer dies: what it published in the ring can be delivered; a copy of its memory fails and the
  * operation ends with ECONNRESET (sc_deliver_end_peer(), share_settle()). If this process dies between
  * any two steps, the sender's operation is never acknowledged, and fails with its peer; what the sender
@@ -211,7 +214,7 @@ static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 	return SC_COMP_MULTI_DONE;
 }
 
-static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
+static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
 	struct ending ending = { .peer = op->peer,
 				 .tag = op->tag,
@@ -224,6 +227,40 @@ static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
 
 	complete(ep, op, &ending);
 	sc_slab_put(&ep->rxq->ops, op);
+}
+
+/* Those that are over and have none before them that is not. */
+static void transfers_report(struct sc_peer *peer)
+{
+	while (!sc_list_empty(&peer->transfers)) {
+		struct sc_rx_op *op = sc_list_entry(peer->transfers.next, struct sc_rx_op, of_peer);
+
+		if (!op->over)
+			return;
+		transfer_report(peer->ep, op, op->outcome);
+	}
+}
+
+/* It is over, but for the report, if that has to wait for others. */
+static void transfer_over(struct sc_ep *ep, struct sc_rx_op *op, int error)
+{
+	if (!(ep->order & SC_ORDER_RECEIVE)) {
+		transfer_report(ep, op, error);
+		return;
+	}
+	share_leave(op);
+	copying_remove(op);
+	op->over = true;
+	op->outcome = error;
+}
+
+static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
+{
+	struct sc_peer *peer = op->peer;
+
+	transfer_over(ep, op, error);
+	if (__builtin_expect(ep->order & SC_ORDER_RECEIVE, 0))
+		transfers_report(peer);
 }
 
 /* Ends well or badly for both sides. */
@@ -556,6 +593,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	sc_list_init(&op->pulling);
 	sc_list_append(&peer->transfers, &op->of_peer);
 	op->done = 0;
+	op->over = false;
 	op->want = op->size < op->capacity ? op->size : op->capacity;
 	op->share.words = NULL;
 	op->unshared =
@@ -644,7 +682,8 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 	struct iovec bufs[SC_ABI_RECORD_BUFS], to[SC_IOV_MAX];
 	uint32_t count;
 
-	if (!op || op->peer != peer || sc_list_empty(&op->of_peer) || !sc_list_empty(&op->pulling))
+	if (!op || op->peer != peer || sc_list_empty(&op->of_peer) || !sc_list_empty(&op->pulling) ||
+	    op->over)
 		return -EPROTO;
 	if (!size || piece->offset != op->done || size > op->want - op->done ||
 	    !sc_seg_has_bufs(peer->seg, piece->bufs, size))
@@ -663,9 +702,10 @@ bool sc_deliver_end_peer(struct sc_peer *peer, int error)
 	sc_list_for_safe (entry, next, &peer->transfers) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
 
-		if (share_over(op))
-			transfer_end(peer->ep, op, error);
+		if (share_over(op) && !op->over)
+			transfer_over(peer->ep, op, error);
 	}
+	transfers_report(peer);
 	return sc_list_empty(&peer->transfers);
 }
 
@@ -677,8 +717,14 @@ static void cancel_transfers(struct sc_peer *peer)
 		struct ending ending = { .tag = op->tag,
 					 .size = op->size,
 					 .flags = transfer_leave(peer->ep, op),
-					 .error = -ECANCELED };
+					 .error = op->over ? op->outcome : -ECANCELED };
 
+		if (!ending.error) { /* it has only waited to be reported */
+			ending.data = op->data;
+			ending.done = op->want;
+			ending.flags |= op->comp_flags;
+			ending.buf = op->multi ? op->iov[0].iov_base : NULL;
+		}
 		complete(peer->ep, op, &ending);
 		sc_slab_put(&peer->ep->rxq->ops, op);
 	}
@@ -786,6 +832,40 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 		sc_slab_put(&ep->rxq->ops, op);
 }
 
+/* What the operation is to know of its message. */
+static void transfer_describe(struct sc_rx_op *op, const struct sc_message *message)
+{
+	op->peer = message->peer;
+	op->tag = message->tag;
+	op->data = message->data;
+	op->comp_flags = sc_deliver_comp_flags(message->flags);
+	op->fence = message->flags & SC_ABI_F_FENCE ? message->arrival : 0;
+	op->message = message->op;
+	op->size = message->size;
+}
+
+/* An eager message behind others that are on their way: a transfer that has nothing more to move. -ENOMEM. */
+static int deliver_behind(struct sc_rx_op *posted, const struct sc_message *message)
+{
+	struct sc_peer *peer = message->peer;
+	struct sc_rx_op *op = transfer_op(peer->ep, posted, message->size);
+
+	if (!op)
+		return -ENOMEM;
+	transfer_describe(op, message);
+	sc_list_init(&op->pulling);
+	sc_list_append(&peer->transfers, &op->of_peer);
+	op->share.words = NULL;
+	op->want = op->done = op->size < op->capacity ? op->size : op->capacity;
+	if (op->want)
+		sc_deliver_payload(message, op->iov, op->iov_count, op->want);
+	op->over = true;
+	op->outcome = 0;
+	if (message->op)
+		sc_deliver_acknowledge(message, op->want);
+	return 0;
+}
+
 /* A rendezvous message into a receive. -ENOMEM: nothing has changed. */
 static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message)
 {
@@ -795,13 +875,7 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 
 	if (!op)
 		return -ENOMEM;
-	op->peer = message->peer;
-	op->tag = message->tag;
-	op->data = message->data;
-	op->comp_flags = sc_deliver_comp_flags(message->flags);
-	op->fence = message->flags & SC_ABI_F_FENCE ? message->arrival : 0;
-	op->message = message->op;
-	op->size = message->size;
+	transfer_describe(op, message);
 	op->segment_count = message->segment_count;
 	memcpy(op->segments, message->segments, message->segment_count * sizeof(op->segments[0]));
 	if (message->first)
@@ -830,6 +904,9 @@ int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message)
 {
 	if (message->kind == SC_ABI_RDV)
 		return deliver_rdv(op, message);
+	if (__builtin_expect(message->peer->ep->order & SC_ORDER_RECEIVE, 0) &&
+	    !sc_list_empty(&message->peer->transfers))
+		return deliver_behind(op, message);
 	deliver_eager(op, message);
 	return 0;
 }

@@ -23,8 +23,8 @@ struct sc_message {
 };
 
 /*
- * A message into a receive that matches it, which ends unless it is a multi-receive with room left; a
- * rendezvous is begun. -ENOMEM (multi-receive only): nothing has changed.
+ * A message into a receive that matches it, which ends unless it is a multi-receive with room left, or waits
+ * for others (SC_ORDER_RECEIVE); a rendezvous is begun. -ENOMEM (multi-receive only): nothing has changed.
  */
 int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message);
 

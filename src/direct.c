@@ -35,6 +35,7 @@
 #include "peer.h"
 #include "request.h"
 #include "rmaop.h"
+#include "turn.h"
 
 /* Bytes copied under one raising of the hazard words. */
 #define STEP ((size_t)4 << 20)
@@ -314,6 +315,7 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 		return ret;
 	if (ret == -ECONNRESET && peer->link != SC_LINK_DOWN)
 		return end_with_peer(&direct);
-	sc_rmaop_complete(peer->ep, &ending);
+	ending.turn = sc_turn_pass(peer);
+	sc_rmaop_complete(peer, &ending);
 	return 0;
 }

@@ -77,6 +77,7 @@ static void config_settle(struct sc_ep *ep)
 							   SC_INJECT_MAX / SC_ABI_RECORD_BUFS, 1u << 20));
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
+	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
 	ep->short_end = ep->order ? 0 : clamp(config->inline_max, 0, sc_inline_first(0)) + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
 	if (config->window < 1024)
@@ -156,6 +157,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		ep->cntrs[event] = attr->cntrs[event] ? attr->cntrs[event] : &ep->uncounted;
 	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
 	sc_slab_init(&ep->rma_ops, sizeof(struct sc_rma_op));
+	sc_slab_init(&ep->turns, sizeof(struct sc_turn));
 	sc_list_init(&ep->rma_busy);
 	sc_list_init(&ep->offering);
 	sc_list_init(&ep->serving);
@@ -224,6 +226,7 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_pool_fini(&ep->pool);
 	sc_seg_destroy(ep->seg);
 	rxq_leave(ep);
+	sc_slab_fini(&ep->turns);
 	free(ep);
 }
 

@@ -413,8 +413,15 @@ static int do_directly(struct sc_peer *peer)
 				    .cq_flags = op->cq_flags,
 				    .flags = op->flags,
 				    .cntr = op->cntr };
-	int ret = sc_direct_may(peer) ? sc_direct_post(peer, &rma, op->size) : -EOPNOTSUPP;
+	struct sc_turn *posting = peer->turn;
+	int ret;
 
+	peer->turn = op->turn;
+	op->turn = NULL;
+	ret = sc_direct_may(peer) ? sc_direct_post(peer, &rma, op->size) : -EOPNOTSUPP;
+	if (ret)
+		op->turn = peer->turn;
+	peer->turn = posting;
 	if (ret == -EAGAIN)
 		return ret;
 	peer->offers_ours = ++peer->offers_first;

@@ -291,6 +291,7 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	sc_loans_init(&peer->loans);
 	sc_loans_init(&peer->answers);
 	sc_list_init(&peer->ops);
+	sc_list_init(&peer->turns);
 	sc_list_init(&peer->borrower);
 	sc_list_init(&peer->replies);
 	sc_list_init(&peer->rma_queued);

@@ -29,6 +29,7 @@
 #include "peer.h"
 #include "request.h"
 #include "rmaop.h"
+#include "turn.h"
 
 /* Operations with one peer that are not over. */
 #define OPS_MAX 1024
@@ -68,7 +69,13 @@ static int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 		return -EAGAIN;
 	if (peer->rma_pending >= OPS_MAX)
 		return -EAGAIN;
-	return peer->link == SC_LINK_UP ? 0 : sc_peer_connect(peer);
+	if (peer->link != SC_LINK_UP) {
+		int ret = sc_peer_connect(peer);
+
+		if (ret)
+			return ret;
+	}
+	return sc_turn_take(peer);
 }
 
 static size_t remote_size(const struct sc_remote *remote, size_t count)
@@ -116,6 +123,8 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = must_follow(peer) ? -EOPNOTSUPP : sc_offer_post(peer, rma, size);
 	if (ret == -EOPNOTSUPP)
 		ret = post_now(peer, rma, size);
+	if (ret)
+		sc_turn_drop(peer);
 	ep->counters.rma_ops += !ret;
 	return ret;
 }
@@ -177,11 +186,11 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	ret = prepare(ep, peer, atomic->flags);
 	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->offers))
 		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
-	if (ret)
-		return ret;
-	op = sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
-	if (!op)
-		return -EAGAIN;
+	op = ret ? NULL : sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
+	if (!op) {
+		sc_turn_drop(peer);
+		return ret ? ret : -EAGAIN;
+	}
 	op->event = atomic->kind == SC_ATOMIC_BASE ? SC_EVENT_WRITE : SC_EVENT_READ;
 	op->flags = atomic->flags & ~(uint32_t)SC_SEND_DATA;
 	op->context = atomic->context;
@@ -192,6 +201,7 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	op->atomic_code = atomic->code;
 	if (atomic_copy(op, atomic)) {
 		sc_rmaop_forget(op);
+		sc_turn_drop(peer);
 		return -EAGAIN;
 	}
 	ep->counters.rma_ops++;

@@ -10,22 +10,45 @@
 
 #include <stdlib.h>
 #include "iov.h"
+#include "turn.h"
 
-void sc_rmaop_complete(struct sc_ep *ep, const struct sc_ending *ending)
+static inline struct sc_comp comp_of(const struct sc_ending *ending)
 {
+	return (struct sc_comp){ .context = ending->context,
+				 .cq_flags = ending->cq_flags,
+				 .len = ending->size,
+				 .olen = ending->error ? ending->moved : 0,
+				 .err = -ending->error };
+}
+
+static bool is_silent(const struct sc_ending *ending)
+{
+	return !ending->error && ending->flags & SC_SILENT;
+}
+
+static void complete_in_turn(struct sc_peer *peer, const struct sc_ending *ending)
+{
+	const struct sc_comp comp = comp_of(ending);
+
+	sc_turn_end(peer, ending->turn, is_silent(ending) ? NULL : &comp);
+}
+
+void sc_rmaop_complete(struct sc_peer *peer, const struct sc_ending *ending)
+{
+	struct sc_ep *ep = peer->ep;
 	struct sc_comp *comp;
 
 	sc_ep_count(ep, ending->event, ending->cntr, ending->flags, ending->error);
-	if (!ep->tx_cq || (!ending->error && ending->flags & SC_SILENT))
+	if (__builtin_expect(ending->turn != NULL, 0)) {
+		complete_in_turn(peer, ending);
+		return;
+	}
+	if (!ep->tx_cq || is_silent(ending))
 		return;
 	comp = sc_cq_reserve(ep->tx_cq);
 	if (!comp)
 		return;
-	*comp = (struct sc_comp){ .context = ending->context,
-				  .cq_flags = ending->cq_flags,
-				  .len = ending->size,
-				  .olen = ending->error ? ending->moved : 0,
-				  .err = -ending->error };
+	*comp = comp_of(ending);
 	sc_cq_commit(ep->tx_cq);
 }
 
@@ -39,6 +62,7 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 		return NULL;
 	op->kind = kind;
 	op->peer = peer;
+	op->turn = sc_turn_pass(peer);
 	op->size = op->begun = op->moved = op->got = 0;
 	op->started = op->far = op->again = false;
 	op->answers = 0;
@@ -58,15 +82,17 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 
 void sc_rmaop_forget(struct sc_rma_op *op)
 {
+	if (op->turn)
+		op->peer->turn = op->turn;
 	free(op->copy);
 	sc_slab_put(&op->peer->ep->rma_ops, op);
 }
 
 void sc_rmaop_end(struct sc_rma_op *op, int error)
 {
-	struct sc_ep *ep = op->peer->ep;
 	const struct sc_ending ending = { .context = op->context,
 					  .cntr = op->cntr,
+					  .turn = op->turn,
 					  .cq_flags = op->cq_flags,
 					  .flags = op->flags,
 					  .event = op->event,
@@ -74,7 +100,8 @@ void sc_rmaop_end(struct sc_rma_op *op, int error)
 					  .moved = op->moved,
 					  .error = error };
 
-	sc_rmaop_complete(ep, &ending);
+	sc_rmaop_complete(op->peer, &ending);
+	op->turn = NULL;
 	sc_list_remove(&op->of_peer);
 	op->peer->rma_pending--;
 	sc_rmaop_forget(op);

@@ -8,6 +8,7 @@
 struct sc_ending {
 	void *context;
 	struct sc_cntr *cntr;
+	struct sc_turn *turn; /* or NULL */
 	uint64_t cq_flags;
 	uint32_t flags;
 	enum sc_event event;
@@ -16,7 +17,7 @@ struct sc_ending {
 };
 
 /* Count it, and complete it. */
-void sc_rmaop_complete(struct sc_ep *ep, const struct sc_ending *ending);
+void sc_rmaop_complete(struct sc_peer *peer, const struct sc_ending *ending);
 
 static inline bool sc_rma_wants_data(const struct sc_rma *rma)
 {
@@ -30,7 +31,7 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 /* Likewise, with its own copy of all that it needs of `rma`. */
 struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, const struct sc_rma *rma);
 
-/* One that is in no list, and not counted. */
+/* One that is in no list, and not counted. Its turn, if it has one, is that of what is being posted. */
 void sc_rmaop_forget(struct sc_rma_op *op);
 
 /* One that has been queued or offered. */

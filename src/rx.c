@@ -188,8 +188,8 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 
 /*
  * What most messages are: inline in a line, no acknowledgement asked for, for the receive that is posted for
- * longest, which has one buffer and room for all of it. It does not wait, so the window has no say. False says
- * nothing, and nothing has been done.
+ * longest, which has one buffer and room for all of it; and no order of completions is asked for. It does not
+ * wait, so the window has no say. False says nothing, and nothing has been done.
  */
 static inline bool take_line(struct sc_peer *peer, uint64_t ctl)
 {
@@ -198,8 +198,7 @@ static inline bool take_line(struct sc_peer *peer, uint64_t ctl)
 	struct sc_rx_op *op;
 	uint64_t tag;
 
-	if ((ctl & CTL_WAY) != sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0) ||
-	    sc_ctl_size(ctl) > sc_inline_first(0))
+	if ((ctl & CTL_WAY) != sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0) || sc_ctl_size(ctl) >= ep->line_end)
 		return false;
 	tag = sc_load_relaxed_64(&sc_ring_first(&peer->rx)->words[0]); /* published by ctl */
 	first = sc_match_first_recv(sc_rxq_queue(ep->rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED),

@@ -75,6 +75,8 @@ struct sc_peer {
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first */
 	uint64_t message_line;	 /* with an order: behind the first of the last message's record */
 	uint64_t taken;		 /* it has taken all before this line, as its answers show */
+	struct sc_list turns;	 /* sc_turn.of_peer: oldest first */
+	struct sc_turn *turn;	 /* of what is being posted */
 	struct sc_list replies;	 /* sc_reply: answers that found the ring full */
 	uint32_t reply_count;
 
@@ -158,6 +160,14 @@ struct sc_peer {
 	char address[SC_ADDR_SIZE];
 };
 
+/* Of an operation whose completion waits for those before it, see turn.c. */
+struct sc_turn {
+	struct sc_slab_object slab;
+	struct sc_list of_peer; /* sc_peer.turns */
+	bool ended, silent;
+	struct sc_comp comp;
+};
+
 /* A pending send. */
 enum sc_tx_state {
 	SC_TX_PUBLISHED, /* record written, waiting for the acknowledgement or a pull */
@@ -173,6 +183,7 @@ struct sc_tx_op {
 	struct sc_peer *peer;
 	struct sc_list of_peer;
 	struct sc_list pushing; /* sc_ep.pushing, or sc_ep.sharing */
+	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
 	uint64_t cq_flags;
@@ -206,6 +217,7 @@ struct sc_rma_op {
 	uint32_t flags;	     /* SC_SILENT... */
 	struct sc_peer *peer;
 	struct sc_list of_peer; /* sc_peer.rma_queued or .rma_waiting */
+	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
 	uint64_t cq_flags, data;
@@ -290,6 +302,8 @@ struct sc_rx_op {
 	bool unshared;		/* for good */
 	bool proven;		/* sharing: whose memory was read last */
 	int failed;		/* sharing: negative errno, once the sender has ended too */
+	bool over;		/* only reported when those before it have been, */
+	int outcome;		/* with this: negative errno or 0 */
 	uint64_t fence;		/* arrival of a fenced message, 0: not fenced */
 	sc_abi_op message;	/* the sender's operation */
 	uint64_t size;		/* of the message */
@@ -343,7 +357,9 @@ struct sc_ep {
 	struct sc_slab tx_ops;
 	size_t tx_size;
 	uint32_t short_end; /* payloads smaller than this go the short way, see tx.c; bytes */
+	uint32_t line_end;  /* those of peers likewise, see rx.c */
 	uint32_t order;	    /* SC_ORDER_* */
+	struct sc_slab turns;
 
 	uint32_t membership;	  /* last seen */
 	struct sc_peer **inbound; /* peers whose rings are polled; the busy ones first */

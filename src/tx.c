@@ -41,6 +41,7 @@
 #include "log.h"
 #include "peer.h"
 #include "record.h"
+#include "turn.h"
 
 /* Pieces written in one call of sc_tx_progress(), so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
@@ -51,21 +52,19 @@
 
 static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
 {
-	struct sc_comp *comp;
+	const struct sc_comp comp = { .context = op->context,
+				      .cq_flags = op->cq_flags,
+				      .len = op->size,
+				      .data = op->data,
+				      .tag = op->tag,
+				      .err = -error };
+	bool silent = !error && op->flags & SC_SILENT;
 
 	sc_ep_count(ep, SC_EVENT_SEND, op->cntr, op->flags, error);
-	if (!ep->tx_cq || (!error && op->flags & SC_SILENT))
-		return;
-	comp = sc_cq_reserve(ep->tx_cq);
-	if (!comp)
-		return;
-	*comp = (struct sc_comp){ .context = op->context,
-				  .cq_flags = op->cq_flags,
-				  .len = op->size,
-				  .data = op->data,
-				  .tag = op->tag,
-				  .err = -error };
-	sc_cq_commit(ep->tx_cq);
+	if (op->turn)
+		sc_turn_end(op->peer, op->turn, silent ? NULL : &comp);
+	else if (ep->tx_cq && !silent)
+		sc_cq_put_slow(ep->tx_cq, &comp);
 }
 
 static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
@@ -93,6 +92,7 @@ static struct sc_tx_op *op_begin(struct sc_ep *ep, struct sc_peer *peer, const s
 	op->state = SC_TX_PUBLISHED;
 	op->flags = send->flags;
 	op->peer = peer;
+	op->turn = sc_turn_pass(peer);
 	op->context = send->context;
 	op->cntr = send->cntr;
 	op->cq_flags = send->cq_flags;
@@ -149,14 +149,21 @@ static void count_sent(struct sc_peer *peer, size_t size, uint64_t units, uint64
 	++*way;
 }
 
-/* An eager message has been written: it completes now, unless it waits for an acknowledgement. */
-static inline void eager_done(struct sc_ep *ep, const struct sc_send *send, size_t size, uint32_t flags)
+static void eager_done_slow(struct sc_peer *peer, const struct sc_send *send, size_t size)
+{
+	const struct sc_comp comp = { .context = send->context,
+				      .cq_flags = send->cq_flags,
+				      .len = size,
+				      .data = send->data,
+				      .tag = send->tag };
+
+	sc_turn_end(peer, sc_turn_pass(peer), send->flags & SC_SILENT ? NULL : &comp);
+}
+
+static inline void eager_complete(struct sc_ep *ep, const struct sc_send *send, size_t size)
 {
 	struct sc_comp *comp;
 
-	if (flags & SC_ABI_F_ACK)
-		return;
-	sc_ep_count(ep, SC_EVENT_SEND, send->cntr, send->flags, 0);
 	if (send->flags & SC_SILENT || !ep->tx_cq)
 		return;
 	comp = sc_cq_reserve(ep->tx_cq);
@@ -173,6 +180,18 @@ static inline void eager_done(struct sc_ep *ep, const struct sc_send *send, size
 	comp->err = 0;
 	comp->flags = 0;
 	sc_cq_commit(ep->tx_cq);
+}
+
+/* An eager message has been written: it completes now, unless it waits for an acknowledgement. */
+static void eager_done(struct sc_peer *peer, const struct sc_send *send, size_t size, uint32_t flags)
+{
+	if (flags & SC_ABI_F_ACK)
+		return;
+	sc_ep_count(peer->ep, SC_EVENT_SEND, send->cntr, send->flags, 0);
+	if (__builtin_expect(peer->turn != NULL, 0))
+		eager_done_slow(peer, send, size);
+	else
+		eager_complete(peer->ep, send, size);
 }
 
 static void vector_write(struct sc_peer *peer, struct sc_abi_line *first, uint32_t flags,
@@ -204,7 +223,6 @@ static inline __attribute__((always_inline)) void inline_write(struct sc_peer *p
 							       struct inline_record record,
 							       const struct sc_tx_op *op)
 {
-	struct sc_ep *ep = peer->ep;
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
 
 	if (record.flags & SC_ABI_F_ACK) {
@@ -223,8 +241,7 @@ static inline __attribute__((always_inline)) void inline_write(struct sc_peer *p
 	(void)SC_INJECT("tx.inline");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, record.flags, record.lines, record.size),
 		       record.lines);
-	count_sent(peer, record.size, SC_ABI_UNITS(record.size), &ep->counters.tx_inline);
-	eager_done(ep, send, record.size, record.flags);
+	count_sent(peer, record.size, SC_ABI_UNITS(record.size), &peer->ep->counters.tx_inline);
 }
 
 static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
@@ -245,6 +262,7 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 			return -EAGAIN;
 	}
 	inline_write(peer, send, record, op);
+	eager_done(peer, send, size, record.flags);
 	return 0;
 }
 
@@ -270,6 +288,8 @@ static inline void send_short(struct sc_peer *peer, const struct sc_send *send)
 	record.flags = (send->flags & SC_TAGGED ? SC_ABI_F_TAGGED : 0) |
 		       (send->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0);
 	inline_write(peer, send, record, NULL);
+	sc_ep_count(peer->ep, SC_EVENT_SEND, send->cntr, send->flags, 0);
+	eager_complete(peer->ep, send, record.size);
 }
 
 /* Buffers that eager messages leave to pieces, which have no other way to go. */
@@ -322,7 +342,7 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	(void)SC_INJECT("tx.bounce");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size), 1);
 	count_sent(peer, size, units, &ep->counters.tx_bounce);
-	eager_done(ep, send, size, flags);
+	eager_done(peer, send, size, flags);
 	return 0;
 }
 
@@ -364,6 +384,7 @@ static __attribute__((noinline)) int send_rdv(struct sc_peer *peer, const struct
 	if (!op)
 		return -EAGAIN;
 	if (rdv_payload(op, send)) {
+		peer->turn = op->turn;
 		op_free(ep, op);
 		return -EAGAIN;
 	}
@@ -397,7 +418,7 @@ static int take_turn(struct sc_peer *peer)
 	if (peer->ep->order & SC_ORDER_SEND && overtakes_memory(peer))
 		return -EAGAIN;
 	peer->message_line = peer->tx.tail + 1; /* of another record, if it is not written after all */
-	return 0;
+	return sc_turn_take(peer);
 }
 
 /* What is not checked on the fast path: a link to be made, one that is lost, a fence, an order. */
@@ -455,8 +476,10 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 		return 0;
 	}
 	ret = message_send(ep, peer, send);
-	if (__builtin_expect(ret == -EAGAIN, 0))
-		ep->pushed_back = true;
+	if (__builtin_expect(ret, 0)) {
+		sc_turn_drop(peer);
+		ep->pushed_back |= ret == -EAGAIN;
+	}
 	return ret;
 }
 

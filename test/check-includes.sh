@@ -22,7 +22,7 @@ neighbour
 service daemon
 directory
 state
-rxq
+rxq turn
 peer
 reg record
 tx

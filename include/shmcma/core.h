@@ -314,6 +314,10 @@ int sc_ep_name_init(struct sc_ep_name *name);
 #define SC_ORDER_MEMORY (1u << 0)     /* reads and writes, and atomics, against each other */
 #define SC_ORDER_AFTER_SEND (1u << 1) /* these, when the peer has taken in what was sent before */
 #define SC_ORDER_SEND (1u << 2)	      /* messages, when those posted before are done */
+/* Completions of sends and one-sided operations to one peer come in the order in which these were posted. */
+#define SC_ORDER_COMPLETE (1u << 3)
+/* Those of receives come in the order in which the messages of one peer have been matched. */
+#define SC_ORDER_RECEIVE (1u << 4)
 
 struct sc_ep_attr {
 	struct sc_config config;

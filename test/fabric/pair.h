@@ -307,7 +307,7 @@ struct pair_want {
 	enum fi_progress progress;   /* of data; usual: FI_PROGRESS_MANUAL */
 	uint64_t tx_op_flags, rx_op_flags;
 	uint64_t tx_bind, rx_bind; /* FI_SELECTIVE_COMPLETION */
-	uint64_t msg_order;
+	uint64_t msg_order, tx_comp_order, rx_comp_order;
 	size_t tx_size, rx_size, cq_size;
 	int mr_mode;
 	bool strangers; /* the endpoints are not in each other's address vector */
@@ -341,6 +341,8 @@ static inline struct fi_info *pair_hints(const struct pair_want *want)
 	hints->tx_attr->op_flags = want->tx_op_flags;
 	hints->rx_attr->op_flags = want->rx_op_flags;
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = want->msg_order;
+	hints->tx_attr->comp_order = want->tx_comp_order;
+	hints->rx_attr->comp_order = want->rx_comp_order;
 	hints->tx_attr->size = want->tx_size;
 	hints->rx_attr->size = want->rx_size;
 	hints->domain_attr->threading = want->threading;

@@ -534,12 +534,20 @@ static void test_order(void **state)
 	order_refused(FI_MSG, ~all);
 	order_refused(0, ~all);
 	hints->caps = 0;
-	hints->tx_attr->comp_order = FI_ORDER_STRICT;
-	refused();
-	hints->tx_attr->comp_order = 0;
-	hints->rx_attr->comp_order = FI_ORDER_STRICT;
-	refused();
+	hints->tx_attr->msg_order = hints->rx_attr->msg_order = 0;
+	for (int i = 0; i < 4; i++) {
+		struct fi_info *info;
+
+		hints->tx_attr->comp_order = i & 1 ? FI_ORDER_STRICT : FI_ORDER_NONE;
+		hints->rx_attr->comp_order = i & 2 ? FI_ORDER_STRICT : FI_ORDER_NONE;
+		info = ask();
+		assert_int_equal(info->tx_attr->comp_order, hints->tx_attr->comp_order);
+		assert_int_equal(info->rx_attr->comp_order, hints->rx_attr->comp_order);
+		fi_freeinfo(info);
+	}
 	hints->rx_attr->comp_order = FI_ORDER_DATA;
+	refused();
+	hints->rx_attr->comp_order = FI_ORDER_STRICT | FI_ORDER_DATA;
 	refused();
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_order: message order between messages, RMA and atomics, fi_endpoint(3): what goes from one kind to another,
- * which holds for who asks for it. Order of one kind is for test_msg, test_rma and test_atomic.
+ * test_order: message order between messages, RMA and atomics, and the order of completions, fi_endpoint(3): what
+ * holds for who asks for it. Order of messages of one kind is for test_msg, test_rma and test_atomic.
  *
  * In one process, where the target makes no progress but when the test says so; and between two, with operations
  * of all kinds in random order.
@@ -311,6 +311,248 @@ static void shared_context(void)
 	target_close(&target);
 }
 
+/* ---- completions ----------------------------------------------------------------------------- */
+
+enum { MANY = 600 };
+
+static const struct pair_want in_order = { .caps = ONESIDED_CAPS,
+					   .mr_mode = ONESIDED_MODE,
+					   .tx_comp_order = FI_ORDER_STRICT,
+					   .rx_comp_order = FI_ORDER_STRICT };
+
+static void in_order_open(struct target *target)
+{
+	pair_open(&target->pair, &in_order);
+	gives(target->pair.info->tx_attr->comp_order, FI_ORDER_STRICT);
+	gives(target->pair.info->rx_attr->comp_order, FI_ORDER_STRICT);
+	target->len = 4096;
+	target->memory = calloc(1, target->len);
+	region_open(&target->pair, &target->region, target->memory, target->len,
+		    FI_REMOTE_READ | FI_REMOTE_WRITE);
+}
+
+static size_t length_of(unsigned int number)
+{
+	return number % 3 == 0 ? (size_t)1 << 20 : number % 3 == 1 ? 8 : 20000;
+}
+
+static ssize_t post_numbered(struct target *target, unsigned int kind, unsigned int number)
+{
+	static uint8_t bytes[1 << 20];
+	void *context = (void *)(uintptr_t)number;
+	struct fid_ep *ep = target->pair.a.ep;
+	fi_addr_t peer = target->pair.a.peer;
+	uint64_t addr = target->region.remote.addr, key = target->region.remote.key;
+
+	switch (kind) {
+	case 0:
+		return fi_write(ep, bytes, 64, NULL, peer, addr, key, context);
+	case 1:
+		return fi_read(ep, bytes, 64, NULL, peer, addr, key, context);
+	case 2:
+		return fi_atomic(ep, bytes, 1, NULL, peer, addr, key, FI_UINT64, FI_SUM, context);
+	case 3: /* not allowed: completes with an error */
+		return fi_write(ep, bytes, 64, NULL, peer, addr, key ^ 1, context);
+	default:
+		return fi_send(ep, bytes, length_of(number), NULL, peer, context);
+	}
+}
+
+/* The next completion of that side is this one's; errors among them. */
+static void next_is(struct target *target, struct side *side, uintptr_t number)
+{
+	struct fi_cq_err_entry error = { .err = 0 };
+	struct fi_cq_tagged_entry entry;
+	ssize_t ret;
+
+	while ((ret = fi_cq_read(side->cq, &entry, 1)) == -FI_EAGAIN)
+		pair_progress(&target->pair);
+	if (ret == -FI_EAVAIL) {
+		gives(fi_cq_readerr(side->cq, &error, 0), 1);
+		entry.op_context = error.op_context;
+	} else {
+		gives(ret, 1);
+		pair_saw(&entry);
+	}
+	gives((uintptr_t)entry.op_context, number);
+}
+
+/* Whatever way they go, and however they end, operations complete as they were posted. */
+static void completions_sent(void)
+{
+	static uint8_t to[1 << 20];
+	unsigned int seed = 3, next = 0, ended = 0, received = 0, sent = 0;
+	struct target target;
+
+	in_order_open(&target);
+	while (ended < MANY) {
+		unsigned int kind = (unsigned int)rand_r(&seed) % 8;
+
+		for (int i = 0; i < 5 && next < MANY; i++) {
+			ssize_t ret = post_numbered(&target, (kind + (unsigned int)i * 3) % 8, next);
+
+			must(!ret || ret == -FI_EAGAIN);
+			sent += !ret && (kind + (unsigned int)i * 3) % 8 > 3;
+			next += !ret;
+		}
+		for (; received < sent; received++)
+			gives(fi_recv(target.pair.b.ep, to, sizeof(to), NULL, FI_ADDR_UNSPEC, NULL), 0);
+		if (kind == 0 || next == MANY)
+			for (; ended < next; ended++)
+				next_is(&target, &target.pair.a, ended);
+	}
+	target_close(&target);
+}
+
+/* Those to one peer, not to others; and those that are not to be told of hold nobody up. */
+static void completions_apart(void)
+{
+	static uint8_t large[1 << 20], to[1 << 20];
+	struct target target;
+	struct fid_ep *a;
+
+	in_order_open(&target);
+	a = target.pair.a.ep;
+	gives(fi_send(a, large, sizeof(large), NULL, target.pair.a.peer, large), 0);
+	gives(fi_send(a, message, 8, NULL, target.pair.a.peer, message), 0);
+	gives(fi_inject(a, message, 8, target.pair.a.peer), 0);
+	gives(fi_send(a, message, 8, NULL, target.pair.a.self, own), 0);
+	must(pair_done(&target.pair, &target.pair.a).entry.op_context == own);
+	stays(&target);
+	for (int i = 0; i < 3; i++)
+		gives(fi_recv(target.pair.b.ep, to, sizeof(to), NULL, FI_ADDR_UNSPEC, to), 0);
+	must(pair_done(&target.pair, &target.pair.a).entry.op_context == large);
+	must(pair_done(&target.pair, &target.pair.a).entry.op_context == message);
+	gives(fi_recv(a, to, sizeof(to), NULL, FI_ADDR_UNSPEC, to), 0);
+	must(pair_done(&target.pair, &target.pair.a).entry.op_context == to);
+	for (int i = 0; i < 3; i++)
+		pair_done(&target.pair, &target.pair.b);
+	pair_quiet(&target.pair, &target.pair.a);
+	target_close(&target);
+}
+
+/* The peer closes: what it has not done fails, and nothing that has been posted before is told later. */
+static void completions_of_the_lost(void)
+{
+	struct target target;
+
+	in_order_open(&target);
+	for (unsigned int i = 0; i < 12; i++)
+		gives(post_numbered(&target, i % 2 ? 4 : 2, i), 0);
+	gives(fi_close(&target.pair.b.ep->fid), 0);
+	target.pair.b.ep = NULL;
+	for (unsigned int i = 0; i < 12; i++)
+		next_is(&target, &target.pair.a, i);
+	pair_quiet(&target.pair, &target.pair.a);
+	target_close(&target);
+}
+
+/* Small messages behind large ones, expected or not. */
+static void completions_received(void)
+{
+	static uint8_t bytes[8];
+	uint8_t *large = calloc(1, LARGE), *to[8];
+	struct target target;
+
+	in_order_open(&target);
+	for (int expected = 0; expected < 2; expected++) {
+		for (uintptr_t i = 0; i < 8; i++)
+			to[i] = malloc(LARGE);
+		for (uintptr_t i = 0; i < 8 && expected; i++)
+			gives(fi_recv(target.pair.b.ep, to[i], LARGE, NULL, FI_ADDR_UNSPEC, (void *)i), 0);
+		for (uintptr_t i = 0; i < 8; i++)
+			post(&target.pair,
+			     fi_send(target.pair.a.ep, i % 2 ? bytes : large, i % 2 ? 8 : LARGE, NULL,
+				     target.pair.a.peer, (void *)i));
+		for (int i = 0; i < 10 && !expected; i++)
+			pair_progress(&target.pair);
+		for (uintptr_t i = 0; i < 8 && !expected; i++)
+			gives(fi_recv(target.pair.b.ep, to[i], LARGE, NULL, FI_ADDR_UNSPEC, (void *)i), 0);
+		for (uintptr_t i = 0; i < 8; i++)
+			next_is(&target, &target.pair.b, i);
+		for (uintptr_t i = 0; i < 8; i++)
+			next_is(&target, &target.pair.a, i);
+		for (uintptr_t i = 0; i < 8; i++)
+			free(to[i]);
+	}
+	target_close(&target);
+	free(large);
+}
+
+/* Into one buffer: the last to be told of says that it is the application's again, and none comes after. */
+static void completions_of_one_buffer(void)
+{
+	static const size_t lens[4] = { LARGE, 8, 3000, LARGE }; /* then there is less than the least */
+	uint8_t *from = malloc(LARGE), *to = malloc(3 * LARGE);
+	struct fi_msg msg = { .msg_iov = &(struct iovec){ to, 3 * LARGE - 4000 },
+			      .iov_count = 1,
+			      .addr = FI_ADDR_UNSPEC,
+			      .context = to };
+	struct target target;
+	size_t at = 0, min = LARGE / 2 + LARGE - 8000;
+
+	in_order_open(&target);
+	gives(fi_setopt(&target.pair.b.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &min, sizeof(min)),
+	      0);
+	pattern_fill(from, 0, LARGE, 1);
+	gives(fi_recvmsg(target.pair.b.ep, &msg, FI_MULTI_RECV), 0);
+	for (int i = 0; i < 4; i++)
+		post(&target.pair,
+		     fi_send(target.pair.a.ep, from, lens[i], NULL, target.pair.a.peer, NULL));
+	for (int i = 0; i < 4; i++) {
+		struct done done = pair_done(&target.pair, &target.pair.b);
+
+		must(done.entry.op_context == to && done.entry.buf == to + at);
+		gives(done.entry.len, lens[i]);
+		gives(!!(done.entry.flags & FI_MULTI_RECV), i == 3);
+		must(pattern_is(done.entry.buf, 0, lens[i], 1));
+		at += lens[i];
+	}
+	pair_quiet(&target.pair, &target.pair.b);
+	target_close(&target);
+	free(from);
+	free(to);
+}
+
+/* Between processes: a sends, b receives into whatever is posted. */
+static void ordered_sender(struct pair *pair)
+{
+	static uint8_t bytes[1 << 20];
+
+	for (unsigned int i = 0, ended = 0; ended < MANY;) {
+		struct fi_cq_tagged_entry entry;
+		ssize_t ret = -FI_EAGAIN;
+
+		if (i < MANY)
+			ret = fi_send(pair->a.ep, bytes, length_of(i), NULL, pair->a.peer,
+				      (void *)(uintptr_t)i);
+		must(!ret || ret == -FI_EAGAIN);
+		i += !ret;
+		ret = fi_cq_read(pair->a.cq, &entry, 1);
+		if (ret == -FI_EAGAIN)
+			continue;
+		gives(ret, 1);
+		pair_saw(&entry);
+		gives((uintptr_t)entry.op_context, ended++);
+	}
+	pair_meet(pair);
+}
+
+static void ordered_receiver(struct pair *pair)
+{
+	static uint8_t to[1 << 20];
+
+	for (unsigned int i = 0; i < MANY; i++)
+		gives(fi_recv(pair->a.ep, to, sizeof(to), NULL, FI_ADDR_UNSPEC, (void *)(uintptr_t)i), 0);
+	for (unsigned int i = 0; i < MANY; i++) {
+		struct done done = pair_done(pair, &pair->a);
+
+		gives((uintptr_t)done.entry.op_context, i);
+		gives(done.entry.len, length_of(i));
+	}
+	pair_meet(pair);
+}
+
 /* ---- all kinds, two processes ---------------------------------------------------------------- */
 
 /*
@@ -450,11 +692,11 @@ static void mixed_target(struct pair *pair)
 	region_close(&region);
 }
 
-#define MIXED(f, g, label, environment)                                                                   \
+#define TWO(f, g, label, wanted, environment)                                                             \
 	{                                                                                                 \
 		.name = #f label, .test_func = stage_both, .initial_state = &(struct pair_test)           \
 		{                                                                                         \
-			.first = f, .second = g, .want = &all_orders, .env = environment                  \
+			.first = f, .second = g, .want = wanted, .env = environment                       \
 		}                                                                                         \
 	}
 
@@ -476,10 +718,20 @@ int main(void)
 		ALONE(atomic_after_read),
 		ALONE_ENV(atomic_after_read, STRICT),
 		ALONE(shared_context),
-		MIXED(mixed_initiator, mixed_target, "", NULL),
-		MIXED(mixed_initiator, mixed_target, " CMA=0", "FI_SHMCMA_CMA=0"),
-		MIXED(mixed_initiator, mixed_target, " strict", STRICT),
-		MIXED(mixed_initiator, mixed_target, " strict CMA=0", STRICT " FI_SHMCMA_CMA=0"),
+		ALONE(completions_sent),
+		ALONE_ENV(completions_sent, STRICT),
+		ALONE(completions_apart),
+		ALONE(completions_of_the_lost),
+		ALONE_ENV(completions_of_the_lost, STRICT),
+		ALONE(completions_received),
+		ALONE(completions_of_one_buffer),
+		TWO(ordered_sender, ordered_receiver, "", &in_order, NULL),
+		TWO(ordered_sender, ordered_receiver, " CMA=0", &in_order, "FI_SHMCMA_CMA=0"),
+		TWO(mixed_initiator, mixed_target, "", &all_orders, NULL),
+		TWO(mixed_initiator, mixed_target, " CMA=0", &all_orders, "FI_SHMCMA_CMA=0"),
+		TWO(mixed_initiator, mixed_target, " strict", &all_orders, STRICT),
+		TWO(mixed_initiator, mixed_target, " strict CMA=0", &all_orders,
+		    STRICT " FI_SHMCMA_CMA=0"),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

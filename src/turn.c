@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * turn.c: completions of what is sent, read and written, in the order of the calls, of an endpoint that asks for
+ * it (SC_ORDER_COMPLETE).
+ *
+ * An operation takes a turn when it is posted, behind those to the same peer. When it ends its completion is kept
+ * until all before it have ended. Who has a turn: the peer while the operation is being posted (peer->turn), then
+ * the operation until it ends, here or with its peer; so none stays behind, and all completions come out. Counters
+ * do not wait.
+ *
+ * Private memory, of the endpoint's thread; nothing here is seen by another process, whenever one dies.
+ */
+#include "turn.h"
+
+#include <errno.h>
+
+/* Operations of an endpoint, ended or not, that are not reported yet. */
+#define TURNS_MAX 65536
+
+int sc_turn_take_slow(struct sc_peer *peer)
+{
+	struct sc_turn *turn = peer->ep->turns.used < TURNS_MAX ? sc_slab_get(&peer->ep->turns) : NULL;
+
+	if (!turn)
+		return -EAGAIN;
+	turn->ended = false;
+	sc_list_append(&peer->turns, &turn->of_peer);
+	peer->turn = turn;
+	return 0;
+}
+
+void sc_turn_drop_slow(struct sc_peer *peer)
+{
+	struct sc_turn *turn = sc_turn_pass(peer);
+
+	sc_list_remove(&turn->of_peer); /* the last: nothing has waited for it */
+	sc_slab_put(&peer->ep->turns, turn);
+}
+
+void sc_turn_end(struct sc_peer *peer, struct sc_turn *turn, const struct sc_comp *comp)
+{
+	struct sc_ep *ep = peer->ep;
+
+	turn->ended = true;
+	turn->silent = !comp;
+	if (comp)
+		turn->comp = *comp;
+	while (!sc_list_empty(&peer->turns)) {
+		turn = sc_list_entry(peer->turns.next, struct sc_turn, of_peer);
+		if (!turn->ended)
+			break;
+		sc_list_remove(&turn->of_peer);
+		if (!turn->silent)
+			sc_cq_put_slow(ep->tx_cq, &turn->comp);
+		sc_slab_put(&ep->turns, turn);
+	}
+}
