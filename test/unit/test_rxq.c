@@ -114,7 +114,10 @@ static void test_name(void **state)
 	assert_int_equal(sc_addr_resolve(wanted, found), 0);
 	assert_int_equal(sc_addr_context(wanted, (uint16_t)-5, wanted), 0);
 	assert_string_equal(wanted, sc_ep_address(ends[0].ep));
+	assert_int_equal(sc_addr_first(sc_ep_address(ends[1].ep), wanted), 0);
+	assert_string_equal(wanted, sc_ep_address(ends[0].ep));
 	assert_int_equal(sc_addr_context("fi_shmcma://service", 1, wanted), -EINVAL);
+	assert_int_equal(sc_addr_first("fi_shmcma://service", wanted), -EINVAL);
 	/* each index once */
 	assert_int_equal(sc_ep_create(&attr, &again), -EADDRINUSE);
 	/* without a name of its own none is like another */
