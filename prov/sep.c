@@ -11,7 +11,8 @@
  * So the address that others insert is that of number 0, its receive context n is n further on, and messages
  * from any transmit context come from the one name. Others find the endpoint once number 0 is enabled, and a
  * receive context once it is. To its peers an address that was closed is gone for good: transmit contexts that
- * are opened again get another number, receive contexts cannot be.
+ * are opened again get another number, as long as there is one; receive contexts cannot be, as others make their
+ * addresses up from that of number 0.
  *
  * The scalable endpoint itself is a struct shmcma_ep without core; it holds what its contexts have in common: the
  * address vector, the service that it is found under, the attributes that they begin with.
@@ -24,6 +25,7 @@
 #include <string.h>
 
 #define TX_FIRST 0x8000u
+#define TX_MOST 0x8000u /* that can be opened, one after the other */
 
 struct shmcma_sep {
 	struct shmcma_ep *ep;
@@ -167,7 +169,7 @@ static int take(struct context *places, size_t count, int index, struct shmcma_e
 	shmcma_lock(context->domain);
 	if (places[index].ep)
 		ret = -FI_EBUSY;
-	else if (places == sep->rx && places[index].used)
+	else if (places == sep->rx ? places[index].used : sep->tx_opened == TX_MOST)
 		ret = -FI_EADDRNOTAVAIL;
 	if (!ret) {
 		context->index =

@@ -258,6 +258,27 @@ static void test_open_again(void)
 
 /* ---- binding and enabling -------------------------------------------------------------------- */
 
+/* Each has an address that none had before, and there are so many. */
+static void test_many_times(void)
+{
+	struct pair pair;
+	struct fid_ep *sep, *ep;
+
+	pair_open_domain(&pair, &(struct pair_want){ .caps = CAPS });
+	sep = open_sep(&pair);
+	for (int i = 0; i < 32768; i++) {
+		gives(fi_tx_context(sep, i % CONTEXTS, NULL, &ep, NULL), 0);
+		gives(fi_close(&ep->fid), 0);
+	}
+	gives(fi_tx_context(sep, 0, NULL, &ep, NULL), -FI_EADDRNOTAVAIL);
+	gives(fi_rx_context(sep, 0, NULL, &ep, NULL), 0);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&sep->fid), 0);
+	gives(fi_close(&pair.domain->fid), 0);
+	gives(fi_close(&pair.fabric->fid), 0);
+	fi_freeinfo(pair.info);
+}
+
 static void test_bind(void)
 {
 	struct pair pair;
@@ -821,6 +842,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ALONE(test_open),
 		ALONE(test_open_again),
+		ALONE(test_many_times),
 		ALONE(test_bind),
 		ALONE(test_attributes),
 		ALONE(test_missing_direction),
