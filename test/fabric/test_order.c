@@ -8,6 +8,7 @@
  */
 #include "onesided.h"
 
+#include <signal.h>
 #include <rdma/fi_atomic.h>
 
 #define MEMORY_ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW)
@@ -514,6 +515,56 @@ static void completions_of_one_buffer(void)
 	free(to);
 }
 
+enum { LETTERS = 8 };
+
+/* Sends large and small ones by turns, says so, and takes no part in their copying. */
+static void sender_to_be_killed(int fd)
+{
+	uint8_t *large = calloc(1, LARGE);
+	struct pair pair;
+	char name[64];
+
+	pair_open(&pair, &in_order);
+	pair_exchange(fd, pair.a.name, name, sizeof(name));
+	pair.a.peer = pair_insert(pair.a.av, name);
+	for (uintptr_t i = 0; i < LETTERS; i++)
+		post(&pair, fi_send(pair.a.ep, large, i % 2 ? 8 : LARGE, NULL, pair.a.peer, (void *)i));
+	gives(write(fd, name, 1), 1);
+	for (;;)
+		pause();
+}
+
+/* The sender is killed: what it has left is received, what has gone with it fails, all in the order of the matches. */
+static void completions_of_the_dead(void)
+{
+	uint8_t *to = malloc(LARGE * LETTERS);
+	struct target target;
+	int fds[2], status;
+	char name[64];
+	pid_t child;
+
+	gives(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	child = fork();
+	if (!child)
+		sender_to_be_killed(fds[1]);
+	close(fds[1]);
+	in_order_open(&target);
+	pair_exchange(fds[0], target.pair.b.name, name, sizeof(name));
+	pair_insert(target.pair.b.av, name);
+	for (uintptr_t i = 0; i < LETTERS; i++)
+		gives(fi_recv(target.pair.b.ep, to + i * LARGE, LARGE, NULL, FI_ADDR_UNSPEC, (void *)i),
+		      0);
+	gives(read(fds[0], name, 1), 1);
+	next_is(&target, &target.pair.b, 0); /* and the small one behind it, which has waited */
+	gives(kill(child, SIGKILL), 0);
+	gives(waitpid(child, &status, 0), child);
+	for (uintptr_t i = 1; i < LETTERS; i++)
+		next_is(&target, &target.pair.b, i);
+	pair_quiet(&target.pair, &target.pair.b);
+	target_close(&target);
+	free(to);
+}
+
 /* Between processes: a sends, b receives into whatever is posted. */
 static void ordered_sender(struct pair *pair)
 {
@@ -725,6 +776,7 @@ int main(void)
 		ALONE_ENV(completions_of_the_lost, STRICT),
 		ALONE(completions_received),
 		ALONE(completions_of_one_buffer),
+		ALONE(completions_of_the_dead),
 		TWO(ordered_sender, ordered_receiver, "", &in_order, NULL),
 		TWO(ordered_sender, ordered_receiver, " CMA=0", &in_order, "FI_SHMCMA_CMA=0"),
 		TWO(mixed_initiator, mixed_target, "", &all_orders, NULL),
