@@ -336,15 +336,24 @@ static const uint64_t event_flags[SC_EVENTS] = {
 };
 #define CNTR_FLAGS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
-/* One counter for each kind of event; without any flag it counts nothing, which some ask for. */
+/* What peers do to our memory is seen with FI_RMA_EVENT only; where they can do nothing, there is nothing to see. */
+static bool sees_accesses(const struct shmcma_ep *ep)
+{
+	return ep->caps & FI_RMA_EVENT || !(ep->caps & (FI_RMA | FI_ATOMIC));
+}
+
+/*
+ * One counter for each kind of event; without any flag it counts nothing, which some ask for. So it is with kinds
+ * that the endpoint has not asked to be able to: others bind one counter for all that there is.
+ */
 static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 {
 	struct shmcma_cntr *cntr = shmcma_cntr_of(fid, ep->domain);
 
 	if (flags & ~CNTR_FLAGS)
 		return -FI_EBADFLAGS;
-	if (!cntr || (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) && !(ep->caps & FI_RMA_EVENT)) ||
-	    !has_ways(ep, flags))
+	if (!cntr || !has_ways(ep, flags) ||
+	    (flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) && !sees_accesses(ep)))
 		return -FI_EINVAL;
 	for (int i = 0; i < SC_EVENTS; i++)
 		if (flags & event_flags[i] && ep->cntrs[i])

@@ -296,10 +296,11 @@ static void bind_flags(void)
 	gives(fi_ep_bind(ep, &cntr->fid, 0), 0); /* counts nothing */
 	gives(fi_close(&cntr->fid), 0);
 	cntr = open_cntr(&pair, FI_WAIT_NONE);
-	/* without FI_RMA_EVENT (no FI_RMA was asked for) */
-	must(!(pair.info->caps & FI_RMA_EVENT));
-	gives(fi_ep_bind(ep, &cntr->fid, FI_REMOTE_READ), -FI_EINVAL);
-	gives(fi_ep_bind(ep, &cntr->fid, FI_REMOTE_WRITE), -FI_EINVAL);
+	/* no FI_RMA was asked for: counted like FI_READ, never */
+	must(!(pair.info->caps & (FI_RMA | FI_ATOMIC | FI_RMA_EVENT)));
+	gives(fi_ep_bind(ep, &cntr->fid, FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE), 0);
+	gives(fi_ep_bind(ep, &other->fid, FI_REMOTE_READ), -FI_EINVAL);
+	gives(fi_ep_bind(ep, &other->fid, FI_REMOTE_WRITE), -FI_EINVAL);
 
 	gives(fi_ep_bind(ep, &cntr->fid, FI_SEND | FI_READ), 0);
 	gives(fi_ep_bind(ep, &other->fid, FI_SEND), -FI_EINVAL);
@@ -325,6 +326,27 @@ static void bind_flags(void)
 	pair.a.av = NULL;
 	gives(fi_close(&foreign->fid), 0);
 	gives(fi_close(&domain->fid), 0);
+	pair_close(&pair);
+}
+
+/* Peers may read and write, and the endpoint has not asked to see it. */
+static void bind_unseen(void)
+{
+	struct pair_want want = { .caps = FI_MSG | FI_RMA };
+	struct fid_cntr *cntr;
+	struct pair pair;
+	struct fid_ep *ep;
+
+	pair_open_domain(&pair, &want);
+	must(pair.info->caps & FI_RMA_EVENT);
+	pair.info->caps &= ~FI_RMA_EVENT;
+	cntr = open_cntr(&pair, FI_WAIT_NONE);
+	ep = pair_open_ep(&pair);
+	gives(fi_ep_bind(ep, &cntr->fid, FI_REMOTE_READ), -FI_EINVAL);
+	gives(fi_ep_bind(ep, &cntr->fid, FI_SEND | FI_REMOTE_WRITE), -FI_EINVAL);
+	gives(fi_ep_bind(ep, &cntr->fid, FI_SEND | FI_READ | FI_WRITE), 0);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&cntr->fid), 0);
 	pair_close(&pair);
 }
 
@@ -782,6 +804,7 @@ int main(void)
 		ALONE(wait_results),
 		ALONE(woken_by_others),
 		ALONE(bind_flags),
+		ALONE(bind_unseen),
 		ALONE(instead_of_queues),
 		ALONE(plain_messages),
 		ALONE(tagged_messages),
