@@ -21,43 +21,32 @@
  * 256 bytes, -s) is checked.
  *
  * Each measurement is a fresh pair of processes; shapes and providers take turns (A B A B...), and the
- * table shows the median of all turns: messages per second, then the processor time that both processes
+ * tables show the median of all turns: messages per second, and the processor time that both processes
  * spend on one message, polls in vain among it; the ratios are how many times better the first provider is.
  * It prints and judges nothing.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
-#include <rdma/fabric.h>
-#include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
+
+#include "endpoint.h"
+#include "group.h"
+#include "table.h"
 
 #define PROVIDERS_MAX 8
 #define THREADS_MAX 64
 #define COUNTS_MAX 16
-#define REPS_MAX 101
 #define SIZE_MAX_BYTES 256
 #define WINDOW 64
 #define WARM_UP 4   /* windows of each thread */
 #define DEADLINE 60 /* seconds for one pair */
-#define NAME_MAX_BYTES 512
 #define TAG_ANSWER (1ULL << 32)
 
 struct shape {
@@ -80,33 +69,11 @@ static const struct shape shapes[] = {
 
 static int thread_counts[COUNTS_MAX] = { 1, 2, 4, 16 };
 static int thread_count_count = 4;
-static int reps = 7;
 static long messages = 400000;
 static size_t size = 8;
-static int cpus[2] = { -1, -1 };
-static char **providers;
-static int provider_count;
-
-enum outcome { MEASURED, UNAVAILABLE, FAILED };
-
-/* What the pair's first process writes to the parent. */
-struct report {
-	enum outcome outcome;
-	char why[256];
-	double rate; /* messages per second */
-	double cost; /* processor time of both for a message, seconds */
-};
+static bool pinned;
 
 /* ---- one process of a pair --------------------------------------------------------------------- */
-
-/* What a thread uses, alone or with others. */
-struct lane {
-	struct fid_domain *domain;
-	struct fid_av *av;
-	struct fid_cq *cq;
-	struct fid_ep *ep;
-	fi_addr_t peer;
-};
 
 /* Of a receive; the provider's first. */
 struct slot {
@@ -115,7 +82,7 @@ struct slot {
 };
 
 struct thread {
-	struct lane *lane;
+	struct endpoint *lane; /* what the thread uses, alone or with others */
 	uint64_t tag;
 	long windows;
 	double began, ended; /* the first process's: the windows after the first few */
@@ -127,47 +94,16 @@ struct thread {
 } __attribute__((aligned(64)));
 
 static struct {
-	int rank;
-	int sock; /* to the peer: names, and "are you there" */
-	int out;  /* to the parent */
-	int threads;
-	const struct shape *shape;
-	struct fi_info *info;
-	struct fid_fabric *fabric;
-	struct lane lanes[THREADS_MAX];
+	const char *provider;
+	int shape, threads;
+	struct endpoint lanes[THREADS_MAX];
 	int lane_count;
 	struct thread each[THREADS_MAX];
 	pthread_barrier_t warm;
-	struct report report;
-} me;
-
-static void finish(enum outcome outcome, const char *what, const char *why)
-{
-	me.report.outcome = outcome;
-	snprintf(me.report.why, sizeof(me.report.why), "%s: %s", what, why);
-	if (me.rank && outcome == FAILED)
-		fprintf(stderr, "thread_bench: second process: %s\n", me.report.why);
-	else if (!me.rank && write(me.out, &me.report, sizeof(me.report)) != sizeof(me.report))
-		_exit(3);
-	_exit(outcome == MEASURED ? 0 : 1);
-}
-
-static void must(const char *what, ssize_t ret)
-{
-	if (ret)
-		finish(FAILED, what, fi_strerror((int)-ret));
-}
-
-static double now(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
+} run;
 
 /* Completions are anybody's who shares the queue: each is told to its owner. */
-static void poll_cq(struct lane *lane)
+static void poll_cq(struct endpoint *lane)
 {
 	struct fi_cq_tagged_entry entries[16];
 	struct fi_cq_err_entry err;
@@ -199,7 +135,7 @@ static void wait_received(struct thread *thread)
 
 static void post_recv(struct thread *thread, int slot, size_t bytes, uint64_t tag)
 {
-	struct lane *lane = thread->lane;
+	struct endpoint *lane = thread->lane;
 	ssize_t ret;
 
 	while ((ret = fi_trecv(lane->ep, thread->bufs[slot], bytes, NULL, lane->peer, tag, 0,
@@ -211,7 +147,7 @@ static void post_recv(struct thread *thread, int slot, size_t bytes, uint64_t ta
 
 static void post_send(struct thread *thread, const void *buf, size_t bytes, uint64_t tag)
 {
-	struct lane *lane = thread->lane;
+	struct endpoint *lane = thread->lane;
 	ssize_t ret;
 
 	while ((ret = fi_tinject(lane->ep, buf, bytes, lane->peer, tag)) == -FI_EAGAIN)
@@ -273,54 +209,55 @@ static void *run_thread(void *arg)
 		return NULL;
 	}
 	send_windows(thread, 0, WARM_UP);
-	pthread_barrier_wait(&me.warm);
-	thread->began = now(CLOCK_MONOTONIC);
+	pthread_barrier_wait(&run.warm);
+	thread->began = now();
 	send_windows(thread, WARM_UP, end);
-	thread->ended = now(CLOCK_MONOTONIC);
+	thread->ended = now();
 	return NULL;
 }
 
-/*
- * Both sides have come to this point; the provider may need us meanwhile. Returns the processor time that
- * they have taken to come there.
- */
+/* The provider may need us while we wait for the other process. */
+static void poll_all(void *arg)
+{
+	(void)arg;
+	for (int i = 0; i < run.lane_count; i++)
+		poll_cq(&run.lanes[i]);
+}
+
+/* Both sides have come to this point. Returns the processor time that they have taken to come there. */
 static double barrier(void)
 {
-	double mine = now(CLOCK_PROCESS_CPUTIME_ID), theirs;
-	struct pollfd waiting = { .fd = me.sock, .events = POLLIN };
+	double used;
 
-	if (write(me.sock, &mine, sizeof(mine)) != sizeof(mine))
-		finish(FAILED, "barrier", "the peer is gone");
-	while (poll(&waiting, 1, 0) == 0)
-		for (int i = 0; i < me.lane_count; i++)
-			poll_cq(&me.lanes[i]);
-	if (read(me.sock, &theirs, sizeof(theirs)) != sizeof(theirs))
-		finish(FAILED, "barrier", "the peer is gone");
-	return mine + theirs;
+	group_seat(me.rank)->cpu = cpu_time();
+	group_barrier(poll_all, NULL);
+	used = group_seat(0)->cpu + group_seat(1)->cpu;
+	group_barrier(poll_all, NULL);
+	return used;
 }
 
 /* From the first thread's begin to the last one's end. */
 static double seconds(void)
 {
-	double began = me.each[0].began, ended = me.each[0].ended;
+	double began = run.each[0].began, ended = run.each[0].ended;
 
-	for (int i = 1; i < me.threads; i++) {
-		began = me.each[i].began < began ? me.each[i].began : began;
-		ended = me.each[i].ended > ended ? me.each[i].ended : ended;
+	for (int i = 1; i < run.threads; i++) {
+		began = run.each[i].began < began ? run.each[i].began : began;
+		ended = run.each[i].ended > ended ? run.each[i].ended : ended;
 	}
 	return ended - began;
 }
 
 static void measure(void)
 {
-	long windows = messages / WINDOW / me.threads + 1;
-	double total = (double)(windows * WINDOW * me.threads), used;
+	long windows = messages / WINDOW / run.threads + 1;
+	double total = (double)(windows * WINDOW * run.threads), used;
 
-	pthread_barrier_init(&me.warm, NULL, (unsigned int)me.threads);
-	for (int i = 0; i < me.threads; i++) {
-		struct thread *thread = &me.each[i];
+	pthread_barrier_init(&run.warm, NULL, (unsigned int)run.threads);
+	for (int i = 0; i < run.threads; i++) {
+		struct thread *thread = &run.each[i];
 
-		thread->lane = &me.lanes[i % me.lane_count];
+		thread->lane = &run.lanes[i % run.lane_count];
 		thread->tag = (uint64_t)i;
 		thread->windows = windows;
 		for (int slot = 0; slot < WINDOW; slot++)
@@ -329,315 +266,133 @@ static void measure(void)
 			post_window(thread);
 	}
 	used = barrier();
-	for (int i = 0; i < me.threads; i++)
-		must("pthread_create", -pthread_create(&me.each[i].id, NULL, run_thread, &me.each[i]));
-	for (int i = 0; i < me.threads; i++)
-		pthread_join(me.each[i].id, NULL);
-	me.report.rate = total / seconds();
-	me.report.cost = (barrier() - used) / total;
+	for (int i = 0; i < run.threads; i++)
+		must("pthread_create", -pthread_create(&run.each[i].id, NULL, run_thread, &run.each[i]));
+	for (int i = 0; i < run.threads; i++)
+		pthread_join(run.each[i].id, NULL);
+	used = barrier() - used;
+	if (me.rank)
+		return;
+	group_sample(2 * run.shape, run.threads, total / seconds());
+	group_sample(2 * run.shape + 1, run.threads, used / total);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-static struct fi_info *find(const char *provider)
+/* Each lane has a queue and an endpoint; the domain is the first one's, or its own. */
+static void open_lane(struct endpoint *lane, const struct shape *shape)
 {
-	struct fi_info *hints = fi_allocinfo(), *info = NULL;
-	int ret;
+	if (!lane->domain)
+		endpoint_open_domain(lane, THREADS_MAX);
+	endpoint_open_queue(lane, (size_t)(4 * WINDOW) * (size_t)(shape->one_endpoint ? run.threads : 1));
+	lane->ep = endpoint_open_more(lane);
+	endpoint_get_name(lane->ep, group_name(me.rank * THREADS_MAX + (int)(lane - run.lanes)));
+}
 
-	if (!hints)
-		finish(FAILED, "fi_allocinfo", "no memory");
-	hints->caps = FI_MSG | FI_TAGGED;
-	hints->mode = FI_CONTEXT | FI_CONTEXT2;
-	hints->ep_attr->type = FI_EP_RDM;
-	hints->domain_attr->threading = me.shape->threading;
-	hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
-	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
-	hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-	hints->tx_attr->msg_order = FI_ORDER_SAS;
-	hints->rx_attr->msg_order = FI_ORDER_SAS;
-	hints->fabric_attr->prov_name = strdup(provider);
-	ret = fi_getinfo(FI_VERSION(1, 14), NULL, NULL, 0, hints, &info);
-	fi_freeinfo(hints);
-	if (ret == -FI_ENODATA)
-		finish(UNAVAILABLE, "fi_getinfo", fi_strerror(-ret));
-	must("fi_getinfo", ret);
-	if (info->tx_attr->inject_size < size)
+static void open_lanes(const struct shape *shape)
+{
+	struct endpoint *first = &run.lanes[0];
+
+	endpoint_find(first, &(struct wanted){ run.provider, FI_MSG | FI_TAGGED, shape->threading, 0 });
+	if (first->info->tx_attr->inject_size < size)
 		finish(UNAVAILABLE, "inject_size", "too small for these messages");
-	return info;
-}
-
-static void open_domain(struct lane *lane)
-{
-	struct fi_av_attr av_attr = { .type = me.info->domain_attr->av_type, .count = THREADS_MAX };
-
-	must("fi_domain", fi_domain(me.fabric, me.info, &lane->domain, NULL));
-	must("fi_av_open", fi_av_open(lane->domain, &av_attr, &lane->av, NULL));
-}
-
-static void open_lane(struct lane *lane)
-{
-	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE };
-
-	cq_attr.size = (size_t)(4 * WINDOW) * (size_t)(me.shape->one_endpoint ? me.threads : 1);
-	must("fi_cq_open", fi_cq_open(lane->domain, &cq_attr, &lane->cq, NULL));
-	must("fi_endpoint", fi_endpoint(lane->domain, me.info, &lane->ep, NULL));
-	must("fi_ep_bind", fi_ep_bind(lane->ep, &lane->av->fid, 0));
-	must("fi_ep_bind", fi_ep_bind(lane->ep, &lane->cq->fid, FI_TRANSMIT | FI_RECV));
-	must("fi_enable", fi_enable(lane->ep));
-}
-
-static void open_lanes(void)
-{
-	must("fi_fabric", fi_fabric(me.info->fabric_attr, &me.fabric, NULL));
-	for (int i = 0; i < me.lane_count; i++) {
-		if (!i || me.shape->own_domains) {
-			open_domain(&me.lanes[i]);
-		} else {
-			me.lanes[i].domain = me.lanes[0].domain;
-			me.lanes[i].av = me.lanes[0].av;
+	open_lane(first, shape);
+	for (int i = 1; i < run.lane_count; i++) {
+		run.lanes[i].info = first->info;
+		run.lanes[i].fabric = first->fabric;
+		if (!shape->own_domains) {
+			run.lanes[i].domain = first->domain;
+			run.lanes[i].av = first->av;
 		}
-		open_lane(&me.lanes[i]);
+		open_lane(&run.lanes[i], shape);
 	}
+	group_barrier(poll_all, NULL);
+	for (int i = 0; i < run.lane_count; i++)
+		run.lanes[i].peer = endpoint_insert(&run.lanes[i], group_name(!me.rank * THREADS_MAX + i));
 }
 
-static void exchange_names(struct lane *lane)
+static void close_lanes(const struct shape *shape)
 {
-	char mine[NAME_MAX_BYTES] = { 0 }, theirs[NAME_MAX_BYTES];
-	size_t length = sizeof(mine);
-
-	must("fi_getname", fi_getname(&lane->ep->fid, mine, &length));
-	if (write(me.sock, mine, sizeof(mine)) != sizeof(mine) ||
-	    recv(me.sock, theirs, sizeof(theirs), MSG_WAITALL) != sizeof(theirs))
-		finish(FAILED, "names", "the peer is gone");
-	if (fi_av_insert(lane->av, theirs, 1, &lane->peer, 0, NULL) != 1)
-		finish(FAILED, "fi_av_insert", "the peer's address was refused");
+	for (int i = 0; i < run.lane_count; i++) {
+		must("fi_close(ep)", fi_close(&run.lanes[i].ep->fid));
+		must("fi_close(cq)", fi_close(&run.lanes[i].cq->fid));
+	}
+	for (int i = 0; i < run.lane_count && (!i || shape->own_domains); i++) {
+		must("fi_close(av)", fi_close(&run.lanes[i].av->fid));
+		must("fi_close(domain)", fi_close(&run.lanes[i].domain->fid));
+	}
+	must("fi_close(fabric)", fi_close(&run.lanes[0].fabric->fid));
+	fi_freeinfo(run.lanes[0].info);
 }
 
-static void close_lanes(void)
+/* Without -c the threads run on all the processors that there are. */
+static void run_process(void *arg)
 {
-	for (int i = 0; i < me.lane_count; i++) {
-		must("fi_close(ep)", fi_close(&me.lanes[i].ep->fid));
-		must("fi_close(cq)", fi_close(&me.lanes[i].cq->fid));
-	}
-	for (int i = 0; i < me.lane_count && (!i || me.shape->own_domains); i++) {
-		must("fi_close(av)", fi_close(&me.lanes[i].av->fid));
-		must("fi_close(domain)", fi_close(&me.lanes[i].domain->fid));
-	}
-	must("fi_close(fabric)", fi_close(&me.fabric->fid));
-	fi_freeinfo(me.info);
-}
+	const struct shape *shape = &shapes[run.shape];
 
-static void run_process(const char *provider)
-{
-	cpu_set_t set;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(DEADLINE);
-	CPU_ZERO(&set);
-	if (cpus[0] >= 0) {
-		CPU_SET((size_t)cpus[me.rank], &set);
-		sched_setaffinity(0, sizeof(set), &set);
-	}
-	/* The providers are named by the arguments. */
-	unsetenv("FI_PROVIDER");
-	me.lane_count = me.shape->one_endpoint ? 1 : me.threads;
-	me.info = find(provider);
-	open_lanes();
-	for (int i = 0; i < me.lane_count; i++)
-		exchange_names(&me.lanes[i]);
+	(void)arg;
+	if (!pinned)
+		group_use_all_cpus();
+	run.lane_count = shape->one_endpoint ? 1 : run.threads;
+	open_lanes(shape);
 	measure();
-	close_lanes();
-	finish(MEASURED, provider, "measured");
+	close_lanes(shape);
 }
 
 /* ---- the parent -------------------------------------------------------------------------------- */
 
-static pid_t start_process(int rank, const int *socks, const int *out, const char *provider)
-{
-	pid_t pid;
-
-	fflush(NULL);
-	pid = fork();
-	if (pid)
-		return pid;
-	close(socks[!rank]);
-	close(out[0]);
-	me.rank = rank;
-	me.sock = socks[rank];
-	me.out = out[1];
-	run_process(provider);
-	_exit(3);
-}
-
-static void read_report(int out, struct report *report)
-{
-	memset(report, 0, sizeof(*report));
-	if (read(out, report, sizeof(*report)) == sizeof(*report))
-		return;
-	report->outcome = FAILED;
-	snprintf(report->why, sizeof(report->why), "it died, or took more than %d s", DEADLINE);
-}
-
-static void run_pair(const char *provider, struct report *report)
-{
-	int socks[2], out[2];
-	pid_t pids[2];
-
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, socks) || pipe(out)) {
-		perror("thread_bench");
-		exit(1);
-	}
-	for (int rank = 0; rank < 2; rank++) {
-		pids[rank] = start_process(rank, socks, out, provider);
-		if (pids[rank] < 0) {
-			perror("thread_bench: fork");
-			exit(1);
-		}
-	}
-	close(socks[0]);
-	close(socks[1]);
-	close(out[1]);
-	read_report(out[0], report);
-	if (report->outcome != MEASURED)
-		kill(pids[1], SIGKILL);
-	close(out[0]);
-	waitpid(pids[0], NULL, 0);
-	waitpid(pids[1], NULL, 0);
-}
-
-static int compare_doubles(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
-
-/* ---- the table --------------------------------------------------------------------------------- */
-
-/* One provider, one shape, so many threads: of all turns. */
-struct cell {
-	double rates[REPS_MAX], costs[REPS_MAX];
-	bool left_out;
-};
-
-static struct cell cells[SHAPES][COUNTS_MAX][PROVIDERS_MAX];
-
-static double median(double *values)
-{
-	qsort(values, (size_t)reps, sizeof(values[0]), compare_doubles);
-	return reps % 2 ? values[reps / 2] : (values[reps / 2 - 1] + values[reps / 2]) / 2;
-}
+static bool left_out[SHAPES][COUNTS_MAX][PROVIDERS_MAX];
 
 /* False: it has failed, and is tried no more. One that is not to be had is left out, too. */
-static bool measure_cell(struct cell *cell, const char *provider, int rep)
+static bool measure_one(struct table *table, int count, int subject)
 {
-	struct report report;
+	static const struct group_attr attr = { 2, DEADLINE, run_process, NULL };
+	static struct result result;
 
-	if (cell->left_out)
+	if (left_out[run.shape][count][subject])
 		return true;
-	run_pair(provider, &report);
-	cell->rates[rep] = report.rate;
-	cell->costs[rep] = report.cost;
-	cell->left_out = report.outcome != MEASURED;
-	if (report.outcome != FAILED)
+	run.provider = table->subjects[subject];
+	run.threads = thread_counts[count];
+	group_run(&attr, &result);
+	table_add(table, subject, &result);
+	left_out[run.shape][count][subject] = result.outcome != MEASURED;
+	if (result.outcome != FAILED)
 		return true;
-	fprintf(stderr, "thread_bench: %s, %s, %d threads: failed (%s); left out there\n", provider,
-		me.shape->title, me.threads, report.why);
+	fprintf(stderr, "thread_bench: %s, %s, %d threads: failed (%s); left out there\n", run.provider,
+		shapes[run.shape].title, run.threads, result.why);
 	return false;
 }
 
 /* One turn of everything. */
-static bool measure_turn(int rep, const char *only)
+static bool measure_turn(struct table *table, const char *only)
 {
 	bool good = true;
 
-	for (size_t shape = 0; shape < SHAPES; shape++) {
-		me.shape = &shapes[shape];
-		if (strncmp(me.shape->title, only, strlen(only)))
+	for (run.shape = 0; run.shape < (int)SHAPES; run.shape++) {
+		if (strncmp(shapes[run.shape].title, only, strlen(only)))
 			continue;
-		for (int i = 0; i < thread_count_count; i++) {
-			me.threads = thread_counts[i];
-			for (int p = 0; p < provider_count; p++)
-				good &= measure_cell(&cells[shape][i][p], providers[p], rep);
-		}
+		for (int count = 0; count < thread_count_count; count++)
+			for (int subject = 0; subject < table->subject_count; subject++)
+				good &= measure_one(table, count, subject);
 	}
 	return good;
 }
 
-static int column(const char *name)
+/* Of each shape the rate, and what a message costs. */
+static void set_figures(struct figure *figures)
 {
-	return strlen(name) > 10 ? (int)strlen(name) : 10;
-}
+	static char titles[2 * SHAPES][128];
 
-static void print_head(const struct shape *shape)
-{
-	printf("\n%s\n%8s", shape->title, "threads");
-	for (int kind = 0; kind < 2; kind++) {
-		for (int i = 0; i < provider_count; i++)
-			printf(" %*s", column(providers[i]), providers[i]);
-		for (int i = 1; i < provider_count; i++)
-			printf("   %s/%s", providers[0], providers[i]);
-		printf(kind ? "\n" : "  |");
-	}
-}
-
-/* `better` is how many times better the first is; the columns are as wide as their titles. */
-static void print_ratio(const char *first, const char *other, double better)
-{
-	int width = (int)(strlen(first) + strlen(other)) + 4;
-
-	if (better > 0)
-		printf(" %*.2fx", width - 2, better);
-	else
-		printf(" %*s", width - 1, "-");
-}
-
-/* In millions, or microseconds; `less` is better or not. */
-static void print_figures(const double *figures, bool less)
-{
-	for (int i = 0; i < provider_count; i++) {
-		if (figures[i] > 0)
-			printf(" %*.3f", column(providers[i]), figures[i] * (less ? 1e6 : 1e-6));
-		else
-			printf(" %*s", column(providers[i]), "-");
-	}
-	for (int i = 1; i < provider_count; i++) {
-		bool both = figures[0] > 0 && figures[i] > 0;
-		double ratio = both ? figures[0] / figures[i] : 0;
-
-		print_ratio(providers[0], providers[i], both && less ? 1 / ratio : ratio);
-	}
-}
-
-static void print_row(int threads, struct cell *row)
-{
-	double rates[PROVIDERS_MAX] = { 0 }, costs[PROVIDERS_MAX] = { 0 };
-
-	for (int p = 0; p < provider_count; p++) {
-		if (row[p].left_out)
-			continue;
-		rates[p] = median(row[p].rates);
-		costs[p] = median(row[p].costs);
-	}
-	printf("%8d", threads);
-	print_figures(rates, false);
-	printf("  |");
-	print_figures(costs, true);
-	printf("\n");
-}
-
-static void print_table(const char *only)
-{
-	printf("libfabric %u.%u, tagged messages of %zu bytes: million per second | processor time of "
-	       "both\n"
-	       "processes for one, microseconds; medians of %d\n",
-	       FI_MAJOR(fi_version()), FI_MINOR(fi_version()), size, reps);
-	for (size_t shape = 0; shape < SHAPES; shape++) {
-		if (strncmp(shapes[shape].title, only, strlen(only)))
-			continue;
-		print_head(&shapes[shape]);
-		for (int i = 0; i < thread_count_count; i++)
-			print_row(thread_counts[i], cells[shape][i]);
+	for (size_t i = 0; i < SHAPES; i++) {
+		snprintf(titles[2 * i], sizeof(titles[0]), "%s: million messages per second",
+			 shapes[i].title);
+		snprintf(titles[2 * i + 1], sizeof(titles[0]),
+			 "%s: processor time of both processes for a message, microseconds",
+			 shapes[i].title);
+		figures[2 * i] =
+			(struct figure){ shapes[i].title, titles[2 * i], "threads", 1e-6, 3, false };
+		figures[2 * i + 1] =
+			(struct figure){ shapes[i].title, titles[2 * i + 1], "threads", 1e6, 3, true };
 	}
 }
 
@@ -663,13 +418,15 @@ static void parse_threads(char *text)
 
 int main(int argc, char **argv)
 {
-	const char *only = "";
+	static struct figure figures[2 * SHAPES];
+	struct table table = { .figures = figures, .figure_count = 2 * SHAPES };
+	const char *only = "", *cpu_list = NULL;
 	bool good = true;
-	int option;
+	int option, turns = 7;
 
 	while ((option = getopt(argc, argv, "n:t:m:s:c:r:")) != -1) {
 		if (option == 'n')
-			reps = atoi(optarg);
+			turns = atoi(optarg);
 		else if (option == 't')
 			parse_threads(optarg);
 		else if (option == 'm')
@@ -678,18 +435,25 @@ int main(int argc, char **argv)
 			size = strtoul(optarg, NULL, 0);
 		else if (option == 'r')
 			only = optarg;
-		else if (option != 'c' || sscanf(optarg, "%d,%d", &cpus[0], &cpus[1]) != 2)
+		else if (option == 'c')
+			cpu_list = optarg;
+		else
 			usage();
 	}
-	if (reps < 1 || reps > REPS_MAX || messages < 1 || size < 2 || size > SIZE_MAX_BYTES ||
-	    !thread_count_count || optind == argc || argc - optind > PROVIDERS_MAX)
+	table.subjects = argv + optind;
+	table.subject_count = argc - optind;
+	pinned = cpu_list;
+	if (turns < 1 || turns > TURNS_MAX || messages < 1 || size < 2 || size > SIZE_MAX_BYTES ||
+	    !thread_count_count || !table.subject_count || table.subject_count > PROVIDERS_MAX ||
+	    !group_choose_cpus(cpu_list))
 		usage();
-	providers = argv + optind;
-	provider_count = argc - optind;
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	for (int rep = 0; rep < reps; rep++)
-		good &= measure_turn(rep, only);
-	print_table(only);
+	set_figures(figures);
+	for (int turn = 0; turn < turns; turn++)
+		good &= measure_turn(&table, only);
+	printf("libfabric %u.%u, tagged messages of %zu bytes, medians of %d\n", FI_MAJOR(fi_version()),
+	       FI_MINOR(fi_version()), size, turns);
+	table_print(&table);
 	return !good;
 }

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+figures.py: what bench.py and report.py share: what the figures are called, their medians, the files they are
+in, and tables of them.
+
+Figures are in seconds, bytes and per second everywhere but in tables and plots.
+"""
+import csv
+import os
+import statistics
+import subprocess
+
+# What no program of test/bench measures: title, rows, scale, digits, whether less is better.
+FOREIGN = {
+    "mpi_latency": ("MPI ping-pong, one way, us", "bytes", 1e6, 3, True),
+    "mpi_bandwidth": ("MPI bandwidth, windows, MB/s", "bytes", 1e-6, 1, False),
+}
+
+
+class Figure:
+    """One row of the catalogue."""
+
+    def __init__(self, title, rows, scale, digits, less):
+        self.title = title
+        self.rows = rows
+        self.scale = float(scale)
+        self.digits = int(digits)
+        self.less = bool(int(less))
+
+    def text(self, value):
+        return "-" if value is None else f"{value * self.scale:.{self.digits}f}"
+
+    def times_better(self, first, other):
+        """How many times better the first is; None: one is missing, or nothing."""
+        if not first or not other:
+            return None
+        return other / first if self.less else first / other
+
+
+def catalogue(build):
+    """All figures by name, in the order of tables."""
+    found = {}
+    for program in ("floor_bench", "fabric_bench"):
+        text = subprocess.run([os.path.join(build, "test/bench", program), "-L"], check=True,
+                              capture_output=True, text=True).stdout
+        for line in text.splitlines():
+            name, *fields = line.split("|")
+            found[name] = Figure(*fields)
+    for name, fields in FOREIGN.items():
+        found[name] = Figure(*fields)
+    return found
+
+
+def medians(samples):
+    """{figure: {subject: {x: median}}}, in the order in which they were measured."""
+    values = {}
+    for figure, subject, x, _, value in samples:
+        values.setdefault(figure, {}).setdefault(subject, {}).setdefault(x, []).append(value)
+    return {figure: {subject: {x: statistics.median(all_turns) for x, all_turns in row.items()}
+                     for subject, row in subjects.items()}
+            for figure, subjects in values.items()}
+
+
+# ---- files -------------------------------------------------------------------------------------------
+
+
+def write_samples(directory, samples):
+    with open(os.path.join(directory, "samples.csv"), "w", encoding="ascii", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["figure", "subject", "x", "turn", "value"])
+        writer.writerows(samples)
+
+
+def read_samples(directory):
+    with open(os.path.join(directory, "samples.csv"), encoding="ascii", newline="") as file:
+        return [(figure, subject, int(x), int(turn), float(value))
+                for figure, subject, x, turn, value in list(csv.reader(file))[1:]]
+
+
+def write_medians(directory, found):
+    with open(os.path.join(directory, "figures.csv"), "w", encoding="ascii", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["figure", "subject", "x", "median"])
+        for figure, subjects in found.items():
+            for subject, row in subjects.items():
+                writer.writerows([figure, subject, x, f"{value:.9g}"] for x, value in row.items())
+
+
+def write_lines(directory, name, lines):
+    with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+def read_lines(directory, name):
+    with open(os.path.join(directory, name), encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+# ---- tables ------------------------------------------------------------------------------------------
+
+
+def cells(figure, subjects):
+    """Head and rows of one figure: its subjects side by side, then how many times better the first is."""
+    names = list(subjects)
+    head = [figure.rows] + names + [f"{names[0]}/{name}" for name in names[1:]]
+    rows = []
+    for x in sorted({x for row in subjects.values() for x in row}):
+        values = [subjects[name].get(x) for name in names]
+        ratios = [figure.times_better(values[0], value) for value in values[1:]]
+        rows.append([str(x)] + [figure.text(value) for value in values]
+                    + ["-" if ratio is None else f"{ratio:.2f}x" for ratio in ratios])
+    return head, rows
+
+
+def tables(names, found):
+    """Lines to print."""
+    lines = []
+    for name, figure in names.items():
+        if name not in found:
+            continue
+        head, rows = cells(figure, found[name])
+        widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
+        lines += ["", f"{figure.title}; last columns: how many times better" if len(found[name]) > 1
+                  else figure.title]
+        lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths))
+                  for row in [head] + rows]
+    return lines

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * floor_bench.c: what this machine can do, without any library: the floor that figures of messages are held
+ * against.
+ *
+ *	floor_bench [-n turns] [-s size,size...] [-c cpu,cpu...] [-b milliseconds] [-C | -L]
+ *
+ * Two processes, each on its own processor. Buffers are used again and again.
+ *
+ *	cache line	half the time in which a word in shared memory goes to the other processor and back
+ *	pipe		half the time in which a byte goes through a pipe to who sleeps in read(2), and back
+ *	memcpy		from one private buffer to another
+ *	CMA		process_vm_readv(2) and process_vm_writev(2), the other process asleep
+ *
+ * Options as those of fabric_bench. It prints and judges nothing.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "group.h"
+#include "repeat.h"
+#include "table.h"
+
+#define SIZES_MAX 64
+#define DEADLINE 60 /* seconds */
+
+enum { LINE_LATENCY, PIPE_LATENCY, MEMCPY_TIME, CMA_READ_TIME, CMA_WRITE_TIME, FIGURES };
+
+#define US "bytes", 1e6, 3, true
+
+static const struct figure figures[FIGURES] = {
+	[LINE_LATENCY] = { "line_latency", "one cache line one way, us", US },
+	[PIPE_LATENCY] = { "pipe_latency", "one byte through a pipe to who sleeps, us", US },
+	[MEMCPY_TIME] = { "memcpy_time", "memcpy, us", US },
+	[CMA_READ_TIME] = { "cma_read_time", "process_vm_readv, us", US },
+	[CMA_WRITE_TIME] = { "cma_write_time", "process_vm_writev, us", US },
+};
+
+static size_t sizes[SIZES_MAX] = { 64, 4096, 65536, 1048576, 4194304 };
+static size_t size_count = 5;
+
+/* Shared: each process has written its turn there, in the same line. */
+static struct {
+	_Alignas(64) _Atomic uint32_t word;
+} * line;
+
+static int pipes[2][2]; /* to each process */
+
+struct copy {
+	void *from, *to;
+	size_t size;
+	pid_t pid;
+	uint64_t there;
+};
+
+/* ---- rounds ------------------------------------------------------------------------------------ */
+
+/* The word is 0 when the first process may write, 1 when the second one may. */
+static bool line_rounds(void *arg, long count)
+{
+	uint32_t mine = (uint32_t)me.rank;
+
+	(void)arg;
+	while (count--) {
+		while (atomic_load_explicit(&line->word, memory_order_acquire) % 2 != mine)
+			if (cpus.count < 2)
+				sched_yield();
+		atomic_store_explicit(&line->word, mine ^ 1, memory_order_release);
+	}
+	return true;
+}
+
+static bool pipe_rounds(void *arg, long count)
+{
+	char byte = 0;
+
+	(void)arg;
+	while (count--) {
+		if (me.rank == 0 && write(pipes[1][1], &byte, 1) != 1)
+			return false;
+		if (read(pipes[me.rank][0], &byte, 1) != 1)
+			return false;
+		if (me.rank == 1 && write(pipes[0][1], &byte, 1) != 1)
+			return false;
+	}
+	return true;
+}
+
+static bool memcpy_rounds(void *arg, long count)
+{
+	struct copy *copy = arg;
+
+	while (count--) {
+		memcpy(copy->to, copy->from, copy->size);
+		atomic_signal_fence(memory_order_seq_cst); /* each of them */
+	}
+	return true;
+}
+
+static ssize_t attach(const struct copy *copy, bool writes, size_t done)
+{
+	struct iovec local = { (char *)copy->to + done, copy->size - done };
+	struct iovec remote = { (void *)(uintptr_t)(copy->there + done), copy->size - done };
+
+	return writes ? process_vm_writev(copy->pid, &local, 1, &remote, 1, 0)
+		      : process_vm_readv(copy->pid, &local, 1, &remote, 1, 0);
+}
+
+static void attach_all(const struct copy *copy, bool writes)
+{
+	for (size_t done = 0; done < copy->size;) {
+		ssize_t n = attach(copy, writes, done);
+
+		if (n <= 0)
+			finish(UNAVAILABLE, "cross memory attach", n ? strerror(errno) : "nothing copied");
+		done += (size_t)n;
+	}
+}
+
+static bool read_rounds(void *arg, long count)
+{
+	while (count--)
+		attach_all(arg, false);
+	return true;
+}
+
+static bool write_rounds(void *arg, long count)
+{
+	while (count--)
+		attach_all(arg, true);
+	return true;
+}
+
+/* ---- both processes ---------------------------------------------------------------------------- */
+
+static void exchange_buffers(struct copy *copy)
+{
+	struct seat *theirs = group_seat(!me.rank);
+
+	group_seat(me.rank)->words[0] = (uint64_t)getpid();
+	group_seat(me.rank)->words[1] = (uint64_t)(uintptr_t)copy->from;
+	group_barrier(NULL, NULL);
+	copy->pid = (pid_t)theirs->words[0];
+	copy->there = theirs->words[1];
+}
+
+static void measure_copies(struct copy *copy)
+{
+	static const struct {
+		int figure;
+		bool (*rounds)(void *arg, long count);
+	} ways[] = {
+		{ MEMCPY_TIME, memcpy_rounds },
+		{ CMA_READ_TIME, read_rounds },
+		{ CMA_WRITE_TIME, write_rounds },
+	};
+
+	for (size_t way = 0; way < sizeof(ways) / sizeof(ways[0]); way++)
+		for (size_t i = 0; i < size_count; i++) {
+			struct repeat repeat = { .rounds = ways[way].rounds, .arg = copy, .alone = true };
+
+			copy->size = sizes[i];
+			if (copy->size)
+				group_sample(ways[way].figure, (double)copy->size,
+					     repeat_time(&repeat).seconds);
+		}
+}
+
+static void wake_second(void)
+{
+	if (write(pipes[1][1], "", 1) != 1)
+		finish(FAILED, "pipe", "closed");
+}
+
+/* While the first process copies the second one sleeps. */
+static void run_process(void *arg)
+{
+	struct repeat line_repeat = { .rounds = line_rounds }, pipe_repeat = { .rounds = pipe_rounds };
+	double line_time = repeat_time(&line_repeat).seconds,
+	       pipe_time = repeat_time(&pipe_repeat).seconds;
+	struct copy copy = { 0 };
+	size_t largest = 0;
+	char byte;
+
+	(void)arg;
+	for (size_t i = 0; i < size_count; i++)
+		largest = sizes[i] > largest ? sizes[i] : largest;
+	copy.from = buffer(largest);
+	copy.to = buffer(largest);
+	exchange_buffers(&copy);
+	if (me.rank == 0) {
+		group_sample(LINE_LATENCY, 64, line_time / 2);
+		group_sample(PIPE_LATENCY, 1, pipe_time / 2);
+		measure_copies(&copy);
+		wake_second();
+	} else if (read(pipes[1][0], &byte, 1) != 1) {
+		finish(FAILED, "pipe", "closed");
+	}
+}
+
+/* ---- the parent -------------------------------------------------------------------------------- */
+
+static void usage(void)
+{
+	fprintf(stderr,
+		"usage: floor_bench [-n turns] [-s size,size...] [-c cpu,cpu...] [-b milliseconds] "
+		"[-C | -L]\n");
+	exit(2);
+}
+
+static void parse_sizes(char *text)
+{
+	size_count = 0;
+	for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) {
+		char *end;
+
+		if (size_count == SIZES_MAX)
+			usage();
+		sizes[size_count++] = strtoul(item, &end, 0);
+		if (end == item || *end)
+			usage();
+	}
+}
+
+static void share_line_and_pipes(void)
+{
+	line = mmap(NULL, sizeof(*line), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (line == MAP_FAILED || pipe(pipes[0]) || pipe(pipes[1])) {
+		perror("floor_bench");
+		exit(1);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static char *subjects[] = { "machine" };
+	static const struct group_attr attr = { 2, DEADLINE, run_process, NULL };
+	static struct result result;
+	struct table table = { figures, FIGURES, subjects, 1, NULL, 0, 0 };
+	const char *cpu_list = NULL;
+	int option, turns = 7;
+	bool csv = false;
+
+	while ((option = getopt(argc, argv, "n:s:c:b:CL")) != -1) {
+		if (option == 'n')
+			turns = atoi(optarg);
+		else if (option == 's')
+			parse_sizes(optarg);
+		else if (option == 'c')
+			cpu_list = optarg;
+		else if (option == 'b')
+			repeat_budget = atof(optarg) * 1e-3;
+		else if (option == 'C')
+			csv = true;
+		else if (option == 'L')
+			return table_list_figures(&table), 0;
+		else
+			usage();
+	}
+	if (turns < 1 || turns > TURNS_MAX || optind != argc || repeat_budget <= 0 ||
+	    !group_choose_cpus(cpu_list))
+		usage();
+	for (int turn = 0; turn < turns; turn++) {
+		share_line_and_pipes();
+		group_run(&attr, &result);
+		table_add(&table, 0, &result);
+		if (result.outcome != MEASURED)
+			fprintf(stderr, "floor_bench: %s\n", result.why);
+	}
+	if (csv)
+		table_print_csv(&table);
+	else
+		table_print(&table);
+	return result.outcome == FAILED;
+}

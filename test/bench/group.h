@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * group.h: some processes of this machine that measure something together, and what they tell their parent.
+ *
+ * The parent: group_choose_cpus() once, group_run() for each measurement. All else is for the processes of
+ * the group, of which each runs group_attr.run() on its own processor where there are enough.
+ *
+ * They share one piece of memory, the board: a barrier, a seat for each to write figures down for the
+ * others, room for names of endpoints, and the samples, which are read by the parent when all have ended.
+ * Who writes to a seat or to a name does it before a barrier, who reads after it.
+ */
+#ifndef SHMCMA_TEST_BENCH_GROUP_H
+#define SHMCMA_TEST_BENCH_GROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PROCESSES_MAX 64
+#define NAMES_MAX 128
+#define NAME_MAX_BYTES 512
+#define SAMPLES_MAX 4096
+#define CPUS_MAX 256
+
+enum outcome { MEASURED, UNAVAILABLE, FAILED };
+
+/* A figure at some x: bytes, processes, entries. NAN: not to be had. */
+struct sample {
+	int figure;
+	double x, value;
+};
+
+struct result {
+	enum outcome outcome;
+	char why[256];
+	int count;
+	struct sample samples[SAMPLES_MAX]; /* also of a group that came no further */
+};
+
+struct group_attr {
+	int processes;
+	int seconds; /* that it may take */
+	void (*run)(void *arg);
+	void *arg;
+};
+
+/* ---- the parent -------------------------------------------------------------------------------- */
+
+struct cpus {
+	int count;
+	int cpu[CPUS_MAX];
+};
+
+extern struct cpus cpus;
+
+/* "0,1", or NULL: all that we may use. False: the text is no such list. */
+bool group_choose_cpus(const char *list);
+
+void group_run(const struct group_attr *attr, struct result *result);
+
+/* ---- a process of the group -------------------------------------------------------------------- */
+
+struct process {
+	int rank;
+	int processes;
+	bool crowded; /* there are more of us than processors: who is idle gives way */
+};
+
+extern struct process me;
+
+/* No longer on one processor: on all that were chosen. */
+void group_use_all_cpus(void);
+
+/* What a process tells the others. */
+struct seat {
+	uint64_t words[4];
+	double seconds, cpu;
+};
+
+struct seat *group_seat(int rank);
+char *group_name(int index);
+
+/* All have come to this point; meanwhile `idle`, if given, is called again and again. */
+void group_barrier(void (*idle)(void *arg), void *arg);
+
+/* A word that one process sets and others look at, while they do not come to a barrier. */
+void group_set_flag(uint32_t value);
+uint32_t group_flag(void);
+
+void group_sample(int figure, double x, double value);
+
+/* Ends the process and, if it has not MEASURED, the group: the parent sees the first one's reason. */
+void finish(enum outcome outcome, const char *what, const char *why) __attribute__((noreturn));
+
+/* ---- clocks and memory ------------------------------------------------------------------------- */
+
+double now(void);      /* seconds, the same for all processes */
+double cpu_time(void); /* of this process, seconds */
+
+/* Pages that are there; ends the process if there are none to be had. */
+void *buffer(size_t size);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kinds.h: what fabric_bench measures. Each kind is a group of processes that runs one of these functions;
+ * the first process has the samples. A kind that its provider does not have is UNAVAILABLE.
+ */
+#ifndef SHMCMA_TEST_BENCH_KINDS_H
+#define SHMCMA_TEST_BENCH_KINDS_H
+
+#include <stddef.h>
+
+enum figure_id {
+	TAGGED_LATENCY,
+	PLAIN_LATENCY,
+	BANDWIDTH,
+	RATE,
+	STREAM_CPU,
+	BIDIRECTIONAL,
+	PAIRS_RATE,
+	PAIRS_BANDWIDTH,
+	WAKEUP_FD,
+	WAKEUP_FD_CPU,
+	WAKEUP_SREAD,
+	WAKEUP_SREAD_CPU,
+	POSTED_IN_ORDER,
+	POSTED_REVERSE,
+	UNEXPECTED_IN_ORDER,
+	UNEXPECTED_REVERSE,
+	/* one-sided: the target polls, the target computes */
+	PUT_LATENCY,
+	PUT_LATENCY_PASSIVE,
+	GET_LATENCY,
+	GET_LATENCY_PASSIVE,
+	PUT_BANDWIDTH,
+	PUT_BANDWIDTH_PASSIVE,
+	GET_BANDWIDTH,
+	GET_BANDWIDTH_PASSIVE,
+	FETCH_ADD_LATENCY,
+	FETCH_ADD_LATENCY_PASSIVE,
+	COMPARE_SWAP_LATENCY,
+	COMPARE_SWAP_LATENCY_PASSIVE,
+	FETCH_ADD_RATE,
+	FETCH_ADD_RATE_PASSIVE,
+	COMPARE_SWAP_RATE,
+	COMPARE_SWAP_RATE_PASSIVE,
+	REGISTRATION,
+	ENDPOINT_TIME,
+	STARTUP_TIME,
+	ENDPOINT_SHM,
+	ENDPOINT_RSS,
+	PEER_SHM,
+	PEER_RSS,
+	TOTAL_SHM,
+	FIGURES
+};
+
+#define SIZES_MAX 64
+#define WINDOW 64
+
+struct sizes {
+	size_t count;
+	size_t bytes[SIZES_MAX];
+};
+
+/* What a process is told: the kind's row in fabric_bench.c, and the command line. */
+struct task {
+	const char *subject;
+	const struct sizes *sizes;
+	int number; /* of peers, in those kinds that have several */
+};
+
+typedef void kind_fn(const struct task *task);
+
+kind_fn pingpong_tagged, pingpong_plain, pingpong_wakeup_fd, pingpong_wakeup_sread;
+kind_fn stream_one_way, stream_both_ways, stream_pairs;
+kind_fn matching_posted, matching_unexpected;
+kind_fn onesided_moves, onesided_atomics;
+kind_fn registration_alone, registration_among_many;
+kind_fn startup_with_peers;
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * pingpong.c: half a round trip between two processes, receives posted ahead.
+ *
+ * The latency of a wake-up is that of a message to who sleeps while it waits. Each process computes for PAUSE
+ * before it answers, so that the other one sleeps by then, even if it polls a while first; that time is taken
+ * off.
+ *
+ * Every size is checked for content once before it is timed.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "endpoint.h"
+#include "group.h"
+#include "kinds.h"
+#include "repeat.h"
+
+#define PAUSE 100e-6 /* seconds */
+
+struct pingpong {
+	struct endpoint endpoint;
+	struct fi_context2 send_context, recv_context;
+	struct message ping, pong; /* what we send, what we receive */
+	double pause;		   /* before sending */
+};
+
+static void send_ping(struct pingpong *p)
+{
+	double start = p->pause ? now() : 0;
+
+	while (p->pause && now() - start < p->pause)
+		;
+	endpoint_send(&p->endpoint, &p->ping);
+}
+
+static void one_round(struct pingpong *p)
+{
+	if (me.rank == 0) {
+		send_ping(p);
+		endpoint_wait_received(&p->endpoint);
+		endpoint_wait_sent(&p->endpoint);
+		endpoint_recv(&p->endpoint, &p->pong);
+	} else {
+		endpoint_wait_received(&p->endpoint);
+		endpoint_recv(&p->endpoint, &p->pong);
+		send_ping(p);
+		endpoint_wait_sent(&p->endpoint);
+	}
+}
+
+static bool rounds(void *arg, long count)
+{
+	while (count--)
+		one_round(arg);
+	return true;
+}
+
+/* Every rank and size has a pattern of its own. */
+static uint8_t pattern(size_t at, size_t size, int rank)
+{
+	return (uint8_t)(at * 7 + at / 251 + size + (size_t)rank * 101 + 57);
+}
+
+static void check_data(const struct pingpong *p)
+{
+	const uint8_t *bytes = p->pong.buf;
+	char where[64];
+
+	for (size_t i = 0; i < p->pong.size; i++) {
+		if (bytes[i] == pattern(i, p->pong.size, !me.rank))
+			continue;
+		snprintf(where, sizeof(where), "byte %zu of %zu is wrong", i, p->pong.size);
+		finish(FAILED, "received data", where);
+	}
+}
+
+static struct repeat_time measure(struct pingpong *p, size_t size)
+{
+	struct repeat repeat = {
+		.rounds = rounds, .arg = p, .idle = endpoint_idle, .idle_arg = &p->endpoint
+	};
+	struct repeat_time time;
+
+	p->ping.size = p->pong.size = size;
+	for (size_t i = 0; i < size; i++)
+		((uint8_t *)p->ping.buf)[i] = pattern(i, size, me.rank);
+	memset(p->pong.buf, 0, size);
+	endpoint_recv(&p->endpoint, &p->pong);
+	endpoint_barrier(&p->endpoint);
+	one_round(p);
+	check_data(p);
+	time = repeat_time(&repeat);
+	/* Use up the receives that are still posted. */
+	endpoint_send(&p->endpoint, &p->ping);
+	endpoint_wait_sent(&p->endpoint);
+	endpoint_wait_received(&p->endpoint);
+	return time;
+}
+
+static void open_pingpong(struct pingpong *p, const struct task *task, size_t largest)
+{
+	p->ping = (struct message){ .buf = buffer(largest), .context = &p->send_context };
+	p->pong = (struct message){ .buf = buffer(largest), .context = &p->recv_context };
+	endpoint_find(&p->endpoint,
+		      &(struct wanted){ task->subject, FI_MSG | FI_TAGGED, FI_THREAD_DOMAIN, 0 });
+}
+
+static void close_pingpong(struct pingpong *p)
+{
+	endpoint_barrier(&p->endpoint);
+	endpoint_close(&p->endpoint);
+}
+
+static void measure_sizes(const struct task *task, bool plain, int figure)
+{
+	static struct pingpong p;
+	size_t largest = task->sizes->bytes[0];
+
+	for (size_t i = 0; i < task->sizes->count; i++)
+		largest = task->sizes->bytes[i] > largest ? task->sizes->bytes[i] : largest;
+	open_pingpong(&p, task, largest);
+	p.endpoint.plain = plain;
+	endpoint_open(&p.endpoint, 2);
+	endpoint_connect(&p.endpoint, !me.rank);
+	for (size_t i = 0; i < task->sizes->count; i++) {
+		double seconds = measure(&p, task->sizes->bytes[i]).seconds / 2;
+
+		if (me.rank == 0)
+			group_sample(figure, (double)task->sizes->bytes[i], seconds);
+	}
+	close_pingpong(&p);
+}
+
+void pingpong_tagged(const struct task *task)
+{
+	measure_sizes(task, false, TAGGED_LATENCY);
+}
+
+void pingpong_plain(const struct task *task)
+{
+	measure_sizes(task, true, PLAIN_LATENCY);
+}
+
+/* Eight bytes; each waits asleep for the other. */
+static void measure_wakeup(const struct task *task, enum idle idle, int latency, int cpu)
+{
+	static struct pingpong p;
+	struct repeat_time time;
+
+	open_pingpong(&p, task, 8);
+	p.endpoint.idle = idle;
+	p.pause = PAUSE;
+	endpoint_open(&p.endpoint, 2);
+	endpoint_connect(&p.endpoint, !me.rank);
+	time = measure(&p, 8);
+	if (me.rank == 0) {
+		group_sample(latency, 8, time.seconds / 2 - PAUSE);
+		group_sample(cpu, 8, time.cpu / 2 - PAUSE);
+	}
+	close_pingpong(&p);
+}
+
+void pingpong_wakeup_fd(const struct task *task)
+{
+	measure_wakeup(task, SLEEPS, WAKEUP_FD, WAKEUP_FD_CPU);
+}
+
+void pingpong_wakeup_sread(const struct task *task)
+{
+	measure_wakeup(task, SREADS, WAKEUP_SREAD, WAKEUP_SREAD_CPU);
+}

@@ -1,0 +1,305 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+report.py: one page of what bench.py has measured: the figures that are to be reached, plots with the
+machine's floor drawn in, and all tables.
+
+    report.py BUILD      (make bench-report)
+
+Reads BUILD/bench-results/ (or BENCH_OUT) and writes report.md there, and plots as SVG beside it if there is
+gnuplot (Debian: gnuplot-nox).
+"""
+import os
+import shutil
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True  # not into the sources
+import figures  # noqa: E402
+
+KIB, MIB = 1 << 10, 1 << 20
+
+# ---- plots -------------------------------------------------------------------------------------------
+
+# File, figure, title of y, what the floor is: (figure of the machine, its name, from seconds to this).
+COPIES = [("memcpy_time", "memcpy"), ("cma_read_time", "process_vm_readv")]
+PLOTS = [
+    ("tagged_latency", "us", "time"), ("plain_latency", "us", "time"),
+    ("bandwidth", "MB/s", "speed"), ("bidirectional", "MB/s", "speed"),
+    ("rate", "million/s", None), ("stream_cpu", "us", None),
+    ("pairs_rate", "million/s", None), ("pairs_bandwidth", "MB/s", None),
+    ("posted_in_order", "us", None), ("posted_reverse", "us", None),
+    ("unexpected_in_order", "us", None), ("unexpected_reverse", "us", None),
+    ("put_latency_passive", "us", "time"), ("get_latency_passive", "us", "time"),
+    ("put_bandwidth_passive", "MB/s", "speed"), ("get_bandwidth_passive", "MB/s", "speed"),
+    ("put_bandwidth", "MB/s", "speed"), ("get_bandwidth", "MB/s", "speed"),
+    ("mpi_latency", "us", "time"), ("mpi_bandwidth", "MB/s", "speed"),
+]
+
+
+def floor_lines(kind, sizes, found):
+    """What the machine does, as lines of a plot: [(name, [(x, value)])], seconds or bytes per second."""
+    def row(figure):
+        return found.get(figure, {}).get("machine", {})
+
+    lines = []
+    line = row("line_latency").get(64)
+    if kind == "time" and line:
+        lines.append(("one cache line one way", [(x, line) for x in sizes]))
+    for figure, name in COPIES if kind else []:
+        points = [(x, seconds if kind == "time" else x / seconds) for x, seconds in row(figure).items()
+                  if x in sizes]
+        lines.append((name, points))
+    return [(name, points) for name, points in lines if points]
+
+
+def plot(directory, name, figure, unit, kind, found):
+    """One SVG; zero, which a logarithmic axis does not have, is left out."""
+    sizes = sorted({x for row in found[name].values() for x in row if x})
+    lines = [(subject, sorted(row.items())) for subject, row in found[name].items()]
+    floor = floor_lines(kind, sizes, found)
+    script = [
+        f'set terminal svg size 800,500 background "white"; set output "{name}.svg"',
+        f'set title "{figure.title}"; set xlabel "{figure.rows}"; set ylabel "{unit}"',
+        'set logscale xy; set key outside right; set grid; set format x "%.0f"',
+    ]
+    if sizes and sizes[-1] > 100000:
+        script.append("set logscale x 2; set xtics rotate by -45 " +
+                      "(" + ", ".join(f'"{human(x)}" {x}' for x in sizes[::max(1, len(sizes) // 14)]) + ")")
+    data, curves = [], []
+    for index, (title, points) in enumerate(lines + floor):
+        style = "linespoints lw 2" if index < len(lines) else 'lines lw 1.5 dt 2 lc rgb "#808080"'
+        if index >= len(lines):
+            style = f'lines lw 1.5 dt {index - len(lines) + 2} lc rgb "#707070"'
+        curves.append(f'"-" using 1:2 with {style} title "{title}"')
+        data += [f"{x} {value * figure.scale:.9g}" for x, value in points if x and value > 0] + ["e"]
+    script.append("plot " + ", ".join(curves))
+    subprocess.run(["gnuplot"], input="\n".join(script + data) + "\n", text=True, check=True, cwd=directory)
+
+
+def human(x):
+    for unit, name in ((MIB, "M"), (KIB, "K")):
+        if x >= unit and x % unit == 0:
+            return f"{x // unit}{name}"
+    return str(x)
+
+
+def plots(directory, names, found):
+    """The names that have a plot now."""
+    if not shutil.which("gnuplot"):
+        print("report: no plots: no gnuplot (Debian: gnuplot-nox)", file=sys.stderr)
+        return set()
+    drawn = set()
+    for name, unit, kind in PLOTS:
+        if name in found:
+            plot(directory, name, names[name], unit, kind, found)
+            drawn.add(name)
+    return drawn
+
+
+# ---- figures to reach --------------------------------------------------------------------------------
+
+
+class Goal:
+    """One condition: a ratio, and what it is to be; of several sizes the worst counts."""
+
+    def __init__(self, what, at_most=None, at_least=None):
+        self.what = what
+        self.at_most = at_most
+        self.at_least = at_least
+        self.ratios = []  # (size, ratio)
+
+    def add(self, x, ours, theirs):
+        if ours and theirs:
+            self.ratios.append((x, ours / theirs))
+        return self
+
+    def worst(self):
+        pick = min if self.at_least else max
+        return pick(self.ratios, key=lambda pair: pair[1]) if self.ratios else None
+
+    def reached(self):
+        if not self.ratios:
+            return None
+        ratio = self.worst()[1]
+        return ratio >= self.at_least if self.at_least else ratio <= self.at_most
+
+    def row(self):
+        sign, limit = ("≥", self.at_least) if self.at_least else ("≤", self.at_most)
+        text, verdict = "-", "-"
+        if self.ratios:
+            x, ratio = self.worst()
+            text = f"{ratio:.2f} ×" + (f" ({human(x)})" if len(self.ratios) > 1 else "")
+            verdict = "reached" if self.reached() else "**not reached**"
+        return f"| {self.what} | {sign} {limit:g} × | {text} | {verdict} |"
+
+
+class Measured:
+    """Medians, asked for one by one; None where there is none."""
+
+    def __init__(self, found):
+        self.found = found
+
+    def get(self, figure, subject, x):
+        return self.found.get(figure, {}).get(subject, {}).get(x)
+
+    def best(self, figure, subjects, x, better):
+        values = [value for value in (self.get(figure, subject, x) for subject in subjects) if value]
+        return better(values) if values else None
+
+    def sizes(self, figure, low, high):
+        return [x for x in sorted(self.found.get(figure, {}).get("shmcma", {})) if low <= x <= high]
+
+
+SHM = ("shm", "shm:new")
+NAMES = {"shm": "Debian's shm", "shm:new": "the newest release's shm", "ucx": "UCX", "tcp": "tcp",
+         "ompi:vader": "Open MPI's vader", "ompi:sm": "Open MPI's sm"}
+
+
+def against(measured, figure, other, sizes, what, **limit):
+    """A goal on one figure, ours against another subject's, at these sizes."""
+    goal = Goal(f"{what}: of {NAMES[other]}", **limit)
+    for x in sizes:
+        goal.add(x, measured.get(figure, "shmcma", x), measured.get(figure, other, x))
+    return goal
+
+
+def message_goals(measured):
+    ours = measured.get("tagged_latency", "shmcma", 8)
+    what = "8 B tagged ping-pong, one way"
+    goals = [Goal(f"{what}: of one cache line's way", at_most=1.35).add(
+        8, ours, measured.get("line_latency", "machine", 64))]
+    for other, limit in (("shm:new", 0.65), ("shm", 0.35), ("ucx", 0.8)):
+        goals.append(against(measured, "tagged_latency", other, [8], what, at_most=limit))
+    for other, limit in (("shm", 2), ("shm:new", 2), ("ucx", 1.2)):
+        goals.append(against(measured, "rate", other, [64], "64 B tagged rate, one pair", at_least=limit))
+    medium = Goal("256 B to 16 KiB latency: of the better of shm and UCX, at the worst size", at_most=0.75)
+    for x in measured.sizes("tagged_latency", 256, 16 * KIB):
+        medium.add(x, measured.get("tagged_latency", "shmcma", x),
+                   measured.best("tagged_latency", SHM + ("ucx",), x, min))
+    return goals + [medium]
+
+
+def bandwidth_goals(measured):
+    sizes = [64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB]
+    goals = [against(measured, "bandwidth", other, sizes, "bandwidth, 64 KiB to 16 MiB", at_least=limit)
+             for other, limit in (("shm", 1.5), ("shm:new", 1.5), ("ucx", 1.3))]
+    every = Goal("bandwidth: of the better of shm and UCX, at the worst of all sizes", at_least=1.0)
+    for x in measured.sizes("bandwidth", 1, 64 * MIB):
+        every.add(x, measured.get("bandwidth", "shmcma", x),
+                  measured.best("bandwidth", SHM + ("ucx",), x, max))
+    return goals + [every]
+
+
+def onesided_goals(measured):
+    """Ours with the target passive; shm's with it polling where it does not move without."""
+    goals = []
+    for move, floor in (("put", "cma_write_time"), ("get", "cma_read_time")):
+        sizes = measured.sizes(f"{move}_bandwidth_passive", 64 * KIB, 4 * MIB)
+        for other in SHM:
+            goal = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of {NAMES[other]}", at_least=1.2)
+            for x in sizes:
+                theirs = (measured.get(f"{move}_bandwidth_passive", other, x)
+                          or measured.get(f"{move}_bandwidth", other, x))
+                goal.add(x, measured.get(f"{move}_bandwidth_passive", "shmcma", x), theirs)
+            goals.append(goal)
+        cma = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of CMA's own speed", at_least=0.97)
+        for x in sizes:
+            seconds = measured.get(floor, "machine", x)
+            cma.add(x, measured.get(f"{move}_bandwidth_passive", "shmcma", x), seconds and x / seconds)
+        goals.append(cma)
+    return goals
+
+
+def other_goals(measured):
+    goals = []
+    for few in (10, 100):
+        goals.append(Goal(f"10,000 receives matched in reverse order: of the time with {few}", at_most=1.2).add(
+            10000, measured.get("posted_reverse", "shmcma", 10000),
+            measured.get("posted_reverse", "shmcma", few)))
+    own = "ompi:sm" if "ompi:sm" in measured.found.get("mpi_latency", {}) else "ompi:vader"
+    latency = Goal(f"Open MPI over shmcma, latency at 8 B: of {NAMES[own]}", at_most=1.0)
+    latency.add(8, measured.get("mpi_latency", "ompi:shmcma", 8), measured.get("mpi_latency", own, 8))
+    bandwidth = Goal(f"Open MPI over shmcma, bandwidth from 64 KiB: of {NAMES[own]}", at_least=1.2)
+    for x in sorted(measured.found.get("mpi_bandwidth", {}).get(own, {})):
+        if x >= 64 * KIB:
+            bandwidth.add(x, measured.get("mpi_bandwidth", "ompi:shmcma", x),
+                          measured.get("mpi_bandwidth", own, x))
+    goals += [latency, bandwidth]
+    for other in SHM:
+        goals.append(against(measured, "startup_time", other, [63], "endpoint + first message to 63 peers, time",
+                             at_most=0.25))
+        goals.append(against(measured, "total_shm", other, [63],
+                             "endpoint + first message to 63 peers, /dev/shm", at_most=0.125))
+    return goals
+
+
+def goal_lines(found):
+    measured = Measured(found)
+    goals = (message_goals(measured) + bandwidth_goals(measured) + onesided_goals(measured)
+             + other_goals(measured))
+    lines = ["| what | figure | measured | |", "|---|---|---|---|"] + [goal.row() for goal in goals]
+    lines += ["", "Of several sizes the worst one counts, which is named. shm's one-sided operations are those with "
+              "a polling target where they do not move without."]
+    return lines
+
+
+# ---- the page ----------------------------------------------------------------------------------------
+
+
+def wakeup_lines(found):
+    """The wake-up beside tcp's, and beside the kernel's own."""
+    rows = [("poll(2) on FI_WAIT_FD", "wakeup_fd"), ("fi_cq_sread", "wakeup_sread")]
+    pipe = found.get("pipe_latency", {}).get("machine", {}).get(1)
+    lines = ["| asleep in | shmcma, us | tcp, us | of tcp | of a pipe |", "|---|---|---|---|---|"]
+    for title, figure in rows:
+        ours, tcp = (found.get(figure, {}).get(subject, {}).get(8) for subject in ("shmcma", "tcp"))
+        numbers = ["-" if value is None else f"{value * 1e6:.1f}" for value in (ours, tcp)]
+        ratios = [f"{ours / other:.2f} ×" if ours and other else "-" for other in (tcp, pipe)]
+        lines.append("| " + " | ".join([title] + numbers + ratios) + " |")
+    return lines
+
+
+def table_lines(figure, subjects):
+    head, rows = figures.cells(figure, subjects)
+    lines = ["| " + " | ".join(head) + " |", "|" + "---:|" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def page(names, found, about, drawn):
+    notes = [line[len("note: "):] for line in about if line.startswith("note: ")]
+    lines = ["# shmcma: benchmark", ""]
+    lines += [f"- {line}" for line in about if not line.startswith("note: ")]
+    lines += ["", "All figures are medians of turns that the subjects took one after the other in this run, pinned; ratios "
+              "of columns say how many times better the first is. `samples.csv` has every sample."]
+    if notes:
+        lines += ["", "Not measured, or not all:", ""] + [f"- {note}" for note in notes]
+    lines += ["", "## Figures to reach", ""] + goal_lines(found)
+    lines += ["", "## Wake-up beside tcp", ""] + wakeup_lines(found)
+    lines += ["", "## All figures"]
+    for name, figure in names.items():
+        if name not in found:
+            continue
+        lines += ["", f"### {figure.title}", ""]
+        if name in drawn:
+            lines += [f"![{figure.title}]({name}.svg)", ""]
+        lines += table_lines(figure, found[name])
+    return lines
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    build = os.path.abspath(sys.argv[1])
+    directory = os.environ.get("BENCH_OUT", os.path.join(build, "bench-results"))
+    if not os.path.exists(os.path.join(directory, "samples.csv")):
+        sys.exit(f"report: no results in {directory}: make bench")
+    names = figures.catalogue(build)
+    found = figures.medians(figures.read_samples(directory))
+    drawn = plots(directory, names, found)
+    about = figures.read_lines(directory, "about.txt")
+    figures.write_lines(directory, "report.md", page(names, found, about, drawn))
+    print(f"report: {directory}/report.md")
+
+
+main()

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * startup.c: an endpoint, and its first message to each of so many peers: the time that takes, from fi_fabric
+ * until all of them have been received, and the memory, of the endpoint and of each peer.
+ *
+ * All peers are endpoints of the second process, which polls for them: as many processes as peers would
+ * measure the scheduler. The time it takes to open those is not counted, the memory in /dev/shm is.
+ *
+ * Memory in /dev/shm is what statvfs(3) says is used there: of everybody who uses it meanwhile. Resident
+ * memory is the first process's, what it shares among it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+#include "group.h"
+#include "kinds.h"
+
+#define PEERS_MAX 63
+
+struct usage {
+	double shm, rss; /* bytes */
+};
+
+static struct usage usage_now(void)
+{
+	struct usage usage = { 0, 0 };
+	struct statvfs shm;
+	long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+
+	if (file && fscanf(file, "%*d %ld", &pages) == 1)
+		usage.rss = (double)pages * (double)sysconf(_SC_PAGESIZE);
+	if (file)
+		fclose(file);
+	if (statvfs("/dev/shm", &shm) == 0)
+		usage.shm = (double)(shm.f_blocks - shm.f_bfree) * (double)shm.f_frsize;
+	return usage;
+}
+
+/* ---- the second process: all peers ------------------------------------------------------------- */
+
+static void open_peers(struct endpoint *endpoint, struct fid_ep **eps, int count)
+{
+	endpoint_open(endpoint, PEERS_MAX + 1);
+	eps[0] = endpoint->ep;
+	for (int i = 1; i < count; i++)
+		eps[i] = endpoint_open_more(endpoint);
+	for (int i = 0; i < count; i++)
+		endpoint_get_name(eps[i], group_name(1 + i));
+}
+
+static void post_receives(struct endpoint *endpoint, struct fid_ep **eps, int count)
+{
+	static struct fi_context2 contexts[PEERS_MAX];
+	static uint64_t values[PEERS_MAX];
+
+	for (int i = 0; i < count; i++) {
+		struct message message = { &values[i], sizeof(values[i]), 0, &contexts[i] };
+
+		endpoint->ep = eps[i];
+		endpoint->peer = FI_ADDR_UNSPEC;
+		endpoint_recv(endpoint, &message);
+	}
+}
+
+static void serve(struct endpoint *endpoint, int count)
+{
+	struct fid_ep *eps[PEERS_MAX];
+
+	group_barrier(NULL, NULL); /* the first process has opened its own */
+	open_peers(endpoint, eps, count);
+	endpoint_barrier(endpoint);
+	endpoint_insert(endpoint, group_name(0));
+	post_receives(endpoint, eps, count);
+	endpoint_barrier(endpoint);
+	endpoint_wait_received(endpoint);
+	group_seat(1)->seconds = now();
+	group_set_flag(1);
+	endpoint_barrier(endpoint);
+	for (int i = 1; i < count; i++)
+		must("fi_close(ep)", fi_close(&eps[i]->fid));
+	endpoint->ep = eps[0];
+	endpoint_close(endpoint);
+}
+
+/* ---- the first process ------------------------------------------------------------------------- */
+
+static void send_first_messages(struct endpoint *endpoint, int count)
+{
+	static struct fi_context2 contexts[PEERS_MAX];
+	static uint64_t value = 1;
+	fi_addr_t peers[PEERS_MAX];
+
+	for (int i = 0; i < count; i++)
+		peers[i] = endpoint_insert(endpoint, group_name(1 + i));
+	for (int i = 0; i < count; i++) {
+		struct message message = { &value, sizeof(value), 0, &contexts[i] };
+
+		endpoint->peer = peers[i];
+		endpoint_send(endpoint, &message);
+	}
+	while (!group_flag())
+		endpoint_poll(endpoint);
+	endpoint_wait_sent(endpoint);
+}
+
+static void open_and_send(struct endpoint *endpoint, int count)
+{
+	struct usage none = usage_now(), alone, before, after;
+	double opening = now(), sending;
+
+	endpoint_open(endpoint, PEERS_MAX + 1);
+	endpoint_get_name(endpoint->ep, group_name(0));
+	opening = now() - opening;
+	alone = usage_now();
+	group_barrier(NULL, NULL);
+	endpoint_barrier(endpoint); /* the peers are open */
+	before = usage_now();
+	endpoint_barrier(endpoint);
+	sending = now();
+	send_first_messages(endpoint, count);
+	sending = group_seat(1)->seconds - sending;
+	after = usage_now();
+	group_sample(STARTUP_TIME, count, opening + sending);
+	group_sample(PEER_SHM, count, (after.shm - before.shm) / count);
+	group_sample(PEER_RSS, count, (after.rss - before.rss) / count);
+	group_sample(TOTAL_SHM, count, after.shm - none.shm);
+	if (count == 1) {
+		group_sample(ENDPOINT_TIME, 1, opening);
+		group_sample(ENDPOINT_SHM, 1, alone.shm - none.shm);
+		group_sample(ENDPOINT_RSS, 1, alone.rss - none.rss);
+	}
+	endpoint_barrier(endpoint);
+	endpoint_close(endpoint);
+}
+
+void startup_with_peers(const struct task *task)
+{
+	static struct endpoint endpoint;
+
+	endpoint_find(&endpoint,
+		      &(struct wanted){ task->subject, FI_MSG | FI_TAGGED, FI_THREAD_DOMAIN, 0 });
+	group_barrier(NULL, NULL);
+	if (me.rank)
+		serve(&endpoint, task->number);
+	else
+		open_and_send(&endpoint, task->number);
+}
