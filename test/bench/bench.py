@@ -12,7 +12,7 @@ the machine itself (floor_bench). One that is not installed is left out with a m
 first provider makes the status 1.
 
 Writes BUILD/bench-results/: samples.csv, every sample of every turn in seconds, bytes and per second;
-figures.csv, the medians; about.txt, on what and with what; table.txt, what is printed.
+figures.csv, the medians and the spread; about.txt, on what and with what; table.txt, what is printed.
 
     BENCH_QUICK=1         one turn, few sizes, almost no time for each: shows that it works, no more
     BENCH_TURNS=7         of everything
@@ -69,12 +69,12 @@ class Failed(Exception):
     """A run without figures; its text says why, if that has not been said."""
 
 
-def run(command, env=None, cpu=None):
-    """What a command prints. It and all that it has started end within LIMIT."""
+def run(command, env=None, cpus=None):
+    """What a command prints. It and all that it has started end within LIMIT, and run on these processors."""
     process = subprocess.Popen(
         command, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL, text=True, start_new_session=True,
-        preexec_fn=None if cpu is None else lambda: os.sched_setaffinity(0, [cpu]))
+        preexec_fn=None if cpus is None else lambda: os.sched_setaffinity(0, cpus))
     try:
         out, err = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
@@ -171,7 +171,7 @@ class Ucx:
             preexec_fn=lambda: os.sched_setaffinity(0, [cpus[0]]))
         try:
             wait_for_port(port, server)
-            status, out, err = run(command + ["127.0.0.1"], self.env, cpus[1 % len(cpus)])
+            status, out, err = run(command + ["127.0.0.1"], self.env, [cpus[1 % len(cpus)]])
             if status:
                 raise Failed(last_line(err))
         finally:
@@ -220,6 +220,7 @@ class Mpi:
 
     def __init__(self, name, mpirun, program, options, env):
         self.name = name
+        self.cpus = options.cpus[:2]  # of which each rank takes one
         self.command = [mpirun, "--oversubscribe", "--bind-to", "none", "-n", "2"]
         self.command += self.ways[name].split()
         self.command += [program, str(options.milliseconds), ",".join(map(str, options.sizes))]
@@ -233,7 +234,7 @@ class Mpi:
         return kind == "mpi"
 
     def run(self, kind):
-        status, out, err = run(self.command, self.env)
+        status, out, err = run(self.command, self.env, self.cpus)
         if status:
             raise Failed(last_line(err))
         # Open MPI goes another way without a word.
@@ -349,7 +350,7 @@ def main():
     catalogue = figures.catalogue(build)
     figures.write_samples(directory, samples)
     medians = figures.medians(samples)
-    figures.write_medians(directory, medians)
+    figures.write_medians(directory, samples)
     figures.write_lines(directory, "about.txt", about(options, before, time.monotonic() - start))
     text = figures.tables(catalogue, medians)
     figures.write_lines(directory, "table.txt", text)

@@ -30,7 +30,7 @@
 #include "table.h"
 
 #define PROVIDERS_MAX 8
-#define DEADLINE 120 /* seconds for one group */
+#define DEADLINE 300 /* seconds for one group */
 
 struct kind {
 	const char *name;

@@ -51,14 +51,20 @@ def catalogue(build):
     return found
 
 
-def medians(samples):
-    """{figure: {subject: {x: median}}}, in the order in which they were measured."""
+def by_turn(samples):
+    """{(figure, subject, x): [the value of each turn]}, in the order in which they were measured."""
     values = {}
     for figure, subject, x, _, value in samples:
-        values.setdefault(figure, {}).setdefault(subject, {}).setdefault(x, []).append(value)
-    return {figure: {subject: {x: statistics.median(all_turns) for x, all_turns in row.items()}
-                     for subject, row in subjects.items()}
-            for figure, subjects in values.items()}
+        values.setdefault((figure, subject, x), []).append(value)
+    return values
+
+
+def medians(samples):
+    """{figure: {subject: {x: median}}}"""
+    found = {}
+    for (figure, subject, x), values in by_turn(samples).items():
+        found.setdefault(figure, {}).setdefault(subject, {})[x] = statistics.median(values)
+    return found
 
 
 # ---- files -------------------------------------------------------------------------------------------
@@ -77,13 +83,14 @@ def read_samples(directory):
                 for figure, subject, x, turn, value in list(csv.reader(file))[1:]]
 
 
-def write_medians(directory, found):
+def write_medians(directory, samples):
+    """The medians, and how far the turns are apart."""
     with open(os.path.join(directory, "figures.csv"), "w", encoding="ascii", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["figure", "subject", "x", "median"])
-        for figure, subjects in found.items():
-            for subject, row in subjects.items():
-                writer.writerows([figure, subject, x, f"{value:.9g}"] for x, value in row.items())
+        writer.writerow(["figure", "subject", "x", "turns", "least", "median", "most"])
+        for (figure, subject, x), values in by_turn(samples).items():
+            row = [min(values), statistics.median(values), max(values)]
+            writer.writerow([figure, subject, x, len(values)] + [f"{value:.9g}" for value in row])
 
 
 def write_lines(directory, name, lines):

@@ -78,18 +78,30 @@ static bool line_rounds(void *arg, long count)
 	return true;
 }
 
+static void write_byte(int rank)
+{
+	compute_for(WAKEUP_PAUSE);
+	if (write(pipes[rank][1], "", 1) != 1)
+		finish(FAILED, "pipe", strerror(errno));
+}
+
+static void read_byte(void)
+{
+	char byte;
+
+	if (read(pipes[me.rank][0], &byte, 1) != 1)
+		finish(FAILED, "pipe", strerror(errno));
+}
+
 static bool pipe_rounds(void *arg, long count)
 {
-	char byte = 0;
-
 	(void)arg;
 	while (count--) {
-		if (me.rank == 0 && write(pipes[1][1], &byte, 1) != 1)
-			return false;
-		if (read(pipes[me.rank][0], &byte, 1) != 1)
-			return false;
-		if (me.rank == 1 && write(pipes[0][1], &byte, 1) != 1)
-			return false;
+		if (me.rank == 0)
+			write_byte(1);
+		read_byte();
+		if (me.rank == 1)
+			write_byte(0);
 	}
 	return true;
 }
@@ -174,12 +186,6 @@ static void measure_copies(struct copy *copy)
 		}
 }
 
-static void wake_second(void)
-{
-	if (write(pipes[1][1], "", 1) != 1)
-		finish(FAILED, "pipe", "closed");
-}
-
 /* While the first process copies the second one sleeps. */
 static void run_process(void *arg)
 {
@@ -188,7 +194,6 @@ static void run_process(void *arg)
 	       pipe_time = repeat_time(&pipe_repeat).seconds;
 	struct copy copy = { 0 };
 	size_t largest = 0;
-	char byte;
 
 	(void)arg;
 	for (size_t i = 0; i < size_count; i++)
@@ -198,11 +203,11 @@ static void run_process(void *arg)
 	exchange_buffers(&copy);
 	if (me.rank == 0) {
 		group_sample(LINE_LATENCY, 64, line_time / 2);
-		group_sample(PIPE_LATENCY, 1, pipe_time / 2);
+		group_sample(PIPE_LATENCY, 1, pipe_time / 2 - WAKEUP_PAUSE);
 		measure_copies(&copy);
-		wake_second();
-	} else if (read(pipes[1][0], &byte, 1) != 1) {
-		finish(FAILED, "pipe", "closed");
+		write_byte(1);
+	} else {
+		read_byte();
 	}
 }
 

@@ -55,6 +55,14 @@ double cpu_time(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
+void compute_for(double seconds)
+{
+	double end = now() + seconds;
+
+	while (now() < end)
+		;
+}
+
 struct seat *group_seat(int rank)
 {
 	return &board->seats[rank];

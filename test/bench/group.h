@@ -97,6 +97,10 @@ void finish(enum outcome outcome, const char *what, const char *why) __attribute
 double now(void);      /* seconds, the same for all processes */
 double cpu_time(void); /* of this process, seconds */
 
+/* Computes so long: who waits for us sleeps by then, even if it polls a while before it does. */
+#define WAKEUP_PAUSE 100e-6
+void compute_for(double seconds);
+
 /* Pages that are there; ends the process if there are none to be had. */
 void *buffer(size_t size);
 

@@ -54,12 +54,31 @@ enum figure_id {
 };
 
 #define SIZES_MAX 64
+
+/* A window is WINDOW messages, fewer of the large ones: no more than WINDOW_BYTES, but at least four. */
 #define WINDOW 64
+#define WINDOW_BYTES (64UL << 20)
 
 struct sizes {
 	size_t count;
 	size_t bytes[SIZES_MAX];
 };
+
+static inline int window_of(size_t size)
+{
+	size_t fits = size ? WINDOW_BYTES / size : WINDOW;
+
+	return fits > WINDOW ? WINDOW : fits < 4 ? 4 : (int)fits;
+}
+
+static inline size_t largest_of(const struct sizes *sizes)
+{
+	size_t largest = 0;
+
+	for (size_t i = 0; i < sizes->count; i++)
+		largest = sizes->bytes[i] > largest ? sizes->bytes[i] : largest;
+	return largest;
+}
 
 /* What a process is told: the kind's row in fabric_bench.c, and the command line. */
 struct task {

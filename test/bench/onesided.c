@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * onesided.c: put and get until each is complete at the target (FI_DELIVERY_COMPLETE), one at a time and in
- * windows of WINDOW; fetch-add and compare-swap of a 64-bit word, likewise. The first process measures; the
+ * windows; fetch-add and compare-swap of a 64-bit word, likewise. The first process measures; the
  * second one is the target.
  *
  * Once with a target that polls its completion queue, once with one that computes and does not call
@@ -236,7 +236,7 @@ static bool measure_move(struct onesided *o, const struct move *move, int target
 		group_sample(move->latency + target, (double)o->size, seconds);
 	if (!done)
 		return false;
-	seconds = measure(o, target, o->size > 1 << 20 ? 16 : WINDOW);
+	seconds = measure(o, target, window_of(o->size));
 	if (!me.rank)
 		group_sample(move->bandwidth + target, (double)o->size, (double)o->size / seconds);
 	return true;
@@ -250,11 +250,8 @@ void onesided_moves(const struct task *task)
 	};
 	static struct onesided o;
 	bool gone[2][TARGETS] = { { false } };
-	size_t largest = 0;
 
-	for (size_t i = 0; i < task->sizes->count; i++)
-		largest = task->sizes->bytes[i] > largest ? task->sizes->bytes[i] : largest;
-	open_onesided(&o, task, largest);
+	open_onesided(&o, task, largest_of(task->sizes));
 	for (size_t i = 0; i < task->sizes->count; i++) {
 		o.size = task->sizes->bytes[i];
 		if (!o.size)

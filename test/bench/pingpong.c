@@ -2,9 +2,8 @@
 /*
  * pingpong.c: half a round trip between two processes, receives posted ahead.
  *
- * The latency of a wake-up is that of a message to who sleeps while it waits. Each process computes for PAUSE
- * before it answers, so that the other one sleeps by then, even if it polls a while first; that time is taken
- * off.
+ * The latency of a wake-up is that of a message to who sleeps while it waits: each process computes for
+ * WAKEUP_PAUSE before it answers, and that time is taken off.
  *
  * Every size is checked for content once before it is timed.
  */
@@ -17,21 +16,17 @@
 #include "kinds.h"
 #include "repeat.h"
 
-#define PAUSE 100e-6 /* seconds */
-
 struct pingpong {
 	struct endpoint endpoint;
 	struct fi_context2 send_context, recv_context;
 	struct message ping, pong; /* what we send, what we receive */
-	double pause;		   /* before sending */
+	double pause;		   /* before it is sent */
 };
 
 static void send_ping(struct pingpong *p)
 {
-	double start = p->pause ? now() : 0;
-
-	while (p->pause && now() - start < p->pause)
-		;
+	if (p->pause > 0)
+		compute_for(p->pause);
 	endpoint_send(&p->endpoint, &p->ping);
 }
 
@@ -116,11 +111,8 @@ static void close_pingpong(struct pingpong *p)
 static void measure_sizes(const struct task *task, bool plain, int figure)
 {
 	static struct pingpong p;
-	size_t largest = task->sizes->bytes[0];
 
-	for (size_t i = 0; i < task->sizes->count; i++)
-		largest = task->sizes->bytes[i] > largest ? task->sizes->bytes[i] : largest;
-	open_pingpong(&p, task, largest);
+	open_pingpong(&p, task, largest_of(task->sizes));
 	p.endpoint.plain = plain;
 	endpoint_open(&p.endpoint, 2);
 	endpoint_connect(&p.endpoint, !me.rank);
@@ -151,13 +143,13 @@ static void measure_wakeup(const struct task *task, enum idle idle, int latency,
 
 	open_pingpong(&p, task, 8);
 	p.endpoint.idle = idle;
-	p.pause = PAUSE;
+	p.pause = WAKEUP_PAUSE;
 	endpoint_open(&p.endpoint, 2);
 	endpoint_connect(&p.endpoint, !me.rank);
 	time = measure(&p, 8);
 	if (me.rank == 0) {
-		group_sample(latency, 8, time.seconds / 2 - PAUSE);
-		group_sample(cpu, 8, time.cpu / 2 - PAUSE);
+		group_sample(latency, 8, time.seconds / 2 - WAKEUP_PAUSE);
+		group_sample(cpu, 8, time.cpu / 2 - WAKEUP_PAUSE);
 	}
 	close_pingpong(&p);
 }

@@ -22,6 +22,8 @@ KIB, MIB = 1 << 10, 1 << 20
 # ---- plots -------------------------------------------------------------------------------------------
 
 # File, figure, title of y, what the floor is: (figure of the machine, its name, from seconds to this).
+COLOURS = {"shmcma": "#c02020", "shm": "#2060c0", "tcp": "#e0a000", "shm:new": "#20a0c0", "ucx": "#208040",
+           "ompi:shmcma": "#c02020", "ompi:vader": "#8040a0", "ompi:sm": "#8040a0"}
 COPIES = [("memcpy_time", "memcpy"), ("cma_read_time", "process_vm_readv")]
 PLOTS = [
     ("tagged_latency", "us", "time"), ("plain_latency", "us", "time"),
@@ -59,16 +61,15 @@ def plot(directory, name, figure, unit, kind, found):
     lines = [(subject, sorted(row.items())) for subject, row in found[name].items()]
     floor = floor_lines(kind, sizes, found)
     script = [
-        f'set terminal svg size 800,500 background "white"; set output "{name}.svg"',
+        f'set terminal svg size 800,500 background "white" noenhanced; set output "{name}.svg"',
         f'set title "{figure.title}"; set xlabel "{figure.rows}"; set ylabel "{unit}"',
         'set logscale xy; set key outside right; set grid; set format x "%.0f"',
     ]
     if sizes and sizes[-1] > 100000:
-        script.append("set logscale x 2; set xtics rotate by -45 " +
-                      "(" + ", ".join(f'"{human(x)}" {x}' for x in sizes[::max(1, len(sizes) // 14)]) + ")")
+        script.append("set logscale x 2; set xtics (" + ", ".join(f'"{human(x)}" {x}' for x in sizes[::-max(1, -(-len(sizes) // 9))]) + ")")
     data, curves = [], []
     for index, (title, points) in enumerate(lines + floor):
-        style = "linespoints lw 2" if index < len(lines) else 'lines lw 1.5 dt 2 lc rgb "#808080"'
+        style = f'linespoints lw 2 pt {index + 1} lc rgb "{COLOURS.get(title, "#000000")}"'
         if index >= len(lines):
             style = f'lines lw 1.5 dt {index - len(lines) + 2} lc rgb "#707070"'
         curves.append(f'"-" using 1:2 with {style} title "{title}"')

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * stream.c: windows of messages from one buffer into one buffer, one way (each window is answered by an
- * empty message), both ways, and by several pairs of processes at once. A window is WINDOW messages, fewer
- * of the large ones: no more than WINDOW_BYTES, but at least four.
+ * empty message), both ways, and by several pairs of processes at once.
  */
 #include <string.h>
 
@@ -11,7 +10,6 @@
 #include "kinds.h"
 #include "repeat.h"
 
-#define WINDOW_BYTES (256UL << 20)
 #define RATE_MAX_BYTES 4096 /* larger messages have a bandwidth */
 
 struct stream {
@@ -22,13 +20,6 @@ struct stream {
 	int window;
 	bool sends, receives;
 };
-
-static size_t window_of(size_t size)
-{
-	size_t fits = size ? WINDOW_BYTES / size : WINDOW;
-
-	return fits > WINDOW ? WINDOW : fits < 4 ? 4 : fits;
-}
 
 static void send_window(struct stream *s)
 {
@@ -102,7 +93,7 @@ static struct repeat_time measure(struct stream *s, size_t size)
 	struct repeat_time time;
 
 	s->size = size;
-	s->window = (int)window_of(size);
+	s->window = window_of(size);
 	if (s->receives)
 		recv_window(s);
 	time = repeat_time(&repeat);
@@ -128,15 +119,6 @@ static void close_stream(struct stream *s)
 {
 	endpoint_barrier(&s->endpoint);
 	endpoint_close(&s->endpoint);
-}
-
-static size_t largest_of(const struct sizes *sizes)
-{
-	size_t largest = 0;
-
-	for (size_t i = 0; i < sizes->count; i++)
-		largest = sizes->bytes[i] > largest ? sizes->bytes[i] : largest;
-	return largest;
 }
 
 void stream_one_way(const struct task *task)

@@ -17,7 +17,7 @@
 
 enum { WINDOW = 64, SIZES_MAX = 64 };
 
-static const size_t window_bytes = (size_t)256 << 20;
+static const size_t window_bytes = (size_t)64 << 20;
 static size_t sizes[SIZES_MAX] = { 0, 8, 64, 1024, 4096, 65536, 1048576 };
 static size_t size_count = 7;
 static double budget = 0.04;
