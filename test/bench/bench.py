@@ -9,7 +9,7 @@ In each turn every kind of measurement is run by every subject that has it, one 
 subjects take turns (A B A B ...). Subjects are libfabric's providers (fabric_bench), the same with another
 libfabric, UCX (ucx_perftest), Open MPI over shmcma and over its own shared memory (test/mpi/bench), and
 the machine itself (floor_bench). One that is not installed is left out with a message; only what fails for the
-first provider makes the status 1.
+first provider or the machine makes the status 1.
 
 Writes BUILD/bench-results/: samples.csv, every sample of every turn in seconds, bytes and per second;
 figures.csv, the medians and the spread; about.txt, on what and with what; table.txt, what is printed.
@@ -177,6 +177,7 @@ class Ucx:
         finally:
             server.kill()
             server.wait()
+            os.unlink(self.batch)
         return [sample for line in out.splitlines() for sample in self.samples(line)]
 
     @staticmethod
@@ -244,24 +245,34 @@ class Mpi:
                 for fields in (line.split(",") for line in out.splitlines()) if len(fields) == 3]
 
 
-def open_mpi(name):
+class Absent:
+    """What is not installed."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def has(self, _):
+        return False
+
+
+def open_mpi():
     """The first of a program's names that is Open MPI's."""
     for candidate in (os.environ.get("MPIRUN"), "mpirun.openmpi", "mpirun"):
         if candidate and version([candidate, "--version"], r"(Open MPI)") != "-":
             return candidate
-    say(f"{name}: no Open MPI (Debian: openmpi-bin)")
     return None
 
 
 def mpi_subjects(build, options, env):
     program = os.path.join(build, "test/mpi/bench")
-    mpirun = open_mpi("MPI")
+    mpirun = open_mpi()
     if not mpirun:
-        return []
-    if not os.access(program, os.X_OK):
-        say("MPI: no test/mpi/bench: make mpi-programs, with an MPI compiler (Debian: libopenmpi-dev)")
-        return []
+        say("ompi: no Open MPI (Debian: openmpi-bin)")
+        return [Absent("ompi:shmcma"), Absent("ompi:vader")]
     own = "ompi:vader" if version([mpirun, "--version"], r"\) ([1-4])\.") != "-" else "ompi:sm"
+    if not os.access(program, os.X_OK):
+        say("ompi: no test/mpi/bench: make mpi-programs, with an MPI compiler (Debian: libopenmpi-dev)")
+        return [Absent("ompi:shmcma"), Absent(own)]
     return [Mpi(name, mpirun, program, options, env) for name in ("ompi:shmcma", own)]
 
 
@@ -276,10 +287,12 @@ def all_subjects(build, options, directory):
         subjects.append(Program("shm:new", [fabric, "-C", "-k", "KIND", "shm"], options, kinds, newer))
     else:
         say("shm:new: no other libfabric than the system's; BENCH_LIBFABRIC names the directory of one")
+        subjects.append(Absent("shm:new"))
     if shutil.which("ucx_perftest"):
         subjects.append(Ucx(options, directory))
     else:
         say("ucx: no ucx_perftest (Debian: ucx-utils)")
+        subjects.append(Absent("ucx"))
     subjects += mpi_subjects(build, options, env)
     floor = os.path.join(build, "test/bench/floor_bench")
     subjects.append(Program("machine", [floor, "-C"], options, ["floor"], {}))
@@ -319,7 +332,7 @@ def measure(subjects, options):
     return samples, failed
 
 
-def about(options, before, seconds):
+def about(options, names, before, seconds):
     """Lines "what: value" for the report."""
     model = version(["lscpu"], r"Model name:\s*(.*)")
     lines = [
@@ -332,6 +345,7 @@ def about(options, before, seconds):
         f"turns: {options.turns}, {options.milliseconds:g} ms for each figure",
         f"load average before and after: {before:.2f}, {os.getloadavg()[0]:.2f}",
         f"time taken: {seconds:.0f} s",
+        f"subjects: {' '.join(names)}",
     ]
     return lines + [f"note: {message}" for message in said]
 
@@ -346,13 +360,14 @@ def main():
     before, start = os.getloadavg()[0], time.monotonic()
 
     subjects = all_subjects(build, options, directory)
+    names = [subject.name for subject in subjects]
     samples, failed = measure(subjects, options)
     catalogue = figures.catalogue(build)
     figures.write_samples(directory, samples)
     medians = figures.medians(samples)
     figures.write_medians(directory, samples)
-    figures.write_lines(directory, "about.txt", about(options, before, time.monotonic() - start))
-    text = figures.tables(catalogue, medians)
+    figures.write_lines(directory, "about.txt", about(options, names, before, time.monotonic() - start))
+    text = figures.tables(catalogue, medians, names)
     figures.write_lines(directory, "table.txt", text)
     print("\n".join(text))
     print(f"\nbench: results are in {directory}; make bench-report writes a page with them")

@@ -15,6 +15,18 @@ FOREIGN = {
     "mpi_latency": ("MPI ping-pong, one way, us", "bytes", 1e6, 3, True),
     "mpi_bandwidth": ("MPI bandwidth, windows, MB/s", "bytes", 1e-6, 1, False),
 }
+FLOOR = {"line_latency", "pipe_latency", "memcpy_time", "cma_read_time", "cma_write_time"}
+UCX = {"tagged_latency", "bandwidth", "rate", "put_bandwidth_passive", "get_bandwidth_passive",
+       "fetch_add_latency_passive", "compare_swap_latency_passive"}
+
+
+def can_have(subject, figure):
+    """Whether the figure is one of those that the subject is measured by."""
+    if subject == "machine" or figure in FLOOR:
+        return subject == "machine" and figure in FLOOR
+    if subject.startswith("ompi:") or figure in FOREIGN:
+        return subject.startswith("ompi:") and figure in FOREIGN
+    return subject != "ucx" or figure in UCX
 
 
 class Figure:
@@ -106,28 +118,28 @@ def read_lines(directory, name):
 # ---- tables ------------------------------------------------------------------------------------------
 
 
-def cells(figure, subjects):
-    """Head and rows of one figure: its subjects side by side, then how many times better the first is."""
-    names = list(subjects)
+def cells(figure, row_of, names):
+    """Head and rows of one figure: these subjects side by side, then how many times better the first is."""
     head = [figure.rows] + names + [f"{names[0]}/{name}" for name in names[1:]]
     rows = []
-    for x in sorted({x for row in subjects.values() for x in row}):
-        values = [subjects[name].get(x) for name in names]
+    for x in sorted({x for row in row_of.values() for x in row}):
+        values = [row_of.get(name, {}).get(x) for name in names]
         ratios = [figure.times_better(values[0], value) for value in values[1:]]
         rows.append([str(x)] + [figure.text(value) for value in values]
                     + ["-" if ratio is None else f"{ratio:.2f}x" for ratio in ratios])
     return head, rows
 
 
-def tables(names, found):
-    """Lines to print."""
+def tables(names, found, subjects):
+    """Lines to print. A subject that has not a figure which it could have is shown as "-"."""
     lines = []
     for name, figure in names.items():
         if name not in found:
             continue
-        head, rows = cells(figure, found[name])
+        columns = [subject for subject in subjects if can_have(subject, name)]
+        head, rows = cells(figure, found[name], columns)
         widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
-        lines += ["", f"{figure.title}; last columns: how many times better" if len(found[name]) > 1
+        lines += ["", f"{figure.title}; last columns: how many times better" if len(columns) > 1
                   else figure.title]
         lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths))
                   for row in [head] + rows]

@@ -241,7 +241,8 @@ def goal_lines(found):
              + other_goals(measured))
     lines = ["| what | figure | measured | |", "|---|---|---|---|"] + [goal.row() for goal in goals]
     lines += ["", "Of several sizes the worst one counts, which is named. shm's one-sided operations are those with "
-              "a polling target where they do not move without."]
+              "a polling target where they do not move without. UCX's go to memory that UCX has allocated, which "
+              "both processes map, and are no goal."]
     return lines
 
 
@@ -261,14 +262,15 @@ def wakeup_lines(found):
     return lines
 
 
-def table_lines(figure, subjects):
-    head, rows = figures.cells(figure, subjects)
+def table_lines(figure, row_of, columns):
+    head, rows = figures.cells(figure, row_of, columns)
     lines = ["| " + " | ".join(head) + " |", "|" + "---:|" * len(head)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
 def page(names, found, about, drawn):
     notes = [line[len("note: "):] for line in about if line.startswith("note: ")]
+    subjects = next(line for line in about if line.startswith("subjects: ")).split()[1:]
     lines = ["# shmcma: benchmark", ""]
     lines += [f"- {line}" for line in about if not line.startswith("note: ")]
     lines += ["", "All figures are medians of turns that the subjects took one after the other in this run, pinned; ratios "
@@ -284,7 +286,8 @@ def page(names, found, about, drawn):
         lines += ["", f"### {figure.title}", ""]
         if name in drawn:
             lines += [f"![{figure.title}]({name}.svg)", ""]
-        lines += table_lines(figure, found[name])
+        columns = [subject for subject in subjects if figures.can_have(subject, name)]
+        lines += table_lines(figure, found[name], columns)
     return lines
 
 
