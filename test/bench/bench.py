@@ -70,17 +70,19 @@ class Failed(Exception):
 
 
 def run(command, env=None, cpus=None):
-    """What a command prints. It and all that it has started end within LIMIT, and run on these processors."""
+    """What a command prints. It and all that it has started run on these processors, and end with us."""
     process = subprocess.Popen(
         command, env={**os.environ, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL, text=True, start_new_session=True,
         preexec_fn=None if cpus is None else lambda: os.sched_setaffinity(0, cpus))
     try:
         out, err = process.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        err += f"\nit took more than {LIMIT} s"
+    except subprocess.TimeoutExpired as too_long:
+        raise Failed(f"it took more than {LIMIT} s") from too_long
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     return process.returncode, out, err
 
 
@@ -353,6 +355,7 @@ def about(options, names, before, seconds):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that run() ends what runs
     build = os.path.abspath(sys.argv[1])
     options = Options()
     directory = os.environ.get("BENCH_OUT", os.path.join(build, "bench-results"))
