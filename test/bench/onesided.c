@@ -200,7 +200,8 @@ struct move {
 static void run_once(struct onesided *o, ssize_t (*what)(struct onesided *o, int slot))
 {
 	o->post = what;
-	post(o, 0);
+	while (!post(o, 0))
+		;
 	endpoint_wait_sent(&o->endpoint);
 }
 
