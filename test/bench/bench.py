@@ -101,6 +101,16 @@ def version(command, pattern):
     return match.group(1) if match else "-"
 
 
+def api_version(directory):
+    """Of the libfabric there, which another process loads: it does things when it is loaded."""
+    if not directory:
+        return "-"
+    script = ("import ctypes, sys; v = ctypes.CDLL(sys.argv[1]).fi_version(); "
+              "print(f'api {(v >> 16) & 0xffff}.{v & 0xffff}')")
+    library = os.path.join(directory, "libfabric.so.1")
+    return version([sys.executable, "-c", script, library], r"api ([0-9.]+)")
+
+
 # ---- subjects: has(kind), run(kind), which returns [(figure, x, value)] ------------------------------
 
 
@@ -342,6 +352,7 @@ def about(options, names, before, seconds):
         f"processor: {model}, {os.cpu_count()} of them; used: {','.join(map(str, options.cpus))}",
         f"kernel: {platform.release()}",
         f"libfabric: {version(['fi_info', '--version'], r'libfabric: ([0-9.]+)')}",
+        f"API of shm:new's libfabric: {api_version(options.libfabric)}",
         f"UCX: {version(['ucx_info', '-v'], r'[Vv]ersion[ =:]+([0-9.]+)')}",
         f"Open MPI: {version([os.environ.get('MPIRUN', 'mpirun.openmpi'), '--version'], r'([0-9]+[.][0-9.]+)')}",
         f"turns: {options.turns}, {options.milliseconds:g} ms for each figure",

@@ -63,6 +63,7 @@ def plot(directory, name, figure, unit, kind, found):
     script = [
         f'set terminal svg size 800,500 background "white" noenhanced; set output "{name}.svg"',
         f'set title "{figure.title}"; set xlabel "{figure.rows}"; set ylabel "{unit}"',
+        f'set xrange [*:{1.05 * max(sizes, default=1):.0f}]',
         'set logscale xy; set key outside right; set grid; set format x "%.0f"',
     ]
     if sizes and sizes[-1] > 100000:
