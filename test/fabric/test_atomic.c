@@ -1049,7 +1049,7 @@ struct crowd {
 	char names[CROWD_MAX][64];
 	uint64_t key, base;
 	int arrived;
-	bool done;
+	bool resting, done;
 	unsigned char seen[CROWD_MAX * ROUNDS];
 	_Alignas(64) char memory[ELEMENTS * SIZE_LARGEST + 4096];
 };
@@ -1322,6 +1322,7 @@ static void depart_work(struct member *member)
 		gives(word(&member->pair, member->owner, FI_SUM, 1, 0), 0);
 	member_meet(member);
 	if (member->number == 0) {
+		__atomic_store_n(&member->crowd->resting, true, __ATOMIC_RELEASE);
 		while (!__atomic_load_n(&member->crowd->done, __ATOMIC_ACQUIRE))
 			sched_yield(); /* without progress */
 		region_close(&member->region);
@@ -1330,6 +1331,8 @@ static void depart_work(struct member *member)
 		member->pair.a = (struct side){ .ep = NULL };
 		return;
 	}
+	while (!__atomic_load_n(&member->crowd->resting, __ATOMIC_ACQUIRE))
+		sched_yield(); /* it may still be in the progress of the meeting */
 	for (int i = 0; i < PENDING; i++)
 		gives(start_pending(member, &results[i]), 0);
 	__atomic_store_n(&member->crowd->done, true, __ATOMIC_RELEASE);
