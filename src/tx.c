@@ -127,12 +127,18 @@ static inline bool window_room(struct sc_peer *peer, uint64_t units)
 	       window_room_slow(peer, units);
 }
 
+/* What a record says of the message itself. */
+static inline uint32_t message_flags(const struct sc_send *send)
+{
+	return (send->flags & SC_TAGGED ? SC_ABI_F_TAGGED : 0) |
+	       (send->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0);
+}
+
+/* And of how it is to be acknowledged. */
 static inline uint32_t abi_flags(const struct sc_send *send)
 {
-	uint32_t flags = send->flags & SC_TAGGED ? SC_ABI_F_TAGGED : 0;
+	uint32_t flags = message_flags(send);
 
-	if (send->flags & SC_SEND_DATA)
-		flags |= SC_ABI_F_DATA;
 	/* delivery is as soon as the match, and tells of both */
 	if (send->flags & (SC_SEND_DELIVERY | SC_SEND_MATCH))
 		flags |= SC_ABI_F_ACK | (send->flags & SC_SEND_FENCE ? SC_ABI_F_FENCE : 0);
@@ -283,10 +289,10 @@ static inline bool is_short(const struct sc_ep *ep, const struct sc_peer *peer, 
 
 static inline void send_short(struct sc_peer *peer, const struct sc_send *send)
 {
-	struct inline_record record = { .size = (uint32_t)send->iov[0].iov_len, .lines = 1 };
+	struct inline_record record = { .size = (uint32_t)send->iov[0].iov_len,
+					.flags = message_flags(send),
+					.lines = 1 };
 
-	record.flags = (send->flags & SC_TAGGED ? SC_ABI_F_TAGGED : 0) |
-		       (send->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0);
 	inline_write(peer, send, record, NULL);
 	sc_ep_count(peer->ep, SC_EVENT_SEND, send->cntr, send->flags, 0);
 	eager_complete(peer->ep, send, record.size);
