@@ -217,16 +217,7 @@ static void choose_kinds(const char *list)
 
 static void parse_sizes(char *text)
 {
-	sizes.count = 0;
-	for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) {
-		char *end;
-
-		if (sizes.count == SIZES_MAX)
-			usage();
-		sizes.bytes[sizes.count++] = strtoul(item, &end, 0);
-		if (end == item || *end)
-			usage();
-	}
+	sizes.count = table_parse_list(text, sizes.bytes, SIZES_MAX);
 	if (!sizes.count)
 		usage();
 }

@@ -223,16 +223,9 @@ static void usage(void)
 
 static void parse_sizes(char *text)
 {
-	size_count = 0;
-	for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) {
-		char *end;
-
-		if (size_count == SIZES_MAX)
-			usage();
-		sizes[size_count++] = strtoul(item, &end, 0);
-		if (end == item || *end)
-			usage();
-	}
+	size_count = table_parse_list(text, sizes, SIZES_MAX);
+	if (!size_count)
+		usage();
 }
 
 static void share_line_and_pipes(void)

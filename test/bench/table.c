@@ -155,3 +155,19 @@ void table_list_figures(const struct table *table)
 		       figure->digits, figure->less);
 	}
 }
+
+size_t table_parse_list(char *text, size_t *list, size_t most)
+{
+	size_t count = 0;
+
+	for (char *item = strtok(text, ","); item; item = strtok(NULL, ",")) {
+		char *end;
+
+		if (count == most)
+			return 0;
+		list[count++] = strtoul(item, &end, 0);
+		if (end == item || *end)
+			return 0;
+	}
+	return count;
+}

@@ -43,4 +43,7 @@ void table_print_csv(const struct table *table);
 /* What the figures of CSV mean: lines "name|title|rows|scale|digits|whether less is better". */
 void table_list_figures(const struct table *table);
 
+/* Numbers with commas between them, as options name what x is: how many, 0 if it is no such list of up to `most`. */
+size_t table_parse_list(char *text, size_t *list, size_t most);
+
 #endif
