@@ -55,6 +55,7 @@ void sc_config_init(struct sc_config *config)
 		.eager_max = 32768,
 		.window = 262144,
 		.share_min = 32769,
+		.fill = SC_FILL_TRIED,
 		.cma = true,
 		.daemon = true,
 		.scan = true,

@@ -175,6 +175,7 @@ static void put_write(const struct sc_rma_op *op)
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
 	struct sc_abi_offer *record = (struct sc_abi_offer *)line->bytes;
 	enum sc_abi_kind kind = op->size <= PUT_INLINE_MAX ? SC_ABI_OFFER : SC_ABI_OFFER_BOUNCE;
+	uint32_t flags = op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
 	uint32_t size = (uint32_t)op->size, lines = 1;
 	uint8_t flat[PUT_INLINE_MAX];
 
@@ -186,12 +187,10 @@ static void put_write(const struct sc_rma_op *op)
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
 		sc_lines_write(peer->tx.lines, line, SC_ABI_OFFER_FIRST, flat, size);
 	} else {
-		sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
+		flags |= sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
 	}
 	(void)SC_INJECT("offer.line");
-	sc_ring_commit(&peer->tx,
-		       sc_ring_ctl(kind, op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0, lines, size),
-		       lines);
+	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, flags, lines, size), lines);
 }
 
 /* Its answer's lines are made ours: the ring's writer says which lap they are of. */

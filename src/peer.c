@@ -290,6 +290,7 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
 	sc_loans_init(&peer->loans);
 	sc_loans_init(&peer->answers);
+	sc_fill_init(&peer->fill, ep->config.fill);
 	sc_list_init(&peer->ops);
 	sc_list_init(&peer->turns);
 	sc_list_init(&peer->borrower);

@@ -12,6 +12,7 @@
 #include "record.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include "inject.h"
 #include "iov.h"
@@ -111,17 +112,66 @@ uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_REC
 	return count;
 }
 
-void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
-		    uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS])
+/* A part of a payload into one buffer. */
+static void buffer_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
+			const struct iovec *buffer)
 {
+	if (iov_count == 1)
+		sc_fill_write(&peer->fill, buffer->iov_base, (const uint8_t *)iov->iov_base + offset,
+			      buffer->iov_len);
+	else
+		sc_iov_read(iov, iov_count, offset, buffer->iov_base, buffer->iov_len);
+	(void)SC_INJECT("record.buffer");
+}
+
+uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
+			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS])
+{
+	uint32_t flags = peer->fill.way == SC_FILL_CLEANED && size >= SC_FILL_MIN ? SC_ABI_F_CLEAN : 0;
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	uint32_t count = sc_record_lend(peer, size, bufs, to);
 
 	for (uint32_t i = 0; i < count; i++) {
-		sc_iov_read(iov, iov_count, offset, to[i].iov_base, to[i].iov_len);
-		(void)SC_INJECT("record.buffer");
+		buffer_fill(peer, iov, iov_count, offset, &to[i]);
 		offset += to[i].iov_len;
 	}
+	return flags;
+}
+
+/* Where a record names its buffers, bytes from its begin; 0: it names none that the writer has filled. */
+static size_t bufs_offset(enum sc_abi_kind kind)
+{
+	switch (kind) {
+	case SC_ABI_BOUNCE:
+		return offsetof(struct sc_abi_bounce, bufs);
+	case SC_ABI_PIECE:
+		return offsetof(struct sc_abi_piece, bufs);
+	case SC_ABI_PUT:
+		return offsetof(struct sc_abi_put, bufs);
+	case SC_ABI_OFFER_BOUNCE:
+		return offsetof(struct sc_abi_offer, bufs);
+	default:
+		return 0;
+	}
+}
+
+void sc_record_clean_slow(const struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	size_t offset = bufs_offset(sc_ctl_kind(ctl));
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+	struct iovec iov[SC_ABI_RECORD_BUFS];
+	uint32_t count;
+
+	if (!offset)
+		return;
+	memcpy(bufs, line->bytes + offset, sizeof(bufs));
+	/* it may be another's by now: what it said was checked when it was taken, not what it says now */
+	if (!sc_seg_has_bufs(peer->seg, bufs, sc_ctl_size(ctl)))
+		return;
+	count = sc_record_bufs(peer->seg, bufs, sc_ctl_size(ctl), iov);
+	for (uint32_t i = 0; i < count; i++)
+		sc_fill_clean(iov[i].iov_base, iov[i].iov_len);
 }
 
 uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov, size_t count)

@@ -33,9 +33,33 @@ uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_AB
 uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
 			struct iovec iov[SC_ABI_RECORD_BUFS]);
 
-/* Fill `size` bytes of a payload, from `offset` on, into buffers lent with the next record. */
-void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
-		    uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS]);
+/*
+ * Fill `size` bytes of a payload, from `offset` on, into buffers lent with the next record. Returns what is to be
+ * among the record's flags.
+ */
+uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
+			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS]);
+
+/*
+ * Behind the commit of a record that has been lent `buffers`: take back what the peer has read of earlier ones,
+ * so that few buffers are used again and again, and stay in the processors' caches. Off the way of the message:
+ * the peer's line may have to come from its processor.
+ */
+static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
+{
+	if (peer->loans.count > buffers && peer->fill.way != SC_FILL_STREAMED &&
+	    !sc_ring_refresh(&peer->tx))
+		sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
+}
+
+void sc_record_clean_slow(const struct sc_peer *peer, uint64_t ctl);
+
+/* The record at the ring's head has been taken, its buffers have been read: what its writer asks to do with them. */
+static inline void sc_record_clean(const struct sc_peer *peer, uint64_t ctl)
+{
+	if (sc_ctl_flags(ctl) & SC_ABI_F_CLEAN)
+		sc_record_clean_slow(peer, ctl);
+}
 
 /*
  * Write the segments of the record to be, but the first, which goes into its first line with the rest.

@@ -104,7 +104,7 @@ static bool put_write(struct sc_rma_op *op)
 	uint64_t words[7], offset, left;
 	struct sc_abi_put *record = (struct sc_abi_put *)words;
 	const struct sc_remote *remote = remote_at(op, &offset, &left);
-	uint32_t buffers = left ? PUT_BUFS : 0, size;
+	uint32_t buffers = left ? PUT_BUFS : 0, size, flags;
 	bool last;
 
 	while (buffers && !sc_record_may_lend(peer, buffers, 0))
@@ -117,10 +117,10 @@ static bool put_write(struct sc_rma_op *op)
 	record->op = sc_slab_id(op);
 	record->key = remote->key;
 	record->addr = remote->addr + offset;
-	sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
+	flags = sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
 	op->begun += size;
 	last = op->begun == op->size;
-	sc_record_put(peer, SC_ABI_PUT, last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0, size, words);
+	sc_record_put(peer, SC_ABI_PUT, flags | (last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0), size, words);
 	if (last)
 		asked(op);
 	return true;

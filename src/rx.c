@@ -266,6 +266,7 @@ static __attribute__((noinline)) int poll_ring(struct sc_peer *peer)
 		taken++;
 		if (!peer->rx.lines)
 			return taken; /* quarantined while it was answered */
+		sc_record_clean(peer, ctl);
 		sc_ring_release(&peer->rx, lines);
 		lent |= names_buffers(kind);
 	}

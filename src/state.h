@@ -22,6 +22,7 @@
 #include "cma.h"
 #include "cq.h"
 #include "daemon.h"
+#include "fill.h"
 #include "list.h"
 #include "match.h"
 #include "memory.h"
@@ -71,6 +72,7 @@ struct sc_peer {
 	struct sc_ring_tx tx;
 	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
 	struct sc_loans loans;
+	struct sc_fill fill;
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first */
 	uint64_t message_line;	 /* with an order: behind the first of the last message's record */

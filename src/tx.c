@@ -316,7 +316,7 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	uint32_t flags = abi_flags(send);
 	uint32_t buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
 	uint64_t units = SC_ABI_UNITS(size);
-	struct sc_abi_bounce *record;
+	struct sc_abi_bounce record = { .bufs = { 0 } };
 	int ret;
 
 	/* the upper half of the window is for rendezvous, which take less of it */
@@ -330,23 +330,25 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 			return peer->error;
 		return size <= SC_INJECT_MAX && peer->loans.count ? -EAGAIN : -ENOBUFS;
 	}
-	record = (struct sc_abi_bounce *)sc_ring_reserve(&peer->tx)->bytes;
-	record->op = 0;
+	record.op = 0;
 	(void)SC_INJECT("tx.bounce_no_op");
 	if (flags & SC_ABI_F_ACK) {
 		struct sc_tx_op *op = op_begin(ep, peer, send, size);
 
 		if (!op)
 			return -EAGAIN;
-		record->op = sc_slab_id(op);
+		record.op = sc_slab_id(op);
 		(void)SC_INJECT("tx.bounce_op");
 	}
-	record->tag = send->tag;
-	record->data = send->data;
+	record.tag = send->tag;
+	record.data = send->data;
+	flags |= sc_record_fill(peer, send->iov, send->iov_count, 0, size, record.bufs);
 	(void)SC_INJECT("tx.bounce_words");
-	sc_record_fill(peer, send->iov, send->iov_count, 0, size, record->bufs);
+	/* at once, and last: the reader looks at this line all the time, and each look takes it away from us */
+	memcpy(sc_ring_reserve(&peer->tx)->bytes, &record, sizeof(record));
 	(void)SC_INJECT("tx.bounce");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size), 1);
+	sc_record_reuse(peer, buffers);
 	count_sent(peer, size, units, &ep->counters.tx_bounce);
 	eager_done(peer, send, size, flags);
 	return 0;
@@ -565,7 +567,7 @@ static bool push_piece(struct sc_tx_op *op)
 	struct sc_peer *peer = op->peer;
 	struct sc_ep *ep = peer->ep;
 	size_t left = op->push_size - op->pushed;
-	uint32_t buffers = PIECE_BUFS, size;
+	uint32_t buffers = PIECE_BUFS, size, flags;
 	uint64_t words[7] = { op->to, op->pushed };
 
 	if (peer->link != SC_LINK_UP || sc_record_room(peer, 1))
@@ -576,9 +578,9 @@ static bool push_piece(struct sc_tx_op *op)
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	sc_record_fill(peer, op->iov, op->iov_count, op->pushed, size,
-		       ((struct sc_abi_piece *)words)->bufs);
-	reply_write(peer, SC_ABI_PIECE, size, words);
+	flags = sc_record_fill(peer, op->iov, op->iov_count, op->pushed, size,
+			       ((struct sc_abi_piece *)words)->bufs);
+	sc_record_put(peer, SC_ABI_PIECE, flags, size, words);
 	op->pushed += size;
 	return true;
 }

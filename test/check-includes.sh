@@ -12,7 +12,7 @@ cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 layers="
 atomic clock log inject list thread
 host iov slab wake
-addr ring pool match cq regtab atomicop share
+addr fill ring pool match cq regtab atomicop share
 live cma header
 own memory
 door

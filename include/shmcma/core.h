@@ -278,18 +278,28 @@ int sc_reg_close(struct sc_reg *reg);
 
 /* ---- endpoint -------------------------------------------------------------------------------- */
 
+/* How bounce buffers are filled, see fill.h. */
+enum sc_fill_way {
+	SC_FILL_CACHED,
+	SC_FILL_CLEANED,
+	SC_FILL_STREAMED,
+	SC_FILL_WAYS,
+	SC_FILL_TRIED = SC_FILL_WAYS
+};
+
 struct sc_config {
-	uint32_t slots;	     /* peers that may connect to an endpoint, 1 to 1024 */
-	uint32_t buf_size;   /* a bounce buffer, bytes, a multiple of 64 */
-	uint32_t buf_count;  /* bounce buffers of an endpoint; fewer are taken when memory is short */
-	uint32_t inline_max; /* largest payload in a record, bytes */
-	uint32_t eager_max;  /* largest payload through bounce buffers without rendezvous, bytes */
-	uint64_t window;     /* what one peer may leave unmatched here, in SC_ABI_UNITS */
-	uint32_t share_min;  /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
-	bool cma;	     /* this process may copy by process_vm_readv(2) */
-	bool daemon;	     /* a thread of this process watches those of peers, see daemon.c */
-	bool scan;	     /* that thread looks through shared memory now and then, without a reason */
-	bool strict;	     /* peers do not touch registered memory; this process does it for them */
+	uint32_t slots;	       /* peers that may connect to an endpoint, 1 to 1024 */
+	uint32_t buf_size;     /* a bounce buffer, bytes, a multiple of 64 */
+	uint32_t buf_count;    /* bounce buffers of an endpoint; fewer are taken when memory is short */
+	uint32_t inline_max;   /* largest payload in a record, bytes */
+	uint32_t eager_max;    /* largest payload through bounce buffers without rendezvous, bytes */
+	uint64_t window;       /* what one peer may leave unmatched here, in SC_ABI_UNITS */
+	uint32_t share_min;    /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
+	enum sc_fill_way fill; /* SC_FILL_TRIED: what is best for each peer is found out */
+	bool cma;	       /* this process may copy by process_vm_readv(2) */
+	bool daemon;	       /* a thread of this process watches those of peers, see daemon.c */
+	bool scan;	       /* that thread looks through shared memory now and then, without a reason */
+	bool strict;	       /* peers do not touch registered memory; this process does it for them */
 };
 
 /* The defaults, overridden by nothing. */

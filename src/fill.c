@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fill.c: the ways to fill a bounce buffer, and the trial of them. See fill.h.
+ *
+ * A trial uses one way after the other for TRIAL fills, so that all of a pool's buffers have been through it, and
+ * takes the time of the last TIMED ones; the lowest counts, as nothing makes a copy faster than it is. What is
+ * hopeless after the first few is given up. Then the best is used for `pause` fills, which grows while the result
+ * stays the same. Between trials nothing is measured.
+ *
+ * Nothing here is shared, and no result is wrong: at worst a slower way is used until the next trial.
+ */
+#include "fill.h"
+
+#include <stdatomic.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#include <emmintrin.h>
+#endif
+
+#define TRIAL 72
+#define TIMED 8
+#define PAUSE_FIRST 64
+#define PAUSE_MIN 2048
+#define PAUSE_MAX 65536
+/*
+ * What a way costs besides filling, picoseconds for each byte: the reader's part, as measured (fill.h), less what it
+ * takes of cached ones.
+ */
+static const uint32_t others[SC_FILL_WAYS] = { [SC_FILL_CLEANED] = 25, [SC_FILL_STREAMED] = 100 };
+
+#ifdef __x86_64__
+
+/* Has this processor CLWB? */
+static bool can_clean(void)
+{
+	static atomic_int
+		known; /* 0: not yet, 1: no, 2: yes. relaxed: whoever asks gets the same answer */
+	int answer = atomic_load_explicit(&known, memory_order_relaxed);
+	unsigned int a, b, c, d;
+
+	if (!answer) {
+		answer = __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & 1u << 24 ? 2 : 1;
+		atomic_store_explicit(&known, answer, memory_order_relaxed);
+	}
+	return answer == 2;
+}
+
+static bool is_available(enum sc_fill_way way)
+{
+	return way != SC_FILL_CLEANED || can_clean();
+}
+
+/* Past the caches, whole lines; the rest as ever. */
+static void stream(void *to_, const void *from_, size_t size)
+{
+	const uint8_t *from = from_;
+	uint8_t *to = to_;
+
+	for (; size >= 64; size -= 64, to += 64, from += 64) {
+		const __m128i a = _mm_loadu_si128((const __m128i *)from);
+		const __m128i b = _mm_loadu_si128((const __m128i *)(from + 16));
+		const __m128i c = _mm_loadu_si128((const __m128i *)(from + 32));
+		const __m128i d = _mm_loadu_si128((const __m128i *)(from + 48));
+
+		_mm_stream_si128((__m128i *)to, a);
+		_mm_stream_si128((__m128i *)(to + 16), b);
+		_mm_stream_si128((__m128i *)(to + 32), c);
+		_mm_stream_si128((__m128i *)(to + 48), d);
+	}
+	memcpy(to, from, size);
+	_mm_sfence(); /* these stores are not ordered with the one that publishes them */
+}
+
+__attribute__((target("clwb"))) static void write_back(const void *at, size_t size)
+{
+	for (size_t i = 0; i < size; i += 64)
+		__asm__ volatile("clwb %0" : : "m"(((const char *)at)[i]));
+}
+
+void sc_fill_clean(const void *at, size_t size)
+{
+	if (can_clean())
+		write_back(at, size);
+}
+
+#else
+
+static bool is_available(enum sc_fill_way way)
+{
+	return way == SC_FILL_CACHED;
+}
+
+static void stream(void *to, const void *from, size_t size)
+{
+	memcpy(to, from, size);
+}
+
+void sc_fill_clean(const void *at, size_t size)
+{
+	(void)at;
+	(void)size;
+}
+
+#endif
+
+void sc_fill_init(struct sc_fill *fill, enum sc_fill_way way)
+{
+	*fill = (struct sc_fill){ .left = PAUSE_FIRST, .pause = PAUSE_FIRST };
+	if (way == SC_FILL_TRIED)
+		return;
+	fill->pause = 0;
+	if (is_available(way))
+		fill->way = fill->best = way;
+}
+
+static void copy(enum sc_fill_way way, void *to, const void *from, size_t size)
+{
+	if (way == SC_FILL_STREAMED)
+		stream(to, from, size);
+	else
+		memcpy(to, from, size);
+}
+
+static void copy_timed(struct sc_fill *fill, void *to, const void *from, size_t size)
+{
+	int64_t begin = sc_clock_ns();
+	uint64_t cost;
+
+	copy(fill->way, to, from, size);
+	/* until the stores have left this processor, not only wait in it */
+	atomic_thread_fence(memory_order_seq_cst);
+	cost = (uint64_t)(sc_clock_ns() - begin) * 1000 / size;
+	if (cost < fill->cost[fill->way])
+		fill->cost[fill->way] = (uint32_t)cost;
+}
+
+static uint64_t cost_of(const struct sc_fill *fill, unsigned int way)
+{
+	return fill->cost[way] == UINT32_MAX ? UINT64_MAX : (uint64_t)fill->cost[way] + others[way];
+}
+
+/* Of those tried; the one used so far stays unless another is better by an eighth. */
+static enum sc_fill_way best_way(const struct sc_fill *fill)
+{
+	enum sc_fill_way best = fill->best;
+	uint64_t least = cost_of(fill, best) - cost_of(fill, best) / 8;
+
+	for (unsigned int way = 0; way < SC_FILL_WAYS; way++) {
+		if (cost_of(fill, way) >= least)
+			continue;
+		best = (enum sc_fill_way)way;
+		least = cost_of(fill, way);
+	}
+	return best;
+}
+
+static void trial_begin(struct sc_fill *fill)
+{
+	for (unsigned int way = 0; way < SC_FILL_WAYS; way++)
+		fill->cost[way] = UINT32_MAX;
+	fill->trying = true;
+	fill->way = SC_FILL_CACHED;
+	fill->left = TRIAL;
+}
+
+static void trial_end(struct sc_fill *fill)
+{
+	enum sc_fill_way best = best_way(fill);
+
+	if (best != fill->best || fill->pause < PAUSE_MIN)
+		fill->pause = PAUSE_MIN;
+	else if (fill->pause < PAUSE_MAX)
+		fill->pause *= 2;
+	fill->trying = false;
+	fill->way = fill->best = best;
+	fill->left = fill->pause;
+}
+
+static void try_next(struct sc_fill *fill)
+{
+	unsigned int next = fill->way + 1;
+
+	while (next < SC_FILL_WAYS && !is_available((enum sc_fill_way)next))
+		next++;
+	if (next == SC_FILL_WAYS) {
+		trial_end(fill);
+		return;
+	}
+	fill->way = (enum sc_fill_way)next;
+	fill->left = TRIAL;
+}
+
+/* Is what this way took so far more than twice that of another? */
+static bool is_hopeless(const struct sc_fill *fill)
+{
+	for (unsigned int way = 0; way < fill->way; way++)
+		if (cost_of(fill, fill->way) / 2 > cost_of(fill, way))
+			return true;
+	return false;
+}
+
+static void trial_fill(struct sc_fill *fill, void *to, const void *from, size_t size)
+{
+	copy_timed(fill, to, from, size);
+	fill->left--;
+	if (!fill->left || (fill->left == TRIAL - TIMED && is_hopeless(fill)))
+		try_next(fill);
+	else if (fill->left == TIMED)
+		fill->cost[fill->way] =
+			UINT32_MAX; /* what came before was of buffers filled another way */
+}
+
+void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t size)
+{
+	if (fill->trying) {
+		trial_fill(fill, to, from, size);
+		return;
+	}
+	copy(fill->way, to, from, size);
+	if (fill->pause && !--fill->left)
+		trial_begin(fill);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_fill: what is filled is what was given and nothing beside it, in each way and during a trial; one that is
+ * given stays; a trial goes through all ways, ends with the best it has seen, and comes again later and later.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fill.h"
+
+#define BUFFER 8192
+#define GUARD 64
+
+static uint8_t *buffer; /* BUFFER and GUARD bytes, aligned to a page */
+static uint8_t source[BUFFER + GUARD];
+
+static int begin(void **state)
+{
+	(void)state;
+	buffer = aligned_alloc(4096, BUFFER + 4096);
+	if (!buffer)
+		return -1;
+	for (size_t i = 0; i < sizeof(source); i++)
+		source[i] = (uint8_t)(i * 7 + i / 251);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	free(buffer);
+	return 0;
+}
+
+static void check_fill(struct sc_fill *fill, size_t offset, size_t size)
+{
+	memset(buffer, 0xEE, BUFFER + GUARD);
+	sc_fill_write(fill, buffer, source + offset, size);
+	assert_memory_equal(buffer, source + offset, size);
+	for (size_t i = size; i < size + GUARD; i++)
+		assert_int_equal(buffer[i], 0xEE);
+	sc_fill_clean(buffer, size);
+	assert_memory_equal(buffer, source + offset, size);
+}
+
+static void test_bytes(void **state)
+{
+	static const size_t sizes[] = { 0,    1,    63,	  64,	65,   1023, 1024, 1025, 1087,
+					1088, 2000, 4032, 4095, 4096, 4097, 8191, 8192 };
+
+	(void)state;
+	for (int way = 0; way <= SC_FILL_TRIED; way++) {
+		struct sc_fill fill;
+
+		sc_fill_init(&fill, (enum sc_fill_way)way);
+		for (int turn = 0; turn < 20; turn++)
+			for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+				check_fill(&fill, (size_t)turn * 3 % 17, sizes[i]);
+	}
+}
+
+static void test_given(void **state)
+{
+	(void)state;
+	for (int way = 0; way < SC_FILL_WAYS; way++) {
+		struct sc_fill fill;
+		enum sc_fill_way first;
+
+		sc_fill_init(&fill, (enum sc_fill_way)way);
+		first = fill.way;
+		assert_true(first == (enum sc_fill_way)way || first == SC_FILL_CACHED);
+		for (int i = 0; i < 5000; i++) {
+			sc_fill_write(&fill, buffer, source, SC_FILL_MIN);
+			assert_int_equal(fill.way, first);
+			assert_false(fill.trying);
+		}
+	}
+}
+
+/* One trial: which ways it went through, in a mask. */
+static unsigned int run_trial(struct sc_fill *fill)
+{
+	unsigned int seen = 0;
+	uint32_t pause = fill->left;
+
+	for (uint32_t i = 0; i < pause; i++) {
+		assert_false(fill->trying);
+		assert_int_equal(fill->way, fill->best);
+		sc_fill_write(fill, buffer, source, SC_FILL_MIN);
+	}
+	assert_true(fill->trying);
+	for (int i = 0; fill->trying; i++) {
+		assert_true(i < 1000);
+		assert_true(fill->way < SC_FILL_WAYS);
+		seen |= 1u << fill->way;
+		sc_fill_write(fill, buffer, source, SC_FILL_MIN);
+	}
+	assert_int_equal(fill->left, fill->pause);
+	return seen;
+}
+
+static void test_trials(void **state)
+{
+	struct sc_fill fill;
+	unsigned int all = 0;
+	uint32_t pause;
+
+	(void)state;
+	sc_fill_init(&fill, SC_FILL_TRIED);
+	assert_int_equal(fill.way, SC_FILL_CACHED);
+	for (int i = 0; i < 100; i++)
+		sc_fill_write(&fill, buffer, source, SC_FILL_MIN - 1); /* too small to be told apart */
+	for (int i = 0; i < 8; i++) {
+		enum sc_fill_way best = fill.best;
+		unsigned int seen;
+
+		pause = fill.pause;
+		seen = run_trial(&fill);
+		assert_true(seen & 1u << SC_FILL_CACHED);
+		assert_true(seen & 1u << fill.best);
+		assert_int_equal(all & ~seen, 0); /* the same each time */
+		all |= seen;
+		if (i)
+			assert_true(best == fill.best ? fill.pause >= pause : fill.pause <= pause);
+		assert_int_not_equal(fill.cost[fill.best], UINT32_MAX);
+	}
+#ifdef __x86_64__
+	assert_true(all & 1u << SC_FILL_STREAMED);
+#else
+	assert_int_equal(all, 1u << SC_FILL_CACHED);
+#endif
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_bytes, begin, end),
+		cmocka_unit_test_setup_teardown(test_given, begin, end),
+		cmocka_unit_test_setup_teardown(test_trials, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
