@@ -35,8 +35,9 @@
 #define QUIET_RINGS 4
 /* Records taken from one ring before the next one's turn. */
 #define RING_BURST 32
-/* Lines read before the writer is told. */
+/* Lines read before the writer is told, and bytes in its buffers: it fills them again while we read others. */
 #define PUBLISH_LINES (SC_ABI_RING_LINES / 4)
+#define PUBLISH_BYTES 16384
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -237,7 +238,7 @@ static int lose_payload(struct sc_peer *peer)
 static __attribute__((noinline)) int poll_ring(struct sc_peer *peer)
 {
 	int taken = 0;
-	bool lent = false;
+	uint32_t lent = 0; /* bytes in buffers that it has not been told of */
 	uint64_t ctl;
 
 	while (taken < RING_BURST && (ctl = sc_ring_peek(&peer->rx))) {
@@ -268,7 +269,12 @@ static __attribute__((noinline)) int poll_ring(struct sc_peer *peer)
 			return taken; /* quarantined while it was answered */
 		sc_record_clean(peer, ctl);
 		sc_ring_release(&peer->rx, lines);
-		lent |= names_buffers(kind);
+		if (names_buffers(kind))
+			lent += sc_ctl_size(ctl) + 1;
+		if (lent > PUBLISH_BYTES) {
+			sc_peer_publish(peer);
+			lent = 0;
+		}
 	}
 	sc_deliver_prove(peer);
 	if (!peer->rx.lines)
