@@ -884,7 +884,8 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 	return 0;
 }
 
-void sc_deliver_line(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl)
+static inline __attribute__((always_inline)) void deliver_plain(struct sc_rx_op *op, struct sc_peer *peer,
+								uint64_t tag, uint64_t ctl)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint32_t size = sc_ctl_size(ctl);
@@ -895,9 +896,27 @@ void sc_deliver_line(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, ui
 				 .done = size,
 				 .flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
 
-	sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
 	complete(peer->ep, op, &ending);
 	sc_slab_put(&peer->ep->rxq->ops, op);
+}
+
+void sc_deliver_line(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl)
+{
+	sc_line_copy(op->iov[0].iov_base,
+		     sc_ring_first(&peer->rx)->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
+		     sc_ctl_size(ctl));
+	deliver_plain(op, peer, tag, ctl);
+}
+
+void sc_deliver_plain(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl,
+		      const uint8_t *payload)
+{
+	if (payload)
+		memcpy(op->iov[0].iov_base, payload, sc_ctl_size(ctl));
+	else
+		sc_inline_read(peer->rx.lines, sc_ring_first(&peer->rx), 0, op->iov[0].iov_base,
+			       sc_ctl_size(ctl));
+	deliver_plain(op, peer, tag, ctl);
 }
 
 int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message)

@@ -34,6 +34,10 @@ int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message);
  */
 void sc_deliver_line(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl);
 
+/* The same with a payload in one piece somewhere else, or (NULL) in the record's lines. */
+void sc_deliver_plain(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl,
+		      const uint8_t *payload);
+
 /* The first `len` bytes of an eager message's payload into a vector. */
 void sc_deliver_payload(const struct sc_message *message, const struct iovec *iov, size_t iov_count,
 			size_t len);

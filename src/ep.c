@@ -79,7 +79,7 @@ static void config_settle(struct sc_ep *ep)
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
-	ep->short_end = ep->order ? 0 : clamp(config->inline_max, 0, sc_inline_first(0)) + 1;
+	ep->short_end = ep->order ? 0 : config->inline_max + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
 	if (config->window < 1024)
 		config->window = 1024;

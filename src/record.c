@@ -129,8 +129,14 @@ uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 {
 	uint32_t flags = peer->fill.way == SC_FILL_CLEANED && size >= SC_FILL_MIN ? SC_ABI_F_CLEAN : 0;
 	struct iovec to[SC_ABI_RECORD_BUFS];
-	uint32_t count = sc_record_lend(peer, size, bufs, to);
+	uint32_t count = 1;
 
+	if (size <= peer->ep->config.buf_size) {
+		bufs[0] = sc_pool_lend(&peer->ep->pool, &peer->loans, peer->tx.tail);
+		to[0] = (struct iovec){ sc_seg_buf(peer->ep->seg, bufs[0]), size };
+	} else {
+		count = sc_record_lend(peer, size, bufs, to);
+	}
 	for (uint32_t i = 0; i < count; i++) {
 		buffer_fill(peer, iov, iov_count, offset, &to[i]);
 		offset += to[i].iov_len;

@@ -16,48 +16,34 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 	return 0;
 }
 
-/* A payload in the lines of a record: what of it is in this line, and the rest. */
-struct walk {
-	struct sc_abi_line *lines, *line;
-	uint8_t *at;
-	uint32_t here; /* bytes at `at` */
-};
-
-static inline struct walk walk_begin(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here)
-{
-	return (struct walk){ lines, first, first->bytes + SC_ABI_LINE_BYTES - here, here };
-}
-
-static inline void walk_on(struct walk *walk)
-{
-	walk->line = sc_ring_next(walk->lines, walk->line);
-	walk->at = walk->line->bytes;
-	walk->here = SC_ABI_LINE_BYTES;
-}
-
+/* The first line last: its reader looks at it all the time, and takes it away between two stores. */
 void sc_lines_write_slow(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here,
 			 const void *from, uint32_t size)
 {
-	struct walk walk = walk_begin(lines, first, here);
+	struct sc_abi_line *line = sc_ring_next(lines, first);
+	const uint8_t *rest = (const uint8_t *)from + here;
 
-	for (; size > walk.here; walk_on(&walk)) {
-		memcpy(walk.at, from, walk.here);
+	for (size -= here; size > SC_ABI_LINE_BYTES;
+	     size -= SC_ABI_LINE_BYTES, rest += SC_ABI_LINE_BYTES) {
+		memcpy(line->bytes, rest, SC_ABI_LINE_BYTES);
 		(void)SC_INJECT("ring.payload");
-		from = (const uint8_t *)from + walk.here;
-		size -= walk.here;
+		line = sc_ring_next(lines, line);
 	}
-	memcpy(walk.at, from, size);
+	sc_line_copy(line->bytes, rest, size);
+	sc_line_copy(first->bytes + SC_ABI_LINE_BYTES - here, from, here);
 }
 
 void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here,
 			void *to, uint32_t size)
 {
-	struct walk walk = walk_begin(lines, (struct sc_abi_line *)first, here);
+	const struct sc_abi_line *line = sc_ring_next(lines, first);
+	uint8_t *rest = (uint8_t *)to + here;
 
-	for (; size > walk.here; walk_on(&walk)) {
-		memcpy(to, walk.at, walk.here);
-		to = (uint8_t *)to + walk.here;
-		size -= walk.here;
+	sc_line_copy(to, first->bytes + SC_ABI_LINE_BYTES - here, here);
+	for (size -= here; size > SC_ABI_LINE_BYTES;
+	     size -= SC_ABI_LINE_BYTES, rest += SC_ABI_LINE_BYTES) {
+		memcpy(rest, line->bytes, SC_ABI_LINE_BYTES);
+		line = sc_ring_next(lines, line);
 	}
-	memcpy(to, walk.at, size);
+	sc_line_copy(rest, line->bytes, size);
 }

@@ -135,12 +135,89 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
+/* Of a record's ctl, all but lap, size and flags that do not change what is done with it. */
+#define CTL_WAY                                                                                           \
+	(0xffULL << SC_ABI_CTL_KIND_SHIFT | 0xffULL << SC_ABI_CTL_LINES_SHIFT |                           \
+	 (uint64_t)SC_ABI_F_ACK << SC_ABI_CTL_FLAGS_SHIFT)
+
+/*
+ * The receive of a message as most are: it is the one that is posted for longest, has one buffer, for one message,
+ * and room for all of it. NULL says nothing.
+ */
+static inline struct sc_rx_op *plain_receive(struct sc_peer *peer, uint64_t tag, uint64_t ctl)
+{
+	struct sc_match *queue = sc_rxq_queue(peer->ep->rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED);
+	struct sc_match_recv *first = sc_match_first_recv(queue, peer->source, tag);
+	struct sc_rx_op *op = sc_list_entry(first, struct sc_rx_op, match);
+
+	return first && !(op->flags & SC_RECV_MULTI) && op->iov_count == 1 &&
+			       op->capacity >= sc_ctl_size(ctl)
+		       ? op
+		       : NULL;
+}
+
+/*
+ * What most messages are: inline in a line, no acknowledgement asked for, for a plain receive; and no order of
+ * completions is asked for. It does not wait, so the window has no say. False says nothing, and nothing has been
+ * done.
+ */
+static inline bool take_line(struct sc_peer *peer, uint64_t ctl)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_rx_op *op;
+	uint64_t tag;
+
+	if ((ctl & CTL_WAY) != sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0) || sc_ctl_size(ctl) >= ep->line_end)
+		return false;
+	tag = sc_load_relaxed_64(&sc_ring_first(&peer->rx)->words[0]); /* published by ctl */
+	op = plain_receive(peer, tag, ctl);
+	if (!op)
+		return false;
+	sc_deliver_unpost(ep->rxq, op);
+	sc_deliver_line(op, peer, tag, ctl);
+	sc_peer_give_back(peer, SC_ABI_UNITS(sc_ctl_size(ctl)));
+	return true;
+}
+
+/* Likewise in several lines, or in one bounce buffer of a peer whose segment we have. */
+static inline bool take_plain(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint32_t size = sc_ctl_size(ctl);
+	const uint8_t *payload = NULL; /* in the record's lines */
+	struct sc_rx_op *op;
+	uint64_t tag;
+
+	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK || !peer->ep->line_end)
+		return false;
+	if (sc_ctl_kind(ctl) == SC_ABI_BOUNCE) {
+		uint16_t buf = sc_load_relaxed_16(&((const struct sc_abi_bounce *)line->bytes)->bufs[0]);
+
+		if (!size || size > peer->seg->header.buf_size || buf >= peer->seg->header.buf_count)
+			return false;
+		payload = sc_seg_buf(peer->seg, buf);
+	} else if (sc_ctl_kind(ctl) != SC_ABI_INLINE || size > SC_INLINE_MAX ||
+		   sc_inline_lines(0, size) != sc_ctl_lines(ctl)) {
+		return false;
+	}
+	tag = sc_load_relaxed_64(&line->words[0]); /* published by ctl */
+	op = plain_receive(peer, tag, ctl);
+	if (!op)
+		return false;
+	sc_deliver_unpost(peer->ep->rxq, op);
+	sc_deliver_plain(op, peer, tag, ctl, payload);
+	sc_peer_give_back(peer, SC_ABI_UNITS(size));
+	return true;
+}
+
 /* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
 static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint64_t words[7];
 
+	if (take_plain(peer, ctl))
+		return 0;
 	switch (sc_ctl_kind(ctl)) {
 	case SC_ABI_INLINE:
 	case SC_ABI_BOUNCE:
@@ -180,39 +257,6 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	}
 	*why = "a record of unknown kind";
 	return -EPROTO;
-}
-
-/* Of a record's ctl, all but lap, size and flags that do not change what is done with it. */
-#define CTL_WAY                                                                                           \
-	(0xffULL << SC_ABI_CTL_KIND_SHIFT | 0xffULL << SC_ABI_CTL_LINES_SHIFT |                           \
-	 (uint64_t)SC_ABI_F_ACK << SC_ABI_CTL_FLAGS_SHIFT)
-
-/*
- * What most messages are: inline in a line, no acknowledgement asked for, for the receive that is posted for
- * longest, which has one buffer and room for all of it; and no order of completions is asked for. It does not
- * wait, so the window has no say. False says nothing, and nothing has been done.
- */
-static inline bool take_line(struct sc_peer *peer, uint64_t ctl)
-{
-	struct sc_ep *ep = peer->ep;
-	struct sc_match_recv *first;
-	struct sc_rx_op *op;
-	uint64_t tag;
-
-	if ((ctl & CTL_WAY) != sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0) || sc_ctl_size(ctl) >= ep->line_end)
-		return false;
-	tag = sc_load_relaxed_64(&sc_ring_first(&peer->rx)->words[0]); /* published by ctl */
-	first = sc_match_first_recv(sc_rxq_queue(ep->rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED),
-				    peer->source, tag);
-	if (!first)
-		return false;
-	op = sc_list_entry(first, struct sc_rx_op, match);
-	if (op->flags & SC_RECV_MULTI || op->iov_count != 1 || op->capacity < sc_ctl_size(ctl))
-		return false;
-	sc_deliver_unpost(ep->rxq, op);
-	sc_deliver_line(op, peer, tag, ctl);
-	sc_peer_give_back(peer, SC_ABI_UNITS(sc_ctl_size(ctl)));
-	return true;
 }
 
 /* Has the record bounce buffers, which the writer wants back soon? */

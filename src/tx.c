@@ -236,14 +236,14 @@ static inline __attribute__((always_inline)) void inline_write(struct sc_peer *p
 		(void)SC_INJECT("tx.inline_op");
 	}
 	/*
-	 * relaxed: published by ctl; word by word, as they have been stored: a load of both would wait until these
+	 * words relaxed: published by ctl; one by one, as they have been stored: a load of both would wait until these
 	 * stores have left the processor's buffer
 	 */
-	sc_store_relaxed_64(&line->words[0], send->tag);
-	sc_store_relaxed_64(&line->words[1], send->data);
-	(void)SC_INJECT("tx.inline_words");
 	if (record.size)
 		payload_write(peer, line, record.flags, send, record.size);
+	(void)SC_INJECT("tx.inline_payload");
+	sc_store_relaxed_64(&line->words[0], send->tag);
+	sc_store_relaxed_64(&line->words[1], send->data);
 	(void)SC_INJECT("tx.inline");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, record.flags, record.lines, record.size),
 		       record.lines);
@@ -273,7 +273,7 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 }
 
 /*
- * What most messages are: one buffer, no more than a line, no order but that of messages, nothing to wait for,
+ * What most messages are: one buffer that goes inline, no order but that of messages, nothing to wait for,
  * and room for it. False says nothing: message_send() looks at one thing after the other.
  */
 static inline bool is_short(const struct sc_ep *ep, const struct sc_peer *peer, const struct sc_send *send)
@@ -282,7 +282,7 @@ static inline bool is_short(const struct sc_ep *ep, const struct sc_peer *peer, 
 
 	return send->iov_count == 1 && send->iov[0].iov_len < ep->short_end && cq &&
 	       !(send->flags & (SC_SEND_FENCE | SC_SEND_DELIVERY | SC_SEND_MATCH)) && peer->tx.lines &&
-	       sc_ring_has_room(&peer->tx, 1) &&
+	       sc_ring_has_room(&peer->tx, sc_inline_lines(0, (uint32_t)send->iov[0].iov_len)) &&
 	       peer->units_sent + SC_ABI_UNITS(ep->short_end) <= peer->units_limit &&
 	       cq->tail - cq->head < cq->limit;
 }
@@ -290,9 +290,9 @@ static inline bool is_short(const struct sc_ep *ep, const struct sc_peer *peer, 
 static inline void send_short(struct sc_peer *peer, const struct sc_send *send)
 {
 	struct inline_record record = { .size = (uint32_t)send->iov[0].iov_len,
-					.flags = message_flags(send),
-					.lines = 1 };
+					.flags = message_flags(send) };
 
+	record.lines = sc_inline_lines(0, record.size);
 	inline_write(peer, send, record, NULL);
 	sc_ep_count(peer->ep, SC_EVENT_SEND, send->cntr, send->flags, 0);
 	eager_complete(peer->ep, send, record.size);
