@@ -148,12 +148,14 @@ static inline struct sc_rx_op *plain_receive(struct sc_peer *peer, uint64_t tag,
 {
 	struct sc_match *queue = sc_rxq_queue(peer->ep->rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED);
 	struct sc_match_recv *first = sc_match_first_recv(queue, peer->source, tag);
-	struct sc_rx_op *op = sc_list_entry(first, struct sc_rx_op, match);
+	struct sc_rx_op *op;
 
-	return first && !(op->flags & SC_RECV_MULTI) && op->iov_count == 1 &&
-			       op->capacity >= sc_ctl_size(ctl)
-		       ? op
-		       : NULL;
+	if (!first)
+		return NULL;
+	op = sc_list_entry(first, struct sc_rx_op, match);
+	if (op->flags & SC_RECV_MULTI || op->iov_count != 1 || op->capacity < sc_ctl_size(ctl))
+		return NULL;
+	return op;
 }
 
 /*

@@ -235,13 +235,10 @@ static inline __attribute__((always_inline)) void inline_write(struct sc_peer *p
 		line->words[2] = sc_slab_id(op);
 		(void)SC_INJECT("tx.inline_op");
 	}
-	/*
-	 * words relaxed: published by ctl; one by one, as they have been stored: a load of both would wait until these
-	 * stores have left the processor's buffer
-	 */
 	if (record.size)
 		payload_write(peer, line, record.flags, send, record.size);
 	(void)SC_INJECT("tx.inline_payload");
+	/* relaxed: published by ctl; one by one, as the reader loads them, who may wait for them in the same core */
 	sc_store_relaxed_64(&line->words[0], send->tag);
 	sc_store_relaxed_64(&line->words[1], send->data);
 	(void)SC_INJECT("tx.inline");

@@ -462,6 +462,16 @@ static void test_delivery_and_match(void **state)
 				assert_int_equal(comp_take(&pair[1].rx).len, some[i]);
 				expect_sent(&pair[0], from, some[i]);
 				assert_int_equal(pair[0].ep->tx_ops.used, 0);
+				/* and where a receive waits already: not in the call itself */
+				assert_int_equal(end_recv(&pair[1], NULL, to, some[i], 0, 0), 0);
+				assert_int_equal(
+					end_send(&pair[0], pair[0].peer, from, some[i], 0, flags[f]), 0);
+				assert_true(end_idle(&pair[0]));
+				assert_int_equal(pair[0].ep->tx_ops.used, 1);
+				ends_settle(pair, 2);
+				expect_received(&pair[1], pair[1].peer, to, some[i], 0);
+				expect_sent(&pair[0], from, some[i]);
+				assert_int_equal(pair[0].ep->tx_ops.used, 0);
 				guarded_free(to);
 			}
 		pair_close(pair);
