@@ -10,9 +10,14 @@
  *
  * So the address that others insert is that of number 0, its receive context n is n further on, and messages
  * from any transmit context come from the one name. Others find the endpoint once number 0 is enabled, and a
- * receive context once it is. To its peers an address that was closed is gone for good: transmit contexts that
- * are opened again get another number, as long as there is one; receive contexts cannot be, as others make their
- * addresses up from that of number 0.
+ * receive context once it is.
+ *
+ * A receive context that is closed and opened again has the address that it had, as others make that up from the
+ * address of number 0. They find the new one (peer.c): what was under way to the last one fails with FI_ECONNRESET,
+ * or had ended and was dropped with its queue; none of it gets to the new one. What is sent after the new one was
+ * enabled does, or finds -FI_EAGAIN until the sender has dealt with what was under way. Messages of a transmit
+ * context that has closed may wait at its peers, which tell by its number whose they are: so one that is opened
+ * again gets another number, as long as there is one.
  *
  * The scalable endpoint itself is a struct shmcma_ep without core; it holds what its contexts have in common: the
  * address vector, the service that it is found under, the attributes that they begin with.
@@ -37,7 +42,6 @@ struct shmcma_sep {
 	struct shmcma_ep *first; /* that has number 0, while it is enabled */
 	struct context {
 		struct shmcma_ep *ep; /* NULL: not open */
-		bool used;	      /* has been enabled */
 	} * tx, *rx;
 };
 
@@ -101,7 +105,6 @@ void shmcma_sep_enabled_locked(struct shmcma_ep *context)
 {
 	struct shmcma_sep *sep = context->sep;
 
-	place_of(context)->used = true;
 	if (context->index == 0)
 		sep->first = context;
 }
@@ -169,7 +172,7 @@ static int take(struct context *places, size_t count, int index, struct shmcma_e
 	shmcma_lock(context->domain);
 	if (places[index].ep)
 		ret = -FI_EBUSY;
-	else if (places == sep->rx ? places[index].used : sep->tx_opened == TX_MOST)
+	else if (places == sep->tx && sep->tx_opened == TX_MOST)
 		ret = -FI_EADDRNOTAVAIL;
 	if (!ret) {
 		context->index =

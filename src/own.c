@@ -84,6 +84,16 @@ bool sc_own_is_named(const char *name, dev_t dev, ino_t ino)
 	       st.st_dev == dev && st.st_ino == ino;
 }
 
+bool sc_own_is_taken(const char *name, dev_t dev, ino_t ino)
+{
+	char path[SC_OWN_PATH_MAX];
+	struct stat st;
+
+	sc_own_path(name, path);
+	return !SC_TRY("own.taken", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) &&
+	       (st.st_dev != dev || st.st_ino != ino);
+}
+
 bool sc_own_is_open(int fd, dev_t dev, ino_t ino)
 {
 	struct stat st;

@@ -77,6 +77,9 @@ void sc_own_path(const char *name, char path[SC_OWN_PATH_MAX]);
 /* Is the name that of this inode? False as well if it cannot be told: then errno says why, else it is 0. */
 bool sc_own_is_named(const char *name, dev_t dev, ino_t ino);
 
+/* Is there a file of that name, another than this inode? False as well if it cannot be told. */
+bool sc_own_is_taken(const char *name, dev_t dev, ino_t ino);
+
 /* Is that descriptor still this inode's? After closefrom(3) by the application it may be another's. */
 bool sc_own_is_open(int fd, dev_t dev, ino_t ino);
 

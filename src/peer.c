@@ -28,6 +28,15 @@
  * Peers are kept until the endpoint closes, as its posted receives, completions and address vector may name
  * them; of one that is gone a small structure is left, and each review walks all of them.
  *
+ * An address can come back: one index of a name (struct sc_ep_name) is opened again after it was closed, in a new
+ * file. Who sends to it looks for that once it knows the last one as gone, and the structure that is left becomes
+ * the new one's (connect_again()). It is another file for certain that the last one's owner has closed: he has
+ * departed everywhere, and unlinked it, before the name was given again. So nothing of what was in flight to the
+ * last one can go to the new one: it ends with the last one, and only then the new one is connected to. Nor can
+ * what is sent after the new one was opened go to the last: each send looks whether the peer has closed
+ * (sc_peer_has_closed()), which it had before. Who has sent messages that wait does not come
+ * back: they are the last one's.
+ *
  * Death between any two steps: before 2 nothing is shared. After 2 or 3 a claim is left whose ticket names
  * a dead process: the owner returns the slot in reclaim(), once nobody has that pid; so it does with the slot of
  * one that it has refused, and that dies then. After 5 the peer is connected and dead, as at any later time,
@@ -40,6 +49,7 @@
 #define _GNU_SOURCE 1
 #include "peer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +83,8 @@ static uint32_t address_hash(const char *address)
 		hash = (hash ^ (uint8_t)*address) * 16777619u;
 	return hash;
 }
+
+static int review_claims(struct sc_ep *ep);
 
 static void bump(const struct sc_seg *seg)
 {
@@ -113,9 +125,9 @@ static bool is_heard(const struct sc_peer *peer)
 	return peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING;
 }
 
-static bool has_closed(const struct sc_peer *peer)
+static bool has_closed(const struct sc_seg *seg)
 {
-	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED;
+	return sc_load_acquire_32(&sc_seg_presence(seg)->state) == SC_ABI_CLOSED;
 }
 
 /* A mark that either side may take away: was it us who did? */
@@ -135,7 +147,7 @@ static void say_goodbye(struct sc_peer *peer)
 		sc_store_release_64(claim, goodbye);
 		(void)SC_INJECT("peer.departed");
 		sc_fence_seq_cst(); /* P6' */
-		if (peer->unread && has_closed(peer) && unmark(claim, goodbye))
+		if (peer->unread && has_closed(peer->seg) && unmark(claim, goodbye))
 			sc_seg_leave(peer->ep->seg);
 	}
 	peer->out_slot = NO_SLOT;
@@ -177,6 +189,8 @@ void sc_peer_part(struct sc_peer *peer)
 	if (sc_seg_is_here(peer->ep->seg))
 		say_goodbye(peer);
 	sc_watch_del(&peer->watch);
+	peer->dev = peer->seg->dev;
+	peer->ino = peer->seg->ino;
 	sc_seg_detach(peer->seg);
 	peer->seg = NULL;
 	if (peer->left)
@@ -264,29 +278,12 @@ static void table_grow(struct sc_ep *ep)
 	ep->peer_table_mask = mask;
 }
 
-int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
+/* Nothing has been sent to it, nor has it come. */
+static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *source, const char *addr)
 {
-	struct sc_peer **chain, *peer;
-
-	if (sc_addr_kind(addr) != SC_ADDR_ENDPOINT)
-		return -EINVAL;
-	chain = &ep->peer_table[address_hash(addr) & ep->peer_table_mask];
-	for (peer = *chain; peer; peer = peer->next)
-		if (!strcmp(peer->address, addr)) {
-			*found = peer;
-			return 0;
-		}
-	peer = calloc(1, sizeof(*peer));
-	if (!peer)
-		return -ENOMEM;
-	peer->source = sc_rxq_source(ep->rxq, addr);
-	if (!peer->source) {
-		free(peer);
-		return -ENOMEM;
-	}
-	peer->ep = ep;
-	peer->user = UINT64_MAX;
-	peer->out_slot = peer->in_slot = NO_SLOT;
+	*peer = (struct sc_peer){
+		.ep = ep, .source = source, .user = UINT64_MAX, .out_slot = NO_SLOT, .in_slot = NO_SLOT
+	};
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
 	sc_loans_init(&peer->loans);
 	sc_loans_init(&peer->answers);
@@ -310,6 +307,30 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	sc_list_init(&peer->fenced);
 	sc_list_init(&peer->ending);
 	sc_list_init(&peer->unanswered);
+}
+
+int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
+{
+	struct sc_peer **chain, *peer;
+	struct sc_source *source;
+
+	if (sc_addr_kind(addr) != SC_ADDR_ENDPOINT)
+		return -EINVAL;
+	chain = &ep->peer_table[address_hash(addr) & ep->peer_table_mask];
+	for (peer = *chain; peer; peer = peer->next)
+		if (!strcmp(peer->address, addr)) {
+			*found = peer;
+			return 0;
+		}
+	peer = malloc(sizeof(*peer));
+	if (!peer)
+		return -ENOMEM;
+	source = sc_rxq_source(ep->rxq, addr);
+	if (!source) {
+		free(peer);
+		return -ENOMEM;
+	}
+	peer_init(peer, ep, source, addr);
 	peer->next = *chain;
 	*chain = peer;
 	sc_list_append(&ep->peers, &peer->all);
@@ -367,18 +388,24 @@ static void probe_cma(struct sc_peer *peer)
 	peer->can_read = !ret;
 }
 
+static void meet_seg(struct sc_peer *peer, struct sc_seg *seg)
+{
+	peer->seg = seg;
+	probe_cma(peer);
+	sc_watch_add(&peer->watch, seg, &peer->ep->bell);
+}
+
 static int attach(struct sc_peer *peer)
 {
+	struct sc_seg *seg;
 	int ret;
 
 	if (peer->seg)
 		return 0;
-	ret = sc_seg_attach(peer->address, &peer->seg);
-	if (ret)
-		return ret;
-	probe_cma(peer);
-	sc_watch_add(&peer->watch, peer->seg, &peer->ep->bell);
-	return 0;
+	ret = sc_seg_attach(peer->address, &seg);
+	if (!ret)
+		meet_seg(peer, seg);
+	return ret;
 }
 
 static int claim(struct sc_peer *peer)
@@ -514,6 +541,98 @@ failed:
 	else if (!is_transient(ret))
 		sc_peer_lose(peer, ret);
 	return ret;
+}
+
+/* ---- again ----------------------------------------------------------------------------------- */
+
+/* Is there a file of its name, another than that of the one that is lost? A system call. */
+static bool is_back(const struct sc_peer *peer)
+{
+	ino_t ino = peer->seg ? peer->seg->ino : peer->ino;
+	dev_t dev = peer->seg ? peer->seg->dev : peer->dev;
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr parts;
+
+	/* what could not be looked at, or is of elsewhere, stays so */
+	if ((!ino && peer->error != -ECONNREFUSED) || !sc_list_empty(&peer->waiting) ||
+	    sc_addr_parse(peer->address, &parts))
+		return false;
+	sc_addr_file(&parts, name);
+	return sc_own_is_taken(name, dev, ino);
+}
+
+/* Has all ended that there was with it? */
+static bool is_parted(const struct sc_peer *peer)
+{
+	return sc_list_empty(&peer->ending) && !is_heard(peer) && !peer->seg;
+}
+
+/* As it was when nothing had been sent to it, but for its places in lists and what others call it. */
+static void renew(struct sc_peer *peer)
+{
+	struct sc_peer last = *peer;
+
+	assert(is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->turns) &&
+	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->transfers));
+	/* who has closed reads no more, whether or not it could say so */
+	sc_pool_reclaim(&peer->ep->pool, &peer->loans);
+	sc_pool_reclaim(&peer->ep->pool, &peer->answers);
+	peer_init(peer, last.ep, last.source, last.address);
+	peer->user = last.user;
+	peer->next = last.next;
+	peer->all = last.all;
+	peer->dev = last.dev;
+	peer->ino = last.ino;
+	peer->arrivals = last.arrivals;
+	peer->hazard_count = last.hazard_count;
+}
+
+/* The link is lost. */
+static int connect_again(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+	uint32_t seen = ep->membership;
+	struct sc_seg *seg;
+	int ret;
+
+	if (!is_back(peer))
+		return peer->error;
+	/* the last one's claims, all of them made before */
+	review_claims(ep);
+	if (!is_parted(peer) || ep->membership != seen) {
+		ep->idle = false; /* it goes on with the next poll */
+		return -EAGAIN;
+	}
+	ret = sc_seg_attach(peer->address, &seg);
+	if (ret)
+		return is_transient(ret) ? ret : peer->error;
+	if (has_closed(seg)) {
+		sc_seg_detach(seg);
+		return peer->error;
+	}
+	renew(peer);
+	meet_seg(peer, seg);
+	sc_info("%s: it has been opened again", peer->address);
+	return sc_peer_connect(peer);
+}
+
+int sc_peer_reach(struct sc_peer *peer)
+{
+	if (peer->link == SC_LINK_UP) {
+		if (!sc_peer_has_closed(peer))
+			return 0;
+		(void)sc_peers_review(peer->ep);
+		if (peer->link == SC_LINK_UP) {
+			peer->ep->idle = false;
+			return -EAGAIN; /* first what it has written */
+		}
+	}
+	return peer->link == SC_LINK_DOWN ? connect_again(peer) : sc_peer_connect(peer);
+}
+
+bool sc_peer_is_back(const struct sc_peer *peer)
+{
+	return peer->link == SC_LINK_DOWN && is_back(peer) && !sc_seg_find(peer->address);
 }
 
 bool sc_peer_can_answer(struct sc_peer *peer)
@@ -910,7 +1029,7 @@ static int review_link(struct sc_peer *peer)
 	if (!peer->seg || peer->link == SC_LINK_DOWN)
 		return 0;
 	/* P3' acquire: pairs with P3 in sc_peers_close() */
-	if (has_closed(peer)) {
+	if (has_closed(peer->seg)) {
 		if (peer->feed == SC_FEED_NONE)
 			review_claims(peer->ep);
 		if (is_heard(peer))

@@ -18,6 +18,25 @@ void sc_peers_fini(struct sc_ep *ep);
 int sc_peer_connect(struct sc_peer *peer);
 
 /*
+ * Something is to be sent to it: connect it if it is not connected, or not any more and its address has been opened
+ * again. -EAGAIN: what there was with the last one of that address has to end first, in polls; else as
+ * sc_peer_connect(), or why the link was lost.
+ */
+int sc_peer_reach(struct sc_peer *peer);
+
+/* Has a connected peer closed? Nothing that is written to it now is read. One load, of a line that sc_wake() reads. */
+static inline bool sc_peer_has_closed(const struct sc_peer *peer)
+{
+	const struct sc_abi_presence *presence = sc_list_entry(peer->tx.sleep, struct sc_abi_presence, sleep);
+
+	/* acquire: its closing comes before all that its owner does later */
+	return sc_load_acquire_32(&presence->state) == SC_ABI_CLOSED;
+}
+
+/* Is it lost, and somebody there who has opened its address again? System calls. */
+bool sc_peer_is_back(const struct sc_peer *peer);
+
+/*
  * Make a link to answer it by, if there is none. False: there will be none. It has gone, and nobody waits for an
  * answer; what it has written is read all the same. Or it cannot be connected to, and is quarantined.
  */

@@ -126,12 +126,14 @@ static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return op;
 }
 
-/* Nothing more will come from there. */
+/* Nothing more will come from there, unless it has been opened again. */
 static int lost(const struct sc_recv *recv)
 {
 	const struct sc_source *source = recv->source ? recv->source->source : NULL;
 
-	return source && !source->met ? source->error : 0;
+	if (!source || source->met || !source->error)
+		return 0;
+	return source->lost && sc_peer_is_back(source->lost) ? 0 : source->error;
 }
 
 static int post(struct sc_rxq *rxq, struct sc_rx_op *op)

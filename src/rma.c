@@ -61,20 +61,19 @@ static bool must_follow(struct sc_peer *peer)
 /* What both kinds ask first. */
 static int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 {
-	if (peer->link == SC_LINK_DOWN)
-		return peer->error;
+	int ret;
+
+	if (peer->link != SC_LINK_UP || sc_peer_has_closed(peer)) {
+		ret = sc_peer_reach(peer);
+		if (ret)
+			return ret;
+	}
 	if (flags & SC_SEND_FENCE && (!sc_list_empty(&peer->ops) || peer->rma_pending))
 		return -EAGAIN;
 	if (ep->tx_cq && !(flags & SC_SILENT) && ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit)
 		return -EAGAIN;
 	if (peer->rma_pending >= OPS_MAX)
 		return -EAGAIN;
-	if (peer->link != SC_LINK_UP) {
-		int ret = sc_peer_connect(peer);
-
-		if (ret)
-			return ret;
-	}
 	return sc_turn_take(peer);
 }
 

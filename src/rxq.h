@@ -24,8 +24,12 @@ static inline void sc_source_part(struct sc_peer *peer, int error)
 {
 	peer->source->met -= peer->met;
 	peer->met = false;
-	if (error)
+	if (error) {
 		peer->source->error = error;
+		peer->source->lost = peer;
+	} else if (peer->source->lost == peer) {
+		peer->source->lost = NULL;
+	}
 }
 
 #endif

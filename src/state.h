@@ -11,7 +11,8 @@
  *   feed (what it writes to us)      NONE --accept--> UP --its claim says departed--> DRAINING --read--> DONE
  *                                      any of them --broken rules--> DONE
  *
- * DOWN and DONE are final: a process that comes back has another address and so is another peer.
+ * A process that comes back has another address and so is another peer. An endpoint of this one's can come back
+ * under the same address: DOWN and DONE become NONE then, once all has ended that there was with the last one.
  */
 #ifndef SC_STATE_H
 #define SC_STATE_H
@@ -52,7 +53,8 @@ enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
 struct sc_source {
 	struct sc_source *next; /* hash chain */
 	uint32_t met;		/* of its peers, those that are connected and not lost */
-	int error; /* negative errno: of the last that was lost, or could not be connected to */
+	int error; /* negative errno: of the last that was lost, or could not be connected to, */
+	const struct sc_peer *lost; /* which is this one; NULL: it is there no more */
 	char stem[SC_ADDR_STEM];
 };
 
@@ -159,6 +161,8 @@ struct sc_peer {
 	struct sc_list all;	   /* sc_ep.peers */
 	struct sc_list ending;	   /* sc_ep.ending: pending operations are to be failed */
 	struct sc_list unanswered; /* sc_ep.unanswered: connected, not accepted yet */
+	dev_t dev;		   /* the file of the last segment, 0: there was none */
+	ino_t ino;
 	char address[SC_ADDR_SIZE];
 };
 

@@ -279,6 +279,7 @@ static inline bool is_short(const struct sc_ep *ep, const struct sc_peer *peer, 
 
 	return send->iov_count == 1 && send->iov[0].iov_len < ep->short_end && cq &&
 	       !(send->flags & (SC_SEND_FENCE | SC_SEND_DELIVERY | SC_SEND_MATCH)) && peer->tx.lines &&
+	       !sc_peer_has_closed(peer) &&
 	       sc_ring_has_room(&peer->tx, sc_inline_lines(0, (uint32_t)send->iov[0].iov_len)) &&
 	       peer->units_sent + SC_ABI_UNITS(ep->short_end) <= peer->units_limit &&
 	       cq->tail - cq->head < cq->limit;
@@ -431,15 +432,15 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 {
 	int ret;
 
-	if (peer->link == SC_LINK_DOWN) {
-		if (!peer->told)
-			sc_warn("%s: sends to it fail: %s", peer->address, strerror(-peer->error));
-		peer->told = true;
-		return peer->error;
-	}
-	if (send->flags & SC_SEND_FENCE && (!sc_list_empty(&peer->ops) || peer->rma_pending))
+	if (send->flags & SC_SEND_FENCE && peer->link == SC_LINK_UP &&
+	    (!sc_list_empty(&peer->ops) || peer->rma_pending))
 		return -EAGAIN;
-	ret = peer->link == SC_LINK_UP ? 0 : sc_peer_connect(peer);
+	ret = sc_peer_reach(peer);
+	if (ret && ret != -EAGAIN && peer->link == SC_LINK_DOWN) {
+		if (!peer->told)
+			sc_warn("%s: sends to it fail: %s", peer->address, strerror(-ret));
+		peer->told = true;
+	}
 	return !ret && peer->ep->order ? take_turn(peer) : ret;
 }
 
@@ -450,7 +451,9 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 								: sc_iov_size(send->iov, send->iov_count);
 	int ret;
 
-	if (__builtin_expect(!peer->tx.lines || send->flags & SC_SEND_FENCE || ep->order, 0)) {
+	if (__builtin_expect(!peer->tx.lines || send->flags & SC_SEND_FENCE || ep->order ||
+				     sc_peer_has_closed(peer),
+			     0)) {
 		ret = prepare(peer, send);
 		if (ret)
 			return ret;

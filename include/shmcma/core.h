@@ -329,10 +329,15 @@ int sc_ep_name_init(struct sc_ep_name *name);
 /* Those of receives come in the order in which the messages of one peer have been matched. */
 #define SC_ORDER_RECEIVE (1u << 4)
 
+/*
+ * An index is had again once its endpoint is destroyed: its peers that send there find the new one. But the new one
+ * is not to send before they have, as they may still have messages of the last one's; so an index that has sent
+ * messages is better left alone.
+ */
 struct sc_ep_attr {
 	struct sc_config config;
 	const struct sc_ep_name *name; /* NULL: one of its own */
-	uint16_t index;		       /* under that name, each once */
+	uint16_t index;		       /* under that name, each one's alone, see below */
 	const char *service;	       /* also be found under this service name; NULL: none */
 	struct sc_cq *tx_cq;	       /* completions of sends go here; NULL: sends complete silently */
 	struct sc_cq *rx_cq;

@@ -218,7 +218,7 @@ static void test_open(void)
 	fi_freeinfo(pair.info);
 }
 
-/* A place is one context's at a time. Peers know a closed receive context as closed. */
+/* A place is one context's at a time. */
 static void test_open_again(void)
 {
 	struct both both;
@@ -230,9 +230,6 @@ static void test_open_again(void)
 	until_taken(&both, fi_send(both.a.tx[1], "x", 1, NULL, both.a.peer, NULL));
 	done(&both, both.a.tx_cq[1]);
 	gives(fi_close(&both.a.tx[1]->fid), 0);
-	gives(fi_close(&both.a.rx[1]->fid), 0);
-	both.a.rx[1] = NULL;
-	gives(fi_rx_context(both.a.sep, 1, NULL, &ep, NULL), -FI_EADDRNOTAVAIL);
 	both.a.tx[1] = tx_open(both.a.sep, 1);
 	gives(fi_ep_bind(both.a.tx[1], &both.a.tx_cq[1]->fid, FI_TRANSMIT), 0);
 	gives(fi_enable(both.a.tx[1]), 0);
@@ -253,6 +250,150 @@ static void test_open_again(void)
 	ep = rx_open(fresh, 0);
 	gives(fi_close(&ep->fid), 0);
 	gives(fi_close(&fresh->fid), 0);
+	both_close(&both);
+}
+
+static void rx_enable(struct scalable *all, int i)
+{
+	all->rx[i] = rx_open(all->sep, i);
+	gives(fi_ep_bind(all->rx[i], &all->rx_cq[i]->fid, FI_RECV), 0);
+	gives(fi_enable(all->rx[i]), 0);
+}
+
+static void rx_close(struct scalable *all, int i)
+{
+	gives(fi_close(&all->rx[i]->fid), 0);
+	all->rx[i] = NULL;
+}
+
+#define AGAIN 10
+
+/* A message from a to that receive context of b, and one back to the place it came from. */
+static void answered(struct both *both, int i)
+{
+	char out = (char)('A' + i), buf = 0;
+	struct done from;
+
+	until_taken(both, fi_inject(both->a.tx[i], &out, 1, fi_rx_addr(both->a.peer, i, BITS)));
+	gives(fi_recv(both->b.rx[i], &buf, 1, NULL, both->b.peer, NULL), 0);
+	from = done(both, both->b.rx_cq[i]);
+	must(buf == out && from.source == both->b.peer);
+}
+
+/* A receive context has its address again, for those who have sent to it before and those who have not. */
+static void test_rx_again(void)
+{
+	struct both both;
+	char old[64], name[64];
+	size_t len = sizeof(name);
+
+	both_open(&both);
+	memcpy(old, both.b.name, sizeof(old));
+	for (int n = 0; n < AGAIN; n++)
+		for (int i = 0; i < CONTEXTS; i++) {
+			if (n % 2)
+				answered(&both, i);
+			rx_close(&both.b, i);
+			if (n % 3 == 1)
+				progress(&both); /* the sender knows, or not yet */
+			if (n % 4 == 3) { /* and has been told */
+				ssize_t ret;
+
+				while ((ret = fi_inject(both.a.tx[i], "x", 1,
+							fi_rx_addr(both.a.peer, i, BITS))) == -FI_EAGAIN)
+					progress(&both);
+				must(ret == -FI_ECONNRESET || ret == -FI_ECONNREFUSED);
+			}
+			rx_enable(&both.b, i);
+			gives(fi_getname(&both.b.sep->fid, name, &len), 0);
+			must(!memcmp(name, old, sizeof(name)));
+			answered(&both, i);
+			answered(&both, (i + 1) % CONTEXTS);
+		}
+	both_close(&both);
+}
+
+/* A context that was not there when it was first sent to. */
+static void test_rx_later(void)
+{
+	struct both both;
+
+	both_open(&both);
+	rx_close(&both.b, 1);
+	for (int i = 0; i < 3; i++)
+		gives(fi_send(both.a.tx[1], "x", 1, NULL, fi_rx_addr(both.a.peer, 1, BITS), NULL),
+		      -FI_ECONNREFUSED);
+	rx_enable(&both.b, 1);
+	answered(&both, 1);
+	both_close(&both);
+}
+
+/*
+ * What is under way to a context that closes: ends in an error if nobody has had it, and is not received by the next.
+ * Small and large, eager and not, from several contexts, in all the states that the next one can find the sender in.
+ */
+static void test_rx_under_way(void)
+{
+	static uint8_t out[LARGE], in[LARGE];
+	struct both both;
+
+	pattern_fill(out, 0, LARGE, 1);
+	both_open(&both);
+	for (int n = 0; n < 12; n++) {
+		size_t size = n % 3 == 0 ? 8 : n % 3 == 1 ? 5000 : LARGE;
+		fi_addr_t to = fi_rx_addr(both.a.peer, 1, BITS);
+		int last = 0;
+
+		/* with delivery completion: known to have been received, or not */
+		for (int i = 0; i < CONTEXTS; i++) {
+			struct iovec iov = { &out[0], size };
+			struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1, .addr = to };
+
+			until_taken(&both, fi_sendmsg(both.a.tx[i], &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION));
+		}
+		if (n & 1) { /* the first is received, the others wait unmatched */
+			gives(fi_recv(both.b.rx[1], in, LARGE, NULL, FI_ADDR_UNSPEC, NULL), 0);
+			done(&both, both.b.rx_cq[1]);
+			last = 1;
+		}
+		if (n & 2)
+			for (int i = 0; i < 20; i++)
+				progress(&both);
+		rx_close(&both.b, 1);
+		rx_enable(&both.b, 1);
+		gives(fi_recv(both.b.rx[1], in, LARGE, NULL, FI_ADDR_UNSPEC, NULL), 0);
+		for (int i = 0, good = 0; i < CONTEXTS; i++) {
+			struct fi_cq_err_entry error = { .err = 0 };
+			struct fi_cq_tagged_entry entry;
+			ssize_t ret;
+
+			while ((ret = fi_cq_read(both.a.tx_cq[i], &entry, 1)) == -FI_EAGAIN)
+				progress(&both);
+			if (ret == -FI_EAVAIL) {
+				gives(fi_cq_readerr(both.a.tx_cq[i], &error, 0), 1);
+				must(error.err == FI_ECONNRESET);
+			} else {
+				gives(ret, 1);
+				pair_saw(&entry);
+				good++;
+			}
+			must(i + 1 < CONTEXTS || good == last);
+		}
+		quiet(&both, both.b.rx_cq[1]);
+		/* a send of each that comes after */
+		for (int i = 0; i < CONTEXTS; i++) {
+			struct done got;
+
+			pattern_fill(out, 0, LARGE, (unsigned int)(2 + i));
+			until_taken(&both, fi_send(both.a.tx[i], out, size, NULL, to, NULL));
+			got = done(&both, both.b.rx_cq[1]);
+			must(got.entry.len == size && pattern_is(in, 0, size, (unsigned int)(2 + i)));
+			done(&both, both.a.tx_cq[i]);
+			if (i + 1 < CONTEXTS)
+				gives(fi_recv(both.b.rx[1], in, LARGE, NULL, FI_ADDR_UNSPEC, NULL), 0);
+		}
+		pattern_fill(out, 0, LARGE, 1);
+	}
 	both_close(&both);
 }
 
@@ -842,6 +983,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ALONE(test_open),
 		ALONE(test_open_again),
+		ALONE(test_rx_again),
+		ALONE(test_rx_later),
+		ALONE(test_rx_under_way),
 		ALONE(test_many_times),
 		ALONE(test_bind),
 		ALONE(test_attributes),

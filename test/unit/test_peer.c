@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
 #include <sys/resource.h>
 
 #include <cmocka.h>
@@ -1839,6 +1842,311 @@ static void test_unknown_namespace(void **state)
 	end_close(&ends[1]);
 }
 
+/* ---- an address that is opened again --------------------------------------------------------- */
+
+#define INDEX 3
+#define AGAIN_MANY 10000
+
+/* Those of pair[1], each under the same address. */
+static struct sc_ep_name again_name;
+
+static void again_open(void)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	attr.name = &again_name;
+	attr.index = INDEX;
+	attr.config.buf_count = 16;
+	end_open(&pair[1], &attr);
+}
+
+static void again_begin(void)
+{
+	assert_int_equal(sc_ep_name_init(&again_name), 0);
+	end_open(&pair[0], NULL);
+	again_open();
+	pair[0].peer = end_find(&pair[0], &pair[1]);
+}
+
+/* A message to pair[1], as soon as it can be: how often it could not. */
+static int again_send(size_t size, uint32_t flags)
+{
+	int refused = 0, ret;
+
+	while ((ret = end_send(&pair[0], pair[0].peer, from, size, 7, SC_TAGGED | flags)) == -EAGAIN) {
+		assert_true(refused++ < 10);
+		sc_ep_poll(pair[0].ep);
+	}
+	assert_int_equal(ret, 0);
+	return refused;
+}
+
+static void again_receive(size_t size)
+{
+	memset(into, 0, size);
+	assert_int_equal(end_recv(&pair[1], NULL, into, size, 7, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	expect_received(&pair[1], end_find(&pair[1], &pair[0]), into, size, 7);
+	assert_true(pattern_is(into, size, 1));
+}
+
+/* Nothing is left of the last one. */
+static void check_again(void)
+{
+	const struct sc_ep *ep = pair[0].ep;
+
+	assert_int_equal(ep->peer_count, 1);
+	assert_int_equal(ep->inbound_count, pair[0].peer->feed == SC_FEED_UP);
+	assert_int_equal(ep->pool.free_count + pair[0].peer->loans.count, ep->pool.count);
+	if (pair[0].peer->link == SC_LINK_DOWN)
+		assert_int_equal(pair[0].peer->loans.count, 0);
+	assert_int_equal(ep->tx_ops.used, 0);
+	assert_int_equal(ep->counters.quarantines + ep->counters.refusals + ep->counters.deaths, 0);
+	for (uint32_t i = 1; i < ep->seg->header.slot_count; i++)
+		assert_int_equal(sc_seg_claims(ep->seg)[i], 0);
+}
+
+/* Has the sender noticed that the last one closed, and been told; has it been answered by it? */
+static void test_again(void **state)
+{
+	(void)state;
+	for (int known = 0; known < 3; known++)
+		for (int answered = 0; answered < 2; answered++)
+			for (size_t size = 8; size <= sizeof(from); size *= 100) {
+				uint32_t flags = answered ? SC_SEND_DELIVERY : 0;
+				struct sc_peer *peer;
+
+				again_begin();
+				peer = pair[0].peer;
+				assert_int_equal(again_send(size, flags), 0);
+				again_receive(size);
+				assert_int_equal(comp_take(&pair[0].tx).err, 0);
+				end_close(&pair[1]);
+				if (known)
+					ends_settle(pair, 1);
+				if (known == 2)
+					for (int i = 0; i < 3; i++)
+						assert_int_equal(end_send(&pair[0], peer, from, size, 7, 0),
+								 -ECONNRESET);
+				again_open();
+				assert_ptr_equal(end_find(&pair[0], &pair[1]), peer);
+				assert_true(again_send(size, flags) == 0 || !known);
+				again_receive(size);
+				assert_int_equal(comp_take(&pair[0].tx).err, 0);
+				assert_int_equal(pair[0].ep->counters.connects, 2);
+				check_again();
+				end_close(&pair[1]);
+				ends_settle(pair, 1);
+				check_again();
+				end_close(&pair[0]);
+			}
+}
+
+static int count_lines(const char *path)
+{
+	FILE *file = fopen(path, "r");
+	int lines = 0, c;
+
+	assert_non_null(file);
+	while ((c = fgetc(file)) != EOF)
+		lines += c == '\n';
+	fclose(file);
+	return lines;
+}
+
+static int count_fds(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < 1000; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+static void test_again_many_times(void **state)
+{
+	int fds, maps;
+
+	(void)state;
+	again_begin();
+	fds = count_fds();
+	maps = count_lines("/proc/self/maps");
+	for (int i = 0; i < AGAIN_MANY; i++) {
+		(void)again_send(8, i % 2 ? SC_SEND_DELIVERY : SC_SILENT);
+		if (i % 4 == 3) {
+			ends_settle(pair, 2); /* it is answered, or is not; it is received, or is not */
+			if (i % 8 == 7)
+				again_receive(8);
+		}
+		end_close(&pair[1]);
+		if (i % 3 == 0)
+			sc_ep_poll(pair[0].ep);
+		again_open();
+		while (sc_cq_peek(&pair[0].tx))
+			(void)comp_take(&pair[0].tx);
+	}
+	(void)again_send(8, SC_SILENT);
+	again_receive(8);
+	check_again();
+	/* others of this process have some, too: each opening would have left one */
+	assert_in_range(count_fds(), 0, fds + 50);
+	assert_in_range(count_lines("/proc/self/maps"), 0, maps + 200);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	check_again();
+	end_close(&pair[0]);
+}
+
+/* What was under way ends before anything goes to the new one; what the last one has written is taken. */
+static void test_again_first_what_was(void **state)
+{
+	struct sc_peer *back;
+
+	(void)state;
+	again_begin();
+	assert_int_equal(again_send(sizeof(from), 0), 0);
+	assert_int_equal(again_send(8, SC_SEND_DELIVERY), 0);
+	ends_settle(pair, 2);
+	memset(into, 0, sizeof(into));
+	assert_int_equal(end_recv(&pair[1], NULL, into, 8, 7, SC_TAGGED), 0); /* the large one, cut off */
+	back = end_find(&pair[1], &pair[0]);
+	assert_int_equal(sc_peer_can_answer(back), true);
+	sc_ep_poll(pair[1].ep); /* its answer is on its way */
+	end_close(&pair[1]);
+	again_open();
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 7, SC_TAGGED | SC_SILENT), -EAGAIN);
+	assert_true(again_send(8, SC_SILENT) > 0);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+	assert_true(end_idle(&pair[0]));
+	again_receive(8);
+	assert_int_equal(pair[1].ep->counters.rx_msgs, 1);
+	check_again();
+	pair_close(pair);
+}
+
+/* A receive from a source that is lost is refused, but not one from a source that is back. */
+static void test_again_directed(void **state)
+{
+	struct sc_peer *peer;
+	char byte;
+
+	(void)state;
+	again_begin();
+	peer = pair[0].peer;
+	assert_int_equal(again_send(8, SC_SILENT), 0);
+	again_receive(8);
+	assert_int_equal(end_recv(&pair[0], peer, &byte, 1, 5, SC_TAGGED), 0);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	assert_int_equal(comp_take(&pair[0].rx).err, ECONNRESET);
+	assert_int_equal(end_recv(&pair[0], peer, &byte, 1, 5, SC_TAGGED), -ECONNRESET);
+	again_open();
+	assert_int_equal(end_recv(&pair[0], peer, &byte, 1, 5, SC_TAGGED), 0);
+	(void)again_send(8, SC_SILENT);
+	again_receive(8);
+	/* and it comes */
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 1, 5, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	expect_received(&pair[0], peer, &byte, 1, 5);
+	/* one that has sent messages that still wait is not taken for another */
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &pair[0]), from, 1, 6, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	again_open();
+	assert_int_equal(end_send(&pair[0], peer, from, 8, 7, SC_TAGGED), -ECONNRESET);
+	assert_int_equal(end_recv(&pair[0], peer, &byte, 1, 6, SC_TAGGED), 0);
+	expect_received(&pair[0], peer, &byte, 1, 6);
+	(void)again_send(8, SC_SILENT);
+	again_receive(8);
+	pair_close(pair);
+}
+
+/* There is a file, kept for a third to read in it: its owner has closed that as well. */
+static void test_again_closed(void **state)
+{
+	char address[SC_ADDR_SIZE];
+
+	(void)state;
+	again_begin();
+	assert_int_equal(again_send(8, SC_SILENT), 0);
+	memcpy(address, sc_ep_address(pair[1].ep), sizeof(address));
+	end_close(&pair[1]);
+	ends_settle(pair, 1);
+	again_open();
+	end_open(&third, NULL);
+	assert_int_equal(sc_peer_connect(end_find(&third, &pair[1])), 0);
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &third), from, 3000, 7, SC_TAGGED | SC_SILENT), 0);
+	end_close(&pair[1]);
+	assert_true(core_has_file(address));
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 7, SC_TAGGED), -ECONNRESET);
+	ends_settle(&third, 1);
+	assert_int_equal(third.ep->counters.rx_unexpected, 1);
+	assert_false(core_has_file(address));
+	end_close(&third);
+	again_open();
+	(void)again_send(8, SC_SILENT);
+	again_receive(8);
+	pair_close(pair);
+}
+
+/* Opens, and opens again each time it is told to. */
+static void open_again_and_again(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+	char byte;
+
+	attr.name = arg;
+	attr.index = INDEX;
+	do {
+		CHILD_CHECK(!sc_ep_create(&attr, &ep));
+		child_tell(self, sc_ep_address(ep));
+		CHILD_CHECK(read(self->down, &byte, 1) == 1);
+		if (byte == 'c')
+			sc_ep_destroy(ep);
+	} while (byte == 'c');
+	_exit(0); /* as a process that is killed */
+}
+
+/* Of another process; with too little of what it takes for a while; and it ends. */
+static void test_again_elsewhere(void **state)
+{
+	struct child child;
+	int ret = 0;
+
+	(void)state;
+	assert_int_equal(sc_ep_name_init(&again_name), 0);
+	assert_true(child_start(&child, open_again_and_again, &again_name));
+	end_open(&pair[0], NULL);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &pair[0].peer), 0);
+	for (int i = 0; i < 20; i++) {
+		if (i % 2 && core_failing(i % 4 == 1 ? "own.taken" : "seg.mmap", i % 4 == 1 ? EIO : ENOMEM)) {
+			ends_settle(pair, 1);
+			ret = end_send(&pair[0], pair[0].peer, from, 8, 7, SC_TAGGED | SC_SILENT);
+			assert_int_equal(ret, i % 4 == 1 ? -ECONNRESET : -ENOMEM);
+			core_failing(NULL, 0);
+		}
+		(void)again_send(8, SC_SILENT);
+		assert_int_equal(pair[0].ep->counters.connects, i + 1);
+		assert_int_equal(write(child.down, "c", 1), 1);
+		assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+	}
+	assert_int_equal(write(child.down, "e", 1), 1);
+	assert_int_equal(child_reap(&child), 0);
+	ends_settle(pair, 1);
+	for (int i = 0; i < 3; i++) {
+		while ((ret = end_send(&pair[0], pair[0].peer, from, 8, 7, SC_TAGGED | SC_SILENT)) == -EAGAIN)
+			sc_ep_poll(pair[0].ep);
+		assert_int_equal(ret, -ECONNRESET);
+	}
+	check_again();
+	end_close(&pair[0]);
+	(void)sc_reap_scan();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1891,6 +2199,12 @@ int main(void)
 		cmocka_unit_test(test_slot_not_given_back),
 		cmocka_unit_test(test_ended_alive),
 		cmocka_unit_test(test_closing_to_a_scribbler),
+		cmocka_unit_test(test_again),
+		cmocka_unit_test(test_again_many_times),
+		cmocka_unit_test(test_again_first_what_was),
+		cmocka_unit_test(test_again_directed),
+		cmocka_unit_test(test_again_closed),
+		cmocka_unit_test(test_again_elsewhere),
 	};
 
 	return cmocka_run_group_tests_name("peer", tests, setup, NULL);
