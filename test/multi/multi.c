@@ -808,10 +808,14 @@ static struct fi_info *get_info(const struct mt_open *open)
 }
 
 /* Address vector and queue, bound. */
-static void open_around(struct mt_ep *ep, enum fi_wait_obj wait_obj)
+static void open_around(struct mt_ep *ep, const struct mt_open *open)
 {
-	struct fi_av_attr av = { .type = mt_rank % 2 ? FI_AV_MAP : FI_AV_TABLE, .count = 64 };
-	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait_obj, .size = 4096 };
+	struct fi_av_attr av = { .type = mt_rank % 2 ? FI_AV_MAP : FI_AV_TABLE,
+				 .count = 64,
+				 .rx_ctx_bits = open->rx_ctx_bits };
+	struct fi_cq_attr cq = { .format = FI_CQ_FORMAT_TAGGED,
+				 .wait_obj = open->wait_obj,
+				 .size = 4096 };
 
 	mt_must(fi_av_open(ep->domain, &av, &ep->av, NULL));
 	mt_must(fi_cq_open(ep->domain, &cq, &ep->cq, NULL));
@@ -855,7 +859,7 @@ int mt_try_open(struct mt_ep *ep, const struct mt_open *open)
 	ep->info = get_info(open);
 	mt_must(fi_fabric(ep->info->fabric_attr, &ep->fabric, NULL));
 	mt_must(fi_domain(ep->fabric, ep->info, &ep->domain, NULL));
-	open_around(ep, open ? open->wait_obj : FI_WAIT_NONE);
+	open_around(ep, open);
 	rc = open_endpoint(ep);
 	if (rc) {
 		close_all(ep);

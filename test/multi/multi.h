@@ -196,6 +196,7 @@ struct mt_open {
 	uint64_t caps;	/* besides messages */
 	bool automatic; /* progress without calls of ours */
 	enum fi_wait_obj wait_obj; /* of the completion queue */
+	int rx_ctx_bits;	   /* of the address vector */
 };
 
 /*
