@@ -320,6 +320,7 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 	shmcma_lock_join(cntr->domain, &cntr->locked, false);
 	atomic_fetch_add(&cntr->domain->refs, 1);
 	shmcma_object_add(&cntr->object, &cntr->fid.fid, NULL);
+	shmcma_wait_join(&cntr->wait);
 	*out = &cntr->fid;
 	return 0;
 }

@@ -522,6 +522,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	shmcma_lock_join(cq->domain, &cq->locked, false);
 	atomic_fetch_add(&cq->domain->refs, 1);
 	shmcma_object_add(&cq->object, &cq->fid.fid, NULL);
+	shmcma_wait_join(&cq->wait);
 	*out = &cq->fid;
 	return 0;
 

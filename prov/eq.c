@@ -426,11 +426,11 @@ static int eq_close(struct fid *fid)
 	if (atomic_load(&eq->refs))
 		return -FI_EBUSY;
 	shmcma_object_del(&eq->object);
+	shmcma_wait_fini(&eq->wait);
 	while (eq->events.first)
 		list_remove_first(&eq->events);
 	while (eq->errors.first)
 		list_remove_first(&eq->errors);
-	shmcma_wait_fini(&eq->wait);
 	pthread_mutex_destroy(&eq->lock);
 	atomic_fetch_sub(&eq->fabric->refs, 1);
 	free(eq);
@@ -524,6 +524,7 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
+	shmcma_wait_join(&opened->wait);
 	*eq = &opened->fid;
 	return 0;
 }

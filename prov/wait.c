@@ -146,11 +146,30 @@ int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid 
 	wait->cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	if (shmcma_wait_has_pipe(wait))
 		ret = shmcma_pipe_open(&wait->pipe);
-	if (obj == FI_WAIT_SET) {
+	if (obj == FI_WAIT_SET)
 		wait->set = shmcma_wait_set_of(set);
-		shmcma_wait_set_add(wait->set, wait);
-	}
 	return ret;
+}
+
+/*
+ * Who sleeps on a set has not looked at this one, nor armed it: he is to look again. The application's mutex may be
+ * held by whoever calls this, so a condition is signalled only if it is free.
+ */
+void shmcma_wait_join(struct shmcma_wait *wait)
+{
+	struct shmcma_wait *of_set;
+
+	if (!wait->set)
+		return;
+	shmcma_wait_set_add(wait->set, wait);
+	of_set = shmcma_wait_set_wait(wait->set);
+	sc_sleep_bump(&of_set->futex);
+	if (shmcma_wait_has_pipe(of_set))
+		shmcma_pipe_raise(&of_set->pipe);
+	if (of_set->obj == FI_WAIT_MUTEX_COND && !pthread_mutex_trylock(&of_set->mutex)) {
+		pthread_cond_broadcast(&of_set->cond);
+		pthread_mutex_unlock(&of_set->mutex);
+	}
 }
 
 void shmcma_wait_forked(struct shmcma_wait *wait)
@@ -495,6 +514,9 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 {
 	struct shmcma_domain *domain = wait->domain;
 
+	/* first, so that nobody arms it again */
+	if (wait->set)
+		shmcma_wait_set_del(wait->set, wait);
 	if (domain) {
 		shmcma_lock(domain);
 		shmcma_wait_rise_locked(wait);
@@ -506,8 +528,6 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 				watcher_del(coll->watcher, wait);
 		shmcma_unlock(domain);
 	}
-	if (wait->set)
-		shmcma_wait_set_del(wait->set, wait);
 	shmcma_pipe_close(&wait->pipe);
 	pthread_cond_destroy(&wait->cond);
 	pthread_mutex_destroy(&wait->mutex);

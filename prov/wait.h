@@ -68,7 +68,12 @@ int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set);
 /* -FI_EMFILE... `set`: with FI_WAIT_SET. */
 int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid,
 		     struct fid_wait *set);
-/* Nobody waits. Without a lock. */
+/*
+ * Its object is complete: from now on threads that wait for a set look at it, with FI_WAIT_SET. Those that sleep
+ * already are woken for that. Until shmcma_wait_fini().
+ */
+void shmcma_wait_join(struct shmcma_wait *wait);
+/* Nobody waits for it, but maybe for its set. Before anything that a look at its object needs is taken away. */
 void shmcma_wait_fini(struct shmcma_wait *wait);
 /* In a child that has inherited it. */
 void shmcma_wait_forked(struct shmcma_wait *wait);

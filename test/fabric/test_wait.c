@@ -982,6 +982,86 @@ static void set_every_object(void)
 		set_waits(objects[i]);
 }
 
+/* Who sleeps on a set without members, or with others, is woken by those that come. */
+static void set_grows(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct fi_wait_attr attr = { .wait_obj = objects[i] };
+		struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_SET };
+		struct members members;
+		struct waiter waiter = { 0 };
+		struct pair pair;
+
+		pair_open(&pair, NULL);
+		gives(fi_wait_open(pair.fabric, &attr, &members.set), 0);
+		waiter.set = cq_attr.wait_set = members.set;
+		waiter_start(&waiter);
+		gives(fi_cq_open(pair.domain, &cq_attr, &members.cq, NULL), 0);
+		members.cntr = open_cntr(&pair, FI_WAIT_NONE, NULL);
+		members.ep = open_counted(&pair, members.cq, members.cntr);
+		gives(fi_recv(members.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+		send_to(&pair.a);
+		gives(waiter_end(&waiter), 0);
+		gives(drain(members.cq), 1);
+		gives(fi_close(&members.ep->fid), 0);
+		gives(fi_close(&members.cq->fid), 0);
+		gives(fi_close(&members.cntr->fid), 0);
+		gives(fi_close(&members.set->fid), 0);
+		pair_close(&pair);
+	}
+}
+
+struct set_looker {
+	struct fid_wait *set;
+	atomic_bool end;
+};
+
+static void *look_at_set(void *arg)
+{
+	struct set_looker *looker = arg;
+
+	while (!looker->end) {
+		int ret = fi_wait(looker->set, 0);
+
+		must(ret == 0 || ret == -FI_ETIMEDOUT);
+	}
+	return NULL;
+}
+
+#define MEMBERS_COME 2000
+
+/* Members come and go while a thread looks at all that there are. */
+static void set_changes(void)
+{
+	struct fi_cq_attr cq_attr = { .wait_obj = FI_WAIT_SET };
+	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_SET, .flags = FI_WRITE };
+	struct set_looker looker = { .end = false };
+	pthread_t thread;
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	gives(fi_wait_open(pair.fabric, NULL, &looker.set), 0);
+	cq_attr.wait_set = eq_attr.wait_set = looker.set;
+	gives(pthread_create(&thread, NULL, look_at_set, &looker), 0);
+	for (int i = 0; i < MEMBERS_COME; i++) {
+		struct fid_cntr *cntr;
+		struct fid_cq *cq;
+		struct fid_eq *eq;
+
+		gives(fi_cq_open(pair.domain, &cq_attr, &cq, NULL), 0);
+		gives(fi_eq_open(pair.fabric, &eq_attr, &eq, NULL), 0);
+		cntr = open_cntr(&pair, FI_WAIT_SET, looker.set);
+		write_event(eq); /* and is left there */
+		gives(fi_close(&eq->fid), 0);
+		gives(fi_close(&cq->fid), 0);
+		gives(fi_close(&cntr->fid), 0);
+	}
+	looker.end = true;
+	gives(pthread_join(thread, NULL), 0);
+	gives(fi_close(&looker.set->fid), 0);
+	pair_close(&pair);
+}
+
 /* One descriptor for all members. */
 static void set_descriptor(void)
 {
@@ -1178,6 +1258,8 @@ int main(void)
 		ALONE(condition_enabled),
 		ALONE(set_attributes),
 		ALONE(set_every_object),
+		ALONE(set_grows),
+		ALONE(set_changes),
 		ALONE(set_descriptor),
 		ALONE(poll_attributes),
 		ALONE(poll_tells),
