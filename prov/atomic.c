@@ -296,7 +296,7 @@ static ssize_t atomic_writev(struct fid_ep *ep, const struct fi_ioc *iov, void *
 {
 	struct fi_rma_ioc remote = { .addr = addr, .count = elements_of(iov, count), .key = key };
 	struct fi_msg_atomic msg = MESSAGE(iov, count);
-	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = shmcma_ep_of(ep)->send_flags };
+	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = shmcma_now(shmcma_ep_of(ep)->send_flags) };
 
 	(void)desc;
 	return post(ep, &msg, &extra);
@@ -344,7 +344,7 @@ static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
 				     .key = key };
 	struct fi_msg_atomic msg = MESSAGE(iov, count);
 	struct extra extra = { .kind = SC_ATOMIC_FETCH,
-			       .flags = shmcma_ep_of(ep)->send_flags,
+			       .flags = shmcma_now(shmcma_ep_of(ep)->send_flags),
 			       .result = result,
 			       .result_count = result_count };
 
@@ -385,7 +385,7 @@ static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
 	struct fi_rma_ioc remote = { .addr = addr, .count = elements_of(iov, count), .key = key };
 	struct fi_msg_atomic msg = MESSAGE(iov, count);
 	struct extra extra = { .kind = SC_ATOMIC_COMPARE,
-			       .flags = shmcma_ep_of(ep)->send_flags,
+			       .flags = shmcma_now(shmcma_ep_of(ep)->send_flags),
 			       .compare = compare,
 			       .compare_count = compare_count,
 			       .result = result,

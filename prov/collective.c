@@ -390,7 +390,7 @@ static ssize_t coll_barrier2(struct fid_ep *ep, fi_addr_t group, uint64_t flags,
 
 static ssize_t coll_barrier(struct fid_ep *ep, fi_addr_t group, void *context)
 {
-	return coll_barrier2(ep, group, shmcma_ep_of(ep)->tx_op_flags & COLLECTIVE_FLAGS, context);
+	return coll_barrier2(ep, group, shmcma_now(shmcma_ep_of(ep)->tx_op_flags) & COLLECTIVE_FLAGS, context);
 }
 
 static ssize_t coll_broadcast(struct fid_ep *ep, void *buf, size_t count, void *desc, fi_addr_t group,

@@ -105,14 +105,16 @@ void shmcma_ep_set_tables(struct shmcma_ep *ep)
 static void set_flags(struct shmcma_ep *ep)
 {
 	for (struct shmcma_ep_fid *fid = ep->fids; fid; fid = fid->next) {
-		fid->send_flags = shmcma_send_flags(fid->tx_op_flags, ep->tx_selective);
-		fid->recv_flags = shmcma_recv_flags(fid->rx_op_flags, ep->rx_selective);
+		shmcma_set(fid->send_flags,
+			   shmcma_send_flags(shmcma_now(fid->tx_op_flags), ep->tx_selective));
+		shmcma_set(fid->recv_flags,
+			   shmcma_recv_flags(shmcma_now(fid->rx_op_flags), shmcma_now(ep->rx_selective)));
 	}
 }
 
 void shmcma_ep_set_selective(struct shmcma_ep *ep)
 {
-	ep->rx_selective = true;
+	shmcma_set(ep->rx_selective, true);
 	set_flags(ep);
 }
 
@@ -127,9 +129,9 @@ static int put_op_flags(struct shmcma_ep_fid *fid, uint64_t flags)
 	if (flags & ~(way == FI_TRANSMIT ? SHMCMA_TX_OP_FLAGS : SHMCMA_RX_OP_FLAGS))
 		return -FI_EBADFLAGS;
 	if (way == FI_TRANSMIT)
-		fid->tx_op_flags = flags;
+		shmcma_set(fid->tx_op_flags, flags);
 	else
-		fid->rx_op_flags = flags;
+		shmcma_set(fid->rx_op_flags, flags);
 	return 0;
 }
 
@@ -146,10 +148,10 @@ static int get_op_flags(const struct shmcma_ep_fid *fid, uint64_t *flags)
 {
 	switch (*flags & (FI_TRANSMIT | FI_RECV)) {
 	case FI_TRANSMIT:
-		*flags = fid->tx_op_flags;
+		*flags = shmcma_now(fid->tx_op_flags);
 		return 0;
 	case FI_RECV:
-		*flags = fid->rx_op_flags;
+		*flags = shmcma_now(fid->rx_op_flags);
 		return 0;
 	default:
 		return -FI_EINVAL;
@@ -288,7 +290,7 @@ static int bind_cq(struct shmcma_ep *ep, struct shmcma_cq *cq, uint64_t flags)
 	}
 	if (flags & FI_RECV) {
 		ep->rx_cq = cq;
-		ep->rx_selective = flags & FI_SELECTIVE_COMPLETION;
+		shmcma_set(ep->rx_selective, flags & FI_SELECTIVE_COMPLETION);
 		atomic_fetch_add(&cq->refs, 1);
 	}
 	shmcma_lock_merge_locked(&ep->locked, &cq->locked);
@@ -465,7 +467,7 @@ static int create_core(struct shmcma_ep *ep)
 		.tx_size = ep->tx_size,
 		.rx_size = ep->rx_size,
 		.rxq = ep->srx ? ep->srx->rxq : NULL,
-		.rx_report = ep->srx && !ep->rx_selective,
+		.rx_report = ep->srx && !shmcma_now(ep->rx_selective),
 		.order = order_of(ep),
 	};
 	int ret;
@@ -971,10 +973,11 @@ static int fill(struct shmcma_ep *ep, struct shmcma_ep_fid *fid, const struct fi
 	ep->rx_comp_order = rx ? rx->comp_order : 0;
 	ep->tx_size = shmcma_size_or_default(tx ? tx->size : 0);
 	ep->rx_size = shmcma_size_or_default(rx ? rx->size : 0);
-	ep->multi_min = SHMCMA_MULTI_MIN;
-	fid->tx_op_flags = tx ? tx->op_flags : 0;
-	fid->rx_op_flags = rx ? rx->op_flags : 0;
-	if (fid->tx_op_flags & ~SHMCMA_TX_OP_FLAGS || fid->rx_op_flags & ~SHMCMA_RX_OP_FLAGS)
+	shmcma_set(ep->multi_min, SHMCMA_MULTI_MIN);
+	shmcma_set(fid->tx_op_flags, tx ? tx->op_flags : 0);
+	shmcma_set(fid->rx_op_flags, rx ? rx->op_flags : 0);
+	if (shmcma_now(fid->tx_op_flags) & ~SHMCMA_TX_OP_FLAGS ||
+	    shmcma_now(fid->rx_op_flags) & ~SHMCMA_RX_OP_FLAGS)
 		return -FI_EBADFLAGS;
 	return shmcma_source_service(info, ep->name);
 }

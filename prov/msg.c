@@ -10,7 +10,7 @@
 /* With the endpoint's default flags. */
 static inline struct sc_recv receive(const struct shmcma_ep_fid *fid, void *context)
 {
-	return (struct sc_recv){ .context = context, .cq_flags = RECEIVED, .flags = fid->recv_flags };
+	return (struct sc_recv){ .context = context, .cq_flags = RECEIVED, .flags = shmcma_now(fid->recv_flags) };
 }
 
 static inline struct sc_send message(uint64_t data, void *context, uint32_t flags)
@@ -63,7 +63,7 @@ static ssize_t msg_send(struct fid_ep *ep, const void *buf, size_t len, void *de
 			void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(0, context, fid->send_flags);
+	struct sc_send send = message(0, context, shmcma_now(fid->send_flags));
 
 	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, &send);
@@ -73,7 +73,7 @@ static ssize_t msg_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc
 			 fi_addr_t dest, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(0, context, fid->send_flags);
+	struct sc_send send = message(0, context, shmcma_now(fid->send_flags));
 
 	(void)desc;
 	return shmcma_post_send_iov(fid, iov, count, dest, &send);
@@ -99,7 +99,7 @@ static ssize_t msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void
 			    fi_addr_t dest, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(data, context, fid->send_flags | SC_SEND_DATA);
+	struct sc_send send = message(data, context, shmcma_now(fid->send_flags) | SC_SEND_DATA);
 
 	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, &send);

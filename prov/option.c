@@ -2,8 +2,7 @@
 /*
  * option.c: fi_getopt and fi_setopt of an endpoint. Options are the endpoint's, its aliases share them.
  *
- * Any state, any thread: what data calls read (multi_min) is written under all locks of the domain; the sizes
- * never change. Nothing here is seen by another process.
+ * Any state, any thread: what data calls read (multi_min, see shmcma_now()) is one word; the sizes never change. Nothing here is seen by another process.
  */
 #include "shmcma.h"
 
@@ -27,6 +26,7 @@ int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *op
 {
 	static const int p2p = FI_HMEM_P2P_DISABLED;
 	const struct shmcma_ep *ep = container_of(fid, struct shmcma_ep_fid, fid.fid)->ep;
+	size_t multi_min;
 
 	if (level != FI_OPT_ENDPOINT)
 		return -FI_ENOPROTOOPT;
@@ -34,7 +34,8 @@ int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *op
 		return -FI_EINVAL;
 	switch (optname) {
 	case FI_OPT_MIN_MULTI_RECV:
-		return put_option(optval, optlen, &ep->multi_min, sizeof(ep->multi_min));
+		multi_min = shmcma_now(ep->multi_min);
+		return put_option(optval, optlen, &multi_min, sizeof(multi_min));
 	case FI_OPT_TX_SIZE:
 		return put_option(optval, optlen, &ep->tx_size, sizeof(ep->tx_size));
 	case FI_OPT_RX_SIZE:
@@ -62,16 +63,16 @@ static int set_p2p(const void *optval, size_t optlen)
 int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen)
 {
 	struct shmcma_ep *ep = container_of(fid, struct shmcma_ep_fid, fid.fid)->ep;
+	size_t multi_min;
 
 	if (level != FI_OPT_ENDPOINT)
 		return -FI_ENOPROTOOPT;
 	switch (optname) {
 	case FI_OPT_MIN_MULTI_RECV:
-		if (optlen != sizeof(ep->multi_min) || !optval)
+		if (optlen != sizeof(multi_min) || !optval)
 			return -FI_EINVAL;
-		shmcma_lock(ep->domain);
-		memcpy(&ep->multi_min, optval, sizeof(ep->multi_min));
-		shmcma_unlock(ep->domain);
+		memcpy(&multi_min, optval, sizeof(multi_min));
+		shmcma_set(ep->multi_min, multi_min);
 		return 0;
 	case FI_OPT_FI_HMEM_P2P:
 		return set_p2p(optval, optlen);

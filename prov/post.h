@@ -182,7 +182,7 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	struct shmcma_ep *ep = fid->ep;
 	ssize_t ret;
 
-	recv->multi_min = ep->multi_min;
+	recv->multi_min = shmcma_now(ep->multi_min);
 	if (__builtin_expect(recv->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_recv(fid, source, recv);
 	shmcma_lock_enter(&ep->locked);
@@ -247,7 +247,7 @@ static inline ssize_t shmcma_post_recvmsg(struct shmcma_ep_fid *fid, const struc
 	recv->tag = msg->tag;
 	recv->ignore = msg->ignore;
 	recv->context = msg->context;
-	recv->flags |= shmcma_recv_flags(flags, fid->ep->rx_selective);
+	recv->flags |= shmcma_recv_flags(flags, shmcma_now(fid->ep->rx_selective));
 	return shmcma_post_recv_iov(fid, discard ? NULL : msg->msg_iov, discard ? 0 : msg->iov_count,
 				    msg->addr, recv);
 }

@@ -141,7 +141,7 @@ static inline struct sc_rma reading(const struct shmcma_ep_fid *fid, void *conte
 {
 	return (struct sc_rma){ .context = context,
 				.cq_flags = READ,
-				.flags = fid->send_flags & READ_DEFAULTS };
+				.flags = shmcma_now(fid->send_flags) & READ_DEFAULTS };
 }
 
 static ssize_t rma_read(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source,
@@ -184,7 +184,7 @@ static inline struct sc_rma writing(uint64_t data, void *context, uint32_t flags
 
 static inline uint32_t write_defaults(const struct shmcma_ep_fid *fid)
 {
-	return fid->send_flags & WRITE_DEFAULTS;
+	return shmcma_now(fid->send_flags) & WRITE_DEFAULTS;
 }
 
 static ssize_t rma_write(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest,

@@ -195,7 +195,7 @@ static int context_open(struct shmcma_ep *sep, const struct fi_info *info, size_
 	if (ret)
 		return ret;
 	ep->sep = sep->sep;
-	ep->multi_min = sep->multi_min;
+	shmcma_set(ep->multi_min, shmcma_now(sep->multi_min));
 	ret = take(sends ? ep->sep->tx : ep->sep->rx, sends ? ep->sep->tx_count : ep->sep->rx_count, index,
 		   ep);
 	if (ret)

@@ -262,6 +262,13 @@ bool shmcma_cntr_found(struct shmcma_cntr *cntr);
 /* The domain closes: those that were kept for operations under way. */
 void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 
+/*
+ * What fi_control() and fi_setopt() change at any time, and data calls read before they have a lock, in other threads
+ * with FI_THREAD_SAFE. Relaxed: each is a value of its own, and either will do.
+ */
+#define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
+#define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
+
 struct shmcma_stx; /* shared.c */
 struct shmcma_sep; /* sep.c */
 
@@ -285,7 +292,8 @@ struct shmcma_ep {
 	struct shmcma_eq *eq;
 	struct shmcma_cq *tx_cq, *rx_cq;
 	struct shmcma_cntr *cntrs[SC_EVENTS];
-	bool tx_selective, rx_selective; /* FI_SELECTIVE_COMPLETION */
+	bool tx_selective;	   /* FI_SELECTIVE_COMPLETION; */
+	_Atomic bool rx_selective; /* of a shared context also by those that are bound to it: shmcma_now() */
 	/* peers by fi_addr, turned by rx_ctx_bits; NULL: not looked up yet (shmcma_ep_peer()) */
 	struct sc_peer **peers;
 	size_t peer_count;
@@ -295,7 +303,8 @@ struct shmcma_ep {
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
 	uint64_t tx_order, tx_comp_order, rx_comp_order; /* FI_ORDER_* of messages, of completions */
-	size_t tx_size, rx_size, multi_min;
+	size_t tx_size, rx_size;
+	_Atomic size_t multi_min;	/* shmcma_now() */
 	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];	/* service to be found under; empty: none */
 	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
@@ -358,8 +367,8 @@ struct shmcma_ep_fid {
 	struct shmcma_ep *ep;
 	struct shmcma_domain *domain; /* of ep */
 	/* Ready-made from op flags and selective completion: what fi_send, fi_tsend... pass to the core. */
-	uint32_t send_flags, recv_flags;
-	uint64_t tx_op_flags, rx_op_flags; /* from the attributes, or the alias's own */
+	_Atomic uint32_t send_flags, recv_flags;   /* shmcma_now() */
+	_Atomic uint64_t tx_op_flags, rx_op_flags; /* from the attributes, or the alias's own */
 	struct shmcma_ep_fid *next;	   /* shmcma_ep.fids */
 	struct shmcma_object object;
 };

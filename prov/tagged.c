@@ -15,7 +15,7 @@ static inline struct sc_recv receive(const struct shmcma_ep_fid *fid, uint64_t t
 				 .ignore = ignore,
 				 .context = context,
 				 .cq_flags = RECEIVED,
-				 .flags = (fid->recv_flags & ~SC_RECV_MULTI) | SC_TAGGED };
+				 .flags = (shmcma_now(fid->recv_flags) & ~SC_RECV_MULTI) | SC_TAGGED };
 }
 
 static inline struct sc_send message(uint64_t tag, uint64_t data, void *context, uint32_t flags)
@@ -56,7 +56,7 @@ static ssize_t tagged_send(struct fid_ep *ep, const void *buf, size_t len, void 
 			   uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(tag, 0, context, fid->send_flags);
+	struct sc_send send = message(tag, 0, context, shmcma_now(fid->send_flags));
 
 	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, &send);
@@ -66,7 +66,7 @@ static ssize_t tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **d
 			    fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(tag, 0, context, fid->send_flags);
+	struct sc_send send = message(tag, 0, context, shmcma_now(fid->send_flags));
 
 	(void)desc;
 	return shmcma_post_send_iov(fid, iov, count, dest, &send);
@@ -91,7 +91,7 @@ static ssize_t tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, v
 			       fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(tag, data, context, fid->send_flags | SC_SEND_DATA);
+	struct sc_send send = message(tag, data, context, shmcma_now(fid->send_flags) | SC_SEND_DATA);
 
 	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, &send);

@@ -519,13 +519,72 @@ static void test_safe_shared(void)
 	free(parts);
 }
 
+/* ---- defaults that change beside the calls that they are for --------------------------------- */
+
+struct changes {
+	struct fid_ep *ep;
+	atomic_bool end;
+};
+
+static void *change_defaults(void *arg)
+{
+	struct changes *changes = arg;
+
+	for (size_t i = 0; !changes->end; i++) {
+		uint64_t tx = FI_TRANSMIT | (i % 2 ? FI_DELIVERY_COMPLETE : FI_INJECT_COMPLETE);
+		uint64_t rx = FI_RECV | (i % 3 ? FI_COMPLETION : 0), now = FI_TRANSMIT;
+		size_t min = 1 + i % 64, got = 0, len = sizeof(got);
+
+		gives(fi_control(&changes->ep->fid, FI_SETOPSFLAG, &tx), 0);
+		gives(fi_control(&changes->ep->fid, FI_SETOPSFLAG, &rx), 0);
+		gives(fi_control(&changes->ep->fid, FI_GETOPSFLAG, &now), 0);
+		gives(now, tx & ~FI_TRANSMIT);
+		gives(fi_setopt(&changes->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &min, sizeof(min)), 0);
+		gives(fi_getopt(&changes->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &got, &len), 0);
+		gives(got, min);
+	}
+	return NULL;
+}
+
+#define CHANGED_MESSAGES 300
+
+/* Each call has the one or the other; so says the thread sanitizer. */
+static void test_safe_defaults(void)
+{
+	struct changes changes = { .end = false };
+	struct fi_cq_tagged_entry entry;
+	pthread_t thread;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	changes.ep = pair.a.ep;
+	gives(pthread_create(&thread, NULL, change_defaults, &changes), 0);
+	for (int i = 0; i < CHANGED_MESSAGES; i++) {
+		char out = (char)i, in = (char)~i;
+		int done = 0;
+
+		gives(fi_recv(pair.a.ep, &in, 1, NULL, FI_ADDR_UNSPEC, &in), 0);
+		gives(fi_recv(pair.b.ep, &out, 0, NULL, FI_ADDR_UNSPEC, NULL), 0);
+		gives(fi_send(pair.a.ep, &out, 0, NULL, pair.a.peer, &out), 0);
+		gives(fi_send(pair.b.ep, &out, 1, NULL, pair.b.peer, NULL), 0);
+		while (done < 4) {
+			done += fi_cq_read(pair.a.cq, &entry, 1) == 1;
+			done += fi_cq_read(pair.b.cq, &entry, 1) == 1;
+		}
+		must(in == out);
+	}
+	changes.end = true;
+	gives(pthread_join(thread, NULL), 0);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ALONE(test_safe_ring),		 ALONE(test_fid_ring),	    ALONE(test_endpoint_ring),
 		ALONE(test_completion_ring),	 ALONE(test_domain_ring),   ALONE(test_safe_contexts),
 		ALONE(test_completion_contexts), ALONE(test_safe_crowd),    ALONE(test_safe_crowd_auto),
-		ALONE(test_safe_churn),		 ALONE(test_fid_one_queue), ALONE(test_safe_shared),
+		ALONE(test_safe_defaults),	 ALONE(test_safe_churn),		 ALONE(test_fid_one_queue), ALONE(test_safe_shared),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
