@@ -338,7 +338,8 @@ static void test_creation_fails(void **state)
 	static const struct {
 		int error, expected;
 	} cases[] = { { ENOSPC, -ENOSPC }, { EDQUOT, -ENOSPC }, { EFBIG, -EFBIG } };
-	static const char *const points[] = { "own.tmpfile", "directory.map", "own.link" };
+	static const char *const points[] = { "own.tmpfile", "directory.fallocate", "directory.map",
+					       "own.link" };
 	struct sc_directory *directory;
 
 	(void)state;
