@@ -109,27 +109,43 @@ void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lo
 
 /* ---- objects come and go --------------------------------------------------------------------- */
 
-static struct shmcma_lock **place_of(struct shmcma_locks *locks, const struct shmcma_lock *lock)
-{
-	struct shmcma_lock **link = &locks->others;
-
-	while (*link && (uintptr_t)*link < (uintptr_t)lock)
-		link = &(*link)->next;
-	return link;
-}
-
+/*
+ * Looked for from where the last one came or went: objects that are opened or closed one after another have locks
+ * side by side, so that thousands of them do not walk the list each. (32,768 completion queues, opened and closed,
+ * take half a second of processor time; when each looked from the head of the list it was two minutes.)
+ */
 static void insert(struct shmcma_locks *locks, struct shmcma_lock *lock)
 {
-	struct shmcma_lock **link = place_of(locks, lock);
+	struct shmcma_lock *before = locks->near, *after;
 
-	lock->next = *link;
-	*link = lock;
+	while (before && (uintptr_t)before > (uintptr_t)lock)
+		before = before->prev;
+	after = before ? before->next : locks->others;
+	while (after && (uintptr_t)after < (uintptr_t)lock) {
+		before = after;
+		after = after->next;
+	}
+	lock->prev = before;
+	lock->next = after;
+	if (before)
+		before->next = lock;
+	else
+		locks->others = lock;
+	if (after)
+		after->prev = lock;
+	locks->near = lock;
 }
 
 /* It has no object any more. */
 static void discard(struct shmcma_locks *locks, struct shmcma_lock *lock)
 {
-	*place_of(locks, lock) = lock->next;
+	if (lock->prev)
+		lock->prev->next = lock->next;
+	else
+		locks->others = lock->next;
+	if (lock->next)
+		lock->next->prev = lock->prev;
+	locks->near = lock->prev ? lock->prev : lock->next;
 	lock->next = locks->spare;
 	locks->spare = lock;
 }
@@ -156,7 +172,18 @@ static void move(struct shmcma_locked *object, struct shmcma_lock *lock)
 {
 	atomic_store_explicit(&object->lock, lock, memory_order_release);
 	object->next = lock->objects;
+	object->link = &lock->objects;
+	if (object->next)
+		object->next->link = &object->next;
 	lock->objects = object;
+}
+
+/* Out of its lock's objects. */
+static void leave(struct shmcma_locked *object)
+{
+	*object->link = object->next;
+	if (object->next)
+		object->next->link = object->link;
 }
 
 void shmcma_lock_join(struct shmcma_domain *domain, struct shmcma_locked *object, bool may_be_common)
@@ -175,14 +202,11 @@ void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object
 {
 	struct shmcma_locks *locks = &domain->locks;
 	struct shmcma_lock *common = &locks->common, *lock;
-	struct shmcma_locked **link;
 
 	if (common->taken)
 		pthread_mutex_lock(&common->mutex);
 	lock = atomic_load_explicit(&object->lock, memory_order_relaxed); /* the common one is held */
-	for (link = &lock->objects; *link != object; link = &(*link)->next)
-		;
-	*link = object->next;
+	leave(object);
 	if (!lock->objects && lock != common)
 		discard(locks, lock);
 	if (common->taken)
@@ -207,7 +231,7 @@ static void absorb(struct shmcma_lock *to, struct shmcma_lock *from)
 	while (from->objects) {
 		struct shmcma_locked *object = from->objects;
 
-		from->objects = object->next;
+		leave(object);
 		move(object, to);
 	}
 	move_armed(to, from);

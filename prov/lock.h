@@ -51,6 +51,7 @@ struct shmcma_lock {
 	/* under the common lock */
 	struct shmcma_locked *objects;
 	struct shmcma_lock *next; /* shmcma_locks.others by address, or .spare */
+	struct shmcma_lock *prev; /* of others */
 	bool held;		  /* around fork(2) */
 };
 
@@ -58,12 +59,14 @@ struct shmcma_lock {
 struct shmcma_locked {
 	struct shmcma_lock *_Atomic lock; /* changed with the old and the new one held */
 	struct shmcma_locked *next;	  /* shmcma_lock.objects */
+	struct shmcma_locked **link;	  /* what points to it there */
 };
 
 /* Of a domain. */
 struct shmcma_locks {
 	struct shmcma_lock common;   /* is taken first by whoever takes all */
 	struct shmcma_lock *others;  /* under the common one, as what follows */
+	struct shmcma_lock *near;    /* of others: beside it the last one came or went; NULL: the first */
 	struct shmcma_lock *spare;   /* of nothing now */
 	bool coarse;		     /* there is the common one alone, for good */
 	struct shmcma_locked itself; /* for what is the domain's: has the common one */

@@ -481,6 +481,7 @@ static int watch(const struct slept *slept, struct shmcma_wait *wait)
 {
 	struct shmcma_watcher *watcher = watcher_get_locked(slept);
 
+	wait->watched = true;
 	return watcher && watcher_add(watcher, wait) ? 0 : -FI_EAGAIN;
 }
 
@@ -510,6 +511,19 @@ void shmcma_watcher_end_locked(struct shmcma_watcher **ended)
 	free(watcher);
 }
 
+/* Nobody uses its object any more: it is not armed nor watched again. */
+static bool was_watched(struct shmcma_wait *wait)
+{
+	bool watched;
+
+	shmcma_lock_enter(wait->locked);
+	shmcma_wait_rise_locked(wait);
+	watched = wait->watched;
+	shmcma_lock_leave(wait->locked);
+	return watched;
+}
+
+/* Of many objects in a domain only those that watchers know are worth all its locks. */
 void shmcma_wait_fini(struct shmcma_wait *wait)
 {
 	struct shmcma_domain *domain = wait->domain;
@@ -517,9 +531,8 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 	/* first, so that nobody arms it again */
 	if (wait->set)
 		shmcma_wait_set_del(wait->set, wait);
-	if (domain) {
+	if (domain && was_watched(wait)) {
 		shmcma_lock(domain);
-		shmcma_wait_rise_locked(wait);
 		for (size_t i = 0; i < domain->enabled.count; i++)
 			if (domain->enabled.eps[i]->watcher)
 				watcher_del(domain->enabled.eps[i]->watcher, wait);

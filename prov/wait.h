@@ -53,6 +53,7 @@ struct shmcma_wait {
 	struct shmcma_wait *next;    /* in the set, under its lock */
 
 	/* under its lock */
+	bool watched; /* watchers may know it, until it ends */
 	bool armed;
 	struct shmcma_wait *next_armed; /* shmcma_lock.armed */
 };

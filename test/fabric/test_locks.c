@@ -3,7 +3,8 @@
  * test_locks.c: endpoints of one domain that share nothing, each used by a thread of its own, while all that
  * locks of a domain have to stand happens beside them:
  *
- *	apart		one endpoint's call does not end, and others' calls do all the same
+ *	apart		one endpoint's call does not end, and others' calls do all the same; queues and counters
+ *			that nobody has slept on come and go
  *	beside		addresses, memory, endpoints, queues and counters come and go
  *	tied		queues that are in use, and slept on, get endpoints in common, until all are tied
  *	at once		something that goes beyond what is bound together is begun in the middle
@@ -295,6 +296,29 @@ static void send_to_self(struct bench *bench, struct end *end, const void *data)
 	gives(got, 0x1122334455667788);
 }
 
+/* Queues and counters come and go, many, though nobody can have all locks of the domain meanwhile. */
+static void many_come_and_go(struct bench *bench)
+{
+	enum { MANY = 300 };
+	struct fi_cntr_attr cntr_attr = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fi_cq_attr cq_attr = { .wait_obj = FI_WAIT_UNSPEC };
+	struct fid_cntr *cntrs[MANY];
+	struct fid_cq *cqs[MANY];
+
+	for (int round = 0; round < 3; round++) { /* with locks that are new, and with those of the round before */
+		for (int i = 0; i < MANY; i++) {
+			gives(fi_cq_open(bench->pair.domain, &cq_attr, &cqs[i], NULL), 0);
+			gives(fi_cntr_open(bench->pair.domain, &cntr_attr, &cntrs[i], NULL), 0);
+		}
+		for (int i = 0; i < MANY; i++) {
+			int at = round == 0 ? i : round == 1 ? MANY - 1 - i : i * 7 % MANY;
+
+			gives(fi_close(&cqs[at]->fid), 0);
+			gives(fi_close(&cntrs[at]->fid), 0);
+		}
+	}
+}
+
 static void apart(enum fi_threading threading)
 {
 	const uint64_t word = 0x1122334455667788;
@@ -315,6 +339,7 @@ static void apart(enum fi_threading threading)
 	for (int i = 0; i < ENDS; i++)
 		if (i != 3)
 			send_to_self(bench, &bench->ends[i], &word);
+	many_come_and_go(bench);
 	gives(write(go_on[1], "", 1), 1);
 	gives(pthread_join(thread, NULL), 0);
 	send_to_self(bench, &bench->ends[3], NULL);
