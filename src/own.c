@@ -11,8 +11,9 @@
  * goes first and the lock last, so a name without lock never means a living owner.
  *
  * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence:
- *   - an own file is never opened a second time: sc_own_open_other() looks through an O_PATH descriptor,
- *     whose close drops no lock, before it opens anything;
+ *   - an own file is never opened a second time: sc_own_open_other() looks at what has the name before it
+ *     opens it, and at what it has opened before that can be closed. Should the name have become an own
+ *     file's in between, the descriptor is left open for good;
  *   - "own" is what the list says, and also what another copy of this library in the same process holds:
  *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
  *     /proc/self cannot be looked at any more once the first thread has ended);
@@ -455,12 +456,11 @@ static bool is_plain(const struct stat *st)
 	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 07777) == 0600;
 }
 
-static int check_other(int path_fd, const char *name, struct stat *st)
+/* May it be opened, or be closed now that it is? */
+static int check_other(const char *name, const struct stat *st)
 {
 	int twins;
 
-	if (SC_TRY("own.other_stat", fstat(path_fd, st)))
-		return -errno;
 	if (!is_plain(st))
 		return -EACCES;
 	if (is_listed(st))
@@ -471,18 +471,47 @@ static int check_other(int path_fd, const char *name, struct stat *st)
 	return twins > 0 ? -EBUSY : twins;
 }
 
+/*
+ * The name is another file's since it was looked at: a service's that has been opened again, or somebody plays. What
+ * is none that may be opened stays open.
+ */
+static int check_opened_slow(const char *name, int fd, struct stat *st)
+{
+	int err;
+
+	memset(st, 0, sizeof(*st));
+	SC_CALL("own.other", fstat(fd, st)); /* if it cannot be told: nothing that may be closed */
+	err = check_other(name, st);
+	if (err)
+		sc_info("descriptor %d, of what has taken the name %s, is left open", fd, name);
+	return err ? err : fd;
+}
+
+static int open_looked_at(const char *path, const char *name, struct stat *st)
+{
+	/* O_NONBLOCK: it may be a pipe by now */
+	int fd = SC_TRY("own.open", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+	struct stat opened;
+
+	if (fd < 0)
+		return -errno;
+	if (!SC_TRY("own.opened", fstat(fd, &opened)) && opened.st_dev == st->st_dev &&
+	    opened.st_ino == st->st_ino)
+		return fd;
+	return check_opened_slow(name, fd, st);
+}
+
 int sc_own_open_other(const char *name, struct stat *st)
 {
 	char path[SC_OWN_PATH_MAX];
-	int path_fd, fd;
+	int fd;
 
 	sc_own_path(name, path);
-	path_fd = SC_TRY("own.open", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
-	fd = path_fd < 0 ? -errno : check_other(path_fd, name, st);
+	fd = SC_TRY("own.other_stat", fstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW))
+		     ? -errno
+		     : check_other(name, st);
 	if (!fd)
-		fd = reopen(path_fd);
-	if (path_fd >= 0)
-		SC_CALL("own.path_close", close(path_fd));
+		fd = open_looked_at(path, name, st);
 	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
 		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
 	return fd;

@@ -1313,6 +1313,20 @@ static int hold_lock(const char *path)
 }
 
 /* A reaper that has taken the lock of a dead process's segment, and is slow: the other looks at what is left. */
+/* Of another process, and this one has it open without a lock: so it may be opened once more. */
+static void open_twice(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC), again;
+	struct stat st;
+
+	again = sc_own_open_other(strrchr(path, '/') + 1, &st);
+	if (again >= 0)
+		close(again);
+	else if (!may_fail())
+		complain("a file that has been opened cannot be opened again: %s", strerror(-again));
+	close(fd);
+}
+
 static void work_slow_reaper(struct side *side)
 {
 	char segment[SC_OWN_PATH_MAX], service[SC_OWN_PATH_MAX];
@@ -1325,6 +1339,7 @@ static void work_slow_reaper(struct side *side)
 	fd = hold_lock(ASIDE_SEGMENT);
 	if (rename(ASIDE_SEGMENT, segment) || rename(ASIDE_SERVICE, service))
 		complain("the names of the dead cannot be had back: %s", strerror(errno));
+	open_twice(service);
 	go_on(side, 2);
 	while (side->other->stage < 3 && !other_is_done(side))
 		sched_yield();

@@ -22,6 +22,7 @@
 
 #define NAME "shmcma-test-own"
 #define ANOTHER "shmcma-test-own-another"
+#define COMING "shmcma-test-own-coming"
 
 static bool alone; /* in a /dev/shm of our own, and may mount */
 
@@ -265,6 +266,70 @@ static void test_lock_of_a_twin(void **state)
 	remove_file(ANOTHER);
 }
 
+#ifdef SC_FAULT_INJECTION
+
+/* Between the look at what has the name ANOTHER and its opening it becomes what is now called COMING. */
+static int rename_at_look(const char *point)
+{
+	char from[SC_OWN_PATH_MAX], to[SC_OWN_PATH_MAX];
+
+	if (strcmp(point, "own.other_stat.done"))
+		return 0;
+	sc_own_path(COMING, from);
+	sc_own_path(ANOTHER, to);
+	return rename(from, to) ? EIO : 0;
+}
+
+static void test_name_changes_hands(void **state)
+{
+	struct sc_own *own = *state;
+	char from[SC_OWN_PATH_MAX], to[SC_OWN_PATH_MAX];
+	struct stat st;
+	int fd;
+
+	sc_own_path(COMING, to);
+	/* another's: as if it had come a little earlier */
+	close(put_file(ANOTHER));
+	fd = put_file(COMING);
+	assert_return_code(fstat(fd, &st), errno);
+	close(fd);
+	{
+		ino_t ino = st.st_ino;
+
+		sc_inject_hook = rename_at_look;
+		fd = sc_own_open_other(ANOTHER, &st);
+		core_failing(NULL, 0);
+		assert_true(fd >= 0);
+		assert_int_equal(st.st_ino, ino);
+		sc_own_close_other(fd);
+	}
+	/* a pipe */
+	assert_return_code(mkfifo(to, 0600), errno);
+	sc_inject_hook = rename_at_look;
+	assert_int_equal(sc_own_open_other(ANOTHER, &st), -EACCES);
+	core_failing(NULL, 0);
+	remove_file(ANOTHER);
+	/* an own file, by another name: it is opened, and so must stay open */
+	close(put_file(ANOTHER));
+	sc_own_path(NAME, from);
+	assert_return_code(link(from, to), errno);
+	sc_inject_hook = rename_at_look;
+	assert_int_equal(sc_own_open_other(ANOTHER, &st), -EBUSY);
+	core_failing(NULL, 0);
+	assert_int_equal(child_run(find_locked, own), 0);
+	remove_file(ANOTHER);
+}
+
+#else
+
+static void test_name_changes_hands(void **state)
+{
+	(void)state;
+	skip();
+}
+
+#endif
+
 /* ---- a child that no handler of pthread_atfork() has seen ------------------------------------ */
 
 static void in_bare_child(struct sc_own *own)
@@ -347,6 +412,7 @@ int main(void)
 		TEST(test_own_is_not_opened),
 		TEST(test_another_file_system),
 		TEST(test_lock_of_a_twin),
+		TEST(test_name_changes_hands),
 		TEST(test_bare_fork),
 		TEST(test_cannot_publish),
 		TEST(test_cannot_unlink),
