@@ -183,8 +183,11 @@ static void named_file(const char *kind, const char *of, char name[SC_ADDR_NAME_
 static bool is_named_file(const char *kind, const char *name)
 {
 	char prefix[SC_ADDR_NAME_MAX];
-	size_t len = (size_t)user_prefix(kind, prefix);
+	size_t len;
 
+	if (strncmp(name, kind, strlen(kind)))
+		return false; /* most, of a look at all names, without a system call */
+	len = (size_t)user_prefix(kind, prefix);
 	return !strncmp(name, prefix, len) && is_service_name(name + len);
 }
 
