@@ -300,7 +300,7 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	}
 	sc_info("%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
 		peer->address, strerror(-error));
-	peer->can_read = false;
+	peer->can_read = SC_REACH_NO;
 	share_leave(op);
 	copying_remove(op);
 	transfer_ask(op);
@@ -606,7 +606,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 		transfer_finish(ep, op, 0);
 		return;
 	}
-	if (!peer->can_read) {
+	if (!sc_peer_can_read(peer)) {
 		transfer_ask(op);
 		return;
 	}

@@ -248,7 +248,7 @@ static int direct_failed(struct sc_peer *peer, int error)
 			"work "
 			"from now on",
 			peer->address, strerror(-error));
-		peer->can_read = false;
+		peer->can_read = SC_REACH_NO;
 		return -EOPNOTSUPP;
 	case -ECONNRESET:
 		break;

@@ -2,15 +2,15 @@
 #ifndef SC_DIRECT_H
 #define SC_DIRECT_H
 
-#include "state.h"
+#include "peer.h"
 
 /* May the peer's memory be touched by this process, as far as is known? */
-static inline bool sc_direct_may(const struct sc_peer *peer)
+static inline bool sc_direct_may(struct sc_peer *peer)
 {
 	uint32_t capabilities = peer->seg->header.capabilities;
 
 	return capabilities & SC_ABI_CAP_RMA && !(capabilities & SC_ABI_CAP_STRICT) &&
-	       (peer->can_read || peer->seg->local);
+	       (peer->seg->local || sc_peer_can_read(peer));
 }
 
 /*

@@ -360,38 +360,42 @@ void sc_peer_set_user(struct sc_peer *peer, uint64_t user)
 	peer->user = user;
 }
 
-/* May we read that process's memory? Each direction of each pair is asked by itself. */
-static void probe_cma(struct sc_peer *peer)
+/* What is known of its memory without trying. */
+static void prepare_cma(struct sc_peer *peer)
 {
 	const struct sc_abi_header *header = &peer->seg->header;
-	int ret;
 
 	peer->cma = (struct sc_cma){ peer->seg->cma_pid, header->cookie_addr, header->cookie };
-	if (!peer->ep->config.cma) {
+	if (!peer->ep->config.cma)
 		sc_info("%s: reading its memory is off (FI_SHMCMA_CMA); large messages from it go through "
 			"shared memory",
 			peer->address);
-		return;
-	}
-	if (!peer->cma.pid) {
+	else if (!peer->cma.pid)
 		sc_info("%s: not visible in this pid namespace; large messages from it go through shared "
 			"memory",
 			peer->address);
-		return;
-	}
-	ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+	else
+		peer->can_read = SC_REACH_UNKNOWN;
+}
+
+/* May we read that process's memory? Each direction of each pair is asked by itself. */
+bool sc_peer_can_read_slow(struct sc_peer *peer)
+{
+	int ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+
 	if (ret)
 		sc_info("%s: process_vm_readv of pid %d: %s; large messages from it go through shared "
 			"memory "
 			"(same user, dumpable, Yama ptrace_scope 0 and no seccomp filter would allow it)",
 			peer->address, (int)peer->cma.pid, strerror(-ret));
-	peer->can_read = !ret;
+	peer->can_read = ret ? SC_REACH_NO : SC_REACH_YES;
+	return !ret;
 }
 
 static void meet_seg(struct sc_peer *peer, struct sc_seg *seg)
 {
 	peer->seg = seg;
-	probe_cma(peer);
+	prepare_cma(peer);
 	sc_watch_add(&peer->watch, seg, &peer->ep->bell);
 }
 

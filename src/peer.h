@@ -42,6 +42,16 @@ bool sc_peer_is_back(const struct sc_peer *peer);
  */
 bool sc_peer_can_answer(struct sc_peer *peer);
 
+/* May we copy from the peer's memory? From the first to the last time it is asked, which has it tried. */
+bool sc_peer_can_read_slow(struct sc_peer *peer);
+
+static inline bool sc_peer_can_read(struct sc_peer *peer)
+{
+	if (__builtin_expect(peer->can_read == SC_REACH_UNKNOWN, 0))
+		return sc_peer_can_read_slow(peer);
+	return peer->can_read == SC_REACH_YES;
+}
+
 /*
  * Look at who has come, answered and gone; called when the membership count has changed. Returns the
  * number of changes found.

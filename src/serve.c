@@ -258,9 +258,9 @@ static bool is_open(const struct sc_peer *peer)
 }
 
 /* Can be copied from and to the peer's memory? */
-static bool may_copy(const struct sc_peer *peer)
+static bool may_copy(struct sc_peer *peer)
 {
-	return peer->can_read && peer->seg && peer->link != SC_LINK_DOWN && is_open(peer);
+	return peer->seg && peer->link != SC_LINK_DOWN && is_open(peer) && sc_peer_can_read(peer);
 }
 
 static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
@@ -289,7 +289,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 		if (!ret)
 			peer->put_moved += here;
 		else if (ret != -EFAULT)
-			peer->can_read = false;
+			peer->can_read = SC_REACH_NO;
 	}
 	if (!peer->put_error && peer->put_moved < record.size)
 		return -EAGAIN; /* the next step in the next poll, before anything behind it */
@@ -333,7 +333,7 @@ static int get_store(struct sc_peer *peer, struct sc_serve_op *op, const struct 
 	if (ret == -EFAULT && sc_cma_fault(&peer->cma) == -EFAULT)
 		return -EIO;
 	if (ret) {
-		peer->can_read = false;
+		peer->can_read = SC_REACH_NO;
 		return -EOPNOTSUPP;
 	}
 	op->done += here;

@@ -43,6 +43,9 @@ struct sc_reg_use {
 	uint64_t key, tag;
 };
 
+/* Can we copy from a peer's memory, by CMA? Asked when it is first wanted: a system call, and a process's lock. */
+enum sc_reach { SC_REACH_NO, SC_REACH_YES, SC_REACH_UNKNOWN };
+
 /* Can a peer copy from our memory? It says so in the answer to the first put that needs it. */
 enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
 
@@ -148,7 +151,7 @@ struct sc_peer {
 	struct sc_ep *ep;
 	struct sc_seg *seg;	    /* NULL: not attached */
 	uint32_t out_slot, in_slot; /* in its segment, in ours */
-	bool can_read;		    /* its memory, by CMA */
+	enum sc_reach can_read;	    /* see sc_peer_can_read() */
 	bool writes_fail;	    /* to its memory, by CMA, though it can be read */
 	bool unread;		    /* we close and it has messages to read in our segment */
 	bool left;	       /* it had gone before it was attached, and left messages in its segment */
