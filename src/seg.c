@@ -2,8 +2,9 @@
 /*
  * seg.c: segments: one file for each endpoint, mapped by its owner and by the peers connected to it.
  *
- * Owns the mapping and the private copy of the header. One structure is used by one thread at a time;
- * different ones, also of the same segment, by any.
+ * Owns the mapping and the private copy of the header. One structure of an own segment is used by one thread
+ * at a time; different ones, also of the same segment, by any, and so is one of a peer's, which is the same
+ * for all endpoints of this process: mapping it takes longer than all else of a connection.
  *
  * Create: file without name -> memory for all but slots and table -> map -> fill -> lock -> name (own.c).
  * Whoever opens the name sees a complete header, and a lock that says whether it is alive. If the owner
@@ -28,6 +29,7 @@
 #include "seg.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +49,12 @@
 #define BUFS_MIN 2
 
 static atomic_uint kept_fds; /* descriptors of peers' segments that are open */
+
+/* Attached segments of live peers, by address. Never held over a system call. */
+#define SHARED_BUCKETS 256
+static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct sc_seg *shared[SHARED_BUCKETS];
 
 static uint64_t align_up(uint64_t value, uint64_t to)
 {
@@ -526,6 +534,78 @@ static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
 	seg->lender = lender;
 }
 
+/* What is attached in the parent is not in a forked child. */
+static void atfork_child(void)
+{
+	shared_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	memset(shared, 0, sizeof(shared));
+}
+
+static bool can_fork;
+
+static void shared_init(void)
+{
+	can_fork = !SC_TRY("seg.atfork", pthread_atfork(NULL, NULL, atfork_child));
+}
+
+static struct sc_seg **shared_chain(const char *addr)
+{
+	uint32_t hash = 2166136261u; /* FNV-1a */
+
+	for (; *addr; addr++)
+		hash = (hash ^ (uint8_t)*addr) * 16777619u;
+	return &shared[(hash ^ hash >> 16) % SHARED_BUCKETS];
+}
+
+static void shared_add(struct sc_seg *seg)
+{
+	struct sc_seg **chain = shared_chain(seg->header.address);
+
+	pthread_once(&shared_once, shared_init);
+	if (!can_fork)
+		return;
+	pthread_mutex_lock(&shared_mutex);
+	seg->next = *chain;
+	*chain = seg;
+	pthread_mutex_unlock(&shared_mutex);
+}
+
+/* One user less. True: it was the last, and nobody finds it any more. */
+static bool shared_put(struct sc_seg *seg)
+{
+	struct sc_seg **at = shared_chain(seg->header.address);
+	bool last;
+
+	pthread_mutex_lock(&shared_mutex);
+	last = !--seg->users;
+	if (last) {
+		while (*at && *at != seg)
+			at = &(*at)->next;
+		if (*at)
+			*at = seg->next;
+	}
+	pthread_mutex_unlock(&shared_mutex);
+	return last;
+}
+
+/* Attached by this process already, and its owner lives: one user more. NULL: not, or it cannot be told. */
+static struct sc_seg *shared_get(const char *addr)
+{
+	struct sc_seg *seg;
+
+	pthread_mutex_lock(&shared_mutex);
+	for (seg = *shared_chain(addr); seg; seg = seg->next)
+		if (sc_seg_is_here(seg) && !strcmp(seg->header.address, addr)) {
+			seg->users++;
+			break;
+		}
+	pthread_mutex_unlock(&shared_mutex);
+	if (!seg || sc_seg_check_owner(seg) == 1)
+		return seg;
+	sc_seg_detach(seg);
+	return NULL;
+}
+
 static int attach(const char *addr, bool left, struct sc_seg **out)
 {
 	char name[SC_ADDR_NAME_MAX];
@@ -535,6 +615,11 @@ static int attach(const char *addr, bool left, struct sc_seg **out)
 
 	if (err)
 		return err;
+	seg = left ? NULL : shared_get(addr);
+	if (seg) {
+		*out = seg;
+		return 0;
+	}
 	seg = calloc(1, sizeof(*seg));
 	if (!seg) {
 		sc_warn("no memory to attach to %s", addr);
@@ -542,6 +627,7 @@ static int attach(const char *addr, bool left, struct sc_seg **out)
 	}
 	seg->pid = getpid();
 	seg->made_by = sc_host_self();
+	seg->users = 1;
 	file = sc_own_borrow(name);
 	if (file)
 		attach_local(sc_list_entry(file, struct sc_seg, file), seg);
@@ -551,6 +637,8 @@ static int attach(const char *addr, bool left, struct sc_seg **out)
 		free(seg);
 		return err;
 	}
+	if (!file && !left)
+		shared_add(seg);
 	*out = seg;
 	return 0;
 }
@@ -601,6 +689,9 @@ void sc_seg_detach(struct sc_seg *seg)
 		if (here)
 			put_own(seg->lender);
 	} else {
+		/* a forked child is alone, whatever its copy of the mutex says */
+		if (here ? !shared_put(seg) : --seg->users)
+			return;
 		if (here)
 			unmap(seg);
 		drop_descriptor(seg);

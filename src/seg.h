@@ -24,7 +24,8 @@ struct sc_seg_geometry {
 
 /*
  * A mapped segment, this process's own or a peer's. `header` is a private copy, taken once and checked;
- * the shared one is never read again.
+ * the shared one is never read again. A live peer's is mapped once, whoever attaches it: its structure has
+ * several users then, and does not change any more.
  */
 struct sc_seg {
 	struct sc_abi_header header;
@@ -39,6 +40,8 @@ struct sc_seg {
 	pid_t pid;	       /* process that made this structure, */
 	uint64_t made_by;      /* and its sc_host_self(); its forked children have nothing mapped */
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
+	unsigned int users;    /* attached, not local */
+	struct sc_seg *next;   /* attached: hash chain of those that can be shared */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
 	struct sc_own file; /* own: the mapping outlives destroy until all borrowers have detached */
 };

@@ -815,17 +815,46 @@ static void test_cookie(void **state)
 
 #define MANY 24
 
+/* As own(), many of them; their addresses in shared memory. */
+static void own_many(struct child *self, void *arg)
+{
+	char(*addresses)[SC_ADDR_SIZE] = arg;
+	struct sc_seg *segs[MANY];
+
+	for (int i = 0; i < MANY; i++) {
+		CHILD_CHECK(!sc_seg_create(&geometry, &segs[i]));
+		memcpy(addresses[i], segs[i]->header.address, SC_ADDR_SIZE);
+	}
+	child_tell(self, "");
+	child_wait(self);
+	for (int i = 0; i < MANY; i++)
+		sc_seg_destroy(segs[i]);
+}
+
+struct owner_of_many {
+	struct child child;
+	char (*addresses)[SC_ADDR_SIZE];
+};
+
+static void start_owner_of_many(struct owner_of_many *owner)
+{
+	owner->addresses =
+		mmap(NULL, MANY * SC_ADDR_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_true(owner->addresses != MAP_FAILED);
+	assert_true(child_start(&owner->child, own_many, owner->addresses));
+}
+
 static void attach_many(struct child *self, void *arg)
 {
 	struct rlimit limit = { 64, 64 };
-	struct child *owner = arg;
+	struct owner_of_many *owner = arg;
 	struct sc_seg *segs[MANY];
 	unsigned int kept = 0;
 
 	(void)self;
 	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
 	for (int i = 0; i < MANY; i++) {
-		CHILD_CHECK(!sc_seg_attach(owner->line, &segs[i]));
+		CHILD_CHECK(!sc_seg_attach(owner->addresses[i], &segs[i]));
 		kept += segs[i]->fd >= 0;
 	}
 	CHILD_CHECK(kept == 16);
@@ -834,25 +863,27 @@ static void attach_many(struct child *self, void *arg)
 	CHILD_CHECK(!sc_seg_slot_alloc(segs[MANY - 1], 2));
 	memset(sc_seg_slot(segs[MANY - 1], 2), 1, SC_ABI_SLOT_SIZE);
 	sc_seg_slot_free(segs[MANY - 1], 2);
-	CHILD_CHECK(!sc_seg_slot_alloc(segs[0], 2));
-	CHILD_CHECK(!sc_seg_slot(segs[0], 2)->ring[0].ctl);
-	kill(owner->pid, SIGKILL);
+	CHILD_CHECK(!sc_seg_slot_alloc(segs[MANY - 1], 2));
+	CHILD_CHECK(!sc_seg_slot(segs[MANY - 1], 2)->ring[0].ctl);
+	kill(owner->child.pid, SIGKILL);
 	while (sc_seg_check_owner(segs[0]))
 		usleep(1000);
 	CHILD_CHECK(sc_seg_check_owner(segs[MANY - 1]) == 0);
-	for (int i = 0; i < MANY; i++)
+	for (int i = 0; i < MANY; i++) {
 		sc_seg_detach(segs[i]);
-	CHILD_CHECK(!unlink(path_of(owner->line)));
+		CHILD_CHECK(!unlink(path_of(owner->addresses[i])));
+	}
 }
 
 static void test_many(void **state)
 {
-	struct child owner;
+	struct owner_of_many owner;
 
 	(void)state;
-	start_owner(&owner);
+	start_owner_of_many(&owner);
 	assert_int_equal(child_run(attach_many, &owner), 0);
-	child_reap(&owner);
+	child_reap(&owner.child);
+	munmap(owner.addresses, MANY * SC_ADDR_SIZE);
 }
 
 /* No descriptor is kept, and the name is removed by somebody else: that is no death. */
@@ -860,31 +891,98 @@ static void attach_nameless(struct child *self, void *arg)
 {
 	struct rlimit limit = { 64, 64 };
 	struct sc_seg *segs[MANY], *last;
-	struct child owner;
+	struct owner_of_many owner;
 
 	(void)self, (void)arg;
-	start_owner(&owner);
+	start_owner_of_many(&owner);
 	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
 	for (int i = 0; i < MANY; i++)
-		CHILD_CHECK(!sc_seg_attach(owner.line, &segs[i]));
+		CHILD_CHECK(!sc_seg_attach(owner.addresses[i], &segs[i]));
 	last = segs[MANY - 1];
 	CHILD_CHECK(last->fd == -1 && sc_seg_check_owner(last) == 1);
-	CHILD_CHECK(!unlink(path_of(owner.line)));
+	CHILD_CHECK(!unlink(path_of(owner.addresses[MANY - 1])));
 	CHILD_CHECK(sc_seg_check_owner(last) == -ENOENT);
-	kill(owner.pid, SIGSTOP);
+	kill(owner.child.pid, SIGSTOP);
 	CHILD_CHECK(sc_seg_check_owner(last) == -ENOENT);
-	kill(owner.pid, SIGKILL);
+	kill(owner.child.pid, SIGKILL);
 	while (sc_seg_check_owner(segs[0]))
 		usleep(1000);
 	while (sc_seg_check_owner(last) == -ENOENT)
 		usleep(1000); /* the lock goes a moment before the process is a zombie */
 	CHILD_CHECK(sc_seg_check_owner(last) == 0);
-	child_reap(&owner);
+	child_reap(&owner.child);
 	CHILD_CHECK(sc_seg_check_owner(last) == 0); /* nor is there anything of that number */
 	last->cma_pid = 0;
 	CHILD_CHECK(sc_seg_check_owner(last) == -ENOENT); /* as if it could not be seen from here */
-	for (int i = 0; i < MANY; i++)
+	for (int i = 0; i < MANY; i++) {
 		sc_seg_detach(segs[i]);
+		(void)!unlink(path_of(owner.addresses[i])); /* not the last */
+	}
+}
+
+/* Mapped once for all endpoints of a process, as long as its owner lives; what is left is not shared. */
+static void attach_shared(struct child *self, void *arg)
+{
+	struct child *owner = arg;
+	struct sc_seg *first, *second, *left, *other;
+	int fd;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_attach(owner->line, &first));
+	CHILD_CHECK(!sc_seg_attach(owner->line, &second));
+	CHILD_CHECK(first == second && first->users == 2);
+	fd = first->fd;
+	sc_seg_detach(second);
+	CHILD_CHECK(sc_seg_check_owner(first) == 1 && fcntl(fd, F_GETFD) >= 0);
+	kill(owner->pid, SIGKILL);
+	while (sc_seg_check_owner(first))
+		usleep(1000);
+	CHILD_CHECK(sc_seg_attach(owner->line, &other) == -ECONNREFUSED);
+	CHILD_CHECK(first->users == 1);
+	CHILD_CHECK(!sc_seg_attach_left(owner->line, &left));
+	CHILD_CHECK(left != first);
+	sc_seg_detach(left);
+	sc_seg_detach(first);
+	CHILD_CHECK(fcntl(fd, F_GETFD) < 0);
+	CHILD_CHECK(!unlink(path_of(owner->line)));
+}
+
+static void test_shared(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(attach_shared, &owner), 0);
+	child_reap(&owner);
+}
+
+/* A forked child attaches anew, whatever its parent has. */
+static void attach_forked(struct child *self, void *arg)
+{
+	struct sc_seg *parents = arg, *seg;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_attach(parents->header.address, &seg));
+	CHILD_CHECK(seg != parents && parents->users == 1);
+	CHILD_CHECK(*(volatile uint32_t *)&sc_seg_presence(seg)->state == SC_ABI_OPEN);
+	sc_seg_detach(parents); /* inherited */
+	CHILD_CHECK(*(volatile uint32_t *)&sc_seg_presence(seg)->state == SC_ABI_OPEN);
+	sc_seg_detach(seg);
+}
+
+static void test_shared_and_forked(void **state)
+{
+	struct sc_seg *seg;
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	assert_int_equal(child_run(attach_forked, seg), 0);
+	assert_int_equal(sc_seg_check_owner(seg), 1);
+	sc_seg_detach(seg);
+	assert_int_equal(child_end(&owner), 0);
 }
 
 static void test_nameless(void **state)
@@ -1505,6 +1603,8 @@ int main(void)
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_cookie),
 		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_shared),
+		cmocka_unit_test(test_shared_and_forked),
 		cmocka_unit_test(test_nameless),
 		cmocka_unit_test(test_closefrom),
 		cmocka_unit_test(test_no_descriptors),
