@@ -32,6 +32,9 @@
 #define WATCH_POLLS 1024
 #define WATCH_POLLS_DAEMON 16384
 
+/* Bounce buffers with memory from the start, see sc_record_may_lend(). */
+#define BUFS_FIRST 8
+
 /*
  * Defaults, measured with test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in microseconds:
  *
@@ -110,6 +113,7 @@ static int segment_create(struct sc_ep *ep, const struct sc_ep_attr *attr)
 		.slots = ep->config.slots,
 		.buf_size = ep->config.buf_size,
 		.buf_count = ep->config.buf_count,
+		.bufs_first = BUFS_FIRST,
 		.window = ep->config.window,
 		.capabilities = capabilities(ep),
 		.regs = shows ? SC_ABI_REGS_MAX : 0,
@@ -174,7 +178,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ret = segment_create(ep, attr);
 	if (ret)
 		goto no_segment;
-	ret = sc_pool_init(&ep->pool, ep->seg->header.buf_count);
+	ret = sc_pool_init(&ep->pool, ep->seg->header.buf_count, ep->seg->buf_count);
 	if (ret)
 		goto no_pool;
 	ret = sc_peers_init(ep);

@@ -366,6 +366,7 @@ static void prepare_cma(struct sc_peer *peer)
 	const struct sc_abi_header *header = &peer->seg->header;
 
 	peer->cma = (struct sc_cma){ peer->seg->cma_pid, header->cookie_addr, header->cookie };
+	peer->can_read = SC_REACH_NO;
 	if (!peer->ep->config.cma)
 		sc_info("%s: reading its memory is off (FI_SHMCMA_CMA); large messages from it go through "
 			"shared memory",

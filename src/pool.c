@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pool.c: set-up of the ledger. See pool.h for the rules. */
+/* pool.c: set-up of the ledger, and its growth. See pool.h for the rules. */
 #include "pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
-int sc_pool_init(struct sc_pool *pool, uint32_t count)
+int sc_pool_init(struct sc_pool *pool, uint32_t count, uint32_t have)
 {
-	*pool = (struct sc_pool){ .count = count, .free_count = count };
+	*pool = (struct sc_pool){ .count = count, .most = count };
 	pool->free = calloc(count, sizeof(*pool->free));
 	pool->next = calloc(count, sizeof(*pool->next));
 	pool->at = calloc(count, sizeof(*pool->at));
@@ -15,9 +16,21 @@ int sc_pool_init(struct sc_pool *pool, uint32_t count)
 		sc_pool_fini(pool);
 		return -ENOMEM;
 	}
-	for (uint32_t i = 0; i < count; i++)
-		pool->free[i] = (uint16_t)(count - 1 - i);
+	sc_pool_grow(pool, have);
 	return 0;
+}
+
+/* What is new comes last: those that have been used are in a cache, and mapped. */
+void sc_pool_grow(struct sc_pool *pool, uint32_t have)
+{
+	uint32_t more = have - pool->have;
+
+	memmove(pool->free + more, pool->free, pool->free_count * sizeof(*pool->free));
+	for (uint32_t i = 0; i < more; i++)
+		pool->free[i] = (uint16_t)(have - 1 - i);
+	pool->free_count += more;
+	pool->have = have;
+	pool->count = pool->most;
 }
 
 void sc_pool_fini(struct sc_pool *pool)

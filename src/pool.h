@@ -11,6 +11,9 @@
  *
  * A peer may hold up to four times what is left free, so one that does not read cannot take the last
  * buffers from the others.
+ *
+ * Not all of them have memory: the first `have` do. Who may be lent some is decided as if all had; before they
+ * are lent there have to be enough, sc_pool_has(), see sc_record_may_lend().
  */
 #ifndef SC_POOL_H
 #define SC_POOL_H
@@ -27,14 +30,34 @@ struct sc_loans {
 };
 
 struct sc_pool {
-	uint16_t *free; /* stack */
-	uint32_t free_count, count;
+	uint16_t *free; /* stack, of those that have memory */
+	uint32_t free_count, have;
+	uint32_t count; /* that may be counted on: `most`, or `have` where there is no memory for more */
+	uint32_t most;
+	uint32_t short_of; /* times that more were wanted since then */
 	uint16_t *next; /* by buffer */
 	uint64_t *at;	/* by buffer: ring position it was lent at */
 };
 
-int sc_pool_init(struct sc_pool *pool, uint32_t count);
+/* have <= count */
+int sc_pool_init(struct sc_pool *pool, uint32_t count, uint32_t have);
 void sc_pool_fini(struct sc_pool *pool);
+
+/* The first `have` have memory by now. */
+void sc_pool_grow(struct sc_pool *pool, uint32_t have);
+
+/* There is no memory for more. */
+static inline void sc_pool_grow_failed(struct sc_pool *pool)
+{
+	pool->count = pool->have;
+	pool->short_of = 0;
+}
+
+/* Those that are lent next: is there memory for them? */
+static inline bool sc_pool_has(const struct sc_pool *pool, uint32_t buffers)
+{
+	return pool->free_count >= buffers;
+}
 
 static inline void sc_loans_init(struct sc_loans *loans)
 {
@@ -45,11 +68,12 @@ static inline void sc_loans_init(struct sc_loans *loans)
 static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_loans *loans,
 				    uint32_t buffers, uint32_t reserve)
 {
-	return pool->free_count >= buffers + reserve &&
-	       loans->count + buffers <= 4 * (pool->free_count - buffers - reserve) + 4;
+	uint32_t left = pool->free_count + (pool->count - pool->have);
+
+	return left >= buffers + reserve && loans->count + buffers <= 4 * (left - buffers - reserve) + 4;
 }
 
-/* Lend one at ring position `at`; sc_pool_may_lend() said yes. */
+/* Lend one at ring position `at`; sc_pool_may_lend() and sc_pool_has() said yes. */
 static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans, uint64_t at)
 {
 	uint16_t buf = pool->free[--pool->free_count];

@@ -18,6 +18,9 @@
 #include "iov.h"
 #include "peer.h"
 
+/* So many times short of buffers, and memory for more is asked for again where there was none. */
+#define AGAIN 1024
+
 /* Learn how far the peer is, and take back what it has read. */
 static int refresh(struct sc_peer *peer)
 {
@@ -69,6 +72,51 @@ static void collect(struct sc_ep *ep)
 	}
 }
 
+/*
+ * Twice as many have memory. Where there is none left for them, it goes on with those that there are, and asks
+ * again when it has been short of them for many times.
+ */
+bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
+{
+	struct sc_pool *pool = &ep->pool;
+	uint32_t have = 2 * pool->have, least = pool->have + buffers - pool->free_count;
+
+	if (pool->have == pool->most)
+		return false;
+	have = have < least ? least : have;
+	have = have < pool->most ? have : pool->most;
+	if (sc_seg_pool_grow(ep->seg, have)) {
+		sc_pool_grow_failed(pool);
+		return false;
+	}
+	sc_pool_grow(pool, have);
+	return sc_pool_has(pool, buffers);
+}
+
+/*
+ * There are not enough at hand. What peers have read is taken first: one message after the other, each answered,
+ * needs no more than its own. When some are still under way there are more to come, and each look at how far a peer
+ * has read takes the line from its processor.
+ */
+static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
+{
+	struct sc_pool *pool = &ep->pool;
+
+	collect(ep);
+	if (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have))
+		(void)sc_record_grow_slow(ep, buffers);
+	return sc_pool_has(pool, buffers);
+}
+
+/* Is there memory for more by now, where there was none? */
+static void ask_again(struct sc_ep *ep)
+{
+	struct sc_pool *pool = &ep->pool;
+
+	if (pool->have < pool->most && !(++pool->short_of % AGAIN))
+		(void)sc_record_grow_slow(ep, 0);
+}
+
 bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve)
 {
 	struct sc_ep *ep = peer->ep;
@@ -76,9 +124,14 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 	if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve)) {
 		collect(ep);
 		if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve)) {
+			ask_again(ep);
 			ep->wants_room = true;
 			return false;
 		}
+	}
+	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(ep, buffers)) {
+		ep->wants_room = true;
+		return false;
 	}
 	if (!peer->tx.lines)
 		return false; /* given up, here or when it was asked for more */

@@ -22,6 +22,14 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
  */
 bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve);
 
+/* So many may be lent: give more of them memory, if those that have it do not suffice. False: they do not. */
+bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers);
+
+static inline bool sc_record_grow(struct sc_ep *ep, uint32_t buffers)
+{
+	return sc_pool_has(&ep->pool, buffers) || sc_record_grow_slow(ep, buffers);
+}
+
 /*
  * Lend buffers for `size` bytes with the next record: their numbers, and their memory as a vector. Returns
  * how many.

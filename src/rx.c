@@ -43,7 +43,7 @@
 
 static const char *parse_bounce(struct sc_message *message)
 {
-	const struct sc_seg *seg = message->peer->seg;
+	struct sc_seg *seg = message->peer->seg;
 	struct sc_abi_bounce record;
 
 	memcpy(&record, message->first->bytes, sizeof(record));

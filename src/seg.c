@@ -6,7 +6,7 @@
  * at a time; different ones, also of the same segment, by any, and so is one of a peer's, which is the same
  * for all endpoints of this process: mapping it takes longer than all else of a connection.
  *
- * Create: file without name -> memory for all but slots and table -> map -> fill -> lock -> name (own.c).
+ * Create: file without name -> memory for all but slots, table and most of the pool -> map -> fill -> lock -> name (own.c).
  * Whoever opens the name sees a complete header, and a lock that says whether it is alive. If the owner
  * dies before the name is given, nothing remains; after it, a complete segment with a free lock, which
  * no attacher accepts and a reaper removes.
@@ -72,17 +72,16 @@ static bool is_possible(const struct sc_seg_geometry *geometry)
 }
 
 /* The parts follow each other as abi.h draws them; pool and slots begin on pages of their own. */
-static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry,
-			 uint32_t buf_count)
+static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry)
 {
 	uint64_t claims_end = SC_ABI_PAGE + (uint64_t)geometry->slots * sizeof(uint64_t);
-	uint64_t pool_size = (uint64_t)buf_count * geometry->buf_size;
+	uint64_t pool_size = (uint64_t)geometry->buf_count * geometry->buf_size;
 
 	header->claims_offset = SC_ABI_PAGE;
 	header->slot_count = geometry->slots;
 	header->pool_offset = align_up(claims_end, SC_ABI_PAGE);
 	header->buf_size = geometry->buf_size;
-	header->buf_count = buf_count;
+	header->buf_count = geometry->buf_count;
 	header->slots_offset = align_up(header->pool_offset + pool_size, SC_ABI_PAGE);
 	header->slot_size = SC_ABI_SLOT_SIZE;
 	header->ring_lines = SC_ABI_RING_LINES;
@@ -143,44 +142,53 @@ static int fallocate_whole(int fd, int mode, off_t offset, off_t len)
 	return ret;
 }
 
-/*
- * Slots and table stay sparse. fallocate, not ftruncate alone: a full /dev/shm is an error here, not SIGBUS
- * later.
- */
-static int give_memory(int fd, const struct sc_abi_header *header)
+/* Header, claims, and the first buffers: up to a page. */
+static uint64_t first_memory(const struct sc_seg *seg)
 {
-	if (SC_TRY("seg.ftruncate", ftruncate(fd, (off_t)header->length)) ||
-	    SC_TRY("seg.fallocate", fallocate_whole(fd, 0, 0, (off_t)header->slots_offset)))
+	const struct sc_abi_header *header = &seg->header;
+
+	return align_up(header->pool_offset + (uint64_t)seg->buf_count * header->buf_size, SC_ABI_PAGE);
+}
+
+/*
+ * Slots, table and the rest of the pool stay sparse. fallocate, not ftruncate alone: a full /dev/shm is an error
+ * here, not SIGBUS later.
+ */
+static int give_memory(const struct sc_seg *seg)
+{
+	if (SC_TRY("seg.ftruncate", ftruncate(seg->fd, (off_t)seg->header.length)) ||
+	    SC_TRY("seg.fallocate", fallocate_whole(seg->fd, 0, 0, (off_t)first_memory(seg))))
 		return errno == EDQUOT ? -ENOSPC : -errno;
 	return 0;
 }
 
-/* Memory for the file, with half the pool as long as there is not enough. */
+/* Memory for the file, with half the buffers as long as there is not enough. */
 static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 {
-	uint32_t bufs = geometry->buf_count;
+	uint32_t all = geometry->buf_count;
+	uint32_t bufs = geometry->bufs_first && geometry->bufs_first < all ? geometry->bufs_first : all;
 	int err;
 
-	for (;;) {
-		set_geometry(&seg->header, geometry, bufs);
-		err = give_memory(seg->fd, &seg->header);
-		if (err != -ENOSPC || bufs <= BUFS_MIN)
+	set_geometry(&seg->header, geometry);
+	for (seg->buf_count = bufs;;) {
+		err = give_memory(seg);
+		if (err != -ENOSPC || seg->buf_count <= BUFS_MIN)
 			break;
-		bufs = bufs / 2 < BUFS_MIN ? BUFS_MIN : bufs / 2;
+		seg->buf_count = seg->buf_count / 2 < BUFS_MIN ? BUFS_MIN : seg->buf_count / 2;
 	}
 	if (err == -ENOSPC)
 		sc_warn(SC_HOST_DIR
 			" is full: %llu bytes needed for an endpoint; free space there or lower "
 			"FI_SHMCMA_BOUNCE_COUNT",
-			(unsigned long long)seg->header.slots_offset);
+			(unsigned long long)first_memory(seg));
 	else if (err)
 		sc_warn("no memory for an endpoint's segment of %llu bytes in " SC_HOST_DIR ": %s",
 			(unsigned long long)seg->header.length, strerror(-err));
-	else if (bufs < geometry->buf_count)
+	else if (seg->buf_count < bufs)
 		sc_info(SC_HOST_DIR
 			" is nearly full: %u bounce buffers instead of %u; free space there to have "
-			"them all",
-			bufs, geometry->buf_count);
+			"more",
+			seg->buf_count, bufs);
 	return err;
 }
 
@@ -269,7 +277,9 @@ static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *ge
 	err = map(seg);
 	if (err)
 		return err;
-	sc_seg_presence(seg)->state = SC_ABI_OPEN; /* plain: nobody else sees it before it has a name */
+	/* plain: nobody else sees it before it has a name */
+	sc_seg_presence(seg)->state = SC_ABI_OPEN;
+	sc_seg_presence(seg)->buf_count = seg->buf_count;
 	(void)SC_INJECT("seg.presence");
 	err = publish(seg, geometry);
 	if (err)
@@ -847,6 +857,47 @@ int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot)
 		sc_warn("cannot give back the memory of slot %u of %s: %s; it goes with the endpoint",
 			slot, seg->header.address, strerror(-err));
 	return err;
+}
+
+/* ---- pool ------------------------------------------------------------------------------------ */
+
+/* Only what is new is asked for: a failure takes back nothing that there was. */
+int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count)
+{
+	uint64_t from = first_memory(seg);
+	uint32_t had = seg->buf_count;
+	int err = SC_FAIL("seg.pool");
+
+	if (count > seg->header.buf_count)
+		return -ENOSPC;
+	seg->buf_count = count;
+	if (!err && first_memory(seg) > from)
+		err = -part_fallocate(seg, from, first_memory(seg) - from, 0);
+	if (err) {
+		seg->buf_count = had;
+		sc_info(SC_HOST_DIR
+			" has no room for more than %u of %u bounce buffers: %s; free space there "
+			"to have them all",
+			had, seg->header.buf_count, strerror(err));
+		return -err;
+	}
+	/* G1 release: memory before its count; pairs with G1' in sc_seg_has_buf_slow() */
+	sc_store_release_32(&sc_seg_presence(seg)->buf_count, count);
+	(void)SC_INJECT("seg.buf_count");
+	return 0;
+}
+
+/* A number that has come in a record is one that its owner has counted before. */
+bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf)
+{
+	/* G1' acquire: pairs with G1 in sc_seg_pool_grow() */
+	uint32_t count = sc_load_acquire_32(&sc_seg_presence(seg)->buf_count);
+
+	if (count > seg->header.buf_count)
+		count = seg->header.buf_count;
+	/* one thread may store less than another has: then it is looked at again */
+	sc_store_relaxed_32(&seg->buf_count, count);
+	return buf < count;
 }
 
 /* ---- registration table ---------------------------------------------------------------------- */

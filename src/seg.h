@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <shmcma/abi.h>
 #include <shmcma/core.h>
+#include "atomic.h"
 #include "host.h"
 #include "own.h"
 #include "regtab.h"
@@ -15,6 +16,7 @@
 struct sc_seg_geometry {
 	uint32_t slots;
 	uint32_t buf_size, buf_count;
+	uint32_t bufs_first; /* of them to have memory from the start; 0: all */
 	uint64_t window;
 	uint32_t capabilities;
 	uint32_t regs, ranges;	       /* limits of the registration table; 0: none */
@@ -43,12 +45,13 @@ struct sc_seg {
 	unsigned int users;    /* attached, not local */
 	struct sc_seg *next;   /* attached: hash chain of those that can be shared */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
+	uint32_t buf_count; /* of the pool, that have memory; attached: as last seen */
 	struct sc_own file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
 
 /*
  * Create, fill, lock and name this process's segment: a named segment whose life lock is free is dead
- * by construction. With too little shared memory a smaller pool is tried (half, down to 2 buffers).
+ * by construction. With too little shared memory fewer buffers are given it (half, down to 2).
  * -EINVAL: no possible geometry; -EADDRINUSE: there is one of that name and index; -ENOSPC, -EMFILE, -ENOMEM, -EACCES...
  */
 int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **seg);
@@ -112,6 +115,12 @@ static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, u
 	return count <= have ? 0 : sc_seg_table_grow_slow(seg, part, count);
 }
 
+/*
+ * Own: give the first `count` bounce buffers memory, and let peers know: before their numbers are told to anybody.
+ * -ENOSPC: nothing has changed.
+ */
+int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count);
+
 /* The registration table. What is behind the presence's counts has no memory. */
 struct sc_regtab_view sc_seg_table(const struct sc_seg *seg);
 
@@ -131,20 +140,29 @@ static inline struct sc_abi_slot *sc_seg_slot(const struct sc_seg *seg, uint32_t
 	return (struct sc_abi_slot *)(seg->base + seg->header.slots_offset) + slot;
 }
 
-/* buf < header.buf_count */
+/* buf < buf_count */
 static inline uint8_t *sc_seg_buf(const struct sc_seg *seg, uint32_t buf)
 {
 	return seg->base + seg->header.pool_offset + (uint64_t)buf * seg->header.buf_size;
 }
 
+/* Attached: is there memory behind that number by now? */
+bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf);
+
+static inline bool sc_seg_has_buf(struct sc_seg *seg, uint32_t buf)
+{
+	/* relaxed: what a number has memory for stays, and it has come with its bytes; any thread raises it */
+	return buf < sc_load_relaxed_32(&seg->buf_count) || sc_seg_has_buf_slow(seg, buf);
+}
+
 /* Do `size` bytes fit into the buffers that a record names, and are there such buffers? */
-static inline bool sc_seg_has_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS],
+static inline bool sc_seg_has_bufs(struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS],
 				   uint64_t size)
 {
 	uint64_t held = 0;
 
 	for (uint32_t i = 0; held < size; i++) {
-		if (i == SC_ABI_RECORD_BUFS || bufs[i] >= seg->header.buf_count)
+		if (i == SC_ABI_RECORD_BUFS || !sc_seg_has_buf(seg, bufs[i]))
 			return false;
 		held += seg->header.buf_size;
 	}

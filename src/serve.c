@@ -792,11 +792,13 @@ static bool may_answer(struct sc_peer *peer, const struct offer_get *get)
 	struct sc_pool *pool = &peer->ep->pool;
 
 	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->offers.claim), peer->offers_seen) ||
-	    sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2))
+	    (sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
+	     sc_record_grow(peer->ep, get->buffers)))
 		return true;
 	/* A1' acquire: pairs with A1 in give_back() of offer.c; who says too much reads other bytes */
 	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read));
-	return sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2);
+	return sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
+	       sc_record_grow(peer->ep, get->buffers);
 }
 
 static void answer_lend(struct sc_peer *peer, struct offer_get *get)

@@ -23,8 +23,8 @@
  *          | ranges          of those that have several    |
  *          +-----------------------------------------------+
  *
- * Header, claims and pool have memory from the start. A slot gets its memory (fallocate) when a peer
- * takes it, the table as it grows, so what is not used costs nothing but address space.
+ * Header, claims and a few bounce buffers have memory from the start. A slot gets its memory (fallocate) when a
+ * peer takes it, pool and table as they grow, so what is not used costs nothing but address space.
  *
  * Who writes what: the owner writes the header (once), its presence, the pool, the table, each slot's
  * consumer line, and its answers to gets into their lines of the ring. A peer writes the claim, the
@@ -101,7 +101,7 @@ enum sc_abi_state { SC_ABI_OPEN = 1, SC_ABI_CLOSED = 2 };
 struct sc_abi_presence {
 	uint32_t state;	     /* enum sc_abi_state, written by the owner */
 	uint32_t membership; /* +1 (atomic add, by anybody) when a claim or a peer's state has changed */
-	uint32_t reserved;
+	uint32_t buf_count;  /* bounce buffers that have memory, the first ones; only grows */
 	uint32_t unread;     /* CLOSED: claims marked UNREAD; who takes it to 0 removes the name */
 
 	/* of the registration table; see struct sc_abi_reg */
@@ -595,6 +595,7 @@ SC_ABI_AT(sc_abi_header, address, 176);
 SC_ABI_SIZE(sc_abi_header, 240);
 SC_ABI_AT(sc_abi_presence, state, 0);
 SC_ABI_AT(sc_abi_presence, membership, 4);
+SC_ABI_AT(sc_abi_presence, buf_count, 8);
 SC_ABI_AT(sc_abi_presence, unread, 12);
 SC_ABI_AT(sc_abi_presence, reg_count, 16);
 SC_ABI_AT(sc_abi_presence, range_count, 20);
@@ -694,6 +695,7 @@ SC_ABI_SIZE(sc_abi_directory, 64);
 		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR +               \
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
 		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +             \
-		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43))
+		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47))
 
 #endif

@@ -624,9 +624,9 @@ static void check_pool(struct side *side)
 		if (peer->answers.count && peer->feed != SC_FEED_UP && !may_fail())
 			complain("%u answers are kept for one that is gone", peer->answers.count);
 	}
-	if (pool->free_count + lent != pool->count)
+	if (pool->free_count + lent != pool->have)
 		complain("%u bounce buffers of %u are lent to nobody",
-			 pool->count - pool->free_count - lent, pool->count);
+			 pool->have - pool->free_count - lent, pool->have);
 }
 
 static void keep(enum sabotage what)

@@ -135,7 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sc_abi_slot *slot = calloc(1, sizeof(*slot));
 	struct state state;
 
-	if (!slot || sc_pool_init(&state.pool, BUFS))
+	if (!slot || sc_pool_init(&state.pool, BUFS, BUFS))
 		abort();
 	sc_ring_tx_init(&state.tx, slot);
 	sc_loans_init(&state.loans[0]);

@@ -142,7 +142,7 @@ static inline void expect_idle(void)
 				sc_pool_return(&pair[i].ep->pool, &peer->answers,
 					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read);
 		}
-		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.count);
+		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.have);
 	}
 }
 

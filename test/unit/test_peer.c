@@ -612,7 +612,7 @@ static void test_answers(void **state)
 		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), cases[i].expected);
 		assert_int_equal(pair[0].ep->pool.free_count + peer->loans.count +
 					 end_find(&pair[0], &third)->loans.count,
-				 pair[0].ep->pool.count);
+				 pair[0].ep->pool.have);
 		check_traffic(&pair[0], &third);
 		three_close();
 	}
@@ -773,7 +773,7 @@ static void test_slot_after_a_quarantine(void **state)
 	end_close(&guest);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(peer->loans.count, 0);
-	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.count);
+	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.have);
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 	end_open(&next, &attr);
 	check_traffic(&next, &pair[1]);
@@ -1097,7 +1097,7 @@ static void test_killed_after_a_quarantine(void **state)
 	poll_long(&pair[1]);
 	assert_true(sc_seg_claims(pair[1].ep->seg)[0] == 0);
 	assert_int_equal(peer->loans.count, 0);
-	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.count);
+	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.have);
 	(void)sc_reap_scan(); /* another process may have been first */
 	end_close(&pair[1]);
 }

@@ -26,12 +26,12 @@ static uint32_t next_random(uint64_t *state)
 /* Every buffer is free or in one queue, once. */
 static void check_ledger(const struct sc_pool *pool, const struct sc_loans *loans, size_t borrowers)
 {
-	uint8_t *seen = calloc(pool->count, 1);
+	uint8_t *seen = calloc(pool->have, 1);
 	uint32_t total = pool->free_count;
 
 	assert_non_null(seen);
 	for (uint32_t i = 0; i < pool->free_count; i++) {
-		assert_true(pool->free[i] < pool->count);
+		assert_true(pool->free[i] < pool->have);
 		assert_int_equal(seen[pool->free[i]]++, 0);
 	}
 	for (size_t b = 0; b < borrowers; b++) {
@@ -39,7 +39,7 @@ static void check_ledger(const struct sc_pool *pool, const struct sc_loans *loan
 		uint64_t at = 0;
 
 		for (uint32_t i = 0; i < loans[b].count; i++) {
-			assert_true(buf < pool->count);
+			assert_true(buf < pool->have);
 			assert_int_equal(seen[buf]++, 0);
 			assert_true(pool->at[buf] >= at);
 			at = pool->at[buf];
@@ -49,7 +49,7 @@ static void check_ledger(const struct sc_pool *pool, const struct sc_loans *loan
 			total++;
 		}
 	}
-	assert_int_equal(total, pool->count);
+	assert_int_equal(total, pool->have);
 	free(seen);
 }
 
@@ -60,7 +60,7 @@ static void test_lend_and_return(void **state)
 	uint16_t a, b, c;
 
 	(void)state;
-	assert_int_equal(sc_pool_init(&pool, 8), 0);
+	assert_int_equal(sc_pool_init(&pool, 8, 8), 0);
 	sc_loans_init(&loans);
 	sc_pool_return(&pool, &loans, UINT64_MAX);
 	a = sc_pool_lend(&pool, &loans, 0);
@@ -87,7 +87,7 @@ static void test_against_model(void **state)
 	struct sc_pool pool;
 
 	(void)state;
-	assert_int_equal(sc_pool_init(&pool, 37), 0);
+	assert_int_equal(sc_pool_init(&pool, 37, 3), 0);
 	for (int i = 0; i < BORROWERS; i++)
 		sc_loans_init(&loans[i]);
 	for (int round = 0; round < 100000; round++) {
@@ -107,6 +107,10 @@ static void test_against_model(void **state)
 		default:
 			if (!sc_pool_may_lend(&pool, &loans[who], want, 0))
 				break;
+			if (!sc_pool_has(&pool,
+					 want)) /* as if there had been memory for all from the start */
+				sc_pool_grow(&pool, pool.have + want < 37 ? pool.have + want : 37);
+			assert_true(sc_pool_has(&pool, want));
 			while (want--)
 				sc_pool_lend(&pool, &loans[who], at[who]);
 			at[who]++;
@@ -116,7 +120,8 @@ static void test_against_model(void **state)
 	}
 	for (int i = 0; i < BORROWERS; i++)
 		sc_pool_reclaim(&pool, &loans[i]);
-	assert_int_equal(pool.free_count, 37);
+	assert_true(pool.have > 30);
+	assert_int_equal(pool.free_count, pool.have);
 	sc_pool_fini(&pool);
 }
 
@@ -126,7 +131,7 @@ static void test_more_than_there_are(void **state)
 	struct sc_pool pool;
 
 	(void)state;
-	assert_int_equal(sc_pool_init(&pool, 2), 0);
+	assert_int_equal(sc_pool_init(&pool, 2, 2), 0);
 	sc_loans_init(&loans);
 	assert_true(sc_pool_may_lend(&pool, &loans, 2, 0));
 	assert_false(sc_pool_may_lend(&pool, &loans, 3, 0));
@@ -145,7 +150,7 @@ static void test_one_cannot_take_all(void **state)
 		struct sc_loans greedy, other;
 		struct sc_pool pool;
 
-		assert_int_equal(sc_pool_init(&pool, count), 0);
+		assert_int_equal(sc_pool_init(&pool, count, count), 0);
 		sc_loans_init(&greedy);
 		sc_loans_init(&other);
 		while (sc_pool_may_lend(&pool, &greedy, 1, 0))
@@ -158,6 +163,37 @@ static void test_one_cannot_take_all(void **state)
 	}
 }
 
+/* Those that have no memory yet are counted on, until there is none to be had; the oldest are lent first. */
+static void test_grow(void **state)
+{
+	struct sc_loans loans;
+	struct sc_pool pool;
+
+	(void)state;
+	assert_int_equal(sc_pool_init(&pool, 8, 2), 0);
+	sc_loans_init(&loans);
+	assert_int_equal(sc_pool_lend(&pool, &loans, 0), 0);
+	assert_true(sc_pool_has(&pool, 1));
+	assert_false(sc_pool_has(&pool, 2));
+	assert_true(sc_pool_may_lend(&pool, &loans, 3, 4));
+	assert_false(sc_pool_may_lend(&pool, &loans, 4, 4));
+	sc_pool_grow(&pool, 4);
+	assert_true(sc_pool_has(&pool, 3));
+	for (uint16_t i = 1; i < 4; i++)
+		assert_int_equal(sc_pool_lend(&pool, &loans, 0), i);
+	sc_pool_grow_failed(&pool);
+	assert_int_equal(pool.count, 4);
+	assert_false(sc_pool_may_lend(&pool, &loans, 1, 0));
+	sc_pool_return(&pool, &loans, 1);
+	assert_false(sc_pool_may_lend(&pool, &loans, 5, 0));
+	check_ledger(&pool, &loans, 1);
+	sc_pool_grow(&pool, 8); /* by now there is */
+	assert_int_equal(pool.count, 8);
+	assert_true(sc_pool_may_lend(&pool, &loans, 6, 0));
+	check_ledger(&pool, &loans, 1);
+	sc_pool_fini(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -165,6 +201,7 @@ int main(void)
 		cmocka_unit_test(test_against_model),
 		cmocka_unit_test(test_more_than_there_are),
 		cmocka_unit_test(test_one_cannot_take_all),
+		cmocka_unit_test(test_grow),
 	};
 
 	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

@@ -903,7 +903,7 @@ static void fill_up(struct child *self, void *arg)
 	/* an endpoint that cannot show it all is none */
 	CHILD_CHECK(sc_ep_create(&attr, &late) == -ENOSPC);
 	CHILD_CHECK(!ftruncate(fd, 0));
-	CHILD_CHECK(!fallocate(fd, 0, 0, 3 << 20));
+	CHILD_CHECK(!fallocate(fd, 0, 0, (3 << 20) + (512 << 10)));
 	CHILD_CHECK(sc_ep_create(&attr, &late) == -ENOSPC && !late);
 	CHILD_CHECK(!ftruncate(fd, 0));
 	CHILD_CHECK(!sc_ep_create(&attr, &late));

@@ -753,7 +753,7 @@ static void test_impossible_head(void **state)
 		for (int i = 0; i < 100; i++)
 			sc_ep_poll(lender->ep);
 		assert_int_equal(lender->ep->counters.quarantines, 1);
-		assert_int_equal(lender->ep->pool.free_count, lender->ep->pool.count);
+		assert_int_equal(lender->ep->pool.free_count, lender->ep->pool.have);
 		ends_settle(pair, 2);
 		assert_int_equal(comp_take(&pair[0].tx).err, put ? EPROTO : ECONNRESET);
 		assert_true(end_idle(&pair[0]));

@@ -1077,11 +1077,16 @@ static void fill_up(struct child *self, void *arg)
 		_exit(77);
 	big.buf_count = 1024; /* 8 MiB */
 	CHILD_CHECK(!sc_seg_create(&big, &seg));
-	CHILD_CHECK(seg->header.buf_count == 64); /* 512 KiB; 128 would fill all but the header */
-	for (uint32_t i = 0; i < seg->header.buf_count; i++)
+	CHILD_CHECK(seg->header.buf_count == 1024);
+	CHILD_CHECK(seg->buf_count == 64); /* 512 KiB; 128 would fill all but the header */
+	for (uint32_t i = 0; i < seg->buf_count; i++)
 		memset(sc_seg_buf(seg, i), 1, seg->header.buf_size);
 	CHILD_CHECK(!sc_seg_create(&big, &second));
-	CHILD_CHECK(second->header.buf_count == 32);
+	CHILD_CHECK(second->buf_count == 32);
+	child_log_lines = 0;
+	CHILD_CHECK(sc_seg_pool_grow(second, 128) == -ENOSPC && second->buf_count == 32);
+	CHILD_CHECK(sc_seg_presence(second)->buf_count == 32);
+	CHILD_CHECK(child_log_lines == 1 && strstr(child_log_line, "32 of 1024"));
 	CHILD_CHECK(!sc_seg_find(second->header.address));
 
 	/* all the rest goes to somebody else */
@@ -1115,7 +1120,7 @@ static void test_full(void **state)
 	assert_int_equal(status, 0);
 }
 
-/* ---- registration table ----------------------------------------------------------------------- */
+/* ---- pool ------------------------------------------------------------------------------------ */
 
 static blkcnt_t blocks_of(const struct sc_seg *seg)
 {
@@ -1124,6 +1129,45 @@ static blkcnt_t blocks_of(const struct sc_seg *seg)
 	assert_return_code(fstat(seg->fd, &st), errno);
 	return st.st_blocks;
 }
+
+/* Few of the buffers have memory from the start; who is attached believes no number that has none. */
+static void test_pool(void **state)
+{
+	struct sc_seg_geometry few = geometry;
+	uint16_t bufs[SC_ABI_RECORD_BUFS] = { 2 };
+	struct sc_seg *seg, *peer;
+	blkcnt_t blocks;
+
+	(void)state;
+	few.bufs_first = 3;
+	assert_int_equal(sc_seg_create(&few, &seg), 0);
+	assert_int_equal(sc_seg_attach(seg->header.address, &peer), 0);
+	assert_int_equal(seg->buf_count, 3);
+	blocks = blocks_of(seg);
+	assert_int_equal(blocks * 512, seg->header.pool_offset + 3 * geometry.buf_size);
+	assert_true(sc_seg_has_bufs(peer, bufs, 1));
+	bufs[0] = 3;
+	assert_false(sc_seg_has_bufs(peer, bufs, 1));
+	bufs[0] = UINT16_MAX;
+	assert_false(sc_seg_has_bufs(peer, bufs, 1));
+	assert_int_equal(sc_seg_pool_grow(seg, 6), 0);
+	assert_int_equal(blocks_of(seg) - blocks, 3 * geometry.buf_size / 512);
+	bufs[0] = 5;
+	assert_true(sc_seg_has_bufs(peer, bufs, 1));
+	bufs[0] = 6;
+	assert_false(sc_seg_has_bufs(peer, bufs, 1));
+	/* a count that cannot be */
+	sc_seg_presence(seg)->buf_count = UINT32_MAX;
+	bufs[0] = (uint16_t)geometry.buf_count;
+	assert_false(sc_seg_has_bufs(peer, bufs, 1));
+	assert_int_equal(sc_seg_pool_grow(seg, geometry.buf_count + 1), -ENOSPC);
+	assert_int_equal(sc_seg_pool_grow(seg, geometry.buf_count), 0);
+	assert_int_equal(blocks_of(seg) * 512, seg->header.slots_offset);
+	sc_seg_detach(peer);
+	sc_seg_destroy(seg);
+}
+
+/* ---- registration table ----------------------------------------------------------------------- */
 
 static void test_table(void **state)
 {
@@ -1609,6 +1653,7 @@ int main(void)
 		cmocka_unit_test(test_closefrom),
 		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_pool),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_no_table),
 		cmocka_unit_test(test_check_header),

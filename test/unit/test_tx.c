@@ -16,6 +16,8 @@
 
 #include <sched.h>
 #include "core_pair.h"
+#include "core_test.h"
+#include "record.h"
 #include "tx.h"
 
 #define BIG ((size_t)5 << 20) /* more than one step of a copy */
@@ -368,6 +370,67 @@ static void test_no_queues(void **state)
 	sc_ep_destroy(ep);
 }
 
+/* Messages of so many bytes, all sent before any is received, `count` of them; they arrive as they were. */
+static void burst(size_t size, int count)
+{
+	static uint8_t from[4096], to[4096];
+
+	for (int i = 0; i < count; i++) {
+		pattern_fill(from, size, (uint64_t)i);
+		assert_int_equal(
+			end_send(&pair[0], pair[0].peer, from, size, 1, SC_TAGGED | SC_SEND_INJECT), 0);
+	}
+	for (int i = 0; i < count; i++) {
+		assert_int_equal(end_recv(&pair[1], NULL, to, size, 1, SC_TAGGED), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[1].rx).err, 0);
+		assert_true(pattern_is(to, size, (uint64_t)i));
+	}
+	for (int i = 0; i < count; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+}
+
+/* Buffers get their memory when more are under way at a time than have it, and not before. */
+static void test_pool_grows(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	uint32_t first;
+
+	(void)state;
+	pair_open(pair, &attr, WAY_LOCAL);
+	first = pair[0].ep->pool.have;
+	assert_true(first < attr.config.buf_count);
+	for (int i = 0; i < 100; i++)
+		burst(1000, 1);
+	assert_int_equal(pair[0].ep->pool.have, first);
+	if (core_failing("seg.pool", ENOSPC)) {
+		int sent = 0;
+		uint8_t byte[1000] = { 0 };
+
+		while (!end_send(&pair[0], pair[0].peer, byte, sizeof(byte), 1,
+				 SC_TAGGED | SC_SEND_INJECT))
+			sent++;
+		assert_in_range(sent, 1, first);
+		core_failing(NULL, 0);
+		for (int i = 0; i < sent; i++) {
+			assert_int_equal(end_recv(&pair[1], NULL, byte, sizeof(byte), 1, SC_TAGGED), 0);
+			ends_settle(pair, 2);
+			assert_int_equal(comp_take(&pair[1].rx).err, 0);
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		}
+		assert_int_equal(pair[0].ep->pool.have, first);
+		assert_int_equal(pair[0].ep->pool.count, first);
+		/* it is asked for again, not each time */
+		for (int i = 0; i < 3000 && pair[0].ep->pool.have == first; i++)
+			(void)sc_record_may_lend(pair[0].peer, first + 1, 0);
+	} else {
+		burst(1000, (int)first + 1);
+	}
+	assert_int_equal(pair[0].ep->pool.have, 2 * first);
+	burst(1000, (int)first + 1);
+	pair_close(pair);
+}
+
 /* The buffer is the caller's again at once, whatever the state of the receiver. */
 static void test_inject(void **state)
 {
@@ -668,7 +731,7 @@ static void test_answers_with_full_rings(void **state)
 		assert_int_equal(pair[i].tx.tail, sent[i]);
 		assert_int_equal(pair[i].rx.tail, sent[!i]);
 		assert_int_equal(pair[i].ep->pool.free_count + pair[i].peer->loans.count,
-				 pair[i].ep->pool.count);
+				 pair[i].ep->pool.have);
 	}
 	pair_close(pair);
 	free(to);
@@ -1110,7 +1173,7 @@ static void test_peer_closes(void **state)
 		assert_int_equal(errors, 30);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -ECONNRESET);
 		assert_int_equal(pair[0].ep->tx_ops.used, 0);
-		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.count);
+		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
 		assert_int_equal(pair[0].ep->counters.departures, 1);
 		pair_close(pair);
 	}
@@ -1206,7 +1269,7 @@ static void test_impossible_head_in_a_push(void **state)
 		sc_ep_poll(pair[0].ep);
 	assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 	assert_int_equal(pair[0].ep->counters.quarantines, 1);
-	assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.count);
+	assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
 	ends_settle(pair, 2);
 	assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
 	pair_close(pair);
@@ -1458,6 +1521,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_truncation),
 		cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_no_queues),
+		cmocka_unit_test(test_pool_grows),
 		cmocka_unit_test(test_inject),
 		cmocka_unit_test(test_delivery_and_match),
 		cmocka_unit_test(test_fence),
