@@ -58,6 +58,9 @@ static const struct kind kinds[] = {
 	{ "registration", registration_among_many, 1, 0 },
 	{ "startup", startup_with_peers, 2, 1 },
 	{ "startup", startup_with_peers, 2, 63 },
+	{ "startup", startup_of_job, 16, 0 },
+	{ "startup", startup_of_job, 32, 0 },
+	{ "startup", startup_of_job, 64, 0 },
 };
 
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -135,6 +138,8 @@ static const struct figure figures[FIGURES] = {
 	[PEER_SHM] = { "peer_shm", "memory of a connected peer in /dev/shm, KiB", "peers", KIB },
 	[PEER_RSS] = { "peer_rss", "resident memory of a connected peer, KiB", "peers", KIB },
 	[TOTAL_SHM] = { "total_shm", "memory of all of them in /dev/shm, KiB", "peers", KIB },
+	[JOB_TIME] = { "job_time", "a job: endpoints, first messages of each to all others, us", "processes", US },
+	[JOB_SHM] = { "job_shm", "its memory in /dev/shm, KiB", "processes", KIB },
 };
 
 static struct sizes sizes = {

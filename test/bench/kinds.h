@@ -50,6 +50,8 @@ enum figure_id {
 	PEER_SHM,
 	PEER_RSS,
 	TOTAL_SHM,
+	JOB_TIME,
+	JOB_SHM,
 	FIGURES
 };
 
@@ -95,5 +97,6 @@ kind_fn matching_posted, matching_unexpected;
 kind_fn onesided_moves, onesided_atomics;
 kind_fn registration_alone, registration_among_many;
 kind_fn startup_with_peers;
+kind_fn startup_of_job;
 
 #endif

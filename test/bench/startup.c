@@ -6,6 +6,8 @@
  * All peers are endpoints of the second process, which polls for them: as many processes as peers would
  * measure the scheduler. The time it takes to open those is not counted, the memory in /dev/shm is.
  *
+ * A job is as many processes as it says, each with an endpoint; each sends a message to each of the others.
+ *
  * Memory in /dev/shm is what statvfs(3) says is used there: of everybody who uses it meanwhile. Resident
  * memory is the first process's, what it shares among it.
  */
@@ -148,4 +150,55 @@ void startup_with_peers(const struct task *task)
 		serve(&endpoint, task->number);
 	else
 		open_and_send(&endpoint, task->number);
+}
+
+/* ---- a job: all to all ------------------------------------------------------------------------- */
+
+static void talk_to_all(struct endpoint *endpoint)
+{
+	static struct fi_context2 contexts[2 * PROCESSES_MAX];
+	static uint64_t values[PROCESSES_MAX], value = 1;
+	fi_addr_t peers[PROCESSES_MAX];
+
+	for (int i = 0; i < me.processes; i++)
+		peers[i] = endpoint_insert(endpoint, group_name(i));
+	for (int k = 1; k < me.processes; k++) {
+		int i = (me.rank + k) % me.processes;
+		struct message in = { &values[i], sizeof(values[i]), 0, &contexts[i] };
+		struct message out = { &value, sizeof(value), 0, &contexts[PROCESSES_MAX + i] };
+
+		endpoint->peer = FI_ADDR_UNSPEC;
+		endpoint_recv(endpoint, &in);
+		endpoint->peer = peers[i];
+		endpoint_send(endpoint, &out);
+	}
+	endpoint_wait_sent(endpoint);
+	endpoint_wait_received(endpoint);
+}
+
+void startup_of_job(const struct task *task)
+{
+	static struct endpoint endpoint;
+	struct usage before;
+	double start, last = 0;
+
+	endpoint_find(&endpoint,
+		      &(struct wanted){ task->subject, FI_MSG | FI_TAGGED, FI_THREAD_DOMAIN, 0 });
+	before = usage_now();
+	group_barrier(NULL, NULL);
+	start = now();
+	endpoint_open(&endpoint, PROCESSES_MAX);
+	endpoint_get_name(endpoint.ep, group_name(me.rank));
+	endpoint_barrier(&endpoint);
+	talk_to_all(&endpoint);
+	group_seat(me.rank)->seconds = now() - start;
+	endpoint_barrier(&endpoint);
+	for (int i = 0; i < me.processes && !me.rank; i++)
+		last = group_seat(i)->seconds > last ? group_seat(i)->seconds : last;
+	if (!me.rank) {
+		group_sample(JOB_TIME, me.processes, last);
+		group_sample(JOB_SHM, me.processes, usage_now().shm - before.shm);
+	}
+	endpoint_barrier(&endpoint);
+	endpoint_close(&endpoint);
 }
