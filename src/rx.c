@@ -195,7 +195,7 @@ static inline bool take_plain(struct sc_peer *peer, uint64_t ctl)
 	if (sc_ctl_kind(ctl) == SC_ABI_BOUNCE) {
 		uint16_t buf = sc_load_relaxed_16(&((const struct sc_abi_bounce *)line->bytes)->bufs[0]);
 
-		if (!size || size > peer->seg->header.buf_size || buf >= peer->seg->header.buf_count)
+		if (!size || size > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
 			return false;
 		payload = sc_seg_buf(peer->seg, buf);
 	} else if (sc_ctl_kind(ctl) != SC_ABI_INLINE || size > SC_INLINE_MAX ||
