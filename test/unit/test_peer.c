@@ -1897,7 +1897,7 @@ static void check_again(void)
 
 	assert_int_equal(ep->peer_count, 1);
 	assert_int_equal(ep->inbound_count, pair[0].peer->feed == SC_FEED_UP);
-	assert_int_equal(ep->pool.free_count + pair[0].peer->loans.count, ep->pool.count);
+	assert_int_equal(ep->pool.free_count + pair[0].peer->loans.count, ep->pool.have);
 	if (pair[0].peer->link == SC_LINK_DOWN)
 		assert_int_equal(pair[0].peer->loans.count, 0);
 	assert_int_equal(ep->tx_ops.used, 0);
