@@ -24,7 +24,10 @@ int sc_peer_connect(struct sc_peer *peer);
  */
 int sc_peer_reach(struct sc_peer *peer);
 
-/* Has a connected peer closed? Nothing that is written to it now is read. One load, of a line that sc_wake() reads. */
+/*
+ * Has a connected peer closed? Nothing that is written to it now is read. One load, of a line that sc_wake()
+ * reads anyway.
+ */
 static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 {
 	const struct sc_abi_presence *presence = sc_list_entry(peer->tx.sleep, struct sc_abi_presence, sleep);

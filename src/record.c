@@ -184,7 +184,7 @@ uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	uint32_t count = 1;
 
-	if (size <= peer->ep->config.buf_size) {
+	if (size && size <= peer->ep->config.buf_size) {
 		bufs[0] = sc_pool_lend(&peer->ep->pool, &peer->loans, peer->tx.tail);
 		to[0] = (struct iovec){ sc_seg_buf(peer->ep->seg, bufs[0]), size };
 	} else {

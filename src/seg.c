@@ -6,7 +6,8 @@
  * at a time; different ones, also of the same segment, by any, and so is one of a peer's, which is the same
  * for all endpoints of this process: mapping it takes longer than all else of a connection.
  *
- * Create: file without name -> memory for all but slots, table and most of the pool -> map -> fill -> lock -> name (own.c).
+ * Create: file without name -> memory for all but slots, table and most of the pool -> map -> fill -> lock -> name
+ * (own.c).
  * Whoever opens the name sees a complete header, and a lock that says whether it is alive. If the owner
  * dies before the name is given, nothing remains; after it, a complete segment with a free lock, which
  * no attacher accepts and a reaper removes.

@@ -430,13 +430,14 @@ static int take_turn(struct sc_peer *peer)
 /* What is not checked on the fast path: a link to be made, one that is lost, a fence, an order. */
 static int prepare(struct sc_peer *peer, const struct sc_send *send)
 {
+	bool connects = peer->link == SC_LINK_NONE; /* says by itself why not */
 	int ret;
 
 	if (send->flags & SC_SEND_FENCE && peer->link == SC_LINK_UP &&
 	    (!sc_list_empty(&peer->ops) || peer->rma_pending))
 		return -EAGAIN;
 	ret = sc_peer_reach(peer);
-	if (ret && ret != -EAGAIN && peer->link == SC_LINK_DOWN) {
+	if (ret && ret != -EAGAIN && !connects) {
 		if (!peer->told)
 			sc_warn("%s: sends to it fail: %s", peer->address, strerror(-ret));
 		peer->told = true;
