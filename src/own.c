@@ -477,11 +477,9 @@ static int check_other(const char *name, const struct stat *st)
  */
 static int check_opened_slow(const char *name, int fd, struct stat *st)
 {
-	int err;
+	/* if it cannot be told what it is: nothing that may be closed */
+	int err = SC_TRY("own.other", fstat(fd, st)) ? -errno : check_other(name, st);
 
-	memset(st, 0, sizeof(*st));
-	SC_CALL("own.other", fstat(fd, st)); /* if it cannot be told: nothing that may be closed */
-	err = check_other(name, st);
 	if (err)
 		sc_info("descriptor %d, of what has taken the name %s, is left open", fd, name);
 	return err ? err : fd;
