@@ -1078,6 +1078,47 @@ static void test_last_words(void **state)
 	}
 }
 
+#ifdef SC_FAULT_INJECTION
+
+/* The owner says that it has closed when the operation has begun. */
+static int close_amid(const char *point)
+{
+	if (!strcmp(point, "direct.hazard"))
+		sc_store_release_32(&sc_seg_presence(pair[1].ep->seg)->state, SC_ABI_CLOSED);
+	return 0;
+}
+
+/* The same for one that has been accepted when its peer closes: it fails behind what that has sent. */
+static void test_last_words_amid(void **state)
+{
+	(void)state;
+	for (size_t r = 0; r < 2; r++) {
+		struct iovec iov = { from, 100 };
+		struct sc_remote remote;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		remote = at(0, 100);
+		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 1000, 5, 0), 0);
+		sc_inject_hook = close_amid;
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+		(void)core_failing(NULL, 0);
+		assert_null(sc_cq_peek(&pair[0].tx));
+		end_close(&pair[1]);
+		while (!sc_cq_peek(&pair[0].tx))
+			sc_ep_poll(pair[0].ep);
+		assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
+		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+		assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 5, 0), 0);
+		ends_settle(pair, 1);
+		expect_received(&pair[0], pair[0].peer, into, 1000, 5);
+		rma_close();
+	}
+}
+
+#endif
+
 /* One that only asks, sends, and closes before it was ever answered: what it has sent arrives. */
 static void test_asked_and_gone(void **state)
 {
@@ -1318,6 +1359,9 @@ int main(void)
 		cmocka_unit_test(test_huge),
 		cmocka_unit_test(test_closed_under_way),
 		cmocka_unit_test(test_last_words),
+#ifdef SC_FAULT_INJECTION
+		cmocka_unit_test(test_last_words_amid),
+#endif
 		cmocka_unit_test(test_asked_and_gone),
 		cmocka_unit_test(test_put_of_the_closed),
 		cmocka_unit_test(test_memory_of_a_get),
