@@ -50,7 +50,8 @@ struct size_param {
 	const char *help;
 };
 
-static void read_size(const struct size_param *param)
+/* Is it given? */
+static bool read_size(const struct size_param *param)
 {
 	size_t value;
 	int ret;
@@ -59,7 +60,7 @@ static void read_size(const struct size_param *param)
 			*param->value);
 	ret = fi_param_get_size_t(&shmcma_provider, param->name, &value);
 	if (ret == -FI_ENODATA)
-		return;
+		return false;
 	if (ret)
 		shmcma_warn(FI_LOG_CORE, "FI_SHMCMA parameter %s is not a number: using %u\n", param->name,
 			    *param->value);
@@ -70,6 +71,7 @@ static void read_size(const struct size_param *param)
 			param->name, value, param->min, param->max, param->unit, *param->value);
 	else
 		*param->value = (uint32_t)value;
+	return !ret;
 }
 
 static bool read_bool(const char *name, bool value, const char *help)
@@ -174,10 +176,11 @@ static void read_parameters(void)
 		"Largest message, in bytes, that travels inside its record, up to 872" });
 	if (config->eager_max > config->buf_size * BUFS_PER_MESSAGE)
 		config->eager_max = config->buf_size * BUFS_PER_MESSAGE;
-	read_size(&(struct size_param){
+	config->adapt = !read_size(&(struct size_param){
 		"eager_max", &config->eager_max, 0, (size_t)config->buf_size * BUFS_PER_MESSAGE, 1,
 		"Largest message, in bytes, that goes through shared buffers without asking its"
-		" receiver, up to 16 buffers" });
+		" receiver, up to 16 buffers. Unless given, to each peer by what the copies to it take,"
+		" from 4096 to 65536; at first" });
 	read_size(&(struct size_param){
 		"share_min", &config->share_min, 1, UINT32_MAX, 1,
 		"Smallest message, in bytes, that its sender helps the receiver to copy" });

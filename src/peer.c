@@ -288,6 +288,8 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	peer->user = UINT64_MAX;
 	peer->out_slot = peer->in_slot = NO_SLOT;
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
+	sc_crossover_init(&peer->crossover, ep->config.eager_max,
+			  ep->config.adapt ? SC_ABI_RECORD_BUFS << ep->buf_shift : 0);
 	sc_loans_init(&peer->loans);
 	sc_loans_init(&peer->answers);
 	sc_list_init(&peer->ops);

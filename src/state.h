@@ -21,6 +21,7 @@
 #include <shmcma/core.h>
 #include "cma.h"
 #include "cq.h"
+#include "crossover.h"
 #include "daemon.h"
 #include "list.h"
 #include "match.h"
@@ -70,6 +71,7 @@ struct sc_peer {
 	/* sending */
 	struct sc_ring_tx tx;
 	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
+	struct sc_crossover crossover; /* between bounce buffers and rendezvous, to it */
 	struct sc_loans loans;
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first */

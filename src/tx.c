@@ -317,6 +317,8 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	uint32_t buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
 	uint64_t units = SC_ABI_UNITS(size);
 	struct sc_abi_bounce *record;
+	int64_t begun;
+	bool timed;
 	int ret;
 
 	/* the upper half of the window is for rendezvous, which take less of it */
@@ -344,7 +346,11 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	record->tag = send->tag;
 	record->data = send->data;
 	(void)SC_INJECT("tx.bounce_words");
+	timed = sc_crossover_wants(&peer->crossover, size);
+	begun = timed ? sc_clock_ns() : 0;
 	sc_record_fill(peer, send->iov, send->iov_count, 0, size, record->bufs);
+	if (timed)
+		sc_crossover_learn(&peer->crossover, &ep->config.rendezvous, size, sc_clock_ns() - begun);
 	(void)SC_INJECT("tx.bounce");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size), 1);
 	count_sent(peer, size, units, &ep->counters.tx_bounce);
@@ -465,7 +471,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 		return -EAGAIN;
 	if (__builtin_expect(size <= ep->config.inline_max, 1))
 		return send_inline(peer, send, (uint32_t)size);
-	if (size <= ep->config.eager_max) {
+	if (size <= peer->crossover.eager_max || sc_crossover_tries(&peer->crossover, size)) {
 		ret = send_bounce(peer, send, (uint32_t)size);
 		if (ret != -ENOBUFS)
 			return ret;
@@ -551,6 +557,8 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 		return -EPROTO;
 	if (op->state == SC_TX_SHARING)
 		sc_list_remove(&op->pushing);
+	/* it goes through bounce buffers either way, and by this one it takes longer */
+	sc_crossover_init(&peer->crossover, peer->ep->config.eager_max, 0);
 	op->state = SC_TX_PUSHING;
 	op->to = pull->to;
 	op->push_size = pull->size;

@@ -11,7 +11,7 @@ cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 # The layers, one a line, lowest first. A module is <name>.c and <name>.h.
 layers="
 atomic clock log inject list thread
-host iov slab wake
+host iov slab wake crossover
 addr ring pool match cq regtab atomicop share
 live cma header
 own memory

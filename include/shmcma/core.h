@@ -278,12 +278,19 @@ int sc_reg_close(struct sc_reg *reg);
 
 /* ---- endpoint -------------------------------------------------------------------------------- */
 
+/* What a message by rendezvous takes: start + size * per_kib / 1024, nanoseconds. */
+struct sc_cost {
+	uint32_t start, per_kib;
+};
+
 struct sc_config {
 	uint32_t slots;	     /* peers that may connect to an endpoint, 1 to 1024 */
 	uint32_t buf_size;   /* a bounce buffer, bytes, a multiple of 64 */
 	uint32_t buf_count;  /* bounce buffers of an endpoint; fewer are taken when memory is short */
 	uint32_t inline_max; /* largest payload in a record, bytes */
 	uint32_t eager_max;  /* largest payload through bounce buffers without rendezvous, bytes */
+	bool adapt;	     /* that to each peer by what copies to it cost, see crossover.h */
+	struct sc_cost rendezvous; /* with that: what the other way costs */
 	uint64_t window;     /* what one peer may leave unmatched here, in SC_ABI_UNITS */
 	uint32_t share_min;  /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
 	bool cma;	     /* this process may copy by process_vm_readv(2) */
