@@ -129,6 +129,21 @@ static bool is_named_in_environment(void)
 	return list && *list != '^' && shmcma_is_listed(list);
 }
 
+/* What is known of this machine; the daemon's thread finds it out for those to come, if it is not. */
+static void calibrate(struct sc_config *config)
+{
+	struct sc_calibration calibration;
+
+	config->calibrate = read_bool("calibrate", true,
+				      "Have what copies cost on this machine measured once for each boot, by "
+				      "that thread, for the"
+				      " processes to come. Without it that is taken as usual.");
+	if (!config->calibrate || sc_calibration_load(&calibration))
+		return;
+	sc_calibration_apply(&calibration, config);
+	config->calibrate = false;
+}
+
 static void read_parameters(void)
 {
 	struct sc_config *config = &shmcma_env.config;
@@ -147,6 +162,7 @@ static void read_parameters(void)
 			  "Have that thread look through /dev/shm every 30 seconds, beside when others "
 			  "come or die,"
 			  " for what it may have missed.");
+	calibrate(config);
 	config->strict = read_strict();
 	shmcma_env.remote_comm = read_bool("remote_comm", false,
 					   "Offer FI_REMOTE_COMM to everybody. Addresses of other "

@@ -557,6 +557,21 @@ struct sc_abi_directory {
 #define SC_ABI_DIRECTORY_SIZE(capacity)                                                                   \
 	(sizeof(struct sc_abi_directory) + (uint64_t)(capacity) * (sizeof(uint64_t) + SC_ABI_ADDR_SIZE))
 
+/*
+ * What copies cost on this machine, for all processes of a user in this boot. It is written in place, by who
+ * holds the lock below; what the checksum does not fit is not there. The magic is another one with each change.
+ */
+#define SC_ABI_CALIBRATION_MAGIC 0x31304c4143534853ULL
+struct sc_abi_calibration {
+	uint64_t magic;
+	uint64_t boot_id[2];
+	uint64_t kernel; /* a hash of its release and version */
+	int64_t time;	 /* when it was measured, seconds since 1970 */
+	uint32_t cma_start, cma_per_kib; /* of process_vm_readv(2), nanoseconds */
+	uint64_t pad;
+	uint64_t checksum; /* FNV-1a of all before it */
+};
+
 /* All are locked at this byte (POSIX write lock, one byte) for as long as the owner lives. */
 #define SC_ABI_LIFE_BYTE 0
 
@@ -564,6 +579,14 @@ struct sc_abi_directory {
 	_Static_assert(__builtin_offsetof(struct type, field) == (offset), #type "." #field)
 #define SC_ABI_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
 
+SC_ABI_AT(sc_abi_calibration, magic, 0);
+SC_ABI_AT(sc_abi_calibration, boot_id, 8);
+SC_ABI_AT(sc_abi_calibration, kernel, 24);
+SC_ABI_AT(sc_abi_calibration, time, 32);
+SC_ABI_AT(sc_abi_calibration, cma_start, 40);
+SC_ABI_AT(sc_abi_calibration, cma_per_kib, 44);
+SC_ABI_AT(sc_abi_calibration, checksum, 56);
+SC_ABI_SIZE(sc_abi_calibration, 64);
 SC_ABI_AT(sc_abi_header, magic, 0);
 SC_ABI_AT(sc_abi_header, major, 8);
 SC_ABI_AT(sc_abi_header, layout, 12);

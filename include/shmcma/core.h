@@ -295,12 +295,43 @@ struct sc_config {
 	uint32_t share_min;  /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
 	bool cma;	     /* this process may copy by process_vm_readv(2) */
 	bool daemon;	     /* a thread of this process watches those of peers, see daemon.c */
+	bool calibrate;	     /* that thread measures what is the machine's, unless it is known */
 	bool scan;	     /* that thread looks through shared memory now and then, without a reason */
 	bool strict;	     /* peers do not touch registered memory; this process does it for them */
 };
 
 /* The defaults, overridden by nothing. */
 void sc_config_init(struct sc_config *config);
+
+/* ---- calibration ----------------------------------------------------------------------------- */
+
+/* What is the machine's, measured once for each boot and user, and kept in a file in /dev/shm. */
+struct sc_calibration {
+	struct sc_cost cma; /* a copy by process_vm_readv(2) */
+	int64_t time;	    /* when it was measured, seconds since 1970 */
+};
+
+/* Measure it, by this thread: less than a millisecond. -ERANGE: not to be believed; -EPERM, -ENOSYS, -ENOMEM. */
+int sc_calibration_measure(struct sc_calibration *calibration);
+
+/* What is kept. -ENOENT: nothing; -ESTALE: of another boot; -EPROTO, -EACCES: no file of this library's. */
+int sc_calibration_load(struct sc_calibration *calibration);
+
+/* Keep it in place of what there is. -EAGAIN: another process is about to; -ENOSPC, -EACCES... */
+int sc_calibration_store(const struct sc_calibration *calibration);
+
+/* Unless it is there, measure and keep it. -EAGAIN: another process does. Others are logged, too. */
+int sc_calibration_make(void);
+
+/* Keep nothing. -ENOENT */
+int sc_calibration_remove(void);
+
+/* Where it is kept. */
+#define SC_CALIBRATION_PATH_MAX 112
+void sc_calibration_path(char path[SC_CALIBRATION_PATH_MAX]);
+
+/* Set what follows from it. */
+void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_config *config);
 
 /*
  * A name for several endpoints of this process, which can be told from each other by who sends to them: the

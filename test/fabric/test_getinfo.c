@@ -1485,7 +1485,8 @@ static void test_progress_strict(void **state)
 static void test_parameters_listed(void **state)
 {
 	static const char *const names[] = { "cma",	    "remote_comm",  "inline_max", "eager_max",
-					     "bounce_size", "bounce_count", "peers",	  "rma" };
+					     "bounce_size", "bounce_count", "peers",	  "rma",
+					     "calibrate" };
 	struct fi_param *params;
 	int count;
 

@@ -1368,6 +1368,47 @@ static void close_pipe(void)
 	}
 }
 
+/* What copies cost is measured and kept by one of two, or by the next after one that has died over it. */
+static bool calibration_is_known(void)
+{
+	struct sc_calibration calibration;
+	int ret = sc_calibration_load(&calibration);
+
+	if (ret && ret != -ENOENT && ret != -EPROTO && !may_fail())
+		complain("the calibration cannot be read");
+	return !ret;
+}
+
+static void end_calibration(void)
+{
+	int ret = sc_calibration_make();
+
+	if (!may_fail() && (ret || !calibration_is_known()))
+		complain("nobody can calibrate any more");
+	if (sc_calibration_remove() && sc_calibration_remove() && !may_fail())
+		complain("the calibration cannot be removed");
+}
+
+static void work_calibrate(struct side *side)
+{
+	struct sc_calibration some = { .cma = { .start = 1000, .per_kib = 100 } };
+	int ret;
+
+	at(side, "calibrate");
+	ret = sc_calibration_make();
+	if (ret && ret != -EAGAIN && !may_fail())
+		complain("the calibration cannot be made");
+	(void)calibration_is_known();
+	(void)sc_calibration_store(&some);
+	(void)calibration_is_known();
+	go_on(side, 2);
+	at(side, "end calibration");
+	if (wait_stage(side, 2) && side->index && wait_stage(side, 3))
+		return;
+	end_calibration();
+	go_on(side, 3);
+}
+
 /* A process that has lost its life lock by a slip of the application's is not reaped. */
 static void work_careless(struct side *side)
 {
@@ -1583,6 +1624,7 @@ static const struct protocol protocols[] = {
 	  { work_slow_reaper, work_second_reaper },
 	  NULL,
 	  { 0 } },
+	{ "calibration", { "one", "other" }, 0, { work_calibrate, work_calibrate }, NULL, { 0 } },
 	{ "lost lock",
 	  { "careless", "reaper" },
 	  0,
