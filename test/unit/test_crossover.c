@@ -240,6 +240,35 @@ static void test_messages_fixed(void **state)
 	pair_close(pair);
 }
 
+/* What is large enough to gain by it is copied by both, as soon as it goes by rendezvous. */
+static void test_messages_shared(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end pair[2];
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	attr.config.adapt = true;
+	for (int large = 0; large < 2; large++) {
+		bool shared = false;
+
+		pair_open(pair, &attr, WAY_CMA);
+		pair[0].peer->crossover.eager_max = SC_CROSSOVER_MIN;
+		assert_int_equal(end_recv(&pair[1], NULL, to, 16384, 7, SC_TAGGED), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 16383 + (size_t)large, 7, SC_TAGGED), 0);
+		for (int i = 0; i < 8; i++) {
+			(void)sc_ep_poll(pair[1].ep);
+			shared |= pair[1].peer->shares != 0;
+		}
+		assert_int_equal(shared, large);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[1].rx).err, 0);
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		pair_close(pair);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -253,6 +282,7 @@ int main(void)
 		cmocka_unit_test(test_messages_adapt),
 		cmocka_unit_test(test_messages_without_cma),
 		cmocka_unit_test(test_messages_fixed),
+		cmocka_unit_test(test_messages_shared),
 	};
 
 	return cmocka_run_group_tests(tests, pair_setup, NULL);
