@@ -3,6 +3,7 @@
 #define SC_ADDR_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <shmcma/core.h>
 
@@ -31,5 +32,15 @@ int sc_addr_directory_file(const char *directory, char name[SC_ADDR_NAME_MAX]);
 int sc_addr_parse_file(const char *name, struct sc_addr *addr);
 /* Is it the name of a file of a service, or of a directory, of this user? */
 bool sc_addr_is_service_file(const char *name);
+
+/* Of the first `len` characters of an address (FNV-1a), for tables of them: its nonce is random. */
+static inline uint32_t sc_addr_hash(const char *addr, size_t len)
+{
+	uint32_t hash = 2166136261u;
+
+	for (size_t i = 0; i < len; i++)
+		hash = (hash ^ (uint8_t)addr[i]) * 16777619u;
+	return hash;
+}
 
 #endif

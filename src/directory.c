@@ -81,23 +81,12 @@ static void unmap(struct sc_directory *directory)
 
 /* ---- the writer ------------------------------------------------------------------------------ */
 
-/* tmpfs gives up halfway when a signal comes (shmem_fallocate() in older kernels). */
-static int fallocate_whole(int fd, off_t size)
-{
-	int ret;
-
-	do
-		ret = fallocate(fd, 0, 0, size);
-	while (ret && errno == EINTR);
-	return ret;
-}
-
 static int fill(struct sc_directory *directory, uint32_t capacity)
 {
 	off_t size = (off_t)SC_ABI_DIRECTORY_SIZE(capacity);
 	int ret;
 
-	if (SC_TRY("directory.fallocate", fallocate_whole(directory->file.fd, size)))
+	if (SC_TRY("directory.fallocate", sc_own_fallocate(directory->file.fd, 0, 0, size)))
 		return errno == EDQUOT ? -ENOSPC : -errno;
 	ret = map(directory, directory->file.fd, PROT_READ | PROT_WRITE, capacity);
 	if (ret)

@@ -74,6 +74,16 @@ void sc_own_path(const char *name, char path[SC_OWN_PATH_MAX])
 	snprintf(path, SC_OWN_PATH_MAX, SC_HOST_DIR "/%s", name);
 }
 
+int sc_own_fallocate(int fd, int mode, off_t offset, off_t len)
+{
+	int ret;
+
+	do
+		ret = fallocate(fd, mode, offset, len);
+	while (ret && errno == EINTR);
+	return ret;
+}
+
 bool sc_own_is_named(const char *name, dev_t dev, ino_t ino)
 {
 	char path[SC_OWN_PATH_MAX];

@@ -77,6 +77,12 @@ void sc_own_path(const char *name, char path[SC_OWN_PATH_MAX]);
 /* Is the name that of this inode? False as well if it cannot be told: then errno says why, else it is 0. */
 bool sc_own_is_named(const char *name, dev_t dev, ino_t ino);
 
+/*
+ * fallocate(2), to its end: tmpfs gives up halfway when a signal comes (shmem_fallocate() in older kernels). -1
+ * and errno.
+ */
+int sc_own_fallocate(int fd, int mode, off_t offset, off_t len);
+
 /* Is there a file of that name, another than this inode? False as well if it cannot be told. */
 bool sc_own_is_taken(const char *name, dev_t dev, ino_t ino);
 

@@ -74,16 +74,6 @@
  */
 #define RECLAIM_POLLS (1u << 20)
 
-/* FNV-1a over the address; its nonce is random. */
-static uint32_t address_hash(const char *address)
-{
-	uint32_t hash = 2166136261u;
-
-	for (; *address; address++)
-		hash = (hash ^ (uint8_t)*address) * 16777619u;
-	return hash;
-}
-
 static int review_claims(struct sc_ep *ep);
 
 static void bump(const struct sc_seg *seg)
@@ -268,7 +258,7 @@ static void table_grow(struct sc_ep *ep)
 		return; /* longer chains */
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
-		struct sc_peer **chain = &table[address_hash(peer->address) & mask];
+		struct sc_peer **chain = &table[sc_addr_hash(peer->address, strlen(peer->address)) & mask];
 
 		peer->next = *chain;
 		*chain = peer;
@@ -316,7 +306,7 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 
 	if (sc_addr_kind(addr) != SC_ADDR_ENDPOINT)
 		return -EINVAL;
-	chain = &ep->peer_table[address_hash(addr) & ep->peer_table_mask];
+	chain = &ep->peer_table[sc_addr_hash(addr, strlen(addr)) & ep->peer_table_mask];
 	for (peer = *chain; peer; peer = peer->next)
 		if (!strcmp(peer->address, addr)) {
 			*found = peer;

@@ -19,15 +19,6 @@
 
 #define SOURCES_MIN 16
 
-static uint32_t stem_hash(const char *stem)
-{
-	uint32_t hash = 2166136261u; /* FNV-1a */
-
-	for (uint32_t i = 0; i < SC_ADDR_STEM; i++)
-		hash = (hash ^ (uint8_t)stem[i]) * 16777619u;
-	return hash;
-}
-
 int sc_rxq_init(struct sc_rxq *rxq, size_t size)
 {
 	memset(rxq, 0, sizeof(*rxq));
@@ -90,7 +81,7 @@ static void grow(struct sc_rxq *rxq)
 		return;
 	for (uint32_t i = 0; i <= rxq->source_mask; i++)
 		for (struct sc_source *source = rxq->sources[i], *next; source; source = next) {
-			struct sc_source **chain = &sources[stem_hash(source->stem) & mask];
+			struct sc_source **chain = &sources[sc_addr_hash(source->stem, SC_ADDR_STEM) & mask];
 
 			next = source->next;
 			source->next = *chain;
@@ -103,7 +94,7 @@ static void grow(struct sc_rxq *rxq)
 
 struct sc_source *sc_rxq_source(struct sc_rxq *rxq, const char *addr)
 {
-	struct sc_source **chain = &rxq->sources[stem_hash(addr) & rxq->source_mask];
+	struct sc_source **chain = &rxq->sources[sc_addr_hash(addr, SC_ADDR_STEM) & rxq->source_mask];
 	struct sc_source *source;
 
 	for (source = *chain; source; source = source->next)

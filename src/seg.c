@@ -132,17 +132,6 @@ static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as
 	return 0;
 }
 
-/* tmpfs gives up halfway when a signal comes (shmem_fallocate() in older kernels). */
-static int fallocate_whole(int fd, int mode, off_t offset, off_t len)
-{
-	int ret;
-
-	do
-		ret = fallocate(fd, mode, offset, len);
-	while (ret && errno == EINTR);
-	return ret;
-}
-
 /* Header, claims, and the first buffers: up to a page. */
 static uint64_t first_memory(const struct sc_seg *seg)
 {
@@ -158,7 +147,7 @@ static uint64_t first_memory(const struct sc_seg *seg)
 static int give_memory(const struct sc_seg *seg)
 {
 	if (SC_TRY("seg.ftruncate", ftruncate(seg->fd, (off_t)seg->header.length)) ||
-	    SC_TRY("seg.fallocate", fallocate_whole(seg->fd, 0, 0, (off_t)first_memory(seg))))
+	    SC_TRY("seg.fallocate", sc_own_fallocate(seg->fd, 0, 0, (off_t)first_memory(seg))))
 		return errno == EDQUOT ? -ENOSPC : -errno;
 	return 0;
 }
@@ -561,10 +550,8 @@ static void shared_init(void)
 
 static struct sc_seg **shared_chain(const char *addr)
 {
-	uint32_t hash = 2166136261u; /* FNV-1a */
+	uint32_t hash = sc_addr_hash(addr, strlen(addr));
 
-	for (; *addr; addr++)
-		hash = (hash ^ (uint8_t)*addr) * 16777619u;
 	return &shared[(hash ^ hash >> 16) % SHARED_BUCKETS];
 }
 
@@ -815,7 +802,7 @@ static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, in
 
 	if (fd < 0)
 		return fd;
-	if (SC_TRY("seg.part", fallocate_whole(fd, mode, (off_t)offset, (off_t)size)))
+	if (SC_TRY("seg.part", sc_own_fallocate(fd, mode, (off_t)offset, (off_t)size)))
 		err = errno == EDQUOT ? -ENOSPC : -errno;
 	if (!kept)
 		sc_own_close_other(fd);

@@ -228,7 +228,7 @@ enum sc_abi_kind {
 #define SC_ABI_F_ACK (1u << 2)	 /* inline, bounce: the sender wants an SC_ABI_ACK; words[2] = operation */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
-#define SC_ABI_F_CLEAN (1u << 5) /* bounce: write the buffers' lines back to memory when they have been read */
+#define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
 
 /*
  * An operation of the writer, opaque to the other side, which echoes it. low 32 bits: index, high 32
