@@ -81,7 +81,8 @@ static void grow(struct sc_rxq *rxq)
 		return;
 	for (uint32_t i = 0; i <= rxq->source_mask; i++)
 		for (struct sc_source *source = rxq->sources[i], *next; source; source = next) {
-			struct sc_source **chain = &sources[sc_addr_hash(source->stem, SC_ADDR_STEM) & mask];
+			struct sc_source **chain =
+				&sources[sc_addr_hash(source->stem, SC_ADDR_STEM) & mask];
 
 			next = source->next;
 			source->next = *chain;

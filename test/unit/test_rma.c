@@ -1046,6 +1046,14 @@ static void test_closed_under_way(void **state)
 			}
 }
 
+/* What a peer has sent before it closed is there to be received. */
+static void check_last_words(void)
+{
+	assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 5, 0), 0);
+	ends_settle(pair, 1);
+	expect_received(&pair[0], pair[0].peer, into, 1000, 5);
+}
+
 /*
  * Whoever finds a peer closed by writing to it still gets what that has sent before. What is posted is refused:
  * until that has been read, for now.
@@ -1071,9 +1079,7 @@ static void test_last_words(void **state)
 		assert_null(sc_cq_peek(&pair[0].tx));
 		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | inject), -ECONNRESET);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 5, 0), -ECONNRESET);
-		assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 5, 0), 0);
-		ends_settle(pair, 1);
-		expect_received(&pair[0], pair[0].peer, into, 1000, 5);
+		check_last_words();
 		rma_close();
 	}
 }
@@ -1110,9 +1116,7 @@ static void test_last_words_amid(void **state)
 			sc_ep_poll(pair[0].ep);
 		assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
 		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
-		assert_int_equal(end_recv(&pair[0], NULL, into, 1000, 5, 0), 0);
-		ends_settle(pair, 1);
-		expect_received(&pair[0], pair[0].peer, into, 1000, 5);
+		check_last_words();
 		rma_close();
 	}
 }
