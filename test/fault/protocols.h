@@ -997,7 +997,7 @@ static void work_closing_target(struct side *side)
 	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
 	go_on(side, 2);
 	(void)wait_stage(side, 2);
-	while (side->other->hits[point_find("rma.hazard")] == 0 && !side->other->gone &&
+	while (side->other->hits[point_named("direct.hazard")] == 0 && !side->other->gone &&
 	       side->other->stage < 3)
 		progress(side);
 	reg_close(side, reg);

@@ -92,6 +92,18 @@ static int point_find(const char *name)
 	return found ? (int)(found - points) : -1;
 }
 
+/* One that the tests themselves name: it is there. */
+static int point_named(const char *name)
+{
+	int point = point_find(name);
+
+	if (point < 0) {
+		fprintf(stderr, "no point is named %s\n", name);
+		exit(1);
+	}
+	return point;
+}
+
 /* The same by the name's address, which is the same at each visit: a table that fills as it goes. */
 static int point_of(const char *name)
 {

@@ -99,6 +99,7 @@ static const int *errnos_of(const struct sc_inject_site *site)
 		{ "seg.table", { ENOSPC, EPERM } },
 		/* fail only when the descriptor has been closed, or always */
 		{ "own.is_open", { 0 } },
+		{ "own.other", { 0 } },
 		{ "host.fstat", { 0 } },
 		{ "host.fstatfs", { 0 } },
 	};
@@ -278,7 +279,7 @@ static void schedule_clear(const struct protocol *protocol)
 	control->injections[INJECTIONS - 1] = (struct injection){
 		.action = protocol->given.action,
 		.side = protocol->given.side,
-		.point = point_find(protocol->given.point),
+		.point = point_named(protocol->given.point),
 		.err = protocol->given.err,
 		.nth = 1,
 	};
@@ -613,7 +614,7 @@ static bool check_one(enum sabotage sabotage, const char *violation, int side, b
 	control->saboteur = side;
 	if (kills)
 		control->injections[0] = (struct injection){
-			.action = KILL, .side = !side, .point = point_find("ring.committed"), .nth = 3
+			.action = KILL, .side = !side, .point = point_named("ring.committed"), .nth = 3
 		};
 	expected = violation;
 	seen = false;
