@@ -330,7 +330,7 @@ static void wait_until_asleep(void)
  * In one second that nothing happens in, of some that may be needed until what was begun is over: far fewer
  * switches than a look every few milliseconds would make, and next to no time on a processor.
  */
-#define SECONDS 20
+#define SECONDS (SANITIZED ? 3 : 20)
 #define SWITCHES 20
 #define RUN_NS 50000000
 
@@ -379,7 +379,7 @@ static void without_waitv(void)
 
 #define WORDS 512
 #define SERVED_ROUNDS 20
-#define RANDOM_ROUNDS 3000
+#define RANDOM_ROUNDS (SANITIZED ? 600 : 3000)
 
 /* What the target lets others use, and how it makes progress. */
 struct served {

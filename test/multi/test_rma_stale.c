@@ -19,6 +19,7 @@
 #define LARGE ((size_t)16 << 20) /* not copied in one go: the close comes in between */
 #define SLOTS 16		 /* generations whose keys can be looked up */
 #define BEHIND_MAX 8		 /* a peer is no more generations behind */
+#define LESS (MT_SANITIZED ? 4 : 1)
 
 struct params {
 	struct rma_mode mode;
@@ -260,15 +261,15 @@ static void stale_rank(const void *arg)
 int main(void)
 {
 	static const struct params modes[] = {
-		{ { .name = "stale" }, SMALL, 10000 },
-		{ { .name = "stale-large" }, LARGE, 100 },
-		{ { .name = "stale-nocma", .env = { "FI_SHMCMA_CMA=0" }, .served = true }, SMALL, 2000 },
+		{ { .name = "stale" }, SMALL, 10000 / LESS },
+		{ { .name = "stale-large" }, LARGE, 100 / LESS },
+		{ { .name = "stale-nocma", .env = { "FI_SHMCMA_CMA=0" }, .served = true }, SMALL, 2000 / LESS },
 		{ { .name = "stale-strict",
 		    .env = { "FI_SHMCMA_RMA=strict" },
 		    .automatic = true,
 		    .served = true },
 		  SMALL,
-		  2000 },
+		  2000 / LESS },
 	};
 
 	mt_init("test_rma_stale");
