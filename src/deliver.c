@@ -63,46 +63,6 @@
 /* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
 #define FENCED_MAX 1024
 
-/* How a receive ends, or one message of a multi-receive. */
-struct ending {
-	struct sc_peer *peer;
-	uint64_t tag, data;
-	uint64_t size;	/* of the message */
-	size_t done;	/* bytes of it received */
-	uint32_t flags; /* SC_COMP_* */
-	int error;	/* negative errno */
-	void *buf;	/* multi-receive: where it is */
-};
-
-/* ---- completions ----------------------------------------------------------------------------- */
-
-static inline __attribute__((always_inline)) void complete(struct sc_ep *ep, const struct sc_rx_op *op,
-							   const struct ending *ending)
-{
-	int error = !ending->error && ending->size > ending->done ? -EMSGSIZE : ending->error;
-	struct sc_comp *comp;
-
-	ep->counters.rx_msgs++;
-	ep->counters.rx_bytes += ending->done;
-	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
-	if (!ep->rx_cq || (op->flags & ep->rx_silent && !error && !(ending->flags & SC_COMP_MULTI_DONE)))
-		return;
-	comp = sc_cq_reserve(ep->rx_cq);
-	if (!comp)
-		return;
-	comp->context = op->context;
-	comp->cq_flags = op->cq_flags;
-	comp->len = ending->done;
-	comp->buf = ending->buf;
-	comp->data = ending->data;
-	comp->tag = ending->tag;
-	comp->source = ending->peer;
-	comp->olen = ending->size - ending->done;
-	comp->err = -error;
-	comp->flags = ending->flags;
-	sc_cq_commit(ep->rx_cq);
-}
-
 void sc_deliver_ack(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
 {
 	uint64_t words[7] = { 0 };
@@ -216,7 +176,7 @@ static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 
 static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
-	struct ending ending = { .peer = op->peer,
+	struct sc_received received = { .peer = op->peer,
 				 .tag = op->tag,
 				 .data = op->data,
 				 .size = op->size,
@@ -225,7 +185,7 @@ static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 				 .error = error,
 				 .buf = op->multi ? op->iov[0].iov_base : NULL };
 
-	complete(ep, op, &ending);
+	sc_deliver_complete(ep, op, &received);
 	sc_slab_put(&ep->rxq->ops, op);
 }
 
@@ -610,7 +570,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 		transfer_ask(op);
 		return;
 	}
-	ep->idle = false;
+	sc_ep_begin(ep);
 	if (first)
 		sc_list_append(&ep->pulling, &peer->pulling);
 	sc_list_append(&peer->copying, &op->pulling);
@@ -714,18 +674,18 @@ static void cancel_transfers(struct sc_peer *peer)
 {
 	sc_list_for_safe (entry, next, &peer->transfers) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
-		struct ending ending = { .tag = op->tag,
+		struct sc_received received = { .tag = op->tag,
 					 .size = op->size,
 					 .flags = transfer_leave(peer->ep, op),
 					 .error = op->over ? op->outcome : -ECANCELED };
 
-		if (!ending.error) { /* it has only waited to be reported */
-			ending.data = op->data;
-			ending.done = op->want;
-			ending.flags |= op->comp_flags;
-			ending.buf = op->multi ? op->iov[0].iov_base : NULL;
+		if (!received.error) { /* it has only waited to be reported */
+			received.data = op->data;
+			received.done = op->want;
+			received.flags |= op->comp_flags;
+			received.buf = op->multi ? op->iov[0].iov_base : NULL;
 		}
-		complete(peer->ep, op, &ending);
+		sc_deliver_complete(peer->ep, op, &received);
 		sc_slab_put(&peer->ep->rxq->ops, op);
 	}
 }
@@ -811,7 +771,7 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 {
 	struct sc_ep *ep = message->peer->ep;
 	size_t len = message->size < op->capacity ? message->size : op->capacity;
-	struct ending ending = { .peer = message->peer,
+	struct sc_received received = { .peer = message->peer,
 				 .tag = message->tag,
 				 .data = message->data,
 				 .size = message->size,
@@ -821,14 +781,14 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 	if (len)
 		sc_deliver_payload(message, op->iov, op->iov_count, len);
 	if (op->flags & SC_RECV_MULTI) {
-		ending.buf = multi_take(ep, op, len);
+		received.buf = multi_take(ep, op, len);
 		if (sc_deliver_exhausted(op) && !op->multi_transfers)
-			ending.flags |= SC_COMP_MULTI_DONE;
+			received.flags |= SC_COMP_MULTI_DONE;
 	}
-	complete(ep, op, &ending);
+	sc_deliver_complete(ep, op, &received);
 	if (message->op)
 		sc_deliver_acknowledge(message, len);
-	if (!(op->flags & SC_RECV_MULTI) || ending.flags & SC_COMP_MULTI_DONE)
+	if (!(op->flags & SC_RECV_MULTI) || received.flags & SC_COMP_MULTI_DONE)
 		sc_slab_put(&ep->rxq->ops, op);
 }
 
@@ -882,41 +842,6 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 		next = sc_ring_peek_next(&message->peer->rx, message->lines);
 	transfer_start(ep, op, sc_ctl_kind(next) == SC_ABI_RDV);
 	return 0;
-}
-
-static inline __attribute__((always_inline)) void deliver_plain(struct sc_rx_op *op, struct sc_peer *peer,
-								uint64_t tag, uint64_t ctl)
-{
-	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	uint32_t size = sc_ctl_size(ctl);
-	struct ending ending = { .peer = peer,
-				 .tag = tag,
-				 .data = sc_load_relaxed_64(&line->words[1]), /* published by ctl */
-				 .size = size,
-				 .done = size,
-				 .flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
-
-	complete(peer->ep, op, &ending);
-	sc_slab_put(&peer->ep->rxq->ops, op);
-}
-
-void sc_deliver_line(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl)
-{
-	sc_line_copy(op->iov[0].iov_base,
-		     sc_ring_first(&peer->rx)->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
-		     sc_ctl_size(ctl));
-	deliver_plain(op, peer, tag, ctl);
-}
-
-void sc_deliver_plain(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl,
-		      const uint8_t *payload)
-{
-	if (payload)
-		memcpy(op->iov[0].iov_base, payload, sc_ctl_size(ctl));
-	else
-		sc_inline_read(peer->rx.lines, sc_ring_first(&peer->rx), 0, op->iov[0].iov_base,
-			       sc_ctl_size(ctl));
-	deliver_plain(op, peer, tag, ctl);
 }
 
 int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message)

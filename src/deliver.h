@@ -2,6 +2,7 @@
 #ifndef SC_DELIVER_H
 #define SC_DELIVER_H
 
+#include "cq.h"
 #include "state.h"
 
 /* A message to be delivered: what is known of it, checked, and where its payload is. */
@@ -28,19 +29,49 @@ struct sc_message {
  */
 int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message);
 
-/*
- * The same for one of a line, into a receive that is out of the matcher, for one message in one buffer that it fits.
- * `ctl` is the record's, checked.
- */
-void sc_deliver_line(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl);
-
-/* The same with a payload in one piece somewhere else, or (NULL) in the record's lines. */
-void sc_deliver_plain(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t ctl,
-		      const uint8_t *payload);
-
 /* The first `len` bytes of an eager message's payload into a vector. */
 void sc_deliver_payload(const struct sc_message *message, const struct iovec *iov, size_t iov_count,
 			size_t len);
+
+/* How a receive ends, or one message of a multi-receive. */
+struct sc_received {
+	struct sc_peer *peer;
+	uint64_t tag, data;
+	uint64_t size;	/* of the message */
+	size_t done;	/* bytes of it received */
+	uint32_t flags; /* SC_COMP_* */
+	int error;	/* negative errno */
+	void *buf;	/* multi-receive: where it is */
+};
+
+/* Count it, and complete the receive as far as it is to be told of. */
+static inline __attribute__((always_inline)) void
+sc_deliver_complete(struct sc_ep *ep, const struct sc_rx_op *op, const struct sc_received *received)
+{
+	int error = !received->error && received->size > received->done ? -EMSGSIZE : received->error;
+	struct sc_comp *comp;
+
+	ep->counters.rx_msgs++;
+	ep->counters.rx_bytes += received->done;
+	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
+	if (!ep->rx_cq ||
+	    (op->flags & ep->rx_silent && !error && !(received->flags & SC_COMP_MULTI_DONE)))
+		return;
+	comp = sc_cq_reserve(ep->rx_cq);
+	if (!comp)
+		return;
+	comp->context = op->context;
+	comp->cq_flags = op->cq_flags;
+	comp->len = received->done;
+	comp->buf = received->buf;
+	comp->data = received->data;
+	comp->tag = received->tag;
+	comp->source = received->peer;
+	comp->olen = received->size - received->done;
+	comp->err = -error;
+	comp->flags = received->flags;
+	sc_cq_commit(ep->rx_cq);
+}
 
 /* Tell the sender how its operation has ended. */
 void sc_deliver_ack(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error);

@@ -266,6 +266,33 @@ static int end_lost(struct sc_ep *ep)
 	return ended;
 }
 
+/* Has something that has been begun not ended yet? */
+static bool is_due(const struct sc_ep *ep)
+{
+	return !sc_list_empty(&ep->unanswered) || !sc_list_empty(&ep->pulling) ||
+	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->sharing) ||
+	       !sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
+	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->ending) || ep->replies;
+}
+
+/* Go on with what has been begun: see sc_ep_begin(). */
+static __attribute__((noinline)) int go_on(struct sc_ep *ep)
+{
+	int done = 0;
+
+	if (!sc_list_empty(&ep->pulling))
+		done += sc_deliver_progress(ep);
+	done += sc_tx_progress(ep);
+	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering))
+		done += sc_rma_progress(ep);
+	if (!sc_list_empty(&ep->serving))
+		done += sc_serve_progress(ep);
+	if (!sc_list_empty(&ep->ending))
+		done += end_lost(ep);
+	ep->due = is_due(ep);
+	return done;
+}
+
 int sc_ep_poll(struct sc_ep *ep)
 {
 	int done = 0;
@@ -276,18 +303,11 @@ int sc_ep_poll(struct sc_ep *ep)
 		done += sc_peers_hear(ep);
 	if (__builtin_expect(sc_peers_changed(ep), 0))
 		done += sc_peers_review(ep);
-	if (__builtin_expect(!sc_list_empty(&ep->unanswered), 0))
+	if (__builtin_expect(ep->due, 0) && !sc_list_empty(&ep->unanswered))
 		done += sc_peers_ask(ep);
 	done += sc_rx_poll(ep);
-	if (__builtin_expect(!sc_list_empty(&ep->pulling), 0))
-		done += sc_deliver_progress(ep);
-	done += sc_tx_progress(ep);
-	if (__builtin_expect(!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering), 0))
-		done += sc_rma_progress(ep);
-	if (__builtin_expect(!sc_list_empty(&ep->serving), 0))
-		done += sc_serve_progress(ep);
-	if (__builtin_expect(!sc_list_empty(&ep->ending), 0))
-		done += end_lost(ep);
+	if (__builtin_expect(ep->due, 0))
+		done += go_on(ep);
 	ep->idle = !done;
 	if (done)
 		ep->vain = 0;

@@ -244,7 +244,7 @@ int sc_offer_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	peer->rma_pending++;
 	peer->ep->counters.rma_offers++;
 	if (first) {
-		peer->ep->idle = false;
+		sc_ep_begin(peer->ep);
 		sc_list_append(&peer->ep->offering, &peer->offering);
 		peer->offer_looks = 0;
 	}

@@ -526,7 +526,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	(void)SC_INJECT("peer.published");
 	bump(peer->seg);
 	sc_list_append(&peer->ep->unanswered, &peer->unanswered);
-	peer->ep->idle = false;
+	sc_ep_begin(peer->ep);
 	return 0;
 
 failed:
@@ -595,7 +595,7 @@ static int connect_again(struct sc_peer *peer)
 	/* the last one's claims, all of them made before */
 	review_claims(ep);
 	if (!is_parted(peer) || ep->membership != seen) {
-		ep->idle = false; /* it goes on with the next poll */
+		sc_ep_begin(ep); /* it goes on with the next poll */
 		return -EAGAIN;
 	}
 	ret = sc_seg_attach(peer->address, &seg);
@@ -618,7 +618,7 @@ int sc_peer_reach(struct sc_peer *peer)
 			return 0;
 		(void)sc_peers_review(peer->ep);
 		if (peer->link == SC_LINK_UP) {
-			peer->ep->idle = false;
+			sc_ep_begin(peer->ep);
 			return -EAGAIN; /* first what it has written */
 		}
 	}
@@ -711,6 +711,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 		end_feed(peer, error);
 	if (sc_list_empty(&peer->ending))
 		sc_list_append(&ep->ending, &peer->ending);
+	sc_ep_begin(ep);
 	/* of one that has vanished, only now: what it had written could be received */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);

@@ -47,7 +47,7 @@ void sc_request_queue(struct sc_rma_op *op)
 		(void)advance(peer);
 	if (sc_list_empty(&peer->rma_queued))
 		return;
-	peer->ep->idle = false;
+	sc_ep_begin(peer->ep);
 	if (sc_list_empty(&peer->rma_busy))
 		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
 }
@@ -327,7 +327,7 @@ static void put_near(struct sc_rma_op *op)
 	       sc_list_entry(behind->next, struct sc_rma_op, of_peer)->again)
 		behind = behind->next;
 	sc_list_prepend(behind, &op->of_peer);
-	peer->ep->idle = false;
+	sc_ep_begin(peer->ep);
 	if (sc_list_empty(&peer->rma_busy))
 		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
 }

@@ -158,6 +158,24 @@ static inline struct sc_rx_op *plain_receive(struct sc_peer *peer, uint64_t tag,
 	return op;
 }
 
+/* Its payload is there. */
+static inline __attribute__((always_inline)) void end_plain(struct sc_rx_op *op, struct sc_peer *peer,
+							    uint64_t tag, uint64_t ctl)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint32_t size = sc_ctl_size(ctl);
+	struct sc_received received = { .peer = peer,
+					.tag = tag,
+					.data = sc_load_relaxed_64(&line->words[1]), /* published by ctl */
+					.size = size,
+					.done = size,
+					.flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
+
+	sc_deliver_complete(peer->ep, op, &received);
+	sc_slab_put(&peer->ep->rxq->ops, op);
+	sc_peer_give_back(peer, SC_ABI_UNITS(size));
+}
+
 /*
  * What most messages are: inline in a line, no acknowledgement asked for, for a plain receive; and no order of
  * completions is asked for. It does not wait, so the window has no say. False says nothing, and nothing has been
@@ -176,8 +194,10 @@ static inline bool take_line(struct sc_peer *peer, uint64_t ctl)
 	if (!op)
 		return false;
 	sc_deliver_unpost(ep->rxq, op);
-	sc_deliver_line(op, peer, tag, ctl);
-	sc_peer_give_back(peer, SC_ABI_UNITS(sc_ctl_size(ctl)));
+	sc_line_copy(op->iov[0].iov_base,
+		     sc_ring_first(&peer->rx)->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
+		     sc_ctl_size(ctl));
+	end_plain(op, peer, tag, ctl);
 	return true;
 }
 
@@ -207,8 +227,11 @@ static inline bool take_plain(struct sc_peer *peer, uint64_t ctl)
 	if (!op)
 		return false;
 	sc_deliver_unpost(peer->ep->rxq, op);
-	sc_deliver_plain(op, peer, tag, ctl, payload);
-	sc_peer_give_back(peer, SC_ABI_UNITS(size));
+	if (payload)
+		memcpy(op->iov[0].iov_base, payload, size);
+	else
+		sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
+	end_plain(op, peer, tag, ctl);
 	return true;
 }
 
@@ -280,54 +303,70 @@ static int lose_payload(struct sc_peer *peer)
 	return 1;
 }
 
+/* A burst of records that are taken out of a peer's ring. */
+struct burst {
+	int taken;
+	uint32_t lent; /* bytes in buffers that it has not been told of */
+};
+
+/* The next record, whatever it is. -EAGAIN: nothing behind it is taken now; -ECONNRESET: nor ever. */
+static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ctl, struct burst *burst)
+{
+	uint32_t lines = sc_ctl_lines(ctl);
+	enum sc_abi_kind kind = sc_ctl_kind(ctl);
+	const char *why = "a record of impossible length";
+	int ret = -EPROTO;
+
+	if (!peer->seg && names_buffers(kind)) {
+		burst->taken += lose_payload(peer);
+		return -ECONNRESET;
+	}
+	if (lines - 1 < SC_ABI_RECORD_LINES)
+		ret = take_record(peer, ctl, &why);
+	if (ret == -ENOMEM)
+		return -EAGAIN;
+	burst->taken++; /* of one that stays a step has been done */
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret) {
+		sc_peer_quarantine(peer, -EPROTO, why);
+		return -ECONNRESET;
+	}
+	if (!peer->rx.lines)
+		return -ECONNRESET; /* quarantined while it was answered */
+	sc_record_clean(peer, ctl);
+	sc_ring_release(&peer->rx, lines);
+	if (names_buffers(kind))
+		burst->lent += sc_ctl_size(ctl) + 1;
+	if (burst->lent > PUBLISH_BYTES) {
+		sc_peer_publish(peer);
+		burst->lent = 0;
+	}
+	return 0;
+}
+
 /* Take what the peer's ring has, up to RING_BURST records. */
 static __attribute__((noinline)) int poll_ring(struct sc_peer *peer)
 {
-	int taken = 0;
-	uint32_t lent = 0; /* bytes in buffers that it has not been told of */
+	struct burst burst = { .taken = 0 };
 	uint64_t ctl;
+	int ret = 0;
 
-	while (taken < RING_BURST && (ctl = sc_ring_peek(&peer->rx))) {
-		uint32_t lines = sc_ctl_lines(ctl);
-		enum sc_abi_kind kind = sc_ctl_kind(ctl);
-		const char *why = "a record of impossible length";
-		int ret = -EPROTO;
-
+	while (burst.taken < RING_BURST && !ret && (ctl = sc_ring_peek(&peer->rx)))
 		if (__builtin_expect(take_line(peer, ctl), 1)) {
 			sc_ring_release(&peer->rx, 1);
-			taken++;
-			continue;
+			burst.taken++;
+		} else {
+			ret = take_next(peer, ctl, &burst);
 		}
-		if (!peer->seg && names_buffers(kind))
-			return taken + lose_payload(peer);
-		if (lines - 1 < SC_ABI_RECORD_LINES)
-			ret = take_record(peer, ctl, &why);
-		if (ret == -EAGAIN)
-			taken++; /* a step of it has been done */
-		if (ret == -ENOMEM || ret == -EAGAIN)
-			break;
-		if (ret) {
-			sc_peer_quarantine(peer, -EPROTO, why);
-			return taken + 1;
-		}
-		taken++;
-		if (!peer->rx.lines)
-			return taken; /* quarantined while it was answered */
-		sc_record_clean(peer, ctl);
-		sc_ring_release(&peer->rx, lines);
-		if (names_buffers(kind))
-			lent += sc_ctl_size(ctl) + 1;
-		if (lent > PUBLISH_BYTES) {
-			sc_peer_publish(peer);
-			lent = 0;
-		}
-	}
+	if (ret == -ECONNRESET)
+		return burst.taken;
 	sc_deliver_prove(peer);
 	if (!peer->rx.lines)
-		return taken;
-	if (taken && (lent || peer->rx.head - peer->rx.published >= PUBLISH_LINES))
+		return burst.taken;
+	if (burst.taken && (burst.lent || peer->rx.head - peer->rx.published >= PUBLISH_LINES))
 		sc_peer_publish(peer);
-	return taken;
+	return burst.taken;
 }
 
 /* This one is busy: have it looked at in each poll, in the place of another. */
@@ -360,17 +399,12 @@ static inline int poll_peer(struct sc_ep *ep, uint32_t index)
 	return taken;
 }
 
-int sc_rx_poll(struct sc_ep *ep)
+/* Of the rings that are not polled each time the next ones in turn. */
+static __attribute__((noinline)) int poll_quiet(struct sc_ep *ep)
 {
 	int taken = 0;
-	uint32_t quiet;
 
-	sc_memory_forget(&ep->memory);
-	for (uint32_t i = 0; i < SC_BUSY_RINGS && i < ep->inbound_count; i++)
-		taken += poll_peer(ep, i);
-	if (__builtin_expect(ep->inbound_count <= SC_BUSY_RINGS, 1))
-		return taken;
-	for (quiet = 0; quiet < QUIET_RINGS && ep->inbound_count > SC_BUSY_RINGS; quiet++) {
+	for (uint32_t quiet = 0; quiet < QUIET_RINGS && ep->inbound_count > SC_BUSY_RINGS; quiet++) {
 		uint32_t index = ep->inbound_cursor;
 		int here;
 
@@ -382,5 +416,17 @@ int sc_rx_poll(struct sc_ep *ep)
 			inbound_promote(ep, index);
 		taken += here;
 	}
+	return taken;
+}
+
+int sc_rx_poll(struct sc_ep *ep)
+{
+	int taken = 0;
+
+	sc_memory_forget(&ep->memory);
+	for (uint32_t i = 0; i < SC_BUSY_RINGS && i < ep->inbound_count; i++)
+		taken += poll_peer(ep, i);
+	if (__builtin_expect(ep->inbound_count > SC_BUSY_RINGS, 0))
+		taken += poll_quiet(ep);
 	return taken;
 }

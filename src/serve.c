@@ -161,6 +161,7 @@ static int defer(struct sc_peer *peer, struct sc_serve_op **deferred, const char
 	sc_list_append(&peer->serving, &op->of_peer);
 	if (sc_list_empty(&peer->serving_peer))
 		sc_list_append(&peer->ep->serving, &peer->serving_peer);
+	sc_ep_begin(peer->ep);
 	peer->serving_count++;
 	*deferred = op;
 	return 0;

@@ -392,6 +392,7 @@ struct sc_ep {
 	struct sc_list *glanced; /* and whose word of life was looked at */
 	uint32_t polls, watch_mask;
 	bool idle; /* the last poll found nothing to do, and nothing has been begun since that polls go on with */
+	bool due;  /* there may be something that polls go on with: see sc_ep_begin() */
 	uint32_t vain;	       /* times in a row that sc_ep_rest() has seen what polls then did not take */
 	bool wants_room;       /* a record or a buffer found none; until asked for in sc_ep_rest() */
 	bool pushed_back;      /* a send did, until asked for by sc_ep_was_refused() */
@@ -406,6 +407,16 @@ struct sc_ep {
 	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
 	bool refused; /* those who claim some of these may have been refused, or given up */
 };
+
+/*
+ * Something has been begun that polls go on with: one of the lists `unanswered`, `pulling`, `pushing`, `sharing`,
+ * `rma_busy`, `offering`, `serving` and `ending` has an entry more, or there is one of `replies` more.
+ */
+static inline void sc_ep_begin(struct sc_ep *ep)
+{
+	ep->idle = false;
+	ep->due = true;
+}
 
 /* An operation with these flags has ended; `cntr` is its own, see core.h, `error` a negative errno or 0. */
 static inline void sc_ep_count(struct sc_ep *ep, enum sc_event event, struct sc_cntr *cntr, uint32_t flags,

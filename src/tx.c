@@ -523,7 +523,7 @@ void sc_tx_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, con
 	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
 	sc_list_append(&peer->replies, &reply->of_peer);
-	peer->ep->idle = false;
+	sc_ep_begin(peer->ep);
 	peer->reply_count++;
 	peer->ep->replies++;
 }
@@ -559,6 +559,7 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 	op->push_size = pull->size;
 	op->pushed = 0;
 	sc_list_append(&peer->ep->pushing, &op->pushing);
+	sc_ep_begin(peer->ep);
 	return 0;
 }
 
@@ -660,6 +661,7 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 	op->segment_count = segments.count;
 	op->state = SC_TX_SHARING;
 	sc_list_append(&peer->ep->sharing, &op->pushing);
+	sc_ep_begin(peer->ep);
 	return 0;
 }
 
@@ -763,15 +765,15 @@ static int reply_some(struct sc_ep *ep)
 	return written;
 }
 
-int sc_tx_progress_slow(struct sc_ep *ep)
+int sc_tx_progress(struct sc_ep *ep)
 {
 	int written = 0;
 
-	if (__builtin_expect(ep->replies, 0))
+	if (ep->replies)
 		written += reply_some(ep);
-	if (__builtin_expect(!sc_list_empty(&ep->pushing), 0))
+	if (!sc_list_empty(&ep->pushing))
 		written += push_some(ep);
-	if (__builtin_expect(!sc_list_empty(&ep->sharing), 0) && sc_list_empty(&ep->pulling))
+	if (!sc_list_empty(&ep->sharing) && sc_list_empty(&ep->pulling))
 		written += share_some(ep);
 	return written;
 }

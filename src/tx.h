@@ -23,15 +23,8 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 bool sc_tx_share(struct sc_peer *peer, const struct sc_abi_share *share, const struct iovec *iov,
 		 size_t iov_count);
 
-int sc_tx_progress_slow(struct sc_ep *ep);
-
 /* Go on with pieces, shared copies and queued answers. Returns the number of records and chunks. */
-static inline int sc_tx_progress(struct sc_ep *ep)
-{
-	bool some = ep->replies || !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->sharing);
-
-	return __builtin_expect(some, 0) ? sc_tx_progress_slow(ep) : 0;
-}
+int sc_tx_progress(struct sc_ep *ep);
 
 /* The peer is lost: its sends end with `error` (negative errno). */
 void sc_tx_end_peer(struct sc_peer *peer, int error);
