@@ -346,7 +346,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 }
 
 /* Take what the peer's ring has, up to RING_BURST records. */
-static __attribute__((noinline)) int poll_ring(struct sc_peer *peer)
+static int poll_ring(struct sc_peer *peer)
 {
 	struct burst burst = { .taken = 0 };
 	uint64_t ctl;
@@ -382,16 +382,10 @@ static void inbound_promote(struct sc_ep *ep, uint32_t index)
 	peer->inbound_index = victim;
 }
 
-static inline int poll_peer(struct sc_ep *ep, uint32_t index)
+int sc_rx_poll_peer(struct sc_peer *peer)
 {
-	struct sc_peer *peer = ep->inbound[index];
-	int taken;
+	int taken = poll_ring(peer);
 
-	if (__builtin_expect(!sc_ring_peek(&peer->rx) && sc_list_empty(&peer->unproven) &&
-				     peer->feed != SC_FEED_DRAINING,
-			     1))
-		return 0;
-	taken = poll_ring(peer);
 	if (__builtin_expect(!taken && peer->feed == SC_FEED_DRAINING, 0) && !sc_ring_peek(&peer->rx)) {
 		sc_peer_drained(peer);
 		return 1;
@@ -399,34 +393,23 @@ static inline int poll_peer(struct sc_ep *ep, uint32_t index)
 	return taken;
 }
 
-/* Of the rings that are not polled each time the next ones in turn. */
-static __attribute__((noinline)) int poll_quiet(struct sc_ep *ep)
+int sc_rx_poll_quiet(struct sc_ep *ep)
 {
 	int taken = 0;
 
 	for (uint32_t quiet = 0; quiet < QUIET_RINGS && ep->inbound_count > SC_BUSY_RINGS; quiet++) {
 		uint32_t index = ep->inbound_cursor;
+		struct sc_peer *peer;
 		int here;
 
 		if (index < SC_BUSY_RINGS || index >= ep->inbound_count)
 			index = SC_BUSY_RINGS;
 		ep->inbound_cursor = index + 1;
-		here = poll_peer(ep, index);
+		peer = ep->inbound[index];
+		here = sc_rx_is_due(peer) ? sc_rx_poll_peer(peer) : 0;
 		if (here && index < ep->inbound_count)
 			inbound_promote(ep, index);
 		taken += here;
 	}
-	return taken;
-}
-
-int sc_rx_poll(struct sc_ep *ep)
-{
-	int taken = 0;
-
-	sc_memory_forget(&ep->memory);
-	for (uint32_t i = 0; i < SC_BUSY_RINGS && i < ep->inbound_count; i++)
-		taken += poll_peer(ep, i);
-	if (__builtin_expect(ep->inbound_count > SC_BUSY_RINGS, 0))
-		taken += poll_quiet(ep);
 	return taken;
 }
