@@ -18,6 +18,7 @@
 #define FILE_PREFIX "shmcma-"
 #define SERVICE_PREFIX "shmcma.service-"
 #define DIRECTORY_PREFIX "shmcma.av-"
+#define CALIBRATION_PREFIX "shmcma.calibration-"
 
 #define HOST_DIGITS 16
 #define PID_DIGITS 8
@@ -202,6 +203,11 @@ int sc_addr_directory_file(const char *directory, char name[SC_ADDR_NAME_MAX])
 		return -EINVAL;
 	named_file(DIRECTORY_PREFIX, directory, name);
 	return 0;
+}
+
+void sc_addr_calibration_file(char name[SC_ADDR_NAME_MAX])
+{
+	snprintf(name, SC_ADDR_NAME_MAX, CALIBRATION_PREFIX "%u", (unsigned int)geteuid());
 }
 
 bool sc_addr_is_service_file(const char *name)

@@ -28,6 +28,9 @@ void sc_addr_service_file(const char *service, char name[SC_ADDR_NAME_MAX]);
 /* Likewise of a directory; -EINVAL: not a possible name, which are those of services. */
 int sc_addr_directory_file(const char *directory, char name[SC_ADDR_NAME_MAX]);
 
+/* Likewise of this user's calibration. */
+void sc_addr_calibration_file(char name[SC_ADDR_NAME_MAX]);
+
 /* The way back. -EINVAL: not the name of a segment. The host, which the name does not tell, is 0. */
 int sc_addr_parse_file(const char *name, struct sc_addr *addr);
 /* Is it the name of a file of a service, or of a directory, of this user? */

@@ -12,6 +12,7 @@
  *                  exec(2) frees without a sound from the pidfd, orphans removed, bells rung
  *   LOCK_MS        only while there are processes without pidfd, see below: a look at their locks
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us
+ *   calibration    once, unless it is there: see calibration.c
  *   a look         some time after a knock, or the end of a neighbour: see neighbour.c
  *   the door       a process to watch has come, or the end; or another process knocks
  *
@@ -61,6 +62,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "addr.h"
+#include "calibration.h"
 #include "door.h"
 #include "host.h"
 #include "inject.h"
@@ -83,6 +85,13 @@
  */
 #define LOOK_MS 100
 #define LOOK_SOON_MS 10
+
+/*
+ * What is the machine's is measured when a process has lasted for so long, not while it begins: with all of a job
+ * that begin together not at the same time, so that the first one does it and the others find it.
+ */
+#define CALIBRATE_MS 200
+#define CALIBRATE_SPREAD_MS 1024
 
 #define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
 
@@ -116,6 +125,7 @@ static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
 static struct robust_list_head daemon_lives;
 static int daemon_lives_count;
 static bool daemon_scans_ticks; /* look through all names now and then, though nothing has happened */
+static bool daemon_calibrates;	/* measure what is the machine's */
 static bool daemon_came;	/* this process has got its first name */
 static struct sc_door daemon_door = SC_DOOR_NONE;
 
@@ -123,6 +133,7 @@ static struct sc_door daemon_door = SC_DOOR_NONE;
 static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
 static int64_t daemon_look;		 /* likewise, for neighbours */
+static int64_t daemon_calibration;	 /* likewise */
 static int64_t daemon_knock, daemon_knock_last; /* likewise, after the first, the last knock since then */
 static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
 static int daemon_scans;			/* left to do after a death */
@@ -489,6 +500,8 @@ static int timeout(void)
 		until = daemon_scan;
 	if (daemon_look && daemon_look < until)
 		until = daemon_look;
+	if (daemon_calibration && daemon_calibration < until)
+		until = daemon_calibration;
 	if (daemon_knock && daemon_knock < until)
 		until = daemon_knock;
 	if (daemon_locks && now + LOCK_MS < until)
@@ -637,6 +650,14 @@ static void keep(void)
 	daemon_tick = now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
 
+static void calibrate(void)
+{
+	if (!daemon_calibration || now_ms() < daemon_calibration)
+		return;
+	daemon_calibration = 0;
+	sc_calibration_make();
+}
+
 static bool round_once(void)
 {
 	nfds_t count;
@@ -656,6 +677,7 @@ static bool round_once(void)
 		keep();
 	if (look_is_due())
 		look();
+	calibrate();
 	if ((tick && daemon_scans_ticks) || (daemon_scan && now_ms() >= daemon_scan))
 		scan();
 	return true;
@@ -691,6 +713,9 @@ static void *run(void *unused)
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
 	daemon_look = daemon_knock = 0;
+	daemon_calibration = 0;
+	if (daemon_calibrates)
+		daemon_calibration = now_ms() + CALIBRATE_MS + (int64_t)(sc_host_self() % CALIBRATE_SPREAD_MS);
 	daemon_missed = false;
 	daemon_scans = 0;
 	daemon_dead_count = 0;
@@ -734,6 +759,7 @@ bool sc_daemon_start(const struct sc_config *config)
 	pthread_mutex_lock(&daemon_mutex);
 	if (daemon_state == STATE_NONE) {
 		daemon_scans_ticks = config->scan;
+		daemon_calibrates = config->calibrate;
 		err = start_locked();
 	}
 	runs = daemon_state == STATE_RUNS;

@@ -42,6 +42,7 @@
  *   buf_size    16 KiB in buffers of 2048 B: 4.4, of 4096 B: 2.2. From 4 KiB on memcpy() uses string
  *               instructions, which move lines between processors twice as fast
  *   eager_max   32 KiB: 3.9 bounce, 4.5 rendezvous; 64 KiB: 6.2 and 6.1
+ *               what is known of the machine may say otherwise: calibration.c
  *   share_min   48 KiB: 5.4 shared, 5.0 copied by the receiver; 64 KiB: 5.8 and 5.9; 96 KiB: 6.9 and 7.9;
  *               128 KiB: 7.8 and 10. Where both processors share a cache: 32 KiB and 1 byte 3.4 and 4.0,
  *               48 KiB 3.9 and 4.8, 64 KiB less 1 4.5 and 5.8. So all that is not eager

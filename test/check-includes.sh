@@ -17,7 +17,7 @@ live cma header
 own memory
 door
 seg
-reap pidfd
+reap pidfd calibration
 neighbour
 service daemon
 directory

@@ -558,6 +558,22 @@ struct sc_abi_directory {
 #define SC_ABI_DIRECTORY_SIZE(capacity)                                                                   \
 	(sizeof(struct sc_abi_directory) + (uint64_t)(capacity) * (sizeof(uint64_t) + SC_ABI_ADDR_SIZE))
 
+/*
+ * What copies cost on this machine, for all processes of a user in this boot. A file of its own, published as a
+ * service's is, but it stays when its maker ends. It is not written again: another takes its place. The magic is
+ * another one with each change.
+ */
+#define SC_ABI_CALIBRATION_MAGIC 0x31304c4143534853ULL
+struct sc_abi_calibration {
+	uint64_t magic;
+	uint64_t boot_id[2];
+	uint64_t machine; /* a hash of the kernel's release and version, and of the processor's name */
+	int64_t time;	  /* when it was measured, seconds since 1970 */
+	uint32_t cma_start, cma_per_kib;    /* as in sc_calibration */
+	uint32_t near_per_kib, far_per_kib; /* likewise */
+	uint64_t checksum;		    /* FNV-1a of all before it */
+};
+
 /* All are locked at this byte (POSIX write lock, one byte) for as long as the owner lives. */
 #define SC_ABI_LIFE_BYTE 0
 
@@ -681,6 +697,15 @@ SC_ABI_AT(sc_abi_slot, ring, 384);
 SC_ABI_SIZE(sc_abi_slot, SC_ABI_SLOT_SIZE);
 SC_ABI_AT(sc_abi_service, address, 64);
 SC_ABI_SIZE(sc_abi_service, 128);
+SC_ABI_AT(sc_abi_calibration, boot_id, 8);
+SC_ABI_AT(sc_abi_calibration, machine, 24);
+SC_ABI_AT(sc_abi_calibration, time, 32);
+SC_ABI_AT(sc_abi_calibration, cma_start, 40);
+SC_ABI_AT(sc_abi_calibration, cma_per_kib, 44);
+SC_ABI_AT(sc_abi_calibration, near_per_kib, 48);
+SC_ABI_AT(sc_abi_calibration, far_per_kib, 52);
+SC_ABI_AT(sc_abi_calibration, checksum, 56);
+SC_ABI_SIZE(sc_abi_calibration, 64);
 SC_ABI_AT(sc_abi_directory, capacity, 8);
 SC_ABI_AT(sc_abi_directory, count, 12);
 SC_ABI_SIZE(sc_abi_directory, 64);

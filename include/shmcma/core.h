@@ -298,6 +298,7 @@ struct sc_config {
 	enum sc_fill_way fill; /* SC_FILL_TRIED: what is best for each peer is found out */
 	bool cma;	       /* this process may copy by process_vm_readv(2) */
 	bool daemon;	       /* a thread of this process watches those of peers, see daemon.c */
+	bool calibrate;	       /* that thread measures what is the machine's, unless it is known */
 	bool scan;	       /* that thread looks through shared memory now and then, without a reason */
 	bool strict;	       /* peers do not touch registered memory; this process does it for them */
 };
@@ -371,6 +372,45 @@ const char *sc_ep_address(const struct sc_ep *ep);
  * queues. Returns the number of records and steps done; 0: nothing to do.
  */
 int sc_ep_poll(struct sc_ep *ep);
+
+/* ---- calibration ----------------------------------------------------------------------------- */
+
+/* What is the machine's, measured once for each boot and user, and kept in a file in /dev/shm. Nanoseconds. */
+struct sc_calibration {
+	/* a copy by process_vm_readv(2): to begin with, and for each KiB */
+	uint32_t cma_start, cma_per_kib;
+	/* into a bounce buffer and out again: within one core's cache, and between two that share none */
+	uint32_t near_per_kib, far_per_kib;
+	int64_t time; /* when it was measured, seconds since 1970 */
+};
+
+/*
+ * Measure it, by this thread: a millisecond or less. -ERANGE: not to be believed; -ENOTSUP: this processor has no
+ * stores past its caches; -EPERM, -ENOSYS: no cross memory attach; -ENOMEM.
+ */
+int sc_calibration_measure(struct sc_calibration *calibration);
+
+/* What is kept. -ENOENT: nothing; -ESTALE: of another boot or machine; -EPROTO, -EACCES: no file of this library's. */
+int sc_calibration_load(struct sc_calibration *calibration);
+
+/* Keep it in place of what there is. -EEXIST: another process has just kept its own; -ENOSPC, -EPERM... */
+int sc_calibration_store(const struct sc_calibration *calibration);
+
+/* Unless it is there, measure and keep it. What goes wrong is logged. */
+void sc_calibration_make(void);
+
+/* Where it is kept. */
+#define SC_CALIBRATION_PATH_MAX 112
+void sc_calibration_path(char path[SC_CALIBRATION_PATH_MAX]);
+
+/*
+ * How large eager messages are to be at least, because up to there bounce buffers are faster wherever two processes
+ * run, and at most, because beyond a rendezvous is. Bytes.
+ */
+void sc_calibration_limits(const struct sc_calibration *calibration, uint32_t *least, uint32_t *most);
+
+/* Set what follows from it. */
+void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_config *config);
 
 /* ---- sleep ----------------------------------------------------------------------------------- */
 

@@ -1383,6 +1383,36 @@ static void close_pipe(void)
 	}
 }
 
+/* What copies cost is measured and kept by two, or by the next after one that has died over it. */
+static bool calibration_is_known(void)
+{
+	struct sc_calibration calibration;
+	int ret = sc_calibration_load(&calibration);
+
+	if (ret && ret != -ENOENT && !may_fail())
+		complain("the calibration cannot be read: %s", strerror(-ret));
+	return !ret;
+}
+
+static void work_calibrate(struct side *side)
+{
+	static const struct sc_calibration some = { 1000, 100, 50, 150, 0 };
+	int ret;
+
+	at(side, "calibrate");
+	sc_calibration_make();
+	(void)calibration_is_known();
+	ret = sc_calibration_store(&some);
+	if (ret && ret != -EEXIST && !may_fail())
+		complain("the calibration cannot be written: %s", strerror(-ret));
+	go_on(side, 2);
+	at(side, "end calibration");
+	(void)wait_stage(side, 2);
+	sc_calibration_make();
+	if (!calibration_is_known() && !may_fail())
+		complain("nobody can calibrate any more");
+}
+
 /* A process that has lost its life lock by a slip of the application's is not reaped. */
 static void work_careless(struct side *side)
 {
@@ -1598,6 +1628,7 @@ static const struct protocol protocols[] = {
 	  { work_slow_reaper, work_second_reaper },
 	  NULL,
 	  { 0 } },
+	{ "calibration", { "one", "other" }, 0, { work_calibrate, work_calibrate }, NULL, { 0 } },
 	{ "lost lock",
 	  { "careless", "reaper" },
 	  0,

@@ -199,8 +199,10 @@ static bool has_names(char *text, size_t size)
 
 		if (strncmp(entry->d_name, "shmcma", 6))
 			continue;
-		found = true;
-		snprintf(text, size, "the name %.200s is left", entry->d_name);
+		if (strncmp(entry->d_name, "shmcma.calibration-", 19)) { /* which is to stay */
+			found = true;
+			snprintf(text, size, "the name %.200s is left", entry->d_name);
+		}
 		snprintf(path, sizeof(path), NAMES_DIR "/%s", entry->d_name);
 		unlink(path);
 	}

@@ -126,7 +126,7 @@ static void test_config(void **state)
 	end_close(&end);
 	memset(&attr.config, 0xff, sizeof(attr.config));
 	attr.config.cma = attr.config.daemon = attr.config.scan = true;
-	attr.config.strict = false;
+	attr.config.strict = attr.config.calibrate = false;
 	attr.config.buf_count = 3;
 	end_open(&end, &attr);
 	config = &end.ep->config;

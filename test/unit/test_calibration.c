@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_calibration: the file in which the costs of this machine are kept: what is believed of it, who
+ * writes it, and what follows from what it says. The figures are made up.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "calibration.h"
+#include "child.h"
+#include "core_pair.h"
+#include "core_test.h"
+#include "fill.h"
+#include "reap.h"
+
+static bool alone; /* with a /dev/shm of our own */
+static char path[SC_CALIBRATION_PATH_MAX];
+static const struct sc_calibration usual = {
+	.cma_start = 1700, .cma_per_kib = 80, .near_per_kib = 50, .far_per_kib = 150, .time = 1234567890
+};
+
+/* FNV-1a of all but the checksum itself. */
+static void sign(struct sc_abi_calibration *file)
+{
+	const uint8_t *bytes = (const uint8_t *)file;
+
+	file->checksum = 0xcbf29ce484222325u;
+	for (size_t i = 0; i < 56; i++)
+		file->checksum = (file->checksum ^ bytes[i]) * 0x100000001b3u;
+}
+
+static struct sc_abi_calibration formatted(void)
+{
+	struct sc_abi_calibration file;
+
+	assert_int_equal(sc_calibration_format(&usual, &file), 0);
+	return file;
+}
+
+static void is_usual(const struct sc_calibration *calibration)
+{
+	assert_int_equal(calibration->cma_start, usual.cma_start);
+	assert_int_equal(calibration->cma_per_kib, usual.cma_per_kib);
+	assert_int_equal(calibration->near_per_kib, usual.near_per_kib);
+	assert_int_equal(calibration->far_per_kib, usual.far_per_kib);
+	assert_int_equal(calibration->time, usual.time);
+}
+
+/* Can it be measured here? */
+static bool can_measure(void)
+{
+	struct sc_fill fill;
+
+	sc_fill_init(&fill, SC_FILL_STREAMED);
+	return alone && cma_allowed() && fill.way == SC_FILL_STREAMED;
+}
+
+/* ---- the bytes ------------------------------------------------------------------------------- */
+
+static void test_format_and_parse(void **state)
+{
+	struct sc_abi_calibration file = formatted(), same = file;
+	struct sc_calibration calibration;
+
+	(void)state;
+	assert_int_equal(sc_calibration_parse(&file, &calibration), 0);
+	is_usual(&calibration);
+	sign(&same);
+	assert_int_equal(same.checksum, file.checksum);
+	for (size_t bit = 0; bit < 8 * sizeof(file); bit++) {
+		file = formatted();
+		((uint8_t *)&file)[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		assert_int_equal(sc_calibration_parse(&file, &calibration), -EPROTO);
+	}
+}
+
+/* Well formed, and yet not for here. */
+static void test_parse_other(void **state)
+{
+	static const struct sc_calibration strange[] = {
+		{ 0, 80, 50, 150, 0 },
+		{ 19, 80, 50, 150, 0 },
+		{ 100001, 80, 50, 150, 0 },
+		{ UINT32_MAX, 80, 50, 150, 0 },
+		{ 1700, 0, 50, 150, 0 },
+		{ 1700, 10001, 50, 150, 0 },
+		{ 1700, UINT32_MAX, 50, 150, 0 },
+		{ 1700, 80, 0, 150, 0 },
+		{ 1700, 80, 50, 0, 0 },
+		{ 1700, 80, 50, 10001, 0 },
+		{ 1700, 80, 151, 150, 0 },
+		{ 1700, 80, UINT32_MAX, UINT32_MAX, 0 },
+	};
+	struct sc_calibration calibration;
+	struct sc_abi_calibration file = formatted();
+
+	(void)state;
+	file.boot_id[1]++;
+	sign(&file);
+	assert_int_equal(sc_calibration_parse(&file, &calibration), -ESTALE);
+	file = formatted();
+	file.machine++;
+	sign(&file);
+	assert_int_equal(sc_calibration_parse(&file, &calibration), -ESTALE);
+	file = formatted();
+	file.magic++;
+	sign(&file);
+	assert_int_equal(sc_calibration_parse(&file, &calibration), -EPROTO);
+	for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++) {
+		file = formatted();
+		file.cma_start = strange[i].cma_start;
+		file.cma_per_kib = strange[i].cma_per_kib;
+		file.near_per_kib = strange[i].near_per_kib;
+		file.far_per_kib = strange[i].far_per_kib;
+		sign(&file);
+		assert_int_equal(sc_calibration_parse(&file, &calibration), -EPROTO);
+		assert_int_equal(sc_calibration_format(&strange[i], &file), -ERANGE);
+		assert_int_equal(sc_calibration_store(&strange[i]), -ERANGE);
+	}
+}
+
+static void test_judge(void **state)
+{
+	static const struct sc_calibration_times strange[] = {
+		{ 0, 5000, 800, 2400 },		{ -5, 5000, 800, 2400 },
+		{ 2000, 2000, 800, 2400 },	{ 2000, 1999, 800, 2400 },
+		{ 2000, 2059, 800, 2400 },	{ 4, 60004, 800, 2400 },
+		{ 2000, INT64_MAX, 800, 2400 }, { INT64_MIN, 1, 800, 2400 },
+		{ 2000, 1000000, 800, 2400 },	{ 2000, 6800, 0, 2400 },
+		{ 2000, 6800, 800, 0 },		{ 2000, 6800, -1, 2400 },
+		{ 2000, 6800, 800, INT64_MAX }, { 2000, 6800, INT64_MIN, 2400 },
+	};
+	struct sc_calibration calibration;
+
+	(void)state;
+	assert_int_equal(sc_calibration_judge(&(struct sc_calibration_times){ 2000, 6800, 800, 2400 },
+					      &calibration),
+			 0);
+	assert_int_equal(calibration.cma_per_kib, 80);
+	assert_int_equal(calibration.cma_start, 2000 - 4 * 80);
+	assert_int_equal(calibration.near_per_kib, 50);
+	assert_int_equal(calibration.far_per_kib, 150);
+	/* the range, whichever of the two is the dearer one */
+	assert_int_equal(sc_calibration_judge(&(struct sc_calibration_times){ 2000, 6800, 2400, 800 },
+					      &calibration),
+			 0);
+	assert_int_equal(calibration.near_per_kib, 50);
+	assert_int_equal(calibration.far_per_kib, 150);
+	for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++)
+		assert_int_equal(sc_calibration_judge(&strange[i], &calibration), -ERANGE);
+}
+
+/* ---- what follows ---------------------------------------------------------------------------- */
+
+static uint32_t eager(uint32_t start, uint32_t cma, uint32_t near, uint32_t far)
+{
+	const struct sc_calibration calibration = { start, cma, near, far, 0 };
+	struct sc_config config;
+	uint32_t least, most;
+
+	sc_config_init(&config);
+	sc_calibration_limits(&calibration, &least, &most);
+	assert_true(least >= 8192 && least <= most && most <= 65536);
+	assert_int_equal(least % 4096 + most % 4096, 0);
+	sc_calibration_apply(&calibration, &config);
+	assert_true(config.eager_max >= least && config.eager_max <= most);
+	return config.eager_max;
+}
+
+static void test_eager(void **state)
+{
+	struct sc_config config;
+
+	(void)state;
+	/* between: where the two processes run decides, so it stays as usual */
+	assert_int_equal(eager(1700, 80, 50, 150), 32768);
+	assert_int_equal(eager(1300, 69, 26, 120), 32768);
+	/* a rendezvous is dear: 4.6 us, and what streams takes 110 ns a KiB more than half of a copy */
+	assert_int_equal(eager(4600, 80, 50, 150), 40960);
+	assert_int_equal(eager(50000, 80, 50, 150), 65536);
+	assert_int_equal(eager(1700, 400, 50, 150), 65536);
+	/* a rendezvous is cheap: 1.7 us and 1 for its records, and plain copies take 150 ns a KiB more
+	 * than its one */
+	assert_int_equal(eager(1700, 50, 200, 300), 16384);
+	assert_int_equal(eager(20, 1, 10000, 10000), 8192);
+	/* bounce buffers that are not filled the best way */
+	for (unsigned int way = 0; way < SC_FILL_WAYS; way++) {
+		sc_config_init(&config);
+		config.fill = (enum sc_fill_way)way;
+		sc_calibration_apply(&(struct sc_calibration){ 50000, 80, 50, 150, 0 }, &config);
+		assert_int_equal(config.eager_max, 32768);
+	}
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
+static void put_bytes(const void *bytes, size_t size, mode_t mode)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, bytes, size), size);
+	assert_int_equal(fchmod(fd, mode), 0);
+	close(fd);
+}
+
+static void test_store_and_load(void **state)
+{
+	struct sc_calibration calibration, other = usual;
+	struct stat st;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_int_equal(sc_calibration_load(&calibration), -ENOENT);
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	is_usual(&calibration);
+	assert_int_equal(stat(path, &st), 0);
+	assert_int_equal(st.st_size, sizeof(struct sc_abi_calibration));
+	assert_int_equal(st.st_mode & 07777, 0600);
+	other.cma_start = 600;
+	assert_int_equal(sc_calibration_store(&other), 0);
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	assert_int_equal(calibration.cma_start, 600);
+	/* what is known is not measured again */
+	sc_calibration_make();
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	assert_int_equal(calibration.cma_start, 600);
+	/* it stays when this process ends */
+	sc_process_fini();
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	unlink(path);
+}
+
+static int count_descriptors(void)
+{
+	int count = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
+/* Not a word of what others may have written is believed; what can be replaced is. */
+static void test_files_of_others(void **state)
+{
+	struct sc_abi_calibration file = formatted();
+	struct sc_calibration calibration;
+	int descriptors = count_descriptors();
+	struct stat st;
+
+	(void)state;
+	if (!alone)
+		skip();
+	put_bytes(&file, sizeof(file), 0644);
+	assert_int_equal(sc_calibration_load(&calibration), -EACCES);
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	if (!geteuid()) {
+		assert_int_equal(chown(path, 12345, 12345), 0);
+		assert_int_equal(sc_calibration_load(&calibration), -EACCES);
+	}
+	unlink(path);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(sc_calibration_load(&calibration), -EACCES);
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	unlink(path);
+	assert_int_equal(symlink("/dev/shm/elsewhere", path), 0);
+	assert_int_equal(sc_calibration_load(&calibration), -EACCES);
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	assert_int_equal(lstat("/dev/shm/elsewhere", &st), -1);
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	unlink(path);
+	assert_int_equal(mkdir(path, 0700), 0);
+	assert_int_equal(sc_calibration_load(&calibration), -EACCES);
+	assert_int_equal(sc_calibration_store(&usual), -EISDIR);
+	sc_calibration_make();
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(count_descriptors(), descriptors);
+}
+
+/* Of no use, whatever it is: whoever comes next measures. */
+static void test_made_anew(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 8, 56, 63, 65 };
+	struct sc_abi_calibration file[2] = { formatted() };
+	struct sc_calibration calibration;
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		put_bytes(file, sizes[i], 0600);
+		assert_int_equal(sc_calibration_load(&calibration), -EPROTO);
+		sc_calibration_make();
+		assert_int_equal(sc_calibration_load(&calibration), 0);
+		assert_true(calibration.time != usual.time);
+		unlink(path);
+	}
+	file[0].boot_id[0]++;
+	sign(&file[0]);
+	put_bytes(file, sizeof(file[0]), 0600);
+	assert_int_equal(sc_calibration_load(&calibration), -ESTALE);
+	sc_calibration_make();
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	unlink(path);
+}
+
+/* What is measured, and what is said of it, is within what can be, on whatever machine this runs. */
+static void test_measure(void **state)
+{
+	struct sc_calibration calibration;
+	struct sc_abi_calibration file;
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	assert_int_equal(sc_calibration_measure(&calibration), 0);
+	assert_int_equal(sc_calibration_format(&calibration, &file), 0);
+	assert_true(calibration.time > usual.time);
+}
+
+/* A process that makes one after the other, and one that reads: never half a file, never two in one. */
+static void keep_storing(struct child *child, void *unused)
+{
+	struct sc_calibration one = usual, other = usual;
+
+	(void)unused;
+	other.cma_start = 600;
+	other.time = 600;
+	if (sc_calibration_store(&one))
+		_exit(1);
+	child_tell(child, "stored");
+	for (;;)
+		if (sc_calibration_store(&other) || sc_calibration_store(&one))
+			_exit(1);
+}
+
+static void test_replaced_at_once(void **state)
+{
+	struct sc_calibration calibration;
+	struct child child;
+	int seen = 0;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_true(child_start(&child, keep_storing, NULL));
+	for (int i = 0; i < 2000; i++) {
+		int ret = sc_calibration_load(&calibration);
+
+		assert_true(!ret || ret == -ENOENT);
+		if (ret)
+			continue;
+		seen++;
+		assert_true((calibration.cma_start == 600) == (calibration.time == 600));
+	}
+	child_kill(&child);
+	assert_true(seen > 0);
+	unlink(path);
+}
+
+#define STARTS 64
+
+static void test_many_start(void **state)
+{
+	struct sc_calibration calibration;
+	pid_t pids[STARTS];
+	int gate[2];
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	assert_int_equal(pipe(gate), 0);
+	for (int i = 0; i < STARTS; i++) {
+		pids[i] = fork();
+		if (!pids[i]) {
+			char byte;
+
+			close(gate[1]);
+			(void)!read(gate[0], &byte, 1); /* the end: all begin at once */
+			sc_calibration_make();
+			_exit(0);
+		}
+		assert_true(pids[i] > 0);
+	}
+	close(gate[0]);
+	close(gate[1]);
+	for (int i = 0; i < STARTS; i++) {
+		int status;
+
+		assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	unlink(path);
+}
+
+/* ---- what fails ------------------------------------------------------------------------------ */
+
+static void without_room(struct child *child, void *unused)
+{
+	struct sc_calibration calibration;
+	char fill[4096] = { 1 };
+	int fd;
+
+	(void)unused;
+	(void)child;
+	child_on_its_own();
+	if (!child_private_shm("size=8k,mode=1777"))
+		return;
+	fd = open("/dev/shm/filler", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	while (write(fd, fill, sizeof(fill)) > 0)
+		;
+	assert_int_equal(sc_calibration_store(&usual), -ENOSPC);
+	assert_int_equal(sc_calibration_load(&calibration), -ENOENT);
+	assert_int_equal(ftruncate(fd, 0), 0);
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	unlink(path);
+	close(fd);
+	/* and where nothing may be written */
+	assert_int_equal(mount(NULL, "/dev/shm", NULL, MS_REMOUNT | MS_RDONLY, NULL), 0);
+	assert_int_equal(sc_calibration_store(&usual), -EROFS);
+	assert_int_equal(sc_calibration_load(&calibration), -ENOENT);
+}
+
+static void test_no_room(void **state)
+{
+	(void)state;
+	if (!alone)
+		skip();
+	assert_int_equal(child_run(without_room, NULL), 0);
+}
+
+/* Each call in it: it says so, what was kept stays, and no descriptor is left. */
+static void test_calls_that_fail(void **state)
+{
+	static const char *const points[] = { "own.tmpfile", "calibration.write", "own.link" };
+	int descriptors = count_descriptors();
+	struct sc_calibration calibration;
+
+	(void)state;
+	if (!alone || !core_failing(NULL, 0))
+		skip();
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	for (size_t i = 0; i < sizeof(points) / sizeof(points[0]); i++) {
+		core_failing(points[i], EIO);
+		assert_int_equal(sc_calibration_store(&usual), -EIO);
+		core_failing(NULL, 0);
+		assert_int_equal(sc_calibration_load(&calibration), 0);
+		assert_int_equal(count_descriptors(), descriptors);
+	}
+	core_failing("calibration.unlink", EPERM);
+	assert_int_equal(sc_calibration_store(&usual), -EPERM);
+	core_failing("calibration.read", EIO);
+	assert_int_equal(sc_calibration_load(&calibration), -EIO);
+	core_failing("calibration.memory", ENOMEM);
+	assert_int_equal(sc_calibration_measure(&calibration), -ENOMEM);
+	core_failing("cma.readv", EPERM);
+	if (can_measure())
+		assert_int_equal(sc_calibration_measure(&calibration), -EPERM);
+	core_failing(NULL, 0);
+	assert_int_equal(count_descriptors(), descriptors);
+	unlink(path);
+}
+
+/* ---- others ---------------------------------------------------------------------------------- */
+
+static void no_file(const struct sc_reap_file *file, void *arg)
+{
+	(void)arg;
+	fail_msg("%s is listed", file->name);
+}
+
+static void test_not_reaped(void **state)
+{
+	struct sc_calibration calibration;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	assert_int_equal(sc_reap_list(no_file, NULL), 0);
+	assert_int_equal(sc_reap_scan(), 0);
+	assert_int_equal(sc_reap_name(strrchr(path, '/') + 1), -EACCES);
+	assert_int_equal(sc_calibration_load(&calibration), 0);
+	unlink(path);
+}
+
+/* The daemon's thread does it, for the next ones; alarm(2) ends what never comes. */
+static void test_daemon(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_calibration calibration;
+	struct end end;
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	attr.config.daemon = attr.config.calibrate = true;
+	end_open(&end, &attr);
+	while (sc_calibration_load(&calibration))
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	assert_int_equal(end.ep->config.eager_max, attr.config.eager_max);
+	end_close(&end);
+	sc_process_fini();
+	assert_int_equal(unlink(path), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_format_and_parse),
+		cmocka_unit_test(test_parse_other),
+		cmocka_unit_test(test_judge),
+		cmocka_unit_test(test_eager),
+		cmocka_unit_test(test_store_and_load),
+		cmocka_unit_test(test_files_of_others),
+		cmocka_unit_test(test_made_anew),
+		cmocka_unit_test(test_measure),
+		cmocka_unit_test(test_replaced_at_once),
+		cmocka_unit_test(test_many_start),
+		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_calls_that_fail),
+		cmocka_unit_test(test_not_reaped),
+		cmocka_unit_test(test_daemon),
+	};
+
+	alone = child_private_shm("size=64m,mode=1777");
+	sc_calibration_path(path);
+	return cmocka_run_group_tests(tests, pair_setup, NULL);
+}
