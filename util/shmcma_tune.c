@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * shmcma-tune: what copies cost on this machine, as the provider has measured it, or anew, and what
+ * follows from it. shmcma-tune(1).
+ *
+ * It may be run at any time and be killed at any instant: see src/calibration.c.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <shmcma/core.h>
+
+#define PREFIX "FI_SHMCMA_"
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+extern char **environ;
+
+static const char usage[] =
+	"usage: shmcma-tune [-m]\n"
+	"Shows what copies cost on this machine, by which libfabric's provider shmcma chooses their way.\n"
+	"\n"
+	"  -m, --measure  measure it anew, for all processes of this user that begin from now on\n"
+	"  -h, --help     this\n"
+	"      --version\n"
+	"\n"
+	"Exit status: 0, 1 if it could not be done, 2 for wrong arguments.\n";
+
+static void log_line(enum sc_log_level level, const char *line)
+{
+	(void)level;
+	fprintf(stderr, "shmcma-tune: %s\n", line);
+}
+
+static void show_costs(const struct sc_calibration *calibration, const char *path)
+{
+	time_t when = (time_t)calibration->time;
+	struct tm tm;
+	char text[64] = "?";
+
+	if (localtime_r(&when, &tm))
+		(void)strftime(text, sizeof(text), "%F %T", &tm);
+	printf("measured          %s, %s\n", text, path);
+	printf("process_vm_readv  %.3f us + %.3f us/KiB\n", calibration->cma_start / 1e3,
+	       calibration->cma_per_kib / 1e3);
+	printf("shared buffers    %.3f us/KiB within a core, %.3f without a common cache\n",
+	       calibration->near_per_kib / 1e3, calibration->far_per_kib / 1e3);
+}
+
+/* The largest message that goes through shared buffers unasked. */
+static void show_eager(const struct sc_calibration *calibration)
+{
+	struct sc_config config;
+	uint32_t usual, least, most;
+
+	sc_config_init(&config);
+	usual = config.eager_max;
+	if (!calibration) {
+		printf("eager_max         %u, as usual\n", usual);
+		return;
+	}
+	sc_calibration_apply(calibration, &config);
+	sc_calibration_limits(calibration, &least, &most);
+	printf("eager_max         %u: usually %u, here from %u to %u\n", config.eager_max, usual, least,
+	       most);
+}
+
+/* What overrides it, here. */
+static void show_environment(void)
+{
+	for (char **each = environ; *each; each++)
+		if (!strncmp(*each, PREFIX, strlen(PREFIX)))
+			printf("environment       %s\n", *each);
+}
+
+static int show(const char *path)
+{
+	struct sc_calibration calibration;
+	int ret = sc_calibration_load(&calibration);
+
+	if (ret)
+		printf("measured          not yet for this user and boot\n");
+	else
+		show_costs(&calibration, path);
+	show_eager(ret ? NULL : &calibration);
+	show_environment();
+	return ret && ret != -ENOENT && ret != -ESTALE ? EXIT_FAILED : EXIT_SUCCESS;
+}
+
+static int measure(const char *path)
+{
+	struct sc_calibration calibration;
+	int ret = sc_calibration_measure(&calibration);
+
+	if (ret) {
+		fprintf(stderr, "shmcma-tune: cannot measure: %s\n", strerror(-ret));
+		return EXIT_FAILED;
+	}
+	ret = sc_calibration_store(&calibration);
+	if (ret && ret != -EEXIST) {
+		fprintf(stderr, "shmcma-tune: cannot write %s: %s\n", path, strerror(-ret));
+		return EXIT_FAILED;
+	}
+	return show(path);
+}
+
+static int misused(void)
+{
+	fputs(usage, stderr);
+	return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "measure", no_argument, NULL, 'm' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int (*act)(const char *path) = show;
+	char path[SC_CALIBRATION_PATH_MAX];
+	int option, ret;
+
+	while ((option = getopt_long(argc, argv, "mh", options, NULL)) != -1) {
+		switch (option) {
+		case 'm':
+			act = measure;
+			break;
+		case 'h':
+			fputs(usage, stdout);
+			return EXIT_SUCCESS;
+		case 'V':
+			puts("shmcma-tune " SHMCMA_VERSION);
+			return EXIT_SUCCESS;
+		default:
+			return misused();
+		}
+	}
+	if (optind < argc)
+		return misused();
+	sc_log_set(log_line);
+	sc_calibration_path(path);
+	ret = act(path);
+	return fflush(stdout) ? EXIT_FAILED : ret;
+}
