@@ -3,7 +3,7 @@
  * domain.c: the domain object. Any thread.
  *
  * The domain's locks are there for all that belongs to it, see lock.h. The first domain of a process clears
- * away what dead processes have left.
+ * away what dead processes have left, and takes in what is known of the machine.
  */
 #define _GNU_SOURCE 1
 #include "shmcma.h"
@@ -114,6 +114,7 @@ static void scan_once(void)
 
 	if (removed > 0)
 		shmcma_info(FI_LOG_DOMAIN, "removed %d names that dead processes had left\n", removed);
+	shmcma_calibrate();
 }
 
 /* The modes that a registration looks at; the two values from before 1.5 in the bits of today. */

@@ -50,7 +50,8 @@ struct size_param {
 	const char *help;
 };
 
-static void read_size(const struct size_param *param)
+/* Is it given? */
+static bool read_size(const struct size_param *param)
 {
 	size_t value;
 	int ret;
@@ -59,7 +60,7 @@ static void read_size(const struct size_param *param)
 			*param->value);
 	ret = fi_param_get_size_t(&shmcma_provider, param->name, &value);
 	if (ret == -FI_ENODATA)
-		return;
+		return false;
 	if (ret)
 		shmcma_warn(FI_LOG_CORE, "FI_SHMCMA parameter %s is not a number: using %u\n", param->name,
 			    *param->value);
@@ -70,6 +71,7 @@ static void read_size(const struct size_param *param)
 			param->name, value, param->min, param->max, param->unit, *param->value);
 	else
 		*param->value = (uint32_t)value;
+	return true;
 }
 
 static bool read_bool(const char *name, bool value, const char *help)
@@ -172,6 +174,12 @@ static void read_parameters(void)
 			  "Have that thread look through /dev/shm every 30 seconds, beside when others "
 			  "come or die,"
 			  " for what it may have missed.");
+	config->calibrate =
+		read_bool("calibrate", true,
+			  "Choose between the ways of a message by what they cost on this machine. That "
+			  "thread measures it in a"
+			  " millisecond, once for each boot, for processes to come. Without it a usual "
+			  "cost is taken.");
 	config->strict = read_strict();
 	config->fill = read_fill();
 	shmcma_env.remote_comm = read_bool("remote_comm", false,
@@ -202,13 +210,33 @@ static void read_parameters(void)
 		"Largest message, in bytes, that travels inside its record, up to 872" });
 	if (config->eager_max > config->buf_size * BUFS_PER_MESSAGE)
 		config->eager_max = config->buf_size * BUFS_PER_MESSAGE;
-	read_size(&(struct size_param){
+	shmcma_env.calibrated = !read_size(&(struct size_param){
 		"eager_max", &config->eager_max, 0, (size_t)config->buf_size * BUFS_PER_MESSAGE, 1,
 		"Largest message, in bytes, that goes through shared buffers without asking its"
-		" receiver, up to 16 buffers" });
+		" receiver, up to 16 buffers. Without it a default that may be changed by what has"
+		" been measured on this machine" });
+	shmcma_env.calibrated &= config->calibrate;
+	config->calibrate &= config->cma;
 	read_size(&(struct size_param){
 		"share_min", &config->share_min, 1, UINT32_MAX, 1,
 		"Smallest message, in bytes, that its sender helps the receiver to copy" });
+}
+
+/* What is not known yet the daemon's thread finds out for those to come. */
+void shmcma_calibrate(void)
+{
+	struct sc_config *config = &shmcma_env.config;
+	struct sc_calibration calibration;
+	uint32_t before = config->eager_max;
+
+	if (!shmcma_env.calibrated || sc_calibration_load(&calibration))
+		return;
+	config->calibrate = false;
+	sc_calibration_apply(&calibration, config);
+	if (config->eager_max != before)
+		shmcma_info(FI_LOG_CORE,
+			    "by what copies cost on this machine eager_max is %u (shmcma-tune)\n",
+			    config->eager_max);
 }
 
 void shmcma_loaded_here(void)

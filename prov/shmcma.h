@@ -60,8 +60,12 @@ extern struct fi_provider shmcma_provider;
 struct shmcma_env {
 	struct sc_config config; /* FI_SHMCMA_CMA, RMA, and the sizes */
 	int remote_comm;	 /* FI_SHMCMA_REMOTE_COMM */
+	bool calibrated;	 /* FI_SHMCMA_CALIBRATE, and FI_SHMCMA_EAGER_MAX is not given */
 };
 extern struct shmcma_env shmcma_env;
+
+/* What is known of this machine by measuring, into the parameters. Once, before the first endpoint. */
+void shmcma_calibrate(void);
 
 /* The process that has made this call is another than that which has loaded the provider (init.c). */
 void shmcma_loaded_here(void);
