@@ -503,10 +503,11 @@ static int open_looked_at(const char *path, const char *name, struct stat *st)
 
 	if (fd < 0)
 		return -errno;
-	if (!SC_TRY("own.opened", fstat(fd, &opened)) && opened.st_dev == st->st_dev &&
-	    opened.st_ino == st->st_ino)
-		return fd;
-	return check_opened_slow(name, fd, st);
+	if (SC_TRY("own.opened", fstat(fd, &opened)) || opened.st_dev != st->st_dev ||
+	    opened.st_ino != st->st_ino)
+		return check_opened_slow(name, fd, st);
+	*st = opened;
+	return fd;
 }
 
 int sc_own_open_other(const char *name, struct stat *st)

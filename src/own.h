@@ -56,7 +56,8 @@ void sc_own_unlink_all(void);
 bool sc_own_has_name(const struct sc_own *own);
 
 /*
- * Open another process's file for reading and writing, after a look at its type, owner and mode.
+ * Open another process's file for reading and writing, after a look at its type, owner and mode; *st is of what was
+ * opened.
  * Descriptor, or -ENOENT; -EACCES: not a regular file of this user with mode 0600; -EBUSY: this process
  * itself holds it, and it was not opened; -EMFILE... The first three are for the caller to log.
  */

@@ -425,24 +425,19 @@ static int check_holder(const char *addr, bool left, struct sc_seg *seg)
 	return left ? 0 : refuse_dead(addr);
 }
 
-/* All that can be known of an open file, in *seg. */
-static int examine(const char *addr, bool left, struct sc_seg *seg)
+/* All that can be known of a file that has just been opened, in *seg. */
+static int examine(const char *addr, bool left, const struct stat *st, struct sc_seg *seg)
 {
 	int alive = sc_live_check(seg->fd, &seg->cma_pid);
-	struct stat st;
 	int err;
 
 	if (alive < 0)
 		return reject(addr, alive, "its life lock cannot be read");
-	if (!alive && !left)
+	if ((!alive && !left) || !st->st_nlink)
 		return refuse_dead(addr);
-	if (SC_TRY("seg.fstat", fstat(seg->fd, &st)))
-		return reject(addr, -errno, "its file cannot be looked at");
-	if (!st.st_nlink)
-		return refuse_dead(addr);
-	if (st.st_nlink > 1)
+	if (st->st_nlink > 1)
 		return reject(addr, -EACCES, "its file has more than one name");
-	err = read_header(seg->fd, addr, &st, &seg->header);
+	err = read_header(seg->fd, addr, st, &seg->header);
 	return err ? err : check_holder(addr, left, seg);
 }
 
@@ -457,7 +452,7 @@ static int open_other(const char *addr, const char *name, bool left, struct sc_s
 		return seg->fd;
 	seg->dev = st.st_dev;
 	seg->ino = st.st_ino;
-	err = examine(addr, left, seg);
+	err = examine(addr, left, &st, seg);
 	if (err)
 		sc_own_close_other(seg->fd);
 	return err;

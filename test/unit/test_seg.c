@@ -1420,7 +1420,7 @@ static const char *unlinked;
 
 static int unlink_at_look(const char *point)
 {
-	if (!strcmp(point, "seg.fstat"))
+	if (!strcmp(point, "own.opened"))
 		CHILD_CHECK(!unlink(unlinked));
 	return 0;
 }
