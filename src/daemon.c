@@ -602,6 +602,7 @@ static void look(void)
 /* What there is to look at after it are those whom the dead have stood in the way of. */
 static void scan(void)
 {
+	sc_seg_forget_found(); /* it may be of the dead */
 	(void)sc_reap_scan();
 	(void)sc_neighbours_look();
 	ring_all(); /* claims of the dead */
@@ -643,6 +644,7 @@ static void keep(void)
 {
 	bool again = sc_own_keep_all() == -EAGAIN || daemon_door.ends[0] < 0;
 
+	sc_seg_forget_found();
 	daemon_missed |= again;
 	if (daemon_missed && !again)
 		look_in(0);

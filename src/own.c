@@ -510,6 +510,15 @@ static int open_looked_at(const char *path, const char *name, struct stat *st)
 	return fd;
 }
 
+bool sc_own_is_unchanged(int fd, const struct stat *as)
+{
+	struct stat st;
+
+	return !SC_TRY("own.unchanged", fstat(fd, &st)) && st.st_dev == as->st_dev &&
+	       st.st_ino == as->st_ino && st.st_size == as->st_size && st.st_nlink == as->st_nlink &&
+	       is_plain(&st);
+}
+
 int sc_own_open_other(const char *name, struct stat *st)
 {
 	char path[SC_OWN_PATH_MAX];

@@ -65,6 +65,12 @@ int sc_own_open_other(const char *name, struct stat *st);
 void sc_own_close_other(int fd);
 
 /*
+ * Is a descriptor that sc_own_open_other() has opened still of that file, and that as it was: as long, with as many
+ * names, of this user, with mode 0600?
+ */
+bool sc_own_is_unchanged(int fd, const struct stat *as);
+
+/*
  * Keep all other threads from sc_own_close_other(), which would drop a lock that this process has just
  * taken on another's file. In between, close(2) is for the caller.
  */

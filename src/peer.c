@@ -1118,6 +1118,7 @@ int sc_peers_watch(struct sc_ep *ep)
 	int ended = due ? reclaim(ep) : 0;
 	struct sc_peer *peer = next_watched(ep, &ep->watched, WATCH_PASSES);
 
+	sc_seg_forget_found_late();
 	if (!peer || !sc_peer_is_dead(peer))
 		return ended;
 	sc_peer_ended(peer);

@@ -23,6 +23,12 @@
  * An owner that dies while attached leaves the mapping usable: the memory goes with the last of them.
  * A segment of this very process is borrowed, never opened (own.c says why).
  *
+ * What an address vector asks for is likely to be attached soon: the descriptor and what has been examined are kept
+ * in `found`, so that attaching looks only whether the descriptor is what it was and the owner lives (a header does
+ * not change). A descriptor keeps the memory of a file whose owner dies, so they are few, count as those of attached
+ * segments do, and are closed soon: FOUND_MS later in a process that polls, else when somebody has died, at the
+ * daemon's next tick, or when a segment of this process is closed.
+ *
  * All mappings are MADV_DONTFORK: a forked child has no mapping to unmap, and what an address range
  * holds there is not ours.
  */
@@ -57,9 +63,36 @@ static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sc_seg *shared[SHARED_BUCKETS];
 
+/*
+ * Found and not attached yet, in one of FOUND_PLACES places from that of the address on. Under shared_mutex; a place
+ * is taken and left in one store, so that a forked child, whose copy of the mutex says nothing, can close what is there.
+ */
+#define FOUND_PLACES 4
+#define FOUND_MS 1000
+static struct sc_seg *_Atomic found[SC_SEG_FOUND_MAX];
+static int64_t found_since;  /* when the first of them was, ms of CLOCK_MONOTONIC */
+static atomic_uint own_segs; /* of this process: without any, who closes what has been found? */
+atomic_uint sc_seg_found;
+
 static uint64_t align_up(uint64_t value, uint64_t to)
 {
 	return (value + to - 1) / to * to;
+}
+
+/* What is attached in the parent is not in a forked child. */
+static void atfork_child(void)
+{
+	shared_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	memset(shared, 0, sizeof(shared));
+	own_segs = 0;
+	sc_seg_forget_found(); /* the child is alone */
+}
+
+static bool can_fork;
+
+static void shared_init(void)
+{
+	can_fork = !SC_TRY("seg.atfork", pthread_atfork(NULL, NULL, atfork_child));
 }
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -305,9 +338,11 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	seg->made_by = seg->file.made_by;
 	seg->own = seg->local = true;
 	seg->cma_pid = seg->pid;
+	pthread_once(&shared_once, shared_init);
 	err = fill_and_publish(seg, geometry);
 	if (err)
 		goto close_file;
+	atomic_fetch_add(&own_segs, 1);
 	*out = seg;
 	return 0;
 
@@ -338,6 +373,8 @@ void sc_seg_destroy(struct sc_seg *seg)
 	}
 	if (!seg->keep_name)
 		sc_own_unlink(&seg->file);
+	atomic_fetch_sub(&own_segs, 1);
+	sc_seg_forget_found();
 	put_own(seg);
 }
 
@@ -468,16 +505,29 @@ static void drop_descriptor(struct sc_seg *seg)
 	seg->fd = -1;
 }
 
+/* One descriptor more. False: the application needs the others. */
+static bool count_descriptor(void)
+{
+	struct rlimit limit;
+	rlim_t most = SC_TRY("seg.limit", getrlimit(RLIMIT_NOFILE, &limit)) ? 0 : limit.rlim_cur / 4;
+
+	return atomic_fetch_add(&kept_fds, 1) < most;
+}
+
 /*
  * A descriptor is kept for a quick look at the lock, as long as the application has plenty left; in any case
  * of a process that is not visible from here, as nothing else tells of its death once its name is removed.
  */
 static void keep_descriptor(struct sc_seg *seg)
 {
-	struct rlimit limit;
-	rlim_t most = SC_TRY("seg.limit", getrlimit(RLIMIT_NOFILE, &limit)) ? 0 : limit.rlim_cur / 4;
+	bool few = count_descriptor();
 
-	if (atomic_fetch_add(&kept_fds, 1) >= most && seg->cma_pid)
+	if (!few && atomic_load(&sc_seg_found)) { /* those first */
+		sc_seg_forget_found();
+		atomic_fetch_sub(&kept_fds, 1);
+		few = count_descriptor();
+	}
+	if (!few && seg->cma_pid)
 		drop_descriptor(seg);
 }
 
@@ -517,6 +567,17 @@ static int attach_other(const char *addr, const char *name, bool left, struct sc
 	return 0;
 }
 
+static int attach_found(struct sc_seg *seg)
+{
+	int err = map(seg);
+
+	if (!err)
+		protect(seg);
+	else
+		drop_descriptor(seg);
+	return err;
+}
+
 static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
 {
 	seg->header = lender->header;
@@ -529,25 +590,16 @@ static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
 	seg->lender = lender;
 }
 
-/* What is attached in the parent is not in a forked child. */
-static void atfork_child(void)
+static uint32_t hash_of(const char *addr)
 {
-	shared_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	memset(shared, 0, sizeof(shared));
-}
+	uint32_t hash = sc_addr_hash(addr, strlen(addr));
 
-static bool can_fork;
-
-static void shared_init(void)
-{
-	can_fork = !SC_TRY("seg.atfork", pthread_atfork(NULL, NULL, atfork_child));
+	return hash ^ hash >> 16;
 }
 
 static struct sc_seg **shared_chain(const char *addr)
 {
-	uint32_t hash = sc_addr_hash(addr, strlen(addr));
-
-	return &shared[(hash ^ hash >> 16) % SHARED_BUCKETS];
+	return &shared[hash_of(addr) % SHARED_BUCKETS];
 }
 
 static void shared_add(struct sc_seg *seg)
@@ -581,17 +633,23 @@ static bool shared_put(struct sc_seg *seg)
 	return last;
 }
 
+static struct sc_seg *shared_find_locked(const char *addr)
+{
+	for (struct sc_seg *seg = *shared_chain(addr); seg; seg = seg->next)
+		if (sc_seg_is_here(seg) && !strcmp(seg->header.address, addr))
+			return seg;
+	return NULL;
+}
+
 /* Attached by this process already, and its owner lives: one user more. NULL: not, or it cannot be told. */
 static struct sc_seg *shared_get(const char *addr)
 {
 	struct sc_seg *seg;
 
 	pthread_mutex_lock(&shared_mutex);
-	for (seg = *shared_chain(addr); seg; seg = seg->next)
-		if (sc_seg_is_here(seg) && !strcmp(seg->header.address, addr)) {
-			seg->users++;
-			break;
-		}
+	seg = shared_find_locked(addr);
+	if (seg)
+		seg->users++;
 	pthread_mutex_unlock(&shared_mutex);
 	if (!seg || sc_seg_check_owner(seg) == 1)
 		return seg;
@@ -599,11 +657,144 @@ static struct sc_seg *shared_get(const char *addr)
 	return NULL;
 }
 
+static struct sc_seg *new_attached(const char *addr)
+{
+	struct sc_seg *seg = calloc(1, sizeof(*seg));
+
+	if (!seg) {
+		sc_warn("no memory to attach to %s", addr);
+		return NULL;
+	}
+	seg->pid = getpid();
+	seg->made_by = sc_host_self();
+	seg->users = 1;
+	return seg;
+}
+
+/* ---- found ahead ----------------------------------------------------------------------------- */
+
+static int64_t now_ms(void)
+{
+	return sc_clock_ns() / 1000000;
+}
+
+static void discard(struct sc_seg *seg)
+{
+	drop_descriptor(seg);
+	free(seg);
+}
+
+static struct sc_seg *found_remove(uint32_t place)
+{
+	struct sc_seg *seg = atomic_exchange(&found[place], NULL);
+
+	if (seg)
+		atomic_fetch_sub(&sc_seg_found, 1);
+	return seg;
+}
+
+static bool found_add_locked(struct sc_seg *seg)
+{
+	uint32_t first = hash_of(seg->header.address) % SC_SEG_FOUND_MAX;
+
+	if (shared_find_locked(seg->header.address))
+		return false; /* it is attached */
+	for (uint32_t i = first; i < first + FOUND_PLACES; i++) {
+		if (found[i % SC_SEG_FOUND_MAX])
+			continue;
+		if (!atomic_fetch_add(&sc_seg_found, 1))
+			found_since = now_ms();
+		found[i % SC_SEG_FOUND_MAX] = seg;
+		return true;
+	}
+	return false;
+}
+
+/* Its descriptor is counted. */
+static void found_add(struct sc_seg *seg)
+{
+	bool added;
+
+	pthread_mutex_lock(&shared_mutex);
+	added = found_add_locked(seg);
+	pthread_mutex_unlock(&shared_mutex);
+	if (!added)
+		discard(seg);
+}
+
+static struct sc_seg *found_take_locked(const char *addr)
+{
+	uint32_t first = hash_of(addr) % SC_SEG_FOUND_MAX;
+
+	for (uint32_t i = first; i < first + FOUND_PLACES; i++) {
+		struct sc_seg *seg = found[i % SC_SEG_FOUND_MAX];
+
+		if (seg && sc_seg_is_here(seg) && !strcmp(seg->header.address, addr))
+			return found_remove(i % SC_SEG_FOUND_MAX);
+	}
+	return NULL;
+}
+
+/* Is it what has been examined, and does its owner live? */
+static bool is_as_found(const struct sc_seg *seg)
+{
+	struct stat as = {
+		.st_dev = seg->dev, .st_ino = seg->ino, .st_size = (off_t)seg->header.length, .st_nlink = 1
+	};
+	pid_t holder = 0;
+
+	return sc_live_check(seg->fd, &holder) == 1 && holder == seg->cma_pid &&
+	       sc_own_is_unchanged(seg->fd, &as);
+}
+
+/* What has been found under that address, if it is still so; it is the caller's. */
+static struct sc_seg *found_take(const char *addr)
+{
+	struct sc_seg *seg;
+
+	if (!atomic_load(&sc_seg_found))
+		return NULL;
+	pthread_mutex_lock(&shared_mutex);
+	seg = found_take_locked(addr);
+	pthread_mutex_unlock(&shared_mutex);
+	if (!seg || is_as_found(seg))
+		return seg;
+	discard(seg);
+	return NULL;
+}
+
+void sc_seg_forget_found(void)
+{
+	for (uint32_t i = 0; i < SC_SEG_FOUND_MAX && atomic_load(&sc_seg_found); i++) {
+		struct sc_seg *seg;
+
+		pthread_mutex_lock(&shared_mutex);
+		seg = found_remove(i);
+		pthread_mutex_unlock(&shared_mutex);
+		if (seg)
+			discard(seg);
+	}
+}
+
+void sc_seg_forget_found_slow(void)
+{
+	bool late;
+
+	pthread_mutex_lock(&shared_mutex);
+	late = now_ms() >= found_since + FOUND_MS;
+	pthread_mutex_unlock(&shared_mutex);
+	if (late)
+		sc_seg_forget_found();
+}
+
+/* ---- attach and detach ------------------------------------------------------------------------ */
+
 static int attach(const char *addr, bool left, struct sc_seg **out)
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_own *file;
 	struct sc_seg *seg;
+	bool ahead;
 	int err = parse_here(addr, name);
 
 	if (err)
@@ -613,19 +804,17 @@ static int attach(const char *addr, bool left, struct sc_seg **out)
 		*out = seg;
 		return 0;
 	}
-	seg = calloc(1, sizeof(*seg));
-	if (!seg) {
-		sc_warn("no memory to attach to %s", addr);
+	seg = left ? NULL : found_take(addr);
+	ahead = seg;
+	if (!seg)
+		seg = new_attached(addr);
+	if (!seg)
 		return -ENOMEM;
-	}
-	seg->pid = getpid();
-	seg->made_by = sc_host_self();
-	seg->users = 1;
-	file = sc_own_borrow(name);
+	file = ahead ? NULL : sc_own_borrow(name);
 	if (file)
 		attach_local(sc_list_entry(file, struct sc_seg, file), seg);
 	else
-		err = attach_other(addr, name, left, seg);
+		err = ahead ? attach_found(seg) : attach_other(addr, name, left, seg);
 	if (err) {
 		free(seg);
 		return err;
@@ -692,23 +881,68 @@ void sc_seg_detach(struct sc_seg *seg)
 	free(seg);
 }
 
-int sc_seg_find(const char *addr)
+/* Is there one of this process? -errno. */
+static int find_own(const char *addr, char name[SC_ADDR_NAME_MAX], bool *own)
 {
-	char name[SC_ADDR_NAME_MAX];
 	struct sc_own *file;
-	struct sc_seg seg = { 0 };
 	int err = parse_here(addr, name);
 
+	*own = false;
 	if (err)
 		return err;
 	file = sc_own_borrow(name);
-	if (file) {
+	if (file)
 		put_own(sc_list_entry(file, struct sc_seg, file));
-		return 0;
-	}
+	*own = file;
+	return 0;
+}
+
+int sc_seg_find(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_seg seg = { 0 };
+	bool own;
+	int err = find_own(addr, name, &own);
+
+	if (err || own)
+		return err;
 	err = open_other(addr, name, false, &seg);
 	if (!err)
 		sc_own_close_other(seg.fd);
+	return err;
+}
+
+/* It is to be added, or its descriptor is closed. */
+static void found_keep(struct sc_seg *seg)
+{
+	if (count_descriptor() && can_fork && atomic_load(&own_segs))
+		found_add(seg);
+	else
+		discard(seg);
+}
+
+int sc_seg_find_ahead(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_seg *seg;
+	bool own;
+	int err = find_own(addr, name, &own);
+
+	if (err || own)
+		return err;
+	seg = found_take(addr);
+	if (seg) {
+		found_add(seg);
+		return 0;
+	}
+	seg = new_attached(addr);
+	if (!seg)
+		return -ENOMEM;
+	err = open_other(addr, name, false, seg);
+	if (err)
+		free(seg);
+	else
+		found_keep(seg);
 	return err;
 }
 

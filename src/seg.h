@@ -2,6 +2,7 @@
 #ifndef SC_SEG_H
 #define SC_SEG_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -87,6 +88,27 @@ void sc_seg_detach(struct sc_seg *seg);
 
 /* Would sc_seg_attach() find a live segment? Same outcomes; nothing is mapped. */
 int sc_seg_find(const char *addr);
+
+/*
+ * The same for one that is likely to be attached soon: what has been found is kept, and only looked at again when it
+ * is attached. As long as this process has a segment of its own, and no more than SC_SEG_FOUND_MAX.
+ */
+#define SC_SEG_FOUND_MAX 256
+int sc_seg_find_ahead(const char *addr);
+
+/* Close what has been found and not been attached: all, or if the first of it was found a while ago. */
+void sc_seg_forget_found(void);
+void sc_seg_forget_found_slow(void);
+
+extern atomic_uint sc_seg_found; /* how many there are */
+
+/* To be called now and then. */
+static inline void sc_seg_forget_found_late(void)
+{
+	/* relaxed: if it is seen late, it is the next time */
+	if (__builtin_expect(atomic_load_explicit(&sc_seg_found, memory_order_relaxed) != 0, 0))
+		sc_seg_forget_found_slow();
+}
 
 /*
  * Does the owner of an attached segment live? 1: yes; 0: its process has ended or closed it, and touches no

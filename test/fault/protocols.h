@@ -1157,7 +1157,7 @@ static void work_crowd(struct side *side)
 			sc_ep_destroy(more[i]);
 }
 
-/* One is found by a service name, and another wants the same. */
+/* One wants a service name that another has, then finds that one by it. */
 static void work_client(struct side *side)
 {
 	char address[SC_ADDR_SIZE];
@@ -1166,17 +1166,17 @@ static void work_client(struct side *side)
 
 	if (!wait_stage(side, 1))
 		return;
-	ret = sc_addr_resolve(SC_ADDR_PREFIX SERVICE, address);
-	if (ret)
-		check_refusal(side, ret);
-	else if (strcmp(address, side->other->address))
-		complain("the service is of another");
 	ret = ep_open(side, SERVICE, &rival);
 	if (!ret && !side->other->gone && !side->other->closed && !has_action(KILL) && !may_fail())
 		complain("a service was taken from a live process");
 	if (rival)
 		sc_ep_destroy(rival);
-	messages_send(side);
+	ret = sc_addr_resolve(SC_ADDR_PREFIX SERVICE, address);
+	if (ret)
+		check_refusal(side, ret);
+	else if (strcmp(address, side->other->address))
+		complain("the service is of another");
+	messages_send(side); /* to what has just been found */
 }
 
 /* Two have claimed a slot of ours, and no more. That of the one that has ended is free again. */

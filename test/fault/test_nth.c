@@ -1022,7 +1022,7 @@ static void run_scenario(const struct nth_scenario *scenario, struct nth_shared 
 		if (number <= 2 || number == all || getenv("TEST_EVERY"))
 			run_number(scenario, shared, i, number);
 	}
-	if (sites < 20 || missed > runs / 2) {
+	if (sites < 15 || missed > runs / 2) {
 		violations++;
 		printf("FAIL %s: too few of the calls are seen\n", scenario->name);
 	}

@@ -1027,6 +1027,200 @@ static void test_closefrom(void **state)
 	assert_int_equal(child_end(&owner), 0);
 }
 
+/* ---- found ahead ----------------------------------------------------------------------------- */
+
+static int found_now(void)
+{
+	return (int)atomic_load(&sc_seg_found);
+}
+
+/* A descriptor of this process that is of the file behind that address, or -1. */
+static int descriptor_of(const char *addr)
+{
+	struct stat wanted, st;
+
+	CHILD_CHECK(!stat(path_of(addr), &wanted));
+	for (int fd = 0; fd < 1024; fd++)
+		if (!fstat(fd, &st) && st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino)
+			return fd;
+	return -1;
+}
+
+static bool has_descriptor_of(const char *addr)
+{
+	return descriptor_of(addr) >= 0;
+}
+
+static void find_and_attach(struct child *self, void *arg)
+{
+	struct child *owner = arg;
+	struct sc_seg *mine, *seg, *again;
+	int fd;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_find_ahead(owner->line));
+	CHILD_CHECK(!found_now() &&
+		    !has_descriptor_of(owner->line)); /* who has no endpoint keeps nothing */
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	CHILD_CHECK(!sc_seg_find_ahead(mine->header.address) && !found_now());
+	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && !sc_seg_find_ahead(owner->line));
+	CHILD_CHECK(found_now() == 1 && has_descriptor_of(owner->line));
+	CHILD_CHECK(!sc_seg_find(owner->line) && found_now() == 1);
+	CHILD_CHECK(!sc_seg_attach(owner->line, &seg));
+	CHILD_CHECK(!found_now() && seg->fd >= 0 && seg->users == 1 && !seg->local);
+	CHILD_CHECK(sc_seg_check_owner(seg) == 1 && sc_seg_buf(seg, 3)[0] == 0x5a);
+	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && !found_now()); /* it is attached */
+	CHILD_CHECK(!sc_seg_attach(owner->line, &again) && again == seg);
+	sc_seg_detach(again);
+	sc_seg_detach(seg);
+	CHILD_CHECK(!has_descriptor_of(owner->line));
+
+	/* the application has closed it, and uses its number */
+	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && found_now() == 1);
+	fd = descriptor_of(owner->line);
+	CHILD_CHECK(fd >= 0 && dup2(STDERR_FILENO, fd) == fd);
+	CHILD_CHECK(!sc_seg_attach(owner->line, &seg));
+	CHILD_CHECK(!found_now() && seg->fd != fd && fcntl(fd, F_GETFD) >= 0);
+	sc_seg_detach(seg);
+
+	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && found_now() == 1);
+	while (found_now())
+		sc_seg_forget_found_late();
+	CHILD_CHECK(!has_descriptor_of(owner->line));
+	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && found_now() == 1);
+	sc_seg_destroy(mine);
+	CHILD_CHECK(!found_now() && !has_descriptor_of(owner->line));
+}
+
+static void test_found(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(find_and_attach, &owner), 0);
+	assert_int_equal(child_end(&owner), 0);
+}
+
+/* Found ahead, it is not what it was any more when it is attached. */
+static void find_ahead(const char *addr)
+{
+	CHILD_CHECK(!sc_seg_find_ahead(addr) && found_now() == 1 && has_descriptor_of(addr));
+}
+
+static void attach_lost(const char *addr, int expected)
+{
+	struct sc_seg *seg = NULL;
+
+	CHILD_CHECK(sc_seg_attach(addr, &seg) == expected && !seg && !found_now());
+}
+
+static void find_and_lose(struct child *self, void *arg)
+{
+	char path[SC_OWN_PATH_MAX], other[SC_OWN_PATH_MAX + 8];
+	struct child *owner = arg;
+	struct sc_seg *mine;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	strcpy(path, path_of(owner->line));
+	snprintf(other, sizeof(other), "%s.other", path);
+	find_ahead(owner->line);
+	CHILD_CHECK(!link(path, other));
+	attach_lost(owner->line, -EACCES);
+	CHILD_CHECK(!unlink(other));
+	find_ahead(owner->line);
+	CHILD_CHECK(!chmod(path, 0644));
+	attach_lost(owner->line, -EACCES);
+	CHILD_CHECK(!chmod(path, 0600));
+	find_ahead(owner->line);
+	CHILD_CHECK(!truncate(path, (off_t)mine->header.length / 2));
+	attach_lost(owner->line, -EPROTO);
+	CHILD_CHECK(!truncate(path, (off_t)mine->header.length));
+	find_ahead(owner->line);
+	CHILD_CHECK(!unlink(path));
+	attach_lost(owner->line, -ECONNREFUSED);
+	sc_seg_destroy(mine);
+}
+
+static void find_and_survive(struct child *self, void *arg)
+{
+	struct child *owner = arg;
+	struct sc_seg *mine;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	find_ahead(owner->line);
+	kill(owner->pid, SIGKILL);
+	while (sc_seg_find(owner->line) != -ECONNREFUSED)
+		usleep(1000);
+	CHILD_CHECK(found_now() == 1);
+	attach_lost(owner->line, -ECONNREFUSED);
+	CHILD_CHECK(sc_seg_find_ahead(owner->line) == -ECONNREFUSED && !found_now());
+	CHILD_CHECK(!has_descriptor_of(owner->line));
+	CHILD_CHECK(!unlink(path_of(owner->line)));
+	sc_seg_destroy(mine);
+}
+
+static void test_found_and_lost(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(find_and_lose, &owner), 0);
+	child_end(&owner);
+	start_owner(&owner);
+	assert_int_equal(child_run(find_and_survive, &owner), 0);
+	child_reap(&owner);
+}
+
+/* They are no more than may be kept, and give way to those that are attached; a forked child has none. */
+static void have_none(struct child *self, void *arg)
+{
+	struct owner_of_many *owner = arg;
+
+	(void)self;
+	CHILD_CHECK(!found_now());
+	for (int i = 0; i < MANY; i++)
+		CHILD_CHECK(!has_descriptor_of(owner->addresses[i]));
+}
+
+static void find_many(struct child *self, void *arg)
+{
+	struct rlimit limit = { 64, 64 };
+	struct owner_of_many *owner = arg;
+	struct sc_seg *mine, *segs[MANY];
+	int kept = 0;
+
+	(void)self;
+	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+	for (int i = 0; i < MANY / 2; i++)
+		CHILD_CHECK(!sc_seg_find_ahead(owner->addresses[i]));
+	CHILD_CHECK(found_now() && found_now() <= 16);
+	CHILD_CHECK(!child_run(have_none, owner));
+	for (int i = MANY; i--;) {
+		CHILD_CHECK(!sc_seg_attach(owner->addresses[i], &segs[i]));
+		kept += segs[i]->fd >= 0;
+	}
+	CHILD_CHECK(kept == 16 && !found_now());
+	for (int i = 0; i < MANY; i++)
+		sc_seg_detach(segs[i]);
+	sc_seg_destroy(mine);
+}
+
+static void test_many_found(void **state)
+{
+	struct owner_of_many owner;
+
+	(void)state;
+	start_owner_of_many(&owner);
+	assert_int_equal(child_run(find_many, &owner), 0);
+	assert_int_equal(child_end(&owner.child), 0);
+	munmap(owner.addresses, MANY * SC_ADDR_SIZE);
+}
+
 static void no_descriptors(struct child *self, void *arg)
 {
 	struct rlimit limit = { 0, 0 };
@@ -1651,6 +1845,9 @@ int main(void)
 		cmocka_unit_test(test_shared_and_forked),
 		cmocka_unit_test(test_nameless),
 		cmocka_unit_test(test_closefrom),
+		cmocka_unit_test(test_found),
+		cmocka_unit_test(test_found_and_lost),
+		cmocka_unit_test(test_many_found),
 		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_pool),
