@@ -37,6 +37,7 @@
 
 static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sc_host *host_page; /* NULL: not mapped yet */
+static bool host_wiped;		  /* the kernel empties it in every child */
 
 /* The child is alone: no other thread can hold the mutex or read the page. */
 static void atfork_child(void)
@@ -55,7 +56,7 @@ static int map_page_locked(void)
 
 	if (page == MAP_FAILED)
 		return -errno;
-	(void)SC_TRY("host.wipe", madvise(page, size, MADV_WIPEONFORK));
+	host_wiped = !SC_TRY("host.wipe", madvise(page, size, MADV_WIPEONFORK));
 	host_page = page;
 	if (SC_TRY("host.atfork", pthread_atfork(NULL, NULL, atfork_child))) {
 		SC_CALL("host.unpage", munmap(page, size));
@@ -221,6 +222,12 @@ static int fill(struct sc_host *host)
 	return 0;
 }
 
+/* Without a system call, where that can be: it is asked for with each address. */
+static bool is_filled_locked(void)
+{
+	return host_page->pid && (host_wiped || host_page->pid == getpid());
+}
+
 int sc_host_get(const struct sc_host **out)
 {
 	struct sc_host host = { 0 };
@@ -231,7 +238,7 @@ int sc_host_get(const struct sc_host **out)
 		err = map_page_locked();
 	if (err) {
 		sc_warn("no memory for the identity of this process: %s", strerror(-err));
-	} else if (host_page->pid != getpid()) {
+	} else if (!is_filled_locked()) {
 		err = fill(&host);
 		if (!err)
 			*host_page = host;

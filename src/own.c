@@ -453,11 +453,10 @@ static int search_descriptors(const struct stat *st)
 /* A name that a second copy of this library in this process may have given. */
 static bool may_be_twins(const char *name)
 {
+	const struct sc_host *host;
 	struct sc_addr addr;
 
-	if (sc_addr_parse_file(name, &addr))
-		return true;
-	return addr.pid == (uint32_t)getpid();
+	return sc_addr_parse_file(name, &addr) || sc_host_get(&host) || addr.pid == (uint32_t)host->pid;
 }
 
 /* What this user's copies of the library have made, at least by the look of it. */
