@@ -55,11 +55,28 @@ static uint64_t word(uint64_t generation, unsigned who)
 	return mt_hash(low) << 48 | low;
 }
 
+/*
+ * Bytes of several words of that generation: nothing says that what one writes while another does, or reads, is
+ * moved word by word.
+ */
+static bool is_mixed(uint64_t value, uint64_t generation)
+{
+	for (unsigned at = 0; at < 64; at += 8) {
+		unsigned who = 0;
+
+		while (who <= PEERS && ((value ^ word(generation, who)) >> at & 0xff))
+			who++;
+		if (who > PEERS)
+			return false;
+	}
+	return true;
+}
+
 static bool is_word(uint64_t value, uint64_t generation)
 {
 	unsigned who = value & 0xff;
 
-	return who <= PEERS && value == word(generation, who);
+	return (who <= PEERS && value == word(generation, who)) || is_mixed(value, generation);
 }
 
 /* ---- the target ------------------------------------------------------------------------------ */
