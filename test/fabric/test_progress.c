@@ -330,7 +330,7 @@ static void wait_until_asleep(void)
  * In one second that nothing happens in, of some that may be needed until what was begun is over: far fewer
  * switches than a look every few milliseconds would make, and next to no time on a processor.
  */
-#define SECONDS (SANITIZED ? 3 : 20)
+#define SECONDS 20
 #define SWITCHES 20
 #define RUN_NS 50000000
 
