@@ -252,17 +252,18 @@ static int write_file(struct sc_own *own, const struct sc_abi_calibration *file)
 /* In place of what has the name. */
 static int name_file(struct sc_own *own)
 {
-	char path[SC_CALIBRATION_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
 	int ret;
 
-	sc_calibration_path(path);
-	ret = sc_own_publish(own, strrchr(path, '/') + 1);
+	sc_addr_calibration_file(name);
+	ret = sc_own_publish(own, name);
 	if (ret != -EEXIST)
 		return ret;
+	sc_own_path(name, path);
 	if (SC_TRY("calibration.unlink", unlink(path)) && errno != ENOENT)
 		return -errno;
 	(void)SC_INJECT("calibration.unlinked");
-	return sc_own_publish(own, strrchr(path, '/') + 1);
+	return sc_own_publish(own, name);
 }
 
 int sc_calibration_store(const struct sc_calibration *calibration)

@@ -177,13 +177,13 @@ static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
 	struct sc_received received = { .peer = op->peer,
-				 .tag = op->tag,
-				 .data = op->data,
-				 .size = op->size,
-				 .done = error ? 0 : op->want,
-				 .flags = op->comp_flags | transfer_leave(ep, op),
-				 .error = error,
-				 .buf = op->multi ? op->iov[0].iov_base : NULL };
+					.tag = op->tag,
+					.data = op->data,
+					.size = op->size,
+					.done = error ? 0 : op->want,
+					.flags = op->comp_flags | transfer_leave(ep, op),
+					.error = error,
+					.buf = op->multi ? op->iov[0].iov_base : NULL };
 
 	sc_deliver_complete(ep, op, &received);
 	sc_slab_put(&ep->rxq->ops, op);
@@ -675,9 +675,9 @@ static void cancel_transfers(struct sc_peer *peer)
 	sc_list_for_safe (entry, next, &peer->transfers) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
 		struct sc_received received = { .tag = op->tag,
-					 .size = op->size,
-					 .flags = transfer_leave(peer->ep, op),
-					 .error = op->over ? op->outcome : -ECANCELED };
+						.size = op->size,
+						.flags = transfer_leave(peer->ep, op),
+						.error = op->over ? op->outcome : -ECANCELED };
 
 		if (!received.error) { /* it has only waited to be reported */
 			received.data = op->data;
@@ -772,11 +772,11 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 	struct sc_ep *ep = message->peer->ep;
 	size_t len = message->size < op->capacity ? message->size : op->capacity;
 	struct sc_received received = { .peer = message->peer,
-				 .tag = message->tag,
-				 .data = message->data,
-				 .size = message->size,
-				 .done = len,
-				 .flags = sc_deliver_comp_flags(message->flags) };
+					.tag = message->tag,
+					.data = message->data,
+					.size = message->size,
+					.done = len,
+					.flags = sc_deliver_comp_flags(message->flags) };
 
 	if (len)
 		sc_deliver_payload(message, op->iov, op->iov_count, len);

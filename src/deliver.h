@@ -54,8 +54,7 @@ sc_deliver_complete(struct sc_ep *ep, const struct sc_rx_op *op, const struct sc
 	ep->counters.rx_msgs++;
 	ep->counters.rx_bytes += received->done;
 	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
-	if (!ep->rx_cq ||
-	    (op->flags & ep->rx_silent && !error && !(received->flags & SC_COMP_MULTI_DONE)))
+	if (!ep->rx_cq || (op->flags & ep->rx_silent && !error && !(received->flags & SC_COMP_MULTI_DONE)))
 		return;
 	comp = sc_cq_reserve(ep->rx_cq);
 	if (!comp)

@@ -392,7 +392,7 @@ struct sc_ep {
 	struct sc_list *glanced; /* and whose word of life was looked at */
 	uint32_t polls, watch_mask;
 	bool idle; /* the last poll found nothing to do, and nothing has been begun since that polls go on with */
-	bool due;  /* there may be something that polls go on with: see sc_ep_begin() */
+	bool due;	       /* there may be something that polls go on with: see sc_ep_begin() */
 	uint32_t vain;	       /* times in a row that sc_ep_rest() has seen what polls then did not take */
 	bool wants_room;       /* a record or a buffer found none; until asked for in sc_ep_rest() */
 	bool pushed_back;      /* a send did, until asked for by sc_ep_was_refused() */
