@@ -702,9 +702,15 @@ static const struct pattern patterns[] = {
 	{ "any source, any tag", true, UINT64_MAX, 64, 1, false },
 };
 
+/* Where sources are: the first one, and from one to the next, in bytes. Nobody looks there. */
+static struct place {
+	uintptr_t first;
+	size_t step;
+} place;
+
 static const void *pattern_source(const struct pattern *pattern, size_t i)
 {
-	return &peers[i % pattern->sources];
+	return (const void *)(place.first + i % pattern->sources * place.step);
 }
 
 /* What message i has in the bits that its receive ignores differs. */
@@ -754,9 +760,34 @@ static void cost_waiting(const struct pattern *pattern)
 static void test_cost(void **state)
 {
 	(void)state;
+	place = (struct place){ (uintptr_t)peers, sizeof(peers[0]) };
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++) {
 		cost_posted(&patterns[i]);
 		cost_waiting(&patterns[i]);
+	}
+}
+
+/*
+ * Whatever bits of the tag differ, and wherever the sources are: addresses of the heap and of mapped memory
+ * as a kernel may choose them, the same in each run of this test.
+ */
+static void test_cost_of_places(void **state)
+{
+	static const size_t steps[] = { 1, 64, 192, 4096, 1 << 24 };
+	enum { PLACES = 64, BITS = 50 };
+	struct pattern pattern = { .name = "places" };
+
+	(void)state;
+	for (unsigned bit = 0; bit <= BITS; bit++) {
+		for (size_t i = 0; i < PLACES; i++) {
+			uintptr_t drawn = (bit * PLACES + i + 1) * 0x9e3779b97f4a7c15u >> 24;
+
+			place.first = (i % 2 ? 0x7f0000000000u : 0x550000000000u) | (drawn & ~15ull);
+			place.step = steps[(bit + i) % (sizeof(steps) / sizeof(steps[0]))];
+			pattern.sources = i % 3 ? 1 : 64;
+			pattern.tag_step = 1ull << bit;
+			cost_posted(&pattern);
+		}
 	}
 }
 
@@ -850,6 +881,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_growth_no_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_index_no_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cost, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cost_of_places, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cost_beside_one_key, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cost_of_nothing, setup, teardown),
 	};
