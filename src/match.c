@@ -12,12 +12,13 @@
  *	                                 | newer                (ring of one)
  *	                               key A, newest --newer--> back to the oldest
  *
- * Posted receives: few are scanned in the order of posting, which begins with the one that it mostly is.
- * With more than SC_MATCH_SCANNED all go to the tables of their classes, until none is posted. A message then
- * asks each class that has receives once and takes the candidate of the lowest seq.
+ * Posted receives: the first SC_MATCH_SCANNED are scanned in the order of posting, which begins with the one that
+ * it mostly is: windows of receives that messages come for in order are a list and no more. When a message is for none
+ * of them and there are others, all go to the tables of their classes, until none is posted. A message then asks each
+ * class that has receives once and takes the candidate of the lowest seq.
  *	post, unpost	O(1); post amortised, as tables double; plus the search for the class
  *	find_recv	O(1) if it is the oldest; else O(classes that have receives), whatever their number of
- *			receives, plus SC_MATCH_SCANNED
+ *			receives, plus SC_MATCH_SCANNED; amortised, as each receive is put into a table once
  *
  * Waiting messages: few are scanned in order of arrival. When a search meets more than FEW, the table
  * for its class is built over all of them, an index, and kept up to date until none waits.
@@ -28,9 +29,9 @@
  * Invariants: a node is in a bucket exactly if its `link` is set, and then *link points to it; no two
  * nodes in one table's buckets have an equal key. classes[0 .. populated) have receives, the rest have
  * none, and their tables are empty. All posted receives are in tables (`hashed`) or none is. An index
- * holds all waiting messages (bit in `live`) or none. Memory that cannot be had for a larger table or an
- * index makes searches slower, never wrong; only where receives are hashed can one of a class that is not
- * there yet, or the first beyond SC_MATCH_SCANNED, be refused for want of it.
+ * holds all waiting messages (bit in `live`) or none. Memory that cannot be had for tables or an index makes
+ * searches slower, never wrong; only where receives are hashed can one of a class that is not there yet be refused
+ * for want of it.
  */
 #include "match.h"
 
@@ -294,7 +295,7 @@ static void class_emptied(struct sc_match *match, struct sc_match_class *class)
 	}
 }
 
-static int hash_recv(struct sc_match *match, struct sc_match_recv *recv)
+int sc_match_hash(struct sc_match *match, struct sc_match_recv *recv)
 {
 	struct sc_match_class *class = class_get(match, recv->source, recv->ignore);
 
@@ -320,7 +321,7 @@ void sc_match_unhash(struct sc_match *match, struct sc_match_recv *recv)
 static int hash_posted(struct sc_match *match)
 {
 	sc_list_for (pos, &match->posted) {
-		if (!hash_recv(match, sc_list_entry(pos, struct sc_match_recv, all)))
+		if (!sc_match_hash(match, sc_list_entry(pos, struct sc_match_recv, all)))
 			continue;
 		for (pos = pos->prev; pos != &match->posted; pos = pos->prev)
 			sc_match_unhash(match, sc_list_entry(pos, struct sc_match_recv, all));
@@ -330,19 +331,14 @@ static int hash_posted(struct sc_match *match)
 	return 0;
 }
 
-/* Of one that is about to be the newest. -ENOMEM: nothing has changed but that the others may be hashed. */
-int sc_match_hash(struct sc_match *match, struct sc_match_recv *recv)
-{
-	int ret = match->hashed ? 0 : hash_posted(match);
-
-	return ret ? ret : hash_recv(match, recv);
-}
-
-static struct sc_match_recv *scan_posted(struct sc_match *match, const void *source, uint64_t tag)
+static struct sc_match_recv *scan_posted(struct sc_match *match, const void *source, uint64_t tag,
+					 size_t most)
 {
 	sc_list_for (pos, &match->posted) {
 		struct sc_match_recv *recv = sc_list_entry(pos, struct sc_match_recv, all);
 
+		if (!most--)
+			break;
 		PROBE();
 		if (sc_match_fits(recv, source, tag))
 			return recv;
@@ -354,8 +350,13 @@ struct sc_match_recv *sc_match_find_posted(struct sc_match *match, const void *s
 {
 	struct sc_match_recv *best = NULL;
 
-	if (!match->hashed)
-		return scan_posted(match, source, tag);
+	if (!match->hashed) {
+		best = scan_posted(match, source, tag, SC_MATCH_SCANNED);
+		if (best || match->posted_count <= SC_MATCH_SCANNED)
+			return best;
+		if (hash_posted(match))
+			return scan_posted(match, source, tag, SIZE_MAX);
+	}
 	for (size_t i = 0; i < match->populated; i++) {
 		struct sc_match_node *node = table_find(&match->classes[i]->table, source, tag);
 

@@ -17,7 +17,7 @@
  * Private memory, one thread at a time. Costs are given in match.c.
  */
 
-/* So many posted receives are scanned; with more, all are hashed. */
+/* So many posted receives are scanned; when none of them is it, and there are more, all are hashed. */
 #define SC_MATCH_SCANNED 8
 
 /* Searches of this many kinds (any source?, ignore) can have an index of the waiting messages each. */
@@ -99,8 +99,7 @@ void sc_match_unhash(struct sc_match *match, struct sc_match_recv *recv);
 /* Post a receive. -ENOMEM: nothing has changed. */
 static inline int sc_match_post(struct sc_match *match, struct sc_match_recv *recv)
 {
-	int ret =
-		match->hashed || match->posted_count == SC_MATCH_SCANNED ? sc_match_hash(match, recv) : 0;
+	int ret = match->hashed ? sc_match_hash(match, recv) : 0;
 
 	if (ret)
 		return ret;

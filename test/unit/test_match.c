@@ -75,13 +75,21 @@ static int setup(void **state)
 /* Receives that nothing fits, so many that those of the test are hashed. */
 static struct sc_match_recv crowd[SC_MATCH_SCANNED + 1];
 
+/* Of more than SC_MATCH_SCANNED posted receives none is for this message: they are hashed. */
+static void hash_by_search(void)
+{
+	assert_null(sc_match_find_recv(&match, &peers[62], UINT64_MAX));
+	assert_true(match.hashed);
+}
+
 static void crowd_post(void)
 {
 	for (size_t i = 0; i <= SC_MATCH_SCANNED; i++) {
 		crowd[i] = (struct sc_match_recv){ .source = &peers[63], .tag = i };
 		assert_int_equal(sc_match_post(&match, &crowd[i]), 0);
 	}
-	assert_true(match.hashed);
+	assert_false(match.hashed);
+	hash_by_search();
 }
 
 static int setup_crowded(void **state)
@@ -190,7 +198,6 @@ static void check_match(void)
 		in_classes += match.classes[i]->count;
 	}
 	assert_int_equal(in_classes, match.hashed ? posted : 0);
-	assert_true(match.hashed || posted <= SC_MATCH_SCANNED);
 	assert_true(posted || !match.hashed);
 	for (unsigned i = 0; i < SC_MATCH_INDEXES; i++)
 		assert_int_equal(check_table(&match.indexes[i].table), match.live & 1u << i ? waiting : 0);
@@ -292,20 +299,22 @@ static void test_recv_classes_are_bounded(void **state)
 	(void)state;
 	for (size_t i = 0; i < n; i++)
 		post(&recv[i], i % 2 ? NULL : A, i << 32, i);
+	hash_by_search();
 	check_match();
 	assert_int_equal(match.populated, n);
 	for (size_t i = 0; i < n; i++)
 		take_recv(A, i << 32, &recv[i]);
 	check_match();
 	assert_int_equal(match.class_count, KEPT_CLASSES);
-	/* One class after the other: those that are empty are used again. */
+	/* One class after the other beside that of the crowd: those that are empty are used again. */
+	crowd_post();
 	allocations_left = 1000;
 	for (size_t i = 0; i < n; i++) {
 		post(&recv[i], A, 0, ~(uint64_t)i);
 		take_recv(A, 0, &recv[i]);
-		assert_true(match.class_count <= KEPT_CLASSES + 1);
+		assert_true(match.class_count <= KEPT_CLASSES + 2);
 	}
-	assert_int_equal(allocations_left, 1000);
+	assert_int_equal(allocations_left, 1000 - 2); /* instead of the one that the crowd has */
 	check_match();
 }
 
@@ -572,33 +581,32 @@ static void test_random_with_failures(void **state)
 
 /* ---- no memory ------------------------------------------------------------------------------- */
 
-/* The first beyond SC_MATCH_SCANNED needs memory for all classes, those that were scanned among them. */
+/* Where there is no memory for tables all are scanned; of those that are hashed each class needs some. */
 static void test_post_no_memory(void **state)
 {
-	static struct sc_match_recv recv[SC_MATCH_SCANNED + 1],
+	static struct sc_match_recv recv[SC_MATCH_SCANNED + 2],
 		masked = { .source = A, .tag = 1, .ignore = 6 };
-	size_t last = SC_MATCH_SCANNED;
+	size_t last = SC_MATCH_SCANNED + 1;
 
 	(void)state;
-	for (long left = 0; left < 5; left++) {
-		allocations_left = 0; /* few take none */
+	for (long left = 0; left <= 5; left++) {
 		for (size_t i = 0; i <= last; i++)
 			recv[i] = (struct sc_match_recv){ .source = i == last - 1 ? NULL : A, .tag = i };
-		for (size_t i = 0; i < last; i++)
+		allocations_left = 0; /* posting takes none */
+		for (size_t i = 0; i <= last; i++)
 			assert_int_equal(sc_match_post(&match, &recv[i]), 0);
-		allocations_left = left;
-		assert_int_equal(sc_match_post(&match, &recv[last]), -ENOMEM);
+		allocations_left = left; /* three for the first class, two for the other */
+		assert_ptr_equal(sc_match_find_recv(&match, A, last), &recv[last]);
+		assert_int_equal(match.hashed, left == 5);
 		check_match();
-		assert_int_equal(match.posted_count, last);
-		for (size_t i = 0; i < last; i++)
+		assert_null(sc_match_find_recv(&match, A, last + 1));
+		if (left == 5)
+			break;
+		for (size_t i = 0; i <= last; i++)
 			take_recv(A, i, &recv[i]);
 		sc_match_fini(&match);
 		sc_match_init(&match);
 	}
-	for (size_t i = 0; i < last; i++)
-		assert_int_equal(sc_match_post(&match, &recv[i]), 0);
-	allocations_left = 5;
-	assert_int_equal(sc_match_post(&match, &recv[last]), 0);
 	assert_int_equal(allocations_left, 0);
 	assert_int_equal(sc_match_post(&match, &masked), -ENOMEM);
 	check_match();
@@ -612,6 +620,24 @@ static void test_post_no_memory(void **state)
 	take_recv(A, 3, &masked);
 }
 
+/* Those that messages come for in the order of posting are never hashed, however many there are. */
+static void test_in_order(void **state)
+{
+	static struct sc_match_recv recv[1000];
+
+	(void)state;
+	allocations_left = 0;
+	for (size_t i = 0; i < 1000; i++)
+		post(&recv[i], i % 3 ? A : NULL, i, i % 7 ? 0 : UINT64_MAX << 32);
+	allocations_left = -1;
+	for (size_t i = 0; i < 1000; i += 2) { /* two by two in the other order */
+		take_recv(A, i + 1, &recv[i + 1]);
+		take_recv(A, i, &recv[i]);
+	}
+	assert_int_equal(match.class_count, 0);
+	check_match();
+}
+
 static void test_growth_no_memory(void **state)
 {
 	static struct sc_match_recv recv[1000];
@@ -619,6 +645,7 @@ static void test_growth_no_memory(void **state)
 	(void)state;
 	for (size_t i = 0; i <= SC_MATCH_SCANNED; i++)
 		post(&recv[i], A, i, 0);
+	hash_by_search();
 	allocations_left = 0;
 	for (size_t i = SC_MATCH_SCANNED + 1; i < 1000; i++)
 		post(&recv[i], A, i, 0);
@@ -629,6 +656,7 @@ static void test_growth_no_memory(void **state)
 	allocations_left = -1;
 	for (size_t i = 0; i < 500; i++)
 		post(&recv[i], A, i, 0);
+	assert_true(match.hashed);
 	assert_true(match.classes[0]->table.mask >= 31);
 	check_match();
 	for (size_t i = 0; i < 1000; i++)
@@ -803,6 +831,7 @@ static void test_cost_beside_one_key(void **state)
 		post(&many_recvs[i], A, 1ull << 40, 0);
 		keep(&many_msgs[i], A, 1ull << 40);
 	}
+	hash_by_search();
 	assert_int_equal(match.classes[0]->table.mask, FIRST_BUCKETS - 1);
 	before = sc_match_probes;
 	for (size_t i = 0; i < 256; i++) { /* some of them in its bucket */
@@ -878,6 +907,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_random, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_random_with_failures, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_post_no_memory, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_in_order, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_growth_no_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_index_no_memory, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cost, setup, teardown),
