@@ -260,6 +260,49 @@ ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struc
 	return shmcma_error(error);
 }
 
+ssize_t shmcma_send_buf_locked_slow(struct shmcma_ep *ep, struct sc_peer *peer, fi_addr_t dest,
+				    struct iovec buf, struct sc_send send)
+{
+	int ret;
+
+	if (!peer)
+		return shmcma_ep_no_peer(ep, dest);
+	send.iov = &buf;
+	send.iov_count = 1;
+	ret = sc_tx_send(ep->core, peer, &send);
+	return __builtin_expect(ret, 0) ? shmcma_send_slow(ep, peer, &send, ret) : 0;
+}
+
+ssize_t shmcma_send_buf_slow(struct shmcma_ep_fid *fid, fi_addr_t dest, struct iovec buf,
+			     struct sc_send send)
+{
+	send.iov = &buf;
+	send.iov_count = 1;
+	return shmcma_post_send(fid, dest, &send);
+}
+
+ssize_t shmcma_recv_buf_locked_slow(struct shmcma_ep *ep, fi_addr_t source, struct iovec buf,
+				    struct sc_recv recv)
+{
+	int ret;
+
+	if (!shmcma_recv_source(ep, source, &recv.source))
+		return shmcma_ep_no_peer(ep, source);
+	recv.multi_min = shmcma_now(ep->multi_min);
+	recv.iov = &buf;
+	recv.iov_count = 1;
+	ret = sc_rxq_recv(ep->rxq, &recv);
+	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
+}
+
+ssize_t shmcma_recv_buf_slow(struct shmcma_ep_fid *fid, fi_addr_t source, struct iovec buf,
+			     struct sc_recv recv)
+{
+	recv.iov = &buf;
+	recv.iov_count = 1;
+	return shmcma_post_recv(fid, source, &recv);
+}
+
 /* ---- bind ------------------------------------------------------------------------------------ */
 
 /* A context has one direction, and no use for a queue of the other. */

@@ -25,7 +25,7 @@ static ssize_t msg_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi
 	struct sc_recv recv = receive(fid, context);
 
 	(void)desc;
-	return shmcma_post_recv_buf(fid, buf, len, source, &recv);
+	return shmcma_post_recv_buf(fid, buf, len, source, recv);
 }
 
 static ssize_t msg_recvv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
@@ -66,7 +66,7 @@ static ssize_t msg_send(struct fid_ep *ep, const void *buf, size_t len, void *de
 	struct sc_send send = message(0, context, shmcma_now(fid->send_flags));
 
 	(void)desc;
-	return shmcma_post_send_buf(fid, buf, len, dest, &send);
+	return shmcma_post_send_buf(fid, buf, len, dest, send);
 }
 
 static ssize_t msg_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
@@ -92,7 +92,7 @@ static ssize_t msg_inject(struct fid_ep *ep, const void *buf, size_t len, fi_add
 {
 	struct sc_send send = message(0, ep->fid.context, SHMCMA_INJECT_FLAGS);
 
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, &send);
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, send);
 }
 
 static ssize_t msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
@@ -102,7 +102,7 @@ static ssize_t msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void
 	struct sc_send send = message(data, context, shmcma_now(fid->send_flags) | SC_SEND_DATA);
 
 	(void)desc;
-	return shmcma_post_send_buf(fid, buf, len, dest, &send);
+	return shmcma_post_send_buf(fid, buf, len, dest, send);
 }
 
 static ssize_t msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
@@ -110,7 +110,7 @@ static ssize_t msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, ui
 {
 	struct sc_send send = message(data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
 
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, &send);
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, send);
 }
 
 #pragma GCC diagnostic push

@@ -133,15 +133,36 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 	return ret;
 }
 
-/* One buffer; the caller has filled in the rest. */
-static inline ssize_t shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len,
-					   fi_addr_t dest, struct sc_send *send)
-{
-	struct iovec iov = { .iov_base = (void *)buf, .iov_len = len };
+/*
+ * ep.c: what does not go the short way, or to nobody. The first is called with the endpoint's lock, whose peer it is
+ * given; the second without, and looks at everything.
+ */
+ssize_t shmcma_send_buf_locked_slow(struct shmcma_ep *ep, struct sc_peer *peer, fi_addr_t dest,
+				    struct iovec buf, struct sc_send send);
+ssize_t shmcma_send_buf_slow(struct shmcma_ep_fid *fid, fi_addr_t dest, struct iovec buf,
+			     struct sc_send send);
 
-	send->iov = &iov;
-	send->iov_count = 1;
-	return shmcma_post_send(fid, dest, send);
+/* One buffer; the caller has filled in the rest. By value: the short way leaves all of it in registers. */
+static inline __attribute__((always_inline)) ssize_t shmcma_post_send_buf(struct shmcma_ep_fid *fid,
+									  const void *buf, size_t len,
+									  fi_addr_t dest,
+									  struct sc_send send)
+{
+	struct shmcma_ep *ep = fid->ep;
+	struct sc_peer *peer;
+	ssize_t ret = 0;
+
+	if (__builtin_expect(send.flags & SHMCMA_TRIGGER, 0))
+		return shmcma_send_buf_slow(fid, dest, (struct iovec){ (void *)buf, len }, send);
+	shmcma_lock_enter(&ep->locked);
+	peer = shmcma_ep_peer(ep, dest);
+	if (__builtin_expect(!peer || !sc_tx_send_short(peer, buf, len, send.tag, send.data, send.flags,
+							send.context, send.cq_flags),
+			     0))
+		ret = shmcma_send_buf_locked_slow(ep, peer, dest, (struct iovec){ (void *)buf, len },
+						  send);
+	shmcma_lock_leave(&ep->locked);
+	return ret;
 }
 
 static inline ssize_t shmcma_post_send_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,
@@ -168,7 +189,8 @@ static inline ssize_t shmcma_post_sendmsg(struct shmcma_ep_fid *fid, const struc
 }
 
 /* Only an endpoint with FI_DIRECTED_RECV looks at the source; the others take from anybody. */
-static inline bool shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
+static inline __attribute__((always_inline)) bool
+shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
 {
 	*peer = NULL;
 	if (source == FI_ADDR_UNSPEC || !(ep->caps & FI_DIRECTED_RECV))
@@ -197,14 +219,31 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	return ret;
 }
 
-static inline ssize_t shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len,
-					   fi_addr_t source, struct sc_recv *recv)
-{
-	struct iovec iov = { .iov_base = buf, .iov_len = len };
+ssize_t shmcma_recv_buf_locked_slow(struct shmcma_ep *ep, fi_addr_t source, struct iovec buf,
+				    struct sc_recv recv);
+ssize_t shmcma_recv_buf_slow(struct shmcma_ep_fid *fid, fi_addr_t source, struct iovec buf,
+			     struct sc_recv recv);
 
-	recv->iov = &iov;
-	recv->iov_count = 1;
-	return shmcma_post_recv(fid, source, recv);
+/* As shmcma_post_send_buf(). */
+static inline __attribute__((always_inline)) ssize_t shmcma_post_recv_buf(struct shmcma_ep_fid *fid,
+									  void *buf, size_t len,
+									  fi_addr_t source,
+									  struct sc_recv recv)
+{
+	struct shmcma_ep *ep = fid->ep;
+	ssize_t ret = 0;
+
+	if (__builtin_expect(recv.flags & SHMCMA_TRIGGER, 0))
+		return shmcma_recv_buf_slow(fid, source, (struct iovec){ buf, len }, recv);
+	shmcma_lock_enter(&ep->locked);
+	if (__builtin_expect(!shmcma_recv_source(ep, source, &recv.source) ||
+				     !sc_rxq_recv_short(ep->rxq, recv.source, buf, len, recv.tag,
+							recv.ignore, recv.flags, recv.context,
+							recv.cq_flags),
+			     0))
+		ret = shmcma_recv_buf_locked_slow(ep, source, (struct iovec){ buf, len }, recv);
+	shmcma_lock_leave(&ep->locked);
+	return ret;
 }
 
 static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,

@@ -32,7 +32,7 @@ static ssize_t tagged_recv(struct fid_ep *ep, void *buf, size_t len, void *desc,
 	struct sc_recv recv = receive(fid, tag, ignore, context);
 
 	(void)desc;
-	return shmcma_post_recv_buf(fid, buf, len, source, &recv);
+	return shmcma_post_recv_buf(fid, buf, len, source, recv);
 }
 
 static ssize_t tagged_recvv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
@@ -59,7 +59,7 @@ static ssize_t tagged_send(struct fid_ep *ep, const void *buf, size_t len, void 
 	struct sc_send send = message(tag, 0, context, shmcma_now(fid->send_flags));
 
 	(void)desc;
-	return shmcma_post_send_buf(fid, buf, len, dest, &send);
+	return shmcma_post_send_buf(fid, buf, len, dest, send);
 }
 
 static ssize_t tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
@@ -84,7 +84,7 @@ static ssize_t tagged_inject(struct fid_ep *ep, const void *buf, size_t len, fi_
 {
 	struct sc_send send = message(tag, 0, ep->fid.context, SHMCMA_INJECT_FLAGS);
 
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, &send);
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, send);
 }
 
 static ssize_t tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
@@ -94,7 +94,7 @@ static ssize_t tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, v
 	struct sc_send send = message(tag, data, context, shmcma_now(fid->send_flags) | SC_SEND_DATA);
 
 	(void)desc;
-	return shmcma_post_send_buf(fid, buf, len, dest, &send);
+	return shmcma_post_send_buf(fid, buf, len, dest, send);
 }
 
 static ssize_t tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
@@ -102,7 +102,7 @@ static ssize_t tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len,
 {
 	struct sc_send send = message(tag, data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
 
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, &send);
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, send);
 }
 
 #pragma GCC diagnostic push

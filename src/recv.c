@@ -98,12 +98,9 @@ static int peek(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return 0;
 }
 
-static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
+/* What a receive is besides its vector. */
+static inline __attribute__((always_inline)) void op_init(struct sc_rx_op *op, const struct sc_recv *recv)
 {
-	struct sc_rx_op *op = sc_slab_get(&rxq->ops);
-
-	if (!op)
-		return NULL;
 	op->flags = recv->flags;
 	op->context = recv->context;
 	op->cntr = recv->cntr;
@@ -111,23 +108,32 @@ static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
 	op->match.source = recv->source ? recv->source->source : NULL;
 	op->match.tag = recv->tag;
 	op->match.ignore = recv->ignore;
-	op->iov_count = recv->iov_count;
-	op->capacity = 0;
-	for (size_t i = 0; i < recv->iov_count; i++) {
-		op->iov[i] = recv->iov[i];
-		op->capacity += recv->iov[i].iov_len;
-	}
 	op->multi = NULL;
 	op->multi_min = recv->multi_min;
 	op->multi_transfers = 0;
 	op->peer = NULL;
 	sc_list_init(&op->of_peer);
 	sc_list_init(&op->pulling);
+}
+
+static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	struct sc_rx_op *op = sc_slab_get(&rxq->ops);
+
+	if (!op)
+		return NULL;
+	op_init(op, recv);
+	op->iov_count = recv->iov_count;
+	op->capacity = 0;
+	for (size_t i = 0; i < recv->iov_count; i++) {
+		op->iov[i] = recv->iov[i];
+		op->capacity += recv->iov[i].iov_len;
+	}
 	return op;
 }
 
 /* Nothing more will come from there, unless it has been opened again. */
-static int lost(const struct sc_recv *recv)
+static inline int lost(const struct sc_recv *recv)
 {
 	const struct sc_source *source = recv->source ? recv->source->source : NULL;
 
@@ -238,14 +244,41 @@ static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return -EINVAL;
 }
 
+bool sc_rxq_recv_short(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
+		       uint64_t ignore, uint32_t flags, void *context, uint64_t cq_flags)
+{
+	const struct sc_recv recv = { .source = source,
+				      .tag = tag,
+				      .ignore = ignore,
+				      .flags = flags,
+				      .context = context,
+				      .cq_flags = cq_flags };
+	struct sc_match *queue = sc_rxq_queue(rxq, flags & SC_TAGGED);
+	struct sc_rx_op *op;
+
+	if (flags & ~(SC_TAGGED | SC_SILENT) || queue->waiting_count || queue->hashed || !rxq->ops.free ||
+	    (source && source->source->error))
+		return false;
+	op = sc_slab_get(&rxq->ops);
+	op_init(op, &recv);
+	op->iov[0].iov_base = buf;
+	op->iov[0].iov_len = op->capacity = size;
+	op->iov_count = 1;
+	rxq->posted++;
+	return !sc_match_post(queue, &op->match);
+}
+
 int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg;
 	struct sc_rx_op *op;
 	int ret;
 
-	if (__builtin_expect(
-		    recv->flags & (SC_RECV_MULTI | SC_RECV_PEEK | SC_RECV_CLAIM | SC_RECV_DISCARD), 0))
+	if (recv->iov_count == 1 && !recv->cntr &&
+	    sc_rxq_recv_short(rxq, recv->source, recv->iov->iov_base, recv->iov->iov_len, recv->tag,
+			      recv->ignore, recv->flags, recv->context, recv->cq_flags))
+		return 0;
+	if (recv->flags & (SC_RECV_MULTI | SC_RECV_PEEK | SC_RECV_CLAIM | SC_RECV_DISCARD))
 		return recv_special(rxq, recv);
 	op = op_begin(rxq, recv);
 	if (!op)

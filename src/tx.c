@@ -128,7 +128,7 @@ static inline bool window_room(struct sc_peer *peer, uint64_t units)
 }
 
 /* What a record says of the message itself. */
-static inline uint32_t message_flags(const struct sc_send *send)
+static inline __attribute__((always_inline)) uint32_t message_flags(const struct sc_send *send)
 {
 	return (send->flags & SC_TAGGED ? SC_ABI_F_TAGGED : 0) |
 	       (send->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0);
@@ -166,7 +166,8 @@ static void eager_done_slow(struct sc_peer *peer, const struct sc_send *send, si
 	sc_turn_end(peer, sc_turn_pass(peer), send->flags & SC_SILENT ? NULL : &comp);
 }
 
-static inline void eager_complete(struct sc_ep *ep, const struct sc_send *send, size_t size)
+static inline __attribute__((always_inline)) void eager_complete(struct sc_ep *ep,
+								 const struct sc_send *send, size_t size)
 {
 	struct sc_comp *comp;
 
@@ -223,24 +224,16 @@ struct inline_record {
 	uint32_t flags, lines;
 };
 
-/* There is room for it. `op`: with SC_ABI_F_ACK, the operation that is to be acknowledged. */
-static inline __attribute__((always_inline)) void inline_write(struct sc_peer *peer,
-							       const struct sc_send *send,
-							       struct inline_record record,
-							       const struct sc_tx_op *op)
+/* Its payload is written, to the line that is reserved and those behind it. */
+static inline __attribute__((always_inline)) void inline_commit(struct sc_peer *peer, uint64_t tag,
+								uint64_t data, struct inline_record record)
 {
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
 
-	if (record.flags & SC_ABI_F_ACK) {
-		line->words[2] = sc_slab_id(op);
-		(void)SC_INJECT("tx.inline_op");
-	}
-	if (record.size)
-		payload_write(peer, line, record.flags, send, record.size);
 	(void)SC_INJECT("tx.inline_payload");
 	/* relaxed: published by ctl; one by one, as the reader loads them, who may wait for them in the same core */
-	sc_store_relaxed_64(&line->words[0], send->tag);
-	sc_store_relaxed_64(&line->words[1], send->data);
+	sc_store_relaxed_64(&line->words[0], tag);
+	sc_store_relaxed_64(&line->words[1], data);
 	(void)SC_INJECT("tx.inline");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, record.flags, record.lines, record.size),
 		       record.lines);
@@ -250,7 +243,7 @@ static inline __attribute__((always_inline)) void inline_write(struct sc_peer *p
 static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
 	struct inline_record record = { .size = size, .flags = abi_flags(send) };
-	struct sc_tx_op *op = NULL;
+	struct sc_abi_line *line;
 	int ret;
 
 	record.lines = sc_inline_lines(record.flags, size);
@@ -259,41 +252,50 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	ret = sc_record_room(peer, record.lines);
 	if (ret)
 		return ret;
+	line = sc_ring_reserve(&peer->tx);
 	if (record.flags & SC_ABI_F_ACK) {
-		op = op_begin(peer->ep, peer, send, size);
+		struct sc_tx_op *op = op_begin(peer->ep, peer, send, size);
+
 		if (!op)
 			return -EAGAIN;
+		line->words[2] = sc_slab_id(op);
+		(void)SC_INJECT("tx.inline_op");
 	}
-	inline_write(peer, send, record, op);
+	if (size)
+		payload_write(peer, line, record.flags, send, size);
+	inline_commit(peer, send->tag, send->data, record);
 	eager_done(peer, send, size, record.flags);
 	return 0;
 }
 
-/*
- * What most messages are: one buffer that goes inline, no order but that of messages, nothing to wait for,
- * and room for it. False says nothing: message_send() looks at one thing after the other.
- */
-static inline bool is_short(const struct sc_ep *ep, const struct sc_peer *peer, const struct sc_send *send)
+/* What a message of the short way may ask for. */
+#define SHORT_FLAGS (SC_TAGGED | SC_SILENT | SC_SEND_DATA | SC_SEND_INJECT)
+
+bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
+		      uint32_t flags, void *context, uint64_t cq_flags)
 {
+	const struct sc_send send = {
+		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
+	};
+	struct sc_ep *ep = peer->ep;
 	const struct sc_cq *cq = ep->tx_cq;
+	struct inline_record record = { .size = (uint32_t)size, .flags = message_flags(&send) };
 
-	return send->iov_count == 1 && send->iov[0].iov_len < ep->short_end && cq &&
-	       !(send->flags & (SC_SEND_FENCE | SC_SEND_DELIVERY | SC_SEND_MATCH)) && peer->tx.lines &&
-	       !sc_peer_has_closed(peer) &&
-	       sc_ring_has_room(&peer->tx, sc_inline_lines(0, (uint32_t)send->iov[0].iov_len)) &&
-	       peer->units_sent + SC_ABI_UNITS(ep->short_end) <= peer->units_limit &&
-	       cq->tail - cq->head < cq->limit;
-}
-
-static inline void send_short(struct sc_peer *peer, const struct sc_send *send)
-{
-	struct inline_record record = { .size = (uint32_t)send->iov[0].iov_len,
-					.flags = message_flags(send) };
-
+	if (size >= ep->short_end || !cq || flags & ~SHORT_FLAGS || !peer->tx.lines ||
+	    sc_peer_has_closed(peer))
+		return false;
 	record.lines = sc_inline_lines(0, record.size);
-	inline_write(peer, send, record, NULL);
-	sc_ep_count(peer->ep, SC_EVENT_SEND, send->cntr, send->flags, 0);
-	eager_complete(peer->ep, send, record.size);
+	if (!sc_ring_has_room(&peer->tx, record.lines) ||
+	    peer->units_sent + SC_ABI_UNITS(ep->short_end) > peer->units_limit ||
+	    cq->tail - cq->head >= cq->limit)
+		return false;
+	if (record.size)
+		sc_inline_write(peer->tx.lines, sc_ring_reserve(&peer->tx), record.flags, buf,
+				record.size);
+	inline_commit(peer, tag, data, record);
+	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
+	eager_complete(ep, &send, record.size);
+	return true;
 }
 
 /* Buffers that eager messages leave to pieces, which have no other way to go. */
@@ -480,10 +482,10 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 {
 	int ret;
 
-	if (__builtin_expect(is_short(ep, peer, send), 1)) {
-		send_short(peer, send);
+	if (send->iov_count == 1 && !send->cntr &&
+	    sc_tx_send_short(peer, send->iov->iov_base, send->iov->iov_len, send->tag, send->data,
+			     send->flags, send->context, send->cq_flags))
 		return 0;
-	}
 	ret = message_send(ep, peer, send);
 	if (__builtin_expect(ret, 0)) {
 		sc_turn_drop(peer);

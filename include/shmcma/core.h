@@ -552,6 +552,14 @@ struct sc_send {
  */
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send);
 
+/*
+ * The short way of what most messages are: one small buffer, nothing asked for but SC_TAGGED, SC_SILENT,
+ * SC_SEND_DATA and SC_SEND_INJECT, no counter of its own, and room for it. The arguments are those of struct sc_send,
+ * in registers as far as they go. False says nothing, and nothing has been done: sc_tx_send() it.
+ */
+bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
+		      uint32_t flags, void *context, uint64_t cq_flags);
+
 /* What is left of tx_size. */
 size_t sc_tx_room(const struct sc_ep *ep);
 
@@ -580,6 +588,9 @@ struct sc_recv {
  * completes with that error, after what the source had sent.
  */
 int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv);
+/* The short way: one buffer, SC_TAGGED and SC_SILENT, few are posted, none waits. As sc_tx_send_short(). */
+bool sc_rxq_recv_short(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
+		       uint64_t ignore, uint32_t flags, void *context, uint64_t cq_flags);
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 
 /*

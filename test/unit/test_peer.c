@@ -880,6 +880,7 @@ static void test_directed(void **state)
 	assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, SC_COMP_MULTI_DONE);
 	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 0, ~0ull, SC_TAGGED | SC_RECV_MULTI, into),
 			 -ECONNRESET);
+	assert_int_equal(end_recv(&pair[0], peer, into, 8, 9, SC_TAGGED), -ECONNRESET); /* none waits */
 	/* or as much as there is room for */
 	multi.iov_len = 8;
 	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 0, 0, SC_RECV_MULTI, into), 0);
