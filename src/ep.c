@@ -15,6 +15,7 @@
 #include "neighbour.h"
 #include "offer.h"
 #include "peer.h"
+#include "record.h"
 #include "recv.h"
 #include "reg.h"
 #include "rma.h"
@@ -309,6 +310,8 @@ int sc_ep_poll(struct sc_ep *ep)
 	done += sc_rx_poll(ep);
 	if (__builtin_expect(ep->due, 0))
 		done += go_on(ep);
+	if (!done)
+		sc_record_clean(ep);
 	ep->idle = !done;
 	if (done)
 		ep->vain = 0;

@@ -171,6 +171,13 @@ static void remove_left(struct sc_peer *peer)
 	(void)sc_reap_name(name);
 }
 
+static void detach(struct sc_peer *peer)
+{
+	peer->ep->unclean_count = 0; /* some may be in there */
+	sc_seg_detach(peer->seg);
+	peer->seg = NULL;
+}
+
 void sc_peer_part(struct sc_peer *peer)
 {
 	if (!peer->seg)
@@ -181,8 +188,7 @@ void sc_peer_part(struct sc_peer *peer)
 	sc_watch_del(&peer->watch);
 	peer->dev = peer->seg->dev;
 	peer->ino = peer->seg->ino;
-	sc_seg_detach(peer->seg);
-	peer->seg = NULL;
+	detach(peer);
 	if (peer->left)
 		remove_left(peer);
 }
@@ -824,8 +830,7 @@ static bool has_left(struct sc_peer *peer, uint64_t claim)
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED || (peer->seg && sc_peer_is_dead(peer)))
 		return true;
 	if (peer->seg)
-		sc_seg_detach(peer->seg);
-	peer->seg = NULL;
+		detach(peer);
 	peer->left = false;
 	return false;
 }

@@ -214,13 +214,19 @@ static size_t bufs_offset(enum sc_abi_kind kind)
 	}
 }
 
-void sc_record_clean_slow(const struct sc_peer *peer, uint64_t ctl)
+void sc_record_clean_slow(struct sc_ep *ep)
+{
+	for (uint32_t i = 0; i < ep->unclean_count; i++)
+		sc_fill_clean(ep->unclean[i].iov_base, ep->unclean[i].iov_len);
+	ep->unclean_count = 0;
+}
+
+void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	size_t offset = bufs_offset(sc_ctl_kind(ctl));
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
-	struct iovec iov[SC_ABI_RECORD_BUFS];
-	uint32_t count;
+	struct sc_ep *ep = peer->ep;
 
 	if (!offset)
 		return;
@@ -228,9 +234,10 @@ void sc_record_clean_slow(const struct sc_peer *peer, uint64_t ctl)
 	/* it may be another's by now: what it said was checked when it was taken, not what it says now */
 	if (!sc_seg_has_bufs(peer->seg, bufs, sc_ctl_size(ctl)))
 		return;
-	count = sc_record_bufs(peer->seg, bufs, sc_ctl_size(ctl), iov);
-	for (uint32_t i = 0; i < count; i++)
-		sc_fill_clean(iov[i].iov_base, iov[i].iov_len);
+	if (ep->unclean_count > SC_UNCLEAN_MAX - SC_ABI_RECORD_BUFS)
+		sc_record_clean_slow(ep);
+	ep->unclean_count +=
+		sc_record_bufs(peer->seg, bufs, sc_ctl_size(ctl), ep->unclean + ep->unclean_count);
 }
 
 uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov, size_t count)

@@ -60,13 +60,25 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 		sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
 }
 
-void sc_record_clean_slow(const struct sc_peer *peer, uint64_t ctl);
+void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl);
 
-/* The record at the ring's head has been taken, its buffers have been read: what its writer asks to do with them. */
-static inline void sc_record_clean(const struct sc_peer *peer, uint64_t ctl)
+/*
+ * The record at the ring's head has been taken, its buffers have been read: they are to be cleaned if its writer asks
+ * for it, but not now, as the application waits for what it was.
+ */
+static inline void sc_record_read(const struct sc_peer *peer, uint64_t ctl)
 {
 	if (sc_ctl_flags(ctl) & SC_ABI_F_CLEAN)
-		sc_record_clean_slow(peer, ctl);
+		sc_record_read_slow(peer, ctl);
+}
+
+void sc_record_clean_slow(struct sc_ep *ep);
+
+/* There is time to clean what has been read, or its writer is about to be told that it has been. */
+static inline void sc_record_clean(struct sc_ep *ep)
+{
+	if (__builtin_expect(ep->unclean_count != 0, 0))
+		sc_record_clean_slow(ep);
 }
 
 /*

@@ -334,11 +334,12 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	}
 	if (!peer->rx.lines)
 		return -ECONNRESET; /* quarantined while it was answered */
-	sc_record_clean(peer, ctl);
+	sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, lines);
 	if (names_buffers(kind))
 		burst->lent += sc_ctl_size(ctl) + 1;
 	if (burst->lent > PUBLISH_BYTES) {
+		sc_record_clean(peer->ep);
 		sc_peer_publish(peer);
 		burst->lent = 0;
 	}

@@ -345,6 +345,8 @@ struct sc_rx_msg {
 	};
 };
 
+#define SC_UNCLEAN_MAX (2 * SC_ABI_RECORD_BUFS)
+
 struct sc_ep {
 	struct sc_config config;
 	struct sc_cq *tx_cq, *rx_cq;
@@ -401,6 +403,9 @@ struct sc_ep {
 	struct sc_sleep armed; /* as the last sleeper has left it, */
 	int64_t armed_at;      /* and when, ns */
 	int64_t watched_at;    /* when a sleeper has looked after the peers, while `alone` */
+	/* buffers of peers that have been read and are still to be cleaned (record.h), in segments that are attached */
+	uint32_t unclean_count;
+	struct iovec unclean[SC_UNCLEAN_MAX];
 	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
