@@ -251,56 +251,24 @@ void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 
 /* ---- what the data calls need of an endpoint, out of line ------------------------------------- */
 
-ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send, int error)
-{
-	if (error == -EAGAIN) {
-		sc_ep_poll(ep->core);
-		error = sc_tx_send(ep->core, peer, send);
-	}
-	return shmcma_error(error);
-}
-
-ssize_t shmcma_send_buf_locked_slow(struct shmcma_ep *ep, struct sc_peer *peer, fi_addr_t dest,
-				    struct iovec buf, struct sc_send send)
+ssize_t shmcma_send_locked(struct shmcma_ep *ep, struct sc_peer *peer, fi_addr_t dest,
+			   const struct sc_send *send)
 {
 	int ret;
 
 	if (!peer)
 		return shmcma_ep_no_peer(ep, dest);
-	send.iov = &buf;
-	send.iov_count = 1;
-	ret = sc_tx_send(ep->core, peer, &send);
-	return __builtin_expect(ret, 0) ? shmcma_send_slow(ep, peer, &send, ret) : 0;
+	ret = sc_tx_send(ep->core, peer, send);
+	if (__builtin_expect(ret == -EAGAIN, 0)) {
+		sc_ep_poll(ep->core);
+		ret = sc_tx_send(ep->core, peer, send);
+	}
+	return shmcma_error(ret);
 }
 
-ssize_t shmcma_send_buf_slow(struct shmcma_ep_fid *fid, fi_addr_t dest, struct iovec buf,
-			     struct sc_send send)
+ssize_t shmcma_recv_locked(struct shmcma_ep *ep, bool known, fi_addr_t source, const struct sc_recv *recv)
 {
-	send.iov = &buf;
-	send.iov_count = 1;
-	return shmcma_post_send(fid, dest, &send);
-}
-
-ssize_t shmcma_recv_buf_locked_slow(struct shmcma_ep *ep, fi_addr_t source, struct iovec buf,
-				    struct sc_recv recv)
-{
-	int ret;
-
-	if (!shmcma_recv_source(ep, source, &recv.source))
-		return shmcma_ep_no_peer(ep, source);
-	recv.multi_min = shmcma_now(ep->multi_min);
-	recv.iov = &buf;
-	recv.iov_count = 1;
-	ret = sc_rxq_recv(ep->rxq, &recv);
-	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
-}
-
-ssize_t shmcma_recv_buf_slow(struct shmcma_ep_fid *fid, fi_addr_t source, struct iovec buf,
-			     struct sc_recv recv)
-{
-	recv.iov = &buf;
-	recv.iov_count = 1;
-	return shmcma_post_recv(fid, source, &recv);
+	return known ? shmcma_error(sc_rxq_recv(ep->rxq, recv)) : shmcma_ep_no_peer(ep, source);
 }
 
 /* ---- bind ------------------------------------------------------------------------------------ */

@@ -105,44 +105,45 @@ static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
 }
 
 /*
- * ep.c: the core said `error` to a send. No room: make progress and try once more, so that a caller who
- * only sends gets on. Else libfabric's code for it.
+ * ep.c: any send to that peer, NULL: there is none at `dest`; with the endpoint's lock. No room: make progress and try
+ * once more, so that a caller who only sends gets on. Else libfabric's code for it.
  */
-ssize_t shmcma_send_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_send *send,
-			 int error);
+ssize_t shmcma_send_locked(struct shmcma_ep *ep, struct sc_peer *peer, fi_addr_t dest,
+			   const struct sc_send *send);
+
+/* Any receive; `known`: its source is one, or any. */
+ssize_t shmcma_recv_locked(struct shmcma_ep *ep, bool known, fi_addr_t source, const struct sc_recv *recv);
 
 static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest,
 				       const struct sc_send *send)
 {
 	struct shmcma_ep *ep = fid->ep;
-	struct sc_peer *peer;
 	ssize_t ret;
 
 	if (__builtin_expect(send->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_send(fid, dest, send);
 	shmcma_lock_enter(&ep->locked);
-	peer = shmcma_ep_peer(ep, dest);
-	if (__builtin_expect(peer != NULL, 1)) {
-		ret = sc_tx_send(ep->core, peer, send);
-		if (__builtin_expect(ret, 0))
-			ret = shmcma_send_slow(ep, peer, send, (int)ret);
-	} else {
-		ret = shmcma_ep_no_peer(ep, dest);
-	}
+	ret = shmcma_send_locked(ep, shmcma_ep_peer(ep, dest), dest, send);
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 
-/*
- * ep.c: what does not go the short way, or to nobody. The first is called with the endpoint's lock, whose peer it is
- * given; the second without, and looks at everything.
- */
-ssize_t shmcma_send_buf_locked_slow(struct shmcma_ep *ep, struct sc_peer *peer, fi_addr_t dest,
-				    struct iovec buf, struct sc_send send);
-ssize_t shmcma_send_buf_slow(struct shmcma_ep_fid *fid, fi_addr_t dest, struct iovec buf,
-			     struct sc_send send);
+static inline __attribute__((always_inline)) struct sc_send shmcma_whole_send(struct sc_send send,
+									      const struct iovec *iov)
+{
+	return (struct sc_send){ .iov = iov,
+				 .iov_count = 1,
+				 .tag = send.tag,
+				 .data = send.data,
+				 .context = send.context,
+				 .cq_flags = send.cq_flags,
+				 .flags = send.flags };
+}
 
-/* One buffer; the caller has filled in the rest. By value: the short way leaves all of it in registers. */
+/*
+ * One buffer; the caller has filled in the rest. By value, and put together again field by field where it is not the
+ * short way: so a compiler leaves all of it in registers where it is.
+ */
 static inline __attribute__((always_inline)) ssize_t shmcma_post_send_buf(struct shmcma_ep_fid *fid,
 									  const void *buf, size_t len,
 									  fi_addr_t dest,
@@ -152,15 +153,22 @@ static inline __attribute__((always_inline)) ssize_t shmcma_post_send_buf(struct
 	struct sc_peer *peer;
 	ssize_t ret = 0;
 
-	if (__builtin_expect(send.flags & SHMCMA_TRIGGER, 0))
-		return shmcma_send_buf_slow(fid, dest, (struct iovec){ (void *)buf, len }, send);
+	if (__builtin_expect(send.flags & SHMCMA_TRIGGER, 0)) {
+		const struct iovec iov = { (void *)buf, len };
+		const struct sc_send whole = shmcma_whole_send(send, &iov);
+
+		return shmcma_trigger_send(fid, dest, &whole);
+	}
 	shmcma_lock_enter(&ep->locked);
 	peer = shmcma_ep_peer(ep, dest);
 	if (__builtin_expect(!peer || !sc_tx_send_short(peer, buf, len, send.tag, send.data, send.flags,
 							send.context, send.cq_flags),
-			     0))
-		ret = shmcma_send_buf_locked_slow(ep, peer, dest, (struct iovec){ (void *)buf, len },
-						  send);
+			     0)) {
+		const struct iovec iov = { (void *)buf, len };
+		const struct sc_send whole = shmcma_whole_send(send, &iov);
+
+		ret = shmcma_send_locked(ep, peer, dest, &whole);
+	}
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
@@ -203,26 +211,30 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 {
 	struct shmcma_ep *ep = fid->ep;
 	ssize_t ret;
+	bool known;
 
 	recv->multi_min = shmcma_now(ep->multi_min);
 	if (__builtin_expect(recv->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_recv(fid, source, recv);
 	shmcma_lock_enter(&ep->locked);
-	if (__builtin_expect(shmcma_recv_source(ep, source, &recv->source), 1)) {
-		ret = sc_rxq_recv(ep->rxq, recv);
-		if (__builtin_expect(ret, 0))
-			ret = shmcma_error((int)ret);
-	} else {
-		ret = shmcma_ep_no_peer(ep, source);
-	}
+	known = shmcma_recv_source(ep, source, &recv->source);
+	ret = shmcma_recv_locked(ep, known, source, recv);
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 
-ssize_t shmcma_recv_buf_locked_slow(struct shmcma_ep *ep, fi_addr_t source, struct iovec buf,
-				    struct sc_recv recv);
-ssize_t shmcma_recv_buf_slow(struct shmcma_ep_fid *fid, fi_addr_t source, struct iovec buf,
-			     struct sc_recv recv);
+static inline __attribute__((always_inline)) struct sc_recv
+shmcma_whole_recv(const struct shmcma_ep *ep, struct sc_recv recv, const struct iovec *iov)
+{
+	return (struct sc_recv){ .iov = iov,
+				 .iov_count = 1,
+				 .tag = recv.tag,
+				 .ignore = recv.ignore,
+				 .context = recv.context,
+				 .cq_flags = recv.cq_flags,
+				 .multi_min = shmcma_now(ep->multi_min),
+				 .flags = recv.flags };
+}
 
 /* As shmcma_post_send_buf(). */
 static inline __attribute__((always_inline)) ssize_t shmcma_post_recv_buf(struct shmcma_ep_fid *fid,
@@ -231,17 +243,27 @@ static inline __attribute__((always_inline)) ssize_t shmcma_post_recv_buf(struct
 									  struct sc_recv recv)
 {
 	struct shmcma_ep *ep = fid->ep;
+	struct sc_peer *peer;
 	ssize_t ret = 0;
+	bool known;
 
-	if (__builtin_expect(recv.flags & SHMCMA_TRIGGER, 0))
-		return shmcma_recv_buf_slow(fid, source, (struct iovec){ buf, len }, recv);
+	if (__builtin_expect(recv.flags & SHMCMA_TRIGGER, 0)) {
+		const struct iovec iov = { buf, len };
+		const struct sc_recv whole = shmcma_whole_recv(ep, recv, &iov);
+
+		return shmcma_trigger_recv(fid, source, &whole);
+	}
 	shmcma_lock_enter(&ep->locked);
-	if (__builtin_expect(!shmcma_recv_source(ep, source, &recv.source) ||
-				     !sc_rxq_recv_short(ep->rxq, recv.source, buf, len, recv.tag,
-							recv.ignore, recv.flags, recv.context,
-							recv.cq_flags),
-			     0))
-		ret = shmcma_recv_buf_locked_slow(ep, source, (struct iovec){ buf, len }, recv);
+	known = shmcma_recv_source(ep, source, &peer);
+	if (__builtin_expect(!known || !sc_rxq_recv_short(ep->rxq, peer, buf, len, recv.tag, recv.ignore,
+							  recv.flags, recv.context, recv.cq_flags),
+			     0)) {
+		const struct iovec iov = { buf, len };
+		struct sc_recv whole = shmcma_whole_recv(ep, recv, &iov);
+
+		whole.source = peer;
+		ret = shmcma_recv_locked(ep, known, source, &whole);
+	}
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }

@@ -88,25 +88,29 @@ static inline uint64_t sc_ring_ctl(enum sc_abi_kind kind, uint32_t flags, uint32
 	       (uint64_t)lines << SC_ABI_CTL_LINES_SHIFT | size;
 }
 
+static inline void sc_ring_advance(struct sc_ring_tx *tx)
+{
+	if (++tx->at == SC_ABI_RING_LINES) {
+		tx->at = 0;
+		tx->lap ^= 3;
+	}
+}
+
 /* Publish the record of `lines` lines that begins at the reserved one. */
 static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t lines)
 {
 	struct sc_abi_line *first = tx->lines + tx->at;
-	uint32_t lap = tx->lap;
 
+	ctl |= (uint64_t)tx->lap << SC_ABI_CTL_LAP_SHIFT;
 	tx->tail += lines;
-	for (;;) {
-		if (++tx->at == SC_ABI_RING_LINES) {
-			tx->at = 0;
-			tx->lap ^= 3;
-		}
-		if (!--lines)
-			break;
+	for (; __builtin_expect(lines > 1, 0); lines--) {
+		sc_ring_advance(tx);
 		tx->lines[tx->at].ctl = (uint64_t)tx->lap << SC_ABI_CTL_LAP_SHIFT;
 		(void)SC_INJECT("ring.line");
 	}
+	sc_ring_advance(tx);
 	/* R1 release: pairs with R1' in sc_ring_peek() */
-	sc_store_release_64(&first->ctl, ctl | (uint64_t)lap << SC_ABI_CTL_LAP_SHIFT);
+	sc_store_release_64(&first->ctl, ctl);
 	(void)SC_INJECT("ring.committed");
 	sc_wake(tx->sleep, SC_ABI_SLEEP_ASLEEP);
 }

@@ -271,6 +271,18 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 /* What a message of the short way may ask for. */
 #define SHORT_FLAGS (SC_TAGGED | SC_SILENT | SC_SEND_DATA | SC_SEND_INJECT)
 
+static inline __attribute__((always_inline)) bool
+short_write(struct sc_peer *peer, const void *buf, const struct sc_send *send, struct inline_record record)
+{
+	if (!sc_ring_has_room(&peer->tx, record.lines))
+		return false;
+	if (record.size)
+		sc_inline_write(peer->tx.lines, sc_ring_reserve(&peer->tx), record.flags, buf,
+				record.size);
+	inline_commit(peer, send->tag, send->data, record);
+	return true;
+}
+
 bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
 		      uint32_t flags, void *context, uint64_t cq_flags)
 {
@@ -279,20 +291,23 @@ bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64
 	};
 	struct sc_ep *ep = peer->ep;
 	const struct sc_cq *cq = ep->tx_cq;
-	struct inline_record record = { .size = (uint32_t)size, .flags = message_flags(&send) };
+	struct inline_record record = { .size = (uint32_t)size,
+					.flags = message_flags(&send),
+					.lines = 1 };
 
 	if (size >= ep->short_end || !cq || flags & ~SHORT_FLAGS || !peer->tx.lines ||
 	    sc_peer_has_closed(peer))
 		return false;
-	record.lines = sc_inline_lines(0, record.size);
-	if (!sc_ring_has_room(&peer->tx, record.lines) ||
-	    peer->units_sent + SC_ABI_UNITS(ep->short_end) > peer->units_limit ||
+	if (peer->units_sent + SC_ABI_UNITS(SC_INLINE_MAX) > peer->units_limit ||
 	    cq->tail - cq->head >= cq->limit)
 		return false;
-	if (record.size)
-		sc_inline_write(peer->tx.lines, sc_ring_reserve(&peer->tx), record.flags, buf,
-				record.size);
-	inline_commit(peer, tag, data, record);
+	if (__builtin_expect(size > sc_inline_first(0), 0)) {
+		record.lines = sc_inline_lines(0, record.size);
+		if (!short_write(peer, buf, &send, record))
+			return false;
+	} else if (!short_write(peer, buf, &send, record)) {
+		return false;
+	}
 	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
 	eager_complete(ep, &send, record.size);
 	return true;
