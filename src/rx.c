@@ -176,61 +176,67 @@ static inline __attribute__((always_inline)) void end_plain(struct sc_rx_op *op,
 	sc_peer_give_back(peer, SC_ABI_UNITS(size));
 }
 
-/*
- * What most messages are: inline in a line, no acknowledgement asked for, for a plain receive; and no order of
- * completions is asked for. It does not wait, so the window has no say. False says nothing, and nothing has been
- * done.
- */
-static inline bool take_line(struct sc_peer *peer, uint64_t ctl)
+/* Is it inline in several lines, and asks for nothing besides? */
+static bool is_lines(const struct sc_ep *ep, uint64_t ctl)
 {
-	struct sc_ep *ep = peer->ep;
-	struct sc_rx_op *op;
-	uint64_t tag;
+	uint32_t size = sc_ctl_size(ctl);
 
-	if ((ctl & CTL_WAY) != sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0) || sc_ctl_size(ctl) >= ep->line_end)
-		return false;
-	tag = sc_load_relaxed_64(&sc_ring_first(&peer->rx)->words[0]); /* published by ctl */
-	op = plain_receive(peer, tag, ctl);
-	if (!op)
-		return false;
-	sc_deliver_unpost(ep->rxq, op);
-	sc_line_copy(op->iov[0].iov_base,
-		     sc_ring_first(&peer->rx)->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
-		     sc_ctl_size(ctl));
-	end_plain(op, peer, tag, ctl);
-	return true;
+	return sc_ctl_kind(ctl) == SC_ABI_INLINE && !(sc_ctl_flags(ctl) & SC_ABI_F_ACK) && ep->line_end &&
+	       size <= SC_INLINE_MAX && sc_inline_lines(0, size) == sc_ctl_lines(ctl);
 }
 
-/* Likewise in several lines, or in one bounce buffer of a peer whose segment we have. */
-static inline bool take_plain(struct sc_peer *peer, uint64_t ctl)
+/*
+ * What most messages are: inline, no acknowledgement asked for, for a plain receive; and no order of completions is
+ * asked for. It does not wait, so the window has no say. False says nothing, and nothing has been done.
+ */
+static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	uint32_t size = sc_ctl_size(ctl);
-	const uint8_t *payload = NULL; /* in the record's lines */
+	struct sc_ep *ep = peer->ep;
+	uint32_t size = sc_ctl_size(ctl), lines = 1;
 	struct sc_rx_op *op;
 	uint64_t tag;
 
-	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK || !peer->ep->line_end)
-		return false;
-	if (sc_ctl_kind(ctl) == SC_ABI_BOUNCE) {
-		uint16_t buf = sc_load_relaxed_16(&((const struct sc_abi_bounce *)line->bytes)->bufs[0]);
-
-		if (!size || size > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
+	if ((ctl & CTL_WAY) != sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0) || size >= ep->line_end) {
+		if (!is_lines(ep, ctl))
 			return false;
-		payload = sc_seg_buf(peer->seg, buf);
-	} else if (sc_ctl_kind(ctl) != SC_ABI_INLINE || size > SC_INLINE_MAX ||
-		   sc_inline_lines(0, size) != sc_ctl_lines(ctl)) {
-		return false;
+		lines = sc_ctl_lines(ctl);
 	}
 	tag = sc_load_relaxed_64(&line->words[0]); /* published by ctl */
 	op = plain_receive(peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_deliver_unpost(peer->ep->rxq, op);
-	if (payload)
-		memcpy(op->iov[0].iov_base, payload, size);
+	sc_deliver_unpost(ep->rxq, op);
+	if (lines == 1)
+		sc_line_copy(op->iov[0].iov_base, line->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
+			     size);
 	else
 		sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
+	end_plain(op, peer, tag, ctl);
+	sc_ring_release(&peer->rx, lines);
+	return true;
+}
+
+/* Likewise in one bounce buffer of a peer whose segment we have. It stays in the ring. */
+static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
+	uint32_t size = sc_ctl_size(ctl);
+	struct sc_rx_op *op;
+	uint64_t tag;
+	uint16_t buf;
+
+	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE || sc_ctl_flags(ctl) & SC_ABI_F_ACK || !peer->ep->line_end)
+		return false;
+	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
+	if (!size || size > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
+		return false;
+	tag = sc_load_relaxed_64(&record->tag);
+	op = plain_receive(peer, tag, ctl);
+	if (!op)
+		return false;
+	sc_deliver_unpost(peer->ep->rxq, op);
+	memcpy(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), size);
 	end_plain(op, peer, tag, ctl);
 	return true;
 }
@@ -241,7 +247,7 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint64_t words[7];
 
-	if (take_plain(peer, ctl))
+	if (take_buffer(peer, ctl))
 		return 0;
 	switch (sc_ctl_kind(ctl)) {
 	case SC_ABI_INLINE:
@@ -354,12 +360,10 @@ static int poll_ring(struct sc_peer *peer)
 	int ret = 0;
 
 	while (burst.taken < RING_BURST && !ret && (ctl = sc_ring_peek(&peer->rx)))
-		if (__builtin_expect(take_line(peer, ctl), 1)) {
-			sc_ring_release(&peer->rx, 1);
+		if (__builtin_expect(take_inline(peer, ctl), 1))
 			burst.taken++;
-		} else {
+		else
 			ret = take_next(peer, ctl, &burst);
-		}
 	if (ret == -ECONNRESET)
 		return burst.taken;
 	sc_deliver_prove(peer);
