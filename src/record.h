@@ -48,14 +48,19 @@ uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_REC
 uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
 			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS]);
 
+/* Buffers that a peer may have besides those of the last record before they are asked back. */
+#define SC_RECORD_LENT 15
+
 /*
  * Behind the commit of a record that has been lent `buffers`: take back what the peer has read of earlier ones,
- * so that few buffers are used again and again, and stay in the processors' caches. Off the way of the message:
- * the peer's line may have to come from its processor.
+ * so that few buffers are used again and again, and stay in the processors' caches. Not for each record, as the line
+ * that says how far it has read comes from its processor, and goes back there when it reads on: 4 KiB one way within
+ * a core 0.78 us with 0 spared, 0.73 with 7, 0.60 with 15, 0.55 with 31, 1.15 with 60; in windows 7.7, 10.6, 14.7,
+ * 13.3 and 7.5 GB/s; far apart 6.8, 6.3, 8.7, 7.8 and 3.7.
  */
 static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 {
-	if (peer->loans.count > buffers && peer->fill.way != SC_FILL_STREAMED &&
+	if (peer->loans.count > buffers + SC_RECORD_LENT && peer->fill.way != SC_FILL_STREAMED &&
 	    !sc_ring_refresh(&peer->tx))
 		sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
 }
