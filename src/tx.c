@@ -497,7 +497,7 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 {
 	int ret;
 
-	if (send->iov_count == 1 && !send->cntr &&
+	if (send->iov_count == 1 && send->iov->iov_len < ep->short_end && !send->cntr &&
 	    sc_tx_send_short(peer, send->iov->iov_base, send->iov->iov_len, send->tag, send->data,
 			     send->flags, send->context, send->cq_flags))
 		return 0;
