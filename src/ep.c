@@ -39,7 +39,9 @@
 /*
  * Defaults, measured with test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in microseconds:
  *
- *   inline_max  384 B: 0.20 inline, 0.13 bounce; 128 B: 0.13 both; 96 B: 0.11 inline, 0.13 bounce
+ *   inline_max  800 B: 0.20 to 0.24 inline, 0.31 to 0.36 bounce; 512 B: 0.18 to 0.20, 0.26 to 0.29; 256 B: 0.14 to
+ *               0.19, 0.19 to 0.25; far apart the same within the noise. More than INLINE_ALWAYS (tx.c) only while
+ *               half of the ring is free
  *   buf_size    16 KiB in buffers of 2048 B: 4.4, of 4096 B: 2.2. From 4 KiB on memcpy() uses string
  *               instructions, which move lines between processors twice as fast
  *   eager_max   32 KiB: 3.9 bounce, 4.5 rendezvous; 64 KiB: 6.2 and 6.1
@@ -56,7 +58,7 @@ void sc_config_init(struct sc_config *config)
 		.slots = SC_ABI_SLOTS_MAX,
 		.buf_size = 4096,
 		.buf_count = 64,
-		.inline_max = 200,
+		.inline_max = SC_INLINE_MAX,
 		.eager_max = 32768,
 		.window = 262144,
 		.share_min = 32769,

@@ -45,6 +45,11 @@
 
 /* Pieces written in one call of sc_tx_progress(), so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
+/*
+ * Larger payloads go into a record only while half of the ring is free: a peer that does not look at its ring leaves
+ * room there for the records of some hundred messages, if their payloads are in buffers.
+ */
+#define INLINE_ALWAYS 200
 /* Bounce buffers of a piece: small enough for both sides to copy at the same time. */
 #define PIECE_BUFS 4
 /* Answers that are kept for a peer that does not look at its ring. */
@@ -271,10 +276,16 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 /* What a message of the short way may ask for. */
 #define SHORT_FLAGS (SC_TAGGED | SC_SILENT | SC_SEND_DATA | SC_SEND_INJECT)
 
+/* Lines that are to be free for a payload besides those of its record. */
+static inline uint32_t lines_besides(size_t size)
+{
+	return size > INLINE_ALWAYS ? SC_ABI_RING_LINES / 2 : 0;
+}
+
 static inline __attribute__((always_inline)) bool
 short_write(struct sc_peer *peer, const void *buf, const struct sc_send *send, struct inline_record record)
 {
-	if (!sc_ring_has_room(&peer->tx, record.lines))
+	if (!sc_ring_has_room(&peer->tx, record.lines + lines_besides(record.size)))
 		return false;
 	if (record.size)
 		sc_inline_write(peer->tx.lines, sc_ring_reserve(&peer->tx), record.flags, buf,
@@ -462,6 +473,13 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	return !ret && peer->ep->order ? take_turn(peer) : ret;
 }
 
+/* It may, as it is small enough: will it? */
+static bool goes_inline(struct sc_peer *peer, uint32_t size, uint32_t flags)
+{
+	return size <= INLINE_ALWAYS ||
+	       !sc_record_room(peer, sc_inline_lines(flags, size) + lines_besides(size));
+}
+
 static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_peer *peer,
 						  const struct sc_send *send)
 {
@@ -483,7 +501,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 				     ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit,
 			     0))
 		return -EAGAIN;
-	if (__builtin_expect(size <= ep->config.inline_max, 1))
+	if (size <= ep->config.inline_max && goes_inline(peer, (uint32_t)size, abi_flags(send)))
 		return send_inline(peer, send, (uint32_t)size);
 	if (size <= ep->config.eager_max) {
 		ret = send_bounce(peer, send, (uint32_t)size);

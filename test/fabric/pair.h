@@ -714,6 +714,8 @@ static const size_t pair_sizes[] = {
 	199,
 	200,
 	201,
+	872,
+	873,
 	207,
 	208,
 	209,

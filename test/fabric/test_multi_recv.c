@@ -237,6 +237,7 @@ static void truncated(size_t len)
 static void truncated_on_every_way(void)
 {
 	truncated(201);
+	truncated(873);
 	truncated(5000);
 	truncated(500000);
 }

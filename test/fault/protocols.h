@@ -768,7 +768,7 @@ static const struct message inline_messages[] = {
 	{ 200, 1, 0 }, { 200, 1, 0 }, { 32, 1, 0 },  { 0 },
 };
 static const struct message bounce_messages[] = {
-	{ 201, 1, 0 }, { 4096, 1, 0 }, { 3000, 2, 0 }, { 4096, 1, 0 }, { 0 },
+	{ 873, 1, 0 }, { 4096, 1, 0 }, { 3000, 2, 0 }, { 4096, 1, 0 }, { 0 },
 };
 static const struct message buffers_messages[] = {
 	{ 20000, 3, 0 }, { 32768, 1, 0 }, { 32768, 1, 0 }, { 9000, 1, 0 }, { 0 },

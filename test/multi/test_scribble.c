@@ -90,7 +90,9 @@ static bool is_over(void)
 
 static size_t size_of(uint64_t number)
 {
-	static const size_t sizes[] = { 0, 8, 150, 201, 1000, 4096, 20000, 32769, 100000, LARGEST };
+	static const size_t sizes[] = {
+		0, 8, 150, 201, 872, 873, 1000, 4096, 20000, 32769, 100000, LARGEST
+	};
 
 	return sizes[mt_hash(number) % (sizeof(sizes) / sizeof(sizes[0]))];
 }

@@ -40,9 +40,9 @@ static int teardown(void **state)
 
 /* ---- the ways -------------------------------------------------------------------------------- */
 
-static const size_t sizes[] = { 0,     1,     8,     32,    33,	   40,	   41,	     96,   97,	  199,
-				200,   201,   2048,  2049,  4096,  4097,   8192,     8193, 16384, 30721,
-				32767, 32768, 32769, 65536, 65537, 300000, 1u << 20, BIG };
+static const size_t sizes[] = { 0,     1,     8,     32,    33,	   40,	  41,	 96,	 97,	   199,
+				200,   201,   872,   873,   2048,  2049,  4096,	 4097,	 8192,	   8193,
+				16384, 30721, 32767, 32768, 32769, 65536, 65537, 300000, 1u << 20, BIG };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
 
 /* A message from pair[0] to pair[1]: receive posted before or after it comes. */
@@ -108,13 +108,13 @@ static void test_counters(void **state)
 		pair_open(pair, NULL, way);
 		tx = sc_ep_counters(pair[0].ep);
 		rx = sc_ep_counters(pair[1].ep);
-		one_message(200, SC_TAGGED, true, 1);
-		one_message(201, SC_TAGGED, true, 2);
+		one_message(SC_INLINE_MAX, SC_TAGGED, true, 1);
+		one_message(SC_INLINE_MAX + 1, SC_TAGGED, true, 2);
 		one_message(32768, SC_TAGGED, false, 3);
 		one_message(32769, SC_TAGGED, false, 4);
 		one_message(70000, SC_TAGGED, true, 5);
 		assert_int_equal(tx->tx_msgs, 5);
-		assert_int_equal(tx->tx_bytes, 200 + 201 + 32768 + 32769 + 70000);
+		assert_int_equal(tx->tx_bytes, SC_INLINE_MAX + SC_INLINE_MAX + 1 + 32768 + 32769 + 70000);
 		assert_int_equal(tx->tx_inline, 1);
 		assert_int_equal(tx->tx_bounce, 2);
 		assert_int_equal(tx->tx_rdv, 2);
@@ -397,7 +397,8 @@ static void test_pool_grows(void **state)
 	uint32_t first;
 
 	(void)state;
-	attr.config.fill = SC_FILL_STREAMED; /* so that they are taken back only when there are none left */
+	attr.config.fill =
+		SC_FILL_STREAMED; /* so that they are taken back only when there are none left */
 	pair_open(pair, &attr, WAY_LOCAL);
 	first = pair[0].ep->pool.have;
 	assert_true(first < attr.config.buf_count);
@@ -435,7 +436,7 @@ static void test_pool_grows(void **state)
 /* The buffer is the caller's again at once, whatever the state of the receiver. */
 static void test_inject(void **state)
 {
-	static const size_t some[] = { 0, 1, 200, 201, SC_INJECT_MAX };
+	static const size_t some[] = { 0, 1, 200, 201, 872, 873, SC_INJECT_MAX };
 	struct sc_ep_attr attr = end_attr();
 	uint8_t *buf = malloc(SC_INJECT_MAX + 1), *to = malloc(SC_INJECT_MAX);
 	int sent;
@@ -455,7 +456,7 @@ static void test_inject(void **state)
 					 -EMSGSIZE);
 			/* until there is no room, of buffers or in the ring */
 			for (sent = 0;; sent++) {
-				size_t size = some[sent % 5];
+				size_t size = some[sent % 7];
 				int ret;
 
 				pattern_fill(buf, size, (uint64_t)sent);
@@ -469,7 +470,7 @@ static void test_inject(void **state)
 			assert_true(sent > (eager ? 3 : 20));
 			for (int i = 0; i < sent; i++) {
 				struct sc_comp comp;
-				size_t size = some[i % 5];
+				size_t size = some[i % 7];
 
 				assert_int_equal(end_recv(&pair[1], NULL, to, SC_INJECT_MAX, (uint64_t)i,
 							  SC_TAGGED),
@@ -494,7 +495,7 @@ static void test_delivery_and_match(void **state)
 {
 	static const uint32_t flags[] = { SC_SEND_DELIVERY, SC_SEND_MATCH,
 					  SC_SEND_DELIVERY | SC_SEND_MATCH };
-	static const size_t some[] = { 0, 8, 200, 201, 30000, 40000 };
+	static const size_t some[] = { 0, 8, 200, 201, 872, 873, 30000, 40000 };
 
 	(void)state;
 	for (enum way way = 0; way < WAYS; way++) {
@@ -502,7 +503,7 @@ static void test_delivery_and_match(void **state)
 			continue;
 		pair_open(pair, NULL, way);
 		for (int f = 0; f < 3; f++)
-			for (int i = 0; i < 6; i++) {
+			for (int i = 0; i < 8; i++) {
 				uint8_t *to = guarded_alloc(some[i]);
 				struct sc_recv drop = { .flags = SC_RECV_PEEK | SC_RECV_DISCARD,
 							.context = to };
@@ -639,10 +640,10 @@ static void test_window(void **state)
 /* The receiver does not look: the ring is full; then it does. */
 static void test_ring_full(void **state)
 {
-	static const size_t some[] = { 0, 40, 200, 1000, 50000 };
+	static const size_t some[] = { 0, 40, 200, 500, 1000, 50000 };
 
 	(void)state;
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		uint32_t sent = 0;
 		uint8_t *to = malloc(some[i] + 1);
 
@@ -651,6 +652,9 @@ static void test_ring_full(void **state)
 		while (!end_send(&pair[0], pair[0].peer, from, some[i], sent, SC_TAGGED))
 			sent++;
 		assert_true(sent >= 20 && sent <= SC_ABI_RING_LINES);
+		/* in the ring, and in buffers once half of it is taken */
+		assert_true(some[i] != 500 ||
+			    (pair[0].ep->counters.tx_inline && pair[0].ep->counters.tx_bounce));
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[i], sent, SC_TAGGED),
 				 -EAGAIN);
 		sc_ep_poll(pair[0].ep);
