@@ -210,6 +210,11 @@ void sc_addr_calibration_file(char name[SC_ADDR_NAME_MAX])
 	snprintf(name, SC_ADDR_NAME_MAX, CALIBRATION_PREFIX "%u", (unsigned int)geteuid());
 }
 
+bool sc_addr_is_calibration_file(const char *name)
+{
+	return !strncmp(name, CALIBRATION_PREFIX, sizeof(CALIBRATION_PREFIX) - 1);
+}
+
 bool sc_addr_is_service_file(const char *name)
 {
 	return is_named_file(SERVICE_PREFIX, name) || is_named_file(DIRECTORY_PREFIX, name);

@@ -33,6 +33,8 @@ void sc_addr_calibration_file(char name[SC_ADDR_NAME_MAX]);
 
 /* The way back. -EINVAL: not the name of a segment. The host, which the name does not tell, is 0. */
 int sc_addr_parse_file(const char *name, struct sc_addr *addr);
+/* Is it the name of a calibration, of whatever user? */
+bool sc_addr_is_calibration_file(const char *name);
 /* Is it the name of a file of a service, or of a directory, of this user? */
 bool sc_addr_is_service_file(const char *name);
 

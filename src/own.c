@@ -450,12 +450,17 @@ static int search_descriptors(const struct stat *st)
 	return found;
 }
 
-/* A name that a second copy of this library in this process may have given. */
+/*
+ * A name that a second copy of this library in this process may have given, to what is its own by a lock: a
+ * calibration is nobody's.
+ */
 static bool may_be_twins(const char *name)
 {
 	const struct sc_host *host;
 	struct sc_addr addr;
 
+	if (sc_addr_is_calibration_file(name))
+		return false;
 	return sc_addr_parse_file(name, &addr) || sc_host_get(&host) || addr.pid == (uint32_t)host->pid;
 }
 

@@ -266,6 +266,23 @@ static void test_lock_of_a_twin(void **state)
 	remove_file(ANOTHER);
 }
 
+#define CALIBRATION "shmcma.calibration-test-own"
+
+/* What its lock says nothing about is opened without a look through all descriptors. */
+static void test_lock_of_a_calibration(void **state)
+{
+	struct stat st;
+	int twin = put_file(CALIBRATION), fd;
+
+	(void)state;
+	assert_int_equal(sc_live_lock(twin), 0);
+	fd = sc_own_open_other(CALIBRATION, &st);
+	assert_true(fd >= 0);
+	sc_own_close_other(fd);
+	close(twin);
+	remove_file(CALIBRATION);
+}
+
 #ifdef SC_FAULT_INJECTION
 
 /* Between the look at what has the name ANOTHER and its opening it becomes what is now called COMING. */
@@ -412,6 +429,7 @@ int main(void)
 		TEST(test_own_is_not_opened),
 		TEST(test_another_file_system),
 		TEST(test_lock_of_a_twin),
+		TEST(test_lock_of_a_calibration),
 		TEST(test_name_changes_hands),
 		TEST(test_bare_fork),
 		TEST(test_cannot_publish),
