@@ -83,13 +83,23 @@ static bool take_tail(const char *at, struct sc_addr *addr)
 	return true;
 }
 
+static char *put_hex(char *at, unsigned int digits, uint64_t value)
+{
+	for (unsigned int i = 0; i < digits; i++)
+		at[i] = "0123456789abcdef"[value >> 4 * (digits - 1 - i) & 15];
+	return at + digits;
+}
+
+/* By hand: sprintf(3) takes a microsecond for it, and each connection needs some. */
 static void format_tail(const struct sc_addr *addr, char *tail)
 {
-	int at = sprintf(tail, "%08" PRIx32 "-", addr->pid);
+	char *at = put_hex(tail, PID_DIGITS, addr->pid);
 
+	*at++ = '-';
 	for (unsigned int i = 0; i < SC_ADDR_NONCE; i++)
-		at += sprintf(tail + at, "%02x", addr->nonce[i]);
-	sprintf(tail + at, "-%04x", addr->ep);
+		at = put_hex(at, 2, addr->nonce[i]);
+	*at++ = '-';
+	*put_hex(at, EP_DIGITS, addr->ep) = '\0';
 }
 
 int sc_addr_parse(const char *text, struct sc_addr *addr)
