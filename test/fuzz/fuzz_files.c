@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../unit/child.h"
 #include "addr.h"
 #include "fuzz_child.h"
 #include "host.h"
@@ -124,6 +125,7 @@ static void set_up(void)
 	if (parent)
 		return;
 	parent = getpid();
+	(void)child_private_shm("mode=1777"); /* where nobody else removes what the dead have left */
 	name_files(&dead, parent ^ 0x40000000); /* nobody */
 	start_holder();
 	atexit(remove_living);

@@ -431,5 +431,6 @@ int main(void)
 		cmocka_unit_test(test_signals),
 	};
 
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests_name("ep", tests, setup, NULL);
 }

@@ -1392,5 +1392,6 @@ int main(void)
 		cmocka_unit_test(test_all_in_hand),
 	};
 
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests(tests, setup, NULL);
 }

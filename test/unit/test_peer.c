@@ -2260,5 +2260,6 @@ int main(void)
 		cmocka_unit_test(test_again_elsewhere),
 	};
 
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests_name("peer", tests, setup, NULL);
 }

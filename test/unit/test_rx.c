@@ -1284,5 +1284,6 @@ int main(void)
 		cmocka_unit_test(test_cma_fails_later),
 	};
 
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests_name("rx", tests, setup, NULL);
 }

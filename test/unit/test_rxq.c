@@ -371,5 +371,6 @@ int main(void)
 		cmocka_unit_test(test_leave_amid), cmocka_unit_test(test_report),
 	};
 
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests(tests, pair_setup, NULL);
 }

@@ -1429,5 +1429,6 @@ int main(void)
 		cmocka_unit_test(test_answers_that_lie),
 	};
 
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests_name("serve", tests, setup, NULL);
 }

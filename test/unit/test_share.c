@@ -1006,5 +1006,6 @@ int main(void)
 		cmocka_unit_test(test_close_after_death),
 	};
 
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests_name("share", tests, pair_setup, NULL);
 }

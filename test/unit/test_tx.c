@@ -1558,5 +1558,6 @@ int main(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 #endif
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests_name("tx", tests, setup, teardown);
 }

@@ -683,5 +683,6 @@ int main(void)
 		cmocka_unit_test(test_asleep),
 	};
 
+	(void)child_private_shm("mode=1777");
 	return cmocka_run_group_tests(tests, pair_setup, NULL);
 }
