@@ -24,14 +24,6 @@ static const size_t lens[] = { 1, 8, 300, 4096, 20000, 200000 };
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static bool is_all(const uint8_t *bytes, size_t len, uint8_t value)
-{
-	for (size_t i = 0; i < len; i++)
-		if (bytes[i] != value)
-			return false;
-	return true;
-}
-
 /* The reason in words: what went wrong is named by one of them. */
 static const char *word_of(int error)
 {
@@ -93,9 +85,9 @@ static void check_refused(struct stage *stage, uint64_t addr, size_t len, uint64
 	gives(expect_error(stage->pair, side, buf, error).olen, 0);
 	post(stage->pair, fi_read(side->ep, buf, len, NULL, stage->peer, addr, key, buf));
 	gives(expect_error(stage->pair, side, buf, error).olen, 0);
-	must(is_all(buf, len, 0xdd));
+	must(bytes_are(buf, len, 0xdd));
 	must(guarded_intact(buf, len));
-	must(is_all(stage->seen, STAGE_LEN, 0xee));
+	must(bytes_are(stage->seen, STAGE_LEN, 0xee));
 	guarded_free(buf);
 }
 
@@ -114,15 +106,15 @@ static void check_cut_off(struct stage *stage, uint64_t offset, size_t len, size
 	post(stage->pair, fi_write(side->ep, buf, len, NULL, stage->peer, addr, key, buf));
 	moved = expect_error(stage->pair, side, buf, FI_EINVAL).olen;
 	must(moved <= within);
-	must(is_all(stage->seen, offset, 0xee));
-	must(is_all(stage->seen + offset, moved, 0x99));
-	must(is_all(stage->seen + offset + moved, STAGE_LEN - offset - moved, 0xee));
+	must(bytes_are(stage->seen, offset, 0xee));
+	must(bytes_are(stage->seen + offset, moved, 0x99));
+	must(bytes_are(stage->seen + offset + moved, STAGE_LEN - offset - moved, 0xee));
 	memset(stage->seen + offset, 0xee, moved);
 	post(stage->pair, fi_read(side->ep, buf, len, NULL, stage->peer, addr, key, buf));
 	moved = expect_error(stage->pair, side, buf, FI_EINVAL).olen;
 	must(moved <= within);
-	must(is_all(buf, moved, 0xee));
-	must(is_all(buf + moved, len - moved, 0x99));
+	must(bytes_are(buf, moved, 0xee));
+	must(bytes_are(buf + moved, len - moved, 0x99));
 	must(guarded_intact(buf, len));
 	guarded_free(buf);
 }
@@ -236,7 +228,7 @@ static void test_injected(struct stage *stage)
 		pair_quiet(stage->pair, &stage->pair->b);
 		pair_quiet(stage->pair, &stage->pair->a);
 	}
-	must(is_all(stage->seen, STAGE_LEN, 0xee));
+	must(bytes_are(stage->seen, STAGE_LEN, 0xee));
 	check_sound(stage);
 }
 
@@ -317,7 +309,7 @@ static void one_error(struct pair *pair, bool write, const struct remote *remote
 	else
 		post(pair, fi_read(side->ep, buf, len, NULL, side->peer, remote->addr, remote->key, buf));
 	gives(expect_error(pair, side, buf, error).olen, 0);
-	must(is_all(buf, len, 0xdd));
+	must(bytes_are(buf, len, 0xdd));
 	must(guarded_intact(buf, len));
 	guarded_free(buf);
 }
@@ -353,8 +345,8 @@ static void check_hole(struct pair *pair, bool write, const struct remote *remot
 	error = expect_error(pair, side, buf, FI_EIO);
 	must(error.olen <= BEFORE - from);
 	if (!write) {
-		must(is_all(buf, error.olen, 0x77));
-		must(is_all(buf + (BEFORE - from), len - (BEFORE - from), 0xdd));
+		must(bytes_are(buf, error.olen, 0x77));
+		must(bytes_are(buf + (BEFORE - from), len - (BEFORE - from), 0xdd));
 	}
 	must(guarded_intact(buf, len));
 	guarded_free(buf);
@@ -420,8 +412,8 @@ static void test_not_there(struct stage *stage)
 	}
 	check_hole(stage->pair, true, &regions[1].remote, BEFORE + 1, 8);
 	one_success(stage->pair, false, &regions[1].remote, 5 * PAGE);
-	must(is_all(guarded + BEFORE, 2 * PAGE, 0x77));
-	must(is_all(holed + BEFORE + PAGE, PAGE, 0x77));
+	must(bytes_are(guarded + BEFORE, 2 * PAGE, 0x77));
+	must(bytes_are(holed + BEFORE + PAGE, PAGE, 0x77));
 	for (int i = 0; i < 2; i++)
 		region_close(&regions[i]);
 	munmap(holed, 5 * PAGE);
@@ -444,12 +436,12 @@ static void access_target(struct pair *pair)
 				regions[3].remote };
 	exchange_shown(pair, &shown);
 	pair_meet(pair);
-	must(is_all(readable, LONGEST, 0x77));
+	must(bytes_are(readable, LONGEST, 0x77));
 	must(guarded_intact(readable, LONGEST));
-	must(is_all(writable, LONGEST, 0x66));
+	must(bytes_are(writable, LONGEST, 0x66));
 	must(guarded_intact(writable, LONGEST));
-	must(is_all(guarded + BEFORE, 2 * PAGE, 0x77)); /* the page and what is behind it */
-	must(is_all(holed + BEFORE + PAGE, PAGE, 0x77));
+	must(bytes_are(guarded + BEFORE, 2 * PAGE, 0x77)); /* the page and what is behind it */
+	must(bytes_are(holed + BEFORE + PAGE, PAGE, 0x77));
 	pair_quiet(pair, &pair->a);
 	for (int i = 0; i < 4; i++)
 		region_close(&regions[i]);
@@ -476,7 +468,7 @@ static void local_fault(struct pair *pair)
 		post(pair, fi_read(side->ep, guarded, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key,
 				   guarded));
 		must(expect_error(pair, side, guarded, FI_EIO).olen <= BEFORE);
-		must(is_all(guarded + BEFORE, (LARGE - 3) * PAGE, 0x77));
+		must(bytes_are(guarded + BEFORE, (LARGE - 3) * PAGE, 0x77));
 		post(pair,
 		     fi_write(side->ep, guarded, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key, &i));
 		must(pair_done(pair, side).entry.op_context == &i);
@@ -528,7 +520,7 @@ static void closed_target(struct pair *pair)
 		region_open(pair, &region, map, room, FI_REMOTE_READ | FI_REMOTE_WRITE);
 		region_exchange(pair, &region);
 		pair_meet(pair);
-		must(is_all(map, lens[i], 0x66));
+		must(bytes_are(map, lens[i], 0x66));
 		region_close(&region);
 		must(mmap(map, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 			  0) == map);
@@ -536,7 +528,7 @@ static void closed_target(struct pair *pair)
 		region_open(pair, &second, map, room, FI_REMOTE_READ | FI_REMOTE_WRITE);
 		pair_meet(pair);
 		pair_meet(pair);
-		must(is_all(map, room, 0x44));
+		must(bytes_are(map, room, 0x44));
 		region_close(&second);
 	}
 }
@@ -625,7 +617,7 @@ static void race_target(struct pair *pair)
 		if (round % 3 == 0)
 			sched_yield();
 		race_see(pair, &board->refused);
-		must(is_all(memory, LONGEST, 0x33));
+		must(bytes_are(memory, LONGEST, 0x33));
 	}
 	atomic_store(&board->over, true);
 	pair_meet(pair);
