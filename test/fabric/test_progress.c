@@ -314,32 +314,33 @@ static struct usage usage(void)
 	return usage;
 }
 
-/* No call of libfabric meanwhile. */
+/* No call of libfabric meanwhile. For longer than any nap of theirs (NAP in prov/progress.c). */
 static void wait_until_asleep(void)
 {
 	struct usage before, after = usage();
 
 	do {
 		before = after;
-		usleep(10000);
+		usleep(3000);
 		after = usage();
 	} while (!before.asleep || !after.asleep || before.switches != after.switches);
 }
 
 /*
- * In one second that nothing happens in, of some that may be needed until what was begun is over: far fewer
- * switches than a look every few milliseconds would make, and next to no time on a processor.
+ * In a quarter of a second that nothing happens in, of some that may be needed until what was begun is over: far
+ * fewer switches than a look every few milliseconds would make, and next to no time on a processor.
  */
-#define SECONDS 20
-#define SWITCHES 20
-#define RUN_NS 50000000
+#define REST_US 250000
+#define RESTS 80
+#define SWITCHES 5
+#define RUN_NS 12500000
 
 static void expect_rest(void)
 {
-	for (int i = 0; i < SECONDS; i++) {
+	for (int i = 0; i < RESTS; i++) {
 		struct usage before = usage(), after;
 
-		sleep(1);
+		usleep(REST_US);
 		after = usage();
 		if (after.switches - before.switches < SWITCHES && after.run_ns - before.run_ns < RUN_NS)
 			return;
