@@ -900,6 +900,8 @@ static void attach_many(struct child *self, void *arg)
 	kill(owner->child.pid, SIGKILL);
 	while (sc_seg_check_owner(segs[0]))
 		usleep(1000);
+	while (sc_seg_check_owner(segs[MANY - 1]) == 1)
+		usleep(1000); /* the locks go one after the other */
 	CHILD_CHECK(sc_seg_check_owner(segs[MANY - 1]) == 0);
 	for (int i = 0; i < MANY; i++) {
 		sc_seg_detach(segs[i]);
