@@ -524,6 +524,14 @@ bool sc_own_is_unchanged(int fd, const struct stat *as)
 	       is_plain(&st);
 }
 
+/* What could not be opened, and why, unless it is nobody's fault. */
+static int tell_opened(const char *path, int fd)
+{
+	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
+		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
+	return fd;
+}
+
 int sc_own_open_other(const char *name, struct stat *st)
 {
 	char path[SC_OWN_PATH_MAX];
@@ -535,9 +543,7 @@ int sc_own_open_other(const char *name, struct stat *st)
 		     : check_other(name, st);
 	if (!fd)
 		fd = open_looked_at(path, name, st);
-	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
-		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
-	return fd;
+	return tell_opened(path, fd);
 }
 
 /* What is there is none to be opened: a symbolic link, a directory, a socket; or another user's. */
@@ -555,17 +561,10 @@ int sc_own_open_peer(const char *name, struct stat *st)
 		return sc_own_open_other(name, st);
 	sc_own_path(name, path);
 	fd = SC_TRY("own.peer", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-	if (fd < 0) {
-		int err = errno;
-
-		if (is_of_wrong_kind(err))
-			return -EACCES;
-		if (err != ENOENT)
-			sc_warn("cannot open %s: %s; %s", path, strerror(err), remedy(err));
-		return -err;
-	}
+	if (fd < 0)
+		return tell_opened(path, is_of_wrong_kind(errno) ? -EACCES : -errno);
 	if (SC_TRY("own.peer_stat", fstat(fd, st)))
-		return check_opened_slow(name, fd, st);
+		return tell_opened(path, check_opened_slow(name, fd, st));
 	if (is_listed(st))
 		return -EBUSY; /* it stays open */
 	if (is_plain(st))
