@@ -13,8 +13,7 @@
  *   LOCK_MS        only while there are processes without pidfd, see below: a look at their locks
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us
  *   calibration    once, unless it is there: see calibration.c
- *   a look         when this process has come, and some time after a knock or the end of a neighbour: see
- *                  neighbour.c
+ *   a look         some time after a knock, or the end of a neighbour: see neighbour.c
  *   the door       a process to watch has come, or the end; or another process knocks
  *
  * It proves a death as everybody does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints'
@@ -133,8 +132,7 @@ static struct sc_door daemon_door = SC_DOOR_NONE;
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
 static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_look;		 /* likewise, for neighbours, */
-static bool daemon_knocks;		 /* which is to knock at them */
+static int64_t daemon_look;		 /* likewise, for neighbours */
 static int64_t daemon_calibration;	 /* likewise */
 static int64_t daemon_knock, daemon_knock_last; /* likewise, after the first, the last knock since then */
 static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
@@ -595,10 +593,7 @@ static bool look_is_due(void)
 /* Who is new, and has anybody died? */
 static void look(void)
 {
-	bool knocks = daemon_knocks;
-
-	daemon_knocks = false;
-	if (!sc_neighbours_look(knocks))
+	if (!sc_neighbours_look())
 		return;
 	daemon_scans = 2;
 	daemon_scan = now_ms();
@@ -609,7 +604,7 @@ static void scan(void)
 {
 	sc_seg_forget_found(); /* it may be of the dead */
 	(void)sc_reap_scan();
-	(void)sc_neighbours_look(false);
+	(void)sc_neighbours_look();
 	ring_all(); /* claims of the dead */
 	daemon_scans -= daemon_scans > 0;
 	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
@@ -630,10 +625,8 @@ static bool look_around(bool tick)
 		close_door_locked();
 	if (on && tick)
 		repair_locked();
-	if (daemon_came) {
+	if (daemon_came)
 		look_in(0);
-		daemon_knocks = true;
-	}
 	daemon_came = false;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)
@@ -722,7 +715,6 @@ static void *run(void *unused)
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
 	daemon_look = daemon_knock = 0;
-	daemon_knocks = false;
 	daemon_calibration = 0;
 	if (daemon_calibrates)
 		daemon_calibration = now_ms() + CALIBRATE_MS + (int64_t)(sc_host_self() % CALIBRATE_SPREAD_MS);

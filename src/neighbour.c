@@ -7,12 +7,11 @@
  * in /dev/shm and takes them, and knocks at the doors (door.c) of those he finds, so that they look, too. Of
  * two who come at the same time, the one that looks and knocks last finds the name and the door of the other:
  *
- *	he who comes	knock -> segment gets its name -> door shown -> a look of one's own, and knocks with it
+ *	he who comes	knock -> segment gets its name -> door shown -> knock, and a look of one's own
  *	who is there	heard a knock -> a while later (daemon.c) a look; each end of a neighbour: a look
  *
  * The first knock is for the case that he dies between name and second knock: then he is found by the look
- * that follows a while after the first one, and a look finds the dead as well. The look, and with it the second
- * knock, is the thread's, so that nobody waits for it; without a thread there is no look. Who is stopped there for
+ * that follows a while after the first one, and a look finds the dead as well. Who is stopped there for
  * longer, and then dies, is found by the next look of anybody, at last by that of every 30 seconds. He may
  * die in the middle of knocking: the same.
  *
@@ -60,18 +59,9 @@ static bool read_presence(int fd, struct sc_abi_presence *presence)
 }
 
 /* A process may have many names, which are likely to follow each other. */
-static void knock(int fd, pid_t pid, pid_t *last)
-{
-	struct sc_abi_presence presence;
-
-	if (pid == *last || !read_presence(fd, &presence))
-		return;
-	*last = pid;
-	(void)sc_door_knock(pid, &presence);
-}
-
 static void knock_at(const char *name, void *last)
 {
+	struct sc_abi_presence presence;
 	struct sc_addr parts;
 	struct stat st;
 	pid_t pid;
@@ -82,8 +72,10 @@ static void knock_at(const char *name, void *last)
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
 		return;
-	if (sc_live_check(fd, &pid) == 1 && pid)
-		knock(fd, pid, last);
+	if (sc_live_check(fd, &pid) == 1 && pid && pid != *(pid_t *)last && read_presence(fd, &presence)) {
+		*(pid_t *)last = pid;
+		(void)sc_door_knock(pid, &presence);
+	}
 	sc_own_close_other(fd);
 }
 
@@ -99,9 +91,7 @@ void sc_neighbours_knock(void)
 struct look {
 	uint32_t number;
 	uint64_t here; /* our own place on the ring */
-	bool knocks;
-	pid_t last; /* whom it has knocked at */
-	bool dead;  /* there is a name that seems to be a dead process's */
+	bool dead;     /* there is a name that seems to be a dead process's */
 };
 
 /* Any fixed function will do; neighbours on the machine are not to be neighbours on the ring. */
@@ -118,31 +108,26 @@ static void look_at(const char *name, void *arg)
 	struct stat st;
 	pid_t pid = 0;
 	int fd, live;
-	bool known;
 
 	if (sc_addr_parse_file(name, &parts))
 		return;
 	neighbour.distance = place_on_ring(parts.pid) - look->here;
 	memcpy(&neighbour.name, parts.nonce, sizeof(neighbour.name));
-	known = sc_neighbour_find(&neighbour, look->number);
-	if (known && !look->knocks)
+	if (sc_neighbour_find(&neighbour, look->number))
 		return;
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
 		return;
 	live = sc_live_check(fd, &pid);
-	if (look->knocks && live == 1 && pid)
-		knock(fd, pid, &look->last);
-	if (live == 0 ||
-	    (live == 1 && pid && !known && !sc_neighbour_add(&neighbour, pid, fd, look->number)))
+	if (live == 0 || (live == 1 && pid && !sc_neighbour_add(&neighbour, pid, fd, look->number)))
 		look->dead = true;
 	sc_own_close_other(fd);
 }
 
-bool sc_neighbours_look(bool knocks)
+bool sc_neighbours_look(void)
 {
 	static uint32_t number;
-	struct look look = { .number = ++number, .knocks = knocks };
+	struct look look = { .number = ++number };
 	const struct sc_host *host;
 
 	if (sc_host_get(&host))

@@ -13,8 +13,7 @@
  * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence:
  *   - an own file is never opened a second time: sc_own_open_other() looks at what has the name before it
  *     opens it, and at what it has opened before that can be closed. Should the name have become an own
- *     file's in between, the descriptor is left open for good, and so it is if an own file is found by another
- *     process's name (sc_own_open_peer(), which looks only then);
+ *     file's in between, the descriptor is left open for good;
  *   - "own" is what the list says, and also what another copy of this library in the same process holds:
  *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
  *     /proc/self cannot be looked at any more once the first thread has ended);
@@ -524,14 +523,6 @@ bool sc_own_is_unchanged(int fd, const struct stat *as)
 	       is_plain(&st);
 }
 
-/* What could not be opened, and why, unless it is nobody's fault. */
-static int tell_opened(const char *path, int fd)
-{
-	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
-		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
-	return fd;
-}
-
 int sc_own_open_other(const char *name, struct stat *st)
 {
 	char path[SC_OWN_PATH_MAX];
@@ -543,34 +534,9 @@ int sc_own_open_other(const char *name, struct stat *st)
 		     : check_other(name, st);
 	if (!fd)
 		fd = open_looked_at(path, name, st);
-	return tell_opened(path, fd);
-}
-
-/* What is there is none to be opened: a symbolic link, a directory, a socket; or another user's. */
-static bool is_of_wrong_kind(int err)
-{
-	return err == ELOOP || err == EISDIR || err == ENXIO || err == EACCES;
-}
-
-int sc_own_open_peer(const char *name, struct stat *st)
-{
-	char path[SC_OWN_PATH_MAX];
-	int fd;
-
-	if (may_be_twins(name))
-		return sc_own_open_other(name, st);
-	sc_own_path(name, path);
-	fd = SC_TRY("own.peer", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-	if (fd < 0)
-		return tell_opened(path, is_of_wrong_kind(errno) ? -EACCES : -errno);
-	if (SC_TRY("own.peer_stat", fstat(fd, st)))
-		return tell_opened(path, check_opened_slow(name, fd, st));
-	if (is_listed(st))
-		return -EBUSY; /* it stays open */
-	if (is_plain(st))
-		return fd;
-	sc_own_close_other(fd);
-	return -EACCES;
+	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
+		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
+	return fd;
 }
 
 void sc_own_hold_others(void)

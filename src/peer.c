@@ -536,8 +536,6 @@ int sc_peer_connect(struct sc_peer *peer)
 	return 0;
 
 failed:
-	if (peer->seg)
-		sc_seg_protect(peer->seg);
 	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), connect_advice(ret));
 	if (ret == -ECONNREFUSED && is_heard(peer))
 		ret = vanish(peer);
@@ -912,8 +910,6 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	inbound_add(peer);
 	ep->counters.accepts++;
 	answer(peer, SC_ABI_ACCEPTED, 0);
-	if (peer->seg && peer->link != SC_LINK_UP) /* else with its own answer */
-		sc_seg_protect(peer->seg);
 	if (is_left_by_dead(peer, claim))
 		bury(peer);
 	return true;
@@ -1009,10 +1005,8 @@ static int review_answer(struct sc_peer *peer)
 		sc_peer_lose(peer, -ECONNREFUSED);
 		return 1;
 	}
-	if (how != SC_ABI_PENDING && !sc_list_empty(&peer->unanswered)) {
+	if (how != SC_ABI_PENDING)
 		sc_list_remove(&peer->unanswered);
-		sc_seg_protect(peer->seg);
-	}
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
 		return 0;
 	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);

@@ -18,9 +18,7 @@
  *
  * What an attacher has no business to write is read-only in its mapping: all but the first pages (presence,
  * claims) and the slot that it has claimed. So a wild write there, of the application say, faults, where it
- * would have changed what others read of the owner, or the ring of another peer. It becomes so by sc_seg_protect(),
- * when the owner has answered: until then all is writable, as the first message to each of many peers is not to
- * wait for that.
+ * would have changed what others read of the owner, or the ring of another peer.
  *
  * An owner that dies while attached leaves the mapping usable: the memory goes with the last of them.
  * A segment of this very process is borrowed, never opened (own.c says why).
@@ -56,7 +54,6 @@
 
 #define NAME_TRIES 16
 #define BUFS_MIN 2
-#define NO_SLOT UINT32_MAX
 
 static atomic_uint kept_fds; /* descriptors of peers' segments that are open */
 
@@ -65,9 +62,6 @@ static atomic_uint kept_fds; /* descriptors of peers' segments that are open */
 static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sc_seg *shared[SHARED_BUCKETS];
-
-/* What is writable of attached segments: their `bare`, `bare_slot`, and the mapping. */
-static pthread_mutex_t access_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /*
  * Found and not attached yet, in one of FOUND_PLACES places from that of the address on. Under shared_mutex; a place
@@ -89,7 +83,6 @@ static uint64_t align_up(uint64_t value, uint64_t to)
 static void atfork_child(void)
 {
 	shared_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	access_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	memset(shared, 0, sizeof(shared));
 	own_segs = 0;
 	sc_seg_forget_found(); /* the child is alone */
@@ -424,7 +417,7 @@ static int reject(const char *addr, int err, const char *fault)
 
 static int open_file(const char *addr, const char *name, struct stat *st)
 {
-	int fd = sc_own_open_peer(name, st);
+	int fd = sc_own_open_other(name, st);
 
 	switch (fd) {
 	case -ENOENT:
@@ -538,70 +531,24 @@ static void keep_descriptor(struct sc_seg *seg)
 		drop_descriptor(seg);
 }
 
-/* Of another's segment: whole pages of [from, to). */
-static int set_access(const struct sc_seg *seg, uint64_t from, uint64_t to, int access)
-{
-	if (from >= to)
-		return 0;
-	return SC_TRY("seg.mprotect", mprotect(seg->base + from, to - from, access)) ? -errno : 0;
-}
-
-static uint64_t slot_offset(const struct sc_seg *seg, uint32_t slot)
-{
-	return seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
-}
-
-/*
- * Pool, slots and table, but for a slot that is in use. Where it fails (too many mappings) there is less protection,
- * and nothing is wrong.
- */
-static void protect_locked(struct sc_seg *seg)
+/* Of another's segment: [offset, offset + size), to whole pages. */
+static int set_access(const struct sc_seg *seg, uint64_t offset, uint64_t size, int access)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t from = align_up(seg->header.pool_offset, page);
+	uint64_t from = offset / page * page;
 
-	seg->bare = false;
-	if (seg->bare_slot != NO_SLOT) {
-		(void)set_access(seg, from, slot_offset(seg, seg->bare_slot) / page * page, PROT_READ);
-		from = align_up(slot_offset(seg, seg->bare_slot) + SC_ABI_SLOT_SIZE, page);
-	}
-	(void)set_access(seg, from, align_up(seg->header.length, page), PROT_READ);
+	return SC_TRY("seg.mprotect",
+		      mprotect(seg->base + from, align_up(offset + size, page) - from, access))
+		       ? -errno
+		       : 0;
 }
 
-void sc_seg_protect(struct sc_seg *seg)
+/* Pool, slots and table. Where it fails (too many mappings) there is less protection, and nothing is wrong. */
+static void protect(const struct sc_seg *seg)
 {
-	if (seg->local)
-		return;
-	pthread_mutex_lock(&access_mutex);
-	if (seg->bare)
-		protect_locked(seg);
-	pthread_mutex_unlock(&access_mutex);
-}
+	uint64_t from = align_up(seg->header.pool_offset, (uint64_t)sysconf(_SC_PAGESIZE));
 
-/* The first slot that is taken is writable, like all else; others are made so. */
-static int open_slot(struct sc_seg *seg, uint32_t slot)
-{
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t from = slot_offset(seg, slot);
-	int err = 0;
-
-	pthread_mutex_lock(&access_mutex);
-	if (seg->bare && seg->bare_slot == NO_SLOT) {
-		seg->bare_slot = slot;
-	} else {
-		if (seg->bare)
-			protect_locked(seg);
-		err = set_access(seg, from / page * page, align_up(from + SC_ABI_SLOT_SIZE, page),
-				 PROT_READ | PROT_WRITE);
-	}
-	pthread_mutex_unlock(&access_mutex);
-	return err;
-}
-
-static void set_bare(struct sc_seg *seg)
-{
-	seg->bare = true;
-	seg->bare_slot = NO_SLOT;
+	(void)set_access(seg, from, seg->header.length - from, PROT_READ);
 }
 
 static int attach_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
@@ -615,7 +562,7 @@ static int attach_other(const char *addr, const char *name, bool left, struct sc
 		sc_own_close_other(seg->fd);
 		return err;
 	}
-	set_bare(seg);
+	protect(seg);
 	keep_descriptor(seg);
 	return 0;
 }
@@ -625,7 +572,7 @@ static int attach_found(struct sc_seg *seg)
 	int err = map(seg);
 
 	if (!err)
-		set_bare(seg);
+		protect(seg);
 	else
 		drop_descriptor(seg);
 	return err;
@@ -872,9 +819,7 @@ static int attach(const char *addr, bool left, struct sc_seg **out)
 		free(seg);
 		return err;
 	}
-	if (left)
-		sc_seg_protect(seg);
-	else if (!file)
+	if (!file && !left)
 		shared_add(seg);
 	*out = seg;
 	return 0;
@@ -1093,6 +1038,11 @@ static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, in
 	return err;
 }
 
+static uint64_t slot_offset(const struct sc_seg *seg, uint32_t slot)
+{
+	return seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
+}
+
 static int slot_fallocate(struct sc_seg *seg, uint32_t slot, int mode)
 {
 	int err = SC_FAIL("seg.slot");
@@ -1105,7 +1055,7 @@ int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
 	int err = slot_fallocate(seg, slot, 0);
 
 	if (!err && !seg->local)
-		err = open_slot(seg, slot);
+		err = set_access(seg, slot_offset(seg, slot), SC_ABI_SLOT_SIZE, PROT_READ | PROT_WRITE);
 	if (err == -ENOSPC)
 		sc_warn(SC_HOST_DIR
 			" is full: %u bytes needed to connect to %s; free space there or lower "

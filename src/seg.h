@@ -47,8 +47,6 @@ struct sc_seg {
 	struct sc_seg *next;   /* attached: hash chain of those that can be shared */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
 	uint32_t buf_count; /* of the pool, that have memory; attached: as last seen */
-	bool bare;	    /* attached, not local: writable as a whole, until sc_seg_protect(), */
-	uint32_t bare_slot; /* with a slot that has been taken meanwhile */
 	struct sc_own file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
 
@@ -87,12 +85,6 @@ int sc_seg_attach_left(const char *addr, struct sc_seg **seg);
 void sc_seg_leave(struct sc_seg *seg);
 
 void sc_seg_detach(struct sc_seg *seg);
-
-/*
- * Make read-only what those who have attached it do not write: all but presence, claims, and slots that have been
- * taken. To be called when there is time for it; again does nothing.
- */
-void sc_seg_protect(struct sc_seg *seg);
 
 /* Would sc_seg_attach() find a live segment? Same outcomes; nothing is mapped. */
 int sc_seg_find(const char *addr);

@@ -1026,57 +1026,6 @@ static void test_closed_but_alive(void **state)
 	end_close(&pair[1]);
 }
 
-/* Looks once it has been told to. */
-static void answerer(struct child *self, void *arg)
-{
-	struct sc_ep_attr attr = end_attr();
-	struct sc_ep *ep;
-	char byte;
-
-	(void)arg;
-	CHILD_CHECK(!sc_ep_create(&attr, &ep));
-	child_tell(self, sc_ep_address(ep));
-	CHILD_CHECK(read(self->down, &byte, 1) == 1);
-	for (int i = 0; i < 10; i++)
-		sc_ep_poll(ep);
-	child_tell(self, "answered");
-	child_wait(self);
-	sc_ep_destroy(ep);
-}
-
-/* What is not ours to write is read-only when the peer has answered, or has been answered: not for the first message. */
-static void test_read_only_when_answered(void **state)
-{
-	struct visit visit = { .size = 0 };
-	struct sc_peer *peer;
-	struct child child;
-
-	(void)state;
-	end_open(&pair[1], NULL);
-	assert_true(child_start(&child, answerer, NULL));
-	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
-	assert_int_equal(end_send(&pair[1], peer, from, 8, 0, 0), 0);
-	ends_settle(&pair[1], 1);
-	assert_true(peer->seg->bare && peer->seg->bare_slot == peer->out_slot);
-	assert_int_equal(write(child.down, "x", 1), 1);
-	assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
-	ends_settle(&pair[1], 1);
-	assert_true(sc_list_empty(&peer->unanswered));
-	assert_false(peer->seg->bare);
-	assert_int_equal(end_send(&pair[1], peer, from, 8, 0, 0), 0);
-	assert_int_equal(child_end(&child), 0);
-
-	visit.size = 8;
-	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
-	assert_true(child_start(&child, come_and_wait, &visit));
-	ends_settle(&pair[1], 1);
-	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
-	assert_int_equal(peer->feed, SC_FEED_UP);
-	assert_false(peer->seg->bare);
-	assert_int_equal(child_end(&child), 0);
-	end_close(&pair[1]);
-}
-
 /* As often as it takes until each peer has been looked at, by this thread and not the core's own. */
 static void poll_long(struct end *end)
 {
@@ -2229,7 +2178,6 @@ int main(void)
 		cmocka_unit_test(test_directed),
 		cmocka_unit_test(test_visitors),
 		cmocka_unit_test(test_closed_but_alive),
-		cmocka_unit_test(test_read_only_when_answered),
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_killed_after_a_quarantine),
 		cmocka_unit_test(test_killed_before_accepted),
