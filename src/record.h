@@ -79,7 +79,7 @@ static inline void sc_record_read(const struct sc_peer *peer, uint64_t ctl)
 
 void sc_record_clean_slow(struct sc_ep *ep);
 
-/* There is time to clean what has been read, or its writer is about to be told that it has been. */
+/* There is time to clean what has been read, or so much of it that its writer is told in the middle of a burst. */
 static inline void sc_record_clean(struct sc_ep *ep)
 {
 	if (__builtin_expect(ep->unclean_count != 0, 0))

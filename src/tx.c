@@ -46,8 +46,9 @@
 /* Pieces written in one call of sc_tx_progress(), so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
 /*
- * Larger payloads go into a record only while half of the ring is free: a peer that does not look at its ring leaves
- * room there for the records of some hundred messages, if their payloads are in buffers.
+ * Larger payloads go into a record only while half of the ring is free, and half of the window: a peer that does not
+ * look at its ring leaves room there for the records of some hundred messages, if their payloads are elsewhere, and one
+ * that does not match takes the more of rendezvous.
  */
 #define INLINE_ALWAYS 200
 /* Bounce buffers of a piece: small enough for both sides to copy at the same time. */
@@ -245,18 +246,30 @@ static inline __attribute__((always_inline)) void inline_commit(struct sc_peer *
 	count_sent(peer, record.size, SC_ABI_UNITS(record.size), &peer->ep->counters.tx_inline);
 }
 
+/* Lines, and units of the window, that a payload in a record leaves free besides. */
+static inline uint32_t lines_left(size_t size)
+{
+	return size > INLINE_ALWAYS ? SC_ABI_RING_LINES / 2 : 0;
+}
+
+static inline uint64_t units_left(const struct sc_peer *peer, size_t size)
+{
+	return size > INLINE_ALWAYS ? peer->seg->header.window / 2 : 0;
+}
+
+/* -ENOBUFS: not now, take another way, which a small one has not. */
 static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
 	struct inline_record record = { .size = size, .flags = abi_flags(send) };
+	int ret, no_room = size > INLINE_ALWAYS ? -ENOBUFS : -EAGAIN;
 	struct sc_abi_line *line;
-	int ret;
 
 	record.lines = sc_inline_lines(record.flags, size);
-	if (!window_room(peer, SC_ABI_UNITS(size)))
-		return peer->error ? peer->error : -EAGAIN;
-	ret = sc_record_room(peer, record.lines);
+	if (!window_room(peer, SC_ABI_UNITS(size) + units_left(peer, size)))
+		return peer->error ? peer->error : no_room;
+	ret = sc_record_room(peer, record.lines + lines_left(size));
 	if (ret)
-		return ret;
+		return ret == -EAGAIN ? no_room : ret;
 	line = sc_ring_reserve(&peer->tx);
 	if (record.flags & SC_ABI_F_ACK) {
 		struct sc_tx_op *op = op_begin(peer->ep, peer, send, size);
@@ -276,16 +289,10 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 /* What a message of the short way may ask for. */
 #define SHORT_FLAGS (SC_TAGGED | SC_SILENT | SC_SEND_DATA | SC_SEND_INJECT)
 
-/* Lines that are to be free for a payload besides those of its record. */
-static inline uint32_t lines_besides(size_t size)
-{
-	return size > INLINE_ALWAYS ? SC_ABI_RING_LINES / 2 : 0;
-}
-
 static inline __attribute__((always_inline)) bool
 short_write(struct sc_peer *peer, const void *buf, const struct sc_send *send, struct inline_record record)
 {
-	if (!sc_ring_has_room(&peer->tx, record.lines + lines_besides(record.size)))
+	if (!sc_ring_has_room(&peer->tx, record.lines + lines_left(record.size)))
 		return false;
 	if (record.size)
 		sc_inline_write(peer->tx.lines, sc_ring_reserve(&peer->tx), record.flags, buf,
@@ -309,9 +316,10 @@ bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64
 	if (size >= ep->short_end || !cq || flags & ~SHORT_FLAGS || !peer->tx.lines ||
 	    sc_peer_has_closed(peer))
 		return false;
-	if (peer->units_sent + SC_ABI_UNITS(SC_INLINE_MAX) > peer->units_limit ||
+	if (peer->units_sent + SC_ABI_UNITS(SC_INLINE_MAX) + units_left(peer, size) > peer->units_limit ||
 	    cq->tail - cq->head >= cq->limit)
 		return false;
+	/* a record of one line in code of its own, where that is a constant */
 	if (__builtin_expect(size > sc_inline_first(0), 0)) {
 		record.lines = sc_inline_lines(0, record.size);
 		if (!short_write(peer, buf, &send, record))
@@ -473,13 +481,6 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	return !ret && peer->ep->order ? take_turn(peer) : ret;
 }
 
-/* It may, as it is small enough: will it? */
-static bool goes_inline(struct sc_peer *peer, uint32_t size, uint32_t flags)
-{
-	return size <= INLINE_ALWAYS ||
-	       !sc_record_room(peer, sc_inline_lines(flags, size) + lines_besides(size));
-}
-
 static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_peer *peer,
 						  const struct sc_send *send)
 {
@@ -501,8 +502,11 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 				     ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit,
 			     0))
 		return -EAGAIN;
-	if (size <= ep->config.inline_max && goes_inline(peer, (uint32_t)size, abi_flags(send)))
-		return send_inline(peer, send, (uint32_t)size);
+	if (size <= ep->config.inline_max) {
+		ret = send_inline(peer, send, (uint32_t)size);
+		if (ret != -ENOBUFS)
+			return ret;
+	}
 	if (size <= ep->config.eager_max) {
 		ret = send_bounce(peer, send, (uint32_t)size);
 		if (ret != -ENOBUFS)

@@ -588,7 +588,7 @@ struct sc_recv {
  * completes with that error, after what the source had sent.
  */
 int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv);
-/* The short way: one buffer, SC_TAGGED and SC_SILENT, few are posted, none waits. As sc_tx_send_short(). */
+/* The short way: one buffer, SC_TAGGED and SC_SILENT, no message waits, none is hashed. As sc_tx_send_short(). */
 bool sc_rxq_recv_short(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
 		       uint64_t ignore, uint32_t flags, void *context, uint64_t cq_flags);
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);

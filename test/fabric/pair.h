@@ -743,8 +743,6 @@ static const size_t pair_sizes[] = {
 	199,
 	200,
 	201,
-	872,
-	873,
 	207,
 	208,
 	209,

@@ -596,6 +596,9 @@ static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const s
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
 	assert_true(pair[1].peer->units_held <= pair[1].ep->config.window);
 	assert_true(pair[1].peer->units_held + SC_ABI_UNITS(200) > pair[1].ep->config.window);
+	/* what takes more leaves the upper half to rendezvous */
+	assert_true(some[0] <= 200 ||
+		    (pair[0].ep->counters.tx_rdv + 1) * SC_ABI_UNITS(0) > pair[1].ep->config.window / 2);
 	for (uint32_t i = 0; i < sent; i++) {
 		struct sc_comp comp;
 
@@ -621,7 +624,8 @@ static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const s
 static void test_window(void **state)
 {
 	static const size_t small[] = { 0, 8, 200 }, eager[] = { 1000, 8192, 30000 },
-			    large[] = { 40000, 32769 }, mixed[] = { 8, 1000, 40000, 200, 20000, 0 };
+			    large[] = { 40000, 32769 }, mixed[] = { 8, 1000, 40000, 200, 20000, 0 },
+			    roomy[] = { 201, 872 };
 	struct sc_ep_attr attr = end_attr();
 
 	(void)state;
@@ -634,6 +638,7 @@ static void test_window(void **state)
 		flood_and_drain(&attr, way, eager, 3);
 		flood_and_drain(&attr, way, large, 2);
 		flood_and_drain(&attr, way, mixed, 6);
+		flood_and_drain(&attr, way, roomy, 2);
 	}
 }
 
