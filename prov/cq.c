@@ -172,7 +172,7 @@ static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 
 	if (comp)
 		return comp->err || count ? -FI_EAVAIL : 0; /* 0: none was asked for */
-	return __builtin_expect(cq->queue.overrun, 0) ? overrun_slow(cq) : -FI_EAGAIN;
+	return __builtin_expect(sc_cq_is_overrun(&cq->queue), 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
 INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
@@ -199,7 +199,8 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 bool shmcma_cq_has(const struct shmcma_cq *cq)
 {
-	return cq->queue.head != cq->queue.tail || cq->queue.overrun || atomic_load(&cq->signaled);
+	return cq->queue.head != cq->queue.tail || sc_cq_is_overrun(&cq->queue) ||
+	       atomic_load(&cq->signaled);
 }
 
 bool shmcma_cq_found(struct shmcma_cq *cq)
@@ -320,7 +321,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 	if (comp && (comp->err || is_stranger(cq, comp))) {
 		put_error(cq, entry, comp);
 		sc_cq_release(&cq->queue);
-	} else if (!comp && cq->queue.overrun) {
+	} else if (!comp && sc_cq_is_overrun(&cq->queue)) {
 		overrun_slow(cq);
 		put_error(cq, entry, &lost);
 	} else {

@@ -43,7 +43,7 @@ static bool cq_progress_locked(struct shmcma_cq *cq)
 {
 	if (cq->queue.head == cq->queue.tail)
 		shmcma_progress_locked(cq->domain, &cq->polled);
-	return cq->queue.head != cq->queue.tail || cq->queue.overrun;
+	return cq->queue.head != cq->queue.tail || sc_cq_is_overrun(&cq->queue);
 }
 
 static bool cntr_progress_locked(struct member *member, struct shmcma_cntr *cntr)

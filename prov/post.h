@@ -153,20 +153,19 @@ static inline __attribute__((always_inline)) ssize_t shmcma_post_send_buf(struct
 	struct sc_peer *peer;
 	ssize_t ret = 0;
 
-	if (__builtin_expect(send.flags & SHMCMA_TRIGGER, 0)) {
-		const struct iovec iov = { (void *)buf, len };
-		const struct sc_send whole = shmcma_whole_send(send, &iov);
-
-		return shmcma_trigger_send(fid, dest, &whole);
-	}
 	shmcma_lock_enter(&ep->locked);
 	peer = shmcma_ep_peer(ep, dest);
+	/* of the short way is none that is to be triggered */
 	if (__builtin_expect(!peer || !sc_tx_send_short(peer, buf, len, send.tag, send.data, send.flags,
 							send.context, send.cq_flags),
 			     0)) {
 		const struct iovec iov = { (void *)buf, len };
 		const struct sc_send whole = shmcma_whole_send(send, &iov);
 
+		if (send.flags & SHMCMA_TRIGGER) {
+			shmcma_lock_leave(&ep->locked);
+			return shmcma_trigger_send(fid, dest, &whole);
+		}
 		ret = shmcma_send_locked(ep, peer, dest, &whole);
 	}
 	shmcma_lock_leave(&ep->locked);
@@ -247,12 +246,6 @@ static inline __attribute__((always_inline)) ssize_t shmcma_post_recv_buf(struct
 	ssize_t ret = 0;
 	bool known;
 
-	if (__builtin_expect(recv.flags & SHMCMA_TRIGGER, 0)) {
-		const struct iovec iov = { buf, len };
-		const struct sc_recv whole = shmcma_whole_recv(ep, recv, &iov);
-
-		return shmcma_trigger_recv(fid, source, &whole);
-	}
 	shmcma_lock_enter(&ep->locked);
 	known = shmcma_recv_source(ep, source, &peer);
 	if (__builtin_expect(!known || !sc_rxq_recv_short(ep->rxq, peer, buf, len, recv.tag, recv.ignore,
@@ -261,6 +254,10 @@ static inline __attribute__((always_inline)) ssize_t shmcma_post_recv_buf(struct
 		const struct iovec iov = { buf, len };
 		struct sc_recv whole = shmcma_whole_recv(ep, recv, &iov);
 
+		if (recv.flags & SHMCMA_TRIGGER) {
+			shmcma_lock_leave(&ep->locked);
+			return shmcma_trigger_recv(fid, source, &whole);
+		}
 		whole.source = peer;
 		ret = shmcma_recv_locked(ep, known, source, &whole);
 	}

@@ -49,6 +49,7 @@ int sc_cq_init(struct sc_cq *cq, size_t entries)
 		return -ENOMEM;
 	cq->ring = block->ring;
 	cq->mask = size - 1;
+	cq->room = size;
 	cq->limit = entries;
 	return 0;
 }
@@ -78,17 +79,18 @@ static bool grow(struct sc_cq *cq)
 	block->outgrown = block_of(cq->ring);
 	cq->ring = block->ring;
 	cq->mask = mask;
+	cq->room = mask + 1;
 	return true;
 }
 
-struct sc_comp *sc_cq_reserve_slow(struct sc_cq *cq)
+bool sc_cq_grow_slow(struct sc_cq *cq)
 {
 	/* Once one is lost the order has a hole: none is taken after it, even if there is room again. */
-	if (cq->overrun || !grow(cq)) {
-		cq->overrun = true;
-		return NULL;
+	if (sc_cq_is_overrun(cq) || !grow(cq)) {
+		cq->room = 0;
+		return false;
 	}
-	return &cq->ring[cq->tail & cq->mask];
+	return true;
 }
 
 void sc_cq_put_slow(struct sc_cq *cq, const struct sc_comp *comp)

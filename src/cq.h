@@ -16,15 +16,25 @@
 
 #include <shmcma/core.h>
 
-/* The queue is full or overrun: grow, or NULL. */
-struct sc_comp *sc_cq_reserve_slow(struct sc_cq *cq);
+/* The ring is full: a larger one. False: the queue is overrun. */
+bool sc_cq_grow_slow(struct sc_cq *cq);
 
-/* The slot of the next completion; NULL: the queue is overrun and the completion is lost. */
+/* False: the queue is overrun and the completion is lost. */
+static inline bool sc_cq_has_room(struct sc_cq *cq)
+{
+	return __builtin_expect(cq->tail - cq->head < cq->room, 1) || sc_cq_grow_slow(cq);
+}
+
+/* The slot of the next completion, if there is room. */
+static inline struct sc_comp *sc_cq_next(const struct sc_cq *cq)
+{
+	return &cq->ring[cq->tail & cq->mask];
+}
+
+/* Both; or NULL. */
 static inline struct sc_comp *sc_cq_reserve(struct sc_cq *cq)
 {
-	if (__builtin_expect((cq->tail - cq->head > cq->mask) | cq->overrun, 0))
-		return sc_cq_reserve_slow(cq);
-	return &cq->ring[cq->tail & cq->mask];
+	return sc_cq_has_room(cq) ? sc_cq_next(cq) : NULL;
 }
 
 static inline void sc_cq_commit(struct sc_cq *cq)

@@ -185,7 +185,7 @@ static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 					.error = error,
 					.buf = op->multi ? op->iov[0].iov_base : NULL };
 
-	sc_deliver_complete(ep, op, &received);
+	sc_deliver_complete(ep, op, op->cntr, &received);
 	sc_slab_put(&ep->rxq->ops, op);
 }
 
@@ -685,7 +685,7 @@ static void cancel_transfers(struct sc_peer *peer)
 			received.flags |= op->comp_flags;
 			received.buf = op->multi ? op->iov[0].iov_base : NULL;
 		}
-		sc_deliver_complete(peer->ep, op, &received);
+		sc_deliver_complete(peer->ep, op, op->cntr, &received);
 		sc_slab_put(&peer->ep->rxq->ops, op);
 	}
 }
@@ -785,7 +785,7 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 		if (sc_deliver_exhausted(op) && !op->multi_transfers)
 			received.flags |= SC_COMP_MULTI_DONE;
 	}
-	sc_deliver_complete(ep, op, &received);
+	sc_deliver_complete(ep, op, op->cntr, &received);
 	if (message->op)
 		sc_deliver_acknowledge(message, len);
 	if (!(op->flags & SC_RECV_MULTI) || received.flags & SC_COMP_MULTI_DONE)

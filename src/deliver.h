@@ -2,6 +2,7 @@
 #ifndef SC_DELIVER_H
 #define SC_DELIVER_H
 
+#include <assert.h>
 #include "cq.h"
 #include "state.h"
 
@@ -44,21 +45,23 @@ struct sc_received {
 	void *buf;	/* multi-receive: where it is */
 };
 
-/* Count it, and complete the receive as far as it is to be told of. */
-static inline __attribute__((always_inline)) void
-sc_deliver_complete(struct sc_ep *ep, const struct sc_rx_op *op, const struct sc_received *received)
+/* Count it, `cntr` is its own, and complete the receive as far as it is to be told of. */
+static inline __attribute__((always_inline)) void sc_deliver_complete(struct sc_ep *ep,
+								      const struct sc_rx_op *op,
+								      struct sc_cntr *cntr,
+								      const struct sc_received *received)
 {
 	int error = !received->error && received->size > received->done ? -EMSGSIZE : received->error;
+	struct sc_cq *cq = ep->rx_cq;
 	struct sc_comp *comp;
 
 	ep->counters.rx_msgs++;
 	ep->counters.rx_bytes += received->done;
-	sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
-	if (!ep->rx_cq || (op->flags & ep->rx_silent && !error && !(received->flags & SC_COMP_MULTI_DONE)))
+	sc_ep_count(ep, SC_EVENT_RECV, cntr, op->flags, error);
+	if (!cq || (op->flags & ep->rx_silent && !error && !(received->flags & SC_COMP_MULTI_DONE)) ||
+	    !sc_cq_has_room(cq))
 		return;
-	comp = sc_cq_reserve(ep->rx_cq);
-	if (!comp)
-		return;
+	comp = sc_cq_next(cq);
 	comp->context = op->context;
 	comp->cq_flags = op->cq_flags;
 	comp->len = received->done;
@@ -69,7 +72,7 @@ sc_deliver_complete(struct sc_ep *ep, const struct sc_rx_op *op, const struct sc
 	comp->olen = received->size - received->done;
 	comp->err = -error;
 	comp->flags = received->flags;
-	sc_cq_commit(ep->rx_cq);
+	sc_cq_commit(cq);
 }
 
 /* Tell the sender how its operation has ended. */
@@ -111,7 +114,8 @@ void sc_deliver_fini(struct sc_ep *ep);
 /* What completions say of a message with these SC_ABI_F_*. */
 static inline uint32_t sc_deliver_comp_flags(uint32_t flags)
 {
-	return SC_COMP_RECV | (flags & SC_ABI_F_DATA ? SC_COMP_DATA : 0);
+	static_assert(SC_COMP_DATA == SC_ABI_F_DATA, "flags of a completion");
+	return SC_COMP_RECV | (flags & SC_ABI_F_DATA);
 }
 
 /* Withdraw a posted receive from the matcher. */

@@ -86,7 +86,7 @@ static void config_settle(struct sc_ep *ep)
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
-	ep->short_end = ep->order ? 0 : config->inline_max + 1;
+	ep->short_end = ep->order || !ep->tx_cq ? 0 : config->inline_max + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
 	if (config->window < 1024)
 		config->window = 1024;
@@ -157,9 +157,9 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		return ret;
 	ep->config = attr->config;
 	ep->order = attr->order;
-	config_settle(ep);
 	ep->tx_cq = attr->tx_cq;
 	ep->rx_cq = attr->rx_cq;
+	config_settle(ep);
 	ep->tx_size = attr->tx_size;
 	ep->regtab = attr->regtab;
 	for (int event = 0; event < SC_EVENTS; event++)

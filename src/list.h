@@ -44,10 +44,16 @@ static inline void sc_list_prepend(struct sc_list *head, struct sc_list *entry)
 	sc_list_append(head->next, entry);
 }
 
-static inline void sc_list_remove(struct sc_list *entry)
+/* It is in no list then, and does not know. */
+static inline void sc_list_unlink(struct sc_list *entry)
 {
 	entry->prev->next = entry->next;
 	entry->next->prev = entry->prev;
+}
+
+static inline void sc_list_remove(struct sc_list *entry)
+{
+	sc_list_unlink(entry);
 	entry->next = entry->prev = entry;
 }
 

@@ -111,11 +111,12 @@ static inline int sc_match_post(struct sc_match *match, struct sc_match_recv *re
 
 static inline void sc_match_unpost(struct sc_match *match, struct sc_match_recv *recv)
 {
-	if (match->hashed)
+	match->posted_count--;
+	if (__builtin_expect(match->hashed, 0)) {
 		sc_match_unhash(match, recv);
-	sc_list_remove(&recv->all);
-	if (!--match->posted_count)
-		match->hashed = false; /* all tables are empty now */
+		match->hashed = match->posted_count; /* else all tables are empty now */
+	}
+	sc_list_unlink(&recv->all);
 }
 
 /* Keep an unexpected message. -ENOMEM: nothing has changed. */
@@ -129,7 +130,9 @@ struct sc_match_msg *sc_match_find_waiting(struct sc_match *match, const void *s
 
 static inline bool sc_match_fits(const struct sc_match_recv *recv, const void *source, uint64_t tag)
 {
-	return !((recv->tag ^ tag) & ~recv->ignore) && (!recv->source || recv->source == source);
+	if ((recv->tag ^ tag) & ~recv->ignore)
+		return false;
+	return __builtin_expect(!recv->source, 1) || recv->source == source;
 }
 
 /* The receive that is posted for longest, which it mostly is, if it fits; or NULL. */

@@ -478,6 +478,7 @@ static void end_link(struct sc_peer *peer, int error)
 	sc_list_remove(&peer->borrower);
 	peer->error = error;
 	peer->tx.lines = NULL;
+	peer->units_limit = 0;
 	/* one that we give up while it keeps the rules may still be reading what it was lent */
 	if (error == -EPROTO || error == -ECONNRESET)
 		sc_pool_reclaim(&peer->ep->pool, &peer->loans);

@@ -30,7 +30,8 @@ int sc_peer_reach(struct sc_peer *peer);
  */
 static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 {
-	const struct sc_abi_presence *presence = sc_list_entry(peer->tx.sleep, struct sc_abi_presence, sleep);
+	const struct sc_abi_presence *presence =
+		sc_list_entry(peer->tx.sleep, struct sc_abi_presence, sleep);
 
 	/* acquire: its closing comes before all that its owner does later */
 	return sc_load_acquire_32(&presence->state) == SC_ABI_CLOSED;
@@ -119,6 +120,7 @@ static inline void sc_peer_wake(const struct sc_peer *peer, uint64_t who)
 static inline void sc_peer_publish(struct sc_peer *peer)
 {
 	sc_ring_publish(&peer->rx, peer->units_back);
+	peer->lent = 0;
 	sc_peer_wake(peer, SC_ABI_SLEEP_ROOM);
 }
 

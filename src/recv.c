@@ -119,6 +119,7 @@ static inline __attribute__((always_inline)) void op_init(struct sc_rx_op *op, c
 static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_op *op = sc_slab_get(&rxq->ops);
+	bool plain;
 
 	if (!op)
 		return NULL;
@@ -129,6 +130,8 @@ static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
 		op->iov[i] = recv->iov[i];
 		op->capacity += recv->iov[i].iov_len;
 	}
+	plain = op->iov_count == 1 && !op->cntr && !(op->flags & SC_RECV_MULTI);
+	op->plain_end = plain ? op->capacity + 1 : 0;
 	return op;
 }
 
@@ -264,6 +267,7 @@ bool sc_rxq_recv_short(struct sc_rxq *rxq, struct sc_peer *source, void *buf, si
 	op->iov[0].iov_base = buf;
 	op->iov[0].iov_len = op->capacity = size;
 	op->iov_count = 1;
+	op->plain_end = size + 1;
 	rxq->posted++;
 	return !sc_match_post(queue, &op->match);
 }

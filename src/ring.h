@@ -11,7 +11,7 @@
  * only when it seems to be out of lines. It may hold on to lines all the same (`held`): what the reader has
  * written into them is still to be read (offer.c).
  *
- *   R1 release, sc_ring_commit(): record bytes before its ctl      pairs with  R1' sc_ring_peek()
+ *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
  *
  * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
@@ -33,8 +33,8 @@ struct sc_ring_tx {
 	struct sc_abi_line *lines; /* NULL: not connected */
 	uint64_t tail, head;	   /* lines written; lines known to be read */
 	uint64_t held;		   /* from this one on they are not to be written again yet */
+	uint64_t lap;		   /* at its place in ctl */
 	uint32_t at;		   /* tail modulo the ring's lines */
-	uint32_t lap;
 	struct sc_abi_consumer *consumer;
 	uint64_t *sleep; /* the reader's, see wake.h */
 };
@@ -44,23 +44,29 @@ struct sc_ring_rx {
 	struct sc_abi_line *lines; /* NULL: no peer writes here */
 	uint64_t head, published;  /* lines read; what consumer->head says */
 	uint64_t window;	   /* what consumer->window says */
+	uint64_t lap;		   /* as in sc_ring_tx */
 	uint32_t at;
-	uint32_t lap;
 	struct sc_abi_consumer *consumer;
 };
+
+/* Laps are 1 and 2. */
+#define SC_RING_LAP_FIRST (1ULL << SC_ABI_CTL_LAP_SHIFT)
+#define SC_RING_LAP_TURN (3ULL << SC_ABI_CTL_LAP_SHIFT)
 
 static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *slot)
 {
 	*tx = (struct sc_ring_tx){ .lines = slot->ring,
 				   .held = UINT64_MAX,
-				   .lap = 1,
+				   .lap = SC_RING_LAP_FIRST,
 				   .consumer = &slot->consumer,
 				   .sleep = &sc_wake_nobody };
 }
 
 static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *slot)
 {
-	*rx = (struct sc_ring_rx){ .lines = slot->ring, .lap = 1, .consumer = &slot->consumer };
+	*rx = (struct sc_ring_rx){ .lines = slot->ring,
+				   .lap = SC_RING_LAP_FIRST,
+				   .consumer = &slot->consumer };
 }
 
 static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const struct sc_abi_line *line)
@@ -92,36 +98,46 @@ static inline void sc_ring_advance(struct sc_ring_tx *tx)
 {
 	if (++tx->at == SC_ABI_RING_LINES) {
 		tx->at = 0;
-		tx->lap ^= 3;
+		tx->lap ^= SC_RING_LAP_TURN;
 	}
 }
 
-/* Publish the record of `lines` lines that begins at the reserved one. */
-static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t lines)
+/* Publish the record of `lines` lines that begins at the reserved one, `first`. Its reader is still to be woken. */
+static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *first, uint64_t ctl,
+				 uint32_t lines)
 {
-	struct sc_abi_line *first = tx->lines + tx->at;
-
-	ctl |= (uint64_t)tx->lap << SC_ABI_CTL_LAP_SHIFT;
+	ctl |= tx->lap;
 	tx->tail += lines;
 	for (; __builtin_expect(lines > 1, 0); lines--) {
 		sc_ring_advance(tx);
-		tx->lines[tx->at].ctl = (uint64_t)tx->lap << SC_ABI_CTL_LAP_SHIFT;
+		tx->lines[tx->at].ctl = tx->lap;
 		(void)SC_INJECT("ring.line");
 	}
 	sc_ring_advance(tx);
 	/* R1 release: pairs with R1' in sc_ring_peek() */
 	sc_store_release_64(&first->ctl, ctl);
 	(void)SC_INJECT("ring.committed");
+}
+
+static inline void sc_ring_wake(const struct sc_ring_tx *tx)
+{
 	sc_wake(tx->sleep, SC_ABI_SLEEP_ASLEEP);
+}
+
+/* Both. */
+static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t lines)
+{
+	sc_ring_store(tx, sc_ring_reserve(tx), ctl, lines);
+	sc_ring_wake(tx);
 }
 
 /* The next record's ctl, 0: none. */
 static inline uint64_t sc_ring_peek(const struct sc_ring_rx *rx)
 {
-	/* R1' acquire: pairs with R1 in sc_ring_commit() */
+	/* R1' acquire: pairs with R1 in sc_ring_store() */
 	uint64_t ctl = sc_load_acquire_64(&rx->lines[rx->at].ctl);
 
-	return ctl >> SC_ABI_CTL_LAP_SHIFT == rx->lap ? ctl : 0;
+	return (ctl ^ rx->lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
 }
 
 /* The ctl of the record behind the one at the head, which is `lines` long; 0: none yet. Only a hint. */
@@ -130,8 +146,9 @@ static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t l
 	bool wraps = rx->at + lines >= SC_ABI_RING_LINES;
 	uint32_t at = wraps ? rx->at + lines - SC_ABI_RING_LINES : rx->at + lines;
 	uint64_t ctl = sc_load_relaxed_64(&rx->lines[at].ctl); /* nothing else of it is read */
+	uint64_t lap = wraps ? rx->lap ^ SC_RING_LAP_TURN : rx->lap;
 
-	return ctl >> SC_ABI_CTL_LAP_SHIFT == (wraps ? rx->lap ^ 3 : rx->lap) ? ctl : 0;
+	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
 }
 
 static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
@@ -158,7 +175,7 @@ static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 	rx->at += lines;
 	if (rx->at >= SC_ABI_RING_LINES) {
 		rx->at -= SC_ABI_RING_LINES;
-		rx->lap ^= 3;
+		rx->lap ^= SC_RING_LAP_TURN;
 	}
 }
 

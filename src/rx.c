@@ -135,44 +135,49 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-/* Of a record's ctl, all but lap, size and flags that do not change what is done with it. */
-#define CTL_WAY                                                                                           \
-	(0xffULL << SC_ABI_CTL_KIND_SHIFT | 0xffULL << SC_ABI_CTL_LINES_SHIFT |                           \
-	 (uint64_t)SC_ABI_F_ACK << SC_ABI_CTL_FLAGS_SHIFT)
+/*
+ * An inline record of one line that asks for nothing besides: where the second has bits, its ctl differs from the
+ * first in the size alone.
+ */
+#define LINE_CTL sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0)
+#define LINE_MASK sc_ring_ctl(0xff, 0xff & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA), 0xff, UINT32_MAX)
 
 /*
  * The receive of a message as most are: it is the one that is posted for longest, has one buffer, for one message,
- * and room for all of it. NULL says nothing.
+ * room for all of it and no counter of its own. It is not posted any more. NULL says nothing.
  */
-static inline struct sc_rx_op *plain_receive(struct sc_peer *peer, uint64_t tag, uint64_t ctl)
+static inline __attribute__((always_inline)) struct sc_rx_op *
+take_plain(struct sc_rxq *rxq, const struct sc_peer *peer, uint64_t tag, uint64_t ctl)
 {
-	struct sc_match *queue = sc_rxq_queue(peer->ep->rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED);
+	struct sc_match *queue = sc_rxq_queue(rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED);
 	struct sc_match_recv *first = sc_match_first_recv(queue, peer->source, tag);
 	struct sc_rx_op *op;
 
 	if (!first)
 		return NULL;
 	op = sc_list_entry(first, struct sc_rx_op, match);
-	if (op->flags & SC_RECV_MULTI || op->iov_count != 1 || op->capacity < sc_ctl_size(ctl))
+	if (sc_ctl_size(ctl) >= op->plain_end)
 		return NULL;
+	sc_match_unpost(queue, first);
+	rxq->posted--;
 	return op;
 }
 
 /* Its payload is there. */
-static inline __attribute__((always_inline)) void end_plain(struct sc_rx_op *op, struct sc_peer *peer,
-							    uint64_t tag, uint64_t ctl)
+static inline __attribute__((always_inline)) void end_plain(struct sc_ep *ep, struct sc_rxq *rxq,
+							    struct sc_rx_op *op, struct sc_peer *peer,
+							    uint64_t tag, uint64_t data, uint64_t ctl)
 {
-	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint32_t size = sc_ctl_size(ctl);
 	struct sc_received received = { .peer = peer,
 					.tag = tag,
-					.data = sc_load_relaxed_64(&line->words[1]), /* published by ctl */
+					.data = data,
 					.size = size,
 					.done = size,
 					.flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
 
-	sc_deliver_complete(peer->ep, op, &received);
-	sc_slab_put(&peer->ep->rxq->ops, op);
+	sc_deliver_complete(ep, op, NULL, &received);
+	sc_slab_put(&rxq->ops, op);
 	sc_peer_give_back(peer, SC_ABI_UNITS(size));
 }
 
@@ -193,26 +198,27 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	struct sc_ep *ep = peer->ep;
+	struct sc_rxq *rxq = ep->rxq;
 	uint32_t size = sc_ctl_size(ctl), lines = 1;
 	struct sc_rx_op *op;
-	uint64_t tag;
+	uint64_t tag, data;
 
-	if ((ctl & CTL_WAY) != sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0) || size >= ep->line_end) {
+	if (((ctl ^ LINE_CTL) & LINE_MASK) >= ep->line_end) {
 		if (!is_lines(ep, ctl))
 			return false;
 		lines = sc_ctl_lines(ctl);
 	}
 	tag = sc_load_relaxed_64(&line->words[0]); /* published by ctl */
-	op = plain_receive(peer, tag, ctl);
+	data = sc_load_relaxed_64(&line->words[1]);
+	op = take_plain(rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_deliver_unpost(ep->rxq, op);
 	if (lines == 1)
 		sc_line_copy(op->iov[0].iov_base, line->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
 			     size);
 	else
 		sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
-	end_plain(op, peer, tag, ctl);
+	end_plain(ep, rxq, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, lines);
 	return true;
 }
@@ -221,6 +227,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
+	struct sc_rxq *rxq = peer->ep->rxq;
 	uint32_t size = sc_ctl_size(ctl);
 	struct sc_rx_op *op;
 	uint64_t tag;
@@ -232,12 +239,11 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	if (!size || size > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
 		return false;
 	tag = sc_load_relaxed_64(&record->tag);
-	op = plain_receive(peer, tag, ctl);
+	op = take_plain(rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_deliver_unpost(peer->ep->rxq, op);
 	memcpy(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), size);
-	end_plain(op, peer, tag, ctl);
+	end_plain(peer->ep, rxq, op, peer, tag, sc_load_relaxed_64(&record->data), ctl);
 	return true;
 }
 
@@ -306,33 +312,25 @@ static int lose_payload(struct sc_peer *peer)
 	sc_warn("%s: has ended, and with it the memory of messages that it had sent; they are lost",
 		peer->address);
 	sc_peer_lose(peer, -ECONNRESET);
-	return 1;
+	return -ECONNRESET;
 }
 
-/* A burst of records that are taken out of a peer's ring. */
-struct burst {
-	int taken;
-	uint32_t lent; /* bytes in buffers that it has not been told of */
-};
-
-/* The next record, whatever it is. -EAGAIN: nothing behind it is taken now; -ECONNRESET: nor ever. */
-static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ctl, struct burst *burst)
+/*
+ * The next record, whatever it is. -ENOMEM, -EAGAIN: it stays in the ring, after a step of it with -EAGAIN;
+ * -ECONNRESET: nothing is taken any more.
+ */
+static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ctl)
 {
 	uint32_t lines = sc_ctl_lines(ctl);
 	enum sc_abi_kind kind = sc_ctl_kind(ctl);
 	const char *why = "a record of impossible length";
 	int ret = -EPROTO;
 
-	if (!peer->seg && names_buffers(kind)) {
-		burst->taken += lose_payload(peer);
-		return -ECONNRESET;
-	}
+	if (!peer->seg && names_buffers(kind))
+		return lose_payload(peer);
 	if (lines - 1 < SC_ABI_RECORD_LINES)
 		ret = take_record(peer, ctl, &why);
-	if (ret == -ENOMEM)
-		return -EAGAIN;
-	burst->taken++; /* of one that stays a step has been done */
-	if (ret == -EAGAIN)
+	if (ret == -ENOMEM || ret == -EAGAIN)
 		return ret;
 	if (ret) {
 		sc_peer_quarantine(peer, -EPROTO, why);
@@ -343,35 +341,33 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, lines);
 	if (names_buffers(kind))
-		burst->lent += sc_ctl_size(ctl) + 1;
-	if (burst->lent > PUBLISH_BYTES) {
+		peer->lent += sc_ctl_size(ctl) + 1;
+	if (peer->lent > PUBLISH_BYTES) {
 		sc_record_clean(peer->ep);
 		sc_peer_publish(peer);
-		burst->lent = 0;
 	}
 	return 0;
 }
 
 /* Take what the peer's ring has, up to RING_BURST records. */
-static int poll_ring(struct sc_peer *peer)
+static int poll_ring(struct sc_peer *peer, uint64_t ctl)
 {
-	struct burst burst = { .taken = 0 };
-	uint64_t ctl;
-	int ret = 0;
+	int ret = 0, taken = 0;
 
-	while (burst.taken < RING_BURST && !ret && (ctl = sc_ring_peek(&peer->rx)))
-		if (__builtin_expect(take_inline(peer, ctl), 1))
-			burst.taken++;
-		else
-			ret = take_next(peer, ctl, &burst);
-	if (ret == -ECONNRESET)
-		return burst.taken;
+	while (ctl) {
+		if (__builtin_expect(!take_inline(peer, ctl), 0))
+			ret = take_next(peer, ctl);
+		taken += ret != -ENOMEM;
+		if (ret == -ECONNRESET)
+			return taken;
+		ctl = !ret && taken < RING_BURST ? sc_ring_peek(&peer->rx) : 0;
+	}
 	sc_deliver_prove(peer);
 	if (!peer->rx.lines)
-		return burst.taken;
-	if (burst.taken && (burst.lent || peer->rx.head - peer->rx.published >= PUBLISH_LINES))
+		return taken;
+	if (taken && (peer->lent || peer->rx.head - peer->rx.published >= PUBLISH_LINES))
 		sc_peer_publish(peer);
-	return burst.taken;
+	return taken;
 }
 
 /* This one is busy: have it looked at in each poll, in the place of another. */
@@ -387,9 +383,9 @@ static void inbound_promote(struct sc_ep *ep, uint32_t index)
 	peer->inbound_index = victim;
 }
 
-int sc_rx_poll_peer(struct sc_peer *peer)
+int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl)
 {
-	int taken = poll_ring(peer);
+	int taken = poll_ring(peer, ctl);
 
 	if (__builtin_expect(!taken && peer->feed == SC_FEED_DRAINING, 0) && !sc_ring_peek(&peer->rx)) {
 		sc_peer_drained(peer);
@@ -411,7 +407,7 @@ int sc_rx_poll_quiet(struct sc_ep *ep)
 			index = SC_BUSY_RINGS;
 		ep->inbound_cursor = index + 1;
 		peer = ep->inbound[index];
-		here = sc_rx_is_due(peer) ? sc_rx_poll_peer(peer) : 0;
+		here = sc_rx_glance(peer);
 		if (here && index < ep->inbound_count)
 			inbound_promote(ep, index);
 		taken += here;

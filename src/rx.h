@@ -9,17 +9,23 @@
 /* Rings that are looked at in each poll; beyond them a few at a time, in turn. */
 #define SC_BUSY_RINGS 8
 
-/* Take in what the peer has written. Returns the records, 1 when it has been drained. */
-int sc_rx_poll_peer(struct sc_peer *peer);
+/*
+ * Take in what the peer has written, from the record with this ctl on, which is the next (0: there is none). Returns
+ * the records, 1 when it has been drained.
+ */
+int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl);
 
 /* Of the rings that are not looked at in each poll the next ones. Returns the records. */
 int sc_rx_poll_quiet(struct sc_ep *ep);
 
-/* Is there something to do for sc_rx_poll_peer()? */
-static inline bool sc_rx_is_due(const struct sc_peer *peer)
+/* Have one looked at. Returns the records. */
+static inline int sc_rx_glance(struct sc_peer *peer)
 {
-	return sc_ring_peek(&peer->rx) || !sc_list_empty(&peer->unproven) ||
-	       peer->feed == SC_FEED_DRAINING;
+	uint64_t ctl = sc_ring_peek(&peer->rx);
+
+	if (__builtin_expect(!ctl && sc_list_empty(&peer->unproven) && peer->feed != SC_FEED_DRAINING, 1))
+		return 0;
+	return sc_rx_poll_peer(peer, ctl);
 }
 
 /* Take in what peers have written: the busy ones' rings and a few of the others'. Returns the records. */
@@ -29,8 +35,7 @@ static inline int sc_rx_poll(struct sc_ep *ep)
 
 	sc_memory_forget(&ep->memory);
 	for (uint32_t i = 0; i < SC_BUSY_RINGS && i < ep->inbound_count; i++)
-		if (__builtin_expect(sc_rx_is_due(ep->inbound[i]), 0))
-			taken += sc_rx_poll_peer(ep->inbound[i]);
+		taken += sc_rx_glance(ep->inbound[i]);
 	if (__builtin_expect(ep->inbound_count > SC_BUSY_RINGS, 0))
 		taken += sc_rx_poll_quiet(ep);
 	return taken;

@@ -124,6 +124,7 @@ struct sc_peer {
 	struct sc_ring_rx rx;
 	uint64_t units_back;	  /* returned to the peer so far */
 	uint64_t units_held;	  /* of messages that wait unmatched */
+	uint32_t lent;		  /* read in its buffers since it was last told, bytes */
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
 	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */
 	struct sc_list fenced;	  /* sc_fenced: acknowledgements that wait for those before them */
@@ -154,9 +155,9 @@ struct sc_peer {
 	enum sc_reach can_read;	    /* see sc_peer_can_read() */
 	bool writes_fail;	    /* to its memory, by CMA, though it can be read */
 	bool unread;		    /* we close and it has messages to read in our segment */
-	bool left;	       /* it had gone before it was attached, and left messages in its segment */
+	bool left;     /* it had gone before it was attached, and left messages in its segment */
 	bool vanished; /* nobody has its address any more, and nothing has proven yet that it has gone */
-	bool told;	       /* that it is lost has been logged for a send */
+	bool told;     /* that it is lost has been logged for a send */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
 	uint64_t user;
@@ -296,6 +297,7 @@ struct sc_rx_op {
 	uint64_t cq_flags;
 	size_t capacity; /* of iov, bytes; multi-receive: what is left */
 	size_t iov_count;
+	size_t plain_end; /* payloads smaller than this need nothing but their copy, see rx.c; bytes */
 
 	/* multi-receive */
 	size_t multi_min;

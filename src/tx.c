@@ -32,6 +32,7 @@
  */
 #include "tx.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,17 +134,14 @@ static inline bool window_room(struct sc_peer *peer, uint64_t units)
 	       window_room_slow(peer, units);
 }
 
-/* What a record says of the message itself. */
-static inline __attribute__((always_inline)) uint32_t message_flags(const struct sc_send *send)
-{
-	return (send->flags & SC_TAGGED ? SC_ABI_F_TAGGED : 0) |
-	       (send->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0);
-}
+/* What a record says of the message itself: these are the same there. */
+#define MESSAGE_FLAGS (SC_TAGGED | SC_SEND_DATA)
+static_assert(SC_TAGGED == SC_ABI_F_TAGGED && SC_SEND_DATA == SC_ABI_F_DATA, "flags of a message");
 
 /* And of how it is to be acknowledged. */
 static inline uint32_t abi_flags(const struct sc_send *send)
 {
-	uint32_t flags = message_flags(send);
+	uint32_t flags = send->flags & MESSAGE_FLAGS;
 
 	/* delivery is as soon as the match, and tells of both */
 	if (send->flags & (SC_SEND_DELIVERY | SC_SEND_MATCH))
@@ -172,16 +170,12 @@ static void eager_done_slow(struct sc_peer *peer, const struct sc_send *send, si
 	sc_turn_end(peer, sc_turn_pass(peer), send->flags & SC_SILENT ? NULL : &comp);
 }
 
-static inline __attribute__((always_inline)) void eager_complete(struct sc_ep *ep,
+/* Add its completion to the queue, which has room for it. */
+static inline __attribute__((always_inline)) void eager_complete(struct sc_cq *cq,
 								 const struct sc_send *send, size_t size)
 {
-	struct sc_comp *comp;
+	struct sc_comp *comp = sc_cq_next(cq);
 
-	if (send->flags & SC_SILENT || !ep->tx_cq)
-		return;
-	comp = sc_cq_reserve(ep->tx_cq);
-	if (!comp)
-		return;
 	comp->context = send->context;
 	comp->cq_flags = send->cq_flags;
 	comp->len = size;
@@ -192,7 +186,7 @@ static inline __attribute__((always_inline)) void eager_complete(struct sc_ep *e
 	comp->olen = 0;
 	comp->err = 0;
 	comp->flags = 0;
-	sc_cq_commit(ep->tx_cq);
+	sc_cq_commit(cq);
 }
 
 /* An eager message has been written: it completes now, unless it waits for an acknowledgement. */
@@ -203,8 +197,8 @@ static void eager_done(struct sc_peer *peer, const struct sc_send *send, size_t 
 	sc_ep_count(peer->ep, SC_EVENT_SEND, send->cntr, send->flags, 0);
 	if (__builtin_expect(peer->turn != NULL, 0))
 		eager_done_slow(peer, send, size);
-	else
-		eager_complete(peer->ep, send, size);
+	else if (!(send->flags & SC_SILENT) && peer->ep->tx_cq && sc_cq_has_room(peer->ep->tx_cq))
+		eager_complete(peer->ep->tx_cq, send, size);
 }
 
 static void vector_write(struct sc_peer *peer, struct sc_abi_line *first, uint32_t flags,
@@ -230,19 +224,18 @@ struct inline_record {
 	uint32_t flags, lines;
 };
 
-/* Its payload is written, to the line that is reserved and those behind it. */
-static inline __attribute__((always_inline)) void inline_commit(struct sc_peer *peer, uint64_t tag,
-								uint64_t data, struct inline_record record)
+/* Its payload is written, to this line, which is reserved, and those behind it. The reader is still to be woken. */
+static inline __attribute__((always_inline)) void inline_store(struct sc_peer *peer,
+							       struct sc_abi_line *line, uint64_t tag,
+							       uint64_t data, struct inline_record record)
 {
-	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
-
 	(void)SC_INJECT("tx.inline_payload");
 	/* relaxed: published by ctl; one by one, as the reader loads them, who may wait for them in the same core */
 	sc_store_relaxed_64(&line->words[0], tag);
 	sc_store_relaxed_64(&line->words[1], data);
 	(void)SC_INJECT("tx.inline");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, record.flags, record.lines, record.size),
-		       record.lines);
+	sc_ring_store(&peer->tx, line, sc_ring_ctl(SC_ABI_INLINE, record.flags, record.lines, record.size),
+		      record.lines);
 	count_sent(peer, record.size, SC_ABI_UNITS(record.size), &peer->ep->counters.tx_inline);
 }
 
@@ -281,7 +274,8 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	}
 	if (size)
 		payload_write(peer, line, record.flags, send, size);
-	inline_commit(peer, send->tag, send->data, record);
+	inline_store(peer, line, send->tag, send->data, record);
+	sc_ring_wake(&peer->tx);
 	eager_done(peer, send, size, record.flags);
 	return 0;
 }
@@ -289,47 +283,55 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 /* What a message of the short way may ask for. */
 #define SHORT_FLAGS (SC_TAGGED | SC_SILENT | SC_SEND_DATA | SC_SEND_INJECT)
 
+/*
+ * The short way. The reader is woken last, and what could be called for before is looked at first: so it needs few
+ * registers. `lines` and `units`, of its record: a message of one line has code of its own, where they are constants.
+ */
 static inline __attribute__((always_inline)) bool
-short_write(struct sc_peer *peer, const void *buf, const struct sc_send *send, struct inline_record record)
+send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
+	   uint32_t flags, void *context, uint64_t cq_flags, uint32_t lines, uint64_t units)
 {
-	if (!sc_ring_has_room(&peer->tx, record.lines + lines_left(record.size)))
+	const struct sc_send send = {
+		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
+	};
+	struct inline_record record = { size, flags & MESSAGE_FLAGS, lines };
+	struct sc_abi_line *line;
+	struct sc_ep *ep = peer->ep;
+	struct sc_cq *cq = ep->tx_cq;
+
+	/* units_limit is 0 while there is no ring */
+	if (peer->units_sent + units > peer->units_limit ||
+	    peer->units_sent + units + units_left(peer, size) > peer->units_limit ||
+	    sc_peer_has_closed(peer) || cq->tail - cq->head >= cq->limit ||
+	    cq->tail - cq->head >= cq->room || !sc_ring_has_room(&peer->tx, lines + lines_left(size)))
 		return false;
-	if (record.size)
-		sc_inline_write(peer->tx.lines, sc_ring_reserve(&peer->tx), record.flags, buf,
-				record.size);
-	inline_commit(peer, send->tag, send->data, record);
+	line = sc_ring_reserve(&peer->tx);
+	sc_inline_write(peer->tx.lines, line, 0, buf, size);
+	inline_store(peer, line, tag, data, record);
+	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
+	if (!(flags & SC_SILENT))
+		eager_complete(cq, &send, size);
+	sc_ring_wake(&peer->tx);
 	return true;
+}
+
+static __attribute__((noinline)) bool send_lines(struct sc_peer *peer, const void *buf, size_t size,
+						 uint64_t tag, uint64_t data, uint32_t flags,
+						 void *context, uint64_t cq_flags)
+{
+	return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags,
+			  sc_inline_lines(0, (uint32_t)size), SC_ABI_UNITS(size));
 }
 
 bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
 		      uint32_t flags, void *context, uint64_t cq_flags)
 {
-	const struct sc_send send = {
-		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
-	};
-	struct sc_ep *ep = peer->ep;
-	const struct sc_cq *cq = ep->tx_cq;
-	struct inline_record record = { .size = (uint32_t)size,
-					.flags = message_flags(&send),
-					.lines = 1 };
-
-	if (size >= ep->short_end || !cq || flags & ~SHORT_FLAGS || !peer->tx.lines ||
-	    sc_peer_has_closed(peer))
+	if (size >= peer->ep->short_end || flags & ~SHORT_FLAGS)
 		return false;
-	if (peer->units_sent + SC_ABI_UNITS(SC_INLINE_MAX) + units_left(peer, size) > peer->units_limit ||
-	    cq->tail - cq->head >= cq->limit)
-		return false;
-	/* a record of one line in code of its own, where that is a constant */
-	if (__builtin_expect(size > sc_inline_first(0), 0)) {
-		record.lines = sc_inline_lines(0, record.size);
-		if (!short_write(peer, buf, &send, record))
-			return false;
-	} else if (!short_write(peer, buf, &send, record)) {
-		return false;
-	}
-	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
-	eager_complete(ep, &send, record.size);
-	return true;
+	if (__builtin_expect(size > sc_inline_first(0), 0))
+		return send_lines(peer, buf, size, tag, data, flags, context, cq_flags);
+	return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags, 1,
+			  SC_ABI_UNITS(sc_inline_first(0)));
 }
 
 /* Buffers that eager messages leave to pieces, which have no other way to go. */

@@ -156,8 +156,8 @@ struct sc_comp {
 	uint32_t flags; /* SC_COMP_* */
 };
 
-#define SC_COMP_DATA (1u << 0)	     /* `data` is valid */
-#define SC_COMP_MULTI_DONE (1u << 1) /* the multi-receive buffer is the application's again */
+#define SC_COMP_MULTI_DONE (1u << 0) /* the multi-receive buffer is the application's again */
+#define SC_COMP_DATA (1u << 1)	     /* `data` is valid */
 #define SC_COMP_RECV (1u << 2)	     /* a receive operation: `source` is valid */
 #define SC_COMP_WRITTEN (1u << 3)    /* no operation: a peer wrote to registered memory, with `data` */
 
@@ -170,7 +170,7 @@ struct sc_cq {
 	size_t mask;	   /* entries - 1; entries is a power of two */
 	size_t head, tail; /* monotonic; tail - head are queued */
 	size_t limit;	   /* sends that would add to so many queued are pushed back; receives are not */
-	bool overrun;
+	size_t room;	   /* entries; 0: overrun */
 };
 
 /* `entries` is where it begins and its limit, which may be changed. */
@@ -183,6 +183,12 @@ void sc_cq_put_slow(struct sc_cq *cq, const struct sc_comp *comp);
 static inline struct sc_comp *sc_cq_peek(struct sc_cq *cq)
 {
 	return cq->head == cq->tail ? NULL : &cq->ring[cq->head & cq->mask];
+}
+
+/* Completions were lost, and all that come will be. */
+static inline bool sc_cq_is_overrun(const struct sc_cq *cq)
+{
+	return !cq->room;
 }
 
 static inline void sc_cq_release(struct sc_cq *cq)
@@ -522,13 +528,13 @@ struct sc_rxq *sc_ep_rxq(struct sc_ep *ep);
 /* Both directions: which matching queue. */
 #define SC_TAGGED (1u << 0)
 /* No completion when it succeeds. */
-#define SC_SILENT (1u << 1)
+#define SC_SILENT (1u << 2)
 /*
  * Every operation may have a counter of its own, `cntr`: it is counted there too or, if it is SC_SILENT,
  * there instead of where the endpoint counts. NULL: where the endpoint counts.
  */
 
-#define SC_SEND_DATA (1u << 2)	   /* `data` goes with the message */
+#define SC_SEND_DATA (1u << 1)	   /* `data` goes with the message */
 #define SC_SEND_INJECT (1u << 3)   /* the buffer is the caller's again on return; at most SC_INJECT_MAX */
 #define SC_SEND_DELIVERY (1u << 4) /* complete when the payload is in the receiver's buffer */
 #define SC_SEND_MATCH (1u << 5)	   /* complete when it is matched or discarded */
@@ -563,7 +569,7 @@ bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64
 /* What is left of tx_size. */
 size_t sc_tx_room(const struct sc_ep *ep);
 
-#define SC_RECV_MULTI (1u << 2)	  /* one buffer (iov_count 1) for many messages */
+#define SC_RECV_MULTI (1u << 1)	  /* one buffer (iov_count 1) for many messages */
 #define SC_RECV_PEEK (1u << 3)	  /* report a waiting message: completes now, with err ENOMSG if none */
 #define SC_RECV_CLAIM (1u << 4)	  /* with PEEK: set it aside for `context`; alone: receive that one */
 #define SC_RECV_DISCARD (1u << 5) /* with PEEK or CLAIM: drop it */

@@ -83,7 +83,7 @@ static void test_sizes(void **state)
 		assert_int_equal(sc_cq_init(&cq, wanted[i]), 0);
 		assert_int_equal(cq.mask, mask[i]);
 		assert_null(sc_cq_peek(&cq));
-		assert_false(cq.overrun);
+		assert_false(sc_cq_is_overrun(&cq));
 		sc_cq_fini(&cq);
 	}
 }
@@ -202,10 +202,10 @@ static void test_overrun(void **state)
 	assert_int_equal(sc_cq_init(&cq, 4), 0);
 	for (size_t i = 0; i < 4; i++)
 		put(&cq, i);
-	assert_false(cq.overrun);
+	assert_false(sc_cq_is_overrun(&cq));
 	no_memory = true;
 	put(&cq, 4);
-	assert_true(cq.overrun);
+	assert_true(sc_cq_is_overrun(&cq));
 	take(&cq, 0);
 	/* Room and memory again; but 4 is lost, so nothing comes after 3. */
 	no_memory = false;
@@ -215,7 +215,7 @@ static void test_overrun(void **state)
 	take(&cq, 2);
 	take(&cq, 3);
 	assert_null(sc_cq_peek(&cq));
-	assert_true(cq.overrun);
+	assert_true(sc_cq_is_overrun(&cq));
 	sc_cq_fini(&cq);
 }
 

@@ -291,7 +291,7 @@ static void test_release_wraps(void **state)
 		sc_ring_release(&rx, 1 + i % SC_ABI_RECORD_LINES);
 		assert_true(rx.at < LINES);
 		assert_int_equal(rx.at, rx.head % LINES);
-		assert_int_equal(rx.lap, rx.head / LINES % 2 ? 2 : 1);
+		assert_int_equal(rx.lap >> SC_ABI_CTL_LAP_SHIFT, rx.head / LINES % 2 ? 2 : 1);
 		(void)sc_ring_peek(&rx);
 	}
 }

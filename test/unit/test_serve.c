@@ -941,15 +941,17 @@ static void test_notes_unwanted(void **state)
 	uint64_t words[WORDS] = { 42, 77, 1000, SC_REG_WRITE };
 	struct sc_ep_attr attr = end_attr();
 	struct end ends[2];
+	size_t room;
 
 	(void)state;
 	victim_open(WAY_PULL);
-	pair[1].rx.overrun = true;
+	room = pair[1].rx.room;
+	pair[1].rx.room = 0;
 	raw_record(CTL(SC_ABI_NOTE, SC_ABI_F_DATA | SC_ABI_F_EVENT, 1, 0), words);
 	ends_settle(&pair[1], 1);
 	assert_null(sc_cq_peek(&pair[1].rx));
 	assert_int_equal(written.value, 1);
-	pair[1].rx.overrun = false;
+	pair[1].rx.room = room;
 	expect_served();
 	victim_close();
 

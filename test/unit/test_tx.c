@@ -141,6 +141,31 @@ static void expect_events(int i, enum sc_event event, uint64_t value, uint64_t e
 	assert_int_equal(pair[i].ep->cntrs[event]->errors, errors);
 }
 
+/* A receive's own counter counts it, whatever way its message came; so does the endpoint's, unless it is silent. */
+static void test_own_counter(void **state)
+{
+	static const size_t sizes[] = { 0, 8, 400, 5000, 100000 };
+	struct sc_cntr own = { 0, 0 }, common = { 0, 0 };
+	static uint8_t into[100000];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	pair[1].ep->cntrs[SC_EVENT_RECV] = &common;
+	for (uint32_t i = 0; i < 2 * 5; i++) {
+		struct iovec iov = { into, sizes[i / 2] };
+		struct sc_recv recv = {
+			.iov = &iov, .iov_count = 1, .cntr = &own, .flags = i % 2 ? SC_SILENT : 0
+		};
+
+		assert_int_equal(sc_rxq_recv(pair[1].ep->rxq, &recv), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizes[i / 2], 0, 0), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(own.value, i + 1);
+		assert_int_equal(common.value, i / 2 + 1);
+	}
+	pair_close(pair);
+}
+
 /* Each operation that ends is counted once: silent, injected and without queue, well or badly. */
 static void test_events(void **state)
 {
@@ -1526,6 +1551,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_each_way),
 		cmocka_unit_test(test_counters),
 		cmocka_unit_test(test_events),
+		cmocka_unit_test(test_own_counter),
 		cmocka_unit_test(test_vectors),
 		cmocka_unit_test(test_empty_vector),
 		cmocka_unit_test(test_truncation),
