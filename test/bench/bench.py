@@ -8,7 +8,7 @@ bench.py: measures shmcma beside its peers and the machine's floor, and prints t
 In each turn every kind of measurement is run by every subject that has it, one after the other, so that
 subjects take turns (A B A B ...). Subjects are libfabric's providers (fabric_bench), the same with another
 libfabric, UCX (ucx_perftest), Open MPI over shmcma and over its own shared memory (test/mpi/bench), and
-the machine itself (floor_bench). One that is not installed is left out with a message; only what fails for the
+the machine itself (floor_bench). The instructions of calls are counted by callgrind (calls.py). One that is not installed is left out with a message; only what fails for the
 first provider or the machine makes the status 1.
 
 Writes BUILD/bench-results/: samples.csv, every sample of every turn in seconds, bytes and per second;
@@ -35,10 +35,11 @@ import sys
 import time
 
 sys.dont_write_bytecode = True  # not into the sources
+import calls  # noqa: E402
 import figures  # noqa: E402
 
 KINDS = ["floor", "latency", "plain", "bandwidth", "bidirectional", "pairs", "wakeup-fd", "wakeup-sread",
-         "posted", "unexpected", "moves", "atomics", "registration", "startup", "mpi"]
+         "posted", "unexpected", "moves", "atomics", "registration", "startup", "calls", "mpi"]
 LIMIT = 600  # seconds for one kind of one subject
 
 
@@ -136,6 +137,27 @@ class Program:
         if status or not samples:
             raise Failed("" if err else f"status {status}")
         return [(figure, int(x), float(value)) for figure, _, x, value in samples]
+
+
+class Calls:
+    """The instructions of a provider's calls. They are the same in each turn: counted in the first."""
+
+    def __init__(self, name, command, env, directory):
+        self.name = name
+        self.command = command
+        self.env = env
+        self.file = os.path.join(directory, "callgrind.out")
+        self.due = True
+
+    def has(self, kind):
+        return kind == "calls" and self.due
+
+    def run(self, _):
+        self.due = False
+        try:
+            return [(figure, 8, value) for figure, value in calls.count(self.command, self.env, self.file)]
+        except subprocess.CalledProcessError as failed:
+            raise Failed(last_line(failed.stderr)) from failed
 
 
 class Ucx:
@@ -288,24 +310,34 @@ def mpi_subjects(build, options, env):
     return [Mpi(name, mpirun, program, options, env) for name in ("ompi:shmcma", own)]
 
 
+def call_subjects(build, directory, fabrics):
+    """`fabrics`: name, provider and environment of those who are measured by fabric_bench."""
+    missing = [program for program in ("valgrind", "objdump") if not shutil.which(program)]
+    if missing:
+        say(f"calls: no {missing[0]} (Debian: valgrind, binutils)")
+        return []
+    program = os.path.join(build, "test/bench/call_bench")
+    return [Calls(name, [program, provider], env, directory) for name, provider, env in fabrics]
+
+
 def all_subjects(build, options, directory):
     fabric = os.path.join(build, "test/bench/fabric_bench")
     env = {"FI_PROVIDER_PATH": os.path.join(build, ".libs")}
-    kinds = [kind for kind in KINDS if kind not in ("floor", "mpi")]
-    subjects = [Program(name, [fabric, "-C", "-k", "KIND", name], options, kinds, env)
-                for name in options.providers]
+    kinds = [kind for kind in KINDS if kind not in ("floor", "calls", "mpi")]
+    fabrics = [(name, name, env) for name in options.providers]
     if options.libfabric:
-        newer = {"LD_LIBRARY_PATH": options.libfabric, "FI_PROVIDER_PATH": ""}
-        subjects.append(Program("shm:new", [fabric, "-C", "-k", "KIND", "shm"], options, kinds, newer))
+        fabrics.append(("shm:new", "shm", {"LD_LIBRARY_PATH": options.libfabric, "FI_PROVIDER_PATH": ""}))
     else:
         say("shm:new: no other libfabric than the system's; BENCH_LIBFABRIC names the directory of one")
-        subjects.append(Absent("shm:new"))
+    subjects = [Program(name, [fabric, "-C", "-k", "KIND", provider], options, kinds, environment)
+                for name, provider, environment in fabrics]
+    subjects += [] if options.libfabric else [Absent("shm:new")]
     if shutil.which("ucx_perftest"):
         subjects.append(Ucx(options, directory))
     else:
         say("ucx: no ucx_perftest (Debian: ucx-utils)")
         subjects.append(Absent("ucx"))
-    subjects += mpi_subjects(build, options, env)
+    subjects += call_subjects(build, directory, fabrics) + mpi_subjects(build, options, env)
     floor = os.path.join(build, "test/bench/floor_bench")
     subjects.append(Program("machine", [floor, "-C"], options, ["floor"], {}))
     return subjects
@@ -374,7 +406,7 @@ def main():
     before, start = os.getloadavg()[0], time.monotonic()
 
     subjects = all_subjects(build, options, directory)
-    names = [subject.name for subject in subjects]
+    names = list(dict.fromkeys(subject.name for subject in subjects))
     samples, failed = measure(subjects, options)
     catalogue = figures.catalogue(build)
     figures.write_samples(directory, samples)
@@ -385,7 +417,8 @@ def main():
     figures.write_lines(directory, "table.txt", text)
     print("\n".join(text))
     print(f"\nbench: results are in {directory}; make bench-report writes a page with them")
-    sys.exit(any(name in (options.providers[0], "machine") for name, _ in failed))
+    # valgrind does not read what each compiler writes
+    sys.exit(any(name in (options.providers[0], "machine") and kind != "calls" for name, kind in failed))
 
 
 main()

@@ -14,7 +14,14 @@ import subprocess
 FOREIGN = {
     "mpi_latency": ("MPI ping-pong, one way, us", "bytes", 1e6, 3, True),
     "mpi_bandwidth": ("MPI bandwidth, windows, MB/s", "bytes", 1e-6, 1, False),
+    "instructions_post": ("instructions of fi_trecv", "bytes", 1, 0, True),
+    "instructions_send": ("instructions of fi_tsend", "bytes", 1, 0, True),
+    "instructions_to_ring": ("of them before the message is in the ring", "bytes", 1, 0, True),
+    "instructions_receive": ("instructions of the fi_cq_read that receives it", "bytes", 1, 0, True),
+    "instructions_to_queue": ("of them from the ring to its completion in the queue", "bytes", 1, 0, True),
+    "instructions_idle": ("instructions of a fi_cq_read that finds nothing", "bytes", 1, 0, True),
 }
+INSIDE = {"instructions_to_ring", "instructions_to_queue"}
 FLOOR = {"line_latency", "pipe_latency", "memcpy_time", "cma_read_time", "cma_write_time"}
 UCX = {"tagged_latency", "bandwidth", "rate", "put_bandwidth_passive", "get_bandwidth_passive",
        "fetch_add_latency_passive", "compare_swap_latency_passive"}
@@ -24,8 +31,10 @@ def can_have(subject, figure):
     """Whether the figure is one of those that the subject is measured by."""
     if subject == "machine" or figure in FLOOR:
         return subject == "machine" and figure in FLOOR
-    if subject.startswith("ompi:") or figure in FOREIGN:
-        return subject.startswith("ompi:") and figure in FOREIGN
+    if subject.startswith("ompi:") or figure.startswith("mpi_"):
+        return subject.startswith("ompi:") and figure.startswith("mpi_")
+    if figure in INSIDE:
+        return subject == "shmcma"
     return subject != "ucx" or figure in UCX
 
 

@@ -103,10 +103,11 @@ def plots(directory, names, found):
 
 
 class Goal:
-    """One condition: a ratio, and what it is to be; of several sizes the worst counts."""
+    """One condition: a ratio, or a number, and what it is to be; of several sizes the worst counts."""
 
-    def __init__(self, what, at_most=None, at_least=None):
+    def __init__(self, what, at_most=None, at_least=None, unit=" ×"):
         self.what = what
+        self.unit = unit
         self.at_most = at_most
         self.at_least = at_least
         self.ratios = []  # (size, ratio)
@@ -131,9 +132,9 @@ class Goal:
         text, verdict = "-", "-"
         if self.ratios:
             x, ratio = self.worst()
-            text = f"{ratio:.2f} ×" + (f" ({human(x)})" if len(self.ratios) > 1 else "")
+            text = f"{ratio:.{2 if self.unit else 0}f}{self.unit}" + (f" ({human(x)})" if len(self.ratios) > 1 else "")
             verdict = "reached" if self.reached() else "**not reached**"
-        return f"| {self.what} | {sign} {limit:g} × | {text} | {verdict} |"
+        return f"| {self.what} | {sign} {limit:g}{self.unit} | {text} | {verdict} |"
 
 
 class Measured:
@@ -176,6 +177,10 @@ def message_goals(measured):
     for other, limit in (("shm", 2), ("shm:new", 2), ("ucx", 1.2)):
         goals.append(against(measured, "rate", other, [64], "64 B tagged rate, one pair", at_least=limit))
     medium = Goal("256 B to 16 KiB latency: of the better of shm and UCX, at the worst size", at_most=0.75)
+    for figure, what in (("instructions_to_ring", "from the entry of fi_tsend to the store in the ring"),
+                         ("instructions_to_queue", "from the ring to the completion in its queue")):
+        goals.append(Goal(f"8 B tagged, instructions {what}", at_most=100, unit="").add(
+            8, measured.get(figure, "shmcma", 8), 1))
     for x in measured.sizes("tagged_latency", 256, 16 * KIB):
         medium.add(x, measured.get("tagged_latency", "shmcma", x),
                    measured.best("tagged_latency", SHM + ("ucx",), x, min))
