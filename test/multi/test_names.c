@@ -48,7 +48,7 @@ static void late_rank(void)
 	fi_addr_t addr;
 	struct mt_ep ep;
 
-	mt_flag_wait(NULL, 0, 2);
+	mt_flag_wait(NULL, 0, 3); /* both names are gone */
 	mt_open(&ep, NULL);
 	for (int i = ASKS; i <= SERVES; i++)
 		mt_require(fi_av_insert(ep.av, mt_published(NULL, i), 1, &addr, 0, NULL) == 0,
@@ -93,6 +93,7 @@ static void removed_rank(const void *arg)
 	snprintf(file, sizeof(file), "%s", own.ep.name);
 	if (talk_has_file(file))
 		remove_file(file);
+	atomic_fetch_add(mt_flag(0), 1);
 	for (int i = 0; i < 3; i++) {
 		talk_all(&own, peer);
 		mt_poll_for(&own.ep, 0.1); /* looks whether it lives */
