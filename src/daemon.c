@@ -51,6 +51,7 @@
 #include "daemon.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
@@ -58,6 +59,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,6 +98,7 @@
 #define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
 
 /* Of its time on a processor: the shortest that the kernel gives. It needs less each time that it wakes. */
+#define DESCRIPTORS 512 /* that there is room for from the start */
 #define SLICE_NS 100000
 
 /* The kernel follows a robust list for ROBUST_LIST_LIMIT (2048) links. */
@@ -731,12 +734,29 @@ static void *run(void *unused)
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
+/*
+ * Descriptors are kept for peers. As soon as a process has two threads, a table of them that has to grow waits until no
+ * processor can be reading the old one (expand_fdtable() in the kernel's fs/file.c: synchronize_rcu()): 5 ms at the
+ * 64th. So it grows before the first thread of a process is ours; afterwards that would be waited for here.
+ */
+static void make_room_for_descriptors(int any)
+{
+	int last;
+
+	if (!__libc_single_threaded)
+		return;
+	last = SC_TRY("daemon.room", fcntl(any, F_DUPFD_CLOEXEC, DESCRIPTORS - 1));
+	if (last >= 0)
+		SC_CALL("daemon.room_close", close(last));
+}
+
 static int start_locked(void)
 {
 	int err = can_fork ? sc_door_open(&daemon_door) : -ENOMEM;
 
 	if (err)
 		return err;
+	make_room_for_descriptors(daemon_door.ends[0]);
 	daemon_state = STATE_RUNS;
 	err = -SC_FAIL("daemon.thread");
 	if (!err)

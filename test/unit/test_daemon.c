@@ -229,6 +229,25 @@ static void test_counters(void **state)
 	end_close(&end);
 }
 
+/* Room for the descriptors of many peers is made before there is a second thread, which it would cost much more. */
+static void test_room_for_descriptors(void **state)
+{
+	unsigned long size = 0;
+	char line[200];
+	struct end end;
+	FILE *file;
+
+	(void)state;
+	end_open(&end, NULL);
+	file = fopen("/proc/self/status", "r");
+	assert_non_null(file);
+	while (!size && fgets(line, sizeof(line), file))
+		(void)sscanf(line, "FDSize: %lu", &size);
+	(void)fclose(file);
+	assert_true(size >= 512);
+	end_close(&end);
+}
+
 /* One descriptor for each process, and none without need. */
 static void test_one_pidfd(void **state)
 {
@@ -1324,9 +1343,10 @@ static const struct failing {
 } thread_points[] = {
 	{ "daemon.atfork", false, false, false }, /* it is asked for once */
 	{ "daemon.thread", false, false, true },  { "door.pipe", false, false, true },
-	{ "daemon.robust", true, true, true },	  { "daemon.getattr", true, true, true },
-	{ "daemon.setattr", true, true, true },	  { "daemon.poll", true, true, true },
-	{ "pidfd.open", true, false, true },	  { "pidfd.limit", true, false, true },
+	{ "daemon.room", true, true, true },	  { "daemon.robust", true, true, true },
+	{ "daemon.getattr", true, true, true },	  { "daemon.setattr", true, true, true },
+	{ "daemon.poll", true, true, true },	  { "pidfd.open", true, false, true },
+	{ "pidfd.limit", true, false, true },
 };
 
 /* A call of the thread's fails: deaths are found all the same, by it or by polling; later all is well. */
@@ -1497,6 +1517,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_calls_fail, pair_setup), /* before there is a thread here */
+		cmocka_unit_test_setup(test_room_for_descriptors, pair_setup),
 		cmocka_unit_test_setup(test_death, pair_setup),
 		cmocka_unit_test_setup(test_counters, pair_setup),
 		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
