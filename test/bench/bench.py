@@ -360,7 +360,9 @@ def measure(subjects, options):
     samples, failed = [], set()
     for turn in range(options.turns):
         for kind in options.kinds:
-            for subject in subjects:
+            # another comes first in each turn: a virtual machine may take seconds to get used to a new load
+            first = turn % len(subjects)
+            for subject in subjects[first:] + subjects[:first]:
                 if not subject.has(kind) or (subject.name, kind) in failed:
                     continue
                 try:
