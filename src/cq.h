@@ -16,6 +16,12 @@
 
 #include <shmcma/core.h>
 
+/* So many are queued that what would add to them is pushed back, but for receives. */
+static inline bool sc_cq_is_full(const struct sc_cq *cq)
+{
+	return cq->tail - cq->head >= cq->limit;
+}
+
 /* The ring is full: a larger one. False: the queue is overrun. */
 bool sc_cq_grow_slow(struct sc_cq *cq);
 

@@ -70,7 +70,7 @@ static int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 	}
 	if (flags & SC_SEND_FENCE && (!sc_list_empty(&peer->ops) || peer->rma_pending))
 		return -EAGAIN;
-	if (ep->tx_cq && !(flags & SC_SILENT) && ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit)
+	if (ep->tx_cq && !(flags & SC_SILENT) && sc_cq_is_full(ep->tx_cq))
 		return -EAGAIN;
 	if (peer->rma_pending >= OPS_MAX)
 		return -EAGAIN;

@@ -619,7 +619,7 @@ static void complete_written(struct sc_peer *peer, uint64_t data, uint64_t len)
 /* Would its completion be one too many? The peer is pushed back then, by its ring. */
 static bool is_crowded(const struct sc_cq *cq)
 {
-	return cq && cq->tail - cq->head >= cq->limit;
+	return cq && sc_cq_is_full(cq);
 }
 
 static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)

@@ -302,8 +302,8 @@ send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, u
 	/* units_limit is 0 while there is no ring */
 	if (peer->units_sent + units > peer->units_limit ||
 	    peer->units_sent + units + units_left(peer, size) > peer->units_limit ||
-	    sc_peer_has_closed(peer) || cq->tail - cq->head >= cq->limit ||
-	    cq->tail - cq->head >= cq->room || !sc_ring_has_room(&peer->tx, lines + lines_left(size)))
+	    sc_peer_has_closed(peer) || sc_cq_is_full(cq) || cq->tail - cq->head >= cq->room ||
+	    !sc_ring_has_room(&peer->tx, lines + lines_left(size)))
 		return false;
 	line = sc_ring_reserve(&peer->tx);
 	sc_inline_write(peer->tx.lines, line, 0, buf, size);
@@ -500,9 +500,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 	if (__builtin_expect(send->flags & SC_SEND_INJECT && size > SC_INJECT_MAX, 0))
 		return -EMSGSIZE;
 	/* completions that nobody reads would pile up: the caller is to read them first */
-	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) &&
-				     ep->tx_cq->tail - ep->tx_cq->head >= ep->tx_cq->limit,
-			     0))
+	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) && sc_cq_is_full(ep->tx_cq), 0))
 		return -EAGAIN;
 	if (size <= ep->config.inline_max) {
 		ret = send_inline(peer, send, (uint32_t)size);
