@@ -98,8 +98,9 @@
 #define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
 
 /* Of its time on a processor: the shortest that the kernel gives. It needs less each time that it wakes. */
-#define DESCRIPTORS 512 /* that there is room for from the start */
 #define SLICE_NS 100000
+/* That there is room for from the start. */
+#define DESCRIPTORS 512
 
 /* The kernel follows a robust list for ROBUST_LIST_LIMIT (2048) links. */
 #define LIVES_MAX 1024

@@ -8,8 +8,8 @@ bench.py: measures shmcma beside its peers and the machine's floor, and prints t
 In each turn every kind of measurement is run by every subject that has it, one after the other, so that
 subjects take turns (A B A B ...). Subjects are libfabric's providers (fabric_bench), the same with another
 libfabric, UCX (ucx_perftest), Open MPI over shmcma and over its own shared memory (test/mpi/bench), and
-the machine itself (floor_bench). The instructions of calls are counted by callgrind (calls.py). One that is not installed is left out with a message; only what fails for the
-first provider or the machine makes the status 1.
+the machine itself (floor_bench). The instructions of calls are counted by callgrind (calls.py). One that is not
+installed is left out with a message; only what fails for the first provider or the machine makes the status 1.
 
 Writes BUILD/bench-results/: samples.csv, every sample of every turn in seconds, bytes and per second;
 figures.csv, the medians and the spread; about.txt, on what and with what; table.txt, what is printed.
@@ -359,9 +359,9 @@ def measure(subjects, options):
     """All samples; and what has failed. That is not tried in later turns."""
     samples, failed = [], set()
     for turn in range(options.turns):
+        # another comes first in each turn: a virtual machine may take seconds to get used to a new load
+        first = turn % len(subjects)
         for kind in options.kinds:
-            # another comes first in each turn: a virtual machine may take seconds to get used to a new load
-            first = turn % len(subjects)
             for subject in subjects[first:] + subjects[:first]:
                 if not subject.has(kind) or (subject.name, kind) in failed:
                     continue

@@ -49,9 +49,9 @@ static void send_one(void)
 	ssize_t ret;
 
 	must("fi_trecv", call_post());
+	/* a provider that connects by messages needs its peer to look */
 	while ((ret = call_send()) == -FI_EAGAIN)
-		(void)fi_cq_read(ends[1].cq, NULL,
-				 0); /* a provider that connects by messages has its peer look */
+		(void)fi_cq_read(ends[1].cq, NULL, 0);
 	must("fi_tsend", ret);
 	while ((ret = call_receive()) == -FI_EAGAIN)
 		;

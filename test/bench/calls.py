@@ -9,6 +9,7 @@ instruction was executed and each jump taken; following what was taken mostly gi
 
 Format: https://valgrind.org/docs/manual/cl-format.html
 """
+import functools
 import os
 import re
 import subprocess
@@ -22,7 +23,9 @@ LONGEST = 10000  # instructions of one call
 
 
 class Profile:
-    """What callgrind has counted, with --dump-instr=yes --collect-jumps=yes; a place is (object file, address in it)."""
+    """
+    What callgrind has counted, with --dump-instr=yes --collect-jumps=yes. A place is (object file, address in it).
+    """
 
     def __init__(self, path):
         self.executed = {}  # place: times
@@ -89,6 +92,7 @@ class Profile:
         return sum(call[1] for call in calls), sum(call[2] for call in calls), calls[0][0] if calls else None
 
 
+@functools.lru_cache(maxsize=1)
 def disassemble(path):
     """{place: (mnemonic, operands, the next place)}"""
     text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", path], check=True, capture_output=True,
