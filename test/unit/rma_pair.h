@@ -211,8 +211,8 @@ static inline struct sc_comp wait_comp(void)
 	return comp_take(&pair[0].tx);
 }
 
-static inline struct sc_comp run_far(struct sc_peer *peer, const struct far *far, void *buf, size_t size,
-				     uint32_t flags)
+static inline void post_far(struct sc_peer *peer, const struct far *far, void *buf, size_t size,
+			    uint32_t flags)
 {
 	struct iovec iov = { buf, size };
 	struct sc_remote remote = { 0, size, far->key };
@@ -224,6 +224,12 @@ static inline struct sc_comp run_far(struct sc_peer *peer, const struct far *far
 	while ((ret = sc_rma_post(pair[0].ep, peer, &rma)) == -EAGAIN)
 		sc_ep_poll(pair[0].ep);
 	assert_int_equal(ret, 0);
+}
+
+static inline struct sc_comp run_far(struct sc_peer *peer, const struct far *far, void *buf, size_t size,
+				     uint32_t flags)
+{
+	post_far(peer, far, buf, size, flags);
 	return wait_comp();
 }
 
