@@ -50,7 +50,7 @@ struct shmcma_work {
 	enum sc_event event;
 	void *context;
 	struct sc_cntr *counted; /* see core.h */
-	uint64_t cq_flags;
+	uint32_t cq_flags;
 	uint32_t flags; /* SC_* */
 	union {
 		struct sc_send send;

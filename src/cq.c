@@ -10,12 +10,16 @@
  */
 #include "cq.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stdalign.h>
 #include <stdlib.h>
+
+static_assert(sizeof(struct sc_comp) == 64, "a completion has a cache line of its own");
 
 struct block {
 	struct block *outgrown;
-	struct sc_comp ring[];
+	alignas(64) struct sc_comp ring[];
 };
 
 static struct block *block_of(struct sc_comp *ring)
@@ -29,7 +33,7 @@ static struct block *block_create(size_t entries)
 
 	if (entries > (PTRDIFF_MAX - sizeof(*block)) / sizeof(block->ring[0]))
 		return NULL;
-	block = malloc(sizeof(*block) + entries * sizeof(block->ring[0]));
+	block = aligned_alloc(alignof(struct block), sizeof(*block) + entries * sizeof(block->ring[0]));
 	if (block)
 		block->outgrown = NULL;
 	return block;

@@ -274,11 +274,13 @@ static struct sc_match_class *class_get_slow(struct sc_match *match, uintptr_t s
 	return class;
 }
 
-static inline struct sc_match_class *class_get(struct sc_match *match, const void *source, uint64_t ignore)
+static inline struct sc_match_class *class_get(struct sc_match *match, const void *source,
+					       uint64_t tag_mask)
 {
-	if (match->class_count && table_serves(&match->classes[0]->table, source_mask_of(source), ~ignore))
+	if (match->class_count &&
+	    table_serves(&match->classes[0]->table, source_mask_of(source), tag_mask))
 		return match->classes[0];
-	return class_get_slow(match, source_mask_of(source), ~ignore);
+	return class_get_slow(match, source_mask_of(source), tag_mask);
 }
 
 /*
@@ -297,7 +299,7 @@ static void class_emptied(struct sc_match *match, struct sc_match_class *class)
 
 int sc_match_hash(struct sc_match *match, struct sc_match_recv *recv)
 {
-	struct sc_match_class *class = class_get(match, recv->source, recv->ignore);
+	struct sc_match_class *class = class_get(match, recv->source, recv->tag_mask);
 
 	if (!class)
 		return -ENOMEM;

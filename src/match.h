@@ -41,10 +41,11 @@ struct sc_match_table {
 	size_t keys;
 };
 
-/* Embedded in a posted receive. The caller fills source, tag, ignore; the rest is the matcher's. */
+/* Embedded in a posted receive. The caller fills source, tag, tag_mask; the rest is the matcher's. */
 struct sc_match_recv {
 	const void *source; /* NULL: any */
-	uint64_t tag, ignore;
+	uint64_t tag;
+	uint64_t tag_mask;	      /* ~ignore */
 	uint64_t seq;		      /* order of posting */
 	struct sc_list all;	      /* in sc_match.posted */
 	struct sc_match_class *class; /* with sc_match.hashed, and the node */
@@ -130,7 +131,7 @@ struct sc_match_msg *sc_match_find_waiting(struct sc_match *match, const void *s
 
 static inline bool sc_match_fits(const struct sc_match_recv *recv, const void *source, uint64_t tag)
 {
-	if ((recv->tag ^ tag) & ~recv->ignore)
+	if ((recv->tag ^ tag) & recv->tag_mask)
 		return false;
 	return __builtin_expect(!recv->source, 1) || recv->source == source;
 }

@@ -107,7 +107,7 @@ static inline __attribute__((always_inline)) void op_init(struct sc_rx_op *op, c
 	op->cq_flags = recv->cq_flags;
 	op->match.source = recv->source ? recv->source->source : NULL;
 	op->match.tag = recv->tag;
-	op->match.ignore = recv->ignore;
+	op->match.tag_mask = ~recv->ignore;
 	op->multi = NULL;
 	op->multi_min = recv->multi_min;
 	op->multi_transfers = 0;
@@ -248,7 +248,7 @@ static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
 }
 
 bool sc_rxq_recv_short(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
-		       uint64_t ignore, uint32_t flags, void *context, uint64_t cq_flags)
+		       uint64_t ignore, uint32_t flags, void *context, uint32_t cq_flags)
 {
 	const struct sc_recv recv = { .source = source,
 				      .tag = tag,

@@ -131,13 +131,28 @@ static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t 
 	sc_ring_wake(tx);
 }
 
-/* The next record's ctl, 0: none. */
-static inline uint64_t sc_ring_peek(const struct sc_ring_rx *rx)
+/* Where the next record begins. */
+static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
+{
+	return rx->lines + rx->at;
+}
+
+/* The ctl of the next record, which begins in this line; 0: none. */
+static inline uint64_t sc_ring_peek_at(const struct sc_ring_rx *rx, const struct sc_abi_line *first)
 {
 	/* R1' acquire: pairs with R1 in sc_ring_store() */
-	uint64_t ctl = sc_load_acquire_64(&rx->lines[rx->at].ctl);
+	uint64_t ctl = sc_load_acquire_64(&first->ctl);
 
-	return (ctl ^ rx->lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
+	if ((ctl ^ rx->lap) >> SC_ABI_CTL_LAP_SHIFT)
+		return 0;
+	if (!ctl)
+		__builtin_unreachable(); /* no lap is 0 */
+	return ctl;
+}
+
+static inline uint64_t sc_ring_peek(const struct sc_ring_rx *rx)
+{
+	return sc_ring_peek_at(rx, sc_ring_first(rx));
 }
 
 /* The ctl of the record behind the one at the head, which is `lines` long; 0: none yet. Only a hint. */
@@ -149,11 +164,6 @@ static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t l
 	uint64_t lap = wraps ? rx->lap ^ SC_RING_LAP_TURN : rx->lap;
 
 	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
-}
-
-static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
-{
-	return rx->lines + rx->at;
 }
 
 /* Tell the writer how far this side is; `window` goes with it. */

@@ -9,7 +9,7 @@ struct sc_ending {
 	void *context;
 	struct sc_cntr *cntr;
 	struct sc_turn *turn; /* or NULL */
-	uint64_t cq_flags;
+	uint32_t cq_flags;
 	uint32_t flags;
 	enum sc_event event;
 	size_t size, moved;

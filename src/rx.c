@@ -25,6 +25,7 @@
 #include "deliver.h"
 #include "log.h"
 #include "peer.h"
+#include "plain.h"
 #include "record.h"
 #include "request.h"
 #include "serve.h"
@@ -33,10 +34,7 @@
 
 /* Rings beyond SC_BUSY_RINGS that are looked at in a poll, in turn. */
 #define QUIET_RINGS 4
-/* Records taken from one ring before the next one's turn. */
-#define RING_BURST 32
-/* Lines read before the writer is told, and bytes in its buffers: it fills them again while we read others. */
-#define PUBLISH_LINES (SC_ABI_RING_LINES / 4)
+/* Bytes read in the writer's buffers before it is told: it fills them again while we read others. */
 #define PUBLISH_BYTES 16384
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -135,99 +133,35 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-/*
- * An inline record of one line that asks for nothing besides: where the second has bits, its ctl differs from the
- * first in the size alone.
- */
-#define LINE_CTL sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0)
-#define LINE_MASK sc_ring_ctl(0xff, 0xff & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA), 0xff, UINT32_MAX)
+/* ---- the short way, see plain.h -------------------------------------------------------------- */
 
-/*
- * The receive of a message as most are: it is the one that is posted for longest, has one buffer, for one message,
- * room for all of it and no counter of its own. It is not posted any more. NULL says nothing.
- */
-static inline __attribute__((always_inline)) struct sc_rx_op *
-take_plain(struct sc_rxq *rxq, const struct sc_peer *peer, uint64_t tag, uint64_t ctl)
-{
-	struct sc_match *queue = sc_rxq_queue(rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED);
-	struct sc_match_recv *first = sc_match_first_recv(queue, peer->source, tag);
-	struct sc_rx_op *op;
-
-	if (!first)
-		return NULL;
-	op = sc_list_entry(first, struct sc_rx_op, match);
-	if (sc_ctl_size(ctl) >= op->plain_end)
-		return NULL;
-	sc_match_unpost(queue, first);
-	rxq->posted--;
-	return op;
-}
-
-/* Its payload is there. */
-static inline __attribute__((always_inline)) void end_plain(struct sc_ep *ep, struct sc_rxq *rxq,
-							    struct sc_rx_op *op, struct sc_peer *peer,
-							    uint64_t tag, uint64_t data, uint64_t ctl)
-{
-	uint32_t size = sc_ctl_size(ctl);
-	struct sc_received received = { .peer = peer,
-					.tag = tag,
-					.data = data,
-					.size = size,
-					.done = size,
-					.flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
-
-	sc_deliver_complete(ep, op, NULL, &received);
-	sc_slab_put(&rxq->ops, op);
-	sc_peer_give_back(peer, SC_ABI_UNITS(size));
-}
-
-/* Is it inline in several lines, and asks for nothing besides? */
-static bool is_lines(const struct sc_ep *ep, uint64_t ctl)
-{
-	uint32_t size = sc_ctl_size(ctl);
-
-	return sc_ctl_kind(ctl) == SC_ABI_INLINE && !(sc_ctl_flags(ctl) & SC_ABI_F_ACK) && ep->line_end &&
-	       size <= SC_INLINE_MAX && sc_inline_lines(0, size) == sc_ctl_lines(ctl);
-}
-
-/*
- * What most messages are: inline, no acknowledgement asked for, for a plain receive; and no order of completions is
- * asked for. It does not wait, so the window has no say. False says nothing, and nothing has been done.
- */
+/* Inline, in any number of lines. */
 static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint32_t size = sc_ctl_size(ctl), lines = sc_ctl_lines(ctl);
 	struct sc_ep *ep = peer->ep;
-	struct sc_rxq *rxq = ep->rxq;
-	uint32_t size = sc_ctl_size(ctl), lines = 1;
 	struct sc_rx_op *op;
 	uint64_t tag, data;
 
-	if (((ctl ^ LINE_CTL) & LINE_MASK) >= ep->line_end) {
-		if (!is_lines(ep, ctl))
-			return false;
-		lines = sc_ctl_lines(ctl);
-	}
+	if (sc_ctl_kind(ctl) != SC_ABI_INLINE || sc_ctl_flags(ctl) & SC_ABI_F_ACK || !ep->line_end ||
+	    size > SC_INLINE_MAX || sc_inline_lines(0, size) != lines)
+		return false;
 	tag = sc_load_relaxed_64(&line->words[0]); /* published by ctl */
 	data = sc_load_relaxed_64(&line->words[1]);
-	op = take_plain(rxq, peer, tag, ctl);
+	op = sc_plain_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	if (lines == 1)
-		sc_line_copy(op->iov[0].iov_base, line->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
-			     size);
-	else
-		sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
-	end_plain(ep, rxq, op, peer, tag, data, ctl);
+	sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
+	sc_plain_end(ep, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, lines);
 	return true;
 }
 
-/* Likewise in one bounce buffer of a peer whose segment we have. It stays in the ring. */
+/* In a buffer of a peer whose segment we have. The record stays in the ring. */
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
-	struct sc_rxq *rxq = peer->ep->rxq;
 	uint32_t size = sc_ctl_size(ctl);
 	struct sc_rx_op *op;
 	uint64_t tag;
@@ -239,13 +173,15 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	if (!size || size > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
 		return false;
 	tag = sc_load_relaxed_64(&record->tag);
-	op = take_plain(rxq, peer, tag, ctl);
+	op = sc_plain_match(peer->ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
 	memcpy(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), size);
-	end_plain(peer->ep, rxq, op, peer, tag, sc_load_relaxed_64(&record->data), ctl);
+	sc_plain_end(peer->ep, op, peer, tag, sc_load_relaxed_64(&record->data), ctl);
 	return true;
 }
+
+/* ---- rings ----------------------------------------------------------------------------------- */
 
 /* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
 static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
@@ -349,23 +285,23 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	return 0;
 }
 
-/* Take what the peer's ring has, up to RING_BURST records. */
-static int poll_ring(struct sc_peer *peer, uint64_t ctl)
+/* Take what the peer's ring has, up to SC_RX_BURST records, after `taken`. Returns the records, with those. */
+static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 {
-	int ret = 0, taken = 0;
+	int ret = 0;
 
-	while (ctl) {
-		if (__builtin_expect(!take_inline(peer, ctl), 0))
+	while (ctl && taken < SC_RX_BURST) {
+		if (!take_inline(peer, ctl))
 			ret = take_next(peer, ctl);
 		taken += ret != -ENOMEM;
 		if (ret == -ECONNRESET)
 			return taken;
-		ctl = !ret && taken < RING_BURST ? sc_ring_peek(&peer->rx) : 0;
+		ctl = ret ? 0 : sc_ring_peek(&peer->rx);
 	}
 	sc_deliver_prove(peer);
 	if (!peer->rx.lines)
 		return taken;
-	if (taken && (peer->lent || peer->rx.head - peer->rx.published >= PUBLISH_LINES))
+	if (taken && (peer->lent || sc_rx_unpublished(peer) >= SC_RX_PUBLISH_LINES))
 		sc_peer_publish(peer);
 	return taken;
 }
@@ -383,10 +319,9 @@ static void inbound_promote(struct sc_ep *ep, uint32_t index)
 	peer->inbound_index = victim;
 }
 
-int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl)
+int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken)
 {
-	int taken = poll_ring(peer, ctl);
-
+	taken = poll_ring(peer, ctl, taken);
 	if (__builtin_expect(!taken && peer->feed == SC_FEED_DRAINING, 0) && !sc_ring_peek(&peer->rx)) {
 		sc_peer_drained(peer);
 		return 1;

@@ -3,29 +3,49 @@
 #define SC_RX_H
 
 #include "memory.h"
+#include "plain.h"
 #include "ring.h"
 #include "state.h"
 
 /* Rings that are looked at in each poll; beyond them a few at a time, in turn. */
 #define SC_BUSY_RINGS 8
 
+/* Records taken from one ring before the next one's turn. */
+#define SC_RX_BURST 32
+/* Lines read before the writer is told: it fills them again while we read others. */
+#define SC_RX_PUBLISH_LINES (SC_ABI_RING_LINES / 4)
+
+static inline uint64_t sc_rx_unpublished(const struct sc_peer *peer)
+{
+	return peer->rx.head - peer->rx.published;
+}
+
 /*
- * Take in what the peer has written, from the record with this ctl on, which is the next (0: there is none). Returns
- * the records, 1 when it has been drained.
+ * Take in what the peer has written, from the record with this ctl on, which is the next (0: there is none), after
+ * `taken` of the same poll. Returns the records, with those, 1 when it has been drained.
  */
-int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl);
+int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken);
 
 /* Of the rings that are not looked at in each poll the next ones. Returns the records. */
 int sc_rx_poll_quiet(struct sc_ep *ep);
 
 /* Have one looked at. Returns the records. */
-static inline int sc_rx_glance(struct sc_peer *peer)
+static inline __attribute__((always_inline)) int sc_rx_glance(struct sc_peer *peer)
 {
-	uint64_t ctl = sc_ring_peek(&peer->rx);
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint64_t ctl = sc_ring_peek_at(&peer->rx, line);
+	int taken = 0;
 
-	if (__builtin_expect(!ctl && sc_list_empty(&peer->unproven) && peer->feed != SC_FEED_DRAINING, 1))
-		return 0;
-	return sc_rx_poll_peer(peer, ctl);
+	while (ctl && taken < SC_RX_BURST && sc_plain_take_line(peer, line, ctl)) {
+		taken++;
+		line = sc_ring_first(&peer->rx);
+		ctl = sc_ring_peek_at(&peer->rx, line);
+	}
+	if (__builtin_expect(!ctl && sc_list_empty(&peer->unproven) && peer->feed != SC_FEED_DRAINING &&
+				     (!taken || sc_rx_unpublished(peer) < SC_RX_PUBLISH_LINES),
+			     1))
+		return taken;
+	return sc_rx_poll_peer(peer, ctl, taken);
 }
 
 /* Take in what peers have written: the busy ones' rings and a few of the others'. Returns the records. */

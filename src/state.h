@@ -196,7 +196,7 @@ struct sc_tx_op {
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
-	uint64_t cq_flags;
+	uint32_t cq_flags;
 	uint64_t tag, data;
 	size_t size;
 	void *copy;  /* injected payload kept here, else NULL */
@@ -230,7 +230,8 @@ struct sc_rma_op {
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
-	uint64_t cq_flags, data;
+	uint32_t cq_flags;
+	uint64_t data;
 	size_t size;	  /* bytes */
 	size_t begun;	  /* bytes that records have been written for */
 	size_t moved;	  /* bytes that have been answered for */
@@ -294,10 +295,11 @@ struct sc_rx_op {
 	uint32_t flags;
 	void *context;
 	struct sc_cntr *cntr;
-	uint64_t cq_flags;
+	uint32_t cq_flags;
 	size_t capacity; /* of iov, bytes; multi-receive: what is left */
 	size_t iov_count;
-	size_t plain_end; /* payloads smaller than this need nothing but their copy, see rx.c; bytes */
+	size_t plain_end; /* payloads smaller than this need nothing but their copy, see plain.h; bytes */
+	struct iovec iov[SC_IOV_MAX];
 
 	/* multi-receive */
 	size_t multi_min;
@@ -322,7 +324,6 @@ struct sc_rx_op {
 	uint64_t tag, data;
 	uint32_t comp_flags;
 	uint32_t segment_count;
-	struct iovec iov[SC_IOV_MAX];
 	struct iovec segments[SC_ABI_RDV_SEGMENTS];
 };
 
@@ -370,7 +371,7 @@ struct sc_ep {
 	struct sc_slab tx_ops;
 	size_t tx_size;
 	uint32_t short_end; /* payloads smaller than this go the short way, see tx.c; bytes */
-	uint32_t line_end;  /* those of peers likewise, see rx.c */
+	uint64_t line_end;  /* those of peers likewise, see plain.h */
 	uint32_t order;	    /* SC_ORDER_* */
 	struct sc_slab turns;
 

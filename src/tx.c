@@ -289,7 +289,7 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
  */
 static inline __attribute__((always_inline)) bool
 send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
-	   uint32_t flags, void *context, uint64_t cq_flags, uint32_t lines, uint64_t units)
+	   uint32_t flags, void *context, uint32_t cq_flags, uint32_t lines, uint64_t units)
 {
 	const struct sc_send send = {
 		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
@@ -317,14 +317,14 @@ send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, u
 
 static __attribute__((noinline)) bool send_lines(struct sc_peer *peer, const void *buf, size_t size,
 						 uint64_t tag, uint64_t data, uint32_t flags,
-						 void *context, uint64_t cq_flags)
+						 void *context, uint32_t cq_flags)
 {
 	return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags,
 			  sc_inline_lines(0, (uint32_t)size), SC_ABI_UNITS(size));
 }
 
 bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
-		      uint32_t flags, void *context, uint64_t cq_flags)
+		      uint32_t flags, void *context, uint32_t cq_flags)
 {
 	if (size >= peer->ep->short_end || flags & ~SHORT_FLAGS)
 		return false;

@@ -27,7 +27,7 @@ peer
 reg record
 tx
 deliver rmaop
-request
+plain request
 direct
 offer
 waiting serve rma

@@ -145,15 +145,15 @@ const uint64_t *sc_directory_numbers(const struct sc_directory *directory);
  */
 struct sc_comp {
 	void *context;
-	uint64_t cq_flags; /* as the operation was posted with: opaque to the core */
-	size_t len;	   /* bytes received (receive operations), or size of the message (peek) */
-	void *buf;	   /* multi-receive: where the message begins; else NULL or the buffer */
-	uint64_t data;	   /* with SC_COMP_DATA */
+	size_t len;    /* bytes received (receive operations), or size of the message (peek) */
+	void *buf;     /* multi-receive: where the message begins; else NULL or the buffer */
+	uint64_t data; /* with SC_COMP_DATA */
 	uint64_t tag;
 	struct sc_peer *source; /* receive operations: who sent it; SC_COMP_WRITTEN: who wrote */
-	size_t olen;		/* truncated: bytes that did not fit */
-	int err;
-	uint32_t flags; /* SC_COMP_* */
+	size_t olen;		/* with err; truncated: bytes that did not fit */
+	uint32_t cq_flags;	/* as the operation was posted with: opaque to the core */
+	uint16_t err;
+	uint16_t flags; /* SC_COMP_* */
 };
 
 #define SC_COMP_MULTI_DONE (1u << 0) /* the multi-receive buffer is the application's again */
@@ -546,7 +546,7 @@ struct sc_send {
 	uint64_t tag;
 	uint64_t data;
 	void *context;
-	uint64_t cq_flags;
+	uint32_t cq_flags;
 	uint32_t flags;
 	struct sc_cntr *cntr;
 };
@@ -564,7 +564,7 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
  * in registers as far as they go. False says nothing, and nothing has been done: sc_tx_send() it.
  */
 bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
-		      uint32_t flags, void *context, uint64_t cq_flags);
+		      uint32_t flags, void *context, uint32_t cq_flags);
 
 /* What is left of tx_size. */
 size_t sc_tx_room(const struct sc_ep *ep);
@@ -581,7 +581,7 @@ struct sc_recv {
 	uint64_t tag;		/* matches send tags equal to it outside `ignore`; 0 if not SC_TAGGED */
 	uint64_t ignore;
 	void *context;
-	uint64_t cq_flags;
+	uint32_t cq_flags;
 	size_t multi_min; /* SC_RECV_MULTI: give the buffer back when fewer bytes are left */
 	uint32_t flags;
 	struct sc_cntr *cntr;
@@ -596,7 +596,7 @@ struct sc_recv {
 int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv);
 /* The short way: one buffer, SC_TAGGED and SC_SILENT, no message waits, none is hashed. As sc_tx_send_short(). */
 bool sc_rxq_recv_short(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
-		       uint64_t ignore, uint32_t flags, void *context, uint64_t cq_flags);
+		       uint64_t ignore, uint32_t flags, void *context, uint32_t cq_flags);
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 
 /*
@@ -633,7 +633,7 @@ struct sc_rma {
 	size_t remote_count;
 	uint64_t data; /* with SC_SEND_DATA, writes: a completion there, once the bytes are */
 	void *context;
-	uint64_t cq_flags;
+	uint32_t cq_flags;
 	uint32_t flags;
 	struct sc_cntr *cntr;
 };
@@ -719,7 +719,7 @@ struct sc_atomic {
 	const struct sc_remote *remote;
 	size_t remote_count;
 	void *context;
-	uint64_t cq_flags;
+	uint32_t cq_flags;
 	uint32_t flags;
 	struct sc_cntr *cntr;
 };

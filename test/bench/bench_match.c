@@ -58,7 +58,7 @@ static void set_pair(enum order order, size_t i)
 	msgs[i].tag = tag | (kind & 2 ? 0xab00000000000000u : 0);
 	recvs[i].source = kind & 1 ? NULL : source;
 	recvs[i].tag = tag;
-	recvs[i].ignore = kind & 2 ? 0xff00000000000000u : 0;
+	recvs[i].tag_mask = kind & 2 ? 0x00ffffffffffffffu : UINT64_MAX;
 }
 
 static double bench_posted(struct sc_match *match, size_t n)
@@ -94,7 +94,7 @@ static double bench_unexpected(struct sc_match *match, size_t n)
 		for (size_t i = 0; i < n; i++) {
 			struct sc_match_recv *recv = &recvs[asked[i]];
 			struct sc_match_msg *msg =
-				sc_match_find_msg(match, recv->source, recv->tag, recv->ignore);
+				sc_match_find_msg(match, recv->source, recv->tag, ~recv->tag_mask);
 
 			if (msg != &msgs[asked[i]])
 				abort();

@@ -15,14 +15,14 @@
 
 static bool no_memory;
 
-static void *limited_malloc(size_t size)
+static void *limited_aligned_alloc(size_t alignment, size_t size)
 {
-	return no_memory ? NULL : malloc(size);
+	return no_memory ? NULL : aligned_alloc(alignment, size);
 }
 
-#define malloc limited_malloc
+#define aligned_alloc limited_aligned_alloc
 #include "cq.c"
-#undef malloc
+#undef aligned_alloc
 
 static int reset(void **state)
 {
@@ -82,6 +82,7 @@ static void test_sizes(void **state)
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		assert_int_equal(sc_cq_init(&cq, wanted[i]), 0);
 		assert_int_equal(cq.mask, mask[i]);
+		assert_int_equal((uintptr_t)sc_cq_next(&cq) % 64, 0); /* a cache line of its own */
 		assert_null(sc_cq_peek(&cq));
 		assert_false(sc_cq_is_overrun(&cq));
 		sc_cq_fini(&cq);

@@ -114,7 +114,7 @@ static void post(struct sc_match_recv *recv, const void *source, uint64_t tag, u
 	memset(recv, 0xa5, sizeof(*recv));
 	recv->source = source;
 	recv->tag = tag;
-	recv->ignore = ignore;
+	recv->tag_mask = ~ignore;
 	assert_int_equal(sc_match_post(&match, recv), 0);
 }
 
@@ -429,7 +429,7 @@ static size_t ref_find_recv(const struct sc_match_msg *msg)
 	size_t i = 0;
 
 	while (i < ref_recv_count &&
-	       !fits(ref_recvs[i]->source, ref_recvs[i]->tag, ref_recvs[i]->ignore, msg))
+	       !fits(ref_recvs[i]->source, ref_recvs[i]->tag, ~ref_recvs[i]->tag_mask, msg))
 		i++;
 	return i;
 }
@@ -438,7 +438,7 @@ static size_t ref_find_msg(const struct sc_match_recv *recv)
 {
 	size_t i = 0;
 
-	while (i < ref_msg_count && !fits(recv->source, recv->tag, recv->ignore, ref_msgs[i]))
+	while (i < ref_msg_count && !fits(recv->source, recv->tag, ~recv->tag_mask, ref_msgs[i]))
 		i++;
 	return i;
 }
@@ -502,9 +502,9 @@ static void random_receive(unsigned stray)
 
 	recv->source = random_below(3) ? &peers[random_below(3)] : NULL;
 	recv->tag = random_tag();
-	recv->ignore = random_ignore();
+	recv->tag_mask = ~random_ignore();
 	i = ref_find_msg(recv);
-	found = sc_match_find_msg(&match, recv->source, recv->tag, recv->ignore);
+	found = sc_match_find_msg(&match, recv->source, recv->tag, ~recv->tag_mask);
 	assert_ptr_equal(found, i < ref_msg_count ? ref_msgs[i] : NULL);
 	if (ref_recv_count < RANDOM_MAX && (!found || random_below(100) < stray)) {
 		int err = sc_match_post(&match, recv);
@@ -585,13 +585,15 @@ static void test_random_with_failures(void **state)
 static void test_post_no_memory(void **state)
 {
 	static struct sc_match_recv recv[SC_MATCH_SCANNED + 2],
-		masked = { .source = A, .tag = 1, .ignore = 6 };
+		masked = { .source = A, .tag = 1, .tag_mask = ~(uint64_t)6 };
 	size_t last = SC_MATCH_SCANNED + 1;
 
 	(void)state;
 	for (long left = 0; left <= 5; left++) {
 		for (size_t i = 0; i <= last; i++)
-			recv[i] = (struct sc_match_recv){ .source = i == last - 1 ? NULL : A, .tag = i };
+			recv[i] = (struct sc_match_recv){ .source = i == last - 1 ? NULL : A,
+							  .tag = i,
+							  .tag_mask = UINT64_MAX };
 		allocations_left = 0; /* posting takes none */
 		for (size_t i = 0; i <= last; i++)
 			assert_int_equal(sc_match_post(&match, &recv[i]), 0);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * plain.h: the short way of a message as most are: inline or in one bounce buffer, no acknowledgement asked for; its
+ * receive has been posted for longest, has one buffer, for one message, room for all of it and no counter of its own.
+ * It does not wait, so the window has no say.
+ *
+ * NULL and false say nothing, and nothing has been done: the message goes the way of rx.c.
+ */
+#ifndef SC_PLAIN_H
+#define SC_PLAIN_H
+
+#include "deliver.h"
+#include "peer.h"
+#include "ring.h"
+#include "state.h"
+
+#define SC_PLAIN_INLINE static inline __attribute__((always_inline))
+
+/* The receive that a message with this ctl goes to. It is not posted any more. */
+SC_PLAIN_INLINE struct sc_rx_op *sc_plain_match(struct sc_rxq *rxq, const struct sc_peer *peer,
+						uint64_t tag, uint64_t ctl)
+{
+	struct sc_match *queue = sc_rxq_queue(rxq, sc_ctl_flags(ctl) & SC_ABI_F_TAGGED);
+	struct sc_match_recv *first = sc_match_first_recv(queue, peer->source, tag);
+	struct sc_rx_op *op;
+
+	if (!first)
+		return NULL;
+	op = sc_list_entry(first, struct sc_rx_op, match);
+	if (sc_ctl_size(ctl) >= op->plain_end)
+		return NULL;
+	sc_match_unpost(queue, first);
+	rxq->posted--;
+	return op;
+}
+
+/* Its payload is there. */
+SC_PLAIN_INLINE void sc_plain_end(struct sc_ep *ep, struct sc_rx_op *op, struct sc_peer *peer,
+				  uint64_t tag, uint64_t data, uint64_t ctl)
+{
+	uint32_t size = sc_ctl_size(ctl);
+	struct sc_received received = { .peer = peer,
+					.tag = tag,
+					.data = data,
+					.size = size,
+					.done = size,
+					.flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
+
+	sc_deliver_complete(ep, op, NULL, &received);
+	sc_slab_put(&ep->rxq->ops, op);
+	sc_peer_give_back(peer, SC_ABI_UNITS(size));
+}
+
+/*
+ * An inline record of one line that asks for nothing besides: where the second has bits, its ctl differs from the
+ * first in the size alone.
+ */
+#define SC_PLAIN_LINE_CTL sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0)
+#define SC_PLAIN_LINE_MASK sc_ring_ctl(0xff, 0xff & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA), 0xff, UINT32_MAX)
+
+/* Take the record at the head of the peer's ring, with this ctl, if it is such a message in one line. */
+SC_PLAIN_INLINE bool sc_plain_take_line(struct sc_peer *peer, const struct sc_abi_line *line, uint64_t ctl)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_rx_op *op;
+	uint64_t tag, data;
+
+	if (((ctl ^ SC_PLAIN_LINE_CTL) & SC_PLAIN_LINE_MASK) >= ep->line_end)
+		return false;
+	tag = sc_load_relaxed_64(&line->words[0]); /* published by ctl */
+	op = sc_plain_match(ep->rxq, peer, tag, ctl);
+	if (!op)
+		return false;
+	data = sc_load_relaxed_64(&line->words[1]);
+	sc_line_copy(op->iov[0].iov_base, line->bytes + SC_ABI_LINE_BYTES - sc_inline_first(0),
+		     sc_ctl_size(ctl));
+	sc_plain_end(ep, op, peer, tag, data, ctl);
+	sc_ring_release(&peer->rx, 1);
+	return true;
+}
+
+#endif
