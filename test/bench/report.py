@@ -102,12 +102,34 @@ def plots(directory, names, found):
 # ---- figures to reach --------------------------------------------------------------------------------
 
 
-class Goal:
-    """One condition: a ratio, or a number, and what it is to be; of several sizes the worst counts."""
+# What could bring the figures further that are not reached.
+IDEAS = {
+    "message": "one line moves already; what is left is the instructions of two calls. A completion is written in "
+               "eight words and read again: write it into the caller's entry where the queue is empty.",
+    "rate": "writer and reader work on neighbouring lines at the same time and take them from each other: have the "
+            "reader take a record only when the next one is there too, as long as they keep coming.",
+    "medium": "a bounce buffer is a second run of lines beside the record's: longer records (more than 16 lines, "
+              "which changes what peers see) would have messages of 1 to 4 KiB in the ring alone.",
+    "bandwidth": "the shorter the message, the more the request to copy along and its answer weigh: have the record "
+                 "of one message offer the memory of the next with it.",
+    "onesided": "key and hazard word are seen to before and after each copy: operations that are posted one after "
+                "the other under one key could share that.",
+    "matching": "more receives than the caches hold: smaller entries, with what a search reads side by side.",
+    "mpi": "Open MPI's own has no library between: fewer instructions of both calls, as for 8 B alone.",
+    "startup": "a file, a mapping and a slot for each peer take some 10 us without a line of ours: one segment for "
+               "the processes of a node and user would be opened once.",
+}
 
-    def __init__(self, what, at_most=None, at_least=None, unit=" ×"):
+
+class Goal:
+    """
+    One condition: a ratio, or a number, and what it is to be; of several sizes the worst counts. `idea` is of IDEAS.
+    """
+
+    def __init__(self, what, at_most=None, at_least=None, unit=" ×", idea=None):
         self.what = what
         self.unit = unit
+        self.idea = idea
         self.at_most = at_most
         self.at_least = at_least
         self.ratios = []  # (size, ratio)
@@ -127,14 +149,19 @@ class Goal:
         ratio = self.worst()[1]
         return ratio >= self.at_least if self.at_least else ratio <= self.at_most
 
-    def row(self):
+    def limit(self):
         sign, limit = ("≥", self.at_least) if self.at_least else ("≤", self.at_most)
-        text, verdict = "-", "-"
-        if self.ratios:
-            x, ratio = self.worst()
-            text = f"{ratio:.{2 if self.unit else 0}f}{self.unit}" + (f" ({human(x)})" if len(self.ratios) > 1 else "")
-            verdict = "reached" if self.reached() else "**not reached**"
-        return f"| {self.what} | {sign} {limit:g}{self.unit} | {text} | {verdict} |"
+        return f"{sign} {limit:g}{self.unit}"
+
+    def measured(self):
+        if not self.ratios:
+            return "-"
+        x, ratio = self.worst()
+        return f"{ratio:.{2 if self.unit else 0}f}{self.unit}" + (f" ({human(x)})" if len(self.ratios) > 1 else "")
+
+    def row(self):
+        verdict = {None: "-", True: "reached", False: "**not reached**"}[self.reached()]
+        return f"| {self.what} | {self.limit()} | {self.measured()} | {verdict} |"
 
 
 class Measured:
@@ -170,17 +197,19 @@ def against(measured, figure, other, sizes, what, **limit):
 def message_goals(measured):
     ours = measured.get("tagged_latency", "shmcma", 8)
     what = "8 B tagged ping-pong, one way"
-    goals = [Goal(f"{what}: of one cache line's way", at_most=1.35).add(
+    goals = [Goal(f"{what}: of one cache line's way", at_most=1.35, idea="message").add(
         8, ours, measured.get("line_latency", "machine", 64))]
     for other, limit in (("shm:new", 0.65), ("shm", 0.35), ("ucx", 0.8)):
-        goals.append(against(measured, "tagged_latency", other, [8], what, at_most=limit))
+        goals.append(against(measured, "tagged_latency", other, [8], what, at_most=limit, idea="message"))
     for other, limit in (("shm", 2), ("shm:new", 2), ("ucx", 1.2)):
-        goals.append(against(measured, "rate", other, [64], "64 B tagged rate, one pair", at_least=limit))
-    medium = Goal("256 B to 16 KiB latency: of the better of shm and UCX, at the worst size", at_most=0.75)
+        goals.append(against(measured, "rate", other, [64], "64 B tagged rate, one pair", at_least=limit,
+                             idea="rate"))
+    medium = Goal("256 B to 16 KiB latency: of the better of shm and UCX, at the worst size", at_most=0.75,
+                  idea="medium")
     for figure, what in (("instructions_to_ring", "from the entry of fi_tsend to the store in the ring"),
                          ("instructions_to_queue", "from the ring to the completion in its queue")):
-        goals.append(Goal(f"8 B tagged, instructions {what}", at_most=100, unit="").add(
-            8, measured.get(figure, "shmcma", 8), 1))
+        goals.append(Goal(f"8 B tagged, instructions {what}", at_most=100, unit="",
+                          idea="message").add(8, measured.get(figure, "shmcma", 8), 1))
     for x in measured.sizes("tagged_latency", 256, 16 * KIB):
         medium.add(x, measured.get("tagged_latency", "shmcma", x),
                    measured.best("tagged_latency", SHM + ("ucx",), x, min))
@@ -189,9 +218,11 @@ def message_goals(measured):
 
 def bandwidth_goals(measured):
     sizes = [64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB]
-    goals = [against(measured, "bandwidth", other, sizes, "bandwidth, 64 KiB to 16 MiB", at_least=limit)
+    goals = [against(measured, "bandwidth", other, sizes, "bandwidth, 64 KiB to 16 MiB", at_least=limit,
+                     idea="bandwidth")
              for other, limit in (("shm", 1.5), ("shm:new", 1.5), ("ucx", 1.3))]
-    every = Goal("bandwidth: of the better of shm and UCX, at the worst of all sizes", at_least=1.0)
+    every = Goal("bandwidth: of the better of shm and UCX, at the worst of all sizes", at_least=1.0,
+                 idea="bandwidth")
     for x in measured.sizes("bandwidth", 1, 64 * MIB):
         every.add(x, measured.get("bandwidth", "shmcma", x),
                   measured.best("bandwidth", SHM + ("ucx",), x, max))
@@ -204,13 +235,15 @@ def onesided_goals(measured):
     for move, floor in (("put", "cma_write_time"), ("get", "cma_read_time")):
         sizes = measured.sizes(f"{move}_bandwidth_passive", 64 * KIB, 4 * MIB)
         for other in SHM:
-            goal = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of {NAMES[other]}", at_least=1.2)
+            goal = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of {NAMES[other]}", at_least=1.2,
+                        idea="onesided")
             for x in sizes:
                 theirs = (measured.get(f"{move}_bandwidth_passive", other, x)
                           or measured.get(f"{move}_bandwidth", other, x))
                 goal.add(x, measured.get(f"{move}_bandwidth_passive", "shmcma", x), theirs)
             goals.append(goal)
-        cma = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of CMA's own speed", at_least=0.97)
+        cma = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of CMA's own speed", at_least=0.97,
+                   idea="onesided")
         for x in sizes:
             seconds = measured.get(floor, "machine", x)
             cma.add(x, measured.get(f"{move}_bandwidth_passive", "shmcma", x), seconds and x / seconds)
@@ -221,13 +254,14 @@ def onesided_goals(measured):
 def other_goals(measured):
     goals = []
     for few in (10, 100):
-        goals.append(Goal(f"10,000 receives matched in reverse order: of the time with {few}", at_most=1.2).add(
+        goals.append(Goal(f"10,000 receives matched in reverse order: of the time with {few}", at_most=1.2,
+                          idea="matching").add(
             10000, measured.get("posted_reverse", "shmcma", 10000),
             measured.get("posted_reverse", "shmcma", few)))
     own = "ompi:sm" if "ompi:sm" in measured.found.get("mpi_latency", {}) else "ompi:vader"
-    latency = Goal(f"Open MPI over shmcma, latency at 8 B: of {NAMES[own]}", at_most=1.0)
+    latency = Goal(f"Open MPI over shmcma, latency at 8 B: of {NAMES[own]}", at_most=1.0, idea="mpi")
     latency.add(8, measured.get("mpi_latency", "ompi:shmcma", 8), measured.get("mpi_latency", own, 8))
-    bandwidth = Goal(f"Open MPI over shmcma, bandwidth from 64 KiB: of {NAMES[own]}", at_least=1.2)
+    bandwidth = Goal(f"Open MPI over shmcma, bandwidth from 64 KiB: of {NAMES[own]}", at_least=1.2, idea="bandwidth")
     for x in sorted(measured.found.get("mpi_bandwidth", {}).get(own, {})):
         if x >= 64 * KIB:
             bandwidth.add(x, measured.get("mpi_bandwidth", "ompi:shmcma", x),
@@ -235,9 +269,9 @@ def other_goals(measured):
     goals += [latency, bandwidth]
     for other in SHM:
         goals.append(against(measured, "startup_time", other, [63], "endpoint + first message to 63 peers, time",
-                             at_most=0.25))
+                             at_most=0.25, idea="startup"))
         goals.append(against(measured, "total_shm", other, [63],
-                             "endpoint + first message to 63 peers, /dev/shm", at_most=0.125))
+                             "endpoint + first message to 63 peers, /dev/shm", at_most=0.125, idea="startup"))
     return goals
 
 
@@ -246,6 +280,12 @@ def goal_lines(found):
     goals = (message_goals(measured) + bandwidth_goals(measured) + onesided_goals(measured)
              + other_goals(measured))
     lines = ["| what | figure | measured | |", "|---|---|---|---|"] + [goal.row() for goal in goals]
+    short = [goal for goal in goals if goal.reached() is False]
+    if short:
+        lines += ["", "Short of, and what could bring it further:", ""]
+    for idea in dict.fromkeys(goal.idea for goal in short):
+        where = [f"{goal.what}: {goal.measured()}, to be {goal.limit()}" for goal in short if goal.idea == idea]
+        lines.append(f"- {'; '.join(where)}." + (f" Next: {IDEAS[idea]}" if idea else ""))
     lines += ["", "Of several sizes the worst one counts, which is named. shm's one-sided operations are those with "
               "a polling target where they do not move without. UCX's go to memory that UCX has allocated, which "
               "both processes map, and are no goal."]
