@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * plain.h: the short way of a message as most are: inline or in one bounce buffer, no acknowledgement asked for; its
- * receive has been posted for longest, has one buffer, for one message, room for all of it and no counter of its own.
- * It does not wait, so the window has no say.
+ * receive has been posted for longest, has one buffer, for one message, room for all of it and no counter of its own;
+ * and no order of completions is asked for (sc_ep.line_end). It does not wait, so the window has no say.
  *
  * NULL and false say nothing, and nothing has been done: the message goes the way of rx.c.
  */

@@ -126,7 +126,7 @@ class Goal:
     One condition: a ratio, or a number, and what it is to be; of several sizes the worst counts. `idea` is of IDEAS.
     """
 
-    def __init__(self, what, at_most=None, at_least=None, unit=" ×", idea=None):
+    def __init__(self, what, at_most=None, at_least=None, unit=" ×", *, idea):
         self.what = what
         self.unit = unit
         self.idea = idea
@@ -285,7 +285,7 @@ def goal_lines(found):
         lines += ["", "Short of, and what could bring it further:", ""]
     for idea in dict.fromkeys(goal.idea for goal in short):
         where = [f"{goal.what}: {goal.measured()}, to be {goal.limit()}" for goal in short if goal.idea == idea]
-        lines.append(f"- {'; '.join(where)}." + (f" Next: {IDEAS[idea]}" if idea else ""))
+        lines.append(f"- {'; '.join(where)}. Next: {IDEAS[idea]}")
     lines += ["", "Of several sizes the worst one counts, which is named. shm's one-sided operations are those with "
               "a polling target where they do not move without. UCX's go to memory that UCX has allocated, which "
               "both processes map, and are no goal."]

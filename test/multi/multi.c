@@ -663,6 +663,24 @@ pid_t mt_pid(int rank)
 	return atomic_load(&shared->rank[rank].pid);
 }
 
+void mt_await_stop(int rank)
+{
+	char path[40], text[256];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)mt_pid(rank));
+	for (;;) {
+		FILE *file = fopen(path, "re");
+		const char *at;
+
+		mt_require(file && fgets(text, sizeof(text), file), "rank %d is not there", rank);
+		fclose(file);
+		at = strrchr(text, ')');
+		if (at && (at[2] == 'T' || at[2] == 't'))
+			return;
+		usleep(100);
+	}
+}
+
 const char *mt_failure(int rank)
 {
 	return shared->rank[rank].failed;

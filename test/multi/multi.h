@@ -134,6 +134,8 @@ unsigned mt_logged(char *line, size_t size, const char *const *words);
 /* The rank will be, or is to be killed by another: its death is no failure. */
 void mt_expect_death(int rank);
 pid_t mt_pid(int rank);
+/* Until a signal has stopped the rank. */
+void mt_await_stop(int rank);
 
 /*
  * For a rank that forks processes of its own, each of which takes an mt_rank from mt_ranks on: what such a

@@ -60,24 +60,6 @@ static void stop_here(void)
 		raise(SIGSTOP);
 }
 
-static void await_stop(pid_t pid)
-{
-	char path[40], text[256];
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	for (;;) {
-		FILE *file = fopen(path, "re");
-		const char *at;
-
-		mt_require(file && fgets(text, sizeof(text), file), "the victim is not there");
-		fclose(file);
-		at = strrchr(text, ')');
-		if (at && (at[2] == 'T' || at[2] == 't'))
-			return;
-		usleep(100);
-	}
-}
-
 /*
  * Kill it. When the kernel was done with it: a pidfd says so when the last of its threads has given back
  * memory and descriptors, which is some time after the first of them is seen as a zombie in /proc.
@@ -596,7 +578,7 @@ static void survivor_rank(const struct death *death)
 		death->begin(&s);
 	atomic_store(mt_flag(SECOND), 1);
 	mt_flag_wait(death->away ? NULL : &s.ep, READY, 1);
-	await_stop(mt_pid(VICTIM));
+	mt_await_stop(VICTIM);
 	s.place.key = atomic_load(place_key);
 	s.place.addr = atomic_load(place_addr);
 	if (death->under_way)

@@ -126,21 +126,6 @@ static void removed_rank(const void *arg)
 #define THERE 0
 #define TALKING 1
 
-/* Stopped in the middle of something, wherever it runs. */
-static void stop_rank(int rank)
-{
-	char path[40], state = 0;
-	FILE *file;
-
-	mt_require(kill(mt_pid(rank), SIGSTOP) == 0, "kill");
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)mt_pid(rank));
-	while (state != 'T') {
-		file = fopen(path, "r");
-		mt_require(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1, "%s", path);
-		fclose(file);
-	}
-}
-
 /* It neither polls nor knows anybody of the job; and what it is not told of, it does not look for. */
 static void survive(bool comes_first)
 {
@@ -156,8 +141,10 @@ static void survive(bool comes_first)
 	for (int i = 1; i <= JOB; i++)
 		mt_require(talk_has_file(mt_published(NULL, i)), "rank %d has no name", i);
 	mt_doing("waiting for the names of the killed to go");
-	for (int i = 1; i <= JOB; i++)
-		stop_rank(i); /* none sees the other of its pair die */
+	for (int i = 1; i <= JOB; i++) { /* none sees the other of its pair die */
+		kill(mt_pid(i), SIGSTOP);
+		mt_await_stop(i);
+	}
 	for (int i = 1; i <= JOB; i++)
 		kill(mt_pid(i), SIGKILL);
 	for (int i = 1; i <= JOB; i++)
