@@ -11,8 +11,9 @@ libfabric, UCX (ucx_perftest), Open MPI over shmcma and over its own shared memo
 the machine itself (floor_bench). The instructions of calls are counted by callgrind (calls.py). One that is not
 installed is left out with a message; only what fails for the first provider or the machine makes the status 1.
 
-Writes BUILD/bench-results/: samples.csv, every sample of every turn in seconds, bytes and per second;
-figures.csv, the medians and the spread; about.txt, on what and with what; table.txt, what is printed.
+Writes BUILD/bench-results/: samples.csv, every sample of every turn in seconds, bytes and per second,
+with what a cache line took between the processors at that time; figures.csv, the medians and the spread;
+about.txt, on what and with what; table.txt, what is printed.
 
     BENCH_QUICK=1         one turn, few sizes, almost no time for each: shows that it works, no more
     BENCH_TURNS=7         of everything
@@ -24,6 +25,7 @@ figures.csv, the medians and the spread; about.txt, on what and with what; table
     BENCH_CPUS=0,1        in that order; default: all that there are
     BENCH_OUT=DIR         instead of BUILD/bench-results
 """
+import math
 import os
 import platform
 import re
@@ -112,11 +114,14 @@ def api_version(directory):
     return version([sys.executable, "-c", script, library], r"api ([0-9.]+)")
 
 
-# ---- subjects: has(kind), run(kind), which returns [(figure, x, value)] ------------------------------
+# ---- subjects: has(kind), run(kind), which returns [(figure, x, value, line)] ------------------------
 
 
 class Program:
-    """One of ours that prints CSV: a provider in fabric_bench, or the machine in floor_bench."""
+    """
+    One of ours that prints CSV: a provider in fabric_bench, or the machine in floor_bench. They look themselves how
+    far the processors are apart.
+    """
 
     def __init__(self, name, command, options, kinds, env):
         self.name = name
@@ -136,7 +141,7 @@ class Program:
             say(f"{self.name}: {line.removeprefix('fabric_bench: ').removeprefix(self.command[-1] + ', ')}")
         if status or not samples:
             raise Failed("" if err else f"status {status}")
-        return [(figure, int(x), float(value)) for figure, _, x, value in samples]
+        return [(figure, int(x), float(value), float(line)) for figure, _, x, value, line in samples]
 
 
 class Calls:
@@ -155,13 +160,16 @@ class Calls:
     def run(self, _):
         self.due = False
         try:
-            return [(figure, 8, value) for figure, value in calls.count(self.command, self.env, self.file)]
+            return [(figure, 8, value, math.nan) for figure, value in calls.count(self.command, self.env, self.file)]
         except subprocess.CalledProcessError as failed:
             raise Failed(last_line(failed.stderr)) from failed
 
 
 class Ucx:
-    """ucx_perftest: one pair of processes for each kind, tests from a batch file that both read."""
+    """
+    ucx_perftest: a pair of processes, tests from a batch file that both read; a pair for each size where it
+    counts how far the processors are apart, which floor_bench looks at before and after.
+    """
 
     name = "ucx"
     tests = {
@@ -171,8 +179,9 @@ class Ucx:
         "atomics": [("ucp_fadd", "-o"), ("ucp_cswap", "-o")],
     }
 
-    def __init__(self, options, directory):
+    def __init__(self, options, directory, floor):
         self.options = options
+        self.floor = floor
         self.batch = os.path.join(directory, "ucx.batch")
         self.env = {"UCX_TLS": os.environ.get("UCX_TLS", "posix,cma"), "UCX_LOG_LEVEL": "error"}
 
@@ -184,8 +193,24 @@ class Ucx:
         guess = 0.2e-6 + size / 10e9
         return int(min(1e6, max(8, self.options.milliseconds / 1e3 / guess)))
 
-    def write_batch(self, kind):
+    def line(self):
+        """What a cache line takes now, seconds."""
+        command = [self.floor, "-l", "-c", ",".join(map(str, self.options.cpus))]
+        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def run(self, kind):
         sizes = [8] if kind == "atomics" else [s for s in self.options.sizes if s or kind == "latency"]
+        if kind in ("moves", "atomics"):
+            return [sample + (math.nan,) for sample in self.measure(kind, sizes)]
+        found, before = [], self.line()
+        for size in sizes:
+            samples = self.measure(kind, [size])
+            after = self.line()
+            found += [sample + (figures.line_of_sample(before, after),) for sample in samples]
+            before = after
+        return found
+
+    def write_batch(self, kind, sizes):
         with open(self.batch, "w", encoding="ascii") as file:
             for test, more in self.tests[kind]:
                 for size in sizes:
@@ -193,8 +218,8 @@ class Ucx:
                     print(f"{test}.{size} -t {test} {more} -s {size} -n {count} -w {count // 8 + 2}",
                           file=file)
 
-    def run(self, kind):
-        self.write_batch(kind)
+    def measure(self, kind, sizes):
+        self.write_batch(kind, sizes)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -212,12 +237,12 @@ class Ucx:
             server.kill()
             server.wait()
             os.unlink(self.batch)
-        return [sample for line in out.splitlines() for sample in self.samples(line)]
+        return [sample for text in out.splitlines() for sample in self.samples(text)]
 
     @staticmethod
-    def samples(line):
+    def samples(text):
         """Of "test.size,iterations,percentile,average,overall latency,..., average rate, overall rate"."""
-        fields = line.split(",")
+        fields = text.split(",")
         if len(fields) != 9 or not fields[1].strip().isdigit():
             return []  # the head
         test, size = fields[0].rsplit(".", 1)
@@ -275,8 +300,8 @@ class Mpi:
         # Open MPI goes another way without a word.
         if self.name == "ompi:shmcma" and not re.search(r"shmcma: counters: tx_msgs=[1-9]", err):
             raise Failed("nothing went through shmcma")
-        return [(fields[0], int(fields[1]), float(fields[2]))
-                for fields in (line.split(",") for line in out.splitlines()) if len(fields) == 3]
+        return [(fields[0], int(fields[1]), float(fields[2]), float(fields[3]))
+                for fields in (line.split(",") for line in out.splitlines()) if len(fields) == 4]
 
 
 class Absent:
@@ -321,7 +346,7 @@ def call_subjects(build, directory, fabrics):
 
 
 def all_subjects(build, options, directory):
-    fabric = os.path.join(build, "test/bench/fabric_bench")
+    fabric, floor = (os.path.join(build, "test/bench", name) for name in ("fabric_bench", "floor_bench"))
     env = {"FI_PROVIDER_PATH": os.path.join(build, ".libs")}
     kinds = [kind for kind in KINDS if kind not in ("floor", "calls", "mpi")]
     fabrics = [(name, name, env) for name in options.providers]
@@ -333,12 +358,11 @@ def all_subjects(build, options, directory):
                 for name, provider, environment in fabrics]
     subjects += [] if options.libfabric else [Absent("shm:new")]
     if shutil.which("ucx_perftest"):
-        subjects.append(Ucx(options, directory))
+        subjects.append(Ucx(options, directory, floor))
     else:
         say("ucx: no ucx_perftest (Debian: ucx-utils)")
         subjects.append(Absent("ucx"))
     subjects += call_subjects(build, directory, fabrics) + mpi_subjects(build, options, env)
-    floor = os.path.join(build, "test/bench/floor_bench")
     subjects.append(Program("machine", [floor, "-C"], options, ["floor"], {}))
     return subjects
 
@@ -372,7 +396,8 @@ def measure(subjects, options):
                     if str(why):
                         say(f"{subject.name}: {kind}: {why}")
                     continue
-                samples += [(figure, subject.name, x, turn, value) for figure, x, value in found]
+                samples += [figures.Sample(figure, subject.name, x, turn, value, line)
+                            for figure, x, value, line in found]
         if not options.quick:
             print(f"bench: turn {turn + 1} of {options.turns} done", file=sys.stderr, flush=True)
     return samples, failed
@@ -412,10 +437,10 @@ def main():
     samples, failed = measure(subjects, options)
     catalogue = figures.catalogue(build)
     figures.write_samples(directory, samples)
-    medians = figures.medians(samples)
-    figures.write_medians(directory, samples)
+    results = figures.Results(samples)
+    figures.write_medians(directory, results)
     figures.write_lines(directory, "about.txt", about(options, names, before, time.monotonic() - start))
-    text = figures.tables(catalogue, medians, names)
+    text = figures.tables(catalogue, results, names)
     figures.write_lines(directory, "table.txt", text)
     print("\n".join(text))
     print(f"\nbench: results are in {directory}; make bench-report writes a page with them")

@@ -5,7 +5,9 @@ in, and tables of them.
 
 Figures are in seconds, bytes and per second everywhere but in tables and plots.
 """
+import collections
 import csv
+import math
 import os
 import statistics
 import subprocess
@@ -22,7 +24,7 @@ FOREIGN = {
     "instructions_idle": ("instructions of a fi_cq_read that finds nothing", "bytes", 1, 0, True),
 }
 INSIDE = {"instructions_to_ring", "instructions_to_queue"}
-FLOOR = {"line_latency", "pipe_latency", "memcpy_time", "cma_read_time", "cma_write_time"}
+FLOOR = {"line_latency", "pipe_latency", "memcpy_time", "cma_read_time", "cma_write_time", "cma_both_time"}
 UCX = {"tagged_latency", "bandwidth", "rate", "put_bandwidth_passive", "get_bandwidth_passive",
        "fetch_add_latency_passive", "compare_swap_latency_passive"}
 
@@ -51,11 +53,11 @@ class Figure:
     def text(self, value):
         return "-" if value is None else f"{value * self.scale:.{self.digits}f}"
 
-    def times_better(self, first, other):
-        """How many times better the first is; None: one is missing, or nothing."""
-        if not first or not other:
-            return None
-        return other / first if self.less else first / other
+    def times_better(self, ratio):
+        """How many times better the first is, as text; `ratio`: of Results."""
+        if not ratio or not ratio[0]:
+            return "-"
+        return f"{1 / ratio[0] if self.less else ratio[0]:.2f}x" + ("" if ratio[1] else "*")
 
 
 def catalogue(build):
@@ -72,20 +74,58 @@ def catalogue(build):
     return found
 
 
-def by_turn(samples):
-    """{(figure, subject, x): [the value of each turn]}, in the order in which they were measured."""
-    values = {}
-    for figure, subject, x, _, value in samples:
-        values.setdefault((figure, subject, x), []).append(value)
-    return values
+# `line`: what a cache line took between the two processors when this was measured, seconds (line.h); NAN: not known.
+Sample = collections.namedtuple("Sample", "figure subject x turn value line")
+
+# Lines' ways that differ by no more are alike; and so many pairs of samples with such make a ratio.
+ALIKE = 0.15
+PAIRS = 6
 
 
-def medians(samples):
-    """{figure: {subject: {x: median}}}"""
-    found = {}
-    for (figure, subject, x), values in by_turn(samples).items():
-        found.setdefault(figure, {}).setdefault(subject, {})[x] = statistics.median(values)
-    return found
+class Results:
+    """All samples, asked for by figure, subject and x. A ratio is of samples that were taken alike."""
+
+    def __init__(self, samples):
+        self.samples = {}
+        for sample in samples:
+            self.samples.setdefault((sample.figure, sample.subject, sample.x), []).append(sample)
+        self.medians = {}  # {figure: {subject: {x: median}}}
+        for (figure, subject, x), of_turns in self.samples.items():
+            row = self.medians.setdefault(figure, {}).setdefault(subject, {})
+            row[x] = statistics.median(sample.value for sample in of_turns)
+
+    def get(self, figure, subject, x):
+        return self.medians.get(figure, {}).get(subject, {}).get(x)
+
+    def ratio(self, figure, subject, other, x):
+        """
+        How many times the other's value the subject's is, and whether the processors were as far apart for both:
+        the median of all pairs for which they were. Of too few pairs, or where nobody looked, it is that of the
+        medians. None: there is none.
+        """
+        ours, theirs = (self.samples.get((figure, name, x), []) for name in (subject, other))
+        pairs = [a.value / b.value for a in ours for b in theirs if b.value and are_alike(a.line, b.line)]
+        if len(pairs) >= PAIRS:
+            return statistics.median(pairs), True
+        if not self.get(figure, subject, x) or not self.get(figure, other, x):
+            return None
+        known = any(not math.isnan(sample.line) for sample in ours + theirs)
+        return self.get(figure, subject, x) / self.get(figure, other, x), not known
+
+    def of_line(self, figure, subject, x):
+        """How many times the line's way at that time it is; None: nobody looked."""
+        of_turns = [sample.value / sample.line for sample in self.samples.get((figure, subject, x), [])
+                    if not math.isnan(sample.line)]
+        return statistics.median(of_turns) if of_turns else None
+
+
+def line_of_sample(before, after):
+    """As in line.h."""
+    return math.nan if max(before, after) > 1.4 * min(before, after) else (before + after) / 2
+
+
+def are_alike(one, other):
+    return not math.isnan(one) and not math.isnan(other) and abs(math.log(one / other)) <= ALIKE
 
 
 # ---- files -------------------------------------------------------------------------------------------
@@ -94,22 +134,23 @@ def medians(samples):
 def write_samples(directory, samples):
     with open(os.path.join(directory, "samples.csv"), "w", encoding="ascii", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["figure", "subject", "x", "turn", "value"])
+        writer.writerow(Sample._fields)
         writer.writerows(samples)
 
 
 def read_samples(directory):
     with open(os.path.join(directory, "samples.csv"), encoding="ascii", newline="") as file:
-        return [(figure, subject, int(x), int(turn), float(value))
-                for figure, subject, x, turn, value in list(csv.reader(file))[1:]]
+        return [Sample(figure, subject, int(x), int(turn), float(value), float(line))
+                for figure, subject, x, turn, value, line in list(csv.reader(file))[1:]]
 
 
-def write_medians(directory, samples):
+def write_medians(directory, results):
     """The medians, and how far the turns are apart."""
     with open(os.path.join(directory, "figures.csv"), "w", encoding="ascii", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["figure", "subject", "x", "turns", "least", "median", "most"])
-        for (figure, subject, x), values in by_turn(samples).items():
+        for (figure, subject, x), of_turns in results.samples.items():
+            values = [sample.value for sample in of_turns]
             row = [min(values), statistics.median(values), max(values)]
             writer.writerow([figure, subject, x, len(values)] + [f"{value:.9g}" for value in row])
 
@@ -127,26 +168,24 @@ def read_lines(directory, name):
 # ---- tables ------------------------------------------------------------------------------------------
 
 
-def cells(figure, row_of, names):
+def cells(name, figure, results, names):
     """Head and rows of one figure: these subjects side by side, then how many times better the first is."""
-    head = [figure.rows] + names + [f"{names[0]}/{name}" for name in names[1:]]
+    head = [figure.rows] + names + [f"{names[0]}/{other}" for other in names[1:]]
     rows = []
-    for x in sorted({x for row in row_of.values() for x in row}):
-        values = [row_of.get(name, {}).get(x) for name in names]
-        ratios = [figure.times_better(values[0], value) for value in values[1:]]
-        rows.append([str(x)] + [figure.text(value) for value in values]
-                    + ["-" if ratio is None else f"{ratio:.2f}x" for ratio in ratios])
+    for x in sorted({x for row in results.medians[name].values() for x in row}):
+        rows.append([str(x)] + [figure.text(results.get(name, subject, x)) for subject in names]
+                    + [figure.times_better(results.ratio(name, names[0], other, x)) for other in names[1:]])
     return head, rows
 
 
-def tables(names, found, subjects):
+def tables(names, results, subjects):
     """Lines to print. A subject that has not a figure which it could have is shown as "-"."""
     lines = []
     for name, figure in names.items():
-        if name not in found:
+        if name not in results.medians:
             continue
         columns = [subject for subject in subjects if can_have(subject, name)]
-        head, rows = cells(figure, found[name], columns)
+        head, rows = cells(name, figure, results, columns)
         widths = [max(len(row[i]) for row in [head] + rows) for i in range(len(head))]
         lines += ["", f"{figure.title}; last columns: how many times better" if len(columns) > 1
                   else figure.title]

@@ -3,7 +3,7 @@
  * floor_bench.c: what this machine can do, without any library: the floor that figures of messages are held
  * against.
  *
- *	floor_bench [-n turns] [-s size,size...] [-c cpu,cpu...] [-b milliseconds] [-C | -L]
+ *	floor_bench [-n turns] [-s size,size...] [-c cpu,cpu...] [-b milliseconds] [-C | -L | -l]
  *
  * Two processes, each on its own processor. Buffers are used again and again.
  *
@@ -11,11 +11,13 @@
  *	pipe		half the time in which a byte goes through a pipe to who sleeps in read(2), and back
  *	memcpy		from one private buffer to another
  *	CMA		process_vm_readv(2) and process_vm_writev(2), the other process asleep
+ *	CMA by both	one reads the first half of what it is to get, the other writes the second half there
  *
- * Options as those of fabric_bench. It prints and judges nothing.
+ * Options as those of fabric_bench; with -l only what a cache line takes now, seconds. It judges nothing.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,13 +28,14 @@
 #include <unistd.h>
 
 #include "group.h"
+#include "line.h"
 #include "repeat.h"
 #include "table.h"
 
 #define SIZES_MAX 64
 #define DEADLINE 60 /* seconds */
 
-enum { LINE_LATENCY, PIPE_LATENCY, MEMCPY_TIME, CMA_READ_TIME, CMA_WRITE_TIME, FIGURES };
+enum { LINE_LATENCY, PIPE_LATENCY, MEMCPY_TIME, CMA_READ_TIME, CMA_WRITE_TIME, CMA_BOTH_TIME, FIGURES };
 
 #define US "bytes", 1e6, 3, true
 
@@ -42,15 +45,13 @@ static const struct figure figures[FIGURES] = {
 	[MEMCPY_TIME] = { "memcpy_time", "memcpy, us", US },
 	[CMA_READ_TIME] = { "cma_read_time", "process_vm_readv, us", US },
 	[CMA_WRITE_TIME] = { "cma_write_time", "process_vm_writev, us", US },
+	[CMA_BOTH_TIME] = { "cma_both_time", "process_vm_readv and _writev at once, a half each, us", US },
 };
 
 static size_t sizes[SIZES_MAX] = { 64, 4096, 65536, 1048576, 4194304 };
 static size_t size_count = 5;
 
-/* Shared: each process has written its turn there, in the same line. */
-static struct {
-	_Alignas(64) _Atomic uint32_t word;
-} * line;
+static struct line *line; /* shared */
 
 static int pipes[2][2]; /* to each process */
 
@@ -58,23 +59,15 @@ struct copy {
 	void *from, *to;
 	size_t size;
 	pid_t pid;
-	uint64_t there;
+	uint64_t there, there_to; /* what is `from` in the other process, and `to` */
 };
 
 /* ---- rounds ------------------------------------------------------------------------------------ */
 
-/* The word is 0 when the first process may write, 1 when the second one may. */
 static bool line_rounds(void *arg, long count)
 {
-	uint32_t mine = (uint32_t)me.rank;
-
 	(void)arg;
-	while (count--) {
-		while (atomic_load_explicit(&line->word, memory_order_acquire) % 2 != mine)
-			if (cpus.count < 2)
-				sched_yield();
-		atomic_store_explicit(&line->word, mine ^ 1, memory_order_release);
-	}
+	line_go(line, (uint32_t)me.rank, count, cpus.count < 2);
 	return true;
 }
 
@@ -159,9 +152,33 @@ static void exchange_buffers(struct copy *copy)
 
 	group_seat(me.rank)->words[0] = (uint64_t)getpid();
 	group_seat(me.rank)->words[1] = (uint64_t)(uintptr_t)copy->from;
+	group_seat(me.rank)->words[2] = (uint64_t)(uintptr_t)copy->to;
 	group_barrier(NULL, NULL);
 	copy->pid = (pid_t)theirs->words[0];
 	copy->there = theirs->words[1];
+	copy->there_to = theirs->words[2];
+}
+
+/* The first process is to get what the second one has. */
+static void measure_both(const struct copy *copy)
+{
+	for (size_t i = 0; i < size_count; i++) {
+		size_t first = sizes[i] / 2;
+		struct copy half = *copy;
+		struct repeat repeat = { .rounds = me.rank ? write_rounds : read_rounds, .arg = &half };
+		double seconds;
+
+		if (!first)
+			continue;
+		half.size = me.rank ? sizes[i] - first : first;
+		if (me.rank) {
+			half.to = (char *)copy->from + first;
+			half.there = copy->there_to + first;
+		}
+		seconds = repeat_time(&repeat).seconds;
+		if (me.rank == 0)
+			group_sample(CMA_BOTH_TIME, (double)sizes[i], seconds);
+	}
 }
 
 static void measure_copies(struct copy *copy)
@@ -186,6 +203,15 @@ static void measure_copies(struct copy *copy)
 		}
 }
 
+static void run_line(void *arg)
+{
+	double seconds = group_line();
+
+	(void)arg;
+	if (me.rank == 0)
+		group_sample(LINE_LATENCY, 64, seconds);
+}
+
 /* While the first process copies the second one sleeps. */
 static void run_process(void *arg)
 {
@@ -201,7 +227,9 @@ static void run_process(void *arg)
 	copy.from = buffer(largest);
 	copy.to = buffer(largest);
 	exchange_buffers(&copy);
+	measure_both(&copy);
 	if (me.rank == 0) {
+		group_line_was(NAN);
 		group_sample(LINE_LATENCY, 64, line_time / 2);
 		group_sample(PIPE_LATENCY, 1, pipe_time / 2 - WAKEUP_PAUSE);
 		measure_copies(&copy);
@@ -217,7 +245,7 @@ static void usage(void)
 {
 	fprintf(stderr,
 		"usage: floor_bench [-n turns] [-s size,size...] [-c cpu,cpu...] [-b milliseconds] "
-		"[-C | -L]\n");
+		"[-C | -L | -l]\n");
 	exit(2);
 }
 
@@ -241,13 +269,14 @@ int main(int argc, char **argv)
 {
 	static char *subjects[] = { "machine" };
 	static const struct group_attr attr = { 2, DEADLINE, run_process, NULL };
+	static const struct group_attr line_attr = { 2, DEADLINE, run_line, NULL };
 	static struct result result;
 	struct table table = { figures, FIGURES, subjects, 1, NULL, 0, 0 };
 	const char *cpu_list = NULL;
 	int option, turns = 7;
-	bool csv = false;
+	bool csv = false, only_line = false;
 
-	while ((option = getopt(argc, argv, "n:s:c:b:CL")) != -1) {
+	while ((option = getopt(argc, argv, "n:s:c:b:CLl")) != -1) {
 		if (option == 'n')
 			turns = atoi(optarg);
 		else if (option == 's')
@@ -258,6 +287,8 @@ int main(int argc, char **argv)
 			repeat_budget = atof(optarg) * 1e-3;
 		else if (option == 'C')
 			csv = true;
+		else if (option == 'l')
+			only_line = true;
 		else if (option == 'L')
 			return table_list_figures(&table), 0;
 		else
@@ -266,6 +297,11 @@ int main(int argc, char **argv)
 	if (turns < 1 || turns > TURNS_MAX || optind != argc || repeat_budget <= 0 ||
 	    !group_choose_cpus(cpu_list))
 		usage();
+	if (only_line) {
+		group_run(&line_attr, &result);
+		printf("%.3g\n", result.count ? result.samples[0].value : NAN);
+		return result.outcome == FAILED;
+	}
 	for (int turn = 0; turn < turns; turn++) {
 		share_line_and_pipes();
 		group_run(&attr, &result);

@@ -10,6 +10,7 @@
 #include "group.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,11 +23,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "line.h"
+
 struct board {
 	_Alignas(64) _Atomic uint32_t arrived;
 	_Alignas(64) _Atomic uint32_t generation; /* of the barrier */
 	_Alignas(64) _Atomic uint32_t flag;
 	_Alignas(64) _Atomic bool ended; /* somebody writes the outcome */
+	struct line line;
 	struct result result;
 	struct seat seats[PROCESSES_MAX];
 	char names[NAMES_MAX][NAME_MAX_BYTES];
@@ -36,6 +40,7 @@ struct cpus cpus;
 struct process me;
 
 static struct board *board;
+static double line_was = NAN;
 
 /* ---- a process --------------------------------------------------------------------------------- */
 
@@ -100,6 +105,18 @@ void group_barrier(void (*idle)(void *arg), void *arg)
 	}
 }
 
+double group_line(void)
+{
+	if (me.processes != 2 || me.crowded)
+		return NAN;
+	return line_way(&board->line, (uint32_t)me.rank, false);
+}
+
+void group_line_was(double seconds)
+{
+	line_was = seconds;
+}
+
 /* One process of a group has the samples; which one, the measurement says. */
 void group_sample(int figure, double x, double value)
 {
@@ -107,7 +124,7 @@ void group_sample(int figure, double x, double value)
 
 	if (result->count == SAMPLES_MAX)
 		finish(FAILED, "samples", "too many");
-	result->samples[result->count++] = (struct sample){ figure, x, value };
+	result->samples[result->count++] = (struct sample){ figure, x, value, line_was };
 }
 
 void finish(enum outcome outcome, const char *what, const char *why)

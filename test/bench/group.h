@@ -24,10 +24,10 @@
 
 enum outcome { MEASURED, UNAVAILABLE, FAILED };
 
-/* A figure at some x: bytes, processes, entries. NAN: not to be had. */
+/* A figure at some x: bytes, processes, entries. NAN: not to be had; `line`: see line.h, NAN: not known. */
 struct sample {
 	int figure;
-	double x, value;
+	double x, value, line;
 };
 
 struct result {
@@ -88,6 +88,12 @@ void group_set_flag(uint32_t value);
 uint32_t group_flag(void);
 
 void group_sample(int figure, double x, double value);
+
+/* How far the two of a group are apart, see line.h; both call it, together. NAN: they are more, or on one processor. */
+double group_line(void);
+
+/* How far they were in what the samples are of that follow. */
+void group_line_was(double seconds);
 
 /* Ends the process and, if it has not MEASURED, the group: the parent sees the first one's reason. */
 void finish(enum outcome outcome, const char *what, const char *why) __attribute__((noreturn));

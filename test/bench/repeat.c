@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "group.h"
+#include "line.h"
 
 #define ROUNDS_MAX 10000000L
 
@@ -42,20 +43,30 @@ static struct repeat_time run(const struct repeat *repeat, long count)
 	return sum_up(repeat, time);
 }
 
+static double line_now(const struct repeat *repeat)
+{
+	return repeat->alone ? NAN : group_line();
+}
+
 struct repeat_time repeat_time(const struct repeat *repeat)
 {
 	struct repeat_time time = run(repeat, 2);
+	double line;
 	long count = 2;
 
 	while (time.seconds < repeat_budget / 10 && count < ROUNDS_MAX) {
 		count *= 4;
 		time = run(repeat, count);
 	}
-	if (isnan(time.seconds))
+	if (isnan(time.seconds)) {
+		group_line_was(NAN);
 		return time;
+	}
 	count = (long)ceil((double)count * repeat_budget / time.seconds);
 	count = count < 3 ? 3 : count > ROUNDS_MAX ? ROUNDS_MAX : count;
+	line = line_now(repeat);
 	time = run(repeat, count);
+	group_line_was(line_of_sample(line, line_now(repeat)));
 	time.seconds /= (double)count;
 	time.cpu /= (double)count;
 	return time;

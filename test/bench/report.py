@@ -24,7 +24,7 @@ KIB, MIB = 1 << 10, 1 << 20
 # File, figure, title of y, what the floor is: (figure of the machine, its name, from seconds to this).
 COLOURS = {"shmcma": "#c02020", "shm": "#2060c0", "tcp": "#e0a000", "shm:new": "#20a0c0", "ucx": "#208040",
            "ompi:shmcma": "#c02020", "ompi:vader": "#8040a0", "ompi:sm": "#8040a0"}
-COPIES = [("memcpy_time", "memcpy"), ("cma_read_time", "process_vm_readv")]
+COPIES = [("memcpy_time", "memcpy"), ("cma_read_time", "process_vm_readv"), ("cma_both_time", "CMA by both at once")]
 PLOTS = [
     ("tagged_latency", "us", "time"), ("plain_latency", "us", "time"),
     ("bandwidth", "MB/s", "speed"), ("bidirectional", "MB/s", "speed"),
@@ -132,16 +132,17 @@ class Goal:
         self.idea = idea
         self.at_most = at_most
         self.at_least = at_least
-        self.ratios = []  # (size, ratio)
+        self.ratios = []  # (size, ratio, whether of samples that were taken alike)
 
-    def add(self, x, ours, theirs):
-        if ours and theirs:
-            self.ratios.append((x, ours / theirs))
+    def add(self, x, ratio):
+        """`ratio`: of Results, or None."""
+        if ratio:
+            self.ratios.append((x, *ratio))
         return self
 
     def worst(self):
         pick = min if self.at_least else max
-        return pick(self.ratios, key=lambda pair: pair[1]) if self.ratios else None
+        return pick(self.ratios, key=lambda ratio: ratio[1]) if self.ratios else None
 
     def reached(self):
         if not self.ratios:
@@ -156,29 +157,28 @@ class Goal:
     def measured(self):
         if not self.ratios:
             return "-"
-        x, ratio = self.worst()
-        return f"{ratio:.{2 if self.unit else 0}f}{self.unit}" + (f" ({human(x)})" if len(self.ratios) > 1 else "")
+        x, ratio, alike = self.worst()
+        return f"{ratio:.{2 if self.unit else 0}f}{self.unit}" + ("" if alike else "*") \
+            + (f" ({human(x)})" if len(self.ratios) > 1 else "")
 
     def row(self):
         verdict = {None: "-", True: "reached", False: "**not reached**"}[self.reached()]
         return f"| {self.what} | {self.limit()} | {self.measured()} | {verdict} |"
 
 
-class Measured:
-    """Medians, asked for one by one; None where there is none."""
+def measured_sizes(results, figure, low, high):
+    return [x for x in sorted(results.medians.get(figure, {}).get("shmcma", {})) if low <= x <= high]
 
-    def __init__(self, found):
-        self.found = found
 
-    def get(self, figure, subject, x):
-        return self.found.get(figure, {}).get(subject, {}).get(x)
+def of_medians(ours, theirs):
+    """A ratio of what is not one figure of two subjects, or does not depend on where the processors are."""
+    return (ours / theirs, True) if ours and theirs else None
 
-    def best(self, figure, subjects, x, better):
-        values = [value for value in (self.get(figure, subject, x) for subject in subjects) if value]
-        return better(values) if values else None
 
-    def sizes(self, figure, low, high):
-        return [x for x in sorted(self.found.get(figure, {}).get("shmcma", {})) if low <= x <= high]
+def of_best(results, figure, others, x, worst):
+    """The ratio to the best of the others: the `worst` (max or min) of those to each."""
+    ratios = [ratio for ratio in (results.ratio(figure, "shmcma", other, x) for other in others) if ratio]
+    return worst(ratios) if ratios else None
 
 
 SHM = ("shm", "shm:new")
@@ -186,99 +186,95 @@ NAMES = {"shm": "Debian's shm", "shm:new": "the newest release's shm", "ucx": "U
          "ompi:vader": "Open MPI's vader", "ompi:sm": "Open MPI's sm"}
 
 
-def against(measured, figure, other, sizes, what, **limit):
+def against(results, figure, other, at, what, **limit):
     """A goal on one figure, ours against another subject's, at these sizes."""
     goal = Goal(f"{what}: of {NAMES[other]}", **limit)
-    for x in sizes:
-        goal.add(x, measured.get(figure, "shmcma", x), measured.get(figure, other, x))
+    for x in at:
+        goal.add(x, results.ratio(figure, "shmcma", other, x))
     return goal
 
 
-def message_goals(measured):
-    ours = measured.get("tagged_latency", "shmcma", 8)
+def message_goals(results):
     what = "8 B tagged ping-pong, one way"
+    of_line = results.of_line("tagged_latency", "shmcma", 8)
     goals = [Goal(f"{what}: of one cache line's way", at_most=1.35, idea="message").add(
-        8, ours, measured.get("line_latency", "machine", 64))]
+        8, of_line and (of_line, True))]
     for other, limit in (("shm:new", 0.65), ("shm", 0.35), ("ucx", 0.8)):
-        goals.append(against(measured, "tagged_latency", other, [8], what, at_most=limit, idea="message"))
+        goals.append(against(results, "tagged_latency", other, [8], what, at_most=limit, idea="message"))
     for other, limit in (("shm", 2), ("shm:new", 2), ("ucx", 1.2)):
-        goals.append(against(measured, "rate", other, [64], "64 B tagged rate, one pair", at_least=limit,
+        goals.append(against(results, "rate", other, [64], "64 B tagged rate, one pair", at_least=limit,
                              idea="rate"))
     medium = Goal("256 B to 16 KiB latency: of the better of shm and UCX, at the worst size", at_most=0.75,
                   idea="medium")
     for figure, what in (("instructions_to_ring", "from the entry of fi_tsend to the store in the ring"),
                          ("instructions_to_queue", "from the ring to the completion in its queue")):
         goals.append(Goal(f"8 B tagged, instructions {what}", at_most=100, unit="",
-                          idea="message").add(8, measured.get(figure, "shmcma", 8), 1))
-    for x in measured.sizes("tagged_latency", 256, 16 * KIB):
-        medium.add(x, measured.get("tagged_latency", "shmcma", x),
-                   measured.best("tagged_latency", SHM + ("ucx",), x, min))
+                          idea="message").add(8, of_medians(results.get(figure, "shmcma", 8), 1)))
+    for x in measured_sizes(results, "tagged_latency", 256, 16 * KIB):
+        medium.add(x, of_best(results, "tagged_latency", SHM + ("ucx",), x, max))
     return goals + [medium]
 
 
-def bandwidth_goals(measured):
-    sizes = [64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB]
-    goals = [against(measured, "bandwidth", other, sizes, "bandwidth, 64 KiB to 16 MiB", at_least=limit,
+def bandwidth_goals(results):
+    at = [64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB]
+    goals = [against(results, "bandwidth", other, at, "bandwidth, 64 KiB to 16 MiB", at_least=limit,
                      idea="bandwidth")
              for other, limit in (("shm", 1.5), ("shm:new", 1.5), ("ucx", 1.3))]
     every = Goal("bandwidth: of the better of shm and UCX, at the worst of all sizes", at_least=1.0,
                  idea="bandwidth")
-    for x in measured.sizes("bandwidth", 1, 64 * MIB):
-        every.add(x, measured.get("bandwidth", "shmcma", x),
-                  measured.best("bandwidth", SHM + ("ucx",), x, max))
+    for x in measured_sizes(results, "bandwidth", 1, 64 * MIB):
+        every.add(x, of_best(results, "bandwidth", SHM + ("ucx",), x, min))
     return goals + [every]
 
 
-def onesided_goals(measured):
+def onesided_goals(results):
     """Ours with the target passive; shm's with it polling where it does not move without."""
     goals = []
     for move, floor in (("put", "cma_write_time"), ("get", "cma_read_time")):
-        sizes = measured.sizes(f"{move}_bandwidth_passive", 64 * KIB, 4 * MIB)
+        figure = f"{move}_bandwidth_passive"
+        at = measured_sizes(results, figure, 64 * KIB, 4 * MIB)
         for other in SHM:
             goal = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of {NAMES[other]}", at_least=1.2,
                         idea="onesided")
-            for x in sizes:
-                theirs = (measured.get(f"{move}_bandwidth_passive", other, x)
-                          or measured.get(f"{move}_bandwidth", other, x))
-                goal.add(x, measured.get(f"{move}_bandwidth_passive", "shmcma", x), theirs)
+            for x in at:
+                theirs = results.get(figure, other, x) or results.get(f"{move}_bandwidth", other, x)
+                goal.add(x, of_medians(results.get(figure, "shmcma", x), theirs))
             goals.append(goal)
         cma = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of CMA's own speed", at_least=0.97,
                    idea="onesided")
-        for x in sizes:
-            seconds = measured.get(floor, "machine", x)
-            cma.add(x, measured.get(f"{move}_bandwidth_passive", "shmcma", x), seconds and x / seconds)
+        for x in at:
+            seconds = results.get(floor, "machine", x)
+            cma.add(x, of_medians(results.get(figure, "shmcma", x), seconds and x / seconds))
         goals.append(cma)
     return goals
 
 
-def other_goals(measured):
+def other_goals(results):
     goals = []
     for few in (10, 100):
         goals.append(Goal(f"10,000 receives matched in reverse order: of the time with {few}", at_most=1.2,
                           idea="matching").add(
-            10000, measured.get("posted_reverse", "shmcma", 10000),
-            measured.get("posted_reverse", "shmcma", few)))
-    own = "ompi:sm" if "ompi:sm" in measured.found.get("mpi_latency", {}) else "ompi:vader"
+            10000, of_medians(results.get("posted_reverse", "shmcma", 10000),
+                              results.get("posted_reverse", "shmcma", few))))
+    own = "ompi:sm" if "ompi:sm" in results.medians.get("mpi_latency", {}) else "ompi:vader"
     latency = Goal(f"Open MPI over shmcma, latency at 8 B: of {NAMES[own]}", at_most=1.0, idea="mpi")
-    latency.add(8, measured.get("mpi_latency", "ompi:shmcma", 8), measured.get("mpi_latency", own, 8))
+    latency.add(8, results.ratio("mpi_latency", "ompi:shmcma", own, 8))
     bandwidth = Goal(f"Open MPI over shmcma, bandwidth from 64 KiB: of {NAMES[own]}", at_least=1.2, idea="bandwidth")
-    for x in sorted(measured.found.get("mpi_bandwidth", {}).get(own, {})):
+    for x in sorted(results.medians.get("mpi_bandwidth", {}).get(own, {})):
         if x >= 64 * KIB:
-            bandwidth.add(x, measured.get("mpi_bandwidth", "ompi:shmcma", x),
-                          measured.get("mpi_bandwidth", own, x))
+            bandwidth.add(x, results.ratio("mpi_bandwidth", "ompi:shmcma", own, x))
     goals += [latency, bandwidth]
     for other in SHM:
-        goals.append(against(measured, "startup_time", other, [63], "endpoint + first message to 63 peers, time",
+        goals.append(against(results, "startup_time", other, [63], "endpoint + first message to 63 peers, time",
                              at_most=0.25, idea="startup"))
-        goals.append(against(measured, "total_shm", other, [63],
+        goals.append(against(results, "total_shm", other, [63],
                              "endpoint + first message to 63 peers, /dev/shm", at_most=0.125, idea="startup"))
     return goals
 
 
-def goal_lines(found):
-    measured = Measured(found)
-    goals = (message_goals(measured) + bandwidth_goals(measured) + onesided_goals(measured)
-             + other_goals(measured))
+def goal_lines(results):
+    goals = (message_goals(results) + bandwidth_goals(results) + onesided_goals(results)
+             + other_goals(results))
     lines = ["| what | figure | measured | |", "|---|---|---|---|"] + [goal.row() for goal in goals]
     short = [goal for goal in goals if goal.reached() is False]
     if short:
@@ -295,45 +291,65 @@ def goal_lines(found):
 # ---- the page ----------------------------------------------------------------------------------------
 
 
-def wakeup_lines(found):
+def wakeup_lines(results):
     """The wake-up beside tcp's, and beside the kernel's own."""
     rows = [("poll(2) on FI_WAIT_FD", "wakeup_fd"), ("fi_cq_sread", "wakeup_sread")]
-    pipe = found.get("pipe_latency", {}).get("machine", {}).get(1)
+    pipe = results.get("pipe_latency", "machine", 1)
     lines = ["| asleep in | shmcma, us | tcp, us | of tcp | of a pipe |", "|---|---|---|---|---|"]
     for title, figure in rows:
-        ours, tcp = (found.get(figure, {}).get(subject, {}).get(8) for subject in ("shmcma", "tcp"))
+        ours, tcp = (results.get(figure, subject, 8) for subject in ("shmcma", "tcp"))
         numbers = ["-" if value is None else f"{value * 1e6:.1f}" for value in (ours, tcp)]
         ratios = [f"{ours / other:.2f} ×" if ours and other else "-" for other in (tcp, pipe)]
         lines.append("| " + " | ".join([title] + numbers + ratios) + " |")
     return lines
 
 
-def table_lines(figure, row_of, columns):
-    head, rows = figures.cells(figure, row_of, columns)
+def large_lines(results):
+    """Large messages beside what the two processes can do without any."""
+    lines = ["| bytes | shmcma, MB/s | CMA by one process | CMA by both at once, a half each | of both |",
+             "|---:|---:|---:|---:|---:|"]
+    for x in measured_sizes(results, "bandwidth", 64 * KIB, 64 * MIB):
+        ours, *floors = (results.get("bandwidth", "shmcma", x),
+                         *(results.get(figure, "machine", x) for figure in ("cma_read_time", "cma_both_time")))
+        if all(floors):
+            one, both = (x / seconds for seconds in floors)
+            speeds = [f"{speed / 1e6:.0f}" for speed in (ours, one, both)]
+            lines.append("| " + " | ".join([human(x)] + speeds + [f"{ours / both:.2f} ×"]) + " |")
+    return lines
+
+
+def table_lines(name, figure, results, columns):
+    head, rows = figures.cells(name, figure, results, columns)
     lines = ["| " + " | ".join(head) + " |", "|" + "---:|" * len(head)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows]
 
 
-def page(names, found, about, drawn):
+def page(names, results, about, drawn):
     notes = [line[len("note: "):] for line in about if line.startswith("note: ")]
     subjects = next(line for line in about if line.startswith("subjects: ")).split()[1:]
     lines = ["# shmcma: benchmark", ""]
     lines += [f"- {line}" for line in about if not line.startswith("note: ")]
-    lines += ["", "All figures are medians of turns that the subjects took one after the other in this run, pinned; ratios "
-              "of columns say how many times better the first is. `samples.csv` has every sample."]
+    lines += ["", "All figures are medians of turns that the subjects took one after the other in this run, "
+              "pinned; ratios of columns say how many times better the first is. `samples.csv` has every sample.",
+              "", "Where a virtual machine's processors are is its owner's choice, and may change within a second, "
+              "and times of two processes by two or three times with it. So what a cache line takes from one to the other is "
+              "looked at right before and after each sample, and a ratio is the median of those of all pairs of "
+              "samples for which that was alike, within 15 %. Where there were not enough of them it is that of the "
+              "medians, and has an asterisk. Of one-sided operations, matching and start-up nobody looks."]
     if notes:
         lines += ["", "Not measured, or not all:", ""] + [f"- {note}" for note in notes]
-    lines += ["", "## Figures to reach", ""] + goal_lines(found)
-    lines += ["", "## Wake-up beside tcp", ""] + wakeup_lines(found)
+    lines += ["", "## Figures to reach", ""] + goal_lines(results)
+    lines += ["", "## Large messages beside the machine's limit", ""] + large_lines(results)
+    lines += ["", "## Wake-up beside tcp", ""] + wakeup_lines(results)
     lines += ["", "## All figures"]
     for name, figure in names.items():
-        if name not in found:
+        if name not in results.medians:
             continue
         lines += ["", f"### {figure.title}", ""]
         if name in drawn:
             lines += [f"![{figure.title}]({name}.svg)", ""]
         columns = [subject for subject in subjects if figures.can_have(subject, name)]
-        lines += table_lines(figure, found[name], columns)
+        lines += table_lines(name, figure, results, columns)
     return lines
 
 
@@ -345,10 +361,10 @@ def main():
     if not os.path.exists(os.path.join(directory, "samples.csv")):
         sys.exit(f"report: no results in {directory}: make bench")
     names = figures.catalogue(build)
-    found = figures.medians(figures.read_samples(directory))
-    drawn = plots(directory, names, found)
+    results = figures.Results(figures.read_samples(directory))
+    drawn = plots(directory, names, results.medians)
     about = figures.read_lines(directory, "about.txt")
-    figures.write_lines(directory, "report.md", page(names, found, about, drawn))
+    figures.write_lines(directory, "report.md", page(names, results, about, drawn))
     print(f"report: {directory}/report.md")
 
 

@@ -48,5 +48,21 @@ if command -v objdump >/dev/null && FI_PROVIDER_PATH="$build/.libs" valgrind -q 
 			fail "no instructions_$figure of shmcma"
 	done
 fi
+if [ "$(nproc)" -gt 1 ]; then
+	grep -qE '^(tagged_latency|bandwidth|rate),shmcma,[0-9]*,0,[^,]*,[0-9]' "$BENCH_OUT/samples.csv" ||
+		fail "nobody looked how far the processors are apart"
+fi
+PYTHONPATH=$here python3 -B - <<END || fail "ratios are not of samples that were taken alike"
+from figures import Results, Sample
+near, far, nan = 40e-9, 150e-9, float("nan")
+samples = [("ours", value, near) for value in (1, 1, 1)] + [("ours", 4, far)]
+samples += [("theirs", value, near) for value in (2, 2)] + [("theirs", 8, far)] * 3 + [("blind", 2, nan)]
+results = Results(Sample("time", subject, 8, 0, value, line) for subject, value, line in samples)
+assert results.ratio("time", "ours", "theirs", 8) == (0.5, True)  # of the medians it is 0.125
+assert results.ratio("time", "ours", "blind", 8) == (0.5, False)  # of the medians
+assert results.ratio("time", "blind", "blind", 8) == (1, True)
+assert results.ratio("time", "ours", "nobody", 8) is None
+assert results.of_line("time", "ours", 8) == 1 / near
+END
 grep -q '^| 8 B tagged ping-pong' "$BENCH_OUT/report.md" || fail "the page has no figures to reach"
 echo "all figures are there"

@@ -141,8 +141,9 @@ void table_print_csv(const struct table *table)
 		const struct entry *entry = &table->entries[i];
 
 		if (!isnan(entry->sample.value))
-			printf("%s,%s,%.0f,%.9g\n", table->figures[entry->sample.figure].name,
-			       table->subjects[entry->subject], entry->sample.x, entry->sample.value);
+			printf("%s,%s,%.0f,%.9g,%.3g\n", table->figures[entry->sample.figure].name,
+			       table->subjects[entry->subject], entry->sample.x, entry->sample.value,
+			       entry->sample.line);
 	}
 }
 

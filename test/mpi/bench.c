@@ -4,16 +4,18 @@
  *
  *	bench [milliseconds for each figure] [size,size...]
  *
- * Prints lines "figure,size,value" for test/bench/bench.py: mpi_latency, half a round trip, seconds;
+ * Prints lines "figure,size,value,line" for test/bench/bench.py: mpi_latency, half a round trip, seconds;
  * mpi_bandwidth, windows of WINDOW messages (fewer of the large ones) from one buffer into one
  * buffer, each window answered, bytes per second. Each rank goes to the processor of its number, if it may.
- * It asserts data, once for each size, and no time.
+ * It asserts data, once for each size, and no time. `line`: what a cache line took between the processors, line.h.
  */
 #define _GNU_SOURCE
 #include "mpitest.h"
 
 #include <math.h>
 #include <sched.h>
+
+#include "../bench/line.h"
 
 enum { WINDOW = 64, SIZES_MAX = 64 };
 
@@ -22,6 +24,8 @@ static size_t sizes[SIZES_MAX] = { 0, 8, 64, 1024, 4096, 65536, 1048576 };
 static size_t size_count = 7;
 static double budget = 0.04;
 static unsigned char *ping, *pong;
+static struct line *line; /* shared by both */
+static bool crowded;	  /* there is one processor */
 
 static void pin(void)
 {
@@ -32,6 +36,7 @@ static void pin(void)
 	CPU_ZERO(&mine);
 	if (sched_getaffinity(0, sizeof(all), &all))
 		return;
+	crowded = CPU_COUNT(&all) < mt_size;
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
 		if (CPU_ISSET(cpu, &all) && seen++ == mt_rank % CPU_COUNT(&all))
 			CPU_SET(cpu, &mine);
@@ -89,18 +94,27 @@ static double timed(void (*run)(size_t, long), size_t size, long count)
 	return seconds;
 }
 
+static double line_now(void)
+{
+	MPI_Barrier(MPI_COMM_WORLD);
+	return line_way(line, (uint32_t)mt_rank, crowded);
+}
+
 /* Of one; growing numbers warm up and tell how many fill the time. */
-static double measure(void (*run)(size_t, long), size_t size)
+static double measure(void (*run)(size_t, long), size_t size, double *line_of)
 {
 	long count = 2;
-	double seconds = timed(run, size, count);
+	double seconds = timed(run, size, count), before;
 
 	while (seconds < budget / 10 && count < 10000000) {
 		count *= 4;
 		seconds = timed(run, size, count);
 	}
 	count = (long)fmax(3, fmin(1e7, ceil((double)count * budget / seconds)));
-	return timed(run, size, count) / (double)count;
+	before = line_now();
+	seconds = timed(run, size, count);
+	*line_of = line_of_sample(before, line_now());
+	return seconds / (double)count;
 }
 
 static void check_data(size_t size)
@@ -113,18 +127,33 @@ static void check_data(size_t size)
 
 static void measure_size(size_t size)
 {
-	double latency, window;
+	double latency, window, latency_line, window_line;
 
 	mt_enter("size");
 	check_data(size);
-	latency = measure(round_trips, size) / 2;
-	window = measure(windows, size);
+	latency = measure(round_trips, size, &latency_line) / 2;
+	window = measure(windows, size, &window_line);
 	if (mt_rank)
 		return;
-	printf("mpi_latency,%zu,%.9g\n", size, latency);
+	printf("mpi_latency,%zu,%.9g,%.3g\n", size, latency, latency_line);
 	if (size)
-		printf("mpi_bandwidth,%zu,%.9g\n", size, (double)size * window_of(size) / window);
+		printf("mpi_bandwidth,%zu,%.9g,%.3g\n", size, (double)size * window_of(size) / window,
+		       window_line);
 	fflush(stdout);
+}
+
+/* In the first one's memory. */
+static void share_line(MPI_Win *window)
+{
+	MPI_Aint bytes = mt_rank ? 0 : 2 * sizeof(struct line);
+	int unit;
+
+	MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &line, window);
+	MPI_Win_shared_query(*window, 0, &bytes, &unit, &line);
+	line = (struct line *)(((uintptr_t)line + 63) / 64 * 64);
+	if (!mt_rank)
+		line->word = 0;
+	MPI_Barrier(MPI_COMM_WORLD);
 }
 
 static void parse_sizes(char *text)
@@ -139,6 +168,7 @@ static void parse_sizes(char *text)
 int main(int argc, char **argv)
 {
 	size_t largest = 1;
+	MPI_Win window;
 
 	mt_init(&argc, &argv, "bench");
 	MT_CHECK(mt_size == 2, "needs two ranks");
@@ -147,6 +177,7 @@ int main(int argc, char **argv)
 	if (argc > 2)
 		parse_sizes(argv[2]);
 	pin();
+	share_line(&window);
 	for (size_t i = 0; i < size_count; i++)
 		largest = sizes[i] > largest ? sizes[i] : largest;
 	ping = mt_alloc(largest);
@@ -155,6 +186,7 @@ int main(int argc, char **argv)
 		measure_size(sizes[i]);
 	mt_free(ping);
 	mt_free(pong);
+	MPI_Win_free(&window);
 	mt_enter("finish");
 	MPI_Finalize();
 	return EXIT_SUCCESS;
