@@ -74,6 +74,14 @@ static uint32_t clamp(uint32_t value, uint32_t least, uint32_t most)
 	return value < least ? least : value > most ? most : value;
 }
 
+/* The largest payload of the short way (tx.c): in a record, or in one buffer. It is not asked whether it is injected. */
+static uint32_t short_most(const struct sc_config *config)
+{
+	uint32_t buffer = clamp(config->eager_max, 0, config->buf_size);
+
+	return clamp(buffer, config->inline_max, SC_INJECT_MAX);
+}
+
 /* A configuration that the rest can rely on: powers of two, limits of the record formats. */
 static void config_settle(struct sc_ep *ep)
 {
@@ -86,8 +94,8 @@ static void config_settle(struct sc_ep *ep)
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
-	ep->short_end = ep->order || !ep->tx_cq ? 0 : config->inline_max + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
+	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config) + 1;
 	if (config->window < 1024)
 		config->window = 1024;
 }

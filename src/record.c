@@ -180,7 +180,7 @@ static void buffer_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
 			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS])
 {
-	uint32_t flags = peer->fill.way == SC_FILL_CLEANED && size >= SC_FILL_MIN ? SC_ABI_F_CLEAN : 0;
+	uint32_t flags = sc_record_fill_flags(peer, size);
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	uint32_t count = 1;
 

@@ -41,6 +41,12 @@ uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_AB
 uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
 			struct iovec iov[SC_ABI_RECORD_BUFS]);
 
+/* What is to be among the flags of a record whose buffers are filled next, with so many bytes. */
+static inline uint32_t sc_record_fill_flags(const struct sc_peer *peer, uint32_t size)
+{
+	return peer->fill.way == SC_FILL_CLEANED && size >= SC_FILL_MIN ? SC_ABI_F_CLEAN : 0;
+}
+
 /*
  * Fill `size` bytes of a payload, from `offset` on, into buffers lent with the next record. Returns what is to be
  * among the record's flags.

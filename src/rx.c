@@ -158,7 +158,17 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
-/* In a buffer of a peer whose segment we have. The record stays in the ring. */
+/* A record that names buffers, of so many bytes, has been taken. */
+static inline void buffers_read(struct sc_peer *peer, uint32_t size)
+{
+	peer->lent += size + 1;
+	if (peer->lent > PUBLISH_BYTES) {
+		sc_record_clean(peer->ep);
+		sc_peer_publish(peer);
+	}
+}
+
+/* In one buffer of a peer whose segment we have. */
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
@@ -167,7 +177,8 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	uint64_t tag;
 	uint16_t buf;
 
-	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE || sc_ctl_flags(ctl) & SC_ABI_F_ACK || !peer->ep->line_end)
+	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE || sc_ctl_flags(ctl) & SC_ABI_F_ACK || sc_ctl_lines(ctl) != 1 ||
+	    !peer->ep->line_end || !peer->seg)
 		return false;
 	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
 	if (!size || size > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
@@ -178,6 +189,9 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 		return false;
 	memcpy(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), size);
 	sc_plain_end(peer->ep, op, peer, tag, sc_load_relaxed_64(&record->data), ctl);
+	sc_record_read(peer, ctl);
+	sc_ring_release(&peer->rx, 1);
+	buffers_read(peer, size);
 	return true;
 }
 
@@ -189,8 +203,6 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint64_t words[7];
 
-	if (take_buffer(peer, ctl))
-		return 0;
 	switch (sc_ctl_kind(ctl)) {
 	case SC_ABI_INLINE:
 	case SC_ABI_BOUNCE:
@@ -277,11 +289,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, lines);
 	if (names_buffers(kind))
-		peer->lent += sc_ctl_size(ctl) + 1;
-	if (peer->lent > PUBLISH_BYTES) {
-		sc_record_clean(peer->ep);
-		sc_peer_publish(peer);
-	}
+		buffers_read(peer, sc_ctl_size(ctl));
 	return 0;
 }
 
@@ -291,7 +299,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	int ret = 0;
 
 	while (ctl && taken < SC_RX_BURST) {
-		if (!take_inline(peer, ctl))
+		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl))
 			ret = take_next(peer, ctl);
 		taken += ret != -ENOMEM;
 		if (ret == -ECONNRESET)

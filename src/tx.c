@@ -239,15 +239,15 @@ static inline __attribute__((always_inline)) void inline_store(struct sc_peer *p
 	count_sent(peer, record.size, SC_ABI_UNITS(record.size), &peer->ep->counters.tx_inline);
 }
 
-/* Lines, and units of the window, that a payload in a record leaves free besides. */
+/* Lines, and units of the window, that a payload leaves free besides. */
 static inline uint32_t lines_left(size_t size)
 {
 	return size > INLINE_ALWAYS ? SC_ABI_RING_LINES / 2 : 0;
 }
 
-static inline uint64_t units_left(const struct sc_peer *peer, size_t size)
+static inline uint64_t units_left(const struct sc_peer *peer, bool half)
 {
-	return size > INLINE_ALWAYS ? peer->seg->header.window / 2 : 0;
+	return half ? peer->seg->header.window / 2 : 0;
 }
 
 /* -ENOBUFS: not now, take another way, which a small one has not. */
@@ -258,7 +258,7 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	struct sc_abi_line *line;
 
 	record.lines = sc_inline_lines(record.flags, size);
-	if (!window_room(peer, SC_ABI_UNITS(size) + units_left(peer, size)))
+	if (!window_room(peer, SC_ABI_UNITS(size) + units_left(peer, size > INLINE_ALWAYS)))
 		return peer->error ? peer->error : no_room;
 	ret = sc_record_room(peer, record.lines + lines_left(size));
 	if (ret)
@@ -284,6 +284,20 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 #define SHORT_FLAGS (SC_TAGGED | SC_SILENT | SC_SEND_DATA | SC_SEND_INJECT)
 
 /*
+ * Does it fit the window, with half of it left besides, is the peer there, and room for the completion?
+ * units_limit is 0 while there is no ring.
+ */
+static inline __attribute__((always_inline)) bool is_ready(const struct sc_peer *peer, uint64_t units,
+							   bool leaves_half)
+{
+	const struct sc_cq *cq = peer->ep->tx_cq;
+
+	return peer->units_sent + units <= peer->units_limit &&
+	       peer->units_sent + units + units_left(peer, leaves_half) <= peer->units_limit &&
+	       !sc_peer_has_closed(peer) && !sc_cq_is_full(cq) && cq->tail - cq->head < cq->room;
+}
+
+/*
  * The short way. The reader is woken last, and what could be called for before is looked at first: so it needs few
  * registers. `lines` and `units`, of its record: a message of one line has code of its own, where they are constants.
  */
@@ -299,10 +313,7 @@ send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, u
 	struct sc_ep *ep = peer->ep;
 	struct sc_cq *cq = ep->tx_cq;
 
-	/* units_limit is 0 while there is no ring */
-	if (peer->units_sent + units > peer->units_limit ||
-	    peer->units_sent + units + units_left(peer, size) > peer->units_limit ||
-	    sc_peer_has_closed(peer) || sc_cq_is_full(cq) || cq->tail - cq->head >= cq->room ||
+	if (!is_ready(peer, units, size > INLINE_ALWAYS) ||
 	    !sc_ring_has_room(&peer->tx, lines + lines_left(size)))
 		return false;
 	line = sc_ring_reserve(&peer->tx);
@@ -323,21 +334,66 @@ static __attribute__((noinline)) bool send_lines(struct sc_peer *peer, const voi
 			  sc_inline_lines(0, (uint32_t)size), SC_ABI_UNITS(size));
 }
 
+/* Buffers that eager messages leave to pieces, which have no other way to go. */
+static uint32_t piece_reserve(const struct sc_ep *ep)
+{
+	return ep->pool.count / 2 < PIECE_BUFS ? ep->pool.count / 2 : PIECE_BUFS;
+}
+
+/* The record of a message whose payload is in so many buffers, lent with it. The reader is still to be woken. */
+static inline void bounce_store(struct sc_peer *peer, const struct sc_abi_bounce *record, uint32_t flags,
+				uint32_t size, uint32_t buffers)
+{
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+
+	(void)SC_INJECT("tx.bounce_words");
+	/* at once, and last: the reader looks at this line all the time, and each look takes it away from us */
+	memcpy(line->bytes, record, sizeof(*record));
+	(void)SC_INJECT("tx.bounce");
+	sc_ring_store(&peer->tx, line, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size), 1);
+	count_sent(peer, size, SC_ABI_UNITS(size), &peer->ep->counters.tx_bounce);
+	sc_record_reuse(peer, buffers);
+}
+
+/* The short way of a message that one buffer holds, and no record. */
+static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const void *buf, uint32_t size,
+						  uint64_t tag, uint64_t data, uint32_t flags,
+						  void *context, uint32_t cq_flags)
+{
+	const struct sc_send send = { .context = context, .cq_flags = cq_flags, .tag = tag, .data = data };
+	struct sc_abi_bounce record = { .tag = tag, .data = data };
+	struct sc_ep *ep = peer->ep;
+	struct sc_cq *cq = ep->tx_cq;
+	struct sc_pool *pool = &ep->pool;
+	uint32_t record_flags;
+
+	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1) ||
+	    sc_list_empty(&peer->borrower) ||
+	    !sc_pool_may_lend(pool, &peer->loans, 1, piece_reserve(ep)) || !sc_pool_has(pool, 1))
+		return false;
+	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
+	record_flags = (flags & MESSAGE_FLAGS) | sc_record_fill_flags(peer, size);
+	sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
+	(void)SC_INJECT("tx.buffer");
+	bounce_store(peer, &record, record_flags, size, 1);
+	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
+	if (!(flags & SC_SILENT))
+		eager_complete(cq, &send, size);
+	sc_ring_wake(&peer->tx);
+	return true;
+}
+
 bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
 		      uint32_t flags, void *context, uint32_t cq_flags)
 {
 	if (size >= peer->ep->short_end || flags & ~SHORT_FLAGS)
 		return false;
-	if (__builtin_expect(size > sc_inline_first(0), 0))
+	if (__builtin_expect(size <= sc_inline_first(0), 1))
+		return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags, 1,
+				  SC_ABI_UNITS(sc_inline_first(0)));
+	if (size <= peer->ep->config.inline_max)
 		return send_lines(peer, buf, size, tag, data, flags, context, cq_flags);
-	return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags, 1,
-			  SC_ABI_UNITS(sc_inline_first(0)));
-}
-
-/* Buffers that eager messages leave to pieces, which have no other way to go. */
-static uint32_t piece_reserve(const struct sc_ep *ep)
-{
-	return ep->pool.count / 2 < PIECE_BUFS ? ep->pool.count / 2 : PIECE_BUFS;
+	return send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
 }
 
 /*
@@ -352,11 +408,11 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	uint32_t flags = abi_flags(send);
 	uint32_t buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
 	uint64_t units = SC_ABI_UNITS(size);
-	struct sc_abi_bounce record = { .bufs = { 0 } };
+	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data };
 	int ret;
 
 	/* the upper half of the window is for rendezvous, which take less of it */
-	if (!window_room(peer, units + peer->seg->header.window / 2))
+	if (!window_room(peer, units + units_left(peer, true)))
 		return peer->error ? peer->error : -ENOBUFS;
 	ret = sc_record_room(peer, 1);
 	if (ret)
@@ -366,8 +422,6 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 			return peer->error;
 		return size <= SC_INJECT_MAX && peer->loans.count ? -EAGAIN : -ENOBUFS;
 	}
-	record.op = 0;
-	(void)SC_INJECT("tx.bounce_no_op");
 	if (flags & SC_ABI_F_ACK) {
 		struct sc_tx_op *op = op_begin(ep, peer, send, size);
 
@@ -376,16 +430,9 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 		record.op = sc_slab_id(op);
 		(void)SC_INJECT("tx.bounce_op");
 	}
-	record.tag = send->tag;
-	record.data = send->data;
 	flags |= sc_record_fill(peer, send->iov, send->iov_count, 0, size, record.bufs);
-	(void)SC_INJECT("tx.bounce_words");
-	/* at once, and last: the reader looks at this line all the time, and each look takes it away from us */
-	memcpy(sc_ring_reserve(&peer->tx)->bytes, &record, sizeof(record));
-	(void)SC_INJECT("tx.bounce");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size), 1);
-	sc_record_reuse(peer, buffers);
-	count_sent(peer, size, units, &ep->counters.tx_bounce);
+	bounce_store(peer, &record, flags, size, buffers);
+	sc_ring_wake(&peer->tx);
 	eager_done(peer, send, size, flags);
 	return 0;
 }
