@@ -24,7 +24,7 @@ FOREIGN = {
     "instructions_idle": ("instructions of a fi_cq_read that finds nothing", "bytes", 1, 0, True),
 }
 INSIDE = {"instructions_to_ring", "instructions_to_queue"}
-FLOOR = {"line_latency", "pipe_latency", "memcpy_time", "cma_read_time", "cma_write_time", "cma_both_time"}
+FLOOR = {"line_latency", "lines_latency", "pipe_latency", "memcpy_time", "cma_read_time", "cma_write_time", "cma_both_time"}
 UCX = {"tagged_latency", "bandwidth", "rate", "put_bandwidth_passive", "get_bandwidth_passive",
        "fetch_add_latency_passive", "compare_swap_latency_passive"}
 
@@ -98,25 +98,23 @@ class Results:
         return self.medians.get(figure, {}).get(subject, {}).get(x)
 
     def ratio(self, figure, subject, other, x):
+        """A subject's value in another's, see ratio_of()."""
+        return self.ratio_of((figure, subject, x), (figure, other, x))
+
+    def ratio_of(self, one, other):
         """
-        How many times the other's value the subject's is, and whether the processors were as far apart for both:
-        the median of all pairs for which they were. Of too few pairs, or where nobody looked, it is that of the
-        medians. None: there is none.
+        How many times the value of the second (figure, subject, x) that of the first is, and whether the processors
+        were as far apart for both: the median of all pairs of samples for which they were. Of too few pairs, or where
+        nobody looked, it is that of the medians. None: there is none.
         """
-        ours, theirs = (self.samples.get((figure, name, x), []) for name in (subject, other))
+        ours, theirs = self.samples.get(one, []), self.samples.get(other, [])
         pairs = [a.value / b.value for a in ours for b in theirs if b.value and are_alike(a.line, b.line)]
         if len(pairs) >= PAIRS:
             return statistics.median(pairs), True
-        if not self.get(figure, subject, x) or not self.get(figure, other, x):
+        if not self.get(*one) or not self.get(*other):
             return None
         known = any(not math.isnan(sample.line) for sample in ours + theirs)
-        return self.get(figure, subject, x) / self.get(figure, other, x), not known
-
-    def of_line(self, figure, subject, x):
-        """How many times the line's way at that time it is; None: nobody looked."""
-        of_turns = [sample.value / sample.line for sample in self.samples.get((figure, subject, x), [])
-                    if not math.isnan(sample.line)]
-        return statistics.median(of_turns) if of_turns else None
+        return self.get(*one) / self.get(*other), not known
 
 
 def line_of_sample(before, after):

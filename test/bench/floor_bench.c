@@ -8,6 +8,8 @@
  * Two processes, each on its own processor. Buffers are used again and again.
  *
  *	cache line	half the time in which a word in shared memory goes to the other processor and back
+ *	two lines	the same, where each direction has a word in a line of its own, as rings have: who writes it
+ *			has to take the line from who looks at it, which in one line comes with what was read
  *	pipe		half the time in which a byte goes through a pipe to who sleeps in read(2), and back
  *	memcpy		from one private buffer to another
  *	CMA		process_vm_readv(2) and process_vm_writev(2), the other process asleep
@@ -35,12 +37,13 @@
 #define SIZES_MAX 64
 #define DEADLINE 60 /* seconds */
 
-enum { LINE_LATENCY, PIPE_LATENCY, MEMCPY_TIME, CMA_READ_TIME, CMA_WRITE_TIME, CMA_BOTH_TIME, FIGURES };
+enum { LINE_LATENCY, LINES_LATENCY, PIPE_LATENCY, MEMCPY_TIME, CMA_READ_TIME, CMA_WRITE_TIME, CMA_BOTH_TIME, FIGURES };
 
 #define US "bytes", 1e6, 3, true
 
 static const struct figure figures[FIGURES] = {
 	[LINE_LATENCY] = { "line_latency", "one cache line one way, us", US },
+	[LINES_LATENCY] = { "lines_latency", "one way, with a line for each direction, us", US },
 	[PIPE_LATENCY] = { "pipe_latency", "one byte through a pipe to who sleeps, us", US },
 	[MEMCPY_TIME] = { "memcpy_time", "memcpy, us", US },
 	[CMA_READ_TIME] = { "cma_read_time", "process_vm_readv, us", US },
@@ -51,7 +54,7 @@ static const struct figure figures[FIGURES] = {
 static size_t sizes[SIZES_MAX] = { 64, 4096, 65536, 1048576, 4194304 };
 static size_t size_count = 5;
 
-static struct line *line; /* shared */
+static struct line *line, *lines; /* shared; each way's own */
 
 static int pipes[2][2]; /* to each process */
 
@@ -68,6 +71,24 @@ static bool line_rounds(void *arg, long count)
 {
 	(void)arg;
 	line_go(line, (uint32_t)me.rank, count, cpus.count < 2);
+	return true;
+}
+
+static bool lines_rounds(void *arg, long count)
+{
+	static uint32_t turn;
+
+	(void)arg;
+	while (count--) {
+		turn++;
+		if (me.rank == 0)
+			atomic_store_explicit(&lines[0].word, turn, memory_order_release);
+		while (atomic_load_explicit(&lines[!me.rank].word, memory_order_acquire) != turn)
+			if (cpus.count < 2)
+				sched_yield();
+		if (me.rank == 1)
+			atomic_store_explicit(&lines[1].word, turn, memory_order_release);
+	}
 	return true;
 }
 
@@ -159,6 +180,16 @@ static void exchange_buffers(struct copy *copy)
 	copy->there_to = theirs->words[2];
 }
 
+/* One way, without a pause in it. */
+static void measure_way(int figure, bool (*rounds)(void *arg, long count), double bytes, double pause)
+{
+	struct repeat repeat = { .rounds = rounds };
+	double seconds = repeat_time(&repeat).seconds / 2 - pause;
+
+	if (me.rank == 0)
+		group_sample(figure, bytes, seconds);
+}
+
 /* The first process is to get what the second one has. */
 static void measure_both(const struct copy *copy)
 {
@@ -215,9 +246,6 @@ static void run_line(void *arg)
 /* While the first process copies the second one sleeps. */
 static void run_process(void *arg)
 {
-	struct repeat line_repeat = { .rounds = line_rounds }, pipe_repeat = { .rounds = pipe_rounds };
-	double line_time = repeat_time(&line_repeat).seconds,
-	       pipe_time = repeat_time(&pipe_repeat).seconds;
 	struct copy copy = { 0 };
 	size_t largest = 0;
 
@@ -227,11 +255,11 @@ static void run_process(void *arg)
 	copy.from = buffer(largest);
 	copy.to = buffer(largest);
 	exchange_buffers(&copy);
+	measure_way(LINE_LATENCY, line_rounds, 64, 0);
+	measure_way(LINES_LATENCY, lines_rounds, 64, 0);
+	measure_way(PIPE_LATENCY, pipe_rounds, 1, WAKEUP_PAUSE);
 	measure_both(&copy);
 	if (me.rank == 0) {
-		group_line_was(NAN);
-		group_sample(LINE_LATENCY, 64, line_time / 2);
-		group_sample(PIPE_LATENCY, 1, pipe_time / 2 - WAKEUP_PAUSE);
 		measure_copies(&copy);
 		write_byte(1);
 	} else {
@@ -258,7 +286,8 @@ static void parse_sizes(char *text)
 
 static void share_line_and_pipes(void)
 {
-	line = mmap(NULL, sizeof(*line), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	line = mmap(NULL, 3 * sizeof(*line), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	lines = line + 1;
 	if (line == MAP_FAILED || pipe(pipes[0]) || pipe(pipes[1])) {
 		perror("floor_bench");
 		exit(1);

@@ -62,7 +62,6 @@ assert results.ratio("time", "ours", "theirs", 8) == (0.5, True)  # of the media
 assert results.ratio("time", "ours", "blind", 8) == (0.5, False)  # of the medians
 assert results.ratio("time", "blind", "blind", 8) == (1, True)
 assert results.ratio("time", "ours", "nobody", 8) is None
-assert results.of_line("time", "ours", 8) == 1 / near
 END
 grep -q '^| 8 B tagged ping-pong' "$BENCH_OUT/report.md" || fail "the page has no figures to reach"
 echo "all figures are there"
