@@ -14,6 +14,7 @@
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us
  *   calibration    once, unless it is there: see calibration.c
  *   a look         some time after a knock, or the end of a neighbour: see neighbour.c
+ *   heard          some time before that look: from then on who comes is to knock again
  *   the door       a process to watch has come, or the end; or another process knocks
  *
  * It proves a death as everybody does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints'
@@ -82,10 +83,13 @@
 #define SCAN_SOON_MS 50
 #define SCAN_AGAIN_MS 500
 /*
- * After a knock: later than the knocking newcomer has its name, and not for each of many that come at a time.
+ * After a knock: later than the knocking newcomer has its name, and not for each of many that come at a time: for
+ * the first half of it others see that they need not knock, and have the second half for their names. That begins
+ * when they see it no more, however late the thread is by then.
  * After the end of a neighbour: not for each of many that end.
  */
-#define LOOK_MS 100
+#define HEARD_MS 50
+#define LOOK_MS 50
 #define LOOK_SOON_MS 10
 
 /*
@@ -138,7 +142,8 @@ static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pi
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
 static int64_t daemon_look;		 /* likewise, for neighbours */
 static int64_t daemon_calibration;	 /* likewise */
-static int64_t daemon_knock, daemon_knock_last; /* likewise, after the first, the last knock since then */
+static int64_t daemon_heard;		 /* likewise: others are to knock again */
+static int64_t daemon_knock;		 /* likewise, a look for who has knocked, or has seen that he need not */
 static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
 static int daemon_scans;			/* left to do after a death */
 static bool daemon_locks;			/* some process's locks are to be polled */
@@ -506,6 +511,8 @@ static int timeout(void)
 		until = daemon_look;
 	if (daemon_calibration && daemon_calibration < until)
 		until = daemon_calibration;
+	if (daemon_heard && daemon_heard < until)
+		until = daemon_heard;
 	if (daemon_knock && daemon_knock < until)
 		until = daemon_knock;
 	if (daemon_locks && now + LOCK_MS < until)
@@ -574,12 +581,36 @@ static void look_in(int ms)
 		daemon_look = at;
 }
 
+static void show_heard(bool heard)
+{
+	pthread_mutex_lock(&daemon_mutex);
+	daemon_door.heard = heard;
+	sc_list_for (entry, &daemon_bells) {
+		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
+
+		if (bell->presence)
+			sc_door_show_heard(&daemon_door, bell->presence);
+	}
+	pthread_mutex_unlock(&daemon_mutex);
+}
+
 /* Each is followed by a look a while later, not one that something else has brought forward. */
 static void hear_knock(void)
 {
-	daemon_knock_last = now_ms() + LOOK_MS;
-	if (!daemon_knock)
-		daemon_knock = daemon_knock_last;
+	if (daemon_heard)
+		return; /* one that had not seen it yet */
+	daemon_heard = now_ms() + HEARD_MS;
+	show_heard(true);
+}
+
+/* Whoever has seen that he need not knock has LOOK_MS from here on. */
+static void end_heard(void)
+{
+	if (!daemon_heard || now_ms() < daemon_heard)
+		return;
+	daemon_heard = 0;
+	show_heard(false);
+	daemon_knock = now_ms() + LOOK_MS;
 }
 
 static bool look_is_due(void)
@@ -590,7 +621,7 @@ static bool look_is_due(void)
 	if (due)
 		daemon_look = 0;
 	if (knock_due)
-		daemon_knock = daemon_knock_last > now ? daemon_knock_last : 0;
+		daemon_knock = 0;
 	return due || knock_due;
 }
 
@@ -683,6 +714,7 @@ static bool round_once(void)
 		keep();
 	if (look_is_due())
 		look();
+	end_heard();
 	calibrate();
 	if ((tick && daemon_scans_ticks) || (daemon_scan && now_ms() >= daemon_scan))
 		scan();
@@ -718,7 +750,7 @@ static void *run(void *unused)
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
-	daemon_look = daemon_knock = 0;
+	daemon_look = daemon_heard = daemon_knock = 0;
 	daemon_calibration = 0;
 	if (daemon_calibrates)
 		daemon_calibration = now_ms() + CALIBRATE_MS + (int64_t)(sc_host_self() % CALIBRATE_SPREAD_MS);

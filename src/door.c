@@ -16,8 +16,9 @@
  * raises no SIGPIPE, and never blocks.
  *
  * A byte says nothing but "look": 0 from the process itself, anything else from another. A full pipe is as
- * good as one with a byte in it. Who dies in the middle of knocking has knocked or has not. The owner may be
- * stopped for any length; then it hears it all at once.
+ * good as one with a byte in it, and so is SC_ABI_DOOR_HEARD to those who knock so that somebody looks: it stands
+ * for a while after a knock, and ends before the look (daemon.c). Who dies in the middle of knocking has knocked
+ * or has not. The owner may be stopped for any length; then it hears it all at once.
  *
  * closefrom(3) by the application: nothing is believed or closed here that is not this pipe's inode any more.
  *
@@ -29,7 +30,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -82,7 +82,7 @@ void sc_door_close(struct sc_door *door)
 {
 	close_end(door, 0);
 	close_end(door, 1);
-	door->rung = false;
+	door->rung = door->heard = false;
 }
 
 void sc_door_hang_up(struct sc_door *door)
@@ -131,7 +131,15 @@ void sc_door_show(const struct sc_door *door, struct sc_abi_presence *presence)
 	sc_store_relaxed_64(&presence->door_ino, door->ino);
 	sc_store_relaxed_64(&presence->door_dev, door->dev);
 	(void)SC_INJECT("door.described");
-	sc_store_release_32(&presence->door, (uint32_t)door->ends[0] + 1);
+	sc_door_show_heard(door, presence);
+}
+
+void sc_door_show_heard(const struct sc_door *door, struct sc_abi_presence *presence)
+{
+	if (door->ends[0] < 0)
+		return;
+	sc_store_release_32(&presence->door,
+			    ((uint32_t)door->ends[0] + 1) | (door->heard ? SC_ABI_DOOR_HEARD : 0));
 	(void)SC_INJECT("door.shown");
 }
 
@@ -171,9 +179,9 @@ int sc_door_reach(pid_t pid, const struct sc_abi_presence *presence)
 	pid_t tid = (pid_t)(presence->life & SC_ABI_LIFE_TID);
 	int path_fd, fd;
 
-	if (!presence->door || presence->door > INT_MAX)
+	fd = (int)(presence->door & ~SC_ABI_DOOR_HEARD) - 1;
+	if (fd < 0)
 		return -ENOENT;
-	fd = (int)(presence->door - 1);
 	path_fd = find(pid, tid, fd);
 	if (path_fd == -ENOENT) /* a tid of another pid namespace, or none */
 		path_fd = find(pid, pid, fd);

@@ -12,7 +12,8 @@ struct sc_door {
 	int ends[2]; /* the thread's, and one to write to; -1: none */
 	dev_t dev;
 	ino_t ino;
-	bool rung; /* by this process, and not heard yet */
+	bool rung;  /* by this process, and not heard yet */
+	bool heard; /* shown: nobody needs to knock for a while */
 };
 #define SC_DOOR_NONE                                                                                      \
 	{                                                                                                 \
@@ -36,6 +37,8 @@ bool sc_door_hear(struct sc_door *door, bool *knocked);
 
 /* Let others know where it is; NULL: that there is none. */
 void sc_door_show(const struct sc_door *door, struct sc_abi_presence *presence);
+/* It is where it was, `heard` has changed. */
+void sc_door_show_heard(const struct sc_door *door, struct sc_abi_presence *presence);
 
 /* ---- another process's: any thread ----------------------------------------------------------- */
 

@@ -10,6 +10,10 @@
  *	he who comes	knock -> segment gets its name -> door shown -> knock, and a look of one's own
  *	who is there	heard a knock -> a while later (daemon.c) a look; each end of a neighbour: a look
  *
+ * Of many who come at a time only the first has to knock: he who is there shows in his presence that he has
+ * heard (SC_ABI_DOOR_HEARD), and takes that back a while before he looks. So whoever finds it there is looked
+ * for as if he had knocked. Each knock wakes a thread: 4,300 times without this, where 64 processes begin together.
+ *
  * The first knock is for the case that he dies between name and second knock: then he is found by the look
  * that follows a while after the first one, and a look finds the dead as well. Who is stopped there for
  * longer, and then dies, is found by the next look of anybody, at last by that of every 30 seconds. He may
@@ -74,7 +78,8 @@ static void knock_at(const char *name, void *last)
 		return;
 	if (sc_live_check(fd, &pid) == 1 && pid && pid != *(pid_t *)last && read_presence(fd, &presence)) {
 		*(pid_t *)last = pid;
-		(void)sc_door_knock(pid, &presence);
+		if (!(presence.door & SC_ABI_DOOR_HEARD))
+			(void)sc_door_knock(pid, &presence);
 	}
 	sc_own_close_other(fd);
 }

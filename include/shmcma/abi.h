@@ -120,7 +120,10 @@ struct sc_abi_presence {
 		life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
 	uint32_t life;
 
-	/* The pipe by which others wake the owner's thread, see door.c: its descriptor there + 1, 0: none. */
+	/*
+	 * The pipe by which others wake the owner's thread, see door.c: its descriptor there + 1, 0: none. And
+	 * SC_ABI_DOOR_HEARD: somebody has knocked, and the look that follows is not due for a while yet.
+	 */
 	uint32_t door;
 
 	/*
@@ -134,6 +137,7 @@ struct sc_abi_presence {
 #define SC_ABI_SLEEP_ASLEEP 1ULL /* for records, claims, answers, anything that is to be taken in */
 #define SC_ABI_SLEEP_ROOM 2ULL	 /* and for lines and buffers that are given back */
 #define SC_ABI_SLEEP_FLAGS 3ULL
+#define SC_ABI_DOOR_HEARD 0x80000000u
 #define SC_ABI_LIFE_TID 0x3fffffffu   /* FUTEX_TID_MASK */
 #define SC_ABI_LIFE_ENDED 0x40000000u /* FUTEX_OWNER_DIED */
 #define SC_ABI_PRESENCE 1024

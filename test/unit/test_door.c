@@ -94,6 +94,15 @@ static void test_knock(void **state)
 	assert_int_equal(hear(), 0);
 	assert_int_equal(sc_door_knock(getpid(), &presence), 0);
 	assert_int_equal(hear(), 2);
+	door.heard = true;
+	sc_door_show_heard(&door, &presence);
+	assert_true(presence.door & SC_ABI_DOOR_HEARD);
+	assert_int_equal(sc_door_knock(getpid(), &presence), 0); /* it is there all the same */
+	assert_int_equal(hear(), 2);
+	sc_door_close(&door);
+	assert_false(door.heard);
+	sc_door_show_heard(&door, &presence); /* where it was, as far as others know */
+	assert_true(presence.door & SC_ABI_DOOR_HEARD);
 }
 
 /* More than it holds: nobody waits, and it is heard of for a while. */

@@ -284,6 +284,34 @@ static void test_next_newcomer(void **state)
 	end_close(&end);
 }
 
+static bool shows_heard(const struct sc_abi_presence *presence)
+{
+	return sc_load_acquire_32(&presence->door) & SC_ABI_DOOR_HEARD;
+}
+
+/* For a while after a knock nobody else needs to; who has seen that, and dies, is found all the same. */
+static void test_heard(void **state)
+{
+	const struct sc_abi_presence *presence;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	open_survivor(&end);
+	presence = sc_seg_presence(end.ep->seg);
+	for (int i = 0; i < 3; i++) {
+		while (shows_heard(presence)) /* or somebody else has knocked */
+			nap();
+		assert_int_equal(sc_door_knock(getpid(), presence), 0);
+		while (!shows_heard(presence))
+			nap();
+		assert_true(child_start(&child, dies_silent, NULL));
+		child_reap(&child);
+		await_unnamed(child.line);
+	}
+	end_close(&end);
+}
+
 /* ---- survivors that cannot ------------------------------------------------------------------- */
 
 /* A stopped one notices nothing, and stands in nobody's way; it is well after that. */
@@ -338,14 +366,14 @@ static void loses_door(struct child *self, void *arg)
 	attr.config.scan = false;
 	CHILD_CHECK(!sc_ep_create(&attr, &ep));
 	presence = sc_seg_presence(ep->seg);
-	before = presence->door;
+	before = presence->door & ~SC_ABI_DOOR_HEARD;
 	CHILD_CHECK(before);
 	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++)
 		if (fd != self->up && fd != self->down)
 			close(fd);
 	while (dup(STDERR_FILENO) < (int)before) /* so that it will be another number */
 		;
-	while (sc_load_acquire_32(&presence->door) == before)
+	while ((sc_load_acquire_32(&presence->door) & ~SC_ABI_DOOR_HEARD) == before)
 		nap();
 	child_tell(self, "lost");
 	child_wait(self);
@@ -659,7 +687,7 @@ static void test_forgets(void **state)
 
 /* ---- what others have written, and what fails ------------------------------------------------- */
 
-enum fake { FAKE_NONE, FAKE_SHORT, FAKE_MAGIC, FAKE_LAYOUT, FAKES };
+enum fake { FAKE_NONE, FAKE_SHORT, FAKE_MAGIC, FAKE_LAYOUT, FAKE_HEARD, FAKES };
 
 /*
  * A file that is named like an endpoint's, with its life lock held, which says where a door is. Its owner
@@ -680,6 +708,7 @@ static void fake_file(struct child *self, void *arg)
 	sc_addr_file(&parts, name);
 	sc_own_path(name, path);
 	CHILD_CHECK(!sc_door_open(&door));
+	door.heard = fake == FAKE_HEARD;
 	sc_door_show(&door, presence);
 	header.magic += fake == FAKE_MAGIC;
 	header.layout += fake == FAKE_LAYOUT;
@@ -718,7 +747,7 @@ static void test_service(void **state)
 	assert_int_equal(child_reap(&child), 0);
 }
 
-/* Who is knocked at has a file that we can read. */
+/* Who is knocked at has a file that we can read, and has not just been. */
 static void test_knock_at_fakes(void **state)
 {
 	(void)state;
@@ -794,6 +823,7 @@ int main(void)
 		cmocka_unit_test_setup(test_churn, pair_setup),
 		cmocka_unit_test_setup(test_dies_named, pair_setup),
 		cmocka_unit_test_setup(test_next_newcomer, pair_setup),
+		cmocka_unit_test_setup(test_heard, pair_setup),
 		cmocka_unit_test_setup(test_stopped, pair_setup),
 		cmocka_unit_test_setup(test_network, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
