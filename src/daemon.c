@@ -13,7 +13,8 @@
  *   LOCK_MS        only while there are processes without pidfd, see below: a look at their locks
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us
  *   calibration    once, unless it is there: see calibration.c
- *   a look         some time after a knock, or the end of a neighbour: see neighbour.c
+ *   a look         when this process has come, and some time after a knock or the end of a neighbour: see
+ *                  neighbour.c
  *   heard          some time before that look: from then on who comes is to knock again
  *   the door       a process to watch has come, or the end; or another process knocks
  *
@@ -140,7 +141,8 @@ static struct sc_door daemon_door = SC_DOOR_NONE;
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
 static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_look;		 /* likewise, for neighbours */
+static int64_t daemon_look;		 /* likewise, for neighbours, */
+static bool daemon_knocks;		 /* which is to knock at them */
 static int64_t daemon_calibration;	 /* likewise */
 static int64_t daemon_heard;		 /* likewise: others are to knock again */
 static int64_t daemon_knock;		 /* likewise, a look for who has knocked, or has seen that he need not */
@@ -628,7 +630,10 @@ static bool look_is_due(void)
 /* Who is new, and has anybody died? */
 static void look(void)
 {
-	if (!sc_neighbours_look())
+	bool knocks = daemon_knocks;
+
+	daemon_knocks = false;
+	if (!sc_neighbours_look(knocks))
 		return;
 	daemon_scans = 2;
 	daemon_scan = now_ms();
@@ -639,7 +644,7 @@ static void scan(void)
 {
 	sc_seg_forget_found(); /* it may be of the dead */
 	(void)sc_reap_scan();
-	(void)sc_neighbours_look();
+	(void)sc_neighbours_look(false);
 	ring_all(); /* claims of the dead */
 	daemon_scans -= daemon_scans > 0;
 	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
@@ -660,8 +665,10 @@ static bool look_around(bool tick)
 		close_door_locked();
 	if (on && tick)
 		repair_locked();
-	if (daemon_came)
+	if (daemon_came) {
 		look_in(0);
+		daemon_knocks = true;
+	}
 	daemon_came = false;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)
@@ -751,6 +758,7 @@ static void *run(void *unused)
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
 	daemon_look = daemon_heard = daemon_knock = 0;
+	daemon_knocks = false;
 	daemon_calibration = 0;
 	if (daemon_calibrates)
 		daemon_calibration = now_ms() + CALIBRATE_MS + (int64_t)(sc_host_self() % CALIBRATE_SPREAD_MS);

@@ -207,7 +207,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ep->alone = !ep->config.daemon || !sc_daemon_start(&ep->config);
 	ep->watch_mask = (ep->alone ? WATCH_POLLS : WATCH_POLLS_DAEMON) - 1;
 	sc_bell_open(&ep->bell, ep->seg);
-	if (first)
+	if (first && ep->alone)
 		sc_neighbours_knock();
 	*created = ep;
 	return 0;

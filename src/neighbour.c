@@ -7,7 +7,7 @@
  * in /dev/shm and takes them, and knocks at the doors (door.c) of those he finds, so that they look, too. Of
  * two who come at the same time, the one that looks and knocks last finds the name and the door of the other:
  *
- *	he who comes	knock -> segment gets its name -> door shown -> knock, and a look of one's own
+ *	he who comes	knock -> segment gets its name -> door shown -> a look of one's own, and knocks with it
  *	who is there	heard a knock -> a while later (daemon.c) a look; each end of a neighbour: a look
  *
  * Of many who come at a time only the first has to knock: he who is there shows in his presence that he has
@@ -15,7 +15,8 @@
  * for as if he had knocked. Each knock wakes a thread: 4,300 times without this, where 64 processes begin together.
  *
  * The first knock is for the case that he dies between name and second knock: then he is found by the look
- * that follows a while after the first one, and a look finds the dead as well. Who is stopped there for
+ * that follows a while after the first one, and a look finds the dead as well. The look, and with it the second
+ * knock, is the thread's, so that nobody waits for it; without a thread there is no look. Who is stopped there for
  * longer, and then dies, is found by the next look of anybody, at last by that of every 30 seconds. He may
  * die in the middle of knocking: the same.
  *
@@ -63,9 +64,19 @@ static bool read_presence(int fd, struct sc_abi_presence *presence)
 }
 
 /* A process may have many names, which are likely to follow each other. */
-static void knock_at(const char *name, void *last)
+static void knock(int fd, pid_t pid, pid_t *last)
 {
 	struct sc_abi_presence presence;
+
+	if (pid == *last || !read_presence(fd, &presence))
+		return;
+	*last = pid;
+	if (!(presence.door & SC_ABI_DOOR_HEARD))
+		(void)sc_door_knock(pid, &presence);
+}
+
+static void knock_at(const char *name, void *last)
+{
 	struct sc_addr parts;
 	struct stat st;
 	pid_t pid;
@@ -76,11 +87,8 @@ static void knock_at(const char *name, void *last)
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
 		return;
-	if (sc_live_check(fd, &pid) == 1 && pid && pid != *(pid_t *)last && read_presence(fd, &presence)) {
-		*(pid_t *)last = pid;
-		if (!(presence.door & SC_ABI_DOOR_HEARD))
-			(void)sc_door_knock(pid, &presence);
-	}
+	if (sc_live_check(fd, &pid) == 1 && pid)
+		knock(fd, pid, last);
 	sc_own_close_other(fd);
 }
 
@@ -96,7 +104,9 @@ void sc_neighbours_knock(void)
 struct look {
 	uint32_t number;
 	uint64_t here; /* our own place on the ring */
-	bool dead;     /* there is a name that seems to be a dead process's */
+	bool knocks;
+	pid_t last; /* whom it has knocked at */
+	bool dead;  /* there is a name that seems to be a dead process's */
 };
 
 /* Any fixed function will do; neighbours on the machine are not to be neighbours on the ring. */
@@ -113,26 +123,31 @@ static void look_at(const char *name, void *arg)
 	struct stat st;
 	pid_t pid = 0;
 	int fd, live;
+	bool known;
 
 	if (sc_addr_parse_file(name, &parts))
 		return;
 	neighbour.distance = place_on_ring(parts.pid) - look->here;
 	memcpy(&neighbour.name, parts.nonce, sizeof(neighbour.name));
-	if (sc_neighbour_find(&neighbour, look->number))
+	known = sc_neighbour_find(&neighbour, look->number);
+	if (known && !look->knocks)
 		return;
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
 		return;
 	live = sc_live_check(fd, &pid);
-	if (live == 0 || (live == 1 && pid && !sc_neighbour_add(&neighbour, pid, fd, look->number)))
+	if (look->knocks && live == 1 && pid)
+		knock(fd, pid, &look->last);
+	if (live == 0 ||
+	    (live == 1 && pid && !known && !sc_neighbour_add(&neighbour, pid, fd, look->number)))
 		look->dead = true;
 	sc_own_close_other(fd);
 }
 
-bool sc_neighbours_look(void)
+bool sc_neighbours_look(bool knocks)
 {
 	static uint32_t number;
-	struct look look = { .number = ++number };
+	struct look look = { .number = ++number, .knocks = knocks };
 	const struct sc_host *host;
 
 	if (sc_host_get(&host))

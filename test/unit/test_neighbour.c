@@ -734,7 +734,7 @@ static void look_at_service(struct child *self, void *arg)
 	child_on_its_own();
 	snprintf(name, sizeof(name), path, (unsigned)geteuid());
 	CHILD_CHECK(!close(open(name, O_CREAT | O_RDWR, 0600)));
-	assert_true(!sc_neighbours_look() || !alone);
+	assert_true(!sc_neighbours_look(false) || !alone);
 	CHILD_CHECK(!unlink(name));
 }
 
@@ -763,6 +763,56 @@ static void test_knock_at_fakes(void **state)
 	}
 }
 
+/* What the thread of one who comes does: it looks, and knocks at whom it finds. By itself, or as it is told to. */
+static void come_by_thread(struct child *self, void *arg)
+{
+	struct sc_config config;
+	struct sc_bell bell;
+	struct sc_seg *seg;
+
+	(void)self;
+	child_on_its_own();
+	sc_neighbours_want(true);
+	if (arg) {
+		(void)sc_neighbours_look(false);
+		(void)sc_neighbours_look(*(bool *)arg); /* also at those that it knows */
+		return;
+	}
+	sc_config_init(&config);
+	config.scan = config.calibrate = false;
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	CHILD_CHECK(sc_daemon_start(&config));
+	sc_bell_open(&bell, seg);
+	await_pidfds(getpid(), 1);
+	sc_bell_close(&bell);
+	sc_process_fini();
+	sc_seg_destroy(seg);
+}
+
+static void test_knock_of_thread(void **state)
+{
+	static bool looks = false, knocks = true;
+	static const struct {
+		bool *told;
+		const char *heard;
+	} cases[] = { { &looks, "silent" }, { &knocks, "knocked" }, { NULL, "knocked" } };
+	enum fake fake = FAKE_NONE;
+
+	(void)state;
+	if (!alone)
+		skip();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct child child;
+
+		assert_true(child_start(&child, fake_file, &fake));
+		assert_int_equal(child_run(come_by_thread, cases[i].told), 0);
+		assert_int_equal(send(child.down, "", 1, 0), 1);
+		assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
+		assert_string_equal(child.line, cases[i].heard);
+		assert_int_equal(child_reap(&child), 0);
+	}
+}
+
 /* What cannot be read is not knocked at; who cannot be asked about is neither dead nor watched. */
 static void fail_to_look(struct child *self, void *arg)
 {
@@ -772,22 +822,22 @@ static void fail_to_look(struct child *self, void *arg)
 	(void)self;
 	child_on_its_own();
 	core_failing("host.dir", EACCES); /* a child has yet to find out who it is */
-	assert_false(sc_neighbours_look());
+	assert_false(sc_neighbours_look(false));
 	core_failing("neighbour.presence", EIO);
 	sc_neighbours_knock();
 	sc_neighbours_want(true);
 	core_failing("live.check", ENOLCK);
-	assert_false(sc_neighbours_look());
+	assert_false(sc_neighbours_look(false));
 	assert_int_equal(count_pidfds(getpid()), 0);
 	core_failing_after("live.check", ENOLCK, 1); /* as if it ended while it is looked at */
-	assert_true(sc_neighbours_look() || !alone);
+	assert_true(sc_neighbours_look(false) || !alone);
 	assert_int_equal(count_pidfds(getpid()), 0);
 	core_failing(NULL, 0);
-	(void)sc_neighbours_look();
+	(void)sc_neighbours_look(false);
 	if (alone)
 		assert_int_equal(count_pidfds(getpid()), 1);
 	core_failing("reap.scan", EMFILE);
-	assert_false(sc_neighbours_look()); /* and nobody is forgotten */
+	assert_false(sc_neighbours_look(false)); /* and nobody is forgotten */
 	if (alone)
 		assert_int_equal(count_pidfds(getpid()), 1);
 	core_failing(NULL, 0);
@@ -817,6 +867,7 @@ int main(void)
 		cmocka_unit_test_setup(test_table_full, pair_setup),
 		cmocka_unit_test_setup(test_forgets, pair_setup),
 		cmocka_unit_test_setup(test_knock_at_fakes, pair_setup),
+		cmocka_unit_test_setup(test_knock_of_thread, pair_setup),
 		cmocka_unit_test_setup(test_calls_fail, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
 		cmocka_unit_test_setup(test_one_by_one, pair_setup),
