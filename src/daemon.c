@@ -226,7 +226,9 @@ static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 	sc_list_init(&process->watches);
 	sc_list_append(&daemon_processes, &process->all);
 	pidfd_get(process, seg);
-	(void)wake_locked();
+	/* a neighbour's that is polled: whoever shares it hears of its end, see has_event() */
+	if (process->pidfd == SC_NO_PIDFD || !sc_pidfd_is_polled(process->pidfd))
+		(void)wake_locked();
 	return process;
 }
 
