@@ -84,7 +84,7 @@ static void knock_at(const char *name, void *last)
 
 	if (sc_addr_parse_file(name, &parts))
 		return; /* a service: its endpoint has a name of its own */
-	fd = sc_own_open_other(name, &st);
+	fd = sc_own_open_peer(name, &st);
 	if (fd < 0)
 		return;
 	if (sc_live_check(fd, &pid) == 1 && pid)
@@ -132,7 +132,7 @@ static void look_at(const char *name, void *arg)
 	known = sc_neighbour_find(&neighbour, look->number);
 	if (known && !look->knocks)
 		return;
-	fd = sc_own_open_other(name, &st);
+	fd = sc_own_open_peer(name, &st);
 	if (fd < 0)
 		return;
 	live = sc_live_check(fd, &pid);

@@ -13,7 +13,9 @@
  * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence:
  *   - an own file is never opened a second time: sc_own_open_other() looks at what has the name before it
  *     opens it, and at what it has opened before that can be closed. Should the name have become an own
- *     file's in between, the descriptor is left open for good;
+ *     file's in between, the descriptor is left open for good. By a name that is another process's it is looked
+ *     at when it is open (sc_own_open_peer()): should somebody have given such a name to an own file, that
+ *     descriptor is left open, and from then on every name is looked at before;
  *   - "own" is what the list says, and also what another copy of this library in the same process holds:
  *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
  *     /proc/self cannot be looked at any more once the first thread has ended);
@@ -29,6 +31,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,12 +47,14 @@ static pthread_once_t own_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t own_mutex = PTHREAD_MUTEX_INITIALIZER;	 /* the list, names and users */
 static pthread_mutex_t others_mutex = PTHREAD_MUTEX_INITIALIZER; /* see sc_own_hold_others() */
 static struct sc_own *own_list;
+static atomic_bool own_misnamed; /* one of them has been found by another process's name */
 
 static void atfork_child(void)
 {
 	own_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	others_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	own_list = NULL;
+	own_misnamed = false;
 }
 
 static void init_once(void)
@@ -537,6 +542,42 @@ int sc_own_open_other(const char *name, struct stat *st)
 	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
 		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
 	return fd;
+}
+
+/* What is there is none to be opened: a symbolic link, a directory, a socket; or another user's. */
+static bool is_of_wrong_kind(int err)
+{
+	return err == ELOOP || err == EISDIR || err == ENXIO || err == EACCES;
+}
+
+int sc_own_open_peer(const char *name, struct stat *st)
+{
+	char path[SC_OWN_PATH_MAX];
+	int fd;
+
+	if (own_misnamed || may_be_twins(name))
+		return sc_own_open_other(name, st);
+	sc_own_path(name, path);
+	fd = SC_TRY("own.peer", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+	if (fd < 0) {
+		int err = errno;
+
+		if (is_of_wrong_kind(err))
+			return -EACCES;
+		if (err != ENOENT)
+			sc_warn("cannot open %s: %s; %s", path, strerror(err), remedy(err));
+		return -err;
+	}
+	if (SC_TRY("own.peer_stat", fstat(fd, st)))
+		return check_opened_slow(name, fd, st);
+	if (is_listed(st)) {
+		own_misnamed = true;
+		return -EBUSY; /* it stays open */
+	}
+	if (is_plain(st))
+		return fd;
+	sc_own_close_other(fd);
+	return -EACCES;
 }
 
 void sc_own_hold_others(void)

@@ -65,6 +65,12 @@ int sc_own_open_other(const char *name, struct stat *st);
 void sc_own_close_other(int fd);
 
 /*
+ * The same, for a name that may say that it is another process's: then it is opened, and looked at after that.
+ * To be called where others are not held.
+ */
+int sc_own_open_peer(const char *name, struct stat *st);
+
+/*
  * Is a descriptor that sc_own_open_other() has opened still of that file, and that as it was: as long, with as many
  * names, of this user, with mode 0600?
  */

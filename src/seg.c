@@ -417,7 +417,7 @@ static int reject(const char *addr, int err, const char *fault)
 
 static int open_file(const char *addr, const char *name, struct stat *st)
 {
-	int fd = sc_own_open_other(name, st);
+	int fd = sc_own_open_peer(name, st);
 
 	switch (fd) {
 	case -ENOENT:

@@ -266,7 +266,53 @@ static void test_lock_of_a_twin(void **state)
 	remove_file(ANOTHER);
 }
 
+#define PEER "shmcma-00000001-000102030405060708ff-0000" /* process 1's, by its name */
 #define CALIBRATION "shmcma.calibration-test-own"
+
+/* What has a peer's name is closed again if it is none, but not if it is our own: it would lose its lock. */
+static void test_peer(void **state)
+{
+	char path[SC_OWN_PATH_MAX], from[SC_OWN_PATH_MAX];
+	struct sc_own *own = *state;
+	int before, fd, next;
+	struct stat st;
+
+	fd = put_file(PEER);
+	sc_own_path(PEER, path);
+	before = sc_own_open_peer(PEER, &st);
+	assert_true(before >= 0 && st.st_nlink == 1);
+	sc_own_close_other(before);
+	assert_int_equal(fchmod(fd, 0640), 0);
+	assert_int_equal(sc_own_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(sc_own_open_peer(PEER, &st), -ENOENT);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(sc_own_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0600), 0);
+	assert_int_equal(sc_own_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(rmdir(path), 0);
+	sc_own_path(NAME, from);
+	assert_int_equal(symlink(from, path), 0);
+	assert_int_equal(sc_own_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(unlink(path), 0);
+	next = dup(fd);
+	assert_int_equal(next, before); /* nothing has been left open */
+	close(next);
+	close(fd);
+	if (core_failing("own.peer", EMFILE))
+		assert_int_equal(sc_own_open_peer(PEER, &st), -EMFILE);
+	core_failing(NULL, 0);
+
+	assert_int_equal(link(from, path), 0);
+	assert_int_equal(sc_own_open_peer(PEER, &st), -EBUSY);
+	next = dup(own->fd);
+	assert_int_equal(sc_own_open_peer(PEER, &st), -EBUSY);
+	before = dup(own->fd);
+	assert_int_equal(before, next + 1); /* no more than one descriptor is left for it */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(child_run(find_locked, own), 0);
+}
 
 /* What its lock says nothing about is opened without a look through all descriptors. */
 static void test_lock_of_a_calibration(void **state)
@@ -428,6 +474,7 @@ int main(void)
 		TEST(test_lock_is_anothers),
 		TEST(test_own_is_not_opened),
 		TEST(test_another_file_system),
+		TEST(test_peer),
 		TEST(test_lock_of_a_twin),
 		TEST(test_lock_of_a_calibration),
 		TEST(test_name_changes_hands),

@@ -680,7 +680,7 @@ static void test_destroy_with_borrowers(void **state)
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
-/* A second name for one's own file: not opened, the lock stays. */
+/* A second name for one's own file: not attached, the lock stays. */
 static void test_own_by_other_name(void **state)
 {
 	struct sc_seg *seg = create();
@@ -1616,7 +1616,7 @@ static const char *unlinked;
 
 static int unlink_at_look(const char *point)
 {
-	if (!strcmp(point, "own.opened"))
+	if (!strcmp(point, "own.peer_stat"))
 		CHILD_CHECK(!unlink(unlinked));
 	return 0;
 }
