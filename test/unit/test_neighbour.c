@@ -284,9 +284,12 @@ static void test_next_newcomer(void **state)
 	end_close(&end);
 }
 
-static bool shows_heard(const struct sc_abi_presence *presence)
+static void await_heard(const struct sc_abi_presence *presence, bool heard)
 {
-	return sc_load_acquire_32(&presence->door) & SC_ABI_DOOR_HEARD;
+	for (int naps = 0; !(sc_load_acquire_32(&presence->door) & SC_ABI_DOOR_HEARD) == heard; naps++) {
+		assert_true(naps < 20000);
+		nap();
+	}
 }
 
 /* For a while after a knock nobody else needs to; who has seen that, and dies, is found all the same. */
@@ -300,14 +303,15 @@ static void test_heard(void **state)
 	open_survivor(&end);
 	presence = sc_seg_presence(end.ep->seg);
 	for (int i = 0; i < 3; i++) {
-		while (shows_heard(presence)) /* or somebody else has knocked */
-			nap();
+		await_heard(presence, false); /* somebody else may have knocked */
 		assert_int_equal(sc_door_knock(getpid(), presence), 0);
-		while (!shows_heard(presence))
-			nap();
+		await_heard(presence, true);
 		assert_true(child_start(&child, dies_silent, NULL));
 		child_reap(&child);
-		await_unnamed(child.line);
+		for (int naps = 0; is_named(child.line); naps++) {
+			assert_true(naps < 20000);
+			nap();
+		}
 	}
 	end_close(&end);
 }
