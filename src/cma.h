@@ -12,7 +12,7 @@
 /* Whose memory: a process, and 8 bytes in it that nobody else has. */
 struct sc_cma {
 	pid_t pid;
-	uint64_t cookie_addr, cookie; /* address 0: the caller proves it by a later read */
+	uint64_t cookie_addr, cookie; /* address 0: the caller proves it afterwards */
 };
 
 /*

@@ -16,8 +16,10 @@
  * The owner closes in the other order: registration out of use, full fence, then it looks at the hazard
  * words. So it sees H1, or H2 sees it closed (mr.pml). If this process dies in between, its hazard words
  * stay: its life lock is free, and the owner goes on. If it stops, the owner's close says so. If the owner
- * dies: its table stays mapped here, its memory is gone, the copy fails; before a write its life lock or its
- * cookie must be seen (sc_peer_is_there()), as a pid may be used again.
+ * dies: its table stays mapped here, its memory is gone, the copy fails. As a pid may be used again, somebody else's
+ * must not be taken for its: before a write its word of life, its life lock or its cookie must be seen
+ * (sc_peer_is_there()); a read is proven by its word of life after the copy (check_copied()), which costs a load, or
+ * by the cookie in the same call, 350 ns, if that word says nothing.
  *
  * Inside one process it is a plain copy, once the pages are known to be there (memory.h).
  *
@@ -49,6 +51,7 @@ struct direct {
 	struct sc_reg_span spans[SC_REMOTE_MAX];
 	struct sc_rma_op *note; /* the peer is to hear of it */
 	size_t size, done;
+	bool unproven; /* whose memory it was that the last copy has read */
 };
 
 static void hazards_raise(const struct direct *direct)
@@ -159,7 +162,7 @@ static int copy_here(const struct direct *direct, const struct iovec *remote, si
 	return write ? sc_memory_write(NULL, &copy) : sc_memory_read(NULL, &copy);
 }
 
-static int copy(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
+static int copy(struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
 		size_t *moved)
 {
 	const struct sc_rma *rma = direct->rma;
@@ -169,6 +172,7 @@ static int copy(const struct direct *direct, const struct iovec *remote, size_t 
 	int ret;
 
 	*moved = 0;
+	direct->unproven = false;
 	if (peer->seg->local) {
 		ret = copy_here(direct, remote, remote_count, local, local_count);
 	} else if (rma->flags & SC_RMA_WRITE) {
@@ -179,11 +183,31 @@ static int copy(const struct direct *direct, const struct iovec *remote, size_t 
 		if (ret == -EFAULT)
 			ret = sc_cma_fault(&peer->cma);
 	} else {
-		ret = sc_cma_read(&peer->cma, local, local_count, remote, remote_count, len);
+		struct sc_cma cma = peer->cma;
+
+		direct->unproven = sc_peer_shows_life(peer);
+		if (direct->unproven)
+			cma.cookie_addr = 0; /* a load after the copy says as much: check_copied() */
+		ret = sc_cma_read(&cma, local, local_count, remote, remote_count, len);
+		if (ret == -EFAULT)
+			ret = sc_cma_fault(&peer->cma);
 	}
 	if (!ret)
 		*moved = len;
 	return ret;
+}
+
+/* Was it the peer's memory, and is it still what the keys are for? */
+static int check_copied(const struct direct *direct)
+{
+	const struct sc_peer *peer = direct->peer;
+
+	if (!all_hold(direct))
+		return -EKEYREJECTED;
+	/* behind the fence in all_hold(), and so behind the copy: until now it has had its pid and its memory */
+	if (direct->unproven && !sc_peer_shows_life(peer) && sc_cma_fault(&peer->cma) == -ESRCH)
+		return -ESRCH;
+	return 0;
 }
 
 /* A note is made before the copy, which cannot be taken back if there is no memory for one. */
@@ -214,9 +238,10 @@ static int step(struct direct *direct)
 		if (ret >= 0)
 			ret = copy(direct, remote, (size_t)ret, len, &moved);
 	}
-	if (!ret && !all_hold(direct)) {
-		ret = -EKEYREJECTED;
-		moved = 0; /* of what is not known */
+	if (!ret) {
+		ret = check_copied(direct);
+		if (ret)
+			moved = 0; /* of what is not known */
 	}
 	hazards_clear(direct);
 	direct->done += moved;

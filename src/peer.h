@@ -69,20 +69,28 @@ int sc_peers_review(struct sc_ep *ep);
 bool sc_peer_is_dead(const struct sc_peer *peer);
 
 /*
+ * Does its word of life say that it is that process that has the pid, right now? True proves what has been read from
+ * its memory until now, too, by who has had a fence in between: the kernel marks the word before the process gives
+ * up its memory or its pid. False: it cannot be told by that. A load or two.
+ */
+static inline bool sc_peer_shows_life(const struct sc_peer *peer)
+{
+	/* acquire: nothing is done to its memory before this; what comes then it may still outlive */
+	uint32_t life = sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
+
+	return life && !(life & ~SC_ABI_LIFE_TID) && !sc_watch_has_ended(&peer->watch);
+}
+
+/*
  * Is it that process, right now, that has the pid by which memory of the peer's is to be written? False when
- * it cannot be told: others are not to be written to. (A read proves it by itself, see cma.c.) One load, if its
+ * it cannot be told: others are not to be written to. (A read is proven after it, see cma.c.) One load, if its
  * word of life is well; else life lock or cookie say.
  */
 bool sc_peer_is_there_slow(const struct sc_peer *peer);
 
 static inline bool sc_peer_is_there(const struct sc_peer *peer)
 {
-	/* acquire: nothing is done to its memory before this; what comes then it may still outlive */
-	uint32_t life = sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
-
-	if (life && !(life & ~SC_ABI_LIFE_TID) && !sc_watch_has_ended(&peer->watch))
-		return true;
-	return sc_peer_is_there_slow(peer);
+	return sc_peer_shows_life(peer) || sc_peer_is_there_slow(peer);
 }
 
 /*
