@@ -41,7 +41,8 @@ static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struc
 	return shmcma_error(error);
 }
 
-static inline ssize_t post_rma(struct shmcma_ep_fid *fid, fi_addr_t addr, const struct sc_rma *rma)
+static inline __attribute__((always_inline)) ssize_t post_rma(struct shmcma_ep_fid *fid, fi_addr_t addr,
+							      const struct sc_rma *rma)
 {
 	struct shmcma_ep *ep = fid->ep;
 	struct sc_peer *peer;
@@ -68,8 +69,9 @@ struct target {
 	uint64_t addr, key;
 };
 
-static inline ssize_t post_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len,
-			       const struct target *target, struct sc_rma *rma)
+static inline __attribute__((always_inline)) ssize_t post_buf(struct shmcma_ep_fid *fid, const void *buf,
+							      size_t len, const struct target *target,
+							      struct sc_rma *rma)
 {
 	const struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
 	const struct sc_remote remote = { .addr = target->addr, .len = len, .key = target->key };

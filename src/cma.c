@@ -34,26 +34,40 @@ int sc_cma_fault(const struct sc_cma *cma)
 	return cma->cookie_addr && sc_cma_read(cma, NULL, 0, NULL, 0, 0) ? -ESRCH : -EFAULT;
 }
 
+/* The bytes [offset, offset + len) of a vector: as it is, if it is one element of so many, else cut into `part`. */
+static inline const struct iovec *cut(const struct iovec *iov, size_t *count, size_t offset, size_t len,
+				      struct iovec part[SC_CMA_IOV])
+{
+	if (*count == 1 && !offset && iov->iov_len == len)
+		return iov;
+	*count = sc_iov_slice(iov, *count, offset, len, part);
+	return part;
+}
+
 int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
 		const struct iovec *remote, size_t remote_count, size_t len)
 {
-	struct iovec to[SC_CMA_IOV], from[SC_CMA_IOV];
+	struct iovec to_part[SC_CMA_IOV], from_part[SC_CMA_IOV];
 	size_t done = 0;
 
 	for (;;) {
 		uint64_t cookie = ~cma->cookie;
 		size_t left = len - done;
 		size_t part = left < CALL_MAX - sizeof(cookie) ? left : CALL_MAX - sizeof(cookie);
-		size_t to_count = sc_iov_slice(local, local_count, done, part, to);
-		size_t from_count = sc_iov_slice(remote, remote_count, done, part, from);
+		size_t to_count = local_count, from_count = remote_count;
+		const struct iovec *to = to_part, *from = from_part;
 		ssize_t got;
 
 		if (cma->cookie_addr) {
-			to[to_count++] = (struct iovec){ &cookie, sizeof(cookie) };
-			from[from_count++] =
+			to_count = sc_iov_slice(local, local_count, done, part, to_part);
+			from_count = sc_iov_slice(remote, remote_count, done, part, from_part);
+			to_part[to_count++] = (struct iovec){ &cookie, sizeof(cookie) };
+			from_part[from_count++] =
 				(struct iovec){ (void *)(uintptr_t)cma->cookie_addr, sizeof(cookie) };
 		} else {
 			cookie = cma->cookie;
+			to = cut(local, &to_count, done, part, to_part);
+			from = cut(remote, &from_count, done, part, from_part);
 		}
 		got = SC_TRY("cma.readv", process_vm_readv(cma->pid, to, to_count, from, from_count, 0));
 		if (got < 0 && errno != EFAULT)
@@ -77,13 +91,14 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
 int sc_cma_write(pid_t pid, const struct iovec *local, size_t local_count, const struct iovec *remote,
 		 size_t remote_count, size_t len, size_t *moved)
 {
-	struct iovec to[SC_CMA_IOV], from[SC_CMA_IOV];
+	struct iovec from_part[SC_CMA_IOV], to_part[SC_CMA_IOV];
 
 	for (*moved = 0; *moved < len;) {
 		size_t left = len - *moved;
 		size_t part = left < CALL_MAX ? left : CALL_MAX;
-		size_t from_count = sc_iov_slice(local, local_count, *moved, part, from);
-		size_t to_count = sc_iov_slice(remote, remote_count, *moved, part, to);
+		size_t from_count = local_count, to_count = remote_count;
+		const struct iovec *from = cut(local, &from_count, *moved, part, from_part);
+		const struct iovec *to = cut(remote, &to_count, *moved, part, to_part);
 		ssize_t put =
 			SC_TRY("cma.writev", process_vm_writev(pid, from, from_count, to, to_count, 0));
 

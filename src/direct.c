@@ -46,13 +46,26 @@
 struct direct {
 	struct sc_peer *peer;
 	const struct sc_rma *rma;
-	struct sc_regtab_view table;
-	struct sc_reg_ref refs[SC_REMOTE_MAX];
-	struct sc_reg_span spans[SC_REMOTE_MAX];
 	struct sc_rma_op *note; /* the peer is to hear of it */
 	size_t size, done;
 	bool unproven; /* whose memory it was that the last copy has read */
+	struct sc_regtab_view table;
+	/* as many as there are keys, found and checked */
+	struct sc_reg_ref refs[SC_REMOTE_MAX];
+	struct sc_reg_span spans[SC_REMOTE_MAX];
 };
+
+/* Not the arrays, which are long, and of which little is used. */
+static void direct_init(struct direct *direct, struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+{
+	direct->peer = peer;
+	direct->rma = rma;
+	direct->note = NULL;
+	direct->size = size;
+	direct->done = 0;
+	direct->unproven = false;
+	direct->table = sc_seg_table(peer->seg);
+}
 
 static void hazards_raise(const struct direct *direct)
 {
@@ -167,12 +180,17 @@ static int copy(struct direct *direct, const struct iovec *remote, size_t remote
 {
 	const struct sc_rma *rma = direct->rma;
 	struct sc_peer *peer = direct->peer;
-	struct iovec local[SC_IOV_MAX];
-	size_t local_count = sc_iov_slice(rma->iov, rma->iov_count, direct->done, len, local);
+	struct iovec part[SC_IOV_MAX];
+	const struct iovec *local = rma->iov;
+	size_t local_count = rma->iov_count;
 	int ret;
 
 	*moved = 0;
 	direct->unproven = false;
+	if (len < direct->size) {
+		local = part;
+		local_count = sc_iov_slice(rma->iov, rma->iov_count, direct->done, len, part);
+	}
 	if (peer->seg->local) {
 		ret = copy_here(direct, remote, remote_count, local, local_count);
 	} else if (rma->flags & SC_RMA_WRITE) {
@@ -287,10 +305,8 @@ static int direct_failed(struct sc_peer *peer, int error)
 static int run_direct(struct direct *direct)
 {
 	struct sc_peer *peer = direct->peer;
-	int ret;
+	int ret = find_all(direct);
 
-	direct->table = sc_seg_table(peer->seg);
-	ret = find_all(direct);
 	while (!ret) {
 		ret = step(direct);
 		if (direct->done >= direct->size)
@@ -317,19 +333,30 @@ static int end_with_peer(const struct direct *direct)
 	return 0;
 }
 
+static void complete(const struct direct *direct, int error)
+{
+	const struct sc_rma *rma = direct->rma;
+	const struct sc_ending ending = { .context = rma->context,
+					  .cntr = rma->cntr,
+					  .turn = sc_turn_pass(direct->peer),
+					  .cq_flags = rma->cq_flags,
+					  .flags = rma->flags,
+					  .event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE
+									     : SC_EVENT_READ,
+					  .size = direct->size,
+					  .moved = direct->done,
+					  .error = error };
+
+	sc_rmaop_complete(direct->peer, &ending);
+}
+
 int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
-	struct direct direct = { .peer = peer, .rma = rma, .size = size };
-	int ret = run_direct(&direct);
-	struct sc_ending ending = { .context = rma->context,
-				    .cntr = rma->cntr,
-				    .cq_flags = rma->cq_flags,
-				    .flags = rma->flags,
-				    .event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ,
-				    .size = size,
-				    .moved = direct.done,
-				    .error = ret };
+	struct direct direct;
+	int ret;
 
+	direct_init(&direct, peer, rma, size);
+	ret = run_direct(&direct);
 	if (!ret && direct.note) {
 		sc_request_queue(direct.note); /* behind its bytes */
 		return 0;
@@ -340,7 +367,6 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 		return ret;
 	if (ret == -ECONNRESET && peer->link != SC_LINK_DOWN)
 		return end_with_peer(&direct);
-	ending.turn = sc_turn_pass(peer);
-	sc_rmaop_complete(peer, &ending);
+	complete(&direct, ret);
 	return 0;
 }

@@ -634,9 +634,3 @@ int sc_regtab_slice(const struct sc_regtab_view *view, const struct sc_reg_span 
 	*len -= cut.left;
 	return (int)cut.used;
 }
-
-bool sc_regtab_holds(const struct sc_regtab_view *view, const struct sc_reg_ref *ref)
-{
-	sc_fence_seq_cst(); /* the copy comes before */
-	return sc_load_relaxed_64(&view->regs[ref->index].tag) == ref->tag;
-}

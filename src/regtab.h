@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <shmcma/abi.h>
 #include <shmcma/core.h>
+#include "atomic.h"
 #include "list.h"
 
 /* A registration table as it lies in a segment, ours or a peer's. Limits are those of the checked header. */
@@ -148,6 +149,10 @@ int sc_regtab_slice(const struct sc_regtab_view *view, const struct sc_reg_span 
 		    uint64_t *len, struct iovec *out, size_t count);
 
 /* Is it still in use, after the copy? */
-bool sc_regtab_holds(const struct sc_regtab_view *view, const struct sc_reg_ref *ref);
+static inline bool sc_regtab_holds(const struct sc_regtab_view *view, const struct sc_reg_ref *ref)
+{
+	sc_fence_seq_cst(); /* the copy comes before */
+	return sc_load_relaxed_64(&view->regs[ref->index].tag) == ref->tag;
+}
 
 #endif

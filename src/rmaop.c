@@ -12,13 +12,19 @@
 #include "iov.h"
 #include "turn.h"
 
-static inline struct sc_comp comp_of(const struct sc_ending *ending)
+/* Where it is to be: a copy of one just made would wait for its halves. */
+static inline void comp_fill(struct sc_comp *comp, const struct sc_ending *ending)
 {
-	return (struct sc_comp){ .context = ending->context,
-				 .cq_flags = ending->cq_flags,
-				 .len = ending->size,
-				 .olen = ending->error ? ending->moved : 0,
-				 .err = -ending->error };
+	comp->context = ending->context;
+	comp->len = ending->size;
+	comp->buf = NULL;
+	comp->data = 0;
+	comp->tag = 0;
+	comp->source = NULL;
+	comp->olen = ending->error ? ending->moved : 0;
+	comp->cq_flags = ending->cq_flags;
+	comp->err = (uint16_t)-ending->error;
+	comp->flags = 0;
 }
 
 static bool is_silent(const struct sc_ending *ending)
@@ -28,8 +34,9 @@ static bool is_silent(const struct sc_ending *ending)
 
 static void complete_in_turn(struct sc_peer *peer, const struct sc_ending *ending)
 {
-	const struct sc_comp comp = comp_of(ending);
+	struct sc_comp comp;
 
+	comp_fill(&comp, ending);
 	sc_turn_end(peer, ending->turn, is_silent(ending) ? NULL : &comp);
 }
 
@@ -48,7 +55,7 @@ void sc_rmaop_complete(struct sc_peer *peer, const struct sc_ending *ending)
 	comp = sc_cq_reserve(ep->tx_cq);
 	if (!comp)
 		return;
-	*comp = comp_of(ending);
+	comp_fill(comp, ending);
 	sc_cq_commit(ep->tx_cq);
 }
 

@@ -1119,22 +1119,6 @@ bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf)
 
 /* ---- registration table ---------------------------------------------------------------------- */
 
-struct sc_regtab_view sc_seg_table(const struct sc_seg *seg)
-{
-	const struct sc_abi_header *header = &seg->header;
-	uint8_t *table = seg->base + header->table_offset;
-	uint8_t *regs = table + (header->reg_max ? SC_ABI_TABLE_BUCKETS : 0);
-
-	return (struct sc_regtab_view){
-		.presence = sc_seg_presence(seg),
-		.buckets = (uint32_t *)table,
-		.regs = (struct sc_abi_reg *)regs,
-		.ranges = (struct sc_abi_segment *)((struct sc_abi_reg *)regs + header->reg_max),
-		.reg_max = header->reg_max,
-		.range_max = header->range_max,
-	};
-}
-
 static int table_fallocate(struct sc_seg *seg, const void *from, uint64_t size)
 {
 	uint64_t offset = (uint64_t)((const uint8_t *)from - seg->base);

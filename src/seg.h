@@ -143,9 +143,6 @@ static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, u
  */
 int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count);
 
-/* The registration table. What is behind the presence's counts has no memory. */
-struct sc_regtab_view sc_seg_table(const struct sc_seg *seg);
-
 static inline uint64_t *sc_seg_claims(const struct sc_seg *seg)
 {
 	return (uint64_t *)(seg->base + seg->header.claims_offset);
@@ -154,6 +151,23 @@ static inline uint64_t *sc_seg_claims(const struct sc_seg *seg)
 static inline struct sc_abi_presence *sc_seg_presence(const struct sc_seg *seg)
 {
 	return (struct sc_abi_presence *)(seg->base + SC_ABI_PRESENCE);
+}
+
+/* The registration table. What is behind the presence's counts has no memory. */
+static inline struct sc_regtab_view sc_seg_table(const struct sc_seg *seg)
+{
+	const struct sc_abi_header *header = &seg->header;
+	uint8_t *table = seg->base + header->table_offset;
+	uint8_t *regs = table + (header->reg_max ? SC_ABI_TABLE_BUCKETS : 0);
+
+	return (struct sc_regtab_view){
+		.presence = sc_seg_presence(seg),
+		.buckets = (uint32_t *)table,
+		.regs = (struct sc_abi_reg *)regs,
+		.ranges = (struct sc_abi_segment *)((struct sc_abi_reg *)regs + header->reg_max),
+		.reg_max = header->reg_max,
+		.range_max = header->range_max,
+	};
 }
 
 /* slot < header.slot_count; the slot has memory */
