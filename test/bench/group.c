@@ -88,6 +88,15 @@ uint32_t group_flag(void)
 	return atomic_load_explicit(&board->flag, memory_order_acquire);
 }
 
+void group_compute(void)
+{
+	volatile double sum = 1;
+
+	while (!group_flag())
+		for (int i = 0; i < 20000; i++)
+			sum = sum * 1.0000001 + 0.5;
+}
+
 void group_barrier(void (*idle)(void *arg), void *arg)
 {
 	uint32_t generation = atomic_load(&board->generation);

@@ -87,6 +87,9 @@ void group_barrier(void (*idle)(void *arg), void *arg);
 void group_set_flag(uint32_t value);
 uint32_t group_flag(void);
 
+/* Computes, and calls nothing, until the flag is not 0. */
+void group_compute(void);
+
 void group_sample(int figure, double x, double value);
 
 /* How far the two of a group are apart, see line.h; both call it, together. NAN: they are more, or on one processor. */

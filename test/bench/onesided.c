@@ -118,16 +118,6 @@ static bool windows(void *arg, long count)
 
 /* ---- both processes ---------------------------------------------------------------------------- */
 
-/* Does nothing for the provider until the first process has done. */
-static void compute(void)
-{
-	volatile double sum = 1;
-
-	while (!group_flag())
-		for (int i = 0; i < 20000; i++)
-			sum = sum * 1.0000001 + 0.5;
-}
-
 /* Seconds for one, so many outstanding, to the first process; NAN: not to be had. */
 static double measure(struct onesided *o, int target, int width)
 {
@@ -138,7 +128,7 @@ static double measure(struct onesided *o, int target, int width)
 	group_set_flag(0);
 	endpoint_barrier(&o->endpoint);
 	if (me.rank && target == COMPUTES)
-		compute();
+		group_compute();
 	else if (!me.rank)
 		seconds = repeat_time(&repeat).seconds / width;
 	group_set_flag(1);

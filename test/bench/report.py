@@ -112,8 +112,8 @@ IDEAS = {
               "which changes what peers see) would have messages of 1 to 4 KiB in the ring alone.",
     "bandwidth": "the shorter the message, the more the request to copy along and its answer weigh: have the record "
                  "of one message offer the memory of the next with it.",
-    "onesided": "key and hazard word are seen to before and after each copy: operations that are posted one after "
-                "the other under one key could share that.",
+    "onesided": "of 64 KiB 0.2 us are ours, three quarters of them because code behind a system call is slow: fewer "
+                "calls deep (6.5 ns each), one function from the copy to the completion.",
     "matching": "more receives than the caches hold: smaller entries, with what a search reads side by side.",
     "mpi": "Open MPI's own has no library between: fewer instructions of both calls, as for 8 B alone.",
     "startup": "a file, a mapping and a slot for each peer take some 10 us without a line of ours: one segment for "
