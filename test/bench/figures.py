@@ -116,6 +116,13 @@ class Results:
         known = any(not math.isnan(sample.line) for sample in ours + theirs)
         return self.get(*one) / self.get(*other), not known
 
+    def ratio_in_turns(self, one, other):
+        """The same of two that were measured right after each other in each turn."""
+        ours, theirs = ({sample.turn: sample.value for sample in self.samples.get(figure, [])}
+                        for figure in (one, other))
+        ratios = [ours[turn] / theirs[turn] for turn in ours if theirs.get(turn)]
+        return (statistics.median(ratios), True) if ratios else None
+
 
 def line_of_sample(before, after):
     """As in line.h."""

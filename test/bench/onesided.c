@@ -5,11 +5,14 @@
  * second one is the target.
  *
  * Once with a target that polls its completion queue, once with one that computes and does not call
- * libfabric. What makes no progress for GIVE_UP seconds is not to be had then, and is not tried with
+ * libfabric; and then, beside it, what the kernel does of the same alone (CMA). What makes no progress for GIVE_UP seconds is not to be had then, and is not tried with
  * larger sizes; it completes when the target polls again.
  */
+#define _GNU_SOURCE
 #include <math.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 
@@ -32,6 +35,9 @@ struct onesided {
 	ssize_t (*post)(struct onesided *o, int slot); /* what is measured */
 	size_t size;
 	int width; /* so many at once */
+	pid_t pid; /* the peer's, for CMA alone: which way, and where its memory is */
+	bool writes;
+	uint64_t memory;
 };
 
 /* ---- what is posted ---------------------------------------------------------------------------- */
@@ -116,12 +122,32 @@ static bool windows(void *arg, long count)
 	return true;
 }
 
+/* The same without a library. False: it is not permitted. */
+static bool cma_windows(void *arg, long count)
+{
+	struct onesided *o = arg;
+
+	for (long i = 0; i < count * o->width; i++) {
+		for (size_t done = 0; done < o->size;) {
+			struct iovec local = { (char *)o->local + done, o->size - done };
+			struct iovec remote = { (void *)(uintptr_t)(o->memory + done), o->size - done };
+			ssize_t n = o->writes ? process_vm_writev(o->pid, &local, 1, &remote, 1, 0)
+					      : process_vm_readv(o->pid, &local, 1, &remote, 1, 0);
+
+			if (n <= 0)
+				return false;
+			done += (size_t)n;
+		}
+	}
+	return true;
+}
+
 /* ---- both processes ---------------------------------------------------------------------------- */
 
 /* Seconds for one, so many outstanding, to the first process; NAN: not to be had. */
-static double measure(struct onesided *o, int target, int width)
+static double measure(struct onesided *o, bool (*rounds)(void *arg, long count), int target, int width)
 {
-	struct repeat repeat = { .rounds = windows, .arg = o, .alone = true };
+	struct repeat repeat = { .rounds = rounds, .arg = o, .alone = true };
 	double seconds = NAN;
 
 	o->width = width;
@@ -155,9 +181,14 @@ static void exchange_keys(struct onesided *o)
 
 	mine->words[0] = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR ? (uint64_t)(uintptr_t)o->remote : 0;
 	mine->words[1] = fi_mr_key(o->mr);
+	mine->words[2] = (uint64_t)getpid();
+	mine->words[3] = (uint64_t)(uintptr_t)o->remote;
 	endpoint_barrier(&o->endpoint);
 	o->there = theirs->words[0];
 	o->key = theirs->words[1];
+	o->pid = (pid_t)theirs->words[2];
+	o->memory = theirs->words[3];
+	endpoint_barrier(&o->endpoint);
 }
 
 static void open_onesided(struct onesided *o, const struct task *task, size_t size)
@@ -185,6 +216,8 @@ static void close_onesided(struct onesided *o)
 struct move {
 	ssize_t (*post)(struct onesided *o, int slot);
 	int latency, bandwidth; /* with a target that polls; the next figure: that computes */
+	int cma;		/* bandwidth, with a target that computes */
+	bool writes;
 };
 
 static void run_once(struct onesided *o, ssize_t (*what)(struct onesided *o, int slot))
@@ -221,23 +254,29 @@ static bool measure_move(struct onesided *o, const struct move *move, int target
 	bool done;
 
 	o->post = move->post;
-	seconds = measure(o, target, 1);
+	seconds = measure(o, windows, target, 1);
 	done = agree(o, !isnan(seconds));
 	if (!me.rank)
 		group_sample(move->latency + target, (double)o->size, seconds);
 	if (!done)
 		return false;
-	seconds = measure(o, target, window_of(o->size));
+	seconds = measure(o, windows, target, window_of(o->size));
 	if (!me.rank)
 		group_sample(move->bandwidth + target, (double)o->size, (double)o->size / seconds);
+	if (target != COMPUTES)
+		return true;
+	o->writes = move->writes;
+	seconds = measure(o, cma_windows, target, window_of(o->size));
+	if (!me.rank)
+		group_sample(move->cma, (double)o->size, (double)o->size / seconds);
 	return true;
 }
 
 void onesided_moves(const struct task *task)
 {
 	static const struct move moves[] = {
-		{ post_put, PUT_LATENCY, PUT_BANDWIDTH },
-		{ post_get, GET_LATENCY, GET_BANDWIDTH },
+		{ post_put, PUT_LATENCY, PUT_BANDWIDTH, CMA_WRITE_BANDWIDTH, true },
+		{ post_get, GET_LATENCY, GET_BANDWIDTH, CMA_READ_BANDWIDTH, false },
 	};
 	static struct onesided o;
 	bool gone[2][TARGETS] = { { false } };
@@ -273,9 +312,9 @@ static void measure_atomic(struct onesided *o, int latency, int rate)
 		double seconds = NAN, each = NAN;
 
 		if (has_atomic(o))
-			seconds = measure(o, target, 1);
+			seconds = measure(o, windows, target, 1);
 		if (agree(o, !isnan(seconds)))
-			each = measure(o, target, WINDOW);
+			each = measure(o, windows, target, WINDOW);
 		if (me.rank)
 			continue;
 		group_sample(latency + target, 8, seconds);

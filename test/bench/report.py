@@ -232,7 +232,7 @@ def bandwidth_goals(results):
 def onesided_goals(results):
     """Ours with the target passive; shm's with it polling where it does not move without."""
     goals = []
-    for move, floor in (("put", "cma_write_time"), ("get", "cma_read_time")):
+    for move, floor in (("put", "cma_write_bandwidth"), ("get", "cma_read_bandwidth")):
         figure = f"{move}_bandwidth_passive"
         at = measured_sizes(results, figure, 64 * KIB, 4 * MIB)
         for other in SHM:
@@ -245,8 +245,7 @@ def onesided_goals(results):
         cma = Goal(f"{move}, 64 KiB to 4 MiB, target passive: of CMA's own speed", at_least=0.97,
                    idea="onesided")
         for x in at:
-            seconds = results.get(floor, "machine", x)
-            cma.add(x, of_medians(results.get(figure, "shmcma", x), seconds and x / seconds))
+            cma.add(x, results.ratio_in_turns((figure, "shmcma", x), (floor, "shmcma", x)))
         goals.append(cma)
     return goals
 
