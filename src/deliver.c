@@ -303,8 +303,11 @@ static void transfers_proven(struct sc_peer *peer, int error)
 
 void sc_deliver_prove_slow(struct sc_peer *peer)
 {
-	int ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+	int ret = 0;
 
+	sc_fence_seq_cst(); /* what was read comes before */
+	if (!peer->seg || !sc_peer_shows_life(peer))
+		ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
 	transfers_proven(peer, ret == -EFAULT ? -ESRCH : ret);
 }
 
@@ -316,13 +319,16 @@ static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool pr
 	size_t from_count = sc_iov_slice(op->segments, op->segment_count, offset, len, from);
 	struct sc_counters *counters = &op->peer->ep->counters;
 	struct sc_cma cma = op->peer->cma;
+	bool shows_life = prove && sc_peer_shows_life(op->peer);
 	int ret;
 
-	if (!prove)
+	if (!prove || shows_life)
 		cma.cookie_addr = 0;
 	ret = sc_cma_read(&cma, to, to_count, from, from_count, len);
 	if (ret == -EFAULT)
 		ret = sc_cma_fault(&op->peer->cma);
+	if (!ret && shows_life)
+		ret = sc_peer_check_read(op->peer);
 	if (!ret)
 		*(op->peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
 	return ret;
@@ -347,8 +353,8 @@ static void transfer_broken(struct sc_ep *ep, struct sc_rx_op *op, int error)
 }
 
 /*
- * Copy the next step by CMA; the operation may end in it. The last step proves by the cookie whose memory
- * it was, and with it what was copied before, unless `more` is to be copied from the same peer at once: a
+ * Copy the next step by CMA; the operation may end in it. The last step proves whose memory it was, by the word of
+ * life or the cookie (cma.c), and with it what was copied before, unless `more` is to be copied from the same peer at once: a
  * proof costs as much as copying 2 KiB.
  */
 static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op, bool more)

@@ -218,14 +218,9 @@ static int copy(struct direct *direct, const struct iovec *remote, size_t remote
 /* Was it the peer's memory, and is it still what the keys are for? */
 static int check_copied(const struct direct *direct)
 {
-	const struct sc_peer *peer = direct->peer;
-
 	if (!all_hold(direct))
 		return -EKEYREJECTED;
-	/* behind the fence in all_hold(), and so behind the copy: until now it has had its pid and its memory */
-	if (direct->unproven && !sc_peer_shows_life(peer) && sc_cma_fault(&peer->cma) == -ESRCH)
-		return -ESRCH;
-	return 0;
+	return direct->unproven ? sc_peer_check_read(direct->peer) : 0;
 }
 
 /* A note is made before the copy, which cannot be taken back if there is no memory for one. */

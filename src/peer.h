@@ -82,6 +82,16 @@ static inline bool sc_peer_shows_life(const struct sc_peer *peer)
 }
 
 /*
+ * Was it the peer's memory that has been read until now, without a cookie? 0: yes; -ESRCH: nobody can tell. For who
+ * has seen it show life before, else the cookie is to go with the read.
+ */
+static inline int sc_peer_check_read(const struct sc_peer *peer)
+{
+	sc_fence_seq_cst(); /* the read comes before */
+	return sc_peer_shows_life(peer) || sc_cma_fault(&peer->cma) != -ESRCH ? 0 : -ESRCH;
+}
+
+/*
  * Is it that process, right now, that has the pid by which memory of the peer's is to be written? False when
  * it cannot be told: others are not to be written to. (A read is proven after it, see cma.c.) One load, if its
  * word of life is well; else life lock or cookie say.

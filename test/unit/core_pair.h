@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "child.h"
 #include "core_test.h"
 #include "peer.h"
@@ -155,6 +156,47 @@ static inline bool cma_allowed(void)
 static inline bool way_possible(enum way way)
 {
 	return way != WAY_CMA || cma_allowed();
+}
+
+/* What a peer's word of life says: all is well; its process has ended; that, once its memory has been read. */
+enum life { LIFE_WELL, LIFE_ENDED, LIFE_ENDS, LIVES };
+
+static uint32_t *life_word;
+
+#ifdef SC_FAULT_INJECTION
+
+static inline int life_at_point(const char *point)
+{
+	if (!strcmp(point, "cma.readv.done"))
+		sc_store_release_32(life_word, SC_ABI_LIFE_ENDED);
+	return 0;
+}
+
+#endif
+
+/* From now on. Returns what it was, for life_restore(); 0: cannot be had in this build. */
+static inline uint32_t life_take(const struct sc_peer *peer, enum life life)
+{
+	uint32_t before;
+
+	if (life == LIFE_ENDS && !core_failing(NULL, 0))
+		return 0;
+	life_word = &sc_seg_presence(peer->seg)->life;
+	while (!(before = sc_load_acquire_32(life_word)))
+		usleep(100); /* its thread may have to begin */
+	if (life == LIFE_ENDED)
+		sc_store_release_32(life_word, SC_ABI_LIFE_ENDED);
+#ifdef SC_FAULT_INJECTION
+	if (life == LIFE_ENDS)
+		sc_inject_hook = life_at_point;
+#endif
+	return before;
+}
+
+static inline void life_restore(uint32_t before)
+{
+	(void)core_failing(NULL, 0);
+	sc_store_release_32(life_word, before);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

@@ -609,61 +609,34 @@ static void test_order_of_puts_made_again(void **state)
 	}
 }
 
-static uint32_t *life_word(void)
-{
-	return &sc_seg_presence(pair[0].peer->seg)->life;
-}
-
-#ifdef SC_FAULT_INJECTION
-
-/* The owner's process ends when its memory has been read, by its word of life. */
-static int end_amid(const char *point)
-{
-	if (!strcmp(point, "cma.readv.done"))
-		sc_store_release_32(life_word(), SC_ABI_LIFE_ENDED);
-	return 0;
-}
-
-#endif
-
 /*
  * Whose memory it was that a get has read: its owner's word of life says so before and after, else the cookie; and
  * if that says no, it is made again by the owner.
  */
 static void test_proof_of_a_get(void **state)
 {
-	enum { WELL, MARKED, MARKED_AMID, WORDS };
-
 	(void)state;
 	if (!cma_allowed())
 		skip();
-	for (int word = WELL; word < WORDS; word++)
+	for (int life = LIFE_WELL; life < LIVES; life++)
 		for (int same = 0; same < 2; same++) {
-			bool direct = same || word == WELL;
-			uint32_t life;
+			bool direct = same || life == LIFE_WELL;
 			size_t size = 40000;
+			uint32_t before;
 
-			if (word == MARKED_AMID && !core_failing(NULL, 0))
-				continue;
 			rma_open(&routes[1]);
-			while (!(life = sc_load_acquire_32(life_word())))
-				usleep(100); /* its thread may have to begin */
-			pattern_fill(space, size, 10 * word + same);
+			pattern_fill(space, size, 10 * life + same);
 			memset(into, 0, size);
 			pair[0].peer->cma.cookie ^= !same; /* another process, by the looks of it */
-			if (word == MARKED)
-				sc_store_release_32(life_word(), SC_ABI_LIFE_ENDED);
-#ifdef SC_FAULT_INJECTION
-			if (word == MARKED_AMID)
-				sc_inject_hook = end_amid;
-#endif
-			assert_int_equal(run(into, at(0, size), 0).err, 0);
-			(void)core_failing(NULL, 0);
-			sc_store_release_32(life_word(), life);
-			assert_true(pattern_is(into, size, 10 * word + same));
-			assert_int_equal(pair[0].ep->counters.rma_direct_bytes, direct ? size : 0);
-			assert_int_equal(pair[0].peer->can_read != SC_REACH_NO, direct);
-			expect_idle();
+			before = life_take(pair[0].peer, life);
+			if (before) {
+				assert_int_equal(run(into, at(0, size), 0).err, 0);
+				life_restore(before);
+				assert_true(pattern_is(into, size, 10 * life + same));
+				assert_int_equal(pair[0].ep->counters.rma_direct_bytes, direct ? size : 0);
+				assert_int_equal(pair[0].peer->can_read != SC_REACH_NO, direct);
+				expect_idle();
+			}
 			rma_close();
 		}
 }

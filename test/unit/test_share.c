@@ -563,13 +563,21 @@ static void test_read_fails(void **state)
 static void test_proof_fails(void **state)
 {
 	(void)state;
-	share_pair_open();
-	pair[1].peer->cma.cookie ^= 1;
-	begin(SIZE, SIZE);
-	expect_message(SIZE);
-	assert_false(pair[1].peer->can_read);
-	assert_int_equal(pair[1].ep->counters.rx_pulled_bytes, SIZE);
-	pair_close(pair);
+	for (int life = LIFE_ENDED; life < LIVES; life++) {
+		uint32_t before;
+
+		share_pair_open();
+		pair[1].peer->cma.cookie ^= 1;
+		before = life_take(pair[1].peer, life);
+		if (before) {
+			begin(SIZE, SIZE);
+			expect_message(SIZE);
+			life_restore(before);
+			assert_false(pair[1].peer->can_read);
+			assert_int_equal(pair[1].ep->counters.rx_pulled_bytes, SIZE);
+		}
+		pair_close(pair);
+	}
 }
 
 /* The payload is not there: an error for both, and nothing else. */
