@@ -112,8 +112,8 @@ static const struct figure figures[FIGURES] = {
 				    "bytes", MB_PER_S },
 	[CMA_WRITE_BANDWIDTH] = { "cma_write_bandwidth", "process_vm_writev right after such puts, MB/s",
 				  "bytes", MB_PER_S },
-	[CMA_READ_BANDWIDTH] = { "cma_read_bandwidth", "process_vm_readv right after such gets, MB/s", "bytes",
-				 MB_PER_S },
+	[CMA_READ_BANDWIDTH] = { "cma_read_bandwidth", "process_vm_readv right after such gets, MB/s",
+				 "bytes", MB_PER_S },
 	[FETCH_ADD_LATENCY] = { "fetch_add_latency", "fetch-add, one at a time, target polls, us", "bytes",
 				US },
 	[FETCH_ADD_LATENCY_PASSIVE] = { "fetch_add_latency_passive",
@@ -142,7 +142,8 @@ static const struct figure figures[FIGURES] = {
 	[PEER_SHM] = { "peer_shm", "memory of a connected peer in /dev/shm, KiB", "peers", KIB },
 	[PEER_RSS] = { "peer_rss", "resident memory of a connected peer, KiB", "peers", KIB },
 	[TOTAL_SHM] = { "total_shm", "memory of all of them in /dev/shm, KiB", "peers", KIB },
-	[JOB_TIME] = { "job_time", "a job: endpoints, first messages of each to all others, us", "processes", US },
+	[JOB_TIME] = { "job_time", "a job: endpoints, first messages of each to all others, us",
+		       "processes", US },
 	[JOB_SHM] = { "job_shm", "its memory in /dev/shm, KiB", "processes", KIB },
 };
 

@@ -959,10 +959,9 @@ static uint8_t *windows_map(void)
 
 	assert_true(fd >= 0 && base != MAP_FAILED && !ftruncate(fd, WINDOW));
 	for (size_t at = 0; at < len; at += WINDOW)
-		assert_ptr_not_equal(
-			mmap(base + at, WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
-			     fd, 0),
-			MAP_FAILED);
+		assert_ptr_not_equal(mmap(base + at, WINDOW, PROT_READ | PROT_WRITE,
+					  MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0),
+				     MAP_FAILED);
 	close(fd);
 	return base;
 }

@@ -1160,7 +1160,8 @@ static void test_proof_of_messages(void **state)
 			if (before) {
 				send_three();
 				life_restore(before);
-				assert_int_equal(pair[1].ep->counters.rx_pulled_bytes, direct ? 0 : 150000);
+				assert_int_equal(pair[1].ep->counters.rx_pulled_bytes,
+						 direct ? 0 : 150000);
 				assert_int_equal(pair[1].peer->can_read != SC_REACH_NO, direct);
 			}
 			pair_close(pair);
