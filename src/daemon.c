@@ -33,14 +33,16 @@
  * is closed, written to or believed here before its inode says that it still is ours; that is why this is
  * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to what it polls, so the
  * closing of the pipe's other end wakes the thread at once (unless somebody knocks at this instant: then when
- * he has done so), and REPAIR_MS later what was lost is made again: not at once, as who is closing and using numbers again must not meet with descriptors that come and go.
+ * he has done so), and REPAIR_MS later what was lost is made again: not at once, as who is closing and using
+ * numbers again must not meet with descriptors that come and go.
  *
  * The word of life (abi.h) in each own segment is a robust futex of this thread, see set_robust_list(2): when
- * the process ends or execs, the kernel walks the list of them and marks each, well before the pid is free. The
+ * the process ends or execs, the kernel walks the list of them and marks each, well before the pid is free (unless
+ * the process is killed for want of memory, and has lost the list by then: that the pidfd tells). The
  * list's links lie beside the words, as the kernel wants a constant distance, so in shared memory; nothing here
  * reads them. Who scribbles on link or word can make the kernel, in a process that ends, miss words or mark
  * others that hold this thread's tid; then peers take the slower proof without need, or trust a pid that was
- * ours: for a write that the scribbler, of the same user, could do itself.
+ * ours: for a write that the scribbler, of the same user, could do itself, or a read of what it could have written.
  *
  *   L1  a word is linked before it has the tid, and is 0 before it is unlinked: a tid that peers see is one
  *       that the kernel finds, whenever the process ends
@@ -236,7 +238,7 @@ void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_be
 {
 	struct sc_daemon_process *process = NULL;
 
-	*watch = (struct sc_watch){ .seg = seg, .bell = bell };
+	*watch = (struct sc_watch){ .seg = seg, .bell = bell, .on = seg->lender };
 	if (seg->lender) /* this process's own */
 		return;
 	pthread_mutex_lock(&daemon_mutex);
@@ -245,6 +247,7 @@ void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_be
 		process = process ? process : process_new(seg);
 	}
 	watch->process = process;
+	watch->on = process;
 	if (process)
 		sc_list_append(&process->watches, &watch->of_process);
 	pthread_mutex_unlock(&daemon_mutex);
@@ -267,6 +270,7 @@ void sc_watch_del(struct sc_watch *watch)
 	sc_list_remove(&watch->of_process);
 	process_put(watch->process);
 	watch->process = NULL;
+	watch->on = false;
 	pthread_mutex_unlock(&daemon_mutex);
 }
 

@@ -354,8 +354,8 @@ static void transfer_broken(struct sc_ep *ep, struct sc_rx_op *op, int error)
 
 /*
  * Copy the next step by CMA; the operation may end in it. The last step proves whose memory it was, by the word of
- * life or the cookie (cma.c), and with it what was copied before, unless `more` is to be copied from the same peer at once: a
- * proof costs as much as copying 2 KiB.
+ * life or the cookie (cma.c), and with it what was copied before, unless `more` is to be copied from the same peer at
+ * once: a proof by the cookie costs as much as copying 2 KiB, or more.
  */
 static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {

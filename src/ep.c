@@ -79,6 +79,8 @@ static uint32_t short_most(const struct sc_config *config)
 {
 	uint32_t buffer = clamp(config->eager_max, 0, config->buf_size);
 
+	if (config->inline_max < sc_inline_first(0))
+		return config->inline_max; /* what one line holds is not asked whether it may */
 	return clamp(buffer, config->inline_max, SC_INJECT_MAX);
 }
 

@@ -528,6 +528,14 @@ bool sc_own_is_unchanged(int fd, const struct stat *as)
 	       is_plain(&st);
 }
 
+/* Says why there is no descriptor, unless that is as it may be. Returns it. */
+static int opened(const char *path, int fd)
+{
+	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
+		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
+	return fd;
+}
+
 int sc_own_open_other(const char *name, struct stat *st)
 {
 	char path[SC_OWN_PATH_MAX];
@@ -539,15 +547,14 @@ int sc_own_open_other(const char *name, struct stat *st)
 		     : check_other(name, st);
 	if (!fd)
 		fd = open_looked_at(path, name, st);
-	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
-		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
-	return fd;
+	return opened(path, fd);
 }
 
-/* What is there is none to be opened: a symbolic link, a directory, a socket; or another user's. */
+/* What is there is none to be opened: a symbolic link, a directory, a socket; or another user's, who may use it. */
 static bool is_of_wrong_kind(int err)
 {
-	return err == ELOOP || err == EISDIR || err == ENXIO || err == EACCES;
+	return err == ELOOP || err == EISDIR || err == ENXIO || err == EACCES || err == EWOULDBLOCK ||
+	       err == ETXTBSY;
 }
 
 int sc_own_open_peer(const char *name, struct stat *st)
@@ -559,17 +566,10 @@ int sc_own_open_peer(const char *name, struct stat *st)
 		return sc_own_open_other(name, st);
 	sc_own_path(name, path);
 	fd = SC_TRY("own.peer", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-	if (fd < 0) {
-		int err = errno;
-
-		if (is_of_wrong_kind(err))
-			return -EACCES;
-		if (err != ENOENT)
-			sc_warn("cannot open %s: %s; %s", path, strerror(err), remedy(err));
-		return -err;
-	}
+	if (fd < 0)
+		return opened(path, is_of_wrong_kind(errno) ? -EACCES : -errno);
 	if (SC_TRY("own.peer_stat", fstat(fd, st)))
-		return check_opened_slow(name, fd, st);
+		return opened(path, check_opened_slow(name, fd, st));
 	if (is_listed(st)) {
 		own_misnamed = true;
 		return -EBUSY; /* it stays open */

@@ -71,14 +71,16 @@ bool sc_peer_is_dead(const struct sc_peer *peer);
 /*
  * Does its word of life say that it is that process that has the pid, right now? True proves what has been read from
  * its memory until now, too, by who has had a fence in between: the kernel marks the word before the process gives
- * up its memory or its pid. False: it cannot be told by that. A load or two.
+ * up its memory or its pid. One that is killed for want of memory may have lost the list of its words by then; so
+ * this is for peers that the daemon's thread watches, too, which hears of that within milliseconds. False: it cannot
+ * be told by that. Some loads.
  */
 static inline bool sc_peer_shows_life(const struct sc_peer *peer)
 {
 	/* acquire: nothing is done to its memory before this; what comes then it may still outlive */
 	uint32_t life = sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
 
-	return life && !(life & ~SC_ABI_LIFE_TID) && !sc_watch_has_ended(&peer->watch);
+	return life && !(life & ~SC_ABI_LIFE_TID) && peer->watch.on && !sc_watch_has_ended(&peer->watch);
 }
 
 /*

@@ -21,8 +21,8 @@
  * no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
  * its next message.
  *
- * If this process dies before sc_ring_commit() the message was never sent; after it, inline and bounce
- * messages are whole in shared memory; a rendezvous is not, the receiver's copy fails and says so. If the
+ * If this process dies before the record is published (R1 in ring.h) the message was never sent; after it, inline
+ * and bounce messages are whole in shared memory; a rendezvous is not, the receiver's copy fails and says so. If the
  * peer dies, its loans and operations come back through sc_tx_end_peer().
  *
  * What we copy along is written to the peer's memory within one call of sc_tx_progress(): chunks are

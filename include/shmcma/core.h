@@ -559,9 +559,10 @@ struct sc_send {
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send);
 
 /*
- * The short way of what most messages are: one buffer, of what a record or a bounce buffer holds; nothing asked for but
- * SC_TAGGED, SC_SILENT, SC_SEND_DATA and SC_SEND_INJECT, no counter of its own, and room for it. The arguments are those
- * of struct sc_send, in registers as far as they go. False says nothing, and nothing has been done: sc_tx_send() it.
+ * The short way of what most messages are: one buffer, of what a record or a bounce buffer holds and may be injected;
+ * nothing asked for but SC_TAGGED, SC_SILENT, SC_SEND_DATA and SC_SEND_INJECT, no counter of its own, and room for it.
+ * The arguments are those of struct sc_send, in registers as far as they go. False says nothing, and nothing has been
+ * done: sc_tx_send() it.
  */
 bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
 		      uint32_t flags, void *context, uint32_t cq_flags);

@@ -195,8 +195,10 @@ class Ucx:
 
     def line(self):
         """What a cache line takes now, seconds."""
-        command = [self.floor, "-l", "-c", ",".join(map(str, self.options.cpus))]
-        return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        status, out, err = run([self.floor, "-l", "-c", ",".join(map(str, self.options.cpus))])
+        if status:
+            raise Failed(last_line(err))
+        return float(out)
 
     def run(self, kind):
         sizes = [8] if kind == "atomics" else [s for s in self.options.sizes if s or kind == "latency"]

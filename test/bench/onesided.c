@@ -5,8 +5,8 @@
  * second one is the target.
  *
  * Once with a target that polls its completion queue, once with one that computes and does not call
- * libfabric; and then, beside it, what the kernel does of the same alone (CMA). What makes no progress for GIVE_UP seconds is not to be had then, and is not tried with
- * larger sizes; it completes when the target polls again.
+ * libfabric; and then, beside it, what the kernel does of the same alone (CMA). What makes no progress for GIVE_UP
+ * seconds is not to be had then, and is not tried with larger sizes; it completes when the target polls again.
  */
 #define _GNU_SOURCE
 #include <math.h>

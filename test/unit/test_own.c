@@ -295,6 +295,7 @@ static void test_peer(void **state)
 	sc_own_path(NAME, from);
 	assert_int_equal(symlink(from, path), 0);
 	assert_int_equal(sc_own_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(sc_own_open_other(PEER, &st), -EACCES);
 	assert_int_equal(unlink(path), 0);
 	next = dup(fd);
 	assert_int_equal(next, before); /* nothing has been left open */

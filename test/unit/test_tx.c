@@ -475,6 +475,7 @@ static void test_inject(void **state)
 				continue;
 			attr.config.eager_max =
 				eager ? 32768 : 0; /* 0: injected payload goes by rendezvous */
+			attr.config.buf_size = eager ? 2 * SC_INJECT_MAX : SC_INJECT_MAX;
 			pair_open(pair, &attr, way);
 			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_INJECT_MAX + 1, 0,
 						  SC_SEND_INJECT),
@@ -508,11 +509,47 @@ static void test_inject(void **state)
 			}
 			for (int i = 0; i < sent; i++)
 				assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			/* though there are buffers that hold it, as there are for this one */
+			assert_int_equal(end_recv(&pair[1], NULL, to, SC_INJECT_MAX, 7, SC_TAGGED), 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, 1000, 7, SC_TAGGED), 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_INJECT_MAX + 1, 0,
+						  SC_SEND_INJECT),
+					 -EMSGSIZE);
+			ends_settle(pair, 2);
+			expect_sent(&pair[0], buf, 1000);
+			expect_received(&pair[1], pair[1].peer, to, 1000, 7);
 			assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
 			pair_close(pair);
 		}
 	free(buf);
 	free(to);
+}
+
+/* What may not go into a record goes into a buffer, however short it is. */
+static void test_nothing_inline(void **state)
+{
+	static const uint32_t most[] = { 0, 8, 100 };
+	struct sc_ep_attr attr = end_attr();
+	uint8_t to[128];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
+		attr.config.inline_max = most[i];
+		pair_open(pair, &attr, WAY_PULL);
+		for (uint32_t size = most[i]; size < most[i] + 2; size++)
+			for (int turn = 0; turn < 3; turn++) {
+				assert_int_equal(end_recv(&pair[1], NULL, to, sizeof(to), 7, SC_TAGGED),
+						 0);
+				assert_int_equal(
+					end_send(&pair[0], pair[0].peer, from, size, 7, SC_TAGGED), 0);
+				ends_settle(pair, 2);
+				expect_sent(&pair[0], from, size);
+				expect_received(&pair[1], pair[1].peer, to, size, 7);
+			}
+		assert_int_equal(pair[0].ep->counters.tx_inline, 3);
+		assert_int_equal(pair[0].ep->counters.tx_bounce, 3);
+		pair_close(pair);
+	}
 }
 
 /* Nothing is heard before the receiver has taken it. */
@@ -1559,6 +1596,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_no_queues),
 		cmocka_unit_test(test_pool_grows),
 		cmocka_unit_test(test_inject),
+		cmocka_unit_test(test_nothing_inline),
 		cmocka_unit_test(test_delivery_and_match),
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test(test_window),
