@@ -1616,7 +1616,8 @@ static const char *unlinked;
 
 static int unlink_at_look(const char *point)
 {
-	if (!strcmp(point, "own.peer_stat"))
+	/* by the first if an own file has been found by another's name before */
+	if (!strcmp(point, "own.opened") || !strcmp(point, "own.peer_stat"))
 		CHILD_CHECK(!unlink(unlinked));
 	return 0;
 }
