@@ -142,7 +142,7 @@ static void survive(bool comes_first)
 		mt_require(talk_has_file(mt_published(NULL, i)), "rank %d has no name", i);
 	mt_doing("waiting for the names of the killed to go");
 	for (int i = 1; i <= JOB; i++) { /* none sees the other of its pair die */
-		kill(mt_pid(i), SIGSTOP);
+		mt_require(kill(mt_pid(i), SIGSTOP) == 0, "kill");
 		mt_await_stop(i);
 	}
 	for (int i = 1; i <= JOB; i++)
