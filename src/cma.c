@@ -6,7 +6,7 @@
  * remote element, the owner's cookie: a random word in that process's memory. A read whose cookie is
  * right came from the process that was meant, as it was: an ended process has no memory, another one or
  * one after exec(2) does not have that word at that place. A caller who proves it after the read can do without:
- * by a later cookie, or by the owner's word of life, unmarked (sc_peer_shows_life()). What a failed read has put into the
+ * by a later cookie, or by the owner's word of life, unmarked (sc_peer_read()). What a failed read has put into the
  * destination is undefined; the caller's operation fails or is done again. A write cannot be proven so;
  * its caller looks at the owner's word of life or life lock before each (sc_peer_is_there()), and the pid of a
  * process that has either is not another's. Between that look and the write the process would have to end, be

@@ -238,7 +238,7 @@ void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_be
 {
 	struct sc_daemon_process *process = NULL;
 
-	*watch = (struct sc_watch){ .seg = seg, .bell = bell, .on = seg->lender };
+	*watch = (struct sc_watch){ .seg = seg, .bell = bell };
 	if (seg->lender) /* this process's own */
 		return;
 	pthread_mutex_lock(&daemon_mutex);
@@ -247,7 +247,6 @@ void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_be
 		process = process ? process : process_new(seg);
 	}
 	watch->process = process;
-	watch->on = process;
 	if (process)
 		sc_list_append(&process->watches, &watch->of_process);
 	pthread_mutex_unlock(&daemon_mutex);
@@ -270,7 +269,6 @@ void sc_watch_del(struct sc_watch *watch)
 	sc_list_remove(&watch->of_process);
 	process_put(watch->process);
 	watch->process = NULL;
-	watch->on = false;
 	pthread_mutex_unlock(&daemon_mutex);
 }
 

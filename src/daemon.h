@@ -29,7 +29,6 @@ struct sc_watch {
 	struct sc_daemon_process *process; /* NULL: not watched */
 	const struct sc_seg *seg;
 	struct sc_bell *bell;
-	bool on;	/* the thread will tell of its end; or it is this process itself */
 	uint32_t ended; /* by the daemon: proven dead */
 };
 

@@ -303,12 +303,7 @@ static void transfers_proven(struct sc_peer *peer, int error)
 
 void sc_deliver_prove_slow(struct sc_peer *peer)
 {
-	int ret = 0;
-
-	sc_fence_seq_cst(); /* what was read comes before */
-	if (!peer->seg || !sc_peer_shows_life(peer))
-		ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
-	transfers_proven(peer, ret == -EFAULT ? -ESRCH : ret);
+	transfers_proven(peer, sc_peer_prove_read(peer));
 }
 
 /* Copy bytes of the payload by CMA; `prove`: and see whose memory it was. */
@@ -318,17 +313,8 @@ static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool pr
 	size_t to_count = sc_iov_slice(op->iov, op->iov_count, offset, len, to);
 	size_t from_count = sc_iov_slice(op->segments, op->segment_count, offset, len, from);
 	struct sc_counters *counters = &op->peer->ep->counters;
-	struct sc_cma cma = op->peer->cma;
-	bool shows_life = prove && sc_peer_shows_life(op->peer);
-	int ret;
+	int ret = sc_peer_read(op->peer, to, to_count, from, from_count, len, prove);
 
-	if (!prove || shows_life)
-		cma.cookie_addr = 0;
-	ret = sc_cma_read(&cma, to, to_count, from, from_count, len);
-	if (ret == -EFAULT)
-		ret = sc_cma_fault(&op->peer->cma);
-	if (!ret && shows_life)
-		ret = sc_peer_check_read(op->peer);
 	if (!ret)
 		*(op->peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
 	return ret;

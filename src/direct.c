@@ -18,7 +18,7 @@
  * stay: its life lock is free, and the owner goes on. If it stops, the owner's close says so. If the owner
  * dies: its table stays mapped here, its memory is gone, the copy fails. As a pid may be used again, somebody else's
  * must not be taken for its: before a write its word of life, its life lock or its cookie must be seen
- * (sc_peer_is_there()); a read is proven by its word of life after the copy (check_copied()), which costs a load, or
+ * (sc_peer_is_there()); a read is proven by its word of life after the copy (sc_peer_read()), which costs a load, or
  * by the cookie in the same call, 350 ns, if that word says nothing.
  *
  * Inside one process it is a plain copy, once the pages are known to be there (memory.h).
@@ -48,7 +48,6 @@ struct direct {
 	const struct sc_rma *rma;
 	struct sc_rma_op *note; /* the peer is to hear of it */
 	size_t size, done;
-	bool unproven; /* whose memory it was that the last copy has read */
 	struct sc_regtab_view table;
 	/* as many as there are keys, found and checked */
 	struct sc_reg_ref refs[SC_REMOTE_MAX];
@@ -63,7 +62,6 @@ static void direct_init(struct direct *direct, struct sc_peer *peer, const struc
 	direct->note = NULL;
 	direct->size = size;
 	direct->done = 0;
-	direct->unproven = false;
 	direct->table = sc_seg_table(peer->seg);
 }
 
@@ -175,7 +173,7 @@ static int copy_here(const struct direct *direct, const struct iovec *remote, si
 	return write ? sc_memory_write(NULL, &copy) : sc_memory_read(NULL, &copy);
 }
 
-static int copy(struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
+static int copy(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
 		size_t *moved)
 {
 	const struct sc_rma *rma = direct->rma;
@@ -186,7 +184,6 @@ static int copy(struct direct *direct, const struct iovec *remote, size_t remote
 	int ret;
 
 	*moved = 0;
-	direct->unproven = false;
 	if (len < direct->size) {
 		local = part;
 		local_count = sc_iov_slice(rma->iov, rma->iov_count, direct->done, len, part);
@@ -201,26 +198,11 @@ static int copy(struct direct *direct, const struct iovec *remote, size_t remote
 		if (ret == -EFAULT)
 			ret = sc_cma_fault(&peer->cma);
 	} else {
-		struct sc_cma cma = peer->cma;
-
-		direct->unproven = sc_peer_shows_life(peer);
-		if (direct->unproven)
-			cma.cookie_addr = 0; /* a load after the copy says as much: check_copied() */
-		ret = sc_cma_read(&cma, local, local_count, remote, remote_count, len);
-		if (ret == -EFAULT)
-			ret = sc_cma_fault(&peer->cma);
+		ret = sc_peer_read(peer, local, local_count, remote, remote_count, len, true);
 	}
 	if (!ret)
 		*moved = len;
 	return ret;
-}
-
-/* Was it the peer's memory, and is it still what the keys are for? */
-static int check_copied(const struct direct *direct)
-{
-	if (!all_hold(direct))
-		return -EKEYREJECTED;
-	return direct->unproven ? sc_peer_check_read(direct->peer) : 0;
 }
 
 /* A note is made before the copy, which cannot be taken back if there is no memory for one. */
@@ -251,10 +233,9 @@ static int step(struct direct *direct)
 		if (ret >= 0)
 			ret = copy(direct, remote, (size_t)ret, len, &moved);
 	}
-	if (!ret) {
-		ret = check_copied(direct);
-		if (ret)
-			moved = 0; /* of what is not known */
+	if (!ret && !all_hold(direct)) {
+		ret = -EKEYREJECTED;
+		moved = 0; /* of what is not known */
 	}
 	hazards_clear(direct);
 	direct->done += moved;

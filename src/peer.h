@@ -72,25 +72,47 @@ bool sc_peer_is_dead(const struct sc_peer *peer);
  * Does its word of life say that it is that process that has the pid, right now? True proves what has been read from
  * its memory until now, too, by who has had a fence in between: the kernel marks the word before the process gives
  * up its memory or its pid. One that is killed for want of memory may have lost the list of its words by then; so
- * this is for peers that the daemon's thread watches, too, which hears of that within milliseconds. False: it cannot
- * be told by that. Some loads.
+ * this is for peers that the daemon's thread watches, too, which hears of that within milliseconds; and for this
+ * process itself. False: it cannot be told by that. Some loads.
  */
 static inline bool sc_peer_shows_life(const struct sc_peer *peer)
 {
 	/* acquire: nothing is done to its memory before this; what comes then it may still outlive */
 	uint32_t life = sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
 
-	return life && !(life & ~SC_ABI_LIFE_TID) && peer->watch.on && !sc_watch_has_ended(&peer->watch);
+	return life && !(life & ~SC_ABI_LIFE_TID) && (peer->watch.process || peer->seg->lender) &&
+	       !sc_watch_has_ended(&peer->watch);
+}
+
+/* Was it the peer's memory that has been read until now? 0: yes; -ESRCH and others: it cannot be told. */
+static inline int sc_peer_prove_read(const struct sc_peer *peer)
+{
+	int ret;
+
+	sc_fence_seq_cst(); /* the read comes before */
+	if (peer->seg && sc_peer_shows_life(peer))
+		return 0;
+	ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+	return ret == -EFAULT ? -ESRCH : ret;
 }
 
 /*
- * Was it the peer's memory that has been read until now, without a cookie? 0: yes; -ESRCH: nobody can tell. For who
- * has seen it show life before, else the cookie is to go with the read.
+ * Read memory of an attached peer, as sc_cma_read(). `prove`: its word of life proves whose it was, for a load, or if
+ * that says nothing the cookie, which goes with the read. Else it is for sc_peer_prove_read() to be believed.
  */
-static inline int sc_peer_check_read(const struct sc_peer *peer)
+static inline int sc_peer_read(const struct sc_peer *peer, const struct iovec *local, size_t local_count,
+			       const struct iovec *remote, size_t remote_count, size_t len, bool prove)
 {
-	sc_fence_seq_cst(); /* the read comes before */
-	return sc_peer_shows_life(peer) || sc_cma_fault(&peer->cma) != -ESRCH ? 0 : -ESRCH;
+	struct sc_cma cma = peer->cma;
+	bool shows_life = prove && sc_peer_shows_life(peer);
+	int ret;
+
+	if (!prove || shows_life)
+		cma.cookie_addr = 0;
+	ret = sc_cma_read(&cma, local, local_count, remote, remote_count, len);
+	if (ret == -EFAULT)
+		ret = sc_cma_fault(&peer->cma);
+	return !ret && shows_life ? sc_peer_prove_read(peer) : ret;
 }
 
 /*
