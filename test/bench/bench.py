@@ -160,7 +160,8 @@ class Calls:
     def run(self, _):
         self.due = False
         try:
-            return [(figure, 8, value, math.nan) for figure, value in calls.count(self.command, self.env, self.file)]
+            return [(figure, 8, value, math.nan)
+                    for figure, value in calls.count(self.command, self.env, self.file)]
         except subprocess.CalledProcessError as failed:
             raise Failed(last_line(failed.stderr)) from failed
 

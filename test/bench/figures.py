@@ -24,7 +24,8 @@ FOREIGN = {
     "instructions_idle": ("instructions of a fi_cq_read that finds nothing", "bytes", 1, 0, True),
 }
 INSIDE = {"instructions_to_ring", "instructions_to_queue"}
-FLOOR = {"line_latency", "lines_latency", "pipe_latency", "memcpy_time", "cma_read_time", "cma_write_time", "cma_both_time"}
+FLOOR = {"line_latency", "lines_latency", "pipe_latency", "memcpy_time", "cma_read_time", "cma_write_time",
+         "cma_both_time"}
 UCX = {"tagged_latency", "bandwidth", "rate", "put_bandwidth_passive", "get_bandwidth_passive",
        "fetch_add_latency_passive", "compare_swap_latency_passive"}
 

@@ -27,7 +27,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "group.h"
@@ -141,24 +140,10 @@ static bool memcpy_rounds(void *arg, long count)
 	return true;
 }
 
-static ssize_t attach(const struct copy *copy, bool writes, size_t done)
-{
-	struct iovec local = { (char *)copy->to + done, copy->size - done };
-	struct iovec remote = { (void *)(uintptr_t)(copy->there + done), copy->size - done };
-
-	return writes ? process_vm_writev(copy->pid, &local, 1, &remote, 1, 0)
-		      : process_vm_readv(copy->pid, &local, 1, &remote, 1, 0);
-}
-
 static void attach_all(const struct copy *copy, bool writes)
 {
-	for (size_t done = 0; done < copy->size;) {
-		ssize_t n = attach(copy, writes, done);
-
-		if (n <= 0)
-			finish(UNAVAILABLE, "cross memory attach", n ? strerror(errno) : "nothing copied");
-		done += (size_t)n;
-	}
+	if (!attach_memory(copy->pid, copy->to, copy->there, copy->size, writes))
+		finish(UNAVAILABLE, "cross memory attach", errno ? strerror(errno) : "nothing copied");
 }
 
 static bool read_rounds(void *arg, long count)

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -156,6 +157,23 @@ void *buffer(size_t size)
 		finish(FAILED, "buffers", "no memory");
 	memset(memory, 1, size);
 	return memory;
+}
+
+bool attach_memory(pid_t pid, void *here, uint64_t there, size_t size, bool writes)
+{
+	for (size_t done = 0; done < size;) {
+		struct iovec local = { (char *)here + done, size - done };
+		struct iovec remote = { (void *)(uintptr_t)(there + done), size - done };
+		ssize_t n = writes ? process_vm_writev(pid, &local, 1, &remote, 1, 0)
+				   : process_vm_readv(pid, &local, 1, &remote, 1, 0);
+
+		if (n <= 0) {
+			errno = n ? errno : 0;
+			return false;
+		}
+		done += (size_t)n;
+	}
+	return true;
 }
 
 void group_use_all_cpus(void)

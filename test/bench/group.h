@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define PROCESSES_MAX 64
 #define NAMES_MAX 128
@@ -102,6 +103,12 @@ void group_line_was(double seconds);
 void finish(enum outcome outcome, const char *what, const char *why) __attribute__((noreturn));
 
 /* ---- clocks and memory ------------------------------------------------------------------------- */
+
+/*
+ * Copy `size` bytes by process_vm_readv(2), or process_vm_writev(2), between here and `there` in another process.
+ * False: not all of it; errno says why, 0: nothing was copied.
+ */
+bool attach_memory(pid_t pid, void *here, uint64_t there, size_t size, bool writes);
 
 double now(void);      /* seconds, the same for all processes */
 double cpu_time(void); /* of this process, seconds */

@@ -8,10 +8,8 @@
  * libfabric; and then, beside it, what the kernel does of the same alone (CMA). What makes no progress for GIVE_UP
  * seconds is not to be had then, and is not tried with larger sizes; it completes when the target polls again.
  */
-#define _GNU_SOURCE
 #include <math.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
@@ -127,18 +125,9 @@ static bool cma_windows(void *arg, long count)
 {
 	struct onesided *o = arg;
 
-	for (long i = 0; i < count * o->width; i++) {
-		for (size_t done = 0; done < o->size;) {
-			struct iovec local = { (char *)o->local + done, o->size - done };
-			struct iovec remote = { (void *)(uintptr_t)(o->memory + done), o->size - done };
-			ssize_t n = o->writes ? process_vm_writev(o->pid, &local, 1, &remote, 1, 0)
-					      : process_vm_readv(o->pid, &local, 1, &remote, 1, 0);
-
-			if (n <= 0)
-				return false;
-			done += (size_t)n;
-		}
-	}
+	for (long i = 0; i < count * o->width; i++)
+		if (!attach_memory(o->pid, o->local, o->memory, o->size, o->writes))
+			return false;
 	return true;
 }
 
