@@ -75,19 +75,18 @@ static uint32_t clamp(uint32_t value, uint32_t least, uint32_t most)
 }
 
 /* The largest payload of the short way (tx.c): in a record, or in one buffer. It is not asked whether it is injected. */
-static uint32_t short_most(const struct sc_config *config)
+static uint32_t short_most(const struct sc_config *config, uint32_t buffer_most)
 {
-	uint32_t buffer = clamp(config->eager_max, 0, config->buf_size);
-
 	if (config->inline_max < sc_inline_first(0))
 		return config->inline_max; /* what one line holds is not asked whether it may */
-	return clamp(buffer, config->inline_max, SC_INJECT_MAX);
+	return clamp(buffer_most, config->inline_max, SC_INJECT_MAX);
 }
 
 /* A configuration that the rest can rely on: powers of two, limits of the record formats. */
 static void config_settle(struct sc_ep *ep)
 {
 	struct sc_config *config = &ep->config;
+	uint32_t buffer_most;
 
 	config->slots = clamp(config->slots, 1, SC_ABI_SLOTS_MAX);
 	config->buf_count = clamp(config->buf_count, 2, SC_ABI_BUFS_MAX);
@@ -97,7 +96,9 @@ static void config_settle(struct sc_ep *ep)
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
-	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config) + 1;
+	buffer_most = clamp(config->eager_max, 0, config->buf_size);
+	ep->buffer_end = buffer_most + 1;
+	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
 	if (config->window < 1024)
 		config->window = 1024;
 }

@@ -154,7 +154,7 @@ static enum sc_fill_way best_way(const struct sc_fill *fill)
 	return best;
 }
 
-static void trial_begin(struct sc_fill *fill)
+void sc_fill_begin_slow(struct sc_fill *fill)
 {
 	for (unsigned int way = 0; way < SC_FILL_WAYS; way++)
 		fill->cost[way] = UINT32_MAX;
@@ -218,5 +218,5 @@ void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t
 	}
 	copy(fill->way, to, from, size);
 	if (fill->pause && !--fill->left)
-		trial_begin(fill);
+		sc_fill_begin_slow(fill);
 }

@@ -370,9 +370,10 @@ struct sc_ep {
 	uint32_t rx_silent; /* SC_SILENT, or 0: all receives are reported */
 	struct sc_slab tx_ops;
 	size_t tx_size;
-	uint32_t short_end; /* payloads smaller than this go the short way, see tx.c; bytes */
-	uint64_t line_end;  /* those of peers likewise, see plain.h */
-	uint32_t order;	    /* SC_ORDER_* */
+	uint32_t short_end;  /* payloads smaller than this go the short way, see tx.c; bytes */
+	uint32_t buffer_end; /* and these fit one bounce buffer */
+	uint64_t line_end;   /* those of peers likewise, see plain.h */
+	uint32_t order;	     /* SC_ORDER_* */
 	struct sc_slab turns;
 
 	uint32_t membership;	  /* last seen */

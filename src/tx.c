@@ -4,6 +4,7 @@
  *
  *   inline      payload in the record                           complete on return
  *   bounce      payload in bounce buffers, named in the record  complete on return
+ *               (or what a record could hold, where streaming is best, see fill.h)
  *   rendezvous  the addresses of the payload in the record; the receiver copies it after the match and may
  *               have us copy along (share.h), or asks for it in pieces; it acknowledges in the end
  *                                                               complete with the acknowledgement
@@ -383,6 +384,12 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	return true;
 }
 
+/* Of what a record could hold as well: has the reader it sooner in a buffer? */
+static inline bool prefers_buffer(struct sc_peer *peer, size_t size)
+{
+	return size >= SC_FILL_MIN && size < peer->ep->buffer_end && sc_fill_beats_ring(&peer->fill);
+}
+
 bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
 		      uint32_t flags, void *context, uint32_t cq_flags)
 {
@@ -391,7 +398,7 @@ bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64
 	if (__builtin_expect(size <= sc_inline_first(0), 1))
 		return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags, 1,
 				  SC_ABI_UNITS(sc_inline_first(0)));
-	if (size <= peer->ep->config.inline_max)
+	if (size <= peer->ep->config.inline_max && !prefers_buffer(peer, size))
 		return send_lines(peer, buf, size, tag, data, flags, context, cq_flags);
 	return send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
 }
@@ -550,6 +557,11 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) && sc_cq_is_full(ep->tx_cq), 0))
 		return -EAGAIN;
 	if (size <= ep->config.inline_max) {
+		if (prefers_buffer(peer, size)) {
+			ret = send_bounce(peer, send, (uint32_t)size);
+			if (ret != -ENOBUFS && ret != -EAGAIN)
+				return ret;
+		}
 		ret = send_inline(peer, send, (uint32_t)size);
 		if (ret != -ENOBUFS)
 			return ret;

@@ -137,12 +137,41 @@ static void test_trials(void **state)
 #endif
 }
 
+/* A buffer is better than the ring's lines, which are filled by plain stores, while there is a trial or it is streamed. */
+static void test_ring(void **state)
+{
+	struct sc_fill fill;
+
+	(void)state;
+	for (int way = 0; way < SC_FILL_WAYS; way++) {
+		sc_fill_init(&fill, (enum sc_fill_way)way);
+		for (int i = 0; i < 5000; i++)
+			assert_int_equal(sc_fill_beats_ring(&fill), fill.way == SC_FILL_STREAMED);
+	}
+	sc_fill_init(&fill, SC_FILL_TRIED);
+	for (int turn = 0; turn < 3; turn++) {
+		uint32_t left = fill.left;
+
+		for (uint32_t i = 0; i < left; i++)
+			assert_int_equal(sc_fill_beats_ring(&fill), fill.best == SC_FILL_STREAMED);
+		while (fill.best == SC_FILL_STREAMED && !fill.trying) /* these are counted where they are filled */
+			sc_fill_write(&fill, buffer, source, SC_FILL_MIN);
+		assert_true(fill.trying);
+		while (fill.trying) {
+			assert_true(sc_fill_beats_ring(&fill));
+			sc_fill_write(&fill, buffer, source, SC_FILL_MIN);
+		}
+		assert_int_equal(sc_fill_beats_ring(&fill), fill.best == SC_FILL_STREAMED);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_bytes, begin, end),
 		cmocka_unit_test_setup_teardown(test_given, begin, end),
 		cmocka_unit_test_setup_teardown(test_trials, begin, end),
+		cmocka_unit_test_setup_teardown(test_ring, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -552,6 +552,62 @@ static void test_nothing_inline(void **state)
 	}
 }
 
+static bool is_streamed(enum sc_fill_way given)
+{
+	struct sc_fill fill;
+
+	sc_fill_init(&fill, given);
+	return fill.way == SC_FILL_STREAMED;
+}
+
+/* Where streaming is best, what is worth it goes in a buffer though a record could hold it, while there is one. */
+static void test_streamed(void **state)
+{
+	static const uint32_t flags[] = { SC_TAGGED, SC_TAGGED | SC_SEND_DELIVERY };
+	static const uint32_t lengths[] = { SC_FILL_MIN - 1, SC_FILL_MIN, SC_INLINE_MAX };
+	struct sc_ep_attr attr = end_attr();
+	const struct sc_counters *tx;
+	uint8_t *to = malloc(SC_INLINE_MAX);
+
+	(void)state;
+	assert_non_null(to);
+	for (int way = 0; way < SC_FILL_WAYS; way++)
+		for (uint32_t eager_max = SC_FILL_MIN; eager_max <= 4096; eager_max += 4096 - SC_FILL_MIN) {
+			uint64_t buffers, held;
+
+			attr.config.fill = (enum sc_fill_way)way;
+			attr.config.eager_max = eager_max;
+			attr.config.buf_count = 2;
+			pair_open(pair, &attr, WAY_PULL);
+			tx = sc_ep_counters(pair[0].ep);
+			for (size_t f = 0; f < 2; f++)
+				for (size_t i = 0; i < 3; i++)
+					one_message(lengths[i], flags[f], true, i);
+			buffers = !is_streamed(attr.config.fill) ? 0 : eager_max == SC_FILL_MIN ? 2 : 4;
+			assert_int_equal(tx->tx_bounce, buffers);
+			assert_int_equal(tx->tx_inline, 6 - buffers);
+			pattern_fill(from, SC_FILL_MIN, 1);
+			/* the receiver holds all that may be lent */
+			for (uint64_t tag = 0; tag < 4; tag++)
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_FILL_MIN, tag,
+							  SC_TAGGED),
+						 0);
+			held = tx->tx_bounce - buffers;
+			assert_int_equal(held > 0, is_streamed(attr.config.fill));
+			assert_true(held < 4);
+			for (uint64_t tag = 0; tag < 4; tag++) {
+				assert_int_equal(end_recv(&pair[1], NULL, to, SC_INLINE_MAX, tag, SC_TAGGED),
+						 0);
+				ends_settle(pair, 2);
+				expect_sent(&pair[0], from, SC_FILL_MIN);
+				expect_received(&pair[1], pair[1].peer, to, SC_FILL_MIN, tag);
+				assert_true(pattern_is(to, SC_FILL_MIN, 1));
+			}
+			pair_close(pair);
+		}
+	free(to);
+}
+
 /* Nothing is heard before the receiver has taken it. */
 static void test_delivery_and_match(void **state)
 {
@@ -1597,6 +1653,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_pool_grows),
 		cmocka_unit_test(test_inject),
 		cmocka_unit_test(test_nothing_inline),
+		cmocka_unit_test(test_streamed),
 		cmocka_unit_test(test_delivery_and_match),
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test(test_window),
