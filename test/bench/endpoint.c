@@ -230,9 +230,9 @@ void endpoint_wait_sent(struct endpoint *endpoint)
 		endpoint_poll(endpoint);
 }
 
-void endpoint_wait_received(struct endpoint *endpoint)
+void endpoint_wait_received(struct endpoint *endpoint, long left)
 {
-	while (endpoint->received < endpoint->to_receive)
+	while (endpoint->received + left < endpoint->to_receive)
 		endpoint_poll(endpoint);
 }
 

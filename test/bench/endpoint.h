@@ -72,7 +72,8 @@ int endpoint_register(struct endpoint *endpoint, void *memory, size_t size, stru
 /* Reads completions, up to 16, and counts them. */
 void endpoint_poll(struct endpoint *endpoint);
 void endpoint_wait_sent(struct endpoint *endpoint);
-void endpoint_wait_received(struct endpoint *endpoint);
+/* Until no more than so many posted receives are left. */
+void endpoint_wait_received(struct endpoint *endpoint, long left);
 
 /* group_barrier() during which the provider makes progress; does not sleep. */
 void endpoint_barrier(struct endpoint *endpoint);

@@ -109,7 +109,7 @@ static double posted_round(struct matching *m)
 		post_all(m, false);
 	endpoint_barrier(&m->endpoint);
 	if (me.rank) {
-		endpoint_wait_received(&m->endpoint);
+		endpoint_wait_received(&m->endpoint, 0);
 		end = now();
 		check_values(m);
 	} else {
@@ -128,10 +128,10 @@ static double unexpected_round(struct matching *m)
 
 	if (me.rank) {
 		endpoint_recv(&m->endpoint, &end);
-		endpoint_wait_received(&m->endpoint);
+		endpoint_wait_received(&m->endpoint, 0);
 		start = now();
 		post_all(m, true);
-		endpoint_wait_received(&m->endpoint);
+		endpoint_wait_received(&m->endpoint, 0);
 		time = now() - start;
 		check_values(m);
 	} else {

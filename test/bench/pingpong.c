@@ -34,11 +34,11 @@ static void one_round(struct pingpong *p)
 {
 	if (me.rank == 0) {
 		send_ping(p);
-		endpoint_wait_received(&p->endpoint);
+		endpoint_wait_received(&p->endpoint, 0);
 		endpoint_wait_sent(&p->endpoint);
 		endpoint_recv(&p->endpoint, &p->pong);
 	} else {
-		endpoint_wait_received(&p->endpoint);
+		endpoint_wait_received(&p->endpoint, 0);
 		endpoint_recv(&p->endpoint, &p->pong);
 		send_ping(p);
 		endpoint_wait_sent(&p->endpoint);
@@ -90,7 +90,7 @@ static struct repeat_time measure(struct pingpong *p, size_t size)
 	/* Use up the receives that are still posted. */
 	endpoint_send(&p->endpoint, &p->ping);
 	endpoint_wait_sent(&p->endpoint);
-	endpoint_wait_received(&p->endpoint);
+	endpoint_wait_received(&p->endpoint, 0);
 	return time;
 }
 

@@ -78,7 +78,7 @@ static void serve(struct endpoint *endpoint, int count)
 	endpoint_insert(endpoint, group_name(0));
 	post_receives(endpoint, eps, count);
 	endpoint_barrier(endpoint);
-	endpoint_wait_received(endpoint);
+	endpoint_wait_received(endpoint, 0);
 	group_seat(1)->seconds = now();
 	group_set_flag(1);
 	endpoint_barrier(endpoint);
@@ -173,7 +173,7 @@ static void talk_to_all(struct endpoint *endpoint)
 		endpoint_send(endpoint, &out);
 	}
 	endpoint_wait_sent(endpoint);
-	endpoint_wait_received(endpoint);
+	endpoint_wait_received(endpoint, 0);
 }
 
 void startup_of_job(const struct task *task)
