@@ -99,6 +99,7 @@ static void config_settle(struct sc_ep *ep)
 	buffer_most = clamp(config->eager_max, 0, config->buf_size);
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
+	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;
 	if (config->window < 1024)
 		config->window = 1024;
 }

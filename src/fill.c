@@ -11,6 +11,7 @@
  */
 #include "fill.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -83,6 +84,59 @@ void sc_fill_clean(const void *at, size_t size)
 		write_back(at, size);
 }
 
+#define CHAIN 32
+
+/* Each line names another, each once, in no order that is foreseen. */
+static _Alignas(64) volatile uint8_t chain[CHAIN][64];
+static bool stay;
+
+static void evict(void)
+{
+	for (int i = 0; i < CHAIN; i++)
+		_mm_clflush((const void *)chain[i]);
+}
+
+static void clean(void)
+{
+	write_back((const void *)chain, sizeof(chain));
+}
+
+/* What loading them takes after that, one after the other, nanoseconds. */
+static int64_t chain_time(void (*treat)(void))
+{
+	int64_t least = INT64_MAX;
+
+	for (int turn = 0; turn < 2; turn++) {
+		int64_t begin, took;
+		uint8_t at = 0;
+
+		for (int i = 0; i < CHAIN; i++)
+			chain[i][0] = (uint8_t)(i * 5 + 23) % CHAIN;
+		treat();
+		atomic_thread_fence(memory_order_seq_cst);
+		begin = sc_clock_ns();
+		for (int i = 0; i < CHAIN; i++)
+			at = chain[at][0];
+		took = sc_clock_ns() - begin;
+		least = took < least ? took : least;
+	}
+	return least;
+}
+
+static void look_whether_stay(void)
+{
+	stay = chain_time(clean) < chain_time(evict) / 2;
+}
+
+bool sc_fill_cleaned_stay(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	if (can_clean())
+		pthread_once(&once, look_whether_stay);
+	return stay;
+}
+
 #else
 
 static bool is_available(enum sc_fill_way way)
@@ -99,6 +153,11 @@ void sc_fill_clean(const void *at, size_t size)
 {
 	(void)at;
 	(void)size;
+}
+
+bool sc_fill_cleaned_stay(void)
+{
+	return false;
 }
 
 #endif

@@ -20,6 +20,10 @@
  *   none              4 KiB 2.4    1.7 2.3    2.8      0.95  12
  *                    16 KiB 10     1.7 8.6    4.0      2.5   13
  *
+ * A ring's lines are written by plain stores, and read lines that are cleaned are no slower to be written again where
+ * the last cache is not shared, and sooner where it is: windows of 8, 64, 256, 512 and 872 B 1.12, 1.31, 1.09, 1.14 and
+ * 1.21 times as fast. So they are always cleaned, where that keeps them in a cache (ring.h).
+ *
  * Where streaming is best, a buffer is better than the ring's lines too, from SC_FILL_MIN on: of messages of 512, 640
  * and 872 B in turn with those in records, processors apart, 0.83, 0.72 and 0.70 of the time, and windows 1.4, 1.4 and
  * 1.7 times as fast. Smaller ones are cached whatever the way: what they take is not told apart by their filling.
@@ -76,6 +80,12 @@ static inline bool sc_fill_beats_ring(struct sc_fill *fill)
 		sc_fill_begin_slow(fill);
 	return false;
 }
+
+/*
+ * Does a line that is cleaned stay in a cache? A Zen 4 keeps it in the last one, from where it is loaded in 18 ns
+ * (memory: 150 ns); others evict it. Looked at once in a process, for 30 microseconds.
+ */
+bool sc_fill_cleaned_stay(void);
 
 /* To be called by the reader of what has been filled so by SC_FILL_CLEANED. No more than a hint. */
 void sc_fill_clean(const void *at, size_t size);

@@ -3,6 +3,7 @@
 #include "ring.h"
 
 #include <errno.h>
+#include "fill.h"
 #include "inject.h"
 
 int sc_ring_refresh(struct sc_ring_tx *tx)
@@ -14,6 +15,18 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 		return -EPROTO;
 	tx->head = head < tx->held ? head : tx->held;
 	return 0;
+}
+
+void sc_ring_clean(const struct sc_ring_rx *rx)
+{
+	uint64_t read = rx->head - rx->published;
+	uint32_t count = read < SC_ABI_RING_LINES ? (uint32_t)read : SC_ABI_RING_LINES;
+	uint32_t end = count < rx->at ? count : rx->at; /* of them, those since the ring's begin */
+
+	if (!sc_fill_cleaned_stay())
+		return;
+	sc_fill_clean(rx->lines + rx->at - end, end * sizeof(*rx->lines));
+	sc_fill_clean(rx->lines + SC_ABI_RING_LINES - (count - end), (count - end) * sizeof(*rx->lines));
 }
 
 /* The first line last: its reader looks at it all the time, and takes it away between two stores. */

@@ -166,6 +166,12 @@ static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t l
 	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
 }
 
+/*
+ * Clean the lines that have been read since the last sc_ring_publish(), if such stay in a cache: their writer has them
+ * the sooner when it comes to them again, see fill.h.
+ */
+void sc_ring_clean(const struct sc_ring_rx *rx);
+
 /* Tell the writer how far this side is; `window` goes with it. */
 static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 {

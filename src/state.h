@@ -374,6 +374,7 @@ struct sc_ep {
 	uint32_t buffer_end; /* and these fit one bounce buffer */
 	uint64_t line_end;   /* those of peers likewise, see plain.h */
 	uint32_t order;	     /* SC_ORDER_* */
+	bool cleans;	     /* the lines of its rings that it has read, if that is of use */
 	struct sc_slab turns;
 
 	uint32_t membership;	  /* last seen */

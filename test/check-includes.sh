@@ -11,8 +11,8 @@ cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 # The layers, one a line, lowest first. A module is <name>.c and <name>.h.
 layers="
 atomic clock log inject list thread
-host iov slab wake
-addr fill ring pool match cq regtab atomicop share
+host iov slab wake fill
+addr ring pool match cq regtab atomicop share
 live cma header
 own memory
 door

@@ -154,7 +154,8 @@ static void test_ring(void **state)
 
 		for (uint32_t i = 0; i < left; i++)
 			assert_int_equal(sc_fill_beats_ring(&fill), fill.best == SC_FILL_STREAMED);
-		while (fill.best == SC_FILL_STREAMED && !fill.trying) /* these are counted where they are filled */
+		while (fill.best == SC_FILL_STREAMED &&
+		       !fill.trying) /* these are counted where they are filled */
 			sc_fill_write(&fill, buffer, source, SC_FILL_MIN);
 		assert_true(fill.trying);
 		while (fill.trying) {
@@ -165,6 +166,18 @@ static void test_ring(void **state)
 	}
 }
 
+static void test_cleaned_stay(void **state)
+{
+	bool stay = sc_fill_cleaned_stay();
+
+	(void)state;
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(sc_fill_cleaned_stay(), stay);
+#ifndef __x86_64__
+	assert_false(stay);
+#endif
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +185,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_given, begin, end),
 		cmocka_unit_test_setup_teardown(test_trials, begin, end),
 		cmocka_unit_test_setup_teardown(test_ring, begin, end),
+		cmocka_unit_test(test_cleaned_stay),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_ring: records of every length at every place of the ring, over many laps; what is left of earlier
- * laps is never taken for a record; payload in lines; positions that cannot be.
+ * laps is never taken for a record; payload in lines; positions that cannot be; cleaning stays within the lines.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -296,6 +297,36 @@ static void test_release_wraps(void **state)
 	}
 }
 
+/* However much was read, by a reader that was given more than a ring holds too: nothing outside is touched, or faults. */
+static void test_clean(void **state)
+{
+	static const uint32_t counts[] = {
+		0, 1, 30, LINES - 1, LINES, LINES + 1, 32 * SC_ABI_RECORD_LINES
+	};
+	const size_t page = 4096, bytes = LINES * sizeof(struct sc_abi_line);
+	uint8_t *guarded = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)state;
+	assert_ptr_not_equal(guarded, MAP_FAILED);
+	assert_return_code(mprotect(guarded + page, 2 * page, PROT_READ | PROT_WRITE), errno);
+	for (int where = 0; where < 2; where++) {
+		uint8_t *begin = guarded + page + (where ? 2 * page - bytes : 0);
+
+		memset(begin, 0x5a, bytes);
+		rx.lines = (struct sc_abi_line *)begin;
+		for (uint32_t at = 0; at < LINES; at++)
+			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+				rx.at = at;
+				rx.head = 10 * LINES + at;
+				rx.published = rx.head - counts[i];
+				sc_ring_clean(&rx);
+			}
+		for (size_t i = 0; i < bytes; i++)
+			assert_int_equal(begin[i], 0x5a);
+	}
+	munmap(guarded, 4 * page);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +340,7 @@ int main(void)
 		cmocka_unit_test_setup(test_inline_lines, reset),
 		cmocka_unit_test_setup(test_impossible_heads, reset),
 		cmocka_unit_test_setup(test_release_wraps, reset),
+		cmocka_unit_test_setup(test_clean, reset),
 	};
 
 	return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
