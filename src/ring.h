@@ -43,6 +43,7 @@ struct sc_ring_tx {
 struct sc_ring_rx {
 	struct sc_abi_line *lines; /* NULL: no peer writes here */
 	uint64_t head, published;  /* lines read; what consumer->head says */
+	uint64_t cleaned;	   /* and how far they have been cleaned */
 	uint64_t window;	   /* what consumer->window says */
 	uint64_t lap;		   /* as in sc_ring_tx */
 	uint32_t at;
@@ -166,11 +167,20 @@ static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t l
 	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
 }
 
+/* Lines that are worth it. */
+#define SC_RING_CLEAN 16
+
+void sc_ring_clean_slow(struct sc_ring_rx *rx);
+
 /*
- * Clean the lines that have been read since the last sc_ring_publish(), if such stay in a cache: their writer has them
- * the sooner when it comes to them again, see fill.h.
+ * Clean the lines that have been read, if there are some and such stay in a cache: their writer has them the sooner
+ * when it comes to them again, see fill.h.
  */
-void sc_ring_clean(const struct sc_ring_rx *rx);
+static inline void sc_ring_clean(struct sc_ring_rx *rx)
+{
+	if (rx->head - rx->cleaned >= SC_RING_CLEAN)
+		sc_ring_clean_slow(rx);
+}
 
 /* Tell the writer how far this side is; `window` goes with it. */
 static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
