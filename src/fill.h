@@ -22,7 +22,7 @@
  *
  * A ring's lines are written by plain stores, and read lines that are cleaned are no slower to be written again where
  * the last cache is not shared, and sooner where it is: windows of 8, 64, 256, 512 and 872 B 1.12, 1.31, 1.09, 1.14 and
- * 1.21 times as fast. So they are always cleaned, where that keeps them in a cache (ring.h).
+ * 1.21 times as fast. So those of a stream are always cleaned, where that keeps them in a cache (ring.h).
  *
  * Where streaming is best, a buffer is better than the ring's lines too, from SC_FILL_MIN on: of messages of 512, 640
  * and 872 B in turn with those in records, processors apart, 0.83, 0.72 and 0.70 of the time, and windows 1.4, 1.4 and

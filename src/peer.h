@@ -162,7 +162,7 @@ static inline void sc_peer_wake(const struct sc_peer *peer, uint64_t who)
 static inline void sc_peer_publish(struct sc_peer *peer)
 {
 	if (peer->ep->cleans)
-		sc_ring_clean(&peer->rx);
+		sc_ring_clean(&peer->rx, peer->ep->polls);
 	sc_ring_publish(&peer->rx, peer->units_back);
 	peer->lent = 0;
 	sc_peer_wake(peer, SC_ABI_SLEEP_ROOM);

@@ -17,14 +17,16 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 	return 0;
 }
 
-void sc_ring_clean_slow(struct sc_ring_rx *rx)
+void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls)
 {
 	uint64_t read = rx->head - rx->cleaned;
 	uint32_t count = read < SC_ABI_RING_LINES ? (uint32_t)read : SC_ABI_RING_LINES;
 	uint32_t end = count < rx->at ? count : rx->at; /* of them, those since the ring's begin */
+	bool streams = polls - rx->cleaned_polls <= count / 2;
 
 	rx->cleaned = rx->head;
-	if (!sc_fill_cleaned_stay())
+	rx->cleaned_polls = polls;
+	if (!streams || !sc_fill_cleaned_stay())
 		return;
 	sc_fill_clean(rx->lines + rx->at - end, end * sizeof(*rx->lines));
 	sc_fill_clean(rx->lines + SC_ABI_RING_LINES - (count - end), (count - end) * sizeof(*rx->lines));

@@ -43,7 +43,8 @@ struct sc_ring_tx {
 struct sc_ring_rx {
 	struct sc_abi_line *lines; /* NULL: no peer writes here */
 	uint64_t head, published;  /* lines read; what consumer->head says */
-	uint64_t cleaned;	   /* and how far they have been cleaned */
+	uint64_t cleaned;	   /* and how far they have been cleaned, or need not be, */
+	uint32_t cleaned_polls;	   /* and when, in polls of the reader */
 	uint64_t window;	   /* what consumer->window says */
 	uint64_t lap;		   /* as in sc_ring_tx */
 	uint32_t at;
@@ -170,16 +171,17 @@ static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t l
 /* Lines that are worth it. */
 #define SC_RING_CLEAN 16
 
-void sc_ring_clean_slow(struct sc_ring_rx *rx);
+void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls);
 
 /*
  * Clean the lines that have been read, if there are some and such stay in a cache: their writer has them the sooner
- * when it comes to them again, see fill.h.
+ * when it comes to them again, see fill.h. Of a stream only, which has two lines or more for each of the
+ * reader's `polls`: where every message is waited for, somebody would wait for this too.
  */
-static inline void sc_ring_clean(struct sc_ring_rx *rx)
+static inline void sc_ring_clean(struct sc_ring_rx *rx, uint32_t polls)
 {
 	if (rx->head - rx->cleaned >= SC_RING_CLEAN)
-		sc_ring_clean_slow(rx);
+		sc_ring_clean_slow(rx, polls);
 }
 
 /* Tell the writer how far this side is; `window` goes with it. */

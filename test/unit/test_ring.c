@@ -319,11 +319,20 @@ static void test_clean(void **state)
 				rx.at = at;
 				rx.head = 10 * LINES + at;
 				rx.cleaned = rx.head - counts[i];
-				sc_ring_clean_slow(&rx);
+				sc_ring_clean_slow(&rx, rx.cleaned_polls);
 				assert_true(rx.cleaned == rx.head);
 			}
 		for (size_t i = 0; i < bytes; i++)
 			assert_int_equal(begin[i], 0x5a);
+	}
+	/* of no stream: none is touched */
+	rx.lines = (struct sc_abi_line *)guarded;
+	for (uint32_t polls = LINES / 2 + 1; polls < 1000; polls += 100) {
+		rx.cleaned_polls = UINT32_MAX - 10;
+		rx.head = rx.cleaned + LINES;
+		sc_ring_clean_slow(&rx, rx.cleaned_polls + polls);
+		assert_true(rx.cleaned == rx.head);
+		assert_int_equal(rx.cleaned_polls, UINT32_MAX - 10 + polls);
 	}
 	munmap(guarded, 4 * page);
 }
