@@ -56,6 +56,7 @@ struct sc_fill {
 /* SC_FILL_TRIED: which one is found out. One that this processor does not have is SC_FILL_CACHED. */
 void sc_fill_init(struct sc_fill *fill, enum sc_fill_way way);
 
+/* The parts that need not be inline: a trial begins; a fill that may be one of it. */
 void sc_fill_begin_slow(struct sc_fill *fill);
 void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t size);
 

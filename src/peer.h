@@ -158,7 +158,7 @@ static inline void sc_peer_wake(const struct sc_peer *peer, uint64_t who)
 		sc_wake(&sc_seg_presence(peer->seg)->sleep, who);
 }
 
-/* Tell the peer how far its ring is read. */
+/* Tell the peer how far its ring is read; those lines are cleaned before it has them. */
 static inline void sc_peer_publish(struct sc_peer *peer)
 {
 	if (peer->ep->cleans)

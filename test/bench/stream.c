@@ -44,13 +44,16 @@ static void recv_window(struct stream *s)
 	s->turn = !s->turn;
 }
 
-/* An empty message to or from the other. */
+/* An empty message to or from the other. Two may be on their way. */
 static const struct message *answer(void)
 {
-	static struct fi_context2 context;
-	static struct message message = { .tag = 2, .context = &context };
+	static struct fi_context2 contexts[2];
+	static struct message messages[2] = { { .tag = 2, .context = &contexts[0] },
+					      { .tag = 2, .context = &contexts[1] } };
+	static int turn;
 
-	return &message;
+	turn = !turn;
+	return &messages[turn];
 }
 
 static void one_way(struct stream *s)

@@ -572,7 +572,8 @@ static void test_streamed(void **state)
 	(void)state;
 	assert_non_null(to);
 	for (int way = 0; way < SC_FILL_WAYS; way++)
-		for (uint32_t eager_max = SC_FILL_MIN; eager_max <= 4096; eager_max += 4096 - SC_FILL_MIN) {
+		for (uint32_t eager_max = SC_FILL_MIN; eager_max <= 4096;
+		     eager_max += 4096 - SC_FILL_MIN) {
 			uint64_t buffers, held;
 
 			attr.config.fill = (enum sc_fill_way)way;
@@ -596,8 +597,8 @@ static void test_streamed(void **state)
 			assert_int_equal(held > 0, is_streamed(attr.config.fill));
 			assert_true(held < 4);
 			for (uint64_t tag = 0; tag < 4; tag++) {
-				assert_int_equal(end_recv(&pair[1], NULL, to, SC_INLINE_MAX, tag, SC_TAGGED),
-						 0);
+				assert_int_equal(
+					end_recv(&pair[1], NULL, to, SC_INLINE_MAX, tag, SC_TAGGED), 0);
 				ends_settle(pair, 2);
 				expect_sent(&pair[0], from, SC_FILL_MIN);
 				expect_received(&pair[1], pair[1].peer, to, SC_FILL_MIN, tag);
