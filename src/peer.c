@@ -726,6 +726,15 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 		end_link(peer, error);
 }
 
+void sc_peer_publish(struct sc_peer *peer)
+{
+	if (peer->ep->cleans)
+		sc_ring_clean(&peer->rx, peer->ep->polls);
+	sc_ring_publish(&peer->rx, peer->units_back);
+	peer->lent = 0;
+	sc_peer_wake(peer, SC_ABI_SLEEP_ROOM);
+}
+
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
 {
 	sc_warn("%s: %s; nothing more is taken from it or sent to it%s", peer->address, why,

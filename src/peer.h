@@ -159,14 +159,7 @@ static inline void sc_peer_wake(const struct sc_peer *peer, uint64_t who)
 }
 
 /* Tell the peer how far its ring is read; those lines are cleaned before it has them. */
-static inline void sc_peer_publish(struct sc_peer *peer)
-{
-	if (peer->ep->cleans)
-		sc_ring_clean(&peer->rx, peer->ep->polls);
-	sc_ring_publish(&peer->rx, peer->units_back);
-	peer->lent = 0;
-	sc_peer_wake(peer, SC_ABI_SLEEP_ROOM);
-}
+void sc_peer_publish(struct sc_peer *peer);
 
 /* Units of its messages are done with: the peer may send that much again, and is told so now and then. */
 static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)

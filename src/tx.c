@@ -390,6 +390,16 @@ static inline bool prefers_buffer(struct sc_peer *peer, size_t size)
 	return size >= SC_FILL_MIN && size < peer->ep->buffer_end && sc_fill_beats_ring(&peer->fill);
 }
 
+/* The short way of what one line does not hold. */
+static __attribute__((noinline)) bool send_longer(struct sc_peer *peer, const void *buf, size_t size,
+						  uint64_t tag, uint64_t data, uint32_t flags,
+						  void *context, uint32_t cq_flags)
+{
+	if (size <= peer->ep->config.inline_max && !prefers_buffer(peer, size))
+		return send_lines(peer, buf, size, tag, data, flags, context, cq_flags);
+	return send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
+}
+
 bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
 		      uint32_t flags, void *context, uint32_t cq_flags)
 {
@@ -398,9 +408,7 @@ bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64
 	if (__builtin_expect(size <= sc_inline_first(0), 1))
 		return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags, 1,
 				  SC_ABI_UNITS(sc_inline_first(0)));
-	if (size <= peer->ep->config.inline_max && !prefers_buffer(peer, size))
-		return send_lines(peer, buf, size, tag, data, flags, context, cq_flags);
-	return send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
+	return send_longer(peer, buf, size, tag, data, flags, context, cq_flags);
 }
 
 /*
