@@ -86,7 +86,7 @@ void sc_fill_clean(const void *at, size_t size)
 
 #define CHAIN 32
 
-/* Each line names another, each once, in no order that is foreseen. */
+/* Each line names another, each once, in no order that is foreseen. Volatile: loaded though nobody wants it. */
 static _Alignas(64) volatile uint8_t chain[CHAIN][64];
 static bool stay;
 

@@ -390,7 +390,7 @@ static inline bool prefers_buffer(struct sc_peer *peer, size_t size)
 	return size >= SC_FILL_MIN && size < peer->ep->buffer_end && sc_fill_beats_ring(&peer->fill);
 }
 
-/* The short way of what one line does not hold. */
+/* The short way of what one line does not hold; out of line, so that what one does hold needs few registers. */
 static __attribute__((noinline)) bool send_longer(struct sc_peer *peer, const void *buf, size_t size,
 						  uint64_t tag, uint64_t data, uint32_t flags,
 						  void *context, uint32_t cq_flags)

@@ -137,7 +137,7 @@ static void test_trials(void **state)
 #endif
 }
 
-/* A buffer is better than the ring's lines, which are filled by plain stores, while there is a trial or it is streamed. */
+/* A buffer is better than the ring's lines while there is a trial, or it is streamed. */
 static void test_ring(void **state)
 {
 	struct sc_fill fill;

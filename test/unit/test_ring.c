@@ -297,7 +297,7 @@ static void test_release_wraps(void **state)
 	}
 }
 
-/* However much was read, by a reader that was given more than a ring holds too: nothing outside is touched, or faults. */
+/* However much was read, even more than a ring holds: nothing outside is touched, or faults. */
 static void test_clean(void **state)
 {
 	static const uint32_t counts[] = {
