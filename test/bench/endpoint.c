@@ -254,6 +254,38 @@ void endpoint_barrier(struct endpoint *endpoint)
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
+size_t message_vector(const struct message *message, struct iovec vector[FRAGMENTS_MAX])
+{
+	size_t count = message->fragments ? message->fragments : 1, length = message->size / count;
+
+	for (size_t i = 0; i < count; i++)
+		vector[i] = (struct iovec){ (char *)message->buf + i * message->stride, length };
+	vector[count - 1].iov_len += message->size % count;
+	return count;
+}
+
+static ssize_t try_sendv(struct endpoint *endpoint, const struct message *message)
+{
+	struct iovec vector[FRAGMENTS_MAX];
+	size_t count = message_vector(message, vector);
+
+	if (endpoint->plain)
+		return fi_sendv(endpoint->ep, vector, NULL, count, endpoint->peer, message->context);
+	return fi_tsendv(endpoint->ep, vector, NULL, count, endpoint->peer, message->tag,
+			 message->context);
+}
+
+static ssize_t try_recvv(struct endpoint *endpoint, const struct message *message)
+{
+	struct iovec vector[FRAGMENTS_MAX];
+	size_t count = message_vector(message, vector);
+
+	if (endpoint->plain)
+		return fi_recvv(endpoint->ep, vector, NULL, count, endpoint->peer, message->context);
+	return fi_trecvv(endpoint->ep, vector, NULL, count, endpoint->peer, message->tag, 0,
+			 message->context);
+}
+
 static ssize_t try_inject(struct endpoint *endpoint, const struct message *message)
 {
 	if (endpoint->plain)
@@ -263,6 +295,8 @@ static ssize_t try_inject(struct endpoint *endpoint, const struct message *messa
 
 static ssize_t try_send(struct endpoint *endpoint, const struct message *message)
 {
+	if (message->fragments)
+		return try_sendv(endpoint, message);
 	if (endpoint->plain)
 		return fi_send(endpoint->ep, message->buf, message->size, NULL, endpoint->peer,
 			       message->context);
@@ -272,6 +306,8 @@ static ssize_t try_send(struct endpoint *endpoint, const struct message *message
 
 static ssize_t try_recv(struct endpoint *endpoint, const struct message *message)
 {
+	if (message->fragments)
+		return try_recvv(endpoint, message);
 	if (endpoint->plain)
 		return fi_recv(endpoint->ep, message->buf, message->size, NULL, endpoint->peer,
 			       message->context);
@@ -281,7 +317,7 @@ static ssize_t try_recv(struct endpoint *endpoint, const struct message *message
 
 void endpoint_send(struct endpoint *endpoint, const struct message *message)
 {
-	bool inject = message->size <= endpoint->info->tx_attr->inject_size;
+	bool inject = !message->fragments && message->size <= endpoint->info->tx_attr->inject_size;
 	ssize_t ret;
 
 	while ((ret = inject ? try_inject(endpoint, message) : try_send(endpoint, message)) == -FI_EAGAIN)

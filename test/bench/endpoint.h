@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -79,13 +80,21 @@ void endpoint_wait_received(struct endpoint *endpoint, long left);
 void endpoint_barrier(struct endpoint *endpoint);
 void endpoint_idle(void *endpoint);
 
-/* Posted until the provider takes them; what fits the provider's inject_size is injected. */
+/*
+ * Posted until the provider takes them; what is in one fragment and fits the provider's inject_size is injected.
+ * More fragments are of one length, but for the last, and `stride` bytes apart.
+ */
+#define FRAGMENTS_MAX 8
 struct message {
 	void *buf;
 	size_t size;
+	size_t fragments, stride; /* fragments 0: one */
 	uint64_t tag;
 	struct fi_context2 *context;
 };
+
+/* Returns how many elements it has written, at least one. */
+size_t message_vector(const struct message *message, struct iovec vector[FRAGMENTS_MAX]);
 
 void endpoint_send(struct endpoint *endpoint, const struct message *message);
 void endpoint_recv(struct endpoint *endpoint, const struct message *message);

@@ -42,6 +42,8 @@ struct kind {
 static const struct kind kinds[] = {
 	{ "latency", pingpong_tagged, 2, 0 },
 	{ "plain", pingpong_plain, 2, 0 },
+	{ "fragments", pingpong_fragments, 2, 4 },
+	{ "fragments", pingpong_fragments, 2, 8 },
 	{ "bandwidth", stream_one_way, 2, 0 },
 	{ "bidirectional", stream_both_ways, 2, 0 },
 	{ "pairs", stream_pairs, 2, 0 },
@@ -74,6 +76,12 @@ static const struct kind kinds[] = {
 static const struct figure figures[FIGURES] = {
 	[TAGGED_LATENCY] = { "tagged_latency", "tagged ping-pong, one way, us", "bytes", US },
 	[PLAIN_LATENCY] = { "plain_latency", "plain ping-pong, one way, us", "bytes", US },
+	[SENT_IN_4] = { "sent_in_4", "tagged latency, sent in 4 fragments, us", "bytes", US },
+	[RECEIVED_IN_4] = { "received_in_4", "tagged latency, received in 4 fragments, us", "bytes", US },
+	[BOTH_IN_4] = { "both_in_4", "tagged latency, sent and received in 4 fragments, us", "bytes", US },
+	[SENT_IN_8] = { "sent_in_8", "tagged latency, sent in 8 fragments, us", "bytes", US },
+	[RECEIVED_IN_8] = { "received_in_8", "tagged latency, received in 8 fragments, us", "bytes", US },
+	[BOTH_IN_8] = { "both_in_8", "tagged latency, sent and received in 8 fragments, us", "bytes", US },
 	[BANDWIDTH] = { "bandwidth", "tagged bandwidth, windows, MB/s", "bytes", MB_PER_S },
 	[RATE] = { "rate", "tagged rate, windows, million/s", "bytes", MILLION_PER_S },
 	[STREAM_CPU] = { "stream_cpu", "processor time of both for a tagged message in windows, us",

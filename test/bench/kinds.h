@@ -11,6 +11,13 @@
 enum figure_id {
 	TAGGED_LATENCY,
 	PLAIN_LATENCY,
+	/* the sender's buffer in so many fragments; the receiver's; both */
+	SENT_IN_4,
+	RECEIVED_IN_4,
+	BOTH_IN_4,
+	SENT_IN_8,
+	RECEIVED_IN_8,
+	BOTH_IN_8,
 	BANDWIDTH,
 	RATE,
 	STREAM_CPU,
@@ -93,7 +100,7 @@ struct task {
 
 typedef void kind_fn(const struct task *task);
 
-kind_fn pingpong_tagged, pingpong_plain, pingpong_wakeup_fd, pingpong_wakeup_sread;
+kind_fn pingpong_tagged, pingpong_plain, pingpong_fragments, pingpong_wakeup_fd, pingpong_wakeup_sread;
 kind_fn stream_one_way, stream_both_ways, stream_pairs;
 kind_fn matching_posted, matching_unexpected;
 kind_fn onesided_moves, onesided_atomics;

@@ -58,17 +58,29 @@ static uint8_t pattern(size_t at, size_t size, int rank)
 	return (uint8_t)(at * 7 + at / 251 + size + (size_t)rank * 101 + 57);
 }
 
-static void check_data(const struct pingpong *p)
+static void write_pattern(const struct message *message, int rank)
 {
-	const uint8_t *bytes = p->pong.buf;
+	struct iovec vector[FRAGMENTS_MAX];
+	size_t count = message_vector(message, vector), at = 0;
+
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < vector[i].iov_len; k++)
+			((uint8_t *)vector[i].iov_base)[k] = pattern(at++, message->size, rank);
+}
+
+static void check_pattern(const struct message *message, int rank)
+{
+	struct iovec vector[FRAGMENTS_MAX];
+	size_t count = message_vector(message, vector), at = 0;
 	char where[64];
 
-	for (size_t i = 0; i < p->pong.size; i++) {
-		if (bytes[i] == pattern(i, p->pong.size, !me.rank))
-			continue;
-		snprintf(where, sizeof(where), "byte %zu of %zu is wrong", i, p->pong.size);
-		finish(FAILED, "received data", where);
-	}
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < vector[i].iov_len; k++, at++) {
+			if (((uint8_t *)vector[i].iov_base)[k] == pattern(at, message->size, rank))
+				continue;
+			snprintf(where, sizeof(where), "byte %zu of %zu is wrong", at, message->size);
+			finish(FAILED, "received data", where);
+		}
 }
 
 static struct repeat_time measure(struct pingpong *p, size_t size)
@@ -79,13 +91,12 @@ static struct repeat_time measure(struct pingpong *p, size_t size)
 	struct repeat_time time;
 
 	p->ping.size = p->pong.size = size;
-	for (size_t i = 0; i < size; i++)
-		((uint8_t *)p->ping.buf)[i] = pattern(i, size, me.rank);
-	memset(p->pong.buf, 0, size);
+	write_pattern(&p->ping, me.rank);
+	write_pattern(&p->pong, me.rank);
 	endpoint_recv(&p->endpoint, &p->pong);
 	endpoint_barrier(&p->endpoint);
 	one_round(p);
-	check_data(p);
+	check_pattern(&p->pong, !me.rank);
 	time = repeat_time(&repeat);
 	/* Use up the receives that are still posted. */
 	endpoint_send(&p->endpoint, &p->ping);
@@ -133,6 +144,42 @@ void pingpong_tagged(const struct task *task)
 void pingpong_plain(const struct task *task)
 {
 	measure_sizes(task, true, PLAIN_LATENCY);
+}
+
+/* A message of `largest` bytes or fewer in fragments, with as much between them as they are long. */
+static struct message fragmented(size_t largest, int fragments, void *context)
+{
+	size_t stride = 2 * (largest / (size_t)fragments + 1);
+
+	return (struct message){ .buf = buffer((size_t)fragments * stride),
+				 .fragments = (size_t)fragments,
+				 .stride = stride,
+				 .context = context };
+}
+
+/* Sent, received, and both sent and received in so many fragments. */
+void pingpong_fragments(const struct task *task)
+{
+	static struct pingpong p;
+	size_t largest = largest_of(task->sizes);
+	int first = task->number == 4 ? SENT_IN_4 : SENT_IN_8;
+
+	open_pingpong(&p, task, largest);
+	if ((size_t)task->number > p.endpoint.info->tx_attr->iov_limit)
+		finish(UNAVAILABLE, "tx_attr->iov_limit", "vectors of fewer elements");
+	endpoint_open(&p.endpoint, 2);
+	endpoint_connect(&p.endpoint, !me.rank);
+	for (int side = 0; side < 3; side++) {
+		p.ping = fragmented(largest, side == 1 ? 1 : task->number, &p.send_context);
+		p.pong = fragmented(largest, side == 0 ? 1 : task->number, &p.recv_context);
+		for (size_t i = 0; i < task->sizes->count; i++) {
+			double seconds = measure(&p, task->sizes->bytes[i]).seconds / 2;
+
+			if (me.rank == 0)
+				group_sample(first + side, (double)task->sizes->bytes[i], seconds);
+		}
+	}
+	close_pingpong(&p);
 }
 
 /* Eight bytes; each waits asleep for the other. */
