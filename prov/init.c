@@ -216,6 +216,7 @@ static void read_parameters(void)
 		" receiver, up to 16 buffers. Without it a default that may be changed by what has"
 		" been measured on this machine" });
 	shmcma_env.calibrated &= config->calibrate;
+	config->eager_adapts = shmcma_env.calibrated && config->fill == SC_FILL_TRIED;
 	config->calibrate &= config->cma;
 	read_size(&(struct size_param){
 		"share_min", &config->share_min, 1, UINT32_MAX, 1,

@@ -17,7 +17,8 @@
  *
  * From both follows how large an eager message may be at least, and at most (sc_calibration_limits()):
  * between these it is a matter of where the two are, and what the library takes without calibration is
- * right for some. So that is changed only where it would be wrong for all.
+ * right for some. So that is changed only where it would be wrong for all; and for a peer, when what it takes
+ * to fill buffers for it has been seen (fill.c), by sc_calibration_favours_cma().
  *
  * It is measured by the daemon's thread, some time after it has begun, or by the operator's command, never
  * by who sends: 0.5 ms of processor time. The least of many times counts, as nothing makes a copy faster
@@ -36,6 +37,7 @@
 #include "calibration.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,13 +64,26 @@
 #define PER_KIB_MIN 1
 #define PER_KIB_MAX 10000
 
-/* What a rendezvous takes at most beside the copy: records that find their way. */
+/* What a rendezvous takes beside the copy, records that find their way: at most, and commonly. */
 #define RECORDS_NS 1000
+#define RECORDS_COMMON_NS 400
 
 /* Eager messages: smaller ones are not worth a rendezvous, larger ones would take all of the pool. */
 #define EAGER_MIN 8192u
 #define EAGER_MAX 65536u
 #define EAGER_STEP 4096u
+
+/*
+ * What this process knows: cma_start in the high half, cma_per_kib in the low one; 0: nothing. Relaxed: one word that
+ * nothing else goes with.
+ */
+static atomic_uint_least64_t known;
+
+static void remember(const struct sc_calibration *calibration)
+{
+	atomic_store_explicit(&known, (uint64_t)calibration->cma_start << 32 | calibration->cma_per_kib,
+			      memory_order_relaxed);
+}
 
 /* ---- the bytes ------------------------------------------------------------------------------- */
 
@@ -228,7 +243,9 @@ int sc_calibration_load(struct sc_calibration *calibration)
 		if (sc_own_is_open(fd, st.st_dev, st.st_ino))
 			sc_own_close_other(fd);
 	}
-	if (ret && ret != -ENOENT)
+	if (!ret)
+		remember(calibration);
+	else if (ret != -ENOENT)
 		sc_info("the calibration " SC_HOST_DIR
 			"/%s is of no use: %s; what is measured once a machine is taken "
 			"as usual (shmcma-tune -m measures it anew)",
@@ -281,6 +298,8 @@ int sc_calibration_store(const struct sc_calibration *calibration)
 		ret = name_file(&own);
 	(void)sc_own_put(&own);
 	sc_own_close(&own);
+	if (!ret)
+		remember(calibration);
 	return ret;
 }
 
@@ -428,4 +447,16 @@ void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_co
 		return;
 	sc_calibration_limits(calibration, &least, &most);
 	config->eager_max = clamp(config->eager_max, least, most);
+}
+
+/* With one copy by the receiver: where both copy, which they do of large ones, a rendezvous is better still. */
+bool sc_calibration_favours_cma(uint32_t bounce_per_kib, size_t size, size_t fragments)
+{
+	uint64_t costs = atomic_load_explicit(&known, memory_order_relaxed);
+	uint64_t start = costs >> 32, per_kib = costs & UINT32_MAX;
+
+	if (!costs || bounce_per_kib <= per_kib)
+		return false;
+	start += RECORDS_COMMON_NS + (fragments - 1) * SC_CMA_ELEMENT / 1024 * per_kib;
+	return (bounce_per_kib - per_kib) * size > start * 1024;
 }

@@ -2,6 +2,8 @@
 #ifndef SC_CALIBRATION_H
 #define SC_CALIBRATION_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <shmcma/abi.h>
 #include <shmcma/core.h>
@@ -24,5 +26,12 @@ struct sc_calibration_times {
 
 /* All but the time of day. -ERANGE */
 int sc_calibration_judge(const struct sc_calibration_times *times, struct sc_calibration *calibration);
+
+/*
+ * Are so many bytes, from so many fragments of the sender's memory, sooner copied by the receiver than both put into
+ * bounce buffers and taken out, for `bounce_per_kib` nanoseconds each KiB? False where this process does not know what
+ * CMA costs here.
+ */
+bool sc_calibration_favours_cma(uint32_t bounce_per_kib, size_t size, size_t fragments);
 
 #endif

@@ -26,6 +26,13 @@ struct sc_cma {
 int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
 		const struct iovec *remote, size_t remote_count, size_t len);
 
+/*
+ * One element more on the other side's vector takes as long as so many bytes more, of those copied by the same call. On
+ * a 2-processor Xeon 45 ns for each, while a KiB takes 31 (elements of less than a page longer); on a Zen 5 160 to 200,
+ * and 65. On this side's hardly anything.
+ */
+#define SC_CMA_ELEMENT 2048
+
 /* A copy has failed with EFAULT: -EFAULT, or -ESRCH if the process is no longer the same. */
 int sc_cma_fault(const struct sc_cma *cma);
 

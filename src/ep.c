@@ -46,6 +46,8 @@
  *               instructions, which move lines between processors twice as fast
  *   eager_max   32 KiB: 3.9 bounce, 4.5 rendezvous; 64 KiB: 6.2 and 6.1
  *               what is known of the machine may say otherwise: calibration.c
+ *               On a 2-processor Xeon 16 KiB: 3.6 bounce, 1.3 rendezvous; 32 KiB 6.5 and 2.0; so it is less to
+ *               peers where filling is found to be slow: is_eager() in tx.c
  *   share_min   48 KiB: 5.4 shared, 5.0 copied by the receiver; 64 KiB: 5.8 and 5.9; 96 KiB: 6.9 and 7.9;
  *               128 KiB: 7.8 and 10. Where both processors share a cache: 32 KiB and 1 byte 3.4 and 4.0,
  *               48 KiB 3.9 and 4.8, 64 KiB less 1 4.5 and 5.8. So all that is not eager
@@ -60,6 +62,7 @@ void sc_config_init(struct sc_config *config)
 		.buf_count = 64,
 		.inline_max = SC_INLINE_MAX,
 		.eager_max = 32768,
+		.eager_adapts = true,
 		.window = 262144,
 		.share_min = 32769,
 		.fill = SC_FILL_TRIED,
@@ -97,6 +100,8 @@ static void config_settle(struct sc_ep *ep)
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
 	buffer_most = clamp(config->eager_max, 0, config->buf_size);
+	if (config->eager_adapts) /* what is more has two ways, which the short one does not look at */
+		buffer_most = clamp(buffer_most, 0, SC_INJECT_MAX);
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
 	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;

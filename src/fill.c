@@ -28,6 +28,10 @@
  * takes of cached ones.
  */
 static const uint32_t others[SC_FILL_WAYS] = { [SC_FILL_CLEANED] = 25, [SC_FILL_STREAMED] = 100 };
+/* What it takes of cached ones that are near. */
+#define READ_NEAR 10
+/* Bytes. */
+#define LARGE 4096
 
 #ifdef __x86_64__
 
@@ -56,7 +60,13 @@ static void stream(void *to_, const void *from_, size_t size)
 {
 	const uint8_t *from = from_;
 	uint8_t *to = to_;
+	size_t head = -(uintptr_t)to_ % 64;
 
+	head = head < size ? head : size;
+	memcpy(to, from, head);
+	to += head;
+	from += head;
+	size -= head;
 	for (; size >= 64; size -= 64, to += 64, from += 64) {
 		const __m128i a = _mm_loadu_si128((const __m128i *)from);
 		const __m128i b = _mm_loadu_si128((const __m128i *)(from + 16));
@@ -189,13 +199,30 @@ static void copy_timed(struct sc_fill *fill, void *to, const void *from, size_t 
 	/* until the stores have left this processor, not only wait in it */
 	atomic_thread_fence(memory_order_seq_cst);
 	cost = (uint64_t)(sc_clock_ns() - begin) * 1000 / size;
-	if (cost < fill->cost[fill->way])
-		fill->cost[fill->way] = (uint32_t)cost;
+	if (cost < fill->costs.any[fill->way])
+		fill->costs.any[fill->way] = (uint32_t)cost;
+	if (size >= LARGE && cost < fill->costs.large[fill->way])
+		fill->costs.large[fill->way] = (uint32_t)cost;
+}
+
+static void forget(struct sc_fill *fill, enum sc_fill_way way)
+{
+	fill->costs.any[way] = fill->costs.large[way] = UINT32_MAX;
 }
 
 static uint64_t cost_of(const struct sc_fill *fill, unsigned int way)
 {
-	return fill->cost[way] == UINT32_MAX ? UINT64_MAX : (uint64_t)fill->cost[way] + others[way];
+	return fill->costs.any[way] == UINT32_MAX ? UINT64_MAX
+						  : (uint64_t)fill->costs.any[way] + others[way];
+}
+
+/* Both sides of large fills. A cached line comes from the other's cache to the reader as it does to the writer. */
+static uint32_t per_kib(const struct sc_fill *fill, enum sc_fill_way way)
+{
+	uint64_t writer = fill->costs.large[way];
+	uint64_t reader = way == SC_FILL_CACHED ? writer : others[way] + READ_NEAR;
+
+	return (uint32_t)((writer + reader) * 1024 / 1000);
 }
 
 /* Of those tried; the one used so far stays unless another is better by an eighth. */
@@ -216,7 +243,7 @@ static enum sc_fill_way best_way(const struct sc_fill *fill)
 void sc_fill_begin_slow(struct sc_fill *fill)
 {
 	for (unsigned int way = 0; way < SC_FILL_WAYS; way++)
-		fill->cost[way] = UINT32_MAX;
+		forget(fill, (enum sc_fill_way)way);
 	fill->trying = true;
 	fill->way = SC_FILL_CACHED;
 	fill->left = TRIAL;
@@ -230,6 +257,8 @@ static void trial_end(struct sc_fill *fill)
 		fill->pause = PAUSE_MIN;
 	else if (fill->pause < PAUSE_MAX)
 		fill->pause *= 2;
+	if (fill->costs.large[best] != UINT32_MAX)
+		fill->per_kib = per_kib(fill, best);
 	fill->trying = false;
 	fill->way = fill->best = best;
 	fill->left = fill->pause;
@@ -265,8 +294,7 @@ static void trial_fill(struct sc_fill *fill, void *to, const void *from, size_t 
 	if (!fill->left || (fill->left == TRIAL - TIMED && is_hopeless(fill)))
 		try_next(fill);
 	else if (fill->left == TIMED)
-		fill->cost[fill->way] =
-			UINT32_MAX; /* what came before was of buffers filled another way */
+		forget(fill, fill->way); /* what came before was of buffers filled another way */
 }
 
 void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t size)
@@ -276,6 +304,10 @@ void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t
 		return;
 	}
 	copy(fill->way, to, from, size);
+	if (size >= LARGE && !fill->per_kib && !fill->hastened && fill->left > PAUSE_FIRST) {
+		fill->hastened = true; /* the first trial was over before there were large ones */
+		fill->left = PAUSE_FIRST;
+	}
 	if (fill->pause && !--fill->left)
 		sc_fill_begin_slow(fill);
 }

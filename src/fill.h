@@ -45,12 +45,20 @@
 /* Bytes that are worth it. */
 #define SC_FILL_MIN 512
 
+/* The lowest that each way took in a trial, picoseconds for each byte; UINT32_MAX: it was not used. */
+struct sc_fill_costs {
+	uint32_t any[SC_FILL_WAYS];
+	uint32_t large[SC_FILL_WAYS]; /* of large fills only, whose begin and end cost little */
+};
+
 struct sc_fill {
 	enum sc_fill_way way, best; /* of what is filled now; between two trials */
 	bool trying;
-	uint32_t left;		     /* fills before the next step */
-	uint32_t pause;		     /* fills between two trials; 0: none, the way is given */
-	uint32_t cost[SC_FILL_WAYS]; /* the lowest seen in this trial, picoseconds for each byte */
+	bool hastened; /* the trial to come, for the sake of `per_kib`: once */
+	uint32_t left;	/* fills before the next step */
+	uint32_t pause; /* fills between two trials; 0: none, the way is given */
+	struct sc_fill_costs costs;
+	uint32_t per_kib; /* of large ones by the best way: into buffers and out again, nanoseconds; 0: not known */
 };
 
 /* SC_FILL_TRIED: which one is found out. One that this processor does not have is SC_FILL_CACHED. */
@@ -60,7 +68,7 @@ void sc_fill_init(struct sc_fill *fill, enum sc_fill_way way);
 void sc_fill_begin_slow(struct sc_fill *fill);
 void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t size);
 
-/* Fill a buffer, aligned to 64 bytes. It may be published right after. */
+/* Fill a buffer, or a part of one. It may be published right after. */
 static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *from, size_t size)
 {
 	if (size < SC_FILL_MIN)
@@ -70,16 +78,20 @@ static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *fro
 }
 
 /*
- * Is a buffer better for what a ring's lines could hold as well, SC_FILL_MIN bytes or more? They are filled by plain
- * stores. It counts as a fill: a trial comes of it too, and has its messages in buffers.
+ * What could be filled, SC_FILL_MIN bytes or more, and goes another way: it counts as a fill, so that a trial comes of
+ * it too. True: there is one, which needs it in buffers.
  */
+static inline bool sc_fill_has_trial(struct sc_fill *fill)
+{
+	if (!fill->trying && fill->pause && !--fill->left)
+		sc_fill_begin_slow(fill);
+	return fill->trying;
+}
+
+/* Is a buffer better for what a ring's lines could hold as well? They are filled by plain stores. */
 static inline bool sc_fill_beats_ring(struct sc_fill *fill)
 {
-	if (fill->trying || fill->way == SC_FILL_STREAMED)
-		return true;
-	if (fill->pause && !--fill->left)
-		sc_fill_begin_slow(fill);
-	return false;
+	return fill->way == SC_FILL_STREAMED || sc_fill_has_trial(fill);
 }
 
 /*

@@ -169,11 +169,13 @@ uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_REC
 static void buffer_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
 			const struct iovec *buffer)
 {
-	if (iov_count == 1)
-		sc_fill_write(&peer->fill, buffer->iov_base, (const uint8_t *)iov->iov_base + offset,
-			      buffer->iov_len);
-	else
-		sc_iov_read(iov, iov_count, offset, buffer->iov_base, buffer->iov_len);
+	struct sc_iov_walk walk = { iov, iov_count, offset, buffer->iov_len };
+	uint8_t *to = buffer->iov_base;
+	uintptr_t from;
+	size_t here;
+
+	for (; sc_iov_next(&walk, &from, &here); to += here)
+		sc_fill_write(&peer->fill, to, (const void *)from, here);
 	(void)SC_INJECT("record.buffer");
 }
 

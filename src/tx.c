@@ -38,6 +38,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "calibration.h"
 #include "inject.h"
 #include "iov.h"
 #include "log.h"
@@ -412,6 +413,22 @@ bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64
 }
 
 /*
+ * Does a payload go through bounce buffers, if there are any? Up to eager_max; unless the receiver copies it sooner by
+ * CMA, which is known when some large ones have gone to this peer.
+ */
+static bool is_eager(struct sc_peer *peer, const struct sc_send *send, size_t size)
+{
+	const struct sc_config *config = &peer->ep->config;
+
+	if (size > config->eager_max)
+		return false;
+	if (size <= SC_INJECT_MAX || !config->eager_adapts || peer->fetch == SC_FETCH_NO)
+		return true;
+	return !sc_calibration_favours_cma(peer->fill.per_kib, size, send->iov_count) ||
+	       sc_fill_has_trial(&peer->fill);
+}
+
+/*
  * -ENOBUFS: not now, take another way. A small message waits if the peer has buffers of ours, as it would
  * for the ring: they come back as soon as it looks there. The window has room again only when it matches,
  * and what other peers hold comes back when they look.
@@ -574,7 +591,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 		if (ret != -ENOBUFS)
 			return ret;
 	}
-	if (size <= ep->config.eager_max) {
+	if (is_eager(peer, send, size)) {
 		ret = send_bounce(peer, send, (uint32_t)size);
 		if (ret != -ENOBUFS)
 			return ret;
@@ -660,6 +677,7 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 		return -EPROTO;
 	if (op->state == SC_TX_SHARING)
 		sc_list_remove(&op->pushing);
+	peer->fetch = SC_FETCH_NO;
 	op->state = SC_TX_PUSHING;
 	op->to = pull->to;
 	op->push_size = pull->size;

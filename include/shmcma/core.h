@@ -299,6 +299,7 @@ struct sc_config {
 	uint32_t buf_count;    /* bounce buffers of an endpoint; fewer are taken when memory is short */
 	uint32_t inline_max;   /* largest payload in a record, bytes */
 	uint32_t eager_max;    /* largest payload through bounce buffers without rendezvous, bytes */
+	bool eager_adapts;     /* less of that goes through them to peers where a copy by CMA is found faster */
 	uint64_t window;       /* what one peer may leave unmatched here, in SC_ABI_UNITS */
 	uint32_t share_min;    /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
 	enum sc_fill_way fill; /* SC_FILL_TRIED: what is best for each peer is found out */

@@ -205,6 +205,88 @@ static void test_eager(void **state)
 	}
 }
 
+/* Which way a payload takes to a peer for whom a KiB in buffers takes so many nanoseconds. */
+static void test_favours_cma(void **state)
+{
+	(void)state;
+	if (!alone)
+		skip();
+	/* nothing is known before it is kept, or read */
+	assert_false(sc_calibration_favours_cma(10000, 1 << 20, 1));
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	/* 80 ns more: 1.7 us and 0.4 are over at 26.25 KiB */
+	assert_false(sc_calibration_favours_cma(160, 26880, 1));
+	assert_true(sc_calibration_favours_cma(160, 26881, 1));
+	/* 160 ns for each fragment more */
+	assert_false(sc_calibration_favours_cma(160, 26881, 2));
+	assert_false(sc_calibration_favours_cma(160, 26880 + 7 * 2048, 8));
+	assert_true(sc_calibration_favours_cma(160, 26881 + 7 * 2048, 8));
+	/* never where buffers cost no more, or what they cost is not known */
+	assert_false(sc_calibration_favours_cma(80, 1 << 20, 1));
+	assert_false(sc_calibration_favours_cma(0, 1 << 20, 1));
+	unlink(path);
+}
+
+/* Did it go through bounce buffers? */
+static bool is_bounced(struct end pair[2], size_t size)
+{
+	static uint8_t from[32768], into[32768];
+	uint64_t bounced = pair[0].ep->counters.tx_bounce;
+
+	memset(into, 0, size);
+	memset(from, (int)(size & 0xff) | 1, size);
+	assert_int_equal(end_recv(&pair[1], NULL, into, size, 7, SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, 7, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_int_equal(comp_take(&pair[1].rx).err, 0);
+	assert_memory_equal(from, into, size);
+	return pair[0].ep->counters.tx_bounce != bounced;
+}
+
+/* To a peer for whom buffers are dear no more of a message goes through them than has to. */
+static void test_adapts(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end pair[2];
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	pair_open(pair, &attr, WAY_CMA);
+	assert_true(is_bounced(pair, 32768)); /* it is not known what they cost */
+	pair[0].peer->fill.per_kib = 160;
+	assert_true(is_bounced(pair, 26880));
+	assert_false(is_bounced(pair, 26881));
+	pair[0].peer->fill.per_kib = 10000;
+	assert_false(is_bounced(pair, SC_INJECT_MAX + 1));
+	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* may be injected, and would have to be kept */
+	/* it counts as a fill, and a trial has it in buffers */
+	pair[0].peer->fill.left = 2;
+	assert_false(is_bounced(pair, 32768));
+	assert_true(is_bounced(pair, 32768));
+	assert_true(pair[0].peer->fill.trying);
+	for (int i = 0; pair[0].peer->fill.trying && i < 100; i++)
+		assert_true(is_bounced(pair, 32768));
+	assert_false(pair[0].peer->fill.trying);
+	assert_true(pair[0].peer->fill.per_kib && pair[0].peer->fill.per_kib != 10000);
+	pair_close(pair);
+	/* a peer that cannot copy by CMA, and says so */
+	pair_open(pair, &attr, WAY_PULL);
+	pair[0].peer->fill.per_kib = 10000;
+	assert_false(is_bounced(pair, 32768));
+	assert_true(is_bounced(pair, 32768));
+	pair_close(pair);
+	/* a limit that is the user's */
+	attr.config.eager_adapts = false;
+	pair_open(pair, &attr, WAY_CMA);
+	pair[0].peer->fill.per_kib = 10000;
+	assert_true(is_bounced(pair, 32768));
+	pair_close(pair);
+	unlink(path);
+}
+
 /* ---- the file -------------------------------------------------------------------------------- */
 
 static void put_bytes(const void *bytes, size_t size, mode_t mode)
@@ -594,6 +676,8 @@ int main(void)
 		cmocka_unit_test(test_parse_other),
 		cmocka_unit_test(test_judge),
 		cmocka_unit_test(test_eager),
+		cmocka_unit_test(test_favours_cma),
+		cmocka_unit_test(test_adapts),
 		cmocka_unit_test(test_store_and_load),
 		cmocka_unit_test(test_files_of_others),
 		cmocka_unit_test(test_made_anew),

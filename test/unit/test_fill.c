@@ -128,7 +128,7 @@ static void test_trials(void **state)
 		all |= seen;
 		if (i)
 			assert_true(best == fill.best ? fill.pause >= pause : fill.pause <= pause);
-		assert_int_not_equal(fill.cost[fill.best], UINT32_MAX);
+		assert_int_not_equal(fill.costs.any[fill.best], UINT32_MAX);
 	}
 #ifdef __x86_64__
 	assert_true(all & 1u << SC_FILL_STREAMED);
@@ -152,8 +152,9 @@ static void test_ring(void **state)
 	for (int turn = 0; turn < 3; turn++) {
 		uint32_t left = fill.left;
 
-		for (uint32_t i = 0; i < left; i++)
+		for (uint32_t i = 1; i < left; i++)
 			assert_int_equal(sc_fill_beats_ring(&fill), fill.best == SC_FILL_STREAMED);
+		assert_true(sc_fill_beats_ring(&fill)); /* the first of the trial */
 		while (fill.best == SC_FILL_STREAMED &&
 		       !fill.trying) /* these are counted where they are filled */
 			sc_fill_write(&fill, buffer, source, SC_FILL_MIN);
@@ -164,6 +165,79 @@ static void test_ring(void **state)
 		}
 		assert_int_equal(sc_fill_beats_ring(&fill), fill.best == SC_FILL_STREAMED);
 	}
+}
+
+/* What large ones cost is known once a trial has seen some, and the first of them hasten it, once. */
+static void test_large(void **state)
+{
+	struct sc_fill fill;
+
+	(void)state;
+	sc_fill_init(&fill, SC_FILL_TRIED);
+	run_trial(&fill);
+	assert_int_equal(fill.per_kib, 0);
+	assert_true(fill.left > 1000);
+	sc_fill_write(&fill, buffer, source, 4095);
+	assert_true(fill.left > 1000);
+	sc_fill_write(&fill, buffer, source, 4096);
+	assert_true(fill.left < 1000);
+	run_trial(&fill); /* none is large */
+	assert_int_equal(fill.per_kib, 0);
+	sc_fill_write(&fill, buffer, source, 4096);
+	assert_true(fill.left > 1000);
+	while (!fill.trying)
+		sc_fill_write(&fill, buffer, source, SC_FILL_MIN);
+	while (fill.trying)
+		sc_fill_write(&fill, buffer, source, 4096);
+	assert_true(fill.per_kib > 0);
+	/* one whose way is given tries nothing */
+	sc_fill_init(&fill, SC_FILL_CACHED);
+	for (int i = 0; i < 5000; i++)
+		sc_fill_write(&fill, buffer, source, 4096);
+	assert_int_equal(fill.per_kib, 0);
+}
+
+/* What goes another way is counted, and has a trial too; one whose way is given has none. */
+static void test_trial_of_others(void **state)
+{
+	struct sc_fill fill;
+	uint32_t left;
+
+	(void)state;
+	sc_fill_init(&fill, SC_FILL_TRIED);
+	left = fill.left;
+	for (uint32_t i = 1; i < left; i++)
+		assert_false(sc_fill_has_trial(&fill));
+	assert_true(sc_fill_has_trial(&fill));
+	assert_true(fill.trying);
+	while (fill.trying) {
+		assert_true(sc_fill_has_trial(&fill));
+		sc_fill_write(&fill, buffer, source, 4096);
+	}
+	assert_false(sc_fill_has_trial(&fill));
+	sc_fill_init(&fill, SC_FILL_STREAMED);
+	for (int i = 0; i < 5000; i++)
+		assert_false(sc_fill_has_trial(&fill));
+}
+
+/* Fragments: a buffer is filled in parts, at any place in it. */
+static void test_parts(void **state)
+{
+	(void)state;
+	for (int way = 0; way <= SC_FILL_TRIED; way++)
+		for (size_t place = 0; place < 130; place += 13)
+			for (size_t size = SC_FILL_MIN; size < SC_FILL_MIN + 70; size += 7) {
+				struct sc_fill fill;
+
+				sc_fill_init(&fill, (enum sc_fill_way)way);
+				memset(buffer, 0xEE, BUFFER);
+				sc_fill_write(&fill, buffer + place, source, size);
+				assert_memory_equal(buffer + place, source, size);
+				for (size_t i = 0; i < place; i++)
+					assert_int_equal(buffer[i], 0xEE);
+				for (size_t i = place + size; i < place + size + GUARD; i++)
+					assert_int_equal(buffer[i], 0xEE);
+			}
 }
 
 static void test_cleaned_stay(void **state)
@@ -185,6 +259,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_given, begin, end),
 		cmocka_unit_test_setup_teardown(test_trials, begin, end),
 		cmocka_unit_test_setup_teardown(test_ring, begin, end),
+		cmocka_unit_test_setup_teardown(test_large, begin, end),
+		cmocka_unit_test_setup_teardown(test_trial_of_others, begin, end),
+		cmocka_unit_test_setup_teardown(test_parts, begin, end),
 		cmocka_unit_test(test_cleaned_stay),
 	};
 
