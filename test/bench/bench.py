@@ -40,7 +40,7 @@ sys.dont_write_bytecode = True  # not into the sources
 import calls  # noqa: E402
 import figures  # noqa: E402
 
-KINDS = ["floor", "latency", "plain", "bandwidth", "bidirectional", "pairs", "wakeup-fd", "wakeup-sread",
+KINDS = ["floor", "latency", "plain", "fragments", "bandwidth", "bidirectional", "pairs", "wakeup-fd", "wakeup-sread",
          "posted", "unexpected", "moves", "atomics", "registration", "startup", "calls", "mpi"]
 LIMIT = 600  # seconds for one kind of one subject
 
