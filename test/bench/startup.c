@@ -60,7 +60,9 @@ static void post_receives(struct endpoint *endpoint, struct fid_ep **eps, int co
 	static uint64_t values[PEERS_MAX];
 
 	for (int i = 0; i < count; i++) {
-		struct message message = { &values[i], sizeof(values[i]), 0, 0, 0, &contexts[i] };
+		struct message message = { .buf = &values[i],
+					   .size = sizeof(values[i]),
+					   .context = &contexts[i] };
 
 		endpoint->ep = eps[i];
 		endpoint->peer = FI_ADDR_UNSPEC;
@@ -99,7 +101,9 @@ static void send_first_messages(struct endpoint *endpoint, int count)
 	for (int i = 0; i < count; i++)
 		peers[i] = endpoint_insert(endpoint, group_name(1 + i));
 	for (int i = 0; i < count; i++) {
-		struct message message = { &value, sizeof(value), 0, 0, 0, &contexts[i] };
+		struct message message = { .buf = &value,
+					   .size = sizeof(value),
+					   .context = &contexts[i] };
 
 		endpoint->peer = peers[i];
 		endpoint_send(endpoint, &message);
@@ -164,8 +168,12 @@ static void talk_to_all(struct endpoint *endpoint)
 		peers[i] = endpoint_insert(endpoint, group_name(i));
 	for (int k = 1; k < me.processes; k++) {
 		int i = (me.rank + k) % me.processes;
-		struct message in = { &values[i], sizeof(values[i]), 0, 0, 0, &contexts[i] };
-		struct message out = { &value, sizeof(value), 0, 0, 0, &contexts[PROCESSES_MAX + i] };
+		struct message in = { .buf = &values[i],
+				      .size = sizeof(values[i]),
+				      .context = &contexts[i] };
+		struct message out = { .buf = &value,
+				       .size = sizeof(value),
+				       .context = &contexts[PROCESSES_MAX + i] };
 
 		endpoint->peer = FI_ADDR_UNSPEC;
 		endpoint_recv(endpoint, &in);

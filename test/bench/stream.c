@@ -28,7 +28,10 @@ struct stream {
 static void send_window(struct stream *s)
 {
 	for (int i = 0; i < s->window; i++) {
-		struct message message = { s->send_buf, s->size, 0, 0, 1, &s->send_contexts[i] };
+		struct message message = { .buf = s->send_buf,
+					   .size = s->size,
+					   .tag = 1,
+					   .context = &s->send_contexts[i] };
 
 		endpoint_send(&s->endpoint, &message);
 	}
@@ -37,7 +40,10 @@ static void send_window(struct stream *s)
 static void recv_window(struct stream *s)
 {
 	for (int i = 0; i < s->window; i++) {
-		struct message message = { s->recv_buf, s->size, 0, 0, 1, &s->recv_contexts[s->turn][i] };
+		struct message message = { .buf = s->recv_buf,
+					   .size = s->size,
+					   .tag = 1,
+					   .context = &s->recv_contexts[s->turn][i] };
 
 		endpoint_recv(&s->endpoint, &message);
 	}
