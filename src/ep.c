@@ -82,7 +82,7 @@ static uint32_t short_most(const struct sc_config *config, uint32_t buffer_most)
 {
 	if (config->inline_max < sc_inline_first(0))
 		return config->inline_max; /* what one line holds is not asked whether it may */
-	return clamp(buffer_most, config->inline_max, SC_INJECT_MAX);
+	return buffer_most > config->inline_max ? buffer_most : config->inline_max;
 }
 
 /* A configuration that the rest can rely on: powers of two, limits of the record formats. */
@@ -99,9 +99,8 @@ static void config_settle(struct sc_ep *ep)
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
-	buffer_most = clamp(config->eager_max, 0, config->buf_size);
-	if (config->eager_adapts) /* what is more has two ways, which the short one does not look at */
-		buffer_most = clamp(buffer_most, 0, SC_INJECT_MAX);
+	/* what is more may be too much to inject, or go another way than buffers */
+	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_INJECT_MAX));
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
 	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;
