@@ -714,10 +714,11 @@ static void clear_away(void)
 struct file {
 	uint8_t *base;
 	uint64_t size, pool, slots, table;
-	uint32_t claims, slot_count, slot_size;
+	uint32_t claims, slot_count, slot_size, lines; /* lines: of a slot's ring, which is at its end */
 	char path[128];
 };
 
+#define LINE 64
 #define PRESENCE 1024
 #define POOL_REACH 65536
 #define TABLE_REACH 16384
@@ -741,8 +742,11 @@ static void map_file(struct file *file, int rank)
 	memcpy(&file->pool, file->base + 32, 8);
 	memcpy(&file->slots, file->base + 48, 8);
 	memcpy(&file->slot_size, file->base + 56, 4);
+	memcpy(&file->lines, file->base + 60, 4);
 	memcpy(&file->table, file->base + 160, 8);
-	mt_require(file->claims && file->slot_size && file->table <= file->size, "%s: header", file->path);
+	mt_require(file->claims && file->lines && file->slot_size / LINE > file->lines &&
+			   file->table <= file->size,
+		   "%s: header", file->path);
 }
 
 static uint64_t *claim_of(const struct file *file, uint32_t slot)
@@ -773,7 +777,6 @@ static size_t taken_slots(const struct file *file, struct range *ranges, size_t 
 
 #define CONSUMER 64
 #define ANSWER (CONSUMER + 16)
-#define RING 256
 
 /* The slot of the mad one: its claim has its pid. */
 static bool claimed_slot(const struct file *file, const char *mad_path, struct range *range)
@@ -880,14 +883,15 @@ static void clear_hazards(const struct file *file)
 }
 
 /* Records of no kind, wherever the victim is: from its head on in the lap of that, before it in the next. */
-static void write_bad_records(uint8_t *slot, size_t size)
+static void write_bad_records(const struct file *file, uint8_t *slot)
 {
-	size_t lines = (size - RING) / 64;
+	size_t lines = file->lines;
+	uint8_t *ring = slot + file->slot_size - lines * LINE;
 	uint64_t head = __atomic_load_n((uint64_t *)(slot + CONSUMER), __ATOMIC_RELAXED);
 	uint64_t lap = head / lines % 2 + 1;
 
 	for (size_t i = 0; i < lines; i++) {
-		uint64_t *ctl = (uint64_t *)(slot + RING + i * 64 + 56);
+		uint64_t *ctl = (uint64_t *)(ring + i * LINE + LINE - 8);
 		uint64_t its = i < head % lines ? lap ^ 3 : lap;
 
 		__atomic_store_n(ctl, its << 56 | 0xffull << 48 | 1ull << 32, __ATOMIC_RELAXED);
@@ -928,7 +932,7 @@ static void write_end(const struct file *own, const struct file *of_victim)
 			__atomic_store_n((uint64_t *)(slot.base + CONSUMER), UINT64_MAX / 3,
 					 __ATOMIC_RELAXED);
 		else
-			write_bad_records(slot.base, file->slot_size);
+			write_bad_records(file, slot.base);
 	}
 }
 
