@@ -389,15 +389,16 @@ static bool is_exchange(const struct sc_ep *ep, const struct sc_peer *peer)
 	return !sc_list_empty(&peer->ops) && newest->iov_count && newest->size >= ep->config.share_min;
 }
 
-/* Let the sender copy along, if that can be and it can be told at once. */
+/* Let the sender copy along, of what may be shared, if that can be and it can be told at once. */
 static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct sc_abi_share record = { .op = op->message, .size = op->want };
 	struct iovec to[SC_IOV_MAX];
 	uint32_t index = (uint32_t)__builtin_ctz(~peer->shares);
+	size_t to_count;
 
-	if (op->share.words || op->unshared || op->done || index >= SC_ABI_SHARES || is_exchange(ep, peer))
+	if (op->share.words || op->done || index >= SC_ABI_SHARES || is_exchange(ep, peer))
 		return;
 	if (peer->feed != SC_FEED_UP || (peer->link == SC_LINK_NONE && sc_peer_connect(peer)) ||
 	    peer->link != SC_LINK_UP || share_spare(peer)) {
@@ -406,12 +407,14 @@ static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
 	}
 	if (!++peer->share_generation)
 		++peer->share_generation;
+	to_count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
 	sc_share_open(&op->share, &sc_seg_slot(ep->seg, peer->in_slot)->chunks[index],
-		      peer->share_generation, op->want);
+		      peer->share_generation, op->want, op->segment_count, to_count);
+	record.head = op->share.head;
 	record.chunk = op->share.chunk;
 	record.generation = op->share.generation;
 	record.index = index;
-	if (!sc_tx_share(peer, &record, to, sc_iov_slice(op->iov, op->iov_count, 0, op->want, to))) {
+	if (!sc_tx_share(peer, &record, to, to_count)) {
 		op->share.words = NULL; /* nobody knows of it */
 		return;
 	}
@@ -566,7 +569,8 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	if (first)
 		sc_list_append(&ep->pulling, &peer->pulling);
 	sc_list_append(&peer->copying, &op->pulling);
-	share_open(ep, op);
+	if (!op->unshared)
+		share_open(ep, op);
 	if (op->share.words)
 		return; /* the sender needs a moment to see it; the next record may be shared as well */
 	if (first)
@@ -581,7 +585,8 @@ static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
 	sc_list_for (entry, &peer->copying) {
 		if (ahead++ == SC_ABI_SHARES)
 			break;
-		share_open(ep, sc_list_entry(entry, struct sc_rx_op, pulling));
+		if (!sc_list_entry(entry, struct sc_rx_op, pulling)->unshared)
+			share_open(ep, sc_list_entry(entry, struct sc_rx_op, pulling));
 	}
 }
 

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include "atomic.h"
+#include "cma.h"
 #include "inject.h"
 
 /*
@@ -34,7 +35,7 @@ static uint64_t word(uint32_t generation, uint32_t high, uint32_t low)
 	return (uint64_t)generation << 32 | high << 16 | low;
 }
 
-/* An even number of chunks, as equal as whole pages can be. */
+/* More than two: an even number of chunks, as equal as whole pages can be. Each side takes them when it has time. */
 static uint64_t chunk_size(uint64_t size)
 {
 	uint64_t pairs = (size - 1) / (2 * CHUNK_MAX) + 1;
@@ -44,30 +45,60 @@ static uint64_t chunk_size(uint64_t size)
 	return ((size - 1) / (2 * pairs) / PAGE + 1) * PAGE;
 }
 
+/*
+ * The first of two chunks, so that both take equally long if an element more at the other side takes as long as
+ * SC_CMA_ELEMENT bytes more, all of which lie evenly in the message. In whole pages, rounded up, as the receiver
+ * begins while the sender is still to see its offer.
+ */
+static uint64_t head_size(uint64_t size, uint64_t from_count, uint64_t to_count)
+{
+	uint64_t pulled = size + (from_count - 1) * SC_CMA_ELEMENT;
+	uint64_t pushed = size + (to_count - 1) * SC_CMA_ELEMENT;
+
+	return ((size - 1) * pushed / (pulled + pushed) / PAGE + 1) * PAGE;
+}
+
+static uint64_t chunk_count(uint64_t size, uint64_t head, uint64_t chunk)
+{
+	return 1 + (size - head) / chunk + ((size - head) % chunk ? 1 : 0);
+}
+
 static void view_init(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation,
-		      uint64_t size, uint64_t chunk)
+		      uint64_t size, uint64_t head, uint64_t chunk)
 {
 	*share = (struct sc_share){ .words = words,
 				    .generation = generation,
 				    .size = size,
+				    .head = head,
 				    .chunk = chunk,
-				    .chunks = (uint32_t)((size - 1) / chunk + 1) };
+				    .chunks = (uint32_t)chunk_count(size, head, chunk) };
 }
 
-void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size)
+void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size,
+		   size_t from_count, size_t to_count)
 {
-	view_init(share, words, generation, size, chunk_size(size));
+	uint64_t head, chunk;
+
+	if (size <= 2 * CHUNK_MAX) {
+		head = head_size(size, from_count, to_count);
+		head = head < size ? head : size;
+		chunk = size;
+	} else {
+		head = chunk = chunk_size(size);
+	}
+	view_init(share, words, generation, size, head, chunk);
 	share->front = true;
 	sc_store_relaxed_64(&words->claim, word(generation, 0, 0)); /* published by the record */
 	(void)SC_INJECT("share.opened");
 }
 
 int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size,
-		  uint64_t chunk)
+		  uint64_t head, uint64_t chunk)
 {
-	if (!generation || !size || !chunk || (size - 1) / chunk >= SC_ABI_CHUNKS_MAX)
+	if (!generation || !head || head > size || !chunk ||
+	    chunk_count(size, head, chunk) > SC_ABI_CHUNKS_MAX)
 		return -EPROTO;
-	view_init(share, words, generation, size, chunk);
+	view_init(share, words, generation, size, head, chunk);
 	return 0;
 }
 
@@ -111,11 +142,19 @@ static int take(struct sc_share *share, uint32_t most)
 	}
 }
 
-/* The chunks [first, end); the last of all may be short. */
+/* Where a chunk begins, or all end; the last of them may be short. */
+static uint64_t chunk_start(const struct sc_share *share, uint32_t index)
+{
+	if (!index)
+		return 0;
+	return index == share->chunks ? share->size : share->head + (index - 1) * share->chunk;
+}
+
+/* The chunks [first, end). */
 static void locate(const struct sc_share *share, uint32_t first, uint32_t end, struct sc_share_part *part)
 {
-	part->offset = first * share->chunk;
-	part->len = (end == share->chunks ? share->size : end * share->chunk) - part->offset;
+	part->offset = chunk_start(share, first);
+	part->len = chunk_start(share, end) - part->offset;
 }
 
 int sc_share_take(struct sc_share *share, struct sc_share_part *part)

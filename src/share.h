@@ -33,6 +33,7 @@
 #define SC_SHARE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <shmcma/abi.h>
 
@@ -41,7 +42,8 @@ struct sc_share {
 	struct sc_abi_chunks *words; /* NULL: not shared */
 	uint32_t generation;	     /* never 0, which is what a new slot holds */
 	bool front;		     /* the receiver's view */
-	uint64_t size, chunk;
+	uint64_t size;
+	uint64_t head, chunk; /* the first chunk, each of the others but the last */
 	uint32_t chunks;
 	uint32_t mine, theirs; /* chunks taken: by this side; by the other, as last seen */
 	uint32_t copied;       /* the sender's view: of mine, reported */
@@ -52,13 +54,16 @@ struct sc_share_part {
 	uint64_t offset, len;
 };
 
-/* Receiver: offer `size` bytes, not 0. */
-void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation,
-		   uint64_t size);
+/*
+ * Receiver: offer `size` bytes, not 0, that are in `from_count` elements of the sender's memory and go to `to_count`
+ * of its own, at least 1 each: who finds more of them at the other side, where they cost, has less to copy.
+ */
+void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size,
+		   size_t from_count, size_t to_count);
 
 /* Sender: take part in what a record offers. -EPROTO: it cannot be. */
 int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size,
-		  uint64_t chunk);
+		  uint64_t head, uint64_t chunk);
 
 /* Either side: take a chunk. 1: *part; 0: none is left; -ESTALE (sender), -EPROTO. */
 int sc_share_take(struct sc_share *share, struct sc_share_part *part);

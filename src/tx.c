@@ -776,7 +776,7 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 	    !segments.count || sc_record_segments_read(peer, &segments, op->segments))
 		return -EPROTO;
 	chunks = &sc_seg_slot(peer->seg, peer->out_slot)->chunks[record.index];
-	if (sc_share_join(&op->share, chunks, record.generation, record.size, record.chunk))
+	if (sc_share_join(&op->share, chunks, record.generation, record.size, record.head, record.chunk))
 		return -EPROTO;
 	if (!sc_peer_can_read(peer) || peer->writes_fail) { /* who may not read may not write */
 		share_report(op, EPERM);

@@ -12,9 +12,9 @@ cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 layers="
 atomic clock log inject list thread
 host iov slab wake fill
-addr ring pool match cq regtab atomicop share
+addr ring pool match cq regtab atomicop
 live cma header
-own memory
+own memory share
 door
 seg
 reap pidfd calibration

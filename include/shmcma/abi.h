@@ -299,10 +299,10 @@ struct sc_abi_share {
 	sc_abi_op op;
 	uint64_t size; /* sum of the segments, bytes: of the message from its start */
 	struct sc_abi_segment first;
-	uint64_t chunk; /* bytes, the last one may be shorter */
+	uint64_t chunk; /* bytes of each but the first; the last one may be shorter */
 	uint32_t generation;
 	uint32_t index; /* of the chunks in the slot */
-	uint64_t pad;
+	uint64_t head;	/* bytes of the first chunk */
 };
 
 /*
@@ -725,6 +725,7 @@ SC_ABI_SIZE(sc_abi_directory, 64);
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
 		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +             \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47))
+		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +                \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53))
 
 #endif

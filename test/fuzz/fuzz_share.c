@@ -14,7 +14,7 @@
 #include "share.h"
 
 struct offer {
-	uint64_t size, chunk;
+	uint64_t size, head, chunk;
 	uint32_t generation, front;
 };
 
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* What has been taken: from the front up to `taken`, or from the back down to it. */
 static void check_part(const struct sc_share *share, const struct sc_share_part *part, uint64_t *taken)
 {
-	CHECK(part->len && part->len <= share->chunk);
+	CHECK(part->len && part->len <= (part->offset ? share->chunk : share->head));
 	CHECK(part->offset < share->size && part->len <= share->size - part->offset);
 	if (share->front) {
 		CHECK(part->offset >= *taken);
@@ -129,9 +129,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (offer.front & 1) {
 		if (!offer.size || !offer.generation)
 			goto out; /* the caller's own */
-		sc_share_open(&share, words, offer.generation, offer.size);
+		sc_share_open(&share, words, offer.generation, offer.size,
+			      1 + offer.head % SC_ABI_RDV_SEGMENTS,
+			      1 + offer.head / SC_ABI_RDV_SEGMENTS % SC_ABI_RDV_SEGMENTS);
 	} else {
-		if (sc_share_join(&share, words, offer.generation, offer.size, offer.chunk))
+		if (sc_share_join(&share, words, offer.generation, offer.size, offer.head, offer.chunk))
 			goto out;
 		words->claim = (uint64_t)offer.generation << 32;
 	}

@@ -38,12 +38,18 @@ static uint64_t claim_word(uint32_t generation, uint32_t front, uint32_t back)
 
 /* ---- the words ------------------------------------------------------------------------------- */
 
-static void open_both(struct sc_share *receiver, struct sc_share *sender, uint64_t size)
+static void open_counts(struct sc_share *receiver, struct sc_share *sender, uint64_t size,
+			size_t from_count, size_t to_count)
 {
 	words = (struct sc_abi_chunks){ 0 };
-	sc_share_open(receiver, &words, 5, size);
-	assert_int_equal(sc_share_join(sender, &words, 5, size, receiver->chunk), 0);
+	sc_share_open(receiver, &words, 5, size, from_count, to_count);
+	assert_int_equal(sc_share_join(sender, &words, 5, size, receiver->head, receiver->chunk), 0);
 	assert_int_equal(sender->chunks, receiver->chunks);
+}
+
+static void open_both(struct sc_share *receiver, struct sc_share *sender, uint64_t size)
+{
+	open_counts(receiver, sender, size, 1, 1);
 }
 
 /* Whoever takes, from whichever end: each byte once, and the sender's part is what is left undone. */
@@ -56,16 +62,17 @@ static void test_parts(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		for (int round = 0; round < 4; round++) {
+		for (int round = 0; round < 8; round++) {
 			struct sc_share receiver, sender;
 			struct sc_share_part part;
 			uint64_t front = 0, back = sizes[i];
 			int error;
 
-			open_both(&receiver, &sender, sizes[i]);
+			open_counts(&receiver, &sender, sizes[i], round < 4 ? 1 : 16, round < 6 ? 1 : 16);
 			assert_true(receiver.chunks <= SC_ABI_CHUNKS_MAX);
 			for (;;) {
-				bool first = round < 2 ? round == 1 : pair_random(&random) % 2 == 1;
+				bool first =
+					round % 4 < 2 ? round % 4 == 1 : pair_random(&random) % 2 == 1;
 
 				if (sc_share_take(first ? &receiver : &sender, &part) != 1)
 					break;
@@ -89,6 +96,36 @@ static void test_parts(void **state)
 			assert_true(part.len == sizes[i] - back);
 			assert_true(!part.len || part.offset == back);
 		}
+}
+
+/* Of two chunks: the side that finds more elements at the other has the smaller one, in whole pages. */
+static void test_fragments(void **state)
+{
+	struct sc_share one, sender, more;
+
+	(void)state;
+	for (uint64_t size = 8192; size <= 524288; size += 4096) {
+		open_both(&one, &sender, size);
+		assert_int_equal(one.chunks, 2);
+		assert_true(one.head >= size / 2 && one.head < size / 2 + 4096);
+		open_counts(&more, &sender, size, 16, 16);
+		assert_true(more.head == one.head);
+		for (size_t count = 2; count <= 16; count++) {
+			open_counts(&more, &sender, size, count, 1);
+			assert_true(more.head <= one.head && more.head % 4096 == 0);
+			open_counts(&more, &sender, size, 1, count);
+			assert_true(more.head >= one.head && more.head % 4096 == 0);
+			assert_true(more.head <= size && sender.head == more.head);
+		}
+	}
+	/* 15 elements more are as 30 KiB more: 64 KiB and 94 */
+	open_counts(&more, &sender, 65536, 16, 1);
+	assert_int_equal(more.head, 28672);
+	open_counts(&more, &sender, 65536, 1, 16);
+	assert_int_equal(more.head, 40960);
+	/* of more chunks the faster one takes more */
+	open_counts(&more, &sender, 524289, 16, 1);
+	assert_int_equal(more.head, more.chunk);
 }
 
 static void test_reports(void **state)
@@ -133,7 +170,7 @@ static void test_stale(void **state)
 
 	(void)state;
 	open_both(&first, &sender, SIZE);
-	sc_share_open(&second, &words, 6, SIZE);
+	sc_share_open(&second, &words, 6, SIZE, 1, 1);
 	assert_int_equal(sc_share_take(&sender, &part), -ESTALE);
 	assert_true(words.claim == claim_word(6, 0, 0));
 	assert_int_equal(sc_share_take(&second, &part), 1);
@@ -193,13 +230,21 @@ static void test_bad_offers(void **state)
 	struct sc_share sender;
 
 	(void)state;
-	assert_int_equal(sc_share_join(&sender, &words, 0, SIZE, 4096), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, 0, 4096), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, SIZE, 0), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, 65535, 1), 0);
-	assert_int_equal(sc_share_join(&sender, &words, 1, 65536, 1), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, UINT64_MAX, UINT64_MAX), 0);
+	assert_int_equal(sc_share_join(&sender, &words, 0, SIZE, 4096, 4096), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, 0, 4096, 4096), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, 0, 0, 4096), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, SIZE, 4096, 0), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, SIZE, 0, 4096), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, SIZE, SIZE + 1, 4096), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, 65535, 1, 1), 0);
+	assert_int_equal(sender.chunks, 65535);
+	assert_int_equal(sc_share_join(&sender, &words, 1, 65536, 1, 1), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, 65536, 2, 1), 0);
+	assert_int_equal(sc_share_join(&sender, &words, 1, UINT64_MAX, 1, 1), -EPROTO);
+	assert_int_equal(sc_share_join(&sender, &words, 1, UINT64_MAX, UINT64_MAX, 1), 0);
 	assert_int_equal(sender.chunks, 1);
+	assert_int_equal(sc_share_join(&sender, &words, 1, UINT64_MAX, 1, UINT64_MAX), 0);
+	assert_int_equal(sender.chunks, 2);
 }
 
 #define RACE_CHUNKS 60000
@@ -231,10 +276,10 @@ static void test_race(void **state)
 	(void)state;
 	for (uint32_t round = 1; round <= 20; round++) {
 		memset(taken, 0, sizeof(taken));
-		sc_share_open(&receiver, &words, round, RACE_CHUNKS);
-		receiver.chunk = 1;
+		sc_share_open(&receiver, &words, round, RACE_CHUNKS, 1, 1);
+		receiver.head = receiver.chunk = 1;
 		receiver.chunks = RACE_CHUNKS;
-		assert_int_equal(sc_share_join(&sender, &words, round, RACE_CHUNKS, 1), 0);
+		assert_int_equal(sc_share_join(&sender, &words, round, RACE_CHUNKS, 1, 1), 0);
 		assert_int_equal(pthread_create(&thread, NULL, race, &sender), 0);
 		take_all(&receiver);
 		assert_int_equal(pthread_join(thread, NULL), 0);
@@ -446,6 +491,39 @@ static void test_vectors(void **state)
 		assert_int_equal(end_recvv(&pair[1], NULL, in, in_count, 0, 0, 0, into), 0);
 		assert_int_equal(end_sendv(&pair[0], pair[0].peer, out, out_count, 0, 0, from), 0);
 		expect_message(size);
+	}
+	assert_true(by_sender(0) > 0);
+	pair_close(pair);
+}
+
+/* Elements of both sides say who copies how much. */
+static void test_uneven(void **state)
+{
+	enum { MANY = 16, LEN = 65536 };
+
+	(void)state;
+	share_pair_open();
+	for (int round = 0; round < 2; round++) {
+		struct iovec many[MANY];
+		uint8_t *fragmented = round ? into : from;
+		struct sc_rx_op *op;
+
+		for (int i = 0; i < MANY; i++)
+			many[i] = (struct iovec){ fragmented + i * LEN / MANY, LEN / MANY };
+		memset(into, 0xa5, LEN + 1);
+		pattern_fill(from, LEN, 9);
+		if (round) {
+			assert_int_equal(end_recvv(&pair[1], NULL, many, MANY, 0, 0, 0, into), 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, LEN, 0, 0), 0);
+		} else {
+			assert_int_equal(end_recv(&pair[1], NULL, into, LEN, 0, 0), 0);
+			assert_int_equal(end_sendv(&pair[0], pair[0].peer, many, MANY, 0, 0, from), 0);
+		}
+		sc_rx_poll(pair[1].ep);
+		assert_false(sc_list_empty(&pair[1].peer->copying));
+		op = sc_list_entry(pair[1].peer->copying.next, struct sc_rx_op, pulling);
+		assert_int_equal(op->share.head, round ? 40960 : 28672);
+		expect_message(LEN);
 	}
 	assert_true(by_sender(0) > 0);
 	pair_close(pair);
@@ -779,8 +857,10 @@ static void offer(const struct sc_abi_share *share, uint32_t segments, uint32_t 
 static void test_bad_records(void **state)
 {
 	(void)state;
-	for (int variant = 0; variant < 12; variant++) {
-		struct sc_abi_share share = { .size = LARGE, .chunk = 4096, .generation = 1 };
+	for (int variant = 0; variant < 14; variant++) {
+		struct sc_abi_share share = {
+			.size = LARGE, .head = 4096, .chunk = 4096, .generation = 1
+		};
 		uint32_t segments = 1, lines = 1;
 
 		share_pair_open();
@@ -824,6 +904,12 @@ static void test_bad_records(void **state)
 		case 11:
 			lines = 2;
 			break;
+		case 12:
+			share.head = 0;
+			break;
+		case 13:
+			share.head = LARGE + 1;
+			break;
 		}
 		offer(&share, segments, lines);
 		sc_ep_poll(pair[0].ep);
@@ -836,7 +922,7 @@ static void test_bad_records(void **state)
 /* An offer of what is shared already; one of a message without payload. */
 static void test_offers_out_of_place(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .chunk = 4096, .generation = 1 };
+	struct sc_abi_share share = { .size = LARGE, .head = 4096, .chunk = 4096, .generation = 1 };
 
 	(void)state;
 	share_pair_open();
@@ -862,7 +948,7 @@ static void test_offers_out_of_place(void **state)
 /* An offer from inside the process, where none is made: who writes it would have us write to ourselves. */
 static void test_offer_from_within(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .chunk = 4096, .generation = 1 };
+	struct sc_abi_share share = { .size = LARGE, .head = 4096, .chunk = 4096, .generation = 1 };
 
 	(void)state;
 	share_pair_open();
@@ -879,7 +965,7 @@ static void test_offer_from_within(void **state)
 /* An offer that has no meaning any more when it is seen: nothing is written. */
 static void test_stale_offer(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .chunk = 4096, .generation = 77 };
+	struct sc_abi_share share = { .size = LARGE, .head = 4096, .chunk = 4096, .generation = 77 };
 
 	(void)state;
 	share_pair_open();
@@ -983,6 +1069,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_fragments),
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_stale),
 		cmocka_unit_test(test_bad_claims),
@@ -993,6 +1080,7 @@ int main(void)
 		cmocka_unit_test(test_absent_sender),
 		cmocka_unit_test(test_truncation),
 		cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_uneven),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_exchange),
 		cmocka_unit_test(test_refused),
