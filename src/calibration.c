@@ -64,9 +64,9 @@
 #define PER_KIB_MIN 1
 #define PER_KIB_MAX 10000
 
-/* What a rendezvous takes beside the copy, records that find their way: at most, and commonly. */
+/* What a rendezvous takes beside the copy and more than an eager message, for its records: at most, and commonly. */
 #define RECORDS_NS 1000
-#define RECORDS_COMMON_NS 400
+#define RECORDS_COMMON_NS 200
 
 /* Eager messages: smaller ones are not worth a rendezvous, larger ones would take all of the pool. */
 #define EAGER_MIN 8192u
@@ -430,12 +430,15 @@ static uint32_t crossing(uint64_t start, uint32_t per_kib, uint32_t dearer_per_k
 	return clamp(size / EAGER_STEP * EAGER_STEP, EAGER_MIN, EAGER_MAX);
 }
 
-/* A rendezvous at its best is copied by both sides, each one half; at its worst by one. */
+/*
+ * A rendezvous at its best is copied by both sides, each one half; at its worst by one. Buffers at their best are filled
+ * and read at the same time.
+ */
 void sc_calibration_limits(const struct sc_calibration *calibration, uint32_t *least, uint32_t *most)
 {
 	*least = crossing(calibration->cma_start, calibration->cma_per_kib / 2, calibration->far_per_kib);
 	*most = crossing(calibration->cma_start + RECORDS_NS, calibration->cma_per_kib,
-			 calibration->near_per_kib);
+			 calibration->near_per_kib / 2);
 }
 
 /* Where the way of filling is given, it is not the best one everywhere. */
@@ -450,13 +453,10 @@ void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_co
 }
 
 /* With one copy by the receiver: where both copy, which they do of large ones, a rendezvous is better still. */
-bool sc_calibration_favours_cma(uint32_t bounce_per_kib, size_t size, size_t fragments)
+bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments)
 {
 	uint64_t costs = atomic_load_explicit(&known, memory_order_relaxed);
-	uint64_t start = costs >> 32, per_kib = costs & UINT32_MAX;
+	uint64_t start = (costs >> 32) + RECORDS_COMMON_NS, per_kib = costs & UINT32_MAX;
 
-	if (!costs || bounce_per_kib <= per_kib)
-		return false;
-	start += RECORDS_COMMON_NS + (fragments - 1) * SC_CMA_ELEMENT / 1024 * per_kib;
-	return (bounce_per_kib - per_kib) * size > start * 1024;
+	return costs && bounce_ns > start + (size + (fragments - 1) * SC_CMA_ELEMENT) * per_kib / 1024;
 }

@@ -28,10 +28,9 @@ struct sc_calibration_times {
 int sc_calibration_judge(const struct sc_calibration_times *times, struct sc_calibration *calibration);
 
 /*
- * Are so many bytes, from so many fragments of the sender's memory, sooner copied by the receiver than both put into
- * bounce buffers and taken out, for `bounce_per_kib` nanoseconds each KiB? False where this process does not know what
- * CMA costs here.
+ * Are so many bytes, from so many fragments of the sender's memory, sooner copied by the receiver than put into bounce
+ * buffers and taken out, in `bounce_ns` nanoseconds? False where this process does not know what CMA costs here.
  */
-bool sc_calibration_favours_cma(uint32_t bounce_per_kib, size_t size, size_t fragments);
+bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments);
 
 #endif

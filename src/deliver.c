@@ -3,6 +3,7 @@
  * deliver.c: a message into a receive operation, and the completion of it.
  *
  *   inline, bounce    sc_deliver_message() --payload copied--> completion
+ *   in parts          sc_deliver_message() --> transfer --pieces--> completion
  *   rendezvous        sc_deliver_message() --> transfer --CMA in steps, or pieces--> completion
  *
  * Payload goes straight from the ring, the sender's bounce buffer or its memory into the receive buffer.
@@ -166,6 +167,8 @@ static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 	struct sc_rx_op *multi = op->multi;
 
 	share_leave(op);
+	if (op->peer->arriving_op == op)
+		op->peer->arriving_op = NULL;
 	sc_list_remove(&op->of_peer);
 	copying_remove(op);
 	if (!multi || --multi->multi_transfers || !sc_deliver_exhausted(multi))
@@ -228,7 +231,7 @@ static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
 	if (error)
 		sc_deliver_ack(op->peer, op->message, 0, error);
-	else
+	else if (op->message)
 		acknowledge(op->peer, op->message, op->want, op->fence);
 	transfer_end(ep, op, error);
 }
@@ -635,21 +638,28 @@ int sc_deliver_progress(struct sc_ep *ep)
 int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
 {
 	struct sc_ep *ep = peer->ep;
-	struct sc_rx_op *op = sc_slab_find(&ep->rxq->ops, piece->to);
+	struct sc_rx_op *op = piece->to ? sc_slab_find(&ep->rxq->ops, piece->to) : peer->arriving_op;
 	struct iovec bufs[SC_ABI_RECORD_BUFS], to[SC_IOV_MAX];
-	uint32_t count;
+	uint64_t end;
+	size_t here;
 
 	if (!op || op->peer != peer || sc_list_empty(&op->of_peer) || !sc_list_empty(&op->pulling) ||
-	    op->over)
+	    op->over || (piece->to && op == peer->arriving_op))
 		return -EPROTO;
-	if (!size || piece->offset != op->done || size > op->want - op->done ||
+	/* what was asked for is what there is room for; what comes unasked comes whole */
+	end = piece->to ? op->want : op->size;
+	if (!size || piece->offset != op->done || size > end - op->done ||
 	    !sc_seg_has_bufs(peer->seg, piece->bufs, size))
 		return -EPROTO;
-	count = sc_record_bufs(peer->seg, piece->bufs, size, bufs);
-	sc_iov_copy(to, sc_iov_slice(op->iov, op->iov_count, op->done, size, to), bufs, count, size);
+	here = op->done < op->want ? op->want - op->done : 0;
+	here = here < size ? here : size;
+	if (here)
+		sc_iov_copy(to, sc_iov_slice(op->iov, op->iov_count, op->done, here, to), bufs,
+			    sc_record_bufs(peer->seg, piece->bufs, (uint32_t)here, bufs), here);
 	op->done += size;
-	ep->counters.rx_pulled_bytes += size;
-	if (op->done == op->want)
+	if (piece->to)
+		ep->counters.rx_pulled_bytes += size;
+	if (op->done == end)
 		transfer_finish(ep, op, 0);
 	return 0;
 }
@@ -801,21 +811,42 @@ static void transfer_describe(struct sc_rx_op *op, const struct sc_message *mess
 	op->size = message->size;
 }
 
-/* An eager message behind others that are on their way: a transfer that has nothing more to move. -ENOMEM. */
-static int deliver_behind(struct sc_rx_op *posted, const struct sc_message *message)
+/* An eager message that is a transfer, with what the record has of it. NULL: no memory. */
+static struct sc_rx_op *transfer_eager(struct sc_rx_op *posted, const struct sc_message *message)
 {
 	struct sc_peer *peer = message->peer;
 	struct sc_rx_op *op = transfer_op(peer->ep, posted, message->size);
+	size_t here;
 
 	if (!op)
-		return -ENOMEM;
+		return NULL;
 	transfer_describe(op, message);
 	sc_list_init(&op->pulling);
 	sc_list_append(&peer->transfers, &op->of_peer);
 	op->share.words = NULL;
-	op->want = op->done = op->size < op->capacity ? op->size : op->capacity;
-	if (op->want)
-		sc_deliver_payload(message, op->iov, op->iov_count, op->want);
+	op->over = false;
+	op->want = op->size < op->capacity ? op->size : op->capacity;
+	op->done = message->here;
+	here = message->here < op->want ? message->here : op->want;
+	if (here)
+		sc_deliver_payload(message, op->iov, op->iov_count, here);
+	return op;
+}
+
+/* The first part of a message; pieces follow. -ENOMEM. */
+static int deliver_part(struct sc_rx_op *posted, const struct sc_message *message)
+{
+	message->peer->arriving_op = transfer_eager(posted, message);
+	return message->peer->arriving_op ? 0 : -ENOMEM;
+}
+
+/* An eager message behind others that are on their way: a transfer that has nothing more to move. -ENOMEM. */
+static int deliver_behind(struct sc_rx_op *posted, const struct sc_message *message)
+{
+	struct sc_rx_op *op = transfer_eager(posted, message);
+
+	if (!op)
+		return -ENOMEM;
 	op->over = true;
 	op->outcome = 0;
 	if (message->op)
@@ -845,9 +876,30 @@ int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message)
 {
 	if (message->kind == SC_ABI_RDV)
 		return deliver_rdv(op, message);
+	if (__builtin_expect(message->here != message->size, 0))
+		return deliver_part(op, message);
 	if (__builtin_expect(message->peer->ep->order & SC_ORDER_RECEIVE, 0) &&
 	    !sc_list_empty(&message->peer->transfers))
 		return deliver_behind(op, message);
 	deliver_eager(op, message);
 	return 0;
+}
+
+int sc_deliver_to_posted(const struct sc_message *message)
+{
+	struct sc_peer *peer = message->peer;
+	struct sc_rxq *rxq = peer->ep->rxq;
+	struct sc_match_recv *found = sc_match_find_recv(
+		sc_rxq_queue(rxq, message->flags & SC_ABI_F_TAGGED), peer->source, message->tag);
+	struct sc_rx_op *op;
+
+	if (!found)
+		return 0;
+	op = sc_list_entry(found, struct sc_rx_op, match);
+	if (!(op->flags & SC_RECV_MULTI))
+		sc_deliver_unpost(rxq, op);
+	if (sc_deliver_message(op, message))
+		return -ENOMEM;
+	sc_peer_give_back(peer, message->units);
+	return 1;
 }

@@ -11,7 +11,7 @@ struct sc_message {
 	struct sc_peer *peer;
 	enum sc_abi_kind kind;
 	uint32_t flags, lines;
-	uint64_t size;
+	uint64_t size, here; /* bytes: of the payload, of it in this record (not of a rendezvous) */
 	uint64_t tag, data;
 	sc_abi_op op;			 /* 0: no acknowledgement asked for */
 	const struct sc_abi_line *first; /* in the ring; NULL: it has waited and `bytes` is the payload */
@@ -26,9 +26,13 @@ struct sc_message {
 
 /*
  * A message into a receive that matches it, which ends unless it is a multi-receive with room left, or waits
- * for others (SC_ORDER_RECEIVE); a rendezvous is begun. -ENOMEM (multi-receive only): nothing has changed.
+ * for others (SC_ORDER_RECEIVE); a rendezvous, or one in parts, is begun. -ENOMEM (multi-receive only): nothing has
+ * changed.
  */
 int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message);
+
+/* Into the posted receive that matches. 1; 0: there is none; -ENOMEM: nothing has changed. */
+int sc_deliver_to_posted(const struct sc_message *message);
 
 /* The first `len` bytes of an eager message's payload into a vector. */
 void sc_deliver_payload(const struct sc_message *message, const struct iovec *iov, size_t iov_count,
@@ -84,7 +88,7 @@ void sc_deliver_acknowledge(const struct sc_message *message, uint64_t moved);
 /* A message that has waited is done with: those fenced behind it may be acknowledged. */
 void sc_deliver_fenced_slow(struct sc_peer *peer);
 
-/* A piece of a payload that was asked for. -EPROTO: it was not. */
+/* A piece of a payload that was asked for, or of the one whose parts arrive. -EPROTO: it is neither. */
 int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size);
 
 /* Go on with copies of large messages. Returns the steps done. */

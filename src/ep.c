@@ -24,6 +24,7 @@
 #include "serve.h"
 #include "state.h"
 #include "tx.h"
+#include "waiting.h"
 
 /*
  * Polls between two looks at a peer's word of life, and between two at whether it lives, whatever that says: half a
@@ -278,6 +279,7 @@ static int end_lost(struct sc_ep *ep)
 		sc_serve_end_peer(peer);
 		if (!sc_deliver_end_peer(peer, peer->error))
 			continue; /* it is writing to memory of ours: the next poll asks again */
+		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);
 		sc_peer_part(peer);

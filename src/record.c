@@ -229,17 +229,18 @@ void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl)
 	size_t offset = bufs_offset(sc_ctl_kind(ctl));
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	struct sc_ep *ep = peer->ep;
+	uint32_t size;
 
 	if (!offset)
 		return;
+	size = sc_record_bytes(peer->seg, ctl);
 	memcpy(bufs, line->bytes + offset, sizeof(bufs));
 	/* it may be another's by now: what it said was checked when it was taken, not what it says now */
-	if (!sc_seg_has_bufs(peer->seg, bufs, sc_ctl_size(ctl)))
+	if (!sc_seg_has_bufs(peer->seg, bufs, size))
 		return;
 	if (ep->unclean_count > SC_UNCLEAN_MAX - SC_ABI_RECORD_BUFS)
 		sc_record_clean_slow(ep);
-	ep->unclean_count +=
-		sc_record_bufs(peer->seg, bufs, sc_ctl_size(ctl), ep->unclean + ep->unclean_count);
+	ep->unclean_count += sc_record_bufs(peer->seg, bufs, size, ep->unclean + ep->unclean_count);
 }
 
 uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov, size_t count)

@@ -71,6 +71,14 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 		sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
 }
 
+/* Bytes in the buffers that a record names, one that names some. */
+static inline uint32_t sc_record_bytes(const struct sc_seg *seg, uint64_t ctl)
+{
+	return sc_ctl_kind(ctl) == SC_ABI_BOUNCE && sc_ctl_flags(ctl) & SC_ABI_F_PARTS
+		       ? seg->header.buf_size
+		       : sc_ctl_size(ctl);
+}
+
 void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl);
 
 /*

@@ -6,6 +6,8 @@
  *                 |                            ^
  *                 +--not posted--> sc_waiting_keep() --sc_rx_recv()--+
  *
+ * A message in parts is begun with its first record; the pieces follow, and go where that went.
+ *
  * A record's control words are copied to private memory once, checked, and only the copy is used; payload
  * is read by the delivery. What does not make sense ends the connection with that peer
  * (sc_peer_quarantine()), nothing else. -ENOMEM leaves the record in the ring for the next poll.
@@ -49,7 +51,13 @@ static const char *parse_bounce(struct sc_message *message)
 	message->data = record.data;
 	message->op = message->flags & SC_ABI_F_ACK ? record.op : 0;
 	memcpy(message->bufs, record.bufs, sizeof(message->bufs));
-	if (!sc_seg_has_bufs(seg, message->bufs, message->size))
+	if (message->flags & SC_ABI_F_PARTS) {
+		if (message->size <= seg->header.buf_size || message->peer->arriving_op ||
+		    message->peer->arriving)
+			return "a part of a message that has none, or in the midst of another";
+		message->here = seg->header.buf_size;
+	}
+	if (!sc_seg_has_bufs(seg, message->bufs, (uint32_t)message->here))
 		return "bounce buffers that do not exist";
 	return NULL;
 }
@@ -93,14 +101,13 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct sc_ep *ep = peer->ep;
 	struct sc_message message;
-	struct sc_match_recv *found;
-	int ret = 0;
+	int ret;
 
 	message.peer = peer;
 	message.kind = sc_ctl_kind(ctl);
 	message.flags = sc_ctl_flags(ctl);
 	message.lines = sc_ctl_lines(ctl);
-	message.size = sc_ctl_size(ctl);
+	message.size = message.here = sc_ctl_size(ctl);
 	message.first = sc_ring_first(&peer->rx);
 	message.bytes = NULL;
 	message.segment_count = 0;
@@ -118,19 +125,17 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 		*why = "more unmatched messages than its window allows";
 		return -EPROTO;
 	}
-	found = sc_match_find_recv(sc_rxq_queue(ep->rxq, message.flags & SC_ABI_F_TAGGED), peer->source,
-				   message.tag);
-	if (found) {
-		struct sc_rx_op *op = sc_list_entry(found, struct sc_rx_op, match);
-
-		if (!(op->flags & SC_RECV_MULTI))
-			sc_deliver_unpost(ep->rxq, op);
-		ret = sc_deliver_message(op, &message);
-		if (!ret)
-			sc_peer_give_back(peer, message.units);
-		return ret;
-	}
+	ret = sc_deliver_to_posted(&message);
+	if (ret)
+		return ret < 0 ? ret : 0;
 	return sc_waiting_keep(&message);
+}
+
+static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
+{
+	if (!piece->to && peer->arriving)
+		return sc_waiting_piece(peer, piece, size);
+	return sc_deliver_piece(peer, piece, size);
 }
 
 /* ---- the short way, see plain.h -------------------------------------------------------------- */
@@ -218,8 +223,8 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		return sc_tx_pulled(peer, (const struct sc_abi_pull *)words);
 	case SC_ABI_PIECE:
 		memcpy(words, line->words, sizeof(words));
-		*why = "a piece of nothing that was asked for";
-		return sc_deliver_piece(peer, (const struct sc_abi_piece *)words, sc_ctl_size(ctl));
+		*why = "a piece of nothing that was asked for or begun";
+		return take_piece(peer, (const struct sc_abi_piece *)words, sc_ctl_size(ctl));
 	case SC_ABI_PUT:
 	case SC_ABI_PUT_FAR:
 	case SC_ABI_GET:
@@ -289,7 +294,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, lines);
 	if (names_buffers(kind))
-		buffers_read(peer, sc_ctl_size(ctl));
+		buffers_read(peer, sc_record_bytes(peer->seg, ctl));
 	return 0;
 }
 

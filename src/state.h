@@ -127,6 +127,9 @@ struct sc_peer {
 	uint32_t lent;		  /* read in its buffers since it was last told, bytes */
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
 	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */
+	/* a message in parts, of which the first is here: its receive, or, as long as there is none, it */
+	struct sc_rx_op *arriving_op;
+	struct sc_rx_msg *arriving;
 	struct sc_list fenced;	  /* sc_fenced: acknowledgements that wait for those before them */
 	uint32_t fenced_count;
 	uint64_t arrivals;	 /* messages that have had to wait so far */
@@ -306,7 +309,7 @@ struct sc_rx_op {
 	struct sc_rx_op *multi; /* transfer into a multi-receive buffer: the posted one */
 	uint32_t multi_transfers;
 
-	/* transfer of a rendezvous message */
+	/* transfer of a message that comes in parts, or as a rendezvous */
 	struct sc_peer *peer;
 	struct sc_list of_peer;
 	struct sc_list pulling; /* sc_peer.copying, then .unproven, while CMA does it */
@@ -318,9 +321,9 @@ struct sc_rx_op {
 	bool over;		/* only reported when those before it have been, */
 	int outcome;		/* with this: negative errno or 0 */
 	uint64_t fence;		/* arrival of a fenced message, 0: not fenced */
-	sc_abi_op message;	/* the sender's operation */
+	sc_abi_op message;	/* the sender's operation; 0: it does not wait */
 	uint64_t size;		/* of the message */
-	size_t want, done;	/* bytes to move, moved */
+	size_t want, done;	/* bytes to move, moved; of one in parts, that have come */
 	uint64_t tag, data;
 	uint32_t comp_flags;
 	uint32_t segment_count;
@@ -340,6 +343,7 @@ struct sc_rx_msg {
 	uint64_t data;
 	sc_abi_op op;
 	uint64_t size, units;
+	uint64_t arrived; /* bytes; while it arrives it is in no queue */
 	uint32_t segment_count;
 	/* payload (inline, bounce), or the segments (rendezvous) */
 	union {

@@ -5,24 +5,39 @@
  * Owns struct sc_rx_msg, each in one queue: of the matcher, where it waits, or of those claimed by a peek.
  * Nothing of the sender's is held by one: an eager payload is copied when its record is taken, so bounce
  * buffers come back in ring order and a receiver that matches late holds none of them; of a rendezvous only
- * the addresses are kept. What a peer may leave waiting is bounded by the window, in units that are held
- * here (sc_peer.units_held) and given back with the message.
+ * the addresses are kept. One in parts is in no queue until all of it is here. What a peer may leave waiting
+ * is bounded by the window, in units that are held here (sc_peer.units_held) and given back with the message.
  *
- * If the sender dies, eager messages can be received all the same; a rendezvous ends with ECONNRESET when it
- * is. If this process dies nothing is left of them; senders that wait for an acknowledgement learn of it with
- * their peer.
+ * If the sender dies, eager messages can be received all the same, but for one that has not arrived whole,
+ * which is as if it had not been sent; a rendezvous ends with ECONNRESET when it is. If this process dies
+ * nothing is left of them; senders that wait for an acknowledgement learn of it with their peer.
  */
 #include "waiting.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "iov.h"
 #include "peer.h"
+#include "record.h"
+
+/* Into the queue of those that wait. -ENOMEM */
+static int enqueue(struct sc_rx_msg *msg)
+{
+	struct sc_peer *peer = msg->peer;
+	struct sc_ep *ep = peer->ep;
+
+	if (sc_match_keep(sc_rxq_queue(ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match))
+		return -ENOMEM;
+	msg->arrival = ++peer->arrivals;
+	sc_list_append(&peer->waiting, &msg->of_peer);
+	ep->counters.rx_unexpected++;
+	return 0;
+}
 
 int sc_waiting_keep(const struct sc_message *message)
 {
 	struct sc_peer *peer = message->peer;
-	struct sc_ep *ep = peer->ep;
 	size_t extra = message->kind == SC_ABI_RDV ? message->segment_count * sizeof(struct iovec)
 						   : (size_t)message->size;
 	struct sc_rx_msg *msg = malloc(sizeof(*msg) + extra);
@@ -38,40 +53,97 @@ int sc_waiting_keep(const struct sc_message *message)
 	msg->op = message->op;
 	msg->size = message->size;
 	msg->units = message->units;
+	msg->arrived = message->here;
 	msg->segment_count = message->segment_count;
 	if (message->kind == SC_ABI_RDV) {
 		memcpy(msg->segments, message->segments, extra);
 	} else if (extra) {
 		struct iovec whole = { msg->bytes, extra };
 
-		sc_deliver_payload(message, &whole, 1, extra);
+		sc_deliver_payload(message, &whole, 1, message->here);
 	}
-	if (sc_match_keep(sc_rxq_queue(ep->rxq, message->flags & SC_ABI_F_TAGGED), &msg->match)) {
+	if (message->kind != SC_ABI_RDV && message->here != message->size) {
+		peer->arriving = msg;
+	} else if (enqueue(msg)) {
 		free(msg);
 		return -ENOMEM;
 	}
-	msg->arrival = ++peer->arrivals;
-	sc_list_append(&peer->waiting, &msg->of_peer);
 	peer->units_held += message->units;
-	ep->counters.rx_unexpected++;
 	return 0;
+}
+
+/* What waits, as a message. */
+static void describe(const struct sc_rx_msg *msg, struct sc_message *message)
+{
+	*message = (struct sc_message){ .peer = msg->peer,
+					.kind = msg->kind,
+					.flags = msg->flags,
+					.size = msg->size,
+					.here = msg->size,
+					.tag = msg->match.tag,
+					.data = msg->data,
+					.op = msg->op,
+					.units = msg->units,
+					.arrival = msg->arrival,
+					.bytes = msg->bytes,
+					.segment_count = msg->segment_count };
+	memcpy(message->segments, msg->segments, msg->segment_count * sizeof(message->segments[0]));
 }
 
 int sc_waiting_deliver(struct sc_rx_op *op, const struct sc_rx_msg *msg)
 {
-	struct sc_message message = { .peer = msg->peer,
-				      .kind = msg->kind,
-				      .flags = msg->flags,
-				      .size = msg->size,
-				      .tag = msg->match.tag,
-				      .data = msg->data,
-				      .op = msg->op,
-				      .arrival = msg->arrival,
-				      .bytes = msg->bytes,
-				      .segment_count = msg->segment_count };
+	struct sc_message message;
 
-	memcpy(message.segments, msg->segments, msg->segment_count * sizeof(message.segments[0]));
+	describe(msg, &message);
 	return sc_deliver_message(op, &message);
+}
+
+/* All of it is here. A receive may have been posted meanwhile. */
+static int complete(struct sc_rx_msg *msg)
+{
+	struct sc_message message;
+	int ret;
+
+	msg->arrival = msg->peer->arrivals + 1;
+	describe(msg, &message);
+	ret = sc_deliver_to_posted(&message);
+	if (!ret)
+		return enqueue(msg);
+	if (ret < 0)
+		return ret;
+	msg->peer->units_held -= msg->units;
+	free(msg);
+	return 0;
+}
+
+int sc_waiting_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
+{
+	struct sc_rx_msg *msg = peer->arriving;
+	struct iovec bufs[SC_ABI_RECORD_BUFS];
+	struct iovec to = { msg->bytes + msg->arrived, size };
+	int ret;
+
+	if (!size || piece->offset != msg->arrived || size > msg->size - msg->arrived ||
+	    !sc_seg_has_bufs(peer->seg, piece->bufs, size))
+		return -EPROTO;
+	sc_iov_copy(&to, 1, bufs, sc_record_bufs(peer->seg, piece->bufs, size, bufs), size);
+	if (size < msg->size - msg->arrived) {
+		msg->arrived += size;
+		return 0;
+	}
+	ret = complete(msg);
+	if (!ret)
+		peer->arriving = NULL;
+	return ret;
+}
+
+void sc_waiting_end_peer(struct sc_peer *peer)
+{
+	if (!peer->arriving)
+		return;
+	peer->units_held -= peer->arriving->units;
+	free(peer->arriving);
+	peer->arriving = NULL;
 }
 
 void sc_waiting_unqueue(struct sc_rx_msg *msg)
@@ -145,4 +217,6 @@ void sc_waiting_fini(struct sc_ep *ep)
 		sc_list_remove(&msg->claimed);
 		free(msg);
 	}
+	sc_list_for (entry, &ep->peers)
+		sc_waiting_end_peer(sc_list_entry(entry, struct sc_peer, all));
 }

@@ -233,6 +233,7 @@ enum sc_abi_kind {
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
+#define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
 
 /*
  * An operation of the writer, opaque to the other side, which echoes it. low 32 bits: index, high 32
@@ -283,7 +284,10 @@ struct sc_abi_pull {
 	uint64_t pad[4];
 };
 
-/* SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in bounce buffers. */
+/*
+ * SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in bounce buffers: of one that was asked for, or,
+ * with `to` 0, of the last one with SC_ABI_F_PARTS, before there is another.
+ */
 struct sc_abi_piece {
 	sc_abi_op to;
 	uint64_t offset, pad;
@@ -723,7 +727,7 @@ SC_ABI_SIZE(sc_abi_directory, 64);
 		    SC_ABI_RING_LINES * 13 + SC_ABI_KIND_MAX * 7 + SC_ABI_RDV_SEGMENTS * 5 +              \
 		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR +               \
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
-		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +             \
+		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +               \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +                \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53))

@@ -192,9 +192,9 @@ static void test_eager(void **state)
 	assert_int_equal(eager(4600, 80, 50, 150), 40960);
 	assert_int_equal(eager(50000, 80, 50, 150), 65536);
 	assert_int_equal(eager(1700, 400, 50, 150), 65536);
-	/* a rendezvous is cheap: 1.7 us and 1 for its records, and plain copies take 150 ns a KiB more
-	 * than its one */
-	assert_int_equal(eager(1700, 50, 200, 300), 16384);
+	/* a rendezvous is cheap: 1.7 us and 1 for its records, and plain copies, at the same time, take
+	 * 150 ns a KiB more than its one */
+	assert_int_equal(eager(1700, 50, 400, 500), 16384);
 	assert_int_equal(eager(20, 1, 10000, 10000), 8192);
 	/* bounce buffers that are not filled the best way */
 	for (unsigned int way = 0; way < SC_FILL_WAYS; way++) {
@@ -205,24 +205,23 @@ static void test_eager(void **state)
 	}
 }
 
-/* Which way a payload takes to a peer for whom a KiB in buffers takes so many nanoseconds. */
+/* Which way a payload takes if it would take so many nanoseconds in buffers. */
 static void test_favours_cma(void **state)
 {
 	(void)state;
 	if (!alone)
 		skip();
 	/* nothing is known before it is kept, or read */
-	assert_false(sc_calibration_favours_cma(10000, 1 << 20, 1));
+	assert_false(sc_calibration_favours_cma(UINT64_MAX, 1, 1));
 	assert_int_equal(sc_calibration_store(&usual), 0);
-	/* 80 ns more: 1.7 us and 0.4 are over at 26.25 KiB */
-	assert_false(sc_calibration_favours_cma(160, 26880, 1));
-	assert_true(sc_calibration_favours_cma(160, 26881, 1));
+	/* 1.7 us, 0.2 for records, and 80 ns for each KiB */
+	assert_false(sc_calibration_favours_cma(1900 + 16 * 80, 16384, 1));
+	assert_true(sc_calibration_favours_cma(1900 + 16 * 80 + 1, 16384, 1));
 	/* 160 ns for each fragment more */
-	assert_false(sc_calibration_favours_cma(160, 26881, 2));
-	assert_false(sc_calibration_favours_cma(160, 26880 + 7 * 2048, 8));
-	assert_true(sc_calibration_favours_cma(160, 26881 + 7 * 2048, 8));
-	/* never where buffers cost no more, or what they cost is not known */
-	assert_false(sc_calibration_favours_cma(80, 1 << 20, 1));
+	assert_false(sc_calibration_favours_cma(1900 + 16 * 80 + 1, 16384, 2));
+	assert_false(sc_calibration_favours_cma(1900 + 16 * 80 + 7 * 160, 16384, 8));
+	assert_true(sc_calibration_favours_cma(1900 + 16 * 80 + 7 * 160 + 1, 16384, 8));
+	/* never where it is not known what buffers cost */
 	assert_false(sc_calibration_favours_cma(0, 1 << 20, 1));
 	unlink(path);
 }
@@ -256,9 +255,10 @@ static void test_adapts(void **state)
 	assert_int_equal(sc_calibration_store(&usual), 0);
 	pair_open(pair, &attr, WAY_CMA);
 	assert_true(is_bounced(pair, 32768)); /* it is not known what they cost */
-	pair[0].peer->fill.per_kib = 160;
-	assert_true(is_bounced(pair, 26880));
-	assert_false(is_bounced(pair, 26881));
+	/* 4 buffers: 1.2 us for the first, 0.8 and 0.05 for each of the others; by CMA 1.9 and 1.28 */
+	pair[0].peer->fill.per_kib = 300;
+	assert_true(is_bounced(pair, 8192));
+	assert_false(is_bounced(pair, 16384));
 	pair[0].peer->fill.per_kib = 10000;
 	assert_false(is_bounced(pair, SC_INJECT_MAX + 1));
 	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* may be injected, and would have to be kept */

@@ -1084,6 +1084,207 @@ static void test_pieces_too_long(void **state)
 	victim_check();
 }
 
+/* ---- messages in parts: pair[0] writes their records one by one -------------------------------- */
+
+#define PARTS_SIZE 10000 /* in buffers 0, 1 and 2 of pair[0] */
+
+static void parts_open(void)
+{
+	assert_int_equal(default_buf_size(), 4096);
+	pair_open(pair, NULL, WAY_PULL);
+	send_to_1(20000, 99, SC_TAGGED); /* the buffers have memory */
+	assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), 99, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	expect_received(&pair[1], pair[1].peer, into, 20000, 99);
+	drop_sent();
+	for (uint16_t i = 0; i < 3; i++)
+		memcpy(sc_seg_buf(pair[0].ep->seg, i), from + i * 4096, i < 2 ? 4096 : PARTS_SIZE - 8192);
+	memset(into, 0xa5, sizeof(into));
+}
+
+static void part(int i)
+{
+	uint64_t words[7] = { i ? 0 : 5, i ? (uint64_t)i * 4096 : 6, 0, (uint64_t)i };
+
+	if (i)
+		raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, i < 2 ? 4096 : PARTS_SIZE - 8192), words,
+			   7);
+	else
+		raw_record(pair[0].peer,
+			   CTL(SC_ABI_BOUNCE, SC_ABI_F_PARTS | SC_ABI_F_TAGGED | SC_ABI_F_DATA, 1,
+			       PARTS_SIZE),
+			   words, 7);
+	for (int polls = 0; polls < 3; polls++)
+		sc_ep_poll(pair[1].ep);
+}
+
+/* Before the part of that number, or after the last, a receive is posted. Each part is read when it is there. */
+static void test_parts(void **state)
+{
+	static const size_t rooms[] = { PARTS_SIZE, PARTS_SIZE + 1, 9000, 8192, 5000, 4096, 100, 0 };
+
+	(void)state;
+	parts_open();
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++)
+		for (int multi = 0; multi < 2; multi++)
+			for (int posted = 0; posted < 4; posted++) {
+				size_t len = rooms[i] < PARTS_SIZE ? rooms[i] : PARTS_SIZE;
+				struct iovec room = { into, rooms[i] };
+				struct sc_comp comp;
+
+				if (multi && !rooms[i])
+					continue;
+				memset(into, 0xa5, PARTS_SIZE + 2);
+				for (int at = 0; at < 4; at++) {
+					assert_true((at == 3 && posted < 3) || !sc_cq_peek(&pair[1].rx));
+					if (at == posted)
+						assert_int_equal(
+							end_recvv(&pair[1], NULL, &room, 1, 5, 0,
+								  SC_TAGGED | (multi ? SC_RECV_MULTI : 0),
+								  into),
+							0);
+					if (at == 3)
+						break;
+					part(at);
+					if (!posted && at < 2)
+						assert_true(
+							pattern_is(into,
+								   len < 4096u * (unsigned)(at + 1)
+									   ? len
+									   : 4096u * (unsigned)(at + 1),
+								   1));
+					assert_true(!posted == !pair[1].peer->arriving || at == 2);
+				}
+				comp = comp_take(&pair[1].rx);
+				assert_ptr_equal(comp.context, into);
+				assert_int_equal(comp.err, len < PARTS_SIZE ? EMSGSIZE : 0);
+				assert_int_equal(comp.len, len);
+				assert_int_equal(comp.olen, PARTS_SIZE - len);
+				assert_int_equal(comp.tag, 5);
+				assert_int_equal(comp.data, 6);
+				assert_int_equal(comp.flags & SC_COMP_DATA, SC_COMP_DATA);
+				assert_true(pattern_is(into, len, 1));
+				assert_int_equal(into[len], 0xa5);
+				assert_int_equal(pair[1].peer->units_held, 0);
+				if (multi && rooms[i] > PARTS_SIZE)
+					assert_int_equal(sc_rx_cancel(pair[1].ep, into), 0);
+				while (sc_cq_peek(&pair[1].rx))
+					(void)comp_take(&pair[1].rx);
+				assert_true(sc_list_empty(&pair[1].peer->transfers));
+				assert_null(pair[1].peer->arriving);
+				assert_null(pair[1].peer->arriving_op);
+			}
+	pair_close(pair);
+}
+
+/* What has arrived in part is no message yet for who looks. */
+static void test_peek_at_parts(void **state)
+{
+	(void)state;
+	parts_open();
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(peek(5, 0, into), 0);
+		assert_int_equal(comp_take(&pair[1].rx).err, ENOMSG);
+		part(i);
+	}
+	assert_int_equal(peek(5, SC_RECV_DISCARD, into), 0);
+	assert_int_equal(comp_take(&pair[1].rx).len, PARTS_SIZE);
+	assert_int_equal(pair[1].peer->units_held, 0);
+	pair_close(pair);
+}
+
+/* The sender ends, or the receiver, with a part still to come: a receive that has matched fails, no other does. */
+static void test_parts_end(void **state)
+{
+	(void)state;
+	for (int posted = 0; posted < 2; posted++)
+		for (int parts = 1; parts < 3; parts++)
+			for (int closer = 0; closer < 2; closer++) {
+				parts_open();
+				if (posted)
+					assert_int_equal(
+						end_recv(&pair[1], NULL, into, sizeof(into), 5, SC_TAGGED),
+						0);
+				for (int i = 0; i < parts; i++)
+					part(i);
+				end_close(&pair[closer]);
+				if (closer) {
+					end_close(&pair[0]);
+					continue;
+				}
+				ends_settle(&pair[1], 1);
+				if (posted)
+					assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
+				assert_null(sc_cq_peek(&pair[1].rx));
+				assert_null(pair[1].peer->arriving);
+				assert_null(pair[1].peer->arriving_op);
+				assert_int_equal(pair[1].peer->units_held, 0);
+				assert_int_equal(pair[1].ep->counters.quarantines, 0);
+				end_close(&pair[1]);
+			}
+}
+
+/* Parts that are none, or not the next; with a receive and without. */
+static void test_bad_parts(void **state)
+{
+	(void)state;
+	for (int posted = 0; posted < 2; posted++)
+		for (int variant = 0; variant < 11; variant++) {
+			uint64_t words[7] = { 0, 4096, 0, 1 };
+			uint32_t kind = SC_ABI_PIECE, flags = 0, size = 4096;
+
+			victim_open();
+			if (posted)
+				assert_int_equal(
+					end_recv(&pair[1], NULL, into + 50000, 80000, 5, SC_TAGGED), 0);
+			if (variant > 2)
+				part(0);
+			switch (variant) {
+			case 0: /* of nothing */
+				words[1] = 0;
+				break;
+			case 1: /* all of it, and parts to come */
+				kind = SC_ABI_BOUNCE, flags = SC_ABI_F_PARTS;
+				break;
+			case 2:
+				kind = SC_ABI_BOUNCE, flags = SC_ABI_F_PARTS, size = 4097;
+				words[3] = default_buf_count();
+				break;
+			case 3: /* another in the midst of it */
+				kind = SC_ABI_BOUNCE, flags = SC_ABI_F_PARTS, size = 4097;
+				break;
+			case 4:
+				words[1] = 8192;
+				break;
+			case 5:
+				words[1] = 0;
+				break;
+			case 6:
+				size = PARTS_SIZE - 4096 + 1;
+				words[3] |= 2 << 16;
+				break;
+			case 7:
+				size = UINT32_MAX;
+				break;
+			case 8:
+				size = 0;
+				break;
+			case 9:
+				words[3] = default_buf_count();
+				break;
+			default: /* as if it had been asked for */
+				words[0] = posted ? sc_slab_id(pair[1].peer->arriving_op) : 1ull << 32;
+			}
+			raw_record(pair[0].peer, CTL(kind, flags, 1, size), words, 7);
+			sc_ep_poll(pair[1].ep);
+			assert_true(sc_list_empty(&pair[1].peer->transfers));
+			assert_null(pair[1].peer->arriving);
+			if (posted && variant < 3)
+				assert_int_equal(sc_rx_cancel(pair[1].ep, into + 50000), 0);
+			victim_check();
+		}
+}
+
 /* A record that ends at a line which looks like a record of the next length, at each place of the ring. */
 static void test_bad_record_everywhere(void **state)
 {
@@ -1296,6 +1497,10 @@ int main(void)
 		cmocka_unit_test(test_fence_flood),
 		cmocka_unit_test(test_bad_pieces),
 		cmocka_unit_test(test_pieces_too_long),
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_peek_at_parts),
+		cmocka_unit_test(test_parts_end),
+		cmocka_unit_test(test_bad_parts),
 		cmocka_unit_test(test_bad_record_everywhere),
 		cmocka_unit_test(test_buffers_of_the_gone),
 		cmocka_unit_test(test_unclean),

@@ -526,6 +526,42 @@ static void test_inject(void **state)
 }
 
 /* What may not go into a record goes into a buffer, however short it is. */
+/* A message in several buffers is in as many records, while half of the ring is free; in one, where they are small. */
+static void test_parts(void **state)
+{
+	static uint8_t buf[32768], to[32768];
+	struct sc_ep_attr attr = end_attr();
+	static const struct {
+		size_t size, lines; /* lines in the ring before it */
+		uint32_t buf_size, records;
+	} cases[] = { { 4096, 0, 4096, 1 },  { 4097, 0, 4096, 2 },   { 8192, 0, 4096, 2 },
+		      { 32768, 0, 4096, 8 }, { 32768, 53, 4096, 8 }, { 32768, 54, 4096, 1 },
+		      { 8193, 59, 4096, 1 }, { 8193, 58, 4096, 3 },  { 32768, 0, 2048, 1 },
+		      { 32768, 0, 8192, 4 } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		size_t size = cases[i].size;
+		uint64_t tail;
+
+		attr.config.buf_size = cases[i].buf_size;
+		pair_open(pair, &attr, WAY_CMA);
+		for (size_t n = 0; n < cases[i].lines; n++)
+			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, 0, 1, SC_SILENT), 0);
+		pattern_fill(buf, size, i);
+		tail = pair[0].peer->tx.tail;
+		assert_int_equal(end_send(&pair[0], pair[0].peer, buf, size, 0, SC_TAGGED), 0);
+		assert_int_equal(pair[0].peer->tx.tail - tail, cases[i].records);
+		assert_int_equal(end_recv(&pair[1], NULL, to, size, 0, SC_TAGGED), 0);
+		ends_settle(pair, 2);
+		expect_sent(&pair[0], buf, size);
+		expect_received(&pair[1], pair[1].peer, to, size, 0);
+		assert_true(pattern_is(to, size, i));
+		assert_int_equal(pair[0].ep->counters.tx_bounce, 1);
+		pair_close(pair);
+	}
+}
+
 static void test_nothing_inline(void **state)
 {
 	static const uint32_t most[] = { 0, 8, 100 };
@@ -1653,6 +1689,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_no_queues),
 		cmocka_unit_test(test_pool_grows),
 		cmocka_unit_test(test_inject),
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_nothing_inline),
 		cmocka_unit_test(test_streamed),
 		cmocka_unit_test(test_delivery_and_match),
