@@ -30,8 +30,8 @@
  * With SC_ORDER_RECEIVE a transfer that is over stays in its peer's list, which is in the order of the matches,
  * until those before it are; so does an eager message that comes behind others.
  *
- * If the peer dies: what it published in the ring can be delivered; a copy of its memory fails and the
- * operation ends with ECONNRESET (sc_deliver_end_peer(), share_settle()). If this process dies between
+ * If the peer dies: what it published in the ring can be delivered; a message in parts of which one is missing
+ * fails, as does a copy of its memory, and the operation ends with ECONNRESET (sc_deliver_end_peer(), share_settle()). If this process dies between
  * any two steps, the sender's operation is never acknowledged, and fails with its peer; what the sender
  * writes then goes nowhere.
  */
@@ -659,8 +659,11 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 	op->done += size;
 	if (piece->to)
 		ep->counters.rx_pulled_bytes += size;
-	if (op->done == end)
-		transfer_finish(ep, op, 0);
+	if (op->done != end)
+		return 0;
+	if (!piece->to)
+		peer->arriving_op = NULL; /* the next message may, though this one waits to be reported */
+	transfer_finish(ep, op, 0);
 	return 0;
 }
 

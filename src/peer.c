@@ -575,7 +575,8 @@ static void renew(struct sc_peer *peer)
 	struct sc_peer last = *peer;
 
 	assert(is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->turns) &&
-	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->transfers));
+	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->transfers) &&
+	       !peer->arriving && !peer->arriving_op);
 	/* who has closed reads no more, whether or not it could say so */
 	sc_pool_reclaim(&peer->ep->pool, &peer->loans);
 	sc_pool_reclaim(&peer->ep->pool, &peer->answers);

@@ -16,7 +16,7 @@
  * so they come back in ring order. What a peer may leave waiting is bounded by the window; one that ignores
  * it is in breach of the protocol.
  *
- * If the peer dies: what it published in the ring can be delivered. If this process dies, before the record
+ * If the peer dies: what it published in the ring can be delivered, if no part is missing. If this process dies, before the record
  * is released or after, nothing of the peer's is held but the buffers named in the ring, which its ledger
  * takes back.
  */
@@ -182,8 +182,8 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	uint64_t tag;
 	uint16_t buf;
 
-	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE || sc_ctl_flags(ctl) & SC_ABI_F_ACK || sc_ctl_lines(ctl) != 1 ||
-	    !peer->ep->line_end || !peer->seg)
+	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE || sc_ctl_flags(ctl) & (SC_ABI_F_ACK | SC_ABI_F_PARTS) ||
+	    sc_ctl_lines(ctl) != 1 || !peer->ep->line_end || !peer->seg)
 		return false;
 	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
 	if (!size || size > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))

@@ -25,7 +25,7 @@
  *
  * If this process dies before the record is published (R1 in ring.h) the message was never sent; after it, inline
  * and bounce messages are whole in shared memory; a rendezvous is not, the receiver's copy fails and says so; and so
- * does one in parts until the last of its records: a receive that it has matched fails with the peer. If the
+ * does one in parts before the last of its records: a receive that it has matched fails with the peer. If the
  * peer dies, its loans and operations come back through sc_tx_end_peer().
  *
  * What we copy along is written to the peer's memory within one call of sc_tx_progress(): chunks are
@@ -438,6 +438,8 @@ static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
 
 	if (!peer->fill.per_kib)
 		return 0;
+	if (buffer < PART_MIN)
+		return peer->fill.per_kib * size / 1024;
 	return peer->fill.per_kib * (size - more / 3) / 1024 + (more >> ep->buf_shift) * PART_NS;
 }
 
@@ -455,6 +457,14 @@ static bool is_eager(struct sc_peer *peer, const struct sc_send *send, size_t si
 		return true;
 	return !sc_calibration_favours_cma(bounce_ns(peer, size), size, send->iov_count) ||
 	       sc_fill_has_trial(&peer->fill);
+}
+
+/* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */
+static bool half_free(struct sc_peer *peer, uint32_t lines)
+{
+	lines += SC_ABI_RING_LINES / 2;
+	return sc_ring_has_room(&peer->tx, lines) ||
+	       (!sc_ring_refresh(&peer->tx) && sc_ring_has_room(&peer->tx, lines));
 }
 
 /* A record of a part of a payload, of `to`'s, which there are room and buffers for. */
@@ -496,8 +506,7 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 			return peer->error;
 		return size <= SC_INJECT_MAX && peer->loans.count ? -EAGAIN : -ENOBUFS;
 	}
-	in_parts = buffers > 1 && ep->config.buf_size >= PART_MIN &&
-		   sc_ring_has_room(&peer->tx, buffers + SC_ABI_RING_LINES / 2);
+	in_parts = buffers > 1 && ep->config.buf_size >= PART_MIN && half_free(peer, buffers);
 	if (flags & SC_ABI_F_ACK) {
 		struct sc_tx_op *op = op_begin(ep, peer, send, size);
 
@@ -512,12 +521,13 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	}
 	flags |= sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
 	bounce_store(peer, &record, flags, size);
+	sc_ring_wake(&peer->tx);
 	for (uint32_t at = here; at < size; at += here) {
 		here = size - at < here ? size - at : here;
 		piece_put(peer, send->iov, send->iov_count, 0, at, here);
 	}
+	peer->message_line = peer->tx.tail;
 	sc_record_reuse(peer, buffers);
-	sc_ring_wake(&peer->tx);
 	eager_done(peer, send, size, flags);
 	return 0;
 }

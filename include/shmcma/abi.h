@@ -207,7 +207,7 @@ enum sc_abi_kind {
 	SC_ABI_RDV = 3,	   /* a message, payload in the sender's memory: struct sc_abi_rdv follows */
 	SC_ABI_ACK = 4,	   /* to the sender: operation ended, struct sc_abi_ack */
 	SC_ABI_PULL = 5,   /* to the sender: send the payload through bounce buffers, struct sc_abi_pull */
-	SC_ABI_PIECE = 6,  /* answer to SC_ABI_PULL, struct sc_abi_piece */
+	SC_ABI_PIECE = 6,  /* answer to SC_ABI_PULL, or more of a bounce message, struct sc_abi_piece */
 
 	/* One-sided requests, to the process whose memory it is, and their answers. */
 	SC_ABI_PUT = 7,	    /* bytes in bounce buffers, struct sc_abi_put */
@@ -730,6 +730,6 @@ SC_ABI_SIZE(sc_abi_directory, 64);
 		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +               \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +                \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53))
+		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59))
 
 #endif

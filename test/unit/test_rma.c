@@ -64,6 +64,39 @@ static void test_sizes(void **state)
 	}
 }
 
+/* A write behind a message in parts is not done before the last of them has been taken. */
+static void test_write_behind_parts(void **state)
+{
+	struct iovec iov = { from, 100000 };
+	struct sc_remote remote = { 0, 100000, 0 };
+	uint8_t *part = into;
+
+	(void)state;
+	if (!way_possible(WAY_CMA))
+		skip();
+	rma_open(&routes[1]);
+	remote.key = sc_reg_key(reg);
+	pair[0].ep->order = SC_ORDER_AFTER_SEND;
+	pair[0].ep->short_end = 0;
+	assert_int_equal(end_send(&pair[0], pair[0].peer, part, 8192, 0, SC_SILENT), 0);
+	assert_int_equal(pair[0].peer->tx.tail, 2);
+	pair[0].peer->tx.consumer->head = 1; /* as if the first had been read while the second was written */
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	assert_int_equal(pair[0].ep->counters.rma_direct_bytes, 0);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_memory_equal(space, from, 100000);
+	assert_int_equal(end_recv(&pair[1], NULL, part, 8192, 0, 0), 0);
+	assert_int_equal(comp_take(&pair[1].rx).err, 0);
+	expect_idle();
+	/* and when all has been taken, it is done from here */
+	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
+	assert_int_equal(pair[0].ep->counters.rma_direct_bytes, 100000);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	rma_close();
+}
+
 /* 8 pieces on either side that do not meet; the registration too is in pieces. */
 static void test_vectors(void **state)
 {
@@ -1371,6 +1404,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_write_behind_parts),
 		cmocka_unit_test(test_vectors),
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_remote_data),

@@ -1224,6 +1224,32 @@ static void test_parts_end(void **state)
 			}
 }
 
+/* Messages in parts behind a rendezvous that is not over, whose receives are to be reported in the order of posts. */
+static void test_parts_in_order(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	attr.order = SC_ORDER_RECEIVE;
+	pair_open(pair, &attr, WAY_PULL);
+	memset(into, 0xa5, sizeof(into));
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(end_recv(&pair[1], NULL, into + i * 50000, 50000, i, SC_TAGGED), 0);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, i ? 9000 : 40000, i, SC_TAGGED), 0);
+	for (int polls = 0; polls < 3; polls++)
+		sc_ep_poll(pair[1].ep);
+	assert_true(pattern_is(into + 50000, 9000, 1) && pattern_is(into + 100000, 9000, 1));
+	assert_null(sc_cq_peek(&pair[1].rx));
+	assert_null(pair[1].peer->arriving_op);
+	ends_settle(pair, 2);
+	for (size_t i = 0; i < 3; i++)
+		expect_received(&pair[1], pair[1].peer, into + i * 50000, i ? 9000 : 40000, i);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	drop_sent();
+	pair_close(pair);
+}
+
 /* Parts that are none, or not the next; with a receive and without. */
 static void test_bad_parts(void **state)
 {
@@ -1244,7 +1270,8 @@ static void test_bad_parts(void **state)
 				words[1] = 0;
 				break;
 			case 1: /* all of it, and parts to come */
-				kind = SC_ABI_BOUNCE, flags = SC_ABI_F_PARTS;
+				kind = SC_ABI_BOUNCE, flags = SC_ABI_F_PARTS | SC_ABI_F_TAGGED;
+				words[0] = 5;
 				break;
 			case 2:
 				kind = SC_ABI_BOUNCE, flags = SC_ABI_F_PARTS, size = 4097;
@@ -1500,6 +1527,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_peek_at_parts),
 		cmocka_unit_test(test_parts_end),
+		cmocka_unit_test(test_parts_in_order),
 		cmocka_unit_test(test_bad_parts),
 		cmocka_unit_test(test_bad_record_everywhere),
 		cmocka_unit_test(test_buffers_of_the_gone),

@@ -525,7 +525,6 @@ static void test_inject(void **state)
 	free(to);
 }
 
-/* What may not go into a record goes into a buffer, however short it is. */
 /* A message in several buffers is in as many records, while half of the ring is free; in one, where they are small. */
 static void test_parts(void **state)
 {
@@ -562,6 +561,7 @@ static void test_parts(void **state)
 	}
 }
 
+/* What may not go into a record goes into a buffer, however short it is. */
 static void test_nothing_inline(void **state)
 {
 	static const uint32_t most[] = { 0, 8, 100 };
