@@ -76,6 +76,7 @@ SC_PLAIN_INLINE bool sc_plain_take_line(struct sc_peer *peer, const struct sc_ab
 		     sc_ctl_size(ctl));
 	sc_plain_end(ep, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, 1);
+	sc_ring_fetch(&peer->rx, 1);
 	return true;
 }
 

@@ -160,6 +160,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
 	sc_plain_end(ep, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, lines);
+	sc_ring_fetch(&peer->rx, lines);
 	return true;
 }
 
