@@ -31,9 +31,9 @@
  * until those before it are; so does an eager message that comes behind others.
  *
  * If the peer dies: what it published in the ring can be delivered; a message in parts of which one is missing
- * fails, as does a copy of its memory, and the operation ends with ECONNRESET (sc_deliver_end_peer(), share_settle()). If this process dies between
- * any two steps, the sender's operation is never acknowledged, and fails with its peer; what the sender
- * writes then goes nowhere.
+ * fails, as does a copy of its memory, and the operation ends with ECONNRESET (sc_deliver_end_peer(),
+ * share_settle()). If this process dies between any two steps, the sender's operation is never acknowledged, and
+ * fails with its peer; what the sender writes then goes nowhere.
  */
 #include "deliver.h"
 
@@ -548,12 +548,6 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	struct sc_peer *peer = op->peer;
 	bool first = sc_list_empty(&peer->copying);
 
-	sc_list_init(&op->pulling);
-	sc_list_append(&peer->transfers, &op->of_peer);
-	op->done = 0;
-	op->over = false;
-	op->want = op->size < op->capacity ? op->size : op->capacity;
-	op->share.words = NULL;
 	op->unshared =
 		op->want < ep->config.share_min || peer->copies_not || (peer->seg && peer->seg->local);
 	if (is_gone(peer)) {
@@ -586,10 +580,12 @@ static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
 	int ahead = 0;
 
 	sc_list_for (entry, &peer->copying) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
+
 		if (ahead++ == SC_ABI_SHARES)
 			break;
-		if (!sc_list_entry(entry, struct sc_rx_op, pulling)->unshared)
-			share_open(ep, sc_list_entry(entry, struct sc_rx_op, pulling));
+		if (!op->unshared)
+			share_open(ep, op);
 	}
 }
 
@@ -648,8 +644,7 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 		return -EPROTO;
 	/* what was asked for is what there is room for; what comes unasked comes whole */
 	end = piece->to ? op->want : op->size;
-	if (!size || piece->offset != op->done || size > end - op->done ||
-	    !sc_seg_has_bufs(peer->seg, piece->bufs, size))
+	if (!sc_record_is_next_piece(peer->seg, piece, size, op->done, end))
 		return -EPROTO;
 	here = op->done < op->want ? op->want - op->done : 0;
 	here = here < size ? here : size;
@@ -802,8 +797,8 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 		sc_slab_put(&ep->rxq->ops, op);
 }
 
-/* What the operation is to know of its message. */
-static void transfer_describe(struct sc_rx_op *op, const struct sc_message *message)
+/* The operation is a transfer of its message from now on, with nothing moved yet. */
+static void transfer_begin(struct sc_rx_op *op, const struct sc_message *message)
 {
 	op->peer = message->peer;
 	op->tag = message->tag;
@@ -812,23 +807,23 @@ static void transfer_describe(struct sc_rx_op *op, const struct sc_message *mess
 	op->fence = message->flags & SC_ABI_F_FENCE ? message->arrival : 0;
 	op->message = message->op;
 	op->size = message->size;
+	op->want = op->size < op->capacity ? op->size : op->capacity;
+	op->done = 0;
+	op->over = false;
+	op->share.words = NULL;
+	sc_list_init(&op->pulling);
+	sc_list_append(&op->peer->transfers, &op->of_peer);
 }
 
 /* An eager message that is a transfer, with what the record has of it. NULL: no memory. */
 static struct sc_rx_op *transfer_eager(struct sc_rx_op *posted, const struct sc_message *message)
 {
-	struct sc_peer *peer = message->peer;
-	struct sc_rx_op *op = transfer_op(peer->ep, posted, message->size);
+	struct sc_rx_op *op = transfer_op(message->peer->ep, posted, message->size);
 	size_t here;
 
 	if (!op)
 		return NULL;
-	transfer_describe(op, message);
-	sc_list_init(&op->pulling);
-	sc_list_append(&peer->transfers, &op->of_peer);
-	op->share.words = NULL;
-	op->over = false;
-	op->want = op->size < op->capacity ? op->size : op->capacity;
+	transfer_begin(op, message);
 	op->done = message->here;
 	here = message->here < op->want ? message->here : op->want;
 	if (here)
@@ -866,7 +861,7 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 
 	if (!op)
 		return -ENOMEM;
-	transfer_describe(op, message);
+	transfer_begin(op, message);
 	op->segment_count = message->segment_count;
 	memcpy(op->segments, message->segments, message->segment_count * sizeof(op->segments[0]));
 	if (message->first)

@@ -2,6 +2,7 @@
 #ifndef SC_RECORD_H
 #define SC_RECORD_H
 
+#include "seg.h"
 #include "state.h"
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines);
@@ -18,7 +19,8 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
 
 /*
  * May `buffers` bounce buffers be lent to this peer, with `reserve` left free besides? True is good for the
- * next records, which take so many together. False: now, or the peer has just been given up. Others may have been in either case.
+ * next records, which take so many together. False: not now, or the peer has just been given up. Others may have been
+ * in either case.
  */
 bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve);
 
@@ -77,6 +79,16 @@ static inline uint32_t sc_record_bytes(const struct sc_seg *seg, uint64_t ctl)
 	return sc_ctl_kind(ctl) == SC_ABI_BOUNCE && sc_ctl_flags(ctl) & SC_ABI_F_PARTS
 		       ? seg->header.buf_size
 		       : sc_ctl_size(ctl);
+}
+
+/*
+ * Does a piece of `size` bytes go on with a message that ends at `end` where it has been taken to, `done`, in buffers
+ * that there are?
+ */
+static inline bool sc_record_is_next_piece(struct sc_seg *seg, const struct sc_abi_piece *piece, uint32_t size,
+					   uint64_t done, uint64_t end)
+{
+	return size && piece->offset == done && size <= end - done && sc_seg_has_bufs(seg, piece->bufs, size);
 }
 
 void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl);

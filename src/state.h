@@ -80,7 +80,7 @@ struct sc_peer {
 	struct sc_fill fill;
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first */
-	uint64_t message_line;	 /* with an order: the last message has been taken when it is here */
+	uint64_t message_line;	 /* with an order: behind the last message's records */
 	uint64_t taken;		 /* it has taken all before this line, as its answers show */
 	struct sc_list turns;	 /* sc_turn.of_peer: oldest first */
 	struct sc_turn *turn;	 /* of what is being posted */

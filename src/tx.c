@@ -492,7 +492,6 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	uint64_t units = SC_ABI_UNITS(size);
 	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data };
 	uint32_t here = size;
-	bool in_parts;
 	int ret;
 
 	/* the upper half of the window is for rendezvous, which take less of it */
@@ -506,7 +505,10 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 			return peer->error;
 		return size <= SC_INJECT_MAX && peer->loans.count ? -EAGAIN : -ENOBUFS;
 	}
-	in_parts = buffers > 1 && ep->config.buf_size >= PART_MIN && half_free(peer, buffers);
+	if (buffers > 1 && ep->config.buf_size >= PART_MIN && half_free(peer, buffers)) {
+		here = ep->config.buf_size;
+		flags |= SC_ABI_F_PARTS;
+	}
 	if (flags & SC_ABI_F_ACK) {
 		struct sc_tx_op *op = op_begin(ep, peer, send, size);
 
@@ -515,10 +517,6 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 		record.op = sc_slab_id(op);
 		(void)SC_INJECT("tx.bounce_op");
 	}
-	if (in_parts) {
-		here = ep->config.buf_size;
-		flags |= SC_ABI_F_PARTS;
-	}
 	flags |= sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
 	bounce_store(peer, &record, flags, size);
 	sc_ring_wake(&peer->tx);
@@ -526,7 +524,6 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 		here = size - at < here ? size - at : here;
 		piece_put(peer, send->iov, send->iov_count, 0, at, here);
 	}
-	peer->message_line = peer->tx.tail;
 	sc_record_reuse(peer, buffers);
 	eager_done(peer, send, size, flags);
 	return 0;
@@ -603,7 +600,6 @@ static int take_turn(struct sc_peer *peer)
 {
 	if (peer->ep->order & SC_ORDER_SEND && overtakes_memory(peer))
 		return -EAGAIN;
-	peer->message_line = peer->tx.tail + 1; /* of another record, if it is not written after all */
 	return sc_turn_take(peer);
 }
 
@@ -674,8 +670,10 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 	if (__builtin_expect(ret, 0)) {
 		sc_turn_drop(peer);
 		ep->pushed_back |= ret == -EAGAIN;
+		return ret;
 	}
-	return ret;
+	peer->message_line = peer->tx.tail;
+	return 0;
 }
 
 size_t sc_tx_room(const struct sc_ep *ep)

@@ -123,8 +123,7 @@ int sc_waiting_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 	struct iovec to = { msg->bytes + msg->arrived, size };
 	int ret;
 
-	if (!size || piece->offset != msg->arrived || size > msg->size - msg->arrived ||
-	    !sc_seg_has_bufs(peer->seg, piece->bufs, size))
+	if (!sc_record_is_next_piece(peer->seg, piece, size, msg->arrived, msg->size))
 		return -EPROTO;
 	sc_iov_copy(&to, 1, bufs, sc_record_bufs(peer->seg, piece->bufs, size, bufs), size);
 	if (size < msg->size - msg->arrived) {
