@@ -22,10 +22,11 @@ void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls)
 	uint64_t read = rx->head - rx->cleaned;
 	uint32_t count = read < SC_ABI_RING_LINES ? (uint32_t)read : SC_ABI_RING_LINES;
 	uint32_t end = count < rx->at ? count : rx->at; /* of them, those since the ring's begin */
-	bool streams = polls - rx->cleaned_polls <= count / 2;
+	bool streams = polls - rx->cleaned_polls <= count / 2 && rx->unfetched > count / 2;
 
 	rx->cleaned = rx->head;
 	rx->cleaned_polls = polls;
+	rx->unfetched = 0;
 	if (!streams || !sc_fill_cleaned_stay())
 		return;
 	sc_fill_clean(rx->lines + rx->at - end, end * sizeof(*rx->lines));

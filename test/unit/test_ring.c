@@ -319,6 +319,7 @@ static void test_clean(void **state)
 				rx.at = at;
 				rx.head = 10 * LINES + at;
 				rx.cleaned = rx.head - counts[i];
+				rx.unfetched = counts[i];
 				sc_ring_clean_slow(&rx, rx.cleaned_polls);
 				assert_true(rx.cleaned == rx.head);
 			}
@@ -330,10 +331,23 @@ static void test_clean(void **state)
 	for (uint32_t polls = LINES / 2 + 1; polls < 1000; polls += 100) {
 		rx.cleaned_polls = UINT32_MAX - 10;
 		rx.head = rx.cleaned + LINES;
+		rx.unfetched = LINES;
 		sc_ring_clean_slow(&rx, rx.cleaned_polls + polls);
 		assert_true(rx.cleaned == rx.head);
 		assert_int_equal(rx.cleaned_polls, UINT32_MAX - 10 + polls);
 	}
+	/* nor of one of records that are fetched ahead, or name buffers */
+	for (uint32_t lines = 1; lines <= SC_RING_FETCHED; lines++) {
+		rx.unfetched = LINES / 2;
+		sc_ring_fetch(&rx, lines);
+		assert_int_equal(rx.unfetched, LINES / 2);
+		rx.head = rx.cleaned + LINES;
+		sc_ring_clean_slow(&rx, rx.cleaned_polls);
+		assert_true(rx.cleaned == rx.head);
+		assert_int_equal(rx.unfetched, 0);
+	}
+	sc_ring_fetch(&rx, SC_RING_FETCHED + 1);
+	assert_int_equal(rx.unfetched, SC_RING_FETCHED + 1);
 	munmap(guarded, 4 * page);
 }
 
