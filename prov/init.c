@@ -112,26 +112,28 @@ static bool read_strict(void)
 /* FI_SHMCMA_FILL: how bounce buffers are filled */
 static enum sc_fill_way read_fill(void)
 {
-	static const char *const names[] = { [SC_FILL_CACHED] = "cached",
-					     [SC_FILL_CLEANED] = "cleaned",
-					     [SC_FILL_STREAMED] = "streamed",
-					     [SC_FILL_TRIED] = "tried" };
+	static const char *const names[] = {
+		[SC_FILL_CACHED] = "cached",	 [SC_FILL_STRING] = "string",
+		[SC_FILL_SPREAD] = "spread",	 [SC_FILL_CLEANED] = "cleaned",
+		[SC_FILL_STREAMED] = "streamed", [SC_FILL_TRIED] = "tried"
+	};
 	char *name;
 
-	fi_param_define(&shmcma_provider, "fill", FI_PARAM_STRING,
-			"How shared buffers are filled: cached, by plain stores; cleaned, and readers "
-			"write them back"
-			" to memory; streamed, past the processor's caches; tried, whichever turns out to "
-			"be best for"
-			" each peer (default: tried)");
+	fi_param_define(
+		&shmcma_provider, "fill", FI_PARAM_STRING,
+		"How shared buffers are filled: cached, by plain stores; string, by string instructions;"
+		" spread, by plain stores to all of them in turn;"
+		" cleaned, and readers write them back to memory; streamed, past the processor's "
+		"caches; tried,"
+		" whichever turns out to be best for each peer (default: tried)");
 	if (fi_param_get_str(&shmcma_provider, "fill", &name))
 		return SC_FILL_TRIED;
 	for (unsigned int way = 0; way < sizeof(names) / sizeof(names[0]); way++)
 		if (!strcasecmp(name, names[way]))
 			return (enum sc_fill_way)way;
 	shmcma_warn(FI_LOG_CORE,
-		    "FI_SHMCMA parameter fill=%s is none of cached, cleaned, streamed and tried: using "
-		    "tried\n",
+		    "FI_SHMCMA parameter fill=%s is none of cached, string, spread, cleaned, "
+		    "streamed and tried: using tried\n",
 		    name);
 	return SC_FILL_TRIED;
 }

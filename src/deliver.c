@@ -631,11 +631,12 @@ int sc_deliver_progress(struct sc_ep *ep)
 	return steps;
 }
 
-int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
+int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
 	struct sc_ep *ep = peer->ep;
 	struct sc_rx_op *op = piece->to ? sc_slab_find(&ep->rxq->ops, piece->to) : peer->arriving_op;
-	struct iovec bufs[SC_ABI_RECORD_BUFS], to[SC_IOV_MAX];
+	struct iovec to[SC_IOV_MAX];
+	uint32_t size = sc_ctl_size(ctl);
 	uint64_t end;
 	size_t here;
 
@@ -649,8 +650,8 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 	here = op->done < op->want ? op->want - op->done : 0;
 	here = here < size ? here : size;
 	if (here)
-		sc_iov_copy(to, sc_iov_slice(op->iov, op->iov_count, op->done, here, to), bufs,
-			    sc_record_bufs(peer->seg, piece->bufs, (uint32_t)here, bufs), here);
+		sc_record_copy(peer->seg, piece->bufs, sc_ctl_flags(ctl), to,
+			       sc_iov_slice(op->iov, op->iov_count, op->done, here, to), (uint32_t)here);
 	op->done += size;
 	if (piece->to)
 		ep->counters.rx_pulled_bytes += size;
@@ -748,8 +749,6 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 			size_t len)
 {
 	const struct sc_peer *peer = message->peer;
-	struct iovec bufs[SC_ABI_RECORD_BUFS];
-	uint32_t count;
 
 	if (message->bytes) {
 		sc_iov_write(iov, iov_count, 0, message->bytes, len);
@@ -767,8 +766,7 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 		sc_iov_write(iov, iov_count, 0, flat, len);
 		return;
 	}
-	count = sc_record_bufs(peer->seg, message->bufs, (uint32_t)len, bufs);
-	sc_iov_copy(iov, iov_count, bufs, count, len);
+	sc_record_copy(peer->seg, message->bufs, message->flags, iov, iov_count, (uint32_t)len);
 }
 
 /* An eager message into a receive. The operation ends, but for a multi-receive with room left. */

@@ -2,10 +2,10 @@
 /*
  * fill.c: the ways to fill a bounce buffer, and the trial of them. See fill.h.
  *
- * A trial uses one way after the other for TRIAL fills, so that all of a pool's buffers have been through it, and
- * takes the time of the last TIMED ones; the lowest counts, as nothing makes a copy faster than it is. What is
- * hopeless after the first few is given up. Then the best is used for `pause` fills, which grows while the result
- * stays the same. Between trials nothing is measured.
+ * A trial uses one way after the other for TRIAL fills, so that all buffers in turn have been through it, and takes the
+ * time of the last TIMED ones; the lowest counts, as nothing makes a copy faster than it is. What is hopeless after the
+ * first few is given up. SPREAD takes longer, as the pool grows meanwhile, and new buffers are to be read once. Then the
+ * best is used for `pause` fills, which grows while the result stays the same. Between trials nothing is measured.
  *
  * Nothing here is shared, and no result is wrong: at worst a slower way is used until the next trial.
  */
@@ -17,42 +17,49 @@
 #include <cpuid.h>
 #include <emmintrin.h>
 #endif
+#include "copy.h"
 
 #define TRIAL 72
+#define TRIAL_SPREAD 192
 #define TIMED 8
 #define PAUSE_FIRST 64
 #define PAUSE_MIN 2048
 #define PAUSE_MAX 65536
-/*
- * What a way costs besides filling, picoseconds for each byte: the reader's part, as measured (fill.h), less what it
- * takes of cached ones.
- */
-static const uint32_t others[SC_FILL_WAYS] = { [SC_FILL_CLEANED] = 25, [SC_FILL_STREAMED] = 100 };
-/* What it takes of cached ones that are near. */
-#define READ_NEAR 10
+/* What a reader takes to clean lines, and for lines from memory, as measured; picoseconds for each byte. */
+#define CLEANING 25
+#define FROM_MEMORY 110
 /* Bytes. */
 #define LARGE 4096
 
 #ifdef __x86_64__
 
-/* Has this processor CLWB? */
+/* Of leaf 7 of CPUID, EBX: string instructions that are fast, and CLWB. */
+#define HAS_ERMS (1u << 9)
+#define HAS_CLWB (1u << 24)
+#define IS_KNOWN (1u << 0) /* not a question of ours */
+
+static bool has(unsigned int feature)
+{
+	static atomic_uint known; /* relaxed: whoever asks gets the same answer */
+	unsigned int features = atomic_load_explicit(&known, memory_order_relaxed), a, c, d;
+
+	if (!features) {
+		if (!__get_cpuid_count(7, 0, &a, &features, &c, &d))
+			features = 0;
+		features |= IS_KNOWN;
+		atomic_store_explicit(&known, features, memory_order_relaxed);
+	}
+	return features & feature;
+}
+
 static bool can_clean(void)
 {
-	static atomic_int
-		known; /* 0: not yet, 1: no, 2: yes. relaxed: whoever asks gets the same answer */
-	int answer = atomic_load_explicit(&known, memory_order_relaxed);
-	unsigned int a, b, c, d;
-
-	if (!answer) {
-		answer = __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & 1u << 24 ? 2 : 1;
-		atomic_store_explicit(&known, answer, memory_order_relaxed);
-	}
-	return answer == 2;
+	return has(HAS_CLWB);
 }
 
 static bool is_available(enum sc_fill_way way)
 {
-	return way != SC_FILL_CLEANED || can_clean();
+	return way == SC_FILL_CLEANED ? can_clean() : way != SC_FILL_STRING || has(HAS_ERMS);
 }
 
 /* Past the caches, whole lines; the rest as ever. */
@@ -151,7 +158,7 @@ bool sc_fill_cleaned_stay(void)
 
 static bool is_available(enum sc_fill_way way)
 {
-	return way == SC_FILL_CACHED;
+	return way == SC_FILL_CACHED || way == SC_FILL_SPREAD;
 }
 
 static void stream(void *to, const void *from, size_t size)
@@ -186,8 +193,10 @@ static void copy(enum sc_fill_way way, void *to, const void *from, size_t size)
 {
 	if (way == SC_FILL_STREAMED)
 		stream(to, from, size);
+	else if (way == SC_FILL_STRING)
+		sc_copy_by_string(to, from, size);
 	else
-		memcpy(to, from, size);
+		sc_copy_by_words(to, from, size);
 }
 
 static void copy_timed(struct sc_fill *fill, void *to, const void *from, size_t size)
@@ -210,19 +219,20 @@ static void forget(struct sc_fill *fill, enum sc_fill_way way)
 	fill->costs.any[way] = fill->costs.large[way] = UINT32_MAX;
 }
 
-static uint64_t cost_of(const struct sc_fill *fill, unsigned int way)
+/* Lines that the other has in its cache come to the reader as they come to the writer. */
+static uint32_t read_cost(const uint32_t costs[SC_FILL_WAYS], unsigned int way)
 {
-	return fill->costs.any[way] == UINT32_MAX ? UINT64_MAX
-						  : (uint64_t)fill->costs.any[way] + others[way];
+	if (way == SC_FILL_STREAMED)
+		return FROM_MEMORY;
+	return costs[SC_FILL_CACHED] + (way == SC_FILL_CLEANED ? CLEANING : 0);
 }
 
-/* Both sides of large fills. A cached line comes from the other's cache to the reader as it does to the writer. */
-static uint32_t per_kib(const struct sc_fill *fill, enum sc_fill_way way)
+/* Both sides. The cached way has been tried before all others. */
+static uint64_t cost_of(const struct sc_fill *fill, unsigned int way)
 {
-	uint64_t writer = fill->costs.large[way];
-	uint64_t reader = way == SC_FILL_CACHED ? writer : others[way] + READ_NEAR;
+	const uint32_t *costs = fill->costs.any;
 
-	return (uint32_t)((writer + reader) * 1024 / 1000);
+	return costs[way] == UINT32_MAX ? UINT64_MAX : (uint64_t)costs[way] + read_cost(costs, way);
 }
 
 /* Of those tried; the one used so far stays unless another is better by an eighth. */
@@ -257,25 +267,35 @@ static void trial_end(struct sc_fill *fill)
 		fill->pause = PAUSE_MIN;
 	else if (fill->pause < PAUSE_MAX)
 		fill->pause *= 2;
-	if (fill->costs.large[best] != UINT32_MAX)
-		fill->per_kib = per_kib(fill, best);
+	if (fill->costs.large[SC_FILL_CACHED] != UINT32_MAX && fill->costs.large[best] != UINT32_MAX) {
+		fill->write_cost = fill->costs.large[best];
+		fill->read_cost = read_cost(fill->costs.large, best);
+	}
 	fill->trying = false;
 	fill->way = fill->best = best;
 	fill->left = fill->pause;
+}
+
+/* Where a cleaned line stays in the last cache nothing has to be pushed out of the reader's own to get there. */
+static bool is_worth_a_trial(enum sc_fill_way way)
+{
+	if (way == SC_FILL_CLEANED || way == SC_FILL_SPREAD)
+		return sc_fill_cleaned_stay() == (way == SC_FILL_CLEANED);
+	return is_available(way);
 }
 
 static void try_next(struct sc_fill *fill)
 {
 	unsigned int next = fill->way + 1;
 
-	while (next < SC_FILL_WAYS && !is_available((enum sc_fill_way)next))
+	while (next < SC_FILL_WAYS && !is_worth_a_trial((enum sc_fill_way)next))
 		next++;
 	if (next == SC_FILL_WAYS) {
 		trial_end(fill);
 		return;
 	}
 	fill->way = (enum sc_fill_way)next;
-	fill->left = TRIAL;
+	fill->left = next == SC_FILL_SPREAD ? TRIAL_SPREAD : TRIAL;
 }
 
 /* Is what this way took so far more than twice that of another? */
@@ -304,7 +324,7 @@ void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t
 		return;
 	}
 	copy(fill->way, to, from, size);
-	if (size >= LARGE && !fill->per_kib && !fill->hastened && fill->left > PAUSE_FIRST) {
+	if (size >= LARGE && !fill->read_cost && !fill->hastened && fill->left > PAUSE_FIRST) {
 		fill->hastened = true; /* the first trial was over before there were large ones */
 		fill->left = PAUSE_FIRST;
 	}

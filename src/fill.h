@@ -4,13 +4,26 @@
  * its cache has to be taken away from there before the buffer can be written again, and how long that takes depends
  * on where the two processors are, and on how the lines came there:
  *
- *   cached    plain stores. Best where both share a core
+ *   cached    plain stores, to few buffers in turn. Best where both share a core, or a last cache that is fast
+ *   string    string instructions (rep movsb), which take whole lines without asking for what is in them. Better than
+ *             plain stores where the two are apart
+ *   spread    plain stores, to all buffers in turn: what has been read is no longer in the reader's own cache when it
+ *             is written again. Best on some where both share the last cache, and cleaned lines do not stay in it
  *   cleaned   plain stores, and who has read the buffer writes its lines back to memory (CLWB), which leaves them in
- *             its cache, but clean. Best where both share the last cache
+ *             its cache, but clean
  *   streamed  stores past the caches, to memory, from where the reader gets them. Best where they share none
  *
- * Measured on a Zen 4 with 2 processors that are moved about by the machine's owner, one way in microseconds, and
- * GB/s of a stream:
+ * Measured on a Zen 5 with 2 processors that are moved about by the machine's owner, one way in microseconds, and GB/s
+ * of a stream. What is filled by string instructions is read by plain loads, all other by memcpy(3), which takes them
+ * from 2 KiB on: the other way round, or both alike, is slower for both sides, up to a third.
+ *
+ *                     cached          string          cleaned         streamed
+ *   one last cache    4 KiB 0.24  41   0.37  17        0.31  16        0.78  13
+ *                    16 KiB 0.62  43   0.98  18        1.10  9
+ *   none              4 KiB 1.23  6.2  0.96  10        1.19  6.8       0.83  13
+ *                    16 KiB 2.95  6.6  2.35  11        2.90  7.2       2.04  12
+ *
+ * On a Zen 4, where "cached" was memcpy(3), so string instructions:
  *
  *                     cached          cleaned         streamed
  *   one core          4 KiB 0.18  43   0.27  20        0.96  10
@@ -20,18 +33,23 @@
  *   none              4 KiB 2.4    1.7 2.3    2.8      0.95  12
  *                    16 KiB 10     1.7 8.6    4.0      2.5   13
  *
- * A ring's lines are written by plain stores, and read lines that are cleaned are no slower to be written again where
- * the last cache is not shared, and sooner where it is: windows of 8, 64, 256, 512 and 872 B 1.12, 1.31, 1.09, 1.14 and
- * 1.21 times as fast. So those of a stream are always cleaned, where that keeps them in a cache (ring.h).
+ * On a 2-processor Xeon (Rocket Lake) a cleaned line is evicted, and windows of 1, 2, 4 and 8 KiB have 3.8, 6.1, 8.6 and
+ * 8.9 GB/s with 16 buffers in turn, no more with 31, 6.2, 9.8, 12.9 and 12.7 with 60, 6.4, 9.9, 13.7 and 14.4 with 250,
+ * and 0.95 of the latency. On the Zen 4 60 are worse than 16 (record.h).
  *
- * Where streaming is best, a buffer is better than the ring's lines too, from SC_FILL_MIN on: of messages of 512, 640
- * and 872 B in turn with those in records, processors apart, 0.83, 0.72 and 0.70 of the time, and windows 1.4, 1.4 and
- * 1.7 times as fast. Smaller ones are cached whatever the way: what they take is not told apart by their filling.
+ * A ring's lines are written by plain stores, and are cleaned where that keeps them in a cache and they are not fetched
+ * ahead (ring.h).
+ *
+ * From SC_FILL_MIN on a buffer is better than the ring's lines too, as what is in it is aligned as it was, and not cut
+ * into what a line holds: of messages of 512, 640 and 872 B in turn with those in records 0.78, 0.75 and 0.63 of the
+ * time on that Zen 5, and windows 1.7, 1.6 and 1.5 times as fast (256 and 384 B: 1.15 and 1.04 of the time, windows 1.5
+ * and 1.6); on the Zen 4, apart and streamed, 0.83, 0.72 and 0.70, and 1.4, 1.4 and 1.7. Smaller fills are plain
+ * whatever the way: what they take is not told apart by their filling.
  *
  * Nobody tells where a processor is, and a scheduler may move us; so the ways are tried (fill.c), for each peer by
- * itself: what filling takes shows it, as the reader's part differs much less.
+ * itself: what filling takes shows it, and what plain stores take shows how far the reader is.
  *
- * Private to the sender, but for the flag that asks the reader to clean.
+ * Private to the sender, but for the flags that ask the reader to clean, or to read by plain loads.
  */
 #ifndef SC_FILL_H
 #define SC_FILL_H
@@ -54,11 +72,12 @@ struct sc_fill_costs {
 struct sc_fill {
 	enum sc_fill_way way, best; /* of what is filled now; between two trials */
 	bool trying;
-	bool hastened; /* the trial to come, for the sake of `per_kib`: once */
+	bool hastened;	/* the trial to come, for the sake of the two below: once */
 	uint32_t left;	/* fills before the next step */
 	uint32_t pause; /* fills between two trials; 0: none, the way is given */
 	struct sc_fill_costs costs;
-	uint32_t per_kib; /* of large ones by the best way: into buffers and out again, nanoseconds; 0: not known */
+	/* of large ones by the best way, into buffers and out again, picoseconds for each byte; 0: not known */
+	uint32_t write_cost, read_cost;
 };
 
 /* SC_FILL_TRIED: which one is found out. One that this processor does not have is SC_FILL_CACHED. */
@@ -86,12 +105,6 @@ static inline bool sc_fill_has_trial(struct sc_fill *fill)
 	if (!fill->trying && fill->pause && !--fill->left)
 		sc_fill_begin_slow(fill);
 	return fill->trying;
-}
-
-/* Is a buffer better for what a ring's lines could hold as well? They are filled by plain stores. */
-static inline bool sc_fill_beats_ring(struct sc_fill *fill)
-{
-	return fill->way == SC_FILL_STREAMED || sc_fill_has_trial(fill);
 }
 
 /*

@@ -281,7 +281,6 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 {
 	const struct sc_abi_offer_get *record = (const struct sc_abi_offer_get *)line->bytes;
 	const struct sc_peer *peer = op->peer;
-	struct iovec from[SC_ABI_RECORD_BUFS];
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint8_t flat[GET_INLINE_MAX];
 	uint32_t size = (uint32_t)op->size;
@@ -294,7 +293,7 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 	memcpy(bufs, record->bufs, sizeof(bufs));
 	if (!sc_seg_has_bufs(peer->seg, bufs, size))
 		return -EPROTO;
-	sc_iov_copy(op->iov, op->iov_count, from, sc_record_bufs(peer->seg, bufs, size, from), size);
+	sc_record_copy(peer->seg, bufs, 0, op->iov, op->iov_count, size);
 	return 0;
 }
 

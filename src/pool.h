@@ -12,6 +12,9 @@
  * A peer may hold up to four times what is left free, so one that does not read cannot take the last
  * buffers from the others.
  *
+ * What comes back is lent again first, or last: whether few buffers in turn are better or many depends on the
+ * processors' caches, see fill.h.
+ *
  * Not all of them have memory: the first `have` do. Who may be lent some is decided as if all had; before they
  * are lent there have to be enough, sc_pool_has(), see sc_record_may_lend().
  */
@@ -30,7 +33,7 @@ struct sc_loans {
 };
 
 struct sc_pool {
-	uint16_t *free; /* stack, of those that have memory */
+	uint16_t free_first, free_last; /* of those that have memory: a queue like a borrower's */
 	uint32_t free_count, have;
 	uint32_t count; /* that may be counted on: `most`, or `have` where there is no memory for more */
 	uint32_t most;
@@ -76,8 +79,10 @@ static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_
 /* Lend one at ring position `at`; sc_pool_may_lend() and sc_pool_has() said yes. */
 static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans, uint64_t at)
 {
-	uint16_t buf = pool->free[--pool->free_count];
+	uint16_t buf = pool->free_first;
 
+	pool->free_first = pool->next[buf];
+	pool->free_count--;
 	pool->at[buf] = at;
 	pool->next[buf] = SC_POOL_NONE;
 	if (loans->count++)
@@ -88,22 +93,40 @@ static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans
 	return buf;
 }
 
+/* When what comes back is lent again. */
+enum sc_pool_turn { SC_POOL_FIRST, SC_POOL_LAST };
+
+static inline void sc_pool_put(struct sc_pool *pool, uint16_t buf, enum sc_pool_turn turn)
+{
+	if (turn == SC_POOL_LAST && pool->free_count) {
+		pool->next[pool->free_last] = buf;
+		pool->free_last = buf;
+	} else {
+		if (!pool->free_count)
+			pool->free_last = buf;
+		pool->next[buf] = pool->free_first;
+		pool->free_first = buf;
+	}
+	pool->free_count++;
+}
+
 /* Take back what was lent before ring position `head`. */
-static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, uint64_t head)
+static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
+				  enum sc_pool_turn turn)
 {
 	while (loans->count && pool->at[loans->first] < head) {
 		uint16_t buf = loans->first;
 
 		loans->first = pool->next[buf];
 		loans->count--;
-		pool->free[pool->free_count++] = buf;
+		sc_pool_put(pool, buf, turn);
 	}
 }
 
 /* Take everything back from a borrower that is gone. */
 static inline void sc_pool_reclaim(struct sc_pool *pool, struct sc_loans *loans)
 {
-	sc_pool_return(pool, loans, UINT64_MAX);
+	sc_pool_return(pool, loans, UINT64_MAX, SC_POOL_FIRST);
 }
 
 #endif

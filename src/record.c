@@ -21,6 +21,14 @@
 /* So many times short of buffers, and memory for more is asked for again where there was none. */
 #define AGAIN 1024
 
+/* What it has read, as far as is known. */
+static void take_back(struct sc_peer *peer)
+{
+	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
+
+	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, turn);
+}
+
 /* Learn how far the peer is, and take back what it has read. */
 static int refresh(struct sc_peer *peer)
 {
@@ -30,7 +38,7 @@ static int refresh(struct sc_peer *peer)
 		sc_peer_quarantine(peer, ret, "its ring's head is out of range");
 		return ret;
 	}
-	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
+	take_back(peer);
 	return 0;
 }
 
@@ -93,17 +101,35 @@ bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(pool, buffers);
 }
 
+/* Are all buffers better in turn than those that have memory? */
+static bool is_to_spread(const struct sc_peer *peer)
+{
+	return peer->fill.way == SC_FILL_SPREAD && peer->ep->pool.have < peer->ep->pool.count;
+}
+
+/* A head that cannot be is found out by the next record. */
+void sc_record_reuse_slow(struct sc_peer *peer)
+{
+	if (sc_ring_refresh(&peer->tx))
+		return;
+	take_back(peer);
+	if (is_to_spread(peer))
+		(void)sc_record_grow_slow(peer->ep, 0);
+}
+
 /*
  * There are not enough at hand. What peers have read is taken first: one message after the other, each answered,
  * needs no more than its own. When some are still under way there are more to come, and each look at how far a peer
  * has read takes the line from its processor.
  */
-static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
+static bool get_bufs_slow(struct sc_peer *peer, uint32_t buffers)
 {
+	struct sc_ep *ep = peer->ep;
 	struct sc_pool *pool = &ep->pool;
 
 	collect(ep);
-	if (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have))
+	if (is_to_spread(peer) ||
+	    (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have)))
 		(void)sc_record_grow_slow(ep, buffers);
 	return sc_pool_has(pool, buffers);
 }
@@ -129,7 +155,7 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 			return false;
 		}
 	}
-	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(ep, buffers)) {
+	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(peer, buffers)) {
 		ep->wants_room = true;
 		return false;
 	}
@@ -163,6 +189,24 @@ uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_REC
 		size -= here;
 	}
 	return count;
+}
+
+void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t flags,
+		    const struct iovec *to, size_t to_count, uint32_t size)
+{
+	struct iovec from[SC_ABI_RECORD_BUFS];
+	uint32_t count = sc_record_bufs(seg, bufs, size, from);
+	size_t done = 0;
+
+	for (uint32_t i = 0; i < count; done += from[i].iov_len, i++) {
+		struct sc_iov_walk walk = { to, to_count, done, from[i].iov_len };
+		const char *at = from[i].iov_base;
+		uintptr_t base;
+		size_t here;
+
+		for (; sc_iov_next(&walk, &base, &here); at += here)
+			sc_record_copy_bytes((void *)base, at, (uint32_t)here, flags);
+	}
 }
 
 /* A part of a payload into one buffer. */

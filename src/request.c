@@ -380,16 +380,14 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 static int take_got(struct sc_peer *peer, const struct sc_abi_got *record, uint32_t size)
 {
 	struct sc_rma_op *op = op_of_peer(peer, record->op);
-	struct iovec bufs[SC_ABI_RECORD_BUFS], to[SC_IOV_MAX];
+	struct iovec to[SC_IOV_MAX];
 	size_t to_count;
-	uint32_t count;
 
 	if (!op || op->kind != SC_RMA_GET || !peer->seg || record->offset != op->got ||
 	    op->got + size > op->size - op->moved || !sc_seg_has_bufs(peer->seg, record->bufs, size))
 		return -EPROTO;
-	count = sc_record_bufs(peer->seg, record->bufs, size, bufs);
 	to_count = sc_iov_slice(op->iov, op->iov_count, op->moved + op->got, size, to);
-	sc_iov_copy(to, to_count, bufs, count, size);
+	sc_record_copy(peer->seg, record->bufs, 0, to, to_count, size);
 	op->got += size;
 	return 0;
 }

@@ -131,11 +131,11 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
+static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
 	if (!piece->to && peer->arriving)
-		return sc_waiting_piece(peer, piece, size);
-	return sc_deliver_piece(peer, piece, size);
+		return sc_waiting_piece(peer, piece, ctl);
+	return sc_deliver_piece(peer, piece, ctl);
 }
 
 /* ---- the short way, see plain.h -------------------------------------------------------------- */
@@ -193,7 +193,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	op = sc_plain_match(peer->ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	memcpy(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), size);
+	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), size, sc_ctl_flags(ctl));
 	sc_plain_end(peer->ep, op, peer, tag, sc_load_relaxed_64(&record->data), ctl);
 	sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, 1);
@@ -225,7 +225,7 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_PIECE:
 		memcpy(words, line->words, sizeof(words));
 		*why = "a piece of nothing that was asked for or begun";
-		return take_piece(peer, (const struct sc_abi_piece *)words, sc_ctl_size(ctl));
+		return take_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
 	case SC_ABI_PUT_FAR:
 	case SC_ABI_GET:

@@ -116,16 +116,16 @@ static int complete(struct sc_rx_msg *msg)
 	return 0;
 }
 
-int sc_waiting_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint32_t size)
+int sc_waiting_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
 	struct sc_rx_msg *msg = peer->arriving;
-	struct iovec bufs[SC_ABI_RECORD_BUFS];
+	uint32_t size = sc_ctl_size(ctl);
 	struct iovec to = { msg->bytes + msg->arrived, size };
 	int ret;
 
 	if (!sc_record_is_next_piece(peer->seg, piece, size, msg->arrived, msg->size))
 		return -EPROTO;
-	sc_iov_copy(&to, 1, bufs, sc_record_bufs(peer->seg, piece->bufs, size, bufs), size);
+	sc_record_copy(peer->seg, piece->bufs, sc_ctl_flags(ctl), &to, 1, size);
 	if (size < msg->size - msg->arrived) {
 		msg->arrived += size;
 		return 0;

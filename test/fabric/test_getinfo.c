@@ -1450,7 +1450,8 @@ static void test_parameters(void **state)
 	check_warned(text, "parameter cma is neither yes nor no");
 	check_warned(text, "parameter remote_comm is neither yes nor no");
 	check_warned(text, "parameter rma=friendly is neither trusted nor strict: using trusted");
-	check_warned(text, "parameter fill=warm is none of cached, cleaned, streamed and tried: using tried");
+	check_warned(text, "parameter fill=warm is none of cached, string, spread, cleaned, streamed and "
+			   "tried: using tried");
 
 	text = play("remote", more_bad_parameters, &status);
 	assert_int_equal(status, 4);

@@ -48,9 +48,10 @@ static void check_pool(const struct state *state)
 	uint32_t seen = 0, count = pool->free_count;
 
 	CHECK(pool->free_count <= BUFS);
-	for (uint32_t i = 0; i < pool->free_count; i++) {
-		CHECK(pool->free[i] < BUFS && !(seen >> pool->free[i] & 1));
-		seen |= 1u << pool->free[i];
+	for (uint32_t i = 0, buf = pool->free_first; i < pool->free_count; i++, buf = pool->next[buf]) {
+		CHECK(buf < BUFS && !(seen >> buf & 1));
+		CHECK(i + 1 < pool->free_count || buf == pool->free_last);
+		seen |= 1u << buf;
 	}
 	for (int i = 0; i < 2; i++) {
 		uint16_t buf = state->loans[i].first;
@@ -90,7 +91,8 @@ static bool refresh(struct state *state)
 		return false;
 	}
 	CHECK(state->tx.head >= before && state->tx.head <= state->tx.tail);
-	sc_pool_return(&state->pool, &state->loans[0], state->tx.head);
+	sc_pool_return(&state->pool, &state->loans[0], state->tx.head,
+		       state->tx.head & 1 ? SC_POOL_LAST : SC_POOL_FIRST);
 	return true;
 }
 

@@ -137,10 +137,11 @@ static inline void expect_idle(void)
 			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 			assert_true(!peer->tx.lines || !sc_ring_refresh(&peer->tx));
-			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head);
+			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
 			if (peer->feed == SC_FEED_UP)
 				sc_pool_return(&pair[i].ep->pool, &peer->answers,
-					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read);
+					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read,
+					       SC_POOL_FIRST);
 		}
 		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.have);
 	}

@@ -243,6 +243,12 @@ static bool is_bounced(struct end pair[2], size_t size)
 	return pair[0].ep->counters.tx_bounce != bounced;
 }
 
+static void set_costs(struct sc_peer *peer, uint32_t writing, uint32_t reading)
+{
+	peer->fill.write_cost = writing;
+	peer->fill.read_cost = reading;
+}
+
 /* To a peer for whom buffers are dear no more of a message goes through them than has to. */
 static void test_adapts(void **state)
 {
@@ -255,11 +261,16 @@ static void test_adapts(void **state)
 	assert_int_equal(sc_calibration_store(&usual), 0);
 	pair_open(pair, &attr, WAY_CMA);
 	assert_true(is_bounced(pair, 32768)); /* it is not known what they cost */
-	/* 4 buffers: 1.2 us for the first, 0.8 and 0.05 for each of the others; by CMA 1.9 and 1.28 */
-	pair[0].peer->fill.per_kib = 300;
+	/* 4 buffers: 1.27 us for the first, 0.78 for each of the others, as one side takes; by CMA 1.9 and 1.28, and 1/8 */
+	set_costs(pair[0].peer, 120, 190);
 	assert_true(is_bounced(pair, 8192));
 	assert_false(is_bounced(pair, 16384));
-	pair[0].peer->fill.per_kib = 10000;
+	set_costs(pair[0].peer, 190, 120);
+	assert_true(is_bounced(pair, 8192));
+	assert_false(is_bounced(pair, 16384));
+	set_costs(pair[0].peer, 150, 150);
+	assert_true(is_bounced(pair, 16384));
+	set_costs(pair[0].peer, 5000, 5000);
 	assert_false(is_bounced(pair, SC_INJECT_MAX + 1));
 	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* may be injected, and would have to be kept */
 	/* it counts as a fill, and a trial has it in buffers */
@@ -270,18 +281,18 @@ static void test_adapts(void **state)
 	for (int i = 0; pair[0].peer->fill.trying && i < 100; i++)
 		assert_true(is_bounced(pair, 32768));
 	assert_false(pair[0].peer->fill.trying);
-	assert_true(pair[0].peer->fill.per_kib && pair[0].peer->fill.per_kib != 10000);
+	assert_in_range(pair[0].peer->fill.read_cost, 1, 4999);
 	pair_close(pair);
 	/* a peer that cannot copy by CMA, and says so */
 	pair_open(pair, &attr, WAY_PULL);
-	pair[0].peer->fill.per_kib = 10000;
+	set_costs(pair[0].peer, 5000, 5000);
 	assert_false(is_bounced(pair, 32768));
 	assert_true(is_bounced(pair, 32768));
 	pair_close(pair);
 	/* a limit that is the user's */
 	attr.config.eager_adapts = false;
 	pair_open(pair, &attr, WAY_CMA);
-	pair[0].peer->fill.per_kib = 10000;
+	set_costs(pair[0].peer, 5000, 5000);
 	assert_true(is_bounced(pair, 32768));
 	pair_close(pair);
 	unlink(path);

@@ -162,15 +162,13 @@ static void test_smallest(void **state)
 	}
 }
 
-/* The largest eager messages, of all the buffers a record can name, and the largest in a record. */
-static void test_largest(void **state)
+/* Up to the largest eager messages, of all the buffers a record can name, or the largest in a record. */
+static void sizes_pass(uint32_t eager_max, uint64_t in_records)
 {
 	struct sc_ep_attr attr = end_attr();
 
-	(void)state;
 	attr.config.inline_max = UINT32_MAX;
-	attr.config.eager_max = UINT32_MAX;
-	attr.config.fill = SC_FILL_CACHED; /* else what a record holds may go in a buffer all the same */
+	attr.config.eager_max = eager_max;
 	pair_open(pair, &attr, WAY_PULL);
 	for (size_t size = 0; size <= 70000; size += size < 1000 ? 1 : 997) {
 		memset(into, 0, size);
@@ -183,8 +181,15 @@ static void test_largest(void **state)
 		expect_received(&pair[1], pair[1].peer, into, size, 0);
 		assert_true(pattern_is(into, size, 1));
 	}
-	assert_int_equal(pair[0].ep->counters.tx_inline, SC_INLINE_MAX + 1);
+	assert_int_equal(pair[0].ep->counters.tx_inline, in_records);
 	pair_close(pair);
+}
+
+static void test_largest(void **state)
+{
+	(void)state;
+	sizes_pass(UINT32_MAX, SC_FILL_MIN);
+	sizes_pass(SC_FILL_MIN - 1, SC_INLINE_MAX + 1); /* buffers hold too little */
 }
 
 static void test_service(void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_pool: the ledger of bounce buffers against a plain model: no buffer is lent twice, none is lost,
- * and they come back by the position they were lent at.
+ * they come back by the position they were lent at, and are lent again first or last, as it is said.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,9 +30,11 @@ static void check_ledger(const struct sc_pool *pool, const struct sc_loans *loan
 	uint32_t total = pool->free_count;
 
 	assert_non_null(seen);
-	for (uint32_t i = 0; i < pool->free_count; i++) {
-		assert_true(pool->free[i] < pool->have);
-		assert_int_equal(seen[pool->free[i]]++, 0);
+	for (uint32_t i = 0, buf = pool->free_first; i < pool->free_count; i++, buf = pool->next[buf]) {
+		assert_true(buf < pool->have);
+		assert_int_equal(seen[buf]++, 0);
+		if (i + 1 == pool->free_count)
+			assert_int_equal(pool->free_last, buf);
 	}
 	for (size_t b = 0; b < borrowers; b++) {
 		uint16_t buf = loans[b].first;
@@ -62,14 +64,14 @@ static void test_lend_and_return(void **state)
 	(void)state;
 	assert_int_equal(sc_pool_init(&pool, 8, 8), 0);
 	sc_loans_init(&loans);
-	sc_pool_return(&pool, &loans, UINT64_MAX);
+	sc_pool_return(&pool, &loans, UINT64_MAX, SC_POOL_FIRST);
 	a = sc_pool_lend(&pool, &loans, 0);
 	b = sc_pool_lend(&pool, &loans, 0);
 	c = sc_pool_lend(&pool, &loans, 1);
 	assert_true(a != b && b != c && a != c);
-	sc_pool_return(&pool, &loans, 0); /* position 0 is not read yet */
+	sc_pool_return(&pool, &loans, 0, SC_POOL_FIRST); /* position 0 is not read yet */
 	assert_int_equal(loans.count, 3);
-	sc_pool_return(&pool, &loans, 1);
+	sc_pool_return(&pool, &loans, 1, SC_POOL_FIRST);
 	assert_int_equal(loans.count, 1);
 	assert_int_equal(loans.first, c);
 	assert_int_equal(pool.free_count, 7);
@@ -78,6 +80,29 @@ static void test_lend_and_return(void **state)
 	check_ledger(&pool, &loans, 1);
 	sc_pool_fini(&pool);
 	assert_int_equal(pool.count, 0);
+}
+
+/* One after the other, each given back: always the same, or all of them in turn. */
+static void test_turn(void **state)
+{
+	(void)state;
+	for (uint32_t count = 1; count < 10; count++) {
+		struct sc_loans loans;
+		struct sc_pool pool;
+
+		assert_int_equal(sc_pool_init(&pool, count, count), 0);
+		sc_loans_init(&loans);
+		for (uint32_t i = 0; i < 50; i++) {
+			assert_int_equal(sc_pool_lend(&pool, &loans, i), i % count);
+			sc_pool_return(&pool, &loans, i + 1, SC_POOL_LAST);
+		}
+		for (uint32_t i = 0; i < 50; i++) {
+			assert_int_equal(sc_pool_lend(&pool, &loans, i), 50 % count);
+			sc_pool_return(&pool, &loans, i + 1, SC_POOL_FIRST);
+		}
+		check_ledger(&pool, &loans, 1);
+		sc_pool_fini(&pool);
+	}
 }
 
 static void test_against_model(void **state)
@@ -102,7 +127,8 @@ static void test_against_model(void **state)
 		case 1 ... 6:
 			if (head[who] < at[who])
 				head[who] += 1 + next_random(&random) % (at[who] - head[who]);
-			sc_pool_return(&pool, &loans[who], head[who]);
+			sc_pool_return(&pool, &loans[who], head[who],
+				       next_random(&random) % 2 ? SC_POOL_FIRST : SC_POOL_LAST);
 			break;
 		default:
 			if (!sc_pool_may_lend(&pool, &loans[who], want, 0))
@@ -184,7 +210,7 @@ static void test_grow(void **state)
 	sc_pool_grow_failed(&pool);
 	assert_int_equal(pool.count, 4);
 	assert_false(sc_pool_may_lend(&pool, &loans, 1, 0));
-	sc_pool_return(&pool, &loans, 1);
+	sc_pool_return(&pool, &loans, 1, SC_POOL_FIRST);
 	assert_false(sc_pool_may_lend(&pool, &loans, 5, 0));
 	check_ledger(&pool, &loans, 1);
 	sc_pool_grow(&pool, 8); /* by now there is */
@@ -197,11 +223,9 @@ static void test_grow(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lend_and_return),
-		cmocka_unit_test(test_against_model),
-		cmocka_unit_test(test_more_than_there_are),
-		cmocka_unit_test(test_one_cannot_take_all),
-		cmocka_unit_test(test_grow),
+		cmocka_unit_test(test_lend_and_return),	    cmocka_unit_test(test_turn),
+		cmocka_unit_test(test_against_model),	    cmocka_unit_test(test_more_than_there_are),
+		cmocka_unit_test(test_one_cannot_take_all), cmocka_unit_test(test_grow),
 	};
 
 	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

@@ -108,13 +108,13 @@ static void test_counters(void **state)
 		pair_open(pair, NULL, way);
 		tx = sc_ep_counters(pair[0].ep);
 		rx = sc_ep_counters(pair[1].ep);
-		one_message(SC_INLINE_MAX, SC_TAGGED, true, 1);
-		one_message(SC_INLINE_MAX + 1, SC_TAGGED, true, 2);
+		one_message(SC_FILL_MIN - 1, SC_TAGGED, true, 1);
+		one_message(SC_FILL_MIN, SC_TAGGED, true, 2);
 		one_message(32768, SC_TAGGED, false, 3);
 		one_message(32769, SC_TAGGED, false, 4);
 		one_message(70000, SC_TAGGED, true, 5);
 		assert_int_equal(tx->tx_msgs, 5);
-		assert_int_equal(tx->tx_bytes, SC_INLINE_MAX + SC_INLINE_MAX + 1 + 32768 + 32769 + 70000);
+		assert_int_equal(tx->tx_bytes, SC_FILL_MIN - 1 + SC_FILL_MIN + 32768 + 32769 + 70000);
 		assert_int_equal(tx->tx_inline, 1);
 		assert_int_equal(tx->tx_bounce, 2);
 		assert_int_equal(tx->tx_rdv, 2);
@@ -458,6 +458,73 @@ static void test_pool_grows(void **state)
 	pair_close(pair);
 }
 
+/* How many buffers are used by messages one after the other, each received. */
+static uint32_t buffers_in_turn(enum sc_fill_way way)
+{
+	struct sc_ep_attr attr = end_attr();
+	uint8_t seen[4096] = { 0 };
+	uint32_t in_turn = 0;
+
+	attr.config.fill = way;
+	pair_open(pair, &attr, WAY_LOCAL);
+	for (uint32_t i = 0; i < 4 * attr.config.buf_count; i++) {
+		uint16_t buf;
+
+		burst(1000, 1);
+		buf = pair[0].peer->loans.last;
+		in_turn += !seen[buf];
+		seen[buf] = 1;
+	}
+	assert_in_range(pair[0].peer->loans.count, 1, SC_RECORD_LENT + 1);
+	pair_close(pair);
+	return in_turn;
+}
+
+/* Few are in turn, but where all of them are better. */
+static void test_turn(void **state)
+{
+	const struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	assert_in_range(buffers_in_turn(SC_FILL_CACHED), 2, SC_RECORD_LENT + 2);
+	assert_in_range(buffers_in_turn(SC_FILL_CLEANED), 2, SC_RECORD_LENT + 2);
+	assert_int_equal(buffers_in_turn(SC_FILL_SPREAD), attr.config.buf_count);
+}
+
+/* One that is too large to wait waits a little all the same, as long as the peer reads on. */
+static void test_while_it_reads(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	const struct sc_counters *tx;
+	static uint8_t buf[8192];
+	uint64_t bounced, by_rdv = 0;
+	int refused, sent = 0;
+
+	(void)state;
+	attr.config.buf_count = 8;
+	attr.config.fill = SC_FILL_CACHED;
+	pair_open(pair, &attr, WAY_CMA);
+	tx = sc_ep_counters(pair[0].ep);
+	for (int turn = 0; turn < 3; turn++) {
+		bounced = tx->tx_bounce;
+		refused = 0;
+		for (int i = 0; i < 10; i++) {
+			int ret;
+
+			while ((ret = end_send(&pair[0], pair[0].peer, buf, sizeof(buf), 1, SC_SILENT)))
+				assert_int_equal((refused++, ret), -EAGAIN);
+			sent++;
+		}
+		assert_in_range(tx->tx_bounce - bounced, 1, 9);
+		assert_int_equal(tx->tx_bounce + tx->tx_rdv, sent);
+		assert_in_range(refused, 2, 100); /* then it was not asked again */
+		assert_true(tx->tx_rdv > by_rdv);
+		by_rdv = tx->tx_rdv;
+		ends_settle(pair, 2); /* it reads */
+	}
+	pair_close(pair);
+}
+
 /* The buffer is the caller's again at once, whatever the state of the receiver. */
 static void test_inject(void **state)
 {
@@ -561,6 +628,56 @@ static void test_parts(void **state)
 	}
 }
 
+/* Whatever way buffers are filled, what is in them is received, into one place or several, posted before or after. */
+static void test_fill_ways(void **state)
+{
+	static const size_t sizes[] = { SC_FILL_MIN, 1500, 4096, 4097, 9000, 16384, 65536 };
+	static uint8_t buf[65536], to[65536];
+	const struct sc_abi_line *line;
+	struct sc_ep_attr attr = end_attr();
+	uint32_t flags;
+
+	(void)state;
+	attr.config.inline_max = 100;
+	attr.config.eager_max = sizeof(buf);
+	for (uint32_t way = 0; way < SC_FILL_WAYS; way++) {
+		attr.config.fill = (enum sc_fill_way)way;
+		pair_open(pair, &attr, WAY_CMA);
+		if (pair[0].peer->fill.way != attr.config.fill) { /* not this processor's */
+			pair_close(pair);
+			continue;
+		}
+		for (size_t i = 0; i < 4 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+			size_t size = sizes[i / 4], head = i & 1 ? size / 3 : size;
+			const struct iovec from[2] = { { buf, head }, { buf + head, size - head } };
+			const struct iovec into[2] = { { to, size - head }, { to + size - head, head } };
+			bool late = i & 2;
+
+			pattern_fill(buf, size, i);
+			memset(to, 0, size);
+			if (!late)
+				assert_int_equal(end_recvv(&pair[1], NULL, into, 2, 1, 0, SC_TAGGED, to),
+						 0);
+			line = sc_ring_reserve(&pair[0].peer->tx);
+			assert_int_equal(end_sendv(&pair[0], pair[0].peer, from, 2, 1, SC_TAGGED, buf), 0);
+			flags = sc_ctl_flags(line->ctl);
+			assert_int_equal(!(flags & SC_ABI_F_STRING), way != SC_FILL_STRING);
+			assert_int_equal(!(flags & SC_ABI_F_CLEAN), way != SC_FILL_CLEANED);
+			ends_settle(pair, 2);
+			if (late) {
+				assert_int_equal(end_recvv(&pair[1], NULL, into, 2, 1, 0, SC_TAGGED, to),
+						 0);
+				ends_settle(pair, 2);
+			}
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			assert_int_equal(comp_take(&pair[1].rx).err, 0);
+			assert_true(pattern_is(to, size, i));
+		}
+		assert_int_equal(pair[0].ep->counters.tx_rdv, 0);
+		pair_close(pair);
+	}
+}
+
 /* What may not go into a record goes into a buffer, however short it is. */
 static void test_nothing_inline(void **state)
 {
@@ -588,16 +705,8 @@ static void test_nothing_inline(void **state)
 	}
 }
 
-static bool is_streamed(enum sc_fill_way given)
-{
-	struct sc_fill fill;
-
-	sc_fill_init(&fill, given);
-	return fill.way == SC_FILL_STREAMED;
-}
-
-/* Where streaming is best, what is worth it goes in a buffer though a record could hold it, while there is one. */
-static void test_streamed(void **state)
+/* What is worth it goes in a buffer though a record could hold it, while there is one. */
+static void test_rather_in_buffers(void **state)
 {
 	static const uint32_t flags[] = { SC_TAGGED, SC_TAGGED | SC_SEND_DELIVERY };
 	static const uint32_t lengths[] = { SC_FILL_MIN - 1, SC_FILL_MIN, SC_INLINE_MAX };
@@ -620,7 +729,7 @@ static void test_streamed(void **state)
 			for (size_t f = 0; f < 2; f++)
 				for (size_t i = 0; i < 3; i++)
 					one_message(lengths[i], flags[f], true, i);
-			buffers = !is_streamed(attr.config.fill) ? 0 : eager_max == SC_FILL_MIN ? 2 : 4;
+			buffers = eager_max == SC_FILL_MIN ? 2 : 4;
 			assert_int_equal(tx->tx_bounce, buffers);
 			assert_int_equal(tx->tx_inline, 6 - buffers);
 			pattern_fill(from, SC_FILL_MIN, 1);
@@ -630,8 +739,7 @@ static void test_streamed(void **state)
 							  SC_TAGGED),
 						 0);
 			held = tx->tx_bounce - buffers;
-			assert_int_equal(held > 0, is_streamed(attr.config.fill));
-			assert_true(held < 4);
+			assert_in_range(held, 1, 3);
 			for (uint64_t tag = 0; tag < 4; tag++) {
 				assert_int_equal(
 					end_recv(&pair[1], NULL, to, SC_INLINE_MAX, tag, SC_TAGGED), 0);
@@ -1688,10 +1796,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_silent),
 		cmocka_unit_test(test_no_queues),
 		cmocka_unit_test(test_pool_grows),
+		cmocka_unit_test(test_turn),
+		cmocka_unit_test(test_while_it_reads),
 		cmocka_unit_test(test_inject),
 		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_fill_ways),
 		cmocka_unit_test(test_nothing_inline),
-		cmocka_unit_test(test_streamed),
+		cmocka_unit_test(test_rather_in_buffers),
 		cmocka_unit_test(test_delivery_and_match),
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test(test_window),
