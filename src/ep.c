@@ -40,12 +40,12 @@
 /*
  * Defaults, measured with test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in microseconds:
  *
- *   inline_max  800 B: 0.20 to 0.24 inline, 0.31 to 0.36 bounce; 512 B: 0.18 to 0.20, 0.26 to 0.29; 256 B: 0.14 to
- *               0.19, 0.19 to 0.25; far apart the same within the noise. More than INLINE_ALWAYS (tx.c) only while
- *               half of the ring is free
- *   buf_size    16 KiB in buffers of 2048 B: 4.4, of 4096 B: 2.2. From 4 KiB on memcpy() uses string
- *               instructions, which move lines between processors twice as fast
- *   eager_max   32 KiB: 3.9 bounce, 4.5 rendezvous; 64 KiB: 6.2 and 6.1
+ *   inline_max  256 B: 0.105 inline, 0.120 bounce; 384 B: 0.120 and 0.124; 512 B: 0.159 and 0.124; 872 B: 0.213 and
+ *               0.135: so what a record can hold, but from SC_FILL_MIN on only if there is no buffer. More than
+ *               INLINE_ALWAYS (tx.c) only while half of the ring is free
+ *   buf_size    4 and 16 KiB in buffers of 2048 B: 0.28 and 0.75, of 4096 B: 0.24 and 0.64, of 8192 B: 0.24 and 0.60,
+ *               which would take twice the memory; far apart 1.17 and 2.84, 0.87 and 2.09
+ *   eager_max   far apart 32 KiB: 3.9 bounce, 4.5 rendezvous; 64 KiB: 6.2 and 6.1; near 64 KiB: 2.1 and 4.0
  *               what is known of the machine may say otherwise: calibration.c
  *               On a 2-processor Xeon 16 KiB: 3.6 bounce, 1.3 rendezvous; 32 KiB 6.5 and 2.0; so it is less to
  *               peers where filling is found to be slow: is_eager() in tx.c

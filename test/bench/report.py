@@ -107,8 +107,7 @@ IDEAS = {
     "message": "who writes a ring's line takes it from the reader that looks at it, and the reader takes it back: two "
                "ways. One is enough where the answer goes in the line of what it answers, which has come with it: a "
                "line that both directions have a half of.",
-    "rate": "where the two share no cache, the sender's stores wait for lines that the reader has; where they do, and "
-            "the reader cleans them, both are busy all the time, for two lines a message. A reader that waits a while "
+    "rate": "the sender's stores wait for lines that the reader has, two lines a message. A reader that waits a while "
             "before it looks again brought nothing; lines that the sender fetches ahead (PREFETCHW) a tenth, for 4% of "
             "the latency of 8 B. More than one message in a line would.",
     "medium": "the lines of a bounce buffer go to its reader and have to be taken back, one by one: 5 to 9 ns each way. "
@@ -117,10 +116,10 @@ IDEAS = {
     "bandwidth": "seven eighths of the time of 64 KiB are the kernel's, four of them not for copying but for pages and "
                  "permission; the table below has what two processes can do without a message. Memory that both map "
                  "needs none of that.",
-    "windows": "a stream uses the same 16 bounce buffers again and again, which is right for a Zen; on a Xeon one that "
-               "went through 60 and more of 256 carried 6.2, 9.8, 12.9 and 12.7 GB/s at 1, 2, 4 and 8 KiB, for 3.8, 6.1, "
-               "8.6 and 8.9, and latency was 4% less. How many there are to be in turn could be found by the trial that "
-               "finds how they are filled.",
+    "windows": "up to 64 KiB a stream goes through bounce buffers, at what a processor copies; who is slower, writer or "
+               "reader, decides. Larger messages by CMA: where the two share a cache, and CMA is not to be had, they go "
+               "through buffers at 37 to 40 GB/s, for 25 of CMA by both at once; but that needs the sender, which CMA "
+               "does not. On a Xeon buffers in turn (FI_SHMCMA_FILL=spread) have been measured by hand only.",
     "onesided": "of 64 KiB 0.2 us are ours, three quarters of them because code behind a system call is slow: fewer "
                 "calls deep (6.5 ns each), one function from the copy to the completion.",
     "matching": "more receives than the caches hold: smaller entries, with what a search reads side by side.",
