@@ -52,14 +52,9 @@ static bool has(unsigned int feature)
 	return features & feature;
 }
 
-static bool can_clean(void)
-{
-	return has(HAS_CLWB);
-}
-
 static bool is_available(enum sc_fill_way way)
 {
-	return way == SC_FILL_CLEANED ? can_clean() : way != SC_FILL_STRING || has(HAS_ERMS);
+	return way == SC_FILL_CLEANED ? has(HAS_CLWB) : way != SC_FILL_STRING || has(HAS_ERMS);
 }
 
 /* Past the caches, whole lines; the rest as ever. */
@@ -97,7 +92,7 @@ __attribute__((target("clwb"))) static void write_back(const void *at, size_t si
 
 void sc_fill_clean(const void *at, size_t size)
 {
-	if (can_clean())
+	if (has(HAS_CLWB))
 		write_back(at, size);
 }
 
@@ -149,7 +144,7 @@ bool sc_fill_cleaned_stay(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	if (can_clean())
+	if (has(HAS_CLWB))
 		pthread_once(&once, look_whether_stay);
 	return stay;
 }

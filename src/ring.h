@@ -227,8 +227,8 @@ static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead
  * ahead a little less. Of longer records (256 B: 0.97 of the rate), and of those that name buffers (1 KiB: 0.91), it
  * only takes lines from who writes them. Who cleans lines that are fetched (sc_ring_clean()) gives some of it away: on a
  * 2-processor Zen 5 without that 8, 64 and 128 B 1.07, 1.15 and 1.22 times as many, 8 and 16 KiB in buffers 1.5 and
- * 1.8 times; but of 256, 512 and 872 B 0.96, 0.90 and 0.93. Latency is the same: a line that is far from being written is here already.
- * No loop, as compilers take out one that does nothing else.
+ * 1.8 times; but of 256, 512 and 872 B 0.96, 0.90 and 0.93. Latency is the same: a line that is far from being written
+ * is here already. No loop, as compilers take out one that does nothing else.
  */
 static inline void sc_ring_fetch(struct sc_ring_rx *rx, uint32_t lines)
 {
