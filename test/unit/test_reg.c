@@ -339,7 +339,7 @@ static void test_footprint(void **state)
 /* What another process does with its hazard words. */
 enum hold {
 	HOLD_TILL_CLOSED,  /* until it sees the registration closed; says so, lets go */
-	HOLD_CHANGE,	   /* the same, but raises the word again and keeps it */
+	HOLD_CHANGE,	   /* the same, but raises the word again and again, and never lets go */
 	HOLD_TILL_CLOSING, /* until it sees the endpoint closed */
 	HOLD_TILL_TOLD,
 };
@@ -367,6 +367,17 @@ static void hold_till(const struct holder *holder, const struct sc_peer *peer)
 	__atomic_fetch_add(released, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Until told: whichever of these words one who waits has seen first, another one follows. */
+static void keep_raising(const struct child *self, uint64_t *word, uint32_t name)
+{
+	char byte;
+
+	for (uint64_t next = 8; recv(self->down, &byte, 1, MSG_DONTWAIT) < 0; next++) {
+		sc_store_release_64(word, next << 32 | name);
+		sched_yield();
+	}
+}
+
 static void hold(struct child *self, void *arg)
 {
 	const struct holder *holder = arg;
@@ -387,8 +398,10 @@ static void hold(struct child *self, void *arg)
 		child_wait(self);
 	else
 		hold_till(holder, peer);
-	sc_store_release_64(word, holder->how == HOLD_CHANGE ? 8ull << 32 | (holder->index + 1) : 0);
-	if (holder->how != HOLD_TILL_TOLD)
+	if (holder->how == HOLD_CHANGE)
+		keep_raising(self, word, holder->index + 1);
+	sc_store_release_64(word, 0);
+	if (holder->how == HOLD_TILL_CLOSED || holder->how == HOLD_TILL_CLOSING)
 		child_wait(self);
 	sc_ep_destroy(ep);
 }
