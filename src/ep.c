@@ -45,7 +45,7 @@
  *               INLINE_ALWAYS (tx.c) only while half of the ring is free
  *   buf_size    4 and 16 KiB in buffers of 2048 B: 0.28 and 0.75, of 4096 B: 0.24 and 0.64, of 8192 B: 0.24 and 0.60,
  *               which would take twice the memory; far apart 1.17 and 2.84, 0.87 and 2.09
- *   eager_max   far apart 32 KiB: 3.9 bounce, 4.5 rendezvous; 64 KiB: 6.2 and 6.1; near 64 KiB: 2.1 and 4.0
+ *   eager_max   far apart 32 KiB: 3.4 bounce, 4.0 rendezvous; 64 KiB: 5.7 and 4.9; near 64 KiB: 2.1 and 4.0
  *               what is known of the machine may say otherwise: calibration.c
  *               On a 2-processor Xeon 16 KiB: 3.6 bounce, 1.3 rendezvous; 32 KiB 6.5 and 2.0; so it is less to
  *               peers where filling is found to be slow: is_eager() in tx.c

@@ -25,9 +25,12 @@
 #define PAUSE_FIRST 64
 #define PAUSE_MIN 2048
 #define PAUSE_MAX 65536
-/* What a reader takes to clean lines, and for lines from memory, as measured; picoseconds for each byte. */
+/*
+ * What a reader takes to clean lines, and for lines from memory, picoseconds for each byte, as measured. The second by
+ * what 4, 8, 16 and 32 KiB take one way between processors of a Zen 5 that are apart: 0.83, 1.17, 1.93 and 3.43 us.
+ */
 #define CLEANING 25
-#define FROM_MEMORY 110
+#define FROM_MEMORY 90
 /* Bytes. */
 #define LARGE 4096
 
