@@ -21,12 +21,16 @@
 /* So many times short of buffers, and memory for more is asked for again where there was none. */
 #define AGAIN 1024
 
-/* What it has read, as far as is known. */
-static void take_back(struct sc_peer *peer)
+/* Buffers that it may have read and not said so. */
+#define UNSAID 4
+
+/* What it has read, as far as is known. The last `newest` buffers have been lent just now. */
+static void take_back(struct sc_peer *peer, uint32_t newest)
 {
 	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
 
 	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, turn);
+	peer->is_behind = peer->loans.count > newest + UNSAID;
 }
 
 /* Learn how far the peer is, and take back what it has read. */
@@ -38,7 +42,7 @@ static int refresh(struct sc_peer *peer)
 		sc_peer_quarantine(peer, ret, "its ring's head is out of range");
 		return ret;
 	}
-	take_back(peer);
+	take_back(peer, 0);
 	return 0;
 }
 
@@ -108,11 +112,11 @@ static bool is_to_spread(const struct sc_peer *peer)
 }
 
 /* A head that cannot be is found out by the next record. */
-void sc_record_reuse_slow(struct sc_peer *peer)
+void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 {
 	if (sc_ring_refresh(&peer->tx))
 		return;
-	take_back(peer);
+	take_back(peer, buffers);
 	if (is_to_spread(peer))
 		(void)sc_record_grow_slow(peer->ep, 0);
 }

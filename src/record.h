@@ -80,7 +80,7 @@ uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 /* Buffers that a peer may have besides those of the last record before they are asked back. */
 #define SC_RECORD_LENT 15
 
-void sc_record_reuse_slow(struct sc_peer *peer);
+void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers);
 
 /*
  * Behind the commit of records that have been lent `buffers`: take back what the peer has read of earlier ones,
@@ -92,7 +92,7 @@ void sc_record_reuse_slow(struct sc_peer *peer);
 static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 {
 	if (peer->loans.count > buffers + SC_RECORD_LENT && peer->fill.way != SC_FILL_STREAMED)
-		sc_record_reuse_slow(peer);
+		sc_record_reuse_slow(peer, buffers);
 }
 
 /* Bytes in the buffers that a record names, one that names some. */

@@ -630,6 +630,59 @@ static void test_parts(void **state)
 	}
 }
 
+/* Records that a message of two buffers is sent in. */
+static uint64_t records_of_two_buffers(void)
+{
+	uint64_t tail = pair[0].peer->tx.tail;
+	static uint8_t buf[8192];
+
+	assert_int_equal(end_send(&pair[0], pair[0].peer, buf, sizeof(buf), 0, SC_TAGGED | SC_SILENT), 0);
+	return pair[0].peer->tx.tail - tail;
+}
+
+static void receive_two_buffers(void)
+{
+	static uint8_t to[8192];
+
+	assert_int_equal(end_recv(&pair[1], NULL, to, sizeof(to), 0, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[1].rx).len, sizeof(to));
+}
+
+/* One who has many buffers to read gets a message in one record, until it has read them. */
+static void test_no_parts_behind(void **state)
+{
+	static const enum sc_fill_way ways[] = { SC_FILL_CACHED, SC_FILL_STREAMED };
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	for (size_t way = 0; way < sizeof(ways) / sizeof(ways[0]); way++) {
+		int unread = 0, looks = 0;
+
+		attr.config.fill = ways[way];
+		pair_open(pair, &attr, WAY_LOCAL);
+		do
+			unread++;
+		while (records_of_two_buffers() == 2 && unread < 30);
+		assert_in_range(unread, 5, 29);
+		for (; unread < 20; unread++)
+			assert_int_equal(records_of_two_buffers(), 1);
+		while (unread--)
+			receive_two_buffers();
+		while (records_of_two_buffers() == 1) {
+			receive_two_buffers();
+			assert_true(++looks < 33);
+		}
+		receive_two_buffers();
+		for (uint32_t i = 0; i < 2 * attr.config.buf_count;
+		     i++) { /* all have been asked for by now */
+			assert_int_equal(records_of_two_buffers(), 2);
+			receive_two_buffers();
+		}
+		pair_close(pair);
+	}
+}
+
 /* Whatever way buffers are filled, what is in them is received, into one place or several, posted before or after. */
 static void test_fill_ways(void **state)
 {
@@ -1802,6 +1855,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_while_it_reads),
 		cmocka_unit_test(test_inject),
 		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_no_parts_behind),
 		cmocka_unit_test(test_fill_ways),
 		cmocka_unit_test(test_nothing_inline),
 		cmocka_unit_test(test_rather_in_buffers),
