@@ -11,7 +11,8 @@
  *             is written again. Best on some where both share the last cache, and cleaned lines do not stay in it
  *   cleaned   plain stores, and who has read the buffer writes its lines back to memory (CLWB), which leaves them in
  *             its cache, but clean
- *   streamed  stores past the caches, to memory, from where the reader gets them. Best where they share none
+ *   streamed  stores past the caches, to memory, from where the reader gets them; plain ones where there is little to
+ *             store. Best where they share none
  *
  * Measured on a Zen 5 with 2 processors that are moved about by the machine's owner, one way in microseconds, and GB/s
  * of a stream. What is filled by string instructions is read by plain loads, all other by memcpy(3), which takes them
