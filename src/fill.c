@@ -34,7 +34,7 @@
 /* Bytes. */
 #define LARGE 4096
 /*
- * Bytes that are worth going past the caches: fewer are over sooner than what is in them has left this processor. Of 512,
+ * Bytes that are worth going past the caches: fewer are read sooner from this processor than they have left it. Of 512,
  * 640 and 768 B between processors of a Zen 5 that are apart, by words and streamed, one way 0.47, 0.48 and 0.48 us for
  * 0.54, in windows 4.3, 5.1 and 5.9 GB/s for 1.9, 2.5 and 3.5; of 1 KiB 0.61 for 0.56, and 6.1 for 4.6. In a trial they
  * are streamed: the way that it finds is for larger ones too.

@@ -62,8 +62,8 @@
 /*
  * Bytes that are worth a record of their own, for the receiver to read while the next are filled; as long as half of
  * the ring is free, and the receiver not behind: one that is busy with what came before reads nothing the sooner, and
- * has more records to read: windows of 8 and 16 KiB 41 and 44 GB/s with them, 43 and 47 without, on a 2-processor Zen 5,
- * which far apart has 12.1 and 12.7, and 13.4 and 14.2.
+ * has more records to read: windows of 8 and 16 KiB on a Zen 5 41 and 44 GB/s with them, 43 and 47 without; far apart
+ * 12.1 and 12.7, 13.4 and 14.2.
  */
 #define PART_MIN 4096
 /* Answers that are kept for a peer that does not look at its ring. */

@@ -234,7 +234,7 @@ enum sc_abi_kind {
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
 #define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
-/* It names buffers, filled by string instructions: what is written so is read sooner by loads, and the other way round */
+/* It names buffers, filled by string instructions: such are read sooner by loads, and the other way round. */
 #define SC_ABI_F_STRING (1u << 7)
 
 /*

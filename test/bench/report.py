@@ -113,11 +113,12 @@ IDEAS = {
     "medium": "the lines of a bounce buffer go to its reader and have to be taken back, one by one: 5 to 9 ns each way. "
               "Longer records (more than 16 lines, which changes what peers see) would save those of the record "
               "besides, up to 1 KiB; memory that both map the copy.",
-    "bandwidth": "seven eighths of the time of 64 KiB are the kernel's, four of them not for copying but for pages and "
-                 "permission; the table below has what two processes can do without a message. Memory that both map "
-                 "needs none of that.",
-    "windows": "up to 64 KiB a stream goes through bounce buffers, at what a processor copies; who is slower, writer or "
-               "reader, decides. Larger messages by CMA: where the two share a cache, and CMA is not to be had, they go "
+    "bandwidth": "where the two share no cache 64 KiB go by CMA, and seven eighths of the time are the kernel's, four "
+                 "of them not for copying but for pages and permission; the table below has what two processes can do "
+                 "without a message. Memory that both map needs none of that.",
+    "windows": "up to 32 KiB (64 KiB where the two share a cache) a stream goes through bounce buffers, at what a "
+               "processor copies; who is slower, writer or reader, decides. Of less than 4 KiB past the caches the "
+               "time is that until a few lines have left the writer: one fence for several records. Larger messages by CMA: where the two share a cache, and CMA is not to be had, they go "
                "through buffers at 37 to 40 GB/s, for 25 of CMA by both at once; but that needs the sender, which CMA "
                "does not. On a Xeon buffers in turn (FI_SHMCMA_FILL=spread) have been measured by hand only.",
     "onesided": "of 64 KiB 0.2 us are ours, three quarters of them because code behind a system call is slow: fewer "
