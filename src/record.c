@@ -21,8 +21,9 @@
 /* So many times short of buffers, and memory for more is asked for again where there was none. */
 #define AGAIN 1024
 
-/* Buffers that it may have read and not said so. */
+/* Buffers, and lines, that it may have read and not said so, or have been written just now. */
 #define UNSAID 4
+#define UNSAID_LINES (SC_ABI_RING_LINES / 2)
 
 /* What it has read, as far as is known. The last `newest` buffers have been lent just now. */
 static void take_back(struct sc_peer *peer, uint32_t newest)
@@ -31,6 +32,7 @@ static void take_back(struct sc_peer *peer, uint32_t newest)
 
 	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, turn);
 	peer->is_behind = peer->loans.count > newest + UNSAID;
+	peer->is_behind |= peer->tx.tail - peer->tx.head > UNSAID_LINES;
 }
 
 /* Learn how far the peer is, and take back what it has read. */

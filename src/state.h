@@ -81,7 +81,7 @@ struct sc_peer {
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	uint64_t looked_at;	 /* tx.head when buffers were short last, */
 	uint32_t looks;		 /* and how often since it was there */
-	bool is_behind; /* it had buffers to read besides the last record's when last asked; see tx.c */
+	bool is_behind;		 /* it had more than the last message to read when last asked; see tx.c */
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first */
 	uint64_t message_line;	 /* with an order: behind the last message's records */
 	uint64_t taken;		 /* it has taken all before this line, as its answers show */

@@ -18,6 +18,7 @@
 #include "core_pair.h"
 #include "core_test.h"
 #include "record.h"
+#include "rx.h"
 #include "tx.h"
 
 #define BIG ((size_t)5 << 20) /* more than one step of a copy */
@@ -683,6 +684,56 @@ static void test_no_parts_behind(void **state)
 	}
 }
 
+/* Is a message of so many bytes sent in a buffer? */
+static bool goes_in_a_buffer(size_t size)
+{
+	uint64_t bounced = pair[0].ep->counters.tx_bounce;
+	static uint8_t buf[200];
+
+	assert_int_equal(end_send(&pair[0], pair[0].peer, buf, size, 0, SC_TAGGED | SC_SILENT), 0);
+	return pair[0].ep->counters.tx_bounce != bounced;
+}
+
+static void receive_short(void)
+{
+	uint8_t to[200];
+
+	assert_int_equal(end_recv(&pair[1], NULL, to, sizeof(to), 0, SC_TAGGED), 0);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[1].rx).err, 0);
+}
+
+/* One who has much of the ring to read gets short messages in buffers, until it has read it. */
+static void test_buffers_behind(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	int sent = 0, looks = 0;
+
+	(void)state;
+	attr.config.fill = SC_FILL_CACHED;
+	pair_open(pair, &attr, WAY_LOCAL);
+	for (; sent < SC_ABI_RING_LINES - 3; sent++) /* each a line */
+		assert_false(goes_in_a_buffer(0));
+	assert_int_equal(sc_ep_poll(pair[1].ep), SC_RX_BURST);
+	while (!goes_in_a_buffer(
+		128)) /* it is asked when it seems that there is no room, which there is */
+		assert_true(sent++ < SC_ABI_RING_LINES);
+	assert_in_range(++sent, SC_ABI_RING_LINES - 1, SC_ABI_RING_LINES);
+	assert_false(goes_in_a_buffer(127));
+	assert_true(goes_in_a_buffer(200));
+	for (sent += 2; sent; sent--)
+		receive_short();
+	for (; goes_in_a_buffer(128); receive_short())
+		assert_true(++looks < 20);
+	receive_short();
+	for (int i = 0; i < 2 * SC_ABI_RING_LINES;
+	     i++) { /* one after the other it is not behind, whenever it is asked */
+		assert_false(goes_in_a_buffer(128));
+		receive_short();
+	}
+	pair_close(pair);
+}
+
 /* Whatever way buffers are filled, what is in them is received, into one place or several, posted before or after. */
 static void test_fill_ways(void **state)
 {
@@ -972,8 +1023,10 @@ static void test_ring_full(void **state)
 
 		assert_non_null(to);
 		pair_open(pair, NULL, WAY_PULL);
-		while (!end_send(&pair[0], pair[0].peer, from, some[i], sent, SC_TAGGED))
-			sent++;
+		/* twice: where it is refused it shows that the receiver is behind, and less of the ring is needed */
+		for (int refused = 0; refused < 2; refused++)
+			while (!end_send(&pair[0], pair[0].peer, from, some[i], sent, SC_TAGGED))
+				sent++;
 		assert_true(sent >= 20 && sent <= SC_ABI_RING_LINES);
 		/* in the ring, and in buffers once half of it is taken */
 		assert_true(some[i] != 500 ||
@@ -1856,6 +1909,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_inject),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_no_parts_behind),
+		cmocka_unit_test(test_buffers_behind),
 		cmocka_unit_test(test_fill_ways),
 		cmocka_unit_test(test_nothing_inline),
 		cmocka_unit_test(test_rather_in_buffers),
