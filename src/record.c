@@ -172,6 +172,15 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 	return true;
 }
 
+bool sc_record_may_spare(struct sc_peer *peer, uint32_t reserve)
+{
+	const struct sc_pool *pool = &peer->ep->pool;
+
+	if (!sc_pool_may_lend(pool, &peer->loans, 1, reserve) && peer->loans.count)
+		sc_record_reuse_slow(peer, 0);
+	return sc_pool_may_lend(pool, &peer->loans, 1, reserve);
+}
+
 uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS],
 			struct iovec iov[SC_ABI_RECORD_BUFS])
 {

@@ -25,6 +25,12 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
  */
 bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve);
 
+/*
+ * Is it worth asking for one, for what has another way to go? Only this peer is asked what it has read: where all have
+ * much to read, as many would be asked as there are, each time.
+ */
+bool sc_record_may_spare(struct sc_peer *peer, uint32_t reserve);
+
 /* So many may be lent: give more of them memory, if those that have it do not suffice. False: they do not. */
 bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers);
 

@@ -665,7 +665,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) && sc_cq_is_full(ep->tx_cq), 0))
 		return -EAGAIN;
 	if (size <= ep->config.inline_max) {
-		if (prefers_buffer(peer, size)) {
+		if (prefers_buffer(peer, size) && sc_record_may_spare(peer, piece_reserve(ep))) {
 			ret = send_bounce(peer, send, (uint32_t)size);
 			if (ret != -ENOBUFS && ret != -EAGAIN)
 				return ret;

@@ -1145,19 +1145,19 @@ static void star_open(struct end *ends, int count, uint32_t buf_count)
 
 /*
  * Buffers that a peer has read are free, also for another peer: nothing is sent to the first one any more,
- * so nobody looks for its own sake at how far it has read.
+ * so nobody looks for its own sake at how far it has read. What has another way to go does not look for others' sake.
  */
 static void test_buffers_of_others(void **state)
 {
-	static const size_t lengths[] = { 4096, 100000 };
+	static const size_t lengths[] = { 4096, 100000, SC_FILL_MIN };
 	uint8_t *to = malloc(100000);
 
 	(void)state;
 	assert_non_null(to);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct sc_peer *first, *second;
 		struct end ends[3];
-		uint32_t sent;
+		uint32_t sent, lent;
 		uint64_t eager;
 
 		star_open(ends, 3, 4);
@@ -1168,8 +1168,14 @@ static void test_buffers_of_others(void **state)
 		assert_int_equal(ends[1].ep->counters.rx_unexpected, sent);
 		end_take_way(&ends[2], end_find(&ends[2], &ends[0]), WAY_PULL);
 		eager = ends[0].ep->counters.tx_bounce;
+		lent = first->loans.count;
 		assert_int_equal(end_send(&ends[0], second, from, lengths[i], 7, SC_TAGGED), 0);
 		assert_int_equal(ends[0].ep->counters.tx_bounce, eager + !i);
+		if (i == 2) {
+			assert_int_equal(first->loans.count, lent);
+			assert_int_equal(end_send(&ends[0], first, from, lengths[i], 7, SC_TAGGED), 0);
+			assert_int_equal(ends[0].ep->counters.tx_bounce, eager + 1); /* its own */
+		}
 		assert_int_equal(end_recv(&ends[2], NULL, to, 100000, 7, SC_TAGGED), 0);
 		ends_settle(ends, 3);
 		expect_received(&ends[2], end_find(&ends[2], &ends[0]), to, lengths[i], 7);
