@@ -795,24 +795,6 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 		sc_slab_put(&ep->rxq->ops, op);
 }
 
-/* The operation is a transfer of its message from now on, with nothing moved yet. */
-static void transfer_begin(struct sc_rx_op *op, const struct sc_message *message)
-{
-	op->peer = message->peer;
-	op->tag = message->tag;
-	op->data = message->data;
-	op->comp_flags = sc_deliver_comp_flags(message->flags);
-	op->fence = message->flags & SC_ABI_F_FENCE ? message->arrival : 0;
-	op->message = message->op;
-	op->size = message->size;
-	op->want = op->size < op->capacity ? op->size : op->capacity;
-	op->done = 0;
-	op->over = false;
-	op->share.words = NULL;
-	sc_list_init(&op->pulling);
-	sc_list_append(&op->peer->transfers, &op->of_peer);
-}
-
 /* An eager message that is a transfer, with what the record has of it. NULL: no memory. */
 static struct sc_rx_op *transfer_eager(struct sc_rx_op *posted, const struct sc_message *message)
 {
@@ -821,7 +803,7 @@ static struct sc_rx_op *transfer_eager(struct sc_rx_op *posted, const struct sc_
 
 	if (!op)
 		return NULL;
-	transfer_begin(op, message);
+	sc_deliver_begin(op, message);
 	op->done = message->here;
 	here = message->here < op->want ? message->here : op->want;
 	if (here)
@@ -859,7 +841,7 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 
 	if (!op)
 		return -ENOMEM;
-	transfer_begin(op, message);
+	sc_deliver_begin(op, message);
 	op->segment_count = message->segment_count;
 	memcpy(op->segments, message->segments, message->segment_count * sizeof(op->segments[0]));
 	if (message->first)

@@ -122,6 +122,27 @@ static inline uint32_t sc_deliver_comp_flags(uint32_t flags)
 	return SC_COMP_RECV | (flags & SC_ABI_F_DATA);
 }
 
+/*
+ * The operation is a transfer of its message from now on, with nothing moved yet. Of the message: peer, flags, size,
+ * tag, data and op; arrival if it is fenced.
+ */
+static inline void sc_deliver_begin(struct sc_rx_op *op, const struct sc_message *message)
+{
+	op->peer = message->peer;
+	op->tag = message->tag;
+	op->data = message->data;
+	op->comp_flags = sc_deliver_comp_flags(message->flags);
+	op->fence = message->flags & SC_ABI_F_FENCE ? message->arrival : 0;
+	op->message = message->op;
+	op->size = message->size;
+	op->want = op->size < op->capacity ? op->size : op->capacity;
+	op->done = 0;
+	op->over = false;
+	op->share.words = NULL;
+	sc_list_init(&op->pulling);
+	sc_list_append(&op->peer->transfers, &op->of_peer);
+}
+
 /* Withdraw a posted receive from the matcher. */
 static inline void sc_deliver_unpost(struct sc_rxq *rxq, struct sc_rx_op *op)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * plain.h: the short way of a message as most are: inline or in one bounce buffer, no acknowledgement asked for; its
- * receive has been posted for longest, has one buffer, for one message, room for all of it and no counter of its own;
- * and no order of completions is asked for (sc_ep.line_end). It does not wait, so the window has no say.
+ * plain.h: the short way of a message as most are: inline, in one bounce buffer or in parts, no acknowledgement asked
+ * for; its receive has been posted for longest, has one buffer, for one message, room for all of it and no counter of
+ * its own; and no order of completions is asked for (sc_ep.line_end). It does not wait, so the window has no say.
  *
  * NULL and false say nothing, and nothing has been done: the message goes the way of rx.c.
  */
@@ -34,6 +34,13 @@ SC_PLAIN_INLINE struct sc_rx_op *sc_plain_match(struct sc_rxq *rxq, const struct
 	return op;
 }
 
+SC_PLAIN_INLINE void sc_plain_complete(struct sc_ep *ep, struct sc_rx_op *op,
+				       const struct sc_received *received)
+{
+	sc_deliver_complete(ep, op, NULL, received);
+	sc_slab_put(&ep->rxq->ops, op);
+}
+
 /* Its payload is there. */
 SC_PLAIN_INLINE void sc_plain_end(struct sc_ep *ep, struct sc_rx_op *op, struct sc_peer *peer,
 				  uint64_t tag, uint64_t data, uint64_t ctl)
@@ -46,9 +53,54 @@ SC_PLAIN_INLINE void sc_plain_end(struct sc_ep *ep, struct sc_rx_op *op, struct 
 					.done = size,
 					.flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
 
-	sc_deliver_complete(ep, op, NULL, &received);
-	sc_slab_put(&ep->rxq->ops, op);
+	sc_plain_complete(ep, op, &received);
 	sc_peer_give_back(peer, SC_ABI_UNITS(size));
+}
+
+/* The first part of its payload is there, `here` bytes; the others follow (sc_plain_part()). */
+SC_PLAIN_INLINE void sc_plain_begin(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t data,
+				    uint64_t ctl, uint32_t here)
+{
+	struct sc_message message;
+
+	message.peer = peer;
+	message.flags = sc_ctl_flags(ctl) & ~SC_ABI_F_FENCE; /* of what is acknowledged */
+	message.size = sc_ctl_size(ctl);
+	message.tag = tag;
+	message.data = data;
+	message.op = 0;
+	op->multi = NULL;
+	sc_deliver_begin(op, &message);
+	op->done = here;
+	peer->arriving_op = op;
+	sc_peer_give_back(peer, SC_ABI_UNITS(op->size));
+}
+
+/* Does such a message arrive of the peer in parts? */
+SC_PLAIN_INLINE bool sc_plain_arrives(const struct sc_peer *peer)
+{
+	const struct sc_rx_op *op = peer->arriving_op;
+
+	return op && op->size < op->plain_end && !op->multi && !op->message && peer->ep->line_end;
+}
+
+/* `here` more bytes of its payload are there. */
+SC_PLAIN_INLINE void sc_plain_part(struct sc_peer *peer, uint32_t here)
+{
+	struct sc_rx_op *op = peer->arriving_op;
+	struct sc_received received = { .peer = peer,
+					.tag = op->tag,
+					.data = op->data,
+					.size = op->size,
+					.done = op->size,
+					.flags = op->comp_flags };
+
+	op->done += here;
+	if (op->done != op->size)
+		return;
+	peer->arriving_op = NULL;
+	sc_list_remove(&op->of_peer);
+	sc_plain_complete(peer->ep, op, &received);
 }
 
 /*

@@ -174,30 +174,69 @@ static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 	}
 }
 
-/* In one buffer of a peer whose segment we have. */
+/* A record of one line, that names one buffer, has been taken. */
+static inline void buffer_read(struct sc_peer *peer, uint64_t ctl, uint32_t here)
+{
+	sc_record_read(peer, ctl);
+	sc_ring_release(&peer->rx, 1);
+	buffers_read(peer, here);
+}
+
+/* In one buffer of a peer whose segment we have, or in parts, of which this is the first. */
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
-	uint32_t size = sc_ctl_size(ctl);
+	bool parts = sc_ctl_flags(ctl) & SC_ABI_F_PARTS;
+	uint32_t here = sc_ctl_size(ctl);
 	struct sc_rx_op *op;
-	uint64_t tag;
+	uint64_t tag, data;
 	uint16_t buf;
 
-	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE || sc_ctl_flags(ctl) & (SC_ABI_F_ACK | SC_ABI_F_PARTS) ||
+	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE || sc_ctl_flags(ctl) & SC_ABI_F_ACK ||
 	    sc_ctl_lines(ctl) != 1 || !peer->ep->line_end || !peer->seg)
 		return false;
+	if (parts) {
+		if (here <= peer->seg->header.buf_size || peer->arriving_op || peer->arriving)
+			return false;
+		here = peer->seg->header.buf_size;
+	}
 	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
-	if (!size || size > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
+	if (!here || here > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
 		return false;
 	tag = sc_load_relaxed_64(&record->tag);
 	op = sc_plain_match(peer->ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), size, sc_ctl_flags(ctl));
-	sc_plain_end(peer->ep, op, peer, tag, sc_load_relaxed_64(&record->data), ctl);
-	sc_record_read(peer, ctl);
-	sc_ring_release(&peer->rx, 1);
-	buffers_read(peer, size);
+	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), here, sc_ctl_flags(ctl));
+	data = sc_load_relaxed_64(&record->data);
+	if (parts)
+		sc_plain_begin(op, peer, tag, data, ctl, here);
+	else
+		sc_plain_end(peer->ep, op, peer, tag, data, ctl);
+	buffer_read(peer, ctl, here);
+	return true;
+}
+
+/* A part, in one buffer, of what take_buffer() has begun. */
+static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
+	const struct sc_rx_op *op = peer->arriving_op;
+	uint32_t here = sc_ctl_size(ctl);
+	uint16_t buf;
+
+	if (sc_ctl_kind(ctl) != SC_ABI_PIECE || sc_ctl_lines(ctl) != 1 || !peer->seg ||
+	    !sc_plain_arrives(peer))
+		return false;
+	buf = sc_load_relaxed_16(&piece->bufs[0]); /* published by ctl, as the others */
+	if (sc_load_relaxed_64(&piece->to) || sc_load_relaxed_64(&piece->offset) != op->done || !here ||
+	    here > peer->seg->header.buf_size || here > op->size - op->done ||
+	    !sc_seg_has_buf(peer->seg, buf))
+		return false;
+	sc_record_copy_bytes((char *)op->iov[0].iov_base + op->done, sc_seg_buf(peer->seg, buf), here,
+			     sc_ctl_flags(ctl));
+	sc_plain_part(peer, here);
+	buffer_read(peer, ctl, here);
 	return true;
 }
 
@@ -305,7 +344,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	int ret = 0;
 
 	while (ctl && taken < SC_RX_BURST) {
-		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl))
+		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl) && !take_part(peer, ctl))
 			ret = take_next(peer, ctl);
 		taken += ret != -ENOMEM;
 		if (ret == -ECONNRESET)

@@ -1130,6 +1130,7 @@ static void test_parts(void **state)
 			for (int posted = 0; posted < 4; posted++) {
 				size_t len = rooms[i] < PARTS_SIZE ? rooms[i] : PARTS_SIZE;
 				struct iovec room = { into, rooms[i] };
+				uint64_t back = pair[1].peer->units_back;
 				struct sc_comp comp;
 
 				if (multi && !rooms[i])
@@ -1166,6 +1167,8 @@ static void test_parts(void **state)
 				assert_true(pattern_is(into, len, 1));
 				assert_int_equal(into[len], 0xa5);
 				assert_int_equal(pair[1].peer->units_held, 0);
+				assert_int_equal(pair[1].peer->units_back - back,
+						 SC_ABI_UNITS(PARTS_SIZE));
 				if (multi && rooms[i] > PARTS_SIZE)
 					assert_int_equal(sc_rx_cancel(pair[1].ep, into), 0);
 				while (sc_cq_peek(&pair[1].rx))
@@ -1255,14 +1258,16 @@ static void test_bad_parts(void **state)
 {
 	(void)state;
 	for (int posted = 0; posted < 2; posted++)
-		for (int variant = 0; variant < 11; variant++) {
+		for (int variant = 0; variant < 12; variant++) {
 			uint64_t words[7] = { 0, 4096, 0, 1 };
 			uint32_t kind = SC_ABI_PIECE, flags = 0, size = 4096;
 
 			victim_open();
-			if (posted)
+			for (int i = 0; posted && i < 2; i++)
 				assert_int_equal(
-					end_recv(&pair[1], NULL, into + 50000, 80000, 5, SC_TAGGED), 0);
+					end_recv(&pair[1], NULL, into + 50000, 20000 + i, 5, SC_TAGGED),
+					0);
+			memset(into + 50000, 0xa5, 20001);
 			if (variant > 2)
 				part(0);
 			switch (variant) {
@@ -1278,7 +1283,9 @@ static void test_bad_parts(void **state)
 				words[3] = default_buf_count();
 				break;
 			case 3: /* another in the midst of it */
-				kind = SC_ABI_BOUNCE, flags = SC_ABI_F_PARTS, size = 4097;
+				kind = SC_ABI_BOUNCE, flags = SC_ABI_F_PARTS | SC_ABI_F_TAGGED,
+				size = 4097;
+				words[0] = 5;
 				break;
 			case 4:
 				words[1] = 8192;
@@ -1299,6 +1306,10 @@ static void test_bad_parts(void **state)
 			case 9:
 				words[3] = default_buf_count();
 				break;
+			case 10: /* in one buffer, and more than is missing */
+				part(1);
+				words[1] = 8192, words[3] = 2, size = PARTS_SIZE - 8192 + 1;
+				break;
 			default: /* as if it had been asked for */
 				words[0] = posted ? sc_slab_id(pair[1].peer->arriving_op) : 1ull << 32;
 			}
@@ -1306,8 +1317,10 @@ static void test_bad_parts(void **state)
 			sc_ep_poll(pair[1].ep);
 			assert_true(sc_list_empty(&pair[1].peer->transfers));
 			assert_null(pair[1].peer->arriving);
-			if (posted && variant < 3)
+			assert_null(pair[1].peer->arriving_op);
+			for (int i = 0; posted && i < (variant < 3 ? 2 : 1); i++)
 				assert_int_equal(sc_rx_cancel(pair[1].ep, into + 50000), 0);
+			assert_true(into[50000 + PARTS_SIZE] == 0xa5);
 			victim_check();
 		}
 }
