@@ -12,7 +12,7 @@
  *   cleaned   plain stores, and who has read the buffer writes its lines back to memory (CLWB), which leaves them in
  *             its cache, but clean
  *   streamed  stores past the caches, to memory, from where the reader gets them; plain ones where there is little to
- *             store. Best where they share none
+ *             store, into lines that are fetched ahead. Best where they share none
  *
  * Measured on a Zen 5 with 2 processors that are moved about by the machine's owner, one way in microseconds, and GB/s
  * of a stream. What is filled by string instructions is read by plain loads, all other by memcpy(3), which takes them
@@ -76,6 +76,8 @@ struct sc_fill {
 	bool hastened;	/* the trial to come, for the sake of the two below: once */
 	uint32_t left;	/* fills before the next step */
 	uint32_t pause; /* fills between two trials; 0: none, the way is given */
+	const void *fetched; /* what is likely to be filled next, */
+	size_t fetched_size; /* so many bytes of it have been asked for; 0: nothing has */
 	struct sc_fill_costs costs;
 	/* of large ones by the best way, into buffers and out again, picoseconds for each byte; 0: not known */
 	uint32_t write_cost, read_cost;
@@ -95,6 +97,23 @@ static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *fro
 		memcpy(to, from, size);
 	else
 		sc_fill_write_slow(fill, to, from, size);
+}
+
+/* Bytes that are worth being fetched ahead. */
+#define SC_FILL_FETCH_MAX 2048
+
+void sc_fill_fetch_slow(struct sc_fill *fill, const void *next, size_t size);
+
+/*
+ * A record with a buffer has been published. The next will be in `next`, of like size if it goes on so: its lines may
+ * come from the last reader's cache while the application does something else. Only where stores go past the caches
+ * otherwise: within a last cache a plain store has its line soon enough (1 and 2 KiB one way 0.98 of the time, 4 and 8
+ * KiB 1.02 and 1.04; 8 KiB in windows 0.95 of the rate).
+ */
+static inline void sc_fill_fetch(struct sc_fill *fill, const void *next, size_t size)
+{
+	if (fill->way == SC_FILL_STREAMED && size >= SC_FILL_MIN && size <= SC_FILL_FETCH_MAX)
+		sc_fill_fetch_slow(fill, next, size);
 }
 
 /*

@@ -101,6 +101,15 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 		sc_record_reuse_slow(peer, buffers);
 }
 
+/* Behind the commit of a message of `size` bytes in buffers: the one that is lent next may be fetched for another. */
+static inline void sc_record_fetch(struct sc_peer *peer, uint32_t size)
+{
+	const struct sc_ep *ep = peer->ep;
+
+	if (sc_pool_has(&ep->pool, 1))
+		sc_fill_fetch(&peer->fill, sc_seg_buf(ep->seg, ep->pool.free_first), size);
+}
+
 /* Bytes in the buffers that a record names, one that names some. */
 static inline uint32_t sc_record_bytes(const struct sc_seg *seg, uint64_t ctl)
 {

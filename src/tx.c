@@ -397,6 +397,7 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	if (!(flags & SC_SILENT))
 		eager_complete(cq, &send, size);
 	sc_ring_wake(&peer->tx);
+	sc_record_fetch(peer, size);
 	return true;
 }
 
@@ -550,6 +551,7 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	}
 	sc_record_reuse(peer, buffers);
 	eager_done(peer, send, size, flags);
+	sc_record_fetch(peer, size);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_fill: what is filled is what was given and nothing beside it, in each way and during a trial; one that is
- * given stays; a trial goes through all ways, ends with the best it has seen, and comes again later and later.
+ * given stays; a trial goes through all ways, ends with the best it has seen, and comes again later and later; what is
+ * fetched ahead is not changed by that.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -214,6 +215,41 @@ static void test_parts(void **state)
 			}
 }
 
+/* What is fetched ahead stays as it is, and then is filled, or something else is; only some sizes, and in no trial. */
+static void test_fetched(void **state)
+{
+	static const size_t sizes[] = { 0, 100, 511, 512, 1024, 2000, 2048, 2049, 4096 };
+
+	(void)state;
+	for (int way = 0; way <= SC_FILL_TRIED; way++)
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+			for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++) {
+				size_t size = sizes[i];
+				struct sc_fill fill;
+
+				sc_fill_init(&fill, (enum sc_fill_way)way);
+				memcpy(buffer, source + 1, BUFFER);
+				sc_fill_fetch(&fill, buffer, size);
+				assert_memory_equal(buffer, source + 1, BUFFER);
+				assert_int_equal(
+					fill.fetched_size,
+					fill.way == SC_FILL_STREAMED && size >= 512 && size <= 2048 ? size
+												    : 0);
+				check_fill(&fill, i * j % 17, sizes[j]);
+				sc_fill_write(&fill, buffer + 4096, source, sizes[j]);
+				assert_memory_equal(buffer + 4096, source, sizes[j]);
+			}
+	for (int way = 0; way < SC_FILL_WAYS; way++) {
+		struct sc_fill fill;
+
+		sc_fill_init(&fill, SC_FILL_TRIED);
+		sc_fill_begin_slow(&fill);
+		fill.way = (enum sc_fill_way)way;
+		sc_fill_fetch(&fill, buffer, 1024);
+		assert_int_equal(fill.fetched_size, 0);
+	}
+}
+
 static void test_cleaned_stay(void **state)
 {
 	bool stay = sc_fill_cleaned_stay();
@@ -235,6 +271,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_large, begin, end),
 		cmocka_unit_test_setup_teardown(test_trial_of_others, begin, end),
 		cmocka_unit_test_setup_teardown(test_parts, begin, end),
+		cmocka_unit_test_setup_teardown(test_fetched, begin, end),
 		cmocka_unit_test(test_cleaned_stay),
 	};
 
