@@ -199,6 +199,8 @@ static void limits_rank(const void *arg)
 	void (*const *body)(void) = arg;
 	fi_addr_t peer;
 
+	if (MT_SANITIZED && *body == space_body)
+		mt_skip("sanitizers need address space themselves");
 	talk_open(&own, NULL);
 	mt_publish(&own.ep, mt_rank);
 	peer = talk_friend(&own, mt_published(&own.ep, !mt_rank));
@@ -438,8 +440,6 @@ static void space_body(void)
 {
 	int failures[STEPS + 1] = { 0 };
 
-	if (MT_SANITIZED)
-		mt_skip("sanitizers need address space themselves");
 	for (rlim_t more = 0; more < (rlim_t)64 << 20; more += more < 1 << 20 ? 64 << 10 : 1 << 20) {
 		mt_doing("with %llu KiB of address space more", (unsigned long long)more >> 10);
 		/* asked for each time: the first malloc(3) of a thread takes a lot, and may come at any time */
