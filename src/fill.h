@@ -75,6 +75,7 @@ struct sc_fill {
 	bool trying;
 	bool hastened;	/* the trial to come, for the sake of the two below: once */
 	uint32_t left;	/* fills before the next step */
+	int64_t timing; /* nanoseconds that a fill takes longer for being timed */
 	uint32_t pause; /* fills between two trials; 0: none, the way is given */
 	const void *fetched; /* what is likely to be filled next, */
 	size_t fetched_size; /* so many bytes of it have been asked for; 0: nothing has */
@@ -85,6 +86,12 @@ struct sc_fill {
 
 /* SC_FILL_TRIED: which one is found out. One that this processor does not have is SC_FILL_CACHED. */
 void sc_fill_init(struct sc_fill *fill, enum sc_fill_way way);
+
+/*
+ * The best way by what each takes, picoseconds for each byte, UINT32_MAX: not known; SC_FILL_CACHED is. The one used so
+ * far, if known, stays unless another is better by an eighth.
+ */
+enum sc_fill_way sc_fill_best(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way so_far);
 
 /* The parts that need not be inline: a trial begins; a fill that may be one of it. */
 void sc_fill_begin_slow(struct sc_fill *fill);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_fill: what is filled is what was given and nothing beside it, in each way and during a trial; one that is
- * given stays; a trial goes through all ways, ends with the best it has seen, and comes again later and later; what is
- * fetched ahead is not changed by that.
+ * given stays; a trial goes through all ways, ends with the best it has seen, and comes again later and later; the best
+ * by known costs is the one that was measured to be; what is fetched ahead is not changed by that.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -244,10 +244,56 @@ static void test_fetched(void **state)
 
 		sc_fill_init(&fill, SC_FILL_TRIED);
 		sc_fill_begin_slow(&fill);
+		fill.costs.any[SC_FILL_CACHED] = 100;
 		fill.way = (enum sc_fill_way)way;
 		sc_fill_fetch(&fill, buffer, 1024);
 		assert_int_equal(fill.fetched_size, 0);
 	}
+}
+
+/* Where the reader is far nothing is: the lines would come too late. */
+static void test_fetched_too_late(void **state)
+{
+	struct sc_fill fill;
+
+	(void)state;
+	sc_fill_init(&fill, SC_FILL_STREAMED);
+	fill.costs.any[SC_FILL_CACHED] = 201;
+	sc_fill_fetch(&fill, buffer, 1024);
+	assert_int_equal(fill.fetched_size, 0);
+	check_fill(&fill, 1, 512);
+	fill.costs.any[SC_FILL_CACHED] = 200;
+	sc_fill_fetch(&fill, buffer, 1024);
+	assert_int_equal(fill.fetched_size, 1024);
+}
+
+/* The best by what each way took where it was measured, if plain stores or if that itself was the best so far. */
+static void test_best(void **state)
+{
+#define NO UINT32_MAX
+	static const struct {
+		uint32_t costs[SC_FILL_WAYS]; /* cached, string, spread, cleaned, streamed */
+		enum sc_fill_way best;
+	} cases[] = {
+		{ { 126, 109, NO, 46, 75 }, SC_FILL_CLEANED },	 /* Zen 4: one last cache, 4 KiB */
+		{ { 92, 63, NO, 58, 97 }, SC_FILL_CLEANED },	 /* 2 KiB */
+		{ { 380, 350, NO, 270, 78 }, SC_FILL_STREAMED }, /* none */
+		{ { 22, 20, NO, 25, 72 }, SC_FILL_CACHED },	 /* one core */
+		{ { 25, 60, 26, NO, 80 }, SC_FILL_CACHED },	 /* Zen 5: one last cache */
+		{ { 130, 90, 130, NO, 75 }, SC_FILL_STREAMED },	 /* none */
+		{ { 100, 76, NO, NO, NO }, SC_FILL_CACHED },	 /* an eighth is asked for */
+		{ { 100, 74, NO, NO, NO }, SC_FILL_STRING },
+	};
+	static const uint32_t any[SC_FILL_WAYS] = { 100, 99, NO, NO, NO };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(sc_fill_best(cases[i].costs, SC_FILL_CACHED), cases[i].best);
+		assert_int_equal(sc_fill_best(cases[i].costs, cases[i].best), cases[i].best);
+	}
+	/* what was best so far, and has not been tried again, is not kept */
+	assert_int_equal(sc_fill_best(any, SC_FILL_SPREAD), SC_FILL_STRING);
+#undef NO
 }
 
 static void test_cleaned_stay(void **state)
@@ -272,6 +318,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_trial_of_others, begin, end),
 		cmocka_unit_test_setup_teardown(test_parts, begin, end),
 		cmocka_unit_test_setup_teardown(test_fetched, begin, end),
+		cmocka_unit_test_setup_teardown(test_fetched_too_late, begin, end),
+		cmocka_unit_test(test_best),
 		cmocka_unit_test(test_cleaned_stay),
 	};
 
