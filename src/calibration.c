@@ -64,9 +64,13 @@
 #define PER_KIB_MIN 1
 #define PER_KIB_MAX 10000
 
-/* What a rendezvous takes beside the copy and more than an eager message, for its records: at most, and commonly. */
+/*
+ * What a rendezvous takes beside the copy and more than an eager message, for its records: at most, and commonly; and
+ * one of many, whose records are read and written while others are under way.
+ */
 #define RECORDS_NS 1000
 #define RECORDS_COMMON_NS 200
+#define RECORDS_STREAM_NS 100
 
 /* Eager messages: smaller ones are not worth a rendezvous, larger ones would take all of the pool. */
 #define EAGER_MIN 8192u
@@ -453,10 +457,11 @@ void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_co
 }
 
 /* With one copy by the receiver: where both copy, which they do of large ones, a rendezvous is better still. */
-bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments)
+bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments, uint32_t together)
 {
 	uint64_t costs = atomic_load_explicit(&known, memory_order_relaxed);
-	uint64_t start = (costs >> 32) + RECORDS_COMMON_NS, per_kib = costs & UINT32_MAX;
+	uint64_t start = (costs >> 32) / together + (together > 1 ? RECORDS_STREAM_NS : RECORDS_COMMON_NS);
+	uint64_t per_kib = costs & UINT32_MAX;
 
 	return costs && bounce_ns > start + (size + (fragments - 1) * SC_CMA_ELEMENT) * per_kib / 1024;
 }

@@ -29,8 +29,9 @@ int sc_calibration_judge(const struct sc_calibration_times *times, struct sc_cal
 
 /*
  * Are so many bytes, from so many fragments of the sender's memory, sooner copied by the receiver than put into bounce
- * buffers and taken out, in `bounce_ns` nanoseconds? False where this process does not know what CMA costs here.
+ * buffers and taken out, in `bounce_ns` nanoseconds? `together`: so many messages like it in one call, 1 or more. False
+ * where this process does not know what CMA costs here.
  */
-bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments);
+bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments, uint32_t together);
 
 #endif

@@ -21,8 +21,13 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <shmcma/abi.h>
+#include <shmcma/core.h>
 #include "inject.h"
 #include "iov.h"
+
+_Static_assert(SC_IOV_MAX <= SC_CMA_ELEMENTS && SC_ABI_RDV_SEGMENTS <= SC_CMA_ELEMENTS,
+	       "any one operation fits a call");
 
 /* The kernel moves at most this in one call (MAX_RW_COUNT, fs/read_write.c), bytes. */
 #define CALL_MAX ((size_t)0x7ffff000)

@@ -15,7 +15,8 @@
  * operation is known to the sender by an id only; a piece names it so, and is checked against what is
  * wanted next. Inside one process CMA is used as well: the addresses were read from shared memory, and
  * the kernel says EFAULT where memcpy() would crash. A large one is shared (share.h): the sender is told
- * where it is to go, and both copy, as long as both are in the library.
+ * where it is to go, and both copy, as long as both are in the library. Where several of a peer wait, parts of them
+ * are copied in one call.
  *
  * A receive ends only when nobody may write to its buffer any more. Who can: this process, and a sender
  * that has chunks of it in hand. So an operation that fails, a peer that is given up and an endpoint that
@@ -52,8 +53,6 @@
 
 /* Bytes copied by CMA in one step. */
 #define PULL_STEP ((size_t)4 << 20)
-/* Transfers that wait their turn are copied in one go, with one proof, until it is so many bytes. */
-#define PULL_BURST ((size_t)512 << 10)
 /* Looks at what a sender has in hand, between two at whether it lives. */
 #define SHARE_LOOKS 1024
 /* Transfers that are not shared before an absent sender is asked again. */
@@ -288,25 +287,11 @@ static void transfer_lost(struct sc_ep *ep, struct sc_rx_op *op)
 		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
 }
 
-/* What was copied from the peer since the last proof is what it sent, or (`error`) may be anything. */
-static void transfers_proven(struct sc_peer *peer, int error)
+static void count_copied(struct sc_peer *peer, size_t len)
 {
-	while (!sc_list_empty(&peer->unproven)) {
-		struct sc_rx_op *op = sc_list_entry(peer->unproven.next, struct sc_rx_op, pulling);
+	struct sc_counters *counters = &peer->ep->counters;
 
-		sc_list_remove(&op->pulling);
-		if (error)
-			transfer_failed(peer->ep, op, error);
-		else if (is_gone(peer))
-			transfer_lost(peer->ep, op);
-		else
-			transfer_finish(peer->ep, op, 0);
-	}
-}
-
-void sc_deliver_prove_slow(struct sc_peer *peer)
-{
-	transfers_proven(peer, sc_peer_prove_read(peer));
+	*(peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
 }
 
 /* Copy bytes of the payload by CMA; `prove`: and see whose memory it was. */
@@ -315,50 +300,47 @@ static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool pr
 	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
 	size_t to_count = sc_iov_slice(op->iov, op->iov_count, offset, len, to);
 	size_t from_count = sc_iov_slice(op->segments, op->segment_count, offset, len, from);
-	struct sc_counters *counters = &op->peer->ep->counters;
 	int ret = sc_peer_read(op->peer, to, to_count, from, from_count, len, prove);
 
 	if (!ret)
-		*(op->peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
+		count_copied(op->peer, len);
 	return ret;
 }
 
-/* All is copied. `proven`: so is the last read from the peer, and with it what was read before. */
-static void transfer_copied(struct sc_rx_op *op, bool proven)
+/* All is copied, and it is proven whose memory it was. */
+static void transfer_copied(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	op->done = op->want;
 	copying_remove(op);
-	sc_list_append(&op->peer->unproven, &op->pulling);
-	if (proven)
-		transfers_proven(op->peer, 0);
+	if (is_gone(op->peer))
+		transfer_lost(ep, op);
+	else
+		transfer_finish(ep, op, 0);
 }
 
-/* It cannot be copied. */
-static void transfer_broken(struct sc_ep *ep, struct sc_rx_op *op, int error)
+/* A part of it has been copied, the last one with proof, or (`error`) cannot be. The operation may end. */
+static void transfer_moved(struct sc_ep *ep, struct sc_rx_op *op, size_t len, int error)
 {
-	if (error != -EFAULT)
-		transfers_proven(op->peer, error); /* nor is it known what those got */
-	transfer_failed(ep, op, error);
-}
-
-/*
- * Copy the next step by CMA; the operation may end in it. The last step proves whose memory it was, by the word of
- * life or the cookie (cma.c), and with it what was copied before, unless `more` is to be copied from the same peer at
- * once: a proof by the cookie costs as much as copying 2 KiB, or more.
- */
-static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op, bool more)
-{
-	size_t len = op->want - op->done < PULL_STEP ? op->want - op->done : PULL_STEP;
-	bool prove = op->done + len == op->want && !more;
-	int ret = transfer_copy(op, op->done, len, prove);
-
-	if (ret) {
-		transfer_broken(ep, op, ret);
+	if (error) {
+		transfer_failed(ep, op, error);
 		return;
 	}
 	op->done += len;
 	if (op->done == op->want)
-		transfer_copied(op, prove);
+		transfer_copied(ep, op);
+}
+
+static size_t step_size(const struct sc_rx_op *op)
+{
+	return op->want - op->done < PULL_STEP ? op->want - op->done : PULL_STEP;
+}
+
+/* Copy the next step by CMA, of an operation that nobody shares. The last one proves what was copied before. */
+static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	size_t len = step_size(op);
+
+	transfer_moved(ep, op, len, transfer_copy(op, op->done, len, op->done + len == op->want));
 }
 
 /* ---- shared transfers ------------------------------------------------------------------------ */
@@ -434,13 +416,14 @@ static void share_end(struct sc_ep *ep, struct sc_rx_op *op)
 	bool alone = !op->share.theirs;
 
 	share_leave(op);
+	if (!op->failed && !op->proven)
+		op->failed = sc_peer_prove_read(peer);
 	if (op->failed) {
-		transfer_broken(ep, op, op->failed);
-	} else {
-		share_learn(peer, alone);
-		transfer_copied(op, op->proven);
+		transfer_failed(ep, op, op->failed);
+		return;
 	}
-	sc_deliver_prove(peer);
+	share_learn(peer, alone);
+	transfer_copied(ep, op);
 }
 
 /* Is the process that has chunks of ours in hand still there? Now and then: it costs as much as 100 looks. */
@@ -475,26 +458,18 @@ static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
 	return true;
 }
 
-/* Copy a chunk, or end it. False: all that is left is in the sender's hands. */
-static bool share_step(struct sc_ep *ep, struct sc_rx_op *op)
+/* A chunk of it has been copied, or (`error`) cannot be. The sender may have another in hand. */
+static void share_moved(struct sc_rx_op *op, int error, bool proven)
 {
-	struct sc_share_part part;
-	int ret = sc_share_take(&op->share, &part);
+	int ret;
 
-	if (!ret)
-		return share_settle(ep, op);
-	if (ret > 0) {
-		(void)SC_INJECT("deliver.share_taken");
-		/* our last read proves whose memory it was; with one chunk left this may be it */
-		op->proven = sc_share_left(&op->share) <= 1;
-		op->failed = transfer_copy(op, part.offset, part.len, op->proven);
-		if (!op->failed)
-			return true;
-		ret = sc_share_close(&op->share);
-	}
+	op->proven = proven;
+	op->failed = error;
+	if (!error)
+		return;
+	ret = sc_share_close(&op->share);
 	if (ret < 0)
 		sc_peer_quarantine(op->peer, ret, "chunks of a message that were taken twice");
-	return true;
 }
 
 /* Has the peer run for so long that it would have reported what it had in hand? */
@@ -540,8 +515,8 @@ static bool share_over(struct sc_rx_op *op)
 
 /*
  * The operation is matched with a rendezvous message and knows all about it: move the payload. `more`: the
- * next record of the peer is there already, and a rendezvous. (Completions stay in order with what is not.)
- * A peer's payloads are copied one after the other; those that wait may be shared already.
+ * next record of the peer is there already, and a rendezvous, which may be copied in the same call.
+ * A peer's payloads are copied in the order of their matches; those that wait may be shared already.
  */
 static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
@@ -570,8 +545,8 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 		share_open(ep, op);
 	if (op->share.words)
 		return; /* the sender needs a moment to see it; the next record may be shared as well */
-	if (first)
-		transfer_step(ep, op, more);
+	if (first && !more)
+		transfer_step(ep, op);
 }
 
 /* The sender is told of the next shared ones ahead, so that it need not wait for us. */
@@ -589,37 +564,98 @@ static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
 	}
 }
 
-static bool is_unshared(const struct sc_peer *peer, const struct sc_list *entry)
+/* Parts of several messages of a peer, for one call. */
+struct batch {
+	struct sc_rx_op *ops[SC_CMA_PARTS];
+	struct sc_share_part of[SC_CMA_PARTS]; /* each one's */
+	bool ends; /* one of them may be the last of its message: it is to be proven whose memory it was */
+	struct sc_cma_parts parts;
+};
+
+static bool batch_has_room(const struct batch *batch, const struct sc_rx_op *op)
 {
-	return entry != &peer->copying && !sc_list_entry(entry, struct sc_rx_op, pulling)->share.words;
+	return sc_cma_has_room(&batch->parts, op->iov_count, op->segment_count,
+			       op->share.words ? sc_share_largest(&op->share) : step_size(op));
 }
 
-/* A chunk of the oldest that has one, or some that are not shared, with one proof. */
+static void batch_add(struct batch *batch, struct sc_rx_op *op, const struct sc_share_part *part)
+{
+	batch->ops[batch->parts.count] = op;
+	batch->of[batch->parts.count] = *part;
+	sc_cma_add(&batch->parts, op->iov, op->iov_count, op->segments, op->segment_count, part->offset,
+		   part->len);
+	batch->ends |= op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
+}
+
+/* What is to be copied next of an operation. 1: *part; 0: the sender has all that is left in hand; -EPROTO. */
+static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
+{
+	int ret;
+
+	if (!op->share.words) {
+		*part = (struct sc_share_part){ op->done, step_size(op) };
+		return 1;
+	}
+	ret = sc_share_take(&op->share, part);
+	if (ret > 0)
+		(void)SC_INJECT("deliver.share_taken");
+	return ret;
+}
+
+/* All in one call; if that fails each by itself, to learn which one cannot be. */
+static void batch_copy(struct sc_ep *ep, struct sc_peer *peer, const struct batch *batch)
+{
+	const struct sc_cma_parts *parts = &batch->parts;
+	int all = sc_peer_read(peer, parts->local, parts->local_count, parts->remote, parts->remote_count,
+			       parts->len, batch->ends);
+	bool apart = all && parts->count > 1;
+	bool proven = batch->ends || apart;
+
+	for (uint32_t i = 0; i < parts->count; i++) {
+		const struct sc_share_part *part = &batch->of[i];
+		struct sc_rx_op *op = batch->ops[i];
+		int ret = apart ? transfer_copy(op, part->offset, part->len, proven) : all;
+
+		if (!all)
+			count_copied(peer, part->len);
+		if (op->share.words)
+			share_moved(op, ret, proven);
+		else
+			transfer_moved(ep, op, part->len, ret);
+	}
+}
+
+/* A part of each of the oldest that have one, in one call. */
 static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 {
-	size_t copied = 0;
-	int steps = 0;
+	struct batch batch;
+	int ended = 0;
 
 	if (!sc_list_empty(&peer->ending))
 		return 0; /* lost: they are about to end */
+	batch.ends = false;
+	sc_cma_parts_init(&batch.parts);
 	share_ahead(ep, peer);
 	sc_list_for_safe (entry, next, &peer->copying) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
-		bool more;
+		struct sc_share_part part;
+		int ret;
 
-		if (op->share.words) {
-			if (!share_step(ep, op))
-				continue;
-			return 1;
-		}
-		copied += op->want;
-		more = copied < PULL_BURST && is_unshared(peer, next);
-		transfer_step(ep, op, more);
-		steps++;
-		if (!more)
+		if (!batch_has_room(&batch, op))
 			break;
+		ret = next_part(op, &part);
+		if (ret > 0)
+			batch_add(&batch, op, &part);
+		else if (!ret)
+			ended += share_settle(ep, op);
+		else
+			sc_peer_quarantine(peer, ret, "chunks of a message that were taken twice");
+		if (!sc_list_empty(&peer->ending))
+			return ended; /* lost by now */
 	}
-	return steps;
+	if (batch.parts.count)
+		batch_copy(ep, peer, &batch);
+	return ended + (int)batch.parts.count;
 }
 
 int sc_deliver_progress(struct sc_ep *ep)

@@ -94,15 +94,6 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 /* Go on with copies of large messages. Returns the steps done. */
 int sc_deliver_progress(struct sc_ep *ep);
 
-/* Make sure of what was copied from the peer without proof of whose memory it was. */
-void sc_deliver_prove_slow(struct sc_peer *peer);
-
-static inline void sc_deliver_prove(struct sc_peer *peer)
-{
-	if (__builtin_expect(!sc_list_empty(&peer->unproven), 0))
-		sc_deliver_prove_slow(peer);
-}
-
 /*
  * The peer is lost: transfers from it end with `error` (negative errno). False: some cannot yet, the peer is
  * alive and copying; call again.

@@ -297,7 +297,6 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->serving_peer);
 	sc_list_init(&peer->transfers);
 	sc_list_init(&peer->copying);
-	sc_list_init(&peer->unproven);
 	sc_list_init(&peer->pulling);
 	sc_list_init(&peer->waiting);
 	sc_list_init(&peer->fenced);

@@ -351,7 +351,6 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 			return taken;
 		ctl = ret ? 0 : sc_ring_peek(&peer->rx);
 	}
-	sc_deliver_prove(peer);
 	if (!peer->rx.lines)
 		return taken;
 	if (taken && (peer->lent || sc_rx_unpublished(peer) >= SC_RX_PUBLISH_LINES))

@@ -41,7 +41,7 @@ static inline __attribute__((always_inline)) int sc_rx_glance(struct sc_peer *pe
 		line = sc_ring_first(&peer->rx);
 		ctl = sc_ring_peek_at(&peer->rx, line);
 	}
-	if (__builtin_expect(!ctl && sc_list_empty(&peer->unproven) && peer->feed != SC_FEED_DRAINING &&
+	if (__builtin_expect(!ctl && peer->feed != SC_FEED_DRAINING &&
 				     (!taken || sc_rx_unpublished(peer) < SC_RX_PUBLISH_LINES),
 			     1))
 		return taken;

@@ -25,7 +25,7 @@
  *     1 MiB     67.0                 42.5   41.7                42.1   37.9   36.9
  *     4 MiB      277                  159    156                 166    155    143
  *
- * Each call costs 0.8, more while the other side is in one too.
+ * Each call costs 0.8, more while the other side is in one too; so chunks of several messages go in one (cma.h).
  */
 #define CHUNK_MAX ((uint64_t)262144)
 #define PAGE ((uint64_t)SC_ABI_PAGE)

@@ -74,6 +74,15 @@ static inline uint32_t sc_share_left(const struct sc_share *share)
 	return share->chunks - share->mine - share->theirs;
 }
 
+/* No chunk is larger, bytes. */
+static inline uint64_t sc_share_largest(const struct sc_share *share)
+{
+	uint64_t rest = share->size - share->head;
+	uint64_t chunk = share->chunk < rest ? share->chunk : rest;
+
+	return share->head > chunk ? share->head : chunk;
+}
+
 /* Receiver: leave nothing to take. -EPROTO */
 int sc_share_close(struct sc_share *share);
 

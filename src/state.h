@@ -137,7 +137,6 @@ struct sc_peer {
 	uint32_t fenced_count;
 	uint64_t arrivals;	 /* messages that have had to wait so far */
 	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
-	struct sc_list unproven; /* sc_rx_op.pulling: copied by CMA, whose memory it was is to be proven */
 	struct sc_list pulling;	 /* sc_ep.pulling: `copying` has some */
 	uint32_t shares;	 /* one bit for each of our chunk words that is in use */
 	uint32_t share_generation;
@@ -164,6 +163,9 @@ struct sc_peer {
 	bool left;     /* it had gone before it was attached, and left messages in its segment */
 	bool vanished; /* nobody has its address any more, and nothing has proven yet that it has gone */
 	bool told;     /* that it is lost has been logged for a send */
+	uint32_t short_rdvs;   /* rendezvous not acknowledged yet, of messages that could be eager */
+	uint32_t burst;	       /* such messages, */
+	uint32_t burst_poll;   /* since this poll */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
 	uint64_t user;
@@ -315,7 +317,7 @@ struct sc_rx_op {
 	/* transfer of a message that comes in parts, or as a rendezvous */
 	struct sc_peer *peer;
 	struct sc_list of_peer;
-	struct sc_list pulling; /* sc_peer.copying, then .unproven, while CMA does it */
+	struct sc_list pulling; /* sc_peer.copying, while CMA does it */
 	struct sc_share share;	/* sharing: with its sender */
 	uint32_t share_index;	/* of our chunk words */
 	bool unshared;		/* for good */

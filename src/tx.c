@@ -30,8 +30,8 @@
  * does one in parts before the last of its records: a receive that it has matched fails with the peer. If the
  * peer dies, its loans and operations come back through sc_tx_end_peer().
  *
- * What we copy along is written to the peer's memory within one call of sc_tx_progress(): chunks are
- * taken, written and reported, so between calls nothing is in hand, and an operation can end at any time.
+ * What we copy along is written to the peer's memory within one call of sc_tx_progress(): chunks, of several messages
+ * at a time, are taken, written and reported, so between calls nothing is in hand, and an operation can end at any time.
  * If this process dies in that call the receiver finds chunks without report and our life lock free. If
  * the receiver dies in it, the write fails or goes to memory that nobody has any more.
  */
@@ -87,9 +87,16 @@ static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
 		sc_cq_put_slow(ep->tx_cq, &comp);
 }
 
+/* Is it a rendezvous of what could be eager? */
+static bool is_short_rdv(const struct sc_tx_op *op)
+{
+	return op->iov_count && op->size <= op->peer->ep->config.eager_max;
+}
+
 static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
 {
 	sc_list_remove(&op->of_peer);
+	op->peer->short_rdvs -= is_short_rdv(op);
 	if (op->state == SC_TX_PUSHING || op->state == SC_TX_SHARING)
 		sc_list_remove(&op->pushing);
 	free(op->copy);
@@ -448,21 +455,52 @@ static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
 	return (first * (write + read) + (size - first) * (write > read ? write : read)) / 1000;
 }
 
+/* Messages that make it likely that there are others for the peer to copy with the next. */
+#define STREAM_MIN 4
+
 /*
- * Does a payload go through bounce buffers, if there are any? Up to eager_max; unless the receiver copies it sooner by
- * CMA, which is known when some large ones have gone to this peer. By more than an eighth: the calibration's copies stay
- * in one process and its caches; 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with.
+ * Is it one of several, which the peer copies in one call? They are sent one after the other, without a poll between;
+ * or are rendezvous, of which so many are not acknowledged yet.
  */
+static bool is_of_stream(struct sc_peer *peer)
+{
+	if (peer->burst_poll != peer->ep->polls)
+		peer->burst = 0;
+	peer->burst_poll = peer->ep->polls;
+	return peer->burst++ >= STREAM_MIN || peer->short_rdvs >= STREAM_MIN;
+}
+
+/*
+ * Has the peer it sooner by CMA? By more than an eighth: the calibration's copies stay in one process and its caches;
+ * 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with. Of a stream who is slower, writer or
+ * reader of the buffers, decides; and a call copies about as many messages as it may, or a half of each.
+ */
+static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
+{
+	uint64_t write = peer->fill.write_cost, read = peer->fill.read_cost;
+	uint64_t ns = bounce_ns(peer, size);
+	uint32_t together = 1;
+
+	if (is_of_stream(peer)) {
+		ns = size * (write > read ? write : read) / 1000;
+		together = (uint32_t)(SC_CMA_PARTS / send->iov_count);
+		if (size >= peer->ep->config.share_min && !peer->writes_fail)
+			size /= 2;
+	}
+	return sc_calibration_favours_cma(ns * 8 / 9, size, send->iov_count, together);
+}
+
+/* Does a payload go through bounce buffers, if there are any? What they cost is known when some large ones have. */
 static bool is_eager(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
 	const struct sc_config *config = &peer->ep->config;
 
 	if (size > config->eager_max)
 		return false;
-	if (size <= SC_INJECT_MAX || !config->eager_adapts || peer->fetch == SC_FETCH_NO)
+	if (size <= SC_INJECT_MAX || !config->eager_adapts || peer->fetch == SC_FETCH_NO ||
+	    !peer->fill.read_cost)
 		return true;
-	return !sc_calibration_favours_cma(bounce_ns(peer, size) * 8 / 9, size, send->iov_count) ||
-	       sc_fill_has_trial(&peer->fill);
+	return !favours_cma(peer, send, size) || sc_fill_has_trial(&peer->fill);
 }
 
 /* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */
@@ -606,6 +644,7 @@ static __attribute__((noinline)) int send_rdv(struct sc_peer *peer, const struct
 	(void)SC_INJECT("tx.rdv_words");
 	lines = sc_record_segments_write(peer, op->iov, op->iov_count);
 	(void)SC_INJECT("tx.rdv");
+	peer->short_rdvs += is_short_rdv(op);
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RDV, flags, lines, (uint32_t)op->iov_count), lines);
 	count_sent(peer, size, units, &ep->counters.tx_rdv);
 	return 0;
@@ -892,32 +931,48 @@ static void share_failed(struct sc_tx_op *op, int error)
 	op->peer->writes_fail = true;
 }
 
-static int share_write(struct sc_tx_op *op, const struct sc_share_part *part)
+static void share_add(struct sc_cma_parts *parts, const struct sc_tx_op *op,
+		      const struct sc_share_part *part)
 {
-	struct iovec from[SC_IOV_MAX], to[SC_ABI_RDV_SEGMENTS];
-	size_t from_count = sc_iov_slice(op->iov, op->iov_count, part->offset, part->len, from);
-	size_t to_count = sc_iov_slice(op->segments, op->segment_count, part->offset, part->len, to);
-	size_t moved;
-
-	return sc_cma_write(op->peer->cma.pid, from, from_count, to, to_count, part->len, &moved);
+	sc_cma_add(parts, op->iov, op->iov_count, op->segments, op->segment_count, part->offset,
+		   part->len);
 }
 
-/* Copy a chunk of an operation's payload into the receiver's memory. False: not by us, or there is none. */
-static bool share_step(struct sc_tx_op *op)
+/* Nobody else's memory is to be written, see cma.c. */
+static int parts_write(const struct sc_peer *peer, const struct sc_cma_parts *parts)
+{
+	size_t moved;
+
+	if (!sc_peer_is_there(peer))
+		return -ESRCH;
+	return sc_cma_write(peer->cma.pid, parts->local, parts->local_count, parts->remote,
+			    parts->remote_count, parts->len, &moved);
+}
+
+static int share_write(const struct sc_tx_op *op, const struct sc_share_part *part)
+{
+	struct sc_cma_parts parts;
+
+	sc_cma_parts_init(&parts);
+	share_add(&parts, op, part);
+	return parts_write(op->peer, &parts);
+}
+
+/* Take a chunk of an operation's payload, to be copied into the receiver's memory. False: not by us, or there is none. */
+static bool share_take(struct sc_tx_op *op, struct sc_share_part *part)
 {
 	struct sc_peer *peer = op->peer;
-	struct sc_share_part part;
 	int ret;
 
 	if (peer->link != SC_LINK_UP)
 		return false; /* it is to end */
-	/* before anything is taken: nobody else's memory is to be written, see cma.c */
+	/* before anything is taken, which would be its to do */
 	if (!sc_peer_is_there(peer)) {
 		share_report(op, ESRCH);
 		share_leave(op);
 		return false;
 	}
-	ret = sc_share_take(&op->share, &part);
+	ret = sc_share_take(&op->share, part);
 	if (ret <= 0) {
 		share_leave(op);
 		if (ret == -EPROTO)
@@ -925,27 +980,74 @@ static bool share_step(struct sc_tx_op *op)
 		return false;
 	}
 	(void)SC_INJECT("tx.share_taken");
-	ret = share_write(op, &part);
-	if (ret) {
-		share_failed(op, ret);
-		return false;
-	}
-	(void)SC_INJECT("tx.share_written");
-	peer->ep->counters.shared_bytes += part.len;
-	share_report(op, 0);
 	return true;
 }
 
+/* It has been copied, or (`error`) cannot be. */
+static void share_moved(struct sc_tx_op *op, size_t len, int error)
+{
+	if (error) {
+		share_failed(op, error);
+		return;
+	}
+	(void)SC_INJECT("tx.share_written");
+	op->peer->ep->counters.shared_bytes += len;
+	share_report(op, 0);
+}
+
+/* Chunks of several messages to one peer, for one call. */
+struct batch {
+	struct sc_tx_op *ops[SC_CMA_PARTS];
+	struct sc_share_part of[SC_CMA_PARTS]; /* each one's */
+	struct sc_cma_parts parts;
+};
+
+static bool batch_has_room(const struct batch *batch, const struct sc_tx_op *op)
+{
+	return (!batch->parts.count || batch->ops[0]->peer == op->peer) &&
+	       sc_cma_has_room(&batch->parts, op->iov_count, op->segment_count,
+			       sc_share_largest(&op->share));
+}
+
+static void batch_add(struct batch *batch, struct sc_tx_op *op, const struct sc_share_part *part)
+{
+	batch->ops[batch->parts.count] = op;
+	batch->of[batch->parts.count] = *part;
+	share_add(&batch->parts, op, part);
+}
+
+/* All in one call; if that fails each by itself, to learn which one cannot be. */
+static void batch_copy(const struct batch *batch)
+{
+	const struct sc_cma_parts *parts = &batch->parts;
+	int all = parts_write(batch->ops[0]->peer, parts);
+
+	for (uint32_t i = 0; i < parts->count; i++)
+		share_moved(batch->ops[i], batch->of[i].len,
+			    all && parts->count > 1 ? share_write(batch->ops[i], &batch->of[i]) : all);
+}
+
 /*
- * One chunk a call, of the oldest that has one, so that other traffic goes on. What we receive ourselves goes
+ * A chunk each of some of the oldest, in one call, so that other traffic goes on. What we receive ourselves goes
  * first: two sides that both send and receive each copy what they receive, which shared would take 6% longer.
  */
 static int share_some(struct sc_ep *ep)
 {
-	sc_list_for_safe (entry, next, &ep->sharing)
-		if (share_step(sc_list_entry(entry, struct sc_tx_op, pushing)))
-			return 1;
-	return 0;
+	struct batch batch;
+	struct sc_share_part part;
+
+	sc_cma_parts_init(&batch.parts);
+	sc_list_for_safe (entry, next, &ep->sharing) {
+		struct sc_tx_op *op = sc_list_entry(entry, struct sc_tx_op, pushing);
+
+		if (!batch_has_room(&batch, op))
+			break;
+		if (share_take(op, &part))
+			batch_add(&batch, op, &part);
+	}
+	if (batch.parts.count)
+		batch_copy(&batch);
+	return (int)batch.parts.count;
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */

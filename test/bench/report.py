@@ -113,16 +113,16 @@ IDEAS = {
     "medium": "the lines of a bounce buffer go to its reader and have to be taken back, one by one: 5 to 9 ns each way. "
               "Longer records (more than 16 lines, which changes what peers see) would save those of the record "
               "besides, up to 1 KiB; memory that both map the copy.",
-    "bandwidth": "where the two share no cache 64 KiB go by CMA, and seven eighths of the time are the kernel's, four "
-                 "of them not for copying but for pages and permission; the table below has what two processes can do "
-                 "without a message. Memory that both map needs none of that.",
-    "windows": "up to 32 KiB (64 KiB where the two share a cache) a stream goes through bounce buffers, at what a "
+    "bandwidth": "a stream goes by CMA, chunks of up to 16 messages in one call, by both processes from 32 KiB on; what is "
+                 "left is copying, pages and permission, and four records for each message. One SHARE for several "
+                 "messages would save half of these. Memory that both map needs none of that.",
+    "windows": "of less than 8 KiB (64 KiB where the two share a cache) a stream goes through bounce buffers, at what a "
                "processor copies; who is slower, writer or reader, decides. Of less than 4 KiB past the caches the "
-               "time is that until a few lines have left the writer: one fence for several records. Larger messages by CMA: where the two share a cache, and CMA is not to be had, they go "
-               "through buffers at 37 to 40 GB/s, for 25 of CMA by both at once; but that needs the sender, which CMA "
-               "does not. On a Xeon buffers in turn (FI_SHMCMA_FILL=spread) have been measured by hand only.",
-    "onesided": "of 64 KiB 0.2 us are ours, three quarters of them because code behind a system call is slow: fewer "
-                "calls deep (6.5 ns each), one function from the copy to the completion.",
+               "time is that until a few lines have left the writer: one fence for several records. Larger messages by "
+               "CMA. On a Xeon buffers in turn (FI_SHMCMA_FILL=spread) have been measured by hand only.",
+    "onesided": "windows of up to 256 KiB are copied several in one call; of what is larger, and of one at a time, all but "
+                "0.2 us are the kernel's, which shm calls as well: pages pinned and permission asked for each call. Memory "
+                "that both map needs none of that.",
     "matching": "more receives than the caches hold: smaller entries, with what a search reads side by side.",
     "mpi": "Open MPI's own has no library between: fewer instructions of both calls, as for 8 B alone.",
     "startup": "of 35 us for each peer 8 to 10 are two mappings and the splitting of them: map what is needed of a peer, "

@@ -212,17 +212,22 @@ static void test_favours_cma(void **state)
 	if (!alone)
 		skip();
 	/* nothing is known before it is kept, or read */
-	assert_false(sc_calibration_favours_cma(UINT64_MAX, 1, 1));
+	assert_false(sc_calibration_favours_cma(UINT64_MAX, 1, 1, 1));
 	assert_int_equal(sc_calibration_store(&usual), 0);
 	/* 1.7 us, 0.2 for records, and 80 ns for each KiB */
-	assert_false(sc_calibration_favours_cma(1900 + 16 * 80, 16384, 1));
-	assert_true(sc_calibration_favours_cma(1900 + 16 * 80 + 1, 16384, 1));
+	assert_false(sc_calibration_favours_cma(1900 + 16 * 80, 16384, 1, 1));
+	assert_true(sc_calibration_favours_cma(1900 + 16 * 80 + 1, 16384, 1, 1));
 	/* 160 ns for each fragment more */
-	assert_false(sc_calibration_favours_cma(1900 + 16 * 80 + 1, 16384, 2));
-	assert_false(sc_calibration_favours_cma(1900 + 16 * 80 + 7 * 160, 16384, 8));
-	assert_true(sc_calibration_favours_cma(1900 + 16 * 80 + 7 * 160 + 1, 16384, 8));
+	assert_false(sc_calibration_favours_cma(1900 + 16 * 80 + 1, 16384, 2, 1));
+	assert_false(sc_calibration_favours_cma(1900 + 16 * 80 + 7 * 160, 16384, 8, 1));
+	assert_true(sc_calibration_favours_cma(1900 + 16 * 80 + 7 * 160 + 1, 16384, 8, 1));
 	/* never where it is not known what buffers cost */
-	assert_false(sc_calibration_favours_cma(0, 1 << 20, 1));
+	assert_false(sc_calibration_favours_cma(0, 1 << 20, 1, 1));
+	/* 16 in a call: 0.106 us, and 0.1 for records */
+	assert_false(sc_calibration_favours_cma(206 + 16 * 80, 16384, 1, 16));
+	assert_true(sc_calibration_favours_cma(206 + 16 * 80 + 1, 16384, 1, 16));
+	assert_false(sc_calibration_favours_cma(525 + 16 * 80 + 160, 16384, 2, 4));
+	assert_true(sc_calibration_favours_cma(525 + 16 * 80 + 160 + 1, 16384, 2, 4));
 	unlink(path);
 }
 
@@ -249,6 +254,15 @@ static void set_costs(struct sc_peer *peer, uint32_t writing, uint32_t reading)
 	peer->fill.read_cost = reading;
 }
 
+/* What copies cost is known here, and who opens these may adapt to what the peer is found to take. */
+static void adapting_pair_open(struct end pair[2], const struct sc_ep_attr *attr)
+{
+	if (!can_measure())
+		skip();
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	pair_open(pair, attr, WAY_CMA);
+}
+
 /* To a peer for whom buffers are dear no more of a message goes through them than has to. */
 static void test_adapts(void **state)
 {
@@ -256,10 +270,7 @@ static void test_adapts(void **state)
 	struct end pair[2];
 
 	(void)state;
-	if (!can_measure())
-		skip();
-	assert_int_equal(sc_calibration_store(&usual), 0);
-	pair_open(pair, &attr, WAY_CMA);
+	adapting_pair_open(pair, &attr);
 	assert_true(is_bounced(pair, 32768)); /* it is not known what they cost */
 	/* 4 buffers: 1.27 us for the first, 0.78 for each of the others, as one side takes; by CMA 1.9 and 1.28, and 1/8 */
 	set_costs(pair[0].peer, 120, 190);
@@ -294,6 +305,104 @@ static void test_adapts(void **state)
 	pair_open(pair, &attr, WAY_CMA);
 	set_costs(pair[0].peer, 5000, 5000);
 	assert_true(is_bounced(pair, 32768));
+	pair_close(pair);
+	unlink(path);
+}
+
+/* So many messages without a poll between: how many of them went through bounce buffers, from the first on? */
+static int burst(struct end pair[2], int count, const struct iovec *iov, size_t iov_count)
+{
+	static uint8_t into[32768];
+	uint64_t before = pair[0].ep->counters.tx_bounce;
+	size_t size = 0;
+	int bounced = 0;
+
+	for (size_t i = 0; i < iov_count; i++)
+		size += iov[i].iov_len;
+	pair[0].peer->fill.left = 1000; /* no trial meanwhile */
+	sc_ep_poll(pair[0].ep);
+	for (int n = 0; n < count; n++) {
+		assert_int_equal(end_recv(&pair[1], NULL, into, size, 7, SC_TAGGED), 0);
+		assert_int_equal(end_sendv(&pair[0], pair[0].peer, iov, iov_count, 7, SC_TAGGED, NULL), 0);
+		if (pair[0].ep->counters.tx_bounce - before == (uint64_t)n + 1)
+			bounced++;
+	}
+	assert_int_equal(pair[0].ep->counters.tx_bounce - before, bounced);
+	ends_settle(pair, 2);
+	for (int n = 0; n < count; n++) {
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		assert_int_equal(comp_take(&pair[1].rx).err, 0);
+	}
+	assert_int_equal(pair[0].peer->short_rdvs, 0);
+	return bounced;
+}
+
+/* Of a stream several are copied in one call, which is sooner than buffers where one alone is not. */
+static void test_adapts_to_streams(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	static uint8_t from[32768];
+	struct iovec one = { from, 8192 }, many[4];
+	struct end pair[2];
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	for (size_t i = 0; i < 4; i++)
+		many[i] = (struct iovec){ from, 2048 };
+	pair_open(pair, &attr, WAY_CMA);
+	assert_int_equal(burst(pair, 8, &one, 1), 8); /* it is not known what they cost */
+	/* 1.05 us for 8 KiB, by who is slower, or 0.85 by CMA; one alone 1.5, or 2.5 */
+	set_costs(pair[0].peer, 100, 145);
+	for (int round = 0; round < 3; round++)
+		assert_int_equal(burst(pair, 8, &one, 1), 4);
+	for (int n = 0; n < 8; n++)
+		assert_true(is_bounced(pair, 8192)); /* each is waited for */
+	set_costs(pair[0].peer, 145, 100);
+	assert_int_equal(burst(pair, 8, &one, 1), 4);
+	set_costs(pair[0].peer, 110, 110);
+	assert_int_equal(burst(pair, 8, &one, 1), 8);
+	/* 16 fragments fit one call: 4 messages in 0.525 us and 0.48 for what is more than one */
+	set_costs(pair[0].peer, 215, 100);
+	assert_int_equal(burst(pair, 8, many, 4), 8);
+	set_costs(pair[0].peer, 240, 100);
+	assert_int_equal(burst(pair, 8, many, 4), 4);
+	/* those that are on their way show it as well */
+	for (int n = 0; n < 12; n++) {
+		assert_int_equal(end_recv(&pair[1], NULL, from, 8192, 7, SC_TAGGED), 0);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8192, 7, SC_TAGGED), 0);
+		if (n >= 7) {
+			assert_int_equal(pair[0].peer->short_rdvs, n - 3);
+			sc_ep_poll(pair[0].ep);
+		}
+	}
+	ends_settle(pair, 2);
+	assert_int_equal(pair[0].peer->short_rdvs, 0);
+	pair_close(pair);
+	unlink(path);
+}
+
+/* What both copy is copied in half the time. */
+static void test_adapts_to_shared_streams(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	static uint8_t from[32768];
+	struct iovec one = { from, 32768 };
+	struct end pair[2];
+
+	(void)state;
+	adapting_pair_open(pair, &attr);
+	/* 2.6 us, by CMA 2.8 */
+	set_costs(pair[0].peer, 90, 90);
+	assert_int_equal(burst(pair, 6, &one, 1), 6);
+	pair_close(pair);
+	attr.config.share_min = 32768;
+	pair_open(pair, &attr, WAY_CMA);
+	set_costs(pair[0].peer, 90, 90);
+	assert_int_equal(burst(pair, 6, &one, 1), 4);
+	pair[0].peer->writes_fail = true;
+	assert_int_equal(burst(pair, 6, &one, 1), 6);
 	pair_close(pair);
 	unlink(path);
 }
@@ -689,6 +798,8 @@ int main(void)
 		cmocka_unit_test(test_eager),
 		cmocka_unit_test(test_favours_cma),
 		cmocka_unit_test(test_adapts),
+		cmocka_unit_test(test_adapts_to_streams),
+		cmocka_unit_test(test_adapts_to_shared_streams),
 		cmocka_unit_test(test_store_and_load),
 		cmocka_unit_test(test_files_of_others),
 		cmocka_unit_test(test_made_anew),

@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 #include "atomic.h"
+#include "cma_calls.h"
 #include "core_pair.h"
 #include "deliver.h"
 #include "rx.h"
@@ -566,6 +567,237 @@ static void test_many(void **state)
 	pair_close(pair);
 }
 
+/* ---- several messages in one call -------------------------------------------------------------- */
+
+/* `count` messages of `size` bytes, one behind the other at both sides, that of `nowhere` from memory that is not there. */
+static void begin_several(int count, size_t size, int nowhere)
+{
+	pattern_fill(from, count * size, 9);
+	memset(into, 0xa5, sizeof(into));
+	for (int n = 0; n < count; n++) {
+		struct iovec iov = { n == nowhere ? (void *)4096 : from + n * size, size };
+
+		assert_int_equal(end_recv(&pair[1], NULL, into + n * size, size, 0, 0), 0);
+		assert_int_equal(end_sendv(&pair[0], pair[0].peer, &iov, 1, 0, 0, from + n * size), 0);
+	}
+	sc_rx_poll(pair[1].ep);
+	reads = writes = 0;
+}
+
+/* All but that one arrive, in any order. */
+static void expect_several(int count, size_t size, int nowhere)
+{
+	int failed[2] = { 0, 0 };
+
+	ends_settle(pair, 2);
+	for (int n = 0; n < count; n++) {
+		struct sc_comp sent = comp_take(&pair[0].tx), received = comp_take(&pair[1].rx);
+
+		assert_true(!sent.err || sent.err == EFAULT);
+		assert_true(!received.err || received.err == EFAULT);
+		failed[0] += sent.err != 0;
+		failed[1] += received.err != 0;
+		if (sent.err)
+			assert_ptr_equal(sent.context, from + nowhere * size);
+		if (received.err)
+			assert_ptr_equal(received.context, into + nowhere * size);
+		assert_true(n == nowhere || !memcmp(into + n * size, from + n * size, size));
+	}
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(failed[i], nowhere < count);
+	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
+	assert_int_equal(pair[1].peer->shares, 0);
+	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
+}
+
+/* What waits is copied by each side in one call, as much as fits one: in number, in bytes. */
+static void test_several(void **state)
+{
+	static const struct {
+		size_t size;
+		unsigned int parts, waiting;
+	} cases[] = {
+		{ 40000, 6, 6 },  { 65536, 8, 8 },  { 80000, 6, 8 },
+		{ 262144, 4, 6 }, { 300000, 3, 6 }, { 524288, 2, 4 },
+	};
+
+	(void)state;
+	share_pair_open();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int count = (int)cases[i].waiting;
+		uint64_t sent = by_sender(0), received = by_receiver(1);
+
+		begin_several(count, cases[i].size, count);
+		sc_rx_poll(pair[0].ep); /* the offers */
+		assert_int_equal(sc_deliver_progress(pair[1].ep), cases[i].parts);
+		assert_int_equal(reads, 1);
+		assert_int_equal(read_parts, cases[i].parts);
+		assert_int_equal(sc_tx_progress(pair[0].ep), cases[i].parts);
+		assert_int_equal(writes, 1);
+		assert_int_equal(written_parts, cases[i].parts);
+		expect_several(count, cases[i].size, count);
+		assert_int_equal(by_sender(0) - sent + by_receiver(1) - received, count * cases[i].size);
+	}
+	pair_close(pair);
+}
+
+/* Nobody copies along: the receiver has several whole messages in a call. */
+static void test_several_alone(void **state)
+{
+	static const struct {
+		size_t size;
+		int parts, waiting;
+	} cases[] = { { 5000, 16, 20 }, { 39999, 6, 10 }, { 100000, 4, 6 }, { 200000, 2, 4 } };
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	attr.config.eager_max = 4096;
+	pair_open(pair, &attr, WAY_CMA);
+	pair[1].peer->copies_not = true;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t received = by_receiver(1);
+		int count = cases[i].waiting;
+
+		begin_several(count, cases[i].size, count);
+		assert_int_equal(sc_deliver_progress(pair[1].ep), cases[i].parts);
+		assert_int_equal(reads, 1);
+		assert_int_equal(read_parts, cases[i].parts);
+		expect_several(count, cases[i].size, count);
+		assert_int_equal(by_receiver(1) - received, count * cases[i].size);
+	}
+	assert_int_equal(by_sender(0), 0);
+	pair_close(pair);
+}
+
+/* One of those in a call cannot be copied: it fails, and no other. */
+static void test_several_one_fails(void **state)
+{
+	(void)state;
+	for (int alone = 0; alone < 2; alone++)
+		for (int nowhere = 0; nowhere < 6; nowhere++) {
+			share_pair_open();
+			pair[1].peer->copies_not = alone;
+			begin_several(6, 65536, nowhere);
+			expect_several(6, 65536, nowhere);
+			assert_false(pair[0].peer->writes_fail);
+			assert_int_equal(pair[1].peer->can_read, SC_REACH_YES);
+			pair_close(pair);
+		}
+}
+
+static uint32_t life_before;
+
+/* The receiver's process has ended, and its pid may be another's. */
+static int end_receiver(void)
+{
+	life_before = life_take(pair[0].peer, LIFE_ENDED);
+	pair[0].peer->cma.cookie ^= 1;
+	return ESRCH;
+}
+
+/* Several chunks are not written as the receiver's process has ended: then nor is each by itself, to whoever that is. */
+static void test_several_gone(void **state)
+{
+	(void)state;
+	share_pair_open();
+	begin_several(3, 65536, 3);
+	sc_rx_poll(pair[0].ep);
+	before_write = end_receiver;
+	assert_int_equal(sc_tx_progress(pair[0].ep), 3);
+	assert_int_equal(writes, 1);
+	before_write = NULL;
+	pair[0].peer->cma.cookie ^= 1;
+	life_restore(life_before);
+	expect_several(3, 65536, 3);
+	assert_int_equal(by_receiver(1), 3 * 65536);
+	pair_close(pair);
+}
+
+/* Elements of both sides as they come: what does not fit a call goes with the next. */
+static void test_several_vectors(void **state)
+{
+	enum { MANY = 12, STRIDE = 60000 };
+	uint64_t random = 6;
+
+	(void)state;
+	share_pair_open();
+	for (int round = 0; round < 100; round++) {
+		pattern_fill(from, MANY * STRIDE, (uint64_t)round);
+		memset(into, 0xa5, sizeof(into));
+		for (int n = 0; n < MANY; n++) {
+			size_t size = 33000 + pair_random(&random) % (STRIDE - 33000);
+			size_t out_count = 1 + pair_random(&random) % (n % 2 ? SC_IOV_MAX : 2);
+			size_t in_count = 1 + pair_random(&random) % (n % 3 ? 2 : SC_IOV_MAX);
+			struct iovec out[SC_IOV_MAX], in[SC_IOV_MAX];
+
+			memset(from + n * STRIDE + size, 0xa5, STRIDE - size);
+			cut(out, out_count, from + n * STRIDE, size, &random);
+			cut(in, in_count, into + n * STRIDE, size, &random);
+			assert_int_equal(end_recvv(&pair[1], NULL, in, in_count, 0, 0, 0, into), 0);
+			while (end_sendv(&pair[0], pair[0].peer, out, out_count, 0, 0, from))
+				ends_settle(pair, 2);
+		}
+		ends_settle(pair, 2);
+		for (int n = 0; n < MANY; n++) {
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			assert_int_equal(comp_take(&pair[1].rx).err, 0);
+		}
+		assert_memory_equal(into, from, MANY * STRIDE);
+	}
+	assert_true(by_sender(0) > 0);
+	pair_close(pair);
+}
+
+/* Receivers of what waits are several: each is another's memory. */
+static void test_several_receivers(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *to_third;
+	struct end third;
+
+	(void)state;
+	share_pair_open();
+	attr.config.share_min = 40000;
+	end_open(&third, &attr);
+	to_third = end_find(&pair[0], &third);
+	assert_int_equal(end_send(&pair[0], to_third, from, 8, 0, SC_SILENT), 0);
+	assert_int_equal(end_recv(&third, NULL, into, 8, 0, 0), 0);
+	ends_settle(pair, 2);
+	ends_settle(&third, 1);
+	assert_int_equal(comp_take(&third.rx).err, 0);
+	assert_int_equal(sc_peer_connect(end_find(&third, &pair[0])), 0);
+	ends_settle(pair, 2);
+	end_take_way(&third, end_find(&third, &pair[0]), WAY_CMA);
+	end_take_way(&pair[0], to_third, WAY_CMA);
+	to_third->cma.pid = INT32_MAX; /* ESRCH */
+
+	begin_several(2, 65536, 2);
+	assert_int_equal(end_recv(&third, NULL, into + SIZE, 65536, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], to_third, from, 65536, 0, 0), 0);
+	sc_rx_poll(third.ep);
+	sc_rx_poll(pair[0].ep);
+	assert_int_equal(sc_deliver_progress(pair[1].ep), 2);
+	assert_int_equal(sc_tx_progress(pair[0].ep), 2);
+	assert_int_equal(sc_tx_progress(pair[0].ep), 1);
+	assert_true(to_third->writes_fail);
+	assert_int_equal(by_sender(0), 65536);
+	for (int i = 0; i < 100; i++) {
+		sc_ep_poll(third.ep);
+		sc_ep_poll(pair[0].ep);
+		sc_ep_poll(pair[1].ep);
+	}
+	assert_int_equal(comp_take(&third.rx).err, 0);
+	assert_memory_equal(into + SIZE, from, 65536);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(comp_take(&pair[1].rx).err, 0);
+	end_close(&third);
+	pair_close(pair);
+}
+
 /* Both send and receive: each has its own to do. */
 static void test_exchange(void **state)
 {
@@ -637,25 +869,33 @@ static void test_read_fails(void **state)
 	pair_close(pair);
 }
 
-/* The memory that was read was not proven to be the sender's: nothing of it counts. */
+/* The memory that was read, of one or several, was not proven to be the sender's: nothing of it counts. */
+static void unproven(int count, bool alone, int life)
+{
+	uint32_t before;
+
+	share_pair_open();
+	pair[1].peer->cma.cookie ^= 1;
+	before = life_take(pair[1].peer, life);
+	if (before) {
+		pair[1].peer->copies_not = alone;
+		begin_several(count, 65536, count);
+		expect_several(count, 65536, count);
+		life_restore(before);
+		assert_false(pair[1].peer->can_read);
+		assert_int_equal(pair[1].ep->counters.rx_pulled_bytes, count * 65536);
+	}
+	pair_close(pair);
+}
+
 static void test_proof_fails(void **state)
 {
 	(void)state;
-	for (int life = LIFE_ENDED; life < LIVES; life++) {
-		uint32_t before;
-
-		share_pair_open();
-		pair[1].peer->cma.cookie ^= 1;
-		before = life_take(pair[1].peer, life);
-		if (before) {
-			begin(SIZE, SIZE);
-			expect_message(SIZE);
-			life_restore(before);
-			assert_false(pair[1].peer->can_read);
-			assert_int_equal(pair[1].ep->counters.rx_pulled_bytes, SIZE);
+	for (int life = LIFE_ENDED; life < LIVES; life++)
+		for (int alone = 0; alone < 2; alone++) {
+			unproven(1, alone, life);
+			unproven(6, alone, life);
 		}
-		pair_close(pair);
-	}
 }
 
 /* The payload is not there: an error for both, and nothing else. */
@@ -1082,6 +1322,12 @@ int main(void)
 		cmocka_unit_test(test_vectors),
 		cmocka_unit_test(test_uneven),
 		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_several),
+		cmocka_unit_test(test_several_alone),
+		cmocka_unit_test(test_several_one_fails),
+		cmocka_unit_test(test_several_gone),
+		cmocka_unit_test(test_several_vectors),
+		cmocka_unit_test(test_several_receivers),
 		cmocka_unit_test(test_exchange),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_write_fails),
