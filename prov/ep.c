@@ -665,8 +665,9 @@ static const struct {
 	{ COUNTER(rx_pulled_bytes) }, { COUNTER(rx_local_bytes) },   { COUNTER(shared_bytes) },
 	{ COUNTER(rma_ops) },	      { COUNTER(rma_direct_bytes) }, { COUNTER(rma_requests) },
 	{ COUNTER(rma_served) },      { COUNTER(rma_offers) },	     { COUNTER(rma_offers_taken) },
-	{ COUNTER(connects) },	      { COUNTER(accepts) },	     { COUNTER(refusals) },
-	{ COUNTER(quarantines) },     { COUNTER(departures) },	     { COUNTER(deaths) },
+	{ COUNTER(rma_batched) },     { COUNTER(connects) },	     { COUNTER(accepts) },
+	{ COUNTER(refusals) },	      { COUNTER(quarantines) },	     { COUNTER(departures) },
+	{ COUNTER(deaths) },
 };
 #define COUNTERS (sizeof(counters) / sizeof(counters[0]))
 _Static_assert(COUNTERS == sizeof(struct sc_counters) / sizeof(uint64_t), "all of them");

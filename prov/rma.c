@@ -17,7 +17,8 @@
 
 /*
  * FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE and FI_DELIVERY_COMPLETE are no difference: each operation
- * completes when its bytes are where they are to be. FI_MORE needs nothing, since each is begun at once.
+ * completes when its bytes are where they are to be. FI_MORE says no more than that others follow,
+ * which the core finds out by itself (batch.c).
  * There is no persistent memory, so FI_COMMIT_COMPLETE is refused.
  */
 #define READMSG_FLAGS                                                                                     \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * direct.c: one-sided operations that this process does by itself: check the key in the peer's table, copy,
- * check again. Over when the call returns; the peer's processor has no part in it. Where its memory may be
- * touched (not strict), and CMA is permitted in that direction, or the peer is of this process.
+ * check again. Over when the call returns, but for those that batch.c puts off; the peer's processor has no part in
+ * it. Where its memory may be touched (not strict), and CMA is permitted in that direction, or the peer is of this
+ * process.
  *
  * A copy goes in steps, each under hazard words in the slot that we have claimed with the peer:
  *
@@ -47,6 +48,7 @@ struct direct {
 	struct sc_peer *peer;
 	const struct sc_rma *rma;
 	struct sc_rma_op *note; /* the peer is to hear of it */
+	int *outcomes; /* several operations in one, each of one range: the peer must not have to hear of any */
 	size_t size, done;
 	struct sc_regtab_view table;
 	/* as many as there are keys, found and checked */
@@ -60,6 +62,7 @@ static void direct_init(struct direct *direct, struct sc_peer *peer, const struc
 	direct->peer = peer;
 	direct->rma = rma;
 	direct->note = NULL;
+	direct->outcomes = NULL;
 	direct->size = size;
 	direct->done = 0;
 	direct->table = sc_seg_table(peer->seg);
@@ -120,12 +123,20 @@ static int check_all(struct direct *direct)
 	return 0;
 }
 
-static bool all_hold(const struct direct *direct)
+/* Could the keys be used all the while? 0, -EKEYREJECTED. Of several operations each has its own. */
+static int judge(const struct direct *direct)
 {
-	for (size_t i = 0; i < direct->rma->remote_count; i++)
-		if (!sc_regtab_holds(&direct->table, &direct->refs[i]))
-			return false;
-	return true;
+	int ret = 0;
+
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
+		int one = sc_regtab_holds(&direct->table, &direct->refs[i]) ? 0 : -EKEYREJECTED;
+
+		if (direct->outcomes)
+			direct->outcomes[i] = one;
+		else if (one)
+			ret = one;
+	}
+	return ret;
 }
 
 /* Where the next bytes are in the peer's address space. Returns the elements, *len: their bytes. */
@@ -213,6 +224,8 @@ static int prepare_note(struct direct *direct)
 
 	for (size_t i = 0; i < direct->rma->remote_count; i++)
 		wanted |= direct->spans[i].flags & SC_REG_EVENT;
+	if (wanted && direct->outcomes)
+		return -EOPNOTSUPP;
 	if (wanted && !direct->note)
 		direct->note = sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma);
 	return wanted && !direct->note ? -EAGAIN : 0;
@@ -222,7 +235,7 @@ static int step(struct direct *direct)
 {
 	struct iovec remote[SC_IOV_MAX];
 	size_t len = 0, moved = 0;
-	int ret;
+	int ret, closed;
 
 	hazards_raise(direct);
 	ret = check_all(direct);
@@ -233,8 +246,9 @@ static int step(struct direct *direct)
 		if (ret >= 0)
 			ret = copy(direct, remote, (size_t)ret, len, &moved);
 	}
-	if (!ret && !all_hold(direct)) {
-		ret = -EKEYREJECTED;
+	closed = judge(direct);
+	if (!ret && closed) {
+		ret = closed;
 		moved = 0; /* of what is not known */
 	}
 	hazards_clear(direct);
@@ -277,10 +291,8 @@ static int direct_failed(struct sc_peer *peer, int error)
 	return error;
 }
 
-/* The whole operation. -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: use requests. */
-static int run_direct(struct direct *direct)
+static int copy_all(struct direct *direct)
 {
-	struct sc_peer *peer = direct->peer;
 	int ret = find_all(direct);
 
 	while (!ret) {
@@ -288,8 +300,16 @@ static int run_direct(struct direct *direct)
 		if (direct->done >= direct->size)
 			break;
 	}
-	peer->ep->counters.rma_direct_bytes += direct->done;
-	return ret ? direct_failed(peer, ret) : 0;
+	return ret;
+}
+
+/* The whole operation. -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: use requests. */
+static int run_direct(struct direct *direct)
+{
+	int ret = copy_all(direct);
+
+	direct->peer->ep->counters.rma_direct_bytes += direct->done;
+	return ret ? direct_failed(direct->peer, ret) : 0;
 }
 
 /*
@@ -344,5 +364,53 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	if (ret == -ECONNRESET && peer->link != SC_LINK_DOWN)
 		return end_with_peer(&direct);
 	complete(&direct, ret);
+	return 0;
+}
+
+uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size_t size,
+			int outcomes[SC_REMOTE_MAX])
+{
+	struct direct direct;
+	uint32_t count = 0;
+	size_t bytes = 0;
+
+	direct_init(&direct, peer, several, size);
+	direct.outcomes = outcomes;
+	(void)copy_all(&direct);
+	while (count < several->remote_count && several->remote[count].len <= direct.done - bytes)
+		bytes += several->remote[count++].len;
+	peer->ep->counters.rma_direct_bytes += bytes;
+	return count;
+}
+
+int sc_direct_do(struct sc_rma_op *op)
+{
+	const struct sc_rma rma = { .iov = op->iov,
+				    .iov_count = op->iov_count,
+				    .remote = op->remote,
+				    .remote_count = op->remote_count,
+				    .data = op->data,
+				    .context = op->context,
+				    .cq_flags = op->cq_flags,
+				    .flags = op->flags,
+				    .cntr = op->cntr };
+	struct sc_peer *peer = op->peer;
+	struct sc_turn *posting = peer->turn;
+	int ret;
+
+	peer->turn = op->turn;
+	op->turn = NULL;
+	ret = sc_direct_may(peer) ? sc_direct_post(peer, &rma, op->size) : -EOPNOTSUPP;
+	if (ret)
+		op->turn = peer->turn;
+	peer->turn = posting;
+	if (ret == -EAGAIN)
+		return ret;
+	peer->rma_pending--;
+	sc_list_remove(&op->of_peer);
+	if (ret == -EOPNOTSUPP)
+		sc_request_queue(op);
+	else
+		sc_rmaop_forget(op);
 	return 0;
 }

@@ -6,6 +6,7 @@
  * peers have written, what is under way; then it fails what belonged to peers that are lost. With nothing
  * to do it reads a few lines that stay in this core's cache.
  */
+#include "batch.h"
 #include "atomic.h"
 
 #include <errno.h>
@@ -186,6 +187,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_slab_init(&ep->turns, sizeof(struct sc_turn));
 	sc_list_init(&ep->rma_busy);
 	sc_list_init(&ep->offering);
+	sc_list_init(&ep->batching);
 	sc_list_init(&ep->serving);
 	sc_list_init(&ep->pushing);
 	sc_list_init(&ep->sharing);
@@ -239,6 +241,7 @@ no_rxq:
 void sc_ep_destroy(struct sc_ep *ep)
 {
 	sc_offer_fini(ep);
+	sc_batch_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
 	sc_tx_fini(ep);
@@ -294,7 +297,8 @@ static bool is_due(const struct sc_ep *ep)
 	return !sc_list_empty(&ep->unanswered) || !sc_list_empty(&ep->pulling) ||
 	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->sharing) ||
 	       !sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
-	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->ending) || ep->replies;
+	       !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->serving) ||
+	       !sc_list_empty(&ep->ending) || ep->replies;
 }
 
 /* Go on with what has been begun: see sc_ep_begin(). */
@@ -305,7 +309,8 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 	if (!sc_list_empty(&ep->pulling))
 		done += sc_deliver_progress(ep);
 	done += sc_tx_progress(ep);
-	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering))
+	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
+	    !sc_list_empty(&ep->batching))
 		done += sc_rma_progress(ep);
 	if (!sc_list_empty(&ep->serving))
 		done += sc_serve_progress(ep);

@@ -51,6 +51,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "batch.h"
 #include "direct.h"
 #include "inject.h"
 #include "iov.h"
@@ -169,6 +170,29 @@ static bool put_has_room(struct sc_peer *peer, size_t size)
 	return !sc_record_room(peer, 1) && sc_record_may_lend(peer, buffers, ep->pool.count / 2);
 }
 
+static bool has_room(struct sc_peer *peer, bool put, size_t size)
+{
+	return put ? put_has_room(peer, size) : get_has_room(peer, size);
+}
+
+/*
+ * What was posted before is done before. If it had to become requests an offer would not be behind them: a peer does
+ * one while it has others in hand.
+ */
+static int settle_batch(struct sc_peer *peer, bool put, size_t size)
+{
+	int ret;
+
+	if (sc_list_empty(&peer->batch))
+		return 0;
+	ret = sc_batch_settle_slow(peer);
+	if (ret)
+		return ret;
+	if (!sc_direct_may(peer) || !sc_list_empty(&peer->rma_queued))
+		return -EOPNOTSUPP;
+	return has_room(peer, put, size) ? 0 : -EOPNOTSUPP;
+}
+
 static void put_write(const struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -222,15 +246,18 @@ int sc_offer_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	bool first = sc_list_empty(&peer->offers), put = rma->flags & SC_RMA_WRITE;
 	struct sc_rma_op *op;
+	int ret;
 
 	if (!is_suited(peer, rma, size) || peer->offers_ours != peer->offers_end || is_spared(peer))
 		return -EOPNOTSUPP;
-	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS ||
-	    !(put ? put_has_room(peer, size) : get_has_room(peer, size))) {
+	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS || !has_room(peer, put, size)) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* looking for room has shown what it is */
 		return first ? -EOPNOTSUPP : -EAGAIN;
 	}
+	ret = settle_batch(peer, put, size);
+	if (ret)
+		return ret;
 	op = sc_rmaop_get(peer, put ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
@@ -401,35 +428,12 @@ static int withdraw(struct sc_peer *peer)
 /* The oldest, which is withdrawn. -EAGAIN: not now. */
 static int do_directly(struct sc_peer *peer)
 {
-	struct sc_rma_op *op = oldest(peer);
-	const struct sc_rma rma = { .iov = op->iov,
-				    .iov_count = op->iov_count,
-				    .remote = op->remote,
-				    .remote_count = op->remote_count,
-				    .data = op->data,
-				    .context = op->context,
-				    .cq_flags = op->cq_flags,
-				    .flags = op->flags,
-				    .cntr = op->cntr };
-	struct sc_turn *posting = peer->turn;
-	int ret;
+	int ret = sc_direct_do(oldest(peer));
 
-	peer->turn = op->turn;
-	op->turn = NULL;
-	ret = sc_direct_may(peer) ? sc_direct_post(peer, &rma, op->size) : -EOPNOTSUPP;
 	if (ret)
-		op->turn = peer->turn;
-	peer->turn = posting;
-	if (ret == -EAGAIN)
 		return ret;
 	peer->offers_ours = ++peer->offers_first;
-	peer->rma_pending--;
-	sc_list_remove(&op->of_peer);
 	hold(peer);
-	if (ret == -EOPNOTSUPP)
-		sc_request_queue(op);
-	else
-		sc_rmaop_forget(op);
 	return 0;
 }
 

@@ -293,6 +293,8 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->rma_busy);
 	sc_list_init(&peer->offers);
 	sc_list_init(&peer->offering);
+	sc_list_init(&peer->batch);
+	sc_list_init(&peer->batching);
 	sc_list_init(&peer->serving);
 	sc_list_init(&peer->serving_peer);
 	sc_list_init(&peer->transfers);

@@ -3,12 +3,13 @@
  * rma.c: one-sided operations, posted, and the way that each goes:
  *
  *   direct     this process copies by itself, if the peer lets its memory be touched and CMA can (direct.c)
+ *              of several that are posted in a row some are put off, and copied together (batch.c)
  *   offered    a small one of that kind: the peer may do it, if it polls just now (offer.c)
  *   requests   else, and for all atomics: records that the peer executes and answers (request.c)
  *
  * Order. Direct operations are over one after the other, offers are taken in order, and nothing goes another
- * way while there are offers that the peer might still take: they are settled first. Requests of one peer are
- * executed in their order. Between operations on memory and atomics there is none, nor between them and
+ * way while there are offers that the peer might still take, or direct ones put off: they are settled first.
+ * Requests of one peer are executed in their order. Between operations on memory and atomics there is none, nor between them and
  * messages, unless the endpoint asks for it: then what could be done directly becomes a request as long as
  * something is in the peer's ring that is to come before it (must_follow()), an atomic waits for what is offered
  * and for gets, and messages wait as tx.c has it. Nothing waits for the match of a message: the peer may match
@@ -23,6 +24,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "batch.h"
 #include "direct.h"
 #include "iov.h"
 #include "offer.h"
@@ -87,16 +89,29 @@ static size_t remote_size(const struct sc_remote *remote, size_t count)
 	return size;
 }
 
-/* Directly, or by a request: not before what has been offered is settled. */
+static bool may_be_direct(struct sc_peer *peer)
+{
+	return sc_direct_may(peer) && !must_follow(peer);
+}
+
+/*
+ * Directly, at once or soon, or by a request: not before what has been offered or put off is settled, which may have
+ * made requests of it.
+ */
 static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	struct sc_rma_op *op;
 	int ret = sc_offer_settle(peer);
 
-	if (!ret && sc_direct_may(peer) && !must_follow(peer))
-		ret = sc_direct_post(peer, rma, size);
-	else if (!ret)
-		ret = -EOPNOTSUPP;
+	if (ret)
+		return ret;
+	ret = may_be_direct(peer) ? sc_batch_post(peer, rma, size) : -EOPNOTSUPP;
+	if (ret != -EOPNOTSUPP)
+		return ret;
+	ret = sc_batch_settle(peer);
+	if (ret)
+		return ret;
+	ret = may_be_direct(peer) ? sc_direct_post(peer, rma, size) : -EOPNOTSUPP;
 	if (ret != -EOPNOTSUPP)
 		return ret;
 	op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
@@ -183,6 +198,8 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	if (size > SC_ATOMIC_MAX)
 		return -EMSGSIZE;
 	ret = prepare(ep, peer, atomic->flags);
+	if (!ret)
+		ret = sc_batch_settle(peer);
 	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->offers))
 		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
 	op = ret ? NULL : sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
@@ -212,6 +229,7 @@ int sc_rma_progress(struct sc_ep *ep)
 {
 	int steps = sc_list_empty(&ep->offering) ? 0 : sc_offer_progress(ep);
 
+	steps += sc_batch_progress(ep);
 	return steps + sc_request_progress(ep);
 }
 
@@ -228,6 +246,10 @@ void sc_rma_end_peer(struct sc_peer *peer, int error)
 	sc_offer_end_peer(peer);
 	end_list(&peer->offers, error);
 	sc_list_remove(&peer->offering);
+	end_list(&peer->batch, error);
+	sc_list_remove(&peer->batching);
+	peer->batch_count = 0;
+	peer->batch_bytes = 0;
 	end_list(&peer->rma_waiting, error);
 	end_list(&peer->rma_queued, error);
 	sc_list_remove(&peer->rma_busy);
@@ -246,6 +268,7 @@ void sc_rma_fini(struct sc_ep *ep)
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		forget(&peer->offers);
+		forget(&peer->batch);
 		forget(&peer->rma_queued);
 		forget(&peer->rma_waiting);
 	}

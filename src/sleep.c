@@ -20,7 +20,8 @@
  *
  *   UNANSWERED_MS   one that refuses may not have our segment; who accepts wakes at once
  *   ROOM_MS         a send was refused for want of room, and that may have come before this was armed; once
- *   HANDS_MS        what the other has in hand: it is in the middle of it, or stopped
+ *   HANDS_MS        what the other has in hand: it is in the middle of it, or stopped; or what is put off (batch.c),
+ *                   if it could not be done just now
  *   STUCK_MS        something is there to take, and memory for that is short
  *   WATCH_MS        no daemon's thread runs: death is found by polling, and here, as one who sleeps hardly polls
  *   RECHECK_MS      the barrier is not to be had, here or at a peer: once for each sleep (W2 of wake.c)
@@ -113,7 +114,8 @@ static void limit_lower(struct sc_ep *ep, int64_t *limit)
 {
 	if (!sc_list_empty(&ep->unanswered))
 		lower(limit, UNANSWERED_MS);
-	if (!sc_list_empty(&ep->pulling) || !sc_list_empty(&ep->offering) || !sc_list_empty(&ep->ending))
+	if (!sc_list_empty(&ep->pulling) || !sc_list_empty(&ep->offering) ||
+	    !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->ending))
 		lower(limit, HANDS_MS);
 	if (ep->alone)
 		lower(limit, WATCH_MS);

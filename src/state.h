@@ -96,9 +96,14 @@ struct sc_peer {
 	uint32_t rma_requests;	    /* records that are to be answered */
 	uint32_t rma_gets;	    /* of those, gets */
 	uint32_t rma_fars;	    /* and puts that it copies from our memory */
-	uint32_t rma_pending;	    /* operations in the two lists */
+	uint32_t rma_pending;	    /* operations in these lists, and the two below */
 	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
+	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
+	struct sc_list batching; /* sc_ep.batching: has some */
+	uint32_t batch_count;
+	size_t batch_bytes;
+	uint32_t direct_burst, direct_poll; /* direct ones posted since that poll */
 	struct sc_list offers;	    /* sc_rma_op.of_peer: what it may do, oldest first; see offer.c */
 	struct sc_list offering;    /* sc_ep.offering: has some */
 	uint32_t offers_first, offers_end; /* their numbers */
@@ -234,7 +239,7 @@ struct sc_rma_op {
 	enum sc_event event; /* what it counts as */
 	uint32_t flags;	     /* SC_SILENT... */
 	struct sc_peer *peer;
-	struct sc_list of_peer; /* sc_peer.rma_queued or .rma_waiting */
+	struct sc_list of_peer; /* sc_peer.batch, .offers, .rma_queued or .rma_waiting */
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
@@ -393,6 +398,7 @@ struct sc_ep {
 	struct sc_slab rma_ops;
 	struct sc_list rma_busy; /* sc_peer: one-sided operations with records to write */
 	struct sc_list offering; /* sc_peer: puts and gets are offered */
+	struct sc_list batching; /* sc_peer: puts and gets are put off */
 	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
 	struct sc_memory memory; /* of ours, that peers use just now */
 
@@ -429,7 +435,7 @@ struct sc_ep {
 
 /*
  * Something has been begun that polls go on with: one of the lists `unanswered`, `pulling`, `pushing`, `sharing`,
- * `rma_busy`, `offering`, `serving` and `ending` has an entry more, or there is one of `replies` more.
+ * `rma_busy`, `offering`, `batching`, `serving` and `ending` has an entry more, or there is one of `replies` more.
  */
 static inline void sc_ep_begin(struct sc_ep *ep)
 {

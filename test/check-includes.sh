@@ -29,6 +29,7 @@ tx
 deliver rmaop
 plain request
 direct
+batch
 offer
 waiting serve rma
 rx
