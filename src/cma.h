@@ -48,6 +48,9 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
  *   64 KiB  11.3  27.0  28.8  29.1  28.6   by both; with no more than 128 KiB 27.0
  *   256 KiB 23.4  38.4  36.5               with no more than 256 KiB 32.0
  *   1 MiB   32.7  35.8  34.5               likewise 26.3
+ *
+ * Twice as many may be shared as go in a call, so that neither side waits for the other's next: 16, for 8, brought
+ * windows of 64 KiB from 16.3 to 21.0 GB/s on a Zen 4.
  */
 #define SC_CMA_ELEMENTS (SC_CMA_IOV - 1) /* of each side */
 #define SC_CMA_PARTS SC_CMA_ELEMENTS

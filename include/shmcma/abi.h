@@ -50,7 +50,7 @@
 
 #define SC_ABI_SLOTS_MAX 1024
 #define SC_ABI_SLOT_SIZE 8192
-#define SC_ABI_RING_LINES 121
+#define SC_ABI_RING_LINES 119
 #define SC_ABI_BUFS_MAX 4096
 
 /* What an endpoint can do, in sc_abi_header.capabilities. */
@@ -437,20 +437,20 @@ struct sc_abi_hazards {
 };
 
 /*
- * Fourth and fifth line: rendezvous of the claimant that both sides copy, some at a time; see share.h.
+ * Fourth to seventh line: rendezvous of the claimant that both sides copy, some at a time; see share.h.
  * claim, changed by both (compare and swap): generation (32 bits), chunks taken from the front by the owner
  * (16), from the back by the claimant (16).
  * done, written by the claimant: generation (32), chunks that it has copied (16), a positive errno (16) if
  * it copies no more.
  */
-#define SC_ABI_SHARES 8
+#define SC_ABI_SHARES 16
 #define SC_ABI_CHUNKS_MAX 65535
 struct sc_abi_chunks {
 	uint64_t claim, done;
 };
 
 /*
- * Sixth line: who does the puts and gets that the claimant offers. They are numbered from 0 on, as they come
+ * Eighth line: who does the puts and gets that the claimant offers. They are numbered from 0 on, as they come
  * in the ring; modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor withdrawn and done.
  * claim, changed by both (compare and swap): number of the last offer that the claimant had made when it
  * withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). What is below the high
@@ -463,7 +463,7 @@ struct sc_abi_offers {
 };
 
 /*
- * Seventh line, written by the claimant: SC_ABI_OFFER_GET_BOUNCEs that have ended, well or badly, and whose
+ * Ninth line, written by the claimant: SC_ABI_OFFER_GET_BOUNCEs that have ended, well or badly, and whose
  * buffers it does not read any more.
  */
 struct sc_abi_answers {
@@ -701,9 +701,9 @@ SC_ABI_AT(sc_abi_consumer, offer_errors, 32);
 SC_ABI_AT(sc_abi_slot, consumer, 64);
 SC_ABI_AT(sc_abi_slot, hazards, 128);
 SC_ABI_AT(sc_abi_slot, chunks, 192);
-SC_ABI_AT(sc_abi_slot, offers, 320);
-SC_ABI_AT(sc_abi_slot, answers, 384);
-SC_ABI_AT(sc_abi_slot, ring, 448);
+SC_ABI_AT(sc_abi_slot, offers, 448);
+SC_ABI_AT(sc_abi_slot, answers, 512);
+SC_ABI_AT(sc_abi_slot, ring, 576);
 SC_ABI_SIZE(sc_abi_slot, SC_ABI_SLOT_SIZE);
 SC_ABI_AT(sc_abi_service, address, 64);
 SC_ABI_SIZE(sc_abi_service, 128);
