@@ -175,6 +175,14 @@ static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 	return __builtin_expect(sc_cq_is_overrun(&cq->queue), 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
+/* Reads of a queue that is not empty before one polls all the same: what is under way does not wait for ever. */
+#define FULL_READS 16
+
+INLINE bool is_to_poll(struct shmcma_cq *cq, size_t count)
+{
+	return !sc_cq_peek(&cq->queue) || !count || ++cq->full_reads % FULL_READS == 0;
+}
+
 INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
 		       enum fi_cq_format format)
 {
@@ -183,7 +191,7 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 
 	shmcma_lock_enter(&cq->locked);
 	shmcma_wait_rise_locked(&cq->wait);
-	if (!sc_cq_peek(&cq->queue) || !count)
+	if (is_to_poll(cq, count))
 		shmcma_progress_locked(cq->domain, &cq->polled);
 	ret = (ssize_t)take(cq, buf, count, source, format);
 	if (!ret)

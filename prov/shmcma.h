@@ -212,6 +212,7 @@ struct shmcma_cq {
 	struct shmcma_wait wait;
 	atomic_bool signaled; /* fi_cq_signal; by any thread, without lock */
 	bool overrun_told;    /* event queues know that completions were lost */
+	uint32_t full_reads;  /* that found it not empty */
 	char stranger
 		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for who has no room for it */
 	struct shmcma_object object;

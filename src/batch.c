@@ -6,14 +6,14 @@
  * has posted some without a poll between is likely to post more, and hears of none before the next poll; so from then
  * on they are put off until there are as many as fit one copy, until the next poll, or until something else is to be
  * done with the peer's memory. The first ones are over when the call returns. (A queue that has completions is read
- * without a poll: who reads one behind each post posts without a poll, too, until it finds none.)
+ * without a poll most times: who reads one behind each post posts without a poll, too.)
  *
  * Order: they are done in the order in which they were posted, and before any one-sided operation that is posted
  * later. Messages do not wait for them: an endpoint that asks for that order has none put off.
  *
  * What is put off is as if it were posted when it is done: keys are checked then (direct.c). If the copy of several
- * fails, those that it has not come to are done each by itself, to learn which one it is. None is done twice: the
- * peer may have seen its bytes, and gone on from there.
+ * fails, those that it has not come to the end of are done each by itself, to learn which one it is. None that is over
+ * is done again: the peer may have seen its bytes, and gone on from there.
  *
  * Private memory only. If this process dies, what is put off is not done; if the peer dies, it fails with it. An
  * endpoint that closes does it first.
@@ -27,8 +27,8 @@
 #include "rmaop.h"
 
 /*
- * So many are posted without a poll between before others are put off; of those no more bytes, and none larger than a
- * half of that. As many are copied in one call as a hazard line has words. Windows of 64 puts, the target computes, on a
+ * So many are posted without a poll between before others are put off; of those until they are so many bytes, and none
+ * larger than a half of that. As many are copied in one call as a hazard line has words. Windows of 64 puts, the target computes, on a
  * 2-processor Zen 4, GB/s, each by itself and together; gets likewise:
  *
  *       64 B           4 KiB        16 KiB       64 KiB        256 KiB

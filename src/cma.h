@@ -49,8 +49,8 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
  *   256 KiB 23.4  38.4  36.5               with no more than 256 KiB 32.0
  *   1 MiB   32.7  35.8  34.5               likewise 26.3
  *
- * Twice as many may be shared as go in a call, so that neither side waits for the other's next: 16, for 8, brought
- * windows of 64 KiB from 16.3 to 21.0 GB/s on a Zen 4.
+ * From 64 KiB on twice as many may be shared as go in a call, so that neither side waits for the other's next: 16, for
+ * 8, brought windows of 64 KiB from 16.3 to 21.0 GB/s on a Zen 4.
  */
 #define SC_CMA_ELEMENTS (SC_CMA_IOV - 1) /* of each side */
 #define SC_CMA_PARTS SC_CMA_ELEMENTS
@@ -67,6 +67,16 @@ static inline void sc_cma_parts_init(struct sc_cma_parts *parts)
 {
 	parts->count = 0;
 	parts->local_count = parts->remote_count = parts->len = 0;
+}
+
+/* Of a stream of messages with so many elements and bytes to be copied of each: how many go in a call? */
+static inline uint32_t sc_cma_together(size_t elements, size_t len)
+{
+	size_t most = SC_CMA_ELEMENTS / elements, room = SC_CMA_MANY_BYTES / len;
+
+	if (room < SC_CMA_FEW)
+		room = SC_CMA_FEW;
+	return (uint32_t)(most < room ? most : room);
 }
 
 /* Is there room for a part of about `len` bytes, of vectors with so many elements? For one alone there always is. */

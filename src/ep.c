@@ -6,11 +6,11 @@
  * peers have written, what is under way; then it fails what belonged to peers that are lost. With nothing
  * to do it reads a few lines that stay in this core's cache.
  */
-#include "batch.h"
 #include "atomic.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include "batch.h"
 #include "deliver.h"
 #include "log.h"
 #include "neighbour.h"

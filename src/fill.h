@@ -12,7 +12,7 @@
  *   cleaned   plain stores, and who has read the buffer writes its lines back to memory (CLWB), which leaves them in
  *             its cache, but clean
  *   streamed  stores past the caches, to memory, from where the reader gets them; plain ones where there is little to
- *             store, into lines that are fetched ahead. Best where they share none
+ *             store, into lines that are fetched ahead, unless those come too late. Best where they share none
  *
  * Measured on a Zen 5 with 2 processors that are moved about by the machine's owner, one way in microseconds, and GB/s
  * of a stream. What is filled by string instructions is read by plain loads, all other by memcpy(3), which takes them
@@ -113,8 +113,8 @@ void sc_fill_fetch_slow(struct sc_fill *fill, const void *next, size_t size);
 
 /*
  * A record with a buffer has been published. The next will be in `next`, of like size if it goes on so: its lines may
- * come from the last reader's cache while the application does something else. Only where stores go past the caches
- * otherwise: within a last cache a plain store has its line soon enough (1 and 2 KiB one way 0.98 of the time, 4 and 8
+ * come from the last reader's cache while the application does something else, if that is not too far away. Only where
+ * stores go past the caches otherwise: within a last cache a plain store has its line soon enough (1 and 2 KiB one way 0.98 of the time, 4 and 8
  * KiB 1.02 and 1.04; 8 KiB in windows 0.95 of the rate).
  */
 static inline void sc_fill_fetch(struct sc_fill *fill, const void *next, size_t size)

@@ -51,7 +51,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include "batch.h"
 #include "direct.h"
 #include "inject.h"
 #include "iov.h"
@@ -133,7 +132,7 @@ static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 
 	return size <= (put ? put_max(peer) : get_max(peer)) && !(put && rma->flags & SC_SEND_INJECT) &&
 	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) && has_come(peer) &&
-	       sc_list_empty(&peer->rma_queued);
+	       sc_list_empty(&peer->rma_queued) && sc_list_empty(&peer->batch);
 }
 
 static bool is_spared(struct sc_peer *peer)
@@ -168,29 +167,6 @@ static bool put_has_room(struct sc_peer *peer, size_t size)
 	if (size <= PUT_INLINE_MAX)
 		return !sc_record_room(peer, sc_lines_count(SC_ABI_OFFER_FIRST, (uint32_t)size));
 	return !sc_record_room(peer, 1) && sc_record_may_lend(peer, buffers, ep->pool.count / 2);
-}
-
-static bool has_room(struct sc_peer *peer, bool put, size_t size)
-{
-	return put ? put_has_room(peer, size) : get_has_room(peer, size);
-}
-
-/*
- * What was posted before is done before. If it had to become requests an offer would not be behind them: a peer does
- * one while it has others in hand.
- */
-static int settle_batch(struct sc_peer *peer, bool put, size_t size)
-{
-	int ret;
-
-	if (sc_list_empty(&peer->batch))
-		return 0;
-	ret = sc_batch_settle_slow(peer);
-	if (ret)
-		return ret;
-	if (!sc_direct_may(peer) || !sc_list_empty(&peer->rma_queued))
-		return -EOPNOTSUPP;
-	return has_room(peer, put, size) ? 0 : -EOPNOTSUPP;
 }
 
 static void put_write(const struct sc_rma_op *op)
@@ -246,18 +222,15 @@ int sc_offer_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	bool first = sc_list_empty(&peer->offers), put = rma->flags & SC_RMA_WRITE;
 	struct sc_rma_op *op;
-	int ret;
 
 	if (!is_suited(peer, rma, size) || peer->offers_ours != peer->offers_end || is_spared(peer))
 		return -EOPNOTSUPP;
-	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS || !has_room(peer, put, size)) {
+	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS ||
+	    !(put ? put_has_room(peer, size) : get_has_room(peer, size))) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* looking for room has shown what it is */
 		return first ? -EOPNOTSUPP : -EAGAIN;
 	}
-	ret = settle_batch(peer, put, size);
-	if (ret)
-		return ret;
 	op = sc_rmaop_get(peer, put ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;

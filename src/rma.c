@@ -9,10 +9,10 @@
  *
  * Order. Direct operations are over one after the other, offers are taken in order, and nothing goes another
  * way while there are offers that the peer might still take, or direct ones put off: they are settled first.
- * Requests of one peer are executed in their order. Between operations on memory and atomics there is none, nor between them and
- * messages, unless the endpoint asks for it: then what could be done directly becomes a request as long as
- * something is in the peer's ring that is to come before it (must_follow()), an atomic waits for what is offered
- * and for gets, and messages wait as tx.c has it. Nothing waits for the match of a message: the peer may match
+ * Requests of one peer are executed in their order. Between operations on memory and atomics there is none, nor
+ * between them and messages, unless the endpoint asks for it: then what could be done directly becomes a request as
+ * long as something is in the peer's ring that is to come before it (must_follow()), an atomic waits for what is
+ * offered and for gets, and messages wait as tx.c has it. Nothing waits for the match of a message: the peer may match
  * it only when it sees what was posted behind.
  *
  * A peer that does not read its ring is pushed back: so many operations may be pending with one

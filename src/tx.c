@@ -473,7 +473,8 @@ static bool is_of_stream(struct sc_peer *peer)
 /*
  * Has the peer it sooner by CMA? By more than an eighth: the calibration's copies stay in one process and its caches;
  * 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with. Of a stream who is slower, writer or
- * reader of the buffers, decides; and a call copies about as many messages as it may, or a half of each.
+ * reader of the buffers, decides; and a call copies as many messages as it may, or a half of each. (Messages that are never received
+ * are on their way, too: who has such is taken to send a stream, whatever it sends.)
  */
 static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
@@ -483,9 +484,9 @@ static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t
 
 	if (is_of_stream(peer)) {
 		ns = size * (write > read ? write : read) / 1000;
-		together = (uint32_t)(SC_CMA_PARTS / send->iov_count);
 		if (size >= peer->ep->config.share_min && !peer->writes_fail)
 			size /= 2;
+		together = sc_cma_together(send->iov_count, size);
 	}
 	return sc_calibration_favours_cma(ns * 8 / 9, size, send->iov_count, together);
 }

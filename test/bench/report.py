@@ -113,7 +113,7 @@ IDEAS = {
     "medium": "the lines of a bounce buffer go to its reader and have to be taken back, one by one: 5 to 9 ns each way. "
               "Longer records (more than 16 lines, which changes what peers see) would save those of the record "
               "besides, up to 1 KiB; memory that both map the copy.",
-    "bandwidth": "a stream goes by CMA, chunks of up to 16 messages in one call, by both processes from 32 KiB on; what is "
+    "bandwidth": "a stream goes by CMA, chunks of up to 16 messages in one call, by both processes from 16 KiB on; what is "
                  "left is copying, pages and permission, and four records for each message. One SHARE for several "
                  "messages would save half of these. Memory that both map needs none of that.",
     "windows": "of less than 8 KiB (64 KiB where the two share a cache) a stream goes through bounce buffers, at what a "

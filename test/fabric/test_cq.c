@@ -241,6 +241,31 @@ static void count_of_zero(void)
 	pair_close(&pair);
 }
 
+/* A queue that always has something: what else is under way gets there all the same. */
+static void never_empty(void)
+{
+	struct fi_cq_tagged_entry entry = { 0 };
+	struct pair pair;
+	int reads = 0;
+
+	pair_open(&pair, NULL);
+	gives(fi_recv(pair.a.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in), 0);
+	post(&pair, fi_inject(pair.b.ep, out, 3, pair.b.peer));
+	must(pair_done(&pair, &pair.a).entry.op_context == in);
+	message(&pair, false, 0);
+	must(pair_done(&pair, &pair.a).entry.op_context == out);
+	must(pair_done(&pair, &pair.b).entry.op_context == in);
+	gives(fi_recv(pair.a.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_inject(pair.b.ep, out, 3, pair.b.peer), 0);
+	gives(fi_send(pair.a.ep, out, 3, NULL, pair.a.peer, out), 0);
+	do {
+		must(reads++ < 64);
+		gives(fi_send(pair.a.ep, out, 3, NULL, pair.a.peer, out), 0);
+		gives(fi_cq_read(pair.a.cq, &entry, 1), 1);
+	} while (entry.op_context != in);
+	pair_close(&pair);
+}
+
 /* More completions than the queue was opened for. */
 static void grows(void)
 {
@@ -684,6 +709,7 @@ int main(void)
 		ALONE(format_unspecified),
 		ALONE(in_order_and_counted),
 		ALONE(count_of_zero),
+		ALONE(never_empty),
 		ALONE(grows),
 		ALONE(several_endpoints),
 		ALONE(source_of_received),

@@ -267,14 +267,45 @@ static void test_write_fails(void **state)
 	assert_int_equal(sc_cma_write(to_child.pid, &local, 1, &remote, 1, PAGE, &moved), -EFAULT);
 }
 
+/* What is reckoned to go in one call does. */
+static void test_together(void **state)
+{
+	static const size_t sizes[] = { 1, 4096, 8192, 16384, 20000, 32768, 50000, 65536, 131072 };
+	static uint8_t bytes[131072];
+	struct iovec iov[PARTS];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (size_t elements = 1; elements <= PARTS && elements <= sizes[i]; elements++) {
+			struct sc_cma_parts parts;
+			size_t part = sizes[i] / elements;
+
+			for (size_t k = 0; k < elements; k++)
+				iov[k] = (struct iovec){ bytes + k * part,
+							 k + 1 < elements ? part : sizes[i] - k * part };
+			sc_cma_parts_init(&parts);
+			while (sc_cma_has_room(&parts, elements, elements, sizes[i]))
+				sc_cma_add(&parts, iov, elements, iov, elements, 0, sizes[i]);
+			assert_int_equal(parts.count, sc_cma_together(elements, sizes[i]));
+			assert_int_equal(parts.len, parts.count * sizes[i]);
+			assert_int_equal(parts.local_count, parts.count * elements);
+		}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_self),	   cmocka_unit_test(test_child),
-		cmocka_unit_test(test_vectors),	   cmocka_unit_test(test_part),
-		cmocka_unit_test(test_nothing),	   cmocka_unit_test(test_fault_at_each_element),
-		cmocka_unit_test(test_fault_here), cmocka_unit_test(test_wrong_cookie),
-		cmocka_unit_test(test_dead),	   cmocka_unit_test(test_zombie),
+		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_self),
+		cmocka_unit_test(test_child),
+		cmocka_unit_test(test_vectors),
+		cmocka_unit_test(test_part),
+		cmocka_unit_test(test_nothing),
+		cmocka_unit_test(test_fault_at_each_element),
+		cmocka_unit_test(test_fault_here),
+		cmocka_unit_test(test_wrong_cookie),
+		cmocka_unit_test(test_dead),
+		cmocka_unit_test(test_zombie),
 		cmocka_unit_test(test_write),
 		cmocka_unit_test(test_write_fails),
 	};
