@@ -17,9 +17,8 @@
 
 /*
  * FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE and FI_DELIVERY_COMPLETE are no difference: each operation
- * completes when its bytes are where they are to be. FI_MORE says no more than that others follow,
- * which the core finds out by itself (batch.c).
- * There is no persistent memory, so FI_COMMIT_COMPLETE is refused.
+ * completes when its bytes are where they are to be. FI_MORE says no more than that others follow, which
+ * the core finds out by itself. There is no persistent memory, so FI_COMMIT_COMPLETE is refused.
  */
 #define READMSG_FLAGS                                                                                     \
 	(FI_COMPLETION | FI_MORE | FI_FENCE | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                 \

@@ -28,8 +28,8 @@
 
 /*
  * So many are posted without a poll between before others are put off; of those until they are so many bytes, and none
- * larger than a half of that. As many are copied in one call as a hazard line has words. Windows of 64 puts, the target computes, on a
- * 2-processor Zen 4, GB/s, each by itself and together; gets likewise:
+ * larger than a half of that. As many are copied in one call as a hazard line has words. Windows of 64 puts, the target
+ * computes, on a 2-processor Zen 4, GB/s, each by itself and together; gets likewise:
  *
  *       64 B           4 KiB        16 KiB       64 KiB        256 KiB
  *   0.039 0.095      2.3  5.6     6.1  10.9    10.9  13.4    12.3  12.6
@@ -37,15 +37,6 @@
 #define STREAM_MIN 4
 #define BYTES_MAX ((size_t)512 << 10)
 #define SIZE_MAX_EACH (BYTES_MAX / 2)
-
-/* Is it one of several that are posted without a poll between? */
-static bool is_of_stream(struct sc_peer *peer)
-{
-	if (peer->direct_poll != peer->ep->polls)
-		peer->direct_burst = 0;
-	peer->direct_poll = peer->ep->polls;
-	return peer->direct_burst++ >= STREAM_MIN;
-}
 
 /* Who injects may never poll again; of what the peer is to hear of each has its own record behind its bytes. */
 static bool is_suited(const struct sc_peer *peer, const struct sc_rma *rma, size_t size)
@@ -58,9 +49,8 @@ static bool is_suited(const struct sc_peer *peer, const struct sc_rma *rma, size
 
 /* Those at the head of the list that fit one copy, all puts or all gets. */
 struct batch {
-	uint32_t count;
 	size_t size;
-	struct sc_rma rma;
+	struct sc_rma rma; /* one remote range of each */
 	struct iovec iov[SC_IOV_MAX];
 	struct sc_remote remote[SC_REMOTE_MAX];
 };
@@ -70,8 +60,8 @@ static bool batch_add(struct batch *batch, const struct sc_rma_op *op)
 	struct sc_rma *rma = &batch->rma;
 	uint32_t write = op->flags & SC_RMA_WRITE;
 
-	if (batch->count && (write != rma->flags || rma->remote_count == SC_REMOTE_MAX ||
-			     rma->iov_count + op->iov_count > SC_IOV_MAX))
+	if (rma->remote_count && (write != rma->flags || rma->remote_count == SC_REMOTE_MAX ||
+				  rma->iov_count + op->iov_count > SC_IOV_MAX))
 		return false;
 	memcpy(batch->iov + rma->iov_count, op->iov, op->iov_count * sizeof(op->iov[0]));
 	batch->remote[rma->remote_count] = op->remote[0];
@@ -79,13 +69,11 @@ static bool batch_add(struct batch *batch, const struct sc_rma_op *op)
 	rma->remote_count++;
 	rma->flags = write;
 	batch->size += op->size;
-	batch->count++;
 	return true;
 }
 
 static void batch_gather(struct batch *batch, const struct sc_peer *peer)
 {
-	batch->count = 0;
 	batch->size = 0;
 	batch->rma = (struct sc_rma){ .iov = batch->iov, .remote = batch->remote };
 	sc_list_for (entry, &peer->batch)
@@ -106,9 +94,9 @@ static int do_some(struct sc_peer *peer)
 	uint32_t over = 0;
 
 	batch_gather(&batch, peer);
-	if (batch.count > 1 && sc_direct_may(peer))
+	if (batch.rma.remote_count > 1 && sc_direct_may(peer))
 		over = sc_direct_copy(peer, &batch.rma, batch.size, outcomes);
-	for (uint32_t i = 0; i < batch.count; i++) {
+	for (uint32_t i = 0; i < batch.rma.remote_count; i++) {
 		struct sc_rma_op *op = oldest(peer);
 		size_t size = op->size;
 		int ret = 0;
@@ -144,7 +132,7 @@ int sc_batch_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	bool write = rma->flags & SC_RMA_WRITE;
 	struct sc_rma_op *op;
 
-	if (!is_of_stream(peer) || !is_suited(peer, rma, size))
+	if (sc_burst_add(&peer->direct_burst, peer->ep) < STREAM_MIN || !is_suited(peer, rma, size))
 		return -EOPNOTSUPP;
 	op = sc_rmaop_get(peer, write ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)

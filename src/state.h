@@ -72,6 +72,12 @@ struct sc_rxq {
 	uint32_t source_mask, source_count;
 };
 
+/* Operations of a kind that are posted without a poll between. */
+struct sc_burst {
+	uint32_t count;
+	uint32_t poll; /* the last one before them */
+};
+
 struct sc_peer {
 	/* sending */
 	struct sc_ring_tx tx;
@@ -100,10 +106,10 @@ struct sc_peer {
 	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
 	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
-	struct sc_list batching; /* sc_ep.batching: has some */
+	struct sc_list batching;    /* sc_ep.batching: has some */
 	uint32_t batch_count;
 	size_t batch_bytes;
-	uint32_t direct_burst, direct_poll; /* direct ones posted since that poll */
+	struct sc_burst direct_burst;
 	struct sc_list offers;	    /* sc_rma_op.of_peer: what it may do, oldest first; see offer.c */
 	struct sc_list offering;    /* sc_ep.offering: has some */
 	uint32_t offers_first, offers_end; /* their numbers */
@@ -169,8 +175,7 @@ struct sc_peer {
 	bool vanished; /* nobody has its address any more, and nothing has proven yet that it has gone */
 	bool told;     /* that it is lost has been logged for a send */
 	uint32_t short_rdvs;   /* rendezvous not acknowledged yet, of messages that could be eager */
-	uint32_t burst;	       /* such messages, */
-	uint32_t burst_poll;   /* since this poll */
+	struct sc_burst burst; /* of such messages */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
 	uint64_t user;
@@ -432,6 +437,15 @@ struct sc_ep {
 	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
 	bool refused; /* those who claim some of these may have been refused, or given up */
 };
+
+/* One more of a burst. Returns how many were before it. */
+static inline uint32_t sc_burst_add(struct sc_burst *burst, const struct sc_ep *ep)
+{
+	if (burst->poll != ep->polls)
+		burst->count = 0;
+	burst->poll = ep->polls;
+	return burst->count++;
+}
 
 /*
  * Something has been begun that polls go on with: one of the lists `unanswered`, `pulling`, `pushing`, `sharing`,

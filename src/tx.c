@@ -464,17 +464,14 @@ static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
  */
 static bool is_of_stream(struct sc_peer *peer)
 {
-	if (peer->burst_poll != peer->ep->polls)
-		peer->burst = 0;
-	peer->burst_poll = peer->ep->polls;
-	return peer->burst++ >= STREAM_MIN || peer->short_rdvs >= STREAM_MIN;
+	return sc_burst_add(&peer->burst, peer->ep) >= STREAM_MIN || peer->short_rdvs >= STREAM_MIN;
 }
 
 /*
  * Has the peer it sooner by CMA? By more than an eighth: the calibration's copies stay in one process and its caches;
  * 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with. Of a stream who is slower, writer or
- * reader of the buffers, decides; and a call copies as many messages as it may, or a half of each. (Messages that are never received
- * are on their way, too: who has such is taken to send a stream, whatever it sends.)
+ * reader of the buffers, decides; and a call copies as many messages as it may, or a half of each. (Messages that are
+ * never received are on their way, too: who has such is taken to send a stream, whatever it sends.)
  */
 static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
