@@ -44,6 +44,17 @@ SC_ATOMIC_WORD(16)
 SC_ATOMIC_WORD(32)
 SC_ATOMIC_WORD(64)
 
+/* Have the line at that address brought here, to be written: nobody else has it then. Only a hint. */
+static inline void sc_fetch_to_write(const void *line)
+{
+#ifdef __x86_64__
+	/* what a compiler may not take for granted; older processors take it for no operation */
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
+}
+
 /* Between a store and a load of different words that must not change places: a full fence. */
 static inline void sc_fence_seq_cst(void)
 {

@@ -17,6 +17,8 @@
 #include <cpuid.h>
 #include <emmintrin.h>
 #endif
+#include <shmcma/abi.h>
+#include "atomic.h"
 #include "copy.h"
 
 #define TRIAL 72
@@ -118,13 +120,6 @@ void sc_fill_clean(const void *at, size_t size)
 		write_back(at, size);
 }
 
-/* To write to: from whoever has them. */
-static void fetch(const void *at, size_t size)
-{
-	for (size_t i = 0; i < size; i += 64)
-		__asm__ volatile("prefetchw %0" : : "m"(((const char *)at)[i]));
-}
-
 #define CHAIN 32
 
 /* Each line names another, each once, in no order that is foreseen. Volatile: loaded though nobody wants it. */
@@ -191,12 +186,6 @@ static void stream(void *to, const void *from, size_t size)
 }
 
 void sc_fill_clean(const void *at, size_t size)
-{
-	(void)at;
-	(void)size;
-}
-
-static void fetch(const void *at, size_t size)
 {
 	(void)at;
 	(void)size;
@@ -384,7 +373,8 @@ void sc_fill_fetch_slow(struct sc_fill *fill, const void *next, size_t size)
 {
 	if (fill->trying || !is_reader_near(fill))
 		return; /* the ways are compared without */
-	fetch(next, size);
+	for (size_t i = 0; i < size; i += SC_ABI_LINE)
+		sc_fetch_to_write((const uint8_t *)next + i);
 	fill->fetched = next;
 	fill->fetched_size = size;
 }

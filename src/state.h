@@ -82,6 +82,7 @@ struct sc_peer {
 	/* sending */
 	struct sc_ring_tx tx;
 	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
+	struct sc_burst two_lines;	  /* of messages in records of two lines */
 	struct sc_loans loans;
 	struct sc_fill fill;
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */

@@ -346,6 +346,28 @@ send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, u
 	return true;
 }
 
+/* Bytes of payload that records of two lines hold. */
+#define TWO_LINES (sc_inline_first(0) + SC_ABI_LINE_BYTES)
+
+/*
+ * Two lines have code of their own as well; and where the one before was sent without a poll between, so that others
+ * are likely to follow, those of the third from here are fetched from their reader. Windows of 64 B on a 2-processor
+ * Zen 4, more than 2,000 pairs: 1.09 times as many a second, fetched 1.32 times; two, four, six ahead 1.27, 1.30, 1.26.
+ * The next of a ping-pong would be waited for: fetched each time, 64 B take 1.07 of the time one way. Of records of
+ * one line it brought nothing, of three and four it cost 4 and 1 %.
+ */
+static __attribute__((noinline)) bool send_two_lines(struct sc_peer *peer, const void *buf, size_t size,
+						     uint64_t tag, uint64_t data, uint32_t flags,
+						     void *context, uint32_t cq_flags)
+{
+	if (!send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags, 2,
+			SC_ABI_UNITS(TWO_LINES)))
+		return false;
+	if (sc_burst_add(&peer->two_lines, peer->ep))
+		sc_ring_fetch_to_write(&peer->tx, 2 * 3, 2);
+	return true;
+}
+
 static __attribute__((noinline)) bool send_lines(struct sc_peer *peer, const void *buf, size_t size,
 						 uint64_t tag, uint64_t data, uint32_t flags,
 						 void *context, uint32_t cq_flags)
@@ -426,6 +448,8 @@ static __attribute__((noinline)) bool send_longer(struct sc_peer *peer, const vo
 						  uint64_t tag, uint64_t data, uint32_t flags,
 						  void *context, uint32_t cq_flags)
 {
+	if (size <= TWO_LINES && size <= peer->ep->config.inline_max)
+		return send_two_lines(peer, buf, size, tag, data, flags, context, cq_flags);
 	if (size <= peer->ep->config.inline_max && !prefers_buffer(peer, size))
 		return send_lines(peer, buf, size, tag, data, flags, context, cq_flags);
 	return send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
