@@ -103,15 +103,17 @@ static uint64_t hash(const void *bytes, size_t size, uint64_t from)
 
 #define HASH_START 0xcbf29ce484222325u
 
-/* The processor's name; a virtual machine may have come to another host. */
+/*
+ * The processor's family, model and stepping; a virtual machine may have come to another host. Not its name, as each
+ * question is 4 us in a virtual machine, and the name is six.
+ */
 static uint64_t hash_processor(uint64_t from)
 {
 #ifdef __x86_64__
-	unsigned int words[4];
+	unsigned int signature, unused[3];
 
-	for (unsigned int leaf = 0x80000002; leaf <= 0x80000004; leaf++)
-		if (__get_cpuid(leaf, &words[0], &words[1], &words[2], &words[3]))
-			from = hash(words, sizeof(words), from);
+	__cpuid(1, signature, unused[0], unused[1], unused[2]);
+	from = hash(&signature, sizeof(signature), from);
 #endif
 	return from;
 }

@@ -56,9 +56,9 @@ static const char *geometry_fault(const struct sc_abi_header *header, uint64_t f
 	    header->slots_offset % SC_ABI_PAGE || header->table_offset % SC_ABI_PAGE)
 		return "a part is not aligned";
 	if (header->claims_offset < SC_ABI_PAGE ||
-	    header->claims_offset + claims_size > header->pool_offset ||
-	    header->pool_offset + pool_size > header->slots_offset ||
-	    header->slots_offset + slots_size > header->table_offset ||
+	    header->claims_offset + claims_size > header->slots_offset ||
+	    header->slots_offset + slots_size > header->pool_offset ||
+	    header->pool_offset + pool_size > header->table_offset ||
 	    table_size > file_length - header->table_offset)
 		return "its parts overlap or reach behind its end";
 	return NULL;

@@ -105,7 +105,11 @@ static bool is_possible(const struct sc_seg_geometry *geometry)
 	       geometry->ranges <= SC_ABI_RANGES_MAX && (geometry->regs || !geometry->ranges);
 }
 
-/* The parts follow each other as abi.h draws them; pool and slots begin on pages of their own. */
+/*
+ * The parts follow each other as abi.h draws them; slots, pool and table begin on pages of their own. The slot of the
+ * first who connects is right behind the claims, so that to him both are one mapping, and what he may only read is
+ * another: endpoint and first message to 63 peers, the first of each, 2.47 ms with the pool in between, 2.27 so.
+ */
 static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry)
 {
 	uint64_t claims_end = SC_ABI_PAGE + (uint64_t)geometry->slots * sizeof(uint64_t);
@@ -113,13 +117,13 @@ static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geome
 
 	header->claims_offset = SC_ABI_PAGE;
 	header->slot_count = geometry->slots;
-	header->pool_offset = align_up(claims_end, SC_ABI_PAGE);
+	header->slots_offset = align_up(claims_end, SC_ABI_PAGE);
+	header->slot_size = SC_ABI_SLOT_SIZE;
+	header->pool_offset = header->slots_offset + (uint64_t)geometry->slots * SC_ABI_SLOT_SIZE;
 	header->buf_size = geometry->buf_size;
 	header->buf_count = geometry->buf_count;
-	header->slots_offset = align_up(header->pool_offset + pool_size, SC_ABI_PAGE);
-	header->slot_size = SC_ABI_SLOT_SIZE;
 	header->ring_lines = SC_ABI_RING_LINES;
-	header->table_offset = header->slots_offset + (uint64_t)geometry->slots * SC_ABI_SLOT_SIZE;
+	header->table_offset = align_up(header->pool_offset + pool_size, SC_ABI_PAGE);
 	header->reg_max = geometry->regs;
 	header->range_max = geometry->ranges;
 	header->length = header->table_offset + SC_ABI_TABLE_SIZE(geometry->regs, geometry->ranges);
@@ -165,12 +169,27 @@ static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as
 	return 0;
 }
 
-/* Header, claims, and the first buffers: up to a page. */
+/* Of the pool's buffers that have memory, to a whole page. */
+static uint64_t pool_memory(const struct sc_seg *seg)
+{
+	return align_up((uint64_t)seg->buf_count * seg->header.buf_size, SC_ABI_PAGE);
+}
+
+/* Of header and claims, and the pool's. */
 static uint64_t first_memory(const struct sc_seg *seg)
+{
+	return seg->header.slots_offset + pool_memory(seg);
+}
+
+static int fallocate_first(const struct sc_seg *seg)
 {
 	const struct sc_abi_header *header = &seg->header;
 
-	return align_up(header->pool_offset + (uint64_t)seg->buf_count * header->buf_size, SC_ABI_PAGE);
+	return sc_own_fallocate(seg->fd, 0, 0, (off_t)header->slots_offset) ||
+			       sc_own_fallocate(seg->fd, 0, (off_t)header->pool_offset,
+						(off_t)pool_memory(seg))
+		       ? -1
+		       : 0;
 }
 
 /*
@@ -180,7 +199,7 @@ static uint64_t first_memory(const struct sc_seg *seg)
 static int give_memory(const struct sc_seg *seg)
 {
 	if (SC_TRY("seg.ftruncate", ftruncate(seg->fd, (off_t)seg->header.length)) ||
-	    SC_TRY("seg.fallocate", sc_own_fallocate(seg->fd, 0, 0, (off_t)first_memory(seg))))
+	    SC_TRY("seg.fallocate", fallocate_first(seg)))
 		return errno == EDQUOT ? -ENOSPC : -errno;
 	return 0;
 }
@@ -543,10 +562,10 @@ static int set_access(const struct sc_seg *seg, uint64_t offset, uint64_t size, 
 		       : 0;
 }
 
-/* Pool, slots and table. Where it fails (too many mappings) there is less protection, and nothing is wrong. */
+/* Slots, pool and table. Where it fails (too many mappings) there is less protection, and nothing is wrong. */
 static void protect(const struct sc_seg *seg)
 {
-	uint64_t from = align_up(seg->header.pool_offset, (uint64_t)sysconf(_SC_PAGESIZE));
+	uint64_t from = align_up(seg->header.slots_offset, (uint64_t)sysconf(_SC_PAGESIZE));
 
 	(void)set_access(seg, from, seg->header.length - from, PROT_READ);
 }
@@ -1081,15 +1100,16 @@ int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot)
 /* Only what is new is asked for: a failure takes back nothing that there was. */
 int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count)
 {
-	uint64_t from = first_memory(seg);
+	uint64_t had_memory = pool_memory(seg), more;
 	uint32_t had = seg->buf_count;
 	int err = SC_FAIL("seg.pool");
 
 	if (count > seg->header.buf_count)
 		return -ENOSPC;
 	seg->buf_count = count;
-	if (!err && first_memory(seg) > from)
-		err = -part_fallocate(seg, from, first_memory(seg) - from, 0);
+	more = pool_memory(seg) - had_memory;
+	if (!err && more)
+		err = -part_fallocate(seg, seg->header.pool_offset + had_memory, more, 0);
 	if (err) {
 		seg->buf_count = had;
 		sc_info(SC_HOST_DIR

@@ -12,11 +12,11 @@
  *   4096   +-----------------------------------------------+
  *          | claims[slots]   8 bytes a slot                |
  *          +-----------------------------------------------+
- *   pool   | bounce buffers  lent by the owner to peers    |
- *          +-----------------------------------------------+
  *   slots  | slot 0          one connected peer: who it    |
  *          | ...             is, how far its ring is read, |
  *          | slot n-1        the ring it writes            |
+ *          +-----------------------------------------------+
+ *   pool   | bounce buffers  lent by the owner to peers    |
  *   table  +-----------------------------------------------+
  *          | buckets         of application keys           |
  *          | registrations   64 bytes each                 |
@@ -48,6 +48,7 @@
 #define SC_ABI_LINE 64
 #define SC_ABI_ADDR_SIZE 64 /* 63 characters and NUL */
 
+#define SC_ABI_PART_ORDER 1 /* as drawn above */
 #define SC_ABI_SLOTS_MAX 1024
 #define SC_ABI_SLOT_SIZE 8192
 #define SC_ABI_RING_LINES 119
@@ -577,7 +578,7 @@ struct sc_abi_directory {
 struct sc_abi_calibration {
 	uint64_t magic;
 	uint64_t boot_id[2];
-	uint64_t machine; /* a hash of the kernel's release and version, and of the processor's name */
+	uint64_t machine; /* a hash of the kernel's release and version, and of the processor's signature */
 	int64_t time;	  /* when it was measured, seconds since 1970 */
 	uint32_t cma_start, cma_per_kib;    /* as in sc_calibration */
 	uint32_t near_per_kib, far_per_kib; /* likewise */
@@ -732,6 +733,7 @@ SC_ABI_SIZE(sc_abi_directory, 64);
 		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +               \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +                \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59))
+		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59 +       \
+		    SC_ABI_PART_ORDER * 61))
 
 #endif

@@ -1536,9 +1536,10 @@ static uint64_t hash_machine(void)
 	uname(&name);
 	from = hash(name.version, strlen(name.version), hash(name.release, strlen(name.release), from));
 #ifdef __x86_64__
-	for (unsigned int leaf = 0x80000002, words[4]; leaf <= 0x80000004; leaf++)
-		if (__get_cpuid(leaf, &words[0], &words[1], &words[2], &words[3]))
-			from = hash(words, sizeof(words), from);
+	unsigned int signature, unused[3];
+
+	__cpuid(1, signature, unused[0], unused[1], unused[2]);
+	from = hash(&signature, sizeof(signature), from);
 #endif
 	return from;
 }

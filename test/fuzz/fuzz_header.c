@@ -3,7 +3,7 @@
  * fuzz_header: the header of a segment, as an attacher reads it from a file that anybody may have written.
  *
  * The input is the header; a file length of 8 bytes may follow, else it is that of the corpus. Layout 0
- * stands for this build's, so that the corpus outlives a change of it. What is accepted must keep the
+ * stands for this build's, and a ring's lines go with it, so that the corpus outlives a change of it. What is accepted must keep the
  * promise of sc_header_check(): every part lies inside the file, apart from the others.
  */
 #include <stdint.h>
@@ -25,8 +25,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sc_abi_header input = { 0 }, h;
 
 	memcpy(&input, data, size < sizeof(input) ? size : sizeof(input));
-	if (!input.layout)
+	if (!input.layout) {
 		input.layout = SC_ABI_LAYOUT;
+		input.ring_lines = SC_ABI_RING_LINES;
+	}
 	if (size >= sizeof(h) + sizeof(length))
 		memcpy(&length, data + sizeof(h), sizeof(length));
 	if (sc_header_check(&input, size, length, ADDRESS, &h))
@@ -35,9 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	pool_end = (unsigned __int128)h.pool_offset + (uint64_t)h.buf_count * h.buf_size;
 	slots_end = (unsigned __int128)h.slots_offset + (uint64_t)h.slot_count * SC_ABI_SLOT_SIZE;
 	table_end = (unsigned __int128)h.table_offset + SC_ABI_TABLE_SIZE(h.reg_max, h.range_max);
-	if (h.length != length || h.claims_offset < SC_ABI_PAGE || claims_end > h.pool_offset ||
-	    pool_end > h.slots_offset || slots_end > h.table_offset || table_end > length ||
-	    h.slots_offset % sizeof(uint64_t) || h.table_offset % sizeof(uint64_t) || !h.slot_count || !h.buf_count || strcmp(h.address, ADDRESS))
+	if (h.length != length || h.claims_offset < SC_ABI_PAGE || claims_end > h.slots_offset ||
+	    slots_end > h.pool_offset || pool_end > h.table_offset || table_end > length ||
+	    h.slots_offset % sizeof(uint64_t) || h.table_offset % sizeof(uint64_t) || !h.slot_count ||
+	    !h.buf_count || strcmp(h.address, ADDRESS))
 		abort();
 	return 0;
 }

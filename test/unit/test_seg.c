@@ -38,6 +38,12 @@ static const struct sc_seg_geometry geometry = {
 #define REGS 1024
 #define RANGES 512
 
+/* Bytes of header and claims, and of a pool of which all buffers have memory. */
+static uint64_t memory_of_all(const struct sc_seg *seg)
+{
+	return seg->header.slots_offset + seg->header.table_offset - seg->header.pool_offset;
+}
+
 static struct sc_seg *create_with_table(void)
 {
 	struct sc_seg_geometry with = geometry;
@@ -179,8 +185,8 @@ static void test_create(void **state)
 	assert_int_equal(st.st_nlink, 1);
 	assert_int_equal(st.st_ino, seg->ino);
 	assert_int_equal(st.st_size, header->length);
-	/* memory up to the slots, none for them */
-	assert_int_equal(st.st_blocks * 512, header->slots_offset);
+	/* memory for header, claims and pool, none for the slots between */
+	assert_int_equal(st.st_blocks * 512, memory_of_all(seg));
 
 	memcpy(&shared, seg->base, sizeof(shared));
 	assert_memory_equal(&shared, header, sizeof(shared));
@@ -1340,7 +1346,7 @@ static void test_pool(void **state)
 	assert_int_equal(sc_seg_attach(seg->header.address, &peer), 0);
 	assert_int_equal(seg->buf_count, 3);
 	blocks = blocks_of(seg);
-	assert_int_equal(blocks * 512, seg->header.pool_offset + 3 * geometry.buf_size);
+	assert_int_equal(blocks * 512, seg->header.slots_offset + 3 * geometry.buf_size);
 	assert_true(sc_seg_has_bufs(peer, bufs, 1));
 	bufs[0] = 3;
 	assert_false(sc_seg_has_bufs(peer, bufs, 1));
@@ -1358,7 +1364,7 @@ static void test_pool(void **state)
 	assert_false(sc_seg_has_bufs(peer, bufs, 1));
 	assert_int_equal(sc_seg_pool_grow(seg, geometry.buf_count + 1), -ENOSPC);
 	assert_int_equal(sc_seg_pool_grow(seg, geometry.buf_count), 0);
-	assert_int_equal(blocks_of(seg) * 512, seg->header.slots_offset);
+	assert_int_equal(blocks_of(seg) * 512, memory_of_all(seg));
 	sc_seg_detach(peer);
 	sc_seg_destroy(seg);
 }
@@ -1377,7 +1383,7 @@ static void test_table(void **state)
 	assert_int_equal(seg->header.range_max, RANGES);
 	assert_int_equal(seg->header.length - seg->header.table_offset,
 			 SC_ABI_TABLE_BUCKETS + REGS * 64 + RANGES * 16);
-	assert_int_equal(rest * 512, seg->header.slots_offset); /* it has no memory yet */
+	assert_int_equal(rest * 512, memory_of_all(seg)); /* it has no memory yet */
 	assert_ptr_equal(view.presence, presence);
 	assert_ptr_equal((uint8_t *)view.buckets, seg->base + seg->header.table_offset);
 	assert_ptr_equal((uint8_t *)view.regs, (uint8_t *)view.buckets + SC_ABI_TABLE_BUCKETS);
@@ -1472,7 +1478,7 @@ static void test_check_header(void **state)
 	REJECTED(h.claims_offset = SC_ABI_PAGE - SC_ABI_LINE);
 	REJECTED(h.claims_offset++);
 	REJECTED(h.claims_offset = UINT32_MAX - 63);
-	REJECTED(h.claims_offset = (uint32_t)h.pool_offset);
+	REJECTED(h.claims_offset = (uint32_t)h.slots_offset);
 	REJECTED(h.slot_count = 0);
 	REJECTED(h.slot_count++);
 	REJECTED(h.slot_count = SC_ABI_SLOTS_MAX + 1);
@@ -1481,7 +1487,8 @@ static void test_check_header(void **state)
 	REJECTED(h.pool_offset++);
 	REJECTED(h.pool_offset += SC_ABI_PAGE);
 	REJECTED(h.pool_offset = UINT64_MAX - 63);
-	REJECTED(h.pool_offset = h.slots_offset + SC_ABI_LINE);
+	REJECTED(h.pool_offset -= SC_ABI_LINE);
+	REJECTED(h.pool_offset = h.table_offset + SC_ABI_LINE);
 	REJECTED(h.buf_size = 0);
 	REJECTED(h.buf_size++);
 	REJECTED(h.buf_size += SC_ABI_LINE);
