@@ -72,6 +72,12 @@ static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *sl
 				   .consumer = &slot->consumer };
 }
 
+/* Where a line is that is counted on past the ring's end, by less than a lap. */
+static inline uint32_t sc_ring_place(uint32_t at)
+{
+	return at < SC_ABI_RING_LINES ? at : at - SC_ABI_RING_LINES;
+}
+
 static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const struct sc_abi_line *line)
 {
 	return line == lines + SC_ABI_RING_LINES - 1 ? lines : (struct sc_abi_line *)line + 1;
@@ -126,7 +132,7 @@ static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *firs
 static inline void sc_ring_fetch_to_write(const struct sc_ring_tx *tx, uint32_t ahead, uint32_t lines)
 {
 	for (uint32_t at = tx->at + ahead; lines--; at++)
-		sc_fetch_to_write(tx->lines + (at < SC_ABI_RING_LINES ? at : at - SC_ABI_RING_LINES));
+		sc_fetch_to_write(tx->lines + sc_ring_place(at));
 }
 
 static inline void sc_ring_wake(const struct sc_ring_tx *tx)
@@ -222,9 +228,7 @@ static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 
 static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead)
 {
-	uint32_t at = rx->at + ahead;
-
-	__builtin_prefetch(rx->lines + (at < SC_ABI_RING_LINES ? at : at - SC_ABI_RING_LINES));
+	__builtin_prefetch(rx->lines + sc_ring_place(rx->at + ahead));
 }
 
 /*
