@@ -27,14 +27,12 @@
 #include "rmaop.h"
 
 /*
- * So many are posted without a poll between before others are put off; of those until they are so many bytes, and none
- * larger than a half of that. As many are copied in one call as a hazard line has words. Windows of 64 puts, the target
+ * They are put off until they are so many bytes, and none larger than a half of that. As many are copied in one call as a hazard line has words. Windows of 64 puts, the target
  * computes, on a 2-processor Zen 4, GB/s, each by itself and together; gets likewise:
  *
  *       64 B           4 KiB        16 KiB       64 KiB        256 KiB
  *   0.039 0.095      2.3  5.6     6.1  10.9    10.9  13.4    12.3  12.6
  */
-#define STREAM_MIN 4
 #define BYTES_MAX ((size_t)512 << 10)
 #define SIZE_MAX_EACH (BYTES_MAX / 2)
 
@@ -132,7 +130,7 @@ int sc_batch_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	bool write = rma->flags & SC_RMA_WRITE;
 	struct sc_rma_op *op;
 
-	if (sc_burst_add(&peer->direct_burst, peer->ep) < STREAM_MIN || !is_suited(peer, rma, size))
+	if (!is_suited(peer, rma, size))
 		return -EOPNOTSUPP;
 	op = sc_rmaop_get(peer, write ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)

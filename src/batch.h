@@ -5,7 +5,7 @@
 #include "state.h"
 
 /*
- * Put off a direct put or get, of `size` bytes, to be done with others. -EOPNOTSUPP: it is not one to be put off, or
+ * Put off a direct put or get, of `size` bytes, one of a stream, to be done with others. -EOPNOTSUPP: it is not one to be put off, or
  * not just now; nothing has been done. -EAGAIN: no memory.
  */
 int sc_batch_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);

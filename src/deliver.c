@@ -21,12 +21,9 @@
  * A receive ends only when nobody may write to its buffer any more. Who can: this process, and a sender
  * that has chunks of it in hand. So an operation that fails, a peer that is given up and an endpoint that
  * closes first leave the sender nothing to take (share_over()), then wait for what it has: for its
- * report, or for its death, proven by its life lock, which the kernel frees after the last access of a
- * process to any memory. A sender that has departed has nothing in hand, as it closes between two steps.
- * One that is stopped with chunks in hand may still write: it is waited for, by sc_deliver_fini() too,
- * until it goes on or is killed. One that breaks the rules is not waited for; nor, when it is given up, one
- * that runs and does not report: a chunk is taken, copied and reported in one call, so after RUNS looks
- * RUNS_APART it has none, whatever the words say.
+ * report, or for its death (sc_peer_leaves()). A sender that has departed has nothing in hand, as it closes between
+ * two steps. One that is stopped with chunks in hand may still write: it is waited for, by sc_deliver_fini() too,
+ * until it goes on or is killed.
  *
  * With SC_ORDER_RECEIVE a transfer that is over stays in its peer's list, which is in the order of the matches,
  * until those before it are; so does an eager message that comes behind others.
@@ -53,13 +50,8 @@
 
 /* Bytes copied by CMA in one step. */
 #define PULL_STEP ((size_t)4 << 20)
-/* Looks at what a sender has in hand, between two at whether it lives. */
-#define SHARE_LOOKS 1024
 /* Transfers that are not shared before an absent sender is asked again. */
 #define SHARES_SPARED 15
-/* One that is given up has ended with what it has in hand when it was seen to run so often, so far apart. */
-#define RUNS 200
-#define RUNS_APART 100000000 /* nanoseconds */
 /* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
 #define FENCED_MAX 1024
 
@@ -426,12 +418,6 @@ static void share_end(struct sc_ep *ep, struct sc_rx_op *op)
 	transfer_copied(ep, op);
 }
 
-/* Is the process that has chunks of ours in hand still there? Now and then: it costs as much as 100 looks. */
-static bool share_abandoned(struct sc_peer *peer)
-{
-	return ++peer->share_looks % SHARE_LOOKS == 0 && sc_peer_is_dead(peer);
-}
-
 /* Nothing is left to take: end it, or see to what the sender has in hand. False: it has to be waited for. */
 static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
 {
@@ -445,7 +431,7 @@ static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
 		return true;
 	}
 	if (ret > 0) {
-		if (share_abandoned(peer))
+		if (sc_peer_has_abandoned(peer))
 			sc_peer_ended(peer); /* and this with it */
 		return false;
 	}
@@ -472,28 +458,6 @@ static void share_moved(struct sc_rx_op *op, int error, bool proven)
 		sc_peer_quarantine(op->peer, ret, "chunks of a message that were taken twice");
 }
 
-/* Has the peer run for so long that it would have reported what it had in hand? */
-static bool share_overdue_slow(struct sc_peer *peer)
-{
-	uint64_t time = (uint64_t)sc_clock_ns();
-
-	if (time - peer->share_seen < RUNS_APART)
-		return false;
-	peer->share_seen = time;
-	if (!peer->seg->cma_pid || sc_host_is_stopped(peer->seg->cma_pid)) {
-		peer->share_runs = 0;
-		return false;
-	}
-	if (++peer->share_runs < RUNS)
-		return false;
-	if (peer->share_runs == RUNS)
-		sc_warn("%s: it says that it is copying a message and does not come to an end: its "
-			"process "
-			"breaks the rules, restart it",
-			peer->address);
-	return true;
-}
-
 /*
  * Does nobody write to the receive buffer any more? For operations that end early: what the sender has in
  * hand, if it lives and keeps the rules, is to be waited for.
@@ -501,14 +465,11 @@ static bool share_overdue_slow(struct sc_peer *peer)
 static bool share_over(struct sc_rx_op *op)
 {
 	struct sc_peer *peer = op->peer;
-	struct sc_share_part undone;
-	int error;
 
 	/* one that has departed, and given up its slot, writes no more; the words may be another's by now */
 	if (!op->share.words || peer->feed == SC_FEED_DRAINING || peer->in_slot == UINT32_MAX)
 		return true;
-	return sc_share_close(&op->share) || sc_share_outstanding(&op->share, &error, &undone) <= 0 ||
-	       sc_peer_is_dead(peer) || share_overdue_slow(peer);
+	return sc_peer_leaves(peer, &op->share);
 }
 
 /* ---- progress of transfers ------------------------------------------------------------------- */

@@ -49,7 +49,7 @@ struct direct {
 	const struct sc_rma *rma;
 	struct sc_rma_op *note; /* the peer is to hear of it */
 	int *outcomes; /* several operations in one, each of one range: the peer must not have to hear of any */
-	size_t size, done;
+	size_t size, done, end; /* bytes of all; to be copied: from here on, up to there */
 	struct sc_regtab_view table;
 	/* as many as there are keys, found and checked */
 	struct sc_reg_ref refs[SC_REMOTE_MAX];
@@ -63,7 +63,7 @@ static void direct_init(struct direct *direct, struct sc_peer *peer, const struc
 	direct->rma = rma;
 	direct->note = NULL;
 	direct->outcomes = NULL;
-	direct->size = size;
+	direct->size = direct->end = size;
 	direct->done = 0;
 	direct->table = sc_seg_table(peer->seg);
 }
@@ -142,11 +142,12 @@ static int judge(const struct direct *direct)
 /* Where the next bytes are in the peer's address space. Returns the elements, *len: their bytes. */
 static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX], size_t *len)
 {
+	size_t most = direct->end - direct->done < STEP ? direct->end - direct->done : STEP;
 	uint64_t skip = direct->done;
 	int count = 0;
 
 	*len = 0;
-	for (size_t i = 0; i < direct->rma->remote_count && *len < STEP && count < SC_IOV_MAX; i++) {
+	for (size_t i = 0; i < direct->rma->remote_count && *len < most && count < SC_IOV_MAX; i++) {
 		const struct sc_remote *remote = &direct->rma->remote[i];
 		uint64_t here, got;
 		int ret;
@@ -155,7 +156,7 @@ static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX
 			skip -= remote->len;
 			continue;
 		}
-		here = remote->len - skip < STEP - *len ? remote->len - skip : STEP - *len;
+		here = remote->len - skip < most - *len ? remote->len - skip : most - *len;
 		got = here;
 		ret = sc_regtab_slice(&direct->table, &direct->spans[i], remote->addr + skip, &got,
 				      iov + count, (size_t)(SC_IOV_MAX - count));
@@ -297,7 +298,7 @@ static int copy_all(struct direct *direct)
 
 	while (!ret) {
 		ret = step(direct);
-		if (direct->done >= direct->size)
+		if (direct->done >= direct->end)
 			break;
 	}
 	return ret;
@@ -381,6 +382,38 @@ uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size
 		bytes += several->remote[count++].len;
 	peer->ep->counters.rma_direct_bytes += bytes;
 	return count;
+}
+
+int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref)
+{
+	struct direct direct;
+	int ret, outcome;
+
+	direct_init(&direct, peer, rma, 0);
+	direct.outcomes = &outcome;
+	ret = find_all(&direct);
+	if (!ret)
+		ret = step(&direct);
+	if (!ret)
+		*ref = direct.refs[0];
+	return ret ? ret : outcome;
+}
+
+int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct sc_reg_ref *ref,
+		   const struct sc_share_part *part)
+{
+	struct direct direct;
+	int ret = 0, outcome = 0;
+
+	direct_init(&direct, peer, rma, rma->remote[0].len);
+	direct.outcomes = &outcome;
+	direct.refs[0] = *ref;
+	direct.done = part->offset;
+	direct.end = part->offset + part->len;
+	while (!ret && !outcome && direct.done < direct.end)
+		ret = step(&direct);
+	peer->ep->counters.rma_direct_bytes += direct.done - part->offset;
+	return ret ? ret : outcome;
 }
 
 int sc_direct_do(struct sc_rma_op *op)

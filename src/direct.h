@@ -3,6 +3,7 @@
 #define SC_DIRECT_H
 
 #include "peer.h"
+#include "share.h"
 
 /* May the peer's memory be touched by this process, as far as is known? */
 static inline bool sc_direct_may(struct sc_peer *peer)
@@ -27,6 +28,16 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
  */
 uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size_t size,
 			int outcomes[SC_REMOTE_MAX]);
+
+/*
+ * Of an operation on one range: may it be done now, and without the peer's hearing of it (-EOPNOTSUPP)? *ref: the
+ * registration.
+ */
+int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref);
+
+/* A part of it, under that registration. -EKEYREJECTED: it has been closed; -EFAULT, -ESRCH... */
+int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct sc_reg_ref *ref,
+		   const struct sc_share_part *part);
 
 /*
  * As sc_direct_post(), of one that is counted as pending and in a list of the peer; it leaves that and ends, or it is

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "assist.h"
 #include "batch.h"
 #include "deliver.h"
 #include "log.h"
@@ -190,7 +191,9 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_list_init(&ep->rma_busy);
 	sc_list_init(&ep->offering);
 	sc_list_init(&ep->batching);
+	sc_list_init(&ep->asking);
 	sc_list_init(&ep->serving);
+	sc_list_init(&ep->assisting);
 	sc_list_init(&ep->pushing);
 	sc_list_init(&ep->sharing);
 	sc_list_init(&ep->pulling);
@@ -244,6 +247,7 @@ void sc_ep_destroy(struct sc_ep *ep)
 {
 	sc_offer_fini(ep);
 	sc_batch_fini(ep);
+	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
 	sc_tx_fini(ep);
@@ -279,11 +283,13 @@ static int end_lost(struct sc_ep *ep)
 	sc_list_for_safe (entry, next, &ep->ending) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
 
+		bool over;
+
 		sc_tx_end_peer(peer, peer->error);
-		sc_rma_end_peer(peer, peer->error);
 		sc_serve_end_peer(peer);
-		if (!sc_deliver_end_peer(peer, peer->error))
-			continue; /* it is writing to memory of ours: the next poll asks again */
+		over = sc_rma_end_peer(peer, peer->error);
+		if (!sc_deliver_end_peer(peer, peer->error) || !over)
+			continue; /* it is copying memory of ours: the next poll asks again */
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);
@@ -299,7 +305,8 @@ static bool is_due(const struct sc_ep *ep)
 	return !sc_list_empty(&ep->unanswered) || !sc_list_empty(&ep->pulling) ||
 	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->sharing) ||
 	       !sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
-	       !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->serving) ||
+	       !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) ||
+	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->assisting) ||
 	       !sc_list_empty(&ep->ending) || ep->replies;
 }
 
@@ -316,6 +323,8 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 		done += sc_rma_progress(ep);
 	if (!sc_list_empty(&ep->serving))
 		done += sc_serve_progress(ep);
+	if (!sc_list_empty(&ep->asking) || !sc_list_empty(&ep->assisting))
+		done += sc_assist_progress(ep);
 	if (!sc_list_empty(&ep->ending))
 		done += end_lost(ep);
 	ep->due = is_due(ep);

@@ -132,7 +132,8 @@ static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 
 	return size <= (put ? put_max(peer) : get_max(peer)) && !(put && rma->flags & SC_SEND_INJECT) &&
 	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) && has_come(peer) &&
-	       sc_list_empty(&peer->rma_queued) && sc_list_empty(&peer->batch);
+	       sc_list_empty(&peer->rma_queued) && sc_list_empty(&peer->batch) &&
+	       sc_list_empty(&peer->assisted);
 }
 
 static bool is_spared(struct sc_peer *peer)

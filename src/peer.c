@@ -68,6 +68,11 @@
 /* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
 #define WATCH_PASSES 64
 #define GLANCE_PASSES 2
+/* Looks at what a peer has in hand, between two at whether it lives. */
+#define SHARE_LOOKS 1024
+/* One that is given up has ended with what it has in hand when it was seen to run so often, so far apart. */
+#define RUNS 200
+#define RUNS_APART 100000000 /* nanoseconds */
 /*
  * Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. Those
  * that were refused or given up, and are not watched any more, are looked at as often as a peer.
@@ -295,6 +300,9 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->offering);
 	sc_list_init(&peer->batch);
 	sc_list_init(&peer->batching);
+	sc_list_init(&peer->assisted);
+	sc_list_init(&peer->asking);
+	sc_list_init(&peer->assisting);
 	sc_list_init(&peer->serving);
 	sc_list_init(&peer->serving_peer);
 	sc_list_init(&peer->transfers);
@@ -576,7 +584,8 @@ static void renew(struct sc_peer *peer)
 	struct sc_peer last = *peer;
 
 	assert(is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->turns) &&
-	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->transfers) &&
+	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->assisting) &&
+	       sc_list_empty(&peer->transfers) &&
 	       !peer->arriving && !peer->arriving_op);
 	/* who has closed reads no more, whether or not it could say so */
 	sc_pool_reclaim(&peer->ep->pool, &peer->loans);
@@ -778,6 +787,42 @@ bool sc_peer_is_there_slow(const struct sc_peer *peer)
 	if (is_marked(peer))
 		return shows_cookie(peer);
 	return sc_seg_check_owner(peer->seg) == 1 || shows_cookie(peer);
+}
+
+/* Has it run for so long that it would have reported what it had in hand? */
+static bool is_overdue_slow(struct sc_peer *peer)
+{
+	uint64_t time = (uint64_t)sc_clock_ns();
+
+	if (time - peer->share_seen < RUNS_APART)
+		return false;
+	peer->share_seen = time;
+	if (!peer->seg->cma_pid || sc_host_is_stopped(peer->seg->cma_pid)) {
+		peer->share_runs = 0;
+		return false;
+	}
+	if (++peer->share_runs < RUNS)
+		return false;
+	if (peer->share_runs == RUNS)
+		sc_warn("%s: it says that it is copying a message and does not come to an end: its "
+			"process "
+			"breaks the rules, restart it",
+			peer->address);
+	return true;
+}
+
+bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share)
+{
+	struct sc_share_part undone;
+	int error;
+
+	return sc_share_close(share) || sc_share_outstanding(share, &error, &undone) <= 0 ||
+	       sc_peer_is_dead(peer) || is_overdue_slow(peer);
+}
+
+bool sc_peer_has_abandoned(struct sc_peer *peer)
+{
+	return ++peer->share_looks % SHARE_LOOKS == 0 && sc_peer_is_dead(peer);
 }
 
 /* Dead: it writes nothing more, neither records nor its claim. What it has published is taken in first. */

@@ -128,6 +128,18 @@ static inline bool sc_peer_is_there(const struct sc_peer *peer)
 }
 
 /*
+ * An operation ends early of which the peer may have chunks in hand (share.h): it is left nothing more to take. True: it
+ * copies none of it any more. It has reported, or is dead, proven by its life lock, which the kernel frees after the
+ * last access of a process to any memory; or it breaks the rules: its words cannot be, or it runs and does not report.
+ * A chunk is taken, copied and reported in one call, so after 20 seconds of that it has none, whatever the words say.
+ * False: it may, at the next call too if it is stopped.
+ */
+bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share);
+
+/* Is the process that has chunks in hand dead? Now and then: it costs as much as 100 looks at the words. */
+bool sc_peer_has_abandoned(struct sc_peer *peer);
+
+/*
  * Does the next peer's process live? One for each call, a system call or two. What a dead one has published
  * is taken in, then everything with it ends with -ECONNRESET. Returns 1 if it was found dead.
  */

@@ -4,11 +4,13 @@
  *
  *   direct     this process copies by itself, if the peer lets its memory be touched and CMA can (direct.c)
  *              of several that are posted in a row some are put off, and copied together (batch.c)
+ *   assisted   a large one of that kind: the peer copies along, if it polls just now (assist.c)
  *   offered    a small one of that kind: the peer may do it, if it polls just now (offer.c)
  *   requests   else, and for all atomics: records that the peer executes and answers (request.c)
  *
- * Order. Direct operations are over one after the other, offers are taken in order, and nothing goes another
- * way while there are offers that the peer might still take, or direct ones put off: they are settled first.
+ * Order. Direct operations are over one after the other, assisted ones too, offers are taken in order, and nothing goes
+ * another way while there are offers that the peer might still take, assisted ones that are not over, or direct ones
+ * put off: they are settled first.
  * Requests of one peer are executed in their order. Between operations on memory and atomics there is none, nor
  * between them and messages, unless the endpoint asks for it: then what could be done directly becomes a request as
  * long as something is in the peer's ring that is to come before it (must_follow()), an atomic waits for what is
@@ -24,6 +26,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "assist.h"
 #include "batch.h"
 #include "direct.h"
 #include "iov.h"
@@ -35,6 +38,8 @@
 
 /* Operations with one peer that are not over. */
 #define OPS_MAX 1024
+/* Puts and gets that are posted without a poll between, before there are likely to be more. */
+#define STREAM_MIN 4
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
@@ -100,12 +105,19 @@ static bool may_be_direct(struct sc_peer *peer)
  */
 static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
+	bool stream = sc_burst_add(&peer->direct_burst, peer->ep) >= STREAM_MIN;
 	struct sc_rma_op *op;
 	int ret = sc_offer_settle(peer);
 
 	if (ret)
 		return ret;
-	ret = may_be_direct(peer) ? sc_batch_post(peer, rma, size) : -EOPNOTSUPP;
+	ret = may_be_direct(peer) ? sc_assist_post(peer, rma, size, stream) : -EOPNOTSUPP;
+	if (ret != -EOPNOTSUPP)
+		return ret;
+	ret = sc_assist_settle(peer);
+	if (ret)
+		return ret;
+	ret = stream && may_be_direct(peer) ? sc_batch_post(peer, rma, size) : -EOPNOTSUPP;
 	if (ret != -EOPNOTSUPP)
 		return ret;
 	ret = sc_batch_settle(peer);
@@ -199,6 +211,8 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 		return -EMSGSIZE;
 	ret = prepare(ep, peer, atomic->flags);
 	if (!ret)
+		ret = sc_assist_settle(peer);
+	if (!ret)
 		ret = sc_batch_settle(peer);
 	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->offers))
 		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
@@ -241,8 +255,10 @@ static void end_list(struct sc_list *ops, int error)
 		sc_rmaop_end(sc_list_entry(ops->next, struct sc_rma_op, of_peer), error);
 }
 
-void sc_rma_end_peer(struct sc_peer *peer, int error)
+bool sc_rma_end_peer(struct sc_peer *peer, int error)
 {
+	bool over = sc_assist_end_peer(peer, error);
+
 	sc_offer_end_peer(peer);
 	end_list(&peer->offers, error);
 	sc_list_remove(&peer->offering);
@@ -254,6 +270,7 @@ void sc_rma_end_peer(struct sc_peer *peer, int error)
 	end_list(&peer->rma_queued, error);
 	sc_list_remove(&peer->rma_busy);
 	peer->rma_requests = peer->rma_gets = peer->rma_fars = 0;
+	return over;
 }
 
 static void forget(struct sc_list *ops)
@@ -269,6 +286,7 @@ void sc_rma_fini(struct sc_ep *ep)
 
 		forget(&peer->offers);
 		forget(&peer->batch);
+		forget(&peer->assisted);
 		forget(&peer->rma_queued);
 		forget(&peer->rma_waiting);
 	}

@@ -7,8 +7,10 @@
 /* Go on with what is not over. Returns the steps done. */
 int sc_rma_progress(struct sc_ep *ep);
 
-/* The peer is lost: operations end with `error` (negative errno). */
-void sc_rma_end_peer(struct sc_peer *peer, int error);
+/*
+ * The peer is lost: operations end with `error` (negative errno). False: it has one in hand, ask again (assist.h).
+ */
+bool sc_rma_end_peer(struct sc_peer *peer, int error);
 
 /* The endpoint closes: forget what is pending, without completions. */
 void sc_rma_fini(struct sc_ep *ep);

@@ -24,6 +24,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "assist.h"
 #include "deliver.h"
 #include "log.h"
 #include "peer.h"
@@ -279,6 +280,10 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_GOT:
 	case SC_ABI_RESULT:
 		return sc_request_take(peer, ctl, why);
+	case SC_ABI_ASSIST_PUT:
+	case SC_ABI_ASSIST_GET:
+		*why = "a put or get to assist with that cannot be";
+		return sc_assist_take(peer, ctl);
 	case SC_ABI_SHARE:
 		*why = "an offer to copy along with nothing that it was sent";
 		return sc_tx_shared(peer, line, ctl);

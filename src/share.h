@@ -86,6 +86,9 @@ static inline uint64_t sc_share_largest(const struct sc_share *share)
 /* Receiver: leave nothing to take. -EPROTO */
 int sc_share_close(struct sc_share *share);
 
+/* Sender: it has come to what it was asked to share, and has copied nothing yet. */
+void sc_share_come(struct sc_share *share);
+
 /* Sender: the chunk that it took last is copied; or `error` (positive errno): not, nor will be others. */
 void sc_share_report(struct sc_share *share, int error);
 

@@ -12,6 +12,7 @@
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
  *   connections, departures, their answers      membership: whoever adds     bump() in peer.c
  *   chunks that the sender has reported         the sender                   share_report() in tx.c
+ *   chunks that the target of a put has         the target                   report() in assist.c
  *   offers that the peer has done               the peer                     offer_end() in serve.c
  *   room in a ring, window, buffers             the reader                   sc_peer_publish()
  *   death                                       our daemon                   ring() in daemon.c
@@ -115,7 +116,7 @@ static void limit_lower(struct sc_ep *ep, int64_t *limit)
 	if (!sc_list_empty(&ep->unanswered))
 		lower(limit, UNANSWERED_MS);
 	if (!sc_list_empty(&ep->pulling) || !sc_list_empty(&ep->offering) ||
-	    !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->ending))
+	    !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) || !sc_list_empty(&ep->ending))
 		lower(limit, HANDS_MS);
 	if (ep->alone)
 		lower(limit, WATCH_MS);

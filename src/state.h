@@ -72,6 +72,13 @@ struct sc_rxq {
 	uint32_t source_mask, source_count;
 };
 
+/* A large put or get of a peer's that it copies, and we along with it; see assist.c. */
+struct sc_assist {
+	struct sc_share share;
+	struct sc_abi_assist record;
+	bool put;
+};
+
 /* Operations of a kind that are posted without a poll between. */
 struct sc_burst {
 	uint32_t count;
@@ -103,7 +110,7 @@ struct sc_peer {
 	uint32_t rma_requests;	    /* records that are to be answered */
 	uint32_t rma_gets;	    /* of those, gets */
 	uint32_t rma_fars;	    /* and puts that it copies from our memory */
-	uint32_t rma_pending;	    /* operations in these lists, and the two below */
+	uint32_t rma_pending;	    /* operations in these lists, and the three below */
 	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
 	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
@@ -120,7 +127,11 @@ struct sc_peer {
 	uint32_t offers_spared; /* operations to come that are not offered: it did not take the last */
 	uint32_t offers_alone;	/* how many of them it was the last time */
 	uint64_t answers_read;	/* of its gets in buffers, as it sees it */
-	enum sc_fetch fetch;	/* can it read our memory? */
+	struct sc_list assisted; /* sc_rma_op.of_peer: large ones, oldest first; it assists with that, see assist.c */
+	struct sc_list asking;	 /* sc_ep.asking: has some */
+	uint32_t assist_generation; /* of the last that it was asked to assist with, 0: none */
+	bool assists_not;	    /* it has said that it cannot */
+	enum sc_fetch fetch;	    /* can it read our memory? */
 
 	/* one-sided, its to us: see serve.c */
 	struct sc_list serving;	     /* sc_serve_op.of_peer: requests not answered yet, oldest first */
@@ -134,6 +145,8 @@ struct sc_peer {
 	struct sc_reg_use put_use;
 	uint64_t put_moved;
 	int put_error;
+	struct sc_assist assist;  /* the last one that we were asked for, */
+	struct sc_list assisting; /* sc_ep.assisting: there is some left of it to be copied */
 
 	/* receiving */
 	struct sc_ring_rx rx;
@@ -245,7 +258,7 @@ struct sc_rma_op {
 	enum sc_event event; /* what it counts as */
 	uint32_t flags;	     /* SC_SILENT... */
 	struct sc_peer *peer;
-	struct sc_list of_peer; /* sc_peer.batch, .offers, .rma_queued or .rma_waiting */
+	struct sc_list of_peer; /* sc_peer.batch, .offers, .assisted, .rma_queued or .rma_waiting */
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
@@ -262,6 +275,8 @@ struct sc_rma_op {
 	int error;	  /* negative errno of the first that went wrong */
 	uint64_t at;	  /* line of the ring, since the first: of its record (offered), or behind it */
 	uint32_t line;	  /* and its first line */
+	struct sc_share share; /* assisted: with the peer, under this: */
+	struct sc_reg_ref ref;
 	uint8_t *copy;	  /* atomic: operands, then values to compare with; inject: the payload */
 	enum sc_atomic_kind atomic_kind;
 	enum sc_atomic_type atomic_type;
@@ -405,7 +420,9 @@ struct sc_ep {
 	struct sc_list rma_busy; /* sc_peer: one-sided operations with records to write */
 	struct sc_list offering; /* sc_peer: puts and gets are offered */
 	struct sc_list batching; /* sc_peer: puts and gets are put off */
+	struct sc_list asking;	 /* sc_peer: assists with a put or get, or is asked to next */
 	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
+	struct sc_list assisting; /* sc_peer: we assist with a put or get of its */
 	struct sc_memory memory; /* of ours, that peers use just now */
 
 	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
@@ -450,7 +467,8 @@ static inline uint32_t sc_burst_add(struct sc_burst *burst, const struct sc_ep *
 
 /*
  * Something has been begun that polls go on with: one of the lists `unanswered`, `pulling`, `pushing`, `sharing`,
- * `rma_busy`, `offering`, `batching`, `serving` and `ending` has an entry more, or there is one of `replies` more.
+ * `rma_busy`, `offering`, `batching`, `asking`, `serving`, `assisting` and `ending` has an entry more, or there is one of
+ * `replies` more.
  */
 static inline void sc_ep_begin(struct sc_ep *ep)
 {

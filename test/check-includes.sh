@@ -30,6 +30,7 @@ deliver rmaop
 plain request
 direct
 batch
+assist
 offer
 waiting serve rma
 rx

@@ -225,7 +225,10 @@ enum sc_abi_kind {
 	SC_ABI_OFFER_BOUNCE = 17, /* likewise, bytes in bounce buffers */
 	SC_ABI_OFFER_GET = 18,	  /* a get of that kind, struct sc_abi_offer_get, answered in its lines */
 	SC_ABI_OFFER_GET_BOUNCE = 19, /* likewise, answered in bounce buffers of the reader's */
-	SC_ABI_KIND_MAX = SC_ABI_OFFER_GET_BOUNCE,
+
+	SC_ABI_ASSIST_PUT = 20, /* to whose memory it is: copy along, struct sc_abi_assist */
+	SC_ABI_ASSIST_GET = 21,
+	SC_ABI_KIND_MAX = SC_ABI_ASSIST_GET,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -399,6 +402,19 @@ struct sc_abi_offer_get {
 };
 #define SC_ABI_GET_FIRST 48
 
+/*
+ * SC_ABI_ASSIST_PUT, SC_ABI_ASSIST_GET: the writer copies `size` bytes from `there`, in its own memory, to `addr`
+ * under `key`, or back, and the reader may copy along. Who copies what: struct sc_abi_offers. Chunks are of `chunk`
+ * bytes, the last one may be shorter.
+ */
+struct sc_abi_assist {
+	uint64_t key, addr;
+	uint64_t tag; /* of the registration, see struct sc_abi_reg */
+	uint64_t there;
+	uint64_t size, chunk;
+	uint32_t generation, pad;
+};
+
 /* First line of a slot, written by the claimant before it publishes the claim. */
 struct sc_abi_intro {
 	char address[SC_ABI_ADDR_SIZE]; /* of the claimant's own segment */
@@ -457,10 +473,13 @@ struct sc_abi_chunks {
  * withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). What is below the high
  * half, and not below the low half at that moment, is withdrawn: the owner passes over it. Each withdrawal
  * takes back all that is not taken.
+ * assist: the chunks of the put or get that the claimant copies, and the owner along with it, the claimant from the
+ * front; see share.h.
  */
 struct sc_abi_offers {
 	uint64_t claim;
-	uint64_t pad[7];
+	struct sc_abi_chunks assist;
+	uint64_t pad[5];
 };
 
 /*
@@ -679,7 +698,12 @@ SC_ABI_AT(sc_abi_offer, bytes, 24);
 SC_ABI_SIZE(sc_abi_offer_get, 56);
 SC_ABI_AT(sc_abi_offer_get, key, 8);
 SC_ABI_AT(sc_abi_offer_get, bufs, 24);
+SC_ABI_SIZE(sc_abi_assist, 56);
+SC_ABI_AT(sc_abi_assist, tag, 16);
+SC_ABI_AT(sc_abi_assist, size, 32);
+SC_ABI_AT(sc_abi_assist, generation, 48);
 SC_ABI_SIZE(sc_abi_offers, 64);
+SC_ABI_AT(sc_abi_offers, assist, 8);
 SC_ABI_SIZE(sc_abi_answers, 64);
 SC_ABI_SIZE(sc_abi_reg, 64);
 SC_ABI_AT(sc_abi_reg, key, 8);
@@ -734,6 +758,7 @@ SC_ABI_SIZE(sc_abi_directory, 64);
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +                \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59 +  \
-		    SC_ABI_PART_ORDER * 61))
+		    SC_ABI_PART_ORDER * 61 +                                                             \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_offers, assist) * 67))
 
 #endif

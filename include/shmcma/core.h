@@ -492,6 +492,7 @@ struct sc_counters {
 	uint64_t rma_requests, rma_served;  /* asked of others; done for others */
 	uint64_t rma_offers, rma_offers_taken; /* small ones that others may do; that they did */
 	uint64_t rma_batched;		       /* put off, to be copied with others */
+	uint64_t rma_assisted;		       /* large ones that their target has copied along */
 	uint64_t connects, accepts, refusals, quarantines, departures, deaths;
 };
 const struct sc_counters *sc_ep_counters(const struct sc_ep *ep);

@@ -936,6 +936,13 @@ static void wait_unpolled(const struct side *side, unsigned stage, unsigned long
 		sched_yield();
 }
 
+static void wait_accepted(struct side *side)
+{
+	while (side->peer->link == SC_LINK_UP && !other_is_done(side) &&
+	       sc_load_relaxed_32(&side->peer->tx.consumer->answer) == SC_ABI_PENDING)
+		progress(side);
+}
+
 /* Small ones, which either side may do, in step: those that the target comes to, and those that it does not. */
 static void work_offering_initiator(struct side *side)
 {
@@ -946,9 +953,7 @@ static void work_offering_initiator(struct side *side)
 	small.key = middle.key = side->other->keys[0];
 	rma_one(side, &small, 1, SC_RMA_WRITE);
 	rma_settle(side);
-	while (side->peer->link == SC_LINK_UP && !other_is_done(side) &&
-	       sc_load_relaxed_32(&side->peer->tx.consumer->answer) == SC_ABI_PENDING)
-		progress(side);
+	wait_accepted(side);
 	for (int i = 0; i < 3; i++) {
 		rma_one(side, &small, 1, SC_RMA_WRITE | (i ? SC_SEND_DATA : 0));
 		rma_one(side, &middle, 1, SC_RMA_WRITE);
@@ -983,6 +988,40 @@ static void work_offered_target(struct side *side)
 		wait_unpolled(side, 4, QUIET_POLLS);
 		(void)wait_stage(side, 4); /* what cannot be done without this side */
 	}
+	reg_close(side, reg);
+}
+
+/* Large ones, which the target copies along as it polls; the second of two waits for the first. */
+static void work_assisted_initiator(struct side *side)
+{
+	struct sc_remote small = { 0, 100, 0 }, all = { 0, MEMORY, 0 };
+
+	if (!wait_stage(side, 2))
+		return;
+	small.key = all.key = side->other->keys[0];
+	rma_one(side, &small, 1, SC_RMA_WRITE);
+	rma_settle(side);
+	wait_accepted(side);
+	for (int i = 0; i < 8; i++) {
+		rma_one(side, &all, 1, SC_RMA_WRITE);
+		rma_one(side, &all, 1, 0);
+		if (i % 2)
+			rma_settle(side);
+	}
+	rma_settle(side);
+	go_on(side, 3);
+}
+
+static void work_assisting_target(struct side *side)
+{
+	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
+	struct iovec one = { memory, sizeof(memory) };
+	struct sc_reg *reg = reg_open(side, &one, 1, 0, 0);
+
+	pattern_fill(memory, sizeof(memory), 7);
+	side->me->keys[0] = reg ? sc_reg_key(reg) : 0;
+	go_on(side, 2);
+	(void)wait_stage(side, 3);
 	reg_close(side, reg);
 }
 
@@ -1599,6 +1638,12 @@ static const struct protocol protocols[] = {
 	  { "initiator", "target" },
 	  0,
 	  { work_offering_initiator, work_offered_target },
+	  NULL,
+	  { 0 } },
+	{ "one-sided, assisted",
+	  { "initiator", "target" },
+	  0,
+	  { work_assisted_initiator, work_assisting_target },
 	  NULL,
 	  { 0 } },
 	{ "registrations", { "reader", "registrar" }, 0, { work_reader, work_registrar }, NULL, { 0 } },

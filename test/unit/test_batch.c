@@ -27,7 +27,7 @@
 static const struct route direct = { "copied by CMA", false, WAY_CMA };
 static uint8_t into[SPACE];
 
-/* Nobody offers, so that all are direct. */
+/* Nobody offers, or asks to be assisted, so that all are direct. */
 static void open_pair(void **state)
 {
 	(void)state;
@@ -36,6 +36,7 @@ static void open_pair(void **state)
 	uncounted = true;
 	rma_open(&direct);
 	pair[0].peer->offers_spared = UINT32_MAX;
+	pair[0].peer->assists_not = true;
 	memset(space, 0xa5, SPACE);
 	memset(into, 0xa5, SPACE);
 	before_read = before_write = NULL;
