@@ -82,13 +82,15 @@ static struct sc_rma rma_of(const struct sc_rma_op *op)
 static bool is_suited(const struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
 {
 	return size >= (stream || rma->flags & SC_RMA_WRITE ? MANY_MIN : GET_MIN) &&
-	       size >= peer->ep->config.share_min && rma->remote_count == 1 &&
-	       rma->iov_count == 1 && !peer->seg->local && !sc_rma_wants_data(rma) &&
-	       !(peer->ep->order & SC_ORDER_SEND) &&
+	       size >= peer->ep->config.share_min && rma->remote_count == 1 && rma->iov_count == 1 &&
+	       !peer->seg->local && !sc_rma_wants_data(rma) && !(peer->ep->order & SC_ORDER_SEND) &&
 	       !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);
 }
 
-/* Does the target poll, and can both copy, as far as is known? It has come to the last record, and is not asleep. */
+/*
+ * Does the target poll, and can both copy, as far as is known? It has come to the last record, and is not asleep. If
+ * not, looking for room may have shown that it is to be given up.
+ */
 static bool may_ask(struct sc_peer *peer)
 {
 	/* relaxed: only a guess is made of either */
@@ -193,14 +195,17 @@ static int settle(struct sc_rma_op *op)
 	return end(op);
 }
 
-/* One step of the oldest. -EAGAIN: it waits for the target; 1: a step; 0: it is over. */
+/* One step of the oldest. -EAGAIN: it waits for the target; 1: a step; 0: it is over; else why it ends with the peer. */
 static int go_on(struct sc_rma_op *op)
 {
-	if (!op->share.words && !ask(op))
-		return sc_direct_do(op);
-	if (copy_next(op))
+	struct sc_peer *peer = op->peer;
+	bool asked = op->share.words || ask(op);
+
+	if (asked && copy_next(op))
 		return 1;
-	return op->peer->link == SC_LINK_DOWN ? op->peer->error : settle(op);
+	if (peer->link == SC_LINK_DOWN)
+		return peer->error;
+	return asked ? settle(op) : sc_direct_do(op);
 }
 
 int sc_assist_settle_slow(struct sc_peer *peer)
@@ -223,12 +228,14 @@ int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, 
 	struct sc_rma_op *op;
 	int ret;
 
-	if (!is_suited(peer, rma, size, stream) || (first && !may_ask(peer)))
+	if (!is_suited(peer, rma, size, stream))
 		return -EOPNOTSUPP;
-	if (first && !sc_list_empty(&peer->batch)) {
-		ret = sc_batch_settle(peer);
-		if (ret || !may_ask(peer))
-			return ret ? ret : -EOPNOTSUPP;
+	if (first) { /* one that is not asked may be put off with others */
+		ret = may_ask(peer) ? sc_batch_settle(peer) : -EOPNOTSUPP;
+		if (!ret && !may_ask(peer))
+			ret = -EOPNOTSUPP;
+		if (ret)
+			return peer->link == SC_LINK_DOWN ? peer->error : ret;
 	}
 	op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
@@ -317,7 +324,7 @@ int sc_assist_take(struct sc_peer *peer, uint64_t ctl)
 /* Can the peer's memory be copied from and to? */
 static bool may_copy(struct sc_peer *peer)
 {
-	return !peer->ep->config.strict && peer->seg && !peer->seg->local && peer->link != SC_LINK_DOWN &&
+	return peer->seg && !peer->seg->local && peer->link != SC_LINK_DOWN &&
 	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) != SC_ABI_CLOSED &&
 	       sc_peer_can_read(peer);
 }
@@ -374,8 +381,13 @@ static void theirs_progress(struct sc_peer *peer)
 {
 	const struct sc_reg *reg;
 	struct sc_share_part part;
-	int ret = find(peer, &reg);
+	int ret;
 
+	if (peer->feed != SC_FEED_UP) { /* it has gone, and the slot may be another's soon */
+		sc_list_remove(&peer->assisting);
+		return;
+	}
+	ret = find(peer, &reg);
 	if (ret) {
 		report(peer, ret);
 		return;

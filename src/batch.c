@@ -27,8 +27,9 @@
 #include "rmaop.h"
 
 /*
- * They are put off until they are so many bytes, and none larger than a half of that. As many are copied in one call as a hazard line has words. Windows of 64 puts, the target
- * computes, on a 2-processor Zen 4, GB/s, each by itself and together; gets likewise:
+ * They are put off until they are so many bytes, and none larger than a half of that. As many are copied in one call as
+ * a hazard line has words. Windows of 64 puts, the target computes, on a 2-processor Zen 4, GB/s, each by itself and
+ * together; gets likewise:
  *
  *       64 B           4 KiB        16 KiB       64 KiB        256 KiB
  *   0.039 0.095      2.3  5.6     6.1  10.9    10.9  13.4    12.3  12.6

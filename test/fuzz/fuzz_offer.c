@@ -101,7 +101,7 @@ static void set_up(void)
 	sc_ep_poll(ep);
 	CHECK(of_mad->feed == SC_FEED_UP && of_mad->link == SC_LINK_UP);
 	of_mad->seg->local = false;
-	of_mad->can_read = true;
+	of_mad->can_read = SC_REACH_YES;
 	of_mad->cma = (struct sc_cma){ child, (uintptr_t)&unread, unread };
 	slot_of_ep()->consumer.answer = SC_ABI_ACCEPTED;
 }

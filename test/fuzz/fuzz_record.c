@@ -8,7 +8,8 @@
  * which is polled. Then what waits is received, peeked at, claimed or dropped, and both sides close.
  *
  * The endpoint has registered memory: key 1 to be read and written, 2 to be read, 3 to be written and in many
- * pieces. And it has asked for some of the peer's; the ids of those operations are 1 << 32 and up.
+ * pieces. And it has asked for some of the peer's; the ids of those operations are 1 << 32 and up. What it is to assist
+ * with has been taken as far as the record's last word says.
  *
  * The peer is an endpoint of this process that writes nothing by itself. For the receiver it is another
  * process: its memory is that of a child, which is read by process_vm_readv(2), written to, or asked for in
@@ -238,17 +239,27 @@ static void receive_later(struct sc_ep *ep, uint8_t posted, uint8_t sent)
 	}
 }
 
+static void claim_some(struct sc_abi_chunks *words, const struct sc_abi_line *line)
+{
+	struct sc_abi_assist record;
+
+	memcpy(&record, line->bytes, sizeof(record));
+	words->claim = (uint64_t)record.generation << 32 | record.pad;
+}
+
 /* Lines into the ring, as they are but for the lap. Returns how many there were in this batch. */
-static size_t write_lines(struct sc_ring_tx *tx, const uint8_t *data, size_t count)
+static size_t write_lines(struct sc_peer *to, const uint8_t *data, size_t count)
 {
 	for (size_t i = 0; i < count; i++, data += SC_ABI_LINE) {
-		struct sc_abi_line *line = sc_ring_reserve(tx);
+		struct sc_abi_line *line = sc_ring_reserve(&to->tx);
 		uint64_t ctl;
 
 		memcpy(line->bytes, data, SC_ABI_LINE_BYTES);
 		memcpy(&ctl, data + SC_ABI_LINE_BYTES, sizeof(ctl));
 		ctl &= ~(0xffull << SC_ABI_CTL_LAP_SHIFT | 0x80ull << SC_ABI_CTL_LINES_SHIFT);
-		sc_ring_commit(tx, ctl, 1);
+		if (sc_ctl_kind(ctl) == SC_ABI_ASSIST_PUT || sc_ctl_kind(ctl) == SC_ABI_ASSIST_GET)
+			claim_some(&sc_seg_slot(to->seg, to->out_slot)->offers.assist, line);
+		sc_ring_commit(&to->tx, ctl, 1);
 		if (data[SC_ABI_LINE_BYTES + 4] & 0x80)
 			return i + 1;
 	}
@@ -294,7 +305,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	poll_some(ep);
 	CHECK(of_writer->feed == SC_FEED_UP);
 	of_writer->seg->local = false;
-	of_writer->can_read = posted & READABLE;
+	of_writer->can_read = posted & READABLE ? SC_REACH_YES : SC_REACH_NO;
 	of_writer->cma = (struct sc_cma){ child, (uintptr_t)&unread, unread };
 
 	if (!(posted & READABLE))
@@ -323,7 +334,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		room -= (size_t)(to_ep->tx.tail - to_ep->tx.head);
 		if (!room)
 			break; /* lines that the reader leaves unread for now */
-		batch = write_lines(&to_ep->tx, data, lines < room ? lines : room);
+		batch = write_lines(to_ep, data, lines < room ? lines : room);
 		data += batch * SC_ABI_LINE;
 		lines -= batch;
 		poll_read(ep, of_writer, !(sent & NO_ANSWERS));

@@ -471,7 +471,7 @@ static void set_up(uint8_t how)
 	if (!(how & ONE_WAY))
 		CHECK(of_mad->link == SC_LINK_UP || !sc_peer_connect(of_mad));
 	of_mad->seg->local = false;
-	of_mad->can_read = how & READABLE;
+	of_mad->can_read = how & READABLE ? SC_REACH_YES : SC_REACH_NO;
 	of_mad->cma = (struct sc_cma){ child, (uintptr_t)&unread, unread };
 }
 

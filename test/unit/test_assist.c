@@ -213,6 +213,14 @@ static int take_ended(void)
 	return ended;
 }
 
+/* We have taken the first chunk of four: the target takes one, too. */
+static int await_target(void)
+{
+	while ((uint32_t)sc_load_relaxed_64(&words()->claim) == 1u << 16)
+		sched_yield();
+	return 0;
+}
+
 #define RACES 300
 
 static void test_race(void **state)
@@ -248,6 +256,9 @@ static void test_race(void **state)
 	memset(space, 0, SPACE);
 	for (int i = 0; i < 20; i++) { /* the get sees what has been put right before it */
 		from[0] = from[SPACE - 1] = (uint8_t)i;
+		while (sc_load_relaxed_64(&words()->done) >> 32 != asked())
+			sched_yield(); /* it comes to the last record */
+		before_write = await_target;
 		while (move(true, 0, SPACE))
 			(void)take_ended();
 		while (move(false, 0, SPACE))
@@ -260,7 +271,8 @@ static void test_race(void **state)
 	}
 	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);
 	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_true(assisted() > 0);
+	before_write = NULL;
+	assert_true(assisted() >= 20);
 	expect_idle();
 	rma_close();
 }
@@ -395,20 +407,41 @@ static void test_in_hand(void **state)
 		assert_int_equal(move(true, 0, 8), -EAGAIN);
 		assert_int_equal(move(false, 0, 40000), -EAGAIN);
 		assert_int_equal(sc_atomic_post(pair[0].ep, pair[0].peer, &atomic), -EAGAIN);
-		assert_int_equal(move(put, 0, 400000), 0);
-		assert_int_equal(pair[0].peer->rma_pending, 2);
+		if (copied)
+			assert_int_equal(move(put, 0, 400000), 0);
+		assert_int_equal(pair[0].peer->rma_pending, copied ? 2 : 1);
 		we_poll(10);
 		assert_true(end_idle(&pair[0]));
 		assert_false(has_moved(put, 300000));
 		give_up_held(put, copied);
 		we_poll(10);
-		assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		if (copied)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
 		expect_done();
-		assert_true(has_moved(put, 400000));
+		assert_true(has_moved(put, copied ? 400000 : 300000));
+		sc_store_relaxed_64(&words()->claim, 0); /* the target itself is late */
 		expect_idle();
 	}
 	assert_false(pair[0].peer->assists_not);
 	rma_close();
+}
+
+/* Its key is closed while only the target copies: what it has copied by then is not said to have gone well. */
+static void test_closed_in_hand(void **state)
+{
+	(void)state;
+	for (int put = 0; put < 2; put++) {
+		open_pair();
+		fill(put, 2);
+		post_held(put, 300000);
+		assert_int_equal(sc_reg_close(reg), 0);
+		give_up_held(put, true);
+		we_poll(2);
+		assert_int_equal(comp_take(&pair[0].tx).err, EKEYREJECTED);
+		reg = reg_open(tab[1], space, SPACE, SC_REG_READ | SC_REG_WRITE);
+		expect_idle();
+		rma_close();
+	}
 }
 
 static void *destroy(void *arg)
@@ -488,11 +521,25 @@ static void test_target_closes(void **state)
 	}
 }
 
+static pthread_t leaver;
+
+static void *close_target(void *arg)
+{
+	(void)arg;
+	end_close(&pair[1]);
+	return NULL;
+}
+
+/* Its close waits for us to end with this chunk. */
 static int closes_target(void)
 {
+	const struct sc_abi_presence *presence = sc_seg_presence(pair[0].peer->seg);
+
 	before_read = before_write = NULL;
 	target_polls(1);
-	end_close(&pair[1]);
+	assert_int_equal(pthread_create(&leaver, NULL, close_target, NULL), 0);
+	while (sc_load_acquire_32(&presence->state) != SC_ABI_CLOSED)
+		sched_yield();
 	return 0;
 }
 
@@ -505,6 +552,7 @@ static void test_target_leaves(void **state)
 		fill(put, 6);
 		before_read = before_write = closes_target;
 		assert_int_equal(move(put, 0, SPACE), 0);
+		assert_int_equal(pthread_join(leaver, NULL), 0);
 		we_poll(10);
 		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
 		assert_int_equal(pair[0].peer->rma_pending, 0);
@@ -907,6 +955,7 @@ int main(void)
 		cmocka_unit_test(test_race),
 		cmocka_unit_test(test_not_asked),
 		cmocka_unit_test(test_in_hand),
+		cmocka_unit_test(test_closed_in_hand),
 		cmocka_unit_test(test_close_waits),
 		cmocka_unit_test(test_quarantine_waits),
 		cmocka_unit_test(test_target_closes),

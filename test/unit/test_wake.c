@@ -475,8 +475,9 @@ static void test_in_hand(void **state)
 	(void)state;
 	open_ends(WAY_LOCAL);
 	ep = pair[1].ep;
-	for (int i = 0; i < 3; i++) {
-		struct sc_list *lists[] = { &ep->pulling, &ep->offering, &ep->ending }, entry;
+	for (int i = 0; i < 4; i++) {
+		struct sc_list *lists[] = { &ep->pulling, &ep->offering, &ep->asking, &ep->ending };
+		struct sc_list entry;
 
 		sc_list_append(lists[i], &entry);
 		check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
