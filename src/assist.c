@@ -176,16 +176,9 @@ static int settle(struct sc_rma_op *op)
 	struct sc_share_part part;
 	int error, ret;
 
-	ret = sc_share_outstanding(&op->share, &error, &part);
-	if (ret < 0) {
-		sc_peer_quarantine(peer, ret, "chunks of a put or get that it cannot have copied");
-		return peer->error;
-	}
-	if (ret > 0) {
-		if (sc_peer_has_abandoned(peer))
-			sc_peer_ended(peer);
-		return -EAGAIN;
-	}
+	ret = sc_peer_outstanding(peer, &op->share, &error, &part);
+	if (ret)
+		return ret < 0 ? peer->error : -EAGAIN;
 	peer->assists_not |= error && error != EFAULT && error != EKEYREJECTED;
 	if (part.len && !op->error)
 		copy_part(op, &part);

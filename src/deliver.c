@@ -425,16 +425,9 @@ static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
 	struct sc_share_part undone;
 	int error, ret;
 
-	ret = sc_share_outstanding(&op->share, &error, &undone);
-	if (ret < 0) {
-		sc_peer_quarantine(peer, ret, "chunks of a message that it cannot have copied");
-		return true;
-	}
-	if (ret > 0) {
-		if (sc_peer_has_abandoned(peer))
-			sc_peer_ended(peer); /* and this with it */
-		return false;
-	}
+	ret = sc_peer_outstanding(peer, &op->share, &error, &undone);
+	if (ret)
+		return ret < 0;
 	peer->copies_not |= error && error != EFAULT;
 	if (undone.len && !op->failed) {
 		op->failed = transfer_copy(op, undone.offset, undone.len, true);

@@ -820,9 +820,17 @@ bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share)
 	       sc_peer_is_dead(peer) || is_overdue_slow(peer);
 }
 
-bool sc_peer_has_abandoned(struct sc_peer *peer)
+int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int *error,
+			struct sc_share_part *undone)
 {
-	return ++peer->share_looks % SHARE_LOOKS == 0 && sc_peer_is_dead(peer);
+	int ret = sc_share_outstanding(share, error, undone);
+
+	if (ret < 0)
+		sc_peer_quarantine(peer, ret, "chunks that it cannot have copied");
+	/* now and then: it costs as much as 100 looks at the words */
+	if (ret > 0 && ++peer->share_looks % SHARE_LOOKS == 0 && sc_peer_is_dead(peer))
+		sc_peer_ended(peer);
+	return ret;
 }
 
 /* Dead: it writes nothing more, neither records nor its claim. What it has published is taken in first. */

@@ -136,8 +136,12 @@ static inline bool sc_peer_is_there(const struct sc_peer *peer)
  */
 bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share);
 
-/* Is the process that has chunks in hand dead? Now and then: it costs as much as 100 looks at the words. */
-bool sc_peer_has_abandoned(struct sc_peer *peer);
+/*
+ * What the peer has in hand of what is shared with it, as sc_share_outstanding() has it. What cannot be ends the
+ * connection; who is found dead is lost.
+ */
+int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int *error,
+			struct sc_share_part *undone);
 
 /*
  * Does the next peer's process live? One for each call, a system call or two. What a dead one has published

@@ -12,6 +12,9 @@
  *   receiver   sc_share_open() --> sc_share_take() ... nothing left --> sc_share_outstanding() until 0
  *   sender     sc_share_join() --> sc_share_take() --copy--> sc_share_report() ... nothing left
  *
+ * Of a put or get the initiator opens it, in the target's segment, and the target joins (assist.c): the initiator is the
+ * receiver then, in what is said here, and the target the sender, wherever the bytes go.
+ *
  * When the front has met the back the sender's part is final, and it has ended with the memory when it has
  * reported that much, or an error: then what it has taken and not copied is the receiver's to do. Whoever is
  * alone takes all.

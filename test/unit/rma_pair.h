@@ -8,6 +8,8 @@
 #ifndef RMA_PAIR_H
 #define RMA_PAIR_H
 
+#include <pthread.h>
+#include <sched.h>
 #include "core_pair.h"
 #include "rma.h"
 
@@ -151,6 +153,28 @@ static inline void expect_idle(void)
 		}
 		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.have);
 	}
+}
+
+static struct sc_reg *closing;
+static pthread_t closer;
+
+static inline void *close_it(void *arg)
+{
+	(void)arg;
+	assert_int_equal(sc_reg_close(closing), 0);
+	return NULL;
+}
+
+/* The owner closes that, and waits for who uses it; until it is seen to be closed. */
+static inline void close_in_thread(void)
+{
+	struct sc_regtab_view table = sc_seg_table(pair[0].peer->seg);
+	uint64_t key = sc_reg_key(closing);
+	struct sc_reg_ref ref;
+
+	assert_int_equal(pthread_create(&closer, NULL, close_it, NULL), 0);
+	while (!sc_regtab_find(&table, key, &ref))
+		sched_yield();
 }
 
 /* ---- other processes -------------------------------------------------------------------------- */

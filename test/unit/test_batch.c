@@ -306,27 +306,10 @@ static void test_one_fails(void **state)
 	rma_close();
 }
 
-static struct sc_reg *closing;
-static pthread_t closer;
-
-static void *close_it(void *arg)
-{
-	(void)arg;
-	assert_int_equal(sc_reg_close(closing), 0);
-	return NULL;
-}
-
-/* Its owner closes it, and waits for who uses it. */
 static int close_meanwhile(void)
 {
-	struct sc_regtab_view table = sc_seg_table(pair[0].peer->seg);
-	uint64_t key = sc_reg_key(closing);
-	struct sc_reg_ref ref;
-
 	before_read = before_write = NULL;
-	assert_int_equal(pthread_create(&closer, NULL, close_it, NULL), 0);
-	while (!sc_regtab_find(&table, key, &ref))
-		sched_yield();
+	close_in_thread();
 	return 0;
 }
 
