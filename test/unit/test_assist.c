@@ -613,6 +613,61 @@ static void test_target_fails(void **state)
 		}
 }
 
+/* It may not read our memory, as far as it knows; or it has found that we have closed, which we have not. */
+static void test_target_may_not(void **state)
+{
+	(void)state;
+	for (int which = 0; which < 2; which++) {
+		open_pair();
+		fill(true, 7);
+		moving = SPACE;
+		polls_left = 2;
+		if (which == 0)
+			pair[1].peer->can_read = SC_REACH_NO;
+		else
+			pair[1].peer->link = SC_LINK_DOWN;
+		before_write = target_assists;
+		assert_int_equal(move(true, 0, SPACE), 0);
+		before_write = NULL;
+		expect_done();
+		assert_true(has_moved(true, SPACE));
+		assert_int_equal(theirs(), 0);
+		assert_true(pair[0].peer->assists_not);
+		if (which == 0)
+			expect_idle();
+		rma_close();
+	}
+}
+
+/* Its head is nowhere in the ring: it is given up when room is looked for, with what waits for it. */
+static void test_bad_head(void **state)
+{
+	(void)state;
+	for (int waits = 0; waits < 2; waits++) {
+		open_pair();
+		fill(true, 7);
+		if (waits) {
+			post_held(true, 300000);
+			assert_int_equal(move(true, 0, 400000), 0);
+		}
+		pair[0].peer->tx.head = 0;
+		pair[0].peer->tx.tail = SC_ABI_RING_LINES;
+		sc_store_release_64(&pair[0].peer->tx.consumer->head, UINT64_MAX);
+		if (waits)
+			give_up_held(true, true);
+		else
+			assert_int_equal(move(true, 0, 300000), -EPROTO);
+		we_poll(5);
+		if (waits) {
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
+		}
+		assert_int_equal(pair[0].ep->counters.quarantines, 1);
+		assert_int_equal(pair[0].peer->rma_pending, 0);
+		rma_close();
+	}
+}
+
 static int our_errno;
 
 /* Ours, while the target copies well. */
@@ -945,6 +1000,8 @@ int main(void)
 		cmocka_unit_test(test_target_closes),
 		cmocka_unit_test(test_target_leaves),
 		cmocka_unit_test(test_target_fails),
+		cmocka_unit_test(test_target_may_not),
+		cmocka_unit_test(test_bad_head),
 		cmocka_unit_test(test_we_fail),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_closed_meanwhile),
