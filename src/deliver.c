@@ -39,8 +39,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include "host.h"
 #include "inject.h"
 #include "iov.h"
 #include "log.h"

@@ -282,7 +282,6 @@ static int end_lost(struct sc_ep *ep)
 
 	sc_list_for_safe (entry, next, &ep->ending) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
-
 		bool over;
 
 		sc_tx_end_peer(peer, peer->error);
