@@ -454,7 +454,10 @@ static void access_target(struct pair *pair)
 /* Pages of what the kernel copies: less may go through shared memory, and a fault is a signal. */
 #define LARGE 16
 
-/* Where the data is to come from, or to go, is not there: an error as well, when the kernel copies. */
+/*
+ * Where the data is to come from, or to go, is not there: an error as well, when the kernel copies. Into what is behind
+ * that the target may have copied a part already.
+ */
 static void local_fault(struct pair *pair)
 {
 	struct remote remote = region_exchange(pair, NULL);
@@ -468,7 +471,7 @@ static void local_fault(struct pair *pair)
 		post(pair, fi_read(side->ep, guarded, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key,
 				   guarded));
 		must(expect_error(pair, side, guarded, FI_EIO).olen <= BEFORE);
-		must(bytes_are(guarded + BEFORE, (LARGE - 3) * PAGE, 0x77));
+		must(bytes_are(guarded + BEFORE, PAGE, 0x77));
 		post(pair,
 		     fi_write(side->ep, guarded, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key, &i));
 		must(pair_done(pair, side).entry.op_context == &i);
@@ -761,6 +764,7 @@ static void dead_while_asked(void)
 	pair.a.peer = pair_insert(pair.a.av, victim.name);
 	one_success(&pair, true, &victim.remote, 1000);
 	gives(kill(victim.pid, SIGSTOP), 0);
+	gives(waitpid(victim.pid, NULL, WUNTRACED), victim.pid); /* until it has stopped */
 	for (int i = 0; i < OPS; i++) {
 		uint64_t addr = victim.remote.addr, key = victim.remote.key;
 		ssize_t ret = i % 2 ? fi_write(pair.a.ep, bufs[i], i % 3 ? 8 : sizeof(bufs[i]), NULL,
