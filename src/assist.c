@@ -93,12 +93,12 @@ static bool is_suited(const struct sc_peer *peer, const struct sc_rma *rma, size
  */
 static bool may_ask(struct sc_peer *peer)
 {
-	/* relaxed: only a guess is made of either */
+	/* relaxed: only a guess is made of it */
 	uint64_t done = sc_load_relaxed_64(&words_of(peer)->done);
 
 	return sc_direct_may(peer) && !peer->assists_not && done >> 32 == peer->assist_generation &&
-	       sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED &&
-	       !(sc_load_relaxed_64(peer->tx.sleep) & SC_ABI_SLEEP_ASLEEP) && !sc_record_room(peer, 1);
+	       sc_peer_has_come(peer) && !(sc_load_relaxed_64(peer->tx.sleep) & SC_ABI_SLEEP_ASLEEP) &&
+	       !sc_record_room(peer, 1);
 }
 
 /* Tell the target. False: not just now, or not this one; nothing has been done. */
@@ -250,9 +250,7 @@ static bool is_in_hand(struct sc_peer *peer)
 	struct sc_rma_op *op = oldest(peer);
 
 	/* one that has closed has done so between two chunks */
-	return op->share.words &&
-	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) != SC_ABI_CLOSED &&
-	       !sc_peer_leaves(peer, &op->share);
+	return op->share.words && sc_peer_is_open(peer) && !sc_peer_leaves(peer, &op->share);
 }
 
 static bool ours_progress(struct sc_peer *peer)
@@ -314,14 +312,6 @@ int sc_assist_take(struct sc_peer *peer, uint64_t ctl)
 	return 0;
 }
 
-/* Can the peer's memory be copied from and to? */
-static bool may_copy(struct sc_peer *peer)
-{
-	return peer->seg && !peer->seg->local && peer->link != SC_LINK_DOWN &&
-	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) != SC_ABI_CLOSED &&
-	       sc_peer_can_read(peer);
-}
-
 /* The registration, as it is now. 0, or why we cannot assist. */
 static int find(struct sc_peer *peer, const struct sc_reg **found)
 {
@@ -329,7 +319,7 @@ static int find(struct sc_peer *peer, const struct sc_reg **found)
 	const struct sc_regtab *regtab = peer->ep->regtab;
 	const struct sc_reg *reg = regtab ? sc_regtab_own(regtab, assist->record.key) : NULL;
 
-	if (!may_copy(peer))
+	if (!sc_peer_may_copy(peer) || peer->seg->local)
 		return -EPERM;
 	if (!reg || reg->tag != assist->record.tag)
 		return -EKEYREJECTED;

@@ -96,13 +96,6 @@ static struct sc_rma_op *oldest(const struct sc_peer *peer)
 
 /* ---- offer ----------------------------------------------------------------------------------- */
 
-/* Has it let us in? Looked at in its own word: who is always served directly need not poll. */
-static bool has_come(const struct sc_peer *peer)
-{
-	/* relaxed: it polls, no more is concluded from it */
-	return sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED;
-}
-
 static size_t put_max(const struct sc_peer *peer)
 {
 	size_t most = (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift;
@@ -131,7 +124,7 @@ static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 	bool put = rma->flags & SC_RMA_WRITE;
 
 	return size <= (put ? put_max(peer) : get_max(peer)) && !(put && rma->flags & SC_SEND_INJECT) &&
-	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) && has_come(peer) &&
+	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) && sc_peer_has_come(peer) &&
 	       sc_list_empty(&peer->rma_queued) && sc_list_empty(&peer->batch) &&
 	       sc_list_empty(&peer->assisted);
 }

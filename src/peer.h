@@ -37,6 +37,13 @@ static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 	return sc_load_acquire_32(&presence->state) == SC_ABI_CLOSED;
 }
 
+/* Has it let us in? Looked at in its own word: who is always served directly need not poll. */
+static inline bool sc_peer_has_come(const struct sc_peer *peer)
+{
+	/* relaxed: it polls, no more is concluded from it */
+	return sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED;
+}
+
 /* Is it lost, and somebody there who has opened its address again? System calls. */
 bool sc_peer_is_back(const struct sc_peer *peer);
 
@@ -54,6 +61,18 @@ static inline bool sc_peer_can_read(struct sc_peer *peer)
 	if (__builtin_expect(peer->can_read == SC_REACH_UNKNOWN, 0))
 		return sc_peer_can_read_slow(peer);
 	return peer->can_read == SC_REACH_YES;
+}
+
+/* Is the endpoint of an attached peer open, and its memory what it was when it asked? */
+static inline bool sc_peer_is_open(const struct sc_peer *peer)
+{
+	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) != SC_ABI_CLOSED;
+}
+
+/* Can be copied from and to its memory, for what it has asked? */
+static inline bool sc_peer_may_copy(struct sc_peer *peer)
+{
+	return peer->seg && peer->link != SC_LINK_DOWN && sc_peer_is_open(peer) && sc_peer_can_read(peer);
 }
 
 /*

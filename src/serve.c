@@ -252,18 +252,6 @@ static int far_read(struct sc_peer *peer, uint64_t ctl, struct sc_abi_far *recor
 	return *why ? -EPROTO : 0;
 }
 
-/* Is its memory what it was when it asked? */
-static bool is_open(const struct sc_peer *peer)
-{
-	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) != SC_ABI_CLOSED;
-}
-
-/* Can be copied from and to the peer's memory? */
-static bool may_copy(struct sc_peer *peer)
-{
-	return peer->seg && peer->link != SC_LINK_DOWN && is_open(peer) && sc_peer_can_read(peer);
-}
-
 static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct iovec segments[SC_ABI_RDV_SEGMENTS], from[SC_ABI_RDV_SEGMENTS], to[SC_IOV_MAX];
@@ -279,7 +267,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 	peer->put_error = find(peer->ep, record.key, record.addr, record.size, SC_REG_WRITE, &reg);
 	if (!peer->put_error)
 		peer->put_error = keep_to(&peer->put_use, reg);
-	if (!peer->put_error && !may_copy(peer))
+	if (!peer->put_error && !sc_peer_may_copy(peer))
 		peer->put_error = -EOPNOTSUPP;
 	if (!peer->put_error && peer->put_moved < record.size) {
 		here = record.size - peer->put_moved < STEP ? record.size - peer->put_moved : STEP;
@@ -308,7 +296,7 @@ static int write_far(const struct sc_peer *peer, const struct iovec *to, size_t 
 {
 	size_t moved;
 
-	if (!is_open(peer) || !sc_peer_is_there(peer))
+	if (!sc_peer_is_open(peer) || !sc_peer_is_there(peer))
 		return -ECONNRESET;
 	return sc_cma_write(peer->cma.pid, from, from_count, to, to_count, len, &moved);
 }
@@ -373,7 +361,7 @@ static int get_bounce(struct sc_peer *peer, struct sc_serve_op *op, const struct
 
 static int get_some(struct sc_peer *peer, struct sc_serve_op *op, const struct sc_reg *reg)
 {
-	if (!op->bounced && may_copy(peer)) {
+	if (!op->bounced && sc_peer_may_copy(peer)) {
 		int ret = get_store(peer, op, reg);
 
 		if (ret != -EOPNOTSUPP)
