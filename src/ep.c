@@ -13,6 +13,7 @@
 #include "assist.h"
 #include "batch.h"
 #include "deliver.h"
+#include "hold.h"
 #include "log.h"
 #include "neighbour.h"
 #include "offer.h"
@@ -334,8 +335,10 @@ int sc_ep_poll(struct sc_ep *ep)
 {
 	int done = 0;
 
-	if (__builtin_expect(!(++ep->polls % GLANCE_POLLS), 0))
+	if (__builtin_expect(!(++ep->polls % GLANCE_POLLS), 0)) {
 		done += ep->polls & ep->watch_mask ? sc_peers_glance(ep) : sc_peers_watch(ep);
+		sc_peers_give_back(ep, SC_HOLD_POLLS);
+	}
 	if (__builtin_expect(sc_bell_has_rung(&ep->bell), 0))
 		done += sc_peers_hear(ep);
 	if (__builtin_expect(sc_peers_changed(ep), 0))

@@ -36,17 +36,6 @@
 /* Bytes. */
 #define LARGE 4096
 /*
- * Bytes that are worth going past the caches: fewer are read sooner from this processor than they have left it. Of 512,
- * 640 and 768 B between processors of a Zen 5 that are apart, by words and streamed, one way 0.47, 0.48 and 0.48 us for
- * 0.54, in windows 4.3, 5.1 and 5.9 GB/s for 1.9, 2.5 and 3.5; of 1 KiB 0.61 for 0.56, and 6.1 for 4.6. In a trial they
- * are streamed: the way that it finds is for larger ones too.
- *
- * What has been fetched ahead is here: 1, 1.5 and 2 KiB by words 0.49, 0.59 and 0.55 us for 0.59, 0.63 and 0.67 streamed
- * (0.62, 0.63 and 0.76 by words without), in windows 5.5, 7.2 and 7.7 GB/s for 4.6, 5.9 and 7.4; 3 KiB 0.65 us for 0.77,
- * but in windows 7.4 GB/s for 10.6; 4 KiB 0.88 for 0.76 and 6.7 for 13.8.
- */
-#define STREAM_MIN 1024
-/*
  * What plain stores may take for either, picoseconds for each byte: past a reader that is further away less is worth
  * going, and lines are not fetched in time. That Zen 5 takes up to 160. A Zen 4, apart, takes 250 to 550; plain and
  * streamed 512, 768 and 1023 B take 0.81, 0.98 and 1.11 us one way, 0.68, 0.65 and 0.78, in windows 1.1, 1.2 and 1.3
@@ -366,7 +355,7 @@ static bool is_reader_near(const struct sc_fill *fill)
 static bool is_for_caches(const struct sc_fill *fill, const void *to, size_t size)
 {
 	return fill->way == SC_FILL_STREAMED && is_reader_near(fill) &&
-	       (size < STREAM_MIN || (to == fill->fetched && size <= fill->fetched_size));
+	       (size < SC_FILL_STREAM_MIN || (to == fill->fetched && size <= fill->fetched_size));
 }
 
 void sc_fill_fetch_slow(struct sc_fill *fill, const void *next, size_t size)

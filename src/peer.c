@@ -56,6 +56,7 @@
 #include <unistd.h>
 #include "addr.h"
 #include "atomic.h"
+#include "hold.h"
 #include "host.h"
 #include "inject.h"
 #include "live.h"
@@ -105,6 +106,7 @@ int sc_peers_init(struct sc_ep *ep)
 	sc_list_init(&ep->ending);
 	sc_list_init(&ep->unanswered);
 	sc_list_init(&ep->borrowers);
+	sc_list_init(&ep->holding);
 	ep->peer_table = calloc(TABLE_MIN, sizeof(*ep->peer_table));
 	ep->peer_table_mask = TABLE_MIN - 1;
 	ep->inbound = calloc(ep->seg->header.slot_count, sizeof(*ep->inbound));
@@ -288,6 +290,8 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
 	sc_loans_init(&peer->loans);
 	sc_loans_init(&peer->answers);
+	peer->returnable = SC_POOL_NONE;
+	sc_hold_init(peer);
 	sc_fill_init(&peer->fill, ep->config.fill);
 	sc_list_init(&peer->ops);
 	sc_list_init(&peer->turns);
@@ -479,6 +483,13 @@ static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
 		bump(peer->seg);
 }
 
+/* It reads nothing more of what it was lent, nor writes into it; and no message is read that it has left there. */
+static void take_loans_back(struct sc_peer *peer)
+{
+	sc_pool_reclaim(&peer->ep->pool, &peer->loans);
+	peer->returnable = SC_POOL_NONE;
+}
+
 /* Nothing is sent to it any more, and nothing that was lent to it comes back by itself. */
 static void end_link(struct sc_peer *peer, int error)
 {
@@ -488,9 +499,11 @@ static void end_link(struct sc_peer *peer, int error)
 	peer->error = error;
 	peer->tx.lines = NULL;
 	peer->units_limit = 0;
-	/* one that we give up while it keeps the rules may still be reading what it was lent */
+	sc_hold_end(peer);
+	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
 	if (error == -EPROTO || error == -ECONNRESET)
-		sc_pool_reclaim(&peer->ep->pool, &peer->loans);
+		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX, SC_POOL_FIRST,
+				      peer->returnable);
 	drop_replies(peer);
 }
 
@@ -588,7 +601,7 @@ static void renew(struct sc_peer *peer)
 	       sc_list_empty(&peer->transfers) &&
 	       !peer->arriving && !peer->arriving_op);
 	/* who has closed reads no more, whether or not it could say so */
-	sc_pool_reclaim(&peer->ep->pool, &peer->loans);
+	take_loans_back(peer);
 	sc_pool_reclaim(&peer->ep->pool, &peer->answers);
 	peer_init(peer, last.ep, last.source, last.address);
 	peer->user = last.user;
@@ -702,13 +715,16 @@ static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 static void end_feed(struct sc_peer *peer, int error)
 {
 	bool departed = peer->feed == SC_FEED_DRAINING && !peer->vanished;
+	bool gone = departed || (error == -ECONNRESET && !peer->vanished);
 	uint64_t claim;
 
 	inbound_remove(peer);
 	peer->feed = SC_FEED_DONE;
 	/* one that keeps the rules may still be reading its answers; that it has gone is seen later */
-	if (departed || error == -EPROTO || (error == -ECONNRESET && !peer->vanished))
+	if (gone || error == -EPROTO)
 		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
+	if (gone)
+		take_loans_back(peer);
 	if (!departed) {
 		answer(peer, SC_ABI_BROKEN, error);
 		peer->ep->refused = true;
@@ -741,9 +757,21 @@ void sc_peer_publish(struct sc_peer *peer)
 {
 	if (peer->ep->cleans)
 		sc_ring_clean(&peer->rx, peer->ep->polls);
+	sc_hold_end(peer);
 	sc_ring_publish(&peer->rx, peer->units_back);
 	peer->lent = 0;
 	sc_peer_wake(peer, SC_ABI_SLEEP_ROOM);
+}
+
+void sc_peers_give_back_slow(struct sc_ep *ep, uint32_t polls)
+{
+	sc_list_for_safe (entry, next, &ep->holding) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, holding);
+
+		if (ep->polls - peer->held_at < polls)
+			return; /* nor have the others been for longer */
+		sc_peer_publish(peer);
+	}
 }
 
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why)
@@ -1000,7 +1028,7 @@ static void slot_forget(struct sc_ep *ep, uint32_t slot)
 		if (peer->in_slot != slot)
 			continue;
 		peer->in_slot = NO_SLOT;
-		sc_pool_reclaim(&ep->pool, &peer->loans);
+		take_loans_back(peer);
 		sc_pool_reclaim(&ep->pool, &peer->answers);
 	}
 }
@@ -1066,7 +1094,7 @@ static int review_answer(struct sc_peer *peer)
 	if (how == SC_ABI_PENDING && claim & SC_ABI_CLAIM_REFUSED) {
 		sc_warn("%s: refused the connection: it has no memory for it; see its own log",
 			peer->address);
-		sc_pool_reclaim(&peer->ep->pool, &peer->loans); /* it reads nothing of ours */
+		take_loans_back(peer);
 		sc_peer_lose(peer, -ECONNREFUSED);
 		return 1;
 	}
@@ -1081,8 +1109,8 @@ static int review_answer(struct sc_peer *peer)
 	sc_warn("%s: %s: %s: %s", peer->address,
 		how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
 		strerror(reason), connect_advice(-reason));
-	sc_pool_reclaim(&peer->ep->pool, &peer->loans); /* it reads nothing of ours any more */
 	sc_peer_lose(peer, how == SC_ABI_REFUSED ? -reason : -ECONNRESET);
+	take_loans_back(peer);
 	return 1;
 }
 

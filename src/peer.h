@@ -196,6 +196,15 @@ static inline void sc_peer_wake(const struct sc_peer *peer, uint64_t who)
 /* Tell the peer how far its ring is read; those lines are cleaned before it has them. */
 void sc_peer_publish(struct sc_peer *peer);
 
+/* Buffers of peers' that have been held for so many polls, or longer, are theirs again, see hold.h. */
+void sc_peers_give_back_slow(struct sc_ep *ep, uint32_t polls);
+
+static inline void sc_peers_give_back(struct sc_ep *ep, uint32_t polls)
+{
+	if (__builtin_expect(!sc_list_empty(&ep->holding), 0))
+		sc_peers_give_back_slow(ep, polls);
+}
+
 /* Units of its messages are done with: the peer may send that much again, and is told so now and then. */
 static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
 {

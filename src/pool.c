@@ -27,6 +27,30 @@ void sc_pool_grow(struct sc_pool *pool, uint32_t have)
 	pool->count = pool->most;
 }
 
+void sc_pool_return_others(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
+			   enum sc_pool_turn turn, uint16_t kept)
+{
+	bool found = false;
+
+	while (loans->count && pool->at[loans->first] < head) {
+		uint16_t buf = loans->first;
+
+		loans->first = pool->next[buf];
+		loans->count--;
+		if (buf == kept)
+			found = true;
+		else
+			sc_pool_put(pool, buf, turn);
+	}
+	if (!found)
+		return;
+	pool->next[kept] = loans->count ? loans->first : SC_POOL_NONE;
+	if (!loans->count)
+		loans->last = kept;
+	loans->first = kept;
+	loans->count++;
+}
+
 void sc_pool_fini(struct sc_pool *pool)
 {
 	free(pool->next);

@@ -123,6 +123,10 @@ static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, 
 	}
 }
 
+/* The same, but for this one, which stays lent. */
+void sc_pool_return_others(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
+			   enum sc_pool_turn turn, uint16_t kept);
+
 /* Take everything back from a borrower that is gone. */
 static inline void sc_pool_reclaim(struct sc_pool *pool, struct sc_loans *loans)
 {

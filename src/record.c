@@ -25,12 +25,30 @@
 #define UNSAID 4
 #define UNSAID_LINES (SC_ABI_RING_LINES / 2)
 
+/*
+ * May a buffer that the peer's head has passed be coming back with a message? The head passes it whether there is one or
+ * not; but the message was in the ring before: so there is none once nothing of the peer's is unread.
+ */
+static bool may_be_returning(struct sc_peer *peer)
+{
+	if (peer->returnable == SC_POOL_NONE || peer->ep->pool.at[peer->returnable] >= peer->tx.head)
+		return false;
+	if (sc_ring_peek(&peer->rx))
+		return true;
+	peer->returnable = SC_POOL_NONE;
+	return false;
+}
+
 /* What it has read, as far as is known. The last `newest` buffers have been lent just now. */
 static void take_back(struct sc_peer *peer, uint32_t newest)
 {
 	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
 
-	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, turn);
+	if (__builtin_expect(may_be_returning(peer), 0))
+		sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, turn,
+				      peer->returnable);
+	else
+		sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, turn);
 	peer->is_behind = peer->loans.count > newest + UNSAID;
 	peer->is_behind |= peer->tx.tail - peer->tx.head > UNSAID_LINES;
 }

@@ -3,6 +3,7 @@
 #define SC_RECORD_H
 
 #include "copy.h"
+#include "ring.h"
 #include "seg.h"
 #include "state.h"
 
@@ -99,6 +100,27 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 {
 	if (peer->loans.count > buffers + SC_RECORD_LENT && peer->fill.way != SC_FILL_STREAMED)
 		sc_record_reuse_slow(peer, buffers);
+}
+
+/* Is this the buffer that may come back with a message? */
+static inline bool sc_record_is_returnable(const struct sc_peer *peer, uint16_t buf)
+{
+	return buf == peer->returnable && buf != SC_POOL_NONE;
+}
+
+/*
+ * The message that it has come back with has been read: so have all records up to that which it was lent with. It is
+ * lent next, as its lines are here.
+ */
+static inline void sc_record_returned(struct sc_peer *peer)
+{
+	struct sc_pool *pool = &peer->ep->pool;
+	uint64_t head = pool->at[peer->returnable] + 1;
+
+	sc_ring_learn(&peer->tx, head);
+	head = head > peer->tx.head ? head : peer->tx.head;
+	sc_pool_return(pool, &peer->loans, head, SC_POOL_FIRST);
+	peer->returnable = SC_POOL_NONE;
 }
 
 /* Behind the commit of a message of `size` bytes in buffers: the one that is lent next may be fetched for another. */

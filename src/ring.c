@@ -11,9 +11,10 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 	/* R2' acquire: pairs with R2 in sc_ring_publish(); lines up to head may be written again */
 	uint64_t head = sc_load_acquire_64(&tx->consumer->head);
 
-	if (head - tx->head > tx->tail - tx->head)
+	if (head - tx->said > tx->tail - tx->said)
 		return -EPROTO;
-	tx->head = head < tx->held ? head : tx->held;
+	tx->said = head;
+	sc_ring_learn(tx, head);
 	return 0;
 }
 

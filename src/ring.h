@@ -16,7 +16,8 @@
  *
  * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
  * the writer runs out of lines. Each side keeps its own position privately: what the other writes is used
- * after a check only (a head outside (head known, tail] is -EPROTO).
+ * after a check only (a head outside [the last one, tail] is -EPROTO). That a line has been read may be known sooner
+ * otherwise: a record that answers it says so (sc_ring_learn()).
  */
 #ifndef SC_RING_H
 #define SC_RING_H
@@ -31,7 +32,8 @@
 /* The writer's side. */
 struct sc_ring_tx {
 	struct sc_abi_line *lines; /* NULL: not connected */
-	uint64_t tail, head;	   /* lines written; lines known to be read */
+	uint64_t tail, head;	   /* lines written; lines known to be read, */
+	uint64_t said;		   /* as the reader's own word has it, which may be older */
 	uint64_t held;		   /* from this one on they are not to be written again yet */
 	uint64_t lap;		   /* at its place in ctl */
 	uint32_t at;		   /* tail modulo the ring's lines */
@@ -42,7 +44,7 @@ struct sc_ring_tx {
 /* The reader's side. */
 struct sc_ring_rx {
 	struct sc_abi_line *lines; /* NULL: no peer writes here */
-	uint64_t head, published;  /* lines read; what consumer->head says */
+	uint64_t head, published;  /* lines read; as far as the writer has been told */
 	uint64_t cleaned;	   /* and how far they have been cleaned, or need not be, */
 	uint32_t cleaned_polls;	   /* and when, in polls of the reader */
 	uint32_t unfetched;	   /* lines since then of inline records that are not fetched ahead */
@@ -83,7 +85,15 @@ static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const 
 	return line == lines + SC_ABI_RING_LINES - 1 ? lines : (struct sc_abi_line *)line + 1;
 }
 
-/* Learn how far the reader is. -EPROTO: it cannot be there. */
+/* It is known that the reader has read the lines before `head`, which is no further than the tail. */
+static inline void sc_ring_learn(struct sc_ring_tx *tx, uint64_t head)
+{
+	head = head < tx->held ? head : tx->held;
+	if (head > tx->head)
+		tx->head = head;
+}
+
+/* Learn how far the reader is, of its own word. -EPROTO: it cannot be there. */
 int sc_ring_refresh(struct sc_ring_tx *tx);
 
 static inline bool sc_ring_has_room(const struct sc_ring_tx *tx, uint32_t lines)

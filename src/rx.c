@@ -13,7 +13,7 @@
  * (sc_peer_quarantine()), nothing else. -ENOMEM leaves the record in the ring for the next poll.
  *
  * Bounce buffers are read when their record is taken, into the receive buffer or into a waiting message,
- * so they come back in ring order. What a peer may leave waiting is bounded by the window; one that ignores
+ * so they come back in ring order; one may be held for the answer (hold.h). What a peer may leave waiting is bounded by the window; one that ignores
  * it is in breach of the protocol.
  *
  * If the peer dies: what it published in the ring can be delivered, if no part is missing. If this process dies, before the record
@@ -26,6 +26,7 @@
 #include <string.h>
 #include "assist.h"
 #include "deliver.h"
+#include "hold.h"
 #include "log.h"
 #include "peer.h"
 #include "plain.h"
@@ -60,6 +61,24 @@ static const char *parse_bounce(struct sc_message *message)
 	}
 	if (!sc_seg_has_bufs(seg, message->bufs, (uint32_t)message->here))
 		return "bounce buffers that do not exist";
+	return NULL;
+}
+
+/* In a buffer of ours; from here on it is like one that waits: its payload is somewhere in our memory. */
+static const char *parse_return(struct sc_message *message)
+{
+	const struct sc_peer *peer = message->peer;
+	const struct sc_seg *seg = peer->ep->seg;
+	struct sc_abi_bounce record;
+
+	memcpy(&record, message->first->bytes, sizeof(record));
+	message->tag = record.tag;
+	message->data = record.data;
+	message->op = 0;
+	if (!sc_record_is_returnable(peer, record.bufs[0]) || message->size > seg->header.buf_size ||
+	    message->flags & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA))
+		return "a message in a buffer that it has not been lent for that";
+	message->bytes = sc_seg_buf(seg, record.bufs[0]);
 	return NULL;
 }
 
@@ -117,6 +136,8 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 		*why = parse_inline(&message);
 	else if (message.kind == SC_ABI_BOUNCE)
 		*why = parse_bounce(&message);
+	else if (message.kind == SC_ABI_RETURN)
+		*why = parse_return(&message);
 	else
 		*why = parse_rdv(&message);
 	if (*why)
@@ -183,6 +204,13 @@ static inline void buffer_read(struct sc_peer *peer, uint64_t ctl, uint32_t here
 	buffers_read(peer, here);
 }
 
+/* The message in this buffer has been taken: may the buffer be held, and is it? */
+static inline bool is_held(struct sc_peer *peer, uint64_t ctl, uint16_t buf)
+{
+	return sc_ctl_kind(ctl) == SC_ABI_BOUNCE && sc_ctl_flags(ctl) & SC_ABI_F_RETURN &&
+	       sc_hold_begin(peer, buf, peer->rx.head + sc_ctl_lines(ctl));
+}
+
 /* In one buffer of a peer whose segment we have, or in parts, of which this is the first. */
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
@@ -214,7 +242,38 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 		sc_plain_begin(op, peer, tag, data, ctl, here);
 	else
 		sc_plain_end(peer->ep, op, peer, tag, data, ctl);
-	buffer_read(peer, ctl, here);
+	if (is_held(peer, ctl, buf))
+		sc_ring_release(&peer->rx, 1);
+	else
+		buffer_read(peer, ctl, here);
+	return true;
+}
+
+/* In a buffer of ours, that comes back with it. */
+static inline bool take_return(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
+	struct sc_ep *ep = peer->ep;
+	uint32_t here = sc_ctl_size(ctl);
+	struct sc_rx_op *op;
+	uint64_t tag, data;
+	uint16_t buf;
+
+	if (sc_ctl_kind(ctl) != SC_ABI_RETURN || sc_ctl_flags(ctl) & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA) ||
+	    sc_ctl_lines(ctl) != 1 || !ep->line_end || here > ep->seg->header.buf_size)
+		return false;
+	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
+	if (!sc_record_is_returnable(peer, buf))
+		return false;
+	tag = sc_load_relaxed_64(&record->tag);
+	op = sc_plain_match(ep->rxq, peer, tag, ctl);
+	if (!op)
+		return false;
+	memcpy(op->iov[0].iov_base, sc_seg_buf(ep->seg, buf), here);
+	data = sc_load_relaxed_64(&record->data);
+	sc_plain_end(ep, op, peer, tag, data, ctl);
+	sc_ring_release(&peer->rx, 1);
+	sc_record_returned(peer);
 	return true;
 }
 
@@ -253,6 +312,7 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_INLINE:
 	case SC_ABI_BOUNCE:
 	case SC_ABI_RDV:
+	case SC_ABI_RETURN:
 		return take_message(peer, ctl, why);
 	case SC_ABI_ACK:
 		memcpy(words, line->words, sizeof(words));
@@ -301,6 +361,27 @@ static bool names_buffers(enum sc_abi_kind kind)
 	       kind == SC_ABI_OFFER_BOUNCE;
 }
 
+/* Is the buffer of the message that has been taken held? It is looked at once more: it may be another by now. */
+static bool holds_first(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
+	uint16_t buf = sc_load_relaxed_16(&record->bufs[0]);
+
+	return sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
+}
+
+/* The record at the ring's head, which names some, has been taken. */
+static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
+{
+	bool held = holds_first(peer, ctl);
+
+	if (!held)
+		sc_record_read(peer, ctl);
+	sc_ring_release(&peer->rx, sc_ctl_lines(ctl));
+	if (!held)
+		buffers_read(peer, sc_record_bytes(peer->seg, ctl));
+}
+
 /*
  * It closed or died before we had its segment, whose name has been removed since; the payload was in there.
  * What it has sent before is delivered, this is not, nor can be what is behind.
@@ -336,10 +417,13 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	}
 	if (!peer->rx.lines)
 		return -ECONNRESET; /* quarantined while it was answered */
-	sc_record_read(peer, ctl);
+	if (names_buffers(kind)) {
+		buffers_taken(peer, ctl);
+		return 0;
+	}
+	if (kind == SC_ABI_RETURN)
+		sc_record_returned(peer);
 	sc_ring_release(&peer->rx, lines);
-	if (names_buffers(kind))
-		buffers_read(peer, sc_record_bytes(peer->seg, ctl));
 	return 0;
 }
 
@@ -349,7 +433,8 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	int ret = 0;
 
 	while (ctl && taken < SC_RX_BURST) {
-		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl) && !take_part(peer, ctl))
+		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl) && !take_return(peer, ctl) &&
+		    !take_part(peer, ctl))
 			ret = take_next(peer, ctl);
 		taken += ret != -ENOMEM;
 		if (ret == -ECONNRESET)

@@ -570,6 +570,16 @@ static void protect(const struct sc_seg *seg)
 	(void)set_access(seg, from, seg->header.length - from, PROT_READ);
 }
 
+int sc_seg_pool_open(const struct sc_seg *seg)
+{
+	const struct sc_abi_header *header = &seg->header;
+
+	if (seg->local)
+		return 0;
+	return set_access(seg, header->pool_offset, (uint64_t)header->buf_count * header->buf_size,
+			  PROT_READ | PROT_WRITE);
+}
+
 static int attach_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
 {
 	int err = open_other(addr, name, left, seg);

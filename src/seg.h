@@ -143,6 +143,9 @@ static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, u
  */
 int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count);
 
+/* Attached: make its bounce buffers writable, which they are not otherwise. -ENOMEM: too many mappings. */
+int sc_seg_pool_open(const struct sc_seg *seg);
+
 static inline uint64_t *sc_seg_claims(const struct sc_seg *seg)
 {
 	return (uint64_t *)(seg->base + seg->header.claims_offset);

@@ -144,6 +144,7 @@ static int rest(struct sc_ep *ep, bool room, struct sc_sleep *sleep, int64_t *li
 		ep->vain++;
 		return -EAGAIN;
 	}
+	sc_peers_give_back(ep, 0);
 	arm(ep, SC_ABI_SLEEP_ASLEEP | (room ? SC_ABI_SLEEP_ROOM : 0), limit);
 	*sleep = ep->armed;
 	if (has_work(ep)) {

@@ -91,6 +91,7 @@ struct sc_peer {
 	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
 	struct sc_burst two_lines;	  /* of messages in records of two lines */
 	struct sc_loans loans;
+	uint16_t returnable; /* of those the one that may come back with a message, see hold.h; or SC_POOL_NONE */
 	struct sc_fill fill;
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	uint64_t looked_at;	 /* tx.head when buffers were short last, */
@@ -153,6 +154,11 @@ struct sc_peer {
 	uint64_t units_back;	  /* returned to the peer so far */
 	uint64_t units_held;	  /* of messages that wait unmatched */
 	uint32_t lent;		  /* read in its buffers since it was last told, bytes */
+	uint16_t held;		  /* a buffer of its that has been read, see hold.h; SC_POOL_NONE: none */
+	uint64_t held_behind;	  /* lines of the ring up to and with its record; */
+	uint32_t held_at;	  /* in this poll */
+	struct sc_list holding;	  /* sc_ep.holding: one is */
+	enum sc_reach can_return; /* may we write to its buffers? */
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
 	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */
 	/* a message in parts, of which the first is here: its receive, or, as long as there is none, it */
@@ -397,6 +403,7 @@ struct sc_ep {
 	struct sc_service *service;
 	struct sc_pool pool;
 	struct sc_list borrowers; /* sc_peer: may have buffers that it has read */
+	struct sc_list holding;	  /* sc_peer: one of its buffers is held, for longest first */
 	uint32_t buf_shift;	  /* log2 of the bounce buffer size */
 	struct sc_counters counters;
 

@@ -4,10 +4,12 @@
  *
  *   inline      payload in the record                           complete on return
  *   bounce      payload in bounce buffers, named in the record  complete on return
- *               (what a record could hold as well too, from SC_FILL_MIN on, see fill.h, or, for a receiver that is
+ *               (what a record could hold as well too, from SC_TX_BUFFER_MIN on, or, for a receiver that is
  *               behind, from BUFFER_MIN_BEHIND on);
  *               in more than one buffer: a record for each, so that the receiver reads one while the next is filled,
  *               unless it is behind
+ *   return      payload in a bounce buffer of the receiver's, which was lent to us with a message of its and goes back
+ *               with this one, see hold.h                       complete on return
  *   rendezvous  the addresses of the payload in the record; the receiver copies it after the match and may
  *               have us copy along (share.h), or asks for it in pieces; it acknowledges in the end
  *                                                               complete with the acknowledgement
@@ -43,6 +45,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "calibration.h"
+#include "copy.h"
+#include "hold.h"
 #include "inject.h"
 #include "iov.h"
 #include "log.h"
@@ -387,17 +391,34 @@ static uint32_t piece_reserve(const struct sc_ep *ep)
  * Out of line, as a compiler that sees where `record` comes from stores to the line one by one: windows of 1 KiB had
  * 0.94 of the rate.
  */
-static __attribute__((noinline)) void
-bounce_store(struct sc_peer *peer, const struct sc_abi_bounce *record, uint32_t flags, uint32_t size)
+static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
+						   const struct sc_abi_bounce *record, uint64_t ctl)
 {
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+	uint32_t size = sc_ctl_size(ctl);
 
 	(void)SC_INJECT("tx.bounce_words");
 	/* at once, and last: the reader looks at this line all the time, and each look takes it away from us */
 	memcpy(line->bytes, record, sizeof(*record));
 	(void)SC_INJECT("tx.bounce");
-	sc_ring_store(&peer->tx, line, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size), 1);
+	sc_ring_store(&peer->tx, line, ctl, 1);
 	count_sent(peer, size, SC_ABI_UNITS(size), &peer->ep->counters.tx_bounce);
+}
+
+/*
+ * One buffer has been lent, with the next record: may it come back with a message (hold.h)? If no other may, the peer
+ * has come to us, and most are left; and what goes past the caches does not profit. Returns what is to be among the
+ * record's flags.
+ */
+static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, size_t size)
+{
+	const struct sc_pool *pool = &peer->ep->pool;
+
+	if (peer->returnable != SC_POOL_NONE || peer->feed != SC_FEED_UP ||
+	    pool->free_count <= pool->have / 2 || sc_fill_streams(&peer->fill, size))
+		return 0;
+	peer->returnable = buf;
+	return SC_ABI_F_RETURN;
 }
 
 /* The short way of a message that one buffer holds, and no record. */
@@ -418,9 +439,10 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 		return false;
 	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
 	record_flags = (flags & MESSAGE_FLAGS) | sc_record_fill_flags(peer, size);
+	record_flags |= return_flag(peer, record.bufs[0], size);
 	sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
 	(void)SC_INJECT("tx.buffer");
-	bounce_store(peer, &record, record_flags, size);
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, record_flags, 1, size));
 	sc_record_reuse(peer, 1);
 	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
 	if (!(flags & SC_SILENT))
@@ -430,6 +452,35 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	return true;
 }
 
+/* And in a buffer of the peer's that is held, which goes back with it. */
+static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const void *buf, uint32_t size,
+						  uint64_t tag, uint64_t data, uint32_t flags,
+						  void *context, uint32_t cq_flags)
+{
+	const struct sc_send send = { .context = context, .cq_flags = cq_flags, .tag = tag, .data = data };
+	struct sc_abi_bounce record = { .tag = tag, .data = data };
+	struct sc_ep *ep = peer->ep;
+
+	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1))
+		return false;
+	record.bufs[0] = sc_hold_take(peer);
+	sc_copy_by_words(sc_seg_buf(peer->seg, record.bufs[0]), buf, size);
+	(void)SC_INJECT("tx.return");
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_RETURN, flags & MESSAGE_FLAGS, 1, size));
+	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
+	if (!(flags & SC_SILENT))
+		eager_complete(ep->tx_cq, &send, size);
+	sc_ring_wake(&peer->tx);
+	return true;
+}
+
+/* Is there one, that has room for so much, and is it better? */
+static inline bool has_return(const struct sc_peer *peer, size_t size)
+{
+	return sc_hold_has(peer) && size >= SC_TX_BUFFER_MIN && size <= peer->seg->header.buf_size &&
+	       !sc_fill_streams(&peer->fill, size);
+}
+
 /*
  * Bytes that are better in a buffer than in a record, for one who is behind: it has fewer lines of the ring to read, and
  * need not wait for each. Windows of 128, 192, 256 and 384 B on a Zen 5 4.5, 5.2, 6.0 and 7.8 GB/s in records, 4.7, 5.8,
@@ -437,10 +488,11 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
  */
 #define BUFFER_MIN_BEHIND 128
 
-/* Of what a record could hold as well: has the reader it sooner in a buffer? See fill.h. */
+/* Of what a record could hold as well: has the reader it sooner in a buffer? */
 static inline bool prefers_buffer(const struct sc_peer *peer, size_t size)
 {
-	return size >= (peer->is_behind ? BUFFER_MIN_BEHIND : SC_FILL_MIN) && size < peer->ep->buffer_end;
+	return size >= (peer->is_behind ? BUFFER_MIN_BEHIND : SC_TX_BUFFER_MIN) &&
+	       size < peer->ep->buffer_end;
 }
 
 /* The short way of what one line does not hold; out of line, so that what one does hold needs few registers. */
@@ -450,6 +502,8 @@ static __attribute__((noinline)) bool send_longer(struct sc_peer *peer, const vo
 {
 	if (size <= TWO_LINES && size <= peer->ep->config.inline_max)
 		return send_two_lines(peer, buf, size, tag, data, flags, context, cq_flags);
+	if (has_return(peer, size))
+		return send_return(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
 	if (size <= peer->ep->config.inline_max && !prefers_buffer(peer, size))
 		return send_lines(peer, buf, size, tag, data, flags, context, cq_flags);
 	return send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
@@ -603,7 +657,9 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 		(void)SC_INJECT("tx.bounce_op");
 	}
 	flags |= sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
-	bounce_store(peer, &record, flags, size);
+	if (buffers == 1)
+		flags |= return_flag(peer, record.bufs[0], size);
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size));
 	sc_ring_wake(&peer->tx);
 	for (uint32_t at = here; at < size; at += here) {
 		here = size - at < here ? size - at : here;

@@ -22,7 +22,7 @@ neighbour
 service daemon
 directory
 state
-rxq turn
+rxq turn hold
 peer
 reg record
 tx

@@ -29,8 +29,9 @@
  * Who writes what: the owner writes the header (once), its presence, the pool, the table, each slot's
  * consumer line, and its answers to gets into their lines of the ring. A peer writes the claim, the
  * introduction, the hazards, its part of the chunks, of the offers, the count of answers, and the ring of
- * the one slot it has claimed, and adds to the membership count. Whoever reads a word that another process
- * writes loads it once, checks it, and uses the copy.
+ * the one slot it has claimed, and a message into a buffer of the pool that it was lent for that, and adds to
+ * the membership count. Whoever reads a word that another process writes loads it once, checks it, and uses
+ * the copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
  * configuration for another's memory.
@@ -228,7 +229,9 @@ enum sc_abi_kind {
 
 	SC_ABI_ASSIST_PUT = 20, /* to whose memory it is: copy along, struct sc_abi_assist */
 	SC_ABI_ASSIST_GET = 21,
-	SC_ABI_KIND_MAX = SC_ABI_ASSIST_GET,
+
+	SC_ABI_RETURN = 22, /* a message, payload in a bounce buffer of the reader's: struct sc_abi_bounce */
+	SC_ABI_KIND_MAX = SC_ABI_RETURN,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -236,6 +239,7 @@ enum sc_abi_kind {
 #define SC_ABI_F_ACK (1u << 2)	 /* inline, bounce: the sender wants an SC_ABI_ACK; words[2] = operation */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
+#define SC_ABI_F_RETURN (1u << 4) /* bounce: its one buffer may come back with a message, SC_ABI_RETURN */
 #define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
 #define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
 /* It names buffers, filled by string instructions: such are read sooner by loads, and the other way round. */
@@ -250,6 +254,12 @@ typedef uint64_t sc_abi_op;
 /* Bounce buffers that a record can name. Each but the last it needs is full. */
 #define SC_ABI_RECORD_BUFS 16
 
+/*
+ * SC_ABI_BOUNCE: buffers of the writer's, lent to the reader until its `head` has passed the record. With
+ * SC_ABI_F_RETURN it is one, and no other is lent so at the time: the reader may write a message into it in turn, as long
+ * as its head has not passed. That message is an SC_ABI_RETURN, which names the buffer, and gives it back when it has
+ * been read, as a head behind the record would.
+ */
 struct sc_abi_bounce {
 	uint64_t tag, data;
 	sc_abi_op op; /* with SC_ABI_F_ACK */

@@ -763,6 +763,36 @@ static void work_receiver(struct side *side)
 		messages_send(side);
 }
 
+/* One after the other, each when the other's last has come, or will not: each is written where the last was read. */
+static void work_dialogue(struct side *side)
+{
+	const struct message *messages = side->protocol->messages;
+
+	for (int i = 0; !is_last(&messages[i]); i++) {
+		bool first = side->index == 0;
+
+		if (first)
+			send_one(side, i, &messages[i]);
+		recv_one(side, i, &messages[i]);
+		if (first)
+			go_on(side, 2 + (unsigned)i);
+		if (!wait_stage(side, 2 + (unsigned)i))
+			return;
+		for (unsigned long patience = QUIET_POLLS; side->received < side->other->returned &&
+							   !side->other->gone &&
+							   (!may_fail() || patience--);)
+			progress(side);
+		if (!first) {
+			send_one(side, i, &messages[i]);
+			go_on(side, 2 + (unsigned)i);
+		}
+	}
+}
+
+static const struct message dialogue_messages[] = {
+	{ 8, 1, 0 },	{ 1000, 1, 0 }, { 4096, 1, 0 }, { 320, 1, 0 },
+	{ 3000, 1, 0 }, { 300, 2, 0 },	{ 2000, 1, 0 }, { 0 },
+};
 static const struct message inline_messages[] = {
 	{ 8, 1, 0 },   { 100, 1, 0 }, { 200, 3, 0 }, { 150, 1, 0 }, { 200, 1, 0 },
 	{ 200, 1, 0 }, { 200, 1, 0 }, { 32, 1, 0 },  { 0 },
@@ -1579,6 +1609,7 @@ static const struct message waking_messages[] = {
 static const struct protocol protocols[] = {
 	{ "inline", MESSAGES, 0, TRAFFIC, inline_messages, { 0 } },
 	{ "bounce", MESSAGES, FIRST_0, TRAFFIC, bounce_messages, { 0 } },
+	{ "dialogue", { "one", "other" }, 0, { work_dialogue, work_dialogue }, dialogue_messages, { 0 } },
 	{ "several buffers", MESSAGES, FIRST_1, TRAFFIC, buffers_messages, { 0 } },
 	{ "full ring and pool", MESSAGES, 0, TRAFFIC, full_messages, { 0 } },
 	{ "rendezvous", MESSAGES, UNSHARED, TRAFFIC, rdv_messages, { 0 } },

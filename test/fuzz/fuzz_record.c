@@ -52,6 +52,7 @@ enum { KEY_BOTH = 1, KEY_READ, KEY_WRITE, KEYS };
 #define PIECE 8192
 #define GUARD 64
 #define ASKED 70000 /* bytes of a large operation */
+#define IN_BUFFER 320
 
 static struct sc_cq tx_cq, rx_cq;
 static uint8_t space[300000];
@@ -317,6 +318,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(!sc_peer_get(ep, sc_ep_address(other), &of_other));
 		send(ep, of_other, 100000, 0);
 	}
+	send(ep, of_writer, IN_BUFFER, 0); /* in a buffer that may come back with a message */
+	CHECK(of_writer->returnable == 0);
 	if (sent & SEND_LARGE)
 		send(ep, of_writer, 100000, 0);
 	if (sent & SEND_DELIVERY)

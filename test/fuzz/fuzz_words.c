@@ -511,7 +511,9 @@ static void end_mad(void)
 	}
 	CHECK(of_mad->link == SC_LINK_DOWN && !of_mad->seg);
 	CHECK(sc_list_empty(&of_mad->transfers) && sc_list_empty(&of_mad->ops) && !of_mad->rma_pending);
-	CHECK(!of_mad->serving_count && !of_mad->loans.count);
+	/* what it may be writing to stays its own until it departs */
+	CHECK(!of_mad->serving_count && of_mad->loans.count <= 1);
+	CHECK(!of_mad->loans.count || of_mad->loans.first == of_mad->returnable);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

@@ -142,6 +142,14 @@ list()
 	done
 	echo breaks offer -DL=3 -DREAD=2
 	echo breaks offer -DL=3 -DRETURN=0
+
+	echo holds hold
+	echo holds hold -DL=3
+	for mutant in PEEK=0 PEEK=2 ONE=0 FLAG=0 HELD=2 GIVE=0 FIRST=1 RELEASE=0 PUBLISH=0 READ=2 LEARN=2 SAID=2 BOTH=1 \
+		KEEP=0 KEEP=2 FORGET=0 DRAIN=0; do
+		echo breaks hold -D$mutant
+	done
+
 	echo holds wait
 	echo holds wait -DNW=1 -DMSGS=3
 	for mutant in BARRIER=0 ARM=2 SEEN=2 COUNT=0 CLEAR=2 CLEAR=3 ARMING=0 BELL=0; do

@@ -1083,14 +1083,15 @@ static long resident(void)
 }
 
 /*
- * With all peers alive and connected: their segments, and what it takes to watch them. Those who died in the
+ * With all peers alive and connected: their segments, in up to six parts that differ in what may be written (header and
+ * claims, a slot, bounce buffers, and what is between and behind), and what it takes to watch them. Those who died in the
  * meantime hold nothing, once it has been noticed.
  */
 static bool has_grown(int *fds, int *maps)
 {
 	*fds = count_descriptors() - w.fds;
 	*maps = count_mappings() - w.maps;
-	return *fds > 8 + 3 * (w.board->workers - 1) || *maps > 4 * (w.board->workers - 1);
+	return *fds > 8 + 3 * (w.board->workers - 1) || *maps > 6 * (w.board->workers - 1);
 }
 
 static void check_growth(void)

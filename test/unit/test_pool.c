@@ -82,6 +82,37 @@ static void test_lend_and_return(void **state)
 	assert_int_equal(pool.count, 0);
 }
 
+/* All that is before a position comes back but for one, wherever it is among them. */
+static void test_return_others(void **state)
+{
+	(void)state;
+	for (uint32_t kept = 0; kept < 7; kept++)
+		for (uint32_t head = 0; head < 7; head++) {
+			uint32_t left = 5 - (head < 5 ? head : 5) + (kept < head && kept < 5);
+			struct sc_loans loans;
+			struct sc_pool pool;
+			uint16_t bufs[7];
+
+			assert_int_equal(sc_pool_init(&pool, 8, 8), 0);
+			sc_loans_init(&loans);
+			for (uint32_t i = 0; i < 5; i++)
+				bufs[i] = sc_pool_lend(&pool, &loans, i);
+			bufs[5] = SC_POOL_NONE;
+			bufs[6] = 7; /* not lent */
+			sc_pool_return_others(&pool, &loans, head, SC_POOL_LAST, bufs[kept]);
+			assert_int_equal(loans.count, left);
+			check_ledger(&pool, &loans, 1);
+			if (kept < head && kept < 5)
+				assert_int_equal(loans.first, bufs[kept]);
+			for (uint32_t i = 5; i < 8; i++)
+				(void)sc_pool_lend(&pool, &loans, i);
+			sc_pool_return(&pool, &loans, 5, SC_POOL_FIRST);
+			assert_int_equal(loans.count, 3);
+			check_ledger(&pool, &loans, 1);
+			sc_pool_fini(&pool);
+		}
+}
+
 /* One after the other, each given back: always the same, or all of them in turn. */
 static void test_turn(void **state)
 {
@@ -226,6 +257,7 @@ int main(void)
 		cmocka_unit_test(test_lend_and_return),	    cmocka_unit_test(test_turn),
 		cmocka_unit_test(test_against_model),	    cmocka_unit_test(test_more_than_there_are),
 		cmocka_unit_test(test_one_cannot_take_all), cmocka_unit_test(test_grow),
+		cmocka_unit_test(test_return_others),
 	};
 
 	return cmocka_run_group_tests_name("pool", tests, NULL, NULL);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* hold.c: see hold.h for the rules. */
+#include "hold.h"
+
+#include <string.h>
+#include "log.h"
+#include "seg.h"
+
+bool sc_hold_may_slow(struct sc_peer *peer)
+{
+	int ret = sc_seg_pool_open(peer->seg);
+
+	if (ret)
+		sc_info("%s: its bounce buffers cannot be made writable: %s; answers to it take the "
+			"longer way",
+			peer->address, strerror(-ret));
+	peer->can_return = ret ? SC_REACH_NO : SC_REACH_YES;
+	return !ret;
+}

@@ -1,0 +1,715 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_hold: messages that are answered in the bounce buffer that they came in: that they are, and how; when a buffer is
+ * not held, or not for long; what of a message that is unread in a buffer that its owner is short of; and who closes,
+ * dies or breaks the rules with one.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "atomic.h"
+#include "core_pair.h"
+#include "hold.h"
+#include "record.h"
+#include "tx.h"
+
+#define SIZE 1000
+#define MOST 4096 /* bytes of a bounce buffer */
+
+static struct end pair[2], third;
+static uint8_t from[8192], into[8192];
+
+/* One message, and its receive; `seed` is its tag, too. */
+static void talk(int who, size_t size, uint64_t seed)
+{
+	struct end *sender = &pair[who], *receiver = &pair[!who];
+
+	pattern_fill(from, size, seed);
+	memset(into, 0, size);
+	assert_int_equal(end_recv(receiver, receiver->peer, into, size, seed, SC_TAGGED), 0);
+	assert_int_equal(end_send(sender, sender->peer, from, size, seed, SC_TAGGED), 0);
+	memset(from, 0xee, size); /* it has been taken */
+	expect_sent(sender, from, size);
+	(void)sc_ep_poll(receiver->ep);
+	expect_received(receiver, receiver->peer, into, size, seed);
+	assert_true(pattern_is(into, size, seed));
+}
+
+static uint64_t bounced(int who)
+{
+	return pair[who].ep->counters.tx_bounce;
+}
+
+static uint32_t lent_by(int who)
+{
+	return pair[who].peer->loans.count;
+}
+
+/* pair[1] has read a message of pair[0]'s and holds its buffer. */
+static uint16_t open_holding(const struct sc_ep_attr *attr)
+{
+	pair_open(pair, attr, WAY_CMA);
+	assert_false(sc_hold_has(pair[1].peer));
+	talk(0, SIZE, 1);
+	assert_true(sc_hold_has(pair[1].peer));
+	assert_int_equal(lent_by(0), 1);
+	assert_int_equal(pair[0].peer->returnable, pair[1].peer->held);
+	assert_false(sc_list_empty(&pair[1].ep->holding));
+	return pair[1].peer->held;
+}
+
+/* Post a receive for it and see that it is what was sent. */
+static void expect_waiting(struct end *receiver, size_t size, uint64_t seed)
+{
+	memset(into, 0, size);
+	assert_int_equal(end_recv(receiver, receiver->peer, into, size, seed, SC_TAGGED), 0);
+	(void)sc_ep_poll(receiver->ep);
+	expect_received(receiver, receiver->peer, into, size, seed);
+	assert_true(pattern_is(into, size, seed));
+}
+
+static void send_only(int who, size_t size, uint64_t seed)
+{
+	pattern_fill(from, size, seed);
+	assert_int_equal(end_send(&pair[who], pair[who].peer, from, size, seed, SC_TAGGED | SC_SILENT), 0);
+}
+
+/* All that pair[0] can lend goes to a third, who reads nothing yet. */
+static void lend_all(void)
+{
+	struct sc_peer *to;
+	uint64_t seed = 1000;
+
+	end_open(&third, NULL);
+	to = end_find(&pair[0], &third);
+	do
+		pattern_fill(from, SIZE, seed);
+	while (!end_send(&pair[0], to, from, SIZE, seed, SC_TAGGED | SC_SILENT) &&
+	       to->ep->counters.tx_rdv == 0 && ++seed);
+	assert_true(to->loans.count > 8);
+}
+
+/* And has had them all, unharmed. */
+static void third_reads(void)
+{
+	struct sc_peer *to = end_find(&pair[0], &third);
+	uint32_t lent = to->loans.count;
+
+	third.peer = end_find(&third, &pair[0]);
+	for (uint64_t seed = 1000; seed < 1000 + lent; seed++) {
+		assert_int_equal(end_recv(&third, NULL, into, SIZE, seed, SC_TAGGED), 0);
+		(void)sc_ep_poll(third.ep);
+		expect_received(&third, third.peer, into, SIZE, seed);
+		assert_true(pattern_is(into, SIZE, seed));
+	}
+	end_close(&third);
+}
+
+/* ---- that it is ------------------------------------------------------------------------------ */
+
+/* One buffer does for all, whichever side it is of, and nobody says how far it has read. */
+static void test_in_turn(void **state)
+{
+	static const size_t sizes[] = { 320, 321, 511, 512, 1000, 2048, MOST - 1, MOST };
+
+	(void)state;
+	for (int first = 0; first < 2; first++) {
+		uint64_t head, seed = 0;
+		uint16_t buf;
+
+		pair_open(pair, NULL, WAY_CMA);
+		talk(first, SIZE, ++seed);
+		buf = pair[!first].peer->held;
+		head = sc_load_relaxed_64(&pair[first].peer->tx.consumer->head);
+		for (int n = 0; n < 20; n++) {
+			size_t size = sizes[n % 8];
+
+			assert_int_equal(pair[!first].peer->held, buf);
+			assert_int_equal(pair[first].peer->returnable, buf);
+			talk(!first, size, ++seed);
+			assert_int_equal(lent_by(0) + lent_by(1), 0);
+			assert_false(sc_hold_has(pair[!first].peer));
+			assert_true(sc_list_empty(&pair[!first].ep->holding));
+			assert_int_equal(pair[first].ep->pool.free_first, buf);
+			talk(first, size, ++seed);
+			assert_int_equal(lent_by(first), 1);
+		}
+		assert_int_equal(sc_load_relaxed_64(&pair[first].peer->tx.consumer->head), head);
+		assert_int_equal(bounced(first), 21);
+		assert_int_equal(bounced(!first), 20);
+		for (int n = 0; n < 2 * SC_ABI_RING_LINES; n++) { /* and around the rings */
+			talk(!first, sizes[n % 8], ++seed);
+			talk(first, sizes[(n + 3) % 8], ++seed);
+		}
+		assert_int_equal(pair[first].ep->pool.have, pair[!first].ep->pool.have);
+		assert_int_equal(pair[!first].ep->counters.quarantines, 0);
+		pair_close(pair);
+	}
+}
+
+/* Both send before either looks. */
+static void test_at_once(void **state)
+{
+	(void)state;
+	pair_open(pair, NULL, WAY_CMA);
+	for (uint64_t seed = 1; seed < 300; seed += 2) {
+		send_only(0, SIZE, seed);
+		send_only(1, SIZE, seed + 1);
+		expect_waiting(&pair[1], SIZE, seed);
+		expect_waiting(&pair[0], SIZE, seed + 1);
+		assert_in_range(lent_by(0) + lent_by(1), 0, 2);
+		/* what each has lent the other holds, or has written into */
+		for (int who = 0; who < 2; who++)
+			assert_int_equal(lent_by(who), sc_hold_has(pair[!who].peer));
+	}
+	pair_close(pair);
+}
+
+/* To itself: who holds is who has lent. */
+static void test_to_itself(void **state)
+{
+	struct sc_peer *self;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	self = end_find(&pair[0], &pair[0]);
+	for (uint64_t seed = 1; seed < 300; seed++) {
+		pattern_fill(from, SIZE, seed);
+		assert_int_equal(end_send(&pair[0], self, from, SIZE, seed, SC_TAGGED | SC_SILENT), 0);
+		ends_settle(pair, 1);
+		assert_int_equal(end_recv(&pair[0], NULL, into, SIZE, seed, SC_TAGGED), 0);
+		(void)sc_ep_poll(pair[0].ep);
+		expect_received(&pair[0], self, into, SIZE, seed);
+		assert_true(pattern_is(into, SIZE, seed));
+	}
+	end_close(&pair[0]);
+}
+
+/* Receives of every kind, posted before it and after. */
+static void test_kinds_of_receive(void **state)
+{
+	enum { PLAIN, SHORT, VECTOR, MULTI, KINDS };
+
+	(void)state;
+	for (int kind = 0; kind < KINDS; kind++)
+		for (int late = 0; late < 2; late++)
+			for (int tagged = 0; tagged < 2; tagged++) {
+				uint32_t flags = tagged ? SC_TAGGED : 0;
+				struct iovec iov[2] = { { into, kind == SHORT ? 500 : 4000 } };
+				size_t done = kind == SHORT ? 500 : SIZE;
+				struct sc_comp comp;
+
+				if (kind == MULTI && tagged)
+					continue;
+				if (kind == VECTOR) {
+					iov[0].iov_len = 300;
+					iov[1] = (struct iovec){ into + 300, 3000 };
+				}
+				open_holding(NULL);
+				pattern_fill(from, SIZE, 7);
+				memset(into, 0, sizeof(into));
+				for (int n = 0; n < 2; n++) {
+					if (n == late)
+						assert_int_equal(
+							end_recvv(&pair[0], NULL, iov,
+								  1 + (kind == VECTOR), 7, 0,
+								  flags | (kind == MULTI ? SC_RECV_MULTI
+											 : 0),
+								  into),
+							0);
+					else
+						assert_int_equal(end_send(&pair[1], pair[1].peer, from,
+									  SIZE, 7, flags | SC_SEND_DATA),
+								 0);
+					(void)sc_ep_poll(pair[0].ep);
+				}
+				comp = comp_take(&pair[0].rx);
+				assert_int_equal(comp.err, kind == SHORT ? EMSGSIZE : 0);
+				assert_int_equal(comp.len, done);
+				assert_int_equal(comp.olen, SIZE - done);
+				assert_int_equal(comp.data, ~7ull);
+				assert_true(comp.flags & SC_COMP_DATA);
+				assert_true(pattern_is(into, done, 7));
+				assert_int_equal(lent_by(0), 0);
+				assert_int_equal(lent_by(1), 0);
+				assert_int_equal(pair[0].ep->counters.rx_unexpected, late);
+				assert_int_equal(pair[0].peer->units_held, 0);
+				pair_close(pair);
+			}
+}
+
+/* ---- that it is not -------------------------------------------------------------------------- */
+
+/* Sizes that go another way leave it where it is. */
+static void test_other_sizes(void **state)
+{
+	static const size_t sizes[] = { 0, 8, 96, 319, MOST + 1, 8192 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint16_t buf = open_holding(NULL);
+
+		talk(1, sizes[i], 2);
+		assert_int_equal(lent_by(1), (sizes[i] + MOST - 1) / MOST * (sizes[i] > 319));
+		assert_int_equal(pair[1].peer->held, buf);
+		talk(1, SIZE, 3);
+		assert_int_equal(lent_by(0), 0);
+		pair_close(pair);
+	}
+}
+
+/* Who does not answer gives it back, after a while; at once with another, or before it sleeps. */
+static void test_given_back(void **state)
+{
+	enum { POLLS, ANOTHER, SLEEP, HOWS };
+
+	(void)state;
+	for (int how = 0; how < HOWS; how++) {
+		uint64_t head;
+
+		open_holding(NULL);
+		head = pair[1].peer->rx.head;
+		assert_true(sc_load_relaxed_64(&pair[0].peer->tx.consumer->head) < head);
+		if (how == POLLS) {
+			for (int n = 0; n < SC_HOLD_POLLS - 4; n++)
+				(void)sc_ep_poll(pair[1].ep);
+			assert_true(sc_hold_has(pair[1].peer));
+			for (int n = 0; n < 8; n++)
+				(void)sc_ep_poll(pair[1].ep);
+		} else if (how == ANOTHER) {
+			talk(0, SIZE, 2);
+			head++;
+		} else {
+			struct sc_sleep sleep;
+			int64_t limit = INT64_MAX;
+
+			while (sc_ep_poll(pair[1].ep))
+				;
+			assert_true(sc_hold_has(pair[1].peer));
+			assert_int_equal(sc_ep_rest(pair[1].ep, &sleep, &limit), 0);
+			sc_ep_rise(pair[1].ep);
+		}
+		assert_false(sc_hold_has(pair[1].peer));
+		assert_true(sc_list_empty(&pair[1].ep->holding));
+		assert_int_equal(sc_load_relaxed_64(&pair[0].peer->tx.consumer->head), head);
+		talk(1, SIZE, 3); /* in one of its own */
+		assert_int_equal(lent_by(1), 1);
+		lend_all(); /* and it is one of those */
+		assert_int_equal(lent_by(0), 0);
+		assert_int_equal(pair[0].peer->returnable, SC_POOL_NONE);
+		third_reads();
+		pair_close(pair);
+	}
+}
+
+/* No more than one at a time, none of a pool that is short, none that is filled past the caches. */
+static void test_not_to_be_held(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *to;
+
+	(void)state;
+	open_holding(NULL);
+	send_only(0, SIZE, 2);
+	send_only(0, SIZE, 3);
+	expect_waiting(&pair[1], SIZE, 2);
+	expect_waiting(&pair[1], SIZE, 3);
+	assert_false(sc_hold_has(pair[1].peer));
+	pair_close(pair);
+
+	pair_open(pair, NULL, WAY_CMA);
+	lend_all();
+	to = end_find(&pair[0], &third);
+	while (sc_record_may_lend(to, 1, 0) && sc_pool_has(&pair[0].ep->pool, pair[0].ep->pool.have / 2))
+		(void)sc_pool_lend(&pair[0].ep->pool, &to->loans, to->tx.tail);
+	talk(0, SIZE, 1);
+	assert_false(sc_hold_has(pair[1].peer));
+	end_close(&third);
+	pair_close(pair);
+
+	attr.config.fill = SC_FILL_STREAMED;
+	pair_open(pair, &attr, WAY_CMA);
+	talk(0, SC_FILL_STREAM_MIN, 1);
+	assert_false(sc_hold_has(pair[1].peer));
+	talk(0, SC_FILL_STREAM_MIN - 1, 2);
+	assert_true(sc_hold_has(pair[1].peer));
+	talk(1, SC_FILL_STREAM_MIN, 3);
+	assert_true(sc_hold_has(pair[1].peer));
+	assert_int_equal(lent_by(1), 1);
+	talk(1, SC_FILL_STREAM_MIN - 1, 4);
+	assert_int_equal(lent_by(0), 0);
+	pair_close(pair);
+}
+
+/* Nobody who has not come to the owner is lent one so: it could not tell a message in it from one that is not there. */
+static void test_not_come(void **state)
+{
+	(void)state;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], NULL);
+	pair[0].peer = end_find(&pair[0], &pair[1]);
+	for (uint64_t seed = 1; seed < 9; seed++)
+		send_only(0, SIZE, seed);
+	pair[1].peer = end_find(&pair[1], &pair[0]);
+	for (uint64_t seed = 1; seed < 9; seed++) {
+		expect_waiting(&pair[1], SIZE, seed);
+		assert_false(sc_hold_has(pair[1].peer));
+	}
+	assert_int_equal(pair[0].peer->returnable, SC_POOL_NONE);
+	pair_close(pair);
+}
+
+/* Its buffers cannot be written to, as this process has too many mappings: all goes the longer way. */
+static void test_not_writable(void **state)
+{
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	pair_open(pair, NULL, WAY_CMA);
+	core_failing("seg.mprotect", ENOMEM);
+	for (uint64_t seed = 1; seed < 40; seed += 2) {
+		talk(0, SIZE, seed);
+		assert_false(sc_hold_has(pair[1].peer));
+		talk(1, SIZE, seed + 1);
+	}
+	assert_int_equal(pair[1].peer->can_return, SC_REACH_NO);
+	core_failing(NULL, 0);
+	pair_close(pair);
+}
+
+/* ---- a message that is unread ---------------------------------------------------------------- */
+
+/* The head has passed it and the owner wants buffers: it stays until the message has been read. */
+static void test_head_is_ahead(void **state)
+{
+	(void)state;
+	for (uint64_t more = 0; more < 3; more++) {
+		uint16_t buf = open_holding(NULL);
+
+		send_only(1, SIZE, 2);
+		for (uint64_t seed = 3; seed < 3 + more; seed++) /* others, read too */
+			talk(0, SIZE, seed);
+		sc_peer_publish(pair[1].peer);
+		send_only(0, SIZE, 9); /* and one that is not */
+		assert_int_equal(lent_by(0), 2 + more);
+		lend_all();
+		assert_int_equal(lent_by(0), 2);
+		assert_int_equal(pair[0].peer->loans.first, buf);
+		expect_waiting(&pair[0], SIZE, 2);
+		assert_int_equal(lent_by(0), 1);
+		expect_waiting(&pair[1], SIZE, 9);
+		third_reads();
+		pair_close(pair);
+	}
+}
+
+/* What was lent before it comes back all the same. */
+static void test_others_come_back(void **state)
+{
+	uint64_t seed = 1;
+
+	(void)state;
+	pair_open(pair, NULL, WAY_CMA);
+	for (; seed < 4; seed++) {
+		talk(0, SIZE, seed);
+		for (int n = 0; n < SC_HOLD_POLLS + 8; n++)
+			(void)sc_ep_poll(pair[1].ep);
+	}
+	assert_int_equal(lent_by(0), 3);
+	assert_int_equal(pair[0].peer->returnable,
+			 pair[0].peer->loans.first); /* the first, as far as it knows */
+	lend_all();
+	assert_int_equal(lent_by(0), 0);
+	third_reads();
+	(void)sc_record_may_lend(pair[0].peer, pair[0].ep->pool.count, 0); /* asks for all */
+	talk(0, SIZE, ++seed);
+	assert_true(sc_hold_has(pair[1].peer));
+	talk(1, SIZE, ++seed);
+	assert_int_equal(lent_by(0), 0);
+	assert_int_equal(pair[0].peer->tx.head, pair[0].peer->tx.tail); /* all of it has been read */
+	pair_close(pair);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* Its writer closes, and the owner hears of that before it reads the message. */
+static void test_writer_closes(void **state)
+{
+	(void)state;
+	for (int posts = 0; posts < 2; posts++) {
+		open_holding(NULL);
+		send_only(1, SIZE, 2);
+		end_close(&pair[1]);
+		if (posts)
+			assert_true(end_send(&pair[0], pair[0].peer, from, 8, 3, SC_TAGGED) < 0);
+		assert_int_equal(lent_by(0), 1);
+		lend_all();
+		ends_settle(pair, 1);
+		assert_int_equal(pair[0].peer->feed, SC_FEED_DONE);
+		memset(into, 0, SIZE);
+		assert_int_equal(end_recv(&pair[0], NULL, into, SIZE, 2, SC_TAGGED), 0);
+		expect_received(&pair[0], pair[0].peer, into, SIZE, 2);
+		assert_true(pattern_is(into, SIZE, 2));
+		assert_int_equal(lent_by(0), 0);
+		third_reads();
+		end_close(&pair[0]);
+	}
+}
+
+/* Its owner closes: who holds it writes to nobody. */
+static void test_owner_closes(void **state)
+{
+	(void)state;
+	for (int polls = 0; polls < 2; polls++) {
+		open_holding(NULL);
+		end_close(&pair[0]);
+		if (polls)
+			ends_settle(&pair[1], 1);
+		assert_true(end_send(&pair[1], pair[1].peer, from, SIZE, 2, SC_TAGGED) < 0);
+		ends_settle(&pair[1], 1);
+		assert_false(sc_hold_has(pair[1].peer));
+		assert_true(sc_list_empty(&pair[1].ep->holding));
+		end_close(&pair[1]);
+	}
+}
+
+/* Given up, it may be in the midst of writing: what it could write to stays lent until it has gone, and no more. */
+static void test_given_up(void **state)
+{
+	(void)state;
+	open_holding(NULL);
+	send_only(0, SIZE, 2);
+	send_only(0, SIZE, 3);
+	assert_int_equal(lent_by(0), 3);
+	sc_peer_quarantine(pair[0].peer, -EPROTO, "a test says so");
+	assert_int_equal(lent_by(0), 1);
+	assert_int_equal(pair[0].peer->loans.first, pair[1].peer->held);
+	assert_int_equal(pair[0].peer->loans.last, pair[1].peer->held);
+	lend_all();
+	assert_int_equal(lent_by(0), 1);
+	memset(sc_seg_buf(pair[1].peer->seg, pair[1].peer->held), 0x77, MOST);
+	ends_settle(pair, 2);
+	assert_int_equal(pair[1].peer->link, SC_LINK_DOWN);
+	assert_false(sc_hold_has(pair[1].peer));
+	assert_int_equal(lent_by(0), 0); /* it has seen that, and departed */
+	assert_int_equal(pair[0].peer->returnable, SC_POOL_NONE);
+	third_reads();
+	pair_close(pair);
+}
+
+struct writer {
+	char address[SC_ADDR_SIZE];
+	bool writes;
+};
+
+static void writer_child(struct child *self, void *arg)
+{
+	const struct writer *writer = arg;
+	struct sc_ep_attr attr = end_attr();
+	struct end own;
+
+	child_on_its_own();
+	end_open(&own, &attr);
+	CHILD_CHECK(!sc_peer_get(own.ep, writer->address, &own.peer));
+	CHILD_CHECK(!end_recv(&own, NULL, into, SIZE, 1, SC_TAGGED));
+	CHILD_CHECK(!end_send(&own, own.peer, from, 8, 0, SC_TAGGED));
+	while (!sc_cq_peek(&own.rx))
+		sc_ep_poll(own.ep);
+	CHILD_CHECK(sc_hold_has(own.peer));
+	pattern_fill(from, SIZE, 2);
+	if (writer->writes) {
+		CHILD_CHECK(!end_send(&own, own.peer, from, SIZE, 2, SC_TAGGED));
+		CHILD_CHECK(!own.peer->loans.count);
+	}
+	child_tell(self, "");
+	child_wait(self);
+}
+
+/* It is killed while it holds it, or once it has written its message, which is read all the same. */
+static void test_writer_dies(void **state)
+{
+	(void)state;
+	for (int writes = 0; writes < 2; writes++) {
+		struct writer writer = { .writes = writes };
+		struct child child;
+		char line[CHILD_LINE];
+
+		end_open(&pair[0], NULL);
+		memcpy(writer.address, sc_ep_address(pair[0].ep), SC_ADDR_SIZE);
+		assert_int_equal(end_recv(&pair[0], NULL, into, 8, 0, SC_TAGGED), 0);
+		child_spawn(&child, writer_child, &writer);
+		while (!sc_cq_peek(&pair[0].rx))
+			sc_ep_poll(pair[0].ep);
+		pair[0].peer = (struct sc_peer *)comp_take(&pair[0].rx).source;
+		send_only(0, SIZE, 1); /* connects */
+		assert_int_equal(read(child.up, line, sizeof(line)), sizeof(line));
+		child_kill(&child);
+		if (writes) {
+			memset(into, 0, SIZE);
+			assert_int_equal(end_recv(&pair[0], NULL, into, SIZE, 2, SC_TAGGED), 0);
+		}
+		while (pair[0].peer->feed != SC_FEED_DONE)
+			sc_ep_poll(pair[0].ep);
+		if (writes) {
+			expect_received(&pair[0], pair[0].peer, into, SIZE, 2);
+			assert_true(pattern_is(into, SIZE, 2));
+		}
+		assert_int_equal(lent_by(0), 0);
+		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
+		assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
+		end_close(&pair[0]);
+	}
+}
+
+/* ---- who breaks the rules -------------------------------------------------------------------- */
+
+enum bad { NOT_LENT, NOT_FOR_THAT, NO_BUFFER, TOO_LONG, ACKED, IN_PARTS, TWO_LINES, TWICE, UNLENT, BADS };
+
+static void bad_return(enum bad bad)
+{
+	struct sc_peer *peer = pair[1].peer;
+	struct sc_abi_line *line;
+	struct sc_abi_bounce record = { .tag = 5, .bufs = { peer->held } };
+	uint32_t flags = SC_ABI_F_TAGGED, lines = 1, size = SIZE;
+
+	switch (bad) {
+	case NOT_LENT:
+		record.bufs[0] ^= 1;
+		break;
+	case NOT_FOR_THAT: /* of two */
+		send_only(0, SIZE, 77);
+		record.bufs[0] = pair[0].peer->loans.last;
+		assert_int_not_equal(record.bufs[0], peer->held);
+		break;
+	case NO_BUFFER:
+		record.bufs[0] = SC_POOL_NONE;
+		break;
+	case TOO_LONG:
+		size = MOST + 1;
+		break;
+	case ACKED:
+		flags |= SC_ABI_F_ACK;
+		break;
+	case IN_PARTS:
+		flags |= SC_ABI_F_PARTS;
+		break;
+	case TWO_LINES:
+		lines = 2;
+		break;
+	case TWICE:
+		talk(1, SIZE, 4);
+		break;
+	case UNLENT: /* there is none */
+		talk(1, SIZE, 4);
+		record.bufs[0] = SC_POOL_NONE;
+		break;
+	default:
+		break;
+	}
+	line = sc_ring_reserve(&peer->tx);
+	memcpy(line->bytes, &record, sizeof(record));
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RETURN, flags, lines, size), 1);
+}
+
+static void test_bad_returns(void **state)
+{
+	(void)state;
+	for (enum bad bad = 0; bad < BADS; bad++)
+		for (int posted = 0; posted < 2; posted++) {
+			struct sc_pool *pool;
+
+			open_holding(NULL);
+			pool = &pair[0].ep->pool;
+			if (posted)
+				assert_int_equal(end_recv(&pair[0], NULL, from, 8192, 5, SC_TAGGED), 0);
+			bad_return(bad);
+			(void)sc_ep_poll(pair[0].ep);
+			if (bad == TWO_LINES) { /* longer than it need be, no more */
+				assert_int_equal(pair[0].ep->counters.quarantines, 0);
+				assert_int_equal(lent_by(0), 0);
+				pair_close(pair);
+				continue;
+			}
+			assert_int_equal(pair[0].ep->counters.quarantines, 1);
+			assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
+			assert_null(sc_cq_peek(&pair[0].rx));
+			assert_int_equal(pool->free_count + lent_by(0), pool->have);
+			ends_settle(pair, 2);
+			assert_int_equal(pool->free_count, pool->have);
+			pair_close(pair);
+		}
+}
+
+/* A head that goes back, or past what there is, behind a message that said how far it had read. */
+static void test_bad_heads(void **state)
+{
+	(void)state;
+	for (int past = 0; past < 2; past++) {
+		struct sc_ring_tx *tx;
+
+		open_holding(NULL);
+		talk(1, SIZE, 2);
+		tx = &pair[0].peer->tx;
+		assert_int_equal(tx->head, tx->tail);
+		assert_true(tx->said < tx->head);
+		/* its own word is older, and that is right */
+		for (int n = 0; n < 2; n++) {
+			assert_int_equal(sc_ring_refresh(tx), 0);
+			assert_int_equal(tx->head, tx->tail);
+		}
+		sc_store_release_64(&tx->consumer->head, past ? tx->tail + 1 : tx->said - 1);
+		assert_int_equal(sc_ring_refresh(tx), -EPROTO);
+		pair_close(pair);
+	}
+}
+
+/* Who is lent a buffer so whose number cannot be is no worse than any other. */
+static void test_bad_lender(void **state)
+{
+	(void)state;
+	for (int posted = 0; posted < 2; posted++) {
+		struct sc_abi_bounce record = { .tag = 5, .bufs = { SC_POOL_NONE } };
+		struct sc_abi_line *line;
+
+		open_holding(NULL);
+		if (posted)
+			assert_int_equal(end_recv(&pair[1], NULL, from, 8192, 5, SC_TAGGED), 0);
+		line = sc_ring_reserve(&pair[0].peer->tx);
+		memcpy(line->bytes, &record, sizeof(record));
+		sc_ring_commit(&pair[0].peer->tx,
+			       sc_ring_ctl(SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURN, 1, 0), 1);
+		(void)sc_ep_poll(pair[1].ep);
+		/* of no bytes, which need no buffer */
+		assert_int_equal(pair[1].ep->counters.quarantines, 0);
+		assert_int_not_equal(pair[1].peer->held, SC_POOL_NONE - 1);
+		talk(1, SIZE, 6);
+		pair_close(pair);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_in_turn),		 cmocka_unit_test(test_at_once),
+		cmocka_unit_test(test_to_itself),	 cmocka_unit_test(test_kinds_of_receive),
+		cmocka_unit_test(test_other_sizes),	 cmocka_unit_test(test_given_back),
+		cmocka_unit_test(test_not_to_be_held),	 cmocka_unit_test(test_not_come),
+		cmocka_unit_test(test_not_writable),	 cmocka_unit_test(test_head_is_ahead),
+		cmocka_unit_test(test_others_come_back), cmocka_unit_test(test_writer_closes),
+		cmocka_unit_test(test_owner_closes),	 cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_writer_dies),	 cmocka_unit_test(test_bad_returns),
+		cmocka_unit_test(test_bad_heads),	 cmocka_unit_test(test_bad_lender),
+	};
+
+	(void)child_private_shm("mode=1777");
+	return cmocka_run_group_tests(tests, pair_setup, NULL);
+}
