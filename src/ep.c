@@ -44,7 +44,7 @@
  * Defaults, measured with test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in microseconds:
  *
  *   inline_max  256 B: 0.105 inline, 0.120 bounce; 384 B: 0.120 and 0.124; 512 B: 0.159 and 0.124; 872 B: 0.213 and
- *               0.135: so what a record can hold, but from SC_FILL_MIN on only if there is no buffer. More than
+ *               0.135: so what a record can hold, but from SC_TX_BUFFER_MIN on only if there is no buffer. More than
  *               INLINE_ALWAYS (tx.c) only while half of the ring is free
  *   buf_size    4 and 16 KiB in buffers of 2048 B: 0.28 and 0.75, of 4096 B: 0.24 and 0.64, of 8192 B: 0.24 and 0.60,
  *               which would take twice the memory; far apart 1.17 and 2.84, 0.87 and 2.09

@@ -41,7 +41,7 @@
  * A ring's lines are written by plain stores, and are cleaned where that keeps them in a cache and they are not fetched
  * ahead (ring.h).
  *
- * From SC_FILL_MIN on a buffer is better than the ring's lines too, as what is in it is aligned as it was, and not cut
+ * From SC_FILL_MIN on (see SC_TX_BUFFER_MIN) a buffer is better than the ring's lines too, as what is in it is aligned as it was, and not cut
  * into what a line holds: of messages of 512, 640 and 872 B in turn with those in records 0.78, 0.75 and 0.63 of the
  * time on that Zen 5, and windows 1.7, 1.6 and 1.5 times as fast (256 and 384 B: 1.15 and 1.04 of the time, windows 1.5
  * and 1.6); on the Zen 4, apart and streamed, 0.83, 0.72 and 0.70, and 1.4, 1.4 and 1.7. Smaller fills are plain
@@ -118,10 +118,14 @@ static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *fro
  */
 #define SC_FILL_STREAM_MIN 1024
 
-/* Does a fill of so many bytes go past the caches? */
-static inline bool sc_fill_streams(const struct sc_fill *fill, size_t size)
+/*
+ * Is a buffer of one's own better for so many bytes than one that has just been read (hold.h)? As it is filled past the
+ * caches; or as a trial is to find out which way is the best for those.
+ */
+static inline bool sc_fill_is_better(const struct sc_fill *fill, size_t size)
 {
-	return fill->way == SC_FILL_STREAMED && size >= SC_FILL_STREAM_MIN;
+	return (fill->way == SC_FILL_STREAMED && size >= SC_FILL_STREAM_MIN) ||
+	       (fill->trying && size >= SC_FILL_MIN);
 }
 
 /* Bytes that are worth being fetched ahead. */
@@ -142,7 +146,7 @@ static inline void sc_fill_fetch(struct sc_fill *fill, const void *next, size_t 
 }
 
 /*
- * What could be filled, SC_FILL_MIN bytes or more, and goes another way: it counts as a fill, so that a trial comes of
+ * What could be filled, SC_FILL_MIN bytes or more, and goes another way, or into lines that are here: it counts as a fill, so that a trial comes of
  * it too. True: there is one, which needs it in buffers.
  */
 static inline bool sc_fill_has_trial(struct sc_fill *fill)
@@ -150,6 +154,12 @@ static inline bool sc_fill_has_trial(struct sc_fill *fill)
 	if (!fill->trying && fill->pause && !--fill->left)
 		sc_fill_begin_slow(fill);
 	return fill->trying;
+}
+
+/* The same of any size: less than SC_FILL_MIN tells nothing. */
+static inline bool sc_fill_wants(struct sc_fill *fill, size_t size)
+{
+	return size >= SC_FILL_MIN && sc_fill_has_trial(fill);
 }
 
 /*

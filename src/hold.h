@@ -13,7 +13,7 @@
  * (where they share none what goes past the caches is faster from 1 KiB on, see fill.h.) Nor is there anything to be
  * said of how far the ring is read, which is a line each time, too.
  *
- * The owner decides which buffer may be held (SC_ABI_F_RETURN): of one peer one at a time, while it has most of them
+ * The owner decides which buffer may be held (SC_ABI_F_RETURN): of one peer one at a time, while it has enough of them
  * left. So it knows which one may be written to by the peer, and takes no other for a message; and that one it lends to
  * nobody else before it has read the message, or knows that there is none: a head that has passed it is believed when
  * nothing of the peer's is unread (record.c); or the peer has gone.
@@ -22,7 +22,7 @@
  * has to be given back before it is sent: no poll ends with such (poll_ring() in rx.c).
  *
  * Held for SC_HOLD_POLLS at most, as the owner may be short of buffers: then, and with whatever else is given back
- * (sc_peer_publish()), and before anybody sleeps, it goes back without a message.
+ * (sc_peer_publish()), and before the endpoint is slept on, it goes back without a message.
  *
  * If this process dies while it holds one, or writes to it, the owner takes it back as anything that was lent; once the
  * record is published the message is in the owner's own memory. If the owner dies, its memory stays as long as it is
@@ -59,13 +59,14 @@ bool sc_hold_may_slow(struct sc_peer *peer);
 
 /*
  * This buffer of a connected peer's, which may come back with a message, has been read; `behind`: in the ring, behind
- * its record. False: it is to be given back as others are.
+ * its record. False: it is to be given back as others are; an endpoint whose messages never go the short way (tx.c)
+ * answers in none.
  */
 static inline bool sc_hold_begin(struct sc_peer *peer, uint16_t buf, uint64_t behind)
 {
 	struct sc_ep *ep = peer->ep;
 
-	if (!peer->tx.lines || peer->can_return == SC_REACH_NO)
+	if (!peer->tx.lines || !ep->short_end || peer->can_return == SC_REACH_NO)
 		return false;
 	if (__builtin_expect(peer->can_return == SC_REACH_UNKNOWN, 0) && !sc_hold_may_slow(peer))
 		return false;

@@ -206,6 +206,7 @@ static bool has_unread(struct sc_peer *peer)
 	if (peer->link != SC_LINK_UP || !peer->loans.count || peer->seg->lender == peer->ep->seg ||
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
+	/* nothing is lent any more, so what may be coming back with a message stays as it is */
 	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
 	return peer->loans.count;
 }

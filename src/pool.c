@@ -7,7 +7,7 @@
 
 int sc_pool_init(struct sc_pool *pool, uint32_t count, uint32_t have)
 {
-	*pool = (struct sc_pool){ .count = count, .most = count };
+	*pool = (struct sc_pool){ .count = count, .most = count, .warm = SC_POOL_NONE };
 	pool->next = calloc(count, sizeof(*pool->next));
 	pool->at = calloc(count, sizeof(*pool->at));
 	if (!pool->next || !pool->at) {

@@ -3,9 +3,9 @@
  * pool.h: the private ledger of an endpoint's bounce buffers: which are free, which are lent to whom.
  *
  * A buffer is lent with a record: it is named in the line at ring position `at` of one peer's ring and
- * comes back when that peer's head has passed the position. Records are read in order, so the loans of a
- * peer are a queue and its head is the only word that gives buffers back. Nothing of this is shared: a
- * peer can keep what it was lent, never take or free another's. When a peer is gone, sc_pool_reclaim()
+ * comes back when that peer's head has passed the position, or a message in one of them has told the same (hold.h).
+ * Records are read in order, so the loans of a peer are a queue and nothing else gives buffers back. Nothing of this is
+ * shared: a peer can keep what it was lent, never take or free another's. When a peer is gone, sc_pool_reclaim()
  * takes its loans back. What is lent to answer a peer's gets is a queue apart, by the number of the answer
  * instead of a position (serve.c).
  *
@@ -38,6 +38,7 @@ struct sc_pool {
 	uint32_t count; /* that may be counted on: `most`, or `have` where there is no memory for more */
 	uint32_t most;
 	uint32_t short_of; /* times that more were wanted since then */
+	uint16_t warm; /* free, and has just been read here, so that its lines are in this processor's cache; or none */
 	uint16_t *next; /* by buffer */
 	uint64_t *at;	/* by buffer: ring position it was lent at */
 };
@@ -62,16 +63,28 @@ static inline bool sc_pool_has(const struct sc_pool *pool, uint32_t buffers)
 	return pool->free_count >= buffers;
 }
 
+/* Is the one that is lent next warm? */
+static inline bool sc_pool_is_warm(const struct sc_pool *pool)
+{
+	return pool->free_first == pool->warm && pool->free_count;
+}
+
 static inline void sc_loans_init(struct sc_loans *loans)
 {
 	*loans = (struct sc_loans){ SC_POOL_NONE, SC_POOL_NONE, 0 };
+}
+
+/* Those that are not lent, with memory or without. */
+static inline uint32_t sc_pool_left(const struct sc_pool *pool)
+{
+	return pool->free_count + (pool->count - pool->have);
 }
 
 /* May this borrower have `buffers` more, with `reserve` left free besides? */
 static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_loans *loans,
 				    uint32_t buffers, uint32_t reserve)
 {
-	uint32_t left = pool->free_count + (pool->count - pool->have);
+	uint32_t left = sc_pool_left(pool);
 
 	return left >= buffers + reserve && loans->count + buffers <= 4 * (left - buffers - reserve) + 4;
 }
@@ -83,6 +96,7 @@ static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans
 
 	pool->free_first = pool->next[buf];
 	pool->free_count--;
+	pool->warm = SC_POOL_NONE;
 	pool->at[buf] = at;
 	pool->next[buf] = SC_POOL_NONE;
 	if (loans->count++)

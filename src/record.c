@@ -4,7 +4,8 @@
  * lists of segments. And the reading of those lists.
  *
  * Buffers are lent with the record that is written next: nothing may be written to the peer's ring between
- * sc_record_lend() and its commit, and they come back when the ring's head has passed it (pool.h).
+ * sc_record_lend() and its commit, and they come back when the ring's head has passed it (pool.h), or with a message
+ * (hold.h).
  *
  * If this process dies before the commit, nothing has been said. If the peer dies, its loans come back as
  * pool.h says.
@@ -21,10 +22,6 @@
 /* So many times short of buffers, and memory for more is asked for again where there was none. */
 #define AGAIN 1024
 
-/* Buffers, and lines, that it may have read and not said so, or have been written just now. */
-#define UNSAID 4
-#define UNSAID_LINES (SC_ABI_RING_LINES / 2)
-
 /*
  * May a buffer that the peer's head has passed be coming back with a message? The head passes it whether there is one or
  * not; but the message was in the ring before: so there is none once nothing of the peer's is unread.
@@ -33,7 +30,7 @@ static bool may_be_returning(struct sc_peer *peer)
 {
 	if (peer->returnable == SC_POOL_NONE || peer->ep->pool.at[peer->returnable] >= peer->tx.head)
 		return false;
-	if (sc_ring_peek(&peer->rx))
+	if (!peer->rx.lines || sc_ring_peek(&peer->rx))
 		return true;
 	peer->returnable = SC_POOL_NONE;
 	return false;
@@ -49,8 +46,7 @@ static void take_back(struct sc_peer *peer, uint32_t newest)
 				      peer->returnable);
 	else
 		sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, turn);
-	peer->is_behind = peer->loans.count > newest + UNSAID;
-	peer->is_behind |= peer->tx.tail - peer->tx.head > UNSAID_LINES;
+	sc_record_judge(peer, newest);
 }
 
 /* Learn how far the peer is, and take back what it has read. */

@@ -102,6 +102,17 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 		sc_record_reuse_slow(peer, buffers);
 }
 
+/* Buffers, and lines, that it may have read and not said so, or have been written just now. */
+#define SC_RECORD_UNSAID 4
+#define SC_RECORD_UNSAID_LINES (SC_ABI_RING_LINES / 2)
+
+/* Is the peer behind, by what is known of it? The last `newest` buffers have been lent just now. */
+static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
+{
+	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID ||
+			  peer->tx.tail - peer->tx.head > SC_RECORD_UNSAID_LINES;
+}
+
 /* Is this the buffer that may come back with a message? */
 static inline bool sc_record_is_returnable(const struct sc_peer *peer, uint16_t buf)
 {
@@ -120,7 +131,9 @@ static inline void sc_record_returned(struct sc_peer *peer)
 	sc_ring_learn(&peer->tx, head);
 	head = head > peer->tx.head ? head : peer->tx.head;
 	sc_pool_return(pool, &peer->loans, head, SC_POOL_FIRST);
+	pool->warm = peer->returnable;
 	peer->returnable = SC_POOL_NONE;
+	sc_record_judge(peer, 0);
 }
 
 /* Behind the commit of a message of `size` bytes in buffers: the one that is lent next may be fetched for another. */

@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include "deliver.h"
+#include "hold.h"
 #include "peer.h"
 #include "rma.h"
 #include "rx.h"
@@ -67,6 +68,8 @@ static struct sc_rx_msg *look(struct sc_ep *ep, const struct sc_recv *recv)
 	struct sc_rx_msg *msg = sc_waiting_find(ep->rxq, recv);
 	uint32_t looks = PEEK_LOOKS + ep->inbound_count;
 
+	ep->polls++;
+	sc_peers_give_back(ep, SC_HOLD_POLLS);
 	if (sc_peers_changed(ep))
 		sc_peers_review(ep);
 	sc_deliver_progress(ep);

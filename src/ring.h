@@ -32,9 +32,9 @@
 /* The writer's side. */
 struct sc_ring_tx {
 	struct sc_abi_line *lines; /* NULL: not connected */
-	uint64_t tail, head;	   /* lines written; lines known to be read, */
-	uint64_t said;		   /* as the reader's own word has it, which may be older */
-	uint64_t held;		   /* from this one on they are not to be written again yet */
+	uint64_t tail, head;	   /* lines written; lines that may be written again: */
+	uint64_t known, held;	   /* those known to be read, before this one, which is not to be written again yet */
+	uint64_t said;		   /* lines read as the reader's own word has it, which may be older */
 	uint64_t lap;		   /* at its place in ctl */
 	uint32_t at;		   /* tail modulo the ring's lines */
 	struct sc_abi_consumer *consumer;
@@ -88,9 +88,9 @@ static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const 
 /* It is known that the reader has read the lines before `head`, which is no further than the tail. */
 static inline void sc_ring_learn(struct sc_ring_tx *tx, uint64_t head)
 {
-	head = head < tx->held ? head : tx->held;
-	if (head > tx->head)
-		tx->head = head;
+	if (head > tx->known)
+		tx->known = head;
+	tx->head = tx->known < tx->held ? tx->known : tx->held;
 }
 
 /* Learn how far the reader is, of its own word. -EPROTO: it cannot be there. */

@@ -17,8 +17,9 @@
  * inside the mapping whatever is written to the shared page later. An attacher's death leaves nothing.
  *
  * What an attacher has no business to write is read-only in its mapping: all but the first pages (presence,
- * claims) and the slot that it has claimed. So a wild write there, of the application say, faults, where it
- * would have changed what others read of the owner, or the ring of another peer.
+ * claims), the slot that it has claimed, and the pool once it has been let write into a buffer of it (hold.h). So a wild
+ * write there, of the application say, faults, where it would have changed what others read of the owner, or the ring of
+ * another peer.
  *
  * An owner that dies while attached leaves the mapping usable: the memory goes with the last of them.
  * A segment of this very process is borrowed, never opened (own.c says why).

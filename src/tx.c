@@ -405,17 +405,21 @@ static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
 	count_sent(peer, size, SC_ABI_UNITS(size), &peer->ep->counters.tx_bounce);
 }
 
+/* Buffers that are left besides: for the largest eager message, so that nobody waits for one that is held. */
+#define RETURN_LEFT (SC_ABI_RECORD_BUFS + PIECE_BUFS)
+
 /*
- * One buffer has been lent, with the next record: may it come back with a message (hold.h)? If no other may, the peer
- * has come to us, and most are left; and what goes past the caches does not profit. Returns what is to be among the
- * record's flags.
+ * One buffer has been lent, with the next record: may it come back with a message (hold.h)? If no other may, the peer has
+ * come to us, nothing waits for the peer to say that it has read the message, enough are left, and it is better so.
+ * Returns what is to be among the record's flags.
  */
 static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, size_t size)
 {
 	const struct sc_pool *pool = &peer->ep->pool;
 
 	if (peer->returnable != SC_POOL_NONE || peer->feed != SC_FEED_UP ||
-	    pool->free_count <= pool->have / 2 || sc_fill_streams(&peer->fill, size))
+	    peer->ep->order & SC_ORDER_AFTER_SEND || sc_pool_left(pool) < RETURN_LEFT ||
+	    sc_fill_is_better(&peer->fill, size))
 		return 0;
 	peer->returnable = buf;
 	return SC_ABI_F_RETURN;
@@ -431,16 +435,22 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	struct sc_ep *ep = peer->ep;
 	struct sc_cq *cq = ep->tx_cq;
 	struct sc_pool *pool = &ep->pool;
-	uint32_t record_flags;
+	uint32_t record_flags = flags & MESSAGE_FLAGS;
+	bool warm;
 
 	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1) ||
 	    sc_list_empty(&peer->borrower) ||
 	    !sc_pool_may_lend(pool, &peer->loans, 1, piece_reserve(ep)) || !sc_pool_has(pool, 1))
 		return false;
+	warm = sc_pool_is_warm(pool) && !sc_fill_wants(&peer->fill, size);
 	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
-	record_flags = (flags & MESSAGE_FLAGS) | sc_record_fill_flags(peer, size);
 	record_flags |= return_flag(peer, record.bufs[0], size);
-	sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
+	if (warm) {
+		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
+	} else {
+		record_flags |= sc_record_fill_flags(peer, size);
+		sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
+	}
 	(void)SC_INJECT("tx.buffer");
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, record_flags, 1, size));
 	sc_record_reuse(peer, 1);
@@ -475,10 +485,10 @@ static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const vo
 }
 
 /* Is there one, that has room for so much, and is it better? */
-static inline bool has_return(const struct sc_peer *peer, size_t size)
+static inline bool has_return(struct sc_peer *peer, size_t size)
 {
 	return sc_hold_has(peer) && size >= SC_TX_BUFFER_MIN && size <= peer->seg->header.buf_size &&
-	       !sc_fill_streams(&peer->fill, size);
+	       !sc_fill_is_better(&peer->fill, size) && !sc_fill_wants(&peer->fill, size);
 }
 
 /*

@@ -22,6 +22,7 @@
 #include <string.h>
 #include "fuzz_child.h"
 #include "peer.h"
+#include "record.h"
 #include "rma.h"
 #include "state.h"
 
@@ -53,6 +54,8 @@ enum { KEY_BOTH = 1, KEY_READ, KEY_WRITE, KEYS };
 #define GUARD 64
 #define ASKED 70000 /* bytes of a large operation */
 #define IN_BUFFER 320
+#define BUFS 32
+#define BUFS_LEFT 3
 
 static struct sc_cq tx_cq, rx_cq;
 static uint8_t space[300000];
@@ -143,7 +146,7 @@ static struct sc_ep *open_ep(struct sc_regtab *tab)
 	attr.config.strict = true;
 	attr.regtab = tab;
 	attr.config.slots = 2;
-	attr.config.buf_count = 4;
+	attr.config.buf_count = BUFS;
 	attr.config.window = 1024;
 	CHECK(!sc_ep_create(&attr, &ep));
 	return ep;
@@ -285,6 +288,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sc_peer *to_ep, *of_writer, *of_other = NULL;
 	struct sc_regtab *tab;
 	struct sc_reg *regs[KEYS] = { NULL };
+	struct sc_loans elsewhere; /* buffers of others, so that they are short */
 	uint8_t posted, sent;
 	size_t lines;
 
@@ -296,6 +300,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	lines = (size - 2) / SC_ABI_LINE;
 
 	set_up();
+	sc_loans_init(&elsewhere);
 	CHECK(!sc_regtab_create(&tab));
 	register_some(tab, regs);
 	ep = open_ep(tab);
@@ -320,6 +325,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	send(ep, of_writer, IN_BUFFER, 0); /* in a buffer that may come back with a message */
 	CHECK(of_writer->returnable == 0);
+	while (ep->pool.free_count + (ep->pool.count - ep->pool.have) > BUFS_LEFT && sc_record_grow(ep, 1))
+		(void)sc_pool_lend(&ep->pool, &elsewhere, 0);
 	if (sent & SEND_LARGE)
 		send(ep, of_writer, 100000, 0);
 	if (sent & SEND_DELIVERY)

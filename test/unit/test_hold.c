@@ -159,8 +159,11 @@ static void test_in_turn(void **state)
 /* Both send before either looks. */
 static void test_at_once(void **state)
 {
+	struct sc_ep_attr attr = end_attr();
+
 	(void)state;
-	pair_open(pair, NULL, WAY_CMA);
+	attr.config.fill = SC_FILL_CACHED; /* no trial, for which each has its own */
+	pair_open(pair, &attr, WAY_CMA);
 	for (uint64_t seed = 1; seed < 300; seed += 2) {
 		send_only(0, SIZE, seed);
 		send_only(1, SIZE, seed + 1);
@@ -270,7 +273,7 @@ static void test_other_sizes(void **state)
 /* Who does not answer gives it back, after a while; at once with another, or before it sleeps. */
 static void test_given_back(void **state)
 {
-	enum { POLLS, ANOTHER, SLEEP, HOWS };
+	enum { POLLS, PEEKS, ANOTHER, SLEEP, HOWS };
 
 	(void)state;
 	for (int how = 0; how < HOWS; how++) {
@@ -285,6 +288,13 @@ static void test_given_back(void **state)
 			assert_true(sc_hold_has(pair[1].peer));
 			for (int n = 0; n < 8; n++)
 				(void)sc_ep_poll(pair[1].ep);
+		} else if (how == PEEKS) {
+			for (int n = 0; n < SC_HOLD_POLLS + 1; n++) {
+				struct sc_recv peek = { .flags = SC_TAGGED | SC_RECV_PEEK };
+
+				assert_int_equal(sc_rx_recv(pair[1].ep, &peek), 0);
+				assert_int_equal(comp_take(&pair[1].rx).err, ENOMSG);
+			}
 		} else if (how == ANOTHER) {
 			talk(0, SIZE, 2);
 			head++;
@@ -314,8 +324,7 @@ static void test_given_back(void **state)
 /* No more than one at a time, none of a pool that is short, none that is filled past the caches. */
 static void test_not_to_be_held(void **state)
 {
-	struct sc_ep_attr attr = end_attr();
-	struct sc_peer *to;
+	struct sc_ep_attr attr = end_attr(), ordered = end_attr();
 
 	(void)state;
 	open_holding(NULL);
@@ -328,13 +337,23 @@ static void test_not_to_be_held(void **state)
 
 	pair_open(pair, NULL, WAY_CMA);
 	lend_all();
-	to = end_find(&pair[0], &third);
-	while (sc_record_may_lend(to, 1, 0) && sc_pool_has(&pair[0].ep->pool, pair[0].ep->pool.have / 2))
-		(void)sc_pool_lend(&pair[0].ep->pool, &to->loans, to->tx.tail);
 	talk(0, SIZE, 1);
+	assert_int_equal(lent_by(0), 1);
 	assert_false(sc_hold_has(pair[1].peer));
 	end_close(&third);
 	pair_close(pair);
+
+	for (int who = 0; who < 2;
+	     who++) { /* an order of puts behind messages, the lender's; any, the holder's */
+		ordered.order = who ? SC_ORDER_SEND : SC_ORDER_AFTER_SEND;
+		for (int i = 0; i < 2; i++)
+			end_open(&pair[i], i == who ? &ordered : NULL);
+		pair_connect(pair, WAY_CMA);
+		talk(0, SIZE, 1);
+		assert_int_equal(pair[0].peer->returnable == SC_POOL_NONE, !who);
+		assert_false(sc_hold_has(pair[1].peer));
+		pair_close(pair);
+	}
 
 	attr.config.fill = SC_FILL_STREAMED;
 	pair_open(pair, &attr, WAY_CMA);
@@ -384,6 +403,37 @@ static void test_not_writable(void **state)
 	assert_int_equal(pair[1].peer->can_return, SC_REACH_NO);
 	core_failing(NULL, 0);
 	pair_close(pair);
+}
+
+/* While the ways of filling are tried, for what is told apart by them, each has its own; after that it goes on. */
+static void test_trial(void **state)
+{
+	static const size_t sizes[] = { SC_FILL_MIN - 1, SC_FILL_MIN };
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		uint64_t seed = 1;
+		int tried = 0, held = 0, turns = 0;
+
+		open_holding(NULL);
+		while (turns < 3000 &&
+		       !(tried && !pair[0].peer->fill.trying && !pair[1].peer->fill.trying)) {
+			for (int who = 0; who < 2; who++) {
+				bool trying = pair[who].peer->fill.trying;
+
+				talk(who, sizes[i], ++seed);
+				tried += trying;
+				held += sc_hold_has(pair[!who].peer);
+				if (trying && pair[who].peer->fill.trying)
+					assert_false(sc_hold_has(pair[!who].peer));
+			}
+			turns++;
+		}
+		assert_int_equal(!tried, !i);
+		assert_int_equal(turns == 3000, !i);
+		assert_true(held > 50);
+		pair_close(pair);
+	}
 }
 
 /* ---- a message that is unread ---------------------------------------------------------------- */
@@ -699,15 +749,16 @@ static void test_bad_lender(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_turn),		 cmocka_unit_test(test_at_once),
-		cmocka_unit_test(test_to_itself),	 cmocka_unit_test(test_kinds_of_receive),
-		cmocka_unit_test(test_other_sizes),	 cmocka_unit_test(test_given_back),
-		cmocka_unit_test(test_not_to_be_held),	 cmocka_unit_test(test_not_come),
-		cmocka_unit_test(test_not_writable),	 cmocka_unit_test(test_head_is_ahead),
-		cmocka_unit_test(test_others_come_back), cmocka_unit_test(test_writer_closes),
-		cmocka_unit_test(test_owner_closes),	 cmocka_unit_test(test_given_up),
-		cmocka_unit_test(test_writer_dies),	 cmocka_unit_test(test_bad_returns),
-		cmocka_unit_test(test_bad_heads),	 cmocka_unit_test(test_bad_lender),
+		cmocka_unit_test(test_in_turn),	       cmocka_unit_test(test_at_once),
+		cmocka_unit_test(test_to_itself),      cmocka_unit_test(test_kinds_of_receive),
+		cmocka_unit_test(test_other_sizes),    cmocka_unit_test(test_given_back),
+		cmocka_unit_test(test_not_to_be_held), cmocka_unit_test(test_not_come),
+		cmocka_unit_test(test_not_writable),   cmocka_unit_test(test_trial),
+		cmocka_unit_test(test_head_is_ahead),  cmocka_unit_test(test_others_come_back),
+		cmocka_unit_test(test_writer_closes),  cmocka_unit_test(test_owner_closes),
+		cmocka_unit_test(test_given_up),       cmocka_unit_test(test_writer_dies),
+		cmocka_unit_test(test_bad_returns),    cmocka_unit_test(test_bad_heads),
+		cmocka_unit_test(test_bad_lender),
 	};
 
 	(void)child_private_shm("mode=1777");

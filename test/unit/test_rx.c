@@ -1441,6 +1441,7 @@ static void test_unclean(void **state)
 	(void)state;
 	pair_open(pair, NULL, WAY_PULL);
 	pair[0].peer->fill.way = SC_FILL_CLEANED; /* whether this processor has it or not */
+	pair[1].peer->can_return = SC_REACH_NO;	  /* nothing is held */
 	for (uint32_t many = 1; many <= 3; many++) {
 		for (uint32_t i = 0; i < many; i++) {
 			assert_int_equal(end_recv(&pair[1], NULL, into + i * SIZE, SIZE, i, SC_TAGGED), 0);
