@@ -177,6 +177,25 @@ static void test_at_once(void **state)
 	pair_close(pair);
 }
 
+/* The owner's receives are reported in order: its messages go the longer way on both sides. */
+static void test_ordered_owner(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	attr.order = SC_ORDER_RECEIVE;
+	end_open(&pair[0], &attr);
+	end_open(&pair[1], NULL);
+	pair_connect(pair, WAY_CMA);
+	for (uint64_t seed = 1; seed < 40; seed += 2) {
+		talk(0, SIZE, seed);
+		assert_true(sc_hold_has(pair[1].peer));
+		talk(1, SIZE, seed + 1);
+		assert_int_equal(lent_by(0) + lent_by(1), 0);
+	}
+	pair_close(pair);
+}
+
 /* To itself: who holds is who has lent. */
 static void test_to_itself(void **state)
 {
@@ -749,15 +768,25 @@ static void test_bad_lender(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_turn),	       cmocka_unit_test(test_at_once),
-		cmocka_unit_test(test_to_itself),      cmocka_unit_test(test_kinds_of_receive),
-		cmocka_unit_test(test_other_sizes),    cmocka_unit_test(test_given_back),
-		cmocka_unit_test(test_not_to_be_held), cmocka_unit_test(test_not_come),
-		cmocka_unit_test(test_not_writable),   cmocka_unit_test(test_trial),
-		cmocka_unit_test(test_head_is_ahead),  cmocka_unit_test(test_others_come_back),
-		cmocka_unit_test(test_writer_closes),  cmocka_unit_test(test_owner_closes),
-		cmocka_unit_test(test_given_up),       cmocka_unit_test(test_writer_dies),
-		cmocka_unit_test(test_bad_returns),    cmocka_unit_test(test_bad_heads),
+		cmocka_unit_test(test_in_turn),
+		cmocka_unit_test(test_at_once),
+		cmocka_unit_test(test_ordered_owner),
+		cmocka_unit_test(test_to_itself),
+		cmocka_unit_test(test_kinds_of_receive),
+		cmocka_unit_test(test_other_sizes),
+		cmocka_unit_test(test_given_back),
+		cmocka_unit_test(test_not_to_be_held),
+		cmocka_unit_test(test_not_come),
+		cmocka_unit_test(test_not_writable),
+		cmocka_unit_test(test_trial),
+		cmocka_unit_test(test_head_is_ahead),
+		cmocka_unit_test(test_others_come_back),
+		cmocka_unit_test(test_writer_closes),
+		cmocka_unit_test(test_owner_closes),
+		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_writer_dies),
+		cmocka_unit_test(test_bad_returns),
+		cmocka_unit_test(test_bad_heads),
 		cmocka_unit_test(test_bad_lender),
 	};
 
