@@ -7,7 +7,9 @@
 #ifndef SC_COPY_H
 #define SC_COPY_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 /* Bytes that no C library leaves to a string instruction. */
@@ -21,6 +23,32 @@ static inline void sc_copy_by_words(void *to_, const void *from_, size_t size)
 
 	for (; size > SC_COPY_BLOCK; size -= SC_COPY_BLOCK, to += SC_COPY_BLOCK, from += SC_COPY_BLOCK)
 		memcpy(to, from, SC_COPY_BLOCK);
+	memcpy(to, from, size);
+}
+
+/*
+ * Does a copy load, sooner or later, what it has just stored to, as far as the lower 12 bits of an address tell? Processors
+ * take such a load to wait for the store. Some bytes beyond a page's multiple from what is copied, of 4 KiB each, on a
+ * Zen 4: 1 to 15 bytes 1137 ns by memcpy(3), whose string instruction goes byte by byte then, 198 by words, 16 bytes 97
+ * and 197, else 45 and 62. A block that malloc(3) has mapped begins 16 bytes into a page, a bounce buffer with one.
+ */
+static inline bool sc_copy_is_aliased(const void *to, const void *from)
+{
+	return ((uintptr_t)to - (uintptr_t)from) % 4096 - 1 < 31;
+}
+
+#define SC_COPY_BACK_BLOCK 256
+
+/* From the end on, in blocks: what is loaded then lies before what has been stored. 67 to 77 ns of the same. */
+static inline void sc_copy_backwards(void *to_, const void *from_, size_t size)
+{
+	const char *from = from_;
+	char *to = to_;
+
+	while (size > SC_COPY_BACK_BLOCK) {
+		size -= SC_COPY_BACK_BLOCK;
+		memcpy(to + size, from + size, SC_COPY_BACK_BLOCK);
+	}
 	memcpy(to, from, size);
 }
 

@@ -7,8 +7,8 @@
  * in nanoseconds, a buffer for each side and one for both:
  *
  *                     256 B       1 KiB         4 KiB          16 KiB
- *   one last cache     94, 60     162, 102      420, 225      2050, 625
- *   none              800, 555   1450, 830     4300, 1800     17000, 3850
+ *   one last cache     92, 60     169, 102      440, 227      2070, 630
+ *   none              390, 251    750, 407     2230, 790      8400, 2150
  *
  * (where they share none what goes past the caches is faster from 1 KiB on, see fill.h.) Nor is there anything to be
  * said of how far the ring is read, which is a line each time, too.

@@ -58,10 +58,15 @@ uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_REC
 void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t flags,
 		    const struct iovec *to, size_t to_count, uint32_t size);
 
-/* The way of a copy is the other one than that of the fill, see fill.h. */
+/*
+ * The way of a copy is the other one than that of the fill, see fill.h, and of what is aliased neither (copy.h), if it is
+ * longer than what memcpy(3) copies by words.
+ */
 static inline void sc_record_copy_bytes(void *to, const void *from, uint32_t size, uint32_t flags)
 {
-	if (flags & SC_ABI_F_STRING)
+	if (size > 2 * SC_COPY_BLOCK && sc_copy_is_aliased(to, from))
+		sc_copy_backwards(to, from, size);
+	else if (flags & SC_ABI_F_STRING)
 		sc_copy_by_words(to, from, size);
 	else
 		memcpy(to, from, size);

@@ -13,8 +13,8 @@
  * (sc_peer_quarantine()), nothing else. -ENOMEM leaves the record in the ring for the next poll.
  *
  * Bounce buffers are read when their record is taken, into the receive buffer or into a waiting message,
- * so they come back in ring order; one may be held for the answer (hold.h). What a peer may leave waiting is bounded by the window; one that ignores
- * it is in breach of the protocol.
+ * so they come back in ring order; one may be held for the answer (hold.h). What a peer may leave waiting is
+ * bounded by the window; one that ignores it is in breach of the protocol.
  *
  * If the peer dies: what it published in the ring can be delivered, if no part is missing. If this process dies, before the record
  * is released or after, nothing of the peer's is held but the buffers named in the ring, which its ledger
@@ -269,7 +269,7 @@ static inline bool take_return(struct sc_peer *peer, uint64_t ctl)
 	op = sc_plain_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	memcpy(op->iov[0].iov_base, sc_seg_buf(ep->seg, buf), here);
+	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(ep->seg, buf), here, 0);
 	data = sc_load_relaxed_64(&record->data);
 	sc_plain_end(ep, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, 1);

@@ -106,9 +106,9 @@ def plots(directory, names, found):
 IDEAS = {
     "message": "within a last cache 0.06 us of 0.105 are the line's two ways (taken from the reader that looks at it, and "
                "taken back), the rest is some 390 instructions from one record to its answer: fi_cq_read, the next "
-               "fi_trecv (122), fi_tsend. Fewer of these. A line that both directions write is no way: who waits looks at it, "
-               "and takes it back before it can be answered, so once an answer takes 15 ns it is slower than a line each "
-               "(0.062 and 0.050 us, apart 0.158 and 0.149). Rings of 8 lines instead of 119: 0.97 of the time.",
+               "fi_trecv (122), fi_tsend. Fewer of these. A line that both directions write is better where the two are far apart "
+               "(0.145 and 0.240 us), and worse within a last cache once an answer takes 15 ns, as who waits looks at it and "
+               "takes it back before it can be answered (0.062 and 0.050 us). Rings of 8 lines instead of 119: 0.97 of the time.",
     "rate": "two lines a message. The sender fetches those of the third record ahead (PREFETCHW), the reader twelve "
             "lines; a reader that waits a while before it looks again brought nothing. Fewer instructions of either; "
             "a message of up to 48 B without data in one line.",

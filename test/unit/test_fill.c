@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "copy.h"
 #include "fill.h"
 
 #define BUFFER 8192
@@ -308,6 +309,31 @@ static void test_cleaned_stay(void **state)
 #endif
 }
 
+/* From the end on: nothing is left out, nothing else touched, whatever is left of the last block. */
+static void test_backwards(void **state)
+{
+	static _Alignas(4096) uint8_t from[3 * 4096], to[3 * 4096];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(from); i++)
+		from[i] = (uint8_t)(i * 7 + i / 251);
+	for (size_t size = 0; size <= 2 * 4096; size += size < 1100 ? 1 : 509)
+		for (size_t offset = 0; offset < 34; offset += 11) {
+			memset(to, 0xa5, sizeof(to));
+			sc_copy_backwards(to + 64 + offset, from, size);
+			assert_memory_equal(to + 64 + offset, from, size);
+			for (size_t i = 0; i < 64 + offset; i++)
+				assert_int_equal(to[i], 0xa5);
+			for (size_t i = 64 + offset + size; i < 64 + offset + size + 300; i++)
+				assert_int_equal(to[i], 0xa5);
+		}
+	for (size_t offset = 0; offset < 8192; offset++) {
+		assert_int_equal(sc_copy_is_aliased(to + offset, from),
+				 offset % 4096 >= 1 && offset % 4096 < 32);
+		assert_int_equal(sc_copy_is_aliased(to, from + offset), offset % 4096 > 4096 - 32);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +347,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_fetched_too_late, begin, end),
 		cmocka_unit_test(test_best),
 		cmocka_unit_test(test_cleaned_stay),
+		cmocka_unit_test(test_backwards),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

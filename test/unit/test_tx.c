@@ -735,6 +735,42 @@ static void test_buffers_behind(void **state)
 	pair_close(pair);
 }
 
+/* Into memory that begins some bytes beyond a page's multiple from its bounce buffer, which is copied from the end on. */
+static void test_aliased(void **state)
+{
+	static const size_t sizes[] = { 2048, 2049, 4095, 4096, 4097, 16384, 32768 };
+	static uint8_t buf[32768];
+	static _Alignas(4096) uint8_t to[2 * 4096 + 32768];
+
+	(void)state;
+	for (enum sc_fill_way way = SC_FILL_CACHED; way <= SC_FILL_STRING; way++) {
+		struct sc_ep_attr attr = end_attr();
+
+		attr.config.fill = way;
+		pair_open(pair, &attr, WAY_CMA);
+		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+			for (size_t offset = 0; offset < 48; offset++) {
+				int who = offset % 2; /* one answers the other, in its buffer if it fits */
+
+				pattern_fill(buf, sizes[i], i + offset);
+				memset(to, 0xa5, sizeof(to));
+				assert_int_equal(
+					end_recv(&pair[!who], NULL, to + offset, sizes[i], 1, SC_TAGGED),
+					0);
+				assert_int_equal(
+					end_send(&pair[who], pair[who].peer, buf, sizes[i], 1, SC_TAGGED),
+					0);
+				(void)sc_ep_poll(pair[!who].ep);
+				expect_sent(&pair[who], buf, sizes[i]);
+				expect_received(&pair[!who], pair[!who].peer, to + offset, sizes[i], 1);
+				assert_true(pattern_is(to + offset, sizes[i], i + offset));
+				assert_true(!offset || to[offset - 1] == 0xa5);
+				assert_int_equal(to[offset + sizes[i]], 0xa5);
+			}
+		pair_close(pair);
+	}
+}
+
 /* Whatever way buffers are filled, what is in them is received, into one place or several, posted before or after. */
 static void test_fill_ways(void **state)
 {
@@ -1923,6 +1959,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_no_parts_behind),
 		cmocka_unit_test(test_buffers_behind),
 		cmocka_unit_test(test_fill_ways),
+		cmocka_unit_test(test_aliased),
 		cmocka_unit_test(test_nothing_inline),
 		cmocka_unit_test(test_rather_in_buffers),
 		cmocka_unit_test(test_delivery_and_match),
