@@ -321,6 +321,16 @@ static inline __attribute__((always_inline)) bool is_ready(const struct sc_peer 
 	       !sc_peer_has_closed(peer) && !sc_cq_is_full(cq) && cq->tail - cq->head < cq->room;
 }
 
+/* A message has gone the short way: it completes, and its reader is woken. */
+static inline __attribute__((always_inline)) void short_sent(struct sc_peer *peer,
+							     const struct sc_send *send, uint32_t size)
+{
+	sc_ep_count(peer->ep, SC_EVENT_SEND, NULL, send->flags, 0);
+	if (!(send->flags & SC_SILENT))
+		eager_complete(peer->ep->tx_cq, send, size);
+	sc_ring_wake(&peer->tx);
+}
+
 /*
  * The short way. The reader is woken last, and what could be called for before is looked at first: so it needs few
  * registers. `lines` and `units`, of its record: a message of one line has code of its own, where they are constants.
@@ -334,8 +344,6 @@ send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, u
 	};
 	struct inline_record record = { size, flags & MESSAGE_FLAGS, lines };
 	struct sc_abi_line *line;
-	struct sc_ep *ep = peer->ep;
-	struct sc_cq *cq = ep->tx_cq;
 
 	if (!is_ready(peer, units, size > INLINE_ALWAYS) ||
 	    !sc_ring_has_room(&peer->tx, lines + lines_left(size)))
@@ -343,10 +351,7 @@ send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, u
 	line = sc_ring_reserve(&peer->tx);
 	sc_inline_write(peer->tx.lines, line, 0, buf, size);
 	inline_store(peer, line, tag, data, record);
-	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
-	if (!(flags & SC_SILENT))
-		eager_complete(cq, &send, size);
-	sc_ring_wake(&peer->tx);
+	short_sent(peer, &send, size);
 	return true;
 }
 
@@ -430,10 +435,11 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 						  uint64_t tag, uint64_t data, uint32_t flags,
 						  void *context, uint32_t cq_flags)
 {
-	const struct sc_send send = { .context = context, .cq_flags = cq_flags, .tag = tag, .data = data };
+	const struct sc_send send = {
+		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
+	};
 	struct sc_abi_bounce record = { .tag = tag, .data = data };
 	struct sc_ep *ep = peer->ep;
-	struct sc_cq *cq = ep->tx_cq;
 	struct sc_pool *pool = &ep->pool;
 	uint32_t record_flags = flags & MESSAGE_FLAGS;
 	bool warm;
@@ -454,10 +460,7 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	(void)SC_INJECT("tx.buffer");
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, record_flags, 1, size));
 	sc_record_reuse(peer, 1);
-	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
-	if (!(flags & SC_SILENT))
-		eager_complete(cq, &send, size);
-	sc_ring_wake(&peer->tx);
+	short_sent(peer, &send, size);
 	sc_record_fetch(peer, size);
 	return true;
 }
@@ -467,9 +470,10 @@ static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const vo
 						  uint64_t tag, uint64_t data, uint32_t flags,
 						  void *context, uint32_t cq_flags)
 {
-	const struct sc_send send = { .context = context, .cq_flags = cq_flags, .tag = tag, .data = data };
+	const struct sc_send send = {
+		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
+	};
 	struct sc_abi_bounce record = { .tag = tag, .data = data };
-	struct sc_ep *ep = peer->ep;
 
 	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1))
 		return false;
@@ -477,10 +481,7 @@ static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const vo
 	sc_copy_by_words(sc_seg_buf(peer->seg, record.bufs[0]), buf, size);
 	(void)SC_INJECT("tx.return");
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_RETURN, flags & MESSAGE_FLAGS, 1, size));
-	sc_ep_count(ep, SC_EVENT_SEND, NULL, flags, 0);
-	if (!(flags & SC_SILENT))
-		eager_complete(ep->tx_cq, &send, size);
-	sc_ring_wake(&peer->tx);
+	short_sent(peer, &send, size);
 	return true;
 }
 
