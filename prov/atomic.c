@@ -221,7 +221,7 @@ static ssize_t translate(const struct fi_msg_atomic *msg, const struct extra *ex
 	return ret;
 }
 
-/* As shmcma_send_locked(). */
+/* No room: make progress and try once more, so that a caller who only posts gets on. */
 static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_atomic *atomic,
 			 int error)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * cq.c: fid_cq. The core puts completions into the queue (struct sc_cq) while an endpoint is polled; here
- * they are taken out in the format that the application chose.
+ * they are taken out in the format that the application chose. Of a read that finds it empty, in the widest format, what
+ * most completions have to say is put into the application's entries at once (struct sc_entry).
  *
  * Any thread may call; the queue's lock (lock.h), if there is one, covers each read. Only fi_cq_signal() does
  * without.
@@ -87,6 +88,8 @@ static inline uint64_t flags_of(const struct sc_comp *comp)
 {
 	uint64_t flags = comp->flags & SC_COMP_WRITTEN ? WRITTEN : comp->cq_flags;
 
+	if (__builtin_expect(!(comp->flags & ~SC_COMP_RECV), 1))
+		return flags;
 	if (__builtin_expect((comp->flags & (SC_COMP_MULTI_DONE | SC_COMP_RECV)) == SC_COMP_MULTI_DONE, 0))
 		return FI_MULTI_RECV | (comp->err ? comp->cq_flags : 0);
 	return flags | (comp->flags & SC_COMP_DATA ? FI_REMOTE_CQ_DATA : 0) |
@@ -130,10 +133,13 @@ INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *co
 INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *source,
 		   enum fi_cq_format format)
 {
-	const struct sc_comp *comp;
 	size_t n = 0;
 
-	while (n < count && (comp = sc_cq_peek(&cq->queue)) && !comp->err) {
+	for (; n < count && !sc_cq_is_empty(&cq->queue); n++) {
+		const struct sc_comp *comp = sc_cq_first(&cq->queue);
+
+		if (__builtin_expect(comp->err, 0))
+			break;
 		if (source) {
 			source[n] = source_of(cq, comp);
 			if (__builtin_expect(source[n] == FI_ADDR_NOTAVAIL, 0) && is_stranger(cq, comp))
@@ -141,7 +147,6 @@ INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *sou
 		}
 		put_entry((void *)((char *)buf + n * entry_size(format)), comp, format);
 		sc_cq_release(&cq->queue);
-		n++;
 	}
 	return n;
 }
@@ -178,25 +183,57 @@ static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 /* Reads of a queue that is not empty before one polls all the same: what is under way does not wait for ever. */
 #define FULL_READS 16
 
-INLINE bool is_to_poll(struct shmcma_cq *cq, size_t count)
+/* Entries of this format are the core's; what tells more goes through the queue. */
+_Static_assert(sizeof(struct sc_entry) == sizeof(struct fi_cq_tagged_entry) &&
+		       offsetof(struct sc_entry, context) ==
+			       offsetof(struct fi_cq_tagged_entry, op_context) &&
+		       offsetof(struct sc_entry, cq_flags) == offsetof(struct fi_cq_tagged_entry, flags) &&
+		       offsetof(struct sc_entry, len) == offsetof(struct fi_cq_tagged_entry, len) &&
+		       offsetof(struct sc_entry, buf) == offsetof(struct fi_cq_tagged_entry, buf) &&
+		       offsetof(struct sc_entry, data) == offsetof(struct fi_cq_tagged_entry, data) &&
+		       offsetof(struct sc_entry, tag) == offsetof(struct fi_cq_tagged_entry, tag),
+	       "entry");
+
+/* Poll; what of up to `count` entries has been read thereby, past the queue, if it may be. */
+INLINE size_t poll_into(struct shmcma_cq *cq, void *buf, size_t count, bool by_passes)
 {
-	return !sc_cq_peek(&cq->queue) || !count || ++cq->full_reads % FULL_READS == 0;
+	if (!by_passes || sc_cq_is_overrun(&cq->queue)) {
+		shmcma_progress_locked(cq->domain, &cq->polled);
+		return 0;
+	}
+	sc_cq_by_pass(&cq->queue, buf, count);
+	shmcma_progress_locked(cq->domain, &cq->polled);
+	return sc_cq_by_passed(&cq->queue, buf);
 }
 
+INLINE bool is_to_poll(struct shmcma_cq *cq, size_t count)
+{
+	return sc_cq_is_empty(&cq->queue) || !count || ++cq->full_reads % FULL_READS == 0;
+}
+
+static __attribute__((noinline)) void enter_slow(struct shmcma_cq *cq)
+{
+	shmcma_lock_enter(&cq->locked);
+	shmcma_wait_rise_locked(&cq->wait);
+}
+
+/* Nobody is armed for a queue whose lock is idle. */
 INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
 		       enum fi_cq_format format)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
+	bool idle = shmcma_lock_is_idle(&cq->locked);
+	size_t n = 0;
 	ssize_t ret;
 
-	shmcma_lock_enter(&cq->locked);
-	shmcma_wait_rise_locked(&cq->wait);
+	if (!idle)
+		enter_slow(cq);
 	if (is_to_poll(cq, count))
-		shmcma_progress_locked(cq->domain, &cq->polled);
-	ret = (ssize_t)take(cq, buf, count, source, format);
-	if (!ret)
-		ret = nothing(cq, count);
-	shmcma_lock_leave(&cq->locked);
+		n = poll_into(cq, buf, count, format == FI_CQ_FORMAT_TAGGED && !source);
+	n += take(cq, (char *)buf + n * entry_size(format), count - n, source, format);
+	ret = __builtin_expect(n != 0, 1) ? (ssize_t)n : nothing(cq, count);
+	if (!idle)
+		shmcma_lock_leave(&cq->locked);
 	return ret;
 }
 
@@ -302,7 +339,7 @@ static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const
 	entry->buf = comp->buf;
 	entry->data = comp->flags & SC_COMP_DATA ? comp->data : 0;
 	entry->tag = comp->tag;
-	entry->olen = comp->olen;
+	entry->olen = comp->err ? comp->olen : 0;
 	entry->err = comp->err == EMSGSIZE ? FI_ETRUNC : -shmcma_error(-comp->err);
 	entry->prov_errno = entry->err;
 	if (is_stranger(cq, comp)) {

@@ -251,24 +251,41 @@ void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 
 /* ---- what the data calls need of an endpoint, out of line ------------------------------------- */
 
-ssize_t shmcma_send_locked(struct shmcma_ep *ep, struct sc_peer *peer, fi_addr_t dest,
-			   const struct sc_send *send)
+ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error)
 {
-	int ret;
-
-	if (!peer)
-		return shmcma_ep_no_peer(ep, dest);
-	ret = sc_tx_send(ep->core, peer, send);
-	if (__builtin_expect(ret == -EAGAIN, 0)) {
+	if (error == -EAGAIN)
 		sc_ep_poll(ep->core);
-		ret = sc_tx_send(ep->core, peer, send);
-	}
-	return shmcma_error(ret);
+	return shmcma_error(error);
 }
 
-ssize_t shmcma_recv_locked(struct shmcma_ep *ep, bool known, fi_addr_t source, const struct sc_recv *recv)
+ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_addr_t dest,
+				  uint64_t tag, uint64_t data, struct sc_op_flags flags, void *context)
 {
-	return known ? shmcma_error(sc_rxq_recv(ep->rxq, recv)) : shmcma_ep_no_peer(ep, source);
+	const struct iovec iov = { (void *)buf, len };
+	const struct sc_send whole = { .iov = &iov,
+				       .iov_count = 1,
+				       .tag = tag,
+				       .data = data,
+				       .context = context,
+				       .flags = flags.flags,
+				       .cq_flags = flags.cq_flags };
+
+	return shmcma_post_send(fid, dest, &whole);
+}
+
+ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
+				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context)
+{
+	const struct iovec iov = { buf, len };
+	struct sc_recv whole = { .iov = &iov,
+				 .iov_count = 1,
+				 .tag = tag,
+				 .ignore = ignore,
+				 .context = context,
+				 .flags = flags.flags,
+				 .cq_flags = flags.cq_flags };
+
+	return shmcma_post_recv(fid, source, &whole);
 }
 
 /* ---- bind ------------------------------------------------------------------------------------ */

@@ -110,6 +110,15 @@ static inline void shmcma_lock_enter(struct shmcma_locked *object)
 		shmcma_lock_enter_slow(object, lock);
 }
 
+/* Has who uses the object nothing to enter, and nobody to look after when he leaves? So it is till the call ends. */
+static inline bool shmcma_lock_is_idle(const struct shmcma_locked *object)
+{
+	/* relaxed: a lock that is not taken is never changed for another */
+	const struct shmcma_lock *lock = atomic_load_explicit(&object->lock, memory_order_relaxed);
+
+	return __builtin_expect(!lock->taken && !lock->armed, 1);
+}
+
 static inline void shmcma_lock_leave(struct shmcma_locked *object)
 {
 	/* relaxed: nobody changes it meanwhile */

@@ -7,32 +7,33 @@
 #define SENT (FI_SEND | FI_MSG)
 #define RECEIVED (FI_RECV | FI_MSG)
 
-/* With the endpoint's default flags. */
-static inline struct sc_recv receive(const struct shmcma_ep_fid *fid, void *context)
+static inline struct sc_op_flags sent(uint32_t flags)
 {
-	return (struct sc_recv){ .context = context, .cq_flags = RECEIVED, .flags = shmcma_now(fid->recv_flags) };
+	return (struct sc_op_flags){ flags, SENT };
 }
 
-static inline struct sc_send message(uint64_t data, void *context, uint32_t flags)
+/* With the endpoint's default flags. */
+static inline struct sc_op_flags received(const struct shmcma_ep_fid *fid)
 {
-	return (struct sc_send){ .data = data, .context = context, .cq_flags = SENT, .flags = flags };
+	return (struct sc_op_flags){ shmcma_now(fid->recv_flags), RECEIVED };
 }
 
 static ssize_t msg_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source,
 			void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_recv recv = receive(fid, context);
 
 	(void)desc;
-	return shmcma_post_recv_buf(fid, buf, len, source, recv);
+	return shmcma_post_recv_buf(fid, buf, len, source, 0, 0, received(fid), context);
 }
 
 static ssize_t msg_recvv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
 			 fi_addr_t source, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_recv recv = receive(fid, context);
+	struct sc_recv recv = { .context = context,
+				.cq_flags = RECEIVED,
+				.flags = shmcma_now(fid->recv_flags) };
 
 	(void)desc;
 	return shmcma_post_recv_iov(fid, iov, count, source, &recv);
@@ -63,17 +64,18 @@ static ssize_t msg_send(struct fid_ep *ep, const void *buf, size_t len, void *de
 			void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(0, context, shmcma_now(fid->send_flags));
 
 	(void)desc;
-	return shmcma_post_send_buf(fid, buf, len, dest, send);
+	return shmcma_post_send_buf(fid, buf, len, dest, 0, 0, sent(shmcma_now(fid->send_flags)), context);
 }
 
 static ssize_t msg_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
 			 fi_addr_t dest, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(0, context, shmcma_now(fid->send_flags));
+	struct sc_send send = { .context = context,
+				.cq_flags = SENT,
+				.flags = shmcma_now(fid->send_flags) };
 
 	(void)desc;
 	return shmcma_post_send_iov(fid, iov, count, dest, &send);
@@ -90,27 +92,25 @@ static ssize_t msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t
 /* Should an injected message fail later, the error carries the endpoint's context. */
 static ssize_t msg_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest)
 {
-	struct sc_send send = message(0, ep->fid.context, SHMCMA_INJECT_FLAGS);
-
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, send);
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, 0, 0, sent(SHMCMA_INJECT_FLAGS),
+				    ep->fid.context);
 }
 
 static ssize_t msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
 			    fi_addr_t dest, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(data, context, shmcma_now(fid->send_flags) | SC_SEND_DATA);
 
 	(void)desc;
-	return shmcma_post_send_buf(fid, buf, len, dest, send);
+	return shmcma_post_send_buf(fid, buf, len, dest, 0, data,
+				    sent(shmcma_now(fid->send_flags) | SC_SEND_DATA), context);
 }
 
 static ssize_t msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
 			      fi_addr_t dest)
 {
-	struct sc_send send = message(data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
-
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, send);
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, 0, data,
+				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
 }
 
 #pragma GCC diagnostic push

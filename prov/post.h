@@ -105,71 +105,52 @@ static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
 }
 
 /*
- * ep.c: any send to that peer, NULL: there is none at `dest`; with the endpoint's lock. No room: make progress and try
- * once more, so that a caller who only sends gets on. Else libfabric's code for it.
+ * A send could not be, with this error of the core's; with the endpoint's lock. No room: progress is made, so that a
+ * caller who only sends gets on when he tries again. Libfabric's code for it.
  */
-ssize_t shmcma_send_locked(struct shmcma_ep *ep, struct sc_peer *peer, fi_addr_t dest,
-			   const struct sc_send *send);
-
-/* Any receive; `known`: its source is one, or any. */
-ssize_t shmcma_recv_locked(struct shmcma_ep *ep, bool known, fi_addr_t source, const struct sc_recv *recv);
+ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error);
 
 static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest,
 				       const struct sc_send *send)
 {
 	struct shmcma_ep *ep = fid->ep;
+	struct sc_peer *peer;
 	ssize_t ret;
 
 	if (__builtin_expect(send->flags & SHMCMA_TRIGGER, 0))
 		return shmcma_trigger_send(fid, dest, send);
 	shmcma_lock_enter(&ep->locked);
-	ret = shmcma_send_locked(ep, shmcma_ep_peer(ep, dest), dest, send);
+	peer = shmcma_ep_peer(ep, dest);
+	ret = peer ? sc_tx_send(ep->core, peer, send) : shmcma_ep_no_peer(ep, dest);
+	if (__builtin_expect(ret, 0))
+		ret = shmcma_send_refused_locked(ep, (int)ret);
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 
-static inline __attribute__((always_inline)) struct sc_send shmcma_whole_send(struct sc_send send,
-									      const struct iovec *iov)
-{
-	return (struct sc_send){ .iov = iov,
-				 .iov_count = 1,
-				 .tag = send.tag,
-				 .data = send.data,
-				 .context = send.context,
-				 .cq_flags = send.cq_flags,
-				 .flags = send.flags };
-}
+/* ep.c: what is not for shmcma_post_send_buf(). */
+ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_addr_t dest,
+				  uint64_t tag, uint64_t data, struct sc_op_flags flags, void *context);
 
 /*
- * One buffer; the caller has filled in the rest. By value, and put together again field by field where it is not the
- * short way: so a compiler leaves all of it in registers where it is.
+ * One buffer. Nothing but the endpoint is looked at after the core's call, so that a compiler need not keep the rest of
+ * the arguments over it.
  */
-static inline __attribute__((always_inline)) ssize_t shmcma_post_send_buf(struct shmcma_ep_fid *fid,
-									  const void *buf, size_t len,
-									  fi_addr_t dest,
-									  struct sc_send send)
+static inline __attribute__((always_inline)) ssize_t
+shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_addr_t dest, uint64_t tag,
+		     uint64_t data, struct sc_op_flags flags, void *context)
 {
 	struct shmcma_ep *ep = fid->ep;
 	struct sc_peer *peer;
-	ssize_t ret = 0;
+	int ret;
 
-	shmcma_lock_enter(&ep->locked);
-	peer = shmcma_ep_peer(ep, dest);
-	/* of the short way is none that is to be triggered */
-	if (__builtin_expect(!peer || !sc_tx_send_short(peer, buf, len, send.tag, send.data, send.flags,
-							send.context, send.cq_flags),
-			     0)) {
-		const struct iovec iov = { (void *)buf, len };
-		const struct sc_send whole = shmcma_whole_send(send, &iov);
-
-		if (send.flags & SHMCMA_TRIGGER) {
-			shmcma_lock_leave(&ep->locked);
-			return shmcma_trigger_send(fid, dest, &whole);
-		}
-		ret = shmcma_send_locked(ep, peer, dest, &whole);
-	}
-	shmcma_lock_leave(&ep->locked);
-	return ret;
+	if (!shmcma_lock_is_idle(&ep->locked) || __builtin_expect(flags.flags & SHMCMA_TRIGGER, 0))
+		return shmcma_post_send_buf_slow(fid, buf, len, dest, tag, data, flags, context);
+	peer = shmcma_ep_peer_known(ep, dest);
+	if (__builtin_expect(!peer, 0))
+		return shmcma_post_send_buf_slow(fid, buf, len, dest, tag, data, flags, context);
+	ret = sc_tx_send_buf(peer, buf, len, tag, data, flags, context);
+	return __builtin_expect(ret, 0) ? shmcma_send_refused_locked(ep, ret) : 0;
 }
 
 static inline ssize_t shmcma_post_send_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,
@@ -217,52 +198,41 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 		return shmcma_trigger_recv(fid, source, recv);
 	shmcma_lock_enter(&ep->locked);
 	known = shmcma_recv_source(ep, source, &recv->source);
-	ret = shmcma_recv_locked(ep, known, source, recv);
+	ret = known ? shmcma_error(sc_rxq_recv(ep->rxq, recv)) : shmcma_ep_no_peer(ep, source);
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 
-static inline __attribute__((always_inline)) struct sc_recv
-shmcma_whole_recv(const struct shmcma_ep *ep, struct sc_recv recv, const struct iovec *iov)
+/* ep.c: what is not for shmcma_post_recv_buf(). */
+ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
+				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
+
+/* The same, if it is any or has been asked for before; false says nothing. */
+static inline __attribute__((always_inline)) bool
+shmcma_recv_source_known(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
 {
-	return (struct sc_recv){ .iov = iov,
-				 .iov_count = 1,
-				 .tag = recv.tag,
-				 .ignore = recv.ignore,
-				 .context = recv.context,
-				 .cq_flags = recv.cq_flags,
-				 .multi_min = shmcma_now(ep->multi_min),
-				 .flags = recv.flags };
+	*peer = NULL;
+	if (source == FI_ADDR_UNSPEC || !(ep->caps & FI_DIRECTED_RECV))
+		return true;
+	*peer = ep->namer ? shmcma_ep_peer_known(ep->namer, source) : NULL;
+	return *peer != NULL;
 }
 
 /* As shmcma_post_send_buf(). */
-static inline __attribute__((always_inline)) ssize_t shmcma_post_recv_buf(struct shmcma_ep_fid *fid,
-									  void *buf, size_t len,
-									  fi_addr_t source,
-									  struct sc_recv recv)
+static inline __attribute__((always_inline)) ssize_t
+shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source, uint64_t tag,
+		     uint64_t ignore, struct sc_op_flags flags, void *context)
 {
 	struct shmcma_ep *ep = fid->ep;
 	struct sc_peer *peer;
-	ssize_t ret = 0;
-	bool known;
+	int ret;
 
-	shmcma_lock_enter(&ep->locked);
-	known = shmcma_recv_source(ep, source, &peer);
-	if (__builtin_expect(!known || !sc_rxq_recv_short(ep->rxq, peer, buf, len, recv.tag, recv.ignore,
-							  recv.flags, recv.context, recv.cq_flags),
-			     0)) {
-		const struct iovec iov = { buf, len };
-		struct sc_recv whole = shmcma_whole_recv(ep, recv, &iov);
-
-		if (recv.flags & SHMCMA_TRIGGER) {
-			shmcma_lock_leave(&ep->locked);
-			return shmcma_trigger_recv(fid, source, &whole);
-		}
-		whole.source = peer;
-		ret = shmcma_recv_locked(ep, known, source, &whole);
-	}
-	shmcma_lock_leave(&ep->locked);
-	return ret;
+	if (!shmcma_lock_is_idle(&ep->locked) ||
+	    __builtin_expect(flags.flags & ~(SC_TAGGED | SC_SILENT), 0) ||
+	    __builtin_expect(!shmcma_recv_source_known(ep, source, &peer), 0))
+		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
+	ret = sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context);
+	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }
 
 static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,

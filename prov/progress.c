@@ -94,6 +94,19 @@ void shmcma_polled_fini(struct shmcma_polled *polled)
 	free(polled->eps);
 }
 
+int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
+{
+	int done = 0;
+
+	if (domain->silent.count && polled != &domain->enabled)
+		done += shmcma_poll_each(&domain->silent);
+	if (domain->colls)
+		done += shmcma_coll_progress_locked(domain);
+	if (domain->triggers)
+		shmcma_trigger_run_locked(domain);
+	return done;
+}
+
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 enum round { ROUND_DONE, ROUND_AGAIN, ROUND_NOTHING, ROUND_BUSY, ROUND_LEFT, ROUND_REST };

@@ -341,6 +341,9 @@ static inline int shmcma_poll_each(const struct shmcma_polled *polled)
 	return done;
 }
 
+/* progress.c: what is left of it, in the few domains where there is something. */
+int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled);
+
 /*
  * Progress, with the lock of what is polled held. 0: there was nothing to do. An endpoint that is nothing but
  * a target may have no queue and no counter whose reader could poll it: so it is polled whatever is read.
@@ -349,12 +352,9 @@ static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct 
 {
 	int done = shmcma_poll_each(polled);
 
-	if (__builtin_expect(domain->silent.count && polled != &domain->enabled, 0))
-		done += shmcma_poll_each(&domain->silent);
-	if (__builtin_expect(domain->colls != NULL, 0))
-		done += shmcma_coll_progress_locked(domain);
-	if (__builtin_expect(domain->triggers != NULL, 0))
-		shmcma_trigger_run_locked(domain);
+	if (__builtin_expect(domain->silent.count | (uintptr_t)domain->colls | (uintptr_t)domain->triggers,
+			     0))
+		done += shmcma_poll_rest_locked(domain, polled);
 	return done;
 }
 
@@ -395,13 +395,19 @@ static inline uint64_t shmcma_ep_place(const struct shmcma_ep *ep, fi_addr_t fi_
 	return fi_addr << ep->rx_ctx_bits | fi_addr >> (-ep->rx_ctx_bits & 63);
 }
 
-static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
+/* The peer of fi_addr if it has been asked for before; NULL says nothing. */
+static inline struct sc_peer *shmcma_ep_peer_known(const struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
 	uint64_t place = shmcma_ep_place(ep, fi_addr);
 
-	if (__builtin_expect(place < ep->peer_count && ep->peers[place], 1))
-		return ep->peers[place];
-	return shmcma_ep_peer_slow(ep, fi_addr);
+	return __builtin_expect(place < ep->peer_count, 1) ? ep->peers[place] : NULL;
+}
+
+static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	struct sc_peer *peer = shmcma_ep_peer_known(ep, fi_addr);
+
+	return __builtin_expect(peer != NULL, 1) ? peer : shmcma_ep_peer_slow(ep, fi_addr);
 }
 
 /* What completions call the peer: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */

@@ -7,39 +7,37 @@
 #define SENT (FI_SEND | FI_TAGGED)
 #define RECEIVED (FI_RECV | FI_TAGGED)
 
-/* With the endpoint's default flags; a multi-receive buffer is for messages without tag only. */
-static inline struct sc_recv receive(const struct shmcma_ep_fid *fid, uint64_t tag, uint64_t ignore,
-				     void *context)
+static inline struct sc_op_flags sent(uint32_t flags)
 {
-	return (struct sc_recv){ .tag = tag,
-				 .ignore = ignore,
-				 .context = context,
-				 .cq_flags = RECEIVED,
-				 .flags = (shmcma_now(fid->recv_flags) & ~SC_RECV_MULTI) | SC_TAGGED };
+	return (struct sc_op_flags){ flags | SC_TAGGED, SENT };
 }
 
-static inline struct sc_send message(uint64_t tag, uint64_t data, void *context, uint32_t flags)
+/* With the endpoint's default flags; a multi-receive buffer is for messages without tag only. */
+static inline struct sc_op_flags received(const struct shmcma_ep_fid *fid)
 {
-	return (struct sc_send){
-		.tag = tag, .data = data, .context = context, .cq_flags = SENT, .flags = flags | SC_TAGGED
-	};
+	return (struct sc_op_flags){ (shmcma_now(fid->recv_flags) & ~SC_RECV_MULTI) | SC_TAGGED,
+				     RECEIVED };
 }
 
 static ssize_t tagged_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source,
 			   uint64_t tag, uint64_t ignore, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_recv recv = receive(fid, tag, ignore, context);
 
 	(void)desc;
-	return shmcma_post_recv_buf(fid, buf, len, source, recv);
+	return shmcma_post_recv_buf(fid, buf, len, source, tag, ignore, received(fid), context);
 }
 
 static ssize_t tagged_recvv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
 			    fi_addr_t source, uint64_t tag, uint64_t ignore, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_recv recv = receive(fid, tag, ignore, context);
+	struct sc_op_flags flags = received(fid);
+	struct sc_recv recv = { .tag = tag,
+				.ignore = ignore,
+				.context = context,
+				.cq_flags = flags.cq_flags,
+				.flags = flags.flags };
 
 	(void)desc;
 	return shmcma_post_recv_iov(fid, iov, count, source, &recv);
@@ -56,17 +54,20 @@ static ssize_t tagged_send(struct fid_ep *ep, const void *buf, size_t len, void 
 			   uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(tag, 0, context, shmcma_now(fid->send_flags));
 
 	(void)desc;
-	return shmcma_post_send_buf(fid, buf, len, dest, send);
+	return shmcma_post_send_buf(fid, buf, len, dest, tag, 0, sent(shmcma_now(fid->send_flags)),
+				    context);
 }
 
 static ssize_t tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
 			    fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(tag, 0, context, shmcma_now(fid->send_flags));
+	struct sc_send send = { .tag = tag,
+				.context = context,
+				.cq_flags = SENT,
+				.flags = shmcma_now(fid->send_flags) | SC_TAGGED };
 
 	(void)desc;
 	return shmcma_post_send_iov(fid, iov, count, dest, &send);
@@ -82,27 +83,25 @@ static ssize_t tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg
 /* Should an injected message fail later, the error carries the endpoint's context. */
 static ssize_t tagged_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
-	struct sc_send send = message(tag, 0, ep->fid.context, SHMCMA_INJECT_FLAGS);
-
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, send);
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, 0, sent(SHMCMA_INJECT_FLAGS),
+				    ep->fid.context);
 }
 
 static ssize_t tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
 			       fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
-	struct sc_send send = message(tag, data, context, shmcma_now(fid->send_flags) | SC_SEND_DATA);
 
 	(void)desc;
-	return shmcma_post_send_buf(fid, buf, len, dest, send);
+	return shmcma_post_send_buf(fid, buf, len, dest, tag, data,
+				    sent(shmcma_now(fid->send_flags) | SC_SEND_DATA), context);
 }
 
 static ssize_t tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
 				 fi_addr_t dest, uint64_t tag)
 {
-	struct sc_send send = message(tag, data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
-
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, send);
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, data,
+				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
 }
 
 #pragma GCC diagnostic push

@@ -5,7 +5,7 @@
  *	struct sc_comp *comp = sc_cq_reserve(cq);
  *
  *	if (comp) {
- *		... fill every field: the slot holds what an earlier completion left ...
+ *		... fill every field that what it says has: the slot holds what an earlier completion left ...
  *		sc_cq_commit(cq);
  *	}
  *
@@ -25,6 +25,12 @@ static inline bool sc_cq_is_full(const struct sc_cq *cq)
 /* The ring is full: a larger one. False: the queue is overrun. */
 bool sc_cq_grow_slow(struct sc_cq *cq);
 
+/* May what a struct sc_entry tells all of go there? */
+static inline bool sc_cq_may_by_pass(const struct sc_cq *cq)
+{
+	return cq->direct != cq->direct_end && sc_cq_is_empty(cq);
+}
+
 /* False: the queue is overrun and the completion is lost. */
 static inline bool sc_cq_has_room(struct sc_cq *cq)
 {
@@ -41,6 +47,16 @@ static inline struct sc_comp *sc_cq_next(const struct sc_cq *cq)
 static inline struct sc_comp *sc_cq_reserve(struct sc_cq *cq)
 {
 	return sc_cq_has_room(cq) ? sc_cq_next(cq) : NULL;
+}
+
+/* What it says, in one store: the answer to a message waits for each that is made before it. */
+static inline void sc_comp_say(struct sc_comp *comp, uint32_t cq_flags, uint16_t err, uint16_t flags)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	comp->said = cq_flags | (uint64_t)err << 32 | (uint64_t)flags << 48;
+#else
+	comp->said = (uint64_t)cq_flags << 32 | (uint64_t)err << 16 | flags;
+#endif
 }
 
 static inline void sc_cq_commit(struct sc_cq *cq)

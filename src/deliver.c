@@ -166,6 +166,12 @@ static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 	return SC_COMP_MULTI_DONE;
 }
 
+static void transfer_free(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	op->peer = NULL;
+	sc_slab_put(&ep->rxq->ops, op);
+}
+
 static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
 	struct sc_received received = { .peer = op->peer,
@@ -178,7 +184,7 @@ static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 					.buf = op->multi ? op->iov[0].iov_base : NULL };
 
 	sc_deliver_complete(ep, op, op->cntr, &received);
-	sc_slab_put(&ep->rxq->ops, op);
+	transfer_free(ep, op);
 }
 
 /* Those that are over and have none before them that is not. */
@@ -628,8 +634,8 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 	uint64_t end;
 	size_t here;
 
-	if (!op || op->peer != peer || sc_list_empty(&op->of_peer) || !sc_list_empty(&op->pulling) ||
-	    op->over || (piece->to && op == peer->arriving_op))
+	if (!op || op->peer != peer || !sc_list_empty(&op->pulling) || op->over ||
+	    (piece->to && op == peer->arriving_op))
 		return -EPROTO;
 	/* what was asked for is what there is room for; what comes unasked comes whole */
 	end = piece->to ? op->want : op->size;
@@ -680,7 +686,7 @@ static void cancel_transfers(struct sc_peer *peer)
 			received.buf = op->multi ? op->iov[0].iov_base : NULL;
 		}
 		sc_deliver_complete(peer->ep, op, op->cntr, &received);
-		sc_slab_put(&peer->ep->rxq->ops, op);
+		transfer_free(peer->ep, op);
 	}
 }
 
@@ -862,6 +868,7 @@ int sc_deliver_to_posted(const struct sc_message *message)
 	if (!found)
 		return 0;
 	op = sc_list_entry(found, struct sc_rx_op, match);
+	sc_deliver_settle(op);
 	if (!(op->flags & SC_RECV_MULTI))
 		sc_deliver_unpost(rxq, op);
 	if (sc_deliver_message(op, message))

@@ -62,20 +62,31 @@ static inline __attribute__((always_inline)) void sc_deliver_complete(struct sc_
 	ep->counters.rx_msgs++;
 	ep->counters.rx_bytes += received->done;
 	sc_ep_count(ep, SC_EVENT_RECV, cntr, op->flags, error);
-	if (!cq || (op->flags & ep->rx_silent && !error && !(received->flags & SC_COMP_MULTI_DONE)) ||
-	    !sc_cq_has_room(cq))
+	if (__builtin_expect(!cq, 0) ||
+	    __builtin_expect(
+		    op->flags & ep->rx_silent && !error && !(received->flags & SC_COMP_MULTI_DONE), 0))
 		return;
-	comp = sc_cq_next(cq);
+	if (!error && received->flags == SC_COMP_RECV && sc_cq_may_by_pass(cq)) {
+		*cq->direct++ = (struct sc_entry){ .context = op->context,
+						   .cq_flags = op->cq_flags,
+						   .len = received->done,
+						   .buf = received->buf,
+						   .data = received->data,
+						   .tag = received->tag };
+		return;
+	}
+	comp = sc_cq_reserve(cq);
+	if (!comp)
+		return;
 	comp->context = op->context;
-	comp->cq_flags = op->cq_flags;
 	comp->len = received->done;
 	comp->buf = received->buf;
 	comp->data = received->data;
 	comp->tag = received->tag;
 	comp->source = received->peer;
-	comp->olen = received->size - received->done;
-	comp->err = -error;
-	comp->flags = received->flags;
+	if (__builtin_expect(error, 0))
+		comp->olen = received->size - received->done;
+	sc_comp_say(comp, op->cq_flags, (uint16_t)-error, (uint16_t)received->flags);
 	sc_cq_commit(cq);
 }
 
@@ -105,6 +116,16 @@ bool sc_deliver_end_peer(struct sc_peer *peer, int error);
  * of a shared queue is cancelled.
  */
 void sc_deliver_fini(struct sc_ep *ep);
+
+/* The receive is going another way than that of plain.h: all of it is to be set. */
+static inline void sc_deliver_settle(struct sc_rx_op *op)
+{
+	if (op->flags & SC_RX_FULL)
+		return;
+	op->cntr = NULL;
+	op->iov_count = 1;
+	op->capacity = op->iov[0].iov_len;
+}
 
 /* What completions say of a message with these SC_ABI_F_*. */
 static inline uint32_t sc_deliver_comp_flags(uint32_t flags)
@@ -138,7 +159,6 @@ static inline void sc_deliver_begin(struct sc_rx_op *op, const struct sc_message
 static inline void sc_deliver_unpost(struct sc_rxq *rxq, struct sc_rx_op *op)
 {
 	sc_match_unpost(sc_rxq_queue(rxq, op->flags & SC_TAGGED), &op->match);
-	rxq->posted--;
 }
 
 /* Is a multi-receive buffer the application's again? Its receive is out of the matcher then. */

@@ -112,6 +112,7 @@ static void config_settle(struct sc_ep *ep)
 	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;
 	if (config->window < 1024)
 		config->window = 1024;
+	ep->window_step = config->window / 4;
 }
 
 /* What it can do, for peers to see. */
@@ -123,8 +124,7 @@ static uint32_t capabilities(const struct sc_ep *ep)
 		all |= SC_ABI_CAP_RMA;
 	if (ep->config.strict)
 		all |= SC_ABI_CAP_STRICT;
-	if (ep->cntrs[SC_EVENT_REMOTE_READ] != &ep->uncounted ||
-	    ep->cntrs[SC_EVENT_REMOTE_WRITE] != &ep->uncounted)
+	if (ep->cntrs[SC_EVENT_REMOTE_READ] || ep->cntrs[SC_EVENT_REMOTE_WRITE])
 		all |= SC_ABI_CAP_EVENTS;
 	if (ep->barrier)
 		all |= SC_ABI_CAP_BARRIER;
@@ -185,7 +185,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ep->tx_size = attr->tx_size;
 	ep->regtab = attr->regtab;
 	for (int event = 0; event < SC_EVENTS; event++)
-		ep->cntrs[event] = attr->cntrs[event] ? attr->cntrs[event] : &ep->uncounted;
+		ep->cntrs[event] = attr->cntrs[event];
 	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
 	sc_slab_init(&ep->rma_ops, sizeof(struct sc_rma_op));
 	sc_slab_init(&ep->turns, sizeof(struct sc_turn));
@@ -350,8 +350,9 @@ int sc_ep_poll(struct sc_ep *ep)
 		done += go_on(ep);
 	if (!done)
 		sc_record_clean(ep);
-	ep->idle = !done;
-	if (done)
+	if (ep->idle != !done)
+		ep->idle = !done;
+	if (__builtin_expect(done && ep->vain, 0))
 		ep->vain = 0;
 	return done;
 }

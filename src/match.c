@@ -306,6 +306,7 @@ int sc_match_hash(struct sc_match *match, struct sc_match_recv *recv)
 	if (!class->count++)
 		class_swap(match, class, match->populated++);
 	recv->class = class;
+	recv->seq = match->seq++; /* those posted before it have been hashed before it, too */
 	table_add(&class->table, &recv->node, recv->source, recv->tag);
 	return 0;
 }
@@ -333,31 +334,44 @@ static int hash_posted(struct sc_match *match)
 	return 0;
 }
 
-static struct sc_match_recv *scan_posted(struct sc_match *match, const void *source, uint64_t tag,
-					 size_t most)
+size_t sc_match_posted(const struct sc_match *match)
 {
+	size_t count = 0;
+
+	for (const struct sc_list *pos = match->posted.next; pos != &match->posted; pos = pos->next)
+		count++;
+	return count;
+}
+
+/* The first that fits of `most`; NULL: there is none. *all: there are no more. */
+static struct sc_match_recv *scan_posted(struct sc_match *match, const void *source, uint64_t tag,
+					 size_t most, bool *all)
+{
+	*all = false;
 	sc_list_for (pos, &match->posted) {
 		struct sc_match_recv *recv = sc_list_entry(pos, struct sc_match_recv, all);
 
 		if (!most--)
-			break;
+			return NULL;
 		PROBE();
 		if (sc_match_fits(recv, source, tag))
 			return recv;
 	}
+	*all = true;
 	return NULL;
 }
 
 struct sc_match_recv *sc_match_find_posted(struct sc_match *match, const void *source, uint64_t tag)
 {
 	struct sc_match_recv *best = NULL;
+	bool all;
 
 	if (!match->hashed) {
-		best = scan_posted(match, source, tag, SC_MATCH_SCANNED);
-		if (best || match->posted_count <= SC_MATCH_SCANNED)
+		best = scan_posted(match, source, tag, SC_MATCH_SCANNED, &all);
+		if (best || all)
 			return best;
 		if (hash_posted(match))
-			return scan_posted(match, source, tag, SIZE_MAX);
+			return scan_posted(match, source, tag, SIZE_MAX, &all);
 	}
 	for (size_t i = 0; i < match->populated; i++) {
 		struct sc_match_node *node = table_find(&match->classes[i]->table, source, tag);

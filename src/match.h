@@ -46,7 +46,7 @@ struct sc_match_recv {
 	const void *source; /* NULL: any */
 	uint64_t tag;
 	uint64_t tag_mask;	      /* ~ignore */
-	uint64_t seq;		      /* order of posting */
+	uint64_t seq;		      /* with sc_match.hashed: order of posting */
 	struct sc_list all;	      /* in sc_match.posted */
 	struct sc_match_class *class; /* with sc_match.hashed, and the node */
 	struct sc_match_node node;
@@ -77,7 +77,7 @@ struct sc_match_index {
 struct sc_match {
 	struct sc_list posted;	/* all posted receives, oldest first */
 	struct sc_list waiting; /* all unexpected messages, oldest first */
-	size_t posted_count, waiting_count;
+	size_t waiting_count;
 	uint64_t seq;
 	bool hashed; /* all posted receives are in the tables of their classes; else none is */
 
@@ -104,21 +104,21 @@ static inline int sc_match_post(struct sc_match *match, struct sc_match_recv *re
 
 	if (ret)
 		return ret;
-	recv->seq = match->seq++;
 	sc_list_append(&match->posted, &recv->all);
-	match->posted_count++;
 	return 0;
 }
 
 static inline void sc_match_unpost(struct sc_match *match, struct sc_match_recv *recv)
 {
-	match->posted_count--;
+	sc_list_unlink(&recv->all);
 	if (__builtin_expect(match->hashed, 0)) {
 		sc_match_unhash(match, recv);
-		match->hashed = match->posted_count; /* else all tables are empty now */
+		match->hashed = !sc_list_empty(&match->posted); /* else all tables are empty now */
 	}
-	sc_list_unlink(&recv->all);
 }
+
+/* Receives that are posted; looks at each. */
+size_t sc_match_posted(const struct sc_match *match);
 
 /* Keep an unexpected message. -ENOMEM: nothing has changed. */
 int sc_match_keep(struct sc_match *match, struct sc_match_msg *msg);
@@ -142,7 +142,9 @@ static inline struct sc_match_recv *sc_match_first_recv(struct sc_match *match, 
 {
 	struct sc_match_recv *first = sc_list_entry(match->posted.next, struct sc_match_recv, all);
 
-	return match->posted_count && sc_match_fits(first, source, tag) ? first : NULL;
+	if (__builtin_expect(sc_list_empty(&match->posted), 0))
+		return NULL;
+	return sc_match_fits(first, source, tag) ? first : NULL;
 }
 
 /* The oldest posted receive that fits, still posted; or NULL. */
@@ -151,7 +153,7 @@ static inline struct sc_match_recv *sc_match_find_recv(struct sc_match *match, c
 {
 	struct sc_match_recv *first = sc_match_first_recv(match, source, tag);
 
-	return first || !match->posted_count ? first : sc_match_find_posted(match, source, tag);
+	return first || sc_list_empty(&match->posted) ? first : sc_match_find_posted(match, source, tag);
 }
 
 /* The oldest unexpected message that fits, still kept; or NULL. */

@@ -209,7 +209,8 @@ static inline void sc_peers_give_back(struct sc_ep *ep, uint32_t polls)
 static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
 {
 	peer->units_back += units;
-	if (peer->rx.lines && peer->units_back - peer->rx.window >= peer->ep->config.window / 4)
+	if (__builtin_expect(peer->units_back - peer->rx.window >= peer->ep->window_step, 0) &&
+	    peer->rx.lines)
 		sc_peer_publish(peer);
 }
 

@@ -27,10 +27,9 @@ SC_PLAIN_INLINE struct sc_rx_op *sc_plain_match(struct sc_rxq *rxq, const struct
 	if (!first)
 		return NULL;
 	op = sc_list_entry(first, struct sc_rx_op, match);
-	if (sc_ctl_size(ctl) >= op->plain_end)
+	if (op->flags & SC_RX_FULL || sc_ctl_size(ctl) > op->iov[0].iov_len)
 		return NULL;
 	sc_match_unpost(queue, first);
-	rxq->posted--;
 	return op;
 }
 
@@ -70,6 +69,7 @@ SC_PLAIN_INLINE void sc_plain_begin(struct sc_rx_op *op, struct sc_peer *peer, u
 	message.data = data;
 	message.op = 0;
 	op->multi = NULL;
+	sc_deliver_settle(op);
 	sc_deliver_begin(op, &message);
 	op->done = here;
 	peer->arriving_op = op;
@@ -81,7 +81,8 @@ SC_PLAIN_INLINE bool sc_plain_arrives(const struct sc_peer *peer)
 {
 	const struct sc_rx_op *op = peer->arriving_op;
 
-	return op && op->size < op->plain_end && !op->multi && !op->message && peer->ep->line_end;
+	return op && !(op->flags & SC_RX_FULL) && op->size <= op->capacity && !op->message &&
+	       peer->ep->line_end;
 }
 
 /* `here` more bytes of its payload are there. */
@@ -99,6 +100,7 @@ SC_PLAIN_INLINE void sc_plain_part(struct sc_peer *peer, uint32_t here)
 	if (op->done != op->size)
 		return;
 	peer->arriving_op = NULL;
+	op->peer = NULL;
 	sc_list_remove(&op->of_peer);
 	sc_plain_complete(peer->ep, op, &received);
 }
@@ -111,9 +113,9 @@ SC_PLAIN_INLINE void sc_plain_part(struct sc_peer *peer, uint32_t here)
 #define SC_PLAIN_LINE_MASK sc_ring_ctl(0xff, 0xff & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA), 0xff, UINT32_MAX)
 
 /* Take the record at the head of the peer's ring, with this ctl, if it is such a message in one line. */
-SC_PLAIN_INLINE bool sc_plain_take_line(struct sc_peer *peer, const struct sc_abi_line *line, uint64_t ctl)
+SC_PLAIN_INLINE bool sc_plain_take_line(struct sc_ep *ep, struct sc_peer *peer,
+					const struct sc_abi_line *line, uint64_t ctl)
 {
-	struct sc_ep *ep = peer->ep;
 	struct sc_rx_op *op;
 	uint64_t tag, data;
 

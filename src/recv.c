@@ -101,40 +101,33 @@ static int peek(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return 0;
 }
 
-/* What a receive is besides its vector. */
+/* What is set of each receive that is posted. */
 static inline __attribute__((always_inline)) void op_init(struct sc_rx_op *op, const struct sc_recv *recv)
 {
 	op->flags = recv->flags;
-	op->context = recv->context;
-	op->cntr = recv->cntr;
 	op->cq_flags = recv->cq_flags;
+	op->context = recv->context;
 	op->match.source = recv->source ? recv->source->source : NULL;
 	op->match.tag = recv->tag;
 	op->match.tag_mask = ~recv->ignore;
-	op->multi = NULL;
-	op->multi_min = recv->multi_min;
-	op->multi_transfers = 0;
-	op->peer = NULL;
-	sc_list_init(&op->of_peer);
-	sc_list_init(&op->pulling);
 }
 
 static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_op *op = sc_slab_get(&rxq->ops);
-	bool plain;
 
 	if (!op)
 		return NULL;
 	op_init(op, recv);
+	op->cntr = recv->cntr;
 	op->iov_count = recv->iov_count;
 	op->capacity = 0;
 	for (size_t i = 0; i < recv->iov_count; i++) {
 		op->iov[i] = recv->iov[i];
 		op->capacity += recv->iov[i].iov_len;
 	}
-	plain = op->iov_count == 1 && !op->cntr && !(op->flags & SC_RECV_MULTI);
-	op->plain_end = plain ? op->capacity + 1 : 0;
+	if (op->iov_count != 1 || op->cntr || op->flags & SC_RECV_MULTI)
+		op->flags |= SC_RX_FULL;
 	return op;
 }
 
@@ -150,12 +143,10 @@ static inline int lost(const struct sc_recv *recv)
 
 static int post(struct sc_rxq *rxq, struct sc_rx_op *op)
 {
-	if (sc_match_post(sc_rxq_queue(rxq, op->flags & SC_TAGGED), &op->match)) {
-		sc_slab_put(&rxq->ops, op);
-		return -EAGAIN;
-	}
-	rxq->posted++;
-	return 0;
+	if (!sc_match_post(sc_rxq_queue(rxq, op->flags & SC_TAGGED), &op->match))
+		return 0;
+	sc_slab_put(&rxq->ops, op);
+	return -EAGAIN;
 }
 
 /* Receive the message that was set aside for this context, or drop it. */
@@ -185,9 +176,11 @@ static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 /* End a posted receive. A multi-receive buffer that messages are on their way into is given back by the last. */
 static void withdraw(struct sc_rxq *rxq, struct sc_rx_op *op, int error)
 {
+	bool multi = op->flags & SC_RECV_MULTI, busy = multi && op->multi_transfers;
 	struct sc_ep *ep = reporter(rxq);
 	struct sc_comp *comp;
 
+	sc_deliver_settle(op);
 	sc_deliver_unpost(rxq, op);
 	if (ep)
 		sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
@@ -197,11 +190,11 @@ static void withdraw(struct sc_rxq *rxq, struct sc_rx_op *op, int error)
 					  .cq_flags = op->cq_flags,
 					  .tag = op->match.tag,
 					  .err = -error };
-		if (op->flags & SC_RECV_MULTI && !op->multi_transfers)
+		if (multi && !busy)
 			comp->flags = SC_COMP_MULTI_DONE;
 		sc_cq_commit(ep->rx_cq);
 	}
-	if (op->multi_transfers)
+	if (busy)
 		op->capacity = 0;
 	else
 		sc_slab_put(&rxq->ops, op);
@@ -223,6 +216,8 @@ static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 	op = op_begin(rxq, recv);
 	if (!op)
 		return -EAGAIN;
+	op->multi_min = recv->multi_min;
+	op->multi_transfers = 0;
 	ret = post(rxq, op);
 	if (ret)
 		return ret;
@@ -233,8 +228,8 @@ static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 			break; /* none; or no memory, and it waits for the next receive */
 		sc_waiting_unqueue(msg);
 		sc_waiting_free(msg);
-	} while (sc_slab_id(op) == id && !sc_deliver_exhausted(op));
-	if (lost(recv) && sc_slab_id(op) == id && !sc_deliver_exhausted(op))
+	} while (sc_slab_has_id(op, id) && !sc_deliver_exhausted(op));
+	if (lost(recv) && sc_slab_has_id(op, id) && !sc_deliver_exhausted(op))
 		withdraw(rxq, op, lost(recv));
 	return 0;
 }
@@ -250,41 +245,13 @@ static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return -EINVAL;
 }
 
-bool sc_rxq_recv_short(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
-		       uint64_t ignore, uint32_t flags, void *context, uint32_t cq_flags)
-{
-	const struct sc_recv recv = { .source = source,
-				      .tag = tag,
-				      .ignore = ignore,
-				      .flags = flags,
-				      .context = context,
-				      .cq_flags = cq_flags };
-	struct sc_match *queue = sc_rxq_queue(rxq, flags & SC_TAGGED);
-	struct sc_rx_op *op;
-
-	if (flags & ~(SC_TAGGED | SC_SILENT) || queue->waiting_count || queue->hashed || !rxq->ops.free ||
-	    (source && source->source->error))
-		return false;
-	op = sc_slab_get(&rxq->ops);
-	op_init(op, &recv);
-	op->iov[0].iov_base = buf;
-	op->iov[0].iov_len = op->capacity = size;
-	op->iov_count = 1;
-	op->plain_end = size + 1;
-	rxq->posted++;
-	return !sc_match_post(queue, &op->match);
-}
-
-int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv)
+/* Any receive, any way but the short one. */
+static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg;
 	struct sc_rx_op *op;
 	int ret;
 
-	if (recv->iov_count == 1 && !recv->cntr &&
-	    sc_rxq_recv_short(rxq, recv->source, recv->iov->iov_base, recv->iov->iov_len, recv->tag,
-			      recv->ignore, recv->flags, recv->context, recv->cq_flags))
-		return 0;
 	if (recv->flags & (SC_RECV_MULTI | SC_RECV_PEEK | SC_RECV_CLAIM | SC_RECV_DISCARD))
 		return recv_special(rxq, recv);
 	op = op_begin(rxq, recv);
@@ -302,6 +269,58 @@ int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv)
 	(void)sc_waiting_deliver(op, msg); /* a single receive cannot fail */
 	sc_waiting_free(msg);
 	return 0;
+}
+
+/* One buffer, any way but the short one. */
+static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_peer *source, void *buf,
+						size_t size, uint64_t tag, uint64_t ignore,
+						struct sc_op_flags flags, void *context)
+{
+	const struct iovec iov = { buf, size };
+	const struct sc_recv recv = { .iov = &iov,
+				      .iov_count = 1,
+				      .source = source,
+				      .tag = tag,
+				      .ignore = ignore,
+				      .flags = flags.flags,
+				      .context = context,
+				      .cq_flags = flags.cq_flags };
+
+	return recv_any(rxq, &recv);
+}
+
+/* No message waits, none of the queue is hashed, there is memory, and the source is not lost: it is posted. */
+int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
+		    uint64_t ignore, struct sc_op_flags flags, void *context)
+{
+	const struct sc_recv recv = { .source = source,
+				      .tag = tag,
+				      .ignore = ignore,
+				      .flags = flags.flags,
+				      .context = context,
+				      .cq_flags = flags.cq_flags };
+	struct sc_match *queue = sc_rxq_queue(rxq, flags.flags & SC_TAGGED);
+	struct sc_rx_op *op;
+
+	if (__builtin_expect(queue->waiting_count || queue->hashed || !rxq->ops.free ||
+				     (source && source->source->error),
+			     0))
+		return recv_whole(rxq, source, buf, size, tag, ignore, flags, context);
+	op = sc_slab_get(&rxq->ops);
+	op_init(op, &recv);
+	op->iov[0].iov_base = buf;
+	op->iov[0].iov_len = size;
+	return sc_match_post(queue, &op->match);
+}
+
+int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	const struct sc_op_flags flags = { recv->flags, recv->cq_flags };
+
+	if (recv->iov_count != 1 || recv->cntr || recv->flags & ~(SC_TAGGED | SC_SILENT))
+		return recv_any(rxq, recv);
+	return sc_rxq_recv_buf(rxq, recv->source, recv->iov->iov_base, recv->iov->iov_len, recv->tag,
+			       recv->ignore, flags, recv->context);
 }
 
 /* The newest posted receive with this context in one queue. */
@@ -330,7 +349,9 @@ int sc_rxq_cancel(struct sc_rxq *rxq, const void *context)
 
 size_t sc_rxq_room(const struct sc_rxq *rxq)
 {
-	return rxq->posted < rxq->size ? rxq->size - rxq->posted : 0;
+	size_t posted = sc_match_posted(&rxq->tagged) + sc_match_posted(&rxq->plain);
+
+	return posted < rxq->size ? rxq->size - posted : 0;
 }
 
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)

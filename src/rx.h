@@ -30,13 +30,13 @@ int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken);
 int sc_rx_poll_quiet(struct sc_ep *ep);
 
 /* Have one looked at. Returns the records. */
-static inline __attribute__((always_inline)) int sc_rx_glance(struct sc_peer *peer)
+static inline __attribute__((always_inline)) int sc_rx_glance(struct sc_ep *ep, struct sc_peer *peer)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	uint64_t ctl = sc_ring_peek_at(&peer->rx, line);
 	int taken = 0;
 
-	while (ctl && taken < SC_RX_BURST && sc_plain_take_line(peer, line, ctl)) {
+	while (ctl && taken < SC_RX_BURST && sc_plain_take_line(ep, peer, line, ctl)) {
 		taken++;
 		line = sc_ring_first(&peer->rx);
 		ctl = sc_ring_peek_at(&peer->rx, line);
@@ -55,7 +55,7 @@ static inline int sc_rx_poll(struct sc_ep *ep)
 
 	sc_memory_forget(&ep->memory);
 	for (uint32_t i = 0; i < SC_BUSY_RINGS && i < ep->inbound_count; i++)
-		taken += sc_rx_glance(ep->inbound[i]);
+		taken += sc_rx_glance(ep, ep->inbound[i]);
 	if (__builtin_expect(ep->inbound_count > SC_BUSY_RINGS, 0))
 		taken += sc_rx_poll_quiet(ep);
 	return taken;

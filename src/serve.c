@@ -130,7 +130,7 @@ static void count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t access)
 	bool write = access == SC_REG_WRITE;
 	struct sc_cntr *cntr = !reg ? NULL : write ? reg->writes : reg->reads;
 
-	sc_cntr_add(&ep->cntrs[write ? SC_EVENT_REMOTE_WRITE : SC_EVENT_REMOTE_READ]->value, 1);
+	sc_ep_count(ep, write ? SC_EVENT_REMOTE_WRITE : SC_EVENT_REMOTE_READ, NULL, 0, 0);
 	if (cntr)
 		sc_cntr_add(&cntr->value, 1);
 }

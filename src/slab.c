@@ -52,6 +52,15 @@ void *sc_slab_get_slow(struct sc_slab *slab)
 	return sc_slab_get(slab);
 }
 
+uint32_t sc_slab_used(const struct sc_slab *slab)
+{
+	uint32_t used = slab->chunk_count * CHUNK_OBJECTS;
+
+	for (const struct sc_slab_object *object = slab->free; object; object = object->next_free)
+		used--;
+	return used;
+}
+
 void *sc_slab_find(const struct sc_slab *slab, uint64_t id)
 {
 	uint32_t index = (uint32_t)id;

@@ -19,22 +19,30 @@
 
 int sc_turn_take_slow(struct sc_peer *peer)
 {
-	struct sc_turn *turn = peer->ep->turns.used < TURNS_MAX ? sc_slab_get(&peer->ep->turns) : NULL;
+	struct sc_ep *ep = peer->ep;
+	struct sc_turn *turn = ep->turns_taken < TURNS_MAX ? sc_slab_get(&ep->turns) : NULL;
 
 	if (!turn)
 		return -EAGAIN;
+	ep->turns_taken++;
 	turn->ended = false;
 	sc_list_append(&peer->turns, &turn->of_peer);
 	peer->turn = turn;
 	return 0;
 }
 
+static void turn_free(struct sc_ep *ep, struct sc_turn *turn)
+{
+	sc_list_remove(&turn->of_peer);
+	ep->turns_taken--;
+	sc_slab_put(&ep->turns, turn);
+}
+
 void sc_turn_drop_slow(struct sc_peer *peer)
 {
 	struct sc_turn *turn = sc_turn_pass(peer);
 
-	sc_list_remove(&turn->of_peer); /* the last: nothing has waited for it */
-	sc_slab_put(&peer->ep->turns, turn);
+	turn_free(peer->ep, turn); /* the last: nothing has waited for it */
 }
 
 void sc_turn_end(struct sc_peer *peer, struct sc_turn *turn, const struct sc_comp *comp)
@@ -49,9 +57,8 @@ void sc_turn_end(struct sc_peer *peer, struct sc_turn *turn, const struct sc_com
 		turn = sc_list_entry(peer->turns.next, struct sc_turn, of_peer);
 		if (!turn->ended)
 			break;
-		sc_list_remove(&turn->of_peer);
 		if (!turn->silent)
 			sc_cq_put_slow(ep->tx_cq, &turn->comp);
-		sc_slab_put(&ep->turns, turn);
+		turn_free(ep, turn);
 	}
 }

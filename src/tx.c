@@ -101,6 +101,7 @@ static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
 {
 	sc_list_remove(&op->of_peer);
 	op->peer->short_rdvs -= is_short_rdv(op);
+	ep->tx_pending--;
 	if (op->state == SC_TX_PUSHING || op->state == SC_TX_SHARING)
 		sc_list_remove(&op->pushing);
 	free(op->copy);
@@ -132,6 +133,7 @@ static struct sc_tx_op *op_begin(struct sc_ep *ep, struct sc_peer *peer, const s
 	op->size = size;
 	op->copy = NULL;
 	op->iov_count = 0;
+	ep->tx_pending++;
 	sc_list_append(&peer->ops, &op->of_peer);
 	return op;
 }
@@ -201,15 +203,11 @@ static inline __attribute__((always_inline)) void eager_complete(struct sc_cq *c
 	struct sc_comp *comp = sc_cq_next(cq);
 
 	comp->context = send->context;
-	comp->cq_flags = send->cq_flags;
 	comp->len = size;
 	comp->buf = NULL;
 	comp->data = send->data;
 	comp->tag = send->tag;
-	comp->source = NULL;
-	comp->olen = 0;
-	comp->err = 0;
-	comp->flags = 0;
+	sc_comp_say(comp, send->cq_flags, 0, 0);
 	sc_cq_commit(cq);
 }
 
@@ -335,14 +333,17 @@ static inline __attribute__((always_inline)) void short_sent(struct sc_peer *pee
  * The short way. The reader is woken last, and what could be called for before is looked at first: so it needs few
  * registers. `lines` and `units`, of its record: a message of one line has code of its own, where they are constants.
  */
-static inline __attribute__((always_inline)) bool
-send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
-	   uint32_t flags, void *context, uint32_t cq_flags, uint32_t lines, uint64_t units)
+static inline __attribute__((always_inline)) bool send_short(struct sc_peer *peer, const void *buf,
+							     uint32_t size, uint64_t tag, uint64_t data,
+							     struct sc_op_flags flags, void *context,
+							     uint32_t lines, uint64_t units)
 {
-	const struct sc_send send = {
-		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
-	};
-	struct inline_record record = { size, flags & MESSAGE_FLAGS, lines };
+	const struct sc_send send = { .tag = tag,
+				      .data = data,
+				      .context = context,
+				      .flags = flags.flags,
+				      .cq_flags = flags.cq_flags };
+	struct inline_record record = { size, flags.flags & MESSAGE_FLAGS, lines };
 	struct sc_abi_line *line;
 
 	if (!is_ready(peer, units, size > INLINE_ALWAYS) ||
@@ -366,11 +367,10 @@ send_short(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, u
  * one line it brought nothing, of three and four it cost 4 and 1 %.
  */
 static __attribute__((noinline)) bool send_two_lines(struct sc_peer *peer, const void *buf, size_t size,
-						     uint64_t tag, uint64_t data, uint32_t flags,
-						     void *context, uint32_t cq_flags)
+						     uint64_t tag, uint64_t data, struct sc_op_flags flags,
+						     void *context)
 {
-	if (!send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags, 2,
-			SC_ABI_UNITS(TWO_LINES)))
+	if (!send_short(peer, buf, (uint32_t)size, tag, data, flags, context, 2, SC_ABI_UNITS(TWO_LINES)))
 		return false;
 	if (sc_burst_add(&peer->two_lines, peer->ep))
 		sc_ring_fetch_to_write(&peer->tx, 2 * 3, 2);
@@ -378,10 +378,10 @@ static __attribute__((noinline)) bool send_two_lines(struct sc_peer *peer, const
 }
 
 static __attribute__((noinline)) bool send_lines(struct sc_peer *peer, const void *buf, size_t size,
-						 uint64_t tag, uint64_t data, uint32_t flags,
-						 void *context, uint32_t cq_flags)
+						 uint64_t tag, uint64_t data, struct sc_op_flags flags,
+						 void *context)
 {
-	return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags,
+	return send_short(peer, buf, (uint32_t)size, tag, data, flags, context,
 			  sc_inline_lines(0, (uint32_t)size), SC_ABI_UNITS(size));
 }
 
@@ -432,16 +432,18 @@ static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, size_t si
 
 /* The short way of a message that one buffer holds, and no record. */
 static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const void *buf, uint32_t size,
-						  uint64_t tag, uint64_t data, uint32_t flags,
-						  void *context, uint32_t cq_flags)
+						  uint64_t tag, uint64_t data, struct sc_op_flags flags,
+						  void *context)
 {
-	const struct sc_send send = {
-		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
-	};
+	const struct sc_send send = { .tag = tag,
+				      .data = data,
+				      .context = context,
+				      .flags = flags.flags,
+				      .cq_flags = flags.cq_flags };
 	struct sc_abi_bounce record = { .tag = tag, .data = data };
 	struct sc_ep *ep = peer->ep;
 	struct sc_pool *pool = &ep->pool;
-	uint32_t record_flags = flags & MESSAGE_FLAGS;
+	uint32_t record_flags = flags.flags & MESSAGE_FLAGS;
 	bool warm;
 
 	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1) ||
@@ -467,12 +469,14 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 
 /* And in a buffer of the peer's that is held, which goes back with it. */
 static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const void *buf, uint32_t size,
-						  uint64_t tag, uint64_t data, uint32_t flags,
-						  void *context, uint32_t cq_flags)
+						  uint64_t tag, uint64_t data, struct sc_op_flags flags,
+						  void *context)
 {
-	const struct sc_send send = {
-		.tag = tag, .data = data, .flags = flags, .context = context, .cq_flags = cq_flags
-	};
+	const struct sc_send send = { .tag = tag,
+				      .data = data,
+				      .context = context,
+				      .flags = flags.flags,
+				      .cq_flags = flags.cq_flags };
 	struct sc_abi_bounce record = { .tag = tag, .data = data };
 
 	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1))
@@ -480,7 +484,7 @@ static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const vo
 	record.bufs[0] = sc_hold_take(peer);
 	sc_copy_by_words(sc_seg_buf(peer->seg, record.bufs[0]), buf, size);
 	(void)SC_INJECT("tx.return");
-	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_RETURN, flags & MESSAGE_FLAGS, 1, size));
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_RETURN, flags.flags & MESSAGE_FLAGS, 1, size));
 	short_sent(peer, &send, size);
 	return true;
 }
@@ -506,29 +510,17 @@ static inline bool prefers_buffer(const struct sc_peer *peer, size_t size)
 	       size < peer->ep->buffer_end;
 }
 
-/* The short way of what one line does not hold; out of line, so that what one does hold needs few registers. */
-static __attribute__((noinline)) bool send_longer(struct sc_peer *peer, const void *buf, size_t size,
-						  uint64_t tag, uint64_t data, uint32_t flags,
-						  void *context, uint32_t cq_flags)
+/* The short way of what one line does not hold. */
+static inline bool send_short_longer(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag,
+				     uint64_t data, struct sc_op_flags flags, void *context)
 {
 	if (size <= TWO_LINES && size <= peer->ep->config.inline_max)
-		return send_two_lines(peer, buf, size, tag, data, flags, context, cq_flags);
+		return send_two_lines(peer, buf, size, tag, data, flags, context);
 	if (has_return(peer, size))
-		return send_return(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
+		return send_return(peer, buf, (uint32_t)size, tag, data, flags, context);
 	if (size <= peer->ep->config.inline_max && !prefers_buffer(peer, size))
-		return send_lines(peer, buf, size, tag, data, flags, context, cq_flags);
-	return send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags);
-}
-
-bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
-		      uint32_t flags, void *context, uint32_t cq_flags)
-{
-	if (size >= peer->ep->short_end || flags & ~SHORT_FLAGS)
-		return false;
-	if (__builtin_expect(size <= sc_inline_first(0), 1))
-		return send_short(peer, buf, (uint32_t)size, tag, data, flags, context, cq_flags, 1,
-				  SC_ABI_UNITS(sc_inline_first(0)));
-	return send_longer(peer, buf, size, tag, data, flags, context, cq_flags);
+		return send_lines(peer, buf, size, tag, data, flags, context);
+	return send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context);
 }
 
 /*
@@ -812,15 +804,11 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 	return send_rdv(peer, send, size);
 }
 
-int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
+/* Any message, any way but the short one. */
+static int send_any(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
 {
-	int ret;
+	int ret = message_send(ep, peer, send);
 
-	if (send->iov_count == 1 && send->iov->iov_len < ep->short_end && !send->cntr &&
-	    sc_tx_send_short(peer, send->iov->iov_base, send->iov->iov_len, send->tag, send->data,
-			     send->flags, send->context, send->cq_flags))
-		return 0;
-	ret = message_send(ep, peer, send);
 	if (__builtin_expect(ret, 0)) {
 		sc_turn_drop(peer);
 		ep->pushed_back |= ret == -EAGAIN;
@@ -830,9 +818,60 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 	return 0;
 }
 
+/* One buffer, any way but the short one. */
+static __attribute__((noinline)) int send_whole(struct sc_peer *peer, const void *buf, size_t size,
+						uint64_t tag, uint64_t data, struct sc_op_flags flags,
+						void *context)
+{
+	const struct iovec iov = { (void *)buf, size };
+	const struct sc_send send = { .iov = &iov,
+				      .iov_count = 1,
+				      .tag = tag,
+				      .data = data,
+				      .context = context,
+				      .flags = flags.flags,
+				      .cq_flags = flags.cq_flags };
+
+	return send_any(peer->ep, peer, &send);
+}
+
+/* Out of line, so that what one line does hold needs few registers. */
+static __attribute__((noinline)) int send_longer(struct sc_peer *peer, const void *buf, size_t size,
+						 uint64_t tag, uint64_t data, struct sc_op_flags flags,
+						 void *context)
+{
+	if (send_short_longer(peer, buf, size, tag, data, flags, context))
+		return 0;
+	return send_whole(peer, buf, size, tag, data, flags, context);
+}
+
+int sc_tx_send_buf(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
+		   struct sc_op_flags flags, void *context)
+{
+	if (__builtin_expect(size >= peer->ep->short_end || flags.flags & ~SHORT_FLAGS, 0))
+		return send_whole(peer, buf, size, tag, data, flags, context);
+	if (__builtin_expect(size > sc_inline_first(0), 0))
+		return send_longer(peer, buf, size, tag, data, flags, context);
+	if (__builtin_expect(!send_short(peer, buf, (uint32_t)size, tag, data, flags, context, 1,
+					 SC_ABI_UNITS(sc_inline_first(0))),
+			     0))
+		return send_whole(peer, buf, size, tag, data, flags, context);
+	return 0;
+}
+
+int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
+{
+	const struct sc_op_flags flags = { send->flags, send->cq_flags };
+
+	if (send->iov_count != 1 || send->cntr)
+		return send_any(ep, peer, send);
+	return sc_tx_send_buf(peer, send->iov->iov_base, send->iov->iov_len, send->tag, send->data, flags,
+			      send->context);
+}
+
 size_t sc_tx_room(const struct sc_ep *ep)
 {
-	return ep->tx_ops.used < ep->tx_size ? ep->tx_size - ep->tx_ops.used : 0;
+	return ep->tx_pending < ep->tx_size ? ep->tx_size - ep->tx_pending : 0;
 }
 
 static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])

@@ -150,16 +150,30 @@ struct sc_comp {
 	uint64_t data; /* with SC_COMP_DATA */
 	uint64_t tag;
 	struct sc_peer *source; /* receive operations: who sent it; SC_COMP_WRITTEN: who wrote */
-	size_t olen;		/* with err; truncated: bytes that did not fit */
-	uint32_t cq_flags;	/* as the operation was posted with: opaque to the core */
-	uint16_t err;
-	uint16_t flags; /* SC_COMP_* */
+	size_t olen;		/* with err alone; truncated: bytes that did not fit */
+	union {
+		struct {
+			uint32_t cq_flags; /* as the operation was posted with: opaque to the core */
+			uint16_t err;
+			uint16_t flags; /* SC_COMP_* */
+		};
+		uint64_t said; /* these three, see cq.h */
+	};
 };
 
 #define SC_COMP_MULTI_DONE (1u << 0) /* the multi-receive buffer is the application's again */
 #define SC_COMP_DATA (1u << 1)	     /* `data` is valid */
 #define SC_COMP_RECV (1u << 2)	     /* a receive operation: `source` is valid */
 #define SC_COMP_WRITTEN (1u << 3)    /* no operation: a peer wrote to registered memory, with `data` */
+
+/* What a reader wants to know of most completions: of a receive that has ended well, without data. */
+struct sc_entry {
+	void *context;
+	uint64_t cq_flags;
+	size_t len;
+	void *buf;
+	uint64_t data, tag;
+};
 
 /*
  * A first-in first-out queue of completions, private memory, single thread. Grows as needed; when
@@ -171,6 +185,7 @@ struct sc_cq {
 	size_t head, tail; /* monotonic; tail - head are queued */
 	size_t limit;	   /* sends that would add to so many queued are pushed back; receives are not */
 	size_t room;	   /* entries; 0: overrun */
+	struct sc_entry *direct, *direct_end; /* see sc_cq_by_pass() */
 };
 
 /* `entries` is where it begins and its limit, which may be changed. */
@@ -179,10 +194,39 @@ void sc_cq_fini(struct sc_cq *cq);
 /* Add one; the core's way in, also for the provider's own (deferred work). */
 void sc_cq_put_slow(struct sc_cq *cq, const struct sc_comp *comp);
 
-/* The oldest, or NULL. It stays valid until it is released. */
+/*
+ * For one poll, of a queue that is empty: completions that such entries tell all of are put there, as long as there is
+ * room and no other has been queued, instead of into the queue. Ends with sc_cq_by_passed(), which returns how many.
+ */
+static inline void sc_cq_by_pass(struct sc_cq *cq, struct sc_entry *entries, size_t count)
+{
+	cq->direct = entries;
+	cq->direct_end = entries + count;
+}
+
+static inline size_t sc_cq_by_passed(struct sc_cq *cq, const struct sc_entry *entries)
+{
+	size_t count = (size_t)(cq->direct - entries);
+
+	cq->direct = cq->direct_end = NULL;
+	return count;
+}
+
+static inline bool sc_cq_is_empty(const struct sc_cq *cq)
+{
+	return cq->head == cq->tail;
+}
+
+/* The oldest of a queue that is not empty. It stays valid until it is released. */
+static inline struct sc_comp *sc_cq_first(struct sc_cq *cq)
+{
+	return &cq->ring[cq->head & cq->mask];
+}
+
+/* That, or NULL. */
 static inline struct sc_comp *sc_cq_peek(struct sc_cq *cq)
 {
-	return cq->head == cq->tail ? NULL : &cq->ring[cq->head & cq->mask];
+	return sc_cq_is_empty(cq) ? NULL : sc_cq_first(cq);
 }
 
 /* Completions were lost, and all that come will be. */
@@ -539,6 +583,12 @@ struct sc_rxq *sc_ep_rxq(struct sc_ep *ep);
  * there instead of where the endpoint counts. NULL: where the endpoint counts.
  */
 
+/* Of an operation, by value: one register. */
+struct sc_op_flags {
+	uint32_t flags;	   /* SC_TAGGED, SC_SILENT and its kind's */
+	uint32_t cq_flags; /* what its completion says: opaque to the core */
+};
+
 #define SC_SEND_DATA (1u << 1)	   /* `data` goes with the message */
 #define SC_SEND_INJECT (1u << 3)   /* the buffer is the caller's again on return; at most SC_INJECT_MAX */
 #define SC_SEND_DELIVERY (1u << 4) /* complete when the payload is in the receiver's buffer */
@@ -563,14 +613,9 @@ struct sc_send {
  */
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send);
 
-/*
- * The short way of what most messages are: one buffer, of what a record or a bounce buffer holds and may be injected;
- * nothing asked for but SC_TAGGED, SC_SILENT, SC_SEND_DATA and SC_SEND_INJECT, no counter of its own, and room for it.
- * The arguments are those of struct sc_send, in registers as far as they go. False says nothing, and nothing has been
- * done: sc_tx_send() it.
- */
-bool sc_tx_send_short(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
-		      uint32_t flags, void *context, uint32_t cq_flags);
+/* The same of one buffer, without a counter of its own: what most messages are, in registers as far as they go. */
+int sc_tx_send_buf(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
+		   struct sc_op_flags flags, void *context);
 
 /* What is left of tx_size. */
 size_t sc_tx_room(const struct sc_ep *ep);
@@ -600,9 +645,9 @@ struct sc_recv {
  * completes with that error, after what the source had sent.
  */
 int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv);
-/* The short way: one buffer, SC_TAGGED and SC_SILENT, no message waits, none is hashed. As sc_tx_send_short(). */
-bool sc_rxq_recv_short(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
-		       uint64_t ignore, uint32_t flags, void *context, uint32_t cq_flags);
+/* The same of one buffer, with no flags but SC_TAGGED and SC_SILENT, without a counter of its own. */
+int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
+		    uint64_t ignore, struct sc_op_flags flags, void *context);
 int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 
 /*

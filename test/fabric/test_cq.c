@@ -65,7 +65,8 @@ static void open_attributes(void)
 	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_NONE, .wait_cond = 7 }), 0);
 	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_FD }), 0);
 	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_MUTEX_COND }), 0);
-	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_SET }), -FI_EINVAL); /* none given */
+	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_SET }),
+	      -FI_EINVAL); /* none given */
 	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_POLLFD }), 0);
 	gives(open_with(&pair, &(struct fi_cq_attr){ .wait_obj = 99 }), -FI_EINVAL);
 
@@ -460,6 +461,57 @@ static void errors_in_turn(void)
 	pair_close(&pair);
 }
 
+/* Five messages that arrive at once, the second with data, the fourth cut: whatever a read has room for, in order. */
+static void arrive_together(size_t room)
+{
+	struct fi_cq_tagged_entry entries[6];
+	struct fi_cq_err_entry error = { .err = 0 };
+	uintptr_t got = 0;
+	struct pair pair;
+	ssize_t ret;
+
+	pair_open(&pair, NULL);
+	for (uintptr_t i = 1; i <= 5; i++) {
+		gives(fi_trecv(pair.b.ep, in, i == 4 ? 4 : 64, NULL, FI_ADDR_UNSPEC, i, 0, (void *)i), 0);
+		if (i == 2)
+			post(&pair, fi_tinjectdata(pair.a.ep, out, 10, 99, pair.a.peer, i));
+		else
+			post(&pair, fi_tinject(pair.a.ep, out, 10, pair.a.peer, i));
+	}
+	while (got < 5) {
+		memset(entries, 0xa5, sizeof(entries));
+		ret = fi_cq_read(pair.b.cq, entries, room);
+		if (ret == -FI_EAGAIN)
+			continue;
+		if (ret == -FI_EAVAIL) {
+			gives(got++, 3);
+			gives(fi_cq_readerr(pair.b.cq, &error, 0), 1);
+			must(error.op_context == (void *)4);
+			gives(error.err, FI_ETRUNC);
+			gives(error.olen, 6);
+			continue;
+		}
+		must(ret > 0 && ret <= (ssize_t)room);
+		for (ssize_t i = 0; i < ret; i++) {
+			must(entries[i].op_context == (void *)++got);
+			gives(entries[i].tag, got);
+			gives(entries[i].len, 10);
+			must(!entries[i].buf);
+			gives(entries[i].flags, FI_RECV | FI_TAGGED | (got == 2 ? FI_REMOTE_CQ_DATA : 0));
+			must(got != 2 || entries[i].data == 99);
+		}
+		gives(entries[ret].tag, 0xa5a5a5a5a5a5a5a5);
+	}
+	gives(fi_cq_read(pair.b.cq, entries, room), -FI_EAGAIN);
+	pair_close(&pair);
+}
+
+static void arriving_together(void)
+{
+	for (size_t room = 1; room <= 5; room++)
+		arrive_together(room);
+}
+
 static void make_error(struct pair *pair)
 {
 	gives(fi_recv(pair->b.ep, in, 4, NULL, FI_ADDR_UNSPEC, in), 0);
@@ -717,6 +769,7 @@ int main(void)
 		ALONE(source_by_endpoint),
 		ALONE(read_after_close),
 		ALONE(errors_in_turn),
+		ALONE(arriving_together),
 		ALONE(error_entry),
 		ALONE(error_entry_1_4),
 		ALONE(error_text),

@@ -355,7 +355,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	CHECK(of_writer->serving_count <= SC_RMA_REQUESTS_MAX);
 	CHECK(of_writer->rma_requests <= SC_RMA_REQUESTS_MAX);
-	CHECK(of_writer->link != SC_LINK_DOWN || !ep->rma_ops.used);
+	CHECK(of_writer->link != SC_LINK_DOWN || !sc_slab_used(&ep->rma_ops));
 	CHECK(of_writer->units_held <= ep->config.window);
 	CHECK(ep->counters.quarantines <= 1);
 	receive_later(ep, posted, sent);

@@ -126,7 +126,7 @@ static inline void expect_idle(void)
 	ends_settle(pair, 2);
 	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
 	assert_true(sc_list_empty(&pair[0].peer->rma_waiting) && sc_list_empty(&pair[0].peer->rma_queued));
-	assert_int_equal(pair[0].ep->rma_ops.used, 0);
+	assert_int_equal(sc_slab_used(&pair[0].ep->rma_ops), 0);
 	assert_int_equal(pair[0].peer->rma_requests, 0);
 	assert_int_equal(pair[0].peer->rma_gets, 0);
 	assert_int_equal(pair[0].peer->rma_fars, 0);

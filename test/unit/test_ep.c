@@ -339,7 +339,7 @@ static void test_ends_with_traffic(void **state)
 						 0);
 			if (i % 8 < 4) {
 				ends_settle(pair, 2);
-				assert_int_equal(pair[last].ep->tx_ops.used, 0);
+				assert_int_equal(sc_slab_used(&pair[last].ep->tx_ops), 0);
 				assert_int_equal(pair[last].ep->pool.free_count, pair[last].ep->pool.have);
 				assert_true(sc_list_empty(&pair[last].ep->pulling));
 				assert_true(sc_list_empty(&pair[last].ep->pushing));

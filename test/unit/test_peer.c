@@ -233,7 +233,7 @@ static void test_heard_but_not_reached(void **state)
 			ends_settle(pair, 2);
 			if (!ret) { /* it ends, one way or the other */
 				assert_non_null(sc_cq_peek(&pair[1].tx));
-				assert_int_equal(pair[1].ep->tx_ops.used, 0);
+				assert_int_equal(sc_slab_used(&pair[1].ep->tx_ops), 0);
 			}
 			check_traffic(&third, &pair[1]);
 			three_close();
@@ -852,11 +852,11 @@ static void test_directed(void **state)
 	assert_int_equal(end_recv(&pair[0], peer, into, 8, 9, SC_TAGGED), 0);
 	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 9, SC_TAGGED), 0);
 	assert_int_equal(end_recvv(&pair[0], peer, &multi, 1, 9, 0, SC_TAGGED | SC_RECV_MULTI, into), 0);
-	assert_int_equal(pair[0].ep->rxq->tagged.posted_count, 3);
+	assert_int_equal(sc_match_posted(&pair[0].ep->rxq->tagged), 3);
 	end_close(&pair[1]);
 	assert_int_equal(end_recv(&pair[0], peer, into, 8, 8, SC_TAGGED), 0); /* not known yet */
 	ends_settle(pair, 1);
-	assert_int_equal(pair[0].ep->rxq->tagged.posted_count, 1); /* from anybody */
+	assert_int_equal(sc_match_posted(&pair[0].ep->rxq->tagged), 1); /* from anybody */
 	for (int i = 0; i < 3; i++) {
 		comp = comp_take(&pair[0].rx);
 		assert_int_equal(comp.err, ECONNRESET);
@@ -888,7 +888,7 @@ static void test_directed(void **state)
 	assert_int_equal(comp.err, 0);
 	assert_int_equal(comp.flags & SC_COMP_MULTI_DONE, SC_COMP_MULTI_DONE);
 	assert_true(end_idle(&pair[0]));
-	assert_int_equal(pair[0].ep->rxq->posted, 1);
+	assert_int_equal(core_posted(pair[0].ep), 1);
 	assert_int_equal(sc_rx_cancel(pair[0].ep, into), 0);
 	assert_int_equal(comp_take(&pair[0].rx).err, ECANCELED);
 	end_close(&pair[0]);
@@ -1901,7 +1901,7 @@ static void check_again(void)
 	assert_int_equal(ep->pool.free_count + pair[0].peer->loans.count, ep->pool.have);
 	if (pair[0].peer->link == SC_LINK_DOWN)
 		assert_int_equal(pair[0].peer->loans.count, 0);
-	assert_int_equal(ep->tx_ops.used, 0);
+	assert_int_equal(sc_slab_used(&ep->tx_ops), 0);
 	assert_int_equal(ep->counters.quarantines + ep->counters.refusals + ep->counters.deaths, 0);
 	for (uint32_t i = 1; i < ep->seg->header.slot_count; i++)
 		assert_int_equal(sc_seg_claims(ep->seg)[i], 0);

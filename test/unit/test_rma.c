@@ -866,7 +866,7 @@ static void test_never_read(void **state)
 					    (!kinds[k].strict && i < SC_ABI_RING_LINES && !err));
 			}
 			assert_true(end_idle(&pair[0]));
-			assert_int_equal(pair[0].ep->rma_ops.used, 0);
+			assert_int_equal(sc_slab_used(&pair[0].ep->rma_ops), 0);
 			assert_int_equal(pair[0].peer->rma_pending, 0);
 			assert_int_equal(post(&iov, 1, &remote, 1, flags), -ECONNRESET);
 			rma_close();
@@ -1099,7 +1099,7 @@ static void test_closed_under_way(void **state)
 				}
 				if (who) {
 					assert_null(sc_cq_peek(&pair[0].tx));
-					assert_int_equal(pair[0].ep->rma_ops.used, 0);
+					assert_int_equal(sc_slab_used(&pair[0].ep->rma_ops), 0);
 					assert_int_equal(pair[0].ep->counters.quarantines, 0);
 				} else { /* nothing of a closed endpoint's memory is touched */
 					for (size_t i = 0; i < sizeof(into); i++)

@@ -289,7 +289,7 @@ static void test_claim(void **state)
 			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), -EINVAL);
 			ends_settle(pair, 2);
 			drop_sent();
-			assert_int_equal(pair[0].ep->tx_ops.used, 0);
+			assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 			assert_int_equal(pair[1].peer->units_held, 0);
 		}
 		pair_close(pair);
@@ -442,8 +442,8 @@ static void test_multi(void **state)
 				assert_int_equal(into[i], 0xa5);
 			drop_sent();
 			assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
-			assert_int_equal(pair[1].ep->rxq->ops.used, 0);
-			assert_int_equal(pair[1].ep->rxq->posted, 0);
+			assert_int_equal(sc_slab_used(&pair[1].ep->rxq->ops), 0);
+			assert_int_equal(core_posted(pair[1].ep), 0);
 			pair_close(pair);
 		}
 }
@@ -509,13 +509,13 @@ static void test_multi_under_way(void **state)
 			assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), cancel == 2);
 			assert_int_equal(sc_rx_cancel(pair[1].ep, into), -ENOENT);
 		}
-		assert_int_equal(pair[1].ep->rxq->posted, 0);
+		assert_int_equal(core_posted(pair[1].ep), 0);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
 		ends_settle(pair, 2);
 		for (int i = 0; i < 2 && cancel < 2; i++)
 			expect_multi(into, i * 40000u, 40000, i == 1);
 		assert_true(end_idle(&pair[1]));
-		assert_int_equal(pair[1].ep->rxq->ops.used, 0);
+		assert_int_equal(sc_slab_used(&pair[1].ep->rxq->ops), 0);
 		pair_close(pair);
 	}
 }
@@ -539,7 +539,7 @@ static void test_multi_sender_gone(void **state)
 			assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), used_up && i == 1);
 		}
 		assert_true(end_idle(&pair[1]));
-		assert_int_equal(pair[1].ep->rxq->ops.used, used_up ? 0 : 1);
+		assert_int_equal(sc_slab_used(&pair[1].ep->rxq->ops), used_up ? 0 : 1);
 		pair_close(pair);
 	}
 }
@@ -562,7 +562,7 @@ static void test_multi_small(void **state)
 			comp = comp_take(&pair[1].rx);
 			assert_true(comp.flags & SC_COMP_MULTI_DONE);
 			assert_int_equal(comp.err, size ? 0 : EMSGSIZE);
-			assert_int_equal(pair[1].ep->rxq->ops.used, 0);
+			assert_int_equal(sc_slab_used(&pair[1].ep->rxq->ops), 0);
 			pair_close(pair);
 		}
 	pair_open(pair, NULL, WAY_LOCAL);
@@ -1508,6 +1508,74 @@ static void test_last_of_many(void **state)
 		end_close(&ends[i]);
 }
 
+/* ---- past the queue -------------------------------------------------------------------------- */
+
+/* A message of 8 bytes, into so many; `data` goes with it. */
+static void send_eight(uint64_t tag, size_t room, bool data)
+{
+	assert_int_equal(end_recv(&pair[1], NULL, into + tag * 8, room, tag, SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from + tag * 8, 8, tag,
+				  SC_TAGGED | (data ? SC_SEND_DATA : 0)),
+			 0);
+}
+
+/* `direct` of `count` messages, whose tags are 1, 2, ..., were told of past the queue, the others in it, in order. */
+static void expect_past(const struct sc_entry *entries, uint64_t direct, uint64_t count, uint64_t cut,
+			uint64_t data)
+{
+	for (uint64_t tag = 1; tag <= direct; tag++) {
+		assert_ptr_equal(entries[tag - 1].context, into + tag * 8);
+		assert_int_equal(entries[tag - 1].tag, tag);
+		assert_int_equal(entries[tag - 1].len, 8);
+		assert_int_equal(entries[tag - 1].cq_flags, 0x7ec4);
+		assert_null(entries[tag - 1].buf);
+	}
+	assert_int_equal(entries[direct].tag, 0xa5a5a5a5a5a5a5a5);
+	for (uint64_t tag = direct + 1; tag <= count; tag++) {
+		struct sc_comp comp = comp_take(&pair[1].rx);
+
+		assert_int_equal(comp.tag, tag);
+		assert_int_equal(comp.err, tag == cut ? EMSGSIZE : 0);
+		assert_int_equal(!!(comp.flags & SC_COMP_DATA), tag == data);
+	}
+	assert_true(sc_cq_is_empty(&pair[1].rx));
+}
+
+/* As many as there are entries for, up to the first that tells more than an entry does. */
+static void test_past_the_queue(void **state)
+{
+	static const struct {
+		size_t entries, direct, cut, data;
+	} cases[] = {
+		{ 4, 4, 0, 0 }, { 3, 3, 0, 0 }, { 1, 1, 0, 0 }, { 0, 0, 0, 0 },
+		{ 4, 1, 2, 0 }, { 4, 2, 0, 3 }, { 4, 0, 1, 0 }, { 4, 0, 0, 1 },
+	};
+	struct sc_entry entries[6];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_CMA);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		memset(entries, 0xa5, sizeof(entries));
+		for (uint64_t tag = 1; tag <= 4; tag++)
+			send_eight(tag, tag == cases[i].cut ? 4 : 8, tag == cases[i].data);
+		sc_cq_by_pass(&pair[1].rx, entries, cases[i].entries);
+		assert_true(sc_ep_poll(pair[1].ep) > 0);
+		assert_int_equal(sc_cq_by_passed(&pair[1].rx, entries), cases[i].direct);
+		expect_past(entries, cases[i].direct, 4, cases[i].cut, cases[i].data);
+		/* what waits goes before what comes, and no entry outlives its poll */
+		send_eight(1, 4, false);
+		sc_ep_poll(pair[1].ep);
+		send_eight(2, 8, false);
+		memset(entries, 0xa5, sizeof(entries));
+		sc_cq_by_pass(&pair[1].rx, entries, 4);
+		sc_ep_poll(pair[1].ep);
+		assert_int_equal(sc_cq_by_passed(&pair[1].rx, entries), 0);
+		expect_past(entries, 0, 2, 1, 0);
+		drop_sent();
+	}
+	pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1549,6 +1617,7 @@ int main(void)
 		cmocka_unit_test(test_last_of_many),
 		cmocka_unit_test(test_unreadable_payload),
 		cmocka_unit_test(test_proof_of_messages),
+		cmocka_unit_test(test_past_the_queue),
 	};
 
 	(void)child_private_shm("mode=1777");

@@ -286,7 +286,7 @@ static void test_leave(void **state)
 	send_from(crowd.ends[0].ep, crowd.to[2], "3", 1);
 	settle(&crowd);
 	(void)received(&crowd.ends[2], &buf);
-	assert_int_equal(crowd.rxq->ops.used, 0);
+	assert_int_equal(sc_slab_used(&crowd.rxq->ops), 0);
 	crowd_close(&crowd);
 }
 
@@ -322,7 +322,7 @@ static void leave_amid(enum way way, bool multi)
 	assert_null(comp.source);
 	assert_int_equal(!!(comp.flags & SC_COMP_MULTI_DONE), multi);
 	nothing(&crowd.ends[1]);
-	assert_int_equal(crowd.rxq->ops.used, 0);
+	assert_int_equal(sc_slab_used(&crowd.rxq->ops), 0);
 	crowd_close(&crowd);
 	free(out);
 	free(in);

@@ -122,7 +122,7 @@ static void expect_given_up(void)
 	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
 	assert_true(sc_list_empty(&pair[1].ep->serving) && sc_list_empty(&pair[1].ep->rma_busy));
 	assert_int_equal(pair[1].peer->serving_count, 0);
-	assert_int_equal(pair[1].ep->rma_ops.used, 0);
+	assert_int_equal(sc_slab_used(&pair[1].ep->rma_ops), 0);
 	expect_served();
 	victim_close();
 }
@@ -1391,7 +1391,7 @@ static void test_answers_that_lie(void **state)
 	assert_int_equal(comp_take(&pair[1].tx).err, EOPNOTSUPP);
 	expect_into_untouched();
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
-	assert_int_equal(pair[1].ep->rma_ops.used, 0);
+	assert_int_equal(sc_slab_used(&pair[1].ep->rma_ops), 0);
 	expect_served();
 	victim_close();
 }

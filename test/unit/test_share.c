@@ -563,7 +563,7 @@ static void test_many(void **state)
 	}
 	assert_true(by_sender(0) > 0 && by_sender(1) > 0);
 	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
-	assert_int_equal(pair[0].ep->tx_ops.used + pair[1].ep->tx_ops.used, 0);
+	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops) + sc_slab_used(&pair[1].ep->tx_ops), 0);
 	pair_close(pair);
 }
 

@@ -62,14 +62,14 @@ static void test_reuse(void **state)
 	for (uint32_t i = 0; i < 200; i++) {
 		objects[i] = sc_slab_get(&slab);
 		assert_non_null(objects[i]);
-		assert_int_equal(slab.used, i + 1);
+		assert_int_equal(sc_slab_used(&slab), i + 1);
 	}
 	for (uint32_t i = 0; i < 200; i++)
 		sc_slab_put(&slab, objects[i]);
-	assert_int_equal(slab.used, 0);
+	assert_int_equal(sc_slab_used(&slab), 0);
 	for (uint32_t i = 200; i-- > 0;)
 		assert_ptr_equal(sc_slab_get(&slab), objects[i]);
-	assert_int_equal(slab.used, 200);
+	assert_int_equal(sc_slab_used(&slab), 200);
 	sc_slab_fini(&slab);
 }
 
@@ -131,12 +131,39 @@ static void test_ids_that_are_none(void **state)
 	assert_null(sc_slab_find(&slab, id + (1ull << 32)));
 	assert_ptr_equal(sc_slab_get(&slab), thing);
 	assert_null(sc_slab_find(&slab, id));
+	assert_null(sc_slab_find(&slab, id + (1ull << 32))); /* it has no id yet, */
+	assert_null(sc_slab_find(&slab, id + (2ull << 32))); /* not even the one that it will have */
 	assert_ptr_equal(sc_slab_find(&slab, sc_slab_id(thing)), thing);
 	assert_int_not_equal(sc_slab_id(thing), id);
 	sc_slab_fini(&slab);
 }
 
-/* A stale id is not found again for 2^31 uses of its object; here for many. */
+/* Who has put it back tells by the id, whether it is in use again or not; who has no id is not changed by that. */
+static void test_has_id(void **state)
+{
+	struct sc_slab slab;
+	uint64_t id;
+	void *object;
+
+	(void)state;
+	sc_slab_init(&slab, sizeof(struct thing));
+	object = sc_slab_get(&slab);
+	sc_slab_put(&slab, object);
+	assert_ptr_equal(sc_slab_get(&slab), object);
+	id = sc_slab_id(object);
+	assert_int_equal(id >> 32, 1); /* the first */
+	assert_true(sc_slab_has_id(object, id));
+	assert_true(sc_slab_id(object) == id);
+	sc_slab_put(&slab, object);
+	assert_false(sc_slab_has_id(object, id));
+	assert_ptr_equal(sc_slab_get(&slab), object);
+	assert_false(sc_slab_has_id(object, id));
+	assert_int_not_equal(sc_slab_id(object), id);
+	assert_false(sc_slab_has_id(object, id));
+	sc_slab_fini(&slab);
+}
+
+/* A stale id is not found again for 2^31 ids of its object; here for many. */
 static void test_stale_ids(void **state)
 {
 	struct sc_slab slab;
@@ -151,6 +178,8 @@ static void test_stale_ids(void **state)
 		sc_slab_put(&slab, object);
 		assert_null(sc_slab_find(&slab, first));
 		object = sc_slab_get(&slab);
+		assert_null(sc_slab_find(&slab, first));
+		assert_ptr_equal(sc_slab_find(&slab, sc_slab_id(object)), object);
 		assert_null(sc_slab_find(&slab, first));
 	}
 	sc_slab_fini(&slab);
@@ -168,13 +197,16 @@ static void test_no_memory(void **state)
 	assert_null(sc_slab_find(&slab, 1ull << 32));
 	allowed = 1; /* the list of chunks grows, the chunk is not to be had */
 	assert_null(sc_slab_get(&slab));
-	assert_int_equal(slab.used, 0);
+	assert_int_equal(sc_slab_used(&slab), 0);
 	allowed = -1;
-	for (int i = 0; i < 64; i++)
-		assert_non_null(sc_slab_get(&slab));
+	for (int i = 0; i < 64; i++) {
+		object = sc_slab_get(&slab);
+		assert_non_null(object);
+		(void)sc_slab_id(object);
+	}
 	allowed = 0;
 	assert_null(sc_slab_get(&slab));
-	assert_int_equal(slab.used, 64);
+	assert_int_equal(sc_slab_used(&slab), 64);
 	object = sc_slab_find(&slab, 1ull << 32);
 	assert_non_null(object);
 	sc_slab_put(&slab, object);
@@ -188,6 +220,7 @@ int main(void)
 		cmocka_unit_test_setup(test_reuse, reset),
 		cmocka_unit_test_setup(test_objects_stay, reset),
 		cmocka_unit_test_setup(test_ids_that_are_none, reset),
+		cmocka_unit_test_setup(test_has_id, reset),
 		cmocka_unit_test_setup(test_stale_ids, reset),
 		cmocka_unit_test_setup(test_no_memory, reset),
 	};

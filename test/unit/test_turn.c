@@ -51,7 +51,7 @@ static int teardown(void **state)
 {
 	struct fake *fake = *state;
 
-	assert_int_equal(fake->ep.turns.used, 0);
+	assert_int_equal(sc_slab_used(&fake->ep.turns), 0);
 	sc_slab_fini(&fake->ep.turns);
 	sc_cq_fini(&fake->cq);
 	free(fake);
@@ -118,7 +118,7 @@ static void test_every_order(void **state)
 			for (; reported < 4 && ended[reported]; reported++)
 				expect(fake, reported, reported == 2 ? ECONNRESET : 0);
 			expect_nothing(fake);
-			assert_int_equal(fake->ep.turns.used, 4 - reported);
+			assert_int_equal(sc_slab_used(&fake->ep.turns), 4 - reported);
 		}
 		assert_int_equal(reported, 4);
 		assert_true(sc_list_empty(&peer->turns));
@@ -170,9 +170,9 @@ static void test_dropped(void **state)
 	assert_int_equal(sc_turn_take(peer), 0);
 	sc_turn_drop(peer);
 	assert_null(peer->turn);
-	assert_int_equal(fake->ep.turns.used, 1);
+	assert_int_equal(sc_slab_used(&fake->ep.turns), 1);
 	sc_turn_drop(peer); /* there is none: nothing happens */
-	assert_int_equal(fake->ep.turns.used, 1);
+	assert_int_equal(sc_slab_used(&fake->ep.turns), 1);
 	second = begin(peer);
 	end(fake, peer, second, 1, 0);
 	expect_nothing(fake);
@@ -214,7 +214,7 @@ static void test_not_asked(void **state)
 	fake->ep.tx_cq = NULL;
 	assert_int_equal(sc_turn_take(peer), 0);
 	assert_null(sc_turn_pass(peer));
-	assert_int_equal(fake->ep.turns.used, 0);
+	assert_int_equal(sc_slab_used(&fake->ep.turns), 0);
 }
 
 /* So many of an endpoint: then it is to be tried again, until one has been reported. */
@@ -233,7 +233,7 @@ static void test_limit(void **state)
 	sc_turn_end(&fake->peers[1], turns[3], NULL); /* ended is not enough, */
 	assert_int_equal(sc_turn_take(&fake->peers[0]), -EAGAIN);
 	sc_turn_end(&fake->peers[1], turns[1], NULL); /* but now there are two */
-	assert_int_equal(fake->ep.turns.used, TURNS_MOST - 2);
+	assert_int_equal(sc_slab_used(&fake->ep.turns), TURNS_MOST - 2);
 	assert_int_equal(sc_turn_take(&fake->peers[0]), 0);
 	sc_turn_drop(&fake->peers[0]);
 	for (int i = TURNS_MOST - 1; i >= 0; i--)

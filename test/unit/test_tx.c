@@ -918,7 +918,7 @@ static void test_delivery_and_match(void **state)
 					end_send(&pair[0], pair[0].peer, from, some[i], 0, flags[f]), 0);
 				ends_settle(pair, 2);
 				assert_true(end_idle(&pair[0]));
-				assert_int_equal(pair[0].ep->tx_ops.used, 1);
+				assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 1);
 				assert_int_equal(end_recv(&pair[1], NULL, to, some[i], 0, 0), 0);
 				ends_settle(pair, 2);
 				expect_received(&pair[1], pair[1].peer, to, some[i], 0);
@@ -932,17 +932,17 @@ static void test_delivery_and_match(void **state)
 				ends_settle(pair, 2);
 				assert_int_equal(comp_take(&pair[1].rx).len, some[i]);
 				expect_sent(&pair[0], from, some[i]);
-				assert_int_equal(pair[0].ep->tx_ops.used, 0);
+				assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 				/* and where a receive waits already: not in the call itself */
 				assert_int_equal(end_recv(&pair[1], NULL, to, some[i], 0, 0), 0);
 				assert_int_equal(
 					end_send(&pair[0], pair[0].peer, from, some[i], 0, flags[f]), 0);
 				assert_true(end_idle(&pair[0]));
-				assert_int_equal(pair[0].ep->tx_ops.used, 1);
+				assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 1);
 				ends_settle(pair, 2);
 				expect_received(&pair[1], pair[1].peer, to, some[i], 0);
 				expect_sent(&pair[0], from, some[i]);
-				assert_int_equal(pair[0].ep->tx_ops.used, 0);
+				assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 				guarded_free(to);
 			}
 		pair_close(pair);
@@ -1021,7 +1021,7 @@ static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const s
 	}
 	assert_true(!sc_cq_peek(&pair[1].rx));
 	assert_int_equal(pair[1].peer->units_held, 0);
-	assert_int_equal(pair[0].ep->tx_ops.used, 0);
+	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[0], 0, SC_TAGGED), 0);
 	pair_close(pair);
 	free(to);
@@ -1150,7 +1150,7 @@ static void test_answers_with_full_rings(void **state)
 	ends_settle(pair, 2);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(pair[i].ep->replies, 0);
-		assert_int_equal(pair[i].ep->tx_ops.used, 0);
+		assert_int_equal(sc_slab_used(&pair[i].ep->tx_ops), 0);
 		assert_int_equal(pair[i].tx.tail, sent[i]);
 		assert_int_equal(pair[i].rx.tail, sent[!i]);
 		assert_int_equal(pair[i].ep->pool.free_count + pair[i].peer->loans.count,
@@ -1322,8 +1322,8 @@ static void test_order(void **state)
 		for (int i = 0; i < 2; i++) {
 			assert_int_equal(pair[i].ep->counters.tx_msgs, MESSAGES);
 			assert_int_equal(pair[i].ep->counters.rx_msgs, MESSAGES);
-			assert_int_equal(pair[i].ep->tx_ops.used, 0);
-			assert_int_equal(pair[i].ep->rxq->ops.used, 0);
+			assert_int_equal(sc_slab_used(&pair[i].ep->tx_ops), 0);
+			assert_int_equal(sc_slab_used(&pair[i].ep->rxq->ops), 0);
 			assert_int_equal(pair[i].peer->units_held, 0);
 		}
 		pair_close(pair);
@@ -1601,7 +1601,7 @@ static void test_peer_closes(void **state)
 		}
 		assert_int_equal(errors, 30);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -ECONNRESET);
-		assert_int_equal(pair[0].ep->tx_ops.used, 0);
+		assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
 		assert_int_equal(pair[0].ep->counters.departures, 1);
 		pair_close(pair);
@@ -1739,7 +1739,7 @@ static void bad_answer(enum sc_abi_kind kind, uint64_t op, uint64_t second, uint
 	while (sc_cq_peek(&pair[0].tx) && pair[0].tx.tail - pair[0].tx.head > 1)
 		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 	expect_sent(&pair[0], from, 8);
-	assert_int_equal(pair[0].ep->tx_ops.used, 0);
+	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 	end_close(&third);
 	pair_close(pair);
 }
@@ -1834,7 +1834,7 @@ static void test_ack_while_pushing(void **state)
 	sc_ep_poll(pair[0].ep);
 	assert_true(sc_list_empty(&pair[0].ep->pushing));
 	assert_int_equal(comp_take(&pair[0].tx).err, EIO);
-	assert_int_equal(pair[0].ep->tx_ops.used, 0);
+	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 	pair_close(pair);
 }
 
