@@ -208,7 +208,7 @@ static inline size_t sc_cq_by_passed(struct sc_cq *cq, const struct sc_entry *en
 {
 	size_t count = (size_t)(cq->direct - entries);
 
-	cq->direct = cq->direct_end = NULL;
+	cq->direct = cq->direct_end;
 	return count;
 }
 
