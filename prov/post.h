@@ -128,7 +128,7 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 	return ret;
 }
 
-/* ep.c: what is not for shmcma_post_send_buf(). */
+/* ep.c: the same where there is a lock, a trigger, or a peer that has not been asked for before. */
 ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_addr_t dest,
 				  uint64_t tag, uint64_t data, struct sc_op_flags flags, void *context);
 
@@ -141,12 +141,11 @@ shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_
 		     uint64_t data, struct sc_op_flags flags, void *context)
 {
 	struct shmcma_ep *ep = fid->ep;
-	struct sc_peer *peer;
+	struct sc_peer *peer = NULL;
 	int ret;
 
-	if (!shmcma_lock_is_idle(&ep->locked) || __builtin_expect(flags.flags & SHMCMA_TRIGGER, 0))
-		return shmcma_post_send_buf_slow(fid, buf, len, dest, tag, data, flags, context);
-	peer = shmcma_ep_peer_known(ep, dest);
+	if (shmcma_lock_is_idle(&ep->locked) && __builtin_expect(!(flags.flags & SHMCMA_TRIGGER), 1))
+		peer = shmcma_ep_peer_known(ep, dest);
 	if (__builtin_expect(!peer, 0))
 		return shmcma_post_send_buf_slow(fid, buf, len, dest, tag, data, flags, context);
 	ret = sc_tx_send_buf(peer, buf, len, tag, data, flags, context);
@@ -203,35 +202,28 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	return ret;
 }
 
-/* ep.c: what is not for shmcma_post_recv_buf(). */
+/* ep.c: the same where there is a lock, a trigger, a source, or a multi-receive. */
 ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
 				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
 
-/* The same, if it is any or has been asked for before; false says nothing. */
-static inline __attribute__((always_inline)) bool
-shmcma_recv_source_known(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
+/* Has it nothing that sc_rxq_recv_buf() does not do? */
+static inline bool shmcma_recv_is_plain(struct sc_op_flags flags)
 {
-	*peer = NULL;
-	if (source == FI_ADDR_UNSPEC || !(ep->caps & FI_DIRECTED_RECV))
-		return true;
-	*peer = ep->namer ? shmcma_ep_peer_known(ep->namer, source) : NULL;
-	return *peer != NULL;
+	return __builtin_expect(!(flags.flags & ~(SC_TAGGED | SC_SILENT)), 1);
 }
 
-/* As shmcma_post_send_buf(). */
+/* As shmcma_post_send_buf(). A source is looked up out of line: it takes the registers that the arguments are in. */
 static inline __attribute__((always_inline)) ssize_t
 shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source, uint64_t tag,
 		     uint64_t ignore, struct sc_op_flags flags, void *context)
 {
 	struct shmcma_ep *ep = fid->ep;
-	struct sc_peer *peer;
 	int ret;
 
-	if (!shmcma_lock_is_idle(&ep->locked) ||
-	    __builtin_expect(flags.flags & ~(SC_TAGGED | SC_SILENT), 0) ||
-	    __builtin_expect(!shmcma_recv_source_known(ep, source, &peer), 0))
+	if (!shmcma_lock_is_idle(&ep->locked) || !shmcma_recv_is_plain(flags) ||
+	    (source != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV))
 		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
-	ret = sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context);
+	ret = sc_rxq_recv_buf(ep->rxq, NULL, buf, len, tag, ignore, flags, context);
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }
 
