@@ -197,7 +197,7 @@ _Static_assert(sizeof(struct sc_entry) == sizeof(struct fi_cq_tagged_entry) &&
 /* Poll; what of up to `count` entries has been read thereby, past the queue, if it may be. */
 INLINE size_t poll_into(struct shmcma_cq *cq, void *buf, size_t count, bool by_passes)
 {
-	if (!by_passes || sc_cq_is_overrun(&cq->queue)) {
+	if (!by_passes || !count || sc_cq_is_overrun(&cq->queue)) {
 		shmcma_progress_locked(cq->domain, &cq->polled);
 		return 0;
 	}

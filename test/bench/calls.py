@@ -140,12 +140,13 @@ def way_to_ring(profile, code):
 
 def way_to_queue(profile, code):
     """
-    From where a poll looks into the ring, in ring.h, to the end of the completion in its queue, in cq.h. fi_cq_read
-    itself is called for the sender's completions as well.
+    From where a poll looks into the ring, in ring.h, to the end of the completion in its queue, or in the entry that
+    the reader has handed in, in cq.h or deliver.h. fi_cq_read itself is called for the sender's completions as well.
     """
     messages = profile.called("call_receive")[0]
     files = [file for file, _ in way(profile, code, profile.entries["sc_ep_poll"], messages)]
-    return len(files) - files[::-1].index("cq.h") - files.index("ring.h")
+    last = max(i for i, file in enumerate(files) if file in ("cq.h", "deliver.h"))
+    return 1 + last - files.index("ring.h")
 
 
 PARTS = {"instructions_send": ("instructions_to_ring", way_to_ring),
