@@ -129,12 +129,10 @@ INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *co
 		entry->tag = comp->tag;
 }
 
-/* Up to `count` entries, as far as the first error, or stranger if sources are asked for. */
-INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t count, fi_addr_t *source,
+/* The entries from `n` up to `count`, as far as the first error, or stranger if sources are asked for. Returns how far. */
+INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_addr_t *source,
 		   enum fi_cq_format format)
 {
-	size_t n = 0;
-
 	for (; n < count && !sc_cq_is_empty(&cq->queue); n++) {
 		const struct sc_comp *comp = sc_cq_first(&cq->queue);
 
@@ -230,7 +228,7 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 		enter_slow(cq);
 	if (is_to_poll(cq, count))
 		n = poll_into(cq, buf, count, format == FI_CQ_FORMAT_TAGGED && !source);
-	n += take(cq, (char *)buf + n * entry_size(format), count - n, source, format);
+	n = take(cq, buf, n, count, source, format);
 	ret = __builtin_expect(n != 0, 1) ? (ssize_t)n : nothing(cq, count);
 	if (!idle)
 		shmcma_lock_leave(&cq->locked);
