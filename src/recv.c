@@ -271,21 +271,28 @@ static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return 0;
 }
 
+/* What arguments in registers say, but for the buffer. */
+static inline __attribute__((always_inline)) struct sc_recv
+recv_of(struct sc_op_flags flags, struct sc_peer *source, uint64_t tag, uint64_t ignore, void *context)
+{
+	return (struct sc_recv){ .source = source,
+				 .tag = tag,
+				 .ignore = ignore,
+				 .context = context,
+				 .flags = flags.flags,
+				 .cq_flags = flags.cq_flags };
+}
+
 /* One buffer, any way but the short one. */
 static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_peer *source, void *buf,
 						size_t size, uint64_t tag, uint64_t ignore,
 						struct sc_op_flags flags, void *context)
 {
 	const struct iovec iov = { buf, size };
-	const struct sc_recv recv = { .iov = &iov,
-				      .iov_count = 1,
-				      .source = source,
-				      .tag = tag,
-				      .ignore = ignore,
-				      .flags = flags.flags,
-				      .context = context,
-				      .cq_flags = flags.cq_flags };
+	struct sc_recv recv = recv_of(flags, source, tag, ignore, context);
 
+	recv.iov = &iov;
+	recv.iov_count = 1;
 	return recv_any(rxq, &recv);
 }
 
@@ -293,12 +300,7 @@ static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_pe
 int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
 		    uint64_t ignore, struct sc_op_flags flags, void *context)
 {
-	const struct sc_recv recv = { .source = source,
-				      .tag = tag,
-				      .ignore = ignore,
-				      .flags = flags.flags,
-				      .context = context,
-				      .cq_flags = flags.cq_flags };
+	const struct sc_recv recv = recv_of(flags, source, tag, ignore, context);
 	struct sc_match *queue = sc_rxq_queue(rxq, flags.flags & SC_TAGGED);
 	struct sc_rx_op *op;
 

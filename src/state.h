@@ -417,7 +417,7 @@ struct sc_ep {
 	struct sc_list of_rxq;
 	uint32_t rx_silent; /* SC_SILENT, or 0: all receives are reported */
 	struct sc_slab tx_ops;
-	size_t tx_size, tx_pending; /* operations: as many are to be, of tx_ops are in use */
+	size_t tx_size;
 	uint32_t short_end;  /* payloads smaller than this go the short way, see tx.c; bytes */
 	uint32_t buffer_end; /* and these fit one bounce buffer */
 	uint64_t line_end;   /* those of peers likewise, see plain.h */

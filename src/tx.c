@@ -101,7 +101,6 @@ static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
 {
 	sc_list_remove(&op->of_peer);
 	op->peer->short_rdvs -= is_short_rdv(op);
-	ep->tx_pending--;
 	if (op->state == SC_TX_PUSHING || op->state == SC_TX_SHARING)
 		sc_list_remove(&op->pushing);
 	free(op->copy);
@@ -133,7 +132,6 @@ static struct sc_tx_op *op_begin(struct sc_ep *ep, struct sc_peer *peer, const s
 	op->size = size;
 	op->copy = NULL;
 	op->iov_count = 0;
-	ep->tx_pending++;
 	sc_list_append(&peer->ops, &op->of_peer);
 	return op;
 }
@@ -319,6 +317,17 @@ static inline __attribute__((always_inline)) bool is_ready(const struct sc_peer 
 	       !sc_peer_has_closed(peer) && !sc_cq_is_full(cq) && cq->tail - cq->head < cq->room;
 }
 
+/* What arguments in registers say, but for the payload. */
+static inline __attribute__((always_inline)) struct sc_send send_of(struct sc_op_flags flags, uint64_t tag,
+								    uint64_t data, void *context)
+{
+	return (struct sc_send){ .tag = tag,
+				 .data = data,
+				 .context = context,
+				 .flags = flags.flags,
+				 .cq_flags = flags.cq_flags };
+}
+
 /* A message has gone the short way: it completes, and its reader is woken. */
 static inline __attribute__((always_inline)) void short_sent(struct sc_peer *peer,
 							     const struct sc_send *send, uint32_t size)
@@ -338,11 +347,7 @@ static inline __attribute__((always_inline)) bool send_short(struct sc_peer *pee
 							     struct sc_op_flags flags, void *context,
 							     uint32_t lines, uint64_t units)
 {
-	const struct sc_send send = { .tag = tag,
-				      .data = data,
-				      .context = context,
-				      .flags = flags.flags,
-				      .cq_flags = flags.cq_flags };
+	const struct sc_send send = send_of(flags, tag, data, context);
 	struct inline_record record = { size, flags.flags & MESSAGE_FLAGS, lines };
 	struct sc_abi_line *line;
 
@@ -435,11 +440,7 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 						  uint64_t tag, uint64_t data, struct sc_op_flags flags,
 						  void *context)
 {
-	const struct sc_send send = { .tag = tag,
-				      .data = data,
-				      .context = context,
-				      .flags = flags.flags,
-				      .cq_flags = flags.cq_flags };
+	const struct sc_send send = send_of(flags, tag, data, context);
 	struct sc_abi_bounce record = { .tag = tag, .data = data };
 	struct sc_ep *ep = peer->ep;
 	struct sc_pool *pool = &ep->pool;
@@ -472,11 +473,7 @@ static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const vo
 						  uint64_t tag, uint64_t data, struct sc_op_flags flags,
 						  void *context)
 {
-	const struct sc_send send = { .tag = tag,
-				      .data = data,
-				      .context = context,
-				      .flags = flags.flags,
-				      .cq_flags = flags.cq_flags };
+	const struct sc_send send = send_of(flags, tag, data, context);
 	struct sc_abi_bounce record = { .tag = tag, .data = data };
 
 	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1))
@@ -824,14 +821,10 @@ static __attribute__((noinline)) int send_whole(struct sc_peer *peer, const void
 						void *context)
 {
 	const struct iovec iov = { (void *)buf, size };
-	const struct sc_send send = { .iov = &iov,
-				      .iov_count = 1,
-				      .tag = tag,
-				      .data = data,
-				      .context = context,
-				      .flags = flags.flags,
-				      .cq_flags = flags.cq_flags };
+	struct sc_send send = send_of(flags, tag, data, context);
 
+	send.iov = &iov;
+	send.iov_count = 1;
 	return send_any(peer->ep, peer, &send);
 }
 
@@ -871,7 +864,9 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 
 size_t sc_tx_room(const struct sc_ep *ep)
 {
-	return ep->tx_pending < ep->tx_size ? ep->tx_size - ep->tx_pending : 0;
+	size_t used = sc_slab_used(&ep->tx_ops);
+
+	return used < ep->tx_size ? ep->tx_size - used : 0;
 }
 
 static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
