@@ -202,7 +202,7 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	return ret;
 }
 
-/* ep.c: the same where there is a lock, a trigger, a source, or a multi-receive. */
+/* ep.c: the same where there is a lock, a trigger, a source that has not been asked for before, or a multi-receive. */
 ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
 				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
 
@@ -212,18 +212,23 @@ static inline bool shmcma_recv_is_plain(struct sc_op_flags flags)
 	return __builtin_expect(!(flags.flags & ~(SC_TAGGED | SC_SILENT)), 1);
 }
 
-/* As shmcma_post_send_buf(). A source is looked up out of line: it takes the registers that the arguments are in. */
+/* As shmcma_post_send_buf(). */
 static inline __attribute__((always_inline)) ssize_t
 shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source, uint64_t tag,
 		     uint64_t ignore, struct sc_op_flags flags, void *context)
 {
 	struct shmcma_ep *ep = fid->ep;
+	bool slow = !shmcma_lock_is_idle(&ep->locked) || !shmcma_recv_is_plain(flags);
+	struct sc_peer *peer = NULL;
 	int ret;
 
-	if (!shmcma_lock_is_idle(&ep->locked) || !shmcma_recv_is_plain(flags) ||
-	    (source != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV))
+	if (source != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV) {
+		peer = ep->namer ? shmcma_ep_peer_known(ep->namer, source) : NULL;
+		slow |= !peer;
+	}
+	if (__builtin_expect(slow, 0))
 		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
-	ret = sc_rxq_recv_buf(ep->rxq, NULL, buf, len, tag, ignore, flags, context);
+	ret = sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context);
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }
 
