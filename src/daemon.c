@@ -17,6 +17,7 @@
  *                  neighbour.c
  *   heard          some time before that look: from then on who comes is to knock again
  *   the door       a process to watch has come, or the end; or another process knocks
+ *   gathered       some time after such a process has come: others that come meanwhile wake nobody
  *
  * It proves a death as everybody does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints'
  * bells, and removes the names at once. What follows is the endpoint's own work at its next poll: this thread
@@ -96,6 +97,12 @@
 #define LOOK_SOON_MS 10
 
 /*
+ * After a process to watch has come: those that come with it, as all of a job do, are polled then, without a wake-up
+ * each. One that ends meanwhile is heard of so much later.
+ */
+#define GATHER_MS 20
+
+/*
  * What is the machine's is measured when a process has lasted for so long, not while it begins: with all of a job
  * that begin together not at the same time, so that the first one does it and the others find it.
  */
@@ -138,11 +145,13 @@ static int daemon_lives_count;
 static bool daemon_scans_ticks; /* look through all names now and then, though nothing has happened */
 static bool daemon_calibrates;	/* measure what is the machine's */
 static bool daemon_came;	/* this process has got its first name */
+static bool daemon_gathers;	/* the thread is going to poll what has come, without being woken for it */
 static struct sc_door daemon_door = SC_DOOR_NONE;
 
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
 static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
+static int64_t daemon_gathered;		 /* likewise: those that have come meanwhile are polled */
 static int64_t daemon_look;		 /* likewise, for neighbours, */
 static bool daemon_knocks;		 /* which is to knock at them */
 static int64_t daemon_calibration;	 /* likewise */
@@ -229,8 +238,10 @@ static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 	sc_list_append(&daemon_processes, &process->all);
 	pidfd_get(process, seg);
 	/* a neighbour's that is polled: whoever shares it hears of its end, see has_event() */
-	if (process->pidfd == SC_NO_PIDFD || !sc_pidfd_is_polled(process->pidfd))
+	if (!daemon_gathers && (process->pidfd == SC_NO_PIDFD || !sc_pidfd_is_polled(process->pidfd))) {
+		daemon_gathers = true;
 		(void)wake_locked();
+	}
 	return process;
 }
 
@@ -497,6 +508,12 @@ static nfds_t arrange_locked(void)
 {
 	nfds_t count = 1 + sc_pidfds_arrange(daemon_polls + 1);
 
+	if (daemon_gathered && now_ms() >= daemon_gathered) {
+		daemon_gathered = 0;
+		daemon_gathers = false;
+	} else if (daemon_gathers && !daemon_gathered) {
+		daemon_gathered = now_ms() + GATHER_MS;
+	}
 	daemon_polls[0] = (struct pollfd){ .fd = daemon_door.ends[0], .events = POLLIN };
 	daemon_locks = false;
 	sc_list_for (entry, &daemon_processes) {
@@ -513,6 +530,8 @@ static int timeout(void)
 
 	if (daemon_scan && daemon_scan < until)
 		until = daemon_scan;
+	if (daemon_gathered && daemon_gathered < until)
+		until = daemon_gathered;
 	if (daemon_look && daemon_look < until)
 		until = daemon_look;
 	if (daemon_calibration && daemon_calibration < until)
@@ -761,7 +780,7 @@ static void *run(void *unused)
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
-	daemon_look = daemon_heard = daemon_knock = 0;
+	daemon_gathered = daemon_look = daemon_heard = daemon_knock = 0;
 	daemon_knocks = false;
 	daemon_calibration = 0;
 	if (daemon_calibrates)
@@ -803,6 +822,7 @@ static int start_locked(void)
 		return err;
 	make_room_for_descriptors(daemon_door.ends[0]);
 	daemon_state = STATE_RUNS;
+	daemon_gathers = false;
 	err = -SC_FAIL("daemon.thread");
 	if (!err)
 		err = sc_thread_start(&daemon_thread, STACK_SIZE, run, NULL);

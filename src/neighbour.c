@@ -3,28 +3,29 @@
  * neighbour.c: how the processes of a user that have nothing to do with each other come to watch each other,
  * so that what one leaves in /dev/shm is removed at once by any that lives on.
  *
- * Everybody has a pidfd of everybody, if there are few enough (pidfd.c): he who comes looks through the names
- * in /dev/shm and takes them, and knocks at the doors (door.c) of those he finds, so that they look, too. Of
- * two who come at the same time, the one that looks and knocks last finds the name and the door of the other:
+ * They are on a ring, which is ordered by a hash of the pid in the name, so that it is the same for all, and each
+ * watches those that come next to it, SC_NEIGHBOURS of them that live. Of any number that die the first one on the ring
+ * behind one who lives is watched by that one, who then removes the names of all the dead that there are and looks for
+ * new neighbours. One would do; but a process that is stopped notices nothing, and the more are watched the more of
+ * those it takes that nobody does. Each of a job watching all others costs more than their connections do: where 64
+ * processes begin together a look at 64 names, an open file and a knock for each, and 64 threads that wake for each end.
+ *
+ * He who comes looks through the names in /dev/shm, takes the next ones, and knocks at the doors (door.c) of those that
+ * he comes next to, so that they look, too. Of two who come at the same time, the one that looks and knocks last finds
+ * the name and the door of the other:
  *
  *	he who comes	knock -> segment gets its name -> door shown -> a look of one's own, and knocks with it
  *	who is there	heard a knock -> a while later (daemon.c) a look; each end of a neighbour: a look
  *
  * Of many who come at a time only the first has to knock: he who is there shows in his presence that he has
  * heard (SC_ABI_DOOR_HEARD), and takes that back a while before he looks. So whoever finds it there is looked
- * for as if he had knocked. Each knock wakes a thread: 4,300 times without this, where 64 processes begin together.
+ * for as if he had knocked.
  *
  * The first knock is for the case that he dies between name and second knock: then he is found by the look
  * that follows a while after the first one, and a look finds the dead as well. The look, and with it the second
  * knock, is the thread's, so that nobody waits for it; without a thread there is no look. Who is stopped there for
- * longer, and then dies, is found by the next look of anybody, at last by that of every 30 seconds. He may
- * die in the middle of knocking: the same.
- *
- * If there are more than a process may have pidfds of, each watches those that come next to it on a ring,
- * which is ordered by a hash of the pid in the name, so that it is the same for all. Of any number that die
- * the first one on the ring behind one who lives is watched by that one, who then removes the names of all
- * the dead that there are and looks for new neighbours. A process that is stopped notices nothing: behind it
- * only others who watch as far may.
+ * longer, and then dies, is found by the next look of one that he comes next to, at last by that of every 30 seconds. He
+ * may die in the middle of knocking: the same.
  *
  * Not watched are processes whose pid is not visible from here, in another pid namespace; not knocked at are
  * those without thread, and those whose descriptors may not be looked at. They and we find each other's dead
@@ -36,6 +37,8 @@
 #define _GNU_SOURCE 1
 #include "neighbour.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <shmcma/abi.h>
@@ -47,6 +50,80 @@
 #include "own.h"
 #include "pidfd.h"
 #include "reap.h"
+
+/* ---- the ring -------------------------------------------------------------------------------- */
+
+/* A name of somebody's endpoint. */
+struct name {
+	uint64_t distance; /* from here to its process, one way round */
+	char file[SC_ADDR_NAME_MAX];
+};
+
+struct names {
+	struct name *names;
+	size_t count, room;
+	uint64_t here; /* our own place */
+	int err;
+};
+
+/* Any fixed function will do; neighbours on the machine are not to be neighbours on the ring. */
+static uint64_t place_on_ring(uint32_t pid)
+{
+	return pid * 0x9e3779b97f4a7c15ULL;
+}
+
+static bool has_room(struct names *names)
+{
+	size_t room = names->room ? names->room * 2 : 64;
+	struct name *more;
+
+	if (names->count < names->room)
+		return true;
+	more = SC_TRY_PTR("neighbour.names", NULL, realloc(names->names, room * sizeof(names->names[0])));
+	if (!more) {
+		names->err = -ENOMEM;
+		return false;
+	}
+	names->names = more;
+	names->room = room;
+	return true;
+}
+
+static void add_name(const char *file, void *arg)
+{
+	struct names *names = arg;
+	struct sc_addr parts;
+	struct name *name;
+
+	if (sc_addr_parse_file(file, &parts) || !has_room(names))
+		return; /* a service: its endpoint has a name of its own */
+	name = &names->names[names->count++];
+	name->distance = place_on_ring(parts.pid) - names->here;
+	strcpy(name->file, file); /* which has been parsed */
+}
+
+static int by_distance(const void *a, const void *b)
+{
+	uint64_t x = ((const struct name *)a)->distance, y = ((const struct name *)b)->distance;
+
+	return (x > y) - (x < y);
+}
+
+/* All there are, in the order in which they come next to us. `names->names` is to be freed. */
+static int list_names(struct names *names)
+{
+	const struct sc_host *host;
+	int err = sc_host_get(&host);
+
+	*names = (struct names){ 0 };
+	if (err)
+		return err;
+	names->here = place_on_ring((uint32_t)host->pid);
+	err = sc_reap_names(add_name, names);
+	if (names->count)
+		qsort(names->names, names->count, sizeof(names->names[0]), by_distance);
+	return err ? err : names->err;
+}
 
 /* ---- knocking -------------------------------------------------------------------------------- */
 
@@ -63,97 +140,116 @@ static bool read_presence(int fd, struct sc_abi_presence *presence)
 	return header.magic == SC_ABI_MAGIC && header.layout == SC_ABI_LAYOUT;
 }
 
-/* A process may have many names, which are likely to follow each other. */
-static void knock(int fd, pid_t pid, pid_t *last)
+/* Does whoever this is look for us? */
+static bool knock(int fd, pid_t pid)
 {
 	struct sc_abi_presence presence;
 
-	if (pid == *last || !read_presence(fd, &presence))
-		return;
-	*last = pid;
-	if (!(presence.door & SC_ABI_DOOR_HEARD))
-		(void)sc_door_knock(pid, &presence);
+	return read_presence(fd, &presence) &&
+	       (presence.door & SC_ABI_DOOR_HEARD || !sc_door_knock(pid, &presence));
 }
 
-static void knock_at(const char *name, void *last)
+static bool knock_at(const char *file)
 {
-	struct sc_addr parts;
 	struct stat st;
 	pid_t pid;
-	int fd;
+	bool hears;
+	int fd = sc_own_open_peer(file, &st);
 
-	if (sc_addr_parse_file(name, &parts))
-		return; /* a service: its endpoint has a name of its own */
-	fd = sc_own_open_peer(name, &st);
 	if (fd < 0)
-		return;
-	if (sc_live_check(fd, &pid) == 1 && pid)
-		knock(fd, pid, last);
+		return false;
+	hears = sc_live_check(fd, &pid) == 1 && pid && knock(fd, pid);
 	sc_own_close_other(fd);
+	return hears;
+}
+
+/* At as many as would watch us, backwards from here. A process may have many names: one of them is enough. */
+static void knock_at_names(const struct names *names)
+{
+	uint64_t last = 0;
+
+	for (size_t i = names->count, heard = 0; i-- && heard < SC_NEIGHBOURS;) {
+		const struct name *name = &names->names[i];
+
+		if (heard && name->distance == last)
+			continue;
+		if (!knock_at(name->file))
+			continue;
+		last = name->distance;
+		heard++;
+	}
 }
 
 void sc_neighbours_knock(void)
 {
-	pid_t last = 0;
+	struct names names;
 
-	(void)sc_reap_names(knock_at, &last);
+	(void)list_names(&names);
+	knock_at_names(&names);
+	free(names.names);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-struct look {
-	uint32_t number;
-	uint64_t here; /* our own place on the ring */
-	bool knocks;
-	pid_t last; /* whom it has knocked at */
-	bool dead;  /* there is a name that seems to be a dead process's */
-};
+/* What there is under a name. */
+enum found { FOUND_NONE, FOUND_DEAD, FOUND_NEIGHBOUR };
 
-/* Any fixed function will do; neighbours on the machine are not to be neighbours on the ring. */
-static uint64_t place_on_ring(uint32_t pid)
+static enum found watch(const struct name *name, uint32_t look)
 {
-	return pid * 0x9e3779b97f4a7c15ULL;
-}
-
-static void look_at(const char *name, void *arg)
-{
-	struct sc_neighbour neighbour;
-	struct look *look = arg;
+	struct sc_neighbour neighbour = { .distance = name->distance };
 	struct sc_addr parts;
+	enum found found = FOUND_NONE;
 	struct stat st;
 	pid_t pid = 0;
 	int fd, live;
-	bool known;
 
-	if (sc_addr_parse_file(name, &parts))
-		return;
-	neighbour.distance = place_on_ring(parts.pid) - look->here;
+	(void)sc_addr_parse_file(name->file, &parts);
 	memcpy(&neighbour.name, parts.nonce, sizeof(neighbour.name));
-	known = sc_neighbour_find(&neighbour, look->number);
-	if (known && !look->knocks)
-		return;
-	fd = sc_own_open_peer(name, &st);
+	if (sc_neighbour_find(&neighbour, look))
+		return FOUND_NEIGHBOUR;
+	fd = sc_own_open_peer(name->file, &st);
 	if (fd < 0)
-		return;
+		return FOUND_NONE;
 	live = sc_live_check(fd, &pid);
-	if (look->knocks && live == 1 && pid)
-		knock(fd, pid, &look->last);
-	if (live == 0 ||
-	    (live == 1 && pid && !known && !sc_neighbour_add(&neighbour, pid, fd, look->number)))
-		look->dead = true;
+	if (live == 1 && pid)
+		found = sc_neighbour_add(&neighbour, pid, fd, look) ? FOUND_NEIGHBOUR : FOUND_DEAD;
+	else if (live == 0)
+		found = FOUND_DEAD;
 	sc_own_close_other(fd);
+	return found;
+}
+
+/* Was anybody dead? */
+static bool watch_names(const struct names *names, uint32_t look)
+{
+	uint64_t last = 0;
+	bool dead = false;
+
+	for (size_t i = 0, neighbours = 0; i < names->count && neighbours < SC_NEIGHBOURS; i++) {
+		const struct name *name = &names->names[i];
+		enum found found = watch(name, look);
+
+		dead |= found == FOUND_DEAD;
+		if (found != FOUND_NEIGHBOUR || (neighbours && name->distance == last))
+			continue;
+		last = name->distance;
+		neighbours++;
+	}
+	return dead;
 }
 
 bool sc_neighbours_look(bool knocks)
 {
 	static uint32_t number;
-	struct look look = { .number = ++number, .knocks = knocks };
-	const struct sc_host *host;
+	struct names names;
+	bool whole = !list_names(&names), dead;
 
-	if (sc_host_get(&host))
-		return false;
-	look.here = place_on_ring((uint32_t)host->pid);
-	if (!sc_reap_names(look_at, &look))
-		sc_neighbours_sweep(look.number);
-	return look.dead;
+	number++;
+	dead = watch_names(&names, number);
+	if (knocks)
+		knock_at_names(&names);
+	if (whole)
+		sc_neighbours_sweep(number);
+	free(names.names);
+	return dead;
 }

@@ -4,7 +4,8 @@
  * a neighbour, or both.
  *
  * There are at most SC_PIDFDS_MAX, and no more than a quarter of what the process may open (the segments' own
- * descriptors may be another quarter); neighbours have half of that, and give way to peers: the farthest first.
+ * descriptors may be another quarter); neighbours have up to half of that, at most SC_NEIGHBOURS, and give way to peers: the
+ * farthest first.
  *
  * Any thread may call; the mutex is the last to be taken. They are in a table, not in their users' structures,
  * for a forked child, whose copies of lists may be half changed. The application may close descriptors and use their numbers again:
@@ -220,9 +221,16 @@ void sc_neighbours_want(bool want)
 	pthread_mutex_unlock(&pidfds_mutex);
 }
 
+static int most_neighbours(void)
+{
+	int half = most() / 2;
+
+	return half < SC_NEIGHBOURS ? half : SC_NEIGHBOURS;
+}
+
 static bool has_room(uint64_t distance)
 {
-	int limit = wanted ? most() / 2 : 0;
+	int limit = wanted ? most_neighbours() : 0;
 
 	return limit && (neighbours < limit || places[farthest()].neighbour.distance > distance);
 }
@@ -260,7 +268,7 @@ static int place_for(uint64_t distance, pid_t pid)
 		return place; /* by another name */
 	if (!has_room(distance))
 		return SC_NO_PIDFD;
-	while (neighbours && neighbours >= most() / 2) /* now and then the limit changes */
+	while (neighbours && neighbours >= most_neighbours()) /* now and then the limit changes */
 		neighbour_forget(farthest());
 	place = place_find(pid);
 	return place != SC_NO_PIDFD ? place : place_open(pid);

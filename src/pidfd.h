@@ -10,6 +10,7 @@
 /* The pidfds of this process. Any thread. */
 
 #define SC_PIDFDS_MAX 256
+#define SC_NEIGHBOURS 8 /* processes that one watches which are no peers */
 #define SC_NO_PIDFD -1
 
 /*

@@ -25,6 +25,7 @@
 #include "door.h"
 #include "host.h"
 #include "live.h"
+#include "pidfd.h"
 #include "reap.h"
 
 #define STOPPED_CHECKS 100000
@@ -299,6 +300,48 @@ static void test_job(void **state)
 		await_unnamed(job[i].line);
 	for (int i = 0; i < JOB; i++)
 		child_reap(&job[i]);
+	end_close(&end);
+}
+
+static bool is_polled(pid_t pid)
+{
+	int place = sc_pidfd_get(pid);
+	bool polled = sc_pidfd_is_polled(place);
+
+	sc_pidfd_put(place);
+	return polled;
+}
+
+/* Processes that become peers when nothing else wakes the thread: one by itself, or one right after the other. */
+static void test_gathered(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_peer *peers[JOB];
+	struct child job[JOB];
+	struct end end;
+
+	(void)state;
+	for (int i = 0; i < JOB; i++)
+		assert_true(child_start(&job[i], live, NULL));
+	attr.config.scan = attr.config.calibrate = false;
+	end_open(&end, &attr);
+	while (count_pidfds() < SC_NEIGHBOURS) /* it has looked around: no more comes of that */
+		nap();
+	for (int i = 0, naps = 0; i < JOB; i++) {
+		peers[i] = connect_to(&end, job[i].line);
+		for (; i % 4 != 2 && !is_polled(job[i].pid); naps++) {
+			assert_true(naps < 20000);
+			nap();
+		}
+	}
+	for (int i = JOB - 1; i >= 0; i--) {
+		kill(job[i].pid, SIGKILL);
+		while (!sc_watch_has_ended(&peers[i]->watch))
+			nap();
+		child_reap(&job[i]);
+	}
+	for (int i = 0; i < JOB; i++)
+		await_loss(&end, peers[i]);
 	end_close(&end);
 }
 
@@ -1522,6 +1565,7 @@ int main(void)
 		cmocka_unit_test_setup(test_counters, pair_setup),
 		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
+		cmocka_unit_test_setup(test_gathered, pair_setup),
 		cmocka_unit_test_setup(test_threads, pair_setup),
 		cmocka_unit_test_setup(test_stopped, pair_setup),
 		cmocka_unit_test_setup(test_leader_ended, pair_setup),

@@ -78,6 +78,40 @@ static void await_pidfds(pid_t pid, int count)
 		nap();
 }
 
+/* The process that a descriptor of that one is a pidfd of; 0: none is. */
+static pid_t pid_of(pid_t owner, const char *fd)
+{
+	char path[300], line[128];
+	pid_t pid = 0;
+	FILE *info;
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%s", (int)owner, fd);
+	info = fopen(path, "re");
+	if (!info)
+		return 0;
+	while (fgets(line, sizeof(line), info))
+		if (sscanf(line, "Pid: %d", &pid) == 1)
+			break;
+	fclose(info);
+	return pid;
+}
+
+static bool watches(pid_t watcher, pid_t pid)
+{
+	struct dirent *entry;
+	bool found = false;
+	char path[64];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)watcher);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while (!found && (entry = readdir(dir)))
+		found = entry->d_name[0] != '.' && pid_of(watcher, entry->d_name) == pid;
+	closedir(dir);
+	return found;
+}
+
 /* ---- processes ------------------------------------------------------------------------------- */
 
 /* An endpoint that nobody talks to. It can go on for ever; `arg`: of its own kind. */
@@ -174,7 +208,7 @@ static void test_job(void **state)
 		if (when == JOB)
 			open_survivor(&end);
 		if (alone)
-			await_pidfds(getpid(), JOB);
+			await_pidfds(getpid(), SC_NEIGHBOURS);
 		kill_all(job, JOB);
 		end_close(&end);
 	}
@@ -458,6 +492,35 @@ static void test_ring(void **state)
 	}
 }
 
+static int count_watchers(const struct child *crowd, int count, pid_t pid)
+{
+	int watchers = 0;
+
+	for (int i = 0; i < count; i++)
+		watchers += crowd[i].pid != pid && watches(crowd[i].pid, pid);
+	return watchers;
+}
+
+/* Of more than one can watch each is watched by as many: those that it comes next to, at whom it has knocked. */
+static void test_each_is_watched(void **state)
+{
+	struct child crowd[2 * SC_NEIGHBOURS];
+	const int count = sizeof(crowd) / sizeof(crowd[0]);
+
+	(void)state;
+	if (!alone)
+		skip();
+	for (int i = 0; i < count; i++)
+		assert_true(child_start(&crowd[i], idle, NULL));
+	for (int i = 0; i < count; i++)
+		for (int naps = 0; count_watchers(crowd, count, crowd[i].pid) != SC_NEIGHBOURS; naps++) {
+			assert_true(naps < 20000);
+			nap();
+		}
+	for (int i = 0; i < count; i++)
+		end_well(&crowd[i]);
+}
+
 /* One for each process, whoever asks. */
 static void test_peers(void **state)
 {
@@ -502,7 +565,7 @@ static bool is_found(uint64_t distance)
 	return sc_neighbour_find(&neighbour, 1);
 }
 
-#define CROWD 20
+#define CROWD (2 * SC_NEIGHBOURS)
 
 static void set_most(int pidfds)
 {
@@ -511,7 +574,7 @@ static void set_most(int pidfds)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* The nearest are kept, half of what there may be, and give way to peers, the farthest first. */
+/* The nearest are kept, no more than half of what there may be, and give way to peers, the farthest first. */
 static void keeps_nearest(struct child *self, void *arg)
 {
 	struct child crowd[CROWD];
@@ -528,21 +591,22 @@ static void keeps_nearest(struct child *self, void *arg)
 		close(crowd[i].up);
 		crowd[i].up = -1;
 	}
-	set_most(CROWD);
+	set_most(2 * CROWD);
 	assert_true(add(&crowd[0], fds[0], 120)); /* it lives, but nobody wants neighbours */
 	assert_int_equal(count_pidfds(getpid()), 0);
 	sc_neighbours_want(true);
 	assert_false(is_found(120));
 	for (int i = 0; i < 12; i++) {
 		assert_true(add(&crowd[i], fds[i], 10 * (uint64_t)(12 - i)));
-		assert_int_equal(count_pidfds(getpid()), i < 10 ? i + 1 : 10);
+		assert_int_equal(count_pidfds(getpid()), i < 8 ? i + 1 : 8);
 	}
 	assert_true(add(&crowd[11], fds[11], 11)); /* the same by another name */
-	assert_int_equal(count_pidfds(getpid()), 10);
-	assert_true(is_found(10) && is_found(100));
-	assert_true(is_found(101)); /* there is no room that far off */
-	assert_false(is_found(99));
-	for (int i = 0; i < 2; i++)
+	assert_int_equal(count_pidfds(getpid()), 8);
+	assert_true(is_found(10) && is_found(80));
+	assert_true(is_found(81)); /* there is no room that far off */
+	assert_false(is_found(79));
+	set_most(CROWD);
+	for (int i = 0; i < 4; i++)
 		assert_true(sc_pidfd_get(crowd[i].pid) != SC_NO_PIDFD);
 	for (int i = 12; i < CROWD; i++)
 		assert_true(sc_pidfd_get(crowd[i].pid) != SC_NO_PIDFD);
@@ -551,15 +615,15 @@ static void keeps_nearest(struct child *self, void *arg)
 	set_most(CROWD - 1);
 	assert_true(sc_pidfd_get(getppid()) != SC_NO_PIDFD);
 	assert_int_equal(count_pidfds(getpid()), CROWD - 1);
-	assert_true(is_found(10) && is_found(80));
-	assert_false(is_found(79)); /* of the nine that it may have now there are eight */
+	assert_true(is_found(10) && is_found(60));
+	assert_false(is_found(59)); /* of the seven that it may have now there are six */
 	sc_neighbours_sweep(1);
 	assert_int_equal(count_pidfds(getpid()), CROWD - 1);
 	set_most(0); /* none at all */
 	assert_true(is_found(0));
 	assert_int_equal(sc_pidfd_get(getpid()), SC_NO_PIDFD);
 	set_most(CROWD);
-	assert_int_equal(count_pidfds(getpid()), 12);
+	assert_int_equal(count_pidfds(getpid()), 10);
 	/* killed, and not waited for: it has a pid, and does not live */
 	kill(crowd[5].pid, SIGKILL);
 	while (sc_live_check(fds[5], &(pid_t){ 0 }))
@@ -568,7 +632,7 @@ static void keeps_nearest(struct child *self, void *arg)
 	for (int i = 0; i < CROWD; i++)
 		child_kill(&crowd[i]);
 	assert_false(add(&crowd[6], fds[6], 1));
-	assert_int_equal(count_pidfds(getpid()), 12);
+	assert_int_equal(count_pidfds(getpid()), 10);
 }
 
 static void test_nearest(void **state)
@@ -897,6 +961,7 @@ int main(void)
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_ring, pair_setup),
+		cmocka_unit_test_setup(test_each_is_watched, pair_setup),
 		cmocka_unit_test_setup(test_service, pair_setup),
 	};
 
