@@ -4,8 +4,6 @@
  * processes; what is refused, and how; many processes on one word.
  */
 #include "pair.h"
-#include <signal.h>
-#include <sys/prctl.h>
 #include <rdma/fi_atomic.h>
 
 #define CAPS (FI_MSG | FI_RMA | FI_ATOMIC | FI_FENCE)
@@ -1133,8 +1131,7 @@ static struct crowd *crowd_run(int count, void (*work)(struct member *member))
 		must(pid >= 0);
 		if (pid)
 			continue;
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(PAIR_SECONDS);
+		pair_end_with_parent();
 		member.number = i;
 		member_run(&member, work);
 		exit(0);

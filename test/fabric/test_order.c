@@ -557,8 +557,10 @@ static void completions_of_the_dead(void)
 
 	gives(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	child = fork();
-	if (!child)
+	if (!child) {
+		pair_end_with_parent();
 		sender_to_be_killed(fds[1]);
+	}
 	close(fds[1]);
 	in_order_open(&target);
 	pair_exchange(fds[0], target.pair.b.name, name, sizeof(name));

@@ -672,6 +672,7 @@ static void victim_start(struct victim *victim)
 	pid = fork();
 	must(pid >= 0);
 	if (!pid) {
+		pair_end_with_parent();
 		close(fds[0]);
 		be_victim(fds[1]);
 	}

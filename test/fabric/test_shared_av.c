@@ -186,6 +186,7 @@ static void test_killed(void)
 	child = fork();
 	must(child >= 0);
 	if (!child) {
+		pair_end_with_parent();
 		pair_open(&pair, NULL);
 		writer_open(&pair, NAME);
 		gives(write(fds[1], "x", 1), 1);

@@ -347,7 +347,7 @@ static void name_of_a_live_endpoint(void)
 	owner = fork();
 	must(owner >= 0);
 	if (!owner) {
-		alarm(PAIR_SECONDS);
+		pair_end_with_parent();
 		name_owner(service, fds[1]);
 	}
 	gives(read(fds[0], &byte, 1), 1);

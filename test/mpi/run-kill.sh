@@ -20,6 +20,12 @@
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
+
+# A process of somebody else's would take away what is to be found here: a /dev/shm of our own, where that can be had.
+if [ -z "${KILL_ALONE:-}" ] && unshare -m mount -t tmpfs shmcma-test /dev/shm 2>/dev/null; then
+	KILL_ALONE=1 exec unshare -m sh -c 'mount -t tmpfs -o mode=1777 shmcma-test /dev/shm && exec sh "$0"' "$0"
+fi
+
 build=${abs_top_builddir:-$(cd "$here/../.." && pwd)}
 ranks=${KILL_RANKS:-4}
 limit=60 # seconds, for whatever is waited for
