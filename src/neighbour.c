@@ -6,9 +6,10 @@
  * They are on a ring, which is ordered by a hash of the pid in the name, so that it is the same for all, and each
  * watches those that come next to it, SC_NEIGHBOURS of them that live. Of any number that die the first one on the ring
  * behind one who lives is watched by that one, who then removes the names of all the dead that there are and looks for
- * new neighbours. One would do; but a process that is stopped notices nothing, and the more are watched the more of
- * those it takes that nobody does. Each of a job watching all others costs more than their connections do: where 64
- * processes begin together a look at 64 names, an open file and a knock for each, and 64 threads that wake for each end.
+ * new neighbours. One would do; but a process that is stopped, or has no thread, notices nothing, and the more are
+ * watched the more of those it takes that nobody does. Where each of a job watches all others that costs as much as half
+ * of their connections: a look at 64 names where 64 processes begin together, an open file and a knock for each, and 64
+ * threads that wake for each end.
  *
  * He who comes looks through the names in /dev/shm, takes the next ones, and knocks at the doors (door.c) of those that
  * he comes next to, so that they look, too. Of two who come at the same time, the one that looks and knocks last finds

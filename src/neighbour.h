@@ -7,8 +7,8 @@
 #include <sys/types.h>
 
 /*
- * Knock at the doors of those processes of this user that are to watch this one, which has come. To be called before it gets its first name,
- * and, if its thread does not look and knock, after it has that. Any thread.
+ * Knock at the doors of those processes of this user that are to watch this one, which has come. To be called before it
+ * gets its first name, and, if its thread does not look and knock, after it has that. Any thread.
  */
 void sc_neighbours_knock(void);
 

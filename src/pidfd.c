@@ -4,8 +4,8 @@
  * a neighbour, or both.
  *
  * There are at most SC_PIDFDS_MAX, and no more than a quarter of what the process may open (the segments' own
- * descriptors may be another quarter); neighbours have up to half of that, at most SC_NEIGHBOURS, and give way to peers: the
- * farthest first.
+ * descriptors may be another quarter); neighbours have up to half of that, at most SC_NEIGHBOURS, and give way to peers:
+ * the farthest first.
  *
  * Any thread may call; the mutex is the last to be taken. They are in a table, not in their users' structures,
  * for a forked child, whose copies of lists may be half changed. The application may close descriptors and use their numbers again:
