@@ -1218,8 +1218,12 @@ int sc_peers_watch(struct sc_ep *ep)
 	struct sc_peer *peer = next_watched(ep, &ep->watched, WATCH_PASSES);
 
 	sc_seg_forget_found_late();
-	if (!peer || !sc_peer_is_dead(peer))
+	if (!peer)
 		return ended;
+	if (!sc_peer_is_dead(peer)) {
+		sc_seg_guard(peer->seg);
+		return ended;
+	}
 	sc_peer_ended(peer);
 	return ended + 1;
 }

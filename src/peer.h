@@ -164,7 +164,8 @@ int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int 
 
 /*
  * Does the next peer's process live? One for each call, a system call or two. What a dead one has published
- * is taken in, then everything with it ends with -ECONNRESET. Returns 1 if it was found dead.
+ * is taken in, then everything with it ends with -ECONNRESET. Returns 1 if it was found dead. Of one that lives the
+ * segment is guarded from then on.
  */
 int sc_peers_watch(struct sc_ep *ep);
 

@@ -16,10 +16,11 @@
  * checked as a whole by header.c; only the copy is used from there on, so all offsets stay
  * inside the mapping whatever is written to the shared page later. An attacher's death leaves nothing.
  *
- * What an attacher has no business to write is read-only in its mapping: all but the first pages (presence,
- * claims), the slot that it has claimed, and the pool once it has been let write into a buffer of it (hold.h). So a wild
- * write there, of the application say, faults, where it would have changed what others read of the owner, or the ring of
- * another peer.
+ * What an attacher has no business to write becomes read-only in its mapping: all but the first pages (presence,
+ * claims), the slots that its endpoints have claimed, and the pool once it has been let write into a buffer of it
+ * (hold.h). So a wild write there, of the application say, faults, where it would have changed what others read of the
+ * owner, or the ring of another peer. That is done some time after it has been attached, in a poll (sc_seg_guard()), not
+ * while it connects: two mprotect(2) are a quarter of the time of a connection, and of a job that begins a sixth.
  *
  * An owner that dies while attached leaves the mapping usable: the memory goes with the last of them.
  * A segment of this very process is borrowed, never opened (own.c says why).
@@ -64,6 +65,9 @@ static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sc_seg *shared[SHARED_BUCKETS];
 
+/* Of all attached segments: slots, guarded, pool_open. */
+static pthread_mutex_t access_mutex = PTHREAD_MUTEX_INITIALIZER;
+
 /*
  * Found and not attached yet, in one of FOUND_PLACES places from that of the address on. Under shared_mutex; a place
  * is taken and left in one store, so that a forked child, whose copy of the mutex says nothing, can close what is there.
@@ -84,6 +88,7 @@ static uint64_t align_up(uint64_t value, uint64_t to)
 static void atfork_child(void)
 {
 	shared_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	access_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	memset(shared, 0, sizeof(shared));
 	own_segs = 0;
 	sc_seg_forget_found(); /* the child is alone */
@@ -398,6 +403,118 @@ void sc_seg_destroy(struct sc_seg *seg)
 	put_own(seg);
 }
 
+/* ---- what may be written to ------------------------------------------------------------------ */
+
+static int make_writable(const struct sc_seg *seg, uint64_t offset, uint64_t size)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = offset / page * page;
+	uint64_t to = align_up(offset + size, page);
+
+	return SC_TRY("seg.mprotect", mprotect(seg->base + from, to - from, PROT_READ | PROT_WRITE))
+		       ? -errno
+		       : 0;
+}
+
+/* Whole pages of that only. Where it fails (too many mappings) there is less protection, and nothing is wrong. */
+static void make_read_only(const struct sc_seg *seg, uint64_t from, uint64_t to)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	from = align_up(from, page);
+	to = to / page * page;
+	if (from < to)
+		(void)SC_TRY("seg.guard", mprotect(seg->base + from, to - from, PROT_READ));
+}
+
+static uint64_t slot_offset(const struct sc_seg *seg, uint32_t slot)
+{
+	return seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
+}
+
+/* All but the slots of ours, and the pool if it is open. */
+static void guard_locked(const struct sc_seg *seg)
+{
+	const struct sc_abi_header *header = &seg->header;
+	uint64_t from = header->slots_offset;
+
+	for (uint32_t i = 0; i < seg->slot_count; i++) {
+		make_read_only(seg, from, slot_offset(seg, seg->slots[i]));
+		from = slot_offset(seg, seg->slots[i]) + SC_ABI_SLOT_SIZE;
+	}
+	if (seg->pool_open) {
+		make_read_only(seg, from, header->pool_offset);
+		from = header->pool_offset + (uint64_t)header->buf_count * header->buf_size;
+	}
+	make_read_only(seg, from, align_up(header->length, (uint64_t)sysconf(_SC_PAGESIZE)));
+}
+
+void sc_seg_guard(struct sc_seg *seg)
+{
+	if (seg->local)
+		return;
+	pthread_mutex_lock(&access_mutex);
+	if (!seg->guarded)
+		guard_locked(seg);
+	seg->guarded = true;
+	pthread_mutex_unlock(&access_mutex);
+}
+
+/* One more of ours, in their order. */
+static int add_slot(struct sc_seg *seg, uint32_t slot)
+{
+	uint32_t *slots = SC_TRY_PTR("seg.slots", NULL,
+				     realloc(seg->slots, (seg->slot_count + 1) * sizeof(seg->slots[0])));
+	uint32_t at = seg->slot_count;
+
+	if (!slots)
+		return -ENOMEM;
+	for (; at && slots[at - 1] > slot; at--)
+		slots[at] = slots[at - 1];
+	slots[at] = slot;
+	seg->slots = slots;
+	seg->slot_count++;
+	return 0;
+}
+
+static bool has_slot(const struct sc_seg *seg, uint32_t slot)
+{
+	for (uint32_t i = 0; i < seg->slot_count; i++)
+		if (seg->slots[i] == slot)
+			return true;
+	return false;
+}
+
+/* It has been claimed, for an endpoint of this process. */
+static int open_slot(struct sc_seg *seg, uint32_t slot)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&access_mutex);
+	if (!has_slot(seg, slot)) {
+		err = add_slot(seg, slot);
+		if (!err && seg->guarded)
+			err = make_writable(seg, slot_offset(seg, slot), SC_ABI_SLOT_SIZE);
+	}
+	pthread_mutex_unlock(&access_mutex);
+	return err;
+}
+
+int sc_seg_pool_open(struct sc_seg *seg)
+{
+	const struct sc_abi_header *header = &seg->header;
+	int err = 0;
+
+	if (seg->local)
+		return 0;
+	pthread_mutex_lock(&access_mutex);
+	if (seg->guarded)
+		err = make_writable(seg, header->pool_offset,
+				    (uint64_t)header->buf_count * header->buf_size);
+	seg->pool_open = !err;
+	pthread_mutex_unlock(&access_mutex);
+	return err;
+}
+
 /* ---- attach ---------------------------------------------------------------------------------- */
 
 static int parse_here(const char *addr, char name[SC_ADDR_NAME_MAX])
@@ -551,36 +668,6 @@ static void keep_descriptor(struct sc_seg *seg)
 		drop_descriptor(seg);
 }
 
-/* Of another's segment: [offset, offset + size), to whole pages. */
-static int set_access(const struct sc_seg *seg, uint64_t offset, uint64_t size, int access)
-{
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t from = offset / page * page;
-
-	return SC_TRY("seg.mprotect",
-		      mprotect(seg->base + from, align_up(offset + size, page) - from, access))
-		       ? -errno
-		       : 0;
-}
-
-/* Slots, pool and table. Where it fails (too many mappings) there is less protection, and nothing is wrong. */
-static void protect(const struct sc_seg *seg)
-{
-	uint64_t from = align_up(seg->header.slots_offset, (uint64_t)sysconf(_SC_PAGESIZE));
-
-	(void)set_access(seg, from, seg->header.length - from, PROT_READ);
-}
-
-int sc_seg_pool_open(const struct sc_seg *seg)
-{
-	const struct sc_abi_header *header = &seg->header;
-
-	if (seg->local)
-		return 0;
-	return set_access(seg, header->pool_offset, (uint64_t)header->buf_count * header->buf_size,
-			  PROT_READ | PROT_WRITE);
-}
-
 static int attach_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
 {
 	int err = open_other(addr, name, left, seg);
@@ -592,7 +679,6 @@ static int attach_other(const char *addr, const char *name, bool left, struct sc
 		sc_own_close_other(seg->fd);
 		return err;
 	}
-	protect(seg);
 	keep_descriptor(seg);
 	return 0;
 }
@@ -601,9 +687,7 @@ static int attach_found(struct sc_seg *seg)
 {
 	int err = map(seg);
 
-	if (!err)
-		protect(seg);
-	else
+	if (err)
 		drop_descriptor(seg);
 	return err;
 }
@@ -907,6 +991,7 @@ void sc_seg_detach(struct sc_seg *seg)
 		if (here)
 			unmap(seg);
 		drop_descriptor(seg);
+		free(seg->slots);
 	}
 	free(seg);
 }
@@ -1068,11 +1153,6 @@ static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, in
 	return err;
 }
 
-static uint64_t slot_offset(const struct sc_seg *seg, uint32_t slot)
-{
-	return seg->header.slots_offset + (uint64_t)slot * SC_ABI_SLOT_SIZE;
-}
-
 static int slot_fallocate(struct sc_seg *seg, uint32_t slot, int mode)
 {
 	int err = SC_FAIL("seg.slot");
@@ -1085,7 +1165,7 @@ int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
 	int err = slot_fallocate(seg, slot, 0);
 
 	if (!err && !seg->local)
-		err = set_access(seg, slot_offset(seg, slot), SC_ABI_SLOT_SIZE, PROT_READ | PROT_WRITE);
+		err = open_slot(seg, slot);
 	if (err == -ENOSPC)
 		sc_warn(SC_HOST_DIR
 			" is full: %u bytes needed to connect to %s; free space there or lower "

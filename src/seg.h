@@ -45,6 +45,9 @@ struct sc_seg {
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
 	unsigned int users;    /* attached, not local */
 	struct sc_seg *next;   /* attached: hash chain of those that can be shared */
+	uint32_t *slots; /* attached, not local: those that this process has claimed, in their order, */
+	uint32_t slot_count;	 /* so many */
+	bool guarded, pool_open; /* likewise: read-only but for them / and but for the pool */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
 	uint32_t buf_count; /* of the pool, that have memory; attached: as last seen */
 	struct sc_own file; /* own: the mapping outlives destroy until all borrowers have detached */
@@ -117,7 +120,7 @@ static inline void sc_seg_forget_found_late(void)
  */
 int sc_seg_check_owner(const struct sc_seg *seg);
 
-/* Give a slot its memory, writable where it is attached / take it away (its content is gone, unless that fails). -ENOSPC. */
+/* Give a slot its memory, to be written to from here / take it away (its content is gone, unless that fails). -ENOSPC. */
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
 int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
 
@@ -143,8 +146,14 @@ static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, u
  */
 int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count);
 
-/* Attached: make its bounce buffers writable, which they are not otherwise. -ENOMEM: too many mappings. */
-int sc_seg_pool_open(const struct sc_seg *seg);
+/* Attached: its bounce buffers are to be written to. -ENOMEM: too many mappings. */
+int sc_seg_pool_open(struct sc_seg *seg);
+
+/*
+ * Attached: make read-only what is not to be written to from here, but for what is opened before or after. To be called
+ * when there is time for it, any number of times.
+ */
+void sc_seg_guard(struct sc_seg *seg);
 
 static inline uint64_t *sc_seg_claims(const struct sc_seg *seg)
 {

@@ -394,6 +394,7 @@ static void test_stopped(void **state)
 		assert_false(sc_peer_is_dead(peer));
 	for (int i = 0; i < 100; i++) {
 		assert_int_equal(sc_peers_watch(end.ep), 0);
+		assert_true(peer->seg->guarded);
 		assert_false(sc_reap_owner_is_dead(peer->seg));
 	}
 	assert_true(sc_reap_scan() >= 0);

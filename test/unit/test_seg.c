@@ -372,28 +372,52 @@ static bool is_writable(uint8_t *at)
 	return can;
 }
 
-/* An attacher can write to what is its to write, and to nothing else but the words beside it. */
+static void own_with_table(struct child *self, void *arg)
+{
+	struct sc_seg *seg = create_with_table();
+
+	(void)arg;
+	child_tell(self, seg->header.address);
+	child_wait(self);
+	sc_seg_destroy(seg);
+}
+
+enum pool { POOL_SHUT, POOL_OPENED_BEFORE, POOL_OPENED_LATER };
+
+/* An attacher that is guarded can write to what is its to write, and to nothing else but the words beside it. */
 static void test_read_only(void **state)
 {
 	struct child owner;
 	struct sc_seg *seg;
 
 	(void)state;
-	start_owner(&owner);
-	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
-	for (uint32_t slot = 0; slot < 3; slot++)
-		assert_false(is_writable((uint8_t *)sc_seg_slot(seg, slot)));
-	assert_int_equal(sc_seg_slot_alloc(seg, 1), 0);
-	assert_true(is_writable((uint8_t *)sc_seg_slot(seg, 1)));
-	assert_true(is_writable((uint8_t *)sc_seg_slot(seg, 2) - 1));
-	assert_false(is_writable((uint8_t *)sc_seg_slot(seg, 0)));
-	assert_false(is_writable((uint8_t *)sc_seg_slot(seg, 1) - 1));
-	assert_false(is_writable((uint8_t *)sc_seg_slot(seg, 2)));
-	assert_true(is_writable((uint8_t *)&sc_seg_presence(seg)->membership));
-	assert_true(is_writable((uint8_t *)&sc_seg_claims(seg)[15]));
-	assert_false(is_writable(sc_seg_buf(seg, 0)));
-	assert_false(is_writable(sc_seg_buf(seg, seg->header.buf_count) - 1));
-	sc_seg_detach(seg);
+	assert_true(child_start(&owner, own_with_table, NULL));
+	for (enum pool pool = POOL_SHUT; pool <= POOL_OPENED_LATER; pool++) {
+		assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+		/* claimed before and after, in any order, and again */
+		assert_int_equal(sc_seg_slot_alloc(seg, 5), 0);
+		assert_int_equal(sc_seg_slot_alloc(seg, 1), 0);
+		if (pool == POOL_OPENED_BEFORE)
+			assert_int_equal(sc_seg_pool_open(seg), 0);
+		sc_seg_guard(seg);
+		assert_int_equal(sc_seg_slot_alloc(seg, 3), 0);
+		assert_int_equal(sc_seg_slot_alloc(seg, 5), 0);
+		sc_seg_guard(seg);
+		if (pool == POOL_OPENED_LATER)
+			assert_int_equal(sc_seg_pool_open(seg), 0);
+		for (uint32_t slot = 0; slot < 7; slot++) {
+			assert_int_equal(is_writable((uint8_t *)sc_seg_slot(seg, slot)), slot % 2);
+			assert_int_equal(is_writable((uint8_t *)sc_seg_slot(seg, slot + 1) - 1), slot % 2);
+		}
+		assert_true(is_writable((uint8_t *)&sc_seg_presence(seg)->membership));
+		assert_true(is_writable((uint8_t *)&sc_seg_claims(seg)[15]));
+		assert_int_equal(is_writable(sc_seg_buf(seg, 0)), pool != POOL_SHUT);
+		assert_int_equal(is_writable(sc_seg_buf(seg, seg->header.buf_count) - 1),
+				 pool != POOL_SHUT);
+		assert_false(is_writable(seg->base + seg->header.table_offset));
+		assert_false(is_writable(seg->base + seg->header.length - 1));
+		sc_seg_detach(seg);
+	}
 	assert_int_equal(child_end(&owner), 0);
 }
 
