@@ -448,9 +448,15 @@ static void guard_locked(const struct sc_seg *seg)
 	make_read_only(seg, from, align_up(header->length, (uint64_t)sysconf(_SC_PAGESIZE)));
 }
 
+/* What is this process's own has one mapping, for its owner too. */
+static bool is_mapped_apart(const struct sc_seg *seg)
+{
+	return !seg->own && !seg->lender;
+}
+
 void sc_seg_guard(struct sc_seg *seg)
 {
-	if (seg->local)
+	if (!is_mapped_apart(seg))
 		return;
 	pthread_mutex_lock(&access_mutex);
 	if (!seg->guarded)
@@ -504,8 +510,6 @@ int sc_seg_pool_open(struct sc_seg *seg)
 	const struct sc_abi_header *header = &seg->header;
 	int err = 0;
 
-	if (seg->local)
-		return 0;
 	pthread_mutex_lock(&access_mutex);
 	if (seg->guarded)
 		err = make_writable(seg, header->pool_offset,
@@ -1164,7 +1168,7 @@ int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
 {
 	int err = slot_fallocate(seg, slot, 0);
 
-	if (!err && !seg->local)
+	if (!err && is_mapped_apart(seg))
 		err = open_slot(seg, slot);
 	if (err == -ENOSPC)
 		sc_warn(SC_HOST_DIR

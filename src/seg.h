@@ -45,7 +45,7 @@ struct sc_seg {
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
 	unsigned int users;    /* attached, not local */
 	struct sc_seg *next;   /* attached: hash chain of those that can be shared */
-	uint32_t *slots; /* attached, not local: those that this process has claimed, in their order, */
+	uint32_t *slots; /* attached, not lent: those that this process has claimed, in their order, */
 	uint32_t slot_count;	 /* so many */
 	bool guarded, pool_open; /* likewise: read-only but for them / and but for the pool */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
