@@ -221,6 +221,17 @@ static ssize_t translate(const struct fi_msg_atomic *msg, const struct extra *ex
 	return ret;
 }
 
+/* No room: make progress and try once more, so that a caller who only posts gets on. */
+static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_atomic *atomic,
+			 int error)
+{
+	if (error == -EAGAIN) {
+		sc_ep_poll(ep->core);
+		error = sc_atomic_post(ep->core, peer, atomic);
+	}
+	return shmcma_error(error);
+}
+
 static ssize_t post_to(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_atomic *atomic)
 {
 	struct shmcma_ep *ep = fid->ep;
@@ -231,9 +242,13 @@ static ssize_t post_to(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct s
 		return shmcma_trigger_atomic(fid, dest, atomic);
 	shmcma_lock_enter(&ep->locked);
 	peer = shmcma_ep_peer(ep, dest);
-	ret = peer ? sc_atomic_post(ep->core, peer, atomic) : shmcma_ep_no_peer(ep, dest);
-	if (__builtin_expect(ret, 0))
-		ret = shmcma_post_refused_locked(ep, (int)ret);
+	if (__builtin_expect(peer != NULL, 1)) {
+		ret = sc_atomic_post(ep->core, peer, atomic);
+		if (__builtin_expect(ret, 0))
+			ret = post_slow(ep, peer, atomic, (int)ret);
+	} else {
+		ret = shmcma_ep_no_peer(ep, dest);
+	}
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }

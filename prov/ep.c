@@ -251,7 +251,7 @@ void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 
 /* ---- what the data calls need of an endpoint, out of line ------------------------------------- */
 
-ssize_t shmcma_post_refused_locked(struct shmcma_ep *ep, int error)
+ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error)
 {
 	if (error == -EAGAIN)
 		sc_ep_poll(ep->core);
@@ -282,7 +282,7 @@ ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, si
 	ret = peer ? sc_tx_send_buf(peer, buf, len, tag, data, flags, context)
 		   : shmcma_ep_no_peer(ep, dest);
 	if (__builtin_expect(ret, 0))
-		ret = shmcma_post_refused_locked(ep, (int)ret);
+		ret = shmcma_send_refused_locked(ep, (int)ret);
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }

@@ -105,10 +105,10 @@ static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
 }
 
 /*
- * An operation could not be, with this error of the core's; with the endpoint's lock. No room: progress is made, so that
- * a caller who only posts gets on when he tries again. Libfabric's code for it.
+ * A send could not be, with this error of the core's; with the endpoint's lock. No room: progress is made, so that a
+ * caller who only sends gets on when he tries again. Libfabric's code for it.
  */
-ssize_t shmcma_post_refused_locked(struct shmcma_ep *ep, int error);
+ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error);
 
 static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest,
 				       const struct sc_send *send)
@@ -123,7 +123,7 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 	peer = shmcma_ep_peer(ep, dest);
 	ret = peer ? sc_tx_send(ep->core, peer, send) : shmcma_ep_no_peer(ep, dest);
 	if (__builtin_expect(ret, 0))
-		ret = shmcma_post_refused_locked(ep, (int)ret);
+		ret = shmcma_send_refused_locked(ep, (int)ret);
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
@@ -149,7 +149,7 @@ shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_
 	if (__builtin_expect(!peer, 0))
 		return shmcma_post_send_buf_slow(fid, buf, len, dest, tag, data, flags, context);
 	ret = sc_tx_send_buf(peer, buf, len, tag, data, flags, context);
-	return __builtin_expect(ret, 0) ? shmcma_post_refused_locked(ep, ret) : 0;
+	return __builtin_expect(ret, 0) ? shmcma_send_refused_locked(ep, ret) : 0;
 }
 
 static inline ssize_t shmcma_post_send_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,

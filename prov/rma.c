@@ -31,6 +31,16 @@
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
+/* No room: make progress and try once more, so that a caller who only posts gets on. */
+static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_rma *rma, int error)
+{
+	if (error == -EAGAIN) {
+		sc_ep_poll(ep->core);
+		error = sc_rma_post(ep->core, peer, rma);
+	}
+	return shmcma_error(error);
+}
+
 static inline __attribute__((always_inline)) ssize_t post_rma(struct shmcma_ep_fid *fid, fi_addr_t addr,
 							      const struct sc_rma *rma)
 {
@@ -42,10 +52,13 @@ static inline __attribute__((always_inline)) ssize_t post_rma(struct shmcma_ep_f
 		return shmcma_trigger_rma(fid, addr, rma);
 	shmcma_lock_enter(&ep->locked);
 	peer = shmcma_ep_peer(ep, addr);
-	ret = __builtin_expect(peer != NULL, 1) ? sc_rma_post(ep->core, peer, rma)
-						: shmcma_ep_no_peer(ep, addr);
-	if (__builtin_expect(ret, 0))
-		ret = shmcma_post_refused_locked(ep, (int)ret);
+	if (__builtin_expect(peer != NULL, 1)) {
+		ret = sc_rma_post(ep->core, peer, rma);
+		if (__builtin_expect(ret, 0))
+			ret = post_slow(ep, peer, rma, (int)ret);
+	} else {
+		ret = shmcma_ep_no_peer(ep, addr);
+	}
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
