@@ -497,9 +497,10 @@ static int open_slot(struct sc_seg *seg, uint32_t slot)
 
 	pthread_mutex_lock(&access_mutex);
 	if (!has_slot(seg, slot)) {
-		err = add_slot(seg, slot);
-		if (!err && seg->guarded)
+		if (seg->guarded)
 			err = make_writable(seg, slot_offset(seg, slot), SC_ABI_SLOT_SIZE);
+		if (!err)
+			err = add_slot(seg, slot);
 	}
 	pthread_mutex_unlock(&access_mutex);
 	return err;

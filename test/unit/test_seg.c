@@ -382,6 +382,29 @@ static void own_with_table(struct child *self, void *arg)
 	sc_seg_destroy(seg);
 }
 
+/* A slot that cannot be made writable, for too many mappings, can be later. */
+static void test_opened_again(void **state)
+{
+	struct child owner;
+	struct sc_seg *seg;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	start_owner(&owner);
+	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
+	sc_seg_guard(seg);
+	core_failing("seg.mprotect", ENOMEM);
+	assert_int_equal(sc_seg_slot_alloc(seg, 1), -ENOMEM);
+	core_failing("seg.slots", ENOMEM);
+	assert_int_equal(sc_seg_slot_alloc(seg, 1), -ENOMEM);
+	core_failing(NULL, 0);
+	assert_int_equal(sc_seg_slot_alloc(seg, 1), 0);
+	assert_true(is_writable((uint8_t *)sc_seg_slot(seg, 1)));
+	sc_seg_detach(seg);
+	assert_int_equal(child_end(&owner), 0);
+}
+
 enum pool { POOL_SHUT, POOL_OPENED_BEFORE, POOL_OPENED_LATER };
 
 /* An attacher that is guarded can write to what is its to write, and to nothing else but the words beside it. */
@@ -1861,6 +1884,7 @@ int main(void)
 		cmocka_unit_test(test_dead_while_reaped),
 		cmocka_unit_test(test_closed_while_attached),
 		cmocka_unit_test(test_read_only),
+		cmocka_unit_test(test_opened_again),
 		cmocka_unit_test(test_slots),
 		cmocka_unit_test(test_outcomes),
 		cmocka_unit_test(test_left_by_dead),
