@@ -218,15 +218,15 @@ shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t
 		     uint64_t ignore, struct sc_op_flags flags, void *context)
 {
 	struct shmcma_ep *ep = fid->ep;
-	bool slow = !shmcma_lock_is_idle(&ep->locked) || !shmcma_recv_is_plain(flags);
+	bool fast = shmcma_lock_is_idle(&ep->locked) && shmcma_recv_is_plain(flags);
 	struct sc_peer *peer = NULL;
 	int ret;
 
-	if (source != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV) {
+	if (fast && source != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV) {
 		peer = ep->namer ? shmcma_ep_peer_known(ep->namer, source) : NULL;
-		slow |= !peer;
+		fast = peer;
 	}
-	if (__builtin_expect(slow, 0))
+	if (__builtin_expect(!fast, 0))
 		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
 	ret = sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context);
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;

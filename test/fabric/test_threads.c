@@ -578,6 +578,56 @@ static void test_safe_defaults(void)
 	pair_close(&pair);
 }
 
+/* ---- sources that are named for the first time beside receives that name another ------------- */
+
+#define SOURCES 16
+#define BETWEEN 50 /* receives between two of them */
+
+struct sources {
+	struct pair pair;
+	struct side sides[SOURCES];
+	atomic_int posted;
+};
+
+static void *name_sources(void *arg)
+{
+	struct sources *sources = arg;
+	static uint8_t in;
+
+	for (int i = 0; i < SOURCES; i++) {
+		fi_addr_t source = pair_insert(sources->pair.a.av, sources->sides[i].name);
+
+		while (atomic_load(&sources->posted) < i * BETWEEN)
+			sched_yield();
+		gives(fi_recv(sources->pair.a.ep, &in, 1, NULL, source, NULL), 0);
+	}
+	return NULL;
+}
+
+/* What the endpoint knows of its peers is another thread's to change; so says the thread sanitizer. */
+static void test_safe_sources(void)
+{
+	struct sources *sources = calloc(1, sizeof(*sources));
+	struct pair *pair = &sources->pair;
+	static uint8_t in;
+	pthread_t thread;
+
+	must(sources);
+	pair_open(pair, NULL);
+	for (int i = 0; i < SOURCES; i++)
+		side_open(pair, &sources->sides[i]);
+	gives(pthread_create(&thread, NULL, name_sources, sources), 0);
+	for (int i = 0; i < SOURCES * BETWEEN; i++) {
+		gives(fi_recv(pair->a.ep, &in, 1, NULL, pair->a.peer, NULL), 0);
+		atomic_fetch_add(&sources->posted, 1);
+	}
+	gives(pthread_join(thread, NULL), 0);
+	for (int i = 0; i < SOURCES; i++)
+		side_close(&sources->sides[i]);
+	pair_close(pair);
+	free(sources);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -585,6 +635,7 @@ int main(void)
 		ALONE(test_completion_ring),	 ALONE(test_domain_ring),   ALONE(test_safe_contexts),
 		ALONE(test_completion_contexts), ALONE(test_safe_crowd),    ALONE(test_safe_crowd_auto),
 		ALONE(test_safe_defaults),	 ALONE(test_safe_churn),		 ALONE(test_fid_one_queue), ALONE(test_safe_shared),
+		ALONE(test_safe_sources),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
