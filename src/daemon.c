@@ -145,13 +145,13 @@ static int daemon_lives_count;
 static bool daemon_scans_ticks; /* look through all names now and then, though nothing has happened */
 static bool daemon_calibrates;	/* measure what is the machine's */
 static bool daemon_came;	/* this process has got its first name */
-static bool daemon_gathers;	/* the thread is going to poll what has come, without being woken for it */
+static int64_t
+	daemon_gathers; /* until then the thread polls what comes without being woken for it; 0: woken it is */
 static struct sc_door daemon_door = SC_DOOR_NONE;
 
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
 static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_gathered;		 /* likewise: those that have come meanwhile are polled */
 static int64_t daemon_look;		 /* likewise, for neighbours, */
 static bool daemon_knocks;		 /* which is to knock at them */
 static int64_t daemon_calibration;	 /* likewise */
@@ -239,7 +239,7 @@ static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 	pidfd_get(process, seg);
 	/* a neighbour's that is polled: whoever shares it hears of its end, see has_event() */
 	if (!daemon_gathers && (process->pidfd == SC_NO_PIDFD || !sc_pidfd_is_polled(process->pidfd))) {
-		daemon_gathers = true;
+		daemon_gathers = now_ms() + GATHER_MS;
 		(void)wake_locked();
 	}
 	return process;
@@ -508,12 +508,8 @@ static nfds_t arrange_locked(void)
 {
 	nfds_t count = 1 + sc_pidfds_arrange(daemon_polls + 1);
 
-	if (daemon_gathered && now_ms() >= daemon_gathered) {
-		daemon_gathered = 0;
-		daemon_gathers = false;
-	} else if (daemon_gathers && !daemon_gathered) {
-		daemon_gathered = now_ms() + GATHER_MS;
-	}
+	if (daemon_gathers && now_ms() >= daemon_gathers)
+		daemon_gathers = 0;
 	daemon_polls[0] = (struct pollfd){ .fd = daemon_door.ends[0], .events = POLLIN };
 	daemon_locks = false;
 	sc_list_for (entry, &daemon_processes) {
@@ -524,14 +520,14 @@ static nfds_t arrange_locked(void)
 	return count;
 }
 
-static int timeout(void)
+static int timeout_locked(void)
 {
 	int64_t now = now_ms(), until = daemon_tick;
 
 	if (daemon_scan && daemon_scan < until)
 		until = daemon_scan;
-	if (daemon_gathered && daemon_gathered < until)
-		until = daemon_gathered;
+	if (daemon_gathers && daemon_gathers < until)
+		until = daemon_gathers;
 	if (daemon_look && daemon_look < until)
 		until = daemon_look;
 	if (daemon_calibration && daemon_calibration < until)
@@ -728,12 +724,14 @@ static void calibrate(void)
 static bool round_once(void)
 {
 	nfds_t count;
+	int timeout;
 	bool tick;
 
 	pthread_mutex_lock(&daemon_mutex);
 	count = arrange_locked();
+	timeout = timeout_locked();
 	pthread_mutex_unlock(&daemon_mutex);
-	if (SC_TRY("daemon.poll", poll(daemon_polls, count, timeout())) < 0)
+	if (SC_TRY("daemon.poll", poll(daemon_polls, count, timeout)) < 0)
 		memset(daemon_polls, 0, sizeof(daemon_polls)); /* EINVAL, ENOMEM: see what time it is */
 
 	tick = now_ms() >= daemon_tick;
@@ -780,7 +778,7 @@ static void *run(void *unused)
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_scan = 0;
-	daemon_gathered = daemon_look = daemon_heard = daemon_knock = 0;
+	daemon_look = daemon_heard = daemon_knock = 0;
 	daemon_knocks = false;
 	daemon_calibration = 0;
 	if (daemon_calibrates)
@@ -822,7 +820,7 @@ static int start_locked(void)
 		return err;
 	make_room_for_descriptors(daemon_door.ends[0]);
 	daemon_state = STATE_RUNS;
-	daemon_gathers = false;
+	daemon_gathers = 0;
 	err = -SC_FAIL("daemon.thread");
 	if (!err)
 		err = sc_thread_start(&daemon_thread, STACK_SIZE, run, NULL);

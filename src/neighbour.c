@@ -56,7 +56,7 @@
 
 /* A name of somebody's endpoint. */
 struct name {
-	uint64_t distance; /* from here to its process, one way round */
+	struct sc_neighbour neighbour; /* its process: the distance is from here to it, one way round */
 	char file[SC_ADDR_NAME_MAX];
 };
 
@@ -99,13 +99,15 @@ static void add_name(const char *file, void *arg)
 	if (sc_addr_parse_file(file, &parts) || !has_room(names))
 		return; /* a service: its endpoint has a name of its own */
 	name = &names->names[names->count++];
-	name->distance = place_on_ring(parts.pid) - names->here;
+	name->neighbour.distance = place_on_ring(parts.pid) - names->here;
+	memcpy(&name->neighbour.name, parts.nonce, sizeof(name->neighbour.name));
 	strcpy(name->file, file); /* which has been parsed */
 }
 
 static int by_distance(const void *a, const void *b)
 {
-	uint64_t x = ((const struct name *)a)->distance, y = ((const struct name *)b)->distance;
+	uint64_t x = ((const struct name *)a)->neighbour.distance;
+	uint64_t y = ((const struct name *)b)->neighbour.distance;
 
 	return (x > y) - (x < y);
 }
@@ -172,11 +174,11 @@ static void knock_at_names(const struct names *names)
 	for (size_t i = names->count, heard = 0; i-- && heard < SC_NEIGHBOURS;) {
 		const struct name *name = &names->names[i];
 
-		if (heard && name->distance == last)
+		if (heard && name->neighbour.distance == last)
 			continue;
 		if (!knock_at(name->file))
 			continue;
-		last = name->distance;
+		last = name->neighbour.distance;
 		heard++;
 	}
 }
@@ -197,23 +199,19 @@ enum found { FOUND_NONE, FOUND_DEAD, FOUND_NEIGHBOUR };
 
 static enum found watch(const struct name *name, uint32_t look)
 {
-	struct sc_neighbour neighbour = { .distance = name->distance };
-	struct sc_addr parts;
 	enum found found = FOUND_NONE;
 	struct stat st;
 	pid_t pid = 0;
 	int fd, live;
 
-	(void)sc_addr_parse_file(name->file, &parts);
-	memcpy(&neighbour.name, parts.nonce, sizeof(neighbour.name));
-	if (sc_neighbour_find(&neighbour, look))
+	if (sc_neighbour_find(&name->neighbour, look))
 		return FOUND_NEIGHBOUR;
 	fd = sc_own_open_peer(name->file, &st);
 	if (fd < 0)
 		return FOUND_NONE;
 	live = sc_live_check(fd, &pid);
 	if (live == 1 && pid)
-		found = sc_neighbour_add(&neighbour, pid, fd, look) ? FOUND_NEIGHBOUR : FOUND_DEAD;
+		found = sc_neighbour_add(&name->neighbour, pid, fd, look) ? FOUND_NEIGHBOUR : FOUND_DEAD;
 	else if (live == 0)
 		found = FOUND_DEAD;
 	sc_own_close_other(fd);
@@ -231,9 +229,9 @@ static bool watch_names(const struct names *names, uint32_t look)
 		enum found found = watch(name, look);
 
 		dead |= found == FOUND_DEAD;
-		if (found != FOUND_NEIGHBOUR || (neighbours && name->distance == last))
+		if (found != FOUND_NEIGHBOUR || (neighbours && name->neighbour.distance == last))
 			continue;
-		last = name->distance;
+		last = name->neighbour.distance;
 		neighbours++;
 	}
 	return dead;

@@ -512,7 +512,7 @@ int sc_seg_pool_open(struct sc_seg *seg)
 	int err = 0;
 
 	pthread_mutex_lock(&access_mutex);
-	if (seg->guarded)
+	if (seg->guarded && !seg->pool_open)
 		err = make_writable(seg, header->pool_offset,
 				    (uint64_t)header->buf_count * header->buf_size);
 	seg->pool_open = !err;
