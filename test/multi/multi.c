@@ -173,7 +173,7 @@ static bool unshare_mounts(void)
 	return true;
 }
 
-static bool mount_shm(size_t bytes)
+bool mt_private_shm(size_t bytes)
 {
 	char options[64];
 
@@ -197,7 +197,7 @@ int mt_with_shm(size_t bytes, int (*fn)(void))
 		exit(MT_FAIL);
 	}
 	if (pid == 0) {
-		if (!mount_shm(bytes))
+		if (!mt_private_shm(bytes))
 			_exit(MT_SKIP);
 		status = fn();
 		fflush(stdout);

@@ -90,6 +90,9 @@ int mt_result(const char *name, int result, const char *reason);
 /* The exit code of main(). */
 int mt_end(void);
 
+/* For this process and its children: /dev/shm is a fresh tmpfs of that many bytes. False: that is not permitted. */
+bool mt_private_shm(size_t bytes);
+
 /*
  * Run fn() in a child with a mount namespace of its own, in which /dev/shm is a fresh tmpfs of that many
  * bytes. Returns fn()'s result, or MT_SKIP where that is not permitted.

@@ -9,8 +9,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -19,6 +17,7 @@
 #define SERVES 1
 #define LATE 2
 #define PATIENCE 30
+#define SHM_SIZE (64 << 20)
 
 static struct talk own;
 
@@ -427,19 +426,13 @@ static void service_rank(const void *arg)
 	talk_close(&own);
 }
 
-/* A process of somebody else's would take away what is left in some cases: a /dev/shm of our own, where that can be had. */
-static void alone(void)
-{
-	if (!unshare(CLONE_NEWNS) && !mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		(void)mount("shmcma-test", "/dev/shm", "tmpfs", 0, "mode=1777");
-}
-
 int main(void)
 {
 	static const bool closes = false, dies = true, first = true, later = false;
 	char name[128];
 
-	alone();
+	/* a process of somebody else's would take away what is left in some cases */
+	(void)mt_private_shm(SHM_SIZE);
 	mt_init("test_names");
 	mt_run(&(struct mt_case){ .name = "removed",
 				  .ranks = 3,
