@@ -314,6 +314,19 @@ ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t l
 	return ret;
 }
 
+ssize_t shmcma_post_recv_buf_from(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
+				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context)
+{
+	struct shmcma_ep *ep = fid->ep;
+	struct sc_peer *peer = ep->namer ? shmcma_ep_peer_known(ep->namer, source) : NULL;
+	int ret;
+
+	if (__builtin_expect(!peer, 0))
+		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
+	ret = sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context);
+	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
+}
+
 /* ---- bind ------------------------------------------------------------------------------------ */
 
 /* A context has one direction, and no use for a queue of the other. */

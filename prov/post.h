@@ -205,6 +205,9 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 /* ep.c: the same where there is a lock, a trigger, a source that has not been asked for before, or a multi-receive. */
 ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
 				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
+/* ep.c: the same from a source; with no lock, trigger or multi-receive. */
+ssize_t shmcma_post_recv_buf_from(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
+				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
 
 /* Has it nothing that sc_rxq_recv_buf() does not do? */
 static inline bool shmcma_recv_is_plain(struct sc_op_flags flags)
@@ -212,23 +215,19 @@ static inline bool shmcma_recv_is_plain(struct sc_op_flags flags)
 	return __builtin_expect(!(flags.flags & ~(SC_TAGGED | SC_SILENT)), 1);
 }
 
-/* As shmcma_post_send_buf(). */
+/* As shmcma_post_send_buf(). A source is looked up out of line: it takes the registers that the arguments are in. */
 static inline __attribute__((always_inline)) ssize_t
 shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source, uint64_t tag,
 		     uint64_t ignore, struct sc_op_flags flags, void *context)
 {
 	struct shmcma_ep *ep = fid->ep;
-	bool fast = shmcma_lock_is_idle(&ep->locked) && shmcma_recv_is_plain(flags);
-	struct sc_peer *peer = NULL;
 	int ret;
 
-	if (fast && source != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV) {
-		peer = ep->namer ? shmcma_ep_peer_known(ep->namer, source) : NULL;
-		fast = peer;
-	}
-	if (__builtin_expect(!fast, 0))
+	if (!shmcma_lock_is_idle(&ep->locked) || !shmcma_recv_is_plain(flags))
 		return shmcma_post_recv_buf_slow(fid, buf, len, source, tag, ignore, flags, context);
-	ret = sc_rxq_recv_buf(ep->rxq, peer, buf, len, tag, ignore, flags, context);
+	if (source != FI_ADDR_UNSPEC && ep->caps & FI_DIRECTED_RECV)
+		return shmcma_post_recv_buf_from(fid, buf, len, source, tag, ignore, flags, context);
+	ret = sc_rxq_recv_buf(ep->rxq, NULL, buf, len, tag, ignore, flags, context);
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }
 
