@@ -179,7 +179,7 @@ static void put_write(const struct sc_rma_op *op)
 	if (kind == SC_ABI_OFFER) {
 		lines = sc_lines_count(SC_ABI_OFFER_FIRST, size);
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
-		sc_lines_write(peer->tx.lines, line, SC_ABI_OFFER_FIRST, flat, size);
+		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_OFFER_FIRST, flat, size);
 	} else {
 		flags |= sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
 	}
@@ -229,7 +229,7 @@ int sc_offer_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	if (!op)
 		return -EAGAIN;
 	op->at = peer->tx.tail;
-	op->line = peer->tx.at;
+	op->line = (uint32_t)(sc_ring_reserve(&peer->tx) - peer->tx.lines);
 	if (put)
 		put_write(op);
 	else
@@ -280,7 +280,7 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 	uint32_t size = (uint32_t)op->size;
 
 	if (size <= GET_INLINE_MAX) {
-		sc_lines_read(lines_of(peer), line, SC_ABI_GET_FIRST, flat, size);
+		sc_lines_read(lines_of(peer), peer->tx.last, line, SC_ABI_GET_FIRST, flat, size);
 		sc_iov_write(op->iov, op->iov_count, 0, flat, size);
 		return 0;
 	}

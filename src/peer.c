@@ -696,14 +696,15 @@ static void inbound_remove(struct sc_peer *peer)
 
 /*
  * Free a slot. The next peer must not find the lines of the last one: if the memory cannot be given back
- * it is cleared, and if it is not sure that there is any (`refused`), the slot stays out of use.
+ * it is cleared, and if it is not sure that there is any (`refused`), the slot stays out of use. Beyond its first page
+ * whoever lets the ring grow clears it.
  */
 static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 {
 	if (sc_seg_slot_free(ep->seg, slot)) {
 		if (refused)
 			return;
-		memset(sc_seg_slot(ep->seg, slot), 0, sizeof(struct sc_abi_slot));
+		memset(sc_seg_slot(ep->seg, slot), 0, SC_ABI_SLOT_FIRST);
 		(void)SC_INJECT("peer.slot_cleared");
 	}
 	ep->accepted[slot / 64] &= ~(1ULL << slot % 64);

@@ -19,7 +19,7 @@
 #include "iov.h"
 #include "peer.h"
 
-/* So many times short of buffers, and memory for more is asked for again where there was none. */
+/* So many times short of buffers, or of lines, and memory for more is asked for again where there was none. */
 #define AGAIN 1024
 
 /*
@@ -62,13 +62,51 @@ static int refresh(struct sc_peer *peer)
 	return 0;
 }
 
+/*
+ * Lines written, and a ring is to grow that has never been full: once around each its writer asks how far it is read, and
+ * the reader says so, for which a line goes between their processors. 8 B, both in one process: fi_tinject 13.3 ns in a
+ * ring of the first page, 12.8 in one that has grown, fi_cq_read 16.0 and 15.5.
+ */
+#define BUSY_LINES 1024
+
+/*
+ * The ring has been full, or is a busy one: it is to have all its lines, as soon as that may be, if there is memory for
+ * them. Where there is none it goes on with those that it has, and asks again when it has been full for many times.
+ */
+static void ring_grow(struct sc_peer *peer)
+{
+	static const uint64_t words[7];
+	struct sc_ring_tx *tx = &peer->tx;
+
+	if (tx->grows_after && --tx->grows_after)
+		return;
+	sc_ring_set_room(tx, 0); /* so that each record comes here */
+	if (!sc_ring_may_grow(tx))
+		return;
+	if (sc_seg_slot_grow(peer->seg, peer->out_slot)) {
+		sc_ring_set_room(tx, SC_RING_FIRST_ROOM);
+		tx->grows_after = AGAIN;
+		return;
+	}
+	(void)SC_INJECT("record.ring_memory");
+	/* of one who had the slot before, and whose memory could not be given back */
+	memset(tx->lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
+	(void)SC_INJECT("record.ring_cleared");
+	sc_ring_grow(tx);
+	sc_record_put(peer, SC_ABI_GROWN, 0, 0, words);
+}
+
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)
 {
 	int ret = refresh(peer);
 
 	if (ret)
 		return ret;
-	if (sc_ring_has_room(&peer->tx, lines))
+	if (peer->tx.count == SC_ABI_RING_FIRST &&
+	    (peer->tx.tail > BUSY_LINES || !sc_ring_has_room(&peer->tx, lines)))
+		ring_grow(peer);
+	if (sc_ring_has_room(&peer->tx, lines) ||
+	    (!peer->tx.room && sc_ring_has_room_yet(&peer->tx, lines)))
 		return 0;
 	peer->ep->wants_room = true;
 	return -EAGAIN;
@@ -324,7 +362,7 @@ uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov,
 		size_t place = (i - 1) % SC_ABI_RDV_PER_LINE;
 
 		if (!place)
-			line = sc_ring_next(peer->tx.lines, line);
+			line = sc_ring_next(peer->tx.lines, peer->tx.last, line);
 		line->words[2 * place] = (uintptr_t)iov[i].iov_base;
 		line->words[2 * place + 1] = iov[i].iov_len;
 		(void)SC_INJECT("record.segment");
@@ -347,7 +385,7 @@ const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_
 
 		if (i) {
 			if (!place)
-				line = sc_ring_next(peer->rx.lines, line);
+				line = sc_ring_next(peer->rx.lines, peer->rx.last, line);
 			memcpy(&segment, &line->words[2 * place], sizeof(segment));
 		}
 		if (segment.len > segments->size - sum)

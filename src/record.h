@@ -107,15 +107,14 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 		sc_record_reuse_slow(peer, buffers);
 }
 
-/* Buffers, and lines, that it may have read and not said so, or have been written just now. */
+/* Buffers that it may have read and not said so, or have been written just now; of lines half of the ring's. */
 #define SC_RECORD_UNSAID 4
-#define SC_RECORD_UNSAID_LINES (SC_ABI_RING_LINES / 2)
 
 /* Is the peer behind, by what is known of it? The last `newest` buffers have been lent just now. */
 static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 {
 	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID ||
-			  peer->tx.tail - peer->tx.head > SC_RECORD_UNSAID_LINES;
+			  peer->tx.tail - peer->tx.head > peer->tx.count / 2;
 }
 
 /* Is this the buffer that may come back with a message? */

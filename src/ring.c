@@ -21,8 +21,9 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls)
 {
 	uint64_t read = rx->head - rx->cleaned;
-	uint32_t count = read < SC_ABI_RING_LINES ? (uint32_t)read : SC_ABI_RING_LINES;
-	uint32_t end = count < rx->at ? count : rx->at; /* of them, those since the ring's begin */
+	uint32_t count = read < rx->count ? (uint32_t)read : rx->count;
+	uint32_t at = (uint32_t)(rx->next - rx->lines);
+	uint32_t end = count < at ? count : at; /* of them, those since the ring's begin */
 	bool streams = polls - rx->cleaned_polls <= count / 2 && rx->unfetched > count / 2;
 
 	rx->cleaned = rx->head;
@@ -30,38 +31,38 @@ void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls)
 	rx->unfetched = 0;
 	if (!streams || !sc_fill_cleaned_stay())
 		return;
-	sc_fill_clean(rx->lines + rx->at - end, end * sizeof(*rx->lines));
-	sc_fill_clean(rx->lines + SC_ABI_RING_LINES - (count - end), (count - end) * sizeof(*rx->lines));
+	sc_fill_clean(rx->next - end, end * sizeof(*rx->lines));
+	sc_fill_clean(rx->lines + rx->count - (count - end), (count - end) * sizeof(*rx->lines));
 }
 
 /* The first line last: its reader looks at it all the time, and takes it away between two stores. */
-void sc_lines_write_slow(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here,
-			 const void *from, uint32_t size)
+void sc_lines_write_slow(struct sc_abi_line *lines, const struct sc_abi_line *last,
+			 struct sc_abi_line *first, uint32_t here, const void *from, uint32_t size)
 {
-	struct sc_abi_line *line = sc_ring_next(lines, first);
+	struct sc_abi_line *line = sc_ring_next(lines, last, first);
 	const uint8_t *rest = (const uint8_t *)from + here;
 
 	for (size -= here; size > SC_ABI_LINE_BYTES;
 	     size -= SC_ABI_LINE_BYTES, rest += SC_ABI_LINE_BYTES) {
 		memcpy(line->bytes, rest, SC_ABI_LINE_BYTES);
 		(void)SC_INJECT("ring.payload");
-		line = sc_ring_next(lines, line);
+		line = sc_ring_next(lines, last, line);
 	}
 	sc_line_copy(line->bytes, rest, size);
 	sc_line_copy(first->bytes + SC_ABI_LINE_BYTES - here, from, here);
 }
 
-void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here,
-			void *to, uint32_t size)
+void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *last,
+			const struct sc_abi_line *first, uint32_t here, void *to, uint32_t size)
 {
-	const struct sc_abi_line *line = sc_ring_next(lines, first);
+	const struct sc_abi_line *line = sc_ring_next(lines, last, first);
 	uint8_t *rest = (uint8_t *)to + here;
 
 	sc_line_copy(to, first->bytes + SC_ABI_LINE_BYTES - here, here);
 	for (size -= here; size > SC_ABI_LINE_BYTES;
 	     size -= SC_ABI_LINE_BYTES, rest += SC_ABI_LINE_BYTES) {
 		memcpy(rest, line->bytes, SC_ABI_LINE_BYTES);
-		line = sc_ring_next(lines, line);
+		line = sc_ring_next(lines, last, line);
 	}
 	sc_line_copy(rest, line->bytes, size);
 }

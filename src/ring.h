@@ -14,6 +14,12 @@
  *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
  *
+ * A ring begins with the lines that are in its slot's first page, and has the others as well once it has been full
+ * (sc_ring_grow()). Both sides must wrap at the same place: so its last line is left for a record that says that it has
+ * grown, in order, as all records; and the writer says so when nothing is unread of the lap before, which would stand
+ * in the way of a longer one. That is so in the end of each lap: before a record that reaches the ring's end there is
+ * room for it only if no more is unread than what this lap has. models/grow.pml.
+ *
  * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
  * the writer runs out of lines. Each side keeps its own position privately: what the other writes is used
  * after a check only (a head outside [the last one, tail] is -EPROTO). That a line has been read may be known sooner
@@ -31,28 +37,35 @@
 
 /* The writer's side. */
 struct sc_ring_tx {
-	struct sc_abi_line *lines; /* NULL: not connected */
-	uint64_t tail, head;	   /* lines written; lines that may be written again: */
-	uint64_t known, held;	   /* those known to be read, before this one, which is not to be written again yet */
-	uint64_t said;		   /* lines read as the reader's own word has it, which may be older */
-	uint64_t lap;		   /* at its place in ctl */
-	uint32_t at;		   /* tail modulo the ring's lines */
+	struct sc_abi_line *lines, *last; /* the first one, NULL: not connected; and the last */
+	struct sc_abi_line *next;	  /* where the next record begins */
+	uint64_t tail, limit;		  /* lines written; those before this one may be written */
+	uint64_t lap;			  /* at its place in ctl */
+	uint64_t *sleep;		  /* the reader's, see wake.h */
+	uint64_t head;			  /* lines that may be written again: */
+	uint64_t known, held; /* those known to be read, before this one, which must not be as yet */
+	uint64_t said;	      /* lines read as the reader's own word has it, which may be older */
+	uint32_t count, room; /* lines that it has; that may be unread at a time, 0: it is to grow */
+	uint32_t grows_after; /* times without room until it is to */
 	struct sc_abi_consumer *consumer;
-	uint64_t *sleep; /* the reader's, see wake.h */
 };
 
 /* The reader's side. */
 struct sc_ring_rx {
-	struct sc_abi_line *lines; /* NULL: no peer writes here */
-	uint64_t head, published;  /* lines read; as far as the writer has been told */
-	uint64_t cleaned;	   /* and how far they have been cleaned, or need not be, */
-	uint32_t cleaned_polls;	   /* and when, in polls of the reader */
-	uint32_t unfetched;	   /* lines since then of inline records that are not fetched ahead */
-	uint64_t window;	   /* what consumer->window says */
-	uint64_t lap;		   /* as in sc_ring_tx */
-	uint32_t at;
+	struct sc_abi_line *lines, *last; /* the first one, NULL: no peer writes here; and the last */
+	struct sc_abi_line *next;	  /* where the next record begins */
+	uint64_t head, published;	  /* lines read; as far as the writer has been told */
+	uint64_t lap;			  /* as in sc_ring_tx */
+	uint32_t count;			  /* lines that it has */
+	uint32_t unfetched; /* lines since it was cleaned of inline records that are not fetched ahead, */
+	uint32_t cleaned_polls; /* and when that was, in polls of the reader, */
+	uint64_t cleaned;	/* and how far; or need not be */
+	uint64_t window;	/* what consumer->window says */
 	struct sc_abi_consumer *consumer;
 };
+
+/* One is left to say that it has grown. */
+#define SC_RING_FIRST_ROOM (SC_ABI_RING_FIRST - 1)
 
 /* Laps are 1 and 2. */
 #define SC_RING_LAP_FIRST (1ULL << SC_ABI_CTL_LAP_SHIFT)
@@ -61,8 +74,13 @@ struct sc_ring_rx {
 static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *slot)
 {
 	*tx = (struct sc_ring_tx){ .lines = slot->ring,
+				   .last = slot->ring + SC_ABI_RING_FIRST - 1,
+				   .next = slot->ring,
+				   .limit = SC_RING_FIRST_ROOM,
 				   .held = UINT64_MAX,
 				   .lap = SC_RING_LAP_FIRST,
+				   .count = SC_ABI_RING_FIRST,
+				   .room = SC_RING_FIRST_ROOM,
 				   .consumer = &slot->consumer,
 				   .sleep = &sc_wake_nobody };
 }
@@ -70,19 +88,25 @@ static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *sl
 static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *slot)
 {
 	*rx = (struct sc_ring_rx){ .lines = slot->ring,
+				   .last = slot->ring + SC_ABI_RING_FIRST - 1,
+				   .next = slot->ring,
 				   .lap = SC_RING_LAP_FIRST,
+				   .count = SC_ABI_RING_FIRST,
 				   .consumer = &slot->consumer };
 }
 
-/* Where a line is that is counted on past the ring's end, by less than a lap. */
-static inline uint32_t sc_ring_place(uint32_t at)
+/* The line behind this one, of those from the first to the last. */
+static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const struct sc_abi_line *last,
+					       const struct sc_abi_line *line)
 {
-	return at < SC_ABI_RING_LINES ? at : at - SC_ABI_RING_LINES;
+	return line == last ? lines : (struct sc_abi_line *)line + 1;
 }
 
-static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const struct sc_abi_line *line)
+/* So many lines may be unread at a time. 0: it is to grow, and each record looks for room in another way until then. */
+static inline void sc_ring_set_room(struct sc_ring_tx *tx, uint32_t room)
 {
-	return line == lines + SC_ABI_RING_LINES - 1 ? lines : (struct sc_abi_line *)line + 1;
+	tx->room = room;
+	tx->limit = room ? tx->head + room : 0;
 }
 
 /* It is known that the reader has read the lines before `head`, which is no further than the tail. */
@@ -91,6 +115,7 @@ static inline void sc_ring_learn(struct sc_ring_tx *tx, uint64_t head)
 	if (head > tx->known)
 		tx->known = head;
 	tx->head = tx->known < tx->held ? tx->known : tx->held;
+	sc_ring_set_room(tx, tx->room);
 }
 
 /* Learn how far the reader is, of its own word. -EPROTO: it cannot be there. */
@@ -98,13 +123,40 @@ int sc_ring_refresh(struct sc_ring_tx *tx);
 
 static inline bool sc_ring_has_room(const struct sc_ring_tx *tx, uint32_t lines)
 {
-	return tx->tail - tx->head + lines <= SC_ABI_RING_LINES;
+	return tx->tail + lines <= tx->limit;
+}
+
+/* The same of one that is to grow, and may not yet. */
+static inline bool sc_ring_has_room_yet(const struct sc_ring_tx *tx, uint32_t lines)
+{
+	return tx->tail - tx->head + lines < tx->count;
+}
+
+/* May it grow now? */
+static inline bool sc_ring_may_grow(const struct sc_ring_tx *tx)
+{
+	return tx->count == SC_ABI_RING_FIRST && tx->tail - tx->head <= (uint64_t)(tx->next - tx->lines);
+}
+
+/* It has grown: the writer's next record is to say so (SC_ABI_GROWN). */
+static inline void sc_ring_grow(struct sc_ring_tx *tx)
+{
+	tx->count = SC_ABI_RING_LINES;
+	tx->last = tx->lines + SC_ABI_RING_LINES - 1;
+	sc_ring_set_room(tx, SC_ABI_RING_LINES);
+}
+
+/* The reader has come to that record, and not released it. */
+static inline void sc_ring_grown(struct sc_ring_rx *rx)
+{
+	rx->count = SC_ABI_RING_LINES;
+	rx->last = rx->lines + SC_ABI_RING_LINES - 1;
 }
 
 /* The line to begin a record in; the caller has made sure of room and goes on by sc_ring_next(). */
 static inline struct sc_abi_line *sc_ring_reserve(const struct sc_ring_tx *tx)
 {
-	return tx->lines + tx->at;
+	return tx->next;
 }
 
 static inline uint64_t sc_ring_ctl(enum sc_abi_kind kind, uint32_t flags, uint32_t lines, uint32_t size)
@@ -115,8 +167,8 @@ static inline uint64_t sc_ring_ctl(enum sc_abi_kind kind, uint32_t flags, uint32
 
 static inline void sc_ring_advance(struct sc_ring_tx *tx)
 {
-	if (++tx->at == SC_ABI_RING_LINES) {
-		tx->at = 0;
+	if (tx->next++ == tx->last) {
+		tx->next = tx->lines;
 		tx->lap ^= SC_RING_LAP_TURN;
 	}
 }
@@ -129,7 +181,7 @@ static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *firs
 	tx->tail += lines;
 	for (; __builtin_expect(lines > 1, 0); lines--) {
 		sc_ring_advance(tx);
-		tx->lines[tx->at].ctl = tx->lap;
+		tx->next->ctl = tx->lap;
 		(void)SC_INJECT("ring.line");
 	}
 	sc_ring_advance(tx);
@@ -141,8 +193,8 @@ static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *firs
 /* Take `lines` lines, so many behind the next record's first, from the reader's cache: they will be written soon. */
 static inline void sc_ring_fetch_to_write(const struct sc_ring_tx *tx, uint32_t ahead, uint32_t lines)
 {
-	for (uint32_t at = tx->at + ahead; lines--; at++)
-		sc_fetch_to_write(tx->lines + sc_ring_place(at));
+	for (struct sc_abi_line *line = tx->next + ahead; lines--; line++)
+		sc_fetch_to_write(line > tx->last ? line - tx->count : line);
 }
 
 static inline void sc_ring_wake(const struct sc_ring_tx *tx)
@@ -160,7 +212,7 @@ static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t 
 /* Where the next record begins. */
 static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
 {
-	return rx->lines + rx->at;
+	return rx->next;
 }
 
 /* The ctl of the next record, which begins in this line; 0: none. */
@@ -184,9 +236,10 @@ static inline uint64_t sc_ring_peek(const struct sc_ring_rx *rx)
 /* The ctl of the record behind the one at the head, which is `lines` long; 0: none yet. Only a hint. */
 static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t lines)
 {
-	bool wraps = rx->at + lines >= SC_ABI_RING_LINES;
-	uint32_t at = wraps ? rx->at + lines - SC_ABI_RING_LINES : rx->at + lines;
-	uint64_t ctl = sc_load_relaxed_64(&rx->lines[at].ctl); /* nothing else of it is read */
+	const struct sc_abi_line *line = rx->next + lines;
+	bool wraps = line > rx->last;
+	/* nothing else of it is read */
+	uint64_t ctl = sc_load_relaxed_64(&(wraps ? line - rx->count : line)->ctl);
 	uint64_t lap = wraps ? rx->lap ^ SC_RING_LAP_TURN : rx->lap;
 
 	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
@@ -225,9 +278,9 @@ static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 {
 	rx->head += lines;
-	rx->at += lines;
-	if (rx->at >= SC_ABI_RING_LINES) {
-		rx->at -= SC_ABI_RING_LINES;
+	rx->next += lines;
+	if (rx->next > rx->last) {
+		rx->next -= rx->count;
 		rx->lap ^= SC_RING_LAP_TURN;
 	}
 }
@@ -238,7 +291,9 @@ static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 
 static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead)
 {
-	__builtin_prefetch(rx->lines + sc_ring_place(rx->at + ahead));
+	const struct sc_abi_line *line = rx->next + ahead;
+
+	__builtin_prefetch(line > rx->last ? line - rx->count : line);
 }
 
 /*
@@ -315,40 +370,42 @@ static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
 /* A compiler that is free to makes calls of these, and so gives more registers away to be saved. */
 #define SC_RING_INLINE static inline __attribute__((always_inline))
 
-void sc_lines_write_slow(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here,
-			 const void *from, uint32_t size);
-void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *first, uint32_t here,
-			void *to, uint32_t size);
+void sc_lines_write_slow(struct sc_abi_line *lines, const struct sc_abi_line *last,
+			 struct sc_abi_line *first, uint32_t here, const void *from, uint32_t size);
+void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *last,
+			const struct sc_abi_line *first, uint32_t here, void *to, uint32_t size);
 
 /*
- * Write / read `size` bytes in the lines of a record: the last `here` bytes of the first line, then whole
- * lines. Two in the open as well: with the call and a loop 64 B take a thirtieth longer one way.
+ * Write / read `size` bytes in the lines of a record, in a ring from `lines` to `last`: the last `here` bytes of the first
+ * line, then whole lines. Two in the open as well: with the call and a loop 64 B take a thirtieth longer one way.
  */
-SC_RING_INLINE void sc_lines_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t here,
-				   const void *from, uint32_t size)
+SC_RING_INLINE void sc_lines_write(struct sc_abi_line *lines, const struct sc_abi_line *last,
+				   struct sc_abi_line *first, uint32_t here, const void *from,
+				   uint32_t size)
 {
 	if (size <= here) {
 		sc_line_copy(first->bytes + SC_ABI_LINE_BYTES - here, from, size);
 	} else if (size <= here + SC_ABI_LINE_BYTES) {
-		sc_line_copy(sc_ring_next(lines, first)->bytes, (const uint8_t *)from + here, size - here);
+		sc_line_copy(sc_ring_next(lines, last, first)->bytes, (const uint8_t *)from + here,
+			     size - here);
 		(void)SC_INJECT("ring.second_line");
 		sc_line_copy(first->bytes + SC_ABI_LINE_BYTES - here, from, here);
 	} else {
-		sc_lines_write_slow(lines, first, here, from, size);
+		sc_lines_write_slow(lines, last, first, here, from, size);
 	}
 	(void)SC_INJECT("ring.payload_end");
 }
 
-SC_RING_INLINE void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *first,
-				  uint32_t here, void *to, uint32_t size)
+SC_RING_INLINE void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *last,
+				  const struct sc_abi_line *first, uint32_t here, void *to, uint32_t size)
 {
 	if (size <= here) {
 		sc_line_copy(to, first->bytes + SC_ABI_LINE_BYTES - here, size);
 	} else if (size <= here + SC_ABI_LINE_BYTES) {
 		sc_line_copy(to, first->bytes + SC_ABI_LINE_BYTES - here, here);
-		sc_line_copy((uint8_t *)to + here, sc_ring_next(lines, first)->bytes, size - here);
+		sc_line_copy((uint8_t *)to + here, sc_ring_next(lines, last, first)->bytes, size - here);
 	} else {
-		sc_lines_read_slow(lines, first, here, to, size);
+		sc_lines_read_slow(lines, last, first, here, to, size);
 	}
 }
 
@@ -373,16 +430,18 @@ static inline uint32_t sc_inline_lines(uint32_t flags, uint32_t size)
 #define SC_INLINE_MAX (32 + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 /* Write / read the payload of an inline record. */
-SC_RING_INLINE void sc_inline_write(struct sc_abi_line *lines, struct sc_abi_line *first, uint32_t flags,
-				    const uint8_t *from, uint32_t size)
+SC_RING_INLINE void sc_inline_write(struct sc_abi_line *lines, const struct sc_abi_line *last,
+				    struct sc_abi_line *first, uint32_t flags, const uint8_t *from,
+				    uint32_t size)
 {
-	sc_lines_write(lines, first, sc_inline_first(flags), from, size);
+	sc_lines_write(lines, last, first, sc_inline_first(flags), from, size);
 }
 
-SC_RING_INLINE void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *first,
-				   uint32_t flags, uint8_t *to, uint32_t size)
+SC_RING_INLINE void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *last,
+				   const struct sc_abi_line *first, uint32_t flags, uint8_t *to,
+				   uint32_t size)
 {
-	sc_lines_read(lines, first, sc_inline_first(flags), to, size);
+	sc_lines_read(lines, last, first, sc_inline_first(flags), to, size);
 }
 
 #endif

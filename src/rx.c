@@ -179,7 +179,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	op = sc_plain_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_inline_read(peer->rx.lines, line, 0, op->iov[0].iov_base, size);
+	sc_inline_read(peer->rx.lines, peer->rx.last, line, 0, op->iov[0].iov_base, size);
 	sc_plain_end(ep, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, lines);
 	sc_ring_fetch(&peer->rx, lines);
@@ -302,6 +302,23 @@ static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
 
 /* ---- rings ----------------------------------------------------------------------------------- */
 
+/*
+ * The ring has more lines from here on. Their writer has given them memory: it is asked for once more, as it would cost us
+ * a SIGBUS if he had not.
+ */
+static int take_grown(struct sc_peer *peer, uint64_t ctl)
+{
+	int ret;
+
+	if (peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1)
+		return -EPROTO;
+	ret = sc_seg_slot_grow(peer->ep->seg, peer->in_slot);
+	if (ret)
+		return ret == -EMFILE || ret == -ENFILE || ret == -ENOMEM ? -ENOMEM : -EPROTO;
+	sc_ring_grown(&peer->rx);
+	return 0;
+}
+
 /* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
 static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
@@ -347,6 +364,9 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_SHARE:
 		*why = "an offer to copy along with nothing that it was sent";
 		return sc_tx_shared(peer, line, ctl);
+	case SC_ABI_GROWN:
+		*why = "a ring that grows where it cannot";
+		return take_grown(peer, ctl);
 	default:
 		break;
 	}
@@ -443,7 +463,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	}
 	if (!peer->rx.lines)
 		return taken;
-	if (taken && (peer->lent || sc_rx_unpublished(peer) >= SC_RX_PUBLISH_LINES))
+	if (taken && (peer->lent || sc_rx_is_to_publish(peer)))
 		sc_peer_publish(peer);
 	return taken;
 }

@@ -12,12 +12,10 @@
 
 /* Records taken from one ring before the next one's turn. */
 #define SC_RX_BURST 32
-/* Lines read before the writer is told: it fills them again while we read others. */
-#define SC_RX_PUBLISH_LINES (SC_ABI_RING_LINES / 4)
-
-static inline uint64_t sc_rx_unpublished(const struct sc_peer *peer)
+/* Are there so many lines read that the writer is to be told? It fills them again while we read others. */
+static inline bool sc_rx_is_to_publish(const struct sc_peer *peer)
 {
-	return peer->rx.head - peer->rx.published;
+	return peer->rx.head - peer->rx.published >= peer->rx.count / 4;
 }
 
 /*
@@ -41,9 +39,8 @@ static inline __attribute__((always_inline)) int sc_rx_glance(struct sc_ep *ep, 
 		line = sc_ring_first(&peer->rx);
 		ctl = sc_ring_peek_at(&peer->rx, line);
 	}
-	if (__builtin_expect(!ctl && peer->feed != SC_FEED_DRAINING &&
-				     (!taken || sc_rx_unpublished(peer) < SC_RX_PUBLISH_LINES),
-			     1))
+	if (__builtin_expect(
+		    !ctl && peer->feed != SC_FEED_DRAINING && (!taken || !sc_rx_is_to_publish(peer)), 1))
 		return taken;
 	return sc_rx_poll_peer(peer, ctl, taken);
 }

@@ -1158,16 +1158,16 @@ static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, in
 	return err;
 }
 
-static int slot_fallocate(struct sc_seg *seg, uint32_t slot, int mode)
+static int slot_fallocate(struct sc_seg *seg, uint32_t slot, uint32_t from, uint32_t to, int mode)
 {
 	int err = SC_FAIL("seg.slot");
 
-	return err ? -err : part_fallocate(seg, slot_offset(seg, slot), SC_ABI_SLOT_SIZE, mode);
+	return err ? -err : part_fallocate(seg, slot_offset(seg, slot) + from, to - from, mode);
 }
 
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
 {
-	int err = slot_fallocate(seg, slot, 0);
+	int err = slot_fallocate(seg, slot, 0, SC_ABI_SLOT_FIRST, 0);
 
 	if (!err && is_mapped_apart(seg))
 		err = open_slot(seg, slot);
@@ -1175,15 +1175,21 @@ int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot)
 		sc_warn(SC_HOST_DIR
 			" is full: %u bytes needed to connect to %s; free space there or lower "
 			"FI_SHMCMA_BOUNCE_COUNT",
-			SC_ABI_SLOT_SIZE, seg->header.address);
+			SC_ABI_SLOT_FIRST, seg->header.address);
 	else if (err)
 		sc_warn("no memory to connect to %s: %s", seg->header.address, strerror(-err));
 	return err;
 }
 
+int sc_seg_slot_grow(struct sc_seg *seg, uint32_t slot)
+{
+	return slot_fallocate(seg, slot, SC_ABI_SLOT_FIRST, SC_ABI_SLOT_SIZE, 0);
+}
+
 int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot)
 {
-	int err = slot_fallocate(seg, slot, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
+	int err =
+		slot_fallocate(seg, slot, 0, SC_ABI_SLOT_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE);
 
 	if (err)
 		sc_warn("cannot give back the memory of slot %u of %s: %s; it goes with the endpoint",

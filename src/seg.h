@@ -120,8 +120,12 @@ static inline void sc_seg_forget_found_late(void)
  */
 int sc_seg_check_owner(const struct sc_seg *seg);
 
-/* Give a slot its memory, to be written to from here / take it away (its content is gone, unless that fails). -ENOSPC. */
+/*
+ * Give a slot its memory, to be written to from here / what it has not had so far, with no word if there is none / take it
+ * away (its content is gone, unless that fails). -ENOSPC.
+ */
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
+int sc_seg_slot_grow(struct sc_seg *seg, uint32_t slot);
 int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
 
 /*
@@ -182,7 +186,7 @@ static inline struct sc_regtab_view sc_seg_table(const struct sc_seg *seg)
 	};
 }
 
-/* slot < header.slot_count; the slot has memory */
+/* slot < header.slot_count; the slot has memory, its first page at least */
 static inline struct sc_abi_slot *sc_seg_slot(const struct sc_seg *seg, uint32_t slot)
 {
 	return (struct sc_abi_slot *)(seg->base + seg->header.slots_offset) + slot;

@@ -227,14 +227,14 @@ static void vector_write(struct sc_peer *peer, struct sc_abi_line *first, uint32
 	uint8_t flat[SC_INLINE_MAX];
 
 	sc_iov_read(send->iov, send->iov_count, 0, flat, size);
-	sc_inline_write(peer->tx.lines, first, flags, flat, size);
+	sc_inline_write(peer->tx.lines, peer->tx.last, first, flags, flat, size);
 }
 
 static inline void payload_write(struct sc_peer *peer, struct sc_abi_line *first, uint32_t flags,
 				 const struct sc_send *send, uint32_t size)
 {
 	if (__builtin_expect(send->iov_count == 1, 1))
-		sc_inline_write(peer->tx.lines, first, flags, send->iov[0].iov_base, size);
+		sc_inline_write(peer->tx.lines, peer->tx.last, first, flags, send->iov[0].iov_base, size);
 	else
 		vector_write(peer, first, flags, send, size);
 }
@@ -260,9 +260,9 @@ static inline __attribute__((always_inline)) void inline_store(struct sc_peer *p
 }
 
 /* Lines, and units of the window, that a payload leaves free besides. */
-static inline uint32_t lines_left(size_t size)
+static inline uint32_t lines_left(const struct sc_peer *peer, size_t size)
 {
-	return size > INLINE_ALWAYS ? SC_ABI_RING_LINES / 2 : 0;
+	return size > INLINE_ALWAYS ? peer->tx.count / 2 : 0;
 }
 
 static inline uint64_t units_left(const struct sc_peer *peer, bool half)
@@ -280,7 +280,7 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	record.lines = sc_inline_lines(record.flags, size);
 	if (!window_room(peer, SC_ABI_UNITS(size) + units_left(peer, size > INLINE_ALWAYS)))
 		return peer->error ? peer->error : no_room;
-	ret = sc_record_room(peer, record.lines + lines_left(size));
+	ret = sc_record_room(peer, record.lines + lines_left(peer, size));
 	if (ret)
 		return ret == -EAGAIN ? no_room : ret;
 	line = sc_ring_reserve(&peer->tx);
@@ -352,10 +352,10 @@ static inline __attribute__((always_inline)) bool send_short(struct sc_peer *pee
 	struct sc_abi_line *line;
 
 	if (!is_ready(peer, units, size > INLINE_ALWAYS) ||
-	    !sc_ring_has_room(&peer->tx, lines + lines_left(size)))
+	    !sc_ring_has_room(&peer->tx, lines + lines_left(peer, size)))
 		return false;
 	line = sc_ring_reserve(&peer->tx);
-	sc_inline_write(peer->tx.lines, line, 0, buf, size);
+	sc_inline_write(peer->tx.lines, peer->tx.last, line, 0, buf, size);
 	inline_store(peer, line, tag, data, record);
 	short_sent(peer, &send, size);
 	return true;
@@ -582,7 +582,7 @@ static bool is_eager(struct sc_peer *peer, const struct sc_send *send, size_t si
 /* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */
 static bool half_free(struct sc_peer *peer, uint32_t lines)
 {
-	lines += SC_ABI_RING_LINES / 2;
+	lines += peer->tx.count / 2;
 	return sc_ring_has_room(&peer->tx, lines) ||
 	       (!sc_ring_refresh(&peer->tx) && sc_ring_has_room(&peer->tx, lines));
 }

@@ -23,8 +23,9 @@
  *          | ranges          of those that have several    |
  *          +-----------------------------------------------+
  *
- * Header, claims and a few bounce buffers have memory from the start. A slot gets its memory (fallocate) when a
- * peer takes it, pool and table as they grow, so what is not used costs nothing but address space.
+ * Header, claims and a few bounce buffers have memory from the start. The first page of a slot gets its memory
+ * (fallocate) when a peer takes it, the other when its ring has been full, pool and table as they grow, so what is not
+ * used costs nothing but address space.
  *
  * Who writes what: the owner writes the header (once), its presence, the pool, the table, each slot's
  * consumer line, and its answers to gets into their lines of the ring. A peer writes the claim, the
@@ -52,7 +53,9 @@
 #define SC_ABI_PART_ORDER 1 /* as drawn above */
 #define SC_ABI_SLOTS_MAX 1024
 #define SC_ABI_SLOT_SIZE 8192
-#define SC_ABI_RING_LINES 119
+#define SC_ABI_SLOT_FIRST 4096 /* bytes of it that have memory from the start, */
+#define SC_ABI_RING_FIRST 55   /* and lines of the ring in there; */
+#define SC_ABI_RING_LINES 119  /* of all, once it has grown: SC_ABI_GROWN */
 #define SC_ABI_BUFS_MAX 4096
 
 /* What an endpoint can do, in sc_abi_header.capabilities. */
@@ -230,8 +233,12 @@ enum sc_abi_kind {
 	SC_ABI_ASSIST_PUT = 20, /* to whose memory it is: copy along, struct sc_abi_assist */
 	SC_ABI_ASSIST_GET = 21,
 
-	SC_ABI_RETURN = 22, /* a message, payload in a bounce buffer of the reader's: struct sc_abi_bounce */
-	SC_ABI_KIND_MAX = SC_ABI_RETURN,
+	SC_ABI_RETURN =
+		22, /* a message, payload in a bounce buffer of the reader's: struct sc_abi_bounce */
+
+	SC_ABI_GROWN =
+		23, /* from here on the ring has all its lines: what is behind the first page has memory */
+	SC_ABI_KIND_MAX = SC_ABI_GROWN,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -739,6 +746,7 @@ SC_ABI_AT(sc_abi_slot, chunks, 192);
 SC_ABI_AT(sc_abi_slot, offers, 448);
 SC_ABI_AT(sc_abi_slot, answers, 512);
 SC_ABI_AT(sc_abi_slot, ring, 576);
+SC_ABI_AT(sc_abi_slot, ring[SC_ABI_RING_FIRST], SC_ABI_SLOT_FIRST);
 SC_ABI_SIZE(sc_abi_slot, SC_ABI_SLOT_SIZE);
 SC_ABI_AT(sc_abi_service, address, 64);
 SC_ABI_SIZE(sc_abi_service, 128);

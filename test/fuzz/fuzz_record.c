@@ -337,7 +337,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 
 	while (lines && of_writer->feed == SC_FEED_UP) {
-		size_t room = SC_ABI_RING_LINES, batch;
+		size_t room = to_ep->tx.count - 1, batch;
 
 		if (sc_ring_refresh(&to_ep->tx))
 			break;

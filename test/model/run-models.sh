@@ -143,6 +143,11 @@ list()
 	echo breaks offer -DL=3 -DREAD=2
 	echo breaks offer -DL=3 -DRETURN=0
 
+	echo holds grow
+	for mutant in ROOM=0 TELL=0 TELL=2 TELL=3 CLEAR=0 CLEAR=2 LATER=0; do
+		echo breaks grow -D$mutant
+	done
+
 	echo holds hold
 	echo holds hold -DL=3
 	for mutant in PEEK=0 PEEK=2 ONE=0 FLAG=0 HELD=2 GIVE=0 FIRST=1 RELEASE=0 PUBLISH=0 READ=2 LEARN=2 SAID=2 BOTH=1 \

@@ -18,6 +18,7 @@
 #define AT_REST ((size_t)64 << 10)
 #define POOL ((size_t)256 << 10) /* whole, after messages that need it */
 #define PER_PEER ((size_t)16 << 10)
+#define SLOT ((size_t)4 << 10) /* of a connection whose ring has not been full */
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
@@ -203,7 +204,7 @@ static bool crowd_judge(const struct mt_counters *c, int ranks, const void *arg)
 	printf("  %d processes all-to-all: %zu KiB of %zu KiB used for messages of 8 bytes, %zu KiB for "
 	       "all sizes\n",
 	       ranks, first >> 10, CROWD_SHM >> 10, all >> 10);
-	if (first > (size_t)ranks * (AT_REST + (size_t)ranks * 8192)) {
+	if (first > (size_t)ranks * (AT_REST + (size_t)ranks * SLOT)) {
 		printf("  that is too much for messages of 8 bytes\n");
 		return false;
 	}

@@ -882,20 +882,15 @@ static void clear_hazards(const struct file *file)
 			__atomic_store_n((uint64_t *)(ranges[i].base + 128) + word, 0, __ATOMIC_RELAXED);
 }
 
-/* Records of no kind, wherever the victim is: from its head on in the lap of that, before it in the next. */
-static void write_bad_records(const struct file *file, uint8_t *slot)
+/* Records of no kind, wherever the victim is, if it is in that lap there. */
+static void write_bad_records(const struct file *file, uint8_t *slot, uint64_t lap)
 {
 	size_t lines = file->lines;
 	uint8_t *ring = slot + file->slot_size - lines * LINE;
-	uint64_t head = __atomic_load_n((uint64_t *)(slot + CONSUMER), __ATOMIC_RELAXED);
-	uint64_t lap = head / lines % 2 + 1;
 
-	for (size_t i = 0; i < lines; i++) {
-		uint64_t *ctl = (uint64_t *)(ring + i * LINE + LINE - 8);
-		uint64_t its = i < head % lines ? lap ^ 3 : lap;
-
-		__atomic_store_n(ctl, its << 56 | 0xffull << 48 | 1ull << 32, __ATOMIC_RELAXED);
-	}
+	for (size_t i = 0; i < lines; i++)
+		__atomic_store_n((uint64_t *)(ring + i * LINE + LINE - 8),
+				 lap << 56 | 0xffull << 48 | 1ull << 32, __ATOMIC_RELAXED);
 }
 
 #define CLAIM_STATE 3
@@ -922,6 +917,7 @@ static void write_end(const struct file *own, const struct file *of_victim)
 {
 	const struct file *file = mode->where == OWN ? own : of_victim;
 	struct range slot;
+	uint64_t lap = 1;
 
 	if (mode->where == OWN ? !taken_slots(own, &slot, 1) : !mad_slot(of_victim, own->path, &slot))
 		return;
@@ -932,7 +928,8 @@ static void write_end(const struct file *own, const struct file *of_victim)
 			__atomic_store_n((uint64_t *)(slot.base + CONSUMER), UINT64_MAX / 3,
 					 __ATOMIC_RELAXED);
 		else
-			write_bad_records(file, slot.base);
+			write_bad_records(file, slot.base, lap);
+		lap ^= 3;
 	}
 }
 

@@ -144,6 +144,18 @@ static inline void pair_open(struct end *pair, const struct sc_ep_attr *attr, en
 	pair_connect(pair, way);
 }
 
+/* Records of a line that find room in a ring that nobody reads: one says that it has grown. */
+#define PAIR_RING_ROOM (SC_ABI_RING_LINES - 1)
+
+/* Of a pair that has exchanged nothing yet: the first one's ring to the other has grown. */
+static inline void pair_grow(struct end *from, struct end *to)
+{
+	assert_true(sc_ring_may_grow(&from->peer->tx) && from->peer->tx.tail == to->peer->rx.head);
+	assert_int_equal(sc_seg_slot_grow(from->peer->seg, from->peer->out_slot), 0);
+	sc_ring_grow(&from->peer->tx);
+	sc_ring_grown(&to->peer->rx);
+}
+
 static inline void pair_close(struct end *pair)
 {
 	end_close(&pair[0]);

@@ -288,6 +288,7 @@ static void test_put_and_get(void **state)
 	uint64_t random = 5, ended = 0;
 
 	OPEN();
+	pair_grow(&pair[0], &pair[1]);
 	for (int round = 0; round < 2000; round++) {
 		uint64_t puts[16], gets[16], count = 1 + pair_random(&random) % 16;
 		bool taken = pair_random(&random) % 4;
@@ -1227,7 +1228,7 @@ static void test_writer_dies(void **state)
 
 static void fill_ring(void)
 {
-	for (int i = 0; i < SC_ABI_RING_LINES; i++)
+	for (int i = 0; i < PAIR_RING_ROOM; i++)
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT), 0);
 }
 

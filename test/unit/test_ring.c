@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_ring: records of every length at every place of the ring, over many laps; what is left of earlier
- * laps is never taken for a record; payload in lines; positions that cannot be; cleaning stays within the lines.
+ * laps is never taken for a record; payload in lines; positions that cannot be; cleaning stays within the lines. All
+ * that for rings as they begin and such as have grown, and growing wherever it may be.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,11 +18,16 @@
 #include <errno.h>
 #include "ring.h"
 
-#define LINES SC_ABI_RING_LINES
-
 static _Alignas(4096) struct sc_abi_slot slot;
 static struct sc_ring_tx tx;
 static struct sc_ring_rx rx;
+static bool grows;
+
+static void grow(void)
+{
+	sc_ring_grow(&tx);
+	sc_ring_grown(&rx);
+}
 
 static int reset(void **state)
 {
@@ -29,7 +35,21 @@ static int reset(void **state)
 	memset(&slot, 0, sizeof(slot));
 	sc_ring_tx_init(&tx, &slot);
 	sc_ring_rx_init(&rx, &slot);
+	if (grows)
+		grow();
 	return 0;
+}
+
+static int as_it_begins(void **state)
+{
+	grows = false;
+	return reset(state);
+}
+
+static int has_grown(void **state)
+{
+	grows = true;
+	return reset(state);
 }
 
 /* Payload that looks like a published record of both laps in turn. */
@@ -44,7 +64,7 @@ static void write_record(uint32_t lines, uint32_t number)
 	struct sc_abi_line *line = sc_ring_reserve(&tx);
 
 	assert_true(sc_ring_has_room(&tx, lines));
-	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(tx.lines, line))
+	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(tx.lines, tx.last, line))
 		fill_evil(line);
 	sc_ring_commit(&tx, sc_ring_ctl(SC_ABI_BOUNCE, 0x5a, lines, number), lines);
 }
@@ -71,7 +91,7 @@ static void test_one_at_a_time(void **state)
 				write_record(1, i);
 				read_record(1, i);
 			}
-			for (uint32_t i = 0; i < 5 * LINES; i++) {
+			for (uint32_t i = 0; i < 5 * tx.count; i++) {
 				assert_int_equal(sc_ring_peek(&rx), 0);
 				sc_ring_publish(&rx, i);
 				assert_int_equal(sc_ring_refresh(&tx), 0);
@@ -79,7 +99,7 @@ static void test_one_at_a_time(void **state)
 				read_record(lines, i);
 			}
 			assert_int_equal(rx.head, tx.tail);
-			assert_int_equal(rx.at, tx.at);
+			assert_ptr_equal(rx.next, tx.next);
 			assert_int_equal(rx.lap, tx.lap);
 		}
 	}
@@ -96,14 +116,15 @@ static void test_full_and_empty(void **state)
 				write_record(lines, written++);
 			assert_int_equal(sc_ring_refresh(&tx), 0);
 			assert_false(sc_ring_has_room(&tx, lines));
-			assert_true(tx.tail - tx.head > LINES - lines);
+			assert_true(tx.tail - tx.head > tx.room - lines);
 			while (read < written)
 				read_record(lines, read++);
 			assert_int_equal(sc_ring_peek(&rx), 0);
 			assert_false(sc_ring_has_room(&tx, lines));
 			sc_ring_publish(&rx, 0);
 			assert_int_equal(sc_ring_refresh(&tx), 0);
-			assert_true(sc_ring_has_room(&tx, LINES));
+			assert_true(sc_ring_has_room(&tx, tx.room));
+			assert_false(sc_ring_has_room(&tx, tx.room + 1));
 		}
 	}
 }
@@ -114,27 +135,30 @@ static uint32_t next_random(uint64_t *state)
 	return (uint32_t)(*state >> 33);
 }
 
-static void test_mixed_lengths(void **state)
+/* The writer grows it when it may for the `growing`-th time. */
+static void check_mixed_lengths(uint64_t *random, uint32_t *lengths, uint32_t count, uint32_t growing)
 {
-	static uint32_t lengths[1u << 17];
-	uint32_t written = 0, read = 0;
-	uint64_t random = 1;
+	uint32_t written = 0, read = 0, grown = UINT32_MAX;
 
-	(void)state;
-	while (read < sizeof(lengths) / sizeof(lengths[0])) {
-		uint32_t lines = 1 + next_random(&random) % SC_ABI_RECORD_LINES;
+	while (read < count) {
+		uint32_t lines = 1 + next_random(random) % SC_ABI_RECORD_LINES;
 
-		if (written < sizeof(lengths) / sizeof(lengths[0]) && next_random(&random) % 2 &&
-		    sc_ring_has_room(&tx, lines)) {
+		if (written < count && sc_ring_may_grow(&tx) && !growing--) {
+			lengths[grown = written] = 1;
+			sc_ring_grow(&tx);
+			write_record(1, written++);
+		} else if (written < count && next_random(random) % 2 && sc_ring_has_room(&tx, lines)) {
 			lengths[written] = lines;
 			write_record(lines, written++);
 		} else if (read < written) {
+			if (read == grown)
+				sc_ring_grown(&rx);
 			read_record(lengths[read], read);
 			read++;
 		} else {
 			assert_int_equal(sc_ring_peek(&rx), 0);
 		}
-		if (!(next_random(&random) % 8)) {
+		if (!(next_random(random) % 8)) {
 			sc_ring_publish(&rx, read);
 			assert_int_equal(sc_ring_refresh(&tx), 0);
 			assert_int_equal(slot.consumer.window, read);
@@ -144,14 +168,59 @@ static void test_mixed_lengths(void **state)
 	assert_int_equal(sc_ring_peek(&rx), 0);
 }
 
+static void test_mixed_lengths(void **state)
+{
+	static uint32_t lengths[1u << 17];
+	uint64_t random = 1;
+
+	(void)state;
+	check_mixed_lengths(&random, lengths, sizeof(lengths) / sizeof(lengths[0]), UINT32_MAX);
+}
+
+/* It grows at any place, with anything unread that may be: nothing is written over, and both wrap at the same place. */
+static void test_growing(void **state)
+{
+	uint32_t lengths[2000], places[SC_ABI_RING_FIRST] = { 0 };
+	uint64_t random = 2;
+
+	for (uint32_t growing = 0; growing < 2000; growing++) {
+		reset(state);
+		check_mixed_lengths(&random, lengths, sizeof(lengths) / sizeof(lengths[0]), growing / 10);
+		assert_int_equal(tx.count, SC_ABI_RING_LINES);
+		assert_int_equal(rx.count, SC_ABI_RING_LINES);
+		assert_ptr_equal(rx.next, tx.next);
+	}
+	/* full at once: a line is left to say so, wherever it begins */
+	for (uint32_t at = 0; at < SC_ABI_RING_FIRST; at++) {
+		uint32_t written = 0;
+
+		reset(state);
+		for (; written < at; written++) {
+			write_record(1, written);
+			read_record(1, written);
+		}
+		sc_ring_publish(&rx, 0);
+		assert_int_equal(sc_ring_refresh(&tx), 0);
+		while (sc_ring_has_room(&tx, 1)) {
+			places[tx.next - tx.lines] += sc_ring_may_grow(&tx);
+			write_record(1, written++);
+		}
+		assert_int_equal(written, at + SC_ABI_RING_FIRST - 1);
+		assert_int_equal(sc_ring_may_grow(&tx), at == 0); /* else what is unread is of two laps */
+	}
+	for (uint32_t at = 0; at < SC_ABI_RING_FIRST; at++)
+		assert_true(places[at] > 0);
+}
+
 /* A record that is written but not committed is not there. */
 static void test_uncommitted(void **state)
 {
 	(void)state;
-	for (uint32_t i = 0; i < 3 * LINES; i++) {
+	for (uint32_t i = 0; i < 3 * tx.count; i++) {
 		struct sc_abi_line *line = sc_ring_reserve(&tx);
 
-		for (uint32_t n = 0; n < SC_ABI_RECORD_LINES; n++, line = sc_ring_next(tx.lines, line))
+		for (uint32_t n = 0; n < SC_ABI_RECORD_LINES;
+		     n++, line = sc_ring_next(tx.lines, tx.last, line))
 			fill_evil(line);
 		assert_int_equal(sc_ring_peek(&rx), 0);
 		write_record(1, i);
@@ -181,7 +250,7 @@ static void test_ctl_fields(void **state)
 /* One payload that begins in line `at`: it arrives, and nothing but its bytes is written. */
 static void check_inline(uint32_t at, uint32_t flags, uint32_t size)
 {
-	static struct sc_abi_line before[LINES];
+	static struct sc_abi_line before[SC_ABI_RING_LINES];
 	uint8_t from[SC_INLINE_MAX], to[SC_INLINE_MAX + 16];
 	uint32_t lines = sc_inline_lines(flags, size);
 	uint32_t untouched = 0;
@@ -191,8 +260,8 @@ static void check_inline(uint32_t at, uint32_t flags, uint32_t size)
 	memset(to, 0xa5, sizeof(to));
 	memset(slot.ring, 0xee, sizeof(slot.ring));
 	memcpy(before, slot.ring, sizeof(before));
-	sc_inline_write(slot.ring, &slot.ring[at], flags, from, size);
-	sc_inline_read(slot.ring, &slot.ring[at], flags, to + 8, size);
+	sc_inline_write(slot.ring, tx.last, &slot.ring[at], flags, from, size);
+	sc_inline_read(slot.ring, tx.last, &slot.ring[at], flags, to + 8, size);
 	assert_memory_equal(to + 8, from, size);
 	for (uint32_t i = 0; i < 8; i++) {
 		assert_int_equal(to[i], 0xa5);
@@ -201,16 +270,16 @@ static void check_inline(uint32_t at, uint32_t flags, uint32_t size)
 	/* the words before the payload, every ctl, every other line */
 	assert_memory_equal(slot.ring[at].bytes, before[at].bytes,
 			    SC_ABI_LINE_BYTES - sc_inline_first(flags));
-	for (uint32_t i = 0; i < LINES; i++) {
-		uint32_t from_first = (i + LINES - at) % LINES;
+	for (uint32_t i = 0; i < SC_ABI_RING_LINES; i++) {
+		uint32_t from_first = (i + tx.count - at) % tx.count;
 
 		assert_int_equal(slot.ring[i].ctl, before[i].ctl);
-		if (from_first >= lines) {
+		if (i >= tx.count || from_first >= lines) {
 			assert_memory_equal(slot.ring[i].bytes, before[i].bytes, SC_ABI_LINE_BYTES);
 			untouched++;
 		}
 	}
-	assert_int_equal(untouched, LINES - lines);
+	assert_int_equal(untouched, SC_ABI_RING_LINES - lines);
 }
 
 static void test_inline_every_size_and_place(void **state)
@@ -221,9 +290,9 @@ static void test_inline_every_size_and_place(void **state)
 	(void)state;
 	for (uint32_t f = 0; f < 2; f++)
 		for (uint32_t size = 0; size <= SC_INLINE_MAX; size++)
-			for (uint32_t at = LINES - 17; at < LINES + 2; at++)
-				check_inline(at % LINES, flags[f], size);
-	check_inline(60, flags[2], SC_INLINE_MAX);
+			for (uint32_t at = tx.count - 17; at < tx.count + 2; at++)
+				check_inline(at % tx.count, flags[f], size);
+	check_inline(30, flags[2], SC_INLINE_MAX);
 }
 
 /* Part of a payload can be read. */
@@ -234,10 +303,10 @@ static void test_inline_truncated(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < sizeof(from); i++)
 		from[i] = (uint8_t)(i * 3);
-	sc_inline_write(slot.ring, &slot.ring[LINES - 5], 0, from, sizeof(from));
+	sc_inline_write(slot.ring, tx.last, &slot.ring[tx.count - 5], 0, from, sizeof(from));
 	for (uint32_t size = 0; size <= SC_INLINE_MAX; size++) {
 		memset(to, 0xa5, sizeof(to));
-		sc_inline_read(slot.ring, &slot.ring[LINES - 5], 0, to, size);
+		sc_inline_read(slot.ring, tx.last, &slot.ring[tx.count - 5], 0, to, size);
 		assert_memory_equal(to, from, size);
 		assert_int_equal(to[size], 0xa5);
 	}
@@ -290,9 +359,9 @@ static void test_release_wraps(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 100000; i++) {
 		sc_ring_release(&rx, 1 + i % SC_ABI_RECORD_LINES);
-		assert_true(rx.at < LINES);
-		assert_int_equal(rx.at, rx.head % LINES);
-		assert_int_equal(rx.lap >> SC_ABI_CTL_LAP_SHIFT, rx.head / LINES % 2 ? 2 : 1);
+		assert_true(rx.next >= rx.lines && rx.next <= rx.last);
+		assert_int_equal(rx.next - rx.lines, rx.head % rx.count);
+		assert_int_equal(rx.lap >> SC_ABI_CTL_LAP_SHIFT, rx.head / rx.count % 2 ? 2 : 1);
 		(void)sc_ring_peek(&rx);
 	}
 }
@@ -300,10 +369,10 @@ static void test_release_wraps(void **state)
 /* However much was read, even more than a ring holds: nothing outside is touched, or faults. */
 static void test_clean(void **state)
 {
-	static const uint32_t counts[] = {
-		0, 1, 30, LINES - 1, LINES, LINES + 1, 32 * SC_ABI_RECORD_LINES
+	const uint32_t counts[] = {
+		0, 1, 30, rx.count - 1, rx.count, rx.count + 1, 32 * SC_ABI_RECORD_LINES
 	};
-	const size_t page = 4096, bytes = LINES * sizeof(struct sc_abi_line);
+	const size_t page = 4096, bytes = rx.count * sizeof(struct sc_abi_line);
 	uint8_t *guarded = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	(void)state;
@@ -314,10 +383,11 @@ static void test_clean(void **state)
 
 		memset(begin, 0x5a, bytes);
 		rx.lines = (struct sc_abi_line *)begin;
-		for (uint32_t at = 0; at < LINES; at++)
+		rx.last = rx.lines + rx.count - 1;
+		for (uint32_t at = 0; at < rx.count; at++)
 			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-				rx.at = at;
-				rx.head = 10 * LINES + at;
+				rx.next = rx.lines + at;
+				rx.head = 10 * rx.count + at;
 				rx.cleaned = rx.head - counts[i];
 				rx.unfetched = counts[i];
 				sc_ring_clean_slow(&rx, rx.cleaned_polls);
@@ -327,21 +397,22 @@ static void test_clean(void **state)
 			assert_int_equal(begin[i], 0x5a);
 	}
 	/* of no stream: none is touched */
-	rx.lines = (struct sc_abi_line *)guarded;
-	for (uint32_t polls = LINES / 2 + 1; polls < 1000; polls += 100) {
+	rx.lines = rx.next = (struct sc_abi_line *)guarded;
+	rx.last = rx.lines + rx.count - 1;
+	for (uint32_t polls = rx.count / 2 + 1; polls < 1000; polls += 100) {
 		rx.cleaned_polls = UINT32_MAX - 10;
-		rx.head = rx.cleaned + LINES;
-		rx.unfetched = LINES;
+		rx.head = rx.cleaned + rx.count;
+		rx.unfetched = rx.count;
 		sc_ring_clean_slow(&rx, rx.cleaned_polls + polls);
 		assert_true(rx.cleaned == rx.head);
 		assert_int_equal(rx.cleaned_polls, UINT32_MAX - 10 + polls);
 	}
 	/* nor of one of records that are fetched ahead, or name buffers */
 	for (uint32_t lines = 1; lines <= SC_RING_FETCHED; lines++) {
-		rx.unfetched = LINES / 2;
+		rx.unfetched = rx.count / 2;
 		sc_ring_fetch(&rx, lines);
-		assert_int_equal(rx.unfetched, LINES / 2);
-		rx.head = rx.cleaned + LINES;
+		assert_int_equal(rx.unfetched, rx.count / 2);
+		rx.head = rx.cleaned + rx.count;
 		sc_ring_clean_slow(&rx, rx.cleaned_polls);
 		assert_true(rx.cleaned == rx.head);
 		assert_int_equal(rx.unfetched, 0);
@@ -351,20 +422,38 @@ static void test_clean(void **state)
 	munmap(guarded, 4 * page);
 }
 
+#define AS_IT_BEGINS(test)                                                                                \
+	{                                                                                                 \
+#test, test, as_it_begins, NULL, NULL                                                     \
+	}
+#define HAS_GROWN(test)                                                                                   \
+	{                                                                                                 \
+#test "_grown", test, has_grown, NULL, NULL                                               \
+	}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_one_at_a_time, reset),
-		cmocka_unit_test_setup(test_full_and_empty, reset),
-		cmocka_unit_test_setup(test_mixed_lengths, reset),
-		cmocka_unit_test_setup(test_uncommitted, reset),
-		cmocka_unit_test_setup(test_ctl_fields, reset),
-		cmocka_unit_test_setup(test_inline_every_size_and_place, reset),
-		cmocka_unit_test_setup(test_inline_truncated, reset),
-		cmocka_unit_test_setup(test_inline_lines, reset),
-		cmocka_unit_test_setup(test_impossible_heads, reset),
-		cmocka_unit_test_setup(test_release_wraps, reset),
-		cmocka_unit_test_setup(test_clean, reset),
+		AS_IT_BEGINS(test_one_at_a_time),
+		HAS_GROWN(test_one_at_a_time),
+		AS_IT_BEGINS(test_full_and_empty),
+		HAS_GROWN(test_full_and_empty),
+		AS_IT_BEGINS(test_mixed_lengths),
+		HAS_GROWN(test_mixed_lengths),
+		AS_IT_BEGINS(test_growing),
+		AS_IT_BEGINS(test_uncommitted),
+		HAS_GROWN(test_uncommitted),
+		AS_IT_BEGINS(test_ctl_fields),
+		AS_IT_BEGINS(test_inline_every_size_and_place),
+		HAS_GROWN(test_inline_every_size_and_place),
+		AS_IT_BEGINS(test_inline_truncated),
+		HAS_GROWN(test_inline_truncated),
+		AS_IT_BEGINS(test_inline_lines),
+		AS_IT_BEGINS(test_impossible_heads),
+		AS_IT_BEGINS(test_release_wraps),
+		HAS_GROWN(test_release_wraps),
+		AS_IT_BEGINS(test_clean),
+		HAS_GROWN(test_clean),
 	};
 
 	return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

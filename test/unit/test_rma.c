@@ -715,9 +715,9 @@ static void test_answers_in_order(void **state)
 		memset(into, 0, 2000);
 		remote[0] = at(0, 1000);
 		remote[1] = at(1000, 1000);
-		for (int i = 0; i < SC_ABI_RING_LINES - 1; i++)
+		for (int i = 0; i < PAIR_RING_ROOM - 1; i++)
 			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT), 0);
-		for (int i = 0; i < SC_ABI_RING_LINES - free_lines; i++)
+		for (int i = 0; i < PAIR_RING_ROOM - free_lines; i++)
 			assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT), 0);
 		assert_int_equal(post(&iov, 1, remote, 2, 0), 0);
 		for (int i = 0; i < 8; i++)

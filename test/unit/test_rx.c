@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "core_pair.h"
+#include "core_test.h"
 #include "rx.h"
 
 static struct end pair[2];
@@ -719,7 +720,7 @@ static void raw_record(struct sc_peer *to, uint64_t ctl, const uint64_t *words, 
 	memset(line->bytes, 0, SC_ABI_LINE_BYTES);
 	for (size_t i = 0; i < count; i++) {
 		if (i && i % 7 == 0)
-			line = sc_ring_next(to->tx.lines, line);
+			line = sc_ring_next(to->tx.lines, to->tx.last, line);
 		line->words[i % 7] = words[i];
 	}
 	sc_ring_commit(&to->tx, ctl, 1);
@@ -814,6 +815,38 @@ static void test_bad_lengths(void **state)
 			raw_record(pair[0].peer, CTL(kind, 0, lines[i], 0), NULL, 0);
 			victim_check();
 		}
+}
+
+/* A ring grows once, and its memory is there or the peer has to give it. */
+static void test_grown(void **state)
+{
+	struct stat st;
+	blkcnt_t blocks;
+
+	(void)state;
+	bad_record(CTL(SC_ABI_GROWN, 0, 2, 0), NULL, 0);
+	victim_open();
+	assert_return_code(fstat(sc_own_fd(&pair[1].ep->seg->file), &st), errno);
+	blocks = st.st_blocks;
+	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0); /* and has given it none */
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_LINES);
+	assert_return_code(fstat(sc_own_fd(&pair[1].ep->seg->file), &st), errno);
+	assert_int_equal(st.st_blocks - blocks, (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
+	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	victim_check();
+	if (!core_failing(NULL, 0))
+		return;
+	victim_open();
+	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	core_failing("seg.slot", ENOMEM); /* ours: later, when there is */
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_FIRST);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	core_failing("seg.slot", ENOSPC); /* had it been given there would be enough */
+	ends_settle(&pair[1], 1);
+	core_failing(NULL, 0);
+	victim_check();
 }
 
 static void test_bad_inline(void **state)
@@ -1599,6 +1632,7 @@ int main(void)
 		cmocka_unit_test(test_last_words),
 		cmocka_unit_test(test_bad_kinds),
 		cmocka_unit_test(test_bad_lengths),
+		cmocka_unit_test(test_grown),
 		cmocka_unit_test(test_bad_inline),
 		cmocka_unit_test(test_bad_bounce),
 		cmocka_unit_test(test_strange_but_right),

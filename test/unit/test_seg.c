@@ -457,7 +457,11 @@ static void test_slots(void **state)
 	assert_int_equal(sc_seg_slot_alloc(seg, 5), 0);
 	assert_int_equal(sc_seg_slot_alloc(seg, 15), 0);
 	assert_int_equal(fstat(seg->fd, &st), 0);
-	assert_int_equal((st.st_blocks - before.st_blocks) * 512, 2 * SC_ABI_SLOT_SIZE);
+	assert_int_equal((st.st_blocks - before.st_blocks) * 512, 2 * SC_ABI_SLOT_FIRST);
+	assert_int_equal(sc_seg_slot_grow(seg, 5), 0);
+	assert_int_equal(sc_seg_slot_alloc(seg, 5), 0);
+	assert_int_equal(fstat(seg->fd, &st), 0);
+	assert_int_equal((st.st_blocks - before.st_blocks) * 512, SC_ABI_SLOT_FIRST + SC_ABI_SLOT_SIZE);
 	assert_int_equal(st.st_size, before.st_size);
 	memset(sc_seg_slot(seg, 5), 0xff, SC_ABI_SLOT_SIZE);
 	sc_seg_slot_free(seg, 5);
@@ -913,7 +917,7 @@ static void attach_many(struct child *self, void *arg)
 	CHILD_CHECK(kept == 16);
 	CHILD_CHECK(segs[MANY - 1]->fd == -1);
 	CHILD_CHECK(sc_seg_check_owner(segs[MANY - 1]) == 1);
-	CHILD_CHECK(!sc_seg_slot_alloc(segs[MANY - 1], 2));
+	CHILD_CHECK(!sc_seg_slot_alloc(segs[MANY - 1], 2) && !sc_seg_slot_grow(segs[MANY - 1], 2));
 	memset(sc_seg_slot(segs[MANY - 1], 2), 1, SC_ABI_SLOT_SIZE);
 	sc_seg_slot_free(segs[MANY - 1], 2);
 	CHILD_CHECK(!sc_seg_slot_alloc(segs[MANY - 1], 2));
@@ -1351,6 +1355,8 @@ static void fill_up(struct child *self, void *arg)
 
 	CHILD_CHECK(!ftruncate(fd, 0));
 	CHILD_CHECK(!sc_seg_slot_alloc(seg, 0));
+	memset(sc_seg_slot(seg, 0), 1, SC_ABI_SLOT_FIRST);
+	CHILD_CHECK(!sc_seg_slot_grow(seg, 0));
 	memset(sc_seg_slot(seg, 0), 1, SC_ABI_SLOT_SIZE);
 	sc_seg_destroy(seg);
 	sc_seg_destroy(second);

@@ -142,18 +142,23 @@ static void raw_record(uint64_t ctl, const uint64_t *words)
 
 	assert_false(sc_ring_refresh(tx));
 	assert_true(sc_ring_has_room(tx, lines));
-	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(tx->lines, line))
+	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(tx->lines, tx->last, line))
 		memcpy(line->words, words + 7 * i, SC_ABI_LINE_BYTES);
 	sc_ring_commit(tx, ctl, lines);
 }
 
-/* The victim's next record to the writer, which is there. */
+/* The victim's next record to the writer, which is there, behind one that says that the ring has grown. */
 static struct sc_abi_ack answer_take(enum sc_abi_kind kind)
 {
 	struct sc_ring_rx *rx = &pair[0].peer->rx;
 	uint64_t ctl = sc_ring_peek(rx);
 	struct sc_abi_ack ack;
 
+	if (ctl && sc_ctl_kind(ctl) == SC_ABI_GROWN) {
+		sc_ring_grown(rx);
+		sc_ring_release(rx, 1);
+		ctl = sc_ring_peek(rx);
+	}
 	assert_true(ctl);
 	assert_int_equal(sc_ctl_kind(ctl), kind);
 	memcpy(&ack, sc_ring_first(rx)->bytes, sizeof(ack));
@@ -453,6 +458,7 @@ static void test_too_many(void **state)
 			struct sc_abi_atomic *atomic = (struct sc_abi_atomic *)words;
 
 			victim_open(WAY_PULL);
+			pair_grow(&pair[0], &pair[1]);
 			words[1] = sc_reg_key(reg);
 			if (fetch) {
 				atomic->kind = SC_ATOMIC_FETCH;
@@ -463,7 +469,7 @@ static void test_too_many(void **state)
 				memset(atomic->operands, 1, 8);
 				ctl = CTL(SC_ABI_ATOMIC, SC_ABI_F_EVENT, 1, 8);
 			}
-			for (int i = 0; i < SC_ABI_RING_LINES; i++)
+			for (int i = 0; i < PAIR_RING_ROOM; i++)
 				assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT),
 						 0);
 			for (uint32_t i = 0; i < many; i++)
@@ -478,7 +484,7 @@ static void test_too_many(void **state)
 				continue;
 			}
 			assert_int_equal(pair[1].peer->serving_count, SC_RMA_REQUESTS_MAX);
-			for (int i = 0; i < SC_ABI_RING_LINES; i++)
+			for (int i = 0; i < PAIR_RING_ROOM; i++)
 				answer_take(SC_ABI_INLINE);
 			ends_settle(&pair[1], 1);
 			for (uint32_t i = 0; i < many; i++) {
@@ -571,6 +577,7 @@ static void test_key_closed_bounced(void **state)
 
 	(void)state;
 	victim_open(WAY_PULL);
+	pair_grow(&pair[1], &pair[0]);
 	closing = keyed_open(space, SPACE);
 	words[1] = sc_reg_key(closing);
 	set_bufs(words, 0);
@@ -848,12 +855,12 @@ static void test_wrong_fetch_queued(void **state)
 	victim_open(WAY_PULL);
 	request.words[1] = sc_reg_key(reg);
 	request.words[2] = 8 - (uintptr_t)space % 8 + 4; /* between two elements */
-	for (int i = 0; i < SC_ABI_RING_LINES; i++)
+	for (int i = 0; i < PAIR_RING_ROOM; i++)
 		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT), 0);
 	raw_record(request.ctl, request.words);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(pair[1].peer->serving_count, 0);
-	for (int i = 0; i < SC_ABI_RING_LINES; i++)
+	for (int i = 0; i < PAIR_RING_ROOM; i++)
 		answer_take(SC_ABI_INLINE);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(answer_take(SC_ABI_DONE).status, EINVAL);
@@ -869,7 +876,7 @@ static void test_lost_with_answers(void **state)
 
 	(void)state;
 	victim_open(WAY_PULL);
-	for (int i = 0; i < SC_ABI_RING_LINES; i++)
+	for (int i = 0; i < PAIR_RING_ROOM; i++)
 		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT), 0);
 	set_bufs(words, 0);
 	words[1] = sc_reg_key(reg) + 1;

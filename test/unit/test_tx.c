@@ -604,10 +604,14 @@ static void test_parts(void **state)
 	static const struct {
 		size_t size, lines; /* lines in the ring before it */
 		uint32_t buf_size, records;
-	} cases[] = { { 4096, 0, 4096, 1 },  { 4097, 0, 4096, 2 },   { 8192, 0, 4096, 2 },
-		      { 32768, 0, 4096, 8 }, { 32768, 52, 4096, 8 }, { 32768, 53, 4096, 1 },
-		      { 8193, 58, 4096, 1 }, { 8193, 57, 4096, 3 },  { 32768, 0, 2048, 1 },
-		      { 32768, 0, 8192, 4 } };
+		bool grown;
+	} cases[] = { { 4096, 0, 4096, 1, false },   { 4097, 0, 4096, 2, false },
+		      { 8192, 0, 4096, 2, false },   { 32768, 0, 4096, 8, false },
+		      { 32768, 19, 4096, 8, false }, { 32768, 20, 4096, 1, false },
+		      { 32768, 52, 4096, 8, true },  { 32768, 53, 4096, 1, true },
+		      { 8193, 25, 4096, 1, false },  { 8193, 24, 4096, 3, false },
+		      { 8193, 58, 4096, 1, true },   { 8193, 57, 4096, 3, true },
+		      { 32768, 0, 2048, 1, false },  { 32768, 0, 8192, 4, false } };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -616,6 +620,8 @@ static void test_parts(void **state)
 
 		attr.config.buf_size = cases[i].buf_size;
 		pair_open(pair, &attr, WAY_CMA);
+		if (cases[i].grown)
+			pair_grow(&pair[0], &pair[1]);
 		for (size_t n = 0; n < cases[i].lines; n++)
 			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, 0, 1, SC_SILENT), 0);
 		pattern_fill(buf, size, i);
@@ -713,6 +719,7 @@ static void test_buffers_behind(void **state)
 	(void)state;
 	attr.config.fill = SC_FILL_CACHED;
 	pair_open(pair, &attr, WAY_LOCAL);
+	pair_grow(&pair[0], &pair[1]);
 	for (; sent < SC_ABI_RING_LINES - 3; sent++) /* each a line */
 		assert_false(goes_in_a_buffer(0));
 	assert_int_equal(sc_ep_poll(pair[1].ep), SC_RX_BURST);
@@ -1046,6 +1053,118 @@ static void test_window(void **state)
 		flood_and_drain(&attr, way, mixed, 6);
 		flood_and_drain(&attr, way, roomy, 2);
 	}
+}
+
+static blkcnt_t blocks_of(struct sc_seg *seg)
+{
+	struct stat st;
+
+	assert_return_code(fstat(sc_own_fd(&seg->file), &st), errno);
+	return st.st_blocks;
+}
+
+/* Messages of `size` bytes, their numbers for tags, until there is room for no more. Returns the next one's number. */
+static uint32_t flood(uint32_t next, size_t size)
+{
+	while (!end_send(&pair[0], pair[0].peer, from, size, next, SC_TAGGED | SC_SILENT))
+		next++;
+	return next;
+}
+
+/* They are received, those from the first number up to the end. */
+static void receive_flood(uint32_t first, uint32_t end, size_t size)
+{
+	uint8_t to[300];
+
+	ends_settle(&pair[1], 1);
+	for (uint32_t n = first; n < end; n++) {
+		assert_int_equal(end_recv(&pair[1], NULL, to, sizeof(to), n, SC_TAGGED), 0);
+		expect_received(&pair[1], pair[1].peer, to, size, n);
+		assert_memory_equal(to, from, size);
+	}
+	assert_true(end_idle(&pair[1]));
+}
+
+/*
+ * A ring has the lines of its first page, and grows within the lap when it has been full, wherever that was and whatever
+ * its records are; nothing is lost or written over by that, and it takes as much memory as it says.
+ */
+static void test_ring_grows(void **state)
+{
+	static const size_t sizes[] = { 0, 96, 152, 200 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		for (uint32_t before = 0; before < SC_ABI_RING_FIRST; before++) {
+			uint32_t sent = before, lines = sc_inline_lines(0, (uint32_t)sizes[i]);
+			blkcnt_t blocks;
+
+			pair_open(pair, NULL, WAY_LOCAL);
+			blocks = blocks_of(pair[1].ep->seg);
+			for (uint32_t n = 0; n < before; n++) {
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, n,
+							  SC_TAGGED | SC_SILENT),
+						 0);
+				receive_flood(n, n + 1, 0);
+			}
+			assert_int_equal(pair[0].peer->tx.count, SC_ABI_RING_FIRST);
+			assert_int_equal(blocks_of(pair[1].ep->seg), blocks);
+			sent = flood(sent, sizes[i]);
+			if (!before && sizes[i] < 128) /* longer ones go in buffers then */
+				assert_in_range(sent * lines, PAIR_RING_ROOM - lines, PAIR_RING_ROOM);
+			for (int rounds = 0; pair[0].peer->tx.count == SC_ABI_RING_FIRST; rounds++) {
+				assert_true(rounds < 2);
+				ends_settle(&pair[1], 1);
+				sent = flood(sent, sizes[i]);
+			}
+			receive_flood(before, sent, sizes[i]);
+			assert_int_equal(blocks_of(pair[1].ep->seg) - blocks,
+					 (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
+			assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_LINES);
+			pair_close(pair);
+		}
+}
+
+/* One whose reader is never behind grows after a while: it has to ask less often how far that is. */
+static void test_ring_busy(void **state)
+{
+	uint32_t sent = 0;
+
+	(void)state;
+	pair_open(pair, NULL, WAY_LOCAL);
+	for (; pair[0].peer->tx.count == SC_ABI_RING_FIRST; sent++) {
+		assert_true(sent < 10000);
+		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, sent, SC_TAGGED | SC_SILENT),
+				 0);
+		receive_flood(sent, sent + 1, 8);
+	}
+	assert_true(sent > 1000);
+	pair_close(pair);
+}
+
+/* There is no memory for it to grow: it goes on as it is, and grows later. */
+static void test_ring_without_memory(void **state)
+{
+	uint32_t sent = 0, next, floods = 0;
+
+	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
+	pair_open(pair, NULL, WAY_LOCAL);
+	core_failing("seg.slot", ENOSPC);
+	for (int i = 0; i < 10; i++, sent = next) {
+		next = flood(sent, 8);
+		assert_int_equal(next - sent, SC_RING_FIRST_ROOM);
+		receive_flood(sent, next, 8);
+		assert_int_equal(pair[0].peer->tx.count, SC_ABI_RING_FIRST);
+	}
+	core_failing(NULL, 0);
+	for (; pair[0].peer->tx.count == SC_ABI_RING_FIRST; sent = next) {
+		assert_true(++floods < 10000);
+		next = flood(sent, 8);
+		receive_flood(sent, next, 8);
+	}
+	pair_close(pair);
 }
 
 /* The receiver does not look: the ring is full; then it does. */
@@ -1966,6 +2085,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test(test_window),
 		cmocka_unit_test(test_ring_full),
+		cmocka_unit_test(test_ring_grows),
+		cmocka_unit_test(test_ring_busy),
+		cmocka_unit_test(test_ring_without_memory),
 		cmocka_unit_test(test_queue_full),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_answers_with_full_rings),
