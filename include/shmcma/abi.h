@@ -24,7 +24,7 @@
  *          +-----------------------------------------------+
  *
  * Header, claims and a few bounce buffers have memory from the start. The first page of a slot gets its memory
- * (fallocate) when a peer takes it, the other when its ring has been full, pool and table as they grow, so what is not
+ * (fallocate) when a peer takes it, the other when its ring is to grow, pool and table as they grow, so what is not
  * used costs nothing but address space.
  *
  * Who writes what: the owner writes the header (once), its presence, the pool, the table, each slot's
@@ -233,11 +233,9 @@ enum sc_abi_kind {
 	SC_ABI_ASSIST_PUT = 20, /* to whose memory it is: copy along, struct sc_abi_assist */
 	SC_ABI_ASSIST_GET = 21,
 
-	SC_ABI_RETURN =
-		22, /* a message, payload in a bounce buffer of the reader's: struct sc_abi_bounce */
+	SC_ABI_RETURN = 22, /* a message, in a bounce buffer of the reader's: struct sc_abi_bounce */
 
-	SC_ABI_GROWN =
-		23, /* from here on the ring has all its lines: what is behind the first page has memory */
+	SC_ABI_GROWN = 23, /* from here on the ring has all its lines; they have memory */
 	SC_ABI_KIND_MAX = SC_ABI_GROWN,
 };
 
