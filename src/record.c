@@ -4,7 +4,7 @@
  * lists of segments. And the reading of those lists.
  *
  * Buffers are lent with the record that is written next: nothing may be written to the peer's ring between
- * sc_record_lend() and its commit, and they come back when the ring's head has passed it (pool.h), or with a message
+ * sc_record_lend() and its commit, nor room be asked for, and they come back when the ring's head has passed it (pool.h), or with a message
  * (hold.h).
  *
  * If this process dies before the commit, nothing has been said. If the peer dies, its loans come back as

@@ -9,7 +9,10 @@
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines);
 
-/* Room for a record of `lines` lines in the peer's ring? -EAGAIN; -EPROTO: the peer has been given up. */
+/*
+ * Room for a record of `lines` lines in the peer's ring? -EAGAIN; -EPROTO: the peer has been given up. It may write one
+ * that says that the ring has grown: so what is reserved, or lent with the next record, comes after it.
+ */
 static inline int sc_record_room(struct sc_peer *peer, uint32_t lines)
 {
 	return sc_ring_has_room(&peer->tx, lines) ? 0 : sc_record_room_slow(peer, lines);

@@ -14,11 +14,11 @@
  *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
  *
- * A ring begins with the lines that are in its slot's first page, and has the others as well once it has been full
- * (sc_ring_grow()). Both sides must wrap at the same place: so its last line is left for a record that says that it has
- * grown, in order, as all records; and the writer says so when nothing is unread of the lap before, which would stand
- * in the way of a longer one. That is so in the end of each lap: before a record that reaches the ring's end there is
- * room for it only if no more is unread than what this lap has. models/grow.pml.
+ * A ring begins with the lines that are in its slot's first page, and has the others as well once it has been full, or
+ * busy (sc_ring_grow()). Both sides must wrap at the same place: so a record says that it has grown, in order, as all
+ * records; and the writer says so when nothing is unread of the lap before, which would stand in the way of a longer
+ * one. That is so in the end of each lap: before a record that reaches the ring's end there is room for it only if no
+ * more is unread than what this lap has. models/grow.pml.
  *
  * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
  * the writer runs out of lines. Each side keeps its own position privately: what the other writes is used
@@ -64,7 +64,7 @@ struct sc_ring_rx {
 	struct sc_abi_consumer *consumer;
 };
 
-/* One is left to say that it has grown. */
+/* One is left: a ring whose reader has not come yet grows when it is full, before it has gone around. */
 #define SC_RING_FIRST_ROOM (SC_ABI_RING_FIRST - 1)
 
 /* Laps are 1 and 2. */
@@ -151,6 +151,7 @@ static inline void sc_ring_grown(struct sc_ring_rx *rx)
 {
 	rx->count = SC_ABI_RING_LINES;
 	rx->last = rx->lines + SC_ABI_RING_LINES - 1;
+	rx->cleaned = rx->head; /* places behind are counted in lines that it has now */
 }
 
 /* The line to begin a record in; the caller has made sure of room and goes on by sc_ring_next(). */

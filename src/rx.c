@@ -303,18 +303,16 @@ static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
 /* ---- rings ----------------------------------------------------------------------------------- */
 
 /*
- * The ring has more lines from here on. Their writer has given them memory: it is asked for once more, as it would cost us
- * a SIGBUS if he had not.
+ * The ring has more lines from here on. Their writer has given them memory: it is looked at by a system call, as it would
+ * cost us a SIGBUS if he had not.
  */
 static int take_grown(struct sc_peer *peer, uint64_t ctl)
 {
-	int ret;
+	struct iovec more = { peer->rx.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
 
-	if (peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1)
+	if (peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
+	    sc_memory_check(NULL, &more, 1, true))
 		return -EPROTO;
-	ret = sc_seg_slot_grow(peer->ep->seg, peer->in_slot);
-	if (ret)
-		return ret == -EMFILE || ret == -ENFILE || ret == -ENOMEM ? -ENOMEM : -EPROTO;
 	sc_ring_grown(&peer->rx);
 	return 0;
 }
@@ -365,7 +363,7 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		*why = "an offer to copy along with nothing that it was sent";
 		return sc_tx_shared(peer, line, ctl);
 	case SC_ABI_GROWN:
-		*why = "a ring that grows where it cannot";
+		*why = "a ring that has grown before, or without memory";
 		return take_grown(peer, ctl);
 	default:
 		break;

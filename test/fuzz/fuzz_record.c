@@ -263,6 +263,8 @@ static size_t write_lines(struct sc_peer *to, const uint8_t *data, size_t count)
 		ctl &= ~(0xffull << SC_ABI_CTL_LAP_SHIFT | 0x80ull << SC_ABI_CTL_LINES_SHIFT);
 		if (sc_ctl_kind(ctl) == SC_ABI_ASSIST_PUT || sc_ctl_kind(ctl) == SC_ABI_ASSIST_GET)
 			claim_some(&sc_seg_slot(to->seg, to->out_slot)->offers.assist, line);
+		if (sc_ctl_kind(ctl) == SC_ABI_GROWN && sc_ring_may_grow(&to->tx))
+			sc_ring_grow(&to->tx);
 		sc_ring_commit(&to->tx, ctl, 1);
 		if (data[SC_ABI_LINE_BYTES + 4] & 0x80)
 			return i + 1;

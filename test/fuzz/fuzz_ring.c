@@ -120,14 +120,16 @@ static void run(struct state *state, const uint8_t *data, size_t size)
 				return;
 			break;
 		case 4:
-			if (state->loans[1].count < BUFS &&
-			    sc_pool_may_lend(&state->pool, &state->loans[1], 1, 0))
+			if (what >> 5 == 7 && sc_ring_may_grow(&state->tx))
+				sc_ring_grow(&state->tx);
+			else if (state->loans[1].count < BUFS &&
+				 sc_pool_may_lend(&state->pool, &state->loans[1], 1, 0))
 				(void)sc_pool_lend(&state->pool, &state->loans[1], 0);
 			break;
 		default:
 			write_record(state, 1 + (what >> 3) % SC_ABI_RECORD_LINES, what >> 6);
 		}
-		CHECK(state->tx.tail - state->tx.head <= SC_RING_FIRST_ROOM);
+		CHECK(state->tx.tail - state->tx.head <= state->tx.room);
 		check_pool(state);
 	}
 }

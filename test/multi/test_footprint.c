@@ -18,7 +18,7 @@
 #define AT_REST ((size_t)64 << 10)
 #define POOL ((size_t)256 << 10) /* whole, after messages that need it */
 #define PER_PEER ((size_t)16 << 10)
-#define SLOT ((size_t)4 << 10) /* of a connection whose ring has not been full */
+#define SLOT ((size_t)4 << 10) /* of a connection whose ring has not grown */
 
 /* ---- looking --------------------------------------------------------------------------------- */
 

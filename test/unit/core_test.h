@@ -54,6 +54,12 @@ static inline bool core_failing_after(const char *point, int error, int passes)
 	return true;
 }
 
+/* How often it has failed since, if it was to fail at once. */
+static inline int core_failed(void)
+{
+	return -core_failing_passes;
+}
+
 #else
 
 static inline bool core_failing_after(const char *point, int error, int passes)
@@ -62,6 +68,11 @@ static inline bool core_failing_after(const char *point, int error, int passes)
 	(void)error;
 	(void)passes;
 	return false;
+}
+
+static inline int core_failed(void)
+{
+	return 0;
 }
 
 #endif

@@ -351,6 +351,46 @@ static void test_held(void **state)
 	}
 }
 
+/*
+ * What goes on in the first line behind the last does so where its ring ends, whatever the length of the other direction's;
+ * and a ring does not grow before it has been answered there.
+ */
+static void test_straddling(void **state)
+{
+	const size_t size = 104; /* in two lines */
+
+	for (int grown = 0; grown < 4; grown++)
+		for (uint32_t before = 51; before < SC_ABI_RING_LINES; before++) {
+			uint32_t sent = 0;
+
+			if (before == SC_ABI_RING_FIRST)
+				before = SC_ABI_RING_LINES - 4;
+			OPEN();
+			memcpy(space, from, SPACE);
+			memset(into, 0x5a, SPACE);
+			if (grown & 1)
+				pair_grow(&pair[0], &pair[1]);
+			if (grown & 2)
+				pair_grow(&pair[1], &pair[0]);
+			for (uint32_t n = 0; n < before; n++) {
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT),
+						 0);
+				owner_polls();
+			}
+			offer_get(into, 0, size);
+			owner_polls();
+			while (!end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT)) {
+				assert_true(++sent < 1000);
+				owner_polls();
+			}
+			we_poll();
+			expect_done(1);
+			assert_memory_equal(into, from, size);
+			assert_true(is_unwritten(0, size));
+			rma_close();
+		}
+}
+
 /* The owner has no buffers to answer in: it is done all the same; they come back, and answers with them. */
 static void test_no_buffers(void **state)
 {
@@ -1364,6 +1404,7 @@ int main(void)
 		cmocka_unit_test(test_get_withdrawn),
 		cmocka_unit_test(test_put_and_get),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_straddling),
 		cmocka_unit_test(test_no_buffers),
 		cmocka_unit_test(test_get_errors),
 		cmocka_unit_test(test_mad_answer),
