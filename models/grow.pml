@@ -25,7 +25,7 @@
  *            LATER=0    who could not grow it when it was full waits until it is full once more
  */
 #ifndef MSGS
-#define MSGS 9
+#define MSGS 7
 #endif
 #ifndef ROOM
 #define ROOM 1
