@@ -34,14 +34,14 @@ work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# objects SOURCES OBJECTS FILE...
+# objects SOURCES OBJECTS FILE...: and what each is made of, beside it
 objects()
 {
 	sources=$1
 	to=$2
 	shift 2
 	for file; do
-		$cc $flags -I"$sources" -c "$sources/$file" -o "$to/${file%.c}.o" || return 1
+		$cc $flags -MMD -I"$sources" -c "$sources/$file" -o "$to/${file%.c}.o" || return 1
 	done
 }
 
@@ -66,10 +66,10 @@ one()
 	mkdir -p "$dir/o" && cp -r "$top/src" "$dir/src" && cp "$work"/o/*.o "$dir/o" || return 1
 	perl "$here/mutate.pl" "$here/mutations" "$1" "$dir/src" >"$dir/what" || return 1
 	read -r _ program pattern <"$dir/what"
-	case $(sed -n 's/^file //p' "$dir/what") in
-	*.h*) changed=$(cd "$dir/src" && echo *.c) ;;
-	*) changed=$(sed -n 's/^file //p' "$dir/what" | sort -u) ;;
-	esac
+	# all that is made of the files that are changed
+	changed=$(sed -n 's/^file //p' "$dir/what" | while read -r file; do
+		(cd "$work/o" && grep -lE "/$file( |\$)" ./*.d | sed 's|.*/\(.*\)\.d$|\1.c|')
+	done | sort -u)
 	# the list is to be split
 	# shellcheck disable=SC2086
 	if ! objects "$dir/src" "$dir/o" $changed || ! link_test "$dir/src" "$dir/o" "$program"; then
