@@ -96,14 +96,19 @@ static void ring_grow(struct sc_peer *peer)
 	sc_record_put(peer, SC_ABI_GROWN, 0, 0, words);
 }
 
+static bool is_to_grow(const struct sc_peer *peer, uint32_t lines)
+{
+	return peer->tx.count == SC_ABI_RING_FIRST &&
+	       (peer->tx.tail > BUSY_LINES || !sc_ring_has_room(&peer->tx, lines));
+}
+
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)
 {
 	int ret = refresh(peer);
 
 	if (ret)
 		return ret;
-	if (peer->tx.count == SC_ABI_RING_FIRST &&
-	    (peer->tx.tail > BUSY_LINES || !sc_ring_has_room(&peer->tx, lines)))
+	if (is_to_grow(peer, lines))
 		ring_grow(peer);
 	if (sc_ring_has_room(&peer->tx, lines) ||
 	    (!peer->tx.room && sc_ring_has_room_yet(&peer->tx, lines)))
@@ -171,6 +176,8 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 	if (sc_ring_refresh(&peer->tx))
 		return;
 	take_back(peer, buffers);
+	if (is_to_grow(peer, 1)) /* who is asked here for buffers is hardly ever asked for room */
+		ring_grow(peer);
 	if (is_to_spread(peer))
 		(void)sc_record_grow_slow(peer->ep, 0);
 }
