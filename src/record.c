@@ -4,8 +4,8 @@
  * lists of segments. And the reading of those lists.
  *
  * Buffers are lent with the record that is written next: nothing may be written to the peer's ring between
- * sc_record_lend() and its commit, nor room be asked for, and they come back when the ring's head has passed it (pool.h), or with a message
- * (hold.h).
+ * sc_record_lend() and its commit, nor room be asked for, and they come back when the ring's head has passed it (pool.h),
+ * or with a message (hold.h).
  *
  * If this process dies before the commit, nothing has been said. If the peer dies, its loans come back as
  * pool.h says.
@@ -69,16 +69,22 @@ static int refresh(struct sc_peer *peer)
  */
 #define BUSY_LINES 1024
 
+/* Is it to have all its lines: it has no room for so many, or is a busy one? */
+static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
+{
+	return tx->count == SC_ABI_RING_FIRST && (tx->tail > BUSY_LINES || !sc_ring_has_room(tx, lines));
+}
+
 /*
- * The ring has been full, or is a busy one: it is to have all its lines, as soon as that may be, if there is memory for
- * them. Where there is none it goes on with those that it has, and asks again when it has been full for many times.
+ * A ring that is to grow does so as soon as that may be, if there is memory for it. Where there is none it goes on with
+ * the lines that it has, and asks again when it has been full for many times.
  */
-static void ring_grow(struct sc_peer *peer)
+static void ring_grow(struct sc_peer *peer, uint32_t lines)
 {
 	static const uint64_t words[7];
 	struct sc_ring_tx *tx = &peer->tx;
 
-	if (tx->grows_after && --tx->grows_after)
+	if (!ring_is_to_grow(tx, lines) || (tx->grows_after && --tx->grows_after))
 		return;
 	sc_ring_set_room(tx, 0); /* so that each record comes here */
 	if (!sc_ring_may_grow(tx))
@@ -96,20 +102,13 @@ static void ring_grow(struct sc_peer *peer)
 	sc_record_put(peer, SC_ABI_GROWN, 0, 0, words);
 }
 
-static bool is_to_grow(const struct sc_peer *peer, uint32_t lines)
-{
-	return peer->tx.count == SC_ABI_RING_FIRST &&
-	       (peer->tx.tail > BUSY_LINES || !sc_ring_has_room(&peer->tx, lines));
-}
-
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)
 {
 	int ret = refresh(peer);
 
 	if (ret)
 		return ret;
-	if (is_to_grow(peer, lines))
-		ring_grow(peer);
+	ring_grow(peer, lines);
 	if (sc_ring_has_room(&peer->tx, lines) ||
 	    (!peer->tx.room && sc_ring_has_room_yet(&peer->tx, lines)))
 		return 0;
@@ -176,8 +175,7 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 	if (sc_ring_refresh(&peer->tx))
 		return;
 	take_back(peer, buffers);
-	if (is_to_grow(peer, 1)) /* who is asked here for buffers is hardly ever asked for room */
-		ring_grow(peer);
+	ring_grow(peer, 1); /* who is asked here for buffers is hardly ever asked for room */
 	if (is_to_spread(peer))
 		(void)sc_record_grow_slow(peer->ep, 0);
 }

@@ -82,6 +82,15 @@ static inline void end_close(struct end *end)
 	*end = (struct end){ 0 };
 }
 
+/* Memory that its segment has, in blocks of 512 bytes. */
+static inline blkcnt_t end_blocks(struct end *end)
+{
+	struct stat st;
+
+	assert_return_code(fstat(sc_own_fd(&end->ep->seg->file), &st), errno);
+	return st.st_blocks;
+}
+
 static inline struct sc_peer *end_find(struct end *end, const struct end *other)
 {
 	struct sc_peer *peer = NULL;

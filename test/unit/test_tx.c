@@ -1056,14 +1056,6 @@ static void test_window(void **state)
 	}
 }
 
-static blkcnt_t blocks_of(struct sc_seg *seg)
-{
-	struct stat st;
-
-	assert_return_code(fstat(sc_own_fd(&seg->file), &st), errno);
-	return st.st_blocks;
-}
-
 /* Messages of `size` bytes, their numbers for tags, until there is room for no more. Returns the next one's number. */
 static uint32_t flood(uint32_t next, size_t size)
 {
@@ -1101,7 +1093,7 @@ static void test_ring_grows(void **state)
 			blkcnt_t blocks;
 
 			pair_open(pair, NULL, WAY_LOCAL);
-			blocks = blocks_of(pair[1].ep->seg);
+			blocks = end_blocks(&pair[1]);
 			for (uint32_t n = 0; n < before; n++) {
 				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, n,
 							  SC_TAGGED | SC_SILENT),
@@ -1109,7 +1101,7 @@ static void test_ring_grows(void **state)
 				receive_flood(n, n + 1, 0);
 			}
 			assert_int_equal(pair[0].peer->tx.count, SC_ABI_RING_FIRST);
-			assert_int_equal(blocks_of(pair[1].ep->seg), blocks);
+			assert_int_equal(end_blocks(&pair[1]), blocks);
 			sent = flood(sent, sizes[i]);
 			if (!before && sizes[i] < 128) /* longer ones go in buffers then */
 				assert_in_range(sent * lines, PAIR_RING_ROOM - lines, PAIR_RING_ROOM);
@@ -1119,7 +1111,7 @@ static void test_ring_grows(void **state)
 				sent = flood(sent, sizes[i]);
 			}
 			receive_flood(before, sent, sizes[i]);
-			assert_int_equal(blocks_of(pair[1].ep->seg) - blocks,
+			assert_int_equal(end_blocks(&pair[1]) - blocks,
 					 (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
 			assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_LINES);
 			pair_close(pair);
