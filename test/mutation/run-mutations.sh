@@ -45,11 +45,16 @@ objects()
 	done
 }
 
-# link_test SOURCES OBJECTS PROGRAM: test/unit/PROGRAM.c as OBJECTS/PROGRAM
+# compile_test SOURCES DIRECTORY PROGRAM: test/unit/PROGRAM.c, and what it is made of, there
+compile_test()
+{
+	$cc $flags -MMD -I"$1" -I"$top/test/unit" -c "$top/test/unit/$3.c" -o "$2/$3.o"
+}
+
+# link_test OBJECTS PROGRAM OBJECT: as OBJECTS/PROGRAM
 link_test()
 {
-	$cc $flags -I"$1" -I"$top/test/unit" -o "$2/$3" "$top/test/unit/$3.c" "$work/filter.o" "$2"/*.o \
-		-lcmocka -lpthread -Wl,--allow-multiple-definition
+	$cc -o "$1/$2" "$3" "$work/filter.o" "$1"/*.o -lcmocka -lpthread -Wl,--allow-multiple-definition
 }
 
 # run_test OBJECTS PROGRAM PATTERN: output and exit status in OBJECTS
@@ -70,9 +75,14 @@ one()
 	changed=$(sed -n 's/^file //p' "$dir/what" | while read -r file; do
 		(cd "$work/o" && grep -lE "/$file( |\$)" ./*.d | sed 's|.*/\(.*\)\.d$|\1.c|')
 	done | sort -u)
+	test=$work/p/$program.o
+	if sed -n 's|^file |/|p' "$dir/what" | grep -qFf - "$work/p/$program.d"; then
+		test=$dir/$program.o
+		compile_test "$dir/src" "$dir" "$program" || return 1
+	fi
 	# the list is to be split
 	# shellcheck disable=SC2086
-	if ! objects "$dir/src" "$dir/o" $changed || ! link_test "$dir/src" "$dir/o" "$program"; then
+	if ! objects "$dir/src" "$dir/o" $changed || ! link_test "$dir/o" "$program" "$test"; then
 		echo "FAIL $1: does not compile"
 		return 1
 	fi
@@ -110,7 +120,7 @@ share()
 	awk -v n="$jobs" -v k="$1" 'NR % n == k' "$work/$2"
 }
 
-mkdir "$work/o" || exit 99
+mkdir "$work/o" "$work/p" || exit 99
 if [ $# -gt 0 ]; then
 	printf '%s\n' "$@" >"$work/names"
 else
@@ -138,7 +148,10 @@ done
 wait
 k=0
 while [ "$k" -lt "$jobs" ]; do
-	share "$k" programs | while read -r program; do link_test "$top/src" "$work/o" "$program"; done &
+	share "$k" programs | while read -r program; do
+		compile_test "$top/src" "$work/p" "$program" &&
+			link_test "$work/o" "$program" "$work/p/$program.o"
+	done &
 	k=$((k + 1))
 done
 wait
