@@ -8,11 +8,12 @@
  *   2. claims a slot there            (claims[i]: 0 -> ticket | CLAIMED, compare and swap)
  *   3. gives the slot memory          (fallocate: a full /dev/shm is an error here, never a SIGBUS later)
  *   4. writes who it is into the slot
- *   5. publishes                      (claims[i] = ticket | PUBLISHED, release; then membership + 1)
+ *   5. publishes                      (claims[i] = ticket | PUBLISHED, release; then membership + CAME)
  *
  * and may write records at once. The owner, when it next polls, sees the count, finds the claim, attaches
  * in turn and answers ACCEPTED, or REFUSED with a reason; the connecting side looks for the answer until it
- * has it (sc_peers_ask()), so a refusal is noticed by whoever only sends.
+ * has it (sc_peers_ask()), so a refusal is noticed by whoever only sends. Who has come changes nothing about others:
+ * their links are looked at when one of them has CHANGED something.
  *
  *   P1 release, connect(): slot before claim PUBLISHED     pairs with  P1' sc_peers_review()
  *   P2 release, bump(): claim, answer, state before count  pairs with  P2' sc_peers_changed()
@@ -82,10 +83,11 @@
 
 static int review_claims(struct sc_ep *ep);
 
-static void bump(const struct sc_seg *seg)
+/* SC_ABI_CAME or SC_ABI_CHANGED. */
+static void bump(const struct sc_seg *seg, uint32_t by)
 {
 	/* P2 release: pairs with P2' in sc_peers_changed() */
-	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, 1);
+	sc_add_acq_rel_32(&sc_seg_presence(seg)->membership, by);
 	(void)SC_INJECT("peer.bumped");
 	sc_wake(&sc_seg_presence(seg)->sleep, SC_ABI_SLEEP_ASLEEP);
 }
@@ -148,7 +150,7 @@ static void say_goodbye(struct sc_peer *peer)
 			sc_seg_leave(peer->ep->seg);
 	}
 	peer->out_slot = NO_SLOT;
-	bump(peer->seg);
+	bump(peer->seg, SC_ABI_CHANGED);
 }
 
 /* We close, and it has departed since our last poll. */
@@ -477,11 +479,12 @@ static void answer_slot(struct sc_ep *ep, uint32_t index, enum sc_abi_answer how
 	(void)SC_INJECT("peer.answered");
 }
 
-static void answer(struct sc_peer *peer, enum sc_abi_answer how, int reason)
+/* To a peer that has been let in. */
+static void answer_broken(struct sc_peer *peer, int reason)
 {
-	answer_slot(peer->ep, peer->in_slot, how, reason);
+	answer_slot(peer->ep, peer->in_slot, SC_ABI_BROKEN, reason);
 	if (peer->seg)
-		bump(peer->seg);
+		bump(peer->seg, SC_ABI_CHANGED);
 }
 
 /* It reads nothing more of what it was lent, nor writes into it; and no message is read that it has left there. */
@@ -518,7 +521,7 @@ static int vanish(struct sc_peer *peer)
 	if (peer->feed == SC_FEED_UP) {
 		peer->feed = SC_FEED_DRAINING;
 		peer->vanished = true;
-		answer(peer, SC_ABI_BROKEN, -ECONNRESET);
+		answer_broken(peer, -ECONNRESET);
 	}
 	end_link(peer, -ECONNRESET);
 	return -ECONNRESET;
@@ -554,7 +557,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	/* P1 release: pairs with P1' in sc_peers_review() */
 	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], ticket(peer) | SC_ABI_PUBLISHED);
 	(void)SC_INJECT("peer.published");
-	bump(peer->seg);
+	bump(peer->seg, SC_ABI_CAME);
 	sc_list_append(&peer->ep->unanswered, &peer->unanswered);
 	sc_ep_begin(peer->ep);
 	return 0;
@@ -728,7 +731,7 @@ static void end_feed(struct sc_peer *peer, int error)
 	if (gone)
 		take_loans_back(peer);
 	if (!departed) {
-		answer(peer, SC_ABI_BROKEN, error);
+		answer_broken(peer, error);
 		peer->ep->refused = true;
 		return;
 	}
@@ -1004,7 +1007,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	peer->feed = SC_FEED_UP;
 	inbound_add(peer);
 	ep->counters.accepts++;
-	answer(peer, SC_ABI_ACCEPTED, 0);
+	answer_slot(ep, index, SC_ABI_ACCEPTED, 0); /* nothing waits for it: sc_peers_ask() will find it */
 	if (is_left_by_dead(peer, claim))
 		bury(peer);
 	return true;
@@ -1266,14 +1269,29 @@ int sc_peers_ask(struct sc_ep *ep)
 	return review_link(peer); /* it may have closed, too, without ever having heard of us */
 }
 
-int sc_peers_review(struct sc_ep *ep)
+/* What has come and changed since the last look; `all`: whatever the count says. */
+static int review(struct sc_ep *ep, bool all)
 {
+	/* P2' acquire: pairs with P2 in bump(); first, so that a later change is seen next time */
+	uint32_t now = sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership);
+	bool changed = (now ^ ep->membership) & ~(SC_ABI_CHANGED - 1);
 	int changes;
 
-	/* P2' acquire: pairs with P2 in bump(); first, so that a later change is seen next time */
-	ep->membership = sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership);
+	ep->membership = now;
 	changes = review_claims(ep);
+	if (!all && !changed)
+		return changes;
 	sc_list_for (entry, &ep->peers)
 		changes += review_link(sc_list_entry(entry, struct sc_peer, all));
 	return changes;
+}
+
+int sc_peers_review(struct sc_ep *ep)
+{
+	return review(ep, true);
+}
+
+int sc_peers_review_changes(struct sc_ep *ep)
+{
+	return review(ep, false);
 }

@@ -76,10 +76,11 @@ static inline bool sc_peer_may_copy(struct sc_peer *peer)
 }
 
 /*
- * Look at who has come, answered and gone; called when the membership count has changed. Returns the
- * number of changes found.
+ * Look at who has come, answered and gone. Returns the number of changes found. The second one is for when the
+ * membership count has changed: by that it knows what there is to look at.
  */
 int sc_peers_review(struct sc_ep *ep);
+int sc_peers_review_changes(struct sc_ep *ep);
 
 /*
  * Has the process of an attached peer died? Its life lock is free, and nothing else says that it lives: after
@@ -91,8 +92,8 @@ bool sc_peer_is_dead(const struct sc_peer *peer);
  * Does its word of life say that it is that process that has the pid, right now? True proves what has been read from
  * its memory until now, too, by who has had a fence in between: the kernel marks the word before the process gives
  * up its memory or its pid. One that is killed for want of memory may have lost the list of its words by then; so
- * this is for peers that the daemon's thread watches, too, which hears of that within milliseconds; and for this
- * process itself. False: it cannot be told by that. Some loads.
+ * this is for peers that the daemon's thread watches, too, which hears of that within milliseconds (of one that has
+ * just been met: GATHER_MS); and for this process itself. False: it cannot be told by that. Some loads.
  */
 static inline bool sc_peer_shows_life(const struct sc_peer *peer)
 {

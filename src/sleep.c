@@ -10,7 +10,7 @@
  * What waits for another, and who wakes:
  *
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
- *   connections, departures, their answers      membership: whoever adds     bump() in peer.c
+ *   connections, departures                     membership: whoever adds     bump() in peer.c
  *   chunks that the sender has reported         the sender                   share_report() in tx.c
  *   chunks that the target of a put has         the target                   report() in assist.c
  *   offers that the peer has done               the peer                     offer_end() in serve.c
@@ -19,7 +19,7 @@
  *
  * Nobody wakes for the following, so these sleep for a time only, and then poll:
  *
- *   UNANSWERED_MS   one that refuses may not have our segment; who accepts wakes at once
+ *   UNANSWERED_MS   one that refuses may not have our segment; that it accepts nothing waits for
  *   ROOM_MS         a send was refused for want of room, and that may have come before this was armed; once
  *   HANDS_MS        what the other has in hand: it is in the middle of it, or stopped; or what is put off (batch.c),
  *                   if it could not be done just now

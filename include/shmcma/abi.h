@@ -99,13 +99,20 @@ struct sc_abi_header {
 	char address[SC_ABI_ADDR_SIZE];
 };
 
+/*
+ * sc_abi_presence.membership: somebody has published a claim here; or one of its peers has departed, closed, or given up
+ * the connection. Who sees only the lower half changed looks at the claims alone. (A carry costs a look.)
+ */
+#define SC_ABI_CAME 1u
+#define SC_ABI_CHANGED (1u << 16)
+
 /* sc_abi_presence.state */
 enum sc_abi_state { SC_ABI_OPEN = 1, SC_ABI_CLOSED = 2 };
 
 /* At SC_ABI_PRESENCE; the only changing part of the first page. */
 struct sc_abi_presence {
 	uint32_t state;	     /* enum sc_abi_state, written by the owner */
-	uint32_t membership; /* +1 (atomic add, by anybody) when a claim or a peer's state has changed */
+	uint32_t membership; /* + SC_ABI_CAME or SC_ABI_CHANGED (atomic add, by anybody) */
 	uint32_t buf_count;  /* bounce buffers that have memory, the first ones; only grows */
 	uint32_t unread;     /* CLOSED: claims marked UNREAD; who takes it to 0 removes the name */
 
@@ -776,6 +783,6 @@ SC_ABI_SIZE(sc_abi_directory, 64);
 		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59 + \
 		    SC_ABI_PART_ORDER * 61 +                                                              \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_offers, assist) * 67 +                    \
-		    SC_ABI_RING_FIRST * 71))
+		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73))
 
 #endif

@@ -638,7 +638,7 @@ static void test_claim_overwritten(void **state)
 		claim = &sc_seg_claims(pair[1].ep->seg)[peer->out_slot];
 		assert_int_equal(end_send(&pair[0], peer, from, 50000, 0, 0), 0);
 		sc_store_release_64(claim, values[i]);
-		sc_add_acq_rel_32(&sc_seg_presence(pair[0].ep->seg)->membership, 1);
+		sc_add_acq_rel_32(&sc_seg_presence(pair[0].ep->seg)->membership, SC_ABI_CHANGED);
 		ends_settle(pair, 1);
 		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 		assert_int_equal(pair[0].ep->counters.quarantines, 1);
@@ -650,6 +650,46 @@ static void test_claim_overwritten(void **state)
 		check_traffic(&pair[0], &third);
 		three_close();
 	}
+}
+
+/* Who is given up hears of it without sending anything more, long after its connection was answered. */
+static void test_given_up(void **state)
+{
+	struct sc_peer *peer;
+
+	(void)state;
+	three_open(NULL);
+	check_traffic(&pair[0], &pair[1]);
+	peer = end_find(&pair[0], &pair[1]);
+	assert_true(sc_list_empty(&pair[0].ep->unanswered));
+	assert_int_equal(end_send(&pair[0], peer, from, 50000, 0, 0), 0);
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, 0, 1, 99), 1);
+	ends_settle(pair, 2);
+	assert_int_equal(pair[1].ep->counters.quarantines, 1);
+	assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+	assert_int_equal(peer->link, SC_LINK_DOWN);
+	three_close();
+}
+
+/* Who comes changes nothing about the others: what there is between them and us is not looked at, see abi.h. */
+static void test_only_come(void **state)
+{
+	struct sc_peer *peer;
+	uint64_t *claim;
+
+	(void)state;
+	three_open(NULL);
+	check_traffic(&pair[0], &pair[1]);
+	peer = end_find(&pair[0], &pair[1]);
+	claim = &sc_seg_claims(pair[1].ep->seg)[peer->out_slot];
+	sc_store_release_64(claim, TICKET | SC_ABI_CLAIMED); /* which a look would find */
+	sc_add_acq_rel_32(&sc_seg_presence(pair[0].ep->seg)->membership, SC_ABI_CAME);
+	check_traffic(&third, &pair[0]);
+	assert_int_equal(pair[0].ep->counters.quarantines, 0);
+	sc_add_acq_rel_32(&sc_seg_presence(pair[0].ep->seg)->membership, SC_ABI_CHANGED);
+	ends_settle(pair, 1);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	three_close();
 }
 
 /* ---- apart ----------------------------------------------------------------------------------- */
@@ -2172,6 +2212,8 @@ int main(void)
 		cmocka_unit_test(test_claims_of_the_dead),
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_claim_overwritten),
+		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_only_come),
 		cmocka_unit_test(test_departures),
 		cmocka_unit_test(test_slot_is_used_again),
 		cmocka_unit_test(test_slot_after_a_broken_end),
