@@ -2,8 +2,8 @@
 /*
  * domain.c: the domain object. Any thread.
  *
- * The domain's locks are there for all that belongs to it, see lock.h. The first domain of a process clears
- * away what dead processes have left, and takes in what is known of the machine.
+ * The domain's locks are there for all that belongs to it, see lock.h. The first domain of a process
+ * takes in what is known of the machine.
  */
 #define _GNU_SOURCE 1
 #include "shmcma.h"
@@ -14,7 +14,7 @@
 #include <rdma/fi_collective.h>
 #include "trigger.h"
 
-static pthread_once_t scanned = PTHREAD_ONCE_INIT;
+static pthread_once_t calibrated = PTHREAD_ONCE_INIT;
 
 static int domain_endpoint2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
 			    uint64_t flags, void *context)
@@ -108,15 +108,6 @@ static struct fi_ops_domain domain_ops = {
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-static void scan_once(void)
-{
-	int removed = sc_reap_scan();
-
-	if (removed > 0)
-		shmcma_info(FI_LOG_DOMAIN, "removed %d names that dead processes had left\n", removed);
-	shmcma_calibrate();
-}
-
 /* The modes that a registration looks at; the two values from before 1.5 in the bits of today. */
 static int mr_mode_bits(int mr_mode)
 {
@@ -178,7 +169,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;
 	atomic_fetch_add(&opened->fabric->refs, 1);
-	pthread_once(&scanned, scan_once);
+	pthread_once(&calibrated, shmcma_calibrate);
 	shmcma_object_add(&opened->object, &opened->fid.fid, 
 			  opened->locks.common.taken ? &opened->locks.common.mutex : NULL);
 	*domain = &opened->fid;

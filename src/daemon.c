@@ -11,13 +11,15 @@
  *   TICK_MS        own life locks are taken again (a no-op that heals), peers looked at by their locks, which
  *                  exec(2) frees without a sound from the pidfd, orphans removed, bells rung
  *   LOCK_MS        only while there are processes without pidfd, see below: a look at their locks
- *   a scan         some time after a death: others of the same job may have died with it, unknown to us
+ *   a scan         some time after a death: others of the same job may have died with it, unknown to us; and once
+ *                  when this process has begun, for names of the dead whose pid somebody has by now
  *   calibration    once, unless it is there: see calibration.c
- *   a look         when this process has come, and some time after a knock or the end of a neighbour: see
- *                  neighbour.c
+ *   a look         some time after this process has come, a knock, or the end of a neighbour: see neighbour.c
  *   heard          some time before that look: from then on who comes is to knock again
  *   the door       a process to watch has come, or the end; or another process knocks
- *   gathered       some time after such a process has come: others that come meanwhile wake nobody
+ *   gathered       some time after such a process has come: pidfds of it and of others that have come meanwhile. Whoever
+ *                  connects is not kept by them: a pidfd, and a look whether it is the right one, take a third as
+ *                  long as all else of a connection
  *
  * It proves a death as everybody does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints'
  * bells, and removes the names at once. What follows is the endpoint's own work at its next poll: this thread
@@ -91,23 +93,27 @@
  * the first half of it others see that they need not knock, and have the second half for their names. That begins
  * when they see it no more, however late the thread is by then.
  * After the end of a neighbour: not for each of many that end.
+ * This process itself comes as if somebody had knocked: of many that come together none knocks at those who have been
+ * there for less than HEARD_MS, nor does any look or knock while it connects to the others.
  */
 #define HEARD_MS 50
 #define LOOK_MS 50
 #define LOOK_SOON_MS 10
 
 /*
- * After a process to watch has come: those that come with it, as all of a job do, are polled then, without a wake-up
- * each. One that ends meanwhile is heard of so much later.
+ * After a process to watch has come: pidfds of those that came with it, as all of a job do, are opened and polled then.
+ * One that ends meanwhile is heard of so much later, by who sleeps: who polls sees its word of life.
  */
-#define GATHER_MS 20
+#define GATHER_MS 50
 
 /*
  * What is the machine's is measured when a process has lasted for so long, not while it begins: with all of a job
- * that begin together not at the same time, so that the first one does it and the others find it.
+ * that begin together not at the same time, so that the first one does it and the others find it. Names of the dead
+ * whose pid somebody has by now, see sc_neighbours_knock(), are looked for later still.
  */
 #define CALIBRATE_MS 200
-#define CALIBRATE_SPREAD_MS 1024
+#define SETTLED_MS 1200
+#define SPREAD_MS 1024
 
 #define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
 
@@ -125,6 +131,7 @@ struct sc_daemon_process {
 	struct sc_list watches;
 	pid_t pid;	 /* as seen from here, 0: not visible */
 	uint64_t cookie; /* and with that, which process */
+	bool gathered; /* a pidfd has been asked for: in daemon_processes those first of which none has */
 	int pidfd;	 /* its place, SC_NO_PIDFD: its locks are polled */
 };
 
@@ -145,8 +152,8 @@ static int daemon_lives_count;
 static bool daemon_scans_ticks; /* look through all names now and then, though nothing has happened */
 static bool daemon_calibrates;	/* measure what is the machine's */
 static bool daemon_came;	/* this process has got its first name */
-static int64_t
-	daemon_gathers; /* until then the thread polls what comes without being woken for it; 0: woken it is */
+static int64_t daemon_gathers;	/* when those that have come are gathered; 0: nobody has come since */
+static int64_t daemon_sleeps;	/* so long, at the most, the thread sleeps in poll(2) */
 static struct sc_door daemon_door = SC_DOOR_NONE;
 
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
@@ -235,12 +242,11 @@ static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 	process->cookie = seg->header.cookie;
 	process->pidfd = SC_NO_PIDFD;
 	sc_list_init(&process->watches);
-	sc_list_append(&daemon_processes, &process->all);
-	pidfd_get(process, seg);
-	/* a neighbour's that is polled: whoever shares it hears of its end, see has_event() */
-	if (!daemon_gathers && (process->pidfd == SC_NO_PIDFD || !sc_pidfd_is_polled(process->pidfd))) {
+	sc_list_prepend(&daemon_processes, &process->all);
+	if (!daemon_gathers) {
 		daemon_gathers = now_ms() + GATHER_MS;
-		(void)wake_locked();
+		if (daemon_gathers < daemon_sleeps)
+			(void)wake_locked();
 	}
 	return process;
 }
@@ -400,12 +406,13 @@ static void ring(struct sc_bell *bell)
 	sc_wake(bell->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
-/* There are names of this process: it takes part. */
+/* There are names of this process: it takes part, and shows that it will look. */
 static void come_locked(void)
 {
 	sc_neighbours_want(true);
 	daemon_came = true;
-	(void)wake_locked();
+	daemon_door.heard = true;
+	show_door_locked();
 }
 
 void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
@@ -420,8 +427,10 @@ void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 		life_link_locked(bell);
 		sc_door_show(&daemon_door, bell->presence);
 	}
-	if (daemon_state == STATE_RUNS && daemon_bells.next == daemon_bells.prev)
+	if (daemon_state == STATE_RUNS && daemon_bells.next == daemon_bells.prev) {
 		come_locked();
+		(void)wake_locked();
+	}
 	pthread_mutex_unlock(&daemon_mutex);
 }
 
@@ -503,27 +512,33 @@ static bool is_over(const struct sc_daemon_process *process)
 	return true;
 }
 
+/* Is there nothing but its locks to tell whether it lives? */
+static bool has_no_pidfd(const struct sc_daemon_process *process)
+{
+	return process->gathered && process->pidfd == SC_NO_PIDFD;
+}
+
 /* What there is to poll. Returns how many places. */
 static nfds_t arrange_locked(void)
 {
 	nfds_t count = 1 + sc_pidfds_arrange(daemon_polls + 1);
 
-	if (daemon_gathers && now_ms() >= daemon_gathers)
-		daemon_gathers = 0;
 	daemon_polls[0] = (struct pollfd){ .fd = daemon_door.ends[0], .events = POLLIN };
 	daemon_locks = false;
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
-		daemon_locks |= process->pidfd == SC_NO_PIDFD && !is_over(process);
+		daemon_locks |= has_no_pidfd(process) && !is_over(process);
 	}
 	return count;
 }
 
-static int timeout_locked(void)
+static int64_t next_due_locked(void)
 {
 	int64_t now = now_ms(), until = daemon_tick;
 
+	if (daemon_came)
+		return now;
 	if (daemon_scan && daemon_scan < until)
 		until = daemon_scan;
 	if (daemon_gathers && daemon_gathers < until)
@@ -538,7 +553,15 @@ static int timeout_locked(void)
 		until = daemon_knock;
 	if (daemon_locks && now + LOCK_MS < until)
 		until = now + LOCK_MS;
-	return until <= now ? 0 : (int)(until - now);
+	return until;
+}
+
+static int timeout_locked(void)
+{
+	int64_t now = now_ms();
+
+	daemon_sleeps = next_due_locked();
+	return daemon_sleeps <= now ? 0 : (int)(daemon_sleeps - now);
 }
 
 static bool has_event(const struct sc_daemon_process *process)
@@ -554,8 +577,48 @@ static void look_locked(bool all)
 
 		if (has_event(process))
 			pidfd_event(process);
-		else if (all || process->pidfd == SC_NO_PIDFD)
+		else if (all || has_no_pidfd(process))
 			process_check(process);
+	}
+}
+
+static struct sc_watch *first_watch(const struct sc_daemon_process *process)
+{
+	return sc_list_entry(process->watches.next, struct sc_watch, of_process);
+}
+
+/* The next to be gathered. False: there is none. */
+static bool gather_one_locked(void)
+{
+	struct sc_daemon_process *process =
+		sc_list_entry(daemon_processes.next, struct sc_daemon_process, all);
+
+	if (sc_list_empty(&daemon_processes) || process->gathered)
+		return false;
+	sc_list_remove(&process->all);
+	sc_list_append(&daemon_processes, &process->all);
+	process->gathered = true;
+	if (process->pidfd == SC_NO_PIDFD)
+		pidfd_get(process, first_watch(process)->seg);
+	if (process->pidfd == SC_NO_PIDFD)
+		process_check(process); /* it may have ended meanwhile */
+	return true;
+}
+
+/* One at a time, so that whoever connects does not wait for all of them. */
+static void gather(void)
+{
+	bool due, more;
+
+	pthread_mutex_lock(&daemon_mutex);
+	due = daemon_gathers && now_ms() >= daemon_gathers;
+	if (due)
+		daemon_gathers = 0;
+	pthread_mutex_unlock(&daemon_mutex);
+	for (more = due; more;) {
+		pthread_mutex_lock(&daemon_mutex);
+		more = gather_one_locked();
+		pthread_mutex_unlock(&daemon_mutex);
 	}
 }
 
@@ -570,13 +633,21 @@ static void repair_locked(void)
 	sc_neighbours_check();
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
-		struct sc_watch *first = sc_list_entry(process->watches.next, struct sc_watch, of_process);
 
 		if (process->pidfd != SC_NO_PIDFD && !sc_pidfd_is_open(process->pidfd))
 			pidfd_forget(process);
 		if (process->pidfd == SC_NO_PIDFD && !is_over(process))
-			pidfd_get(process, first->seg);
+			pidfd_get(process, first_watch(process)->seg);
 	}
+}
+
+/* The earlier of the two times. */
+static void due_in(int64_t *due, int ms)
+{
+	int64_t at = now_ms() + ms;
+
+	if (!*due || at < *due)
+		*due = at;
 }
 
 static void reap_dead(void)
@@ -589,17 +660,7 @@ static void reap_dead(void)
 		(void)sc_reap_scan(); /* many: one look at who awaits them, for all */
 	daemon_dead_count = 0;
 	daemon_scans = 2;
-	if (!daemon_scan)
-		daemon_scan = now_ms() + SCAN_SOON_MS;
-}
-
-/* The earlier of the two times. */
-static void look_in(int ms)
-{
-	int64_t at = now_ms() + ms;
-
-	if (!daemon_look || at < daemon_look)
-		daemon_look = at;
+	due_in(&daemon_scan, SCAN_SOON_MS);
 }
 
 static void show_heard(bool heard)
@@ -684,10 +745,8 @@ static bool look_around(bool tick)
 		close_door_locked();
 	if (on && tick)
 		repair_locked();
-	if (daemon_came) {
-		look_in(0);
-		daemon_knocks = true;
-	}
+	daemon_knocks |= daemon_came;
+	knocked |= daemon_came;
 	daemon_came = false;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)
@@ -696,7 +755,7 @@ static bool look_around(bool tick)
 		hear_knock();
 	daemon_missed |= lost;
 	if (sc_neighbours_bury(daemon_polls + 1))
-		look_in(LOOK_SOON_MS);
+		due_in(&daemon_look, LOOK_SOON_MS);
 	return on;
 }
 
@@ -708,7 +767,7 @@ static void keep(void)
 	sc_seg_forget_found();
 	daemon_missed |= again;
 	if (daemon_missed && !again)
-		look_in(0);
+		due_in(&daemon_look, 0);
 	daemon_missed = again;
 	daemon_tick = now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
@@ -737,6 +796,7 @@ static bool round_once(void)
 	tick = now_ms() >= daemon_tick;
 	if (!look_around(tick))
 		return false;
+	gather();
 	reap_dead();
 	if (tick)
 		keep();
@@ -774,15 +834,16 @@ static void ask_for_short_slices(void)
 
 static void *run(void *unused)
 {
+	int64_t begun;
+
 	(void)unused;
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
-	daemon_scan = 0;
 	daemon_look = daemon_heard = daemon_knock = 0;
 	daemon_knocks = false;
-	daemon_calibration = 0;
-	if (daemon_calibrates)
-		daemon_calibration = now_ms() + CALIBRATE_MS + (int64_t)(sc_host_self() % CALIBRATE_SPREAD_MS);
+	begun = now_ms() + (int64_t)(sc_host_self() % SPREAD_MS);
+	daemon_scan = daemon_scans_ticks ? begun + SETTLED_MS : 0;
+	daemon_calibration = daemon_calibrates ? begun + CALIBRATE_MS : 0;
 	daemon_missed = false;
 	daemon_scans = 0;
 	daemon_dead_count = 0;
@@ -821,18 +882,18 @@ static int start_locked(void)
 	make_room_for_descriptors(daemon_door.ends[0]);
 	daemon_state = STATE_RUNS;
 	daemon_gathers = 0;
+	daemon_came = false;
+	if (!sc_list_empty(&daemon_bells))
+		come_locked();
 	err = -SC_FAIL("daemon.thread");
 	if (!err)
 		err = sc_thread_start(&daemon_thread, STACK_SIZE, run, NULL);
 	if (err) {
 		daemon_state = STATE_NONE;
-		sc_door_close(&daemon_door);
-		return err;
+		close_door_locked();
+		sc_neighbours_want(false);
 	}
-	show_door_locked();
-	if (!sc_list_empty(&daemon_bells))
-		come_locked();
-	return 0;
+	return err;
 }
 
 bool sc_daemon_start(const struct sc_config *config)

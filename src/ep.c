@@ -201,10 +201,12 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ret = rxq_join(ep, attr);
 	if (ret)
 		goto no_rxq;
-	if (first)
-		sc_neighbours_knock();
+	if (first && sc_neighbours_knock())
+		(void)sc_reap_scan();
 	ep->barrier = sc_wake_join(); /* before there are threads: then it is cheap */
 	ret = segment_create(ep, attr);
+	if (ret == -ENOSPC && sc_reap_scan() > 0)
+		ret = segment_create(ep, attr);
 	if (ret)
 		goto no_segment;
 	ret = sc_pool_init(&ep->pool, ep->seg->header.buf_count, ep->seg->buf_count);
@@ -221,11 +223,14 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		if (ret)
 			goto no_service;
 	}
+	/* in this order: the thread begins knowing that this process has come */
+	sc_bell_open(&ep->bell, ep->seg);
 	ep->alone = !ep->config.daemon || !sc_daemon_start(&ep->config);
 	ep->watch_mask = (ep->alone ? WATCH_POLLS : WATCH_POLLS_DAEMON) - 1;
-	sc_bell_open(&ep->bell, ep->seg);
+	if (first && !ep->config.daemon)
+		(void)sc_reap_scan(); /* the thread would, later */
 	if (first && ep->alone)
-		sc_neighbours_knock();
+		(void)sc_neighbours_knock();
 	*created = ep;
 	return 0;
 

@@ -8,9 +8,10 @@
 
 /*
  * Knock at the doors of those processes of this user that are to watch this one, which has come. To be called before it
- * gets its first name, and, if its thread does not look and knock, after it has that. Any thread.
+ * gets its first name, and, if its thread does not look and knock, after it has that. True: there is a name whose pid
+ * nobody has, so what the dead have left is to be removed. Any thread.
  */
-void sc_neighbours_knock(void);
+bool sc_neighbours_knock(void);
 
 /*
  * Look through the names for neighbours that are not watched yet, and have them watched; forget those who are

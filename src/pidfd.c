@@ -146,16 +146,6 @@ void sc_pidfd_put(int place)
 	pthread_mutex_unlock(&pidfds_mutex);
 }
 
-bool sc_pidfd_is_polled(int place)
-{
-	bool polled;
-
-	pthread_mutex_lock(&pidfds_mutex);
-	polled = places[place].polled;
-	pthread_mutex_unlock(&pidfds_mutex);
-	return polled;
-}
-
 bool sc_pidfd_is_open(int place)
 {
 	bool open;

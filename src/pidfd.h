@@ -20,8 +20,6 @@
  */
 int sc_pidfd_get(pid_t pid);
 void sc_pidfd_put(int place);
-/* Will the daemon's thread hear of it without being woken? */
-bool sc_pidfd_is_polled(int place);
 /* False: the application has closed it. */
 bool sc_pidfd_is_open(int place);
 

@@ -5,7 +5,7 @@
 #
 #   rank        one rank is killed: mpirun ends the others, and nothing is left after the reaping command
 #   errors      one rank is killed and mpirun does not care: the others get errors of MPI_ERRORS_RETURN
-#   job-next    the whole job is killed, mpirun included: the next process that opens a domain takes all away
+#   job-next    the whole job is killed, mpirun included: the next process that opens an endpoint takes all away
 #   job-reap    the same: shmcma-reap shows it with -n, and takes it away
 #   job-alive   the same, while a process of another job, which knows nobody of it, sleeps in the kernel with an
 #               endpoint open: its thread takes it away by itself; how soon is printed

@@ -111,12 +111,13 @@ static void apart_body(void)
 	talk_close(&own);
 }
 
-/* What the dead has left goes when somebody starts, and only that. */
+/* What the dead has left goes when somebody starts, and only that: soon, if a process here has its pid. */
 static void clean(int name)
 {
 	mt_flag_wait(NULL, FLAG_DEAD, 1);
 	talk_open(&own, NULL);
-	mt_require(!talk_has_file(mt_published(NULL, name)), "the name of the dead has stayed");
+	while (talk_has_file(mt_published(NULL, name)))
+		usleep(1000);
 	talk_close(&own);
 	atomic_store(mt_flag(FLAG_CLEAN), 1);
 }

@@ -46,23 +46,40 @@ static void await_unnamed(const char *address)
 		nap();
 }
 
-/* How many descriptors of this process are pidfds. */
-static int count_pidfds(void)
+/* How many descriptors of this process are pidfds, of that process, 0: of any. */
+static int count_pidfds_of(pid_t pid)
 {
-	DIR *dir = opendir("/proc/self/fd");
+	DIR *dir = opendir("/proc/self/fdinfo");
 	struct dirent *entry;
 	int count = 0;
 
 	assert_non_null(dir);
 	while ((entry = readdir(dir))) {
-		char path[300], text[64] = "";
+		char path[300], line[64];
+		FILE *file;
+		int of;
 
-		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
-		if (readlink(path, text, sizeof(text) - 1) > 0)
-			count += strstr(text, "pidfd") != NULL;
+		snprintf(path, sizeof(path), "/proc/self/fdinfo/%s", entry->d_name);
+		file = fopen(path, "re");
+		while (file && fgets(line, sizeof(line), file))
+			count += sscanf(line, "Pid: %d", &of) == 1 && (!pid || of == pid);
+		if (file)
+			fclose(file);
 	}
 	closedir(dir);
 	return count;
+}
+
+static int count_pidfds(void)
+{
+	return count_pidfds_of(0);
+}
+
+/* Some time after a process has come. */
+static void await_pidfds(int count)
+{
+	while (count_pidfds() != count)
+		nap();
 }
 
 /* Threads of this process that have the name of ours, and the number of the last of them. */
@@ -224,7 +241,7 @@ static void test_death(void **state)
 	peer = meet(&end, &child, live);
 	await_threads(1);
 	assert_true(peer->watch.process);
-	assert_int_equal(count_pidfds(), 1);
+	await_pidfds(1);
 	assert_int_equal(end_send(&end, peer, from, sizeof(from), 7, SC_SEND_DELIVERY), 0);
 	child_kill(&child);
 	await_unnamed(child.line);
@@ -314,10 +331,10 @@ static void test_one_pidfd(void **state)
 		peers[2 * i] = connect_to(&ends[i], child.line);
 		peers[2 * i + 1] = connect_to(&ends[i], second);
 	}
-	assert_int_equal(count_pidfds(), 1);
+	await_pidfds(1);
 	assert_true(child_start(&other, live, NULL));
 	connect_to(&ends[0], other.line);
-	assert_int_equal(count_pidfds(), 2);
+	await_pidfds(2);
 	end_close(&ends[0]); /* of the other one it is, at the latest soon, a neighbour's */
 	assert_int_equal(child_end(&other), 0);
 	while (count_pidfds() != 1)
@@ -351,15 +368,6 @@ static void test_job(void **state)
 	end_close(&end);
 }
 
-static bool is_polled(pid_t pid)
-{
-	int place = sc_pidfd_get(pid);
-	bool polled = sc_pidfd_is_polled(place);
-
-	sc_pidfd_put(place);
-	return polled;
-}
-
 /* Processes that become peers when nothing else wakes the thread: one by itself, or one right after the other. */
 static void test_gathered(void **state)
 {
@@ -381,8 +389,8 @@ static void test_gathered(void **state)
 		nap();
 	for (int i = 0; i < JOB; i++) {
 		peers[i] = connect_to(&end, job[i].line);
-		while (i % 4 != 2 && !is_polled(job[i].pid)) {
-			assert_false(sleeps_to_its_tick() && !is_polled(job[i].pid));
+		while (i % 4 != 2 && !count_pidfds_of(job[i].pid)) {
+			assert_false(sleeps_to_its_tick() && !count_pidfds_of(job[i].pid));
 			nap();
 		}
 	}
@@ -483,7 +491,7 @@ static void test_leader_ended(void **state)
 	peer = meet(&end, &child, leader_ends);
 	for (int i = 0; i < 1000; i++)
 		assert_false(sc_peer_is_dead(peer));
-	assert_int_equal(count_pidfds(), 1);
+	await_pidfds(1);
 	see_leave(&end, peer, &child);
 }
 
@@ -629,7 +637,7 @@ static void few_descriptors(struct child *self, void *arg)
 	end_open(&end, NULL);
 	for (int i = 0; i < JOB; i++)
 		peers[i] = connect_to(&end, job[i].line);
-	assert_int_equal(count_pidfds(), JOB - 2);
+	await_pidfds(JOB - 2);
 	child_tell(self, "connected");
 	for (int i = JOB - 1; i >= 0; i--) {
 		await_unnamed(job[i].line);
@@ -861,6 +869,7 @@ static void test_lock_kept(void **state)
 /* ---- ticks ----------------------------------------------------------------------------------- */
 
 #define TICK_SECONDS 31 /* one is due after that */
+#define SETTLE_SECONDS 3
 
 static _Atomic time_t seconds_ahead;
 
@@ -890,6 +899,80 @@ static void tick(struct sc_ep *ep)
 	knock(ep);
 	while (sc_load_acquire_32(&ep->bell.rung) == rung)
 		nap();
+}
+
+static uint64_t distance_to(pid_t pid)
+{
+	return ((uint64_t)pid - (uint64_t)getpid()) * 0x9e3779b97f4a7c15u; /* neighbour.c */
+}
+
+/* The file of that address, by the name that another process would have given it. */
+static void give_away(const char *address, pid_t pid, char path[SC_OWN_PATH_MAX])
+{
+	char name[SC_ADDR_NAME_MAX], from[SC_OWN_PATH_MAX];
+	struct sc_addr parts;
+
+	assert_int_equal(sc_addr_parse(address, &parts), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, from);
+	parts.pid = (uint32_t)pid;
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	assert_int_equal(rename(from, path), 0);
+}
+
+/*
+ * Who comes to others that are stopped. What one who has ended has left has the pid of one who lives, farther away than
+ * those whom he watches: only a look at all names finds that.
+ */
+static void settle(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct child job[JOB], *far = job, *dead;
+	char path[SC_OWN_PATH_MAX];
+	struct end end;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	if (!child_private_shm("mode=1777"))
+		_exit(77);
+	for (int i = 0; i < JOB; i++) {
+		assert_true(child_start(&job[i], live, NULL));
+		far = distance_to(job[i].pid) > distance_to(far->pid) ? &job[i] : far;
+	}
+	for (int i = 0; i < JOB; i++)
+		kill(job[i].pid, SIGSTOP);
+	dead = far == job ? job + 1 : job;
+	child_kill(dead);
+	give_away(dead->line, far->pid, path);
+	attr.config.scan = true;
+	attr.config.calibrate = false;
+	end_open(&end, &attr);
+	await_threads(1);
+	while (!sleeps_to_its_tick()) /* or until it has settled */
+		nap();
+	seconds_ahead += SETTLE_SECONDS;
+	knock(end.ep);
+	while (!(sc_load_acquire_32(&sc_seg_presence(end.ep->seg)->door) & SC_ABI_DOOR_HEARD))
+		nap();
+	while (!sleeps_to_its_tick())
+		nap();
+	assert_int_equal(access(path, F_OK), -1);
+	end_close(&end);
+	sc_process_fini();
+	for (int i = 0; i < JOB; i++)
+		if (&job[i] != dead)
+			child_kill(&job[i]);
+}
+
+static void test_settles(void **state)
+{
+	int status = child_run(settle, NULL);
+
+	(void)state;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
 }
 
 /* Loses its lock by closing a second descriptor, then has a tick each time that it is told to. */
@@ -1023,8 +1106,8 @@ static void lose_in_part(struct child *self, void *arg)
 	/* a pidfd, whose number is a pipe's now that has nothing to read; and no new door yet */
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
-	fd = find_pidfd();
-	assert_true(fd >= 0);
+	while ((fd = find_pidfd()) < 0)
+		nap();
 	assert_int_equal(dup3(ends[0], fd, O_CLOEXEC), fd);
 	core_failing("door.pipe", EMFILE);
 	close_door(end.ep);
@@ -1581,7 +1664,7 @@ static void test_many_watches(void **state)
 	sc_watch_add(&of_unnamed, &unnamed, &end.ep->bell);
 	for (int i = 0; i < WATCHES; i++)
 		sc_watch_add(&watches[i], peer->seg, &end.ep->bell);
-	assert_int_equal(count_pidfds(), 1);
+	await_pidfds(1);
 	another = *peer->seg;
 	another.header.cookie++;
 	sc_watch_add(&of_another, &another, &end.ep->bell);
@@ -1619,6 +1702,7 @@ int main(void)
 		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
 		cmocka_unit_test_setup(test_gathered, pair_setup),
+		cmocka_unit_test_setup(test_settles, pair_setup),
 		cmocka_unit_test_setup(test_threads, pair_setup),
 		cmocka_unit_test_setup(test_stopped, pair_setup),
 		cmocka_unit_test_setup(test_leader_ended, pair_setup),

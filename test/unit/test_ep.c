@@ -14,7 +14,9 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include "core_pair.h"
 #include "tx.h"
@@ -382,6 +384,54 @@ static void test_forked_child_destroys(void **state)
 	expect_no_traces(&before);
 }
 
+/* ---- what others have left ------------------------------------------------------------------- */
+
+static void open_and_wait(struct child *self, void *arg)
+{
+	struct end end;
+
+	(void)arg;
+	end_open(&end, NULL);
+	child_tell(self, sc_ep_address(end.ep));
+	child_wait(self);
+}
+
+/* /dev/shm is full, also of what one has left whose pid is not free yet. */
+static void open_where_it_is_full(struct child *self, void *arg)
+{
+	struct child dead;
+	struct statvfs fs;
+	siginfo_t info;
+	struct end end;
+	int fd;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	if (!child_private_shm("size=1m,mode=1777"))
+		_exit(77);
+	assert_true(child_start(&dead, open_and_wait, NULL));
+	kill(dead.pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)dead.pid, &info, WEXITED | WNOWAIT), 0);
+	assert_int_equal(statvfs("/dev/shm", &fs), 0);
+	fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	assert_int_equal(fallocate(fd, 0, 0, (off_t)(fs.f_bavail * fs.f_bsize)), 0);
+	end_open(&end, NULL);
+	assert_false(core_has_file(dead.line));
+	end_close(&end);
+	close(fd);
+	child_reap(&dead);
+}
+
+static void test_left_in_the_way(void **state)
+{
+	int status = child_run(open_where_it_is_full, NULL);
+
+	(void)state;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 static void do_nothing(int signal)
 {
 	(void)signal;
@@ -435,6 +485,7 @@ int main(void)
 		cmocka_unit_test(test_sixty_four),
 		cmocka_unit_test(test_ends_with_traffic),
 		cmocka_unit_test(test_forked_child_destroys),
+		cmocka_unit_test(test_left_in_the_way),
 		cmocka_unit_test(test_signals),
 	};
 

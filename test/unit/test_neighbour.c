@@ -940,6 +940,43 @@ static void test_calls_fail(void **state)
 	assert_int_equal(child_reap(&child), 0);
 }
 
+/* ---- what was left before -------------------------------------------------------------------- */
+
+/* A process comes; nobody else is there. `arg`: the address of who has ended. */
+static void come(struct child *self, void *arg)
+{
+	struct end end;
+
+	(void)self;
+	child_on_its_own();
+	end_open(&end, NULL);
+	assert_false(is_named(arg));
+	end_close(&end);
+	sc_process_fini();
+}
+
+/* It is removed before who comes has a name: he may need the memory. */
+static void test_left_before(void **state)
+{
+	struct child dead;
+	siginfo_t info;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_true(child_start(&dead, idle, NULL));
+	child_kill(&dead);
+	assert_true(is_named(dead.line));
+	assert_int_equal(child_run(come, dead.line), 0);
+	/* and with its parent yet to ask for its status */
+	assert_true(child_start(&dead, idle, NULL));
+	kill(dead.pid, SIGKILL);
+	assert_int_equal(waitid(P_PID, (id_t)dead.pid, &info, WEXITED | WNOWAIT), 0);
+	assert_true(is_named(dead.line));
+	assert_int_equal(child_run(come, dead.line), 0);
+	child_reap(&dead);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -963,6 +1000,7 @@ int main(void)
 		cmocka_unit_test_setup(test_ring, pair_setup),
 		cmocka_unit_test_setup(test_each_is_watched, pair_setup),
 		cmocka_unit_test_setup(test_service, pair_setup),
+		cmocka_unit_test_setup(test_left_before, pair_setup),
 	};
 
 	/* a child is forked while the thread allocates: it would find a sanitizer's allocator locked for ever */
