@@ -16,16 +16,25 @@
 #include "inject.h"
 #include "own.h"
 
-/* Has the endpoint of that address a file? */
-static inline bool core_has_file(const char *address)
+/* The file of the endpoint with that address, or, `pid` not 0, by the name that a process of that pid would have given. */
+static inline void core_path(const char *address, pid_t pid, char path[SC_OWN_PATH_MAX])
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr parts;
 
 	if (sc_addr_parse(address, &parts))
 		abort();
+	parts.pid = pid ? (uint32_t)pid : parts.pid;
 	sc_addr_file(&parts, name);
 	sc_own_path(name, path);
+}
+
+/* Has the endpoint of that address a file? */
+static inline bool core_has_file(const char *address)
+{
+	char path[SC_OWN_PATH_MAX];
+
+	core_path(address, 0, path);
 	return !access(path, F_OK);
 }
 

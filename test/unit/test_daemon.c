@@ -906,21 +906,6 @@ static uint64_t distance_to(pid_t pid)
 	return ((uint64_t)pid - (uint64_t)getpid()) * 0x9e3779b97f4a7c15u; /* neighbour.c */
 }
 
-/* The file of that address, by the name that another process would have given it. */
-static void give_away(const char *address, pid_t pid, char path[SC_OWN_PATH_MAX])
-{
-	char name[SC_ADDR_NAME_MAX], from[SC_OWN_PATH_MAX];
-	struct sc_addr parts;
-
-	assert_int_equal(sc_addr_parse(address, &parts), 0);
-	sc_addr_file(&parts, name);
-	sc_own_path(name, from);
-	parts.pid = (uint32_t)pid;
-	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
-	assert_int_equal(rename(from, path), 0);
-}
-
 /*
  * Who comes to others that are stopped. What one who has ended has left has the pid of one who lives, farther away than
  * those whom he watches: only a look at all names finds that.
@@ -929,7 +914,7 @@ static void settle(struct child *self, void *arg)
 {
 	struct sc_ep_attr attr = end_attr();
 	struct child job[JOB], *far = job, *dead;
-	char path[SC_OWN_PATH_MAX];
+	char left[SC_OWN_PATH_MAX], path[SC_OWN_PATH_MAX];
 	struct end end;
 
 	(void)self, (void)arg;
@@ -944,7 +929,9 @@ static void settle(struct child *self, void *arg)
 		kill(job[i].pid, SIGSTOP);
 	dead = far == job ? job + 1 : job;
 	child_kill(dead);
-	give_away(dead->line, far->pid, path);
+	core_path(dead->line, 0, left);
+	core_path(dead->line, far->pid, path);
+	assert_int_equal(rename(left, path), 0);
 	attr.config.scan = true;
 	attr.config.calibrate = false;
 	end_open(&end, &attr);
