@@ -192,7 +192,7 @@ static void knock_at_names(const struct names *names)
 
 /*
  * Does no process with memory have that pid? Then whose it was has ended, or is of another pid namespace. A zombie has
- * none: to read it is an error before anything is asked of who reads. An eighth of the time of a look at a file.
+ * none: to read it is an error before anything is asked of who reads. A fifth of the time of a look at a file.
  */
 static bool is_nobodys(uint32_t pid)
 {
