@@ -1038,12 +1038,22 @@ static void slot_forget(struct sc_ep *ep, uint32_t slot)
 	}
 }
 
+/* The next slot from `i` on that somebody has claimed; `count`: none. Most are free, so this is what a review takes. */
+static uint32_t next_claimed(uint64_t *claims, uint32_t i, uint32_t count)
+{
+	while (i < count && !sc_load_relaxed_64(&claims[i]))
+		i++;
+	return i;
+}
+
 static int review_claims(struct sc_ep *ep)
 {
+	const uint32_t count = ep->seg->header.slot_count;
 	uint64_t *claims = sc_seg_claims(ep->seg);
 	int changes = 0;
 
-	for (uint32_t i = 0; i < ep->seg->header.slot_count; i++) {
+	for (uint32_t i = next_claimed(claims, 0, count); i < count;
+	     i = next_claimed(claims, i + 1, count)) {
 		/* P1' acquire: pairs with P1 in sc_peer_connect() */
 		uint64_t value = sc_load_acquire_64(&claims[i]);
 		uint64_t state = value & SC_ABI_CLAIM_STATE;
