@@ -384,6 +384,47 @@ static void test_forked_child_destroys(void **state)
 	expect_no_traces(&before);
 }
 
+static void do_nothing(int signal)
+{
+	(void)signal;
+}
+
+/* Signals come all the time: nothing fails for that. */
+static void test_signals(void **state)
+{
+	struct sigaction action = { .sa_handler = do_nothing }, old;
+	struct itimerspec often = { { 0, 300000 }, { 0, 300000 } };
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+	int failed = 0, not_connected = 0;
+	timer_t timer;
+
+	(void)state;
+	assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
+	assert_int_equal(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+	assert_int_equal(timer_settime(timer, 0, &often, NULL), 0);
+	for (int i = 0; i < 200 && !failed && !not_connected; i++) {
+		struct sc_ep_attr attr = end_attr();
+		struct sc_send send = { 0 };
+		struct sc_peer *peer;
+		struct sc_ep *ep;
+
+		failed = sc_ep_create(&attr, &ep);
+		if (failed)
+			break;
+		failed = sc_peer_get(ep, sc_ep_address(ep), &peer);
+		if (!failed)
+			failed = sc_tx_send(ep, peer, &send);
+		for (int n = 0; n < 10; n++)
+			sc_ep_poll(ep);
+		not_connected = peer->feed != SC_FEED_UP || peer->link != SC_LINK_UP;
+		sc_ep_destroy(ep);
+	}
+	timer_delete(timer);
+	sigaction(SIGUSR1, &old, NULL);
+	assert_int_equal(failed, 0);
+	assert_int_equal(not_connected, 0);
+}
+
 /* ---- what others have left ------------------------------------------------------------------- */
 
 static void open_and_wait(struct child *self, void *arg)
@@ -433,47 +474,6 @@ static void test_left_in_the_way(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void do_nothing(int signal)
-{
-	(void)signal;
-}
-
-/* Signals come all the time: nothing fails for that. */
-static void test_signals(void **state)
-{
-	struct sigaction action = { .sa_handler = do_nothing }, old;
-	struct itimerspec often = { { 0, 300000 }, { 0, 300000 } };
-	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
-	int failed = 0, not_connected = 0;
-	timer_t timer;
-
-	(void)state;
-	assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
-	assert_int_equal(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
-	assert_int_equal(timer_settime(timer, 0, &often, NULL), 0);
-	for (int i = 0; i < 200 && !failed && !not_connected; i++) {
-		struct sc_ep_attr attr = end_attr();
-		struct sc_send send = { 0 };
-		struct sc_peer *peer;
-		struct sc_ep *ep;
-
-		failed = sc_ep_create(&attr, &ep);
-		if (failed)
-			break;
-		failed = sc_peer_get(ep, sc_ep_address(ep), &peer);
-		if (!failed)
-			failed = sc_tx_send(ep, peer, &send);
-		for (int n = 0; n < 10; n++)
-			sc_ep_poll(ep);
-		not_connected = peer->feed != SC_FEED_UP || peer->link != SC_LINK_UP;
-		sc_ep_destroy(ep);
-	}
-	timer_delete(timer);
-	sigaction(SIGUSR1, &old, NULL);
-	assert_int_equal(failed, 0);
-	assert_int_equal(not_connected, 0);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -486,8 +486,8 @@ int main(void)
 		cmocka_unit_test(test_sixty_four),
 		cmocka_unit_test(test_ends_with_traffic),
 		cmocka_unit_test(test_forked_child_destroys),
-		cmocka_unit_test(test_left_in_the_way),
 		cmocka_unit_test(test_signals),
+		cmocka_unit_test(test_left_in_the_way),
 	};
 
 	(void)child_private_shm("mode=1777");
