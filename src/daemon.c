@@ -101,10 +101,12 @@
 #define LOOK_SOON_MS 10
 
 /*
- * After a process to watch has come: pidfds of those that came with it, as all of a job do, are opened and polled then.
- * One that ends meanwhile is heard of so much later, by who sleeps: who polls sees its word of life.
+ * After a process to watch has come, pidfds of those that came with it are opened and polled: soon, or, where many come
+ * one after the other, as all of a job do, so long after the last time, or after this process itself has come. One that
+ * ends meanwhile is heard of so much later, by who sleeps: who polls sees its word of life.
  */
-#define GATHER_MS 50
+#define GATHER_MS 5
+#define GATHER_APART_MS 50
 
 /*
  * What is the machine's is measured when a process has lasted for so long, not while it begins: with all of a job
@@ -153,6 +155,7 @@ static bool daemon_scans_ticks; /* look through all names now and then, though n
 static bool daemon_calibrates;	/* measure what is the machine's */
 static bool daemon_came;	/* this process has got its first name */
 static int64_t daemon_gathers;	/* when those that have come are gathered; 0: nobody has come since */
+static int64_t daemon_gathered; /* when they were the last time, or this process came */
 static int64_t daemon_sleeps;	/* so long, at the most, the thread sleeps in poll(2) */
 static struct sc_door daemon_door = SC_DOOR_NONE;
 
@@ -232,6 +235,20 @@ static struct sc_daemon_process *process_find(const struct sc_seg *seg)
 	return NULL;
 }
 
+/* One has come that is to be gathered. */
+static void gather_soon_locked(void)
+{
+	int64_t apart = daemon_gathered + GATHER_APART_MS;
+
+	if (daemon_gathers)
+		return;
+	daemon_gathers = now_ms() + GATHER_MS;
+	if (daemon_gathers < apart)
+		daemon_gathers = apart;
+	if (daemon_gathers < daemon_sleeps)
+		(void)wake_locked();
+}
+
 static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 {
 	struct sc_daemon_process *process = calloc(1, sizeof(*process));
@@ -243,11 +260,7 @@ static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 	process->pidfd = SC_NO_PIDFD;
 	sc_list_init(&process->watches);
 	sc_list_prepend(&daemon_processes, &process->all);
-	if (!daemon_gathers) {
-		daemon_gathers = now_ms() + GATHER_MS;
-		if (daemon_gathers < daemon_sleeps)
-			(void)wake_locked();
-	}
+	gather_soon_locked();
 	return process;
 }
 
@@ -411,6 +424,7 @@ static void come_locked(void)
 {
 	sc_neighbours_want(true);
 	daemon_came = true;
+	daemon_gathered = now_ms();
 	daemon_door.heard = true;
 	show_door_locked();
 }
@@ -612,8 +626,10 @@ static void gather(void)
 
 	pthread_mutex_lock(&daemon_mutex);
 	due = daemon_gathers && now_ms() >= daemon_gathers;
-	if (due)
+	if (due) {
+		daemon_gathered = now_ms();
 		daemon_gathers = 0;
+	}
 	pthread_mutex_unlock(&daemon_mutex);
 	for (more = due; more;) {
 		pthread_mutex_lock(&daemon_mutex);

@@ -93,7 +93,7 @@ bool sc_peer_is_dead(const struct sc_peer *peer);
  * its memory until now, too, by who has had a fence in between: the kernel marks the word before the process gives
  * up its memory or its pid. One that is killed for want of memory may have lost the list of its words by then; so
  * this is for peers that the daemon's thread watches, too, which hears of that within milliseconds (of one that has
- * just been met: GATHER_MS); and for this process itself. False: it cannot be told by that. Some loads.
+ * just been met: GATHER_APART_MS); and for this process itself. False: it cannot be told by that. Some loads.
  */
 static inline bool sc_peer_shows_life(const struct sc_peer *peer)
 {
