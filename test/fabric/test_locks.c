@@ -162,17 +162,27 @@ static uint64_t address_of(const struct bench *bench, const uint64_t *word)
 	return (uintptr_t)word - (from_zero ? (uintptr_t)bench->ends : 0);
 }
 
+/* An end may be ahead of the next one by as many rounds as there are others: that ring has room when it has been read. */
+#define HAS_ROOM(end, call)                                                                               \
+	do {                                                                                              \
+		ssize_t posted;                                                                           \
+                                                                                                          \
+		while ((posted = (call)) == -FI_EAGAIN) {                                                 \
+			fi_cq_read((end)->cq, NULL, 0);                                                   \
+			sched_yield();                                                                    \
+		}                                                                                         \
+		gives(posted, 0);                                                                         \
+	} while (0)
+
 /* What the next one's own processor is to do is done under its lock. */
 static void touch_next(struct bench *bench, struct end *end)
 {
 	uint64_t key = fi_mr_key(bench->mr);
 
-	gives(fi_write(end->ep, &end->value, sizeof(end->value), NULL, end->to->self,
-		       address_of(bench, &end->to->target), key, NULL),
-	      0);
-	gives(fi_atomic(end->ep, &end->value, 1, NULL, end->to->self, address_of(bench, &end->to->sum),
-			key, FI_UINT64, FI_SUM, NULL),
-	      0);
+	HAS_ROOM(end, fi_write(end->ep, &end->value, sizeof(end->value), NULL, end->to->self,
+			       address_of(bench, &end->to->target), key, NULL));
+	HAS_ROOM(end, fi_atomic(end->ep, &end->value, 1, NULL, end->to->self,
+				address_of(bench, &end->to->sum), key, FI_UINT64, FI_SUM, NULL));
 }
 
 /* Messages come from itself and from the one before; words are written and added to the next one's memory. */
@@ -188,8 +198,8 @@ static void one_round(struct bench *bench, struct end *end, uint32_t round)
 			       i ? ENDS + before : end->id, 0, &end->in[i]),
 		      0);
 	gives(fi_tsend(end->ep, &end->out, sizeof(end->out), NULL, end->self, end->id, NULL), 0);
-	gives(fi_tsend(end->ep, &end->out, sizeof(end->out), NULL, end->to->self, ENDS + end->id, NULL),
-	      0);
+	HAS_ROOM(end, fi_tsend(end->ep, &end->out, sizeof(end->out), NULL, end->to->self, ENDS + end->id,
+			       NULL));
 	touch_next(bench, end);
 	while (sends < 2 || receives < 2 || writes < 2) {
 		struct fi_cq_tagged_entry entry = next(bench, end);
