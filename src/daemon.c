@@ -14,7 +14,8 @@
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us; and once
  *                  when this process has begun, for names of the dead whose pid somebody has by now
  *   calibration    once, unless it is there: see calibration.c
- *   a look         some time after this process has come, a knock, or the end of a neighbour: see neighbour.c
+ *   a look         when this process has come, and some time after that, a knock, or the end of a neighbour: see
+ *                  neighbour.c
  *   heard          some time before that look: from then on who comes is to knock again
  *   the door       a process to watch has come, or the end; or another process knocks
  *   gathered       some time after such a process has come: pidfds of it and of others that have come meanwhile. Whoever
@@ -94,7 +95,7 @@
  * when they see it no more, however late the thread is by then.
  * After the end of a neighbour: not for each of many that end.
  * This process itself comes as if somebody had knocked: of many that come together none knocks at those who have been
- * there for less than HEARD_MS, nor does any look or knock while it connects to the others.
+ * there for less than HEARD_MS. It looks and knocks at once all the same: should it die now, it has been heard.
  */
 #define HEARD_MS 50
 #define LOOK_MS 50
@@ -761,8 +762,10 @@ static bool look_around(bool tick)
 		close_door_locked();
 	if (on && tick)
 		repair_locked();
-	daemon_knocks |= daemon_came;
-	knocked |= daemon_came;
+	if (daemon_came) {
+		due_in(&daemon_look, 0);
+		daemon_knocks = knocked = true;
+	}
 	daemon_came = false;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)

@@ -23,6 +23,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -448,9 +449,13 @@ static int count_names(char *example, size_t size)
 	return count;
 }
 
-/* A process that opens a domain, which removes what dead ones have left. */
-static void sweep(void)
+/*
+ * A process that opens an endpoint, which removes what dead ones have left, and stays until there are no more names than
+ * so many, besides its own: under the pid of one that has become another program they are found by its thread, later.
+ */
+static void sweep(int before)
 {
+	char example[256];
 	int status;
 	pid_t pid = fork();
 
@@ -460,10 +465,13 @@ static void sweep(void)
 
 		mt_rank = mt_ranks + KILL_SLOTS;
 		mt_open(&ep, NULL);
+		while (count_names(example, sizeof(example)) > before + 1)
+			usleep(1000);
 		mt_close(&ep);
 		exit(0);
 	}
-	mt_require(waitpid(pid, &status, 0) == pid && status == 0, "opening a domain: status %#x", status);
+	mt_require(waitpid(pid, &status, 0) == pid && status == 0, "opening an endpoint: status %#x",
+		   status);
 }
 
 /* Others on this machine may come and go: none of them is in our way for long. */
@@ -475,7 +483,7 @@ static void check_names(int before)
 	mt_doing("looking at /dev/shm");
 	if (left > before)
 		printf("  %d names left by the dead, until the next process comes\n", left - before);
-	sweep();
+	sweep(before);
 	left = count_names(example, sizeof(example));
 	totals->names += (uint64_t)(left > before ? left - before : 0);
 	mt_require(left <= before, "%d names in /dev/shm more than before, such as %s", left - before,
@@ -492,7 +500,7 @@ static void kill_rank(const void *arg)
 	setenv("FI_LOG_LEVEL", "warn", 1);
 	if (c.test->env)
 		putenv((char *)c.test->env);
-	sweep();
+	sweep(INT_MAX - 1);
 	before = count_names(example, sizeof(example));
 	c.board = mmap(NULL, sizeof(*c.board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	mt_require(c.board != MAP_FAILED, "no memory");

@@ -1530,7 +1530,7 @@ static void do_without(struct child *self, void *arg)
 	end_open(&ends[0], NULL);
 	peer = connect_to(&ends[0], other.line);
 	await_threads(failing->thread);
-	assert_int_equal(count_pidfds(), failing->pidfd);
+	await_pidfds(failing->pidfd);
 	child_kill(&other);
 	await_loss(&ends[0], peer);
 	assert_int_equal(ends[0].ep->counters.deaths, 1);
