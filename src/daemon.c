@@ -14,7 +14,7 @@
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us; and once
  *                  when this process has begun, for names of the dead whose pid somebody has by now
  *   calibration    once, unless it is there: see calibration.c
- *   a look         when this process has come, and some time after that, a knock, or the end of a neighbour: see
+ *   a look         when this process has come, and some time after a knock or the end of a neighbour: see
  *                  neighbour.c
  *   heard          some time before that look: from then on who comes is to knock again
  *   the door       a process to watch has come, or the end; or another process knocks
@@ -94,8 +94,6 @@
  * the first half of it others see that they need not knock, and have the second half for their names. That begins
  * when they see it no more, however late the thread is by then.
  * After the end of a neighbour: not for each of many that end.
- * This process itself comes as if somebody had knocked: of many that come together none knocks at those who have been
- * there for less than HEARD_MS. It looks and knocks at once all the same: should it die now, it has been heard.
  */
 #define HEARD_MS 50
 #define LOOK_MS 50
@@ -420,14 +418,12 @@ static void ring(struct sc_bell *bell)
 	sc_wake(bell->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
-/* There are names of this process: it takes part, and shows that it will look. */
+/* There are names of this process: it takes part. */
 static void come_locked(void)
 {
 	sc_neighbours_want(true);
 	daemon_came = true;
 	daemon_gathered = now_ms();
-	daemon_door.heard = true;
-	show_door_locked();
 }
 
 void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
@@ -764,7 +760,7 @@ static bool look_around(bool tick)
 		repair_locked();
 	if (daemon_came) {
 		due_in(&daemon_look, 0);
-		daemon_knocks = knocked = true;
+		daemon_knocks = true;
 	}
 	daemon_came = false;
 	pthread_mutex_unlock(&daemon_mutex);
@@ -902,6 +898,7 @@ static int start_locked(void)
 	daemon_state = STATE_RUNS;
 	daemon_gathers = 0;
 	daemon_came = false;
+	show_door_locked();
 	if (!sc_list_empty(&daemon_bells))
 		come_locked();
 	err = -SC_FAIL("daemon.thread");
