@@ -544,12 +544,10 @@ static nfds_t arrange_locked(void)
 	return count;
 }
 
-static int64_t next_due_locked(void)
+static int timeout_locked(void)
 {
-	int64_t now = now_ms(), until = daemon_tick;
+	int64_t now = now_ms(), until = daemon_came ? now : daemon_tick;
 
-	if (daemon_came)
-		return now;
 	if (daemon_scan && daemon_scan < until)
 		until = daemon_scan;
 	if (daemon_gathers && daemon_gathers < until)
@@ -564,15 +562,8 @@ static int64_t next_due_locked(void)
 		until = daemon_knock;
 	if (daemon_locks && now + LOCK_MS < until)
 		until = now + LOCK_MS;
-	return until;
-}
-
-static int timeout_locked(void)
-{
-	int64_t now = now_ms();
-
-	daemon_sleeps = next_due_locked();
-	return daemon_sleeps <= now ? 0 : (int)(daemon_sleeps - now);
+	daemon_sleeps = until;
+	return until <= now ? 0 : (int)(until - now);
 }
 
 static bool has_event(const struct sc_daemon_process *process)

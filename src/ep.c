@@ -347,7 +347,7 @@ int sc_ep_poll(struct sc_ep *ep)
 	if (__builtin_expect(sc_bell_has_rung(&ep->bell), 0))
 		done += sc_peers_hear(ep);
 	if (__builtin_expect(sc_peers_changed(ep), 0))
-		done += sc_peers_review_changes(ep);
+		done += sc_peers_review(ep, false);
 	if (__builtin_expect(ep->due, 0) && !sc_list_empty(&ep->unanswered))
 		done += sc_peers_ask(ep);
 	done += sc_rx_poll(ep);

@@ -651,7 +651,7 @@ int sc_peer_reach(struct sc_peer *peer)
 	if (peer->link == SC_LINK_UP) {
 		if (!sc_peer_has_closed(peer))
 			return 0;
-		(void)sc_peers_review(peer->ep);
+		(void)sc_peers_review(peer->ep, true);
 		if (peer->link == SC_LINK_UP) {
 			sc_ep_begin(peer->ep);
 			return -EAGAIN; /* first what it has written */
@@ -887,7 +887,7 @@ void sc_peer_ended(struct sc_peer *peer)
 {
 	bool dead = sc_peer_is_dead(peer);
 
-	sc_peers_review(peer->ep); /* has it departed, or come and written? */
+	sc_peers_review(peer->ep, true); /* has it departed, or come and written? */
 	if (!is_watched(peer))
 		return;
 	if (dead)
@@ -1279,8 +1279,7 @@ int sc_peers_ask(struct sc_ep *ep)
 	return review_link(peer); /* it may have closed, too, without ever having heard of us */
 }
 
-/* What has come and changed since the last look; `all`: whatever the count says. */
-static int review(struct sc_ep *ep, bool all)
+int sc_peers_review(struct sc_ep *ep, bool all)
 {
 	/* P2' acquire: pairs with P2 in bump(); first, so that a later change is seen next time */
 	uint32_t now = sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership);
@@ -1294,14 +1293,4 @@ static int review(struct sc_ep *ep, bool all)
 	sc_list_for (entry, &ep->peers)
 		changes += review_link(sc_list_entry(entry, struct sc_peer, all));
 	return changes;
-}
-
-int sc_peers_review(struct sc_ep *ep)
-{
-	return review(ep, true);
-}
-
-int sc_peers_review_changes(struct sc_ep *ep)
-{
-	return review(ep, false);
 }

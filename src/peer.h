@@ -76,11 +76,10 @@ static inline bool sc_peer_may_copy(struct sc_peer *peer)
 }
 
 /*
- * Look at who has come, answered and gone. Returns the number of changes found. The second one is for when the
- * membership count has changed: by that it knows what there is to look at.
+ * Look at who has come, answered and gone; `all`: also at what the membership count does not say to have changed. Returns
+ * the number of changes found.
  */
-int sc_peers_review(struct sc_ep *ep);
-int sc_peers_review_changes(struct sc_ep *ep);
+int sc_peers_review(struct sc_ep *ep, bool all);
 
 /*
  * Has the process of an attached peer died? Its life lock is free, and nothing else says that it lives: after

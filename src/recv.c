@@ -71,7 +71,7 @@ static struct sc_rx_msg *look(struct sc_ep *ep, const struct sc_recv *recv)
 	ep->polls++;
 	sc_peers_give_back(ep, SC_HOLD_POLLS);
 	if (sc_peers_changed(ep))
-		sc_peers_review(ep);
+		sc_peers_review(ep, true);
 	sc_deliver_progress(ep);
 	sc_tx_progress(ep);
 	sc_rma_progress(ep);

@@ -354,7 +354,7 @@ static int wait_for_peers(struct watch *watch)
 	struct sc_ep *ep = watch->ep;
 
 	if (sc_peers_changed(ep))
-		sc_peers_review(ep);
+		sc_peers_review(ep, true);
 	/* still: one could not be let in just now, or comes at this moment */
 	return sc_peers_changed(ep) ? wait_for_all(watch) : wait_for_accepted(watch);
 }

@@ -1245,7 +1245,7 @@ static void child_takes(struct child *self, void *arg)
 	CHILD_CHECK(!end_send(&end, end.peer, from, SIZE, 0, 0));
 	while (sc_list_empty(&end.ep->sharing)) {
 		if (sc_peers_changed(end.ep))
-			sc_peers_review(end.ep);
+			sc_peers_review(end.ep, true);
 		sc_rx_poll(end.ep);
 	}
 	op = sc_list_entry(end.ep->sharing.next, struct sc_tx_op, pushing);
@@ -1263,7 +1263,7 @@ static void receive_from_taker(struct end *end, struct child *child)
 	/* it takes its chunk as long as the receiver does not come back for another */
 	while (sc_list_empty(&end->ep->pulling)) {
 		if (sc_peers_changed(end->ep))
-			sc_peers_review(end->ep);
+			sc_peers_review(end->ep, true);
 		sc_rx_poll(end->ep);
 	}
 	assert_int_equal(read(child->up, child->line, sizeof(child->line)), sizeof(child->line));

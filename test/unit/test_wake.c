@@ -352,7 +352,7 @@ static void test_rings(void **state)
 	last = last_of(many);
 	assert_non_null(last);
 	end_close(last);
-	assert_int_equal(sc_peers_review(many[0].ep), 1);
+	assert_int_equal(sc_peers_review(many[0].ep, true), 1);
 	check_busy(&many[0]);
 	for (int i = 0; i < MANY; i++)
 		end_close(&many[i]);
