@@ -14,8 +14,7 @@
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us; and once
  *                  when this process has begun, for names of the dead whose pid somebody has by now
  *   calibration    once, unless it is there: see calibration.c
- *   a look         when this process has come, and some time after a knock or the end of a neighbour: see
- *                  neighbour.c
+ *   a look         some time after this process has come, a knock, or the end of a neighbour: see neighbour.c
  *   heard          some time before that look: from then on who comes is to knock again
  *   the door       a process to watch has come, or the end; or another process knocks
  *   gathered       some time after such a process has come: pidfds of it and of others that have come meanwhile. Whoever
@@ -92,11 +91,13 @@
 /*
  * After a knock: later than the knocking newcomer has its name, and not for each of many that come at a time: for
  * the first half of it others see that they need not knock, and have the second half for their names. That begins
- * when they see it no more, however late the thread is by then.
+ * when they see it no more, however late the thread is by then. (Full milliseconds of now_ms(): hence one more.)
  * After the end of a neighbour: not for each of many that end.
+ * This process itself comes as if somebody had knocked: of many that come together none has to knock, nor looks before
+ * it has connected to the others.
  */
 #define HEARD_MS 50
-#define LOOK_MS 50
+#define LOOK_MS (SC_NEIGHBOURS_LOOK_MS + 1)
 #define LOOK_SOON_MS 10
 
 /*
@@ -110,7 +111,7 @@
 /*
  * What is the machine's is measured when a process has lasted for so long, not while it begins: with all of a job
  * that begin together not at the same time, so that the first one does it and the others find it. Names of the dead
- * whose pid somebody has by now, see sc_neighbours_knock(), are looked for later still.
+ * whose pid somebody has by now, see sc_neighbours_come(), are looked for later still.
  */
 #define CALIBRATE_MS 200
 #define SETTLED_MS 1200
@@ -161,8 +162,7 @@ static struct sc_door daemon_door = SC_DOOR_NONE;
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
 static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_look;		 /* likewise, for neighbours, */
-static bool daemon_knocks;		 /* which is to knock at them */
+static int64_t daemon_look;		 /* likewise, for neighbours */
 static int64_t daemon_calibration;	 /* likewise */
 static int64_t daemon_heard;		 /* likewise: others are to knock again */
 static int64_t daemon_knock;		 /* likewise, a look for who has knocked, or has seen that he need not */
@@ -714,10 +714,7 @@ static bool look_is_due(void)
 /* Who is new, and has anybody died? */
 static void look(void)
 {
-	bool knocks = daemon_knocks;
-
-	daemon_knocks = false;
-	if (!sc_neighbours_look(knocks))
+	if (!sc_neighbours_look())
 		return;
 	daemon_scans = 2;
 	daemon_scan = now_ms();
@@ -728,7 +725,7 @@ static void scan(void)
 {
 	sc_seg_forget_found(); /* it may be of the dead */
 	(void)sc_reap_scan();
-	(void)sc_neighbours_look(false);
+	(void)sc_neighbours_look();
 	ring_all(); /* claims of the dead */
 	daemon_scans -= daemon_scans > 0;
 	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
@@ -749,10 +746,7 @@ static bool look_around(bool tick)
 		close_door_locked();
 	if (on && tick)
 		repair_locked();
-	if (daemon_came) {
-		due_in(&daemon_look, 0);
-		daemon_knocks = true;
-	}
+	knocked |= daemon_came;
 	daemon_came = false;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)
@@ -846,7 +840,6 @@ static void *run(void *unused)
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
 	daemon_look = daemon_heard = daemon_knock = 0;
-	daemon_knocks = false;
 	begun = now_ms() + (int64_t)(sc_host_self() % SPREAD_MS);
 	daemon_scan = daemon_scans_ticks ? begun + SETTLED_MS : 0;
 	daemon_calibration = daemon_calibrates ? begun + CALIBRATE_MS : 0;

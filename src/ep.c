@@ -173,6 +173,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 {
 	struct sc_ep *ep = calloc(1, sizeof(*ep));
 	bool first = sc_bell_is_first();
+	int64_t came;
 	int ret = -ENOMEM;
 
 	if (!ep)
@@ -201,7 +202,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ret = rxq_join(ep, attr);
 	if (ret)
 		goto no_rxq;
-	if (first && sc_neighbours_knock())
+	came = sc_clock_ns();
+	if (first && sc_neighbours_come())
 		(void)sc_reap_scan();
 	ep->barrier = sc_wake_join(); /* before there are threads: then it is cheap */
 	ret = segment_create(ep, attr);
@@ -229,8 +231,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ep->watch_mask = (ep->alone ? WATCH_POLLS : WATCH_POLLS_DAEMON) - 1;
 	if (first && !ep->config.daemon)
 		(void)sc_reap_scan(); /* the thread would, later */
-	if (first && ep->alone)
-		(void)sc_neighbours_knock();
+	if (first)
+		sc_neighbours_named(came);
 	*created = ep;
 	return 0;
 

@@ -11,11 +11,11 @@
  * of their connections: a look at 64 names where 64 processes begin together, an open file and a knock for each, and 64
  * threads that wake for each end.
  *
- * He who comes looks through the names in /dev/shm, takes the next ones, and knocks at the doors (door.c) of those that
- * he comes next to, so that they look, too. Of two who come at the same time, the one that looks and knocks last finds
- * the name and the door of the other:
+ * He who comes knocks at the doors (door.c) of those that he comes next to, before he has a name, and they look through
+ * the names in /dev/shm a while later. He himself looks as late as they do. Of two who come at the same time the one
+ * that comes last looks when both have their names:
  *
- *	he who comes	knock -> segment gets its name -> door shown -> a look of one's own, and knocks with it
+ *	he who comes	knock -> segment gets its name -> door shown -> as who has heard a knock
  *	who is there	heard a knock -> a while later (daemon.c) a look; each end of a neighbour: a look
  *
  * Before he has a name he also has removed what the dead have left, if there is a name whose pid nobody has. What is
@@ -23,13 +23,12 @@
  *
  * Of many who come at a time only the first has to knock: he who is there shows in his presence that he has
  * heard (SC_ABI_DOOR_HEARD), and takes that back a while before he looks. So whoever finds it there is looked
- * for as if he had knocked.
+ * for as if he had knocked. So does who comes: of a job that begins together few write to another's door.
  *
- * The first knock is for the case that he dies between name and second knock: then he is found by the look
- * that follows a while after the first one, and a look finds the dead as well. The look, and with it the second
- * knock, is the thread's, so that nobody waits for it; without a thread there is no look. Who is stopped there for
- * longer, and then dies, is found by the next look of one that he comes next to, at last by that of every 30 seconds. He
- * may die in the middle of knocking: the same.
+ * Should he die once he has his name, the look finds it: a look finds the dead as well. Who gets his name so late that
+ * it may have come first (SC_NEIGHBOURS_LOOK_MS) knocks again; who is stopped for so long before his name, and dies
+ * between it and that second knock, is found by the next look of one that he comes next to, at last by that of every
+ * 30 seconds. He may die in the middle of knocking: the same. Without a thread there is no look of one's own.
  *
  * Not watched are processes whose pid is not visible from here, in another pid namespace; not knocked at are
  * those without thread, and those whose descriptors may not be looked at. They and we find each other's dead
@@ -47,7 +46,7 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
-#include <shmcma/abi.h>
+#include <shmcma/core.h>
 #include "addr.h"
 #include "door.h"
 #include "host.h"
@@ -216,7 +215,7 @@ static bool has_ended(const struct names *names)
 	return false;
 }
 
-bool sc_neighbours_knock(void)
+bool sc_neighbours_come(void)
 {
 	struct names names;
 	bool ended;
@@ -226,6 +225,17 @@ bool sc_neighbours_knock(void)
 	ended = has_ended(&names);
 	free(names.names);
 	return ended;
+}
+
+void sc_neighbours_named(int64_t came)
+{
+	struct names names;
+
+	if (sc_clock_ns() - came < SC_NEIGHBOURS_LOOK_MS * INT64_C(1000000))
+		return;
+	(void)list_names(&names);
+	knock_at_names(&names);
+	free(names.names);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -273,7 +283,7 @@ static bool watch_names(const struct names *names, uint32_t look)
 	return dead;
 }
 
-bool sc_neighbours_look(bool knocks)
+bool sc_neighbours_look(void)
 {
 	static uint32_t number;
 	struct names names;
@@ -281,8 +291,6 @@ bool sc_neighbours_look(bool knocks)
 
 	number++;
 	dead = watch_names(&names, number);
-	if (knocks)
-		knock_at_names(&names);
 	if (whole)
 		sc_neighbours_sweep(number);
 	free(names.names);

@@ -6,18 +6,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Who has been knocked at, or shows that he need not be, looks so much later, or later still. */
+#define SC_NEIGHBOURS_LOOK_MS 50
+
 /*
- * Knock at the doors of those processes of this user that are to watch this one, which has come. To be called before it
- * gets its first name, and, if its thread does not look and knock, after it has that. True: there is a name whose pid
- * nobody has, so what the dead have left is to be removed. Any thread.
+ * This process comes. Before it gets its first name: knock at the doors of those processes of this user that are to
+ * watch it. True: there is a name whose pid nobody has, so what the dead have left is to be removed. Any thread.
  */
-bool sc_neighbours_knock(void);
+bool sc_neighbours_come(void);
+
+/*
+ * It has its name, and shows its door if it has one. Knock again if those who look by now may not have seen the name;
+ * `came`: sc_clock_ns() before sc_neighbours_come(). Any thread.
+ */
+void sc_neighbours_named(int64_t came);
 
 /*
  * Look through the names for neighbours that are not watched yet, and have them watched; forget those who are
- * not there any more. `knocks`: likewise, once this process has a name and shows its door. True: there is a
- * name that seems to be a dead process's. One thread at a time.
+ * not there any more. True: there is a name that seems to be a dead process's. One thread at a time.
  */
-bool sc_neighbours_look(bool knocks);
+bool sc_neighbours_look(void);
 
 #endif

@@ -45,6 +45,7 @@ enum {
 	SERVED = 1 << 7,   /* side 0 has a service name */
 	FIRST_0 = 1 << 8,  /* side 0 closes first, and the other sees it go; else both at once */
 	FIRST_1 = 1 << 9,
+	APART = 1 << 10, /* side 1 comes when side 0 does not show any more that it will look */
 };
 
 struct message {
@@ -406,11 +407,18 @@ static int ep_open(struct side *side, const char *service, struct sc_ep **ep)
 	return sc_ep_create(&attr, ep);
 }
 
+static bool shows_heard(const struct side *side)
+{
+	return sc_load_acquire_32(&sc_seg_presence(side->ep->seg)->door) & SC_ABI_DOOR_HEARD;
+}
+
 /* A side that cannot even begin says so and is done with. */
 static bool side_open(struct side *side)
 {
 	int ret;
 
+	if (side->protocol->flags & APART && side->index)
+		(void)wait_stage(side, 1);
 	at(side, "open");
 	side->fds = count_fds();
 	if (sc_cq_init(&side->tx, 256) || sc_cq_init(&side->rx, 256))
@@ -425,6 +433,8 @@ static bool side_open(struct side *side)
 		return false;
 	}
 	memcpy(side->me->address, sc_ep_address(side->ep), SC_ADDR_SIZE);
+	while (side->protocol->flags & APART && !side->index && shows_heard(side))
+		progress(side);
 	go_on(side, 1);
 	return true;
 }
@@ -1692,7 +1702,7 @@ static const struct protocol protocols[] = {
 	  { 0 } },
 	{ "service",
 	  { "holder", "client" },
-	  SERVED,
+	  SERVED | APART,
 	  { work_receiver, work_client },
 	  inline_messages,
 	  { 0 } },

@@ -13,6 +13,8 @@
 
 #include <dirent.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -271,7 +273,7 @@ static void dies_named(struct child *self, void *arg)
 	struct sc_seg *seg;
 
 	(void)arg;
-	sc_neighbours_knock();
+	(void)sc_neighbours_come();
 	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
 	child_tell(self, seg->header.address);
 	raise(SIGKILL);
@@ -361,6 +363,22 @@ static void test_heard(void **state)
 		}
 	}
 	end_close(&end);
+}
+
+/* Who comes shows it as if somebody had knocked: for a while only, so it may be over when this one comes to look. */
+static void test_comes_heard(void **state)
+{
+	bool heard = false;
+
+	(void)state;
+	for (int i = 0; i < 100 && !heard; i++) {
+		struct end end;
+
+		open_survivor(&end);
+		heard = shows_heard(sc_seg_presence(end.ep->seg));
+		end_close(&end);
+	}
+	assert_true(heard);
 }
 
 /* ---- survivors that cannot ------------------------------------------------------------------- */
@@ -781,7 +799,7 @@ enum fake { FAKE_NONE, FAKE_SHORT, FAKE_MAGIC, FAKE_LAYOUT, FAKE_HEARD, FAKES };
 
 /*
  * A file that is named like an endpoint's, with its life lock held, which says where a door is. Its owner
- * tells what it is told: the door has been knocked at, or not.
+ * tells, when it is asked to, how often somebody has knocked.
  */
 static void fake_file(struct child *self, void *arg)
 {
@@ -790,9 +808,9 @@ static void fake_file(struct child *self, void *arg)
 	struct sc_abi_header header = { .magic = SC_ABI_MAGIC, .layout = SC_ABI_LAYOUT };
 	struct sc_abi_presence *presence = (void *)(bytes + SC_ABI_PRESENCE);
 	struct sc_addr parts = { .pid = (uint32_t)getpid() };
-	char path[SC_OWN_PATH_MAX], name[SC_ADDR_NAME_MAX];
+	char path[SC_OWN_PATH_MAX], name[SC_ADDR_NAME_MAX], knocks[16], line[CHILD_LINE];
 	struct sc_door door;
-	bool knocked;
+	ssize_t count;
 	int fd;
 
 	sc_addr_file(&parts, name);
@@ -808,8 +826,9 @@ static void fake_file(struct child *self, void *arg)
 	CHILD_CHECK(write(fd, bytes, sizeof(bytes) - (fake == FAKE_SHORT)) > 0);
 	child_tell(self, "there");
 	child_wait(self);
-	CHILD_CHECK(sc_door_hear(&door, &knocked));
-	child_tell(self, knocked ? "knocked" : "silent");
+	count = read(door.ends[0], knocks, sizeof(knocks));
+	snprintf(line, sizeof(line), "%zd", count < 0 && errno == EAGAIN ? 0 : count);
+	child_tell(self, line);
 	CHILD_CHECK(!unlink(path));
 }
 
@@ -824,7 +843,7 @@ static void look_at_service(struct child *self, void *arg)
 	child_on_its_own();
 	snprintf(name, sizeof(name), path, (unsigned)geteuid());
 	CHILD_CHECK(!close(open(name, O_CREAT | O_RDWR, 0600)));
-	assert_true(!sc_neighbours_look(false) || !alone);
+	assert_true(!sc_neighbours_look() || !alone);
 	CHILD_CHECK(!unlink(name));
 }
 
@@ -837,6 +856,15 @@ static void test_service(void **state)
 	assert_int_equal(child_reap(&child), 0);
 }
 
+/* `knocks`: so many it has heard. */
+static void end_fake(struct child *fake, const char *knocks)
+{
+	assert_int_equal(send(fake->down, "", 1, 0), 1);
+	assert_int_equal(read(fake->up, fake->line, CHILD_LINE), CHILD_LINE);
+	assert_string_equal(fake->line, knocks);
+	assert_int_equal(child_reap(fake), 0);
+}
+
 /* Who is knocked at has a file that we can read, and has not just been. */
 static void test_knock_at_fakes(void **state)
 {
@@ -845,47 +873,59 @@ static void test_knock_at_fakes(void **state)
 		struct child child;
 
 		assert_true(child_start(&child, fake_file, &fake));
-		sc_neighbours_knock();
-		assert_int_equal(send(child.down, "", 1, 0), 1);
-		assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
-		assert_string_equal(child.line, fake ? "silent" : "knocked");
-		assert_int_equal(child_reap(&child), 0);
+		(void)sc_neighbours_come();
+		end_fake(&child, fake ? "0" : "1");
 	}
 }
 
-/* What the thread of one who comes does: it looks, and knocks at whom it finds. By itself, or as it is told to. */
-static void come_by_thread(struct child *self, void *arg)
+/* It looks, and knocks at nobody. */
+static void look_only(struct child *self, void *arg)
 {
-	struct sc_config config;
-	struct sc_bell bell;
-	struct sc_seg *seg;
+	(void)self, (void)arg;
+	child_on_its_own();
+	sc_neighbours_want(true);
+	(void)sc_neighbours_look();
+	assert_int_equal(count_pidfds(getpid()), 1);
+}
+
+static int64_t step_ns = -1; /* not negative: of a clock that goes on by that whenever it is read */
+
+int clock_gettime(clockid_t id, struct timespec *now)
+{
+	static int64_t ns = 1;
+
+	if (step_ns < 0)
+		return (int)syscall(SYS_clock_gettime, id, now);
+	ns += step_ns;
+	*now = (struct timespec){ .tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000 };
+	return 0;
+}
+
+/* `arg`: what passes from one look at the clock to the next, ns. */
+static void come_late(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
 
 	(void)self;
 	child_on_its_own();
-	sc_neighbours_want(true);
-	if (arg) {
-		(void)sc_neighbours_look(false);
-		(void)sc_neighbours_look(*(bool *)arg); /* also at those that it knows */
-		return;
-	}
-	sc_config_init(&config);
-	config.scan = config.calibrate = false;
-	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
-	CHILD_CHECK(sc_daemon_start(&config));
-	sc_bell_open(&bell, seg);
-	await_pidfds(getpid(), 1);
-	sc_bell_close(&bell);
+	attr.config.daemon = false;
+	step_ns = *(const int64_t *)arg;
+	assert_int_equal(sc_ep_create(&attr, &ep), 0);
+	step_ns = -1;
+	sc_ep_destroy(ep);
 	sc_process_fini();
-	sc_seg_destroy(seg);
 }
 
-static void test_knock_of_thread(void **state)
+/* Who comes knocks before he has his name, and once more if he is late with it. */
+static void test_knocks(void **state)
 {
-	static bool looks = false, knocks = true;
+	static int64_t on_time = 0, late = SC_NEIGHBOURS_LOOK_MS * INT64_C(1000000);
 	static const struct {
-		bool *told;
-		const char *heard;
-	} cases[] = { { &looks, "silent" }, { &knocks, "knocked" }, { NULL, "knocked" } };
+		void (*comes)(struct child *self, void *arg);
+		void *arg;
+		const char *knocks;
+	} cases[] = { { look_only, NULL, "0" }, { come_late, &on_time, "1" }, { come_late, &late, "2" } };
 	enum fake fake = FAKE_NONE;
 
 	(void)state;
@@ -895,45 +935,36 @@ static void test_knock_of_thread(void **state)
 		struct child child;
 
 		assert_true(child_start(&child, fake_file, &fake));
-		assert_int_equal(child_run(come_by_thread, cases[i].told), 0);
-		assert_int_equal(send(child.down, "", 1, 0), 1);
-		assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
-		assert_string_equal(child.line, cases[i].heard);
-		assert_int_equal(child_reap(&child), 0);
+		assert_int_equal(child_run(cases[i].comes, cases[i].arg), 0);
+		end_fake(&child, cases[i].knocks);
 	}
 }
 
 /* What cannot be read is not knocked at; who cannot be asked about is neither dead nor watched. */
 static void fail_to_look(struct child *self, void *arg)
 {
-	char line[CHILD_LINE];
-	struct child *fake = arg;
-
-	(void)self;
+	(void)self, (void)arg;
 	child_on_its_own();
 	core_failing("host.dir", EACCES); /* a child has yet to find out who it is */
-	assert_false(sc_neighbours_look(false));
+	assert_false(sc_neighbours_look());
 	core_failing("neighbour.presence", EIO);
-	sc_neighbours_knock();
+	(void)sc_neighbours_come();
 	sc_neighbours_want(true);
 	core_failing("live.check", ENOLCK);
-	assert_false(sc_neighbours_look(false));
+	assert_false(sc_neighbours_look());
 	assert_int_equal(count_pidfds(getpid()), 0);
 	core_failing_after("live.check", ENOLCK, 1); /* as if it ended while it is looked at */
-	assert_true(sc_neighbours_look(false) || !alone);
+	assert_true(sc_neighbours_look() || !alone);
 	assert_int_equal(count_pidfds(getpid()), 0);
 	core_failing(NULL, 0);
-	(void)sc_neighbours_look(false);
+	(void)sc_neighbours_look();
 	if (alone)
 		assert_int_equal(count_pidfds(getpid()), 1);
 	core_failing("reap.scan", EMFILE);
-	assert_false(sc_neighbours_look(false)); /* and nobody is forgotten */
+	assert_false(sc_neighbours_look()); /* and nobody is forgotten */
 	if (alone)
 		assert_int_equal(count_pidfds(getpid()), 1);
 	core_failing(NULL, 0);
-	assert_int_equal(send(fake->down, "", 1, 0), 1);
-	assert_int_equal(read(fake->up, line, CHILD_LINE), CHILD_LINE);
-	assert_string_equal(line, "silent");
 }
 
 static void test_calls_fail(void **state)
@@ -945,8 +976,8 @@ static void test_calls_fail(void **state)
 	if (!core_failing(NULL, 0))
 		skip();
 	assert_true(child_start(&child, fake_file, &fake));
-	assert_int_equal(child_run(fail_to_look, &child), 0);
-	assert_int_equal(child_reap(&child), 0);
+	assert_int_equal(child_run(fail_to_look, NULL), 0);
+	end_fake(&child, "0");
 }
 
 /* ---- what was left before -------------------------------------------------------------------- */
@@ -994,7 +1025,7 @@ int main(void)
 		cmocka_unit_test_setup(test_table_full, pair_setup),
 		cmocka_unit_test_setup(test_forgets, pair_setup),
 		cmocka_unit_test_setup(test_knock_at_fakes, pair_setup),
-		cmocka_unit_test_setup(test_knock_of_thread, pair_setup),
+		cmocka_unit_test_setup(test_knocks, pair_setup),
 		cmocka_unit_test_setup(test_calls_fail, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
 		cmocka_unit_test_setup(test_one_by_one, pair_setup),
@@ -1002,6 +1033,7 @@ int main(void)
 		cmocka_unit_test_setup(test_dies_named, pair_setup),
 		cmocka_unit_test_setup(test_next_newcomer, pair_setup),
 		cmocka_unit_test_setup(test_heard, pair_setup),
+		cmocka_unit_test_setup(test_comes_heard, pair_setup),
 		cmocka_unit_test_setup(test_stopped, pair_setup),
 		cmocka_unit_test_setup(test_network, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),
