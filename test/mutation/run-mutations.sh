@@ -10,7 +10,7 @@
 # Prints "PASS ..." or "FAIL ..." for each, and last "N mutants, N caught". Exit: 0, 1, or 77 (skipped).
 #
 #   CC               tried before cc
-#   JOBS             mutants at a time, 2
+#   JOBS             mutants at a time, 3: some sleep
 #   SHMCMA_NO_SKIP   if set, a missing program is a failure
 
 set -u
@@ -19,7 +19,7 @@ LIMIT=100
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
 top=$(cd "$here/../.." && pwd) || exit 99
 cc=${CC:-cc}
-jobs=${JOBS:-2}
+jobs=${JOBS:-3}
 flags="-std=c11 -D_GNU_SOURCE=1 -O0 -w -DSC_FAULT_INJECTION -I$top/include"
 
 for program in perl timeout "${cc%% *}"; do
@@ -114,7 +114,7 @@ sound()
 	rm -rf "$dir"
 }
 
-# Two at a time: every job takes each jobs-th line of the list from its own on.
+# Some at a time: every job takes each jobs-th line of the list from its own on.
 share()
 {
 	awk -v n="$jobs" -v k="$1" 'NR % n == k' "$work/$2"

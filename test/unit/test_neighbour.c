@@ -523,7 +523,7 @@ static void await_watched(const struct child *crowd, int count)
 {
 	for (int i = 0; i < count; i++)
 		for (int naps = 0; count_watchers(crowd, count, crowd[i].pid) != SC_NEIGHBOURS; naps++) {
-			assert_true(naps < 20000);
+			assert_true(naps < 4000);
 			nap();
 		}
 }
