@@ -53,6 +53,18 @@ struct child {
 		}                                                                                         \
 	} while (0)
 
+/* What a child ends with that cannot do here what it is to do. */
+#define CHILD_SKIPS 77
+
+/* The test is what a child has done, whose status as of waitpid(2) this is: it may have to be skipped. */
+#define CHILD_ASSERT(status)                                                                              \
+	do {                                                                                              \
+		int status_ = (status);                                                                   \
+		if (WIFEXITED(status_) && WEXITSTATUS(status_) == CHILD_SKIPS)                            \
+			skip();                                                                           \
+		assert_int_equal(status_, 0);                                                             \
+	} while (0)
+
 typedef void child_body(struct child *self, void *arg);
 
 static inline void child_tell(struct child *self, const char *line)

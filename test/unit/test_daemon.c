@@ -22,6 +22,8 @@
 #include <cmocka.h>
 
 #include "core_pair.h"
+#include "pidfds.h"
+#include "thread.h"
 #include "addr.h"
 #include "door.h"
 #include "host.h"
@@ -46,118 +48,13 @@ static void await_unnamed(const char *address)
 		nap();
 }
 
-/* How many descriptors of this process are pidfds, of that process, 0: of any. */
-static int count_pidfds_of(pid_t pid)
-{
-	DIR *dir = opendir("/proc/self/fdinfo");
-	struct dirent *entry;
-	int count = 0;
-
-	assert_non_null(dir);
-	while ((entry = readdir(dir))) {
-		char path[300], line[64];
-		FILE *file;
-		int of;
-
-		snprintf(path, sizeof(path), "/proc/self/fdinfo/%s", entry->d_name);
-		file = fopen(path, "re");
-		while (file && fgets(line, sizeof(line), file))
-			count += sscanf(line, "Pid: %d", &of) == 1 && (!pid || of == pid);
-		if (file)
-			fclose(file);
-	}
-	closedir(dir);
-	return count;
-}
-
-static int count_pidfds(void)
-{
-	return count_pidfds_of(0);
-}
-
-/* Some time after a process has come. */
-static void await_pidfds(int count)
-{
-	while (count_pidfds() != count)
-		nap();
-}
-
-/* Threads of this process that have the name of ours, and the number of the last of them. */
-static int find_threads(char tid[static 300])
-{
-	DIR *dir = opendir("/proc/self/task");
-	struct dirent *entry;
-	int count = 0;
-
-	assert_non_null(dir);
-	while ((entry = readdir(dir))) {
-		char path[300], text[64] = "";
-		FILE *file;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-		file = fopen(path, "re");
-		if (!file)
-			continue;
-		if (fgets(text, sizeof(text), file) && !strcmp(text, "shmcma-daemon\n")) {
-			snprintf(tid, 300, "%s", entry->d_name);
-			count++;
-		}
-		fclose(file);
-	}
-	closedir(dir);
-	return count;
-}
-
 /* It gives itself its name. */
 static void await_threads(int count)
 {
 	char tid[300];
 
-	while (find_threads(tid) != count)
+	while (thread_find(tid) != count)
 		nap();
-}
-
-static uint64_t memory_at(uint64_t address)
-{
-	int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-	uint64_t word = 0;
-
-	assert_return_code(fd, errno);
-	(void)!pread(fd, &word, sizeof(word), (off_t)address); /* of one that has gone meanwhile: 0 */
-	close(fd);
-	return word;
-}
-
-/* What our thread is in, see proc(5): "running", or its system call and arguments. */
-static void read_syscall(char text[static 256])
-{
-	char tid[300], path[400];
-	FILE *file;
-
-	assert_int_equal(find_threads(tid), 1);
-	snprintf(path, sizeof(path), "/proc/self/task/%s/syscall", tid);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	assert_non_null(fgets(text, 256, file));
-	fclose(file);
-}
-
-/* Is our thread asleep until its tick? All else that it waits for by itself in these tests is within a second. */
-static bool sleeps_to_its_tick(void)
-{
-	char text[256], later[256];
-	unsigned long call = 0, timeout = 0;
-
-	read_syscall(text);
-	(void)sscanf(text, "%lu %*x %*x %lx", &call, &timeout);
-#ifdef SYS_poll
-	if (call == SYS_poll)
-		return timeout > 1000;
-#endif
-	if (call != SYS_ppoll || memory_at(timeout) <= 1) /* tv_sec */
-		return false;
-	read_syscall(later); /* it was its time if it still sleeps */
-	return !strcmp(text, later);
 }
 
 /* ---- a process with an endpoint -------------------------------------------------------------- */
@@ -241,13 +138,13 @@ static void test_death(void **state)
 	peer = meet(&end, &child, live);
 	await_threads(1);
 	assert_true(peer->watch.process);
-	await_pidfds(1);
+	pidfds_await(0, 1);
 	assert_int_equal(end_send(&end, peer, from, sizeof(from), 7, SC_SEND_DELIVERY), 0);
 	child_kill(&child);
 	await_unnamed(child.line);
 	assert_true(sc_watch_has_ended(&peer->watch));
 	assert_true(sc_bell_has_rung(&end.ep->bell));
-	assert_int_equal(count_pidfds(), 0);
+	assert_int_equal(pidfds_count(0, 0), 0);
 	sc_ep_poll(end.ep);
 	sc_ep_poll(end.ep);
 	assert_false(sc_bell_has_rung(&end.ep->bell));
@@ -331,13 +228,13 @@ static void test_one_pidfd(void **state)
 		peers[2 * i] = connect_to(&ends[i], child.line);
 		peers[2 * i + 1] = connect_to(&ends[i], second);
 	}
-	await_pidfds(1);
+	pidfds_await(0, 1);
 	assert_true(child_start(&other, live, NULL));
 	connect_to(&ends[0], other.line);
-	await_pidfds(2);
+	pidfds_await(0, 2);
 	end_close(&ends[0]); /* of the other one it is, at the latest soon, a neighbour's */
 	assert_int_equal(child_end(&other), 0);
-	while (count_pidfds() != 1)
+	while (pidfds_count(0, 0) != 1)
 		nap();
 	child_kill(&child);
 	await_unnamed(child.line);
@@ -345,7 +242,7 @@ static void test_one_pidfd(void **state)
 	await_loss(&ends[1], peers[2]);
 	await_loss(&ends[1], peers[3]);
 	end_close(&ends[1]);
-	assert_int_equal(count_pidfds(), 0);
+	assert_int_equal(pidfds_count(0, 0), 0);
 }
 
 /* A job is killed of which we know one process. */
@@ -381,16 +278,16 @@ static void test_gathered(void **state)
 		assert_true(child_start(&job[i], live, NULL));
 	attr.config.scan = attr.config.calibrate = false;
 	end_open(&end, &attr);
-	while (count_pidfds() < SC_NEIGHBOURS)
+	while (pidfds_count(0, 0) < SC_NEIGHBOURS)
 		nap();
 	for (int i = 0; i < JOB; i++)
 		kill(job[i].pid, SIGSTOP); /* nobody knocks any more */
-	while (!sleeps_to_its_tick())
+	while (!thread_sleeps_to_its_tick())
 		nap();
 	for (int i = 0; i < JOB; i++) {
 		peers[i] = connect_to(&end, job[i].line);
-		while (i % 4 != 2 && !count_pidfds_of(job[i].pid)) {
-			assert_false(sleeps_to_its_tick() && !count_pidfds_of(job[i].pid));
+		while (i % 4 != 2 && !pidfds_count(0, job[i].pid)) {
+			assert_false(thread_sleeps_to_its_tick() && !pidfds_count(0, job[i].pid));
 			nap();
 		}
 	}
@@ -491,7 +388,7 @@ static void test_leader_ended(void **state)
 	peer = meet(&end, &child, leader_ends);
 	for (int i = 0; i < 1000; i++)
 		assert_false(sc_peer_is_dead(peer));
-	await_pidfds(1);
+	pidfds_await(0, 1);
 	see_leave(&end, peer, &child);
 }
 
@@ -637,7 +534,7 @@ static void few_descriptors(struct child *self, void *arg)
 	end_open(&end, NULL);
 	for (int i = 0; i < JOB; i++)
 		peers[i] = connect_to(&end, job[i].line);
-	await_pidfds(JOB - 2);
+	pidfds_await(0, JOB - 2);
 	child_tell(self, "connected");
 	for (int i = JOB - 1; i >= 0; i--) {
 		await_unnamed(job[i].line);
@@ -676,7 +573,7 @@ static void watch_unseen(struct child *self, void *arg)
 	peer = connect_to(&end, other->line);
 	assert_int_equal(peer->seg->cma_pid, 0);
 	assert_non_null(peer->watch.process);
-	assert_int_equal(count_pidfds(), 0);
+	assert_int_equal(pidfds_count(0, 0), 0);
 	child_tell(self, "connected");
 	await_unnamed(other->line);
 	while (!sc_watch_has_ended(&peer->watch))
@@ -920,7 +817,7 @@ static void settle(struct child *self, void *arg)
 	(void)self, (void)arg;
 	child_on_its_own();
 	if (!child_private_shm("mode=1777"))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	for (int i = 0; i < JOB; i++) {
 		assert_true(child_start(&job[i], live, NULL));
 		far = distance_to(job[i].pid) > distance_to(far->pid) ? &job[i] : far;
@@ -936,13 +833,13 @@ static void settle(struct child *self, void *arg)
 	attr.config.calibrate = false;
 	end_open(&end, &attr);
 	await_threads(1);
-	while (!sleeps_to_its_tick()) /* or until it has settled */
+	while (!thread_sleeps_to_its_tick()) /* or until it has settled */
 		nap();
 	seconds_ahead += SETTLE_SECONDS;
 	knock(end.ep);
 	while (!(sc_load_acquire_32(&sc_seg_presence(end.ep->seg)->door) & SC_ABI_DOOR_HEARD))
 		nap();
-	while (!sleeps_to_its_tick())
+	while (!thread_sleeps_to_its_tick())
 		nap();
 	assert_int_equal(access(path, F_OK), -1);
 	end_close(&end);
@@ -954,12 +851,8 @@ static void settle(struct child *self, void *arg)
 
 static void test_settles(void **state)
 {
-	int status = child_run(settle, NULL);
-
 	(void)state;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(status, 0);
+	CHILD_ASSERT(child_run(settle, NULL));
 }
 
 /* Loses its lock by closing a second descriptor, then has a tick each time that it is told to. */
@@ -1269,7 +1162,7 @@ static void forked(struct child *self, void *arg)
 	(void)self, (void)arg;
 	child_on_its_own();
 	await_threads(0);
-	assert_int_equal(count_pidfds(), 0);
+	assert_int_equal(pidfds_count(0, 0), 0);
 	end_open(&end, NULL);
 	await_threads(1);
 	end_close(&end);
@@ -1296,7 +1189,7 @@ static void test_fork(void **state)
 	assert_int_equal(child_run(forked, NULL), 0);
 	assert_int_equal(child_run(forked_closes, &end), 0);
 	assert_true(core_has_file(sc_ep_address(end.ep)));
-	while (count_pidfds() != 1) /* the child may have been a neighbour, until its end is seen */
+	while (pidfds_count(0, 0) != 1) /* the child may have been a neighbour, until its end is seen */
 		nap();
 	await_threads(1);
 	child_kill(&child);
@@ -1317,7 +1210,7 @@ static void without(struct child *self, void *arg)
 	end_open(&end, &attr);
 	peer = connect_to(&end, other->line);
 	await_threads(0);
-	assert_int_equal(count_pidfds(), 0);
+	assert_int_equal(pidfds_count(0, 0), 0);
 	child_tell(self, "connected");
 	await_loss(&end, peer);
 	assert_int_equal(end.ep->counters.deaths, 1);
@@ -1530,7 +1423,7 @@ static void do_without(struct child *self, void *arg)
 	end_open(&ends[0], NULL);
 	peer = connect_to(&ends[0], other.line);
 	await_threads(failing->thread);
-	await_pidfds(failing->pidfd);
+	pidfds_await(0, failing->pidfd);
 	child_kill(&other);
 	await_loss(&ends[0], peer);
 	assert_int_equal(ends[0].ep->counters.deaths, 1);
@@ -1651,12 +1544,12 @@ static void test_many_watches(void **state)
 	sc_watch_add(&of_unnamed, &unnamed, &end.ep->bell);
 	for (int i = 0; i < WATCHES; i++)
 		sc_watch_add(&watches[i], peer->seg, &end.ep->bell);
-	await_pidfds(1);
+	pidfds_await(0, 1);
 	another = *peer->seg;
 	another.header.cookie++;
 	sc_watch_add(&of_another, &another, &end.ep->bell);
 	assert_ptr_not_equal(of_another.process, peer->watch.process);
-	assert_int_equal(count_pidfds(), 1); /* of the pid, whoever has it */
+	assert_int_equal(pidfds_count(0, 0), 1); /* of the pid, whoever has it */
 	kill(child.pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)child.pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT), 0);
 	await_unnamed(child.line);
@@ -1668,7 +1561,7 @@ static void test_many_watches(void **state)
 	another.header.cookie++;
 	/* no pidfd is kept of who was dead when it was opened */
 	sc_watch_add(&late, &another, &end.ep->bell);
-	assert_int_equal(count_pidfds(), 0);
+	assert_int_equal(pidfds_count(0, 0), 0);
 	child_reap(&child);
 	sc_watch_del(&late);
 	sc_watch_del(&of_another);

@@ -53,7 +53,7 @@ static void put_over(const char *path, const char *content)
 static void own_mounts(void)
 {
 	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 }
 
 struct boot {
@@ -234,7 +234,7 @@ static void judge_without_pidfs(struct child *self, void *arg)
 	(void)arg;
 	CHILD_CHECK(!sc_host_get(&host));
 	if (!core_failing("host.fstatfs", EINVAL))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	CHILD_CHECK(sc_host_runs(host->pid, host->start_time, 1));
 	CHILD_CHECK(!sc_host_runs(host->pid, host->start_time + 1, 1));
 	CHILD_CHECK(!sc_host_has_ended(host->pid, 1));
@@ -253,24 +253,15 @@ static void judge_without_pidfs(struct child *self, void *arg)
 
 static void test_without_pidfs(void **state)
 {
-	int status = child_run(judge_without_pidfs, NULL);
-
 	(void)state;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(status, 0);
+	CHILD_ASSERT(child_run(judge_without_pidfs, NULL));
 }
 
 static void test_processes(void **state)
 {
-	int status;
-
 	(void)state;
 	assert_int_equal(child_run(judge_thread, NULL), 0);
-	status = child_run(judge_process, NULL);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(status, 0);
+	CHILD_ASSERT(child_run(judge_process, NULL));
 }
 
 /* ---- segments -------------------------------------------------------------------------------- */
@@ -373,7 +364,7 @@ static void judge_as_nobody(struct child *self, void *arg)
 	file_of(arg, name);
 	CHILD_CHECK(!sc_host_self());
 	if (!core_failing("host.page", ENOMEM))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	CHILD_CHECK(sc_reap_lives(&nobody));
 	CHILD_CHECK(!sc_reap_is_orphan(arg));
 	CHILD_CHECK(sc_reap_name(name) == -EBUSY);
@@ -392,19 +383,15 @@ static void judge_early(struct child *self, void *arg)
 	CHILD_CHECK(child_start(&owner, lose_lock, NULL));
 	child_kill(&owner);
 	status = child_run(judge_as_nobody, owner.line);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		_exit(77);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == CHILD_SKIPS)
+		_exit(CHILD_SKIPS);
 	CHILD_CHECK(!status);
 }
 
 static void test_nobody(void **state)
 {
-	int status = child_run(judge_early, NULL);
-
 	(void)state;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(status, 0);
+	CHILD_ASSERT(child_run(judge_early, NULL));
 }
 
 /* Each thread that /proc names has ended by the time that it is asked. */

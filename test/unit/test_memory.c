@@ -139,7 +139,7 @@ static void copied_by_kernel(struct child *self, void *arg)
 
 	(void)self, (void)arg;
 	if (!forbid_populate())
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	check_there(&pages);
 	check_absent(&pages);
 }
@@ -150,7 +150,7 @@ static void nothing_asked(struct child *self, void *arg)
 
 	(void)self, (void)arg;
 	if (!forbid_populate() || !core_failing("cma.writev", EPERM))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	check_there(&pages);
 	core_failing("cma.readv", ENOSYS);
 	check_there(&pages);
@@ -163,7 +163,7 @@ static void no_peek(struct child *self, void *arg)
 
 	(void)self;
 	if (!forbid_peek(*(unsigned int *)arg))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	check_there(&pages);
 	check_absent(&pages);
 }
@@ -174,7 +174,7 @@ static void no_touch(struct child *self, void *arg)
 
 	(void)self, (void)arg;
 	if (!forbid(SYS_futex, 1, FUTEX_WAKE_OP_PRIVATE, FUTEX_WAKE_OP_PRIVATE, ENOSYS))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	check_there(&pages);
 	check_absent(&pages);
 }
@@ -183,7 +183,7 @@ static void no_look_at_all(struct child *self, void *arg)
 {
 	(void)self, (void)arg;
 	if (!forbid_populate() || !forbid_peek(ENOSYS))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	copied_by_kernel(self, arg);
 }
 
@@ -195,7 +195,7 @@ static void fails(struct child *self, void *arg)
 
 	(void)self, (void)arg;
 	if (!core_failing("memory.populate", ENOMEM))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	CHILD_CHECK(copy(true, pages.write + pages.size - 8, bytes, 16) == -EIO);
 	core_failing("memory.touch", EFAULT);
 	CHILD_CHECK(copy(true, pages.write, bytes, 16) == -EIO);
@@ -208,7 +208,7 @@ static void fails(struct child *self, void *arg)
 static void cannot_populate(struct child *self, void *arg)
 {
 	if (!core_failing("memory.can", EINVAL))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	copied_by_kernel(self, arg);
 }
 
@@ -216,9 +216,7 @@ static void run_with(child_body *body, void *arg)
 {
 	int status = child_run(body, arg);
 
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(status, 0);
+	CHILD_ASSERT(status);
 }
 
 static void run(child_body *body)

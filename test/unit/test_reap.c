@@ -191,7 +191,7 @@ static void reap_without_cma(struct child *self, void *arg)
 	(void)self;
 	CHILD_CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	ret = sc_reap_name(arg);
 	_exit(ret < 0 ? -ret : ret);
 }
@@ -206,7 +206,7 @@ static void test_lost_lock_without_cma(void **state)
 	start_owner(&owner, own_and_lose, name);
 	status = child_run(reap_without_cma, name);
 	assert_true(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 77) {
+	if (WEXITSTATUS(status) == CHILD_SKIPS) {
 		child_end(&owner);
 		skip();
 	}

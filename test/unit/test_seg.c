@@ -863,9 +863,7 @@ static void test_cookie(void **state)
 	(void)state;
 	status = child_run(read_parents_cookie, &seg->header);
 	sc_seg_destroy(seg);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(status, 0);
+	CHILD_ASSERT(status);
 }
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
@@ -1327,7 +1325,7 @@ static void fill_up(struct child *self, void *arg)
 	(void)self;
 	(void)arg;
 	if (!child_private_shm("size=1m,mode=1777"))
-		_exit(77);
+		_exit(CHILD_SKIPS);
 	big.buf_count = 1024; /* 8 MiB */
 	CHILD_CHECK(!sc_seg_create(&big, &seg));
 	CHILD_CHECK(seg->header.buf_count == 1024);
@@ -1366,13 +1364,8 @@ static void fill_up(struct child *self, void *arg)
 
 static void test_full(void **state)
 {
-	int status;
-
 	(void)state;
-	status = child_run(fill_up, NULL);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(status, 0);
+	CHILD_ASSERT(child_run(fill_up, NULL));
 }
 
 /* ---- pool ------------------------------------------------------------------------------------ */
