@@ -93,11 +93,11 @@
  * the first half of it others see that they need not knock, and have the second half for their names. That begins
  * when they see it no more, however late the thread is by then. (Full milliseconds of now_ms(): hence one more.)
  * After the end of a neighbour: not for each of many that end.
- * This process itself comes as if somebody had knocked: of many that come together none has to knock, nor looks before
- * it has connected to the others.
+ * This process itself comes, and shows another door, as if somebody had knocked: of many that come together none has to
+ * knock, nor looks before it has connected to the others; and who has found no door is looked for.
  */
-#define HEARD_MS 50
 #define LOOK_MS (SC_NEIGHBOURS_LOOK_MS + 1)
+#define HEARD_MS LOOK_MS
 #define LOOK_SOON_MS 10
 
 /*
@@ -418,31 +418,37 @@ static void ring(struct sc_bell *bell)
 	sc_wake(bell->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
-/* There are names of this process: it takes part. */
+/* There are names of this process: it takes part, and will look for who comes now. Its door is to be shown after that. */
 static void come_locked(void)
 {
 	sc_neighbours_want(true);
 	daemon_came = true;
 	daemon_gathered = now_ms();
+	daemon_door.heard = true;
 }
 
-void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
+bool sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 {
+	bool only, comes;
+
 	*bell = (struct sc_bell){ .opened_by = sc_host_self(), .sleep = &sc_seg_presence(seg)->sleep };
 	pthread_once(&daemon_once, init_once);
 	pthread_mutex_lock(&daemon_mutex);
+	only = sc_list_empty(&daemon_bells);
+	comes = only && daemon_state == STATE_RUNS;
 	sc_list_prepend(&daemon_bells, &bell->all);
+	if (comes)
+		come_locked();
 	if (daemon_lives_count < LIVES_MAX) {
 		daemon_lives_count++;
 		bell->presence = sc_seg_presence(seg);
 		life_link_locked(bell);
 		sc_door_show(&daemon_door, bell->presence);
 	}
-	if (daemon_state == STATE_RUNS && daemon_bells.next == daemon_bells.prev) {
-		come_locked();
+	if (comes)
 		(void)wake_locked();
-	}
 	pthread_mutex_unlock(&daemon_mutex);
+	return only;
 }
 
 bool sc_bell_is_first(void)
@@ -689,10 +695,10 @@ static void hear_knock(void)
 	show_heard(true);
 }
 
-/* Whoever has seen that he need not knock has LOOK_MS from here on. */
+/* Whoever has seen that he need not knock has LOOK_MS from here on. The look before is made first, not put off. */
 static void end_heard(void)
 {
-	if (!daemon_heard || now_ms() < daemon_heard)
+	if (!daemon_heard || daemon_knock || now_ms() < daemon_heard)
 		return;
 	daemon_heard = 0;
 	show_heard(false);
@@ -767,7 +773,7 @@ static void keep(void)
 	sc_seg_forget_found();
 	daemon_missed |= again;
 	if (daemon_missed && !again)
-		due_in(&daemon_look, 0);
+		hear_knock();
 	daemon_missed = again;
 	daemon_tick = now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
@@ -882,9 +888,9 @@ static int start_locked(void)
 	daemon_state = STATE_RUNS;
 	daemon_gathers = 0;
 	daemon_came = false;
-	show_door_locked();
 	if (!sc_list_empty(&daemon_bells))
 		come_locked();
+	show_door_locked();
 	err = -SC_FAIL("daemon.thread");
 	if (!err)
 		err = sc_thread_start(&daemon_thread, STACK_SIZE, run, NULL);

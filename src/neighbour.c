@@ -28,7 +28,8 @@
  * Should he die once he has his name, the look finds it: a look finds the dead as well. Who gets his name so late that
  * it may have come first (SC_NEIGHBOURS_LOOK_MS) knocks again; who is stopped for so long before his name, and dies
  * between it and that second knock, is found by the next look of one that he comes next to, at last by that of every
- * 30 seconds. He may die in the middle of knocking: the same. Without a thread there is no look of one's own.
+ * 30 seconds. He may die in the middle of knocking, or be short of descriptors for it: the same. Without a thread there
+ * is no look of one's own.
  *
  * Not watched are processes whose pid is not visible from here, in another pid namespace; not knocked at are
  * those without thread, and those whose descriptors may not be looked at. They and we find each other's dead

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Who has been knocked at, or shows that he need not be, looks so much later, or later still. */
+/* Who has been knocked at, or shows that he need not be, or another door, looks so much later, or later still. */
 #define SC_NEIGHBOURS_LOOK_MS 50
 
 /*
@@ -17,7 +17,7 @@ bool sc_neighbours_come(void);
 
 /*
  * It has its name, and shows its door if it has one. Knock again if those who look by now may not have seen the name;
- * `came`: sc_clock_ns() before sc_neighbours_come(). Any thread.
+ * `came`: sc_clock_ns() before sc_neighbours_come(), 0: that has not been called, as there was another name. Any thread.
  */
 void sc_neighbours_named(int64_t came);
 
