@@ -135,8 +135,8 @@ IDEAS = {
     "matching": "more receives than the caches hold: smaller entries, with what a search reads side by side.",
     "mpi": "Open MPI's own has no library between: fewer instructions of both calls, as for 8 B alone.",
     "startup": "of a connection mmap, the memory of its ring and the page faults are two thirds, in the kernel, and a sixth "
-               "is the look at the name when its address is inserted: memory for several rings in one call, and no look "
-               "at what fi_av_insert has just seen. A quarter of shm's takes one file for all endpoints of a process.",
+               "is the look at the name when its address is inserted: memory for several rings in one call. A quarter of "
+               "shm's takes one file for all endpoints of a process.",
 }
 
 
