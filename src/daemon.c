@@ -92,7 +92,8 @@
  * After a knock: later than the knocking newcomer has its name, and not for each of many that come at a time: for
  * the first half of it others see that they need not knock, and have the second half for their names. That begins
  * when they see it no more, however late the thread is by then. (Full milliseconds of now_ms(): hence one more.)
- * After the end of a neighbour: not for each of many that end.
+ * After the end of a neighbour: not for each of many that end; and once more as if somebody had knocked, as who comes
+ * just then may have knocked at none but those that end.
  * This process itself comes, and shows another door, as if somebody had knocked: of many that come together none has to
  * knock, nor looks before it has connected to the others; and who has found no door is looked for.
  */
@@ -757,11 +758,13 @@ static bool look_around(bool tick)
 	pthread_mutex_unlock(&daemon_mutex);
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)
 		daemon_tick = now_ms() + REPAIR_MS;
+	daemon_missed |= lost;
+	if (sc_neighbours_bury(daemon_polls + 1)) {
+		due_in(&daemon_look, LOOK_SOON_MS);
+		knocked = true;
+	}
 	if (knocked)
 		hear_knock();
-	daemon_missed |= lost;
-	if (sc_neighbours_bury(daemon_polls + 1))
-		due_in(&daemon_look, LOOK_SOON_MS);
 	return on;
 }
 

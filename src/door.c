@@ -17,8 +17,8 @@
  *
  * A byte says nothing but "look": 0 from the process itself, anything else from another. A full pipe is as
  * good as one with a byte in it, and so is SC_ABI_DOOR_HEARD to those who knock so that somebody looks: it stands
- * for a while after a knock, or after the owner has come, and ends before the look (daemon.c). Who dies in the middle of knocking has knocked
- * or has not. The owner may be stopped for any length; then it hears it all at once.
+ * for a while after a knock, or what is looked for like one, and ends before the look (daemon.c). Who dies in the
+ * middle of knocking has knocked or has not. The owner may be stopped for any length; then it hears it all at once.
  *
  * closefrom(3) by the application: nothing is believed or closed here that is not this pipe's inode any more.
  *

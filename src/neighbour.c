@@ -12,11 +12,13 @@
  * threads that wake for each end.
  *
  * He who comes knocks at the doors (door.c) of those that he comes next to, before he has a name, and they look through
- * the names in /dev/shm a while later. He himself looks as late as they do. Of two who come at the same time the one
- * that comes last looks when both have their names:
+ * the names in /dev/shm a while later, when he has it. He himself looks as late as they do:
  *
  *	he who comes	knock -> segment gets its name -> door shown -> as who has heard a knock
- *	who is there	heard a knock -> a while later (daemon.c) a look; each end of a neighbour: a look
+ *	who is there	heard a knock -> a while later (daemon.c) a look; each end of a neighbour: a look, and another later
+ *
+ * So of two who come at the same time either looks when both have their names: who has no door yet when the other looks
+ * for it shows it after that, and looks that while later.
  *
  * Before he has a name he also has removed what the dead have left, if there is a name whose pid nobody has. What is
  * left under a pid that somebody has by now is for his thread, when it has settled, unless the memory is needed at once.
@@ -28,8 +30,8 @@
  * Should he die once he has his name, the look finds it: a look finds the dead as well. Who gets his name so late that
  * it may have come first (SC_NEIGHBOURS_LOOK_MS) knocks again; who is stopped for so long before his name, and dies
  * between it and that second knock, is found by the next look of one that he comes next to, at last by that of every
- * 30 seconds. He may die in the middle of knocking, or be short of descriptors for it: the same. Without a thread there
- * is no look of one's own.
+ * 30 seconds. He may die in the middle of knocking, or be short of descriptors for it, or lose his only name while he
+ * makes the next one, which he knocks for only then: the same. Without a thread there is no look of one's own.
  *
  * Not watched are processes whose pid is not visible from here, in another pid namespace; not knocked at are
  * those without thread, and those whose descriptors may not be looked at. They and we find each other's dead

@@ -134,7 +134,7 @@ struct sc_abi_presence {
 
 	/*
 	 * The pipe by which others wake the owner's thread, see door.c: its descriptor there + 1, 0: none. And
-	 * SC_ABI_DOOR_HEARD: somebody has knocked, or the owner has come, and the look that follows is not due for a while yet.
+	 * SC_ABI_DOOR_HEARD: the owner is to look for who comes, but not for a while yet, so nobody needs to knock.
 	 */
 	uint32_t door;
 

@@ -836,9 +836,12 @@ static void settle(struct child *self, void *arg)
 	while (!thread_sleeps_to_its_tick()) /* or until it has settled */
 		nap();
 	seconds_ahead += SETTLE_SECONDS;
-	knock(end.ep);
-	while (!(sc_load_acquire_32(&sc_seg_presence(end.ep->seg)->door) & SC_ABI_DOOR_HEARD))
+	for (int naps = 0; !(sc_load_acquire_32(&sc_seg_presence(end.ep->seg)->door) & SC_ABI_DOOR_HEARD);
+	     naps++) {
+		if (naps % 500 == 0) /* it is shown for a while only */
+			knock(end.ep);
 		nap();
+	}
 	while (!thread_sleeps_to_its_tick())
 		nap();
 	assert_int_equal(access(path, F_OK), -1);

@@ -238,8 +238,8 @@ static void test_dies_named(void **state)
 
 	(void)state;
 	open_survivor(&end);
-	await_quiet();
 	for (int i = 0; i < 5; i++) {
+		await_quiet();
 		assert_true(child_start(&child, dies_named, NULL));
 		await_unnamed(child.line);
 		child_reap(&child);
@@ -247,7 +247,7 @@ static void test_dies_named(void **state)
 	end_close(&end);
 }
 
-/* It never knocked: whoever comes next does. */
+/* It never knocked. */
 static void dies_silent(struct child *self, void *arg)
 {
 	struct sc_seg *seg;
@@ -258,6 +258,7 @@ static void dies_silent(struct child *self, void *arg)
 	raise(SIGKILL);
 }
 
+/* Whoever comes next removes what it has left, or has it removed. */
 static void test_next_newcomer(void **state)
 {
 	struct child silent, next;
@@ -305,6 +306,7 @@ static void test_heard(void **state)
 	open_survivor(&end);
 	presence = sc_seg_presence(end.ep->seg);
 	for (int i = 0; i < 3; i++) {
+		await_quiet();
 		knock_until_heard(presence);
 		assert_true(child_start(&child, dies_silent, NULL));
 		child_reap(&child);
@@ -337,6 +339,34 @@ static void test_comes_heard(void **state)
 		end_close(&end);
 	}
 	assert_true(heard);
+}
+
+/* The end of a neighbour is like a knock: who has just come may have knocked at that one only. */
+static void test_end_heard(void **state)
+{
+	const struct sc_abi_presence *presence;
+	struct child child;
+	struct end end;
+	bool heard = false;
+
+	(void)state;
+	if (!alone)
+		skip();
+	open_survivor(&end);
+	presence = sc_seg_presence(end.ep->seg);
+	for (int i = 0; i < 20 && !heard; i++) { /* it is shown for a while only */
+		assert_true(child_start(&child, idle, NULL));
+		pidfds_await(0, 1);
+		await_quiet();
+		kill(child.pid, SIGKILL);
+		while (!heard && is_named(child.line))
+			heard = shows_heard(presence);
+		await_unnamed(child.line);
+		heard |= shows_heard(presence);
+		child_reap(&child);
+	}
+	assert_true(heard);
+	end_close(&end);
 }
 
 /* ---- survivors that cannot ------------------------------------------------------------------- */
@@ -850,7 +880,7 @@ static int64_t step_ns = -1; /* not negative: of a clock that goes on by that wh
 
 int clock_gettime(clockid_t id, struct timespec *now)
 {
-	static int64_t ns = 1;
+	static int64_t ns = INT64_C(3600) * 1000000000;
 
 	if (step_ns < 0)
 		return (int)syscall(SYS_clock_gettime, id, now);
@@ -922,9 +952,11 @@ static void come_again(struct child *self, void *arg)
 	(void)self, (void)arg;
 	child_on_its_own();
 	attr.config.daemon = false;
+	step_ns = 0;
 	assert_int_equal(sc_ep_create(&attr, &replaced), 0);
 	sc_inject_hook = replace;
 	assert_int_equal(sc_ep_create(&attr, &ep), 0);
+	step_ns = -1;
 	assert_null(replaced);
 	sc_ep_destroy(ep);
 	sc_process_fini();
@@ -1043,6 +1075,7 @@ int main(void)
 		cmocka_unit_test_setup(test_next_newcomer, pair_setup),
 		cmocka_unit_test_setup(test_heard, pair_setup),
 		cmocka_unit_test_setup(test_comes_heard, pair_setup),
+		cmocka_unit_test_setup(test_end_heard, pair_setup),
 		cmocka_unit_test_setup(test_stopped, pair_setup),
 		cmocka_unit_test_setup(test_network, pair_setup),
 		cmocka_unit_test_setup(test_closefrom, pair_setup),

@@ -64,7 +64,7 @@ static inline void thread_read_syscall(char text[static 256])
 	fclose(file);
 }
 
-/* Is it asleep until its tick? All else that it waits for by itself in the unit tests is within a second. */
+/* Is it asleep until its tick, or until it has settled? All else that it waits for by itself is within a second. */
 static inline bool thread_sleeps_to_its_tick(void)
 {
 	char text[256], later[256];
