@@ -6,7 +6,8 @@
  * NP=2 each wants the other, at the same time. Any of them may be killed between any two steps.
  *
  *   connecting  sc_peer_connect(): attach, claim() (compare and swap), memory of the slot, introduction,
- *               PUBLISHED (P1), membership, of which both halves are one here (P2); then sc_peers_ask() until it is answered
+ *               PUBLISHED (P1), membership, of which both halves are one here (P2); then sc_peers_ask() until it is
+ *               answered
  *   owner       sc_peers_review(): membership (P2'), claims (P1'), accept_slot(), answer_slot() (P4),
  *               refuse_claim(); slot_return() (P5); bury() of who has died
  *   parting     say_goodbye(): DEPARTED, membership + 1

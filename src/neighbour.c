@@ -25,7 +25,7 @@
  *
  * Of many who come at a time only the first has to knock: he who is there shows in his presence that he has
  * heard (SC_ABI_DOOR_HEARD), and takes that back a while before he looks. So whoever finds it there is looked
- * for as if he had knocked. So does who comes: of a job that begins together few write to another's door.
+ * for as if he had knocked. Who comes shows it, too: of a job that begins together few write to another's door.
  *
  * Should he die once he has his name, the look finds it: a look finds the dead as well. Who gets his name so late that
  * it may have come first (SC_NEIGHBOURS_LOOK_MS) knocks again; who is stopped for so long before his name, and dies

@@ -779,10 +779,10 @@ SC_ABI_SIZE(sc_abi_directory, 64);
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
 		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +               \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
-		    (uint32_t) __builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +               \
-		    (uint32_t) __builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59 + \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +               \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59 + \
 		    SC_ABI_PART_ORDER * 61 +                                                              \
-		    (uint32_t) __builtin_offsetof(struct sc_abi_offers, assist) * 67 +                    \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_offers, assist) * 67 +                    \
 		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73))
 
 #endif

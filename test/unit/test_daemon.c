@@ -48,15 +48,6 @@ static void await_unnamed(const char *address)
 		nap();
 }
 
-/* It gives itself its name. */
-static void await_threads(int count)
-{
-	char tid[300];
-
-	while (thread_find(tid) != count)
-		nap();
-}
-
 /* ---- a process with an endpoint -------------------------------------------------------------- */
 
 /* Tells its address, polls until it is let go. */
@@ -136,7 +127,7 @@ static void test_death(void **state)
 
 	(void)state;
 	peer = meet(&end, &child, live);
-	await_threads(1);
+	thread_await(1);
 	assert_true(peer->watch.process);
 	pidfds_await(0, 1);
 	assert_int_equal(end_send(&end, peer, from, sizeof(from), 7, SC_SEND_DELIVERY), 0);
@@ -234,8 +225,7 @@ static void test_one_pidfd(void **state)
 	pidfds_await(0, 2);
 	end_close(&ends[0]); /* of the other one it is, at the latest soon, a neighbour's */
 	assert_int_equal(child_end(&other), 0);
-	while (pidfds_count(0, 0) != 1)
-		nap();
+	pidfds_await(0, 1);
 	child_kill(&child);
 	await_unnamed(child.line);
 	await_unnamed(second);
@@ -282,8 +272,7 @@ static void test_gathered(void **state)
 		nap();
 	for (int i = 0; i < JOB; i++)
 		kill(job[i].pid, SIGSTOP); /* nobody knocks any more */
-	while (!thread_sleeps_to_its_tick())
-		nap();
+	thread_await_sleep();
 	for (int i = 0; i < JOB; i++) {
 		peers[i] = connect_to(&end, job[i].line);
 		while (i % 4 != 2 && !pidfds_count(0, job[i].pid)) {
@@ -325,7 +314,7 @@ static void test_threads(void **state)
 		ends[i].peer = connect_to(&ends[i], child.line);
 		assert_int_equal(pthread_create(&threads[i], NULL, poll_until_lost, &ends[i]), 0);
 	}
-	await_threads(1);
+	thread_await(1);
 	child_kill(&child);
 	for (int i = 0; i < 4; i++) {
 		pthread_join(threads[i], NULL);
@@ -832,18 +821,11 @@ static void settle(struct child *self, void *arg)
 	attr.config.scan = true;
 	attr.config.calibrate = false;
 	end_open(&end, &attr);
-	await_threads(1);
-	while (!thread_sleeps_to_its_tick()) /* or until it has settled */
-		nap();
+	thread_await(1);
+	thread_await_sleep();
 	seconds_ahead += SETTLE_SECONDS;
-	for (int naps = 0; !(sc_load_acquire_32(&sc_seg_presence(end.ep->seg)->door) & SC_ABI_DOOR_HEARD);
-	     naps++) {
-		if (naps % 500 == 0) /* it is shown for a while only */
-			knock(end.ep);
-		nap();
-	}
-	while (!thread_sleeps_to_its_tick())
-		nap();
+	thread_knock_until_heard(sc_seg_presence(end.ep->seg));
+	thread_await_sleep();
 	assert_int_equal(access(path, F_OK), -1);
 	end_close(&end);
 	sc_process_fini();
@@ -1164,13 +1146,13 @@ static void forked(struct child *self, void *arg)
 
 	(void)self, (void)arg;
 	child_on_its_own();
-	await_threads(0);
+	thread_await(0);
 	assert_int_equal(pidfds_count(0, 0), 0);
 	end_open(&end, NULL);
-	await_threads(1);
+	thread_await(1);
 	end_close(&end);
 	sc_process_fini();
-	await_threads(0);
+	thread_await(0);
 }
 
 /* Closes what is its parent's, and is none the wiser. */
@@ -1192,9 +1174,8 @@ static void test_fork(void **state)
 	assert_int_equal(child_run(forked, NULL), 0);
 	assert_int_equal(child_run(forked_closes, &end), 0);
 	assert_true(core_has_file(sc_ep_address(end.ep)));
-	while (pidfds_count(0, 0) != 1) /* the child may have been a neighbour, until its end is seen */
-		nap();
-	await_threads(1);
+	pidfds_await(0, 1); /* the child may have been a neighbour, until its end is seen */
+	thread_await(1);
 	child_kill(&child);
 	await_unnamed(child.line);
 	await_loss(&end, peer);
@@ -1212,7 +1193,7 @@ static void without(struct child *self, void *arg)
 	attr.config.daemon = false;
 	end_open(&end, &attr);
 	peer = connect_to(&end, other->line);
-	await_threads(0);
+	thread_await(0);
 	assert_int_equal(pidfds_count(0, 0), 0);
 	child_tell(self, "connected");
 	await_loss(&end, peer);
@@ -1298,13 +1279,13 @@ static void refused(struct child *self, void *arg)
 		assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	}
 	assert_int_equal(child_log_lines, 1);
-	await_threads(0);
+	thread_await(0);
 	end_open(&ends[2], NULL);
-	await_threads(1);
+	thread_await(1);
 	for (int i = 0; i < 3; i++)
 		end_close(&ends[i]);
 	sc_process_fini();
-	await_threads(0);
+	thread_await(0);
 }
 
 static void test_refused(void **state)
@@ -1327,10 +1308,10 @@ static void ends_early(struct child *self, void *arg)
 	end_open(&ends[0], NULL);
 	peer = connect_to(&ends[0], other->line);
 	sc_process_fini();
-	await_threads(0);
+	thread_await(0);
 	sc_process_fini();
 	end_open(&ends[1], NULL);
-	await_threads(1);
+	thread_await(1);
 	assert_non_null(peer->watch.process);
 	end_close(&ends[0]);
 	end_close(&ends[1]);
@@ -1357,11 +1338,11 @@ static void lose_and_end(struct child *self, void *arg)
 	(void)arg;
 	child_on_its_own();
 	end_open(&end, NULL);
-	await_threads(1);
+	thread_await(1);
 	close_all(self);
 	end_close(&end);
 	sc_process_fini(); /* sooner or later, it ends */
-	await_threads(0);
+	thread_await(0);
 }
 
 /* A child that no handler of pthread_atfork() has seen holds the other end: the thread is not waited for. */
@@ -1373,7 +1354,7 @@ static void lose_to_child(struct child *self, void *arg)
 	(void)arg;
 	child_on_its_own();
 	end_open(&end, NULL);
-	await_threads(1);
+	thread_await(1);
 	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 	assert_true(pid >= 0);
 	if (!pid) {
@@ -1386,7 +1367,7 @@ static void lose_to_child(struct child *self, void *arg)
 	sc_process_fini();
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	await_threads(0);
+	thread_await(0);
 }
 
 static void test_lost_at_the_end(void **state)
@@ -1425,14 +1406,14 @@ static void do_without(struct child *self, void *arg)
 	assert_true(core_failing(failing->point, EAGAIN));
 	end_open(&ends[0], NULL);
 	peer = connect_to(&ends[0], other.line);
-	await_threads(failing->thread);
+	thread_await(failing->thread);
 	pidfds_await(0, failing->pidfd);
 	child_kill(&other);
 	await_loss(&ends[0], peer);
 	assert_int_equal(ends[0].ep->counters.deaths, 1);
 	core_failing(NULL, 0);
 	end_open(&ends[1], NULL);
-	await_threads(failing->later);
+	thread_await(failing->later);
 	end_close(&ends[0]);
 	end_close(&ends[1]);
 	sc_process_fini();

@@ -59,10 +59,8 @@ static void await_unnamed(const char *address)
 /* Our thread has looked for who was there when we came, and looks again when somebody knocks, or a neighbour ends. */
 static void await_quiet(void)
 {
-	char tid[300];
-
-	while (thread_find(tid) != 1 || !thread_sleeps_to_its_tick())
-		nap();
+	thread_await(1);
+	thread_await_sleep();
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -275,26 +273,6 @@ static void test_next_newcomer(void **state)
 	end_close(&end);
 }
 
-static bool shows_heard(const struct sc_abi_presence *presence)
-{
-	return sc_load_acquire_32(&presence->door) & SC_ABI_DOOR_HEARD;
-}
-
-/* It is shown for a while only, in which this process may not have come to look: then there is another knock. */
-static void knock_until_heard(const struct sc_abi_presence *presence)
-{
-	for (int naps = 0; shows_heard(presence); naps++) { /* somebody else may have knocked */
-		assert_true(naps < 20000);
-		nap();
-	}
-	for (int naps = 0; !shows_heard(presence); naps++) {
-		assert_true(naps < 20000);
-		if (naps % 500 == 0)
-			assert_int_equal(sc_door_knock(getpid(), presence), 0);
-		nap();
-	}
-}
-
 /* For a while after a knock nobody else needs to; who has seen that, and dies, is found all the same. */
 static void test_heard(void **state)
 {
@@ -307,14 +285,14 @@ static void test_heard(void **state)
 	presence = sc_seg_presence(end.ep->seg);
 	for (int i = 0; i < 3; i++) {
 		await_quiet();
-		knock_until_heard(presence);
+		thread_knock_until_heard(presence);
 		assert_true(child_start(&child, dies_silent, NULL));
 		child_reap(&child);
 		for (int naps = 0; is_named(child.line); naps++) {
 			assert_true(naps < 20000);
 			/* later with its name than anybody waits for */
 			if (naps % 5000 == 4999)
-				knock_until_heard(presence);
+				thread_knock_until_heard(presence);
 			nap();
 		}
 	}
@@ -331,8 +309,8 @@ static void test_comes_heard(void **state)
 		struct end end;
 
 		open_survivor(&end);
-		heard = shows_heard(sc_seg_presence(end.ep->seg));
-		for (int naps = 0; shows_heard(sc_seg_presence(end.ep->seg)); naps++) {
+		heard = thread_shows_heard(sc_seg_presence(end.ep->seg));
+		for (int naps = 0; thread_shows_heard(sc_seg_presence(end.ep->seg)); naps++) {
 			assert_true(naps < 5000);
 			nap();
 		}
@@ -360,9 +338,9 @@ static void test_end_heard(void **state)
 		await_quiet();
 		kill(child.pid, SIGKILL);
 		while (!heard && is_named(child.line))
-			heard = shows_heard(presence);
+			heard = thread_shows_heard(presence);
 		await_unnamed(child.line);
-		heard |= shows_heard(presence);
+		heard |= thread_shows_heard(presence);
 		child_reap(&child);
 	}
 	assert_true(heard);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* thread.h: for unit tests of what the core's own thread does: what it is in. After cmocka.h. */
+/* thread.h: for unit tests of what the core's own thread does: what it is in, and shows. After cmocka.h. */
 #ifndef THREAD_H
 #define THREAD_H
 
@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "atomic.h"
+#include "door.h"
 
 /* Threads of this process that have the name of ours, and the number of the last of them. */
 static inline int thread_find(char tid[static 300])
@@ -37,6 +39,15 @@ static inline int thread_find(char tid[static 300])
 	}
 	closedir(dir);
 	return count;
+}
+
+/* It gives itself its name. */
+static inline void thread_await(int count)
+{
+	char tid[300];
+
+	while (thread_find(tid) != count)
+		usleep(1000);
 }
 
 static inline uint64_t thread_memory_at(uint64_t address)
@@ -80,6 +91,32 @@ static inline bool thread_sleeps_to_its_tick(void)
 		return false;
 	thread_read_syscall(later); /* it was its time if it still sleeps */
 	return !strcmp(text, later);
+}
+
+static inline void thread_await_sleep(void)
+{
+	while (!thread_sleeps_to_its_tick())
+		usleep(1000);
+}
+
+static inline bool thread_shows_heard(const struct sc_abi_presence *presence)
+{
+	return sc_load_acquire_32(&presence->door) & SC_ABI_DOOR_HEARD;
+}
+
+/* It is shown for a while only, in which this process may not have come to look: then there is another knock. */
+static inline void thread_knock_until_heard(const struct sc_abi_presence *presence)
+{
+	for (int naps = 0; thread_shows_heard(presence); naps++) { /* somebody else may have knocked */
+		assert_true(naps < 20000);
+		usleep(1000);
+	}
+	for (int naps = 0; !thread_shows_heard(presence); naps++) {
+		assert_true(naps < 20000);
+		if (naps % 500 == 0)
+			assert_int_equal(sc_door_knock(getpid(), presence), 0);
+		usleep(1000);
+	}
 }
 
 #endif
