@@ -3,39 +3,49 @@
  * hold.pml: bounce buffers that come back with a message (src/hold.h, src/record.c, src/record.h, src/rx.c,
  * src/tx.c, src/peer.c, src/pool.c).
  *
- * An owner with NB buffers, a peer that it talks to, and another that it lends buffers to as well. MSGS messages
- * of the owner's, each in a buffer to either of the two; of those to the peer one at a time may come back with a
- * message. ANSWERS messages of the peer's, inline or in the buffer that it holds. Rings of L lines. The peer may be
- * killed between any two steps, and may close between any two calls; the owner may give it up whenever it looks at
- * what it says, though it keeps the rules, and may be writing to the buffer.
+ * An owner with NB buffers, a peer that it talks to, and another that it lends buffers to as well. MSGS records
+ * of the owner's to either of the two, each with a buffer: some are messages, and some are parts, two of a message;
+ * the buffers of one message to the peer at a time may come back with a message. ANSWERS records of the peer's, inline,
+ * or in a buffer that it holds, or two, parts of a message, in both. Rings of L lines. The peer may be killed between
+ * any two steps, and may close between any two calls; the owner may give it up whenever it looks at what it says,
+ * though it keeps the rules, and may be writing to the buffers.
  *
- *   Owner     send_buffer(), return_flag(), sc_pool_lend(); sc_ring_refresh() (R2'), take_back();
- *             take_return(), sc_record_returned(); sc_peer_quarantine(), end_link(), sc_pool_return_others();
- *             review_claims(), bury(), sc_peer_drained(), end_feed(); slot_forget()
- *   Peer      take_buffer(), sc_hold_begin(); send_return(), sc_hold_take(); sc_peer_publish() (R2),
- *             sc_peers_give_back(); say_goodbye(), when it closes, or sees that it has been given up
+ *   Owner     send_buffer(), send_bounce(), may_return(), return_flag(), sc_pool_lend(); sc_ring_refresh() (R2'),
+ *             take_back(), returning(); take_buffer(), take_part(), sc_hold_comes_back(), sc_record_returned();
+ *             sc_peer_quarantine(), end_link(), sc_pool_return_others(); review_claims(), bury(), sc_peer_drained(),
+ *             end_feed(); slot_forget()
+ *   Peer      take_buffer(), take_part(), sc_hold_begin(); send_return(), return_put(), sc_hold_take();
+ *             sc_peer_publish() (R2), sc_peers_give_back(); say_goodbye(), when it closes, or sees that it has been
+ *             given up
  *   Other     a reader as in ring.pml
  *
  * Abstracted: lines and laps, the window, the owner's stores (ring.pml): a record is in the ring as a whole or not
- * at all. Nor does the owner die: its memory is then nobody's but the readers'. Departed and dead are one: in either
- * case the peer does nothing more, and what it has done can be seen.
+ * at all. Parts, but for what may come back: each record is read by itself, and two stand for as many as there may be.
+ * Nor does the owner die: its memory is then nobody's but the readers'. Departed and dead are one: in either case the
+ * peer does nothing more, and what it has done can be seen.
  *
  * Weak memory: what the peer writes into a buffer becomes visible at any time until its next release store, of a
  * record, of its head, of its claim, and so does a record until the one after that; at last before its life lock is
  * free.
  *
- * Asserted: all messages are taken, once, in order, with the bytes that were sent, but of and by one that has been
- * given up; no line is written over that is unread; nobody who keeps the rules is found to have broken them; a
- * buffer is free or lent once, and comes back in the end, also from one that lives and does not leave; nobody waits
- * for ever.
+ * Asserted: all records are taken, once, in order, with the bytes that were sent, but of and by one that has been
+ * given up; no line is written over that is unread; nobody who keeps the rules is found to have broken them; no more
+ * may come back at a time than there is a place for; a buffer is free or lent once, and comes back in the end, also
+ * from one that lives and does not leave; nobody waits for ever.
  *
  * Mutants, each of which must fail:
  *            PEEK=0     a head is believed though there are records unread
  *            PEEK=2     it is looked whether there are, and the head is read then
- *            ONE=0      several may come back with a message
+ *            PASS=2     what may come back does no more once the head has passed the first
+ *            PASS=3     of what it has passed only the first stays lent while there are records unread
+ *            ONE=0      several messages' may come back
  *            FLAG=0     one is held that may not
  *            HELD=2     one is still held when the head has passed it
  *            GIVE=0     what is held comes back with a message only
+ *            TAKE=2     what is held before the one that a message is written into stays so
+ *            LAST=0     of two the first is written into, and the record of the last said to have been read
+ *            ORDER=2    parts are written into them in the other order
+ *            ALONE=0    head is published between two parts
  *            FIRST=1    the message's record is published before the bytes
  *            RELEASE=0  it is published without release
  *            PUBLISH=0  head is
@@ -43,8 +53,12 @@
  *            LEARN=2    the owner takes the message to say that everything has been read
  *            SAID=2     the peer does
  *            BOTH=1     what has come back with a message comes back by the head once more
+ *            REST=0     with a part comes back all that the head has passed, also what is unread
+ *            DROP=0     when the second comes back the first is taken for it
+ *            DROP=2     only the first may come back next
  *            KEEP=0     who is given up keeps nothing
  *            KEEP=2     it keeps what it may write to until it can see that it has been given up
+ *            KEEP=3     it keeps the first of that
  *            FORGET=0   it keeps that for ever
  *            DRAIN=0    the buffers of one that has gone come back before its records have been read
  */
@@ -54,11 +68,17 @@
 #ifndef ANSWERS
 #define ANSWERS 3
 #endif
+#ifndef NB
+#define NB 3
+#endif
 #ifndef L
 #define L 2
 #endif
 #ifndef PEEK
 #define PEEK 1
+#endif
+#ifndef PASS
+#define PASS 1
 #endif
 #ifndef ONE
 #define ONE 1
@@ -72,17 +92,29 @@
 #ifndef GIVE
 #define GIVE 1
 #endif
+#ifndef TAKE
+#define TAKE 1
+#endif
+#ifndef LAST
+#define LAST 1
+#endif
+#ifndef ORDER
+#define ORDER 1
+#endif
+#ifndef ALONE
+#define ALONE 1
+#endif
 #ifndef FIRST
 #define FIRST 0
 #endif
 #ifndef RELEASE
 #define RELEASE 1
 #endif
-#ifndef READ
-#define READ 1
-#endif
 #ifndef PUBLISH
 #define PUBLISH 1
+#endif
+#ifndef READ
+#define READ 1
 #endif
 #ifndef LEARN
 #define LEARN 1
@@ -92,6 +124,12 @@
 #endif
 #ifndef BOTH
 #define BOTH 0
+#endif
+#ifndef REST
+#define REST 1
+#endif
+#ifndef DROP
+#define DROP 1
 #endif
 #ifndef KEEP
 #define KEEP 1
@@ -103,7 +141,6 @@
 #define DRAIN 1
 #endif
 
-#define NB 2
 #define NONE 255
 #define ALL 255
 
@@ -137,21 +174,22 @@ byte where, what, last;
 
 byte taken[3];
 
-/* ---- the owner's ledger, and its messages so far ---- */
+/* ---- the owner's ledger, and its records so far ---- */
 
 byte free = NB;
 byte lent[NB] = NONE;    /* to whom */
 byte at[NB];             /* with which record */
 byte sent;
 
-/* sc_pool_return(), sc_pool_reclaim_others(): what was lent to r before `until`, but for `kept` */
+/* sc_pool_return(), sc_pool_return_others(): what was lent to r before `until`, but for the first `kept` returnables */
 inline give_back(r, until, kept)
 {
 	b = 0;
 	do
 	:: b < NB ->
 		if
-		:: lent[b] == r && at[b] < until && b != kept ->
+		:: lent[b] == r && at[b] < until && !(kept && b == returnable[0]) &&
+				!(kept == 2 && b == returnable[1]) ->
 			free++;
 			assert(free <= NB);
 			lent[b] = NONE;
@@ -186,20 +224,83 @@ end:	do
 #define DONE 2
 
 #define UNREAD (taken[OWNER] != tail[OWNER])
-#define PASSED (returnable != NONE && at[returnable] < known[PEER])
-#define BEHIND(b) (lent[b] == PEER && at[b] < known[PEER])
-#define COMES_BACK(b) (BEHIND(b) && !(returnable == b && UNREAD))
+#define COMES_BACK(b) (b == returnable[0] || b == returnable[1])
+#define STAYS(b) (b == returnable[0] || (b == returnable[1] && PASS != 3))
+#define PASSED (returnable[0] != NONE && at[returnable[0]] < known[PEER])
+#define IS_BACK(b) (lent[b] == PEER && at[b] < known[PEER] && !(STAYS(b) && UNREAD && PEEK))
+#define IS_LENT(b) (lent[b] != NONE)
 #define ROOM(r) (tail[r] - known[r] < L)
+
+#if NB == 2
+#define SOME(of_buffer) (of_buffer(0) || of_buffer(1))
+#else
+#define SOME(of_buffer) (of_buffer(0) || of_buffer(1) || of_buffer(2))
+#endif
+
+/* sc_hold_returnables_drop() */
+inline drop_first()
+{
+	returnable[0] = returnable[1];
+	returnable[1] = NONE
+}
+
+inline drop_all()
+{
+	returnable[0] = NONE;
+	returnable[1] = NONE
+}
+
+/* A buffer, with the next record to r. */
+inline lend()
+{
+	pick = 0;
+	do
+	:: pick < NB && lent[pick] != NONE -> pick++
+	:: else -> break
+	od;
+	assert(pick < NB);
+	sent++;
+	free--;
+	lent[pick] = r;
+	at[pick] = tail[r]
+}
 
 /* sc_peer_quarantine(), end_link() */
 inline give_up()
 {
 	feed = DONE;
 	broken = true;
-#if !KEEP
-	returnable = NONE;
+#if KEEP == 0
+	drop_all();
+#elif KEEP == 3
+	returnable[1] = NONE;
 #endif
-	give_back(PEER, ALL, returnable)
+	give_back(PEER, ALL, 2)
+}
+
+/* returning(), take_back() */
+inline take_back(is_unread)
+{
+	if
+	:: is_unread
+	:: else ->
+#if PASS == 2
+		if
+		:: PASSED -> drop_all()
+		:: else
+		fi
+#else
+		do
+		:: PASSED -> drop_first()
+		:: else -> break
+		od
+#endif
+	fi;
+#if PASS == 3
+	give_back(PEER, known[PEER], 1)
+#else
+	give_back(PEER, known[PEER], 2)
+#endif
 }
 
 /* sc_record_returned(): buffer x has come back with a message */
@@ -214,20 +315,23 @@ inline returned()
 	:: known[PEER] < until -> known[PEER] = until
 	:: else
 	fi;
+	drop_first();
 #if BOTH
 	free++;
 	assert(free <= NB);
+#elif REST
+	give_back(PEER, known[PEER], 2);
 #else
-	give_back(PEER, known[PEER], NONE);
+	give_back(PEER, known[PEER], 0);
 #endif
-	until = 0;
-	returnable = NONE
+	until = 0
 }
 
 active proctype Owner()
 {
-	byte known[2], returnable = NONE, feed = UP;
+	byte known[2], returnable[2] = NONE, feed = UP;
 	byte r, b, x, pick, until;
+	bool goes_on;                           /* the next record is the second part of a message */
 #if PEEK == 2
 	bool unread;
 #endif
@@ -236,66 +340,47 @@ active proctype Owner()
 #endif
 
 	do
-	/* a message */
+	/* a message, in one record or in two */
 	:: atomic {
 		sent < MSGS && free && ((feed == UP && ROOM(PEER)) || ROOM(OTHER)) ->
 		if
 		:: feed == UP && ROOM(PEER) -> r = PEER
 		:: ROOM(OTHER) -> r = OTHER
 		fi;
-		assert(lent[0] == NONE || lent[1] == NONE);
-		if
-		:: lent[0] == NONE -> pick = 0
-		:: lent[1] == NONE -> pick = 1
-		fi;
-		sent++;
-		free--;
-		lent[pick] = r;
-		at[pick] = tail[r]
+		lend()
 	   };
-		buf[pick] = MESSAGE(r, tail[r]);
+part:		buf[pick] = MESSAGE(r, tail[r]);
 		atomic {
 			if
-			:: r == PEER && (returnable == NONE || !ONE) ->
-				returnable = pick;
-				publish(r, pick + 1 + MAY_RETURN)
-			:: publish(r, pick + 1)
+			:: r == PEER && (returnable[0] == NONE || goes_on || !ONE) ->
+				assert(returnable[1] == NONE);
+				if
+				:: returnable[0] == NONE -> returnable[0] = pick
+				:: else -> returnable[1] = pick
+				fi;
+				publish(r, pick + 1 + MAY_RETURN);
+				if
+				:: !goes_on && free && ROOM(r) && sent < MSGS -> goes_on = true; lend(); goto part
+				:: skip
+				fi
+			:: !goes_on -> publish(r, pick + 1)
 			fi;
-			r = 0; pick = 0
+			goes_on = false; r = 0; pick = 0
 		}
 
 	/* how far is the peer? */
-	:: feed != DONE && (head[PEER] > known[PEER] || COMES_BACK(0) || COMES_BACK(1)) ->
 #if PEEK == 2
+	:: feed != DONE && head[PEER] > known[PEER] ->
 		unread = UNREAD;
+		atomic { known[PEER] = head[PEER]; take_back(unread); unread = false }
+#else
+	:: feed != DONE && head[PEER] > known[PEER] -> known[PEER] = head[PEER] /* R2' */
 #endif
-		atomic {
-			if
-			:: head[PEER] > known[PEER] -> known[PEER] = head[PEER] /* R2' */
-			:: else
-			fi
-		};
-		atomic {
-			if
-#if PEEK == 1
-			:: PASSED && UNREAD -> pick = returnable
-#elif PEEK == 2
-			:: PASSED && unread -> pick = returnable
-#endif
-			:: else ->
-				pick = NONE;
-				if
-				:: PASSED -> returnable = NONE
-				:: else
-				fi
-			fi;
-			give_back(PEER, known[PEER], pick);
-			pick = 0
-		}
+	:: atomic { feed != DONE && SOME(IS_BACK) -> take_back(PEEK && UNREAD) }
 	:: atomic { feed != DONE && head[PEER] > known[PEER] -> give_up() }
 
 	/* and the other? */
-	:: atomic { head[OTHER] > known[OTHER] -> known[OTHER] = head[OTHER]; give_back(OTHER, known[OTHER], NONE) }
+	:: atomic { head[OTHER] > known[OTHER] -> known[OTHER] = head[OTHER]; give_back(OTHER, known[OTHER], 0) }
 
 	/* a record of the peer's */
 	:: atomic {
@@ -306,7 +391,15 @@ active proctype Owner()
 		:: x != INLINE ->
 			x--;
 #if DRAIN
-			assert(x == returnable);
+			assert(COMES_BACK(x));
+#endif
+#if DROP == 2
+			assert(x == returnable[0]);
+#elif DROP == 1
+			if
+			:: x == returnable[1] -> drop_first()
+			:: else
+			fi;
 #endif
 #if READ == 2
 			late_read = x;
@@ -315,13 +408,21 @@ active proctype Owner()
 			assert(buf[x] == MESSAGE(OWNER, taken[OWNER]));
 #endif
 			if
-			:: x == returnable -> returned()
+			:: COMES_BACK(x) ->
+#if DROP == 0
+				x = returnable[0];
+#endif
+				returned()
 			:: else
 			fi
 		fi;
 		x = 0;
 		taken[OWNER]++
 	   }
+#if DROP == 1
+	/* which stays in the ring, as there is no memory to keep it in */
+	:: atomic { feed != DONE && UNREAD && LINE(OWNER, taken[OWNER]) == returnable[1] + 1 -> drop_first() }
+#endif
 	:: atomic { feed != DONE && UNREAD -> give_up() }
 #if READ == 2
 	:: atomic { late_read != NONE -> assert(buf[late_read] == late_bytes); late_read = NONE; late_bytes = 0 }
@@ -332,19 +433,19 @@ active proctype Owner()
 		feed == UP && gone ->
 		feed = DRAINING;
 #if !DRAIN
-		give_back(PEER, ALL, NONE);
-		returnable = NONE
+		drop_all();
+		give_back(PEER, ALL, 0)
 #endif
 	   }
-	:: atomic { feed == DRAINING && !UNREAD -> feed = DONE; give_back(PEER, ALL, NONE); returnable = NONE }
+	:: atomic { feed == DRAINING && !UNREAD -> feed = DONE; drop_all(); give_back(PEER, ALL, 0) }
 	:: atomic {
-		feed == DONE && returnable != NONE && FORGET && (gone || KEEP == 2) ->
-		give_back(PEER, ALL, NONE);
-		returnable = NONE
+		feed == DONE && returnable[0] != NONE && FORGET && (gone || KEEP == 2) ->
+		drop_all();
+		give_back(PEER, ALL, 0)
 	   }
 	:: sent == MSGS && free == NB && feed == DONE && gone -> break
 	od;
-	assert(lent[0] == NONE && lent[1] == NONE && returnable == NONE);
+	assert(!SOME(IS_LENT) && returnable[0] == NONE);
 	assert(broken || !UNREAD);
 	assert(taken[OTHER] == tail[OTHER])
 }
@@ -353,7 +454,7 @@ active proctype Owner()
 
 #define MORTAL if :: skip :: goto dies fi
 #define CALL if :: skip :: goto dies :: goto departs fi
-#define ANSWER_ROOM (count - taken[OWNER] < L)
+#define ANSWER_ROOM(records) (count + records <= ANSWERS && count + records - taken[OWNER] <= L)
 
 inline fill()
 {
@@ -365,10 +466,19 @@ inline answer(what_record)
 	atomic { (ALL_VISIBLE || !RELEASE) && !late_record -> MORTAL; last = what_record; late_record = true } /* R1 */
 }
 
+/* sc_hold_end() */
+inline drop_held()
+{
+	held[0] = NONE;
+	held[1] = NONE;
+	behind = 0
+}
+
 active proctype Peer()
 {
-	byte x, count, held = NONE;
-	byte behind;                            /* records read with what is held */
+	byte count, held[2] = NONE;
+	byte x, y = NONE;                       /* buffers: read, or written into next, and then */
+	byte behind;                            /* records read, up to and with that of the last that is held */
 	byte said;                              /* sc_ring_rx.published: those that the owner knows of, or will */
 
 	do
@@ -378,8 +488,13 @@ active proctype Peer()
 			MORTAL;
 			assert(broken || buf[(x - 1) % MAY_RETURN] == MESSAGE(PEER, taken[PEER]));
 			if
-			:: x > MAY_RETURN || !FLAG -> held = (x - 1) % MAY_RETURN; behind = taken[PEER] + 1
-			:: else
+			:: (x > MAY_RETURN || !FLAG) && held[1] == NONE ->
+				if
+				:: held[0] == NONE -> held[0] = (x - 1) % MAY_RETURN
+				:: else -> held[1] = (x - 1) % MAY_RETURN
+				fi;
+				behind = taken[PEER] + 1
+			:: skip /* or the peer does not answer that way */
 			fi;
 			x = 0;
 			taken[PEER]++
@@ -387,40 +502,63 @@ active proctype Peer()
 
 	/* all that has been read is given back; or some window, and head goes with it */
 	:: atomic {
-		(said != taken[PEER] || (head[PEER] != taken[PEER] && count < ANSWERS && ANSWER_ROOM)) &&
-				(ALL_VISIBLE || !PUBLISH) && (GIVE || held == NONE) ->
+		(said != taken[PEER] || (head[PEER] != taken[PEER] && count < ANSWERS)) &&
+				(ALL_VISIBLE || !PUBLISH) && (GIVE || held[0] == NONE) ->
 		CALL;
 		if
-		:: HELD == 1 -> held = NONE; behind = 0
+		:: HELD == 1 -> drop_held()
 		:: else
 		fi;
 		head[PEER] = taken[PEER];        /* R2 */
 		said = taken[PEER]
 	   }
 
-	/* a message in the buffer that is held */
+	/* a message in what is held */
 	:: atomic {
-		count < ANSWERS && held != NONE && ANSWER_ROOM && !late ->
+		held[0] != NONE && ANSWER_ROOM(1) && !late ->
 		CALL;
-		x = held;
-		held = NONE;
+		if
+		:: held[1] == NONE || !LAST -> x = held[0]
+		:: held[1] != NONE && LAST -> x = held[1]
+		:: held[1] != NONE && ANSWER_ROOM(2) -> x = held[ORDER - 1]; y = held[2 - ORDER]
+		fi;
 		if
 		:: SAID == 1 -> said = behind
 		:: SAID == 2 -> said = taken[PEER]
 		fi;
-		behind = 0
+		if
+		:: held[1] != NONE && y == NONE && TAKE == 2 -> held[1] = NONE
+		:: else -> drop_held()
+		fi
 	   };
+		do
+		::
 #if FIRST
-		answer(x + 1);
-		fill();
+			answer(x + 1);
+			fill();
 #else
-		fill();
-		answer(x + 1);
+			fill();
+			answer(x + 1);
 #endif
-		atomic { count++; x = 0 }
+			atomic {
+				count++;
+				x = y;
+				y = NONE;
+				if
+				:: x != NONE
+				:: else -> x = 0; break
+				fi
+			}
+#if !ALONE
+			if
+			:: ALL_VISIBLE -> head[PEER] = taken[PEER]
+			:: skip
+			fi
+#endif
+		od
 
 	/* another */
-	:: atomic { count < ANSWERS && ANSWER_ROOM -> CALL };
+	:: atomic { ANSWER_ROOM(1) -> CALL };
 		answer(INLINE);
 		count++
 
@@ -428,7 +566,7 @@ active proctype Peer()
 	:: count == ANSWERS && said == tail[PEER] && sent == MSGS && free == NB -> goto departs
 	od;
 departs:
-dies:	atomic { ALL_VISIBLE -> gone = true; x = 0; count = 0; held = 0; behind = 0; said = 0 }
+dies:	atomic { ALL_VISIBLE -> gone = true; x = 0; y = 0; count = 0; drop_held(); said = 0 }
 }
 
 /* ---- the other ---- */

@@ -625,7 +625,8 @@ int sc_deliver_progress(struct sc_ep *ep)
 	return steps;
 }
 
-int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
+int sc_deliver_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
+		     uint64_t ctl)
 {
 	struct sc_ep *ep = peer->ep;
 	struct sc_rx_op *op = piece->to ? sc_slab_find(&ep->rxq->ops, piece->to) : peer->arriving_op;
@@ -639,12 +640,12 @@ int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uin
 		return -EPROTO;
 	/* what was asked for is what there is room for; what comes unasked comes whole */
 	end = piece->to ? op->want : op->size;
-	if (!sc_record_is_next_piece(peer->seg, piece, size, op->done, end))
+	if (!sc_record_is_next_piece(seg, piece, size, op->done, end))
 		return -EPROTO;
 	here = op->done < op->want ? op->want - op->done : 0;
 	here = here < size ? here : size;
 	if (here)
-		sc_record_copy(peer->seg, piece->bufs, sc_ctl_flags(ctl), to,
+		sc_record_copy(seg, piece->bufs, sc_ctl_flags(ctl), to,
 			       sc_iov_slice(op->iov, op->iov_count, op->done, here, to), (uint32_t)here);
 	op->done += size;
 	if (piece->to)

@@ -100,7 +100,8 @@ void sc_deliver_acknowledge(const struct sc_message *message, uint64_t moved);
 void sc_deliver_fenced_slow(struct sc_peer *peer);
 
 /* A piece of a payload that was asked for, or of the one whose parts arrive. -EPROTO: it is neither. */
-int sc_deliver_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl);
+int sc_deliver_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
+		     uint64_t ctl);
 
 /* Go on with copies of large messages. Returns the steps done. */
 int sc_deliver_progress(struct sc_ep *ep);

@@ -6,6 +6,18 @@
 #include "log.h"
 #include "seg.h"
 
+bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf)
+{
+	const struct sc_returnables *returnables = &peer->returnables;
+
+	for (uint32_t i = returnables->first; i < returnables->end; i++)
+		if (returnables->bufs[i] == buf) {
+			sc_hold_returnables_drop(peer, i - returnables->first);
+			return true;
+		}
+	return false;
+}
+
 bool sc_hold_may_slow(struct sc_peer *peer)
 {
 	int ret = sc_seg_pool_open(peer->seg);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * hold.h: a bounce buffer of a peer's that has been read, and is not given back at once: the next message to that peer
- * may be written into it, and it comes back with that (SC_ABI_RETURN). Two that talk to each other so write where they
- * have just read: the lines are in this processor's cache, while those of a buffer of one's own are in the reader's,
+ * hold.h: bounce buffers of a peer's that have been read, and are not given back at once: the next message to that peer
+ * may be written into them, and they come back with that (SC_ABI_RETURN). Two that talk to each other so write where
+ * they have just read: the lines are in this processor's cache, while those of a buffer of one's own are in the reader's,
  * from where each has to be taken first. Two processes on a Zen 4, a payload copied in, a word, and copied out, one way
  * in nanoseconds, a buffer for each side and one for both:
  *
@@ -13,20 +13,24 @@
  * (where they share none what goes past the caches is faster from 1 KiB on, see fill.h.) Nor is there anything to be
  * said of how far the ring is read, which is a line each time, too.
  *
- * The owner decides which buffer may be held (SC_ABI_F_RETURN): of one peer one at a time, while it has enough of them
- * left. So it knows which one may be written to by the peer, and takes no other for a message; and that one it lends to
- * nobody else before it has read the message, or knows that there is none: a head that has passed it is believed when
- * nothing of the peer's is unread (record.c); or the peer has gone.
+ * The owner decides which buffers may be held (SC_ABI_F_RETURN): of one peer those of one message at a time, a record for
+ * each, while it has enough of them left. So it knows which ones may be written to by the peer, and takes no others for
+ * a message; and those it lends to nobody else before it has read the message, or knows that there is none: a head
+ * that has passed them is believed when nothing of the peer's is unread (record.c); or the peer has gone.
  *
- * The message tells how far the ring has been read as well, up to the record of the buffer. So what was lent before that
- * has to be given back before it is sent: no poll ends with such (poll_ring() in rx.c).
+ * They come back in the order in which they were lent. A message in fewer buffers is in the last of them, and gives back
+ * those before it; the record of a part gives back its own and those before it, no others, though the head may have
+ * passed them: they hold the parts behind it.
+ *
+ * The message tells how far the ring has been read as well, up to the record of the last buffer that was held. So what
+ * was lent before that has to be given back before it is sent: no poll ends with such (poll_ring() in rx.c).
  *
  * Held for SC_HOLD_POLLS at most, as the owner may be short of buffers: then, and with whatever else is given back
- * (sc_peer_publish()), and before the endpoint is slept on, it goes back without a message.
+ * (sc_peer_publish()), and before the endpoint is slept on, they go back without a message.
  *
- * If this process dies while it holds one, or writes to it, the owner takes it back as anything that was lent; once the
- * record is published the message is in the owner's own memory. If the owner dies, its memory stays as long as it is
- * mapped here.
+ * If this process dies while it holds some, or writes to them, the owner takes them back as anything that was lent; once
+ * the record is published the message, or the part of it, is in the owner's own memory. If the owner dies, its memory
+ * stays as long as it is mapped here.
  */
 #ifndef SC_HOLD_H
 #define SC_HOLD_H
@@ -36,22 +40,59 @@
 /* Polls without an answer; a poll that finds nothing takes some 20 nanoseconds. */
 #define SC_HOLD_POLLS 64
 
+/* ---- the owner ---- */
+
+/* Buffers that may come back with a message. */
+static inline uint32_t sc_hold_returnables(const struct sc_peer *peer)
+{
+	return peer->returnables.end - peer->returnables.first;
+}
+
+/* So many of them, the oldest, do no more. */
+static inline void sc_hold_returnables_drop(struct sc_peer *peer, uint32_t buffers)
+{
+	struct sc_returnables *returnables = &peer->returnables;
+
+	returnables->first += buffers;
+	if (returnables->first == returnables->end)
+		returnables->first = returnables->end = 0;
+}
+
+/* This one may, which has been lent with the next record; there are less than SC_ABI_RETURN_BUFS, of its message. */
+static inline void sc_hold_returnables_add(struct sc_peer *peer, uint16_t buf)
+{
+	peer->returnables.bufs[peer->returnables.end++] = buf;
+}
+
+bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf);
+
+/* Is this one of them? It is the oldest from here on: those before it, which the message has passed over, do no more. */
+static inline bool sc_hold_comes_back(struct sc_peer *peer, uint16_t buf)
+{
+	const struct sc_returnables *returnables = &peer->returnables;
+
+	return (returnables->end && returnables->bufs[returnables->first] == buf) ||
+	       sc_hold_comes_back_slow(peer, buf);
+}
+
+/* ---- the peer ---- */
+
 static inline void sc_hold_init(struct sc_peer *peer)
 {
-	peer->held = SC_POOL_NONE;
+	peer->hold.count = 0;
 	peer->can_return = SC_REACH_UNKNOWN;
-	sc_list_init(&peer->holding);
+	sc_list_init(&peer->hold.of_ep);
 }
 
 static inline bool sc_hold_has(const struct sc_peer *peer)
 {
-	return peer->held != SC_POOL_NONE;
+	return peer->hold.count;
 }
 
 static inline void sc_hold_end(struct sc_peer *peer)
 {
-	peer->held = SC_POOL_NONE;
-	sc_list_remove(&peer->holding);
+	peer->hold.count = 0;
+	sc_list_remove(&peer->hold.of_ep);
 }
 
 /* Make its buffers writable here, when one could be held for the first time. */
@@ -65,27 +106,33 @@ bool sc_hold_may_slow(struct sc_peer *peer);
 static inline bool sc_hold_begin(struct sc_peer *peer, uint16_t buf, uint64_t behind)
 {
 	struct sc_ep *ep = peer->ep;
+	struct sc_hold *hold = &peer->hold;
 
-	if (!peer->tx.lines || !ep->short_end || peer->can_return == SC_REACH_NO)
+	if (!peer->tx.lines || !ep->short_end || peer->can_return == SC_REACH_NO ||
+	    hold->count == SC_ABI_RETURN_BUFS)
 		return false;
 	if (__builtin_expect(peer->can_return == SC_REACH_UNKNOWN, 0) && !sc_hold_may_slow(peer))
 		return false;
-	sc_hold_end(peer);
-	peer->held = buf;
-	peer->held_behind = behind;
-	peer->held_at = ep->polls;
-	sc_list_append(&ep->holding, &peer->holding);
+	sc_list_remove(&hold->of_ep);
+	hold->bufs[hold->count++] = buf;
+	hold->behind = behind;
+	hold->poll = ep->polls;
+	sc_list_append(&ep->holding, &hold->of_ep);
 	return true;
 }
 
-/* The one that is held, for a message, which tells how far the ring has been read, too; there is one. */
-static inline uint16_t sc_hold_take(struct sc_peer *peer)
+/*
+ * The last so many that are held, for a message, which tells how far the ring has been read, too; there are as many.
+ * Those before them go back with it. All its records are to be written before anything else is done with the peer: a
+ * head that is told in between gives back what is still to come. The array is good until another is held.
+ */
+static inline const uint16_t *sc_hold_take(struct sc_peer *peer, uint32_t buffers)
 {
-	uint16_t buf = peer->held;
+	const uint16_t *bufs = peer->hold.bufs + peer->hold.count - buffers;
 
 	sc_hold_end(peer);
-	peer->rx.published = peer->held_behind;
-	return buf;
+	peer->rx.published = peer->hold.behind;
+	return bufs;
 }
 
 #endif

@@ -293,7 +293,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
 	sc_loans_init(&peer->loans);
 	sc_loans_init(&peer->answers);
-	peer->returnable = SC_POOL_NONE;
+	peer->returnables.first = peer->returnables.end = 0;
 	sc_hold_init(peer);
 	sc_fill_init(&peer->fill, ep->config.fill);
 	sc_list_init(&peer->ops);
@@ -491,7 +491,7 @@ static void answer_broken(struct sc_peer *peer, int reason)
 static void take_loans_back(struct sc_peer *peer)
 {
 	sc_pool_reclaim(&peer->ep->pool, &peer->loans);
-	peer->returnable = SC_POOL_NONE;
+	sc_hold_returnables_drop(peer, sc_hold_returnables(peer));
 }
 
 /* Nothing is sent to it any more, and nothing that was lent to it comes back by itself. */
@@ -507,7 +507,8 @@ static void end_link(struct sc_peer *peer, int error)
 	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
 	if (error == -EPROTO || error == -ECONNRESET)
 		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX, SC_POOL_FIRST,
-				      peer->returnable);
+				      peer->returnables.bufs + peer->returnables.first,
+				      sc_hold_returnables(peer));
 	drop_replies(peer);
 }
 
@@ -771,9 +772,9 @@ void sc_peer_publish(struct sc_peer *peer)
 void sc_peers_give_back_slow(struct sc_ep *ep, uint32_t polls)
 {
 	sc_list_for_safe (entry, next, &ep->holding) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, holding);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, hold.of_ep);
 
-		if (ep->polls - peer->held_at < polls)
+		if (ep->polls - peer->hold.poll < polls)
 			return; /* nor have the others been for longer */
 		sc_peer_publish(peer);
 	}

@@ -27,28 +27,32 @@ void sc_pool_grow(struct sc_pool *pool, uint32_t have)
 	pool->count = pool->most;
 }
 
-void sc_pool_return_others(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
-			   enum sc_pool_turn turn, uint16_t kept)
+void sc_pool_return_others_slow(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
+				enum sc_pool_turn turn, const uint16_t *kept, uint32_t kept_count)
 {
-	bool found = false;
+	struct sc_loans left;
 
+	sc_loans_init(&left);
 	while (loans->count && pool->at[loans->first] < head) {
 		uint16_t buf = loans->first;
 
 		loans->first = pool->next[buf];
 		loans->count--;
-		if (buf == kept)
-			found = true;
-		else
+		if (kept_count && buf == *kept) {
+			sc_loans_append(pool, &left, buf);
+			kept++;
+			kept_count--;
+		} else {
 			sc_pool_put(pool, buf, turn);
+		}
 	}
-	if (!found)
-		return;
-	pool->next[kept] = loans->count ? loans->first : SC_POOL_NONE;
-	if (!loans->count)
-		loans->last = kept;
-	loans->first = kept;
-	loans->count++;
+	if (!loans->count) {
+		*loans = left;
+	} else if (left.count) {
+		pool->next[left.last] = loans->first;
+		loans->first = left.first;
+		loans->count += left.count;
+	}
 }
 
 void sc_pool_fini(struct sc_pool *pool)

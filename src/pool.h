@@ -89,6 +89,17 @@ static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_
 	return left >= buffers + reserve && loans->count + buffers <= 4 * (left - buffers - reserve) + 4;
 }
 
+/* It is the last of them. */
+static inline void sc_loans_append(struct sc_pool *pool, struct sc_loans *loans, uint16_t buf)
+{
+	pool->next[buf] = SC_POOL_NONE;
+	if (loans->count++)
+		pool->next[loans->last] = buf;
+	else
+		loans->first = buf;
+	loans->last = buf;
+}
+
 /* Lend one at ring position `at`; sc_pool_may_lend() and sc_pool_has() said yes. */
 static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans, uint64_t at)
 {
@@ -98,12 +109,7 @@ static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans
 	pool->free_count--;
 	pool->warm = SC_POOL_NONE;
 	pool->at[buf] = at;
-	pool->next[buf] = SC_POOL_NONE;
-	if (loans->count++)
-		pool->next[loans->last] = buf;
-	else
-		loans->first = buf;
-	loans->last = buf;
+	sc_loans_append(pool, loans, buf);
 	return buf;
 }
 
@@ -137,9 +143,18 @@ static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, 
 	}
 }
 
-/* The same, but for this one, which stays lent. */
-void sc_pool_return_others(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
-			   enum sc_pool_turn turn, uint16_t kept);
+void sc_pool_return_others_slow(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
+				enum sc_pool_turn turn, const uint16_t *kept, uint32_t kept_count);
+
+/* The same, but for these of them, in the order in which they were lent, which stay so. */
+static inline void sc_pool_return_others(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
+					 enum sc_pool_turn turn, const uint16_t *kept, uint32_t kept_count)
+{
+	if (__builtin_expect(kept_count, 0))
+		sc_pool_return_others_slow(pool, loans, head, turn, kept, kept_count);
+	else
+		sc_pool_return(pool, loans, head, turn);
+}
 
 /* Take everything back from a borrower that is gone. */
 static inline void sc_pool_reclaim(struct sc_pool *pool, struct sc_loans *loans)

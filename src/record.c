@@ -23,29 +23,32 @@
 #define AGAIN 1024
 
 /*
- * May a buffer that the peer's head has passed be coming back with a message? The head passes it whether there is one or
- * not; but the message was in the ring before: so there is none once nothing of the peer's is unread.
+ * How many buffers that the peer's head has passed may be coming back with a message? The head passes them whether there
+ * is one or not; but the message was in the ring before: so there is none once nothing of the peer's is unread.
  */
-static bool may_be_returning(struct sc_peer *peer)
+static uint32_t returning(struct sc_peer *peer)
 {
-	if (peer->returnable == SC_POOL_NONE || peer->ep->pool.at[peer->returnable] >= peer->tx.head)
-		return false;
-	if (!peer->rx.lines || sc_ring_peek(&peer->rx))
-		return true;
-	peer->returnable = SC_POOL_NONE;
-	return false;
+	const struct sc_returnables *returnables = &peer->returnables;
+	const uint16_t *bufs = returnables->bufs + returnables->first;
+	uint32_t count = sc_hold_returnables(peer), passed = 0;
+
+	while (passed < count && peer->ep->pool.at[bufs[passed]] < peer->tx.head)
+		passed++;
+	if (!passed || !peer->rx.lines || sc_ring_peek(&peer->rx))
+		return passed;
+	sc_hold_returnables_drop(peer, passed);
+	return 0;
 }
 
 /* What it has read, as far as is known. The last `newest` buffers have been lent just now. */
 static void take_back(struct sc_peer *peer, uint32_t newest)
 {
 	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
+	const struct sc_returnables *returnables = &peer->returnables;
+	uint32_t kept = returning(peer);
 
-	if (__builtin_expect(may_be_returning(peer), 0))
-		sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, turn,
-				      peer->returnable);
-	else
-		sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, turn);
+	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, turn,
+			      returnables->bufs + returnables->first, kept);
 	sc_record_judge(peer, newest);
 }
 

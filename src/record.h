@@ -3,6 +3,7 @@
 #define SC_RECORD_H
 
 #include "copy.h"
+#include "hold.h"
 #include "ring.h"
 #include "seg.h"
 #include "state.h"
@@ -120,26 +121,24 @@ static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 			  peer->tx.tail - peer->tx.head > peer->tx.count / 2;
 }
 
-/* Is this the buffer that may come back with a message? */
-static inline bool sc_record_is_returnable(const struct sc_peer *peer, uint16_t buf)
-{
-	return buf == peer->returnable && buf != SC_POOL_NONE;
-}
-
 /*
- * The message that it has come back with has been read: so have all records up to that which it was lent with. It is
- * lent next, as its lines are here.
+ * The message, or the part of one, that the oldest of the returnable buffers has come back with has been read: so have all
+ * records up to that which it was lent with. It is lent next, as its lines are here.
  */
 static inline void sc_record_returned(struct sc_peer *peer)
 {
 	struct sc_pool *pool = &peer->ep->pool;
-	uint64_t head = pool->at[peer->returnable] + 1;
+	struct sc_returnables *returnables = &peer->returnables;
+	uint16_t buf = returnables->bufs[returnables->first];
+	uint64_t head = pool->at[buf] + 1;
 
 	sc_ring_learn(&peer->tx, head);
 	head = head > peer->tx.head ? head : peer->tx.head;
-	sc_pool_return(pool, &peer->loans, head, SC_POOL_FIRST);
-	pool->warm = peer->returnable;
-	peer->returnable = SC_POOL_NONE;
+	sc_hold_returnables_drop(peer, 1);
+	/* the head may have passed the others, too, which are unread */
+	sc_pool_return_others(pool, &peer->loans, head, SC_POOL_FIRST,
+			      returnables->bufs + returnables->first, sc_hold_returnables(peer));
+	pool->warm = buf;
 	sc_record_judge(peer, 0);
 }
 

@@ -13,7 +13,7 @@
  * (sc_peer_quarantine()), nothing else. -ENOMEM leaves the record in the ring for the next poll.
  *
  * Bounce buffers are read when their record is taken, into the receive buffer or into a waiting message,
- * so they come back in ring order; one may be held for the answer (hold.h). What a peer may leave waiting is
+ * so they come back in ring order; some may be held for the answer (hold.h). What a peer may leave waiting is
  * bounded by the window; one that ignores it is in breach of the protocol.
  *
  * If the peer dies: what it published in the ring can be delivered, if no part is missing. If this process dies, before the record
@@ -43,6 +43,15 @@
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+static const char not_in_parts[] = "a part of a message that has none, or in the midst of another";
+
+/* One buffer of this segment is full, the others follow; false: that cannot be. */
+static bool begin_parts(struct sc_message *message, const struct sc_seg *seg)
+{
+	message->here = seg->header.buf_size;
+	return message->size > message->here && !message->peer->arriving_op && !message->peer->arriving;
+}
+
 static const char *parse_bounce(struct sc_message *message)
 {
 	struct sc_seg *seg = message->peer->seg;
@@ -53,21 +62,20 @@ static const char *parse_bounce(struct sc_message *message)
 	message->data = record.data;
 	message->op = message->flags & SC_ABI_F_ACK ? record.op : 0;
 	memcpy(message->bufs, record.bufs, sizeof(message->bufs));
-	if (message->flags & SC_ABI_F_PARTS) {
-		if (message->size <= seg->header.buf_size || message->peer->arriving_op ||
-		    message->peer->arriving)
-			return "a part of a message that has none, or in the midst of another";
-		message->here = seg->header.buf_size;
-	}
+	if (message->flags & SC_ABI_F_PARTS && !begin_parts(message, seg))
+		return not_in_parts;
 	if (!sc_seg_has_bufs(seg, message->bufs, (uint32_t)message->here))
 		return "bounce buffers that do not exist";
 	return NULL;
 }
 
+/* What a message in a buffer of ours may say. */
+#define RETURN_FLAGS (SC_ABI_F_TAGGED | SC_ABI_F_DATA | SC_ABI_F_PARTS)
+
 /* In a buffer of ours; from here on it is like one that waits: its payload is somewhere in our memory. */
 static const char *parse_return(struct sc_message *message)
 {
-	const struct sc_peer *peer = message->peer;
+	struct sc_peer *peer = message->peer;
 	const struct sc_seg *seg = peer->ep->seg;
 	struct sc_abi_bounce record;
 
@@ -75,8 +83,10 @@ static const char *parse_return(struct sc_message *message)
 	message->tag = record.tag;
 	message->data = record.data;
 	message->op = 0;
-	if (!sc_record_is_returnable(peer, record.bufs[0]) || message->size > seg->header.buf_size ||
-	    message->flags & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA))
+	if (message->flags & SC_ABI_F_PARTS && !begin_parts(message, seg))
+		return not_in_parts;
+	if (!sc_hold_comes_back(peer, record.bufs[0]) || message->here > seg->header.buf_size ||
+	    message->flags & ~RETURN_FLAGS)
 		return "a message in a buffer that it has not been lent for that";
 	message->bytes = sc_seg_buf(seg, record.bufs[0]);
 	return NULL;
@@ -153,11 +163,23 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
+/* A piece in buffers of this segment. */
+static int take_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
+		      uint64_t ctl)
 {
 	if (!piece->to && peer->arriving)
-		return sc_waiting_piece(peer, piece, ctl);
-	return sc_deliver_piece(peer, piece, ctl);
+		return sc_waiting_piece(peer, seg, piece, ctl);
+	return sc_deliver_piece(peer, seg, piece, ctl);
+}
+
+/* A part of a message, in a buffer of ours. */
+static int take_return_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (sc_ctl_size(ctl) > ep->config.buf_size || !sc_hold_comes_back(peer, piece->bufs[0]))
+		return -EPROTO;
+	return take_piece(peer, ep->seg, piece, ctl);
 }
 
 /* ---- the short way, see plain.h -------------------------------------------------------------- */
@@ -196,84 +218,73 @@ static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 	}
 }
 
-/* A record of one line, that names one buffer, has been taken. */
-static inline void buffer_read(struct sc_peer *peer, uint64_t ctl, uint32_t here)
-{
-	sc_record_read(peer, ctl);
-	sc_ring_release(&peer->rx, 1);
-	buffers_read(peer, here);
-}
-
-/* The message in this buffer has been taken: may the buffer be held, and is it? */
+/* The message, or the part of it, in this buffer has been taken: may the buffer be held, and is it? */
 static inline bool is_held(struct sc_peer *peer, uint64_t ctl, uint16_t buf)
 {
-	return sc_ctl_kind(ctl) == SC_ABI_BOUNCE && sc_ctl_flags(ctl) & SC_ABI_F_RETURN &&
+	return sc_ctl_flags(ctl) & SC_ABI_F_RETURN &&
+	       (sc_ctl_kind(ctl) == SC_ABI_BOUNCE || sc_ctl_kind(ctl) == SC_ABI_PIECE) &&
 	       sc_hold_begin(peer, buf, peer->rx.head + sc_ctl_lines(ctl));
 }
 
-/* In one buffer of a peer whose segment we have, or in parts, of which this is the first. */
+/* A record of one line has been taken, that names one buffer, of so many bytes; `returns`: one of ours. */
+static inline void buffer_taken(struct sc_peer *peer, uint64_t ctl, uint16_t buf, uint32_t here,
+				bool returns)
+{
+	bool gives_back = !returns && !is_held(peer, ctl, buf);
+
+	if (gives_back)
+		sc_record_read(peer, ctl);
+	sc_ring_release(&peer->rx, 1);
+	if (returns)
+		sc_record_returned(peer);
+	else if (gives_back)
+		buffers_read(peer, here);
+}
+
+/* Is this a buffer that the peer may name, in a segment that it is of? */
+static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t buf, bool returns)
+{
+	return returns ? sc_hold_comes_back(peer, buf) : sc_seg_has_buf(seg, buf);
+}
+
+/*
+ * In one buffer, of a peer whose segment we have or of ours, which comes back with it; or in parts, of which this is the
+ * first.
+ */
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
-	bool parts = sc_ctl_flags(ctl) & SC_ABI_F_PARTS;
+	bool returns = sc_ctl_kind(ctl) == SC_ABI_RETURN, parts = sc_ctl_flags(ctl) & SC_ABI_F_PARTS;
+	struct sc_ep *ep = peer->ep;
+	struct sc_seg *seg = returns ? ep->seg : peer->seg;
 	uint32_t here = sc_ctl_size(ctl);
 	struct sc_rx_op *op;
 	uint64_t tag, data;
 	uint16_t buf;
 
-	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE || sc_ctl_flags(ctl) & SC_ABI_F_ACK ||
-	    sc_ctl_lines(ctl) != 1 || !peer->ep->line_end || !peer->seg)
+	if ((sc_ctl_kind(ctl) != SC_ABI_BOUNCE && !returns) ||
+	    sc_ctl_flags(ctl) & (returns ? ~RETURN_FLAGS : SC_ABI_F_ACK) || sc_ctl_lines(ctl) != 1 ||
+	    !ep->line_end || !seg)
 		return false;
 	if (parts) {
-		if (here <= peer->seg->header.buf_size || peer->arriving_op || peer->arriving)
+		if (here <= seg->header.buf_size || peer->arriving_op || peer->arriving)
 			return false;
-		here = peer->seg->header.buf_size;
+		here = seg->header.buf_size;
 	}
 	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
-	if (!here || here > peer->seg->header.buf_size || !sc_seg_has_buf(peer->seg, buf))
-		return false;
-	tag = sc_load_relaxed_64(&record->tag);
-	op = sc_plain_match(peer->ep->rxq, peer, tag, ctl);
-	if (!op)
-		return false;
-	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(peer->seg, buf), here, sc_ctl_flags(ctl));
-	data = sc_load_relaxed_64(&record->data);
-	if (parts)
-		sc_plain_begin(op, peer, tag, data, ctl, here);
-	else
-		sc_plain_end(peer->ep, op, peer, tag, data, ctl);
-	if (is_held(peer, ctl, buf))
-		sc_ring_release(&peer->rx, 1);
-	else
-		buffer_read(peer, ctl, here);
-	return true;
-}
-
-/* In a buffer of ours, that comes back with it. */
-static inline bool take_return(struct sc_peer *peer, uint64_t ctl)
-{
-	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
-	struct sc_ep *ep = peer->ep;
-	uint32_t here = sc_ctl_size(ctl);
-	struct sc_rx_op *op;
-	uint64_t tag, data;
-	uint16_t buf;
-
-	if (sc_ctl_kind(ctl) != SC_ABI_RETURN || sc_ctl_flags(ctl) & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA) ||
-	    sc_ctl_lines(ctl) != 1 || !ep->line_end || here > ep->seg->header.buf_size)
-		return false;
-	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
-	if (!sc_record_is_returnable(peer, buf))
+	if (!here || here > seg->header.buf_size || !is_buffer(peer, seg, buf, returns))
 		return false;
 	tag = sc_load_relaxed_64(&record->tag);
 	op = sc_plain_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(ep->seg, buf), here, 0);
+	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(seg, buf), here, sc_ctl_flags(ctl));
 	data = sc_load_relaxed_64(&record->data);
-	sc_plain_end(ep, op, peer, tag, data, ctl);
-	sc_ring_release(&peer->rx, 1);
-	sc_record_returned(peer);
+	if (parts)
+		sc_plain_begin(op, peer, tag, data, ctl, here);
+	else
+		sc_plain_end(ep, op, peer, tag, data, ctl);
+	buffer_taken(peer, ctl, buf, here, returns);
 	return true;
 }
 
@@ -281,22 +292,24 @@ static inline bool take_return(struct sc_peer *peer, uint64_t ctl)
 static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
+	bool returns = sc_ctl_kind(ctl) == SC_ABI_RETURN_PIECE;
+	struct sc_seg *seg = returns ? peer->ep->seg : peer->seg;
 	const struct sc_rx_op *op = peer->arriving_op;
 	uint32_t here = sc_ctl_size(ctl);
 	uint16_t buf;
 
-	if (sc_ctl_kind(ctl) != SC_ABI_PIECE || sc_ctl_lines(ctl) != 1 || !peer->seg ||
+	if ((sc_ctl_kind(ctl) != SC_ABI_PIECE && !returns) || sc_ctl_lines(ctl) != 1 || !seg ||
 	    !sc_plain_arrives(peer))
 		return false;
 	buf = sc_load_relaxed_16(&piece->bufs[0]); /* published by ctl, as the others */
 	if (sc_load_relaxed_64(&piece->to) || sc_load_relaxed_64(&piece->offset) != op->done || !here ||
-	    here > peer->seg->header.buf_size || here > op->size - op->done ||
-	    !sc_seg_has_buf(peer->seg, buf))
+	    here > seg->header.buf_size || here > op->size - op->done ||
+	    !is_buffer(peer, seg, buf, returns))
 		return false;
-	sc_record_copy_bytes((char *)op->iov[0].iov_base + op->done, sc_seg_buf(peer->seg, buf), here,
+	sc_record_copy_bytes((char *)op->iov[0].iov_base + op->done, sc_seg_buf(seg, buf), here,
 			     sc_ctl_flags(ctl));
 	sc_plain_part(peer, here);
-	buffer_read(peer, ctl, here);
+	buffer_taken(peer, ctl, buf, here, returns);
 	return true;
 }
 
@@ -340,7 +353,11 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_PIECE:
 		memcpy(words, line->words, sizeof(words));
 		*why = "a piece of nothing that was asked for or begun";
-		return take_piece(peer, (const struct sc_abi_piece *)words, ctl);
+		return take_piece(peer, peer->seg, (const struct sc_abi_piece *)words, ctl);
+	case SC_ABI_RETURN_PIECE:
+		memcpy(words, line->words, sizeof(words));
+		*why = "a part of a message in a buffer that it has not been lent for that";
+		return take_return_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
 	case SC_ABI_PUT_FAR:
 	case SC_ABI_GET:
@@ -439,7 +456,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		buffers_taken(peer, ctl);
 		return 0;
 	}
-	if (kind == SC_ABI_RETURN)
+	if (kind == SC_ABI_RETURN || kind == SC_ABI_RETURN_PIECE)
 		sc_record_returned(peer);
 	sc_ring_release(&peer->rx, lines);
 	return 0;
@@ -451,8 +468,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	int ret = 0;
 
 	while (ctl && taken < SC_RX_BURST) {
-		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl) && !take_return(peer, ctl) &&
-		    !take_part(peer, ctl))
+		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl) && !take_part(peer, ctl))
 			ret = take_next(peer, ctl);
 		taken += ret != -ENOMEM;
 		if (ret == -ECONNRESET)

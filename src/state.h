@@ -85,13 +85,28 @@ struct sc_burst {
 	uint32_t poll; /* the last one before them */
 };
 
+/* Buffers that may come back with a message, oldest first: bufs[first] to bufs[end - 1]; see hold.h. */
+struct sc_returnables {
+	uint16_t bufs[SC_ABI_RETURN_BUFS];
+	uint32_t first, end;
+};
+
+/* Such of a peer's that are held, oldest first. */
+struct sc_hold {
+	uint16_t bufs[SC_ABI_RETURN_BUFS];
+	uint32_t count;
+	uint32_t poll;	      /* in which the last was read */
+	uint64_t behind;      /* lines of the ring up to and with its record */
+	struct sc_list of_ep; /* sc_ep.holding: there are some */
+};
+
 struct sc_peer {
 	/* sending */
 	struct sc_ring_tx tx;
 	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
 	struct sc_burst two_lines;	  /* of messages in records of two lines */
 	struct sc_loans loans;
-	uint16_t returnable; /* of those the one that may come back with a message, see hold.h; or SC_POOL_NONE */
+	struct sc_returnables returnables; /* of those */
 	struct sc_fill fill;
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	uint64_t looked_at;	 /* tx.head when buffers were short last, */
@@ -154,10 +169,7 @@ struct sc_peer {
 	uint64_t units_back;	  /* returned to the peer so far */
 	uint64_t units_held;	  /* of messages that wait unmatched */
 	uint32_t lent;		  /* read in its buffers since it was last told, bytes */
-	uint16_t held;		  /* a buffer of its that has been read, see hold.h; SC_POOL_NONE: none */
-	uint64_t held_behind;	  /* lines of the ring up to and with its record; */
-	uint32_t held_at;	  /* in this poll */
-	struct sc_list holding;	  /* sc_ep.holding: one is */
+	struct sc_hold hold;	  /* buffers of its that have been read */
 	enum sc_reach can_return; /* may we write to its buffers? */
 	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
 	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */

@@ -8,8 +8,8 @@
  *               behind, from BUFFER_MIN_BEHIND on);
  *               in more than one buffer: a record for each, so that the receiver reads one while the next is filled,
  *               unless it is behind
- *   return      payload in a bounce buffer of the receiver's, which was lent to us with a message of its and goes back
- *               with this one, see hold.h                       complete on return
+ *   return      payload in bounce buffers of the receiver's, which were lent to us with a message of its and go back
+ *               with this one, see hold.h; a record for each    complete on return
  *   rendezvous  the addresses of the payload in the record; the receiver copies it after the match and may
  *               have us copy along (share.h), or asks for it in pieces; it acknowledges in the end
  *                                                               complete with the acknowledgement
@@ -419,19 +419,24 @@ static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
 #define RETURN_LEFT (SC_ABI_RECORD_BUFS + PIECE_BUFS)
 
 /*
- * One buffer has been lent, with the next record: may it come back with a message (hold.h)? If no other may, the peer has
+ * May the buffers of the next message come back with one (hold.h), one in each record? If no others may, the peer has
  * come to us, nothing waits for the peer to say that it has read the message, enough are left, and it is better so.
- * Returns what is to be among the record's flags.
  */
-static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, size_t size)
+static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t buffers)
 {
-	const struct sc_pool *pool = &peer->ep->pool;
+	const struct sc_ep *ep = peer->ep;
 
-	if (peer->returnable != SC_POOL_NONE || peer->feed != SC_FEED_UP ||
-	    peer->ep->order & SC_ORDER_AFTER_SEND || sc_pool_left(pool) < RETURN_LEFT ||
-	    sc_fill_is_better(&peer->fill, size))
+	return !sc_hold_returnables(peer) && peer->feed == SC_FEED_UP &&
+	       !(ep->order & SC_ORDER_AFTER_SEND) && sc_pool_left(&ep->pool) >= buffers + RETURN_LEFT &&
+	       !sc_fill_is_better(&peer->fill, size);
+}
+
+/* This one has been lent with the next record, and is returnable or not. Returns what is to be among its flags. */
+static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, bool returnable)
+{
+	if (!returnable)
 		return 0;
-	peer->returnable = buf;
+	sc_hold_returnables_add(peer, buf);
 	return SC_ABI_F_RETURN;
 }
 
@@ -445,15 +450,16 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	struct sc_ep *ep = peer->ep;
 	struct sc_pool *pool = &ep->pool;
 	uint32_t record_flags = flags.flags & MESSAGE_FLAGS;
-	bool warm;
+	bool warm, returnable;
 
 	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1) ||
 	    sc_list_empty(&peer->borrower) ||
 	    !sc_pool_may_lend(pool, &peer->loans, 1, piece_reserve(ep)) || !sc_pool_has(pool, 1))
 		return false;
 	warm = sc_pool_is_warm(pool) && !sc_fill_wants(&peer->fill, size);
+	returnable = may_return(peer, size, 1);
 	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
-	record_flags |= return_flag(peer, record.bufs[0], size);
+	record_flags |= return_flag(peer, record.bufs[0], returnable);
 	if (warm) {
 		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
 	} else {
@@ -468,7 +474,7 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	return true;
 }
 
-/* And in a buffer of the peer's that is held, which goes back with it. */
+/* And in a buffer of the peer's that is held. */
 static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const void *buf, uint32_t size,
 						  uint64_t tag, uint64_t data, struct sc_op_flags flags,
 						  void *context)
@@ -478,7 +484,7 @@ static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const vo
 
 	if (!is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1))
 		return false;
-	record.bufs[0] = sc_hold_take(peer);
+	record.bufs[0] = *sc_hold_take(peer, 1);
 	sc_copy_by_words(sc_seg_buf(peer->seg, record.bufs[0]), buf, size);
 	(void)SC_INJECT("tx.return");
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_RETURN, flags.flags & MESSAGE_FLAGS, 1, size));
@@ -486,10 +492,11 @@ static __attribute__((noinline)) bool send_return(struct sc_peer *peer, const vo
 	return true;
 }
 
-/* Is there one, that has room for so much, and is it better? */
-static inline bool has_return(struct sc_peer *peer, size_t size)
+/* Are some held, have so many of them room for so much, and are they better? */
+static inline bool has_return(struct sc_peer *peer, size_t size, uint32_t buffers)
 {
-	return sc_hold_has(peer) && size >= SC_TX_BUFFER_MIN && size <= peer->seg->header.buf_size &&
+	return sc_hold_has(peer) && size >= SC_TX_BUFFER_MIN &&
+	       size <= (size_t)buffers * peer->seg->header.buf_size &&
 	       !sc_fill_is_better(&peer->fill, size) && !sc_fill_wants(&peer->fill, size);
 }
 
@@ -513,7 +520,7 @@ static inline bool send_short_longer(struct sc_peer *peer, const void *buf, size
 {
 	if (size <= TWO_LINES && size <= peer->ep->config.inline_max)
 		return send_two_lines(peer, buf, size, tag, data, flags, context);
-	if (has_return(peer, size))
+	if (has_return(peer, size, 1))
 		return send_return(peer, buf, (uint32_t)size, tag, data, flags, context);
 	if (size <= peer->ep->config.inline_max && !prefers_buffer(peer, size))
 		return send_lines(peer, buf, size, tag, data, flags, context);
@@ -589,13 +596,51 @@ static bool half_free(struct sc_peer *peer, uint32_t lines)
 
 /* A record of a part of a payload, of `to`'s, which there are room and buffers for. */
 static void piece_put(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, sc_abi_op to,
-		      uint64_t offset, uint32_t size)
+		      uint64_t offset, uint32_t size, bool returnable)
 {
 	uint64_t words[7] = { to, offset };
-	uint32_t flags =
-		sc_record_fill(peer, iov, iov_count, offset, size, ((struct sc_abi_piece *)words)->bufs);
+	uint16_t *bufs = ((struct sc_abi_piece *)words)->bufs;
+	uint32_t flags = sc_record_fill(peer, iov, iov_count, offset, size, bufs);
 
-	sc_record_put(peer, SC_ABI_PIECE, flags, size, words);
+	sc_record_put(peer, SC_ABI_PIECE, flags | return_flag(peer, bufs[0], returnable), size, words);
+}
+
+/* A part of a payload into a buffer of the peer's that is held. */
+static void return_fill(struct sc_peer *peer, const struct sc_send *send, size_t offset, uint32_t size,
+			uint16_t buf)
+{
+	struct sc_iov_walk walk = { send->iov, send->iov_count, offset, size };
+	uint8_t *to = sc_seg_buf(peer->seg, buf);
+	uintptr_t from;
+	size_t here;
+
+	for (; sc_iov_next(&walk, &from, &here); to += here)
+		sc_copy_by_words(to, (const void *)from, here);
+	(void)SC_INJECT("tx.return_part");
+}
+
+/* A message in buffers of the peer's that are held, which go back with it: a record for each. There is room. */
+static void return_put(struct sc_peer *peer, const struct sc_send *send, uint32_t size, uint32_t flags)
+{
+	uint32_t here = peer->seg->header.buf_size, buffers = (size + here - 1) / here;
+	const uint16_t *bufs = sc_hold_take(peer, buffers);
+	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data, .bufs = { *bufs } };
+
+	if (buffers > 1)
+		flags |= SC_ABI_F_PARTS;
+	else
+		here = size;
+	return_fill(peer, send, 0, here, *bufs);
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_RETURN, flags, 1, size));
+	sc_ring_wake(&peer->tx);
+	for (uint32_t at = here; at < size; at += here) {
+		uint64_t words[7] = { 0, at };
+
+		here = size - at < here ? size - at : here;
+		((struct sc_abi_piece *)words)->bufs[0] = *++bufs;
+		return_fill(peer, send, at, here, *bufs);
+		sc_record_put(peer, SC_ABI_RETURN_PIECE, 0, here, words);
+	}
 }
 
 /* Looks at how far a peer has read that take as long as a rendezvous instead. */
@@ -629,6 +674,7 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	uint64_t units = SC_ABI_UNITS(size);
 	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data };
 	uint32_t here = size;
+	bool returnable;
 	int ret;
 
 	/* the upper half of the window is for rendezvous, which take less of it */
@@ -637,6 +683,12 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	ret = sc_record_room(peer, 1);
 	if (ret)
 		return ret;
+	if (!(flags & SC_ABI_F_ACK) && has_return(peer, size, peer->hold.count) &&
+	    half_free(peer, SC_ABI_RETURN_BUFS)) {
+		return_put(peer, send, size, flags);
+		eager_done(peer, send, size, flags);
+		return 0;
+	}
 	if (!sc_record_may_lend(peer, buffers, piece_reserve(ep))) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error;
@@ -656,14 +708,15 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 		record.op = sc_slab_id(op);
 		(void)SC_INJECT("tx.bounce_op");
 	}
+	returnable = (here < size || buffers == 1) && buffers <= SC_ABI_RETURN_BUFS &&
+		     may_return(peer, size, buffers);
 	flags |= sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
-	if (buffers == 1)
-		flags |= return_flag(peer, record.bufs[0], size);
+	flags |= return_flag(peer, record.bufs[0], returnable);
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size));
 	sc_ring_wake(&peer->tx);
 	for (uint32_t at = here; at < size; at += here) {
 		here = size - at < here ? size - at : here;
-		piece_put(peer, send->iov, send->iov_count, 0, at, here);
+		piece_put(peer, send->iov, send->iov_count, 0, at, here, returnable);
 	}
 	sc_record_reuse(peer, buffers);
 	eager_done(peer, send, size, flags);
@@ -952,7 +1005,7 @@ static bool push_piece(struct sc_tx_op *op)
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	piece_put(peer, op->iov, op->iov_count, op->to, op->pushed, size);
+	piece_put(peer, op->iov, op->iov_count, op->to, op->pushed, size, false);
 	op->pushed += size;
 	return true;
 }

@@ -116,16 +116,17 @@ static int complete(struct sc_rx_msg *msg)
 	return 0;
 }
 
-int sc_waiting_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
+int sc_waiting_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
+		     uint64_t ctl)
 {
 	struct sc_rx_msg *msg = peer->arriving;
 	uint32_t size = sc_ctl_size(ctl);
 	struct iovec to = { msg->bytes + msg->arrived, size };
 	int ret;
 
-	if (!sc_record_is_next_piece(peer->seg, piece, size, msg->arrived, msg->size))
+	if (!sc_record_is_next_piece(seg, piece, size, msg->arrived, msg->size))
 		return -EPROTO;
-	sc_record_copy(peer->seg, piece->bufs, sc_ctl_flags(ctl), &to, 1, size);
+	sc_record_copy(seg, piece->bufs, sc_ctl_flags(ctl), &to, 1, size);
 	if (size < msg->size - msg->arrived) {
 		msg->arrived += size;
 		return 0;

@@ -243,7 +243,9 @@ enum sc_abi_kind {
 	SC_ABI_RETURN = 22, /* a message, in a bounce buffer of the reader's: struct sc_abi_bounce */
 
 	SC_ABI_GROWN = 23, /* from here on the ring has all its lines; they have memory */
-	SC_ABI_KIND_MAX = SC_ABI_GROWN,
+
+	SC_ABI_RETURN_PIECE = 24, /* of such a message, likewise: struct sc_abi_piece */
+	SC_ABI_KIND_MAX = SC_ABI_RETURN_PIECE,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -251,9 +253,10 @@ enum sc_abi_kind {
 #define SC_ABI_F_ACK (1u << 2)	 /* inline, bounce: the sender wants an SC_ABI_ACK; words[2] = operation */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
-#define SC_ABI_F_RETURN (1u << 4) /* bounce: its one buffer may come back with a message, SC_ABI_RETURN */
+#define SC_ABI_F_RETURN (1u << 4) /* bounce, piece: its one buffer may come back with a message, SC_ABI_RETURN */
 #define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
-#define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
+/* bounce, return: one full buffer of it, SC_ABI_PIECEs, or SC_ABI_RETURN_PIECEs, follow with the others */
+#define SC_ABI_F_PARTS (1u << 6)
 /* It names buffers, filled by string instructions: such are read sooner by loads, and the other way round. */
 #define SC_ABI_F_STRING (1u << 7)
 
@@ -266,11 +269,15 @@ typedef uint64_t sc_abi_op;
 /* Bounce buffers that a record can name. Each but the last it needs is full. */
 #define SC_ABI_RECORD_BUFS 16
 
+/* Buffers at a time that may come back with a message. */
+#define SC_ABI_RETURN_BUFS 8
+
 /*
  * SC_ABI_BOUNCE: buffers of the writer's, lent to the reader until its `head` has passed the record. With
- * SC_ABI_F_RETURN it is one, and no other is lent so at the time: the reader may write a message into it in turn, as long
- * as its head has not passed. That message is an SC_ABI_RETURN, which names the buffer, and gives it back when it has
- * been read, as a head behind the record would.
+ * SC_ABI_F_RETURN it is one, and no other is lent so at the time but those of the same message: the reader may write a
+ * message into it in turn, or a part of one, as long as its head has not passed. Those are an SC_ABI_RETURN and
+ * SC_ABI_RETURN_PIECEs, which name one each, in the order in which they were lent, and give it back when they have been
+ * read, as a head behind the record would.
  */
 struct sc_abi_bounce {
 	uint64_t tag, data;

@@ -801,7 +801,8 @@ static void work_dialogue(struct side *side)
 
 static const struct message dialogue_messages[] = {
 	{ 8, 1, 0 },	{ 1000, 1, 0 }, { 4096, 1, 0 }, { 320, 1, 0 },
-	{ 3000, 1, 0 }, { 300, 2, 0 },	{ 2000, 1, 0 }, { 0 },
+	{ 3000, 1, 0 }, { 300, 2, 0 },	{ 2000, 1, 0 }, { 10000, 1, 0 },
+	{ 8192, 2, 0 }, { 5000, 1, 0 }, { 0 },
 };
 static const struct message inline_messages[] = {
 	{ 8, 1, 0 },   { 100, 1, 0 }, { 200, 3, 0 }, { 150, 1, 0 }, { 200, 1, 0 },

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fuzz_child.h"
+#include "hold.h"
 #include "peer.h"
 #include "record.h"
 #include "rma.h"
@@ -53,7 +54,7 @@ enum { KEY_BOTH = 1, KEY_READ, KEY_WRITE, KEYS };
 #define PIECE 8192
 #define GUARD 64
 #define ASKED 70000 /* bytes of a large operation */
-#define IN_BUFFER 320
+#define IN_BUFFERS 10000
 #define BUFS 32
 #define BUFS_LEFT 3
 
@@ -325,8 +326,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		CHECK(!sc_peer_get(ep, sc_ep_address(other), &of_other));
 		send(ep, of_other, 100000, 0);
 	}
-	send(ep, of_writer, IN_BUFFER, 0); /* in a buffer that may come back with a message */
-	CHECK(of_writer->returnable == 0);
+	send(ep, of_writer, IN_BUFFERS, 0); /* in buffers that may come back with a message: 0, 1 and 2 */
+	CHECK(sc_hold_returnables(of_writer) == 3 && of_writer->returnables.bufs[0] == 0);
 	while (ep->pool.free_count + (ep->pool.count - ep->pool.have) > BUFS_LEFT && sc_record_grow(ep, 1))
 		(void)sc_pool_lend(&ep->pool, &elsewhere, 0);
 	if (sent & SEND_LARGE)

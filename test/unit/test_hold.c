@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_hold: messages that are answered in the bounce buffer that they came in: that they are, and how; when a buffer is
- * not held, or not for long; what of a message that is unread in a buffer that its owner is short of; and who closes,
- * dies or breaks the rules with one.
+ * test_hold: messages that are answered in the bounce buffer, or buffers, that they came in: that they are, and how; when
+ * a buffer is not held, or not for long; what of a message that is unread in a buffer that its owner is short of; and who
+ * closes, dies or breaks the rules with one.
  */
 #define _GNU_SOURCE 1
 #include <setjmp.h>
@@ -26,7 +26,7 @@
 #define MOST 4096 /* bytes of a bounce buffer */
 
 static struct end pair[2], third;
-static uint8_t from[8192], into[8192];
+static uint8_t from[10 * MOST], into[10 * MOST];
 
 /* One message, and its receive; `seed` is its tag, too. */
 static void talk(int who, size_t size, uint64_t seed)
@@ -54,6 +54,23 @@ static uint32_t lent_by(int who)
 	return pair[who].peer->loans.count;
 }
 
+/* The one that it holds, or has lent so; SC_POOL_NONE: none. */
+static uint16_t held_by(int who)
+{
+	const struct sc_hold *hold = &pair[who].peer->hold;
+
+	assert_in_range(hold->count, 0, 1);
+	return hold->count ? *hold->bufs : SC_POOL_NONE;
+}
+
+static uint16_t returnable(int who)
+{
+	const struct sc_peer *peer = pair[who].peer;
+
+	assert_in_range(sc_hold_returnables(peer), 0, 1);
+	return sc_hold_returnables(peer) ? peer->returnables.bufs[peer->returnables.first] : SC_POOL_NONE;
+}
+
 /* pair[1] has read a message of pair[0]'s and holds its buffer. */
 static uint16_t open_holding(const struct sc_ep_attr *attr)
 {
@@ -62,9 +79,9 @@ static uint16_t open_holding(const struct sc_ep_attr *attr)
 	talk(0, SIZE, 1);
 	assert_true(sc_hold_has(pair[1].peer));
 	assert_int_equal(lent_by(0), 1);
-	assert_int_equal(pair[0].peer->returnable, pair[1].peer->held);
+	assert_int_equal(returnable(0), held_by(1));
 	assert_false(sc_list_empty(&pair[1].ep->holding));
-	return pair[1].peer->held;
+	return held_by(1);
 }
 
 /* Post a receive for it and see that it is what was sent. */
@@ -114,6 +131,16 @@ static void third_reads(void)
 	end_close(&third);
 }
 
+/* A record of one line as it is, whoever writes it. */
+static void put_raw(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, uint32_t size,
+		    const struct sc_abi_bounce *record)
+{
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+
+	memcpy(line->bytes, record, sizeof(*record));
+	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, flags, 1, size), 1);
+}
+
 /* ---- that it is ------------------------------------------------------------------------------ */
 
 /* One buffer does for all, whichever side it is of, and nobody says how far it has read. */
@@ -128,13 +155,13 @@ static void test_in_turn(void **state)
 
 		pair_open(pair, NULL, WAY_CMA);
 		talk(first, SIZE, ++seed);
-		buf = pair[!first].peer->held;
+		buf = held_by(!first);
 		head = sc_load_relaxed_64(&pair[first].peer->tx.consumer->head);
 		for (int n = 0; n < 20; n++) {
 			size_t size = sizes[n % 8];
 
-			assert_int_equal(pair[!first].peer->held, buf);
-			assert_int_equal(pair[first].peer->returnable, buf);
+			assert_int_equal(held_by(!first), buf);
+			assert_int_equal(returnable(first), buf);
 			talk(!first, size, ++seed);
 			assert_int_equal(lent_by(0) + lent_by(1), 0);
 			assert_false(sc_hold_has(pair[!first].peer));
@@ -270,6 +297,223 @@ static void test_kinds_of_receive(void **state)
 			}
 }
 
+/* All that may goes through buffers, and how they are filled is not tried. */
+static struct sc_ep_attr eager_attr(void)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	attr.config.eager_adapts = false;
+	attr.config.fill = SC_FILL_CACHED;
+	return attr;
+}
+
+/* In parts: their buffers do for all that need no more of them. */
+static void test_parts_in_turn(void **state)
+{
+	static const size_t sizes[] = { MOST + 1, 2 * MOST, 5 * MOST - 1, 8 * MOST };
+	struct sc_ep_attr attr = eager_attr();
+
+	(void)state;
+	for (int first = 0; first < 2; first++) {
+		uint64_t seed = 0, head;
+
+		pair_open(pair, &attr, WAY_CMA);
+		talk(!first, 8, ++seed); /* both have come */
+		talk(first, 8, ++seed);
+		head = sc_load_relaxed_64(&pair[first].peer->tx.consumer->head);
+		for (int n = 0; n < 20; n++) {
+			size_t size = sizes[n % 4];
+			uint32_t buffers = (uint32_t)(size + MOST - 1) / MOST;
+
+			talk(first, size, ++seed);
+			assert_int_equal(lent_by(first), buffers);
+			assert_int_equal(pair[!first].peer->hold.count, buffers);
+			assert_int_equal(sc_hold_returnables(pair[first].peer), buffers);
+			assert_int_equal(pair[first].peer->loans.first, *pair[!first].peer->hold.bufs);
+			talk(!first, size, ++seed);
+			assert_int_equal(lent_by(0) + lent_by(1), 0);
+			assert_int_equal(sc_hold_returnables(pair[first].peer), 0);
+			assert_false(sc_hold_has(pair[!first].peer));
+			assert_true(sc_list_empty(&pair[!first].ep->holding));
+		}
+		assert_int_equal(sc_load_relaxed_64(&pair[first].peer->tx.consumer->head), head);
+		assert_int_equal(bounced(first), 20);
+		assert_int_equal(bounced(!first), 20);
+		for (int n = 0; n < SC_ABI_RING_LINES; n++) { /* and around the rings */
+			talk(first, sizes[n % 4], ++seed);
+			talk(!first, sizes[(n + n / 4) % 4], ++seed);
+		}
+		assert_int_equal(pair[!first].ep->counters.quarantines, 0);
+		pair_close(pair);
+	}
+}
+
+/* An answer in fewer buffers takes the last of them, and all come back with it; what needs more takes none. */
+static void test_answer_of_another_size(void **state)
+{
+	struct sc_ep_attr attr = eager_attr();
+
+	(void)state;
+	for (uint32_t lent = 1; lent <= SC_ABI_RETURN_BUFS; lent++)
+		for (uint32_t answer = 1; answer <= SC_ABI_RETURN_BUFS; answer++) {
+			size_t size = answer > 1 ? answer * MOST - 3 : SIZE;
+
+			pair_open(pair, &attr, WAY_CMA);
+			talk(1, 8, 1);
+			talk(0, lent * MOST, 2);
+			assert_int_equal(pair[1].peer->hold.count, lent);
+			talk(1, size, 3);
+			if (answer <= lent) {
+				assert_int_equal(lent_by(0), 0);
+				assert_int_equal(lent_by(1), 0);
+				assert_int_equal(pair[0].peer->tx.head, pair[0].peer->tx.tail);
+				assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
+			} else {
+				assert_int_equal(lent_by(0), lent);
+				assert_int_equal(lent_by(1), answer);
+				assert_int_equal(pair[1].peer->hold.count, lent);
+			}
+			talk(0, SIZE, 4);
+			pair_close(pair);
+		}
+}
+
+/* From several places, or with another order of completions: in a buffer that is held as well. */
+static void test_vector(void **state)
+{
+	struct sc_ep_attr attr = eager_attr();
+
+	(void)state;
+	for (uint32_t buffers = 1; buffers < 4; buffers++) {
+		size_t size = buffers * MOST - 7;
+		struct iovec iov[3] = { { from, 100 }, { from + 100, 0 }, { from + 100, size - 100 } };
+
+		pair_open(pair, &attr, WAY_CMA);
+		talk(1, 8, 1);
+		talk(0, size, 2);
+		pattern_fill(from, size, 3);
+		assert_int_equal(end_sendv(&pair[1], pair[1].peer, iov, 3, 3, SC_TAGGED, from), 0);
+		assert_int_equal(lent_by(1), 0);
+		assert_false(sc_hold_has(pair[1].peer));
+		memset(from, 0xee, size);
+		expect_sent(&pair[1], from, size);
+		expect_waiting(&pair[0], size, 3);
+		assert_int_equal(lent_by(0), 0);
+		pair_close(pair);
+	}
+}
+
+/* One of two parts of a message of pair[0]'s, with a poll of pair[1]'s behind it. */
+static uint16_t part(int i, uint64_t seed)
+{
+	struct sc_peer *peer = pair[0].peer;
+	uint64_t words[7] = { i ? 0 : seed, i ? MOST : ~seed };
+	uint16_t buf;
+
+	assert_true(sc_record_may_lend(peer, 1, 0));
+	buf = sc_pool_lend(&pair[0].ep->pool, &peer->loans, peer->tx.tail);
+	sc_hold_returnables_add(peer, buf);
+	pattern_fill(from, 2 * MOST, seed);
+	memcpy(sc_seg_buf(pair[0].ep->seg, buf), from + i * MOST, MOST);
+	words[3] = buf;
+	if (i) {
+		sc_record_put(peer, SC_ABI_PIECE, SC_ABI_F_RETURN, MOST, words);
+	} else {
+		peer->units_sent += SC_ABI_UNITS(2 * MOST);
+		sc_record_put(peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURN | SC_ABI_F_PARTS,
+			      2 * MOST, words);
+	}
+	(void)sc_ep_poll(pair[1].ep);
+	return buf;
+}
+
+/* The first is answered in, or the head passes it, before the second has been written. */
+static void test_between_parts(void **state)
+{
+	enum { NOTHING, ANSWER, HEAD, BETWEEN };
+
+	(void)state;
+	for (int between = 0; between < BETWEEN; between++) {
+		struct sc_ep_attr attr = eager_attr();
+		uint16_t first, second;
+
+		pair_open(pair, &attr, WAY_CMA);
+		talk(1, 8, 1);
+		memset(into, 0, 2 * MOST);
+		assert_int_equal(end_recv(&pair[1], pair[1].peer, into, 2 * MOST, 2, SC_TAGGED), 0);
+		first = part(0, 2);
+		assert_int_equal(held_by(1), first);
+		if (between == ANSWER)
+			send_only(1, SIZE, 50);
+		else if (between == HEAD)
+			sc_peer_publish(pair[1].peer);
+		second = part(1, 2);
+		expect_received(&pair[1], pair[1].peer, into, 2 * MOST, 2);
+		assert_true(pattern_is(into, 2 * MOST, 2));
+		assert_int_equal(pair[1].peer->hold.count, 1 + (between == NOTHING));
+		assert_int_equal(pair[1].peer->hold.bufs[between == NOTHING], second);
+		send_only(1, SIZE, 51); /* in the second in any case */
+		assert_int_equal(lent_by(1), 0);
+		assert_false(sc_hold_has(pair[1].peer));
+		if (between == ANSWER)
+			expect_waiting(&pair[0], SIZE, 50);
+		expect_waiting(&pair[0], SIZE, 51);
+		assert_int_equal(lent_by(0), 0);
+		assert_int_equal(sc_hold_returnables(pair[0].peer), 0);
+		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
+		pair_close(pair);
+	}
+}
+
+/* Receives of every kind of answers in parts, posted before it and after. */
+static void test_kinds_of_receive_of_parts(void **state)
+{
+	enum { PLAIN, SHORT, VECTOR, MULTI, KINDS };
+	struct sc_ep_attr attr = eager_attr();
+	const size_t size = 3 * MOST - 5;
+
+	(void)state;
+	for (int kind = 0; kind < KINDS; kind++)
+		for (int late = 0; late < 2; late++) {
+			struct iovec iov[2] = { { into, kind == SHORT ? MOST + 500 : sizeof(into) } };
+			uint32_t recv_flags = kind == MULTI ? SC_RECV_MULTI : 0;
+			size_t done = kind == SHORT ? MOST + 500 : size;
+			struct sc_comp comp;
+
+			if (kind == VECTOR) {
+				iov[0].iov_len = 300;
+				iov[1] = (struct iovec){ into + 300, 4 * MOST };
+			}
+			pair_open(pair, &attr, WAY_CMA);
+			talk(1, 8, 1);
+			talk(0, size, 2);
+			pattern_fill(from, size, 7);
+			memset(into, 0, sizeof(into));
+			for (int n = 0; n < 2; n++) {
+				if (n == late)
+					assert_int_equal(end_recvv(&pair[0], NULL, iov,
+								   1 + (kind == VECTOR), 7, 0, recv_flags,
+								   into),
+							 0);
+				else
+					assert_int_equal(end_send(&pair[1], pair[1].peer, from, size, 7,
+								  SC_SEND_DATA),
+							 0);
+				(void)sc_ep_poll(pair[0].ep);
+			}
+			comp = comp_take(&pair[0].rx);
+			assert_int_equal(comp.err, kind == SHORT ? EMSGSIZE : 0);
+			assert_int_equal(comp.len, done);
+			assert_int_equal(comp.data, ~7ull);
+			assert_true(pattern_is(into, done, 7));
+			assert_int_equal(lent_by(0), 0);
+			assert_int_equal(lent_by(1), 0);
+			assert_int_equal(pair[0].ep->counters.rx_unexpected, late);
+			assert_int_equal(pair[0].peer->units_held, 0);
+			pair_close(pair);
+		}
+}
+
 /* ---- that it is not -------------------------------------------------------------------------- */
 
 /* Sizes that go another way leave it where it is. */
@@ -283,7 +527,7 @@ static void test_other_sizes(void **state)
 
 		talk(1, sizes[i], 2);
 		assert_int_equal(lent_by(1), (sizes[i] + MOST - 1) / MOST * (sizes[i] > 319));
-		assert_int_equal(pair[1].peer->held, buf);
+		assert_int_equal(held_by(1), buf);
 		talk(1, SIZE, 3);
 		assert_int_equal(lent_by(0), 0);
 		pair_close(pair);
@@ -335,7 +579,7 @@ static void test_given_back(void **state)
 		assert_int_equal(lent_by(1), 1);
 		lend_all(); /* and it is one of those */
 		assert_int_equal(lent_by(0), 0);
-		assert_int_equal(pair[0].peer->returnable, SC_POOL_NONE);
+		assert_int_equal(returnable(0), SC_POOL_NONE);
 		third_reads();
 		pair_close(pair);
 	}
@@ -370,7 +614,7 @@ static void test_not_to_be_held(void **state)
 			end_open(&pair[i], i == who ? &ordered : NULL);
 		pair_connect(pair, WAY_CMA);
 		talk(0, SIZE, 1);
-		assert_int_equal(pair[0].peer->returnable == SC_POOL_NONE, !who);
+		assert_int_equal(returnable(0) == SC_POOL_NONE, !who);
 		assert_false(sc_hold_has(pair[1].peer));
 		pair_close(pair);
 	}
@@ -389,6 +633,43 @@ static void test_not_to_be_held(void **state)
 	pair_close(pair);
 }
 
+/* None of a message of more parts than may be, of one that is not in parts, or that leaves too few behind. */
+static void test_parts_not_to_be_held(void **state)
+{
+	enum { PARTS, MORE, NOT_IN_PARTS, SHORT_POOL, ACKED, CASES };
+
+	(void)state;
+	for (int what = 0; what < CASES; what++) {
+		uint32_t parts = what == MORE ? SC_ABI_RETURN_BUFS + 1 : SC_ABI_RETURN_BUFS;
+		struct sc_ep_attr attr = eager_attr();
+		struct sc_loans elsewhere;
+		struct sc_pool *pool;
+
+		attr.config.eager_max = 16 * MOST;
+		pair_open(pair, &attr, WAY_CMA);
+		pool = &pair[0].ep->pool;
+		sc_loans_init(&elsewhere);
+		talk(1, 8, 1);
+		if (what == SHORT_POOL)
+			while (sc_pool_left(pool) >= parts + SC_ABI_RECORD_BUFS + 4 &&
+			       sc_record_grow(pair[0].ep, 1))
+				(void)sc_pool_lend(pool, &elsewhere, 0);
+		pair[0].peer->is_behind = what == NOT_IN_PARTS;
+		talk(0, parts * MOST, 2);
+		assert_int_equal(lent_by(0), parts);
+		assert_int_equal(pair[1].peer->hold.count, what == PARTS || what == ACKED ? parts : 0);
+		assert_int_equal(sc_hold_returnables(pair[0].peer), pair[1].peer->hold.count);
+		if (what == ACKED) { /* an answer that is acknowledged goes another way */
+			assert_int_equal(end_send(&pair[1], pair[1].peer, from, 2 * MOST, 3,
+						  SC_TAGGED | SC_SEND_DELIVERY),
+					 0);
+			assert_int_equal(lent_by(1), 2);
+		}
+		sc_pool_reclaim(pool, &elsewhere);
+		pair_close(pair);
+	}
+}
+
 /* Nobody who has not come to the owner is lent one so: it could not tell a message in it from one that is not there. */
 static void test_not_come(void **state)
 {
@@ -403,7 +684,31 @@ static void test_not_come(void **state)
 		expect_waiting(&pair[1], SIZE, seed);
 		assert_false(sc_hold_has(pair[1].peer));
 	}
-	assert_int_equal(pair[0].peer->returnable, SC_POOL_NONE);
+	assert_int_equal(returnable(0), SC_POOL_NONE);
+	pair_close(pair);
+}
+
+/* An answer in parts that finds no room for all of them in the ring goes another way, and what is unread there stays. */
+static void test_parts_in_a_full_ring(void **state)
+{
+	struct sc_ep_attr attr = eager_attr();
+	const struct sc_ring_tx *tx;
+	uint64_t sent = 0;
+
+	(void)state;
+	pair_open(pair, &attr, WAY_CMA);
+	talk(1, 8, 1);
+	talk(0, 8 * MOST, 2);
+	tx = &pair[1].peer->tx;
+	while (tx->tail - tx->head < tx->count - 3)
+		send_only(1, 8, 100 + sent++);
+	send_only(1, 8 * MOST, 3);
+	assert_int_equal(lent_by(1), 8);
+	for (uint64_t i = 0; i < sent; i++)
+		expect_waiting(&pair[0], 8, 100 + i);
+	expect_waiting(&pair[0], 8 * MOST, 3);
+	assert_int_equal(lent_by(0), 8);
+	assert_int_equal(pair[0].ep->counters.quarantines, 0);
 	pair_close(pair);
 }
 
@@ -484,6 +789,71 @@ static void test_head_is_ahead(void **state)
 	}
 }
 
+/* The same of an answer in parts: all stay that the head has passed, and each comes back when its part has been read. */
+static void test_head_is_ahead_of_parts(void **state)
+{
+	struct sc_ep_attr attr = eager_attr();
+
+	(void)state;
+	for (uint32_t answer = 1; answer < 4; answer++)
+		for (int another = 0; another < 2; another++) {
+			pair_open(pair, &attr, WAY_CMA);
+			talk(1, 8, 1);
+			talk(0, 3 * MOST, 2);
+			send_only(1, answer * MOST, 3);
+			sc_peer_publish(pair[1].peer);
+			if (another)
+				send_only(0, 3 * MOST, 9);
+			lend_all();
+			assert_int_equal(lent_by(0), another ? 6 : 3);
+			assert_int_equal(sc_hold_returnables(pair[0].peer), 3);
+			expect_waiting(&pair[0], answer * MOST, 3);
+			assert_int_equal(lent_by(0), another ? 3 : 0);
+			assert_int_equal(sc_hold_returnables(pair[0].peer), 0);
+			if (another)
+				expect_waiting(&pair[1], 3 * MOST, 9);
+			third_reads();
+			pair_close(pair);
+		}
+}
+
+/* And the others stay when a part has been read. */
+static void test_head_is_ahead_of_a_part(void **state)
+{
+	struct sc_ep_attr attr = eager_attr();
+	struct sc_peer *peer;
+	uint16_t bufs[2];
+
+	(void)state;
+	pair_open(pair, &attr, WAY_CMA);
+	talk(1, 8, 1);
+	talk(0, 2 * MOST, 2);
+	peer = pair[1].peer;
+	memcpy(bufs, peer->hold.bufs, sizeof(bufs));
+	peer->units_sent += SC_ABI_UNITS(2 * MOST);
+	pattern_fill(from, 2 * MOST, 3);
+	memset(into, 0, 2 * MOST);
+	assert_int_equal(end_recv(&pair[0], NULL, into, 2 * MOST, 3, SC_TAGGED), 0);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct sc_abi_bounce record = { .tag = i ? 0 : 3, .data = i * MOST, .bufs = { bufs[i] } };
+
+		memcpy(sc_seg_buf(peer->seg, bufs[i]), from + i * MOST, MOST);
+		if (i)
+			put_raw(peer, SC_ABI_RETURN_PIECE, 0, MOST, &record);
+		else
+			put_raw(peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS, 2 * MOST, &record);
+		sc_peer_publish(peer);
+		(void)sc_record_may_lend(pair[0].peer, pair[0].ep->pool.count, 0); /* looks at all */
+		assert_int_equal(pair[0].peer->tx.head, pair[0].peer->tx.tail);
+		assert_int_equal(lent_by(0), 2 - i);
+		(void)sc_ep_poll(pair[0].ep);
+		assert_int_equal(lent_by(0), 1 - i);
+	}
+	expect_received(&pair[0], pair[0].peer, into, 2 * MOST, 3);
+	assert_true(pattern_is(into, 2 * MOST, 3));
+	pair_close(pair);
+}
+
 /* What was lent before it comes back all the same. */
 static void test_others_come_back(void **state)
 {
@@ -497,8 +867,7 @@ static void test_others_come_back(void **state)
 			(void)sc_ep_poll(pair[1].ep);
 	}
 	assert_int_equal(lent_by(0), 3);
-	assert_int_equal(pair[0].peer->returnable,
-			 pair[0].peer->loans.first); /* the first, as far as it knows */
+	assert_int_equal(returnable(0), pair[0].peer->loans.first); /* the first, as far as it knows */
 	lend_all();
 	assert_int_equal(lent_by(0), 0);
 	third_reads();
@@ -564,16 +933,41 @@ static void test_given_up(void **state)
 	assert_int_equal(lent_by(0), 3);
 	sc_peer_quarantine(pair[0].peer, -EPROTO, "a test says so");
 	assert_int_equal(lent_by(0), 1);
-	assert_int_equal(pair[0].peer->loans.first, pair[1].peer->held);
-	assert_int_equal(pair[0].peer->loans.last, pair[1].peer->held);
+	assert_int_equal(pair[0].peer->loans.first, held_by(1));
+	assert_int_equal(pair[0].peer->loans.last, held_by(1));
 	lend_all();
 	assert_int_equal(lent_by(0), 1);
-	memset(sc_seg_buf(pair[1].peer->seg, pair[1].peer->held), 0x77, MOST);
+	memset(sc_seg_buf(pair[1].peer->seg, held_by(1)), 0x77, MOST);
 	ends_settle(pair, 2);
 	assert_int_equal(pair[1].peer->link, SC_LINK_DOWN);
 	assert_false(sc_hold_has(pair[1].peer));
 	assert_int_equal(lent_by(0), 0); /* it has seen that, and departed */
-	assert_int_equal(pair[0].peer->returnable, SC_POOL_NONE);
+	assert_int_equal(returnable(0), SC_POOL_NONE);
+	third_reads();
+	pair_close(pair);
+}
+
+/* The same with several. */
+static void test_given_up_with_parts(void **state)
+{
+	struct sc_ep_attr attr = eager_attr();
+	struct sc_hold held;
+
+	(void)state;
+	pair_open(pair, &attr, WAY_CMA);
+	talk(1, 8, 1);
+	talk(0, 3 * MOST, 2);
+	send_only(0, SIZE, 3);
+	held = pair[1].peer->hold;
+	assert_int_equal(lent_by(0), 4);
+	sc_peer_quarantine(pair[0].peer, -EPROTO, "a test says so");
+	assert_int_equal(lent_by(0), 3);
+	lend_all();
+	for (uint32_t i = 0; i < 3; i++)
+		memset(sc_seg_buf(pair[1].peer->seg, held.bufs[i]), 0x77, MOST);
+	ends_settle(pair, 2);
+	assert_int_equal(lent_by(0), 0);
+	assert_int_equal(sc_hold_returnables(pair[0].peer), 0);
 	third_reads();
 	pair_close(pair);
 }
@@ -650,7 +1044,7 @@ static void bad_return(enum bad bad)
 {
 	struct sc_peer *peer = pair[1].peer;
 	struct sc_abi_line *line;
-	struct sc_abi_bounce record = { .tag = 5, .bufs = { peer->held } };
+	struct sc_abi_bounce record = { .tag = 5, .bufs = { held_by(1) } };
 	uint32_t flags = SC_ABI_F_TAGGED, lines = 1, size = SIZE;
 
 	switch (bad) {
@@ -660,7 +1054,7 @@ static void bad_return(enum bad bad)
 	case NOT_FOR_THAT: /* of two */
 		send_only(0, SIZE, 77);
 		record.bufs[0] = pair[0].peer->loans.last;
-		assert_int_not_equal(record.bufs[0], peer->held);
+		assert_int_not_equal(record.bufs[0], held_by(1));
 		break;
 	case NO_BUFFER:
 		record.bufs[0] = SC_POOL_NONE;
@@ -721,6 +1115,91 @@ static void test_bad_returns(void **state)
 		}
 }
 
+/* Of an answer in three parts one is not what it has to be. */
+static void test_bad_parts(void **state)
+{
+	enum {
+		GOOD,
+		NOT_LENT,
+		ORDER,
+		TWICE,
+		NOT_RETURNED,
+		TOO_LONG,
+		AGAIN,
+		OF_ANOTHER,
+		OFFSET,
+		NOTHING,
+		NO_FIRST,
+		BADS
+	};
+	struct sc_ep_attr attr = eager_attr();
+
+	(void)state;
+	for (int bad = 0; bad < BADS; bad++)
+		for (int posted = 0; posted < 2; posted++) {
+			struct sc_abi_bounce record = { .tag = 5 };
+			uint32_t size = MOST, kind = SC_ABI_RETURN_PIECE;
+			struct sc_peer *peer;
+			struct sc_pool *pool;
+			uint16_t bufs[3];
+
+			pair_open(pair, &attr, WAY_CMA);
+			talk(1, 8, 1);
+			talk(0, 3 * MOST, 2);
+			pool = &pair[0].ep->pool;
+			peer = pair[1].peer;
+			memcpy(bufs, peer->hold.bufs, sizeof(bufs));
+			if (posted)
+				assert_int_equal(end_recv(&pair[0], NULL, into, 3 * MOST, 5, SC_TAGGED),
+						 0);
+			record.bufs[0] = bufs[bad == ORDER];
+			if (bad != NO_FIRST)
+				put_raw(peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS, 3 * MOST,
+					&record);
+			for (uint32_t i = 1; i < 3; i++) {
+				struct sc_abi_bounce piece = { .data = i * MOST, .bufs = { bufs[i] } };
+
+				if (bad == ORDER)
+					piece.bufs[0] = bufs[i - 1];
+				else if (bad == NOT_LENT)
+					piece.bufs[0] = 7;
+				else if (bad == TWICE)
+					piece.bufs[0] = bufs[0];
+				else if (bad == NOT_RETURNED)
+					piece.bufs[0] = SC_POOL_NONE;
+				else if (bad == TOO_LONG) { /* the other as much shorter */
+					size = i == 1 ? MOST + 1 : MOST - 1;
+					piece.data += i - 1;
+				} else if (bad == OF_ANOTHER)
+					piece.tag = 1;
+				else if (bad == OFFSET)
+					piece.data--;
+				else if (bad == NOTHING)
+					size = 0;
+				if (bad == AGAIN)
+					put_raw(peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS,
+						3 * MOST, &piece);
+				else
+					put_raw(peer, kind, 0, size, &piece);
+			}
+			for (int polls = 0; polls < 3; polls++)
+				(void)sc_ep_poll(pair[0].ep);
+			assert_int_equal(pair[0].ep->counters.quarantines, bad != GOOD);
+			if (bad == GOOD) {
+				assert_int_equal(lent_by(0), 0);
+				pair_close(pair);
+				continue;
+			}
+			if (posted && bad != NO_FIRST)
+				assert_int_equal(comp_take(&pair[0].rx).err, EPROTO);
+			assert_null(sc_cq_peek(&pair[0].rx));
+			assert_int_equal(pool->free_count + lent_by(0), pool->have);
+			ends_settle(pair, 2);
+			assert_int_equal(pool->free_count, pool->have);
+			pair_close(pair);
+		}
+}
+
 /* A head that goes back, or past what there is, behind a message that said how far it had read. */
 static void test_bad_heads(void **state)
 {
@@ -768,6 +1247,54 @@ static void test_bad_lender(void **state)
 	}
 }
 
+/* Nor is one who says so of more of them than there may be. */
+static void test_bad_lender_of_many(void **state)
+{
+	struct sc_abi_bounce record = { .tag = 5, .bufs = { 0 } };
+
+	(void)state;
+	for (uint32_t many = SC_ABI_RETURN_BUFS; many < SC_ABI_RETURN_BUFS + 2; many++) {
+		pair_open(pair, NULL, WAY_CMA);
+		talk(1, 8, 1);
+		for (uint32_t i = 0; i < many; i++)
+			put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURN, 8,
+				&record);
+		(void)sc_ep_poll(pair[1].ep);
+		assert_int_equal(pair[1].peer->hold.count, many == SC_ABI_RETURN_BUFS ? many : 0);
+		assert_int_equal(sc_list_empty(&pair[1].ep->holding), many > SC_ABI_RETURN_BUFS);
+		pair_close(pair);
+	}
+}
+
+/* Several are held, each smaller than what goes the short way. */
+static void test_small_buffers(void **state)
+{
+	struct sc_abi_bounce record = { .tag = 5 };
+	struct sc_ep_attr attr = eager_attr();
+	enum { HELD = 4 };
+
+	(void)state;
+	attr.config.buf_size = SIZE / 3;
+	end_open(&pair[0], &attr);
+	end_open(&pair[1], NULL);
+	pair_connect(pair, WAY_CMA);
+	talk(1, 8, 1);
+	assert_true(sc_record_may_lend(pair[0].peer, HELD, 0));
+	for (uint32_t i = 0; i < HELD; i++) {
+		*record.bufs =
+			sc_pool_lend(&pair[0].ep->pool, &pair[0].peer->loans, pair[0].peer->tx.tail);
+		sc_hold_returnables_add(pair[0].peer, *record.bufs);
+		put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURN, 8, &record);
+	}
+	(void)sc_ep_poll(pair[1].ep);
+	assert_int_equal(pair[1].peer->hold.count, HELD);
+	send_only(1, SIZE, 6);
+	assert_int_equal(lent_by(1), 0);
+	expect_waiting(&pair[0], SIZE, 6);
+	assert_int_equal(lent_by(0), 0);
+	pair_close(pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -776,21 +1303,34 @@ int main(void)
 		cmocka_unit_test(test_ordered_owner),
 		cmocka_unit_test(test_to_itself),
 		cmocka_unit_test(test_kinds_of_receive),
+		cmocka_unit_test(test_parts_in_turn),
+		cmocka_unit_test(test_answer_of_another_size),
+		cmocka_unit_test(test_vector),
+		cmocka_unit_test(test_between_parts),
+		cmocka_unit_test(test_kinds_of_receive_of_parts),
 		cmocka_unit_test(test_other_sizes),
 		cmocka_unit_test(test_given_back),
 		cmocka_unit_test(test_not_to_be_held),
+		cmocka_unit_test(test_parts_not_to_be_held),
 		cmocka_unit_test(test_not_come),
+		cmocka_unit_test(test_parts_in_a_full_ring),
 		cmocka_unit_test(test_not_writable),
 		cmocka_unit_test(test_trial),
 		cmocka_unit_test(test_head_is_ahead),
+		cmocka_unit_test(test_head_is_ahead_of_parts),
+		cmocka_unit_test(test_head_is_ahead_of_a_part),
 		cmocka_unit_test(test_others_come_back),
 		cmocka_unit_test(test_writer_closes),
 		cmocka_unit_test(test_owner_closes),
 		cmocka_unit_test(test_given_up),
+		cmocka_unit_test(test_given_up_with_parts),
 		cmocka_unit_test(test_writer_dies),
 		cmocka_unit_test(test_bad_returns),
+		cmocka_unit_test(test_bad_parts),
 		cmocka_unit_test(test_bad_heads),
 		cmocka_unit_test(test_bad_lender),
+		cmocka_unit_test(test_bad_lender_of_many),
+		cmocka_unit_test(test_small_buffers),
 	};
 
 	(void)child_private_shm("mode=1777");

@@ -82,31 +82,40 @@ static void test_lend_and_return(void **state)
 	assert_int_equal(pool.count, 0);
 }
 
-/* All that is before a position comes back but for one, wherever it is among them. */
+/* All that is before a position comes back but for some, whichever of them those are. */
 static void test_return_others(void **state)
 {
+	enum { LENT = 5 };
+
 	(void)state;
-	for (uint32_t kept = 0; kept < 7; kept++)
-		for (uint32_t head = 0; head < 7; head++) {
-			uint32_t left = 5 - (head < 5 ? head : 5) + (kept < head && kept < 5);
+	for (uint32_t mask = 0; mask < 1u << LENT; mask++)
+		for (uint32_t head = 0; head < LENT + 2; head++) {
+			uint32_t before = head < LENT ? head : LENT, left = LENT - before, kept_count = 0;
+			uint16_t kept[LENT + 1], buf;
 			struct sc_loans loans;
 			struct sc_pool pool;
-			uint16_t bufs[7];
 
 			assert_int_equal(sc_pool_init(&pool, 8, 8), 0);
 			sc_loans_init(&loans);
-			for (uint32_t i = 0; i < 5; i++)
-				bufs[i] = sc_pool_lend(&pool, &loans, i);
-			bufs[5] = SC_POOL_NONE;
-			bufs[6] = 7; /* not lent */
-			sc_pool_return_others(&pool, &loans, head, SC_POOL_LAST, bufs[kept]);
+			for (uint32_t i = 0; i < LENT; i++) {
+				buf = sc_pool_lend(&pool, &loans, i);
+				if (mask & 1u << i) {
+					kept[kept_count++] = buf;
+					left += i < before;
+				}
+			}
+			sc_pool_return_others(&pool, &loans, head, SC_POOL_LAST, kept, kept_count);
 			assert_int_equal(loans.count, left);
 			check_ledger(&pool, &loans, 1);
-			if (kept < head && kept < 5)
-				assert_int_equal(loans.first, bufs[kept]);
-			for (uint32_t i = 5; i < 8; i++)
+			buf = loans.first; /* those that are kept, and the rest behind them */
+			for (uint32_t i = 0; i < LENT; i++)
+				if (i >= before || mask & 1u << i) {
+					assert_int_equal(pool.at[buf], i);
+					buf = pool.next[buf];
+				}
+			for (uint32_t i = LENT; i < 8; i++)
 				(void)sc_pool_lend(&pool, &loans, i);
-			sc_pool_return(&pool, &loans, 5, SC_POOL_FIRST);
+			sc_pool_return(&pool, &loans, LENT, SC_POOL_FIRST);
 			assert_int_equal(loans.count, 3);
 			check_ledger(&pool, &loans, 1);
 			sc_pool_fini(&pool);
