@@ -114,10 +114,10 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 /* Buffers that it may have read and not said so, or have been written just now; of lines half of the ring's. */
 #define SC_RECORD_UNSAID 4
 
-/* Is the peer behind, by what is known of it? The last `newest` buffers have been lent just now. */
+/* Is the peer behind, by what is known of it? The last `newest` buffers have been lent just now; some may be held. */
 static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 {
-	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID ||
+	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID + sc_hold_returnables(peer) ||
 			  peer->tx.tail - peer->tx.head > peer->tx.count / 2;
 }
 
@@ -130,8 +130,11 @@ static inline void sc_record_returned(struct sc_peer *peer)
 	struct sc_pool *pool = &peer->ep->pool;
 	struct sc_returnables *returnables = &peer->returnables;
 	uint16_t buf = returnables->bufs[returnables->first];
-	uint64_t head = pool->at[buf] + 1;
+	uint64_t head;
 
+	if (__builtin_expect(!sc_hold_returnables(peer), 0))
+		return; /* who takes back its record while that is read has given up what it names */
+	head = pool->at[buf] + 1;
 	sc_ring_learn(&peer->tx, head);
 	head = head > peer->tx.head ? head : peer->tx.head;
 	sc_hold_returnables_drop(peer, 1);

@@ -43,18 +43,27 @@
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static const char not_in_parts[] = "a part of a message that has none, or in the midst of another";
-
-/* One buffer of this segment is full, the others follow; false: that cannot be. */
-static bool begin_parts(struct sc_message *message, const struct sc_seg *seg)
+/* Can a message of so many bytes begin, of which one buffer of this segment is full and the others follow? */
+static inline bool begins_in_parts(const struct sc_peer *peer, const struct sc_seg *seg, uint64_t size)
 {
+	return size > seg->header.buf_size && !peer->arriving_op && !peer->arriving;
+}
+
+/* In parts, if it says so, or whole in a record. What is wrong with that, or NULL. */
+static const char *parse_parts(struct sc_message *message, const struct sc_seg *seg)
+{
+	if (!(message->flags & SC_ABI_F_PARTS))
+		return NULL;
+	if (!begins_in_parts(message->peer, seg, message->size))
+		return "a part of a message that has none, or in the midst of another";
 	message->here = seg->header.buf_size;
-	return message->size > message->here && !message->peer->arriving_op && !message->peer->arriving;
+	return NULL;
 }
 
 static const char *parse_bounce(struct sc_message *message)
 {
 	struct sc_seg *seg = message->peer->seg;
+	const char *why = parse_parts(message, seg);
 	struct sc_abi_bounce record;
 
 	memcpy(&record, message->first->bytes, sizeof(record));
@@ -62,11 +71,9 @@ static const char *parse_bounce(struct sc_message *message)
 	message->data = record.data;
 	message->op = message->flags & SC_ABI_F_ACK ? record.op : 0;
 	memcpy(message->bufs, record.bufs, sizeof(message->bufs));
-	if (message->flags & SC_ABI_F_PARTS && !begin_parts(message, seg))
-		return not_in_parts;
-	if (!sc_seg_has_bufs(seg, message->bufs, (uint32_t)message->here))
+	if (!why && !sc_seg_has_bufs(seg, message->bufs, (uint32_t)message->here))
 		return "bounce buffers that do not exist";
-	return NULL;
+	return why;
 }
 
 /* What a message in a buffer of ours may say. */
@@ -77,14 +84,15 @@ static const char *parse_return(struct sc_message *message)
 {
 	struct sc_peer *peer = message->peer;
 	const struct sc_seg *seg = peer->ep->seg;
+	const char *why = parse_parts(message, seg);
 	struct sc_abi_bounce record;
 
 	memcpy(&record, message->first->bytes, sizeof(record));
 	message->tag = record.tag;
 	message->data = record.data;
 	message->op = 0;
-	if (message->flags & SC_ABI_F_PARTS && !begin_parts(message, seg))
-		return not_in_parts;
+	if (why)
+		return why;
 	if (!sc_hold_comes_back(peer, record.bufs[0]) || message->here > seg->header.buf_size ||
 	    message->flags & ~RETURN_FLAGS)
 		return "a message in a buffer that it has not been lent for that";
@@ -177,7 +185,8 @@ static int take_return_piece(struct sc_peer *peer, const struct sc_abi_piece *pi
 {
 	struct sc_ep *ep = peer->ep;
 
-	if (sc_ctl_size(ctl) > ep->config.buf_size || !sc_hold_comes_back(peer, piece->bufs[0]))
+	if (piece->to || sc_ctl_flags(ctl) || sc_ctl_size(ctl) > ep->config.buf_size ||
+	    !sc_hold_comes_back(peer, piece->bufs[0]))
 		return -EPROTO;
 	return take_piece(peer, ep->seg, piece, ctl);
 }
@@ -267,7 +276,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	    !ep->line_end || !seg)
 		return false;
 	if (parts) {
-		if (here <= seg->header.buf_size || peer->arriving_op || peer->arriving)
+		if (!begins_in_parts(peer, seg, here))
 			return false;
 		here = seg->header.buf_size;
 	}
@@ -298,8 +307,8 @@ static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
 	uint32_t here = sc_ctl_size(ctl);
 	uint16_t buf;
 
-	if ((sc_ctl_kind(ctl) != SC_ABI_PIECE && !returns) || sc_ctl_lines(ctl) != 1 || !seg ||
-	    !sc_plain_arrives(peer))
+	if (!(returns ? !sc_ctl_flags(ctl) : sc_ctl_kind(ctl) == SC_ABI_PIECE) || sc_ctl_lines(ctl) != 1 ||
+	    !seg || !sc_plain_arrives(peer))
 		return false;
 	buf = sc_load_relaxed_16(&piece->bufs[0]); /* published by ctl, as the others */
 	if (sc_load_relaxed_64(&piece->to) || sc_load_relaxed_64(&piece->offset) != op->done || !here ||
@@ -356,7 +365,9 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		return take_piece(peer, peer->seg, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_RETURN_PIECE:
 		memcpy(words, line->words, sizeof(words));
-		*why = "a part of a message in a buffer that it has not been lent for that";
+		*why = "a part of no message that it has begun, or in a buffer that it has not been lent "
+		       "for "
+		       "that";
 		return take_return_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
 	case SC_ABI_PUT_FAR:

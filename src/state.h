@@ -421,7 +421,7 @@ struct sc_ep {
 	struct sc_service *service;
 	struct sc_pool pool;
 	struct sc_list borrowers; /* sc_peer: may have buffers that it has read */
-	struct sc_list holding;	  /* sc_peer: one of its buffers is held, for longest first */
+	struct sc_list holding;	  /* sc_peer: some of its buffers are held, for longest first */
 	uint32_t buf_shift;	  /* log2 of the bounce buffer size */
 	struct sc_counters counters;
 

@@ -415,7 +415,7 @@ static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
 	count_sent(peer, size, SC_ABI_UNITS(size), &peer->ep->counters.tx_bounce);
 }
 
-/* Buffers that are left besides: for the largest eager message, so that nobody waits for one that is held. */
+/* Buffers that are left besides, so that a large eager message to another does not wait for those that are held. */
 #define RETURN_LEFT (SC_ABI_RECORD_BUFS + PIECE_BUFS)
 
 /*
@@ -620,7 +620,8 @@ static void return_fill(struct sc_peer *peer, const struct sc_send *send, size_t
 }
 
 /* A message in buffers of the peer's that are held, which go back with it: a record for each. There is room. */
-static void return_put(struct sc_peer *peer, const struct sc_send *send, uint32_t size, uint32_t flags)
+static __attribute__((noinline)) void return_put(struct sc_peer *peer, const struct sc_send *send,
+						 uint32_t size, uint32_t flags)
 {
 	uint32_t here = peer->seg->header.buf_size, buffers = (size + here - 1) / here;
 	const uint16_t *bufs = sc_hold_take(peer, buffers);

@@ -30,7 +30,7 @@
  * Who writes what: the owner writes the header (once), its presence, the pool, the table, each slot's
  * consumer line, and its answers to gets into their lines of the ring. A peer writes the claim, the
  * introduction, the hazards, its part of the chunks, of the offers, the count of answers, and the ring of
- * the one slot it has claimed, and a message into a buffer of the pool that it was lent for that, and adds to
+ * the one slot it has claimed, and a message into buffers of the pool that it was lent for that, and adds to
  * the membership count. Whoever reads a word that another process writes loads it once, checks it, and uses
  * the copy.
  *
@@ -276,8 +276,9 @@ typedef uint64_t sc_abi_op;
  * SC_ABI_BOUNCE: buffers of the writer's, lent to the reader until its `head` has passed the record. With
  * SC_ABI_F_RETURN it is one, and no other is lent so at the time but those of the same message: the reader may write a
  * message into it in turn, or a part of one, as long as its head has not passed. Those are an SC_ABI_RETURN and
- * SC_ABI_RETURN_PIECEs, which name one each, in the order in which they were lent, and give it back when they have been
- * read, as a head behind the record would.
+ * SC_ABI_RETURN_PIECEs, which name one each, in the order in which they were lent; some may be passed over. Each gives
+ * back the one that it names, and all that were lent before it, when it has been read, as a head behind the record of
+ * that would.
  */
 struct sc_abi_bounce {
 	uint64_t tag, data;
@@ -321,7 +322,8 @@ struct sc_abi_pull {
 
 /*
  * SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in bounce buffers: of one that was asked for, or,
- * with `to` 0, of the last one with SC_ABI_F_PARTS, before there is another.
+ * with `to` 0, of the last one with SC_ABI_F_PARTS, before there is another. SC_ABI_RETURN_PIECE: of such a one only,
+ * in one buffer of the reader's, without flags.
  */
 struct sc_abi_piece {
 	sc_abi_op to;

@@ -360,6 +360,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	CHECK(of_writer->rma_requests <= SC_RMA_REQUESTS_MAX);
 	CHECK(of_writer->link != SC_LINK_DOWN || !sc_slab_used(&ep->rma_ops));
 	CHECK(of_writer->units_held <= ep->config.window);
+	CHECK(sc_hold_returnables(of_writer) <= SC_ABI_RETURN_BUFS);
 	CHECK(ep->counters.quarantines <= 1);
 	receive_later(ep, posted, sent);
 	poll_some(ep);

@@ -28,6 +28,16 @@
 static struct end pair[2], third;
 static uint8_t from[10 * MOST], into[10 * MOST];
 
+/* All that may goes through buffers, and how they are filled is not tried. */
+static struct sc_ep_attr eager_attr(void)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	attr.config.eager_adapts = false;
+	attr.config.fill = SC_FILL_CACHED;
+	return attr;
+}
+
 /* One message, and its receive; `seed` is its tag, too. */
 static void talk(int who, size_t size, uint64_t seed)
 {
@@ -207,38 +217,72 @@ static void test_at_once(void **state)
 /* The owner's receives are reported in order: its messages go the longer way on both sides. */
 static void test_ordered_owner(void **state)
 {
-	struct sc_ep_attr attr = end_attr();
+	static const size_t sizes[] = { SIZE, 3 * MOST };
+	struct sc_ep_attr attr = eager_attr(), ordered = attr;
 
 	(void)state;
-	attr.order = SC_ORDER_RECEIVE;
-	end_open(&pair[0], &attr);
-	end_open(&pair[1], NULL);
+	ordered.order = SC_ORDER_RECEIVE;
+	end_open(&pair[0], &ordered);
+	end_open(&pair[1], &attr);
 	pair_connect(pair, WAY_CMA);
-	for (uint64_t seed = 1; seed < 40; seed += 2) {
-		talk(0, SIZE, seed);
-		assert_true(sc_hold_has(pair[1].peer));
-		talk(1, SIZE, seed + 1);
+	talk(1, 8, 1);
+	for (uint64_t seed = 2; seed < 40; seed += 2) {
+		size_t size = sizes[seed / 2 % 2];
+
+		talk(0, size, seed);
+		assert_int_equal(pair[1].peer->hold.count, lent_by(0));
+		talk(1, size, seed + 1);
 		assert_int_equal(lent_by(0) + lent_by(1), 0);
 	}
 	pair_close(pair);
 }
 
+/* Buffers of the one are twice as large as the other's. */
+static void test_sizes_of_buffers(void **state)
+{
+	(void)state;
+	for (int larger = 0; larger < 2; larger++) {
+		struct sc_ep_attr attr = eager_attr();
+		uint64_t seed = 1;
+
+		end_open(&pair[!larger], &attr);
+		attr.config.buf_size = 2 * MOST;
+		end_open(&pair[larger], &attr);
+		pair_connect(pair, WAY_CMA);
+		talk(1, 8, seed);
+		for (size_t size = SIZE; size <= 8 * MOST; size += MOST - 9) {
+			talk(0, size, ++seed);
+			talk(1, size, ++seed);
+			assert_int_equal(lent_by(0) + lent_by(1), 0);
+			talk(0, size, ++seed);
+			talk(1, size > MOST ? size - MOST : size, ++seed);
+			assert_int_equal(lent_by(1), 0);
+		}
+		assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
+		pair_close(pair);
+	}
+}
+
 /* To itself: who holds is who has lent. */
 static void test_to_itself(void **state)
 {
+	static const size_t sizes[] = { SIZE, SIZE, 3 * MOST, 3 * MOST, 2 * MOST };
+	struct sc_ep_attr attr = eager_attr();
 	struct sc_peer *self;
 
 	(void)state;
-	end_open(&pair[0], NULL);
+	end_open(&pair[0], &attr);
 	self = end_find(&pair[0], &pair[0]);
 	for (uint64_t seed = 1; seed < 300; seed++) {
-		pattern_fill(from, SIZE, seed);
-		assert_int_equal(end_send(&pair[0], self, from, SIZE, seed, SC_TAGGED | SC_SILENT), 0);
+		size_t size = sizes[seed % 5];
+
+		pattern_fill(from, size, seed);
+		assert_int_equal(end_send(&pair[0], self, from, size, seed, SC_TAGGED | SC_SILENT), 0);
 		ends_settle(pair, 1);
-		assert_int_equal(end_recv(&pair[0], NULL, into, SIZE, seed, SC_TAGGED), 0);
+		assert_int_equal(end_recv(&pair[0], NULL, into, size, seed, SC_TAGGED), 0);
 		(void)sc_ep_poll(pair[0].ep);
-		expect_received(&pair[0], self, into, SIZE, seed);
-		assert_true(pattern_is(into, SIZE, seed));
+		expect_received(&pair[0], self, into, size, seed);
+		assert_true(pattern_is(into, size, seed));
 	}
 	end_close(&pair[0]);
 }
@@ -295,16 +339,6 @@ static void test_kinds_of_receive(void **state)
 				assert_int_equal(pair[0].peer->units_held, 0);
 				pair_close(pair);
 			}
-}
-
-/* All that may goes through buffers, and how they are filled is not tried. */
-static struct sc_ep_attr eager_attr(void)
-{
-	struct sc_ep_attr attr = end_attr();
-
-	attr.config.eager_adapts = false;
-	attr.config.fill = SC_FILL_CACHED;
-	return attr;
 }
 
 /* In parts: their buffers do for all that need no more of them. */
@@ -585,7 +619,7 @@ static void test_given_back(void **state)
 	}
 }
 
-/* No more than one at a time, none of a pool that is short, none that is filled past the caches. */
+/* Of no more than one message at a time, none of a pool that is short, none that is filled past the caches. */
 static void test_not_to_be_held(void **state)
 {
 	struct sc_ep_attr attr = end_attr(), ordered = end_attr();
@@ -1086,15 +1120,26 @@ static void bad_return(enum bad bad)
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RETURN, flags, lines, size), 1);
 }
 
+/* pair[1] has been given up for what it wrote, and what it was lent comes back in the end. */
+static void expect_given_up(void)
+{
+	struct sc_pool *pool = &pair[0].ep->pool;
+
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
+	assert_null(sc_cq_peek(&pair[0].rx));
+	assert_int_equal(pool->free_count + lent_by(0), pool->have);
+	ends_settle(pair, 2);
+	assert_int_equal(pool->free_count, pool->have);
+	pair_close(pair);
+}
+
 static void test_bad_returns(void **state)
 {
 	(void)state;
 	for (enum bad bad = 0; bad < BADS; bad++)
 		for (int posted = 0; posted < 2; posted++) {
-			struct sc_pool *pool;
-
 			open_holding(NULL);
-			pool = &pair[0].ep->pool;
 			if (posted)
 				assert_int_equal(end_recv(&pair[0], NULL, from, 8192, 5, SC_TAGGED), 0);
 			bad_return(bad);
@@ -1105,99 +1150,147 @@ static void test_bad_returns(void **state)
 				pair_close(pair);
 				continue;
 			}
-			assert_int_equal(pair[0].ep->counters.quarantines, 1);
-			assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
-			assert_null(sc_cq_peek(&pair[0].rx));
-			assert_int_equal(pool->free_count + lent_by(0), pool->have);
-			ends_settle(pair, 2);
-			assert_int_equal(pool->free_count, pool->have);
-			pair_close(pair);
+			expect_given_up();
 		}
+}
+
+enum bad_part {
+	GOOD_PARTS,
+	PART_NOT_LENT,
+	PART_ORDER,
+	PART_TWICE,
+	PART_NO_BUFFER,
+	PART_TOO_LONG,
+	PART_BEGINS,
+	PART_OF_ANOTHER,
+	PART_FLAGS,
+	PART_OFFSET,
+	PART_EMPTY,
+	PART_ALONE,
+	BAD_PARTS
+};
+
+/* The i-th of three parts that pair[1] answers in the buffers of. */
+static void bad_part(enum bad_part bad, uint32_t i, const uint16_t bufs[3])
+{
+	struct sc_abi_bounce piece = { .data = i * MOST, .bufs = { bufs[i] } };
+	uint32_t size = MOST, flags = 0;
+
+	switch (bad) {
+	case PART_NOT_LENT:
+		*piece.bufs = 7;
+		break;
+	case PART_ORDER:
+		*piece.bufs = bufs[i - 1];
+		break;
+	case PART_TWICE:
+		*piece.bufs = *bufs;
+		break;
+	case PART_NO_BUFFER:
+		*piece.bufs = SC_POOL_NONE;
+		break;
+	case PART_TOO_LONG: /* the other as much shorter */
+		size = i == 1 ? MOST + 1 : MOST - 1;
+		piece.data += i - 1;
+		break;
+	case PART_BEGINS:
+		put_raw(pair[1].peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS, 3 * MOST, &piece);
+		return;
+	case PART_OF_ANOTHER:
+		piece.tag = 1;
+		break;
+	case PART_FLAGS:
+		flags = SC_ABI_F_STRING;
+		break;
+	case PART_OFFSET:
+		piece.data--;
+		break;
+	case PART_EMPTY:
+		size = 0;
+		break;
+	default:
+		break;
+	}
+	put_raw(pair[1].peer, SC_ABI_RETURN_PIECE, flags, size, &piece);
 }
 
 /* Of an answer in three parts one is not what it has to be. */
 static void test_bad_parts(void **state)
 {
-	enum {
-		GOOD,
-		NOT_LENT,
-		ORDER,
-		TWICE,
-		NOT_RETURNED,
-		TOO_LONG,
-		AGAIN,
-		OF_ANOTHER,
-		OFFSET,
-		NOTHING,
-		NO_FIRST,
-		BADS
-	};
 	struct sc_ep_attr attr = eager_attr();
 
 	(void)state;
-	for (int bad = 0; bad < BADS; bad++)
+	for (enum bad_part bad = 0; bad < BAD_PARTS; bad++)
 		for (int posted = 0; posted < 2; posted++) {
 			struct sc_abi_bounce record = { .tag = 5 };
-			uint32_t size = MOST, kind = SC_ABI_RETURN_PIECE;
-			struct sc_peer *peer;
-			struct sc_pool *pool;
 			uint16_t bufs[3];
 
 			pair_open(pair, &attr, WAY_CMA);
 			talk(1, 8, 1);
 			talk(0, 3 * MOST, 2);
-			pool = &pair[0].ep->pool;
-			peer = pair[1].peer;
-			memcpy(bufs, peer->hold.bufs, sizeof(bufs));
+			memcpy(bufs, pair[1].peer->hold.bufs, sizeof(bufs));
 			if (posted)
 				assert_int_equal(end_recv(&pair[0], NULL, into, 3 * MOST, 5, SC_TAGGED),
 						 0);
-			record.bufs[0] = bufs[bad == ORDER];
-			if (bad != NO_FIRST)
-				put_raw(peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS, 3 * MOST,
-					&record);
-			for (uint32_t i = 1; i < 3; i++) {
-				struct sc_abi_bounce piece = { .data = i * MOST, .bufs = { bufs[i] } };
-
-				if (bad == ORDER)
-					piece.bufs[0] = bufs[i - 1];
-				else if (bad == NOT_LENT)
-					piece.bufs[0] = 7;
-				else if (bad == TWICE)
-					piece.bufs[0] = bufs[0];
-				else if (bad == NOT_RETURNED)
-					piece.bufs[0] = SC_POOL_NONE;
-				else if (bad == TOO_LONG) { /* the other as much shorter */
-					size = i == 1 ? MOST + 1 : MOST - 1;
-					piece.data += i - 1;
-				} else if (bad == OF_ANOTHER)
-					piece.tag = 1;
-				else if (bad == OFFSET)
-					piece.data--;
-				else if (bad == NOTHING)
-					size = 0;
-				if (bad == AGAIN)
-					put_raw(peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS,
-						3 * MOST, &piece);
-				else
-					put_raw(peer, kind, 0, size, &piece);
-			}
+			*record.bufs = bufs[bad == PART_ORDER];
+			if (bad != PART_ALONE)
+				put_raw(pair[1].peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS,
+					3 * MOST, &record);
+			for (uint32_t i = 1; i < 3; i++)
+				bad_part(bad, i, bufs);
 			for (int polls = 0; polls < 3; polls++)
 				(void)sc_ep_poll(pair[0].ep);
-			assert_int_equal(pair[0].ep->counters.quarantines, bad != GOOD);
-			if (bad == GOOD) {
+			if (bad == GOOD_PARTS) {
+				assert_int_equal(pair[0].ep->counters.quarantines, 0);
 				assert_int_equal(lent_by(0), 0);
 				pair_close(pair);
 				continue;
 			}
-			if (posted && bad != NO_FIRST)
+			if (posted && bad != PART_ALONE)
 				assert_int_equal(comp_take(&pair[0].rx).err, EPROTO);
-			assert_null(sc_cq_peek(&pair[0].rx));
-			assert_int_equal(pool->free_count + lent_by(0), pool->have);
-			ends_settle(pair, 2);
-			assert_int_equal(pool->free_count, pool->have);
-			pair_close(pair);
+			expect_given_up();
 		}
+}
+
+/*
+ * The record of a part is no record any more once the part has been copied, and what it has come in seems to be given
+ * back, as its sender says that it has read all; that is looked at for room for an acknowledgement.
+ */
+static void test_taken_back(void **state)
+{
+	struct sc_ep_attr attr = eager_attr();
+	struct sc_abi_bounce record = { .tag = 5, .op = 1ull << 32 };
+	struct sc_peer *owner, *writer;
+	struct iovec iov[2] = { { into, MOST } };
+	uint16_t held;
+
+	(void)state;
+	pair_open(pair, &attr, WAY_CMA);
+	talk(1, 8, 1);
+	talk(0, 2 * MOST, 2);
+	owner = pair[0].peer;
+	writer = pair[1].peer;
+	held = *writer->hold.bufs;
+	while (!end_send(&pair[0], owner, from, 8, 50, SC_TAGGED | SC_SILENT))
+		;
+	/* what is copied goes over it; who shares the memory could do so at that moment */
+	iov[1] = (struct iovec){
+		&sc_ring_next(owner->rx.lines, owner->rx.last, sc_ring_first(&owner->rx))->ctl, 8
+	};
+	assert_int_equal(end_recvv(&pair[0], NULL, iov, 2, 5, 0, SC_TAGGED, into), 0);
+	*record.bufs = 3;
+	put_raw(writer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_PARTS | SC_ABI_F_ACK, MOST + 8, &record);
+	record = (struct sc_abi_bounce){ .data = MOST, .bufs = { held } };
+	memset(sc_seg_buf(writer->seg, held), 0, 8);
+	put_raw(writer, SC_ABI_RETURN_PIECE, 0, 8, &record);
+	sc_store_release_64(&owner->tx.consumer->head, owner->tx.tail);
+	(void)sc_ep_poll(pair[0].ep);
+	assert_int_equal(comp_take(&pair[0].rx).len, MOST + 8);
+	assert_int_equal(sc_hold_returnables(owner), 0);
+	(void)sc_record_may_lend(owner, pair[0].ep->pool.count, 0);
+	assert_int_equal(lent_by(0), 0);
+	assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
+	pair_close(pair);
 }
 
 /* A head that goes back, or past what there is, behind a message that said how far it had read. */
@@ -1301,6 +1394,7 @@ int main(void)
 		cmocka_unit_test(test_in_turn),
 		cmocka_unit_test(test_at_once),
 		cmocka_unit_test(test_ordered_owner),
+		cmocka_unit_test(test_sizes_of_buffers),
 		cmocka_unit_test(test_to_itself),
 		cmocka_unit_test(test_kinds_of_receive),
 		cmocka_unit_test(test_parts_in_turn),
@@ -1327,6 +1421,7 @@ int main(void)
 		cmocka_unit_test(test_writer_dies),
 		cmocka_unit_test(test_bad_returns),
 		cmocka_unit_test(test_bad_parts),
+		cmocka_unit_test(test_taken_back),
 		cmocka_unit_test(test_bad_heads),
 		cmocka_unit_test(test_bad_lender),
 		cmocka_unit_test(test_bad_lender_of_many),
