@@ -10,9 +10,9 @@ bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf)
 {
 	const struct sc_returnables *returnables = &peer->returnables;
 
-	for (uint32_t i = returnables->first; i < returnables->end; i++)
+	for (uint32_t i = 0; i < returnables->count; i++)
 		if (returnables->bufs[i] == buf) {
-			sc_hold_returnables_drop(peer, i - returnables->first);
+			sc_hold_returnables_drop(peer, i);
 			return true;
 		}
 	return false;

@@ -42,26 +42,20 @@
 
 /* ---- the owner ---- */
 
-/* Buffers that may come back with a message. */
-static inline uint32_t sc_hold_returnables(const struct sc_peer *peer)
-{
-	return peer->returnables.end - peer->returnables.first;
-}
-
-/* So many of them, the oldest, do no more. */
+/* So many of those that may come back with a message, the oldest, do no more. */
 static inline void sc_hold_returnables_drop(struct sc_peer *peer, uint32_t buffers)
 {
 	struct sc_returnables *returnables = &peer->returnables;
 
-	returnables->first += buffers;
-	if (returnables->first == returnables->end)
-		returnables->first = returnables->end = 0;
+	returnables->count -= buffers;
+	for (uint32_t i = 0; i < returnables->count; i++)
+		returnables->bufs[i] = returnables->bufs[i + buffers];
 }
 
 /* This one may, which has been lent with the next record; there are less than SC_ABI_RETURN_BUFS, of its message. */
 static inline void sc_hold_returnables_add(struct sc_peer *peer, uint16_t buf)
 {
-	peer->returnables.bufs[peer->returnables.end++] = buf;
+	peer->returnables.bufs[peer->returnables.count++] = buf;
 }
 
 bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf);
@@ -71,8 +65,7 @@ static inline bool sc_hold_comes_back(struct sc_peer *peer, uint16_t buf)
 {
 	const struct sc_returnables *returnables = &peer->returnables;
 
-	return (returnables->end && returnables->bufs[returnables->first] == buf) ||
-	       sc_hold_comes_back_slow(peer, buf);
+	return (returnables->count && *returnables->bufs == buf) || sc_hold_comes_back_slow(peer, buf);
 }
 
 /* ---- the peer ---- */

@@ -293,7 +293,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
 	sc_loans_init(&peer->loans);
 	sc_loans_init(&peer->answers);
-	peer->returnables.first = peer->returnables.end = 0;
+	peer->returnables.count = 0;
 	sc_hold_init(peer);
 	sc_fill_init(&peer->fill, ep->config.fill);
 	sc_list_init(&peer->ops);
@@ -491,7 +491,7 @@ static void answer_broken(struct sc_peer *peer, int reason)
 static void take_loans_back(struct sc_peer *peer)
 {
 	sc_pool_reclaim(&peer->ep->pool, &peer->loans);
-	sc_hold_returnables_drop(peer, sc_hold_returnables(peer));
+	peer->returnables.count = 0;
 }
 
 /* Nothing is sent to it any more, and nothing that was lent to it comes back by itself. */
@@ -507,8 +507,7 @@ static void end_link(struct sc_peer *peer, int error)
 	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
 	if (error == -EPROTO || error == -ECONNRESET)
 		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX, SC_POOL_FIRST,
-				      peer->returnables.bufs + peer->returnables.first,
-				      sc_hold_returnables(peer));
+				      peer->returnables.bufs, peer->returnables.count);
 	drop_replies(peer);
 }
 

@@ -29,10 +29,9 @@
 static uint32_t returning(struct sc_peer *peer)
 {
 	const struct sc_returnables *returnables = &peer->returnables;
-	const uint16_t *bufs = returnables->bufs + returnables->first;
-	uint32_t count = sc_hold_returnables(peer), passed = 0;
+	uint32_t passed = 0;
 
-	while (passed < count && peer->ep->pool.at[bufs[passed]] < peer->tx.head)
+	while (passed < returnables->count && peer->ep->pool.at[returnables->bufs[passed]] < peer->tx.head)
 		passed++;
 	if (!passed || !peer->rx.lines || sc_ring_peek(&peer->rx))
 		return passed;
@@ -44,11 +43,10 @@ static uint32_t returning(struct sc_peer *peer)
 static void take_back(struct sc_peer *peer, uint32_t newest)
 {
 	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
-	const struct sc_returnables *returnables = &peer->returnables;
 	uint32_t kept = returning(peer);
 
-	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, turn,
-			      returnables->bufs + returnables->first, kept);
+	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, turn, peer->returnables.bufs,
+			      kept);
 	sc_record_judge(peer, newest);
 }
 

@@ -117,7 +117,7 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 /* Is the peer behind, by what is known of it? The last `newest` buffers have been lent just now; some may be held. */
 static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 {
-	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID + sc_hold_returnables(peer) ||
+	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID + peer->returnables.count ||
 			  peer->tx.tail - peer->tx.head > peer->tx.count / 2;
 }
 
@@ -125,22 +125,22 @@ static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
  * The message, or the part of one, that the oldest of the returnable buffers has come back with has been read: so have all
  * records up to that which it was lent with. It is lent next, as its lines are here.
  */
-static inline void sc_record_returned(struct sc_peer *peer)
+static inline __attribute__((always_inline)) void sc_record_returned(struct sc_peer *peer)
 {
 	struct sc_pool *pool = &peer->ep->pool;
 	struct sc_returnables *returnables = &peer->returnables;
-	uint16_t buf = returnables->bufs[returnables->first];
+	uint16_t buf = *returnables->bufs;
 	uint64_t head;
 
-	if (__builtin_expect(!sc_hold_returnables(peer), 0))
+	if (__builtin_expect(!returnables->count, 0))
 		return; /* who takes back its record while that is read has given up what it names */
 	head = pool->at[buf] + 1;
 	sc_ring_learn(&peer->tx, head);
 	head = head > peer->tx.head ? head : peer->tx.head;
 	sc_hold_returnables_drop(peer, 1);
 	/* the head may have passed the others, too, which are unread */
-	sc_pool_return_others(pool, &peer->loans, head, SC_POOL_FIRST,
-			      returnables->bufs + returnables->first, sc_hold_returnables(peer));
+	sc_pool_return_others(pool, &peer->loans, head, SC_POOL_FIRST, returnables->bufs,
+			      returnables->count);
 	pool->warm = buf;
 	sc_record_judge(peer, 0);
 }

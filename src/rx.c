@@ -227,17 +227,16 @@ static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 	}
 }
 
-/* The message, or the part of it, in this buffer has been taken: may the buffer be held, and is it? */
+/* It names one buffer: may that be held, and is it? */
 static inline bool is_held(struct sc_peer *peer, uint64_t ctl, uint16_t buf)
 {
 	return sc_ctl_flags(ctl) & SC_ABI_F_RETURN &&
-	       (sc_ctl_kind(ctl) == SC_ABI_BOUNCE || sc_ctl_kind(ctl) == SC_ABI_PIECE) &&
 	       sc_hold_begin(peer, buf, peer->rx.head + sc_ctl_lines(ctl));
 }
 
 /* A record of one line has been taken, that names one buffer, of so many bytes; `returns`: one of ours. */
-static inline void buffer_taken(struct sc_peer *peer, uint64_t ctl, uint16_t buf, uint32_t here,
-				bool returns)
+static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *peer, uint64_t ctl,
+							       uint16_t buf, uint32_t here, bool returns)
 {
 	bool gives_back = !returns && !is_held(peer, ctl, buf);
 
@@ -413,7 +412,8 @@ static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
 	uint16_t buf = sc_load_relaxed_16(&record->bufs[0]);
 
-	return sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
+	return (sc_ctl_kind(ctl) == SC_ABI_BOUNCE || sc_ctl_kind(ctl) == SC_ABI_PIECE) &&
+	       sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
 }
 
 /* The record at the ring's head, which names some, has been taken. */

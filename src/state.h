@@ -85,10 +85,10 @@ struct sc_burst {
 	uint32_t poll; /* the last one before them */
 };
 
-/* Buffers that may come back with a message, oldest first: bufs[first] to bufs[end - 1]; see hold.h. */
+/* Buffers that may come back with a message, oldest first; see hold.h. */
 struct sc_returnables {
 	uint16_t bufs[SC_ABI_RETURN_BUFS];
-	uint32_t first, end;
+	uint32_t count;
 };
 
 /* Such of a peer's that are held, oldest first. */

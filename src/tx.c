@@ -426,7 +426,7 @@ static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t 
 {
 	const struct sc_ep *ep = peer->ep;
 
-	return !sc_hold_returnables(peer) && peer->feed == SC_FEED_UP &&
+	return !peer->returnables.count && peer->feed == SC_FEED_UP &&
 	       !(ep->order & SC_ORDER_AFTER_SEND) && sc_pool_left(&ep->pool) >= buffers + RETURN_LEFT &&
 	       !sc_fill_is_better(&peer->fill, size);
 }

@@ -513,10 +513,9 @@ static void end_mad(void)
 	CHECK(of_mad->link == SC_LINK_DOWN && !of_mad->seg);
 	CHECK(sc_list_empty(&of_mad->transfers) && sc_list_empty(&of_mad->ops) && !of_mad->rma_pending);
 	/* what it may be writing to stays its own until it departs */
-	CHECK(sc_hold_returnables(of_mad) <= SC_ABI_RETURN_BUFS);
-	CHECK(!of_mad->serving_count && of_mad->loans.count <= sc_hold_returnables(of_mad));
-	CHECK(!of_mad->loans.count ||
-	      of_mad->loans.first == of_mad->returnables.bufs[of_mad->returnables.first]);
+	CHECK(of_mad->returnables.count <= SC_ABI_RETURN_BUFS);
+	CHECK(!of_mad->serving_count && of_mad->loans.count <= of_mad->returnables.count);
+	CHECK(!of_mad->loans.count || of_mad->loans.first == *of_mad->returnables.bufs);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

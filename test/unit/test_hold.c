@@ -77,8 +77,8 @@ static uint16_t returnable(int who)
 {
 	const struct sc_peer *peer = pair[who].peer;
 
-	assert_in_range(sc_hold_returnables(peer), 0, 1);
-	return sc_hold_returnables(peer) ? peer->returnables.bufs[peer->returnables.first] : SC_POOL_NONE;
+	assert_in_range(peer->returnables.count, 0, 1);
+	return peer->returnables.count ? *peer->returnables.bufs : SC_POOL_NONE;
 }
 
 /* pair[1] has read a message of pair[0]'s and holds its buffer. */
@@ -362,11 +362,11 @@ static void test_parts_in_turn(void **state)
 			talk(first, size, ++seed);
 			assert_int_equal(lent_by(first), buffers);
 			assert_int_equal(pair[!first].peer->hold.count, buffers);
-			assert_int_equal(sc_hold_returnables(pair[first].peer), buffers);
+			assert_int_equal(pair[first].peer->returnables.count, buffers);
 			assert_int_equal(pair[first].peer->loans.first, *pair[!first].peer->hold.bufs);
 			talk(!first, size, ++seed);
 			assert_int_equal(lent_by(0) + lent_by(1), 0);
-			assert_int_equal(sc_hold_returnables(pair[first].peer), 0);
+			assert_int_equal(pair[first].peer->returnables.count, 0);
 			assert_false(sc_hold_has(pair[!first].peer));
 			assert_true(sc_list_empty(&pair[!first].ep->holding));
 		}
@@ -493,7 +493,7 @@ static void test_between_parts(void **state)
 			expect_waiting(&pair[0], SIZE, 50);
 		expect_waiting(&pair[0], SIZE, 51);
 		assert_int_equal(lent_by(0), 0);
-		assert_int_equal(sc_hold_returnables(pair[0].peer), 0);
+		assert_int_equal(pair[0].peer->returnables.count, 0);
 		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
 		pair_close(pair);
 	}
@@ -692,7 +692,7 @@ static void test_parts_not_to_be_held(void **state)
 		talk(0, parts * MOST, 2);
 		assert_int_equal(lent_by(0), parts);
 		assert_int_equal(pair[1].peer->hold.count, what == PARTS || what == ACKED ? parts : 0);
-		assert_int_equal(sc_hold_returnables(pair[0].peer), pair[1].peer->hold.count);
+		assert_int_equal(pair[0].peer->returnables.count, pair[1].peer->hold.count);
 		if (what == ACKED) { /* an answer that is acknowledged goes another way */
 			assert_int_equal(end_send(&pair[1], pair[1].peer, from, 2 * MOST, 3,
 						  SC_TAGGED | SC_SEND_DELIVERY),
@@ -840,10 +840,10 @@ static void test_head_is_ahead_of_parts(void **state)
 				send_only(0, 3 * MOST, 9);
 			lend_all();
 			assert_int_equal(lent_by(0), another ? 6 : 3);
-			assert_int_equal(sc_hold_returnables(pair[0].peer), 3);
+			assert_int_equal(pair[0].peer->returnables.count, 3);
 			expect_waiting(&pair[0], answer * MOST, 3);
 			assert_int_equal(lent_by(0), another ? 3 : 0);
-			assert_int_equal(sc_hold_returnables(pair[0].peer), 0);
+			assert_int_equal(pair[0].peer->returnables.count, 0);
 			if (another)
 				expect_waiting(&pair[1], 3 * MOST, 9);
 			third_reads();
@@ -1001,7 +1001,7 @@ static void test_given_up_with_parts(void **state)
 		memset(sc_seg_buf(pair[1].peer->seg, held.bufs[i]), 0x77, MOST);
 	ends_settle(pair, 2);
 	assert_int_equal(lent_by(0), 0);
-	assert_int_equal(sc_hold_returnables(pair[0].peer), 0);
+	assert_int_equal(pair[0].peer->returnables.count, 0);
 	third_reads();
 	pair_close(pair);
 }
@@ -1286,7 +1286,7 @@ static void test_taken_back(void **state)
 	sc_store_release_64(&owner->tx.consumer->head, owner->tx.tail);
 	(void)sc_ep_poll(pair[0].ep);
 	assert_int_equal(comp_take(&pair[0].rx).len, MOST + 8);
-	assert_int_equal(sc_hold_returnables(owner), 0);
+	assert_int_equal(owner->returnables.count, 0);
 	(void)sc_record_may_lend(owner, pair[0].ep->pool.count, 0);
 	assert_int_equal(lent_by(0), 0);
 	assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
