@@ -15,14 +15,21 @@
 /* Bytes that no C library leaves to a string instruction. */
 #define SC_COPY_BLOCK 1024
 
-/* By loads and stores of its widest registers. */
+/*
+ * By loads and stores of its widest registers. Who compiles this is not to know how long a block is: of 1 KiB gcc makes
+ * a string instruction of its own (rep movsq). On a Zen 3, both processors with one last cache, filled by words for that:
+ * 2, 4, 8, 16 and 32 KiB one way 0.96, 0.93, 0.91, 0.88 and 0.91 of the time, windows of 4 to 32 KiB 1.06 to 1.10 times
+ * as fast.
+ */
 static inline void sc_copy_by_words(void *to_, const void *from_, size_t size)
 {
 	const char *from = from_;
+	size_t block = SC_COPY_BLOCK;
 	char *to = to_;
 
+	__asm__("" : "+r"(block));
 	for (; size > SC_COPY_BLOCK; size -= SC_COPY_BLOCK, to += SC_COPY_BLOCK, from += SC_COPY_BLOCK)
-		memcpy(to, from, SC_COPY_BLOCK);
+		memcpy(to, from, block);
 	memcpy(to, from, size);
 }
 
