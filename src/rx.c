@@ -364,9 +364,7 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		return take_piece(peer, peer->seg, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_RETURN_PIECE:
 		memcpy(words, line->words, sizeof(words));
-		*why = "a part of no message that it has begun, or in a buffer that it has not been lent "
-		       "for "
-		       "that";
+		*why = "a part of no message that it has begun, or in no buffer that it was lent for that";
 		return take_return_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
 	case SC_ABI_PUT_FAR:

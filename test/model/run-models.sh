@@ -152,7 +152,7 @@ list()
 	done
 
 	echo holds hold
-	echo holds hold -DL=3
+	echo holds hold -DNB=2 -DL=3
 	for mutant in PEEK=0 PEEK=2 PASS=2 PASS=3 ONE=0 FLAG=0 HELD=2 GIVE=0 TAKE=2 LAST=0 ORDER=2 ALONE=0 FIRST=1 \
 		RELEASE=0 PUBLISH=0 READ=2 LEARN=2 SAID=2 BOTH=1 REST=0 DROP=0 DROP=2 KEEP=0 KEEP=2 KEEP=3 FORGET=0 \
 		DRAIN=0; do
