@@ -114,10 +114,9 @@ IDEAS = {
     "rate": "two lines a message. The sender fetches those of the third record ahead (PREFETCHW), the reader twelve "
             "lines; a reader that waits a while before it looks again brought nothing. Fewer instructions of either; "
             "a message of up to 48 B without data in one line.",
-    "medium": "within a last cache a message is answered in the buffer that it came in, whose lines are where they are "
+    "medium": "within a last cache a message is answered in the buffers that it came in, whose lines are where they are "
               "written; what is left is their way to the reader, one by one, 5 ns each, and some 350 instructions more "
-              "than for 8 B. From 8 KiB on, which take more than one buffer, and past the caches each side writes to its "
-              "own: hold several. Fewer instructions.",
+              "than for 8 B: a short way for what takes several buffers. Past the caches each side writes to its own.",
     "bandwidth": "a stream goes by CMA, chunks of up to 16 messages in one call, by both processes from 16 KiB on; what is "
                  "left is copying, pages and permission, and four records for each message. One SHARE for several "
                  "messages would save half of these. Memory that both map needs none of that.",
