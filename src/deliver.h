@@ -99,7 +99,10 @@ void sc_deliver_acknowledge(const struct sc_message *message, uint64_t moved);
 /* A message that has waited is done with: those fenced behind it may be acknowledged. */
 void sc_deliver_fenced_slow(struct sc_peer *peer);
 
-/* A piece of a payload, in buffers of `seg`, that was asked for, or of the one whose parts arrive. -EPROTO: it is neither. */
+/*
+ * A piece of a payload, in buffers of `seg`, that was asked for, or of the one whose parts arrive. -EPROTO: it is
+ * neither.
+ */
 int sc_deliver_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
 		     uint64_t ctl);
 

@@ -287,57 +287,64 @@ static void test_to_itself(void **state)
 	end_close(&pair[0]);
 }
 
-/* Receives of every kind, posted before it and after. */
+enum kind { PLAIN, SHORT, VECTOR, MULTI, KINDS };
+
+/* An answer of `size` bytes, of which so many are received, by a receive that is posted before it, or late. */
+static void receive_kind(enum kind kind, size_t size, size_t done, int late, uint32_t flags)
+{
+	uint32_t recv_flags = flags | (kind == MULTI ? SC_RECV_MULTI : 0);
+	struct iovec iov[2] = { { into, kind == SHORT ? done : sizeof(into) } };
+	struct sc_ep_attr attr = eager_attr();
+	struct sc_comp comp;
+
+	if (kind == VECTOR) {
+		iov[0].iov_len = 300;
+		iov[1] = (struct iovec){ into + 300, size };
+	}
+	pair_open(pair, &attr, WAY_CMA);
+	talk(1, 8, 1);
+	talk(0, size, 2);
+	pattern_fill(from, size, 7);
+	memset(into, 0, sizeof(into));
+	for (int n = 0; n < 2; n++) {
+		if (n == late)
+			assert_int_equal(end_recvv(&pair[0], NULL, iov, 1 + (kind == VECTOR), 7, 0,
+						   recv_flags, into),
+					 0);
+		else
+			assert_int_equal(
+				end_send(&pair[1], pair[1].peer, from, size, 7, flags | SC_SEND_DATA), 0);
+		(void)sc_ep_poll(pair[0].ep);
+	}
+	comp = comp_take(&pair[0].rx);
+	assert_int_equal(comp.err, kind == SHORT ? EMSGSIZE : 0);
+	assert_int_equal(comp.len, done);
+	if (comp.err)
+		assert_int_equal(comp.olen, size - done);
+	assert_int_equal(comp.data, ~7ull);
+	assert_true(comp.flags & SC_COMP_DATA);
+	assert_true(pattern_is(into, done, 7));
+	assert_int_equal(lent_by(0), 0);
+	assert_int_equal(lent_by(1), 0);
+	assert_int_equal(pair[0].ep->counters.rx_unexpected, late);
+	assert_int_equal(pair[0].peer->units_held, 0);
+	pair_close(pair);
+}
+
+/* Receives of every kind, posted before it and after; of an answer in one buffer, and in parts. */
 static void test_kinds_of_receive(void **state)
 {
-	enum { PLAIN, SHORT, VECTOR, MULTI, KINDS };
+	static const size_t sizes[] = { SIZE, 3 * MOST - 5 }, fewer[] = { 500, MOST + 500 };
 
 	(void)state;
-	for (int kind = 0; kind < KINDS; kind++)
-		for (int late = 0; late < 2; late++)
-			for (int tagged = 0; tagged < 2; tagged++) {
-				uint32_t flags = tagged ? SC_TAGGED : 0;
-				struct iovec iov[2] = { { into, kind == SHORT ? 500 : 4000 } };
-				size_t done = kind == SHORT ? 500 : SIZE;
-				struct sc_comp comp;
+	for (int parts = 0; parts < 2; parts++)
+		for (enum kind kind = 0; kind < KINDS; kind++)
+			for (int late = 0; late < 2; late++) {
+				size_t done = kind == SHORT ? fewer[parts] : sizes[parts];
 
-				if (kind == MULTI && tagged)
-					continue;
-				if (kind == VECTOR) {
-					iov[0].iov_len = 300;
-					iov[1] = (struct iovec){ into + 300, 3000 };
-				}
-				open_holding(NULL);
-				pattern_fill(from, SIZE, 7);
-				memset(into, 0, sizeof(into));
-				for (int n = 0; n < 2; n++) {
-					if (n == late)
-						assert_int_equal(
-							end_recvv(&pair[0], NULL, iov,
-								  1 + (kind == VECTOR), 7, 0,
-								  flags | (kind == MULTI ? SC_RECV_MULTI
-											 : 0),
-								  into),
-							0);
-					else
-						assert_int_equal(end_send(&pair[1], pair[1].peer, from,
-									  SIZE, 7, flags | SC_SEND_DATA),
-								 0);
-					(void)sc_ep_poll(pair[0].ep);
-				}
-				comp = comp_take(&pair[0].rx);
-				assert_int_equal(comp.err, kind == SHORT ? EMSGSIZE : 0);
-				assert_int_equal(comp.len, done);
-				if (comp.err)
-					assert_int_equal(comp.olen, SIZE - done);
-				assert_int_equal(comp.data, ~7ull);
-				assert_true(comp.flags & SC_COMP_DATA);
-				assert_true(pattern_is(into, done, 7));
-				assert_int_equal(lent_by(0), 0);
-				assert_int_equal(lent_by(1), 0);
-				assert_int_equal(pair[0].ep->counters.rx_unexpected, late);
-				assert_int_equal(pair[0].peer->units_held, 0);
-				pair_close(pair);
+				receive_kind(kind, sizes[parts], done, late, 0);
+				if (kind != MULTI)
+					receive_kind(kind, sizes[parts], done, late, SC_TAGGED);
 			}
 }
 
@@ -497,55 +504,6 @@ static void test_between_parts(void **state)
 		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
 		pair_close(pair);
 	}
-}
-
-/* Receives of every kind of answers in parts, posted before it and after. */
-static void test_kinds_of_receive_of_parts(void **state)
-{
-	enum { PLAIN, SHORT, VECTOR, MULTI, KINDS };
-	struct sc_ep_attr attr = eager_attr();
-	const size_t size = 3 * MOST - 5;
-
-	(void)state;
-	for (int kind = 0; kind < KINDS; kind++)
-		for (int late = 0; late < 2; late++) {
-			struct iovec iov[2] = { { into, kind == SHORT ? MOST + 500 : sizeof(into) } };
-			uint32_t recv_flags = kind == MULTI ? SC_RECV_MULTI : 0;
-			size_t done = kind == SHORT ? MOST + 500 : size;
-			struct sc_comp comp;
-
-			if (kind == VECTOR) {
-				iov[0].iov_len = 300;
-				iov[1] = (struct iovec){ into + 300, 4 * MOST };
-			}
-			pair_open(pair, &attr, WAY_CMA);
-			talk(1, 8, 1);
-			talk(0, size, 2);
-			pattern_fill(from, size, 7);
-			memset(into, 0, sizeof(into));
-			for (int n = 0; n < 2; n++) {
-				if (n == late)
-					assert_int_equal(end_recvv(&pair[0], NULL, iov,
-								   1 + (kind == VECTOR), 7, 0, recv_flags,
-								   into),
-							 0);
-				else
-					assert_int_equal(end_send(&pair[1], pair[1].peer, from, size, 7,
-								  SC_SEND_DATA),
-							 0);
-				(void)sc_ep_poll(pair[0].ep);
-			}
-			comp = comp_take(&pair[0].rx);
-			assert_int_equal(comp.err, kind == SHORT ? EMSGSIZE : 0);
-			assert_int_equal(comp.len, done);
-			assert_int_equal(comp.data, ~7ull);
-			assert_true(pattern_is(into, done, 7));
-			assert_int_equal(lent_by(0), 0);
-			assert_int_equal(lent_by(1), 0);
-			assert_int_equal(pair[0].ep->counters.rx_unexpected, late);
-			assert_int_equal(pair[0].peer->units_held, 0);
-			pair_close(pair);
-		}
 }
 
 /* ---- that it is not -------------------------------------------------------------------------- */
@@ -1401,7 +1359,6 @@ int main(void)
 		cmocka_unit_test(test_answer_of_another_size),
 		cmocka_unit_test(test_vector),
 		cmocka_unit_test(test_between_parts),
-		cmocka_unit_test(test_kinds_of_receive_of_parts),
 		cmocka_unit_test(test_other_sizes),
 		cmocka_unit_test(test_given_back),
 		cmocka_unit_test(test_not_to_be_held),
