@@ -946,7 +946,7 @@ static void stop(void)
 {
 	struct timespec limit = soon();
 	pthread_t thread;
-	bool woken;
+	bool woken, ended;
 
 	pthread_mutex_lock(&daemon_mutex);
 	if (daemon_state != STATE_RUNS) {
@@ -957,14 +957,13 @@ static void stop(void)
 	woken = wake_locked();
 	thread = daemon_thread;
 	pthread_mutex_unlock(&daemon_mutex);
-	if (woken) {
-		pthread_join(thread, NULL);
-	} else if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &limit)) {
+	ended = woken ? !pthread_join(thread, NULL)
+		      : !pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &limit);
+	if (!ended)
 		pthread_detach(thread);
-		return;
-	}
 	pthread_mutex_lock(&daemon_mutex);
-	daemon_state = STATE_NONE;
+	if (ended)
+		daemon_state = STATE_NONE; /* else what is the thread's is not for another */
 	close_door_locked();
 	sc_neighbours_want(false);
 	pthread_mutex_unlock(&daemon_mutex);

@@ -1345,7 +1345,10 @@ static void lose_and_end(struct child *self, void *arg)
 	thread_await(0);
 }
 
-/* A child that no handler of pthread_atfork() has seen holds the other end: the thread is not waited for. */
+/*
+ * A child that no handler of pthread_atfork() has seen holds the other end: the thread is not waited for; nor is anybody
+ * to knock for it at the door of an endpoint that is still there.
+ */
 static void lose_to_child(struct child *self, void *arg)
 {
 	struct end end;
@@ -1355,6 +1358,7 @@ static void lose_to_child(struct child *self, void *arg)
 	child_on_its_own();
 	end_open(&end, NULL);
 	thread_await(1);
+	thread_await_sleep();
 	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 	assert_true(pid >= 0);
 	if (!pid) {
@@ -1363,8 +1367,9 @@ static void lose_to_child(struct child *self, void *arg)
 			pause();
 	}
 	close_all(self);
-	end_close(&end);
 	sc_process_fini();
+	assert_int_equal(sc_seg_presence(end.ep->seg)->door, 0);
+	end_close(&end);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	thread_await(0);
