@@ -395,7 +395,7 @@ static inline unsigned first_of(unsigned set)
 	return (unsigned)__builtin_ctz(set);
 }
 
-int sc_match_keep(struct sc_match *match, struct sc_match_msg *msg)
+void sc_match_keep(struct sc_match *match, struct sc_match_msg *msg)
 {
 	msg->seq = match->seq++;
 	sc_list_append(&match->waiting, &msg->all);
@@ -405,7 +405,6 @@ int sc_match_keep(struct sc_match *match, struct sc_match_msg *msg)
 
 		table_add(&match->indexes[i].table, &msg->nodes[i], msg->source, msg->tag);
 	}
-	return 0;
 }
 
 void sc_match_drop(struct sc_match *match, struct sc_match_msg *msg)

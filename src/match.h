@@ -120,8 +120,8 @@ static inline void sc_match_unpost(struct sc_match *match, struct sc_match_recv 
 /* Receives that are posted; looks at each. */
 size_t sc_match_posted(const struct sc_match *match);
 
-/* Keep an unexpected message. -ENOMEM: nothing has changed. */
-int sc_match_keep(struct sc_match *match, struct sc_match_msg *msg);
+/* Keep an unexpected message. */
+void sc_match_keep(struct sc_match *match, struct sc_match_msg *msg);
 void sc_match_drop(struct sc_match *match, struct sc_match_msg *msg);
 
 /* The two searches where there is something to search; for the functions below. */

@@ -21,18 +21,16 @@
 #include "peer.h"
 #include "record.h"
 
-/* Into the queue of those that wait. -ENOMEM */
-static int enqueue(struct sc_rx_msg *msg)
+/* Into the queue of those that wait. */
+static void enqueue(struct sc_rx_msg *msg)
 {
 	struct sc_peer *peer = msg->peer;
 	struct sc_ep *ep = peer->ep;
 
-	if (sc_match_keep(sc_rxq_queue(ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match))
-		return -ENOMEM;
+	sc_match_keep(sc_rxq_queue(ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match);
 	msg->arrival = ++peer->arrivals;
 	sc_list_append(&peer->waiting, &msg->of_peer);
 	ep->counters.rx_unexpected++;
-	return 0;
 }
 
 int sc_waiting_keep(const struct sc_message *message)
@@ -62,12 +60,10 @@ int sc_waiting_keep(const struct sc_message *message)
 
 		sc_deliver_payload(message, &whole, 1, message->here);
 	}
-	if (message->kind != SC_ABI_RDV && message->here != message->size) {
+	if (message->kind != SC_ABI_RDV && message->here != message->size)
 		peer->arriving = msg;
-	} else if (enqueue(msg)) {
-		free(msg);
-		return -ENOMEM;
-	}
+	else
+		enqueue(msg);
 	peer->units_held += message->units;
 	return 0;
 }
@@ -98,7 +94,7 @@ int sc_waiting_deliver(struct sc_rx_op *op, const struct sc_rx_msg *msg)
 	return sc_deliver_message(op, &message);
 }
 
-/* All of it is here. A receive may have been posted meanwhile. */
+/* All of it is here. A receive may have been posted meanwhile. -ENOMEM: nothing has changed. */
 static int complete(struct sc_rx_msg *msg)
 {
 	struct sc_message message;
@@ -107,12 +103,14 @@ static int complete(struct sc_rx_msg *msg)
 	msg->arrival = msg->peer->arrivals + 1;
 	describe(msg, &message);
 	ret = sc_deliver_to_posted(&message);
-	if (!ret)
-		return enqueue(msg);
 	if (ret < 0)
 		return ret;
-	msg->peer->units_held -= msg->units;
-	free(msg);
+	if (ret) {
+		msg->peer->units_held -= msg->units;
+		free(msg);
+	} else {
+		enqueue(msg);
+	}
 	return 0;
 }
 

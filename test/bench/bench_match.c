@@ -89,8 +89,7 @@ static double bench_unexpected(struct sc_match *match, size_t n)
 
 	for (size_t round = 0; round < rounds; round++) {
 		for (size_t i = 0; i < n; i++)
-			if (sc_match_keep(match, &msgs[i]))
-				exit(1);
+			sc_match_keep(match, &msgs[i]);
 		for (size_t i = 0; i < n; i++) {
 			struct sc_match_recv *recv = &recvs[asked[i]];
 			struct sc_match_msg *msg =

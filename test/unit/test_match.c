@@ -123,7 +123,7 @@ static void keep(struct sc_match_msg *msg, const void *source, uint64_t tag)
 	memset(msg, 0xa5, sizeof(*msg));
 	msg->source = source;
 	msg->tag = tag;
-	assert_int_equal(sc_match_keep(&match, msg), 0);
+	sc_match_keep(&match, msg);
 }
 
 static void take_recv(const void *source, uint64_t tag, struct sc_match_recv *expected)
@@ -484,7 +484,7 @@ static void random_message(unsigned stray)
 	found = sc_match_find_recv(&match, msg->source, msg->tag);
 	assert_ptr_equal(found, i < ref_recv_count ? ref_recvs[i] : NULL);
 	if (ref_msg_count < RANDOM_MAX && (!found || random_below(100) < stray)) {
-		assert_int_equal(sc_match_keep(&match, msg), 0);
+		sc_match_keep(&match, msg);
 		ref_msgs[ref_msg_count++] = msg;
 		return;
 	}
