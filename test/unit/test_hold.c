@@ -20,6 +20,8 @@
 #include "core_pair.h"
 #include "hold.h"
 #include "record.h"
+#include "rxq.h"
+#include "slab.h"
 #include "tx.h"
 
 #define SIZE 1000
@@ -346,6 +348,84 @@ static void test_kinds_of_receive(void **state)
 				if (kind != MULTI)
 					receive_kind(kind, sizes[parts], done, late, SC_TAGGED);
 			}
+}
+
+/* By an endpoint whose receives are those of a queue that it shares, and of another there. */
+static void test_shared_queue(void **state)
+{
+	static const size_t sizes[] = { SIZE, 3 * MOST - 5 };
+	struct sc_ep_attr attr = eager_attr(), sharing = eager_attr();
+
+	(void)state;
+	for (int parts = 0; parts < 2; parts++)
+		for (int late = 0; late < 2; late++) {
+			struct iovec iov = { into, sizeof(into) };
+			struct sc_recv recv = { .iov = &iov,
+						.iov_count = 1,
+						.context = into,
+						.tag = 7,
+						.cq_flags = 0x7ec4,
+						.flags = SC_TAGGED };
+
+			assert_int_equal(sc_rxq_create(64, &sharing.rxq), 0);
+			end_open(&pair[0], &sharing);
+			end_open(&pair[1], &attr);
+			end_open(&third, &sharing);
+			pair_connect(pair, WAY_CMA);
+			send_only(0, sizes[parts], 2);
+			expect_waiting(&pair[1], sizes[parts], 2);
+			assert_int_equal(lent_by(0), 1 + 2 * parts);
+			assert_true(sc_hold_has(pair[1].peer));
+			memset(into, 0, sizeof(into));
+			for (int n = 0; n < 2; n++) {
+				if (n == late)
+					assert_int_equal(sc_rxq_recv(sharing.rxq, &recv), 0);
+				else
+					send_only(1, sizes[parts], 7);
+				(void)sc_ep_poll(third.ep);
+				(void)sc_ep_poll(pair[0].ep);
+			}
+			expect_received(&pair[0], pair[0].peer, into, sizes[parts], 7);
+			assert_true(pattern_is(into, sizes[parts], 7));
+			assert_null(sc_cq_peek(&third.rx));
+			assert_int_equal(lent_by(0) + lent_by(1), 0);
+			assert_int_equal(pair[0].peer->units_held, 0);
+			end_close(&third);
+			pair_close(pair);
+			sc_rxq_destroy(sharing.rxq);
+		}
+}
+
+/* There is no memory to receive the first part: all of them stay in their buffers until there is. */
+static void test_no_memory(void **state)
+{
+	struct iovec iov = { into, sizeof(into) };
+	struct sc_ep_attr attr = eager_attr();
+	struct sc_slab *ops, had;
+
+	(void)state;
+	pair_open(pair, &attr, WAY_CMA);
+	talk(1, 8, 1);
+	talk(0, 3 * MOST, 2);
+	assert_int_equal(end_recvv(&pair[0], NULL, &iov, 1, 7, 0, SC_TAGGED | SC_RECV_MULTI, into), 0);
+	ops = &pair[0].ep->rxq->ops;
+	had = *ops;
+	ops->free = NULL;
+	ops->chunk_count = UINT32_MAX / 64; /* as many as there may be */
+	send_only(1, 3 * MOST, 7);
+	for (int polls = 0; polls < 3; polls++) {
+		(void)sc_ep_poll(pair[0].ep);
+		assert_int_equal(lent_by(0), 3);
+		assert_int_equal(pair[0].peer->returnables.count, 3);
+		assert_null(sc_cq_peek(&pair[0].rx));
+	}
+	*ops = had;
+	(void)sc_ep_poll(pair[0].ep);
+	expect_received(&pair[0], pair[0].peer, into, 3 * MOST, 7);
+	assert_true(pattern_is(into, 3 * MOST, 7));
+	assert_int_equal(lent_by(0) + lent_by(1), 0);
+	assert_int_equal(pair[0].ep->counters.quarantines, 0);
+	pair_close(pair);
 }
 
 /* In parts: their buffers do for all that need no more of them. */
@@ -1355,6 +1435,8 @@ int main(void)
 		cmocka_unit_test(test_sizes_of_buffers),
 		cmocka_unit_test(test_to_itself),
 		cmocka_unit_test(test_kinds_of_receive),
+		cmocka_unit_test(test_shared_queue),
+		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_parts_in_turn),
 		cmocka_unit_test(test_answer_of_another_size),
 		cmocka_unit_test(test_vector),
