@@ -170,8 +170,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->api_version = fabric->api_version;
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	pthread_once(&calibrated, shmcma_calibrate);
-	shmcma_object_add(&opened->object, &opened->fid.fid, 
-			  opened->locks.common.taken ? &opened->locks.common.mutex : NULL);
+	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->locks.common.mutex);
 	*domain = &opened->fid;
 	return 0;
 }

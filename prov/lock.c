@@ -68,34 +68,38 @@ void shmcma_locks_fini(struct shmcma_domain *domain)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-void shmcma_lock(struct shmcma_domain *domain)
-{
-	struct shmcma_locks *locks = &domain->locks;
-
-	if (!locks->common.taken)
-		return;
-	pthread_mutex_lock(&locks->common.mutex);
-	for (struct shmcma_lock *lock = locks->others; lock; lock = lock->next)
-		pthread_mutex_lock(&lock->mutex);
-}
-
 static void look(struct shmcma_lock *lock)
 {
 	if (__builtin_expect(lock->armed != NULL, 0))
 		shmcma_wait_look_locked(lock);
 }
 
+void shmcma_lock_common(struct shmcma_domain *domain)
+{
+	pthread_mutex_lock(&domain->locks.common.mutex);
+}
+
+void shmcma_unlock_common(struct shmcma_domain *domain)
+{
+	look(&domain->locks.common);
+	pthread_mutex_unlock(&domain->locks.common.mutex);
+}
+
+/* Where none is taken by data calls there is none but the common one. */
+void shmcma_lock(struct shmcma_domain *domain)
+{
+	shmcma_lock_common(domain);
+	for (struct shmcma_lock *lock = domain->locks.others; lock; lock = lock->next)
+		pthread_mutex_lock(&lock->mutex);
+}
+
 void shmcma_unlock(struct shmcma_domain *domain)
 {
-	struct shmcma_locks *locks = &domain->locks;
-
-	look(&locks->common);
-	for (struct shmcma_lock *lock = locks->others; lock; lock = lock->next) {
+	for (struct shmcma_lock *lock = domain->locks.others; lock; lock = lock->next) {
 		look(lock);
 		pthread_mutex_unlock(&lock->mutex);
 	}
-	if (locks->common.taken)
-		pthread_mutex_unlock(&locks->common.mutex);
+	shmcma_unlock_common(domain);
 }
 
 void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lock)
@@ -191,11 +195,9 @@ void shmcma_lock_join(struct shmcma_domain *domain, struct shmcma_locked *object
 	struct shmcma_locks *locks = &domain->locks;
 	struct shmcma_lock *common = &locks->common;
 
-	if (common->taken)
-		pthread_mutex_lock(&common->mutex);
+	pthread_mutex_lock(&common->mutex);
 	move(object, locks->coarse || (may_be_common && !common->objects) ? common : another(domain));
-	if (common->taken)
-		pthread_mutex_unlock(&common->mutex);
+	pthread_mutex_unlock(&common->mutex);
 }
 
 void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object)
@@ -203,14 +205,12 @@ void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object
 	struct shmcma_locks *locks = &domain->locks;
 	struct shmcma_lock *common = &locks->common, *lock;
 
-	if (common->taken)
-		pthread_mutex_lock(&common->mutex);
+	pthread_mutex_lock(&common->mutex);
 	lock = atomic_load_explicit(&object->lock, memory_order_relaxed); /* the common one is held */
 	leave(object);
 	if (!lock->objects && lock != common)
 		discard(locks, lock);
-	if (common->taken)
-		pthread_mutex_unlock(&common->mutex);
+	pthread_mutex_unlock(&common->mutex);
 }
 
 /* ---- one of two ------------------------------------------------------------------------------ */

@@ -7,7 +7,8 @@
  * counter, holds the lock of its object (shmcma_lock_enter()); so threads that use objects which share
  * nothing do not wait for each other. Calls that bind, enable and close endpoints, end a registration or
  * change an address vector hold all locks of the domain (shmcma_lock()): what these change stays as it is for
- * whoever holds any lock. fi_mr_reg holds one, as what it adds is no other's before it is there (mr.c).
+ * whoever holds any lock. fi_mr_reg holds the common one (shmcma_lock_common()), as what it adds is no other's before
+ * it is there (mr.c).
  *
  * To take and let go a lock that nobody else has costs 11 ns. fi_mr_reg and fi_close together, measured: 72
  * ns with one endpoint in the domain, 69 with one lock for all; 405 with 16 that share nothing, where it was
@@ -28,7 +29,8 @@
  *
  * Wait sets and poll sets are no such ties: their members are looked at one by one.
  *
- * With FI_THREAD_DOMAIN nothing here takes a lock, and all objects have the common one.
+ * With FI_THREAD_DOMAIN no data call takes a lock, and all objects have the common one. Control calls take it all the
+ * same: fi_domain(3) has them "always considered thread safe", so they are among themselves.
  */
 #ifndef SHMCMA_LOCK_H
 #define SHMCMA_LOCK_H
@@ -45,7 +47,7 @@ struct shmcma_wait;
 /* Its memory stays a lock until the domain is closed, since a thread may be about to take it in vain. */
 struct shmcma_lock {
 	pthread_mutex_t mutex;
-	bool taken; /* by those who use its objects: the same for all of a domain, never changed */
+	bool taken; /* by data calls: the same for all of a domain, never changed */
 	struct shmcma_domain *domain;
 	struct shmcma_wait *armed; /* somebody sleeps for its objects, or is about to (wait.c) */
 	/* under the common lock */
@@ -72,7 +74,7 @@ struct shmcma_locks {
 	struct shmcma_locked itself; /* for what is the domain's: has the common one */
 };
 
-/* `taken`: locks are asked for; `coarse`: there is to be one. */
+/* `taken`: by data calls, too; `coarse`: there is to be one. */
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse);
 void shmcma_locks_fini(struct shmcma_domain *domain);
 
@@ -129,6 +131,10 @@ static inline void shmcma_lock_leave(struct shmcma_locked *object)
 	if (lock->taken)
 		pthread_mutex_unlock(&lock->mutex);
 }
+
+/* The common lock alone, of a control call. */
+void shmcma_lock_common(struct shmcma_domain *domain);
+void shmcma_unlock_common(struct shmcma_domain *domain);
 
 /* All locks of the domain. */
 void shmcma_lock(struct shmcma_domain *domain);

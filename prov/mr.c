@@ -329,11 +329,11 @@ static int open_one(struct mr *mr, const struct sc_reg_attr *attr)
 	bool all;
 	int ret = 0;
 
-	shmcma_lock_enter(&domain->locks.itself);
+	shmcma_lock_common(domain);
 	all = sc_reg_wants_all(domain->regtab, attr->flags);
 	if (__builtin_expect(!all, 1))
 		ret = open_locked(mr, attr);
-	shmcma_lock_leave(&domain->locks.itself);
+	shmcma_unlock_common(domain);
 	if (__builtin_expect(!all, 1))
 		return ret;
 	shmcma_lock(domain);

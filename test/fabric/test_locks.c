@@ -10,6 +10,8 @@
  *	at once		something that goes beyond what is bound together is begun in the middle
  *	forked		children are made, which close what they have inherited
  *
+ * And threads that make control calls alone, of a domain whose data calls are not locked.
+ *
  * Every message is checked: it comes once, and whole. What is not serialized that should be is for the thread
  * sanitizer to see; a wake-up that is lost is seen by the time limit that each test has.
  */
@@ -718,6 +720,63 @@ static void test_forked(void)
 	bench_close(bench);
 }
 
+/* ---- control calls, of FI_THREAD_DOMAIN -------------------------------------------------------- */
+
+#define CONTROLLERS 3
+
+struct controller {
+	struct bench *bench;
+	uint64_t first_key;
+	pthread_t thread;
+};
+
+/* Everything that begins and ends without data, of its own and of what all share. */
+static void *control(void *arg)
+{
+	static uint8_t bytes[4096];
+	struct controller *self = arg;
+	struct bench *bench = self->bench;
+	struct fid_domain *domain = bench->pair.domain;
+	struct fid_mr *mrs[100];
+
+	for (uint32_t round = 0; round < ROUNDS; round++) {
+		struct fi_cntr_attr attr = { .wait_obj = FI_WAIT_NONE };
+		struct end end = { .way = (enum way)(round % WAYS) };
+		uint32_t regions = round % 16 == 5 ? 100 : 4;
+		struct fid_cntr *cntr;
+
+		for (uint32_t i = 0; i < regions; i++)
+			gives(fi_mr_reg(domain, bytes, sizeof(bytes), FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
+					self->first_key + i, 0, &mrs[i], NULL),
+			      0);
+		gives(fi_cntr_open(domain, &attr, &cntr, NULL), 0);
+		gives(fi_mr_bind(mrs[0], &cntr->fid, FI_REMOTE_WRITE), 0);
+		end_open(bench, &end);
+		gives(fi_close(&end.ep->fid), 0);
+		gives(fi_close(&end.cq->fid), 0);
+		gives(fi_av_remove(bench->av, &end.self, 1, 0), 0);
+		for (uint32_t i = 0; i < regions; i++)
+			gives(fi_close(&mrs[i]->fid), 0);
+		gives(fi_close(&cntr->fid), 0);
+	}
+	return NULL;
+}
+
+static void test_control(void)
+{
+	struct bench *bench = bench_open(FI_THREAD_DOMAIN, 0);
+	struct controller controllers[CONTROLLERS];
+
+	for (uint32_t i = 0; i < CONTROLLERS; i++) {
+		controllers[i].bench = bench;
+		controllers[i].first_key = 1000 * (i + 1);
+		gives(pthread_create(&controllers[i].thread, NULL, control, &controllers[i]), 0);
+	}
+	for (uint32_t i = 0; i < CONTROLLERS; i++)
+		gives(pthread_join(controllers[i].thread, NULL), 0);
+	bench_close(bench);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -734,6 +793,7 @@ int main(void)
 		ALONE(test_counted),
 		ALONE(test_unbound),
 		ALONE(test_forked),
+		ALONE(test_control),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
