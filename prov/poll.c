@@ -3,7 +3,7 @@
  * poll.c: fid_poll: completion queues and counters of one domain that are looked at together.
  *
  * A queue is reported while it is not empty, a counter once for each time it has changed by other than the
- * application's own fi_cntr_set() and the like: each member remembers what it was when the set was last asked.
+ * application's own fi_cntr_set() and the like: each member remembers what it was when it was last asked for.
  * Members stay open as long as they are in the set (refs).
  *
  * Any thread; all under a lock of the set's, around those of its members.
@@ -39,18 +39,16 @@ static struct shmcma_cq *cq_of(struct fid *fid)
 }
 
 /* Completions in it, or an error: fi_cq_read() has something to say. */
-static bool cq_progress_locked(struct shmcma_cq *cq)
+static bool cq_has_locked(const struct shmcma_cq *cq)
 {
-	if (cq->queue.head == cq->queue.tail)
-		shmcma_progress_locked(cq->domain, &cq->polled);
 	return cq->queue.head != cq->queue.tail || sc_cq_is_overrun(&cq->queue);
 }
 
-static bool cntr_progress_locked(struct member *member, struct shmcma_cntr *cntr)
+/* Has it changed since this was asked the last time? */
+static bool cntr_has_changed_locked(struct member *member, struct shmcma_cntr *cntr)
 {
 	struct sc_cntr last, now;
 
-	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
 	last = member->changes == cntr->changes ? member->last : cntr->given;
 	now.value = sc_cntr_read(&cntr->count.value);
 	now.errors = sc_cntr_read(&cntr->count.errors);
@@ -59,19 +57,22 @@ static bool cntr_progress_locked(struct member *member, struct shmcma_cntr *cntr
 	return now.value != last.value || now.errors != last.errors;
 }
 
-static bool member_has(struct poll_set *set, struct member *member)
+/* It makes progress, whatever it has. `asked`: is it to be reported, if it has something? */
+static bool member_has(struct poll_set *set, struct member *member, bool asked)
 {
 	struct shmcma_cntr *cntr = shmcma_cntr_of(member->fid, set->domain);
 	bool has, all;
 
 	if (!cntr) {
 		shmcma_lock_enter(&cq_of(member->fid)->locked);
-		has = cq_progress_locked(cq_of(member->fid));
+		shmcma_progress_locked(set->domain, &cq_of(member->fid)->polled);
+		has = asked && cq_has_locked(cq_of(member->fid));
 		shmcma_lock_leave(&cq_of(member->fid)->locked);
 		return has;
 	}
 	all = shmcma_cntr_enter(cntr);
-	has = cntr_progress_locked(member, cntr);
+	shmcma_progress_locked(set->domain, shmcma_cntr_polled(cntr));
+	has = asked && cntr_has_changed_locked(member, cntr);
 	shmcma_cntr_leave(cntr, all);
 	return has;
 }
@@ -85,10 +86,10 @@ static int set_poll(struct fid_poll *fid, void **context, int count)
 	if (count < 0 || (count && !context))
 		return -FI_EINVAL;
 	pthread_mutex_lock(&set->lock);
-	for (size_t i = 0; i < set->count && (found < count || !count); i++) {
+	for (size_t i = 0; i < set->count; i++) {
 		struct member *member = &set->members[(set->turn + i) % set->count];
 
-		if (member_has(set, member) && count)
+		if (member_has(set, member, found < count))
 			context[found++] = member->fid->context;
 	}
 	set->turn = set->count ? (set->turn + 1) % set->count : 0;
