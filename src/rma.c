@@ -12,9 +12,9 @@
  * another way while there are offers that the peer might still take, assisted ones that are not over, or direct ones
  * put off: they are settled first.
  * Requests of one peer are executed in their order. Between operations on memory and atomics there is none, nor
- * between them and messages, unless the endpoint asks for it: then what could be done directly becomes a request as
- * long as something is in the peer's ring that is to come before it (must_follow()), an atomic waits for what is
- * offered and for gets, and messages wait as tx.c has it. Nothing waits for the match of a message: the peer may match
+ * between them and messages, unless the endpoint asks for it, or there is a fence: then what could be done directly
+ * becomes a request as long as something is in the peer's ring that is to come before it (must_follow(), fence.h), an
+ * atomic waits for what is offered and for gets, and messages wait as tx.c has it. Nothing waits for the match of a message: the peer may match
  * it only when it sees what was posted behind.
  *
  * A peer that does not read its ring is pushed back: so many operations may be pending with one
@@ -29,6 +29,7 @@
 #include "assist.h"
 #include "batch.h"
 #include "direct.h"
+#include "fence.h"
 #include "iov.h"
 #include "offer.h"
 #include "peer.h"
@@ -43,24 +44,17 @@
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Has the peer not taken in all messages yet, as far as is known? It says so now and then, and when it answers. */
-static bool has_unread(struct sc_peer *peer)
-{
-	if (peer->taken >= peer->message_line || peer->tx.head >= peer->message_line)
-		return false;
-	/* a head that cannot be ends the connection with the next record */
-	return sc_ring_refresh(&peer->tx) || peer->tx.head < peer->message_line;
-}
-
 /* Has something to be done by the peer before this operation may be done from here? */
 static bool must_follow(struct sc_peer *peer)
 {
 	uint32_t order = peer->ep->order;
 
+	if (__builtin_expect(sc_fence_stands(peer), 0))
+		return true;
 	if (__builtin_expect(!(order & (SC_ORDER_MEMORY | SC_ORDER_AFTER_SEND)), 1))
 		return false;
 	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->rma_waiting) ||
-	       (order & SC_ORDER_AFTER_SEND && has_unread(peer));
+	       (order & SC_ORDER_AFTER_SEND && sc_fence_is_unread(peer, sc_fence_messages_end(peer)));
 }
 
 /* ---- post ------------------------------------------------------------------------------------ */
@@ -75,8 +69,11 @@ static int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 		if (ret)
 			return ret;
 	}
-	if (flags & SC_SEND_FENCE && (!sc_list_empty(&peer->ops) || peer->rma_pending))
-		return -EAGAIN;
+	if (flags & SC_SEND_FENCE) {
+		if (!sc_list_empty(&peer->ops) || peer->rma_pending)
+			return -EAGAIN;
+		sc_fence_raise(peer);
+	}
 	if (ep->tx_cq && !(flags & SC_SILENT) && sc_cq_is_full(ep->tx_cq))
 		return -EAGAIN;
 	if (peer->rma_pending >= OPS_MAX)

@@ -46,6 +46,7 @@
 #include <unistd.h>
 #include "calibration.h"
 #include "copy.h"
+#include "fence.h"
 #include "hold.h"
 #include "inject.h"
 #include "iov.h"
@@ -806,9 +807,11 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	bool connects = peer->link == SC_LINK_NONE; /* says by itself why not */
 	int ret;
 
-	if (send->flags & SC_SEND_FENCE && peer->link == SC_LINK_UP &&
-	    (!sc_list_empty(&peer->ops) || peer->rma_pending))
-		return -EAGAIN;
+	if (send->flags & SC_SEND_FENCE && peer->link == SC_LINK_UP) {
+		if (!sc_list_empty(&peer->ops) || peer->rma_pending)
+			return -EAGAIN;
+		sc_fence_raise(peer);
+	}
 	ret = sc_peer_reach(peer);
 	if (ret && ret != -EAGAIN && !connects) {
 		if (!peer->told)
@@ -863,10 +866,8 @@ static int send_any(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send
 	if (__builtin_expect(ret, 0)) {
 		sc_turn_drop(peer);
 		ep->pushed_back |= ret == -EAGAIN;
-		return ret;
 	}
-	peer->message_line = peer->tx.tail;
-	return 0;
+	return ret;
 }
 
 /* One buffer, any way but the short one. */

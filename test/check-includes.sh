@@ -22,7 +22,7 @@ neighbour
 service daemon
 directory
 state
-rxq turn hold
+rxq turn hold fence
 peer
 reg record
 tx

@@ -592,6 +592,60 @@ static void test_fence(void **state)
 	}
 }
 
+/* Behind a fence nothing is done to the peer's memory before it has taken the messages in front, and received them. */
+static void test_fence_behind_messages(void **state)
+{
+	enum { FENCED_READ, FENCED_WRITE, FENCED_MESSAGE, FENCED };
+
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++)
+		for (int fenced = 0; fenced < FENCED; fenced++) {
+			struct iovec read = { into, 100 }, write = { from + 100, 50 };
+			bool messages = fenced == FENCED_MESSAGE;
+			struct sc_remote remote;
+
+			if (!way_possible(routes[r].way))
+				continue;
+			rma_open(&routes[r]);
+			memset(space, 0xa5, SPACE);
+			memset(into, 0, sizeof(into));
+			for (int i = 0; i < 1 + messages; i++)
+				assert_int_equal(end_recv(&pair[1], NULL, space, 100, 0, 0), 0);
+			assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100, 0, SC_SILENT), 0);
+			remote = at(0, 50);
+			if (fenced == FENCED_WRITE)
+				assert_int_equal(post(&write, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_FENCE),
+						 0);
+			else if (messages)
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, 100, 0,
+							  SC_SILENT | SC_SEND_FENCE),
+						 0);
+			remote = at(0, 100); /* behind it, or the fenced one itself */
+			assert_int_equal(
+				post(&read, 1, &remote, 1, fenced == FENCED_READ ? SC_SEND_FENCE : 0), 0);
+			for (int polls = 0; polls < 10; polls++)
+				(void)sc_ep_poll(pair[0].ep);
+			assert_true(end_idle(&pair[0]));
+			assert_true(is_untouched(0, 0));
+			ends_settle(pair, 2);
+			for (int i = 0; i < 1 + (fenced == FENCED_WRITE); i++)
+				assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			for (int i = 0; i < 1 + messages; i++)
+				assert_int_equal(comp_take(&pair[1].rx).err, 0);
+			assert_memory_equal(into, fenced == FENCED_WRITE ? from + 100 : from, 50);
+			assert_memory_equal(into + 50, from + 50, 50);
+			expect_idle();
+			/* there is none any more */
+			assert_int_equal(post(&read, 1, &remote, 1, SC_SEND_FENCE), 0);
+			assert_int_equal(sc_list_empty(&pair[0].peer->rma_waiting) &&
+						 sc_list_empty(&pair[0].peer->rma_queued),
+					 !routes[r].strict && routes[r].way != WAY_PULL);
+			ends_settle(pair, 2);
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+			rma_close();
+		}
+}
+
 /*
  * Puts that the peer was to copy and cannot are made again: in their order, and before later ones. It finds out
  * with the first of them, or (`later`) it could and cannot any more.
@@ -1417,6 +1471,7 @@ int main(void)
 		cmocka_unit_test(test_data_pushed_back),
 		cmocka_unit_test(test_no_memory),
 		cmocka_unit_test(test_fence),
+		cmocka_unit_test(test_fence_behind_messages),
 		cmocka_unit_test(test_order_of_puts_made_again),
 		cmocka_unit_test(test_proof_of_a_get),
 		cmocka_unit_test(test_first_large_put_fails),
