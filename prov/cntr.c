@@ -79,6 +79,12 @@ bool shmcma_cntr_found(struct shmcma_cntr *cntr)
 	return has;
 }
 
+/* From now on others end a wait: relaxed, as nothing comes with it. */
+static void know_errors(struct shmcma_cntr *cntr, uint64_t errors)
+{
+	atomic_store_explicit(&cntr->known_errors, errors, memory_order_relaxed);
+}
+
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
 	return poll_both(cntr_of(fid)).value;
@@ -86,7 +92,10 @@ static uint64_t cntr_read(struct fid_cntr *fid)
 
 static uint64_t cntr_readerr(struct fid_cntr *fid)
 {
-	return poll_both(cntr_of(fid)).errors;
+	uint64_t errors = poll_both(cntr_of(fid)).errors;
+
+	know_errors(cntr_of(fid), errors);
+	return errors;
 }
 
 /* By the application, which fi_poll(3) does not tell of it. */
@@ -113,6 +122,7 @@ static int cntr_add(struct fid_cntr *fid, uint64_t value)
 
 static int cntr_adderr(struct fid_cntr *fid, uint64_t value)
 {
+	atomic_fetch_add_explicit(&cntr_of(fid)->known_errors, value, memory_order_relaxed);
 	return add(cntr_of(fid), &cntr_of(fid)->count.errors, value);
 }
 
@@ -134,6 +144,7 @@ static int cntr_set(struct fid_cntr *fid, uint64_t value)
 
 static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 {
+	know_errors(cntr_of(fid), value);
 	return set(cntr_of(fid), &cntr_of(fid)->count.errors, value);
 }
 
@@ -153,12 +164,13 @@ static int rest(struct shmcma_cntr *cntr, int round, int64_t end)
 
 /*
  * One with FI_WAIT_NONE may be waited for, too. A signal to the process, or room for another send, ends no wait
- * here, as there is no error for it.
+ * here, as there is no error for it. An error that the application does not know of ends it, also one that was counted
+ * before: in the call that posted the operation, as most are of one-sided operations.
  */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct shmcma_cntr *cntr = cntr_of(fid);
-	uint64_t errors = sc_cntr_read(&cntr->count.errors);
+	uint64_t known = atomic_load_explicit(&cntr->known_errors, memory_order_relaxed);
 	int64_t end = shmcma_wait_end(timeout);
 
 	if (cntr->wait.obj == FI_WAIT_SET)
@@ -168,8 +180,10 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 
 		if (now.value >= threshold)
 			return 0;
-		if (now.errors != errors)
+		if (now.errors != known) {
+			know_errors(cntr, now.errors);
 			return -FI_EAVAIL;
+		}
 		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_ETIMEDOUT;
 		(void)rest(cntr, round, end);

@@ -236,6 +236,7 @@ struct shmcma_cntr {
 	bool elsewhere;		     /* what it counts may be on any endpoint of the domain */
 	struct shmcma_wait wait;
 	struct sc_cntr told;	   /* what the application has seen of it; under its lock */
+	_Atomic uint64_t known_errors; /* of its errors those that the application knows of */
 	struct sc_cntr given;	   /* what it was when the application changed it last, */
 	uint64_t changes;	   /* so many times */
 	struct shmcma_work *works; /* wait for it (trigger.c) */

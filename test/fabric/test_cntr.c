@@ -583,6 +583,32 @@ static void wait_for_error(void)
 	couple_close(&couple);
 }
 
+/* One that has been counted before it is waited for, and that nobody has told of yet, ends one wait. */
+static void wait_for_earlier_error(void)
+{
+	struct couple couple;
+	struct fid_cntr *cntr;
+	char in[4];
+
+	couple_open(&couple, NULL, FI_SEND | FI_RECV, 0);
+	cntr = couple.b.cntrs[RECVS];
+	for (int told = 0; told < 2; told++) {
+		gives(fi_recv(couple.b.side.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, in), 0);
+		gives(fi_cancel(&couple.b.side.ep->fid, in), 0);
+		if (told)
+			gives(fi_cntr_readerr(cntr), 2);
+		else
+			gives(fi_cntr_wait(cntr, 1, -1), -FI_EAVAIL);
+		gives(fi_cntr_wait(cntr, 1, 0), -FI_ETIMEDOUT);
+	}
+	gives(fi_cntr_adderr(cntr, 3), 0);
+	gives(fi_cntr_wait(cntr, 1, 0), -FI_ETIMEDOUT);
+	gives(fi_cntr_seterr(cntr, 1), 0);
+	gives(fi_cntr_wait(cntr, 1, 0), -FI_ETIMEDOUT);
+	gives(fi_cntr_readerr(cntr), 1);
+	couple_close(&couple);
+}
+
 static void cancelled(void)
 {
 	struct couple couple;
@@ -815,6 +841,7 @@ int main(void)
 		ALONE(progress_of_the_domain),
 		ALONE(truncated),
 		ALONE(wait_for_error),
+		ALONE(wait_for_earlier_error),
 		ALONE(cancelled),
 		ALONE(peer_closed),
 		ALONE(peek_and_discard),
