@@ -165,7 +165,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	/* who reads an event queue, which is no object of the domain, makes progress for fi_join */
 	coarse = opened->progress.wanted || info->caps & FI_COLLECTIVE;
 	shmcma_locks_init(opened, coarse || opened->threading != FI_THREAD_DOMAIN, coarse);
-	opened->caps = info->caps;
+	opened->caps = shmcma_granted_caps(info);
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;
 	atomic_fetch_add(&opened->fabric->refs, 1);

@@ -150,6 +150,12 @@ static uint64_t granted_caps(const struct fi_info *hints, uint64_t offered)
 	return caps;
 }
 
+/* Of an info that something is opened with: it may say less than what it means, and was granted. */
+uint64_t shmcma_granted_caps(const struct fi_info *info)
+{
+	return granted_caps(info, offered_caps(info, offers[0]));
+}
+
 /* One direction of an endpoint: what it may have, and which modifiers are its own. */
 struct direction {
 	uint64_t caps, messages, memory;
@@ -214,11 +220,15 @@ static uint64_t ordered_size(uint64_t granted)
 
 /* ---- hints, attribute by attribute ----------------------------------------------------------- */
 
+/*
+ * Capabilities of a direction: "a subset of those requested of the associated endpoint" (fi_endpoint(3)). What is of the
+ * other direction alone means nothing there, and is not returned.
+ */
 static int check_tx(const struct fi_tx_attr *hint, uint64_t granted)
 {
 	if (!hint)
 		return 0;
-	if (check_bits("tx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & TX_CAPS) ||
+	if (check_bits("tx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & (TX_CAPS | RX_CAPS)) ||
 	    check_bits("tx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_TX_OP_FLAGS) ||
 	    check_bits("tx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order, MSG_ORDER) ||
 	    check_bits("tx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
@@ -235,7 +245,7 @@ static int check_rx(const struct fi_rx_attr *hint, uint64_t granted)
 {
 	if (!hint)
 		return 0;
-	if (check_bits("rx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & RX_CAPS) ||
+	if (check_bits("rx_attr->caps", FI_TYPE_CAPS, hint->caps, granted & (TX_CAPS | RX_CAPS)) ||
 	    check_bits("rx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_RX_OP_FLAGS) ||
 	    check_bits("rx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order, MSG_ORDER) ||
 	    check_bits("rx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
@@ -390,9 +400,6 @@ static int check_domain(const struct fi_domain_attr *hint, uint32_t version, uin
 {
 	if (!hint)
 		return 0;
-	if (hint->domain && !shmcma_domain_find(hint->domain, NULL))
-		return refuse_text("domain_attr->domain", "a domain that is not open here",
-				   "those opened here");
 	if (hint->name && strcasecmp(hint->name, SHMCMA_NAME))
 		return refuse_text("domain_attr->name", hint->name, SHMCMA_NAME);
 	if ((unsigned int)hint->resource_mgmt > FI_RM_ENABLED)
@@ -409,9 +416,6 @@ static int check_fabric(const struct fi_fabric_attr *hint)
 {
 	if (!hint)
 		return 0;
-	if (hint->fabric && !shmcma_fabric_find(hint->fabric))
-		return refuse_text("fabric_attr->fabric", "a fabric that is not open here",
-				   "those opened here");
 	if (hint->name && strcasecmp(hint->name, SHMCMA_NAME))
 		return refuse_text("fabric_attr->name", hint->name, SHMCMA_NAME);
 	return check_max("fabric_attr->prov_version", hint->prov_version, SHMCMA_VERSION);
@@ -450,6 +454,21 @@ static int check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 static bool is_more(const struct fi_info *hints, uint64_t offer)
 {
 	return hints && hints->caps && offer & FI_COLLECTIVE && !(hints->caps & FI_COLLECTIVE);
+}
+
+/* A fabric or domain in hints is one that is open. Who opens with an info is not asked: they may have been closed since. */
+static int check_opened(const struct fi_info *hints)
+{
+	const struct fid_fabric *fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
+	const struct fid_domain *domain = hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
+
+	if (fabric && !shmcma_fabric_find(fabric))
+		return refuse_text("fabric_attr->fabric", "a fabric that is not open here",
+				   "those opened here");
+	if (domain && !shmcma_domain_find(domain, fabric))
+		return refuse_text("domain_attr->domain", "a domain that is not open here",
+				   fabric ? "those of the fabric that is asked for" : "those opened here");
+	return 0;
 }
 
 int shmcma_check_hints(uint32_t version, const struct fi_info *hints)
@@ -557,13 +576,23 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	return 0;
 }
 
-static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_fabric_attr *hint, uint32_t version)
+/* Of a domain that is asked for its own, of others the one that is asked for, or the first that is open. */
+static struct fid_fabric *fabric_of(const struct fi_info *hints)
+{
+	const struct fid_domain *domain = hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
+
+	if (domain)
+		return &container_of(domain, struct shmcma_domain, fid)->fabric->fid;
+	return shmcma_fabric_find(hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL);
+}
+
+static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_info *hints, uint32_t version)
 {
 	/* prov_name is libfabric's to fill in */
 	attr->name = strdup(SHMCMA_NAME);
 	if (!attr->name)
 		return -FI_ENOMEM;
-	attr->fabric = shmcma_fabric_find(hint ? hint->fabric : NULL);
+	attr->fabric = fabric_of(hints);
 	attr->prov_version = SHMCMA_VERSION;
 	attr->api_version = version;
 	return 0;
@@ -597,7 +626,7 @@ static struct fi_info *make_info(uint32_t version, const struct fi_info *hints, 
 	info->tx_attr->tclass = hints && hints->tx_attr ? hints->tx_attr->tclass : FI_TC_UNSPEC;
 	fill_rx(info->rx_attr, hints ? hints->rx_attr : NULL, granted);
 	fill_ep(info->ep_attr, hints ? hints->ep_attr : NULL, granted);
-	if (fill_fabric(info->fabric_attr, hints ? hints->fabric_attr : NULL, version) ||
+	if (fill_fabric(info->fabric_attr, hints, version) ||
 	    fill_domain(info->domain_attr, hints ? hints->domain_attr : NULL, granted,
 			granted_mr_mode(hints, version, granted), info->fabric_attr->fabric) ||
 	    fill_address(addresses->source, &info->src_addr, &info->src_addrlen) ||
@@ -721,6 +750,8 @@ int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint
 	}
 	/* first, as it is the cheaper question: a node may have to be looked up in the network */
 	ret = shmcma_check_hints(version, hints);
+	if (!ret)
+		ret = check_opened(hints);
 	if (!ret)
 		ret = find_addresses(node, service, flags, hints, &addresses);
 	if (ret)

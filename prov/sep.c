@@ -284,7 +284,7 @@ static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)
 	sep->info = fi_allocinfo();
 	if (!sep->info)
 		return -FI_ENOMEM;
-	sep->info->caps = info->caps ? info->caps : sep->ep->caps;
+	sep->info->caps = info->caps ? shmcma_granted_caps(info) : sep->ep->caps;
 	tx_attr_copy(sep->info->tx_attr, info->tx_attr);
 	rx_attr_copy(sep->info->rx_attr, info->rx_attr);
 	ret = shmcma_tx_attr_complete(sep->info->tx_attr, sep->info->caps);

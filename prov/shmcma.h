@@ -455,6 +455,8 @@ struct fid_domain *shmcma_domain_find(const struct fid_domain *fid, const struct
  * fi_domain, fi_endpoint for the info handed in (info.c). 0 or -FI_ENODATA with the reason logged.
  */
 int shmcma_check_hints(uint32_t version, const struct fi_info *hints);
+/* What its capabilities come to: with the modifiers that they imply, and what is granted unasked. */
+uint64_t shmcma_granted_caps(const struct fi_info *info);
 
 /*
  * Attributes of a context of an endpoint with these capabilities: as asked for in *attr, completed there.

@@ -219,6 +219,33 @@ static void test_bind(void **state)
 	tf_ok(fi_close(&eq->fid));
 }
 
+/* Without modifiers all of them are meant (fi_getinfo(3)), also where an info that was granted them does not say so. */
+static void test_implied_capabilities(void **state)
+{
+	struct fi_info *hints = tf_hints();
+	struct fid_stx *stx;
+	struct fid_ep *ep;
+	struct tf messages;
+
+	(void)state;
+	hints->caps = FI_MSG;
+	memset(&messages, 0, sizeof(messages));
+	messages.info = tf_getinfo(hints);
+	fi_freeinfo(hints);
+	messages.info->caps = FI_MSG;
+	tf_ok(fi_fabric(messages.info->fabric_attr, &messages.fabric, NULL));
+	tf_ok(fi_domain(messages.fabric, messages.info, &messages.domain, NULL));
+	tf_ok(fi_endpoint(messages.domain, messages.info, &ep, NULL));
+	tf_ok(fi_close(&ep->fid));
+	tf_ok(fi_scalable_ep(messages.domain, messages.info, &ep, NULL));
+	tf_ok(fi_close(&ep->fid));
+	tf_ok(fi_stx_context(messages.domain, messages.info->tx_attr, &stx, NULL));
+	tf_ok(fi_close(&stx->fid));
+	tf_ok(fi_srx_context(messages.domain, messages.info->rx_attr, &ep, NULL));
+	tf_ok(fi_close(&ep->fid));
+	tf_close(&messages);
+}
+
 /* The event queue of the domain stands in for one of the address vector. */
 static void test_default_event_queue(void **state)
 {
@@ -268,6 +295,7 @@ int main(void)
 		cmocka_unit_test(test_domain_attributes),
 		cmocka_unit_test(test_flags),
 		cmocka_unit_test(test_bind),
+		cmocka_unit_test(test_implied_capabilities),
 		cmocka_unit_test(test_default_event_queue),
 		cmocka_unit_test(test_domain_unused_calls),
 	};

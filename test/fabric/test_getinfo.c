@@ -386,14 +386,21 @@ static void test_context_caps(void **state)
 	hints->tx_attr->caps = 0;
 	hints->rx_attr->caps = FI_TAGGED;
 	refused();
-	/* of the other direction, or of none */
+	/* of the other direction: it means nothing */
 	hints->caps = 0;
-	hints->rx_attr->caps = FI_SEND;
+	hints->tx_attr->caps = FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV;
+	hints->rx_attr->caps = FI_TAGGED | FI_SEND | FI_RECV | FI_FENCE;
+	info = ask();
+	assert_int_equal(info->tx_attr->caps & (MESSAGES | FI_SEND | FI_RECV | FI_MULTI_RECV),
+			 FI_MSG | FI_SEND);
+	assert_int_equal(info->rx_attr->caps & (MESSAGES | FI_SEND | FI_RECV | FI_FENCE),
+			 FI_TAGGED | FI_RECV);
+	fi_freeinfo(info);
+	/* of none */
+	hints->rx_attr->caps = FI_LOCAL_COMM;
 	refused();
 	hints->rx_attr->caps = 0;
-	hints->tx_attr->caps = FI_RECV;
-	refused();
-	hints->tx_attr->caps = FI_MULTI_RECV;
+	hints->tx_attr->caps = FI_SHARED_AV;
 	refused();
 	hints->tx_attr->caps = FI_MSG | FI_SEND | FI_FENCE;
 	accepted();
@@ -416,15 +423,13 @@ static void test_context_caps_memory(void **state)
 	info = ask();
 	assert_int_equal(info->tx_attr->caps & (MEMORY | ACCESSES), FI_RMA | FI_WRITE);
 	fi_freeinfo(info);
-	/* what the endpoint does not have, or belongs to the other direction */
+	/* what the endpoint does not have */
 	hints->tx_attr->caps = FI_RMA | FI_READ;
 	refused();
-	hints->tx_attr->caps = FI_RMA | FI_REMOTE_READ;
+	hints->tx_attr->caps = FI_RMA | FI_REMOTE_WRITE;
 	refused();
 	hints->tx_attr->caps = FI_RMA | FI_WRITE;
 	accepted();
-	hints->rx_attr->caps = FI_RMA | FI_WRITE;
-	refused();
 	hints->rx_attr->caps = FI_RMA | FI_REMOTE_WRITE;
 	refused();
 	hints->rx_attr->caps = FI_RMA | FI_REMOTE_READ | FI_RMA_EVENT;
@@ -854,6 +859,7 @@ static void test_open_objects(void **state)
 	struct fid_fabric alien = { .fid.fclass = FI_CLASS_FABRIC };
 	struct fi_info *info;
 	struct tf first, second;
+	struct fid_ep *ep;
 
 	(void)state;
 	tf_open_domain(&first, NULL);
@@ -870,12 +876,29 @@ static void test_open_objects(void **state)
 	fi_freeinfo(info);
 	hints->domain_attr->domain = second.domain;
 	accepted();
+	hints->domain_attr->domain = first.domain; /* of the other fabric */
+	refused();
+	hints->fabric_attr->fabric = NULL;
+	hints->domain_attr->domain = second.domain;
+	info = ask();
+	assert_ptr_equal(info->fabric_attr->fabric, second.fabric);
+	assert_ptr_equal(info->domain_attr->domain, second.domain);
 	hints->domain_attr->domain = &stranger;
 	refused();
 	hints->domain_attr->domain = NULL;
 	hints->fabric_attr->fabric = &alien;
 	refused();
 	tf_close(&second);
+	/* what names them is good for others when they are closed */
+	assert_int_equal(fi_fabric(info->fabric_attr, &second.fabric, NULL), 0);
+	assert_int_equal(fi_domain(second.fabric, info, &second.domain, NULL), 0);
+	assert_int_equal(fi_endpoint(second.domain, info, &ep, NULL), 0);
+	assert_int_equal(fi_close(&ep->fid), 0);
+	assert_int_equal(fi_scalable_ep(second.domain, info, &ep, NULL), 0);
+	assert_int_equal(fi_close(&ep->fid), 0);
+	assert_int_equal(fi_close(&second.domain->fid), 0);
+	assert_int_equal(fi_close(&second.fabric->fid), 0);
+	fi_freeinfo(info);
 	tf_close(&first);
 
 	hints->fabric_attr->fabric = NULL;
