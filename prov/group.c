@@ -149,6 +149,15 @@ static void report_join(const struct shmcma_collop *op)
 	shmcma_eq_join_report(group->coll->ep->eq, group->coll, &entry);
 }
 
+/* As an atomic of the base kind, which it maps to (fi_collective(3)). */
+static void count(const struct shmcma_collop *op)
+{
+	struct shmcma_cntr *cntr = op->group->coll->ep->cntrs[SC_EVENT_WRITE];
+
+	if (cntr)
+		sc_cntr_add(op->error ? &cntr->count.errors : &cntr->count.value, 1);
+}
+
 static void report(const struct shmcma_collop *op)
 {
 	struct shmcma_cq *cq = op->group->coll->ep->tx_cq;
@@ -156,9 +165,12 @@ static void report(const struct shmcma_collop *op)
 				      .cq_flags = FI_COLLECTIVE,
 				      .err = -op->error };
 
-	if (op->joins)
+	if (op->joins) {
 		report_join(op);
-	else if (cq && (op->error || !op->silent))
+		return;
+	}
+	count(op);
+	if (cq && (op->error || !op->silent))
 		sc_cq_put_slow(&cq->queue, &comp);
 }
 

@@ -271,6 +271,40 @@ static void test_alone(void **state)
 	tf_ok(fi_close(&mc->fid));
 }
 
+/* They are counted as atomics are, reported or not. */
+static void test_counted(void **state)
+{
+	struct fi_cntr_attr attr = { .wait_obj = FI_WAIT_NONE };
+	struct fid_cntr *cntr;
+	struct fid_mc *mc;
+	int context;
+
+	(void)state;
+	tf_ok(fi_close(&t.ep->fid));
+	tf_ok(fi_cntr_open(t.domain, &attr, &cntr, NULL));
+	tf_ok(fi_endpoint(t.domain, t.info, &t.ep, NULL));
+	tf_ok(fi_ep_bind(t.ep, &t.av->fid, 0));
+	tf_ok(fi_ep_bind(t.ep, &t.tx_cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION));
+	tf_ok(fi_ep_bind(t.ep, &t.eq->fid, 0));
+	tf_ok(fi_ep_bind(t.ep, &cntr->fid, FI_WRITE));
+	tf_ok(fi_enable(t.ep));
+	tf_ok(fi_getname(&t.ep->fid, t.name, &(size_t){ sizeof(t.name) }));
+	tf_ok(fi_av_remove(t.av, &addrs[0], 1, 0));
+	tf_expect(fi_av_insert(t.av, t.name, 1, &addrs[0], 0, NULL), 1);
+	mc = join(0);
+	assert_int_equal(fi_cntr_read(cntr), 0);
+	tf_ok(fi_barrier(t.ep, fi_mc_addr(mc), &context));
+	tf_ok(fi_cntr_wait(cntr, 1, -1));
+	tf_ok(fi_barrier2(t.ep, fi_mc_addr(mc), FI_COMPLETION, &context));
+	tf_ok(fi_cntr_wait(cntr, 2, -1));
+	completes(&context); /* the second alone */
+	assert_int_equal(fi_cntr_readerr(cntr), 0);
+	tf_ok(fi_close(&mc->fid));
+	tf_ok(fi_close(&t.ep->fid));
+	t.ep = NULL;
+	tf_ok(fi_close(&cntr->fid));
+}
+
 static void test_refused(void **state)
 {
 	struct fid_mc *mc = join(0), *only = join(FI_BARRIER_SET | FI_GATHER_SET);
@@ -361,15 +395,11 @@ static void test_without(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		TEST(test_sets),
-		TEST(test_set_attributes),
-		TEST(test_join_refused),
-		cmocka_unit_test(test_join_without_queue),
-		TEST(test_alone),
-		TEST(test_refused),
-		TEST(test_close_order),
-		TEST(test_query),
-		cmocka_unit_test(test_without),
+		TEST(test_sets),	 TEST(test_set_attributes),
+		TEST(test_join_refused), cmocka_unit_test(test_join_without_queue),
+		TEST(test_alone),	 TEST(test_counted),
+		TEST(test_refused),	 TEST(test_close_order),
+		TEST(test_query),	 cmocka_unit_test(test_without),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
