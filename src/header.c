@@ -27,8 +27,9 @@ static const char *identity_fault(const struct sc_abi_header *header)
 }
 
 /*
- * No sum overflows: counts are bounded first, a pool has at most 2^12 * 2^32 bytes, and each offset is
- * compared with the length of the file before anything is added to it.
+ * No sum overflows: counts are bounded first, a pool has at most 2^12 * 2^20 bytes, and each offset is
+ * compared with the length of the file before anything is added to it. Of buffers larger than an endpoint can make one
+ * record would name gigabytes of a sparse file, which we would read, and give memory by it.
  */
 static const char *geometry_fault(const struct sc_abi_header *header, uint64_t file_length)
 {
@@ -41,8 +42,8 @@ static const char *geometry_fault(const struct sc_abi_header *header, uint64_t f
 		return "its length is not the file's";
 	if (!header->slot_count || header->slot_count > SC_ABI_SLOTS_MAX)
 		return "its number of slots is impossible";
-	if (!header->buf_size || header->buf_size % SC_ABI_LINE || !header->buf_count ||
-	    header->buf_count > SC_ABI_BUFS_MAX)
+	if (!header->buf_size || header->buf_size > SC_ABI_BUF_SIZE_MAX ||
+	    header->buf_size % SC_ABI_LINE || !header->buf_count || header->buf_count > SC_ABI_BUFS_MAX)
 		return "its bounce buffers are impossible";
 	if (header->window < 64 || header->window > 1ULL << 32)
 		return "its window is impossible";

@@ -107,8 +107,9 @@ static bool is_possible(const struct sc_seg_geometry *geometry)
 {
 	return geometry->slots && geometry->slots <= SC_ABI_SLOTS_MAX && geometry->buf_count &&
 	       geometry->buf_count <= SC_ABI_BUFS_MAX && geometry->buf_size &&
-	       geometry->buf_size % SC_ABI_LINE == 0 && geometry->regs <= SC_ABI_REGS_MAX &&
-	       geometry->ranges <= SC_ABI_RANGES_MAX && (geometry->regs || !geometry->ranges);
+	       geometry->buf_size <= SC_ABI_BUF_SIZE_MAX && geometry->buf_size % SC_ABI_LINE == 0 &&
+	       geometry->regs <= SC_ABI_REGS_MAX && geometry->ranges <= SC_ABI_RANGES_MAX &&
+	       (geometry->regs || !geometry->ranges);
 }
 
 /*

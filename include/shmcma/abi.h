@@ -57,6 +57,7 @@
 #define SC_ABI_RING_FIRST 55   /* and lines of the ring in there; */
 #define SC_ABI_RING_LINES 119  /* of all, once it has grown: SC_ABI_GROWN */
 #define SC_ABI_BUFS_MAX 4096
+#define SC_ABI_BUF_SIZE_MAX (1u << 20)
 
 /* What an endpoint can do, in sc_abi_header.capabilities. */
 #define SC_ABI_CAP_TAGGED (1u << 0)
@@ -268,6 +269,8 @@ typedef uint64_t sc_abi_op;
 
 /* Bounce buffers that a record can name. Each but the last it needs is full. */
 #define SC_ABI_RECORD_BUFS 16
+_Static_assert((uint64_t)2 * SC_ABI_RECORD_BUFS * SC_ABI_BUF_SIZE_MAX <= UINT32_MAX,
+	       "bytes in the buffers of a record, and sums with them, fit 32 bits");
 
 /* Buffers at a time that may come back with a message. */
 #define SC_ABI_RETURN_BUFS 8

@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (h.length != length || h.claims_offset < SC_ABI_PAGE || claims_end > h.slots_offset ||
 	    slots_end > h.pool_offset || pool_end > h.table_offset || table_end > length ||
 	    h.slots_offset % sizeof(uint64_t) || h.table_offset % sizeof(uint64_t) || !h.slot_count ||
-	    !h.buf_count || strcmp(h.address, ADDRESS))
+	    !h.buf_count || h.buf_size > SC_ABI_BUF_SIZE_MAX || strcmp(h.address, ADDRESS))
 		abort();
 	return 0;
 }

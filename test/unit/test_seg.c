@@ -208,7 +208,7 @@ static void test_impossible_geometry(void **state)
 	struct sc_seg *seg = NULL;
 
 	(void)state;
-	for (int i = 0; i < 10; i++) {
+	for (int i = 0; i < 11; i++) {
 		struct sc_seg_geometry bad = geometry;
 
 		switch (i) {
@@ -241,6 +241,9 @@ static void test_impossible_geometry(void **state)
 			break;
 		case 9:
 			bad.ranges = 1; /* but no registrations */
+			break;
+		case 10:
+			bad.buf_size = SC_ABI_BUF_SIZE_MAX + SC_ABI_LINE;
 			break;
 		}
 		child_log_lines = 0;
@@ -1580,6 +1583,14 @@ static void test_check_header(void **state)
 	REJECTED(memset(h.address, 'a', sizeof(h.address)));
 
 	/* what agrees with what is asked for, and is impossible all the same */
+	out = good;
+	out.buf_count = 1;
+	out.buf_size = SC_ABI_BUF_SIZE_MAX;
+	out.table_offset = out.pool_offset + SC_ABI_BUF_SIZE_MAX + SC_ABI_PAGE;
+	out.length = out.table_offset + SC_ABI_TABLE_SIZE(out.reg_max, out.range_max);
+	assert_int_equal(sc_header_check(&out, sizeof(out), out.length, good.address, &out), 0);
+	out.buf_size += SC_ABI_LINE;
+	assert_int_equal(sc_header_check(&out, sizeof(out), out.length, good.address, &out), -EPROTO);
 	out = good;
 	out.length = 1ULL << 63;
 	assert_int_equal(sc_header_check(&out, sizeof(out), out.length, good.address, &out), -EPROTO);
