@@ -22,6 +22,9 @@
  * poll of the rings (sc_memory_forget()). The thread that polls unmaps nothing meanwhile; that another does,
  * while peers use what it has registered, is not noticed.
  *
+ * Shared memory is looked at in the same way, where only another's word says that its part of the file has some: a hole
+ * that is read while /dev/shm is full is a signal, too.
+ *
  * Nothing here is seen by another process, whenever one dies.
  */
 #define _GNU_SOURCE 1
@@ -175,6 +178,14 @@ int sc_memory_check(struct sc_memory *memory, const struct iovec *iov, size_t co
 		ret = check_pages(memory, first, last, write);
 	}
 	return ret;
+}
+
+/* What has been read once has its page, and a write needs no other. */
+bool sc_memory_is_there(const void *at, size_t size)
+{
+	const struct iovec iov = { (void *)at, size };
+
+	return sc_memory_check(NULL, &iov, 1, false) != -EIO;
 }
 
 static void copy_plainly(const struct sc_memory_copy *copy)

@@ -31,6 +31,12 @@ static inline void sc_memory_forget(struct sc_memory *memory)
 int sc_memory_check(struct sc_memory *memory, const struct iovec *iov, size_t count, bool write);
 
 /*
+ * Of shared memory: is it there, to be read or written, as far as this system can tell? What has none is given some, if
+ * there is any left.
+ */
+bool sc_memory_is_there(const void *at, size_t size);
+
+/*
  * A copy inside this process, of which one side may not be there: `to` (write), or `from` (read). -EIO, and
  * some may have been copied. Fewer than SC_CMA_IOV elements on each side.
  */

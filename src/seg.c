@@ -53,6 +53,7 @@
 #include "list.h"
 #include "live.h"
 #include "log.h"
+#include "memory.h"
 
 #define NAME_TRIES 16
 #define BUFS_MIN 2
@@ -1227,7 +1228,32 @@ int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count)
 	return 0;
 }
 
-/* A number that has come in a record is one that its owner has counted before. */
+/*
+ * Bytes of a peer's pool that are looked at together. Not all that it counts: that may be gigabytes without memory, which
+ * they would get by it.
+ */
+#define POOL_STRETCH (SC_ABI_RECORD_BUFS * SC_ABI_BUF_SIZE_MAX)
+
+/* All up to `count` that are not known yet, but not too many. */
+static bool has_stretch(struct sc_seg *seg, uint32_t buf, uint32_t count)
+{
+	uint32_t known = sc_load_relaxed_32(&seg->buf_count), most = POOL_STRETCH / seg->header.buf_size;
+
+	if (buf - known >= most) /* or another thread has raised it */
+		return false;
+	if (count - known > most)
+		count = known + most;
+	if (!sc_memory_is_there(sc_seg_buf(seg, known), (size_t)(count - known) * seg->header.buf_size))
+		return false;
+	/* one thread may store less than another has: then it is looked at again */
+	sc_store_relaxed_32(&seg->buf_count, count);
+	return true;
+}
+
+/*
+ * A number that has come in a record is one that its owner has counted before. The kernel is asked as well, each time that
+ * there are more: a buffer that has been counted without memory would cost us a SIGBUS where there is none left.
+ */
 bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf)
 {
 	/* G1' acquire: pairs with G1 in sc_seg_pool_grow() */
@@ -1235,9 +1261,8 @@ bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf)
 
 	if (count > seg->header.buf_count)
 		count = seg->header.buf_count;
-	/* one thread may store less than another has: then it is looked at again */
-	sc_store_relaxed_32(&seg->buf_count, count);
-	return buf < count;
+	return buf < count && (has_stretch(seg, buf, count) ||
+			       sc_memory_is_there(sc_seg_buf(seg, buf), seg->header.buf_size));
 }
 
 /* ---- registration table ---------------------------------------------------------------------- */

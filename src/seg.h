@@ -49,7 +49,7 @@ struct sc_seg {
 	uint32_t slot_count;	 /* so many */
 	bool guarded, pool_open; /* likewise: read-only but for them / and but for the pool */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
-	uint32_t buf_count; /* of the pool, that have memory; attached: as last seen */
+	uint32_t buf_count; /* of the pool, that have memory; attached: that are known to */
 	struct sc_own file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
 
@@ -198,7 +198,7 @@ static inline uint8_t *sc_seg_buf(const struct sc_seg *seg, uint32_t buf)
 	return seg->base + seg->header.pool_offset + (uint64_t)buf * seg->header.buf_size;
 }
 
-/* Attached: is there memory behind that number by now? */
+/* Attached: does its owner count that number by now, and is there memory behind it? */
 bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf);
 
 static inline bool sc_seg_has_buf(struct sc_seg *seg, uint32_t buf)

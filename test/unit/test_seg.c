@@ -1418,6 +1418,65 @@ static void test_pool(void **state)
 	sc_seg_destroy(seg);
 }
 
+static void set_length(const struct sc_seg *seg, uint64_t length)
+{
+	assert_return_code(ftruncate(seg->fd, (off_t)length), errno);
+}
+
+/* Who counts buffers that have no memory is not believed: behind the end of a file there is none to be had. */
+static void test_pool_without_memory(void **state)
+{
+	struct sc_seg_geometry few = geometry;
+	struct sc_seg *seg, *peer;
+
+	(void)state;
+	few.bufs_first = 2;
+	assert_int_equal(sc_seg_create(&few, &seg), 0);
+	assert_int_equal(sc_seg_attach(seg->header.address, &peer), 0);
+	assert_true(sc_seg_has_buf(peer, 1));
+	set_length(seg, seg->header.pool_offset + 4 * seg->header.buf_size);
+	sc_seg_presence(seg)->buf_count = geometry.buf_count;
+	assert_false(sc_seg_has_buf(peer, geometry.buf_count - 1));
+	assert_false(sc_seg_has_buf(peer, 4));
+	/* those that have some are there all the same */
+	assert_true(sc_seg_has_buf(peer, 3));
+	memset(sc_seg_buf(peer, 3), 1, seg->header.buf_size);
+	assert_false(sc_seg_has_buf(peer, 4));
+	set_length(seg, seg->header.length);
+	assert_true(sc_seg_has_buf(peer, geometry.buf_count - 1));
+	/* it is not asked again for what is known */
+	set_length(seg, seg->header.pool_offset);
+	for (uint32_t buf = 0; buf < geometry.buf_count; buf++)
+		assert_true(sc_seg_has_buf(peer, buf));
+	sc_seg_detach(peer);
+	sc_seg_destroy(seg);
+}
+
+/* Who counts a large pool without memory does not have it all filled by who reads one buffer. */
+static void test_large_pool(void **state)
+{
+	struct sc_seg_geometry large = geometry;
+	struct sc_seg *seg, *peer;
+	blkcnt_t blocks;
+
+	(void)state;
+	large.buf_size = SC_ABI_BUF_SIZE_MAX;
+	large.buf_count = 3 * SC_ABI_RECORD_BUFS;
+	large.bufs_first = 1;
+	assert_int_equal(sc_seg_create(&large, &seg), 0);
+	assert_int_equal(sc_seg_attach(seg->header.address, &peer), 0);
+	blocks = blocks_of(seg);
+	sc_seg_presence(seg)->buf_count = large.buf_count;
+	assert_true(sc_seg_has_buf(peer, large.buf_count - 1));
+	assert_int_equal((blocks_of(seg) - blocks) * 512, SC_ABI_BUF_SIZE_MAX);
+	assert_int_equal(peer->buf_count, 0);
+	assert_true(sc_seg_has_buf(peer, 1));
+	assert_int_equal((blocks_of(seg) - blocks) * 512, SC_ABI_RECORD_BUFS * SC_ABI_BUF_SIZE_MAX);
+	assert_int_equal(peer->buf_count, SC_ABI_RECORD_BUFS);
+	sc_seg_detach(peer);
+	sc_seg_destroy(seg);
+}
+
 /* ---- registration table ----------------------------------------------------------------------- */
 
 static void test_table(void **state)
@@ -1919,6 +1978,8 @@ int main(void)
 		cmocka_unit_test(test_no_descriptors),
 		cmocka_unit_test(test_full),
 		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_pool_without_memory),
+		cmocka_unit_test(test_large_pool),
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_no_table),
 		cmocka_unit_test(test_check_header),
