@@ -19,7 +19,8 @@
  *
  * An initiator reads what another process writes: each word once, checked, then the copy is used. A table
  * that lies costs it no more than reg_count steps and never leads it out of the mapping: indices are below
- * counts, and those below the limits of the header that was checked.
+ * counts, and those below the limits of the header that was checked. Nor does it lead to what has no memory, where
+ * reading is a SIGBUS while /dev/shm is full: what is not known yet to have some is looked at by a system call.
  *
  * Death of the owner between any two steps: an entry half shown has an even tag; a chain half changed
  * leaves `chains` odd, and who does not find his key there is told -EAGAIN until he sees the owner dead.
@@ -32,6 +33,7 @@
 #include <string.h>
 #include "atomic.h"
 #include "inject.h"
+#include "memory.h"
 
 #define INDEX_MASK ((1u << SC_ABI_KEY_INDEX_BITS) - 1)
 #define RANDOM_SHIFT (SC_ABI_KEY_INDEX_BITS + SC_ABI_KEY_GENERATION_BITS)
@@ -517,6 +519,46 @@ static uint32_t load_count(const uint32_t *word, uint32_t most)
 	return count <= most ? count : 0;
 }
 
+/*
+ * Have the first `need` elements of a part memory, of `size` bytes each? Whole pages of them are looked at, but no more
+ * than `count`: all would get memory that have none, if another has stored a wild count.
+ */
+static bool has_memory(const void *part, uint32_t size, uint32_t *seen, uint32_t need, uint32_t count)
+{
+	/* relaxed: what has memory keeps it; one thread may store less than another has: then it is looked at again */
+	uint32_t known = sc_load_relaxed_32(seen), page = SC_ABI_PAGE / size;
+
+	if (__builtin_expect(need <= known, 1))
+		return true;
+	need = (need + page - 1) / page * page;
+	need = need < count ? need : count;
+	if (!sc_memory_is_there((const uint8_t *)part + (size_t)known * size,
+				(size_t)(need - known) * size))
+		return false;
+	sc_store_relaxed_32(seen, need);
+	return true;
+}
+
+/* Is there such an entry? */
+static bool has_reg(const struct sc_regtab_view *view, uint32_t index, uint32_t count)
+{
+	return index < count &&
+	       has_memory(view->regs, sizeof(*view->regs), &view->seen->regs, index + 1, count);
+}
+
+static bool has_buckets(const struct sc_regtab_view *view, uint32_t bits)
+{
+	if (!bits || bits > SC_ABI_BUCKET_BITS_MAX)
+		return false;
+	/* relaxed: as above */
+	if (__builtin_expect(sc_load_relaxed_32(&view->seen->bucket_bits) == bits, 1))
+		return true;
+	if (!sc_memory_is_there(view->buckets + (1u << bits), sizeof(*view->buckets) << bits))
+		return false;
+	sc_store_relaxed_32(&view->seen->bucket_bits, bits);
+	return true;
+}
+
 /* Is the entry in use under that key? */
 static bool is_open(const struct sc_regtab_view *view, uint32_t index, uint64_t key,
 		    struct sc_reg_ref *ref)
@@ -538,10 +580,10 @@ static bool walk_chain(const struct sc_regtab_view *view, uint64_t key, struct s
 	uint32_t count = load_count(&view->presence->reg_count, view->reg_max);
 	uint32_t link;
 
-	if (!bits || bits > SC_ABI_BUCKET_BITS_MAX || !count)
+	if (!count || !has_buckets(view, bits))
 		return false;
 	link = sc_load_acquire_32(&view->buckets[(1u << bits) + SC_ABI_BUCKET(key, bits)]);
-	for (uint32_t steps = 0; link && link - 1 < count && steps < count; steps++) {
+	for (uint32_t steps = 0; link && has_reg(view, link - 1, count) && steps < count; steps++) {
 		if (is_open(view, link - 1, key, ref))
 			return true;
 		link = sc_load_acquire_32(&view->regs[link - 1].next);
@@ -568,7 +610,7 @@ int sc_regtab_find(const struct sc_regtab_view *view, uint64_t key, struct sc_re
 {
 	uint32_t index = key & INDEX_MASK;
 
-	if (index < load_count(&view->presence->reg_count, view->reg_max) &&
+	if (has_reg(view, index, load_count(&view->presence->reg_count, view->reg_max)) &&
 	    is_open(view, index, key, ref))
 		return 0;
 	return find_chained(view, key, ref);
@@ -594,7 +636,9 @@ static bool is_possible(const struct sc_regtab_view *view, const struct sc_reg_s
 		return span->size <= UINT64_MAX - span->addr && (span->range_count || !span->size);
 	count = load_count(&view->presence->range_count, view->range_max);
 	return span->range_count <= SC_REG_RANGES_MAX && span->range_count <= count &&
-	       span->first_range <= count - span->range_count;
+	       span->first_range <= count - span->range_count &&
+	       has_memory(view->ranges, sizeof(*view->ranges), &view->seen->ranges,
+			  span->first_range + span->range_count, count);
 }
 
 int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *ref, uint64_t addr,

@@ -15,8 +15,15 @@
 #include "atomic.h"
 #include "list.h"
 
+/* What of a table is known to have memory, by who reads it; all 0: nothing. Any thread stores what it has seen. */
+struct sc_regtab_seen {
+	uint32_t regs, ranges; /* so many, the first ones */
+	uint32_t bucket_bits;  /* the buckets of this */
+};
+
 /* A registration table as it lies in a segment, ours or a peer's. Limits are those of the checked header. */
 struct sc_regtab_view {
+	struct sc_regtab_seen *seen;
 	struct sc_abi_presence *presence;
 	uint32_t *buckets;
 	struct sc_abi_reg *regs;

@@ -49,6 +49,7 @@ struct sc_seg {
 	uint32_t slot_count;	 /* so many */
 	bool guarded, pool_open; /* likewise: read-only but for them / and but for the pool */
 	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
+	struct sc_regtab_seen table_seen;	      /* attached: of the table, that is known to */
 	uint32_t buf_count; /* of the pool, that have memory; attached: that are known to */
 	struct sc_own file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
@@ -170,13 +171,14 @@ static inline struct sc_abi_presence *sc_seg_presence(const struct sc_seg *seg)
 }
 
 /* The registration table. What is behind the presence's counts has no memory. */
-static inline struct sc_regtab_view sc_seg_table(const struct sc_seg *seg)
+static inline struct sc_regtab_view sc_seg_table(struct sc_seg *seg)
 {
 	const struct sc_abi_header *header = &seg->header;
 	uint8_t *table = seg->base + header->table_offset;
 	uint8_t *regs = table + (header->reg_max ? SC_ABI_TABLE_BUCKETS : 0);
 
 	return (struct sc_regtab_view){
+		.seen = &seg->table_seen,
 		.presence = sc_seg_presence(seg),
 		.buckets = (uint32_t *)table,
 		.regs = (struct sc_abi_reg *)regs,

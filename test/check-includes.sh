@@ -12,10 +12,10 @@ cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 layers="
 atomic clock log inject list thread copy
 host iov slab wake fill
-addr ring pool match cq regtab atomicop
+addr ring pool match cq atomicop
 live cma header
 own memory share
-door
+door regtab
 seg
 reap pidfd calibration
 neighbour

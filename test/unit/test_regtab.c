@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -24,13 +26,17 @@
 
 static struct sc_regtab tab;
 static struct sc_abi_presence presence;
-static struct sc_regtab_view view = { .presence = &presence, .reg_max = REGS, .range_max = RANGES };
+static struct sc_regtab_seen seen;
+static struct sc_regtab_view view = {
+	.seen = &seen, .presence = &presence, .reg_max = REGS, .range_max = RANGES
+};
 
 static int setup(void **state)
 {
 	(void)state;
 	sc_regtab_init(&tab, 42);
 	presence = (struct sc_abi_presence){ .reg_count = REGS, .range_count = RANGES };
+	seen = (struct sc_regtab_seen){ 0 };
 	view.buckets = calloc(1, SC_ABI_TABLE_BUCKETS);
 	view.regs = calloc(REGS, sizeof(*view.regs));
 	view.ranges = calloc(RANGES, sizeof(*view.ranges));
@@ -693,6 +699,52 @@ static void test_ranges_lie(void **state)
 	assert_int_equal(len, 0);
 }
 
+/* Whole pages of these bytes, from the first that begins there on. */
+static void protect(void *from, size_t size, int how)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = -(uintptr_t)from % page;
+
+	assert_return_code(mprotect((char *)from + skip, (size - skip) / page * page, how), errno);
+}
+
+/* Counts of what has no memory: it is not touched, and not there; what has some is, and is not asked for again. */
+static void test_without_memory(void **state)
+{
+	struct iovec two[2] = { { (void *)0x1000, 10 }, { (void *)0x2000, 10 } };
+	struct sc_reg *first = open_one(RW, 0, 0x1000, 100), *keyed, *ranges = NULL;
+	void *buckets = view.buckets + (1u << SC_ABI_BUCKET_BITS_MAX);
+	size_t buckets_size = sizeof(*view.buckets) << SC_ABI_BUCKET_BITS_MAX;
+	uint32_t *head;
+
+	(void)state;
+	keyed = victim();
+	head = &view.buckets[(1u << tab.bucket_bits) + SC_ABI_BUCKET(keyed->key, tab.bucket_bits)];
+	assert_int_equal(get_ranges(two, 2, RW, &ranges), 0);
+	sc_regtab_show(&tab, &view, ranges);
+	/* memory for the first page of each, wherever that begins here */
+	protect(view.regs + REGS / 2, REGS / 2 * sizeof(*view.regs), PROT_NONE);
+	protect(buckets, buckets_size, PROT_NONE);
+	protect(view.ranges + RANGES / 2, RANGES / 2 * sizeof(*view.ranges), PROT_NONE);
+	assert_int_equal(find(first->key + REGS - 1), -EKEYREJECTED);
+	assert_int_equal(find(first->key), 0);
+	assert_int_equal(find(keyed->key), 0);
+	*head = REGS;
+	assert_int_equal(find(keyed->key), -EKEYREJECTED);
+	*head = keyed->index + 1;
+	presence.bucket_bits = SC_ABI_BUCKET_BITS_MAX;
+	assert_int_equal(find(keyed->key), -EKEYREJECTED);
+	presence.bucket_bits = tab.bucket_bits;
+	assert_int_equal(find(keyed->key), 0);
+	view.regs[ranges->index].first_range = RANGES - 2;
+	assert_int_equal(look(ranges->key, 0, 20, SC_REG_READ), -EKEYREJECTED);
+	view.regs[ranges->index].first_range = ranges->first_range;
+	assert_int_equal(look(ranges->key, 0, 20, SC_REG_READ), 0);
+
+	protect(view.regs + REGS / 2, REGS / 2 * sizeof(*view.regs), PROT_READ | PROT_WRITE);
+	protect(buckets, buckets_size, PROT_READ | PROT_WRITE);
+	protect(view.ranges + RANGES / 2, RANGES / 2 * sizeof(*view.ranges), PROT_READ | PROT_WRITE);
+}
+
 /* What somebody scribbles into the view is not believed by the owner, and gone with the next use. */
 static void test_scribbled(void **state)
 {
@@ -737,6 +789,7 @@ int main(void)
 		TEST(test_chain_loops),
 		TEST(test_chains_odd),
 		TEST(test_ranges_lie),
+		TEST(test_without_memory),
 		TEST(test_scribbled),
 	};
 
