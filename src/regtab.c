@@ -397,17 +397,20 @@ size_t sc_reg_slice(const struct sc_reg *reg, uint64_t addr, uint64_t *len, stru
 
 /* ---- a view, by its owner -------------------------------------------------------------------- */
 
-static void enter_chains(const struct sc_regtab_view *view)
+/*
+ * It is counted in private: what has been scribbled there would make the count odd for good, or even while they change.
+ */
+static void enter_chains(struct sc_regtab_view *view)
 {
-	/* acquire: nothing below comes before it */
-	sc_add_acq_rel_32(&view->presence->chains, 1);
+	/* relaxed: each store below, up to leave_chains(), is a release */
+	sc_store_relaxed_32(&view->presence->chains, ++view->chains);
 	(void)SC_INJECT("regtab.chains");
 }
 
-static void leave_chains(const struct sc_regtab_view *view)
+static void leave_chains(struct sc_regtab_view *view)
 {
 	/* R2 release: the links before the even count; pairs with R2' in find_chained() */
-	sc_add_acq_rel_32(&view->presence->chains, 1);
+	sc_store_release_32(&view->presence->chains, ++view->chains);
 	(void)SC_INJECT("regtab.chains_even");
 }
 
@@ -432,7 +435,7 @@ static void show_chain(const struct sc_regtab *regtab, const struct sc_regtab_vi
 	(void)SC_INJECT("regtab.chain_end");
 }
 
-static void show_chain_of(const struct sc_regtab *regtab, const struct sc_regtab_view *view,
+static void show_chain_of(const struct sc_regtab *regtab, struct sc_regtab_view *view,
 			  const struct sc_reg *reg)
 {
 	enter_chains(view);
@@ -440,7 +443,7 @@ static void show_chain_of(const struct sc_regtab *regtab, const struct sc_regtab
 	leave_chains(view);
 }
 
-void sc_regtab_show_buckets(const struct sc_regtab *regtab, const struct sc_regtab_view *view)
+void sc_regtab_show_buckets(const struct sc_regtab *regtab, struct sc_regtab_view *view)
 {
 	enter_chains(view);
 	for (uint32_t bucket = 0; bucket < 1u << regtab->bucket_bits; bucket++)
@@ -463,8 +466,7 @@ static void show_ranges(const struct sc_regtab_view *view, const struct sc_reg *
 	}
 }
 
-void sc_regtab_show(const struct sc_regtab *regtab, const struct sc_regtab_view *view,
-		    const struct sc_reg *reg)
+void sc_regtab_show(const struct sc_regtab *regtab, struct sc_regtab_view *view, const struct sc_reg *reg)
 {
 	struct sc_abi_reg *to = &view->regs[reg->index];
 
@@ -499,8 +501,7 @@ void sc_regtab_show_flags(const struct sc_regtab_view *view, const struct sc_reg
 	(void)SC_INJECT("regtab.flags");
 }
 
-void sc_regtab_hide(const struct sc_regtab *regtab, const struct sc_regtab_view *view,
-		    const struct sc_reg *reg)
+void sc_regtab_hide(const struct sc_regtab *regtab, struct sc_regtab_view *view, const struct sc_reg *reg)
 {
 	/* relaxed: the caller's full fence stands between it and the hazard words */
 	sc_store_relaxed_64(&view->regs[reg->index].tag, reg->tag);

@@ -29,6 +29,7 @@ struct sc_regtab_view {
 	struct sc_abi_reg *regs;
 	struct sc_abi_segment *ranges;
 	uint32_t reg_max, range_max;
+	uint32_t chains; /* by its owner: what it has stored there last */
 };
 
 /* ---- the owner's side, private ---------------------------------------------------------------- */
@@ -110,17 +111,15 @@ size_t sc_reg_slice(const struct sc_reg *reg, uint64_t addr, uint64_t *len, stru
 /* ---- the owner's side, in a view: the caller has seen to it that there is memory ------------------- */
 
 /* A shared registration that is in use: show it. */
-void sc_regtab_show(const struct sc_regtab *regtab, const struct sc_regtab_view *view,
-		    const struct sc_reg *reg);
+void sc_regtab_show(const struct sc_regtab *regtab, struct sc_regtab_view *view, const struct sc_reg *reg);
 /* Its flags anew, while it is in use: SC_REG_EVENT may have come or gone. */
 void sc_regtab_show_flags(const struct sc_regtab_view *view, const struct sc_reg *reg);
 
 /* One that has been ended: hide it. To be followed by a full fence before hazard words are looked at. */
-void sc_regtab_hide(const struct sc_regtab *regtab, const struct sc_regtab_view *view,
-		    const struct sc_reg *reg);
+void sc_regtab_hide(const struct sc_regtab *regtab, struct sc_regtab_view *view, const struct sc_reg *reg);
 
 /* The buckets, as many as there are now, and all chains. */
-void sc_regtab_show_buckets(const struct sc_regtab *regtab, const struct sc_regtab_view *view);
+void sc_regtab_show_buckets(const struct sc_regtab *regtab, struct sc_regtab_view *view);
 
 /* ---- the initiator's side: what is read is another process's ---------------------------------- */
 

@@ -68,9 +68,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sc_abi_segment *ranges = malloc(sizeof(input.ranges));
 	uint32_t *buckets = malloc(sizeof(input.buckets));
 	struct sc_regtab_seen seen = { 0 };
-	struct sc_regtab_view view = {
-		&seen, &input.question.presence, buckets, regs, ranges, REGS, RANGES
-	};
+	struct sc_regtab_view view = { .seen = &seen,
+				       .presence = &input.question.presence,
+				       .buckets = buckets,
+				       .regs = regs,
+				       .ranges = ranges,
+				       .reg_max = REGS,
+				       .range_max = RANGES };
 
 	memcpy(&input, data, size < sizeof(input) ? size : sizeof(input));
 	/* the header promises room for all tables of buckets; here is room for the small ones */

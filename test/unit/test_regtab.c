@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "inject.h"
 #include "iov.h"
 #include "regtab.h"
 
@@ -37,6 +38,7 @@ static int setup(void **state)
 	sc_regtab_init(&tab, 42);
 	presence = (struct sc_abi_presence){ .reg_count = REGS, .range_count = RANGES };
 	seen = (struct sc_regtab_seen){ 0 };
+	view.chains = 0;
 	view.buckets = calloc(1, SC_ABI_TABLE_BUCKETS);
 	view.regs = calloc(REGS, sizeof(*view.regs));
 	view.ranges = calloc(RANGES, sizeof(*view.ranges));
@@ -638,6 +640,48 @@ static void test_chains_odd(void **state)
 	assert_int_equal(find(reg->key + 1), -EKEYREJECTED);
 }
 
+#ifdef SC_FAULT_INJECTION
+static uint32_t changes, changes_shown;
+
+static int at_change(const char *point)
+{
+	if (!strcmp(point, "regtab.chain_end")) {
+		changes++;
+		changes_shown += presence.chains & 1;
+	}
+	return 0;
+}
+#endif
+
+/* What has been scribbled into their count is gone with the next change of them, and hides none. */
+static void test_chains_scribbled(void **state)
+{
+	struct sc_reg *reg = victim();
+	uint32_t before = presence.chains;
+
+	(void)state;
+#ifdef SC_FAULT_INJECTION
+	changes = changes_shown = 0;
+	sc_inject_hook = at_change;
+#endif
+	presence.chains++;
+	close_one(reg);
+	assert_int_equal(presence.chains, before + 2);
+	assert_int_equal(find(reg->key), -EKEYREJECTED);
+	presence.chains++;
+	reg = victim();
+	assert_int_equal(presence.chains, before + 4);
+	assert_int_equal(find(reg->key), 0);
+	assert_int_equal(find(reg->key + 1), -EKEYREJECTED);
+	presence.chains += 2;
+	sc_regtab_show_buckets(&tab, &view);
+	assert_int_equal(presence.chains, before + 6);
+#ifdef SC_FAULT_INJECTION
+	assert_int_equal(changes, 2 + (1u << tab.bucket_bits));
+	assert_int_equal(changes_shown, changes);
+#endif
+}
+
 static void test_ranges_lie(void **state)
 {
 	struct iovec two[2] = { { (void *)0x1000, 10 }, { (void *)0x2000, 10 } };
@@ -788,6 +832,7 @@ int main(void)
 		TEST(test_buckets_lie),
 		TEST(test_chain_loops),
 		TEST(test_chains_odd),
+		TEST(test_chains_scribbled),
 		TEST(test_ranges_lie),
 		TEST(test_without_memory),
 		TEST(test_scribbled),
