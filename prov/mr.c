@@ -420,11 +420,6 @@ static int check_attr(const struct shmcma_domain *domain, const struct fi_mr_att
 		shmcma_warn(FI_LOG_MR, "there are no authorization keys\n");
 		return -FI_EOPNOTSUPP;
 	}
-	if (FI_VERSION_GE(domain->api_version, FI_VERSION(1, 9)) && attr->iface != FI_HMEM_SYSTEM) {
-		shmcma_warn(FI_LOG_MR, "memory of interface %d: there is only FI_HMEM_SYSTEM\n",
-			    (int)attr->iface);
-		return -FI_ENOSYS;
-	}
 	return 0;
 }
 
