@@ -22,7 +22,7 @@ static int put_option(void *optval, size_t *optlen, const void *value, size_t si
 	return 0;
 }
 
-/* The others of libfabric 1.17 belong to connections, buffered receives, sockets and accelerators. */
+/* The others of libfabric 1.17 belong to connections, buffered receives and sockets. */
 int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen)
 {
 	static const int p2p = FI_HMEM_P2P_DISABLED;
@@ -43,6 +43,8 @@ int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *op
 		return put_option(optval, optlen, &ep->rx_size, sizeof(ep->rx_size));
 	case FI_OPT_FI_HMEM_P2P:
 		return put_option(optval, optlen, &p2p, sizeof(p2p));
+	case FI_OPT_XPU_TRIGGER: /* a question that has an answer: no device can trigger anything here */
+		return -FI_EOPNOTSUPP;
 	default:
 		return -FI_ENOPROTOOPT;
 	}

@@ -699,6 +699,12 @@ static bool is_option(int name, bool set)
 	return !set && (name == FI_OPT_TX_SIZE || name == FI_OPT_RX_SIZE);
 }
 
+/* What fi_getopt gives, if it has no value for it. */
+static int no_option(bool here, int name)
+{
+	return here && name == FI_OPT_XPU_TRIGGER ? -FI_EOPNOTSUPP : -FI_ENOPROTOOPT;
+}
+
 static void check_options(struct fid *fid, bool any)
 {
 	static const int odd[] = { FI_OPT_EFA_RNR_RETRY, -1, 1 << 30 };
@@ -711,7 +717,7 @@ static void check_options(struct fid *fid, bool any)
 
 			len = sizeof(value);
 			if (!here || !is_option(name, false))
-				gives(fi_getopt(fid, level, name, value, &len), -FI_ENOPROTOOPT);
+				gives(fi_getopt(fid, level, name, value, &len), no_option(here, name));
 			else
 				gives(fi_getopt(fid, level, name, value, &len), 0);
 			if (!here || !is_option(name, true))

@@ -4,6 +4,7 @@
 
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
+#include <rdma/fi_trigger.h>
 
 static char out[64], in[64];
 
@@ -525,10 +526,10 @@ static void options(void)
 				    FI_OPT_BUFFERED_LIMIT,
 				    FI_OPT_SEND_BUF_SIZE,
 				    FI_OPT_RECV_BUF_SIZE,
-				    FI_OPT_XPU_TRIGGER,
 				    99,
 				    -1 };
 	struct pair_want want = { .tx_size = 100, .rx_size = 200 };
+	struct fi_trigger_xpu xpu = { .count = 0, .iface = FI_HMEM_CUDA };
 	size_t value = 0, len;
 	struct pair pair;
 
@@ -539,6 +540,10 @@ static void options(void)
 		gives(fi_setopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, none[i], &value, sizeof(value)),
 		      -FI_ENOPROTOOPT);
 	}
+	len = sizeof(xpu);
+	gives(fi_getopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_XPU_TRIGGER, &xpu, &len), -FI_EOPNOTSUPP);
+	gives(fi_setopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_XPU_TRIGGER, &xpu, sizeof(xpu)),
+	      -FI_ENOPROTOOPT);
 	len = sizeof(value);
 	gives(fi_getopt(&pair.a.ep->fid, FI_OPT_ENDPOINT + 1, FI_OPT_MIN_MULTI_RECV, &value, &len),
 	      -FI_ENOPROTOOPT);
