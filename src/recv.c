@@ -159,7 +159,8 @@ static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 		return -EINVAL;
 	if (recv->flags & SC_RECV_DISCARD) {
 		sc_list_remove(&msg->claimed);
-		complete_peek(msg->peer->ep, recv, msg);
+		if (!(recv->flags & msg->peer->ep->rx_silent))
+			complete_peek(msg->peer->ep, recv, msg);
 		sc_waiting_discard(msg);
 		return 0;
 	}

@@ -176,6 +176,29 @@ static void selective(bool tagged)
 	pair_close(&pair);
 }
 
+/* A claim has told of its message already: what becomes of it is reported as any receive is. */
+static void selective_claim(bool tagged)
+{
+	struct pair_want want = { .rx_bind = FI_SELECTIVE_COMPLETION };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	for (int i = 0; i < 4; i++) {
+		uint64_t discard = i & 1 ? FI_DISCARD : 0, report = i & 2 ? FI_COMPLETION : 0;
+
+		send_waiting(&pair, tagged, 8, 1, FI_REMOTE_CQ_DATA);
+		pair_done(&pair, &pair.a);
+		gives(peek(tagged, &pair.b, FI_CLAIM, &first), 0);
+		expect_found(&pair, tagged, &first, 8);
+		gives(claim(tagged, &pair.b, discard | report, &first), 0);
+		if (report)
+			expect_found(&pair, tagged, &first, 8);
+		pair_quiet(&pair, &pair.b);
+		gives(claim(tagged, &pair.b, 0, &first), -FI_EINVAL); /* it is gone */
+	}
+	pair_close(&pair);
+}
+
 /* Posted receives come first: a message that goes to one is not seen. */
 static void not_what_is_posted_for(bool tagged)
 {
@@ -409,6 +432,7 @@ EITHER(found)
 EITHER(with_buffer)
 EITHER(peeking_makes_progress)
 EITHER(selective)
+EITHER(selective_claim)
 EITHER(not_what_is_posted_for)
 EITHER(claimed)
 EITHER(claims_in_any_order)
@@ -465,6 +489,7 @@ int main(void)
 		BOTH_KINDS(with_buffer),
 		BOTH_KINDS(peeking_makes_progress),
 		BOTH_KINDS(selective),
+		BOTH_KINDS(selective_claim),
 		BOTH_KINDS(not_what_is_posted_for),
 		BOTH_KINDS(claimed),
 		BOTH_KINDS(claims_in_any_order),
