@@ -338,7 +338,8 @@ static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const
 	entry->data = comp->flags & SC_COMP_DATA ? comp->data : 0;
 	entry->tag = comp->tag;
 	entry->olen = comp->err ? comp->olen : 0;
-	entry->err = comp->err == EMSGSIZE ? FI_ETRUNC : -shmcma_error(-comp->err);
+	entry->err =
+		comp->err == EMSGSIZE && comp->cq_flags & FI_RECV ? FI_ETRUNC : -shmcma_error(-comp->err);
 	entry->prov_errno = entry->err;
 	if (is_stranger(cq, comp)) {
 		put_stranger(cq, entry, comp);

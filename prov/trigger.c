@@ -305,15 +305,19 @@ static uint32_t adopt_flags(struct shmcma_work *work, uint32_t flags)
 	return flags;
 }
 
-static int copy_bytes(struct vector *to, const struct iovec *iov, size_t *count)
+static int size_injected(const struct iovec *iov, size_t count, size_t *size)
 {
-	size_t size = 0;
-
-	for (size_t i = 0; i < *count; i++) {
-		if (iov[i].iov_len > SC_INJECT_MAX - size)
+	*size = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (iov[i].iov_len > SC_INJECT_MAX - *size)
 			return -FI_EMSGSIZE;
-		size += iov[i].iov_len;
+		*size += iov[i].iov_len;
 	}
+	return 0;
+}
+
+static int copy_bytes(struct vector *to, const struct iovec *iov, size_t *count, size_t size)
+{
 	to->bytes = malloc(size + 1);
 	if (!to->bytes)
 		return -FI_EAGAIN;
@@ -329,17 +333,22 @@ static int copy_bytes(struct vector *to, const struct iovec *iov, size_t *count)
 
 /*
  * What *iov points to is the caller's: a copy takes its place. So do the bytes of an injected payload, but
- * not of a deferred work's, which are not to be touched before it is due.
+ * not of a deferred work's, which are not to be touched before it is due. How many they are is known now.
  */
 static int copy_vector(struct shmcma_work *work, struct vector *to, const struct iovec **iov,
 		       size_t *count)
 {
+	size_t size = 0;
 	int ret = 0;
 
 	if (*count > SC_IOV_MAX)
 		return -FI_EINVAL;
+	if (work->flags & SC_SEND_INJECT)
+		ret = size_injected(*iov, *count, &size);
+	if (ret)
+		return ret;
 	if (work->flags & SC_SEND_INJECT && !work->deferred && *count)
-		ret = copy_bytes(to, *iov, count);
+		ret = copy_bytes(to, *iov, count, size);
 	else if (*count)
 		memcpy(to->iov, *iov, *count * sizeof(to->iov[0]));
 	*iov = to->iov;

@@ -845,6 +845,53 @@ static void one_sided_works(void)
 	bench_close(&bench);
 }
 
+/* What is queued with FI_INJECT has the limit that the call has, and is refused as early. */
+static void injected_works(void)
+{
+	static char out[8192], in[8192];
+	struct iovec iov[2] = { { out, 1 } };
+	struct fi_rma_iov remote = { .len = sizeof(out) };
+	struct fi_op_rma write = { .flags = FI_INJECT };
+	struct send_work *work;
+	struct bench bench;
+	size_t limit;
+
+	bench_open(&bench, &one_sided);
+	limit = bench.pair.info->tx_attr->inject_size;
+	must(limit < sizeof(out));
+	work = send_work(&bench, out, limit + 1, 1);
+	work->msg.flags = FI_INJECT;
+	gives(queue(&bench, &work->work), -FI_EMSGSIZE);
+	work->msg.msg.msg_iov = iov;
+	work->msg.msg.iov_count = 2;
+	iov[1] = (struct iovec){ out, limit };
+	gives(queue(&bench, &work->work), -FI_EMSGSIZE);
+	iov[1].iov_len = SIZE_MAX;
+	gives(queue(&bench, &work->work), -FI_EMSGSIZE);
+	iov[1].iov_len = limit - 1;
+	gives(queue(&bench, &work->work), 0);
+	gives(fi_recv(bench.pair.b.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	gives(fi_cntr_add(bench.go, 1), 0);
+	gives(fi_cntr_wait(bench.done, 1, -1), 0);
+	gives(pair_done(&bench.pair, &bench.pair.b).entry.len, limit);
+
+	iov[1].iov_len = limit;
+	remote.len = limit + 1;
+	write.ep = bench.pair.a.ep;
+	write.msg = (struct fi_msg_rma){ .msg_iov = iov,
+					 .iov_count = 2,
+					 .addr = bench.pair.a.peer,
+					 .rma_iov = &remote,
+					 .rma_iov_count = 1 };
+	work->work.op_type = FI_OP_WRITE;
+	work->work.op.rma = &write;
+	gives(queue(&bench, &work->work), -FI_EMSGSIZE);
+	gives(fi_cntr_readerr(bench.done), 0);
+	pair_quiet(&bench.pair, &bench.pair.a);
+	free(work);
+	bench_close(&bench);
+}
+
 /* With FI_TRIGGER: a write that waits for a write, and one whose payload is injected. */
 static void triggered_writes(void)
 {
@@ -913,6 +960,7 @@ int main(void)
 		ALONE(counter_closed_early),
 		ALONE(automatic),
 		ALONE(one_sided_works),
+		ALONE(injected_works),
 		ALONE(triggered_writes),
 		ALONE_ENV(one_sided_works, "FI_SHMCMA_RMA=strict"),
 		ALONE_ENV(triggered_writes, "FI_SHMCMA_RMA=strict"),
