@@ -85,7 +85,7 @@ static inline __attribute__((always_inline)) void sc_deliver_complete(struct sc_
 	comp->tag = received->tag;
 	comp->source = received->peer;
 	if (__builtin_expect(error, 0))
-		comp->olen = received->size - received->done;
+		comp->olen = error == -EMSGSIZE ? received->size - received->done : 0;
 	sc_comp_say(comp, op->cq_flags, (uint16_t)-error, (uint16_t)received->flags);
 	sc_cq_commit(cq);
 }

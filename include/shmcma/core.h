@@ -150,7 +150,7 @@ struct sc_comp {
 	uint64_t data; /* with SC_COMP_DATA */
 	uint64_t tag;
 	struct sc_peer *source; /* receive operations: who sent it; SC_COMP_WRITTEN: who wrote */
-	size_t olen;		/* with err alone; truncated: bytes that did not fit */
+	size_t olen; /* with err alone; of a receive: bytes that did not fit, 0 but for EMSGSIZE */
 	union {
 		struct {
 			uint32_t cq_flags; /* as the operation was posted with: opaque to the core */

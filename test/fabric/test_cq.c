@@ -461,6 +461,40 @@ static void errors_in_turn(void)
 	pair_close(&pair);
 }
 
+/* What could not be copied has not been cut, whether the buffer was long enough or not: nothing is left over. */
+static void failed_is_not_cut(void)
+{
+	static char large[1 << 20];
+	const size_t rooms[] = { sizeof(large), 100, 0 };
+	void *nowhere = mmap(NULL, sizeof(large), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct pair pair;
+
+	must(nowhere != MAP_FAILED);
+	pair_open(&pair, NULL);
+	for (size_t i = 0; i < 6; i++) {
+		size_t room = rooms[i / 2];
+		struct iovec iov = { large, room };
+		struct fi_msg msg = { .msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC };
+		struct fi_cq_err_entry error;
+
+		gives(fi_recvmsg(pair.b.ep, &msg, room && i & 1 ? FI_MULTI_RECV : 0), 0);
+		post(&pair, fi_send(pair.a.ep, nowhere, sizeof(large), NULL, pair.a.peer, NULL));
+		error = pair_error(&pair, &pair.b);
+		if (!room) {
+			gives(error.err, FI_ETRUNC);
+			gives(error.olen, sizeof(large));
+			pair_done(&pair, &pair.a);
+			continue;
+		}
+		gives(error.err, FI_EFAULT);
+		gives(error.len, 0);
+		gives(error.olen, 0);
+		gives(pair_error(&pair, &pair.a).err, FI_EFAULT);
+	}
+	gives(munmap(nowhere, sizeof(large)), 0);
+	pair_close(&pair);
+}
+
 /* Five messages that arrive at once, the second with data, the fourth cut: whatever a read has room for, in order. */
 static void arrive_together(size_t room)
 {
@@ -769,6 +803,7 @@ int main(void)
 		ALONE(source_by_endpoint),
 		ALONE(read_after_close),
 		ALONE(errors_in_turn),
+		ALONE(failed_is_not_cut),
 		ALONE(arriving_together),
 		ALONE(error_entry),
 		ALONE(error_entry_1_4),
