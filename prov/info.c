@@ -62,7 +62,6 @@ static const uint64_t offers[] = {
 
 #define PROTOCOL (FI_PROV_SPECIFIC | 0x5343)
 #define PROTOCOL_VERSION 1
-#define MAX_MSG_SIZE (SIZE_MAX / 2)
 /* 64 fields of one bit: every bit of tag and mask counts by itself. */
 #define TAG_FORMAT 0xaaaaaaaaaaaaaaaaULL
 
@@ -278,7 +277,7 @@ static int check_ep(const struct fi_ep_attr *hint, uint32_t version, uint64_t gr
 	if (hint->protocol != FI_PROTO_UNSPEC && hint->protocol != PROTOCOL)
 		return refuse_number("ep_attr->protocol", hint->protocol, PROTOCOL);
 	if (check_max("ep_attr->protocol_version", hint->protocol_version, PROTOCOL_VERSION) ||
-	    check_max("ep_attr->max_msg_size", hint->max_msg_size, MAX_MSG_SIZE) ||
+	    check_max("ep_attr->max_msg_size", hint->max_msg_size, SC_MESSAGE_MAX) ||
 	    check_max("ep_attr->max_order_raw_size", hint->max_order_raw_size, ordered) ||
 	    check_max("ep_attr->max_order_war_size", hint->max_order_war_size, ordered) ||
 	    check_max("ep_attr->max_order_waw_size", hint->max_order_waw_size, ordered) ||
@@ -530,7 +529,7 @@ static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint, uint
 	attr->type = FI_EP_RDM;
 	attr->protocol = PROTOCOL;
 	attr->protocol_version = PROTOCOL_VERSION;
-	attr->max_msg_size = MAX_MSG_SIZE;
+	attr->max_msg_size = SC_MESSAGE_MAX;
 	attr->max_order_raw_size = ordered_size(granted);
 	attr->max_order_war_size = ordered_size(granted);
 	attr->max_order_waw_size = ordered_size(granted);

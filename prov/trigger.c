@@ -305,11 +305,12 @@ static uint32_t adopt_flags(struct shmcma_work *work, uint32_t flags)
 	return flags;
 }
 
-static int size_injected(const struct iovec *iov, size_t count, size_t *size)
+/* -FI_EMSGSIZE: not even when it is due. */
+static int check_size(const struct iovec *iov, size_t count, size_t limit, size_t *size)
 {
 	*size = 0;
 	for (size_t i = 0; i < count; i++) {
-		if (iov[i].iov_len > SC_INJECT_MAX - *size)
+		if (iov[i].iov_len > limit - *size)
 			return -FI_EMSGSIZE;
 		*size += iov[i].iov_len;
 	}
@@ -338,16 +339,16 @@ static int copy_bytes(struct vector *to, const struct iovec *iov, size_t *count,
 static int copy_vector(struct shmcma_work *work, struct vector *to, const struct iovec **iov,
 		       size_t *count)
 {
-	size_t size = 0;
-	int ret = 0;
+	bool injects = work->flags & SC_SEND_INJECT;
+	size_t size;
+	int ret;
 
 	if (*count > SC_IOV_MAX)
 		return -FI_EINVAL;
-	if (work->flags & SC_SEND_INJECT)
-		ret = size_injected(*iov, *count, &size);
+	ret = check_size(*iov, *count, injects ? SC_INJECT_MAX : SC_MESSAGE_MAX, &size);
 	if (ret)
 		return ret;
-	if (work->flags & SC_SEND_INJECT && !work->deferred && *count)
+	if (injects && !work->deferred && *count)
 		ret = copy_bytes(to, *iov, count, size);
 	else if (*count)
 		memcpy(to->iov, *iov, *count * sizeof(to->iov[0]));

@@ -11,12 +11,14 @@
 #include <string.h>
 #include <sys/uio.h>
 
+/* SIZE_MAX: more than can be, which no limit allows. */
 static inline size_t sc_iov_size(const struct iovec *iov, size_t count)
 {
 	size_t size = 0;
 
 	for (size_t i = 0; i < count; i++)
-		size += iov[i].iov_len;
+		if (__builtin_add_overflow(size, iov[i].iov_len, &size))
+			return SIZE_MAX;
 	return size;
 }
 

@@ -835,7 +835,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 		if (ret)
 			return ret;
 	}
-	if (__builtin_expect(send->flags & SC_SEND_INJECT && size > SC_INJECT_MAX, 0))
+	if (__builtin_expect(size > (send->flags & SC_SEND_INJECT ? SC_INJECT_MAX : SC_MESSAGE_MAX), 0))
 		return -EMSGSIZE;
 	/* completions that nobody reads would pile up: the caller is to read them first */
 	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) && sc_cq_is_full(ep->tx_cq), 0))

@@ -522,6 +522,8 @@ void sc_sleep_bump(uint32_t *futex);
 
 /* Bytes below which sc_tx_send() accepts SC_SEND_INJECT whatever the state of the receiver. */
 #define SC_INJECT_MAX 4096
+/* Bytes of a message. */
+#define SC_MESSAGE_MAX (SIZE_MAX / 2)
 #define SC_IOV_MAX 16
 
 /* Whole life of the endpoint, for reports and tests. */
@@ -608,8 +610,9 @@ struct sc_send {
 
 /*
  * Send a message. The payload must stay untouched until it completes. -EAGAIN: no room just now (ring,
- * window, fence, memory): call sc_ep_poll() and try again; -EMSGSIZE; -ECONNREFUSED, -ECONNRESET,
- * -EHOSTUNREACH...: the peer cannot be had (the log says why), now and later; nothing was sent.
+ * window, fence, memory): call sc_ep_poll() and try again; -EMSGSIZE: more than SC_MESSAGE_MAX, or than
+ * SC_INJECT_MAX; -ECONNREFUSED, -ECONNRESET, -EHOSTUNREACH...: the peer cannot be had (the log says why), now
+ * and later; nothing was sent.
  */
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send);
 

@@ -845,8 +845,8 @@ static void one_sided_works(void)
 	bench_close(&bench);
 }
 
-/* What is queued with FI_INJECT has the limit that the call has, and is refused as early. */
-static void injected_works(void)
+/* What is queued has the limits that the call has, and is refused as early. */
+static void too_large_works(void)
 {
 	static char out[8192], in[8192];
 	struct iovec iov[2] = { { out, 1 } };
@@ -859,7 +859,9 @@ static void injected_works(void)
 	bench_open(&bench, &one_sided);
 	limit = bench.pair.info->tx_attr->inject_size;
 	must(limit < sizeof(out));
-	work = send_work(&bench, out, limit + 1, 1);
+	work = send_work(&bench, out, bench.pair.info->ep_attr->max_msg_size + 1, 1);
+	gives(queue(&bench, &work->work), -FI_EMSGSIZE);
+	work->iov.iov_len = limit + 1;
 	work->msg.flags = FI_INJECT;
 	gives(queue(&bench, &work->work), -FI_EMSGSIZE);
 	work->msg.msg.msg_iov = iov;
@@ -960,7 +962,7 @@ int main(void)
 		ALONE(counter_closed_early),
 		ALONE(automatic),
 		ALONE(one_sided_works),
-		ALONE(injected_works),
+		ALONE(too_large_works),
 		ALONE(triggered_writes),
 		ALONE_ENV(one_sided_works, "FI_SHMCMA_RMA=strict"),
 		ALONE_ENV(triggered_writes, "FI_SHMCMA_RMA=strict"),

@@ -446,6 +446,48 @@ static inline void traffic_bad_vectors(bool tagged)
 	pair_close(&pair);
 }
 
+/* ---- the limit ------------------------------------------------------------------------------- */
+
+/* The longest message goes, as far as the receiver has a buffer; a longer one is refused, in parts as well. */
+static inline void traffic_longest(bool tagged)
+{
+	struct kind_msg msg = { .iov_count = 2 };
+	struct fi_cq_err_entry error;
+	char from[64] = "begins so", to[64] = "";
+	struct pair pair;
+	size_t limit;
+
+	pair_open(&pair, NULL);
+	limit = pair.info->ep_attr->max_msg_size;
+	msg.addr = pair.a.peer;
+	gives(kind_recv(tagged, &pair.b, to, 0, FI_ADDR_UNSPEC, to), 0);
+	post(&pair,
+	     kind_inject(tagged, &pair.a, "", 0, pair.a.peer)); /* from here on they are connected */
+	pair_done(&pair, &pair.b);
+	gives(kind_recv(tagged, &pair.b, to, sizeof(to), FI_ADDR_UNSPEC, to), 0);
+	gives(kind_send(tagged, &pair.a, from, limit + 1, pair.a.peer, NULL), -FI_EMSGSIZE);
+	gives(kind_send(tagged, &pair.a, from, SIZE_MAX, pair.a.peer, NULL), -FI_EMSGSIZE);
+	msg.iov[0] = (struct iovec){ from, limit };
+	for (size_t more = 1; more < sizeof(from); more++) {
+		msg.iov[1] = (struct iovec){ from, more };
+		gives(kind_sendmsg(tagged, &pair.a, &msg, 0), -FI_EMSGSIZE);
+	}
+	/* lengths whose sum is no length */
+	msg.iov[0].iov_len = SIZE_MAX;
+	gives(kind_sendmsg(tagged, &pair.a, &msg, 0), -FI_EMSGSIZE);
+	gives(kind_sendmsg(tagged, &pair.a, &msg, FI_INJECT), -FI_EMSGSIZE);
+	pair_quiet(&pair, &pair.a);
+	pair_quiet(&pair, &pair.b);
+	gives(kind_send(tagged, &pair.a, from, limit, pair.a.peer, from), 0);
+	error = pair_error(&pair, &pair.b);
+	gives(error.err, FI_ETRUNC);
+	gives(error.len, sizeof(to));
+	gives(error.olen, limit - sizeof(to));
+	must(!memcmp(from, to, sizeof(to)));
+	must(pair_done(&pair, &pair.a).entry.op_context == from);
+	pair_close(&pair);
+}
+
 /* ---- inject ---------------------------------------------------------------------------------- */
 
 /* Up to inject_size, with the buffer used again at once, and no completion. */
@@ -731,6 +773,7 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 	TRAFFIC_ALONE(bad_address, traffic_bad_address(tagged), kind)                                     \
 	TRAFFIC_ALONE(reused_address, traffic_reused_address(tagged), kind)                               \
 	TRAFFIC_ALONE(bad_vectors, traffic_bad_vectors(tagged), kind)                                     \
+	TRAFFIC_ALONE(longest, traffic_longest(tagged), kind)                                             \
 	TRAFFIC_ALONE(inject, traffic_inject(tagged), kind)                                               \
 	TRAFFIC_ALONE(inject_many, traffic_inject_many(tagged), kind)                                     \
 	TRAFFIC_ROLE(sender, traffic_sender, kind)                                                        \
@@ -744,7 +787,7 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 	ALONE(calls), ALONE(sizes_expected), ALONE(sizes_unexpected), ALONE(to_oneself), ALONE(vectors),  \
 		ALONE(nothing), ALONE(order), ALONE(back_pressure), ALONE(queue_sizes),                   \
 		ALONE(unread_completions), ALONE(bad_address), ALONE(reused_address), ALONE(bad_vectors), \
-		ALONE(inject), ALONE(inject_many), BOTH(sender, receiver),                                \
+		ALONE(longest), ALONE(inject), ALONE(inject_many), BOTH(sender, receiver),                \
 		BOTH_ENV(sender, receiver, "FI_SHMCMA_CMA=0"), BOTH(exchange, exchange),                  \
 		BOTH_ENV(exchange, exchange, "FI_SHMCMA_CMA=0"), BOTH(large_sender, large_receiver)
 

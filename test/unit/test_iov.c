@@ -57,7 +57,12 @@ static uint8_t *byte_at(size_t offset)
 
 static void test_size(void **state)
 {
+	const struct iovec wraps[] = { { NULL, 5 }, { NULL, SIZE_MAX - 5 }, { NULL, 1 } };
+
 	(void)state;
+	assert_int_equal(sc_iov_size(wraps, 2), SIZE_MAX);
+	assert_int_equal(sc_iov_size(wraps, 3), SIZE_MAX);
+	assert_int_equal(sc_iov_size(wraps + 1, 1), SIZE_MAX - 5);
 	assert_int_equal(sc_iov_size(NULL, 0), 0);
 	for (int round = 0; round < 1000; round++) {
 		make_vector();
