@@ -187,6 +187,12 @@ static bool wake_locked(void)
 	return false;
 }
 
+/* For others to see: when the thread is to end nobody looks any more for who relies on it. */
+static const struct sc_door *shown_door_locked(void)
+{
+	return daemon_state == STATE_RUNS ? &daemon_door : NULL;
+}
+
 /* To be called when it is another door, or none. */
 static void show_door_locked(void)
 {
@@ -194,7 +200,7 @@ static void show_door_locked(void)
 		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
 
 		if (bell->presence)
-			sc_door_show(&daemon_door, bell->presence);
+			sc_door_show(shown_door_locked(), bell->presence);
 	}
 }
 
@@ -444,7 +450,7 @@ bool sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 		daemon_lives_count++;
 		bell->presence = sc_seg_presence(seg);
 		life_link_locked(bell);
-		sc_door_show(&daemon_door, bell->presence);
+		sc_door_show(shown_door_locked(), bell->presence);
 	}
 	if (comes)
 		(void)wake_locked();
@@ -681,7 +687,7 @@ static void show_heard(bool heard)
 	sc_list_for (entry, &daemon_bells) {
 		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
 
-		if (bell->presence)
+		if (bell->presence && shown_door_locked())
 			sc_door_show_heard(&daemon_door, bell->presence);
 	}
 	pthread_mutex_unlock(&daemon_mutex);
@@ -954,6 +960,7 @@ static void stop(void)
 		return;
 	}
 	daemon_state = STATE_STOPS;
+	show_door_locked();
 	woken = wake_locked();
 	thread = daemon_thread;
 	pthread_mutex_unlock(&daemon_mutex);

@@ -1345,9 +1345,23 @@ static void lose_and_end(struct child *self, void *arg)
 	thread_await(0);
 }
 
+/* A child that no handler of pthread_atfork() has seen has all descriptors. */
+static pid_t hold_all(void)
+{
+	pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	return pid;
+}
+
 /*
- * A child that no handler of pthread_atfork() has seen holds the other end: the thread is not waited for; nor is anybody
- * to knock for it at the door of an endpoint that is still there.
+ * Such a child holds the other end: the thread is not waited for; nor is anybody to knock for it at the door of an
+ * endpoint that is still there.
  */
 static void lose_to_child(struct child *self, void *arg)
 {
@@ -1359,13 +1373,7 @@ static void lose_to_child(struct child *self, void *arg)
 	end_open(&end, NULL);
 	thread_await(1);
 	thread_await_sleep();
-	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-	assert_true(pid >= 0);
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
+	pid = hold_all();
 	close_all(self);
 	sc_process_fini();
 	assert_int_equal(sc_seg_presence(end.ep->seg)->door, 0);
@@ -1380,6 +1388,87 @@ static void test_lost_at_the_end(void **state)
 	(void)state;
 	assert_int_equal(child_run(lose_and_end, NULL), 0);
 	assert_int_equal(child_run(lose_to_child, NULL), 0);
+}
+
+/* The thread sleeps to its tick, which is the only thing that it wakes for by itself, and there is no endpoint. */
+static struct sc_ep_attr have_been(void)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end end;
+
+	attr.config.scan = attr.config.calibrate = false;
+	end_open(&end, &attr);
+	thread_await(1);
+	thread_await_sleep();
+	end_close(&end);
+	return attr;
+}
+
+#ifdef SC_FAULT_INJECTION
+
+static _Atomic bool polled, goes_on;
+static _Atomic int shown;
+
+/* The thread stays where it has been woken, until it is let go on. */
+static int at_poll(const char *point)
+{
+	shown += !strcmp(point, "door.shown");
+	if (strcmp(point, "daemon.poll.done"))
+		return 0;
+	polled = true;
+	while (!goes_on)
+		nap();
+	return 0;
+}
+
+static void *end_thread(void *arg)
+{
+	sc_process_fini();
+	return arg;
+}
+
+/* This process has come, and ends before the thread has looked: from then on there is no door, whatever it does. */
+static void end_unheard(struct child *self, void *arg)
+{
+	const struct sc_abi_presence *presence;
+	struct sc_ep_attr attr;
+	struct end ends[2];
+	pthread_t thread;
+
+	(void)self, (void)arg;
+	child_on_its_own();
+	attr = have_been();
+	sc_inject_hook = at_poll;
+	end_open(&ends[0], &attr);
+	presence = sc_seg_presence(ends[0].ep->seg);
+	while (!polled)
+		nap();
+	assert_true(thread_shows_heard(presence));
+	assert_int_equal(pthread_create(&thread, NULL, end_thread, NULL), 0);
+	for (int naps = 0; sc_load_acquire_32(&presence->door); naps++) {
+		assert_true(naps < 10000);
+		nap();
+	}
+	shown = 0;
+	end_open(&ends[1], &attr);
+	assert_int_equal(sc_seg_presence(ends[1].ep->seg)->door, 0);
+	goes_on = true;
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(shown, 0);
+	end_close(&ends[0]);
+	end_close(&ends[1]);
+}
+
+#endif
+
+static void test_ends_unheard(void **state)
+{
+	(void)state;
+#ifdef SC_FAULT_INJECTION
+	assert_int_equal(child_run(end_unheard, NULL), 0);
+#else
+	skip();
+#endif
 }
 
 /* ---- calls that fail, and more than there is room for ----------------------------------------- */
@@ -1592,6 +1681,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),
 		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
+		cmocka_unit_test_setup(test_ends_unheard, pair_setup),
 		cmocka_unit_test_setup(test_batch, pair_setup),
 		cmocka_unit_test_setup(test_many_bells, pair_setup),
 		cmocka_unit_test_setup(test_many_watches, pair_setup),
