@@ -444,16 +444,16 @@ bool sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 	only = sc_list_empty(&daemon_bells);
 	comes = only && daemon_state == STATE_RUNS;
 	sc_list_prepend(&daemon_bells, &bell->all);
-	if (comes)
+	if (comes) {
 		come_locked();
+		daemon_door.heard = wake_locked(); /* else the look may be late */
+	}
 	if (daemon_lives_count < LIVES_MAX) {
 		daemon_lives_count++;
 		bell->presence = sc_seg_presence(seg);
 		life_link_locked(bell);
 		sc_door_show(shown_door_locked(), bell->presence);
 	}
-	if (comes)
-		(void)wake_locked();
 	pthread_mutex_unlock(&daemon_mutex);
 	return only;
 }

@@ -1404,6 +1404,33 @@ static struct sc_ep_attr have_been(void)
 	return attr;
 }
 
+/* Who comes, and cannot wake the thread, has others knock: the next look may be half a minute away. */
+static void come_unheard(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr;
+	struct end end;
+	pid_t pid;
+
+	(void)arg;
+	child_on_its_own();
+	attr = have_been();
+	pid = hold_all();
+	close_all(self);
+	end_open(&end, &attr);
+	assert_false(thread_shows_heard(sc_seg_presence(end.ep->seg)));
+	end_close(&end);
+	sc_process_fini();
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	thread_await(0);
+}
+
+static void test_comes_unheard(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(come_unheard, NULL), 0);
+}
+
 #ifdef SC_FAULT_INJECTION
 
 static _Atomic bool polled, goes_on;
@@ -1681,6 +1708,7 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),
 		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
+		cmocka_unit_test_setup(test_comes_unheard, pair_setup),
 		cmocka_unit_test_setup(test_ends_unheard, pair_setup),
 		cmocka_unit_test_setup(test_batch, pair_setup),
 		cmocka_unit_test_setup(test_many_bells, pair_setup),
