@@ -312,7 +312,7 @@ static int insertion_begin(struct insertion *insertion, struct shmcma_av *av, fi
 	if (flags & FI_SYNC_ERR)
 		return -FI_EBADFLAGS;
 	shmcma_lock(av->domain);
-	insertion->eq = av->eq ? av->eq : av->domain->eq;
+	insertion->eq = av->eq ? av->eq : shmcma_domain_eq(av->domain);
 	shmcma_unlock(av->domain);
 	return insertion->eq ? 0 : -FI_ENOEQ;
 }

@@ -573,7 +573,7 @@ int shmcma_join(struct fid_ep *fid, const void *arg, uint64_t flags, struct fid_
 	shmcma_lock(ep->domain);
 	if (!ep->coll)
 		ret = -FI_EOPBADSTATE;
-	else if (!ep->eq)
+	else if (!shmcma_ep_eq(ep))
 		ret = -FI_ENOEQ;
 	else
 		ret = check_join_addr(ep->coll, addr, set);

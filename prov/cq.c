@@ -149,7 +149,7 @@ INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_a
 	return n;
 }
 
-/* Completions were lost; nothing more will come. The event queues of the endpoints hear of it once. */
+/* Completions were lost; nothing more will come. The event queue of each endpoint hears of it, once. */
 static ssize_t overrun_slow(struct shmcma_cq *cq)
 {
 	const struct fi_eq_err_entry entry = { .fid = &cq->fid.fid,
@@ -161,9 +161,12 @@ static ssize_t overrun_slow(struct shmcma_cq *cq)
 			FI_LOG_CQ,
 			"completion queue overrun: no memory to grow it, completions were lost; read it "
 			"more often or raise the memory limit\n");
-	for (size_t i = 0; i < cq->polled.count && !cq->overrun_told; i++)
-		if (cq->polled.eps[i]->eq)
-			shmcma_eq_put_err(cq->polled.eps[i]->eq, &entry);
+	for (size_t i = 0; i < cq->polled.count && !cq->overrun_told; i++) {
+		struct shmcma_eq *eq = shmcma_ep_eq(cq->polled.eps[i]);
+
+		if (eq)
+			shmcma_eq_put_err(eq, &entry);
+	}
 	cq->overrun_told = true;
 	return -FI_EAVAIL;
 }

@@ -30,7 +30,7 @@ static int domain_endpoint2(struct fid_domain *domain, struct fi_info *info, str
 static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
-	struct shmcma_eq *eq;
+	struct shmcma_eq *eq, *none = NULL;
 
 	if (flags & FI_REG_MR) {
 		shmcma_warn(FI_LOG_DOMAIN, "FI_REG_MR: memory is not registered asynchronously here\n");
@@ -41,15 +41,11 @@ static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	eq = shmcma_eq_get(bfid);
 	if (!eq)
 		return -FI_EINVAL;
-	shmcma_lock(domain);
-	if (domain->eq) {
-		shmcma_unlock(domain);
+	if (!atomic_compare_exchange_strong(&domain->eq, &none, eq)) {
 		shmcma_eq_put_ref(eq);
 		shmcma_warn(FI_LOG_DOMAIN, "the domain has an event queue already\n");
 		return -FI_EINVAL;
 	}
-	domain->eq = eq;
-	shmcma_unlock(domain);
 	return 0;
 }
 
@@ -64,8 +60,8 @@ static int domain_close(struct fid *fid)
 	while (atomic_load(&domain->visitors)) /* its endpoints are closed, so there will be no more */
 		sched_yield();
 	shmcma_wait_fini(&domain->progress.wait);
-	if (domain->eq)
-		shmcma_eq_put_ref(domain->eq);
+	if (shmcma_domain_eq(domain))
+		shmcma_eq_put_ref(shmcma_domain_eq(domain));
 	atomic_fetch_sub(&domain->fabric->refs, 1);
 	shmcma_polled_fini(&domain->enabled);
 	shmcma_polled_fini(&domain->silent);

@@ -132,7 +132,7 @@ int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_c
 void shmcma_collop_free(struct shmcma_collop *op)
 {
 	if (op->joining.domain)
-		shmcma_eq_join_end(op->group->coll->ep->eq, &op->joining);
+		shmcma_eq_join_end(shmcma_ep_eq(op->group->coll->ep), &op->joining);
 	free(op->work);
 	free(op->temps);
 	free(op);
@@ -146,7 +146,7 @@ static void report_join(const struct shmcma_collop *op)
 	};
 
 	group->joined = !op->error;
-	shmcma_eq_join_report(group->coll->ep->eq, group->coll, &entry);
+	shmcma_eq_join_report(shmcma_ep_eq(group->coll->ep), group->coll, &entry);
 }
 
 /* As an atomic of the base kind, which it maps to (fi_collective(3)). */
@@ -785,7 +785,7 @@ int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_se
 	if (!ret)
 		ret = shmcma_collop_new(group, context, &op);
 	if (!ret) {
-		ret = shmcma_eq_join_begin(coll->ep->eq, coll, &op->joining);
+		ret = shmcma_eq_join_begin(shmcma_ep_eq(coll->ep), coll, &op->joining);
 		if (ret)
 			shmcma_collop_free(op);
 	}

@@ -104,7 +104,7 @@ struct shmcma_domain {
 	struct fid_domain fid;
 	struct shmcma_fabric *fabric;
 	shmcma_refs refs;
-	struct shmcma_eq *eq; /* fi_domain_bind */
+	struct shmcma_eq *_Atomic eq; /* see shmcma_domain_eq() */
 	enum fi_threading threading;
 	struct shmcma_locks locks;
 	struct shmcma_polled enabled; /* all enabled endpoints */
@@ -127,6 +127,15 @@ extern struct fi_ops_mr shmcma_mr_ops;
 int shmcma_mr_map_raw(const struct fi_mr_map_raw *map);
 
 struct shmcma_eq; /* eq.c */
+
+/*
+ * fi_domain_bind: the event queue of what has none of its own. NULL: none yet. It may come at any time, whatever locks
+ * are held, and is the domain's then until it is closed: whoever has found it may go on with it.
+ */
+static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *domain)
+{
+	return atomic_load_explicit(&domain->eq, memory_order_acquire);
+}
 
 /* An event of another object: copied into the queue (eq.c). -FI_ENOMEM. */
 int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry *entry);
@@ -324,6 +333,12 @@ struct shmcma_ep {
 	struct shmcma_ep *srx;
 	struct shmcma_ep *srx_next; /* enabled endpoints of one, from its `namer` on */
 };
+
+/* Where it reports. What an enabled endpoint has once, it keeps. */
+static inline struct shmcma_eq *shmcma_ep_eq(const struct shmcma_ep *ep)
+{
+	return ep->eq ? ep->eq : shmcma_domain_eq(ep->domain);
+}
 
 /* Go on with what groups of endpoints do together (group.c). 0: there was nothing to do. */
 int shmcma_coll_progress_locked(struct shmcma_domain *domain);

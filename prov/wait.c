@@ -817,7 +817,7 @@ int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_
 	for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next) {
 		const struct slept slept = slept_group(coll);
 
-		if (coll->ep->eq != eq)
+		if (shmcma_ep_eq(coll->ep) != eq)
 			continue;
 		if (watch(&slept, wait))
 			return -FI_EAGAIN;

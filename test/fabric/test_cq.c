@@ -632,9 +632,9 @@ static size_t memory_used(void)
 
 /*
  * No memory to grow: what was queued can be read, then every read gives an overrun error; the event queue
- * of the endpoint hears of it.
+ * of the endpoint, or of its domain, hears of it.
  */
-static void overrun(void)
+static void overrun_told(bool by_domain)
 {
 	struct fi_eq_err_entry eq_error = { .err = 0 };
 	struct fi_cq_err_entry error = { .err = 0 };
@@ -661,10 +661,13 @@ static void overrun(void)
 	gives(fi_ep_bind(ep, &pair.a.cq->fid, FI_TRANSMIT), 0);
 	gives(fi_ep_bind(ep, &rx_cq->fid, FI_RECV), 0);
 	gives(fi_ep_bind(ep, &pair.a.av->fid, 0), 0);
-	gives(fi_ep_bind(ep, &eq->fid, 0), 0);
+	if (!by_domain)
+		gives(fi_ep_bind(ep, &eq->fid, 0), 0);
 	gives(fi_enable(ep), 0);
 	gives(fi_getname(&ep->fid, name, &len), 0);
 	self = pair_insert(pair.a.av, name);
+	if (by_domain)
+		gives(fi_domain_bind(pair.domain, &eq->fid, 0), 0);
 
 	gives(getrlimit(RLIMIT_AS, &limit), 0);
 	tight = limit;
@@ -695,9 +698,23 @@ static void overrun(void)
 	must(eq_error.fid == &rx_cq->fid);
 	gives(fi_eq_read(eq, &event, &eq_error, sizeof(eq_error), 0), -FI_EAGAIN);
 	gives(fi_close(&ep->fid), 0);
-	gives(fi_close(&eq->fid), 0);
 	gives(fi_close(&rx_cq->fid), 0);
-	pair_close(&pair);
+	side_close(&pair.a);
+	side_close(&pair.b);
+	gives(fi_close(&pair.domain->fid), 0);
+	gives(fi_close(&eq->fid), 0);
+	gives(fi_close(&pair.fabric->fid), 0);
+	fi_freeinfo(pair.info);
+}
+
+static void overrun(void)
+{
+	overrun_told(false);
+}
+
+static void overrun_told_to_domain(void)
+{
+	overrun_told(true);
 }
 
 /* ---- blocking reads -------------------------------------------------------------------------- */
@@ -809,6 +826,7 @@ int main(void)
 		ALONE(error_entry_1_4),
 		ALONE(error_text),
 		ALONE(overrun),
+		ALONE(overrun_told_to_domain),
 		ALONE(no_blocking_without_wait_object),
 		ALONE(blocking_reads),
 		ALONE(signaled),

@@ -226,6 +226,44 @@ static void test_join_without_queue(void **state)
 	close_ep();
 }
 
+/* The domain's, which may have come after all else, is for an endpoint that has none. */
+static void test_join_by_domain(void **state)
+{
+	struct fid_eq *other;
+	struct fid_mc *mc;
+	uint32_t event;
+
+	(void)state;
+	open_ep(false);
+	tf_ok(fi_domain_bind(t.domain, &t.eq->fid, 0));
+	mc = join(0);
+	tf_expect(fi_close(&t.eq->fid), -FI_EBUSY);
+	tf_ok(fi_close(&mc->fid));
+	mc = join(0);
+	tf_ok(fi_close(&t.ep->fid));
+	t.ep = NULL;
+	tf_expect(fi_close(&t.eq->fid), -FI_EBUSY); /* it is the domain's until that is closed */
+	tf_ok(fi_close(&mc->fid));
+	close_ep();
+	/* the endpoint's own goes before it */
+	open_ep(true);
+	other = tf_open_eq(&t, 0, FI_WAIT_NONE);
+	tf_ok(fi_domain_bind(t.domain, &other->fid, 0));
+	mc = join(0);
+	tf_ok(fi_close(&mc->fid));
+	tf_expect(fi_eq_read(other, &event, &event, sizeof(event), 0), -FI_EAGAIN);
+	TF_CLOSE(t.ep);
+	TF_CLOSE(t.tx_cq);
+	TF_CLOSE(t.av);
+	TF_CLOSE(t.domain);
+	t.ep = NULL;
+	t.tx_cq = NULL;
+	t.av = NULL;
+	t.domain = NULL;
+	tf_ok(fi_close(&other->fid));
+	close_ep();
+}
+
 static void completes(void *context)
 {
 	struct fi_cq_tagged_entry entry;
@@ -395,11 +433,17 @@ static void test_without(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		TEST(test_sets),	 TEST(test_set_attributes),
-		TEST(test_join_refused), cmocka_unit_test(test_join_without_queue),
-		TEST(test_alone),	 TEST(test_counted),
-		TEST(test_refused),	 TEST(test_close_order),
-		TEST(test_query),	 cmocka_unit_test(test_without),
+		TEST(test_sets),
+		TEST(test_set_attributes),
+		TEST(test_join_refused),
+		cmocka_unit_test(test_join_without_queue),
+		cmocka_unit_test(test_join_by_domain),
+		TEST(test_alone),
+		TEST(test_counted),
+		TEST(test_refused),
+		TEST(test_close_order),
+		TEST(test_query),
+		cmocka_unit_test(test_without),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,10 +50,13 @@ static void open_all(void)
 	mt_must(fi_cq_open(own.domain, &cq_attr, &own.cq, NULL));
 	mt_must(fi_av_open(own.domain, &av_attr, &own.av, NULL));
 	mt_must(fi_endpoint(own.domain, own.info, &own.ep, NULL));
-	mt_must(fi_ep_bind(own.ep, &eq->fid, 0));
+	if (mt_rank % 2 == 0)
+		mt_must(fi_ep_bind(own.ep, &eq->fid, 0));
 	mt_must(fi_ep_bind(own.ep, &own.av->fid, 0));
 	mt_must(fi_ep_bind(own.ep, &own.cq->fid, FI_TRANSMIT | FI_RECV));
 	mt_must(fi_enable(own.ep));
+	if (mt_rank % 2)
+		mt_must(fi_domain_bind(own.domain, &eq->fid, 0)); /* serves the endpoint as well */
 	own.name_len = sizeof(own.name);
 	mt_must(fi_getname(&own.ep->fid, own.name, &own.name_len));
 	mt_join(&own, peers);
@@ -64,8 +67,8 @@ static void close_all(void)
 	mt_must(fi_close(&own.ep->fid));
 	mt_must(fi_close(&own.cq->fid));
 	mt_must(fi_close(&own.av->fid));
-	mt_must(fi_close(&eq->fid));
 	mt_must(fi_close(&own.domain->fid));
+	mt_must(fi_close(&eq->fid));
 	mt_must(fi_close(&own.fabric->fid));
 	fi_freeinfo(own.info);
 }
