@@ -441,13 +441,65 @@ static int insertion_end(struct insertion *insertion)
 	return insertion->error ? insertion->error : ret;
 }
 
-/* FI_ADDR_STR: strings one behind the other, each with its NUL. */
+static void insert_packed(struct insertion *insertion, const char *at, size_t count)
+{
+	while (insertion->at < count) {
+		size_t len = strnlen(at, SC_ADDR_SIZE);
+		bool too_long = len == SC_ADDR_SIZE;
+
+		insert_one(insertion, too_long ? NULL : at, too_long ? -FI_EINVAL : 0);
+		at += too_long ? len : len + 1;
+	}
+}
+
+/* It may be none. Where there are strings, and no addresses, it is read beyond the end of one that is short. */
+static __attribute__((no_sanitize_address)) const char *pointer_at(const char *const *strings, size_t i)
+{
+	size_t size = sizeof(strings[i]);
+
+	return sc_memory_readable(&strings[i], size) == size ? strings[i] : NULL;
+}
+
+/* The string that is pointed to, up to its NUL, which is to be within the length of an address. */
+static __attribute__((no_sanitize_address)) bool copy_pointed(const char *from, char given[SC_ADDR_SIZE])
+{
+	size_t there = sc_memory_readable(from, SC_ADDR_SIZE);
+
+	for (size_t i = 0; i < there; i++) {
+		given[i] = from[i];
+		if (!given[i])
+			return true;
+	}
+	return false;
+}
+
+static void insert_pointed(struct insertion *insertion, const char *const *strings, size_t count)
+{
+	char given[SC_ADDR_SIZE];
+
+	while (insertion->at < count) {
+		bool whole = copy_pointed(pointer_at(strings, insertion->at), given);
+
+		insert_one(insertion, whole ? given : NULL, whole ? 0 : -FI_EINVAL);
+	}
+}
+
+/*
+ * Pointers to strings, or strings one behind the other, each with its NUL? fi_av(3) has the former of FI_ADDR_STR, but
+ * the latter is what fi_getname() gives, and what those insert who have gathered it from others: libfabric's tests,
+ * MPI libraries. The text that addresses begin with is no pointer. What is neither is taken for strings.
+ */
+static bool are_pointers(const void *addr)
+{
+	return !shmcma_node_is_address(addr) && (uintptr_t)addr % sizeof(char *) == 0 &&
+	       sc_memory_readable(pointer_at(addr, 0), 1);
+}
+
 static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
 		     uint64_t flags, void *context)
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
 	struct insertion insertion;
-	const char *at = addr;
 	int ret;
 
 	if ((count && !addr) || count > ENTRIES_MAX)
@@ -455,13 +507,10 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
 	ret = insertion_begin(&insertion, av, fi_addr, flags, context);
 	if (ret)
 		return ret;
-	while (insertion.at < count) {
-		size_t len = strnlen(at, SC_ADDR_SIZE);
-		bool too_long = len == SC_ADDR_SIZE;
-
-		insert_one(&insertion, too_long ? NULL : at, too_long ? -FI_EINVAL : 0);
-		at += too_long ? len : len + 1;
-	}
+	if (count && are_pointers(addr))
+		insert_pointed(&insertion, addr, count);
+	else
+		insert_packed(&insertion, addr, count);
 	return insertion_end(&insertion);
 }
 

@@ -25,9 +25,12 @@
  * Shared memory is looked at in the same way, where only another's word says that its part of the file has some: a hole
  * that is read while /dev/shm is full is a signal, too.
  *
+ * So is what the application has handed over, where that may be something else than memory.
+ *
  * Nothing here is seen by another process, whenever one dies.
  */
 #define _GNU_SOURCE 1
+#include <shmcma/core.h>
 #include "memory.h"
 
 #include <errno.h>
@@ -186,6 +189,22 @@ bool sc_memory_is_there(const void *at, size_t size)
 	const struct iovec iov = { (void *)at, size };
 
 	return sc_memory_check(NULL, &iov, 1, false) != -EIO;
+}
+
+size_t sc_memory_readable(const void *at, size_t len)
+{
+	uintptr_t size = page_size();
+	size_t there = 0;
+
+	while (there < len) {
+		uintptr_t next = (uintptr_t)at + there, page = next & ~(size - 1);
+		size_t here = page + size - next;
+
+		if (check_page(NULL, page, false))
+			break;
+		there += here < len - there ? here : len - there;
+	}
+	return there;
 }
 
 static void copy_plainly(const struct sc_memory_copy *copy)

@@ -67,6 +67,12 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
  */
 void sc_process_fini(void);
 
+/*
+ * How many of these bytes of this process can be read, from the first on: for what may be no address at all. Fewer
+ * where that cannot be found out.
+ */
+size_t sc_memory_readable(const void *at, size_t len);
+
 /* ---- addresses ------------------------------------------------------------------------------- */
 
 /*

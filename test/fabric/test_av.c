@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -294,6 +295,78 @@ static void test_insert_stride(void **state)
 	assert_int_equal(strlen(t.name), TF_NAME_SIZE - 1);
 	tf_expect(fi_av_insert(av, packed, 2, fi_addr, 0, NULL), 2);
 	check_lookup(fi_addr[1], other_name);
+}
+
+/* As fi_av(3) has it: an array of pointers to strings, of which each may be wrong by itself. */
+static void test_insert_pointers(void **state)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	char *pages =
+		mmap(NULL, 2 * (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *last = pages + page - TF_NAME_SIZE, long_one[2 * TF_NAME_SIZE];
+	const char *names[] = { t.name,		  last, "rubbish", long_one, NULL, pages + page,
+				pages + page - 3, "",	other_name };
+	const char *const firsts[] = { t.name, "rubbish", long_one, pages + page - 3 };
+	enum { COUNT = sizeof(names) / sizeof(names[0]) };
+	fi_addr_t fi_addr[COUNT];
+	int errors[COUNT];
+
+	(void)state;
+	assert_true(pages != MAP_FAILED);
+	assert_int_equal(mprotect(pages + page, (size_t)page, PROT_NONE), 0);
+	strcpy(last, other_name); /* up to the end of what is there */
+	tf_expect(fi_av_insert(av, names, 2, NULL, 0, NULL), 2);
+	check_lookup(0, t.name);
+	check_lookup(1, other_name);
+	memset(pages + page - 3, 'x', 3); /* has no end there */
+	memset(long_one, 'x', sizeof(long_one));
+	names[1] = TF_PREFIX "nobody.has.this.name";
+	for (int first = 0; first < 4; first++) {
+		names[0] = firsts[first];
+		memset(errors, 0x55, sizeof(errors));
+		tf_expect(fi_av_insert(av, names, COUNT, fi_addr, FI_SYNC_ERR, errors), first ? 1 : 2);
+		assert_int_equal(errors[0], first ? FI_EINVAL : 0);
+		assert_int_equal(errors[1], FI_ECONNREFUSED);
+		for (int i = 2; i < COUNT - 1; i++)
+			assert_int_equal(errors[i], FI_EINVAL);
+		assert_int_equal(errors[COUNT - 1], 0);
+		check_lookup(fi_addr[COUNT - 1], other_name);
+	}
+	assert_int_equal(munmap(pages, 2 * (size_t)page), 0);
+}
+
+/* Neither strings nor pointers: an error for each, and what is not there is not looked at. */
+static void test_insert_garbage(void **state)
+{
+	enum { WORDS = 8, PAGE = 65536 };
+	char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int errors[8 * WORDS];
+	unsigned int seed = 77;
+
+	(void)state;
+	assert_true(pages != MAP_FAILED);
+	assert_int_equal(mprotect(pages + PAGE, PAGE, PROT_NONE), 0);
+	for (int round = 0; round < 2000; round++) {
+		char *end = pages + PAGE, *at = end - 8 * (1 + rand_r(&seed) % WORDS);
+		int count = 0;
+
+		/* strings of few bytes each, up to the end of what is there; the first word may look like a pointer */
+		for (char *byte = at; byte < end; byte++)
+			*byte = rand_r(&seed) % 3 ? (char)rand_r(&seed) : 0;
+		if (round % 2) {
+			char *pointer = round % 4 == 1 ? pages + rand_r(&seed) % (2 * PAGE) : t.name + 1;
+
+			memcpy(at, &pointer, sizeof(pointer));
+		}
+		end[-1] = 0;
+		for (char *byte = at; byte < end; byte++)
+			count += !*byte;
+		memset(errors, 0, sizeof(errors));
+		tf_expect(fi_av_insert(av, at, (size_t)count, NULL, FI_SYNC_ERR, errors), 0);
+		for (int i = 0; i < count; i++)
+			assert_int_equal(errors[i], FI_EINVAL);
+	}
+	assert_int_equal(munmap(pages, 2 * PAGE), 0);
 }
 
 /* Every kind of address that cannot be had, between good ones, with the error of each. */
@@ -806,6 +879,8 @@ int main(int argc, char **argv)
 		TEST(test_insert_arguments),
 		TEST(test_insert_without_result),
 		TEST(test_insert_stride),
+		TEST(test_insert_pointers),
+		TEST(test_insert_garbage),
 		TEST(test_sync_errors),
 		TEST(test_too_long),
 		TEST(test_duplicates),

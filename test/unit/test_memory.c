@@ -107,6 +107,20 @@ static void check_there(const struct pages *pages)
 	}
 }
 
+static void check_readable(const struct pages *pages)
+{
+	CHILD_CHECK(sc_memory_readable(pages->write + 8, 0) == 0);
+	CHILD_CHECK(sc_memory_readable(pages->write + 8, 1) == 1);
+	CHILD_CHECK(sc_memory_readable(pages->write + 8, 3 * pages->size) == 3 * pages->size);
+	CHILD_CHECK(sc_memory_readable(pages->none - 5, 5) == 5);
+	CHILD_CHECK(sc_memory_readable(pages->none - 5, 64) == 5);
+	CHILD_CHECK(sc_memory_readable(pages->write + 8, SIZE_MAX) == 4 * pages->size - 8);
+	CHILD_CHECK(sc_memory_readable(pages->none, 1) == 0);
+	CHILD_CHECK(sc_memory_readable(NULL, 1) == 0);
+	CHILD_CHECK(sc_memory_readable((void *)UINTPTR_MAX, 2) == 0);
+	CHILD_CHECK(sc_memory_readable((void *)0x7373656c656d616e, 8) == 0); /* "nameless" */
+}
+
 static void check_absent(const struct pages *pages)
 {
 	uint8_t bytes[32] = { 0 };
@@ -131,6 +145,7 @@ static void populated(struct child *self, void *arg)
 	check_there(&pages);
 	check_absent(&pages);
 	CHILD_CHECK(sc_memory_check(NULL, &all, 1, false) == -EIO);
+	check_readable(&pages);
 }
 
 static void copied_by_kernel(struct child *self, void *arg)
@@ -166,6 +181,7 @@ static void no_peek(struct child *self, void *arg)
 		_exit(CHILD_SKIPS);
 	check_there(&pages);
 	check_absent(&pages);
+	check_readable(&pages);
 }
 
 static void no_touch(struct child *self, void *arg)
@@ -184,6 +200,7 @@ static void no_look_at_all(struct child *self, void *arg)
 	(void)self, (void)arg;
 	if (!forbid_populate() || !forbid_peek(ENOSYS))
 		_exit(CHILD_SKIPS);
+	CHILD_CHECK(sc_memory_readable(&self, sizeof(self)) == 0); /* nobody can tell */
 	copied_by_kernel(self, arg);
 }
 
