@@ -502,13 +502,32 @@ static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
 			       target.iov_len / op->element);
 }
 
+/*
+ * All joins of a set have one tag, and who receives tells them apart by their order: each of a join's messages
+ * follows that of an older join which was refused and has yet to be tried again.
+ */
+static bool is_in_turn(const struct shmcma_collop *op, bool sends)
+{
+	size_t begun = sends ? op->sends.begun : op->recvs.begun;
+
+	for (const struct shmcma_collop *older = op->group->coll->ops; op->joins && older != op;
+	     older = older->next) {
+		const struct shmcma_way *way = sends ? &older->sends : &older->recvs;
+
+		if (older->joins && !older->error && older->group->joint == op->group->joint &&
+		    way->begun < way->count && way->begun <= begun)
+			return false;
+	}
+	return true;
+}
+
 /* As many messages of one direction as may be under way. */
 static int begin(struct shmcma_collop *op, struct shmcma_way *way)
 {
 	bool sends = way == &op->sends;
 
 	while (way->begun < way->count && way->begun < way->over + SHMCMA_COLL_WINDOW &&
-	       (!sends || may_send(op, way->begun))) {
+	       (!sends || may_send(op, way->begun)) && is_in_turn(op, sends)) {
 		struct shmcma_transfer *transfer = &way->window[way->begun % SHMCMA_COLL_WINDOW];
 		uint32_t peer = sends ? send_peer(op, way->begun) : recv_peer(op, way->begun);
 		int ret = 0;

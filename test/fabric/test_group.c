@@ -7,6 +7,7 @@
 #include "fabric.h"
 
 #include <stdbool.h>
+#include <unistd.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_collective.h>
 
@@ -16,33 +17,39 @@ static struct tf t;
 static struct tf others[SET_MAX]; /* from 1 on */
 static fi_addr_t addrs[SET_MAX];
 
-/* An endpoint with collectives, its own address the first in the vector; the others' are of endpoints without. */
-static void open_ep(bool with_eq)
+/* An endpoint with collectives, in a domain of its own. */
+static void open_member(struct tf *member, bool with_eq)
 {
 	struct fi_info *hints = tf_hints();
 	struct fi_eq_attr eq_attr = { .wait_obj = FI_WAIT_NONE };
 	struct fi_cq_attr cq_attr = { .format = FI_CQ_FORMAT_TAGGED };
 	struct fi_av_attr av_attr = { .type = FI_AV_TABLE };
-	size_t len = sizeof(t.name);
+	size_t len = sizeof(member->name);
 
 	hints->caps = FI_MSG | FI_TAGGED | FI_COLLECTIVE;
-	t.info = tf_getinfo(hints);
+	member->info = tf_getinfo(hints);
 	fi_freeinfo(hints);
-	assert_true(t.info->caps & FI_COLLECTIVE);
-	assert_null(t.info->next);
-	tf_ok(fi_fabric(t.info->fabric_attr, &t.fabric, NULL));
-	tf_ok(fi_domain(t.fabric, t.info, &t.domain, NULL));
-	tf_ok(fi_eq_open(t.fabric, &eq_attr, &t.eq, NULL));
-	tf_ok(fi_av_open(t.domain, &av_attr, &t.av, NULL));
-	tf_ok(fi_cq_open(t.domain, &cq_attr, &t.tx_cq, NULL));
-	tf_ok(fi_endpoint(t.domain, t.info, &t.ep, NULL));
-	tf_ok(fi_ep_bind(t.ep, &t.av->fid, 0));
-	tf_ok(fi_ep_bind(t.ep, &t.tx_cq->fid, FI_TRANSMIT | FI_RECV));
+	assert_true(member->info->caps & FI_COLLECTIVE);
+	assert_null(member->info->next);
+	tf_ok(fi_fabric(member->info->fabric_attr, &member->fabric, NULL));
+	tf_ok(fi_domain(member->fabric, member->info, &member->domain, NULL));
+	tf_ok(fi_eq_open(member->fabric, &eq_attr, &member->eq, NULL));
+	tf_ok(fi_av_open(member->domain, &av_attr, &member->av, NULL));
+	tf_ok(fi_cq_open(member->domain, &cq_attr, &member->tx_cq, NULL));
+	tf_ok(fi_endpoint(member->domain, member->info, &member->ep, NULL));
+	tf_ok(fi_ep_bind(member->ep, &member->av->fid, 0));
+	tf_ok(fi_ep_bind(member->ep, &member->tx_cq->fid, FI_TRANSMIT | FI_RECV));
 	if (with_eq)
-		tf_ok(fi_ep_bind(t.ep, &t.eq->fid, 0));
-	tf_expect(fi_barrier(t.ep, 0, NULL), -FI_EOPBADSTATE);
-	tf_ok(fi_enable(t.ep));
-	tf_ok(fi_getname(&t.ep->fid, t.name, &len));
+		tf_ok(fi_ep_bind(member->ep, &member->eq->fid, 0));
+	tf_expect(fi_barrier(member->ep, 0, NULL), -FI_EOPBADSTATE);
+	tf_ok(fi_enable(member->ep));
+	tf_ok(fi_getname(&member->ep->fid, member->name, &len));
+}
+
+/* Its own address is the first in the vector; the others' are of endpoints without collectives. */
+static void open_ep(bool with_eq)
+{
+	open_member(&t, with_eq);
 	for (int i = 0; i < SET_MAX; i++) {
 		if (i)
 			tf_open(&others[i], NULL);
@@ -375,6 +382,104 @@ static void test_refused(void **state)
 	tf_expect(fi_barrier(t.ep, group, NULL), -FI_EINVAL);
 }
 
+/* ---- several joins of one set ---------------------------------------------------------------- */
+
+#define BARRIERS 500 /* more than a ring holds */
+
+static struct tf members[2];
+
+static void open_members(void)
+{
+	for (int i = 0; i < 2; i++)
+		open_member(&members[i], true);
+	for (int i = 0; i < 2; i++)
+		for (int j = 0; j < 2; j++)
+			(void)tf_insert(&members[i], members[j].name);
+}
+
+static struct fid_mc *join_both(struct tf *member)
+{
+	struct fi_av_set_attr attr = { .start_addr = 0, .end_addr = 1, .stride = 1 };
+	struct fid_av_set *set;
+	struct fid_mc *mc;
+
+	tf_ok(fi_av_set(member->av, &attr, &set, NULL));
+	tf_ok(fi_join_collective(member->ep, FI_ADDR_NOTAVAIL, set, 0, &mc, NULL));
+	tf_ok(fi_close(&set->fid));
+	return mc;
+}
+
+/* So many events of each. */
+static void await_joins(int count)
+{
+	struct fi_eq_entry entry;
+	uint32_t event;
+
+	for (int left[2] = { count, count }; left[0] || left[1];)
+		for (int i = 0; i < 2; i++)
+			if (fi_eq_read(members[i].eq, &event, &entry, sizeof(entry), 0) > 0)
+				left[i]--;
+}
+
+static int take_completions(struct tf *member)
+{
+	struct fi_cq_tagged_entry entries[16];
+	ssize_t rc = fi_cq_read(member->tx_cq, entries, 16);
+
+	return rc > 0 ? (int)rc : 0;
+}
+
+static void await_barriers(int first, int second)
+{
+	int left[2] = { first, second };
+
+	while (left[0] || left[1])
+		for (int i = 0; i < 2; i++)
+			left[i] -= take_completions(&members[i]);
+}
+
+/*
+ * A join finds the ring full; when the next is called there is room, and that one is not to overtake it: each
+ * would have the other's number, and no operation of the two groups would end.
+ */
+static void test_joins_in_order(void **state)
+{
+	struct fid_mc *base[2], *first[2], *second[2];
+	int taken = 0;
+
+	(void)state;
+	alarm(60);
+	open_members();
+	for (int i = 0; i < 2; i++)
+		base[i] = join_both(&members[i]);
+	await_joins(1);
+	for (int i = 0; i < BARRIERS; i++)
+		tf_ok(fi_barrier(members[0].ep, fi_mc_addr(base[0]), NULL));
+	first[0] = join_both(&members[0]);
+	for (int i = 0; i < BARRIERS; i++) {
+		tf_ok(fi_barrier(members[1].ep, fi_mc_addr(base[1]), NULL));
+		taken += take_completions(&members[1]);
+	}
+	second[0] = join_both(&members[0]);
+	first[1] = join_both(&members[1]);
+	second[1] = join_both(&members[1]);
+	await_joins(2);
+	await_barriers(BARRIERS, BARRIERS - taken);
+	for (int i = 0; i < 2; i++)
+		tf_ok(fi_barrier(members[i].ep, fi_mc_addr(first[i]), NULL));
+	await_barriers(1, 1);
+	for (int i = 0; i < 2; i++)
+		tf_ok(fi_barrier(members[i].ep, fi_mc_addr(second[i]), NULL));
+	await_barriers(1, 1);
+	for (int i = 0; i < 2; i++) {
+		tf_ok(fi_close(&base[i]->fid));
+		tf_ok(fi_close(&first[i]->fid));
+		tf_ok(fi_close(&second[i]->fid));
+		tf_close(&members[i]);
+	}
+	alarm(0);
+}
+
 /* The endpoint may be closed before its groups. */
 static void test_close_order(void **state)
 {
@@ -444,6 +549,7 @@ int main(void)
 		TEST(test_close_order),
 		TEST(test_query),
 		cmocka_unit_test(test_without),
+		cmocka_unit_test(test_joins_in_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
