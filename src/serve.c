@@ -48,8 +48,8 @@
 #define GOT_BUFS 4
 /* Records written for one peer in one call. */
 #define BURST 16
-/* Pieces of registered memory that one request for an atomic may go over. */
-#define ATOMIC_PIECES 64
+/* Bytes of the elements of one request for an atomic, each of which may be in a range of its own. */
+#define ATOMIC_BYTES sizeof(((struct sc_serve_op *)NULL)->values)
 #define ANSWER_BYTES (SC_ABI_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 #define OFFER_BYTES (SC_ABI_OFFER_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
@@ -402,7 +402,7 @@ struct atomic {
 	size_t size; /* bytes of all elements */
 	struct sc_reg *reg;
 	bool event;
-	struct iovec pieces[ATOMIC_PIECES];
+	struct iovec pieces[ATOMIC_BYTES];
 	size_t piece_count;
 	uint8_t operands[OPERANDS_MAX];
 };
@@ -421,8 +421,7 @@ static const char *atomic_read(struct sc_peer *peer, uint64_t ctl, struct atomic
 	atomic->size = (size_t)record->count * sc_atomic_size(record->type);
 	sets = record->code == SC_ATOMIC_READ ? 0 : record->kind == SC_ATOMIC_COMPARE ? 2 : 1;
 	if (bytes > OPERANDS_MAX || bytes != sets * atomic->size || !atomic->size ||
-	    atomic->size > sizeof(((struct sc_serve_op *)NULL)->values) ||
-	    sc_ctl_lines(ctl) != sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes))
+	    atomic->size > ATOMIC_BYTES || sc_ctl_lines(ctl) != sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes))
 		return "an atomic operation of another size than its record";
 	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_ATOMIC_FIRST, atomic->operands, bytes);
 	*op = (struct sc_atomicop){ .kind = record->kind,
@@ -440,7 +439,7 @@ static uint32_t atomic_access(const struct atomic *atomic)
 	return atomic->op.kind == SC_ATOMIC_BASE ? SC_REG_WRITE : SC_REG_READ | SC_REG_WRITE;
 }
 
-/* Where it is to be done: registered, in few pieces, writable. */
+/* Where it is to be done: registered, writable. */
 static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 {
 	const struct sc_abi_atomic *record = &atomic->record;
@@ -449,9 +448,7 @@ static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 
 	if (ret)
 		return ret;
-	atomic->piece_count = sc_reg_slice(atomic->reg, record->addr, &len, atomic->pieces, ATOMIC_PIECES);
-	if (len < atomic->size)
-		return -EINVAL;
+	atomic->piece_count = sc_reg_slice(atomic->reg, record->addr, &len, atomic->pieces, ATOMIC_BYTES);
 	ret = sc_memory_check(&ep->memory, atomic->pieces, atomic->piece_count,
 			      record->code != SC_ATOMIC_READ);
 	return ret == -ENOSYS ? 0 : ret; /* a fault is the application's own */
@@ -480,7 +477,7 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 {
 	uint32_t size = (uint32_t)atomic->size;
 	struct sc_serve_op *op = NULL;
-	uint8_t values[sizeof(op->values)];
+	uint8_t values[ATOMIC_BYTES];
 	int ret;
 
 	if (!sc_peer_can_answer(peer))

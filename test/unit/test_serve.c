@@ -825,22 +825,61 @@ static void test_long_get(void **state)
 	victim_close();
 }
 
-/* In more pieces than an atomic may touch. */
+#define PUT_BYTES (24 + 15 * 56) /* the most that a record holds, */
+#define GET_BYTES (48 + 15 * 56) /* and the most that an answer does */
+
+/* Each byte in a range of its own, and ranges of none in between. */
+static struct sc_reg *scattered_open(void)
+{
+	static struct iovec ranges[SC_REG_RANGES_MAX];
+	struct sc_reg_attr attr = { .ranges = ranges,
+				    .range_count = SC_REG_RANGES_MAX,
+				    .flags = SC_REG_READ | SC_REG_WRITE };
+	struct sc_reg *opened;
+
+	for (size_t i = 0; i < SC_REG_RANGES_MAX; i++)
+		ranges[i] = (struct iovec){ space + 2 * i, i % 8 != 7 };
+	assert_int_equal(sc_reg_open(tab, &attr, &opened), 0);
+	return opened;
+}
+
+/* Where byte `i` of it is. */
+static uint8_t *scattered_at(size_t i)
+{
+	return space + 2 * (i / 7 * 8 + i % 7);
+}
+
 static void test_atomic_in_pieces(void **state)
 {
-	struct sc_reg_attr attr = { .range_count = 65, .flags = SC_REG_READ | SC_REG_WRITE };
-	struct request request = atomic_request(SC_ATOMIC_BASE, SC_UINT8, SC_SUM, 65, 65);
-	struct iovec ranges[65];
+	struct request put = atomic_request(SC_ATOMIC_BASE, SC_UINT8, SC_SUM, PUT_BYTES, PUT_BYTES);
+	struct request get = atomic_request(SC_ATOMIC_FETCH, SC_UINT8, SC_ATOMIC_READ, GET_BYTES, 0);
+	struct sc_ring_rx *rx;
 	struct sc_reg *scattered;
+	uint8_t values[GET_BYTES];
+	size_t changed = 0;
 
 	(void)state;
 	victim_open(WAY_PULL);
-	for (size_t i = 0; i < 65; i++)
-		ranges[i] = (struct iovec){ space + 2 * i, 1 };
-	attr.ranges = ranges;
-	assert_int_equal(sc_reg_open(tab, &attr, &scattered), 0);
-	request.words[1] = sc_reg_key(scattered);
-	wrong_record(request.ctl, request.words, EINVAL);
+	scattered = scattered_open();
+	put.words[1] = get.words[1] = sc_reg_key(scattered);
+	for (size_t i = 0; i < PUT_BYTES; i++)
+		((uint8_t *)put.words)[32 + i] = (uint8_t)(i % 255 + 1);
+	raw_record(put.ctl, put.words);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(answer_take(SC_ABI_DONE).status, 0);
+	for (size_t i = 0; i < PUT_BYTES; i++)
+		assert_int_equal(*scattered_at(i), (uint8_t)(0xa5 + i % 255 + 1));
+	for (size_t i = 0; i < SPACE; i++)
+		changed += space[i] != 0xa5;
+	assert_int_equal(changed, PUT_BYTES);
+	raw_record(get.ctl, get.words);
+	ends_settle(&pair[1], 1);
+	rx = &pair[0].peer->rx;
+	assert_int_equal(sc_ctl_kind(sc_ring_peek(rx)), SC_ABI_RESULT);
+	sc_lines_read(rx->lines, rx->last, sc_ring_first(rx), SC_ABI_RESULT_FIRST, values, GET_BYTES);
+	for (size_t i = 0; i < GET_BYTES; i++)
+		assert_int_equal(values[i], *scattered_at(i));
+	answer_take(SC_ABI_RESULT);
 	assert_int_equal(sc_reg_close(scattered), 0);
 	expect_served();
 	victim_close();
