@@ -14,7 +14,8 @@
  *
  * Abstracted: what an owner does to a file without name is one step, as nobody sees it; the second opinion is
  * one step and knows whether the owner's memory is there (its answers of doubt leave the file, which is no
- * danger); a process's pid is not given to another.
+ * danger), by the memory itself, or by the mark that the kernel makes when it takes the memory away; a process's
+ * pid is not given to another.
  *
  * Asserted: nobody takes a name away that a living owner has; one owner at a time; who opens the name finds
  * the file filled; once all is over, one more reaper leaves no name.

@@ -11,7 +11,8 @@
  *
  * A free lock proves death, but for an owner that lost its lock by mistake (a second descriptor closed,
  * closefrom(3)): hence the second opinion, which reads the owner's cookie out of its memory, and where
- * that is not allowed asks whether the very same process still runs. In doubt the file stays. The name is
+ * that is not allowed asks whether the very same process still runs. It may run another program by now, which
+ * we may not look into: the kernel has marked the word of life then. In doubt the file stays. The name is
  * compared after it: until then such an owner may still give its name back, and another take it.
  *
  * A segment, dead or closed, may be awaited by those who have unread messages in it: then its name stays, as
@@ -77,7 +78,13 @@ static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 	return err;
 }
 
-bool sc_reap_lives(const struct sc_abi_header *header)
+/* Marked by the kernel, which leaves no tid. */
+static bool has_ended(uint32_t life)
+{
+	return (life & (SC_ABI_LIFE_ENDED | SC_ABI_LIFE_TID)) == SC_ABI_LIFE_ENDED;
+}
+
+bool sc_reap_lives(const struct sc_abi_header *header, uint32_t life)
 {
 	const struct sc_host *host;
 	uint64_t cookie;
@@ -99,7 +106,8 @@ bool sc_reap_lives(const struct sc_abi_header *header)
 	case -ESRCH:
 		return false;
 	default:
-		return sc_host_runs(header->pid, header->start_time, header->pidfs_ino);
+		return !has_ended(life) &&
+		       sc_host_runs(header->pid, header->start_time, header->pidfs_ino);
 	}
 }
 
@@ -114,17 +122,20 @@ static bool shows_cookie(const struct sc_seg *seg)
 
 bool sc_reap_owner_is_dead(const struct sc_seg *seg)
 {
-	return sc_seg_check_owner(seg) == 0 && !shows_cookie(seg) && !sc_reap_lives(&seg->header);
+	/* relaxed: it is of interest when the lock is free, and the mark comes first */
+	return sc_seg_check_owner(seg) == 0 && !shows_cookie(seg) &&
+	       !sc_reap_lives(&seg->header, sc_load_relaxed_32(&sc_seg_presence(seg)->life));
 }
 
-/* Closed by its owner, who may live on, and left for others to read (sc_seg.keep_name). */
-static bool is_closed(int fd)
+/* All zero: it cannot be read. */
+static struct sc_abi_presence read_presence(int fd)
 {
 	struct sc_abi_presence presence;
 
-	return SC_TRY("reap.presence", pread(fd, &presence, sizeof(presence), SC_ABI_PRESENCE)) ==
-		       (ssize_t)sizeof(presence) &&
-	       presence.state == SC_ABI_CLOSED;
+	if (SC_TRY("reap.presence", pread(fd, &presence, sizeof(presence), SC_ABI_PRESENCE)) !=
+	    (ssize_t)sizeof(presence))
+		return (struct sc_abi_presence){ 0 };
+	return presence;
 }
 
 /* A file that is no segment that we can read has no owner to ask: the lock decides alone. */
@@ -132,6 +143,7 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 {
 	uint8_t bytes[sizeof(struct sc_abi_header)];
 	char addr[SC_ADDR_SIZE];
+	struct sc_abi_presence presence;
 	struct sc_abi_header header;
 	struct stat st;
 	ssize_t got = SC_TRY("reap.header", pread(fd, bytes, sizeof(bytes), 0));
@@ -139,9 +151,11 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	if (got < 0 || SC_TRY("reap.fstat", fstat(fd, &st)))
 		return true;
 	sc_addr_format(parts, addr);
-	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header) || is_closed(fd))
+	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header))
 		return false;
-	return sc_reap_lives(&header);
+	presence = read_presence(fd);
+	/* closed by its owner, who may live on, and left for others to read (sc_seg.keep_name) */
+	return presence.state != SC_ABI_CLOSED && sc_reap_lives(&header, presence.life);
 }
 
 /*

@@ -126,8 +126,9 @@ struct sc_abi_presence {
 	/*
 	 * The word of life, a robust futex of a thread of the owner: its tid, or 0: there is no such thread.
 	 * When the process ends, or execs, the kernel adds SC_ABI_LIFE_ENDED before the pid can be another's.
-	 * It spares those who see a tid the slower proof that a pid still is the owner's; no more than that:
-	 * that somebody is dead is never concluded from it, and anybody may have scribbled on it.
+	 * It spares those who see a tid the slower proof that a pid still is the owner's. Anybody may have scribbled
+	 * on it: that somebody is dead is concluded from it only where the life lock is free as well, and nobody may
+	 * look into the memory of the process with that pid.
 	 */
 	uint64_t
 		life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */

@@ -1099,6 +1099,33 @@ static void test_life(void **state)
 	}
 }
 
+/* The pid lives on, and is another program's which we may not look into. */
+static void test_exec_unseen(void **state)
+{
+	enum ending ending = EXECS;
+	struct sc_peer *peer;
+	struct child child;
+	struct end end;
+
+	(void)state;
+	if (!core_failing("reap.cookie", EPERM))
+		skip();
+	end_open(&end, NULL);
+	assert_true(child_start(&child, have_lives, &ending));
+	peer = connect_to(&end, child.line);
+	while (!life_of(peer)) /* its thread may have to begin */
+		nap();
+	assert_false(sc_peer_is_dead(peer));
+	assert_int_equal(send(child.down, "", 1, 0), 1);
+	await_loss(&end, peer);
+	await_unnamed(child.line);
+	assert_int_equal(waitpid(child.pid, NULL, WNOHANG), 0);
+	core_failing(NULL, 0);
+	child_kill(&child);
+	end_close(&end);
+	assert_true(sc_reap_scan() >= 0);
+}
+
 /* Whatever is in it, nobody is taken for dead, and nobody who is dead for alive by others than its word. */
 static void test_life_scribbled(void **state)
 {
@@ -1701,6 +1728,7 @@ int main(void)
 		cmocka_unit_test_setup(test_tick, pair_setup),
 		cmocka_unit_test_setup(test_lost_in_part, pair_setup),
 		cmocka_unit_test_setup(test_life, pair_setup),
+		cmocka_unit_test_setup(test_exec_unseen, pair_setup),
 		cmocka_unit_test_setup(test_life_scribbled, pair_setup),
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_without, pair_setup),
