@@ -165,7 +165,7 @@ static uint32_t hole_take_lowest_locked(struct shmcma_av *av)
 	return lowest;
 }
 
-/* The lowest free number; its entry is empty. -FI_ENOMEM. */
+/* The lowest free number; its entry is empty. -FI_ENOMEM; -FI_ENOSPC: the directory has no room for another. */
 static int take_index_locked(struct shmcma_av *av, uint32_t *index)
 {
 	int ret;
@@ -174,6 +174,8 @@ static int take_index_locked(struct shmcma_av *av, uint32_t *index)
 		*index = hole_take_lowest_locked(av);
 		return 0;
 	}
+	if (av->shared && av->count >= sc_directory_capacity(av->shared))
+		return -FI_ENOSPC;
 	ret = grow_entries_locked(av);
 	if (!ret)
 		*index = (uint32_t)av->count++;
@@ -324,17 +326,19 @@ static int store_locked(struct insertion *insertion, const char *given, const ch
 	struct shmcma_av *av = insertion->av;
 	int ret = grow_buckets_locked(av);
 
-	if (!ret && av->shared && !av->hole_count && av->count >= sc_directory_capacity(av->shared))
-		ret = -FI_ENOSPC;
 	if (!ret)
 		ret = take_index_locked(av, index);
 	if (ret)
 		return ret;
+	if (av->shared)
+		ret = shmcma_error(sc_directory_put(av->shared, *index, address));
+	if (ret) {
+		hole_add_locked(av, *index);
+		return ret;
+	}
 	entry_at(av, *index)->user =
 		insertion->flags & FI_AV_USER_ID ? insertion->fi_addr[insertion->at] : *index;
 	adopt_locked(av, *index, given, address);
-	if (av->shared)
-		sc_directory_put(av->shared, *index, address);
 	return 0;
 }
 
@@ -362,7 +366,7 @@ static int store(struct insertion *insertion, const char *given, const char *add
 	return ret;
 }
 
-/* The address that could not be had leaves its number free, but not for those behind it. */
+/* The address that could not be had leaves its number, if there is one, free, but not for those behind it. */
 static void skip(struct insertion *insertion)
 {
 	struct shmcma_av *av = insertion->av;

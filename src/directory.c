@@ -140,15 +140,18 @@ uint32_t sc_directory_capacity(const struct sc_directory *directory)
 	return directory->capacity;
 }
 
-void sc_directory_put(struct sc_directory *directory, uint32_t number, const char *addr)
+int sc_directory_put(struct sc_directory *directory, uint32_t number, const char *addr)
 {
+	if (number >= directory->capacity)
+		return -ENOSPC;
 	memcpy(directory->addresses[number], addr, strnlen(addr, SC_ABI_ADDR_SIZE - 1));
 	/* D1 release: pairs with D1' in sc_directory_get() */
 	sc_store_release_64(&directory->numbers[number], number);
 	if (number < directory->base->count)
-		return;
+		return 0;
 	/* D2 release: pairs with D2' in sc_directory_count() */
 	sc_store_release_32(&directory->base->count, number + 1);
+	return 0;
 }
 
 void sc_directory_del(struct sc_directory *directory, uint32_t number)

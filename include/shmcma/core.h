@@ -127,9 +127,9 @@ int sc_directory_create(const char *name, uint32_t capacity, struct sc_directory
 int sc_directory_open(const char *name, struct sc_directory **directory);
 void sc_directory_close(struct sc_directory *directory);
 
-/* By the writer. Each number below the capacity gets an address once, and can lose it. */
+/* By the writer. Each number below the capacity gets an address once, and can lose it; others: -ENOSPC. */
 uint32_t sc_directory_capacity(const struct sc_directory *directory);
-void sc_directory_put(struct sc_directory *directory, uint32_t number, const char *addr);
+int sc_directory_put(struct sc_directory *directory, uint32_t number, const char *addr);
 void sc_directory_del(struct sc_directory *directory, uint32_t number);
 
 /* Numbers below this may have an address; false: this one has none. addr[SC_ADDR_SIZE] is one that can be. */

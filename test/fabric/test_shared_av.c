@@ -114,6 +114,47 @@ static void test_full(void)
 	pair_close(&pair);
 }
 
+/* An address that cannot be had takes no number where there is none: the next one would get it. */
+static void test_full_and_dead(void)
+{
+	enum { ROOM = 1024, DEAD = 100 };
+	char name[64], dead[DEAD * sizeof("fi_shmcma://nobody")];
+	const fi_addr_t *numbers;
+	struct fid_av *av, *reader;
+	fi_addr_t addr[DEAD];
+	struct pair pair;
+	size_t len;
+
+	pair_open(&pair, NULL);
+	av = writer_open(&pair, NAME);
+	reader = reader_open(&pair, NAME, &numbers);
+	for (int i = 0; i < DEAD; i++)
+		memcpy(dead + i * sizeof("fi_shmcma://nobody"), "fi_shmcma://nobody",
+		       sizeof("fi_shmcma://nobody"));
+	must(pair_insert(av, pair.a.name) == 0);
+	for (int i = 1; i < ROOM - 1; i++)
+		must(pair_insert(av, pair.b.name) == (fi_addr_t)i);
+	/* the last number is tried by the first of them, and stays free */
+	gives(fi_av_insert(av, dead, DEAD, addr, 0, NULL), 0);
+	must(pair_insert(av, pair.b.name) == ROOM - 1);
+	gives(fi_av_insert(av, dead, DEAD, addr, 0, NULL), 0);
+	for (int i = 0; i < DEAD; i++) {
+		gives(fi_av_insert(av, pair.b.name, 1, &addr[i], 0, NULL), 0);
+		must(addr[i] == FI_ADDR_NOTAVAIL);
+	}
+	for (fi_addr_t i = 0; i < ROOM; i++) {
+		must(numbers[i] == i);
+		len = sizeof(name);
+		gives(fi_av_lookup(reader, i, name, &len), 0);
+		must(!strcmp(name, i ? pair.b.name : pair.a.name));
+	}
+	len = sizeof(name);
+	gives(fi_av_lookup(reader, ROOM, name, &len), -FI_EINVAL);
+	gives(fi_close(&reader->fid), 0);
+	gives(fi_close(&av->fid), 0);
+	pair_close(&pair);
+}
+
 /* ---- two processes --------------------------------------------------------------------------- */
 
 /* The first inserts both endpoints, before the other opens it and after, and goes on when it has closed. */
@@ -240,8 +281,9 @@ static void test_fork(void)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		ALONE(test_open),	    ALONE(test_numbers), ALONE(test_full),
-		BOTH(test_two, second_two), ALONE(test_killed),	 ALONE(test_fork),
+		ALONE(test_open),	   ALONE(test_numbers),	       ALONE(test_full),
+		ALONE(test_full_and_dead), BOTH(test_two, second_two), ALONE(test_killed),
+		ALONE(test_fork),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,12 +73,12 @@ static void test_numbers(void **state)
 	for (uint32_t n = 0; n < CAPACITY; n++)
 		assert_false(sc_directory_get(reader, n, got));
 	address(4, addr);
-	sc_directory_put(writer, 4, addr);
+	assert_int_equal(sc_directory_put(writer, 4, addr), 0);
 	assert_int_equal(sc_directory_count(reader), 5);
 	assert_true(sc_directory_get(reader, 4, got));
 	assert_string_equal(got, addr);
 	assert_false(sc_directory_get(reader, 3, got));
-	sc_directory_put(writer, 3, addr);
+	assert_int_equal(sc_directory_put(writer, 3, addr), 0);
 	assert_int_equal(sc_directory_count(reader), 5);
 	assert_true(sc_directory_get(reader, 3, got));
 	assert_int_equal(sc_directory_numbers(reader)[3], 3);
@@ -90,6 +90,27 @@ static void test_numbers(void **state)
 	sc_directory_close(writer);
 	assert_true(sc_directory_get(reader, 3, got));
 	sc_directory_close(reader);
+}
+
+/* A number that there is no room for would be another's address. */
+static void test_full(void **state)
+{
+	struct sc_directory *writer = create();
+	char first[SC_ADDR_SIZE], addr[SC_ADDR_SIZE], got[SC_ADDR_SIZE];
+
+	(void)state;
+	address(1, first);
+	address(2, addr);
+	assert_int_equal(sc_directory_put(writer, 0, first), 0);
+	assert_int_equal(sc_directory_put(writer, CAPACITY - 1, addr), 0);
+	for (uint32_t n = CAPACITY; n < CAPACITY + 4; n++)
+		assert_int_equal(sc_directory_put(writer, n, addr), -ENOSPC);
+	assert_int_equal(sc_directory_count(writer), CAPACITY);
+	assert_true(sc_directory_get(writer, 0, got));
+	assert_string_equal(got, first);
+	assert_true(sc_directory_get(writer, CAPACITY - 1, got));
+	assert_string_equal(got, addr);
+	sc_directory_close(writer);
 }
 
 /* The writer's file as a process that scribbles over it has it. */
@@ -232,7 +253,7 @@ static void write_one(struct child *self, void *arg)
 
 	CHILD_CHECK(!sc_directory_create(NAME, CAPACITY, &directory));
 	address(6, addr);
-	sc_directory_put(directory, 6, addr);
+	CHILD_CHECK(!sc_directory_put(directory, 6, addr));
 	child_tell(self, addr);
 	if (arg)
 		raise(SIGKILL);
@@ -296,7 +317,7 @@ static void test_fork(void **state)
 	assert_int_equal(child_run(close_inherited, NULL), 0);
 	assert_int_equal(others_open(), 0);
 	address(1, addr);
-	sc_directory_put(writer, 1, addr);
+	assert_int_equal(sc_directory_put(writer, 1, addr), 0);
 	assert_true(sc_directory_get(inherited[0], 1, got));
 	sc_directory_close(writer);
 	sc_directory_close(inherited[0]);
@@ -376,15 +397,11 @@ static void test_opening_fails(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_scribbled),
-		cmocka_unit_test(test_anothers),
-		cmocka_unit_test(test_deads),
-		cmocka_unit_test(test_fork),
-		cmocka_unit_test(test_own_by_other_name),
-		cmocka_unit_test(test_creation_fails),
-		cmocka_unit_test(test_opening_fails),
+		cmocka_unit_test(test_names),	       cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_full),	       cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_anothers),       cmocka_unit_test(test_deads),
+		cmocka_unit_test(test_fork),	       cmocka_unit_test(test_own_by_other_name),
+		cmocka_unit_test(test_creation_fails), cmocka_unit_test(test_opening_fails),
 	};
 
 	sc_log_set(child_log);
