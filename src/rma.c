@@ -132,13 +132,14 @@ static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 
 int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
 {
+	bool injects = rma->flags & SC_RMA_WRITE && rma->flags & SC_SEND_INJECT;
 	size_t size = sc_iov_size(rma->iov, rma->iov_count);
 	int ret;
 
 	if (!rma->remote_count || rma->remote_count > SC_REMOTE_MAX || rma->iov_count > SC_IOV_MAX ||
 	    size != remote_size(rma->remote, rma->remote_count))
 		return -EINVAL;
-	if (rma->flags & SC_RMA_WRITE && rma->flags & SC_SEND_INJECT && size > SC_INJECT_MAX)
+	if (size > (injects ? SC_INJECT_MAX : SC_MESSAGE_MAX))
 		return -EMSGSIZE;
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)

@@ -322,6 +322,8 @@ static void test_refused_calls(void **state)
 	assert_int_equal(post(&iov, 1, remote, 9, 0), -EINVAL);
 	iov.iov_len = remote[0].len = SC_INJECT_MAX + 1;
 	assert_int_equal(post(&iov, 1, remote, 1, SC_RMA_WRITE | SC_SEND_INJECT), -EMSGSIZE);
+	iov.iov_len = remote[0].len = SC_MESSAGE_MAX + 1;
+	assert_int_equal(post(&iov, 1, remote, 1, 0), -EMSGSIZE);
 	expect_idle();
 	rma_close();
 }
