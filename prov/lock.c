@@ -68,10 +68,20 @@ void shmcma_locks_fini(struct shmcma_domain *domain)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static void look(struct shmcma_lock *lock)
+static void look(struct shmcma_lock *lock, struct shmcma_wait **owed)
 {
 	if (__builtin_expect(lock->armed != NULL, 0))
-		shmcma_wait_look_locked(lock);
+		shmcma_wait_look_locked(lock, owed);
+}
+
+void shmcma_lock_leave_slow(struct shmcma_lock *lock)
+{
+	struct shmcma_wait *owed = NULL;
+
+	shmcma_wait_look_locked(lock, &owed);
+	if (lock->taken)
+		pthread_mutex_unlock(&lock->mutex);
+	shmcma_wait_give(owed);
 }
 
 void shmcma_lock_common(struct shmcma_domain *domain)
@@ -81,8 +91,11 @@ void shmcma_lock_common(struct shmcma_domain *domain)
 
 void shmcma_unlock_common(struct shmcma_domain *domain)
 {
-	look(&domain->locks.common);
+	struct shmcma_wait *owed = NULL;
+
+	look(&domain->locks.common, &owed);
 	pthread_mutex_unlock(&domain->locks.common.mutex);
+	shmcma_wait_give(owed);
 }
 
 /* Where none is taken by data calls there is none but the common one. */
@@ -95,11 +108,15 @@ void shmcma_lock(struct shmcma_domain *domain)
 
 void shmcma_unlock(struct shmcma_domain *domain)
 {
+	struct shmcma_wait *owed = NULL;
+
 	for (struct shmcma_lock *lock = domain->locks.others; lock; lock = lock->next) {
-		look(lock);
+		look(lock, &owed);
 		pthread_mutex_unlock(&lock->mutex);
 	}
-	shmcma_unlock_common(domain);
+	look(&domain->locks.common, &owed);
+	pthread_mutex_unlock(&domain->locks.common.mutex);
+	shmcma_wait_give(owed);
 }
 
 void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lock)

@@ -92,8 +92,12 @@ void shmcma_lock_drop_others(struct shmcma_domain *domain);
 /* In the child: nobody sleeps there, and nobody holds any but this thread. */
 void shmcma_lock_forked(struct shmcma_domain *domain);
 
-/* wait.c: the lock is about to be let go, and somebody waits for something under it. */
-void shmcma_wait_look_locked(struct shmcma_lock *lock);
+/*
+ * wait.c: the lock is about to be let go, and somebody waits for something under it. Signals that may wait for the
+ * application are added to `owed`, to be given when no lock is held any more.
+ */
+void shmcma_wait_look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed);
+void shmcma_wait_give(struct shmcma_wait *owed);
 
 /* What is left of taking it: it was merged into another meanwhile, or is nobody's, or another's by now. */
 void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lock);
@@ -121,14 +125,17 @@ static inline bool shmcma_lock_is_idle(const struct shmcma_locked *object)
 	return __builtin_expect(!lock->taken && !lock->armed, 1);
 }
 
+/* Somebody waits for something under it. */
+void shmcma_lock_leave_slow(struct shmcma_lock *lock);
+
 static inline void shmcma_lock_leave(struct shmcma_locked *object)
 {
 	/* relaxed: nobody changes it meanwhile */
 	struct shmcma_lock *lock = atomic_load_explicit(&object->lock, memory_order_relaxed);
 
 	if (__builtin_expect(lock->armed != NULL, 0))
-		shmcma_wait_look_locked(lock);
-	if (lock->taken)
+		shmcma_lock_leave_slow(lock);
+	else if (lock->taken)
 		pthread_mutex_unlock(&lock->mutex);
 }
 

@@ -29,7 +29,10 @@
  * and whoever adds something signals after it has. Peers: see src/wake.c.
  *
  * Locks: that of a wait set, the object's, a watcher's. The application's mutex of an object is taken with
- * none of them held.
+ * none of them held: whoever holds it calls fi_trywait(), and waits for these. So who finds something under a lock
+ * leaves the signal to a watcher. Where there is none, for want of an endpoint or of a thread, it is owed until
+ * the lock is let go. Such are owed by calls that enable or close endpoints or add to a counter, which hold no
+ * set's lock.
  */
 #define _GNU_SOURCE 1
 #include "wait.h"
@@ -175,6 +178,8 @@ void shmcma_wait_join(struct shmcma_wait *wait)
 void shmcma_wait_forked(struct shmcma_wait *wait)
 {
 	wait->armed = false;
+	atomic_store(&wait->owed, false);
+	atomic_store(&wait->giving, 0);
 	pthread_mutex_init(&wait->mutex, NULL);
 	pthread_cond_init(&wait->cond, NULL);
 }
@@ -541,6 +546,9 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 				watcher_del(coll->watcher, wait);
 		shmcma_unlock(domain);
 	}
+	atomic_store(&wait->closes, true);
+	while (atomic_load(&wait->giving))
+		sched_yield();
 	shmcma_pipe_close(&wait->pipe);
 	pthread_cond_destroy(&wait->cond);
 	pthread_mutex_destroy(&wait->mutex);
@@ -572,7 +580,7 @@ static void unlink_locked(struct shmcma_wait *wait)
 	while (*link != wait)
 		link = &(*link)->next_armed;
 	*link = wait->next_armed;
-	wait->armed = false;
+	wait->armed = wait->again = false;
 }
 
 /* Peers are told that nobody sleeps when that is so for all under that lock; else one of them wakes in vain. */
@@ -596,18 +604,45 @@ static bool has_condition(const struct shmcma_wait *wait)
 }
 
 /*
- * A thread in pthread_cond_wait() is woken by a watcher, see shmcma_wait_signal(). The endpoint may have come
- * since that thread looked, and not be watched for it.
+ * A thread in pthread_cond_wait() is woken by a watcher, see signal_until(). The endpoint may have come since that
+ * thread looked, and not be watched for it. One that is about to give a signal is asked for one more, as nobody knows
+ * whether it has given it yet. False: there is no watcher.
  */
-static void pass_on_locked(struct shmcma_wait *wait)
+static bool pass_on_locked(struct shmcma_wait *wait)
 {
 	struct slept slept;
 
-	if (has_condition(wait) && slept_on(wait, 0, &slept) && !watch(&slept, wait) &&
-	    atomic_load(&wait->listens))
-		sc_ep_wake(slept.core);
-	else
+	if (!has_condition(wait)) {
 		shmcma_wait_signal(wait);
+		return true;
+	}
+	if (!slept_on(wait, 0, &slept) || watch(&slept, wait))
+		return false;
+	atomic_store(&wait->listens, true);
+	sc_ep_wake(slept.core);
+	return true;
+}
+
+/* Who owes it already has not begun, and gives it for this, too. */
+static void owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
+{
+	if (atomic_exchange(&wait->owed, true))
+		return;
+	atomic_fetch_add(&wait->giving, 1);
+	wait->next_owed = *owed;
+	*owed = wait;
+}
+
+void shmcma_wait_give(struct shmcma_wait *owed)
+{
+	while (owed) {
+		struct shmcma_wait *wait = owed;
+
+		owed = wait->next_owed;
+		atomic_store(&wait->owed, false); /* from now on it is another's to use */
+		signal_until(wait, &wait->closes);
+		atomic_fetch_sub(&wait->giving, 1);
+	}
 }
 
 /* Another thread has begun something that goes on with polls. */
@@ -621,7 +656,7 @@ static bool wants_poll(const struct shmcma_wait *wait)
 	return false;
 }
 
-void shmcma_wait_look_locked(struct shmcma_lock *lock)
+void shmcma_wait_look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed)
 {
 	struct shmcma_domain *domain = lock->domain;
 	struct shmcma_wait *wait;
@@ -632,9 +667,10 @@ void shmcma_wait_look_locked(struct shmcma_lock *lock)
 	while (wait) {
 		struct shmcma_wait *next = wait->next_armed;
 
-		if (has_something(wait) || wants_poll(wait)) {
+		if (wait->again || has_something(wait) || wants_poll(wait)) {
 			unlink_locked(wait);
-			pass_on_locked(wait);
+			if (!pass_on_locked(wait))
+				owe_locked(wait, owed);
 		}
 		wait = next;
 	}
@@ -643,14 +679,8 @@ void shmcma_wait_look_locked(struct shmcma_lock *lock)
 /* What they wait for comes from more endpoints from now on. */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep)
 {
-	struct shmcma_lock *lock = lock_of(ep);
-
-	while (lock->armed) {
-		struct shmcma_wait *wait = lock->armed;
-
-		unlink_locked(wait);
-		pass_on_locked(wait);
-	}
+	for (struct shmcma_wait *wait = lock_of(ep)->armed; wait; wait = wait->next_armed)
+		wait->again = true;
 }
 
 /* ---- sleep ----------------------------------------------------------------------------------- */

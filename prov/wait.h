@@ -55,7 +55,14 @@ struct shmcma_wait {
 	/* under its lock */
 	bool watched; /* watchers may know it, until it ends */
 	bool armed;
+	bool again;			/* armed, and to be signalled whatever there is */
 	struct shmcma_wait *next_armed; /* shmcma_lock.armed */
+
+	/* a signal that no watcher can give */
+	atomic_bool owed;	       /* in a thread's list, until it begins with it */
+	struct shmcma_wait *next_owed; /* in that list */
+	atomic_int giving;	       /* threads that have it in their list, or are at it */
+	atomic_bool closes;	       /* so signals are given up */
 };
 
 /* Is it waited for by a descriptor? */
@@ -85,7 +92,7 @@ void shmcma_wait_forked(struct shmcma_wait *wait);
  */
 int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
 
-/* There may be something, look. Any thread, any lock but the application's mutex. */
+/* There may be something, look. Any thread, any lock; without any, and without its mutex, if it has a condition. */
 void shmcma_wait_signal(struct shmcma_wait *wait);
 
 /*
@@ -106,7 +113,10 @@ static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 		shmcma_wait_rise_slow(wait);
 }
 
-/* An endpoint has been enabled, or closes: those who wait under its lock are to look, and to wait for others. */
+/*
+ * An endpoint has been enabled, or closes: those who wait under its lock are to look, and to wait for others, once
+ * the lock is let go.
+ */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep);
 
 /*

@@ -864,6 +864,121 @@ static void condition_enabled(void)
 	pair_close(&pair);
 }
 
+/* A queue for receives, with a condition, and one for sends, with a descriptor, of one endpoint: one lock, one watcher. */
+struct halves {
+	struct fid_cq *rx, *tx;
+	struct fid_ep *ep;
+	struct fi_mutex_cond condition;
+};
+
+static void halves_open(struct pair *pair, struct halves *halves)
+{
+	struct fi_cq_attr attr = { .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_MUTEX_COND };
+	char name[64];
+	size_t len = sizeof(name);
+
+	gives(fi_cq_open(pair->domain, &attr, &halves->rx, NULL), 0);
+	attr.wait_obj = FI_WAIT_FD;
+	gives(fi_cq_open(pair->domain, &attr, &halves->tx, NULL), 0);
+	halves->ep = pair_open_ep(pair);
+	gives(fi_ep_bind(halves->ep, &halves->rx->fid, FI_RECV), 0);
+	gives(fi_ep_bind(halves->ep, &halves->tx->fid, FI_TRANSMIT), 0);
+	gives(fi_ep_bind(halves->ep, &pair->b.av->fid, 0), 0);
+	gives(fi_enable(halves->ep), 0);
+	gives(fi_getname(&halves->ep->fid, name, &len), 0);
+	pair->a.peer = pair_insert(pair->a.av, name);
+	gives(fi_control(&halves->rx->fid, FI_GETWAIT, &halves->condition), 0);
+	/* once connected, a send needs no poll there */
+	gives(fi_recv(halves->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	while (fi_send(pair->a.ep, out, sizeof(out), NULL, pair->a.peer, out)) {
+		drain(pair->a.cq);
+		drain(halves->tx);
+	}
+	pair_seen.sent++;
+	while (!drain(halves->rx))
+		drain(pair->a.cq);
+}
+
+static void halves_close(struct halves *halves)
+{
+	gives(fi_close(&halves->ep->fid), 0);
+	gives(fi_close(&halves->rx->fid), 0);
+	gives(fi_close(&halves->tx->fid), 0);
+}
+
+#define HELD_ROUNDS 50
+
+/*
+ * The watcher has begun to signal a condition, and waits for its mutex; meanwhile what is waited for comes, in a call
+ * that does not wait for the mutex. The descriptor, which the watcher mostly comes to first, tells how far it is.
+ */
+static void condition_held(void)
+{
+	struct halves halves;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	halves_open(&pair, &halves);
+	for (int round = 0; round < HELD_ROUNDS; round++) {
+		gives(fi_recv(halves.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+		may_sleep_on(&pair, &halves.tx->fid);
+		gives(pthread_mutex_lock(halves.condition.mutex), 0);
+		while (try_one(&pair, &halves.rx->fid))
+			;
+		send_to(&pair.a);
+		must(is_readable(fd_of(&halves.tx->fid), 20) >= 0);
+		for (int i = 0; i < 100; i++)
+			sched_yield();
+		gives(drain(halves.tx), 0);
+		gives(pthread_mutex_unlock(halves.condition.mutex), 0);
+		gives(drain(halves.rx), 1);
+		drain(pair.a.cq);
+	}
+	halves_close(&halves);
+	pair_close(&pair);
+}
+
+struct adder {
+	struct fid_cntr *cntr;
+	atomic_bool end;
+};
+
+static void *add_to_counter(void *arg)
+{
+	struct adder *adder = arg;
+
+	while (!adder->end)
+		gives(fi_cntr_add(adder->cntr, 1), 0);
+	return NULL;
+}
+
+#define TRY_ROUNDS (SANITIZED ? 2000 : 20000)
+
+/* A counter of no endpoint, which no watcher signals: one thread tries it with the mutex held, another adds to it. */
+static void condition_of_nothing(void)
+{
+	struct fi_mutex_cond condition;
+	struct adder adder = { .end = false };
+	pthread_t thread;
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	adder.cntr = open_cntr(&pair, FI_WAIT_MUTEX_COND, NULL);
+	gives(fi_control(&adder.cntr->fid, FI_GETWAIT, &condition), 0);
+	gives(pthread_create(&thread, NULL, add_to_counter, &adder), 0);
+	for (int round = 0; round < TRY_ROUNDS; round++) {
+		gives(pthread_mutex_lock(condition.mutex), 0);
+		if (!try_one(&pair, &adder.cntr->fid))
+			pthread_cond_wait(condition.cond, condition.mutex);
+		gives(pthread_mutex_unlock(condition.mutex), 0);
+		(void)fi_cntr_read(adder.cntr);
+	}
+	adder.end = true;
+	gives(pthread_join(thread, NULL), 0);
+	gives(fi_close(&adder.cntr->fid), 0);
+	pair_close(&pair);
+}
+
 /* ---- wait sets ------------------------------------------------------------------------------- */
 
 static void set_attributes(void)
@@ -1272,6 +1387,8 @@ int main(void)
 		ALONE(counter_descriptor),
 		ALONE(condition),
 		ALONE(condition_enabled),
+		ALONE(condition_held),
+		ALONE(condition_of_nothing),
 		ALONE(set_attributes),
 		ALONE(set_every_object),
 		ALONE(set_grows),
