@@ -235,7 +235,7 @@ static struct sc_daemon_process *process_find(const struct sc_seg *seg)
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
-		if (process->pid == seg->cma_pid && process->cookie == seg->header.cookie)
+		if (process->pid == seg->cma_pid && process->cookie == seg->header.owner.cookie)
 			return process;
 	}
 	return NULL;
@@ -262,7 +262,7 @@ static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 	if (!process)
 		return NULL;
 	process->pid = seg->cma_pid;
-	process->cookie = seg->header.cookie;
+	process->cookie = seg->header.owner.cookie;
 	process->pidfd = SC_NO_PIDFD;
 	sc_list_init(&process->watches);
 	sc_list_prepend(&daemon_processes, &process->all);

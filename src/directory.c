@@ -33,6 +33,7 @@
 #include "live.h"
 #include "log.h"
 #include "own.h"
+#include "reap.h"
 #include "service.h"
 
 _Static_assert(SC_DIRECTORY_MAX == SC_ABI_DIRECTORY_MAX, "one limit");
@@ -84,8 +85,11 @@ static void unmap(struct sc_directory *directory)
 static int fill(struct sc_directory *directory, uint32_t capacity)
 {
 	off_t size = (off_t)SC_ABI_DIRECTORY_SIZE(capacity);
-	int ret;
+	struct sc_abi_owner owner;
+	int ret = sc_own_describe(&owner);
 
+	if (ret)
+		return ret;
 	if (SC_TRY("directory.fallocate", sc_own_fallocate(directory->file.fd, 0, 0, size)))
 		return errno == EDQUOT ? -ENOSPC : -errno;
 	ret = map(directory, directory->file.fd, PROT_READ | PROT_WRITE, capacity);
@@ -94,6 +98,7 @@ static int fill(struct sc_directory *directory, uint32_t capacity)
 	directory->base->magic =
 		SC_ABI_DIRECTORY_MAGIC; /* plain: nobody else sees it before it has a name */
 	directory->base->capacity = capacity;
+	directory->base->owner = owner;
 	memset(directory->numbers, 0xff, capacity * sizeof(uint64_t));
 	return 0;
 }
@@ -161,22 +166,35 @@ void sc_directory_del(struct sc_directory *directory, uint32_t number)
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
+/* One that has lost its lock by mistake, and has no thread that takes it again, is still there to be read. */
+static bool has_writer(const struct sc_directory *directory)
+{
+	const struct sc_abi_owner owner = directory->base->owner;
+
+	return sc_reap_lives(&owner, 0);
+}
+
 static int map_other(struct sc_directory *directory, int fd, const struct stat *st)
 {
-	uint64_t capacity = (uint64_t)st->st_size / (sizeof(uint64_t) + SC_ABI_ADDR_SIZE);
-	int ret = sc_live_check(fd, NULL);
+	uint64_t size = (uint64_t)st->st_size, header = sizeof(*directory->base);
+	uint64_t capacity = size < header ? 0 : (size - header) / (sizeof(uint64_t) + SC_ABI_ADDR_SIZE);
+	int held = sc_live_check(fd, NULL);
+	int ret;
 
-	if (ret <= 0)
-		return ret ? ret : -ENOENT;
-	if (!capacity || capacity > SC_DIRECTORY_MAX ||
-	    (uint64_t)st->st_size != SC_ABI_DIRECTORY_SIZE(capacity))
-		return -EPROTO;
+	if (held < 0)
+		return held;
+	if (!capacity || capacity > SC_DIRECTORY_MAX || size != SC_ABI_DIRECTORY_SIZE(capacity))
+		return held ? -EPROTO : -ENOENT;
 	ret = map(directory, fd, PROT_READ, (uint32_t)capacity);
-	if (ret ||
-	    (directory->base->magic == SC_ABI_DIRECTORY_MAGIC && directory->base->capacity == capacity))
+	if (ret)
 		return ret;
-	unmap(directory);
-	return -EPROTO;
+	if (directory->base->magic != SC_ABI_DIRECTORY_MAGIC || directory->base->capacity != capacity)
+		ret = held ? -EPROTO : -ENOENT;
+	else if (!held && !has_writer(directory))
+		ret = -ENOENT;
+	if (ret)
+		unmap(directory);
+	return ret;
 }
 
 static int open_other(struct sc_directory *directory, const char *file)

@@ -74,10 +74,12 @@ static const char *owner_fault(const struct sc_abi_header *header, const char *a
 		return "it has no address";
 	if (strcmp(header->address, addr) || sc_addr_parse(addr, &parts))
 		return "it is of another address";
-	if (header->pid <= 0 || header->cma_tid <= 0 || (uint32_t)header->pid != parts.pid ||
+	if (header->owner.pid <= 0 || header->owner.cma_tid <= 0 ||
+	    (uint32_t)header->owner.pid != parts.pid ||
 	    memcmp(header->nonce, parts.nonce, sizeof(parts.nonce)))
 		return "it contradicts its address";
-	if (!header->cookie || !header->cookie_addr || header->cookie_addr % sizeof(uint64_t))
+	if (!header->owner.cookie || !header->owner.cookie_addr ||
+	    header->owner.cookie_addr % sizeof(uint64_t))
 		return "it has no cookie";
 	return NULL;
 }

@@ -15,7 +15,7 @@ struct sc_host {
 	uint64_t id; /* for addresses: this boot and this /dev/shm */
 	uint64_t boot_id[2];
 	uint64_t pid_ns;     /* inode of /proc/self/ns/pid */
-	uint64_t start_time; /* as sc_abi_header.start_time */
+	uint64_t start_time; /* as sc_abi_owner.start_time */
 	uint64_t pidfs_ino;  /* 0: kernel without pidfs */
 	uint64_t cookie;     /* random, at this address for the whole life of the process */
 	pid_t pid;

@@ -179,6 +179,24 @@ static int open_unnamed(struct stat *st)
 	return fd;
 }
 
+int sc_own_describe(struct sc_abi_owner *owner)
+{
+	const struct sc_host *host;
+	int err = sc_host_get(&host);
+
+	if (err)
+		return err;
+	memcpy(owner->boot_id, host->boot_id, sizeof(owner->boot_id));
+	owner->start_time = host->start_time;
+	owner->pid_ns = host->pid_ns;
+	owner->pidfs_ino = host->pidfs_ino;
+	owner->pid = host->pid;
+	owner->cma_tid = host->pid;
+	owner->cookie_addr = (uintptr_t)&host->cookie;
+	owner->cookie = host->cookie;
+	return 0;
+}
+
 int sc_own_create(struct sc_own *own)
 {
 	const struct sc_host *host;

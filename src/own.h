@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <shmcma/abi.h>
 #include "addr.h"
 
 /* A file that this process has made in SC_HOST_DIR. Embedded in what it holds (segment, service). */
@@ -19,6 +20,9 @@ struct sc_own {
 	uint64_t made_by;   /* sc_host_self() of who made it; its forked children unlink nothing */
 	unsigned int users; /* its maker, and those who borrow */
 };
+
+/* This process, as a file that it makes names it. */
+int sc_own_describe(struct sc_abi_owner *owner);
 
 /* Make a file without name, mode 0600, empty, to be filled by the caller. */
 int sc_own_create(struct sc_own *own);

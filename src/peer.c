@@ -96,9 +96,9 @@ static void bump(const struct sc_seg *seg, uint32_t by)
 static uint64_t ticket(const struct sc_peer *peer)
 {
 	const struct sc_abi_header *mine = &peer->ep->seg->header;
-	bool near = mine->pid_ns && mine->pid_ns == peer->seg->header.pid_ns;
+	bool near = mine->owner.pid_ns && mine->owner.pid_ns == peer->seg->header.owner.pid_ns;
 
-	return SC_ABI_TICKET(mine->pid, mine->nonce[0]) | (near ? 0 : SC_ABI_CLAIM_ELSEWHERE);
+	return SC_ABI_TICKET(mine->owner.pid, mine->nonce[0]) | (near ? 0 : SC_ABI_CLAIM_ELSEWHERE);
 }
 
 int sc_peers_init(struct sc_ep *ep)
@@ -377,7 +377,7 @@ static void prepare_cma(struct sc_peer *peer)
 {
 	const struct sc_abi_header *header = &peer->seg->header;
 
-	peer->cma = (struct sc_cma){ peer->seg->cma_pid, header->cookie_addr, header->cookie };
+	peer->cma = (struct sc_cma){ peer->seg->cma_pid, header->owner.cookie_addr, header->owner.cookie };
 	peer->can_read = SC_REACH_NO;
 	if (!peer->ep->config.cma)
 		sc_info("%s: reading its memory is off (FI_SHMCMA_CMA); large messages from it go through "

@@ -84,7 +84,7 @@ static bool has_ended(uint32_t life)
 	return (life & (SC_ABI_LIFE_ENDED | SC_ABI_LIFE_TID)) == SC_ABI_LIFE_ENDED;
 }
 
-bool sc_reap_lives(const struct sc_abi_header *header, uint32_t life)
+bool sc_reap_lives(const struct sc_abi_owner *owner, uint32_t life)
 {
 	const struct sc_host *host;
 	uint64_t cookie;
@@ -93,21 +93,19 @@ bool sc_reap_lives(const struct sc_abi_header *header, uint32_t life)
 	if (sc_host_get(&host))
 		return true;
 	/* The pid of another namespace names nobody here, or the wrong one: the lock decides alone. */
-	if (memcmp(header->boot_id, host->boot_id, sizeof(host->boot_id)) ||
-	    header->pid_ns != host->pid_ns)
+	if (memcmp(owner->boot_id, host->boot_id, sizeof(host->boot_id)) || owner->pid_ns != host->pid_ns)
 		return false;
-	err = read_cookie(header->cma_tid, header->cookie_addr, &cookie);
+	err = read_cookie(owner->cma_tid, owner->cookie_addr, &cookie);
 	if (err == -ESRCH)
-		err = read_cookie_slow(header->pid, header->cookie_addr, &cookie);
+		err = read_cookie_slow(owner->pid, owner->cookie_addr, &cookie);
 	switch (err) {
 	case 0:
-		return cookie == header->cookie;
+		return cookie == owner->cookie;
 	case -EFAULT: /* exec, or another process with that pid */
 	case -ESRCH:
 		return false;
 	default:
-		return !has_ended(life) &&
-		       sc_host_runs(header->pid, header->start_time, header->pidfs_ino);
+		return !has_ended(life) && sc_host_runs(owner->pid, owner->start_time, owner->pidfs_ino);
 	}
 }
 
@@ -116,15 +114,15 @@ static bool shows_cookie(const struct sc_seg *seg)
 {
 	uint64_t cookie;
 
-	return seg->cma_pid && !read_cookie(seg->cma_pid, seg->header.cookie_addr, &cookie) &&
-	       cookie == seg->header.cookie;
+	return seg->cma_pid && !read_cookie(seg->cma_pid, seg->header.owner.cookie_addr, &cookie) &&
+	       cookie == seg->header.owner.cookie;
 }
 
 bool sc_reap_owner_is_dead(const struct sc_seg *seg)
 {
 	/* relaxed: it is of interest when the lock is free, and the mark comes first */
 	return sc_seg_check_owner(seg) == 0 && !shows_cookie(seg) &&
-	       !sc_reap_lives(&seg->header, sc_load_relaxed_32(&sc_seg_presence(seg)->life));
+	       !sc_reap_lives(&seg->header.owner, sc_load_relaxed_32(&sc_seg_presence(seg)->life));
 }
 
 /* All zero: it cannot be read. */
@@ -155,7 +153,7 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 		return false;
 	presence = read_presence(fd);
 	/* closed by its owner, who may live on, and left for others to read (sc_seg.keep_name) */
-	return presence.state != SC_ABI_CLOSED && sc_reap_lives(&header, presence.life);
+	return presence.state != SC_ABI_CLOSED && sc_reap_lives(&header.owner, presence.life);
 }
 
 /*
@@ -174,7 +172,7 @@ static bool owner_holds(int fd)
 	return sc_host_get(&host) ||
 	       SC_TRY("reap.holder", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
 	       header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
-	       header.pid_ns != host->pid_ns || header.pid == holder;
+	       header.owner.pid_ns != host->pid_ns || header.owner.pid == holder;
 }
 
 static bool read_service(int fd, struct sc_addr *parts)
@@ -210,13 +208,23 @@ static bool service_is_alive(int fd)
 	return read_service(fd, &parts) && endpoint_is_alive(&parts);
 }
 
+/* A directory has no endpoint: its writer may never open one. */
+static bool directory_is_alive(int fd)
+{
+	struct sc_abi_directory directory;
+
+	return SC_TRY("reap.directory", pread(fd, &directory, sizeof(directory), 0)) ==
+		       (ssize_t)sizeof(directory) &&
+	       directory.magic == SC_ABI_DIRECTORY_MAGIC && sc_reap_lives(&directory.owner, 0);
+}
+
 static bool second_opinion(const char *name, int fd)
 {
 	const struct sc_host *host;
 	struct sc_addr parts;
 
 	if (sc_addr_parse_file(name, &parts))
-		return service_is_alive(fd);
+		return service_is_alive(fd) || directory_is_alive(fd);
 	if (sc_host_get(&host))
 		return true;
 	parts.host = host->id;

@@ -13,11 +13,11 @@
 int sc_reap_name(const char *name);
 
 /*
- * The second opinion, once a life lock was found free: does the process that wrote this header live, and
+ * The second opinion, once a life lock was found free: does the process that made the file live, and
  * still have its cookie in its memory? It may have lost the lock by mistake. `life`: its word of life, 0: has
  * none. True when it cannot be told; of a process of another pid namespace the lock decides alone.
  */
-bool sc_reap_lives(const struct sc_abi_header *header, uint32_t life);
+bool sc_reap_lives(const struct sc_abi_owner *owner, uint32_t life);
 
 /*
  * Has the process of an attached segment died? Its life lock is free, and nothing else says that it lives:

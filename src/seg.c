@@ -137,24 +137,6 @@ static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geome
 	header->length = header->table_offset + SC_ABI_TABLE_SIZE(geometry->regs, geometry->ranges);
 }
 
-static int set_owner(struct sc_abi_header *header)
-{
-	const struct sc_host *host;
-	int err = sc_host_get(&host);
-
-	if (err)
-		return err;
-	memcpy(header->boot_id, host->boot_id, sizeof(header->boot_id));
-	header->start_time = host->start_time;
-	header->pid_ns = host->pid_ns;
-	header->pidfs_ino = host->pidfs_ino;
-	header->pid = host->pid;
-	header->cma_tid = host->pid;
-	header->cookie_addr = (uintptr_t)&host->cookie;
-	header->cookie = host->cookie;
-	return 0;
-}
-
 int sc_ep_name_init(struct sc_ep_name *name)
 {
 	return sc_host_random(name->nonce, sizeof(name->nonce));
@@ -164,7 +146,7 @@ static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as
 		       char name[SC_ADDR_NAME_MAX])
 {
 	const struct sc_host *host;
-	struct sc_addr addr = { .pid = (uint32_t)header->pid, .ep = index };
+	struct sc_addr addr = { .pid = (uint32_t)header->owner.pid, .ep = index };
 	int err = sc_host_get(&host);
 
 	if (err)
@@ -318,7 +300,7 @@ static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *ge
 	seg->header.layout = SC_ABI_LAYOUT;
 	seg->header.capabilities = geometry->capabilities;
 	seg->header.window = geometry->window;
-	err = set_owner(&seg->header);
+	err = sc_own_describe(&seg->header.owner);
 	if (err)
 		return err;
 	err = allocate(seg, geometry);
@@ -600,7 +582,7 @@ static int check_holder(const char *addr, bool left, struct sc_seg *seg)
 
 	if (err)
 		return err;
-	if (seg->header.pid_ns != host->pid_ns || seg->header.pid == seg->cma_pid)
+	if (seg->header.owner.pid_ns != host->pid_ns || seg->header.owner.pid == seg->cma_pid)
 		return 0;
 	seg->cma_pid = 0;
 	return left ? 0 : refuse_dead(addr);
@@ -1106,7 +1088,7 @@ static bool is_held(const struct sc_seg *seg)
  */
 static int check_process_slow(const struct sc_seg *seg)
 {
-	if (seg->cma_pid && sc_host_has_ended(seg->cma_pid, seg->header.pidfs_ino))
+	if (seg->cma_pid && sc_host_has_ended(seg->cma_pid, seg->header.owner.pidfs_ino))
 		return 0;
 	return -ENOENT;
 }

@@ -67,6 +67,18 @@
 #define SC_ABI_CAP_EVENTS (1u << 4) /* it counts what is done to its memory: each wants an SC_ABI_NOTE */
 #define SC_ABI_CAP_BARRIER (1u << 5) /* its stores take part in membarrier(2) of others, see wake.c */
 
+/* The process that has made a file, so that others can ask whether it lives: see reap.c. */
+struct sc_abi_owner {
+	uint64_t boot_id[2];
+	uint64_t start_time;  /* field 22 of /proc/self/stat, clock ticks since boot */
+	uint64_t pid_ns;      /* inode of /proc/self/ns/pid */
+	uint64_t pidfs_ino;   /* inode of a pidfd of it, 0: kernel without pidfs */
+	int32_t pid;	      /* in its own namespace */
+	int32_t cma_tid;      /* thread to name in process_vm_readv(2) */
+	uint64_t cookie_addr; /* in its address space */
+	uint64_t cookie;
+};
+
 struct sc_abi_header {
 	uint64_t magic;
 	uint16_t major, minor;
@@ -80,16 +92,8 @@ struct sc_abi_header {
 	uint64_t slots_offset;
 	uint32_t slot_size, ring_lines;
 
-	/* the owner */
 	uint64_t nonce[2];
-	uint64_t boot_id[2];
-	uint64_t start_time;  /* field 22 of /proc/self/stat, clock ticks since boot */
-	uint64_t pid_ns;      /* inode of /proc/self/ns/pid */
-	uint64_t pidfs_ino;   /* inode of a pidfd of the owner, 0: kernel without pidfs */
-	int32_t pid;	      /* in the owner's own namespace */
-	int32_t cma_tid;      /* thread to name in process_vm_readv(2) */
-	uint64_t cookie_addr; /* in the owner's address space */
-	uint64_t cookie;
+	struct sc_abi_owner owner;
 	uint32_t capabilities, pad;
 	uint64_t window; /* SC units a peer may have unmatched here, see sc_abi_consumer.window */
 
@@ -607,17 +611,19 @@ struct sc_abi_service {
  * as a service's is:
  *
  *   0     this header
- *   64    numbers[capacity]    a number's own value once it has its address, UINT64_MAX while it has none
+ *   128   numbers[capacity]    a number's own value once it has its address, UINT64_MAX while it has none
  *   ...   addresses[capacity]  SC_ABI_ADDR_SIZE each
  *
  * An address is written before its number (release), once: no number is given to another later. What is taken
- * out loses its number. Only the first `count` numbers can have an address.
+ * out loses its number. Only the first `count` numbers can have an address. The magic is another one with each
+ * change.
  */
-#define SC_ABI_DIRECTORY_MAGIC 0x52494443534853ULL
+#define SC_ABI_DIRECTORY_MAGIC 0x3152494443534853ULL
 #define SC_ABI_DIRECTORY_MAX 65536
 struct sc_abi_directory {
 	uint64_t magic;
 	uint32_t capacity, count;
+	struct sc_abi_owner owner; /* the writer */
 	uint64_t pad[6];
 };
 #define SC_ABI_DIRECTORY_SIZE(capacity)                                                                   \
@@ -646,6 +652,14 @@ struct sc_abi_calibration {
 	_Static_assert(__builtin_offsetof(struct type, field) == (offset), #type "." #field)
 #define SC_ABI_SIZE(type, size) _Static_assert(sizeof(struct type) == (size), #type)
 
+SC_ABI_AT(sc_abi_owner, start_time, 16);
+SC_ABI_AT(sc_abi_owner, pid_ns, 24);
+SC_ABI_AT(sc_abi_owner, pidfs_ino, 32);
+SC_ABI_AT(sc_abi_owner, pid, 40);
+SC_ABI_AT(sc_abi_owner, cma_tid, 44);
+SC_ABI_AT(sc_abi_owner, cookie_addr, 48);
+SC_ABI_AT(sc_abi_owner, cookie, 56);
+SC_ABI_SIZE(sc_abi_owner, 64);
 SC_ABI_AT(sc_abi_header, magic, 0);
 SC_ABI_AT(sc_abi_header, major, 8);
 SC_ABI_AT(sc_abi_header, layout, 12);
@@ -659,14 +673,7 @@ SC_ABI_AT(sc_abi_header, slots_offset, 48);
 SC_ABI_AT(sc_abi_header, slot_size, 56);
 SC_ABI_AT(sc_abi_header, ring_lines, 60);
 SC_ABI_AT(sc_abi_header, nonce, 64);
-SC_ABI_AT(sc_abi_header, boot_id, 80);
-SC_ABI_AT(sc_abi_header, start_time, 96);
-SC_ABI_AT(sc_abi_header, pid_ns, 104);
-SC_ABI_AT(sc_abi_header, pidfs_ino, 112);
-SC_ABI_AT(sc_abi_header, pid, 120);
-SC_ABI_AT(sc_abi_header, cma_tid, 124);
-SC_ABI_AT(sc_abi_header, cookie_addr, 128);
-SC_ABI_AT(sc_abi_header, cookie, 136);
+SC_ABI_AT(sc_abi_header, owner, 80);
 SC_ABI_AT(sc_abi_header, capabilities, 144);
 SC_ABI_AT(sc_abi_header, window, 152);
 SC_ABI_AT(sc_abi_header, table_offset, 160);
@@ -779,7 +786,8 @@ SC_ABI_AT(sc_abi_calibration, checksum, 56);
 SC_ABI_SIZE(sc_abi_calibration, 64);
 SC_ABI_AT(sc_abi_directory, capacity, 8);
 SC_ABI_AT(sc_abi_directory, count, 12);
-SC_ABI_SIZE(sc_abi_directory, 64);
+SC_ABI_AT(sc_abi_directory, owner, 16);
+SC_ABI_SIZE(sc_abi_directory, 128);
 
 /*
  * Changes with every incompatible change of the structures above: sizes folded together. Both sides

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fuzz_files: what lies in /dev/shm under a name that this library gives, and is not what it would have written:
- * read by who looks for a service, by who attaches, and by the reaper.
+ * read by who looks for a service, by who attaches, by who opens a directory, and by the reaper.
  *
  * Input: a byte of whether the owner lives, then the content of the file. What a child holds the life lock of
  * is never removed, and what it says is believed only if it is an address; what nobody holds is removed, or
- * left alone with a reason. A segment whose first 8 bytes are 0 gets what tells this build's.
+ * left alone with a reason. A segment, or a directory, whose first 8 bytes are 0 gets what tells this build's.
  */
 #define _GNU_SOURCE 1
 #include <errno.h>
@@ -16,6 +16,7 @@
 
 #include "../unit/child.h"
 #include "addr.h"
+#include "directory.h"
 #include "fuzz_child.h"
 #include "host.h"
 #include "live.h"
@@ -27,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern const unsigned long fuzz_rounds; /* see replay.c */
 const unsigned long fuzz_rounds = 100;
 
-enum { SEGMENT, SERVICE, FILES };
+enum { SEGMENT, SERVICE, DIRECTORY, FILES };
 #define LENGTH_MAX 8192
 
 /* The files of somebody: of a child that holds their life locks, or of nobody. */
@@ -73,6 +74,7 @@ static void name_files(struct owner *owner, pid_t pid)
 	snprintf(owner->service, sizeof(owner->service), "fuzz-files.%d.%d", (int)parent, owner->ep);
 	CHECK(!sc_addr_service(owner->service, owner->addrs[SERVICE]));
 	sc_addr_service_file(owner->service, owner->names[SERVICE]);
+	CHECK(!sc_addr_directory_file(owner->service, owner->names[DIRECTORY]));
 	for (int i = 0; i < FILES; i++)
 		snprintf(owner->paths[i], sizeof(owner->paths[i]), "%s/%s", SC_HOST_DIR, owner->names[i]);
 }
@@ -149,7 +151,7 @@ static void fill_segment(const struct owner *owner, const uint8_t *data, size_t 
 		header->magic = SC_ABI_MAGIC;
 		header->major = SC_ABI_MAJOR;
 		header->layout = SC_ABI_LAYOUT;
-		header->pid = (int32_t)parts.pid;
+		header->owner.pid = (int32_t)parts.pid;
 		memcpy(header->nonce, parts.nonce, sizeof(parts.nonce));
 		memcpy(header->address, owner->addrs[SEGMENT], SC_ADDR_SIZE);
 	}
@@ -158,8 +160,23 @@ static void fill_segment(const struct owner *owner, const uint8_t *data, size_t 
 		CHECK(!ftruncate(owner->fds[SEGMENT], (off_t)header->length));
 }
 
+static void fill_directory(const struct owner *owner, const uint8_t *data, size_t size)
+{
+	_Alignas(struct sc_abi_directory) uint8_t bytes[LENGTH_MAX];
+	struct sc_abi_directory *directory = (struct sc_abi_directory *)bytes;
+
+	memcpy(bytes, data, size);
+	if (size >= sizeof(*directory) && !directory->magic) {
+		directory->magic = SC_ABI_DIRECTORY_MAGIC;
+		CHECK(!sc_own_describe(&directory->owner));
+		directory->owner.cookie = 0; /* nobody's */
+	}
+	fill(owner->fds[DIRECTORY], bytes, size);
+}
+
 static void look(const struct owner *owner)
 {
+	struct sc_directory *directory;
 	char out[SC_ADDR_SIZE];
 	struct sc_seg *seg;
 
@@ -167,6 +184,13 @@ static void look(const struct owner *owner)
 		CHECK(owner == &living && sc_addr_kind(out) == SC_ADDR_ENDPOINT);
 	if (!sc_addr_resolve(owner->addrs[SERVICE], out))
 		CHECK(owner == &living && sc_addr_kind(out) == SC_ADDR_ENDPOINT);
+	if (!sc_directory_open(owner->service, &directory)) {
+		CHECK(owner == &living);
+		for (uint32_t i = 0; i <= sc_directory_count(directory); i++)
+			if (sc_directory_get(directory, i, out))
+				CHECK(sc_addr_kind(out) == SC_ADDR_ENDPOINT);
+		sc_directory_close(directory);
+	}
 	if (!sc_seg_attach(owner->addrs[SEGMENT], &seg)) {
 		CHECK(owner == &living && !strcmp(seg->header.address, owner->addrs[SEGMENT]));
 		sc_seg_detach(seg);
@@ -204,6 +228,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		make_files(owner);
 	fill_segment(owner, data, size);
 	fill(owner->fds[SERVICE], data, size);
+	fill_directory(owner, data, size);
 	look(owner);
 	reap(owner);
 	if (owner == &dead)

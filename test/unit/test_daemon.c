@@ -1678,7 +1678,7 @@ static void test_many_watches(void **state)
 		sc_watch_add(&watches[i], peer->seg, &end.ep->bell);
 	pidfds_await(0, 1);
 	another = *peer->seg;
-	another.header.cookie++;
+	another.header.owner.cookie++;
 	sc_watch_add(&of_another, &another, &end.ep->bell);
 	assert_ptr_not_equal(of_another.process, peer->watch.process);
 	assert_int_equal(pidfds_count(0, 0), 1); /* of the pid, whoever has it */
@@ -1690,7 +1690,7 @@ static void test_many_watches(void **state)
 			nap();
 	while (!sc_watch_has_ended(&of_another) || !sc_watch_has_ended(&of_unnamed))
 		nap();
-	another.header.cookie++;
+	another.header.owner.cookie++;
 	/* no pidfd is kept of who was dead when it was opened */
 	sc_watch_add(&late, &another, &end.ep->bell);
 	assert_int_equal(pidfds_count(0, 0), 0);

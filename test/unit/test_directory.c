@@ -26,6 +26,7 @@
 #include "directory.h"
 #include "host.h"
 #include "own.h"
+#include "reap.h"
 
 #define NAME "test_directory"
 #define CAPACITY 10
@@ -209,6 +210,12 @@ static void bad_size(struct sc_abi_directory *base, int fd)
 	assert_return_code(ftruncate(fd, (off_t)SC_ABI_DIRECTORY_SIZE(CAPACITY) + 1), errno);
 }
 
+static void short_size(struct sc_abi_directory *base, int fd)
+{
+	(void)base;
+	assert_return_code(ftruncate(fd, (off_t)sizeof(*base) - 1), errno);
+}
+
 static void no_size(struct sc_abi_directory *base, int fd)
 {
 	(void)base;
@@ -238,6 +245,8 @@ static void test_scribbled(void **state)
 	scribble(bad_size);
 	assert_int_equal(others_open(), -EPROTO);
 	scribble(no_size);
+	assert_int_equal(others_open(), -EPROTO);
+	scribble(short_size);
 	assert_int_equal(others_open(), -EPROTO);
 	sc_directory_close(reader);
 	sc_directory_close(writer);
@@ -292,6 +301,51 @@ static void test_deads(void **state)
 	assert_int_equal(others_open(), -ENOENT);
 	directory = create();
 	assert_int_equal(sc_directory_count(directory), 0);
+	sc_directory_close(directory);
+}
+
+/* Its writer closes what it did not open, and lives on. */
+static void write_and_lose(struct child *self, void *arg)
+{
+	struct sc_directory *directory;
+	char addr[SC_ADDR_SIZE], file[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+
+	(void)arg;
+	CHILD_CHECK(!sc_directory_create(NAME, CAPACITY, &directory));
+	address(6, addr);
+	sc_directory_put(directory, 6, addr);
+	CHILD_CHECK(!sc_addr_directory_file(NAME, file));
+	sc_own_path(file, path);
+	close(open(path, O_RDONLY | O_CLOEXEC));
+	child_tell(self, addr);
+	child_wait(self);
+}
+
+static void test_lost_lock(void **state)
+{
+	struct sc_directory *reader, *directory;
+	char file[SC_ADDR_NAME_MAX], got[SC_ADDR_SIZE];
+	struct child writer;
+
+	(void)state;
+	assert_int_equal(sc_addr_directory_file(NAME, file), 0);
+	assert_true(child_start(&writer, write_and_lose, NULL));
+	assert_int_equal(sc_reap_name(file), -EBUSY);
+	assert_int_equal(sc_directory_create(NAME, CAPACITY, &directory), -EADDRINUSE);
+	assert_int_equal(sc_directory_open(NAME, &reader), 0);
+	assert_true(sc_directory_get(reader, 6, got));
+	assert_string_equal(got, writer.line);
+	sc_directory_close(reader);
+	/* what does not say whose it is has the lock alone to speak for it */
+	scribble(bad_magic);
+	assert_int_equal(sc_directory_open(NAME, &reader), -ENOENT);
+	assert_int_equal(sc_reap_name(file), 1);
+	assert_int_equal(child_end(&writer), 0);
+
+	assert_true(child_start(&writer, write_and_lose, NULL));
+	child_kill(&writer);
+	assert_int_equal(sc_directory_open(NAME, &reader), -ENOENT);
+	directory = create();
 	sc_directory_close(directory);
 }
 
@@ -400,6 +454,7 @@ int main(void)
 		cmocka_unit_test(test_names),	       cmocka_unit_test(test_numbers),
 		cmocka_unit_test(test_full),	       cmocka_unit_test(test_scribbled),
 		cmocka_unit_test(test_anothers),       cmocka_unit_test(test_deads),
+		cmocka_unit_test(test_lost_lock),
 		cmocka_unit_test(test_fork),	       cmocka_unit_test(test_own_by_other_name),
 		cmocka_unit_test(test_creation_fails), cmocka_unit_test(test_opening_fails),
 	};

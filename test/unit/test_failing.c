@@ -121,8 +121,8 @@ static void use_others(void)
 	if (!ret) {
 		CHILD_CHECK(is_result(sc_seg_check_owner(seg)));
 		CHILD_CHECK(is_error(sc_seg_slot_alloc(seg, 0)));
-		CHILD_CHECK(sc_reap_lives(&seg->header, 0) || !knows_namespace());
-		CHILD_CHECK(sc_host_runs(seg->header.pid, seg->header.start_time, 0));
+		CHILD_CHECK(sc_reap_lives(&seg->header.owner, 0) || !knows_namespace());
+		CHILD_CHECK(sc_host_runs(seg->header.owner.pid, seg->header.owner.start_time, 0));
 		sc_seg_detach(seg);
 	}
 	CHILD_CHECK(is_error(sc_seg_find(owner.line)));

@@ -313,29 +313,30 @@ static void test_lost_lock(void **state)
 	assert_false(sc_reap_is_orphan(owner.line));
 	assert_int_equal(sc_reap_name(name), -EBUSY);
 
-	assert_true(sc_reap_lives(&seg->header, 0));
-	assert_true(sc_reap_lives(&seg->header, SC_ABI_LIFE_ENDED)); /* anybody may have written that */
+	assert_true(sc_reap_lives(&seg->header.owner, 0));
+	assert_true(
+		sc_reap_lives(&seg->header.owner, SC_ABI_LIFE_ENDED)); /* anybody may have written that */
 	if (core_failing("reap.cookie", EPERM)) {
-		assert_true(sc_reap_lives(&seg->header, 0));
-		assert_true(sc_reap_lives(&seg->header, SC_ABI_LIFE_ENDED | 1));
-		assert_false(sc_reap_lives(&seg->header, SC_ABI_LIFE_ENDED));
+		assert_true(sc_reap_lives(&seg->header.owner, 0));
+		assert_true(sc_reap_lives(&seg->header.owner, SC_ABI_LIFE_ENDED | 1));
+		assert_false(sc_reap_lives(&seg->header.owner, SC_ABI_LIFE_ENDED));
 		core_failing(NULL, 0);
 	}
 	forged = seg->header;
-	forged.boot_id[0]++;
-	assert_false(sc_reap_lives(&forged, 0));
+	forged.owner.boot_id[0]++;
+	assert_false(sc_reap_lives(&forged.owner, 0));
 	forged = seg->header;
-	forged.pid_ns++;
-	assert_false(sc_reap_lives(&forged, 0));
+	forged.owner.pid_ns++;
+	assert_false(sc_reap_lives(&forged.owner, 0));
 	forged = seg->header;
-	forged.cookie++;
-	assert_false(sc_reap_lives(&forged, 0));
+	forged.owner.cookie++;
+	assert_false(sc_reap_lives(&forged.owner, 0));
 	forged = seg->header;
-	forged.cookie_addr = 8;
-	assert_false(sc_reap_lives(&forged, 0));
+	forged.owner.cookie_addr = 8;
+	assert_false(sc_reap_lives(&forged.owner, 0));
 	/* what has its pid by now has something else at the address of its cookie */
 	seg->cma_pid = getpid();
-	seg->header.cookie_addr = (uintptr_t)&other_cookie;
+	seg->header.owner.cookie_addr = (uintptr_t)&other_cookie;
 	assert_true(sc_reap_owner_is_dead(seg));
 	sc_seg_detach(seg);
 	assert_int_equal(child_end(&owner), 0);
@@ -353,18 +354,18 @@ static void test_half_a_cookie(void **state)
 	assert_ptr_not_equal(memory, MAP_FAILED);
 	assert_int_equal(munmap(memory + page, page), 0);
 	assert_int_equal(sc_host_get(&host), 0);
-	memcpy(forged.boot_id, host->boot_id, sizeof(forged.boot_id));
-	forged.pid_ns = host->pid_ns;
-	forged.pid = forged.cma_tid = getpid();
-	forged.cookie_addr = (uintptr_t)memory + page - 4;
-	assert_false(sc_reap_lives(&forged, 0));
+	memcpy(forged.owner.boot_id, host->boot_id, sizeof(forged.owner.boot_id));
+	forged.owner.pid_ns = host->pid_ns;
+	forged.owner.pid = forged.owner.cma_tid = getpid();
+	forged.owner.cookie_addr = (uintptr_t)memory + page - 4;
+	assert_false(sc_reap_lives(&forged.owner, 0));
 	munmap(memory, page);
 }
 
 /* Who does not know yet who it is, and cannot get to know it, takes everybody for alive. */
 static void judge_as_nobody(struct child *self, void *arg)
 {
-	const struct sc_abi_header nobody = { 0 };
+	const struct sc_abi_owner nobody = { 0 };
 	char name[SC_ADDR_NAME_MAX];
 
 	(void)self;
@@ -411,13 +412,13 @@ static void test_no_thread_answers(void **state)
 	if (!core_failing("reap.cookie", ESRCH))
 		skip();
 	assert_int_equal(sc_host_get(&host), 0);
-	memcpy(header.boot_id, host->boot_id, sizeof(header.boot_id));
-	header.pid_ns = host->pid_ns;
-	header.pid = header.cma_tid = getpid();
-	assert_false(sc_reap_lives(&header, 0));
+	memcpy(header.owner.boot_id, host->boot_id, sizeof(header.owner.boot_id));
+	header.owner.pid_ns = host->pid_ns;
+	header.owner.pid = header.owner.cma_tid = getpid();
+	assert_false(sc_reap_lives(&header.owner, 0));
 	core_failing("reap.thread", EBADF); /* nor are they to be read */
-	header.cma_tid = INT32_MAX;
-	assert_false(sc_reap_lives(&header, 0));
+	header.owner.cma_tid = INT32_MAX;
+	assert_false(sc_reap_lives(&header.owner, 0));
 	core_failing(NULL, 0);
 }
 
@@ -695,8 +696,8 @@ static void test_services_of_fakes(void **state)
 		const struct sc_addr parts = { .host = host->id, .pid = 1, .ep = (uint16_t)i };
 		struct fake fake = { .header = { .magic = SC_ABI_MAGIC + (i == 0),
 						 .layout = SC_ABI_LAYOUT + (i == 1),
-						 .pid_ns = host->pid_ns + (i == 2),
-						 .pid = 1 } };
+						 .owner.pid_ns = host->pid_ns + (i == 2),
+						 .owner.pid = 1 } };
 		struct child holder;
 
 		sc_addr_format(&parts, fake.address);
@@ -766,8 +767,8 @@ static void test_stopped(void **state)
 	for (int i = 0; i < CHECKS; i++) {
 		dead += sc_reap_owner_is_dead(seg);
 		if (i % 100 == 0)
-			dead += !sc_reap_lives(&seg->header, 0) + (sc_reap_name(name) != -EBUSY) +
-				sc_host_has_ended(owner.pid, seg->header.pidfs_ino);
+			dead += !sc_reap_lives(&seg->header.owner, 0) + (sc_reap_name(name) != -EBUSY) +
+				sc_host_has_ended(owner.pid, seg->header.owner.pidfs_ino);
 	}
 	assert_int_equal(dead, 0);
 	print_message("%d checks of a stopped process, 0 took it for dead\n", CHECKS);

@@ -1873,7 +1873,7 @@ static void test_unknown_namespace(void **state)
 	(void)state;
 	end_open(&ends[0], NULL);
 	end_open(&ends[1], NULL);
-	ends[0].ep->seg->header.pid_ns = 0;
+	ends[0].ep->seg->header.owner.pid_ns = 0;
 	ends[0].peer = end_find(&ends[0], &ends[1]);
 	assert_int_equal(sc_peer_connect(ends[0].peer), 0);
 	claim = sc_load_acquire_64(&sc_seg_claims(ends[1].ep->seg)[ends[0].peer->out_slot]);

@@ -173,11 +173,12 @@ static void test_create(void **state)
 	assert_int_equal(header->buf_count, geometry.buf_count);
 	assert_int_equal(header->window, geometry.window);
 	assert_int_equal(header->capabilities, geometry.capabilities);
-	assert_int_equal(header->pid, getpid());
-	assert_int_equal(header->cma_tid, getpid());
-	assert_true(header->start_time == host->start_time && host->start_time);
-	assert_true(header->pid_ns == host->pid_ns && host->pid_ns);
-	assert_true(header->cookie == *(uint64_t *)(uintptr_t)header->cookie_addr && header->cookie);
+	assert_int_equal(header->owner.pid, getpid());
+	assert_int_equal(header->owner.cma_tid, getpid());
+	assert_true(header->owner.start_time == host->start_time && host->start_time);
+	assert_true(header->owner.pid_ns == host->pid_ns && host->pid_ns);
+	assert_true(header->owner.cookie == *(uint64_t *)(uintptr_t)header->owner.cookie_addr &&
+		    header->owner.cookie);
 	assert_true(seg->own && seg->local);
 
 	assert_int_equal(stat(path_of(header->address), &st), 0);
@@ -562,7 +563,7 @@ static void pretend_other_owner(struct sc_seg *seg)
 	strcpy(path, path_of(old));
 	CHILD_CHECK(!sc_addr_parse(old, &parts));
 	parts.pid++;
-	header->pid++;
+	header->owner.pid++;
 	sc_addr_format(&parts, header->address);
 	CHILD_CHECK(!rename(path, path_of(header->address)));
 	memcpy(seg->header.address, header->address, sizeof(header->address));
@@ -807,8 +808,8 @@ static void use_as_child(struct child *self, void *arg)
 	sc_seg_detach(parents);
 	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
 	CHILD_CHECK(strcmp(mine->header.address, addr));
-	CHILD_CHECK(mine->header.pid == getpid());
-	CHILD_CHECK(mine->header.cookie != had->own->header.cookie);
+	CHILD_CHECK(mine->header.owner.pid == getpid());
+	CHILD_CHECK(mine->header.owner.cookie != had->own->header.owner.cookie);
 	sc_process_fini();
 	CHILD_CHECK(!core_has_file(mine->header.address) && core_has_file(addr));
 	sc_seg_destroy(mine);
@@ -850,12 +851,13 @@ static void read_parents_cookie(struct child *self, void *arg)
 	uint64_t cookie = 0;
 
 	(void)self;
-	CHILD_CHECK(!*(uint64_t *)(uintptr_t)header->cookie_addr); /* a child does not answer to it */
+	CHILD_CHECK(
+		!*(uint64_t *)(uintptr_t)header->owner.cookie_addr); /* a child does not answer to it */
 	local = (struct iovec){ &cookie, sizeof(cookie) };
-	remote = (struct iovec){ (void *)(uintptr_t)header->cookie_addr, sizeof(cookie) };
-	if (process_vm_readv(header->cma_tid, &local, 1, &remote, 1, 0) < 0)
+	remote = (struct iovec){ (void *)(uintptr_t)header->owner.cookie_addr, sizeof(cookie) };
+	if (process_vm_readv(header->owner.cma_tid, &local, 1, &remote, 1, 0) < 0)
 		_exit(errno == EPERM || errno == ENOSYS ? 77 : 1);
-	CHILD_CHECK(cookie == header->cookie);
+	CHILD_CHECK(cookie == header->owner.cookie);
 }
 
 static void test_cookie(void **state)
@@ -1629,15 +1631,15 @@ static void test_check_header(void **state)
 	REJECTED(h.window = (1ULL << 32) + 1);
 	REJECTED(h.slot_size *= 2);
 	REJECTED(h.ring_lines--);
-	REJECTED(h.pid = 0);
-	REJECTED(h.pid = -h.pid);
-	REJECTED(h.pid++);
-	REJECTED(h.cma_tid = 0);
-	REJECTED(h.cma_tid = -1);
+	REJECTED(h.owner.pid = 0);
+	REJECTED(h.owner.pid = -h.owner.pid);
+	REJECTED(h.owner.pid++);
+	REJECTED(h.owner.cma_tid = 0);
+	REJECTED(h.owner.cma_tid = -1);
 	REJECTED(h.nonce[0]++);
-	REJECTED(h.cookie = 0);
-	REJECTED(h.cookie_addr = 0);
-	REJECTED(h.cookie_addr++);
+	REJECTED(h.owner.cookie = 0);
+	REJECTED(h.owner.cookie_addr = 0);
+	REJECTED(h.owner.cookie_addr++);
 	REJECTED(h.address[63] = 'x');
 	REJECTED(h.address[0] = '\0');
 	REJECTED(h.address[62] = '\0');
