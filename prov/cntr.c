@@ -52,6 +52,29 @@ static struct sc_cntr read_both(const struct shmcma_cntr *cntr)
 				 .errors = sc_cntr_read(&cntr->count.errors) };
 }
 
+bool shmcma_cntr_differs(const struct shmcma_cntr *cntr, const struct sc_cntr *known)
+{
+	struct sc_cntr now = read_both(cntr);
+
+	return now.value != known->value || now.errors != known->errors;
+}
+
+bool shmcma_cntr_has(const struct shmcma_cntr *cntr)
+{
+	return shmcma_cntr_differs(cntr, &cntr->told);
+}
+
+/* One thread is told. What others sleep until may be this. */
+bool shmcma_cntr_found(struct shmcma_cntr *cntr)
+{
+	bool has = shmcma_cntr_has(cntr);
+
+	if (__builtin_expect(has && cntr->wait.armed, 0))
+		shmcma_wait_told_locked(&cntr->wait);
+	cntr->told = read_both(cntr);
+	return has;
+}
+
 static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 {
 	bool all = shmcma_cntr_enter(cntr);
@@ -59,24 +82,10 @@ static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 
 	shmcma_wait_rise_locked(&cntr->wait);
 	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
-	got = cntr->told = read_both(cntr);
+	(void)shmcma_cntr_found(cntr);
+	got = cntr->told;
 	shmcma_cntr_leave(cntr, all);
 	return got;
-}
-
-bool shmcma_cntr_has(const struct shmcma_cntr *cntr)
-{
-	struct sc_cntr now = read_both(cntr);
-
-	return now.value != cntr->told.value || now.errors != cntr->told.errors;
-}
-
-bool shmcma_cntr_found(struct shmcma_cntr *cntr)
-{
-	bool has = shmcma_cntr_has(cntr);
-
-	cntr->told = read_both(cntr);
-	return has;
 }
 
 /* From now on others end a wait: relaxed, as nothing comes with it. */
@@ -152,12 +161,12 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 #define SPINS 30
 
 /* Not there yet: wait in the way that the counter was opened for. */
-static int rest(struct shmcma_cntr *cntr, int round, int64_t end)
+static int rest(struct shmcma_cntr *cntr, const struct sc_cntr *found, int round, int64_t end)
 {
 	if (round < SPINS)
 		return 0;
 	if (cntr->wait.obj != FI_WAIT_NONE && cntr->wait.obj != FI_WAIT_YIELD)
-		return shmcma_wait_sleep(&cntr->wait, end);
+		return shmcma_wait_sleep(&cntr->wait, found, end);
 	sched_yield();
 	return 0;
 }
@@ -186,7 +195,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 		}
 		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_ETIMEDOUT;
-		(void)rest(cntr, round, end);
+		(void)rest(cntr, &now, round, end);
 	}
 }
 

@@ -260,7 +260,7 @@ static int rest(struct shmcma_cq *cq, int round, int64_t end)
 	if (round < SPINS)
 		return 0;
 	if (cq->wait.obj != FI_WAIT_YIELD)
-		return shmcma_wait_sleep(&cq->wait, end);
+		return shmcma_wait_sleep(&cq->wait, NULL, end);
 	sched_yield();
 	return 0;
 }

@@ -271,6 +271,8 @@ const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
  */
 bool shmcma_cntr_enter(struct shmcma_cntr *cntr);
 void shmcma_cntr_leave(struct shmcma_cntr *cntr, bool all);
+/* Is it another than that by now? With its lock, as what follows. */
+bool shmcma_cntr_differs(const struct shmcma_cntr *cntr, const struct sc_cntr *known);
 /* Has it changed since the application last looked? `found`: it is told of now. */
 bool shmcma_cntr_has(const struct shmcma_cntr *cntr);
 bool shmcma_cntr_found(struct shmcma_cntr *cntr);

@@ -25,8 +25,10 @@
  * the object is to be told of is done under its lock: that of a counter which all endpoints of the domain are
  * polled for is the one lock of the domain, at the latest when it is slept on (enter()).
  *
- * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (shmcma_wait_has()),
- * and whoever adds something signals after it has. Peers: see src/wake.c.
+ * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (has_something()),
+ * and whoever adds something signals after it has. Peers: see src/wake.c. While threads sleep in calls the object
+ * stays armed, whoever reads it meanwhile. Who sleeps on an object of the system has fi_trywait()'s word until the
+ * object is read, whoever reads it.
  *
  * Locks: that of a wait set, the object's, a watcher's. The application's mutex of an object is taken with
  * none of them held: whoever holds it calls fi_trywait(), and waits for these. So who finds something under a lock
@@ -178,6 +180,7 @@ void shmcma_wait_join(struct shmcma_wait *wait)
 void shmcma_wait_forked(struct shmcma_wait *wait)
 {
 	wait->armed = false;
+	atomic_store(&wait->sleepers, 0);
 	atomic_store(&wait->owed, false);
 	atomic_store(&wait->giving, 0);
 	pthread_mutex_init(&wait->mutex, NULL);
@@ -516,13 +519,16 @@ void shmcma_watcher_end_locked(struct shmcma_watcher **ended)
 	free(watcher);
 }
 
+static void disarm_locked(struct shmcma_wait *wait);
+
 /* Nobody uses its object any more: it is not armed nor watched again. */
 static bool was_watched(struct shmcma_wait *wait)
 {
 	bool watched;
 
 	shmcma_lock_enter(wait->locked);
-	shmcma_wait_rise_locked(wait);
+	if (wait->armed)
+		disarm_locked(wait);
 	watched = wait->watched;
 	shmcma_lock_leave(wait->locked);
 	return watched;
@@ -584,7 +590,7 @@ static void unlink_locked(struct shmcma_wait *wait)
 }
 
 /* Peers are told that nobody sleeps when that is so for all under that lock; else one of them wakes in vain. */
-void shmcma_wait_rise_slow(struct shmcma_wait *wait)
+static void disarm_locked(struct shmcma_wait *wait)
 {
 	const struct shmcma_lock *lock = lock_of(wait->locked);
 	struct slept slept;
@@ -594,6 +600,32 @@ void shmcma_wait_rise_slow(struct shmcma_wait *wait)
 	for (size_t i = 0; !lock->armed && slept_on(wait, i, &slept); i++)
 		if (!slept.kept)
 			sc_ep_rise(slept.core);
+}
+
+/* Threads that sleep on the set have counted themselves before they have tried its members, under this lock. */
+static bool is_slept_on(const struct shmcma_wait *wait)
+{
+	return atomic_load_explicit(&wait->sleepers, memory_order_relaxed) ||
+	       (wait->set && atomic_load(&shmcma_wait_set_wait(wait->set)->sleepers));
+}
+
+void shmcma_wait_rise_slow(struct shmcma_wait *wait)
+{
+	if (!is_slept_on(wait))
+		disarm_locked(wait);
+}
+
+/* Those who sleep in calls alone: the condition of an object of the system is not for this lock. */
+void shmcma_wait_told_locked(struct shmcma_wait *wait)
+{
+	struct shmcma_wait *of_set = wait->set ? shmcma_wait_set_wait(wait->set) : NULL;
+
+	if (atomic_load_explicit(&wait->sleepers, memory_order_relaxed))
+		sc_sleep_bump(&wait->futex);
+	if (of_set && atomic_load(&of_set->sleepers)) {
+		atomic_fetch_add(&of_set->told, 1);
+		sc_sleep_bump(&of_set->futex);
+	}
 }
 
 /* Is the application's mutex taken for a signal? */
@@ -789,18 +821,28 @@ static bool was_refused_locked(const struct shmcma_wait *wait)
 	return refused;
 }
 
-int shmcma_wait_sleep(struct shmcma_wait *wait, int64_t end)
+/* Another thread may have been told what a counter is by now. */
+static bool has_changed(const struct shmcma_wait *wait, const struct sc_cntr *found)
+{
+	return found && shmcma_cntr_differs(container_of(wait->fid, struct shmcma_cntr, fid.fid), found);
+}
+
+int shmcma_wait_sleep(struct shmcma_wait *wait, const struct sc_cntr *found, int64_t end)
 {
 	struct sc_sleep own = { &wait->futex, __atomic_load_n(&wait->futex, __ATOMIC_ACQUIRE) };
 	bool refused;
 	int ret;
 
 	enter(wait);
+	atomic_fetch_add_explicit(&wait->sleepers, 1, memory_order_relaxed);
 	ret = rest_locked(wait, &end);
+	if (!ret && has_changed(wait, found))
+		ret = -FI_EAGAIN;
 	leave(wait);
 	if (!ret)
 		ret = sc_sleep(&own, 1, end);
 	enter(wait);
+	atomic_fetch_sub_explicit(&wait->sleepers, 1, memory_order_relaxed);
 	shmcma_wait_rise_locked(wait);
 	refused = was_refused_locked(wait);
 	leave(wait);

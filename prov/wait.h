@@ -49,6 +49,9 @@ struct shmcma_wait {
 	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
 	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: the application's to wait with */
 	pthread_cond_t cond;
+	/* threads that sleep in calls, or are about to; of a queue or counter under its lock */
+	atomic_int sleepers;
+	atomic_uint told;	     /* of a set: changes of counters that another thread was told of */
 	struct shmcma_wait_set *set; /* FI_WAIT_SET */
 	struct shmcma_wait *next;    /* in the set, under its lock */
 
@@ -97,15 +100,18 @@ void shmcma_wait_signal(struct shmcma_wait *wait);
 
 /*
  * A queue or a counter that was found to have nothing: sleep until it may have, or until `end` (ns of
- * CLOCK_MONOTONIC, INT64_MAX: none). 0: look, -FI_EINTR: a signal; -FI_EAGAIN: look, and tell the application: it
- * may be able to send now.
+ * CLOCK_MONOTONIC, INT64_MAX: none). `found`: what the counter was then; NULL: a queue. 0: look, -FI_EINTR: a signal;
+ * -FI_EAGAIN: look, and tell the application: it may be able to send now.
  */
-int shmcma_wait_sleep(struct shmcma_wait *wait, int64_t end);
+int shmcma_wait_sleep(struct shmcma_wait *wait, const struct sc_cntr *found, int64_t end);
+
+/* A counter has changed, and one thread is told of it, by which it is told: who sleeps for it is to look, too. */
+void shmcma_wait_told_locked(struct shmcma_wait *wait);
 
 /* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; others: it cannot be waited for just now. */
 int shmcma_wait_try(struct shmcma_wait *wait);
 
-/* The application has looked at it again. With its lock. */
+/* A thread has looked at it again: nobody is signalled any more, unless others sleep in calls. With its lock. */
 void shmcma_wait_rise_slow(struct shmcma_wait *wait);
 static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 {

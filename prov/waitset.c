@@ -7,6 +7,8 @@
  * (shmcma_wait_signal()), so who sleeps on the set sleeps on one futex, or with one object of the system. Before
  * that every member is looked at and armed, as fi_trywait() does.
  *
+ * What a set's waiters in fi_wait() have armed stays so while they sleep, also when other threads read the members.
+ *
  * Any thread. The list of members has a lock of its own, around those of the members; a signal takes none.
  */
 #define _GNU_SOURCE 1
@@ -87,15 +89,16 @@ static int rest(struct shmcma_wait_set *set, uint32_t seen, int64_t end)
 }
 
 /* Until a member has something: then 0, also when another thread takes that away. */
-static int set_wait(struct fid_wait *fid, int timeout)
+static int wait_counted(struct shmcma_wait_set *set, int64_t end)
 {
-	struct shmcma_wait_set *set = set_of(&fid->fid);
-	int64_t end = shmcma_wait_end(timeout);
+	unsigned int told = atomic_load(&set->wait.told);
 
 	for (;;) {
 		uint32_t seen = __atomic_load_n(&set->wait.futex, __ATOMIC_ACQUIRE);
 		int ret = try_all(set);
 
+		if (!ret && atomic_load(&set->wait.told) != told)
+			return 0;
 		if (ret)
 			return ret == -FI_EAGAIN ? 0 : ret;
 		if (end != INT64_MAX && sc_clock_ns() >= end)
@@ -103,6 +106,18 @@ static int set_wait(struct fid_wait *fid, int timeout)
 		if (rest(set, seen, end) == -EINTR)
 			return -FI_EINTR;
 	}
+}
+
+/* Counted among the sleepers before the members are tried, and armed. */
+static int set_wait(struct fid_wait *fid, int timeout)
+{
+	struct shmcma_wait_set *set = set_of(&fid->fid);
+	int ret;
+
+	atomic_fetch_add(&set->wait.sleepers, 1);
+	ret = wait_counted(set, shmcma_wait_end(timeout));
+	atomic_fetch_sub(&set->wait.sleepers, 1);
+	return ret;
 }
 
 static int set_control(struct fid *fid, int command, void *arg)
