@@ -187,13 +187,13 @@ void shmcma_wait_forked(struct shmcma_wait *wait)
 	pthread_cond_init(&wait->cond, NULL);
 }
 
-/* False: to be ended, and who holds the mutex may wait for that. */
-static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop)
+/* False: to be ended, or `closes`, and who holds the mutex may wait for that. */
+static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const atomic_bool *closes)
 {
 	if (!stop)
 		return !pthread_mutex_lock(mutex);
 	while (pthread_mutex_trylock(mutex)) {
-		if (atomic_load(stop))
+		if (atomic_load(stop) || atomic_load(closes))
 			return false;
 		nanosleep(&(struct timespec){ .tv_nsec = MUTEX_NAP }, NULL);
 	}
@@ -203,19 +203,25 @@ static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop)
 /*
  * The application's mutex is taken, so that a signal between its fi_trywait() and its pthread_cond_wait() is not
  * missed. Whoever holds it while calling into the provider would wait for itself: such signals are for the
- * watchers to give, which hold no lock meanwhile, and end if they are told to (`stop`).
+ * watchers to give, which hold no lock meanwhile, and end if they are told to (`stop`). The mutex of a set may also be
+ * held by who closes the member (`closes`).
  */
-static void signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
+static void signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
 {
 	sc_sleep_bump(&wait->futex);
 	if (shmcma_wait_has_pipe(wait))
 		shmcma_pipe_raise(&wait->pipe);
-	if (wait->obj == FI_WAIT_MUTEX_COND && lock_until(&wait->mutex, stop)) {
+	if (wait->obj == FI_WAIT_MUTEX_COND && lock_until(&wait->mutex, stop, closes)) {
 		pthread_cond_broadcast(&wait->cond);
 		pthread_mutex_unlock(&wait->mutex);
 	}
+}
+
+static void signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
+{
+	signal_one(wait, stop, &wait->closes);
 	if (wait->set)
-		signal_until(shmcma_wait_set_wait(wait->set), stop);
+		signal_one(shmcma_wait_set_wait(wait->set), stop, &wait->closes);
 }
 
 void shmcma_wait_signal(struct shmcma_wait *wait)
@@ -476,7 +482,7 @@ static void watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait
 	for (size_t i = 0; i < watcher->count; i++)
 		if (watcher->waits[i].wait == wait)
 			watcher->waits[i--] = watcher->waits[--watcher->count];
-	while (watcher->signals == wait) { /* it is closed, so nobody holds its mutex */
+	while (watcher->signals == wait) { /* it gives up, see lock_until() */
 		pthread_mutex_unlock(&watcher->lock);
 		sched_yield();
 		pthread_mutex_lock(&watcher->lock);
@@ -539,6 +545,7 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 {
 	struct shmcma_domain *domain = wait->domain;
 
+	atomic_store(&wait->closes, true); /* signals to it are given up from now on */
 	/* first, so that nobody arms it again */
 	if (wait->set)
 		shmcma_wait_set_del(wait->set, wait);
@@ -552,7 +559,6 @@ void shmcma_wait_fini(struct shmcma_wait *wait)
 				watcher_del(coll->watcher, wait);
 		shmcma_unlock(domain);
 	}
-	atomic_store(&wait->closes, true);
 	while (atomic_load(&wait->giving))
 		sched_yield();
 	shmcma_pipe_close(&wait->pipe);

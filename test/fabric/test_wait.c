@@ -1168,6 +1168,39 @@ static void set_read_beside(void)
 	pair_close(&pair);
 }
 
+/* A member closes while the set's mutex is held, and a watcher, which signals that member, waits for it. */
+static void set_held(void)
+{
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	for (int round = 0; round < HELD_ROUNDS; round++) {
+		struct fi_wait_attr attr = { .wait_obj = FI_WAIT_MUTEX_COND };
+		struct fi_mutex_cond condition;
+		struct fid_wait *set;
+		struct fid_cntr *cntr;
+
+		gives(fi_wait_open(pair.fabric, &attr, &set), 0);
+		gives(fi_control(&set->fid, FI_GETWAIT, &condition), 0);
+		cntr = open_cntr(&pair, FI_WAIT_SET, set);
+		post_to(&pair.b);
+		gives(pthread_mutex_lock(condition.mutex), 0);
+		while (try_one(&pair, &set->fid))
+			;
+		post(&pair, fi_send(pair.a.ep, out, sizeof(out), NULL, pair.a.peer, out));
+		pair_seen.sent++;
+		for (int i = 0; i < 100; i++)
+			sched_yield();
+		gives(fi_close(&cntr->fid), 0);
+		gives(pthread_mutex_unlock(condition.mutex), 0);
+		gives(fi_close(&set->fid), 0);
+		while (!drain(pair.b.cq))
+			;
+		drain(pair.a.cq);
+	}
+	pair_close(&pair);
+}
+
 /* Who sleeps on a set without members, or with others, is woken by those that come. */
 static void set_grows(void)
 {
@@ -1464,6 +1497,7 @@ int main(void)
 		ALONE(set_attributes),
 		ALONE(set_every_object),
 		ALONE(set_read_beside),
+		ALONE(set_held),
 		ALONE(set_grows),
 		ALONE(set_changes),
 		ALONE(set_descriptor),
