@@ -29,8 +29,9 @@
  *   D1 release, ring(): watches marked before the count   pairs with  D1' sc_bell_hear()
  *
  * Not everything can be seen by a pidfd: not a process of another pid namespace, and none when descriptors
- * are short, see pidfd.c. Of the others, as far as they are peers', the life locks are polled, 0.3 us each ten
- * times a second.
+ * are short, see pidfd.c; and poll(2) takes no more places than the process may open descriptors by now. Of the
+ * others, as far as they are peers', the life locks are polled, 0.3 us each ten times a second. So are those of all
+ * where there is no place for the door, or poll(2) fails: then the thread sleeps without descriptors.
  *
  * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
  * is closed, written to or believed here before its inode says that it still is ours; that is why this is
@@ -66,6 +67,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/single_threaded.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -169,6 +171,7 @@ static int64_t daemon_heard;		 /* likewise: others are to knock again */
 static int64_t daemon_knock;		 /* likewise, a look for who has knocked, or has seen that he need not */
 static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
 static int daemon_scans;			/* left to do after a death */
+static nfds_t daemon_polled;			/* so many places of daemon_polls are polled */
 static bool daemon_locks;			/* some process's locks are to be polled */
 static char daemon_dead[SC_ADDR_NAME_MAX];	/* a name to remove */
 static int daemon_dead_count;			/* there are so many */
@@ -539,22 +542,31 @@ static bool is_over(const struct sc_daemon_process *process)
 /* Is there nothing but its locks to tell whether it lives? */
 static bool has_no_pidfd(const struct sc_daemon_process *process)
 {
-	return process->gathered && process->pidfd == SC_NO_PIDFD;
+	return process->gathered &&
+	       (process->pidfd == SC_NO_PIDFD || (nfds_t)process->pidfd + 1 >= daemon_polled);
 }
 
-/* What there is to poll. Returns how many places. */
-static nfds_t arrange_locked(void)
+/* poll(2) refuses more places than the limit is now, however many are open. */
+static nfds_t most_places(nfds_t wanted)
 {
-	nfds_t count = 1 + sc_pidfds_arrange(daemon_polls + 1);
+	struct rlimit limit;
 
+	if (SC_TRY("daemon.limit", getrlimit(RLIMIT_NOFILE, &limit)))
+		return 0;
+	return limit.rlim_cur < wanted ? (nfds_t)limit.rlim_cur : wanted;
+}
+
+/* What there is to poll. */
+static void arrange_locked(void)
+{
+	daemon_polled = most_places(1 + sc_pidfds_arrange(daemon_polls + 1));
 	daemon_polls[0] = (struct pollfd){ .fd = daemon_door.ends[0], .events = POLLIN };
-	daemon_locks = false;
+	daemon_locks = !daemon_polled; /* nor is the door heard */
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
 		daemon_locks |= has_no_pidfd(process) && !is_over(process);
 	}
-	return count;
 }
 
 static int timeout_locked(void)
@@ -795,19 +807,32 @@ static void calibrate(void)
 	sc_calibration_make();
 }
 
+/* EINVAL, ENOMEM and whatever else may last: not tried again at once, and nothing is known of any descriptor. */
+static void sleep_without_descriptors(int timeout)
+{
+	daemon_polled = 0;
+	(void)poll(NULL, 0, timeout < LOCK_MS ? timeout : LOCK_MS);
+}
+
+static void sleep_well(int timeout)
+{
+	if (SC_TRY("daemon.poll", poll(daemon_polls, daemon_polled, timeout)) >= 0)
+		return;
+	if (errno != EINTR)
+		sleep_without_descriptors(timeout);
+	memset(daemon_polls, 0, sizeof(daemon_polls));
+}
+
 static bool round_once(void)
 {
-	nfds_t count;
 	int timeout;
 	bool tick;
 
 	pthread_mutex_lock(&daemon_mutex);
-	count = arrange_locked();
+	arrange_locked();
 	timeout = timeout_locked();
 	pthread_mutex_unlock(&daemon_mutex);
-	if (SC_TRY("daemon.poll", poll(daemon_polls, count, timeout)) < 0)
-		memset(daemon_polls, 0, sizeof(daemon_polls)); /* EINVAL, ENOMEM: see what time it is */
-
+	sleep_well(timeout);
 	tick = now_ms() >= daemon_tick;
 	if (!look_around(tick))
 		return false;

@@ -560,6 +560,70 @@ static void watch_unseen(struct child *self, void *arg)
 	child_on_its_own();
 	end_open(&end, NULL);
 	peer = connect_to(&end, other->line);
+/* The thread does not run round and round, whatever it is that poll(2) fails with. */
+static void check_rests(int error)
+{
+	if (!core_failing("daemon.poll", error))
+		return;
+	usleep(500000);
+	assert_true(core_failed() < 50);
+	core_failing(NULL, 0);
+}
+
+/* poll(2) takes fewer places than there are pidfds: of those behind them the life locks are polled. */
+static void lowered_limit(struct child *self, void *arg)
+{
+	struct rlimit limit;
+	struct sc_peer *peers[JOB];
+	struct child *job = arg;
+	struct end end;
+	time_t begun;
+	int spare[4];
+
+	child_on_its_own();
+	close_all(self);
+	for (int i = 0; i < 4; i++)
+		spare[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	end_open(&end, NULL);
+	for (int i = 0; i < JOB; i++)
+		peers[i] = connect_to(&end, job[i].line);
+	pidfds_await(0, JOB);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = 0; /* not even the door */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	check_rests(0);
+	check_rests(EINVAL);
+	limit.rlim_cur = JOB - 2;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (int i = 0; i < 4; i++) /* to look with whether somebody lives */
+		assert_int_equal(close(spare[i]), 0);
+	check_rests(0);
+	child_tell(self, "connected");
+	begun = time(NULL);
+	for (int i = JOB - 1; i >= 0; i--)
+		while (!sc_watch_has_ended(&peers[i]->watch))
+			nap();
+	assert_true(time(NULL) - begun < 15); /* by the tick, at which all are looked at, it is twice as long */
+	limit.rlim_cur = limit.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	end_close(&end);
+	sc_process_fini();
+	assert_true(sc_reap_scan() >= 0);
+}
+
+static void test_lowered_limit(void **state)
+{
+	struct child job[JOB], survivor;
+
+	(void)state;
+	for (int i = 0; i < JOB; i++)
+		assert_true(child_start(&job[i], live, NULL));
+	assert_true(child_start(&survivor, lowered_limit, job));
+	for (int i = 0; i < JOB; i++)
+		child_kill(&job[i]);
+	assert_int_equal(child_reap(&survivor), 0);
+}
+
 	assert_int_equal(peer->seg->cma_pid, 0);
 	assert_non_null(peer->watch.process);
 	assert_int_equal(pidfds_count(0, 0), 0);
@@ -1537,7 +1601,7 @@ static const struct failing {
 	{ "daemon.room", true, true, true },	  { "daemon.robust", true, true, true },
 	{ "daemon.getattr", true, true, true },	  { "daemon.setattr", true, true, true },
 	{ "daemon.poll", true, true, true },	  { "pidfd.open", true, false, true },
-	{ "pidfd.limit", true, false, true },
+	{ "pidfd.limit", true, false, true },	  { "daemon.limit", true, true, true },
 };
 
 /* A call of the thread's fails: deaths are found all the same, by it or by polling; later all is well. */
@@ -1733,6 +1797,7 @@ int main(void)
 		cmocka_unit_test_setup(test_fork, pair_setup),
 		cmocka_unit_test_setup(test_without, pair_setup),
 		cmocka_unit_test_setup(test_glance, pair_setup),
+		cmocka_unit_test_setup(test_lowered_limit, pair_setup),
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),
 		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
