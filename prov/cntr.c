@@ -189,6 +189,8 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 
 		if (now.value >= threshold)
 			return 0;
+		if (now.errors < known) /* another thread has taken errors back */
+			known = now.errors;
 		if (now.errors != known) {
 			know_errors(cntr, now.errors);
 			return -FI_EAVAIL;

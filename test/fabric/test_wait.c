@@ -811,6 +811,25 @@ static void read_beside_a_sleeper(void)
 		read_beside(i & 1, i & 2);
 }
 
+/* Errors that the application knows of are taken back while a thread waits: that is none. */
+static void errors_taken_back(void)
+{
+	struct waiter waiter = { .threshold = 1 };
+	struct pair pair;
+
+	pair_open_domain(&pair, NULL);
+	waiter.cntr = open_cntr(&pair, FI_WAIT_UNSPEC, NULL);
+	gives(fi_cntr_adderr(waiter.cntr, 3), 0);
+	gives(fi_cntr_readerr(waiter.cntr), 3);
+	waiter_start(&waiter);
+	gives(fi_cntr_seterr(waiter.cntr, 0), 0);
+	usleep(20000);
+	gives(fi_cntr_add(waiter.cntr, 1), 0);
+	gives(waiter_end(&waiter), 0);
+	gives(fi_close(&waiter.cntr->fid), 0);
+	pair_close(&pair);
+}
+
 /* ---- mutex and condition --------------------------------------------------------------------- */
 
 struct condition {
@@ -1490,6 +1509,7 @@ int main(void)
 		ALONE(counter_every_object),
 		ALONE(counter_descriptor),
 		ALONE(read_beside_a_sleeper),
+		ALONE(errors_taken_back),
 		ALONE(condition),
 		ALONE(condition_enabled),
 		ALONE(condition_held),
