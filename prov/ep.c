@@ -792,7 +792,7 @@ static void destroy_locked(struct shmcma_ep *ep)
 	if (ep->core) {
 		if (!shmcma_is_forked(&ep->fids->fid.fid))
 			report(ep);
-		shmcma_watcher_end_locked(&ep->watcher);
+		shmcma_watcher_end_locked(ep->domain, &ep->watcher);
 		sc_ep_destroy(ep->core);
 	}
 	if (ep->eq)

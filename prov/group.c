@@ -86,7 +86,7 @@ void shmcma_coll_close(struct shmcma_ep *ep)
 	while (*link != coll)
 		link = &(*link)->next;
 	*link = coll->next;
-	shmcma_watcher_end_locked(&coll->watcher);
+	shmcma_watcher_end_locked(coll->ep->domain, &coll->watcher);
 	sc_ep_destroy(coll->core);
 	while (coll->ops) {
 		struct shmcma_collop *op = coll->ops;

@@ -474,9 +474,15 @@ static bool watcher_add(struct shmcma_watcher *watcher, struct shmcma_wait *wait
 	return known;
 }
 
+/* A child may have its parent's pid, in a namespace of its own; and one of clone(2) is not known to be one. */
+static bool runs_here(const struct shmcma_watcher *watcher, const struct shmcma_domain *domain)
+{
+	return watcher->made_by == getpid() && !shmcma_is_forked(&domain->fid.fid);
+}
+
 static void watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait *wait)
 {
-	if (watcher->made_by != getpid())
+	if (!runs_here(watcher, wait->domain))
 		return; /* its lock may have been held by a thread that is not in this child */
 	pthread_mutex_lock(&watcher->lock);
 	for (size_t i = 0; i < watcher->count; i++)
@@ -509,14 +515,14 @@ static int watch_all_locked(struct shmcma_wait *wait)
 	return ret;
 }
 
-void shmcma_watcher_end_locked(struct shmcma_watcher **ended)
+void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **ended)
 {
 	struct shmcma_watcher *watcher = *ended;
 
 	if (!watcher)
 		return;
 	*ended = NULL;
-	if (watcher->made_by == getpid()) {
+	if (runs_here(watcher, domain)) {
 		atomic_store(&watcher->stop, true);
 		sc_ep_wake(watcher->core);
 		pthread_join(watcher->thread, NULL);

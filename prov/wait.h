@@ -151,7 +151,7 @@ struct shmcma_rest {
 int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest);
 
 /* The endpoint that is watched is about to end; with the domain's lock. */
-void shmcma_watcher_end_locked(struct shmcma_watcher **watcher);
+void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **watcher);
 
 /* Milliseconds of an fi_* call, negative: for ever; as the end of the wait. */
 int64_t shmcma_wait_end(int timeout);

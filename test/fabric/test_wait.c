@@ -1476,6 +1476,38 @@ static void forked(void)
 	pair_close(&pair);
 }
 
+/* In namespaces of their own a parent and its child both have pid 1. */
+static void forked_as_first(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	struct fi_cq_tagged_entry entry;
+	struct pair pair;
+	pid_t child;
+	int status;
+
+	if (SANITIZED || unshare(CLONE_NEWUSER | CLONE_NEWPID))
+		exit(PAIR_SKIP);
+	child = fork();
+	if (!child) {
+		pair_end_with_parent();
+		pair_open(&pair, &want);
+		gives(fi_cq_sread(pair.a.cq, &entry, 1, NULL, 1), -FI_EAGAIN);
+		gives(unshare(CLONE_NEWPID), 0);
+		child = fork();
+		if (!child) {
+			gives(getpid(), 1);
+			side_close(&pair.a);
+			side_close(&pair.b);
+			_exit(0);
+		}
+		must(waitpid(child, &status, 0) == child);
+		gives(status, 0);
+		_exit(0);
+	}
+	must(waitpid(child, &status, 0) == child);
+	gives(status, 0);
+}
+
 static const struct pair_want sleeping = { .wait_obj = FI_WAIT_UNSPEC };
 
 int main(void)
@@ -1524,6 +1556,7 @@ int main(void)
 		ALONE(poll_attributes),
 		ALONE(poll_tells),
 		ALONE(forked),
+		ALONE(forked_as_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
