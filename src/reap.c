@@ -332,6 +332,7 @@ struct dead {
 struct pass {
 	struct dead *dead;
 	size_t count, room;
+	const struct stat *held; /* the file whose life lock this reaper has; NULL: none */
 	int removed;
 };
 
@@ -399,7 +400,10 @@ static bool note_own(int fd, void *pass)
 	return false; /* go on */
 }
 
-/* The caller holds others. This process's own files are not to be opened: sc_own_any(). */
+/*
+ * The caller holds others. This process's own files are not to be opened: sc_own_any(). Nor is the one that is held:
+ * its lock would go with the second descriptor.
+ */
 static void note_other(const char *name, void *arg)
 {
 	struct pass *pass = arg;
@@ -407,6 +411,8 @@ static void note_other(const char *name, void *arg)
 	int fd;
 
 	if (sc_addr_is_service_file(name))
+		return;
+	if (pass->held && sc_own_is_named(name, pass->held->st_dev, pass->held->st_ino))
 		return;
 	fd = sc_own_open_other(name, &st);
 	if (fd < 0)
@@ -437,10 +443,11 @@ static uint64_t ticket_of(const char *name)
 	return SC_ABI_TICKET(parts.pid, nonce);
 }
 
-static bool is_awaited(const char *name)
+/* `held`: it is that file, and its life lock is held; NULL: it is not. */
+static bool is_awaited(const char *name, const struct stat *held)
 {
 	struct dead dead = { .ticket = ticket_of(name) };
-	struct pass pass = { .dead = &dead, .count = 1 };
+	struct pass pass = { .dead = &dead, .count = 1, .held = held };
 
 	if (dead.ticket)
 		find_awaited(&pass);
@@ -463,7 +470,7 @@ static int unlink_dead(const char *name, int fd, const struct stat *st, const st
 			name);
 		return -EBUSY;
 	}
-	if (dead ? dead->awaited : is_awaited(name))
+	if (dead ? dead->awaited : is_awaited(name, st))
 		return -EBUSY;
 	(void)SC_INJECT("reap.judged");
 	if (!sc_own_is_named(name, st->st_dev, st->st_ino))
@@ -472,6 +479,8 @@ static int unlink_dead(const char *name, int fd, const struct stat *st, const st
 	if (SC_TRY("reap.unlink", unlink(path))) {
 		int err = errno;
 
+		if (err == ENOENT) /* by hand, or by a reaper that knows no locks */
+			return 0;
 		sc_warn("cannot remove %s, left by a dead process: %s", path, strerror(err));
 		return -err;
 	}

@@ -994,6 +994,57 @@ static void check_named_again(const char *point)
 	assert_true(sc_own_put(&old));
 }
 
+/* A segment's file, and a reaper that stops at `point` on the way to remove it. */
+static void stop_reaper(const char *point, char name[SC_ADDR_NAME_MAX], struct child *child)
+{
+	struct reaper reaper = { point, name };
+	struct child owner;
+	int status;
+
+	start_owner(&owner, own, name);
+	child_kill(&owner);
+	child_spawn(child, exec_reaper, &reaper);
+	assert_int_equal(waitpid(child->pid, &status, WUNTRACED), child->pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+/* Who looks through all names for who awaits the dead has the life lock until it has removed the name. */
+static void test_locked_to_the_end(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child child;
+	int status;
+
+	(void)state;
+	if (!alone)
+		skip();
+	stop_reaper("reap.judged", name, &child);
+	assert_stays(name, -EBUSY);
+	kill(child.pid, SIGCONT);
+	status = child_reap(&child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 1);
+	assert_false(exists(name));
+}
+
+/* Somebody else has removed it just then: it is gone, as was wanted. */
+static void test_gone_at_the_end(void **state)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct child child;
+	int status;
+
+	(void)state;
+	if (!alone)
+		skip();
+	stop_reaper("reap.unlink", name, &child);
+	assert_int_equal(remove_file(name), 0);
+	kill(child.pid, SIGCONT);
+	status = child_reap(&child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void test_named_again(void **state)
 {
 	(void)state;
@@ -1008,6 +1059,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 #ifdef SC_FAULT_INJECTION
 		cmocka_unit_test(test_named_again),
+		cmocka_unit_test(test_locked_to_the_end),
+		cmocka_unit_test(test_gone_at_the_end),
 #endif
 		cmocka_unit_test(test_dead),
 		cmocka_unit_test(test_live),
