@@ -86,8 +86,10 @@ static int fill(struct sc_directory *directory, uint32_t capacity)
 {
 	off_t size = (off_t)SC_ABI_DIRECTORY_SIZE(capacity);
 	struct sc_abi_owner owner;
-	int ret = sc_own_describe(&owner);
+	int ret = sc_own_check_size((uint64_t)size);
 
+	if (!ret)
+		ret = sc_own_describe(&owner);
 	if (ret)
 		return ret;
 	if (SC_TRY("directory.fallocate", sc_own_fallocate(directory->file.fd, 0, 0, size)))
@@ -120,8 +122,9 @@ int sc_directory_create(const char *name, uint32_t capacity, struct sc_directory
 		goto no_file;
 	ret = fill(directory, capacity);
 	if (ret) {
-		sc_warn("cannot make the directory %s: %s; is " SC_HOST_DIR " full?", name,
-			strerror(-ret));
+		if (ret != -EFBIG)
+			sc_warn("cannot make the directory %s: %s; is " SC_HOST_DIR " full?", name,
+				strerror(-ret));
 		goto no_memory;
 	}
 	ret = sc_service_publish(&directory->file, file);

@@ -35,6 +35,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "host.h"
 #include "inject.h"
@@ -77,6 +78,21 @@ static void unlock_list(void)
 void sc_own_path(const char *name, char path[SC_OWN_PATH_MAX])
 {
 	snprintf(path, SC_OWN_PATH_MAX, SC_HOST_DIR "/%s", name);
+}
+
+int sc_own_check_size(uint64_t size)
+{
+	struct rlimit limit;
+
+	/* if the limit cannot be told, the kernel knows it */
+	if (SC_TRY("own.limit", getrlimit(RLIMIT_FSIZE, &limit)) || limit.rlim_cur == RLIM_INFINITY ||
+	    limit.rlim_cur >= size)
+		return 0;
+	sc_warn("a file in " SC_HOST_DIR
+		" of %llu bytes is larger than this process may make: raise the limit "
+		"of %llu bytes (ulimit -f)",
+		(unsigned long long)size, (unsigned long long)limit.rlim_cur);
+	return -EFBIG;
 }
 
 int sc_own_fallocate(int fd, int mode, off_t offset, off_t len)

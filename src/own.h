@@ -95,6 +95,12 @@ void sc_own_path(const char *name, char path[SC_OWN_PATH_MAX]);
 bool sc_own_is_named(const char *name, dev_t dev, ino_t ino);
 
 /*
+ * May this process make a file of that size? -EFBIG, and a line in the log, where the kernel would send SIGXFSZ,
+ * which ends the process.
+ */
+int sc_own_check_size(uint64_t size);
+
+/*
  * fallocate(2), to its end: tmpfs gives up halfway when a signal comes (shmem_fallocate() in older kernels). -1
  * and errno.
  */

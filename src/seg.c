@@ -188,6 +188,10 @@ static int fallocate_first(const struct sc_seg *seg)
  */
 static int give_memory(const struct sc_seg *seg)
 {
+	int err = sc_own_check_size(seg->header.length);
+
+	if (err)
+		return err;
 	if (SC_TRY("seg.ftruncate", ftruncate(seg->fd, (off_t)seg->header.length)) ||
 	    SC_TRY("seg.fallocate", fallocate_first(seg)))
 		return errno == EDQUOT ? -ENOSPC : -errno;
@@ -213,7 +217,7 @@ static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 			" is full: %llu bytes needed for an endpoint; free space there or lower "
 			"FI_SHMCMA_BOUNCE_COUNT",
 			(unsigned long long)first_memory(seg));
-	else if (err)
+	else if (err && err != -EFBIG)
 		sc_warn("no memory for an endpoint's segment of %llu bytes in " SC_HOST_DIR ": %s",
 			(unsigned long long)seg->header.length, strerror(-err));
 	else if (seg->buf_count < bufs)

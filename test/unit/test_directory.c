@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <shmcma/abi.h>
@@ -112,6 +113,24 @@ static void test_full(void **state)
 	assert_true(sc_directory_get(writer, CAPACITY - 1, got));
 	assert_string_equal(got, addr);
 	sc_directory_close(writer);
+}
+
+static void create_too_large(struct child *self, void *arg)
+{
+	struct rlimit limit = { 500, 500 };
+	struct sc_directory *directory;
+
+	(void)self;
+	(void)arg;
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+	CHILD_CHECK(sc_directory_create(NAME, CAPACITY, &directory) == -EFBIG);
+}
+
+/* A file beyond the limit is an error, not the end of the process. */
+static void test_file_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(create_too_large, NULL), 0);
 }
 
 /* The writer's file as a process that scribbles over it has it. */
@@ -451,12 +470,18 @@ static void test_opening_fails(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),	       cmocka_unit_test(test_numbers),
-		cmocka_unit_test(test_full),	       cmocka_unit_test(test_scribbled),
-		cmocka_unit_test(test_anothers),       cmocka_unit_test(test_deads),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_numbers),
+		cmocka_unit_test(test_full),
+		cmocka_unit_test(test_file_limit),
+		cmocka_unit_test(test_scribbled),
+		cmocka_unit_test(test_anothers),
+		cmocka_unit_test(test_deads),
 		cmocka_unit_test(test_lost_lock),
-		cmocka_unit_test(test_fork),	       cmocka_unit_test(test_own_by_other_name),
-		cmocka_unit_test(test_creation_fails), cmocka_unit_test(test_opening_fails),
+		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_own_by_other_name),
+		cmocka_unit_test(test_creation_fails),
+		cmocka_unit_test(test_opening_fails),
 	};
 
 	sc_log_set(child_log);

@@ -254,6 +254,28 @@ static void test_impossible_geometry(void **state)
 	}
 }
 
+static void create_too_large(struct child *self, void *arg)
+{
+	struct rlimit limit = { 4096, RLIM_INFINITY };
+	struct sc_seg *seg;
+
+	(void)self;
+	(void)arg;
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+	CHILD_CHECK(sc_seg_create(&geometry, &seg) == -EFBIG);
+	limit.rlim_cur = RLIM_INFINITY;
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	sc_seg_destroy(seg);
+}
+
+/* A file beyond the limit is an error, not the end of the process. */
+static void test_file_limit(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(create_too_large, NULL), 0);
+}
+
 static void test_umask(void **state)
 {
 	mode_t old = umask(0777);
@@ -1952,6 +1974,7 @@ int main(void)
 		cmocka_unit_test(test_create),
 		cmocka_unit_test(test_impossible_geometry),
 		cmocka_unit_test(test_umask),
+		cmocka_unit_test(test_file_limit),
 		cmocka_unit_test(test_two_endpoints),
 		cmocka_unit_test(test_attach),
 		cmocka_unit_test(test_dead_while_reaped),
