@@ -11,10 +11,16 @@
 #define LINE_SIZE 512
 
 static void (*log_sink)(enum sc_log_level level, const char *line);
+static _Thread_local bool log_again;
 
 void sc_log_set(void (*sink)(enum sc_log_level level, const char *line))
 {
 	__atomic_store_n(&log_sink, sink, __ATOMIC_RELAXED);
+}
+
+void sc_log_again(bool again)
+{
+	log_again = again;
 }
 
 void sc_log(enum sc_log_level level, const char *format, ...)
@@ -29,6 +35,6 @@ void sc_log(enum sc_log_level level, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	sink(level, line);
+	sink(log_again && level == SC_LOG_WARN ? SC_LOG_INFO : level, line);
 	errno = saved;
 }

@@ -81,6 +81,9 @@
  */
 #define RECLAIM_POLLS (1u << 20)
 
+/* Between two tries to let in whom there was no memory or descriptor for, of those who poll and those who sleep. */
+#define LATER 20000000 /* nanoseconds */
+
 static int review_claims(struct sc_ep *ep);
 
 /* SC_ABI_CAME or SC_ABI_CHANGED. */
@@ -112,10 +115,12 @@ int sc_peers_init(struct sc_ep *ep)
 	ep->peer_table = calloc(TABLE_MIN, sizeof(*ep->peer_table));
 	ep->peer_table_mask = TABLE_MIN - 1;
 	ep->inbound = calloc(ep->seg->header.slot_count, sizeof(*ep->inbound));
-	if (ep->peer_table && ep->inbound)
+	ep->later = calloc(ep->seg->header.slot_count, sizeof(*ep->later));
+	if (ep->peer_table && ep->inbound && ep->later)
 		return 0;
 	free(ep->peer_table);
 	free(ep->inbound);
+	free(ep->later);
 	return -ENOMEM;
 }
 
@@ -263,6 +268,7 @@ void sc_peers_fini(struct sc_ep *ep)
 	}
 	free(ep->peer_table);
 	free(ep->inbound);
+	free(ep->later);
 }
 
 static void table_grow(struct sc_ep *ep)
@@ -711,6 +717,7 @@ static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 		(void)SC_INJECT("peer.slot_cleared");
 	}
 	ep->accepted[slot / 64] &= ~(1ULL << slot % 64);
+	ep->later[slot] = 0;
 	/* P5 release: the slot is clean before it is free; pairs with the compare and swap in claim() */
 	sc_store_release_64(&sc_seg_claims(ep->seg)[slot], 0);
 	(void)SC_INJECT("peer.slot_returned");
@@ -971,15 +978,29 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	return ret;
 }
 
+/* The reason why a newcomer waits is said once. False: it has been. */
+static bool put_off(struct sc_ep *ep, uint32_t index, int reason)
+{
+	bool said = ep->later[index] == -reason;
+
+	ep->later[index] = (uint8_t)-reason;
+	return !said;
+}
+
 /* A claim of ours that has been published: let its owner in, or say why not. False: later. */
 static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 {
 	char address[SC_ADDR_SIZE] = "";
 	struct sc_peer *peer = NULL;
-	/* a peer that published without giving the slot memory would cost us a SIGBUS */
-	int memory = sc_seg_slot_alloc(ep->seg, index);
-	int ret = memory ? memory : meet(ep, index, claim, address, &peer);
+	int memory, ret;
 
+	sc_log_again(ep->later[index]);
+	/* a peer that published without giving the slot memory would cost us a SIGBUS */
+	memory = sc_seg_slot_alloc(ep->seg, index);
+	ret = memory ? memory : meet(ep, index, claim, address, &peer);
+	sc_log_again(false);
+	if (ret && is_transient(ret) && !put_off(ep, index, ret))
+		return false;
 	if (ret) {
 		/* anything may stand there: control characters are for no log */
 		sc_warn("%s a peer that calls itself '%s' (slot %u): %s: %s",
@@ -1050,6 +1071,8 @@ static int review_claims(struct sc_ep *ep)
 {
 	const uint32_t count = ep->seg->header.slot_count;
 	uint64_t *claims = sc_seg_claims(ep->seg);
+	bool again = !ep->later_at || sc_clock_ns() >= ep->later_at;
+	bool failed = false, waits = false;
 	int changes = 0;
 
 	for (uint32_t i = next_claimed(claims, 0, count); i < count;
@@ -1063,10 +1086,14 @@ static int review_claims(struct sc_ep *ep)
 		if (state != SC_ABI_PUBLISHED && state != SC_ABI_DEPARTED)
 			continue;
 		if (!known) {
-			if (!accept_slot(ep, i, value)) {
-				ep->membership--; /* the next poll looks again */
+			bool tries = again || !ep->later[i];
+
+			if (!tries || !accept_slot(ep, i, value)) {
+				failed |= tries;
+				waits = true;
 				continue;
 			}
+			ep->later[i] = 0;
 			ep->accepted[i / 64] |= 1ULL << i % 64;
 			changes++;
 		}
@@ -1083,6 +1110,11 @@ static int review_claims(struct sc_ep *ep)
 			changes++;
 		}
 	}
+	if (failed)
+		ep->later_at = sc_clock_ns() + LATER;
+	else if (!waits)
+		ep->later_at = 0;
+	ep->membership -= waits; /* the next poll looks again */
 	return changes;
 }
 
