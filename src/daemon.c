@@ -810,8 +810,10 @@ static void calibrate(void)
 /* EINVAL, ENOMEM and whatever else may last: not tried again at once, and nothing is known of any descriptor. */
 static void sleep_without_descriptors(int timeout)
 {
+	int64_t ns = (timeout < LOCK_MS ? timeout : LOCK_MS) * INT64_C(1000000);
+
 	daemon_polled = 0;
-	(void)poll(NULL, 0, timeout < LOCK_MS ? timeout : LOCK_MS);
+	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
 }
 
 static void sleep_well(int timeout)

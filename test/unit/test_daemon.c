@@ -550,16 +550,6 @@ static void test_few_descriptors(void **state)
 	assert_int_equal(child_reap(&survivor), 0);
 }
 
-/* The first process of a pid namespace: it sees nobody outside. */
-static void watch_unseen(struct child *self, void *arg)
-{
-	struct child *other = arg;
-	struct sc_peer *peer;
-	struct end end;
-
-	child_on_its_own();
-	end_open(&end, NULL);
-	peer = connect_to(&end, other->line);
 /* The thread does not run round and round, whatever it is that poll(2) fails with. */
 static void check_rests(int error)
 {
@@ -624,6 +614,16 @@ static void test_lowered_limit(void **state)
 	assert_int_equal(child_reap(&survivor), 0);
 }
 
+/* The first process of a pid namespace: it sees nobody outside. */
+static void watch_unseen(struct child *self, void *arg)
+{
+	struct child *other = arg;
+	struct sc_peer *peer;
+	struct end end;
+
+	child_on_its_own();
+	end_open(&end, NULL);
+	peer = connect_to(&end, other->line);
 	assert_int_equal(peer->seg->cma_pid, 0);
 	assert_non_null(peer->watch.process);
 	assert_int_equal(pidfds_count(0, 0), 0);
