@@ -10,7 +10,7 @@
  *
  * Locks. Around fork(2) all are held, in the order list, poll sets, wait sets, domains (all locks of each,
  * see lock.h), address vectors, event queues, so that the child finds whole what they guard. One that is not
- * to be had for PATIENCE_MS (fork(2) in the handler of a signal that came in the middle of one of our calls)
+ * to be had for SHMCMA_FORK_PATIENCE (fork(2) in the handler of a signal that came in the middle of one of our calls)
  * is done without: then the child leaves inherited objects as they are when it closes them. The list itself
  * may be walked at any time. A domain that takes no lock is used by one thread at a time, and that is for the
  * application to see to also for fork(2).
@@ -27,7 +27,6 @@
 #include "collective.h"
 #include "post.h"
 
-#define PATIENCE_MS 200
 #define NAP 20000 /* ns */
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -445,7 +444,7 @@ static void before(void)
 {
 	static const size_t order[] = { FI_CLASS_POLL, FI_CLASS_WAIT, FI_CLASS_DOMAIN, FI_CLASS_AV,
 					FI_CLASS_EQ };
-	int64_t end = sc_clock_ns() + PATIENCE_MS * (int64_t)1000000;
+	int64_t end = sc_clock_ns() + SHMCMA_FORK_PATIENCE;
 
 	list_held = shmcma_fork_hold(&list_lock, end);
 	missed = !list_held;

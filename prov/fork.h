@@ -10,6 +10,9 @@
 #include <stdint.h>
 #include <rdma/fabric.h>
 
+/* Locks that are not to be had for so long before fork(2) are done without. */
+#define SHMCMA_FORK_PATIENCE 200000000 /* ns */
+
 /* What every call but fi_close() gives for an object that the process has inherited by fork(2). */
 #define SHMCMA_FORKED (-FI_EPERM)
 

@@ -37,12 +37,15 @@
  * Death or stop of a peer: sleep.c. Of this process: nobody's affair but that ASLEEP stays, for which others
  * make a system call in vain.
  *
- * fork(2): in the child no thread runs and there is none to join. The domains' locks are fork.c's to see to.
+ * fork(2): in the child no thread runs and there is none to join. The domains' locks are fork.c's to see to. No signal
+ * is handled while its thread has the list, so that a handler may fork; another thread that has it for long is not waited
+ * for without end. Hence the list may be walked at any time: who runs is in it before it says so, and until it does not.
  */
 #define _GNU_SOURCE 1
 #include "shmcma.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -57,6 +60,7 @@
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_progress *running_first;
+static bool list_held; /* around fork(2) */
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 /* ---- sets of endpoints ----------------------------------------------------------------------- */
@@ -235,21 +239,40 @@ void shmcma_progress_leave_locked(struct shmcma_domain *domain)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
+static void list_hold(sigset_t *old)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, old);
+	pthread_mutex_lock(&list_lock);
+}
+
+static void list_drop(const sigset_t *old)
+{
+	pthread_mutex_unlock(&list_lock);
+	pthread_sigmask(SIG_SETMASK, old, NULL);
+}
+
 static void before_fork(void)
 {
-	pthread_mutex_lock(&list_lock);
+	list_held = shmcma_fork_hold(&list_lock, sc_clock_ns() + SHMCMA_FORK_PATIENCE);
 }
 
 static void after_fork(void)
 {
-	pthread_mutex_unlock(&list_lock);
+	if (list_held)
+		pthread_mutex_unlock(&list_lock);
 }
 
 static void after_fork_in_child(void)
 {
 	struct shmcma_progress *all = running_first;
 
-	after_fork();
+	if (list_held)
+		pthread_mutex_unlock(&list_lock);
+	else
+		pthread_mutex_init(&list_lock, NULL); /* who has it is not here */
 	running_first = NULL;
 	for (; all; all = all->next) {
 		all->running = false;
@@ -280,21 +303,22 @@ static int create(struct shmcma_domain *domain)
 int shmcma_progress_start(struct shmcma_domain *domain)
 {
 	struct shmcma_progress *progress = &domain->progress;
+	sigset_t signals;
 	int ret = 0;
 
 	if (!progress->wanted)
 		return 0;
 	pthread_once(&prepared, prepare);
-	pthread_mutex_lock(&list_lock);
+	list_hold(&signals);
 	if (!progress->running) {
 		ret = create(domain);
 		if (!ret) {
-			progress->running = true;
 			progress->next = running_first;
-			running_first = progress;
+			__atomic_store_n(&running_first, progress, __ATOMIC_RELEASE);
+			__atomic_store_n(&progress->running, true, __ATOMIC_RELEASE);
 		}
 	}
-	pthread_mutex_unlock(&list_lock);
+	list_drop(&signals);
 	return ret;
 }
 
@@ -302,16 +326,17 @@ int shmcma_progress_start(struct shmcma_domain *domain)
 static bool take(struct shmcma_progress *progress)
 {
 	struct shmcma_progress **link = &running_first;
+	sigset_t signals;
 	bool running;
 
-	pthread_mutex_lock(&list_lock);
+	list_hold(&signals);
 	running = progress->running;
 	progress->running = false;
 	while (running && *link != progress)
 		link = &(*link)->next;
 	if (running)
-		*link = progress->next;
-	pthread_mutex_unlock(&list_lock);
+		__atomic_store_n(link, progress->next, __ATOMIC_RELEASE);
+	list_drop(&signals);
 	return running;
 }
 

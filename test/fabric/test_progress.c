@@ -6,10 +6,13 @@
 #include "onesided.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <rdma/fi_atomic.h>
@@ -149,6 +152,85 @@ static void fork_and_close(void)
 		must(pair_done(&pair, &pair.b).entry.op_context == in);
 		must(pair_done(&pair, &pair.a).entry.op_context == out);
 	}
+	pair_close(&pair);
+}
+
+static atomic_bool raises, stalled, goes_on;
+static _Thread_local bool stalls;
+static int handled;
+
+/* In its place, so that a signal comes, or time passes, while the provider starts a thread. */
+__attribute__((visibility("default"))) int pthread_attr_init(pthread_attr_t *attr)
+{
+	int (*init)(pthread_attr_t *);
+
+	*(void **)&init = dlsym(RTLD_NEXT, "pthread_attr_init");
+	if (raises)
+		raise(SIGUSR1);
+	if (stalls)
+		stalled = true;
+	while (stalls && !goes_on)
+		sched_yield();
+	return init(attr);
+}
+
+static void fork_in_handler(int signal)
+{
+	pid_t pid = fork();
+
+	(void)signal;
+	if (!pid)
+		_exit(0);
+	if (waitpid(pid, NULL, 0) == pid)
+		handled++;
+}
+
+/* The signal is handled as soon as the provider lets it in again: whatever is held there, fork(2) comes to an end. */
+static void fork_at_the_start(void)
+{
+	struct pair pair;
+
+	must(signal(SIGUSR1, fork_in_handler) != SIG_ERR);
+	raises = true;
+	pair_open(&pair, &automatic);
+	raises = false;
+	must(handled > 0);
+	pair_close(&pair);
+	must(signal(SIGUSR1, SIG_DFL) == fork_in_handler);
+}
+
+static void *start_slowly(void *arg)
+{
+	stalls = true;
+	pair_open(arg, &automatic);
+	stalls = false;
+	return NULL;
+}
+
+/* Another thread does not come to an end with it: the child is there all the same, and closes what is its parent's. */
+static void fork_beside_a_start(void)
+{
+	struct pair pair, other;
+	pthread_t thread;
+	int status;
+	pid_t pid;
+
+	pair_open(&pair, &automatic);
+	gives(pthread_create(&thread, NULL, start_slowly, &other), 0);
+	while (!stalled)
+		sched_yield();
+	pid = fork();
+	must(pid >= 0);
+	if (!pid) {
+		alarm(60);
+		pair_close(&pair);
+		exit(0);
+	}
+	gives(waitpid(pid, &status, 0), pid);
+	gives(status, 0);
+	goes_on = true;
+	gives(pthread_join(thread, NULL), 0);
+	pair_close(&other);
 	pair_close(&pair);
 }
 
@@ -964,6 +1046,8 @@ int main(void)
 		ALONE(open_and_close),
 		ALONE(exit_without_close),
 		ALONE(fork_and_close),
+		ALONE(fork_at_the_start),
+		ALONE(fork_beside_a_start),
 		BOTH(active_sender, passive_target),
 		BOTH_ENV(active_sender, passive_target, "FI_SHMCMA_CMA=0"),
 		BOTH(passive_sender, looking_receiver),
