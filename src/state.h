@@ -482,8 +482,8 @@ struct sc_ep {
 	uint32_t peer_table_mask, peer_count;
 	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
 	bool refused; /* those who claim some of these may have been refused, or given up */
-	uint8_t *
-		later; /* for each slot: why who has claimed it could not be let in yet, an errno; 0: it could, or nobody has */
+	/* for each slot: why who has claimed it could not be let in yet, an errno; 0: he could, or nobody has */
+	uint8_t *later;
 	int64_t later_at; /* when that is tried again; 0: nobody waits for it */
 };
 
