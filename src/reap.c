@@ -609,7 +609,7 @@ static void list_one(const char *name, void *arg)
 	fd = sc_own_open_other(name, &st);
 	if (fd >= 0) {
 		live = sc_live_check(fd, &file.pid);
-		file.dead = !live && !second_opinion(name, fd);
+		file.dead = !live && !second_opinion(name, fd) && !is_awaited(name, NULL);
 		file.bytes = (uint64_t)st.st_blocks * 512;
 		SC_CALL("reap.list_close", close(fd));
 	}

@@ -433,7 +433,16 @@ static void leave_unread(struct child *self, void *arg)
 	sc_process_fini();
 }
 
-/* Who looks for what the dead have left leaves that to its reader, as long as there is one. */
+static void is_not_dead(const struct sc_reap_file *file, void *arg)
+{
+	char path[SC_OWN_PATH_MAX], listed[SC_OWN_PATH_MAX];
+
+	core_path(arg, 0, path);
+	sc_own_path(file->name, listed);
+	assert_true(strcmp(path, listed) || !file->dead);
+}
+
+/* Who looks for what the dead have left leaves that to its reader, as long as there is one, and does not list it. */
 static void test_unread(void **state)
 {
 	(void)state;
@@ -449,6 +458,7 @@ static void test_unread(void **state)
 		assert_true(sc_reap_scan() >= 0);
 		assert_int_equal(child_run(scan_alone, NULL), 0);
 		assert_true(core_has_file(child.line));
+		assert_int_equal(sc_reap_list(is_not_dead, child.line), 0);
 		if (read) {
 			assert_int_equal(end_recv(&end, NULL, large, sizeof(large), 3, 0), 0);
 			while (end_idle(&end))
