@@ -710,8 +710,8 @@ static void test_not_let_in(void **state)
 	assert_int_equal(ret, 0);
 	assert_int_equal(*released, 1);
 	assert_int_equal(target.ep->counters.accepts, 0);
-	ends_settle(&target, 1);
-	assert_int_equal(target.ep->counters.accepts, 1);
+	while (!target.ep->counters.accepts) /* it is tried again now and then */
+		(void)sc_ep_poll(target.ep);
 	assert_int_equal(child_end(&child), 0);
 }
 
