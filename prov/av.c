@@ -456,8 +456,11 @@ static void insert_packed(struct insertion *insertion, const char *at, size_t co
 	}
 }
 
+/* What is read may be anything that there is, also what a sanitizer has no account of. */
+#define UNCHECKED __attribute__((no_sanitize_address, no_sanitize_thread))
+
 /* It may be none. Where there are strings, and no addresses, it is read beyond the end of one that is short. */
-static __attribute__((no_sanitize_address)) const char *pointer_at(const char *const *strings, size_t i)
+static UNCHECKED const char *pointer_at(const char *const *strings, size_t i)
 {
 	size_t size = sizeof(strings[i]);
 
@@ -465,7 +468,7 @@ static __attribute__((no_sanitize_address)) const char *pointer_at(const char *c
 }
 
 /* The string that is pointed to, up to its NUL, which is to be within the length of an address. */
-static __attribute__((no_sanitize_address)) bool copy_pointed(const char *from, char given[SC_ADDR_SIZE])
+static UNCHECKED bool copy_pointed(const char *from, char given[SC_ADDR_SIZE])
 {
 	size_t there = sc_memory_readable(from, SC_ADDR_SIZE);
 

@@ -5,13 +5,14 @@
 #include "log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #define LINE_SIZE 512
 
 static void (*log_sink)(enum sc_log_level level, const char *line);
-static _Thread_local bool log_again;
+static unsigned long log_again; /* the thread, as pthread_self(3) has it; 0: none */
 
 void sc_log_set(void (*sink)(enum sc_log_level level, const char *line))
 {
@@ -20,7 +21,7 @@ void sc_log_set(void (*sink)(enum sc_log_level level, const char *line))
 
 void sc_log_again(bool again)
 {
-	log_again = again;
+	__atomic_store_n(&log_again, again ? (unsigned long)pthread_self() : 0, __ATOMIC_RELAXED);
 }
 
 void sc_log(enum sc_log_level level, const char *format, ...)
@@ -35,6 +36,9 @@ void sc_log(enum sc_log_level level, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	sink(log_again && level == SC_LOG_WARN ? SC_LOG_INFO : level, line);
+	if (level == SC_LOG_WARN &&
+	    __atomic_load_n(&log_again, __ATOMIC_RELAXED) == (unsigned long)pthread_self())
+		level = SC_LOG_INFO;
+	sink(level, line);
 	errno = saved;
 }
