@@ -470,8 +470,7 @@ static void in_parent(void)
 		pthread_mutex_unlock(&list_lock);
 }
 
-/* One that another thread had, which is not here, nobody can unlock. */
-static void let_go(pthread_mutex_t *lock, bool held)
+void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
 {
 	if (held)
 		pthread_mutex_unlock(lock);
@@ -484,11 +483,11 @@ static void in_child(void)
 	torn = torn || missed;
 	for (struct shmcma_object *each = first; each; each = each->next) {
 		if (each->lock)
-			let_go(each->lock, each->held);
+			shmcma_fork_renew(each->lock, each->held);
 		each->held = false;
 		replace(each->fid);
 	}
-	let_go(&list_lock, list_held);
+	shmcma_fork_renew(&list_lock, list_held);
 	atomic_store(&told, false);
 	shmcma_loaded_here();
 }

@@ -26,6 +26,8 @@ struct shmcma_object {
 
 /* Hold it, unless it is not to be had until `end` (CLOCK_MONOTONIC, ns): false. */
 bool shmcma_fork_hold(pthread_mutex_t *lock, int64_t end);
+/* In the child: it can be taken again, whether it was held or another thread had it, which is not there to let it go. */
+void shmcma_fork_renew(pthread_mutex_t *lock, bool held);
 
 /* Once, when the provider is loaded. */
 void shmcma_fork_init(void);

@@ -89,13 +89,17 @@ void shmcma_lock_common(struct shmcma_domain *domain)
 	pthread_mutex_lock(&domain->locks.common.mutex);
 }
 
-void shmcma_unlock_common(struct shmcma_domain *domain)
+/* The last of those that were held, under which signals are owed. */
+static void drop_common(struct shmcma_domain *domain, struct shmcma_wait *owed)
 {
-	struct shmcma_wait *owed = NULL;
-
 	look(&domain->locks.common, &owed);
 	pthread_mutex_unlock(&domain->locks.common.mutex);
 	shmcma_wait_give(owed);
+}
+
+void shmcma_unlock_common(struct shmcma_domain *domain)
+{
+	drop_common(domain, NULL);
 }
 
 /* Where none is taken by data calls there is none but the common one. */
@@ -114,9 +118,7 @@ void shmcma_unlock(struct shmcma_domain *domain)
 		look(lock, &owed);
 		pthread_mutex_unlock(&lock->mutex);
 	}
-	look(&domain->locks.common, &owed);
-	pthread_mutex_unlock(&domain->locks.common.mutex);
-	shmcma_wait_give(owed);
+	drop_common(domain, owed);
 }
 
 void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lock)
@@ -303,10 +305,7 @@ void shmcma_lock_drop_others(struct shmcma_domain *domain)
 
 static void renew(struct shmcma_lock *lock)
 {
-	if (lock->held)
-		pthread_mutex_unlock(&lock->mutex);
-	else
-		pthread_mutex_init(&lock->mutex, NULL);
+	shmcma_fork_renew(&lock->mutex, lock->held);
 	lock->armed = NULL;
 	lock->held = false;
 }

@@ -269,10 +269,7 @@ static void after_fork_in_child(void)
 {
 	struct shmcma_progress *all = running_first;
 
-	if (list_held)
-		pthread_mutex_unlock(&list_lock);
-	else
-		pthread_mutex_init(&list_lock, NULL); /* who has it is not here */
+	shmcma_fork_renew(&list_lock, list_held);
 	running_first = NULL;
 	for (; all; all = all->next) {
 		all->running = false;

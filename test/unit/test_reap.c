@@ -960,6 +960,17 @@ static void exec_reaper(struct child *self, void *arg)
 	CHILD_CHECK(!self);
 }
 
+/* It goes on; what it ends with. */
+static int end_reaper(struct child *child)
+{
+	int status;
+
+	kill(child->pid, SIGCONT);
+	status = child_reap(child);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
 /*
  * A reaper has found a service's holder dead, and is slow. Others have taken the name away meanwhile, and a
  * living process has it: that one keeps it. See NAMED=2 in models/reap.pml for how it comes about.
@@ -983,10 +994,7 @@ static void check_named_again(const char *point)
 	assert_int_equal(remove_file(name), 0);
 	assert_int_equal(sc_own_create(&new), 0);
 	assert_int_equal(sc_own_publish(&new, name), 0);
-	kill(child.pid, SIGCONT);
-	status = child_reap(&child);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(end_reaper(&child), 0);
 	assert_true(sc_own_is_named(name, new.dev, new.ino));
 	sc_own_unlink(&new);
 	assert_true(sc_own_put(&new));
@@ -1013,17 +1021,13 @@ static void test_locked_to_the_end(void **state)
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct child child;
-	int status;
 
 	(void)state;
 	if (!alone)
 		skip();
 	stop_reaper("reap.judged", name, &child);
 	assert_stays(name, -EBUSY);
-	kill(child.pid, SIGCONT);
-	status = child_reap(&child);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 1);
+	assert_int_equal(end_reaper(&child), 1);
 	assert_false(exists(name));
 }
 
@@ -1032,17 +1036,13 @@ static void test_gone_at_the_end(void **state)
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct child child;
-	int status;
 
 	(void)state;
 	if (!alone)
 		skip();
 	stop_reaper("reap.unlink", name, &child);
 	assert_int_equal(remove_file(name), 0);
-	kill(child.pid, SIGCONT);
-	status = child_reap(&child);
-	assert_true(WIFEXITED(status));
-	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(end_reaper(&child), 0);
 }
 
 static void test_named_again(void **state)
