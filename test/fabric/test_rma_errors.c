@@ -383,7 +383,10 @@ static void access_initiator(struct pair *pair)
 	pair_quiet(pair, &pair->a);
 }
 
-/* The fourth of them is not there, or not to be written. */
+/*
+ * The fourth of them is not to be touched, or not to be written. Nothing less than a mapping keeps it so: a hole is filled
+ * by the next page that anybody in this process maps.
+ */
 static uint8_t *pages(size_t count, int protection)
 {
 	uint8_t *map =
@@ -391,14 +394,11 @@ static uint8_t *pages(size_t count, int protection)
 
 	must(map != MAP_FAILED);
 	memset(map, 0x77, count * PAGE);
-	if (protection < 0)
-		gives(munmap(map + BEFORE, PAGE), 0);
-	else
-		gives(mprotect(map + BEFORE, PAGE, protection), 0);
+	gives(mprotect(map + BEFORE, PAGE, protection), 0);
 	return map;
 }
 
-/* The same within one process, where the copy is a plain one. A hole might be filled by what is mapped next. */
+/* The same within one process, where the copy is a plain one. */
 static void test_not_there(struct stage *stage)
 {
 	uint8_t *holed = pages(5, PROT_NONE), *guarded = pages(5, PROT_READ);
@@ -423,7 +423,7 @@ static void test_not_there(struct stage *stage)
 static void access_target(struct pair *pair)
 {
 	uint8_t *readable = guarded_alloc(LONGEST), *writable = guarded_alloc(LONGEST);
-	uint8_t *holed = pages(5, -1), *guarded = pages(5, PROT_READ);
+	uint8_t *holed = pages(5, PROT_NONE), *guarded = pages(5, PROT_READ);
 	struct region regions[4];
 	struct shown shown;
 
@@ -461,7 +461,7 @@ static void access_target(struct pair *pair)
 static void local_fault(struct pair *pair)
 {
 	struct remote remote = region_exchange(pair, NULL);
-	uint8_t *holed = pages(LARGE, -1), *guarded = pages(LARGE, PROT_READ);
+	uint8_t *holed = pages(LARGE, PROT_NONE), *guarded = pages(LARGE, PROT_READ);
 	struct side *side = &pair->a;
 
 	for (int i = 0; i < 10; i++) {

@@ -723,14 +723,20 @@ struct file {
 #define POOL_REACH 65536
 #define TABLE_REACH 16384
 
-static void map_file(struct file *file, int rank)
+static void path_of(int rank, char path[128])
 {
 	const char *name = strrchr(mt_published(NULL, name_slot(rank)), '/');
+
+	name = strchr(name, '-'); /* behind the host */
+	snprintf(path, 128, "/dev/shm/shmcma%s", name);
+}
+
+static void map_file(struct file *file, int rank)
+{
 	struct stat st;
 	int fd;
 
-	name = strchr(name, '-'); /* behind the host */
-	snprintf(file->path, sizeof(file->path), "/dev/shm/shmcma%s", name);
+	path_of(rank, file->path);
 	fd = open(file->path, O_RDWR | O_CLOEXEC);
 	mt_require(fd >= 0 && !fstat(fd, &st), "%s: %s", file->path, strerror(errno));
 	file->size = (uint64_t)st.st_size;
@@ -778,12 +784,12 @@ static size_t taken_slots(const struct file *file, struct range *ranges, size_t 
 #define CONSUMER 64
 #define ANSWER (CONSUMER + 16)
 
-/* The slot of the mad one: its claim has its pid. */
-static bool claimed_slot(const struct file *file, const char *mad_path, struct range *range)
+/* The slot of who has the segment `path`: its claim has its pid. */
+static bool claimed_slot(const struct file *file, const char *path, struct range *range)
 {
 	uint32_t pid;
 
-	mt_require(sscanf(mad_path, "/dev/shm/shmcma-%8x-", &pid) == 1, "%s", mad_path);
+	mt_require(sscanf(path, "/dev/shm/shmcma-%8x-", &pid) == 1, "%s", path);
 	for (uint32_t i = 0; i < file->slot_count; i++)
 		if (__atomic_load_n(claim_of(file, i), __ATOMIC_RELAXED) >> 32 == pid) {
 			*range = (struct range){ slot_of(file, i), file->slot_size };
@@ -793,10 +799,9 @@ static bool claimed_slot(const struct file *file, const char *mad_path, struct r
 }
 
 /* It comes when it has something to say, and is let in then. */
-static bool mad_slot(const struct file *file, const char *mad_path, struct range *range)
+static bool entered_slot(const struct file *file, const char *path, struct range *range)
 {
-	return claimed_slot(file, mad_path, range) &&
-	       __atomic_load_n(range->base + ANSWER, __ATOMIC_RELAXED);
+	return claimed_slot(file, path, range) && __atomic_load_n(range->base + ANSWER, __ATOMIC_RELAXED);
 }
 
 #define RANGES 12
@@ -822,7 +827,7 @@ static size_t find_ranges(const struct file *own, const struct file *of_victim, 
 	size_t used;
 
 	if (mode->where == SLOT)
-		return mad_slot(of_victim, own->path, ranges);
+		return entered_slot(of_victim, own->path, ranges);
 	if (mode->where == OWN) {
 		used = common_ranges(own, ranges, true);
 		return used + taken_slots(own, ranges + used, RANGES - used);
@@ -919,7 +924,7 @@ static void write_end(const struct file *own, const struct file *of_victim)
 	struct range slot;
 	uint64_t lap = 1;
 
-	if (mode->where == OWN ? !taken_slots(own, &slot, 1) : !mad_slot(of_victim, own->path, &slot))
+	if (mode->where == OWN ? !taken_slots(own, &slot, 1) : !entered_slot(of_victim, own->path, &slot))
 		return;
 	mt_doing("waiting for the victim to see what cannot be, round %llu",
 		 (unsigned long long)the_round);
@@ -933,14 +938,23 @@ static void write_end(const struct file *own, const struct file *of_victim)
 	}
 }
 
-/* Until both have connected to each other: there is something to write over. */
+/*
+ * Until both have connected to each other: there is something to write over. And until those who keep the rules are in
+ * places of their own: one that came later might be given that of a mad one that is gone, with the pen still in it.
+ */
 static void wait_for_traffic(const struct file *own, const struct file *of_victim)
 {
 	struct range slots[RANGES];
+	char path[128];
 
 	mt_doing("waiting for traffic, round %llu", (unsigned long long)the_round);
-	while (!mad_slot(of_victim, own->path, slots) || !taken_slots(own, slots, RANGES))
+	while (!entered_slot(of_victim, own->path, slots) || !taken_slots(own, slots, RANGES))
 		mt_poll(NULL);
+	for (int i = HONEST; i < MAD; i++) {
+		path_of(i, path);
+		while (!entered_slot(of_victim, path, slots))
+			mt_poll(NULL);
+	}
 	mt_doing("writing, seed %llu, round %llu", (unsigned long long)seed,
 		 (unsigned long long)the_round);
 }
