@@ -19,7 +19,7 @@
  *   O1 compare and swap of one word by both: each offer is one side's. A withdrawal takes back all that is
  *      not taken, so what a side has is a stretch of numbers: the peer's [first, ours), this side's
  *      [ours, end)
- *   O2 release, offer_end() in serve.c: bytes, error before offers_done        pairs with  O2' put_ended()
+ *   O2 release, offers_tell() in serve.c: bytes, error before offers_done      pairs with  O2' put_ended()
  *   O3 release, offer_get_end() in serve.c: answer before `ended`              pairs with  O3' get_ended()
  *   A1 release, give_back(): buffers read before the count that gives them back
  *                                                             pairs with  A1' may_answer() in serve.c
@@ -254,11 +254,11 @@ int sc_offer_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 static int put_ended(const struct sc_peer *peer, int *error)
 {
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
-	/* O2' acquire: pairs with O2 in offer_end() of serve.c */
+	/* O2' acquire: pairs with O2 in offers_tell() of serve.c */
 	uint32_t done = sc_load_acquire_32(&consumer->offers_done), count = done - peer->offers_first;
 
 	if ((int32_t)count <= 0)
-		return 0; /* the last that it did is followed by some that were withdrawn */
+		return 0; /* the last that it did is followed by some that were withdrawn, or by gets */
 	/* ordered by O2' */
 	*error = sc_load_relaxed_8(&consumer->offer_errors[peer->offers_first % SC_ABI_OFFERS]);
 	return count <= peer->offers_ours - peer->offers_first ? 1 : -EPROTO;

@@ -661,6 +661,21 @@ static int offer_claim(struct sc_peer *peer, const char **why)
 	return -EPROTO;
 }
 
+/* All that have been taken have ended. */
+static void offers_tell(struct sc_peer *peer)
+{
+	peer->offers_told = peer->offers_taken;
+	/* O2 release: pairs with O2' in put_ended() of offer.c */
+	sc_store_release_32(&peer->rx.consumer->offers_done, peer->offers_told);
+	(void)SC_INJECT("serve.offers_told");
+}
+
+/*
+ * Who has offered takes what that tells for of the past, or of what is to come, by what is nearer. There may be any number
+ * of gets between two puts, so it is told behind one of so many, too.
+ */
+#define OFFERS_UNTOLD (1u << 30)
+
 /* The one that was taken last. */
 static void offer_end(struct sc_peer *peer, int error)
 {
@@ -669,8 +684,7 @@ static void offer_end(struct sc_peer *peer, int error)
 
 	/* relaxed: ordered by the next */
 	sc_store_relaxed_8(&consumer->offer_errors[number % SC_ABI_OFFERS], (uint8_t)-error);
-	/* O2 release: pairs with O2' in collect() of offer.c */
-	sc_store_release_32(&consumer->offers_done, number + 1);
+	offers_tell(peer);
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
@@ -844,6 +858,8 @@ static int take_offer_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 		ret = load(ep, reg, get.record.addr, get.to, get.count, get.size);
 	(void)SC_INJECT("serve.loaded");
 	offer_get_end(peer, &get, ret);
+	if (peer->offers_taken - peer->offers_told >= OFFERS_UNTOLD)
+		offers_tell(peer);
 	if (!ret)
 		served(ep, reg, SC_REG_READ, true);
 	return 0;

@@ -156,6 +156,7 @@ struct sc_peer {
 	uint32_t serving_count;
 	uint32_t offers_seen;	 /* in its ring */
 	uint32_t offers_taken;	 /* as the claim has it */
+	uint32_t offers_told;	 /* of those, as offers_done has it */
 	struct sc_loans answers; /* buffers that gets were answered in, at the number of the answer */
 	uint64_t answer_count;	 /* such gets so far */
 	sc_abi_op put_op;	 /* put under way, in several records */

@@ -464,8 +464,9 @@ struct sc_abi_intro {
  * head: lines read. Bounce buffers named in lines before it are the sender's again.
  * window: units returned; the sender may have sc_abi_header.window more outstanding. A message costs
  * SC_ABI_UNITS(bytes the receiver must keep) until it is matched.
- * offers_done: number of the last offered put that has been taken and ended, + 1; how it did: a positive
- * errno or 0 at offer_errors[number % SC_ABI_OFFERS]. See struct sc_abi_offers.
+ * offers_done: number of the last offered put that has been taken and ended, + 1, or of a get behind it, which is told
+ * of now and then; how the put did: a positive errno or 0 at offer_errors[number % SC_ABI_OFFERS]. See struct
+ * sc_abi_offers.
  */
 #define SC_ABI_OFFERS 32
 struct sc_abi_consumer {

@@ -943,6 +943,55 @@ static void test_mad_writer(void **state)
 	}
 }
 
+/* So many offers more have been taken, all of them gets. */
+static void gets_pass(uint32_t count)
+{
+	struct sc_peer *we = pair[0].peer, *owner = pair[1].peer;
+
+	if (!count)
+		return;
+	we->offers_first += count;
+	we->offers_ours = we->offers_end = we->offers_first;
+	owner->offers_taken = owner->offers_seen = we->offers_first;
+	sc_store_release_64(claim_word(), (uint64_t)we->offers_withdrawn << 32 | owner->offers_taken);
+}
+
+/*
+ * Between two puts there are so many gets that their numbers begin again at 0: the first put is not taken for the second,
+ * nor for one that breaks the rules.
+ */
+static void test_far_apart(void **state)
+{
+	static const uint32_t gets[] = { INT32_MAX,	 (uint32_t)INT32_MAX + 1, (uint32_t)INT32_MAX + 2,
+					 UINT32_MAX - 9, UINT32_MAX - 1,	  UINT32_MAX };
+
+	for (size_t i = 0; i < sizeof(gets) / sizeof(gets[0]); i++) {
+		OPEN();
+		memset(space, 0xa5, SPACE);
+		for (uint32_t left = gets[i], some; left; left -= some) {
+			some = left < 1u << 30 ? left : 1u << 30;
+			gets_pass(some - 1);
+			pair[0].peer->offers_spared = 0;
+			offer_get(into, 0, 8);
+			owner_polls();
+			we_poll();
+			expect_done(1);
+			assert_memory_equal(into, space, 8);
+		}
+		for (int round = 0; round < 3; round++) {
+			pair[0].peer->offers_spared = 0;
+			offer(from, 8 * (uint64_t)round, 8, 0);
+			(void)sc_ep_poll(pair[0].ep);
+			assert_true(end_idle(&pair[0]) && is_untouched(0, 8 * (size_t)round));
+			ends_settle(pair, 2);
+			expect_done(1);
+			assert_memory_equal(space + 8 * round, from, 8);
+		}
+		expect_idle();
+		rma_close();
+	}
+}
+
 /* ---- both at once ---------------------------------------------------------------------------- */
 
 #define RACE_PUTS 3000
@@ -1421,6 +1470,7 @@ int main(void)
 		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_mad_owner),
 		cmocka_unit_test(test_mad_writer),
+		cmocka_unit_test(test_far_apart),
 		cmocka_unit_test(test_race),
 		cmocka_unit_test(test_owner_closes),
 		cmocka_unit_test(test_owner_closes_when_done),
