@@ -112,7 +112,8 @@ struct sc_peer {
 	uint64_t looked_at;	 /* tx.head when buffers were short last, */
 	uint32_t looks;		 /* and how often since it was there */
 	bool is_behind;		 /* it had more than the last message to read when last asked; see tx.c */
-	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first */
+	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first, */
+	uint32_t op_count;	 /* so many */
 	uint64_t message_line, message_units; /* behind the messages of so many units; see fence.h, */
 	uint64_t fence_line;	 /* as this: what is unread before it is to come first; 0: nothing */
 	uint64_t taken;		 /* it has taken all before this line, as its answers show */

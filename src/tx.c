@@ -25,7 +25,7 @@
  * rendezvous, which costs the receiver an entry only; so a receiver that matches late does not stop a
  * sender that has messages for others. Injected payload is then copied to memory of our own. tx_size is
  * no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
- * its next message.
+ * its next message. Who posts and never polls is pushed back in the end all the same (OPS_MAX): answers wait for it.
  *
  * If this process dies before the record is published (R1 in ring.h) the message was never sent; after it, inline
  * and bounce messages are whole in shared memory; a rendezvous is not, the receiver's copy fails and says so; and so
@@ -72,8 +72,13 @@
  * 12.1 and 12.7, 13.4 and 14.2.
  */
 #define PART_MIN 4096
-/* Answers that are kept for a peer that does not look at its ring. */
+/* Answers that are kept for a peer that does not look at its ring, */
 #define REPLIES_MAX 65536
+/*
+ * and sends that one has not acknowledged: so they are never more than it keeps for us, with those to requests. It has no
+ * more of them unmatched by its window, as a rule; the others we have only to look at.
+ */
+#define OPS_MAX (REPLIES_MAX - 4 * SC_RMA_REQUESTS_MAX)
 
 static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
 {
@@ -101,6 +106,7 @@ static bool is_short_rdv(const struct sc_tx_op *op)
 static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
 {
 	sc_list_remove(&op->of_peer);
+	op->peer->op_count--;
 	op->peer->short_rdvs -= is_short_rdv(op);
 	if (op->state == SC_TX_PUSHING || op->state == SC_TX_SHARING)
 		sc_list_remove(&op->pushing);
@@ -114,10 +120,11 @@ static void op_end(struct sc_ep *ep, struct sc_tx_op *op, int error)
 	op_free(ep, op);
 }
 
+/* NULL: no memory, or there are as many as there may be. */
 static struct sc_tx_op *op_begin(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send,
 				 size_t size)
 {
-	struct sc_tx_op *op = sc_slab_get(&ep->tx_ops);
+	struct sc_tx_op *op = peer->op_count < OPS_MAX ? sc_slab_get(&ep->tx_ops) : NULL;
 
 	if (!op)
 		return NULL;
@@ -133,6 +140,7 @@ static struct sc_tx_op *op_begin(struct sc_ep *ep, struct sc_peer *peer, const s
 	op->size = size;
 	op->copy = NULL;
 	op->iov_count = 0;
+	peer->op_count++;
 	sc_list_append(&peer->ops, &op->of_peer);
 	return op;
 }

@@ -1273,6 +1273,51 @@ static void test_answers_with_full_rings(void **state)
 	free(to);
 }
 
+/*
+ * More messages that are to be acknowledged than answers are kept for a peer that does not look at its ring: their sender
+ * is pushed back, and nothing is lost.
+ */
+#define UNREAD_ANSWERS 70000
+
+static void test_answers_unread(void **state)
+{
+	uint32_t sent = 0, received = 0, refused = 0, told = 0;
+	uint8_t to[8];
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	while (sent < UNREAD_ANSWERS) {
+		int ret = end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_DELIVERY);
+
+		assert_true(!ret || ret == -EAGAIN);
+		sent += !ret;
+		if (!ret)
+			assert_int_equal(end_recv(&pair[1], NULL, to, 8, 0, 0), 0);
+		for (int moved = 1; moved;) {
+			moved = sc_ep_poll(pair[1].ep);
+			for (; sc_cq_peek(&pair[1].rx); received++)
+				assert_int_equal(comp_take(&pair[1].rx).err, 0);
+		}
+		if (!ret)
+			continue;
+		refused++;
+		sc_ep_poll(pair[0].ep);
+		for (; sc_cq_peek(&pair[0].tx); told++)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	}
+	assert_true(refused && received == sent);
+	while (told < sent) {
+		ends_settle(pair, 2);
+		assert_non_null(sc_cq_peek(&pair[0].tx));
+		for (; sc_cq_peek(&pair[0].tx); told++)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	}
+	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pair[i].ep->counters.quarantines, 0);
+	pair_close(pair);
+}
+
 /* Eager messages to that peer until no more buffers are lent to it. Returns how many were sent. */
 static uint32_t lend_all(struct end *end, struct sc_peer *to)
 {
@@ -2085,6 +2130,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_queue_full),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_answers_with_full_rings),
+		cmocka_unit_test(test_answers_unread),
 		cmocka_unit_test(test_buffers_of_others),
 		cmocka_unit_test(test_silent_peers),
 		cmocka_unit_test(test_order),
