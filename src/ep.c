@@ -261,11 +261,12 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
-	sc_tx_fini(ep);
+	sc_tx_leave(ep);
 	sc_rma_fini(ep);
 	sc_serve_fini(ep);
 	sc_recv_fini(ep);
 	sc_peers_close(ep);
+	sc_tx_fini(ep);
 	sc_regs_leave(ep);
 	sc_peers_fini(ep);
 	sc_bell_close(&ep->bell);

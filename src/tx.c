@@ -1280,10 +1280,14 @@ void sc_tx_end_peer(struct sc_peer *peer, int error)
 		op_end(peer->ep, sc_list_entry(peer->ops.next, struct sc_tx_op, of_peer), error);
 }
 
-void sc_tx_fini(struct sc_ep *ep)
+void sc_tx_leave(struct sc_ep *ep)
 {
 	if (ep->replies && sc_seg_is_here(ep->seg))
-		(void)reply_some(ep); /* what has room yet: the senders have been received */
+		(void)reply_some(ep); /* the senders have been received */
+}
+
+void sc_tx_fini(struct sc_ep *ep)
+{
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 

@@ -35,7 +35,10 @@ int sc_tx_progress(struct sc_ep *ep);
 /* The peer is lost: its sends end with `error` (negative errno). */
 void sc_tx_end_peer(struct sc_peer *peer, int error);
 
-/* The endpoint closes: forget what is pending, without completions. */
+/* The endpoint is about to close: answers that there is room for by now are written. */
+void sc_tx_leave(struct sc_ep *ep);
+
+/* It has, as its peers can see: forget what is pending, without completions. Until then they may copy it. */
 void sc_tx_fini(struct sc_ep *ep);
 
 #endif

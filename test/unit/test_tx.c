@@ -1766,6 +1766,52 @@ static void test_peer_closes(void **state)
 	}
 }
 
+#ifdef SC_FAULT_INJECTION
+
+static uint8_t late_into[SC_INJECT_MAX];
+static bool late_posted;
+
+/* The sender is closing, which nobody can see yet: the receiver copies its message. */
+static int receive_late(const char *point)
+{
+	if (strcmp(point, "peer.unread") || late_posted)
+		return 0;
+	late_posted = true;
+	assert_int_equal(end_recv(&pair[1], NULL, late_into, SC_INJECT_MAX, 0, 0), 0);
+	for (int i = 0; i < 10; i++)
+		sc_ep_poll(pair[1].ep);
+	return 0;
+}
+
+/* What was injected and is still to be copied stays what it was until it can be seen that its sender has closed. */
+static void test_injected_and_closed(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_comp comp;
+
+	(void)state;
+	if (!way_possible(WAY_CMA))
+		skip();
+	attr.config.eager_max = attr.config.inline_max = 0;
+	pair_open(pair, &attr, WAY_CMA);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_INJECT_MAX, 0, SC_SEND_INJECT), 0);
+	assert_int_equal(pair[0].ep->counters.tx_rdv, 1);
+	ends_settle(&pair[1], 1);
+	late_posted = false;
+	(void)core_failing(NULL, 0);
+	sc_inject_hook = receive_late;
+	end_close(&pair[0]);
+	(void)core_failing(NULL, 0);
+	assert_true(late_posted);
+	ends_settle(&pair[1], 1);
+	comp = comp_take(&pair[1].rx);
+	if (!comp.err)
+		assert_memory_equal(late_into, from, SC_INJECT_MAX);
+	end_close(&pair[1]);
+}
+
+#endif
+
 /* The peer's ring position or window is a number that cannot be: it is given up, others are not. */
 static void test_impossible_consumer(void **state)
 {
@@ -2098,6 +2144,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 #ifdef SC_FAULT_INJECTION
 		cmocka_unit_test(test_killed_before_commit),
+		cmocka_unit_test(test_injected_and_closed),
 #endif
 		cmocka_unit_test(test_fence_tells_of_earlier),
 		cmocka_unit_test(test_each_way),
