@@ -26,7 +26,8 @@
  * the target copies fails, or comes from or goes to memory that nobody has any more; nobody looks at its reports. If
  * the target dies, before it has taken a chunk or after its report, the initiator's next copy says so; with one in hand,
  * its life lock does, and the operation fails. If it is stopped with a chunk in hand it is waited for: it may still read
- * or write the initiator's memory, also when the endpoint closes. A target that closes does so between two chunks.
+ * or write the initiator's memory, also when the endpoint closes, or has given it up. A target that closes does so
+ * between two chunks.
  */
 #include "assist.h"
 
@@ -277,6 +278,13 @@ static void finish(struct sc_peer *peer)
 	}
 }
 
+/* It is lost, and what is ours has not ended yet: some of it may be in its hands. */
+static void wait_for(struct sc_peer *peer)
+{
+	while (!sc_list_empty(&peer->assisted) && is_in_hand(peer))
+		sched_yield();
+}
+
 void sc_assist_fini(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
@@ -286,6 +294,8 @@ void sc_assist_fini(struct sc_ep *ep)
 
 		if (peer->link == SC_LINK_UP)
 			finish(peer);
+		if (peer->link != SC_LINK_UP)
+			wait_for(peer);
 	}
 }
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -499,6 +500,32 @@ static void test_quarantine_waits(void **state)
 			assert_int_equal(comp_take(&pair[0].tx).err, ENOMEM);
 		assert_int_equal(pair[0].peer->rma_pending, 0);
 		assert_null(pair[0].peer->seg);
+		rma_close();
+	}
+}
+
+/* And so does our close, of a target that has been given up. */
+static void test_close_waits_for_the_lost(void **state)
+{
+	for (int put = 0; put < 2; put++) {
+		bool closed = false;
+		pthread_t thread;
+
+		(void)state;
+		open_pair();
+		fill(put, 3);
+		post_held(put, 300000);
+		sc_peer_quarantine(pair[0].peer, -ENOMEM, "a test");
+		assert_int_equal(pthread_create(&thread, NULL, destroy, &closed), 0);
+		for (int i = 0; i < 1000; i++) {
+			assert_false(__atomic_load_n(&closed, __ATOMIC_SEQ_CST));
+			usleep(100);
+		}
+		give_up_held(put, true);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_true(closed);
+		pair[0].ep = NULL;
+		ends_settle(pair + 1, 1);
 		rma_close();
 	}
 }
@@ -997,6 +1024,7 @@ int main(void)
 		cmocka_unit_test(test_closed_in_hand),
 		cmocka_unit_test(test_close_waits),
 		cmocka_unit_test(test_quarantine_waits),
+		cmocka_unit_test(test_close_waits_for_the_lost),
 		cmocka_unit_test(test_target_closes),
 		cmocka_unit_test(test_target_leaves),
 		cmocka_unit_test(test_target_fails),
