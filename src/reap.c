@@ -156,23 +156,25 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	return presence.state != SC_ABI_CLOSED && sc_reap_lives(&header.owner, presence.life);
 }
 
-/*
- * Does the owner of a segment hold its life lock? Another reaper may, for a moment: of the same pid namespace it
- * is told by its pid. In doubt it is the owner.
- */
+bool sc_reap_is_owner(const struct sc_abi_owner *owner, pid_t holder)
+{
+	const struct sc_host *host;
+
+	return sc_host_get(&host) || owner->pid_ns != host->pid_ns || owner->pid == holder;
+}
+
+/* Does the owner of a segment hold its life lock? In doubt it is the owner. */
 static bool owner_holds(int fd)
 {
 	struct sc_abi_header header;
-	const struct sc_host *host;
 	pid_t holder = 0;
 	int held = sc_live_check(fd, &holder);
 
 	if (held != 1)
 		return held;
-	return sc_host_get(&host) ||
-	       SC_TRY("reap.holder", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
+	return SC_TRY("reap.holder", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
 	       header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
-	       header.owner.pid_ns != host->pid_ns || header.owner.pid == holder;
+	       sc_reap_is_owner(&header.owner, holder);
 }
 
 static bool read_service(int fd, struct sc_addr *parts)
@@ -208,14 +210,38 @@ static bool service_is_alive(int fd)
 	return read_service(fd, &parts) && endpoint_is_alive(&parts);
 }
 
+static bool read_directory(int fd, struct sc_abi_directory *directory)
+{
+	return SC_TRY("reap.directory", pread(fd, directory, sizeof(*directory), 0)) ==
+		       (ssize_t)sizeof(*directory) &&
+	       directory->magic == SC_ABI_DIRECTORY_MAGIC;
+}
+
 /* A directory has no endpoint: its writer may never open one. */
 static bool directory_is_alive(int fd)
 {
 	struct sc_abi_directory directory;
 
-	return SC_TRY("reap.directory", pread(fd, &directory, sizeof(directory), 0)) ==
-		       (ssize_t)sizeof(directory) &&
-	       directory.magic == SC_ABI_DIRECTORY_MAGIC && sc_reap_lives(&directory.owner, 0);
+	return read_directory(fd, &directory) && sc_reap_lives(&directory.owner, 0);
+}
+
+/* Has its writer died, though somebody may hold its lock? */
+static bool directory_is_orphan(int fd)
+{
+	struct sc_abi_directory directory;
+	pid_t holder = 0;
+	int held = sc_live_check(fd, &holder);
+
+	return held >= 0 && read_directory(fd, &directory) &&
+	       !(held && sc_reap_is_owner(&directory.owner, holder)) &&
+	       !sc_reap_lives(&directory.owner, 0);
+}
+
+static bool service_is_orphan(int fd)
+{
+	struct sc_addr parts;
+
+	return read_service(fd, &parts) && !endpoint_is_alive(&parts);
 }
 
 static bool second_opinion(const char *name, int fd)
@@ -253,14 +279,13 @@ bool sc_reap_is_orphan(const char *addr)
 
 bool sc_reap_service_is_orphan(const char *name)
 {
-	struct sc_addr parts;
 	struct stat st;
 	bool dead;
 	int fd;
 
 	sc_own_hold_others();
 	fd = sc_own_open_other(name, &st);
-	dead = fd < 0 ? fd == -ENOENT : read_service(fd, &parts) && !endpoint_is_alive(&parts);
+	dead = fd < 0 ? fd == -ENOENT : service_is_orphan(fd) || directory_is_orphan(fd);
 	if (fd >= 0)
 		SC_CALL("reap.orphan_close", close(fd));
 	sc_own_release_others();

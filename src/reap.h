@@ -20,6 +20,12 @@ int sc_reap_name(const char *name);
 bool sc_reap_lives(const struct sc_abi_owner *owner, uint32_t life);
 
 /*
+ * Is it the owner who holds its life lock? Another reaper may, for a moment: of the same pid namespace it is told by
+ * its pid. In doubt it is the owner.
+ */
+bool sc_reap_is_owner(const struct sc_abi_owner *owner, pid_t holder);
+
+/*
  * Has the process of an attached segment died? Its life lock is free, and nothing else says that it lives:
  * after that it touches no memory any more. A system call, or a few.
  */
@@ -32,9 +38,9 @@ int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg);
 bool sc_reap_is_orphan(const char *addr);
 
 /*
- * The same of a service by the name of its file, which may be gone by now; of other files nothing says whose
- * they are. Somebody who holds its lock all the same is a reaper, or a live process that is none of this version
- * of the library.
+ * The same of a service or a directory by the name of its file, which may be gone by now; of other files nothing
+ * says whose they are. Somebody who holds its lock all the same is a reaper, or a live process that is none of this
+ * version of the library.
  */
 bool sc_reap_service_is_orphan(const char *name);
 

@@ -660,6 +660,43 @@ static void test_service_being_reaped(void **state)
 	assert_false(exists(name));
 }
 
+static void write_directory(struct child *self, void *arg)
+{
+	struct sc_directory *directory;
+
+	(void)arg;
+	CHILD_CHECK(!sc_directory_create(service, 10, &directory));
+	child_tell(self, "");
+	child_wait(self);
+	sc_directory_close(directory);
+}
+
+/* So is the name of a directory, which nobody reads any more. */
+static void test_directory_being_reaped(void **state)
+{
+	struct sc_directory *directory;
+	char name[SC_ADDR_NAME_MAX];
+	struct child writer;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_int_equal(sc_addr_directory_file(service, name), 0);
+	assert_true(child_start(&writer, write_directory, NULL));
+	assert_false(sc_reap_service_is_orphan(name));
+	assert_int_equal(sc_directory_create(service, 10, &directory), -EADDRINUSE);
+	child_kill(&writer);
+	assert_true(child_start(&slow_reaper, hold_lock, name));
+	assert_true(sc_reap_service_is_orphan(name));
+	assert_int_equal(sc_directory_open(service, &directory), -ENOENT);
+	sc_log_set(let_reaper_go);
+	assert_int_equal(sc_directory_create(service, 10, &directory), 0);
+	sc_log_set(child_log);
+	assert_int_equal(slow_reaper.pid, 0);
+	sc_directory_close(directory);
+	assert_false(exists(name));
+}
+
 static void resolve_it(struct child *self, void *arg)
 {
 	char addr[SC_ADDR_SIZE], out[SC_ADDR_SIZE];
@@ -1078,6 +1115,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_service),
 		cmocka_unit_test(test_service_taken),
 		cmocka_unit_test(test_service_being_reaped),
+		cmocka_unit_test(test_directory_being_reaped),
 		cmocka_unit_test(test_service_own),
 		cmocka_unit_test(test_service_without_endpoint),
 		cmocka_unit_test(test_service_fork),
