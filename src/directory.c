@@ -121,6 +121,8 @@ int sc_directory_create(const char *name, uint32_t capacity, struct sc_directory
 	if (ret)
 		goto no_file;
 	ret = fill(directory, capacity);
+	if (ret == -ENOSPC && sc_reap_scan() > 0)
+		ret = fill(directory, capacity);
 	if (ret) {
 		if (ret != -EFBIG)
 			sc_warn("cannot make the directory %s: %s; is " SC_HOST_DIR " full?", name,

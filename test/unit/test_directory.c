@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <shmcma/abi.h>
@@ -368,6 +369,33 @@ static void test_lost_lock(void **state)
 	sc_directory_close(directory);
 }
 
+/* Where a directory has no room for what the dead have left, that goes. */
+static void create_where_it_is_full(struct child *self, void *arg)
+{
+	struct sc_directory *directory;
+	struct child dead;
+	struct statvfs fs;
+	int fd;
+
+	(void)self, (void)arg;
+	if (!child_private_shm("size=1m,mode=1777"))
+		_exit(CHILD_SKIPS);
+	CHILD_CHECK(child_start(&dead, write_one, NULL));
+	child_kill(&dead);
+	CHILD_CHECK(!statvfs("/dev/shm", &fs));
+	fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	CHILD_CHECK(fd >= 0 && !fallocate(fd, 0, 0, (off_t)(fs.f_bavail * fs.f_bsize)));
+	CHILD_CHECK(!sc_directory_create("another", CAPACITY, &directory));
+	sc_directory_close(directory);
+	close(fd);
+}
+
+static void test_left_in_the_way(void **state)
+{
+	(void)state;
+	CHILD_ASSERT(child_run(create_where_it_is_full, NULL));
+}
+
 static struct sc_directory *inherited[2];
 
 static void close_inherited(struct child *self, void *arg)
@@ -478,6 +506,7 @@ int main(void)
 		cmocka_unit_test(test_anothers),
 		cmocka_unit_test(test_deads),
 		cmocka_unit_test(test_lost_lock),
+		cmocka_unit_test(test_left_in_the_way),
 		cmocka_unit_test(test_fork),
 		cmocka_unit_test(test_own_by_other_name),
 		cmocka_unit_test(test_creation_fails),
