@@ -4,7 +4,7 @@
 # Who may include whom:
 #  - a file of src/ its own header and those of lower layers, no libfabric;
 #  - a file of prov/ shmcma/core.h, libfabric and prov/, nothing of src/ and not shmcma/abi.h;
-#  - a command of util/ shmcma/core.h;
+#  - a command of util/ shmcma/core.h, and what lies beside it;
 #  - a test of the public interface (test/fabric, test/multi) nothing of the core at all.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 
@@ -102,7 +102,11 @@ for file in util/*.[ch]; do
 	for name in $(includes "$file"); do
 		case $name in
 		'<shmcma/core.h>') ;;
-		*shmcma/* | '<rdma/'* | '"'*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
+		*shmcma/* | '<rdma/'*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
+		'"'*)
+			[ -f "util/$(echo "$name" | tr -d '"')" ] ||
+				complain "$file includes $name: not found beside it"
+			;;
 		esac
 	done
 done

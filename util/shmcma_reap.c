@@ -5,6 +5,9 @@
  *
  * It harms no living process, whenever it runs, and may be killed at any instant: see src/reap.c.
  */
+#define _GNU_SOURCE 1
+#include "streams.h"
+
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -50,6 +53,11 @@ static void show_file(const struct sc_reap_file *file, void *arg)
 		       (unsigned long long)file->bytes / 1024, file->name);
 }
 
+static int end(int status)
+{
+	return streams_fini("shmcma-reap") ? status : EXIT_LEFT;
+}
+
 static int misused(void)
 {
 	fputs(usage, stderr);
@@ -66,6 +74,8 @@ int main(int argc, char **argv)
 	bool all = false, dry = false;
 	int option, ret;
 
+	if (!streams_init())
+		return EXIT_LEFT;
 	while ((option = getopt_long(argc, argv, "lnvh", options, NULL)) != -1) {
 		switch (option) {
 		case 'l':
@@ -79,10 +89,10 @@ int main(int argc, char **argv)
 			break;
 		case 'h':
 			fputs(usage, stdout);
-			return EXIT_SUCCESS;
+			return end(EXIT_SUCCESS);
 		case 'V':
 			puts("shmcma-reap " SHMCMA_VERSION);
-			return EXIT_SUCCESS;
+			return end(EXIT_SUCCESS);
 		default:
 			return misused();
 		}
@@ -91,5 +101,5 @@ int main(int argc, char **argv)
 		return misused();
 	sc_log_set(log_line);
 	ret = all || dry ? sc_reap_list(show_file, &all) : sc_reap_scan();
-	return ret < 0 || failed || fflush(stdout) ? EXIT_LEFT : EXIT_SUCCESS;
+	return end(ret < 0 || failed ? EXIT_LEFT : EXIT_SUCCESS);
 }

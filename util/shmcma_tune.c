@@ -5,6 +5,9 @@
  *
  * It may be run at any time and be killed at any instant: see src/calibration.c.
  */
+#define _GNU_SOURCE 1
+#include "streams.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
@@ -108,6 +111,11 @@ static int measure(const char *path)
 	return show(path);
 }
 
+static int end(int status)
+{
+	return streams_fini("shmcma-tune") ? status : EXIT_FAILED;
+}
+
 static int misused(void)
 {
 	fputs(usage, stderr);
@@ -124,8 +132,10 @@ int main(int argc, char **argv)
 	};
 	int (*act)(const char *path) = show;
 	char path[SC_CALIBRATION_PATH_MAX];
-	int option, ret;
+	int option;
 
+	if (!streams_init())
+		return EXIT_FAILED;
 	while ((option = getopt_long(argc, argv, "mh", options, NULL)) != -1) {
 		switch (option) {
 		case 'm':
@@ -133,10 +143,10 @@ int main(int argc, char **argv)
 			break;
 		case 'h':
 			fputs(usage, stdout);
-			return EXIT_SUCCESS;
+			return end(EXIT_SUCCESS);
 		case 'V':
 			puts("shmcma-tune " SHMCMA_VERSION);
-			return EXIT_SUCCESS;
+			return end(EXIT_SUCCESS);
 		default:
 			return misused();
 		}
@@ -145,6 +155,5 @@ int main(int argc, char **argv)
 		return misused();
 	sc_log_set(log_line);
 	sc_calibration_path(path);
-	ret = act(path);
-	return fflush(stdout) ? EXIT_FAILED : ret;
+	return end(act(path));
 }

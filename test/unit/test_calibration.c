@@ -774,6 +774,7 @@ static void test_command(void **state)
 	assert_int_equal(run_command("again", text), 2);
 	assert_int_equal(run_command("--help", text), 0);
 	assert_int_equal(run_command("--version", text), 0);
+	assert_int_equal(run_command("--version >/dev/full", text), 1);
 	put_bytes(text, 64, 0600);
 	assert_int_equal(run_command("", text), 1);
 	says(text, "is of no use");

@@ -176,6 +176,56 @@ static void test_lost_lock(void **state)
 	assert_reaped(name);
 }
 
+/* The operator's command by the shell; its exit status. */
+static int run_command(const char *arguments)
+{
+	const char *build = getenv("abs_top_builddir");
+	char line[512];
+	int status;
+
+	snprintf(line, sizeof(line), "%s/util/shmcma-reap %s", build ? build : ".", arguments);
+	status = system(line);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* What it has to say goes into no file that it looks at, though that could have the number of its standard error. */
+static void test_command_without_streams(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX], before[4096], after[4096];
+	struct child owner;
+	int fd;
+
+	(void)state;
+	start_owner(&owner, own_and_lose, name);
+	sc_own_path(name, path);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_int_equal(pread(fd, before, sizeof(before), 0), sizeof(before));
+	assert_int_equal(run_command("2>&-"), 1);
+	assert_int_equal(run_command(">&- 2>&-"), 1);
+	assert_int_equal(run_command("<&- >&- 2>&-"), 1);
+	assert_int_equal(pread(fd, after, sizeof(after), 0), sizeof(after));
+	assert_memory_equal(before, after, sizeof(before));
+	close(fd);
+	child_kill(&owner);
+	assert_reaped(name);
+}
+
+/* What cannot be written is said, and the exit status tells. */
+static void test_command_output(void **state)
+{
+	(void)state;
+	if (!alone)
+		skip(); /* others' files may not be as they should */
+	assert_int_equal(run_command("-l >/dev/null"), 0);
+	assert_int_equal(run_command("--help >/dev/full 2>/dev/null"), 1);
+	assert_int_equal(run_command("--version >/dev/full 2>/dev/null"), 1);
+	assert_int_equal(run_command("--version 2>&1 >/dev/full | grep -q 'cannot write'"), 0);
+	assert_int_equal(run_command("--version >&- 2>/dev/null"), 1);
+	assert_int_equal(run_command("-x 2>/dev/null"), 2);
+	assert_int_equal(run_command("more 2>/dev/null"), 2);
+}
+
 /* A reaper that may not read others' memory. */
 static void reap_without_cma(struct child *self, void *arg)
 {
@@ -1103,6 +1153,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_live),
 		cmocka_unit_test(test_stopped),
 		cmocka_unit_test(test_lost_lock),
+		cmocka_unit_test(test_command_without_streams),
+		cmocka_unit_test(test_command_output),
 		cmocka_unit_test(test_lost_lock_without_cma),
 		cmocka_unit_test(test_exec),
 		cmocka_unit_test(test_leader_ended),

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * streams.h: the standard streams of the operator's commands.
+ */
+#ifndef UTIL_STREAMS_H
+#define UTIL_STREAMS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Before any file is opened: one that got the number of a stream that is closed (2>&-) would be written to, and it may
+ * be a living process's segment. What is put there can be neither read nor written.
+ */
+static inline bool streams_init(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/", O_PATH) != fd)
+			return false;
+	return true;
+}
+
+/* At the end: has all been written? */
+static inline bool streams_fini(const char *command)
+{
+	bool failed = ferror(stdout);
+
+	if (!fflush(stdout) && !failed)
+		return true;
+	fprintf(stderr, "%s: cannot write: %s\n", command,
+		failed ? "the output is not complete" : strerror(errno));
+	return false;
+}
+
+#endif
