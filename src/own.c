@@ -148,6 +148,8 @@ static const char *remedy(int err)
 		return SC_HOST_DIR " must be writable for this user";
 	case ENOENT:
 		return SC_HOST_DIR " and /proc must be mounted";
+	case ENODEV:
+		return "/proc must be mounted";
 	default:
 		return "see the system's documentation of that error";
 	}
@@ -468,7 +470,10 @@ static bool has_lock(const char *fd)
 	return found;
 }
 
-/* Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. */
+/*
+ * Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. -ENODEV: there is no
+ * /proc; -ENOENT would say that there is no such file.
+ */
 static int search_descriptors(const struct stat *st)
 {
 	DIR *dir = SC_TRY_PTR("own.fds", NULL, opendir("/proc/thread-self/fd"));
@@ -476,7 +481,7 @@ static int search_descriptors(const struct stat *st)
 	int found = 0;
 
 	if (!dir)
-		return -errno;
+		return errno == ENOENT ? -ENODEV : -errno;
 	while (!found && (entry = SC_TRY_PTR("own.readdir", NULL, readdir(dir)))) {
 		struct stat other;
 

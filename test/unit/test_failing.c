@@ -304,12 +304,37 @@ static void test_descriptors(void **state)
 	}
 }
 
-static void without_proc(struct child *self, void *arg)
+static void hide_proc(void)
 {
 	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("none", "/proc", "tmpfs", 0, NULL))
 		_exit(CHILD_SKIPS);
+}
+
+static void without_proc(struct child *self, void *arg)
+{
+	hide_proc();
 	live_through(self, arg);
+}
+
+/* That a service's file cannot be looked at is not that there is none. */
+static void reap_without_proc(struct child *self, void *arg)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	int fd;
+
+	(void)self;
+	(void)arg;
+	sc_addr_service_file("failing.proc", name);
+	sc_own_path(name, path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	CHILD_CHECK(fd >= 0 && !close(fd));
+	hide_proc();
+	sc_log_set(child_log);
+	child_log_lines = 0;
+	CHILD_CHECK(sc_reap_name(name) == -ENODEV);
+	CHILD_CHECK(child_log_lines == 1);
+	CHILD_CHECK(!unlink(path));
 }
 
 static void test_no_proc(void **state)
@@ -317,6 +342,9 @@ static void test_no_proc(void **state)
 	(void)state;
 	CHILD_ASSERT(child_run(without_proc, "nothing:1")); /* no such point: what is asked for may fail */
 	assert_true(core_has_file(owner.line));
+	if (!alone)
+		skip();
+	CHILD_ASSERT(child_run(reap_without_proc, NULL));
 }
 
 int main(void)
