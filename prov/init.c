@@ -8,6 +8,8 @@
  */
 #include "shmcma.h"
 
+#include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -50,25 +52,33 @@ struct size_param {
 	const char *help;
 };
 
-/* Is it given? */
+/* Digits, or 0x and such; blanks around them. */
+static bool is_number(const char *text, uintmax_t *value)
+{
+	char *end;
+
+	text += strspn(text, " \t");
+	*value = strtoumax(text, &end, 0); /* UINTMAX_MAX: it is more */
+	return isdigit((unsigned char)*text) && !end[strspn(end, " \t")];
+}
+
+/* Is it given? As a string: libfabric takes what a number begins with for all of it, 32 for 32k, and 0 for none. */
 static bool read_size(const struct size_param *param)
 {
-	size_t value;
-	int ret;
+	uintmax_t value;
+	char *text;
 
-	fi_param_define(&shmcma_provider, param->name, FI_PARAM_SIZE_T, "%s (default: %u)", param->help,
+	fi_param_define(&shmcma_provider, param->name, FI_PARAM_STRING, "%s (default: %u)", param->help,
 			*param->value);
-	ret = fi_param_get_size_t(&shmcma_provider, param->name, &value);
-	if (ret == -FI_ENODATA)
+	if (fi_param_get_str(&shmcma_provider, param->name, &text))
 		return false;
-	if (ret)
-		shmcma_warn(FI_LOG_CORE, "FI_SHMCMA parameter %s is not a number: using %u\n", param->name,
-			    *param->value);
+	if (!is_number(text, &value))
+		shmcma_warn(FI_LOG_CORE, "FI_SHMCMA parameter %s=%s is not a number: using %u\n",
+			    param->name, text, *param->value);
 	else if (value < param->min || value > param->max || value % param->unit)
-		shmcma_warn(
-			FI_LOG_CORE,
-			"FI_SHMCMA parameter %s=%zu is not from %zu to %zu in steps of %zu: using %u\n",
-			param->name, value, param->min, param->max, param->unit, *param->value);
+		shmcma_warn(FI_LOG_CORE,
+			    "FI_SHMCMA parameter %s=%s is not from %zu to %zu in steps of %zu: using %u\n",
+			    param->name, text, param->min, param->max, param->unit, *param->value);
 	else
 		*param->value = (uint32_t)value;
 	return true;

@@ -1451,6 +1451,24 @@ static void check_warned(const char *text, const char *warning)
 		fail_msg("no \"%s\" in: %s", warning, text);
 }
 
+/* What begins with a number is none, nor is nothing. */
+static const char *const worse_parameters[] = {
+	"FI_SHMCMA_PEERS=1e9",
+	"FI_SHMCMA_BOUNCE_COUNT=64 buffers",
+	"FI_SHMCMA_INLINE_MAX=",
+	"FI_SHMCMA_EAGER_MAX=32k",
+	"FI_SHMCMA_SHARE_MIN=99999999999999999999999",
+	"FI_LOG_LEVEL=warn",
+	NULL,
+};
+
+static const char *const odd_parameters[] = {
+	"FI_SHMCMA_PEERS=0x10",
+	"FI_SHMCMA_BOUNCE_COUNT= 64 ",
+	"FI_LOG_LEVEL=warn",
+	NULL,
+};
+
 /* A parameter out of range is warned about and has its default. */
 static void test_parameters(void **state)
 {
@@ -1481,6 +1499,19 @@ static void test_parameters(void **state)
 	check_warned(text, "parameter peers");
 	check_warned(text, "parameter bounce_size=3072 is not a power of two");
 	check_warned(text, "parameter bounce_count");
+
+	text = play("remote", worse_parameters, &status);
+	assert_int_equal(status, 4);
+	check_warned(text, "parameter peers=1e9 is not a number: using 1024");
+	check_warned(text, "parameter bounce_count=64 buffers is not a number: using 64");
+	check_warned(text, "parameter inline_max= is not a number: using 872");
+	check_warned(text, "parameter eager_max=32k is not a number: using 32768");
+	check_warned(text, "parameter share_min=99999999999999999999999 is not from 1 to 4294967295");
+
+	text = play("remote", odd_parameters, &status);
+	assert_int_equal(status, 4);
+	if (strstr(text, ":" TF_PROVIDER ":"))
+		fail_msg("%s", text);
 }
 
 /* Data progress of the default answer, of one without one-sided operations, and of one that asks for manual. */
