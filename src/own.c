@@ -22,6 +22,9 @@
  *   - a descriptor of another's file is closed by sc_own_close_other() only, which waits for a reaper in
  *     another thread, because that one relies on a lock on the same inode.
  *
+ * An application that has closed its standard streams, and writes to them all the same, is not to write into a segment:
+ * what stays open gets no such number.
+ *
  * A forked child inherits descriptors but no locks and, by the list, no files: its parent's are other
  * processes' files to it.
  */
@@ -181,9 +184,41 @@ static void remove_from_list_locked(struct sc_own *own)
 	}
 }
 
+static bool is_stream(int fd)
+{
+	return fd >= STDIN_FILENO && fd <= STDERR_FILENO;
+}
+
+/* There may be no other number. */
+static int above_streams(int fd)
+{
+	int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+
+	return above < 0 ? fd : above;
+}
+
+/* Without a lock as yet. */
+static int move_own(int fd)
+{
+	int moved = is_stream(fd) ? above_streams(fd) : fd;
+
+	if (moved != fd)
+		SC_CALL("own.moved", close(fd));
+	return moved;
+}
+
+int sc_own_move_other(int fd)
+{
+	int moved = is_stream(fd) ? above_streams(fd) : fd;
+
+	if (moved != fd)
+		sc_own_close_other(fd);
+	return moved;
+}
+
 static int open_unnamed(struct stat *st)
 {
-	int fd = SC_TRY("own.tmpfile", open(SC_HOST_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+	int fd = move_own(SC_TRY("own.tmpfile", open(SC_HOST_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)));
 	int err;
 
 	if (fd < 0)
@@ -352,7 +387,7 @@ static int reopen(int path_fd)
 
 	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", path_fd);
 	fd = SC_TRY("own.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
-	return fd < 0 ? -errno : fd;
+	return fd < 0 ? -errno : move_own(fd);
 }
 
 /* Its inode by its name. The look through an O_PATH descriptor, as a close of that drops no lock. */

@@ -336,6 +336,39 @@ static void test_attach(void **state)
 	assert_int_equal(unlink(path_of(owner.line)), 0);
 }
 
+/* Who writes to standard streams that he has closed writes into no segment, his own or a peer's. */
+static void without_streams(struct child *self, void *arg)
+{
+	struct sc_seg *own_seg, *seg;
+	pid_t pid;
+
+	(void)self;
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		close(fd);
+	CHILD_CHECK(!sc_seg_create(&geometry, &own_seg));
+	CHILD_CHECK(own_seg->fd > STDERR_FILENO && own_seg->file.fd == own_seg->fd);
+	CHILD_CHECK(!sc_seg_attach(arg, &seg));
+	CHILD_CHECK(seg->fd > STDERR_FILENO && sc_seg_check_owner(seg) == 1);
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		CHILD_CHECK(fcntl(fd, F_GETFD) == -1);
+	/* opened again, as after closefrom(3) */
+	close(own_seg->fd);
+	CHILD_CHECK(sc_own_fd(&own_seg->file) > STDERR_FILENO);
+	CHILD_CHECK(!sc_live_check(own_seg->file.fd, &pid)); /* no other process's */
+	sc_seg_detach(seg);
+	sc_seg_destroy(own_seg);
+}
+
+static void test_without_streams(void **state)
+{
+	struct child owner;
+
+	(void)state;
+	start_owner(&owner);
+	assert_int_equal(child_run(without_streams, owner.line), 0);
+	assert_int_equal(child_end(&owner), 0);
+}
+
 /* Holds the lock of a dead owner's file, as a reaper does for a moment. */
 static void hold(struct child *self, void *arg)
 {
@@ -1984,6 +2017,7 @@ int main(void)
 		cmocka_unit_test(test_attach),
 		cmocka_unit_test(test_dead_while_reaped),
 		cmocka_unit_test(test_closed_while_attached),
+		cmocka_unit_test(test_without_streams),
 		cmocka_unit_test(test_read_only),
 		cmocka_unit_test(test_opened_again),
 		cmocka_unit_test(test_slots),
