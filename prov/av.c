@@ -770,6 +770,26 @@ static int check_attr(const struct fi_av_attr *attr)
 	return 0;
 }
 
+/* Why the vector of that name cannot be opened, and what to do. */
+static const char *why_not_shared(int err)
+{
+	switch (err) {
+	case EINVAL:
+		return "no name is but 1 to 51 characters of A-Z a-z 0-9 . _ : @ + -";
+	case EADDRINUSE:
+		return "a living process inserts there; open it with FI_READ, or choose another name";
+	case ENOENT:
+		return "nobody has opened it to insert, or he has ended; with FI_READ it is opened after "
+		       "that";
+	case EACCES:
+		return "its file in /dev/shm is not a regular one of this user with mode 0600";
+	case EPROTO:
+		return "its file in /dev/shm is not one of this version of shmcma";
+	default:
+		return fi_strerror(err);
+	}
+}
+
 /* A name: -FI_EADDRINUSE: somebody else inserts there; -FI_ENOENT: nobody does, and there is nothing to read. */
 static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 {
@@ -783,7 +803,7 @@ static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 	ret = is_reader(av) ? sc_directory_open(attr->name, &av->shared)
 			    : sc_directory_create(attr->name, capacity, &av->shared);
 	if (ret) {
-		shmcma_warn(FI_LOG_AV, "shared address vector %s: %s\n", attr->name, fi_strerror(-ret));
+		shmcma_warn(FI_LOG_AV, "shared address vector %s: %s\n", attr->name, why_not_shared(-ret));
 		return shmcma_error(ret);
 	}
 	if (!attr->map_addr) /* numbers are the same at any address */
