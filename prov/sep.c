@@ -184,7 +184,10 @@ static int take(struct context *places, size_t count, int index, struct shmcma_e
 	return ret;
 }
 
-/* An endpoint with the attributes in `info` into that place. */
+/*
+ * An endpoint with the attributes in `info` into that place. What was asked of it is a part of the whole endpoint's
+ * capabilities, not of its direction's: fi_endpoint(3), and info.c on what means nothing there.
+ */
 static int context_open(struct shmcma_ep *sep, const struct fi_info *info, size_t fclass, int index,
 			struct shmcma_ep **opened, void *user_context)
 {
@@ -216,7 +219,9 @@ static int sep_tx_ctx(struct fid_ep *fid, int index, struct fi_tx_attr *attr, st
 		return -FI_ENOMEM;
 	if (attr)
 		tx_attr_copy(info->tx_attr, attr);
-	ret = shmcma_tx_attr_complete(info->tx_attr, sep->sep->info->tx_attr->caps);
+	if (!info->tx_attr->caps)
+		info->tx_attr->caps = sep->sep->info->tx_attr->caps;
+	ret = shmcma_tx_attr_complete(info->tx_attr, sep->sep->info->caps);
 	if (!ret)
 		ret = context_open(sep, info, FI_CLASS_TX_CTX, index, &ep, context);
 	if (!ret && attr)
@@ -238,7 +243,9 @@ static int sep_rx_ctx(struct fid_ep *fid, int index, struct fi_rx_attr *attr, st
 		return -FI_ENOMEM;
 	if (attr)
 		rx_attr_copy(info->rx_attr, attr);
-	ret = shmcma_rx_attr_complete(info->rx_attr, sep->sep->info->rx_attr->caps);
+	if (!info->rx_attr->caps)
+		info->rx_attr->caps = sep->sep->info->rx_attr->caps;
+	ret = shmcma_rx_attr_complete(info->rx_attr, sep->sep->info->caps);
 	if (!ret)
 		ret = context_open(sep, info, FI_CLASS_RX_CTX, index, &ep, context);
 	if (!ret && attr)

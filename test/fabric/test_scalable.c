@@ -486,6 +486,40 @@ static void test_bind(void)
 	fi_freeinfo(pair.info);
 }
 
+/*
+ * What the endpoint has in its other direction alone means nothing to a context, but may be asked for: MPICH asks a
+ * receive context to have FI_NAMED_RX_CTX, as it did the endpoint.
+ */
+static void test_capabilities(void)
+{
+	struct pair pair;
+	struct fi_tx_attr tx_attr = { .caps = FI_TAGGED | FI_NAMED_RX_CTX | FI_RECV | FI_DIRECTED_RECV };
+	struct fi_rx_attr rx_attr = { .caps = FI_TAGGED | FI_NAMED_RX_CTX | FI_SEND | FI_DIRECTED_RECV };
+	struct fid_ep *sep, *tx, *rx;
+
+	pair_open_domain(&pair, &(struct pair_want){ .caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV |
+							     FI_DIRECTED_RECV | FI_NAMED_RX_CTX });
+	sep = open_sep(&pair);
+	gives(fi_tx_context(sep, 0, &tx_attr, &tx, NULL), 0);
+	must(tx_attr.caps & FI_TAGGED && tx_attr.caps & FI_SEND && tx_attr.caps & FI_NAMED_RX_CTX);
+	must(!(tx_attr.caps & (FI_MSG | FI_RECV | FI_DIRECTED_RECV)));
+	gives(fi_rx_context(sep, 0, &rx_attr, &rx, NULL), 0);
+	must(rx_attr.caps & FI_TAGGED && rx_attr.caps & FI_RECV && rx_attr.caps & FI_DIRECTED_RECV);
+	must(!(rx_attr.caps & (FI_MSG | FI_SEND | FI_NAMED_RX_CTX)));
+	gives(fi_close(&tx->fid), 0);
+	gives(fi_close(&rx->fid), 0);
+	rx_attr = (struct fi_rx_attr){ .caps = FI_TAGGED | FI_RMA };
+	gives(fi_rx_context(sep, 0, &rx_attr, &rx, NULL), -FI_EINVAL);
+	rx_attr = (struct fi_rx_attr){ .caps = 0 };
+	gives(fi_rx_context(sep, 0, &rx_attr, &rx, NULL), 0);
+	must(rx_attr.caps & FI_MSG && rx_attr.caps & FI_TAGGED && !(rx_attr.caps & FI_NAMED_RX_CTX));
+	gives(fi_close(&rx->fid), 0);
+	gives(fi_close(&sep->fid), 0);
+	gives(fi_close(&pair.domain->fid), 0);
+	gives(fi_close(&pair.fabric->fid), 0);
+	fi_freeinfo(pair.info);
+}
+
 /* A context has a part of what the scalable endpoint has, and says what it got. */
 static void test_attributes(void)
 {
@@ -988,6 +1022,7 @@ int main(void)
 		ALONE(test_rx_under_way),
 		ALONE(test_many_times),
 		ALONE(test_bind),
+		ALONE(test_capabilities),
 		ALONE(test_attributes),
 		ALONE(test_missing_direction),
 		ALONE(test_names),
