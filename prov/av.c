@@ -668,13 +668,17 @@ static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
 	struct shmcma_av_entry *entry;
-	size_t len;
+	size_t room, len;
 
+	if (!addrlen || (*addrlen && !addr))
+		return -FI_EINVAL;
+	room = *addrlen;
 	pthread_mutex_lock(&av->lock);
 	entry = find_or_refresh_locked(av, fi_addr);
 	if (entry) {
 		len = strlen(entry->inserted) + 1;
-		memcpy(addr, entry->inserted, *addrlen < len ? *addrlen : len);
+		if (room)
+			memcpy(addr, entry->inserted, room < len ? room : len);
 		*addrlen = len;
 	}
 	pthread_mutex_unlock(&av->lock);

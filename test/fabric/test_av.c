@@ -763,6 +763,12 @@ static void test_lookup(void **state)
 		if (copied < sizeof(found))
 			assert_int_equal(found[copied], '#');
 	}
+	/* how long it is can be asked without a buffer */
+	len = 0;
+	tf_ok(fi_av_lookup(av, fi_addr, NULL, &len));
+	assert_int_equal(len, TF_NAME_SIZE);
+	tf_expect(fi_av_lookup(av, fi_addr, NULL, &len), -FI_EINVAL);
+	tf_expect(fi_av_lookup(av, fi_addr, found, NULL), -FI_EINVAL);
 	check_absent(1);
 	check_absent(FI_ADDR_NOTAVAIL);
 	check_absent(1ULL << 32);
