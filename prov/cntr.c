@@ -301,7 +301,7 @@ void shmcma_cntr_put(struct shmcma_cntr *cntr)
 	atomic_fetch_sub(&cntr->refs, 1);
 }
 
-static int check_attr(const struct fi_cntr_attr *attr)
+static int check_attr(const struct shmcma_fabric *fabric, const struct fi_cntr_attr *attr)
 {
 	if (attr->flags) {
 		shmcma_warn(FI_LOG_CNTR, "counter flags %#llx: there are none\n",
@@ -313,7 +313,7 @@ static int check_attr(const struct fi_cntr_attr *attr)
 			    (int)attr->events);
 		return -FI_ENOSYS;
 	}
-	return shmcma_wait_check(attr->wait_obj, attr->wait_set);
+	return shmcma_wait_check(fabric, attr->wait_obj, attr->wait_set);
 }
 
 int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct fid_cntr **out,
@@ -324,7 +324,7 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 	struct shmcma_cntr *cntr;
 	int ret;
 
-	ret = check_attr(wanted);
+	ret = check_attr(container_of(fid, struct shmcma_domain, fid)->fabric, wanted);
 	if (ret)
 		return ret;
 	cntr = calloc(1, sizeof(*cntr));

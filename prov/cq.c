@@ -520,7 +520,7 @@ static struct fi_ops_cq *ops_of(enum fi_cq_format format)
 	}
 }
 
-static int check_attr(const struct fi_cq_attr *attr)
+static int check_attr(const struct shmcma_fabric *fabric, const struct fi_cq_attr *attr)
 {
 	if (attr->flags & ~FI_AFFINITY) {
 		shmcma_warn(FI_LOG_CQ, "completion queue flags 0x%llx: only FI_AFFINITY is known\n",
@@ -536,7 +536,7 @@ static int check_attr(const struct fi_cq_attr *attr)
 		shmcma_warn(FI_LOG_CQ, "wait condition %d is unknown\n", (int)attr->wait_cond);
 		return -FI_EINVAL;
 	}
-	return shmcma_wait_check(attr->wait_obj, attr->wait_set);
+	return shmcma_wait_check(fabric, attr->wait_obj, attr->wait_set);
 }
 
 int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_cq **out, void *context)
@@ -546,7 +546,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	struct shmcma_cq *cq;
 	int ret;
 
-	ret = check_attr(wanted);
+	ret = check_attr(container_of(fid, struct shmcma_domain, fid)->fabric, wanted);
 	if (ret)
 		return ret;
 	cq = calloc(1, sizeof(*cq));

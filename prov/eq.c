@@ -488,19 +488,19 @@ int shmcma_eq_trywait(struct fid *fid)
 	return ret;
 }
 
-static int check_attr(const struct fi_eq_attr *attr)
+static int check_attr(const struct shmcma_fabric *fabric, const struct fi_eq_attr *attr)
 {
 	if (!attr)
 		return -FI_EINVAL;
 	if (attr->flags & ~(FI_WRITE | FI_AFFINITY))
 		return -FI_EBADFLAGS;
-	return shmcma_wait_check(attr->wait_obj, attr->wait_set);
+	return shmcma_wait_check(fabric, attr->wait_obj, attr->wait_set);
 }
 
 int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context)
 {
 	struct shmcma_eq *opened;
-	int ret = check_attr(attr);
+	int ret = check_attr(container_of(fabric, struct shmcma_fabric, fid), attr);
 
 	if (ret)
 		return ret;

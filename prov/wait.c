@@ -121,7 +121,7 @@ void shmcma_pipe_lower(struct shmcma_pipe *pipe)
 
 /* ---- the object ------------------------------------------------------------------------------ */
 
-int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set)
+int shmcma_wait_check(const struct shmcma_fabric *fabric, enum fi_wait_obj obj, const struct fid_wait *set)
 {
 	switch (obj) {
 	case FI_WAIT_NONE:
@@ -132,9 +132,9 @@ int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set)
 	case FI_WAIT_YIELD:
 		return 0;
 	case FI_WAIT_SET:
-		if (shmcma_wait_set_of(set))
+		if (shmcma_wait_set_is_of(set, fabric))
 			return 0;
-		shmcma_warn(FI_LOG_CORE, "FI_WAIT_SET: wait_set is none of this provider's\n");
+		shmcma_warn(FI_LOG_CORE, "FI_WAIT_SET: wait_set is none of this fabric's\n");
 		return -FI_EINVAL;
 	default:
 		shmcma_warn(FI_LOG_CORE, "wait object %d is unknown\n", (int)obj);

@@ -18,6 +18,7 @@ struct shmcma_coll;
 struct shmcma_domain;
 struct shmcma_ep;
 struct shmcma_eq;
+struct shmcma_fabric;
 struct shmcma_polled;
 struct shmcma_wait_set;
 struct shmcma_watcher;
@@ -74,8 +75,12 @@ static inline bool shmcma_wait_has_pipe(const struct shmcma_wait *wait)
 	return wait->obj == FI_WAIT_FD || wait->obj == FI_WAIT_POLLFD;
 }
 
-/* May such an object be asked for? -FI_EINVAL: there is none such, or a wait set is asked for, and that is none. */
-int shmcma_wait_check(enum fi_wait_obj obj, const struct fid_wait *set);
+/*
+ * May such an object be asked for? -FI_EINVAL: there is none such, or a wait set is asked for, and that is none of the
+ * fabric.
+ */
+int shmcma_wait_check(const struct shmcma_fabric *fabric, enum fi_wait_obj obj,
+		      const struct fid_wait *set);
 /* -FI_EMFILE... `set`: with FI_WAIT_SET. */
 int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid,
 		     struct fid_wait *set);
@@ -166,6 +171,8 @@ struct shmcma_wait *shmcma_wait_set_wait(struct shmcma_wait_set *set);
 void shmcma_wait_set_add(struct shmcma_wait_set *set, struct shmcma_wait *wait);
 void shmcma_wait_set_del(struct shmcma_wait_set *set, struct shmcma_wait *wait);
 struct shmcma_wait_set *shmcma_wait_set_of(const struct fid_wait *set);
+/* Is it one, and of that fabric? */
+bool shmcma_wait_set_is_of(const struct fid_wait *set, const struct shmcma_fabric *fabric);
 int shmcma_wait_set_try(struct fid *fid);
 void shmcma_wait_set_forked(struct fid *fid);
 

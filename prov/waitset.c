@@ -154,6 +154,13 @@ struct shmcma_wait_set *shmcma_wait_set_of(const struct fid_wait *fid)
 	return set_of((struct fid *)&fid->fid);
 }
 
+bool shmcma_wait_set_is_of(const struct fid_wait *fid, const struct shmcma_fabric *fabric)
+{
+	const struct shmcma_wait_set *set = shmcma_wait_set_of(fid);
+
+	return set && set->fabric == fabric;
+}
+
 void shmcma_wait_set_forked(struct fid *fid)
 {
 	shmcma_wait_forked(&set_of(fid)->wait);
@@ -172,7 +179,7 @@ static int check_attr(const struct fi_wait_attr *attr)
 							   : "FI_WAIT_SET: sets have no sets");
 		return -FI_EINVAL;
 	}
-	return shmcma_wait_check(attr->wait_obj, NULL);
+	return shmcma_wait_check(NULL, attr->wait_obj, NULL);
 }
 
 int shmcma_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **out)

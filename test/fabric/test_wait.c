@@ -1049,6 +1049,36 @@ static void condition_of_nothing(void)
 
 /* ---- wait sets ------------------------------------------------------------------------------- */
 
+/* Queues and counters wait in sets of their own fabric. */
+static void set_of_another_fabric(void)
+{
+	struct fid_wait *set;
+	struct pair pair, other;
+	struct fid_cntr *cntr;
+	struct fid_cq *cq;
+	struct fid_eq *eq;
+
+	pair_open_domain(&pair, NULL);
+	pair_open_domain(&other, NULL);
+	gives(fi_wait_open(other.fabric, NULL, &set), 0);
+	gives(fi_cq_open(pair.domain, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_SET, .wait_set = set },
+			 &cq, NULL),
+	      -FI_EINVAL);
+	gives(fi_cntr_open(pair.domain, &(struct fi_cntr_attr){ .wait_obj = FI_WAIT_SET, .wait_set = set },
+			   &cntr, NULL),
+	      -FI_EINVAL);
+	gives(fi_eq_open(pair.fabric, &(struct fi_eq_attr){ .wait_obj = FI_WAIT_SET, .wait_set = set },
+			 &eq, NULL),
+	      -FI_EINVAL);
+	gives(fi_cq_open(other.domain, &(struct fi_cq_attr){ .wait_obj = FI_WAIT_SET, .wait_set = set },
+			 &cq, NULL),
+	      0);
+	gives(fi_close(&cq->fid), 0);
+	gives(fi_close(&set->fid), 0);
+	pair_close(&other);
+	pair_close(&pair);
+}
+
 static void set_attributes(void)
 {
 	struct fi_wait_attr attr = { .wait_obj = FI_WAIT_UNSPEC, .flags = 1 };
@@ -1547,6 +1577,7 @@ int main(void)
 		ALONE(condition_held),
 		ALONE(condition_of_nothing),
 		ALONE(set_attributes),
+		ALONE(set_of_another_fabric),
 		ALONE(set_every_object),
 		ALONE(set_read_beside),
 		ALONE(set_held),
