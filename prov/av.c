@@ -397,6 +397,31 @@ static void report_failure(struct insertion *insertion, int error)
 	}
 }
 
+/*
+ * Who has sent something to an endpoint of the vector can be named, though it is gone: who has received that inserts the
+ * address that came with it, to have a number for whom he cannot answer any more.
+ */
+static bool has_come(struct shmcma_av *av, const char *address)
+{
+	bool has = false;
+
+	shmcma_lock(av->domain);
+	for (struct shmcma_ep *ep = av->eps; ep && !has; ep = ep->av_next)
+		has = ep->core && sc_peers_have_heard(ep->core, address);
+	shmcma_unlock(av->domain);
+	return has;
+}
+
+static int find_address(struct shmcma_av *av, const char *given, char address[SC_ADDR_SIZE])
+{
+	int error = shmcma_error(sc_addr_resolve(given, address));
+
+	if (error != -FI_ECONNREFUSED || sc_addr_kind(given) != SC_ADDR_ENDPOINT || !has_come(av, given))
+		return error;
+	strcpy(address, given);
+	return 0;
+}
+
 /* `given` is a string of at most SC_ADDR_SIZE bytes, or NULL with the error why there is none. */
 static void insert_one(struct insertion *insertion, const char *given, int error)
 {
@@ -404,7 +429,7 @@ static void insert_one(struct insertion *insertion, const char *given, int error
 	fi_addr_t fi_addr = FI_ADDR_NOTAVAIL;
 
 	if (!error)
-		error = shmcma_error(sc_addr_resolve(given, address));
+		error = find_address(insertion->av, given, address);
 	if (error)
 		skip(insertion);
 	else

@@ -358,6 +358,17 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	return 0;
 }
 
+bool sc_peers_have_heard(const struct sc_ep *ep, const char *addr)
+{
+	sc_list_for (entry, &ep->peers) {
+		const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		if (peer->feed != SC_FEED_NONE && !strncmp(peer->address, addr, SC_ADDR_STEM))
+			return true;
+	}
+	return false;
+}
+
 const char *sc_peer_address(const struct sc_peer *peer)
 {
 	return peer->address;

@@ -557,6 +557,9 @@ const struct sc_counters *sc_ep_counters(const struct sc_ep *ep);
  */
 int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **peer);
 
+/* Has an endpoint with that address (of a scalable one: any context of it) come to this one, be it gone since? */
+bool sc_peers_have_heard(const struct sc_ep *ep, const char *addr);
+
 const char *sc_peer_address(const struct sc_peer *peer);
 
 /* The endpoint that it is a peer of. */

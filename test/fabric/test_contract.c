@@ -1396,6 +1396,85 @@ static void unknown_source_scalable(void)
 	pair_close(&pair);
 }
 
+/*
+ * Who has sent it is gone when it is read: what the error says can be inserted all the same, and whoever answers is told
+ * so. An address from which nothing has come cannot.
+ */
+static void check_gone_stranger(struct pair *pair, const char *name)
+{
+	struct fi_cq_err_entry error = stranger_error(pair, NULL, 0);
+	fi_addr_t peer = FI_ADDR_NOTAVAIL;
+	fi_addr_t source;
+	struct fi_cq_tagged_entry entry;
+	char other[64];
+	ssize_t ret;
+
+	gives(strcmp(error.err_data, name), 0);
+	strcpy(other, name);
+	other[57] = other[57] == '0' ? '1' : '0'; /* of the nonce, before "-0000" */
+	gives(fi_av_insert(pair->b.av, other, 1, &peer, 0, NULL), 0);
+	peer = pair_insert(pair->b.av, error.err_data);
+	/* one whose death has not been noticed yet is sent to */
+	while ((ret = fi_inject(pair->b.ep, out, 8, peer)) == 0 || ret == -FI_EAGAIN)
+		gives(fi_cq_read(pair->b.cq, NULL, 0), -FI_EAGAIN);
+	gives(ret, -FI_ECONNRESET);
+	/* the next message of the same sender has a source */
+	gives(fi_recv(pair->b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
+	while ((ret = fi_cq_readfrom(pair->b.cq, &entry, 1, &source)) == -FI_EAGAIN)
+		pair_progress(pair);
+	gives(ret, 1);
+	gives(source, peer);
+	/* an endpoint of another vector has heard nothing of it */
+	gives(fi_av_insert(pair->a.av, name, 1, &peer, 0, NULL), 0);
+}
+
+static const struct pair_want gone_want = { .caps = PAIR_CAPS | FI_SOURCE_ERR, .strangers = true };
+
+static void unknown_source_gone(void)
+{
+	struct side third;
+	struct pair pair;
+
+	pair_open(&pair, &gone_want);
+	side_open(&pair, &third);
+	third.peer = pair_insert(third.av, pair.b.name);
+	gives(fi_recv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
+	gives(fi_inject(third.ep, out, 8, third.peer), 0);
+	gives(fi_inject(third.ep, out, 8, third.peer), 0);
+	side_close(&third);
+	check_gone_stranger(&pair, third.name);
+	pair_close(&pair);
+}
+
+static void unknown_source_dead(void)
+{
+	int there[2], back[2];
+	char name[64];
+	struct pair pair;
+	pid_t pid;
+
+	gives(pipe(there) || pipe(back), 0);
+	pid = fork();
+	must(pid >= 0);
+	if (!pid) {
+		pair_end_with_parent();
+		gives(read(there[0], name, sizeof(name)), sizeof(name));
+		pair_open(&pair, &gone_want);
+		pair.a.peer = pair_insert(pair.a.av, name);
+		gives(fi_inject(pair.a.ep, out, 8, pair.a.peer), 0);
+		gives(fi_inject(pair.a.ep, out, 8, pair.a.peer), 0);
+		gives(write(back[1], pair.a.name, sizeof(name)), sizeof(name));
+		raise(SIGKILL);
+	}
+	pair_open(&pair, &gone_want);
+	gives(fi_recv(pair.b.ep, in, 64, NULL, FI_ADDR_UNSPEC, in), 0);
+	gives(write(there[1], pair.b.name, sizeof(name)), sizeof(name));
+	gives(read(back[0], name, sizeof(name)), sizeof(name));
+	gives(waitpid(pid, NULL, 0), pid);
+	check_gone_stranger(&pair, name);
+	pair_close(&pair);
+}
+
 /* ---- libfabric's own ------------------------------------------------------------------------- */
 
 static int imported_lines;
@@ -1470,6 +1549,8 @@ int main(void)
 		ALONE(unknown_source),
 		ALONE(unknown_source_1_4),
 		ALONE(unknown_source_scalable),
+		ALONE(unknown_source_gone),
+		ALONE(unknown_source_dead),
 		ALONE(imported_log),
 	};
 

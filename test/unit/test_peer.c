@@ -172,6 +172,31 @@ static void test_users(void **state)
 	three_close();
 }
 
+/* Who has come is remembered, by what the addresses of all its contexts have in common; who is only known has not come. */
+static void test_has_come(void **state)
+{
+	char address[SC_ADDR_SIZE], context[SC_ADDR_SIZE];
+
+	(void)state;
+	three_open(NULL);
+	memcpy(address, sc_ep_address(third.ep), SC_ADDR_SIZE);
+	assert_int_equal(sc_addr_context(address, 7, context), 0);
+	(void)end_find(&pair[0], &third);
+	assert_false(sc_peers_have_heard(pair[0].ep, address));
+	check_traffic(&pair[0], &pair[1]);
+	assert_false(sc_peers_have_heard(pair[0].ep, address));
+	assert_true(sc_peers_have_heard(pair[1].ep, sc_ep_address(pair[0].ep)));
+	check_traffic(&third, &pair[0]);
+	assert_true(sc_peers_have_heard(pair[0].ep, address));
+	assert_true(sc_peers_have_heard(pair[0].ep, context));
+	end_close(&third);
+	ends_settle(pair, 2);
+	assert_true(sc_peers_have_heard(pair[0].ep, address));
+	assert_false(sc_peers_have_heard(pair[1].ep, address));
+	end_open(&third, NULL);
+	three_close();
+}
+
 /* ---- refused --------------------------------------------------------------------------------- */
 
 static void test_slots_taken(void **state)
@@ -2217,6 +2242,7 @@ int main(void)
 		cmocka_unit_test(test_cross),
 		cmocka_unit_test(test_self),
 		cmocka_unit_test(test_users),
+		cmocka_unit_test(test_has_come),
 		cmocka_unit_test(test_slots_taken),
 		cmocka_unit_test(test_heard_but_not_reached),
 		cmocka_unit_test(test_half_way),
