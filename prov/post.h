@@ -231,10 +231,22 @@ shmcma_post_recv_buf(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t
 	return __builtin_expect(ret, 0) ? shmcma_error(ret) : 0;
 }
 
+/* -FI_EINVAL: more bytes than there are. */
+static inline int shmcma_sum_iov(const struct iovec *iov, size_t count, uint64_t *sum)
+{
+	*sum = 0;
+	for (size_t i = 0; i < count; i++)
+		if (__builtin_add_overflow(*sum, iov[i].iov_len, sum))
+			return -FI_EINVAL;
+	return 0;
+}
+
 static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,
 					   size_t count, fi_addr_t source, struct sc_recv *recv)
 {
-	if (count > SHMCMA_IOV_LIMIT || (count && !iov))
+	uint64_t sum;
+
+	if (count > SHMCMA_IOV_LIMIT || (count && !iov) || shmcma_sum_iov(iov, count, &sum))
 		return -FI_EINVAL;
 	if (recv->flags & SC_RECV_MULTI && count != 1)
 		return -FI_EINVAL;

@@ -83,22 +83,12 @@ static inline __attribute__((always_inline)) ssize_t post_buf(struct shmcma_ep_f
 	return post_rma(fid, target->peer, rma);
 }
 
-/* -FI_EINVAL: more bytes than there are. */
-static inline int sum_iov(const struct iovec *iov, size_t count, uint64_t *sum)
-{
-	*sum = 0;
-	for (size_t i = 0; i < count; i++)
-		if (__builtin_add_overflow(*sum, iov[i].iov_len, sum))
-			return -FI_EINVAL;
-	return 0;
-}
-
 static ssize_t post_iov(struct shmcma_ep_fid *fid, const struct iovec *iov, size_t count,
 			const struct target *target, struct sc_rma *rma)
 {
 	struct sc_remote remote = { .addr = target->addr, .key = target->key };
 
-	if (count > SHMCMA_IOV_LIMIT || (count && !iov) || sum_iov(iov, count, &remote.len))
+	if (count > SHMCMA_IOV_LIMIT || (count && !iov) || shmcma_sum_iov(iov, count, &remote.len))
 		return -FI_EINVAL;
 	rma->iov = iov;
 	rma->iov_count = count;
@@ -116,7 +106,7 @@ static ssize_t post_msg(struct shmcma_ep_fid *fid, const struct fi_msg_rma *msg,
 
 	if (msg->iov_count > SHMCMA_IOV_LIMIT || (msg->iov_count && !msg->msg_iov) ||
 	    !msg->rma_iov_count || msg->rma_iov_count > SHMCMA_RMA_IOV_LIMIT || !msg->rma_iov ||
-	    sum_iov(msg->msg_iov, msg->iov_count, &bytes))
+	    shmcma_sum_iov(msg->msg_iov, msg->iov_count, &bytes))
 		return -FI_EINVAL;
 	for (size_t i = 0; i < msg->rma_iov_count; i++) {
 		const struct fi_rma_iov *from = &msg->rma_iov[i];

@@ -431,6 +431,14 @@ static inline void traffic_bad_vectors(bool tagged)
 	msg.iov_count = SIZE_MAX;
 	gives(kind_sendmsg(tagged, &pair.a, &msg, 0), -FI_EINVAL);
 	gives(kind_recvmsg(tagged, &pair.a, &msg, 0), -FI_EINVAL);
+	/* more bytes than there are */
+	msg.iov_count = 2;
+	msg.iov[1].iov_len = SIZE_MAX;
+	gives(kind_recvmsg(tagged, &pair.a, &msg, 0), -FI_EINVAL);
+	if (tagged)
+		gives(fi_trecvv(pair.a.ep, msg.iov, NULL, 2, FI_ADDR_UNSPEC, 7, 0, NULL), -FI_EINVAL);
+	else
+		gives(fi_recvv(pair.a.ep, msg.iov, NULL, 2, FI_ADDR_UNSPEC, NULL), -FI_EINVAL);
 	if (tagged) {
 		gives(fi_tsendv(pair.a.ep, msg.iov, NULL, 9, pair.a.peer, 7, NULL), -FI_EINVAL);
 		gives(fi_tsendv(pair.a.ep, NULL, NULL, 1, pair.a.peer, 7, NULL), -FI_EINVAL);
