@@ -840,6 +840,28 @@ static void size_left(void)
 	pair_close(&pair);
 }
 
+/* A peer that does not look takes fewer sends than there is transmit size left: then it is -FI_EAGAIN, for a while. */
+static void size_left_unread(void)
+{
+	struct pair pair;
+	ssize_t ret = 0;
+	int sent = 0;
+
+	pair_open(&pair, NULL);
+	must(pair.a.ep->ops->tx_size_left(pair.a.ep) >= 1024);
+	for (; !ret && sent < 1024; sent += !ret)
+		ret = fi_inject(pair.a.ep, out, 1, pair.a.peer);
+	must(sent > 0);
+	gives(ret, -FI_EAGAIN);
+	must(pair.a.ep->ops->tx_size_left(pair.a.ep) > 0);
+	for (int i = 0; i < sent; i++) {
+		gives(fi_recv(pair.b.ep, in, 1, NULL, FI_ADDR_UNSPEC, in), 0);
+		gives(pair_done(&pair, &pair.b).entry.len, 1);
+	}
+	post(&pair, fi_inject(pair.a.ep, out, 1, pair.a.peer));
+	pair_close(&pair);
+}
+
 /* ---- report ---------------------------------------------------------------------------------- */
 
 /* At close one line at level info has all counters; other tests read it to prove who carried the data. */
@@ -907,6 +929,7 @@ int main(void)
 		ALONE(cancel_tagged),
 		ALONE(cancel_then_receive),
 		ALONE(size_left),
+		ALONE(size_left_unread),
 		ALONE(counters_line),
 	};
 
