@@ -124,15 +124,21 @@ static void answer(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error
 	sc_tx_reply(peer, SC_ABI_DONE, 0, words);
 }
 
-/* Something has been done to memory here: whoever counts such things does. reg NULL: closed meanwhile. */
+/*
+ * Something has been done to memory here: whoever counts such things does. reg NULL: closed meanwhile. What brings
+ * former values back and changes them is a read of the endpoint's, by fi_endpoint(3), and of the memory a write as
+ * well, which fi_mr(3) has for all that modifies it; a counter for both counts it once.
+ */
 static void count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t access)
 {
-	bool write = access == SC_REG_WRITE;
-	struct sc_cntr *cntr = !reg ? NULL : write ? reg->writes : reg->reads;
+	struct sc_cntr *reads = reg && access & SC_REG_READ ? reg->reads : NULL;
+	struct sc_cntr *writes = reg && access & SC_REG_WRITE ? reg->writes : NULL;
 
-	sc_ep_count(ep, write ? SC_EVENT_REMOTE_WRITE : SC_EVENT_REMOTE_READ, NULL, 0, 0);
-	if (cntr)
-		sc_cntr_add(&cntr->value, 1);
+	sc_ep_count(ep, access & SC_REG_READ ? SC_EVENT_REMOTE_READ : SC_EVENT_REMOTE_WRITE, NULL, 0, 0);
+	if (writes)
+		sc_cntr_add(&writes->value, 1);
+	if (reads && reads != writes)
+		sc_cntr_add(&reads->value, 1);
 }
 
 /* A request has been done; `event`: the last of its operation. */
@@ -500,7 +506,7 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 	}
 	if (!op)
 		result_put(peer, atomic->record.op, values, size);
-	served(peer->ep, atomic->reg, SC_REG_READ, atomic->event);
+	served(peer->ep, atomic->reg, atomic_access(atomic), atomic->event);
 	return 0;
 }
 

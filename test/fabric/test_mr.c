@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <sys/wait.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_eq.h>
 
 #define BOTH_WAYS (FI_REMOTE_READ | FI_REMOTE_WRITE)
@@ -651,6 +652,62 @@ static void test_bind_later(void)
 	pair_close(&pair);
 }
 
+/* One by one, as all that waits for the counter of writes has to hear of each that may have changed something. */
+static void test_count_atomics(void)
+{
+	struct fid_cntr *writes, *reads, *both;
+	struct region region, other;
+	uint64_t word = 5, other_word = 5, one = 1, got;
+	struct pair pair;
+
+	open_mode(&pair, ONESIDED_MODE, 0);
+	writes = open_cntr(pair.domain);
+	reads = open_cntr(pair.domain);
+	both = open_cntr(pair.domain);
+	region_open(&pair, &region, &word, sizeof(word), BOTH_WAYS);
+	region_open(&pair, &other, &other_word, sizeof(other_word), BOTH_WAYS);
+	gives(fi_mr_bind(region.mr, &writes->fid, FI_REMOTE_WRITE), 0);
+	gives(fi_mr_bind(region.mr, &reads->fid, FI_REMOTE_READ), 0);
+	gives(fi_mr_bind(other.mr, &both->fid, BOTH_WAYS), 0);
+
+	post(&pair, fi_atomic(pair.a.ep, &one, 1, NULL, pair.a.peer, region.remote.addr, region.remote.key,
+			      FI_UINT64, FI_SUM, NULL));
+	pair_done(&pair, &pair.a);
+	wait_cntr(&pair, writes, 1);
+	gives(fi_cntr_read(reads), 0);
+	/* changes it and brings back what it was: a write, and a read */
+	post(&pair, fi_fetch_atomic(pair.a.ep, &one, 1, NULL, &got, NULL, pair.a.peer, region.remote.addr,
+				    region.remote.key, FI_UINT64, FI_SUM, NULL));
+	pair_done(&pair, &pair.a);
+	wait_cntr(&pair, writes, 2);
+	gives(fi_cntr_read(reads), 1);
+	gives(got, 6);
+	post(&pair, fi_compare_atomic(pair.a.ep, &one, 1, NULL, &got, NULL, &got, NULL, pair.a.peer,
+				      region.remote.addr, region.remote.key, FI_UINT64, FI_MSWAP, NULL));
+	pair_done(&pair, &pair.a);
+	wait_cntr(&pair, writes, 3);
+	gives(fi_cntr_read(reads), 2);
+	/* changes nothing */
+	post(&pair, fi_fetch_atomic(pair.a.ep, NULL, 1, NULL, &got, NULL, pair.a.peer, region.remote.addr,
+				    region.remote.key, FI_UINT64, FI_ATOMIC_READ, NULL));
+	pair_done(&pair, &pair.a);
+	wait_cntr(&pair, reads, 3);
+	gives(fi_cntr_read(writes), 3);
+	/* a counter for both counts it once */
+	post(&pair, fi_fetch_atomic(pair.a.ep, &one, 1, NULL, &got, NULL, pair.a.peer, other.remote.addr,
+				    other.remote.key, FI_UINT64, FI_SUM, NULL));
+	pair_done(&pair, &pair.a);
+	wait_cntr(&pair, both, 1);
+	pair_quiet(&pair, &pair.a);
+	gives(fi_cntr_read(both), 1);
+	region_close(&region);
+	region_close(&other);
+	gives(fi_close(&writes->fid), 0);
+	gives(fi_close(&reads->fid), 0);
+	gives(fi_close(&both->fid), 0);
+	pair_close(&pair);
+}
+
 /* ---- regions that begin disabled -------------------------------------------------------------- */
 
 /* The application asks for a mode that was not granted, in the info that it opens the domain with. */
@@ -835,6 +892,7 @@ int main(void)
 		ALONE(test_refresh),
 		ALONE(test_bind_arguments),
 		ALONE(test_bind_later),
+		ALONE(test_count_atomics),
 		ALONE_ENV(test_bind_later, "FI_SHMCMA_RMA=strict"),
 		ALONE(test_enable_rma_event),
 		ALONE(test_enable_endpoint),
