@@ -514,5 +514,6 @@ int main(void)
 	};
 
 	sc_log_set(child_log);
+	(void)child_private_shm("size=64m,mode=1777"); /* else two runs at a time have one name */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
