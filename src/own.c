@@ -192,7 +192,7 @@ static bool is_stream(int fd)
 /* There may be no other number. */
 static int above_streams(int fd)
 {
-	int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	int above = SC_TRY("own.above", fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 
 	return above < 0 ? fd : above;
 }
