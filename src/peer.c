@@ -871,6 +871,19 @@ bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share)
 	       sc_peer_is_dead(peer) || is_overdue_slow(peer);
 }
 
+bool sc_peer_writes(struct sc_peer *peer)
+{
+	const uint64_t *word;
+
+	if (peer->in_slot == NO_SLOT || !peer->seg)
+		return false; /* it has departed */
+	word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->hazards.words[0];
+	sc_fence_seq_cst(); /* our answer before its word; pairs with the fence in get_store() of serve.c */
+	/* acquire: what it has written comes before */
+	return (uint32_t)sc_load_acquire_64(word) == SC_ABI_HAZARD_OP && !sc_peer_is_dead(peer) &&
+	       !is_overdue_slow(peer);
+}
+
 int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int *error,
 			struct sc_share_part *undone)
 {

@@ -63,6 +63,13 @@ static inline bool sc_peer_can_read(struct sc_peer *peer)
 	return peer->can_read == SC_REACH_YES;
 }
 
+/* Has one that we are connected to said that it has given us up? */
+static inline bool sc_peer_has_given_up(const struct sc_peer *peer)
+{
+	/* acquire: its saying so comes before all that it does with its memory later */
+	return sc_load_acquire_32(&peer->tx.consumer->answer) == SC_ABI_BROKEN;
+}
+
 /* Is the endpoint of an attached peer open, and its memory what it was when it asked? */
 static inline bool sc_peer_is_open(const struct sc_peer *peer)
 {
@@ -154,6 +161,12 @@ static inline bool sc_peer_is_there(const struct sc_peer *peer)
  * False: it may, at the next call too if it is stopped.
  */
 bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share);
+
+/*
+ * Gets of a peer end early: may it be writing to their memory? It says so by a hazard word in our slot (serve.c), and
+ * writes nothing once it can see that it has been given up. True: ask again. As above, it is dead, or breaks the rules.
+ */
+bool sc_peer_writes(struct sc_peer *peer);
 
 /*
  * What the peer has in hand of what is shared with it, as sc_share_outstanding() has it. What cannot be ends the

@@ -257,6 +257,8 @@ bool sc_rma_end_peer(struct sc_peer *peer, int error)
 {
 	bool over = sc_assist_end_peer(peer, error);
 
+	if (peer->rma_gets && sc_peer_writes(peer))
+		return false;
 	sc_offer_end_peer(peer);
 	end_list(&peer->offers, error);
 	sc_list_remove(&peer->offering);

@@ -17,7 +17,8 @@
  * peer, which is as many as it may ask at once.
  *
  * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as rma.c describes:
- * its endpoint does not end, and give the memory back, before the word is taken back.
+ * its endpoint does not end, and give the memory back, before the word is taken back; nor does the get, if the peer has
+ * given us up (sc_peer_writes()).
  *
  * A get that was offered is answered in its record, or in bounce buffers of ours that the record names then.
  * They are lent by the number of the answer, and come back when the peer says that it has read so many, or
@@ -296,13 +297,13 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 
 /* ---- gets ------------------------------------------------------------------------------------ */
 
-/* Under a hazard word. -ECONNRESET: the peer has closed, or may be dead. */
+/* Under a hazard word. -ECONNRESET: the peer has closed, has given us up, or may be dead. */
 static int write_far(const struct sc_peer *peer, const struct iovec *to, size_t to_count,
 		     const struct iovec *from, size_t from_count, size_t len)
 {
 	size_t moved;
 
-	if (!sc_peer_is_open(peer) || !sc_peer_is_there(peer))
+	if (!sc_peer_is_open(peer) || sc_peer_has_given_up(peer) || !sc_peer_is_there(peer))
 		return -ECONNRESET;
 	return sc_cma_write(peer->cma.pid, from, from_count, to, to_count, len, &moved);
 }
@@ -318,7 +319,7 @@ static int get_store(struct sc_peer *peer, struct sc_serve_op *op, const struct 
 	int ret;
 
 	sc_store_relaxed_64(hazard, ++peer->hazard_count << 32 | SC_ABI_HAZARD_OP);
-	/* before its state is looked at; pairs with the fence in sc_regs_leave() */
+	/* before its state and answer are looked at; pairs with the fences in sc_regs_leave() and sc_peer_writes() */
 	sc_fence_seq_cst();
 	(void)SC_INJECT("serve.hazard");
 	ret = write_far(peer, to, to_count, from, from_count, here);

@@ -1242,6 +1242,50 @@ static void test_last_words_amid(void **state)
 	}
 }
 
+/* The initiator gives the owner up, which keeps the rules, when that is about to write what a get has asked for. */
+static bool given_up, ended_early;
+
+static int give_up_amid(const char *point)
+{
+	if (strcmp(point, "serve.hazard") || given_up)
+		return 0;
+	given_up = true;
+	sc_peer_quarantine(pair[0].peer, -ENOMEM, "a test");
+	for (int i = 0; i < 100; i++)
+		sc_ep_poll(pair[0].ep);
+	ended_early = sc_cq_peek(&pair[0].tx);
+	return 0;
+}
+
+/* The get ends when nothing is written any more. */
+static void test_get_of_the_given_up(void **state)
+{
+	static const struct route strict = { "", true, WAY_CMA };
+	struct iovec iov = { into, 60000 };
+	struct sc_remote remote;
+
+	(void)state;
+	if (!cma_allowed())
+		skip();
+	rma_open(&strict);
+	remote = at(0, 60000);
+	memset(into, 0x5a, 60000);
+	assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
+	given_up = false;
+	sc_inject_hook = give_up_amid;
+	ends_settle(&pair[1], 1);
+	(void)core_failing(NULL, 0);
+	assert_true(given_up);
+	assert_false(ended_early);
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, ENOMEM);
+	assert_true(end_idle(&pair[0]));
+	for (int i = 0; i < 60000; i++)
+		assert_int_equal(into[i], 0x5a);
+	assert_int_equal(pair[0].peer->rma_pending, 0);
+	rma_close();
+}
+
 #endif
 
 /* One that only asks, sends, and closes before it was ever answered: what it has sent arrives. */
@@ -1489,6 +1533,7 @@ int main(void)
 		cmocka_unit_test(test_last_words),
 #ifdef SC_FAULT_INJECTION
 		cmocka_unit_test(test_last_words_amid),
+		cmocka_unit_test(test_get_of_the_given_up),
 #endif
 		cmocka_unit_test(test_asked_and_gone),
 		cmocka_unit_test(test_put_of_the_closed),
