@@ -819,6 +819,17 @@ static const char *why_not_shared(int err)
 	}
 }
 
+/* Who reads may only want to know whether there is one, be it of a name that none can have. */
+static void tell_why_not_shared(const struct shmcma_av *av, const char *name, int ret)
+{
+	static const char format[] = "shared address vector %s: %s\n";
+
+	if (is_reader(av) && (ret == -ENOENT || ret == -EINVAL))
+		shmcma_info(FI_LOG_AV, format, name, why_not_shared(-ret));
+	else
+		shmcma_warn(FI_LOG_AV, format, name, why_not_shared(-ret));
+}
+
 /* A name: -FI_EADDRINUSE: somebody else inserts there; -FI_ENOENT: nobody does, and there is nothing to read. */
 static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 {
@@ -832,7 +843,7 @@ static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 	ret = is_reader(av) ? sc_directory_open(attr->name, &av->shared)
 			    : sc_directory_create(attr->name, capacity, &av->shared);
 	if (ret) {
-		shmcma_warn(FI_LOG_AV, "shared address vector %s: %s\n", attr->name, why_not_shared(-ret));
+		tell_why_not_shared(av, attr->name, ret);
 		return shmcma_error(ret);
 	}
 	if (!attr->map_addr) /* numbers are the same at any address */

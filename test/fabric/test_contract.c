@@ -1477,7 +1477,7 @@ static void unknown_source_dead(void)
 
 /* ---- libfabric's own ------------------------------------------------------------------------- */
 
-static int imported_lines;
+static int imported_lines, imported_warnings;
 
 static int import_enabled(const struct fi_provider *prov, enum fi_log_level level,
 			  enum fi_log_subsys subsys, uint64_t flags)
@@ -1496,11 +1496,23 @@ static int import_ready(const struct fi_provider *prov, enum fi_log_level level,
 static void import_log(const struct fi_provider *prov, enum fi_log_level level, enum fi_log_subsys subsys,
 		       const char *func, int line, const char *msg)
 {
-	(void)level, (void)subsys, (void)func, (void)line;
+	(void)subsys, (void)func, (void)line;
 	imported_lines += !strcmp(prov->name, "shmcma") && strstr(msg, "flags");
+	imported_warnings += !strcmp(prov->name, "shmcma") && level == FI_LOG_WARN;
 }
 
-/* An application that takes libfabric's log for itself gets our lines. */
+static int open_named(struct pair *pair, const char *name, uint64_t flags)
+{
+	struct fi_av_attr attr = { .name = name, .flags = flags };
+	struct fid_av *av;
+
+	return fi_av_open(pair->domain, &attr, &av, NULL);
+}
+
+/*
+ * An application that takes libfabric's log for itself gets our lines. No warning is one of who asks whether there is a
+ * shared address vector: MPICH does, of a name that none can have.
+ */
 static void imported_log(void)
 {
 	static struct fi_ops_log ops = { .enabled = import_enabled,
@@ -1515,6 +1527,12 @@ static void imported_log(void)
 	gives(fi_import_log(FI_VERSION(1, 17), 0, &log), 0);
 	gives(fi_cntr_open(pair.domain, &(struct fi_cntr_attr){ .flags = 1 }, &cntr, NULL), -FI_EBADFLAGS);
 	gives(imported_lines, 1);
+	gives(imported_warnings, 1);
+	gives(open_named(&pair, "FI_NAMED_AV_0\n", FI_READ), -FI_EINVAL);
+	gives(open_named(&pair, "of-nobody", FI_READ), -FI_ENOENT);
+	gives(imported_warnings, 1);
+	gives(open_named(&pair, "FI_NAMED_AV_0\n", 0), -FI_EINVAL);
+	gives(imported_warnings, 2);
 	pair_close(&pair);
 }
 
