@@ -45,7 +45,8 @@ enum {
 	SERVED = 1 << 7,   /* side 0 has a service name */
 	FIRST_0 = 1 << 8,  /* side 0 closes first, and the other sees it go; else both at once */
 	FIRST_1 = 1 << 9,
-	APART = 1 << 10, /* side 1 comes when side 0 does not show any more that it will look */
+	APART = 1 << 10,    /* side 1 comes when side 0 does not show any more that it will look */
+	NO_INPUT = 1 << 11, /* both have no standard input */
 };
 
 struct message {
@@ -420,6 +421,8 @@ static bool side_open(struct side *side)
 	if (side->protocol->flags & APART && side->index)
 		(void)wait_stage(side, 1);
 	at(side, "open");
+	if (side->protocol->flags & NO_INPUT)
+		close(STDIN_FILENO);
 	side->fds = count_fds();
 	if (sc_cq_init(&side->tx, 256) || sc_cq_init(&side->rx, 256))
 		complain("no memory");
@@ -1619,6 +1622,7 @@ static const struct message waking_messages[] = {
 
 static const struct protocol protocols[] = {
 	{ "inline", MESSAGES, 0, TRAFFIC, inline_messages, { 0 } },
+	{ "inline, no standard input", MESSAGES, NO_INPUT, TRAFFIC, inline_messages, { 0 } },
 	{ "bounce", MESSAGES, FIRST_0, TRAFFIC, bounce_messages, { 0 } },
 	{ "dialogue", { "one", "other" }, 0, { work_dialogue, work_dialogue }, dialogue_messages, { 0 } },
 	{ "several buffers", MESSAGES, FIRST_1, TRAFFIC, buffers_messages, { 0 } },
