@@ -27,8 +27,11 @@
  *
  * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (has_something()),
  * and whoever adds something signals after it has. Peers: see src/wake.c. While threads sleep in calls the object
- * stays armed, whoever reads it meanwhile. Who sleeps on an object of the system has fi_trywait()'s word until the
- * object is read, whoever reads it.
+ * stays armed, whoever reads it meanwhile. So it does while one may sleep on an object of the system (`given`): from
+ * fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread sleeps, and it may be
+ * another that reads; for one that has not slept a peer wakes once in vain. Another thread's fi_trywait() may empty
+ * the pipe before who was signalled has seen it: as if that signal had not been given. One that finds something leaves
+ * the pipe as it is.
  *
  * Locks: that of a wait set, the object's, a watcher's. The application's mutex of an object is taken with
  * none of them held: whoever holds it calls fi_trywait(), and waits for these. So who finds something under a lock
@@ -108,15 +111,16 @@ void shmcma_pipe_raise(struct shmcma_pipe *pipe)
 }
 
 /* The bytes first: one that is written after `readable` has been taken back must stay. */
-void shmcma_pipe_lower(struct shmcma_pipe *pipe)
+bool shmcma_pipe_lower(struct shmcma_pipe *pipe)
 {
 	char bytes[16];
 
 	if (!atomic_load(&pipe->readable) || !is_ours(pipe, 0))
-		return;
+		return false;
 	while (read(pipe->ends[0], bytes, sizeof(bytes)) == sizeof(bytes))
 		;
 	atomic_exchange(&pipe->readable, false);
+	return true;
 }
 
 /* ---- the object ------------------------------------------------------------------------------ */
@@ -180,6 +184,7 @@ void shmcma_wait_join(struct shmcma_wait *wait)
 void shmcma_wait_forked(struct shmcma_wait *wait)
 {
 	wait->armed = false;
+	atomic_store(&wait->given, false);
 	atomic_store(&wait->sleepers, 0);
 	atomic_store(&wait->owed, false);
 	atomic_store(&wait->giving, 0);
@@ -201,6 +206,9 @@ static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const at
 }
 
 /*
+ * No word is kept from here on (`given`). First, so that one that is given meanwhile, after the pipe has been emptied,
+ * stays.
+ *
  * The application's mutex is taken, so that a signal between its fi_trywait() and its pthread_cond_wait() is not
  * missed. Whoever holds it while calling into the provider would wait for itself: such signals are for the
  * watchers to give, which hold no lock meanwhile, and end if they are told to (`stop`). The mutex of a set may also be
@@ -208,6 +216,7 @@ static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const at
  */
 static void signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
 {
+	atomic_store(&wait->given, false);
 	sc_sleep_bump(&wait->futex);
 	if (shmcma_wait_has_pipe(wait))
 		shmcma_pipe_raise(&wait->pipe);
@@ -617,7 +626,7 @@ static void disarm_locked(struct shmcma_wait *wait)
 /* Threads that sleep on the set have counted themselves before they have tried its members, under this lock. */
 static bool is_slept_on(const struct shmcma_wait *wait)
 {
-	return atomic_load_explicit(&wait->sleepers, memory_order_relaxed) ||
+	return atomic_load(&wait->given) || atomic_load_explicit(&wait->sleepers, memory_order_relaxed) ||
 	       (wait->set && atomic_load(&shmcma_wait_set_wait(wait->set)->sleepers));
 }
 
@@ -925,19 +934,33 @@ static bool found_locked(struct shmcma_wait *wait)
 	return shmcma_cntr_found(container_of(wait->fid, struct shmcma_cntr, fid.fid));
 }
 
+/* With an object of the system, its own or that of its set. */
+static bool is_slept_on_outside(const struct shmcma_wait *wait)
+{
+	const struct shmcma_wait *of_set = wait->set ? shmcma_wait_set_wait(wait->set) : wait;
+
+	return shmcma_wait_has_pipe(of_set) || of_set->obj == FI_WAIT_MUTEX_COND;
+}
+
+/* The pipe first: a signal that is given between the two stays in it. */
+static void give_word(struct shmcma_wait *wait)
+{
+	shmcma_pipe_lower(&wait->pipe);
+	if (is_slept_on_outside(wait))
+		atomic_store(&wait->given, true);
+}
+
 static int try_locked(struct shmcma_wait *wait)
 {
 	int64_t limit = INT64_MAX;
 	struct slept slept;
-	int ret;
+	int ret = watch_all_locked(wait);
 
-	shmcma_pipe_lower(&wait->pipe);
-	ret = watch_all_locked(wait);
 	for (int round = 0; !ret && round < TRY_ROUNDS; round++) {
 		shmcma_progress_locked(wait->domain, polled_of(wait));
 		if (found_locked(wait))
 			return -FI_EAGAIN;
-		atomic_store(&wait->listens, true);
+		give_word(wait);
 		if (!rest_locked(wait, &limit)) {
 			if (limit != INT64_MAX && slept_on(wait, 0, &slept))
 				limit_watcher(&slept, limit);

@@ -36,8 +36,8 @@ struct shmcma_pipe {
 int shmcma_pipe_open(struct shmcma_pipe *pipe);
 void shmcma_pipe_close(struct shmcma_pipe *pipe);
 void shmcma_pipe_raise(struct shmcma_pipe *pipe);
-/* What is looked at after this is seen, or makes it readable again. */
-void shmcma_pipe_lower(struct shmcma_pipe *pipe);
+/* What is looked at after this is seen, or makes it readable again. Was it readable? */
+bool shmcma_pipe_lower(struct shmcma_pipe *pipe);
 
 /* Embedded in the object that is waited for. */
 struct shmcma_wait {
@@ -47,6 +47,7 @@ struct shmcma_wait {
 	struct shmcma_locked *locked; /* its, likewise */
 	uint32_t futex;		      /* changed by each signal */
 	atomic_bool listens;	      /* watchers are to signal it, once */
+	atomic_bool given; /* fi_trywait()'s word, and no signal since: a thread may sleep on that */
 	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
 	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: the application's to wait with */
 	pthread_cond_t cond;
@@ -116,7 +117,7 @@ void shmcma_wait_told_locked(struct shmcma_wait *wait);
 /* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; others: it cannot be waited for just now. */
 int shmcma_wait_try(struct shmcma_wait *wait);
 
-/* A thread has looked at it again: nobody is signalled any more, unless others sleep in calls. With its lock. */
+/* A thread has looked at it again: nobody is signalled any more, unless others sleep, or may. With its lock. */
 void shmcma_wait_rise_slow(struct shmcma_wait *wait);
 static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 {

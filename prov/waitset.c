@@ -8,6 +8,7 @@
  * that every member is looked at and armed, as fi_trywait() does.
  *
  * What a set's waiters in fi_wait() have armed stays so while they sleep, also when other threads read the members.
+ * So does what fi_trywait() has, until a signal has been given.
  *
  * Any thread. The list of members has a lock of its own, around those of the members; a signal takes none.
  */
@@ -55,15 +56,18 @@ static int member_try(struct shmcma_wait *member)
 						  : shmcma_wait_try(member);
 }
 
+/* A signal that another thread has not seen yet was for what may be of members that are not tried: given once more. */
 static int try_all(struct shmcma_wait_set *set)
 {
+	bool signalled = shmcma_pipe_lower(&set->wait.pipe);
 	int ret = 0;
 
-	shmcma_pipe_lower(&set->wait.pipe);
 	pthread_mutex_lock(&set->lock);
 	for (struct shmcma_wait *member = set->members; member && !ret; member = member->next)
 		ret = member_try(member);
 	pthread_mutex_unlock(&set->lock);
+	if (ret && signalled)
+		shmcma_pipe_raise(&set->wait.pipe);
 	return ret;
 }
 

@@ -16,6 +16,9 @@ static const enum fi_wait_obj objects[] = { FI_WAIT_UNSPEC, FI_WAIT_FD, FI_WAIT_
 					    FI_WAIT_YIELD };
 #define OBJECTS (sizeof(objects) / sizeof(objects[0]))
 
+/* What is to be told is told by then. */
+#define TOLD_MS 5000
+
 static int try_one(struct pair *pair, struct fid *fid)
 {
 	return fi_trywait(pair->fabric, &fid, 1);
@@ -811,6 +814,81 @@ static void read_beside_a_sleeper(void)
 		read_beside(i & 1, i & 2);
 }
 
+/*
+ * A thread has fi_trywait()'s word for a descriptor, and sleeps; another one reads that object, and finds nothing,
+ * before something comes. (Which of them calls makes no difference: both are this one.)
+ */
+static void descriptor_read_beside(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	struct pair pair;
+	int fd;
+
+	pair_open(&pair, &want);
+	fd = fd_of(&pair.b.cq->fid);
+	for (int i = 0; i < 20; i++) {
+		post_to(&pair.b);
+		may_sleep_on(&pair, &pair.b.cq->fid);
+		gives(drain(pair.b.cq), 0);
+		send_to(&pair.a);
+		gives(is_readable(fd, TOLD_MS), 1);
+		gives(drain(pair.b.cq), 1);
+		drain(pair.a.cq);
+	}
+	pair_close(&pair);
+}
+
+/* Likewise of a counter. */
+static void counter_read_beside(void)
+{
+	struct fid_cntr *cntr;
+	struct fid_ep *ep;
+	struct pair pair;
+
+	pair_open(&pair, NULL);
+	cntr = open_cntr(&pair, FI_WAIT_FD, NULL);
+	ep = open_counted(&pair, pair.b.cq, cntr);
+	gives(fi_recv(ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	may_sleep_on(&pair, &cntr->fid);
+	gives(fi_cntr_read(cntr), 0);
+	send_to(&pair.a);
+	gives(is_readable(fd_of(&cntr->fid), TOLD_MS), 1);
+	gives(fi_cntr_read(cntr), 1);
+	gives(drain(pair.b.cq), 1);
+	drain(pair.a.cq);
+	gives(fi_close(&ep->fid), 0);
+	gives(fi_close(&cntr->fid), 0);
+	pair_close(&pair);
+}
+
+/* It has been signalled, and has not run yet, when another thread reads what came, and tries. */
+static void descriptor_tried_beside(void)
+{
+	struct pair_want want = { .wait_obj = FI_WAIT_FD };
+	struct pair pair;
+	int fd;
+
+	pair_open(&pair, &want);
+	fd = fd_of(&pair.b.cq->fid);
+	for (int i = 0; i < 20; i++) {
+		post_to(&pair.b);
+		post_to(&pair.b);
+		may_sleep_on(&pair, &pair.b.cq->fid);
+		send_to(&pair.a);
+		gives(is_readable(fd, TOLD_MS), 1);
+		gives(try_one(&pair, &pair.b.cq->fid), -FI_EAGAIN);
+		gives(is_readable(fd, 0), 1); /* the signal is for who sleeps, too */
+		gives(drain(pair.b.cq), 1);
+		may_sleep_on(&pair, &pair.b.cq->fid);
+		gives(drain(pair.b.cq), 0);
+		send_to(&pair.a);
+		gives(is_readable(fd, TOLD_MS), 1);
+		gives(drain(pair.b.cq), 1);
+		drain(pair.a.cq);
+	}
+	pair_close(&pair);
+}
+
 /* Errors that the application knows of are taken back while a thread waits: that is none. */
 static void errors_taken_back(void)
 {
@@ -859,6 +937,14 @@ static void *wait_for_condition(void *arg)
 	return NULL;
 }
 
+/* Another thread reads the queue, which has nothing, while that one sleeps. */
+static void read_asleep(struct condition *condition)
+{
+	gives(pthread_mutex_lock(condition->wait.mutex), 0);
+	gives(pthread_mutex_unlock(condition->wait.mutex), 0);
+	gives(drain(condition->pair->b.cq), 0);
+}
+
 static void condition(void)
 {
 	struct pair_want want = { .wait_obj = FI_WAIT_MUTEX_COND };
@@ -874,6 +960,8 @@ static void condition(void)
 		gives(pthread_create(&condition.thread, NULL, wait_for_condition, &condition), 0);
 		while (!condition.begun)
 			sched_yield();
+		if (i & 1)
+			read_asleep(&condition);
 		send_to(&pair.a);
 		gives(pthread_join(condition.thread, NULL), 0);
 		drain(pair.a.cq);
@@ -1211,6 +1299,30 @@ static void set_read_beside(void)
 	gives(fi_cntr_read(members.cntr), 0);
 	send_to(&pair.a);
 	gives(waiter_end(&waiter), 0);
+	gives(drain(members.cq), 1);
+	drain(pair.a.cq);
+	members_close(&members);
+	pair_close(&pair);
+}
+
+/* Likewise with the set's descriptor, which another thread may try, too: one member has something, the other is not tried. */
+static void set_descriptor_read_beside(void)
+{
+	struct members members;
+	struct pair pair;
+	int fd;
+
+	pair_open(&pair, NULL);
+	members_open(&pair, &members, FI_WAIT_FD);
+	fd = fd_of(&members.set->fid);
+	gives(fi_recv(members.ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC, NULL), 0);
+	may_sleep_on(&pair, &members.set->fid);
+	gives(drain(members.cq), 0);
+	gives(fi_cntr_read(members.cntr), 0);
+	send_to(&pair.a);
+	gives(is_readable(fd, TOLD_MS), 1);
+	gives(try_one(&pair, &members.set->fid), -FI_EAGAIN);
+	gives(is_readable(fd, 0), 1);
 	gives(drain(members.cq), 1);
 	drain(pair.a.cq);
 	members_close(&members);
@@ -1571,6 +1683,9 @@ int main(void)
 		ALONE(counter_every_object),
 		ALONE(counter_descriptor),
 		ALONE(read_beside_a_sleeper),
+		ALONE(descriptor_read_beside),
+		ALONE(counter_read_beside),
+		ALONE(descriptor_tried_beside),
 		ALONE(errors_taken_back),
 		ALONE(condition),
 		ALONE(condition_enabled),
@@ -1584,6 +1699,7 @@ int main(void)
 		ALONE(set_grows),
 		ALONE(set_changes),
 		ALONE(set_descriptor),
+		ALONE(set_descriptor_read_beside),
 		ALONE(poll_attributes),
 		ALONE(poll_tells),
 		ALONE(forked),
