@@ -814,6 +814,15 @@ static void read_beside_a_sleeper(void)
 		read_beside(i & 1, i & 2);
 }
 
+/* Something is sent, which the descriptor tells. */
+static void read_when_told(struct pair *pair, int fd)
+{
+	send_to(&pair->a);
+	gives(is_readable(fd, TOLD_MS), 1);
+	gives(drain(pair->b.cq), 1);
+	drain(pair->a.cq);
+}
+
 /*
  * A thread has fi_trywait()'s word for a descriptor, and sleeps; another one reads that object, and finds nothing,
  * before something comes. (Which of them calls makes no difference: both are this one.)
@@ -830,10 +839,7 @@ static void descriptor_read_beside(void)
 		post_to(&pair.b);
 		may_sleep_on(&pair, &pair.b.cq->fid);
 		gives(drain(pair.b.cq), 0);
-		send_to(&pair.a);
-		gives(is_readable(fd, TOLD_MS), 1);
-		gives(drain(pair.b.cq), 1);
-		drain(pair.a.cq);
+		read_when_told(&pair, fd);
 	}
 	pair_close(&pair);
 }
@@ -881,10 +887,7 @@ static void descriptor_tried_beside(void)
 		gives(drain(pair.b.cq), 1);
 		may_sleep_on(&pair, &pair.b.cq->fid);
 		gives(drain(pair.b.cq), 0);
-		send_to(&pair.a);
-		gives(is_readable(fd, TOLD_MS), 1);
-		gives(drain(pair.b.cq), 1);
-		drain(pair.a.cq);
+		read_when_told(&pair, fd);
 	}
 	pair_close(&pair);
 }

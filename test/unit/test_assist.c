@@ -452,27 +452,33 @@ static void *destroy(void *arg)
 	return NULL;
 }
 
+/* We close, which takes until the target has let go. */
+static void close_held(bool put)
+{
+	bool closed = false;
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, destroy, &closed), 0);
+	for (int i = 0; i < 1000; i++) {
+		assert_false(__atomic_load_n(&closed, __ATOMIC_SEQ_CST));
+		usleep(100);
+	}
+	give_up_held(put, true);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(closed);
+	pair[0].ep = NULL;
+}
+
 /* We close: not before the target has let go of our memory; and what is behind it is done as well. */
 static void test_close_waits(void **state)
 {
+	(void)state;
 	for (int put = 0; put < 2; put++) {
-		bool closed = false;
-		pthread_t thread;
-
-		(void)state;
 		open_pair();
 		fill(put, 3);
 		post_held(put, 300000);
 		assert_int_equal(move(put, 0, 400000), 0);
-		assert_int_equal(pthread_create(&thread, NULL, destroy, &closed), 0);
-		for (int i = 0; i < 1000; i++) {
-			assert_false(__atomic_load_n(&closed, __ATOMIC_SEQ_CST));
-			sched_yield();
-		}
-		give_up_held(put, true);
-		assert_int_equal(pthread_join(thread, NULL), 0);
-		assert_true(closed);
-		pair[0].ep = NULL;
+		close_held(put);
 		assert_true(has_moved(put, 400000));
 		while (sc_cq_peek(&pair[0].tx))
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
@@ -507,24 +513,13 @@ static void test_quarantine_waits(void **state)
 /* And so does our close, of a target that has been given up. */
 static void test_close_waits_for_the_lost(void **state)
 {
+	(void)state;
 	for (int put = 0; put < 2; put++) {
-		bool closed = false;
-		pthread_t thread;
-
-		(void)state;
 		open_pair();
 		fill(put, 3);
 		post_held(put, 300000);
 		sc_peer_quarantine(pair[0].peer, -ENOMEM, "a test");
-		assert_int_equal(pthread_create(&thread, NULL, destroy, &closed), 0);
-		for (int i = 0; i < 1000; i++) {
-			assert_false(__atomic_load_n(&closed, __ATOMIC_SEQ_CST));
-			usleep(100);
-		}
-		give_up_held(put, true);
-		assert_int_equal(pthread_join(thread, NULL), 0);
-		assert_true(closed);
-		pair[0].ep = NULL;
+		close_held(put);
 		ends_settle(pair + 1, 1);
 		rma_close();
 	}

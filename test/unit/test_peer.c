@@ -1696,10 +1696,12 @@ static void test_anothers_introduction(void **state)
 
 static int warnings;
 
+/* Ours: the process's thread, which looks through names at any time, has none of what we take away either, and warns. */
 static void count_warning(enum sc_log_level level, const char *line)
 {
 	(void)line;
-	warnings += level == SC_LOG_WARN;
+	if (level == SC_LOG_WARN && !child_is_daemon())
+		warnings++;
 }
 
 /*
