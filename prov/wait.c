@@ -939,7 +939,7 @@ static bool is_slept_on_outside(const struct shmcma_wait *wait)
 {
 	const struct shmcma_wait *of_set = wait->set ? shmcma_wait_set_wait(wait->set) : wait;
 
-	return shmcma_wait_has_pipe(of_set) || of_set->obj == FI_WAIT_MUTEX_COND;
+	return shmcma_wait_has_pipe(of_set) || has_condition(wait);
 }
 
 /* The pipe first: a signal that is given between the two stays in it. */

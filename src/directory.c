@@ -171,21 +171,11 @@ void sc_directory_del(struct sc_directory *directory, uint32_t number)
 
 /* ---- readers --------------------------------------------------------------------------------- */
 
-/*
- * One that has lost its lock by mistake, and has no thread that takes it again, is still there to be read. Who has the
- * lock may be a reaper. `held`: somebody has it, `holder`.
- */
-static bool has_writer(const struct sc_directory *directory, bool held, pid_t holder)
-{
-	const struct sc_abi_owner owner = directory->base->owner;
-
-	return (held && sc_reap_is_owner(&owner, holder)) || sc_reap_lives(&owner, 0);
-}
-
 static int map_other(struct sc_directory *directory, int fd, const struct stat *st)
 {
 	uint64_t size = (uint64_t)st->st_size, header = sizeof(*directory->base);
 	uint64_t capacity = size < header ? 0 : (size - header) / (sizeof(uint64_t) + SC_ABI_ADDR_SIZE);
+	struct sc_abi_owner owner;
 	pid_t holder = 0;
 	int held = sc_live_check(fd, &holder);
 	int ret;
@@ -197,9 +187,10 @@ static int map_other(struct sc_directory *directory, int fd, const struct stat *
 	ret = map(directory, fd, PROT_READ, (uint32_t)capacity);
 	if (ret)
 		return ret;
+	owner = directory->base->owner;
 	if (directory->base->magic != SC_ABI_DIRECTORY_MAGIC || directory->base->capacity != capacity)
 		ret = held ? -EPROTO : -ENOENT;
-	else if (!has_writer(directory, held, holder))
+	else if (!sc_reap_has_writer(&owner, held, holder))
 		ret = -ENOENT;
 	if (ret)
 		unmap(directory);

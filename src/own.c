@@ -189,18 +189,20 @@ static bool is_stream(int fd)
 	return fd >= STDIN_FILENO && fd <= STDERR_FILENO;
 }
 
-/* There may be no other number. */
+/* The same if it is none, or there is no other number. */
 static int above_streams(int fd)
 {
-	int above = SC_TRY("own.above", fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+	int above = -1;
 
+	if (is_stream(fd))
+		above = SC_TRY("own.above", fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 	return above < 0 ? fd : above;
 }
 
 /* Without a lock as yet. */
 static int move_own(int fd)
 {
-	int moved = is_stream(fd) ? above_streams(fd) : fd;
+	int moved = above_streams(fd);
 
 	if (moved != fd)
 		SC_CALL("own.moved", close(fd));
@@ -209,7 +211,7 @@ static int move_own(int fd)
 
 int sc_own_move_other(int fd)
 {
-	int moved = is_stream(fd) ? above_streams(fd) : fd;
+	int moved = above_streams(fd);
 
 	if (moved != fd)
 		sc_own_close_other(fd);

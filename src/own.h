@@ -68,7 +68,7 @@ bool sc_own_has_name(const struct sc_own *own);
 int sc_own_open_other(const char *name, struct stat *st);
 void sc_own_close_other(int fd);
 
-/* One that is to stay open: its number if it is none of the standard streams', else another one of that file. */
+/* One that is to stay open: its number, or error, if it is none of the standard streams', else another one of that file. */
 int sc_own_move_other(int fd);
 
 /*

@@ -156,11 +156,20 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	return presence.state != SC_ABI_CLOSED && sc_reap_lives(&header.owner, presence.life);
 }
 
-bool sc_reap_is_owner(const struct sc_abi_owner *owner, pid_t holder)
+/*
+ * Is it the owner who holds its life lock? Another reaper may, for a moment: of the same pid namespace it is told by
+ * its pid. In doubt it is the owner.
+ */
+static bool is_owner(const struct sc_abi_owner *owner, pid_t holder)
 {
 	const struct sc_host *host;
 
 	return sc_host_get(&host) || owner->pid_ns != host->pid_ns || owner->pid == holder;
+}
+
+bool sc_reap_has_writer(const struct sc_abi_owner *owner, bool held, pid_t holder)
+{
+	return (held && is_owner(owner, holder)) || sc_reap_lives(owner, 0);
 }
 
 /* Does the owner of a segment hold its life lock? In doubt it is the owner. */
@@ -174,7 +183,7 @@ static bool owner_holds(int fd)
 		return held;
 	return SC_TRY("reap.holder", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
 	       header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
-	       sc_reap_is_owner(&header.owner, holder);
+	       is_owner(&header.owner, holder);
 }
 
 static bool read_service(int fd, struct sc_addr *parts)
@@ -233,8 +242,7 @@ static bool directory_is_orphan(int fd)
 	int held = sc_live_check(fd, &holder);
 
 	return held >= 0 && read_directory(fd, &directory) &&
-	       !(held && sc_reap_is_owner(&directory.owner, holder)) &&
-	       !sc_reap_lives(&directory.owner, 0);
+	       !sc_reap_has_writer(&directory.owner, held, holder);
 }
 
 static bool service_is_orphan(int fd)

@@ -20,10 +20,10 @@ int sc_reap_name(const char *name);
 bool sc_reap_lives(const struct sc_abi_owner *owner, uint32_t life);
 
 /*
- * Is it the owner who holds its life lock? Another reaper may, for a moment: of the same pid namespace it is told by
- * its pid. In doubt it is the owner.
+ * Does the writer of a directory live? `held`: somebody has its life lock, `holder`, who may be a reaper. One that has
+ * lost its lock by mistake, and has no thread that takes it again, still lives.
  */
-bool sc_reap_is_owner(const struct sc_abi_owner *owner, pid_t holder);
+bool sc_reap_has_writer(const struct sc_abi_owner *owner, bool held, pid_t holder);
 
 /*
  * Has the process of an attached segment died? Its life lock is free, and nothing else says that it lives:

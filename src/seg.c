@@ -558,7 +558,7 @@ static int open_file(const char *addr, const char *name, struct stat *st)
 		return reject(addr, -ECONNREFUSED,
 			      "this process holds it, but not by this copy of the library; load it once");
 	default:
-		return fd < 0 ? fd : sc_own_move_other(fd);
+		return sc_own_move_other(fd);
 	}
 }
 

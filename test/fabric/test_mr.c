@@ -652,6 +652,14 @@ static void test_bind_later(void)
 	pair_close(&pair);
 }
 
+static void fetch_one(struct pair *pair, const struct region *region, enum fi_op op,
+		      const uint64_t *operand, uint64_t *got)
+{
+	post(pair, fi_fetch_atomic(pair->a.ep, operand, 1, NULL, got, NULL, pair->a.peer,
+				   region->remote.addr, region->remote.key, FI_UINT64, op, NULL));
+	pair_done(pair, &pair->a);
+}
+
 /* One by one, as all that waits for the counter of writes has to hear of each that may have changed something. */
 static void test_count_atomics(void)
 {
@@ -676,9 +684,7 @@ static void test_count_atomics(void)
 	wait_cntr(&pair, writes, 1);
 	gives(fi_cntr_read(reads), 0);
 	/* changes it and brings back what it was: a write, and a read */
-	post(&pair, fi_fetch_atomic(pair.a.ep, &one, 1, NULL, &got, NULL, pair.a.peer, region.remote.addr,
-				    region.remote.key, FI_UINT64, FI_SUM, NULL));
-	pair_done(&pair, &pair.a);
+	fetch_one(&pair, &region, FI_SUM, &one, &got);
 	wait_cntr(&pair, writes, 2);
 	gives(fi_cntr_read(reads), 1);
 	gives(got, 6);
@@ -688,15 +694,11 @@ static void test_count_atomics(void)
 	wait_cntr(&pair, writes, 3);
 	gives(fi_cntr_read(reads), 2);
 	/* changes nothing */
-	post(&pair, fi_fetch_atomic(pair.a.ep, NULL, 1, NULL, &got, NULL, pair.a.peer, region.remote.addr,
-				    region.remote.key, FI_UINT64, FI_ATOMIC_READ, NULL));
-	pair_done(&pair, &pair.a);
+	fetch_one(&pair, &region, FI_ATOMIC_READ, NULL, &got);
 	wait_cntr(&pair, reads, 3);
 	gives(fi_cntr_read(writes), 3);
 	/* a counter for both counts it once */
-	post(&pair, fi_fetch_atomic(pair.a.ep, &one, 1, NULL, &got, NULL, pair.a.peer, other.remote.addr,
-				    other.remote.key, FI_UINT64, FI_SUM, NULL));
-	pair_done(&pair, &pair.a);
+	fetch_one(&pair, &other, FI_SUM, &one, &got);
 	wait_cntr(&pair, both, 1);
 	pair_quiet(&pair, &pair.a);
 	gives(fi_cntr_read(both), 1);
