@@ -715,15 +715,15 @@ static const struct {
 	const char *name;
 	size_t offset;
 } counters[] = {
-	{ COUNTER(tx_msgs) },	      { COUNTER(tx_bytes) },	     { COUNTER(tx_inline) },
-	{ COUNTER(tx_bounce) },	      { COUNTER(tx_rdv) },	     { COUNTER(rx_msgs) },
-	{ COUNTER(rx_bytes) },	      { COUNTER(rx_unexpected) },    { COUNTER(rx_cma_bytes) },
-	{ COUNTER(rx_pulled_bytes) }, { COUNTER(rx_local_bytes) },   { COUNTER(shared_bytes) },
-	{ COUNTER(rma_ops) },	      { COUNTER(rma_direct_bytes) }, { COUNTER(rma_requests) },
-	{ COUNTER(rma_served) },      { COUNTER(rma_offers) },	     { COUNTER(rma_offers_taken) },
-	{ COUNTER(rma_batched) },     { COUNTER(rma_assisted) },     { COUNTER(connects) },	     { COUNTER(accepts) },
-	{ COUNTER(refusals) },	      { COUNTER(quarantines) },	     { COUNTER(departures) },
-	{ COUNTER(deaths) },
+	{ COUNTER(tx_msgs) },	       { COUNTER(tx_bytes) },	     { COUNTER(tx_inline) },
+	{ COUNTER(tx_bounce) },	       { COUNTER(tx_rdv) },	     { COUNTER(tx_overflows) },
+	{ COUNTER(rx_msgs) },	       { COUNTER(rx_bytes) },	     { COUNTER(rx_unexpected) },
+	{ COUNTER(rx_cma_bytes) },     { COUNTER(rx_pulled_bytes) }, { COUNTER(rx_local_bytes) },
+	{ COUNTER(shared_bytes) },     { COUNTER(rma_ops) },	     { COUNTER(rma_direct_bytes) },
+	{ COUNTER(rma_requests) },     { COUNTER(rma_served) },	     { COUNTER(rma_offers) },
+	{ COUNTER(rma_offers_taken) }, { COUNTER(rma_batched) },     { COUNTER(rma_assisted) },
+	{ COUNTER(connects) },	       { COUNTER(accepts) },	     { COUNTER(refusals) },
+	{ COUNTER(quarantines) },      { COUNTER(departures) },	     { COUNTER(deaths) },
 };
 #define COUNTERS (sizeof(counters) / sizeof(counters[0]))
 _Static_assert(COUNTERS == sizeof(struct sc_counters) / sizeof(uint64_t), "all of them");

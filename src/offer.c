@@ -220,7 +220,7 @@ int sc_offer_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	if (!is_suited(peer, rma, size) || peer->offers_ours != peer->offers_end || is_spared(peer))
 		return -EOPNOTSUPP;
 	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS ||
-	    !(put ? put_has_room(peer, size) : get_has_room(peer, size))) {
+	    !(put ? put_has_room(peer, size) : get_has_room(peer, size)) || sc_ring_overflows(&peer->tx)) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* looking for room has shown what it is */
 		return first ? -EOPNOTSUPP : -EAGAIN;

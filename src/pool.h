@@ -4,7 +4,8 @@
  *
  * A buffer is lent with a record: it is named in the line at ring position `at` of one peer's ring and
  * comes back when that peer's head has passed the position, or a message in one of them has told the same (hold.h).
- * Records are read in order, so the loans of a peer are a queue and nothing else gives buffers back. Nothing of this is
+ * Records are read in order, so the loans of a peer are a queue and nothing else gives buffers back. (One that its ring
+ * overflows into has the position of the record that leaves it, when that has been written: record.c.) Nothing of this is
  * shared: a peer can keep what it was lent, never take or free another's. When a peer is gone, sc_pool_reclaim()
  * takes its loans back. What is lent to answer a peer's gets is a queue apart, by the number of the answer
  * instead of a position (serve.c).

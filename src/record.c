@@ -5,7 +5,7 @@
  *
  * Buffers are lent with the record that is written next: nothing may be written to the peer's ring between
  * sc_record_lend() and its commit, nor room be asked for, and they come back when the ring's head has passed it (pool.h),
- * or with a message (hold.h).
+ * or with a message (hold.h). One that the ring has overflowed into comes back with the record that leaves it.
  *
  * If this process dies before the commit, nothing has been said. If the peer dies, its loans come back as
  * pool.h says.
@@ -50,7 +50,24 @@ static void take_back(struct sc_peer *peer, uint32_t newest)
 	sc_record_judge(peer, newest);
 }
 
-/* Learn how far the peer is, and take back what it has read. */
+/* The record that leaves these lines has been written. A buffer comes back when it has been read. */
+static void leave(struct sc_peer *peer)
+{
+	if (sc_ring_overflows(&peer->tx))
+		peer->ep->pool.at[peer->tx.overflow] = peer->tx.tail - 1;
+}
+
+/* Its reader has come to the first buffer: the ring is free. */
+static void resume(struct sc_peer *peer)
+{
+	static const uint64_t words[7];
+
+	sc_record_put(peer, SC_ABI_RESUME, 0, 0, words);
+	leave(peer);
+	sc_ring_resume(&peer->tx);
+}
+
+/* Learn how far the peer is, and take back what it has read; and the ring, if it has left that. */
 static int refresh(struct sc_peer *peer)
 {
 	int ret = sc_ring_refresh(&peer->tx);
@@ -60,6 +77,8 @@ static int refresh(struct sc_peer *peer)
 		return ret;
 	}
 	take_back(peer, 0);
+	if (sc_ring_overflows(&peer->tx) && sc_ring_may_resume(&peer->tx))
+		resume(peer);
 	return 0;
 }
 
@@ -73,7 +92,8 @@ static int refresh(struct sc_peer *peer)
 /* Is it to have all its lines: it has no room for so many, or is a busy one? */
 static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
 {
-	return tx->count == SC_ABI_RING_FIRST && (tx->tail > BUSY_LINES || !sc_ring_has_room(tx, lines));
+	return !sc_ring_overflows(tx) && tx->count == SC_ABI_RING_FIRST &&
+	       (tx->tail > BUSY_LINES || !sc_ring_has_room(tx, lines));
 }
 
 /*
@@ -103,18 +123,71 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 	sc_record_put(peer, SC_ABI_GROWN, 0, 0, words);
 }
 
+/*
+ * Times without room, with the reader where it was, before the ring overflows: some ten microseconds. A reader that looks
+ * takes lines off sooner, and a short ring stays in the processors' caches.
+ */
+#define OVERFLOWS_AFTER 256
+
+/* Where a buffer is to come back that is not left yet; that of a peer that is lost does all the same. */
+#define NOT_LEFT (UINT64_MAX - 1)
+
+/* Has the reader of a ring without room not looked for a while? */
+static bool is_stuck(struct sc_ring_tx *tx)
+{
+	if (tx->stuck_at != tx->head) {
+		tx->stuck_at = tx->head;
+		tx->stuck = 0;
+	}
+	return tx->stuck++ >= OVERFLOWS_AFTER;
+}
+
+/* Go on in one more buffer, for a record of `lines`. False: there is none to be had, or the peer has been given up. */
+static bool overflow(struct sc_peer *peer, uint32_t lines)
+{
+	struct sc_ep *ep = peer->ep;
+	uint32_t count = ep->config.buf_size / SC_ABI_LINE;
+	struct sc_abi_overflow record = { 0 };
+	uint64_t words[7];
+	uint8_t *to;
+
+	if (lines >= count || !sc_record_may_lend(peer, 1, 0))
+		return false;
+	record.buf = sc_pool_lend(&ep->pool, &peer->loans, NOT_LEFT);
+	to = sc_seg_buf(ep->seg, record.buf);
+	memset(to, 0, ep->config.buf_size);
+	(void)SC_INJECT("record.overflow_cleared");
+	memcpy(words, &record, sizeof(words));
+	sc_record_put(peer, SC_ABI_OVERFLOW, 0, 0, words);
+	leave(peer);
+	sc_ring_overflow(&peer->tx, (struct sc_abi_line *)to, count);
+	peer->tx.overflow = record.buf;
+	ep->counters.tx_overflows++;
+	return true;
+}
+
+/* Room in the ring, or in a buffer if it overflows. False: none, or the peer has been given up. */
+static bool find_room(struct sc_peer *peer, uint32_t lines)
+{
+	struct sc_ring_tx *tx = &peer->tx;
+
+	if (sc_ring_overflows(tx))
+		return sc_ring_overflow_has_room(tx, lines) || overflow(peer, lines);
+	ring_grow(peer, lines);
+	if (sc_ring_has_room(tx, lines) || (!tx->room && sc_ring_has_room_yet(tx, lines)))
+		return true;
+	/* what is offered is answered in lines of the ring */
+	return is_stuck(tx) && sc_list_empty(&peer->offers) && overflow(peer, lines);
+}
+
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)
 {
 	int ret = refresh(peer);
 
-	if (ret)
+	if (ret || find_room(peer, lines))
 		return ret;
-	ring_grow(peer, lines);
-	if (sc_ring_has_room(&peer->tx, lines) ||
-	    (!peer->tx.room && sc_ring_has_room_yet(&peer->tx, lines)))
-		return 0;
 	peer->ep->wants_room = true;
-	return -EAGAIN;
+	return peer->link == SC_LINK_DOWN ? peer->error : -EAGAIN;
 }
 
 void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, uint32_t size,

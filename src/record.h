@@ -11,8 +11,9 @@
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines);
 
 /*
- * Room for a record of `lines` lines in the peer's ring? -EAGAIN; -EPROTO: the peer has been given up. It may write one
- * that says that the ring has grown: so what is reserved, or lent with the next record, comes after it.
+ * Room for a record of `lines` lines in the peer's ring, or in what it overflows into? -EAGAIN; -EPROTO: the peer has
+ * been given up. It may write one that says that the ring has grown, overflows or resumes: so what is reserved, or lent
+ * with the next record, comes after it.
  */
 static inline int sc_record_room(struct sc_peer *peer, uint32_t lines)
 {

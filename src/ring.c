@@ -18,6 +18,55 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 	return 0;
 }
 
+/* The side, either one, goes on in other lines. */
+#define GO_TO(side, place)                                                                                \
+	((side)->lines = (place).lines, (side)->last = (place).last, (side)->next = (place).next,         \
+	 (side)->lap = (place).lap, (side)->count = (place).count)
+#define PLACE_OF(side)                                                                                    \
+	((struct sc_ring_place){ (side)->lines, (side)->last, (side)->next, (side)->lap, (side)->count })
+
+static struct sc_ring_place place_of(struct sc_abi_line *lines, uint32_t count)
+{
+	return (struct sc_ring_place){ lines, lines + count - 1, lines, SC_RING_LAP_FIRST, count };
+}
+
+void sc_ring_overflow(struct sc_ring_tx *tx, struct sc_abi_line *lines, uint32_t count)
+{
+	struct sc_ring_place to = place_of(lines, count);
+
+	if (!sc_ring_overflows(tx)) {
+		tx->left = PLACE_OF(tx);
+		tx->since = tx->tail;
+	}
+	GO_TO(tx, to);
+	sc_ring_set_room(tx, 0);
+}
+
+void sc_ring_resume(struct sc_ring_tx *tx)
+{
+	GO_TO(tx, tx->left);
+	tx->left.lines = NULL;
+	tx->since = tx->tail;
+	sc_ring_set_room(tx, tx->count == SC_ABI_RING_FIRST ? SC_RING_FIRST_ROOM : SC_RING_ROOM);
+}
+
+void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32_t count)
+{
+	struct sc_ring_place to = place_of(lines, count);
+
+	if (!rx->left.lines)
+		rx->left = PLACE_OF(rx);
+	GO_TO(rx, to);
+	rx->cleaned = rx->head; /* places behind are counted in lines of here */
+}
+
+void sc_ring_resumed(struct sc_ring_rx *rx)
+{
+	GO_TO(rx, rx->left);
+	rx->left.lines = NULL;
+	rx->cleaned = rx->head;
+}
+
 void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls)
 {
 	uint64_t read = rx->head - rx->cleaned;

@@ -20,6 +20,10 @@
  * one. That is so in the end of each lap: before a record that reaches the ring's end there is room for it only if no
  * more is unread than what this lap has. models/grow.pml.
  *
+ * A ring whose reader does not look overflows into bounce buffers of its writer's: the records go on there, one buffer
+ * after the other, and in the ring again once the reader has come as far as that: then all of the ring is free. Who
+ * decides is record.c; a record says so, in order, as all records. models/overflow.pml.
+ *
  * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
  * the writer runs out of lines. Each side keeps its own position privately: what the other writes is used
  * after a check only (a head outside [the last one, tail] is -EPROTO). That a line has been read may be known sooner
@@ -35,6 +39,14 @@
 #include "inject.h"
 #include "wake.h"
 
+/* Lines in which records stand one behind the other: the ring's, or a buffer's. */
+struct sc_ring_place {
+	struct sc_abi_line *lines, *last,
+		*next;	/* the first one, the last, where the next record begins */
+	uint64_t lap;	/* at its place in ctl */
+	uint32_t count; /* of lines */
+};
+
 /* The writer's side. */
 struct sc_ring_tx {
 	struct sc_abi_line *lines, *last; /* the first one, NULL: not connected; and the last */
@@ -48,6 +60,11 @@ struct sc_ring_tx {
 	uint32_t count, room; /* lines that it has; that may be unread at a time, 0: it is to grow */
 	uint32_t grows_after; /* times without room until it is to */
 	struct sc_abi_consumer *consumer;
+	struct sc_ring_place left; /* it has overflowed: where it resumes; else no lines */
+	uint64_t since;		   /* lines written when it overflowed, or resumed, the last time */
+	uint16_t overflow;	   /* number of the buffer that it has overflowed into */
+	uint32_t stuck;		   /* times without room since the reader has come */
+	uint64_t stuck_at;	   /* so far */
 };
 
 /* The reader's side. */
@@ -62,10 +79,12 @@ struct sc_ring_rx {
 	uint64_t cleaned;	/* and how far; or need not be */
 	uint64_t window;	/* what consumer->window says */
 	struct sc_abi_consumer *consumer;
+	struct sc_ring_place left; /* as in sc_ring_tx */
 };
 
-/* One is left: a ring whose reader has not come yet grows when it is full, before it has gone around. */
+/* One is left, for the record that says that the ring has grown, or overflows. */
 #define SC_RING_FIRST_ROOM (SC_ABI_RING_FIRST - 1)
+#define SC_RING_ROOM (SC_ABI_RING_LINES - 1)
 
 /* Laps are 1 and 2. */
 #define SC_RING_LAP_FIRST (1ULL << SC_ABI_CTL_LAP_SHIFT)
@@ -102,11 +121,16 @@ static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const 
 	return line == last ? lines : (struct sc_abi_line *)line + 1;
 }
 
-/* So many lines may be unread at a time. 0: it is to grow, and each record looks for room in another way until then. */
+/*
+ * So many lines may be unread at a time, of those since it resumed. 0: it is to grow, or has overflowed, and each record
+ * looks for room in another way until then.
+ */
 static inline void sc_ring_set_room(struct sc_ring_tx *tx, uint32_t room)
 {
+	uint64_t from = tx->head > tx->since ? tx->head : tx->since;
+
 	tx->room = room;
-	tx->limit = room ? tx->head + room : 0;
+	tx->limit = room ? from + room : 0;
 }
 
 /* It is known that the reader has read the lines before `head`, which is no further than the tail. */
@@ -143,7 +167,7 @@ static inline void sc_ring_grow(struct sc_ring_tx *tx)
 {
 	tx->count = SC_ABI_RING_LINES;
 	tx->last = tx->lines + SC_ABI_RING_LINES - 1;
-	sc_ring_set_room(tx, SC_ABI_RING_LINES);
+	sc_ring_set_room(tx, SC_RING_ROOM);
 }
 
 /* The reader has come to that record, and not released it. */
@@ -153,6 +177,35 @@ static inline void sc_ring_grown(struct sc_ring_rx *rx)
 	rx->last = rx->lines + SC_ABI_RING_LINES - 1;
 	rx->cleaned = rx->head; /* places behind are counted in lines that it has now */
 }
+
+/* Has it overflowed? */
+static inline bool sc_ring_overflows(const struct sc_ring_tx *tx)
+{
+	return tx->left.lines;
+}
+
+/* Is there room for such a record, with a line left for the one that leaves this buffer? */
+static inline bool sc_ring_overflow_has_room(const struct sc_ring_tx *tx, uint32_t lines)
+{
+	return lines <= (uint64_t)(tx->last - tx->next);
+}
+
+/* Has the reader come to the first buffer, so that the ring may be written again? */
+static inline bool sc_ring_may_resume(const struct sc_ring_tx *tx)
+{
+	return tx->head >= tx->since;
+}
+
+/*
+ * The writer has written an SC_ABI_OVERFLOW: what follows goes to these lines, which are cleared. And the reader has come
+ * to it, and released it.
+ */
+void sc_ring_overflow(struct sc_ring_tx *tx, struct sc_abi_line *lines, uint32_t count);
+void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32_t count);
+
+/* Likewise, an SC_ABI_RESUME. */
+void sc_ring_resume(struct sc_ring_tx *tx);
+void sc_ring_resumed(struct sc_ring_rx *rx);
 
 /* The line to begin a record in; the caller has made sure of room and goes on by sc_ring_next(). */
 static inline struct sc_abi_line *sc_ring_reserve(const struct sc_ring_tx *tx)

@@ -323,6 +323,12 @@ static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
 
 /* ---- rings ----------------------------------------------------------------------------------- */
 
+/* Is the record in a buffer of its writer's, that the ring has overflowed into? */
+static bool is_in_overflow(const struct sc_peer *peer)
+{
+	return peer->rx.left.lines;
+}
+
 /*
  * The ring has more lines from here on. Their writer has given them memory: it is looked at by a system call, as it would
  * cost us a SIGBUS if he had not.
@@ -331,11 +337,43 @@ static int take_grown(struct sc_peer *peer, uint64_t ctl)
 {
 	struct iovec more = { peer->rx.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
 
-	if (peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
+	if (is_in_overflow(peer) || peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
 	    sc_memory_check(NULL, &more, 1, true))
 		return -EPROTO;
 	sc_ring_grown(&peer->rx);
 	return 0;
+}
+
+/* The next records are in a buffer of the peer's; this one is released. It is told, as it may wait for the ring. */
+static int take_overflow(struct sc_peer *peer, uint64_t ctl)
+{
+	struct sc_abi_overflow record;
+
+	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
+	if (sc_ctl_lines(ctl) != 1 || !sc_seg_has_buf(peer->seg, record.buf))
+		return -EPROTO;
+	sc_ring_release(&peer->rx, 1);
+	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, record.buf),
+			   peer->seg->header.buf_size / SC_ABI_LINE);
+	sc_peer_publish(peer);
+	return 0;
+}
+
+/* In the ring again. */
+static int take_resume(struct sc_peer *peer, uint64_t ctl)
+{
+	if (sc_ctl_lines(ctl) != 1 || !is_in_overflow(peer))
+		return -EPROTO;
+	sc_ring_release(&peer->rx, 1);
+	sc_ring_resumed(&peer->rx);
+	sc_peer_publish(peer);
+	return 0;
+}
+
+/* Has it taken one of the two? */
+static bool goes_elsewhere(enum sc_abi_kind kind)
+{
+	return kind == SC_ABI_OVERFLOW || kind == SC_ABI_RESUME;
 }
 
 /* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
@@ -373,9 +411,11 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_NOTE:
 	case SC_ABI_OFFER:
 	case SC_ABI_OFFER_BOUNCE:
+		return sc_serve_take(peer, ctl, why);
 	case SC_ABI_OFFER_GET:
 	case SC_ABI_OFFER_GET_BOUNCE:
-		return sc_serve_take(peer, ctl, why);
+		*why = "a get to be answered in its own memory";
+		return is_in_overflow(peer) ? -EPROTO : sc_serve_take(peer, ctl, why);
 	case SC_ABI_DONE:
 	case SC_ABI_GOT:
 	case SC_ABI_RESULT:
@@ -390,6 +430,12 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_GROWN:
 		*why = "a ring that has grown before, or without memory";
 		return take_grown(peer, ctl);
+	case SC_ABI_OVERFLOW:
+		*why = "a ring that overflows into a buffer that does not exist";
+		return take_overflow(peer, ctl);
+	case SC_ABI_RESUME:
+		*why = "a ring that resumes and has not overflowed";
+		return take_resume(peer, ctl);
 	default:
 		break;
 	}
@@ -449,7 +495,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	const char *why = "a record of impossible length";
 	int ret = -EPROTO;
 
-	if (!peer->seg && names_buffers(kind))
+	if (!peer->seg && (names_buffers(kind) || kind == SC_ABI_OVERFLOW))
 		return lose_payload(peer);
 	if (lines - 1 < SC_ABI_RECORD_LINES)
 		ret = take_record(peer, ctl, &why);
@@ -461,6 +507,8 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	}
 	if (!peer->rx.lines)
 		return -ECONNRESET; /* quarantined while it was answered */
+	if (goes_elsewhere(kind))
+		return 0;
 	if (names_buffers(kind)) {
 		buffers_taken(peer, ctl);
 		return 0;

@@ -20,9 +20,9 @@
  * order of the calls whatever way their payload takes. Only answers to the peer (ack, pull) queue for a
  * full ring: the peer always reads its ring, so they never wait on one another.
  *
- * Two limits push a sender back: the ring, and the window: what a peer may leave unmatched at the
- * receiver. Where the window or the pool has no place for an eager payload the message goes by
- * rendezvous, which costs the receiver an entry only; so a receiver that matches late does not stop a
+ * Two limits push a sender back: the ring, with the buffers that it overflows into (record.c), and the window: what a
+ * peer may leave unmatched at the receiver. Where the window or the pool has no place for an eager payload the message
+ * goes by rendezvous, which costs the receiver an entry only; so a receiver that looks or matches late does not stop a
  * sender that has messages for others. Injected payload is then copied to memory of our own. tx_size is
  * no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
  * its next message. Who posts and never polls is pushed back in the end all the same (OPS_MAX): answers wait for it.
@@ -286,6 +286,8 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	int ret, no_room = size > INLINE_ALWAYS ? -ENOBUFS : -EAGAIN;
 	struct sc_abi_line *line;
 
+	if (size > INLINE_ALWAYS && sc_ring_overflows(&peer->tx))
+		return -ENOBUFS; /* the memory is for records */
 	record.lines = sc_inline_lines(record.flags, size);
 	if (!window_room(peer, SC_ABI_UNITS(size) + units_left(peer, size > INLINE_ALWAYS)))
 		return peer->error ? peer->error : no_room;
@@ -653,26 +655,30 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
 	}
 }
 
-/* Looks at how far a peer has read that take as long as a rendezvous instead. */
+/*
+ * Looks at how far a peer has read that take as long as a rendezvous instead; and for what is small, which takes long that
+ * way, those after which a peer that reads at all would have read on.
+ */
 #define LOOKS 32
+#define LOOKS_SMALL 1024
 
 /*
  * Does the peer read what it has been sent, so that its buffers come back sooner than a rendezvous would be over? It
  * has read on since the last looks, or those were few.
  */
-static bool is_reading(struct sc_peer *peer)
+static bool is_reading(struct sc_peer *peer, size_t size)
 {
 	if (peer->looked_at != peer->tx.head) {
 		peer->looked_at = peer->tx.head;
 		peer->looks = 0;
 	}
-	return peer->looks++ < LOOKS;
+	return peer->looks++ < (size > SC_INJECT_MAX ? LOOKS : LOOKS_SMALL);
 }
 
 /*
- * -ENOBUFS: not now, take another way. A small message waits if the peer has buffers of ours, as it would
- * for the ring: they come back as soon as it looks there; and so does a larger one while the peer reads: where it was
- * sent by rendezvous each time that the sender was ahead, of 16 KiB in windows 6% were, and the rate half of what it is.
+ * -ENOBUFS: not now, take another way. A message waits if the peer has buffers of ours, as it would for the ring, while it
+ * reads: they come back as soon as it looks there. Where it was sent by rendezvous each time that the sender was ahead, of
+ * 16 KiB in windows 6% were, and the rate half of what it is.
  * The window has room again only when it matches, and what other peers hold comes back when they look.
  */
 static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const struct sc_send *send,
@@ -687,6 +693,8 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	bool returnable;
 	int ret;
 
+	if (sc_ring_overflows(&peer->tx))
+		return -ENOBUFS; /* they are for records */
 	/* the upper half of the window is for rendezvous, which take less of it */
 	if (!window_room(peer, units + units_left(peer, true)))
 		return peer->error ? peer->error : -ENOBUFS;
@@ -702,8 +710,7 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	if (!sc_record_may_lend(peer, buffers, piece_reserve(ep))) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error;
-		return peer->loans.count && (size <= SC_INJECT_MAX || is_reading(peer)) ? -EAGAIN
-											: -ENOBUFS;
+		return peer->loans.count && is_reading(peer, size) ? -EAGAIN : -ENOBUFS;
 	}
 	if (buffers > 1 && ep->config.buf_size >= PART_MIN && !peer->is_behind &&
 	    half_free(peer, buffers)) {

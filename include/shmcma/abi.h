@@ -251,7 +251,10 @@ enum sc_abi_kind {
 	SC_ABI_GROWN = 23, /* from here on the ring has all its lines; they have memory */
 
 	SC_ABI_RETURN_PIECE = 24, /* of such a message, likewise: struct sc_abi_piece */
-	SC_ABI_KIND_MAX = SC_ABI_RETURN_PIECE,
+
+	SC_ABI_OVERFLOW = 25, /* the next records are in a bounce buffer of the writer's, struct sc_abi_overflow */
+	SC_ABI_RESUME = 26,   /* and the next ones in the ring again */
+	SC_ABI_KIND_MAX = SC_ABI_RESUME,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -337,6 +340,17 @@ struct sc_abi_piece {
 	sc_abi_op to;
 	uint64_t offset, pad;
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
+};
+
+/*
+ * SC_ABI_OVERFLOW: the ring has no room, and its reader does not look. The lines of the buffer, all 0 so far, are used as
+ * those of a ring in its first lap, from the first one on, and no further than its last: an SC_ABI_OVERFLOW in there
+ * names another, an SC_ABI_RESUME goes back to the line of the ring behind the first SC_ABI_OVERFLOW. Each gives back the
+ * buffer that it is in. Nothing is written to these lines by the reader: no SC_ABI_OFFER_GET stands there.
+ */
+struct sc_abi_overflow {
+	uint16_t buf;
+	uint16_t pad[27];
 };
 
 /*
@@ -715,6 +729,7 @@ SC_ABI_AT(sc_abi_pull, size, 16);
 SC_ABI_SIZE(sc_abi_piece, 56);
 SC_ABI_AT(sc_abi_piece, offset, 8);
 SC_ABI_AT(sc_abi_piece, bufs, 24);
+SC_ABI_SIZE(sc_abi_overflow, 56);
 SC_ABI_SIZE(sc_abi_share, 56);
 SC_ABI_AT(sc_abi_share, first, 16);
 SC_ABI_AT(sc_abi_share, chunk, 32);

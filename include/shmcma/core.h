@@ -535,6 +535,7 @@ void sc_sleep_bump(uint32_t *futex);
 /* Whole life of the endpoint, for reports and tests. */
 struct sc_counters {
 	uint64_t tx_msgs, tx_bytes, tx_inline, tx_bounce, tx_rdv;
+	uint64_t tx_overflows; /* buffers that rings without room have overflowed into */
 	uint64_t rx_msgs, rx_bytes, rx_unexpected;
 	uint64_t rx_cma_bytes;		    /* copied by process_vm_readv(2) */
 	uint64_t rx_pulled_bytes;	    /* rendezvous payload through bounce buffers */

@@ -870,7 +870,7 @@ static void counters_line(void)
 	static const char *const zero[] = {
 		"tx_bounce",	 "tx_rdv",	 "rx_msgs",	    "rx_bytes",
 		"rx_unexpected", "rx_cma_bytes", "rx_pulled_bytes", "rx_local_bytes",
-		"refusals",	 "quarantines",	 "deaths",
+		"refusals",	 "quarantines",	 "deaths",	    "tx_overflows",
 	};
 	struct counters counters;
 	struct pair pair;

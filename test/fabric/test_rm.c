@@ -194,6 +194,47 @@ static void absent_target(void)
 	target_close(&pair, &region);
 }
 
+/*
+ * A receiver that makes no progress is sent many small messages all the same, by who comes again after -FI_EAGAIN, as a
+ * library does in MPI_Isend(3): it finds all, in order, be their sender there any more or not.
+ */
+static void computing_receiver(void)
+{
+	static const struct {
+		size_t size;
+		uint64_t count;
+	} rows[] = { { 8, 1024 }, { 96, 1024 }, { 1000, 250 } };
+
+	for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
+		size_t size = rows[row].size;
+		struct pair pair;
+
+		pair_open(&pair, NULL);
+		for (uint64_t i = 0; i < rows[row].count; i++) {
+			ssize_t ret;
+
+			memset(bytes, (int)i, size);
+			for (int tries = 0; (ret = fi_tinject(pair.a.ep, bytes, size, pair.a.peer, i));
+			     tries++) {
+				gives(ret, -FI_EAGAIN);
+				must(tries < 10000);
+				gives(fi_cq_read(pair.a.cq, NULL, 0), -FI_EAGAIN);
+			}
+			pair_seen.sent++;
+		}
+		if (size < 1000) { /* the others are its own to the end */
+			gives(fi_close(&pair.a.ep->fid), 0);
+			pair.a.ep = NULL;
+		}
+		for (uint64_t i = 0; i < rows[row].count; i++) {
+			gives(fi_trecv(pair.b.ep, landing, size, NULL, FI_ADDR_UNSPEC, i, 0, NULL), 0);
+			pair_done(&pair, &pair.b);
+			must(landing[0] == (uint8_t)i && !memcmp(landing, landing + 1, size - 1));
+		}
+		pair_close(&pair);
+	}
+}
+
 /* Whoever else sends to a receiver that is flooded gets through. */
 static void others_get_through(void)
 {
@@ -301,6 +342,8 @@ int main(void)
 		ALONE_ENV(unread_written_data, STRICT),
 		ALONE(absent_target),
 		ALONE_ENV(absent_target, NO_CMA),
+		ALONE(computing_receiver),
+		ALONE_ENV(computing_receiver, NO_CMA),
 		ALONE(others_get_through),
 		ALONE(counters_alone),
 		ALONE(disabled),

@@ -776,6 +776,37 @@ static void work_receiver(struct side *side)
 		messages_send(side);
 }
 
+/* Messages of two lines: more than a ring holds, and one of the buffers that it overflows into; and some behind them. */
+#define OVERFLOWING 95
+#define BEHIND 4
+static const struct message overflow_message = { 100, 1, 0 };
+
+/* The other does not look until the ring has overflowed; then it resumes. */
+static void work_overflowing(struct side *side)
+{
+	for (int i = 0; i < OVERFLOWING; i++)
+		send_one(side, i, &overflow_message);
+	go_on(side, 2);
+	if (goes_first(side) || !wait_stage(side, 3))
+		return;
+	for (int i = 0; i < BEHIND; i++)
+		send_one(side, OVERFLOWING + i, &overflow_message);
+}
+
+static void work_overlooking(struct side *side)
+{
+	while (side->other->stage < 2 && !other_is_done(side)) {
+		atomic_fetch_add(&side->me->polls, 1); /* it does something else */
+		sched_yield();
+	}
+	for (int i = 0; i < OVERFLOWING + BEHIND; i++)
+		recv_one(side, i, &overflow_message);
+	for (unsigned long patience = QUIET_POLLS; side->received < side->other->returned &&
+						   !other_is_done(side) && (!may_fail() || patience--);)
+		progress(side);
+	go_on(side, 3);
+}
+
 /* One after the other, each when the other's last has come, or will not: each is written where the last was read. */
 static void work_dialogue(struct side *side)
 {
@@ -1627,6 +1658,13 @@ static const struct protocol protocols[] = {
 	{ "dialogue", { "one", "other" }, 0, { work_dialogue, work_dialogue }, dialogue_messages, { 0 } },
 	{ "several buffers", MESSAGES, FIRST_1, TRAFFIC, buffers_messages, { 0 } },
 	{ "full ring and pool", MESSAGES, 0, TRAFFIC, full_messages, { 0 } },
+	{ "overflow", MESSAGES, 0, { work_overflowing, work_overlooking }, NULL, { 0 } },
+	{ "overflow, sender first",
+	  MESSAGES,
+	  FIRST_0,
+	  { work_overflowing, work_overlooking },
+	  NULL,
+	  { 0 } },
 	{ "rendezvous", MESSAGES, UNSHARED, TRAFFIC, rdv_messages, { 0 } },
 	{ "shared rendezvous", MESSAGES, 0, TRAFFIC, share_messages, { 0 } },
 	/* however the system schedules the two, the sender gets its share */

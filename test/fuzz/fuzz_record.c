@@ -252,6 +252,20 @@ static void claim_some(struct sc_abi_chunks *words, const struct sc_abi_line *li
 	words->claim = (uint64_t)record.generation << 32 | record.pad;
 }
 
+/* The next lines go where this record has its reader look for them. */
+static void follow(struct sc_peer *to, uint64_t ctl, const struct sc_abi_line *line)
+{
+	const struct sc_ep *writer = to->ep;
+	struct sc_abi_overflow record;
+
+	memcpy(&record, line->bytes, sizeof(record));
+	if (sc_ctl_kind(ctl) == SC_ABI_OVERFLOW && record.buf < writer->seg->buf_count)
+		sc_ring_overflow(&to->tx, (struct sc_abi_line *)sc_seg_buf(writer->seg, record.buf),
+				 writer->config.buf_size / SC_ABI_LINE);
+	if (sc_ctl_kind(ctl) == SC_ABI_RESUME && sc_ring_overflows(&to->tx))
+		sc_ring_resume(&to->tx);
+}
+
 /* Lines into the ring, as they are but for the lap. Returns how many there were in this batch. */
 static size_t write_lines(struct sc_peer *to, const uint8_t *data, size_t count)
 {
@@ -267,6 +281,7 @@ static size_t write_lines(struct sc_peer *to, const uint8_t *data, size_t count)
 		if (sc_ctl_kind(ctl) == SC_ABI_GROWN && sc_ring_may_grow(&to->tx))
 			sc_ring_grow(&to->tx);
 		sc_ring_commit(&to->tx, ctl, 1);
+		follow(to, ctl, line);
 		if (data[SC_ABI_LINE_BYTES + 4] & 0x80)
 			return i + 1;
 	}

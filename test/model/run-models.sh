@@ -151,6 +151,11 @@ list()
 		echo breaks grow -D$mutant
 	done
 
+	echo holds overflow
+	for mutant in CLEAR=0 CLEAR=2 RESUME=0 LEFT=0 BACK=0 LAP=0 PLACE=0 SINCE=2; do
+		echo breaks overflow -D$mutant
+	done
+
 	echo holds hold
 	echo holds hold -DNB=2 -DL=3
 	for mutant in PEEK=0 PEEK=2 PASS=2 PASS=3 ONE=0 FLAG=0 HELD=2 GIVE=0 TAKE=2 LAST=0 ORDER=2 ALONE=0 FIRST=1 \

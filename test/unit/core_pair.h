@@ -153,8 +153,8 @@ static inline void pair_open(struct end *pair, const struct sc_ep_attr *attr, en
 	pair_connect(pair, way);
 }
 
-/* Records of a line that find room in a ring that nobody reads: one says that it has grown. */
-#define PAIR_RING_ROOM (SC_ABI_RING_LINES - 1)
+/* Records of a line that find room in a ring that nobody reads: one says that it has grown, one is for an overflow. */
+#define PAIR_RING_ROOM (SC_RING_ROOM - 1)
 
 /* Of a pair that has exchanged nothing yet: the first one's ring to the other has grown. */
 static inline void pair_grow(struct end *from, struct end *to)

@@ -1347,6 +1347,43 @@ static void test_no_room(void **state)
 }
 
 /* Withdrawn, when its memory cannot be written to any more: the owner does it after all. */
+/* As many empty messages as are taken, or as make the ring overflow. */
+static void flood(void)
+{
+	for (int refused = 0; refused < 3000 && !sc_ring_overflows(&pair[0].peer->tx);)
+		refused = end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SILENT) ? refused + 1 : 0;
+}
+
+/*
+ * A ring does not overflow while something is offered that is answered in its lines; and in what it overflows into nothing
+ * is offered.
+ */
+static void test_overflow(void **state)
+{
+	uint64_t offers;
+
+	OPEN();
+	memcpy(space, from, SPACE);
+	offer_get(into, 7, 100);
+	flood();
+	assert_int_equal(counters()->tx_overflows, 0);
+	owner_polls();
+	we_poll();
+	expect_done(1);
+	assert_memory_equal(into, from + 7, 100);
+	flood();
+	assert_true(counters()->tx_overflows > 0);
+	offers = counters()->rma_offers;
+	assert_int_equal(ask(into, 9, 100), 0);
+	put(from, 0, 8, 0);
+	assert_int_equal(counters()->rma_offers, offers);
+	ends_settle(pair, 2);
+	expect_done(2);
+	assert_memory_equal(into, from + 9, 100);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	rma_close();
+}
+
 static void test_withdrawn_too_late(void **state)
 {
 	OPEN();
@@ -1478,6 +1515,7 @@ int main(void)
 		cmocka_unit_test(test_owner_stopped),
 		cmocka_unit_test(test_writer_dies),
 		cmocka_unit_test(test_no_room),
+		cmocka_unit_test(test_overflow),
 		cmocka_unit_test(test_withdrawn_too_late),
 		cmocka_unit_test(test_withdrawn_too_soon),
 		cmocka_unit_test(test_withdrawn_from_closed),

@@ -893,6 +893,7 @@ static void test_never_read(void **state)
 			struct iovec iov = { from, 100 };
 			struct sc_remote remote;
 			int posted = 0, ret = 0;
+			uint64_t written;
 
 			if (!way_possible(kinds[k].way))
 				continue;
@@ -912,6 +913,7 @@ static void test_never_read(void **state)
 			/* that one has done nothing: no byte, no event */
 			for (int i = 0; flags && i < 100; i++)
 				assert_int_equal(space[i], (uint8_t)posted);
+			written = pair[0].peer->tx.tail; /* lines */
 			end_close(&pair[1]);
 			ends_settle(pair, 1);
 			for (int i = 0; i < posted; i++) {
@@ -919,7 +921,7 @@ static void test_never_read(void **state)
 
 				/* those are done whose notes were written */
 				assert_true(err == ECONNRESET ||
-					    (!kinds[k].strict && i < SC_ABI_RING_LINES && !err));
+					    (!kinds[k].strict && (uint64_t)i < written && !err));
 			}
 			assert_true(end_idle(&pair[0]));
 			assert_int_equal(sc_slab_used(&pair[0].ep->rma_ops), 0);

@@ -817,6 +817,41 @@ static void test_bad_lengths(void **state)
 		}
 }
 
+/* The ring of pair[0] overflows into its buffer, of so many lines as it says, and this record stands there. */
+static void bad_record_in_overflow(uint32_t lines, uint64_t ctl, const uint64_t *words, size_t count)
+{
+	uint8_t *buf;
+
+	victim_open();
+	buf = sc_seg_buf(pair[0].ep->seg, 0); /* where it is whatever they say of their size */
+	memset(buf, 0, 4096);
+	raw_record(pair[0].peer, CTL(SC_ABI_OVERFLOW, 0, 1, 0), NULL, 0);
+	sc_ring_overflow(&pair[0].peer->tx, (struct sc_abi_line *)buf, 4096 / SC_ABI_LINE);
+	pair[1].peer->seg->header.buf_size = lines * SC_ABI_LINE;
+	ends_settle(&pair[1], 1);
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
+	assert_ptr_not_equal(pair[1].peer->rx.left.lines, NULL);
+	raw_record(pair[0].peer, ctl, words, count);
+	victim_check();
+}
+
+/* A ring overflows into what is there, and resumes when it has; in a buffer it is not changed but by that. */
+static void test_bad_overflow(void **state)
+{
+	const uint64_t none[] = { UINT16_MAX }, there[] = { 7 }, get[] = { 0, 1, 2, 3, 4, 5, 6 };
+
+	(void)state;
+	bad_record(CTL(SC_ABI_OVERFLOW, 0, 2, 0), there, 1);
+	bad_record(CTL(SC_ABI_OVERFLOW, 0, 1, 0), none, 1);
+	bad_record(CTL(SC_ABI_RESUME, 0, 1, 0), NULL, 0);
+	bad_record_in_overflow(64, CTL(SC_ABI_RESUME, 0, 2, 0), NULL, 0);
+	bad_record_in_overflow(64, CTL(SC_ABI_OVERFLOW, 0, 1, 0), none, 1);
+	bad_record_in_overflow(SC_ABI_RING_FIRST, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	/* its answer would be written there, where nothing is to be written */
+	bad_record_in_overflow(64, CTL(SC_ABI_OFFER_GET, 0, 1, 8), get, 7);
+	bad_record_in_overflow(64, CTL(SC_ABI_OFFER_GET_BOUNCE, 0, 1, 1000), get, 7);
+}
+
 /* A ring grows once, and its memory is there or the peer has to give it. */
 static void test_grown(void **state)
 {
@@ -1622,6 +1657,7 @@ int main(void)
 		cmocka_unit_test(test_bad_kinds),
 		cmocka_unit_test(test_bad_lengths),
 		cmocka_unit_test(test_grown),
+		cmocka_unit_test(test_bad_overflow),
 		cmocka_unit_test(test_bad_inline),
 		cmocka_unit_test(test_bad_bounce),
 		cmocka_unit_test(test_strange_but_right),
