@@ -142,8 +142,8 @@ static bool is_stuck(struct sc_ring_tx *tx)
 	return tx->stuck++ >= OVERFLOWS_AFTER;
 }
 
-/* Go on in one more buffer, for a record of `lines`. False: there is none to be had, or the peer has been given up. */
-static bool overflow(struct sc_peer *peer, uint32_t lines)
+/* Go on in one more buffer, for any record. False: there is none to be had, or the peer has been given up. */
+static bool overflow(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 	uint32_t count = ep->config.buf_size / SC_ABI_LINE;
@@ -151,7 +151,7 @@ static bool overflow(struct sc_peer *peer, uint32_t lines)
 	uint64_t words[7];
 	uint8_t *to;
 
-	if (lines >= count || !sc_record_may_lend(peer, 1, 0))
+	if (!sc_ring_may_overflow(count) || !sc_record_may_lend(peer, 1, 0))
 		return false;
 	record.buf = sc_pool_lend(&ep->pool, &peer->loans, NOT_LEFT);
 	to = sc_seg_buf(ep->seg, record.buf);
@@ -172,12 +172,12 @@ static bool find_room(struct sc_peer *peer, uint32_t lines)
 	struct sc_ring_tx *tx = &peer->tx;
 
 	if (sc_ring_overflows(tx))
-		return sc_ring_overflow_has_room(tx, lines) || overflow(peer, lines);
+		return sc_ring_overflow_has_room(tx, lines) || overflow(peer);
 	ring_grow(peer, lines);
 	if (sc_ring_has_room(tx, lines) || (!tx->room && sc_ring_has_room_yet(tx, lines)))
 		return true;
 	/* what is offered is answered in lines of the ring */
-	return is_stuck(tx) && sc_list_empty(&peer->offers) && overflow(peer, lines);
+	return is_stuck(tx) && sc_list_empty(&peer->offers) && overflow(peer);
 }
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)

@@ -41,10 +41,10 @@
 
 /* Lines in which records stand one behind the other: the ring's, or a buffer's. */
 struct sc_ring_place {
-	struct sc_abi_line *lines, *last,
-		*next;	/* the first one, the last, where the next record begins */
-	uint64_t lap;	/* at its place in ctl */
-	uint32_t count; /* of lines */
+	struct sc_abi_line *lines, *last; /* the first one, and the last */
+	struct sc_abi_line *next;	  /* where the next record begins */
+	uint64_t lap;			  /* at its place in ctl */
+	uint32_t count;			  /* of lines */
 };
 
 /* The writer's side. */
@@ -194,6 +194,12 @@ static inline bool sc_ring_overflow_has_room(const struct sc_ring_tx *tx, uint32
 static inline bool sc_ring_may_resume(const struct sc_ring_tx *tx)
 {
 	return tx->head >= tx->since;
+}
+
+/* May records go on in so many lines? Who has to read them goes around once at most for each. */
+static inline bool sc_ring_may_overflow(uint32_t lines)
+{
+	return lines > SC_ABI_RECORD_LINES;
 }
 
 /*

@@ -347,14 +347,15 @@ static int take_grown(struct sc_peer *peer, uint64_t ctl)
 /* The next records are in a buffer of the peer's; this one is released. It is told, as it may wait for the ring. */
 static int take_overflow(struct sc_peer *peer, uint64_t ctl)
 {
+	uint32_t lines = peer->seg->header.buf_size / SC_ABI_LINE;
 	struct sc_abi_overflow record;
 
 	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
-	if (sc_ctl_lines(ctl) != 1 || !sc_seg_has_buf(peer->seg, record.buf))
+	if (sc_ctl_lines(ctl) != 1 || !sc_ring_may_overflow(lines) ||
+	    !sc_seg_has_buf(peer->seg, record.buf))
 		return -EPROTO;
 	sc_ring_release(&peer->rx, 1);
-	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, record.buf),
-			   peer->seg->header.buf_size / SC_ABI_LINE);
+	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, record.buf), lines);
 	sc_peer_publish(peer);
 	return 0;
 }
@@ -431,7 +432,7 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		*why = "a ring that has grown before, or without memory";
 		return take_grown(peer, ctl);
 	case SC_ABI_OVERFLOW:
-		*why = "a ring that overflows into a buffer that does not exist";
+		*why = "a ring that overflows into a buffer that does not exist, or is too short";
 		return take_overflow(peer, ctl);
 	case SC_ABI_RESUME:
 		*why = "a ring that resumes and has not overflowed";

@@ -346,7 +346,8 @@ struct sc_abi_piece {
  * SC_ABI_OVERFLOW: the ring has no room, and its reader does not look. The lines of the buffer, all 0 so far, are used as
  * those of a ring in its first lap, from the first one on, and no further than its last: an SC_ABI_OVERFLOW in there
  * names another, an SC_ABI_RESUME goes back to the line of the ring behind the first SC_ABI_OVERFLOW. Each gives back the
- * buffer that it is in. Nothing is written to these lines by the reader: no SC_ABI_OFFER_GET stands there.
+ * buffer that it is in. Nothing is written to these lines by the reader: no SC_ABI_OFFER_GET stands there. Buffers that
+ * are no longer than the longest record are not used so.
  */
 struct sc_abi_overflow {
 	uint16_t buf;

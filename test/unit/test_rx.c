@@ -844,6 +844,10 @@ static void test_bad_overflow(void **state)
 	bad_record(CTL(SC_ABI_OVERFLOW, 0, 2, 0), there, 1);
 	bad_record(CTL(SC_ABI_OVERFLOW, 0, 1, 0), none, 1);
 	bad_record(CTL(SC_ABI_RESUME, 0, 1, 0), NULL, 0);
+	victim_open(); /* a record of more lines than the buffer has would be left for what is behind that */
+	pair[1].peer->seg->header.buf_size = SC_ABI_RECORD_LINES * SC_ABI_LINE;
+	raw_record(pair[0].peer, CTL(SC_ABI_OVERFLOW, 0, 1, 0), NULL, 0);
+	victim_check();
 	bad_record_in_overflow(64, CTL(SC_ABI_RESUME, 0, 2, 0), NULL, 0);
 	bad_record_in_overflow(64, CTL(SC_ABI_OVERFLOW, 0, 1, 0), none, 1);
 	bad_record_in_overflow(SC_ABI_RING_FIRST, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);

@@ -1303,7 +1303,7 @@ static void test_ring_overflows_at_random(void **state)
 
 	(void)state;
 	assert_non_null(to);
-	for (uint32_t buf_size = 256; buf_size <= 4096; buf_size *= 4) {
+	for (uint32_t buf_size = 1024; buf_size <= 8192; buf_size *= 2) {
 		struct sc_ep_attr attr = end_attr();
 		uint32_t sent = 0, got = 0;
 
@@ -1338,7 +1338,8 @@ static void test_ring_overflows_at_random(void **state)
 				assert_memory_equal(to, from + got % 1000, size);
 			}
 		}
-		assert_true(pair[0].ep->counters.tx_overflows > 0);
+		/* one that is as short as a record may be is of no use */
+		assert_int_equal(pair[0].ep->counters.tx_overflows > 0, buf_size > 1024);
 		assert_int_equal(pair[1].ep->counters.quarantines, 0);
 		pair_close(pair);
 	}
