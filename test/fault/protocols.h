@@ -26,6 +26,7 @@
 #include "peer.h"
 #include "reap.h"
 #include "state.h"
+#include "../unit/pidfds.h"
 
 #define OPS_MAX 512
 #define SERVICE "fault-service"
@@ -793,12 +794,18 @@ static void work_overflowing(struct side *side)
 		send_one(side, OVERFLOWING + i, &overflow_message);
 }
 
-static void work_overlooking(struct side *side)
+/* It does something else until the other has come to that stage of its work, or will not. */
+static void look_away(struct side *side, unsigned stage)
 {
-	while (side->other->stage < 2 && !other_is_done(side)) {
-		atomic_fetch_add(&side->me->polls, 1); /* it does something else */
+	while (side->other->stage < stage && !other_is_done(side)) {
+		atomic_fetch_add(&side->me->polls, 1);
 		sched_yield();
 	}
+}
+
+static void work_overlooking(struct side *side)
+{
+	look_away(side, 2);
 	for (int i = 0; i < OVERFLOWING + BEHIND; i++)
 		recv_one(side, i, &overflow_message);
 	for (unsigned long patience = QUIET_POLLS; side->received < side->other->returned &&
@@ -807,20 +814,25 @@ static void work_overlooking(struct side *side)
 	go_on(side, 3);
 }
 
-/* One after the other, each when the other's last has come, or will not: each is written where the last was read. */
+/*
+ * One after the other, each when the other's last has come, or will not: each is written where the last was read. Nobody
+ * polls while the other writes, as what has been read is given back after a number of polls.
+ */
 static void work_dialogue(struct side *side)
 {
 	const struct message *messages = side->protocol->messages;
 
 	for (int i = 0; !is_last(&messages[i]); i++) {
+		unsigned stage = 2 + (unsigned)i;
 		bool first = side->index == 0;
 
 		if (first)
 			send_one(side, i, &messages[i]);
 		recv_one(side, i, &messages[i]);
 		if (first)
-			go_on(side, 2 + (unsigned)i);
-		if (!wait_stage(side, 2 + (unsigned)i))
+			go_on(side, stage);
+		look_away(side, stage);
+		if (side->other->stage < stage)
 			return;
 		for (unsigned long patience = QUIET_POLLS; side->received < side->other->returned &&
 							   !side->other->gone &&
@@ -828,7 +840,7 @@ static void work_dialogue(struct side *side)
 			progress(side);
 		if (!first) {
 			send_one(side, i, &messages[i]);
-			go_on(side, 2 + (unsigned)i);
+			go_on(side, stage);
 		}
 	}
 }
@@ -1598,6 +1610,15 @@ static void work_without_descriptor(struct side *side)
 
 #define NAP_NS 100000000 /* at most: calls that fail may leave nobody to wake it */
 
+/* Until this process's thread watches the other, which is some time after they have met; or something has been injected. */
+static void be_watching(struct side *side)
+{
+	while (!control->injections[0].fired && !pidfds_count(0, 0) && !other_is_done(side)) {
+		atomic_fetch_add(&side->me->polls, 1);
+		usleep(1000);
+	}
+}
+
 /*
  * Sleeps as who waits for a message does, on its endpoint alone or on another futex too. The other is told when
  * it may write.
@@ -1622,6 +1643,7 @@ static void sleep_until_woken(struct side *side, int count, unsigned stage)
 
 static void work_sleeper(struct side *side)
 {
+	be_watching(side);
 	messages_recv(side);
 	for (int i = 0; !is_last(&side->protocol->messages[i]); i++)
 		sleep_until_woken(side, 1 + i % 2, 2 + (unsigned)i);
@@ -1629,6 +1651,7 @@ static void work_sleeper(struct side *side)
 
 static void work_waker(struct side *side)
 {
+	be_watching(side);
 	for (int i = 0; !is_last(&side->protocol->messages[i]); i++) {
 		if (!wait_stage(side, 2 + (unsigned)i))
 			return;

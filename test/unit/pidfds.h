@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* pidfds.h: for the unit tests of what watches processes: which pidfds a process has. After cmocka.h. */
+/* pidfds.h: for the tests of what watches processes: which pidfds a process has. */
 #ifndef PIDFDS_H
 #define PIDFDS_H
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -19,7 +20,10 @@ static inline int pidfds_count(pid_t owner, pid_t of)
 	if (owner)
 		snprintf(path, sizeof(path), "/proc/%d/fdinfo", (int)owner);
 	dir = opendir(path);
-	assert_non_null(dir);
+	if (!dir) {
+		perror(path);
+		abort();
+	}
 	while ((entry = readdir(dir))) {
 		char name[sizeof(path) + sizeof(entry->d_name) + 1], line[128];
 		FILE *file;
