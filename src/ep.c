@@ -65,7 +65,7 @@ void sc_config_init(struct sc_config *config)
 	*config = (struct sc_config){
 		.slots = SC_ABI_SLOTS_MAX,
 		.buf_size = 4096,
-		.buf_count = 64,
+		.buf_count = 88,
 		.inline_max = SC_INLINE_MAX,
 		.eager_max = 32768,
 		.eager_adapts = true,

@@ -203,7 +203,7 @@ static void computing_receiver(void)
 	static const struct {
 		size_t size;
 		uint64_t count;
-	} rows[] = { { 8, 1024 }, { 96, 1024 }, { 1000, 250 } };
+	} rows[] = { { 8, 1024 }, { 96, 1024 }, { 1000, 1000 }, { 4096, 1000 } };
 
 	for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++) {
 		size_t size = rows[row].size;

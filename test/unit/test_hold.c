@@ -660,9 +660,10 @@ static void test_given_back(void **state)
 /* Of no more than one message at a time, none of a pool that is short, none that is filled past the caches. */
 static void test_not_to_be_held(void **state)
 {
-	struct sc_ep_attr attr = end_attr(), ordered = end_attr();
+	struct sc_ep_attr attr = end_attr(), few = end_attr(), ordered = end_attr();
 
 	(void)state;
+	few.config.buf_count = 32;
 	open_holding(NULL);
 	send_only(0, SIZE, 2);
 	send_only(0, SIZE, 3);
@@ -671,7 +672,7 @@ static void test_not_to_be_held(void **state)
 	assert_false(sc_hold_has(pair[1].peer));
 	pair_close(pair);
 
-	pair_open(pair, NULL, WAY_CMA);
+	pair_open(pair, &few, WAY_CMA);
 	lend_all();
 	talk(0, SIZE, 1);
 	assert_int_equal(lent_by(0), 1);
