@@ -1454,7 +1454,7 @@ static void check_warned(const char *text, const char *warning)
 /* What begins with a number is none, nor is nothing. */
 static const char *const worse_parameters[] = {
 	"FI_SHMCMA_PEERS=1e9",
-	"FI_SHMCMA_BOUNCE_COUNT=64 buffers",
+	"FI_SHMCMA_BOUNCE_COUNT=16 buffers",
 	"FI_SHMCMA_INLINE_MAX=",
 	"FI_SHMCMA_EAGER_MAX=32k",
 	"FI_SHMCMA_SHARE_MIN=99999999999999999999999",
@@ -1503,7 +1503,7 @@ static void test_parameters(void **state)
 	text = play("remote", worse_parameters, &status);
 	assert_int_equal(status, 4);
 	check_warned(text, "parameter peers=1e9 is not a number: using 1024");
-	check_warned(text, "parameter bounce_count=64 buffers is not a number: using 64");
+	check_warned(text, "parameter bounce_count=16 buffers is not a number: using 88");
 	check_warned(text, "parameter inline_max= is not a number: using 872");
 	check_warned(text, "parameter eager_max=32k is not a number: using 32768");
 	check_warned(text, "parameter share_min=99999999999999999999999 is not from 1 to 4294967295");
