@@ -35,6 +35,7 @@
 #include <sched.h>
 #include <string.h>
 #include "batch.h"
+#include "calibration.h"
 #include "direct.h"
 #include "inject.h"
 #include "iov.h"
@@ -52,9 +53,23 @@
  *           13.6   9.9    13.7  14.6    12.2  19.1    13.2  22.9    12.7  23.0
  *   get      6.1   4.9    10.5   7.2    20.8  11.4    80.1  44.5     333   182
  *           13.5  13.4    14.1  17.7    13.3  24.1    13.2  24.3    12.1  23.3
+ *
+ * Where a copy alone takes less time, that of asking counts for more. On a Zen 5, apart:
+ *
+ *              64 KiB        128 KiB       256 KiB       512 KiB
+ *   put                     6.6   9.4    10.6  11.2    20.1  16.3
+ *                            30    14      30    22      25    30
+ *   get      4.9   5.4      6.8   6.4    11.0   8.4    22.8  12.6
+ *             27    12       29    20      29    29      23    40
+ *
+ * So half of what the copy takes alone, as far as this machine's copies are known, is to be more than that (PUT_NS,
+ * GET_NS).
  */
 #define MANY_MIN ((size_t)131072)
 #define GET_MIN ((size_t)65536)
+/* Nanoseconds that it takes to be assisted, at most. */
+#define PUT_NS 8000
+#define GET_NS 3000
 /* The last bytes of a put. */
 #define TAIL 64
 
@@ -79,10 +94,22 @@ static struct sc_rma rma_of(const struct sc_rma_op *op)
 				.flags = op->flags };
 }
 
+/*
+ * Is a half of it worth the record and the wait for the target? Of a stream, several smaller ones are copied in one call
+ * otherwise.
+ */
+static bool is_worth_it(bool put, size_t size, bool stream)
+{
+	uint64_t alone = sc_calibration_cma_ns(size, 1, stream ? sc_batch_together(size) : 1);
+
+	return size >= (stream || put ? MANY_MIN : GET_MIN) &&
+	       (!alone || alone / 2 >= (put ? PUT_NS : GET_NS));
+}
+
 /* Of what the target is to hear, or what messages must not overtake, direct.c does each by itself. */
 static bool is_suited(const struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
 {
-	return size >= (stream || rma->flags & SC_RMA_WRITE ? MANY_MIN : GET_MIN) &&
+	return is_worth_it(rma->flags & SC_RMA_WRITE, size, stream) &&
 	       size >= peer->ep->config.share_min && rma->remote_count == 1 && rma->iov_count == 1 &&
 	       !peer->seg->local && !sc_rma_wants_data(rma) && !(peer->ep->order & SC_ORDER_SEND) &&
 	       !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);

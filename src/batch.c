@@ -126,6 +126,14 @@ int sc_batch_settle_slow(struct sc_peer *peer)
 	return 0;
 }
 
+uint32_t sc_batch_together(size_t size)
+{
+	if (size > SIZE_MAX_EACH)
+		return 1;
+	return size * SC_REMOTE_MAX <= BYTES_MAX ? SC_REMOTE_MAX
+						 : (uint32_t)((BYTES_MAX + size - 1) / size);
+}
+
 int sc_batch_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	bool write = rma->flags & SC_RMA_WRITE;

@@ -5,10 +5,13 @@
 #include "state.h"
 
 /*
- * Put off a direct put or get, of `size` bytes, one of a stream, to be done with others. -EOPNOTSUPP: it is not one to be put off, or
- * not just now; nothing has been done. -EAGAIN: no memory.
+ * Put off a direct put or get, of `size` bytes, one of a stream, to be done with others. -EOPNOTSUPP: it is not one to
+ * be put off, or not just now; nothing has been done. -EAGAIN: no memory.
  */
 int sc_batch_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
+
+/* Of so many bytes, so many are copied in one call. */
+uint32_t sc_batch_together(size_t size);
 
 int sc_batch_settle_slow(struct sc_peer *peer);
 

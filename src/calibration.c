@@ -458,12 +458,18 @@ void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_co
 	config->eager_max = clamp(config->eager_max, least, most);
 }
 
+uint64_t sc_calibration_cma_ns(size_t size, size_t fragments, uint32_t together)
+{
+	uint64_t costs = atomic_load_explicit(&known, memory_order_relaxed);
+	uint64_t start = costs >> 32, per_kib = costs & UINT32_MAX;
+
+	return start / together + (size + (fragments - 1) * SC_CMA_ELEMENT) * per_kib / 1024;
+}
+
 /* With one copy by the receiver: where both copy, which they do of large ones, a rendezvous is better still. */
 bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments, uint32_t together)
 {
-	uint64_t costs = atomic_load_explicit(&known, memory_order_relaxed);
-	uint64_t start = (costs >> 32) / together + (together > 1 ? RECORDS_STREAM_NS : RECORDS_COMMON_NS);
-	uint64_t per_kib = costs & UINT32_MAX;
+	uint64_t cma_ns = sc_calibration_cma_ns(size, fragments, together);
 
-	return costs && bounce_ns > start + (size + (fragments - 1) * SC_CMA_ELEMENT) * per_kib / 1024;
+	return cma_ns && bounce_ns > cma_ns + (together > 1 ? RECORDS_STREAM_NS : RECORDS_COMMON_NS);
 }

@@ -28,9 +28,14 @@ struct sc_calibration_times {
 int sc_calibration_judge(const struct sc_calibration_times *times, struct sc_calibration *calibration);
 
 /*
- * Are so many bytes, from so many fragments of the sender's memory, sooner copied by the receiver than put into bounce
- * buffers and taken out, in `bounce_ns` nanoseconds? `together`: so many messages like it in one call, 1 or more. False
- * where this process does not know what CMA costs here.
+ * Nanoseconds that CMA takes to copy so many bytes, of so many fragments, 1 or more; `together`: so many such copies in
+ * one call, 1 or more. 0: this process does not know what CMA costs here.
+ */
+uint64_t sc_calibration_cma_ns(size_t size, size_t fragments, uint32_t together);
+
+/*
+ * Are such a copy's bytes sooner copied by the receiver than put into bounce buffers and taken out, in `bounce_ns`
+ * nanoseconds? False where this process does not know.
  */
 bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments, uint32_t together);
 

@@ -100,9 +100,8 @@ static bool may_be_direct(struct sc_peer *peer)
  * Directly, at once or soon, or by a request: not before what has been offered or put off is settled, which may have
  * made requests of it.
  */
-static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
 {
-	bool stream = sc_burst_add(&peer->direct_burst, peer->ep) >= STREAM_MIN;
 	struct sc_rma_op *op;
 	int ret = sc_offer_settle(peer);
 
@@ -134,6 +133,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 {
 	bool injects = rma->flags & SC_RMA_WRITE && rma->flags & SC_SEND_INJECT;
 	size_t size = sc_iov_size(rma->iov, rma->iov_count);
+	bool stream;
 	int ret;
 
 	if (!rma->remote_count || rma->remote_count > SC_REMOTE_MAX || rma->iov_count > SC_IOV_MAX ||
@@ -144,9 +144,10 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)
 		return ret;
-	ret = must_follow(peer) ? -EOPNOTSUPP : sc_offer_post(peer, rma, size);
+	stream = sc_burst_add(&peer->rma_burst, ep) >= STREAM_MIN;
+	ret = must_follow(peer) ? -EOPNOTSUPP : sc_offer_post(peer, rma, size, stream);
 	if (ret == -EOPNOTSUPP)
-		ret = post_now(peer, rma, size);
+		ret = post_now(peer, rma, size, stream);
 	if (ret)
 		sc_turn_drop(peer);
 	ep->counters.rma_ops += !ret;

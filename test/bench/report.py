@@ -128,9 +128,9 @@ IDEAS = {
                 "0.2 us are the kernel's, which shm calls as well, in its target: pages pinned and permission asked for "
                 "each call. Memory "
                 "that both map needs none of that.",
-    "assisted": "a put of 128 KiB, a get of 64 KiB and more is copied by both. Smaller ones of a stream are copied several "
-                "in one call by the initiator alone: one record for several of them. A put's last bytes are a call of "
-                "their own: let them be the target's.",
+    "assisted": "what takes 16 us alone as a put, 6 us as a get, is copied by both; smaller ones of a stream several in one call "
+                "by the initiator alone: one record for several of them, so that these are copied by both, too. A put's "
+                "last bytes are a call of their own: let them be the target's.",
     "matching": "more receives than the caches hold: smaller entries, with what a search reads side by side.",
     "mpi": "Open MPI's own has no library between: fewer instructions of both calls, as for 8 B alone.",
     "startup": "of a connection mmap, the memory of its ring and the page faults are two thirds, in the kernel, and a sixth "

@@ -21,10 +21,10 @@
 #include <unistd.h>
 #include "calibration.h"
 #include "child.h"
-#include "core_pair.h"
 #include "core_test.h"
 #include "fill.h"
 #include "reap.h"
+#include "rma_pair.h"
 
 static bool alone; /* with a /dev/shm of our own */
 static char path[SC_CALIBRATION_PATH_MAX];
@@ -306,6 +306,145 @@ static void test_adapts(void **state)
 	set_costs(pair[0].peer, 5000, 5000);
 	assert_true(is_bounced(pair, 32768));
 	pair_close(pair);
+	unlink(path);
+}
+
+/* A put or get, `stream`: behind many without a poll between. */
+static void post_one(bool put, void *into, size_t size, bool stream)
+{
+	struct iovec iov = { put ? from : into, size };
+	struct sc_remote remote = at(0, size);
+
+	if (stream)
+		pair[0].peer->rma_burst = (struct sc_burst){ 100, pair[0].ep->polls };
+	assert_int_equal(post(&iov, 1, &remote, 1, put ? SC_RMA_WRITE : 0), 0);
+}
+
+static void expect_moved(bool put, const void *into, size_t size)
+{
+	ends_settle(pair, 2);
+	assert_int_equal(comp_take(&pair[0].tx).err, 0);
+	assert_memory_equal(from, put ? space : into, size);
+}
+
+static bool is_offered(bool put, size_t size, bool stream)
+{
+	static uint8_t into[32768];
+	uint64_t before = pair[0].ep->counters.rma_offers;
+
+	ends_settle(pair, 2);
+	memset(put ? space : into, 0xa5, size);
+	if (!put)
+		memcpy(space, from, size);
+	post_one(put, into, size, stream);
+	expect_moved(put, into, size);
+	return pair[0].ep->counters.rma_offers != before;
+}
+
+/* What is small enough to be offered is not, where buffers are dear for this peer; unless a trial needs it. */
+static void test_adapts_offers(void **state)
+{
+	static uint8_t into[16384];
+	struct sc_fill *fill;
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	rma_open(&routes[1]);
+	fill = &pair[0].peer->fill;
+	fill->hastened = true; /* no trial meanwhile */
+	fill->left = 1000;
+	/* nothing is known of this peer: puts will show it */
+	assert_true(is_offered(true, 32768, false));
+	assert_true(is_offered(false, 8192, false));
+	assert_false(is_offered(false, 8193, false));
+	for (int put = 0; put < 2; put++) {
+		/* 1.7 us and 1.28 by CMA; through buffers 0.6 and the bytes, twice */
+		set_costs(pair[0].peer, 100, 45);
+		assert_true(is_offered(put, 16384, false));
+		set_costs(pair[0].peer, 45, 101);
+		assert_false(is_offered(put, 16384, false));
+		/* of several in a call 0.21 and 1.28; through buffers the slower way decides */
+		set_costs(pair[0].peer, 91, 91);
+		assert_true(is_offered(put, 16384, true));
+		set_costs(pair[0].peer, 92, 1);
+		assert_false(is_offered(put, 16384, true));
+		set_costs(pair[0].peer, 1, 92);
+		assert_false(is_offered(put, 16384, true));
+		/* small ones always are, */
+		set_costs(pair[0].peer, 5000, 5000);
+		assert_true(is_offered(put, 4096, false));
+		/* and behind such what would have them taken back */
+		ends_settle(pair, 2);
+		memcpy(space, from, sizeof(into));
+		post_one(put, into, 8, false);
+		post_one(put, into, sizeof(into), false);
+		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 2);
+		expect_moved(put, into, 8);
+		expect_moved(put, into, sizeof(into));
+		/* unless they are over */
+		post_one(put, into, 8, false);
+		ends_settle(&pair[1], 1);
+		post_one(put, into, sizeof(into), false);
+		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 0);
+		post_one(put, into, 8, false);
+		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 1);
+		expect_moved(put, into, 8);
+		expect_moved(put, into, sizeof(into));
+		expect_moved(put, into, 8);
+		expect_idle();
+	}
+	/* it counts as a fill, and a trial has it in buffers */
+	fill->left = 2;
+	assert_false(is_offered(true, 32768, false));
+	assert_true(is_offered(true, 32768, false));
+	assert_true(fill->trying);
+	rma_close();
+	unlink(path);
+}
+
+/* Is the target asked to assist? */
+static bool is_asked(bool put, size_t size, bool stream)
+{
+	static uint8_t into[SPACE];
+	uint32_t before = pair[0].peer->assist_generation;
+
+	ends_settle(pair, 2);
+	memset(put ? space : into, 0xa5, size);
+	if (!put)
+		memcpy(space, from, size);
+	post_one(put, into, size, stream);
+	expect_moved(put, into, size);
+	return pair[0].peer->assist_generation != before;
+}
+
+/* A target is asked where its half of the copy is worth it. */
+static void test_adapts_assists(void **state)
+{
+	struct sc_calibration fast = usual;
+
+	(void)state;
+	if (!can_measure())
+		skip();
+	fast.cma_per_kib = 40;
+	uncounted = true;
+	rma_open(&routes[1]);
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	assert_false(is_asked(true, 182000, false)); /* 15.9 us */
+	assert_true(is_asked(true, 184000, false));
+	assert_true(is_asked(false, 65536, false));
+	assert_int_equal(sc_calibration_store(&fast), 0);
+	assert_false(is_asked(true, 366000, false)); /* 16.0 us */
+	assert_true(is_asked(true, 367000, false));
+	assert_false(is_asked(false, 110000, false)); /* 6.0 us */
+	assert_true(is_asked(false, 111000, false));
+	/* of a stream several are copied in one call otherwise: of 131072 B four, each in 0.4 us and 5.1 */
+	assert_false(is_asked(false, 131072, true));
+	assert_true(is_asked(false, 150000, true));
+	assert_true(is_asked(false, 131072, false));
+	rma_close();
+	uncounted = false;
 	unlink(path);
 }
 
@@ -798,6 +937,8 @@ int main(void)
 		cmocka_unit_test(test_favours_cma),
 		cmocka_unit_test(test_adapts),
 		cmocka_unit_test(test_adapts_to_streams),
+		cmocka_unit_test(test_adapts_offers),
+		cmocka_unit_test(test_adapts_assists),
 		cmocka_unit_test(test_adapts_to_shared_streams),
 		cmocka_unit_test(test_store_and_load),
 		cmocka_unit_test(test_files_of_others),
