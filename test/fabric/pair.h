@@ -50,6 +50,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
+#include "../meminfo.h"
+
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 __attribute__((noreturn)) static inline void pair_fail(const char *file, int line, const char *what,
@@ -250,26 +252,11 @@ static inline int pair_reap(const struct pair_child *child)
 	return code;
 }
 
-/* 12 GiB, which the largest messages ask for. */
-static inline bool pair_memory_is_short(void)
-{
-	unsigned long kilobytes = 0;
-	char line[128];
-	FILE *file = fopen("/proc/meminfo", "r");
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %lu", &kilobytes) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return kilobytes < 12UL << 20;
-}
-
 static inline void pair_skipped(void)
 {
 	const char *no_skip = getenv("SHMCMA_NO_SKIP");
 
-	if (no_skip && *no_skip && !SANITIZED && !pair_memory_is_short())
+	if (no_skip && *no_skip && !SANITIZED && !memory_is_short())
 		fail_msg("skipped, but SHMCMA_NO_SKIP is set");
 	skip();
 }

@@ -890,16 +890,8 @@ static uint8_t *map_huge(void)
 static bool huge_is_possible(void)
 {
 	const char *no = getenv("SHMCMA_TEST_NO_HUGE");
-	unsigned long kilobytes = 0;
-	char line[128];
-	FILE *file = fopen("/proc/meminfo", "r");
 
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %lu", &kilobytes) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return !SANITIZED && !(no && *no) && kilobytes > 12UL << 20;
+	return !SANITIZED && !(no && *no) && !memory_is_short();
 }
 
 static void huge_initiator(struct pair *pair)

@@ -664,35 +664,21 @@ static inline void traffic_exchange(struct pair *pair, bool tagged)
 #define LARGE ((4ULL << 30) + 4097)
 #define LARGE_STEP ((1ULL << 20) + 64) /* a patterned line every so often, the rest is untouched zeros */
 
-/* Buffers of two processes, and what else the machine does. */
-static inline bool large_possible(void)
-{
-	unsigned long kilobytes = 0;
-	char line[128];
-	FILE *file = fopen("/proc/meminfo", "r");
-
-	if (!file || SANITIZED)
-		return false;
-	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %lu", &kilobytes) == 1)
-			break;
-	fclose(file);
-	return kilobytes >= 12UL << 20;
-}
-
 static inline void large_or_skip(void)
 {
-	if (!large_possible())
+	if (SANITIZED || memory_is_short())
 		exit(PAIR_SKIP);
 	alarm(10 * PAIR_SECONDS);
 }
 
-static inline uint8_t *large_alloc(void)
+/* `advice` of madvise(2): what is written as a whole takes a million page faults otherwise. */
+static inline uint8_t *large_alloc(int advice)
 {
 	uint8_t *buf = mmap(NULL, LARGE, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	must(buf != MAP_FAILED);
+	(void)madvise(buf, LARGE, advice);
 	return buf;
 }
 
@@ -718,8 +704,8 @@ static inline void traffic_large(bool tagged)
 	struct pair pair;
 
 	large_or_skip();
-	from = large_alloc();
-	to = large_alloc();
+	from = large_alloc(MADV_NOHUGEPAGE);
+	to = large_alloc(MADV_HUGEPAGE);
 	large_mark(from);
 	pair_open(&pair, NULL);
 	must(pair.info->ep_attr->max_msg_size >= LARGE);
@@ -736,7 +722,7 @@ static inline void traffic_large_sender(struct pair *pair, bool tagged)
 	uint8_t *from;
 
 	large_or_skip();
-	from = large_alloc();
+	from = large_alloc(MADV_NOHUGEPAGE);
 	large_mark(from);
 	gives(kind_send(tagged, &pair->a, from, LARGE, pair->a.peer, from), 0);
 	must(pair_done(pair, &pair->a).entry.op_context == from);
@@ -747,7 +733,7 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 	uint8_t *to;
 
 	large_or_skip();
-	to = large_alloc();
+	to = large_alloc(MADV_HUGEPAGE);
 	gives(kind_recv(tagged, &pair->a, to, LARGE, FI_ADDR_UNSPEC, to), 0);
 	gives(pair_done(pair, &pair->a).entry.len, LARGE);
 	must(large_is_marked(to));

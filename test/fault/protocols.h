@@ -114,6 +114,14 @@ static bool is_to_die(int side)
 	return false;
 }
 
+static bool has_fired_any(void)
+{
+	for (int i = 0; i < INJECTIONS; i++)
+		if (control->injections[i].fired)
+			return true;
+	return false;
+}
+
 /* Calls may fail: less is promised. */
 static bool may_fail(void)
 {
@@ -794,18 +802,19 @@ static void work_overflowing(struct side *side)
 		send_one(side, OVERFLOWING + i, &overflow_message);
 }
 
-/* It does something else until the other has come to that stage of its work, or will not. */
-static void look_away(struct side *side, unsigned stage)
+/* As wait_stage(), but it does something else meanwhile. */
+static bool look_away(struct side *side, unsigned stage)
 {
 	while (side->other->stage < stage && !other_is_done(side)) {
 		atomic_fetch_add(&side->me->polls, 1);
 		sched_yield();
 	}
+	return side->other->stage >= stage;
 }
 
 static void work_overlooking(struct side *side)
 {
-	look_away(side, 2);
+	(void)look_away(side, 2);
 	for (int i = 0; i < OVERFLOWING + BEHIND; i++)
 		recv_one(side, i, &overflow_message);
 	for (unsigned long patience = QUIET_POLLS; side->received < side->other->returned &&
@@ -831,8 +840,7 @@ static void work_dialogue(struct side *side)
 		recv_one(side, i, &messages[i]);
 		if (first)
 			go_on(side, stage);
-		look_away(side, stage);
-		if (side->other->stage < stage)
+		if (!look_away(side, stage))
 			return;
 		for (unsigned long patience = QUIET_POLLS; side->received < side->other->returned &&
 							   !side->other->gone &&
@@ -1613,7 +1621,7 @@ static void work_without_descriptor(struct side *side)
 /* Until this process's thread watches the other, which is some time after they have met; or something has been injected. */
 static void be_watching(struct side *side)
 {
-	while (!control->injections[0].fired && !pidfds_count(0, 0) && !other_is_done(side)) {
+	while (!has_fired_any() && !pidfds_count(0, 0) && !other_is_done(side)) {
 		atomic_fetch_add(&side->me->polls, 1);
 		usleep(1000);
 	}

@@ -2,8 +2,9 @@
 #
 # mutate.pl FILE NAME SOURCES - apply the mutation of that name in FILE to the copy of src/ in SOURCES.
 #
-# Prints what is to be known of it: "test PROGRAM PATTERN", and "file NAME" for each file changed. Without a
-# name: all names. The text to be replaced must be there exactly once, or nothing is done (exit 1).
+# Prints what is to be known of it: "test PROGRAM PATTERN", and "file NAME" for each file changed. The text to
+# be replaced must be there exactly once, or nothing is done (exit 1). With FILE alone: "NAME PROGRAM PATTERN" of
+# all.
 use strict;
 use warnings;
 
@@ -16,13 +17,13 @@ shift @blocks;    # what the file says about itself
 for (@blocks) {
 	my ($head, @edits) = split(/^--- /m);
 	my ($this) = $head =~ /^(\S+)\n/ or die "$file: a mutation without name\n";
-	my ($test) = $head =~ /^(test \S+ \S+)\n/m or die "$file: $this: no test\n";
+	my ($test) = $head =~ /^test (\S+ \S+)\n/m or die "$file: $this: no test\n";
 	if (!defined $name) {
-		print "$this\n";
+		print "$this $test\n";
 		next;
 	}
 	next if $this ne $name;
-	print "$test\n";
+	print "test $test\n";
 	for (@edits) {
 		my ($path, $old, $new) = /^(\S+)\n(.*)^\+\+\+\n(.*?)\n*\z/ms or die "$file: $this: no edit\n";
 		$old =~ s/\n\z//;
