@@ -69,7 +69,7 @@
 #define GET_MIN ((size_t)65536)
 /* Nanoseconds that it takes to be assisted, at most. */
 #define PUT_NS 8000
-#define GET_NS 3000
+#define GET_NS 3600
 /* The last bytes of a put. */
 #define TAIL 64
 

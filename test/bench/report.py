@@ -128,7 +128,7 @@ IDEAS = {
                 "0.2 us are the kernel's, which shm calls as well, in its target: pages pinned and permission asked for "
                 "each call. Memory "
                 "that both map needs none of that.",
-    "assisted": "what takes 16 us alone as a put, 6 us as a get, is copied by both; smaller ones of a stream several in one call "
+    "assisted": "what takes 16 us alone as a put, 7 us as a get, is copied by both; smaller ones of a stream several in one call "
                 "by the initiator alone: one record for several of them, so that these are copied by both, too. A put's "
                 "last bytes are a call of their own: let them be the target's.",
     "matching": "more receives than the caches hold: smaller entries, with what a search reads side by side.",

@@ -433,16 +433,16 @@ static void test_adapts_assists(void **state)
 	assert_int_equal(sc_calibration_store(&usual), 0);
 	assert_false(is_asked(true, 182000, false)); /* 15.9 us */
 	assert_true(is_asked(true, 184000, false));
-	assert_true(is_asked(false, 65536, false));
+	assert_false(is_asked(false, 70000, false)); /* 7.2 us */
+	assert_true(is_asked(false, 71000, false));
 	assert_int_equal(sc_calibration_store(&fast), 0);
 	assert_false(is_asked(true, 366000, false)); /* 16.0 us */
 	assert_true(is_asked(true, 367000, false));
-	assert_false(is_asked(false, 110000, false)); /* 6.0 us */
-	assert_true(is_asked(false, 111000, false));
-	/* of a stream several are copied in one call otherwise: of 131072 B four, each in 0.4 us and 5.1 */
-	assert_false(is_asked(false, 131072, true));
-	assert_true(is_asked(false, 150000, true));
-	assert_true(is_asked(false, 131072, false));
+	assert_false(is_asked(false, 140000, false)); /* 7.2 us */
+	assert_true(is_asked(false, 142000, false));
+	/* of a stream several are copied in one call otherwise: here four, each in 0.4 us and 5.5 */
+	assert_false(is_asked(false, 142000, true));
+	assert_true(is_asked(false, 200000, true));
 	rma_close();
 	uncounted = false;
 	unlink(path);
