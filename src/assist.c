@@ -100,10 +100,12 @@ static struct sc_rma rma_of(const struct sc_rma_op *op)
  */
 static bool is_worth_it(bool put, size_t size, bool stream)
 {
-	uint64_t alone = sc_calibration_cma_ns(size, 1, stream ? sc_batch_together(size) : 1);
+	uint64_t alone;
 
-	return size >= (stream || put ? MANY_MIN : GET_MIN) &&
-	       (!alone || alone / 2 >= (put ? PUT_NS : GET_NS));
+	if (size < (stream || put ? MANY_MIN : GET_MIN))
+		return false;
+	alone = sc_calibration_cma_ns(size, 1, stream ? sc_batch_together(size) : 1);
+	return !alone || alone / 2 >= (put ? PUT_NS : GET_NS);
 }
 
 /* Of what the target is to hear, or what messages must not overtake, direct.c does each by itself. */

@@ -327,10 +327,10 @@ static void expect_moved(bool put, const void *into, size_t size)
 	assert_memory_equal(from, put ? space : into, size);
 }
 
-static bool is_offered(bool put, size_t size, bool stream)
+/* One by itself. */
+static void move_one(bool put, size_t size, bool stream)
 {
-	static uint8_t into[32768];
-	uint64_t before = pair[0].ep->counters.rma_offers;
+	static uint8_t into[SPACE];
 
 	ends_settle(pair, 2);
 	memset(put ? space : into, 0xa5, size);
@@ -338,7 +338,21 @@ static bool is_offered(bool put, size_t size, bool stream)
 		memcpy(space, from, size);
 	post_one(put, into, size, stream);
 	expect_moved(put, into, size);
+}
+
+static bool is_offered(bool put, size_t size, bool stream)
+{
+	uint64_t before = pair[0].ep->counters.rma_offers;
+
+	move_one(put, size, stream);
 	return pair[0].ep->counters.rma_offers != before;
+}
+
+/* The same of 16 KiB, if buffers cost so much. */
+static bool is_offered_at(uint32_t writing, uint32_t reading, bool put, bool stream)
+{
+	set_costs(pair[0].peer, writing, reading);
+	return is_offered(put, 16384, stream);
 }
 
 /* What is small enough to be offered is not, where buffers are dear for this peer; unless a trial needs it. */
@@ -361,17 +375,12 @@ static void test_adapts_offers(void **state)
 	assert_false(is_offered(false, 8193, false));
 	for (int put = 0; put < 2; put++) {
 		/* 1.7 us and 1.28 by CMA; through buffers 0.6 and the bytes, twice */
-		set_costs(pair[0].peer, 100, 45);
-		assert_true(is_offered(put, 16384, false));
-		set_costs(pair[0].peer, 45, 101);
-		assert_false(is_offered(put, 16384, false));
+		assert_true(is_offered_at(100, 45, put, false));
+		assert_false(is_offered_at(45, 101, put, false));
 		/* of several in a call 0.21 and 1.28; through buffers the slower way decides */
-		set_costs(pair[0].peer, 91, 91);
-		assert_true(is_offered(put, 16384, true));
-		set_costs(pair[0].peer, 92, 1);
-		assert_false(is_offered(put, 16384, true));
-		set_costs(pair[0].peer, 1, 92);
-		assert_false(is_offered(put, 16384, true));
+		assert_true(is_offered_at(91, 91, put, true));
+		assert_false(is_offered_at(92, 1, put, true));
+		assert_false(is_offered_at(1, 92, put, true));
 		/* small ones always are, */
 		set_costs(pair[0].peer, 5000, 5000);
 		assert_true(is_offered(put, 4096, false));
@@ -407,15 +416,9 @@ static void test_adapts_offers(void **state)
 /* Is the target asked to assist? */
 static bool is_asked(bool put, size_t size, bool stream)
 {
-	static uint8_t into[SPACE];
 	uint32_t before = pair[0].peer->assist_generation;
 
-	ends_settle(pair, 2);
-	memset(put ? space : into, 0xa5, size);
-	if (!put)
-		memcpy(space, from, size);
-	post_one(put, into, size, stream);
-	expect_moved(put, into, size);
+	move_one(put, size, stream);
 	return pair[0].peer->assist_generation != before;
 }
 
