@@ -51,7 +51,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include "batch.h"
 #include "calibration.h"
 #include "direct.h"
 #include "inject.h"
@@ -81,22 +80,27 @@
  * in buffers, windows: 128 B 17 and 12, 256 B 15 and 13, 368 B 12 and 10. A peer that computes: 2.0 either
  * way.
  *
- * Apart, on another such machine, offered and direct, now that windows are copied together (batch.c): microseconds, and
- * windows in MB/s. So what is larger than OFFERED_ANYWHERE goes the way that is the sooner one for this peer.
+ * On another such machine, offered and direct, now that windows are copied together (batch.c): microseconds, and windows
+ * in MB/s.
  *
  *              4 KiB        8 KiB        16 KiB       32 KiB
- *   put      2.9   2.5    3.8   2.9    5.2   3.4    8.4   3.9
+ *   put      2.9   2.5    3.8   2.9    5.2   3.4    8.4   3.9     apart
  *           6500  6200   3500 10800   5200 16000   6700 23000
- *   get      2.7   2.6    4.5   2.8    8.5   3.1
+ *   put                   2.5   2.9    2.9   3.3    4.3   4.2     within a last cache
+ *                        4100 10000   7400 15000  11200 22000
+ *   get      2.7   2.6    4.5   2.8    8.5   3.1                  apart
  *           6200  5700   7400 10700   5800 16200
+ *   get                                6.1   3.3                  within a last cache
+ *                                     5100 15000
+ *
+ * So no get, and none of a stream, is offered that is larger than OFFERED_ANYWHERE; a larger put if that is sooner for
+ * this peer.
  */
+#define OFFERED_ANYWHERE 4096
 #define PUT_MAX 32768
 #define PUT_INLINE_MAX 256
-#define GET_MAX 16384
+#define GET_MAX OFFERED_ANYWHERE
 #define GET_INLINE_MAX 104
-/* Bytes that are offered wherever the two are; and of a get, where it is not known what buffers cost. */
-#define OFFERED_ANYWHERE 4096
-#define UNKNOWN_GET_MAX 8192
 /* What an offer takes besides its bytes, nanoseconds. */
 #define OFFER_NS 600
 /* Polls without news before offers are withdrawn: about a microsecond. */
@@ -146,26 +150,20 @@ static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 }
 
 /*
- * Is it sooner copied from here than put into buffers and taken out of them? Of a stream the slower of those two decides.
- * What buffers cost is known when some large ones have been filled for this peer. Until then a put is offered, which
- * fills some; and a large get is not: offered, one of 16 KiB takes two to three times as long.
+ * Is a put sooner copied from here than put into buffers and taken out of them? What those cost is known when some large
+ * ones have been filled for this peer; until then it is offered, which fills some.
  */
 static bool is_sooner_direct(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
 {
-	uint64_t write = peer->fill.write_cost, read = peer->fill.read_cost;
-	bool put = rma->flags & SC_RMA_WRITE;
-	uint64_t direct, offered;
+	uint64_t write = peer->fill.write_cost, read = peer->fill.read_cost, direct;
 
 	if (size <= OFFERED_ANYWHERE)
 		return false;
-	direct = sc_calibration_cma_ns(size, rma->iov_count, stream ? sc_batch_together(size) : 1);
-	offered = stream ? size * (write > read ? write : read) / 1000
-			 : size * (write + read) / 1000 + OFFER_NS;
-	if (!direct)
-		return false;
-	if (!read)
-		return !put && size > UNKNOWN_GET_MAX;
-	return direct < offered && !(put && sc_fill_has_trial(&peer->fill));
+	if (stream)
+		return true;
+	direct = sc_calibration_cma_ns(size, rma->iov_count, 1);
+	return read && direct && direct < size * (write + read) / 1000 + OFFER_NS &&
+	       !sc_fill_has_trial(&peer->fill);
 }
 
 static bool is_spared(struct sc_peer *peer)

@@ -5,8 +5,8 @@
 #include "state.h"
 
 /*
- * Offer a put or a get to the peer; `stream`: one of many. -EOPNOTSUPP: it is not one to be offered, or not just now; nothing has
- * been done. -EAGAIN: there are as many as there may be, or no memory.
+ * Offer a put or a get to the peer; `stream`: one of many. -EOPNOTSUPP: it is not one to be offered, or not just now;
+ * nothing has been done. -EAGAIN: there are as many as there may be, or no memory.
  */
 int sc_offer_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream);
 

@@ -129,11 +129,19 @@ static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size,
 	return 0;
 }
 
+/* Was the last burst a stream? The first ones of another, offered, would have the others offered behind them. */
+static bool is_likely_stream(struct sc_peer *peer)
+{
+	if (peer->rma_burst.poll != peer->ep->polls)
+		peer->rma_streamed = peer->rma_burst.count > STREAM_MIN;
+	return peer->rma_streamed;
+}
+
 int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
 {
 	bool injects = rma->flags & SC_RMA_WRITE && rma->flags & SC_SEND_INJECT;
 	size_t size = sc_iov_size(rma->iov, rma->iov_count);
-	bool stream;
+	bool stream, likely;
 	int ret;
 
 	if (!rma->remote_count || rma->remote_count > SC_REMOTE_MAX || rma->iov_count > SC_IOV_MAX ||
@@ -144,8 +152,9 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)
 		return ret;
+	likely = is_likely_stream(peer);
 	stream = sc_burst_add(&peer->rma_burst, ep) >= STREAM_MIN;
-	ret = must_follow(peer) ? -EOPNOTSUPP : sc_offer_post(peer, rma, size, stream);
+	ret = must_follow(peer) ? -EOPNOTSUPP : sc_offer_post(peer, rma, size, stream || likely);
 	if (ret == -EOPNOTSUPP)
 		ret = post_now(peer, rma, size, stream);
 	if (ret)

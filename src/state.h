@@ -136,6 +136,7 @@ struct sc_peer {
 	uint32_t batch_count;
 	size_t batch_bytes;
 	struct sc_burst rma_burst;
+	bool rma_streamed;	    /* the burst before that was a stream */
 	struct sc_list offers;	    /* sc_rma_op.of_peer: what it may do, oldest first; see offer.c */
 	struct sc_list offering;    /* sc_ep.offering: has some */
 	uint32_t offers_first, offers_end; /* their numbers */

@@ -333,6 +333,7 @@ static void move_one(bool put, size_t size, bool stream)
 	static uint8_t into[SPACE];
 
 	ends_settle(pair, 2);
+	pair[0].peer->rma_burst = (struct sc_burst){ 0 };
 	memset(put ? space : into, 0xa5, size);
 	if (!put)
 		memcpy(space, from, size);
@@ -348,14 +349,14 @@ static bool is_offered(bool put, size_t size, bool stream)
 	return pair[0].ep->counters.rma_offers != before;
 }
 
-/* The same of 16 KiB, if buffers cost so much. */
-static bool is_offered_at(uint32_t writing, uint32_t reading, bool put, bool stream)
+/* A put of 16 KiB, if buffers cost so much. */
+static bool is_offered_at(uint32_t writing, uint32_t reading)
 {
 	set_costs(pair[0].peer, writing, reading);
-	return is_offered(put, 16384, stream);
+	return is_offered(true, 16384, false);
 }
 
-/* What is small enough to be offered is not, where buffers are dear for this peer; unless a trial needs it. */
+/* What is small enough to be offered is not, where that is no gain for this peer; unless a trial needs it. */
 static void test_adapts_offers(void **state)
 {
 	static uint8_t into[16384];
@@ -371,44 +372,78 @@ static void test_adapts_offers(void **state)
 	fill->left = 1000;
 	/* nothing is known of this peer: puts will show it */
 	assert_true(is_offered(true, 32768, false));
-	assert_true(is_offered(false, 8192, false));
-	assert_false(is_offered(false, 8193, false));
+	/* 1.7 us and 1.28 by CMA; through buffers 0.6 and the bytes, twice */
+	assert_true(is_offered_at(100, 45));
+	assert_false(is_offered_at(45, 101));
 	for (int put = 0; put < 2; put++) {
-		/* 1.7 us and 1.28 by CMA; through buffers 0.6 and the bytes, twice */
-		assert_true(is_offered_at(100, 45, put, false));
-		assert_false(is_offered_at(45, 101, put, false));
-		/* of several in a call 0.21 and 1.28; through buffers the slower way decides */
-		assert_true(is_offered_at(91, 91, put, true));
-		assert_false(is_offered_at(92, 1, put, true));
-		assert_false(is_offered_at(1, 92, put, true));
+		/* of a stream nothing is, whatever buffers cost; nor a get */
+		set_costs(pair[0].peer, 1, 1);
+		assert_int_equal(is_offered(put, 4097, false), put);
+		assert_false(is_offered(put, 4097, true));
 		/* small ones always are, */
 		set_costs(pair[0].peer, 5000, 5000);
 		assert_true(is_offered(put, 4096, false));
-		/* and behind such what would have them taken back */
-		ends_settle(pair, 2);
-		memcpy(space, from, sizeof(into));
-		post_one(put, into, 8, false);
-		post_one(put, into, sizeof(into), false);
-		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 2);
-		expect_moved(put, into, 8);
-		expect_moved(put, into, sizeof(into));
-		/* unless they are over */
-		post_one(put, into, 8, false);
-		ends_settle(&pair[1], 1);
-		post_one(put, into, sizeof(into), false);
-		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 0);
-		post_one(put, into, 8, false);
-		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 1);
-		expect_moved(put, into, 8);
-		expect_moved(put, into, sizeof(into));
-		expect_moved(put, into, 8);
-		expect_idle();
+		assert_true(is_offered(put, 4096, true));
 	}
+	/* and behind such a put that would have them taken back */
+	ends_settle(pair, 2);
+	post_one(true, into, 8, false);
+	post_one(true, into, sizeof(into), false);
+	assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 2);
+	expect_moved(true, into, 8);
+	expect_moved(true, into, sizeof(into));
+	/* unless they are over */
+	post_one(true, into, 8, false);
+	ends_settle(&pair[1], 1);
+	post_one(true, into, sizeof(into), false);
+	assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 0);
+	post_one(true, into, 8, false);
+	assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 1);
+	expect_moved(true, into, 8);
+	expect_moved(true, into, sizeof(into));
+	expect_moved(true, into, 8);
+	expect_idle();
 	/* it counts as a fill, and a trial has it in buffers */
 	fill->left = 2;
 	assert_false(is_offered(true, 32768, false));
 	assert_true(is_offered(true, 32768, false));
 	assert_true(fill->trying);
+	rma_close();
+	unlink(path);
+}
+
+/* So many puts without a poll between: how many of them are offered, from the first on? */
+static int put_burst(int count)
+{
+	uint64_t before = pair[0].ep->counters.rma_offers;
+	int offered;
+
+	ends_settle(pair, 2);
+	for (int n = 0; n < count; n++)
+		post_one(true, NULL, 8192, false);
+	offered = (int)(pair[0].ep->counters.rma_offers - before);
+	for (int n = 0; n < count; n++)
+		expect_moved(true, NULL, 8192);
+	return offered;
+}
+
+/* The first ones of a stream, behind another one, are likely to be followed: they are not offered, nor are the others. */
+static void test_expects_streams(void **state)
+{
+	(void)state;
+	if (!can_measure())
+		skip();
+	assert_int_equal(sc_calibration_store(&usual), 0);
+	rma_open(&routes[1]);
+	pair[0].peer->fill.hastened = true; /* no trial meanwhile */
+	pair[0].peer->fill.left = 1000;
+	set_costs(pair[0].peer, 1, 1);
+	assert_int_equal(put_burst(5), 5); /* nothing has said so, and what is offered is not taken back */
+	assert_int_equal(put_burst(5), 0);
+	assert_int_equal(put_burst(1), 0);
+	assert_int_equal(put_burst(1), 1); /* behind one alone */
+	assert_int_equal(put_burst(4), 4);
+	assert_int_equal(put_burst(4), 4); /* too few */
 	rma_close();
 	unlink(path);
 }
@@ -941,6 +976,7 @@ int main(void)
 		cmocka_unit_test(test_adapts),
 		cmocka_unit_test(test_adapts_to_streams),
 		cmocka_unit_test(test_adapts_offers),
+		cmocka_unit_test(test_expects_streams),
 		cmocka_unit_test(test_adapts_assists),
 		cmocka_unit_test(test_adapts_to_shared_streams),
 		cmocka_unit_test(test_store_and_load),

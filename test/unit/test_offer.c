@@ -32,6 +32,19 @@ static const struct route direct = { "copied by CMA", false, WAY_CMA };
 		rma_open(&direct);                                                                        \
 	} while (0)
 
+/* The owner answers the largest get in several. */
+static void small_buffers(struct sc_config *config)
+{
+	config->buf_size = 1024;
+}
+
+#define OPEN_WITH_SMALL_BUFFERS()                                                                         \
+	do {                                                                                              \
+		adjust = small_buffers;                                                                   \
+		OPEN();                                                                                   \
+		adjust = NULL;                                                                            \
+	} while (0)
+
 static const struct sc_counters *counters(void)
 {
 	return &pair[0].ep->counters;
@@ -181,13 +194,13 @@ static bool is_unwritten(size_t offset, size_t size)
 	return true;
 }
 
-static const size_t get_sizes[] = { 0,	 1,   7,   8,	47,   48,   49,	  103,	104,   105,
-				    160, 255, 256, 257, 4095, 4096, 4097, 8193, 16383, 16384 };
+static const size_t get_sizes[] = { 0,	 1,   7,   8,	47,   48,   49,	  103,	104,  105,
+				    160, 255, 256, 257, 1023, 1024, 1025, 2049, 4095, 4096 };
 #define GET_SIZES (sizeof(get_sizes) / sizeof(get_sizes[0]))
 
 static void test_got(void **state)
 {
-	OPEN();
+	OPEN_WITH_SMALL_BUFFERS();
 	memcpy(space, from, SPACE);
 	for (size_t i = 0; i < GET_SIZES; i++) {
 		size_t size = get_sizes[i];
@@ -210,8 +223,8 @@ static void test_got(void **state)
 	assert_int_equal(counters()->rma_offers_taken, GET_SIZES);
 	assert_int_equal(counters()->rma_direct_bytes, 0);
 	assert_int_equal(cntrs[0][SC_EVENT_READ].value, GET_SIZES);
-	assert_int_equal(ask(into, 0, 16385), 0); /* too large */
-	assert_int_equal(counters()->rma_direct_bytes, 16385);
+	assert_int_equal(ask(into, 0, 4097), 0); /* too large */
+	assert_int_equal(counters()->rma_direct_bytes, 4097);
 	expect_done(1);
 	assert_memory_equal(space, from, SPACE);
 	expect_idle();
@@ -221,9 +234,9 @@ static void test_got(void **state)
 /* Into several places, from several pieces. */
 static void test_got_vector(void **state)
 {
-	static const size_t sizes_of[][3] = { { 3, 0, 5 }, { 40, 30, 30 }, { 1, 7000, 2999 } };
+	static const size_t sizes_of[][3] = { { 3, 0, 5 }, { 40, 30, 30 }, { 1, 3000, 1000 } };
 
-	OPEN();
+	OPEN_WITH_SMALL_BUFFERS();
 	memcpy(space, from, SPACE);
 	for (size_t i = 0; i < sizeof(sizes_of) / sizeof(sizes_of[0]); i++) {
 		const size_t *size = sizes_of[i];
@@ -264,7 +277,7 @@ static void test_get_withdrawn(void **state)
 	for (size_t i = 0; i < GET_SIZES; i++) {
 		size_t size = get_sizes[i];
 
-		OPEN();
+		OPEN_WITH_SMALL_BUFFERS();
 		memcpy(space, from, SPACE);
 		memset(into, 0x5a, SPACE);
 		offer_get(into + 3, 7, size);
@@ -318,13 +331,13 @@ static void test_put_and_get(void **state)
 /* The lines of an answer that has not been looked at are not written again, though their reader is past them. */
 static void test_held(void **state)
 {
-	static const size_t held_sizes[] = { 8, 48, 104, 5000 };
+	static const size_t held_sizes[] = { 8, 48, 104, 3000 };
 
 	for (size_t s = 0; s < sizeof(held_sizes) / sizeof(held_sizes[0]); s++) {
 		uint64_t sent = 0;
 		int ret;
 
-		OPEN();
+		OPEN_WITH_SMALL_BUFFERS();
 		memcpy(space, from, SPACE);
 		memset(into, 0x5a, SPACE);
 		/* somewhere in the ring */
@@ -395,10 +408,10 @@ static void test_straddling(void **state)
 static void test_no_buffers(void **state)
 {
 	uint64_t taken;
-	size_t size = 16384;
+	size_t size = 4096;
 	int posted = 0;
 
-	OPEN();
+	OPEN_WITH_SMALL_BUFFERS();
 	memcpy(space, from, SPACE);
 	for (int round = 0; round < 3; round++) {
 		memset(into, 0x5a, SPACE);
@@ -576,7 +589,7 @@ static void test_get_errors(void **state)
 	struct sc_reg *writable, *mapped;
 	uint8_t *pages;
 
-	OPEN();
+	OPEN_WITH_SMALL_BUFFERS();
 	writable = reg_open(tab[1], space, 10000, SC_REG_WRITE);
 	pages = mmap(NULL, 3 * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(pages, MAP_FAILED);
@@ -585,18 +598,18 @@ static void test_get_errors(void **state)
 	wrong_get(at(SPACE - 7, 8), EINVAL);
 	wrong_get(at(SPACE, 1), EINVAL);
 	wrong_get(at(UINT64_MAX, 2), EINVAL);
-	wrong_get(at(SPACE - 9999, 10000), EINVAL);
+	wrong_get(at(SPACE - 3999, 4000), EINVAL);
 	wrong_get((struct sc_remote){ 0, 8, 0 }, EKEYREJECTED);
-	wrong_get((struct sc_remote){ 0, 5000, sc_reg_key(reg) ^ 1ULL << 60 }, EKEYREJECTED);
+	wrong_get((struct sc_remote){ 0, 3000, sc_reg_key(reg) ^ 1ULL << 60 }, EKEYREJECTED);
 	wrong_get((struct sc_remote){ 0, 8, sc_reg_key(writable) }, EACCES);
-	wrong_get((struct sc_remote){ 0, 8000, sc_reg_key(writable) }, EACCES);
+	wrong_get((struct sc_remote){ 0, 4000, sc_reg_key(writable) }, EACCES);
 	wrong_get((struct sc_remote){ 2 * page, 8, sc_reg_key(mapped) }, EIO);
 	munmap(pages + page, page);
 	wrong_get((struct sc_remote){ page + 8, 8, sc_reg_key(mapped) }, EIO);
 	/* some of it was there: how much is not told of one that the owner took */
 	for (int taken = 0; taken < 2; taken++) {
-		struct iovec iov = { into, 2 * page };
-		struct sc_remote remote = { 0, 2 * page, sc_reg_key(mapped) };
+		struct iovec iov = { into, 2000 };
+		struct sc_remote remote = { page - 1000, 2000, sc_reg_key(mapped) };
 		struct sc_comp comp;
 
 		memset(into, 0x5a, SPACE);
@@ -609,7 +622,7 @@ static void test_get_errors(void **state)
 		comp = comp_take(&pair[0].tx);
 		assert_int_equal(comp.err, EIO);
 		assert_int_equal(counters()->rma_offers_taken, done + (size_t)taken);
-		assert_true(is_unwritten(0, taken ? 0 : page));
+		assert_true(is_unwritten(0, taken ? 0 : 1000));
 		expect_idle();
 	}
 	assert_int_equal(sc_reg_close(writable), 0);
@@ -872,10 +885,10 @@ static void test_mad_answer(void **state)
 	for (int which = 0; which < 4; which++) {
 		struct sc_abi_offer_get *record;
 
-		OPEN();
+		OPEN_WITH_SMALL_BUFFERS();
 		memset(into, 0x5a, SPACE);
 		for (int i = 0; i < 2; i++)
-			offer_get(into, 0, which < 2 ? 8 : 16000);
+			offer_get(into, 0, which < 2 ? 8 : 4000);
 		record = (struct sc_abi_offer_get *)sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)
 				 ->ring[0]
 				 .bytes;
@@ -900,17 +913,17 @@ static void test_mad_reader(void **state)
 	for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++) {
 		uint64_t *read;
 
-		OPEN();
+		OPEN_WITH_SMALL_BUFFERS();
 		read = &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->answers.read;
 		memcpy(space, from, SPACE);
 		for (int round = 0; round < 100; round++) {
-			memset(into, 0x5a, 5000);
+			memset(into, 0x5a, 3000);
 			pair[0].peer->offers_spared = 0;
-			assert_int_equal(ask(into, 0, 5000), 0);
+			assert_int_equal(ask(into, 0, 3000), 0);
 			owner_polls();
 			we_poll();
 			expect_done(1);
-			assert_memory_equal(into, from, 5000);
+			assert_memory_equal(into, from, 3000);
 			sc_store_release_64(read, reads[i]);
 		}
 		owner_polls();
@@ -1080,11 +1093,11 @@ static void test_race_of_gets(void **state)
 	pthread_t thread;
 	void *wrong;
 
-	OPEN();
+	OPEN_WITH_SMALL_BUFFERS();
 	memset(space, 0, SPACE);
 	assert_int_equal(pthread_create(&thread, NULL, owner_thread, &stop), 0);
 	for (uint64_t i = 1; i <= RACE_PUTS; i++) {
-		static const size_t sizes_got[] = { 8, 100, 200, 8000 };
+		static const size_t sizes_got[] = { 8, 100, 200, 4000 };
 		size_t size = sizes_got[pair_random(&random) % 4];
 		struct iovec iov = { &values[i], 8 };
 		struct sc_remote remote = at(0, 8);
@@ -1265,8 +1278,8 @@ static void writer(struct child *self, void *arg)
 {
 	const char *address = arg;
 	struct sc_ep_attr attr = end_attr();
-	struct iovec iov = { from, 8 }, large = { into, 8000 };
-	struct sc_remote remote = at(0, 8), range = at(0, 8000);
+	struct iovec iov = { from, 8 }, large = { into, 4000 };
+	struct sc_remote remote = at(0, 8), range = at(0, 4000);
 	struct sc_rma rma = {
 		.iov = &iov, .iov_count = 1, .remote = &remote, .remote_count = 1, .flags = SC_RMA_WRITE
 	};
@@ -1293,7 +1306,7 @@ static void test_writer_dies(void **state)
 	struct child child;
 	char byte;
 
-	OPEN();
+	OPEN_WITH_SMALL_BUFFERS();
 	child_spawn(&child, writer, (void *)sc_ep_address(pair[1].ep));
 	while (pair[1].ep->counters.accepts < 2)
 		sc_ep_poll(pair[1].ep);
