@@ -129,7 +129,10 @@ static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size,
 	return 0;
 }
 
-/* Was the last burst a stream? The first ones of another, offered, would have the others offered behind them. */
+/*
+ * Was the burst before this operation's a stream? The first ones of another, offered, would have the others offered
+ * behind them. To be asked before the operation is added to its burst.
+ */
 static bool is_likely_stream(struct sc_peer *peer)
 {
 	if (peer->rma_burst.poll != peer->ep->polls)
