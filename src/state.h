@@ -133,8 +133,8 @@ struct sc_peer {
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
 	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
 	struct sc_list batching;    /* sc_ep.batching: has some */
-	uint32_t batch_count;
 	size_t batch_bytes;
+	uint32_t batch_count;
 	struct sc_burst rma_burst;
 	bool rma_streamed;	    /* the burst before that was a stream */
 	struct sc_list offers;	    /* sc_rma_op.of_peer: what it may do, oldest first; see offer.c */
