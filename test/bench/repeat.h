@@ -2,8 +2,8 @@
 /*
  * repeat.h: how long one round of something takes, from as many of them as fill the time that there is.
  *
- * First rounds are run in growing numbers until they take a tenth of repeat_budget, which warms up and
- * tells how many are needed; those are the ones that are timed. The processes of a group do all rounds
+ * First rounds are run in growing numbers until they take a tenth of repeat_budget, twice, which warms up
+ * and tells how many are needed; those are the ones that are timed. The processes of a group do all rounds
  * together: each takes the time of the slowest, and so all come to the same number.
  */
 #ifndef SHMCMA_TEST_BENCH_REPEAT_H
