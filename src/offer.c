@@ -93,13 +93,13 @@
  *   get                                6.1   3.3                  within a last cache
  *                                     5100 15000
  *
- * So no get, and none of a stream, is offered that is larger than OFFERED_ANYWHERE; a larger put if that is sooner for
- * this peer.
+ * So of what is larger than OFFERED_ANYWHERE no get is offered, nor any of a stream, and a put if that is sooner for this
+ * peer; behind small ones that it has not taken yet, each is.
  */
 #define OFFERED_ANYWHERE 4096
 #define PUT_MAX 32768
 #define PUT_INLINE_MAX 256
-#define GET_MAX OFFERED_ANYWHERE
+#define GET_MAX 16384
 #define GET_INLINE_MAX 104
 /* What an offer takes besides its bytes, nanoseconds. */
 #define OFFER_NS 600
@@ -150,8 +150,8 @@ static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 }
 
 /*
- * Is a put sooner copied from here than put into buffers and taken out of them? What those cost is known when some large
- * ones have been filled for this peer; until then it is offered, which fills some.
+ * Is it sooner copied from here than put into buffers and taken out of them? What those cost is known when some large
+ * ones have been filled for this peer; until then a put is offered, which fills some.
  */
 static bool is_sooner_direct(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
 {
@@ -159,7 +159,7 @@ static bool is_sooner_direct(struct sc_peer *peer, const struct sc_rma *rma, siz
 
 	if (size <= OFFERED_ANYWHERE)
 		return false;
-	if (stream)
+	if (stream || !(rma->flags & SC_RMA_WRITE))
 		return true;
 	direct = sc_calibration_cma_ns(size, rma->iov_count, 1);
 	return read && direct && direct < size * (write + read) / 1000 + OFFER_NS &&

@@ -384,25 +384,26 @@ static void test_adapts_offers(void **state)
 		set_costs(pair[0].peer, 5000, 5000);
 		assert_true(is_offered(put, 4096, false));
 		assert_true(is_offered(put, 4096, true));
+		/* and behind such what would have them taken back */
+		ends_settle(pair, 2);
+		memcpy(space, from, sizeof(into));
+		post_one(put, into, 8, false);
+		post_one(put, into, sizeof(into), false);
+		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 2);
+		expect_moved(put, into, 8);
+		expect_moved(put, into, sizeof(into));
+		/* unless they are over */
+		post_one(put, into, 8, false);
+		ends_settle(&pair[1], 1);
+		post_one(put, into, sizeof(into), false);
+		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 0);
+		post_one(put, into, 8, false);
+		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 1);
+		expect_moved(put, into, 8);
+		expect_moved(put, into, sizeof(into));
+		expect_moved(put, into, 8);
+		expect_idle();
 	}
-	/* and behind such a put that would have them taken back */
-	ends_settle(pair, 2);
-	post_one(true, into, 8, false);
-	post_one(true, into, sizeof(into), false);
-	assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 2);
-	expect_moved(true, into, 8);
-	expect_moved(true, into, sizeof(into));
-	/* unless they are over */
-	post_one(true, into, 8, false);
-	ends_settle(&pair[1], 1);
-	post_one(true, into, sizeof(into), false);
-	assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 0);
-	post_one(true, into, 8, false);
-	assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 1);
-	expect_moved(true, into, 8);
-	expect_moved(true, into, sizeof(into));
-	expect_moved(true, into, 8);
-	expect_idle();
 	/* it counts as a fill, and a trial has it in buffers */
 	fill->left = 2;
 	assert_false(is_offered(true, 32768, false));
