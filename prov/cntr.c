@@ -79,12 +79,15 @@ static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 {
 	bool all = shmcma_cntr_enter(cntr);
 	struct sc_cntr got;
+	bool due;
 
 	shmcma_wait_rise_locked(&cntr->wait);
 	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
-	(void)shmcma_cntr_found(cntr);
+	due = !shmcma_cntr_found(cntr) && shmcma_yield_is_due(&cntr->yield);
 	got = cntr->told;
 	shmcma_cntr_leave(cntr, all);
+	if (__builtin_expect(due, 0))
+		shmcma_yield_slow(&cntr->yield);
 	return got;
 }
 

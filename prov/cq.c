@@ -223,7 +223,7 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 		       enum fi_cq_format format)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
-	bool idle = shmcma_lock_is_idle(&cq->locked);
+	bool idle = shmcma_lock_is_idle(&cq->locked), due;
 	size_t n = 0;
 	ssize_t ret;
 
@@ -232,9 +232,12 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 	if (is_to_poll(cq, count))
 		n = poll_into(cq, buf, count, format == FI_CQ_FORMAT_TAGGED && !source);
 	n = take(cq, buf, n, count, source, format);
+	due = !n && shmcma_yield_is_due(&cq->yield);
 	ret = __builtin_expect(n != 0, 1) ? (ssize_t)n : nothing(cq, count);
 	if (!idle)
 		shmcma_lock_leave(&cq->locked);
+	if (__builtin_expect(due, 0))
+		shmcma_yield_slow(&cq->yield);
 	return ret;
 }
 

@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -100,52 +101,79 @@ static bool read_bool(const char *name, bool value, const char *help)
 	return value;
 }
 
-/* FI_SHMCMA_RMA: is registered memory not to be touched by peers? */
-static bool read_strict(void)
-{
-	char *mode;
+/* A parameter that is one of several words, of which `usual` is the default. `words` ends with NULL. */
+struct choice {
+	const char *name, *help;
+	const char *const *words;
+	unsigned int usual;
+};
 
-	fi_param_define(
-		&shmcma_provider, "rma", FI_PARAM_STRING,
-		"How peers access registered memory: trusted, they copy by themselves after they have"
-		" checked the registration; strict, this process checks and copies for them, in a thread"
-		" of its own (default: trusted)");
-	if (fi_param_get_str(&shmcma_provider, "rma", &mode))
-		return false;
-	if (strcasecmp(mode, "strict") && strcasecmp(mode, "trusted"))
-		shmcma_warn(FI_LOG_CORE,
-			    "FI_SHMCMA parameter rma=%s is neither trusted nor strict: using trusted\n",
-			    mode);
-	return !strcasecmp(mode, "strict");
+static unsigned int read_choice(const struct choice *param)
+{
+	const char *usual = param->words[param->usual];
+	char *given, all[64] = "";
+
+	fi_param_define(&shmcma_provider, param->name, FI_PARAM_STRING, "%s (default: %s)", param->help,
+			usual);
+	if (fi_param_get_str(&shmcma_provider, param->name, &given))
+		return param->usual;
+	for (unsigned int i = 0; param->words[i]; i++) {
+		if (!strcasecmp(given, param->words[i]))
+			return i;
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "",
+			 param->words[i]);
+	}
+	shmcma_warn(FI_LOG_CORE, "FI_SHMCMA parameter %s=%s is none of %s: using %s\n", param->name, given,
+		    all, usual);
+	return param->usual;
 }
 
-/* FI_SHMCMA_FILL: how bounce buffers are filled */
+/* Is registered memory not to be touched by peers? */
+static bool read_strict(void)
+{
+	static const char *const words[] = { "trusted", "strict", NULL };
+
+	return read_choice(&(struct choice){
+		"rma",
+		"How peers access registered memory: trusted, they copy by themselves after they have"
+		" checked the registration; strict, this process checks and copies for them, in a thread"
+		" of its own",
+		words, 0 });
+}
+
 static enum sc_fill_way read_fill(void)
 {
-	static const char *const names[] = {
-		[SC_FILL_CACHED] = "cached",	 [SC_FILL_STRING] = "string",
-		[SC_FILL_SPREAD] = "spread",	 [SC_FILL_CLEANED] = "cleaned",
-		[SC_FILL_STREAMED] = "streamed", [SC_FILL_TRIED] = "tried"
-	};
-	char *name;
+	static const char *const words[] = { [SC_FILL_CACHED] = "cached",
+					     [SC_FILL_STRING] = "string",
+					     [SC_FILL_SPREAD] = "spread",
+					     [SC_FILL_CLEANED] = "cleaned",
+					     [SC_FILL_STREAMED] = "streamed",
+					     [SC_FILL_TRIED] = "tried",
+					     NULL };
 
-	fi_param_define(
-		&shmcma_provider, "fill", FI_PARAM_STRING,
+	return (enum sc_fill_way)read_choice(&(struct choice){
+		"fill",
 		"How shared buffers are filled: cached, by plain stores; string, by string instructions;"
 		" spread, by plain stores to all of them in turn;"
-		" cleaned, and readers write them back to memory; streamed, past the processor's "
-		"caches; tried,"
-		" whichever turns out to be best for each peer (default: tried)");
-	if (fi_param_get_str(&shmcma_provider, "fill", &name))
-		return SC_FILL_TRIED;
-	for (unsigned int way = 0; way < sizeof(names) / sizeof(names[0]); way++)
-		if (!strcasecmp(name, names[way]))
-			return (enum sc_fill_way)way;
-	shmcma_warn(FI_LOG_CORE,
-		    "FI_SHMCMA parameter fill=%s is none of cached, string, spread, cleaned, "
-		    "streamed and tried: using tried\n",
-		    name);
-	return SC_FILL_TRIED;
+		" cleaned, and readers write them back to memory; streamed, past the processor's caches; "
+		"tried,"
+		" whichever turns out to be best for each peer",
+		words, SC_FILL_TRIED });
+}
+
+static enum shmcma_yield_mode read_yield(void)
+{
+	static const char *const words[] = { [SHMCMA_YIELD_AUTO] = "auto",
+					     [SHMCMA_YIELD_NEVER] = "never",
+					     [SHMCMA_YIELD_ALWAYS] = "always",
+					     NULL };
+
+	return (enum shmcma_yield_mode)read_choice(&(struct choice){
+		"yield",
+		"When a caller that polls in vain lets other processes run on its processor: auto, while "
+		"more"
+		" processes have endpoints here than there are processors for them; never; always",
+		words, SHMCMA_YIELD_AUTO });
 }
 
 bool shmcma_is_listed(const char *list)
@@ -194,6 +222,7 @@ static void read_parameters(void)
 			  "cost is taken.");
 	config->strict = read_strict();
 	config->fill = read_fill();
+	shmcma_env.yield = read_yield();
 	shmcma_env.remote_comm = read_bool("remote_comm", false,
 					   "Offer FI_REMOTE_COMM to everybody. Addresses of other "
 					   "machines are refused all the same,"

@@ -26,6 +26,7 @@ struct poll_set {
 	struct member *members;
 	size_t count, capacity;
 	size_t turn; /* the first to be reported, for those that an array has no room for */
+	struct shmcma_yield yield; /* polls that found nothing */
 };
 
 static struct poll_set *set_of(struct fid_poll *fid)
@@ -82,6 +83,7 @@ static int set_poll(struct fid_poll *fid, void **context, int count)
 {
 	struct poll_set *set = set_of(fid);
 	int found = 0;
+	bool due;
 
 	if (count < 0 || (count && !context))
 		return -FI_EINVAL;
@@ -93,7 +95,10 @@ static int set_poll(struct fid_poll *fid, void **context, int count)
 			context[found++] = member->fid->context;
 	}
 	set->turn = set->count ? (set->turn + 1) % set->count : 0;
+	due = !found && shmcma_yield_is_due(&set->yield);
 	pthread_mutex_unlock(&set->lock);
+	if (due)
+		shmcma_yield_slow(&set->yield);
 	return found;
 }
 

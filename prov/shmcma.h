@@ -35,6 +35,7 @@
 #include "lock.h"
 #include "progress.h"
 #include "wait.h"
+#include "yield.h"
 
 #define SHMCMA_NAME "shmcma"
 #define SHMCMA_VERSION FI_VERSION(0, 1)
@@ -61,6 +62,7 @@ struct shmcma_env {
 	struct sc_config config; /* FI_SHMCMA_CMA, RMA, and the sizes */
 	int remote_comm;	 /* FI_SHMCMA_REMOTE_COMM */
 	bool calibrated;	 /* FI_SHMCMA_CALIBRATE, and FI_SHMCMA_EAGER_MAX is not given */
+	enum shmcma_yield_mode yield; /* FI_SHMCMA_YIELD */
 };
 extern struct shmcma_env shmcma_env;
 
@@ -222,6 +224,7 @@ struct shmcma_cq {
 	atomic_bool signaled; /* fi_cq_signal; by any thread, without lock */
 	bool overrun_told;    /* event queues know that completions were lost */
 	uint32_t full_reads;  /* that found it not empty */
+	struct shmcma_yield yield; /* reads that found nothing */
 	char stranger
 		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for who has no room for it */
 	struct shmcma_object object;
@@ -245,6 +248,7 @@ struct shmcma_cntr {
 	bool elsewhere;		     /* what it counts may be on any endpoint of the domain */
 	struct shmcma_wait wait;
 	struct sc_cntr told;	   /* what the application has seen of it; under its lock */
+	struct shmcma_yield yield; /* reads that found nothing */
 	_Atomic uint64_t known_errors; /* of its errors those that the application knows of */
 	struct sc_cntr given;	   /* what it was when the application changed it last, */
 	uint64_t changes;	   /* so many times */

@@ -18,7 +18,7 @@ own memory share
 door regtab
 seg
 reap pidfd calibration
-neighbour
+neighbour crowd
 service daemon
 directory
 state

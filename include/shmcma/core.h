@@ -68,6 +68,13 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
 void sc_process_fini(void);
 
 /*
+ * Are the processes of this user that have endpoints, and may run on a processor of this process's affinity mask, more
+ * than the processors of that mask? The answer is at most a second old; once a second the call reads the names in
+ * /dev/shm (0.3 us each), else it takes 30 ns. False when that cannot be told. Any thread.
+ */
+bool sc_crowd_is_here(void);
+
+/*
  * How many of these bytes of this process can be read, from the first on: for what may be no address at all. Fewer
  * where that cannot be found out.
  */

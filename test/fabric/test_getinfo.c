@@ -1420,7 +1420,8 @@ static const char *const good_parameters[] = {
 	"FI_SHMCMA_BOUNCE_COUNT=2", "FI_SHMCMA_INLINE_MAX=0",
 	"FI_SHMCMA_EAGER_MAX=0",    "FI_SHMCMA_CMA=0",
 	"FI_SHMCMA_REMOTE_COMM=0",  "FI_SHMCMA_RMA=trusted",
-	"FI_SHMCMA_FILL=Streamed",  "FI_LOG_LEVEL=warn",	    NULL,
+	"FI_SHMCMA_FILL=Streamed",  "FI_SHMCMA_YIELD=Never",
+	"FI_LOG_LEVEL=warn",	    NULL,
 };
 
 static const char *const bad_parameters[] = {
@@ -1433,6 +1434,7 @@ static const char *const bad_parameters[] = {
 	"FI_SHMCMA_REMOTE_COMM=rubbish",
 	"FI_SHMCMA_RMA=friendly",
 	"FI_SHMCMA_FILL=warm",
+	"FI_SHMCMA_YIELD=sometimes",
 	"FI_LOG_LEVEL=warn",
 	NULL,
 };
@@ -1490,9 +1492,10 @@ static void test_parameters(void **state)
 	check_warned(text, "parameter eager_max=4294967296 is not");
 	check_warned(text, "parameter cma is neither yes nor no");
 	check_warned(text, "parameter remote_comm is neither yes nor no");
-	check_warned(text, "parameter rma=friendly is neither trusted nor strict: using trusted");
-	check_warned(text, "parameter fill=warm is none of cached, string, spread, cleaned, streamed and "
-			   "tried: using tried");
+	check_warned(text, "parameter rma=friendly is none of trusted, strict: using trusted");
+	check_warned(text, "parameter fill=warm is none of cached, string, spread, cleaned, streamed, tried: using "
+			   "tried");
+	check_warned(text, "parameter yield=sometimes is none of auto, never, always: using auto");
 
 	text = play("remote", more_bad_parameters, &status);
 	assert_int_equal(status, 4);

@@ -119,6 +119,74 @@ static void oversub_rank(const void *arg)
 	}
 }
 
+/* ---- a caller that polls in vain ------------------------------------------------------------- */
+
+/*
+ * Two ranks on one processor that poll and do nothing else. What a rank waits for comes when the other runs, which the
+ * provider's reads see to: else each message takes all polls of a time slice, some 100,000. The polls are counted, since
+ * other load makes neither more of them nor fewer.
+ */
+#define TURNS 1000
+#define TURNS_LARGE 50
+#define LARGE ((size_t)1 << 20)
+/* Until the provider has noticed that the processor is shared. */
+#define POLLS_FIRST (40 * 16384)
+#define POLLS_A_TURN 400
+
+static uint64_t polls_until_done(struct mt_ep *ep, const struct mt_op *op)
+{
+	uint64_t polls = 0;
+
+	for (; !op->done; polls++)
+		mt_progress(ep);
+	mt_require(!op->err, "%s", fi_strerror(op->err));
+	return polls;
+}
+
+static uint64_t turns(struct mt_ep *ep, fi_addr_t peer, int count, size_t size)
+{
+	struct mt_op send = { 0 }, recv = { 0 };
+	uint8_t *out = malloc(size), *in = malloc(size);
+	uint64_t polls = 0;
+
+	mt_require(out && in, "no memory");
+	for (int i = 0; i < count; i++) {
+		mt_doing("turn %d of %d, %zu bytes", i, count, size);
+		mt_fill(out, size, (uint64_t)i, 0);
+		mt_trecv(ep, &recv, in, size, peer, 1);
+		if (!mt_rank) {
+			mt_tsend(ep, &send, out, size, peer, 1);
+			polls += polls_until_done(ep, &send);
+		}
+		polls += polls_until_done(ep, &recv);
+		if (mt_rank) {
+			mt_tsend(ep, &send, out, size, peer, 1);
+			polls += polls_until_done(ep, &send);
+		}
+		mt_require(mt_verify(in, size, (uint64_t)i, 0) < 0, "wrong bytes");
+	}
+	free(out);
+	free(in);
+	return polls;
+}
+
+static void turns_rank(const void *arg)
+{
+	fi_addr_t peers[2];
+	struct mt_ep ep;
+	uint64_t polls;
+
+	(void)arg;
+	mt_open(&ep, NULL);
+	mt_join(&ep, peers);
+	polls = turns(&ep, peers[!mt_rank], TURNS, 8);
+	polls += turns(&ep, peers[!mt_rank], TURNS_LARGE, LARGE);
+	mt_require(polls < POLLS_FIRST + (TURNS + TURNS_LARGE) * POLLS_A_TURN,
+		   "%llu polls: the other rank runs when this one's time slice has ended", (unsigned long long)polls);
+	mt_barrier(&ep);
+	mt_close(&ep);
+}
+
 int main(void)
 {
 	static const struct params yielding = { .exchanges = 60, .barriers = 200 };
@@ -136,5 +204,8 @@ int main(void)
 				  .deadline = 90,
 				  .rank = oversub_rank,
 				  .arg = &spinning });
+	mt_confine(1);
+	mt_run(&(struct mt_case){
+		.name = "one processor", .ranks = 2, .flags = MT_CASE_SHMCMA, .rank = turns_rank });
 	return mt_end();
 }
