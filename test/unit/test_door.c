@@ -28,7 +28,7 @@ static struct sc_abi_presence presence;
 static int setup(void **state)
 {
 	(void)state;
-	alarm(CHILD_SECONDS);
+	watchdog_start("test_door", 0);
 	presence = (struct sc_abi_presence){ 0 };
 	assert_int_equal(sc_door_open(&door), 0);
 	sc_door_show(&door, &presence);

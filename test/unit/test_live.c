@@ -141,7 +141,7 @@ static void own_and_fork(struct child *self, void *arg)
 	CHILD_CHECK(!sc_live_lock(fd));
 	heir = fork();
 	if (!heir) {
-		alarm(CHILD_SECONDS);
+		watchdog_start("the heir of test_fork_does_not_inherit", 0);
 		child_wait(self);
 		_exit(0);
 	}

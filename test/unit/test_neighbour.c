@@ -400,7 +400,6 @@ static void loses_door(struct child *self, void *arg)
 
 	(void)arg;
 	child_on_its_own();
-	alarm(CHILD_SECONDS / 2);
 	attr.config.scan = false;
 	CHILD_CHECK(!sc_ep_create(&attr, &ep));
 	presence = sc_seg_presence(ep->seg);
