@@ -31,7 +31,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,7 +68,7 @@ struct watchdog {
 	timer_t timer;
 	unsigned int seconds; /* of processor time */
 	char test[64];
-	const struct watchdog_wait *volatile wait; /* the latest that has begun; NULL: none */
+	const struct watchdog_wait *wait; /* of the thread that began last; NULL: none. Atomic. */
 };
 __attribute__((weak)) struct watchdog watchdog;
 
@@ -131,7 +133,7 @@ static inline void watchdog_print_calls(void)
 /* The process ends here: what is not allowed in a signal handler can do no more harm than to end it without a report. */
 static inline void watchdog_bites(int number, siginfo_t *info, void *context)
 {
-	const struct watchdog_wait *wait = watchdog.wait;
+	const struct watchdog_wait *wait = __atomic_load_n(&watchdog.wait, __ATOMIC_RELAXED);
 	bool wall = info->si_code == SI_TIMER;
 	char text[512];
 	int length;
@@ -156,13 +158,13 @@ static inline void watchdog_bites(int number, siginfo_t *info, void *context)
 
 static inline void watchdog_limit_processor(unsigned int seconds)
 {
-	struct rusage used;
+	struct timespec used;
 	struct rlimit limit;
 
-	if (getrusage(RUSAGE_SELF, &used) || getrlimit(RLIMIT_CPU, &limit))
+	/* the system call: a test may have a clock_gettime() of its own */
+	if (syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &used) || getrlimit(RLIMIT_CPU, &limit))
 		abort();
-	/* two parts of a second may make one, and a part counts as a whole one */
-	limit.rlim_cur = (rlim_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + seconds + 2;
+	limit.rlim_cur = (rlim_t)used.tv_sec + 1 + seconds;
 	if (limit.rlim_cur > limit.rlim_max)
 		limit.rlim_cur = limit.rlim_max;
 	if (setrlimit(RLIMIT_CPU, &limit))
@@ -190,7 +192,7 @@ static inline void watchdog_progress(void)
 	watchdog_limit_wall(watchdog_wall());
 }
 
-/* `test`: what the report calls it. `seconds` of processor time, 0: WATCHDOG_PROCESSOR. Again: for another test. */
+/* `test`: what the report calls it, NULL: the program. `seconds` of processor time, 0: WATCHDOG_PROCESSOR. Again: for another test. */
 static inline void watchdog_start(const char *test, unsigned int seconds)
 {
 	struct sigaction action = { .sa_sigaction = watchdog_bites, .sa_flags = SA_SIGINFO | SA_RESTART };
@@ -201,9 +203,12 @@ static inline void watchdog_start(const char *test, unsigned int seconds)
 
 	backtrace(first, 1); /* what it loads is there when the watchdog bites */
 #endif
-	snprintf(watchdog.test, sizeof(watchdog.test), "%s", test);
+	if (test)
+		snprintf(watchdog.test, sizeof(watchdog.test), "%s", test);
+	else
+		prctl(PR_GET_NAME, watchdog.test);
 	watchdog.seconds = (seconds ? seconds : WATCHDOG_PROCESSOR) * watchdog_scale();
-	watchdog.wait = NULL;
+	__atomic_store_n(&watchdog.wait, NULL, __ATOMIC_RELAXED);
 	if (sigaction(SIGXCPU, &action, NULL))
 		abort();
 	sigemptyset(&set);
@@ -232,12 +237,12 @@ static inline void watchdog_nap(void)
 #define watchdog_await_by(awaited, step)                                                                  \
 	do {                                                                                              \
 		static const struct watchdog_wait watchdog_this = { __FILE__, #awaited, __LINE__ };       \
-		const struct watchdog_wait *watchdog_former = watchdog.wait;                              \
+		const struct watchdog_wait *watchdog_former =                                             \
+			__atomic_exchange_n(&watchdog.wait, &watchdog_this, __ATOMIC_RELAXED);            \
                                                                                                           \
-		watchdog.wait = &watchdog_this;                                                           \
 		while (!(awaited))                                                                        \
 			step;                                                                             \
-		watchdog.wait = watchdog_former;                                                          \
+		__atomic_store_n(&watchdog.wait, watchdog_former, __ATOMIC_RELAXED);                      \
 	} while (0)
 
 #endif

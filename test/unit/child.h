@@ -97,7 +97,7 @@ static inline void child_spawn(struct child *child, child_body *body, void *arg)
 		abort();
 	if (!child->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		watchdog_start("a child of a test", 0);
+		watchdog_start(NULL, 0);
 		close(up[0]);
 		close(down[1]);
 		child->up = up[1];

@@ -44,7 +44,7 @@ struct end {
 static inline int pair_setup(void **state)
 {
 	(void)state;
-	watchdog_start("a test of one process", 0);
+	watchdog_start(NULL, 0);
 	sc_log_set(child_log);
 	return 0;
 }

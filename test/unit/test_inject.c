@@ -39,7 +39,7 @@ static void run_child(child_body *body, const char *setting, const char *tracing
 		setenv("SHMCMA_INJECT", setting, 1);
 	if (tracing)
 		setenv("SHMCMA_INJECT_TRACE", tracing, 1);
-	watchdog_start("a child of test_inject", 0);
+	watchdog_start(NULL, 0);
 	_exit(body());
 }
 

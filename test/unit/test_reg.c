@@ -50,7 +50,7 @@ static void open_target(struct end *end)
 
 static int setup(void **state)
 {
-	watchdog_start("test_reg", 0);
+	watchdog_start(NULL, 0);
 	(void)state;
 	if (sc_regtab_create(&tab))
 		return -1;
