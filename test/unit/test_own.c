@@ -402,7 +402,7 @@ static void in_bare_child(struct sc_own *own)
 	struct stat st;
 	int fd;
 
-	alarm(CHILD_SECONDS);
+	watchdog_start("the child of test_bare_fork", 0);
 	CHILD_CHECK(sc_own_fd(own) == -EPERM);
 	sc_own_unlink(own);
 	sc_own_unlink_all();
