@@ -1,6 +1,8 @@
 # shellcheck shell=sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
+# shellcheck disable=SC2034,SC2154
+#
 # parts.sh - the parts that the three tiers of tests are made of; read in by ./runtests, which tells how they are
 # named. A part is a function part_NAME, with the words behind the colon of NAME:WORDS as its arguments, and a line
 # in the table of budgets. It returns 0, 1 (failed) or 77 (skipped).
@@ -8,9 +10,9 @@
 #   build    the directory of the plain build
 #   passed, failed, skipped   counts of tests, kept here
 #   skips         lines that say what was skipped, kept here
-#   no_warnings   set: a warning of the compiler is a failure
+#   strict        if set, a warning of the compiler has failed, and a test that the plain build skips
 
-# The seconds that each part may take on a slow machine with two processors (PARTS.md has what they took). A part that
+# The seconds that each part may take on a slow machine with two processors (CONTRIBUTING.md has what they took). A part that
 # takes longer is a warning, never a failure. The parts of CI add up to 20 minutes, the parts of `quick` to 6.
 budgets='
 build 120
@@ -25,6 +27,7 @@ once 90
 distribution 60
 mutants 200
 rounds 600
+fuzz 40
 nth 120
 points 400
 mpi 240
@@ -91,7 +94,7 @@ programs()
 # without_warnings LOG...: of compiler or linker, where that is asked for
 without_warnings()
 {
-	! grep -i 'warning' "$@" || [ -z "${no_warnings:-}" ]
+	! grep -i 'warning' "$@" || [ -z "${strict:-}" ]
 }
 
 # build_in BUILD [TEST...]: the library, and the programs of those tests, or of all
@@ -120,11 +123,10 @@ check()
 	# Which tests run beside others, test/in-turn.sh says: many keep several processors busy.
 	jobs=1
 	command -v flock >/dev/null && jobs=$(($(nproc) + 1))
-	if [ $# = 0 ]; then
-		run make -s -C "$dir" -j"$jobs" check VERBOSE=1
-	else
-		run make -s -C "$dir" -j"$jobs" check VERBOSE=1 TESTS="$*" check_PROGRAMS="$(programs "$@")"
-	fi
+	no_skip=${SHMCMA_NO_SKIP:-}
+	[ -z "${strict:-}" ] || [ "$dir" != "$build" ] || no_skip=1
+	[ $# = 0 ] || set -- TESTS="$*" check_PROGRAMS="$(programs "$@")"
+	run env SHMCMA_NO_SKIP="$no_skip" make -s -C "$dir" -j"$jobs" check VERBOSE=1 "$@"
 	status=$?
 	results=$(find "$dir" -name '*.trs' -exec grep -h '^:test-result:' {} +)
 	bad=$(echo "$results" | grep -cE ' (FAIL|XPASS|ERROR)')
@@ -132,7 +134,7 @@ check()
 	passed=$((passed + good))
 	failed=$((failed + bad))
 	skipped=$((skipped + $(echo "$results" | grep -c ' SKIP')))
-	counted=1
+	counted=1 # runtests asks
 	sh test/report.sh -s "$dir" >"$dir/tests.report"
 	grep -v '^skipped: ' "$dir/tests.report"
 	skips="$skips$(grep '^skipped: ' "$dir/tests.report" | sed "s|\$| ($dir)|")
@@ -157,8 +159,8 @@ part_build()
 {
 	configure_in "$build" "$@" || return 1
 	# Without an MPI compiler make check does not even know of the MPI tests.
-	if [ -n "${SHMCMA_NO_SKIP:-}" ] && ! grep -qx 'sc_cv_mpicc=yes' "$build/config.log"; then
-		echo "runtests: no MPI compiler, but SHMCMA_NO_SKIP is set; ./quickstart installs what is needed" >&2
+	if [ -n "${SHMCMA_NO_SKIP:-}${strict:-}" ] && ! grep -qx 'sc_cv_mpicc=yes' "$build/config.log"; then
+		echo "runtests: no MPI compiler, but nothing may be skipped; ./quickstart installs what is needed" >&2
 		return 1
 	fi
 	# shellcheck disable=SC2086
@@ -181,6 +183,13 @@ part_models()
 part_mutants()
 {
 	check "$build" test/mutation/run-mutations.sh
+}
+
+# All changes of each input
+part_fuzz()
+{
+	# shellcheck disable=SC2046
+	part_rounds $(names test/fuzz/fuzz_*.c)
 }
 
 part_nth()
@@ -222,10 +231,11 @@ part_debian13()
 
 part_coverage()
 {
-	command -v gcov >/dev/null && command -v python3 >/dev/null || {
-		echo "SKIP: no gcov or no python3"
+	for program in gcov python3; do
+		command -v $program >/dev/null && continue
+		echo "SKIP: no $program"
 		return 77
-	}
+	done
 	run sh test/coverage.sh
 }
 
@@ -234,7 +244,7 @@ part_coverage()
 part_quickstart()
 {
 	{
-		run ./quickstart --short 2>&1
+		run ./quickstart short 2>&1
 		echo $? >quickstart.status
 	} | tee quickstart.log
 	read -r status <quickstart.status
@@ -256,14 +266,14 @@ part_clang()
 	check build-clang test/unit/test_ring test/unit/test_tx test/unit/test_rx test/unit/test_hold test/fuzz/fuzz_record
 }
 
-# What the sanitizers see is worth more with assertions on, and takes too long without optimization.
+# What the sanitizers see is worth more with assertions on; configure optimizes the library a little.
 sanitized()
 {
 	dir=$1
 	shift
 	UBSAN_OPTIONS=print_stacktrace=1
 	export UBSAN_OPTIONS
-	configure_in "$dir" CC=clang CFLAGS="-O1 -gline-tables-only" --enable-debug --enable-werror "$@"
+	configure_in "$dir" CC=clang CFLAGS=-gline-tables-only --enable-debug --enable-werror "$@"
 }
 
 # With injection points, so that the unit tests reach them.

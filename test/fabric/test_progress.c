@@ -4,6 +4,7 @@
  * FI_PROGRESS_MANUAL, what is done for an endpoint that no queue and no counter is bound to.
  */
 #include "onesided.h"
+#include "../rounds.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -462,7 +463,7 @@ static void without_waitv(void)
 
 #define WORDS 512
 #define SERVED_ROUNDS 20
-#define RANDOM_ROUNDS (SANITIZED ? 600 : 3000)
+#define RANDOM_ROUNDS (SANITIZED ? 600 : rounds_of(3000, 900))
 
 /* What the target lets others use, and how it makes progress. */
 struct served {
