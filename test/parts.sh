@@ -126,7 +126,7 @@ check()
 	no_skip=${SHMCMA_NO_SKIP:-}
 	[ -z "${strict:-}" ] || [ "$dir" != "$build" ] || no_skip=1
 	[ $# = 0 ] || set -- TESTS="$*" check_PROGRAMS="$(programs "$@")"
-	run env SHMCMA_NO_SKIP="$no_skip" make -s -C "$dir" -j"$jobs" check VERBOSE=1 "$@"
+	run env SHMCMA_NO_SKIP="$no_skip" make -s -C "$dir" -j"$jobs" check VERBOSE=1 REPORT=: "$@"
 	status=$?
 	results=$(find "$dir" -name '*.trs' -exec grep -h '^:test-result:' {} +)
 	bad=$(echo "$results" | grep -cE ' (FAIL|XPASS|ERROR)')

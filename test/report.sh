@@ -21,10 +21,14 @@ if [ -n "$slowest" ] && [ -s tests.seconds ]; then
 	sort -rn tests.seconds | head -n 10 | awk '{ printf "  %6.1f %6.1f  %s\n", $1, $2, $4 }'
 fi
 
-# The log of each test that has just run.
+# Of the log of each test that has just run: by cases, a line for each reason; by scripts, their own lines.
 cut -d ' ' -f 4 tests.seconds 2>/dev/null | sort -u | while read -r test; do
 	log=${test%.sh}.log
 	[ -f "$log" ] || continue
-	grep -E '^\[  SKIPPED \] [a-z]|\.\.\. skipped|^SKIP: |: skipped$|: left out$' "$log" | sort -u |
-		sed "s|^|skipped: $test: |"
+	awk -v test="$test" '
+		/^\[ RUN / { why = "it says no reason" }
+		/^needs / { why = $0 }
+		/^\[  SKIPPED \] [a-z]/ && !($4 in seen) { seen[$4]; cases[why] = cases[why] " " $4 }
+		/\.\.\. skipped|^SKIP: |: skipped$| left out$/ && !($0 in seen) { seen[$0]; print "skipped: " test ": " $0 }
+		END { for (why in cases) print "skipped: " test ":" cases[why] " (" why ")" }' "$log"
 done

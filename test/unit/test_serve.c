@@ -1217,18 +1217,21 @@ static void test_get_fault(void **state)
 static void test_unseen(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 
 static void test_get_not_written(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 
 static void test_get_fault(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 
