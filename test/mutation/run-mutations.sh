@@ -10,8 +10,10 @@
 #
 # Prints "PASS ..." or "FAIL ..." for each, and last "N mutants, N caught". Exit: 0, 1, or 77 (skipped).
 #
-#   --list           prints "NAME PROGRAM PATTERN FILES" of those mutants, and runs nothing
+#   --list           prints "NAME PROGRAM PATTERN FILES" of those mutants, and on standard error all that do not fit
+#                    the sources (exit status 1); runs nothing
 #   --untouched      prints the functions of src/ that no mutant changes, and runs nothing
+#   --file=FILE      other mutants than those in the file `mutations`
 #   --keep           keeps the build, and says how to run a mutant there
 #
 #   CC               the compiler, cc

@@ -284,18 +284,20 @@ sub run
 # ---- what is asked for ------------------------------------------------------------------------------
 
 my ($of, $list, $untouched);
+my $file = "$here/mutations";
 my @names;
 for (@ARGV) {
 	if ($_ eq '--of') { $of = 1 }
 	elsif ($_ eq '--list') { $list = 1 }
 	elsif ($_ eq '--untouched') { $untouched = 1 }
 	elsif ($_ eq '--keep') { $keep = 1 }
+	elsif (/^--file=(.+)/) { $file = $1 }
 	elsif (/^-/) { die "run-mutations.sh: no option $_\n" }
 	else { push @names, $_ }
 }
 
 my $sources = Mutants::load("$top/src");
-my ($mutants, $problems) = Mutants::read_file("$here/mutations");
+my ($mutants, $problems) = Mutants::read_file($file);
 my $number = 0;
 for my $mutant (@$mutants) {
 	$mutant->{number} = ++$number;
@@ -326,7 +328,9 @@ if ($of) {
 }
 if ($list) {
 	print map { join(' ', @$_{qw(name program pattern)}, map { "src/$_" } Mutants::files($_)) . "\n" } @wanted;
-	exit 0;
+	push @$problems, map { $_->{problem} // () } @wanted;
+	print STDERR map { "$_\n" } @$problems;
+	exit(@$problems ? 1 : 0);
 }
 
 $SIG{INT} = $SIG{TERM} = $SIG{HUP} = \&stop_all;
