@@ -30,7 +30,7 @@ sub tokens
 			$first = 1 if substr($text, $begin, pos($text) - $begin) =~ /\n/;
 			next;
 		}
-		next if $text =~ m{\G(?:/\*.*?\*/|//[^\n]*)}gcs;
+		next if $text =~ m{\G(?:/\*.*?\*/|//[^\n]*|\\\n)}gcs;
 		if ($first && $text =~ m{\G#(?:/\*.*?\*/|\\\n|[^\n])*}gcs) {
 			my $line = substr($text, $begin, pos($text) - $begin);
 			$line =~ s{/\*.*?\*/|\\\n}{ }gs;
@@ -43,7 +43,13 @@ sub tokens
 			[A-Za-z_]\w* | \.?\d(?:[eEpP][+-]|[\w.])* |
 			"(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' |
 			\.\.\. | <<= | >>= | -> | \+\+ | -- | << | >> | [<>=!]= | && | \|\| | [-+*/%&|^]= | \#\# | .)}gcsx;
-		push @tokens, [substr($text, $begin, pos($text) - $begin), $begin, pos($text)];
+		my $token = substr($text, $begin, pos($text) - $begin);
+		if ($token =~ /^"/ && @tokens && $tokens[-1][0] =~ /^"/) { # one string, however it is split
+			substr($tokens[-1][0], -1) = substr($token, 1);
+			$tokens[-1][2] = pos($text);
+			next;
+		}
+		push @tokens, [$token, $begin, pos($text)];
 	}
 	return @tokens;
 }

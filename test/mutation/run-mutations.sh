@@ -17,6 +17,7 @@
 #   --keep           keeps the build, and says how to run a mutant there
 #
 #   CC               the compiler, cc
+#   LIMIT            seconds that one test may take, 100
 #   JOBS             tests at a time, one more than there are processors
 #   SHMCMA_NO_SKIP   if set, a missing program is a failure
 here=$(cd "$(dirname "$0")" && pwd) || exit 99

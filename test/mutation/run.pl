@@ -20,13 +20,15 @@ use Mutants;
 
 # A test that is still running after so many seconds has not noticed anything. What the processes of the test
 # wait for a processor does not count, so that other load does not matter.
-my $LIMIT = 100;
+my $LIMIT = $ENV{LIMIT} || 100;
 
 # A mutant that is known to hang ("hangs") is not waited for so long: so many times what its test takes without it.
 my $HANGS_TIMES = 5;
 my $HANGS_LEAST = 2;
 
 $| = 1;
+my $begun = Time::HiRes::time();
+my @phases;
 my $processors = qx(nproc 2>/dev/null) || 1;
 chomp $processors;
 my $jobs = $ENV{JOBS} || $processors + 1;
@@ -120,6 +122,15 @@ sub all
 		return if !%running;
 		reap();
 	}
+}
+
+# phase NAME: it is over
+sub phase
+{
+	my $now = Time::HiRes::time();
+
+	push @phases, sprintf('%s %.0f s', $_[0], $now - $begun);
+	$begun = $now;
 }
 
 sub contents
@@ -217,6 +228,7 @@ sub verdict
 	return "PASS $name: $test ends by signal $signal" if $signal;
 	return "FAIL $name: $test cannot be started" if $exit == 99;
 	return "FAIL $name: $test passes" if $exit == 0 || $exit == 77;
+	return "PASS $name: $test ends by its watchdog" if $exit == 124;
 	my %failed = map { $_ => 1 } $output =~ /^\[  FAILED  \] ([a-z_0-9]+)$/mg;
 	return "PASS $name: $mutant->{program}: " . join(' ', sort keys %failed);
 }
@@ -257,6 +269,7 @@ sub run
 		});
 	});
 
+	phase('tests without mutants');
 	my @left;
 	for my $mutant (@$mutants) {
 		if (defined $sound{ $mutant->{test} }) {
@@ -298,13 +311,18 @@ for (@ARGV) {
 
 my $sources = Mutants::load("$top/src");
 my ($mutants, $problems) = Mutants::read_file($file);
-my $number = 0;
+my ($number, %programs) = (0);
 for my $mutant (@$mutants) {
 	$mutant->{number} = ++$number;
 	my @wrong = Mutants::find($sources, $mutant);
 	$mutant->{problem} = join('; ', @wrong) if @wrong;
-	if ($mutant->{program} ne '-' && !-f "$top/test/unit/$mutant->{program}.c") {
-		$mutant->{problem} //= "$mutant->{name}: there is no test/unit/$mutant->{program}.c";
+	my $program = "test/unit/$mutant->{program}.c";
+	my $text = $programs{$program} //= contents("$top/$program");
+	next if $mutant->{program} eq '-' || $mutant->{problem};
+	if ($text eq '') {
+		$mutant->{problem} = "$mutant->{name}: there is no $program";
+	} elsif ($mutant->{pattern} =~ /^\w+$/ && $text !~ /\bvoid $mutant->{pattern}\(/) {
+		$mutant->{problem} = "$mutant->{name}: $program has no $mutant->{pattern}";
 	}
 }
 
@@ -343,10 +361,13 @@ my @fit = grep { !$_->{problem} } @wanted;
 if (@fit) {
 	my %programs = map { $_->{program} => 1 } @fit;
 	if (build($sources, \@fit, [ sort keys %programs ])) {
+		phase('build');
 		print "FAIL $_->{name}: $_->{problem}\n" for grep { $_->{problem} } @fit;
 		$caught = run([ grep { !$_->{problem} } @fit ]);
 	}
 }
+phase('tests with mutants');
+print join(', ', @phases), "\n";
 if ($keep) {
 	print "SC_MUTANT=$_->{number} TEST_FILTER='$_->{pattern}' $work/$_->{program}    # $_->{name}\n" for @fit;
 }
