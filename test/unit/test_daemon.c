@@ -216,6 +216,34 @@ static void test_room_for_descriptors(void **state)
 	end_close(&end);
 }
 
+/* Who sleeps when a peer dies is woken, and not only told at its next poll. */
+static void test_sleeper_is_woken(void **state)
+{
+	int64_t limit = INT64_MAX;
+	struct sc_sleep sleep;
+	struct sc_peer *peer;
+	struct child child;
+	uint64_t *word;
+	struct end end;
+
+	(void)state;
+	peer = meet(&end, &child, live);
+	ends_settle(&end, 1);
+	while (!sc_list_empty(&end.ep->unanswered) || sc_ep_rest(end.ep, &sleep, &limit))
+		sc_ep_poll(end.ep);
+	word = &sc_seg_presence(end.ep->seg)->sleep;
+	assert_int_equal(*word & SC_ABI_SLEEP_ASLEEP, SC_ABI_SLEEP_ASLEEP);
+	child_kill(&child);
+	while (!sc_watch_has_ended(&peer->watch))
+		nap();
+	(void)sc_bell_is_first(); /* takes the lock that the thread rings under: it has rung */
+	assert_int_equal(sc_load_relaxed_64(word) & SC_ABI_SLEEP_FLAGS, 0);
+	assert_int_equal(sc_sleep(&sleep, 1, INT64_MAX), 0);
+	assert_true(sc_bell_has_rung(&end.ep->bell));
+	await_loss(&end, peer);
+	end_close(&end);
+}
+
 /* One descriptor for each process, and none without need. */
 static void test_one_pidfd(void **state)
 {
@@ -1763,6 +1791,7 @@ int main(void)
 		cmocka_unit_test_setup(test_room_for_descriptors, pair_setup),
 		cmocka_unit_test_setup(test_death, pair_setup),
 		cmocka_unit_test_setup(test_counters, pair_setup),
+		cmocka_unit_test_setup(test_sleeper_is_woken, pair_setup),
 		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
 		cmocka_unit_test_setup(test_gathered, pair_setup),
