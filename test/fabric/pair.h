@@ -51,6 +51,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "../meminfo.h"
+#include "../watchdog.h"
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
@@ -87,8 +88,6 @@ __attribute__((noreturn)) static inline void pair_fail(const char *file, int lin
 #endif
 
 /* ---- a process per test ---------------------------------------------------------------------- */
-
-#define PAIR_SECONDS 120 /* a test that takes longer hangs */
 
 struct pair;
 struct pair_want;
@@ -134,7 +133,7 @@ static struct {
 static inline void pair_end_with_parent(void)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(PAIR_SECONDS);
+	watchdog_start(NULL, 0);
 }
 
 static inline bool pair_start(struct pair_child *child)

@@ -703,7 +703,7 @@ static void *forks(void *arg)
 		tie(bench, &bench->ends[i * 5 % ENDS], bench->ends[i * 5 % ENDS].to);
 		pid = fork();
 		if (!pid) {
-			alarm(PAIR_SECONDS);
+			watchdog_start("a child of test_forked", 0);
 			close_inherited(bench);
 		}
 		must(pid > 0);

@@ -652,7 +652,7 @@ static void be_victim(int link)
 	struct victim self;
 	struct pair pair;
 
-	alarm(PAIR_SECONDS);
+	watchdog_start("a victim", 0);
 	pair_open_domain(&pair, &onesided_usual);
 	side_open(&pair, &pair.a);
 	region_open(&pair, &region, memory, sizeof(memory), FI_REMOTE_READ | FI_REMOTE_WRITE);

@@ -35,8 +35,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#ifndef PATIENCE /* seconds */
-#define PATIENCE (MT_SANITIZED ? 120 : 60)
+#ifndef PATIENCE /* seconds; a last resort */
+#define PATIENCE watchdog_wall()
 #endif
 #define MS 1000000ULL
 #define KILL_EVERY (40 * MS) /* on average */
@@ -466,8 +466,7 @@ static void sweep(int before)
 
 		mt_rank = mt_ranks + KILL_SLOTS;
 		mt_open(&ep, NULL);
-		while (count_names(example, sizeof(example)) - 1 > before)
-			usleep(1000);
+		watchdog_await(count_names(example, sizeof(example)) - 1 <= before);
 		mt_close(&ep);
 		exit(0);
 	}
