@@ -97,12 +97,15 @@ static void hazards_clear(const struct direct *direct)
 
 static int find_all(struct direct *direct)
 {
+	const struct sc_reg_use *unreachable = &direct->peer->unreachable;
+
 	for (size_t i = 0; i < direct->rma->remote_count; i++) {
-		int ret = sc_regtab_find(&direct->table, direct->rma->remote[i].key, &direct->refs[i]);
+		uint64_t key = direct->rma->remote[i].key;
+		int ret = sc_regtab_find(&direct->table, key, &direct->refs[i]);
 
 		if (ret)
 			return ret;
-		if (direct->refs[i].tag == direct->peer->unreachable)
+		if (__builtin_expect(key == unreachable->key && direct->refs[i].tag == unreachable->tag, 0))
 			return -EOPNOTSUPP;
 	}
 	return 0;
@@ -201,7 +204,8 @@ static int explain_fault(const struct direct *direct, const struct iovec *remote
 	if (!sc_cma_is_mapped(direct->peer->cma.pid, remote, remote_count, write))
 		return -EIO;
 	if (direct->rma->remote_count == 1)
-		direct->peer->unreachable = direct->refs[0].tag;
+		direct->peer->unreachable =
+			(struct sc_reg_use){ direct->rma->remote[0].key, direct->refs[0].tag };
 	return -EOPNOTSUPP;
 }
 

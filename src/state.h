@@ -131,7 +131,7 @@ struct sc_peer {
 	uint32_t rma_pending;	    /* operations in these lists, and the three below */
 	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
-	uint64_t unreachable;	    /* tag of a registration that CMA did not reach all of; 0: of none */
+	struct sc_reg_use unreachable; /* the last registration that CMA did not reach all of; tag 0: none */
 	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
 	struct sc_list batching;    /* sc_ep.batching: has some */
 	size_t batch_bytes;
