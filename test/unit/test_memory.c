@@ -22,6 +22,10 @@
 #include "core_test.h"
 #include "memory.h"
 
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
+
 #define POPULATE_READ 22 /* of madvise(2), as in memory.c */
 
 /*
