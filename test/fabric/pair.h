@@ -39,6 +39,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -814,6 +815,28 @@ static inline unsigned long long counter(const char *line, const char *name)
 	if (!at)
 		pair_fail(__FILE__, __LINE__, name, 0, 1);
 	return strtoull(at + strlen(wanted), NULL, 10);
+}
+
+/* ---- memory that the kernel copies for no other process -------------------------------------- */
+
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
+
+/* This process alone can read and write it. Where there is no such memory the test is skipped. */
+static inline uint8_t *secret_alloc(size_t len)
+{
+	int fd = (int)syscall(SYS_memfd_secret, 0);
+	void *map;
+
+	if (fd < 0)
+		_exit(PAIR_SKIP);
+	gives(ftruncate(fd, (off_t)len), 0);
+	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED) /* as much of it as may be locked */
+		_exit(PAIR_SKIP);
+	return map;
 }
 
 /* ---- two processes --------------------------------------------------------------------------- */

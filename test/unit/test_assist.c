@@ -779,7 +779,7 @@ static void test_no_memory(void **state)
 		remote = at(0, SPACE);
 		assert_int_equal(post(&iov, 1, &remote, 1, put ? SC_RMA_WRITE : 0), 0);
 		ends_settle(pair, 2);
-		assert_int_equal(comp_take(&pair[0].tx).err, EIO);
+		assert_int_equal(comp_take(&pair[0].tx).err, SC_EIO_INITIATOR);
 		there = reg_open(tab[1], nothing, SPACE, SC_REG_READ | SC_REG_WRITE);
 		iov.iov_base = put ? from : into;
 		remote.key = sc_reg_key(there);

@@ -1102,8 +1102,9 @@ static void test_bad_pieces(void **state)
 		case 3: /* longer than the buffers that it can name */
 			size = SC_ABI_RECORD_BUFS * default_buf_size() + 1;
 			break;
-		case 4:
+		case 4: /* nothing more, behind nothing */
 			size = 0;
+			words[1] = 1;
 			break;
 		case 5:
 			size = UINT32_MAX;
