@@ -33,6 +33,7 @@ points 400
 mpi 240
 bench 90
 debian13 120
+musl 60
 coverage 240
 asan-multi 300
 soak 660
@@ -227,6 +228,11 @@ part_debian13()
 {
 	run make -s -C "$build" -j"$(nproc)" all mpi-programs || return 1
 	run sh test/check-libfabric2.sh "$build"
+}
+
+part_musl()
+{
+	run sh test/check-musl.sh
 }
 
 part_coverage()
