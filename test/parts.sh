@@ -9,6 +9,7 @@
 #
 #   build    the directory of the plain build
 #   passed, failed, skipped   counts of tests, kept here
+#   lost          lines that say what has failed, kept here
 #   skips         lines that say what was skipped, kept here
 #   strict        if set, a warning of the compiler has failed, and a test that the plain build skips
 
@@ -119,7 +120,7 @@ check()
 	dir=$1
 	shift
 	build_in "$dir" "$@" || return 1
-	find "$dir" -name '*.trs' -delete
+	find "$dir/test" -name '*.trs' -delete
 	rm -f "$dir/tests.seconds"
 	# Which tests run beside others, test/in-turn.sh says: many keep several processors busy.
 	jobs=1
@@ -129,13 +130,16 @@ check()
 	[ $# = 0 ] || set -- TESTS="$*" check_PROGRAMS="$(programs "$@")"
 	run env SHMCMA_NO_SKIP="$no_skip" make -s -C "$dir" -j"$jobs" check VERBOSE=1 REPORT=: "$@"
 	status=$?
-	results=$(find "$dir" -name '*.trs' -exec grep -h '^:test-result:' {} +)
+	results=$(find "$dir/test" -name '*.trs' -exec grep -h '^:test-result:' {} +)
 	bad=$(echo "$results" | grep -cE ' (FAIL|XPASS|ERROR)')
 	good=$(echo "$results" | grep -cE ' (PASS|XFAIL)')
 	passed=$((passed + good))
 	failed=$((failed + bad))
 	skipped=$((skipped + $(echo "$results" | grep -c ' SKIP')))
 	counted=1 # runtests asks
+	lost="$lost$(find "$dir/test" -name '*.trs' -exec grep -lE '^:test-result: (FAIL|XPASS|ERROR)' {} + |
+		sed "s|\.trs\$||; s|^$dir/|failed: |; s|\$| ($dir)|")
+"
 	sh test/report.sh -s "$dir" >"$dir/tests.report"
 	grep -v '^skipped: ' "$dir/tests.report"
 	skips="$skips$(grep '^skipped: ' "$dir/tests.report" | sed "s|\$| ($dir)|")
