@@ -13,8 +13,8 @@
 #   skips         lines that say what was skipped, kept here
 #   strict        if set, a warning of the compiler has failed, and a test that the plain build skips
 
-# The seconds that each part may take on a slow machine with two processors (CONTRIBUTING.md has what they took). A part that
-# takes longer is a warning, never a failure. The parts of CI add up to 20 minutes, the parts of `quick` to 6.
+# The seconds that each part may take on a slow machine with two processors; a part that takes
+# longer is a warning, never a failure. The parts of CI add up to 20 minutes, the parts of `quick` to 6.
 budgets='
 build 120
 tests 210
@@ -104,6 +104,7 @@ build_in()
 {
 	dir=$1
 	shift
+	[ -f "$dir/config.status" ] || configure_in "$dir" || return 1
 	quietly "$dir/make.log" make -s -C "$dir" -j"$(nproc)" all || return 1
 	if [ $# = 0 ]; then
 		set --
@@ -225,12 +226,14 @@ part_rounds()
 
 part_soak()
 {
+	build_in "$build" test/multi/test_kill || return 1
 	run make -s -C "$build" soak SECONDS="${1:-600}"
 }
 
 part_debian13()
 {
-	run make -s -C "$build" -j"$(nproc)" all mpi-programs || return 1
+	build_in "$build" || return 1
+	run make -s -C "$build" -j"$(nproc)" mpi-programs || return 1
 	run sh test/check-libfabric2.sh "$build"
 }
 
