@@ -346,7 +346,8 @@ static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const
 	entry->olen = comp->err ? comp->olen : 0;
 	entry->err =
 		comp->err == EMSGSIZE && comp->cq_flags & FI_RECV ? FI_ETRUNC : -shmcma_error(-comp->err);
-	entry->prov_errno = entry->err;
+	entry->prov_errno = comp->err == SC_EFAULT_RECEIVER || comp->err == SC_EIO_INITIATOR ? comp->err
+											      : entry->err;
 	if (is_stranger(cq, comp)) {
 		put_stranger(cq, entry, comp);
 		return;
@@ -381,7 +382,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 	return ret;
 }
 
-/* What failed and what can be done; prov_errno is the code in `err`. */
+/* What failed and what can be done; prov_errno is the code in `err`, or tells besides whose memory it was. */
 static const char *text_of(int code)
 {
 	switch (code) {
@@ -401,13 +402,17 @@ static const char *text_of(int code)
 		       "whether"
 		       " the peer's mr_mode has FI_MR_VIRT_ADDR (addresses) or not (offsets from 0)";
 	case FI_EIO:
-		return "Memory fault: registered memory or local buffer is not mapped, or not writable; "
-		       "olen"
-		       " bytes are known to have been moved";
+		return "Memory fault: the target's registered memory is not mapped, or not writable; olen bytes "
+		       "are known to have been moved; close a registration before its memory is unmapped";
+	case SC_EIO_INITIATOR:
+		return "Memory fault: the initiator's local buffer is not mapped, or a get's is not writable; "
+		       "olen bytes are known to have been moved; it has to stay until the operation completes";
 	case FI_EFAULT:
-		return "Bad address: the sender's buffer could not be read; it has to stay mapped until "
-		       "the"
-		       " send completes";
+		return "Bad address: the sender's buffer could not be read; it has to stay mapped until the "
+		       "send completes";
+	case SC_EFAULT_RECEIVER:
+		return "Bad address: the receiver's buffer could not be written; it has to stay mapped and "
+		       "writable until the receive completes";
 	case FI_ECONNRESET:
 		return "Connection reset: the peer closed its endpoint or ended; insert its new address "
 		       "if it"

@@ -459,7 +459,7 @@ static void standing_over(struct shmcma_transfer *transfer, const struct sc_comp
 
 static void transfer_over(struct shmcma_transfer *transfer, const struct sc_comp *comp)
 {
-	int error = comp->err ? -comp->err : 0;
+	int error = shmcma_error(-comp->err);
 
 	if (!error && comp->flags & SC_COMP_RECV && comp->len != transfer->size)
 		error = -EMSGSIZE; /* the members do not agree on how much it is */

@@ -40,6 +40,10 @@ static void lock_init(struct shmcma_lock *lock, struct shmcma_domain *domain, bo
 				      .domain = domain };
 }
 
+#ifndef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP /* the C library has no mutex that spins for a while */
+#define PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP PTHREAD_MUTEX_INITIALIZER
+#endif
+
 /* With a thread of ours the lock is held for one round of polling at most: worth a few spins. */
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse)
 {

@@ -86,6 +86,10 @@ static inline int shmcma_error(int error)
 		return -FI_ECONNREFUSED; /* all slots of the peer are taken */
 	case -EPROTO:
 		return -FI_ECONNABORTED; /* the peer breaks the protocol, or is of another version */
+	case -SC_EFAULT_RECEIVER:
+		return -FI_EFAULT;
+	case -SC_EIO_INITIATOR:
+		return -FI_EIO;
 	case -ENOKEY:
 		return -FI_ENOKEY; /* another number than errno's */
 	default:

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "inject.h"
 
 #define SC_ATOMIC_WORD(bits)                                                                              \
 	static inline uint##bits##_t sc_load_relaxed_##bits(const uint##bits##_t *word)                   \
@@ -59,6 +60,8 @@ static inline void sc_fetch_to_write(const void *line)
 static inline void sc_fence_seq_cst(void)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* where a test lets the other side's store become visible: the load that follows must find it */
+	(void)SC_INJECT("atomic.fence");
 }
 
 #endif

@@ -20,7 +20,10 @@
 #include "cma.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <shmcma/abi.h>
 #include <shmcma/core.h>
 #include "inject.h"
@@ -36,6 +39,47 @@ int sc_cma_fault(const struct sc_cma *cma)
 {
 	/* without a cookie there is nothing to tell by */
 	return cma->cookie_addr && sc_cma_read(cma, NULL, 0, NULL, 0, 0) ? -ESRCH : -EFAULT;
+}
+
+/* The mapping that a line of /proc/<pid>/maps tells of, if it may be read, or written. */
+static bool parse_mapping(const char *line, bool write, uintptr_t *first, uintptr_t *end)
+{
+	char reads, writes;
+
+	return sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %c%c", first, end, &reads, &writes) == 4 &&
+	       (write ? writes == 'w' : reads == 'r');
+}
+
+/* Mappings come in the order of their addresses: how far is each element covered by those so far? */
+static void cover(uintptr_t covered[SC_CMA_IOV], size_t count, uintptr_t first, uintptr_t end)
+{
+	for (size_t i = 0; i < count; i++)
+		if (covered[i] >= first && covered[i] < end)
+			covered[i] = end;
+}
+
+bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool write)
+{
+	uintptr_t covered[SC_CMA_IOV], first, end;
+	bool mapped = true, begins = true;
+	char path[32], line[80];
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = SC_TRY_PTR("cma.maps", NULL, fopen(path, "re"));
+	if (!maps)
+		return true;
+	for (size_t i = 0; i < count; i++)
+		covered[i] = (uintptr_t)iov[i].iov_base;
+	while (fgets(line, sizeof(line), maps)) {
+		if (begins && parse_mapping(line, write, &first, &end))
+			cover(covered, count, first, end);
+		begins = strchr(line, '\n'); /* a long one comes in parts */
+	}
+	fclose(maps);
+	for (size_t i = 0; i < count; i++)
+		mapped &= covered[i] - (uintptr_t)iov[i].iov_base >= iov[i].iov_len;
+	return mapped;
 }
 
 /* The bytes [offset, offset + len) of a vector: as it is, if it is one element of so many, else cut into `part`. */

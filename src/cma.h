@@ -102,6 +102,12 @@ static inline void sc_cma_add(struct sc_cma_parts *parts, const struct iovec *lo
 	parts->len += len;
 }
 
+/*
+ * Has the process mapped all of that, so that it can read or write it by itself, though no other can? Memory of
+ * memfd_secret(2) or of a device is so. True also where it cannot be told. Reads a file: for what has failed.
+ */
+bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool write);
+
 /* A copy has failed with EFAULT: -EFAULT, or -ESRCH if the process is no longer the same. */
 int sc_cma_fault(const struct sc_cma *cma);
 

@@ -68,7 +68,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#ifdef SC_HAVE_SINGLE_THREADED
 #include <sys/single_threaded.h>
+#else
+#include <sys/stat.h>
+#endif
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -898,6 +902,17 @@ static void *run(void *unused)
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
+static bool is_single_threaded(void)
+{
+#ifdef SC_HAVE_SINGLE_THREADED
+	return __libc_single_threaded;
+#else
+	struct stat tasks;
+
+	return !stat("/proc/self/task", &tasks) && tasks.st_nlink == 3; /* ".", "..", and one thread's */
+#endif
+}
+
 /*
  * Descriptors are kept for peers. As soon as a process has two threads, a table of them that has to grow waits until no
  * processor can be reading the old one (expand_fdtable() in the kernel's fs/file.c: synchronize_rcu()): 5 ms at the
@@ -907,7 +922,7 @@ static void make_room_for_descriptors(int any)
 {
 	int last;
 
-	if (!__libc_single_threaded)
+	if (!is_single_threaded())
 		return;
 	last = SC_TRY("daemon.room", fcntl(any, F_DUPFD_CLOEXEC, DESCRIPTORS - 1));
 	if (last >= 0)
@@ -962,12 +977,29 @@ bool sc_daemon_start(const struct sc_config *config)
 	return runs;
 }
 
-/* Of CLOCK_MONOTONIC, when one that has lost its pipe has looked once more. */
-static struct timespec soon(void)
+/* When one that has lost its pipe has looked once more. */
+static struct timespec soon(clockid_t clock)
 {
-	int64_t ms = now_ms() + 2 * REPAIR_MS;
+	struct timespec time;
 
-	return (struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+	clock_gettime(clock, &time);
+	time.tv_nsec += 2 * REPAIR_MS * 1000000L;
+	time.tv_sec += time.tv_nsec / 1000000000;
+	time.tv_nsec %= 1000000000;
+	return time;
+}
+
+static bool ends_soon(pthread_t thread)
+{
+#ifdef SC_HAVE_CLOCKJOIN
+	const struct timespec limit = soon(CLOCK_MONOTONIC);
+
+	return !pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &limit);
+#else
+	const struct timespec limit = soon(CLOCK_REALTIME);
+
+	return !pthread_timedjoin_np(thread, NULL, &limit);
+#endif
 }
 
 /*
@@ -977,7 +1009,6 @@ static struct timespec soon(void)
  */
 static void stop(void)
 {
-	struct timespec limit = soon();
 	pthread_t thread;
 	bool woken, ended;
 
@@ -991,8 +1022,7 @@ static void stop(void)
 	woken = wake_locked();
 	thread = daemon_thread;
 	pthread_mutex_unlock(&daemon_mutex);
-	ended = woken ? !pthread_join(thread, NULL)
-		      : !pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &limit);
+	ended = woken ? !pthread_join(thread, NULL) : ends_soon(thread);
 	if (!ended)
 		pthread_detach(thread);
 	pthread_mutex_lock(&daemon_mutex);

@@ -42,6 +42,7 @@
 #include "inject.h"
 #include "iov.h"
 #include "log.h"
+#include "memory.h"
 #include "peer.h"
 #include "record.h"
 #include "tx.h"
@@ -231,16 +232,66 @@ static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	transfer_end(ep, op, error);
 }
 
-static void transfer_ask(struct sc_rx_op *op)
+/* The sender is to move it, through bounce buffers. `fault`: this one, as the kernel does not read it. */
+static void transfer_ask(struct sc_rx_op *op, bool fault)
 {
 	uint64_t words[7] = { 0 };
 	struct sc_abi_pull *pull = (struct sc_abi_pull *)words;
 
 	op->done = 0;
+	pull->fault = fault;
 	pull->op = op->message;
 	pull->to = sc_slab_id(op);
 	pull->size = op->want;
 	sc_tx_reply(op->peer, SC_ABI_PULL, 0, words);
+}
+
+static void receiver_faulted(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	sc_warn("%s: a message of %llu bytes from it could not be written: the receive buffer is not mapped or "
+		"not writable (freed before its operation completed?)",
+		op->peer->address, (unsigned long long)op->size);
+	transfer_finish(ep, op, -SC_EFAULT_RECEIVER);
+}
+
+static void sender_faulted(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	sc_warn("%s: a message of %llu bytes could not be read: the sender's buffer is not mapped there "
+		"(freed before its operation completed?)",
+		op->peer->address, (unsigned long long)op->size);
+	transfer_finish(ep, op, -EFAULT);
+}
+
+/*
+ * The kernel has not copied it by CMA: one of the buffers is not there, or the sender's is memory that its process alone
+ * can read. Then the sender moves this one.
+ */
+static void transfer_faulted(struct sc_ep *ep, struct sc_rx_op *op)
+{
+	struct iovec to[SC_IOV_MAX];
+	size_t count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
+	int ret = sc_memory_check(NULL, to, count, true);
+
+	if (ret == -EIO) {
+		receiver_faulted(ep, op);
+	} else if (ret) { /* nobody can tell */
+		sender_faulted(ep, op);
+	} else {
+		sc_info("%s: a message of %llu bytes cannot be read by CMA and goes through shared memory",
+			op->peer->address, (unsigned long long)op->size);
+		share_leave(op);
+		copying_remove(op);
+		transfer_ask(op, true);
+	}
+}
+
+/* Payload that was asked for is written by this process itself, where the kernel would say that there is no memory. */
+static bool is_writable(const struct sc_rx_op *op)
+{
+	struct iovec to[SC_IOV_MAX];
+	size_t count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
+
+	return sc_memory_check_ends(to, count, true) != -EIO;
 }
 
 /* CMA has failed for good or for this once: end the operation, or take the other way. */
@@ -249,11 +300,7 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	struct sc_peer *peer = op->peer;
 
 	if (error == -EFAULT) {
-		sc_warn("%s: a message of %llu bytes could not be copied: the sender's buffer is not "
-			"mapped "
-			"there, or the receive buffer here (freed before its operation completed?)",
-			peer->address, (unsigned long long)op->size);
-		transfer_finish(ep, op, error);
+		transfer_faulted(ep, op);
 		return;
 	}
 	sc_info("%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
@@ -261,7 +308,7 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	peer->can_read = SC_REACH_NO;
 	share_leave(op);
 	copying_remove(op);
-	transfer_ask(op);
+	transfer_ask(op, false);
 }
 
 /* Has the peer closed? Then its memory is no longer what it sent, even if it can be read. */
@@ -492,7 +539,10 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 		return;
 	}
 	if (!sc_peer_can_read(peer)) {
-		transfer_ask(op);
+		if (is_writable(op))
+			transfer_ask(op, false);
+		else
+			receiver_faulted(ep, op);
 		return;
 	}
 	sc_ep_begin(ep);
@@ -638,6 +688,10 @@ int sc_deliver_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_a
 	if (!op || op->peer != peer || !sc_list_empty(&op->pulling) || op->over ||
 	    (piece->to && op == peer->arriving_op))
 		return -EPROTO;
+	if (piece->to && !size && !piece->offset && !op->done) { /* it is not to be had */
+		sender_faulted(ep, op);
+		return 0;
+	}
 	/* what was asked for is what there is room for; what comes unasked comes whole */
 	end = piece->to ? op->want : op->size;
 	if (!sc_record_is_next_piece(seg, piece, size, op->done, end))

@@ -97,11 +97,16 @@ static void hazards_clear(const struct direct *direct)
 
 static int find_all(struct direct *direct)
 {
+	const struct sc_reg_use *unreachable = &direct->peer->unreachable;
+
 	for (size_t i = 0; i < direct->rma->remote_count; i++) {
-		int ret = sc_regtab_find(&direct->table, direct->rma->remote[i].key, &direct->refs[i]);
+		uint64_t key = direct->rma->remote[i].key;
+		int ret = sc_regtab_find(&direct->table, key, &direct->refs[i]);
 
 		if (ret)
 			return ret;
+		if (__builtin_expect(key == unreachable->key && direct->refs[i].tag == unreachable->tag, 0))
+			return -EOPNOTSUPP;
 	}
 	return 0;
 }
@@ -185,6 +190,25 @@ static int copy_here(const struct direct *direct, const struct iovec *remote, si
 	return write ? sc_memory_write(NULL, &copy) : sc_memory_read(NULL, &copy);
 }
 
+/*
+ * The kernel says that there is no memory: of ours, or of the peer's; or it is mapped there, and nobody but the peer
+ * itself can read or write it, which is asked for then.
+ */
+static int explain_fault(const struct direct *direct, const struct iovec *remote, size_t remote_count,
+			 const struct iovec *local, size_t local_count)
+{
+	bool write = direct->rma->flags & SC_RMA_WRITE;
+
+	if (sc_memory_check(NULL, local, local_count, !write) == -EIO)
+		return -SC_EIO_INITIATOR;
+	if (!sc_cma_is_mapped(direct->peer->cma.pid, remote, remote_count, write))
+		return -EIO;
+	if (direct->rma->remote_count == 1)
+		direct->peer->unreachable =
+			(struct sc_reg_use){ direct->rma->remote[0].key, direct->refs[0].tag };
+	return -EOPNOTSUPP;
+}
+
 static int copy(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
 		size_t *moved)
 {
@@ -214,7 +238,7 @@ static int copy(const struct direct *direct, const struct iovec *remote, size_t 
 	}
 	if (!ret)
 		*moved = len;
-	return ret;
+	return ret == -EFAULT ? explain_fault(direct, remote, remote_count, local, local_count) : ret;
 }
 
 /* A note is made before the copy, which cannot be taken back if there is no memory for one. */
@@ -261,9 +285,12 @@ static int step(struct direct *direct)
 static int direct_failed(struct sc_peer *peer, int error)
 {
 	switch (error) {
-	case -EFAULT:
-		return -EIO;
+	case -EOPNOTSUPP:
+		sc_info("%s: CMA does not reach all of its registered memory; it does this operation itself",
+			peer->address);
+		return error;
 	case -EIO:
+	case -SC_EIO_INITIATOR:
 	case -EKEYREJECTED:
 	case -EACCES:
 	case -EINVAL:

@@ -78,16 +78,27 @@ static bool can_populate(void)
 	return can > 0;
 }
 
-/* Whole pages. */
-static int ask(uintptr_t first, uintptr_t len, bool write)
+/*
+ * Whole pages. -EINVAL: a mapping that does not allow it, or one whose pages the kernel takes from nobody's page
+ * tables: of memfd_secret(2), of a device. The process that has mapped it may read and write such memory.
+ */
+static int populate(uintptr_t first, uintptr_t len, bool write)
 {
 	if (!can_populate())
 		return -ENOSYS;
 	/* len 0: the last byte of the address space, which nobody has */
-	if (!len || SC_TRY("memory.populate",
+	if (len && !SC_TRY("memory.populate",
 			   madvise((void *)first, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)))
-		return -EIO;
-	return 0;
+		return 0;
+	return len && errno == EINVAL ? -EINVAL : -EIO;
+}
+
+/* One page, where the system does not look at it in a cheaper way. */
+static int ask(uintptr_t page, bool write)
+{
+	int ret = populate(page, page_size(), write);
+
+	return ret == -EINVAL ? -EIO : ret;
 }
 
 /*
@@ -102,7 +113,7 @@ static int touch(uintptr_t page)
 	if (SC_TRY("memory.touch",
 		   syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP_PRIVATE, 0, 0, page, op)) >= 0)
 		return 0;
-	return errno == EFAULT ? -EIO : ask(page, page_size(), true);
+	return errno == EFAULT ? -EIO : ask(page, true);
 }
 
 /* What is at that address, as a set of signals for a change that does not exist: EFAULT or EINVAL. */
@@ -135,7 +146,7 @@ static int peek(uintptr_t page)
 
 	if (seen == EINVAL)
 		return 0;
-	return seen == EFAULT ? -EIO : ask(page, page_size(), false);
+	return seen == EFAULT ? -EIO : ask(page, false);
 }
 
 static int check_page(struct sc_memory *memory, uintptr_t page, bool write)
@@ -154,14 +165,21 @@ static int check_page(struct sc_memory *memory, uintptr_t page, bool write)
 	return 0;
 }
 
-/* Some pages: to be read, each by itself is cheaper than to ask for all, up to so many. */
+/*
+ * Some pages: to be read, each by itself is cheaper than to ask for all, up to so many. Where the kernel does not
+ * populate a mapping each page is looked at by itself as well.
+ */
 static int check_pages(struct sc_memory *memory, uintptr_t first, uintptr_t last, bool write)
 {
 	uintptr_t size = page_size();
 	int ret = 0;
 
-	if (first != last && (write || last - first >= SC_MEMORY_SEEN * size))
-		return ask(first, last - first + size, write);
+	if (first != last && (write || last - first >= SC_MEMORY_SEEN * size)) {
+		ret = populate(first, last - first + size, write);
+		if (ret != -EINVAL)
+			return ret;
+		ret = 0;
+	}
 	for (uintptr_t page = first; page <= last && !ret; page += size)
 		ret = check_page(memory, page, write);
 	return ret;
@@ -179,6 +197,23 @@ int sc_memory_check(struct sc_memory *memory, const struct iovec *iov, size_t co
 		if (!iov[i].iov_len)
 			continue;
 		ret = check_pages(memory, first, last, write);
+	}
+	return ret;
+}
+
+int sc_memory_check_ends(const struct iovec *iov, size_t count, bool write)
+{
+	uintptr_t size = page_size();
+	int ret = 0;
+
+	for (size_t i = 0; i < count && !ret; i++) {
+		uintptr_t first = (uintptr_t)iov[i].iov_base, last = first + iov[i].iov_len - 1;
+
+		if (!iov[i].iov_len)
+			continue;
+		ret = check_page(NULL, first & ~(size - 1), write);
+		if (!ret)
+			ret = check_page(NULL, last & ~(size - 1), write);
 	}
 	return ret;
 }

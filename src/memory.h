@@ -31,6 +31,12 @@ static inline void sc_memory_forget(struct sc_memory *memory)
 int sc_memory_check(struct sc_memory *memory, const struct iovec *iov, size_t count, bool write);
 
 /*
+ * Is the first and the last page of each element there? For large memory that this process copies and nothing has
+ * been wrong with so far: two system calls for an element find what is not mapped at all, or not to be written to.
+ */
+int sc_memory_check_ends(const struct iovec *iov, size_t count, bool write);
+
+/*
  * Of shared memory: is it there, to be read or written, as far as this system can tell? What has none is given some, if
  * there is any left.
  */

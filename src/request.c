@@ -22,6 +22,7 @@
 #include <string.h>
 #include "inject.h"
 #include "iov.h"
+#include "memory.h"
 #include "peer.h"
 #include "record.h"
 #include "rmaop.h"
@@ -107,6 +108,11 @@ static bool put_write(struct sc_rma_op *op)
 	uint32_t buffers = left ? PUT_BUFS : 0, size, flags;
 	bool last;
 
+	if (!op->begun && op->size > ep->config.eager_max &&
+	    sc_memory_check_ends(op->iov, op->iov_count, false) == -EIO) {
+		op->error = -SC_EIO_INITIATOR;
+		return true;
+	}
 	while (buffers && !sc_record_may_lend(peer, buffers, 0))
 		if (!(buffers /= 2))
 			return false;
@@ -351,6 +357,19 @@ static void answered(struct sc_rma_op *op)
 		op_finish(op);
 }
 
+/* The kernel does not let the peer read this memory. If this process can, it moves the bytes itself. */
+static void fetch_failed(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+
+	if (peer->fetch == SC_FETCH_ASKED)
+		peer->fetch = SC_FETCH_UNKNOWN; /* it says nothing of other memory */
+	if (sc_memory_check(NULL, op->iov, op->iov_count, false))
+		op->error = op->error ? op->error : -SC_EIO_INITIATOR;
+	else
+		op->again = true;
+}
+
 static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 {
 	struct sc_rma_op *op = op_of_peer(peer, ack->op);
@@ -363,6 +382,11 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 		answered(op);
 		return 0;
 	}
+	if (op->far && ack->status == EFAULT) {
+		fetch_failed(op);
+		answered(op);
+		return 0;
+	}
 	if (op->far && peer->fetch == SC_FETCH_ASKED) /* a put that was wrong otherwise tells nothing */
 		peer->fetch = ack->status ? SC_FETCH_UNKNOWN : SC_FETCH_YES;
 	if (op->kind == SC_RMA_GET && !ack->status && op->got && op->got != ack->moved)
@@ -370,11 +394,24 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 	if (op->kind == SC_RMA_ATOMIC && !ack->status && atomic_fetches(op))
 		return -EPROTO;
 	op->got = 0;
-	op->moved += ack->moved;
+	if (op->error != -SC_EIO_INITIATOR)
+		op->moved += ack->moved;
 	if (ack->status && !op->error)
 		op->error = -ack->status;
 	answered(op);
 	return 0;
+}
+
+/* Can this process write where the rest of the get goes? The owner could not (`fault`), or as far as costs little. */
+static bool is_writable(const struct sc_rma_op *op, bool fault)
+{
+	struct iovec to[SC_IOV_MAX];
+	size_t count;
+
+	if (!fault && op->size <= op->peer->ep->config.eager_max)
+		return true;
+	count = sc_iov_slice(op->iov, op->iov_count, op->moved, op->size - op->moved, to);
+	return fault ? !sc_memory_check(NULL, to, count, true) : sc_memory_check_ends(to, count, true) != -EIO;
 }
 
 static int take_got(struct sc_peer *peer, const struct sc_abi_got *record, uint32_t size)
@@ -386,8 +423,11 @@ static int take_got(struct sc_peer *peer, const struct sc_abi_got *record, uint3
 	if (!op || op->kind != SC_RMA_GET || !peer->seg || record->offset != op->got ||
 	    op->got + size > op->size - op->moved || !sc_seg_has_bufs(peer->seg, record->bufs, size))
 		return -EPROTO;
+	if (!op->got && !op->error && !is_writable(op, record->fault))
+		op->error = -SC_EIO_INITIATOR;
 	to_count = sc_iov_slice(op->iov, op->iov_count, op->moved + op->got, size, to);
-	sc_record_copy(peer->seg, record->bufs, 0, to, to_count, size);
+	if (!op->error)
+		sc_record_copy(peer->seg, record->bufs, 0, to, to_count, size);
 	op->got += size;
 	return 0;
 }

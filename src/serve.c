@@ -281,7 +281,11 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 		to_count = sc_reg_slice(reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
 		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->put_moved, here, from);
 		ret = sc_cma_read(&peer->cma, to, to_count, from, from_count, here);
-		peer->put_error = ret == -EFAULT ? -EIO : ret ? -EOPNOTSUPP : 0;
+		if (ret == -EFAULT) /* of ours: an error; of the peer's: it moves them */
+			peer->put_error = sc_memory_check(&peer->ep->memory, to, to_count, true) ? -EIO
+												 : -EFAULT;
+		else
+			peer->put_error = ret ? -EOPNOTSUPP : 0;
 		if (!ret)
 			peer->put_moved += here;
 		else if (ret != -EFAULT)
@@ -326,8 +330,10 @@ static int get_store(struct sc_peer *peer, struct sc_serve_op *op, const struct 
 	(void)SC_INJECT("serve.stored");
 	sc_store_release_64(hazard, 0);
 	(void)SC_INJECT("serve.hazard_clear");
-	if (ret == -EFAULT && sc_cma_fault(&peer->cma) == -EFAULT)
-		return -EIO;
+	if (ret == -EFAULT && sc_cma_fault(&peer->cma) == -EFAULT) {
+		op->fault = true;
+		return sc_memory_check(&peer->ep->memory, from, from_count, false) ? -EIO : -EOPNOTSUPP;
+	}
 	if (ret) {
 		peer->can_read = SC_REACH_NO;
 		return -EOPNOTSUPP;
@@ -361,6 +367,7 @@ static int get_bounce(struct sc_peer *peer, struct sc_serve_op *op, const struct
 		size = 0; /* said all the same: the buffers come back with it */
 	record->op = op->op;
 	record->offset = op->done;
+	record->fault = op->fault;
 	sc_record_put(peer, SC_ABI_GOT, 0, size, words);
 	op->done += size;
 	return ret;
@@ -582,7 +589,7 @@ static int take_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (ret)
 		return ret;
 	op->op = record.op;
-	op->result = op->bounced = false;
+	op->result = op->bounced = op->fault = false;
 	op->event = sc_ctl_flags(ctl) & SC_ABI_F_EVENT;
 	op->key = record.key;
 	op->addr = record.addr;

@@ -131,6 +131,7 @@ struct sc_peer {
 	uint32_t rma_pending;	    /* operations in these lists, and the three below */
 	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
+	struct sc_reg_use unreachable; /* the last registration that CMA did not reach all of; tag 0: none */
 	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
 	struct sc_list batching;    /* sc_ep.batching: has some */
 	size_t batch_bytes;
@@ -255,6 +256,7 @@ struct sc_tx_op {
 	size_t size;
 	void *copy;  /* injected payload kept here, else NULL */
 	uint64_t to; /* pushing: the receiver's operation */
+	bool unreadable; /* pushing: nothing, as it could not be read */
 	size_t push_size, pushed;
 	struct sc_share share; /* sharing */
 	uint32_t segment_count;
@@ -316,7 +318,8 @@ struct sc_serve_op {
 	struct sc_reg_use use;
 	uint64_t size, done; /* bytes */
 	bool result;
-	bool bounced; /* get: goes through bounce buffers */
+	bool bounced; /* get: goes through bounce buffers, */
+	bool fault;   /* as the kernel does not store to the peer's memory */
 	bool event;   /* get: to be counted */
 	uint32_t segment_count;
 	union {

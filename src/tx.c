@@ -51,6 +51,7 @@
 #include "inject.h"
 #include "iov.h"
 #include "log.h"
+#include "memory.h"
 #include "peer.h"
 #include "record.h"
 #include "turn.h"
@@ -993,6 +994,16 @@ int sc_tx_acked(struct sc_peer *peer, const struct sc_abi_ack *ack)
 	return 0;
 }
 
+/*
+ * Can this process read the payload itself? Asked because the receiver could not (`fault`), else as far as costs little.
+ */
+static bool is_readable(const struct sc_tx_op *op, bool fault)
+{
+	/* where nobody can tell, what has gone wrong once is not tried here */
+	return fault ? !sc_memory_check(NULL, op->iov, op->iov_count, false)
+		     : sc_memory_check_ends(op->iov, op->iov_count, false) != -EIO;
+}
+
 int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 {
 	struct sc_tx_op *op = op_of_peer(peer, pull->op);
@@ -1002,8 +1013,10 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 		return -EPROTO;
 	if (op->state == SC_TX_SHARING)
 		sc_list_remove(&op->pushing);
-	peer->fetch = SC_FETCH_NO;
+	if (!pull->fault)
+		peer->fetch = SC_FETCH_NO;
 	op->state = SC_TX_PUSHING;
+	op->unreadable = !is_readable(op, pull->fault);
 	op->to = pull->to;
 	op->push_size = pull->size;
 	op->pushed = 0;
@@ -1022,6 +1035,13 @@ static bool push_piece(struct sc_tx_op *op)
 
 	if (peer->link != SC_LINK_UP || sc_record_room(peer, 1))
 		return false;
+	if (op->unreadable) {
+		const uint64_t words[7] = { op->to };
+
+		sc_record_put(peer, SC_ABI_PIECE, 0, 0, words);
+		op->pushed = op->push_size;
+		return true;
+	}
 	while (!sc_record_may_lend(peer, buffers, 0))
 		if (!(buffers /= 2))
 			return false;

@@ -10,7 +10,8 @@ cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 
 # The layers, one a line, lowest first. A module is <name>.c and <name>.h.
 layers="
-atomic clock log inject list thread copy
+inject
+atomic clock log list thread copy
 host iov slab wake fill
 addr ring pool match cq atomicop
 live cma header

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # in-turn.sh LIMIT COMMAND... - a test, whose name is the last word, when it is its turn: so that make check
-# -j is right. Unit and fuzz tests, and looks at the sources, keep one processor busy at most, and run beside
-# each other; any other test runs alone. Ends as the test does, or as timeout(1) after LIMIT seconds, which
-# begin with the test.
+# -j is right. A test in the list BESIDE_TESTS keeps one processor busy at most, and runs beside others of that list;
+# any other test runs alone. Ends as the test does, or as timeout(1) after LIMIT seconds, which begin with the test.
 #
 # Whose turn it is, is a lock on the file tests.lock of the directory of the build, held for as long as the
 # test runs, and not by what the test leaves behind. Without flock(1) nobody waits.
@@ -14,7 +13,7 @@ for test; do :; done
 set -- timeout -k 10 "$limit" "$@"
 
 command -v flock >/dev/null || exec "$@"
-case $test in
-test/unit/* | test/fuzz/* | */check-*) exec flock -o -s tests.lock "$@" ;;
+case " $BESIDE_TESTS " in
+*" test/${test##*test/} "*) exec flock -o -s tests.lock "$@" ;;
 *) exec flock -o -x tests.lock "$@" ;;
 esac

@@ -323,12 +323,18 @@ struct sc_abi_ack {
 	uint32_t pad[9];
 };
 
-/* SC_ABI_PULL: send `size` bytes from the start of the message as SC_ABI_PIECEs for `to`. */
+/*
+ * SC_ABI_PULL: send `size` bytes from the start of the message as SC_ABI_PIECEs for `to`. With a `fault` the kernel did
+ * not let the receiver read this payload (memfd_secret(2), a device's memory, or nothing is mapped there): it says
+ * nothing of others. A sender that cannot read it either answers with a piece of 0 bytes, and the message ends so.
+ */
 struct sc_abi_pull {
 	sc_abi_op op; /* of the sender of the message */
 	sc_abi_op to; /* of its receiver, echoed in each piece */
 	uint64_t size;
-	uint64_t pad[4];
+	uint32_t fault; /* 0, 1 */
+	uint32_t pad0;
+	uint64_t pad[3];
 };
 
 /*
@@ -383,7 +389,7 @@ struct sc_abi_put {
  * SC_ABI_PUT_FAR, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
  * lines as in SC_ABI_RDV, their number is in ctl's size. Answers: SC_ABI_DONE, for a get that goes through
  * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to SC_ABI_PUT_FAR: not possible, use
- * SC_ABI_PUT.
+ * SC_ABI_PUT; with EFAULT: not of this memory, use SC_ABI_PUT for it.
  */
 struct sc_abi_far {
 	sc_abi_op op;
@@ -414,10 +420,15 @@ struct sc_abi_note {
 	uint32_t pad[7];
 };
 
-/* SC_ABI_GOT: `size` (in ctl) bytes at `offset` of what a get asked for. */
+/*
+ * SC_ABI_GOT: `size` (in ctl) bytes at `offset` of what a get asked for. With a `fault` the kernel did not let the
+ * writer of this record store them where they belong, as in sc_abi_pull.
+ */
 struct sc_abi_got {
 	sc_abi_op op;
-	uint64_t offset, pad;
+	uint64_t offset;
+	uint32_t fault; /* 0, 1 */
+	uint32_t pad;
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 };
 
@@ -727,6 +738,7 @@ SC_ABI_AT(sc_abi_ack, status, 16);
 SC_ABI_SIZE(sc_abi_pull, 56);
 SC_ABI_AT(sc_abi_pull, to, 8);
 SC_ABI_AT(sc_abi_pull, size, 16);
+SC_ABI_AT(sc_abi_pull, fault, 24);
 SC_ABI_SIZE(sc_abi_piece, 56);
 SC_ABI_AT(sc_abi_piece, offset, 8);
 SC_ABI_AT(sc_abi_piece, bufs, 24);
@@ -821,6 +833,7 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59 + \
 		    SC_ABI_PART_ORDER * 61 +                                                              \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_offers, assist) * 67 +                    \
-		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73))
+		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73 +                                        \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79))
 
 #endif

@@ -151,11 +151,14 @@ const uint64_t *sc_directory_numbers(const struct sc_directory *directory);
 /*
  * A completion. err is 0 or a positive errno: EMSGSIZE a message was truncated (len delivered, olen lost),
  * ECANCELED withdrawn by sc_rx_cancel(), ENOMSG nothing to peek at, ECONNRESET the peer closed or died,
- * EFAULT the sender's buffer could not be read, EPROTO the peer broke the protocol. One-sided operations:
- * EKEYREJECTED no such key, or it was closed before or while it was used; EACCES the key does not allow it;
- * EINVAL not within the registered memory; EIO memory that is not mapped, or not writable, on either side;
- * then olen is the bytes that are known to have been moved.
+ * EFAULT the sender's buffer could not be read, SC_EFAULT_RECEIVER the receiver's could not be written, EPROTO the
+ * peer broke the protocol. One-sided operations: EKEYREJECTED no such key, or it was closed before or while it was
+ * used; EACCES the key does not allow it; EINVAL not within the registered memory; EIO registered memory that is not
+ * mapped, or not writable, SC_EIO_INITIATOR a local buffer that is so; then olen is the bytes that are known to have
+ * been moved.
  */
+#define SC_EFAULT_RECEIVER 4001 /* EFAULT and EIO of the other side's memory: no codes of errno(3), of either side */
+#define SC_EIO_INITIATOR 4002
 struct sc_comp {
 	void *context;
 	size_t len;    /* bytes received (receive operations), or size of the message (peek) */

@@ -29,6 +29,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
+#include "../watchdog.h"
+
 #define TF_PROVIDER "shmcma"
 #define TF_PREFIX "fi_shmcma://"
 #define TF_VERSION FI_VERSION(1, 17)
@@ -81,9 +83,10 @@ static inline struct fi_info *tf_getinfo(const struct fi_info *hints)
 	return info;
 }
 
-/* Info, fabric and domain. */
+/* Info, fabric and domain. The limits of the watchdog begin anew. */
 static inline void tf_open_domain(struct tf *t, const struct fi_info *hints)
 {
+	watchdog_start(NULL, 0);
 	memset(t, 0, sizeof(*t));
 	t->info = tf_getinfo(hints);
 	tf_ok(fi_fabric(t->info->fabric_attr, &t->fabric, t));

@@ -39,6 +39,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "../meminfo.h"
+#include "../watchdog.h"
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
@@ -87,8 +89,6 @@ __attribute__((noreturn)) static inline void pair_fail(const char *file, int lin
 #endif
 
 /* ---- a process per test ---------------------------------------------------------------------- */
-
-#define PAIR_SECONDS 120 /* a test that takes longer hangs */
 
 struct pair;
 struct pair_want;
@@ -134,7 +134,7 @@ static struct {
 static inline void pair_end_with_parent(void)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(PAIR_SECONDS);
+	watchdog_start(NULL, 0);
 }
 
 static inline bool pair_start(struct pair_child *child)
@@ -815,6 +815,28 @@ static inline unsigned long long counter(const char *line, const char *name)
 	if (!at)
 		pair_fail(__FILE__, __LINE__, name, 0, 1);
 	return strtoull(at + strlen(wanted), NULL, 10);
+}
+
+/* ---- memory that the kernel copies for no other process -------------------------------------- */
+
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
+
+/* This process alone can read and write it. Where there is no such memory the test is skipped. */
+static inline uint8_t *secret_alloc(size_t len)
+{
+	int fd = (int)syscall(SYS_memfd_secret, 0);
+	void *map;
+
+	if (fd < 0)
+		_exit(PAIR_SKIP);
+	gives(ftruncate(fd, (off_t)len), 0);
+	map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED) /* as much of it as may be locked */
+		_exit(PAIR_SKIP);
+	return map;
 }
 
 /* ---- two processes --------------------------------------------------------------------------- */

@@ -682,7 +682,7 @@ static void check_complete(void *context, uint64_t inserted)
 	struct fi_eq_entry entry;
 	uint32_t event;
 
-	tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), 10000, 0), sizeof(entry));
+	tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0), sizeof(entry));
 	assert_int_equal(event, FI_AV_COMPLETE);
 	assert_ptr_equal(entry.fid, &av->fid);
 	assert_ptr_equal(entry.context, context);
@@ -695,7 +695,7 @@ static void check_failed(void *context, uint64_t index, int err)
 	struct fi_eq_entry entry;
 	uint32_t event;
 
-	tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), 10000, 0), -FI_EAVAIL);
+	tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0), -FI_EAVAIL);
 	tf_expect(fi_eq_readerr(eq, &error, 0), sizeof(error));
 	assert_ptr_equal(error.fid, &av->fid);
 	assert_ptr_equal(error.context, context);

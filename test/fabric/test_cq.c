@@ -753,16 +753,14 @@ static void blocking_read(enum fi_wait_obj wait_obj)
 	start = milliseconds();
 	gives(fi_cq_sread(pair.b.cq, &entry, 1, NULL, 50), -FI_EAGAIN);
 	must(milliseconds() - start >= 49);
-	start = milliseconds();
 	gives(fi_cq_sread(pair.b.cq, &entry, 1, NULL, 0), -FI_EAGAIN);
-	must(milliseconds() - start < 40);
 
 	message(&pair, true, 0);
 	gives(fi_cq_sreadfrom(pair.b.cq, &entry, 1, &source, NULL, -1), 1);
 	must(entry.op_context == in);
 	gives(source, pair.b.peer);
 	message(&pair, true, 0);
-	gives(fi_cq_sread(pair.b.cq, &entry, 1, &threshold, 10000), 1);
+	gives(fi_cq_sread(pair.b.cq, &entry, 1, &threshold, -1), 1);
 
 	make_error(&pair);
 	gives(fi_cq_sread(pair.b.cq, &entry, 1, NULL, -1), -FI_EAVAIL);

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -329,7 +330,7 @@ static void test_sread(void **state)
 		write_event(eq, 3, 4);
 		tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, FI_PEEK), sizeof(entry));
 		tf_expect(fi_eq_sread(eq, &event, &entry, 1, -1, 0), -FI_ETOOSMALL);
-		tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), 10000, 0), sizeof(entry));
+		tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0), sizeof(entry));
 		assert_int_equal(event, 3);
 		assert_int_equal(entry.data, 12);
 		tf_ok(fi_close(&eq->fid));
@@ -362,7 +363,7 @@ static void *read_one(void *eq)
 	struct fi_eq_entry entry;
 	uint32_t event;
 
-	return (void *)(intptr_t)fi_eq_sread(eq, &event, &entry, sizeof(entry), 20000, 0);
+	return (void *)(intptr_t)fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0);
 }
 
 static void test_sread_woken(void **state)
@@ -398,10 +399,12 @@ static void on_signal(int number)
 	(void)number;
 }
 
-static void *signal_later(void *thread)
+static atomic_bool interrupted;
+
+/* Until the thread has been interrupted where it sleeps. */
+static void *signal_often(void *thread)
 {
-	nap(50);
-	pthread_kill(*(pthread_t *)thread, SIGUSR1);
+	watchdog_await_by(interrupted, (pthread_kill(*(pthread_t *)thread, SIGUSR1), nap(1)));
 	return NULL;
 }
 
@@ -415,8 +418,9 @@ static void test_sread_signaled(void **state)
 
 	(void)state;
 	sigaction(SIGUSR1, &action, NULL);
-	assert_int_equal(pthread_create(&sender, NULL, signal_later, &self), 0);
+	assert_int_equal(pthread_create(&sender, NULL, signal_often, &self), 0);
 	tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0), -FI_EAGAIN);
+	interrupted = true;
 	pthread_join(sender, NULL);
 	tf_ok(fi_close(&eq->fid));
 }
@@ -516,7 +520,7 @@ static void test_threads(void **state)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(pthread_create(&writers[i], NULL, write_many, eq), 0);
 	for (int i = 0; i < 40000; i++) {
-		tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), 20000, 0), sizeof(entry));
+		tf_expect(fi_eq_sread(eq, &event, &entry, sizeof(entry), -1, 0), sizeof(entry));
 		sum += entry.data;
 	}
 	assert_int_equal(sum, 2 * 3 * (19999ULL * 20000 / 2));

@@ -448,7 +448,6 @@ static void test_joins_in_order(void **state)
 	int taken = 0;
 
 	(void)state;
-	alarm(60);
 	open_members();
 	for (int i = 0; i < 2; i++)
 		base[i] = join_both(&members[i]);
@@ -477,7 +476,6 @@ static void test_joins_in_order(void **state)
 		tf_ok(fi_close(&second[i]->fid));
 		tf_close(&members[i]);
 	}
-	alarm(0);
 }
 
 /* The endpoint may be closed before its groups. */

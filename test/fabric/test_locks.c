@@ -16,6 +16,7 @@
  * sanitizer to see; a wake-up that is lost is seen by the time limit that each test has.
  */
 #include "pair.h"
+#include "../rounds.h"
 #include <pthread.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
@@ -24,7 +25,7 @@
 #include <stdatomic.h>
 
 #define ENDS 16
-#define ROUNDS (SANITIZED ? 60 : 300)
+#define ROUNDS (SANITIZED ? 60 : rounds_of(300, 100))
 #define CAPS (PAIR_CAPS | FI_RMA | FI_ATOMIC | FI_RMA_EVENT | FI_TRIGGER)
 
 /* How a thread gets on while its queue is empty. */
@@ -702,7 +703,7 @@ static void *forks(void *arg)
 		tie(bench, &bench->ends[i * 5 % ENDS], bench->ends[i * 5 % ENDS].to);
 		pid = fork();
 		if (!pid) {
-			alarm(PAIR_SECONDS);
+			watchdog_start("a child of test_forked", 0);
 			close_inherited(bench);
 		}
 		must(pid > 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* test_msg.c: fi_msg(3), call by call; what it shares with tagged messages is in traffic.h. */
 #include "traffic.h"
+#include "../rounds.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -179,14 +180,119 @@ static void threads(void)
 	pair_close(&pair);
 }
 
+/* ---- buffers that are not there, or nobody else's to read ------------------------------------- */
+
+#define BLAMED 400000 /* bytes that are copied without a buffer in between, where that can be */
+
+/* A message ends in an error here, which says what has happened, and where. */
+static void expect_blamed(struct pair *pair, const char *text)
+{
+	struct fi_cq_err_entry error = pair_error(pair, &pair->a);
+
+	gives(error.err, FI_EFAULT);
+	must(strstr(fi_cq_strerror(pair->a.cq, error.prov_errno, error.err_data, NULL, 0), text));
+}
+
+/* What the sender and then the receiver have is bad. */
+static void *bad_buffer(int protection)
+{
+	void *map = mmap(NULL, BLAMED, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(map != MAP_FAILED);
+	return map;
+}
+
+static void blame_sender(struct pair *pair)
+{
+	static uint8_t good[BLAMED];
+
+	pattern_fill(good, 0, BLAMED, 3);
+	pair_meet(pair); /* the receives are posted */
+	post(pair, fi_send(pair->a.ep, bad_buffer(PROT_NONE), BLAMED, NULL, pair->a.peer, NULL));
+	expect_blamed(pair, "the sender's buffer could not be read");
+	for (int i = 0; i < 2; i++) {
+		post(pair, fi_send(pair->a.ep, good, BLAMED, NULL, pair->a.peer, NULL));
+		expect_blamed(pair, "the receiver's buffer could not be written");
+	}
+	post(pair, fi_send(pair->a.ep, good, BLAMED, NULL, pair->a.peer, good));
+	must(pair_done(pair, &pair->a).entry.op_context == good);
+	pair_meet(pair);
+}
+
+static void blame_receiver(struct pair *pair)
+{
+	static uint8_t good[BLAMED];
+	void *bufs[] = { good, bad_buffer(PROT_READ), bad_buffer(PROT_NONE), good };
+
+	for (int i = 0; i < 4; i++)
+		gives(fi_recv(pair->a.ep, bufs[i], BLAMED, NULL, FI_ADDR_UNSPEC, bufs[i]), 0);
+	pair_meet(pair);
+	expect_blamed(pair, "the sender's buffer could not be read");
+	for (int i = 0; i < 2; i++)
+		expect_blamed(pair, "the receiver's buffer could not be written");
+	must(pair_done(pair, &pair->a).entry.op_context == good);
+	must(pattern_is(good, 0, BLAMED, 3));
+	pair_meet(pair);
+}
+
+static const size_t secrets[] = { 8, 3000, 20000, 60000, 100000, 1000000 };
+#define SECRETS (sizeof(secrets) / sizeof(secrets[0]))
+#define SECRET_MAX 1000000
+
+/* Each of the two buffers is secret in turn, and both are. */
+static void secret_sender(struct pair *pair)
+{
+	static uint8_t plain[SECRET_MAX];
+	uint8_t *secret = secret_alloc(SECRET_MAX);
+
+	for (int whose = 1; whose <= 3; whose++)
+		for (size_t i = 0; i < SECRETS; i++) {
+			uint8_t *buf = whose & 1 ? secret : plain;
+
+			pattern_fill(buf, 0, secrets[i], (unsigned int)i);
+			post(pair, fi_send(pair->a.ep, buf, secrets[i], NULL, pair->a.peer, buf));
+			must(pair_done(pair, &pair->a).entry.op_context == buf);
+			pair_meet(pair);
+		}
+}
+
+static void secret_receiver(struct pair *pair)
+{
+	static uint8_t plain[SECRET_MAX];
+	uint8_t *secret = secret_alloc(SECRET_MAX);
+
+	for (int whose = 1; whose <= 3; whose++)
+		for (size_t i = 0; i < SECRETS; i++) {
+			uint8_t *buf = whose & 2 ? secret : plain;
+
+			memset(buf, 0, secrets[i]);
+			gives(fi_recv(pair->a.ep, buf, secrets[i], NULL, FI_ADDR_UNSPEC, buf), 0);
+			must(pair_done(pair, &pair->a).entry.op_context == buf);
+			must(pattern_is(buf, 0, secrets[i], (unsigned int)i));
+			pair_meet(pair);
+		}
+}
+
+#define SHARED_NOT "FI_SHMCMA_SHARE_MIN=100000000"
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ALONE(immediate_data), ALONE(posted_order),
 		ALONE(directed),       ALONE(queues_apart),
 		ALONE(threads),	       TRAFFIC_TESTS,
-		ALONE(large),	       BOTH_ENV(large_sender, large_receiver, "FI_SHMCMA_CMA=0"),
+		ALONE(large),
+		BOTH(blame_sender, blame_receiver),
+		BOTH_ENV(blame_sender, blame_receiver, SHARED_NOT),
+		BOTH_ENV(blame_sender, blame_receiver, "FI_SHMCMA_CMA=0"),
+		BOTH(secret_sender, secret_receiver),
+		BOTH_ENV(secret_sender, secret_receiver, SHARED_NOT),
+		BOTH_ENV(secret_sender, secret_receiver, "FI_SHMCMA_CMA=0"),
 	};
+	const struct CMUnitTest more[] = { BOTH_ENV(large_sender, large_receiver, "FI_SHMCMA_CMA=0") };
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	if (rounds_are_full())
+		failed += cmocka_run_group_tests(more, NULL, NULL);
+	return failed;
 }

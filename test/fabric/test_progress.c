@@ -4,6 +4,7 @@
  * FI_PROGRESS_MANUAL, what is done for an endpoint that no queue and no counter is bound to.
  */
 #include "onesided.h"
+#include "../rounds.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -69,8 +70,7 @@ static int threads(uint64_t *blocked)
 /* It has its name a moment after it was made. */
 static void wait_for_threads(int count, uint64_t *blocked)
 {
-	while (threads(blocked) != count)
-		usleep(1000);
+	watchdog_await(threads(blocked) == count);
 }
 
 static void one_thread_per_domain(void)
@@ -142,7 +142,7 @@ static void fork_and_close(void)
 		pid = fork();
 		must(pid >= 0);
 		if (!pid) {
-			alarm(60);
+			watchdog_start("a child of fork_and_close", 0);
 			if (i % 2)
 				pair_close(&pair);
 			exit(0);
@@ -222,7 +222,7 @@ static void fork_beside_a_start(void)
 	pid = fork();
 	must(pid >= 0);
 	if (!pid) {
-		alarm(60);
+		watchdog_start("the child of fork_beside_a_start", 0);
 		pair_close(&pair);
 		exit(0);
 	}
@@ -409,25 +409,26 @@ static void wait_until_asleep(void)
 }
 
 /*
- * In a quarter of a second that nothing happens in, of some that may be needed until what was begun is over: far
- * fewer switches than a look every few milliseconds would make, and next to no time on a processor.
+ * In a quarter of a second that nothing happens in: far fewer switches than a look every few milliseconds would make,
+ * and next to no time on a processor.
  */
 #define REST_US 250000
-#define RESTS 80
 #define SWITCHES 5
 #define RUN_NS 12500000
 
+static bool thread_rests(void)
+{
+	struct usage before = usage(), after;
+
+	usleep(REST_US);
+	after = usage();
+	return after.switches - before.switches < SWITCHES && after.run_ns - before.run_ns < RUN_NS;
+}
+
+/* As soon as what was begun is over. */
 static void expect_rest(void)
 {
-	for (int i = 0; i < RESTS; i++) {
-		struct usage before = usage(), after;
-
-		usleep(REST_US);
-		after = usage();
-		if (after.switches - before.switches < SWITCHES && after.run_ns - before.run_ns < RUN_NS)
-			return;
-	}
-	must(!"the thread sleeps when there is nothing to do");
+	watchdog_await_by(thread_rests(), (void)0);
 }
 
 /* The system call is one that this kernel does not have, for this process. */
@@ -462,7 +463,7 @@ static void without_waitv(void)
 
 #define WORDS 512
 #define SERVED_ROUNDS 20
-#define RANDOM_ROUNDS (SANITIZED ? 600 : 3000)
+#define RANDOM_ROUNDS (SANITIZED ? 600 : rounds_of(3000, 900))
 
 /* What the target lets others use, and how it makes progress. */
 struct served {

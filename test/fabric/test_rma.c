@@ -958,6 +958,55 @@ static void crosswise(struct pair *pair)
 	region_close(&region);
 }
 
+/* ---- memory that its process alone can read and write ---------------------------------------- */
+
+#define SECRET 300000
+
+/* Written to and read from where it is the target's, the initiator's, and both's. The target makes progress. */
+static void secret_initiator(struct pair *pair)
+{
+	static const size_t sizes[] = { 8, 5000, 40000, SECRET };
+	static uint8_t plain[SECRET];
+	uint8_t *secret = secret_alloc(SECRET);
+	struct remote remotes[2];
+
+	for (int i = 0; i < 2; i++)
+		remotes[i] = region_exchange(pair, NULL);
+	for (int whose = 1; whose <= 3; whose++)
+		for (unsigned int i = 0; i < 4 * 2; i++) {
+			struct remote *remote = &remotes[whose & 1];
+			uint8_t *buf = whose & 2 ? secret : plain;
+			size_t len = sizes[i / 2];
+
+			pattern_fill(buf, 0, len, i);
+			post(pair, fi_write(pair->a.ep, buf, len, NULL, pair->a.peer, remote->addr,
+					    remote->key, buf));
+			must(pair_done(pair, &pair->a).entry.op_context == buf);
+			memset(buf, 0, len);
+			post(pair, fi_read(pair->a.ep, buf, len, NULL, pair->a.peer, remote->addr,
+					   remote->key, buf));
+			must(pair_done(pair, &pair->a).entry.op_context == buf);
+			must(pattern_is(buf, 0, len, i));
+		}
+	pair_meet(pair);
+}
+
+static void secret_target(struct pair *pair)
+{
+	static uint8_t plain[SECRET];
+	uint8_t *secret = secret_alloc(SECRET);
+	struct region regions[2];
+
+	region_open(pair, &regions[0], plain, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_open(pair, &regions[1], secret, SECRET, FI_REMOTE_READ | FI_REMOTE_WRITE);
+	region_exchange(pair, &regions[0]);
+	region_exchange(pair, &regions[1]);
+	pair_meet(pair);
+	must(pattern_is(plain, 0, SECRET, 7) && pattern_is(secret, 0, SECRET, 7));
+	region_close(&regions[0]);
+	region_close(&regions[1]);
+}
+
 #define BOTH_WAYS(f, g, label, environment)                                                               \
 	ONESIDED(#f label, pair_both, .test.first = f, .test.second = g, .test.want = &onesided_usual,    \
 		 .test.env = environment)
@@ -1001,6 +1050,7 @@ int main(void)
 		EVERYWHERE(large_initiator, large_target),
 		BOTH_WAYS(huge_initiator, huge_target, "", NULL),
 		EVERYWHERE(crosswise, crosswise),
+		EVERYWHERE(secret_initiator, secret_target),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

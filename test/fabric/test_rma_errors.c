@@ -57,6 +57,18 @@ static struct fi_cq_err_entry expect_error(struct pair *pair, struct side *side,
 	return got;
 }
 
+/* A memory fault, and whose memory it is said to be. */
+static struct fi_cq_err_entry expect_fault(struct pair *pair, struct side *side, void *context, const char *whose)
+{
+	struct fi_cq_err_entry got = expect_error(pair, side, context, FI_EIO);
+
+	must(strstr(fi_cq_strerror(side->cq, got.prov_errno, got.err_data, NULL, 0), whose));
+	return got;
+}
+
+#define REGISTERED "the target's registered memory"
+#define LOCAL "the initiator's local buffer"
+
 /* A good access in both directions: all is as before. */
 static void check_sound(struct stage *stage)
 {
@@ -342,7 +354,7 @@ static void check_hole(struct pair *pair, bool write, const struct remote *remot
 	else
 		post(pair,
 		     fi_read(side->ep, buf, len, NULL, side->peer, remote->addr + from, remote->key, buf));
-	error = expect_error(pair, side, buf, FI_EIO);
+	error = expect_fault(pair, side, buf, REGISTERED);
 	must(error.olen <= BEFORE - from);
 	if (!write) {
 		must(bytes_are(buf, error.olen, 0x77));
@@ -467,10 +479,10 @@ static void local_fault(struct pair *pair)
 	for (int i = 0; i < 10; i++) {
 		post(pair, fi_write(side->ep, holed, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key,
 				    holed));
-		must(expect_error(pair, side, holed, FI_EIO).olen <= BEFORE);
+		must(expect_fault(pair, side, holed, LOCAL).olen <= BEFORE);
 		post(pair, fi_read(side->ep, guarded, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key,
 				   guarded));
-		must(expect_error(pair, side, guarded, FI_EIO).olen <= BEFORE);
+		must(expect_fault(pair, side, guarded, LOCAL).olen <= BEFORE);
 		must(bytes_are(guarded + BEFORE, PAGE, 0x77));
 		post(pair,
 		     fi_write(side->ep, guarded, LARGE * PAGE, NULL, side->peer, remote.addr, remote.key, &i));
@@ -652,7 +664,7 @@ static void be_victim(int link)
 	struct victim self;
 	struct pair pair;
 
-	alarm(PAIR_SECONDS);
+	watchdog_start("a victim", 0);
 	pair_open_domain(&pair, &onesided_usual);
 	side_open(&pair, &pair.a);
 	region_open(&pair, &region, memory, sizeof(memory), FI_REMOTE_READ | FI_REMOTE_WRITE);

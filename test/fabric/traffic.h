@@ -668,7 +668,7 @@ static inline void large_or_skip(void)
 {
 	if (SANITIZED || memory_is_short())
 		exit(PAIR_SKIP);
-	alarm(10 * PAIR_SECONDS);
+	watchdog_start("a test of more than 4 GiB", WATCHDOG_WALL);
 }
 
 /* `advice` of madvise(2): what is written as a whole takes a million page faults otherwise. */

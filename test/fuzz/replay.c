@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../rounds.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* A target whose inputs take long says how many changes of each are enough. */
 extern const unsigned long fuzz_rounds __attribute__((weak));
@@ -184,6 +186,8 @@ int main(int argc, char **argv)
 
 	if (&fuzz_rounds)
 		rounds = fuzz_rounds;
+	if (!rounds_are_full())
+		rounds = (rounds + 3) / 4;
 	while ((option = getopt(argc, argv, "r:")) != -1) {
 		if (option != 'r') {
 			fprintf(stderr, "usage: %s [-r rounds] [file or directory...]\n", argv[0]);

@@ -24,7 +24,7 @@
 
 #define MT_DOING_SIZE 160
 #define MT_FAILED_SIZE 600
-#define MT_LOG_LINES 14 /* the last ones of a failed rank's stderr */
+#define MT_LOG_LINES 40 /* the last ones of a failed rank's stderr */
 #define IDLE_SPINS 400	/* polls in vain before a rank begins to sleep in between */
 #define IDLE_NAP 100000 /* ns */
 #define MT_LOG_RANKS 4	/* of at most that many of them */
@@ -58,7 +58,6 @@ struct child {
 static struct {
 	const char *program, *provider, *only;
 	bool verbose;
-	unsigned scale;
 	int passed, failed, skipped;
 } mt;
 
@@ -69,17 +68,12 @@ int mt_rank = -1, mt_ranks;
 
 void mt_init(const char *name)
 {
-	const char *scale = getenv("TEST_DEADLINE_SCALE");
-
 	mt.program = name;
 	mt.provider = getenv("TEST_PROVIDER");
 	if (!mt.provider)
 		mt.provider = "shmcma";
 	mt.only = getenv("TEST_ONLY");
 	mt.verbose = getenv("TEST_VERBOSE") != NULL;
-	mt.scale = scale ? (unsigned)atoi(scale) : 0;
-	if (!mt.scale)
-		mt.scale = MT_SANITIZED ? 4 : 1;
 	setenv("FI_LOG_LEVEL", "info", 1);
 	setenv("FI_LOG_PROV", mt.provider, 1);
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -323,10 +317,17 @@ static void log_print(const struct child *child, int rank)
 	free(text);
 }
 
+static unsigned deadline_of(const struct mt_case *test)
+{
+	return test->deadline ? test->deadline : MT_DEADLINE;
+}
+
 static void child_main(const struct mt_case *test, int rank, int log)
 {
 	dup2(log, STDERR_FILENO);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	watchdog_start(test->name, deadline_of(test));
+	watchdog_stop(); /* the parent has the last resort for all ranks */
 	mt_rank = rank;
 	mt_ranks = test->ranks;
 	/* the parent does the same, perhaps later */
@@ -399,7 +400,7 @@ static void children_kill(struct child *children, int count)
 		}
 }
 
-/* Wait for all; true: the deadline passed. */
+/* Wait for all; true: the last resort, some still run. */
 static bool children_watch(struct child *children, int count, double seconds)
 {
 	double end = mt_now() + seconds, ended = 0;
@@ -426,7 +427,7 @@ static bool children_watch(struct child *children, int count, double seconds)
 
 static void report_hang(const struct child *children, int count, double seconds)
 {
-	printf("  deadline of %.0f s passed; still running:\n", seconds);
+	printf("  %.0f s passed; still running:\n", seconds);
 	for (int i = 0; i < count; i++)
 		if (!children[i].ended)
 			printf("  rank %d (pid %d) was %s\n", i, (int)children[i].pid,
@@ -543,7 +544,7 @@ static const char *skip_reason(int ranks)
 
 static int case_run(const struct mt_case *test, char *reason, size_t size)
 {
-	double seconds = (test->deadline ? test->deadline : MT_DEADLINE) * (double)mt.scale;
+	double seconds = watchdog_wall() + deadline_of(test) * watchdog_scale();
 	struct child *children = calloc((size_t)test->ranks, sizeof(*children));
 	double start = mt_now();
 	const char *skipped;

@@ -3,10 +3,11 @@
  * multi.h: tests of several processes over the public libfabric API.
  *
  * A test program is a list of cases. mt_run() forks the ranks of a case before anything of libfabric has
- * been called, so each rank is a process of its own with its own provider; it watches them, ends them at
- * the deadline, reports who failed or hung and what it was doing, and then judges the counters that the
- * provider printed when its endpoints closed: they prove that shmcma, and nothing else, carried what the
- * ranks sent. The parent never calls libfabric, except for the names of errors.
+ * been called, so each rank is a process of its own with its own provider; it watches them, ends those that
+ * hang, reports who failed or hung and what it was doing, and then judges the counters that the provider
+ * printed when its endpoints closed: they prove that shmcma, and nothing else, carried what the ranks sent.
+ * A rank hangs when it has used the deadline in processor time, or when the case is not over WATCHDOG_WALL
+ * seconds after that (test/watchdog.h). The parent never calls libfabric, except for the names of errors.
  *
  * The environment: TEST_PROVIDER names the provider (default shmcma; with another the judgement of the
  * counters and what only shmcma promises is left out), TEST_ONLY runs the cases whose name contains it,
@@ -17,6 +18,7 @@
 #ifndef MULTI_H
 #define MULTI_H
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,6 +33,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
+#include "../watchdog.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MT_SANITIZED 1
@@ -51,7 +54,9 @@
 #define MT_NAMES_MAX 512
 #define MT_NAME_SIZE 256
 #define MT_FLAGS_MAX 512
-#define MT_DEADLINE 60 /* seconds; a watch dog, never an expectation */
+#define MT_DEADLINE WATCHDOG_PROCESSOR
+/* For what must come: the watchdog ends the rank if it does not, and says what the rank was doing. */
+#define MT_FOREVER ((double)INFINITY)
 
 /* ---- the parent ------------------------------------------------------------------------------ */
 
@@ -68,7 +73,7 @@ struct mt_counters {
 struct mt_case {
 	const char *name;
 	int ranks;
-	unsigned deadline;	       /* seconds, 0: MT_DEADLINE */
+	unsigned deadline;	       /* seconds of processor time of a rank, 0: MT_DEADLINE */
 	void (*rank)(const void *arg); /* runs in each rank; returns when all is right */
 	const void *arg;
 	/* shmcma only: judge the ranks' counters; print the reason and return false if they are wrong */

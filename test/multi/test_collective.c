@@ -19,7 +19,6 @@
 #include <rdma/fi_eq.h>
 
 #define RANKS_MAX 9
-#define PATIENCE 60
 
 static struct mt_ep own;
 static struct fid_eq *eq;
@@ -88,16 +87,13 @@ static struct fid_av_set *make_set(int first, int stride)
 /* fi_join until the event, by reading its queue alone; returns its error, positive. */
 static int join_event(struct fid_mc *mc, void *context)
 {
-	double end = mt_now() + PATIENCE;
 	struct fi_eq_err_entry error = { 0 };
 	struct fi_eq_entry entry;
 	uint32_t event;
 	ssize_t rc;
 
-	while ((rc = fi_eq_read(eq, &event, &entry, sizeof(entry), 0)) == -FI_EAGAIN) {
-		mt_require(mt_now() < end, "no event of fi_join");
+	while ((rc = fi_eq_read(eq, &event, &entry, sizeof(entry), 0)) == -FI_EAGAIN)
 		mt_poll(NULL);
-	}
 	if (rc == -FI_EAVAIL) {
 		mt_must(fi_eq_readerr(eq, &error, 0));
 		mt_require(error.fid == &mc->fid && error.context == context, "another fid's error");
@@ -126,15 +122,12 @@ static struct fid_mc *join(struct fid_av_set *set)
 
 static int completed(struct fi_context2 *context)
 {
-	double end = mt_now() + PATIENCE;
 	struct fi_cq_tagged_entry entry;
 	struct fi_cq_err_entry error = { 0 };
 	ssize_t rc;
 
-	while ((rc = fi_cq_read(own.cq, &entry, 1)) == -FI_EAGAIN) {
-		mt_require(mt_now() < end, "no completion");
+	while ((rc = fi_cq_read(own.cq, &entry, 1)) == -FI_EAGAIN)
 		mt_poll(NULL);
-	}
 	if (rc == -FI_EAVAIL) {
 		mt_must(fi_cq_readerr(own.cq, &error, 0));
 		mt_require(error.op_context == context, "another operation's error");

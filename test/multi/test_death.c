@@ -22,7 +22,6 @@
 #include <sys/syscall.h>
 #include <rdma/fi_trigger.h>
 
-#define PATIENCE 20 /* seconds in which an error must have come */
 #define LARGE ((size_t)1 << 20)
 #define SOME 6	      /* operations of a kind */
 #define POOL_MSGS 300 /* of 4 KiB: several pools of bounce buffers */
@@ -93,7 +92,7 @@ static void talk(struct mt_ep *ep, fi_addr_t peer)
 static void await_reset(struct mt_ep *ep, struct mt_op *op, const char *what)
 {
 	mt_doing("waiting for the end of %s", what);
-	mt_require(mt_wait_for(ep, op, PATIENCE), "%s never ends", what);
+	mt_wait_any(ep, op);
 	mt_require(op->err == FI_ECONNRESET, "%s: %s", what, op->err ? fi_strerror(op->err) : "success");
 }
 
@@ -346,7 +345,7 @@ static void large_after(struct scene *s)
 
 		for (int n = 0; n < 2; n++) {
 			mt_doing("waiting for large message %d", i);
-			mt_require(mt_wait_for(&s->ep, both[n], PATIENCE), "it never ends");
+			mt_wait_any(&s->ep, both[n]);
 			mt_require(!both[n]->err || both[n]->err == FI_ECONNRESET, "it ends with: %s",
 				   fi_strerror(both[n]->err));
 		}
@@ -379,7 +378,7 @@ static void victim_multi(struct scene *s)
 static void multi_after(struct scene *s)
 {
 	mt_doing("waiting for the multi-receive buffer");
-	mt_require(mt_wait_for(&s->ep, &ops[0], PATIENCE), "it never comes back");
+	mt_wait_any(&s->ep, &ops[0]);
 	mt_require(ops[0].arrived == 1, "%u messages, not the one that was sent", ops[0].arrived);
 	mt_require(ops[0].err == FI_ECONNRESET, "the buffer ends with %s", fi_strerror(ops[0].err));
 }
@@ -407,7 +406,7 @@ static void rma_after(struct scene *s)
 	for (int i = 0; i < SOME; i++) {
 		await_reset(&s->ep, &more[i], "an atomic");
 		mt_doing("waiting for access %d", i);
-		mt_require(mt_wait_for(&s->ep, &ops[i], PATIENCE), "it never ends");
+		mt_wait_any(&s->ep, &ops[i]);
 		mt_require(!ops[i].err || ops[i].err == FI_ECONNRESET, "it ends with: %s",
 			   fi_strerror(ops[i].err));
 	}

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PATIENCE 10 /* seconds in which an error must have come */
+#define PATIENCE MT_FOREVER
 
 /* ---- unread messages ------------------------------------------------------------------------- */
 
@@ -69,7 +69,7 @@ static void unread_receive(struct mt_ep *ep, fi_addr_t from, int i)
 
 	mt_doing("receiving message %d of a peer that has gone", i);
 	mt_post_recv(ep, &op, &m);
-	mt_require(mt_wait_for(ep, &op, PATIENCE), "it is lost");
+	mt_wait_any(ep, &op);
 	mt_require(op.err == 0, "it is lost: %s", fi_strerror(op.err));
 	mt_require(op.len == unread_size(i) && op.data == (uint64_t)i && op.source == from,
 		   "len %zu, data %llu, source %#llx", op.len, (unsigned long long)op.data,
@@ -82,14 +82,12 @@ static void send_must_fail(struct mt_ep *ep, fi_addr_t to)
 {
 	static const int lengths[] = { 8, 4096, 60000 };
 	static uint8_t buf[60000];
-	double end = mt_now() + PATIENCE;
 	int rc = 0, tries = 0;
 
 	mt_doing("sending to a peer that has gone until it is noticed");
 	while (rc == 0) {
 		rc = mt_send_outcome(ep, buf, 8, to, 5, PATIENCE);
-		mt_require(++tries < TRIES_MAX && mt_now() < end,
-			   "%d sends to a peer that has gone succeeded", tries);
+		mt_require(++tries < TRIES_MAX, "%d sends to a peer that has gone succeeded", tries);
 		mt_poll(ep);
 	}
 	for (int i = 0; i < 6; i++) {
@@ -144,7 +142,7 @@ static void unread_rank(const void *arg)
 	mt_doing("cancelling a receive from a peer that has gone");
 	if (!waiting.done) {
 		mt_must(fi_cancel(&ep.ep->fid, &waiting));
-		mt_require(mt_wait_for(&ep, &waiting, PATIENCE), "never cancelled");
+		mt_wait_any(&ep, &waiting);
 	}
 	mt_require(waiting.err, "a message that was never sent");
 	mt_close(&ep);
@@ -183,8 +181,7 @@ static void underway_rank(const void *arg)
 	mt_flag_wait(&ep, FLAG_GONE, 1);
 	for (int i = 0; i < UNDER_WAY; i++) {
 		mt_doing("waiting for send %d to fail", i);
-		mt_require(mt_wait_for(&ep, &ops[i], PATIENCE),
-			   "a send to a peer that has gone never ends");
+		mt_wait_any(&ep, &ops[i]);
 		mt_require(ops[i].err, "a send was complete though nobody received it");
 	}
 	/* its own large messages went with it: an error or nothing, but no success */
@@ -192,7 +189,8 @@ static void underway_rank(const void *arg)
 	mt_trecv(&ep, &recv, buf, LARGE, FI_ADDR_UNSPEC, 1);
 	if (!mt_wait_for(&ep, &recv, 0.5)) {
 		mt_must(fi_cancel(&ep.ep->fid, &recv));
-		mt_require(mt_wait_for(&ep, &recv, PATIENCE), "never cancelled");
+		mt_doing("waiting for a receive that is cancelled");
+		mt_wait_any(&ep, &recv);
 	}
 	mt_require(recv.err, "success without the sender");
 	mt_close(&ep);

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 
-#define PATIENCE 10
+#define PATIENCE MT_FOREVER
 #define LINE 2000
 
 /*
@@ -217,13 +217,13 @@ static void unmapped_rank(const void *arg)
 		munmap(buf, LARGE);
 		mt_barrier(&ep);
 		mt_doing("waiting for a send from memory that is not there");
-		mt_require(mt_wait_for(&ep, &op, PATIENCE), "the send never ends");
+		mt_wait_any(&ep, &op);
 		check_code(-op.err);
 	} else {
 		mt_barrier(&ep);
 		mt_doing("receiving from memory that is not there");
 		mt_trecv(&ep, &op, buf, LARGE, peers[1], 1);
-		mt_require(mt_wait_for(&ep, &op, PATIENCE), "the receive never ends");
+		mt_wait_any(&ep, &op);
 		check_code(-op.err);
 		check_warning(mt_published(&ep, 1), causes);
 		munmap(buf, LARGE);

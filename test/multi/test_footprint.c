@@ -334,7 +334,7 @@ static void full_connect_rank(const void *arg)
 	mt_close(&ep);
 	mt_open(&ep, NULL);
 	mt_doing("connecting while there is room");
-	rc = mt_send_outcome(&ep, &word, sizeof(word), mt_lookup(&ep, 0), 1, 10);
+	rc = mt_send_outcome(&ep, &word, sizeof(word), mt_lookup(&ep, 0), 1, MT_FOREVER);
 	mt_require(rc == 0, "sending with room in %s: %s", SHM, fi_strerror(-rc));
 	mt_barrier(&ep);
 	mt_close(&ep);

@@ -820,7 +820,7 @@ static void daemonize(bool before)
 {
 	struct talk talk;
 
-	alarm(MT_DEADLINE);
+	watchdog_start("the parent of daemon(3)", 0);
 	if (before)
 		mt_require(daemon(1, 1) == 0, "daemon");
 	open_own(NULL);
@@ -828,7 +828,7 @@ static void daemonize(bool before)
 	talk_all(&own.talk, talk_friend(&own.talk, mt_published(NULL, SERVES)));
 	if (!before) {
 		mt_require(daemon(1, 1) == 0, "daemon");
-		alarm(MT_DEADLINE);
+		watchdog_start("the child of daemon(3)", 0);
 		call_everything();
 		close_own();
 		opened_by = 0;

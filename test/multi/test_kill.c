@@ -13,13 +13,14 @@
  * meanwhile. With more workers than processors most of that is the time until they run again.
  *
  * TEST_KILL_SEED: of all choices (not of the moments), printed. TEST_KILL_SECONDS: for all cases together,
- * 20, with sanitizers 10. TEST_KILL_KILLS: go on until there were so many, for as long as it takes.
+ * 20 in the full tests (rounds.h), else 9, with sanitizers 10. TEST_KILL_KILLS: go on until there were so many, for as long as it takes.
  * TEST_KILL_LOAD: percent of the processors that the workers may use together; else all, or 70 with
  * TEST_KILL_KILLS: on processors that are never idle the kernel lets a process wait for its turn, and that is
  * not to be measured.
  */
 #define _GNU_SOURCE 1
 #include "kill.h"
+#include "../rounds.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,8 +35,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#ifndef PATIENCE /* seconds */
-#define PATIENCE (MT_SANITIZED ? 120 : 60)
+#ifndef PATIENCE /* seconds; a last resort */
+#define PATIENCE watchdog_wall()
 #endif
 #define MS 1000000ULL
 #define KILL_EVERY (40 * MS) /* on average */
@@ -465,8 +466,7 @@ static void sweep(int before)
 
 		mt_rank = mt_ranks + KILL_SLOTS;
 		mt_open(&ep, NULL);
-		while (count_names(example, sizeof(example)) - 1 > before)
-			usleep(1000);
+		watchdog_await(count_names(example, sizeof(example)) - 1 <= before);
 		mt_close(&ep);
 		exit(0);
 	}
@@ -555,7 +555,7 @@ int main(void)
 	};
 	size_t count = sizeof(cases) / sizeof(cases[0]);
 	uint64_t seed = number("TEST_KILL_SEED", 20261), kills = number("TEST_KILL_KILLS", 0);
-	double seconds = (double)number("TEST_KILL_SECONDS", MT_SANITIZED ? 10 : 20);
+	double seconds = (double)number("TEST_KILL_SECONDS", MT_SANITIZED ? 10 : rounds_of(20, 9));
 	double load = (double)number("TEST_KILL_LOAD", kills ? 70 : 0) / 100;
 	int result;
 

@@ -18,7 +18,7 @@
 
 #define TRIES 0
 #define SERVES 1
-#define PATIENCE 30
+#define PATIENCE MT_FOREVER
 #define FILLER "/dev/shm/filler"
 #define SHM_SIZE ((size_t)4 << 20)
 
@@ -235,13 +235,8 @@ static unsigned long free_pages(void)
 /* What an attempt had is free again only when the server has let go of it as well, which takes it a moment. */
 static void wait_for_free(unsigned long pages)
 {
-	double end = mt_now() + PATIENCE;
-
-	mt_doing("waiting for all that was closed to be free");
-	while (free_pages() < pages) {
-		mt_require(mt_now() < end, "%lu pages are free, were %lu before", free_pages(), pages);
-		sched_yield();
-	}
+	mt_doing("waiting for all that was closed to be free, %lu pages", pages);
+	watchdog_await_by(free_pages() >= pages, sched_yield());
 }
 
 static void leave_pages(unsigned long pages)

@@ -200,7 +200,7 @@ static void full_refused(struct mt_ep *ep, fi_addr_t server)
 	mt_flag_wait(ep, FLAG_IN, PLACES);
 	mt_doing("asking the server that is full");
 	for (int i = 0; i < 3; i++) {
-		rc = mt_send_outcome(ep, &question, sizeof(question), server, 1, 10);
+		rc = mt_send_outcome(ep, &question, sizeof(question), server, 1, MT_FOREVER);
 		mt_require(rc != 0, "one peer too many was let in");
 		mt_require(rc != -FI_EAGAIN, "one peer too many was never told so");
 		mt_require(rc != -FI_EIO && rc != -FI_EOTHER, "the error says nothing: %s",
@@ -255,7 +255,6 @@ static void visits_client(void)
 
 	for (int i = 0; i < VISITS; i++) {
 		uint64_t question = (uint64_t)i;
-		double end = mt_now() + 10;
 		int rc;
 
 		mt_doing("visit %d", i);
@@ -263,11 +262,9 @@ static void visits_client(void)
 		do {
 			mt_open(&ep, NULL);
 			server = mt_lookup(&ep, 0);
-			rc = mt_send_outcome(&ep, &question, sizeof(question), server, 1, 10);
+			rc = mt_send_outcome(&ep, &question, sizeof(question), server, 1, MT_FOREVER);
 			if (rc)
 				mt_close(&ep);
-			mt_require(rc == 0 || mt_now() < end, "visit %d: no place is ever free again: %s",
-				   i, fi_strerror(-rc));
 		} while (rc);
 		mt_close(&ep);
 		/* not before it was seen */

@@ -18,7 +18,6 @@
 #define RANKS (1 + SENDERS)
 #define BITS 1
 #define AGAIN 1	   /* the context that is opened again; the other stays */
-#define PATIENCE 10 /* seconds in which an error must have come */
 #define LARGEST ((size_t)100000)
 #define POSTED 8  /* receives */
 #define WINDOW 4  /* messages of a sender that are under way */
@@ -353,7 +352,6 @@ static void killed_owner(void)
 static void killed_rank(const void *arg)
 {
 	struct sender sender;
-	double end;
 
 	(void)arg;
 	if (mt_rank == 0) {
@@ -363,14 +361,12 @@ static void killed_rank(const void *arg)
 	sender_open(&sender);
 	while (!atomic_load(mt_flag(FLAG_GONE)))
 		sender_storm(&sender, atomic_load(mt_flag(FLAG_CLOSED)) + 1);
-	end = mt_now() + PATIENCE;
 	mt_doing("finding that the owner has been killed");
 	for (int refused = 0; refused < 3;) {
 		ssize_t rc = sender_try(&sender, false);
 
 		mt_require(rc == 0 || rc == -FI_EAGAIN || is_closed(rc), "a send was refused: %s",
 			   fi_strerror((int)-rc));
-		mt_require(mt_now() < end, "sends to who was killed do not fail");
 		refused += is_closed(rc);
 		mt_poll(&sender.ep);
 	}

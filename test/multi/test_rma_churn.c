@@ -88,7 +88,7 @@ struct member {
 	struct mt_random random;
 	struct block blocks[BLOCKS];
 	struct flight *flights;
-	uint64_t counts[COUNTS];
+	uint64_t counts[COUNTS], told[COUNTS];
 	size_t local_pieces, remote_pieces;
 };
 
@@ -411,6 +411,25 @@ static void step(struct member *m)
 	mt_poll(&m->ep);
 }
 
+static void tell_counts(struct member *m)
+{
+	for (int i = 0; i < COUNTS; i++) {
+		atomic_fetch_add(mt_flag(i), m->counts[i] - m->told[i]);
+		m->told[i] = m->counts[i];
+	}
+}
+
+/* Each outcome has been seen by some rank, however slow this machine is just now. */
+static bool all_were_seen(struct member *m)
+{
+	bool all = true;
+
+	tell_counts(m);
+	for (int i = 0; i < COUNTS; i++)
+		all &= !mt_is_shmcma() || atomic_load(mt_flag(i));
+	return all;
+}
+
 static void finish(struct member *m)
 {
 	for (int i = 0; i < IN_FLIGHT; i++) {
@@ -427,13 +446,10 @@ static void finish(struct member *m)
 	mt_barrier(&m->ep);
 	for (int i = 0; i < BLOCKS; i++)
 		block_close(m, &m->blocks[i]);
-	for (int i = 0; i < COUNTS; i++)
-		atomic_fetch_add(mt_flag(i), m->counts[i]);
+	tell_counts(m);
 	mt_barrier(&m->ep);
-	for (int i = 0; mt_rank == 0 && i < COUNTS; i++) {
+	for (int i = 0; mt_rank == 0 && i < COUNTS; i++)
 		fprintf(stderr, "%llu %s\n", (unsigned long long)atomic_load(mt_flag(i)), count_names[i]);
-		mt_require(!mt_is_shmcma() || atomic_load(mt_flag(i)), "there were no %s", count_names[i]);
-	}
 }
 
 static double seconds(void)
@@ -464,7 +480,7 @@ static void churn_rank(const void *arg)
 	}
 	mt_join(&m.ep, m.peers);
 	end = mt_now() + seconds();
-	while (mt_now() < end)
+	while (mt_now() < end || !all_were_seen(&m))
 		step(&m);
 	finish(&m);
 	mt_close(&m.ep);

@@ -12,6 +12,7 @@
  */
 #define _GNU_SOURCE 1
 #include "rma.h"
+#include "../rounds.h"
 
 #define PEERS 2
 #define RANKS (1 + PEERS)
@@ -19,7 +20,7 @@
 #define LARGE ((size_t)16 << 20) /* not copied in one go: the close comes in between */
 #define SLOTS 16		 /* generations whose keys can be looked up */
 #define BEHIND_MAX 8		 /* a peer is no more generations behind */
-#define LESS (MT_SANITIZED ? 4 : 1)
+#define LESS (MT_SANITIZED ? 4 : (int)rounds_of(1, 4))
 
 struct params {
 	struct rma_mode mode;
@@ -277,7 +278,7 @@ static void stale_rank(const void *arg)
 
 int main(void)
 {
-	static const struct params modes[] = {
+	const struct params modes[] = {
 		{ { .name = "stale" }, SMALL, 10000 / LESS },
 		{ { .name = "stale-large" }, LARGE, 100 / LESS },
 		{ { .name = "stale-nocma", .env = { "FI_SHMCMA_CMA=0" }, .served = true }, SMALL, 2000 / LESS },

@@ -3,7 +3,7 @@
  * child.h: other processes for the unit tests of what lies in shared memory.
  *
  * A child runs a function, which tells its parent one line (child_tell) and waits to be let go
- * (child_wait); it dies with its parent, and of itself after a minute.
+ * (child_wait); it dies with its parent, and has a watchdog of its own.
  */
 #ifndef CHILD_H
 #define CHILD_H
@@ -23,8 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <shmcma/core.h>
+#include "../watchdog.h"
 
-#define CHILD_SECONDS 60
 #define CHILD_LINE 256
 
 struct child {
@@ -97,7 +97,7 @@ static inline void child_spawn(struct child *child, child_body *body, void *arg)
 		abort();
 	if (!child->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		alarm(CHILD_SECONDS);
+		watchdog_start(NULL, 0);
 		close(up[0]);
 		close(down[1]);
 		child->up = up[1];

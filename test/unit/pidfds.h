@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
+#include "../watchdog.h"
 
 /* How many descriptors of that process, 0: this one, are pidfds; `of`: of that one, 0: of any (also one that has ended). */
 static inline int pidfds_count(pid_t owner, pid_t of)
@@ -43,8 +44,7 @@ static inline int pidfds_count(pid_t owner, pid_t of)
 /* So many of any: some time after a process has come. */
 static inline void pidfds_await(pid_t owner, int count)
 {
-	while (pidfds_count(owner, 0) != count)
-		usleep(1000);
+	watchdog_await(pidfds_count(owner, 0) == count);
 }
 
 #endif

@@ -190,6 +190,40 @@ static void test_together(void **state)
 	rma_close();
 }
 
+/* The generation wraps, and passes over 0, which a new slot holds: the target assists before and after. */
+static void test_generation_wraps(void **state)
+{
+	static const uint32_t next[] = { UINT32_MAX - 1, UINT32_MAX, 1, 2 };
+
+	(void)state;
+	for (int put = 0; put < 2; put++) {
+		open_pair();
+		pair[0].peer->assist_generation = UINT32_MAX - 2;
+		sc_store_relaxed_64(&words()->done, (uint64_t)(UINT32_MAX - 2) << 32); /* it has come to that one */
+		for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
+			uint64_t before = assisted(), bytes = theirs();
+
+			fill(put, i + 1);
+			moving = SPACE;
+			polls_left = 1;
+			before_read = put ? NULL : target_gives;
+			before_write = put ? target_assists : NULL;
+			assert_int_equal(move(put, 0, SPACE), 0);
+			before_read = before_write = NULL;
+			expect_done();
+			assert_int_equal(asked(), next[i]);
+			assert_int_equal(sc_load_relaxed_64(&words()->done) >> 32, next[i]);
+			assert_true(has_moved(put, SPACE));
+			assert_int_equal(assisted(), before + 1);
+			assert_true(theirs() > bytes);
+			ends_settle(pair, 2);
+		}
+		assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
+		expect_idle();
+		rma_close();
+	}
+}
+
 /* A target that polls in a thread of its own, or does not: whatever is posted, it is there in the end, in order. */
 static void *target_thread(void *stop)
 {
@@ -745,7 +779,7 @@ static void test_no_memory(void **state)
 		remote = at(0, SPACE);
 		assert_int_equal(post(&iov, 1, &remote, 1, put ? SC_RMA_WRITE : 0), 0);
 		ends_settle(pair, 2);
-		assert_int_equal(comp_take(&pair[0].tx).err, EIO);
+		assert_int_equal(comp_take(&pair[0].tx).err, SC_EIO_INITIATOR);
 		there = reg_open(tab[1], nothing, SPACE, SC_REG_READ | SC_REG_WRITE);
 		iov.iov_base = put ? from : into;
 		remote.key = sc_reg_key(there);
@@ -1013,6 +1047,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_generation_wraps),
 		cmocka_unit_test(test_race),
 		cmocka_unit_test(test_not_asked),
 		cmocka_unit_test(test_in_hand),

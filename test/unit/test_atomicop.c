@@ -781,7 +781,6 @@ static void lock_in_child(struct child *self, void *arg)
 
 	(void)self;
 	(void)arg;
-	alarm(10);
 	apply_one(SC_ATOMIC_BASE, SC_LONG_DOUBLE, SC_SUM, &target, &one, NULL, NULL);
 	CHILD_CHECK(target == 2);
 }

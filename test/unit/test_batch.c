@@ -274,7 +274,7 @@ static void test_one_fails(void **state)
 	for (int write = 0; write < 2; write++)
 		for (int bad = 0; bad < TOGETHER; bad++)
 			for (int how = 0; how < 3; how++) {
-				static const int errors[] = { EKEYREJECTED, EINVAL, EIO };
+				static const int errors[] = { EKEYREJECTED, EINVAL, SC_EIO_INITIATOR };
 
 				begin_stream(write, 64);
 				for (int n = 0; n < TOGETHER; n++) {

@@ -880,7 +880,7 @@ static void test_not_reaped(void **state)
 	unlink(path);
 }
 
-/* The daemon's thread does it, for the next ones; alarm(2) ends what never comes. */
+/* The daemon's thread does it, for the next ones. */
 static void test_daemon(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
@@ -892,8 +892,7 @@ static void test_daemon(void **state)
 		skip();
 	attr.config.daemon = attr.config.calibrate = true;
 	end_open(&end, &attr);
-	while (sc_calibration_load(&calibration))
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	watchdog_await(!sc_calibration_load(&calibration));
 	assert_int_equal(end.ep->config.eager_max, attr.config.eager_max);
 	end_close(&end);
 	sc_process_fini();

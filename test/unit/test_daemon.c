@@ -36,16 +36,30 @@
 
 static uint8_t from[64], large[8000];
 
-static void nap(void)
+static _Atomic time_t seconds_ahead;
+static _Atomic int64_t stopped_ns; /* not 0: the clock stands there */
+
+/* The core's clock, which a test may set ahead, or stop. */
+int clock_gettime(clockid_t id, struct timespec *now)
 {
-	usleep(1000);
+	int64_t stopped = stopped_ns;
+	int ret = (int)syscall(SYS_clock_gettime, id, now);
+
+	now->tv_sec += seconds_ahead;
+	if (stopped)
+		*now = (struct timespec){ .tv_sec = stopped / 1000000000, .tv_nsec = stopped % 1000000000 };
+	return ret;
+}
+
+static void stop_clock(void)
+{
+	stopped_ns = sc_clock_ns();
 }
 
 /* No poll of anybody: the thread alone. */
 static void await_unnamed(const char *address)
 {
-	while (core_has_file(address))
-		nap();
+	watchdog_await(!core_has_file(address));
 }
 
 /* ---- a process with an endpoint -------------------------------------------------------------- */
@@ -63,7 +77,7 @@ static void live(struct child *self, void *arg)
 	child_tell(self, sc_ep_address(ep));
 	while (recv(self->down, &byte, 1, MSG_DONTWAIT) < 0) {
 		sc_ep_poll(ep);
-		nap();
+		watchdog_nap();
 	}
 	sc_ep_destroy(ep);
 	sc_process_fini();
@@ -202,6 +216,34 @@ static void test_room_for_descriptors(void **state)
 	end_close(&end);
 }
 
+/* Who sleeps when a peer dies is woken, and not only told at its next poll. */
+static void test_sleeper_is_woken(void **state)
+{
+	int64_t limit = INT64_MAX;
+	struct sc_sleep sleep;
+	struct sc_peer *peer;
+	struct child child;
+	uint64_t *word;
+	struct end end;
+
+	(void)state;
+	peer = meet(&end, &child, live);
+	ends_settle(&end, 1);
+	while (!sc_list_empty(&end.ep->unanswered) || sc_ep_rest(end.ep, &sleep, &limit))
+		sc_ep_poll(end.ep);
+	word = &sc_seg_presence(end.ep->seg)->sleep;
+	assert_int_equal(*word & SC_ABI_SLEEP_ASLEEP, SC_ABI_SLEEP_ASLEEP);
+	child_kill(&child);
+	while (!sc_watch_has_ended(&peer->watch))
+		nap();
+	(void)sc_bell_is_first(); /* takes the lock that the thread rings under: it has rung */
+	assert_int_equal(sc_load_relaxed_64(word) & SC_ABI_SLEEP_FLAGS, 0);
+	assert_int_equal(sc_sleep(&sleep, 1, INT64_MAX), 0);
+	assert_true(sc_bell_has_rung(&end.ep->bell));
+	await_loss(&end, peer);
+	end_close(&end);
+}
+
 /* One descriptor for each process, and none without need. */
 static void test_one_pidfd(void **state)
 {
@@ -268,8 +310,7 @@ static void test_gathered(void **state)
 		assert_true(child_start(&job[i], live, NULL));
 	attr.config.scan = attr.config.calibrate = false;
 	end_open(&end, &attr);
-	while (pidfds_count(0, 0) < SC_NEIGHBOURS)
-		nap();
+	watchdog_await(pidfds_count(0, 0) >= SC_NEIGHBOURS);
 	for (int i = 0; i < JOB; i++)
 		kill(job[i].pid, SIGSTOP); /* nobody knocks any more */
 	thread_await_sleep();
@@ -277,13 +318,12 @@ static void test_gathered(void **state)
 		peers[i] = connect_to(&end, job[i].line);
 		while (i % 4 != 2 && !pidfds_count(0, job[i].pid)) {
 			assert_false(thread_sleeps_to_its_tick() && !pidfds_count(0, job[i].pid));
-			nap();
+			watchdog_nap();
 		}
 	}
 	for (int i = JOB - 1; i >= 0; i--) {
 		kill(job[i].pid, SIGKILL);
-		while (!sc_watch_has_ended(&peers[i]->watch))
-			nap();
+		watchdog_await(sc_watch_has_ended(&peers[i]->watch));
 		child_reap(&job[i]);
 	}
 	for (int i = 0; i < JOB; i++)
@@ -537,8 +577,7 @@ static void few_descriptors(struct child *self, void *arg)
 	child_tell(self, "connected");
 	for (int i = JOB - 1; i >= 0; i--) {
 		await_unnamed(job[i].line);
-		while (!sc_watch_has_ended(&peers[i]->watch))
-			nap();
+		watchdog_await(sc_watch_has_ended(&peers[i]->watch));
 	}
 	for (int i = 0; i < JOB; i++)
 		await_loss(&end, peers[i]);
@@ -560,13 +599,17 @@ static void test_few_descriptors(void **state)
 	assert_int_equal(child_reap(&survivor), 0);
 }
 
-/* The thread does not run round and round, whatever it is that poll(2) fails with. */
+/* The thread sleeps between two calls, whatever it is that poll(2) fails with: on average for 10 ms at least. */
 static void check_rests(int error)
 {
+	int64_t begun = sc_clock_ns();
+	int failed;
+
 	if (!core_failing("daemon.poll", error))
 		return;
 	usleep(500000);
-	assert_true(core_failed() < 50);
+	failed = core_failed();
+	assert_true(failed < (sc_clock_ns() - begun) / 10000000);
 	core_failing(NULL, 0);
 }
 
@@ -577,7 +620,6 @@ static void lowered_limit(struct child *self, void *arg)
 	struct sc_peer *peers[JOB];
 	struct child *job = arg;
 	struct end end;
-	time_t begun;
 	int spare[4];
 
 	child_on_its_own();
@@ -598,12 +640,11 @@ static void lowered_limit(struct child *self, void *arg)
 	for (int i = 0; i < 4; i++) /* to look with whether somebody lives */
 		assert_int_equal(close(spare[i]), 0);
 	check_rests(0);
+	stop_clock(); /* no tick comes, at which all are looked at */
 	child_tell(self, "connected");
-	begun = time(NULL);
 	for (int i = JOB - 1; i >= 0; i--)
-		while (!sc_watch_has_ended(&peers[i]->watch))
-			nap();
-	assert_true(time(NULL) - begun < 15); /* by the tick, at which all are looked at, it is twice as long */
+		watchdog_await(sc_watch_has_ended(&peers[i]->watch));
+	stopped_ns = 0;
 	limit.rlim_cur = limit.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	end_close(&end);
@@ -639,8 +680,7 @@ static void watch_unseen(struct child *self, void *arg)
 	assert_int_equal(pidfds_count(0, 0), 0);
 	child_tell(self, "connected");
 	await_unnamed(other->line);
-	while (!sc_watch_has_ended(&peer->watch))
-		nap();
+	watchdog_await(sc_watch_has_ended(&peer->watch));
 	await_loss(&end, peer);
 	end_close(&end);
 	sc_process_fini();
@@ -731,7 +771,7 @@ static void lose_all(struct child *self, void *arg)
 	child_tell(self, "lost");
 	while (recv(self->down, &byte, 1, MSG_DONTWAIT) < 0) {
 		sc_ep_poll(ep);
-		nap();
+		watchdog_nap();
 	}
 	assert_int_equal(peer->link, SC_LINK_UP);
 	sc_ep_destroy(ep);
@@ -831,22 +871,10 @@ static void test_lock_kept(void **state)
 #define TICK_SECONDS 31 /* one is due after that */
 #define SETTLE_SECONDS 3
 
-static _Atomic time_t seconds_ahead;
-
-/* The core's clock, which a test may set ahead. */
-int clock_gettime(clockid_t id, struct timespec *now)
-{
-	int ret = (int)syscall(SYS_clock_gettime, id, now);
-
-	now->tv_sec += seconds_ahead;
-	return ret;
-}
-
 /* To the thread of this process, as any other would. */
 static void knock(struct sc_ep *ep)
 {
-	while (!sc_load_acquire_32(&sc_seg_presence(ep->seg)->door))
-		nap();
+	watchdog_await(sc_load_acquire_32(&sc_seg_presence(ep->seg)->door));
 	CHILD_CHECK(!sc_door_knock(getpid(), sc_seg_presence(ep->seg)));
 }
 
@@ -857,8 +885,7 @@ static void tick(struct sc_ep *ep)
 
 	seconds_ahead += TICK_SECONDS;
 	knock(ep);
-	while (sc_load_acquire_32(&ep->bell.rung) == rung)
-		nap();
+	watchdog_await(sc_load_acquire_32(&ep->bell.rung) != rung);
 }
 
 static uint64_t distance_to(pid_t pid)
@@ -973,8 +1000,7 @@ static void test_tick(void **state)
 	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
 	close(fd);
 	assert_int_equal(send(child.down, "", 1, 0), 1);
-	while (sc_seg_check_owner(peer->seg) != 1)
-		nap();
+	watchdog_await(sc_seg_check_owner(peer->seg) == 1);
 	see_leave(&end, peer, &child);
 }
 
@@ -996,8 +1022,7 @@ static void close_door(struct sc_ep *ep)
 	struct sc_abi_presence *presence = sc_seg_presence(ep->seg);
 	uint64_t ino;
 
-	while (!sc_load_acquire_32(&presence->door))
-		nap();
+	watchdog_await(sc_load_acquire_32(&presence->door));
 	ino = sc_load_relaxed_64(&presence->door_ino);
 	for (int fd = 0; fd < 1000; fd++) {
 		struct stat st;
@@ -1005,22 +1030,19 @@ static void close_door(struct sc_ep *ep)
 		if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && st.st_ino == ino)
 			close(fd);
 	}
-	while (sc_load_acquire_32(&presence->door) && sc_load_relaxed_64(&presence->door_ino) == ino)
-		nap();
+	watchdog_await(!sc_load_acquire_32(&presence->door) || sc_load_relaxed_64(&presence->door_ino) != ino);
 }
 
 static void await_door(struct sc_ep *ep)
 {
-	while (!sc_load_acquire_32(&sc_seg_presence(ep->seg)->door))
-		nap();
+	watchdog_await(sc_load_acquire_32(&sc_seg_presence(ep->seg)->door));
 }
 
 /* Without a word from the application. */
 static void see_die(struct end *end, const struct sc_peer *peer, struct child *other)
 {
 	child_kill(other);
-	while (!sc_watch_has_ended(&peer->watch))
-		nap();
+	watchdog_await(sc_watch_has_ended(&peer->watch));
 	await_loss(end, peer);
 }
 
@@ -1045,14 +1067,12 @@ static void lose_in_part(struct child *self, void *arg)
 	/* a pidfd, whose number is a pipe's now that has nothing to read; and no new door yet */
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
-	while ((fd = find_pidfd()) < 0)
-		nap();
+	watchdog_await((fd = find_pidfd()) >= 0);
 	assert_int_equal(dup3(ends[0], fd, O_CLOEXEC), fd);
 	core_failing("door.pipe", EMFILE);
 	close_door(end.ep);
 	child_kill(&other);
-	while (!sc_watch_has_ended(&peer->watch))
-		nap();
+	watchdog_await(sc_watch_has_ended(&peer->watch));
 	core_failing(NULL, 0);
 	await_door(end.ep);
 	assert_int_equal(write(ends[1], "x", 1), 1); /* the application's is open still */
@@ -1140,8 +1160,7 @@ static void test_life(void **state)
 			if (i)
 				assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
 			peers[i] = connect_to(&end, child.line);
-			while (!life_of(peers[i])) /* the thread may have to begin */
-				nap();
+			watchdog_await(life_of(peers[i])); /* the thread may have to begin */
 			assert_int_equal(life_of(peers[i]) & ~SC_ABI_LIFE_TID, 0);
 			assert_int_equal(life_of(peers[i]), life_of(peers[0]));
 			assert_true(sc_peer_is_there(peers[i]));
@@ -1153,16 +1172,15 @@ static void test_life(void **state)
 		if (ending == KILLED || ending == EXITS)
 			assert_int_equal(waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT), 0);
 		else if (ending == EXECS)
-			while (!(life_of(peers[0]) & SC_ABI_LIFE_ENDED))
-				nap();
+			watchdog_await(life_of(peers[0]) & SC_ABI_LIFE_ENDED);
 		else
 			assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);
 		for (int i = 0; i < LIVES; i++) {
 			assert_int_equal(life_of(peers[i]) & SC_ABI_LIFE_ENDED,
 					 ending < CLOSES ? SC_ABI_LIFE_ENDED : 0);
 			assert_int_equal(life_of(peers[i]) & SC_ABI_LIFE_TID, 0);
-			while (ending == EXECS && sc_peer_is_there(peers[i]))
-				nap(); /* marked, and its memory not yet another's */
+			/* marked, and its memory not yet another's */
+			watchdog_await(ending != EXECS || !sc_peer_is_there(peers[i]));
 			assert_int_equal(sc_peer_is_there(peers[i]), ending >= CLOSES);
 		}
 		child_kill(&child);
@@ -1187,8 +1205,7 @@ static void test_exec_unseen(void **state)
 	end_open(&end, NULL);
 	assert_true(child_start(&child, have_lives, &ending));
 	peer = connect_to(&end, child.line);
-	while (!life_of(peer)) /* its thread may have to begin */
-		nap();
+	watchdog_await(life_of(peer)); /* its thread may have to begin */
 	assert_false(sc_peer_is_dead(peer));
 	assert_int_equal(send(child.down, "", 1, 0), 1);
 	await_loss(&end, peer);
@@ -1214,8 +1231,7 @@ static void test_life_scribbled(void **state)
 	if (!cma_allowed())
 		skip();
 	peer = meet(&end, &child, live);
-	while (!life_of(peer))
-		nap();
+	watchdog_await(life_of(peer));
 	sc_seg_presence(peer->seg)->life_next = 0x5555;
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
 		sc_store_release_32(&sc_seg_presence(peer->seg)->life, words[i]);
@@ -1333,8 +1349,7 @@ static void glances(struct child *self, void *arg)
 	end_open(&end, &attr);
 	end.ep->watch_mask = UINT32_MAX;
 	peer = connect_to(&end, other->line);
-	while (!life_of(peer)) /* its thread may have to begin */
-		nap();
+	watchdog_await(life_of(peer)); /* its thread may have to begin */
 	child_tell(self, "connected");
 	await_loss(&end, peer);
 	end_close(&end);
@@ -1544,8 +1559,7 @@ static int at_poll(const char *point)
 	if (strcmp(point, "daemon.poll.done"))
 		return 0;
 	polled = true;
-	while (!goes_on)
-		nap();
+	watchdog_await(goes_on);
 	return 0;
 }
 
@@ -1569,14 +1583,10 @@ static void end_unheard(struct child *self, void *arg)
 	sc_inject_hook = at_poll;
 	end_open(&ends[0], &attr);
 	presence = sc_seg_presence(ends[0].ep->seg);
-	while (!polled)
-		nap();
+	watchdog_await(polled);
 	assert_true(thread_shows_heard(presence));
 	assert_int_equal(pthread_create(&thread, NULL, end_thread, NULL), 0);
-	for (int naps = 0; sc_load_acquire_32(&presence->door); naps++) {
-		assert_true(naps < 10000);
-		nap();
-	}
+	watchdog_await(!sc_load_acquire_32(&presence->door));
 	shown = 0;
 	end_open(&ends[1], &attr);
 	assert_int_equal(sc_seg_presence(ends[1].ep->seg)->door, 0);
@@ -1595,6 +1605,7 @@ static void test_ends_unheard(void **state)
 #ifdef SC_FAULT_INJECTION
 	assert_int_equal(child_run(end_unheard, NULL), 0);
 #else
+	print_message("needs a build with fault injection\n");
 	skip();
 #endif
 }
@@ -1664,12 +1675,10 @@ static void is_batch(struct child *self, void *arg)
 	assert_true(child_start(&other, live, NULL));
 	end_open(&end, NULL);
 	peer = connect_to(&end, other.line);
-	while (!life_of(peer))
-		nap();
+	watchdog_await(life_of(peer));
 	assert_int_equal(sched_getscheduler((pid_t)(life_of(peer) & SC_ABI_LIFE_TID)), SCHED_BATCH);
 	child_kill(&other);
-	while (!sc_watch_has_ended(&peer->watch))
-		nap();
+	watchdog_await(sc_watch_has_ended(&peer->watch));
 	await_loss(&end, peer);
 	end_close(&end);
 	sc_process_fini();
@@ -1706,8 +1715,7 @@ static void many_bells(struct child *self, void *arg)
 	assert_true(without > 0 && without < BELLS / 2);
 	assert_true(sc_daemon_start(&config));
 	for (int i = 0; i < BELLS; i++) /* the thread may have to begin */
-		while (bells[i].presence && !sc_load_acquire_32(&bells[i].presence->life))
-			nap();
+		watchdog_await(!bells[i].presence || sc_load_acquire_32(&bells[i].presence->life));
 	/* the oldest, the youngest, and what is between */
 	for (int i = 0; i < BELLS; i += 2) {
 		sc_bell_close(&bells[i]);
@@ -1760,10 +1768,8 @@ static void test_many_watches(void **state)
 	assert_int_equal(waitid(P_PID, (id_t)child.pid, &(siginfo_t){ 0 }, WEXITED | WNOWAIT), 0);
 	await_unnamed(child.line);
 	for (int i = 0; i < WATCHES; i++)
-		while (!sc_watch_has_ended(&watches[i]))
-			nap();
-	while (!sc_watch_has_ended(&of_another) || !sc_watch_has_ended(&of_unnamed))
-		nap();
+		watchdog_await(sc_watch_has_ended(&watches[i]));
+	watchdog_await(sc_watch_has_ended(&of_another) && sc_watch_has_ended(&of_unnamed));
 	another.header.owner.cookie++;
 	/* no pidfd is kept of who was dead when it was opened */
 	sc_watch_add(&late, &another, &end.ep->bell);
@@ -1785,6 +1791,7 @@ int main(void)
 		cmocka_unit_test_setup(test_room_for_descriptors, pair_setup),
 		cmocka_unit_test_setup(test_death, pair_setup),
 		cmocka_unit_test_setup(test_counters, pair_setup),
+		cmocka_unit_test_setup(test_sleeper_is_woken, pair_setup),
 		cmocka_unit_test_setup(test_one_pidfd, pair_setup),
 		cmocka_unit_test_setup(test_job, pair_setup),
 		cmocka_unit_test_setup(test_gathered, pair_setup),

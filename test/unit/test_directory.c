@@ -236,6 +236,13 @@ static void short_size(struct sc_abi_directory *base, int fd)
 	assert_return_code(ftruncate(fd, (off_t)sizeof(*base) - 1), errno);
 }
 
+/* No header is there: to read it would be a SIGBUS. */
+static void no_header(struct sc_abi_directory *base, int fd)
+{
+	(void)base;
+	assert_return_code(ftruncate(fd, 0), errno);
+}
+
 static void no_size(struct sc_abi_directory *base, int fd)
 {
 	(void)base;
@@ -252,6 +259,8 @@ static void test_scribbled(void **state)
 	assert_int_equal(sc_directory_open(NAME, &reader), 0);
 	scribble(bad_count);
 	assert_int_equal(sc_directory_count(reader), CAPACITY);
+	assert_false(sc_directory_get(reader, CAPACITY, got));
+	assert_false(sc_directory_get(reader, UINT32_MAX, got)); /* far behind what is mapped */
 	scribble(bad_address);
 	assert_false(sc_directory_get(reader, 0, got));
 	assert_false(sc_directory_get(reader, 1, got));
@@ -267,6 +276,8 @@ static void test_scribbled(void **state)
 	scribble(no_size);
 	assert_int_equal(others_open(), -EPROTO);
 	scribble(short_size);
+	assert_int_equal(others_open(), -EPROTO);
+	scribble(no_header);
 	assert_int_equal(others_open(), -EPROTO);
 	sc_directory_close(reader);
 	sc_directory_close(writer);

@@ -28,7 +28,7 @@ static struct sc_abi_presence presence;
 static int setup(void **state)
 {
 	(void)state;
-	alarm(CHILD_SECONDS);
+	watchdog_start(NULL, 0);
 	presence = (struct sc_abi_presence){ 0 };
 	assert_int_equal(sc_door_open(&door), 0);
 	sc_door_show(&door, &presence);
@@ -371,8 +371,7 @@ static void test_leader_ended(void **state)
 	assert_true(child_start(&child, leader_ends, shown));
 	without = *shown;
 	without.life = 0;
-	while (shows_descriptors(child.pid))
-		usleep(1000);
+	watchdog_await(!shows_descriptors(child.pid));
 	assert_int_equal(sc_door_knock(child.pid, &without), -ENOENT);
 	assert_int_equal(sc_door_knock(child.pid, shown), 0);
 	assert_int_equal(read(child.up, child.line, CHILD_LINE), CHILD_LINE);

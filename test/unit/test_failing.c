@@ -46,7 +46,7 @@ static void live(struct child *self, void *arg)
 	struct sc_seg *seg;
 
 	(void)arg;
-	alarm(0); /* for as long as the tests take, but no longer than its parent lives */
+	watchdog_stop(); /* it lives as long as the tests take, and dies with its parent */
 	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
 	CHILD_CHECK(!sc_service_create(OWNERS_SERVICE, seg->header.address, &service));
 	child_tell(self, seg->header.address);
@@ -268,6 +268,7 @@ static void test_points(void **state)
 static void test_points(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 

@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "../watchdog.h"
 #include "inject.c"
 
 /* Runs in the child, with the environment set; returns its exit status. */
@@ -38,7 +39,7 @@ static void run_child(child_body *body, const char *setting, const char *tracing
 		setenv("SHMCMA_INJECT", setting, 1);
 	if (tracing)
 		setenv("SHMCMA_INJECT_TRACE", tracing, 1);
-	alarm(20);
+	watchdog_start(NULL, 0);
 	_exit(body());
 }
 

@@ -141,7 +141,7 @@ static void own_and_fork(struct child *self, void *arg)
 	CHILD_CHECK(!sc_live_lock(fd));
 	heir = fork();
 	if (!heir) {
-		alarm(CHILD_SECONDS);
+		watchdog_start("the heir of test_fork_does_not_inherit", 0);
 		child_wait(self);
 		_exit(0);
 	}
@@ -210,7 +210,7 @@ static void own_and_exec(struct child *self, void *arg)
 	if (how->keep)
 		CHILD_CHECK(!fcntl(fd, F_SETFD, 0));
 	(void)self;
-	execlp("sleep", "sleep", "60", (char *)NULL);
+	execlp("sleep", "sleep", "infinity", (char *)NULL);
 	_exit(127);
 }
 
@@ -228,8 +228,7 @@ static void test_exec(void **state)
 		if (keep) {
 			assert_holder(fd, owner.pid);
 		} else {
-			while (sc_live_check(fd, NULL)) /* exec closes one after the other */
-				usleep(1000);
+			watchdog_await(!sc_live_check(fd, NULL)); /* exec closes one after the other */
 		}
 		assert_int_equal(waitpid(owner.pid, NULL, WNOHANG), 0);
 		child_kill(&owner);

@@ -22,6 +22,10 @@
 #include "core_test.h"
 #include "memory.h"
 
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
+
 #define POPULATE_READ 22 /* of madvise(2), as in memory.c */
 
 /*
@@ -222,6 +226,61 @@ static void fails(struct child *self, void *arg)
 	check_there(&pages);
 }
 
+/* Of memory that the kernel populates for nobody each page is looked at by itself. */
+static void not_populated(struct child *self, void *arg)
+{
+	struct pages pages = map_pages();
+
+	(void)self, (void)arg;
+	if (!core_failing("memory.populate", EINVAL))
+		_exit(CHILD_SKIPS);
+	check_there(&pages);
+	check_absent(&pages);
+	CHILD_CHECK(copy(true, pages.none - 16, "0123456789abcdef0123456789abcdef", 32) == -EIO);
+}
+
+static void secret(struct child *self, void *arg)
+{
+	int fd = (int)syscall(SYS_memfd_secret, 0);
+	size_t size = (size_t)32 * getpagesize();
+	uint8_t bytes[16] = { 1, 2, 3 };
+	struct iovec iov;
+	uint8_t *at;
+
+	(void)self, (void)arg;
+	if (fd < 0)
+		_exit(CHILD_SKIPS);
+	CHILD_CHECK(!ftruncate(fd, (off_t)size));
+	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHILD_CHECK(at != MAP_FAILED);
+	iov = (struct iovec){ at, size };
+	CHILD_CHECK(!sc_memory_check(NULL, &iov, 1, true) && !sc_memory_check(NULL, &iov, 1, false));
+	CHILD_CHECK(!copy(true, at + size / 2 - 8, bytes, 16) && !memcmp(at + size / 2 - 8, bytes, 16));
+	CHILD_CHECK(!mprotect(at + size / 2, (size_t)getpagesize(), PROT_READ));
+	CHILD_CHECK(sc_memory_check(NULL, &iov, 1, true) == -EIO && !sc_memory_check(NULL, &iov, 1, false));
+	CHILD_CHECK(!mprotect(at + size / 2, (size_t)getpagesize(), PROT_NONE));
+	CHILD_CHECK(sc_memory_check(NULL, &iov, 1, false) == -EIO);
+	CHILD_CHECK(copy(false, bytes, at + size / 2 - 8, 16) == -EIO);
+}
+
+/* The first and the last page of each element, and no other. */
+static void only_ends(struct child *self, void *arg)
+{
+	struct pages pages = map_pages();
+	uint8_t *end = pages.write + 4 * pages.size;
+	struct iovec iov[] = { { pages.write, 8 }, { NULL, 0 }, { pages.write, 0 } };
+
+	(void)self, (void)arg;
+	iov[2].iov_len = (size_t)(end - pages.write);
+	CHILD_CHECK(!sc_memory_check_ends(iov, 2, true) && !sc_memory_check_ends(iov, 3, false));
+	iov[0] = (struct iovec){ pages.none, 8 };
+	CHILD_CHECK(sc_memory_check_ends(iov, 3, false) == -EIO);
+	iov[0] = (struct iovec){ pages.none - 8, 16 };
+	CHILD_CHECK(sc_memory_check_ends(iov, 1, false) == -EIO);
+	iov[0] = (struct iovec){ pages.read, 8 };
+	CHILD_CHECK(sc_memory_check_ends(iov, 1, true) == -EIO && !sc_memory_check_ends(iov, 1, false));
+}
+
 static void cannot_populate(struct child *self, void *arg)
 {
 	if (!core_failing("memory.can", EINVAL))
@@ -287,13 +346,27 @@ static void test_fails(void **state)
 	run(cannot_populate);
 }
 
+static void test_special(void **state)
+{
+	(void)state;
+	run(only_ends);
+	run(not_populated);
+}
+
+static void test_secret(void **state)
+{
+	(void)state;
+	run(secret);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_populated),     cmocka_unit_test(test_copied_by_kernel),
 		cmocka_unit_test(test_nothing_asked), cmocka_unit_test(test_no_peek),
 		cmocka_unit_test(test_no_touch),      cmocka_unit_test(test_no_look_at_all),
-		cmocka_unit_test(test_fails),
+		cmocka_unit_test(test_fails),	      cmocka_unit_test(test_special),
+		cmocka_unit_test(test_secret),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

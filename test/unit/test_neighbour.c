@@ -34,11 +34,6 @@
 static bool alone;
 static bool settles; /* an idle() tells of itself when it has looked for who was there */
 
-static void nap(void)
-{
-	usleep(1000);
-}
-
 static bool is_named(const char *address)
 {
 	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
@@ -52,8 +47,7 @@ static bool is_named(const char *address)
 
 static void await_unnamed(const char *address)
 {
-	while (is_named(address))
-		nap();
+	watchdog_await(!is_named(address));
 }
 
 /* Our thread has looked for who was there when we came, and looks again when somebody knocks, or a neighbour ends. */
@@ -273,10 +267,18 @@ static void test_next_newcomer(void **state)
 	end_close(&end);
 }
 
+static void knock_again_after(unsigned int *looks, const struct sc_abi_presence *presence)
+{
+	if (++*looks % 16384 == 0)
+		thread_knock_until_heard(presence);
+	watchdog_nap();
+}
+
 /* For a while after a knock nobody else needs to; who has seen that, and dies, is found all the same. */
 static void test_heard(void **state)
 {
 	const struct sc_abi_presence *presence;
+	unsigned int looks;
 	struct child child;
 	struct end end;
 
@@ -288,13 +290,9 @@ static void test_heard(void **state)
 		thread_knock_until_heard(presence);
 		assert_true(child_start(&child, dies_silent, NULL));
 		child_reap(&child);
-		for (int naps = 0; is_named(child.line); naps++) {
-			assert_true(naps < 20000);
-			/* later with its name than anybody waits for */
-			if (naps % 5000 == 4999)
-				thread_knock_until_heard(presence);
-			nap();
-		}
+		looks = 0;
+		/* it may be later with its name than anybody waits for */
+		watchdog_await_by(!is_named(child.line), knock_again_after(&looks, presence));
 	}
 	end_close(&end);
 }
@@ -305,18 +303,14 @@ static void test_comes_heard(void **state)
 	bool heard = false;
 
 	(void)state;
-	for (int i = 0; i < 100 && !heard; i++) {
+	while (!heard) {
 		struct end end;
 
 		open_survivor(&end);
 		heard = thread_shows_heard(sc_seg_presence(end.ep->seg));
-		for (int naps = 0; thread_shows_heard(sc_seg_presence(end.ep->seg)); naps++) {
-			assert_true(naps < 5000);
-			nap();
-		}
+		watchdog_await(!thread_shows_heard(sc_seg_presence(end.ep->seg)));
 		end_close(&end);
 	}
-	assert_true(heard);
 }
 
 /* The end of a neighbour is like a knock: who has just come may have knocked at that one only. */
@@ -400,7 +394,6 @@ static void loses_door(struct child *self, void *arg)
 
 	(void)arg;
 	child_on_its_own();
-	alarm(CHILD_SECONDS / 2);
 	attr.config.scan = false;
 	CHILD_CHECK(!sc_ep_create(&attr, &ep));
 	presence = sc_seg_presence(ep->seg);
@@ -412,14 +405,12 @@ static void loses_door(struct child *self, void *arg)
 			close(fd);
 	while (dup(STDERR_FILENO) < (int)before) /* so that it will be another number */
 		;
-	while ((sc_load_acquire_32(&presence->door) & ~SC_ABI_DOOR_HEARD) == before)
-		nap();
+	watchdog_await((sc_load_acquire_32(&presence->door) & ~SC_ABI_DOOR_HEARD) != before);
 	child_tell(self, "lost");
 	child_wait(self);
 	CHILD_CHECK(child_start(&child, idle, NULL));
 	kill_all(&child, 1);
-	while (!sc_load_acquire_32(&presence->door))
-		nap();
+	watchdog_await(sc_load_acquire_32(&presence->door));
 	CHILD_CHECK(child_start(&child, idle, NULL));
 	kill_all(&child, 1);
 	sc_ep_destroy(ep);
@@ -492,10 +483,7 @@ static int count_watchers(const struct child *crowd, int count, pid_t pid)
 static void await_watched(const struct child *crowd, int count)
 {
 	for (int i = 0; i < count; i++)
-		for (int naps = 0; count_watchers(crowd, count, crowd[i].pid) != SC_NEIGHBOURS; naps++) {
-			assert_true(naps < 4000);
-			nap();
-		}
+		watchdog_await(count_watchers(crowd, count, crowd[i].pid) == SC_NEIGHBOURS);
 }
 
 #define LATE 4 /* come one by one, when those who are there have looked at each other */
@@ -623,8 +611,7 @@ static void keeps_nearest(struct child *self, void *arg)
 	assert_int_equal(pidfds_count(0, 0), 10);
 	/* killed, and not waited for: it has a pid, and does not live */
 	kill(crowd[5].pid, SIGKILL);
-	while (sc_live_check(fds[5], &(pid_t){ 0 }))
-		nap();
+	watchdog_await(!sc_live_check(fds[5], &(pid_t){ 0 }));
 	assert_false(add(&crowd[5], fds[5], 1));
 	for (int i = 0; i < CROWD; i++)
 		child_kill(&crowd[i]);

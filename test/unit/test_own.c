@@ -272,6 +272,8 @@ static void test_lock_of_a_twin(void **state)
 /* What has a peer's name is closed again if it is none, but not if it is our own: it would lose its lock. */
 static void test_peer(void **state)
 {
+	/* the special bits count as well */
+	static const mode_t others[] = { 0640, 0604, 0700, 0400, 01600, 02600, 04600, 07600 };
 	char path[SC_OWN_PATH_MAX], from[SC_OWN_PATH_MAX];
 	struct sc_own *own = *state;
 	int before, fd, next;
@@ -282,8 +284,13 @@ static void test_peer(void **state)
 	before = sc_own_open_peer(PEER, &st);
 	assert_true(before >= 0 && st.st_nlink == 1);
 	sc_own_close_other(before);
-	assert_int_equal(fchmod(fd, 0640), 0);
-	assert_int_equal(sc_own_open_peer(PEER, &st), -EACCES);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		assert_int_equal(fchmod(fd, others[i]), 0);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(st.st_mode & 07777, others[i]);
+		assert_int_equal(sc_own_open_peer(PEER, &st), -EACCES);
+		assert_int_equal(sc_own_open_other(PEER, &st), -EACCES);
+	}
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(sc_own_open_peer(PEER, &st), -ENOENT);
 	assert_int_equal(mkfifo(path, 0600), 0);
@@ -389,6 +396,7 @@ static void test_name_changes_hands(void **state)
 static void test_name_changes_hands(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 
@@ -402,7 +410,7 @@ static void in_bare_child(struct sc_own *own)
 	struct stat st;
 	int fd;
 
-	alarm(CHILD_SECONDS);
+	watchdog_start("the child of test_bare_fork", 0);
 	CHILD_CHECK(sc_own_fd(own) == -EPERM);
 	sc_own_unlink(own);
 	sc_own_unlink_all();

@@ -1016,7 +1016,7 @@ static void test_visitors(void **state)
 			memset(into, 0, 50000);
 			assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 			/* one that only sends and does not poll is read by this process alone, if it may */
-			for (long n = 0; !sc_cq_peek(&pair[1].rx) && n < PAIR_ROUNDS * 100l; n++) {
+			while (!sc_cq_peek(&pair[1].rx)) {
 				sc_ep_poll(pair[1].ep);
 				if (sizes[i] == 50000 && !waits && peer->seg && !peer->can_read)
 					break;
@@ -1114,6 +1114,28 @@ static void know_strangers(struct end *end, int count)
 		memcpy(address + strlen(SC_ADDR_PREFIX) + 17, digits, 8); /* pid */
 		assert_int_equal(sc_peer_get(end->ep, address, &peer), 0);
 	}
+}
+
+/* However many there are, an address has one peer, and each is found again. */
+static void test_many_addresses(void **state)
+{
+	struct sc_peer *last;
+
+	(void)state;
+	end_open(&pair[0], NULL);
+	for (int round = 0; round < 2; round++) {
+		know_strangers(&pair[0], 1000);
+		assert_int_equal(pair[0].ep->peer_count, 1000);
+	}
+	last = sc_list_entry(pair[0].ep->peers.prev, struct sc_peer, all);
+	sc_list_for (entry, &pair[0].ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all), *found;
+
+		assert_int_equal(sc_peer_get(pair[0].ep, peer->address, &found), 0);
+		assert_ptr_equal(found, peer);
+	}
+	assert_ptr_equal(sc_list_entry(pair[0].ep->peers.prev, struct sc_peer, all), last);
+	end_close(&pair[0]);
 }
 
 /*
@@ -1405,6 +1427,119 @@ static void test_parting_unseen(void **state)
 	for (int how = 0; how < 4; how++)
 		check_parting(how & 1, how & 2);
 }
+
+#ifdef SC_FAULT_INJECTION
+
+/*
+ * Of two that close at once each looks at what the other has stored, behind a fence (P6): at least one of them sees it.
+ * What the other has stored becomes visible at our fence, the latest instant at which it may.
+ */
+static const char *stored_at;  /* the point before the fence */
+static uint64_t *late_claim, late_value;
+static uint32_t *late_state;
+
+static int store_at_fence(const char *point)
+{
+	static bool is_next;
+
+	if (is_next && !strcmp(point, "atomic.fence")) {
+		if (late_claim)
+			sc_store_release_64(late_claim, late_value);
+		if (late_state)
+			sc_store_release_32(late_state, SC_ABI_CLOSED);
+	}
+	is_next = !strcmp(point, stored_at);
+	return 0;
+}
+
+/* As parter(), and the other has closed when it has said goodbye. */
+static void parter_at_once(struct child *self, void *arg)
+{
+	struct sc_ep *ep = come(self, arg);
+	struct sc_peer *peer = sc_list_entry(ep->peers.next, struct sc_peer, all);
+
+	sc_peers_close(ep);
+	sc_regs_leave(ep);
+	stored_at = "peer.departed";
+	late_state = &sc_seg_presence(peer->seg)->state;
+	sc_inject_hook = store_at_fence;
+	sc_peers_fini(ep);
+	core_failing(NULL, 0);
+	child_tell(self, "departed");
+	child_wait(self);
+	sc_bell_close(&ep->bell);
+	sc_pool_fini(&ep->pool);
+	sc_seg_destroy(ep->seg);
+}
+
+/* Who says goodbye with a message unread keeps its file, unless the reader has closed meanwhile. */
+static void test_goodbye_to_one_that_closes(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct visit visit = { .size = 1000 };
+	struct child child;
+
+	(void)state;
+	sc_process_fini(); /* as above */
+	attr.config.daemon = false;
+	end_open(&pair[1], &attr);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, parter_at_once, &visit));
+	hear(&child, "departed");
+	assert_false(core_has_file(child.line));
+	end_close(&pair[1]);
+	assert_int_equal(child_end(&child), 0);
+}
+
+/* The reader closes, and the goodbye is there when it has said so: the reader removes the file. */
+static void test_goodbye_while_we_close(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct visit visit = { .size = 1000 };
+	struct child child;
+	struct sc_peer *peer;
+
+	(void)state;
+	sc_process_fini(); /* as above */
+	attr.config.daemon = false;
+	end_open(&pair[1], &attr);
+	memcpy(visit.address, sc_ep_address(pair[1].ep), SC_ADDR_SIZE);
+	assert_true(child_start(&child, parter, &visit));
+	hear(&child, "closed");
+	assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(peer->feed, SC_FEED_UP);
+	assert_int_equal(write(child.down, "x", 1), 1);
+	hear(&child, "departed");
+	assert_true(core_has_file(child.line));
+	stored_at = "peer.closed";
+	late_claim = &sc_seg_claims(pair[1].ep->seg)[peer->in_slot];
+	late_value = *late_claim;
+	assert_int_equal(late_value & SC_ABI_CLAIM_STATE, SC_ABI_DEPARTED);
+	*late_claim = (late_value & ~(SC_ABI_CLAIM_STATE | SC_ABI_CLAIM_UNREAD)) | SC_ABI_PUBLISHED;
+	sc_inject_hook = store_at_fence;
+	end_close(&pair[1]);
+	core_failing(NULL, 0);
+	late_claim = NULL;
+	assert_false(core_has_file(child.line));
+	assert_int_equal(child_end(&child), 0);
+}
+
+#else
+
+static void test_goodbye_to_one_that_closes(void **state)
+{
+	(void)state;
+	skip();
+}
+
+static void test_goodbye_while_we_close(void **state)
+{
+	(void)state;
+	skip();
+}
+
+#endif
 
 /* What waits for a peer that has never looked at us ends, whether it closes (`close`) or is killed. */
 static void check_mute(bool close)
@@ -2270,6 +2405,7 @@ int main(void)
 		cmocka_unit_test(test_directed),
 		cmocka_unit_test(test_visitors),
 		cmocka_unit_test(test_closed_but_alive),
+		cmocka_unit_test(test_many_addresses),
 		cmocka_unit_test(test_killed),
 		cmocka_unit_test(test_killed_after_a_quarantine),
 		cmocka_unit_test(test_killed_before_accepted),
@@ -2277,6 +2413,8 @@ int main(void)
 		cmocka_unit_test(test_killed_before_called),
 		cmocka_unit_test(test_killed_closing),
 		cmocka_unit_test(test_parting_unseen),
+		cmocka_unit_test(test_goodbye_to_one_that_closes),
+		cmocka_unit_test(test_goodbye_while_we_close),
 		cmocka_unit_test(test_killed_nameless),
 		cmocka_unit_test(test_vanished),
 		cmocka_unit_test(test_vanished_departs),

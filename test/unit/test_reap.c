@@ -290,9 +290,7 @@ static void test_exec(void **state)
 	(void)state;
 	start_owner(&owner, own_and_exec, name);
 	assert_int_equal(read(owner.up, &byte, 1), 0);
-	for (int i = 0; i < 10000 && sc_reap_name(name) == -EBUSY;
-	     i++) /* exec closes one after the other */
-		usleep(1000);
+	watchdog_await(sc_reap_name(name) != -EBUSY); /* exec closes one after the other */
 	assert_false(exists(name));
 	assert_int_equal(kill(owner.pid, 0), 0);
 	child_kill(&owner);

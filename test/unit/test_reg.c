@@ -50,7 +50,7 @@ static void open_target(struct end *end)
 
 static int setup(void **state)
 {
-	alarm(PAIR_SECONDS);
+	watchdog_start(NULL, 0);
 	(void)state;
 	if (sc_regtab_create(&tab))
 		return -1;

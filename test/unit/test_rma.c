@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "../meminfo.h"
+#include "../rounds.h"
 #include "iov.h"
 #include "rma_pair.h"
 
@@ -1073,7 +1074,7 @@ static void test_huge(void **state)
 		skip();
 	there = huge_map();
 	here = huge_map();
-	for (size_t r = 1; r < 4; r++) {
+	for (size_t r = 1; r < rounds_of(4, 2); r++) {
 		struct sc_reg *huge;
 		struct sc_comp comp;
 

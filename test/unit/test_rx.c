@@ -335,6 +335,36 @@ static void test_discard(void **state)
 	}
 }
 
+/* A tagged message and one without a tag, claimed with one context: each claim takes that of its kind. */
+static void test_claim_of_each_kind(void **state)
+{
+	struct sc_recv claim = { .iov = &(struct iovec){ into, sizeof(into) }, .iov_count = 1, .context = &claim };
+
+	(void)state;
+	for (uint32_t first = 0; first <= SC_TAGGED; first += SC_TAGGED) {
+		pair_open(pair, NULL, WAY_LOCAL);
+		send_to_1(10, 7, SC_TAGGED | SC_SEND_DATA);
+		send_to_1(20, 0, SC_SEND_DATA);
+		for (uint32_t tagged = 0; tagged <= SC_TAGGED; tagged += SC_TAGGED) {
+			struct sc_recv look = { .tag = tagged ? 7 : 0,
+						.context = &claim,
+						.flags = tagged | SC_RECV_PEEK | SC_RECV_CLAIM };
+
+			assert_int_equal(sc_rx_recv(pair[1].ep, &look), 0);
+			assert_int_equal(comp_take(&pair[1].rx).err, 0);
+		}
+		for (int i = 0; i < 2; i++) {
+			uint32_t tagged = i ? SC_TAGGED - first : first;
+
+			claim.flags = tagged | SC_RECV_CLAIM;
+			assert_int_equal(sc_rx_recv(pair[1].ep, &claim), 0);
+			assert_int_equal(comp_take(&pair[1].rx).len, tagged ? 10 : 20);
+		}
+		drop_sent();
+		pair_close(pair);
+	}
+}
+
 /* What was claimed from a peer that is gone: payload that had come is there, other is not. */
 static void test_claim_of_the_gone(void **state)
 {
@@ -1072,8 +1102,9 @@ static void test_bad_pieces(void **state)
 		case 3: /* longer than the buffers that it can name */
 			size = SC_ABI_RECORD_BUFS * default_buf_size() + 1;
 			break;
-		case 4:
+		case 4: /* nothing more, behind nothing */
 			size = 0;
+			words[1] = 1;
 			break;
 		case 5:
 			size = UINT32_MAX;
@@ -1649,6 +1680,7 @@ int main(void)
 		cmocka_unit_test(test_peek_sees_newcomers),
 		cmocka_unit_test(test_claim),
 		cmocka_unit_test(test_discard),
+		cmocka_unit_test(test_claim_of_each_kind),
 		cmocka_unit_test(test_claim_of_the_gone),
 		cmocka_unit_test(test_multi),
 		cmocka_unit_test(test_multi_truncation),

@@ -261,6 +261,7 @@ static void test_reporter(void **state)
 static void test_leave(void **state)
 {
 	struct sc_recv peek = { .flags = SC_RECV_PEEK | SC_RECV_CLAIM, .context = &peek };
+	struct sc_recv keep = { .context = &keep };
 	struct crowd crowd;
 	char buf;
 
@@ -270,6 +271,11 @@ static void test_leave(void **state)
 	settle(&crowd);
 	assert_int_equal(sc_rxq_recv(crowd.rxq, &peek), 0);
 	assert_int_equal(received(&crowd.ends[1], &peek).err, 0);
+	send_from(crowd.ends[0].ep, crowd.to[2], "k", 1);
+	settle(&crowd);
+	keep.flags = SC_RECV_PEEK | SC_RECV_CLAIM;
+	assert_int_equal(sc_rxq_recv(crowd.rxq, &keep), 0);
+	assert_int_equal(received(&crowd.ends[2], &keep).err, 0);
 	send_from(crowd.ends[0].ep, crowd.to[1], "1", 1);
 	settle(&crowd);
 	send_from(crowd.ends[0].ep, crowd.to[2], "2", 1);
@@ -277,6 +283,13 @@ static void test_leave(void **state)
 	assert_int_equal(crowd.rxq->plain.waiting_count, 2);
 	end_close(&crowd.ends[1]);
 	assert_int_equal(crowd.rxq->plain.waiting_count, 1);
+	assert_false(sc_list_empty(&crowd.rxq->claimed));
+	keep.flags = SC_RECV_CLAIM;
+	keep.iov = &(struct iovec){ &buf, 1 };
+	keep.iov_count = 1;
+	assert_int_equal(sc_rxq_recv(crowd.rxq, &keep), 0);
+	assert_int_equal(received(&crowd.ends[2], &keep).err, 0);
+	assert_int_equal(buf, 'k');
 	assert_true(sc_list_empty(&crowd.rxq->claimed));
 	assert_int_equal(receive(crowd.rxq, NULL, &buf, 1), 0);
 	(void)received(&crowd.ends[2], &buf);

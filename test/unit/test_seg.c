@@ -981,10 +981,8 @@ static void attach_many(struct child *self, void *arg)
 	CHILD_CHECK(!sc_seg_slot_alloc(segs[MANY - 1], 2));
 	CHILD_CHECK(!sc_seg_slot(segs[MANY - 1], 2)->ring[0].ctl);
 	kill(owner->child.pid, SIGKILL);
-	while (sc_seg_check_owner(segs[0]))
-		usleep(1000);
-	while (sc_seg_check_owner(segs[MANY - 1]) == 1)
-		usleep(1000); /* the locks go one after the other */
+	watchdog_await(!sc_seg_check_owner(segs[0]));
+	watchdog_await(sc_seg_check_owner(segs[MANY - 1]) != 1); /* the locks go one after the other */
 	CHILD_CHECK(sc_seg_check_owner(segs[MANY - 1]) == 0);
 	for (int i = 0; i < MANY; i++) {
 		sc_seg_detach(segs[i]);
@@ -1022,10 +1020,9 @@ static void attach_nameless(struct child *self, void *arg)
 	kill(owner.child.pid, SIGSTOP);
 	CHILD_CHECK(sc_seg_check_owner(last) == -ENOENT);
 	kill(owner.child.pid, SIGKILL);
-	while (sc_seg_check_owner(segs[0]))
-		usleep(1000);
-	while (sc_seg_check_owner(last) == -ENOENT)
-		usleep(1000); /* the lock goes a moment before the process is a zombie */
+	watchdog_await(!sc_seg_check_owner(segs[0]));
+	/* the lock goes a moment before the process is a zombie */
+	watchdog_await(sc_seg_check_owner(last) != -ENOENT);
 	CHILD_CHECK(sc_seg_check_owner(last) == 0);
 	child_reap(&owner.child);
 	CHILD_CHECK(sc_seg_check_owner(last) == 0); /* nor is there anything of that number */
@@ -1052,8 +1049,7 @@ static void attach_shared(struct child *self, void *arg)
 	sc_seg_detach(second);
 	CHILD_CHECK(sc_seg_check_owner(first) == 1 && fcntl(fd, F_GETFD) >= 0);
 	kill(owner->pid, SIGKILL);
-	while (sc_seg_check_owner(first))
-		usleep(1000);
+	watchdog_await(!sc_seg_check_owner(first));
 	CHILD_CHECK(sc_seg_attach(owner->line, &other) == -ECONNREFUSED);
 	CHILD_CHECK(first->users == 1);
 	CHILD_CHECK(!sc_seg_attach_left(owner->line, &left));
@@ -1269,8 +1265,7 @@ static void find_and_survive(struct child *self, void *arg)
 	CHILD_CHECK(!sc_seg_create(&geometry, &mine));
 	find_ahead(owner->line);
 	kill(owner->pid, SIGKILL);
-	while (sc_seg_find(owner->line) != -ECONNREFUSED)
-		usleep(1000);
+	watchdog_await(sc_seg_find(owner->line) == -ECONNREFUSED);
 	CHILD_CHECK(found_now() == 1);
 	attach_lost(owner->line, -ECONNREFUSED);
 	CHILD_CHECK(sc_seg_find_ahead(owner->line) == -ECONNREFUSED && !found_now());
@@ -1833,12 +1828,14 @@ static void test_unlinked_meanwhile(void **state)
 static void test_grows_by_less(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 
 static void test_unlinked_meanwhile(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 

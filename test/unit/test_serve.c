@@ -425,7 +425,24 @@ static void test_bad_segments(void **state)
 	bad_far(1, 1, 100, 0, UINT64_MAX);
 }
 
-/* Segments that point to nothing: an error of that request. */
+/* What it does not find in the peer's memory, or cannot put there, is the peer's to move: it answers with this. */
+static void answer_of_fault(uint64_t op, enum sc_abi_kind kind)
+{
+	struct sc_abi_ack ack;
+	struct sc_abi_got got;
+
+	if (kind == SC_ABI_GET) {
+		ack = answer_take(SC_ABI_GOT);
+		memcpy(&got, &ack, sizeof(got));
+		assert_true(got.op == op && !got.offset && got.fault);
+	}
+	ack = answer_take(SC_ABI_DONE);
+	assert_true(ack.op == op);
+	assert_int_equal(ack.status, kind == SC_ABI_GET ? 0 : EFAULT);
+	assert_int_equal(ack.moved, kind == SC_ABI_GET ? 100 : 0);
+}
+
+/* Segments that point to nothing. */
 static void test_segments_anywhere(void **state)
 {
 	static const uint64_t places[] = { 0, 4096, UINT64_MAX, UINT64_MAX - 99, 1ull << 47, 1ull << 63 };
@@ -438,8 +455,14 @@ static void test_segments_anywhere(void **state)
 		for (int kind = SC_ABI_PUT_FAR; kind <= SC_ABI_GET; kind++) {
 			uint64_t words[WORDS] = { 1, sc_reg_key(reg), 0, 100, places[i], 100 };
 
-			wrong_record(CTL(kind, SC_ABI_F_EVENT, 1, 1), words, EIO);
+			raw_record(CTL(kind, 0, 1, 1), words);
+			ends_settle(&pair[1], 1);
+			answer_of_fault(words[0], (enum sc_abi_kind)kind);
+			assert_int_equal(sc_ring_peek(&pair[0].peer->rx), 0);
+			assert_true(is_untouched());
+			assert_int_equal(written.value + read_of.value, 0);
 		}
+	assert_int_equal(pair[1].ep->counters.quarantines, 0);
 	assert_true(pair[1].peer->can_read);
 	expect_served();
 	victim_close();
@@ -1217,18 +1240,21 @@ static void test_get_fault(void **state)
 static void test_unseen(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 
 static void test_get_not_written(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 
 static void test_get_fault(void **state)
 {
 	(void)state;
+	print_message("needs a build with fault injection\n");
 	skip();
 }
 

@@ -178,6 +178,43 @@ static void test_stale(void **state)
 	assert_int_equal(sc_share_take(&first, &part), -EPROTO); /* for the owner it cannot be */
 }
 
+/* The generations next to the end of 32 bits are told apart as any others; so are those that differ above 16 bits. */
+static void test_generations(void **state)
+{
+	static const uint32_t next[][2] = { { UINT32_MAX - 1, UINT32_MAX },
+					    { UINT32_MAX, 1 },
+					    { 1, UINT32_MAX },
+					    { 5, 0x10005 },
+					    { 5, 0x80000005 } };
+	struct sc_share first, second, sender, late;
+	struct sc_share_part part;
+	int error;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
+		words = (struct sc_abi_chunks){ 0 };
+		sc_share_open(&first, &words, next[i][0], SIZE, 1, 1);
+		assert_int_equal(sc_share_join(&late, &words, next[i][0], SIZE, first.head, first.chunk), 0);
+		assert_int_equal(sc_share_take(&late, &part), 1);
+		sc_share_report(&late, 0);
+		assert_int_equal(sc_share_close(&first), 0);
+		assert_int_equal(sc_share_outstanding(&first, &error, &part), 0);
+		assert_int_equal(error, 0);
+
+		sc_share_open(&second, &words, next[i][1], SIZE, 1, 1);
+		assert_true(words.claim == claim_word(next[i][1], 0, 0));
+		assert_int_equal(sc_share_take(&late, &part), -ESTALE);
+		assert_true(words.claim == claim_word(next[i][1], 0, 0));
+		assert_int_equal(sc_share_join(&sender, &words, next[i][1], SIZE, second.head, second.chunk), 0);
+		assert_int_equal(sc_share_take(&sender, &part), 1);
+		assert_int_equal(sc_share_close(&second), 0);
+		assert_int_equal(sc_share_outstanding(&second, &error, &part), 1); /* the report is of the first */
+		sc_share_report(&sender, 0);
+		assert_int_equal(sc_share_outstanding(&second, &error, &part), 0);
+		assert_int_equal(part.len, 0);
+	}
+}
+
 static void test_bad_claims(void **state)
 {
 	struct sc_share fresh, receiver, sender;
@@ -373,6 +410,26 @@ static void test_both_copy(void **state)
 		expect_message(sizes[i]);
 		assert_true(by_sender(0) > sent && by_receiver(1) > received);
 		assert_int_equal(by_sender(0) - sent + by_receiver(1) - received, sizes[i]);
+	}
+	pair_close(pair);
+}
+
+/* The generation wraps, and passes over 0, which a new slot holds: both sides copy before and after. */
+static void test_generation_wraps(void **state)
+{
+	static const uint32_t next[] = { UINT32_MAX - 1, UINT32_MAX, 1, 2 };
+
+	(void)state;
+	share_pair_open();
+	pair[1].peer->share_generation = UINT32_MAX - 2;
+	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
+		uint64_t sent = by_sender(0), received = by_receiver(1);
+
+		assert_int_equal(begin(SIZE, SIZE)->share.generation, next[i]);
+		expect_message(SIZE);
+		assert_int_equal(pair[1].peer->share_generation, next[i]);
+		assert_true(by_sender(0) > sent && by_receiver(1) > received);
+		assert_int_equal(by_sender(0) - sent + by_receiver(1) - received, SIZE);
 	}
 	pair_close(pair);
 }
@@ -1320,10 +1377,12 @@ int main(void)
 		cmocka_unit_test(test_fragments),
 		cmocka_unit_test(test_reports),
 		cmocka_unit_test(test_stale),
+		cmocka_unit_test(test_generations),
 		cmocka_unit_test(test_bad_claims),
 		cmocka_unit_test(test_bad_offers),
 		cmocka_unit_test(test_race),
 		cmocka_unit_test(test_both_copy),
+		cmocka_unit_test(test_generation_wraps),
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_absent_sender),
 		cmocka_unit_test(test_truncation),

@@ -2298,7 +2298,7 @@ static int send_and_die(const char *address)
 	struct end end;
 
 	from = calloc(1, BIG);
-	alarm(CHILD_SECONDS);
+	watchdog_start("the sender of test_killed_before_commit", 0);
 	end_open(&end, NULL);
 	assert_int_equal(sc_peer_get(end.ep, address, &peer), 0);
 	for (int i = 0; i < 3; i++)

@@ -502,7 +502,7 @@ static void test_alone(void **state)
 	pair[1].ep->alone = true;
 	check_rests(&pair[1], SC_ABI_SLEEP_ASLEEP, barrier_ms(&pair[1]) ? 1 : 100);
 	pair[1].ep->barrier = false;
-	pair[1].ep->watched_at = sc_clock_ns() + 1000 * MS; /* not again so soon */
+	pair[1].ep->watched_at = INT64_MAX / 2; /* not again */
 	check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
 	pair_close(pair);
 }
@@ -569,9 +569,43 @@ static void test_second_look(void **state)
 	pair_close(pair);
 }
 
+static uint64_t stirred;
+
+static int arm_at_wake(const char *point)
+{
+	struct sc_sleep sleep;
+
+	if (!strcmp(point, "wake.counted"))
+		sc_sleep_arm(&stirred, SC_ABI_SLEEP_ASLEEP, &sleep);
+	return 0;
+}
+
+/* Another thread arms the word between the wake-up and its end: it is not what has been woken, and stays asleep. */
+static void test_armed_amid_a_wake(void **state)
+{
+	struct sc_sleep sleep;
+
+	(void)state;
+	stirred = 0;
+	sc_sleep_arm(&stirred, SC_ABI_SLEEP_ASLEEP, &sleep);
+	sc_inject_hook = arm_at_wake;
+	sc_wake_slow(&stirred, SC_ABI_SLEEP_ASLEEP);
+	core_failing(NULL, 0);
+	assert_int_equal(wakes(stirred), 1);
+	assert_int_equal(stirred & SC_ABI_SLEEP_FLAGS, SC_ABI_SLEEP_ASLEEP);
+	sc_wake_slow(&stirred, SC_ABI_SLEEP_ASLEEP);
+	assert_int_equal(stirred & SC_ABI_SLEEP_FLAGS, 0);
+}
+
 #else
 
 static void test_second_look(void **state)
+{
+	(void)state;
+	skip();
+}
+
+static void test_armed_amid_a_wake(void **state)
 {
 	(void)state;
 	skip();
@@ -679,6 +713,7 @@ int main(void)
 		cmocka_unit_test(test_alone),
 		cmocka_unit_test(test_watches),
 		cmocka_unit_test(test_second_look),
+		cmocka_unit_test(test_armed_amid_a_wake),
 		cmocka_unit_test(test_stir),
 		cmocka_unit_test(test_begun),
 		cmocka_unit_test(test_asleep),

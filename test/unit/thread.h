@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "atomic.h"
 #include "door.h"
+#include "../watchdog.h"
 
 /* Threads of this process that have the name of ours, and the number of the last of them. */
 static inline int thread_find(char tid[static 300])
@@ -46,8 +47,7 @@ static inline void thread_await(int count)
 {
 	char tid[300];
 
-	while (thread_find(tid) != count)
-		usleep(1000);
+	watchdog_await(thread_find(tid) == count);
 }
 
 static inline uint64_t thread_memory_at(uint64_t address)
@@ -95,8 +95,7 @@ static inline bool thread_sleeps_to_its_tick(void)
 
 static inline void thread_await_sleep(void)
 {
-	while (!thread_sleeps_to_its_tick())
-		usleep(1000);
+	watchdog_await(thread_sleeps_to_its_tick());
 }
 
 static inline bool thread_shows_heard(const struct sc_abi_presence *presence)
@@ -104,19 +103,20 @@ static inline bool thread_shows_heard(const struct sc_abi_presence *presence)
 	return sc_load_acquire_32(&presence->door) & SC_ABI_DOOR_HEARD;
 }
 
+static inline void thread_knock_now_and_then(const struct sc_abi_presence *presence, unsigned int *looks)
+{
+	if ((*looks)++ % 2048 == 0)
+		assert_int_equal(sc_door_knock(getpid(), presence), 0);
+	watchdog_nap();
+}
+
 /* It is shown for a while only, in which this process may not have come to look: then there is another knock. */
 static inline void thread_knock_until_heard(const struct sc_abi_presence *presence)
 {
-	for (int naps = 0; thread_shows_heard(presence); naps++) { /* somebody else may have knocked */
-		assert_true(naps < 20000);
-		usleep(1000);
-	}
-	for (int naps = 0; !thread_shows_heard(presence); naps++) {
-		assert_true(naps < 20000);
-		if (naps % 500 == 0)
-			assert_int_equal(sc_door_knock(getpid(), presence), 0);
-		usleep(1000);
-	}
+	unsigned int looks = 0;
+
+	watchdog_await(!thread_shows_heard(presence)); /* another process may have knocked */
+	watchdog_await_by(thread_shows_heard(presence), thread_knock_now_and_then(presence, &looks));
 }
 
 #endif

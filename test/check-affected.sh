@@ -1,0 +1,135 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The table from files to the parts of the full tests that can see a change of them (test/affected): each file of the
+# project has a row, each row a file; each part is one of test/parts.sh, and each of those that ./runtests full has is
+# in some row, or in the list below. A model is selected by the files that its top comment names. Where there is git,
+# what test/affected.sh takes for the change is seen in a repository made for that.
+cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
+top=$(pwd)
+# What CI has for every change, or what takes too long for any.
+always="build clang asan tsan distribution soak"
+status=0
+
+complain()
+{
+	echo "$*"
+	status=1
+}
+
+# In a checkout what is tracked or could be; else all but what autogen.sh, configure and make have made.
+files()
+{
+	if [ -e .git ] && git ls-files --cached --others --exclude-standard 2>/dev/null; then
+		return
+	fi
+	find . \( -name 'build*' -o -name m4 -o -name autom4te.cache -o -name .libs -o -name .deps -o -name _build \
+		-o -name _inst -o -name _sub \) -prune -o -type f \( -name '*.[chp]*' -o -name '*.[1-9]' -o -name '*.sh' \) -print |
+		sed 's|^\./||'
+}
+
+rows()
+{
+	grep '^[^# ][^ ]*:' test/affected
+}
+
+# ---- files and rows ----
+
+lost=$(files | grep -v "^test/fuzz/corpus/" | while IFS= read -r file; do
+	rows | while IFS= read -r row; do
+		# a pattern is to be one
+		# shellcheck disable=SC2254
+		case $file in
+		${row%%:*}) echo found ;;
+		esac
+	done | grep -q . || [ ! -e "$file" ] || echo "$file"
+done)
+[ -z "$lost" ] || complain "these have no row in test/affected:" "$lost"
+stale=$(rows | while IFS= read -r row; do
+	for file in ${row%%:*}; do
+		[ -e "$file" ] || echo "${row%%:*}"
+		break
+	done
+done)
+[ -z "$stale" ] || complain "rows of test/affected that no file has:" "$stale"
+
+# ---- parts ----
+
+listed=$(awk '$1 == "part" { print $2 }' test/affected)
+used=$(rows | sed 's/^[^:]*://' | tr ' \t' '\n\n' | sed 's/:@$//' | awk -F : '/^-?$/ { next }
+	NF < 2 { print }
+	NF == 2 { split($2, word, ","); for (i in word) print $1 ":" word[i] }' | sort -u)
+for part in $used; do
+	[ "$part" = models ] || echo "$listed" | grep -qxF "$part" || complain "test/affected tells no cost of $part"
+done
+for part in $listed; do
+	grep -q "^part_$(echo "${part%%:*}" | tr - _)()" test/parts.sh || complain "there is no part ${part%%:*} in test/parts.sh"
+	echo "$used" | grep -qxF "$part" || complain "no row of test/affected has $part"
+done
+for part in $(sed -n '/^	full)/,/;;/s/.*parts="\$parts \(.*\)"/\1/p' runtests); do
+	case " $always " in
+	*" $part "*) ;;
+	*)
+		echo "$listed" | grep -qE "^$part(:|\$)" || complain "./runtests full has $part, which no row of test/affected has"
+		;;
+	esac
+done
+for part in $(grep -o '^part_[a-z0-9_]*' test/parts.sh | sed 's/^part_//' | tr _ -); do
+	sed -n "/^budgets='/,/^'/p" test/parts.sh | grep -q "^$part [0-9]*\$" || complain "test/parts.sh has no budget of $part"
+done
+
+# ---- models ----
+
+for model in models/*.pml; do
+	name=$(basename "$model" .pml)
+	for file in "$model" $(awk '/^#/ { exit } { print }' "$model" | grep -oE '(src|prov)/[a-z_]+\.[ch]' | sort -u); do
+		sh test/affected.sh -m "$file" 2>/dev/null | grep -qE "^models:(.*,)?$name(,|\$)" ||
+			complain "a change of $file does not select models:$name, which describes it"
+	done
+done
+
+# ---- what the change is ----
+
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# commit FILE TIME
+commit()
+{
+	mkdir -p "$(dirname "$1")" && echo "$2" >>"$1" && git add -A &&
+		GIT_COMMITTER_DATE="$2 +0000" git -c user.name=test -c user.email=test@example.org -c commit.gpgsign=false \
+			commit -q --date="$2 +0000" -m "$1"
+}
+
+# expect WORDS OUTPUT
+expect()
+{
+	[ "$(echo "$2" | tr '\n' ' ')" = "$1 " ] || complain "$3: affected.sh says \"$2\", not \"$1\""
+}
+
+if git --version >/dev/null 2>&1; then
+	mkdir "$work/test" && cp test/affected.sh test/affected "$work/test/" && cd "$work" && git init -q . || exit 99
+	unset SHMCMA_BASE SHMCMA_EXTRA
+	commit models/mr.pml 1000000000
+	commit models/wait.pml 1000080000
+	commit models/ring.pml 1000085000
+	commit README.md 1000090000
+	expect models:ring,wait "$(sh test/affected.sh 2>/dev/null)" "the last four hours"
+	expect models:ring "$(SHMCMA_BASE=HEAD~2 sh test/affected.sh 2>/dev/null)" "SHMCMA_BASE"
+	git update-ref refs/remotes/origin/main HEAD~1
+	expect "" "$(sh test/affected.sh 2>/dev/null)" "since origin/main"
+	echo x >models/hold.pml
+	expect models:hold "$(sh test/affected.sh 2>/dev/null)" "not committed"
+	rm models/hold.pml
+	git update-ref refs/remotes/origin/main HEAD
+	expect models:ring,wait "$(sh test/affected.sh 2>/dev/null)" "all of it landed"
+	SHMCMA_EXTRA=10
+	export SHMCMA_EXTRA
+	expect models:ring "$(sh test/affected.sh 2>"$work/left")" "a budget for one"
+	grep -qx 'left to ./runtests full: models:wait' "$work/left" || complain "what a budget leaves out is not said"
+	unset SHMCMA_EXTRA
+	expect "models:mr,ring,wait" "$(SHMCMA_BASE=nothing sh test/affected.sh -m 2>/dev/null)" "no base"
+	cd "$top" || exit 99
+fi
+exit $status
