@@ -50,7 +50,13 @@ int sc_thread_start(pthread_t *thread, size_t stack, void *(*body)(void *), void
  */
 int sc_reap_scan(void);
 
-/* A file of this user's, and of this library's, in shared memory. */
+/*
+ * The same of what earlier versions have left, whose names did not tell the user yet. It looks at each name of that kind,
+ * other users' too, so that only a person asks for it, not each endpoint.
+ */
+int sc_reap_scan_old(void);
+
+/* A file of this user's, and of this library's or an earlier version, in shared memory. */
 struct sc_reap_file {
 	const char *name; /* in /dev/shm */
 	bool dead;	  /* sc_reap_scan() would remove it */
@@ -77,7 +83,7 @@ size_t sc_memory_readable(const void *at, size_t len);
 
 /*
  * An endpoint's address, 63 characters and NUL:
- *   fi_shmcma://<host 16 hex>-<pid 8 hex>-<nonce 20 hex>-<endpoint 4 hex>
+ *   fi_shmcma://<host 11 hex>-<uid 8 hex>-<pid 8 hex>-<nonce 16 hex>-<endpoint 4 hex>
  * or, shorter, that of a service: fi_shmcma://<service>, 1 to 51 characters of [A-Za-z0-9._:@+-] that
  * are not of the first form. `host` names the boot of the machine and its /dev/shm.
  */
