@@ -22,8 +22,9 @@ neighbour
 service daemon
 directory
 state
-rxq turn hold fence
+rxq turn hold fence heard
 peer
+forget
 reg record
 tx
 deliver rmaop

@@ -414,6 +414,12 @@ struct sc_ep_attr {
 	struct sc_rxq *rxq; /* shared with other endpoints, rx_size is its own; NULL: one for itself */
 	bool rx_report;	    /* shared: receives that are SC_SILENT are not, here */
 	uint32_t order;	    /* SC_ORDER_* */
+	/*
+	 * Does the caller know that address (endpoint form, of any endpoint of its name)? As long as it does, what is known of
+	 * a peer that has gone is kept. NULL: no. Called, with knows_arg, where the endpoint is used.
+	 */
+	bool (*knows)(void *arg, const char *addr);
+	void *knows_arg;
 };
 
 /*
@@ -560,11 +566,23 @@ const struct sc_counters *sc_ep_counters(const struct sc_ep *ep);
 
 /*
  * The peer with that address (endpoint form); made on first use, without touching shared memory. Valid
- * until sc_ep_destroy(). -ENOMEM, -EINVAL.
+ * until sc_peer_put(), once for each time, or sc_ep_destroy(). -ENOMEM, -EINVAL. A peer that a completion names is valid
+ * as long as that is in its queue.
  */
 int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **peer);
+void sc_peer_put(struct sc_peer *peer);
 
-/* Has an endpoint with that address (of a scalable one: any context of it) come to this one, be it gone since? */
+/* The caller knows that address no more, see struct sc_ep_attr. */
+void sc_peers_unknown(struct sc_ep *ep, const char *addr);
+
+/* How many are known of. */
+size_t sc_peers_count(const struct sc_ep *ep);
+
+/*
+ * Has an endpoint with that address (of a scalable one: any context of it) come to this one, be it gone since? Of
+ * those that have been forgotten the last SC_HEARD_MAX are known.
+ */
+#define SC_HEARD_MAX 256
 bool sc_peers_have_heard(const struct sc_ep *ep, const char *addr);
 
 const char *sc_peer_address(const struct sc_peer *peer);
