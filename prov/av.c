@@ -282,6 +282,16 @@ fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address)
 	return found;
 }
 
+bool shmcma_av_has(struct shmcma_av *av, const char *address)
+{
+	bool has;
+
+	pthread_mutex_lock(&av->lock);
+	has = find_lowest_locked(av, address) != NONE;
+	pthread_mutex_unlock(&av->lock);
+	return has;
+}
+
 /* ---- insertion ------------------------------------------------------------------------------- */
 
 /* One call, from insertion_begin() over insert_one() for each address to insertion_end(). */
@@ -648,12 +658,14 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, co
 
 /* ---- the other calls ------------------------------------------------------------------------- */
 
-static void remove_locked(struct shmcma_av *av, fi_addr_t fi_addr)
+/* False: there is none, it is twice in one call. */
+static bool remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char address[SC_ADDR_SIZE])
 {
 	struct shmcma_av_entry *entry = find_entry_locked(av, fi_addr);
 
-	if (!entry) /* twice in one call */
-		return;
+	if (!entry)
+		return false;
+	memcpy(address, entry->address, SC_ADDR_SIZE);
 	unlink_entry_locked(av, (uint32_t)fi_addr);
 	entry->address[0] = '\0';
 	av->live--;
@@ -661,6 +673,20 @@ static void remove_locked(struct shmcma_av *av, fi_addr_t fi_addr)
 		sc_directory_del(av->shared, (uint32_t)fi_addr); /* its number is nobody else's, ever */
 	else
 		hole_add_locked(av, (uint32_t)fi_addr);
+	return true;
+}
+
+/* The endpoints forget the peer that nothing else refers to. All locks of the domain are held. */
+static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
+{
+	char address[SC_ADDR_SIZE];
+	bool removed;
+
+	pthread_mutex_lock(&av->lock);
+	removed = remove_locked(av, fi_addr, address);
+	pthread_mutex_unlock(&av->lock);
+	for (struct shmcma_ep *ep = av->eps; removed && ep; ep = ep->av_next)
+		shmcma_ep_forget_address(ep, fi_addr, address);
 }
 
 /* All or nothing. */
@@ -680,11 +706,9 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 	for (size_t i = 0; i < count && !ret; i++)
 		if (!find_entry_locked(av, fi_addr[i]))
 			ret = -FI_ENOENT;
-	for (size_t i = 0; i < count && !ret; i++)
-		remove_locked(av, fi_addr[i]);
 	pthread_mutex_unlock(&av->lock);
 	for (size_t i = 0; i < count && !ret; i++)
-		tell_endpoints_locked(av, fi_addr[i]);
+		remove_one(av, fi_addr[i]);
 	shmcma_unlock(av->domain);
 	return ret;
 }

@@ -417,6 +417,9 @@ static const char *text_of(int code)
 		return "Connection reset: the peer closed its endpoint or ended; insert its new address "
 		       "if it"
 		       " comes back";
+	case FI_EBUSY:
+		return "Full: as many peers are connected to the target, or to this endpoint, which it has to answer,"
+		       " as FI_SHMCMA_PEERS allows there; the next operation tries again, or raise that limit";
 	case FI_ECONNABORTED:
 		return "Connection aborted: the peer broke the protocol or is of another version; use one"
 		       " version of the provider everywhere";

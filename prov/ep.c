@@ -243,10 +243,29 @@ void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 {
 	uint64_t place = shmcma_ep_place(ep, fi_addr), end = place + (1ull << ep->rx_ctx_bits);
 
-	for (; place < end && place < ep->peer_count; place++)
-		ep->peers[place] = NULL;
 	while (ep->named_count)
 		sc_peer_set_user(ep->named[--ep->named_count], UINT64_MAX);
+	for (; place < end && place < ep->peer_count; place++) {
+		struct sc_peer *peer = ep->peers[place];
+
+		ep->peers[place] = NULL;
+		if (peer)
+			sc_peer_put(peer);
+	}
+}
+
+void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address)
+{
+	shmcma_ep_forget_peer(ep, fi_addr);
+	if (ep->core)
+		sc_peers_unknown(ep->core, address);
+}
+
+bool shmcma_ep_knows(void *arg, const char *address)
+{
+	struct shmcma_ep *ep = arg;
+
+	return ep->av && shmcma_av_has(ep->av, address);
 }
 
 /* ---- what the data calls need of an endpoint, out of line ------------------------------------- */
@@ -536,6 +555,8 @@ static int create_core(struct shmcma_ep *ep)
 		.rxq = ep->srx ? ep->srx->rxq : NULL,
 		.rx_report = ep->srx && !shmcma_now(ep->rx_selective),
 		.order = order_of(ep),
+		.knows = shmcma_ep_knows,
+		.knows_arg = ep,
 	};
 	int ret;
 

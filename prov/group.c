@@ -73,6 +73,9 @@ int shmcma_coll_open(struct shmcma_ep *ep)
 
 static void group_free(struct shmcma_group *group)
 {
+	for (uint32_t i = 0; group->coll && i < group->count; i++) /* else they have gone with it */
+		if (group->peers[i])
+			sc_peer_put(group->peers[i]);
 	free(group->addrs);
 	free(group);
 }

@@ -83,7 +83,7 @@ static inline int shmcma_error(int error)
 {
 	switch (error) {
 	case -EUSERS:
-		return -FI_ECONNREFUSED; /* all slots of the peer are taken */
+		return -FI_EBUSY; /* all slots of the peer are taken; libfabric has no EUSERS */
 	case -EPROTO:
 		return -FI_ECONNABORTED; /* the peer breaks the protocol, or is of another version */
 	case -SC_EFAULT_RECEIVER:
@@ -214,6 +214,8 @@ size_t shmcma_av_count(struct shmcma_av *av);
  * as, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it was not inserted.
  */
 fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
+/* Is it, or another context's of that endpoint, in the vector? */
+bool shmcma_av_has(struct shmcma_av *av, const char *address);
 
 /* A completion queue (cq.c). */
 struct shmcma_cq {
@@ -319,11 +321,11 @@ struct shmcma_ep {
 	struct shmcma_cntr *cntrs[SC_EVENTS];
 	bool tx_selective;	   /* FI_SELECTIVE_COMPLETION; */
 	_Atomic bool rx_selective; /* of a shared context also by those that are bound to it: shmcma_now() */
-	/* peers by fi_addr, turned by rx_ctx_bits; NULL: not looked up yet (shmcma_ep_peer()) */
+	/* peers by fi_addr, turned by rx_ctx_bits, a reference each; NULL: not looked up yet (shmcma_ep_peer()) */
 	struct sc_peer **peers;
 	size_t peer_count;
 	unsigned int rx_ctx_bits; /* of the address vector */
-	/* peers whose sc_peer_user() holds what completions call them */
+	/* peers whose sc_peer_user() holds what completions call them: their addresses are in the vector, so they stay */
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
@@ -439,8 +441,12 @@ static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_
 /* What completions call the peer: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
 
-/* av.c tells each bound endpoint that fi_addr is gone or has a new address; all locks of the domain are held. */
+/* av.c tells each bound endpoint that fi_addr has a new address, or is gone; all locks of the domain are held. */
 void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
+void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address);
+
+/* For the core (sc_ep_attr.knows): is the address in the endpoint's vector? */
+bool shmcma_ep_knows(void *ep, const char *address);
 
 /* ---- calls of one file that another needs ---------------------------------------------------- */
 

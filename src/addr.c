@@ -9,7 +9,6 @@
 #include "addr.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,12 +19,13 @@
 #define DIRECTORY_PREFIX "shmcma.av-"
 #define CALIBRATION_PREFIX "shmcma.calibration-"
 
-#define HOST_DIGITS 16
+#define HOST_DIGITS (SC_HOST_ID_BITS / 4)
+#define UID_DIGITS 8
 #define PID_DIGITS 8
 #define NONCE_DIGITS (2 * SC_ADDR_NONCE)
 #define EP_DIGITS 4
-/* <pid>-<nonce>-<endpoint>, common to addresses and file names */
-#define TAIL_LEN (PID_DIGITS + 1 + NONCE_DIGITS + 1 + EP_DIGITS)
+/* <uid>-<pid>-<nonce>-<endpoint>, common to addresses and file names */
+#define TAIL_LEN (UID_DIGITS + 1 + PID_DIGITS + 1 + NONCE_DIGITS + 1 + EP_DIGITS)
 #define SERVICE_MAX (SC_ADDR_SIZE - 1 - PREFIX_LEN)
 
 _Static_assert(PREFIX_LEN + HOST_DIGITS + 1 + TAIL_LEN == SC_ADDR_SIZE - 1, "63 characters");
@@ -65,9 +65,10 @@ static bool take_dash(const char **at)
 /* All that follows must be the tail, up to the end of the string. */
 static bool take_tail(const char *at, struct sc_addr *addr)
 {
-	uint64_t pid, ep;
+	uint64_t uid, pid, ep;
 
-	if (!take_hex(&at, PID_DIGITS, &pid) || !take_dash(&at))
+	if (!take_hex(&at, UID_DIGITS, &uid) || !take_dash(&at) || !take_hex(&at, PID_DIGITS, &pid) ||
+	    !take_dash(&at))
 		return false;
 	for (unsigned int i = 0; i < SC_ADDR_NONCE; i++) {
 		uint64_t byte;
@@ -78,6 +79,7 @@ static bool take_tail(const char *at, struct sc_addr *addr)
 	}
 	if (!take_dash(&at) || !take_hex(&at, EP_DIGITS, &ep) || *at)
 		return false;
+	addr->uid = (uint32_t)uid;
 	addr->pid = (uint32_t)pid;
 	addr->ep = (uint16_t)ep;
 	return true;
@@ -93,8 +95,10 @@ static char *put_hex(char *at, unsigned int digits, uint64_t value)
 /* By hand: sprintf(3) takes a microsecond for it, and each connection needs some. */
 static void format_tail(const struct sc_addr *addr, char *tail)
 {
-	char *at = put_hex(tail, PID_DIGITS, addr->pid);
+	char *at = put_hex(tail, UID_DIGITS, addr->uid);
 
+	*at++ = '-';
+	at = put_hex(at, PID_DIGITS, addr->pid);
 	*at++ = '-';
 	for (unsigned int i = 0; i < SC_ADDR_NONCE; i++)
 		at = put_hex(at, 2, addr->nonce[i]);
@@ -118,9 +122,10 @@ int sc_addr_parse(const char *text, struct sc_addr *addr)
 
 void sc_addr_format(const struct sc_addr *addr, char text[SC_ADDR_SIZE])
 {
-	int at = sprintf(text, SC_ADDR_PREFIX "%016" PRIx64 "-", addr->host);
+	char *at = put_hex(text + sprintf(text, SC_ADDR_PREFIX), HOST_DIGITS, addr->host);
 
-	format_tail(addr, text + at);
+	*at++ = '-';
+	format_tail(addr, at);
 }
 
 int sc_addr_context(const char *addr, uint16_t index, char *out)
@@ -162,6 +167,18 @@ int sc_addr_parse_file(const char *name, struct sc_addr *addr)
 	return 0;
 }
 
+/* Digits of the right number in the right places, and nothing behind them. */
+bool sc_addr_is_old_file(const char *name)
+{
+	uint64_t value;
+
+	if (strncmp(name, FILE_PREFIX, sizeof(FILE_PREFIX) - 1))
+		return false;
+	name += sizeof(FILE_PREFIX) - 1;
+	return take_hex(&name, 8, &value) && take_dash(&name) && take_hex(&name, 20, &value) &&
+	       take_dash(&name) && take_hex(&name, 4, &value) && !*name;
+}
+
 static bool is_service_char(char c)
 {
 	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -179,26 +196,26 @@ static bool is_service_name(const char *name)
 }
 
 /* One user's names never collide with another's: the uid is part of them. */
-static int user_prefix(const char *kind, char prefix[SC_ADDR_NAME_MAX])
+static int user_prefix(const char *kind, uint32_t uid, char prefix[SC_ADDR_NAME_MAX])
 {
-	return sprintf(prefix, "%s%u-", kind, (unsigned int)geteuid());
+	return sprintf(prefix, "%s%u-", kind, (unsigned int)uid);
 }
 
 static void named_file(const char *kind, const char *of, char name[SC_ADDR_NAME_MAX])
 {
-	int at = user_prefix(kind, name);
+	int at = user_prefix(kind, geteuid(), name);
 
 	snprintf(name + at, SC_ADDR_NAME_MAX - (size_t)at, "%s", of);
 }
 
-static bool is_named_file(const char *kind, const char *name)
+static bool is_named_file(const char *kind, uint32_t uid, const char *name)
 {
 	char prefix[SC_ADDR_NAME_MAX];
 	size_t len;
 
 	if (strncmp(name, kind, strlen(kind)))
-		return false; /* most, of a look at all names, without a system call */
-	len = (size_t)user_prefix(kind, prefix);
+		return false;
+	len = (size_t)user_prefix(kind, uid, prefix);
 	return !strncmp(name, prefix, len) && is_service_name(name + len);
 }
 
@@ -227,7 +244,17 @@ bool sc_addr_is_calibration_file(const char *name)
 
 bool sc_addr_is_service_file(const char *name)
 {
-	return is_named_file(SERVICE_PREFIX, name) || is_named_file(DIRECTORY_PREFIX, name);
+	return is_named_file(SERVICE_PREFIX, geteuid(), name) ||
+	       is_named_file(DIRECTORY_PREFIX, geteuid(), name);
+}
+
+bool sc_addr_is_file_of(const char *name, uint32_t uid)
+{
+	struct sc_addr addr;
+
+	if (!sc_addr_parse_file(name, &addr))
+		return addr.uid == uid;
+	return is_named_file(SERVICE_PREFIX, uid, name) || is_named_file(DIRECTORY_PREFIX, uid, name);
 }
 
 enum sc_addr_kind sc_addr_kind(const char *addr)

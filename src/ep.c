@@ -13,6 +13,7 @@
 #include "assist.h"
 #include "batch.h"
 #include "deliver.h"
+#include "forget.h"
 #include "hold.h"
 #include "log.h"
 #include "neighbour.h"
@@ -186,6 +187,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	config_settle(ep);
 	ep->tx_size = attr->tx_size;
 	ep->regtab = attr->regtab;
+	ep->knows = attr->knows;
+	ep->knows_arg = attr->knows_arg;
 	for (int event = 0; event < SC_EVENTS; event++)
 		ep->cntrs[event] = attr->cntrs[event];
 	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
@@ -305,6 +308,7 @@ static int end_lost(struct sc_ep *ep)
 		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);
 		sc_peer_part(peer);
+		sc_peer_reconsider(peer);
 		ended++;
 	}
 	return ended;
@@ -338,6 +342,8 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 		done += sc_assist_progress(ep);
 	if (!sc_list_empty(&ep->ending))
 		done += end_lost(ep);
+	if (__builtin_expect(sc_forget_is_due(ep), 0))
+		sc_forget(ep);
 	ep->due = is_due(ep);
 	return done;
 }

@@ -214,7 +214,7 @@ static int fill(struct sc_host *host)
 		if (err)
 			return err;
 	} while (!host->cookie); /* 0 is what a forked child shows */
-	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev)));
+	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev))) >> (64 - SC_HOST_ID_BITS);
 	host->pid = getpid();
 	host->pid_ns = SC_TRY("host.ns", stat("/proc/thread-self/ns/pid", &ns)) ? 0 : ns.st_ino;
 	host->start_time = start_time(host->pid);

@@ -10,9 +10,12 @@
 /* Where all files of the core live: POSIX shared memory of this machine or container. */
 #define SC_HOST_DIR "/dev/shm"
 
+/* Bits of struct sc_host.id: as many as an address has room for. Two machines that share them fail later, and as clearly. */
+#define SC_HOST_ID_BITS 44
+
 /* Who this machine and this process are. */
 struct sc_host {
-	uint64_t id; /* for addresses: this boot and this /dev/shm */
+	uint64_t id; /* for addresses: this boot and this /dev/shm, SC_HOST_ID_BITS */
 	uint64_t boot_id[2];
 	uint64_t pid_ns;     /* inode of /proc/self/ns/pid */
 	uint64_t start_time; /* as sc_abi_owner.start_time */

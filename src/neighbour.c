@@ -209,11 +209,15 @@ static bool is_nobodys(uint32_t pid)
 	       errno == ESRCH;
 }
 
-/* With many that come at a time each would open the files of all, if it were not for this. */
+/*
+ * With many that come at a time each would open the files of all, if it were not for this. Names of one process lie side
+ * by side: it is asked for once.
+ */
 static bool has_ended(const struct names *names)
 {
 	for (size_t i = 0; i < names->count; i++)
-		if (is_nobodys(names->names[i].pid))
+		if ((!i || names->names[i].pid != names->names[i - 1].pid) &&
+		    is_nobodys(names->names[i].pid))
 			return true;
 	return false;
 }

@@ -26,8 +26,8 @@
  * counts. The other side reads what was published, then frees the slot. If it closes itself before it sees
  * that, nobody is left for whom a file was kept: one of the two takes the mark UNREAD away (P6) and counts that.
  *
- * Peers are kept until the endpoint closes, as its posted receives, completions and address vector may name
- * them; of one that is gone a small structure is left, and each review walks all of them.
+ * A peer that has gone, and all that there was with it has ended, is forgotten as soon as nothing refers to it: forget.c.
+ * Until then it is in sc_ep.absent, as is a peer that has been asked for only: no review looks at those.
  *
  * An address can come back: one index of a name (struct sc_ep_name) is opened again after it was closed, in a new
  * file. Who sends to it looks for that once it knows the last one as gone, and the structure that is left becomes
@@ -37,6 +37,11 @@
  * what is sent after the new one was opened go to the last: each send looks whether the peer has closed
  * (sc_peer_has_closed()), which it had before. Who has sent messages that wait does not come
  * back: they are the last one's.
+ *
+ * A place that is taken now may be free later. Step 2 fails with -EUSERS while the target is full: the link stays NONE,
+ * attached, and the next operation tries again. A peer that asks for an answer while it is full itself is given up, and
+ * told so (SC_ABI_BROKEN, EUSERS); both sides mark it `full`, and once all has ended that there was between the two either may
+ * connect as if they had never met (renew()).
  *
  * Death between any two steps: before 2 nothing is shared. After 2 or 3 a claim is left whose ticket names
  * a dead process: the owner returns the slot in reclaim(), once nobody has that pid; so it does with the slot of
@@ -57,6 +62,7 @@
 #include <unistd.h>
 #include "addr.h"
 #include "atomic.h"
+#include "heard.h"
 #include "hold.h"
 #include "host.h"
 #include "inject.h"
@@ -107,6 +113,8 @@ static uint64_t ticket(const struct sc_peer *peer)
 int sc_peers_init(struct sc_ep *ep)
 {
 	sc_list_init(&ep->peers);
+	sc_list_init(&ep->absent);
+	sc_list_init(&ep->leaving);
 	ep->watched = ep->glanced = &ep->peers;
 	sc_list_init(&ep->ending);
 	sc_list_init(&ep->unanswered);
@@ -255,17 +263,26 @@ static void drop_replies(struct sc_peer *peer)
 	peer->fenced_count = 0;
 }
 
-void sc_peers_fini(struct sc_ep *ep)
+static void fini_each(struct sc_list *peers)
 {
-	sc_list_for_safe (entry, next, &ep->peers) {
+	sc_list_for_safe (entry, next, peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		leave_unseen(peer);
 		sc_peer_part(peer);
 		drop_replies(peer);
 		sc_source_part(peer, 0);
+		sc_list_remove(&peer->of_source);
 		free(peer);
 	}
+}
+
+void sc_peers_fini(struct sc_ep *ep)
+{
+	fini_each(&ep->peers);
+	fini_each(&ep->absent);
+	fini_each(&ep->leaving);
+	free(ep->heard);
 	free(ep->peer_table);
 	free(ep->inbound);
 	free(ep->later);
@@ -278,13 +295,15 @@ static void table_grow(struct sc_ep *ep)
 
 	if (!table)
 		return; /* longer chains */
-	sc_list_for (entry, &ep->peers) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
-		struct sc_peer **chain = &table[sc_addr_hash(peer->address, strlen(peer->address)) & mask];
+	for (uint32_t i = 0; i <= ep->peer_table_mask; i++)
+		for (struct sc_peer *peer = ep->peer_table[i], *next; peer; peer = next) {
+			struct sc_peer **chain =
+				&table[sc_addr_hash(peer->address, strlen(peer->address)) & mask];
 
-		peer->next = *chain;
-		*chain = peer;
-	}
+			next = peer->next;
+			peer->next = *chain;
+			*chain = peer;
+		}
 	free(ep->peer_table);
 	ep->peer_table = table;
 	ep->peer_table_mask = mask;
@@ -327,19 +346,31 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->unanswered);
 }
 
-int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
+static struct sc_peer **chain_of(const struct sc_ep *ep, const char *addr)
+{
+	return &ep->peer_table[sc_addr_hash(addr, strlen(addr)) & ep->peer_table_mask];
+}
+
+static struct sc_peer *find(const struct sc_ep *ep, const char *addr)
+{
+	struct sc_peer *peer = *chain_of(ep, addr);
+
+	while (peer && strcmp(peer->address, addr))
+		peer = peer->next;
+	return peer;
+}
+
+static int find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 {
 	struct sc_peer **chain, *peer;
 	struct sc_source *source;
 
 	if (sc_addr_kind(addr) != SC_ADDR_ENDPOINT)
 		return -EINVAL;
-	chain = &ep->peer_table[sc_addr_hash(addr, strlen(addr)) & ep->peer_table_mask];
-	for (peer = *chain; peer; peer = peer->next)
-		if (!strcmp(peer->address, addr)) {
-			*found = peer;
-			return 0;
-		}
+	*found = find(ep, addr);
+	if (*found)
+		return 0;
+	chain = chain_of(ep, addr);
 	peer = malloc(sizeof(*peer));
 	if (!peer)
 		return -ENOMEM;
@@ -351,22 +382,83 @@ int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
 	peer_init(peer, ep, source, addr);
 	peer->next = *chain;
 	*chain = peer;
-	sc_list_append(&ep->peers, &peer->all);
+	sc_list_append(&ep->absent, &peer->all);
+	sc_list_append(&source->peers, &peer->of_source);
 	if (++ep->peer_count > ep->peer_table_mask)
 		table_grow(ep);
 	*found = peer;
 	return 0;
 }
 
+/* It has been here, and was forgotten: as if an attempt to connect had shown that nobody has the address. */
+static void set_gone(struct sc_peer *peer)
+{
+	peer->link = SC_LINK_DOWN;
+	peer->error = -ECONNREFUSED;
+	sc_source_part(peer, peer->error);
+}
+
+int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **found)
+{
+	uint32_t count = ep->peer_count;
+	int ret = find_or_make(ep, addr, found);
+
+	if (ret)
+		return ret;
+	if (ep->peer_count != count && sc_heard_has(ep, addr, SC_ADDR_SIZE))
+		set_gone(*found);
+	(*found)->users++;
+	return 0;
+}
+
 bool sc_peers_have_heard(const struct sc_ep *ep, const char *addr)
 {
-	sc_list_for (entry, &ep->peers) {
-		const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+	const struct sc_source *source = sc_rxq_source_find(ep->rxq, addr);
 
-		if (peer->feed != SC_FEED_NONE && !strncmp(peer->address, addr, SC_ADDR_STEM))
-			return true;
-	}
-	return false;
+	if (source)
+		sc_list_for (entry, &source->peers) {
+			const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, of_source);
+
+			if (peer->ep == ep && peer->feed != SC_FEED_NONE)
+				return true;
+		}
+	return sc_heard_has(ep, addr, SC_ADDR_STEM);
+}
+
+size_t sc_peers_count(const struct sc_ep *ep)
+{
+	return ep->peer_count;
+}
+
+/* Into another of the lists that peers are in. */
+static void move(struct sc_peer *peer, struct sc_list *list)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (ep->watched == &peer->all)
+		ep->watched = peer->all.prev;
+	if (ep->glanced == &peer->all)
+		ep->glanced = peer->all.prev;
+	sc_list_remove(&peer->all);
+	sc_list_append(list, &peer->all);
+}
+
+void sc_peer_free(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_peer **link = chain_of(ep, peer->address);
+
+	while (*link != peer)
+		link = &(*link)->next;
+	*link = peer->next;
+	ep->peer_count--;
+	sc_list_remove(&peer->all);
+	sc_list_remove(&peer->of_source);
+	if (peer->source->lost == peer)
+		peer->source->lost = NULL;
+	if (sc_list_empty(&peer->source->peers))
+		sc_rxq_source_free(ep->rxq, peer->source);
+	free(peer);
 }
 
 const char *sc_peer_address(const struct sc_peer *peer)
@@ -422,8 +514,15 @@ bool sc_peer_can_read_slow(struct sc_peer *peer)
 	return !ret;
 }
 
+/* Reviews look at it from now on. */
+static void enter(struct sc_peer *peer)
+{
+	move(peer, &peer->ep->peers);
+}
+
 static void meet_seg(struct sc_peer *peer, struct sc_seg *seg)
 {
+	enter(peer);
 	peer->seg = seg;
 	prepare_cma(peer);
 	sc_watch_add(&peer->watch, seg, &peer->ep->bell);
@@ -460,7 +559,8 @@ static const char *connect_advice(int error)
 {
 	switch (error) {
 	case -EUSERS:
-		return "it has as many peers as it allows; raise FI_SHMCMA_PEERS there";
+		return "it is full: as many peers are connected to it as FI_SHMCMA_PEERS allows there; the next "
+		       "operation tries again, or raise that limit";
 	case -ENOSPC:
 		return "/dev/shm is full; free space there or give the container a larger one";
 	case -ECONNREFUSED:
@@ -569,6 +669,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	peer->tx.sleep = &sc_seg_presence(peer->seg)->sleep;
 	peer->units_limit = peer->seg->header.window;
 	peer->link = SC_LINK_UP;
+	peer->full = false;
 	sc_source_meet(peer);
 	peer->ep->counters.connects++;
 	/* P1 release: pairs with P1' in sc_peers_review() */
@@ -580,10 +681,13 @@ int sc_peer_connect(struct sc_peer *peer)
 	return 0;
 
 failed:
+	sc_log_again(ret == -EUSERS && peer->full);
 	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), connect_advice(ret));
+	sc_log_again(false);
+	peer->full = ret == -EUSERS;
 	if (ret == -ECONNREFUSED && is_heard(peer))
 		ret = vanish(peer);
-	else if (!is_transient(ret))
+	else if (!peer->full && !is_transient(ret))
 		sc_peer_lose(peer, ret);
 	return ret;
 }
@@ -612,6 +716,65 @@ static bool is_parted(const struct sc_peer *peer)
 	return sc_list_empty(&peer->ending) && !is_heard(peer) && !peer->seg;
 }
 
+/* Is there anything of it in a list, or on its way? */
+static bool is_busy(const struct sc_peer *peer)
+{
+	const struct sc_list *const lists[] = {
+		&peer->ops,	 &peer->turns,	    &peer->replies,   &peer->borrower,	 &peer->hold.of_ep,
+		&peer->rma_queued, &peer->rma_waiting, &peer->rma_busy, &peer->batch,	 &peer->batching,
+		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assisting,
+		&peer->serving,	 &peer->serving_peer, &peer->transfers, &peer->copying, &peer->pulling,
+		&peer->fenced,	 &peer->unanswered, &peer->ending,
+	};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		if (!sc_list_empty(lists[i]))
+			return true;
+	return peer->arriving || peer->arriving_op || peer->rma_pending;
+}
+
+/* Has the peer gone for good, or never been here, with nothing under way? Takes back what was lent to it. */
+static bool is_over(struct sc_peer *peer)
+{
+	/* attached in vain: it was full, or was not let in */
+	if (peer->seg && !peer->users && peer->link == SC_LINK_NONE && peer->feed == SC_FEED_NONE)
+		sc_peer_part(peer);
+	if (!is_parted(peer) || peer->link == SC_LINK_UP || peer->in_slot != NO_SLOT || is_busy(peer))
+		return false;
+	/* it has closed or died, and reads no more; what another one was lent it may still read */
+	if (peer->error == -ECONNRESET) {
+		take_loans_back(peer);
+		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
+	}
+	return !peer->loans.count && !peer->answers.count;
+}
+
+bool sc_peer_is_free(struct sc_peer *peer)
+{
+	return !peer->users && sc_list_empty(&peer->waiting) && is_over(peer);
+}
+
+void sc_peer_keep(struct sc_peer *peer)
+{
+	if (is_over(peer))
+		move(peer, &peer->ep->absent);
+	else
+		enter(peer);
+}
+
+void sc_peer_reconsider(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (sc_peer_is_free(peer)) {
+		move(peer, &ep->leaving);
+		ep->leaving_fresh++;
+		sc_ep_begin(ep);
+	} else if (is_over(peer)) {
+		move(peer, &ep->absent);
+	}
+}
+
 /* As it was when nothing had been sent to it, but for its places in lists and what others call it. */
 static void renew(struct sc_peer *peer)
 {
@@ -624,14 +787,26 @@ static void renew(struct sc_peer *peer)
 	/* who has closed reads no more, whether or not it could say so */
 	take_loans_back(peer);
 	sc_pool_reclaim(&peer->ep->pool, &peer->answers);
+	if (last.source->lost == peer) {
+		last.source->lost = NULL;
+		last.source->error = 0;
+	}
 	peer_init(peer, last.ep, last.source, last.address);
 	peer->user = last.user;
+	peer->users = last.users;
 	peer->next = last.next;
 	peer->all = last.all;
+	peer->of_source = last.of_source;
 	peer->dev = last.dev;
 	peer->ino = last.ino;
 	peer->arrivals = last.arrivals;
 	peer->hazard_count = last.hazard_count;
+}
+
+/* Was the link lost for want of a place, and has all ended that there was with it, its claim of a slot of ours too? */
+static bool may_retry(const struct sc_peer *peer)
+{
+	return peer->full && is_parted(peer) && peer->in_slot == NO_SLOT && sc_list_empty(&peer->waiting);
 }
 
 /* The link is lost. */
@@ -642,6 +817,10 @@ static int connect_again(struct sc_peer *peer)
 	struct sc_seg *seg;
 	int ret;
 
+	if (may_retry(peer)) {
+		renew(peer);
+		return sc_peer_connect(peer);
+	}
 	if (!is_back(peer))
 		return peer->error;
 	/* the last one's claims, all of them made before */
@@ -690,7 +869,7 @@ bool sc_peer_can_answer(struct sc_peer *peer)
 		return false;
 	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
 	      : peer->link == SC_LINK_DOWN ? peer->error
-					   : 0;
+					   : 0; /* -EUSERS: `full` */
 	if (ret && !peer->vanished)
 		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
 	return !ret;
@@ -946,6 +1125,11 @@ static bool is_introduced(const char *address, uint64_t claim)
 	return SC_ABI_CLAIM_TICKET(claim) == SC_ABI_TICKET(parts.pid, nonce);
 }
 
+static void attach_left(struct sc_peer *peer)
+{
+	peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
+}
+
 /*
  * We found it closed or dead before we saw that it had come to us: has it left messages? Only who has departed,
  * or is certainly dead, writes no more.
@@ -955,7 +1139,7 @@ static bool has_left(struct sc_peer *peer, uint64_t claim)
 	if (peer->error != -ECONNREFUSED)
 		return false;
 	if (!peer->seg)
-		peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
+		attach_left(peer);
 	if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_DEPARTED || (peer->seg && sc_peer_is_dead(peer)))
 		return true;
 	if (peer->seg)
@@ -983,9 +1167,14 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 
 	memcpy(address, sc_seg_slot(ep->seg, index)->intro.address, SC_ADDR_SIZE);
 	address[SC_ADDR_SIZE - 1] = '\0';
-	ret = sc_peer_get(ep, address, &peer);
+	ret = find_or_make(ep, address, &peer);
 	if (ret)
 		return ret;
+	*met = peer;
+	if (may_retry(peer))
+		renew(peer);
+	else if (peer->full && peer->in_slot != NO_SLOT)
+		return -EAGAIN; /* its last claim is to be returned first */
 	if (peer->feed != SC_FEED_NONE || peer->in_slot != NO_SLOT)
 		return -EALREADY;
 	if (peer->link == SC_LINK_DOWN && !has_left(peer, claim))
@@ -993,12 +1182,11 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer);
 	if (ret == -ECONNREFUSED) {
 		/* closed or dead meanwhile; what it left in our memory, and in its own, can still be delivered */
-		peer->left = !sc_seg_attach_left(peer->address, &peer->seg);
+		attach_left(peer);
 		ret = 0;
 	}
 	if (!ret && !is_introduced(address, claim))
 		ret = -EPROTO;
-	*met = peer;
 	return ret;
 }
 
@@ -1033,6 +1221,8 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 			strerror(-ret), connect_advice(ret));
 		if (is_transient(ret))
 			return false;
+		if (peer)
+			sc_peer_reconsider(peer);
 		ep->counters.refusals++;
 		ep->refused = true;
 		if (memory)
@@ -1047,6 +1237,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	} else {
 		sc_source_meet(peer);
 	}
+	enter(peer);
 	peer->in_slot = index;
 	sc_ring_rx_init(&peer->rx, sc_seg_slot(ep->seg, index));
 	peer->feed = SC_FEED_UP;
@@ -1072,7 +1263,7 @@ static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
  */
 static void slot_forget(struct sc_ep *ep, uint32_t slot)
 {
-	sc_list_for (entry, &ep->peers) {
+	sc_list_for_safe (entry, next, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		if (peer->in_slot != slot)
@@ -1080,6 +1271,7 @@ static void slot_forget(struct sc_ep *ep, uint32_t slot)
 		peer->in_slot = NO_SLOT;
 		take_loans_back(peer);
 		sc_pool_reclaim(&ep->pool, &peer->answers);
+		sc_peer_reconsider(peer);
 	}
 }
 
@@ -1177,10 +1369,14 @@ static int review_answer(struct sc_peer *peer)
 	/* nobody refuses for a reason that may pass, and who is told to try again would for ever */
 	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && is_transient(-reason)))
 		reason = EPROTO;
+	peer->full = reason == EUSERS;
 	sc_warn("%s: %s: %s: %s", peer->address,
 		how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
-		strerror(reason), connect_advice(-reason));
-	sc_peer_lose(peer, how == SC_ABI_REFUSED ? -reason : -ECONNRESET);
+		strerror(reason),
+		how == SC_ABI_BROKEN && peer->full
+			? "this endpoint is full and cannot be answered; raise FI_SHMCMA_PEERS here"
+			: connect_advice(-reason));
+	sc_peer_lose(peer, how == SC_ABI_REFUSED || peer->full ? -reason : -ECONNRESET);
 	take_loans_back(peer);
 	return 1;
 }

@@ -6,14 +6,24 @@
 
 int sc_peers_init(struct sc_ep *ep);
 
+/* Something has ended that referred to the peer, or was under way with it. It stays valid until the next sc_forget(). */
+void sc_peer_reconsider(struct sc_peer *peer);
+
+/* For forget.c: is it as reconsidering wants it, so that its completions and receives are to be looked at? */
+bool sc_peer_is_free(struct sc_peer *peer);
+/* It is not, or its address is known: out of sc_ep.leaving. */
+void sc_peer_keep(struct sc_peer *peer);
+/* Take it out of all that finds it, and free it. */
+void sc_peer_free(struct sc_peer *peer);
+
 /* Tell that this endpoint closes; then let all go. In a forked child nothing of the parent's is touched. */
 void sc_peers_close(struct sc_ep *ep);
 void sc_peers_fini(struct sc_ep *ep);
 
 /*
  * Make the link to the peer: attach, claim a slot, publish. Does not wait for the peer. -EUSERS: the peer
- * has all its slots taken; -ECONNRESET: it has come to us, and gone; else as sc_seg_attach(),
- * sc_seg_slot_alloc(). Final for this peer, but for -EAGAIN, -EMFILE and -ENOMEM.
+ * is full, all its slots are taken; -ECONNRESET: it has come to us, and gone; else as sc_seg_attach(),
+ * sc_seg_slot_alloc(). Final for this peer, but for -EUSERS, -EAGAIN, -EMFILE and -ENOMEM.
  */
 int sc_peer_connect(struct sc_peer *peer);
 

@@ -252,11 +252,23 @@ static bool service_is_orphan(int fd)
 	return read_service(fd, &parts) && !endpoint_is_alive(&parts);
 }
 
+/* A segment of an earlier version, whose address this one does not know: its owner can be asked if it is of one layout. */
+static bool old_is_alive(int fd)
+{
+	struct sc_abi_header header;
+
+	return SC_TRY("reap.old", pread(fd, &header, sizeof(header), 0)) == (ssize_t)sizeof(header) &&
+	       header.magic == SC_ABI_MAGIC && header.layout == SC_ABI_LAYOUT &&
+	       sc_reap_lives(&header.owner, 0);
+}
+
 static bool second_opinion(const char *name, int fd)
 {
 	const struct sc_host *host;
 	struct sc_addr parts;
 
+	if (sc_addr_is_old_file(name))
+		return old_is_alive(fd);
 	if (sc_addr_parse_file(name, &parts))
 		return service_is_alive(fd) || directory_is_alive(fd);
 	if (sc_host_get(&host))
@@ -302,37 +314,54 @@ bool sc_reap_service_is_orphan(const char *name)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Exactly the names that this library gives; a user's own "shmcma-notes" is not among them. */
-static bool is_ours(const char *name)
-{
-	struct sc_addr parts;
+/*
+ * Which names a look through the directory visits. A name is input: anybody may have given it to any file. So the name
+ * decides only what is passed over; what is visited is opened with sc_own_open_other(), which looks at the owner first.
+ */
+typedef bool name_filter(const char *name, uint32_t uid);
 
-	return !sc_addr_parse_file(name, &parts) || sc_addr_is_service_file(name);
+/* Of an earlier version: its names do not tell whose they are, so this user's are among them. */
+static bool is_old(const char *name, uint32_t uid)
+{
+	(void)uid;
+	return sc_addr_is_old_file(name);
 }
 
-int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg)
+static int names(name_filter *filter, void (*visit)(const char *name, void *arg), void *arg)
 {
 	DIR *dir = SC_TRY_PTR("reap.scan", NULL, opendir(SC_HOST_DIR));
+	uint32_t uid = geteuid();
 	struct dirent *entry;
 
 	if (!dir)
 		return -errno;
 	while ((entry = SC_TRY_PTR("reap.entry", NULL, readdir(dir)))) {
-		if (is_ours(entry->d_name))
+		if (filter(entry->d_name, uid))
 			visit(entry->d_name, arg);
 	}
 	SC_CALL("reap.scan_close", closedir(dir));
 	return 0;
 }
 
-/* For those who rely on it. */
-static int each_name(void (*visit)(const char *name, void *arg), void *arg)
+/* Exactly the names that this library gives; a user's own "shmcma-notes" is not among them, nor is another user's. */
+int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg)
 {
-	int err = sc_reap_names(visit, arg);
+	return names(sc_addr_is_file_of, visit, arg);
+}
+
+/* For callers that rely on it. */
+static int each(name_filter *filter, void (*visit)(const char *name, void *arg), void *arg)
+{
+	int err = names(filter, visit, arg);
 
 	if (err)
 		sc_warn("cannot read " SC_HOST_DIR ": %s", strerror(-err));
 	return err;
+}
+
+static int each_name(void (*visit)(const char *name, void *arg), void *arg)
+{
+	return each(sc_addr_is_file_of, visit, arg);
 }
 
 /* ---- unread messages ------------------------------------------------------------------------- */
@@ -553,7 +582,7 @@ static int reap(const char *name, const struct dead *dead)
 
 int sc_reap_name(const char *name)
 {
-	return is_ours(name) ? reap(name, NULL) : -EACCES;
+	return sc_addr_is_file_of(name, geteuid()) ? reap(name, NULL) : -EACCES;
 }
 
 static bool pass_has_room(struct pass *pass)
@@ -588,7 +617,7 @@ static void find_dead(const char *name, void *arg)
 	}
 	sc_own_release_others();
 	if (dead && !pass_has_room(pass)) {
-		pass->removed += sc_reap_name(name) == 1;
+		pass->removed += reap(name, NULL) == 1;
 	} else if (dead) {
 		struct dead *entry = &pass->dead[pass->count++];
 
@@ -605,10 +634,10 @@ static int by_ticket(const void *left, const void *right)
 }
 
 /* Those who were found dead, and then who of them is awaited: in this order. */
-int sc_reap_scan(void)
+static int scan(name_filter *filter)
 {
 	struct pass pass = { 0 };
-	int err = each_name(find_dead, &pass);
+	int err = each(filter, find_dead, &pass);
 
 	if (pass.count) {
 		qsort(pass.dead, pass.count, sizeof(pass.dead[0]), by_ticket);
@@ -623,6 +652,16 @@ int sc_reap_scan(void)
 	}
 	free(pass.dead);
 	return err ? err : pass.removed;
+}
+
+int sc_reap_scan(void)
+{
+	return scan(sc_addr_is_file_of);
+}
+
+int sc_reap_scan_old(void)
+{
+	return scan(is_old);
 }
 
 struct lister {
@@ -654,6 +693,7 @@ static void list_one(const char *name, void *arg)
 int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void *arg)
 {
 	struct lister lister = { .show = show, .arg = arg };
+	int err = each_name(list_one, &lister);
 
-	return each_name(list_one, &lister);
+	return err ? err : each(is_old, list_one, &lister);
 }

@@ -138,7 +138,7 @@ static inline int lost(const struct sc_recv *recv)
 
 	if (!source || source->met || !source->error)
 		return 0;
-	return source->lost && sc_peer_is_back(source->lost) ? 0 : source->error;
+	return source->lost && (source->lost->full || sc_peer_is_back(source->lost)) ? 0 : source->error;
 }
 
 static int post(struct sc_rxq *rxq, struct sc_rx_op *op)

@@ -7,7 +7,7 @@
  * it (its peer's), and so do the transfer and the completion; a posted receive belongs to none.
  *
  * A source is who sends, as receives know it: peers of one name (struct sc_ep_name) are one, on whichever of
- * the endpoints they are. It stays until the queue goes, as receives that are posted may name it.
+ * the endpoints they are. It goes with the last of them, unless a receive that is posted names it: forget.c.
  *
  * All of it is private memory: if a peer dies nothing changes here but what peer.c says of it.
  */
@@ -93,17 +93,42 @@ static void grow(struct sc_rxq *rxq)
 	rxq->source_mask = mask;
 }
 
+static struct sc_source **chain_of(const struct sc_rxq *rxq, const char *addr)
+{
+	return &rxq->sources[sc_addr_hash(addr, SC_ADDR_STEM) & rxq->source_mask];
+}
+
+struct sc_source *sc_rxq_source_find(const struct sc_rxq *rxq, const char *addr)
+{
+	struct sc_source *source = *chain_of(rxq, addr);
+
+	while (source && memcmp(source->stem, addr, SC_ADDR_STEM))
+		source = source->next;
+	return source;
+}
+
+void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source)
+{
+	struct sc_source **link = chain_of(rxq, source->stem);
+
+	while (*link != source)
+		link = &(*link)->next;
+	*link = source->next;
+	rxq->source_count--;
+	free(source);
+}
+
 struct sc_source *sc_rxq_source(struct sc_rxq *rxq, const char *addr)
 {
-	struct sc_source **chain = &rxq->sources[sc_addr_hash(addr, SC_ADDR_STEM) & rxq->source_mask];
-	struct sc_source *source;
+	struct sc_source **chain = chain_of(rxq, addr);
+	struct sc_source *source = sc_rxq_source_find(rxq, addr);
 
-	for (source = *chain; source; source = source->next)
-		if (!memcmp(source->stem, addr, SC_ADDR_STEM))
-			return source;
+	if (source)
+		return source;
 	source = calloc(1, sizeof(*source));
 	if (!source)
 		return NULL;
+	sc_list_init(&source->peers);
 	memcpy(source->stem, addr, SC_ADDR_STEM);
 	source->next = *chain;
 	*chain = source;

@@ -12,6 +12,10 @@ void sc_rxq_fini(struct sc_rxq *rxq);
 
 /* The source that a peer with that address (endpoint form) is of; NULL: no memory. */
 struct sc_source *sc_rxq_source(struct sc_rxq *rxq, const char *addr);
+/* The same, if there is one. */
+struct sc_source *sc_rxq_source_find(const struct sc_rxq *rxq, const char *addr);
+/* It has no peer any more, and no posted receive names it. */
+void sc_rxq_source_free(struct sc_rxq *rxq, struct sc_source *source);
 
 /* The peer is connected; it is lost, with `error` (negative errno), or 0: we close. */
 static inline void sc_source_meet(struct sc_peer *peer)

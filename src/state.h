@@ -11,6 +11,8 @@
  *   feed (what it writes to us)      NONE --accept--> UP --its claim says departed--> DRAINING --read--> DONE
  *                                      any of them --broken rules--> DONE
  *
+ * Once both have ended, and nothing refers to the peer any more, it is forgotten: forget.c.
+ *
  * A process that comes back has another address and so is another peer. An endpoint of this one's can come back
  * under the same address: DOWN and DONE become NONE then, once all has ended that there was with the last one.
  */
@@ -50,11 +52,13 @@ enum sc_reach { SC_REACH_NO, SC_REACH_YES, SC_REACH_UNKNOWN };
 enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
 
 /*
- * Who sends, to receives: all peers of one name, see struct sc_ep_name. Made with the first of its peers, it
- * stays as long as the queue.
+ * A sender, as receives name it: all peers of one name, see struct sc_ep_name. Made with the first of its peers, it
+ * goes with the last of them, or with the queue.
  */
 struct sc_source {
 	struct sc_source *next; /* hash chain */
+	struct sc_list peers;	/* sc_peer.of_source */
+	bool named;		/* by a posted receive, in one pass of forget.c */
 	uint32_t met;		/* of its peers, those that are connected and not lost */
 	int error; /* negative errno: of the last that was lost, or could not be connected to, */
 	const struct sc_peer *lost; /* which is this one; NULL: it is there no more */
@@ -197,7 +201,10 @@ struct sc_peer {
 	uint32_t inbound_index; /* place in sc_ep.inbound */
 
 	struct sc_source *source; /* in the receive queue of `ep` */
+	struct sc_list of_source; /* sc_source.peers */
 	bool met;		  /* counted there */
+	bool named;		  /* by a completion, in one pass of forget.c */
+	uint32_t users;		  /* sc_peer_get() less sc_peer_put() */
 	enum sc_link link;
 	enum sc_feed feed;
 	int error; /* negative errno once link is DOWN */
@@ -211,13 +218,14 @@ struct sc_peer {
 	bool left;     /* it had gone before it was attached, and left messages in its segment */
 	bool vanished; /* nobody has its address any more, and nothing has proven yet that it has gone */
 	bool told;     /* that it is lost has been logged for a send */
+	bool full;     /* one of the two had no place free for the other: that can be tried again */
 	uint32_t short_rdvs;   /* rendezvous not acknowledged yet, of messages that could be eager */
 	struct sc_burst burst; /* of such messages */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
 	uint64_t user;
 	struct sc_peer *next;	   /* hash chain */
-	struct sc_list all;	   /* sc_ep.peers */
+	struct sc_list all;	   /* sc_ep.peers, .absent or .leaving */
 	struct sc_list ending;	   /* sc_ep.ending: pending operations are to be failed */
 	struct sc_list unanswered; /* sc_ep.unanswered: connected, not accepted yet */
 	dev_t dev;		   /* the file of the last segment, 0: there was none */
@@ -466,8 +474,15 @@ struct sc_ep {
 	struct sc_list unanswered; /* sc_peer */
 	uint32_t replies;	   /* queued for full rings, all peers */
 
-	struct sc_list peers;
-	struct sc_list *watched; /* of those: whose life was asked for last */
+	struct sc_list peers;	/* sc_peer: there is a segment, a slot, or something under way */
+	struct sc_list absent;	/* sc_peer: nothing of that, not yet or not any more; no review looks at them */
+	struct sc_list leaving; /* sc_peer: such as are to be forgotten, see forget.c; */
+	uint32_t leaving_fresh; /* so many since the last pass, */
+	uint32_t leaving_step;	/* which the next one waits for */
+	struct sc_heard *heard; /* NULL: nobody has been forgotten yet */
+	bool (*knows)(void *arg, const char *addr); /* see struct sc_ep_attr */
+	void *knows_arg;
+	struct sc_list *watched; /* of `peers`: whose life was asked for last */
 	struct sc_list *glanced; /* and whose word of life was looked at */
 	uint32_t polls, watch_mask;
 	bool idle; /* the last poll found nothing to do, and nothing has been begun since that polls go on with */

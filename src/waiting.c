@@ -159,6 +159,8 @@ void sc_waiting_free(struct sc_rx_msg *msg)
 	free(msg);
 	if (__builtin_expect(!sc_list_empty(&peer->fenced), 0))
 		sc_deliver_fenced_slow(peer);
+	if (__builtin_expect(peer->link == SC_LINK_DOWN, 0))
+		sc_peer_reconsider(peer);
 }
 
 void sc_waiting_discard(struct sc_rx_msg *msg)

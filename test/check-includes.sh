@@ -23,8 +23,9 @@ neighbour crowd
 service daemon
 directory
 state
-rxq turn hold fence
+rxq turn hold fence heard
 peer
+forget
 reg record
 tx
 deliver rmaop

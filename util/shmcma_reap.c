@@ -101,5 +101,7 @@ int main(int argc, char **argv)
 		return misused();
 	sc_log_set(log_line);
 	ret = all || dry ? sc_reap_list(show_file, &all) : sc_reap_scan();
+	if (!all && !dry)
+		failed |= sc_reap_scan_old() < 0;
 	return end(ret < 0 || failed ? EXIT_LEFT : EXIT_SUCCESS);
 }

@@ -50,7 +50,13 @@ int sc_thread_start(pthread_t *thread, size_t stack, void *(*body)(void *), void
  */
 int sc_reap_scan(void);
 
-/* A file of this user's, and of this library's, in shared memory. */
+/*
+ * The same of what earlier versions have left, whose names did not tell the user yet. It looks at each name of that kind,
+ * other users' too, so that only a person asks for it, not each endpoint.
+ */
+int sc_reap_scan_old(void);
+
+/* A file of this user's, and of this library's or an earlier version, in shared memory. */
 struct sc_reap_file {
 	const char *name; /* in /dev/shm */
 	bool dead;	  /* sc_reap_scan() would remove it */
@@ -84,7 +90,7 @@ size_t sc_memory_readable(const void *at, size_t len);
 
 /*
  * An endpoint's address, 63 characters and NUL:
- *   fi_shmcma://<host 16 hex>-<pid 8 hex>-<nonce 20 hex>-<endpoint 4 hex>
+ *   fi_shmcma://<host 11 hex>-<uid 8 hex>-<pid 8 hex>-<nonce 16 hex>-<endpoint 4 hex>
  * or, shorter, that of a service: fi_shmcma://<service>, 1 to 51 characters of [A-Za-z0-9._:@+-] that
  * are not of the first form. `host` names the boot of the machine and its /dev/shm.
  */
@@ -418,6 +424,12 @@ struct sc_ep_attr {
 	struct sc_rxq *rxq; /* shared with other endpoints, rx_size is its own; NULL: one for itself */
 	bool rx_report;	    /* shared: receives that are SC_SILENT are not, here */
 	uint32_t order;	    /* SC_ORDER_* */
+	/*
+	 * Does the caller know that address (endpoint form, of any endpoint of its name)? As long as it does, what is known of
+	 * a peer that has gone is kept. NULL: no. Called, with knows_arg, where the endpoint is used.
+	 */
+	bool (*knows)(void *arg, const char *addr);
+	void *knows_arg;
 };
 
 /*
@@ -564,11 +576,23 @@ const struct sc_counters *sc_ep_counters(const struct sc_ep *ep);
 
 /*
  * The peer with that address (endpoint form); made on first use, without touching shared memory. Valid
- * until sc_ep_destroy(). -ENOMEM, -EINVAL.
+ * until sc_peer_put(), once for each time, or sc_ep_destroy(). -ENOMEM, -EINVAL. A peer that a completion names is valid
+ * as long as that is in its queue.
  */
 int sc_peer_get(struct sc_ep *ep, const char *addr, struct sc_peer **peer);
+void sc_peer_put(struct sc_peer *peer);
 
-/* Has an endpoint with that address (of a scalable one: any context of it) come to this one, be it gone since? */
+/* The caller knows that address no more, see struct sc_ep_attr. */
+void sc_peers_unknown(struct sc_ep *ep, const char *addr);
+
+/* How many are known of. */
+size_t sc_peers_count(const struct sc_ep *ep);
+
+/*
+ * Has an endpoint with that address (of a scalable one: any context of it) come to this one, be it gone since? Of
+ * those that have been forgotten the last SC_HEARD_MAX are known.
+ */
+#define SC_HEARD_MAX 256
 bool sc_peers_have_heard(const struct sc_ep *ep, const char *addr);
 
 const char *sc_peer_address(const struct sc_peer *peer);

@@ -975,7 +975,7 @@ static void check_node(const char *node, const char *service, uint64_t flags, co
 }
 
 #define ANY TF_PREFIX
-#define ENDPOINT_ADDR TF_PREFIX "0123456789abcdef-00000001-00112233445566778899-0000"
+#define ENDPOINT_ADDR TF_PREFIX "0123456789a-000003e8-00000001-0011223344556677-0000"
 
 static void test_source(void **state)
 {

@@ -40,7 +40,8 @@ static void parse_address(const uint8_t *data, size_t size)
 		sc_addr_file(&addr, name);
 		check_name(name);
 		CHECK(!sc_addr_parse_file(name, &of_file));
-		CHECK(of_file.pid == addr.pid && of_file.ep == addr.ep);
+		CHECK(of_file.uid == addr.uid && of_file.pid == addr.pid && of_file.ep == addr.ep);
+		CHECK(sc_addr_is_file_of(name, addr.uid) && !sc_addr_is_file_of(name, ~addr.uid));
 		CHECK(!memcmp(of_file.nonce, addr.nonce, sizeof(addr.nonce)));
 		break;
 	case SC_ADDR_SERVICE:
@@ -69,7 +70,7 @@ static void parse_name(const uint8_t *data, size_t size)
 		sc_addr_file(&parts, name);
 		CHECK(!strcmp(text, name));
 	}
-	if (sc_addr_is_service_file(text))
+	if (sc_addr_is_service_file(text) || sc_addr_is_old_file(text))
 		check_name(text);
 	if (!sc_addr_service(text, addr))
 		CHECK(sc_addr_kind(addr) == SC_ADDR_SERVICE);

@@ -13,7 +13,7 @@
 #include "header.h"
 #include "seg.h"
 
-#define ADDRESS "fi_shmcma://0123456789abcdef-0000beef-00112233445566778899-00ff"
+#define ADDRESS "fi_shmcma://0123456789a-000003e8-0000beef-0011223344556677-00ff"
 #define FILE_LENGTH 1269760
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_many_peers: one server endpoint and more peers than libfabric's shm survives (256); and a server
- * that has no place for one more peer: that one is told so, the others go on.
+ * test_many_peers: one server endpoint and more peers than libfabric's shm survives (256); a server that has no
+ * place for one more peer: that one is told so, the others go on, and it is let in once a place is free; and a server to
+ * which many come, one after the other, and that keeps nothing of them.
+ *
+ * TEST_VISITORS: how many these are, 2000 by default.
  */
 #define _GNU_SOURCE 1
 #include "kernels.h"
 
+#include <malloc.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 
 /* ---- three hundred --------------------------------------------------------------------------- */
 
@@ -300,8 +306,193 @@ static void visits_rank(const void *arg)
 	mt_close(&ep);
 }
 
+/* ---- a place that becomes free --------------------------------------------------------------- */
+
+enum parting { CLOSES, IS_KILLED };
+#define FLAG_LET_IN 0  /* so many clients have been heard */
+#define FLAG_REFUSED 1 /* the last one has been refused */
+
+static void again_server(void)
+{
+	struct mt_op recv = { 0 };
+	uint64_t word;
+	struct mt_ep ep;
+
+	setenv("FI_SHMCMA_PEERS", "2", 1);
+	mt_open(&ep, NULL);
+	mt_publish(&ep, 0);
+	for (uint64_t i = 1; i <= 3; i++) {
+		mt_doing("expecting client %d", (int)i);
+		mt_trecv(&ep, &recv, &word, sizeof(word), FI_ADDR_UNSPEC, 1);
+		mt_wait(&ep, &recv);
+		mt_require(word == i, "client %d in the place of %d", (int)word, (int)i);
+		atomic_store(mt_flag(FLAG_LET_IN), i);
+	}
+	mt_close(&ep);
+}
+
+static void again_client(enum parting parting)
+{
+	uint64_t word = (uint64_t)mt_rank;
+	fi_addr_t server;
+	struct mt_ep ep;
+	int rc;
+
+	mt_open(&ep, NULL);
+	server = mt_lookup(&ep, 0);
+	mt_flag_wait(&ep, FLAG_LET_IN, word - 1);
+	rc = mt_send_outcome(&ep, &word, sizeof(word), server, 1, MT_DEADLINE);
+	if (mt_rank == 3) {
+		mt_require(rc == -FI_EBUSY, "a full server gives %s", fi_strerror(-rc));
+		atomic_store(mt_flag(FLAG_REFUSED), 1);
+		if (parting == IS_KILLED) {
+			mt_expect_death(1);
+			kill(mt_pid(1), SIGKILL);
+		}
+		mt_doing("waiting for the place");
+		while ((rc = mt_send_outcome(&ep, &word, sizeof(word), server, 1, MT_DEADLINE)) == -FI_EBUSY)
+			mt_poll(&ep);
+	}
+	mt_require(rc == 0, "client %d: %s", mt_rank, fi_strerror(-rc));
+	if (mt_rank == 1)
+		mt_flag_wait(&ep, FLAG_REFUSED, parting == CLOSES ? 1 : 2);
+	else
+		mt_flag_wait(&ep, FLAG_LET_IN, 3);
+	mt_close(&ep);
+}
+
+static void again_rank(const void *arg)
+{
+	if (mt_rank == 0)
+		again_server();
+	else
+		again_client(*(const enum parting *)arg);
+}
+
+/* ---- many, one after the other --------------------------------------------------------------- */
+
+enum visitor { IS_UNKNOWN, IS_INSERTED, IS_KILLED_THERE };
+#define FLAG_VISITS 0
+/* Of the server's memory: more than the allocator's own wavering, and less than 100 bytes a visitor. */
+#define GROWTH 65536
+
+static int visitors(enum visitor visitor)
+{
+	const char *text = getenv("TEST_VISITORS");
+	int count = text ? atoi(text) : 2000;
+
+	return visitor == IS_KILLED_THERE ? count / 10 : count;
+}
+
+static void visit_once(void)
+{
+	struct mt_op send = { 0 }, recv = { 0 };
+	fi_addr_t server;
+	struct mt_ep ep;
+	char answer;
+
+	mt_open(&ep, NULL);
+	server = mt_lookup(&ep, 0);
+	mt_trecv(&ep, &recv, &answer, 1, FI_ADDR_UNSPEC, 2);
+	mt_tsend(&ep, &send, ep.name, sizeof(ep.name), server, 1);
+	mt_wait(&ep, &send);
+	mt_wait(&ep, &recv);
+	mt_close(&ep);
+}
+
+/* Says who it is, and dies when that has been taken in. */
+static void visit_to_die(uint64_t number)
+{
+	struct mt_op send = { 0 };
+	fi_addr_t server;
+	struct mt_ep ep;
+
+	mt_open(&ep, NULL);
+	server = mt_lookup(&ep, 0);
+	mt_tsend(&ep, &send, ep.name, sizeof(ep.name), server, 1);
+	mt_wait(&ep, &send);
+	mt_flag_wait(&ep, FLAG_VISITS, number + 1);
+	kill(getpid(), SIGKILL);
+}
+
+static void visitors_client(enum visitor visitor)
+{
+	for (int i = 0; i < visitors(visitor); i++) {
+		int status;
+		pid_t pid;
+
+		if (visitor == IS_INSERTED) {
+			visit_once();
+			continue;
+		}
+		if (visitor == IS_UNKNOWN) {
+			struct mt_op send = { 0 };
+			struct mt_ep ep;
+
+			mt_open(&ep, NULL);
+			mt_tsend(&ep, &send, ep.name, sizeof(ep.name), mt_lookup(&ep, 0), 1);
+			mt_wait(&ep, &send);
+			mt_close(&ep);
+			continue;
+		}
+		pid = fork();
+		mt_require(pid >= 0, "no child");
+		if (!pid)
+			visit_to_die((uint64_t)i);
+		mt_require(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status), "visitor %d did not get there", i);
+	}
+}
+
+static void answer(struct mt_ep *ep, const char *name)
+{
+	struct mt_op send = { 0 };
+	fi_addr_t peer = mt_insert(ep, name);
+
+	mt_tsend(ep, &send, "", 1, peer, 2);
+	mt_wait(ep, &send);
+	mt_must(fi_av_remove(ep->av, &peer, 1, 0));
+}
+
+static void visitors_server(enum visitor visitor)
+{
+	int count = visitors(visitor);
+	char name[MT_NAME_SIZE];
+	struct mt_op recv = { 0 };
+	size_t before = 0, after;
+	struct mt_ep ep;
+
+	mt_open(&ep, NULL);
+	mt_publish(&ep, 0);
+	for (int i = 0; i < count; i++) {
+		mt_doing("expecting visitor %d", i);
+		mt_trecv(&ep, &recv, name, sizeof(name), FI_ADDR_UNSPEC, 1);
+		mt_wait(&ep, &recv);
+		if (visitor == IS_INSERTED)
+			answer(&ep, name);
+		atomic_store(mt_flag(FLAG_VISITS), (uint64_t)i + 1);
+		if (i == count / 4)
+			before = mallinfo2().uordblks;
+	}
+	after = mallinfo2().uordblks;
+	mt_require(MT_SANITIZED || after < before + GROWTH, "%zu bytes for %d visitors", after - before,
+		   count - count / 4);
+	mt_close(&ep);
+}
+
+static void visitors_rank(const void *arg)
+{
+	enum visitor visitor = *(const enum visitor *)arg;
+
+	if (mt_rank == 0)
+		visitors_server(visitor);
+	else
+		visitors_client(visitor);
+}
+
 int main(void)
 {
+	static const enum parting partings[] = { CLOSES, IS_KILLED };
+	static const enum visitor kinds[] = { IS_UNKNOWN, IS_INSERTED, IS_KILLED_THERE };
 	static const struct mt_case cases[] = {
 		{ .name = "many", .ranks = 1 + CLIENTS, .deadline = 90, .rank = many_rank },
 		{ .name = "full",
@@ -313,6 +504,16 @@ int main(void)
 		  .ranks = 2,
 		  .rank = visits_rank,
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "again-closed", .ranks = 4, .rank = again_rank, .arg = &partings[0],
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "again-killed", .ranks = 4, .rank = again_rank, .arg = &partings[1],
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-unknown", .ranks = 2, .deadline = 600, .rank = visitors_rank,
+		  .arg = &kinds[0], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-inserted", .ranks = 2, .deadline = 600, .rank = visitors_rank,
+		  .arg = &kinds[1], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-killed", .ranks = 2, .deadline = 600, .rank = visitors_rank,
+		  .arg = &kinds[2], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
 	};
 
 	mt_init("test_many_peers");

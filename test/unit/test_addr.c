@@ -17,19 +17,22 @@
 
 #include "addr.h"
 
-#define SAMPLE "fi_shmcma://0123456789abcdef-0000beef-00112233445566778899-00ff"
-#define SAMPLE_FILE "shmcma-0000beef-00112233445566778899-00ff"
+#define SAMPLE "fi_shmcma://0123456789a-000003e8-0000beef-0011223344556677-00ff"
+#define SAMPLE_FILE "shmcma-000003e8-0000beef-0011223344556677-00ff"
+#define OLD_FILE "shmcma-0000beef-00112233445566778899-00ff"
 
 static const struct sc_addr sample = {
-	.host = 0x0123456789abcdef,
+	.host = 0x0123456789a,
+	.uid = 1000,
 	.pid = 0xbeef,
-	.nonce = { 0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99 },
+	.nonce = { 0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77 },
 	.ep = 0xff,
 };
 
 static void assert_same(const struct sc_addr *a, const struct sc_addr *b)
 {
 	assert_true(a->host == b->host);
+	assert_int_equal(a->uid, b->uid);
 	assert_int_equal(a->pid, b->pid);
 	assert_memory_equal(a->nonce, b->nonce, sizeof(a->nonce));
 	assert_int_equal(a->ep, b->ep);
@@ -55,7 +58,7 @@ static enum sc_addr_kind kind(const char *text)
 
 static void test_round_trip(void **state)
 {
-	struct sc_addr all = { .host = UINT64_MAX, .pid = UINT32_MAX, .ep = UINT16_MAX }, none = { 0 };
+	struct sc_addr all = { .host = (1ULL << SC_HOST_ID_BITS) - 1, .uid = UINT32_MAX, .pid = UINT32_MAX, .ep = UINT16_MAX }, none = { 0 };
 	char text[SC_ADDR_SIZE];
 	struct sc_addr back;
 
@@ -172,14 +175,17 @@ static void test_files(void **state)
 		"",
 		"shmcma-",
 		"shmcma-notes",
-		"shmcma-0000beef-00112233445566778899-00f",
-		"shmcma-0000beef-00112233445566778899-00ff0",
-		"shmcma-0000beef-00112233445566778899-00ff ",
-		"shmcma-0000BEEF-00112233445566778899-00ff",
-		"shmcma_0000beef-00112233445566778899-00ff",
-		"xshmcma-0000beef-00112233445566778899-00ff",
-		"../shmcma-0000beef-00112233445566778899-00ff",
-		"shmcma-0000beef-0011223344556677889-900ff",
+		"shmcma-000003e8-0000beef-0011223344556677-00f",
+		"shmcma-000003e8-0000beef-0011223344556677-00ff0",
+		"shmcma-000003e8-0000beef-0011223344556677-00ff ",
+		"shmcma-000003E8-0000beef-0011223344556677-00ff",
+		"shmcma-000003e8-0000BEEF-0011223344556677-00ff",
+		"shmcma_000003e8-0000beef-0011223344556677-00ff",
+		"xshmcma-000003e8-0000beef-0011223344556677-00ff",
+		"../shmcma-000003e8-0000beef-0011223344556677-00ff",
+		"shmcma-000003e8-0000beef-001122334455667-700ff",
+		"shmcma-1000-0000beef-0011223344556677-00ff",
+		OLD_FILE,
 	};
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr back, expected = sample;
@@ -192,6 +198,36 @@ static void test_files(void **state)
 	assert_same(&back, &expected);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(sc_addr_parse_file(bad[i], &back), -EINVAL);
+}
+
+/* Whose a name says it is, by its text alone: 1000 is 0x3e8. */
+static void test_users(void **state)
+{
+	static const struct {
+		const char *name;
+		bool is_users, is_old;
+	} names[] = {
+		{ SAMPLE_FILE, true, false },
+		{ "shmcma-000003e9-0000beef-0011223344556677-00ff", false, false },
+		{ "shmcma-000003e8-notes", false, false },
+		{ "shmcma.service-1000-a", true, false },
+		{ "shmcma.service-1001-a", false, false },
+		{ "shmcma.service-10001-a", false, false },
+		{ "shmcma.av-1000-a", true, false },
+		{ "shmcma.av-100-a", false, false },
+		{ "shmcma.calibration-1000", false, false },
+		{ OLD_FILE, false, true },
+		{ OLD_FILE "0", false, false },
+		{ "shmcma-0000beef-0011223344556677889-00ff", false, false },
+		{ "shmcma-0000beef", false, false },
+		{ "", false, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		assert_int_equal(sc_addr_is_file_of(names[i].name, 1000), names[i].is_users);
+		assert_int_equal(sc_addr_is_old_file(names[i].name), names[i].is_old);
+	}
 }
 
 static void test_service_files(void **state)
@@ -227,7 +263,7 @@ int main(void)
 		cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_every_position),
 		cmocka_unit_test(test_lengths),	      cmocka_unit_test(test_kinds),
 		cmocka_unit_test(test_services),      cmocka_unit_test(test_files),
-		cmocka_unit_test(test_service_files),
+		cmocka_unit_test(test_users),	      cmocka_unit_test(test_service_files),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -480,7 +480,7 @@ static void test_orphans_of_others(void **state)
 	assert_false(sc_reap_is_orphan("nothing"));
 	assert_false(sc_reap_is_orphan(SC_ADDR_PREFIX "service"));
 	assert_false(
-		sc_reap_is_orphan(SC_ADDR_PREFIX "0000000000000001-00000001-00000000000000000000-0000"));
+		sc_reap_is_orphan(SC_ADDR_PREFIX "00000000001-00000000-00000001-0000000000000000-0000"));
 }
 
 /* ---- those who are awaited ------------------------------------------------------------------- */

@@ -266,7 +266,7 @@ static void test_lock_of_a_twin(void **state)
 	remove_file(ANOTHER);
 }
 
-#define PEER "shmcma-00000001-000102030405060708ff-0000" /* process 1's, by its name */
+#define PEER "shmcma-00000000-00000001-00010203040506ff-0000" /* process 1's, by its name */
 #define CALIBRATION "shmcma.calibration-test-own"
 
 /* What has a peer's name is closed again if it is none, but not if it is our own: it would lose its lock. */

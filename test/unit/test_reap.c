@@ -438,7 +438,16 @@ static void make_file(const char *name, mode_t mode, const char *text)
 	close(fd);
 }
 
-#define A_NAME "shmcma-00000001-000000000000000000%02d-0000"
+/* The name of a segment of that user. */
+static void name_of(uint32_t uid, int i, char name[SC_ADDR_NAME_MAX])
+{
+	const struct sc_addr parts = { .uid = uid, .pid = 1, .ep = (uint16_t)i };
+
+	sc_addr_file(&parts, name);
+}
+
+/* That of an earlier version. */
+#define OLD_NAME "shmcma-00000001-000000000000000000%02d-0000"
 
 static void test_not_ours(void **state)
 {
@@ -456,7 +465,7 @@ static void test_not_ours(void **state)
 	assert_int_equal(sc_reap_name("../shm/x"), -EACCES);
 	assert_int_equal(sc_reap_name(""), -EACCES);
 
-	snprintf(name, sizeof(name), A_NAME, 1);
+	name_of(geteuid(), 1, name);
 	sc_own_path(name, path);
 	make_file(name, 0644, "");
 	assert_stays(name, -EACCES);
@@ -483,7 +492,7 @@ static void test_other_user(void **state)
 	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
 
 	(void)state;
-	snprintf(name, sizeof(name), A_NAME, 2);
+	name_of(geteuid(), 2, name); /* a forged one: anybody may give it */
 	sc_own_path(name, path);
 	make_file(name, 0600, "");
 	if (chown(path, geteuid() + 1, (gid_t)-1)) {
@@ -497,6 +506,115 @@ static void test_other_user(void **state)
 	assert_int_equal(unlink(path), 0);
 }
 
+/* A name that says that it is another user's is left alone, whoever owns the file. */
+static void test_named_by_other_user(void **state)
+{
+	char names[3][SC_ADDR_NAME_MAX];
+
+	(void)state;
+	name_of(geteuid() + 1, 4, names[0]);
+	snprintf(names[1], sizeof(names[1]), "shmcma.service-%u-test_reap", (unsigned int)geteuid() + 1);
+	snprintf(names[2], sizeof(names[2]), "shmcma.av-%u-test_reap", (unsigned int)geteuid() + 1);
+	for (int i = 0; i < 3; i++) {
+		make_file(names[i], 0600, "");
+		assert_true(sc_reap_scan() >= 0);
+		assert_stays(names[i], -EACCES);
+		assert_int_equal(remove_file(names[i]), 0);
+	}
+}
+
+/* The kernel ends a process that looks at a file, or opens one that is no directory. */
+static bool forbid_files(void)
+{
+	const uint32_t flags = offsetof(struct seccomp_data, args[2]), at = offsetof(struct seccomp_data, args[3]);
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_newfstatat, 5, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_statx, 7, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, O_DIRECTORY, 0, 4),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, at),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, AT_EMPTY_PATH, 0, 1), /* fstat(3) */
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static void scan_without_files(struct child *self, void *arg)
+{
+	(void)self;
+	(void)arg;
+	CHILD_CHECK(!sc_reap_scan()); /* what is asked for once */
+	if (!forbid_files())
+		_exit(CHILD_SKIPS);
+	_exit(sc_reap_scan());
+}
+
+/* Names of other users, and of earlier versions, cost no system call each. */
+static void test_names_passed_over(void **state)
+{
+	char names[12][SC_ADDR_NAME_MAX];
+	int status;
+
+	(void)state;
+	if (!alone)
+		skip(); /* there may be names of others that are looked at */
+	for (int i = 0; i < 12; i++) {
+		name_of(geteuid() + 1 + (uint32_t)i, i, names[i]);
+		if (i % 3 == 1)
+			snprintf(names[i], sizeof(names[i]), "shmcma.service-%u-%d", (unsigned int)geteuid() + 1, i);
+		else if (i % 3 == 2)
+			snprintf(names[i], sizeof(names[i]), OLD_NAME, i);
+		make_file(names[i], 0600, "");
+	}
+	status = child_run(scan_without_files, NULL);
+	for (int i = 0; i < 12; i++)
+		assert_int_equal(remove_file(names[i]), 0);
+	CHILD_ASSERT(status);
+}
+
+static void hold_file(struct child *self, void *arg)
+{
+	int fd = open(arg, O_RDWR | O_CLOEXEC);
+
+	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
+	child_tell(self, "");
+	child_wait(self);
+}
+
+/* What an earlier version has left is for those who ask for it: other users' files may have such names. */
+static void test_old(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	struct child owner;
+
+	(void)state;
+	snprintf(name, sizeof(name), OLD_NAME, 5);
+	sc_own_path(name, path);
+	make_file(name, 0600, "SCSHMCMA");
+	assert_true(sc_reap_scan() >= 0);
+	assert_stays(name, -EACCES);
+	assert_true(child_start(&owner, hold_file, path));
+	assert_true(sc_reap_scan_old() >= 0);
+	assert_true(exists(name));
+	child_kill(&owner);
+	assert_int_equal(run_command(">/dev/null"), 0);
+	assert_false(exists(name));
+
+	make_file(name, 0600, "");
+	if (!chown(path, geteuid() + 1, (gid_t)-1)) {
+		assert_true(sc_reap_scan_old() >= 0);
+		assert_true(exists(name));
+	}
+	assert_int_equal(remove_file(name), 0);
+}
+
 /* By its name and type ours, its content nobody's, its lock free: dead. */
 static void test_garbage(void **state)
 {
@@ -504,7 +622,7 @@ static void test_garbage(void **state)
 	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
 
 	(void)state;
-	snprintf(name, sizeof(name), A_NAME, 3);
+	name_of(geteuid(), 3, name);
 	sc_own_path(name, path);
 	for (size_t i = 0; i < sizeof(contents) / sizeof(contents[0]); i++) {
 		make_file(name, 0600, contents[i]);
@@ -1160,6 +1278,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_twin),
 		cmocka_unit_test(test_not_ours),
 		cmocka_unit_test(test_other_user),
+		cmocka_unit_test(test_named_by_other_user),
+		cmocka_unit_test(test_names_passed_over),
+		cmocka_unit_test(test_old),
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_scan),
 		cmocka_unit_test(test_service),

@@ -146,7 +146,7 @@ static void test_sources(void **state)
 			struct sc_source *source;
 
 			parts.nonce[0] = (uint8_t)i;
-			parts.nonce[9] = (uint8_t)(i >> 8);
+			parts.nonce[7] = (uint8_t)(i >> 8);
 			parts.ep = pass;
 			sc_addr_format(&parts, addr);
 			source = sc_rxq_source(rxq, addr);

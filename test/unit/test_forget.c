@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_forget: peers that have gone are forgotten as soon as nothing refers to them, and not before. Endpoints of this
+ * process: visitors come to one of them, the host, send and leave.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core_pair.h"
+#include "peer.h"
+#include "rxq.h"
+
+static struct end host;
+static char into[64], from[64], known[SC_ADDR_SIZE];
+
+/* Only one address at a time is in the "address vector". */
+static bool knows(void *arg, const char *addr)
+{
+	return arg == known && !memcmp(addr, known, SC_ADDR_STEM);
+}
+
+static int setup(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+
+	(void)state;
+	attr.knows = knows;
+	attr.knows_arg = known;
+	end_open(&host, &attr);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	memset(known, 0, sizeof(known));
+	end_close(&host);
+	return 0;
+}
+
+static size_t count(void)
+{
+	return sc_peers_count(host.ep);
+}
+
+static void assert_empty(void)
+{
+	ends_settle(&host, 1);
+	assert_int_equal(count(), 0);
+	assert_int_equal(host.ep->rxq->source_count, 0);
+}
+
+/* A visitor comes, sends messages of that tag, and leaves. Its address. */
+static void visit(int messages, uint64_t tag, char address[SC_ADDR_SIZE])
+{
+	struct end ends[2] = { host };
+	struct sc_peer *peer;
+
+	end_open(&ends[1], NULL);
+	memcpy(address, sc_ep_address(ends[1].ep), SC_ADDR_SIZE);
+	peer = end_find(&ends[1], &host);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	for (int i = 0; i < messages; i++)
+		assert_int_equal(end_send(&ends[1], peer, from, 8, tag, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(ends, 2);
+	end_close(&ends[1]);
+	ends_settle(&host, 1);
+}
+
+static void receive(uint64_t tag)
+{
+	assert_int_equal(end_recv(&host, NULL, into, 8, tag, SC_TAGGED), 0);
+}
+
+static void take(void)
+{
+	assert_non_null(sc_cq_peek(&host.rx));
+	sc_cq_release(&host.rx);
+}
+
+static void test_visitors(void **state)
+{
+	char address[SC_ADDR_SIZE];
+
+	(void)state;
+	for (int i = 0; i < 300; i++) {
+		receive(1);
+		visit(1, 1, address);
+		take();
+		ends_settle(&host, 1);
+		assert_true(count() <= 1);
+	}
+	visit(0, 1, address); /* a pass comes with it */
+	assert_empty();
+	assert_int_equal(host.ep->counters.departures, 301);
+}
+
+/* A message that waits names its sender, then its completion does. */
+static void test_unexpected(void **state)
+{
+	char address[SC_ADDR_SIZE];
+	struct sc_comp comp;
+
+	(void)state;
+	visit(2, 1, address);
+	assert_int_equal(count(), 1);
+	receive(1);
+	receive(1);
+	ends_settle(&host, 1);
+	comp = *sc_cq_peek(&host.rx);
+	assert_string_equal(sc_peer_address(comp.source), address);
+	take();
+	take();
+	visit(0, 1, address);
+	assert_empty();
+}
+
+/* One that is discarded; and one that is claimed, until it is received. */
+static void test_peeked(void **state)
+{
+	struct sc_recv peek = { .tag = 1, .flags = SC_TAGGED | SC_RECV_PEEK | SC_RECV_DISCARD };
+	char address[SC_ADDR_SIZE];
+
+	(void)state;
+	visit(1, 1, address);
+	assert_int_equal(count(), 1);
+	assert_int_equal(sc_rx_recv(host.ep, &peek), 0);
+	take();
+	visit(1, 1, address);
+	peek.flags = SC_TAGGED | SC_RECV_PEEK | SC_RECV_CLAIM;
+	peek.context = into;
+	assert_int_equal(sc_rx_recv(host.ep, &peek), 0);
+	take();
+	ends_settle(&host, 1);
+	assert_int_equal(count(), 1);
+	peek.flags = SC_TAGGED | SC_RECV_CLAIM;
+	assert_int_equal(sc_rx_recv(host.ep, &peek), 0);
+	assert_string_equal(sc_peer_address(sc_cq_peek(&host.rx)->source), address);
+	take();
+	visit(0, 1, address);
+	assert_empty();
+}
+
+/* Completions that nobody reads keep their senders, and with these what must not be walked for each that leaves. */
+static void test_unread(void **state)
+{
+	char addresses[20][SC_ADDR_SIZE], other[SC_ADDR_SIZE];
+
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		receive(1);
+		visit(1, 1, addresses[i]);
+	}
+	for (int i = 0; i < 100; i++)
+		visit(0, 1, other);
+	assert_true(count() >= 20 && count() < 30);
+	for (int i = 0; i < 20; i++) {
+		assert_string_equal(sc_peer_address(sc_cq_peek(&host.rx)->source), addresses[i]);
+		take();
+	}
+	for (int i = 0; i < 10; i++)
+		visit(0, 1, other);
+	assert_empty();
+}
+
+static void test_users(void **state)
+{
+	struct sc_peer *peer, *again;
+	char address[SC_ADDR_SIZE];
+
+	(void)state;
+	receive(1);
+	visit(1, 1, address);
+	assert_int_equal(sc_peer_get(host.ep, address, &peer), 0); /* the completion is there */
+	take();
+	ends_settle(&host, 1);
+	assert_int_equal(sc_peer_get(host.ep, address, &again), 0);
+	assert_ptr_equal(peer, again);
+	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED), -ECONNRESET);
+	sc_peer_put(again);
+	assert_int_equal(count(), 1);
+	sc_peer_put(peer);
+	assert_empty();
+}
+
+/* Asked for, and given up again, without having been connected to: also one that is there. */
+static void test_never_met(void **state)
+{
+	struct end ends[2] = { host };
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&ends[1], NULL);
+	peer = end_find(&host, &ends[1]);
+	assert_int_equal(count(), 1);
+	sc_peer_put(peer);
+	assert_int_equal(count(), 0);
+	/* while it is connected it stays */
+	peer = end_find(&host, &ends[1]);
+	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(ends, 2);
+	sc_peer_put(peer);
+	ends_settle(ends, 2);
+	assert_int_equal(count(), 1);
+	end_close(&ends[1]);
+	assert_empty();
+}
+
+/* As long as its address is known a receive from there ends with an error. */
+static void test_known(void **state)
+{
+	char address[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+
+	(void)state;
+	receive(1);
+	visit(1, 1, known);
+	take();
+	for (int i = 0; i < 10; i++)
+		visit(0, 1, address);
+	assert_int_equal(count(), 1);
+	assert_int_equal(sc_peer_get(host.ep, known, &peer), 0);
+	assert_int_equal(end_recv(&host, peer, into, 8, 1, SC_TAGGED), -ECONNRESET);
+	sc_peer_put(peer);
+	assert_int_equal(count(), 1);
+	memcpy(address, known, SC_ADDR_SIZE);
+	memset(known, 0, sizeof(known));
+	sc_peers_unknown(host.ep, address);
+	assert_empty();
+}
+
+/* A receive from a sender that is asked for no more: it can be cancelled, and its message still comes. */
+static void test_posted(void **state)
+{
+	struct end ends[2] = { host };
+	char address[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+
+	(void)state;
+	end_open(&ends[1], NULL);
+	peer = end_find(&host, &ends[1]);
+	assert_int_equal(end_recv(&host, peer, into, 8, 1, SC_TAGGED), 0);
+	assert_int_equal(end_recv(&host, peer, from, 8, 2, SC_TAGGED), 0);
+	sc_peer_put(peer);
+	assert_int_equal(count(), 1);
+	assert_int_equal(end_send(&ends[1], end_find(&ends[1], &host), from, 8, 1, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(ends, 2);
+	assert_int_equal(sc_cq_peek(&host.rx)->err, 0);
+	take();
+	end_close(&ends[1]);
+	ends_settle(&host, 1);
+	assert_int_equal(sc_cq_peek(&host.rx)->err, ECONNRESET);
+	take();
+	visit(0, 1, address);
+	assert_empty();
+}
+
+/* The last ones that have come are known by their addresses: nobody waits for them. */
+static void test_heard(void **state)
+{
+	char first[SC_ADDR_SIZE], address[SC_ADDR_SIZE];
+	struct sc_peer *peer;
+
+	(void)state;
+	visit(0, 1, first);
+	assert_empty();
+	assert_false(sc_peers_have_heard(host.ep, sc_ep_address(host.ep)));
+	assert_true(sc_peers_have_heard(host.ep, first));
+	assert_int_equal(sc_peer_get(host.ep, first, &peer), 0);
+	assert_int_equal(end_recv(&host, peer, into, 8, 1, SC_TAGGED), -ECONNREFUSED);
+	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED), -ECONNREFUSED);
+	sc_peer_put(peer);
+	assert_empty();
+	for (int i = 0; i < SC_HEARD_MAX - 1; i++)
+		visit(0, 1, address);
+	assert_true(sc_peers_have_heard(host.ep, first));
+	visit(0, 1, address);
+	assert_false(sc_peers_have_heard(host.ep, first));
+}
+
+/* An index of a name that is opened again under the same address is found, though the last one is forgotten. */
+static void test_opened_again(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct end ends[2] = { host };
+	char address[SC_ADDR_SIZE];
+	struct sc_ep_name name;
+	struct sc_peer *peer;
+
+	(void)state;
+	assert_int_equal(sc_ep_name_init(&name), 0);
+	attr.name = &name;
+	end_open(&ends[1], &attr);
+	memcpy(address, sc_ep_address(ends[1].ep), SC_ADDR_SIZE);
+	assert_int_equal(end_send(&ends[1], end_find(&ends[1], &host), from, 8, 1, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(ends, 2);
+	receive(1);
+	ends_settle(ends, 2);
+	take();
+	end_close(&ends[1]);
+	assert_empty();
+	end_open(&ends[1], &attr);
+	assert_string_equal(sc_ep_address(ends[1].ep), address);
+	peer = end_find(&host, &ends[1]);
+	assert_int_equal(end_recv(&ends[1], NULL, into, 8, 1, SC_TAGGED), 0);
+	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED | SC_SILENT), 0);
+	ends_settle(ends, 2);
+	assert_non_null(sc_cq_peek(&ends[1].rx));
+	sc_peer_put(peer);
+	end_close(&ends[1]);
+	assert_empty();
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		TEST(test_visitors), TEST(test_unexpected), TEST(test_peeked),
+		TEST(test_unread),   TEST(test_users),	    TEST(test_never_met),
+		TEST(test_known),    TEST(test_posted),	    TEST(test_heard),
+		TEST(test_opened_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
