@@ -1036,5 +1036,5 @@ static void stop(void)
 void sc_process_fini(void)
 {
 	stop();
-	sc_own_unlink_all();
+	sc_reap_own();
 }

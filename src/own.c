@@ -25,12 +25,18 @@
  * An application that has closed its standard streams, and writes to them all the same, is not to write into a segment:
  * what stays open gets no such number.
  *
+ * When the process ends (sc_own_unlink_all()), which is not when its threads do, a name goes only if nobody is left who
+ * needs it. Otherwise the process has left the file as one that is killed has, and the same reapers remove it.
+ *
+ *   E1 fence, sc_peer_connect(): claim before sc_own.end    pairs with  E1' sc_own_unlink_all(): the other way round
+ *
  * A forked child inherits descriptors but no locks and, by the list, no files: its parent's are other
  * processes' files to it.
  */
 #define _GNU_SOURCE 1
 #include "own.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -337,14 +343,74 @@ void sc_own_unlink(struct sc_own *own)
 	unlock_list();
 }
 
-void sc_own_unlink_all(void)
+/* ---- the end of the process ------------------------------------------------------------------ */
+
+static void set_end_locked(struct sc_own *own, enum sc_own_end end)
 {
+	assert(end != SC_OWN_GONE || own->end == SC_OWN_ASKED);
+	sc_store_relaxed_32(&own->end, end); /* ordered by E1', and own_mutex */
+}
+
+/* One that has a name and is in that state; `name`: it has this one, NULL: any. */
+static struct sc_own *find_locked(enum sc_own_end end, const char *name)
+{
+	for (struct sc_own *own = own_list; own; own = own->next)
+		if (is_of_this_process(own) && own->name[0] && own->end == (uint32_t)end &&
+		    (!name || !strcmp(own->name, name)))
+			return own;
+	return NULL;
+}
+
+static void ask_all_again(void)
+{
+	struct sc_own *own;
+
 	lock_list();
-	for (struct sc_own *own = own_list; own; own = own->next) {
-		if (is_of_this_process(own))
-			unlink_locked(own);
+	while ((own = find_locked(SC_OWN_KEPT, NULL)))
+		set_end_locked(own, SC_OWN_NAMED);
+	unlock_list();
+}
+
+/* False: all have been asked about. */
+static bool ask_next(char name[SC_ADDR_NAME_MAX])
+{
+	struct sc_own *own;
+
+	lock_list();
+	own = find_locked(SC_OWN_NAMED, NULL);
+	if (own) {
+		set_end_locked(own, SC_OWN_ASKED);
+		memcpy(name, own->name, SC_ADDR_NAME_MAX);
 	}
 	unlock_list();
+	return own;
+}
+
+/* Another thread may have closed the file since. */
+static void decide(const char *name, bool awaited)
+{
+	struct sc_own *own;
+
+	lock_list();
+	own = find_locked(SC_OWN_ASKED, name);
+	if (own && awaited) {
+		set_end_locked(own, SC_OWN_KEPT);
+	} else if (own) {
+		set_end_locked(own, SC_OWN_GONE);
+		unlink_locked(own);
+	}
+	unlock_list();
+}
+
+void sc_own_unlink_all(bool (*is_awaited)(const char *name))
+{
+	char name[SC_ADDR_NAME_MAX];
+
+	ask_all_again();
+	while (ask_next(name)) {
+		sc_fence_seq_cst(); /* E1': ASKED before what others have been told is looked at */
+		decide(name, is_awaited(name));
+	}
 }
 
 struct sc_own *sc_own_borrow(const char *name)

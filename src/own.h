@@ -8,6 +8,18 @@
 #include <sys/types.h>
 #include <shmcma/abi.h>
 #include "addr.h"
+#include "atomic.h"
+
+/*
+ * Does a file keep its name when its process ends, see sc_own_unlink_all()? NAMED -> ASKED -> KEPT or GONE. KEPT becomes
+ * NAMED again if the process asks once more.
+ */
+enum sc_own_end {
+	SC_OWN_NAMED,
+	SC_OWN_ASKED, /* the thread that ends the process is looking for those that still need the name */
+	SC_OWN_KEPT,  /* there are some: whoever reaps this process removes the name */
+	SC_OWN_GONE,  /* there are none: nobody opens the file any more */
+};
 
 /* A file that this process has made in SC_HOST_DIR. Embedded in what it holds (segment, service). */
 struct sc_own {
@@ -19,6 +31,7 @@ struct sc_own {
 	pid_t pid;
 	uint64_t made_by;   /* sc_host_self() of who made it; its forked children unlink nothing */
 	unsigned int users; /* its maker, and those who borrow */
+	uint32_t end;	    /* enum sc_own_end; written under own_mutex, read by any thread */
 };
 
 /* This process, as a file that it makes names it. */
@@ -54,8 +67,21 @@ int sc_own_keep_all(void);
 /* Is there a named file of this process that `look` says yes to? It must not open or close any of them. */
 bool sc_own_any(bool (*look)(int fd, void *arg), void *arg);
 
-/* Unlink all files of this process. */
-void sc_own_unlink_all(void);
+/*
+ * The process ends: unlink its files, but those that `is_awaited` says yes to, which is called without a lock. Other
+ * threads may go on: what one of them makes others need after `is_awaited` has looked is refused, see sc_own_end().
+ */
+void sc_own_unlink_all(bool (*is_awaited)(const char *name));
+
+/*
+ * May others still be told to open the file by its name? To be asked after they have been told so, and a full fence:
+ * E1, pairs with E1' in sc_own_unlink_all(). Either the answer is ASKED or GONE, or `is_awaited` sees what was told.
+ */
+static inline enum sc_own_end sc_own_end(const struct sc_own *own)
+{
+	/* relaxed: ordered by the fence */
+	return (enum sc_own_end)sc_load_relaxed_32(&own->end);
+}
 
 bool sc_own_has_name(const struct sc_own *own);
 

@@ -555,6 +555,30 @@ static int claim(struct sc_peer *peer)
 	return -EUSERS;
 }
 
+/*
+ * The peer lets us in when it has opened our segment by its name, or already has it, as it has connected to us. When
+ * this process ends (exit(3), in another thread, or before this call) the name goes, unless a claim says that it is
+ * needed. -EAGAIN: it is being decided.
+ */
+static int check_name(const struct sc_peer *peer)
+{
+	enum sc_own_end end;
+
+	sc_fence_seq_cst(); /* E1: our claim before that; pairs with E1' in sc_own_unlink_all() */
+	end = sc_own_end(&peer->ep->seg->file);
+	if (is_heard(peer) || end == SC_OWN_NAMED || end == SC_OWN_KEPT)
+		return 0;
+	return end == SC_OWN_ASKED ? -EAGAIN : -ESHUTDOWN;
+}
+
+/* It may be another's from now on. */
+static void unclaim(struct sc_peer *peer)
+{
+	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], 0);
+	(void)SC_INJECT("peer.unclaimed");
+	peer->out_slot = NO_SLOT;
+}
+
 static const char *connect_advice(int error)
 {
 	switch (error) {
@@ -573,6 +597,8 @@ static const char *connect_advice(int error)
 		return "it is connected already";
 	case -EPROTO:
 		return "it is not what it says it is, or another version";
+	case -ESHUTDOWN:
+		return "this process is ending: exit(3) has been called, and no new peer can attach its endpoint";
 	default:
 		return "its own log or the line before says more";
 	}
@@ -655,11 +681,11 @@ int sc_peer_connect(struct sc_peer *peer)
 	ret = claim(peer);
 	if (ret)
 		goto failed;
-	ret = sc_seg_slot_alloc(peer->seg, peer->out_slot);
+	ret = check_name(peer);
+	if (!ret)
+		ret = sc_seg_slot_alloc(peer->seg, peer->out_slot);
 	if (ret) {
-		sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], 0);
-		(void)SC_INJECT("peer.unclaimed");
-		peer->out_slot = NO_SLOT; /* it may be another's from now on */
+		unclaim(peer);
 		goto failed;
 	}
 	slot = sc_seg_slot(peer->seg, peer->out_slot);

@@ -664,6 +664,32 @@ int sc_reap_scan_old(void)
 	return scan(is_old);
 }
 
+/* ---- the end of this process ----------------------------------------------------------------- */
+
+/* Only a peer that this process has connected to can have something to read there. */
+static bool is_awaited_by_peers(const char *name)
+{
+	uint64_t ticket = ticket_of(name);
+	struct sc_seg *seg = NULL;
+
+	if (ticket && !sc_seg_finds_all())
+		return true;
+	while (ticket && (seg = sc_seg_next_claimed(seg, ticket))) {
+		if (sc_reap_owner_is_dead(seg))
+			continue;
+		sc_seg_detach(seg);
+		return true;
+	}
+	return false;
+}
+
+void sc_reap_own(void)
+{
+	sc_own_unlink_all(is_awaited_by_peers);
+}
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
 struct lister {
 	void (*show)(const struct sc_reap_file *file, void *arg);
 	void *arg;

@@ -31,6 +31,12 @@ bool sc_reap_has_writer(const struct sc_abi_owner *owner, bool held, pid_t holde
  */
 bool sc_reap_owner_is_dead(const struct sc_seg *seg);
 
+/*
+ * This process ends: remove the names of its files. A segment keeps its name as long as a living peer has yet to let in
+ * one of its endpoints, as messages may lie there; then it is removed as if this process had been killed.
+ */
+void sc_reap_own(void);
+
 /* Call `visit` with each name of this user's library in the shared memory directory. -errno: it cannot be read. */
 int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg);
 

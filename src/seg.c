@@ -96,6 +96,7 @@ static void atfork_child(void)
 }
 
 static bool can_fork;
+static atomic_bool unshared; /* there are attached segments that are not in `shared` */
 
 static void shared_init(void)
 {
@@ -715,8 +716,10 @@ static void shared_add(struct sc_seg *seg)
 	struct sc_seg **chain = shared_chain(seg->header.address);
 
 	pthread_once(&shared_once, shared_init);
-	if (!can_fork)
+	if (!can_fork) {
+		atomic_store(&unshared, true);
 		return;
+	}
 	pthread_mutex_lock(&shared_mutex);
 	seg->next = *chain;
 	*chain = seg;
@@ -988,6 +991,70 @@ void sc_seg_detach(struct sc_seg *seg)
 		free(seg->slots);
 	}
 	free(seg);
+}
+
+static bool is_open_slot(const struct sc_seg *seg, uint32_t slot)
+{
+	bool open;
+
+	pthread_mutex_lock(&access_mutex);
+	open = has_slot(seg, slot);
+	pthread_mutex_unlock(&access_mutex);
+	return open;
+}
+
+/*
+ * Has an endpoint of this process, of that ticket, claimed a slot there that has not been answered? A slot that we
+ * have claimed and published has memory; of another's that shows our ticket the answer is not looked at.
+ */
+static bool is_claimed(const struct sc_seg *seg, uint64_t ticket)
+{
+	uint64_t *claims = sc_seg_claims(seg);
+
+	for (uint32_t i = 0; i < seg->header.slot_count; i++) {
+		uint64_t claim = sc_load_acquire_64(&claims[i]);
+
+		if (SC_ABI_CLAIM_TICKET(claim) != ticket)
+			continue;
+		if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_CLAIMED)
+			return true;
+		if ((claim & SC_ABI_CLAIM_BITS) == SC_ABI_PUBLISHED && is_open_slot(seg, i) &&
+		    sc_load_acquire_32(&sc_seg_slot(seg, i)->consumer.answer) == SC_ABI_PENDING)
+			return true;
+	}
+	return false;
+}
+
+/* From that one of a chain on. */
+static struct sc_seg *find_claimed_locked(struct sc_seg *seg, uint64_t ticket)
+{
+	for (; seg; seg = seg->next)
+		if (sc_seg_is_here(seg) && sc_load_acquire_32(&sc_seg_presence(seg)->state) == SC_ABI_OPEN &&
+		    is_claimed(seg, ticket))
+			return seg;
+	return NULL;
+}
+
+struct sc_seg *sc_seg_next_claimed(struct sc_seg *after, uint64_t ticket)
+{
+	uint32_t bucket = after ? hash_of(after->header.address) % SHARED_BUCKETS : 0;
+	struct sc_seg *seg;
+
+	pthread_mutex_lock(&shared_mutex);
+	seg = find_claimed_locked(after ? after->next : shared[0], ticket);
+	while (!seg && ++bucket < SHARED_BUCKETS)
+		seg = find_claimed_locked(shared[bucket], ticket);
+	if (seg)
+		seg->users++;
+	pthread_mutex_unlock(&shared_mutex);
+	if (after)
+		sc_seg_detach(after);
+	return seg;
+}
+
+bool sc_seg_finds_all(void)
+{
+	return !atomic_load(&unshared);
 }
 
 /* Is there one of this process? -errno. */

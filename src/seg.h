@@ -90,6 +90,15 @@ void sc_seg_leave(struct sc_seg *seg);
 
 void sc_seg_detach(struct sc_seg *seg);
 
+/*
+ * The next attached segment after `after` (NULL: the first) whose owner has yet to let in an endpoint of that ticket,
+ * which is one of this process's; it is the caller's to detach. `after` is detached.
+ */
+struct sc_seg *sc_seg_next_claimed(struct sc_seg *after, uint64_t ticket);
+
+/* Does sc_seg_next_claimed() find all attached segments? False: for some there was no memory. */
+bool sc_seg_finds_all(void);
+
 /* Would sc_seg_attach() find a live segment? Same outcomes; nothing is mapped. */
 int sc_seg_find(const char *addr);
 
