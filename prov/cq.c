@@ -246,33 +246,64 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
 /* Polls before a sleep: a message that is on its way comes sooner than sleep and wake-up take. */
 #define SPINS 30
 
+/*
+ * Signals are counted. Each wait remembers which signal was the newest heard when it began, and ends at any other; so
+ * one signal ends all waits of its time, and no waiting thread takes it from another. A signal that no call returns for
+ * stays unheard, and ends the next wait: a thread that looks at a flag of the application's and then waits misses
+ * none.
+ */
+bool shmcma_cq_differs(const struct shmcma_cq *cq, const unsigned int *known)
+{
+	return atomic_load(&cq->signals) != *known;
+}
+
+/* A call returns for the signals so far. Another thread may have heard newer ones. */
+static bool hear(struct shmcma_cq *cq, unsigned int known)
+{
+	unsigned int now = atomic_load(&cq->signals), heard = atomic_load(&cq->heard);
+
+	if (now == known)
+		return false;
+	while ((int)(now - heard) > 0 && !atomic_compare_exchange_weak(&cq->heard, &heard, now))
+		;
+	return true;
+}
+
+static bool has_entry(const struct shmcma_cq *cq)
+{
+	return cq->queue.head != cq->queue.tail || sc_cq_is_overrun(&cq->queue);
+}
+
 bool shmcma_cq_has(const struct shmcma_cq *cq)
 {
-	return cq->queue.head != cq->queue.tail || sc_cq_is_overrun(&cq->queue) ||
-	       atomic_load(&cq->signaled);
+	return has_entry(cq) || atomic_load(&cq->signals) != atomic_load(&cq->heard);
 }
 
 bool shmcma_cq_found(struct shmcma_cq *cq)
 {
-	return atomic_exchange(&cq->signaled, false) || shmcma_cq_has(cq);
+	return hear(cq, atomic_load(&cq->heard)) || has_entry(cq);
 }
 
 /* Nothing to read: wait in the way that the queue was opened for. */
-static int rest(struct shmcma_cq *cq, int round, int64_t end)
+static int rest(struct shmcma_cq *cq, unsigned int known, int round, int64_t end)
 {
 	if (round < SPINS)
 		return 0;
 	if (cq->wait.obj != FI_WAIT_YIELD)
-		return shmcma_wait_sleep(&cq->wait, NULL, end);
+		return shmcma_wait_sleep(&cq->wait, &known, end);
 	sched_yield();
 	return 0;
 }
 
-/* A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. So does a signal. */
+/*
+ * A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. So does fi_cq_signal(). A signal to the
+ * thread ends a wait without a time-out: with one, -FI_EAGAIN says that the time is over.
+ */
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
 			    const void *cond, int timeout)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
+	unsigned int known = atomic_load(&cq->heard);
 	int64_t end = shmcma_wait_end(timeout);
 
 	(void)cond;
@@ -283,12 +314,12 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 
 		if (ret != -FI_EAGAIN)
 			return ret;
-		/* a signal that nobody was waiting for ends the next wait, so none is lost in between */
-		if (atomic_exchange_explicit(&cq->signaled, false, memory_order_acquire))
+		if (hear(cq, known))
 			return -FI_EAGAIN;
 		if (end != INT64_MAX && sc_clock_ns() >= end)
 			return -FI_EAGAIN;
-		if (rest(cq, round, end))
+		ret = rest(cq, known, round, end);
+		if (ret == -FI_EAGAIN || (ret && end == INT64_MAX))
 			return -FI_EAGAIN;
 	}
 }
@@ -304,8 +335,8 @@ static int cq_signal(struct fid_cq *fid)
 
 	if (cq->wait.obj == FI_WAIT_NONE)
 		return -FI_ENOSYS;
-	atomic_store_explicit(&cq->signaled, true, memory_order_release);
-	shmcma_wait_signal(&cq->wait);
+	atomic_fetch_add(&cq->signals, 1);
+	shmcma_wait_signal_all(&cq->wait);
 	return 0;
 }
 

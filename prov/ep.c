@@ -284,6 +284,8 @@ ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, si
 	struct sc_peer *peer;
 	ssize_t ret;
 
+	if (shmcma_is_nowhere(buf, len))
+		return -FI_EINVAL;
 	if (flags.flags & SHMCMA_TRIGGER) {
 		const struct iovec iov = { (void *)buf, len };
 
@@ -313,6 +315,8 @@ ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t l
 	struct sc_peer *peer;
 	ssize_t ret;
 
+	if (shmcma_is_nowhere(buf, len))
+		return -FI_EINVAL;
 	if (!shmcma_recv_is_plain(flags)) {
 		const struct iovec iov = { buf, len };
 

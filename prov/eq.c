@@ -379,7 +379,7 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
 	return ret;
 }
 
-/* Sleeps until there is something to read, until the time is over, or until a signal comes. */
+/* Sleeps until there is something to read, until the time is over, or, without a time-out, until a signal comes. */
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, int timeout,
 			uint64_t flags)
 {
@@ -396,7 +396,7 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 
 		if (ret != -FI_EAGAIN || (end != INT64_MAX && sc_clock_ns() >= end))
 			return ret;
-		if (!rest(eq, &limit) && sc_sleep(&sleep, 1, limit) == -EINTR)
+		if (!rest(eq, &limit) && sc_sleep(&sleep, 1, limit) == -EINTR && end == INT64_MAX)
 			return -FI_EAGAIN;
 	}
 }

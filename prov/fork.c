@@ -8,12 +8,21 @@
  * Owns the list of open objects. Registered memory is not in it, as it comes and goes too often: its few calls
  * ask for its domain (shmcma_is_forked()).
  *
- * Locks. Around fork(2) all are held, in the order list, poll sets, wait sets, domains (all locks of each,
- * see lock.h), address vectors, event queues, so that the child finds whole what they guard. One that is not
- * to be had for SHMCMA_FORK_PATIENCE (fork(2) in the handler of a signal that came in the middle of one of our calls)
- * is done without: then the child leaves inherited objects as they are when it closes them. The list itself
- * may be walked at any time. A domain that takes no lock is used by one thread at a time, and that is for the
- * application to see to also for fork(2).
+ * Locks. The thread that forks holds all of them, in the order lists, poll sets, wait sets, domains (all locks of
+ * each, see lock.h), address vectors, event queues, so that the child finds whole what they guard.
+ *
+ *   The lock of the lists lets one thread fork at a time: a second one waits until the first has its child. This wait
+ *   needs no limit. A thread has this lock for a few stores, for the start of a thread, or for its fork(2), and
+ *   handles no signal meanwhile, so no handler that forks can have interrupted its owner. The lock guards what one
+ *   fork notes for its end, too.
+ *
+ *   A lock of an object may be held for long: by the interrupted thread itself (a signal handler forks in the middle
+ *   of one of our calls), or by a thread that writes to a log which nobody reads. The fork looks SHMCMA_FORK_TRIES
+ *   times, with a nap between two looks, and goes on without the lock; then the child leaves inherited objects as they
+ *   are when it closes them. The limit counts looks and not time: on a machine that is short of processors the naps
+ *   grow longer, and the owner of the lock runs in them.
+ *
+ * A domain that takes no lock is used by one thread at a time; the application sees to that also for fork(2).
  *
  * Children that are not told of: one of vfork(2) has the right to exec and _exit only. One of clone(2) or of
  * fork(2) as a bare system call keeps the tables: what needs a segment crashes there. Either can do no harm to
@@ -22,6 +31,7 @@
 #define _GNU_SOURCE 1
 #include "fork.h"
 
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 #include "collective.h"
@@ -29,47 +39,66 @@
 
 #define NAP 20000 /* ns */
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lists_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_object *first, **last = &first;
-static bool list_held;
-static bool missed; /* a lock was not to be had */
-static bool torn;   /* child: one was missed when it was made, or an ancestor of it */
-static atomic_bool told;
+static sigset_t forker_signals; /* the signal mask of the thread that forks */
+static bool missed;		/* this fork goes on without a lock */
+static bool torn;		/* child: a lock was missed when it was made, or when an ancestor was */
+static atomic_bool told, told_torn;
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* Whoever walks it, in a child of which this thread was interrupted, finds it with the object or without. */
+void shmcma_lists_lock(sigset_t *signals)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, signals);
+	pthread_mutex_lock(&lists_lock);
+}
+
+void shmcma_lists_unlock(const sigset_t *signals)
+{
+	pthread_mutex_unlock(&lists_lock);
+	pthread_sigmask(SIG_SETMASK, signals, NULL);
+}
+
 void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock)
 {
+	sigset_t signals;
+
 	*object = (struct shmcma_object){ .fid = fid, .lock = lock };
-	pthread_mutex_lock(&list_lock);
+	shmcma_lists_lock(&signals);
 	object->link = last;
-	__atomic_store_n(last, object, __ATOMIC_RELEASE);
+	*last = object;
 	last = &object->next;
-	pthread_mutex_unlock(&list_lock);
+	shmcma_lists_unlock(&signals);
 }
 
 void shmcma_object_del(struct shmcma_object *object)
 {
-	pthread_mutex_lock(&list_lock);
+	sigset_t signals;
+
+	shmcma_lists_lock(&signals);
 	if (object->next)
 		object->next->link = object->link;
 	else
 		last = object->link;
-	__atomic_store_n(object->link, object->next, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&list_lock);
+	*object->link = object->next;
+	shmcma_lists_unlock(&signals);
 }
 
 struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fid, const void *arg),
 			       const void *arg)
 {
 	struct fid *found = NULL;
+	sigset_t signals;
 
-	pthread_mutex_lock(&list_lock);
+	shmcma_lists_lock(&signals);
 	for (struct shmcma_object *each = first; each && !found; each = each->next)
 		if (each->fid->fclass == fclass && !shmcma_is_forked(each->fid) && match(each->fid, arg))
 			found = each->fid;
-	pthread_mutex_unlock(&list_lock);
+	shmcma_lists_unlock(&signals);
 	return found;
 }
 
@@ -331,6 +360,11 @@ static struct fi_ops fid_ops[CLASSES];
 static int close_torn(struct fid *fid)
 {
 	(void)fid;
+	if (!atomic_exchange(&told_torn, true))
+		shmcma_warn(FI_LOG_CORE,
+			    "process %d was forked while another call held a lock for long: what it closes of "
+			    "its parent's objects keeps its memory and descriptors\n",
+			    (int)getpid());
 	return 0;
 }
 
@@ -421,44 +455,46 @@ static void replace(struct fid *fid)
 /* ---- around fork(2) -------------------------------------------------------------------------- */
 
 /* Tried again and again: a lock with a time limit is unknown to the thread sanitizer. */
-bool shmcma_fork_hold(pthread_mutex_t *lock, int64_t end)
+bool shmcma_fork_hold(pthread_mutex_t *lock, unsigned int *tries)
 {
 	while (pthread_mutex_trylock(lock)) {
-		if (sc_clock_ns() >= end)
+		if (!*tries)
 			return false;
+		--*tries;
 		nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
 	}
 	return true;
 }
 
-/* The object's own lock; a domain has more. False: one was not to be had. */
-static bool hold(struct shmcma_object *object, int64_t end)
+/* The object's own lock; a domain has more. False: this thread does not have all of them. */
+static bool hold(struct shmcma_object *object, unsigned int *tries)
 {
-	object->held = shmcma_fork_hold(object->lock, end);
+	object->held = shmcma_fork_hold(object->lock, tries);
 	if (!object->held || object->fid->fclass != FI_CLASS_DOMAIN)
 		return object->held;
-	return shmcma_lock_hold_others(container_of(object->fid, struct shmcma_domain, fid.fid), end);
+	return shmcma_lock_hold_others(container_of(object->fid, struct shmcma_domain, fid.fid), tries);
 }
 
 static void before(void)
 {
 	static const size_t order[] = { FI_CLASS_POLL, FI_CLASS_WAIT, FI_CLASS_DOMAIN, FI_CLASS_AV,
 					FI_CLASS_EQ };
-	int64_t end = sc_clock_ns() + SHMCMA_FORK_PATIENCE;
+	unsigned int tries = SHMCMA_FORK_TRIES;
+	sigset_t signals;
 
-	list_held = shmcma_fork_hold(&list_lock, end);
-	missed = !list_held;
-	for (size_t i = 0; list_held && i < sizeof(order) / sizeof(order[0]); i++)
-		for (struct shmcma_object *each = first; each; each = each->next) {
-			if (each->fid->fclass != order[i] || !each->lock)
-				continue;
-			if (!hold(each, end))
+	shmcma_lists_lock(&signals);
+	forker_signals = signals;
+	missed = false;
+	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
+		for (struct shmcma_object *each = first; each; each = each->next)
+			if (each->fid->fclass == order[i] && each->lock && !hold(each, &tries))
 				missed = true;
-		}
 }
 
 static void in_parent(void)
 {
+	sigset_t signals = forker_signals;
+
 	for (struct shmcma_object *each = first; each; each = each->next) {
 		if (each->held && each->fid->fclass == FI_CLASS_DOMAIN)
 			shmcma_lock_drop_others(container_of(each->fid, struct shmcma_domain, fid.fid));
@@ -466,8 +502,7 @@ static void in_parent(void)
 			pthread_mutex_unlock(each->lock);
 		each->held = false;
 	}
-	if (list_held)
-		pthread_mutex_unlock(&list_lock);
+	shmcma_lists_unlock(&signals);
 }
 
 void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
@@ -480,6 +515,8 @@ void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
 
 static void in_child(void)
 {
+	sigset_t signals = forker_signals;
+
 	torn = torn || missed;
 	for (struct shmcma_object *each = first; each; each = each->next) {
 		if (each->lock)
@@ -487,9 +524,11 @@ static void in_child(void)
 		each->held = false;
 		replace(each->fid);
 	}
-	shmcma_fork_renew(&list_lock, list_held);
+	shmcma_progress_forked_locked();
 	atomic_store(&told, false);
+	atomic_store(&told_torn, false);
 	shmcma_loaded_here();
+	shmcma_lists_unlock(&signals);
 }
 
 void shmcma_fork_init(void)

@@ -6,12 +6,13 @@
 #define SHMCMA_FORK_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <rdma/fabric.h>
 
-/* Locks that are not to be had for so long before fork(2) are done without. */
-#define SHMCMA_FORK_PATIENCE 200000000 /* ns */
+/* One fork(2) looks so many times in all for locks that other calls hold, and then goes on without them. */
+#define SHMCMA_FORK_TRIES 2500
 
 /* What every call but fi_close() gives for an object that the process has inherited by fork(2). */
 #define SHMCMA_FORKED (-FI_EPERM)
@@ -24,13 +25,21 @@ struct shmcma_object {
 	bool held;	       /* around fork(2) */
 };
 
-/* Hold it, unless it is not to be had until `end` (CLOCK_MONOTONIC, ns): false. */
-bool shmcma_fork_hold(pthread_mutex_t *lock, int64_t end);
+/* Hold the lock. False: `tries` are used up, and another call holds it. */
+bool shmcma_fork_hold(pthread_mutex_t *lock, unsigned int *tries);
 /* In the child: it can be taken again, whether it was held or another thread had it, which is not there to let it go. */
 void shmcma_fork_renew(pthread_mutex_t *lock, bool held);
 
 /* Once, when the provider is loaded. */
 void shmcma_fork_init(void);
+
+/*
+ * The lock of the process's lists: of objects, and of the threads of automatic progress. fork(2) holds it, so the child
+ * finds the lists whole. Its owner handles no signal, and `signals` is the mask to go back to. Nothing that may wait for
+ * another thread is done under it.
+ */
+void shmcma_lists_lock(sigset_t *signals);
+void shmcma_lists_unlock(const sigset_t *signals);
 
 /* The object is open: the last step of opening, and the first of closing. Without any lock. */
 void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock);

@@ -287,12 +287,12 @@ void shmcma_lock_merge_all_locked(struct shmcma_domain *domain)
 
 /* ---- fork(2) --------------------------------------------------------------------------------- */
 
-bool shmcma_lock_hold_others(struct shmcma_domain *domain, int64_t end)
+bool shmcma_lock_hold_others(struct shmcma_domain *domain, unsigned int *tries)
 {
 	bool all = true;
 
 	for (struct shmcma_lock *lock = domain->locks.others; lock; lock = lock->next) {
-		lock->held = shmcma_fork_hold(&lock->mutex, end);
+		lock->held = shmcma_fork_hold(&lock->mutex, tries);
 		all = all && lock->held;
 	}
 	return all;

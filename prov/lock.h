@@ -86,8 +86,8 @@ void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object
 void shmcma_lock_merge_locked(struct shmcma_locked *one, struct shmcma_locked *other);
 void shmcma_lock_merge_all_locked(struct shmcma_domain *domain);
 
-/* Around fork(2), once the common one is held: shmcma_lock_hold_others() is false if one was not to be had. */
-bool shmcma_lock_hold_others(struct shmcma_domain *domain, int64_t end);
+/* Around fork(2), once the common one is held; false: another call holds one, see shmcma_fork_hold(). */
+bool shmcma_lock_hold_others(struct shmcma_domain *domain, unsigned int *tries);
 void shmcma_lock_drop_others(struct shmcma_domain *domain);
 /* In the child: nobody sleeps there, and nobody holds any but this thread. */
 void shmcma_lock_forked(struct shmcma_domain *domain);

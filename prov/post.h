@@ -152,10 +152,27 @@ shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_
 	return __builtin_expect(ret, 0) ? shmcma_send_refused_locked(ep, ret) : 0;
 }
 
+/*
+ * Bytes without an address. The calls with one buffer look only where they leave the way of a small message, see
+ * shmcma_post_send_buf_slow(): there a null pointer faults in the copy, as it does in memcpy(3).
+ */
+static inline bool shmcma_is_nowhere(const void *buf, size_t len)
+{
+	return __builtin_expect(!buf && len, 0);
+}
+
+static inline bool shmcma_has_nowhere(const struct iovec *iov, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (shmcma_is_nowhere(iov[i].iov_base, iov[i].iov_len))
+			return true;
+	return false;
+}
+
 static inline ssize_t shmcma_post_send_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,
 					   size_t count, fi_addr_t dest, struct sc_send *send)
 {
-	if (count > SHMCMA_IOV_LIMIT || (count && !iov))
+	if (count > SHMCMA_IOV_LIMIT || (count && !iov) || shmcma_has_nowhere(iov, count))
 		return -FI_EINVAL;
 	send->iov = iov;
 	send->iov_count = count;
@@ -241,6 +258,7 @@ static inline int shmcma_sum_iov(const struct iovec *iov, size_t count, uint64_t
 	return 0;
 }
 
+/* A peek moves no bytes. */
 static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const struct iovec *iov,
 					   size_t count, fi_addr_t source, struct sc_recv *recv)
 {
@@ -249,6 +267,8 @@ static inline ssize_t shmcma_post_recv_iov(struct shmcma_ep_fid *fid, const stru
 	if (count > SHMCMA_IOV_LIMIT || (count && !iov) || shmcma_sum_iov(iov, count, &sum))
 		return -FI_EINVAL;
 	if (recv->flags & SC_RECV_MULTI && count != 1)
+		return -FI_EINVAL;
+	if (!(recv->flags & SC_RECV_PEEK) && shmcma_has_nowhere(iov, count))
 		return -FI_EINVAL;
 	recv->iov = iov;
 	recv->iov_count = count;

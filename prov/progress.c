@@ -37,15 +37,13 @@
  * Death or stop of a peer: sleep.c. Of this process: nobody's affair but that ASLEEP stays, for which others
  * make a system call in vain.
  *
- * fork(2): in the child no thread runs and there is none to join. The domains' locks are fork.c's to see to. No signal
- * is handled while its thread has the list, so that a handler may fork; another thread that has it for long is not waited
- * for without end. Hence the list may be walked at any time: who runs is in it before it says so, and until it does not.
+ * fork(2): in the child no thread runs and there is none to join. fork.c sees to the domains' locks and to that of the
+ * list of threads (shmcma_lists_lock()).
  */
 #define _GNU_SOURCE 1
 #include "shmcma.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -58,10 +56,7 @@
 #define LOOKS 200
 #define NAP 500000 /* ns */
 
-static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct shmcma_progress *running_first;
-static bool list_held; /* around fork(2) */
-static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+static struct shmcma_progress *running_first; /* under shmcma_lists_lock() */
 
 /* ---- sets of endpoints ----------------------------------------------------------------------- */
 
@@ -239,48 +234,16 @@ void shmcma_progress_leave_locked(struct shmcma_domain *domain)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-static void list_hold(sigset_t *old)
-{
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, old);
-	pthread_mutex_lock(&list_lock);
-}
-
-static void list_drop(const sigset_t *old)
-{
-	pthread_mutex_unlock(&list_lock);
-	pthread_sigmask(SIG_SETMASK, old, NULL);
-}
-
-static void before_fork(void)
-{
-	list_held = shmcma_fork_hold(&list_lock, sc_clock_ns() + SHMCMA_FORK_PATIENCE);
-}
-
-static void after_fork(void)
-{
-	if (list_held)
-		pthread_mutex_unlock(&list_lock);
-}
-
-static void after_fork_in_child(void)
+void shmcma_progress_forked_locked(void)
 {
 	struct shmcma_progress *all = running_first;
 
-	shmcma_fork_renew(&list_lock, list_held);
 	running_first = NULL;
 	for (; all; all = all->next) {
 		all->running = false;
 		atomic_store_explicit(&all->asleep, false, memory_order_relaxed);
 		shmcma_wait_forked(&all->wait);
 	}
-}
-
-static void prepare(void)
-{
-	(void)pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 /* ---- start, stop ----------------------------------------------------------------------------- */
@@ -305,17 +268,16 @@ int shmcma_progress_start(struct shmcma_domain *domain)
 
 	if (!progress->wanted)
 		return 0;
-	pthread_once(&prepared, prepare);
-	list_hold(&signals);
+	shmcma_lists_lock(&signals);
 	if (!progress->running) {
 		ret = create(domain);
 		if (!ret) {
 			progress->next = running_first;
-			__atomic_store_n(&running_first, progress, __ATOMIC_RELEASE);
-			__atomic_store_n(&progress->running, true, __ATOMIC_RELEASE);
+			running_first = progress;
+			progress->running = true;
 		}
 	}
-	list_drop(&signals);
+	shmcma_lists_unlock(&signals);
 	return ret;
 }
 
@@ -326,14 +288,14 @@ static bool take(struct shmcma_progress *progress)
 	sigset_t signals;
 	bool running;
 
-	list_hold(&signals);
+	shmcma_lists_lock(&signals);
 	running = progress->running;
 	progress->running = false;
 	while (running && *link != progress)
 		link = &(*link)->next;
 	if (running)
-		__atomic_store_n(link, progress->next, __ATOMIC_RELEASE);
-	list_drop(&signals);
+		*link = progress->next;
+	shmcma_lists_unlock(&signals);
 	return running;
 }
 

@@ -49,6 +49,8 @@ int shmcma_progress_start(struct shmcma_domain *domain);
 void shmcma_progress_leave_locked(struct shmcma_domain *domain);
 /* It has ended, if it ran. Without the domain's lock. */
 void shmcma_progress_stop(struct shmcma_domain *domain);
+/* In a child of fork(2): none runs. Under shmcma_lists_lock(). */
+void shmcma_progress_forked_locked(void);
 /* All that run: the provider is about to go. */
 void shmcma_progress_stop_all(void);
 

@@ -76,6 +76,8 @@ static inline __attribute__((always_inline)) ssize_t post_buf(struct shmcma_ep_f
 	const struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
 	const struct sc_remote remote = { .addr = target->addr, .len = len, .key = target->key };
 
+	if (shmcma_is_nowhere(buf, len))
+		return -FI_EINVAL;
 	rma->iov = &iov;
 	rma->iov_count = 1;
 	rma->remote = &remote;
@@ -88,7 +90,8 @@ static ssize_t post_iov(struct shmcma_ep_fid *fid, const struct iovec *iov, size
 {
 	struct sc_remote remote = { .addr = target->addr, .key = target->key };
 
-	if (count > SHMCMA_IOV_LIMIT || (count && !iov) || shmcma_sum_iov(iov, count, &remote.len))
+	if (count > SHMCMA_IOV_LIMIT || (count && !iov) || shmcma_sum_iov(iov, count, &remote.len) ||
+	    shmcma_has_nowhere(iov, count))
 		return -FI_EINVAL;
 	rma->iov = iov;
 	rma->iov_count = count;
@@ -106,7 +109,8 @@ static ssize_t post_msg(struct shmcma_ep_fid *fid, const struct fi_msg_rma *msg,
 
 	if (msg->iov_count > SHMCMA_IOV_LIMIT || (msg->iov_count && !msg->msg_iov) ||
 	    !msg->rma_iov_count || msg->rma_iov_count > SHMCMA_RMA_IOV_LIMIT || !msg->rma_iov ||
-	    shmcma_sum_iov(msg->msg_iov, msg->iov_count, &bytes))
+	    shmcma_sum_iov(msg->msg_iov, msg->iov_count, &bytes) ||
+	    shmcma_has_nowhere(msg->msg_iov, msg->iov_count))
 		return -FI_EINVAL;
 	for (size_t i = 0; i < msg->rma_iov_count; i++) {
 		const struct fi_rma_iov *from = &msg->rma_iov[i];

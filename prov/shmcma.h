@@ -227,10 +227,11 @@ struct shmcma_cq {
 	enum fi_cq_format format;
 	struct shmcma_polled polled; /* when this queue is read */
 	struct shmcma_wait wait;
-	atomic_bool signaled; /* fi_cq_signal; by any thread, without lock */
-	bool overrun_told;    /* event queues know that completions were lost */
-	uint32_t full_reads;  /* that found it not empty */
-	struct shmcma_yield yield; /* reads that found nothing */
+	atomic_uint signals;	     /* of fi_cq_signal(); by any thread, without lock */
+	atomic_uint heard;	     /* the newest signal that a call has returned for */
+	bool overrun_told;	     /* event queues know that completions were lost */
+	uint32_t full_reads;	     /* that found it not empty */
+	struct shmcma_yield yield;   /* reads that found nothing */
 	char stranger
 		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for who has no room for it */
 	struct shmcma_object object;
@@ -239,6 +240,8 @@ struct shmcma_cq {
 /* Is there something to read, or to be told of? `found`: that the application is told of now. */
 bool shmcma_cq_has(const struct shmcma_cq *cq);
 bool shmcma_cq_found(struct shmcma_cq *cq);
+/* Has there been a signal that a wait, which began when `known` was the newest heard, does not know of? */
+bool shmcma_cq_differs(const struct shmcma_cq *cq, const unsigned int *known);
 
 /* The endpoint is polled no more, for its peers are about to go; completions stay, with unknown source. */
 void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);

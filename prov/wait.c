@@ -238,6 +238,14 @@ void shmcma_wait_signal(struct shmcma_wait *wait)
 	signal_until(wait, NULL);
 }
 
+/* A set's waiters find one queue signalled, and the first of them takes that away: the others go by `told`. */
+void shmcma_wait_signal_all(struct shmcma_wait *wait)
+{
+	if (wait->set)
+		atomic_fetch_add(&shmcma_wait_set_wait(wait->set)->told, 1);
+	shmcma_wait_signal(wait);
+}
+
 /* fi_poll(3). There is one descriptor, which never changes: change_index is none that an application begins with. */
 static int show_pollfd(const struct shmcma_wait *wait, struct fi_wait_pollfd *shown)
 {
@@ -842,13 +850,15 @@ static bool was_refused_locked(const struct shmcma_wait *wait)
 	return refused;
 }
 
-/* Another thread may have been told what a counter is by now. */
-static bool has_changed(const struct shmcma_wait *wait, const struct sc_cntr *found)
+/* Another thread may have been told by now what a counter is, or of a signal. */
+static bool has_changed(const struct shmcma_wait *wait, const void *found)
 {
-	return found && shmcma_cntr_differs(container_of(wait->fid, struct shmcma_cntr, fid.fid), found);
+	if (wait->fid->fclass == FI_CLASS_CQ)
+		return shmcma_cq_differs(container_of(wait->fid, struct shmcma_cq, fid.fid), found);
+	return shmcma_cntr_differs(container_of(wait->fid, struct shmcma_cntr, fid.fid), found);
 }
 
-int shmcma_wait_sleep(struct shmcma_wait *wait, const struct sc_cntr *found, int64_t end)
+int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end)
 {
 	struct sc_sleep own = { &wait->futex, __atomic_load_n(&wait->futex, __ATOMIC_ACQUIRE) };
 	bool refused;
@@ -867,9 +877,9 @@ int shmcma_wait_sleep(struct shmcma_wait *wait, const struct sc_cntr *found, int
 	shmcma_wait_rise_locked(wait);
 	refused = was_refused_locked(wait);
 	leave(wait);
-	if (ret == -EINTR)
-		return -FI_EINTR;
-	return refused ? -FI_EAGAIN : 0;
+	if (refused)
+		return -FI_EAGAIN;
+	return ret == -EINTR ? -FI_EINTR : 0;
 }
 
 /* ---- fi_join --------------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ struct shmcma_wait {
 	pthread_cond_t cond;
 	/* threads that sleep in calls, or are about to; of a queue or counter under its lock */
 	atomic_int sleepers;
-	atomic_uint told;	     /* of a set: changes of counters that another thread was told of */
+	atomic_uint told;	     /* of a set: what all its waiters return for, and one may have taken away */
 	struct shmcma_wait_set *set; /* FI_WAIT_SET */
 	struct shmcma_wait *next;    /* in the set, under its lock */
 
@@ -104,12 +104,16 @@ int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
 /* There may be something, look. Any thread, any lock; without any, and without its mutex, if it has a condition. */
 void shmcma_wait_signal(struct shmcma_wait *wait);
 
+/* So for all threads that wait for it, or for its set, in calls: each of these calls returns. */
+void shmcma_wait_signal_all(struct shmcma_wait *wait);
+
 /*
  * A queue or a counter that was found to have nothing: sleep until it may have, or until `end` (ns of
- * CLOCK_MONOTONIC, INT64_MAX: none). `found`: what the counter was then; NULL: a queue. 0: look, -FI_EINTR: a signal;
- * -FI_EAGAIN: look, and tell the application: it may be able to send now.
+ * CLOCK_MONOTONIC, INT64_MAX: none). `found`: what the counter was then (struct sc_cntr), or the signal that the wait
+ * for the queue knows of (unsigned int). 0: look, -FI_EINTR: a signal; -FI_EAGAIN: look, and tell the application: it
+ * may be able to send now.
  */
-int shmcma_wait_sleep(struct shmcma_wait *wait, const struct sc_cntr *found, int64_t end);
+int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end);
 
 /* A counter has changed, and one thread is told of it, by which it is told: who sleeps for it is to look, too. */
 void shmcma_wait_told_locked(struct shmcma_wait *wait);

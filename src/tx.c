@@ -900,6 +900,8 @@ static __attribute__((noinline)) int send_whole(struct sc_peer *peer, const void
 	const struct iovec iov = { (void *)buf, size };
 	struct sc_send send = send_of(flags, tag, data, context);
 
+	if (!buf && size)
+		return -EINVAL;
 	send.iov = &iov;
 	send.iov_count = 1;
 	return send_any(peer->ep, peer, &send);

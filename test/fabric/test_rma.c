@@ -249,6 +249,9 @@ static void test_arguments(struct stage *stage)
 		bad.iov_count = 9;
 		gives(access_post(side, &bad, write, 0), -FI_EINVAL);
 		bad = good;
+		bad.iov[0].iov_base = NULL;
+		gives(access_post(side, &bad, write, 0), -FI_EINVAL);
+		bad = good;
 		bad.remote_count = 9;
 		gives(access_post(side, &bad, write, 0), -FI_EINVAL);
 		bad.remote_count = 0;
@@ -279,6 +282,12 @@ static void test_arguments(struct stage *stage)
 				gives(access_post(side, &good, write, flag), -FI_EBADFLAGS);
 		}
 	}
+	gives(fi_write(side->ep, NULL, 64, NULL, stage->peer, at(stage, 0), key, NULL), -FI_EINVAL);
+	gives(fi_inject_write(side->ep, NULL, 64, stage->peer, at(stage, 0), key), -FI_EINVAL);
+	gives(fi_read(side->ep, NULL, 64, NULL, stage->peer, at(stage, 0), key, NULL), -FI_EINVAL);
+	iov[1] = (struct iovec){ NULL, 1 };
+	gives(fi_writev(side->ep, iov, NULL, 2, stage->peer, at(stage, 0), key, NULL), -FI_EINVAL);
+	gives(fi_readv(side->ep, iov, NULL, 2, stage->peer, at(stage, 0), key, NULL), -FI_EINVAL);
 	gives(fi_write(side->ep, buf, 64, NULL, FI_ADDR_UNSPEC, at(stage, 0), key, NULL), -FI_EINVAL);
 	gives(fi_read(side->ep, buf, 64, NULL, 12345, at(stage, 0), key, NULL), -FI_EINVAL);
 	gives(fi_inject_write(side->ep, buf, 4097, stage->peer, at(stage, 0), key), -FI_EMSGSIZE);

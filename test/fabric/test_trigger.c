@@ -360,6 +360,7 @@ __attribute__((no_sanitize_thread)) static char look(const void *where)
 struct bench {
 	struct pair pair;
 	struct fid_cntr *sends, *recvs; /* of both endpoints */
+	struct fid_cntr *accesses; /* likewise by peers, with FI_RMA_EVENT */
 	struct fid_cntr *go, *done;
 };
 
@@ -373,6 +374,8 @@ static void counted_side(struct bench *bench, struct side *side)
 	pair_bind(side->ep, side->cq, side->av);
 	gives(fi_ep_bind(side->ep, &bench->sends->fid, FI_SEND | FI_READ | FI_WRITE), 0);
 	gives(fi_ep_bind(side->ep, &bench->recvs->fid, FI_RECV), 0);
+	if (bench->pair.want.caps & FI_RMA_EVENT)
+		gives(fi_ep_bind(side->ep, &bench->accesses->fid, FI_REMOTE_READ | FI_REMOTE_WRITE), 0);
 	gives(fi_enable(side->ep), 0);
 	gives(fi_getname(&side->ep->fid, side->name, &len), 0);
 }
@@ -382,6 +385,7 @@ static void bench_open(struct bench *bench, const struct pair_want *want)
 	pair_open_domain(&bench->pair, want);
 	bench->sends = open_cntr(&bench->pair);
 	bench->recvs = open_cntr(&bench->pair);
+	bench->accesses = open_cntr(&bench->pair);
 	bench->go = open_cntr(&bench->pair);
 	bench->done = open_cntr(&bench->pair);
 	counted_side(bench, &bench->pair.a);
@@ -396,6 +400,7 @@ static void bench_close(struct bench *bench)
 	bench->pair.a = bench->pair.b = (struct side){ .ep = NULL };
 	close_cntr(bench->sends);
 	close_cntr(bench->recvs);
+	close_cntr(bench->accesses);
 	close_cntr(bench->go);
 	close_cntr(bench->done);
 	pair_close(&bench->pair);
@@ -938,6 +943,60 @@ static void triggered_writes(void)
 	bench_close(&bench);
 }
 
+/*
+ * As the newest fi_rdm_deferred_wq has it, with a counter for the peer's accesses beside that for receives: one write
+ * sets off a receive and a send at both sides. Each side waits for a counter that no endpoint is bound to, in a domain
+ * without locks.
+ */
+static void set_off_by_peer(void)
+{
+	static const struct pair_want want = { .caps = FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_EVENT | FI_TRIGGER,
+					       .threading = FI_THREAD_DOMAIN };
+	static struct target target;
+	const uint64_t one = 1;
+
+	for (int tagged = 0; tagged < 2; tagged++) {
+		uint64_t values[2] = { 11, 22 }, got[2] = { 0, 0 };
+		struct bench bench;
+
+		memset(&target, 0, sizeof(target));
+		bench_open(&bench, &want);
+		target_open(&bench, &target);
+		for (int i = 0; i < 4; i++) {
+			struct side *side = i % 2 ? &bench.pair.b : &bench.pair.a;
+			struct iovec iov = { i < 2 ? &got[i] : &values[i - 2], sizeof(uint64_t) };
+			struct fi_op_msg msg = { .ep = side->ep, .msg = { .msg_iov = &iov, .iov_count = 1 } };
+			struct fi_op_tagged tmsg = { .ep = side->ep,
+						     .msg = { .msg_iov = &iov, .iov_count = 1, .tag = 7 } };
+			static struct fi_deferred_work works[4];
+
+			msg.msg.addr = tmsg.msg.addr = i < 2 ? FI_ADDR_UNSPEC : side->peer;
+			works[i] = (struct fi_deferred_work){ .threshold = 1, .completion_cntr = bench.done };
+			works[i].triggering_cntr = i % 2 ? bench.accesses : bench.sends;
+			if (tagged)
+				works[i].op.tagged = &tmsg;
+			else
+				works[i].op.msg = &msg;
+			works[i].op_type = i < 2 ? (tagged ? FI_OP_TRECV : FI_OP_RECV)
+						 : (tagged ? FI_OP_TSEND : FI_OP_SEND);
+			gives(queue(&bench, &works[i]), 0);
+		}
+		gives(fi_cntr_wait(bench.done, 1, 20), -FI_ETIMEDOUT);
+		gives(fi_write(bench.pair.a.ep, &one, sizeof(one), NULL, bench.pair.a.peer, target.iov.addr,
+			       target.iov.key, NULL),
+		      0);
+		gives(fi_cntr_wait(bench.done, 4, -1), 0);
+		gives(got[0], 22);
+		gives(got[1], 11);
+		gives(target.words[0], 1);
+		gives(fi_cntr_read(bench.accesses), 1);
+		gives(fi_cntr_read(bench.sends), 1);
+		gives(fi_cntr_read(bench.recvs), 0);
+		gives(fi_close(&target.mr->fid), 0);
+		bench_close(&bench);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -964,6 +1023,7 @@ int main(void)
 		ALONE(one_sided_works),
 		ALONE(too_large_works),
 		ALONE(triggered_writes),
+		ALONE(set_off_by_peer),
 		ALONE_ENV(one_sided_works, "FI_SHMCMA_RMA=strict"),
 		ALONE_ENV(triggered_writes, "FI_SHMCMA_RMA=strict"),
 	};

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <rdma/fi_atomic.h>
 
 static char out[64], in[64], large_out[1 << 20], large_in[1 << 20];
@@ -297,27 +298,81 @@ struct waiter {
 	struct pair *pair;
 	struct fid_cq *cq;
 	struct fid_cntr *cntr;
+	struct fid_eq *eq;
 	struct fid_wait *set;
 	uint64_t threshold;
+	int limit; /* ms; 0: none */
 	struct fi_cq_tagged_entry entry;
 	fi_addr_t source;
-	atomic_bool begun;
+	atomic_bool begun, ended;
 	atomic_long ret;
 	pthread_t thread;
+	pid_t tid;
+	clockid_t clock;  /* the thread's processor time */
+	int64_t clock_at; /* when it began; ns */
+	int64_t took;	  /* ns */
 };
+
+static int64_t clock_ns(clockid_t clock)
+{
+	struct timespec now;
+
+	gives(clock_gettime(clock, &now), 0);
+	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static long wait_call(struct waiter *waiter, int timeout)
+{
+	struct fi_eq_entry event;
+	uint32_t type;
+
+	if (waiter->cq)
+		return fi_cq_sreadfrom(waiter->cq, &waiter->entry, 1, &waiter->source, NULL, timeout);
+	if (waiter->cntr)
+		return fi_cntr_wait(waiter->cntr, waiter->threshold, timeout);
+	if (waiter->eq)
+		return fi_eq_sread(waiter->eq, &type, &event, sizeof(event), timeout, 0);
+	return fi_wait(waiter->set, timeout);
+}
 
 static void *wait_in_thread(void *arg)
 {
 	struct waiter *waiter = arg;
+	int64_t start = clock_ns(CLOCK_MONOTONIC);
 
+	waiter->tid = gettid();
+	gives(pthread_getcpuclockid(pthread_self(), &waiter->clock), 0);
+	waiter->clock_at = clock_ns(waiter->clock);
 	waiter->begun = true;
-	if (waiter->cq)
-		waiter->ret = fi_cq_sreadfrom(waiter->cq, &waiter->entry, 1, &waiter->source, NULL, -1);
-	else if (waiter->cntr)
-		waiter->ret = fi_cntr_wait(waiter->cntr, waiter->threshold, -1);
-	else
-		waiter->ret = fi_wait(waiter->set, -1);
+	waiter->ret = wait_call(waiter, waiter->limit ? waiter->limit : -1);
+	waiter->took = clock_ns(CLOCK_MONOTONIC) - start;
+	waiter->ended = true;
 	return NULL;
+}
+
+static bool is_asleep(const struct waiter *waiter)
+{
+	char path[64], text[256] = "";
+	const char *end;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)waiter->tid);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	must(fgets(text, sizeof(text), file));
+	fclose(file);
+	end = strrchr(text, ')');
+	return end && !strncmp(end, ") S", 3);
+}
+
+/* It is in its call for certain: it sleeps, or, as with FI_WAIT_YIELD, it has been there for processor time enough. */
+static void waiter_await(const struct waiter *waiter)
+{
+	while (!waiter->begun)
+		sched_yield();
+	while (!is_asleep(waiter) && clock_ns(waiter->clock) < waiter->clock_at + 2000000)
+		usleep(1000);
 }
 
 /* It is asleep, as far as can be told; if it should not be, the test is easier. */
@@ -379,6 +434,43 @@ static void sread_signal(void)
 	gives(fi_cq_sread(pair.b.cq, &waiter.entry, 1, NULL, -1), -FI_EAGAIN);
 	gives(fi_cq_sread(pair.b.cq, &waiter.entry, 1, NULL, 1), -FI_EAGAIN);
 	pair_close(&pair);
+}
+
+#define TOGETHER 4
+
+/* Threads that wait for the same at one time. */
+static void waiters_start(struct waiter waiters[TOGETHER], const struct waiter *as)
+{
+	for (int i = 0; i < TOGETHER; i++) {
+		waiters[i] = *as;
+		gives(pthread_create(&waiters[i].thread, NULL, wait_in_thread, &waiters[i]), 0);
+	}
+	for (int i = 0; i < TOGETHER; i++)
+		waiter_await(&waiters[i]);
+}
+
+static void waiters_end(struct waiter waiters[TOGETHER], long ret)
+{
+	for (int i = 0; i < TOGETHER; i++)
+		gives(waiter_end(&waiters[i]), ret);
+}
+
+/* Each thread that waits returns, for one signal and for more signals than there are threads. */
+static void sread_signal_all(void)
+{
+	for (size_t i = 0; i < OBJECTS * 2; i++) {
+		struct pair_want want = { .wait_obj = objects[i / 2] };
+		struct waiter waiters[TOGETHER], waiter = { 0 };
+		struct pair pair;
+
+		pair_open(&pair, &want);
+		waiter.cq = pair.b.cq;
+		waiters_start(waiters, &waiter);
+		for (int n = 0; n < (i % 2 ? TOGETHER + 1 : 1); n++)
+			gives(fi_cq_signal(waiter.cq), 0);
+		waiters_end(waiters, -FI_EAGAIN);
+		pair_close(&pair);
+	}
 }
 
 /* What a thread waits for ends in another's call. */
@@ -669,6 +761,58 @@ static void sread_interrupted(void)
 	pair_close(&pair);
 }
 
+static atomic_uint interrupts;
+
+static void interrupted(int number)
+{
+	(void)number;
+	interrupts++;
+}
+
+#define LIMIT 200 /* ms */
+
+/* Signals come while it sleeps; it returns when the time is over, and not before. */
+static void waits_out(const struct waiter *as, long ret)
+{
+	struct waiter waiter = *as;
+	unsigned int before = interrupts;
+
+	waiter.limit = LIMIT;
+	gives(pthread_create(&waiter.thread, NULL, wait_in_thread, &waiter), 0);
+	waiter_await(&waiter);
+	while (!waiter.ended) {
+		gives(pthread_kill(waiter.thread, SIGUSR1), 0);
+		usleep(1000);
+	}
+	gives(waiter_end(&waiter), ret);
+	must(interrupts != before);
+	must(waiter.took >= LIMIT * INT64_C(1000000));
+}
+
+static void interrupted_with_limit(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct pair_want want = { .wait_obj = objects[i] };
+		struct fi_eq_attr eq_attr = { .wait_obj = objects[i] };
+		struct fi_cntr_attr cntr_attr = { .wait_obj = objects[i] };
+		struct sigaction action = { .sa_handler = interrupted };
+		struct fid_cntr *cntr;
+		struct fid_eq *eq;
+		struct pair pair;
+
+		gives(sigaction(SIGUSR1, &action, NULL), 0);
+		pair_open(&pair, &want);
+		gives(fi_eq_open(pair.fabric, &eq_attr, &eq, NULL), 0);
+		gives(fi_cntr_open(pair.domain, &cntr_attr, &cntr, NULL), 0);
+		waits_out(&(struct waiter){ .cq = pair.b.cq }, -FI_EAGAIN);
+		waits_out(&(struct waiter){ .eq = eq }, -FI_EAGAIN);
+		waits_out(&(struct waiter){ .cntr = cntr, .threshold = 1 }, -FI_ETIMEDOUT);
+		gives(fi_close(&cntr->fid), 0);
+		gives(fi_close(&eq->fid), 0);
+		pair_close(&pair);
+	}
+}
+
 /* ---- counters -------------------------------------------------------------------------------- */
 
 static struct fid_cntr *open_cntr(struct pair *pair, enum fi_wait_obj obj, struct fid_wait *set)
@@ -693,6 +837,30 @@ static struct fid_ep *open_counted(struct pair *pair, struct fid_cq *cq, struct 
 	gives(fi_getname(&ep->fid, name, &len), 0);
 	pair->a.peer = pair_insert(pair->a.av, name);
 	return ep;
+}
+
+/* An error ends all waits, without a time-out and under signals, too; so does the last of what they wait for. */
+static void counter_ends_all(void)
+{
+	static const enum fi_wait_obj obj[] = { FI_WAIT_NONE,	   FI_WAIT_UNSPEC, FI_WAIT_FD,
+						FI_WAIT_MUTEX_COND, FI_WAIT_POLLFD, FI_WAIT_YIELD };
+	struct sigaction action = { .sa_handler = interrupted };
+
+	gives(sigaction(SIGUSR1, &action, NULL), 0);
+	for (size_t i = 0; i < sizeof(obj) / sizeof(obj[0]) * 2; i++) {
+		struct waiter waiters[TOGETHER], waiter = { .threshold = 3 };
+		struct pair pair;
+
+		pair_open(&pair, NULL);
+		waiter.cntr = open_cntr(&pair, obj[i / 2], NULL);
+		waiters_start(waiters, &waiter);
+		for (int n = 0; n < TOGETHER; n++)
+			gives(pthread_kill(waiters[n].thread, SIGUSR1), 0);
+		gives(i % 2 ? fi_cntr_adderr(waiter.cntr, 1) : fi_cntr_add(waiter.cntr, 3), 0);
+		waiters_end(waiters, i % 2 ? -FI_EAVAIL : 0);
+		gives(fi_close(&waiter.cntr->fid), 0);
+		pair_close(&pair);
+	}
 }
 
 static void counter_waits(enum fi_wait_obj obj)
@@ -1362,6 +1530,25 @@ static void set_held(void)
 	pair_close(&pair);
 }
 
+/* A signal to one of its queues ends all waits for the set. */
+static void set_signal_all(void)
+{
+	for (size_t i = 0; i < OBJECTS; i++) {
+		struct waiter waiters[TOGETHER], waiter = { 0 };
+		struct members members;
+		struct pair pair;
+
+		pair_open(&pair, NULL);
+		members_open(&pair, &members, objects[i]);
+		waiter.set = members.set;
+		waiters_start(waiters, &waiter);
+		gives(fi_cq_signal(members.cq), 0);
+		waiters_end(waiters, 0);
+		members_close(&members);
+		pair_close(&pair);
+	}
+}
+
 /* Who sleeps on a set without members, or with others, is woken by those that come. */
 static void set_grows(void)
 {
@@ -1664,12 +1851,14 @@ int main(void)
 		ALONE(descriptors_taken),
 		ALONE(sread_every_object),
 		ALONE(sread_signal),
+		ALONE(sread_signal_all),
 		ALONE(sread_local),
 		ALONE(sread_error),
 		ALONE(sread_many),
 		ALONE(sread_enabled),
 		ALONE(sread_target),
 		ALONE(sread_interrupted),
+		ALONE(interrupted_with_limit),
 		{ .name = "sread_begun",
 		  .test_func = pair_both,
 		  .initial_state = &(struct pair_test){ .first = sread_begun,
@@ -1681,6 +1870,7 @@ int main(void)
 							.second = sread_refusing,
 							.want = &sleeping } },
 		ALONE(counter_every_object),
+		ALONE(counter_ends_all),
 		ALONE(counter_descriptor),
 		ALONE(read_beside_a_sleeper),
 		ALONE(descriptor_read_beside),
@@ -1694,6 +1884,7 @@ int main(void)
 		ALONE(set_attributes),
 		ALONE(set_of_another_fabric),
 		ALONE(set_every_object),
+		ALONE(set_signal_all),
 		ALONE(set_read_beside),
 		ALONE(set_held),
 		ALONE(set_grows),

@@ -392,6 +392,47 @@ static inline void traffic_bad_address(bool tagged)
 	pair_close(&pair);
 }
 
+/*
+ * Bytes at a null pointer are refused by all calls, but for those with one buffer that a domain without locks is asked
+ * for: of these only sends that are longer than a short message.
+ */
+static inline void traffic_null_buffer(bool tagged)
+{
+	static const enum fi_threading threadings[] = { FI_THREAD_SAFE, FI_THREAD_DOMAIN };
+	static const size_t lens[] = { 1, 8, 64, 300, 5000, 100000, 1 << 20 };
+
+	for (size_t i = 0; i < 14; i++) {
+		struct pair_want want = { .threading = threadings[i / 7] };
+		const size_t len = lens[i % 7];
+		struct kind_msg msg = { .iov_count = 1 };
+		char buf[8];
+		struct pair pair;
+
+		pair_open(&pair, &want);
+		msg.addr = pair.a.peer;
+		msg.iov[0] = (struct iovec){ NULL, len };
+		gives(kind_sendmsg(tagged, &pair.a, &msg, 0), -FI_EINVAL);
+		gives(kind_recvmsg(tagged, &pair.a, &msg, 0), -FI_EINVAL);
+		msg.iov[1] = msg.iov[0];
+		msg.iov[0] = (struct iovec){ buf, sizeof(buf) };
+		msg.iov_count = 2;
+		gives(kind_sendmsg(tagged, &pair.a, &msg, 0), -FI_EINVAL);
+		gives(kind_recvmsg(tagged, &pair.a, &msg, 0), -FI_EINVAL);
+		if (want.threading == FI_THREAD_SAFE || len >= 5000)
+			gives(kind_send(tagged, &pair.a, NULL, len, pair.a.peer, NULL), -FI_EINVAL);
+		if (want.threading == FI_THREAD_SAFE) {
+			gives(kind_recv(tagged, &pair.a, NULL, len, FI_ADDR_UNSPEC, NULL), -FI_EINVAL);
+			gives(kind_inject(tagged, &pair.a, NULL, len, pair.a.peer), -FI_EINVAL);
+		}
+		/* the next message is not hindered, nor is one without bytes */
+		gives(kind_send(tagged, &pair.a, NULL, 0, pair.a.peer, NULL), 0);
+		gives(kind_recv(tagged, &pair.b, NULL, 0, FI_ADDR_UNSPEC, NULL), 0);
+		gives(pair_done(&pair, &pair.b).entry.len, 0);
+		pair_done(&pair, &pair.a);
+		pair_close(&pair);
+	}
+}
+
 /* The number that an address had goes to another one: messages go to the new. */
 static inline void traffic_reused_address(bool tagged)
 {
@@ -765,6 +806,7 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 	TRAFFIC_ALONE(queue_sizes, traffic_queue_sizes(tagged), kind)                                     \
 	TRAFFIC_ALONE(unread_completions, traffic_unread_completions(tagged), kind)                       \
 	TRAFFIC_ALONE(bad_address, traffic_bad_address(tagged), kind)                                     \
+	TRAFFIC_ALONE(null_buffer, traffic_null_buffer(tagged), kind)                                     \
 	TRAFFIC_ALONE(reused_address, traffic_reused_address(tagged), kind)                               \
 	TRAFFIC_ALONE(bad_vectors, traffic_bad_vectors(tagged), kind)                                     \
 	TRAFFIC_ALONE(longest, traffic_longest(tagged), kind)                                             \
@@ -780,7 +822,7 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 #define TRAFFIC_TESTS                                                                                     \
 	ALONE(calls), ALONE(sizes_expected), ALONE(sizes_unexpected), ALONE(to_oneself), ALONE(vectors),  \
 		ALONE(nothing), ALONE(order), ALONE(back_pressure), ALONE(queue_sizes),                   \
-		ALONE(unread_completions), ALONE(bad_address), ALONE(reused_address), ALONE(bad_vectors), \
+		ALONE(unread_completions), ALONE(bad_address), ALONE(null_buffer), ALONE(reused_address), ALONE(bad_vectors), \
 		ALONE(longest), ALONE(inject), ALONE(inject_many), BOTH(sender, receiver),                \
 		BOTH_ENV(sender, receiver, "FI_SHMCMA_CMA=0"), BOTH(exchange, exchange),                  \
 		BOTH_ENV(exchange, exchange, "FI_SHMCMA_CMA=0"), BOTH(large_sender, large_receiver)

@@ -739,6 +739,125 @@ static void threads_rank(const void *arg)
 	close_parent();
 }
 
+/* ---- threads that fork at once --------------------------------------------------------------- */
+
+#define FORKERS_MAX 32
+#define FORKS 64      /* of all threads together */
+#define SLOW_MS 400   /* what one fork(2) in SLOW_OF takes longer, as in a process of some GB */
+#define SLOW_OF 16
+
+static atomic_uint slow_forks;
+
+/* Runs after the provider's handler, since it is registered before. */
+static void slow_fork(void)
+{
+	struct timespec nap = { .tv_nsec = SLOW_MS * 1000000L };
+
+	if (atomic_fetch_add(&slow_forks, 1) % SLOW_OF == 0)
+		nanosleep(&nap, NULL);
+}
+
+static void exec_true(void)
+{
+	execlp("true", "true", NULL);
+	_exit(1);
+}
+
+static void talk_a_little(void)
+{
+	struct talk talk;
+
+	talk_open(&talk, NULL);
+	talk.ep.silent = true;
+	talk_message(&talk, talk_friend(&talk, mt_published(NULL, SERVES)), 2000);
+	talk_close(&talk);
+}
+
+static void close_own_all(void)
+{
+	close_own();
+	opened_by = 0;
+}
+
+struct forkers {
+	int threads;
+	pthread_barrier_t begin;
+	_Atomic bool stop;
+};
+
+static void *fork_on(void *arg)
+{
+	static void (*const bodies[])(void) = { nothing, exec_true, close_own_all, talk_a_little };
+	static atomic_uint children;
+	struct forkers *forkers = arg;
+	int status;
+
+	pthread_barrier_wait(&forkers->begin);
+	for (int i = 0; i < FORKS / forkers->threads; i++) {
+		unsigned int child = atomic_fetch_add(&children, 1);
+		pid_t pid = fork();
+
+		mt_require(pid >= 0, "fork");
+		if (!pid) {
+			bodies[child % 4]();
+			_exit(0);
+		}
+		mt_require(waitpid(pid, &status, 0) == pid && status == 0, "child %u: status %#x", child,
+			   status);
+	}
+	return NULL;
+}
+
+static void *open_on(void *arg)
+{
+	struct forkers *forkers = arg;
+	struct mt_open open = { .automatic = true };
+	struct mt_ep ep;
+
+	while (!atomic_load(&forkers->stop)) {
+		mt_open(&ep, &open);
+		mt_close(&ep);
+	}
+	return NULL;
+}
+
+/*
+ * Threads fork while one talks and one opens and closes objects. Each fork has all locks in its turn: no child says
+ * that it was made without one. Nothing stays locked: all objects close.
+ */
+static void forkers_rank(const void *arg)
+{
+	static struct forkers forkers;
+	struct mt_open open = { .caps = FI_ATOMIC, .automatic = true };
+	pthread_t threads[FORKERS_MAX], talks, opens;
+
+	forkers.threads = *(const int *)arg;
+	if (mt_rank == ASKS)
+		mt_require(pthread_atfork(slow_fork, NULL, NULL) == 0, "pthread_atfork");
+	open_own(&open);
+	mt_publish(&own.talk.ep, mt_rank);
+	mt_published(&own.talk.ep, !mt_rank);
+	if (mt_rank == SERVES) {
+		talk_serve(&own.talk);
+	} else {
+		mt_must(-pthread_barrier_init(&forkers.begin, NULL, (unsigned int)forkers.threads));
+		mt_must(-pthread_create(&talks, NULL, ask_for_ever, &forkers.stop));
+		mt_must(-pthread_create(&opens, NULL, open_on, &forkers));
+		for (int i = 0; i < forkers.threads; i++)
+			mt_must(-pthread_create(&threads[i], NULL, fork_on, &forkers));
+		for (int i = 0; i < forkers.threads; i++)
+			pthread_join(threads[i], NULL);
+		atomic_store(&forkers.stop, true);
+		pthread_join(opens, NULL);
+		pthread_join(talks, NULL);
+		mt_require(atomic_load(&slow_forks) >= FORKS, "%u forks", atomic_load(&slow_forks));
+		mt_require(!count_lines("was forked while another call held a lock"),
+			   "a fork has waited for a lock in vain");
+	}
+	mt_barrier(NULL);
+	close_parent();
+}
+
 /* ---- in the middle of a call ----------------------------------------------------------------- */
 
 /* A pipe that takes no more bytes: a thread that logs stays where it is. */
@@ -803,6 +922,7 @@ static void torn_rank(const void *arg)
 		torn_child(log);
 	mt_require(waitpid(pid, &status, 0) == pid && status == 0, "the child: status %#x", status);
 	dup2(log, STDERR_FILENO);
+	mt_require(count_lines("was forked while another call held a lock") == 1, "the child says nothing");
 	close(writer);
 	while (read(reader, drain, sizeof(drain)) > 0)
 		;
@@ -944,8 +1064,12 @@ int main(void)
 {
 	static const bool before = true, after = false;
 	static const enum ending by_exit = BY_EXIT, by_close = BY_RETURN;
+	static const int two = 2, eight = 8, many = FORKERS_MAX;
 	static const struct mt_case more[] = {
 		{ .name = "threads", .ranks = 2, .rank = threads_rank },
+		{ .name = "two-fork-at-once", .ranks = 2, .rank = forkers_rank, .arg = &two },
+		{ .name = "eight-fork-at-once", .ranks = 2, .rank = forkers_rank, .arg = &eight },
+		{ .name = "32-fork-at-once", .ranks = 2, .rank = forkers_rank, .arg = &many },
 		{ .name = "torn", .ranks = 1, .rank = torn_rank },
 		{ .name = "daemon-before", .ranks = 2, .rank = daemon_rank, .arg = &before },
 		{ .name = "daemon-after", .ranks = 2, .rank = daemon_rank, .arg = &after },
