@@ -271,7 +271,7 @@ sub write
 			if ($function->{kind} eq 'macro') {
 				for (@numbers) {
 					my $new = changed($function->{text}, @{ $of->{by}{$_} });
-					$new =~ s/\s+/ /g;
+					$new =~ s/(?:\s|\\\n)+/ /g;
 					$replaced .= "(sc_mutant == $_ ? ($new) : ";
 				}
 				$replaced .= "($function->{text})" . ')' x @numbers;

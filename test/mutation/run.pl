@@ -185,8 +185,14 @@ sub build
 				$bad{$1} //= $2;
 			}
 		}
-		if (!%bad) {
-			print map { $_->[2] } @failed;
+		# a macro's: where it is used, the compiler shows its text
+		my %names = map { ($_->{number} => $_->{name}) } @$mutants;
+		for my $failed (%bad ? () : @failed) {
+			my ($error) = $failed->[2] =~ / error: (.*)$/m;
+			$bad{ $names{$1} } = $error while $failed->[2] =~ /\bsc_mutant == (\d+) \?/g;
+		}
+		if (!grep { $bad{ $_->{name} } && !$_->{problem} } @$mutants) {
+			print map { my @lines = split /^/, $_->[2]; splice(@lines, 20); @lines } @failed;
 			print "FAIL the sources with their mutants do not compile\n";
 			return 0;
 		}

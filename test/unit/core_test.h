@@ -70,7 +70,41 @@ static inline int core_failed(void)
 	return -core_failing_passes;
 }
 
+/* core_fencing() */
+static const char *core_fenced_point;
+static void (*core_fenced)(void);
+
+static inline int core_at_fence(const char *point)
+{
+	static bool is_next;
+
+	if (!strcmp(point, "atomic.fence") && (is_next || !core_fenced_point))
+		core_fenced();
+	is_next = core_fenced_point && !strcmp(point, core_fenced_point);
+	return 0;
+}
+
+/*
+ * At each full fence of this process that follows the point `before` (NULL: at each), the other side's stores become
+ * visible: `body` makes them. It is the latest instant at which they may, so the loads behind the fence must see
+ * them. False: cannot be; core_failing(NULL, 0) ends it.
+ */
+static inline bool core_fencing(const char *before, void (*body)(void))
+{
+	core_fenced_point = before;
+	core_fenced = body;
+	sc_inject_hook = core_at_fence;
+	return true;
+}
+
 #else
+
+static inline bool core_fencing(const char *before, void (*body)(void))
+{
+	(void)before;
+	(void)body;
+	return false;
+}
 
 static inline bool core_failing_after(const char *point, int error, int passes)
 {

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include <shmcma/abi.h>
 #include "child.h"
 #include "live.h"
 
@@ -65,6 +66,21 @@ static void assert_free(int fd)
 
 	assert_int_equal(sc_live_check(fd, &pid), 0);
 	assert_int_equal(pid, -1);
+}
+
+/* Another byte of the file says nothing; a lock of an open file, which has no process, has no holder to be named. */
+static void test_other_locks(void **state)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = SC_ABI_LIFE_BYTE + 1, .l_len = 8 };
+	int fd = (int)(intptr_t)*state, other = open_it();
+
+	assert_int_equal(fcntl(other, F_OFD_SETLK, &lock), 0);
+	assert_free(fd);
+	lock.l_start = SC_ABI_LIFE_BYTE;
+	assert_int_equal(fcntl(other, F_OFD_SETLK, &lock), 0);
+	assert_holder(fd, 0);
+	close(other);
+	assert_free(fd);
 }
 
 static void test_free_and_own(void **state)
@@ -313,6 +329,7 @@ static void test_other_namespace(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TEST(test_other_locks),
 		TEST(test_free_and_own),
 		TEST(test_held_until_exit),
 		TEST(test_held_until_killed),

@@ -359,6 +359,32 @@ static void test_secret(void **state)
 	run(secret);
 }
 
+/* What is known of a page is known for what it was looked at, and until the moment is over. */
+static void test_known(void **state)
+{
+	struct pages pages = map_pages();
+	struct sc_memory memory = { 0 };
+	struct iovec write = { pages.write, 1 }, read = { pages.read, 1 };
+	struct iovec to_the_end = { pages.read + 1, 2 * pages.size - 1 }, nothing = { pages.none, 0 };
+
+	(void)state;
+	sc_memory_forget(&memory);
+	if (sc_memory_check(&memory, &write, 1, true) == -ENOSYS)
+		skip();
+	for (int again = 0; again < 2; again++) {
+		assert_int_equal(sc_memory_check(&memory, &read, 1, false), 0);
+		assert_int_equal(sc_memory_check(&memory, &read, 1, true), -EIO);
+		assert_int_equal(sc_memory_check(&memory, &write, 1, false), 0);
+		assert_int_equal(sc_memory_check(&memory, &write, 1, true), 0);
+		assert_int_equal(sc_memory_check(&memory, &to_the_end, 1, false), 0);
+		assert_int_equal(sc_memory_check(&memory, &nothing, 1, true), 0);
+	}
+	assert_int_equal(munmap(pages.write, 4 * pages.size), 0);
+	sc_memory_forget(&memory);
+	assert_int_equal(sc_memory_check(&memory, &read, 1, false), -EIO);
+	assert_int_equal(sc_memory_check(&memory, &write, 1, true), -EIO);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -366,7 +392,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_asked), cmocka_unit_test(test_no_peek),
 		cmocka_unit_test(test_no_touch),      cmocka_unit_test(test_no_look_at_all),
 		cmocka_unit_test(test_fails),	      cmocka_unit_test(test_special),
-		cmocka_unit_test(test_secret),
+		cmocka_unit_test(test_secret),	      cmocka_unit_test(test_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1448,28 +1448,20 @@ static void test_parting_unseen(void **state)
 		check_parting(how & 1, how & 2);
 }
 
-#ifdef SC_FAULT_INJECTION
-
 /*
  * Of two that close at once each looks at what the other has stored, behind a fence (P6): at least one of them sees it.
- * What the other has stored becomes visible at our fence, the latest instant at which it may.
  */
-static const char *stored_at;  /* the point before the fence */
 static uint64_t *late_claim, late_value;
 static uint32_t *late_state;
 
-static int store_at_fence(const char *point)
+static void depart_late(void)
 {
-	static bool is_next;
+	sc_store_release_64(late_claim, late_value);
+}
 
-	if (is_next && !strcmp(point, "atomic.fence")) {
-		if (late_claim)
-			sc_store_release_64(late_claim, late_value);
-		if (late_state)
-			sc_store_release_32(late_state, SC_ABI_CLOSED);
-	}
-	is_next = !strcmp(point, stored_at);
-	return 0;
+static void close_late(void)
+{
+	sc_store_release_32(late_state, SC_ABI_CLOSED);
 }
 
 /* As parter(), and the other has closed when it has said goodbye. */
@@ -1480,9 +1472,9 @@ static void parter_at_once(struct child *self, void *arg)
 
 	sc_peers_close(ep);
 	sc_regs_leave(ep);
-	stored_at = "peer.departed";
 	late_state = &sc_seg_presence(peer->seg)->state;
-	sc_inject_hook = store_at_fence;
+	if (!core_fencing("peer.departed", close_late))
+		_exit(CHILD_SKIPS);
 	sc_peers_fini(ep);
 	core_failing(NULL, 0);
 	child_tell(self, "departed");
@@ -1500,6 +1492,8 @@ static void test_goodbye_to_one_that_closes(void **state)
 	struct child child;
 
 	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
 	sc_process_fini(); /* as above */
 	attr.config.daemon = false;
 	end_open(&pair[1], &attr);
@@ -1520,6 +1514,8 @@ static void test_goodbye_while_we_close(void **state)
 	struct sc_peer *peer;
 
 	(void)state;
+	if (!core_failing(NULL, 0))
+		skip();
 	sc_process_fini(); /* as above */
 	attr.config.daemon = false;
 	end_open(&pair[1], &attr);
@@ -1532,34 +1528,16 @@ static void test_goodbye_while_we_close(void **state)
 	assert_int_equal(write(child.down, "x", 1), 1);
 	hear(&child, "departed");
 	assert_true(core_has_file(child.line));
-	stored_at = "peer.closed";
 	late_claim = &sc_seg_claims(pair[1].ep->seg)[peer->in_slot];
 	late_value = *late_claim;
 	assert_int_equal(late_value & SC_ABI_CLAIM_STATE, SC_ABI_DEPARTED);
 	*late_claim = (late_value & ~(SC_ABI_CLAIM_STATE | SC_ABI_CLAIM_UNREAD)) | SC_ABI_PUBLISHED;
-	sc_inject_hook = store_at_fence;
+	assert_true(core_fencing("peer.closed", depart_late));
 	end_close(&pair[1]);
 	core_failing(NULL, 0);
-	late_claim = NULL;
 	assert_false(core_has_file(child.line));
 	assert_int_equal(child_end(&child), 0);
 }
-
-#else
-
-static void test_goodbye_to_one_that_closes(void **state)
-{
-	(void)state;
-	skip();
-}
-
-static void test_goodbye_while_we_close(void **state)
-{
-	(void)state;
-	skip();
-}
-
-#endif
 
 /* What waits for a peer that has never looked at us ends, whether it closes (`close`) or is killed. */
 static void check_mute(bool close)

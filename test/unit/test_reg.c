@@ -790,6 +790,30 @@ static void test_nobody(void **state)
 	assert_int_equal(target.ep->counters.refusals, 1);
 }
 
+static uint32_t late_name;
+
+static void raise_late(void)
+{
+	sc_store_relaxed_64(&sc_seg_slot(target.ep->seg, 3)->hazards.words[0], late_name);
+}
+
+/* A hazard word that is visible when the registration has been closed, and no earlier, is waited for. */
+static void test_raised_at_the_fence(void **state)
+{
+	struct sc_reg *reg = must_open(RW, 0, 0x1000);
+
+	(void)state;
+	claim_by_hand(3, SC_ABI_CLAIM_ELSEWHERE | SC_ABI_PUBLISHED, reg);
+	let_go_by_hand();
+	late_name = reg->index + 1;
+	if (!core_fencing("reg.closed", raise_late))
+		skip();
+	meanwhile = let_go_by_hand;
+	assert_int_equal(sc_reg_close(reg), 0);
+	core_failing(NULL, 0);
+	assert_true(!meanwhile);
+}
+
 static void in_a_child(struct child *self, void *arg)
 {
 	struct sc_reg *reg = arg, *mine = NULL;
@@ -1057,6 +1081,7 @@ int main(void)
 		TEST(test_die_meanwhile),
 		TEST(test_die_unseen),
 		TEST(test_nobody),
+		TEST(test_raised_at_the_fence),
 		TEST(test_not_let_in),
 		TEST(test_leave),
 		TEST(test_leave_dead),

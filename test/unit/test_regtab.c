@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "core_test.h"
 #include "inject.h"
 #include "iov.h"
 #include "regtab.h"
@@ -576,6 +577,30 @@ static void test_tag_and_index(void **state)
 	assert_int_equal(find(UINT64_MAX), -EKEYREJECTED);
 }
 
+static struct sc_abi_reg *late_reg;
+
+static void close_late(void)
+{
+	sc_store_relaxed_64(&late_reg->tag, late_reg->tag + 1);
+}
+
+/* Closed until the fence behind the copy: what was copied does not count. */
+static void test_closed_at_the_fence(void **state)
+{
+	struct sc_reg *one = open_one(RW, 0, 0x1000, 64);
+	struct sc_reg_ref ref;
+
+	(void)state;
+	assert_int_equal(sc_regtab_find(&view, one->key, &ref), 0);
+	assert_true(sc_regtab_holds(&view, &ref));
+	late_reg = &view.regs[ref.index];
+	if (!core_fencing(NULL, close_late))
+		skip();
+	assert_false(sc_regtab_holds(&view, &ref));
+	core_failing(NULL, 0);
+	close_one(one);
+}
+
 static void test_buckets_lie(void **state)
 {
 	struct sc_reg *reg = victim();
@@ -829,6 +854,7 @@ int main(void)
 		TEST(test_slices),
 		TEST(test_places),
 		TEST(test_tag_and_index),
+		TEST(test_closed_at_the_fence),
 		TEST(test_buckets_lie),
 		TEST(test_chain_loops),
 		TEST(test_chains_odd),

@@ -330,6 +330,82 @@ static void test_refused_calls(void **state)
 	rma_close();
 }
 
+static struct sc_abi_reg *late_reg;
+
+static void hide_late(void)
+{
+	sc_store_relaxed_64(&late_reg->tag, late_reg->tag + 1);
+}
+
+/* Closed when the hazard word is visible, and no earlier: the owner has not waited for it, so nothing is copied. */
+static void test_closed_at_the_fence(void **state)
+{
+	struct sc_reg_ref ref;
+
+	(void)state;
+	if (!cma_allowed() || !core_failing(NULL, 0))
+		skip();
+	for (uint32_t flags = 0; flags <= SC_RMA_WRITE; flags += SC_RMA_WRITE) {
+		static uint8_t into[60000]; /* too many bytes for the owner to be asked, too few for it to assist */
+
+		rma_open(&routes[1]);
+		assert_int_equal(run(from, at(0, 8), SC_RMA_WRITE).err, 0);
+		assert_int_equal(sc_regtab_find(&pair[1].ep->table, sc_reg_key(reg), &ref), 0);
+		late_reg = &pair[1].ep->table.regs[ref.index];
+		memset(space, 0x5a, sizeof(into));
+		assert_true(core_fencing("direct.hazard_word", hide_late));
+		assert_int_equal(run(flags ? from : into, at(0, sizeof(into)), flags).err, EKEYREJECTED);
+		core_failing(NULL, 0);
+		for (size_t i = 0; i < sizeof(into); i++)
+			assert_int_equal(flags ? space[i] : into[i], flags ? 0x5a : 0);
+		sc_store_relaxed_64(&late_reg->tag, ref.tag);
+		expect_idle();
+		rma_close();
+	}
+}
+
+/* Whoever injects may use the memory at once; whoever wants no completion gets one of a failure. */
+static void test_injected_and_silent(void **state)
+{
+	static uint8_t out[SC_INJECT_MAX];
+
+	(void)state;
+	for (size_t r = 0; r < ROUTES; r++) {
+		struct iovec iov = { out, sizeof(out) };
+		struct sc_remote remote, bad;
+		size_t posted;
+
+		if (!way_possible(routes[r].way))
+			continue;
+		rma_open(&routes[r]);
+		/* more than there are buffers for, until the owner polls */
+		for (posted = 0; posted < SPACE / SC_INJECT_MAX; posted++) {
+			remote = at(posted * sizeof(out), sizeof(out));
+			memset(out, (int)posted, sizeof(out));
+			if (post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT))
+				break;
+		}
+		assert_true(posted > 1);
+		memset(out, 0xee, sizeof(out));
+		ends_settle(pair, 2);
+		for (size_t i = 0; i < posted; i++)
+			assert_int_equal(comp_take(&pair[0].tx).err, 0);
+		for (size_t i = 0; i < posted * sizeof(out); i++)
+			assert_int_equal(space[i], i / sizeof(out));
+
+		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SILENT), 0);
+		ends_settle(pair, 2);
+		assert_null(sc_cq_peek(&pair[0].tx));
+		bad = at(0, sizeof(out));
+		bad.key ^= 1ULL << 60;
+		assert_int_equal(post(&iov, 1, &bad, 1, SC_RMA_WRITE | SC_SILENT), 0);
+		ends_settle(pair, 2);
+		assert_int_equal(comp_take(&pair[0].tx).err, EKEYREJECTED);
+		expect_idle();
+		rma_close();
+	}
+}
+
 /* ---- atomics --------------------------------------------------------------------------------- */
 
 static struct sc_comp atomic_run(const struct sc_atomic *atomic)
@@ -1515,6 +1591,8 @@ int main(void)
 		cmocka_unit_test(test_many),
 		cmocka_unit_test(test_remote_data),
 		cmocka_unit_test(test_errors),
+		cmocka_unit_test(test_closed_at_the_fence),
+		cmocka_unit_test(test_injected_and_silent),
 		cmocka_unit_test(test_unmapped),
 		cmocka_unit_test(test_refused_calls),
 		cmocka_unit_test(test_atomics),

@@ -1502,6 +1502,29 @@ static void test_proof_of_messages(void **state)
 		}
 }
 
+static void end_late(void)
+{
+	sc_store_release_32(life_word, SC_ABI_LIFE_ENDED);
+}
+
+/* The sender has ended until the fence behind the read: its word of life proves nothing, and the cookie is another's. */
+static void test_ended_at_the_fence(void **state)
+{
+	uint32_t before;
+
+	(void)state;
+	if (!cma_allowed() || !core_failing(NULL, 0))
+		skip();
+	pair_open(pair, NULL, WAY_CMA);
+	before = life_take(pair[1].peer, LIFE_WELL);
+	pair[1].peer->cma.cookie ^= 1;
+	assert_int_equal(sc_peer_prove_read(pair[1].peer), 0);
+	assert_true(core_fencing(NULL, end_late));
+	assert_int_equal(sc_peer_prove_read(pair[1].peer), -ESRCH);
+	life_restore(before);
+	pair_close(pair);
+}
+
 /* What names buffers of one whose segment we do not have is not to be had, nor what is behind it. */
 static void test_buffers_of_the_gone(void **state)
 {
@@ -1713,6 +1736,7 @@ int main(void)
 		cmocka_unit_test(test_last_of_many),
 		cmocka_unit_test(test_unreadable_payload),
 		cmocka_unit_test(test_proof_of_messages),
+		cmocka_unit_test(test_ended_at_the_fence),
 		cmocka_unit_test(test_past_the_queue),
 	};
 
