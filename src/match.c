@@ -20,10 +20,11 @@
  *	find_recv	O(1) if it is the oldest; else O(classes that have receives), whatever their number of
  *			receives, plus SC_MATCH_SCANNED; amortised, as each receive is put into a table once
  *
- * Waiting messages: few are scanned in order of arrival. When a search meets more than FEW, the table
- * for its class is built over all of them, an index, and kept up to date until none waits.
+ * Waiting messages: the oldest is looked at first, as receives mostly come in the order in which the messages were
+ * sent; then they need no table. Few others are scanned in order of arrival. When a search meets more than FEW, the
+ * table for its class is built over all of them, an index, and kept up to date until none waits.
  *	keep, drop	O(indexes), at most SC_MATCH_INDEXES
- *	find_waiting	O(1) with an index; building it is O(waiting), once for its class. Classes beyond
+ *	find_waiting	O(1) if it is the oldest, or with an index; building it is O(waiting), once for its class. Classes beyond
  *			SC_MATCH_INDEXES scan, or take the place of an index that was not used for long.
  *
  * Invariants: a node is in a bucket exactly if its `link` is set, and then *link points to it; no two
@@ -490,14 +491,20 @@ static struct sc_match_index *index_get(struct sc_match *match, uintptr_t source
 	return match->waiting_count > FEW ? index_build_slow(match, source_mask, tag_mask) : NULL;
 }
 
+static inline bool msg_fits(const struct sc_match_msg *msg, const void *source, uint64_t tag,
+			    uint64_t tag_mask)
+{
+	PROBE();
+	return !((msg->tag ^ tag) & tag_mask) && (!source || msg->source == source);
+}
+
 static struct sc_match_msg *scan_waiting(struct sc_match *match, const void *source, uint64_t tag,
 					 uint64_t tag_mask)
 {
 	sc_list_for (pos, &match->waiting) {
 		struct sc_match_msg *msg = sc_list_entry(pos, struct sc_match_msg, all);
 
-		PROBE();
-		if (!((msg->tag ^ tag) & tag_mask) && (!source || msg->source == source))
+		if (msg_fits(msg, source, tag, tag_mask))
 			return msg;
 	}
 	return NULL;
@@ -515,10 +522,11 @@ static struct sc_match_msg *index_find(const struct sc_match *match, const struc
 struct sc_match_msg *sc_match_find_waiting(struct sc_match *match, const void *source, uint64_t tag,
 					   uint64_t ignore)
 {
+	struct sc_match_msg *oldest = sc_list_entry(match->waiting.next, struct sc_match_msg, all);
 	struct sc_match_index *index;
 
-	if (!source && ignore == UINT64_MAX)
-		return sc_list_entry(match->waiting.next, struct sc_match_msg, all);
+	if (msg_fits(oldest, source, tag, ~ignore))
+		return oldest;
 	match->searches++;
 	index = index_get(match, source_mask_of(source), ~ignore);
 	if (!index)

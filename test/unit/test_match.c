@@ -841,7 +841,7 @@ static void test_cost_beside_one_key(void **state)
 		take_recv(A, i, &others[i]);
 	}
 	check_probes(&patterns[0], "beside one key", (sc_match_probes - before) * MANY / 256);
-	take_msg(A, 1ull << 40, 0, &many_msgs[0]); /* builds the index */
+	take_msg(A, 1ull << 41, 0, NULL); /* builds the index */
 	before = sc_match_probes;
 	for (size_t i = 0; i < 256; i++) {
 		keep(&other_msgs[i], A, i);
@@ -876,8 +876,23 @@ static void test_cost_of_nothing(void **state)
 		take_msg(B, 0, UINT64_MAX, NULL);
 		take_msg(NULL, MANY * 2 + i * 2, 1, NULL);
 	}
-	/* Six searches each, and four indexes are built. */
-	assert_true(sc_match_probes - before < 16ul * MANY);
+	/* Six searches each, four of which look at the oldest message first, and four indexes are built. */
+	assert_true(sc_match_probes - before < 20ul * MANY);
+}
+
+/* Messages that are received in the order in which they have come need no index. */
+static void test_cost_in_order(void **state)
+{
+	unsigned long before;
+
+	(void)state;
+	for (size_t i = 0; i < MANY; i++)
+		keep(&many_msgs[i], A, i);
+	before = sc_match_probes;
+	for (size_t i = 0; i < MANY; i++)
+		take_msg(i % 2 ? A : NULL, i, i % 3 ? 0 : 1ull << 40, &many_msgs[i]);
+	assert_int_equal(sc_match_probes - before, MANY);
+	assert_int_equal(match.live, 0);
 }
 
 /* The same where receives are hashed. */
@@ -916,6 +931,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_cost_of_places, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cost_beside_one_key, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_cost_of_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cost_in_order, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("match", tests, NULL, NULL);
