@@ -25,6 +25,7 @@
  * Exit code: 0 all is as it must be, 1 not so, 77 cannot be run.
  */
 #include "nth.h"
+#include "../watchdog.h"
 
 #include <sys/wait.h>
 #include <time.h>
