@@ -17,8 +17,9 @@
  *	sc_source.lost	its source has other peers, to which it tells what became of this one
  *	the caller	knows its address (sc_ep_attr.knows): a directed receive from there ends with an error
  *
- * Whenever one of these, or what kept it from being over, may have ended, sc_peer_reconsider() is called. The first two are
- * seen at once. A peer that passes goes to `leaving`, and a pass over all of those looks for the others. A pass looks at
+ * Whenever one of these, or what kept it from being over, may have ended, sc_peer_reconsider() is called, from anywhere; the
+ * peer is looked at when nobody is on the way through a list of peers: at the end of a poll, or where the caller gives up a
+ * reference. The first two are seen at once. A peer that passes goes to `leaving`, and a pass over all of those looks for the others. A pass looks at
  * every completion that is queued and every receive that is posted; so it waits until so many have come to `leaving` that
  * each of them has its share of that, COST_SHARE entries: the time for one does not grow with the queues, and no more than
  * a part of their length is kept that could be forgotten. With empty queues each pass comes with the next poll.
@@ -104,7 +105,7 @@ static void forget_or_keep(struct sc_peer *peer)
 	sc_peer_free(peer);
 }
 
-void sc_forget(struct sc_ep *ep)
+static void pass(struct sc_ep *ep)
 {
 	size_t cost = mark(ep);
 
@@ -114,13 +115,15 @@ void sc_forget(struct sc_ep *ep)
 	ep->leaving_step = sc_list_empty(&ep->leaving) ? 0 : (uint32_t)(cost / COST_SHARE);
 }
 
-/* ---- the caller ------------------------------------------------------------------------------ */
-
-static void forget_if_due(struct sc_ep *ep)
+void sc_forget(struct sc_ep *ep)
 {
-	if (sc_forget_is_due(ep))
-		sc_forget(ep);
+	while (!sc_list_empty(&ep->doubted))
+		sc_peer_settle(sc_list_entry(ep->doubted.next, struct sc_peer, doubted));
+	if (ep->leaving_fresh > ep->leaving_step)
+		pass(ep);
 }
+
+/* ---- the caller ------------------------------------------------------------------------------ */
 
 void sc_peer_put(struct sc_peer *peer)
 {
@@ -128,7 +131,7 @@ void sc_peer_put(struct sc_peer *peer)
 
 	peer->users--;
 	sc_peer_reconsider(peer);
-	forget_if_due(ep);
+	sc_forget(ep);
 }
 
 void sc_peers_unknown(struct sc_ep *ep, const char *addr)
@@ -143,5 +146,5 @@ void sc_peers_unknown(struct sc_ep *ep, const char *addr)
 		if (peer->ep == ep)
 			sc_peer_reconsider(peer);
 	}
-	forget_if_due(ep);
+	sc_forget(ep);
 }

@@ -4,13 +4,13 @@
 
 #include "state.h"
 
-/* Is a pass due? */
+/* Is there something to do for sc_forget()? */
 static inline bool sc_forget_is_due(const struct sc_ep *ep)
 {
-	return ep->leaving_fresh > ep->leaving_step;
+	return !sc_list_empty(&ep->doubted) || ep->leaving_fresh > ep->leaving_step;
 }
 
-/* Forget peers that nothing refers to. No caller has a peer in hand that it has no reference to. */
+/* Forget peers that nothing refers to. No caller has a peer in hand that it has no reference to, or goes through a list. */
 void sc_forget(struct sc_ep *ep);
 
 #endif

@@ -115,6 +115,7 @@ int sc_peers_init(struct sc_ep *ep)
 	sc_list_init(&ep->peers);
 	sc_list_init(&ep->absent);
 	sc_list_init(&ep->leaving);
+	sc_list_init(&ep->doubted);
 	ep->watched = ep->glanced = &ep->peers;
 	sc_list_init(&ep->ending);
 	sc_list_init(&ep->unanswered);
@@ -344,6 +345,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->fenced);
 	sc_list_init(&peer->ending);
 	sc_list_init(&peer->unanswered);
+	sc_list_init(&peer->doubted);
 }
 
 static struct sc_peer **chain_of(const struct sc_ep *ep, const char *addr)
@@ -430,7 +432,7 @@ size_t sc_peers_count(const struct sc_ep *ep)
 	return ep->peer_count;
 }
 
-/* Into another of the lists that peers are in. */
+/* Into another of the lists that peers are in. Nobody is on the way through one of them. */
 static void move(struct sc_peer *peer, struct sc_list *list)
 {
 	struct sc_ep *ep = peer->ep;
@@ -441,6 +443,7 @@ static void move(struct sc_peer *peer, struct sc_list *list)
 		ep->glanced = peer->all.prev;
 	sc_list_remove(&peer->all);
 	sc_list_append(list, &peer->all);
+	peer->present = list == &ep->peers;
 }
 
 void sc_peer_free(struct sc_peer *peer)
@@ -454,6 +457,7 @@ void sc_peer_free(struct sc_peer *peer)
 	ep->peer_count--;
 	sc_list_remove(&peer->all);
 	sc_list_remove(&peer->of_source);
+	sc_list_remove(&peer->doubted);
 	if (peer->source->lost == peer)
 		peer->source->lost = NULL;
 	if (sc_list_empty(&peer->source->peers))
@@ -514,10 +518,11 @@ bool sc_peer_can_read_slow(struct sc_peer *peer)
 	return !ret;
 }
 
-/* Reviews look at it from now on. */
+/* Reviews look at it from now on: one that is under way, too, as it comes to the end of their list. */
 static void enter(struct sc_peer *peer)
 {
-	move(peer, &peer->ep->peers);
+	if (!peer->present)
+		move(peer, &peer->ep->peers);
 }
 
 static void meet_seg(struct sc_peer *peer, struct sc_seg *seg)
@@ -792,10 +797,19 @@ void sc_peer_reconsider(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 
+	if (sc_list_empty(&peer->doubted))
+		sc_list_append(&ep->doubted, &peer->doubted);
+	sc_ep_begin(ep);
+}
+
+void sc_peer_settle(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+
+	sc_list_remove(&peer->doubted);
 	if (sc_peer_is_free(peer)) {
 		move(peer, &ep->leaving);
 		ep->leaving_fresh++;
-		sc_ep_begin(ep);
 	} else if (is_over(peer)) {
 		move(peer, &ep->absent);
 	}
@@ -822,6 +836,8 @@ static void renew(struct sc_peer *peer)
 	peer->users = last.users;
 	peer->next = last.next;
 	peer->all = last.all;
+	peer->present = last.present;
+	peer->doubted = last.doubted;
 	peer->of_source = last.of_source;
 	peer->dev = last.dev;
 	peer->ino = last.ino;
@@ -895,7 +911,7 @@ bool sc_peer_can_answer(struct sc_peer *peer)
 		return false;
 	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
 	      : peer->link == SC_LINK_DOWN ? peer->error
-					   : 0; /* -EUSERS: `full` */
+					   : 0;
 	if (ret && !peer->vanished)
 		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
 	return !ret;
@@ -1237,6 +1253,8 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	memory = sc_seg_slot_alloc(ep->seg, index);
 	ret = memory ? memory : meet(ep, index, claim, address, &peer);
 	sc_log_again(false);
+	if (ret && peer)
+		sc_peer_reconsider(peer); /* it may be known for this claim alone */
 	if (ret && is_transient(ret) && !put_off(ep, index, ret))
 		return false;
 	if (ret) {
@@ -1247,8 +1265,6 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 			strerror(-ret), connect_advice(ret));
 		if (is_transient(ret))
 			return false;
-		if (peer)
-			sc_peer_reconsider(peer);
 		ep->counters.refusals++;
 		ep->refused = true;
 		if (memory)
@@ -1289,7 +1305,7 @@ static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
  */
 static void slot_forget(struct sc_ep *ep, uint32_t slot)
 {
-	sc_list_for_safe (entry, next, &ep->peers) {
+	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		if (peer->in_slot != slot)

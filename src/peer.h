@@ -6,8 +6,11 @@
 
 int sc_peers_init(struct sc_ep *ep);
 
-/* Something has ended that referred to the peer, or was under way with it. It stays valid until the next sc_forget(). */
+/* Something has ended that referred to the peer, or was under way with it. It stays as it is until the next sc_forget(). */
 void sc_peer_reconsider(struct sc_peer *peer);
+
+/* For forget.c: what reconsidering it comes to: it is to leave, or absent, or neither. */
+void sc_peer_settle(struct sc_peer *peer);
 
 /* For forget.c: is it as reconsidering wants it, so that its completions and receives are to be looked at? */
 bool sc_peer_is_free(struct sc_peer *peer);

@@ -226,6 +226,8 @@ struct sc_peer {
 	uint64_t user;
 	struct sc_peer *next;	   /* hash chain */
 	struct sc_list all;	   /* sc_ep.peers, .absent or .leaving */
+	bool present;		   /* the first of these */
+	struct sc_list doubted;	   /* sc_ep.doubted */
 	struct sc_list ending;	   /* sc_ep.ending: pending operations are to be failed */
 	struct sc_list unanswered; /* sc_ep.unanswered: connected, not accepted yet */
 	dev_t dev;		   /* the file of the last segment, 0: there was none */
@@ -477,6 +479,7 @@ struct sc_ep {
 	struct sc_list peers;	/* sc_peer: there is a segment, a slot, or something under way */
 	struct sc_list absent;	/* sc_peer: nothing of that, not yet or not any more; no review looks at them */
 	struct sc_list leaving; /* sc_peer: such as are to be forgotten, see forget.c; */
+	struct sc_list doubted; /* sc_peer: may be to move to another of these lists */
 	uint32_t leaving_fresh; /* so many since the last pass, */
 	uint32_t leaving_step;	/* which the next one waits for */
 	struct sc_heard *heard; /* NULL: nobody has been forgotten yet */

@@ -371,7 +371,9 @@ static void again_rank(const void *arg)
 
 /* ---- many, one after the other --------------------------------------------------------------- */
 
-enum visitor { IS_UNKNOWN, IS_INSERTED, IS_KILLED_THERE };
+/* The server inserts no address; inserts and removes each; removes ALL_AT_ONCE together; inserts none, and they are killed. */
+enum visitor { IS_UNKNOWN, IS_INSERTED, IS_COLLECTED, IS_KILLED_THERE };
+#define ALL_AT_ONCE 100
 #define FLAG_VISITS 0
 /* Of the server's memory: more than the allocator's own wavering, and less than 100 bytes a visitor. */
 #define GROWTH 65536
@@ -421,7 +423,7 @@ static void visitors_client(enum visitor visitor)
 		int status;
 		pid_t pid;
 
-		if (visitor == IS_INSERTED) {
+		if (visitor == IS_INSERTED || visitor == IS_COLLECTED) {
 			visit_once();
 			continue;
 		}
@@ -443,14 +445,19 @@ static void visitors_client(enum visitor visitor)
 	}
 }
 
-static void answer(struct mt_ep *ep, const char *name)
+static fi_addr_t answer(struct mt_ep *ep, const char *name)
 {
 	struct mt_op send = { 0 };
 	fi_addr_t peer = mt_insert(ep, name);
 
 	mt_tsend(ep, &send, "", 1, peer, 2);
 	mt_wait(ep, &send);
-	mt_must(fi_av_remove(ep->av, &peer, 1, 0));
+	return peer;
+}
+
+static size_t memory_in_use(void)
+{
+	return mallinfo2().uordblks;
 }
 
 static void visitors_server(enum visitor visitor)
@@ -458,7 +465,8 @@ static void visitors_server(enum visitor visitor)
 	int count = visitors(visitor);
 	char name[MT_NAME_SIZE];
 	struct mt_op recv = { 0 };
-	size_t before = 0, after;
+	size_t before = 0, after, known = 0;
+	fi_addr_t peers[ALL_AT_ONCE];
 	struct mt_ep ep;
 
 	mt_open(&ep, NULL);
@@ -467,13 +475,19 @@ static void visitors_server(enum visitor visitor)
 		mt_doing("expecting visitor %d", i);
 		mt_trecv(&ep, &recv, name, sizeof(name), FI_ADDR_UNSPEC, 1);
 		mt_wait(&ep, &recv);
-		if (visitor == IS_INSERTED)
-			answer(&ep, name);
+		if (visitor == IS_INSERTED || visitor == IS_COLLECTED)
+			peers[known++] = answer(&ep, name);
+		if (known == (visitor == IS_COLLECTED ? ALL_AT_ONCE : 1)) {
+			mt_must(fi_av_remove(ep.av, peers, known, 0));
+			known = 0;
+		}
 		atomic_store(mt_flag(FLAG_VISITS), (uint64_t)i + 1);
 		if (i == count / 4)
-			before = mallinfo2().uordblks;
+			before = memory_in_use();
 	}
-	after = mallinfo2().uordblks;
+	if (known)
+		mt_must(fi_av_remove(ep.av, peers, known, 0));
+	after = memory_in_use();
 	mt_require(MT_SANITIZED || after < before + GROWTH, "%zu bytes for %d visitors", after - before,
 		   count - count / 4);
 	mt_close(&ep);
@@ -492,7 +506,7 @@ static void visitors_rank(const void *arg)
 int main(void)
 {
 	static const enum parting partings[] = { CLOSES, IS_KILLED };
-	static const enum visitor kinds[] = { IS_UNKNOWN, IS_INSERTED, IS_KILLED_THERE };
+	static const enum visitor kinds[] = { IS_UNKNOWN, IS_INSERTED, IS_COLLECTED, IS_KILLED_THERE };
 	static const struct mt_case cases[] = {
 		{ .name = "many", .ranks = 1 + CLIENTS, .deadline = 90, .rank = many_rank },
 		{ .name = "full",
@@ -512,8 +526,10 @@ int main(void)
 		  .arg = &kinds[0], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
 		{ .name = "visitors-inserted", .ranks = 2, .deadline = 600, .rank = visitors_rank,
 		  .arg = &kinds[1], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
-		{ .name = "visitors-killed", .ranks = 2, .deadline = 600, .rank = visitors_rank,
+		{ .name = "visitors-collected", .ranks = 2, .deadline = 600, .rank = visitors_rank,
 		  .arg = &kinds[2], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "visitors-killed", .ranks = 2, .deadline = 600, .rank = visitors_rank,
+		  .arg = &kinds[3], .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
 	};
 
 	mt_init("test_many_peers");
