@@ -97,7 +97,7 @@ make_chroot()
 	[ -n "$uri" ] || skip "apt knows no mirror of Debian; maybe after: apt-get update"
 	apt-config dump | grep -E '^Acquire::(https?|Check|Retries)' >"$work/apt.conf"
 	# Packages are unpacked, not configured: nothing here needs more.
-	run timeout -k 10 300 mmdebstrap --mode=root --variant=extract --include=$packages \
+	run timeout -k 10 600 mmdebstrap --mode=root --variant=extract --include=$packages \
 		--aptopt="$work/apt.conf" $suite "$root" "$uri" 2>&1 || {
 		rm -rf --one-file-system "$root"
 		skip "mmdebstrap cannot make a chroot of Debian's $suite, see above"
@@ -199,7 +199,7 @@ mpi()
 	counted=$3
 	shift 3
 	rm -f "$root"/tmp/rank.* "$work/reasons"
-	set -- timeout -k 10 120 $into mpirun.openmpi -n "$ranks" --map-by :OVERSUBSCRIBE --bind-to none "$@" \
+	set -- timeout -k 10 600 $into mpirun.openmpi -n "$ranks" --map-by :OVERSUBSCRIBE --bind-to none "$@" \
 		sh -c 'exec "$0" 2>"/tmp/rank.$OMPI_COMM_WORLD_RANK"' "/tmp/$program"
 	printf '+ %s\n' "$*"
 	"$@" >"$work/mpirun" 2>&1

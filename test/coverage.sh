@@ -86,7 +86,7 @@ for test in $tests; do
 	# shellcheck disable=SC2086
 	$cc $flags -Isrc -Itest/unit -o "$dir/t/$test" "test/unit/$test.c" "$dir/t/dump.o" "$dir/libcore.a" \
 		--coverage -Wl,--wrap=_exit,--wrap=kill,--wrap=raise -lcmocka -lpthread || exit 1
-	timeout 300 "$dir/t/$test" >"$dir/t/$test.log" 2>&1 && continue
+	timeout 600 "$dir/t/$test" >"$dir/t/$test.log" 2>&1 && continue
 	echo "coverage: $test ended with status $?: $(tail -n 1 "$dir/t/$test.log")"
 	status=1
 done

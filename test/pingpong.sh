@@ -25,13 +25,11 @@ pingpong()
 		port=$((port + 1))
 	done
 	# shellcheck disable=SC2086
-	set -- timeout 300 ${into:-} fi_pingpong -p shmcma -e rdm -S all -c "$@"
+	set -- timeout 600 ${into:-} fi_pingpong -p shmcma -e rdm -S all -c "$@"
 	printf '+ %s -B %s &\n' "$*" "$port"
 	"$@" -B "$port" >"$work/server" 2>&1 &
 	server=$!
-	tries=0
-	until is_listening "$port" || [ $tries -ge 100 ] || ! kill -0 "$server" 2>/dev/null; do
-		tries=$((tries + 1))
+	until is_listening "$port" || ! kill -0 "$server" 2>/dev/null; do
 		sleep 0.2
 	done
 	printf '+ %s -P %s 127.0.0.1\n' "$*" "$port"

@@ -15,8 +15,8 @@
  * own: it dies with its parent (PR_SET_PDEATHSIG), or calls watchdog_start(). A program that execve() starts
  * keeps the limit, and ends by SIGXCPU.
  *
- * SIGXCPU is the watchdog's; SIGALRM is free for tests. TEST_DEADLINE_SCALE multiplies both limits,
- * TEST_WATCHDOG_SECONDS is another last resort. This is a header only, so that a test program is one file.
+ * SIGXCPU is the watchdog's; SIGALRM is free for tests. With sanitizers there is four times the processor time;
+ * TEST_DEADLINE_SCALE is another factor, TEST_WATCHDOG_SECONDS another last resort. This is a header only, so that a test program is one file.
  */
 #ifndef WATCHDOG_H
 #define WATCHDOG_H
@@ -88,7 +88,7 @@ static inline unsigned int watchdog_scale(void)
 /* The last resort, in seconds. */
 static inline unsigned int watchdog_wall(void)
 {
-	return watchdog_number("TEST_WATCHDOG_SECONDS", WATCHDOG_WALL * watchdog_scale());
+	return watchdog_number("TEST_WATCHDOG_SECONDS", WATCHDOG_WALL);
 }
 
 /* ---- the report ------------------------------------------------------------------------------ */

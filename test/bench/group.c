@@ -24,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../watchdog.h"
 #include "line.h"
 
 struct board {
@@ -191,7 +192,7 @@ static void run_process(const struct group_attr *attr, int rank)
 	cpu_set_t set;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm((unsigned int)attr->seconds);
+	watchdog_start(NULL, (unsigned int)attr->seconds);
 	CPU_ZERO(&set);
 	CPU_SET((size_t)cpus.cpu[rank % cpus.count], &set);
 	sched_setaffinity(0, sizeof(set), &set);
@@ -255,8 +256,9 @@ static void judge_end(const struct group_attr *attr, int status)
 	if (atomic_exchange(&board->ended, true))
 		return;
 	result->outcome = FAILED;
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-		snprintf(result->why, sizeof(result->why), "it took more than %d s", attr->seconds);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == WATCHDOG_EXIT)
+		snprintf(result->why, sizeof(result->why), "it took more than %d s of processor time, or %u s",
+			 attr->seconds, watchdog_wall());
 	else if (WIFSIGNALED(status))
 		snprintf(result->why, sizeof(result->why), "it died of signal %d", WTERMSIG(status));
 	else

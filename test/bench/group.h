@@ -40,7 +40,7 @@ struct result {
 
 struct group_attr {
 	int processes;
-	int seconds; /* that it may take */
+	int seconds; /* of processor time, that a process may take */
 	void (*run)(void *arg);
 	void *arg;
 };

@@ -30,7 +30,7 @@
 
 enum role { SUBJECT, PARTNER, ROLES };
 
-#define NTH_SECONDS 60	     /* of a process; only ends what hangs */
+#define NTH_SECONDS 60	     /* of processor time, of a process; only ends what hangs */
 #define NTH_REGION (1 << 20) /* bytes that each has registered */
 #define NTH_BUFFER (2 << 20)
 #define NTH_EPS 70

@@ -87,7 +87,7 @@ static inline void mt_init(int *argc, char ***argv, const char *program)
 	struct sigaction action = { .sa_handler = mt_on_deadline };
 
 	mt_program = program;
-	mt_deadline = seconds ? (unsigned)strtoul(seconds, NULL, 10) : 90;
+	mt_deadline = seconds ? (unsigned)strtoul(seconds, NULL, 10) : 600;
 	MPI_Init(argc, argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &mt_rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &mt_size);

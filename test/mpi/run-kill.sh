@@ -28,7 +28,7 @@ fi
 
 build=${abs_top_builddir:-$(cd "$here/../.." && pwd)}
 ranks=${KILL_RANKS:-4}
-limit=60 # seconds, for whatever is waited for
+limit=600 # seconds, for whatever is waited for
 passed=0
 failed=0
 

@@ -20,7 +20,7 @@
 #   abs_top_builddir     has .libs/libshmcma-fi.so and test/mpi/{p2p,coll,types,comm,osc}; programs
 #                        that are not there are compiled to a temporary directory
 #   MPICC, MPIRUN, PYTHON  tried before the usual names
-#   MPI_TEST_TIMEOUT     seconds for each run, 120
+#   MPI_TEST_TIMEOUT     seconds for each run, the last resort, 1200; a section of a program has 600
 #   SHMCMA_NO_SKIP       if set, what cannot be run has failed: Open MPI or mpi4py is missing
 #   MPI_TEST_PROVIDER    another libfabric provider, or "none" for Open MPI's own transport, to
 #                        see if a failure is shmcma's; no counters are asked for then. libfabric's
@@ -31,7 +31,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 99
 build=${abs_top_builddir:-$(cd "$here/../.." && pwd)}
 provider=${MPI_TEST_PROVIDER:-shmcma}
-limit=${MPI_TEST_TIMEOUT:-120}
+limit=${MPI_TEST_TIMEOUT:-1200}
 wanted=" $* "
 passed=0
 failed=0

@@ -25,7 +25,7 @@ RANK = WORLD.Get_rank()
 SIZE = WORLD.Get_size()
 NEXT = (RANK + 1) % SIZE
 LAST = (RANK - 1) % SIZE
-DEADLINE = int(os.environ.get("MPITEST_SECTION_SECONDS", "90"))
+DEADLINE = int(os.environ.get("MPITEST_SECTION_SECONDS", "600"))
 
 checks = 0
 

@@ -434,6 +434,23 @@ static void report_hang(const struct child *children, int count, double seconds)
 			       shared->rank[i].doing);
 }
 
+static bool watchdog_has_bitten(const struct child *children, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (WIFEXITED(children[i].status) && WEXITSTATUS(children[i].status) == WATCHDOG_EXIT)
+			return true;
+	return false;
+}
+
+/* What the hanging rank may have waited for. */
+static void report_others(const struct child *children, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (children[i].killed)
+			printf("  rank %d (pid %d) was %s\n", i, (int)children[i].pid,
+			       shared->rank[i].doing);
+}
+
 /* How a rank ended: MT_OK, MT_FAIL, MT_SKIP. */
 static int child_result(const struct child *child, int rank)
 {
@@ -562,6 +579,8 @@ static int case_run(const struct mt_case *test, char *reason, size_t size)
 		report_hang(children, count, seconds);
 		children_kill(children, count);
 	}
+	else if (watchdog_has_bitten(children, count))
+		report_others(children, count);
 	result = children_judge(test, children, count, hung);
 	skipped = skip_reason(test->ranks);
 	if (result == MT_SKIP && skipped)

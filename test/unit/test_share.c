@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 #include "atomic.h"
+#include "clock.h"
 #include "cma_calls.h"
 #include "core_pair.h"
 #include "deliver.h"
@@ -1019,6 +1020,7 @@ static void test_close_waits(void **state)
 	share_pair_open();
 	begin(SIZE, SIZE);
 	op = take_in_hand();
+	clock_stop();
 	assert_int_equal(pthread_create(&thread, NULL, destroy, &closed), 0);
 	while ((sc_load_relaxed_64(&op->share.words->claim) >> 16 & 0xffff) != 3) /* all that was left */
 		sched_yield();
@@ -1028,6 +1030,7 @@ static void test_close_waits(void **state)
 	}
 	sc_share_report(&op->share, 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
+	clock_go_on();
 	assert_true(closed);
 	pair[1].ep = NULL;
 	ends_settle(pair, 1);

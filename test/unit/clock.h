@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * clock.h: the core's clock, in place of src/clock.c, which a test can stop. What the core waits for SC_REG_WAIT_MS it
+ * waits for without a limit then, and a test that holds it up for a while needs no luck with the processors.
+ */
+#ifndef CLOCK_H
+#define CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+#include <shmcma/core.h>
+
+static int64_t clock_stopped_at; /* 0: it goes. Atomic. */
+
+int64_t sc_clock_ns(void)
+{
+	int64_t stopped_at = __atomic_load_n(&clock_stopped_at, __ATOMIC_RELAXED);
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return stopped_at ? stopped_at : (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline void clock_stop(void)
+{
+	__atomic_store_n(&clock_stopped_at, sc_clock_ns(), __ATOMIC_RELAXED);
+}
+
+static inline void clock_go_on(void)
+{
+	__atomic_store_n(&clock_stopped_at, 0, __ATOMIC_RELAXED);
+}
+
+#endif
