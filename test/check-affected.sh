@@ -8,7 +8,7 @@
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 top=$(pwd)
 # What CI has for every change, or what takes too long for any.
-always="build clang asan tsan distribution soak"
+always="build clang asan tsan distribution install soak"
 status=0
 
 complain()

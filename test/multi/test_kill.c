@@ -13,7 +13,8 @@
  * meanwhile. With more workers than processors most of that is the time until they run again.
  *
  * TEST_KILL_SEED: of all choices (not of the moments), printed. TEST_KILL_SECONDS: for all cases together,
- * 20 in the full tests (rounds.h), else 9, with sanitizers 10. TEST_KILL_KILLS: go on until there were so many, for as long as it takes.
+ * 20 in the full tests (rounds.h), else 9, with sanitizers 10. TEST_KILL_KILLS: go on until there were so many, for as
+ * long as it takes.
  * TEST_KILL_LOAD: percent of the processors that the workers may use together; else all, or 70 with
  * TEST_KILL_KILLS: on processors that are never idle the kernel lets a process wait for its turn, and that is
  * not to be measured.
