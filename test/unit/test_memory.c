@@ -319,7 +319,7 @@ int main(void)
 		cmocka_unit_test(test_populated),     cmocka_unit_test(test_copied_by_kernel),
 		cmocka_unit_test(test_nothing_asked), cmocka_unit_test(test_no_peek),
 		cmocka_unit_test(test_no_touch),      cmocka_unit_test(test_no_look_at_all),
-		cmocka_unit_test(test_fails),         cmocka_unit_test(test_known),
+		cmocka_unit_test(test_fails),	      cmocka_unit_test(test_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
