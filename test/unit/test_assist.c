@@ -200,7 +200,8 @@ static void test_generation_wraps(void **state)
 	for (int put = 0; put < 2; put++) {
 		open_pair();
 		pair[0].peer->assist_generation = UINT32_MAX - 2;
-		sc_store_relaxed_64(&words()->done, (uint64_t)(UINT32_MAX - 2) << 32); /* it has come to that one */
+		sc_store_relaxed_64(&words()->done, (uint64_t)(UINT32_MAX - 2)
+							    << 32); /* it has come to that one */
 		for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
 			uint64_t before = assisted(), bytes = theirs();
 

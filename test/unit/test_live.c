@@ -71,7 +71,9 @@ static void assert_free(int fd)
 /* Another byte of the file says nothing; a lock of an open file, which has no process, has no holder to be named. */
 static void test_other_locks(void **state)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = SC_ABI_LIFE_BYTE + 1, .l_len = 8 };
+	struct flock lock = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = SC_ABI_LIFE_BYTE + 1, .l_len = 8
+	};
 	int fd = (int)(intptr_t)*state, other = open_it();
 
 	assert_int_equal(fcntl(other, F_OFD_SETLK, &lock), 0);

@@ -347,7 +347,8 @@ static void test_closed_at_the_fence(void **state)
 	if (!cma_allowed() || !core_failing(NULL, 0))
 		skip();
 	for (uint32_t flags = 0; flags <= SC_RMA_WRITE; flags += SC_RMA_WRITE) {
-		static uint8_t into[60000]; /* too many bytes for the owner to be asked, too few for it to assist */
+		static uint8_t into
+			[60000]; /* too many bytes for the owner to be asked, too few for it to assist */
 
 		rma_open(&routes[1]);
 		assert_int_equal(run(from, at(0, 8), SC_RMA_WRITE).err, 0);

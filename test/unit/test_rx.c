@@ -338,7 +338,9 @@ static void test_discard(void **state)
 /* A tagged message and one without a tag, claimed with one context: each claim takes that of its kind. */
 static void test_claim_of_each_kind(void **state)
 {
-	struct sc_recv claim = { .iov = &(struct iovec){ into, sizeof(into) }, .iov_count = 1, .context = &claim };
+	struct sc_recv claim = { .iov = &(struct iovec){ into, sizeof(into) },
+				 .iov_count = 1,
+				 .context = &claim };
 
 	(void)state;
 	for (uint32_t first = 0; first <= SC_TAGGED; first += SC_TAGGED) {

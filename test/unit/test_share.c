@@ -195,7 +195,8 @@ static void test_generations(void **state)
 	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
 		words = (struct sc_abi_chunks){ 0 };
 		sc_share_open(&first, &words, next[i][0], SIZE, 1, 1);
-		assert_int_equal(sc_share_join(&late, &words, next[i][0], SIZE, first.head, first.chunk), 0);
+		assert_int_equal(sc_share_join(&late, &words, next[i][0], SIZE, first.head, first.chunk),
+				 0);
 		assert_int_equal(sc_share_take(&late, &part), 1);
 		sc_share_report(&late, 0);
 		assert_int_equal(sc_share_close(&first), 0);
@@ -206,10 +207,12 @@ static void test_generations(void **state)
 		assert_true(words.claim == claim_word(next[i][1], 0, 0));
 		assert_int_equal(sc_share_take(&late, &part), -ESTALE);
 		assert_true(words.claim == claim_word(next[i][1], 0, 0));
-		assert_int_equal(sc_share_join(&sender, &words, next[i][1], SIZE, second.head, second.chunk), 0);
+		assert_int_equal(
+			sc_share_join(&sender, &words, next[i][1], SIZE, second.head, second.chunk), 0);
 		assert_int_equal(sc_share_take(&sender, &part), 1);
 		assert_int_equal(sc_share_close(&second), 0);
-		assert_int_equal(sc_share_outstanding(&second, &error, &part), 1); /* the report is of the first */
+		assert_int_equal(sc_share_outstanding(&second, &error, &part),
+				 1); /* the report is of the first */
 		sc_share_report(&sender, 0);
 		assert_int_equal(sc_share_outstanding(&second, &error, &part), 0);
 		assert_int_equal(part.len, 0);
