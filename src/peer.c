@@ -47,7 +47,8 @@
  * a dead process: the owner returns the slot in reclaim(), once nobody has that pid; so it does with the slot of
  * one that it has refused, and that dies then. After 5 the peer is connected and dead, as at any later time,
  * also in the middle of parting: the owner finds its life lock free, when it lets the peer in, when the daemon
- * says so, or in sc_peers_watch(), reads what was published and frees the slot. So does, of its own claims, who
+ * says so, or in sc_peers_watch(), reads what was published and frees the slot. Whoever proves the death first writes
+ * ENDED for the dead owner (sc_reap_owner_is_dead()), so that all others refuse at once what is posted to it. So does, of its own claims, who
  * is connected to an owner that has died. One that was let in without its segment, because its name was gone,
  * is known dead by its file, should that be back, or its pid. Lost until the owner closes are only slots of
  * those that were in another pid namespace and died before 5, or after they were refused.
@@ -874,7 +875,7 @@ static int connect_again(struct sc_peer *peer)
 	ret = sc_seg_attach(peer->address, &seg);
 	if (ret)
 		return is_transient(ret) ? ret : peer->error;
-	if (has_closed(seg)) {
+	if (sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_OPEN) {
 		sc_seg_detach(seg);
 		return peer->error;
 	}
@@ -1424,15 +1425,41 @@ static int review_answer(struct sc_peer *peer)
 }
 
 /*
+ * Its state is neither OPEN nor CLOSED: somebody has proven that its process has died. The word alone is no proof, as
+ * anybody who has the segment attached can write there.
+ */
+static int review_ended(struct sc_peer *peer)
+{
+	if (!is_watched(peer))
+		return 0;
+	if (sc_peer_is_dead(peer)) {
+		if (peer->feed == SC_FEED_NONE)
+			review_claims(peer->ep);
+		if (is_watched(peer))
+			bury(peer);
+		return 1;
+	}
+	if (sc_seg_check_owner(peer->seg) != 1)
+		return 0; /* it cannot be told just now */
+	sc_peer_quarantine(peer, -EPROTO, "its state has been overwritten: it says that its process has ended, which runs");
+	return 1;
+}
+
+/*
  * What a peer that we send to says about itself and about us. One that has closed may have come to us, and
  * written, since the claims were looked at: they are once more, after its state.
  */
 static int review_link(struct sc_peer *peer)
 {
+	uint32_t state;
+
 	if (!peer->seg || peer->link == SC_LINK_DOWN)
 		return 0;
 	/* P3' acquire: pairs with P3 in sc_peers_close() */
-	if (has_closed(peer->seg)) {
+	state = sc_load_acquire_32(&sc_seg_presence(peer->seg)->state);
+	if (state != SC_ABI_OPEN && state != SC_ABI_CLOSED)
+		return review_ended(peer);
+	if (state == SC_ABI_CLOSED) {
 		if (peer->feed == SC_FEED_NONE)
 			review_claims(peer->ep);
 		if (is_heard(peer))

@@ -38,8 +38,8 @@ int sc_peer_connect(struct sc_peer *peer);
 int sc_peer_reach(struct sc_peer *peer);
 
 /*
- * Has a connected peer closed? Nothing that is written to it now is read. One load, of a line that sc_wake()
- * reads anyway.
+ * Has a connected peer closed, or has somebody proven that its process has died? Nothing that is written to it now is
+ * read. One load, of a line that sc_wake() reads anyway.
  */
 static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 {
@@ -47,7 +47,7 @@ static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 		sc_list_entry(peer->tx.sleep, struct sc_abi_presence, sleep);
 
 	/* acquire: its closing comes before all that its owner does later */
-	return sc_load_acquire_32(&presence->state) == SC_ABI_CLOSED;
+	return sc_load_acquire_32(&presence->state) != SC_ABI_OPEN;
 }
 
 /* Has it let us in? Looked at in its own word: who is always served directly need not poll. */
@@ -86,7 +86,7 @@ static inline bool sc_peer_has_given_up(const struct sc_peer *peer)
 /* Is the endpoint of an attached peer open, and its memory what it was when it asked? */
 static inline bool sc_peer_is_open(const struct sc_peer *peer)
 {
-	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) != SC_ABI_CLOSED;
+	return sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_OPEN;
 }
 
 /* Can be copied from and to its memory, for what it has asked? */

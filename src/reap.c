@@ -118,11 +118,24 @@ static bool shows_cookie(const struct sc_seg *seg)
 	       cookie == seg->header.owner.cookie;
 }
 
+/*
+ * The dead owner writes its state no more, so this process does, for all who have the segment attached: what they post
+ * is refused from now on. One that has closed stays CLOSED: others count on what it has left (sc_seg_leave()).
+ */
+static void mark_ended(const struct sc_seg *seg)
+{
+	(void)sc_cas_acq_rel_32(&sc_seg_presence(seg)->state, SC_ABI_OPEN, SC_ABI_ENDED);
+	(void)SC_INJECT("reap.ended");
+}
+
 bool sc_reap_owner_is_dead(const struct sc_seg *seg)
 {
 	/* relaxed: it is of interest when the lock is free, and the mark comes first */
-	return sc_seg_check_owner(seg) == 0 && !shows_cookie(seg) &&
-	       !sc_reap_lives(&seg->header.owner, sc_load_relaxed_32(&sc_seg_presence(seg)->life));
+	if (sc_seg_check_owner(seg) != 0 || shows_cookie(seg) ||
+	    sc_reap_lives(&seg->header.owner, sc_load_relaxed_32(&sc_seg_presence(seg)->life)))
+		return false;
+	mark_ended(seg);
+	return true;
 }
 
 /* All zero: it cannot be read. */

@@ -27,7 +27,7 @@ bool sc_reap_has_writer(const struct sc_abi_owner *owner, bool held, pid_t holde
 
 /*
  * Has the process of an attached segment died? Its life lock is free, and nothing else says that it lives:
- * after that it touches no memory any more. A system call, or a few.
+ * after that it touches no memory any more. A system call, or a few. If so, the state there is ENDED from then on.
  */
 bool sc_reap_owner_is_dead(const struct sc_seg *seg);
 

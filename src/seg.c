@@ -1029,7 +1029,7 @@ static bool is_claimed(const struct sc_seg *seg, uint64_t ticket)
 static struct sc_seg *find_claimed_locked(struct sc_seg *seg, uint64_t ticket)
 {
 	for (; seg; seg = seg->next)
-		if (sc_seg_is_here(seg) && sc_load_acquire_32(&sc_seg_presence(seg)->state) == SC_ABI_OPEN &&
+		if (sc_seg_is_here(seg) && sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_CLOSED &&
 		    is_claimed(seg, ticket))
 			return seg;
 	return NULL;

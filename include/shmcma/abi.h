@@ -111,12 +111,16 @@ struct sc_abi_header {
 #define SC_ABI_CAME 1u
 #define SC_ABI_CHANGED (1u << 16)
 
-/* sc_abi_presence.state */
-enum sc_abi_state { SC_ABI_OPEN = 1, SC_ABI_CLOSED = 2 };
+/*
+ * sc_abi_presence.state. The owner takes OPEN to CLOSED, when it closes; and whoever proves that the owner's process has
+ * died takes OPEN to ENDED (compare and swap), for all that have the segment attached. Whoever finds anything but OPEN
+ * writes nothing more there.
+ */
+enum sc_abi_state { SC_ABI_OPEN = 1, SC_ABI_CLOSED = 2, SC_ABI_ENDED = 3 };
 
 /* At SC_ABI_PRESENCE; the only changing part of the first page. */
 struct sc_abi_presence {
-	uint32_t state;	     /* enum sc_abi_state, written by the owner */
+	uint32_t state;	     /* enum sc_abi_state, written by the owner, or once it is dead by anybody */
 	uint32_t membership; /* + SC_ABI_CAME or SC_ABI_CHANGED (atomic add, by anybody) */
 	uint32_t buf_count;  /* bounce buffers that have memory, the first ones; only grows */
 	uint32_t unread;     /* CLOSED: claims marked UNREAD; who takes it to 0 removes the name */

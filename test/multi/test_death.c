@@ -97,19 +97,19 @@ static void await_reset(struct mt_ep *ep, struct mt_op *op, const char *what)
 }
 
 /* Once it is known, everything is refused at once. */
-static void refused(struct scene *s)
+static void refused(const struct scene *s, struct mt_ep *ep, fi_addr_t victim)
 {
 	uint8_t word[8] = { 0 };
 	struct iovec iov = { word, sizeof(word) };
 	struct rma_request request = {
-		.peer = s->victim,
+		.peer = victim,
 		.local_count = 1,
 		.remote_count = 1,
 		.local = { iov },
 		.remote = { { .addr = s->place.addr, .len = sizeof(word), .key = s->place.key } },
 	};
 	struct mt_message m = {
-		.tagged = true, .iov = &iov, .pieces = 1, .peer = s->victim, .tag = TAG_NEVER
+		.tagged = true, .iov = &iov, .pieces = 1, .peer = victim, .tag = TAG_NEVER
 	};
 	struct mt_op op = { 0 };
 
@@ -118,19 +118,59 @@ static void refused(struct scene *s)
 		m.tagged = !plain;
 		for (int call = MT_SEND; call <= MT_INJECTDATA; call++) {
 			m.call = (enum mt_call)call;
-			mt_require(mt_try_send(&s->ep, &op, &m) == -FI_ECONNRESET, "send %d is taken",
+			mt_require(mt_try_send(ep, &op, &m) == -FI_ECONNRESET, "send %d is taken",
 				   call);
 		}
 		m.call = MT_SEND;
-		mt_require(mt_try_recv(&s->ep, &op, &m) == -FI_ECONNRESET, "a receive is taken");
+		mt_require(mt_try_recv(ep, &op, &m) == -FI_ECONNRESET, "a receive is taken");
 	}
 	for (int write = 0; write < 2; write++) {
 		request.write = write;
-		mt_require(rma_try(&s->ep, &op, &request) == -FI_ECONNRESET, "an access is taken");
+		mt_require(rma_try(ep, &op, &request) == -FI_ECONNRESET, "an access is taken");
 	}
-	mt_require(fi_atomic(s->ep.ep, word, 1, NULL, s->victim, s->place.addr, s->place.key, FI_UINT64,
+	mt_require(fi_atomic(ep->ep, word, 1, NULL, victim, s->place.addr, s->place.key, FI_UINT64,
 			     FI_SUM, &op) == -FI_ECONNRESET,
 		   "an atomic is taken");
+}
+
+/*
+ * Of an endpoint that is connected to the victim, and makes no call until another of this process has found the victim
+ * dead.
+ */
+static struct mt_ep second;
+static fi_addr_t second_victim;
+
+static void unpolled_begin(struct scene *s)
+{
+	const struct mt_open open = { .caps = FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_TRIGGER };
+	struct mt_op op = { 0 };
+
+	(void)s;
+	mt_open(&second, &open);
+	second_victim = mt_lookup(&second, VICTIM);
+	mt_tsend(&second, &op, "connect", 8, second_victim, TAG_NEVER);
+	mt_wait(&second, &op);
+}
+
+static void sizes_refused(void)
+{
+	static const size_t sizes[] = { 0, 8, 200, 870, 3000, 20000, 32768, 100000, LARGE };
+	struct iovec iov = { far_memory, 0 };
+	struct mt_message m = { .tagged = true, .iov = &iov, .pieces = 1, .peer = second_victim, .tag = TAG_NEVER };
+	struct mt_op op = { 0 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		iov.iov_len = sizes[i];
+		mt_require(mt_try_send(&second, &op, &m) == -FI_ECONNRESET, "a send of %zu bytes is taken", sizes[i]);
+	}
+}
+
+static void unpolled_known(struct scene *s)
+{
+	mt_doing("posting to a dead peer by an endpoint that has not been polled");
+	sizes_refused();
+	refused(s, &second, second_victim);
+	mt_close(&second);
 }
 
 /* Several pools of bounce buffers, to one that receives them late. */
@@ -170,6 +210,7 @@ struct death {
 	void (*victim)(struct scene *s);    /* until it stops */
 	void (*under_way)(struct scene *s); /* rank 0: once it is stopped */
 	void (*after)(struct scene *s);	    /* rank 0: once it is killed */
+	void (*known)(struct scene *s);	    /* rank 0: once the death is known */
 };
 
 static struct mt_op ops[SOME], more[SOME];
@@ -300,7 +341,7 @@ static void unread_after(struct scene *s)
 	mt_require(!rc || rc == -FI_ECONNRESET, "a read: %s", fi_strerror((int)-rc));
 	if (!rc)
 		await_reset(&s->ep, &op, "a read");
-	refused(s);
+	refused(s, &s->ep, s->victim);
 	for (uint64_t i = 0; i < UNREAD; i++) {
 		uint64_t word = 0;
 
@@ -603,7 +644,9 @@ static void survivor_rank(const struct death *death)
 	}
 	seen = mt_now();
 	fprintf(stderr, "death: known after %.3f ms\n", (seen - begin) * 1e3);
-	refused(&s);
+	if (death->known)
+		death->known(&s);
+	refused(&s, &s.ep, s.victim);
 	atomic_store(mt_flag(RELEASE), 1);
 	pool_is_whole(&s);
 	mt_doing("talking with the one that came after");
@@ -658,8 +701,10 @@ static void death_rank(const void *arg)
 
 static bool judge(const struct mt_counters *counters, int ranks, const void *arg)
 {
-	(void)ranks, (void)arg;
-	if (counters[0].deaths == 1 && !counters[0].quarantines)
+	const struct death *death = arg;
+
+	(void)ranks;
+	if (counters[0].deaths == (death->known ? 2U : 1U) && !counters[0].quarantines)
 		return true;
 	printf("  %llu deaths, %llu quarantines\n", (unsigned long long)counters[0].deaths,
 	       (unsigned long long)counters[0].quarantines);
@@ -674,6 +719,7 @@ int main(void)
 	} scenes[] = {
 		{ "sends", { .under_way = sends_under_way, .after = sends_after } },
 		{ "mute", { .away = true, .under_way = mute_under_way, .after = sends_after } },
+		{ "unpolled", { .begin = unpolled_begin, .known = unpolled_known } },
 		{ "receives", { .under_way = receives_under_way, .after = receives_after } },
 		{ "received", { .victim = victim_sends, .after = received_after } },
 		{ "unread", { .away = true, .victim = victim_writes, .after = unread_after } },

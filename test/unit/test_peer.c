@@ -1898,6 +1898,57 @@ static void test_refused_in_the_claim(void **state)
 	pair_close(pair);
 }
 
+/* Its state says that it has ended, or what no state is, and it lives: nothing is sent to it, nor is it taken for dead. */
+static void test_said_to_have_ended(void **state)
+{
+	static const uint32_t values[] = { SC_ABI_ENDED, 0, 77, UINT32_MAX };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		struct sc_peer *peer;
+
+		end_open(&pair[0], NULL);
+		end_open(&pair[1], NULL);
+		peer = end_find(&pair[0], &pair[1]);
+		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), 0);
+		sc_store_release_32(&sc_seg_presence(pair[1].ep->seg)->state, values[i]);
+		for (int k = 0; k < 2; k++)
+			assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT), -EPROTO);
+		assert_int_equal(pair[0].ep->counters.quarantines, 1);
+		assert_int_equal(pair[0].ep->counters.deaths, 0);
+		pair_close(pair);
+	}
+}
+
+/*
+ * This process ends, as libfabric's destructor says, and goes on for a while. The name of a segment stays as long as
+ * one is to let it in who lives; without it there is no new connection.
+ */
+static void test_end_of_process(void **state)
+{
+	struct child child, late;
+	struct sc_peer *peer;
+
+	(void)state;
+	assert_true(child_start(&child, mute, NULL));
+	assert_true(child_start(&late, mute, NULL));
+	end_open(&pair[0], NULL);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	assert_int_equal(end_send(&pair[0], peer, from, 3000, 0, SC_SILENT), 0);
+	sc_process_fini();
+	assert_true(core_has_file(sc_ep_address(pair[0].ep)));
+	assert_int_equal(end_send(&pair[0], peer, from, 3000, 0, SC_SILENT), 0);
+	child_kill(&child);
+	sc_process_fini(); /* nobody is left who needs it */
+	assert_false(core_has_file(sc_ep_address(pair[0].ep)));
+	assert_int_equal(sc_peer_get(pair[0].ep, late.line, &peer), 0);
+	for (int k = 0; k < 2; k++)
+		assert_int_equal(end_send(&pair[0], peer, from, 3000, 0, SC_SILENT), -ESHUTDOWN);
+	assert_int_equal(sc_seg_claims(peer->seg)[0], 0);
+	child_kill(&late);
+	end_close(&pair[0]);
+}
+
 /* Closes, leaves its file to be read, and lives on. */
 static void leave_file(struct child *self, void *arg)
 {
@@ -2423,6 +2474,8 @@ int main(void)
 		cmocka_unit_test(test_anothers_introduction),
 		cmocka_unit_test(test_let_in_later),
 		cmocka_unit_test(test_refused_in_the_claim),
+		cmocka_unit_test(test_said_to_have_ended),
+		cmocka_unit_test(test_end_of_process),
 		cmocka_unit_test(test_claim_of_the_closed),
 		cmocka_unit_test(test_short_for_a_while),
 		cmocka_unit_test(test_slot_not_given_back),
