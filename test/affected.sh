@@ -13,7 +13,7 @@
 # Where there is no git, or the history is too short, everything has changed.
 #
 # The parts are taken in the order of the table, while their costs are at most SHMCMA_EXTRA seconds together, by
-# default 300; the others are named on the standard error output.
+# default 180; the others are named on the standard error output.
 cd "$(dirname "$0")/.." || exit 1
 table=test/affected
 models=
@@ -68,7 +68,7 @@ if [ $# = 0 ]; then
 	changed
 else
 	printf '%s\n' "$@"
-fi | selected | awk -v models="$models" -v room="${SHMCMA_EXTRA:-300}" -v table="$table" '
+fi | selected | awk -v models="$models" -v room="${SHMCMA_EXTRA:-180}" -v table="$table" '
 	{ wanted[$1] }
 	END {
 		while ((getline line <table) > 0) {

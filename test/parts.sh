@@ -14,16 +14,17 @@
 #   strict        if set, a warning of the compiler has failed, and a test that the plain build skips
 
 # The seconds that each part may take on a slow machine with two processors; a part that takes
-# longer is a warning, never a failure. The parts of CI add up to 20 minutes, the parts of `quick` to 6.
+# longer is a warning, never a failure. The build, the tests and a few
+# models add up to 6 minutes, the parts of CI, with what test/affected adds, to 20.
 budgets='
 build 120
-tests 210
-models 240
-quickstart 60
+tests 200
+models 120
+quickstart 90
 install 15
 clang 45
-asan 230
-tsan 270
+asan 220
+tsan 220
 once 90
 distribution 60
 mutants 200

@@ -234,8 +234,7 @@ static void test_sleeper_is_woken(void **state)
 	word = &sc_seg_presence(end.ep->seg)->sleep;
 	assert_int_equal(*word & SC_ABI_SLEEP_ASLEEP, SC_ABI_SLEEP_ASLEEP);
 	child_kill(&child);
-	while (!sc_watch_has_ended(&peer->watch))
-		watchdog_nap();
+	watchdog_await(sc_watch_has_ended(&peer->watch));
 	(void)sc_bell_is_first(); /* takes the lock that the thread rings under: it has rung */
 	assert_int_equal(sc_load_relaxed_64(word) & SC_ABI_SLEEP_FLAGS, 0);
 	assert_int_equal(sc_sleep(&sleep, 1, INT64_MAX), 0);
