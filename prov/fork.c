@@ -361,10 +361,11 @@ static int close_torn(struct fid *fid)
 {
 	(void)fid;
 	if (!atomic_exchange(&told_torn, true))
-		shmcma_warn(FI_LOG_CORE,
-			    "process %d was forked while another call held a lock for long: what it closes of "
-			    "its parent's objects keeps its memory and descriptors\n",
-			    (int)getpid());
+		shmcma_warn(
+			FI_LOG_CORE,
+			"process %d was forked while another call held a lock for long: what it closes of "
+			"its parent's objects keeps its memory and descriptors\n",
+			(int)getpid());
 	return 0;
 }
 
