@@ -76,7 +76,7 @@ bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool wri
 			cover(covered, count, first, end);
 		begins = strchr(line, '\n'); /* a long one comes in parts */
 	}
-	fclose(maps);
+	SC_CALL("cma.maps_close", fclose(maps));
 	for (size_t i = 0; i < count; i++)
 		mapped &= covered[i] - (uintptr_t)iov[i].iov_base >= iov[i].iov_len;
 	return mapped;
