@@ -579,8 +579,7 @@ static int case_run(const struct mt_case *test, char *reason, size_t size)
 	if (hung) {
 		report_hang(children, count, seconds);
 		children_kill(children, count);
-	}
-	else if (watchdog_has_bitten(children, count))
+	} else if (watchdog_has_bitten(children, count))
 		report_others(children, count);
 	result = children_judge(test, children, count, hung);
 	skipped = skip_reason(test->ranks);
