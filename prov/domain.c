@@ -157,6 +157,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 			       NULL); /* needs nothing */
 	opened->progress.wait.domain = opened;
 	opened->progress.wait.locked = &opened->locks.itself;
+	opened->progress.starting = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
 	/* who reads an event queue, which is no object of the domain, makes progress for fi_join */
 	coarse = opened->progress.wanted || info->caps & FI_COLLECTIVE;

@@ -12,9 +12,8 @@
  * each, see lock.h), address vectors, event queues, so that the child finds whole what they guard.
  *
  *   The lock of the lists lets one thread fork at a time: a second one waits until the first has its child. This wait
- *   needs no limit. A thread has this lock for a few stores, for the start of a thread, or for its fork(2), and
- *   handles no signal meanwhile, so no handler that forks can have interrupted its owner. The lock guards what one
- *   fork notes for its end, too.
+ *   needs no limit. A thread has this lock for a few stores, or for its fork(2), and handles no signal meanwhile, so no
+ *   handler that forks can have interrupted its owner. The lock guards what one fork notes for its end, too.
  *
  *   A lock of an object may be held for long: by the interrupted thread itself (a signal handler forks in the middle
  *   of one of our calls), or by a thread that writes to a log which nobody reads. The fork looks SHMCMA_FORK_TRIES

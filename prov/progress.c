@@ -260,23 +260,32 @@ static int create(struct shmcma_domain *domain)
 	return 0;
 }
 
+/* A thread takes a while to start: fork(2) does not wait for that, and the child knows of no thread then. */
+static int start_locked(struct shmcma_domain *domain)
+{
+	struct shmcma_progress *progress = &domain->progress;
+	int ret = progress->running ? 0 : create(domain);
+
+	if (ret || progress->running)
+		return ret;
+	shmcma_lists_lock();
+	progress->next = running_first;
+	running_first = progress;
+	progress->running = true;
+	shmcma_lists_unlock();
+	return 0;
+}
+
 int shmcma_progress_start(struct shmcma_domain *domain)
 {
 	struct shmcma_progress *progress = &domain->progress;
-	int ret = 0;
+	int ret;
 
 	if (!progress->wanted)
 		return 0;
-	shmcma_lists_lock();
-	if (!progress->running) {
-		ret = create(domain);
-		if (!ret) {
-			progress->next = running_first;
-			running_first = progress;
-			progress->running = true;
-		}
-	}
-	shmcma_lists_unlock();
+	pthread_mutex_lock(&progress->starting);
+	ret = start_locked(domain);
+	pthread_mutex_unlock(&progress->starting);
 	return ret;
 }
 

@@ -29,12 +29,15 @@ void shmcma_polled_fini(struct shmcma_polled *polled);
 
 /* The thread of a domain with automatic progress. */
 struct shmcma_progress {
-	bool wanted;	/* set when the domain is opened, never changed */
-	uint64_t polls; /* by the application; under the domain's lock */
+	bool wanted;		 /* set when the domain is opened, never changed */
+	uint64_t polls;		 /* by the application; under the domain's lock */
 	struct shmcma_wait wait; /* of the domain: told of what is begun while the thread sleeps */
 	atomic_bool stop;
-	atomic_bool asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
+	atomic_bool
+		asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
 	/* progress.c's alone */
+	pthread_mutex_t
+		starting; /* one thread starts it, others that enable an endpoint wait; none in a child of fork(2) */
 	bool running;
 	pthread_t thread;
 	struct shmcma_progress *next;
