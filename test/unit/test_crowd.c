@@ -10,9 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <errno.h>
-#include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 

@@ -249,6 +249,7 @@ static void test_heard_but_not_reached(void **state)
 			static const size_t sizes[] = { 8, 50000, 1000 };
 			struct sc_ep_attr one = end_attr();
 			struct sc_peer *back, *there;
+			uint8_t byte;
 			int ret;
 
 			(void)state;
@@ -276,6 +277,7 @@ static void test_heard_but_not_reached(void **state)
 			}
 			check_traffic(&third, &pair[1]);
 			/* a place is free, and nothing is left of what there was: both ways are tried again */
+			assert_int_equal(end_recv(&pair[0], back, &byte, 1, 6, SC_TAGGED), 0);
 			end_close(&third);
 			if (sent_before)
 				assert_int_equal(end_recv(&pair[0], NULL, into, 8, 0, 0), 0);
@@ -286,9 +288,45 @@ static void test_heard_but_not_reached(void **state)
 				sc_cq_release(&pair[1].tx);
 			check_traffic(&pair[1], &pair[0]);
 			check_traffic(&pair[0], &pair[1]);
+			assert_int_equal(end_send(&pair[1], there, from, 1, 6, SC_TAGGED | SC_SILENT), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[0], back, &byte, 1, 6);
 			end_close(&pair[0]);
 			end_close(&pair[1]);
 		}
+}
+
+/* One that was given up connects again before its last claim is seen to have departed: it is let in behind that. */
+static void test_again_before_it_departs(void **state)
+{
+	struct sc_ep_attr one = end_attr();
+	struct sc_peer *there;
+
+	(void)state;
+	one.config.slots = 1;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], &one);
+	end_open(&third, NULL);
+	check_traffic(&third, &pair[0]);
+	check_traffic(&third, &pair[1]); /* takes its only slot */
+	there = end_find(&pair[1], &pair[0]);
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 5, SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[1], there, from, 8, 5, SC_TAGGED | SC_SEND_DELIVERY), 0);
+	ends_settle(&pair[0], 1); /* it cannot be answered */
+	assert_int_equal(comp_take(&pair[0].rx).err, 0);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	end_close(&third);
+	ends_settle(&pair[0], 1);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(comp_take(&pair[1].tx).err, EUSERS);
+	assert_int_equal(end_send(&pair[1], there, from, 8, 6, SC_TAGGED | SC_SILENT), 0);
+	assert_int_equal(there->out_slot, 0); /* before its last one, which was 1 */
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 6, SC_TAGGED), 0);
+	while (end_idle(&pair[0]) && !pair[0].ep->counters.refusals)
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(pair[0].ep->counters.refusals, 0);
+	expect_received(&pair[0], end_find(&pair[0], &pair[1]), into, 8, 6);
+	pair_close(pair);
 }
 
 /* A connection that fails half-way leaves nothing behind, whatever happens before the next poll. */
@@ -2053,6 +2091,59 @@ static void test_end_amid_a_claim(void **state)
 	end_close(&pair[0]);
 }
 
+/*
+ * The end of the process and a connection in another thread: each stores, behind a fence (E1) looks at what the other has
+ * stored, and so one of them at least sees the other.
+ */
+static struct sc_seg *late_target;
+
+static void claim_late(void)
+{
+	sc_store_release_64(&sc_seg_claims(late_target)[0],
+			    ticket_of(sc_ep_address(pair[0].ep)) | SC_ABI_CLAIMED);
+}
+
+static void ask_late(void)
+{
+	sc_store_relaxed_32(&pair[0].ep->seg->file.end, SC_OWN_ASKED);
+}
+
+static void test_claim_while_it_ends(void **state)
+{
+	struct child child;
+
+	(void)state;
+	assert_true(child_start(&child, mute, NULL));
+	end_open(&pair[0], NULL);
+	assert_int_equal(sc_seg_attach(child.line, &late_target), 0);
+	assert_true(core_fencing(NULL, claim_late));
+	sc_process_fini();
+	(void)core_failing(NULL, 0);
+	assert_true(core_has_file(sc_ep_address(pair[0].ep)));
+	sc_seg_detach(late_target);
+	child_kill(&child);
+	end_close(&pair[0]);
+}
+
+static void test_end_while_it_claims(void **state)
+{
+	struct child child;
+	struct sc_peer *peer;
+
+	(void)state;
+	assert_true(child_start(&child, mute, NULL));
+	end_open(&pair[0], NULL);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	assert_true(core_fencing("peer.claimed", ask_late));
+	assert_int_equal(sc_peer_connect(peer), -EAGAIN); /* it is being decided whether the name stays */
+	(void)core_failing(NULL, 0);
+	assert_int_equal(sc_seg_claims(peer->seg)[0], 0);
+	sc_store_relaxed_32(&pair[0].ep->seg->file.end, SC_OWN_NAMED);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	child_kill(&child);
+	end_close(&pair[0]);
+}
+
 #endif
 
 /* Closes, leaves its file to be read, and lives on. */
@@ -2537,6 +2628,7 @@ int main(void)
 		cmocka_unit_test(test_has_come),
 		cmocka_unit_test(test_slots_taken),
 		cmocka_unit_test(test_heard_but_not_reached),
+		cmocka_unit_test(test_again_before_it_departs),
 		cmocka_unit_test(test_half_way),
 		cmocka_unit_test(test_nobody_there),
 		cmocka_unit_test(test_unknown_namespace),
@@ -2586,6 +2678,8 @@ int main(void)
 		cmocka_unit_test(test_end_of_process),
 #ifdef SC_FAULT_INJECTION
 		cmocka_unit_test(test_end_amid_a_claim),
+		cmocka_unit_test(test_claim_while_it_ends),
+		cmocka_unit_test(test_end_while_it_claims),
 #endif
 		cmocka_unit_test(test_claim_of_the_closed),
 		cmocka_unit_test(test_short_for_a_while),
