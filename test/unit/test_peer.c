@@ -21,6 +21,7 @@
 
 #include "addr.h"
 #include "core_pair.h"
+#include "reap.h"
 #include "reg.h"
 #include "seg.h"
 
@@ -222,7 +223,8 @@ static void test_slots_taken(void **state)
 	ends_settle(&pair[1], 1);
 	check_traffic(&third, &pair[1]);
 	assert_int_equal(third.ep->counters.connects, 1);
-	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &third), from, 1, 5, SC_TAGGED | SC_SILENT), 0);
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &third), from, 1, 5, SC_TAGGED | SC_SILENT),
+			 0);
 	for (int i = 0; i < 2; i++) {
 		ends_settle(&pair[1], 1);
 		ends_settle(&third, 1);
@@ -2110,11 +2112,14 @@ static void ask_late(void)
 
 static void test_claim_while_it_ends(void **state)
 {
+	struct sc_ep_attr attr = end_attr();
 	struct child child;
 
 	(void)state;
 	assert_true(child_start(&child, mute, NULL));
-	end_open(&pair[0], NULL);
+	sc_process_fini(); /* the thread, which has fences of its own */
+	attr.config.daemon = false;
+	end_open(&pair[0], &attr);
 	assert_int_equal(sc_seg_attach(child.line, &late_target), 0);
 	assert_true(core_fencing(NULL, claim_late));
 	sc_process_fini();
@@ -2127,12 +2132,15 @@ static void test_claim_while_it_ends(void **state)
 
 static void test_end_while_it_claims(void **state)
 {
+	struct sc_ep_attr attr = end_attr();
 	struct child child;
 	struct sc_peer *peer;
 
 	(void)state;
 	assert_true(child_start(&child, mute, NULL));
-	end_open(&pair[0], NULL);
+	sc_process_fini(); /* as above */
+	attr.config.daemon = false;
+	end_open(&pair[0], &attr);
 	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
 	assert_true(core_fencing("peer.claimed", ask_late));
 	assert_int_equal(sc_peer_connect(peer), -EAGAIN); /* it is being decided whether the name stays */
