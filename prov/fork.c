@@ -41,64 +41,63 @@
 
 static pthread_mutex_t lists_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_object *first, **last = &first;
-static sigset_t forker_signals; /* the signal mask of the thread that forks */
-static bool missed;		/* this fork goes on without a lock */
-static bool torn;		/* child: a lock was missed when it was made, or when an ancestor was */
+static sigset_t
+	owner_signals; /* the signal mask of the thread that has the lock, from before it took it */
+static bool missed;    /* this fork goes on without a lock */
+static bool torn;      /* child: a lock was missed when it was made, or when an ancestor was */
 static atomic_bool told, told_torn;
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-void shmcma_lists_lock(sigset_t *signals)
+void shmcma_lists_lock(void)
 {
-	sigset_t all;
+	sigset_t all, signals;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, signals);
+	pthread_sigmask(SIG_SETMASK, &all, &signals);
 	pthread_mutex_lock(&lists_lock);
+	owner_signals = signals;
 }
 
-void shmcma_lists_unlock(const sigset_t *signals)
+void shmcma_lists_unlock(void)
 {
+	sigset_t signals = owner_signals;
+
 	pthread_mutex_unlock(&lists_lock);
-	pthread_sigmask(SIG_SETMASK, signals, NULL);
+	pthread_sigmask(SIG_SETMASK, &signals, NULL);
 }
 
 void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock)
 {
-	sigset_t signals;
-
 	*object = (struct shmcma_object){ .fid = fid, .lock = lock };
-	shmcma_lists_lock(&signals);
+	shmcma_lists_lock();
 	object->link = last;
 	*last = object;
 	last = &object->next;
-	shmcma_lists_unlock(&signals);
+	shmcma_lists_unlock();
 }
 
 void shmcma_object_del(struct shmcma_object *object)
 {
-	sigset_t signals;
-
-	shmcma_lists_lock(&signals);
+	shmcma_lists_lock();
 	if (object->next)
 		object->next->link = object->link;
 	else
 		last = object->link;
 	*object->link = object->next;
-	shmcma_lists_unlock(&signals);
+	shmcma_lists_unlock();
 }
 
 struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fid, const void *arg),
 			       const void *arg)
 {
 	struct fid *found = NULL;
-	sigset_t signals;
 
-	shmcma_lists_lock(&signals);
+	shmcma_lists_lock();
 	for (struct shmcma_object *each = first; each && !found; each = each->next)
 		if (each->fid->fclass == fclass && !shmcma_is_forked(each->fid) && match(each->fid, arg))
 			found = each->fid;
-	shmcma_lists_unlock(&signals);
+	shmcma_lists_unlock();
 	return found;
 }
 
@@ -361,10 +360,11 @@ static int close_torn(struct fid *fid)
 {
 	(void)fid;
 	if (!atomic_exchange(&told_torn, true))
-		shmcma_warn(FI_LOG_CORE,
-			    "process %d was forked while another call held a lock for long: what it closes of "
-			    "its parent's objects keeps its memory and descriptors\n",
-			    (int)getpid());
+		shmcma_warn(
+			FI_LOG_CORE,
+			"process %d was forked while another call held a lock for long: what it closes of "
+			"its parent's objects keeps its memory and descriptors\n",
+			(int)getpid());
 	return 0;
 }
 
@@ -480,10 +480,8 @@ static void before(void)
 	static const size_t order[] = { FI_CLASS_POLL, FI_CLASS_WAIT, FI_CLASS_DOMAIN, FI_CLASS_AV,
 					FI_CLASS_EQ };
 	unsigned int tries = SHMCMA_FORK_TRIES;
-	sigset_t signals;
 
-	shmcma_lists_lock(&signals);
-	forker_signals = signals;
+	shmcma_lists_lock();
 	missed = false;
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
 		for (struct shmcma_object *each = first; each; each = each->next)
@@ -493,8 +491,6 @@ static void before(void)
 
 static void in_parent(void)
 {
-	sigset_t signals = forker_signals;
-
 	for (struct shmcma_object *each = first; each; each = each->next) {
 		if (each->held && each->fid->fclass == FI_CLASS_DOMAIN)
 			shmcma_lock_drop_others(container_of(each->fid, struct shmcma_domain, fid.fid));
@@ -502,7 +498,7 @@ static void in_parent(void)
 			pthread_mutex_unlock(each->lock);
 		each->held = false;
 	}
-	shmcma_lists_unlock(&signals);
+	shmcma_lists_unlock();
 }
 
 void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
@@ -515,8 +511,6 @@ void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
 
 static void in_child(void)
 {
-	sigset_t signals = forker_signals;
-
 	torn = torn || missed;
 	for (struct shmcma_object *each = first; each; each = each->next) {
 		if (each->lock)
@@ -528,7 +522,7 @@ static void in_child(void)
 	atomic_store(&told, false);
 	atomic_store(&told_torn, false);
 	shmcma_loaded_here();
-	shmcma_lists_unlock(&signals);
+	shmcma_lists_unlock();
 }
 
 void shmcma_fork_init(void)

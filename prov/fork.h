@@ -6,7 +6,6 @@
 #define SHMCMA_FORK_H
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <rdma/fabric.h>
@@ -35,11 +34,11 @@ void shmcma_fork_init(void);
 
 /*
  * The lock of the process's lists: of objects, and of the threads of automatic progress. fork(2) holds it, so the child
- * finds the lists whole. Its owner handles no signal, and `signals` is the mask to go back to. Nothing that may wait for
+ * finds the lists whole. Its owner handles no signal. Nothing that may wait for
  * another thread is done under it.
  */
-void shmcma_lists_lock(sigset_t *signals);
-void shmcma_lists_unlock(const sigset_t *signals);
+void shmcma_lists_lock(void);
+void shmcma_lists_unlock(void);
 
 /* The object is open: the last step of opening, and the first of closing. Without any lock. */
 void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock);

@@ -263,12 +263,11 @@ static int create(struct shmcma_domain *domain)
 int shmcma_progress_start(struct shmcma_domain *domain)
 {
 	struct shmcma_progress *progress = &domain->progress;
-	sigset_t signals;
 	int ret = 0;
 
 	if (!progress->wanted)
 		return 0;
-	shmcma_lists_lock(&signals);
+	shmcma_lists_lock();
 	if (!progress->running) {
 		ret = create(domain);
 		if (!ret) {
@@ -277,7 +276,7 @@ int shmcma_progress_start(struct shmcma_domain *domain)
 			progress->running = true;
 		}
 	}
-	shmcma_lists_unlock(&signals);
+	shmcma_lists_unlock();
 	return ret;
 }
 
@@ -285,17 +284,16 @@ int shmcma_progress_start(struct shmcma_domain *domain)
 static bool take(struct shmcma_progress *progress)
 {
 	struct shmcma_progress **link = &running_first;
-	sigset_t signals;
 	bool running;
 
-	shmcma_lists_lock(&signals);
+	shmcma_lists_lock();
 	running = progress->running;
 	progress->running = false;
 	while (running && *link != progress)
 		link = &(*link)->next;
 	if (running)
 		*link = progress->next;
-	shmcma_lists_unlock(&signals);
+	shmcma_lists_unlock();
 	return running;
 }
 

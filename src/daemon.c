@@ -909,7 +909,8 @@ static bool is_single_threaded(void)
 #else
 	struct stat tasks;
 
-	return !SC_TRY("daemon.tasks", stat("/proc/self/task", &tasks)) && tasks.st_nlink == 3; /* ".", "..", and one thread's */
+	return !SC_TRY("daemon.tasks", stat("/proc/self/task", &tasks)) &&
+	       tasks.st_nlink == 3; /* ".", "..", and one thread's */
 #endif
 }
 

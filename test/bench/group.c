@@ -257,8 +257,9 @@ static void judge_end(const struct group_attr *attr, int status)
 		return;
 	result->outcome = FAILED;
 	if (WIFEXITED(status) && WEXITSTATUS(status) == WATCHDOG_EXIT)
-		snprintf(result->why, sizeof(result->why), "it took more than %d s of processor time, or %u s",
-			 attr->seconds, watchdog_wall());
+		snprintf(result->why, sizeof(result->why),
+			 "it took more than %d s of processor time, or %u s", attr->seconds,
+			 watchdog_wall());
 	else if (WIFSIGNALED(status))
 		snprintf(result->why, sizeof(result->why), "it died of signal %d", WTERMSIG(status));
 	else

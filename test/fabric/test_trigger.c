@@ -360,7 +360,7 @@ __attribute__((no_sanitize_thread)) static char look(const void *where)
 struct bench {
 	struct pair pair;
 	struct fid_cntr *sends, *recvs; /* of both endpoints */
-	struct fid_cntr *accesses; /* likewise by peers, with FI_RMA_EVENT */
+	struct fid_cntr *accesses;	/* likewise by peers, with FI_RMA_EVENT */
 	struct fid_cntr *go, *done;
 };
 
@@ -950,7 +950,8 @@ static void triggered_writes(void)
  */
 static void set_off_by_peer(void)
 {
-	static const struct pair_want want = { .caps = FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_EVENT | FI_TRIGGER,
+	static const struct pair_want want = { .caps = FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_EVENT |
+						       FI_TRIGGER,
 					       .threading = FI_THREAD_DOMAIN };
 	static struct target target;
 	const uint64_t one = 1;
@@ -965,13 +966,16 @@ static void set_off_by_peer(void)
 		for (int i = 0; i < 4; i++) {
 			struct side *side = i % 2 ? &bench.pair.b : &bench.pair.a;
 			struct iovec iov = { i < 2 ? &got[i] : &values[i - 2], sizeof(uint64_t) };
-			struct fi_op_msg msg = { .ep = side->ep, .msg = { .msg_iov = &iov, .iov_count = 1 } };
-			struct fi_op_tagged tmsg = { .ep = side->ep,
-						     .msg = { .msg_iov = &iov, .iov_count = 1, .tag = 7 } };
+			struct fi_op_msg msg = { .ep = side->ep,
+						 .msg = { .msg_iov = &iov, .iov_count = 1 } };
+			struct fi_op_tagged tmsg = {
+				.ep = side->ep, .msg = { .msg_iov = &iov, .iov_count = 1, .tag = 7 }
+			};
 			static struct fi_deferred_work works[4];
 
 			msg.msg.addr = tmsg.msg.addr = i < 2 ? FI_ADDR_UNSPEC : side->peer;
-			works[i] = (struct fi_deferred_work){ .threshold = 1, .completion_cntr = bench.done };
+			works[i] =
+				(struct fi_deferred_work){ .threshold = 1, .completion_cntr = bench.done };
 			works[i].triggering_cntr = i % 2 ? bench.accesses : bench.sends;
 			if (tagged)
 				works[i].op.tagged = &tmsg;
@@ -982,8 +986,8 @@ static void set_off_by_peer(void)
 			gives(queue(&bench, &works[i]), 0);
 		}
 		gives(fi_cntr_wait(bench.done, 1, 20), -FI_ETIMEDOUT);
-		gives(fi_write(bench.pair.a.ep, &one, sizeof(one), NULL, bench.pair.a.peer, target.iov.addr,
-			       target.iov.key, NULL),
+		gives(fi_write(bench.pair.a.ep, &one, sizeof(one), NULL, bench.pair.a.peer,
+			       target.iov.addr, target.iov.key, NULL),
 		      0);
 		gives(fi_cntr_wait(bench.done, 4, -1), 0);
 		gives(got[0], 22);

@@ -822,9 +822,10 @@ static inline void traffic_large_receiver(struct pair *pair, bool tagged)
 #define TRAFFIC_TESTS                                                                                     \
 	ALONE(calls), ALONE(sizes_expected), ALONE(sizes_unexpected), ALONE(to_oneself), ALONE(vectors),  \
 		ALONE(nothing), ALONE(order), ALONE(back_pressure), ALONE(queue_sizes),                   \
-		ALONE(unread_completions), ALONE(bad_address), ALONE(null_buffer), ALONE(reused_address), ALONE(bad_vectors), \
-		ALONE(longest), ALONE(inject), ALONE(inject_many), BOTH(sender, receiver),                \
-		BOTH_ENV(sender, receiver, "FI_SHMCMA_CMA=0"), BOTH(exchange, exchange),                  \
-		BOTH_ENV(exchange, exchange, "FI_SHMCMA_CMA=0"), BOTH(large_sender, large_receiver)
+		ALONE(unread_completions), ALONE(bad_address), ALONE(null_buffer), ALONE(reused_address), \
+		ALONE(bad_vectors), ALONE(longest), ALONE(inject), ALONE(inject_many),                    \
+		BOTH(sender, receiver), BOTH_ENV(sender, receiver, "FI_SHMCMA_CMA=0"),                    \
+		BOTH(exchange, exchange), BOTH_ENV(exchange, exchange, "FI_SHMCMA_CMA=0"),                \
+		BOTH(large_sender, large_receiver)
 
 #endif

@@ -742,8 +742,8 @@ static void threads_rank(const void *arg)
 /* ---- threads that fork at once --------------------------------------------------------------- */
 
 #define FORKERS_MAX 32
-#define FORKS 64      /* of all threads together */
-#define SLOW_MS 400   /* what one fork(2) in SLOW_OF takes longer, as in a process of some GB */
+#define FORKS 64    /* of all threads together */
+#define SLOW_MS 400 /* what one fork(2) in SLOW_OF takes longer, as in a process of some GB */
 #define SLOW_OF 16
 
 static atomic_uint slow_forks;
@@ -922,7 +922,8 @@ static void torn_rank(const void *arg)
 		torn_child(log);
 	mt_require(waitpid(pid, &status, 0) == pid && status == 0, "the child: status %#x", status);
 	dup2(log, STDERR_FILENO);
-	mt_require(count_lines("was forked while another call held a lock") == 1, "the child says nothing");
+	mt_require(count_lines("was forked while another call held a lock") == 1,
+		   "the child says nothing");
 	close(writer);
 	while (read(reader, drain, sizeof(drain)) > 0)
 		;

@@ -17,7 +17,7 @@
 #define SENDERS 3
 #define RANKS (1 + SENDERS)
 #define BITS 1
-#define AGAIN 1	   /* the context that is opened again; the other stays */
+#define AGAIN 1 /* the context that is opened again; the other stays */
 #define LARGEST ((size_t)100000)
 #define POSTED 8  /* receives */
 #define WINDOW 4  /* messages of a sender that are under way */

@@ -323,8 +323,8 @@ static void quiet_sleeper(const struct plan *plan)
 	printf("  %s: %.1f s without a message: processor %.4f s, woken %llu times\n", plan->name, elapsed,
 	       cpu_seconds() - cpu, (unsigned long long)(wakeups() - before));
 	fflush(stdout);
-	mt_require(MT_SANITIZED || (double)(wakeups() - before) < 20 * elapsed, "woken %llu times for nothing",
-		   (unsigned long long)(wakeups() - before));
+	mt_require(MT_SANITIZED || (double)(wakeups() - before) < 20 * elapsed,
+		   "woken %llu times for nothing", (unsigned long long)(wakeups() - before));
 	mt_barrier(&sleeper.ep);
 	sleeper_close(&sleeper);
 }

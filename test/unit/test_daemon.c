@@ -47,7 +47,8 @@ int clock_gettime(clockid_t id, struct timespec *now)
 
 	now->tv_sec += seconds_ahead;
 	if (stopped)
-		*now = (struct timespec){ .tv_sec = stopped / 1000000000, .tv_nsec = stopped % 1000000000 };
+		*now = (struct timespec){ .tv_sec = stopped / 1000000000,
+					  .tv_nsec = stopped % 1000000000 };
 	return ret;
 }
 
@@ -1029,7 +1030,8 @@ static void close_door(struct sc_ep *ep)
 		if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && st.st_ino == ino)
 			close(fd);
 	}
-	watchdog_await(!sc_load_acquire_32(&presence->door) || sc_load_relaxed_64(&presence->door_ino) != ino);
+	watchdog_await(!sc_load_acquire_32(&presence->door) ||
+		       sc_load_relaxed_64(&presence->door_ino) != ino);
 }
 
 static void await_door(struct sc_ep *ep)
