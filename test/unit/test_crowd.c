@@ -10,10 +10,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
+#include "addr.h"
 #include "child.h"
+#include "own.h"
 
 /* The first two processors that this program may use; the second is -1 if there is one alone. */
 static int first = -1, second = -1;
@@ -141,11 +144,40 @@ static void test_crowd(void **state)
 	assert_false(is_crowd(first, -1));
 }
 
+static void end_at_once(struct child *self, void *arg)
+{
+	(void)self;
+	(void)arg;
+}
+
+/* A name of a process that has ended, whose file no reaper removes: its mode is not one that this library gives. */
+static void test_names_of_the_dead(void **state)
+{
+	struct sc_addr parts = { .uid = geteuid() };
+	char path[SC_OWN_PATH_MAX], name[SC_ADDR_NAME_MAX];
+	struct child child;
+	int fd;
+
+	(void)state;
+	child_spawn(&child, end_at_once, NULL);
+	parts.pid = (uint32_t)child.pid;
+	assert_int_equal(child_reap(&child), 0);
+	sc_addr_file(&parts, name);
+	sc_own_path(name, path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
+	assert_return_code(fd, errno);
+	assert_return_code(fchmod(fd, 0644), errno);
+	assert_return_code(close(fd), errno);
+	assert_false(is_crowd(first, -1));
+	assert_return_code(unlink(path), errno);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_none),
 		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_names_of_the_dead),
 	};
 
 	if (!child_private_shm("size=64m,mode=1777")) {

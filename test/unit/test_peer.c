@@ -21,6 +21,7 @@
 
 #include "addr.h"
 #include "core_pair.h"
+#include "reap.h"
 #include "reg.h"
 #include "seg.h"
 
@@ -203,23 +204,32 @@ static void test_slots_taken(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
 	struct sc_peer *peer;
+	uint8_t byte;
 
 	(void)state;
 	attr.config.slots = 1;
 	three_open(&attr);
 	check_traffic(&pair[0], &pair[1]);
 	peer = end_find(&third, &pair[1]);
+	assert_int_equal(end_recv(&third, peer, &byte, 1, 5, SC_TAGGED), 0);
 	for (int i = 0; i < 3; i++) {
 		assert_int_equal(end_send(&third, peer, from, 8, 0, 0), -EUSERS);
 		ends_settle(&third, 1);
 	}
-	assert_true(end_idle(&third));
+	assert_true(end_idle(&third)); /* the receive from there may yet have its message */
 	check_traffic(&pair[0], &pair[1]);
 	/* the slot is free when the first has gone: the one that was refused has it next */
 	end_close(&pair[0]);
 	ends_settle(&pair[1], 1);
 	check_traffic(&third, &pair[1]);
 	assert_int_equal(third.ep->counters.connects, 1);
+	assert_int_equal(end_send(&pair[1], end_find(&pair[1], &third), from, 1, 5, SC_TAGGED | SC_SILENT),
+			 0);
+	for (int i = 0; i < 2; i++) {
+		ends_settle(&pair[1], 1);
+		ends_settle(&third, 1);
+	}
+	expect_received(&third, peer, &byte, 1, 5);
 	end_open(&pair[0], &attr);
 	assert_int_equal(end_send(&pair[0], end_find(&pair[0], &pair[1]), from, 8, 0, 0), -EUSERS);
 	end_close(&third);
@@ -241,6 +251,7 @@ static void test_heard_but_not_reached(void **state)
 			static const size_t sizes[] = { 8, 50000, 1000 };
 			struct sc_ep_attr one = end_attr();
 			struct sc_peer *back, *there;
+			uint8_t byte;
 			int ret;
 
 			(void)state;
@@ -268,6 +279,7 @@ static void test_heard_but_not_reached(void **state)
 			}
 			check_traffic(&third, &pair[1]);
 			/* a place is free, and nothing is left of what there was: both ways are tried again */
+			assert_int_equal(end_recv(&pair[0], back, &byte, 1, 6, SC_TAGGED), 0);
 			end_close(&third);
 			if (sent_before)
 				assert_int_equal(end_recv(&pair[0], NULL, into, 8, 0, 0), 0);
@@ -278,9 +290,45 @@ static void test_heard_but_not_reached(void **state)
 				sc_cq_release(&pair[1].tx);
 			check_traffic(&pair[1], &pair[0]);
 			check_traffic(&pair[0], &pair[1]);
+			assert_int_equal(end_send(&pair[1], there, from, 1, 6, SC_TAGGED | SC_SILENT), 0);
+			ends_settle(pair, 2);
+			expect_received(&pair[0], back, &byte, 1, 6);
 			end_close(&pair[0]);
 			end_close(&pair[1]);
 		}
+}
+
+/* One that was given up connects again before its last claim is seen to have departed: it is let in behind that. */
+static void test_again_before_it_departs(void **state)
+{
+	struct sc_ep_attr one = end_attr();
+	struct sc_peer *there;
+
+	(void)state;
+	one.config.slots = 1;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], &one);
+	end_open(&third, NULL);
+	check_traffic(&third, &pair[0]);
+	check_traffic(&third, &pair[1]); /* takes its only slot */
+	there = end_find(&pair[1], &pair[0]);
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 5, SC_TAGGED), 0);
+	assert_int_equal(end_send(&pair[1], there, from, 8, 5, SC_TAGGED | SC_SEND_DELIVERY), 0);
+	ends_settle(&pair[0], 1); /* it cannot be answered */
+	assert_int_equal(comp_take(&pair[0].rx).err, 0);
+	assert_int_equal(pair[0].ep->counters.quarantines, 1);
+	end_close(&third);
+	ends_settle(&pair[0], 1);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(comp_take(&pair[1].tx).err, EUSERS);
+	assert_int_equal(end_send(&pair[1], there, from, 8, 6, SC_TAGGED | SC_SILENT), 0);
+	assert_int_equal(there->out_slot, 0); /* before its last one, which was 1 */
+	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 6, SC_TAGGED), 0);
+	while (end_idle(&pair[0]) && !pair[0].ep->counters.refusals)
+		sc_ep_poll(pair[0].ep);
+	assert_int_equal(pair[0].ep->counters.refusals, 0);
+	expect_received(&pair[0], end_find(&pair[0], &pair[1]), into, 8, 6);
+	pair_close(pair);
 }
 
 /* A connection that fails half-way leaves nothing behind, whatever happens before the next poll. */
@@ -867,6 +915,30 @@ static void test_slot_after_a_quarantine(void **state)
 	end_close(&pair[1]);
 }
 
+/* A guest that went, and is given up while its messages are read: it reads no more what it was lent. */
+static void test_quarantine_after_departure(void **state)
+{
+	struct sc_peer *peer;
+	struct end guest;
+
+	(void)state;
+	end_open(&pair[1], NULL);
+	end_open(&guest, NULL);
+	check_traffic(&guest, &pair[1]);
+	peer = end_find(&pair[1], &guest);
+	assert_int_equal(end_send(&pair[1], peer, from, 4096, 0, SC_SILENT), 0);
+	end_close(&guest);
+	(void)sc_peers_review(pair[1].ep, true);
+	assert_int_equal(peer->feed, SC_FEED_DRAINING);
+	assert_int_equal(peer->loans.count, 1);
+	sc_peer_quarantine(peer, -ENOMEM, "a test");
+	assert_int_equal(peer->loans.count, 0);
+	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.have);
+	ends_settle(&pair[1], 1);
+	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
+	end_close(&pair[1]);
+}
+
 /* The memory of a slot could not be given back: the next one finds it as if it had been. */
 static void test_slot_keeps_its_memory(void **state)
 {
@@ -1185,6 +1257,57 @@ static void test_killed(void **state)
 	end_close(&pair[1]);
 }
 
+static void hear(struct child *child, const char *line)
+{
+	char text[CHILD_LINE];
+
+	assert_int_equal(read(child->up, text, sizeof(text)), sizeof(text));
+	assert_string_equal(text, line);
+}
+
+/* Waits to be killed; `arg`: it is closing when it is. */
+static void wait_for_death(struct child *self, void *arg)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct sc_ep *ep;
+
+	CHILD_CHECK(!sc_ep_create(&attr, &ep));
+	child_tell(self, sc_ep_address(ep));
+	child_wait(self);
+	if (arg)
+		sc_peers_close(ep);
+	child_tell(self, "ready");
+	child_wait(self);
+}
+
+/* One endpoint proves the death of an owner: the other ones refuse at once to send to it. One that has closed stays so. */
+static void test_death_is_shared(void **state)
+{
+	(void)state;
+	for (int closed = 0; closed < 2; closed++) {
+		struct sc_peer *peers[2];
+		struct child child;
+
+		for (int i = 0; i < 2; i++)
+			end_open(&pair[i], NULL);
+		assert_true(child_start(&child, wait_for_death, closed ? &child : NULL));
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(sc_peer_get(pair[i].ep, child.line, &peers[i]), 0);
+			assert_int_equal(sc_peer_connect(peers[i]), 0);
+		}
+		assert_int_equal(write(child.down, "x", 1), 1);
+		hear(&child, "ready");
+		child_kill(&child);
+		assert_true(sc_reap_owner_is_dead(peers[0]->seg));
+		assert_int_equal(sc_load_acquire_32(&sc_seg_presence(peers[1]->seg)->state),
+				 closed ? SC_ABI_CLOSED : SC_ABI_ENDED);
+		for (int i = 0; i < 2; i++)
+			assert_int_equal(end_send(&pair[i], peers[i], from, 8, 0, SC_SILENT), -ECONNRESET);
+		(void)sc_reap_scan();
+		pair_close(pair);
+	}
+}
+
 /* Given up, then killed: nobody watches it any more, and yet its slot and what it was lent come back. */
 static void test_killed_after_a_quarantine(void **state)
 {
@@ -1395,14 +1518,6 @@ static void parter(struct child *self, void *arg)
 	sc_bell_close(&ep->bell);
 	sc_pool_fini(&ep->pool);
 	sc_seg_destroy(ep->seg);
-}
-
-static void hear(struct child *child, const char *line)
-{
-	char text[CHILD_LINE];
-
-	assert_int_equal(read(child->up, text, sizeof(text)), sizeof(text));
-	assert_string_equal(text, line);
 }
 
 /*
@@ -1949,6 +2064,96 @@ static void test_end_of_process(void **state)
 	end_close(&pair[0]);
 }
 
+#ifdef SC_FAULT_INJECTION
+
+static int end_at_intro(const char *point)
+{
+	if (strcmp(point, "peer.intro"))
+		return 0;
+	(void)core_failing(NULL, 0);
+	sc_process_fini();
+	return 0;
+}
+
+/* This process ends while it is connecting: its claim, which is not published yet, keeps the name. */
+static void test_end_amid_a_claim(void **state)
+{
+	struct child child;
+	struct sc_peer *peer;
+
+	(void)state;
+	assert_true(child_start(&child, mute, NULL));
+	end_open(&pair[0], NULL);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	(void)core_failing(NULL, 0);
+	sc_inject_hook = end_at_intro;
+	assert_int_equal(sc_peer_connect(peer), 0);
+	assert_true(core_has_file(sc_ep_address(pair[0].ep)));
+	child_kill(&child);
+	end_close(&pair[0]);
+}
+
+/*
+ * The end of the process and a connection in another thread: each stores, behind a fence (E1) looks at what the other has
+ * stored, and so one of them at least sees the other.
+ */
+static struct sc_seg *late_target;
+
+static void claim_late(void)
+{
+	sc_store_release_64(&sc_seg_claims(late_target)[0],
+			    ticket_of(sc_ep_address(pair[0].ep)) | SC_ABI_CLAIMED);
+}
+
+static void ask_late(void)
+{
+	sc_store_relaxed_32(&pair[0].ep->seg->file.end, SC_OWN_ASKED);
+}
+
+static void test_claim_while_it_ends(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct child child;
+
+	(void)state;
+	assert_true(child_start(&child, mute, NULL));
+	sc_process_fini(); /* the thread, which has fences of its own */
+	attr.config.daemon = false;
+	end_open(&pair[0], &attr);
+	assert_int_equal(sc_seg_attach(child.line, &late_target), 0);
+	assert_true(core_fencing(NULL, claim_late));
+	sc_process_fini();
+	(void)core_failing(NULL, 0);
+	assert_true(core_has_file(sc_ep_address(pair[0].ep)));
+	sc_seg_detach(late_target);
+	child_kill(&child);
+	end_close(&pair[0]);
+}
+
+static void test_end_while_it_claims(void **state)
+{
+	struct sc_ep_attr attr = end_attr();
+	struct child child;
+	struct sc_peer *peer;
+
+	(void)state;
+	assert_true(child_start(&child, mute, NULL));
+	sc_process_fini(); /* as above */
+	attr.config.daemon = false;
+	end_open(&pair[0], &attr);
+	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
+	assert_true(core_fencing("peer.claimed", ask_late));
+	assert_int_equal(sc_peer_connect(peer), -EAGAIN); /* it is being decided whether the name stays */
+	(void)core_failing(NULL, 0);
+	assert_int_equal(sc_seg_claims(peer->seg)[0], 0);
+	sc_store_relaxed_32(&pair[0].ep->seg->file.end, SC_OWN_NAMED);
+	assert_int_equal(sc_peer_connect(peer), 0);
+	child_kill(&child);
+	end_close(&pair[0]);
+}
+
+#endif
+
 /* Closes, leaves its file to be read, and lives on. */
 static void leave_file(struct child *self, void *arg)
 {
@@ -2431,6 +2636,7 @@ int main(void)
 		cmocka_unit_test(test_has_come),
 		cmocka_unit_test(test_slots_taken),
 		cmocka_unit_test(test_heard_but_not_reached),
+		cmocka_unit_test(test_again_before_it_departs),
 		cmocka_unit_test(test_half_way),
 		cmocka_unit_test(test_nobody_there),
 		cmocka_unit_test(test_unknown_namespace),
@@ -2449,6 +2655,7 @@ int main(void)
 		cmocka_unit_test(test_slot_is_used_again),
 		cmocka_unit_test(test_slot_after_a_broken_end),
 		cmocka_unit_test(test_slot_after_a_quarantine),
+		cmocka_unit_test(test_quarantine_after_departure),
 		cmocka_unit_test(test_slot_keeps_its_memory),
 		cmocka_unit_test(test_departure_after_loss),
 		cmocka_unit_test(test_directed),
@@ -2456,6 +2663,7 @@ int main(void)
 		cmocka_unit_test(test_closed_but_alive),
 		cmocka_unit_test(test_many_addresses),
 		cmocka_unit_test(test_killed),
+		cmocka_unit_test(test_death_is_shared),
 		cmocka_unit_test(test_killed_after_a_quarantine),
 		cmocka_unit_test(test_killed_before_accepted),
 		cmocka_unit_test(test_killed_both),
@@ -2476,6 +2684,11 @@ int main(void)
 		cmocka_unit_test(test_refused_in_the_claim),
 		cmocka_unit_test(test_said_to_have_ended),
 		cmocka_unit_test(test_end_of_process),
+#ifdef SC_FAULT_INJECTION
+		cmocka_unit_test(test_end_amid_a_claim),
+		cmocka_unit_test(test_claim_while_it_ends),
+		cmocka_unit_test(test_end_while_it_claims),
+#endif
 		cmocka_unit_test(test_claim_of_the_closed),
 		cmocka_unit_test(test_short_for_a_while),
 		cmocka_unit_test(test_slot_not_given_back),
