@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * forget.c: peers that have gone are forgotten, so that a service to which many come, one after the other, keeps nothing
- * of them and looks at none of them again.
+ * forget.c: the endpoint frees peers that have gone, so that a service which many clients visit one after the other keeps
+ * nothing of them and walks none of them again.
  *
- * Owns sc_ep.leaving. Private memory, used by the thread that uses the endpoint; a peer's death changes
- * nothing here.
+ * Owns sc_ep.leaving. All of it is private memory, which the thread that uses the endpoint touches; the death of a peer
+ * changes nothing here.
  *
- * A peer is over when it is attached no more, or not yet, has no slot here, and nothing is under way
- * with it. Still referring to it are:
+ * A peer is over when it is not attached, has no slot here, and has no operation under way. These may still refer to it:
  *
- *	users		the caller, by sc_peer_get()
- *	waiting		messages of its that no receive has taken
- *	completions	of receives, in the queue, until the application has read them: they are not counted, for the sake of
- *			the path of each message, but looked for
- *	receives	that are posted and name its source, whose last peer it is; likewise
- *	sc_source.lost	its source has other peers, to which it tells what became of this one
- *	the caller	knows its address (sc_ep_attr.knows): a directed receive from there ends with an error
+ *	users		the caller, which has it from sc_peer_get()
+ *	waiting		its messages that no receive has matched
+ *	completions	those of receives, until the application reads them. They are not counted, as that would cost each
+ *			message an instruction; a pass looks through the queue
+ *	receives	those posted for its source, if it is the last peer of that source; a pass looks for them, too
+ *	sc_source.lost	its source has other peers, and tells receives what became of this one
+ *	the caller	it knows the address (sc_ep_attr.knows): a directed receive from there ends with an error
  *
- * Whenever one of these, or what kept it from being over, may have ended, sc_peer_reconsider() is called, from anywhere; the
- * peer is looked at when nobody is on the way through a list of peers: at the end of a poll, or where the caller gives up a
- * reference. The first two are seen at once. A peer that passes goes to `leaving`, and a pass over all of those looks for the others. A pass looks at
- * every completion that is queued and every receive that is posted; so it waits until so many have come to `leaving` that
- * each of them has its share of that, COST_SHARE entries: the time for one does not grow with the queues, and no more than
- * a part of their length is kept that could be forgotten. With empty queues each pass comes with the next poll.
+ * sc_peer_reconsider() notes a peer when one of these may have ended, from anywhere in the core. The peer is looked at
+ * later, when nobody walks a list of peers: at the end of a poll, or when the caller gives up a reference. `users` and
+ * `waiting` are counters. A peer that passes these two goes to `leaving`, and a pass over `leaving` looks for the other
+ * references. A pass reads every queued completion and every posted receive. It therefore waits until enough peers have
+ * come to `leaving`: one for each COST_SHARE entries of the queues. So the time for each peer does not grow with the length
+ * of the queues, and with empty queues each poll makes its pass.
  *
- * The application may insert an address that came with a message when its sender has been forgotten: heard.c.
+ * The application may insert an address that came with a message after its sender has been forgotten: see heard.c.
  */
 #include "forget.h"
 

@@ -48,10 +48,10 @@
  * one that it has refused, and that dies then. After 5 the peer is connected and dead, as at any later time,
  * also in the middle of parting: the owner finds its life lock free, when it lets the peer in, when the daemon
  * says so, or in sc_peers_watch(), reads what was published and frees the slot. Whoever proves the death first writes
- * ENDED for the dead owner (sc_reap_owner_is_dead()), so that all others refuse at once what is posted to it.
- * So does, of its own claims, who is connected to an owner that has died. One that was let in without its segment,
- * because its name was gone, is known dead by its file, should that be back, or its pid. Lost until the owner closes are only slots of
- * those that were in another pid namespace and died before 5, or after they were refused.
+ * ENDED for the dead owner (sc_reap_owner_is_dead()), so that all others refuse at once what is posted to it. An endpoint
+ * that has claimed a slot of an owner that has died takes its claim back in the same way. A peer that was let in without
+ * its segment, because its name was gone, is known to be dead by its file, should that be back, or by its pid. Lost until
+ * the owner closes are only slots of those that were in another pid namespace and died before 5, or after they were refused.
  */
 #define _GNU_SOURCE 1
 #include "peer.h"

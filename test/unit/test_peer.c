@@ -71,6 +71,18 @@ static void check_traffic(struct end *a, struct end *b)
 	check_message(a, b, 1000);
 }
 
+/* pair[1] has a single slot, which the third has taken. */
+static void full_open(void)
+{
+	struct sc_ep_attr one = end_attr();
+
+	one.config.slots = 1;
+	end_open(&pair[0], NULL);
+	end_open(&pair[1], &one);
+	end_open(&third, NULL);
+	check_traffic(&third, &pair[1]);
+}
+
 /* ---- together -------------------------------------------------------------------------------- */
 
 /* The first message makes the connection, and the other side need not do anything for it. */
@@ -249,17 +261,12 @@ static void test_heard_but_not_reached(void **state)
 		for (int f = 0; f < 3; f++) {
 			static const uint32_t flags[] = { SC_SEND_DELIVERY, 0, SC_SEND_MATCH };
 			static const size_t sizes[] = { 8, 50000, 1000 };
-			struct sc_ep_attr one = end_attr();
 			struct sc_peer *back, *there;
 			uint8_t byte;
 			int ret;
 
 			(void)state;
-			one.config.slots = 1;
-			end_open(&pair[0], NULL);
-			end_open(&pair[1], &one);
-			end_open(&third, NULL);
-			check_traffic(&third, &pair[1]); /* takes its only slot */
+			full_open();
 			back = end_find(&pair[0], &pair[1]);
 			there = end_find(&pair[1], &pair[0]);
 			if (sent_before) {
@@ -301,16 +308,11 @@ static void test_heard_but_not_reached(void **state)
 /* One that was given up connects again before its last claim is seen to have departed: it is let in behind that. */
 static void test_again_before_it_departs(void **state)
 {
-	struct sc_ep_attr one = end_attr();
 	struct sc_peer *there;
 
 	(void)state;
-	one.config.slots = 1;
-	end_open(&pair[0], NULL);
-	end_open(&pair[1], &one);
-	end_open(&third, NULL);
+	full_open();
 	check_traffic(&third, &pair[0]);
-	check_traffic(&third, &pair[1]); /* takes its only slot */
 	there = end_find(&pair[1], &pair[0]);
 	assert_int_equal(end_recv(&pair[0], NULL, into, 8, 5, SC_TAGGED), 0);
 	assert_int_equal(end_send(&pair[1], there, from, 8, 5, SC_TAGGED | SC_SEND_DELIVERY), 0);
@@ -970,15 +972,10 @@ static void test_slot_keeps_its_memory(void **state)
 /* A peer whose link was lost already is let go of altogether when it departs. */
 static void test_departure_after_loss(void **state)
 {
-	struct sc_ep_attr one = end_attr();
 	struct sc_peer *peer;
 
 	(void)state;
-	one.config.slots = 1;
-	end_open(&pair[0], NULL);
-	end_open(&pair[1], &one);
-	end_open(&third, NULL);
-	check_traffic(&third, &pair[1]);
+	full_open();
 	peer = end_find(&pair[0], &pair[1]);
 	assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -EUSERS);
 	sc_peer_lose(peer, -EACCES);
