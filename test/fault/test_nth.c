@@ -832,7 +832,7 @@ static bool had_names(pid_t pid)
 	bool found = false;
 	char own[32], service[32];
 
-	snprintf(own, sizeof(own), "shmcma-%08x-", (unsigned int)pid);
+	snprintf(own, sizeof(own), "shmcma-%08x-%08x-", (unsigned int)geteuid(), (unsigned int)pid);
 	snprintf(service, sizeof(service), "-nth-%d", (int)pid);
 	while (dir && (entry = readdir(dir))) {
 		if (strncmp(entry->d_name, own, strlen(own)) && !strstr(entry->d_name, service))

@@ -30,7 +30,10 @@ static size_t shm_used(pid_t pid, int *files)
 	char prefix[32];
 	size_t sum = 0;
 
-	snprintf(prefix, sizeof(prefix), pid ? "shmcma-%08x-" : "shmcma-", (unsigned)pid);
+	if (pid)
+		snprintf(prefix, sizeof(prefix), "shmcma-%08x-%08x-", (unsigned)geteuid(), (unsigned)pid);
+	else
+		snprintf(prefix, sizeof(prefix), "shmcma-");
 	*files = 0;
 	mt_require(dir, "%s: %s", SHM, strerror(errno));
 	while ((entry = readdir(dir))) {

@@ -789,7 +789,7 @@ static bool claimed_slot(const struct file *file, const char *path, struct range
 {
 	uint32_t pid;
 
-	mt_require(sscanf(path, "/dev/shm/shmcma-%8x-", &pid) == 1, "%s", path);
+	mt_require(sscanf(path, "/dev/shm/shmcma-%*8x-%8x-", &pid) == 1, "%s", path);
 	for (uint32_t i = 0; i < file->slot_count; i++)
 		if (__atomic_load_n(claim_of(file, i), __ATOMIC_RELAXED) >> 32 == pid) {
 			*range = (struct range){ slot_of(file, i), file->slot_size };

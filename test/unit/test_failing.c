@@ -183,7 +183,7 @@ static int count_names(pid_t pid)
 
 	if (!dir)
 		abort();
-	snprintf(prefix, sizeof(prefix), "shmcma-%08x-", (unsigned int)pid);
+	snprintf(prefix, sizeof(prefix), "shmcma-%08x-%08x-", (unsigned int)geteuid(), (unsigned int)pid);
 	while ((entry = readdir(dir)))
 		count += !strncmp(entry->d_name, prefix, strlen(prefix));
 	closedir(dir);
