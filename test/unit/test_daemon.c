@@ -233,7 +233,7 @@ static void test_sleeper_is_woken(void **state)
 	while (!sc_list_empty(&end.ep->unanswered) || sc_ep_rest(end.ep, &sleep, &limit))
 		sc_ep_poll(end.ep);
 	word = &sc_seg_presence(end.ep->seg)->sleep;
-	assert_int_equal(*word & SC_ABI_SLEEP_ASLEEP, SC_ABI_SLEEP_ASLEEP);
+	assert_int_equal(sc_load_relaxed_64(word) & SC_ABI_SLEEP_ASLEEP, SC_ABI_SLEEP_ASLEEP);
 	child_kill(&child);
 	watchdog_await(sc_watch_has_ended(&peer->watch));
 	(void)sc_bell_is_first(); /* takes the lock that the thread rings under: it has rung */

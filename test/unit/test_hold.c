@@ -1088,7 +1088,10 @@ static void test_writer_dies(void **state)
 		child_spawn(&child, writer_child, &writer);
 		while (!sc_cq_peek(&pair[0].rx))
 			sc_ep_poll(pair[0].ep);
-		pair[0].peer = (struct sc_peer *)comp_take(&pair[0].rx).source;
+		/* with a reference, as it is looked at when it has gone */
+		assert_int_equal(sc_peer_get(pair[0].ep, sc_peer_address(comp_take(&pair[0].rx).source),
+					     &pair[0].peer),
+				 0);
 		send_only(0, SIZE, 1); /* connects */
 		assert_int_equal(read(child.up, line, sizeof(line)), sizeof(line));
 		child_kill(&child);
