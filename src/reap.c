@@ -185,6 +185,13 @@ bool sc_reap_has_writer(const struct sc_abi_owner *owner, bool held, pid_t holde
 	return (held && is_owner(owner, holder)) || sc_reap_lives(owner, 0);
 }
 
+/* The header of a segment's file, if that has this build's layout. */
+static bool read_header(int fd, struct sc_abi_header *header)
+{
+	return SC_TRY("reap.holder", pread(fd, header, sizeof(*header), 0)) == (ssize_t)sizeof(*header) &&
+	       header->magic == SC_ABI_MAGIC && header->layout == SC_ABI_LAYOUT;
+}
+
 /* Does the owner of a segment hold its life lock? In doubt it is the owner. */
 static bool owner_holds(int fd)
 {
@@ -194,9 +201,7 @@ static bool owner_holds(int fd)
 
 	if (held != 1)
 		return held;
-	return SC_TRY("reap.holder", pread(fd, &header, sizeof(header), 0)) != (ssize_t)sizeof(header) ||
-	       header.magic != SC_ABI_MAGIC || header.layout != SC_ABI_LAYOUT ||
-	       is_owner(&header.owner, holder);
+	return !read_header(fd, &header) || is_owner(&header.owner, holder);
 }
 
 static bool read_service(int fd, struct sc_addr *parts)
@@ -270,9 +275,7 @@ static bool old_is_alive(int fd)
 {
 	struct sc_abi_header header;
 
-	return SC_TRY("reap.old", pread(fd, &header, sizeof(header), 0)) == (ssize_t)sizeof(header) &&
-	       header.magic == SC_ABI_MAGIC && header.layout == SC_ABI_LAYOUT &&
-	       sc_reap_lives(&header.owner, 0);
+	return read_header(fd, &header) && sc_reap_lives(&header.owner, 0);
 }
 
 static bool second_opinion(const char *name, int fd)

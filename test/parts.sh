@@ -25,7 +25,7 @@ install 15
 clang 45
 asan 220
 tsan 220
-once 90
+once 190
 distribution 60
 mutants 200
 rounds 600

@@ -1198,6 +1198,9 @@ static void work_atomic_initiator(struct side *side)
 	go_on(side, 3);
 }
 
+/* Of memory that its owner cannot read either. */
+#define NOWHERE_KEY 999
+
 /* More registrations than there are buckets, while a peer looks one up. */
 #define REGS 1100
 static void work_registrar(struct side *side)
@@ -1205,6 +1208,10 @@ static void work_registrar(struct side *side)
 	static uint8_t memory[MEMORY] __attribute__((aligned(64)));
 	static struct sc_reg *regs[REGS];
 	struct iovec ranges[2] = { { memory, 65536 }, { memory + 131072, 65536 } };
+	void *nowhere = mmap(NULL, MEMORY, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct iovec unreadable = { nowhere, MEMORY };
+	struct sc_reg *none =
+		nowhere == MAP_FAILED ? NULL : reg_open(side, &unreadable, 1, NOWHERE_KEY, SC_REG_KEY);
 
 	pattern_fill(memory, sizeof(memory), 7);
 	regs[0] = reg_open(side, ranges, 1, 1000, SC_REG_KEY);
@@ -1219,14 +1226,21 @@ static void work_registrar(struct side *side)
 		reg_close(side, regs[i]);
 	(void)wait_stage(side, 3);
 	reg_close(side, regs[0]);
+	reg_close(side, none);
+	if (none)
+		munmap(nowhere, MEMORY);
 }
 
 static void work_reader(struct side *side)
 {
-	struct sc_remote small = { 0, 1000, 1000 };
+	struct sc_remote small = { 0, 1000, 1000 }, unreadable = { 0, 100000, NOWHERE_KEY };
 
 	if (!wait_stage(side, 2))
 		return;
+	side->tolerated = EIO;
+	rma_one(side, &unreadable, 1, 0);
+	rma_settle(side);
+	side->tolerated = 0;
 	for (int i = 0; i < 20; i++) {
 		rma_one(side, &small, 1, 0);
 		rma_settle(side);
