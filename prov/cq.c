@@ -269,19 +269,19 @@ static bool hear(struct shmcma_cq *cq, unsigned int known)
 	return true;
 }
 
-static bool has_entry(const struct shmcma_cq *cq)
+bool shmcma_cq_has_entry(const struct shmcma_cq *cq)
 {
 	return cq->queue.head != cq->queue.tail || sc_cq_is_overrun(&cq->queue);
 }
 
 bool shmcma_cq_has(const struct shmcma_cq *cq)
 {
-	return has_entry(cq) || atomic_load(&cq->signals) != atomic_load(&cq->heard);
+	return shmcma_cq_has_entry(cq) || atomic_load(&cq->signals) != atomic_load(&cq->heard);
 }
 
 bool shmcma_cq_found(struct shmcma_cq *cq)
 {
-	return hear(cq, atomic_load(&cq->heard)) || has_entry(cq);
+	return hear(cq, atomic_load(&cq->heard)) || shmcma_cq_has_entry(cq);
 }
 
 /* Nothing to read: wait in the way that the queue was opened for. */

@@ -40,10 +40,9 @@
 
 static pthread_mutex_t lists_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_object *first, **last = &first;
-static sigset_t
-	owner_signals; /* the signal mask of the thread that has the lock, from before it took it */
-static bool missed;    /* this fork goes on without a lock */
-static bool torn;      /* child: a lock was missed when it was made, or when an ancestor was */
+static sigset_t owner_signals; /* the lock's owner had this signal mask before */
+static bool missed;	       /* this fork goes on without a lock */
+static bool torn;	       /* child: a lock was missed when it was made, or when an ancestor was */
 static atomic_bool told, told_torn;
 
 /* ---- the list -------------------------------------------------------------------------------- */

@@ -39,12 +39,6 @@ static struct shmcma_cq *cq_of(struct fid *fid)
 	return container_of(fid, struct shmcma_cq, fid.fid);
 }
 
-/* Completions in it, or an error: fi_cq_read() has something to say. */
-static bool cq_has_locked(const struct shmcma_cq *cq)
-{
-	return cq->queue.head != cq->queue.tail || sc_cq_is_overrun(&cq->queue);
-}
-
 /* Has it changed since this was asked the last time? */
 static bool cntr_has_changed_locked(struct member *member, struct shmcma_cntr *cntr)
 {
@@ -67,7 +61,7 @@ static bool member_has(struct poll_set *set, struct member *member, bool asked)
 	if (!cntr) {
 		shmcma_lock_enter(&cq_of(member->fid)->locked);
 		shmcma_progress_locked(set->domain, &cq_of(member->fid)->polled);
-		has = asked && cq_has_locked(cq_of(member->fid));
+		has = asked && shmcma_cq_has_entry(cq_of(member->fid));
 		shmcma_lock_leave(&cq_of(member->fid)->locked);
 		return has;
 	}

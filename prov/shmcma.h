@@ -237,6 +237,8 @@ struct shmcma_cq {
 	struct shmcma_object object;
 };
 
+/* Completions in the queue, or an error: fi_cq_read() has something to say. Under the queue's lock. */
+bool shmcma_cq_has_entry(const struct shmcma_cq *cq);
 /* Is there something to read, or to be told of? `found`: that the application is told of now. */
 bool shmcma_cq_has(const struct shmcma_cq *cq);
 bool shmcma_cq_found(struct shmcma_cq *cq);

@@ -116,7 +116,7 @@ static int check_all(struct direct *direct)
 	const struct sc_rma *rma = direct->rma;
 	uint32_t access = rma->flags & SC_RMA_WRITE ? SC_REG_WRITE : SC_REG_READ;
 
-	if (sc_load_acquire_32(&sc_seg_presence(direct->peer->seg)->state) != SC_ABI_OPEN)
+	if (!sc_peer_is_open(direct->peer))
 		return -ECONNRESET;
 	for (size_t i = 0; i < rma->remote_count; i++) {
 		int ret = sc_regtab_check(&direct->table, &direct->refs[i], rma->remote[i].addr,
