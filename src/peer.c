@@ -899,6 +899,17 @@ int sc_peer_reach(struct sc_peer *peer)
 	return peer->link == SC_LINK_DOWN ? connect_again(peer) : sc_peer_connect(peer);
 }
 
+void sc_peer_expect(struct sc_peer *peer)
+{
+	struct sc_source *source = peer->source;
+
+	(void)sc_peers_review(peer->ep, true); /* it may have come, and gone since */
+	if (source->error != SC_SOURCE_UNMET)
+		return;
+	source->error = 0;
+	(void)sc_peer_connect(peer);
+}
+
 bool sc_peer_is_back(const struct sc_peer *peer)
 {
 	return peer->link == SC_LINK_DOWN && is_back(peer) && !sc_seg_find(peer->address);

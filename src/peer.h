@@ -38,6 +38,13 @@ int sc_peer_connect(struct sc_peer *peer);
 int sc_peer_reach(struct sc_peer *peer);
 
 /*
+ * A receive is directed to a peer that has not come and that nothing has been sent to. Connect to it, so that the receive
+ * ends when the peer does; sc_source.error tells when that shows that nobody has the address. If the peer cannot be
+ * connected to for another reason that may pass (it is full, no descriptor is left) the receive waits for it to come.
+ */
+void sc_peer_expect(struct sc_peer *peer);
+
+/*
  * Has a connected peer closed, or has somebody proven that its process has died? Nothing that is written to it now is
  * read. One load, of a line that sc_wake() reads anyway.
  */

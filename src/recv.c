@@ -13,7 +13,8 @@
  *
  * All of it is private memory. If a peer dies, or closes, messages that it left waiting can be received as
  * waiting.c says; once there is none that fits, a receive from it and no other can only wait for ever: it ends
- * with the peer's error, and is refused from then on. If this process dies nothing is left.
+ * with the peer's error, and is refused from then on. So that the end of a peer is seen which has never sent anything, the
+ * first receive that is directed to it connects to it (sc_peer_expect()). If this process dies nothing is left.
  */
 #include "recv.h"
 
@@ -136,6 +137,8 @@ static inline int lost(const struct sc_recv *recv)
 {
 	const struct sc_source *source = recv->source ? recv->source->source : NULL;
 
+	if (source && source->error == SC_SOURCE_UNMET)
+		sc_peer_expect(recv->source);
 	if (!source || source->met || !source->error)
 		return 0;
 	return source->lost && (source->lost->full || sc_peer_is_back(source->lost)) ? 0 : source->error;

@@ -129,6 +129,7 @@ struct sc_source *sc_rxq_source(struct sc_rxq *rxq, const char *addr)
 	if (!source)
 		return NULL;
 	sc_list_init(&source->peers);
+	source->error = SC_SOURCE_UNMET;
 	memcpy(source->stem, addr, SC_ADDR_STEM);
 	source->next = *chain;
 	*chain = source;

@@ -60,7 +60,7 @@ struct sc_source {
 	struct sc_list peers;	/* sc_peer.of_source */
 	bool named;		/* by a posted receive, in one pass of forget.c */
 	uint32_t met;		/* of its peers, those that are connected and not lost */
-	int error; /* negative errno: of the last that was lost, or could not be connected to, */
+	int error; /* SC_SOURCE_UNMET; or negative errno: of the last that was lost, or could not be connected to, */
 	const struct sc_peer *lost; /* which is this one; NULL: it is there no more */
 	char stem[SC_ADDR_STEM];
 };

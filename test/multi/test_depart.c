@@ -132,19 +132,108 @@ static void unread_rank(const void *arg)
 		atomic_store(mt_flag(FLAG_GONE), 1);
 		return;
 	}
-	mt_trecv(&ep, &waiting, &word, sizeof(word), peers[1], 0xDEAD);
+	/* this connects to the peer, which is to stay unknown in AWAY */
+	if (meanwhile != AWAY)
+		mt_trecv(&ep, &waiting, &word, sizeof(word), peers[1], 0xDEAD);
 	mt_barrier(NULL);
 	mt_doing("waiting for the peer to go");
 	mt_flag_wait(meanwhile == READING ? &ep : NULL, FLAG_GONE, 1);
 	for (int i = 0; i < UNREAD; i++)
 		unread_receive(&ep, peers[1], i);
 	send_must_fail(&ep, peers[1]);
-	mt_doing("cancelling a receive from a peer that has gone");
-	if (!waiting.done) {
-		mt_must(fi_cancel(&ep.ep->fid, &waiting));
+	if (meanwhile != AWAY) {
+		mt_doing("waiting for the receive from a peer that has gone to fail");
 		mt_wait_any(&ep, &waiting);
+		mt_require(waiting.err == FI_ECONNRESET, "a message that was never sent: %s", fi_strerror(waiting.err));
 	}
-	mt_require(waiting.err, "a message that was never sent");
+	mt_close(&ep);
+}
+
+/* ---- expected -------------------------------------------------------------------------------- */
+
+#define FLAG_WAITS 7 /* rank 0 has posted its receive, or is about to */
+
+/* How rank 1 ends, which has never sent anything; and how rank 0, which has a receive from it and no other, waits. */
+struct expected {
+	enum { CLOSES, SENDS, DIES } then;
+	bool sleeps; /* fi_cq_sread(3) */
+	bool late;   /* it posts the receive once rank 1 has gone */
+};
+
+static void expected_peer(struct mt_ep *ep, const struct expected *expected, fi_addr_t to)
+{
+	if (!expected->late)
+		mt_flag_wait(NULL, FLAG_WAITS, 1);
+	if (expected->then == DIES) {
+		mt_expect_death(mt_rank);
+		kill(getpid(), SIGKILL);
+	}
+	if (expected->then == SENDS) {
+		struct mt_op op = { 0 };
+
+		mt_tsend(ep, &op, "expected", 8, to, 1);
+		mt_wait(ep, &op);
+	}
+	mt_close(ep);
+	atomic_store(mt_flag(FLAG_GONE), 1);
+	/* the process lives on: its end is not what ends the receive */
+	mt_flag_wait(NULL, FLAG_WAITS, 2);
+}
+
+static void await_end(const struct expected *expected)
+{
+	mt_doing("waiting for rank 1 to go");
+	if (expected->then == DIES)
+		while (kill(mt_pid(1), 0) == 0)
+			mt_poll(NULL);
+	else
+		mt_flag_wait(NULL, FLAG_GONE, 1);
+}
+
+static void expected_receive(struct mt_ep *ep, const struct expected *expected, fi_addr_t from)
+{
+	struct mt_op op = { 0 };
+	char buf[16] = "";
+	struct iovec iov = { buf, sizeof(buf) };
+	struct mt_message m = { .tagged = true, .iov = &iov, .pieces = 1, .peer = from, .tag = 1 };
+	struct fi_cq_tagged_entry entry;
+	ssize_t rc;
+
+	if (expected->late) {
+		await_end(expected);
+		rc = mt_try_recv(ep, &op, &m);
+		mt_require(rc == -FI_ECONNREFUSED, "a receive from an address that nobody has: %s", fi_strerror((int)-rc));
+		return;
+	}
+	mt_post_recv(ep, &op, &m);
+	atomic_store(mt_flag(FLAG_WAITS), 1);
+	mt_doing("waiting for a receive whose source goes");
+	if (expected->sleeps) {
+		rc = fi_cq_sread(ep->cq, &entry, 1, NULL, -1);
+		mt_require(rc == -FI_EAVAIL, "fi_cq_sread: %zd", rc);
+	}
+	mt_wait_any(ep, &op);
+	if (expected->then == SENDS)
+		mt_require(!op.err && op.len == 8 && !memcmp(buf, "expected", 8), "what was sent is lost: %s", fi_strerror(op.err));
+	else
+		mt_require(op.err == FI_ECONNRESET, "%s", op.err ? fi_strerror(op.err) : "success");
+}
+
+static void expected_rank(const void *arg)
+{
+	const struct expected *expected = arg;
+	const struct mt_open open = { .caps = FI_DIRECTED_RECV, .wait_obj = FI_WAIT_UNSPEC };
+	fi_addr_t peers[2];
+	struct mt_ep ep;
+
+	mt_open(&ep, &open);
+	mt_join(&ep, peers);
+	if (mt_rank == 1) {
+		expected_peer(&ep, expected, peers[0]);
+		return;
+	}
+	expected_receive(&ep, expected, peers[1]);
+	atomic_store(mt_flag(FLAG_WAITS), 2);
 	mt_close(&ep);
 }
 
@@ -360,6 +449,10 @@ int main(void)
 	static const enum meanwhile away = AWAY, known = AWAY_KNOWN, reading = READING;
 	static const struct names port = { .node = "127.0.0.1", .number = true };
 	static const struct names named = { .node = NULL };
+	static const struct expected closes = { .then = CLOSES }, sends = { .then = SENDS }, dies = { .then = DIES };
+	static const struct expected closes_sleeping = { .then = CLOSES, .sleeps = true };
+	static const struct expected dies_sleeping = { .then = DIES, .sleeps = true };
+	static const struct expected closed = { .then = CLOSES, .late = true }, dead = { .then = DIES, .late = true };
 	static const struct mt_case cases[] = {
 		{ .name = "unread",
 		  .ranks = 2,
@@ -375,6 +468,41 @@ int main(void)
 		  .ranks = 2,
 		  .rank = unread_rank,
 		  .arg = &reading,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "expected-closes",
+		  .ranks = 2,
+		  .rank = expected_rank,
+		  .arg = &closes,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "expected-sends",
+		  .ranks = 2,
+		  .rank = expected_rank,
+		  .arg = &sends,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "expected-dies",
+		  .ranks = 2,
+		  .rank = expected_rank,
+		  .arg = &dies,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "expected-closes-sleeping",
+		  .ranks = 2,
+		  .rank = expected_rank,
+		  .arg = &closes_sleeping,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "expected-dies-sleeping",
+		  .ranks = 2,
+		  .rank = expected_rank,
+		  .arg = &dies_sleeping,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "expected-closed",
+		  .ranks = 2,
+		  .rank = expected_rank,
+		  .arg = &closed,
+		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
+		{ .name = "expected-dead",
+		  .ranks = 2,
+		  .rank = expected_rank,
+		  .arg = &dead,
 		  .flags = MT_CASE_SHMCMA | MT_CASE_LOSSY },
 		{ .name = "under-way",
 		  .ranks = 2,
