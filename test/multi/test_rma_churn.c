@@ -11,9 +11,10 @@
  *
  * Operations out of range, of the wrong right, or posted after the close was announced must fail, all others
  * succeed unless their key was being closed meanwhile. Each completes exactly once: mt_op and the last wait
- * see to it. TEST_RMA_SECONDS: how long each case takes, 3.
+ * see to it. TEST_RMA_SECONDS: how long each case takes, 1; in the full tests 3.
  */
 #define _GNU_SOURCE 1
+#include "../rounds.h"
 #include "rma.h"
 
 #define RANKS 8
@@ -456,7 +457,7 @@ static double seconds(void)
 {
 	const char *text = getenv("TEST_RMA_SECONDS");
 
-	return text && atof(text) > 0 ? atof(text) : 3;
+	return text && atof(text) > 0 ? atof(text) : rounds_of(3, 1);
 }
 
 static void churn_rank(const void *arg)

@@ -1148,11 +1148,12 @@ static void test_huge(void **state)
 	uint8_t *there, *here;
 
 	(void)state;
-	if (!HUGE_POSSIBLE || memory_is_short())
+	/* test_rma of test/fabric moves as much in one way in each run */
+	if (!HUGE_POSSIBLE || memory_is_short() || !rounds_are_full())
 		skip();
 	there = huge_map();
 	here = huge_map();
-	for (size_t r = 1; r < rounds_of(4, 2); r++) {
+	for (size_t r = 1; r < 4; r++) {
 		struct sc_reg *huge;
 		struct sc_comp comp;
 
