@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * recv.c: what applications ask of the receiving side: post, peek, claim, discard, cancel.
+ * recv.c: what applications ask of the receiving side: post, claim, discard, cancel; peek.c has the rest.
  *
- *   sc_rxq_recv() --waits already--> sc_waiting_deliver()
+ *   sc_recv_post() --waits already--> sc_waiting_deliver()
  *        |
  *        +--no message--> posted in the matcher, until a record fits (rx.c), sc_rxq_cancel(), or the last
  *                         peer of the source that it is directed to is lost (sc_recv_end_peer())
@@ -20,20 +20,9 @@
 
 #include <errno.h>
 #include "deliver.h"
-#include "hold.h"
 #include "peer.h"
-#include "rma.h"
-#include "rx.h"
 #include "rxq.h"
-#include "serve.h"
-#include "tx.h"
 #include "waiting.h"
-
-/*
- * Looks at the rings in one peek, and as many more as there are rings: what was there before is found. A peer
- * that never stops writing does not keep it from returning.
- */
-#define PEEK_LOOKS 64
 
 /* Which endpoint reports a receive that no message ends; NULL: a shared queue without any. */
 static struct sc_ep *reporter(const struct sc_rxq *rxq)
@@ -41,9 +30,9 @@ static struct sc_ep *reporter(const struct sc_rxq *rxq)
 	return sc_list_empty(&rxq->eps) ? NULL : sc_list_entry(rxq->eps.next, struct sc_ep, of_rxq);
 }
 
-/* A completion that tells of a message without receiving it; NULL: there is none. */
-static void complete_peek(struct sc_ep *ep, const struct sc_recv *recv, const struct sc_rx_msg *msg)
+void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct sc_rx_msg *msg)
 {
+	struct sc_ep *ep = msg ? msg->peer->ep : reporter(rxq);
 	struct sc_comp *comp = ep && ep->rx_cq ? sc_cq_reserve(ep->rx_cq) : NULL;
 
 	if (!comp)
@@ -61,45 +50,6 @@ static void complete_peek(struct sc_ep *ep, const struct sc_recv *recv, const st
 		comp->flags = sc_deliver_comp_flags(msg->flags);
 	}
 	sc_cq_commit(ep->rx_cq);
-}
-
-/* Whoever does nothing but peek must make progress by it: its queue is never empty. */
-static struct sc_rx_msg *look(struct sc_ep *ep, const struct sc_recv *recv)
-{
-	struct sc_rx_msg *msg = sc_waiting_find(ep->rxq, recv);
-	uint32_t looks = PEEK_LOOKS + ep->inbound_count;
-
-	ep->polls++;
-	sc_peers_give_back(ep, SC_HOLD_POLLS);
-	if (sc_peers_changed(ep))
-		sc_peers_review(ep, true);
-	sc_deliver_progress(ep);
-	sc_tx_progress(ep);
-	sc_rma_progress(ep);
-	sc_serve_progress(ep);
-	while (!msg && looks-- && sc_rx_poll(ep))
-		msg = sc_waiting_find(ep->rxq, recv);
-	return msg;
-}
-
-static int peek(struct sc_rxq *rxq, const struct sc_recv *recv)
-{
-	struct sc_rx_msg *msg = NULL;
-
-	sc_list_for (entry, &rxq->eps)
-		msg = look(sc_list_entry(entry, struct sc_ep, of_rxq), recv);
-	if (!msg)
-		msg = sc_waiting_find(rxq, recv);
-	complete_peek(msg ? msg->peer->ep : reporter(rxq), recv, msg);
-	if (!msg)
-		return 0;
-	if (recv->flags & SC_RECV_DISCARD) {
-		sc_waiting_unqueue(msg);
-		sc_waiting_discard(msg);
-	} else if (recv->flags & SC_RECV_CLAIM) {
-		sc_waiting_claim(msg, recv->context);
-	}
-	return 0;
 }
 
 /* What is set of each receive that is posted. */
@@ -163,7 +113,7 @@ static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 	if (recv->flags & SC_RECV_DISCARD) {
 		sc_list_remove(&msg->claimed);
 		if (!(recv->flags & msg->peer->ep->rx_silent))
-			complete_peek(msg->peer->ep, recv, msg);
+			sc_recv_report(rxq, recv, msg);
 		sc_waiting_discard(msg);
 		return 0;
 	}
@@ -240,8 +190,6 @@ static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 
 static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
-	if (recv->flags & SC_RECV_PEEK)
-		return peek(rxq, recv);
 	if (recv->flags & SC_RECV_CLAIM)
 		return recv_claimed(rxq, recv);
 	if (recv->flags & SC_RECV_MULTI)
@@ -249,14 +197,14 @@ static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return -EINVAL;
 }
 
-/* Any receive, any way but the short one. */
+/* Any receive but a peek, any way but the short one. */
 static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg;
 	struct sc_rx_op *op;
 	int ret;
 
-	if (recv->flags & (SC_RECV_MULTI | SC_RECV_PEEK | SC_RECV_CLAIM | SC_RECV_DISCARD))
+	if (recv->flags & (SC_RECV_MULTI | SC_RECV_CLAIM | SC_RECV_DISCARD))
 		return recv_special(rxq, recv);
 	op = op_begin(rxq, recv);
 	if (!op)
@@ -319,7 +267,7 @@ int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_
 	return sc_match_post(queue, &op->match);
 }
 
-int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv)
+int sc_recv_post(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	const struct sc_op_flags flags = { recv->flags, recv->cq_flags };
 
@@ -358,11 +306,6 @@ size_t sc_rxq_room(const struct sc_rxq *rxq)
 	size_t posted = sc_match_posted(&rxq->tagged) + sc_match_posted(&rxq->plain);
 
 	return posted < rxq->size ? rxq->size - posted : 0;
-}
-
-int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
-{
-	return sc_rxq_recv(ep->rxq, recv);
 }
 
 int sc_rx_cancel(struct sc_ep *ep, const void *context)

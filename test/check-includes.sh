@@ -39,6 +39,7 @@ rx
 recv
 sleep
 ep
+peek
 "
 
 status=0

@@ -687,7 +687,8 @@ struct sc_recv {
 
 /*
  * Post a receive. -EAGAIN: no memory just now; -EINVAL: CLAIM of a message that was not claimed
- * with this context; -ECONNRESET and others: `source` has been lost, and left no message that fits. A waiting
+ * with this context; -ECONNRESET and others: `source` has been lost, and left no message that fits, or
+ * nobody has its address (-ECONNREFUSED). The first receive from a source that has not come connects to it. A waiting
  * message is received in this call (up to one piece of a large one). A receive from a source that is lost later
  * completes with that error, after what the source had sent.
  */

@@ -480,6 +480,40 @@ static void claim_receiver(struct pair *pair)
 	}
 }
 
+/* ---- a side that only peeks ------------------------------------------------------------------- */
+
+/* The error of a receive with that context is found by peeks alone: fi_cq_readerr(3) makes no progress. */
+static int error_by_peeks(struct side *side, const void *context)
+{
+	struct fi_cq_err_entry error;
+
+	for (int tries = 0; tries < 1000; tries++) {
+		gives(peek(true, side, 0, &first), 0);
+		while (fi_cq_readerr(side->cq, &error, 0) == 1)
+			if (error.op_context == context)
+				return error.err;
+			else
+				gives(error.err, FI_ENOMSG);
+	}
+	return 0;
+}
+
+/* It sees that the source of a receive closes. */
+static void peeks_see_the_end(void)
+{
+	const struct pair_want want = { .caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV };
+	struct pair pair;
+
+	pair_open(&pair, &want);
+	send_waiting(&pair, true, 8, 1, 0);
+	gives(pair_done(&pair, &pair.a).entry.flags & FI_SEND, FI_SEND);
+	gives(fi_trecv(pair.b.ep, in, 8, NULL, pair.b.peer, 99, 0, &second), 0);
+	side_close(&pair.a);
+	pair.a = (struct side){ 0 };
+	gives(error_by_peeks(&pair.b, &second), FI_ECONNRESET);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 #define BOTH_KINDS(f) ALONE(f##_msg), ALONE(f##_tagged)
@@ -499,6 +533,7 @@ int main(void)
 		BOTH_KINDS(closed_with_claims),
 		BOTH_KINDS(by_source),
 		ALONE(by_tag),
+		ALONE(peeks_see_the_end),
 		BOTH(claim_sender, claim_receiver),
 		BOTH_ENV(claim_sender, claim_receiver, "FI_SHMCMA_CMA=0"),
 	};

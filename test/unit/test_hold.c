@@ -625,7 +625,7 @@ static void test_given_back(void **state)
 			for (int n = 0; n < 8; n++)
 				(void)sc_ep_poll(pair[1].ep);
 		} else if (how == PEEKS) {
-			for (int n = 0; n < SC_HOLD_POLLS + 1; n++) {
+			for (int n = 0; n < SC_HOLD_POLLS + 4; n++) {
 				struct sc_recv peek = { .flags = SC_TAGGED | SC_RECV_PEEK };
 
 				assert_int_equal(sc_rx_recv(pair[1].ep, &peek), 0);
