@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * connect.pml: how endpoints come together and part (src/peer.c).
+ * connect.pml: how endpoints come together and part (src/link/peer.c).
  *
  * NP endpoints with SLOTS slots each. Endpoint 0 is the owner that the others want to be connected to; with
  * NP=2 each wants the other, at the same time. Any of them may be killed between any two steps.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * grow.pml: a ring that gets more lines while it is in use (src/ring.h, src/record.c, src/rx.c).
+ * grow.pml: a ring that gets more lines while it is in use (src/shm/ring.h, src/link/record.c, src/ep/rx.c).
  *
  * One writer, one reader, as in ring.pml, which has memory order, window and buffers; a store is visible at once
  * here. The ring begins with FEW lines, and has MANY once it has grown; before that the others have no memory, and

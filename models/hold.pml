@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * hold.pml: bounce buffers that come back with a message (src/hold.h, src/record.c, src/record.h, src/rx.c,
- * src/tx.c, src/peer.c, src/pool.c).
+ * hold.pml: bounce buffers that come back with a message (src/link/hold.h, src/link/record.c, src/link/record.h, src/ep/rx.c,
+ * src/msg/tx.c, src/link/peer.c, src/shm/pool.c).
  *
  * An owner with NB buffers, a peer that it talks to, and another that it lends buffers to as well. MSGS records
  * of the owner's to either of the two, each with a buffer: some are messages, and some are parts, two of a message;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * overflow.pml: a ring that goes on in bounce buffers of its writer's while its reader does not look (src/ring.h,
- * src/record.c, src/rx.c).
+ * overflow.pml: a ring that goes on in bounce buffers of its writer's while its reader does not look (src/shm/ring.h,
+ * src/link/record.c, src/ep/rx.c).
  *
  * One writer, one reader, as in ring.pml, which has memory order; a store is visible at once here. Records have one
  * line. The writer overflows when it finds no room, or waits for some; it may have to, from one buffer to the next, and

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ring.pml: records, window and bounce buffers between a writer and its readers (src/ring.h, src/pool.h,
- * src/rx.c, src/record.c).
+ * ring.pml: records, window and bounce buffers between a writer and its readers (src/shm/ring.h, src/shm/pool.h,
+ * src/ep/rx.c, src/link/record.c).
  *
  * One writer, NR readers: a ring of L lines for each, one pool of NB bounce buffers for all. Rings share
  * nothing else, so more writers are more of the same. MSGS messages, each to any reader: inline in one or

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * wait.pml: sleeping until another process has written something, and waking (src/wake.c, src/sleep.c).
+ * wait.pml: sleeping until another process has written something, and waking (src/os/wake.c, src/ep/sleep.c).
  *
  * One sleeper, NW writers with a ring each, MSGS records a writer. A writer publishes, looks at the sleeper's
  * word, and wakes; it has a store buffer for its records (x86: loads pass it, read-modify-write instructions and

@@ -499,13 +499,13 @@ static UNCHECKED const char *pointer_at(const char *const *strings, size_t i)
 {
 	size_t size = sizeof(strings[i]);
 
-	return sc_memory_readable(&strings[i], size) == size ? strings[i] : NULL;
+	return sc_probe_readable(&strings[i], size) == size ? strings[i] : NULL;
 }
 
 /* The string that is pointed to, up to its NUL, which is to be within the length of an address. */
 static UNCHECKED bool copy_pointed(const char *from, char given[SC_ADDR_SIZE])
 {
-	size_t there = sc_memory_readable(from, SC_ADDR_SIZE);
+	size_t there = sc_probe_readable(from, SC_ADDR_SIZE);
 
 	for (size_t i = 0; i < there; i++) {
 		given[i] = from[i];
@@ -534,7 +534,7 @@ static void insert_pointed(struct insertion *insertion, const char *const *strin
 static bool are_pointers(const void *addr)
 {
 	return !shmcma_node_is_address(addr) && (uintptr_t)addr % sizeof(char *) == 0 &&
-	       sc_memory_readable(pointer_at(addr, 0), 1);
+	       sc_probe_readable(pointer_at(addr, 0), 1);
 }
 
 static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,

@@ -114,7 +114,7 @@ struct shmcma_group {
 struct shmcma_coll {
 	struct shmcma_ep *ep;
 	struct sc_ep *core;
-	struct sc_cq done;		/* its transfers */
+	struct sc_comp_ring done;		/* its transfers */
 	bool begun;			/* messages, since it was last polled */
 	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
 	struct shmcma_wait *join_wait;	/* of the event queue, once it has been slept on for a fi_join */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * cq.c: fid_cq. The core puts completions into the queue (struct sc_cq) while an endpoint is polled; here
+ * cq.c: fid_cq. The core puts completions into the queue (struct sc_comp_ring) while an endpoint is polled; here
  * they are taken out in the format that the application chose. Of a read that finds it empty, in the widest format, what
  * most completions have to say is put into the application's entries at once (struct sc_entry).
  *
@@ -133,8 +133,8 @@ INLINE void put_entry(struct fi_cq_tagged_entry *entry, const struct sc_comp *co
 INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_addr_t *source,
 		   enum fi_cq_format format)
 {
-	for (; n < count && !sc_cq_is_empty(&cq->queue); n++) {
-		const struct sc_comp *comp = sc_cq_first(&cq->queue);
+	for (; n < count && !sc_comp_ring_is_empty(&cq->queue); n++) {
+		const struct sc_comp *comp = sc_comp_ring_first(&cq->queue);
 
 		if (__builtin_expect(comp->err, 0))
 			break;
@@ -144,7 +144,7 @@ INLINE size_t take(struct shmcma_cq *cq, void *buf, size_t n, size_t count, fi_a
 				break;
 		}
 		put_entry((void *)((char *)buf + n * entry_size(format)), comp, format);
-		sc_cq_release(&cq->queue);
+		sc_comp_ring_release(&cq->queue);
 	}
 	return n;
 }
@@ -174,11 +174,11 @@ static ssize_t overrun_slow(struct shmcma_cq *cq)
 /* What a read of up to `count` returns that got no entry. */
 static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 {
-	const struct sc_comp *comp = sc_cq_peek(&cq->queue);
+	const struct sc_comp *comp = sc_comp_ring_peek(&cq->queue);
 
 	if (comp)
 		return comp->err || count ? -FI_EAVAIL : 0; /* 0: none was asked for */
-	return __builtin_expect(sc_cq_is_overrun(&cq->queue), 0) ? overrun_slow(cq) : -FI_EAGAIN;
+	return __builtin_expect(sc_comp_ring_is_overrun(&cq->queue), 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
 /* Reads of a queue that is not empty before one polls all the same: what is under way does not wait for ever. */
@@ -198,18 +198,18 @@ _Static_assert(sizeof(struct sc_entry) == sizeof(struct fi_cq_tagged_entry) &&
 /* Poll; what of up to `count` entries has been read thereby, past the queue, if it may be. */
 INLINE size_t poll_into(struct shmcma_cq *cq, void *buf, size_t count, bool by_passes)
 {
-	if (!by_passes || !count || sc_cq_is_overrun(&cq->queue)) {
+	if (!by_passes || !count || sc_comp_ring_is_overrun(&cq->queue)) {
 		shmcma_progress_locked(cq->domain, &cq->polled);
 		return 0;
 	}
-	sc_cq_by_pass(&cq->queue, buf, count);
+	sc_comp_ring_by_pass(&cq->queue, buf, count);
 	shmcma_progress_locked(cq->domain, &cq->polled);
-	return sc_cq_by_passed(&cq->queue, buf);
+	return sc_comp_ring_by_passed(&cq->queue, buf);
 }
 
 INLINE bool is_to_poll(struct shmcma_cq *cq, size_t count)
 {
-	return sc_cq_is_empty(&cq->queue) || !count || ++cq->full_reads % FULL_READS == 0;
+	return sc_comp_ring_is_empty(&cq->queue) || !count || ++cq->full_reads % FULL_READS == 0;
 }
 
 static __attribute__((noinline)) void enter_slow(struct shmcma_cq *cq)
@@ -271,7 +271,7 @@ static bool hear(struct shmcma_cq *cq, unsigned int known)
 
 bool shmcma_cq_has_entry(const struct shmcma_cq *cq)
 {
-	return cq->queue.head != cq->queue.tail || sc_cq_is_overrun(&cq->queue);
+	return cq->queue.head != cq->queue.tail || sc_comp_ring_is_overrun(&cq->queue);
 }
 
 bool shmcma_cq_has(const struct shmcma_cq *cq)
@@ -399,11 +399,11 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 	if (flags)
 		return -FI_EBADFLAGS;
 	shmcma_lock_enter(&cq->locked);
-	comp = sc_cq_peek(&cq->queue);
+	comp = sc_comp_ring_peek(&cq->queue);
 	if (comp && (comp->err || is_stranger(cq, comp))) {
 		put_error(cq, entry, comp);
-		sc_cq_release(&cq->queue);
-	} else if (!comp && sc_cq_is_overrun(&cq->queue)) {
+		sc_comp_ring_release(&cq->queue);
+	} else if (!comp && sc_comp_ring_is_overrun(&cq->queue)) {
 		overrun_slow(cq);
 		put_error(cq, entry, &lost);
 	} else {
@@ -529,7 +529,7 @@ static int cq_close(struct fid *fid)
 	shmcma_object_del(&cq->object);
 	shmcma_wait_fini(&cq->wait);
 	shmcma_lock_quit(cq->domain, &cq->locked);
-	sc_cq_fini(&cq->queue);
+	sc_comp_ring_fini(&cq->queue);
 	atomic_fetch_sub(&cq->domain->refs, 1);
 	shmcma_polled_fini(&cq->polled);
 	free(cq);
@@ -594,7 +594,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return -FI_ENOMEM;
-	ret = sc_cq_init(&cq->queue, FIRST_ENTRIES);
+	ret = sc_comp_ring_init(&cq->queue, FIRST_ENTRIES);
 	if (ret)
 		goto no_queue;
 	ret = shmcma_wait_init(&cq->wait, wanted->wait_obj, &cq->fid.fid, wanted->wait_set);
@@ -617,7 +617,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	return 0;
 
 no_wait:
-	sc_cq_fini(&cq->queue);
+	sc_comp_ring_fini(&cq->queue);
 no_queue:
 	free(cq);
 	return ret;

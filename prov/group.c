@@ -44,7 +44,7 @@ int shmcma_coll_open(struct shmcma_ep *ep)
 	struct shmcma_coll *coll = calloc(1, sizeof(*coll));
 	char service[SC_ADDR_SIZE];
 	struct sc_ep_attr attr = { .config = shmcma_env.config, .service = service };
-	int ret = coll ? sc_cq_init(&coll->done, QUEUE_SIZE) : -ENOMEM;
+	int ret = coll ? sc_comp_ring_init(&coll->done, QUEUE_SIZE) : -ENOMEM;
 
 	if (ret) {
 		free(coll);
@@ -59,7 +59,7 @@ int shmcma_coll_open(struct shmcma_ep *ep)
 	if (ret) {
 		shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint's collectives: %s\n",
 			    fi_strerror(-ret));
-		sc_cq_fini(&coll->done);
+		sc_comp_ring_fini(&coll->done);
 		free(coll);
 		return shmcma_error(ret);
 	}
@@ -105,7 +105,7 @@ void shmcma_coll_close(struct shmcma_ep *ep)
 		if (group->closed)
 			group_free(group);
 	}
-	sc_cq_fini(&coll->done);
+	sc_comp_ring_fini(&coll->done);
 	free(coll);
 	ep->coll = NULL;
 }
@@ -174,7 +174,7 @@ static void report(const struct shmcma_collop *op)
 	}
 	count(op);
 	if (cq && (op->error || !op->silent))
-		sc_cq_put_slow(&cq->queue, &comp);
+		sc_comp_ring_put_slow(&cq->queue, &comp);
 }
 
 static void end(struct shmcma_collop *op)
@@ -351,7 +351,7 @@ static uint64_t tag_here(const struct shmcma_collop *op)
 static int send_block(struct shmcma_collop *op, struct shmcma_transfer *transfer, uint32_t peer)
 {
 	struct iovec iov = out_block(op, peer);
-	bool small = iov.iov_len <= SC_INJECT_MAX;
+	bool small = iov.iov_len <= SC_FAULT_MAX;
 	const struct sc_send send = { .iov = &iov,
 				      .iov_count = 1,
 				      .tag = tag_to(op, peer),
@@ -477,11 +477,11 @@ static void take_completions(struct shmcma_coll *coll)
 {
 	struct sc_comp *comp;
 
-	while ((comp = sc_cq_peek(&coll->done))) {
+	while ((comp = sc_comp_ring_peek(&coll->done))) {
 		struct shmcma_transfer *transfer = comp->context;
 		const struct sc_comp copy = *comp;
 
-		sc_cq_release(&coll->done);
+		sc_comp_ring_release(&coll->done);
 		if (!transfer)
 			continue; /* injected; who misses it will know that its receiver is lost */
 		if (transfer->standing)

@@ -20,7 +20,7 @@
  *
  * Asleep it is woken by whoever stores something for one of the endpoints, in the kernel, with no look of its own
  * in between but those that sleep.c has for what nobody wakes for (a connection that has not been answered, what
- * a peer has in hand). How no such store is missed: src/wake.c, models/wait.pml. In this process the thread is a
+ * a peer has in hand). How no such store is missed: src/os/wake.c, models/wait.pml. In this process the thread is a
  * waiter like any other (wait.c): who leaves the domain's lock while it is armed, and has begun what goes on with
  * polls, or enabled an endpoint, signals it, after the futex was read and before it is slept on, or while
  * it is. While it is not armed it polls sooner or later anyhow, and nobody pays more than a load.

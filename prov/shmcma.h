@@ -41,7 +41,7 @@
 #define SHMCMA_VERSION FI_VERSION(0, 1)
 #define SHMCMA_IOV_LIMIT 8
 #define SHMCMA_RMA_IOV_LIMIT SC_REMOTE_MAX
-#define SHMCMA_INJECT_SIZE SC_INJECT_MAX
+#define SHMCMA_INJECT_SIZE SC_FAULT_MAX
 #define SHMCMA_DEFAULT_SIZE 1024 /* tx and rx size when the hints do not say */
 #define SHMCMA_MAX_SIZE 65536
 #define SHMCMA_CQ_DATA_SIZE 8
@@ -223,7 +223,7 @@ struct shmcma_cq {
 	struct shmcma_domain *domain;
 	struct shmcma_locked locked;
 	shmcma_refs refs;
-	struct sc_cq queue;
+	struct sc_comp_ring queue;
 	enum fi_cq_format format;
 	struct shmcma_polled polled; /* when this queue is read */
 	struct shmcma_wait wait;

@@ -186,7 +186,7 @@ static void fail_locked(struct shmcma_work *work, int error)
 	if (own && &own->count != work->counted && !(work->counted && work->flags & SC_SILENT))
 		sc_cntr_add(&own->count.errors, 1);
 	if (cq)
-		sc_cq_put_slow(&cq->queue, &comp);
+		sc_comp_ring_put_slow(&cq->queue, &comp);
 }
 
 /* True: something has been posted, or has failed. */
@@ -345,7 +345,7 @@ static int copy_vector(struct shmcma_work *work, struct vector *to, const struct
 
 	if (*count > SC_IOV_MAX)
 		return -FI_EINVAL;
-	ret = check_size(*iov, *count, injects ? SC_INJECT_MAX : SC_MESSAGE_MAX, &size);
+	ret = check_size(*iov, *count, injects ? SC_FAULT_MAX : SC_MESSAGE_MAX, &size);
 	if (ret)
 		return ret;
 	if (injects && !work->deferred && *count)

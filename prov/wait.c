@@ -26,7 +26,7 @@
  * polled for is the one lock of the domain, at the latest when it is slept on (enter()).
  *
  * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (has_something()),
- * and whoever adds something signals after it has. Peers: see src/wake.c. While threads sleep in calls the object
+ * and whoever adds something signals after it has. Peers: see src/os/wake.c. While threads sleep in calls the object
  * stays armed, whoever reads it meanwhile. So it does while one may sleep on an object of the system (`given`): from
  * fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread sleeps, and it may be
  * another that reads; for one that has not slept a peer wakes once in vain. Another thread's fi_trywait() may empty

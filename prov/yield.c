@@ -25,7 +25,7 @@ static long switches(void)
 static bool is_wanted(void)
 {
 	if (shmcma_env.yield == SHMCMA_YIELD_AUTO)
-		return sc_crowd_is_here();
+		return sc_oversub_is_here();
 	return shmcma_env.yield == SHMCMA_YIELD_ALWAYS;
 }
 

@@ -5,7 +5,7 @@
  * With more busy ranks than processors, a caller that spins until its time slice ends (3 ms) keeps out the very process
  * whose message it waits for. So each queue and counter counts its empty polls, and a caller yields (sched_yield(2))
  * after some of them, but only while this machine has more processes with endpoints than processors for them
- * (sc_crowd_is_here()): beside other busy programs a yield would cost a time slice for each message that is late.
+ * (sc_oversub_is_here()): beside other busy programs a yield would cost a time slice for each message that is late.
  *
  * The kernel's count of context switches shows whether another process ran in the meantime. If one did, the next yield
  * is due after FEW empty polls; if none did, after twice as many as before, up to MANY. A caller that has its

@@ -82,7 +82,7 @@ done
 
 for model in models/*.pml; do
 	name=$(basename "$model" .pml)
-	for file in "$model" $(awk '/^#/ { exit } { print }' "$model" | grep -oE '(src|prov)/[a-z_]+\.[ch]' | sort -u); do
+	for file in "$model" $(awk '/^#/ { exit } { print }' "$model" | grep -oE '(src|prov)/[a-z_/]+\.[ch]' | sort -u); do
 		sh test/affected.sh -m "$file" 2>/dev/null | grep -qE "^models:(.*,)?$name(,|\$)" ||
 			complain "a change of $file does not select models:$name, which describes it"
 	done

@@ -20,8 +20,8 @@ compile()
 	fi
 }
 
-for header in include/shmcma/*.h src/*.h; do
-	compile "-Iinclude" "$header"
+for header in include/shmcma/*.h src/*/*.h; do
+	compile "-Iinclude -Isrc" "$header"
 done
 for header in include/rdma/*.h prov/*.h; do
 	if [ -f "$header" ]; then

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# The points of fault injection (src/inject.h): each name is given once, and begins with its file's.
+# The points of fault injection (src/base/fault.h): each name is given once, and begins with its file's.
 # Prints how many there are.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 
 status=0
-# lines "file macro name"; inject.h itself shows examples
-points=$(for file in $(ls src/*.[ch] | grep -v '^src/inject\.'); do
-	grep -oE 'SC_(INJECT|FAIL|TRY|TRY_PTR|CALL)\("[a-z_.]*"' "$file" | sed "s|^|$file |; s|(\"| |; s|\"\$||"
+# lines "file macro name"; fault.h itself shows examples
+points=$(for file in $(ls src/*/*.[ch] | grep -v '^src/base/fault\.'); do
+	grep -oE 'SC_(FAULT|FAIL|TRY|TRY_PTR|CALL)\("[a-z_.]*"' "$file" | sed "s|^|$file |; s|(\"| |; s|\"\$||"
 done)
 
 twice=$(echo "$points" | cut -d' ' -f3 | sort | uniq -d)
@@ -28,11 +28,11 @@ if [ -n "$strange" ]; then
 	echo "$strange"
 	status=1
 fi
-# what a process can die in, or see fail; what cannot fail, or not matter, has no points (inject.h)
+# what a process can die in, or see fail; what cannot fail, or not matter, has no points (fault.h)
 calls='open|openat|close|pipe2?|read|write|p(read|write)|f?stat|fstatat|f?statfs|access|readlink|linkat|unlink|fchmod'
 calls="$calls|fallocate|ftruncate|fcntl|p?poll|mmap|munmap|mprotect|madvise|kill|getrlimit|getrandom"
 calls="$calls|process_vm_(read|write)v|opendir|readdir|closedir|fopen|fclose|pthread_atfork|syscall"
-bare=$(for file in $(ls src/*.[ch] | grep -v '^src/inject\.'); do
+bare=$(for file in $(ls src/*/*.[ch] | grep -v '^src/base/fault\.'); do
 	# each statement in a line, without comments; what stands in a point is left out
 	sed 's|//.*||' "$file" | tr '\n\t' '  ' | sed -E 's|/\*([^*]\|\*[^/])*\*/||g; s/[;{}]/&\n/g' |
 		grep -vE 'SC_(TRY|TRY_PTR|CALL|FAIL)\(|SYS_gettid|ret = fallocate' |

@@ -3,7 +3,7 @@
 #
 # coverage.py [-v] OBJECTS FILE... - what coverage.sh has counted, against what coverage.md explains.
 #
-# OBJECTS: the directory of gcov's notes and counts; FILE: sources, as in src/own.c or src/ring.h. Run where the
+# OBJECTS: the directory of gcov's notes and counts; FILE: sources, as in src/os/shmfile.c or src/shm/ring.h. Run where the
 # paths of the sources start. Prints for each file the branches that were taken, then each that was not and
 # that coverage.md does not explain. -v: also those that it explains. An entry there is
 #

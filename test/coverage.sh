@@ -26,17 +26,17 @@ if [ -z "$dir" ]; then
 	trap 'rm -rf "$dir"' EXIT
 fi
 mkdir -p "$dir/o" "$dir/t"
-files=${*:-live.c reap.c host.c own.c daemon.c door.c neighbour.c pidfd.c peer.c seg.c service.c
-	addr.c header.c ring.c ring.h record.c regtab.c reg.c share.c rx.c memory.c
-	assist.c offer.c serve.c directory.c hold.c hold.h wake.c wake.h sleep.c}
+files=${*:-live.c reap.c host.c shmfile.c daemon.c doorbell.c neighbour.c pidfd.c peer.c seg.c service.c
+	addr.c header.c ring.c ring.h record.c regtab.c reg.c share.c rx.c probe.c
+	assist.c delegate.c target.c directory.c hold.c hold.h wake.c wake.h sleep.c}
 
 # The flags of configure --enable-fault-injection; -O0: a branch of the source is one of the program.
 flags="-std=gnu11 -O0 -g -DNDEBUG -DSC_FAULT_INJECTION -Iinclude -fPIC -pthread"
 
-for source in src/*.c; do
+for source in src/*/*.c; do
 	object=$dir/o/$(basename "$source" .c).o
 	# shellcheck disable=SC2086
-	$cc $flags --coverage -c "$source" -o "$object" || exit 1
+	$cc $flags -Isrc --coverage -c "$source" -o "$object" || exit 1
 done
 rm -f "$dir/libcore.a"
 ar rcs "$dir/libcore.a" "$dir"/o/*.o || exit 1 # a test may have some of its own in place of ours
@@ -93,7 +93,7 @@ done
 
 sources=
 for file in $files; do
-	sources="$sources src/$file"
+	sources="$sources $(ls src/*/"$file")"
 done
 # shellcheck disable=SC2086
 python3 test/coverage.py ${verbose:+-v} "$dir/o" $sources || status=1

@@ -3,7 +3,7 @@
  * shmcma-reap: removes what dead processes have left in shared memory, as every process does that uses the
  * provider, for the time when there is none. shmcma-reap(1).
  *
- * It harms no living process, whenever it runs, and may be killed at any instant: see src/reap.c.
+ * It harms no living process, whenever it runs, and may be killed at any instant: see src/proc/reap.c.
  */
 #define _GNU_SOURCE 1
 #include "streams.h"

@@ -3,7 +3,7 @@
  * shmcma-tune: what copies cost on this machine, as the provider has measured it, or anew, and what
  * follows from it. shmcma-tune(1).
  *
- * It may be run at any time and be killed at any instant: see src/calibration.c.
+ * It may be run at any time and be killed at any instant: see src/proc/calibration.c.
  */
 #define _GNU_SOURCE 1
 #include "streams.h"

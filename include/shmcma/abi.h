@@ -143,7 +143,7 @@ struct sc_abi_presence {
 	uint32_t life;
 
 	/*
-	 * The pipe by which others wake the owner's thread, see door.c: its descriptor there + 1, 0: none. And
+	 * The pipe by which others wake the owner's thread, see doorbell.c: its descriptor there + 1, 0: none. And
 	 * SC_ABI_DOOR_HEARD: the owner is to look for who comes, but not for a while yet, so nobody needs to knock.
 	 */
 	uint32_t door;

@@ -78,13 +78,13 @@ void sc_process_fini(void);
  * than the processors of that mask? The answer is at most a second old; once a second the call reads the names in
  * /dev/shm (0.3 us each), else it takes 30 ns. False when that cannot be told. Any thread.
  */
-bool sc_crowd_is_here(void);
+bool sc_oversub_is_here(void);
 
 /*
  * How many of these bytes of this process can be read, from the first on: for what may be no address at all. Fewer
  * where that cannot be found out.
  */
-size_t sc_memory_readable(const void *at, size_t len);
+size_t sc_probe_readable(const void *at, size_t len);
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
@@ -179,7 +179,7 @@ struct sc_comp {
 			uint16_t err;
 			uint16_t flags; /* SC_COMP_* */
 		};
-		uint64_t said; /* these three, see cq.h */
+		uint64_t said; /* these three, see comp_ring.h */
 	};
 };
 
@@ -201,32 +201,32 @@ struct sc_entry {
  * A first-in first-out queue of completions, private memory, single thread. Grows as needed; when
  * memory for that cannot be had it is overrun: what it holds can still be read, then nothing ever.
  */
-struct sc_cq {
+struct sc_comp_ring {
 	struct sc_comp *ring;
 	size_t mask;	   /* entries - 1; entries is a power of two */
 	size_t head, tail; /* monotonic; tail - head are queued */
 	size_t limit;	   /* sends that would add to so many queued are pushed back; receives are not */
 	size_t room;	   /* entries; 0: overrun */
-	struct sc_entry *direct, *direct_end; /* see sc_cq_by_pass() */
+	struct sc_entry *direct, *direct_end; /* see sc_comp_ring_by_pass() */
 };
 
 /* `entries` is where it begins and its limit, which may be changed. */
-int sc_cq_init(struct sc_cq *cq, size_t entries);
-void sc_cq_fini(struct sc_cq *cq);
+int sc_comp_ring_init(struct sc_comp_ring *cq, size_t entries);
+void sc_comp_ring_fini(struct sc_comp_ring *cq);
 /* Add one; the core's way in, also for the provider's own (deferred work). */
-void sc_cq_put_slow(struct sc_cq *cq, const struct sc_comp *comp);
+void sc_comp_ring_put_slow(struct sc_comp_ring *cq, const struct sc_comp *comp);
 
 /*
  * For one poll, of a queue that is empty: completions that such entries tell all of are put there, as long as there is
- * room and no other has been queued, instead of into the queue. Ends with sc_cq_by_passed(), which returns how many.
+ * room and no other has been queued, instead of into the queue. Ends with sc_comp_ring_by_passed(), which returns how many.
  */
-static inline void sc_cq_by_pass(struct sc_cq *cq, struct sc_entry *entries, size_t count)
+static inline void sc_comp_ring_by_pass(struct sc_comp_ring *cq, struct sc_entry *entries, size_t count)
 {
 	cq->direct = entries;
 	cq->direct_end = entries + count;
 }
 
-static inline size_t sc_cq_by_passed(struct sc_cq *cq, const struct sc_entry *entries)
+static inline size_t sc_comp_ring_by_passed(struct sc_comp_ring *cq, const struct sc_entry *entries)
 {
 	size_t count = (size_t)(cq->direct - entries);
 
@@ -234,30 +234,30 @@ static inline size_t sc_cq_by_passed(struct sc_cq *cq, const struct sc_entry *en
 	return count;
 }
 
-static inline bool sc_cq_is_empty(const struct sc_cq *cq)
+static inline bool sc_comp_ring_is_empty(const struct sc_comp_ring *cq)
 {
 	return cq->head == cq->tail;
 }
 
 /* The oldest of a queue that is not empty. It stays valid until it is released. */
-static inline struct sc_comp *sc_cq_first(struct sc_cq *cq)
+static inline struct sc_comp *sc_comp_ring_first(struct sc_comp_ring *cq)
 {
 	return &cq->ring[cq->head & cq->mask];
 }
 
 /* That, or NULL. */
-static inline struct sc_comp *sc_cq_peek(struct sc_cq *cq)
+static inline struct sc_comp *sc_comp_ring_peek(struct sc_comp_ring *cq)
 {
-	return sc_cq_is_empty(cq) ? NULL : sc_cq_first(cq);
+	return sc_comp_ring_is_empty(cq) ? NULL : sc_comp_ring_first(cq);
 }
 
 /* Completions were lost, and all that come will be. */
-static inline bool sc_cq_is_overrun(const struct sc_cq *cq)
+static inline bool sc_comp_ring_is_overrun(const struct sc_comp_ring *cq)
 {
 	return !cq->room;
 }
 
-static inline void sc_cq_release(struct sc_cq *cq)
+static inline void sc_comp_ring_release(struct sc_comp_ring *cq)
 {
 	cq->head++;
 }
@@ -415,8 +415,8 @@ struct sc_ep_attr {
 	const struct sc_ep_name *name; /* NULL: one of its own */
 	uint16_t index;		       /* under that name, each one's alone, see below */
 	const char *service;	       /* also be found under this service name; NULL: none */
-	struct sc_cq *tx_cq;	       /* completions of sends go here; NULL: sends complete silently */
-	struct sc_cq *rx_cq;
+	struct sc_comp_ring *tx_cq;	       /* completions of sends go here; NULL: sends complete silently */
+	struct sc_comp_ring *rx_cq;
 	struct sc_cntr *cntrs[SC_EVENTS]; /* NULL: not counted */
 	struct sc_regtab *regtab;	  /* what peers may access through this endpoint; NULL: nothing */
 	size_t tx_size;	    /* operations that may be outstanding; more are taken as memory allows */
@@ -549,7 +549,7 @@ int sc_sleep(const struct sc_sleep *sleeps, int count, int64_t end);
 void sc_sleep_bump(uint32_t *futex);
 
 /* Bytes below which sc_tx_send() accepts SC_SEND_INJECT whatever the state of the receiver. */
-#define SC_INJECT_MAX 4096
+#define SC_FAULT_MAX 4096
 /* Bytes of a message. */
 #define SC_MESSAGE_MAX (SIZE_MAX / 2)
 #define SC_IOV_MAX 16
@@ -590,9 +590,9 @@ size_t sc_peers_count(const struct sc_ep *ep);
 
 /*
  * Has an endpoint with that address (of a scalable one: any context of it) come to this one, be it gone since? Of
- * those that have been forgotten the last SC_HEARD_MAX are known.
+ * those that have been forgotten the last SC_DEPARTED_MAX are known.
  */
-#define SC_HEARD_MAX 256
+#define SC_DEPARTED_MAX 256
 bool sc_peers_have_heard(const struct sc_ep *ep, const char *addr);
 
 const char *sc_peer_address(const struct sc_peer *peer);
@@ -636,7 +636,7 @@ struct sc_op_flags {
 };
 
 #define SC_SEND_DATA (1u << 1)	   /* `data` goes with the message */
-#define SC_SEND_INJECT (1u << 3)   /* the buffer is the caller's again on return; at most SC_INJECT_MAX */
+#define SC_SEND_INJECT (1u << 3)   /* the buffer is the caller's again on return; at most SC_FAULT_MAX */
 #define SC_SEND_DELIVERY (1u << 4) /* complete when the payload is in the receiver's buffer */
 #define SC_SEND_MATCH (1u << 5)	   /* complete when it is matched or discarded */
 #define SC_SEND_FENCE (1u << 6)	   /* after all earlier operations to this peer have completed */
@@ -655,7 +655,7 @@ struct sc_send {
 /*
  * Send a message. The payload must stay untouched until it completes. -EAGAIN: no room just now (ring,
  * window, fence, memory): call sc_ep_poll() and try again; -EMSGSIZE: more than SC_MESSAGE_MAX, or than
- * SC_INJECT_MAX; -ECONNREFUSED, -ECONNRESET, -EHOSTUNREACH...: the peer cannot be had (the log says why), now
+ * SC_FAULT_MAX; -ECONNREFUSED, -ECONNRESET, -EHOSTUNREACH...: the peer cannot be had (the log says why), now
  * and later; nothing was sent.
  */
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "match.h"
+#include "base/match.h"
 
 enum { COUNT_MAX = 10000, OPERATIONS = 4000000 };
 

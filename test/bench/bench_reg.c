@@ -15,8 +15,8 @@
 #include <time.h>
 
 #include <shmcma/core.h>
-#include "peer.h"
-#include "state.h"
+#include "link/peer.h"
+#include "link/state.h"
 
 enum { COUNT_MAX = 100000, OPERATIONS = 2000000, PEERS_MAX = 64 };
 

@@ -22,10 +22,10 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <shmcma/core.h>
-#include "addr.h"
-#include "peer.h"
-#include "reap.h"
-#include "state.h"
+#include "os/addr.h"
+#include "link/peer.h"
+#include "proc/reap.h"
+#include "link/state.h"
 #include "../unit/pidfds.h"
 
 #define OPS_MAX 512
@@ -86,7 +86,7 @@ struct side {
 	const struct protocol *protocol;
 	int index;
 	struct told *me, *other;
-	struct sc_cq tx, rx;
+	struct sc_comp_ring tx, rx;
 	struct sc_regtab *regtab;
 	struct sc_ep *ep;
 	struct sc_peer *peer;
@@ -251,15 +251,15 @@ static void completed(struct side *side, const struct sc_comp *comp)
 		complain("a get of %zu bytes has brought something else", op->size);
 }
 
-static void drain(struct side *side, struct sc_cq *cq)
+static void drain(struct side *side, struct sc_comp_ring *cq)
 {
 	struct sc_comp *comp;
 
-	while ((comp = sc_cq_peek(cq))) {
+	while ((comp = sc_comp_ring_peek(cq))) {
 		completed(side, comp);
 		if (is_to(side, COMPLETES_TWICE))
 			completed(side, comp);
-		sc_cq_release(cq);
+		sc_comp_ring_release(cq);
 	}
 }
 
@@ -433,7 +433,7 @@ static bool side_open(struct side *side)
 	if (side->protocol->flags & NO_INPUT)
 		close(STDIN_FILENO);
 	side->fds = count_fds();
-	if (sc_cq_init(&side->tx, 256) || sc_cq_init(&side->rx, 256))
+	if (sc_comp_ring_init(&side->tx, 256) || sc_comp_ring_init(&side->rx, 256))
 		complain("no memory");
 	ret = sc_regtab_create(&side->regtab);
 	if (!ret)
@@ -606,8 +606,8 @@ static void side_close(struct side *side)
 	atomic_store(&side->me->closed, true);
 	if (side->regtab)
 		sc_regtab_destroy(side->regtab);
-	sc_cq_fini(&side->tx);
-	sc_cq_fini(&side->rx);
+	sc_comp_ring_fini(&side->tx);
+	sc_comp_ring_fini(&side->rx);
 	sc_process_fini();
 }
 
@@ -1404,7 +1404,7 @@ static void work_reaper(struct side *side)
 	(void)waitpid(child, NULL, 0);
 }
 
-static void segment_path(const char *address, char path[SC_OWN_PATH_MAX])
+static void segment_path(const char *address, char path[SC_SHMFILE_PATH_MAX])
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr parts;
@@ -1412,18 +1412,18 @@ static void segment_path(const char *address, char path[SC_OWN_PATH_MAX])
 	if (sc_addr_parse(address, &parts))
 		complain("an endpoint without address");
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 }
 
-static void service_path(const char *service, char path[SC_OWN_PATH_MAX])
+static void service_path(const char *service, char path[SC_SHMFILE_PATH_MAX])
 {
 	char name[SC_ADDR_NAME_MAX];
 
 	sc_addr_service_file(service, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 }
 
-static void own_name(const struct side *side, char path[SC_OWN_PATH_MAX])
+static void own_name(const struct side *side, char path[SC_SHMFILE_PATH_MAX])
 {
 	segment_path(sc_ep_address(side->ep), path);
 }
@@ -1435,7 +1435,7 @@ static void own_name(const struct side *side, char path[SC_OWN_PATH_MAX])
 /* The last thing a process does: nobody finds its files until the other side's reaper holds the lock of one. */
 static void put_aside(struct side *side, const struct sc_ep *ep)
 {
-	char segment[SC_OWN_PATH_MAX], service[SC_OWN_PATH_MAX];
+	char segment[SC_SHMFILE_PATH_MAX], service[SC_SHMFILE_PATH_MAX];
 
 	memcpy(side->me->left, ep->seg->header.address, sizeof(side->me->left));
 	segment_path(side->me->left, segment);
@@ -1467,7 +1467,7 @@ static void open_twice(const char *path)
 	int fd = open(path, O_RDWR | O_CLOEXEC), again;
 	struct stat st;
 
-	again = sc_own_open_other(strrchr(path, '/') + 1, &st);
+	again = sc_shmfile_open_other(strrchr(path, '/') + 1, &st);
 	if (again >= 0)
 		close(again);
 	else if (!may_fail())
@@ -1477,13 +1477,13 @@ static void open_twice(const char *path)
 
 static void work_slow_reaper(struct side *side)
 {
-	char segment[SC_OWN_PATH_MAX], service[SC_OWN_PATH_MAX];
+	char segment[SC_SHMFILE_PATH_MAX], service[SC_SHMFILE_PATH_MAX];
 	pid_t child = leave_endpoint(side, put_aside);
 	int fd;
 
 	segment_path(side->me->left, segment);
 	service_path(left_service(side), service);
-	sc_own_hold_others(); /* as every reaper: its lock goes with any descriptor of the file */
+	sc_shmfile_hold_others(); /* as every reaper: its lock goes with any descriptor of the file */
 	fd = hold_lock(ASIDE_SEGMENT);
 	if (rename(ASIDE_SEGMENT, segment) || rename(ASIDE_SERVICE, service))
 		complain("the names of the dead cannot be had back: %s", strerror(errno));
@@ -1494,14 +1494,14 @@ static void work_slow_reaper(struct side *side)
 	if (access(segment, F_OK))
 		complain("what a reaper holds was removed by another");
 	close(fd);
-	sc_own_release_others();
+	sc_shmfile_release_others();
 	(void)waitpid(child, NULL, 0);
 }
 
 /* The lock is held, and yet its owner is dead; the service, whose lock is free, goes, the segment stays. */
 static void work_second_reaper(struct side *side)
 {
-	char service[SC_OWN_PATH_MAX], address[SC_ADDR_SIZE];
+	char service[SC_SHMFILE_PATH_MAX], address[SC_ADDR_SIZE];
 
 	if (!wait_stage(side, 2))
 		return;
@@ -1564,7 +1564,7 @@ static void work_calibrate(struct side *side)
 /* A process that has lost its life lock by a slip of the application's is not reaped. */
 static void work_careless(struct side *side)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 
 	messages_send(side);
 	own_name(side, path);
@@ -1577,7 +1577,7 @@ static void work_careless(struct side *side)
 		complain("the name of a live process was removed");
 	/* and one whose descriptor is gone finds the file by its name */
 	close(side->ep->seg->file.fd);
-	(void)sc_own_keep_all();
+	(void)sc_shmfile_keep_all();
 	close_pipe();
 }
 
@@ -1601,7 +1601,7 @@ static void work_careful(struct side *side)
 /* One whose name is gone (logind's RemoveIPC), and whose segment is known by it alone. */
 static void work_nameless(struct side *side)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 
 	messages_send(side);
 	own_name(side, path);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * schedule.h: two processes and what is to happen to them at the points of src/inject.h.
+ * schedule.h: two processes and what is to happen to them at the points of src/base/fault.h.
  *
  * The driver lays out a schedule in memory that both share with it (struct control) and forks them; it makes
  * no call of the core itself. Each counts how often it reaches a point, and at the one that the schedule
@@ -43,24 +43,24 @@
 
 /* ---- points ---------------------------------------------------------------------------------- */
 
-/* As in src/inject.h of a build with fault injection; the section is empty without. */
-struct sc_inject_site {
+/* As in src/base/fault.h of a build with fault injection; the section is empty without. */
+struct sc_fault_site {
 	const char *point, *call;
 	bool fails;
 	const char *file;
 	int line;
 };
-extern struct sc_inject_site *__start_sc_inject_sites[] __attribute__((weak));
-extern struct sc_inject_site *__stop_sc_inject_sites[] __attribute__((weak));
-extern int (*_Atomic sc_inject_hook)(const char *point) __attribute__((weak));
+extern struct sc_fault_site *__start_sc_inject_sites[] __attribute__((weak));
+extern struct sc_fault_site *__stop_sc_inject_sites[] __attribute__((weak));
+extern int (*_Atomic sc_fault_hook)(const char *point) __attribute__((weak));
 
-static const struct sc_inject_site *points[POINTS_MAX]; /* by name */
+static const struct sc_fault_site *points[POINTS_MAX]; /* by name */
 static int point_count;
 
 static int by_name(const void *left, const void *right)
 {
-	return strcmp((*(const struct sc_inject_site *const *)left)->point,
-		      (*(const struct sc_inject_site *const *)right)->point);
+	return strcmp((*(const struct sc_fault_site *const *)left)->point,
+		      (*(const struct sc_fault_site *const *)right)->point);
 }
 
 /* Inline functions have their points in several objects. */
@@ -68,7 +68,7 @@ static void points_init(void)
 {
 	int used = 0;
 
-	for (struct sc_inject_site **site = __start_sc_inject_sites; site < __stop_sc_inject_sites;
+	for (struct sc_fault_site **site = __start_sc_inject_sites; site < __stop_sc_inject_sites;
 	     site++) {
 		if (point_count == POINTS_MAX) {
 			fprintf(stderr, "more than %d points\n", POINTS_MAX);
@@ -85,8 +85,8 @@ static void points_init(void)
 
 static int point_find(const char *name)
 {
-	struct sc_inject_site key = { .point = name };
-	const struct sc_inject_site *at = &key, **found;
+	struct sc_fault_site key = { .point = name };
+	const struct sc_fault_site *at = &key, **found;
 
 	found = bsearch(&at, points, (size_t)point_count, sizeof(points[0]), by_name);
 	return found ? (int)(found - points) : -1;
@@ -245,7 +245,7 @@ static void run_side(side_body *body, void *arg, int side)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	my_side = side;
-	sc_inject_hook = at_point;
+	sc_fault_hook = at_point;
 	body(arg, side);
 	_exit(0);
 }

@@ -602,7 +602,7 @@ static const struct nth_scenario scenarios[] = {
 
 static struct fi_provider *(*provider_ini)(void);
 
-/* The identity's page stays, see src/host.c. */
+/* The identity's page stays, see src/os/host.c. */
 static void check_cleaned(struct nth *nth, const struct nth_left left[NTH_LEFT])
 {
 	if (left[0].count > 1 || (left[0].count && left[0].resource != R_MAPPING) || left[1].count)

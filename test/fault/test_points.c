@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_points: every point of src/inject.h, in every protocol and role that reaches it: the process is killed
+ * test_points: every point of src/base/fault.h, in every protocol and role that reaches it: the process is killed
  * there, or stopped for a while, or sees the call fail with each errno that it may have. What the two
  * processes have to find then is in protocols.h; that there is no name left the driver sees.
  *
@@ -55,7 +55,7 @@ static bool is_done_point(const char *name)
 }
 
 /* What a call may fail with, by its name; the lists end with 0. */
-static const int *errnos_of(const struct sc_inject_site *site)
+static const int *errnos_of(const struct sc_fault_site *site)
 {
 	static const struct {
 		const char *call;
@@ -98,8 +98,8 @@ static const int *errnos_of(const struct sc_inject_site *site)
 		{ "seg.slot", { ENOSPC, EPERM } },
 		{ "seg.table", { ENOSPC, EPERM } },
 		/* fail only when the descriptor has been closed, or always */
-		{ "own.is_open", { 0 } },
-		{ "own.other", { 0 } },
+		{ "shmfile.is_open", { 0 } },
+		{ "shmfile.other", { 0 } },
 		{ "host.fstat", { 0 } },
 		{ "host.fstatfs", { 0 } },
 	};
@@ -117,7 +117,7 @@ static const int *errnos_of(const struct sc_inject_site *site)
 /* What can happen at a point, by number; false: there are not so many. */
 static bool action_of(int point, unsigned number, struct injection *injection)
 {
-	const struct sc_inject_site *site = points[point];
+	const struct sc_fault_site *site = points[point];
 	const int *errnos = errnos_of(site);
 
 	if (number < FIRST_FAILURE) {
@@ -684,7 +684,7 @@ int main(int argc, char **argv)
 {
 	sigset_t child;
 
-	if (!&sc_inject_hook) {
+	if (!&sc_fault_hook) {
 		printf("SKIP: the core is built without --enable-fault-injection\n");
 		return 77;
 	}

@@ -14,7 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "cma.h"
+#include "os/cma.h"
 
 #define CHECK(condition)                                                                                  \
 	do {                                                                                              \

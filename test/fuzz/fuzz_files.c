@@ -15,14 +15,14 @@
 #include <sys/stat.h>
 
 #include "../unit/child.h"
-#include "addr.h"
-#include "directory.h"
+#include "os/addr.h"
+#include "proc/directory.h"
 #include "fuzz_child.h"
-#include "host.h"
-#include "live.h"
-#include "reap.h"
-#include "seg.h"
-#include "service.h"
+#include "os/host.h"
+#include "os/lifelock.h"
+#include "proc/reap.h"
+#include "shm/seg.h"
+#include "proc/service.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern const unsigned long fuzz_rounds; /* see replay.c */
@@ -91,7 +91,7 @@ static void hold(int made, int held)
 	for (int i = 0; i < FILES; i++) {
 		int fd = open(living.paths[i], O_RDWR | O_CLOEXEC);
 
-		if (fd < 0 || sc_live_lock(fd))
+		if (fd < 0 || sc_lifelock_lock(fd))
 			_exit(1);
 	}
 	if (write(held, "", 1) != 1)
@@ -168,7 +168,7 @@ static void fill_directory(const struct owner *owner, const uint8_t *data, size_
 	memcpy(bytes, data, size);
 	if (size >= sizeof(*directory) && !directory->magic) {
 		directory->magic = SC_ABI_DIRECTORY_MAGIC;
-		CHECK(!sc_own_describe(&directory->owner));
+		CHECK(!sc_shmfile_describe(&directory->owner));
 		directory->owner.cookie = 0; /* nobody's */
 	}
 	fill(owner->fds[DIRECTORY], bytes, size);

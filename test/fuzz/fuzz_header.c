@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "header.h"
-#include "seg.h"
+#include "shm/header.h"
+#include "shm/seg.h"
 
 #define ADDRESS "fi_shmcma://0123456789a-000003e8-0000beef-0011223344556677-00ff"
 #define FILE_LENGTH 1269760

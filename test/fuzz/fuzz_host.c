@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "host.h"
+#include "os/host.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_offer: small puts that either side may do (offer.c, and what serve.c does with them), and a peer that writes
+ * fuzz_offer: small puts that either side may do (delegate.c, and what target.c does with them), and a peer that writes
  * anything into the words that say who does which.
  *
  * Input: struct step again and again. `ep` puts into mad's memory, and is offered puts into its own; `mad` is
@@ -16,9 +16,9 @@
 #include <string.h>
 
 #include "fuzz_child.h"
-#include "peer.h"
-#include "rma.h"
-#include "state.h"
+#include "link/peer.h"
+#include "rma/rma.h"
+#include "link/state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern const unsigned long fuzz_rounds; /* see replay.c */
@@ -41,7 +41,7 @@ enum what { PUT, GET, POLL, TAKE, END, OFFER, WITHDRAW, CLAIM, DONE, ERROR, THEI
 
 static bool op_pending[OPS_MAX]; /* the address of each is a context */
 static size_t op_count;
-static struct sc_cq tx_cq, rx_cq;
+static struct sc_comp_ring tx_cq, rx_cq;
 static uint8_t source[SPACE], into[SPACE], registered[SPACE + 2 * GUARD];
 static struct sc_ep *ep, *mad;
 static struct sc_peer *of_mad, *to_ep;
@@ -50,7 +50,7 @@ static struct sc_reg *reg, *mad_reg;
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-static struct sc_ep *open_ep(struct sc_regtab *of, struct sc_cq *tx, struct sc_cq *rx)
+static struct sc_ep *open_ep(struct sc_regtab *of, struct sc_comp_ring *tx, struct sc_comp_ring *rx)
 {
 	struct sc_ep_attr attr = { .tx_cq = tx, .rx_cq = rx, .regtab = of, .tx_size = 64, .rx_size = 64 };
 	struct sc_ep *opened;
@@ -90,7 +90,7 @@ static void set_up(void)
 	set_up_child();
 	op_count = 0;
 	memset(registered, 0xa5, sizeof(registered));
-	CHECK(!sc_cq_init(&tx_cq, 1024) && !sc_cq_init(&rx_cq, 1024));
+	CHECK(!sc_comp_ring_init(&tx_cq, 1024) && !sc_comp_ring_init(&rx_cq, 1024));
 	register_one(&tab, &reg, registered + GUARD);
 	register_one(&mad_tab, &mad_reg, PLACE);
 	ep = open_ep(tab, &tx_cq, &rx_cq);
@@ -106,11 +106,11 @@ static void set_up(void)
 	slot_of_ep()->consumer.answer = SC_ABI_ACCEPTED;
 }
 
-static void take_completions(struct sc_cq *cq)
+static void take_completions(struct sc_comp_ring *cq)
 {
 	struct sc_comp *comp;
 
-	for (; (comp = sc_cq_peek(cq)); sc_cq_release(cq)) {
+	for (; (comp = sc_comp_ring_peek(cq)); sc_comp_ring_release(cq)) {
 		bool *pending = comp->context;
 
 		CHECK(comp->err >= 0 && comp->err <= 4095);
@@ -270,7 +270,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	sc_ep_destroy(mad);
 	sc_regtab_destroy(tab);
 	sc_regtab_destroy(mad_tab);
-	sc_cq_fini(&tx_cq);
-	sc_cq_fini(&rx_cq);
+	sc_comp_ring_fini(&tx_cq);
+	sc_comp_ring_fini(&rx_cq);
 	return 0;
 }

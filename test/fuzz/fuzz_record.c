@@ -21,11 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "fuzz_child.h"
-#include "hold.h"
-#include "peer.h"
-#include "record.h"
-#include "rma.h"
-#include "state.h"
+#include "link/hold.h"
+#include "link/peer.h"
+#include "link/record.h"
+#include "rma/rma.h"
+#include "link/state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -58,7 +58,7 @@ enum { KEY_BOTH = 1, KEY_READ, KEY_WRITE, KEYS };
 #define BUFS 32
 #define BUFS_LEFT 3
 
-static struct sc_cq tx_cq, rx_cq;
+static struct sc_comp_ring tx_cq, rx_cq;
 static uint8_t space[300000];
 
 /* Registered memory and operations' buffers: what is around them is not to be touched, by the kernel either. */
@@ -192,10 +192,10 @@ static void send(struct sc_ep *ep, struct sc_peer *to, size_t size, uint32_t fla
 	(void)sc_tx_send(ep, to, &message);
 }
 
-static void drop_completions(struct sc_cq *cq)
+static void drop_completions(struct sc_comp_ring *cq)
 {
-	while (sc_cq_peek(cq))
-		sc_cq_release(cq);
+	while (sc_comp_ring_peek(cq))
+		sc_comp_ring_release(cq);
 }
 
 static void poll_some(struct sc_ep *ep)
@@ -296,8 +296,8 @@ static void set_up(void)
 	if (done++)
 		return;
 	signal(SIGPIPE, SIG_IGN);
-	CHECK(!sc_cq_init(&tx_cq, 1024));
-	CHECK(!sc_cq_init(&rx_cq, 1024));
+	CHECK(!sc_comp_ring_init(&tx_cq, 1024));
+	CHECK(!sc_comp_ring_init(&rx_cq, 1024));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

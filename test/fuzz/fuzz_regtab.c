@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "iov.h"
-#include "regtab.h"
+#include "base/iov.h"
+#include "shm/regtab.h"
 
 enum { REGS = 16, RANGES = 16, BUCKETS = 32, ROOM = 8 };
 

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool.h"
-#include "ring.h"
+#include "shm/pool.h"
+#include "shm/ring.h"
 
 enum { BUFS = 16 };
 

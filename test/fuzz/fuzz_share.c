@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "share.h"
+#include "shm/share.h"
 
 struct offer {
 	uint64_t size, head, chunk;

@@ -18,10 +18,10 @@
 #include <string.h>
 
 #include "fuzz_child.h"
-#include "hold.h"
-#include "peer.h"
-#include "rma.h"
-#include "state.h"
+#include "link/hold.h"
+#include "link/peer.h"
+#include "rma/rma.h"
+#include "link/state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 extern const unsigned long fuzz_rounds; /* see replay.c */
@@ -62,14 +62,14 @@ static struct op {
 } ops[OPS_MAX];
 static size_t op_count;
 
-static struct sc_cq tx_cq, rx_cq;
+static struct sc_comp_ring tx_cq, rx_cq;
 static uint8_t space[SIZE_MAX_ + 2 * GUARD], asked[SIZE_MAX_ + 2 * GUARD];
 static uint8_t registered[100000 + 2 * GUARD];
 static struct sc_ep *ep, *mad, *third;
 static struct sc_peer *of_mad, *to_ep, *of_third, *third_to_ep;
 static struct sc_regtab *tab, *mad_tab;
 static struct sc_reg *reg, *mad_reg;
-static struct sc_cq third_tx, third_rx;
+static struct sc_comp_ring third_tx, third_rx;
 static uint64_t told; /* numbers sent to and from the third */
 
 /* ---- the application ------------------------------------------------------------------------- */
@@ -87,11 +87,11 @@ static void op_unused(struct op *op)
 	op->used = false;
 }
 
-static void take_completions(struct sc_cq *cq)
+static void take_completions(struct sc_comp_ring *cq)
 {
 	struct sc_comp *comp;
 
-	for (; (comp = sc_cq_peek(cq)); sc_cq_release(cq)) {
+	for (; (comp = sc_comp_ring_peek(cq)); sc_comp_ring_release(cq)) {
 		struct op *op = comp->context;
 
 		CHECK(comp->err >= 0 && comp->err <= 4095);
@@ -168,7 +168,7 @@ static void post_send(const struct step *step)
 
 	if (!op)
 		return;
-	if (step->how & 128 && iov.iov_len <= SC_INJECT_MAX)
+	if (step->how & 128 && iov.iov_len <= SC_FAULT_MAX)
 		send.flags |= SC_SEND_INJECT;
 	if (sc_tx_send(ep, of_mad, &send))
 		op_unused(op);
@@ -202,7 +202,7 @@ static void post_rma(const struct step *step, bool write)
 		rma.flags |= SC_SEND_DATA;
 	if (step->how & 16)
 		rma.flags |= SC_SEND_FENCE;
-	if (step->how & 32 && iov.iov_len <= SC_INJECT_MAX)
+	if (step->how & 32 && iov.iov_len <= SC_FAULT_MAX)
 		rma.flags |= SC_SEND_INJECT;
 	if (sc_rma_post(ep, of_mad, &rma))
 		op_unused(op);
@@ -398,25 +398,25 @@ static void talk_to_third(size_t size)
 		CHECK(!ret);
 		for (int i = 0; i < 100000 && !received; i++) {
 			poll_both(1);
-			received = back ? op->done : !!sc_cq_peek(&third_rx);
+			received = back ? op->done : !!sc_comp_ring_peek(&third_rx);
 		}
 		CHECK(received && !memcmp(into, from, size));
-		for (int i = 0; i < 100000 && !(back ? !!sc_cq_peek(&third_tx) : op->done); i++)
+		for (int i = 0; i < 100000 && !(back ? !!sc_comp_ring_peek(&third_tx) : op->done); i++)
 			poll_both(1);
-		while (sc_cq_peek(&third_rx)) {
-			CHECK(!sc_cq_peek(&third_rx)->err);
-			sc_cq_release(&third_rx);
+		while (sc_comp_ring_peek(&third_rx)) {
+			CHECK(!sc_comp_ring_peek(&third_rx)->err);
+			sc_comp_ring_release(&third_rx);
 		}
-		while (sc_cq_peek(&third_tx)) {
-			CHECK(!sc_cq_peek(&third_tx)->err);
-			sc_cq_release(&third_tx);
+		while (sc_comp_ring_peek(&third_tx)) {
+			CHECK(!sc_comp_ring_peek(&third_tx)->err);
+			sc_comp_ring_release(&third_tx);
 		}
 	}
 }
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
 
-static struct sc_ep *open_ep(struct sc_regtab *of, struct sc_cq *tx, struct sc_cq *rx, bool strict)
+static struct sc_ep *open_ep(struct sc_regtab *of, struct sc_comp_ring *tx, struct sc_comp_ring *rx, bool strict)
 {
 	struct sc_ep_attr attr = { .tx_cq = tx, .rx_cq = rx, .regtab = of, .tx_size = 64, .rx_size = 64 };
 	struct sc_ep *opened;
@@ -448,8 +448,8 @@ static void set_up(uint8_t how)
 
 	set_up_child();
 	if (!done++) {
-		CHECK(!sc_cq_init(&tx_cq, 1024) && !sc_cq_init(&rx_cq, 1024));
-		CHECK(!sc_cq_init(&third_tx, 64) && !sc_cq_init(&third_rx, 64));
+		CHECK(!sc_comp_ring_init(&tx_cq, 1024) && !sc_comp_ring_init(&rx_cq, 1024));
+		CHECK(!sc_comp_ring_init(&third_tx, 64) && !sc_comp_ring_init(&third_rx, 64));
 	}
 	op_count = 0;
 	told = 0;

@@ -111,8 +111,8 @@ sub load
 	my ($directory) = @_;
 	my (%files, %functions);
 
-	for my $path (sort glob("$directory/*.[ch]")) {
-		my ($file) = $path =~ m{([^/]+)\z};
+	for my $path (sort glob("$directory/*/*.[ch]")) {
+		my ($file) = $path =~ m{([^/]+/[^/]+)\z};
 		open(my $in, '<', $path) or die "$path: $!\n";
 		local $/;
 		$files{$file} = <$in>;
@@ -288,6 +288,8 @@ sub write
 			substr($text, $function->{begin}, $function->{end} - $function->{begin}) = $replaced;
 		}
 		my $path = "$directory/$file";
+		my ($room) = $path =~ m{(.*)/};
+		mkdir $room;
 		my $old = '';
 		if (open(my $in, '<', $path)) {
 			local $/;

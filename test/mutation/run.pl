@@ -167,7 +167,7 @@ sub compile
 sub build
 {
 	my ($sources, $mutants, $programs) = @_;
-	my @from = map { [ "$work/src/$_", "$work/o/$_.o" ] } grep { /\.c$/ } sort keys %{ $sources->{files} };
+	my @from = map { [ "$work/src/$_", "$work/o/" . s{/}{_}r . ".o" ] } grep { /\.c$/ } sort keys %{ $sources->{files} };
 
 	mkdir "$work/$_" for qw(src o p run);
 	open(my $header, '>', "$work/mutant.h") or die "$work: $!\n";
@@ -342,7 +342,7 @@ if ($untouched) {
 
 my @wanted = @$mutants;
 if ($of) {
-	my %of = map { s{.*/}{}r => 1 } @names;
+	my %of = map { s{^src/}{}r => 1 } @names;
 	# one whose function is not found may be of any file
 	@wanted = grep { $_->{problem} || grep { $of{$_} } Mutants::files($_) } @wanted;
 } elsif (@names) {

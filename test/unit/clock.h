@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * clock.h: the core's clock, in place of src/clock.c, which a test can stop. What the core waits for SC_REG_WAIT_MS it
+ * clock.h: the core's clock, in place of src/base/clock.c, which a test can stop. What the core waits for SC_REG_WAIT_MS it
  * waits for without a limit then, and a test that holds it up for a while needs no luck with the processors.
  */
 #ifndef CLOCK_H

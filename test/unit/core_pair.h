@@ -17,8 +17,8 @@
 #include <unistd.h>
 #include "child.h"
 #include "core_test.h"
-#include "peer.h"
-#include "state.h"
+#include "link/peer.h"
+#include "link/state.h"
 
 #define PAIR_ROUNDS 1000000
 #define PAIR_GUARD 64 /* bytes on each side of a receive buffer */
@@ -37,7 +37,7 @@ static inline void child_on_its_own(void)
 
 struct end {
 	struct sc_ep *ep;
-	struct sc_cq tx, rx;
+	struct sc_comp_ring tx, rx;
 	struct sc_peer *peer; /* the other of a pair */
 };
 
@@ -64,8 +64,8 @@ static inline void end_open(struct end *end, const struct sc_ep_attr *attr)
 	struct sc_ep_attr own = attr ? *attr : end_attr();
 
 	*end = (struct end){ 0 };
-	assert_return_code(sc_cq_init(&end->tx, 1024), 0);
-	assert_return_code(sc_cq_init(&end->rx, 1024), 0);
+	assert_return_code(sc_comp_ring_init(&end->tx, 1024), 0);
+	assert_return_code(sc_comp_ring_init(&end->rx, 1024), 0);
 	own.tx_cq = &end->tx;
 	own.rx_cq = &end->rx;
 	assert_int_equal(sc_ep_create(&own, &end->ep), 0);
@@ -75,8 +75,8 @@ static inline void end_close(struct end *end)
 {
 	if (end->ep)
 		sc_ep_destroy(end->ep);
-	sc_cq_fini(&end->tx);
-	sc_cq_fini(&end->rx);
+	sc_comp_ring_fini(&end->tx);
+	sc_comp_ring_fini(&end->rx);
 	*end = (struct end){ 0 };
 }
 
@@ -85,7 +85,7 @@ static inline blkcnt_t end_blocks(struct end *end)
 {
 	struct stat st;
 
-	assert_return_code(fstat(sc_own_fd(&end->ep->seg->file), &st), errno);
+	assert_return_code(fstat(sc_shmfile_fd(&end->ep->seg->file), &st), errno);
 	return st.st_blocks;
 }
 
@@ -216,7 +216,7 @@ static inline uint32_t life_take(const struct sc_peer *peer, enum life life)
 		sc_store_release_32(life_word, SC_ABI_LIFE_ENDED);
 #ifdef SC_FAULT_INJECTION
 	if (life == LIFE_ENDS)
-		sc_inject_hook = life_at_point;
+		sc_fault_hook = life_at_point;
 #endif
 	return before;
 }
@@ -276,17 +276,17 @@ static inline int end_recv(struct end *end, struct sc_peer *source, void *buf, s
 
 static inline bool end_idle(struct end *end)
 {
-	return !sc_cq_peek(&end->tx) && !sc_cq_peek(&end->rx);
+	return !sc_comp_ring_peek(&end->tx) && !sc_comp_ring_peek(&end->rx);
 }
 
 /* The next completion, which is there. */
-static inline struct sc_comp comp_take(struct sc_cq *cq)
+static inline struct sc_comp comp_take(struct sc_comp_ring *cq)
 {
-	struct sc_comp *there = sc_cq_peek(cq), comp;
+	struct sc_comp *there = sc_comp_ring_peek(cq), comp;
 
 	assert_non_null(there);
 	comp = *there;
-	sc_cq_release(cq);
+	sc_comp_ring_release(cq);
 	return comp;
 }
 

@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "addr.h"
-#include "inject.h"
-#include "own.h"
+#include "os/addr.h"
+#include "base/fault.h"
+#include "os/shmfile.h"
 
 /* The file of the endpoint with that address, or, `pid` not 0, by the name that a process of that pid would have given. */
-static inline void core_path(const char *address, pid_t pid, char path[SC_OWN_PATH_MAX])
+static inline void core_path(const char *address, pid_t pid, char path[SC_SHMFILE_PATH_MAX])
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr parts;
@@ -27,13 +27,13 @@ static inline void core_path(const char *address, pid_t pid, char path[SC_OWN_PA
 		abort();
 	parts.pid = pid ? (uint32_t)pid : parts.pid;
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 }
 
 /* Has the endpoint of that address a file? */
 static inline bool core_has_file(const char *address)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 
 	core_path(address, 0, path);
 	return !access(path, F_OK);
@@ -54,13 +54,13 @@ static inline int core_at_point(const char *point)
 	return core_failing_passes-- > 0 ? 0 : core_failing_error;
 }
 
-/* The call at that point of inject.h fails, in this process, from when it has passed that often. False: cannot be. */
+/* The call at that point of fault.h fails, in this process, from when it has passed that often. False: cannot be. */
 static inline bool core_failing_after(const char *point, int error, int passes)
 {
 	core_failing_error = error;
 	core_failing_passes = passes;
 	core_failing_point = point;
-	sc_inject_hook = core_at_point;
+	sc_fault_hook = core_at_point;
 	return true;
 }
 
@@ -93,7 +93,7 @@ static inline bool core_fencing(const char *before, void (*body)(void))
 {
 	core_fenced_point = before;
 	core_fenced = body;
-	sc_inject_hook = core_at_fence;
+	sc_fault_hook = core_at_fence;
 	return true;
 }
 

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include "core_pair.h"
-#include "record.h"
-#include "rma.h"
+#include "link/record.h"
+#include "rma/rma.h"
 
 /* How bytes get from one to the other. */
 static const struct route {
@@ -211,14 +211,14 @@ static inline void owner(struct child *self, void *arg)
 					.flags = SC_REG_READ | SC_REG_WRITE };
 	struct sc_regtab *own_tab;
 	struct sc_reg *own;
-	struct sc_cq cq;
+	struct sc_comp_ring cq;
 	struct sc_ep *ep;
 	char line[CHILD_LINE];
 
 	child_on_its_own();
 	attr.config.strict = far->strict;
 	attr.config.cma = far->cma;
-	CHILD_CHECK(!sc_cq_init(&cq, 64));
+	CHILD_CHECK(!sc_comp_ring_init(&cq, 64));
 	CHILD_CHECK(!sc_regtab_create(&own_tab));
 	attr.regtab = own_tab;
 	attr.rx_cq = &cq;
@@ -238,7 +238,7 @@ static inline void owner(struct child *self, void *arg)
 	CHILD_CHECK(!sc_reg_close(own));
 	sc_ep_destroy(ep);
 	sc_regtab_destroy(own_tab);
-	sc_cq_fini(&cq);
+	sc_comp_ring_fini(&cq);
 }
 
 static inline void owner_start(struct child *child, struct far *far, struct sc_peer **peer)
@@ -252,7 +252,7 @@ static inline void owner_start(struct child *child, struct far *far, struct sc_p
 /* Poll until one operation has ended. */
 static inline struct sc_comp wait_comp(void)
 {
-	while (!sc_cq_peek(&pair[0].tx))
+	while (!sc_comp_ring_peek(&pair[0].tx))
 		sc_ep_poll(pair[0].ep);
 	return comp_take(&pair[0].tx);
 }

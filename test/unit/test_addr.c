@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "addr.h"
+#include "os/addr.h"
 
 #define SAMPLE "fi_shmcma://0123456789a-000003e8-0000beef-0011223344556677-00ff"
 #define SAMPLE_FILE "shmcma-000003e8-0000beef-0011223344556677-00ff"

@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-#include "assist.h"
-#include "atomic.h"
+#include "rma/assist.h"
+#include "base/atomic.h"
 #include "clock.h"
 #include "cma_calls.h"
 #include "rma_pair.h"
@@ -245,7 +245,7 @@ static int take_ended(void)
 	int ended = 0;
 
 	we_poll(1);
-	for (; sc_cq_peek(&pair[0].tx); ended++)
+	for (; sc_comp_ring_peek(&pair[0].tx); ended++)
 		assert_int_equal(comp_take(&pair[0].tx).err, 0);
 	return ended;
 }
@@ -518,7 +518,7 @@ static void test_close_waits(void **state)
 		assert_int_equal(move(put, 0, 400000), 0);
 		close_held(put);
 		assert_true(has_moved(put, 400000));
-		while (sc_cq_peek(&pair[0].tx))
+		while (sc_comp_ring_peek(&pair[0].tx))
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
 		ends_settle(pair + 1, 1);
 		rma_close();

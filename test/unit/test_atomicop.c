@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#include "atomicop.h"
+#include "base/atomicop.h"
 #include "child.h"
 
 __extension__ typedef unsigned __int128 wide;

@@ -19,11 +19,11 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "calibration.h"
+#include "proc/calibration.h"
 #include "child.h"
 #include "core_test.h"
-#include "fill.h"
-#include "reap.h"
+#include "shm/fill.h"
+#include "proc/reap.h"
 #include "rma_pair.h"
 
 static bool alone; /* with a /dev/shm of our own */
@@ -282,8 +282,8 @@ static void test_adapts(void **state)
 	set_costs(pair[0].peer, 150, 150);
 	assert_true(is_bounced(pair, 16384));
 	set_costs(pair[0].peer, 5000, 5000);
-	assert_false(is_bounced(pair, SC_INJECT_MAX + 1));
-	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* may be injected, and would have to be kept */
+	assert_false(is_bounced(pair, SC_FAULT_MAX + 1));
+	assert_true(is_bounced(pair, SC_FAULT_MAX)); /* may be injected, and would have to be kept */
 	/* it counts as a fill, and a trial has it in buffers */
 	pair[0].peer->fill.left = 2;
 	assert_false(is_bounced(pair, 32768));
@@ -828,7 +828,7 @@ static void test_no_room(void **state)
 /* Each call in it: it says so, what was kept stays, and no descriptor is left. */
 static void test_calls_that_fail(void **state)
 {
-	static const char *const points[] = { "own.tmpfile", "calibration.write", "own.link" };
+	static const char *const points[] = { "shmfile.tmpfile", "calibration.write", "shmfile.link" };
 	int descriptors = count_descriptors();
 	struct sc_calibration calibration;
 

@@ -15,9 +15,9 @@
 #include <cmocka.h>
 
 #include <sys/mman.h>
-#include "cma.h"
+#include "os/cma.h"
 #include "core_pair.h"
-#include "iov.h"
+#include "base/iov.h"
 
 #define PARTS 16
 #define PAGE ((size_t)4096)

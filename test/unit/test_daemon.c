@@ -24,12 +24,12 @@
 #include "core_pair.h"
 #include "pidfds.h"
 #include "thread.h"
-#include "addr.h"
-#include "door.h"
-#include "host.h"
-#include "live.h"
-#include "pidfd.h"
-#include "reap.h"
+#include "os/addr.h"
+#include "os/doorbell.h"
+#include "os/host.h"
+#include "os/lifelock.h"
+#include "os/pidfd.h"
+#include "proc/reap.h"
 
 #define STOPPED_CHECKS 100000
 #define JOB 12
@@ -475,10 +475,10 @@ static void leave_unread(struct child *self, void *arg)
 
 static void is_not_dead(const struct sc_reap_file *file, void *arg)
 {
-	char path[SC_OWN_PATH_MAX], listed[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX], listed[SC_SHMFILE_PATH_MAX];
 
 	core_path(arg, 0, path);
-	sc_own_path(file->name, listed);
+	sc_shmfile_path(file->name, listed);
 	assert_true(strcmp(path, listed) || !file->dead);
 }
 
@@ -821,7 +821,7 @@ static void drop_lock(struct child *self, void *arg)
 {
 	struct sc_ep_attr attr = end_attr();
 	struct sc_ep *ep;
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 
 	(void)arg;
 	attr.config.daemon = false;
@@ -832,19 +832,19 @@ static void drop_lock(struct child *self, void *arg)
 	close(open(path, O_RDONLY | O_CLOEXEC));
 	child_tell(self, "dropped");
 	child_wait(self);
-	CHILD_CHECK(!sc_own_keep_all());
+	CHILD_CHECK(!sc_shmfile_keep_all());
 	child_tell(self, "kept");
 	child_wait(self);
 	CHILD_CHECK(!close(ep->seg->file.fd));
 	child_tell(self, "closed");
 	child_wait(self);
-	CHILD_CHECK(!sc_own_keep_all());
+	CHILD_CHECK(!sc_shmfile_keep_all());
 	child_tell(self, "kept");
 	child_wait(self);
 	CHILD_CHECK(!close(ep->seg->file.fd));
-	sc_own_path(ep->seg->file.name, path);
+	sc_shmfile_path(ep->seg->file.name, path);
 	CHILD_CHECK(!unlink(path));
-	CHILD_CHECK(sc_own_fd(&ep->seg->file) == -EBADF && !sc_own_keep_all());
+	CHILD_CHECK(sc_shmfile_fd(&ep->seg->file) == -EBADF && !sc_shmfile_keep_all());
 	sc_ep_destroy(ep);
 }
 
@@ -875,7 +875,7 @@ static void test_lock_kept(void **state)
 static void knock(struct sc_ep *ep)
 {
 	watchdog_await(sc_load_acquire_32(&sc_seg_presence(ep->seg)->door));
-	CHILD_CHECK(!sc_door_knock(getpid(), sc_seg_presence(ep->seg)));
+	CHILD_CHECK(!sc_doorbell_knock(getpid(), sc_seg_presence(ep->seg)));
 }
 
 /* Its next tick, to the end: that is a look at all names, after which it rings. */
@@ -901,7 +901,7 @@ static void settle(struct child *self, void *arg)
 {
 	struct sc_ep_attr attr = end_attr();
 	struct child job[JOB], *far = job, *dead;
-	char left[SC_OWN_PATH_MAX], path[SC_OWN_PATH_MAX];
+	char left[SC_SHMFILE_PATH_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct end end;
 
 	(void)self, (void)arg;
@@ -945,7 +945,7 @@ static void test_settles(void **state)
 static void tick_often(struct child *self, void *arg)
 {
 	struct sc_ep_attr attr = end_attr();
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	struct sc_ep *ep;
 
 	(void)arg;
@@ -977,7 +977,7 @@ static void let_do(struct child *child)
 /* What is lost without a sound it has again after a tick; a reaper that holds it just then is outwaited. */
 static void test_tick(void **state)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct sc_addr parts;
 	struct sc_peer *peer;
 	struct child child;
@@ -988,14 +988,14 @@ static void test_tick(void **state)
 	peer = meet(&end, &child, tick_often);
 	assert_int_equal(sc_addr_parse(child.line, &parts), 0);
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	let_do(&child);
 	assert_int_equal(sc_seg_check_owner(peer->seg), 1);
 	let_do(&child);
 	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(sc_live_lock(fd), 0);
+	assert_int_equal(sc_lifelock_lock(fd), 0);
 	let_do(&child);
 	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
 	close(fd);
@@ -1070,7 +1070,7 @@ static void lose_in_part(struct child *self, void *arg)
 	peer = connect_to(&end, other.line);
 	watchdog_await((fd = find_pidfd()) >= 0);
 	assert_int_equal(dup3(ends[0], fd, O_CLOEXEC), fd);
-	core_failing("door.pipe", EMFILE);
+	core_failing("doorbell.pipe", EMFILE);
 	close_door(end.ep);
 	child_kill(&other);
 	watchdog_await(sc_watch_has_ended(&peer->watch));
@@ -1556,7 +1556,7 @@ static _Atomic int shown;
 /* The thread stays where it has been woken, until it is let go on. */
 static int at_poll(const char *point)
 {
-	shown += !strcmp(point, "door.shown");
+	shown += !strcmp(point, "doorbell.shown");
 	if (strcmp(point, "daemon.poll.done"))
 		return 0;
 	polled = true;
@@ -1581,7 +1581,7 @@ static void end_unheard(struct child *self, void *arg)
 	(void)self, (void)arg;
 	child_on_its_own();
 	attr = have_been();
-	sc_inject_hook = at_poll;
+	sc_fault_hook = at_poll;
 	end_open(&ends[0], &attr);
 	presence = sc_seg_presence(ends[0].ep->seg);
 	watchdog_await(polled);
@@ -1619,7 +1619,7 @@ static const struct failing {
 	bool thread, pidfd, later;
 } thread_points[] = {
 	{ "daemon.atfork", false, false, false }, /* it is asked for once */
-	{ "daemon.thread", false, false, true },  { "door.pipe", false, false, true },
+	{ "daemon.thread", false, false, true },  { "doorbell.pipe", false, false, true },
 	{ "daemon.room", true, true, true },	  { "daemon.robust", true, true, true },
 	{ "daemon.getattr", true, true, true },	  { "daemon.setattr", true, true, true },
 	{ "daemon.poll", true, true, true },	  { "pidfd.open", true, false, true },

@@ -22,13 +22,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <shmcma/abi.h>
-#include "addr.h"
+#include "os/addr.h"
 #include "child.h"
 #include "core_test.h"
-#include "directory.h"
-#include "host.h"
-#include "own.h"
-#include "reap.h"
+#include "proc/directory.h"
+#include "os/host.h"
+#include "os/shmfile.h"
+#include "proc/reap.h"
 
 #define NAME "test_directory"
 #define CAPACITY 10
@@ -137,11 +137,11 @@ static void test_file_limit(void **state)
 /* The writer's file as a process that scribbles over it has it. */
 static struct sc_abi_directory *scribble_open(int *fd)
 {
-	char file[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char file[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	void *base;
 
 	assert_int_equal(sc_addr_directory_file(NAME, file), 0);
-	sc_own_path(file, path);
+	sc_shmfile_path(file, path);
 	*fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_return_code(*fd, errno);
 	base = mmap(NULL, SC_ABI_DIRECTORY_SIZE(CAPACITY), PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
@@ -339,14 +339,14 @@ static void test_deads(void **state)
 static void write_and_lose(struct child *self, void *arg)
 {
 	struct sc_directory *directory;
-	char addr[SC_ADDR_SIZE], file[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char addr[SC_ADDR_SIZE], file[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 
 	(void)arg;
 	CHILD_CHECK(!sc_directory_create(NAME, CAPACITY, &directory));
 	address(6, addr);
 	sc_directory_put(directory, 6, addr);
 	CHILD_CHECK(!sc_addr_directory_file(NAME, file));
-	sc_own_path(file, path);
+	sc_shmfile_path(file, path);
 	close(open(path, O_RDONLY | O_CLOEXEC));
 	child_tell(self, addr);
 	child_wait(self);
@@ -439,13 +439,13 @@ static void test_fork(void **state)
 static void test_own_by_other_name(void **state)
 {
 	struct sc_directory *writer = create(), *reader;
-	char file[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX], other[SC_OWN_PATH_MAX];
+	char file[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX], other[SC_SHMFILE_PATH_MAX];
 
 	(void)state;
 	assert_int_equal(sc_addr_directory_file(NAME, file), 0);
-	sc_own_path(file, path);
+	sc_shmfile_path(file, path);
 	assert_int_equal(sc_addr_directory_file(NAME ".other", file), 0);
-	sc_own_path(file, other);
+	sc_shmfile_path(file, other);
 	assert_return_code(link(path, other), errno);
 	assert_int_equal(sc_directory_open(NAME ".other", &reader), -ENOENT);
 	assert_return_code(unlink(other), errno);
@@ -471,8 +471,8 @@ static void test_creation_fails(void **state)
 	static const struct {
 		int error, expected;
 	} cases[] = { { ENOSPC, -ENOSPC }, { EDQUOT, -ENOSPC }, { EFBIG, -EFBIG } };
-	static const char *const points[] = { "own.tmpfile", "directory.fallocate", "directory.map",
-					       "own.link" };
+	static const char *const points[] = { "shmfile.tmpfile", "directory.fallocate", "directory.map",
+					       "shmfile.link" };
 	struct sc_directory *directory;
 
 	(void)state;
@@ -494,7 +494,7 @@ static void test_creation_fails(void **state)
 
 static void test_opening_fails(void **state)
 {
-	static const char *const points[] = { "live.check", "own.open", "directory.map" };
+	static const char *const points[] = { "lifelock.check", "shmfile.open", "directory.map" };
 	struct sc_directory *writer = create();
 
 	(void)state;

@@ -19,7 +19,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include "core_pair.h"
-#include "tx.h"
+#include "msg/tx.h"
 
 static struct end pair[2];
 static uint8_t from[200000], into[200000];
@@ -124,7 +124,7 @@ static void test_config(void **state)
 	config = &end.ep->config;
 	assert_int_equal(config->slots, 1);
 	assert_true(config->buf_count >= 2);
-	assert_true(config->buf_size * SC_ABI_RECORD_BUFS >= SC_INJECT_MAX);
+	assert_true(config->buf_size * SC_ABI_RECORD_BUFS >= SC_FAULT_MAX);
 	assert_true(config->window > 0);
 	end_close(&end);
 	memset(&attr.config, 0xff, sizeof(attr.config));
@@ -198,13 +198,13 @@ static void test_largest(void **state)
 static void test_service(void **state)
 {
 	struct sc_ep_attr attr = end_attr();
-	struct sc_cq cq;
+	struct sc_comp_ring cq;
 	struct sc_ep *first, *second;
 	char name[32], address[SC_ADDR_SIZE], found[SC_ADDR_SIZE];
 
 	(void)state;
 	snprintf(name, sizeof(name), "test_ep.%d", (int)getpid());
-	assert_int_equal(sc_cq_init(&cq, 16), 0);
+	assert_int_equal(sc_comp_ring_init(&cq, 16), 0);
 	attr.rx_cq = &cq;
 	attr.service = name;
 	assert_int_equal(sc_ep_create(&attr, &first), 0);
@@ -217,7 +217,7 @@ static void test_service(void **state)
 	assert_int_equal(sc_addr_resolve(address, found), -ECONNREFUSED);
 	assert_int_equal(sc_ep_create(&attr, &second), 0);
 	sc_ep_destroy(second);
-	sc_cq_fini(&cq);
+	sc_comp_ring_fini(&cq);
 }
 
 /* A failed creation leaves nothing, too. */
@@ -295,7 +295,7 @@ static void make_traffic(int stage, uint64_t *random)
 					.multi_min = 1000,
 					.flags = flag & SC_TAGGED };
 
-		if (size <= SC_INJECT_MAX && pair_random(random) % 2)
+		if (size <= SC_FAULT_MAX && pair_random(random) % 2)
 			flag |= SC_SEND_INJECT;
 		if (pair[i].ep && pair[i].peer->link == SC_LINK_UP)
 			(void)end_send(&pair[i], pair[i].peer, from, size, 0, flag);
@@ -440,7 +440,7 @@ static void open_and_wait(struct child *self, void *arg)
 /* /dev/shm is full, also of what one has left whose pid is somebody's: it is not looked at but for that. */
 static void open_where_it_is_full(struct child *self, void *arg)
 {
-	char left[SC_OWN_PATH_MAX], path[SC_OWN_PATH_MAX];
+	char left[SC_SHMFILE_PATH_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct child dead;
 	struct statvfs fs;
 	struct end end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * test_failing: a process that does all that segments, services and reaping have to offer, while one system
- * call after the other fails: each point of inject.h that yields an errno, with each errno that may come, the
+ * call after the other fails: each point of fault.h that yields an errno, with each errno that may come, the
  * first and the second time (in builds with fault injection); with descriptors short; without /proc. Whatever
  * fails says so by a negative errno, nothing of the living is harmed, and no name and no descriptor is left.
  *
@@ -20,11 +20,11 @@
 
 #include "child.h"
 #include "core_test.h"
-#include "host.h"
-#include "inject.h"
-#include "reap.h"
-#include "seg.h"
-#include "service.h"
+#include "os/host.h"
+#include "base/fault.h"
+#include "proc/reap.h"
+#include "shm/seg.h"
+#include "proc/service.h"
 
 static const struct sc_seg_geometry geometry = { .slots = 4,
 						 .buf_size = 4096,
@@ -213,10 +213,10 @@ static void test_nothing_fails(void **state)
 
 #ifdef SC_FAULT_INJECTION
 
-extern struct sc_inject_site *__start_sc_inject_sites[], *__stop_sc_inject_sites[];
+extern struct sc_fault_site *__start_sc_inject_sites[], *__stop_sc_inject_sites[];
 
 /* Is the point one of what a life here goes through, and may fail? */
-static bool is_tried(const struct sc_inject_site *site)
+static bool is_tried(const struct sc_fault_site *site)
 {
 	static const char *const files[] = { "host.", "live.", "own.", "reap.", "seg.", "service." };
 
@@ -235,7 +235,7 @@ static bool makes_sense(const char *point, int error)
 		return error != ESRCH;
 	if (!strcmp(point, "host.pidfd"))
 		return error != ESRCH && error != EINVAL && error != ENOENT;
-	return strcmp(point, "own.is_open"); /* what is not our file any more is not closed */
+	return strcmp(point, "shmfile.is_open"); /* what is not our file any more is not closed */
 }
 
 static void fail_at(const char *point)
@@ -258,7 +258,7 @@ static void fail_at(const char *point)
 static void test_points(void **state)
 {
 	(void)state;
-	for (struct sc_inject_site **at = __start_sc_inject_sites; at < __stop_sc_inject_sites; at++)
+	for (struct sc_fault_site **at = __start_sc_inject_sites; at < __stop_sc_inject_sites; at++)
 		if (is_tried(*at))
 			fail_at((*at)->point);
 }
@@ -321,13 +321,13 @@ static void without_proc(struct child *self, void *arg)
 /* That a service's file cannot be looked at is not that there is none. */
 static void reap_without_proc(struct child *self, void *arg)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	int fd;
 
 	(void)self;
 	(void)arg;
 	sc_addr_service_file("failing.proc", name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	CHILD_CHECK(fd >= 0 && !close(fd));
 	hide_proc();

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "copy.h"
-#include "fill.h"
+#include "base/copy.h"
+#include "shm/fill.h"
 
 #define BUFFER 8192
 #define GUARD 64

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "core_pair.h"
-#include "peer.h"
-#include "rxq.h"
+#include "link/peer.h"
+#include "link/rxq.h"
 
 static struct end host;
 static char into[64], from[64], known[SC_ADDR_SIZE];
@@ -80,8 +80,8 @@ static void receive(uint64_t tag)
 
 static void take(void)
 {
-	assert_non_null(sc_cq_peek(&host.rx));
-	sc_cq_release(&host.rx);
+	assert_non_null(sc_comp_ring_peek(&host.rx));
+	sc_comp_ring_release(&host.rx);
 }
 
 static void test_visitors(void **state)
@@ -113,7 +113,7 @@ static void test_unexpected(void **state)
 	receive(1);
 	receive(1);
 	ends_settle(&host, 1);
-	comp = *sc_cq_peek(&host.rx);
+	comp = *sc_comp_ring_peek(&host.rx);
 	assert_string_equal(sc_peer_address(comp.source), address);
 	take();
 	take();
@@ -141,7 +141,7 @@ static void test_peeked(void **state)
 	assert_int_equal(count(), 1);
 	peek.flags = SC_TAGGED | SC_RECV_CLAIM;
 	assert_int_equal(sc_rx_recv(host.ep, &peek), 0);
-	assert_string_equal(sc_peer_address(sc_cq_peek(&host.rx)->source), address);
+	assert_string_equal(sc_peer_address(sc_comp_ring_peek(&host.rx)->source), address);
 	take();
 	visit(0, 1, address);
 	assert_empty();
@@ -161,7 +161,7 @@ static void test_unread(void **state)
 		visit(0, 1, other);
 	assert_true(count() >= 20 && count() < 30);
 	for (int i = 0; i < 20; i++) {
-		assert_string_equal(sc_peer_address(sc_cq_peek(&host.rx)->source), addresses[i]);
+		assert_string_equal(sc_peer_address(sc_comp_ring_peek(&host.rx)->source), addresses[i]);
 		take();
 	}
 	for (int i = 0; i < 10; i++)
@@ -251,11 +251,11 @@ static void test_posted(void **state)
 	assert_int_equal(count(), 1);
 	assert_int_equal(end_send(&ends[1], end_find(&ends[1], &host), from, 8, 1, SC_TAGGED | SC_SILENT), 0);
 	ends_settle(ends, 2);
-	assert_int_equal(sc_cq_peek(&host.rx)->err, 0);
+	assert_int_equal(sc_comp_ring_peek(&host.rx)->err, 0);
 	take();
 	end_close(&ends[1]);
 	ends_settle(&host, 1);
-	assert_int_equal(sc_cq_peek(&host.rx)->err, ECONNRESET);
+	assert_int_equal(sc_comp_ring_peek(&host.rx)->err, ECONNRESET);
 	take();
 	visit(0, 1, address);
 	assert_empty();
@@ -277,7 +277,7 @@ static void test_heard(void **state)
 	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED), -ECONNREFUSED);
 	sc_peer_put(peer);
 	assert_empty();
-	for (int i = 0; i < SC_HEARD_MAX - 1; i++)
+	for (int i = 0; i < SC_DEPARTED_MAX - 1; i++)
 		visit(0, 1, address);
 	assert_true(sc_peers_have_heard(host.ep, first));
 	visit(0, 1, address);
@@ -311,7 +311,7 @@ static void test_opened_again(void **state)
 	assert_int_equal(end_recv(&ends[1], NULL, into, 8, 1, SC_TAGGED), 0);
 	assert_int_equal(end_send(&host, peer, from, 8, 1, SC_TAGGED | SC_SILENT), 0);
 	ends_settle(ends, 2);
-	assert_non_null(sc_cq_peek(&ends[1].rx));
+	assert_non_null(sc_comp_ring_peek(&ends[1].rx));
 	sc_peer_put(peer);
 	end_close(&ends[1]);
 	assert_empty();

@@ -16,13 +16,13 @@
 
 #include <cmocka.h>
 
-#include "atomic.h"
+#include "base/atomic.h"
 #include "core_pair.h"
-#include "hold.h"
-#include "record.h"
-#include "rxq.h"
-#include "slab.h"
-#include "tx.h"
+#include "link/hold.h"
+#include "link/record.h"
+#include "link/rxq.h"
+#include "base/slab.h"
+#include "msg/tx.h"
 
 #define SIZE 1000
 #define MOST 4096 /* bytes of a bounce buffer */
@@ -387,7 +387,7 @@ static void test_shared_queue(void **state)
 			}
 			expect_received(&pair[0], pair[0].peer, into, sizes[parts], 7);
 			assert_true(pattern_is(into, sizes[parts], 7));
-			assert_null(sc_cq_peek(&third.rx));
+			assert_null(sc_comp_ring_peek(&third.rx));
 			assert_int_equal(lent_by(0) + lent_by(1), 0);
 			assert_int_equal(pair[0].peer->units_held, 0);
 			end_close(&third);
@@ -417,7 +417,7 @@ static void test_no_memory(void **state)
 		(void)sc_ep_poll(pair[0].ep);
 		assert_int_equal(lent_by(0), 3);
 		assert_int_equal(pair[0].peer->returnables.count, 3);
-		assert_null(sc_cq_peek(&pair[0].rx));
+		assert_null(sc_comp_ring_peek(&pair[0].rx));
 	}
 	*ops = had;
 	(void)sc_ep_poll(pair[0].ep);
@@ -1061,7 +1061,7 @@ static void writer_child(struct child *self, void *arg)
 	CHILD_CHECK(!sc_peer_get(own.ep, writer->address, &own.peer));
 	CHILD_CHECK(!end_recv(&own, NULL, into, SIZE, 1, SC_TAGGED));
 	CHILD_CHECK(!end_send(&own, own.peer, from, 8, 0, SC_TAGGED));
-	while (!sc_cq_peek(&own.rx))
+	while (!sc_comp_ring_peek(&own.rx))
 		sc_ep_poll(own.ep);
 	CHILD_CHECK(sc_hold_has(own.peer));
 	pattern_fill(from, SIZE, 2);
@@ -1086,7 +1086,7 @@ static void test_writer_dies(void **state)
 		memcpy(writer.address, sc_ep_address(pair[0].ep), SC_ADDR_SIZE);
 		assert_int_equal(end_recv(&pair[0], NULL, into, 8, 0, SC_TAGGED), 0);
 		child_spawn(&child, writer_child, &writer);
-		while (!sc_cq_peek(&pair[0].rx))
+		while (!sc_comp_ring_peek(&pair[0].rx))
 			sc_ep_poll(pair[0].ep);
 		/* with a reference, as it is looked at when it has gone */
 		assert_int_equal(sc_peer_get(pair[0].ep, sc_peer_address(comp_take(&pair[0].rx).source),
@@ -1169,7 +1169,7 @@ static void expect_given_up(void)
 
 	assert_int_equal(pair[0].ep->counters.quarantines, 1);
 	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
-	assert_null(sc_cq_peek(&pair[0].rx));
+	assert_null(sc_comp_ring_peek(&pair[0].rx));
 	assert_int_equal(pool->free_count + lent_by(0), pool->have);
 	ends_settle(pair, 2);
 	assert_int_equal(pool->free_count, pool->have);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "iov.h"
+#include "base/iov.h"
 
 #define ELEMENTS 16
 #define ELEMENT_MAX 40

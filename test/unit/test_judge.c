@@ -18,14 +18,14 @@
 
 #include <cmocka.h>
 
-#include "atomic.h"
+#include "base/atomic.h"
 #include "child.h"
 #include "core_test.h"
-#include "host.h"
-#include "live.h"
-#include "reap.h"
-#include "seg.h"
-#include "service.h"
+#include "os/host.h"
+#include "os/lifelock.h"
+#include "proc/reap.h"
+#include "shm/seg.h"
+#include "proc/service.h"
 
 #define UUID "01234567-89ab-cdef-0123-456789abcdef"
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
@@ -277,7 +277,7 @@ static void file_of(const char *addr, char name[SC_ADDR_NAME_MAX])
 /* Says its address, loses its lock, says so; lives on. */
 static void lose_lock(struct child *self, void *arg)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct sc_seg *seg;
 
 	(void)arg;
@@ -285,7 +285,7 @@ static void lose_lock(struct child *self, void *arg)
 	child_tell(self, seg->header.address);
 	child_wait(self);
 	file_of(seg->header.address, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	close(open(path, O_RDWR | O_CLOEXEC));
 	child_tell(self, "");
 	child_wait(self);
@@ -440,10 +440,10 @@ static void close_unread(struct child *self, void *arg)
 
 static bool exists(const char *name)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	struct stat st;
 
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	return !lstat(path, &st);
 }
 
@@ -599,10 +599,10 @@ static void test_awaited(void **state)
 
 static void put_service(const char *name, const void *content, size_t size)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	int fd;
 
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	assert_int_equal(fchmod(fd, 0600), 0);
@@ -612,7 +612,7 @@ static void put_service(const char *name, const void *content, size_t size)
 
 static void test_services(void **state)
 {
-	char name[SC_ADDR_NAME_MAX], endpoint[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], endpoint[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct sc_abi_service service = { .magic = SC_ABI_SERVICE_MAGIC };
 	struct child owner;
 
@@ -628,11 +628,11 @@ static void test_services(void **state)
 	put_service(name, &service, sizeof(service)); /* of one that lives and has its lock */
 	assert_int_equal(sc_reap_name(name), -EBUSY);
 	file_of(owner.line, endpoint);
-	sc_own_path(endpoint, path);
+	sc_shmfile_path(endpoint, path);
 	assert_int_equal(chmod(path, 0644), 0); /* of what is no endpoint's file */
 	assert_int_equal(sc_reap_name(name), 1);
 	assert_int_equal(chmod(path, 0600), 0);
-	if (core_failing_after("own.open", EMFILE, 1)) { /* its endpoint cannot be looked at */
+	if (core_failing_after("shmfile.open", EMFILE, 1)) { /* its endpoint cannot be looked at */
 		put_service(name, &service, sizeof(service));
 		assert_int_equal(sc_reap_name(name), -EBUSY);
 	}
@@ -657,14 +657,14 @@ struct fake {
 /* A file that has the name of that endpoint, and this beginning; its life lock is held. */
 static void hold_fake(struct child *self, void *arg)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	const struct fake *fake = arg;
 	int fd;
 
 	file_of(fake->address, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-	CHILD_CHECK(fd >= 0 && !fchmod(fd, 0600) && !sc_live_lock(fd));
+	CHILD_CHECK(fd >= 0 && !fchmod(fd, 0600) && !sc_lifelock_lock(fd));
 	CHILD_CHECK(write(fd, &fake->header, sizeof(fake->header)) == sizeof(fake->header));
 	child_tell(self, "");
 	child_wait(self);
@@ -736,9 +736,9 @@ static void test_services_fail(void **state)
 	if (!core_failing(NULL, 0))
 		skip();
 	assert_true(child_start(&holder, serve, "judge.held"));
-	core_failing("own.link", EEXIST);
+	core_failing("shmfile.link", EEXIST);
 	assert_int_equal(sc_service_create("judge.free", holder.line, &service), -EADDRINUSE);
-	core_failing("live.check", ENOLCK);
+	core_failing("lifelock.check", ENOLCK);
 	assert_int_equal(sc_service_find("judge.held", found), -ENOLCK);
 	core_failing(NULL, 0);
 	assert_int_equal(sc_service_find("judge.held", found), 0);

@@ -21,12 +21,12 @@
 #include "core_pair.h"
 #include "pidfds.h"
 #include "thread.h"
-#include "addr.h"
-#include "door.h"
-#include "live.h"
-#include "neighbour.h"
-#include "pidfd.h"
-#include "reap.h"
+#include "os/addr.h"
+#include "os/doorbell.h"
+#include "os/lifelock.h"
+#include "proc/neighbour.h"
+#include "os/pidfd.h"
+#include "proc/reap.h"
 
 #define JOB 12
 #define FEW 4 /* pidfds of a process with few descriptors, half of them for neighbours */
@@ -36,12 +36,12 @@ static bool settles; /* an idle() tells of itself when it has looked for who was
 
 static bool is_named(const char *address)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct sc_addr parts;
 
 	assert_int_equal(sc_addr_parse(address, &parts), 0);
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	return !access(path, F_OK);
 }
 
@@ -531,7 +531,7 @@ static void test_peers(void **state)
 /* A file with the life lock held, to be added as a neighbour's. */
 static void holds_lock(struct child *self, void *arg)
 {
-	CHILD_CHECK(!sc_live_lock(*(int *)arg));
+	CHILD_CHECK(!sc_lifelock_lock(*(int *)arg));
 	child_tell(self, "locked");
 	child_wait(self);
 }
@@ -611,7 +611,7 @@ static void keeps_nearest(struct child *self, void *arg)
 	assert_int_equal(pidfds_count(0, 0), 10);
 	/* killed, and not waited for: it has a pid, and does not live */
 	kill(crowd[5].pid, SIGKILL);
-	watchdog_await(!sc_live_check(fds[5], &(pid_t){ 0 }));
+	watchdog_await(!sc_lifelock_check(fds[5], &(pid_t){ 0 }));
 	assert_false(add(&crowd[5], fds[5], 1));
 	for (int i = 0; i < CROWD; i++)
 		child_kill(&crowd[i]);
@@ -761,21 +761,21 @@ static void fake_file(struct child *self, void *arg)
 	struct sc_abi_header header = { .magic = SC_ABI_MAGIC, .layout = SC_ABI_LAYOUT };
 	struct sc_abi_presence *presence = (void *)(bytes + SC_ABI_PRESENCE);
 	struct sc_addr parts = { .pid = (uint32_t)getpid() };
-	char path[SC_OWN_PATH_MAX], name[SC_ADDR_NAME_MAX], knocks[16], line[CHILD_LINE];
-	struct sc_door door;
+	char path[SC_SHMFILE_PATH_MAX], name[SC_ADDR_NAME_MAX], knocks[16], line[CHILD_LINE];
+	struct sc_doorbell door;
 	ssize_t count;
 	int fd;
 
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
-	CHILD_CHECK(!sc_door_open(&door));
+	sc_shmfile_path(name, path);
+	CHILD_CHECK(!sc_doorbell_open(&door));
 	door.heard = fake == FAKE_HEARD;
-	sc_door_show(&door, presence);
+	sc_doorbell_show(&door, presence);
 	header.magic += fake == FAKE_MAGIC;
 	header.layout += fake == FAKE_LAYOUT;
 	memcpy(bytes, &header, sizeof(header));
 	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-	CHILD_CHECK(fd >= 0 && !fchmod(fd, 0600) && !sc_live_lock(fd));
+	CHILD_CHECK(fd >= 0 && !fchmod(fd, 0600) && !sc_lifelock_lock(fd));
 	CHILD_CHECK(write(fd, bytes, sizeof(bytes) - (fake == FAKE_SHORT)) > 0);
 	child_tell(self, "there");
 	child_wait(self);
@@ -919,7 +919,7 @@ static void come_again(struct child *self, void *arg)
 	attr.config.daemon = false;
 	step_ns = 0;
 	assert_int_equal(sc_ep_create(&attr, &replaced), 0);
-	sc_inject_hook = replace;
+	sc_fault_hook = replace;
 	assert_int_equal(sc_ep_create(&attr, &ep), 0);
 	step_ns = -1;
 	assert_null(replaced);
@@ -953,10 +953,10 @@ static void fail_to_look(struct child *self, void *arg)
 	core_failing("neighbour.presence", EIO);
 	(void)sc_neighbours_come();
 	sc_neighbours_want(true);
-	core_failing("live.check", ENOLCK);
+	core_failing("lifelock.check", ENOLCK);
 	assert_false(sc_neighbours_look());
 	assert_int_equal(pidfds_count(0, 0), 0);
-	core_failing_after("live.check", ENOLCK, 1); /* as if it ended while it is looked at */
+	core_failing_after("lifelock.check", ENOLCK, 1); /* as if it ended while it is looked at */
 	assert_true(sc_neighbours_look() || !alone);
 	assert_int_equal(pidfds_count(0, 0), 0);
 	core_failing(NULL, 0);

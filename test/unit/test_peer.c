@@ -19,11 +19,11 @@
 
 #include <cmocka.h>
 
-#include "addr.h"
+#include "os/addr.h"
 #include "core_pair.h"
-#include "reap.h"
-#include "reg.h"
-#include "seg.h"
+#include "proc/reap.h"
+#include "rma/reg.h"
+#include "shm/seg.h"
 
 /* Of nobody, in another namespace: nobody says that it is dead. */
 #define TICKET 0x9234567800000000ull
@@ -281,7 +281,7 @@ static void test_heard_but_not_reached(void **state)
 			ret = end_send(&pair[1], there, from, sizes[f], 5, SC_TAGGED | flags[f]);
 			ends_settle(pair, 2);
 			if (!ret) { /* it ends, one way or the other */
-				assert_non_null(sc_cq_peek(&pair[1].tx));
+				assert_non_null(sc_comp_ring_peek(&pair[1].tx));
 				assert_int_equal(sc_slab_used(&pair[1].ep->tx_ops), 0);
 			}
 			check_traffic(&third, &pair[1]);
@@ -291,10 +291,10 @@ static void test_heard_but_not_reached(void **state)
 			if (sent_before)
 				assert_int_equal(end_recv(&pair[0], NULL, into, 8, 0, 0), 0);
 			ends_settle(pair, 2);
-			while (sc_cq_peek(&pair[0].rx))
-				sc_cq_release(&pair[0].rx);
-			while (sc_cq_peek(&pair[1].tx))
-				sc_cq_release(&pair[1].tx);
+			while (sc_comp_ring_peek(&pair[0].rx))
+				sc_comp_ring_release(&pair[0].rx);
+			while (sc_comp_ring_peek(&pair[1].tx))
+				sc_comp_ring_release(&pair[1].tx);
 			check_traffic(&pair[1], &pair[0]);
 			check_traffic(&pair[0], &pair[1]);
 			assert_int_equal(end_send(&pair[1], there, from, 1, 6, SC_TAGGED | SC_SILENT), 0);
@@ -575,7 +575,7 @@ static void impostor(struct child *self, void *arg)
 		write_by_hand(slot, 0, SC_ABI_RDV, 1, words);
 		for (int n = 0; n < 10; n++)
 			sc_ep_poll(pair[1].ep);
-		CHILD_CHECK(!sc_cq_peek(&pair[1].rx) || sc_cq_peek(&pair[1].rx)->err);
+		CHILD_CHECK(!sc_comp_ring_peek(&pair[1].rx) || sc_comp_ring_peek(&pair[1].rx)->err);
 		three_close();
 	}
 }
@@ -699,7 +699,7 @@ static void test_answers(void **state)
 		peer->tx.consumer->answer = cases[i].answer;
 		for (int n = 0; n < 10; n++)
 			sc_ep_poll(pair[0].ep);
-		for (; sc_cq_peek(&pair[0].tx); ended++)
+		for (; sc_comp_ring_peek(&pair[0].tx); ended++)
 			assert_int_equal(comp_take(&pair[0].tx).err, -cases[i].expected);
 		assert_int_equal(ended, cases[i].expected ? 2 : 0);
 		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT),
@@ -962,7 +962,7 @@ static void test_slot_keeps_its_memory(void **state)
 		ends_settle(&pair[1], 1);
 		pair[1].ep->seg->file.made_by--;
 		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
-		assert_null(sc_cq_peek(&pair[1].rx));
+		assert_null(sc_comp_ring_peek(&pair[1].rx));
 		assert_int_equal(pair[1].ep->rxq->plain.waiting_count + pair[1].ep->rxq->tagged.waiting_count, 0);
 	}
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
@@ -1070,21 +1070,21 @@ static void visitor(struct child *self, void *arg)
 	struct sc_send send = { .iov = &iov,
 				.iov_count = 1,
 				.flags = visit->waits ? SC_SEND_DELIVERY : 0 };
-	struct sc_cq tx;
+	struct sc_comp_ring tx;
 
-	CHILD_CHECK(!sc_cq_init(&tx, 16));
+	CHILD_CHECK(!sc_comp_ring_init(&tx, 16));
 	attr.tx_cq = &tx;
 	CHILD_CHECK(!sc_ep_create(&attr, &ep));
 	CHILD_CHECK(!sc_peer_get(ep, visit->address, &peer));
 	CHILD_CHECK(!sc_tx_send(ep, peer, &send));
 	child_tell(self, sc_ep_address(ep));
-	while (visit->waits && !sc_cq_peek(&tx))
+	while (visit->waits && !sc_comp_ring_peek(&tx))
 		sc_ep_poll(ep);
-	CHILD_CHECK(!visit->waits || !sc_cq_peek(&tx)->err);
+	CHILD_CHECK(!visit->waits || !sc_comp_ring_peek(&tx)->err);
 	if (visit->stays)
 		child_wait(self);
 	sc_ep_destroy(ep);
-	sc_cq_fini(&tx);
+	sc_comp_ring_fini(&tx);
 }
 
 static void test_visitors(void **state)
@@ -1105,12 +1105,12 @@ static void test_visitors(void **state)
 			memset(into, 0, 50000);
 			assert_int_equal(sc_peer_get(pair[1].ep, child.line, &peer), 0);
 			/* one that only sends and does not poll is read by this process alone, if it may */
-			while (!sc_cq_peek(&pair[1].rx)) {
+			while (!sc_comp_ring_peek(&pair[1].rx)) {
 				sc_ep_poll(pair[1].ep);
 				if (sizes[i] == 50000 && !waits && peer->seg && !peer->can_read)
 					break;
 			}
-			if (sc_cq_peek(&pair[1].rx)) {
+			if (sc_comp_ring_peek(&pair[1].rx)) {
 				expect_received(&pair[1], peer, into, sizes[i], 0);
 				assert_true(pattern_is(into, sizes[i], 1));
 			}
@@ -1690,13 +1690,13 @@ struct call {
 static void nameless(struct child *self, void *arg)
 {
 	const struct call *call = arg;
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	struct end end;
 	struct sc_peer *peer;
 
 	child_on_its_own();
 	end_open(&end, NULL);
-	sc_own_path(end.ep->seg->file.name, path);
+	sc_shmfile_path(end.ep->seg->file.name, path);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(sc_peer_get(end.ep, call->address, &peer), 0);
 	for (int i = 0; i < call->count; i++)
@@ -1751,7 +1751,7 @@ static void vanished(bool departs, bool call)
 		assert_int_equal(end_send(&pair[0], there, from + i, 8, 0, SC_SILENT), 0);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(end_recv(&pair[1], NULL, into + 8 * i, 8, 0, 0), 0);
-	sc_own_unlink(&pair[0].ep->seg->file);
+	sc_shmfile_unlink(&pair[0].ep->seg->file);
 	assert_int_equal(end_recv(&pair[1], back, into, 8, 5, SC_TAGGED), 0);
 	sc_ep_poll(pair[1].ep);
 	assert_null(back->seg);
@@ -1763,7 +1763,7 @@ static void vanished(bool departs, bool call)
 	for (int i = 0; i < 4; i++)
 		assert_memory_equal(into + 8 * i, from + i, 8);
 	assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET); /* from it alone */
-	assert_null(sc_cq_peek(&pair[1].rx));
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
 	assert_int_equal(end_send(&pair[1], back, from, 8, 0, 0), -ECONNRESET);
 	assert_int_equal(back->feed, SC_FEED_DONE);
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
@@ -1801,7 +1801,7 @@ static struct sc_peer *half_read(struct end *caller, struct sc_peer *to, bool de
 		assert_int_equal(end_send(caller, to, from + i, 8, 0, SC_SILENT), 0);
 	for (int i = 0; i < MANY; i++)
 		assert_int_equal(end_recv(&pair[1], NULL, into + 8 * i, 8, 0, 0), 0);
-	sc_own_unlink(&caller->ep->seg->file);
+	sc_shmfile_unlink(&caller->ep->seg->file);
 	if (departed)
 		end_close(caller);
 	sc_ep_poll(pair[1].ep);
@@ -1988,7 +1988,7 @@ static void test_let_in_later(void **state)
 /* An owner that cannot give a slot memory says so in the claim. */
 static void test_refused_in_the_claim(void **state)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct sc_peer *peer;
 	struct sc_addr parts;
 
@@ -2000,7 +2000,7 @@ static void test_refused_in_the_claim(void **state)
 	/* neither descriptor nor name is left to it */
 	assert_int_equal(sc_addr_parse(sc_ep_address(pair[1].ep), &parts), 0);
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(close(pair[1].ep->seg->fd), 0);
 	ends_settle(pair, 2);
@@ -2083,7 +2083,7 @@ static void test_end_amid_a_claim(void **state)
 	end_open(&pair[0], NULL);
 	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
 	(void)core_failing(NULL, 0);
-	sc_inject_hook = end_at_intro;
+	sc_fault_hook = end_at_intro;
 	assert_int_equal(sc_peer_connect(peer), 0);
 	assert_true(core_has_file(sc_ep_address(pair[0].ep)));
 	child_kill(&child);
@@ -2104,7 +2104,7 @@ static void claim_late(void)
 
 static void ask_late(void)
 {
-	sc_store_relaxed_32(&pair[0].ep->seg->file.end, SC_OWN_ASKED);
+	sc_store_relaxed_32(&pair[0].ep->seg->file.end, SC_SHMFILE_ASKED);
 }
 
 static void test_claim_while_it_ends(void **state)
@@ -2143,7 +2143,7 @@ static void test_end_while_it_claims(void **state)
 	assert_int_equal(sc_peer_connect(peer), -EAGAIN); /* it is being decided whether the name stays */
 	(void)core_failing(NULL, 0);
 	assert_int_equal(sc_seg_claims(peer->seg)[0], 0);
-	sc_store_relaxed_32(&pair[0].ep->seg->file.end, SC_OWN_NAMED);
+	sc_store_relaxed_32(&pair[0].ep->seg->file.end, SC_SHMFILE_NAMED);
 	assert_int_equal(sc_peer_connect(peer), 0);
 	child_kill(&child);
 	end_close(&pair[0]);
@@ -2458,7 +2458,7 @@ static void test_again_many_times(void **state)
 		if (i % 3 == 0)
 			sc_ep_poll(pair[0].ep);
 		again_open();
-		while (sc_cq_peek(&pair[0].tx))
+		while (sc_comp_ring_peek(&pair[0].tx))
 			(void)comp_take(&pair[0].tx);
 	}
 	(void)again_send(8, SC_SILENT);
@@ -2599,7 +2599,7 @@ static void test_again_elsewhere(void **state)
 	end_open(&pair[0], NULL);
 	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &pair[0].peer), 0);
 	for (int i = 0; i < 20; i++) {
-		if (i % 2 && core_failing(i % 4 == 1 ? "own.taken" : "seg.mmap", i % 4 == 1 ? EIO : ENOMEM)) {
+		if (i % 2 && core_failing(i % 4 == 1 ? "shmfile.taken" : "seg.mmap", i % 4 == 1 ? EIO : ENOMEM)) {
 			ends_settle(pair, 1);
 			ret = end_send(&pair[0], pair[0].peer, from, 8, 7, SC_TAGGED | SC_SILENT);
 			assert_int_equal(ret, i % 4 == 1 ? -ECONNRESET : -ENOMEM);

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "pool.h"
+#include "shm/pool.h"
 
 #define BORROWERS 5
 

@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "rma_pair.h"
-#include "rx.h"
+#include "ep/rx.h"
 #include "special.h"
-#include "tx.h"
+#include "msg/tx.h"
 
 #define BEHIND 4096 /* bytes of a vector's last element */
 

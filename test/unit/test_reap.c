@@ -19,11 +19,11 @@
 #include <cmocka.h>
 
 #include "child.h"
-#include "host.h"
-#include "live.h"
-#include "reap.h"
-#include "seg.h"
-#include "service.h"
+#include "os/host.h"
+#include "os/lifelock.h"
+#include "proc/reap.h"
+#include "shm/seg.h"
+#include "proc/service.h"
 
 static bool alone; /* in a /dev/shm of our own */
 
@@ -42,18 +42,18 @@ static void file_of(const char *addr, char name[SC_ADDR_NAME_MAX])
 
 static bool exists(const char *name)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	struct stat st;
 
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	return !lstat(path, &st);
 }
 
 static int remove_file(const char *name)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	return unlink(path);
 }
 
@@ -143,10 +143,10 @@ static void test_stopped(void **state)
 
 static void lose_lock(const char *addr)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 
 	file_of(addr, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	close(open(path, O_RDONLY));
 }
 
@@ -192,13 +192,13 @@ static int run_command(const char *arguments)
 /* What it has to say goes into no file that it looks at, though that could have the number of its standard error. */
 static void test_command_without_streams(void **state)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX], before[4096], after[4096];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX], before[4096], after[4096];
 	struct child owner;
 	int fd;
 
 	(void)state;
 	start_owner(&owner, own_and_lose, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_int_equal(pread(fd, before, sizeof(before), 0), sizeof(before));
 	assert_int_equal(run_command("2>&-"), 1);
@@ -372,24 +372,24 @@ static void test_own(void **state)
 /* A file as another copy of this library in this process would have it: locked here, in no list. */
 static int twin(const char *name)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	int fd;
 
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
-	assert_int_equal(sc_live_lock(fd), 0);
+	assert_int_equal(sc_lifelock_lock(fd), 0);
 	return fd;
 }
 
 static void check_locked(struct child *self, void *arg)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	pid_t pid;
 
 	(void)self;
-	sc_own_path(arg, path);
-	CHILD_CHECK(sc_live_check(open(path, O_RDWR), &pid) == 1 && pid == getppid());
+	sc_shmfile_path(arg, path);
+	CHILD_CHECK(sc_lifelock_check(open(path, O_RDWR), &pid) == 1 && pid == getppid());
 }
 
 static void test_twin(void **state)
@@ -427,10 +427,10 @@ static void test_twin(void **state)
 
 static void make_file(const char *name, mode_t mode, const char *text)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	int fd;
 
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	assert_int_equal(fchmod(fd, mode), 0);
@@ -453,7 +453,7 @@ static void test_not_ours(void **state)
 {
 	static const char *const others[] = { "shmcma-notes", "shmcma.service-test_reap",
 					      "test_reap.file" };
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
@@ -466,7 +466,7 @@ static void test_not_ours(void **state)
 	assert_int_equal(sc_reap_name(""), -EACCES);
 
 	name_of(geteuid(), 1, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	make_file(name, 0644, "");
 	assert_stays(name, -EACCES);
 	assert_int_equal(unlink(path), 0);
@@ -489,11 +489,11 @@ static void test_not_ours(void **state)
 
 static void test_other_user(void **state)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 
 	(void)state;
 	name_of(geteuid(), 2, name); /* a forged one: anybody may give it */
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	make_file(name, 0600, "");
 	if (chown(path, geteuid() + 1, (gid_t)-1)) {
 		unlink(path);
@@ -583,7 +583,7 @@ static void hold_file(struct child *self, void *arg)
 {
 	int fd = open(arg, O_RDWR | O_CLOEXEC);
 
-	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
+	CHILD_CHECK(fd >= 0 && !sc_lifelock_lock(fd));
 	child_tell(self, "");
 	child_wait(self);
 }
@@ -591,12 +591,12 @@ static void hold_file(struct child *self, void *arg)
 /* What an earlier version has left is for those who ask for it: other users' files may have such names. */
 static void test_old(void **state)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct child owner;
 
 	(void)state;
 	snprintf(name, sizeof(name), OLD_NAME, 5);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	make_file(name, 0600, "SCSHMCMA");
 	assert_true(sc_reap_scan() >= 0);
 	assert_stays(name, -EACCES);
@@ -619,11 +619,11 @@ static void test_old(void **state)
 static void test_garbage(void **state)
 {
 	static const char *const contents[] = { "", "garbage", "SCSHMCMA" };
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 
 	(void)state;
 	name_of(geteuid(), 3, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	for (size_t i = 0; i < sizeof(contents) / sizeof(contents[0]); i++) {
 		make_file(name, 0600, contents[i]);
 		assert_reaped(name);
@@ -727,12 +727,12 @@ static void test_service(void **state)
 /* Holds the lock of the file with that name, as a reaper does for a moment. */
 static void hold_lock(struct child *self, void *arg)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	int fd;
 
-	sc_own_path(arg, path);
+	sc_shmfile_path(arg, path);
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
+	CHILD_CHECK(fd >= 0 && !sc_lifelock_lock(fd));
 	child_tell(self, "");
 	child_wait(self);
 }
@@ -942,14 +942,14 @@ static void test_process_fini(void **state)
 
 static void test_service_bad_files(void **state)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX], out[SC_ADDR_SIZE];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX], out[SC_ADDR_SIZE];
 	struct sc_service *held = NULL;
 	struct sc_seg *seg;
 
 	(void)state;
 	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
 	sc_addr_service_file(service, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 
 	assert_int_equal(mkfifo(path, 0600), 0);
 	child_log_lines = 0;
@@ -976,14 +976,14 @@ static void test_service_bad_files(void **state)
 /* A file under the service's name, locked by a live process, with this content. */
 static void hold_content(struct child *self, void *arg)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct iovec *content = arg;
 	int fd;
 
 	sc_addr_service_file(service, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
+	CHILD_CHECK(fd >= 0 && !sc_lifelock_lock(fd));
 	CHILD_CHECK(write(fd, content->iov_base, content->iov_len) == (ssize_t)content->iov_len);
 	child_tell(self, path);
 	child_wait(self);
@@ -1027,12 +1027,12 @@ static void test_service_bad_content(void **state)
 
 static void serve_and_lose(struct child *self, void *arg)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct held held;
 
 	hold(&held, service);
 	sc_addr_service_file(service, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	close(open(path, O_RDONLY));
 	if (*(bool *)arg)
 		lose_lock(held.seg->header.address);
@@ -1066,10 +1066,10 @@ static void test_service_lost_lock(void **state)
 
 static ino_t inode_of(const char *name)
 {
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	struct stat st;
 
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	return stat(path, &st) ? 0 : st.st_ino;
 }
 
@@ -1101,7 +1101,7 @@ static void fight(struct child *self, void *arg)
 			/* whoever holds a name keeps it, whatever the others try */
 			file_of(seg->header.address, segment);
 			CHILD_CHECK(inode_of(name) == inode);
-			CHILD_CHECK(sc_own_is_named(segment, seg->dev, seg->ino));
+			CHILD_CHECK(sc_shmfile_is_named(segment, seg->dev, seg->ino));
 		}
 		if (!err)
 			sc_service_destroy(held);
@@ -1182,27 +1182,27 @@ static void check_named_again(const char *point)
 {
 	char name[SC_ADDR_NAME_MAX];
 	struct reaper reaper = { point, name };
-	struct sc_own old, new;
+	struct sc_shmfile old, new;
 	struct child child;
 	int status;
 
 	sc_addr_service_file(service, name);
 	/* what a dead holder leaves: a name without lock */
-	assert_int_equal(sc_own_create(&old), 0);
-	assert_int_equal(sc_own_publish(&old, name), 0);
+	assert_int_equal(sc_shmfile_create(&old), 0);
+	assert_int_equal(sc_shmfile_publish(&old, name), 0);
 	close(old.fd);
 	child_spawn(&child, exec_reaper, &reaper);
 	assert_int_equal(waitpid(child.pid, &status, WUNTRACED), child.pid);
 	assert_true(WIFSTOPPED(status));
 	assert_int_equal(remove_file(name), 0);
-	assert_int_equal(sc_own_create(&new), 0);
-	assert_int_equal(sc_own_publish(&new, name), 0);
+	assert_int_equal(sc_shmfile_create(&new), 0);
+	assert_int_equal(sc_shmfile_publish(&new, name), 0);
 	assert_int_equal(end_reaper(&child), 0);
-	assert_true(sc_own_is_named(name, new.dev, new.ino));
-	sc_own_unlink(&new);
-	assert_true(sc_own_put(&new));
-	sc_own_close(&new);
-	assert_true(sc_own_put(&old));
+	assert_true(sc_shmfile_is_named(name, new.dev, new.ino));
+	sc_shmfile_unlink(&new);
+	assert_true(sc_shmfile_put(&new));
+	sc_shmfile_close(&new);
+	assert_true(sc_shmfile_put(&old));
 }
 
 /* A segment's file, and a reaper that stops at `point` on the way to remove it. */

@@ -23,10 +23,10 @@
 
 #include "clock.h"
 #include "core_pair.h"
-#include "host.h"
-#include "own.h"
-#include "reg.h"
-#include "seg.h"
+#include "os/host.h"
+#include "os/shmfile.h"
+#include "rma/reg.h"
+#include "shm/seg.h"
 
 #define RW (SC_REG_READ | SC_REG_WRITE)
 
@@ -608,12 +608,12 @@ static void test_mixed(void **state)
 
 static void remove_name(const char *address)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct sc_addr parts;
 
 	assert_int_equal(sc_addr_parse(address, &parts), 0);
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	assert_return_code(unlink(path), errno);
 }
 

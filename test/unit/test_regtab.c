@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "core_test.h"
-#include "inject.h"
-#include "iov.h"
-#include "regtab.h"
+#include "base/fault.h"
+#include "base/iov.h"
+#include "shm/regtab.h"
 
 #define REGS 4096
 #define RANGES 2048
@@ -687,7 +687,7 @@ static void test_chains_scribbled(void **state)
 	(void)state;
 #ifdef SC_FAULT_INJECTION
 	changes = changes_shown = 0;
-	sc_inject_hook = at_change;
+	sc_fault_hook = at_change;
 #endif
 	presence.chains++;
 	close_one(reg);

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include "ring.h"
+#include "shm/ring.h"
 
 static _Alignas(4096) struct sc_abi_slot slot;
 static struct sc_ring_tx tx;

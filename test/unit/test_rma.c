@@ -21,7 +21,7 @@
 #include "../meminfo.h"
 #include "../rounds.h"
 #include "clock.h"
-#include "iov.h"
+#include "base/iov.h"
 #include "rma_pair.h"
 
 static uint8_t into[SPACE];
@@ -323,7 +323,7 @@ static void test_refused_calls(void **state)
 		remote[i] = at(0, 1);
 	iov.iov_len = 9;
 	assert_int_equal(post(&iov, 1, remote, 9, 0), -EINVAL);
-	iov.iov_len = remote[0].len = SC_INJECT_MAX + 1;
+	iov.iov_len = remote[0].len = SC_FAULT_MAX + 1;
 	assert_int_equal(post(&iov, 1, remote, 1, SC_RMA_WRITE | SC_SEND_INJECT), -EMSGSIZE);
 	iov.iov_len = remote[0].len = SC_MESSAGE_MAX + 1;
 	assert_int_equal(post(&iov, 1, remote, 1, 0), -EMSGSIZE);
@@ -369,7 +369,7 @@ static void test_closed_at_the_fence(void **state)
 /* Whoever injects may use the memory at once; whoever wants no completion gets one of a failure. */
 static void test_injected_and_silent(void **state)
 {
-	static uint8_t out[SC_INJECT_MAX];
+	static uint8_t out[SC_FAULT_MAX];
 
 	(void)state;
 	for (size_t r = 0; r < ROUTES; r++) {
@@ -381,7 +381,7 @@ static void test_injected_and_silent(void **state)
 			continue;
 		rma_open(&routes[r]);
 		/* more than there are buffers for, until the owner polls */
-		for (posted = 0; posted < SPACE / SC_INJECT_MAX; posted++) {
+		for (posted = 0; posted < SPACE / SC_FAULT_MAX; posted++) {
 			remote = at(posted * sizeof(out), sizeof(out));
 			memset(out, (int)posted, sizeof(out));
 			if (post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT))
@@ -397,7 +397,7 @@ static void test_injected_and_silent(void **state)
 
 		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SILENT), 0);
 		ends_settle(pair, 2);
-		assert_null(sc_cq_peek(&pair[0].tx));
+		assert_null(sc_comp_ring_peek(&pair[0].tx));
 		bad = at(0, sizeof(out));
 		bad.key ^= 1ULL << 60;
 		assert_int_equal(post(&iov, 1, &bad, 1, SC_RMA_WRITE | SC_SILENT), 0);
@@ -569,7 +569,7 @@ static void test_flags_of_reads(void **state)
 		memset(into, 0, 100);
 		assert_int_equal(run(into, at(0, 100), SC_SEND_DATA | SC_SEND_INJECT).err, 0);
 		assert_memory_equal(into, from, 100);
-		assert_int_equal(run(into, at(0, SC_INJECT_MAX + 1), SC_SEND_INJECT).err, 0);
+		assert_int_equal(run(into, at(0, SC_FAULT_MAX + 1), SC_SEND_INJECT).err, 0);
 		expect_idle();
 		rma_close();
 	}
@@ -600,8 +600,8 @@ static void test_data_pushed_back(void **state)
 		assert_int_equal(ret, -EAGAIN);
 		while (told < posted) {
 			ends_settle(pair, 2);
-			assert_non_null(sc_cq_peek(&pair[1].rx));
-			for (; sc_cq_peek(&pair[1].rx); told++)
+			assert_non_null(sc_comp_ring_peek(&pair[1].rx));
+			for (; sc_comp_ring_peek(&pair[1].rx); told++)
 				assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
 		}
 		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, posted);
@@ -1097,7 +1097,7 @@ static void test_peek_makes_progress(void **state)
 			memset(into, 0, 500000);
 			remote = at(0, 500000);
 			assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
-			for (int i = 0; i < 100000 && !sc_cq_peek(&pair[0].tx); i++) {
+			for (int i = 0; i < 100000 && !sc_comp_ring_peek(&pair[0].tx); i++) {
 				assert_int_equal(sc_rx_recv(pair[who].ep, &recv), 0);
 				assert_int_equal(comp_take(&pair[who].rx).err, ENOMSG);
 				sc_ep_poll(pair[!who].ep);
@@ -1239,7 +1239,7 @@ static void test_closed_under_way(void **state)
 					assert_true(!err || err == ECONNRESET);
 				}
 				if (who) {
-					assert_null(sc_cq_peek(&pair[0].tx));
+					assert_null(sc_comp_ring_peek(&pair[0].tx));
 					assert_int_equal(sc_slab_used(&pair[0].ep->rma_ops), 0);
 					assert_int_equal(pair[0].ep->counters.quarantines, 0);
 				} else { /* nothing of a closed endpoint's memory is touched */
@@ -1282,7 +1282,7 @@ static void test_last_words(void **state)
 		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | inject), -EAGAIN);
 		while (pair[0].peer->link != SC_LINK_DOWN)
 			sc_ep_poll(pair[0].ep);
-		assert_null(sc_cq_peek(&pair[0].tx));
+		assert_null(sc_comp_ring_peek(&pair[0].tx));
 		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE | inject), -ECONNRESET);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 5, 0), -ECONNRESET);
 		check_last_words();
@@ -1313,12 +1313,12 @@ static void test_last_words_amid(void **state)
 		rma_open(&routes[r]);
 		remote = at(0, 100);
 		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 1000, 5, 0), 0);
-		sc_inject_hook = close_amid;
+		sc_fault_hook = close_amid;
 		assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
 		(void)core_failing(NULL, 0);
-		assert_null(sc_cq_peek(&pair[0].tx));
+		assert_null(sc_comp_ring_peek(&pair[0].tx));
 		end_close(&pair[1]);
-		while (!sc_cq_peek(&pair[0].tx))
+		while (!sc_comp_ring_peek(&pair[0].tx))
 			sc_ep_poll(pair[0].ep);
 		assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
 		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
@@ -1332,13 +1332,13 @@ static bool given_up, ended_early;
 
 static int give_up_amid(const char *point)
 {
-	if (strcmp(point, "serve.hazard") || given_up)
+	if (strcmp(point, "target.hazard") || given_up)
 		return 0;
 	given_up = true;
 	sc_peer_quarantine(pair[0].peer, -ENOMEM, "a test");
 	for (int i = 0; i < 100; i++)
 		sc_ep_poll(pair[0].ep);
-	ended_early = sc_cq_peek(&pair[0].tx);
+	ended_early = sc_comp_ring_peek(&pair[0].tx);
 	return 0;
 }
 
@@ -1357,7 +1357,7 @@ static void test_get_of_the_given_up(void **state)
 	memset(into, 0x5a, 60000);
 	assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
 	given_up = false;
-	sc_inject_hook = give_up_amid;
+	sc_fault_hook = give_up_amid;
 	ends_settle(&pair[1], 1);
 	(void)core_failing(NULL, 0);
 	assert_true(given_up);

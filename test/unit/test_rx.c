@@ -16,7 +16,7 @@
 
 #include "core_pair.h"
 #include "core_test.h"
-#include "rx.h"
+#include "ep/rx.h"
 
 static struct end pair[2];
 static uint8_t from[100000], into[200000];
@@ -36,7 +36,7 @@ static void send_to_1(size_t size, uint64_t tag, uint32_t flags)
 
 static void drop_sent(void)
 {
-	while (sc_cq_peek(&pair[0].tx))
+	while (sc_comp_ring_peek(&pair[0].tx))
 		assert_int_equal(comp_take(&pair[0].tx).err, 0);
 }
 
@@ -107,7 +107,7 @@ static void test_sources(void **state)
 	assert_int_equal(end_recv(&ends[0], peers[2], a, 8, 1, SC_TAGGED), 0);
 	expect_received(&ends[0], peers[2], a, 8, 1);
 	assert_int_equal(end_recv(&ends[0], peers[2], a, 8, 1, SC_TAGGED), 0);
-	assert_null(sc_cq_peek(&ends[0].rx));
+	assert_null(sc_comp_ring_peek(&ends[0].rx));
 	assert_int_equal(end_recv(&ends[0], NULL, b, 8, 1, SC_TAGGED), 0);
 	expect_received(&ends[0], peers[1], b, 8, 1);
 	for (int i = 0; i < 3; i++)
@@ -151,7 +151,7 @@ static void test_cancel(void **state)
 	assert_int_equal(comp.tag, 2);
 	assert_int_equal(comp.cq_flags, 0x7ec4);
 	send_to_1(8, 2, SC_TAGGED);
-	assert_null(sc_cq_peek(&pair[1].rx));
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
 	send_to_1(8, 1, SC_TAGGED);
 	expect_received(&pair[1], pair[1].peer, a, 8, 1);
 	assert_int_equal(sc_rx_cancel(pair[1].ep, a), -ENOENT);
@@ -194,7 +194,7 @@ static void expect_peek(int err, size_t size, uint64_t tag, void *context)
 		assert_true(comp.flags & SC_COMP_DATA);
 		assert_true(comp.data == ~tag);
 	}
-	assert_null(sc_cq_peek(&pair[1].rx));
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
 }
 
 static void test_peek(void **state)
@@ -516,7 +516,7 @@ static void test_multi_truncation(void **state)
 				assert_true(pattern_is(into + 20, sizes[i] - 1, 1));
 				assert_int_equal(into[20 + sizes[i] - 1], 0xa5);
 				assert_null(
-					sc_cq_peek(&pair[1].rx)); /* the third waits for another buffer */
+					sc_comp_ring_peek(&pair[1].rx)); /* the third waits for another buffer */
 				assert_int_equal(pair[1].ep->rxq->tagged.waiting_count, 1);
 				pair_close(pair);
 			}
@@ -636,7 +636,7 @@ static void test_multi_many(void **state)
 			sc_ep_poll(ends[i].ep);
 		}
 		sc_ep_poll(ends[0].ep);
-		while (sc_cq_peek(&ends[0].rx)) {
+		while (sc_comp_ring_peek(&ends[0].rx)) {
 			struct sc_comp comp = comp_take(&ends[0].rx);
 			uint64_t who = sc_peer_user(comp.source);
 
@@ -797,7 +797,7 @@ static void victim_check(void)
 		ends_settle(&pair[1], 1);
 		ends_settle(&third, 1);
 	}
-	while (sc_cq_peek(&pair[1].rx) && comp_take(&pair[1].rx).context != into)
+	while (sc_comp_ring_peek(&pair[1].rx) && comp_take(&pair[1].rx).context != into)
 		;
 	expect_received(&pair[1], of_third, into + 1000, 1000, 77);
 	expect_received(&pair[1], of_third, into + 2000, 40000, 78);
@@ -903,7 +903,7 @@ static void test_grown(void **state)
 	assert_int_equal(end_blocks(&pair[1]) - blocks, (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
 	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
 	victim_check();
-	if (!core_failing("memory.touch", EFAULT)) /* as where there is none to be had */
+	if (!core_failing("probe.touch", EFAULT)) /* as where there is none to be had */
 		return;
 	bad_record(CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
 	core_failing(NULL, 0);
@@ -1064,12 +1064,12 @@ static void test_fence_flood(void **state)
 				   words, 7);
 		else
 			ends_settle(pair, 2), (void)sc_ring_refresh(&pair[0].peer->tx);
-		while (sc_cq_peek(&pair[1].rx))
+		while (sc_comp_ring_peek(&pair[1].rx))
 			(void)comp_take(&pair[1].rx);
 	}
 	assert_true(written > 1000);
 	assert_int_equal(sc_rx_cancel(pair[1].ep, into), 0);
-	while (sc_cq_peek(&pair[1].rx))
+	while (sc_comp_ring_peek(&pair[1].rx))
 		(void)comp_take(&pair[1].rx);
 	victim_check();
 }
@@ -1231,7 +1231,7 @@ static void test_parts(void **state)
 					continue;
 				memset(into, 0xa5, PARTS_SIZE + 2);
 				for (int at = 0; at < 4; at++) {
-					assert_true((at == 3 && posted < 3) || !sc_cq_peek(&pair[1].rx));
+					assert_true((at == 3 && posted < 3) || !sc_comp_ring_peek(&pair[1].rx));
 					if (at == posted)
 						assert_int_equal(
 							end_recvv(&pair[1], NULL, &room, 1, 5, 0,
@@ -1266,7 +1266,7 @@ static void test_parts(void **state)
 						 SC_ABI_UNITS(PARTS_SIZE));
 				if (multi && rooms[i] > PARTS_SIZE)
 					assert_int_equal(sc_rx_cancel(pair[1].ep, into), 0);
-				while (sc_cq_peek(&pair[1].rx))
+				while (sc_comp_ring_peek(&pair[1].rx))
 					(void)comp_take(&pair[1].rx);
 				assert_true(sc_list_empty(&pair[1].peer->transfers));
 				assert_null(pair[1].peer->arriving);
@@ -1313,7 +1313,7 @@ static void test_parts_end(void **state)
 				ends_settle(&pair[1], 1);
 				if (posted)
 					assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
-				assert_null(sc_cq_peek(&pair[1].rx));
+				assert_null(sc_comp_ring_peek(&pair[1].rx));
 				assert_null(pair[1].peer->arriving);
 				assert_null(pair[1].peer->arriving_op);
 				assert_int_equal(pair[1].peer->units_held, 0);
@@ -1338,7 +1338,7 @@ static void test_parts_in_order(void **state)
 	for (int polls = 0; polls < 3; polls++)
 		sc_ep_poll(pair[1].ep);
 	assert_true(pattern_is(into + 50000, 9000, 1) && pattern_is(into + 100000, 9000, 1));
-	assert_null(sc_cq_peek(&pair[1].rx));
+	assert_null(sc_comp_ring_peek(&pair[1].rx));
 	assert_null(pair[1].peer->arriving_op);
 	ends_settle(pair, 2);
 	for (size_t i = 0; i < 3; i++)
@@ -1656,7 +1656,7 @@ static void expect_past(const struct sc_entry *entries, uint64_t direct, uint64_
 		assert_int_equal(comp.err, tag == cut ? EMSGSIZE : 0);
 		assert_int_equal(!!(comp.flags & SC_COMP_DATA), tag == data);
 	}
-	assert_true(sc_cq_is_empty(&pair[1].rx));
+	assert_true(sc_comp_ring_is_empty(&pair[1].rx));
 }
 
 /* As many as there are entries for, up to the first that tells more than an entry does. */
@@ -1676,18 +1676,18 @@ static void test_past_the_queue(void **state)
 		memset(entries, 0xa5, sizeof(entries));
 		for (uint64_t tag = 1; tag <= 4; tag++)
 			send_eight(tag, tag == cases[i].cut ? 4 : 8, tag == cases[i].data);
-		sc_cq_by_pass(&pair[1].rx, entries, cases[i].entries);
+		sc_comp_ring_by_pass(&pair[1].rx, entries, cases[i].entries);
 		assert_true(sc_ep_poll(pair[1].ep) > 0);
-		assert_int_equal(sc_cq_by_passed(&pair[1].rx, entries), cases[i].direct);
+		assert_int_equal(sc_comp_ring_by_passed(&pair[1].rx, entries), cases[i].direct);
 		expect_past(entries, cases[i].direct, 4, cases[i].cut, cases[i].data);
 		/* what waits goes before what comes, and no entry outlives its poll */
 		send_eight(1, 4, false);
 		sc_ep_poll(pair[1].ep);
 		send_eight(2, 8, false);
 		memset(entries, 0xa5, sizeof(entries));
-		sc_cq_by_pass(&pair[1].rx, entries, 4);
+		sc_comp_ring_by_pass(&pair[1].rx, entries, 4);
 		sc_ep_poll(pair[1].ep);
-		assert_int_equal(sc_cq_by_passed(&pair[1].rx, entries), 0);
+		assert_int_equal(sc_comp_ring_by_passed(&pair[1].rx, entries), 0);
 		expect_past(entries, 0, 2, 1, 0);
 		drop_sent();
 	}

@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "addr.h"
+#include "os/addr.h"
 #include "core_pair.h"
-#include "rxq.h"
+#include "link/rxq.h"
 
 #define ENDS 3
 #define BIG ((size_t)12 << 20)
@@ -75,18 +75,18 @@ static int receive(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t
 /* The next completion of receives there, which is for that buffer. */
 static struct sc_comp received(struct end *end, const void *buf)
 {
-	struct sc_comp *comp = sc_cq_peek(&end->rx), copy;
+	struct sc_comp *comp = sc_comp_ring_peek(&end->rx), copy;
 
 	assert_non_null(comp);
 	copy = *comp;
-	sc_cq_release(&end->rx);
+	sc_comp_ring_release(&end->rx);
 	assert_ptr_equal(copy.context, buf);
 	return copy;
 }
 
 static void nothing(struct end *end)
 {
-	assert_null(sc_cq_peek(&end->rx));
+	assert_null(sc_comp_ring_peek(&end->rx));
 }
 
 /* ---- names ----------------------------------------------------------------------------------- */

@@ -18,14 +18,14 @@
 
 #include <cmocka.h>
 
-#include "atomic.h"
+#include "base/atomic.h"
 #include "child.h"
 #include "core_test.h"
-#include "header.h"
-#include "host.h"
-#include "live.h"
-#include "reap.h"
-#include "seg.h"
+#include "shm/header.h"
+#include "os/host.h"
+#include "os/lifelock.h"
+#include "proc/reap.h"
+#include "shm/seg.h"
 
 static const struct sc_seg_geometry geometry = {
 	.slots = 16,
@@ -66,14 +66,14 @@ static struct sc_seg *create(void)
 /* Path of the file behind an address, in a static buffer. */
 static char *path_of(const char *addr)
 {
-	static char path[SC_OWN_PATH_MAX];
+	static char path[SC_SHMFILE_PATH_MAX];
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr parts;
 
 	if (sc_addr_parse(addr, &parts))
 		abort();
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	return path;
 }
 
@@ -353,8 +353,8 @@ static void without_streams(struct child *self, void *arg)
 		CHILD_CHECK(fcntl(fd, F_GETFD) == -1);
 	/* opened again, as after closefrom(3) */
 	close(own_seg->fd);
-	CHILD_CHECK(sc_own_fd(&own_seg->file) > STDERR_FILENO);
-	CHILD_CHECK(!sc_live_check(own_seg->file.fd, &pid)); /* no other process's */
+	CHILD_CHECK(sc_shmfile_fd(&own_seg->file) > STDERR_FILENO);
+	CHILD_CHECK(!sc_lifelock_check(own_seg->file.fd, &pid)); /* no other process's */
 	sc_seg_detach(seg);
 	sc_seg_destroy(own_seg);
 }
@@ -374,7 +374,7 @@ static void hold(struct child *self, void *arg)
 {
 	int fd = open(arg, O_RDWR | O_CLOEXEC);
 
-	CHILD_CHECK(fd >= 0 && !sc_live_lock(fd));
+	CHILD_CHECK(fd >= 0 && !sc_lifelock_lock(fd));
 	child_tell(self, "");
 	child_wait(self);
 }
@@ -546,7 +546,7 @@ static void chown_it(struct sc_seg *seg)
 
 static void link_it(struct sc_seg *seg)
 {
-	char other[SC_OWN_PATH_MAX + 8];
+	char other[SC_SHMFILE_PATH_MAX + 8];
 
 	snprintf(other, sizeof(other), "%s.2", path_of(seg->header.address));
 	CHILD_CHECK(!link(path_of(seg->header.address), other));
@@ -613,7 +613,7 @@ static void pretend_other_owner(struct sc_seg *seg)
 	const char *old = seg->header.address;
 	struct sc_abi_header *header = (struct sc_abi_header *)seg->base;
 	struct sc_addr parts;
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 
 	strcpy(path, path_of(old));
 	CHILD_CHECK(!sc_addr_parse(old, &parts));
@@ -650,7 +650,7 @@ static void test_outcomes(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct owner_arg how = { cases[i].change };
-		char other[SC_OWN_PATH_MAX + 8];
+		char other[SC_SHMFILE_PATH_MAX + 8];
 		struct child owner;
 
 		assert_true(child_start(&owner, own, &how));
@@ -739,7 +739,7 @@ static void test_wrong_types(void **state)
 
 static void test_symlink_to_live(void **state)
 {
-	char addr[SC_ADDR_SIZE], target[SC_OWN_PATH_MAX];
+	char addr[SC_ADDR_SIZE], target[SC_SHMFILE_PATH_MAX];
 	struct child owner;
 
 	(void)state;
@@ -800,7 +800,7 @@ static void test_destroy_with_borrowers(void **state)
 static void test_own_by_other_name(void **state)
 {
 	struct sc_seg *seg = create();
-	char addr[SC_ADDR_SIZE], path[SC_OWN_PATH_MAX];
+	char addr[SC_ADDR_SIZE], path[SC_SHMFILE_PATH_MAX];
 
 	(void)state;
 	strcpy(path, path_of(seg->header.address));
@@ -816,7 +816,7 @@ static void test_own_by_other_name(void **state)
 static void test_name_of_another(void **state)
 {
 	struct sc_seg *seg = create();
-	char path[SC_OWN_PATH_MAX];
+	char path[SC_SHMFILE_PATH_MAX];
 	int fd;
 
 	(void)state;
@@ -1230,7 +1230,7 @@ static void attach_lost(const char *addr, int expected)
 
 static void find_and_lose(struct child *self, void *arg)
 {
-	char path[SC_OWN_PATH_MAX], other[SC_OWN_PATH_MAX + 8];
+	char path[SC_SHMFILE_PATH_MAX], other[SC_SHMFILE_PATH_MAX + 8];
 	struct child *owner = arg;
 	struct sc_seg *mine;
 
@@ -1729,7 +1729,7 @@ static void test_creation_fails(void **state)
 	if (!core_failing("seg.fallocate", ENOSPC))
 		skip();
 	assert_int_equal(sc_seg_create(&three, &seg), -ENOSPC);
-	core_failing("own.link", EEXIST); /* all names are taken */
+	core_failing("shmfile.link", EEXIST); /* all names are taken */
 	assert_int_equal(sc_seg_create(&geometry, &seg), -EEXIST);
 	core_failing(NULL, 0);
 	seg = create_with_table();
@@ -1787,7 +1787,7 @@ static void test_grows_by_less(void **state)
 	core_failing("seg.table", ENOSPC);
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 4 * pages + 1), -ENOSPC);
 	assert_int_equal(seg->reg_count, 4 * pages);
-	sc_inject_hook = full_once;
+	sc_fault_hook = full_once;
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 4 * pages + 1), 0);
 	assert_int_equal(seg->reg_count, 5 * pages);
 	core_failing(NULL, 0);
@@ -1799,7 +1799,7 @@ static const char *unlinked;
 static int unlink_at_look(const char *point)
 {
 	/* by the first if an own file has been found by another's name before */
-	if (!strcmp(point, "own.opened") || !strcmp(point, "own.peer_stat"))
+	if (!strcmp(point, "shmfile.opened") || !strcmp(point, "shmfile.peer_stat"))
 		CHILD_CHECK(!unlink(unlinked));
 	return 0;
 }
@@ -1807,7 +1807,7 @@ static int unlink_at_look(const char *point)
 /* It loses its name between two looks. */
 static void test_unlinked_meanwhile(void **state)
 {
-	char name[SC_ADDR_NAME_MAX], path[SC_OWN_PATH_MAX];
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
 	struct sc_addr parts;
 	struct child owner;
 
@@ -1815,9 +1815,9 @@ static void test_unlinked_meanwhile(void **state)
 	start_owner(&owner);
 	assert_int_equal(sc_addr_parse(owner.line, &parts), 0);
 	sc_addr_file(&parts, name);
-	sc_own_path(name, path);
+	sc_shmfile_path(name, path);
 	unlinked = path;
-	sc_inject_hook = unlink_at_look;
+	sc_fault_hook = unlink_at_look;
 	assert_attach(owner.line, -ECONNREFUSED);
 	core_failing(NULL, 0);
 	assert_int_equal(child_end(&owner), 0);
@@ -1847,7 +1847,7 @@ static void test_attachment_fails(void **state)
 
 	(void)state;
 	start_owner(&owner);
-	if (!core_failing("live.check", ENOLCK)) {
+	if (!core_failing("lifelock.check", ENOLCK)) {
 		child_end(&owner);
 		skip();
 	}
@@ -1883,7 +1883,7 @@ static void test_check_owner(void **state)
 	seg->header.address[0] = 'x';
 	assert_int_equal(sc_seg_check_owner(seg), -ENOENT);
 	seg->header = header;
-	if (core_failing("own.open", EMFILE))
+	if (core_failing("shmfile.open", EMFILE))
 		assert_int_equal(sc_seg_check_owner(seg), -EMFILE);
 	core_failing(NULL, 0);
 	sc_seg_detach(seg);

@@ -17,14 +17,14 @@
 #include <cmocka.h>
 
 #include <pthread.h>
-#include "atomic.h"
+#include "base/atomic.h"
 #include "clock.h"
 #include "cma_calls.h"
 #include "core_pair.h"
-#include "deliver.h"
-#include "rx.h"
-#include "share.h"
-#include "tx.h"
+#include "msg/deliver.h"
+#include "ep/rx.h"
+#include "shm/share.h"
+#include "msg/tx.h"
 
 #define SIZE ((size_t)1 << 20)
 #define LARGE ((size_t)200000)
@@ -1304,7 +1304,7 @@ static void child_takes(struct child *self, void *arg)
 	struct sc_tx_op *op;
 
 	child_on_its_own();
-	CHILD_CHECK(!sc_cq_init(&end.tx, 64) && !sc_cq_init(&end.rx, 64));
+	CHILD_CHECK(!sc_comp_ring_init(&end.tx, 64) && !sc_comp_ring_init(&end.rx, 64));
 	{
 		struct sc_ep_attr attr = end_attr();
 

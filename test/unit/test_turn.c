@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "cq.h"
-#include "slab.h"
-#include "turn.h"
+#include "base/comp_ring.h"
+#include "base/slab.h"
+#include "link/turn.h"
 
 #define TURNS 8
 #define TURNS_MOST 65536 /* TURNS_MAX of turn.c */
@@ -24,7 +24,7 @@
 /* What turn.c looks at of an endpoint and its peers. */
 struct fake {
 	struct sc_ep ep;
-	struct sc_cq cq;
+	struct sc_comp_ring cq;
 	struct sc_peer peers[2];
 	char contexts[TURNS];
 };
@@ -34,7 +34,7 @@ static int setup(void **state)
 	struct fake *fake = calloc(1, sizeof(*fake));
 
 	assert_non_null(fake);
-	assert_int_equal(sc_cq_init(&fake->cq, TURNS), 0);
+	assert_int_equal(sc_comp_ring_init(&fake->cq, TURNS), 0);
 	fake->cq.limit = TURNS;
 	fake->ep.tx_cq = &fake->cq;
 	fake->ep.order = SC_ORDER_COMPLETE;
@@ -53,7 +53,7 @@ static int teardown(void **state)
 
 	assert_int_equal(sc_slab_used(&fake->ep.turns), 0);
 	sc_slab_fini(&fake->ep.turns);
-	sc_cq_fini(&fake->cq);
+	sc_comp_ring_fini(&fake->cq);
 	free(fake);
 	return 0;
 }
@@ -80,18 +80,18 @@ static void end(struct fake *fake, struct sc_peer *peer, struct sc_turn *turn, i
 /* The next completion is of that operation. */
 static void expect(struct fake *fake, int number, int err)
 {
-	const struct sc_comp *comp = sc_cq_peek(&fake->cq);
+	const struct sc_comp *comp = sc_comp_ring_peek(&fake->cq);
 
 	assert_non_null(comp);
 	assert_ptr_equal(comp->context, &fake->contexts[number]);
 	assert_int_equal(comp->len, number);
 	assert_int_equal(comp->err, err);
-	sc_cq_release(&fake->cq);
+	sc_comp_ring_release(&fake->cq);
 }
 
 static void expect_nothing(struct fake *fake)
 {
-	assert_null(sc_cq_peek(&fake->cq));
+	assert_null(sc_comp_ring_peek(&fake->cq));
 }
 
 /* All orders in which four can end. */

@@ -17,9 +17,9 @@
 #include <sched.h>
 #include "core_pair.h"
 #include "core_test.h"
-#include "record.h"
-#include "rx.h"
-#include "tx.h"
+#include "link/record.h"
+#include "ep/rx.h"
+#include "msg/tx.h"
 
 #define BIG ((size_t)5 << 20) /* more than one step of a copy */
 
@@ -58,7 +58,7 @@ static void one_message(size_t size, uint32_t flags, bool expected, uint64_t see
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, seed, flags), 0);
 	if (!expected) {
 		ends_settle(pair, 2);
-		assert_null(sc_cq_peek(&pair[1].rx));
+		assert_null(sc_comp_ring_peek(&pair[1].rx));
 		assert_int_equal(end_recv(&pair[1], pair[1].peer, to, size, seed, flags & SC_TAGGED), 0);
 	}
 	ends_settle(pair, 2);
@@ -532,9 +532,9 @@ static void test_while_it_reads(void **state)
 /* The buffer is the caller's again at once, whatever the state of the receiver. */
 static void test_inject(void **state)
 {
-	static const size_t some[] = { 0, 1, 200, 201, 872, 873, SC_INJECT_MAX };
+	static const size_t some[] = { 0, 1, 200, 201, 872, 873, SC_FAULT_MAX };
 	struct sc_ep_attr attr = end_attr();
-	uint8_t *buf = malloc(SC_INJECT_MAX + 1), *to = malloc(SC_INJECT_MAX);
+	uint8_t *buf = malloc(SC_FAULT_MAX + 1), *to = malloc(SC_FAULT_MAX);
 	int sent;
 
 	(void)state;
@@ -546,9 +546,9 @@ static void test_inject(void **state)
 				continue;
 			attr.config.eager_max =
 				eager ? 32768 : 0; /* 0: injected payload goes by rendezvous */
-			attr.config.buf_size = eager ? 2 * SC_INJECT_MAX : SC_INJECT_MAX;
+			attr.config.buf_size = eager ? 2 * SC_FAULT_MAX : SC_FAULT_MAX;
 			pair_open(pair, &attr, way);
-			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_INJECT_MAX + 1, 0,
+			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_FAULT_MAX + 1, 0,
 						  SC_SEND_INJECT),
 					 -EMSGSIZE);
 			/* until there is no room, of buffers or in the ring */
@@ -559,7 +559,7 @@ static void test_inject(void **state)
 				pattern_fill(buf, size, (uint64_t)sent);
 				ret = end_send(&pair[0], pair[0].peer, buf, size, (uint64_t)sent,
 					       SC_TAGGED | SC_SEND_INJECT);
-				memset(buf, 0xdd, SC_INJECT_MAX);
+				memset(buf, 0xdd, SC_FAULT_MAX);
 				if (ret == -EAGAIN)
 					break;
 				assert_int_equal(ret, 0);
@@ -569,7 +569,7 @@ static void test_inject(void **state)
 				struct sc_comp comp;
 				size_t size = some[i % 7];
 
-				assert_int_equal(end_recv(&pair[1], NULL, to, SC_INJECT_MAX, (uint64_t)i,
+				assert_int_equal(end_recv(&pair[1], NULL, to, SC_FAULT_MAX, (uint64_t)i,
 							  SC_TAGGED),
 						 0);
 				ends_settle(pair, 2);
@@ -581,9 +581,9 @@ static void test_inject(void **state)
 			for (int i = 0; i < sent; i++)
 				assert_int_equal(comp_take(&pair[0].tx).err, 0);
 			/* though there are buffers that hold it, as there are for this one */
-			assert_int_equal(end_recv(&pair[1], NULL, to, SC_INJECT_MAX, 7, SC_TAGGED), 0);
+			assert_int_equal(end_recv(&pair[1], NULL, to, SC_FAULT_MAX, 7, SC_TAGGED), 0);
 			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, 1000, 7, SC_TAGGED), 0);
-			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_INJECT_MAX + 1, 0,
+			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_FAULT_MAX + 1, 0,
 						  SC_SEND_INJECT),
 					 -EMSGSIZE);
 			ends_settle(pair, 2);
@@ -998,8 +998,8 @@ static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const s
 		if (!ret) {
 			sent++;
 			stuck = 0;
-			while (sc_cq_peek(&pair[0].tx))
-				sc_cq_release(&pair[0].tx);
+			while (sc_comp_ring_peek(&pair[0].tx))
+				sc_comp_ring_release(&pair[0].tx);
 			continue;
 		}
 		assert_int_equal(ret, -EAGAIN);
@@ -1027,7 +1027,7 @@ static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const s
 		assert_int_equal(comp.len, some[i % count]);
 		assert_memory_equal(to, from + i % 1000, comp.len);
 	}
-	assert_true(!sc_cq_peek(&pair[1].rx));
+	assert_true(!sc_comp_ring_peek(&pair[1].rx));
 	assert_int_equal(pair[1].peer->units_held, 0);
 	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[0], 0, SC_TAGGED), 0);
@@ -1331,7 +1331,7 @@ static void test_ring_overflows_at_random(void **state)
 				assert_int_equal(end_recvv(&pair[1], NULL, &(struct iovec){ to, BIG }, 1,
 							   0, UINT64_MAX, SC_TAGGED, to),
 						 0);
-				while (!sc_cq_peek(&pair[1].rx)) {
+				while (!sc_comp_ring_peek(&pair[1].rx)) {
 					sc_ep_poll(pair[1].ep);
 					sc_ep_poll(pair[0].ep);
 				}
@@ -1419,7 +1419,7 @@ static void test_queue_full(void **state)
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -EAGAIN);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SILENT), 0);
-	sc_cq_release(&pair[0].tx);
+	sc_comp_ring_release(&pair[0].tx);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, 0), -EAGAIN);
 	pair_close(pair);
@@ -1498,21 +1498,21 @@ static void test_answers_unread(void **state)
 			assert_int_equal(end_recv(&pair[1], NULL, to, 8, 0, 0), 0);
 		for (int moved = 1; moved;) {
 			moved = sc_ep_poll(pair[1].ep);
-			for (; sc_cq_peek(&pair[1].rx); received++)
+			for (; sc_comp_ring_peek(&pair[1].rx); received++)
 				assert_int_equal(comp_take(&pair[1].rx).err, 0);
 		}
 		if (!ret)
 			continue;
 		refused++;
 		sc_ep_poll(pair[0].ep);
-		for (; sc_cq_peek(&pair[0].tx); told++)
+		for (; sc_comp_ring_peek(&pair[0].tx); told++)
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
 	}
 	assert_true(refused && received == sent);
 	while (told < sent) {
 		ends_settle(pair, 2);
-		assert_non_null(sc_cq_peek(&pair[0].tx));
-		for (; sc_cq_peek(&pair[0].tx); told++)
+		assert_non_null(sc_comp_ring_peek(&pair[0].tx));
+		for (; sc_comp_ring_peek(&pair[0].tx); told++)
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
 	}
 	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
@@ -1664,7 +1664,7 @@ static void test_order(void **state)
 					busy[n] = true;
 				}
 			sc_ep_poll(pair[pair_random(&random) % 2].ep);
-			while ((comp = sc_cq_peek(&pair[i].rx))) {
+			while ((comp = sc_comp_ring_peek(&pair[i].rx))) {
 				uint32_t number = i ? (uint32_t)comp->tag : received[i];
 
 				assert_int_equal(comp->err, 0);
@@ -1673,9 +1673,9 @@ static void test_order(void **state)
 				assert_true(!memcmp(comp->context, from + number % 5000, comp->len));
 				received[i]++;
 				busy[((uint8_t *)comp->context - to) / 65536] = false;
-				sc_cq_release(&pair[i].rx);
+				sc_comp_ring_release(&pair[i].rx);
 			}
-			while (sc_cq_peek(&pair[i].tx)) {
+			while (sc_comp_ring_peek(&pair[i].tx)) {
 				assert_int_equal(comp_take(&pair[i].tx).err, 0);
 			}
 		}
@@ -1727,10 +1727,10 @@ static void test_self(void **state)
 
 		assert_int_equal(end_send(&self, self.peer, from, 16, 1, SC_TAGGED), 0);
 		assert_int_equal(end_recv(&self, self.peer, to, 16, 1, SC_TAGGED), 0);
-		while (!sc_cq_peek(&self.rx))
+		while (!sc_comp_ring_peek(&self.rx))
 			sc_ep_poll(self.ep);
-		sc_cq_release(&self.rx);
-		sc_cq_release(&self.tx);
+		sc_comp_ring_release(&self.rx);
+		sc_comp_ring_release(&self.tx);
 	}
 	end_close(&self);
 }
@@ -1769,7 +1769,7 @@ static void test_many_peers(void **state)
 			sc_ep_poll(ends[i].ep);
 		}
 		sc_ep_poll(ends[0].ep);
-		while (sc_cq_peek(&ends[0].rx)) {
+		while (sc_comp_ring_peek(&ends[0].rx)) {
 			struct sc_comp comp = comp_take(&ends[0].rx);
 			uint64_t who = sc_peer_user(comp.source);
 
@@ -1842,19 +1842,19 @@ static const char *stress_run(struct end *end, struct sc_peer *peer, uint64_t se
 		}
 		if (!sc_ep_poll(end->ep))
 			sched_yield();
-		if ((comp = sc_cq_peek(&end->tx))) {
+		if ((comp = sc_comp_ring_peek(&end->tx))) {
 			if (comp->err || comp->len != size)
 				return "a completion of a send is wrong";
-			sc_cq_release(&end->tx);
+			sc_comp_ring_release(&end->tx);
 			out_free = true;
 		}
-		if ((comp = sc_cq_peek(&end->rx))) {
+		if ((comp = sc_comp_ring_peek(&end->rx))) {
 			if (comp->err || comp->len != stress_size(&recv_random) || comp->source != peer ||
 			    comp->tag != (uint64_t)received)
 				return "a completion of a receive is wrong";
 			if (!pattern_is(in, comp->len, (uint64_t)received))
 				return "a payload is wrong";
-			sc_cq_release(&end->rx);
+			sc_comp_ring_release(&end->rx);
 			in_posted = false;
 			received++;
 		}
@@ -1872,7 +1872,7 @@ static void stress_child(struct child *self, void *arg)
 	const char *fault;
 	struct end end = { 0 };
 
-	CHILD_CHECK(!sc_cq_init(&end.tx, 1024) && !sc_cq_init(&end.rx, 1024));
+	CHILD_CHECK(!sc_comp_ring_init(&end.tx, 1024) && !sc_comp_ring_init(&end.rx, 1024));
 	attr.tx_cq = &end.tx;
 	attr.rx_cq = &end.rx;
 	attr.config.cma = stress->cma;
@@ -1889,8 +1889,8 @@ static void stress_child(struct child *self, void *arg)
 		sc_ep_poll(end.ep);
 	child_wait(self);
 	sc_ep_destroy(end.ep);
-	sc_cq_fini(&end.tx);
-	sc_cq_fini(&end.rx);
+	sc_comp_ring_fini(&end.tx);
+	sc_comp_ring_fini(&end.rx);
 }
 
 static void test_stress(void **state)
@@ -1953,7 +1953,7 @@ static void test_peer_closes(void **state)
 		assert_true(end_idle(&pair[0]));
 		end_close(&pair[1]);
 		ends_settle(pair, 2);
-		while (sc_cq_peek(&pair[0].tx)) {
+		while (sc_comp_ring_peek(&pair[0].tx)) {
 			struct sc_comp comp = comp_take(&pair[0].tx);
 
 			assert_int_equal(comp.err, ECONNRESET);
@@ -1971,7 +1971,7 @@ static void test_peer_closes(void **state)
 
 #ifdef SC_FAULT_INJECTION
 
-static uint8_t late_into[SC_INJECT_MAX];
+static uint8_t late_into[SC_FAULT_MAX];
 static bool late_posted;
 
 /* The sender is closing, which nobody can see yet: the receiver copies its message. */
@@ -1980,7 +1980,7 @@ static int receive_late(const char *point)
 	if (strcmp(point, "peer.unread") || late_posted)
 		return 0;
 	late_posted = true;
-	assert_int_equal(end_recv(&pair[1], NULL, late_into, SC_INJECT_MAX, 0, 0), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, late_into, SC_FAULT_MAX, 0, 0), 0);
 	for (int i = 0; i < 10; i++)
 		sc_ep_poll(pair[1].ep);
 	return 0;
@@ -1997,19 +1997,19 @@ static void test_injected_and_closed(void **state)
 		skip();
 	attr.config.eager_max = attr.config.inline_max = 0;
 	pair_open(pair, &attr, WAY_CMA);
-	assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_INJECT_MAX, 0, SC_SEND_INJECT), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_FAULT_MAX, 0, SC_SEND_INJECT), 0);
 	assert_int_equal(pair[0].ep->counters.tx_rdv, 1);
 	ends_settle(&pair[1], 1);
 	late_posted = false;
 	(void)core_failing(NULL, 0);
-	sc_inject_hook = receive_late;
+	sc_fault_hook = receive_late;
 	end_close(&pair[0]);
 	(void)core_failing(NULL, 0);
 	assert_true(late_posted);
 	ends_settle(&pair[1], 1);
 	comp = comp_take(&pair[1].rx);
 	if (!comp.err)
-		assert_memory_equal(late_into, from, SC_INJECT_MAX);
+		assert_memory_equal(late_into, from, SC_FAULT_MAX);
 	end_close(&pair[1]);
 }
 
@@ -2143,7 +2143,7 @@ static void bad_answer(enum sc_abi_kind kind, uint64_t op, uint64_t second, uint
 	assert_int_equal(end_recv(&third, NULL, to, 8, 0, 0), 0);
 	ends_settle(&third, 1);
 	sc_ep_poll(pair[0].ep);
-	while (sc_cq_peek(&pair[0].tx) && pair[0].tx.tail - pair[0].tx.head > 1)
+	while (sc_comp_ring_peek(&pair[0].tx) && pair[0].tx.tail - pair[0].tx.head > 1)
 		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 	expect_sent(&pair[0], from, 8);
 	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
@@ -2279,7 +2279,7 @@ static void test_fence_tells_of_earlier(void **state)
 				assert_int_equal(end_recv(&pair[1], NULL, to, sizes[i], 2, SC_TAGGED), 0);
 				ends_settle(pair, 2);
 				expect_received(&pair[1], pair[1].peer, to, sizes[i], 2);
-				assert_null(sc_cq_peek(&pair[0].tx));
+				assert_null(sc_comp_ring_peek(&pair[0].tx));
 				assert_int_equal(end_recv(&pair[1], NULL, small, 8, 1, SC_TAGGED), 0);
 				ends_settle(pair, 2);
 				expect_received(&pair[1], pair[1].peer, small, 8, 1);
@@ -2334,7 +2334,7 @@ static void test_killed_before_commit(void **state)
 	assert_int_equal(pair[0].ep->counters.accepts, 1);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(comp_take(&pair[0].rx).len, 100);
-	assert_null(sc_cq_peek(&pair[0].rx));
+	assert_null(sc_comp_ring_peek(&pair[0].rx));
 	assert_int_equal(pair[0].ep->counters.rx_unexpected, 0); /* with whatever tag */
 	assert_int_equal(pair[0].ep->counters.quarantines, 0);
 	end_close(&pair[0]);

@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "core_pair.h"
-#include "reap.h"
-#include "seg.h"
-#include "wake.h"
+#include "proc/reap.h"
+#include "shm/seg.h"
+#include "os/wake.h"
 
 #define MS INT64_C(1000000)
 /* Of sleep.c: looks in a row that find what polls do not take, and peers that are watched at a time. */
@@ -561,7 +561,7 @@ static void test_second_look(void **state)
 
 	(void)state;
 	open_ends(WAY_LOCAL);
-	sc_inject_hook = send_at_arming;
+	sc_fault_hook = send_at_arming;
 	assert_int_equal(sc_ep_rest(pair[1].ep, &sleep, &limit), -EAGAIN);
 	core_failing(NULL, 0);
 	assert_int_equal(*word_of(&pair[1]) & SC_ABI_SLEEP_FLAGS, 0);
@@ -588,7 +588,7 @@ static void test_armed_amid_a_wake(void **state)
 	(void)state;
 	stirred = 0;
 	sc_sleep_arm(&stirred, SC_ABI_SLEEP_ASLEEP, &sleep);
-	sc_inject_hook = arm_at_wake;
+	sc_fault_hook = arm_at_wake;
 	sc_wake_slow(&stirred, SC_ABI_SLEEP_ASLEEP);
 	core_failing(NULL, 0);
 	assert_int_equal(wakes(stirred), 1);

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include "atomic.h"
-#include "door.h"
+#include "base/atomic.h"
+#include "os/doorbell.h"
 #include "../watchdog.h"
 
 /* Threads of this process that have the name of ours, and the number of the last of them. */
@@ -106,7 +106,7 @@ static inline bool thread_shows_heard(const struct sc_abi_presence *presence)
 static inline void thread_knock_now_and_then(const struct sc_abi_presence *presence, unsigned int *looks)
 {
 	if ((*looks)++ % 2048 == 0)
-		assert_int_equal(sc_door_knock(getpid(), presence), 0);
+		assert_int_equal(sc_doorbell_knock(getpid(), presence), 0);
 	watchdog_nap();
 }
 

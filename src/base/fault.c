@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fault.c: arms the points of fault.h from the environment; in builds for tests only.
+ *
+ *	SHMCMA_INJECT=seg.linkat:kill		SIGKILL, the first time the point is reached
+ *	SHMCMA_INJECT=seg.linkat:stop:3		SIGSTOP, the third time; goes on after SIGCONT
+ *	SHMCMA_INJECT=seg.linkat:28		the point yields ENOSPC, the first time
+ *	SHMCMA_INJECT_TRACE=1			a line on standard error for each point, when first reached
+ *
+ * A test program that has the core linked in may put a function of its own in their place
+ * (sc_fault_hook).
+ *
+ * The environment is read once, when the first point is reached; a child of fork() inherits what was
+ * read and how often the point was reached. A setting that means nothing ends the process: a test with
+ * a slip must not pass. Any thread may reach a point; there is no lock that a fork could leave taken.
+ */
+#include "base/fault.h"
+
+#ifndef SC_FAULT_INJECTION
+
+typedef int sc_fault_is_not_built;
+
+#else
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	ACTION_KILL = -1,
+	ACTION_STOP = -2,
+	SEEN_MAX = 1024,
+	ERRNO_MAX = 4095,
+};
+
+static struct {
+	char point[128]; /* "": none */
+	int action;	 /* an errno or ACTION_* */
+	unsigned long nth;
+	bool trace;
+} armed;
+
+static pthread_once_t armed_once = PTHREAD_ONCE_INIT;
+static _Atomic unsigned long reached;	     /* how often the armed point was */
+static _Atomic(const char *) seen[SEEN_MAX]; /* points that were traced, in no order, NULL at the end */
+
+static bool parse_number(const char *text, long max, long *number)
+{
+	char *end;
+
+	*number = strtol(text, &end, 10);
+	return end != text && !*end && *number >= 1 && *number <= max;
+}
+
+static bool parse_action(const char *text, int *action)
+{
+	long number;
+
+	if (!strcmp(text, "kill"))
+		*action = ACTION_KILL;
+	else if (!strcmp(text, "stop"))
+		*action = ACTION_STOP;
+	else if (parse_number(text, ERRNO_MAX, &number))
+		*action = (int)number;
+	else
+		return false;
+	return true;
+}
+
+/* point:action[:nth] */
+static bool parse(const char *text)
+{
+	char copy[sizeof(armed.point) + 32], *action, *nth;
+	long number = 1;
+
+	if (strlen(text) >= sizeof(copy))
+		return false;
+	strcpy(copy, text);
+	action = strchr(copy, ':');
+	if (!action || action == copy || (size_t)(action - copy) >= sizeof(armed.point))
+		return false;
+	*action++ = '\0';
+	nth = strchr(action, ':');
+	if (nth)
+		*nth++ = '\0';
+	if (!parse_action(action, &armed.action) || (nth && !parse_number(nth, 1000000000, &number)))
+		return false;
+	armed.nth = (unsigned long)number;
+	strcpy(armed.point, copy);
+	return true;
+}
+
+static void arm(void)
+{
+	const char *text = getenv("SHMCMA_INJECT");
+	const char *trace = getenv("SHMCMA_INJECT_TRACE");
+
+	armed.trace = trace && !strcmp(trace, "1");
+	if (text && *text && !parse(text)) {
+		fprintf(stderr, "shmcma: SHMCMA_INJECT=%s is not point:kill|stop|<errno number>[:nth]\n",
+			text);
+		abort();
+	}
+}
+
+/* True for one caller for each point; points beyond SEEN_MAX are not traced. */
+static bool first_seen(const char *point)
+{
+	for (size_t i = 0; i < SEEN_MAX; i++) {
+		const char *other = atomic_load(&seen[i]);
+
+		/* A failed exchange leaves in `other` what has just come: compare with that. */
+		if (!other && atomic_compare_exchange_strong(&seen[i], &other, point))
+			return true;
+		if (!strcmp(other, point))
+			return false;
+	}
+	return false;
+}
+
+static void trace(const char *point)
+{
+	char line[192];
+	int len = snprintf(line, sizeof(line), "shmcma: reached %s\n", point);
+
+	/* One write(2): lines of several processes do not mix. A trace that cannot be written is lost. */
+	if (len > 0 && len < (int)sizeof(line) && write(STDERR_FILENO, line, (size_t)len) < 0)
+		return;
+}
+
+static int act(void)
+{
+	switch (armed.action) {
+	case ACTION_KILL:
+		raise(SIGKILL);
+		_exit(128 + SIGKILL); /* the first process of a pid namespace survives its own SIGKILL */
+	case ACTION_STOP:
+		raise(SIGSTOP); /* to this thread: it does not run past this line until SIGCONT */
+		return 0;
+	default:
+		return armed.action;
+	}
+}
+
+static int from_environment(const char *point)
+{
+	pthread_once(&armed_once, arm);
+	if (armed.trace && first_seen(point))
+		trace(point);
+	if (strcmp(point, armed.point) || atomic_fetch_add(&reached, 1) + 1 != armed.nth)
+		return 0;
+	return act();
+}
+
+int (*_Atomic sc_fault_hook)(const char *point) = from_environment;
+
+int sc_fault(const char *point)
+{
+	int saved = errno;
+	int err = sc_fault_hook(point);
+
+	errno = saved;
+	return err;
+}
+
+long sc_fault_done(const char *point, long result)
+{
+	(void)sc_fault(point);
+	return result;
+}
+
+void *sc_fault_done_ptr(const char *point, void *result)
+{
+	(void)sc_fault(point);
+	return result;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * log.c: hands lines to whoever uses the core. Set once, before the first endpoint; any thread may log.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LINE_SIZE 512
+
+static void (*log_sink)(enum sc_log_level level, const char *line);
+static unsigned long log_again; /* the thread, as pthread_self(3) has it; 0: none */
+
+void sc_log_set(void (*sink)(enum sc_log_level level, const char *line))
+{
+	__atomic_store_n(&log_sink, sink, __ATOMIC_RELAXED);
+}
+
+void sc_log_again(bool again)
+{
+	__atomic_store_n(&log_again, again ? (unsigned long)pthread_self() : 0, __ATOMIC_RELAXED);
+}
+
+void sc_log(enum sc_log_level level, const char *format, ...)
+{
+	void (*sink)(enum sc_log_level, const char *) = __atomic_load_n(&log_sink, __ATOMIC_RELAXED);
+	char line[LINE_SIZE];
+	int saved = errno;
+	va_list args;
+
+	if (!sink)
+		return;
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	if (level == SC_LOG_WARN &&
+	    __atomic_load_n(&log_again, __ATOMIC_RELAXED) == (unsigned long)pthread_self())
+		level = SC_LOG_INFO;
+	sink(level, line);
+	errno = saved;
+}

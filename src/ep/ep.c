@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ep.c: an endpoint put together from its parts, and its progress.
+ *
+ * One call of sc_ep_poll() looks once at everything that can have changed: who has come or gone, what
+ * peers have written, what is under way; then it fails what belonged to peers that are lost. With nothing
+ * to do it reads a few lines that stay in this core's cache.
+ */
+#include "base/atomic.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "rma/assist.h"
+#include "rma/batch.h"
+#include "msg/deliver.h"
+#include "link/forget.h"
+#include "link/hold.h"
+#include "base/log.h"
+#include "proc/neighbour.h"
+#include "rma/delegate.h"
+#include "link/peer.h"
+#include "link/record.h"
+#include "msg/recv.h"
+#include "rma/reg.h"
+#include "rma/rma.h"
+#include "ep/rx.h"
+#include "link/rxq.h"
+#include "rma/target.h"
+#include "link/state.h"
+#include "msg/tx.h"
+#include "msg/waiting.h"
+
+/*
+ * Polls between two looks at a peer's word of life, and between two at whether it lives, whatever that says: half a
+ * microsecond in 30 or more. With the daemon's thread only for a process that has no such word.
+ */
+#define GLANCE_POLLS 4
+#define WATCH_POLLS 1024
+#define WATCH_POLLS_DAEMON 16384
+
+/* Bounce buffers with memory from the start, see sc_record_may_lend(). */
+#define BUFS_FIRST 8
+
+/*
+ * Defaults, measured with test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in microseconds:
+ *
+ *   inline_max  256 B: 0.105 inline, 0.120 bounce; 384 B: 0.120 and 0.124; 512 B: 0.159 and 0.124; 872 B: 0.213 and
+ *               0.135: so what a record can hold, but from SC_TX_BUFFER_MIN on only if there is no buffer. More than
+ *               INLINE_ALWAYS (tx.c) only while half of the ring is free
+ *   buf_size    4 and 16 KiB in buffers of 2048 B: 0.28 and 0.75, of 4096 B: 0.24 and 0.64, of 8192 B: 0.24 and 0.60,
+ *               which would take twice the memory; far apart 1.17 and 2.84, 0.87 and 2.09
+ *   eager_max   far apart 32 KiB: 3.4 bounce, 4.0 rendezvous; 64 KiB: 5.7 and 4.9; near 64 KiB: 2.1 and 4.0
+ *               what is known of the machine may say otherwise: calibration.c
+ *               On a 2-processor Xeon 16 KiB: 3.6 bounce, 1.3 rendezvous; 32 KiB 6.5 and 2.0; so it is less to
+ *               peers where filling is found to be slow: is_eager() in tx.c
+ *   share_min   48 KiB: 5.4 shared, 5.0 copied by the receiver; 64 KiB: 5.8 and 5.9; 96 KiB: 6.9 and 7.9;
+ *               128 KiB: 7.8 and 10. Where both processors share a cache: 32 KiB and 1 byte 3.4 and 4.0,
+ *               48 KiB 3.9 and 4.8, 64 KiB less 1 4.5 and 5.8. On a Zen 4 one of 12 to 24 KiB takes as
+ *               long in either way; windows of 16, 20, 24, 28, 32 KiB 13.6, 14.1, 15.0, 15.8, 15.7
+ *               GB/s shared, 11.4, 11.6, 11.7, 11.8, 12.2 else
+ *
+ * The pool and the slots so that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
+ */
+void sc_config_init(struct sc_config *config)
+{
+	*config = (struct sc_config){
+		.slots = SC_ABI_SLOTS_MAX,
+		.buf_size = 4096,
+		.buf_count = 88,
+		.inline_max = SC_INLINE_MAX,
+		.eager_max = 32768,
+		.eager_adapts = true,
+		.window = 262144,
+		.share_min = 16384,
+		.fill = SC_FILL_TRIED,
+		.cma = true,
+		.daemon = true,
+		.scan = true,
+	};
+}
+
+static uint32_t clamp(uint32_t value, uint32_t least, uint32_t most)
+{
+	return value < least ? least : value > most ? most : value;
+}
+
+/* The largest payload of the short way (tx.c): in a record, or in one buffer. It is not asked whether it is injected. */
+static uint32_t short_most(const struct sc_config *config, uint32_t buffer_most)
+{
+	if (config->inline_max < sc_inline_first(0))
+		return config->inline_max; /* what one line holds is not asked whether it may */
+	return buffer_most > config->inline_max ? buffer_most : config->inline_max;
+}
+
+/* A configuration that the rest can rely on: powers of two, limits of the record formats. */
+static void config_settle(struct sc_ep *ep)
+{
+	struct sc_config *config = &ep->config;
+	uint32_t buffer_most;
+
+	config->slots = clamp(config->slots, 1, SC_ABI_SLOTS_MAX);
+	config->buf_count = clamp(config->buf_count, 2, SC_ABI_BUFS_MAX);
+	ep->buf_shift =
+		31 - (uint32_t)__builtin_clz(clamp(config->buf_size, SC_FAULT_MAX / SC_ABI_RECORD_BUFS,
+						   SC_ABI_BUF_SIZE_MAX));
+	config->buf_size = 1u << ep->buf_shift;
+	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
+	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
+	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
+	/* what is more may be too much to inject, or go another way than buffers */
+	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_FAULT_MAX));
+	ep->buffer_end = buffer_most + 1;
+	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
+	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;
+	if (config->window < 1024)
+		config->window = 1024;
+	ep->window_step = config->window / 4;
+}
+
+/* What it can do, for peers to see. */
+static uint32_t capabilities(const struct sc_ep *ep)
+{
+	uint32_t all = SC_ABI_CAP_TAGGED | SC_ABI_CAP_MSG;
+
+	if (ep->regtab)
+		all |= SC_ABI_CAP_RMA;
+	if (ep->config.strict)
+		all |= SC_ABI_CAP_STRICT;
+	if (ep->cntrs[SC_EVENT_REMOTE_READ] || ep->cntrs[SC_EVENT_REMOTE_WRITE])
+		all |= SC_ABI_CAP_EVENTS;
+	if (ep->barrier)
+		all |= SC_ABI_CAP_BARRIER;
+	return all;
+}
+
+/* A table only where there is something to show. */
+static int segment_create(struct sc_ep *ep, const struct sc_ep_attr *attr)
+{
+	bool shows = ep->regtab && !ep->config.strict;
+	struct sc_seg_geometry geometry = {
+		.slots = ep->config.slots,
+		.buf_size = ep->config.buf_size,
+		.buf_count = ep->config.buf_count,
+		.bufs_first = BUFS_FIRST,
+		.window = ep->config.window,
+		.capabilities = capabilities(ep),
+		.regs = shows ? SC_ABI_REGS_MAX : 0,
+		.ranges = shows ? SC_ABI_RANGES_MAX : 0,
+		.name = attr->name,
+		.index = attr->index,
+	};
+
+	return sc_seg_create(&geometry, &ep->seg);
+}
+
+static int rxq_join(struct sc_ep *ep, const struct sc_ep_attr *attr)
+{
+	int ret = attr->rxq ? 0 : sc_rxq_init(&ep->own_rxq, attr->rx_size);
+
+	ep->rxq = attr->rxq ? attr->rxq : &ep->own_rxq;
+	ep->rx_silent = attr->rx_report ? 0 : SC_SILENT;
+	if (!ret)
+		sc_list_append(&ep->rxq->eps, &ep->of_rxq);
+	return ret;
+}
+
+static void rxq_leave(struct sc_ep *ep)
+{
+	sc_list_remove(&ep->of_rxq);
+	if (!sc_ep_shares_rxq(ep))
+		sc_rxq_fini(ep->rxq);
+}
+
+int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
+{
+	struct sc_ep *ep = calloc(1, sizeof(*ep));
+	bool first = sc_bell_is_first(), comes;
+	int64_t came = 0;
+	int ret = -ENOMEM;
+
+	if (!ep)
+		return ret;
+	ep->config = attr->config;
+	ep->order = attr->order;
+	ep->tx_cq = attr->tx_cq;
+	ep->rx_cq = attr->rx_cq;
+	config_settle(ep);
+	ep->tx_size = attr->tx_size;
+	ep->regtab = attr->regtab;
+	ep->knows = attr->knows;
+	ep->knows_arg = attr->knows_arg;
+	for (int event = 0; event < SC_EVENTS; event++)
+		ep->cntrs[event] = attr->cntrs[event];
+	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
+	sc_slab_init(&ep->rma_ops, sizeof(struct sc_rma_op));
+	sc_slab_init(&ep->turns, sizeof(struct sc_turn));
+	sc_list_init(&ep->rma_busy);
+	sc_list_init(&ep->offering);
+	sc_list_init(&ep->batching);
+	sc_list_init(&ep->asking);
+	sc_list_init(&ep->serving);
+	sc_list_init(&ep->assisting);
+	sc_list_init(&ep->pushing);
+	sc_list_init(&ep->sharing);
+	sc_list_init(&ep->pulling);
+	ret = rxq_join(ep, attr);
+	if (ret)
+		goto no_rxq;
+	if (first) {
+		came = sc_clock_ns();
+		if (sc_neighbours_come())
+			(void)sc_reap_scan();
+	}
+	ep->barrier = sc_wake_join(); /* before there are threads: then it is cheap */
+	ret = segment_create(ep, attr);
+	if (ret == -ENOSPC && sc_reap_scan() > 0)
+		ret = segment_create(ep, attr);
+	if (ret)
+		goto no_segment;
+	ret = sc_pool_init(&ep->pool, ep->seg->header.buf_count, ep->seg->buf_count);
+	if (ret)
+		goto no_pool;
+	ret = sc_peers_init(ep);
+	if (ret)
+		goto no_peers;
+	ret = sc_regs_join(ep);
+	if (ret)
+		goto no_service;
+	if (attr->service) {
+		ret = sc_service_create(attr->service, ep->seg->header.address, &ep->service);
+		if (ret)
+			goto no_service;
+	}
+	/* in this order: the thread begins knowing that this process has come */
+	comes = sc_bell_open(&ep->bell, ep->seg);
+	ep->alone = !ep->config.daemon || !sc_daemon_start(&ep->config);
+	ep->watch_mask = (ep->alone ? WATCH_POLLS : WATCH_POLLS_DAEMON) - 1;
+	if (first && !ep->config.daemon)
+		(void)sc_reap_scan(); /* the thread would, later */
+	if (comes)
+		sc_neighbours_named(came);
+	*created = ep;
+	return 0;
+
+no_service:
+	sc_peers_close(ep);
+	sc_regs_leave(ep);
+	sc_peers_fini(ep);
+no_peers:
+	sc_pool_fini(&ep->pool);
+no_pool:
+	sc_seg_destroy(ep->seg);
+no_segment:
+	rxq_leave(ep);
+no_rxq:
+	free(ep);
+	return ret;
+}
+
+void sc_ep_destroy(struct sc_ep *ep)
+{
+	sc_delegate_fini(ep);
+	sc_batch_fini(ep);
+	sc_assist_fini(ep);
+	if (ep->service)
+		sc_service_destroy(ep->service);
+	sc_tx_leave(ep);
+	sc_rma_fini(ep);
+	sc_target_fini(ep);
+	sc_recv_fini(ep);
+	sc_peers_close(ep);
+	sc_tx_fini(ep);
+	sc_regs_leave(ep);
+	sc_peers_fini(ep);
+	sc_bell_close(&ep->bell);
+	sc_pool_fini(&ep->pool);
+	sc_seg_destroy(ep->seg);
+	rxq_leave(ep);
+	sc_slab_fini(&ep->turns);
+	free(ep);
+}
+
+const char *sc_ep_address(const struct sc_ep *ep)
+{
+	return ep->seg->header.address;
+}
+
+const struct sc_counters *sc_ep_counters(const struct sc_ep *ep)
+{
+	return &ep->counters;
+}
+
+/* Fail what was in flight with peers that have been lost since the last poll. */
+static int end_lost(struct sc_ep *ep)
+{
+	int ended = 0;
+
+	sc_list_for_safe (entry, next, &ep->ending) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
+		bool over;
+
+		sc_tx_end_peer(peer, peer->error);
+		sc_target_end_peer(peer);
+		over = sc_rma_end_peer(peer, peer->error);
+		if (!sc_deliver_end_peer(peer, peer->error) || !over)
+			continue; /* it is copying memory of ours: the next poll asks again */
+		sc_waiting_end_peer(peer);
+		sc_recv_end_peer(peer, peer->error);
+		sc_list_remove(&peer->ending);
+		sc_peer_part(peer);
+		sc_peer_reconsider(peer);
+		ended++;
+	}
+	return ended;
+}
+
+/* Has something that has been begun not ended yet? */
+static bool is_due(const struct sc_ep *ep)
+{
+	return !sc_list_empty(&ep->unanswered) || !sc_list_empty(&ep->pulling) ||
+	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->sharing) ||
+	       !sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
+	       !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) ||
+	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->assisting) ||
+	       !sc_list_empty(&ep->ending) || ep->replies;
+}
+
+/* Go on with what has been begun: see sc_ep_begin(). */
+static __attribute__((noinline)) int go_on(struct sc_ep *ep)
+{
+	int done = 0;
+
+	if (!sc_list_empty(&ep->pulling))
+		done += sc_deliver_progress(ep);
+	done += sc_tx_progress(ep);
+	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
+	    !sc_list_empty(&ep->batching))
+		done += sc_rma_progress(ep);
+	if (!sc_list_empty(&ep->serving))
+		done += sc_target_progress(ep);
+	if (!sc_list_empty(&ep->asking) || !sc_list_empty(&ep->assisting))
+		done += sc_assist_progress(ep);
+	if (!sc_list_empty(&ep->ending))
+		done += end_lost(ep);
+	if (__builtin_expect(sc_forget_is_due(ep), 0))
+		sc_forget(ep);
+	ep->due = is_due(ep);
+	return done;
+}
+
+int sc_ep_poll(struct sc_ep *ep)
+{
+	int done = 0;
+
+	if (__builtin_expect(!(++ep->polls % GLANCE_POLLS), 0)) {
+		done += ep->polls & ep->watch_mask ? sc_peers_glance(ep) : sc_peers_watch(ep);
+		sc_peers_give_back(ep, SC_HOLD_POLLS);
+	}
+	if (__builtin_expect(sc_bell_has_rung(&ep->bell), 0))
+		done += sc_peers_hear(ep);
+	if (__builtin_expect(sc_peers_changed(ep), 0))
+		done += sc_peers_review(ep, false);
+	if (__builtin_expect(ep->due, 0) && !sc_list_empty(&ep->unanswered))
+		done += sc_peers_ask(ep);
+	done += sc_rx_poll(ep);
+	if (__builtin_expect(ep->due, 0))
+		done += go_on(ep);
+	if (!done)
+		sc_record_clean(ep);
+	if (ep->idle != !done)
+		ep->idle = !done;
+	if (__builtin_expect(done && ep->vain, 0))
+		ep->vain = 0;
+	return done;
+}

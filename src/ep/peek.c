@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * peek.c: an application asks whether a message waits, and may set it aside (claim) or drop it (discard) with that.
+ *
+ * An application may do nothing but peek: each peek leaves a completion, so its reads of the completion queue find entries
+ * and make no progress. A peek therefore polls the endpoints of its queue, as a read of an empty queue does.
+ *
+ * All of it is private memory: the death of a peer, or of this process, leaves nothing here.
+ */
+#include "msg/recv.h"
+#include "msg/waiting.h"
+
+/*
+ * Polls in one peek, and as many more as peers write to the endpoint: a message that was there before is found. A peer that
+ * never stops writing does not keep the call from returning.
+ */
+#define PEEK_POLLS 64
+
+/* Poll the endpoint, until the message is there or nothing more comes. */
+static struct sc_rx_msg *look(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	struct sc_rx_msg *msg;
+	uint32_t polls = PEEK_POLLS + ep->inbound_count;
+	int done;
+
+	do {
+		done = sc_ep_poll(ep);
+		msg = sc_waiting_find(ep->rxq, recv);
+	} while (!msg && done && polls--);
+	return msg;
+}
+
+static int peek(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	struct sc_rx_msg *msg = NULL;
+
+	/* each endpoint once, also when the first one has the message */
+	sc_list_for (entry, &rxq->eps)
+		msg = look(sc_list_entry(entry, struct sc_ep, of_rxq), recv);
+	if (!msg)
+		msg = sc_waiting_find(rxq, recv);
+	sc_recv_report(rxq, recv, msg);
+	if (!msg)
+		return 0;
+	if (recv->flags & SC_RECV_DISCARD) {
+		sc_waiting_unqueue(msg);
+		sc_waiting_discard(msg);
+	} else if (recv->flags & SC_RECV_CLAIM) {
+		sc_waiting_claim(msg, recv->context);
+	}
+	return 0;
+}
+
+int sc_rxq_recv(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	return recv->flags & SC_RECV_PEEK ? peek(rxq, recv) : sc_recv_post(rxq, recv);
+}
+
+int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv)
+{
+	return sc_rxq_recv(ep->rxq, recv);
+}

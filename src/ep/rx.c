@@ -1,0 +1,585 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rx.c: what peers write: rings are polled, and a record is taken, checked, matched and handed on:
+ *
+ *   ring --> take_message() --posted--> sc_deliver_message() --> completion
+ *                 |                            ^
+ *                 +--not posted--> sc_waiting_keep() --sc_rx_recv()--+
+ *
+ * A message in parts is begun with its first record; the pieces follow, and go where that went.
+ *
+ * A record's control words are copied to private memory once, checked, and only the copy is used; payload
+ * is read by the delivery. What does not make sense ends the connection with that peer
+ * (sc_peer_quarantine()), nothing else. -ENOMEM leaves the record in the ring for the next poll.
+ *
+ * Bounce buffers are read when their record is taken, into the receive buffer or into a waiting message,
+ * so they come back in ring order; some may be held for the answer (hold.h). What a peer may leave waiting is
+ * bounded by the window; one that ignores it is in breach of the protocol.
+ *
+ * If the peer dies: what it published in the ring can be delivered, if no part is missing. If this process dies, before the record
+ * is released or after, nothing of the peer's is held but the buffers named in the ring, which its ledger
+ * takes back.
+ */
+#include "ep/rx.h"
+
+#include <errno.h>
+#include <string.h>
+#include "rma/assist.h"
+#include "msg/deliver.h"
+#include "link/hold.h"
+#include "base/log.h"
+#include "link/peer.h"
+#include "msg/fast.h"
+#include "link/record.h"
+#include "rma/request.h"
+#include "rma/target.h"
+#include "msg/tx.h"
+#include "msg/waiting.h"
+
+/* Rings beyond SC_BUSY_RINGS that are looked at in a poll, in turn. */
+#define QUIET_RINGS 4
+/* Bytes read in the writer's buffers before it is told: it fills them again while we read others. */
+#define PUBLISH_BYTES 16384
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* Can a message of so many bytes begin, of which one buffer of this segment is full and the others follow? */
+static inline bool begins_in_parts(const struct sc_peer *peer, const struct sc_seg *seg, uint64_t size)
+{
+	return size > seg->header.buf_size && !peer->arriving_op && !peer->arriving;
+}
+
+/* In parts, if it says so, or whole in a record. What is wrong with that, or NULL. */
+static const char *parse_parts(struct sc_message *message, const struct sc_seg *seg)
+{
+	if (!(message->flags & SC_ABI_F_PARTS))
+		return NULL;
+	if (!begins_in_parts(message->peer, seg, message->size))
+		return "a part of a message that has none, or in the midst of another";
+	message->here = seg->header.buf_size;
+	return NULL;
+}
+
+static const char *parse_bounce(struct sc_message *message)
+{
+	struct sc_seg *seg = message->peer->seg;
+	const char *why = parse_parts(message, seg);
+	struct sc_abi_bounce record;
+
+	memcpy(&record, message->first->bytes, sizeof(record));
+	message->tag = record.tag;
+	message->data = record.data;
+	message->op = message->flags & SC_ABI_F_ACK ? record.op : 0;
+	memcpy(message->bufs, record.bufs, sizeof(message->bufs));
+	if (!why && !sc_seg_has_bufs(seg, message->bufs, (uint32_t)message->here))
+		return "bounce buffers that do not exist";
+	return why;
+}
+
+/* What a message in a buffer of ours may say. */
+#define RETURN_FLAGS (SC_ABI_F_TAGGED | SC_ABI_F_DATA | SC_ABI_F_PARTS)
+
+/* In a buffer of ours; from here on it is like one that waits: its payload is somewhere in our memory. */
+static const char *parse_return(struct sc_message *message)
+{
+	struct sc_peer *peer = message->peer;
+	const struct sc_seg *seg = peer->ep->seg;
+	const char *why = parse_parts(message, seg);
+	struct sc_abi_bounce record;
+
+	memcpy(&record, message->first->bytes, sizeof(record));
+	message->tag = record.tag;
+	message->data = record.data;
+	message->op = 0;
+	if (why)
+		return why;
+	if (!sc_hold_comes_back(peer, record.bufs[0]) || message->here > seg->header.buf_size ||
+	    message->flags & ~RETURN_FLAGS)
+		return "a message in a buffer that it has not been lent for that";
+	message->bytes = sc_seg_buf(seg, record.bufs[0]);
+	return NULL;
+}
+
+static const char *parse_rdv(struct sc_message *message)
+{
+	struct sc_record_segments segments = {
+		.line = message->first,
+		.lines = message->lines,
+		.count = (uint32_t)message->size, /* ctl's size counts the segments */
+	};
+	struct sc_abi_rdv record;
+
+	memcpy(&record, message->first->bytes, sizeof(record));
+	segments.first = record.first;
+	segments.size = record.size;
+	message->tag = record.tag;
+	message->data = record.data;
+	message->op = record.op;
+	message->size = record.size;
+	message->segment_count = segments.count;
+	return sc_record_segments_read(message->peer, &segments, message->segments);
+}
+
+static const char *parse_inline(struct sc_message *message)
+{
+	const struct sc_abi_line *line = message->first;
+
+	/* relaxed: published by ctl; so that each is loaded once */
+	message->tag = sc_load_relaxed_64(&line->words[0]);
+	message->data = sc_load_relaxed_64(&line->words[1]);
+	message->op = message->flags & SC_ABI_F_ACK ? sc_load_relaxed_64(&line->words[2]) : 0;
+	if (message->size > SC_INLINE_MAX ||
+	    sc_inline_lines(message->flags, (uint32_t)message->size) != message->lines)
+		return "an inline message of another size than its record";
+	return NULL;
+}
+
+/* A message: match it, deliver or keep it. -ENOMEM: it stays in the ring; -EPROTO with *why. */
+static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_message message;
+	int ret;
+
+	message.peer = peer;
+	message.kind = sc_ctl_kind(ctl);
+	message.flags = sc_ctl_flags(ctl);
+	message.lines = sc_ctl_lines(ctl);
+	message.size = message.here = sc_ctl_size(ctl);
+	message.first = sc_ring_first(&peer->rx);
+	message.bytes = NULL;
+	message.segment_count = 0;
+	message.arrival = peer->arrivals + 1;
+	if (message.kind == SC_ABI_INLINE)
+		*why = parse_inline(&message);
+	else if (message.kind == SC_ABI_BOUNCE)
+		*why = parse_bounce(&message);
+	else if (message.kind == SC_ABI_RETURN)
+		*why = parse_return(&message);
+	else
+		*why = parse_rdv(&message);
+	if (*why)
+		return -EPROTO;
+	message.units = SC_ABI_UNITS(message.kind == SC_ABI_RDV ? 0 : message.size);
+	if (message.units > ep->config.window - peer->units_held) {
+		*why = "more unmatched messages than its window allows";
+		return -EPROTO;
+	}
+	ret = sc_deliver_to_posted(&message);
+	if (ret)
+		return ret < 0 ? ret : 0;
+	return sc_waiting_keep(&message);
+}
+
+/* A piece in buffers of this segment. */
+static int take_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
+		      uint64_t ctl)
+{
+	if (!piece->to && peer->arriving)
+		return sc_waiting_piece(peer, seg, piece, ctl);
+	return sc_deliver_piece(peer, seg, piece, ctl);
+}
+
+/* A part of a message, in a buffer of ours. */
+static int take_return_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (piece->to || sc_ctl_flags(ctl) || sc_ctl_size(ctl) > ep->config.buf_size ||
+	    !sc_hold_comes_back(peer, piece->bufs[0]))
+		return -EPROTO;
+	return take_piece(peer, ep->seg, piece, ctl);
+}
+
+/* ---- the short way, see fast.h -------------------------------------------------------------- */
+
+/* Inline, in any number of lines. */
+static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint32_t size = sc_ctl_size(ctl), lines = sc_ctl_lines(ctl);
+	struct sc_ep *ep = peer->ep;
+	struct sc_rx_op *op;
+	uint64_t tag, data;
+
+	if (sc_ctl_kind(ctl) != SC_ABI_INLINE || sc_ctl_flags(ctl) & SC_ABI_F_ACK || !ep->line_end ||
+	    size > SC_INLINE_MAX || sc_inline_lines(0, size) != lines)
+		return false;
+	tag = sc_load_relaxed_64(&line->words[0]); /* published by ctl */
+	data = sc_load_relaxed_64(&line->words[1]);
+	op = sc_fast_match(ep->rxq, peer, tag, ctl);
+	if (!op)
+		return false;
+	sc_inline_read(peer->rx.lines, peer->rx.last, line, 0, op->iov[0].iov_base, size);
+	sc_fast_end(ep, op, peer, tag, data, ctl);
+	sc_ring_release(&peer->rx, lines);
+	sc_ring_fetch(&peer->rx, lines);
+	return true;
+}
+
+/* A record that names buffers, of so many bytes, has been taken. */
+static inline void buffers_read(struct sc_peer *peer, uint32_t size)
+{
+	peer->lent += size + 1;
+	if (peer->lent > PUBLISH_BYTES) {
+		sc_record_clean(peer->ep);
+		sc_peer_publish(peer);
+	}
+}
+
+/* It names one buffer: may that be held, and is it? */
+static inline bool is_held(struct sc_peer *peer, uint64_t ctl, uint16_t buf)
+{
+	return sc_ctl_flags(ctl) & SC_ABI_F_RETURN &&
+	       sc_hold_begin(peer, buf, peer->rx.head + sc_ctl_lines(ctl));
+}
+
+/* A record of one line has been taken, that names one buffer, of so many bytes; `returns`: one of ours. */
+static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *peer, uint64_t ctl,
+							       uint16_t buf, uint32_t here, bool returns)
+{
+	bool gives_back = !returns && !is_held(peer, ctl, buf);
+
+	if (gives_back)
+		sc_record_read(peer, ctl);
+	sc_ring_release(&peer->rx, 1);
+	if (returns)
+		sc_record_returned(peer);
+	else if (gives_back)
+		buffers_read(peer, here);
+}
+
+/* Is this a buffer that the peer may name, in a segment that it is of? */
+static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t buf, bool returns)
+{
+	return returns ? sc_hold_comes_back(peer, buf) : sc_seg_has_buf(seg, buf);
+}
+
+/*
+ * In one buffer, of a peer whose segment we have or of ours, which comes back with it; or in parts, of which this is the
+ * first.
+ */
+static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
+	bool returns = sc_ctl_kind(ctl) == SC_ABI_RETURN, parts = sc_ctl_flags(ctl) & SC_ABI_F_PARTS;
+	struct sc_ep *ep = peer->ep;
+	struct sc_seg *seg = returns ? ep->seg : peer->seg;
+	uint32_t here = sc_ctl_size(ctl);
+	struct sc_rx_op *op;
+	uint64_t tag, data;
+	uint16_t buf;
+
+	if ((sc_ctl_kind(ctl) != SC_ABI_BOUNCE && !returns) ||
+	    sc_ctl_flags(ctl) & (returns ? ~RETURN_FLAGS : SC_ABI_F_ACK) || sc_ctl_lines(ctl) != 1 ||
+	    !ep->line_end || !seg)
+		return false;
+	if (parts) {
+		if (!begins_in_parts(peer, seg, here))
+			return false;
+		here = seg->header.buf_size;
+	}
+	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
+	if (!here || here > seg->header.buf_size || !is_buffer(peer, seg, buf, returns))
+		return false;
+	tag = sc_load_relaxed_64(&record->tag);
+	op = sc_fast_match(ep->rxq, peer, tag, ctl);
+	if (!op)
+		return false;
+	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(seg, buf), here, sc_ctl_flags(ctl));
+	data = sc_load_relaxed_64(&record->data);
+	if (parts)
+		sc_fast_begin(op, peer, tag, data, ctl, here);
+	else
+		sc_fast_end(ep, op, peer, tag, data, ctl);
+	buffer_taken(peer, ctl, buf, here, returns);
+	return true;
+}
+
+/* A part, in one buffer, of what take_buffer() has begun. */
+static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
+	bool returns = sc_ctl_kind(ctl) == SC_ABI_RETURN_PIECE;
+	struct sc_seg *seg = returns ? peer->ep->seg : peer->seg;
+	const struct sc_rx_op *op = peer->arriving_op;
+	uint32_t here = sc_ctl_size(ctl);
+	uint16_t buf;
+
+	if (!(returns ? !sc_ctl_flags(ctl) : sc_ctl_kind(ctl) == SC_ABI_PIECE) || sc_ctl_lines(ctl) != 1 ||
+	    !seg || !sc_fast_arrives(peer))
+		return false;
+	buf = sc_load_relaxed_16(&piece->bufs[0]); /* published by ctl, as the others */
+	if (sc_load_relaxed_64(&piece->to) || sc_load_relaxed_64(&piece->offset) != op->done || !here ||
+	    here > seg->header.buf_size || here > op->size - op->done ||
+	    !is_buffer(peer, seg, buf, returns))
+		return false;
+	sc_record_copy_bytes((char *)op->iov[0].iov_base + op->done, sc_seg_buf(seg, buf), here,
+			     sc_ctl_flags(ctl));
+	sc_fast_part(peer, here);
+	buffer_taken(peer, ctl, buf, here, returns);
+	return true;
+}
+
+/* ---- rings ----------------------------------------------------------------------------------- */
+
+/* Is the record in a buffer of its writer's, that the ring has overflowed into? */
+static bool is_in_overflow(const struct sc_peer *peer)
+{
+	return peer->rx.left.lines;
+}
+
+/*
+ * The ring has more lines from here on. Their writer has given them memory: it is looked at by a system call, as it would
+ * cost us a SIGBUS if he had not.
+ */
+static int take_grown(struct sc_peer *peer, uint64_t ctl)
+{
+	struct iovec more = { peer->rx.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
+
+	if (is_in_overflow(peer) || peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
+	    sc_probe_check(NULL, &more, 1, true))
+		return -EPROTO;
+	sc_ring_grown(&peer->rx);
+	return 0;
+}
+
+/* The next records are in a buffer of the peer's; this one is released. It is told, as it may wait for the ring. */
+static int take_overflow(struct sc_peer *peer, uint64_t ctl)
+{
+	uint32_t lines = peer->seg->header.buf_size / SC_ABI_LINE;
+	struct sc_abi_overflow record;
+
+	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
+	if (sc_ctl_lines(ctl) != 1 || !sc_ring_may_overflow(lines) ||
+	    !sc_seg_has_buf(peer->seg, record.buf))
+		return -EPROTO;
+	sc_ring_release(&peer->rx, 1);
+	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, record.buf), lines);
+	sc_peer_publish(peer);
+	return 0;
+}
+
+/* In the ring again. */
+static int take_resume(struct sc_peer *peer, uint64_t ctl)
+{
+	if (sc_ctl_lines(ctl) != 1 || !is_in_overflow(peer))
+		return -EPROTO;
+	sc_ring_release(&peer->rx, 1);
+	sc_ring_resumed(&peer->rx);
+	sc_peer_publish(peer);
+	return 0;
+}
+
+/* Has it taken one of the two? */
+static bool goes_elsewhere(enum sc_abi_kind kind)
+{
+	return kind == SC_ABI_OVERFLOW || kind == SC_ABI_RESUME;
+}
+
+/* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
+static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint64_t words[7];
+
+	switch (sc_ctl_kind(ctl)) {
+	case SC_ABI_INLINE:
+	case SC_ABI_BOUNCE:
+	case SC_ABI_RDV:
+	case SC_ABI_RETURN:
+		return take_message(peer, ctl, why);
+	case SC_ABI_ACK:
+		memcpy(words, line->words, sizeof(words));
+		*why = "an acknowledgement of nothing that it was sent";
+		return sc_tx_acked(peer, (const struct sc_abi_ack *)words);
+	case SC_ABI_PULL:
+		memcpy(words, line->words, sizeof(words));
+		*why = "a request for nothing that it was sent";
+		return sc_tx_pulled(peer, (const struct sc_abi_pull *)words);
+	case SC_ABI_PIECE:
+		memcpy(words, line->words, sizeof(words));
+		*why = "a piece of nothing that was asked for or begun";
+		return take_piece(peer, peer->seg, (const struct sc_abi_piece *)words, ctl);
+	case SC_ABI_RETURN_PIECE:
+		memcpy(words, line->words, sizeof(words));
+		*why = "a part of no message that it has begun, or in no buffer that it was lent for that";
+		return take_return_piece(peer, (const struct sc_abi_piece *)words, ctl);
+	case SC_ABI_PUT:
+	case SC_ABI_PUT_FAR:
+	case SC_ABI_GET:
+	case SC_ABI_ATOMIC:
+	case SC_ABI_NOTE:
+	case SC_ABI_OFFER:
+	case SC_ABI_OFFER_BOUNCE:
+		return sc_target_take(peer, ctl, why);
+	case SC_ABI_OFFER_GET:
+	case SC_ABI_OFFER_GET_BOUNCE:
+		*why = "a get to be answered in its own memory";
+		return is_in_overflow(peer) ? -EPROTO : sc_target_take(peer, ctl, why);
+	case SC_ABI_DONE:
+	case SC_ABI_GOT:
+	case SC_ABI_RESULT:
+		return sc_request_take(peer, ctl, why);
+	case SC_ABI_ASSIST_PUT:
+	case SC_ABI_ASSIST_GET:
+		*why = "a put or get to assist with that cannot be";
+		return sc_assist_take(peer, ctl);
+	case SC_ABI_SHARE:
+		*why = "an offer to copy along with nothing that it was sent";
+		return sc_tx_shared(peer, line, ctl);
+	case SC_ABI_GROWN:
+		*why = "a ring that has grown before, or without memory";
+		return take_grown(peer, ctl);
+	case SC_ABI_OVERFLOW:
+		*why = "a ring that overflows into a buffer that does not exist, or is too short";
+		return take_overflow(peer, ctl);
+	case SC_ABI_RESUME:
+		*why = "a ring that resumes and has not overflowed";
+		return take_resume(peer, ctl);
+	default:
+		break;
+	}
+	*why = "a record of unknown kind";
+	return -EPROTO;
+}
+
+/* Has the record bounce buffers, which the writer wants back soon? */
+static bool names_buffers(enum sc_abi_kind kind)
+{
+	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
+	       kind == SC_ABI_OFFER_BOUNCE;
+}
+
+/* Is the buffer of the message that has been taken held? It is looked at once more: it may be another by now. */
+static bool holds_first(struct sc_peer *peer, uint64_t ctl)
+{
+	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
+	uint16_t buf = sc_load_relaxed_16(&record->bufs[0]);
+
+	return (sc_ctl_kind(ctl) == SC_ABI_BOUNCE || sc_ctl_kind(ctl) == SC_ABI_PIECE) &&
+	       sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
+}
+
+/* The record at the ring's head, which names some, has been taken. */
+static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
+{
+	bool held = holds_first(peer, ctl);
+
+	if (!held)
+		sc_record_read(peer, ctl);
+	sc_ring_release(&peer->rx, sc_ctl_lines(ctl));
+	if (!held)
+		buffers_read(peer, sc_record_bytes(peer->seg, ctl));
+}
+
+/*
+ * It closed or died before we had its segment, whose name has been removed since; the payload was in there.
+ * What it has sent before is delivered, this is not, nor can be what is behind.
+ */
+static int lose_payload(struct sc_peer *peer)
+{
+	sc_warn("%s: has ended, and with it the memory of messages that it had sent; they are lost",
+		peer->address);
+	sc_peer_lose(peer, -ECONNRESET);
+	return -ECONNRESET;
+}
+
+/*
+ * The next record, whatever it is. -ENOMEM, -EAGAIN: it stays in the ring, after a step of it with -EAGAIN;
+ * -ECONNRESET: nothing is taken any more.
+ */
+static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ctl)
+{
+	uint32_t lines = sc_ctl_lines(ctl);
+	enum sc_abi_kind kind = sc_ctl_kind(ctl);
+	const char *why = "a record of impossible length";
+	int ret = -EPROTO;
+
+	if (!peer->seg && (names_buffers(kind) || kind == SC_ABI_OVERFLOW))
+		return lose_payload(peer);
+	if (lines - 1 < SC_ABI_RECORD_LINES)
+		ret = take_record(peer, ctl, &why);
+	if (ret == -ENOMEM || ret == -EAGAIN)
+		return ret;
+	if (ret) {
+		sc_peer_quarantine(peer, -EPROTO, why);
+		return -ECONNRESET;
+	}
+	if (!peer->rx.lines)
+		return -ECONNRESET; /* quarantined while it was answered */
+	if (goes_elsewhere(kind))
+		return 0;
+	if (names_buffers(kind)) {
+		buffers_taken(peer, ctl);
+		return 0;
+	}
+	if (kind == SC_ABI_RETURN || kind == SC_ABI_RETURN_PIECE)
+		sc_record_returned(peer);
+	sc_ring_release(&peer->rx, lines);
+	return 0;
+}
+
+/* Take what the peer's ring has, up to SC_RX_BURST records, after `taken`. Returns the records, with those. */
+static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
+{
+	int ret = 0;
+
+	while (ctl && taken < SC_RX_BURST) {
+		if (!take_inline(peer, ctl) && !take_buffer(peer, ctl) && !take_part(peer, ctl))
+			ret = take_next(peer, ctl);
+		taken += ret != -ENOMEM;
+		if (ret == -ECONNRESET)
+			return taken;
+		ctl = ret ? 0 : sc_ring_peek(&peer->rx);
+	}
+	if (!peer->rx.lines)
+		return taken;
+	if (taken && (peer->lent || sc_rx_is_to_publish(peer)))
+		sc_peer_publish(peer);
+	return taken;
+}
+
+/* This one is busy: have it looked at in each poll, in the place of another. */
+static void inbound_promote(struct sc_ep *ep, uint32_t index)
+{
+	uint32_t victim = ep->inbound_victim;
+	struct sc_peer *peer = ep->inbound[index];
+
+	ep->inbound_victim = victim + 1 < SC_BUSY_RINGS ? victim + 1 : 0;
+	ep->inbound[index] = ep->inbound[victim];
+	ep->inbound[index]->inbound_index = index;
+	ep->inbound[victim] = peer;
+	peer->inbound_index = victim;
+}
+
+int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken)
+{
+	taken = poll_ring(peer, ctl, taken);
+	if (__builtin_expect(!taken && peer->feed == SC_FEED_DRAINING, 0) && !sc_ring_peek(&peer->rx)) {
+		sc_peer_drained(peer);
+		return 1;
+	}
+	return taken;
+}
+
+int sc_rx_poll_quiet(struct sc_ep *ep)
+{
+	int taken = 0;
+
+	for (uint32_t quiet = 0; quiet < QUIET_RINGS && ep->inbound_count > SC_BUSY_RINGS; quiet++) {
+		uint32_t index = ep->inbound_cursor;
+		struct sc_peer *peer;
+		int here;
+
+		if (index < SC_BUSY_RINGS || index >= ep->inbound_count)
+			index = SC_BUSY_RINGS;
+		ep->inbound_cursor = index + 1;
+		peer = ep->inbound[index];
+		here = sc_rx_glance(ep, peer);
+		if (here && index < ep->inbound_count)
+			inbound_promote(ep, index);
+		taken += here;
+	}
+	return taken;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * sleep.c: when an endpoint may be slept on, and for how long. How nothing is missed: wake.c.
+ *
+ * A thread that wants to sleep has just polled. It arms the word of its segment (A1, A2), then looks at all that
+ * others write without being asked: rings, claims, the daemon's bell (A3). What this side has under way by
+ * itself (a copy, pieces to write) goes on in polls as long as these do something; what another thread begins
+ * while one sleeps is told by sc_ep_is_idle().
+ *
+ * What waits for another, and who wakes:
+ *
+ *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
+ *   connections, departures                     membership: whoever adds     bump() in peer.c
+ *   chunks that the sender has reported         the sender                   share_report() in tx.c
+ *   chunks that the target of a put has         the target                   report() in assist.c
+ *   offers that the peer has done               the peer                     offer_end() in target.c
+ *   room in a ring, window, buffers             the reader                   sc_peer_publish()
+ *   death                                       our daemon                   ring() in daemon.c
+ *
+ * Nobody wakes for the following, so these sleep for a time only, and then poll:
+ *
+ *   UNANSWERED_MS   one that refuses may not have our segment; that it accepts nothing waits for
+ *   ROOM_MS         a send was refused for want of room, and that may have come before this was armed; once
+ *   HANDS_MS        what the other has in hand: it is in the middle of it, or stopped; or what is put off (batch.c),
+ *                   if it could not be done just now
+ *   STUCK_MS        something is there to take, and memory for that is short
+ *   WATCH_MS        no daemon's thread runs: death is found by polling, and here, as one who sleeps hardly polls
+ *   RECHECK_MS      the barrier is not to be had, here or at a peer: once for each sleep (W2 of wake.c)
+ *
+ * One thread at a time for each endpoint, as ever; sc_ep_sleep() and sc_sleep() by any.
+ */
+#include "os/wake.h"
+
+#include <errno.h>
+#include "msg/deliver.h"
+#include "link/peer.h"
+#include "ep/rx.h"
+#include "link/state.h"
+
+#define UNANSWERED_MS 20
+#define ROOM_MS 20
+#define HANDS_MS 1
+#define STUCK_MS 10
+#define WATCH_MS 100
+#define WATCH_PEERS 64 /* at a time */
+#define RECHECK_MS 1
+/* Looks that find what polls do not take. */
+#define STUCK_LOOKS 16
+
+static void lower(int64_t *limit, int64_t ms)
+{
+	int64_t end = sc_clock_ns() + ms * 1000000;
+
+	if (end < *limit)
+		*limit = end;
+}
+
+/* A3. The ring that has something is the next to be polled. */
+static bool has_record(struct sc_ep *ep)
+{
+	for (uint32_t i = 0; i < ep->inbound_count; i++) {
+		const struct sc_peer *peer = ep->inbound[i];
+
+		if (!sc_ring_peek(&peer->rx) && peer->feed != SC_FEED_DRAINING)
+			continue;
+		if (i >= SC_BUSY_RINGS)
+			ep->inbound_cursor = i;
+		return true;
+	}
+	return false;
+}
+
+static bool has_work(struct sc_ep *ep)
+{
+	return sc_bell_has_rung(&ep->bell) || sc_peers_changed(ep) || has_record(ep);
+}
+
+/* Have all who write to us registered for the barrier? */
+static bool all_join(const struct sc_ep *ep)
+{
+	sc_list_for (entry, &ep->peers) {
+		const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		if (peer->feed == SC_FEED_UP || peer->link == SC_LINK_UP)
+			if (!peer->seg || !(peer->seg->header.capabilities & SC_ABI_CAP_BARRIER))
+				return false;
+	}
+	return true;
+}
+
+/* Has the word been armed for so long, with nobody woken since, that no store is on its way any more? */
+static bool is_settled(const struct sc_ep *ep, uint64_t word)
+{
+	return ep->armed_at && (uint32_t)word == ep->armed.seen &&
+	       sc_clock_ns() - ep->armed_at >= RECHECK_MS * (int64_t)1000000;
+}
+
+/* A1 and A2, or what takes the place of A2. */
+static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
+{
+	uint64_t *word = &sc_seg_presence(ep->seg)->sleep;
+
+	if (is_settled(ep, sc_load_relaxed_64(word)))
+		return;
+	sc_sleep_arm(word, who, &ep->armed);
+	ep->armed_at = 0;
+	if (ep->barrier && all_join(ep) && sc_sleep_barrier())
+		return;
+	ep->armed_at = sc_clock_ns();
+	lower(limit, RECHECK_MS);
+}
+
+/* What nobody wakes for. */
+static void limit_lower(struct sc_ep *ep, int64_t *limit)
+{
+	if (!sc_list_empty(&ep->unanswered))
+		lower(limit, UNANSWERED_MS);
+	if (!sc_list_empty(&ep->pulling) || !sc_list_empty(&ep->offering) ||
+	    !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) || !sc_list_empty(&ep->ending))
+		lower(limit, HANDS_MS);
+	if (ep->alone)
+		lower(limit, WATCH_MS);
+}
+
+/* Returns whether a peer has been found to be dead. */
+static bool watch(struct sc_ep *ep)
+{
+	int64_t now = sc_clock_ns();
+	int ended = 0;
+
+	if (now - ep->watched_at < WATCH_MS * (int64_t)1000000)
+		return false;
+	ep->watched_at = now;
+	for (uint32_t i = 0; i < ep->peer_count && i < WATCH_PEERS; i++)
+		ended += sc_peers_watch(ep);
+	return ended;
+}
+
+static int rest(struct sc_ep *ep, bool room, struct sc_sleep *sleep, int64_t *limit)
+{
+	if (!ep->idle || (ep->alone && watch(ep)))
+		return -EAGAIN;
+	if (ep->vain < STUCK_LOOKS && has_work(ep)) { /* before it costs anything */
+		ep->vain++;
+		return -EAGAIN;
+	}
+	sc_peers_give_back(ep, 0);
+	arm(ep, SC_ABI_SLEEP_ASLEEP | (room ? SC_ABI_SLEEP_ROOM : 0), limit);
+	*sleep = ep->armed;
+	if (has_work(ep)) {
+		if (++ep->vain < STUCK_LOOKS)
+			return -EAGAIN;
+		lower(limit, STUCK_MS);
+	}
+	if (room)
+		lower(limit, ROOM_MS);
+	ep->wants_room = false;
+	limit_lower(ep, limit);
+	return 0;
+}
+
+int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
+{
+	return rest(ep, ep->wants_room || ep->pushed_back, sleep, limit);
+}
+
+int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit)
+{
+	return rest(ep, ep->wants_room, sleep, limit);
+}
+
+bool sc_ep_is_idle(const struct sc_ep *ep)
+{
+	return ep->idle;
+}
+
+bool sc_ep_was_refused(struct sc_ep *ep)
+{
+	bool refused = ep->pushed_back;
+
+	ep->pushed_back = false;
+	return refused;
+}
+
+void sc_ep_rise(struct sc_ep *ep)
+{
+	sc_sleep_disarm(&sc_seg_presence(ep->seg)->sleep);
+}
+
+void sc_ep_wake(const struct sc_ep *ep)
+{
+	sc_wake_slow(&sc_seg_presence(ep->seg)->sleep, UINT64_MAX);
+}
+
+void sc_ep_stir(struct sc_ep *ep)
+{
+	uint64_t *word = &sc_seg_presence(ep->seg)->sleep;
+	bool mine = (uint32_t)sc_load_relaxed_64(word) == ep->armed.seen;
+	struct sc_sleep sleep;
+
+	sc_sleep_arm(word, 0, &sleep);
+	if (mine)
+		ep->armed = sleep;
+	sc_sleep_stir(sleep.futex);
+}
+
+struct sc_sleep sc_ep_sleep(const struct sc_ep *ep)
+{
+	uint64_t *word = &sc_seg_presence(ep->seg)->sleep;
+
+	/* acquire: pairs with P3 in sc_wake_slow() */
+	return (struct sc_sleep){ (uint32_t *)word, (uint32_t)sc_load_acquire_64(word) };
+}

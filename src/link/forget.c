@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * forget.c: the endpoint frees peers that have gone, so that a service which many clients visit one after the other keeps
+ * nothing of them and walks none of them again.
+ *
+ * Owns sc_ep.leaving. All of it is private memory, which the thread that uses the endpoint touches; the death of a peer
+ * changes nothing here.
+ *
+ * A peer is over when it is not attached, has no slot here, and has no operation under way. These may still refer to it:
+ *
+ *	users		the caller, which has it from sc_peer_get()
+ *	waiting		its messages that no receive has matched
+ *	completions	those of receives, until the application reads them. They are not counted, as that would cost each
+ *			message an instruction; a pass looks through the queue
+ *	receives	those posted for its source, if it is the last peer of that source; a pass looks for them, too
+ *	sc_source.lost	its source has other peers, and tells receives what became of this one
+ *	the caller	it knows the address (sc_ep_attr.knows): a directed receive from there ends with an error
+ *
+ * sc_peer_reconsider() notes a peer when one of these may have ended, from anywhere in the core. The peer is looked at
+ * later, when nobody walks a list of peers: at the end of a poll, or when the caller gives up a reference. `users` and
+ * `waiting` are counters. A peer that passes these two goes to `leaving`, and a pass over `leaving` looks for the other
+ * references. A pass reads every queued completion and every posted receive. It therefore waits until enough peers have
+ * come to `leaving`: one for each COST_SHARE entries of the queues. So the time for each peer does not grow with the length
+ * of the queues, and with empty queues each poll makes its pass.
+ *
+ * The application may insert an address that came with a message after its sender has been forgotten: see departed.c.
+ */
+#include "link/forget.h"
+
+#include "link/departed.h"
+#include "link/peer.h"
+#include "link/rxq.h"
+
+/* Entries of queues that a pass looks at for each peer that has come to `leaving`. */
+#define COST_SHARE 16
+
+/* ---- references ------------------------------------------------------------------------------ */
+
+static bool is_last_of_source(const struct sc_peer *peer)
+{
+	return peer->of_source.next == peer->of_source.prev;
+}
+
+/* Look at the completions. Returns how many there are. */
+static size_t mark_sources_of(const struct sc_comp_ring *cq)
+{
+	for (size_t at = cq->head; at != cq->tail; at++) {
+		const struct sc_comp *comp = &cq->ring[at & cq->mask];
+
+		if (comp->flags & (SC_COMP_RECV | SC_COMP_WRITTEN) && comp->source)
+			comp->source->named = true;
+	}
+	return cq->tail - cq->head;
+}
+
+/* Look at the receives. */
+static size_t mark_named_by(const struct sc_match *queue)
+{
+	size_t count = 0;
+
+	for (const struct sc_list *at = queue->posted.next; at != &queue->posted; at = at->next, count++) {
+		const struct sc_rx_op *op = sc_list_entry(at, struct sc_rx_op, match.all);
+
+		if (op->match.source)
+			((struct sc_source *)op->match.source)->named = true;
+	}
+	return count;
+}
+
+static size_t mark(struct sc_ep *ep)
+{
+	size_t cost = 0;
+
+	sc_list_for (entry, &ep->leaving) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		peer->named = peer->source->named = false;
+		cost++;
+	}
+	if (ep->rx_cq)
+		cost += mark_sources_of(ep->rx_cq);
+	return cost + mark_named_by(&ep->rxq->tagged) + mark_named_by(&ep->rxq->plain);
+}
+
+/* Is there something that `mark()` has found, or that a later event ends by itself? Then it stays in `leaving`. */
+static bool is_referred_to(const struct sc_peer *peer)
+{
+	return peer->named ||
+	       (is_last_of_source(peer) ? peer->source->named : peer->source->lost == peer);
+}
+
+static void forget_or_keep(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+
+	if (!sc_peer_is_free(peer) || (ep->knows && ep->knows(ep->knows_arg, peer->address))) {
+		sc_peer_keep(peer);
+		return;
+	}
+	if (is_referred_to(peer))
+		return;
+	if (peer->feed != SC_FEED_NONE)
+		sc_departed_add(ep, peer->address);
+	sc_peer_free(peer);
+}
+
+static void pass(struct sc_ep *ep)
+{
+	size_t cost = mark(ep);
+
+	sc_list_for_safe (entry, next, &ep->leaving)
+		forget_or_keep(sc_list_entry(entry, struct sc_peer, all));
+	ep->leaving_fresh = 0;
+	ep->leaving_step = sc_list_empty(&ep->leaving) ? 0 : (uint32_t)(cost / COST_SHARE);
+}
+
+void sc_forget(struct sc_ep *ep)
+{
+	while (!sc_list_empty(&ep->doubted))
+		sc_peer_settle(sc_list_entry(ep->doubted.next, struct sc_peer, doubted));
+	if (ep->leaving_fresh > ep->leaving_step)
+		pass(ep);
+}
+
+/* ---- the caller ------------------------------------------------------------------------------ */
+
+void sc_peer_put(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+
+	peer->users--;
+	sc_peer_reconsider(peer);
+	sc_forget(ep);
+}
+
+void sc_peers_unknown(struct sc_ep *ep, const char *addr)
+{
+	struct sc_source *source = sc_rxq_source_find(ep->rxq, addr);
+
+	if (!source)
+		return;
+	sc_list_for (entry, &source->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, of_source);
+
+		if (peer->ep == ep)
+			sc_peer_reconsider(peer);
+	}
+	sc_forget(ep);
+}

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * state.h: the private memory of an endpoint, shared by the files that work on it: peer, and all that
+ * test/check-includes.sh has above it.
+ *
+ * Nothing here is seen by another process. One thread at a time uses an endpoint and everything below it.
+ *
+ * A peer's life, written by peer.c alone:
+ *
+ *   link (what we write to it)       NONE --connect--> UP --closed, refused, broken--> DOWN
+ *   feed (what it writes to us)      NONE --accept--> UP --its claim says departed--> DRAINING --read--> DONE
+ *                                      any of them --broken rules--> DONE
+ *
+ * Once both have ended, and nothing refers to the peer any more, it is forgotten: forget.c.
+ *
+ * A process that comes back has another address and so is another peer. An endpoint of this one's can come back
+ * under the same address: DOWN and DONE become NONE then, once all has ended that there was with the last one.
+ */
+#ifndef SC_STATE_H
+#define SC_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <shmcma/core.h>
+#include "os/cma.h"
+#include "base/comp_ring.h"
+#include "proc/daemon.h"
+#include "shm/fill.h"
+#include "base/list.h"
+#include "base/match.h"
+#include "os/probe.h"
+#include "shm/pool.h"
+#include "shm/regtab.h"
+#include "shm/ring.h"
+#include "shm/seg.h"
+#include "proc/service.h"
+#include "shm/share.h"
+#include "base/slab.h"
+
+enum sc_link { SC_LINK_NONE, SC_LINK_UP, SC_LINK_DOWN };
+enum sc_feed { SC_FEED_NONE, SC_FEED_UP, SC_FEED_DRAINING, SC_FEED_DONE };
+
+/* The registration that the earlier pieces of a request were done under; tag 0: none yet. */
+struct sc_reg_use {
+	uint64_t key, tag;
+};
+
+/* Can we copy from a peer's memory, by CMA? Asked when it is first wanted: a system call, and a process's lock. */
+enum sc_reach { SC_REACH_NO, SC_REACH_YES, SC_REACH_UNKNOWN };
+
+/* Can a peer copy from our memory? It says so in the answer to the first put that needs it. */
+enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
+
+/*
+ * A sender, as receives name it: all peers of one name, see struct sc_ep_name. Made with the first of its peers, it
+ * goes with the last of them, or with the queue.
+ */
+struct sc_source {
+	struct sc_source *next; /* hash chain */
+	struct sc_list peers;	/* sc_peer.of_source */
+	bool named;		/* by a posted receive, in one pass of forget.c */
+	uint32_t met;		/* of its peers, those that are connected and not lost */
+	int error; /* SC_SOURCE_UNMET; or negative errno: of the last that was lost, or could not be connected to, */
+	const struct sc_peer *lost; /* which is this one; NULL: it is there no more */
+	char stem[SC_ADDR_STEM];
+};
+
+/* Where receives are posted and messages wait: of one endpoint, or of several that share it; see rxq.c. */
+struct sc_rxq {
+	struct sc_match tagged, plain; /* sources are struct sc_source */
+	struct sc_slab ops;	       /* sc_rx_op */
+	size_t size;
+	struct sc_list claimed;	    /* sc_rx_msg */
+	struct sc_list eps;	    /* sc_ep.of_rxq: the first reports what no message ends */
+	struct sc_source **sources; /* by stem */
+	uint32_t source_mask, source_count;
+};
+
+/* A large put or get of a peer's that it copies, and we along with it; see assist.c. */
+struct sc_assist {
+	struct sc_share share;
+	struct sc_abi_assist record;
+	bool put;
+};
+
+/* Operations of a kind that are posted without a poll between. */
+struct sc_burst {
+	uint32_t count;
+	uint32_t poll; /* the last one before them */
+};
+
+/* Buffers that may come back with a message, oldest first; see hold.h. */
+struct sc_returnables {
+	uint16_t bufs[SC_ABI_RETURN_BUFS];
+	uint32_t count;
+};
+
+/* Such of a peer's that are held, oldest first. */
+struct sc_hold {
+	uint16_t bufs[SC_ABI_RETURN_BUFS];
+	uint32_t count;
+	uint32_t poll;	      /* in which the last was read */
+	uint64_t behind;      /* lines of the ring up to and with its record */
+	struct sc_list of_ep; /* sc_ep.holding: there are some */
+};
+
+struct sc_peer {
+	/* sending */
+	struct sc_ring_tx tx;
+	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
+	struct sc_burst two_lines;	  /* of messages in records of two lines */
+	struct sc_loans loans;
+	struct sc_returnables returnables; /* of those */
+	struct sc_fill fill;
+	struct sc_list borrower; /* sc_ep.borrowers: has loans */
+	uint64_t looked_at;	 /* tx.head when buffers were short last, */
+	uint32_t looks;		 /* and how often since it was there */
+	bool is_behind;		 /* it had more than the last message to read when last asked; see tx.c */
+	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first, */
+	uint32_t op_count;	 /* so many */
+	uint64_t message_line, message_units; /* behind the messages of so many units; see fence.h, */
+	uint64_t fence_line;	 /* as this: what is unread before it is to come first; 0: nothing */
+	uint64_t taken;		 /* it has taken all before this line, as its answers show */
+	struct sc_list turns;	 /* sc_turn.of_peer: oldest first */
+	struct sc_turn *turn;	 /* of what is being posted */
+	struct sc_list replies;	 /* sc_reply: answers that found the ring full */
+	uint32_t reply_count;
+
+	/* one-sided, ours to it: see rma.c */
+	struct sc_list rma_queued;  /* sc_rma_op.of_peer: have records to write, oldest first */
+	struct sc_list rma_waiting; /* sc_rma_op.of_peer: all written, answers to come */
+	uint32_t rma_requests;	    /* records that are to be answered */
+	uint32_t rma_gets;	    /* of those, gets */
+	uint32_t rma_fars;	    /* and puts that it copies from our memory */
+	uint32_t rma_pending;	    /* operations in these lists, and the three below */
+	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
+	uint64_t hazard_count;	    /* in the high bits of hazard words */
+	struct sc_reg_use unreachable; /* the last registration that CMA did not reach all of; tag 0: none */
+	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
+	struct sc_list batching;    /* sc_ep.batching: has some */
+	size_t batch_bytes;
+	uint32_t batch_count;
+	struct sc_burst rma_burst;
+	bool rma_streamed;	    /* the burst before that was a stream */
+	struct sc_list offers;	    /* sc_rma_op.of_peer: what it may do, oldest first; see delegate.c */
+	struct sc_list offering;    /* sc_ep.offering: has some */
+	uint32_t offers_first, offers_end; /* their numbers */
+	uint32_t offers_ours;		   /* from this one on they are withdrawn */
+	uint32_t offers_withdrawn;	   /* as the claim has it */
+	uint32_t offer_looks;		   /* in vain, for the oldest */
+	uint32_t offers_spared; /* operations to come that are not offered: it did not take the last */
+	uint32_t offers_alone;	/* how many of them it was the last time */
+	uint64_t answers_read;	/* of its gets in buffers, as it sees it */
+	struct sc_list assisted; /* sc_rma_op.of_peer: large ones, oldest first; it assists with that, see assist.c */
+	struct sc_list asking;	 /* sc_ep.asking: has some */
+	uint32_t assist_generation; /* of the last that it was asked to assist with, 0: none */
+	bool assists_not;	    /* it has said that it cannot */
+	enum sc_fetch fetch;	    /* can it read our memory? */
+
+	/* one-sided, its to us: see target.c */
+	struct sc_list serving;	     /* sc_target_op.of_peer: requests not answered yet, oldest first */
+	struct sc_list serving_peer; /* sc_ep.serving: has some */
+	uint32_t serving_count;
+	uint32_t offers_seen;	 /* in its ring */
+	uint32_t offers_taken;	 /* as the claim has it */
+	uint32_t offers_told;	 /* of those, as offers_done has it */
+	struct sc_loans answers; /* buffers that gets were answered in, at the number of the answer */
+	uint64_t answer_count;	 /* such gets so far */
+	sc_abi_op put_op;	 /* put under way, in several records */
+	struct sc_reg_use put_use;
+	uint64_t put_moved;
+	int put_error;
+	struct sc_assist assist;  /* the last one that we were asked for, */
+	struct sc_list assisting; /* sc_ep.assisting: there is some left of it to be copied */
+
+	/* receiving */
+	struct sc_ring_rx rx;
+	uint64_t units_back;	  /* returned to the peer so far */
+	uint64_t units_held;	  /* of messages that wait unmatched */
+	uint32_t lent;		  /* read in its buffers since it was last told, bytes */
+	struct sc_hold hold;	  /* buffers of its that have been read */
+	enum sc_reach can_return; /* may we write to its buffers? */
+	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
+	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */
+	/* a message in parts, of which the first is here: its receive, or, as long as there is none, it */
+	struct sc_rx_op *arriving_op;
+	struct sc_rx_msg *arriving;
+	struct sc_list fenced;	  /* sc_fenced: acknowledgements that wait for those before them */
+	uint32_t fenced_count;
+	uint64_t arrivals;	 /* messages that have had to wait so far */
+	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
+	struct sc_list pulling;	 /* sc_ep.pulling: `copying` has some */
+	uint32_t shares;	 /* one bit for each of our chunk words that is in use */
+	uint32_t share_generation;
+	uint32_t share_looks; /* in vain, for the last chunks of its */
+	uint64_t share_seen;  /* given up: when it was last seen to run, nanoseconds; and how often */
+	uint32_t share_runs;
+	uint32_t shares_spared; /* transfers to come that are not shared: it was not there for the last */
+	uint32_t shares_alone;	/* how many of them it was the last time */
+	bool copies_not;	/* it has said that it cannot copy along */
+	uint32_t inbound_index; /* place in sc_ep.inbound */
+
+	struct sc_source *source; /* in the receive queue of `ep` */
+	struct sc_list of_source; /* sc_source.peers */
+	bool met;		  /* counted there */
+	bool named;		  /* by a completion, in one pass of forget.c */
+	uint32_t users;		  /* sc_peer_get() less sc_peer_put() */
+	enum sc_link link;
+	enum sc_feed feed;
+	int error; /* negative errno once link is DOWN */
+
+	struct sc_ep *ep;
+	struct sc_seg *seg;	    /* NULL: not attached */
+	uint32_t out_slot, in_slot; /* in its segment, in ours */
+	enum sc_reach can_read;	    /* see sc_peer_can_read() */
+	bool writes_fail;	    /* to its memory, by CMA, though it can be read */
+	bool unread;		    /* we close and it has messages to read in our segment */
+	bool left;     /* it had gone before it was attached, and left messages in its segment */
+	bool vanished; /* nobody has its address any more, and nothing has proven yet that it has gone */
+	bool told;     /* that it is lost has been logged for a send */
+	bool full;     /* one of the two had no place free for the other: that can be tried again */
+	uint32_t short_rdvs;   /* rendezvous not acknowledged yet, of messages that could be eager */
+	struct sc_burst burst; /* of such messages */
+	struct sc_watch watch; /* of `seg` */
+	struct sc_cma cma;
+	uint64_t user;
+	struct sc_peer *next;	   /* hash chain */
+	struct sc_list all;	   /* sc_ep.peers, .absent or .leaving */
+	bool present;		   /* the first of these */
+	struct sc_list doubted;	   /* sc_ep.doubted */
+	struct sc_list ending;	   /* sc_ep.ending: pending operations are to be failed */
+	struct sc_list unanswered; /* sc_ep.unanswered: connected, not accepted yet */
+	dev_t dev;		   /* the file of the last segment, 0: there was none */
+	ino_t ino;
+	char address[SC_ADDR_SIZE];
+};
+
+/* Of an operation whose completion waits for those before it, see turn.c. */
+struct sc_turn {
+	struct sc_slab_object slab;
+	struct sc_list of_peer; /* sc_peer.turns */
+	bool ended, silent;
+	struct sc_comp comp;
+};
+
+/* A pending send. */
+enum sc_tx_state {
+	SC_TX_PUBLISHED, /* record written, waiting for the acknowledgement or a pull */
+	SC_TX_PUSHING,	 /* the receiver asked for the payload in pieces */
+	SC_TX_PUSHED,	 /* all pieces written, waiting for the acknowledgement */
+	SC_TX_SHARING,	 /* the receiver copies it, and we copy along */
+};
+
+struct sc_tx_op {
+	struct sc_slab_object slab;
+	enum sc_tx_state state;
+	uint32_t flags;
+	struct sc_peer *peer;
+	struct sc_list of_peer;
+	struct sc_list pushing; /* sc_ep.pushing, or sc_ep.sharing */
+	struct sc_turn *turn;	/* or NULL */
+	void *context;
+	struct sc_cntr *cntr;
+	uint32_t cq_flags;
+	uint64_t tag, data;
+	size_t size;
+	void *copy;  /* injected payload kept here, else NULL */
+	uint64_t to; /* pushing: the receiver's operation */
+	bool unreadable; /* pushing: nothing, as it could not be read */
+	size_t push_size, pushed;
+	struct sc_share share; /* sharing */
+	uint32_t segment_count;
+	size_t iov_count;
+	struct iovec iov[SC_IOV_MAX];
+	struct iovec segments[SC_ABI_RDV_SEGMENTS]; /* sharing: the receiver's memory */
+};
+
+/* Requests of ours that a peer has not answered. */
+#define SC_RMA_REQUESTS_MAX 64
+
+/* A one-sided operation that is not over in the call; see rma.c. */
+enum sc_rma_kind {
+	SC_RMA_PUT,
+	SC_RMA_GET,
+	SC_RMA_ATOMIC,
+	SC_RMA_NOTE, /* it is done; the peer is to be told */
+};
+
+struct sc_rma_op {
+	struct sc_slab_object slab;
+	enum sc_rma_kind kind;
+	enum sc_event event; /* what it counts as */
+	uint32_t flags;	     /* SC_SILENT... */
+	struct sc_peer *peer;
+	struct sc_list of_peer; /* sc_peer.batch, .offers, .assisted, .rma_queued or .rma_waiting */
+	struct sc_turn *turn;	/* or NULL */
+	void *context;
+	struct sc_cntr *cntr;
+	uint32_t cq_flags;
+	uint64_t data;
+	size_t size;	  /* bytes */
+	size_t begun;	  /* bytes that records have been written for */
+	size_t moved;	  /* bytes that have been answered for */
+	size_t got;	  /* get through bounce buffers: bytes of the record that is being answered */
+	bool started;	  /* a record has been written */
+	bool far;	  /* put: the peer copies from our memory */
+	bool again;	  /* it has said that it cannot */
+	uint32_t answers; /* to come */
+	int error;	  /* negative errno of the first that went wrong */
+	uint64_t at;	  /* line of the ring, since the first: of its record (offered), or behind it */
+	uint32_t line;	  /* and its first line */
+	struct sc_share share; /* assisted: with the peer, under this: */
+	struct sc_reg_ref ref;
+	uint8_t *copy;	  /* atomic: operands, then values to compare with; inject: the payload */
+	enum sc_atomic_kind atomic_kind;
+	enum sc_atomic_type atomic_type;
+	enum sc_atomic_code atomic_code;
+	size_t iov_count, remote_count;
+	struct iovec iov[SC_IOV_MAX]; /* source of a put, destination of a get, results of an atomic */
+	struct sc_remote remote[SC_REMOTE_MAX];
+};
+
+/* A peer's get, or the result of its atomic, that is not answered yet; see target.c. */
+struct sc_target_op {
+	struct sc_list of_peer;
+	sc_abi_op op;
+	uint64_t key, addr; /* get */
+	struct sc_reg_use use;
+	uint64_t size, done; /* bytes */
+	bool result;
+	bool bounced; /* get: goes through bounce buffers, */
+	bool fault;   /* as the kernel does not store to the peer's memory */
+	bool event;   /* get: to be counted */
+	uint32_t segment_count;
+	union {
+		struct iovec segments[SC_ABI_RDV_SEGMENTS]; /* get: of the peer's memory */
+		uint8_t values[SC_ABI_RESULT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES];
+	};
+};
+
+/* An answer that waits for room in a ring. */
+struct sc_reply {
+	struct sc_list of_peer;
+	enum sc_abi_kind kind;
+	uint32_t size;
+	uint64_t words[7];
+};
+
+/*
+ * The acknowledgement of a fenced message that was received before others that its sender had sent
+ * earlier: fi_cq(3) has it tell of those as well.
+ */
+struct sc_fenced {
+	struct sc_list of_peer;
+	uint64_t arrival; /* of the fenced message */
+	sc_abi_op op;
+	uint64_t moved;
+};
+
+/*
+ * Of sc_rx_op.flags, besides SC_*: it has several buffers, a counter of its own, or is for several messages. Of others
+ * the counter, the capacity and the number of buffers may not be set before sc_deliver_settle(): a message that is short
+ * needs none of them. The answer to a message is seen by its receiver when all stores before it have been made, a cycle
+ * and a half for each: 30 more of them in fi_trecv, and 8 bytes take 1.11 of the time one way, where 100 instructions
+ * without a store, or 60 cycles that nothing waits for, take 1.00.
+ */
+#define SC_RX_FULL (1u << 30)
+
+/* A posted receive, then its transfer. */
+struct sc_rx_op {
+	struct sc_slab_object slab;
+	struct sc_match_recv match;
+	uint32_t flags, cq_flags;
+	void *context;
+	struct sc_cntr *cntr;
+	struct sc_peer *peer; /* of a transfer: who sends it; else NULL, in the slab, too */
+	size_t capacity; /* of iov, bytes; multi-receive: what is left */
+	size_t iov_count;
+	struct iovec iov[SC_IOV_MAX];
+
+	/* multi-receive */
+	size_t multi_min;
+	struct sc_rx_op *multi; /* transfer into a multi-receive buffer: the posted one */
+	uint32_t multi_transfers;
+
+	/* transfer of a message that comes in parts, or as a rendezvous */
+	struct sc_list of_peer;
+	struct sc_list pulling; /* sc_peer.copying, while CMA does it */
+	struct sc_share share;	/* sharing: with its sender */
+	uint32_t share_index;	/* of our chunk words */
+	bool unshared;		/* for good */
+	bool proven;		/* sharing: whose memory was read last */
+	int failed;		/* sharing: negative errno, once the sender has ended too */
+	bool over;		/* only reported when those before it have been, */
+	int outcome;		/* with this: negative errno or 0 */
+	uint64_t fence;		/* arrival of a fenced message, 0: not fenced */
+	sc_abi_op message;	/* the sender's operation; 0: it does not wait */
+	uint64_t size;		/* of the message */
+	size_t want, done;	/* bytes to move, moved; of one in parts, that have come */
+	uint64_t tag, data;
+	uint32_t comp_flags;
+	uint32_t segment_count;
+	struct iovec segments[SC_ABI_RDV_SEGMENTS];
+};
+
+/* An unexpected message. */
+struct sc_rx_msg {
+	struct sc_match_msg match;
+	struct sc_list claimed; /* sc_rxq.claimed */
+	struct sc_list of_peer; /* sc_peer.waiting */
+	uint64_t arrival;
+	const void *claim; /* context it was claimed with */
+	struct sc_peer *peer;
+	enum sc_abi_kind kind;
+	uint32_t flags; /* SC_ABI_F_* */
+	uint64_t data;
+	sc_abi_op op;
+	uint64_t size, units;
+	uint64_t arrived; /* bytes; while it arrives it is in no queue */
+	uint32_t segment_count;
+	/* payload (inline, bounce), or the segments (rendezvous) */
+	union {
+		uint8_t bytes[1];
+		struct iovec segments[1];
+	};
+};
+
+#define SC_UNCLEAN_MAX (2 * SC_ABI_RECORD_BUFS)
+
+struct sc_ep {
+	struct sc_config config;
+	struct sc_comp_ring *tx_cq, *rx_cq;
+	struct sc_cntr *cntrs[SC_EVENTS]; /* each one's; NULL: nobody counts */
+	struct sc_regtab *regtab;
+	struct sc_list of_regtab;    /* its endpoints */
+	struct sc_regtab_view table; /* as our peers see it, in our segment */
+	struct sc_seg *seg;
+	struct sc_service *service;
+	struct sc_pool pool;
+	struct sc_list borrowers; /* sc_peer: may have buffers that it has read */
+	struct sc_list holding;	  /* sc_peer: some of its buffers are held, for longest first */
+	uint32_t buf_shift;	  /* log2 of the bounce buffer size */
+	struct sc_counters counters;
+
+	struct sc_rxq *rxq, own_rxq; /* the one in use, which may be its own */
+	struct sc_list of_rxq;
+	uint32_t rx_silent; /* SC_SILENT, or 0: all receives are reported */
+	struct sc_slab tx_ops;
+	size_t tx_size;
+	uint32_t short_end;  /* payloads smaller than this go the short way, see tx.c; bytes */
+	uint32_t buffer_end; /* and these fit one bounce buffer */
+	uint64_t line_end;   /* those of peers likewise, see fast.h */
+	uint64_t window_step; /* units given back to a peer before it is told */
+	uint32_t order;	     /* SC_ORDER_* */
+	bool cleans;	     /* the lines of its rings that it has read, if that is of use */
+	struct sc_slab turns;
+	uint32_t turns_taken;
+
+	uint32_t membership;	  /* last seen */
+	struct sc_peer **inbound; /* peers whose rings are polled; the busy ones first */
+	uint32_t inbound_count, inbound_busy, inbound_cursor, inbound_victim;
+
+	struct sc_slab rma_ops;
+	struct sc_list rma_busy; /* sc_peer: one-sided operations with records to write */
+	struct sc_list offering; /* sc_peer: puts and gets are offered */
+	struct sc_list batching; /* sc_peer: puts and gets are put off */
+	struct sc_list asking;	 /* sc_peer: assists with a put or get, or is asked to next */
+	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
+	struct sc_list assisting; /* sc_peer: we assist with a put or get of its */
+	struct sc_probe memory; /* of ours, that peers use just now */
+
+	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
+	struct sc_list sharing;	   /* sc_tx_op: payload that the receiver and we copy */
+	struct sc_list pulling;	   /* sc_peer: payload by CMA */
+	struct sc_list ending;	   /* sc_peer */
+	struct sc_list unanswered; /* sc_peer */
+	uint32_t replies;	   /* queued for full rings, all peers */
+
+	struct sc_list peers;	/* sc_peer: there is a segment, a slot, or something under way */
+	struct sc_list absent;	/* sc_peer: nothing of that, not yet or not any more; no review looks at them */
+	struct sc_list leaving; /* sc_peer: such as are to be forgotten, see forget.c; */
+	struct sc_list doubted; /* sc_peer: may be to move to another of these lists */
+	uint32_t leaving_fresh; /* so many since the last pass, */
+	uint32_t leaving_step;	/* which the next one waits for */
+	struct sc_departed *heard; /* NULL: nobody has been forgotten yet */
+	bool (*knows)(void *arg, const char *addr); /* see struct sc_ep_attr */
+	void *knows_arg;
+	struct sc_list *watched; /* of `peers`: whose life was asked for last */
+	struct sc_list *glanced; /* and whose word of life was looked at */
+	uint32_t polls, watch_mask;
+	bool idle; /* the last poll found nothing to do, and nothing has been begun since that polls go on with */
+	bool due;	       /* there may be something that polls go on with: see sc_ep_begin() */
+	uint32_t vain;	       /* times in a row that sc_ep_rest() has seen what polls then did not take */
+	bool wants_room;       /* a record or a buffer found none; until asked for in sc_ep_rest() */
+	bool pushed_back;      /* a send did, until asked for by sc_ep_was_refused() */
+	bool alone;	       /* no thread of the daemon's looks after our peers */
+	bool barrier;	       /* sleepers of this process can see what others store, see wake.c */
+	struct sc_sleep armed; /* as the last sleeper has left it, */
+	int64_t armed_at;      /* and when, ns */
+	int64_t watched_at;    /* when a sleeper has looked after the peers, while `alone` */
+	/* buffers of peers that have been read and are still to be cleaned (record.h), in segments that are attached */
+	uint32_t unclean_count;
+	struct iovec unclean[SC_UNCLEAN_MAX];
+	struct sc_bell bell;
+	struct sc_peer **peer_table; /* by address */
+	uint32_t peer_table_mask, peer_count;
+	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
+	bool refused; /* those who claim some of these may have been refused, or given up */
+	/* for each slot: why who has claimed it could not be let in yet, an errno; 0: he could, or nobody has */
+	uint8_t *later;
+	int64_t later_at; /* when that is tried again; 0: nobody waits for it */
+};
+
+/* One more of a burst. Returns how many were before it. */
+static inline uint32_t sc_burst_add(struct sc_burst *burst, const struct sc_ep *ep)
+{
+	if (burst->poll != ep->polls)
+		burst->count = 0;
+	burst->poll = ep->polls;
+	return burst->count++;
+}
+
+/*
+ * Something has been begun that polls go on with: one of the lists `unanswered`, `pulling`, `pushing`, `sharing`,
+ * `rma_busy`, `offering`, `batching`, `asking`, `serving`, `assisting` and `ending` has an entry more, or there is one of
+ * `replies` more.
+ */
+static inline void sc_ep_begin(struct sc_ep *ep)
+{
+	ep->idle = false;
+	ep->due = true;
+}
+
+/* An operation with these flags has ended; `cntr` is its own, see core.h, `error` a negative errno or 0. */
+static inline void sc_ep_count(struct sc_ep *ep, enum sc_event event, struct sc_cntr *cntr, uint32_t flags,
+			       int error)
+{
+	struct sc_cntr *own = ep->cntrs[event];
+
+	if (__builtin_expect(cntr && cntr != own, 0)) {
+		sc_cntr_add(error ? &cntr->errors : &cntr->value, 1);
+		if (flags & SC_SILENT)
+			return;
+	}
+	if (__builtin_expect(own != NULL, 0))
+		sc_cntr_add(error ? &own->errors : &own->value, 1);
+}
+
+static inline struct sc_match *sc_rxq_queue(struct sc_rxq *rxq, bool tagged)
+{
+	return tagged ? &rxq->tagged : &rxq->plain;
+}
+
+static inline bool sc_ep_shares_rxq(const struct sc_ep *ep)
+{
+	return ep->rxq != &ep->own_rxq;
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * turn.c: completions of what is sent, read and written, in the order of the calls, of an endpoint that asks for
+ * it (SC_ORDER_COMPLETE).
+ *
+ * An operation takes a turn when it is posted, behind those to the same peer. When it ends its completion is kept
+ * until all before it have ended. Who has a turn: the peer while the operation is being posted (peer->turn), then
+ * the operation until it ends, here or with its peer; so none stays behind, and all completions come out. Counters
+ * do not wait.
+ *
+ * Private memory, of the endpoint's thread; nothing here is seen by another process, whenever one dies.
+ */
+#include "link/turn.h"
+
+#include <errno.h>
+
+/* Operations of an endpoint, ended or not, that are not reported yet. */
+#define TURNS_MAX 65536
+
+int sc_turn_take_slow(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_turn *turn = ep->turns_taken < TURNS_MAX ? sc_slab_get(&ep->turns) : NULL;
+
+	if (!turn)
+		return -EAGAIN;
+	ep->turns_taken++;
+	turn->ended = false;
+	sc_list_append(&peer->turns, &turn->of_peer);
+	peer->turn = turn;
+	return 0;
+}
+
+static void turn_free(struct sc_ep *ep, struct sc_turn *turn)
+{
+	sc_list_remove(&turn->of_peer);
+	ep->turns_taken--;
+	sc_slab_put(&ep->turns, turn);
+}
+
+void sc_turn_drop_slow(struct sc_peer *peer)
+{
+	struct sc_turn *turn = sc_turn_pass(peer);
+
+	turn_free(peer->ep, turn); /* the last: nothing has waited for it */
+}
+
+void sc_turn_end(struct sc_peer *peer, struct sc_turn *turn, const struct sc_comp *comp)
+{
+	struct sc_ep *ep = peer->ep;
+
+	turn->ended = true;
+	turn->silent = !comp;
+	if (comp)
+		turn->comp = *comp;
+	while (!sc_list_empty(&peer->turns)) {
+		turn = sc_list_entry(peer->turns.next, struct sc_turn, of_peer);
+		if (!turn->ended)
+			break;
+		if (!turn->silent)
+			sc_comp_ring_put_slow(ep->tx_cq, &turn->comp);
+		turn_free(ep, turn);
+	}
+}

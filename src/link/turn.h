@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_TURN_H
+#define SC_TURN_H
+
+#include "link/state.h"
+
+/* One for the operation that is about to be posted, peer->turn. -EAGAIN: no memory, or as many as there may be. */
+int sc_turn_take_slow(struct sc_peer *peer);
+void sc_turn_drop_slow(struct sc_peer *peer);
+
+static inline int sc_turn_take(struct sc_peer *peer)
+{
+	return peer->ep->order & SC_ORDER_COMPLETE && peer->ep->tx_cq ? sc_turn_take_slow(peer) : 0;
+}
+
+/* That operation has not been taken after all. */
+static inline void sc_turn_drop(struct sc_peer *peer)
+{
+	if (__builtin_expect(peer->turn != NULL, 0))
+		sc_turn_drop_slow(peer);
+}
+
+/* That operation has it from now on. */
+static inline struct sc_turn *sc_turn_pass(struct sc_peer *peer)
+{
+	struct sc_turn *turn = peer->turn;
+
+	peer->turn = NULL;
+	return turn;
+}
+
+/* The operation has ended; NULL: without completion. Its turn is gone. */
+void sc_turn_end(struct sc_peer *peer, struct sc_turn *turn, const struct sc_comp *comp);
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * recv.c: what applications ask of the receiving side: post, claim, discard, cancel; peek.c has the rest.
+ *
+ *   sc_recv_post() --waits already--> sc_waiting_deliver()
+ *        |
+ *        +--no message--> posted in the matcher, until a record fits (rx.c), sc_rxq_cancel(), or the last
+ *                         peer of the source that it is directed to is lost (sc_recv_end_peer())
+ *
+ * Owns operations from sc_slab_get() until they are posted or handed to a delivery, which ends them. At any
+ * time an operation is posted, in a transfer, or both (multi-receive); never waiting while a message that
+ * fits waits, so nothing is looked for twice.
+ *
+ * All of it is private memory. If a peer dies, or closes, messages that it left waiting can be received as
+ * waiting.c says; once there is none that fits, a receive from it and no other can only wait for ever: it ends
+ * with the peer's error, and is refused from then on. So that the end of a peer is seen which has never sent anything, the
+ * first receive that is directed to it connects to it (sc_peer_expect()). If this process dies nothing is left.
+ */
+#include "msg/recv.h"
+
+#include <errno.h>
+#include "msg/deliver.h"
+#include "link/peer.h"
+#include "link/rxq.h"
+#include "msg/waiting.h"
+
+/* Which endpoint reports a receive that no message ends; NULL: a shared queue without any. */
+static struct sc_ep *reporter(const struct sc_rxq *rxq)
+{
+	return sc_list_empty(&rxq->eps) ? NULL : sc_list_entry(rxq->eps.next, struct sc_ep, of_rxq);
+}
+
+void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct sc_rx_msg *msg)
+{
+	struct sc_ep *ep = msg ? msg->peer->ep : reporter(rxq);
+	struct sc_comp *comp = ep && ep->rx_cq ? sc_comp_ring_reserve(ep->rx_cq) : NULL;
+
+	if (!comp)
+		return;
+	*comp = (struct sc_comp){ .context = recv->context,
+				  .cq_flags = recv->cq_flags,
+				  .tag = recv->tag,
+				  .err = msg ? 0 : ENOMSG,
+				  .flags = SC_COMP_RECV };
+	if (msg) {
+		comp->tag = msg->match.tag;
+		comp->len = msg->size;
+		comp->data = msg->data;
+		comp->source = msg->peer;
+		comp->flags = sc_deliver_comp_flags(msg->flags);
+	}
+	sc_comp_ring_commit(ep->rx_cq);
+}
+
+/* What is set of each receive that is posted. */
+static inline __attribute__((always_inline)) void op_init(struct sc_rx_op *op, const struct sc_recv *recv)
+{
+	op->flags = recv->flags;
+	op->cq_flags = recv->cq_flags;
+	op->context = recv->context;
+	op->match.source = recv->source ? recv->source->source : NULL;
+	op->match.tag = recv->tag;
+	op->match.tag_mask = ~recv->ignore;
+}
+
+static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	struct sc_rx_op *op = sc_slab_get(&rxq->ops);
+
+	if (!op)
+		return NULL;
+	op_init(op, recv);
+	op->cntr = recv->cntr;
+	op->iov_count = recv->iov_count;
+	op->capacity = 0;
+	for (size_t i = 0; i < recv->iov_count; i++) {
+		op->iov[i] = recv->iov[i];
+		op->capacity += recv->iov[i].iov_len;
+	}
+	if (op->iov_count != 1 || op->cntr || op->flags & SC_RECV_MULTI)
+		op->flags |= SC_RX_FULL;
+	return op;
+}
+
+/* Nothing more will come from there, unless it has been opened again. */
+static inline int lost(const struct sc_recv *recv)
+{
+	const struct sc_source *source = recv->source ? recv->source->source : NULL;
+
+	if (source && source->error == SC_SOURCE_UNMET)
+		sc_peer_expect(recv->source);
+	if (!source || source->met || !source->error)
+		return 0;
+	return source->lost && (source->lost->full || sc_peer_is_back(source->lost)) ? 0 : source->error;
+}
+
+static int post(struct sc_rxq *rxq, struct sc_rx_op *op)
+{
+	if (!sc_match_post(sc_rxq_queue(rxq, op->flags & SC_TAGGED), &op->match))
+		return 0;
+	sc_slab_put(&rxq->ops, op);
+	return -EAGAIN;
+}
+
+/* Receive the message that was set aside for this context, or drop it. */
+static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	struct sc_rx_msg *msg = sc_waiting_find_claimed(rxq, recv);
+	struct sc_rx_op *op;
+
+	if (!msg)
+		return -EINVAL;
+	if (recv->flags & SC_RECV_DISCARD) {
+		sc_list_remove(&msg->claimed);
+		if (!(recv->flags & msg->peer->ep->rx_silent))
+			sc_recv_report(rxq, recv, msg);
+		sc_waiting_discard(msg);
+		return 0;
+	}
+	op = op_begin(rxq, recv);
+	if (!op)
+		return -EAGAIN;
+	op->flags &= ~SC_RECV_MULTI; /* so it cannot fail */
+	sc_list_remove(&msg->claimed);
+	(void)sc_waiting_deliver(op, msg);
+	sc_waiting_free(msg);
+	return 0;
+}
+
+/* End a posted receive. A multi-receive buffer that messages are on their way into is given back by the last. */
+static void withdraw(struct sc_rxq *rxq, struct sc_rx_op *op, int error)
+{
+	bool multi = op->flags & SC_RECV_MULTI, busy = multi && op->multi_transfers;
+	struct sc_ep *ep = reporter(rxq);
+	struct sc_comp *comp;
+
+	sc_deliver_settle(op);
+	sc_deliver_unpost(rxq, op);
+	if (ep)
+		sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
+	comp = ep && ep->rx_cq ? sc_comp_ring_reserve(ep->rx_cq) : NULL;
+	if (comp) {
+		*comp = (struct sc_comp){ .context = op->context,
+					  .cq_flags = op->cq_flags,
+					  .tag = op->match.tag,
+					  .err = -error };
+		if (multi && !busy)
+			comp->flags = SC_COMP_MULTI_DONE;
+		sc_comp_ring_commit(ep->rx_cq);
+	}
+	if (busy)
+		op->capacity = 0;
+	else
+		sc_slab_put(&rxq->ops, op);
+}
+
+/* The buffer is posted first: as many waiting messages as it has room for go into it. */
+static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	struct sc_rx_op *op;
+	struct sc_rx_msg *msg;
+	uint64_t id;
+	int ret;
+
+	if (recv->iov_count != 1)
+		return -EINVAL;
+	ret = lost(recv);
+	if (ret && !sc_waiting_find(rxq, recv))
+		return ret;
+	op = op_begin(rxq, recv);
+	if (!op)
+		return -EAGAIN;
+	op->multi_min = recv->multi_min;
+	op->multi_transfers = 0;
+	ret = post(rxq, op);
+	if (ret)
+		return ret;
+	id = sc_slab_id(op);
+	do {
+		msg = sc_waiting_find(rxq, recv);
+		if (!msg || sc_waiting_deliver(op, msg))
+			break; /* none; or no memory, and it waits for the next receive */
+		sc_waiting_unqueue(msg);
+		sc_waiting_free(msg);
+	} while (sc_slab_has_id(op, id) && !sc_deliver_exhausted(op));
+	if (lost(recv) && sc_slab_has_id(op, id) && !sc_deliver_exhausted(op))
+		withdraw(rxq, op, lost(recv));
+	return 0;
+}
+
+static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	if (recv->flags & SC_RECV_CLAIM)
+		return recv_claimed(rxq, recv);
+	if (recv->flags & SC_RECV_MULTI)
+		return recv_multi(rxq, recv);
+	return -EINVAL;
+}
+
+/* Any receive but a peek, any way but the short one. */
+static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	struct sc_rx_msg *msg;
+	struct sc_rx_op *op;
+	int ret;
+
+	if (recv->flags & (SC_RECV_MULTI | SC_RECV_CLAIM | SC_RECV_DISCARD))
+		return recv_special(rxq, recv);
+	op = op_begin(rxq, recv);
+	if (!op)
+		return -EAGAIN;
+	msg = sc_waiting_find(rxq, recv);
+	if (!msg) {
+		ret = lost(recv);
+		if (!ret)
+			return post(rxq, op);
+		sc_slab_put(&rxq->ops, op);
+		return ret;
+	}
+	sc_waiting_unqueue(msg);
+	(void)sc_waiting_deliver(op, msg); /* a single receive cannot fail */
+	sc_waiting_free(msg);
+	return 0;
+}
+
+/* What arguments in registers say, but for the buffer. */
+static inline __attribute__((always_inline)) struct sc_recv
+recv_of(struct sc_op_flags flags, struct sc_peer *source, uint64_t tag, uint64_t ignore, void *context)
+{
+	return (struct sc_recv){ .source = source,
+				 .tag = tag,
+				 .ignore = ignore,
+				 .context = context,
+				 .flags = flags.flags,
+				 .cq_flags = flags.cq_flags };
+}
+
+/* One buffer, any way but the short one. */
+static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_peer *source, void *buf,
+						size_t size, uint64_t tag, uint64_t ignore,
+						struct sc_op_flags flags, void *context)
+{
+	const struct iovec iov = { buf, size };
+	struct sc_recv recv = recv_of(flags, source, tag, ignore, context);
+
+	recv.iov = &iov;
+	recv.iov_count = 1;
+	return recv_any(rxq, &recv);
+}
+
+/* No message waits, none of the queue is hashed, there is memory, and the source is not lost: it is posted. */
+int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
+		    uint64_t ignore, struct sc_op_flags flags, void *context)
+{
+	const struct sc_recv recv = recv_of(flags, source, tag, ignore, context);
+	struct sc_match *queue = sc_rxq_queue(rxq, flags.flags & SC_TAGGED);
+	struct sc_rx_op *op;
+
+	if (__builtin_expect(queue->waiting_count || queue->hashed || !rxq->ops.free ||
+				     (source && source->source->error),
+			     0))
+		return recv_whole(rxq, source, buf, size, tag, ignore, flags, context);
+	op = sc_slab_get(&rxq->ops);
+	op_init(op, &recv);
+	op->iov[0].iov_base = buf;
+	op->iov[0].iov_len = size;
+	return sc_match_post(queue, &op->match);
+}
+
+int sc_recv_post(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	const struct sc_op_flags flags = { recv->flags, recv->cq_flags };
+
+	if (recv->iov_count != 1 || recv->cntr || recv->flags & ~(SC_TAGGED | SC_SILENT))
+		return recv_any(rxq, recv);
+	return sc_rxq_recv_buf(rxq, recv->source, recv->iov->iov_base, recv->iov->iov_len, recv->tag,
+			       recv->ignore, flags, recv->context);
+}
+
+/* The newest posted receive with this context in one queue. */
+static struct sc_rx_op *posted_find(struct sc_match *queue, const void *context)
+{
+	for (struct sc_list *entry = queue->posted.prev; entry != &queue->posted; entry = entry->prev) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, match.all);
+
+		if (op->context == context)
+			return op;
+	}
+	return NULL;
+}
+
+int sc_rxq_cancel(struct sc_rxq *rxq, const void *context)
+{
+	struct sc_rx_op *op = posted_find(&rxq->tagged, context);
+
+	if (!op)
+		op = posted_find(&rxq->plain, context);
+	if (!op)
+		return -ENOENT;
+	withdraw(rxq, op, -ECANCELED);
+	return 0;
+}
+
+size_t sc_rxq_room(const struct sc_rxq *rxq)
+{
+	size_t posted = sc_match_posted(&rxq->tagged) + sc_match_posted(&rxq->plain);
+
+	return posted < rxq->size ? rxq->size - posted : 0;
+}
+
+int sc_rx_cancel(struct sc_ep *ep, const void *context)
+{
+	return sc_rxq_cancel(ep->rxq, context);
+}
+
+size_t sc_rx_room(const struct sc_ep *ep)
+{
+	return sc_rxq_room(ep->rxq);
+}
+
+static void end_directed(struct sc_rxq *rxq, struct sc_match *queue, const struct sc_source *source,
+			 int error)
+{
+	sc_list_for_safe (entry, next, &queue->posted) {
+		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, match.all);
+
+		if (op->match.source == source)
+			withdraw(rxq, op, error);
+	}
+}
+
+void sc_recv_end_peer(struct sc_peer *peer, int error)
+{
+	struct sc_rxq *rxq = peer->ep->rxq;
+
+	if (peer->source->met)
+		return; /* others of its name can still send */
+	end_directed(rxq, &rxq->tagged, peer->source, error);
+	end_directed(rxq, &rxq->plain, peer->source, error);
+}
+
+void sc_recv_fini(struct sc_ep *ep)
+{
+	sc_deliver_fini(ep);
+	sc_waiting_fini(ep);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * waiting.c: messages that have come before their receive was posted.
+ *
+ * Owns struct sc_rx_msg, each in one queue: of the matcher, where it waits, or of those claimed by a peek.
+ * Nothing of the sender's is held by one: an eager payload is copied when its record is taken, so bounce
+ * buffers come back in ring order and a receiver that matches late holds none of them; of a rendezvous only
+ * the addresses are kept. One in parts is in no queue until all of it is here. What a peer may leave waiting
+ * is bounded by the window, in units that are held here (sc_peer.units_held) and given back with the message.
+ *
+ * If the sender dies, eager messages can be received all the same, but for one that has not arrived whole,
+ * which is as if it had not been sent; a rendezvous ends with ECONNRESET when it is. If this process dies
+ * nothing is left of them; senders that wait for an acknowledgement learn of it with their peer.
+ */
+#include "msg/waiting.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/iov.h"
+#include "link/peer.h"
+#include "link/record.h"
+
+/* Into the queue of those that wait. */
+static void enqueue(struct sc_rx_msg *msg)
+{
+	struct sc_peer *peer = msg->peer;
+	struct sc_ep *ep = peer->ep;
+
+	sc_match_keep(sc_rxq_queue(ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match);
+	msg->arrival = ++peer->arrivals;
+	sc_list_append(&peer->waiting, &msg->of_peer);
+	ep->counters.rx_unexpected++;
+}
+
+int sc_waiting_keep(const struct sc_message *message)
+{
+	struct sc_peer *peer = message->peer;
+	size_t extra = message->kind == SC_ABI_RDV ? message->segment_count * sizeof(struct iovec)
+						   : (size_t)message->size;
+	struct sc_rx_msg *msg = malloc(sizeof(*msg) + extra);
+
+	if (!msg)
+		return -ENOMEM;
+	msg->match.source = peer->source;
+	msg->match.tag = message->tag;
+	msg->peer = peer;
+	msg->kind = message->kind;
+	msg->flags = message->flags;
+	msg->data = message->data;
+	msg->op = message->op;
+	msg->size = message->size;
+	msg->units = message->units;
+	msg->arrived = message->here;
+	msg->segment_count = message->segment_count;
+	if (message->kind == SC_ABI_RDV) {
+		memcpy(msg->segments, message->segments, extra);
+	} else if (extra) {
+		struct iovec whole = { msg->bytes, extra };
+
+		sc_deliver_payload(message, &whole, 1, message->here);
+	}
+	if (message->kind != SC_ABI_RDV && message->here != message->size)
+		peer->arriving = msg;
+	else
+		enqueue(msg);
+	peer->units_held += message->units;
+	return 0;
+}
+
+/* What waits, as a message. */
+static void describe(const struct sc_rx_msg *msg, struct sc_message *message)
+{
+	*message = (struct sc_message){ .peer = msg->peer,
+					.kind = msg->kind,
+					.flags = msg->flags,
+					.size = msg->size,
+					.here = msg->size,
+					.tag = msg->match.tag,
+					.data = msg->data,
+					.op = msg->op,
+					.units = msg->units,
+					.arrival = msg->arrival,
+					.bytes = msg->bytes,
+					.segment_count = msg->segment_count };
+	memcpy(message->segments, msg->segments, msg->segment_count * sizeof(message->segments[0]));
+}
+
+int sc_waiting_deliver(struct sc_rx_op *op, const struct sc_rx_msg *msg)
+{
+	struct sc_message message;
+
+	describe(msg, &message);
+	return sc_deliver_message(op, &message);
+}
+
+/* All of it is here. A receive may have been posted meanwhile. -ENOMEM: nothing has changed. */
+static int complete(struct sc_rx_msg *msg)
+{
+	struct sc_message message;
+	int ret;
+
+	msg->arrival = msg->peer->arrivals + 1;
+	describe(msg, &message);
+	ret = sc_deliver_to_posted(&message);
+	if (ret < 0)
+		return ret;
+	if (ret) {
+		msg->peer->units_held -= msg->units;
+		free(msg);
+	} else {
+		enqueue(msg);
+	}
+	return 0;
+}
+
+int sc_waiting_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
+		     uint64_t ctl)
+{
+	struct sc_rx_msg *msg = peer->arriving;
+	uint32_t size = sc_ctl_size(ctl);
+	struct iovec to = { msg->bytes + msg->arrived, size };
+	int ret;
+
+	if (!sc_record_is_next_piece(seg, piece, size, msg->arrived, msg->size))
+		return -EPROTO;
+	sc_record_copy(seg, piece->bufs, sc_ctl_flags(ctl), &to, 1, size);
+	if (size < msg->size - msg->arrived) {
+		msg->arrived += size;
+		return 0;
+	}
+	ret = complete(msg);
+	if (!ret)
+		peer->arriving = NULL;
+	return ret;
+}
+
+void sc_waiting_end_peer(struct sc_peer *peer)
+{
+	if (!peer->arriving)
+		return;
+	peer->units_held -= peer->arriving->units;
+	free(peer->arriving);
+	peer->arriving = NULL;
+}
+
+void sc_waiting_unqueue(struct sc_rx_msg *msg)
+{
+	sc_match_drop(sc_rxq_queue(msg->peer->ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match);
+}
+
+void sc_waiting_free(struct sc_rx_msg *msg)
+{
+	struct sc_peer *peer = msg->peer;
+
+	peer->units_held -= msg->units;
+	sc_peer_give_back(peer, msg->units);
+	sc_list_remove(&msg->of_peer);
+	free(msg);
+	if (__builtin_expect(!sc_list_empty(&peer->fenced), 0))
+		sc_deliver_fenced_slow(peer);
+	if (__builtin_expect(peer->link == SC_LINK_DOWN, 0))
+		sc_peer_reconsider(peer);
+}
+
+void sc_waiting_discard(struct sc_rx_msg *msg)
+{
+	const struct sc_message message = {
+		.peer = msg->peer, .flags = msg->flags, .op = msg->op, .arrival = msg->arrival
+	};
+
+	if (msg->op)
+		sc_deliver_acknowledge(&message, 0);
+	sc_waiting_free(msg);
+}
+
+void sc_waiting_claim(struct sc_rx_msg *msg, const void *context)
+{
+	sc_waiting_unqueue(msg);
+	msg->claim = context;
+	sc_list_append(&msg->peer->ep->rxq->claimed, &msg->claimed);
+}
+
+struct sc_rx_msg *sc_waiting_find_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
+{
+	sc_list_for (entry, &rxq->claimed) {
+		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, claimed);
+
+		if (msg->claim == recv->context &&
+		    !(msg->flags & SC_ABI_F_TAGGED) == !(recv->flags & SC_TAGGED))
+			return msg;
+	}
+	return NULL;
+}
+
+static void forget(struct sc_match *queue, const struct sc_ep *ep)
+{
+	sc_list_for_safe (entry, next, &queue->waiting) {
+		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, match.all);
+
+		if (msg->peer->ep != ep)
+			continue;
+		sc_match_drop(queue, &msg->match);
+		free(msg);
+	}
+}
+
+void sc_waiting_fini(struct sc_ep *ep)
+{
+	forget(&ep->rxq->tagged, ep);
+	forget(&ep->rxq->plain, ep);
+	sc_list_for_safe (entry, next, &ep->rxq->claimed) {
+		struct sc_rx_msg *msg = sc_list_entry(entry, struct sc_rx_msg, claimed);
+
+		if (msg->peer->ep != ep)
+			continue;
+		sc_list_remove(&msg->claimed);
+		free(msg);
+	}
+	sc_list_for (entry, &ep->peers)
+		sc_waiting_end_peer(sc_list_entry(entry, struct sc_peer, all));
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * cma.c: one-copy access to another process's memory, process_vm_readv(2) and process_vm_writev(2).
+ *
+ * Names by pid are racy: the process may end and its pid be used again. So a read carries one more
+ * remote element, the owner's cookie: a random word in that process's memory. A read whose cookie is
+ * right came from the process that was meant, as it was: an ended process has no memory, another one or
+ * one after exec(2) does not have that word at that place. A caller who proves it after the read can do without:
+ * by a later cookie, or by the owner's word of life, unmarked (sc_peer_read()). What a failed read has put into the
+ * destination is undefined; the caller's operation fails or is done again. A write cannot be proven so;
+ * its caller looks at the owner's word of life or life lock before each (sc_peer_is_there()), and the pid of a
+ * process that has either is not another's. Between that look and the write the process would have to end, be
+ * reaped, and its pid come round again.
+ *
+ * A partial transfer stops at the byte that faulted (process_vm_readv(2)); the loop goes on from there and
+ * takes "nothing at all" as the fault that it is. Between exec(2) and the release of the life lock a process
+ * looks alive and has nothing mapped at all: sc_cma_fault() tells the two by the cookie.
+ */
+#define _GNU_SOURCE 1
+#include "os/cma.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <shmcma/abi.h>
+#include <shmcma/core.h>
+#include "base/fault.h"
+#include "base/iov.h"
+
+_Static_assert(SC_IOV_MAX <= SC_CMA_ELEMENTS && SC_ABI_RDV_SEGMENTS <= SC_CMA_ELEMENTS,
+	       "any one operation fits a call");
+
+/* The kernel moves at most this in one call (MAX_RW_COUNT, fs/read_write.c), bytes. */
+#define CALL_MAX ((size_t)0x7ffff000)
+
+int sc_cma_fault(const struct sc_cma *cma)
+{
+	/* without a cookie there is nothing to tell by */
+	return cma->cookie_addr && sc_cma_read(cma, NULL, 0, NULL, 0, 0) ? -ESRCH : -EFAULT;
+}
+
+/* The mapping that a line of /proc/<pid>/maps tells of, if it may be read, or written. */
+static bool parse_mapping(const char *line, bool write, uintptr_t *first, uintptr_t *end)
+{
+	char reads, writes;
+
+	return sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %c%c", first, end, &reads, &writes) == 4 &&
+	       (write ? writes == 'w' : reads == 'r');
+}
+
+/* Mappings come in the order of their addresses: how far is each element covered by those so far? */
+static void cover(uintptr_t covered[SC_CMA_IOV], size_t count, uintptr_t first, uintptr_t end)
+{
+	for (size_t i = 0; i < count; i++)
+		if (covered[i] >= first && covered[i] < end)
+			covered[i] = end;
+}
+
+bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool write)
+{
+	uintptr_t covered[SC_CMA_IOV], first, end;
+	bool mapped = true, begins = true;
+	char path[32], line[80];
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	maps = SC_TRY_PTR("cma.maps", NULL, fopen(path, "re"));
+	if (!maps)
+		return true;
+	for (size_t i = 0; i < count; i++)
+		covered[i] = (uintptr_t)iov[i].iov_base;
+	while (fgets(line, sizeof(line), maps)) {
+		if (begins && parse_mapping(line, write, &first, &end))
+			cover(covered, count, first, end);
+		begins = strchr(line, '\n'); /* a long one comes in parts */
+	}
+	SC_CALL("cma.maps_close", fclose(maps));
+	for (size_t i = 0; i < count; i++)
+		mapped &= covered[i] - (uintptr_t)iov[i].iov_base >= iov[i].iov_len;
+	return mapped;
+}
+
+/* The bytes [offset, offset + len) of a vector: as it is, if it is one element of so many, else cut into `part`. */
+static inline const struct iovec *cut(const struct iovec *iov, size_t *count, size_t offset, size_t len,
+				      struct iovec part[SC_CMA_IOV])
+{
+	if (*count == 1 && !offset && iov->iov_len == len)
+		return iov;
+	*count = sc_iov_slice(iov, *count, offset, len, part);
+	return part;
+}
+
+int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
+		const struct iovec *remote, size_t remote_count, size_t len)
+{
+	struct iovec to_part[SC_CMA_IOV], from_part[SC_CMA_IOV];
+	size_t done = 0;
+
+	for (;;) {
+		uint64_t cookie = ~cma->cookie;
+		size_t left = len - done;
+		size_t part = left < CALL_MAX - sizeof(cookie) ? left : CALL_MAX - sizeof(cookie);
+		size_t to_count = local_count, from_count = remote_count;
+		const struct iovec *to = to_part, *from = from_part;
+		ssize_t got;
+
+		if (cma->cookie_addr) {
+			to_count = sc_iov_slice(local, local_count, done, part, to_part);
+			from_count = sc_iov_slice(remote, remote_count, done, part, from_part);
+			to_part[to_count++] = (struct iovec){ &cookie, sizeof(cookie) };
+			from_part[from_count++] =
+				(struct iovec){ (void *)(uintptr_t)cma->cookie_addr, sizeof(cookie) };
+		} else {
+			cookie = cma->cookie;
+			to = cut(local, &to_count, done, part, to_part);
+			from = cut(remote, &from_count, done, part, from_part);
+		}
+		got = SC_TRY("cma.readv", process_vm_readv(cma->pid, to, to_count, from, from_count, 0));
+		if (got < 0 && errno != EFAULT)
+			return -errno;
+		if (got <= 0)
+			return len ? sc_cma_fault(cma) : -EFAULT;
+		if ((size_t)got == part + (cma->cookie_addr ? sizeof(cookie) : 0)) {
+			if (cookie != cma->cookie)
+				return -ESRCH;
+			done += part;
+			if (done == len)
+				return 0;
+		} else if ((size_t)got >= part) {
+			return -ESRCH; /* the data could be read, the cookie not: another process */
+		} else {
+			done += (size_t)got;
+		}
+	}
+}
+
+int sc_cma_write(pid_t pid, const struct iovec *local, size_t local_count, const struct iovec *remote,
+		 size_t remote_count, size_t len, size_t *moved)
+{
+	struct iovec from_part[SC_CMA_IOV], to_part[SC_CMA_IOV];
+
+	for (*moved = 0; *moved < len;) {
+		size_t left = len - *moved;
+		size_t part = left < CALL_MAX ? left : CALL_MAX;
+		size_t from_count = local_count, to_count = remote_count;
+		const struct iovec *from = cut(local, &from_count, *moved, part, from_part);
+		const struct iovec *to = cut(remote, &to_count, *moved, part, to_part);
+		ssize_t put =
+			SC_TRY("cma.writev", process_vm_writev(pid, from, from_count, to, to_count, 0));
+
+		if (put < 0)
+			return -errno;
+		if (put == 0)
+			return -EFAULT;
+		*moved += (size_t)put;
+	}
+	return 0;
+}

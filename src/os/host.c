@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * host.c: owns the identity of this machine and of this process.
+ *
+ * The identity lies on a page of its own that a forked child finds empty (MADV_WIPEONFORK, and a handler
+ * of pthread_atfork() where the kernel lacks it): the child computes its own, and no child answers to its
+ * parent's cookie. The page is never unmapped and never written again in that process, so a pointer to
+ * it, and the cookie's address that peers read by process_vm_readv(2), hold as long as the process does;
+ * exec takes the page away, as it should.
+ *
+ * Any thread may call. Nothing here is shared with another process, so a death at any step leaves
+ * nothing behind.
+ */
+#define _GNU_SOURCE 1
+#include "os/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "base/fault.h"
+#include "base/log.h"
+
+#define PIDFS_MAGIC                                                                                       \
+	0x50494446 /* PID_FS_MAGIC of linux/magic.h, newer than the oldest headers we build on */
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct sc_host *host_page; /* NULL: not mapped yet */
+static bool host_wiped;		  /* the kernel empties it in every child */
+
+/* The child is alone: no other thread can hold the mutex or read the page. */
+static void atfork_child(void)
+{
+	memset(host_page, 0, sizeof(*host_page));
+	host_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+/* What cannot be had now may be had at the next call. */
+static int map_page_locked(void)
+{
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	void *page =
+		SC_TRY_PTR("host.page", MAP_FAILED,
+			   mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+
+	if (page == MAP_FAILED)
+		return -errno;
+	host_wiped = !SC_TRY("host.wipe", madvise(page, size, MADV_WIPEONFORK));
+	host_page = page;
+	if (SC_TRY("host.atfork", pthread_atfork(NULL, NULL, atfork_child))) {
+		SC_CALL("host.unpage", munmap(page, size));
+		host_page = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+/* The content of a small file of /proc as a string. */
+static int read_proc(const char *path, char *text, size_t size)
+{
+	int fd = SC_TRY("host.open", open(path, O_RDONLY | O_CLOEXEC));
+	ssize_t got;
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	got = SC_TRY("host.read", read(fd, text, size - 1));
+	err = got < 0 ? -errno : 0;
+	SC_CALL("host.close", close(fd));
+	if (got >= 0)
+		text[got] = '\0';
+	return err;
+}
+
+/* A UUID: 32 hexadecimal digits with dashes in between. */
+static int parse_uuid(const char *text, uint64_t out[2])
+{
+	unsigned int digits = 0;
+
+	out[0] = out[1] = 0;
+	for (; *text && *text != '\n'; text++) {
+		const char digit[2] = { *text, '\0' };
+		char *end;
+		unsigned long value = strtoul(digit, &end, 16);
+
+		if (*text == '-')
+			continue;
+		if (*end || digits == 32)
+			return -EIO;
+		out[digits / 16] = out[digits / 16] << 4 | value;
+		digits++;
+	}
+	return digits == 32 ? 0 : -EIO;
+}
+
+static int boot_id(uint64_t out[2])
+{
+	char text[64];
+	int err = read_proc(BOOT_ID, text, sizeof(text));
+
+	if (!err)
+		err = parse_uuid(text, out);
+	if (err)
+		sc_warn("cannot tell which boot of the machine this is from " BOOT_ID
+			": %s; /proc must be mounted",
+			strerror(-err));
+	return err;
+}
+
+/* Field 3 of /proc/<pid>/stat and on; NULL: not to be had. The name in field 2 may hold anything, ')' too. */
+static const char *read_stat(pid_t pid, char *text, size_t size)
+{
+	char path[32];
+	const char *name_end;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (read_proc(path, text, size))
+		return NULL;
+	name_end = strrchr(text, ')');
+	return name_end && name_end[1] == ' ' ? name_end + 2 : NULL;
+}
+
+/* Field 22; 0: not to be had. */
+static uint64_t start_time(pid_t pid)
+{
+	char text[1024];
+	const char *at = read_stat(pid, text, sizeof(text));
+
+	for (int field = 3; at && field < 22; field++) {
+		at = strchr(at, ' ');
+		at = at ? at + 1 : NULL;
+	}
+	return at ? strtoull(at, NULL, 10) : 0;
+}
+
+uint64_t sc_host_pidfd_inode(int pidfd)
+{
+	struct statfs fs;
+	struct stat st;
+
+	if (SC_TRY("host.fstatfs", fstatfs(pidfd, &fs)) || fs.f_type != PIDFS_MAGIC ||
+	    SC_TRY("host.fstat", fstat(pidfd, &st)))
+		return 0;
+	return st.st_ino;
+}
+
+int sc_host_open_pidfd(pid_t pid)
+{
+	return (int)SC_TRY("host.pidfd", syscall(SYS_pidfd_open, pid, 0));
+}
+
+static uint64_t pidfs_inode(pid_t pid)
+{
+	int fd = sc_host_open_pidfd(pid);
+	uint64_t inode;
+
+	if (fd < 0)
+		return 0;
+	inode = sc_host_pidfd_inode(fd);
+	SC_CALL("host.pidfs_close", close(fd));
+	return inode;
+}
+
+/* The finalizer of splitmix64: every bit of the input changes half of the output's. */
+static uint64_t mix(uint64_t x)
+{
+	x ^= x >> 30;
+	x *= 0xbf58476d1ce4e5b9ULL;
+	x ^= x >> 27;
+	x *= 0x94d049bb133111ebULL;
+	return x ^ x >> 31;
+}
+
+static int device_of_dir(uint64_t *dev)
+{
+	struct stat st;
+
+	if (SC_TRY("host.dir", stat(SC_HOST_DIR, &st))) {
+		int err = errno;
+
+		sc_warn("cannot look at " SC_HOST_DIR ": %s; a tmpfs must be mounted there",
+			strerror(err));
+		return -err;
+	}
+	*dev = st.st_dev;
+	return 0;
+}
+
+static int fill(struct sc_host *host)
+{
+	struct stat ns;
+	uint64_t dev = 0;
+	int err;
+
+	err = boot_id(host->boot_id);
+	if (err)
+		return err;
+	err = device_of_dir(&dev);
+	if (err)
+		return err;
+	do {
+		err = sc_host_random(&host->cookie, sizeof(host->cookie));
+		if (err)
+			return err;
+	} while (!host->cookie); /* 0 is what a forked child shows */
+	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev))) >> (64 - SC_HOST_ID_BITS);
+	host->pid = getpid();
+	host->pid_ns = SC_TRY("host.ns", stat("/proc/thread-self/ns/pid", &ns)) ? 0 : ns.st_ino;
+	host->start_time = start_time(host->pid);
+	host->pidfs_ino = pidfs_inode(host->pid);
+	return 0;
+}
+
+/* Without a system call, where that can be: it is asked for with each address. */
+static bool is_filled_locked(void)
+{
+	return host_page->pid && (host_wiped || host_page->pid == getpid());
+}
+
+int sc_host_get(const struct sc_host **out)
+{
+	struct sc_host host = { 0 };
+	int err = 0;
+
+	pthread_mutex_lock(&host_mutex);
+	if (!host_page)
+		err = map_page_locked();
+	if (err) {
+		sc_warn("no memory for the identity of this process: %s", strerror(-err));
+	} else if (!is_filled_locked()) {
+		err = fill(&host);
+		if (!err)
+			*host_page = host;
+	}
+	pthread_mutex_unlock(&host_mutex);
+	*out = err ? NULL : host_page;
+	return err;
+}
+
+uint64_t sc_host_self(void)
+{
+	return host_page ? host_page->cookie : 0;
+}
+
+int sc_host_random(void *bytes, size_t size)
+{
+	uint8_t *at = bytes;
+
+	while (size) {
+		ssize_t got = SC_TRY("host.random", getrandom(at, size, 0));
+		int err = got < 0 ? errno : 0;
+
+		if (err == EINTR)
+			continue;
+		if (err) {
+			sc_warn("the kernel gives no random bytes: %s", strerror(err));
+			return -err;
+		}
+		at += got;
+		size -= (size_t)got;
+	}
+	return 0;
+}
+
+/* Has the process behind it ended, or is it another than that of the inode (0: not known)? */
+static bool has_ended(int pidfd, uint64_t pidfs_ino)
+{
+	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
+	uint64_t inode = sc_host_pidfd_inode(pidfd);
+
+	return SC_TRY("host.poll", poll(&ready, 1, 0)) == 1 || (inode && pidfs_ino && inode != pidfs_ino);
+}
+
+/*
+ * No pidfd to be had: is it because no process has that number? EINVAL, and ENOENT from Linux 6.16 on: it is a
+ * thread's by now. Anything else says nothing about the process.
+ */
+static bool is_of_none(int err)
+{
+	return err == ESRCH || err == EINVAL || err == ENOENT;
+}
+
+bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
+{
+	int fd = sc_host_open_pidfd(pid);
+	uint64_t started;
+	bool ended;
+
+	if (fd < 0)
+		return !is_of_none(errno);
+	ended = has_ended(fd, pidfs_ino);
+	/* its inode is the one, or else its start may be; 0: cannot be told */
+	started = pidfs_ino && sc_host_pidfd_inode(fd) ? 0 : start_time(pid);
+	SC_CALL("host.runs_close", close(fd));
+	return !ended && (!started || started == start);
+}
+
+bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino)
+{
+	bool ended;
+	int fd;
+
+	if (SC_TRY("host.kill", kill(pid, 0)) && errno == ESRCH)
+		return true; /* without a descriptor, which may be what there is none of */
+	fd = sc_host_open_pidfd(pid);
+	if (fd < 0)
+		return is_of_none(errno);
+	ended = has_ended(fd, pidfs_ino);
+	SC_CALL("host.ended_close", close(fd));
+	return ended;
+}
+
+/* Without pidfs all pidfds, and eventfds and more, have one inode; but fdinfo tells what a pidfd is of. */
+bool sc_host_is_pidfd(int fd, pid_t pid, uint64_t inode)
+{
+	char path[40], text[512], line[32];
+
+	if (inode)
+		return sc_host_pidfd_inode(fd) == inode;
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", fd);
+	if (read_proc(path, text, sizeof(text)))
+		return false;
+	snprintf(line, sizeof(line), "\nPid:\t%d\n", (int)pid);
+	return strstr(text, line) || strstr(text, "\nPid:\t-1\n"); /* -1: has been waited for */
+}
+
+bool sc_host_is_stopped(pid_t pid)
+{
+	char text[1024];
+	const char *at = read_stat(pid, text, sizeof(text));
+
+	return at && (*at == 'T' || *at == 't');
+}

@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * shmfile.c: the files of this process in shared memory: how they get and lose their names, and how this
+ * process keeps from dropping its own life locks.
+ *
+ * Owns the list of this process's files. Any thread may call.
+ *
+ * A file is made without name, filled by its maker, locked, then named. If the process dies between any
+ * two steps: before the link(2) the kernel takes the file away; after it, the name stands for a complete
+ * file whose lock is free, which means dead to everybody, and a reaper removes it. At the end the name
+ * goes first and the lock last, so a name without lock never means a living owner.
+ *
+ * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence:
+ *   - an own file is never opened a second time: sc_shmfile_open_other() looks at what has the name before it
+ *     opens it, and at what it has opened before that can be closed. Should the name have become an own
+ *     file's in between, the descriptor is left open for good. By a name that is another process's it is looked
+ *     at when it is open (sc_shmfile_open_peer()): should somebody have given such a name to an own file, that
+ *     descriptor is left open, and from then on every name is looked at before;
+ *   - "own" is what the list says, and also what another copy of this library in the same process holds:
+ *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
+ *     /proc/self cannot be looked at any more once the first thread has ended);
+ *   - a descriptor of another's file is closed by sc_shmfile_close_other() only, which waits for a reaper in
+ *     another thread, because that one relies on a lock on the same inode.
+ *
+ * An application that has closed its standard streams, and writes to them all the same, is not to write into a segment:
+ * what stays open gets no such number.
+ *
+ * When the process ends (sc_shmfile_unlink_all()), which is not when its threads do, a name goes only if nobody is left who
+ * needs it. Otherwise the process has left the file as one that is killed has, and the same reapers remove it.
+ *
+ *   E1 fence, sc_peer_connect(): claim before sc_shmfile.end    pairs with  E1' sc_shmfile_unlink_all(): the other way round
+ *
+ * A forked child inherits descriptors but no locks and, by the list, no files: its parent's are other
+ * processes' files to it.
+ */
+#define _GNU_SOURCE 1
+#include "os/shmfile.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "os/host.h"
+#include "base/fault.h"
+#include "os/lifelock.h"
+#include "base/log.h"
+
+#define PROC_PATH_MAX 40
+
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t own_mutex = PTHREAD_MUTEX_INITIALIZER;	 /* the list, names and users */
+static pthread_mutex_t others_mutex = PTHREAD_MUTEX_INITIALIZER; /* see sc_shmfile_hold_others() */
+static struct sc_shmfile *own_list;
+static atomic_bool own_misnamed; /* one of them has been found by another process's name */
+
+static void atfork_child(void)
+{
+	own_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	others_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	own_list = NULL;
+	own_misnamed = false;
+}
+
+static void init_once(void)
+{
+	/* without it a child only keeps more than it needs */
+	(void)SC_TRY("shmfile.atfork", pthread_atfork(NULL, NULL, atfork_child));
+}
+
+static void lock_list(void)
+{
+	pthread_once(&own_once, init_once);
+	pthread_mutex_lock(&own_mutex);
+}
+
+static void unlock_list(void)
+{
+	pthread_mutex_unlock(&own_mutex);
+}
+
+void sc_shmfile_path(const char *name, char path[SC_SHMFILE_PATH_MAX])
+{
+	snprintf(path, SC_SHMFILE_PATH_MAX, SC_HOST_DIR "/%s", name);
+}
+
+int sc_shmfile_check_size(uint64_t size)
+{
+	struct rlimit limit;
+
+	/* if the limit cannot be told, the kernel knows it */
+	if (SC_TRY("shmfile.limit", getrlimit(RLIMIT_FSIZE, &limit)) || limit.rlim_cur == RLIM_INFINITY ||
+	    limit.rlim_cur >= size)
+		return 0;
+	sc_warn("a file in " SC_HOST_DIR
+		" of %llu bytes is larger than this process may make: raise the limit "
+		"of %llu bytes (ulimit -f)",
+		(unsigned long long)size, (unsigned long long)limit.rlim_cur);
+	return -EFBIG;
+}
+
+int sc_shmfile_fallocate(int fd, int mode, off_t offset, off_t len)
+{
+	int ret;
+
+	do
+		ret = fallocate(fd, mode, offset, len);
+	while (ret && errno == EINTR);
+	return ret;
+}
+
+bool sc_shmfile_is_named(const char *name, dev_t dev, ino_t ino)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+	struct stat st;
+
+	sc_shmfile_path(name, path);
+	errno = 0;
+	return !SC_TRY("shmfile.named", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) &&
+	       st.st_dev == dev && st.st_ino == ino;
+}
+
+bool sc_shmfile_is_taken(const char *name, dev_t dev, ino_t ino)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+	struct stat st;
+
+	sc_shmfile_path(name, path);
+	return !SC_TRY("shmfile.taken", fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW)) &&
+	       (st.st_dev != dev || st.st_ino != ino);
+}
+
+bool sc_shmfile_is_open(int fd, dev_t dev, ino_t ino)
+{
+	struct stat st;
+
+	return fd >= 0 && !SC_TRY("shmfile.is_open", fstat(fd, &st)) && st.st_dev == dev && st.st_ino == ino;
+}
+
+static const char *remedy(int err)
+{
+	switch (err) {
+	case EMFILE:
+	case ENFILE:
+		return "raise the limit of open files (ulimit -n)";
+	case EOPNOTSUPP:
+	case EISDIR:
+		return SC_HOST_DIR " must be a tmpfs";
+	case EACCES:
+	case EPERM:
+	case EROFS:
+		return SC_HOST_DIR " must be writable for this user";
+	case ENOENT:
+		return SC_HOST_DIR " and /proc must be mounted";
+	case ENODEV:
+		return "/proc must be mounted";
+	default:
+		return "see the system's documentation of that error";
+	}
+}
+
+/* Without atfork_child() (a bare system call) the list of a forked child is still its parent's. */
+static bool is_of_this_process(const struct sc_shmfile *own)
+{
+	return own->made_by == sc_host_self();
+}
+
+/* ---- own files ------------------------------------------------------------------------------- */
+
+static void add_to_list(struct sc_shmfile *own)
+{
+	lock_list();
+	own->next = own_list;
+	own_list = own;
+	unlock_list();
+}
+
+static void remove_from_list_locked(struct sc_shmfile *own)
+{
+	for (struct sc_shmfile **at = &own_list; *at; at = &(*at)->next) {
+		if (*at == own) {
+			*at = own->next;
+			return;
+		}
+	}
+}
+
+static bool is_stream(int fd)
+{
+	return fd >= STDIN_FILENO && fd <= STDERR_FILENO;
+}
+
+/* The same if it is none, or there is no other number. */
+static int above_streams(int fd)
+{
+	int above = -1;
+
+	if (is_stream(fd))
+		above = SC_TRY("shmfile.above", fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+	return above < 0 ? fd : above;
+}
+
+/* Without a lock as yet. */
+static int move_own(int fd)
+{
+	int moved = above_streams(fd);
+
+	if (moved != fd)
+		SC_CALL("shmfile.moved", close(fd));
+	return moved;
+}
+
+int sc_shmfile_move_other(int fd)
+{
+	int moved = above_streams(fd);
+
+	if (moved != fd)
+		sc_shmfile_close_other(fd);
+	return moved;
+}
+
+static int open_unnamed(struct stat *st)
+{
+	int fd = move_own(SC_TRY("shmfile.tmpfile", open(SC_HOST_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)));
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	/* The process's umask may have taken bits away; attachers insist on exactly these. */
+	if (SC_TRY("shmfile.fchmod", fchmod(fd, 0600)) || SC_TRY("shmfile.fstat", fstat(fd, st))) {
+		err = -errno;
+		SC_CALL("shmfile.unmake", close(fd));
+		return err;
+	}
+	return fd;
+}
+
+int sc_shmfile_describe(struct sc_abi_owner *owner)
+{
+	const struct sc_host *host;
+	int err = sc_host_get(&host);
+
+	if (err)
+		return err;
+	memcpy(owner->boot_id, host->boot_id, sizeof(owner->boot_id));
+	owner->start_time = host->start_time;
+	owner->pid_ns = host->pid_ns;
+	owner->pidfs_ino = host->pidfs_ino;
+	owner->pid = host->pid;
+	owner->cma_tid = host->pid;
+	owner->cookie_addr = (uintptr_t)&host->cookie;
+	owner->cookie = host->cookie;
+	return 0;
+}
+
+int sc_shmfile_create(struct sc_shmfile *own)
+{
+	const struct sc_host *host;
+	struct stat st;
+	int fd = sc_host_get(&host);
+
+	if (fd)
+		return fd;
+	fd = open_unnamed(&st);
+	if (fd < 0) {
+		sc_warn("cannot make a file in " SC_HOST_DIR ": %s; %s", strerror(-fd), remedy(-fd));
+		return fd;
+	}
+	*own = (struct sc_shmfile){ .fd = fd,
+				.dev = st.st_dev,
+				.ino = st.st_ino,
+				.pid = host->pid,
+				.made_by = host->cookie,
+				.users = 1 };
+	/* Listed before it has a name, so that no thread of this process ever takes it for another's. */
+	add_to_list(own);
+	return 0;
+}
+
+static int link_fd(int fd, const char *name)
+{
+	char from[PROC_PATH_MAX], path[SC_SHMFILE_PATH_MAX];
+
+	snprintf(from, sizeof(from), "/proc/thread-self/fd/%d", fd);
+	sc_shmfile_path(name, path);
+	if (SC_TRY("shmfile.link", linkat(AT_FDCWD, from, AT_FDCWD, path, AT_SYMLINK_FOLLOW)))
+		return -errno;
+	return 0;
+}
+
+int sc_shmfile_publish(struct sc_shmfile *own, const char *name)
+{
+	int err = sc_lifelock_lock(own->fd);
+
+	if (err) {
+		sc_warn("cannot take the life lock of %s: %s", name, strerror(-err));
+		return err;
+	}
+	(void)SC_FAULT("shmfile.locked");
+	err = link_fd(own->fd, name);
+	if (err == -EEXIST)
+		return err;
+	if (err) {
+		sc_warn("cannot give a file the name " SC_HOST_DIR "/%s: %s; %s", name, strerror(-err),
+			remedy(-err));
+		return err;
+	}
+	lock_list();
+	snprintf(own->name, sizeof(own->name), "%s", name);
+	unlock_list();
+	return 0;
+}
+
+/* Nobody else removes the name while the lock is held, so it cannot change hands between the two calls. */
+static void unlink_locked(struct sc_shmfile *own)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+
+	if (!own->name[0])
+		return;
+	sc_shmfile_path(own->name, path);
+	if (sc_shmfile_is_named(own->name, own->dev, own->ino)) {
+		if (SC_TRY("shmfile.unlink", unlink(path)))
+			sc_warn("cannot remove %s: %s; remove it by hand", path, strerror(errno));
+	} else if (errno && errno != ENOENT) {
+		sc_warn("cannot look at %s to remove it: %s; remove it by hand", path, strerror(errno));
+	}
+	(void)SC_FAULT("shmfile.unlinked");
+	own->name[0] = '\0';
+}
+
+void sc_shmfile_unlink(struct sc_shmfile *own)
+{
+	if (!is_of_this_process(own))
+		return;
+	lock_list();
+	unlink_locked(own);
+	unlock_list();
+}
+
+/* ---- the end of the process ------------------------------------------------------------------ */
+
+static void set_end_locked(struct sc_shmfile *own, enum sc_shmfile_end end)
+{
+	assert(end != SC_SHMFILE_GONE || own->end == SC_SHMFILE_ASKED);
+	sc_store_relaxed_32(&own->end, end); /* ordered by E1', and own_mutex */
+}
+
+/* One that has a name and is in that state; `name`: it has this one, NULL: any. */
+static struct sc_shmfile *find_locked(enum sc_shmfile_end end, const char *name)
+{
+	for (struct sc_shmfile *own = own_list; own; own = own->next)
+		if (is_of_this_process(own) && own->name[0] && own->end == (uint32_t)end &&
+		    (!name || !strcmp(own->name, name)))
+			return own;
+	return NULL;
+}
+
+static void ask_all_again(void)
+{
+	struct sc_shmfile *own;
+
+	lock_list();
+	while ((own = find_locked(SC_SHMFILE_KEPT, NULL)))
+		set_end_locked(own, SC_SHMFILE_NAMED);
+	unlock_list();
+}
+
+/* False: all have been asked about. */
+static bool ask_next(char name[SC_ADDR_NAME_MAX])
+{
+	struct sc_shmfile *own;
+
+	lock_list();
+	own = find_locked(SC_SHMFILE_NAMED, NULL);
+	if (own) {
+		set_end_locked(own, SC_SHMFILE_ASKED);
+		memcpy(name, own->name, SC_ADDR_NAME_MAX);
+	}
+	unlock_list();
+	return own;
+}
+
+/* Another thread may have closed the file since. */
+static void decide(const char *name, bool awaited)
+{
+	struct sc_shmfile *own;
+
+	lock_list();
+	own = find_locked(SC_SHMFILE_ASKED, name);
+	if (own && awaited) {
+		set_end_locked(own, SC_SHMFILE_KEPT);
+	} else if (own) {
+		set_end_locked(own, SC_SHMFILE_GONE);
+		unlink_locked(own);
+	}
+	unlock_list();
+}
+
+void sc_shmfile_unlink_all(bool (*is_awaited)(const char *name))
+{
+	char name[SC_ADDR_NAME_MAX];
+
+	ask_all_again();
+	while (ask_next(name)) {
+		sc_fence_seq_cst(); /* E1': ASKED before what others have been told is looked at */
+		decide(name, is_awaited(name));
+	}
+}
+
+struct sc_shmfile *sc_shmfile_borrow(const char *name)
+{
+	struct sc_shmfile *own;
+
+	lock_list();
+	for (own = own_list; own; own = own->next) {
+		if (is_of_this_process(own) && !strcmp(own->name, name)) {
+			own->users++;
+			break;
+		}
+	}
+	unlock_list();
+	return own;
+}
+
+bool sc_shmfile_put(struct sc_shmfile *own)
+{
+	bool last;
+
+	lock_list();
+	last = !--own->users;
+	if (last)
+		remove_from_list_locked(own);
+	unlock_list();
+	return last;
+}
+
+void sc_shmfile_close(struct sc_shmfile *own)
+{
+	if (sc_shmfile_is_open(own->fd, own->dev, own->ino))
+		SC_CALL("shmfile.close", close(own->fd));
+	own->fd = -1;
+}
+
+/* The same inode, whatever has become of the name. */
+static int reopen(int path_fd)
+{
+	char path[PROC_PATH_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", path_fd);
+	fd = SC_TRY("shmfile.reopen", open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+	return fd < 0 ? -errno : move_own(fd);
+}
+
+/* Its inode by its name. The look through an O_PATH descriptor, as a close of that drops no lock. */
+static int open_own_again(const struct sc_shmfile *own)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+	int path_fd, fd;
+
+	if (!own->name[0])
+		return -EBADF;
+	sc_shmfile_path(own->name, path);
+	path_fd = SC_TRY("shmfile.again", open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+	if (path_fd < 0)
+		return errno == ENOENT ? -EBADF : -errno;
+	fd = sc_shmfile_is_open(path_fd, own->dev, own->ino) ? reopen(path_fd) : -EBADF;
+	SC_CALL("shmfile.again_close", close(path_fd));
+	return fd;
+}
+
+/* If the old number is another file's by now, that one is the application's and left alone. */
+static int own_fd_locked(struct sc_shmfile *own)
+{
+	int fd;
+
+	if (!is_of_this_process(own))
+		return -EPERM;
+	if (sc_shmfile_is_open(own->fd, own->dev, own->ino))
+		return own->fd;
+	fd = open_own_again(own);
+	if (fd < 0)
+		return fd;
+	own->fd = fd;
+	(void)sc_lifelock_lock(fd); /* a reaper may have it for a moment: sc_shmfile_keep_all() */
+	(void)SC_FAULT("shmfile.relocked");
+	sc_info("%s: the application has closed its descriptor; opened again", own->name);
+	return fd;
+}
+
+int sc_shmfile_fd(struct sc_shmfile *own)
+{
+	int fd;
+
+	lock_list();
+	fd = own_fd_locked(own);
+	unlock_list();
+	return fd;
+}
+
+/* What is not named yet has its maker at work on it. */
+int sc_shmfile_keep_all(void)
+{
+	int again = 0;
+
+	lock_list();
+	for (struct sc_shmfile *own = own_list; own; own = own->next) {
+		int fd = own->name[0] ? own_fd_locked(own) : -ENOENT;
+
+		if (fd >= 0 && sc_lifelock_lock(fd) == -EAGAIN)
+			again = -EAGAIN;
+	}
+	unlock_list();
+	return again;
+}
+
+bool sc_shmfile_any(bool (*look)(int fd, void *arg), void *arg)
+{
+	bool any = false;
+
+	lock_list();
+	for (struct sc_shmfile *own = own_list; own && !any; own = own->next)
+		any = is_of_this_process(own) && own->name[0] &&
+		      sc_shmfile_is_open(own->fd, own->dev, own->ino) && look(own->fd, arg);
+	unlock_list();
+	return any;
+}
+
+bool sc_shmfile_has_name(const struct sc_shmfile *own)
+{
+	bool has;
+
+	lock_list();
+	has = own->name[0];
+	unlock_list();
+	return has;
+}
+
+static bool is_listed(const struct stat *st)
+{
+	struct sc_shmfile *own;
+
+	lock_list();
+	for (own = own_list; own; own = own->next) {
+		if (is_of_this_process(own) && own->dev == st->st_dev && own->ino == st->st_ino)
+			break;
+	}
+	unlock_list();
+	return own != NULL;
+}
+
+/* ---- others' files --------------------------------------------------------------------------- */
+
+/* Does a lock of this process hang on the open file behind that descriptor? */
+static bool has_lock(const char *fd)
+{
+	char path[PROC_PATH_MAX], line[128];
+	bool found = false;
+	FILE *info;
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%.10s", fd);
+	info = SC_TRY_PTR("shmfile.fdinfo", NULL, fopen(path, "re"));
+	while (info && !found && fgets(line, sizeof(line), info))
+		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
+	if (info)
+		SC_CALL("shmfile.fdinfo_close", fclose(info));
+	return found;
+}
+
+/*
+ * Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. -ENODEV: there is no
+ * /proc; -ENOENT would say that there is no such file.
+ */
+static int search_descriptors(const struct stat *st)
+{
+	DIR *dir = SC_TRY_PTR("shmfile.fds", NULL, opendir("/proc/thread-self/fd"));
+	struct dirent *entry;
+	int found = 0;
+
+	if (!dir)
+		return errno == ENOENT ? -ENODEV : -errno;
+	while (!found && (entry = SC_TRY_PTR("shmfile.readdir", NULL, readdir(dir)))) {
+		struct stat other;
+
+		if (SC_TRY("shmfile.fd_stat", fstatat(dirfd(dir), entry->d_name, &other, 0)))
+			continue;
+		if (other.st_dev == st->st_dev && other.st_ino == st->st_ino)
+			found = has_lock(entry->d_name);
+	}
+	SC_CALL("shmfile.fds_close", closedir(dir));
+	return found;
+}
+
+/*
+ * A name that a second copy of this library in this process may have given, to what is its own by a lock: a
+ * calibration is nobody's.
+ */
+static bool may_be_twins(const char *name)
+{
+	const struct sc_host *host;
+	struct sc_addr addr;
+
+	if (sc_addr_is_calibration_file(name))
+		return false;
+	return sc_addr_parse_file(name, &addr) || sc_host_get(&host) || addr.pid == (uint32_t)host->pid;
+}
+
+/* What this user's copies of the library have made, at least by the look of it. */
+static bool is_plain(const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 07777) == 0600;
+}
+
+/* May it be opened, or be closed now that it is? */
+static int check_other(const char *name, const struct stat *st)
+{
+	int twins;
+
+	if (!is_plain(st))
+		return -EACCES;
+	if (is_listed(st))
+		return -EBUSY;
+	if (!may_be_twins(name))
+		return 0;
+	twins = search_descriptors(st);
+	return twins > 0 ? -EBUSY : twins;
+}
+
+/*
+ * The name is another file's since it was looked at: a service's that has been opened again, or somebody plays. What
+ * is none that may be opened stays open.
+ */
+static int check_opened_slow(const char *name, int fd, struct stat *st)
+{
+	/* if it cannot be told what it is: nothing that may be closed */
+	int err = SC_TRY("shmfile.other", fstat(fd, st)) ? -errno : check_other(name, st);
+
+	if (err)
+		sc_info("descriptor %d, of what has taken the name %s, is left open", fd, name);
+	return err ? err : fd;
+}
+
+static int open_looked_at(const char *path, const char *name, struct stat *st)
+{
+	/* O_NONBLOCK: it may be a pipe by now */
+	int fd = SC_TRY("shmfile.open", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+	struct stat opened;
+
+	if (fd < 0)
+		return -errno;
+	if (SC_TRY("shmfile.opened", fstat(fd, &opened)) || opened.st_dev != st->st_dev ||
+	    opened.st_ino != st->st_ino)
+		return check_opened_slow(name, fd, st);
+	*st = opened;
+	return fd;
+}
+
+bool sc_shmfile_is_unchanged(int fd, const struct stat *as)
+{
+	struct stat st;
+
+	return !SC_TRY("shmfile.unchanged", fstat(fd, &st)) && st.st_dev == as->st_dev &&
+	       st.st_ino == as->st_ino && st.st_size == as->st_size && st.st_nlink == as->st_nlink &&
+	       is_plain(&st);
+}
+
+/* Says why there is no descriptor, unless that is as it may be. Returns it. */
+static int opened(const char *path, int fd)
+{
+	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
+		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
+	return fd;
+}
+
+int sc_shmfile_open_other(const char *name, struct stat *st)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+	int fd;
+
+	sc_shmfile_path(name, path);
+	fd = SC_TRY("shmfile.other_stat", fstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW))
+		     ? -errno
+		     : check_other(name, st);
+	if (!fd)
+		fd = open_looked_at(path, name, st);
+	return opened(path, fd);
+}
+
+/* What is there is none to be opened: a symbolic link, a directory, a socket; or another user's, who may use it. */
+static bool is_of_wrong_kind(int err)
+{
+	return err == ELOOP || err == EISDIR || err == ENXIO || err == EACCES || err == EWOULDBLOCK ||
+	       err == ETXTBSY;
+}
+
+int sc_shmfile_open_peer(const char *name, struct stat *st)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+	int fd;
+
+	if (own_misnamed || may_be_twins(name))
+		return sc_shmfile_open_other(name, st);
+	sc_shmfile_path(name, path);
+	fd = SC_TRY("shmfile.peer", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+	if (fd < 0)
+		return opened(path, is_of_wrong_kind(errno) ? -EACCES : -errno);
+	if (SC_TRY("shmfile.peer_stat", fstat(fd, st)))
+		return opened(path, check_opened_slow(name, fd, st));
+	if (is_listed(st)) {
+		own_misnamed = true;
+		return -EBUSY; /* it stays open */
+	}
+	if (is_plain(st))
+		return fd;
+	sc_shmfile_close_other(fd);
+	return -EACCES;
+}
+
+void sc_shmfile_hold_others(void)
+{
+	pthread_once(&own_once, init_once);
+	pthread_mutex_lock(&others_mutex);
+}
+
+void sc_shmfile_release_others(void)
+{
+	pthread_mutex_unlock(&others_mutex);
+}
+
+void sc_shmfile_close_other(int fd)
+{
+	sc_shmfile_hold_others();
+	SC_CALL("shmfile.other_close", close(fd));
+	sc_shmfile_release_others();
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * oversub.c: whether the processes with endpoints on this machine are more than the processors that they share.
+ *
+ * The names in /dev/shm carry the pids of their owners. Counted are this process and those others of this user that the
+ * kernel lets run on a processor of this process's affinity mask; a job whose ranks are bound to processors of their own
+ * is no crowd. A pid of a dead process counts for nothing (ESRCH), one of another pid namespace as whatever it names
+ * here. Threads, processes that sleep and processes without endpoints are not counted: the answer is a hint, and whoever
+ * acts on it looks at what comes of it.
+ *
+ * The names are read again when the answer has become old: as old as the first one was when it was given, between
+ * LOOK_SOON_NS and LOOK_NS, since the ranks of a job come within a short time. Any thread; two at a time do the same work
+ * twice.
+ */
+#define _GNU_SOURCE 1
+#include <shmcma/core.h>
+
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "os/addr.h"
+#include "base/atomic.h"
+#include "base/fault.h"
+#include "proc/reap.h"
+
+#define LOOK_SOON_NS 1000000
+#define LOOK_NS 1000000000
+/* As many processors as Linux can have on any machine. */
+#define PROCESSORS_MAX 8192
+
+typedef struct {
+	unsigned long bits[PROCESSORS_MAX / (8 * sizeof(unsigned long))];
+} mask;
+
+static uint64_t first_look, next_look; /* CLOCK_MONOTONIC, ns; 0: none yet */
+static uint32_t answer;
+
+struct pids {
+	uint32_t *pids;
+	size_t count, room;
+};
+
+static void add_name(const char *name, void *arg)
+{
+	struct pids *pids = arg;
+	struct sc_addr parts;
+
+	if (sc_addr_parse_file(name, &parts))
+		return; /* a service: its endpoint has a name of its own */
+	if (pids->count == pids->room) {
+		size_t room = pids->room ? pids->room * 2 : 64;
+		uint32_t *more = SC_TRY_PTR("oversub.pids", NULL, realloc(pids->pids, room * sizeof(*more)));
+
+		if (!more)
+			return;
+		pids->pids = more;
+		pids->room = room;
+	}
+	pids->pids[pids->count++] = parts.pid;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static bool get_mask(pid_t pid, mask *to)
+{
+	return !sched_getaffinity(pid, sizeof(*to), (cpu_set_t *)to);
+}
+
+static bool shares_processor(pid_t pid, const mask *here)
+{
+	mask its;
+
+	if (!get_mask(pid, &its))
+		return false;
+	for (size_t i = 0; i < sizeof(its.bits) / sizeof(its.bits[0]); i++)
+		if (its.bits[i] & here->bits[i])
+			return true;
+	return false;
+}
+
+/* Are there more than `most` such processes, this one included? */
+static bool are_more(struct pids *pids, const mask *here, size_t most)
+{
+	uint32_t self = (uint32_t)getpid();
+	size_t found = 1;
+
+	qsort(pids->pids, pids->count, sizeof(pids->pids[0]), by_pid);
+	for (size_t i = 0; i < pids->count && found <= most; i++)
+		if (pids->pids[i] != self && (!i || pids->pids[i] != pids->pids[i - 1]) &&
+		    shares_processor((pid_t)pids->pids[i], here))
+			found++;
+	return found > most;
+}
+
+static bool look(void)
+{
+	struct pids pids = { 0 };
+	mask here;
+	bool more;
+
+	if (!get_mask(0, &here))
+		return false;
+	(void)sc_reap_names(add_name, &pids); /* what could not be read counts for nothing */
+	more = pids.count && are_more(&pids, &here, (size_t)CPU_COUNT_S(sizeof(here), (cpu_set_t *)&here));
+	free(pids.pids);
+	return more;
+}
+
+/* Nanoseconds until the next look. */
+static uint64_t pause_after(uint64_t now)
+{
+	uint64_t first = sc_load_relaxed_64(&first_look);
+
+	if (!first)
+		sc_store_relaxed_64(&first_look, now);
+	if (!first || now - first < LOOK_SOON_NS)
+		return LOOK_SOON_NS;
+	return now - first < LOOK_NS ? now - first : LOOK_NS;
+}
+
+bool sc_oversub_is_here(void)
+{
+	uint64_t now = (uint64_t)sc_clock_ns();
+
+	/* relaxed: each word is right by itself */
+	if (now >= sc_load_relaxed_64(&next_look)) {
+		sc_store_relaxed_64(&next_look, now + pause_after(now));
+		sc_store_relaxed_32(&answer, look());
+	}
+	return sc_load_relaxed_32(&answer);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_ASSIST_H
+#define SC_ASSIST_H
+
+#include "link/state.h"
+
+/* ---- ours: the target may assist -------------------------------------------------------------- */
+
+/*
+ * A large direct put or get, `stream`: one of many, which the target is asked to copy along, or which waits for such.
+ * -EOPNOTSUPP: it is not one to be assisted, or not just now; nothing has been done. -EAGAIN: no memory; else what has
+ * become of the peer.
+ */
+int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream);
+
+int sc_assist_settle_slow(struct sc_peer *peer);
+
+/*
+ * Before anything goes another way: end what is assisted. -EAGAIN: the target has something of it in hand; else what
+ * has become of the peer.
+ */
+static inline int sc_assist_settle(struct sc_peer *peer)
+{
+	return __builtin_expect(sc_list_empty(&peer->assisted), 1) ? 0 : sc_assist_settle_slow(peer);
+}
+
+/* The endpoint closes: what has been posted is done. Before anything else of it ends. */
+void sc_assist_fini(struct sc_ep *ep);
+
+/* ---- theirs: we assist ------------------------------------------------------------------------- */
+
+/* A record that asks for it. -EPROTO: it cannot be. */
+int sc_assist_take(struct sc_peer *peer, uint64_t ctl);
+
+/* ---- both -------------------------------------------------------------------------------------- */
+
+/* Go on with either. Returns the steps done. */
+int sc_assist_progress(struct sc_ep *ep);
+
+/*
+ * The peer is lost: nothing of its is copied any more, what is ours ends with `error` (negative errno). False: it has
+ * some of it in hand, to be asked again.
+ */
+bool sc_assist_end_peer(struct sc_peer *peer, int error);
+
+#endif

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * direct.c: one-sided operations that this process does by itself: check the key in the peer's table, copy,
+ * check again. Over when the call returns, but for those that batch.c puts off; the peer's processor has no part in
+ * it. Where its memory may be touched (not strict), and CMA is permitted in that direction, or the peer is of this
+ * process.
+ *
+ * A copy goes in steps, each under hazard words in the slot that we have claimed with the peer:
+ *
+ *   1. hazard words name the registrations                                 (H1)
+ *   2. full fence
+ *   3. in use, in bounds, allowed? is the endpoint open?                   (H2)
+ *   4. copy
+ *   5. in use still? else the operation fails, whatever has been copied
+ *   6. hazard words back to 0, release
+ *
+ * The owner closes in the other order: registration out of use, full fence, then it looks at the hazard
+ * words. So it sees H1, or H2 sees it closed (mr.pml). If this process dies in between, its hazard words
+ * stay: its life lock is free, and the owner goes on. If it stops, the owner's close says so. If the owner
+ * dies: its table stays mapped here, its memory is gone, the copy fails. As a pid may be used again, somebody else's
+ * must not be taken for its: before a write its word of life, its life lock or its cookie must be seen
+ * (sc_peer_is_there()); a read is proven by its word of life after the copy (sc_peer_read()), which costs a load, or
+ * by the cookie in the same call, 350 ns, if that word says nothing.
+ *
+ * Inside one process it is a plain copy, once the pages are known to be there (probe.h).
+ *
+ * An operation that the peer's application is to hear of (remote data, counters there) is followed by a note,
+ * a record that says so.
+ */
+#include "rma/direct.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/fault.h"
+#include "base/iov.h"
+#include "base/log.h"
+#include "os/probe.h"
+#include "link/peer.h"
+#include "rma/request.h"
+#include "rma/rmaop.h"
+#include "link/turn.h"
+
+/* Bytes copied under one raising of the hazard words. */
+#define STEP ((size_t)4 << 20)
+
+/* A direct copy under way. */
+struct direct {
+	struct sc_peer *peer;
+	const struct sc_rma *rma;
+	struct sc_rma_op *note; /* the peer is to hear of it */
+	int *outcomes; /* several operations in one, each of one range: the peer must not have to hear of any */
+	size_t size, done, end; /* bytes of all; to be copied: from here on, up to there */
+	struct sc_regtab_view table;
+	/* as many as there are keys, found and checked */
+	struct sc_reg_ref refs[SC_REMOTE_MAX];
+	struct sc_reg_span spans[SC_REMOTE_MAX];
+};
+
+/* Not the arrays, which are long, and of which little is used. */
+static void direct_init(struct direct *direct, struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+{
+	direct->peer = peer;
+	direct->rma = rma;
+	direct->note = NULL;
+	direct->outcomes = NULL;
+	direct->size = direct->end = size;
+	direct->done = 0;
+	direct->table = sc_seg_table(peer->seg);
+}
+
+static void hazards_raise(const struct direct *direct)
+{
+	struct sc_peer *peer = direct->peer;
+	struct sc_abi_hazards *hazards = &sc_seg_slot(peer->seg, peer->out_slot)->hazards;
+	uint64_t count = ++peer->hazard_count << 32;
+
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
+		sc_store_relaxed_64(&hazards->words[i], count | (direct->refs[i].index + 1));
+		(void)SC_FAULT("direct.hazard_word");
+	}
+	/* H1 before H2; pairs with the fence in sc_reg_close() */
+	sc_fence_seq_cst();
+	(void)SC_FAULT("direct.hazard");
+}
+
+static void hazards_clear(const struct direct *direct)
+{
+	struct sc_peer *peer = direct->peer;
+	struct sc_abi_hazards *hazards = &sc_seg_slot(peer->seg, peer->out_slot)->hazards;
+
+	(void)SC_FAULT("direct.copied");
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
+		sc_store_release_64(&hazards->words[i], 0);
+		(void)SC_FAULT("direct.hazard_clear");
+	}
+}
+
+static int find_all(struct direct *direct)
+{
+	const struct sc_reg_use *unreachable = &direct->peer->unreachable;
+
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
+		uint64_t key = direct->rma->remote[i].key;
+		int ret = sc_regtab_find(&direct->table, key, &direct->refs[i]);
+
+		if (ret)
+			return ret;
+		if (__builtin_expect(key == unreachable->key && direct->refs[i].tag == unreachable->tag, 0))
+			return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static int check_all(struct direct *direct)
+{
+	const struct sc_rma *rma = direct->rma;
+	uint32_t access = rma->flags & SC_RMA_WRITE ? SC_REG_WRITE : SC_REG_READ;
+
+	if (!sc_peer_is_open(direct->peer))
+		return -ECONNRESET;
+	for (size_t i = 0; i < rma->remote_count; i++) {
+		int ret = sc_regtab_check(&direct->table, &direct->refs[i], rma->remote[i].addr,
+					  rma->remote[i].len, access, &direct->spans[i]);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* Could the keys be used all the while? 0, -EKEYREJECTED. Of several operations each has its own. */
+static int judge(const struct direct *direct)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < direct->rma->remote_count; i++) {
+		int one = sc_regtab_holds(&direct->table, &direct->refs[i]) ? 0 : -EKEYREJECTED;
+
+		if (direct->outcomes)
+			direct->outcomes[i] = one;
+		else if (one)
+			ret = one;
+	}
+	return ret;
+}
+
+/* Where the next bytes are in the peer's address space. Returns the elements, *len: their bytes. */
+static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX], size_t *len)
+{
+	size_t most = direct->end - direct->done < STEP ? direct->end - direct->done : STEP;
+	uint64_t skip = direct->done;
+	int count = 0;
+
+	*len = 0;
+	for (size_t i = 0; i < direct->rma->remote_count && *len < most && count < SC_IOV_MAX; i++) {
+		const struct sc_remote *remote = &direct->rma->remote[i];
+		uint64_t here, got;
+		int ret;
+
+		if (skip >= remote->len) {
+			skip -= remote->len;
+			continue;
+		}
+		here = remote->len - skip < most - *len ? remote->len - skip : most - *len;
+		got = here;
+		ret = sc_regtab_slice(&direct->table, &direct->spans[i], remote->addr + skip, &got,
+				      iov + count, (size_t)(SC_IOV_MAX - count));
+		if (ret < 0)
+			return ret;
+		count += ret;
+		*len += got;
+		if (got < here)
+			break;
+		skip = 0;
+	}
+	return count;
+}
+
+/* Inside this process. */
+static int copy_here(const struct direct *direct, const struct iovec *remote, size_t remote_count,
+		     const struct iovec *local, size_t local_count)
+{
+	bool write = direct->rma->flags & SC_RMA_WRITE;
+	const struct sc_probe_copy copy = { .to = write ? remote : local,
+					     .to_count = write ? remote_count : local_count,
+					     .from = write ? local : remote,
+					     .from_count = write ? local_count : remote_count,
+					     .len = sc_iov_size(remote, remote_count) };
+
+	return write ? sc_probe_write(NULL, &copy) : sc_probe_read(NULL, &copy);
+}
+
+/*
+ * The kernel says that there is no memory: of ours, or of the peer's; or it is mapped there, and nobody but the peer
+ * itself can read or write it, which is asked for then.
+ */
+static int explain_fault(const struct direct *direct, const struct iovec *remote, size_t remote_count,
+			 const struct iovec *local, size_t local_count)
+{
+	bool write = direct->rma->flags & SC_RMA_WRITE;
+
+	if (sc_probe_check(NULL, local, local_count, !write) == -EIO)
+		return -SC_EIO_INITIATOR;
+	if (!sc_cma_is_mapped(direct->peer->cma.pid, remote, remote_count, write))
+		return -EIO;
+	if (direct->rma->remote_count == 1)
+		direct->peer->unreachable =
+			(struct sc_reg_use){ direct->rma->remote[0].key, direct->refs[0].tag };
+	return -EOPNOTSUPP;
+}
+
+static int copy(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
+		size_t *moved)
+{
+	const struct sc_rma *rma = direct->rma;
+	struct sc_peer *peer = direct->peer;
+	struct iovec part[SC_IOV_MAX];
+	const struct iovec *local = rma->iov;
+	size_t local_count = rma->iov_count;
+	int ret;
+
+	*moved = 0;
+	if (len < direct->size) {
+		local = part;
+		local_count = sc_iov_slice(rma->iov, rma->iov_count, direct->done, len, part);
+	}
+	if (peer->seg->local) {
+		ret = copy_here(direct, remote, remote_count, local, local_count);
+	} else if (rma->flags & SC_RMA_WRITE) {
+		ret = sc_peer_is_there(peer) ? 0 : -ESRCH;
+		if (!ret)
+			ret = sc_cma_write(peer->cma.pid, local, local_count, remote, remote_count, len,
+					   moved);
+		if (ret == -EFAULT)
+			ret = sc_cma_fault(&peer->cma);
+	} else {
+		ret = sc_peer_read(peer, local, local_count, remote, remote_count, len, true);
+	}
+	if (!ret)
+		*moved = len;
+	return ret == -EFAULT ? explain_fault(direct, remote, remote_count, local, local_count) : ret;
+}
+
+/* A note is made before the copy, which cannot be taken back if there is no memory for one. */
+static int prepare_note(struct direct *direct)
+{
+	bool wanted = sc_rma_wants_data(direct->rma) ||
+		      direct->peer->seg->header.capabilities & SC_ABI_CAP_EVENTS;
+
+	for (size_t i = 0; i < direct->rma->remote_count; i++)
+		wanted |= direct->spans[i].flags & SC_REG_EVENT;
+	if (wanted && direct->outcomes)
+		return -EOPNOTSUPP;
+	if (wanted && !direct->note)
+		direct->note = sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma);
+	return wanted && !direct->note ? -EAGAIN : 0;
+}
+
+static int step(struct direct *direct)
+{
+	struct iovec remote[SC_IOV_MAX];
+	size_t len = 0, moved = 0;
+	int ret, closed;
+
+	hazards_raise(direct);
+	ret = check_all(direct);
+	if (!ret)
+		ret = prepare_note(direct);
+	if (!ret && direct->size) {
+		ret = remote_slice(direct, remote, &len);
+		if (ret >= 0)
+			ret = copy(direct, remote, (size_t)ret, len, &moved);
+	}
+	closed = judge(direct);
+	if (!ret && closed) {
+		ret = closed;
+		moved = 0; /* of what is not known */
+	}
+	hazards_clear(direct);
+	direct->done += moved;
+	return ret;
+}
+
+/* What has gone wrong with the copy? -EOPNOTSUPP: this way does not work with this peer, another may. */
+static int direct_failed(struct sc_peer *peer, int error)
+{
+	switch (error) {
+	case -EOPNOTSUPP:
+		sc_info("%s: CMA does not reach all of its registered memory; it does this operation itself",
+			peer->address);
+		return error;
+	case -EIO:
+	case -SC_EIO_INITIATOR:
+	case -EKEYREJECTED:
+	case -EACCES:
+	case -EINVAL:
+		return error;
+	case -EAGAIN:
+	case -ESRCH:
+		if (sc_peer_is_dead(peer)) {
+			error = -ECONNRESET;
+			break;
+		}
+		if (error == -EAGAIN)
+			return error;
+		/* fallthrough */
+	default: /* -EPERM, -ENOSYS, -ENOMEM... */
+		sc_info("%s: one copy is not possible any more (%s); one-sided operations are its own "
+			"work "
+			"from now on",
+			peer->address, strerror(-error));
+		peer->can_read = SC_REACH_NO;
+		return -EOPNOTSUPP;
+	case -ECONNRESET:
+		break;
+	}
+	sc_info("%s: its process has closed it or ended; one-sided operations fail", peer->address);
+	sc_peer_ended(peer);
+	return error;
+}
+
+static int copy_all(struct direct *direct)
+{
+	int ret = find_all(direct);
+
+	while (!ret) {
+		ret = step(direct);
+		if (direct->done >= direct->end)
+			break;
+	}
+	return ret;
+}
+
+/* The whole operation. -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: use requests. */
+static int run_direct(struct direct *direct)
+{
+	int ret = copy_all(direct);
+
+	direct->peer->ep->counters.rma_direct_bytes += direct->done;
+	return ret ? direct_failed(direct->peer, ret) : 0;
+}
+
+/*
+ * The peer has gone and what it has written is still to be read, its answers to sends among it. Only then does
+ * anything fail, this as well: once one operation has failed, no later one is to be accepted.
+ */
+static int end_with_peer(const struct direct *direct)
+{
+	struct sc_rma_op *op =
+		sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma); /* it has no more to do */
+
+	if (!op)
+		return -EAGAIN;
+	op->moved = direct->done;
+	direct->peer->rma_pending++;
+	sc_list_append(&direct->peer->rma_waiting, &op->of_peer);
+	return 0;
+}
+
+static void complete(const struct direct *direct, int error)
+{
+	const struct sc_rma *rma = direct->rma;
+	const struct sc_ending ending = { .context = rma->context,
+					  .cntr = rma->cntr,
+					  .turn = sc_turn_pass(direct->peer),
+					  .cq_flags = rma->cq_flags,
+					  .flags = rma->flags,
+					  .event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE
+									     : SC_EVENT_READ,
+					  .size = direct->size,
+					  .moved = direct->done,
+					  .error = error };
+
+	sc_rmaop_complete(direct->peer, &ending);
+}
+
+int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+{
+	struct direct direct;
+	int ret;
+
+	direct_init(&direct, peer, rma, size);
+	ret = run_direct(&direct);
+	if (!ret && direct.note) {
+		sc_request_queue(direct.note); /* behind its bytes */
+		return 0;
+	}
+	if (direct.note)
+		sc_rmaop_forget(direct.note);
+	if (ret == -EOPNOTSUPP || ret == -EAGAIN)
+		return ret;
+	if (ret == -ECONNRESET && peer->link != SC_LINK_DOWN)
+		return end_with_peer(&direct);
+	complete(&direct, ret);
+	return 0;
+}
+
+uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size_t size,
+			int outcomes[SC_REMOTE_MAX])
+{
+	struct direct direct;
+	uint32_t count = 0;
+	size_t bytes = 0;
+
+	direct_init(&direct, peer, several, size);
+	direct.outcomes = outcomes;
+	(void)copy_all(&direct);
+	while (count < several->remote_count && several->remote[count].len <= direct.done - bytes)
+		bytes += several->remote[count++].len;
+	peer->ep->counters.rma_direct_bytes += bytes;
+	return count;
+}
+
+int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref)
+{
+	struct direct direct;
+	int ret, outcome;
+
+	direct_init(&direct, peer, rma, 0);
+	direct.outcomes = &outcome;
+	ret = find_all(&direct);
+	if (!ret)
+		ret = step(&direct);
+	if (!ret)
+		*ref = direct.refs[0];
+	return ret ? ret : outcome;
+}
+
+int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct sc_reg_ref *ref,
+		   const struct sc_share_part *part)
+{
+	struct direct direct;
+	int ret = 0, outcome = 0;
+
+	direct_init(&direct, peer, rma, rma->remote[0].len);
+	direct.outcomes = &outcome;
+	direct.refs[0] = *ref;
+	direct.done = part->offset;
+	direct.end = part->offset + part->len;
+	while (!ret && !outcome && direct.done < direct.end)
+		ret = step(&direct);
+	peer->ep->counters.rma_direct_bytes += direct.done - part->offset;
+	return ret ? ret : outcome;
+}
+
+int sc_direct_do(struct sc_rma_op *op)
+{
+	const struct sc_rma rma = { .iov = op->iov,
+				    .iov_count = op->iov_count,
+				    .remote = op->remote,
+				    .remote_count = op->remote_count,
+				    .data = op->data,
+				    .context = op->context,
+				    .cq_flags = op->cq_flags,
+				    .flags = op->flags,
+				    .cntr = op->cntr };
+	struct sc_peer *peer = op->peer;
+	struct sc_turn *posting = peer->turn;
+	int ret;
+
+	peer->turn = op->turn;
+	op->turn = NULL;
+	ret = sc_direct_may(peer) ? sc_direct_post(peer, &rma, op->size) : -EOPNOTSUPP;
+	if (ret)
+		op->turn = peer->turn;
+	peer->turn = posting;
+	if (ret == -EAGAIN)
+		return ret;
+	peer->rma_pending--;
+	sc_list_remove(&op->of_peer);
+	if (ret == -EOPNOTSUPP)
+		sc_request_queue(op);
+	else
+		sc_rmaop_forget(op);
+	return 0;
+}

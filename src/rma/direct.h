@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_DIRECT_H
+#define SC_DIRECT_H
+
+#include "link/peer.h"
+#include "shm/share.h"
+
+/* May the peer's memory be touched by this process, as far as is known? */
+static inline bool sc_direct_may(struct sc_peer *peer)
+{
+	uint32_t capabilities = peer->seg->header.capabilities;
+
+	return capabilities & SC_ABI_CAP_RMA && !(capabilities & SC_ABI_CAP_STRICT) &&
+	       (peer->seg->local || sc_peer_can_read(peer));
+}
+
+/*
+ * The whole operation, of `size` bytes; it completes in the call, but for what the peer is to hear of, and for
+ * what fails because the peer has gone.
+ * -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: not possible with this peer, use requests.
+ */
+int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
+
+/*
+ * The bytes of several operations as if they were one, each of one remote range. Returns how many of the first are
+ * over, each with its outcome: 0, or -EKEYREJECTED, if its key was closed meanwhile. Of the next some bytes may have been
+ * copied, of others none; what is wrong sc_direct_do() finds out.
+ */
+uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size_t size,
+			int outcomes[SC_REMOTE_MAX]);
+
+/*
+ * Of an operation on one range: may it be done now, and without the peer's hearing of it (-EOPNOTSUPP)? *ref: the
+ * registration.
+ */
+int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref);
+
+/* A part of it, under that registration. -EKEYREJECTED: it has been closed; -EFAULT, -ESRCH... */
+int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct sc_reg_ref *ref,
+		   const struct sc_share_part *part);
+
+/*
+ * As sc_direct_post(), of one that is counted as pending and in a list of the peer; it leaves that and ends, or it is
+ * a request from then on. -EAGAIN: not now, nothing has been done.
+ */
+int sc_direct_do(struct sc_rma_op *op);
+
+#endif

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * request.c: what a peer is asked to do with its memory, as ours may not be touched by this process: records
+ * in its ring, which it executes in order (target.c) and answers. For all atomics, for what is not to be done
+ * directly (direct.c), and for notes of what has been.
+ *
+ * Operations queue here as long as they have records to write. Requests of one peer are executed in their
+ * order, but for gets, which may take their time: a put waits until the gets before it are answered. And for
+ * puts that the peer is to copy from our memory and cannot: they are written again, in their order, so
+ * nothing else is written behind one that is not answered. Atomics do not wait for gets, unless the endpoint
+ * asks for that order.
+ *
+ * What peers answer is checked against what they were asked: more bytes than asked for, or an answer to
+ * nothing, ends the connection.
+ *
+ * If the peer dies, what it has not answered ends with it, done or not. If this process dies between any two
+ * records, the peer executes those that have been written.
+ */
+#include "rma/request.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/fault.h"
+#include "base/iov.h"
+#include "os/probe.h"
+#include "link/peer.h"
+#include "link/record.h"
+#include "rma/rmaop.h"
+
+/* Bounce buffers of a put's record: small enough for both sides to copy at the same time. */
+#define PUT_BUFS 4
+/* Bytes of operands, and of former values, in a record. */
+#define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+#define VALUES_MAX (SC_ABI_RESULT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+
+/* ---- queue ----------------------------------------------------------------------------------- */
+
+static int advance(struct sc_peer *peer);
+
+/* Behind the others; what has room is written at once. */
+void sc_request_queue(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+
+	peer->rma_pending++;
+	sc_list_append(&peer->rma_queued, &op->of_peer);
+	if (peer->rma_queued.next == &op->of_peer)
+		(void)advance(peer);
+	if (sc_list_empty(&peer->rma_queued))
+		return;
+	sc_ep_begin(peer->ep);
+	if (sc_list_empty(&peer->rma_busy))
+		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
+}
+
+/* Everything that it asked for has been answered. */
+static void op_finish(struct sc_rma_op *op)
+{
+	if (op->error || op->kind == SC_RMA_NOTE || !(op->flags & SC_SEND_DATA)) {
+		sc_rmaop_end(op, op->error);
+		return;
+	}
+	op->kind = SC_RMA_NOTE;
+	sc_list_remove(&op->of_peer);
+	op->peer->rma_pending--;
+	sc_request_queue(op);
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+/* The part of the remote side that begins at op->begun: where it is, *left: its bytes. */
+static const struct sc_remote *remote_at(const struct sc_rma_op *op, uint64_t *offset, uint64_t *left)
+{
+	const struct sc_remote *remote = op->remote;
+	uint64_t skip = op->begun;
+
+	while (skip && skip >= remote->len)
+		skip -= remote++->len;
+	*offset = skip;
+	*left = remote->len - skip;
+	return remote;
+}
+
+/* Flag of a record that is written up to there: the peer counts the operation with its last. */
+static uint32_t event_flag(const struct sc_rma_op *op)
+{
+	return op->begun == op->size ? SC_ABI_F_EVENT : 0;
+}
+
+static void asked(struct sc_rma_op *op)
+{
+	op->answers++;
+	op->at = op->peer->tx.tail;
+	op->peer->rma_requests++;
+	op->peer->rma_gets += op->kind == SC_RMA_GET;
+	op->peer->rma_fars += op->far;
+	op->peer->ep->counters.rma_requests++;
+}
+
+/* The next bytes of a put, in bounce buffers. */
+static bool put_write(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	struct sc_ep *ep = peer->ep;
+	uint64_t words[7], offset, left;
+	struct sc_abi_put *record = (struct sc_abi_put *)words;
+	const struct sc_remote *remote = remote_at(op, &offset, &left);
+	uint32_t buffers = left ? PUT_BUFS : 0, size, flags;
+	bool last;
+
+	if (!op->begun && op->size > ep->config.eager_max &&
+	    sc_probe_check_ends(op->iov, op->iov_count, false) == -EIO) {
+		op->error = -SC_EIO_INITIATOR;
+		return true;
+	}
+	while (buffers && !sc_record_may_lend(peer, buffers, 0))
+		if (!(buffers /= 2))
+			return false;
+	size = buffers << ep->buf_shift;
+	if (left < size)
+		size = (uint32_t)left;
+	memset(words, 0, sizeof(words));
+	record->op = sc_slab_id(op);
+	record->key = remote->key;
+	record->addr = remote->addr + offset;
+	flags = sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
+	op->begun += size;
+	last = op->begun == op->size;
+	sc_record_put(peer, SC_ABI_PUT, flags | (last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0), size, words);
+	if (last)
+		asked(op);
+	return true;
+}
+
+/* The next part of a put that the peer fetches, or of a get that it may store. */
+static bool far_write(struct sc_rma_op *op, enum sc_abi_kind kind)
+{
+	struct sc_peer *peer = op->peer;
+	struct iovec segments[SC_IOV_MAX];
+	struct sc_abi_line *line;
+	struct sc_abi_far *record;
+	uint64_t offset, left;
+	const struct sc_remote *remote = remote_at(op, &offset, &left);
+	size_t count = sc_iov_slice(op->iov, op->iov_count, op->begun, left, segments);
+	uint32_t lines = SC_ABI_SEGMENT_LINES((uint32_t)count);
+
+	if (sc_record_room(peer, lines))
+		return false;
+	line = sc_ring_reserve(&peer->tx);
+	record = (struct sc_abi_far *)line->bytes;
+	*record = (struct sc_abi_far){
+		.op = sc_slab_id(op), .key = remote->key, .addr = remote->addr + offset, .size = left
+	};
+	if (count)
+		record->first =
+			(struct sc_abi_segment){ (uintptr_t)segments[0].iov_base, segments[0].iov_len };
+	(void)SC_FAULT("request.far_words");
+	(void)sc_record_segments_write(peer, segments, count);
+	op->begun += left;
+	(void)SC_FAULT("request.far");
+	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, event_flag(op), lines, (uint32_t)count), lines);
+	asked(op);
+	return true;
+}
+
+static bool goes_far(const struct sc_rma_op *op)
+{
+	return !op->copy && !op->again && op->size > op->peer->ep->config.eager_max &&
+	       op->peer->fetch != SC_FETCH_NO;
+}
+
+/* The first of these tells whether the peer can; none is written behind it until that is known. */
+static bool put_far_write(struct sc_rma_op *op)
+{
+	if (!far_write(op, SC_ABI_PUT_FAR))
+		return false;
+	if (op->peer->fetch == SC_FETCH_UNKNOWN)
+		op->peer->fetch = SC_FETCH_ASKED;
+	return true;
+}
+
+static bool atomic_fetches(const struct sc_rma_op *op)
+{
+	return op->atomic_kind != SC_ATOMIC_BASE;
+}
+
+/* The next elements of an atomic operation. */
+static bool atomic_write(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	size_t element = sc_atomic_size(op->atomic_type);
+	uint64_t offset, left;
+	const struct sc_remote *remote = remote_at(op, &offset, &left);
+	uint32_t sets = op->atomic_code == SC_ATOMIC_READ      ? 0
+			: op->atomic_kind == SC_ATOMIC_COMPARE ? 2
+							       : 1;
+	size_t fit = (sets ? OPERANDS_MAX / sets : VALUES_MAX) / element * element;
+	uint32_t size = (uint32_t)(left < fit ? left : fit);
+	uint32_t lines = sc_lines_count(SC_ABI_ATOMIC_FIRST, sets * size);
+	struct sc_abi_atomic *record;
+	struct sc_abi_line *line;
+	uint8_t operands[OPERANDS_MAX];
+
+	if (sc_record_room(peer, lines))
+		return false;
+	line = sc_ring_reserve(&peer->tx);
+	record = (struct sc_abi_atomic *)line->bytes;
+	record->op = sc_slab_id(op);
+	record->key = remote->key;
+	record->addr = remote->addr + offset;
+	record->kind = (uint8_t)op->atomic_kind;
+	record->type = (uint8_t)op->atomic_type;
+	record->code = (uint8_t)op->atomic_code;
+	record->pad = 0;
+	record->count = (uint32_t)(size / element);
+	(void)SC_FAULT("request.atomic_words");
+	for (uint32_t i = 0; i < sets; i++)
+		memcpy(operands + i * size, op->copy + i * op->size + op->begun, size);
+	sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);
+	op->begun += size;
+	(void)SC_FAULT("request.atomic");
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_ATOMIC, event_flag(op), lines, sets * size), lines);
+	asked(op);
+	return true;
+}
+
+static void note_put(struct sc_peer *peer, const struct sc_rma_op *op)
+{
+	uint64_t words[7] = { 0 };
+	struct sc_abi_note *note = (struct sc_abi_note *)words;
+	uint32_t flags = op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
+
+	note->data = op->data;
+	note->key = op->remote[0].key;
+	note->len = op->size;
+	note->access = op->event == SC_EVENT_WRITE ? SC_REG_WRITE : SC_REG_READ;
+	if (!op->started) /* else the peer has served it, and counted */
+		flags |= SC_ABI_F_EVENT;
+	sc_record_put(peer, SC_ABI_NOTE, flags, 0, words);
+}
+
+/* One more record of the operation. False: it has to wait. */
+static bool write_one(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+
+	if (sc_record_room(peer, 1))
+		return false;
+	if (op->kind == SC_RMA_NOTE) {
+		note_put(peer, op);
+		return true;
+	}
+	if (peer->rma_requests >= SC_RMA_REQUESTS_MAX || peer->fetch == SC_FETCH_ASKED)
+		return false;
+	if (op->kind == SC_RMA_PUT && !op->begun)
+		op->far = goes_far(op);
+	if (peer->rma_fars && !op->far)
+		return false;
+	op->started = true;
+	switch (op->kind) {
+	case SC_RMA_PUT:
+		if (peer->rma_gets)
+			return false;
+		return op->far ? put_far_write(op) : put_write(op);
+	case SC_RMA_GET:
+		return far_write(op, SC_ABI_GET);
+	default:
+		if (peer->rma_gets && peer->ep->order & SC_ORDER_MEMORY)
+			return false;
+		return atomic_write(op);
+	}
+}
+
+static int advance(struct sc_peer *peer)
+{
+	int written = 0;
+
+	while (!sc_list_empty(&peer->rma_queued) && peer->link == SC_LINK_UP) {
+		struct sc_rma_op *op = sc_list_entry(peer->rma_queued.next, struct sc_rma_op, of_peer);
+
+		if (!op->error) {
+			if (!write_one(op))
+				break;
+			written++;
+			if (op->kind != SC_RMA_NOTE && op->begun < op->size)
+				continue;
+		}
+		sc_list_remove(&op->of_peer);
+		if (op->answers)
+			sc_list_append(&peer->rma_waiting, &op->of_peer);
+		else
+			op_finish(op);
+	}
+	return written;
+}
+
+int sc_request_progress(struct sc_ep *ep)
+{
+	int written = 0;
+
+	sc_list_for_safe (entry, next, &ep->rma_busy) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, rma_busy);
+
+		written += advance(peer);
+		if (sc_list_empty(&peer->rma_queued))
+			sc_list_remove(&peer->rma_busy);
+	}
+	return written;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+static struct sc_rma_op *op_of_peer(struct sc_peer *peer, sc_abi_op id)
+{
+	struct sc_rma_op *op = sc_slab_find(&peer->ep->rma_ops, id);
+
+	return op && op->peer == peer && op->answers ? op : NULL;
+}
+
+/*
+ * The peer cannot copy from our memory: once more, through bounce buffers, before what has waited, and
+ * behind those that it has said so of before.
+ */
+static void put_near(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+	struct sc_list *behind = &peer->rma_queued;
+
+	op->far = false;
+	op->begun = op->moved = 0;
+	sc_list_remove(&op->of_peer);
+	while (behind->next != &peer->rma_queued &&
+	       sc_list_entry(behind->next, struct sc_rma_op, of_peer)->again)
+		behind = behind->next;
+	sc_list_prepend(behind, &op->of_peer);
+	sc_ep_begin(peer->ep);
+	if (sc_list_empty(&peer->rma_busy))
+		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
+}
+
+/* Is all written and answered? One that failed has nothing more to write. */
+static void answered(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+
+	op->answers--;
+	peer->rma_requests--;
+	peer->rma_gets -= op->kind == SC_RMA_GET;
+	peer->rma_fars -= op->far;
+	if (op->answers)
+		return;
+	if (op->at > peer->taken)
+		peer->taken = op->at;
+	if (op->far && op->again && !op->error)
+		put_near(op);
+	else if (op->begun == op->size || op->error)
+		op_finish(op);
+}
+
+/* The kernel does not let the peer read this memory. If this process can, it moves the bytes itself. */
+static void fetch_failed(struct sc_rma_op *op)
+{
+	struct sc_peer *peer = op->peer;
+
+	if (peer->fetch == SC_FETCH_ASKED)
+		peer->fetch = SC_FETCH_UNKNOWN; /* it says nothing of other memory */
+	if (sc_probe_check(NULL, op->iov, op->iov_count, false))
+		op->error = op->error ? op->error : -SC_EIO_INITIATOR;
+	else
+		op->again = true;
+}
+
+static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
+{
+	struct sc_rma_op *op = op_of_peer(peer, ack->op);
+
+	if (!op || ack->status < 0 || ack->status > 4095 || ack->moved > op->size - op->moved)
+		return -EPROTO;
+	if (op->far && ack->status == EOPNOTSUPP) {
+		peer->fetch = SC_FETCH_NO;
+		op->again = true;
+		answered(op);
+		return 0;
+	}
+	if (op->far && ack->status == EFAULT) {
+		fetch_failed(op);
+		answered(op);
+		return 0;
+	}
+	if (op->far && peer->fetch == SC_FETCH_ASKED) /* a put that was wrong otherwise tells nothing */
+		peer->fetch = ack->status ? SC_FETCH_UNKNOWN : SC_FETCH_YES;
+	if (op->kind == SC_RMA_GET && !ack->status && op->got && op->got != ack->moved)
+		return -EPROTO;
+	if (op->kind == SC_RMA_ATOMIC && !ack->status && atomic_fetches(op))
+		return -EPROTO;
+	op->got = 0;
+	if (op->error != -SC_EIO_INITIATOR)
+		op->moved += ack->moved;
+	if (ack->status && !op->error)
+		op->error = -ack->status;
+	answered(op);
+	return 0;
+}
+
+/* Can this process write where the rest of the get goes? The owner could not (`fault`), or as far as costs little. */
+static bool is_writable(const struct sc_rma_op *op, bool fault)
+{
+	struct iovec to[SC_IOV_MAX];
+	size_t count;
+
+	if (!fault && op->size <= op->peer->ep->config.eager_max)
+		return true;
+	count = sc_iov_slice(op->iov, op->iov_count, op->moved, op->size - op->moved, to);
+	return fault ? !sc_probe_check(NULL, to, count, true) : sc_probe_check_ends(to, count, true) != -EIO;
+}
+
+static int take_got(struct sc_peer *peer, const struct sc_abi_got *record, uint32_t size)
+{
+	struct sc_rma_op *op = op_of_peer(peer, record->op);
+	struct iovec to[SC_IOV_MAX];
+	size_t to_count;
+
+	if (!op || op->kind != SC_RMA_GET || !peer->seg || record->offset != op->got ||
+	    op->got + size > op->size - op->moved || !sc_seg_has_bufs(peer->seg, record->bufs, size))
+		return -EPROTO;
+	if (!op->got && !op->error && !is_writable(op, record->fault))
+		op->error = -SC_EIO_INITIATOR;
+	to_count = sc_iov_slice(op->iov, op->iov_count, op->moved + op->got, size, to);
+	if (!op->error)
+		sc_record_copy(peer->seg, record->bufs, 0, to, to_count, size);
+	op->got += size;
+	return 0;
+}
+
+static int take_result(struct sc_peer *peer, uint64_t ctl, const struct sc_abi_line *line)
+{
+	const struct sc_abi_result *record = (const struct sc_abi_result *)line->bytes;
+	struct sc_rma_op *op = op_of_peer(peer, record->op);
+	uint32_t size = sc_ctl_size(ctl);
+	uint8_t values[VALUES_MAX];
+
+	if (!op || op->kind != SC_RMA_ATOMIC || !atomic_fetches(op) || size > VALUES_MAX ||
+	    size > op->begun - op->moved || sc_lines_count(SC_ABI_RESULT_FIRST, size) != sc_ctl_lines(ctl))
+		return -EPROTO;
+	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_RESULT_FIRST, values, size);
+	sc_iov_write(op->iov, op->iov_count, op->moved, values, size);
+	op->moved += size;
+	answered(op);
+	return 0;
+}
+
+int sc_request_take(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	uint64_t words[7];
+
+	*why = "an answer to nothing that it was asked";
+	memcpy(words, line->words, sizeof(words));
+	switch (sc_ctl_kind(ctl)) {
+	case SC_ABI_DONE:
+		return take_done(peer, (const struct sc_abi_ack *)words);
+	case SC_ABI_GOT:
+		return take_got(peer, (const struct sc_abi_got *)words, sc_ctl_size(ctl));
+	default:
+		return take_result(peer, ctl, line);
+	}
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rmaop.c: one-sided operations that are not over in the call that posts them: made, ended, told of.
+ *
+ * An operation is in one list of its peer from the moment that it is queued, offered or put off until it ends, and
+ * rma_pending counts it. Each ends once: by sc_rmaop_end(), with a completion, or forgotten when the endpoint
+ * closes. Private memory: nothing here is seen by another process, whenever one dies.
+ */
+#include "rma/rmaop.h"
+
+#include <stdlib.h>
+#include "base/iov.h"
+#include "link/turn.h"
+
+/* Where it is to be: a copy of one just made would wait for its halves. */
+static inline void comp_fill(struct sc_comp *comp, const struct sc_ending *ending)
+{
+	comp->context = ending->context;
+	comp->len = ending->size;
+	comp->buf = NULL;
+	comp->data = 0;
+	comp->tag = 0;
+	comp->source = NULL;
+	comp->olen = ending->error ? ending->moved : 0;
+	comp->cq_flags = ending->cq_flags;
+	comp->err = (uint16_t)-ending->error;
+	comp->flags = 0;
+}
+
+static bool is_silent(const struct sc_ending *ending)
+{
+	return !ending->error && ending->flags & SC_SILENT;
+}
+
+static void complete_in_turn(struct sc_peer *peer, const struct sc_ending *ending)
+{
+	struct sc_comp comp;
+
+	comp_fill(&comp, ending);
+	sc_turn_end(peer, ending->turn, is_silent(ending) ? NULL : &comp);
+}
+
+void sc_rmaop_complete(struct sc_peer *peer, const struct sc_ending *ending)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_comp *comp;
+
+	sc_ep_count(ep, ending->event, ending->cntr, ending->flags, ending->error);
+	if (__builtin_expect(ending->turn != NULL, 0)) {
+		complete_in_turn(peer, ending);
+		return;
+	}
+	if (!ep->tx_cq || is_silent(ending))
+		return;
+	comp = sc_comp_ring_reserve(ep->tx_cq);
+	if (!comp)
+		return;
+	comp_fill(comp, ending);
+	sc_comp_ring_commit(ep->tx_cq);
+}
+
+struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
+				 const struct sc_remote *remote, size_t remote_count)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_rma_op *op = sc_slab_get(&ep->rma_ops);
+
+	if (!op)
+		return NULL;
+	op->kind = kind;
+	op->peer = peer;
+	op->turn = sc_turn_pass(peer);
+	op->size = op->begun = op->moved = op->got = 0;
+	op->started = op->far = op->again = false;
+	op->answers = 0;
+	op->error = 0;
+	op->copy = NULL;
+	op->iov_count = 0;
+	op->remote_count = 0;
+	for (size_t i = 0; i < remote_count; i++) {
+		op->size += remote[i].len;
+		/* an empty one has nothing to be asked for, unless there is nothing else */
+		if (remote[i].len || (i + 1 == remote_count && !op->size))
+			op->remote[op->remote_count++] = remote[i];
+	}
+	sc_list_init(&op->of_peer);
+	return op;
+}
+
+void sc_rmaop_forget(struct sc_rma_op *op)
+{
+	if (op->turn)
+		op->peer->turn = op->turn;
+	free(op->copy);
+	sc_slab_put(&op->peer->ep->rma_ops, op);
+}
+
+void sc_rmaop_end(struct sc_rma_op *op, int error)
+{
+	const struct sc_ending ending = { .context = op->context,
+					  .cntr = op->cntr,
+					  .turn = op->turn,
+					  .cq_flags = op->cq_flags,
+					  .flags = op->flags,
+					  .event = op->event,
+					  .size = op->size,
+					  .moved = op->moved,
+					  .error = error };
+
+	sc_rmaop_complete(op->peer, &ending);
+	op->turn = NULL;
+	sc_list_remove(&op->of_peer);
+	op->peer->rma_pending--;
+	sc_rmaop_forget(op);
+}
+
+struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, const struct sc_rma *rma)
+{
+	struct sc_rma_op *op = sc_rmaop_begin(peer, kind, rma->remote, rma->remote_count);
+
+	if (!op)
+		return NULL;
+	op->event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ;
+	op->flags = sc_rma_wants_data(rma) ? rma->flags : rma->flags & ~SC_SEND_DATA;
+	op->context = rma->context;
+	op->cntr = rma->cntr;
+	op->cq_flags = rma->cq_flags;
+	op->data = rma->data;
+	if (kind == SC_RMA_NOTE) {
+		op->moved = op->size;
+		return op;
+	}
+	if (kind == SC_RMA_PUT && rma->flags & SC_SEND_INJECT && op->size) {
+		op->copy = malloc(op->size);
+		if (!op->copy) {
+			sc_rmaop_forget(op);
+			return NULL;
+		}
+		sc_iov_read(rma->iov, rma->iov_count, 0, op->copy, op->size);
+		op->iov[op->iov_count++] = (struct iovec){ op->copy, op->size };
+		return op;
+	}
+	for (size_t i = 0; i < rma->iov_count; i++)
+		if (rma->iov[i].iov_len)
+			op->iov[op->iov_count++] = rma->iov[i];
+	return op;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_RMAOP_H
+#define SC_RMAOP_H
+
+#include "link/state.h"
+
+/* How a one-sided operation ends. */
+struct sc_ending {
+	void *context;
+	struct sc_cntr *cntr;
+	struct sc_turn *turn; /* or NULL */
+	uint32_t cq_flags;
+	uint32_t flags;
+	enum sc_event event;
+	size_t size, moved;
+	int error; /* negative errno */
+};
+
+/* Count it, and complete it. */
+void sc_rmaop_complete(struct sc_peer *peer, const struct sc_ending *ending);
+
+static inline bool sc_rma_wants_data(const struct sc_rma *rma)
+{
+	return (rma->flags & (SC_RMA_WRITE | SC_SEND_DATA)) == (SC_RMA_WRITE | SC_SEND_DATA);
+}
+
+/* A new operation on that memory, in no list. NULL: no memory. */
+struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
+				 const struct sc_remote *remote, size_t remote_count);
+
+/* Likewise, with its own copy of all that it needs of `rma`. */
+struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, const struct sc_rma *rma);
+
+/* One that is in no list, and not counted. Its turn, if it has one, is that of what is being posted. */
+void sc_rmaop_forget(struct sc_rma_op *op);
+
+/* One that has been queued, offered or put off. */
+void sc_rmaop_end(struct sc_rma_op *op, int error);
+
+#endif

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_shmfile: the files of a process while the application closes descriptors, removes and replaces names, or
+ * forks behind the library's back: nothing is closed, unlinked or believed that is not its own.
+ */
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#include "child.h"
+#include "core_test.h"
+#include "os/host.h"
+#include "os/lifelock.h"
+#include "os/shmfile.h"
+
+#define NAME "shmcma-test-own"
+#define ANOTHER "shmcma-test-own-another"
+#define COMING "shmcma-test-own-coming"
+
+static bool alone; /* in a /dev/shm of our own, and may mount */
+
+/* ---- a file ---------------------------------------------------------------------------------- */
+
+static int setup(void **state)
+{
+	static struct sc_shmfile own;
+
+	if (sc_shmfile_create(&own) || sc_shmfile_publish(&own, NAME))
+		return 1;
+	*state = &own;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+	struct sc_shmfile *own = *state;
+
+	sc_shmfile_unlink(own);
+	(void)sc_shmfile_put(own);
+	sc_shmfile_close(own);
+	sc_shmfile_path(NAME, path);
+	unlink(path);
+	return 0;
+}
+
+/* A file of that name, which the library knows nothing of; its descriptor. */
+static int put_file(const char *name)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+	int fd;
+
+	sc_shmfile_path(name, path);
+	unlink(path);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(fchmod(fd, 0600), 0);
+	return fd;
+}
+
+static void remove_file(const char *name)
+{
+	char path[SC_SHMFILE_PATH_MAX];
+
+	sc_shmfile_path(name, path);
+	assert_int_equal(unlink(path), 0);
+}
+
+static bool says_yes(int fd, void *arg)
+{
+	(void)arg;
+	return fd >= 0;
+}
+
+static bool says_no(int fd, void *arg)
+{
+	return !says_yes(fd, arg);
+}
+
+/* ---- the same inode -------------------------------------------------------------------------- */
+
+static void test_same_inode(void **state)
+{
+	const struct sc_shmfile *own = *state;
+
+	assert_true(sc_shmfile_is_named(NAME, own->dev, own->ino));
+	assert_false(sc_shmfile_is_named(NAME, own->dev, own->ino + 1));
+	assert_false(sc_shmfile_is_named(NAME, own->dev + 1, own->ino));
+	assert_int_equal(errno, 0);
+	assert_false(sc_shmfile_is_named(ANOTHER, own->dev, own->ino));
+	assert_int_equal(errno, ENOENT);
+	assert_true(sc_shmfile_is_open(own->fd, own->dev, own->ino));
+	assert_false(sc_shmfile_is_open(own->fd, own->dev, own->ino + 1));
+	assert_false(sc_shmfile_is_open(own->fd, own->dev + 1, own->ino));
+	assert_false(sc_shmfile_is_open(-1, own->dev, own->ino));
+	if (core_failing("shmfile.is_open", EBADF)) /* what cannot be looked at is not taken for ours */
+		assert_false(sc_shmfile_is_open(own->fd, own->dev, own->ino));
+	core_failing(NULL, 0);
+}
+
+static void test_name_is_anothers(void **state)
+{
+	struct sc_shmfile *own = *state;
+	char path[SC_SHMFILE_PATH_MAX];
+
+	close(put_file(NAME));
+	sc_shmfile_unlink(own);
+	assert_false(sc_shmfile_has_name(own));
+	sc_shmfile_path(NAME, path);
+	assert_int_equal(access(path, F_OK), 0); /* not ours to remove */
+	sc_shmfile_unlink(own);
+	assert_int_equal(access(path, F_OK), 0);
+}
+
+/* ---- the application closes ------------------------------------------------------------------ */
+
+static void test_closed_and_opened_again(void **state)
+{
+	struct sc_shmfile *own = *state;
+	int fd = own->fd;
+
+	assert_int_equal(sc_shmfile_fd(own), fd);
+	close(fd);
+	fd = sc_shmfile_fd(own);
+	assert_true(fd >= 0);
+	assert_true(sc_shmfile_is_open(fd, own->dev, own->ino));
+}
+
+/* By the name alone can it be had again. */
+static void test_closed_without_name(void **state)
+{
+	struct sc_shmfile *own = *state;
+
+	close(own->fd);
+	remove_file(NAME);
+	assert_int_equal(sc_shmfile_fd(own), -EBADF);
+	close(put_file(NAME));
+	assert_int_equal(sc_shmfile_fd(own), -EBADF);
+	assert_false(sc_shmfile_any(says_yes, NULL));
+	sc_shmfile_unlink(own);
+	assert_int_equal(sc_shmfile_fd(own), -EBADF);
+}
+
+static void test_closed_and_short(void **state)
+{
+	struct sc_shmfile *own = *state;
+
+	close(own->fd);
+	if (!core_failing("shmfile.again", EMFILE))
+		skip();
+	assert_int_equal(sc_shmfile_fd(own), -EMFILE);
+	core_failing("shmfile.reopen", EMFILE);
+	assert_int_equal(sc_shmfile_fd(own), -EMFILE);
+	core_failing(NULL, 0);
+	assert_true(sc_shmfile_fd(own) >= 0);
+}
+
+/* Another holds the lock of a file that is another's: says so, and waits. */
+static void hold_lock(struct child *self, void *arg)
+{
+	const struct sc_shmfile *own = arg;
+
+	CHILD_CHECK(!sc_lifelock_lock(own->fd));
+	child_tell(self, "");
+	child_wait(self);
+}
+
+static void find_locked(struct child *self, void *arg)
+{
+	(void)self;
+	CHILD_CHECK(sc_lifelock_lock(((const struct sc_shmfile *)arg)->fd) == -EAGAIN);
+}
+
+static void test_lock_is_anothers(void **state)
+{
+	struct sc_shmfile *own = *state;
+	char path[SC_SHMFILE_PATH_MAX];
+	struct child child;
+
+	assert_int_equal(sc_shmfile_keep_all(), 0);
+	sc_shmfile_path(NAME, path);
+	close(open(path, O_RDWR | O_CLOEXEC)); /* and so the lock is dropped */
+	assert_int_equal(sc_lifelock_check(own->fd, NULL), 0);
+	assert_true(child_start(&child, hold_lock, own));
+	assert_int_equal(sc_shmfile_keep_all(), -EAGAIN);
+	assert_int_equal(child_end(&child), 0);
+	assert_int_equal(sc_shmfile_keep_all(), 0);
+	assert_int_equal(child_run(find_locked, own), 0);
+}
+
+/* ---- others' files --------------------------------------------------------------------------- */
+
+static void test_own_is_not_opened(void **state)
+{
+	struct sc_shmfile *own = *state, second;
+	struct stat st;
+	int fd;
+
+	assert_int_equal(sc_shmfile_create(&second), 0);
+	assert_int_equal(sc_shmfile_open_other(NAME, &st), -EBUSY);
+	assert_int_equal(sc_shmfile_keep_all(), 0); /* what has no name yet is let be */
+	assert_true(sc_shmfile_any(says_yes, NULL));
+	assert_false(sc_shmfile_any(says_no, NULL));
+	assert_int_equal(sc_shmfile_publish(&second, ANOTHER), 0);
+	assert_true(sc_shmfile_any(says_yes, NULL)); /* the first that is asked */
+	sc_shmfile_unlink(&second);
+	assert_ptr_equal(sc_shmfile_borrow(NAME), own);
+	assert_false(sc_shmfile_put(own));
+	assert_null(sc_shmfile_borrow(ANOTHER));
+
+	close(put_file(ANOTHER));
+	fd = sc_shmfile_open_other(ANOTHER, &st);
+	assert_true(fd >= 0);
+	sc_shmfile_close_other(fd);
+	remove_file(ANOTHER);
+	assert_int_equal(sc_shmfile_open_other(ANOTHER, &st), -ENOENT);
+	assert_true(sc_shmfile_put(&second));
+	sc_shmfile_close(&second);
+	assert_int_equal(child_run(find_locked, own), 0); /* no lock has been dropped */
+}
+
+/* The same inode number on another file system, or nearly: who made it does not matter. */
+static void test_another_file_system(void **state)
+{
+	char from[] = "/tmp/test_own.XXXXXX", path[SC_SHMFILE_PATH_MAX];
+	int fd = mkstemp(from);
+	struct stat st;
+
+	(void)state;
+	if (!alone)
+		skip();
+	assert_true(fd >= 0);
+	close(fd);
+	close(put_file(ANOTHER));
+	sc_shmfile_path(ANOTHER, path);
+	assert_int_equal(mount(from, path, NULL, MS_BIND, NULL), 0);
+	fd = sc_shmfile_open_other(ANOTHER, &st);
+	assert_true(fd >= 0);
+	sc_shmfile_close_other(fd);
+	assert_int_equal(umount(path), 0);
+	remove_file(ANOTHER);
+	unlink(from);
+}
+
+/* A lock of a second copy of the library is one of this process, of POSIX, on a file that is in no list here. */
+static void test_lock_of_a_twin(void **state)
+{
+	struct stat st;
+	int twin = put_file(ANOTHER), fd;
+
+	(void)state;
+	assert_int_equal(flock(twin, LOCK_EX), 0); /* of another kind: no life lock */
+	fd = sc_shmfile_open_other(ANOTHER, &st);
+	assert_true(fd >= 0);
+	sc_shmfile_close_other(fd);
+	assert_int_equal(sc_lifelock_lock(twin), 0);
+	assert_int_equal(sc_shmfile_open_other(ANOTHER, &st), -EBUSY);
+	close(twin);
+	remove_file(ANOTHER);
+}
+
+#define PEER "shmcma-00000000-00000001-00010203040506ff-0000" /* process 1's, by its name */
+#define CALIBRATION "shmcma.calibration-test-own"
+
+/* What has a peer's name is closed again if it is none, but not if it is our own: it would lose its lock. */
+static void test_peer(void **state)
+{
+	/* the special bits count as well */
+	static const mode_t others[] = { 0640, 0604, 0700, 0400, 01600, 02600, 04600, 07600 };
+	char path[SC_SHMFILE_PATH_MAX], from[SC_SHMFILE_PATH_MAX];
+	struct sc_shmfile *own = *state;
+	int before, fd, next;
+	struct stat st;
+
+	fd = put_file(PEER);
+	sc_shmfile_path(PEER, path);
+	before = sc_shmfile_open_peer(PEER, &st);
+	assert_true(before >= 0 && st.st_nlink == 1);
+	sc_shmfile_close_other(before);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		assert_int_equal(fchmod(fd, others[i]), 0);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(st.st_mode & 07777, others[i]);
+		assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EACCES);
+		assert_int_equal(sc_shmfile_open_other(PEER, &st), -EACCES);
+	}
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -ENOENT);
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkdir(path, 0600), 0);
+	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(rmdir(path), 0);
+	sc_shmfile_path(NAME, from);
+	assert_int_equal(symlink(from, path), 0);
+	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(sc_shmfile_open_other(PEER, &st), -EACCES);
+	assert_int_equal(unlink(path), 0);
+	next = dup(fd);
+	assert_int_equal(next, before); /* nothing has been left open */
+	close(next);
+	close(fd);
+	if (core_failing("shmfile.peer", EMFILE))
+		assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EMFILE);
+	core_failing(NULL, 0);
+
+	assert_int_equal(link(from, path), 0);
+	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EBUSY);
+	next = dup(own->fd);
+	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EBUSY);
+	before = dup(own->fd);
+	assert_int_equal(before, next + 1); /* no more than one descriptor is left for it */
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(child_run(find_locked, own), 0);
+}
+
+/* What its lock says nothing about is opened without a look through all descriptors. */
+static void test_lock_of_a_calibration(void **state)
+{
+	struct stat st;
+	int twin = put_file(CALIBRATION), fd;
+
+	(void)state;
+	assert_int_equal(sc_lifelock_lock(twin), 0);
+	fd = sc_shmfile_open_other(CALIBRATION, &st);
+	assert_true(fd >= 0);
+	sc_shmfile_close_other(fd);
+	close(twin);
+	remove_file(CALIBRATION);
+}
+
+#ifdef SC_FAULT_INJECTION
+
+/* Between the look at what has the name ANOTHER and its opening it becomes what is now called COMING. */
+static int rename_at_look(const char *point)
+{
+	char from[SC_SHMFILE_PATH_MAX], to[SC_SHMFILE_PATH_MAX];
+
+	if (strcmp(point, "own.other_stat.done"))
+		return 0;
+	sc_shmfile_path(COMING, from);
+	sc_shmfile_path(ANOTHER, to);
+	return rename(from, to) ? EIO : 0;
+}
+
+static void test_name_changes_hands(void **state)
+{
+	struct sc_shmfile *own = *state;
+	char from[SC_SHMFILE_PATH_MAX], to[SC_SHMFILE_PATH_MAX];
+	struct stat st;
+	int fd;
+
+	sc_shmfile_path(COMING, to);
+	/* another's: as if it had come a little earlier */
+	close(put_file(ANOTHER));
+	fd = put_file(COMING);
+	assert_return_code(fstat(fd, &st), errno);
+	close(fd);
+	{
+		ino_t ino = st.st_ino;
+
+		sc_fault_hook = rename_at_look;
+		fd = sc_shmfile_open_other(ANOTHER, &st);
+		core_failing(NULL, 0);
+		assert_true(fd >= 0);
+		assert_int_equal(st.st_ino, ino);
+		sc_shmfile_close_other(fd);
+	}
+	/* a pipe */
+	assert_return_code(mkfifo(to, 0600), errno);
+	sc_fault_hook = rename_at_look;
+	assert_int_equal(sc_shmfile_open_other(ANOTHER, &st), -EACCES);
+	core_failing(NULL, 0);
+	remove_file(ANOTHER);
+	/* an own file, by another name: it is opened, and so must stay open */
+	close(put_file(ANOTHER));
+	sc_shmfile_path(NAME, from);
+	assert_return_code(link(from, to), errno);
+	sc_fault_hook = rename_at_look;
+	assert_int_equal(sc_shmfile_open_other(ANOTHER, &st), -EBUSY);
+	core_failing(NULL, 0);
+	assert_int_equal(child_run(find_locked, own), 0);
+	remove_file(ANOTHER);
+}
+
+#else
+
+static void test_name_changes_hands(void **state)
+{
+	(void)state;
+	print_message("needs a build with fault injection\n");
+	skip();
+}
+
+#endif
+
+/* ---- a child that no handler of pthread_atfork() has seen ------------------------------------ */
+
+static bool nobody_awaits(const char *name)
+{
+	(void)name;
+	return false;
+}
+
+static void in_bare_child(struct sc_shmfile *own)
+{
+	struct sc_shmfile copy = *own;
+	struct stat st;
+	int fd;
+
+	watchdog_start("the child of test_bare_fork", 0);
+	CHILD_CHECK(sc_shmfile_fd(own) == -EPERM);
+	sc_shmfile_unlink(own);
+	sc_shmfile_unlink_all(nobody_awaits);
+	CHILD_CHECK(sc_shmfile_has_name(own));
+	CHILD_CHECK(!sc_shmfile_borrow(NAME));
+	CHILD_CHECK(!sc_shmfile_any(says_yes, NULL));
+	CHILD_CHECK(!sc_shmfile_keep_all());
+	fd = sc_shmfile_open_other(NAME, &st); /* its parent's, so another's */
+	CHILD_CHECK(fd >= 0 && st.st_ino == copy.ino);
+	CHILD_CHECK(sc_lifelock_check(fd, NULL) == 1);
+	sc_shmfile_close_other(fd);
+}
+
+static void test_bare_fork(void **state)
+{
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	assert_true(pid >= 0);
+	if (!pid) {
+		in_bare_child(*state);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(sc_shmfile_is_named(NAME, ((struct sc_shmfile *)*state)->dev, ((struct sc_shmfile *)*state)->ino));
+}
+
+/* ---- all fails ------------------------------------------------------------------------------- */
+
+static void test_cannot_publish(void **state)
+{
+	struct sc_shmfile own;
+
+	(void)state;
+	assert_int_equal(sc_shmfile_create(&own), 0);
+	assert_int_equal(sc_shmfile_publish(&own, NAME), -EEXIST);
+	if (core_failing("lifelock.lock", ENOLCK))
+		assert_int_equal(sc_shmfile_publish(&own, ANOTHER), -ENOLCK);
+	core_failing(NULL, 0);
+	assert_false(sc_shmfile_has_name(&own));
+	assert_true(sc_shmfile_put(&own));
+	sc_shmfile_close(&own);
+	assert_int_equal(own.fd, -1);
+}
+
+static void test_cannot_unlink(void **state)
+{
+	struct sc_shmfile *own = *state;
+
+	if (!core_failing("shmfile.named", EACCES))
+		skip();
+	sc_shmfile_unlink(own); /* left as it is, and said */
+	core_failing(NULL, 0);
+	assert_true(sc_shmfile_is_named(NAME, own->dev, own->ino));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		TEST(test_same_inode),
+		TEST(test_name_is_anothers),
+		TEST(test_closed_and_opened_again),
+		TEST(test_closed_without_name),
+		TEST(test_closed_and_short),
+		TEST(test_lock_is_anothers),
+		TEST(test_own_is_not_opened),
+		TEST(test_another_file_system),
+		TEST(test_peer),
+		TEST(test_lock_of_a_twin),
+		TEST(test_lock_of_a_calibration),
+		TEST(test_name_changes_hands),
+		TEST(test_bare_fork),
+		TEST(test_cannot_publish),
+		TEST(test_cannot_unlink),
+	};
+
+	alone = child_private_shm("size=16m,mode=1777");
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
