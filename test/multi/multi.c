@@ -25,8 +25,8 @@
 #define MT_DOING_SIZE 160
 #define MT_FAILED_SIZE 600
 #define MT_LOG_LINES 40 /* the last ones of a failed rank's stderr */
-#define IDLE_SPINS 400	/* polls in vain before a rank begins to sleep in between */
-#define IDLE_NAP 100000 /* ns */
+#define IDLE_SPINS 2000 /* polls in vain before a rank begins to sleep in between */
+#define IDLE_NAP 50000 /* ns */
 #define MT_LOG_RANKS 4	/* of at most that many of them */
 
 struct rank_line {
@@ -1019,11 +1019,12 @@ void mt_poll(struct mt_ep *ep)
 		idle = 0;
 		return;
 	}
-	/* Ranks outnumber processors: the one waited for needs ours. */
+	/*
+	 * Where ranks outnumber processors, the rank that is waited for needs this one's. Sleeping gives it, and yielding
+	 * would do as well on a quiet machine; but beside a busy process each yield takes a whole time slice.
+	 */
 	if (++idle > IDLE_SPINS)
 		nanosleep(&(struct timespec){ .tv_nsec = IDLE_NAP }, NULL);
-	else if (idle % 8 == 0)
-		sched_yield();
 }
 
 void mt_poll_for(struct mt_ep *ep, double seconds)

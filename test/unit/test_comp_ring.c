@@ -21,7 +21,7 @@ static void *limited_aligned_alloc(size_t alignment, size_t size)
 }
 
 #define aligned_alloc limited_aligned_alloc
-#include "comp_ring.c"
+#include "base/comp_ring.c"
 #undef aligned_alloc
 
 static int reset(void **state)

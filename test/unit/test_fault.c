@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 #include "../watchdog.h"
-#include "fault.c"
+#include "base/fault.c"
 
 /* Runs in the child, with the environment set; returns its exit status. */
 typedef int child_body(void);

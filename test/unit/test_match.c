@@ -55,7 +55,7 @@ static void *limited_realloc(void *old, size_t size)
 #define SC_MATCH_COUNT
 #define calloc limited_calloc
 #define realloc limited_realloc
-#include "match.c"
+#include "base/match.c"
 #undef calloc
 #undef realloc
 

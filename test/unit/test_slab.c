@@ -34,7 +34,7 @@ static void *limited_calloc(size_t count, size_t size)
 
 #define realloc limited_realloc
 #define calloc limited_calloc
-#include "slab.c"
+#include "base/slab.c"
 #undef realloc
 #undef calloc
 
