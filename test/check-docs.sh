@@ -1,0 +1,25 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# What the documents name is there: files of this tree, and functions; and docs/ARCHITECTURE.md names each module of src/.
+cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
+status=0
+
+complain()
+{
+	echo "$*"
+	status=1
+}
+
+for document in README.md CONTRIBUTING.md docs/*.md test/mutation/README.md; do
+	for file in $(grep -oE '\b(src|prov|util|test|models|include|docs|man)/[A-Za-z0-9_/-]+\.[A-Za-z0-9]+' "$document" | sort -u); do
+		[ -e "$file" ] || complain "$document names $file, which is not there"
+	done
+	for name in $(grep -oE '\b(sc|shmcma)_[a-z0-9_]+\(\)' "$document" | tr -d '()' | sort -u); do
+		grep -rqE "\b$name\(" src prov include || complain "$document names $name(), which is not there"
+	done
+done
+for module in $(ls src/*/*.[ch] | sed 's/\.[ch]$//' | sort -u); do
+	grep -qE "\`$module\.[ch]\`" docs/ARCHITECTURE.md || complain "docs/ARCHITECTURE.md does not name $module"
+done
+exit $status
