@@ -270,8 +270,6 @@ enum sc_abi_kind {
 #define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
 /* bounce, return: one full buffer of it, SC_ABI_PIECEs, or SC_ABI_RETURN_PIECEs, follow with the others */
 #define SC_ABI_F_PARTS (1u << 6)
-/* It names buffers, filled by string instructions: such are read sooner by loads, and the other way round. */
-#define SC_ABI_F_STRING (1u << 7)
 
 /*
  * An operation of the writer, opaque to the other side, which echoes it. low 32 bits: index, high 32

@@ -59,14 +59,4 @@ static inline void sc_copy_backwards(void *to_, const void *from_, size_t size)
 	memcpy(to, from, size);
 }
 
-/* By one string instruction, where there is one. */
-static inline void sc_copy_by_string(void *to, const void *from, size_t size)
-{
-#ifdef __x86_64__
-	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(size) : : "memory");
-#else
-	memcpy(to, from, size);
-#endif
-}
-
 #endif

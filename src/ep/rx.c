@@ -286,7 +286,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	op = sc_fast_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(seg, buf), here, sc_ctl_flags(ctl));
+	sc_record_copy_bytes(op->iov[0].iov_base, sc_seg_buf(seg, buf), here);
 	data = sc_load_relaxed_64(&record->data);
 	if (parts)
 		sc_fast_begin(op, peer, tag, data, ctl, here);
@@ -314,8 +314,7 @@ static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
 	    here > seg->header.buf_size || here > op->size - op->done ||
 	    !is_buffer(peer, seg, buf, returns))
 		return false;
-	sc_record_copy_bytes((char *)op->iov[0].iov_base + op->done, sc_seg_buf(seg, buf), here,
-			     sc_ctl_flags(ctl));
+	sc_record_copy_bytes((char *)op->iov[0].iov_base + op->done, sc_seg_buf(seg, buf), here);
 	sc_fast_part(peer, here);
 	buffer_taken(peer, ctl, buf, here, returns);
 	return true;

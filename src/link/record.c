@@ -337,8 +337,8 @@ uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_REC
 	return count;
 }
 
-void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t flags,
-		    const struct iovec *to, size_t to_count, uint32_t size)
+void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], const struct iovec *to,
+		    size_t to_count, uint32_t size)
 {
 	struct iovec from[SC_ABI_RECORD_BUFS];
 	uint32_t count = sc_record_bufs(seg, bufs, size, from);
@@ -351,7 +351,7 @@ void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_
 		size_t here;
 
 		for (; sc_iov_next(&walk, &base, &here); at += here)
-			sc_record_copy_bytes((void *)base, at, (uint32_t)here, flags);
+			sc_record_copy_bytes((void *)base, at, (uint32_t)here);
 	}
 }
 

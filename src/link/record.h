@@ -56,23 +56,15 @@ uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_AB
 uint32_t sc_record_bufs(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t size,
 			struct iovec iov[SC_ABI_RECORD_BUFS]);
 
-/*
- * Copy what such buffers of a record hold, checked likewise; `flags`, the record's, say how they are filled. The vector
- * is long enough.
- */
-void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], uint32_t flags,
-		    const struct iovec *to, size_t to_count, uint32_t size);
+/* Copy what such buffers of a record hold, checked likewise. The vector is long enough. */
+void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS], const struct iovec *to,
+		    size_t to_count, uint32_t size);
 
-/*
- * The way of a copy is the other one than that of the fill, see fill.h, and of what is aliased neither (copy.h), if it is
- * longer than what memcpy(3) copies by words.
- */
-static inline void sc_record_copy_bytes(void *to, const void *from, uint32_t size, uint32_t flags)
+/* By memcpy(3), unless that takes string instructions and the two are aliased, which is slow (copy.h). */
+static inline void sc_record_copy_bytes(void *to, const void *from, uint32_t size)
 {
 	if (size > 2 * SC_COPY_BLOCK && sc_copy_is_aliased(to, from))
 		sc_copy_backwards(to, from, size);
-	else if (flags & SC_ABI_F_STRING)
-		sc_copy_by_words(to, from, size);
 	else
 		memcpy(to, from, size);
 }
@@ -80,11 +72,7 @@ static inline void sc_record_copy_bytes(void *to, const void *from, uint32_t siz
 /* What is to be among the flags of a record whose buffers are filled next, with so many bytes. */
 static inline uint32_t sc_record_fill_flags(const struct sc_peer *peer, uint32_t size)
 {
-	static const uint8_t flags[SC_FILL_WAYS] = {
-		[SC_FILL_CLEANED] = SC_ABI_F_CLEAN, [SC_FILL_STRING] = SC_ABI_F_STRING
-	};
-
-	return size >= SC_FILL_MIN ? flags[peer->fill.way] : 0;
+	return size >= SC_FILL_MIN && peer->fill.way == SC_FILL_CLEANED ? SC_ABI_F_CLEAN : 0;
 }
 
 /*

@@ -699,7 +699,7 @@ int sc_deliver_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_a
 	here = op->done < op->want ? op->want - op->done : 0;
 	here = here < size ? here : size;
 	if (here)
-		sc_record_copy(seg, piece->bufs, sc_ctl_flags(ctl), to,
+		sc_record_copy(seg, piece->bufs, to,
 			       sc_iov_slice(op->iov, op->iov_count, op->done, here, to), (uint32_t)here);
 	op->done += size;
 	if (piece->to)
@@ -816,7 +816,7 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 		sc_iov_write(iov, iov_count, 0, flat, len);
 		return;
 	}
-	sc_record_copy(peer->seg, message->bufs, message->flags, iov, iov_count, (uint32_t)len);
+	sc_record_copy(peer->seg, message->bufs, iov, iov_count, (uint32_t)len);
 }
 
 /* An eager message into a receive. The operation ends, but for a multi-receive with room left. */

@@ -124,7 +124,7 @@ int sc_waiting_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_a
 
 	if (!sc_record_is_next_piece(seg, piece, size, msg->arrived, msg->size))
 		return -EPROTO;
-	sc_record_copy(seg, piece->bufs, sc_ctl_flags(ctl), &to, 1, size);
+	sc_record_copy(seg, piece->bufs, &to, 1, size);
 	if (size < msg->size - msg->arrived) {
 		msg->arrived += size;
 		return 0;

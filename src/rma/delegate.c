@@ -288,7 +288,7 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 	memcpy(bufs, record->bufs, sizeof(bufs));
 	if (!sc_seg_has_bufs(peer->seg, bufs, size))
 		return -EPROTO;
-	sc_record_copy(peer->seg, bufs, 0, op->iov, op->iov_count, size);
+	sc_record_copy(peer->seg, bufs, op->iov, op->iov_count, size);
 	return 0;
 }
 

@@ -427,7 +427,7 @@ static int take_got(struct sc_peer *peer, const struct sc_abi_got *record, uint3
 		op->error = -SC_EIO_INITIATOR;
 	to_count = sc_iov_slice(op->iov, op->iov_count, op->moved + op->got, size, to);
 	if (!op->error)
-		sc_record_copy(peer->seg, record->bufs, 0, to, to_count, size);
+		sc_record_copy(peer->seg, record->bufs, to, to_count, size);
 	op->got += size;
 	return 0;
 }

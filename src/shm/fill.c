@@ -46,8 +46,7 @@
 
 #ifdef __x86_64__
 
-/* Of leaf 7 of CPUID, EBX: string instructions that are fast, and CLWB. */
-#define HAS_ERMS (1u << 9)
+/* Of leaf 7 of CPUID, EBX. */
 #define HAS_CLWB (1u << 24)
 #define IS_KNOWN (1u << 0) /* not a question of ours */
 
@@ -67,7 +66,7 @@ static bool has(unsigned int feature)
 
 static bool is_available(enum sc_fill_way way)
 {
-	return way == SC_FILL_CLEANED ? has(HAS_CLWB) : way != SC_FILL_STRING || has(HAS_ERMS);
+	return way != SC_FILL_CLEANED || has(HAS_CLWB);
 }
 
 /* Past the caches, whole lines; the rest as ever. */
@@ -201,8 +200,6 @@ static void copy(enum sc_fill_way way, void *to, const void *from, size_t size)
 {
 	if (way == SC_FILL_STREAMED)
 		stream(to, from, size);
-	else if (way == SC_FILL_STRING)
-		sc_copy_by_string(to, from, size);
 	else
 		sc_copy_by_words(to, from, size);
 }

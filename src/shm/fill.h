@@ -5,8 +5,6 @@
  * on where the two processors are, and on how the lines came there:
  *
  *   cached    plain stores, to few buffers in turn. Best where both share a core, or a last cache that is fast
- *   string    string instructions (rep movsb), which take whole lines without asking for what is in them. Better than
- *             plain stores where the two are apart
  *   spread    plain stores, to all buffers in turn: what has been read is no longer in the reader's own cache when it
  *             is written again. Best on some where both share the last cache, and cleaned lines do not stay in it
  *   cleaned   plain stores, and who has read the buffer writes its lines back to memory (CLWB), which leaves them in
@@ -15,17 +13,18 @@
  *             store, into lines that are fetched ahead, unless those come too late. Best where they share none
  *
  * Measured on a Zen 5 with 2 processors that are moved about by the machine's owner, one way in microseconds, and GB/s
- * of a stream. What is filled by string instructions is read by plain loads, all other by memcpy(3), which takes them
- * from 2 KiB on: the other way round, or both alike, is slower for both sides, up to a third.
+ * of a stream. The reader copies by memcpy(3), which takes string instructions from 2 KiB on: plain loads are slower for
+ * both sides, up to a third. String instructions (rep movsb) that fill were the best way in no row, and are gone: 0.37 and
+ * 17, 0.98 and 18, 0.96 and 10, 2.35 and 11.
  *
- *                     cached          string          cleaned         streamed
- *   one last cache    4 KiB 0.24  41   0.37  17        0.31  16        0.78  13
- *                    16 KiB 0.62  43   0.98  18        1.10  9
- *   none              4 KiB 1.23  6.2  0.96  10        1.19  6.8       0.83  13
- *                    16 KiB 2.95  6.6  2.35  11        2.90  7.2       2.04  12
+ *                     cached          cleaned         streamed
+ *   one last cache    4 KiB 0.24  41   0.31  16        0.78  13
+ *                    16 KiB 0.62  43   1.10  9
+ *   none              4 KiB 1.23  6.2  1.19  6.8       0.83  13
+ *                    16 KiB 2.95  6.6  2.90  7.2       2.04  12
  *
  * ("Cached" has become faster since: more than 1 KiB was filled by a string instruction of gcc's, see copy.h.) On a
- * Zen 4, where it was memcpy(3), so string instructions as well:
+ * Zen 4, where it was memcpy(3):
  *
  *                     cached          cleaned         streamed
  *   one core          4 KiB 0.18  43   0.27  20        0.96  10
@@ -51,7 +50,7 @@
  * Nobody tells where a processor is, and a scheduler may move us; so the ways are tried (fill.c), for each peer by
  * itself: what filling takes shows it, and what plain stores take shows how far the reader is.
  *
- * Private to the sender, but for the flags that ask the reader to clean, or to read by plain loads.
+ * Private to the sender, but for the flag that asks the reader to clean.
  */
 #ifndef SC_FILL_H
 #define SC_FILL_H
