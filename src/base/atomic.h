@@ -49,7 +49,7 @@ SC_ATOMIC_WORD(64)
 static inline void sc_fetch_to_write(const void *line)
 {
 #ifdef __x86_64__
-	/* what a compiler may not take for granted; older processors take it for no operation */
+	/* no compiler emits it unless told that the processor has it; older processors execute it as no operation */
 	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
 #else
 	__builtin_prefetch(line, 1);

@@ -2,12 +2,11 @@
 /*
  * atomicop.c: what an atomic operation does to memory of this process.
  *
- * Owns nothing but a lock. Any thread may call it; several at once may work on the same memory. The target
- * is the application's: whoever calls has checked that it may be touched, and a fault there is this
- * process's. No other process sees anything of this file: if an initiator dies, what it asked for is done or
- * not, element by element.
+ * Owns nothing but a lock. Any thread may call it; several at once may work on the same memory. The target is the
+ * application's: the caller has checked that it may be touched, and a fault there is this process's. No other process
+ * sees anything of this file: if an initiator dies, what it asked for is done or not, element by element.
  *
- * What "atomic" means, for one element (fi_atomic(3) promises no more):
+ * The meaning of "atomic", for one element (fi_atomic(3) promises no more):
  *
  *   integers of 8 to 64 bits, float, double,      one atomic instruction of the processor, or a loop around
  *   float complex on an address of 8 bytes        compare-and-swap: atomic to all that do the same, the
@@ -168,7 +167,10 @@ DEFINE_NEXT_COMPLEX(long_double_complex, long_double_complex)
 
 /* ---- by the processor ------------------------------------------------------------------------ */
 
-/* What needs no loop, the same for signed and unsigned integers. False: does not exist. */
+/*
+ * Operations that need no loop, the same for signed and unsigned integers. False: the processor has no such
+ * instruction.
+ */
 #define DEFINE_DIRECT(bits)                                                                               \
 	static inline bool direct_##bits(enum sc_atomic_code code, word##bits *target,                    \
 					 uint##bits##_t operand, uint##bits##_t compare,                  \
@@ -261,7 +263,7 @@ static pthread_once_t lock_once = PTHREAD_ONCE_INIT;
 
 /*
  * A child forked while another thread holds the lock would find it held for ever. It guards the application's
- * memory, nothing of ours, and is not taken around fork(2): who holds it may hold others.
+ * memory, nothing of ours, and is not taken around fork(2): a thread that holds it may hold others.
  */
 static void atfork_child(void)
 {

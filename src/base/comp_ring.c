@@ -4,9 +4,9 @@
  *
  * Its owner serializes; nothing here is seen by another process. head and tail only ever rise and are
  * masked on use, so growing moves entry i from ring[i & mask] to ring[i & larger mask] and neither
- * counter changes. What sc_comp_ring_peek() returned must outlive a completion that is added before its
- * release, so a ring that was outgrown stays allocated until sc_comp_ring_fini(); together they are smaller
- * than the ring in use.
+ * counter changes. An entry that sc_comp_ring_peek() returned must outlive a completion that is added before its
+ * release, so a ring that was outgrown stays allocated until sc_comp_ring_fini(); together they are smaller than the
+ * ring in use.
  */
 #include "base/comp_ring.h"
 

@@ -49,7 +49,10 @@ static inline struct sc_comp *sc_comp_ring_reserve(struct sc_comp_ring *cq)
 	return sc_comp_ring_has_room(cq) ? sc_comp_ring_next(cq) : NULL;
 }
 
-/* What it says, in one store: the answer to a message waits for each that is made before it. */
+/*
+ * Writes flags and error of a completion in one store: the answer to a message waits for each store that is made before
+ * it.
+ */
 static inline void sc_comp_say(struct sc_comp *comp, uint32_t cq_flags, uint16_t err, uint16_t flags)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -10,8 +10,8 @@
  *	err = SC_FAIL("seg.slot");		0, or the errno to fail with
  *
  * Every name, "file.what", is given to one place in the sources (test/check-points.sh); a point in an inline
- * function is one point. What neither fails nor is seen by anybody (getpid, sched_yield, clock_gettime) has
- * none. Without --enable-fault-injection only the calls are left.
+ * function is one point. A call that neither fails nor is seen by another process (getpid, sched_yield, clock_gettime)
+ * has no point. Without --enable-fault-injection only the calls are left.
  *
  * SHMCMA_INJECT=point:kill|stop|<errno number>[:nth] arms one point, see fault.c.
  */
@@ -47,7 +47,7 @@ int sc_fault(const char *point);
 long sc_fault_done(const char *point, long result);
 void *sc_fault_done_ptr(const char *point, void *result);
 
-/* What a condition is asked of: so it is one branch for an injected and a real failure (test/coverage.md). */
+/* A condition tests the result of this, so an injected and a real failure take one branch (test/coverage.md). */
 static inline long sc_fault_result(long result)
 {
 	return result;

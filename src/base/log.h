@@ -8,8 +8,8 @@
 void sc_log(enum sc_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * What this thread tries from now on it has tried before: that it fails is no warning any more. Of several threads at a
- * time it is true for one, as a library that is loaded late has no memory of each thread's.
+ * True: this thread repeats from now on what it has tried before, and a failure of that is logged, but not as a
+ * warning. The setting holds for one thread at a time, as a library that is loaded late has no thread-local memory.
  */
 void sc_log_again(bool again);
 

@@ -90,10 +90,13 @@ struct sc_match {
 };
 
 int sc_match_init(struct sc_match *match);
-/* What is still in the lists stays the caller's. */
+/* The caller still owns the receives and messages that are in the lists. */
 void sc_match_fini(struct sc_match *match);
 
-/* What is beyond a list of few receives; for the functions below. */
+/*
+ * Puts a receive into, and takes it out of, the hash table, which replaces a list of few receives; for the functions
+ * below.
+ */
 int sc_match_hash(struct sc_match *match, struct sc_match_recv *recv);
 void sc_match_unhash(struct sc_match *match, struct sc_match_recv *recv);
 

@@ -88,7 +88,7 @@ static uint32_t clamp(uint32_t value, uint32_t least, uint32_t most)
 static uint32_t short_most(const struct sc_config *config, uint32_t buffer_most)
 {
 	if (config->inline_max < sc_inline_first(0))
-		return config->inline_max; /* what one line holds is not asked whether it may */
+		return config->inline_max; /* a payload that fits one line goes without that question */
 	return buffer_most > config->inline_max ? buffer_most : config->inline_max;
 }
 
@@ -107,7 +107,7 @@ static void config_settle(struct sc_ep *ep)
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
-	/* what is more may be too much to inject, or go another way than buffers */
+	/* a larger payload may be too much to inject, or go another way than buffers */
 	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_FAULT_MAX));
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
@@ -117,7 +117,7 @@ static void config_settle(struct sc_ep *ep)
 	ep->window_step = config->window / 4;
 }
 
-/* What it can do, for peers to see. */
+/* The capabilities of the endpoint, for peers to see. */
 static uint32_t capabilities(const struct sc_ep *ep)
 {
 	uint32_t all = SC_ABI_CAP_TAGGED | SC_ABI_CAP_MSG;

@@ -9,12 +9,12 @@
  * A message in parts is begun with its first record; the pieces follow, and go where that went.
  *
  * A record's control words are copied to private memory once, checked, and only the copy is used; payload
- * is read by the delivery. What does not make sense ends the connection with that peer
- * (sc_peer_quarantine()), nothing else. -ENOMEM leaves the record in the ring for the next poll.
+ * is read by the delivery. A record that makes no sense ends the connection with that peer (sc_peer_quarantine()),
+ * nothing else. -ENOMEM leaves the record in the ring for the next poll.
  *
  * Bounce buffers are read when their record is taken, into the receive buffer or into a waiting message,
- * so they come back in ring order; some may be held for the answer (hold.h). What a peer may leave waiting is
- * bounded by the window; one that ignores it is in breach of the protocol.
+ * so they come back in ring order; some may be held for the answer (hold.h). The window bounds the messages that a peer
+ * may leave waiting; a peer that ignores it breaks the protocol.
  *
  * If the peer dies: what it published in the ring can be delivered, if no part is missing. If this process dies, before the record
  * is released or after, nothing of the peer's is held but the buffers named in the ring, which its ledger
@@ -49,7 +49,7 @@ static inline bool begins_in_parts(const struct sc_peer *peer, const struct sc_s
 	return size > seg->header.buf_size && !peer->arriving_op && !peer->arriving;
 }
 
-/* In parts, if it says so, or whole in a record. What is wrong with that, or NULL. */
+/* In parts, if it says so, or whole in a record. Returns the error of that as text, or NULL. */
 static const char *parse_parts(struct sc_message *message, const struct sc_seg *seg)
 {
 	if (!(message->flags & SC_ABI_F_PARTS))
@@ -76,7 +76,7 @@ static const char *parse_bounce(struct sc_message *message)
 	return why;
 }
 
-/* What a message in a buffer of ours may say. */
+/* The flags that a message in a buffer of ours may have. */
 #define RETURN_FLAGS (SC_ABI_F_TAGGED | SC_ABI_F_DATA | SC_ABI_F_PARTS)
 
 /* In a buffer of ours; from here on it is like one that waits: its payload is somewhere in our memory. */
@@ -329,8 +329,8 @@ static bool is_in_overflow(const struct sc_peer *peer)
 }
 
 /*
- * The ring has more lines from here on. Their writer has given them memory: it is looked at by a system call, as it would
- * cost us a SIGBUS if he had not.
+ * The ring has more lines from here on. Their writer has given them memory: a system call verifies that, as a load
+ * would raise SIGBUS here if the writer had not.
  */
 static int take_grown(struct sc_peer *peer, uint64_t ctl)
 {
@@ -474,7 +474,7 @@ static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
 
 /*
  * It closed or died before we had its segment, whose name has been removed since; the payload was in there.
- * What it has sent before is delivered, this is not, nor can be what is behind.
+ * We deliver the messages that it has sent before; this one and those behind it are lost.
  */
 static int lose_payload(struct sc_peer *peer)
 {

@@ -3,14 +3,14 @@
  * sleep.c: when an endpoint may be slept on, and for how long. How nothing is missed: wake.c.
  *
  * A thread that wants to sleep has just polled. It arms the word of its segment (A1, A2), then looks at all that
- * others write without being asked: rings, claims, the daemon's bell (A3). What this side has under way by
- * itself (a copy, pieces to write) goes on in polls as long as these do something; what another thread begins
- * while one sleeps is told by sc_ep_is_idle().
+ * others write without being asked: rings, claims, the daemon's bell (A3). Operations that this side does by itself (a
+ * copy, pieces to write) go on in polls as long as these do something; sc_ep_is_idle() reports an operation that
+ * another thread begins while one sleeps.
  *
- * What waits for another, and who wakes:
+ * Each thing that a sleeper waits for, the process that wakes it, and the function that does:
  *
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
- *   connections, departures                     membership: whoever adds     bump() in peer.c
+ *   connections, departures                     membership: its writer       bump() in peer.c
  *   chunks that the sender has reported         the sender                   share_report() in tx.c
  *   chunks that the target of a put has         the target                   report() in assist.c
  *   offers that the peer has done               the peer                     offer_end() in target.c
@@ -19,13 +19,13 @@
  *
  * Nobody wakes for the following, so these sleep for a time only, and then poll:
  *
- *   UNANSWERED_MS   one that refuses may not have our segment; that it accepts nothing waits for
+ *   UNANSWERED_MS   a peer that refuses may not have our segment, and nothing waits for its acceptance
  *   ROOM_MS         a send was refused for want of room, and that may have come before this was armed; once
- *   HANDS_MS        what the other has in hand: it is in the middle of it, or stopped; or what is put off (batch.c),
- *                   if it could not be done just now
+ *   HANDS_MS        operations that the other side has in hand: it is in the middle of them, or stopped; or operations
+ *                   that are put off (batch.c), if they could not be done just now
  *   STUCK_MS        something is there to take, and memory for that is short
- *   WATCH_MS        no daemon's thread runs: death is found by polling, and here, as one who sleeps hardly polls
- *   RECHECK_MS      the barrier is not to be had, here or at a peer: once for each sleep (W2 of wake.c)
+ *   WATCH_MS        no daemon's thread runs: death is found by polling, and here, as a sleeper hardly polls
+ *   RECHECK_MS      no barrier, here or at a peer: once for each sleep (W2 of wake.c)
  *
  * One thread at a time for each endpoint, as ever; sc_ep_sleep() and sc_sleep() by any.
  */
@@ -110,7 +110,7 @@ static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
 	lower(limit, RECHECK_MS);
 }
 
-/* What nobody wakes for. */
+/* Lowers the limit for each event that no process wakes for. */
 static void limit_lower(struct sc_ep *ep, int64_t *limit)
 {
 	if (!sc_list_empty(&ep->unanswered))

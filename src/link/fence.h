@@ -35,7 +35,7 @@ static inline bool sc_fence_is_unread(struct sc_peer *peer, uint64_t line)
 	return sc_ring_refresh(&peer->tx) || peer->tx.head < line;
 }
 
-/* What is posted to the peer from here on is to follow the messages so far. */
+/* Operations that are posted to the peer from here on follow the messages so far. */
 static inline void sc_fence_raise(struct sc_peer *peer)
 {
 	uint64_t line = sc_fence_messages_end(peer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * peer.c: who the other endpoints are, and how two of them come together and part.
+ * peer.c: the other endpoints: how two endpoints connect, and part.
  *
  * Connecting needs nothing of the peer but its memory. The connecting side:
  *
@@ -12,8 +12,8 @@
  *
  * and may write records at once. The owner, when it next polls, sees the count, finds the claim, attaches
  * in turn and answers ACCEPTED, or REFUSED with a reason; the connecting side looks for the answer until it
- * has it (sc_peers_ask()), so a refusal is noticed by whoever only sends. Who has come changes nothing about others:
- * their links are looked at when one of them has CHANGED something.
+ * has it (sc_peers_ask()), so an endpoint that only sends notices a refusal, too. A peer that comes changes nothing
+ * about others: an endpoint looks at its links when one of the peers has CHANGED something.
  *
  *   P1 release, connect(): slot before claim PUBLISHED     pairs with  P1' sc_peers_review()
  *   P2 release, bump(): claim, answer, state before count  pairs with  P2' sc_peers_changed()
@@ -23,20 +23,20 @@
  *   P6 fence, sc_peers_close(): CLOSED before the claims   pairs with  P6' say_goodbye(): claim before CLOSED
  *
  * Parting: an endpoint that closes marks its presence CLOSED and its claims DEPARTED, then adds to the
- * counts. The other side reads what was published, then frees the slot. If it closes itself before it sees
- * that, nobody is left for whom a file was kept: one of the two takes the mark UNREAD away (P6) and counts that.
+ * counts. The other side reads what was published, then frees the slot. If the other side closes before it sees that,
+ * no reader is left for the file: one of the two takes the mark UNREAD away (P6) and counts that.
  *
  * A peer that has gone, and all that there was with it has ended, is forgotten as soon as nothing refers to it: forget.c.
  * Until then it is in sc_ep.absent, as is a peer that has been asked for only: no review looks at those.
  *
  * An address can come back: one index of a name (struct sc_ep_name) is opened again after it was closed, in a new
- * file. Who sends to it looks for that once it knows the last one as gone, and the structure that is left becomes
- * the new one's (connect_again()). It is another file for certain that the last one's owner has closed: he has
- * departed everywhere, and unlinked it, before the name was given again. So nothing of what was in flight to the
- * last one can go to the new one: it ends with the last one, and only then the new one is connected to. Nor can
- * what is sent after the new one was opened go to the last: each send looks whether the peer has closed
- * (sc_peer_has_closed()), which it had before. Who has sent messages that wait does not come
- * back: they are the last one's.
+ * file. A sender looks for the new file once it knows the last endpoint as gone, and the structure of the last one
+ * becomes that of the new one (connect_again()). The new file is certainly another one: the owner of the last endpoint
+ * departed everywhere, and unlinked the file, before it opened the name again. So no operation in flight to the last
+ * endpoint can reach the new one: it ends with the last one, and only then the sender connects to the new one. Nor can
+ * a message that is sent after the new one was opened reach the last one: each send looks whether the peer has closed
+ * (sc_peer_has_closed()), which the last one had before. A peer whose messages still wait here does not come back:
+ * those messages belong to the last one.
  *
  * A place that is taken now may be free later. Step 2 fails with -EUSERS while the target is full: the link stays NONE,
  * attached, and the next operation tries again. A peer that asks for an answer while it is full itself is given up, and
@@ -47,11 +47,12 @@
  * a dead process: the owner returns the slot in reclaim(), once nobody has that pid; so it does with the slot of
  * one that it has refused, and that dies then. After 5 the peer is connected and dead, as at any later time,
  * also in the middle of parting: the owner finds its life lock free, when it lets the peer in, when the daemon
- * says so, or in sc_peers_watch(), reads what was published and frees the slot. Whoever proves the death first writes
- * ENDED for the dead owner (sc_reap_owner_is_dead()), so that all others refuse at once what is posted to it. An endpoint
- * that has claimed a slot of an owner that has died takes its claim back in the same way. A peer that was let in without
- * its segment, because its name was gone, is known to be dead by its file, should that be back, or by its pid. Lost until
- * the owner closes are only slots of those that were in another pid namespace and died before 5, or after they were refused.
+ * says so, or in sc_peers_watch(), reads what was published and frees the slot. The first process that proves the death
+ * writes ENDED for the dead owner (sc_reap_owner_is_dead()), so that all others refuse at once what is posted to it. An
+ * endpoint that has claimed a slot of an owner that has died takes its claim back in the same way. A peer that was let
+ * in without its segment, because its name was gone, is known to be dead by its file, should that be back, or by its
+ * pid. Lost until the owner closes are only slots of those that were in another pid namespace and died before 5, or
+ * after they were refused.
  */
 #define _GNU_SOURCE 1
 #include "link/peer.h"
@@ -88,7 +89,10 @@
  */
 #define RECLAIM_POLLS (1u << 20)
 
-/* Between two tries to let in whom there was no memory or descriptor for, of those who poll and those who sleep. */
+/*
+ * The time between two tries to let in a peer for which there was no memory or descriptor, for an endpoint that polls
+ * or sleeps.
+ */
 #define LATER 20000000 /* nanoseconds */
 
 static int review_claims(struct sc_ep *ep);
@@ -486,7 +490,7 @@ void sc_peer_set_user(struct sc_peer *peer, uint64_t user)
 	peer->user = user;
 }
 
-/* What is known of its memory without trying. */
+/* Sets what we know of access to the peer's memory without a try. */
 static void prepare_cma(struct sc_peer *peer)
 {
 	const struct sc_abi_header *header = &peer->seg->header;
@@ -662,8 +666,8 @@ static void end_link(struct sc_peer *peer, int error)
 
 /*
  * It has come to us, and nobody has its address any more: it has ended, is ending by exit(3), or has lost its
- * name, which is told to it. What it has written is taken first, see sc_peer_drained(). Its slot is its own until
- * it departs, or is known to be dead.
+ * name, which is told to it. We take the records that it has written first, see sc_peer_drained(). Its slot is its own
+ * until it departs, or is known to be dead.
  */
 static int vanish(struct sc_peer *peer)
 {
@@ -734,7 +738,7 @@ static bool is_back(const struct sc_peer *peer)
 	char name[SC_ADDR_NAME_MAX];
 	struct sc_addr parts;
 
-	/* what could not be looked at, or is of elsewhere, stays so */
+	/* a peer whose file could not be examined, or that is from elsewhere, stays lost */
 	if ((!ino && peer->error != -ECONNREFUSED) || !sc_list_empty(&peer->waiting) ||
 	    sc_addr_parse(peer->address, &parts))
 		return false;
@@ -773,7 +777,7 @@ static bool is_over(struct sc_peer *peer)
 		sc_peer_part(peer);
 	if (!is_parted(peer) || peer->link == SC_LINK_UP || peer->in_slot != NO_SLOT || is_busy(peer))
 		return false;
-	/* it has closed or died, and reads no more; what another one was lent it may still read */
+	/* it has closed or died, and reads no more; a peer that failed for another reason may still read its loans */
 	if (peer->error == -ECONNRESET) {
 		take_loans_back(peer);
 		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
@@ -825,7 +829,7 @@ static void renew(struct sc_peer *peer)
 	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->assisting) &&
 	       sc_list_empty(&peer->transfers) &&
 	       !peer->arriving && !peer->arriving_op);
-	/* who has closed reads no more, whether or not it could say so */
+	/* a closed peer reads no more, whether or not it could say so */
 	take_loans_back(peer);
 	sc_pool_reclaim(&peer->ep->pool, &peer->answers);
 	if (last.source->lost == peer) {
@@ -1130,7 +1134,7 @@ int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int 
 	return ret;
 }
 
-/* Dead: it writes nothing more, neither records nor its claim. What it has published is taken in first. */
+/* Dead: it writes nothing more, neither records nor its claim. We take in the records that it has published first. */
 static void bury(struct sc_peer *peer)
 {
 	peer->ep->counters.deaths++;
@@ -1212,7 +1216,7 @@ static bool is_left_by_dead(const struct sc_peer *peer, uint64_t claim)
 	return !peer->seg && sc_reap_is_orphan(peer->address);
 }
 
-/* Who has introduced itself in a slot, attached: its peer. */
+/* Finds or makes the peer that has introduced itself in a slot, and attaches its segment. */
 static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
 		struct sc_peer **met)
 {
@@ -1235,7 +1239,9 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 		return peer->error;
 	ret = peer->link == SC_LINK_DOWN ? 0 : attach(peer);
 	if (ret == -ECONNREFUSED) {
-		/* closed or dead meanwhile; what it left in our memory, and in its own, can still be delivered */
+		/*
+		 * closed or dead meanwhile; messages that it left in our memory, and in its own, can still be delivered
+		 */
 		attach_left(peer);
 		ret = 0;
 	}
@@ -1312,8 +1318,8 @@ static struct sc_peer *peer_of_slot(const struct sc_ep *ep, uint32_t slot)
 }
 
 /*
- * Whoever was lost before it departed has no slot any more: the next one there is another. Nor does it read what
- * it was lent, see sc_peer_lose().
+ * A peer that was lost before it departed has no slot any more: the next one in that slot is another peer. Nor does the
+ * lost one read what it was lent, see sc_peer_lose().
  */
 static void slot_forget(struct sc_ep *ep, uint32_t slot)
 {
@@ -1457,7 +1463,7 @@ static int review_ended(struct sc_peer *peer)
 }
 
 /*
- * What a peer that we send to says about itself and about us. One that has closed may have come to us, and
+ * Reads what a peer that we send to says about itself and about us. One that has closed may have come to us, and
  * written, since the claims were looked at: they are once more, after its state.
  */
 static int review_link(struct sc_peer *peer)
@@ -1516,8 +1522,8 @@ static int reclaim_inbound(struct sc_ep *ep, uint64_t attached[SC_ABI_SLOTS_MAX 
 }
 
 /*
- * Slots of the dead that nobody returns: they died before they had published, or had been refused. What a
- * process that has ended has claimed does not change any more.
+ * Slots of the dead that nobody returns: they died before they had published, or had been refused. The claims of a
+ * process that has ended do not change any more.
  */
 static int reclaim(struct sc_ep *ep)
 {

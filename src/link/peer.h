@@ -57,7 +57,7 @@ static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 	return sc_load_acquire_32(&presence->state) != SC_ABI_OPEN;
 }
 
-/* Has it let us in? Looked at in its own word: who is always served directly need not poll. */
+/* Has it let us in? Its own word tells: an endpoint that always reads its peers directly need not poll. */
 static inline bool sc_peer_has_come(const struct sc_peer *peer)
 {
 	/* relaxed: it polls, no more is concluded from it */
@@ -69,7 +69,7 @@ bool sc_peer_is_back(const struct sc_peer *peer);
 
 /*
  * Make a link to answer it by, if there is none. False: there will be none. It has gone, and nobody waits for an
- * answer; what it has written is read all the same. Or it cannot be connected to, and is quarantined.
+ * answer; we read its records all the same. Or it cannot be connected to, and is quarantined.
  */
 bool sc_peer_can_answer(struct sc_peer *peer);
 
@@ -123,7 +123,7 @@ bool sc_peer_is_dead(const struct sc_peer *peer);
  */
 static inline bool sc_peer_shows_life(const struct sc_peer *peer)
 {
-	/* acquire: nothing is done to its memory before this; what comes then it may still outlive */
+	/* acquire: no access to its memory moves before this load; it may die after the load, before the access */
 	uint32_t life = sc_load_acquire_32(&sc_seg_presence(peer->seg)->life);
 
 	return life && !(life & ~SC_ABI_LIFE_TID) && (peer->watch.process || peer->seg->lender) &&
@@ -189,15 +189,15 @@ bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share);
 bool sc_peer_writes(struct sc_peer *peer);
 
 /*
- * What the peer has in hand of what is shared with it, as sc_share_outstanding() has it. What cannot be ends the
- * connection; who is found dead is lost.
+ * Finds the parts of a shared copy that the peer has in hand, as sc_share_outstanding() does. An impossible value ends
+ * the connection; a peer that is found dead is lost.
  */
 int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int *error,
 			struct sc_share_part *undone);
 
 /*
- * Does the next peer's process live? One for each call, a system call or two. What a dead one has published
- * is taken in, then everything with it ends with -ECONNRESET. Returns 1 if it was found dead. Of one that lives the
+ * Does the next peer's process live? One for each call, a system call or two. If it is dead, we take in the records
+ * that it has published, then everything with it ends with -ECONNRESET, and the call returns 1. If it lives, its
  * segment is guarded from then on.
  */
 int sc_peers_watch(struct sc_ep *ep);

@@ -39,7 +39,7 @@ static uint32_t returning(struct sc_peer *peer)
 	return 0;
 }
 
-/* What it has read, as far as is known. The last `newest` buffers have been lent just now. */
+/* Takes back the buffers that it has read, as far as is known. The last `newest` buffers have been lent just now. */
 static void take_back(struct sc_peer *peer, uint32_t newest)
 {
 	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
@@ -142,7 +142,7 @@ static bool is_stuck(struct sc_ring_tx *tx)
 	return tx->stuck++ >= OVERFLOWS_AFTER;
 }
 
-/* Go on in one more buffer, for any record. False: there is none to be had, or the peer has been given up. */
+/* Go on in one more buffer, for any record. False: no buffer is free, or the peer has been given up. */
 static bool overflow(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
@@ -176,7 +176,7 @@ static bool find_room(struct sc_peer *peer, uint32_t lines)
 	ring_grow(peer, lines);
 	if (sc_ring_has_room(tx, lines) || (!tx->room && sc_ring_has_room_yet(tx, lines)))
 		return true;
-	/* what is offered is answered in lines of the ring */
+	/* the peer answers offers in lines of the ring */
 	return is_stuck(tx) && sc_list_empty(&peer->offers) && overflow(peer);
 }
 
@@ -249,15 +249,15 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 	if (sc_ring_refresh(&peer->tx))
 		return;
 	take_back(peer, buffers);
-	ring_grow(peer, 1); /* who is asked here for buffers is hardly ever asked for room */
+	ring_grow(peer, 1); /* a link that comes here for buffers hardly ever comes for room */
 	if (is_to_spread(peer))
 		(void)sc_record_grow_slow(peer->ep, 0);
 }
 
 /*
- * There are not enough at hand. What peers have read is taken first: one message after the other, each answered,
- * needs no more than its own. When some are still under way there are more to come, and each look at how far a peer
- * has read takes the line from its processor.
+ * There are not enough at hand. First we take back what peers have read: one message after the other, each answered,
+ * needs no more than its own. When some are still under way there are more to come, and each look at how far a peer has
+ * read takes the line from its processor.
  */
 static bool get_bufs_slow(struct sc_peer *peer, uint32_t buffers)
 {

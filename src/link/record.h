@@ -69,7 +69,7 @@ static inline void sc_record_copy_bytes(void *to, const void *from, uint32_t siz
 		memcpy(to, from, size);
 }
 
-/* What is to be among the flags of a record whose buffers are filled next, with so many bytes. */
+/* The flags that a record needs when its buffers are filled next, with so many bytes. */
 static inline uint32_t sc_record_fill_flags(const struct sc_peer *peer, uint32_t size)
 {
 	return size >= SC_FILL_MIN && peer->fill.way == SC_FILL_CLEANED ? SC_ABI_F_CLEAN : 0;
@@ -122,7 +122,7 @@ static inline __attribute__((always_inline)) void sc_record_returned(struct sc_p
 	uint64_t head;
 
 	if (__builtin_expect(!returnables->count, 0))
-		return; /* who takes back its record while that is read has given up what it names */
+		return; /* a sender that takes back a record while it is read gives up its buffers */
 	head = pool->at[buf] + 1;
 	sc_ring_learn(&peer->tx, head);
 	head = head > peer->tx.head ? head : peer->tx.head;
@@ -191,7 +191,7 @@ uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov,
 
 /*
  * Read `count` segments, the first of them given, the others in the lines behind `line` of a record of
- * `lines`. They must have `size` bytes together. What is wrong with them, or NULL.
+ * `lines`. They must have `size` bytes together. Returns their error as text, or NULL.
  */
 struct sc_record_segments {
 	const struct sc_abi_line *line;

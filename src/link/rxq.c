@@ -3,11 +3,12 @@
  * rxq.c: receive queues: where receives are posted and messages wait, of one endpoint or of several.
  *
  * Owns struct sc_rxq and the sources in it. Endpoints that share a queue put their messages into it as each
- * takes them in; what is posted goes to whoever is first. A message belongs to the endpoint that has received
- * it (its peer's), and so do the transfer and the completion; a posted receive belongs to none.
+ * takes them in; a posted receive goes to the endpoint that takes a message for it first. A message belongs to the
+ * endpoint that has received it (its peer's), and so do the transfer and the completion; a posted receive belongs to
+ * none.
  *
- * A source is who sends, as receives know it: peers of one name (struct sc_ep_name) are one, on whichever of
- * the endpoints they are. It goes with the last of them, unless a receive that is posted names it: forget.c.
+ * A source is a sender, as receives know it: peers of one name (struct sc_ep_name) are one, on whichever of the
+ * endpoints they are. It goes with the last of them, unless a receive that is posted names it: forget.c.
  *
  * All of it is private memory: if a peer dies nothing changes here but what peer.c says of it.
  */

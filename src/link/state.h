@@ -289,7 +289,7 @@ enum sc_rma_kind {
 struct sc_rma_op {
 	struct sc_slab_object slab;
 	enum sc_rma_kind kind;
-	enum sc_event event; /* what it counts as */
+	enum sc_event event; /* the counter event */
 	uint32_t flags;	     /* SC_SILENT... */
 	struct sc_peer *peer;
 	struct sc_list of_peer; /* sc_peer.batch, .offers, .assisted, .rma_queued or .rma_waiting */
@@ -505,8 +505,8 @@ struct sc_ep {
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
 	uint64_t accepted[SC_ABI_SLOTS_MAX / 64]; /* slots of ours that have been dealt with */
-	bool refused; /* those who claim some of these may have been refused, or given up */
-	/* for each slot: why who has claimed it could not be let in yet, an errno; 0: he could, or nobody has */
+	bool refused; /* owners of claims among these may have been refused, or given up */
+	/* for each slot: the errno why its claimer could not be let in yet; 0: it could, or there is no claim */
 	uint8_t *later;
 	int64_t later_at; /* when that is tried again; 0: nobody waits for it */
 };

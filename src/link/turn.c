@@ -4,9 +4,9 @@
  * it (SC_ORDER_COMPLETE).
  *
  * An operation takes a turn when it is posted, behind those to the same peer. When it ends its completion is kept
- * until all before it have ended. Who has a turn: the peer while the operation is being posted (peer->turn), then
- * the operation until it ends, here or with its peer; so none stays behind, and all completions come out. Counters
- * do not wait.
+ * until all before it have ended. The peer holds the turn while the operation is being posted (peer->turn), then the
+ * operation holds it until it ends, here or with its peer; so no turn stays behind, and all completions come out.
+ * Counters do not wait.
  *
  * Private memory, of the endpoint's thread; nothing here is seen by another process, whenever one dies.
  */

@@ -9,7 +9,7 @@
  * Payload goes straight from the ring, the sender's bounce buffer or its memory into the receive buffer.
  * Owns the transfers: operations that are matched, out of the matcher, and in their peer's list until all
  * is moved; those that are copied by CMA are in sc_ep.pulling too. A multi-receive stays posted while it
- * has room; what it receives by rendezvous is an operation of its own that holds its part of the buffer.
+ * has room; each message that it receives by rendezvous is an operation of its own that holds its part of the buffer.
  *
  * A rendezvous message is copied by CMA in steps (sc_deliver_progress()), or asked for in pieces. Its
  * operation is known to the sender by an id only; a piece names it so, and is checked against what is
@@ -18,12 +18,12 @@
  * where it is to go, and both copy, as long as both are in the library. Where several of a peer wait, parts of them
  * are copied in one call.
  *
- * A receive ends only when nobody may write to its buffer any more. Who can: this process, and a sender
- * that has chunks of it in hand. So an operation that fails, a peer that is given up and an endpoint that
- * closes first leave the sender nothing to take (share_over()), then wait for what it has: for its
- * report, or for its death (sc_peer_leaves()). A sender that has departed has nothing in hand, as it closes between
- * two steps. One that is stopped with chunks in hand may still write: it is waited for, by sc_deliver_fini() too,
- * until it goes on or is killed.
+ * A receive ends only when nobody may write to its buffer any more. Only this process, and a sender that has chunks of
+ * it in hand, can. So an operation that fails, a peer that is given up and an endpoint that closes first leave the
+ * sender nothing to take (share_over()), then wait for what it has: for its report, or for its death
+ * (sc_peer_leaves()). A sender that has departed has nothing in hand, as it closes between two steps. One that is
+ * stopped with chunks in hand may still write: it is waited for, by sc_deliver_fini() too, until it goes on or is
+ * killed.
  *
  * With SC_ORDER_RECEIVE a transfer that is over stays in its peer's list, which is in the order of the matches,
  * until those before it are; so does an eager message that comes behind others.
@@ -31,7 +31,7 @@
  * If the peer dies: what it published in the ring can be delivered; a message in parts of which one is missing
  * fails, as does a copy of its memory, and the operation ends with ECONNRESET (sc_deliver_end_peer(),
  * share_settle()). If this process dies between any two steps, the sender's operation is never acknowledged, and
- * fails with its peer; what the sender writes then goes nowhere.
+ * fails with its peer; chunks that the sender writes then go nowhere.
  */
 #include "msg/deliver.h"
 
@@ -120,7 +120,7 @@ void sc_deliver_fenced_slow(struct sc_peer *peer)
 
 /* ---- multi-receive --------------------------------------------------------------------------- */
 
-/* The part of a multi-receive buffer for a message; what is left stays posted, or not. */
+/* Takes the part of a multi-receive buffer for a message; the rest stays posted, or not. */
 static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
 {
 	void *buf = op->iov[0].iov_base;
@@ -595,7 +595,7 @@ static void batch_add(struct batch *batch, struct sc_rx_op *op, const struct sc_
 	batch->ends |= op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
 }
 
-/* What is to be copied next of an operation. 1: *part; 0: the sender has all that is left in hand; -EPROTO. */
+/* Finds the next part of an operation to copy. 1: *part; 0: the sender has all that is left in hand; -EPROTO. */
 static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
 {
 	int ret;
@@ -688,11 +688,11 @@ int sc_deliver_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_a
 	if (!op || op->peer != peer || !sc_list_empty(&op->pulling) || op->over ||
 	    (piece->to && op == peer->arriving_op))
 		return -EPROTO;
-	if (piece->to && !size && !piece->offset && !op->done) { /* it is not to be had */
+	if (piece->to && !size && !piece->offset && !op->done) { /* the sender could not read it */
 		sender_faulted(ep, op);
 		return 0;
 	}
-	/* what was asked for is what there is room for; what comes unasked comes whole */
+	/* we ask for as much as there is room for; a message that comes unasked comes whole */
 	end = piece->to ? op->want : op->size;
 	if (!sc_record_is_next_piece(seg, piece, size, op->done, end))
 		return -EPROTO;

@@ -116,8 +116,8 @@ int sc_deliver_progress(struct sc_ep *ep);
 bool sc_deliver_end_peer(struct sc_peer *peer, int error);
 
 /*
- * The endpoint closes: returns when no peer writes to receive buffers any more. What was on its way into those
- * of a shared queue is cancelled.
+ * The endpoint closes: returns when no peer writes to receive buffers any more. Messages on their way into receive
+ * buffers of a shared queue are cancelled.
  */
 void sc_deliver_fini(struct sc_ep *ep);
 
@@ -131,7 +131,7 @@ static inline void sc_deliver_settle(struct sc_rx_op *op)
 	op->capacity = op->iov[0].iov_len;
 }
 
-/* What completions say of a message with these SC_ABI_F_*. */
+/* The completion flags of a message with these SC_ABI_F_*. */
 static inline uint32_t sc_deliver_comp_flags(uint32_t flags)
 {
 	static_assert(SC_COMP_DATA == SC_ABI_F_DATA, "flags of a completion");

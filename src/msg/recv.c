@@ -52,7 +52,7 @@ void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct
 	sc_comp_ring_commit(ep->rx_cq);
 }
 
-/* What is set of each receive that is posted. */
+/* Sets the fields that every posted receive has. */
 static inline __attribute__((always_inline)) void op_init(struct sc_rx_op *op, const struct sc_recv *recv)
 {
 	op->flags = recv->flags;
@@ -223,7 +223,7 @@ static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return 0;
 }
 
-/* What arguments in registers say, but for the buffer. */
+/* Makes a struct sc_recv of arguments in registers, without the buffer. */
 static inline __attribute__((always_inline)) struct sc_recv
 recv_of(struct sc_op_flags flags, struct sc_peer *source, uint64_t tag, uint64_t ignore, void *context)
 {

@@ -25,17 +25,18 @@
  * goes by rendezvous, which costs the receiver an entry only; so a receiver that looks or matches late does not stop a
  * sender that has messages for others. Injected payload is then copied to memory of our own. tx_size is
  * no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
- * its next message. Who posts and never polls is pushed back in the end all the same (OPS_MAX): answers wait for it.
+ * its next message. A caller that posts and never polls gets -EAGAIN in the end all the same (OPS_MAX): answers wait
+ * for its poll.
  *
  * If this process dies before the record is published (R1 in ring.h) the message was never sent; after it, inline
  * and bounce messages are whole in shared memory; a rendezvous is not, the receiver's copy fails and says so; and so
  * does one in parts before the last of its records: a receive that it has matched fails with the peer. If the
  * peer dies, its loans and operations come back through sc_tx_end_peer().
  *
- * What we copy along is written to the peer's memory within one call of sc_tx_progress(): chunks, of several messages
- * at a time, are taken, written and reported, so between calls nothing is in hand, and an operation can end at any time.
- * If this process dies in that call the receiver finds chunks without report and our life lock free. If
- * the receiver dies in it, the write fails or goes to memory that nobody has any more.
+ * The sender writes its share of a shared copy to the peer's memory within one call of sc_tx_progress(): chunks, of
+ * several messages at a time, are taken, written and reported, so between calls nothing is in hand, and an operation
+ * can end at any time. If this process dies in that call the receiver finds chunks without report and our life lock
+ * free. If the receiver dies in it, the write fails or goes to memory that nobody has any more.
  */
 #include "msg/tx.h"
 
@@ -168,7 +169,7 @@ static inline bool window_room(struct sc_peer *peer, uint64_t units)
 	       window_room_slow(peer, units);
 }
 
-/* What a record says of the message itself: these are the same there. */
+/* Flags of the message itself: a record has them with the same values. */
 #define MESSAGE_FLAGS (SC_TAGGED | SC_SEND_DATA)
 static_assert(SC_TAGGED == SC_ABI_F_TAGGED && SC_SEND_DATA == SC_ABI_F_DATA, "flags of a message");
 
@@ -312,7 +313,7 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	return 0;
 }
 
-/* What a message of the short way may ask for. */
+/* The flags that a message of the short way may have. */
 #define SHORT_FLAGS (SC_TAGGED | SC_SILENT | SC_SEND_DATA | SC_SEND_INJECT)
 
 /*
@@ -329,7 +330,7 @@ static inline __attribute__((always_inline)) bool is_ready(const struct sc_peer 
 	       !sc_peer_has_closed(peer) && !sc_comp_ring_is_full(cq) && cq->tail - cq->head < cq->room;
 }
 
-/* What arguments in registers say, but for the payload. */
+/* Makes a struct sc_send of arguments in registers, without the payload. */
 static inline __attribute__((always_inline)) struct sc_send send_of(struct sc_op_flags flags, uint64_t tag,
 								    uint64_t data, void *context)
 {
@@ -546,8 +547,8 @@ static inline bool send_short_longer(struct sc_peer *peer, const void *buf, size
 }
 
 /*
- * What a payload takes into bounce buffers and out of them, nanoseconds; 0: not known. But for the first buffer, one is
- * filled while the other is read: 16 KiB one way on a 2-processor Zen 5 0.62 us for 0.64, apart 2.04 for 2.14.
+ * The time to copy a payload into bounce buffers and out of them, nanoseconds; 0: not known. But for the first buffer,
+ * one is filled while the other is read: 16 KiB one way on a 2-processor Zen 5 0.62 us for 0.64, apart 2.04 for 2.14.
  */
 static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
 {
@@ -591,7 +592,10 @@ static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t
 	return sc_calibration_favours_cma(ns * 8 / 9, size, send->iov_count, together);
 }
 
-/* Does a payload go through bounce buffers, if there are any? What they cost is known when some large ones have. */
+/*
+ * Does a payload go through bounce buffers, if there are any? Their cost is known after some large payloads have used
+ * them.
+ */
 static bool is_eager(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
 	const struct sc_config *config = &peer->ep->config;
@@ -823,7 +827,7 @@ static int take_turn(struct sc_peer *peer)
 	return sc_turn_take(peer);
 }
 
-/* What is not checked on the fast path: a link to be made, one that is lost, a fence, an order. */
+/* Checks the conditions that the fast path does not: a link to be made, one that is lost, a fence, an order. */
 static int prepare(struct sc_peer *peer, const struct sc_send *send)
 {
 	bool connects = peer->link == SC_LINK_NONE; /* says by itself why not */
@@ -1122,7 +1126,7 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 	chunks = &sc_seg_slot(peer->seg, peer->out_slot)->chunks[record.index];
 	if (sc_share_join(&op->share, chunks, record.generation, record.size, record.head, record.chunk))
 		return -EPROTO;
-	if (!sc_peer_can_read(peer) || peer->writes_fail) { /* who may not read may not write */
+	if (!sc_peer_can_read(peer) || peer->writes_fail) { /* a sender that may not read may not write */
 		share_report(op, EPERM);
 		return 0;
 	}
@@ -1140,7 +1144,7 @@ static void share_leave(struct sc_tx_op *op)
 	op->state = SC_TX_PUBLISHED;
 }
 
-/* What failed the receiver does itself, or finds out why it cannot. */
+/* The receiver copies the failed part itself, or finds out why it cannot. */
 static void share_failed(struct sc_tx_op *op, int error)
 {
 	share_report(op, -error);
@@ -1249,8 +1253,8 @@ static void batch_copy(const struct batch *batch)
 }
 
 /*
- * A chunk each of some of the oldest, in one call, so that other traffic goes on. What we receive ourselves goes
- * first: two sides that both send and receive each copy what they receive, which shared would take 6% longer.
+ * A chunk each of some of the oldest, in one call, so that other traffic goes on. Our own receives go first: of two
+ * sides that both send and receive, each copies what it receives; shared copies would take 6% longer.
  */
 static int share_some(struct sc_ep *ep)
 {

@@ -5,8 +5,8 @@
  * Owns struct sc_rx_msg, each in one queue: of the matcher, where it waits, or of those claimed by a peek.
  * Nothing of the sender's is held by one: an eager payload is copied when its record is taken, so bounce
  * buffers come back in ring order and a receiver that matches late holds none of them; of a rendezvous only
- * the addresses are kept. One in parts is in no queue until all of it is here. What a peer may leave waiting
- * is bounded by the window, in units that are held here (sc_peer.units_held) and given back with the message.
+ * the addresses are kept. One in parts is in no queue until all of it is here. The window bounds the messages that a
+ * peer may leave waiting, in units that are held here (sc_peer.units_held) and given back with the message.
  *
  * If the sender dies, eager messages can be received all the same, but for one that has not arrived whole,
  * which is as if it had not been sent; a rendezvous ends with ECONNRESET when it is. If this process dies
@@ -68,7 +68,7 @@ int sc_waiting_keep(const struct sc_message *message)
 	return 0;
 }
 
-/* What waits, as a message. */
+/* Describes a waiting message as struct sc_message. */
 static void describe(const struct sc_rx_msg *msg, struct sc_message *message)
 {
 	*message = (struct sc_message){ .peer = msg->peer,

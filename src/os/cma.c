@@ -6,11 +6,11 @@
  * remote element, the owner's cookie: a random word in that process's memory. A read whose cookie is
  * right came from the process that was meant, as it was: an ended process has no memory, another one or
  * one after exec(2) does not have that word at that place. A caller who proves it after the read can do without:
- * by a later cookie, or by the owner's word of life, unmarked (sc_peer_read()). What a failed read has put into the
- * destination is undefined; the caller's operation fails or is done again. A write cannot be proven so;
- * its caller looks at the owner's word of life or life lock before each (sc_peer_is_there()), and the pid of a
- * process that has either is not another's. Between that look and the write the process would have to end, be
- * reaped, and its pid come round again.
+ * by a later cookie, or by the owner's word of life, unmarked (sc_peer_read()). The bytes that a failed read has put
+ * into the destination are undefined; the caller's operation fails or is done again. A write cannot be proven so; its
+ * caller looks at the owner's word of life or life lock before each (sc_peer_is_there()), and the pid of a process that
+ * has either is not another's. Between that look and the write the process would have to end, be reaped, and its pid
+ * come round again.
  *
  * A partial transfer stops at the byte that faulted (process_vm_readv(2)); the loop goes on from there and
  * takes "nothing at all" as the fault that it is. Between exec(2) and the release of the life lock a process

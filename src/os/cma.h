@@ -11,7 +11,7 @@
 
 #define SC_CMA_IOV 17 /* remote elements: SC_ABI_RDV_SEGMENTS and the cookie */
 
-/* Whose memory: a process, and 8 bytes in it that nobody else has. */
+/* The owner of the memory: a process, and 8 bytes in it that no other process has. */
 struct sc_cma {
 	pid_t pid;
 	uint64_t cookie_addr, cookie; /* address 0: the caller proves it afterwards */

@@ -10,20 +10,21 @@
  * It needs what reading another's /proc/<pid>/fd needs (PTRACE_MODE_READ: same user, dumpable, no
  * capabilities that the caller lacks; no matter of Yama's), and a pid that is visible from here.
  *
- * What a presence says is input. The path is within /proc/<pid of the owner>, so nobody but the owner is
+ * A presence is input from another process. The path is within /proc/<pid of the owner>, so nobody but the owner is
  * reached whatever the number; nothing is opened but a pipe with that inode: it is looked at through an O_PATH
- * descriptor first, which has no effect on what is behind it. It is opened for reading too, for then a write
- * raises no SIGPIPE, and never blocks.
+ * descriptor first, which has no effect on what is behind it. It is opened for reading too, for then a write raises no
+ * SIGPIPE, and never blocks.
  *
  * A byte says nothing but "look": 0 from the process itself, anything else from another. A full pipe is as
- * good as one with a byte in it, and so is SC_ABI_DOOR_HEARD to those who knock so that somebody looks: it stands
- * for a while after a knock, or what is looked for like one, and ends before the look (daemon.c). Who dies in the
- * middle of knocking has knocked or has not. The owner may be stopped for any length; then it hears it all at once.
+ * good as one with a byte in it, and so is SC_ABI_DOOR_HEARD to processes that knock so that the owner looks: it stands
+ * for a while after a knock, or an event that causes a look as a knock does, and ends before the look (daemon.c). A
+ * process that dies in the middle of knocking has knocked or has not. The owner may be stopped for any length; then it
+ * hears it all at once.
  *
  * closefrom(3) by the application: nothing is believed or closed here that is not this pipe's inode any more.
  *
- *   N1 release, sc_doorbell_show(): where it is before that there is one. Who reads a mixture of two finds another
- *      inode, and does not knock; the owner is to look around after it has changed its door.
+ *   N1 release, sc_doorbell_show(): where the door is before that there is one. A process that reads a mixture of two
+ *      doors finds another inode, and does not knock; the owner has to look around after it has changed its door.
  */
 #define _GNU_SOURCE 1
 #include "os/doorbell.h"

@@ -46,7 +46,7 @@ static void atfork_child(void)
 	host_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-/* What cannot be had now may be had at the next call. */
+/* A call that fails now may succeed later: the next caller tries again. */
 static int map_page_locked(void)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -118,7 +118,7 @@ static int boot_id(uint64_t out[2])
 	return err;
 }
 
-/* Field 3 of /proc/<pid>/stat and on; NULL: not to be had. The name in field 2 may hold anything, ')' too. */
+/* Field 3 of /proc/<pid>/stat and on; NULL: it cannot be read. The name in field 2 may hold anything, ')' too. */
 static const char *read_stat(pid_t pid, char *text, size_t size)
 {
 	char path[32];
@@ -131,7 +131,7 @@ static const char *read_stat(pid_t pid, char *text, size_t size)
 	return name_end && name_end[1] == ' ' ? name_end + 2 : NULL;
 }
 
-/* Field 22; 0: not to be had. */
+/* Field 22; 0: it cannot be read. */
 static uint64_t start_time(pid_t pid)
 {
 	char text[1024];

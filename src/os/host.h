@@ -13,7 +13,7 @@
 /* Bits of struct sc_host.id: as many as an address has room for. Two machines that share them fail later, and as clearly. */
 #define SC_HOST_ID_BITS 44
 
-/* Who this machine and this process are. */
+/* The identity of this machine and of this process. */
 struct sc_host {
 	uint64_t id; /* for addresses: this boot and this /dev/shm, SC_HOST_ID_BITS */
 	uint64_t boot_id[2];

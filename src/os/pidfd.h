@@ -23,7 +23,7 @@ void sc_pidfd_put(int place);
 /* False: the application has closed it. */
 bool sc_pidfd_is_open(int place);
 
-/* What there is to poll, a place in `polls` for each in the table. Returns how many places. */
+/* Fills `polls` with the pidfds to poll, a place for each in the table. Returns the number of places. */
 nfds_t sc_pidfds_arrange(struct pollfd polls[SC_PIDFDS_MAX]);
 /* Has it an event, and is it still what was polled? */
 bool sc_pidfd_has_event(int place, const struct pollfd polls[SC_PIDFDS_MAX]);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * probe.c: registered memory, touched by the process whose it is.
+ * probe.c: access of a process to its own registered memory.
  *
- * What was registered may have been unmapped or write-protected since. A copy to or from it is to be an
- * error of the operation then, and no signal. So the kernel is asked first to make its pages present
- * (MADV_POPULATE_READ, _WRITE, Linux 5.14), and the copy is a plain one. Where it knows no such call it
- * makes the copy itself (process_vm_writev(2) of this process); where that is forbidden too, a fault is the
- * application's own.
+ * The application may have unmapped or write-protected memory since it registered it. A copy to or from that must end
+ * as an error of the operation, not as a signal. So the kernel is asked first to make its pages present
+ * (MADV_POPULATE_READ, _WRITE, Linux 5.14), and the copy is a plain one. Where it knows no such call it makes the copy
+ * itself (process_vm_writev(2) of this process); where that is forbidden too, a fault is the application's own.
  *
  * Measured on a 2-processor Zen 5 virtual machine, nanoseconds, for 8 bytes (4 KiB, 1 MiB):
  *
@@ -18,9 +17,9 @@
  *                                         with all others, and opened for something else
  *   memcpy() alone                        1     (29, 18000)
  *
- * What is done for peers comes in bursts, so pages that are known to be there are not asked for again in one
- * poll of the rings (sc_probe_forget()). The thread that polls unmaps nothing meanwhile; that another does,
- * while peers use what it has registered, is not noticed.
+ * Operations for peers come in bursts, so within one poll of the rings we do not ask again for pages that are known to
+ * be there (sc_probe_forget()). The thread that polls unmaps nothing meanwhile; we do not notice another thread that
+ * unmaps registered memory while peers use it.
  *
  * Shared memory is looked at in the same way, where only another's word says that its part of the file has some: a hole
  * that is read while /dev/shm is full is a signal, too.
@@ -116,7 +115,7 @@ static int touch(uintptr_t page)
 	return errno == EFAULT ? -EIO : ask(page, true);
 }
 
-/* What is at that address, as a set of signals for a change that does not exist: EFAULT or EINVAL. */
+/* The kernel reads a set of signals at that address, for a change of the mask that does not exist: EFAULT or EINVAL. */
 static int peek_errno(uintptr_t address)
 {
 	return SC_TRY("probe.peek", syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)))
@@ -218,7 +217,7 @@ int sc_probe_check_ends(const struct iovec *iov, size_t count, bool write)
 	return ret;
 }
 
-/* What has been read once has its page, and a write needs no other. */
+/* A page that has been read once is there, and a write needs no other. */
 bool sc_probe_is_there(const void *at, size_t size)
 {
 	const struct iovec iov = { (void *)at, size };

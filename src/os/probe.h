@@ -37,8 +37,8 @@ int sc_probe_check(struct sc_probe *memory, const struct iovec *iov, size_t coun
 int sc_probe_check_ends(const struct iovec *iov, size_t count, bool write);
 
 /*
- * Of shared memory: is it there, to be read or written, as far as this system can tell? What has none is given some, if
- * there is any left.
+ * Of shared memory: is it there, to be read or written, as far as this system can tell? An address without memory gets
+ * some, if there is any left.
  */
 bool sc_probe_is_there(const void *at, size_t size);
 

@@ -504,7 +504,7 @@ int sc_shmfile_fd(struct sc_shmfile *own)
 	return fd;
 }
 
-/* What is not named yet has its maker at work on it. */
+/* Skips files without a name: the thread that makes one is still at work on it. */
 int sc_shmfile_keep_all(void)
 {
 	int again = 0;
@@ -611,7 +611,7 @@ static bool may_be_twins(const char *name)
 	return sc_addr_parse_file(name, &addr) || sc_host_get(&host) || addr.pid == (uint32_t)host->pid;
 }
 
-/* What this user's copies of the library have made, at least by the look of it. */
+/* Does it look like a file that a copy of the library of this user has made? */
 static bool is_plain(const struct stat *st)
 {
 	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 07777) == 0600;
@@ -633,8 +633,8 @@ static int check_other(const char *name, const struct stat *st)
 }
 
 /*
- * The name is another file's since it was looked at: a service's that has been opened again, or somebody plays. What
- * is none that may be opened stays open.
+ * The name is another file's since it was looked at: a service's that has been opened again, or somebody plays. A
+ * descriptor of a file that may not be opened stays open.
  */
 static int check_opened_slow(const char *name, int fd, struct stat *st)
 {
@@ -692,7 +692,10 @@ int sc_shmfile_open_other(const char *name, struct stat *st)
 	return opened(path, fd);
 }
 
-/* What is there is none to be opened: a symbolic link, a directory, a socket; or another user's, who may use it. */
+/*
+ * The name is of a thing that must not be opened: a symbolic link, a directory, a socket; or of a file of another user,
+ * who may use the name.
+ */
 static bool is_of_wrong_kind(int err)
 {
 	return err == ELOOP || err == EISDIR || err == ENXIO || err == EACCES || err == EWOULDBLOCK ||

@@ -42,11 +42,11 @@
  * Death or stop of the writer: after P1, P2 or P3 the sleeper is not woken by this one; ASLEEP stays, so every
  * other writer wakes it, and so does the daemon of this process when the writer has died (ring() in daemon.c,
  * which is the same P1 to P5). One that is stopped there is alive and goes on later: what it has published
- * before waits so long, unless another wakes. After P4 nothing is owed. Death of the sleeper: nobody's affair.
+ * before waits so long, unless another wakes. After P4 nothing is owed. Death of the sleeper harms no other process.
  * models/wait.pml is this with store buffers, deaths and two writers.
  *
- * Whoever scribbles on the word can take ASLEEP back, as it can overwrite the record itself; or wake for nothing:
- * who is woken looks, and sleeps again.
+ * A process that scribbles on the word can take ASLEEP back, as it can overwrite the record itself; or it can wake the
+ * sleeper for nothing: the sleeper looks, and sleeps again.
  *
  * Measured, 2 processors (6.18, virtual): A2 1.2 us alone, 2.8 while a registered process runs on the other
  * processor; sc_wake_join() 20 us, 15 ms in a process that has threads already; P3 to P5 1 us.

@@ -3,17 +3,16 @@
  * calibration.c: what the two ways of a message cost on this machine, measured once for each boot and
  * user, and kept in a file beside the segments for the processes to come.
  *
- * What a copy by cross memory attach takes is the machine's, and hardly depends on which processors two
- * processes run on: it can be measured by one thread that reads memory of its own process, as the kernel
- * goes the same way and pins the same pages. A 2-processor Zen 4 virtual machine, microseconds, three
- * times each: between two processes by test/bench/floor_bench 4 KiB in 2.3, 2.2, 2.0 and 64 KiB
- * in 7.6, 8.0, 6.7; by this thread alone 2.4, 1.6, 2.0 and 7.2, 5.8, 7.0; with 90 runnable processes 1.7
- * to 2.3 and 5.8 to 7.1.
+ * The time of a copy by cross memory attach is a property of the machine, and hardly depends on which processors two
+ * processes run on: one thread that reads memory of its own process can measure it, as the kernel goes the same way and
+ * pins the same pages. A 2-processor Zen 4 virtual machine, microseconds, three times each: between two processes by
+ * test/bench/floor_bench 4 KiB in 2.3, 2.2, 2.0 and 64 KiB in 7.6, 8.0, 6.7; by this thread alone 2.4, 1.6, 2.0 and
+ * 7.2, 5.8, 7.0; with 90 runnable processes 1.7 to 2.3 and 5.8 to 7.1.
  *
- * What a bounce buffer takes depends on where the two are (fill.h), and so has no one value for the
- * machine; but one thread can measure between what it lies: never less than plain copies in its own cache.
- * And, as a sender takes the best of its ways of filling, hardly more than what has been streamed to
- * memory and is read from there, which is the same wherever the reader runs.
+ * The time of a bounce buffer depends on where the two processes run (fill.h), and so has no one value for the machine;
+ * but one thread can measure its bounds: never less than plain copies in its own cache. And, as a sender takes the best
+ * of its ways of filling, hardly more than a copy that is streamed to memory and read from there, which is the same
+ * wherever the reader runs.
  *
  * From both follows how large an eager message may be at least, and at most (sc_calibration_limits()):
  * between these it is a matter of where the two are, and what the library takes without calibration is
@@ -65,8 +64,8 @@
 #define PER_KIB_MAX 10000
 
 /*
- * What a rendezvous takes beside the copy and more than an eager message, for its records: at most, and commonly; and
- * one of many, whose records are read and written while others are under way.
+ * The time that a rendezvous takes for its records, beside the copy and more than an eager message: at most, and
+ * commonly; and of one of many, whose records are read and written while others are under way.
  */
 #define RECORDS_NS 1000
 #define RECORDS_COMMON_NS 200
@@ -78,8 +77,8 @@
 #define EAGER_STEP 4096u
 
 /*
- * What this process knows: cma_start in the high half, cma_per_kib in the low one; 0: nothing. Relaxed: one word that
- * nothing else goes with.
+ * The calibration that this process knows: cma_start in the high half, cma_per_kib in the low one; 0: none. Relaxed:
+ * one word, and no other data goes with it.
  */
 static atomic_uint_least64_t known;
 
@@ -253,8 +252,8 @@ int sc_calibration_load(struct sc_calibration *calibration)
 		remember(calibration);
 	else if (ret != -ENOENT)
 		sc_info("the calibration " SC_HOST_DIR
-			"/%s is of no use: %s; what is measured once a machine is taken "
-			"as usual (shmcma-tune -m measures it anew)",
+			"/%s is of no use: %s; usual costs of copies apply "
+			"(shmcma-tune -m measures them anew)",
 			name, strerror(-ret));
 	return ret;
 }
@@ -412,8 +411,8 @@ void sc_calibration_make(void)
 	if (!ret)
 		ret = sc_calibration_store(&calibration);
 	if (ret)
-		sc_info("what copies cost on this machine is not measured, or not kept: %s; it is taken "
-			"as usual",
+		sc_info("the cost of copies on this machine could not be measured, or not stored: %s; usual costs "
+			"apply",
 			strerror(-ret));
 }
 

@@ -8,8 +8,10 @@
 #include <shmcma/abi.h>
 #include <shmcma/core.h>
 
-/* What the file says, if it is of this boot, kernel and processor, and can be. -ESTALE: of another;
- * -EPROTO. */
+/*
+ * The calibration in the file, if it is of this boot, kernel and processor, and is possible. -ESTALE: of another;
+ * -EPROTO.
+ */
 int sc_calibration_parse(const struct sc_abi_calibration *file, struct sc_calibration *calibration);
 
 /* -ERANGE: no machine is like that. */

@@ -15,16 +15,15 @@
  *                  when this process has begun, for names of the dead whose pid somebody has by now
  *   calibration    once, unless it is there: see calibration.c
  *   a look         some time after this process has come, a knock, or the end of a neighbour: see neighbour.c
- *   heard          some time before that look: from then on who comes is to knock again
+ *   heard          some time before that look: from then on a new process has to knock again
  *   the door       a process to watch has come, or the end; or another process knocks
- *   gathered       some time after such a process has come: pidfds of it and of others that have come meanwhile. Whoever
- *                  connects is not kept by them: a pidfd, and a look whether it is the right one, take a third as
- *                  long as all else of a connection
+ *   gathered       some time after such a process has come: pidfds of it and of others that have come meanwhile.
+ *                  They do not delay a connection: a pidfd, and a look whether it is the right one, take a third as
+ *                  long as all else of it
  *
- * It proves a death as everybody does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints'
- * bells, and removes the names at once. What follows is the endpoint's own work at its next poll: this thread
- * touches nothing of an endpoint but bell and watches, which are under daemon_mutex, but for the words `rung`
- * and `ended` (D1).
+ * It proves a death as any other process does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints' bells,
+ * and removes the names at once. The endpoint does the rest at its next poll: this thread touches nothing of an
+ * endpoint but bell and watches, which are under daemon_mutex, but for the words `rung` and `ended` (D1).
  *
  *   D1 release, ring(): watches marked before the count   pairs with  D1' sc_bell_hear()
  *
@@ -35,23 +34,23 @@
  *
  * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
  * is closed, written to or believed here before its inode says that it still is ours; that is why this is
- * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to what it polls, so the
- * closing of the pipe's other end wakes the thread at once (unless somebody knocks at this instant: then when
- * he has done so), and REPAIR_MS later what was lost is made again: not at once, as who is closing and using
- * numbers again must not meet with descriptors that come and go.
+ * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to the files that it polls, so the
+ * closing of the pipe's other end wakes the thread at once (or, if a process knocks at this instant, when it has done
+ * so), and REPAIR_MS later the thread makes the lost descriptors again: not at once, as an application that closes
+ * descriptors and uses their numbers again must not meet with others that come and go.
  *
  * The word of life (abi.h) in each own segment is a robust futex of this thread, see set_robust_list(2): when
  * the process ends or execs, the kernel walks the list of them and marks each, well before the pid is free (unless
  * the process is killed for want of memory, and has lost the list by then: that the pidfd tells). The
  * list's links lie beside the words, as the kernel wants a constant distance, so in shared memory; nothing here
- * reads them. Who scribbles on link or word can make the kernel, in a process that ends, miss words or mark
- * others that hold this thread's tid; then peers take the slower proof without need, or trust a pid that was
- * ours: for a write that the scribbler, of the same user, could do itself, or a read of what it could have written.
+ * reads them. A process that scribbles on link or word can make the kernel, in a process that ends, miss words or mark
+ * others that hold this thread's tid; then peers take the slower proof without need, or trust a pid that was ours: for
+ * a write that the scribbler, of the same user, could do itself, or a read of bytes that it could have written.
  *
  *   L1  a word is linked before it has the tid, and is 0 before it is unlinked: a tid that peers see is one
  *       that the kernel finds, whenever the process ends
  *
- * Should the process die at any instant, nothing else of this is shared; a name half removed is reap.c's affair.
+ * If the process dies at any instant, nothing else of this is shared; reap.c deals with a name half removed.
  *
  * Locks are taken in the order daemon_mutex, then shmfile.c's and host.c's.
  */
@@ -116,9 +115,9 @@
 #define GATHER_APART_MS 50
 
 /*
- * What is the machine's is measured when a process has lasted for so long, not while it begins: with all of a job
- * that begin together not at the same time, so that the first one does it and the others find it. Names of the dead
- * whose pid somebody has by now, see sc_neighbours_come(), are looked for later still.
+ * The thread measures properties of the machine when its process has lasted for so long, not while it begins; of a job
+ * that begins together the processes do so at different times, so that the first one measures and the others find the
+ * result. Names of the dead whose pid somebody has by now, see sc_neighbours_come(), are looked for later still.
  */
 #define CALIBRATE_MS 200
 #define SETTLED_MS 1200
@@ -172,7 +171,7 @@ static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan
 static int64_t daemon_look;		 /* likewise, for neighbours */
 static int64_t daemon_calibration;	 /* likewise */
 static int64_t daemon_heard;		 /* likewise: others are to knock again */
-static int64_t daemon_knock;		 /* likewise, a look for who has knocked, or has seen that he need not */
+static int64_t daemon_knock;		 /* likewise, a look for those that knock, or need not */
 static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
 static int daemon_scans;			/* left to do after a death */
 static nfds_t daemon_polled;			/* so many places of daemon_polls are polled */
@@ -211,7 +210,7 @@ static void show_door_locked(void)
 	}
 }
 
-/* Also when the application has closed it; what it has put in its place is left alone. */
+/* Also when the application has closed it; a descriptor that the application has put in its place is left alone. */
 static void close_door_locked(void)
 {
 	sc_doorbell_close(&daemon_door);
@@ -317,7 +316,10 @@ void sc_watch_del(struct sc_watch *watch)
 
 /* ---- fork ------------------------------------------------------------------------------------ */
 
-/* The child has no thread, and its copies of endpoints are of no use. What its parent watches is not its. */
+/*
+ * The child has no thread, and its copies of endpoints are of no use. It watches none of the processes that its parent
+ * watches.
+ */
 static void atfork_child(void)
 {
 	daemon_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -373,7 +375,7 @@ static struct robust_list *life_after(const struct sc_bell *bell)
 	return &daemon_lives.list;
 }
 
-/* Who reads it is the kernel, in this thread or another, at any instant: one store. */
+/* The kernel reads it, in this thread or another, at any instant: one store. */
 static void set_link(struct robust_list *link, struct robust_list *next)
 {
 	__atomic_store_n(&link->next, next, __ATOMIC_RELEASE);
@@ -560,7 +562,7 @@ static nfds_t most_places(nfds_t wanted)
 	return limit.rlim_cur < wanted ? (nfds_t)limit.rlim_cur : wanted;
 }
 
-/* What there is to poll. */
+/* Arranges the descriptors to poll. */
 static void arrange_locked(void)
 {
 	daemon_polled = most_places(1 + sc_pidfds_arrange(daemon_polls + 1));
@@ -718,7 +720,10 @@ static void hear_knock(void)
 	show_heard(true);
 }
 
-/* Whoever has seen that he need not knock has LOOK_MS from here on. The look before is made first, not put off. */
+/*
+ * A process that has seen that it need not knock has LOOK_MS from here on. A look that is due before is made first, not
+ * put off.
+ */
 static void end_heard(void)
 {
 	if (!daemon_heard || daemon_knock || now_ms() < daemon_heard)
@@ -749,7 +754,7 @@ static void look(void)
 	daemon_scan = now_ms();
 }
 
-/* What there is to look at after it are those whom the dead have stood in the way of. */
+/* After a scan the endpoints look at claims that the dead have blocked. */
 static void scan(void)
 {
 	sc_seg_forget_found(); /* it may be of the dead */
@@ -760,7 +765,7 @@ static void scan(void)
 	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
 }
 
-/* What needs daemon_mutex after poll(2). False: the end. */
+/* The work after poll(2) that needs daemon_mutex. False: the end. */
 static bool look_around(bool tick)
 {
 	bool on, lost = false, knocked = false;
@@ -790,7 +795,10 @@ static bool look_around(bool tick)
 	return on;
 }
 
-/* Who has no life lock is not knocked at: whom it has missed it looks for when both are there again. */
+/*
+ * No process knocks at one without a life lock: such a process looks for those that it has missed when it has door and
+ * lock again.
+ */
 static void keep(void)
 {
 	bool again = sc_shmfile_keep_all() == -EAGAIN || daemon_door.ends[0] < 0;

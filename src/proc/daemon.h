@@ -10,9 +10,9 @@
 #include "shm/seg.h"
 
 /*
- * What an endpoint hears of the daemon: a count that goes up when there is something to look at: a watch that
- * says so, or, after an orphan scan, claims of the dead in its segment. And what peers see of the daemon: the
- * word of life. Embedded in the endpoint.
+ * The daemon tells an endpoint by a count, which goes up when there is something to look at: a watch that says so, or,
+ * after an orphan scan, claims of the dead in its segment. The daemon shows itself to peers by the word of life.
+ * Embedded in the endpoint.
  */
 struct sc_bell {
 	struct sc_list all;

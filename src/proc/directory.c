@@ -5,15 +5,15 @@
  *
  * Owns struct sc_directory. Any thread may open and close; one is used by one thread at a time.
  *
- * Who reads believes nothing: the size of the file is taken once, and with it how many numbers there can be; an
- * address that is none of ours is not there.
+ * The reader trusts nothing: it takes the size of the file once, and with it the number of entries that there can be;
+ * to the reader, an address that does not parse is not there.
  *
  *   D1 release, sc_directory_put(): address before its number     pairs with  D1' sc_directory_get()
  *   D2 release, sc_directory_put(): number before the count       pairs with  D2' sc_directory_count()
  *
- * The writer's death between any two steps leaves a number without address, or with the whole of it. What is
- * mapped stays readable when the name has gone. A number is never given twice, so no address is written over
- * while somebody reads it.
+ * The writer's death between any two steps leaves a number without address, or with the whole of it. A mapping stays
+ * readable when the name has gone. A number is never given twice, so no address is written over while a process reads
+ * it.
  */
 #define _GNU_SOURCE 1
 #include "proc/directory.h"

@@ -11,34 +11,37 @@
  * of their connections: a look at 64 names where 64 processes begin together, an open file and a knock for each, and 64
  * threads that wake for each end.
  *
- * He who comes knocks at the doors (doorbell.c) of those that he comes next to, before he has a name, and they look through
- * the names in /dev/shm a while later, when he has it. He himself looks as late as they do:
+ * A new process knocks at the doors (doorbell.c) of its neighbours before it has a name, and they look through the
+ * names in /dev/shm a while later, when it has its name. The new process itself looks as late as they do:
  *
- *	he who comes	knock -> segment gets its name -> door shown -> as who has heard a knock
- *	who is there	heard a knock -> a while later (daemon.c) a look; each end of a neighbour: a look, and another later
+ *	new process	knock -> segment gets its name -> door shown -> as after a knock that it hears
+ *	old process	hears a knock -> a while later (daemon.c) a look; a neighbour ends: a look, and another later
  *
- * So of two who come at the same time either looks when both have their names: who has no door yet when the other looks
- * for it shows it after that, and looks that while later.
+ * So of two processes that come at the same time either looks when both have their names: one that has no door yet when
+ * the other looks for it shows its door after that, and looks that while later.
  *
- * Before he has a name he also has removed what the dead have left, if there is a name whose pid nobody has. What is
- * left under a pid that somebody has by now is for his thread, when it has settled, unless the memory is needed at once.
+ * Before it has a name, the new process also removes the files of the dead, if there is a name whose pid no process
+ * has. Its thread removes those under a pid that a living process has by now, when it has settled, unless the memory is
+ * needed at once.
  *
- * Of many who come at a time only the first has to knock: he who is there shows in his presence that he has
- * heard (SC_ABI_DOOR_HEARD), and takes that back a while before he looks. So whoever finds it there is looked
- * for as if he had knocked. Who comes shows it, too: of a job that begins together few write to another's door.
+ * Of many processes that come at a time only the first has to knock: a process that has heard a knock shows that in its
+ * presence (SC_ABI_DOOR_HEARD), and takes that back a while before it looks. So it looks for a process that finds the
+ * mark as if that had knocked. A new process shows the mark, too: of a job that begins together few write to another's
+ * door.
  *
- * Should he die once he has his name, the look finds it: a look finds the dead as well. Who gets his name so late that
- * it may have come first (SC_NEIGHBOURS_LOOK_MS) knocks again; who is stopped for so long before his name, and dies
- * between it and that second knock, is found by the next look of one that he comes next to, at last by that of every
- * 30 seconds. He may die in the middle of knocking, or be short of descriptors for it, or lose his only name while he
- * makes the next one, which he knocks for only then: the same. Without a thread there is no look of one's own.
+ * If the new process dies once it has its name, the look finds the name: a look finds the dead as well. A process that
+ * gets its name so late that the look may have come first (SC_NEIGHBOURS_LOOK_MS) knocks again. If it is stopped for so
+ * long before its name, and dies between its name and that second knock, the next look of a neighbour finds it, at last
+ * the look of every 30 seconds. The same holds if it dies in the middle of knocking, has no descriptor for it, or loses
+ * its only name while it makes the next one, for which it knocks only then. A process without a thread does not look
+ * itself.
  *
  * Not watched are processes whose pid is not visible from here, in another pid namespace; not knocked at are
  * those without thread, and those whose descriptors may not be looked at. They and we find each other's dead
  * every 30 seconds.
  *
  * All that is read here was written by others: names, headers, presences. A false one costs an open(2) or a
- * byte in a pipe that is not there. What counts comes from the kernel: the holder of the life lock.
+ * byte in a pipe that is not there. The proof comes from the kernel: the holder of the life lock.
  */
 #define _GNU_SOURCE 1
 #include "proc/neighbour.h"
@@ -247,7 +250,7 @@ void sc_neighbours_named(int64_t came)
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
-/* What there is under a name. */
+/* The kinds of process under a name. */
 enum found { FOUND_NONE, FOUND_DEAD, FOUND_NEIGHBOUR };
 
 static enum found watch(const struct name *name, uint32_t look)

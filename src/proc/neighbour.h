@@ -6,12 +6,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Who has been knocked at, or shows that he need not be, or another door, looks so much later, or later still. */
+/*
+ * A process that hears a knock, or shows that it needs none, or shows another door, looks so much later, or later
+ * still.
+ */
 #define SC_NEIGHBOURS_LOOK_MS 50
 
 /*
  * This process comes. Before it gets its first name: knock at the doors of those processes of this user that are to
- * watch it. True: there is a name whose pid nobody has, so what the dead have left is to be removed. Any thread.
+ * watch it. True: there is a name whose pid no process has, so files of the dead are to be removed. Any thread.
  */
 bool sc_neighbours_come(void);
 

@@ -106,7 +106,7 @@ static bool look(void)
 
 	if (!get_mask(0, &here))
 		return false;
-	(void)sc_reap_names(add_name, &pids); /* what could not be read counts for nothing */
+	(void)sc_reap_names(add_name, &pids); /* a name that could not be read does not count */
 	more = pids.count && are_more(&pids, &here, (size_t)CPU_COUNT_S(sizeof(here), (cpu_set_t *)&here));
 	free(pids.pids);
 	return more;

@@ -5,9 +5,9 @@
  *	open -> take the life lock -> second opinion -> is the name still that of this inode? -> unlink
  *	-> close, which frees the lock
  *
- * Whoever holds the life lock alone may unlink, so of several reapers one does, and no owner can come
- * between: an owner takes its lock before it has a name. The comparison of inodes is for the reaper that
- * waited while another removed the name and a new owner took it.
+ * Only the holder of the life lock may unlink, so of several reapers one does, and no owner can come between: an owner
+ * takes its lock before it has a name. The comparison of inodes is for the reaper that waited while another removed the
+ * name and a new owner took it.
  *
  * A free lock proves death, but for an owner that lost its lock by mistake (a second descriptor closed,
  * closefrom(3)): hence the second opinion, which reads the owner's cookie out of its memory, and where
@@ -331,8 +331,9 @@ bool sc_reap_service_is_orphan(const char *name)
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /*
- * Which names a look through the directory visits. A name is input: anybody may have given it to any file. So the name
- * decides only what is passed over; what is visited is opened with sc_shmfile_open_other(), which looks at the owner first.
+ * The names that a look through the directory visits. A name is input: any process may have given it to any file. So
+ * the name decides only which files are passed over; the others are opened with sc_shmfile_open_other(), which looks at
+ * the owner first.
  */
 typedef bool name_filter(const char *name, uint32_t uid);
 
@@ -383,9 +384,9 @@ static int each_name(void (*visit)(const char *name, void *arg), void *arg)
 /* ---- unread messages ------------------------------------------------------------------------- */
 
 /*
- * What the dead have sent in bounce buffers lies in their own segment. Who has not attached it yet finds it by
- * its name: as long as a living endpoint has such a claim unanswered, the name stays. Whoever reads the
- * messages removes it.
+ * Messages that the dead have sent in bounce buffers lie in the senders' own segments. A receiver that has not attached
+ * such a segment yet finds it by its name: as long as a living endpoint has such a claim unanswered, the name stays.
+ * The receiver that reads the messages removes the name.
  */
 
 /* Is the connection in this slot of the file of a segment still to be looked at? */
@@ -448,7 +449,7 @@ static void note_claim(struct pass *pass, int fd, const struct sc_abi_header *he
 			pass->dead[i].awaited = slot_is_pending(fd, header, slot);
 }
 
-/* Whom has the owner of that file yet to let in? What is no segment of ours awaits nobody. */
+/* Notes the peers that the owner of that file has yet to let in. A file that is no segment of ours awaits none. */
 static void note_claims(struct pass *pass, int fd)
 {
 	struct sc_abi_header header;
@@ -649,7 +650,7 @@ static int by_ticket(const void *left, const void *right)
 	return a->ticket < b->ticket ? -1 : a->ticket > b->ticket;
 }
 
-/* Those who were found dead, and then who of them is awaited: in this order. */
+/* Finds the dead, and then those of them that are awaited: in this order. */
 static int scan(name_filter *filter)
 {
 	struct pass pass = { 0 };

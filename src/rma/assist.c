@@ -15,12 +15,12 @@
  * the record and one operation in chunks to find out that it polls no more.
  *
  * Key, bounds and access are checked by both for each chunk, by the initiator in the target's table under a hazard word,
- * by the target in its private table, and the record names the registration's tag: what has been registered anew is
- * not it. When all is copied the initiator looks whether it is in use still. Whatever goes wrong, the initiator does the
- * operation once more by itself (sc_direct_do()), which finds out what it is.
+ * by the target in its private table, and the record names the registration's tag: memory that is registered anew has
+ * another tag. When all is copied the initiator looks whether the registration is in use still. On any error the
+ * initiator does the operation once more by itself (sc_direct_do()), which finds the cause.
  *
  * Order: the operations to one peer are done one after the other, and nothing else is done to its memory meanwhile. The
- * last TAIL bytes of a put are written when all others are: who looks at the last of them sees them all.
+ * last TAIL bytes of a put are written when all others are: a reader that sees the last byte sees all of them.
  *
  * Death. The words are in the target's segment, in the slot that the initiator has claimed. If the initiator dies, what
  * the target copies fails, or comes from or goes to memory that nobody has any more; nobody looks at its reports. If
@@ -157,7 +157,7 @@ static bool ask(struct sc_rma_op *op)
 	return true;
 }
 
-/* A part of it by us. What fails leaves the target nothing more to take. */
+/* We copy a part of it. A failure leaves the target nothing more to take. */
 static void copy_part(struct sc_rma_op *op, const struct sc_share_part *part)
 {
 	const struct sc_rma rma = rma_of(op);
@@ -270,7 +270,7 @@ int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, 
 		return 0;
 	sc_ep_begin(peer->ep);
 	sc_list_append(&peer->ep->asking, &peer->asking);
-	(void)sc_assist_settle_slow(peer); /* what cannot be done now is for a poll, or ends with the peer */
+	(void)sc_assist_settle_slow(peer); /* a later poll does the rest, or it ends with the peer */
 	return 0;
 }
 
@@ -336,7 +336,7 @@ int sc_assist_take(struct sc_peer *peer, uint64_t ctl)
 	struct sc_abi_assist *record = &assist->record;
 
 	memcpy(record, sc_ring_first(&peer->rx)->bytes, sizeof(*record));
-	sc_list_remove(&peer->assisting); /* who asks for another has ended with the last one */
+	sc_list_remove(&peer->assisting); /* an initiator that asks for another has ended the last one */
 	if (peer->feed != SC_FEED_UP)
 		return 0; /* it has gone */
 	if (sc_share_join(&assist->share,

@@ -2,21 +2,22 @@
 /*
  * batch.c: direct puts and gets that are posted one after the other, several of them copied in one call.
  *
- * A process_vm_readv or writev takes 0.6 to 3 microseconds before it copies anything, as long as for 4 to 16 KiB. Who
- * has posted some without a poll between is likely to post more, and hears of none before the next poll; so from then
- * on they are put off until there are as many as fit one copy, until the next poll, or until something else is to be
- * done with the peer's memory. The first ones are over when the call returns. (A queue that has completions is read
- * without a poll most times: who reads one behind each post posts without a poll, too.)
+ * A process_vm_readv or writev takes 0.6 to 3 microseconds before it copies anything, as long as for 4 to 16 KiB. An
+ * application that has posted some without a poll between is likely to post more, and sees no completion before the
+ * next poll; so from then on they are put off until there are as many as fit one copy, until the next poll, or until
+ * another operation needs the peer's memory. The first ones are over when the call returns. (A read of a queue that has
+ * completions does without a poll most times: an application that reads one behind each post posts without a poll,
+ * too.)
  *
  * Order: they are done in the order in which they were posted, and before any one-sided operation that is posted
  * later. Messages do not wait for them: an endpoint that asks for that order has none put off.
  *
- * What is put off is as if it were posted when it is done: keys are checked then (direct.c). If the copy of several
- * fails, those that it has not come to the end of are done each by itself, to learn which one it is. None that is over
- * is done again: the peer may have seen its bytes, and gone on from there.
+ * An operation that is put off behaves as if it were posted when it is done: its key is checked then (direct.c). If the
+ * copy of several fails, those that it has not come to the end of are done each by itself, to learn which one it is.
+ * None that is over is done again: the peer may have seen its bytes, and gone on from there.
  *
- * Private memory only. If this process dies, what is put off is not done; if the peer dies, it fails with it. An
- * endpoint that closes does it first.
+ * Private memory only. If this process dies, operations that are put off are not done; if the peer dies, they fail with
+ * it. An endpoint that closes does them first.
  */
 #include "rma/batch.h"
 
@@ -37,7 +38,10 @@
 #define BYTES_MAX ((size_t)512 << 10)
 #define SIZE_MAX_EACH (BYTES_MAX / 2)
 
-/* Who injects may never poll again; of what the peer is to hear of each has its own record behind its bytes. */
+/*
+ * An application that injects may never poll again; an operation that the peer has to hear of has its own record behind
+ * its bytes.
+ */
 static bool is_suited(const struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	return size && size <= SIZE_MAX_EACH && rma->remote_count == 1 &&
@@ -154,7 +158,7 @@ int sc_batch_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	peer->ep->counters.rma_batched++;
 	if (++peer->batch_count >= SC_REMOTE_MAX || peer->batch_bytes >= BYTES_MAX)
 		(void)sc_batch_settle_slow(
-			peer); /* what cannot be done now is for a poll, or ends with the peer */
+			peer); /* a later poll does the rest, or it ends with the peer */
 	return 0;
 }
 

@@ -4,10 +4,10 @@
  *
  * To touch another process's memory is two system calls and the pinning of its pages; a peer that polls takes
  * a record from its ring and copies by itself, sooner and while this side goes on. But it may be computing,
- * and nobody is to wait for it. So such an operation is offered: its record lies in the peer's ring, and the
- * peer may take it until this side withdraws it, which it does when the peer has not come to it after some
- * polls (LOOKS), or when something else is to go to that peer another way. What is withdrawn is copied from
- * here (direct.c), and the peer passes over the record.
+ * and no process may wait for it. So such an operation is offered: its record lies in the peer's ring, and the peer may
+ * take it until this side withdraws it, which it does when the peer has not come to it after some polls (LOOKS), or
+ * when something else is to go to that peer another way. This side copies withdrawn offers (direct.c), and the peer
+ * passes over their records.
  *
  *   of this side's choice         of the peer's                      the word that says so
  *   OFFERED                                                          claim: not below either half
@@ -35,17 +35,17 @@
  * A peer that has not taken an offer is spared some operations, more each time, which go directly: so a peer
  * that never polls costs next to nothing. One that has not accepted our connection yet has never polled.
  *
- * What the peer writes is checked against what it was offered: what cannot be ends the connection. How much
- * is answered, and where the bytes go, is this side's own knowledge.
+ * This side checks every word that the peer writes against its offers: an impossible value ends the connection. The
+ * length of an answer, and the place of its bytes, are this side's own knowledge.
  *
- * Death. If the peer dies, or closes, what it has not taken is withdrawn, and the copy says that it is dead; what
- * it has ended is done, like a record that it has written, whoever looks first, at this or at its end
- * (sc_delegate_end_peer()); what it has taken and not ended ends with it, once its life lock is free, and none of
- * its bytes are looked at. If it is stopped in between, that is waited for: it is alive and will write. If this
- * process dies: before the commit nothing was offered; after it the peer may take what is not withdrawn, as all
- * that it needs is in its ring; what is withdrawn and not copied is not done; buffers of an answer are the
- * peer's again when it sees that this side has gone. Nobody waits for either. An endpoint that closes withdraws
- * first, and does.
+ * Death. If the peer dies, or closes, offers that it has not taken are withdrawn, and the copy says that it is dead; an
+ * offer that it has ended is done, like a record that it has written, no matter whether this side first sees the answer
+ * or the peer's end (sc_delegate_end_peer()); an offer that it has taken and not ended ends with it, once its life lock
+ * is free, and this side looks at none of its bytes. If the peer is stopped in between, this side waits: the peer is
+ * alive and will write. If this process dies: before the commit nothing was offered; after it the peer may take offers
+ * that are not withdrawn, as all that it needs is in its ring; an offer that is withdrawn and not copied is not done;
+ * buffers of an answer are the peer's again when it sees that this side has gone. No process waits for either. An
+ * endpoint that closes withdraws its offers first, and does them.
  */
 #include "rma/delegate.h"
 
@@ -101,7 +101,7 @@
 #define PUT_INLINE_MAX 256
 #define GET_MAX 16384
 #define GET_INLINE_MAX 104
-/* What an offer takes besides its bytes, nanoseconds. */
+/* The time that an offer takes besides its bytes, nanoseconds. */
 #define OFFER_NS 600
 /* Polls without news before offers are withdrawn: about a microsecond. */
 #define LOOKS 100
@@ -134,9 +134,9 @@ static size_t get_max(const struct sc_peer *peer)
 }
 
 /*
- * Who injects may never poll again. Behind records that wait for room it would come too early; those who
- * wait for us to answer in their ring are none of its business. What cannot be done directly is not offered:
- * a get that waits in the ring for buffers must be one that can be withdrawn, or two sides that ask each other
+ * An application that injects may never poll again. An offer behind records that wait for room would come too early;
+ * answers that we owe the peer in its ring do not matter to it. An operation that cannot be done directly is not
+ * offered: a get that waits in the ring for buffers must be one that can be withdrawn, or two sides that ask each other
  * wait for ever, each behind the other's.
  */
 static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
@@ -150,8 +150,8 @@ static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 }
 
 /*
- * Is it sooner copied from here than put into buffers and taken out of them? What those cost is known when some large
- * ones have been filled for this peer; until then a put is offered, which fills some.
+ * Is it sooner copied from here than put into buffers and taken out of them? The cost of buffers is known when some
+ * large ones have been filled for this peer; until then a put is offered, which fills some.
  */
 static bool is_sooner_direct(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
 {
@@ -292,7 +292,7 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 	return 0;
 }
 
-/* What it was answered in is the peer's again. */
+/* Gives the buffers of the answer back to the peer. */
 static void give_back(struct sc_peer *peer)
 {
 	/* A1 release: bytes read before; pairs with A1' in may_answer() of target.c */
@@ -433,7 +433,7 @@ static int withdraw(struct sc_peer *peer)
 	uint32_t most = peer->offers_end - peer->offers_first;
 
 	for (uint32_t tries = 0; tries <= SC_ABI_OFFERS; tries++) {
-		uint64_t claim = sc_load_relaxed_64(word); /* what it names is read by CAS's order */
+		uint64_t claim = sc_load_relaxed_64(word); /* the CAS orders reads of the offers that it names */
 		uint32_t taken = (uint32_t)claim - peer->offers_first;
 
 		if ((int32_t)taken < 0)

@@ -23,8 +23,8 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
 
 /*
  * The bytes of several operations as if they were one, each of one remote range. Returns how many of the first are
- * over, each with its outcome: 0, or -EKEYREJECTED, if its key was closed meanwhile. Of the next some bytes may have been
- * copied, of others none; what is wrong sc_direct_do() finds out.
+ * over, each with its outcome: 0, or -EKEYREJECTED, if its key was closed meanwhile. Of the next some bytes may have
+ * been copied, of others none; sc_direct_do() finds out the error.
  */
 uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size_t size,
 			int outcomes[SC_REMOTE_MAX]);

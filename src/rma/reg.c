@@ -17,8 +17,8 @@
  *   - a peer's connection is counted in the presence's membership before it can set a hazard word, and the
  *     fence orders that count as it does the words; so slots of peers that are not accepted yet need a look
  *     only if the count has changed again once reviewed, or one of them could not be let in;
- *   - a word that names the entry is waited for until it changes. What it changes to is of no interest:
- *     whoever raises it anew finds the entry closed;
+ *   - a word that names the entry is waited for until it changes. The new value does not matter: an initiator that
+ *     raises it anew finds the entry closed;
  *   - a peer whose life lock is free copies no more: the kernel frees it after the process's last access.
  *     Its words are cleared, so that it is asked once.
  *
@@ -187,7 +187,7 @@ void sc_reg_set_cntrs(struct sc_reg *reg, struct sc_cntr *reads, struct sc_cntr 
 
 /* ---- close: those who copy ------------------------------------------------------------------- */
 
-/* What is waited for. */
+/* The copies that a close waits for. */
 struct watch {
 	struct sc_ep *ep;
 	uint32_t name;	   /* low bits of the hazard words; 0: any */
@@ -197,8 +197,8 @@ struct watch {
 enum condition { GONE, RUNS, STOPPED };
 
 /*
- * The pid in an address is one of the peer's namespace. Who copies our memory by our pid sees us, so that is
- * ours or one around it; and around the first there is none.
+ * The pid in an address is one of the peer's namespace. A peer that copies our memory by our pid sees us, so its
+ * namespace is ours or one around it; and around the first there is none.
  */
 static bool has_ended(const char *address)
 {
@@ -282,9 +282,9 @@ static int wait_slow(struct watch *watch, uint32_t slot, const uint64_t *word, u
 }
 
 /*
- * The hazard words of whoever has claimed that slot; NULL: it can have none. It copies nothing before it
- * has published its claim, nor after it has departed. Not accepted: we have not seen yet that it has given
- * the slot memory; if there is none to be had, it has not.
+ * The hazard words of the peer that has claimed that slot; NULL: it can have none. It copies nothing before it has
+ * published its claim, nor after it has departed. Not accepted: we have not seen yet that it has given the slot memory;
+ * if no memory is left, it has not.
  */
 static struct sc_abi_hazards *hazards_of(const struct sc_ep *ep, uint32_t slot)
 {

@@ -5,8 +5,8 @@
 #include "link/state.h"
 
 /*
- * What is registered in the endpoint's table is shown to its peers from now on, as is what comes later.
- * Nothing if it has none, or is strict. -ENOSPC: shared memory is full; ...
+ * Shows the endpoint's peers the registrations in its table from now on, and those that come later. Does nothing if it
+ * has no table, or is strict. -ENOSPC: shared memory is full; ...
  */
 int sc_regs_join(struct sc_ep *ep);
 

@@ -10,10 +10,10 @@
  * nothing else is written behind one that is not answered. Atomics do not wait for gets, unless the endpoint
  * asks for that order.
  *
- * What peers answer is checked against what they were asked: more bytes than asked for, or an answer to
- * nothing, ends the connection.
+ * The answers of peers are checked against the requests: more bytes than asked for, or an answer to nothing, ends the
+ * connection.
  *
- * If the peer dies, what it has not answered ends with it, done or not. If this process dies between any two
+ * If the peer dies, requests that it has not answered end with it, done or not. If this process dies between any two
  * records, the peer executes those that have been written.
  */
 #include "rma/request.h"
@@ -37,7 +37,7 @@
 
 static int advance(struct sc_peer *peer);
 
-/* Behind the others; what has room is written at once. */
+/* Queues it behind the others; requests that have room are written at once. */
 void sc_request_queue(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;

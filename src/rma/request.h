@@ -4,12 +4,11 @@
 
 #include "link/state.h"
 
-/* Behind those that are queued; what has room is written at once. It is counted as pending from now on. */
+/* Queues it behind the others; requests that have room are written at once. It is counted as pending from now on. */
 void sc_request_queue(struct sc_rma_op *op);
 
 /*
- * Answers of the process whose memory it is. -EPROTO: to nothing that it was asked; *why says more where it
- * is more than that.
+ * Takes an answer of the target. -EPROTO: it answers no request; *why says more where that is not all.
  */
 int sc_request_take(struct sc_peer *peer, uint64_t ctl, const char **why);
 

@@ -20,7 +20,7 @@
  * A peer that does not read its ring is pushed back: so many operations may be pending with one
  * (OPS_MAX), then it is -EAGAIN, before anything is done.
  *
- * Private memory only; what remains of each way if either side dies is in its file.
+ * Private memory only; the file of each way says what remains if either side dies.
  */
 #include "rma/rma.h"
 
@@ -59,7 +59,7 @@ static bool must_follow(struct sc_peer *peer)
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
-/* What both kinds ask first. */
+/* The checks that both kinds of operation begin with. */
 static int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 {
 	int ret;

@@ -126,9 +126,9 @@ static void answer(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error
 }
 
 /*
- * Something has been done to memory here: whoever counts such things does. reg NULL: closed meanwhile. What brings
- * former values back and changes them is a read of the endpoint's, by fi_endpoint(3), and of the memory a write as
- * well, which fi_mr(3) has for all that modifies it; a counter for both counts it once.
+ * Counts an access to memory here in the counters that are bound for that. reg NULL: closed meanwhile. An operation
+ * that returns former values and changes them counts as a read for the endpoint, by fi_endpoint(3), and for the memory
+ * as a write as well, as fi_mr(3) has it for all that modifies it; a counter for both counts it once.
  */
 static void count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t access)
 {
@@ -547,7 +547,7 @@ static bool result_step(struct sc_peer *peer, struct sc_target_op *op)
 	return true;
 }
 
-/* What the peer has asked for, in order, as far as there is room. */
+/* Serves the requests of the peer, in order, as far as there is room. */
 static int serve_some(struct sc_peer *peer)
 {
 	int steps = 0;
@@ -654,7 +654,7 @@ static int offer_claim(struct sc_peer *peer, const char **why)
 	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->offers.claim;
 	uint32_t number = peer->offers_seen;
 
-	/* who finds it changed between the two finds it withdrawn */
+	/* if the word changes between the two tries, the second one finds the offer withdrawn */
 	for (int tries = 0; tries < 2; tries++) {
 		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
 		uint64_t withdrawn = claim >> 32;
@@ -685,8 +685,8 @@ static void offers_tell(struct sc_peer *peer)
 }
 
 /*
- * Who has offered takes what that tells for of the past, or of what is to come, by what is nearer. There may be any number
- * of gets between two puts, so it is told behind one of so many, too.
+ * The initiator takes the number that this tells as one of the past or of the future, by which is nearer. There may be
+ * any number of gets between two puts, so we tell it after so many gets, too.
  */
 #define OFFERS_UNTOLD (1u << 30)
 
@@ -730,7 +730,7 @@ static const char *offer_read(struct sc_peer *peer, uint64_t ctl, struct offer *
 	return NULL;
 }
 
-/* What the peer reads of it is how it ended: it may go on before we count. */
+/* The peer reads only how the offer ended: it may go on before we count. */
 static int take_offer(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	uint32_t size = sc_ctl_size(ctl), flags = sc_ctl_flags(ctl);
@@ -809,7 +809,7 @@ static bool may_answer(struct sc_peer *peer, const struct offer_get *get)
 	    (sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
 	     sc_record_grow(peer->ep, get->buffers)))
 		return true;
-	/* A1' acquire: pairs with A1 in give_back() of delegate.c; who says too much reads other bytes */
+	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
 	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read), SC_POOL_FIRST);
 	return sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
 	       sc_record_grow(peer->ep, get->buffers);

@@ -3,9 +3,10 @@
  * fill.c: the ways to fill a bounce buffer, and the trial of them. See fill.h.
  *
  * A trial uses one way after the other for TRIAL fills, so that all buffers in turn have been through it, and takes the
- * time of the last TIMED ones; the lowest counts, as nothing makes a copy faster than it is. What is hopeless after the
- * first few is given up. SPREAD takes longer, as the pool grows meanwhile, and new buffers are to be read once. Then the
- * best is used for `pause` fills, which grows while the result stays the same. Between trials nothing is measured.
+ * time of the last TIMED ones; the lowest counts, as nothing makes a copy faster than it is. A way that is hopeless
+ * after the first few fills is given up. SPREAD takes longer, as the pool grows meanwhile, and new buffers are to be
+ * read once. Then the best is used for `pause` fills, which grows while the result stays the same. Between trials
+ * nothing is measured.
  *
  * Nothing here is shared, and no result is wrong: at worst a slower way is used until the next trial.
  */
@@ -28,19 +29,20 @@
 #define PAUSE_MIN 2048
 #define PAUSE_MAX 65536
 /*
- * What a reader takes to clean lines, and for lines from memory, picoseconds for each byte, as measured. The second by
- * what 4, 8, 16 and 32 KiB take one way between processors of a Zen 5 that are apart: 0.83, 1.17, 1.93 and 3.43 us.
+ * The time that a reader takes to clean lines, and for lines from memory, picoseconds for each byte, as measured. The
+ * second follows from the times of 4, 8, 16 and 32 KiB one way between processors of a Zen 5 that are apart: 0.83,
+ * 1.17, 1.93 and 3.43 us.
  */
 #define CLEANING 25
 #define FROM_MEMORY 90
 /* Bytes. */
 #define LARGE 4096
 /*
- * What plain stores may take for either, picoseconds for each byte: past a reader that is further away less is worth
- * going, and lines are not fetched in time. That Zen 5 takes up to 160. A Zen 4, apart, takes 250 to 550; plain and
- * streamed 512, 768 and 1023 B take 0.81, 0.98 and 1.11 us one way, 0.68, 0.65 and 0.78, in windows 1.1, 1.2 and 1.3
- * GB/s, 2.0, 2.9 and 3.8; fetched and streamed 1 and 2 KiB 1.01 and 1.59 us, 0.62 and 0.88, 1.6 and 2.0 GB/s, 4.0 and
- * 5.6.
+ * The most time that plain stores may take for either, picoseconds for each byte: with a reader that is further away,
+ * smaller sizes gain from stores past the caches, and lines are not fetched in time. That Zen 5 takes up to 160. A Zen
+ * 4, apart, takes 250 to 550; plain and streamed 512, 768 and 1023 B take 0.81, 0.98 and 1.11 us one way, 0.68, 0.65
+ * and 0.78, in windows 1.1, 1.2 and 1.3 GB/s, 2.0, 2.9 and 3.8; fetched and streamed 1 and 2 KiB 1.01 and 1.59 us, 0.62
+ * and 0.88, 1.6 and 2.0 GB/s, 4.0 and 5.6.
  */
 #define PLAIN_COST_MAX 200
 
@@ -125,7 +127,7 @@ static void clean(void)
 	write_back((const void *)chain, sizeof(chain));
 }
 
-/* What loading them takes after that, one after the other, nanoseconds. */
+/* The time to load them after that, one after the other, nanoseconds. */
 static int64_t chain_time(void (*treat)(void))
 {
 	int64_t least = INT64_MAX;
@@ -339,7 +341,7 @@ static void trial_fill(struct sc_fill *fill, void *to, const void *from, size_t 
 	if (!fill->left || (fill->left == TRIAL - TIMED && is_hopeless(fill)))
 		try_next(fill);
 	else if (fill->left == TIMED)
-		forget(fill, fill->way); /* what came before was of buffers filled another way */
+		forget(fill, fill->way); /* the times before are of buffers that were filled another way */
 }
 
 /* Where the way is given it is not known, and taken to be so. */

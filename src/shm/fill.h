@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fill.h: how a bounce buffer is filled, as the processors' caches are concerned. What a buffer's last reader has in
- * its cache has to be taken away from there before the buffer can be written again, and how long that takes depends
- * on where the two processors are, and on how the lines came there:
+ * fill.h: how a bounce buffer is filled, as the processors' caches are concerned. The lines that a buffer's last reader
+ * has in its cache have to leave it before the buffer can be written again, and the time for that depends on where the
+ * two processors are, and on how the lines came there:
  *
  *   cached    plain stores, to few buffers in turn. Best where both share a core, or a last cache that is fast
  *   spread    plain stores, to all buffers in turn: what has been read is no longer in the reader's own cache when it
@@ -77,7 +77,7 @@ struct sc_fill {
 	uint32_t left;	/* fills before the next step */
 	int64_t timing; /* nanoseconds that a fill takes longer for being timed */
 	uint32_t pause; /* fills between two trials; 0: none, the way is given */
-	const void *fetched; /* what is likely to be filled next, */
+	const void *fetched; /* likely the next to be filled, */
 	size_t fetched_size; /* so many bytes of it have been asked for; 0: nothing has */
 	struct sc_fill_costs costs;
 	/* of large ones by the best way, into buffers and out again, picoseconds for each byte; 0: not known */
@@ -112,9 +112,9 @@ static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *fro
  * 0.54, in windows 4.3, 5.1 and 5.9 GB/s for 1.9, 2.5 and 3.5; of 1 KiB 0.61 for 0.56, and 6.1 for 4.6. In a trial they
  * are streamed: the way that it finds is for larger ones too.
  *
- * What has been fetched ahead is here: 1, 1.5 and 2 KiB by words 0.49, 0.59 and 0.55 us for 0.59, 0.63 and 0.67 streamed
- * (0.62, 0.63 and 0.76 by words without), in windows 5.5, 7.2 and 7.7 GB/s for 4.6, 5.9 and 7.4; 3 KiB 0.65 us for 0.77,
- * but in windows 7.4 GB/s for 10.6; 4 KiB 0.88 for 0.76 and 6.7 for 13.8.
+ * Lines that have been fetched ahead are in the cache: 1, 1.5 and 2 KiB by words 0.49, 0.59 and 0.55 us for 0.59, 0.63
+ * and 0.67 streamed (0.62, 0.63 and 0.76 by words without), in windows 5.5, 7.2 and 7.7 GB/s for 4.6, 5.9 and 7.4; 3
+ * KiB 0.65 us for 0.77, but in windows 7.4 GB/s for 10.6; 4 KiB 0.88 for 0.76 and 6.7 for 13.8.
  */
 #define SC_FILL_STREAM_MIN 1024
 
@@ -146,8 +146,9 @@ static inline void sc_fill_fetch(struct sc_fill *fill, const void *next, size_t 
 }
 
 /*
- * What could be filled, SC_FILL_MIN bytes or more, and goes another way, or into lines that are here: it counts as a
- * fill, so that a trial comes of it too. True: there is one, which needs it in buffers, and in some that are not here.
+ * Counts a payload that could be filled, SC_FILL_MIN bytes or more, and goes another way, or into lines that are here,
+ * as a fill, so that it brings the next trial nearer. True: a trial runs, which needs the payload in buffers, and in
+ * some that are not here.
  */
 static inline bool sc_fill_has_trial(struct sc_fill *fill)
 {

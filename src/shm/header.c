@@ -3,10 +3,9 @@
  * header.c: is a file that has the name of a segment one? The parser of the first bytes that another
  * process wrote.
  *
- * Owns nothing and keeps no state; any thread. What is looked at is a private copy, so a writer that
- * changes the shared page meanwhile changes no verdict, and what has passed keeps every offset inside the
- * file. A header is complete before its file has a name (seg.c), so whether its owner is alive or dies
- * meanwhile is nothing to this check.
+ * Owns nothing and keeps no state; any thread. The check reads a private copy, so a writer that changes the shared page
+ * meanwhile changes no verdict, and a header that has passed keeps every offset inside the file. A header is complete
+ * before its file has a name (seg.c), so it does not matter to this check whether its owner lives or dies meanwhile.
  */
 #include "shm/header.h"
 

@@ -18,7 +18,7 @@ int sc_pool_init(struct sc_pool *pool, uint32_t count, uint32_t have)
 	return 0;
 }
 
-/* What is new comes last: those that have been used are in a cache, and mapped. */
+/* New buffers come last: used ones are in a cache, and mapped. */
 void sc_pool_grow(struct sc_pool *pool, uint32_t have)
 {
 	for (uint32_t buf = pool->have; buf < have; buf++)

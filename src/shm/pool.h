@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pool.h: the private ledger of an endpoint's bounce buffers: which are free, which are lent to whom.
+ * pool.h: the private ledger of an endpoint's bounce buffers: which are free, which are lent, and to which peer.
  *
  * A buffer is lent with a record: it is named in the line at ring position `at` of one peer's ring and
  * comes back when that peer's head has passed the position, or a message in one of them has told the same (hold.h).
  * Records are read in order, so the loans of a peer are a queue and nothing else gives buffers back. (One that its ring
  * overflows into has the position of the record that leaves it, when that has been written: record.c.) Nothing of this is
  * shared: a peer can keep what it was lent, never take or free another's. When a peer is gone, sc_pool_reclaim()
- * takes its loans back. What is lent to answer a peer's gets is a queue apart, by the number of the answer
- * instead of a position (target.c).
+ * takes its loans back. Loans that answer a peer's gets are a queue apart, by the number of the answer instead of a
+ * position (target.c).
  *
  * A peer may hold up to four times what is left free, so one that does not read cannot take the last
  * buffers from the others.
  *
- * What comes back is lent again first, or last: whether few buffers in turn are better or many depends on the
+ * A buffer that comes back is lent again first, or last: whether few buffers in turn are better or many depends on the
  * processors' caches, see fill.h.
  *
- * Not all of them have memory: the first `have` do. Who may be lent some is decided as if all had; before they
- * are lent there have to be enough, sc_pool_has(), see sc_record_may_lend().
+ * Not all of them have memory: the first `have` do. The check whether a peer may be lent some counts as if all had;
+ * before they are lent there have to be enough with memory, sc_pool_has(), see sc_record_may_lend().
  */
 #ifndef SC_POOL_H
 #define SC_POOL_H

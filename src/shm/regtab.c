@@ -19,11 +19,11 @@
  *
  * An initiator reads what another process writes: each word once, checked, then the copy is used. A table
  * that lies costs it no more than reg_count steps and never leads it out of the mapping: indices are below
- * counts, and those below the limits of the header that was checked. Nor does it lead to what has no memory, where
- * reading is a SIGBUS while /dev/shm is full: what is not known yet to have some is looked at by a system call.
+ * counts, and those below the limits of the header that was checked. Nor does it lead to a part without memory, where
+ * reading is a SIGBUS while /dev/shm is full: a system call examines each part that is not yet known to have memory.
  *
  * Death of the owner between any two steps: an entry half shown has an even tag; a chain half changed
- * leaves `chains` odd, and who does not find his key there is told -EAGAIN until he sees the owner dead.
+ * leaves `chains` odd, and an initiator that does not find its key there gets -EAGAIN until it sees the owner dead.
  * Death of an initiator leaves a hazard word, which reg.c knows how to judge.
  */
 #include "shm/regtab.h"
@@ -352,7 +352,7 @@ static int check_bounds(const struct sc_reg_span *span, uint64_t addr, uint64_t 
 	return 0;
 }
 
-/* What of a sequence of ranges is to go into a vector. */
+/* The part of a sequence of ranges that goes into a vector. */
 struct cut {
 	uint64_t skip, left; /* bytes */
 	struct iovec *out;

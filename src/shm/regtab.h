@@ -15,7 +15,7 @@
 #include "base/atomic.h"
 #include "base/list.h"
 
-/* What of a table is known to have memory, by who reads it; all 0: nothing. Any thread stores what it has seen. */
+/* The parts of a table that its reader knows to have memory; all 0: none. Any thread stores what it has seen. */
 struct sc_regtab_seen {
 	uint32_t regs, ranges; /* so many, the first ones */
 	uint32_t bucket_bits;  /* the buckets of this */

@@ -21,8 +21,8 @@
  * more is unread than what this lap has. models/grow.pml.
  *
  * A ring whose reader does not look overflows into bounce buffers of its writer's: the records go on there, one buffer
- * after the other, and in the ring again once the reader has come as far as that: then all of the ring is free. Who
- * decides is record.c; a record says so, in order, as all records. models/overflow.pml.
+ * after the other, and in the ring again once the reader has come as far as that: then all of the ring is free.
+ * record.c decides; a record says so, in order, as all records. models/overflow.pml.
  *
  * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
  * the writer runs out of lines. Each side keeps its own position privately: what the other writes is used
@@ -77,7 +77,7 @@ struct sc_ring_rx {
 	uint32_t unfetched; /* lines since it was cleaned of inline records that are not fetched ahead, */
 	uint32_t cleaned_polls; /* and when that was, in polls of the reader, */
 	uint64_t cleaned;	/* and how far; or need not be */
-	uint64_t window;	/* what consumer->window says */
+	uint64_t window;	/* the value of consumer->window */
 	struct sc_abi_consumer *consumer;
 	struct sc_ring_place left; /* as in sc_ring_tx */
 };
@@ -196,7 +196,7 @@ static inline bool sc_ring_may_resume(const struct sc_ring_tx *tx)
 	return tx->head >= tx->since;
 }
 
-/* May records go on in so many lines? Who has to read them goes around once at most for each. */
+/* May records go on in so many lines? The reader goes around once at most for each. */
 static inline bool sc_ring_may_overflow(uint32_t lines)
 {
 	return lines > SC_ABI_RECORD_LINES;
@@ -361,10 +361,10 @@ static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead
  * each would be waited for when it is looked at. So as many lines further on are fetched now. Million messages in a
  * second, 2-processor Xeon, before and now: 8 B 18.8 and 31.4, 64 B 13.4 and 20.0, 128 B 12.2 and 13.5; with 8, 16 or 24
  * ahead a little less. Of longer records (256 B: 0.97 of the rate), and of those that name buffers (1 KiB: 0.91), it
- * only takes lines from who writes them. Who cleans lines that are fetched (sc_ring_clean()) gives some of it away: on a
- * 2-processor Zen 5 without that 8, 64 and 128 B 1.07, 1.15 and 1.22 times as many, 8 and 16 KiB in buffers 1.5 and
- * 1.8 times; but of 256, 512 and 872 B 0.96, 0.90 and 0.93. Latency is the same: a line that is far from being written
- * is here already. No loop, as compilers take out one that does nothing else.
+ * only takes lines from their writer. A reader that cleans lines that are fetched (sc_ring_clean()) loses some of the
+ * gain: on a 2-processor Zen 5 without that 8, 64 and 128 B 1.07, 1.15 and 1.22 times as many, 8 and 16 KiB in buffers
+ * 1.5 and 1.8 times; but of 256, 512 and 872 B 0.96, 0.90 and 0.93. Latency is the same: a line that is far from being
+ * written is here already. No loop, as compilers take out one that does nothing else.
  */
 static inline void sc_ring_fetch(struct sc_ring_rx *rx, uint32_t lines)
 {

@@ -8,31 +8,31 @@
  *
  * Create: file without name -> memory for all but slots, table and most of the pool -> map -> fill -> lock -> name
  * (shmfile.c).
- * Whoever opens the name sees a complete header, and a lock that says whether it is alive. If the owner
- * dies before the name is given, nothing remains; after it, a complete segment with a free lock, which
- * no attacher accepts and a reaper removes.
+ * A process that opens the name sees a complete header, and a lock that says whether the owner is alive. If the owner
+ * dies before the name is given, nothing remains; after it, a complete segment with a free lock, which no attacher
+ * accepts and a reaper removes.
  *
  * Attach believes nothing: type, owner, mode and links of the file, a held lock, then a copy of the header
  * checked as a whole by header.c; only the copy is used from there on, so all offsets stay
  * inside the mapping whatever is written to the shared page later. An attacher's death leaves nothing.
  *
- * What an attacher has no business to write becomes read-only in its mapping: all but the first pages (presence,
+ * The parts that an attacher must not write become read-only in its mapping: all but the first pages (presence,
  * claims), the slots that its endpoints have claimed, and the pool once it has been let write into a buffer of it
  * (hold.h). So a wild write there, of the application say, faults, where it would have changed what others read of the
- * owner, or the ring of another peer. That is done some time after it has been attached, in a poll (sc_seg_guard()), not
- * while it connects: two mprotect(2) are a quarter of the time of a connection, and of a job that begins a sixth.
+ * owner, or the ring of another peer. That is done some time after it has been attached, in a poll (sc_seg_guard()),
+ * not while it connects: two mprotect(2) are a quarter of the time of a connection, and of a job that begins a sixth.
  *
  * An owner that dies while attached leaves the mapping usable: the memory goes with the last of them.
  * A segment of this very process is borrowed, never opened (shmfile.c says why).
  *
- * What an address vector asks for is likely to be attached soon: the descriptor and what has been examined are kept
- * in `found`, so that attaching looks only whether the descriptor is what it was and the owner lives (a header does
- * not change). A descriptor keeps the memory of a file whose owner dies, so they are few, count as those of attached
- * segments do, and are closed soon: FOUND_MS later in a process that polls, else when somebody has died, at the
- * daemon's next tick, or when a segment of this process is closed.
+ * An endpoint that an address vector asks for is likely to be attached soon: its descriptor and the examined header are
+ * kept in `found`, so that attaching looks only whether the descriptor is what it was and the owner lives (a header
+ * does not change). A descriptor keeps the memory of a file whose owner dies, so they are few, count as those of
+ * attached segments do, and are closed soon: FOUND_MS later in a process that polls, else when a process has died, at
+ * the daemon's next tick, or when a segment of this process is closed.
  *
- * All mappings are MADV_DONTFORK: a forked child has no mapping to unmap, and what an address range
- * holds there is not ours.
+ * All mappings are MADV_DONTFORK: a forked child has no mapping to unmap, and its memory at those addresses is not
+ * ours.
  */
 #define _GNU_SOURCE 1
 #include "shm/seg.h"
@@ -85,7 +85,7 @@ static uint64_t align_up(uint64_t value, uint64_t to)
 	return (value + to - 1) / to * to;
 }
 
-/* What is attached in the parent is not in a forked child. */
+/* A forked child has none of the segments that the parent has attached. */
 static void atfork_child(void)
 {
 	shared_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -116,8 +116,9 @@ static bool is_possible(const struct sc_seg_geometry *geometry)
 
 /*
  * The parts follow each other as abi.h draws them; slots, pool and table begin on pages of their own. The slot of the
- * first who connects is right behind the claims, so that to him both are one mapping, and what he may only read is
- * another: endpoint and first message to 63 peers, the first of each, 2.47 ms with the pool in between, 2.27 so.
+ * first peer that connects is right behind the claims, so that both are one mapping of that peer, and the parts that it
+ * may only read are another: endpoint and first message to 63 peers, the first of each, 2.47 ms with the pool in
+ * between, 2.27 so.
  */
 static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry)
 {
@@ -438,7 +439,7 @@ static void guard_locked(const struct sc_seg *seg)
 	make_read_only(seg, from, align_up(header->length, (uint64_t)sysconf(_SC_PAGESIZE)));
 }
 
-/* What is this process's own has one mapping, for its owner too. */
+/* A segment of this process has one mapping, which its owner and its attachers share. */
 static bool is_mapped_apart(const struct sc_seg *seg)
 {
 	return !seg->own && !seg->lender;
@@ -578,8 +579,8 @@ static int read_header(int fd, const char *addr, const struct stat *st, struct s
 }
 
 /*
- * A reaper, too, holds the lock of a dead owner's file for a moment. From another pid namespace the two
- * cannot be told apart; who attaches then finds the lock free the next time it looks.
+ * A reaper, too, holds the lock of a dead owner's file for a moment. An attacher in another pid namespace cannot tell
+ * the two apart; it finds the lock free the next time it looks.
  */
 static int check_holder(const char *addr, bool left, struct sc_seg *seg)
 {
@@ -858,7 +859,7 @@ static bool is_as_found(const struct sc_seg *seg)
 	       sc_shmfile_is_unchanged(seg->fd, &as);
 }
 
-/* What has been found under that address, if it is still so; it is the caller's. */
+/* The segment that was found under that address, if it is still the same; the caller owns it. */
 static struct sc_seg *found_take(const char *addr)
 {
 	struct sc_seg *seg;
@@ -1335,8 +1336,8 @@ struct array {
 };
 
 /*
- * Half as much again and whole pages, so that it is done seldom; if that is not to be had, what is needed.
- * Only what is new is asked for: a failure takes back nothing that there was.
+ * Half as much again and whole pages, so that it is done seldom; if there is not so much memory, as much as needed.
+ * Only new memory is asked for: a failure takes back none that there was.
  */
 static int grow_array(struct sc_seg *seg, const struct array *array, uint32_t *count)
 {

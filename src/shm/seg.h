@@ -13,7 +13,7 @@
 #include "os/shmfile.h"
 #include "shm/regtab.h"
 
-/* What a new segment is to hold; see struct sc_config. */
+/* The contents of a new segment; see struct sc_config. */
 struct sc_seg_geometry {
 	uint32_t slots;
 	uint32_t buf_size, buf_count;
@@ -85,7 +85,9 @@ int sc_seg_attach(const char *addr, struct sc_seg **seg);
  */
 int sc_seg_attach_left(const char *addr, struct sc_seg **seg);
 
-/* One of those for whom a closed segment has kept its name has read it, or never will; the last removes it. */
+/*
+ * One of the peers for which a closed segment has kept its name has read it, or never will; the last removes the name.
+ */
 void sc_seg_leave(struct sc_seg *seg);
 
 void sc_seg_detach(struct sc_seg *seg);
@@ -179,7 +181,7 @@ static inline struct sc_abi_presence *sc_seg_presence(const struct sc_seg *seg)
 	return (struct sc_abi_presence *)(seg->base + SC_ABI_PRESENCE);
 }
 
-/* The registration table. What is behind the presence's counts has no memory. */
+/* The registration table. The part behind the presence's counts has no memory. */
 static inline struct sc_regtab_view sc_seg_table(struct sc_seg *seg)
 {
 	const struct sc_abi_header *header = &seg->header;

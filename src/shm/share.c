@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * share.c: the words of a shared copy; who owns what, and what death leaves behind, is in share.h.
+ * share.c: the words of a shared copy; share.h says which side owns which, and what death leaves behind.
  *
  * The other side's word is loaded once for each attempt, checked against what this side knows, and the copy
  * is used. A compare and swap that fails means that the other side has taken more: each attempt must find

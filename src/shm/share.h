@@ -6,7 +6,7 @@
  * takes chunks, the receiver from the front, the sender from the back, by compare and swap of one word that
  * holds both counts and the generation of the share:
  *
- *   claim   { generation, front, back }   front + back <= chunks; what is taken is never given back
+ *   claim   { generation, front, back }   front + back <= chunks; a chunk that is taken is never given back
  *   done    { generation, copied, error } written by the sender alone
  *
  *   receiver   sc_share_open() --> sc_share_take() ... nothing left --> sc_share_outstanding() until 0
@@ -16,21 +16,21 @@
  * receiver then, in what is said here, and the target the sender, wherever the bytes go.
  *
  * When the front has met the back the sender's part is final, and it has ended with the memory when it has
- * reported that much, or an error: then what it has taken and not copied is the receiver's to do. Whoever is
- * alone takes all.
+ * reported that much, or an error: then the receiver copies the chunks that the sender has taken and not copied. A side
+ * that is alone takes all.
  *
  *   S1 release, sc_share_report(): bytes copied before the report   pairs with  S1' sc_share_outstanding()
  *
- * What sc_share_open() writes is published by the record that tells of it (R1 in ring.h).
+ * The record that tells of the share publishes the words that sc_share_open() writes (R1 in ring.h).
  *
  * Death: a receiver that dies leaves a share that nobody looks at; its memory went with it. A sender that
  * dies before it has taken a chunk has no part in it. One that dies with a chunk in hand leaves taken chunks
- * without report; the kernel frees its life lock after its last access to any memory, so who finds that lock
- * free and no report knows that nothing more is written. A sender that is stopped there is alive and
- * may still write: the receiver waits.
+ * without report; the kernel frees its life lock after its last access to any memory, so a receiver that finds that
+ * lock free and no report knows that nothing more is written. A sender that is stopped there is alive and may still
+ * write: the receiver waits.
  *
- * A sender that is late, with the word of a share that has ended, finds another generation: -ESTALE. What
- * the other side cannot have written is -EPROTO. All functions are for one thread of the side they name.
+ * A sender that is late, with the word of a share that has ended, finds another generation: -ESTALE. A value that the
+ * other side cannot have written is -EPROTO. All functions are for one thread of the side they name.
  */
 #ifndef SC_SHARE_H
 #define SC_SHARE_H
