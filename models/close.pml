@@ -9,8 +9,8 @@
  *
  *   closing   sc_peers_close() (has_unread(), keep_name, unread, CLOSED: P3), leave_unseen(), say_goodbye()
  *             (DEPARTED: P1, the mark: P6, detach), sc_seg_destroy()
- *   polling   review_claims(), accept_slot(), meet(), poll_ring(), sc_peer_drained(), end_feed(),
- *             sc_seg_leave(), slot_return(), review_link() (P3'), sc_peer_ended(), bury(), sc_peer_part()
+ *   polling   sc_peer_review_claims(), accept_slot(), meet(), poll_ring(), sc_peer_drained(), end_feed(),
+ *             sc_seg_leave(), sc_peer_slot_return(), review_link() (P3'), sc_peer_ended(), sc_peer_bury(), sc_peer_part()
  *
  * Abstracted: membership (connect.pml), rings (ring.pml), the reaper's steps (reap.pml). A reaper takes the
  * name of whoever has closed, kept or not: what has not been attached by then cannot be read any more.
@@ -138,7 +138,7 @@ inline attach()
 	}
 }
 
-/* review_claims(), accept_slot(), meet() */
+/* sc_peer_review_claims(), accept_slot(), meet() */
 inline review()
 {
 	atomic { MORTAL; c = claim[me] };
@@ -166,7 +166,7 @@ inline review()
 	c = 0
 }
 
-/* end_feed(), sc_seg_leave(), slot_return() */
+/* end_feed(), sc_seg_leave(), sc_peer_slot_return() */
 inline end_feed()
 {
 	feed[me] = DONE;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * connect.pml: how endpoints come together and part (src/link/peer.c).
+ * connect.pml: how endpoints come together and part (src/link/peer.c, src/link/connect.c,
+ * src/link/accept.c, src/link/review.c).
  *
  * NP endpoints with SLOTS slots each. Endpoint 0 is the owner that the others want to be connected to; with
  * NP=2 each wants the other, at the same time. Any of them may be killed between any two steps.
@@ -8,8 +9,8 @@
  *   connecting  sc_peer_connect(): attach, claim() (compare and swap), memory of the slot, introduction,
  *               PUBLISHED (P1), membership, of which both halves are one here (P2); then sc_peers_ask() until it is
  *               answered
- *   owner       sc_peers_review(): membership (P2'), claims (P1'), accept_slot(), answer_slot() (P4),
- *               refuse_claim(); slot_return() (P5); bury() of who has died
+ *   owner       sc_peers_review(): membership (P2'), claims (P1'), accept_slot(), sc_peer_answer_slot() (P4),
+ *               refuse_claim(); sc_peer_slot_return() (P5); sc_peer_bury() of who has died
  *   parting     say_goodbye(): DEPARTED, membership + 1
  *
  * Abstracted: release and acquire are the order of the steps here, the mutants take them apart. Whether a
@@ -208,7 +209,7 @@ inline part()
 	link = DOWN
 }
 
-/* answer_slot() */
+/* sc_peer_answer_slot() */
 inline answer_with(how, why)
 {
 #if ANSWER == 2
@@ -225,7 +226,7 @@ inline clean()
 	atomic { MORTAL; intro[AT(me, s)] = 0; answer[AT(me, s)] = 0; reason[AT(me, s)] = 0; record[AT(me, s)] = 0 }
 }
 
-/* end_feed() and slot_return() */
+/* end_feed() and sc_peer_slot_return() */
 inline return_slot()
 {
 	if

@@ -12,7 +12,7 @@
  *
  *   Owner     send_buffer(), send_bounce(), may_return(), return_flag(), sc_pool_lend(); sc_ring_refresh() (R2'),
  *             take_back(), returning(); take_buffer(), take_part(), sc_hold_comes_back(), sc_record_returned();
- *             sc_peer_quarantine(), end_link(), sc_pool_return_others(); review_claims(), bury(), sc_peer_drained(),
+ *             sc_peer_quarantine(), sc_peer_end_link(), sc_pool_return_others(); sc_peer_review_claims(), sc_peer_bury(), sc_peer_drained(),
  *             end_feed(); slot_forget()
  *   Peer      take_buffer(), take_part(), sc_hold_begin(); send_return(), return_put(), sc_hold_take();
  *             sc_peer_publish() (R2), sc_peers_give_back(); say_goodbye(), when it closes, or sees that it has been
@@ -265,7 +265,7 @@ inline lend()
 	at[pick] = tail[r]
 }
 
-/* sc_peer_quarantine(), end_link() */
+/* sc_peer_quarantine(), sc_peer_end_link() */
 inline give_up()
 {
 	feed = DONE;

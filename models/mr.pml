@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * mr.pml: the end of a registration against those who copy under it (src/shm/regtab.c, src/rma/reg.c, src/rma/rma.c).
+ * mr.pml: the end of a registration against those who copy under it (src/shm/regtab.c, src/rma/reg.c, src/rma/direct.c).
  *
  * One entry of the table, opened and closed GENS times, each time for other memory; NI initiators, each of
  * which tries ROUNDS copies with any key and may be killed, or stopped and let go on, anywhere. Stores go

@@ -19,6 +19,7 @@
 #include "proc/neighbour.h"
 #include "rma/delegate.h"
 #include "link/peer.h"
+#include "link/review.h"
 #include "link/record.h"
 #include "msg/recv.h"
 #include "rma/reg.h"

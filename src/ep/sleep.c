@@ -34,6 +34,7 @@
 #include <errno.h>
 #include "msg/deliver.h"
 #include "link/peer.h"
+#include "link/review.h"
 #include "ep/rx.h"
 #include "link/state.h"
 

@@ -1,4 +1,64 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * peer.h: how two endpoints connect, and part.
+ *
+ *	peer.c		the peers of an endpoint: by address, their memory, the end of a connection
+ *	connect.c	this side connects
+ *	accept.c	this side lets peers in, and returns the slots of the dead
+ *	review.c	looks at what peers say of themselves and of us; peers that come back
+ *
+ * Connecting needs nothing of the peer but its memory. The connecting side:
+ *
+ *   1. attaches the peer's segment,
+ *   2. claims a slot there            (claims[i]: 0 -> ticket | CLAIMED, compare and swap)
+ *   3. gives the slot memory          (fallocate: a full /dev/shm is an error here, never a SIGBUS later)
+ *   4. writes who it is into the slot
+ *   5. publishes                      (claims[i] = ticket | PUBLISHED, release; then membership + CAME)
+ *
+ * and may write records at once. The owner, when it next polls, sees the count, finds the claim, attaches
+ * in turn and answers ACCEPTED, or REFUSED with a reason; the connecting side looks for the answer until it
+ * has it (sc_peers_ask()), so an endpoint that only sends notices a refusal, too. A peer that comes changes nothing
+ * about others: an endpoint looks at its links when one of the peers has CHANGED something.
+ *
+ *   P1 release, sc_peer_connect(): slot before claim PUBLISHED     pairs with  P1' sc_peer_review_claims()
+ *   P2 release, sc_peer_bump(): claim, answer, state before count  pairs with  P2' sc_peers_changed(), sc_peers_review()
+ *   P3 release, sc_peers_close(): what was published before CLOSED   with  P3' review_link()
+ *   P4 release, sc_peer_answer_slot(): reason before answer        pairs with  P4' review_answer()
+ *   P5 release, sc_peer_slot_return(): clean slot before claim 0   pairs with  P5' claim()
+ *   P6 fence, sc_peers_close(): CLOSED before the claims   pairs with  P6' say_goodbye(): claim before CLOSED
+ *
+ * Parting: an endpoint that closes marks its presence CLOSED and its claims DEPARTED, then adds to the
+ * counts. The other side reads what was published, then frees the slot. If the other side closes before it sees that,
+ * no reader is left for the file: one of the two takes the mark UNREAD away (P6) and counts that.
+ *
+ * A peer that has gone, and all that there was with it has ended, is forgotten as soon as nothing refers to it: forget.c.
+ * Until then it is in sc_ep.absent, as is a peer that has been asked for only: no review looks at those.
+ *
+ * An address can come back: one index of a name (struct sc_ep_name) is opened again after it was closed, in a new
+ * file. A sender looks for the new file once it knows the last endpoint as gone, and the structure of the last one
+ * becomes that of the new one (connect_again()). The new file is certainly another one: the owner of the last endpoint
+ * departed everywhere, and unlinked the file, before it opened the name again. So no operation in flight to the last
+ * endpoint can reach the new one: it ends with the last one, and only then the sender connects to the new one. Nor can
+ * a message that is sent after the new one was opened reach the last one: each send looks whether the peer has closed
+ * (sc_peer_has_closed()), which the last one had before. A peer whose messages still wait here does not come back:
+ * those messages belong to the last one.
+ *
+ * A place that is taken now may be free later. Step 2 fails with -EUSERS while the target is full: the link stays NONE,
+ * attached, and the next operation tries again. A peer that asks for an answer while it is full itself is given up, and
+ * told so (SC_ABI_BROKEN, EUSERS); both sides mark it `full`, and once all has ended that there was between the two either may
+ * connect as if they had never met (sc_peer_renew()).
+ *
+ * Death between any two steps: before 2 nothing is shared. After 2 or 3 a claim is left whose ticket names
+ * a dead process: the owner returns the slot in sc_peer_reclaim(), once nobody has that pid; so it does with the slot of
+ * one that it has refused, and that dies then. After 5 the peer is connected and dead, as at any later time,
+ * also in the middle of parting: the owner finds its life lock free, when it lets the peer in, when the daemon
+ * says so, or in sc_peers_watch(), reads what was published and frees the slot. The first process that proves the death
+ * writes ENDED for the dead owner (sc_reap_owner_is_dead()), so that all others refuse at once what is posted to it. An
+ * endpoint that has claimed a slot of an owner that has died takes its claim back in the same way. A peer that was let
+ * in without its segment, because its name was gone, is known to be dead by its file, should that be back, or by its
+ * pid. Lost until the owner closes are only slots of those that were in another pid namespace and died before 5, or
+ * after they were refused.
+ */
 #ifndef SC_PEER_H
 #define SC_PEER_H
 
@@ -24,27 +84,6 @@ void sc_peers_close(struct sc_ep *ep);
 void sc_peers_fini(struct sc_ep *ep);
 
 /*
- * Make the link to the peer: attach, claim a slot, publish. Does not wait for the peer. -EUSERS: the peer
- * is full, all its slots are taken; -ECONNRESET: it has come to us, and gone; else as sc_seg_attach(),
- * sc_seg_slot_alloc(). Final for this peer, but for -EUSERS, -EAGAIN, -EMFILE and -ENOMEM.
- */
-int sc_peer_connect(struct sc_peer *peer);
-
-/*
- * Something is to be sent to it: connect it if it is not connected, or not any more and its address has been opened
- * again. -EAGAIN: what there was with the last one of that address has to end first, in polls; else as
- * sc_peer_connect(), or why the link was lost.
- */
-int sc_peer_reach(struct sc_peer *peer);
-
-/*
- * A receive is directed to a peer that has not come and that nothing has been sent to. Connect to it, so that the receive
- * ends when the peer does; sc_source.error tells when that shows that nobody has the address. If the peer cannot be
- * connected to for another reason that may pass (it is full, no descriptor is left) the receive waits for it to come.
- */
-void sc_peer_expect(struct sc_peer *peer);
-
-/*
  * Has a connected peer closed, or has somebody proven that its process has died? Nothing that is written to it now is
  * read. One load, of a line that sc_wake() reads anyway.
  */
@@ -63,15 +102,6 @@ static inline bool sc_peer_has_come(const struct sc_peer *peer)
 	/* relaxed: it polls, no more is concluded from it */
 	return sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED;
 }
-
-/* Is it lost, and somebody there who has opened its address again? System calls. */
-bool sc_peer_is_back(const struct sc_peer *peer);
-
-/*
- * Make a link to answer it by, if there is none. False: there will be none. It has gone, and nobody waits for an
- * answer; we read its records all the same. Or it cannot be connected to, and is quarantined.
- */
-bool sc_peer_can_answer(struct sc_peer *peer);
 
 /* May we copy from the peer's memory? From the first to the last time it is asked, which has it tried. */
 bool sc_peer_can_read_slow(struct sc_peer *peer);
@@ -101,12 +131,6 @@ static inline bool sc_peer_may_copy(struct sc_peer *peer)
 {
 	return peer->seg && peer->link != SC_LINK_DOWN && sc_peer_is_open(peer) && sc_peer_can_read(peer);
 }
-
-/*
- * Look at who has come, answered and gone; `all`: also at what the membership count does not say to have changed. Returns
- * the number of changes found.
- */
-int sc_peers_review(struct sc_ep *ep, bool all);
 
 /*
  * Has the process of an attached peer died? Its life lock is free, and nothing else says that it lives: after
@@ -173,47 +197,6 @@ static inline bool sc_peer_is_there(const struct sc_peer *peer)
 	return sc_peer_shows_life(peer) || sc_peer_is_there_slow(peer);
 }
 
-/*
- * An operation ends early of which the peer may have chunks in hand (share.h): it is left nothing more to take. True: it
- * copies none of it any more. It has reported, or is dead, proven by its life lock, which the kernel frees after the
- * last access of a process to any memory; or it breaks the rules: its words cannot be, or it runs and does not report.
- * A chunk is taken, copied and reported in one call, so after 20 seconds of that it has none, whatever the words say.
- * False: it may, at the next call too if it is stopped.
- */
-bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share);
-
-/*
- * Gets of a peer end early: may it be writing to their memory? It says so by a hazard word in our slot (target.c), and
- * writes nothing once it can see that it has been given up. True: ask again. As above, it is dead, or breaks the rules.
- */
-bool sc_peer_writes(struct sc_peer *peer);
-
-/*
- * Finds the parts of a shared copy that the peer has in hand, as sc_share_outstanding() does. An impossible value ends
- * the connection; a peer that is found dead is lost.
- */
-int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int *error,
-			struct sc_share_part *undone);
-
-/*
- * Does the next peer's process live? One for each call, a system call or two. If it is dead, we take in the records
- * that it has published, then everything with it ends with -ECONNRESET, and the call returns 1. If it lives, its
- * segment is guarded from then on.
- */
-int sc_peers_watch(struct sc_ep *ep);
-
-/*
- * Has the next peer's word of life been marked? One load; system calls only then. For the time until the daemon's
- * thread gets a processor. Returns 1 if it was found dead.
- */
-int sc_peers_glance(struct sc_ep *ep);
-
-/* The daemon's bell has rung: see to the peers that it has found dead, and to slots of the dead. How many. */
-int sc_peers_hear(struct sc_ep *ep);
-
-/* Has the next of those that have not answered our connection done so? Some have not. */
-int sc_peers_ask(struct sc_ep *ep);
-
 /* The membership count has changed since it was last reviewed. */
 static inline bool sc_peers_changed(const struct sc_ep *ep)
 {
@@ -254,12 +237,6 @@ static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
  */
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why);
 
-/*
- * The process has been seen to have closed this attached peer, or to have ended: it is lost as soon as what
- * it has written has been read.
- */
-void sc_peer_ended(struct sc_peer *peer);
-
 /* The link is lost: pending operations are to end with `error` (negative errno). */
 void sc_peer_lose(struct sc_peer *peer, int error);
 
@@ -268,5 +245,59 @@ void sc_peer_part(struct sc_peer *peer);
 
 /* Everything a departed peer has written has been read: give up its slot. */
 void sc_peer_drained(struct sc_peer *peer);
+
+/* ---- for connect.c, accept.c and review.c ---------------------------------------------------- */
+
+#define SC_PEER_NO_SLOT UINT32_MAX
+
+/* Are the records that it writes taken in? */
+static inline bool sc_peer_is_heard(const struct sc_peer *peer)
+{
+	return peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING;
+}
+
+/* SC_ABI_CAME or SC_ABI_CHANGED. */
+void sc_peer_bump(const struct sc_seg *seg, uint32_t by);
+
+/* Our ticket, in the peer's segment: by it the owner finds out, should we die before step 5. */
+uint64_t sc_peer_ticket(const struct sc_peer *peer);
+void sc_peer_detach(struct sc_peer *peer);
+int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **found);
+
+/* Reviews look at it from now on: one that is under way, too, as it comes to the end of their list. */
+void sc_peer_enter(struct sc_peer *peer);
+void sc_peer_answer_slot(struct sc_ep *ep, uint32_t index, enum sc_abi_answer how, int reason);
+
+/* To a peer that has been let in. */
+void sc_peer_answer_broken(struct sc_peer *peer, int reason);
+
+/* It reads nothing more of what it was lent, nor writes into it; and no message is read that it has left there. */
+void sc_peer_take_loans_back(struct sc_peer *peer);
+
+/* Nothing is sent to it any more, and nothing that was lent to it comes back by itself. */
+void sc_peer_end_link(struct sc_peer *peer, int error);
+
+/* Has all ended that there was with it? */
+bool sc_peer_is_parted(const struct sc_peer *peer);
+
+/* As it was when nothing had been sent to it, but for its places in lists and what others call it. */
+void sc_peer_renew(struct sc_peer *peer);
+
+/* Was the link lost for want of a place, and has all ended that there was with it, its claim of a slot of ours too? */
+bool sc_peer_may_retry(const struct sc_peer *peer);
+void sc_peer_inbound_add(struct sc_peer *peer);
+
+/*
+ * Free a slot. The next peer must not find the lines of the last one: if the memory cannot be given back
+ * it is cleared, and if it is not sure that there is any (`refused`), the slot stays out of use. Beyond its first page
+ * whoever lets the ring grow clears it.
+ */
+void sc_peer_slot_return(struct sc_ep *ep, uint32_t slot, bool refused);
+
+/* Has the kernel said that its process ends, or execs? */
+bool sc_peer_is_marked(const struct sc_peer *peer);
+
+/* Dead: it writes nothing more, neither records nor its claim. We take in the records that it has published first. */
+void sc_peer_bury(struct sc_peer *peer);
 
 #endif

@@ -474,3 +474,24 @@ const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_
 	}
 	return sum == segments->size ? NULL : "segments that are shorter than it says";
 }
+
+void sc_peer_publish(struct sc_peer *peer)
+{
+	if (peer->ep->cleans)
+		sc_ring_clean(&peer->rx, peer->ep->polls);
+	sc_hold_end(peer);
+	sc_ring_publish(&peer->rx, peer->units_back);
+	peer->lent = 0;
+	sc_peer_wake(peer, SC_ABI_SLEEP_ROOM);
+}
+
+void sc_peers_give_back_slow(struct sc_ep *ep, uint32_t polls)
+{
+	sc_list_for_safe (entry, next, &ep->holding) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, hold.of_ep);
+
+		if (ep->polls - peer->hold.poll < polls)
+			return; /* nor have the others been for longer */
+		sc_peer_publish(peer);
+	}
+}

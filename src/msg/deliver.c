@@ -44,6 +44,8 @@
 #include "base/log.h"
 #include "os/probe.h"
 #include "link/peer.h"
+#include "link/connect.h"
+#include "link/review.h"
 #include "link/record.h"
 #include "msg/tx.h"
 

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include "msg/deliver.h"
 #include "link/peer.h"
+#include "link/review.h"
 #include "link/rxq.h"
 #include "msg/waiting.h"
 

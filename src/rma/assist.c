@@ -41,6 +41,7 @@
 #include "base/iov.h"
 #include "base/log.h"
 #include "link/peer.h"
+#include "link/review.h"
 #include "link/record.h"
 #include "rma/rmaop.h"
 

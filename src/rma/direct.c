@@ -36,6 +36,7 @@
 #include "base/log.h"
 #include "os/probe.h"
 #include "link/peer.h"
+#include "link/review.h"
 #include "rma/request.h"
 #include "rma/rmaop.h"
 #include "link/turn.h"

@@ -38,6 +38,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "link/peer.h"
+#include "link/review.h"
 #include "proc/reap.h"
 
 #define BUCKET_BITS_MIN 10 /* one page */

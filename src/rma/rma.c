@@ -33,6 +33,7 @@
 #include "base/iov.h"
 #include "rma/delegate.h"
 #include "link/peer.h"
+#include "link/review.h"
 #include "rma/request.h"
 #include "rma/rmaop.h"
 #include "link/turn.h"

@@ -40,6 +40,7 @@
 #include "base/log.h"
 #include "os/probe.h"
 #include "link/peer.h"
+#include "link/connect.h"
 #include "link/record.h"
 #include "msg/tx.h"
 

@@ -16,6 +16,7 @@
 
 #include <shmcma/core.h>
 #include "link/peer.h"
+#include "link/connect.h"
 #include "link/state.h"
 
 enum { COUNT_MAX = 100000, OPERATIONS = 2000000, PEERS_MAX = 64 };

@@ -17,6 +17,7 @@
 
 #include "fuzz_child.h"
 #include "link/peer.h"
+#include "link/connect.h"
 #include "rma/rma.h"
 #include "link/state.h"
 

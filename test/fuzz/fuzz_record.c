@@ -23,6 +23,7 @@
 #include "fuzz_child.h"
 #include "link/hold.h"
 #include "link/peer.h"
+#include "link/connect.h"
 #include "link/record.h"
 #include "rma/rma.h"
 #include "link/state.h"

@@ -20,6 +20,7 @@
 #include "fuzz_child.h"
 #include "link/hold.h"
 #include "link/peer.h"
+#include "link/connect.h"
 #include "rma/rma.h"
 #include "link/state.h"
 

@@ -138,14 +138,14 @@ list()
 		echo breaks close -DONEWAY -D$mutant
 	done
 
-	echo holds offer
-	echo holds offer -DL=3
-	echo holds offer -DL=1 -DOFFERS=2
+	echo holds delegate
+	echo holds delegate -DL=3
+	echo holds delegate -DL=1 -DOFFERS=2
 	for mutant in TAKE=0 WITHDRAW=0 PASS=0 SETTLE=0 NEW=0 OTHER=0 HELD=0 ENDED=2 DONE=2 DEATH=2; do
-		echo breaks offer -D$mutant
+		echo breaks delegate -D$mutant
 	done
-	echo breaks offer -DL=3 -DREAD=2
-	echo breaks offer -DL=3 -DRETURN=0
+	echo breaks delegate -DL=3 -DREAD=2
+	echo breaks delegate -DL=3 -DRETURN=0
 
 	echo holds grow
 	for mutant in ROOM=0 TELL=0 TELL=2 TELL=3 CLEAR=0 CLEAR=2 LATER=0; do

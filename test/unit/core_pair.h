@@ -18,6 +18,7 @@
 #include "child.h"
 #include "core_test.h"
 #include "link/peer.h"
+#include "link/connect.h"
 #include "link/state.h"
 
 #define PAIR_ROUNDS 1000000

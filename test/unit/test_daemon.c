@@ -25,6 +25,8 @@
 #include "pidfds.h"
 #include "thread.h"
 #include "os/addr.h"
+#include "link/connect.h"
+#include "link/review.h"
 #include "os/doorbell.h"
 #include "os/host.h"
 #include "os/lifelock.h"

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/atomic.h"
+#include "link/connect.h"
 #include "rma/delegate.h"
 #include "rma_pair.h"
 

@@ -14,6 +14,7 @@
 
 #include "core_pair.h"
 #include "link/peer.h"
+#include "link/connect.h"
 #include "link/rxq.h"
 
 static struct end host;

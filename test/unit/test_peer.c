@@ -20,6 +20,8 @@
 #include <cmocka.h>
 
 #include "os/addr.h"
+#include "link/connect.h"
+#include "link/review.h"
 #include "core_pair.h"
 #include "proc/reap.h"
 #include "rma/reg.h"
@@ -2065,7 +2067,7 @@ static void test_end_of_process(void **state)
 
 static int end_at_intro(const char *point)
 {
-	if (strcmp(point, "peer.intro"))
+	if (strcmp(point, "connect.intro"))
 		return 0;
 	(void)core_failing(NULL, 0);
 	sc_process_fini();
@@ -2139,7 +2141,7 @@ static void test_end_while_it_claims(void **state)
 	attr.config.daemon = false;
 	end_open(&pair[0], &attr);
 	assert_int_equal(sc_peer_get(pair[0].ep, child.line, &peer), 0);
-	assert_true(core_fencing("peer.claimed", ask_late));
+	assert_true(core_fencing("connect.claimed", ask_late));
 	assert_int_equal(sc_peer_connect(peer), -EAGAIN); /* it is being decided whether the name stays */
 	(void)core_failing(NULL, 0);
 	assert_int_equal(sc_seg_claims(peer->seg)[0], 0);

@@ -24,6 +24,7 @@
 #include "clock.h"
 #include "core_pair.h"
 #include "os/host.h"
+#include "link/connect.h"
 #include "os/shmfile.h"
 #include "rma/reg.h"
 #include "shm/seg.h"

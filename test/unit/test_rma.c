@@ -22,6 +22,8 @@
 #include "../rounds.h"
 #include "clock.h"
 #include "base/iov.h"
+#include "link/connect.h"
+#include "link/review.h"
 #include "rma_pair.h"
 
 static uint8_t into[SPACE];

@@ -17,6 +17,7 @@
 #include "core_pair.h"
 #include "core_test.h"
 #include "ep/rx.h"
+#include "link/connect.h"
 
 static struct end pair[2];
 static uint8_t from[100000], into[200000];

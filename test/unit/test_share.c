@@ -18,6 +18,8 @@
 
 #include <pthread.h>
 #include "base/atomic.h"
+#include "link/connect.h"
+#include "link/review.h"
 #include "clock.h"
 #include "cma_calls.h"
 #include "core_pair.h"

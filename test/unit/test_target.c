@@ -18,6 +18,7 @@
 
 #include "core_pair.h"
 #include "rma/rma.h"
+#include "link/connect.h"
 #include "rma/target.h"
 
 #define SPACE ((size_t)100000)

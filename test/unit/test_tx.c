@@ -18,6 +18,7 @@
 #include "core_pair.h"
 #include "core_test.h"
 #include "link/record.h"
+#include "link/connect.h"
 #include "ep/rx.h"
 #include "msg/tx.h"
 

@@ -17,6 +17,8 @@
 
 #include "core_pair.h"
 #include "proc/reap.h"
+#include "link/connect.h"
+#include "link/review.h"
 #include "shm/seg.h"
 #include "os/wake.h"
 

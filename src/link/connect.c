@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * connect.c: this endpoint connects to a peer: it attaches the segment, claims a slot there and publishes the claim. It
+ * does not wait for the peer. The steps, and what holds if either side dies between two of them: peer.h.
+ */
+#include "link/connect.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/atomic.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "link/rxq.h"
+#include "os/shmfile.h"
+
+/* Sets what we know of access to the peer's memory without a try. */
+static void prepare_cma(struct sc_peer *peer)
+{
+	const struct sc_abi_header *header = &peer->seg->header;
+
+	peer->cma = (struct sc_cma){ peer->seg->cma_pid, header->owner.cookie_addr, header->owner.cookie };
+	peer->can_read = SC_REACH_NO;
+	if (!peer->ep->config.cma)
+		sc_info("%s: reading its memory is off (FI_SHMCMA_CMA); large messages from it go through "
+			"shared memory",
+			peer->address);
+	else if (!peer->cma.pid)
+		sc_info("%s: not visible in this pid namespace; large messages from it go through shared "
+			"memory",
+			peer->address);
+	else
+		peer->can_read = SC_REACH_UNKNOWN;
+}
+
+void sc_peer_meet_seg(struct sc_peer *peer, struct sc_seg *seg)
+{
+	sc_peer_enter(peer);
+	peer->seg = seg;
+	prepare_cma(peer);
+	sc_watch_add(&peer->watch, seg, &peer->ep->bell);
+}
+
+int sc_peer_attach(struct sc_peer *peer)
+{
+	struct sc_seg *seg;
+	int ret;
+
+	if (peer->seg)
+		return 0;
+	ret = sc_seg_attach(peer->address, &seg);
+	if (!ret)
+		sc_peer_meet_seg(peer, seg);
+	return ret;
+}
+
+static int claim(struct sc_peer *peer)
+{
+	uint64_t *claims = sc_seg_claims(peer->seg);
+	uint64_t mine = sc_peer_ticket(peer) | SC_ABI_CLAIMED;
+
+	for (uint32_t i = 0; i < peer->seg->header.slot_count; i++)
+		if (!sc_load_relaxed_64(&claims[i]) && sc_cas_acq_rel_64(&claims[i], 0, mine)) {
+			(void)SC_FAULT("connect.claimed");
+			peer->out_slot = i;
+			return 0;
+		}
+	return -EUSERS;
+}
+
+/*
+ * The peer lets us in when it has opened our segment by its name, or already has it, as it has connected to us. When
+ * this process ends (exit(3), in another thread, or before this call) the name goes, unless a claim says that it is
+ * needed. -EAGAIN: it is being decided.
+ */
+static int check_name(const struct sc_peer *peer)
+{
+	enum sc_shmfile_end end;
+
+	sc_fence_seq_cst(); /* E1: our claim before that; pairs with E1' in sc_shmfile_unlink_all() */
+	end = sc_shmfile_end(&peer->ep->seg->file);
+	if (sc_peer_is_heard(peer) || end == SC_SHMFILE_NAMED || end == SC_SHMFILE_KEPT)
+		return 0;
+	return end == SC_SHMFILE_ASKED ? -EAGAIN : -ESHUTDOWN;
+}
+
+/* It may be another's from now on. */
+static void unclaim(struct sc_peer *peer)
+{
+	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], 0);
+	(void)SC_FAULT("connect.unclaimed");
+	peer->out_slot = SC_PEER_NO_SLOT;
+}
+
+const char *sc_peer_connect_advice(int error)
+{
+	switch (error) {
+	case -EUSERS:
+		return "it is full: as many peers are connected to it as FI_SHMCMA_PEERS allows there; the next "
+		       "operation tries again, or raise that limit";
+	case -ENOSPC:
+		return "/dev/shm is full; free space there or give the container a larger one";
+	case -ECONNREFUSED:
+		return "nobody has that address: the process has closed it or ended";
+	case -EMFILE:
+		return "no descriptor left; raise the limit (ulimit -n)";
+	case -EHOSTUNREACH:
+		return "it is on another machine or uses another /dev/shm";
+	case -EALREADY:
+		return "it is connected already";
+	case -EPROTO:
+		return "it is not what it says it is, or another version";
+	case -ESHUTDOWN:
+		return "this process is ending: exit(3) has been called, and no new peer can attach its endpoint";
+	default:
+		return "its own log or the line before says more";
+	}
+}
+
+bool sc_peer_is_transient(int error)
+{
+	return error == -EAGAIN || error == -EMFILE || error == -ENFILE || error == -ENOMEM ||
+	       error == -ENOSPC;
+}
+
+/*
+ * It has come to us, and nobody has its address any more: it has ended, is ending by exit(3), or has lost its
+ * name, which is told to it. We take the records that it has written first, see sc_peer_drained(). Its slot is its own
+ * until it departs, or is known to be dead.
+ */
+static int vanish(struct sc_peer *peer)
+{
+	if (peer->feed == SC_FEED_UP) {
+		peer->feed = SC_FEED_DRAINING;
+		peer->vanished = true;
+		sc_peer_answer_broken(peer, -ECONNRESET);
+	}
+	sc_peer_end_link(peer, -ECONNRESET);
+	return -ECONNRESET;
+}
+
+int sc_peer_connect(struct sc_peer *peer)
+{
+	struct sc_abi_slot *slot;
+	int ret;
+
+	ret = sc_peer_attach(peer);
+	if (ret)
+		goto failed;
+	ret = claim(peer);
+	if (ret)
+		goto failed;
+	ret = check_name(peer);
+	if (!ret)
+		ret = sc_seg_slot_alloc(peer->seg, peer->out_slot);
+	if (ret) {
+		unclaim(peer);
+		goto failed;
+	}
+	slot = sc_seg_slot(peer->seg, peer->out_slot);
+	memcpy(slot->intro.address, peer->ep->seg->header.address, SC_ADDR_SIZE);
+	(void)SC_FAULT("connect.intro");
+	sc_ring_tx_init(&peer->tx, slot);
+	peer->tx.sleep = &sc_seg_presence(peer->seg)->sleep;
+	peer->units_limit = peer->seg->header.window;
+	peer->link = SC_LINK_UP;
+	peer->full = false;
+	sc_source_meet(peer);
+	peer->ep->counters.connects++;
+	/* P1 release: pairs with P1' in sc_peers_review() */
+	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], sc_peer_ticket(peer) | SC_ABI_PUBLISHED);
+	(void)SC_FAULT("connect.published");
+	sc_peer_bump(peer->seg, SC_ABI_CAME);
+	sc_list_append(&peer->ep->unanswered, &peer->unanswered);
+	sc_ep_begin(peer->ep);
+	return 0;
+
+failed:
+	sc_log_again(ret == -EUSERS && peer->full);
+	sc_warn("cannot connect to %s: %s: %s", peer->address, strerror(-ret), sc_peer_connect_advice(ret));
+	sc_log_again(false);
+	peer->full = ret == -EUSERS;
+	if (ret == -ECONNREFUSED && sc_peer_is_heard(peer))
+		ret = vanish(peer);
+	else if (!peer->full && !sc_peer_is_transient(ret))
+		sc_peer_lose(peer, ret);
+	return ret;
+}
+
+bool sc_peer_can_answer(struct sc_peer *peer)
+{
+	int ret;
+
+	if (peer->feed == SC_FEED_DRAINING || peer->feed == SC_FEED_DONE)
+		return false;
+	ret = peer->link == SC_LINK_NONE   ? sc_peer_connect(peer)
+	      : peer->link == SC_LINK_DOWN ? peer->error
+					   : 0;
+	if (ret && !peer->vanished)
+		sc_peer_quarantine(peer, ret, "it wants an answer and cannot be connected to");
+	return !ret;
+}

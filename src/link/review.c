@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * review.c: this endpoint looks at what its peers say of themselves and of it: they answer a connection, close, die, or have
+ * opened their address again. All that it finds it hands to peer.c, connect.c and accept.c. See peer.h.
+ */
+#include "link/review.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/atomic.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "link/accept.h"
+#include "link/connect.h"
+#include "link/rxq.h"
+#include "os/addr.h"
+#include "os/host.h"
+#include "os/shmfile.h"
+#include "proc/reap.h"
+
+/* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
+#define WATCH_PASSES 64
+#define GLANCE_PASSES 2
+/* Looks at what a peer has in hand, between two at whether it lives. */
+#define SHARE_LOOKS 1024
+/* One that is given up has ended with what it has in hand when it was seen to run so often, so far apart. */
+#define RUNS 200
+#define RUNS_APART 100000000 /* nanoseconds */
+/*
+ * Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. Those
+ * that were refused or given up, and are not watched any more, are looked at as often as a peer.
+ */
+#define RECLAIM_POLLS (1u << 20)
+
+
+/* ---- again ----------------------------------------------------------------------------------- */
+
+/* Is there a file of its name, another than that of the one that is lost? A system call. */
+static bool is_back(const struct sc_peer *peer)
+{
+	ino_t ino = peer->seg ? peer->seg->ino : peer->ino;
+	dev_t dev = peer->seg ? peer->seg->dev : peer->dev;
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_addr parts;
+
+	/* a peer whose file could not be examined, or that is from elsewhere, stays lost */
+	if ((!ino && peer->error != -ECONNREFUSED) || !sc_list_empty(&peer->waiting) ||
+	    sc_addr_parse(peer->address, &parts))
+		return false;
+	sc_addr_file(&parts, name);
+	return sc_shmfile_is_taken(name, dev, ino);
+}
+
+/* The link is lost. */
+static int connect_again(struct sc_peer *peer)
+{
+	struct sc_ep *ep = peer->ep;
+	uint32_t seen = ep->membership;
+	struct sc_seg *seg;
+	int ret;
+
+	if (sc_peer_may_retry(peer)) {
+		sc_peer_renew(peer);
+		return sc_peer_connect(peer);
+	}
+	if (!is_back(peer))
+		return peer->error;
+	/* the last one's claims, all of them made before */
+	sc_peer_review_claims(ep);
+	if (!sc_peer_is_parted(peer) || ep->membership != seen) {
+		sc_ep_begin(ep); /* it goes on with the next poll */
+		return -EAGAIN;
+	}
+	ret = sc_seg_attach(peer->address, &seg);
+	if (ret)
+		return sc_peer_is_transient(ret) ? ret : peer->error;
+	if (sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_OPEN) {
+		sc_seg_detach(seg);
+		return peer->error;
+	}
+	sc_peer_renew(peer);
+	sc_peer_meet_seg(peer, seg);
+	sc_info("%s: it has been opened again", peer->address);
+	return sc_peer_connect(peer);
+}
+
+int sc_peer_reach(struct sc_peer *peer)
+{
+	if (peer->link == SC_LINK_UP) {
+		if (!sc_peer_has_closed(peer))
+			return 0;
+		(void)sc_peers_review(peer->ep, true);
+		if (peer->link == SC_LINK_UP) {
+			sc_ep_begin(peer->ep);
+			return -EAGAIN; /* first what it has written */
+		}
+	}
+	return peer->link == SC_LINK_DOWN ? connect_again(peer) : sc_peer_connect(peer);
+}
+
+void sc_peer_expect(struct sc_peer *peer)
+{
+	struct sc_source *source = peer->source;
+
+	(void)sc_peers_review(peer->ep, true); /* it may have come, and gone since */
+	if (source->error != SC_SOURCE_UNMET)
+		return;
+	source->error = 0;
+	(void)sc_peer_connect(peer);
+}
+
+bool sc_peer_is_back(const struct sc_peer *peer)
+{
+	return peer->link == SC_LINK_DOWN && is_back(peer) && !sc_seg_find(peer->address);
+}
+
+/* Has it run for so long that it would have reported what it had in hand? */
+static bool is_overdue_slow(struct sc_peer *peer)
+{
+	uint64_t time = (uint64_t)sc_clock_ns();
+
+	if (time - peer->share_seen < RUNS_APART)
+		return false;
+	peer->share_seen = time;
+	if (!peer->seg->cma_pid || sc_host_is_stopped(peer->seg->cma_pid)) {
+		peer->share_runs = 0;
+		return false;
+	}
+	if (++peer->share_runs < RUNS)
+		return false;
+	if (peer->share_runs == RUNS)
+		sc_warn("%s: it says that it is copying a message and does not come to an end: its "
+			"process "
+			"breaks the rules, restart it",
+			peer->address);
+	return true;
+}
+
+bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share)
+{
+	struct sc_share_part undone;
+	int error;
+
+	return sc_share_close(share) || sc_share_outstanding(share, &error, &undone) <= 0 ||
+	       sc_peer_is_dead(peer) || is_overdue_slow(peer);
+}
+
+bool sc_peer_writes(struct sc_peer *peer)
+{
+	const uint64_t *word;
+
+	if (peer->in_slot == SC_PEER_NO_SLOT || !peer->seg)
+		return false; /* it has departed */
+	word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->hazards.words[0];
+	sc_fence_seq_cst(); /* our answer before its word; pairs with the fence in get_store() of target.c */
+	/* acquire: what it has written comes before */
+	return (uint32_t)sc_load_acquire_64(word) == SC_ABI_HAZARD_OP && !sc_peer_is_dead(peer) &&
+	       !is_overdue_slow(peer);
+}
+
+int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int *error,
+			struct sc_share_part *undone)
+{
+	int ret = sc_share_outstanding(share, error, undone);
+
+	if (ret < 0)
+		sc_peer_quarantine(peer, ret, "chunks that it cannot have copied");
+	/* now and then: it costs as much as 100 looks at the words */
+	if (ret > 0 && ++peer->share_looks % SHARE_LOOKS == 0 && sc_peer_is_dead(peer))
+		sc_peer_ended(peer);
+	return ret;
+}
+
+static bool is_watched(const struct sc_peer *peer)
+{
+	return peer->seg && peer->link != SC_LINK_DOWN && peer->feed != SC_FEED_DRAINING;
+}
+
+void sc_peer_ended(struct sc_peer *peer)
+{
+	bool dead = sc_peer_is_dead(peer);
+
+	sc_peers_review(peer->ep, true); /* has it departed, or come and written? */
+	if (!is_watched(peer))
+		return;
+	if (dead)
+		sc_peer_bury(peer); /* in the middle of closing, maybe: it will not depart */
+	else if (peer->feed == SC_FEED_NONE)
+		sc_peer_lose(peer, -ECONNRESET);
+}
+
+/* Is the slot ours as we have left it? A claim is nobody else's to change, but for the answer in it. */
+static bool holds_slot(const struct sc_peer *peer, uint64_t claim)
+{
+	return (claim & ~SC_ABI_CLAIM_REFUSED) == (sc_peer_ticket(peer) | SC_ABI_PUBLISHED);
+}
+
+/* Has the peer answered our connection, or taken the answer back? */
+static int review_answer(struct sc_peer *peer)
+{
+	/* P4' acquire: pairs with P4 in sc_peer_answer_slot() */
+	uint32_t how = sc_load_acquire_32(&peer->tx.consumer->answer);
+	/* relaxed: a word of its own */
+	uint64_t claim = sc_load_relaxed_64(&sc_seg_claims(peer->seg)[peer->out_slot]);
+	int reason;
+
+	if (!holds_slot(peer, claim)) {
+		peer->out_slot = SC_PEER_NO_SLOT; /* it may be another's */
+		sc_peer_quarantine(peer, -EPROTO, "our claim of a slot with it has been overwritten");
+		return 1;
+	}
+	if (how == SC_ABI_PENDING && claim & SC_ABI_CLAIM_REFUSED) {
+		sc_warn("%s: refused the connection: it has no memory for it; see its own log",
+			peer->address);
+		sc_peer_take_loans_back(peer);
+		sc_peer_lose(peer, -ECONNREFUSED);
+		return 1;
+	}
+	if (how != SC_ABI_PENDING)
+		sc_list_remove(&peer->unanswered);
+	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
+		return 0;
+	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
+	/* nobody refuses for a reason that may pass, and who is told to try again would for ever */
+	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && sc_peer_is_transient(-reason)))
+		reason = EPROTO;
+	peer->full = reason == EUSERS;
+	sc_warn("%s: %s: %s: %s", peer->address,
+		how == SC_ABI_REFUSED ? "refused the connection" : "has given up the connection",
+		strerror(reason),
+		how == SC_ABI_BROKEN && peer->full
+			? "this endpoint is full and cannot be answered; raise FI_SHMCMA_PEERS here"
+			: sc_peer_connect_advice(-reason));
+	sc_peer_lose(peer, how == SC_ABI_REFUSED || peer->full ? -reason : -ECONNRESET);
+	sc_peer_take_loans_back(peer);
+	return 1;
+}
+
+/*
+ * Its state is neither OPEN nor CLOSED: somebody has proven that its process has died. The word alone is no proof, as
+ * anybody who has the segment attached can write there.
+ */
+static int review_ended(struct sc_peer *peer)
+{
+	if (!is_watched(peer))
+		return 0;
+	if (sc_peer_is_dead(peer)) {
+		if (peer->feed == SC_FEED_NONE)
+			sc_peer_review_claims(peer->ep);
+		if (is_watched(peer))
+			sc_peer_bury(peer);
+		return 1;
+	}
+	if (sc_seg_check_owner(peer->seg) != 1)
+		return 0; /* it cannot be told just now */
+	sc_peer_quarantine(peer, -EPROTO, "its state has been overwritten: it says that its process has ended, which runs");
+	return 1;
+}
+
+/*
+ * Reads what a peer that we send to says about itself and about us. One that has closed may have come to us, and
+ * written, since the claims were looked at: they are once more, after its state.
+ */
+static int review_link(struct sc_peer *peer)
+{
+	uint32_t state;
+
+	if (!peer->seg || peer->link == SC_LINK_DOWN)
+		return 0;
+	/* P3' acquire: pairs with P3 in sc_peers_close() */
+	state = sc_load_acquire_32(&sc_seg_presence(peer->seg)->state);
+	if (state != SC_ABI_OPEN && state != SC_ABI_CLOSED)
+		return review_ended(peer);
+	if (state == SC_ABI_CLOSED) {
+		if (peer->feed == SC_FEED_NONE)
+			sc_peer_review_claims(peer->ep);
+		if (sc_peer_is_heard(peer))
+			return 0; /* first what it has written: sc_peer_drained() */
+		sc_log(sc_list_empty(&peer->ops) ? SC_LOG_INFO : SC_LOG_WARN,
+		       "%s: its process has closed it; messages to it that are under way fail",
+		       peer->address);
+		sc_peer_lose(peer, -ECONNRESET);
+		return 1;
+	}
+	return peer->link == SC_LINK_UP ? review_answer(peer) : 0;
+}
+
+/* The next that there is something to ask about, NULL: none among the next `passes`. */
+static struct sc_peer *next_watched(struct sc_ep *ep, struct sc_list **at, int passes)
+{
+	while (passes--) {
+		struct sc_peer *peer = sc_list_entry((*at)->next, struct sc_peer, all);
+
+		*at = (*at)->next;
+		if (*at != &ep->peers && is_watched(peer))
+			return peer;
+	}
+	return NULL;
+}
+
+int sc_peers_watch(struct sc_ep *ep)
+{
+	bool due = ep->refused || !(ep->polls & (RECLAIM_POLLS - 1));
+	int ended = due ? sc_peer_reclaim(ep) : 0;
+	struct sc_peer *peer = next_watched(ep, &ep->watched, WATCH_PASSES);
+
+	sc_seg_forget_found_late();
+	if (!peer)
+		return ended;
+	if (!sc_peer_is_dead(peer)) {
+		sc_seg_guard(peer->seg);
+		return ended;
+	}
+	sc_peer_ended(peer);
+	return ended + 1;
+}
+
+int sc_peers_glance(struct sc_ep *ep)
+{
+	struct sc_peer *peer = next_watched(ep, &ep->glanced, GLANCE_PASSES);
+
+	/* marked before its memory is given back: what follows may take a while */
+	if (!peer || !sc_peer_is_marked(peer) || !sc_peer_is_dead(peer))
+		return 0;
+	sc_peer_ended(peer);
+	return 1;
+}
+
+int sc_peers_hear(struct sc_ep *ep)
+{
+	int ended = 0;
+
+	sc_bell_hear(&ep->bell);
+	sc_list_for (entry, &ep->peers) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+
+		if (!is_watched(peer) || !sc_watch_has_ended(&peer->watch))
+			continue;
+		sc_peer_ended(peer);
+		ended++;
+	}
+	return ended + sc_peer_reclaim(ep);
+}
+
+int sc_peers_ask(struct sc_ep *ep)
+{
+	struct sc_peer *peer = sc_list_entry(ep->unanswered.next, struct sc_peer, unanswered);
+
+	/* to the end: the next call asks another */
+	sc_list_remove(&peer->unanswered);
+	sc_list_append(&ep->unanswered, &peer->unanswered);
+	return review_link(peer); /* it may have closed, too, without ever having heard of us */
+}
+
+int sc_peers_review(struct sc_ep *ep, bool all)
+{
+	/* P2' acquire: pairs with P2 in sc_peer_bump(); first, so that a later change is seen next time */
+	uint32_t now = sc_load_acquire_32(&sc_seg_presence(ep->seg)->membership);
+	bool changed = (now ^ ep->membership) & ~(SC_ABI_CHANGED - 1);
+	int changes;
+
+	ep->membership = now;
+	changes = sc_peer_review_claims(ep);
+	if (!all && !changed)
+		return changes;
+	sc_list_for (entry, &ep->peers)
+		changes += review_link(sc_list_entry(entry, struct sc_peer, all));
+	return changes;
+}
