@@ -70,7 +70,7 @@ int shmcma_shared_check_locked(const struct shmcma_ep *ep);
 void shmcma_shared_enabled_locked(struct shmcma_ep *ep);
 void shmcma_shared_leave_locked(struct shmcma_ep *ep);
 
-/* What is left of the transmit size that they share. */
+/* The free part of the transmit size that they share. */
 size_t shmcma_stx_room_locked(const struct shmcma_stx *stx);
 
 /* The shared receive context itself closes. */

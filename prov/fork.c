@@ -291,7 +291,7 @@ static struct fi_ops_cm cm_ops = {
 	.join = cm_join,
 };
 
-/* What only turns something into text goes on doing so: straddr, strerror. */
+/* Calls that only turn a value into text still do so: straddr, strerror. */
 static struct fi_ops_av av_ops = {
 	.size = sizeof(struct fi_ops_av),
 	.insert = av_insert,

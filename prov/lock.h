@@ -61,12 +61,12 @@ struct shmcma_lock {
 struct shmcma_locked {
 	struct shmcma_lock *_Atomic lock; /* changed with the old and the new one held */
 	struct shmcma_locked *next;	  /* shmcma_lock.objects */
-	struct shmcma_locked **link;	  /* what points to it there */
+	struct shmcma_locked **link;	  /* the link that points to it there */
 };
 
 /* Of a domain. */
 struct shmcma_locks {
-	struct shmcma_lock common;   /* is taken first by whoever takes all */
+	struct shmcma_lock common;   /* a thread that takes all takes it first */
 	struct shmcma_lock *others;  /* under the common one, as what follows */
 	struct shmcma_lock *near;    /* of others: beside it the last one came or went; NULL: the first */
 	struct shmcma_lock *spare;   /* of nothing now */
@@ -74,7 +74,7 @@ struct shmcma_locks {
 	struct shmcma_locked itself; /* for what is the domain's: has the common one */
 };
 
-/* `taken`: by data calls, too; `coarse`: there is to be one. */
+/* `taken`: by data calls, too; `coarse`: the domain has one lock. */
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse);
 void shmcma_locks_fini(struct shmcma_domain *domain);
 
@@ -99,10 +99,10 @@ void shmcma_lock_forked(struct shmcma_domain *domain);
 void shmcma_wait_look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed);
 void shmcma_wait_give(struct shmcma_wait *owed);
 
-/* What is left of taking it: it was merged into another meanwhile, or is nobody's, or another's by now. */
+/* The slow part of taking it: it was merged into another meanwhile, or is free, or held by another thread by now. */
 void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lock);
 
-/* The lock of the object; whoever holds it does not ask for all. */
+/* Takes the lock of the object; a thread that holds it must not take all. */
 static inline void shmcma_lock_enter(struct shmcma_locked *object)
 {
 	/* acquire: pairs with the release in move(), where the lock may be new */

@@ -72,7 +72,7 @@ static bool member_has(struct poll_set *set, struct member *member, bool asked)
 	return has;
 }
 
-/* All make progress; who comes first changes, so that nobody is left out. */
+/* All members make progress; the first one changes from call to call, so that none is left out. */
 static int set_poll(struct fid_poll *fid, void **context, int count)
 {
 	struct poll_set *set = set_of(fid);

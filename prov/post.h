@@ -13,7 +13,7 @@
 #include "shmcma.h"
 #include "trigger.h"
 
-/* What the operations of a table do. */
+/* The behaviour of the operations of a table. */
 enum shmcma_post {
 	SHMCMA_POST_UNABLE,   /* nothing: not among the endpoint's capabilities, -FI_EOPNOTSUPP */
 	SHMCMA_POST_DISABLED, /* nothing: before fi_enable, -FI_EOPBADSTATE */
@@ -105,8 +105,8 @@ static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
 }
 
 /*
- * A send could not be, with this error of the core's; with the endpoint's lock. No room: progress is made, so that a
- * caller who only sends gets on when he tries again. Libfabric's code for it.
+ * The core has refused a send with this error; the caller holds the endpoint's lock. If there is no room, the function
+ * makes progress, so that the next try of a caller that only sends can succeed. Returns libfabric's code for the error.
  */
 ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error);
 

@@ -28,14 +28,13 @@
  * The application polls by itself (`polls`): then the thread keeps out of its way, is not armed, so that peers
  * need not wake it for what the application will find, and looks every NAP whether it still does so: polls that
  * cost the application nothing more cannot tell when the last of them was. Between one and two naps after that it
- * takes over. What the application does while the thread sleeps does not wake it: woken by a peer, it polls once,
- * and learns by the next round whether it is alone.
+ * takes over. Calls of the application while the thread sleeps do not wake it: woken by a peer, it polls once, and
+ * learns by the next round whether it is alone.
  *
- * An endpoint's word goes with its memory, so who closes one sees to it that the thread has returned from its sleep
- * (shmcma_progress_leave_locked()); it cannot sleep again without the domain's lock.
+ * An endpoint's word goes with its memory, so the thread that closes one waits until this thread has returned from its
+ * sleep (shmcma_progress_leave_locked()); it cannot sleep again without the domain's lock.
  *
- * Death or stop of a peer: sleep.c. Of this process: nobody's affair but that ASLEEP stays, for which others
- * make a system call in vain.
+ * Death or stop of a peer: sleep.c. Of this process: only ASLEEP stays, for which others make a system call in vain.
  *
  * fork(2): in the child no thread runs and there is none to join. fork.c sees to the domains' locks and to that of the
  * list of threads (shmcma_lists_lock()).
@@ -146,7 +145,7 @@ static enum round poll_round(struct self *self)
 	if (pthread_mutex_trylock(&self->domain->locks.common.mutex)) /* there are no others */
 		return ROUND_BUSY; /* for a call that may or may not poll: look again */
 	round = round_locked(self);
-	shmcma_unlock(self->domain); /* who sleeps is told of what has been found */
+	shmcma_unlock(self->domain); /* this tells sleepers of completions that have been found */
 	return round;
 }
 

@@ -36,7 +36,7 @@ struct shmcma_pipe {
 int shmcma_pipe_open(struct shmcma_pipe *pipe);
 void shmcma_pipe_close(struct shmcma_pipe *pipe);
 void shmcma_pipe_raise(struct shmcma_pipe *pipe);
-/* What is looked at after this is seen, or makes it readable again. Was it readable? */
+/* An event after this call is seen by the look that follows, or makes the pipe readable again. Was it readable? */
 bool shmcma_pipe_lower(struct shmcma_pipe *pipe);
 
 /* Embedded in the object that is waited for. */

@@ -72,7 +72,7 @@ static void show_eager(const struct sc_calibration *calibration)
 	       most);
 }
 
-/* What overrides it, here. */
+/* Prints the environment variables that override it in this process. */
 static void show_environment(void)
 {
 	for (char **each = environ; *each; each++)
