@@ -477,7 +477,7 @@ static int forked_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_o
 #define disabled_readwritevalid atomic_readwritevalid
 #define disabled_compwritevalid atomic_compwritevalid
 
-/* `base`: who does base operations; `fetch`: those that bring back former values. */
+/* `base`: the function for base operations; `fetch`: the one for those that bring back former values. */
 #define TABLE(base, fetch)                                                                                \
 	{                                                                                                 \
 		.size = sizeof(struct fi_ops_atomic), .write = base##_write, .writev = base##_writev,     \

@@ -833,8 +833,8 @@ static const char *why_not_shared(int err)
 	case EADDRINUSE:
 		return "a living process inserts there; open it with FI_READ, or choose another name";
 	case ENOENT:
-		return "no process has opened it to insert, or that process has ended; open it with FI_READ "
-		       "after that";
+		return "no process has opened it to insert, or that process has ended; open it with "
+		       "FI_READ after that";
 	case EACCES:
 		return "its file in /dev/shm is not a regular one of this user with mode 0600";
 	case EPROTO:

@@ -2,8 +2,8 @@
 /*
  * avset.c: fid_av_set: addresses of a vector in an order, the members of a group to be; see fi_av_set(3).
  *
- * All of it is private memory. Used by one thread at a time, as libfabric has it: nothing here takes a lock but
- * what asks the vector.
+ * All of it is private memory. Used by one thread at a time, as libfabric has it: nothing here takes a lock but calls
+ * to the vector.
  */
 #include "collective.h"
 

@@ -160,7 +160,7 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return set(cntr_of(fid), &cntr_of(fid)->count.errors, value);
 }
 
-/* Polls before a sleep: what is on its way comes sooner than sleep and wake-up take. */
+/* Polls before a sleep: a message on its way comes sooner than sleep and wake-up take. */
 #define SPINS 30
 
 /* Not there yet: wait in the way that the counter was opened for. */

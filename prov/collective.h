@@ -3,9 +3,9 @@
  * collective.h: groups of endpoints and what they do together; see fi_collective(3).
  *
  * An endpoint with FI_COLLECTIVE has a second endpoint of the core for it (group.c), found under a name made
- * of the first one's address: what its groups send is matched, windowed and counted apart from the
- * application's messages. A collective operation (struct shmcma_collop) is up to three phases (collective.c),
- * each of which is a pattern of messages between the members (group.c).
+ * of the first one's address: messages of its groups are matched, windowed and counted apart from the application's. A
+ * collective operation (struct shmcma_collop) is up to three phases (collective.c), each of which is a pattern of
+ * messages between the members (group.c).
  *
  * All of it is used under the lock of the endpoint's domain, which is one where there is such an endpoint.
  */

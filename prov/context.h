@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * context.h: what ep.c, sep.c and shared.c know of each other: scalable endpoints, shared contexts, and the
- * endpoints that have to do with them. All under all locks of the domain unless it says otherwise.
+ * context.h: the interfaces between ep.c, sep.c and shared.c: scalable endpoints, shared contexts, and the endpoints
+ * that have to do with them. All under all locks of the domain unless it says otherwise.
  */
 #ifndef SHMCMA_CONTEXT_H
 #define SHMCMA_CONTEXT_H

@@ -7,8 +7,8 @@
  * Any thread may call; the queue's lock (lock.h), if there is one, covers each read. Only fi_cq_signal() does
  * without.
  *
- * Order: what is queued is served first. Only an empty queue makes a read poll the bound endpoints, so a
- * reader that takes one entry at a time does not pay for a poll each time, and none is ever out of turn.
+ * Order: queued completions are served first. Only an empty queue makes a read poll the bound endpoints, so a reader
+ * that takes one entry at a time does not pay for a poll each time, and none is ever out of turn.
  */
 #define _GNU_SOURCE 1
 #include "shmcma.h"
@@ -181,7 +181,7 @@ static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 	return __builtin_expect(sc_comp_ring_is_overrun(&cq->queue), 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
-/* Reads of a queue that is not empty before one polls all the same: what is under way does not wait for ever. */
+/* Reads of a queue that is not empty before one polls all the same: operations under way do not wait for ever. */
 #define FULL_READS 16
 
 /* Entries of this format are the core's; completions with more in them go through the queue. */

@@ -463,7 +463,7 @@ static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	return 0;
 }
 
-/* Of a scalable endpoint: what its contexts have in common. */
+/* Of a scalable endpoint: the objects that its contexts have in common. */
 static int bind_sep(struct shmcma_ep *ep, struct fid *object, uint64_t flags)
 {
 	if (shmcma_sep_is_enabled(ep))
@@ -806,7 +806,7 @@ static void unbind_av(struct shmcma_ep *ep)
 	atomic_fetch_sub(&ep->av->refs, 1);
 }
 
-/* The queues let go first: what they hold names peers that go with the core's endpoint. Counters stay. */
+/* The queues let go first: their completions name peers that go with the core's endpoint. Counters stay. */
 static void destroy_locked(struct shmcma_ep *ep)
 {
 	shmcma_progress_leave_locked(ep->domain);

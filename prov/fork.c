@@ -23,8 +23,8 @@
  *
  * A domain that takes no lock is used by one thread at a time; the application sees to that also for fork(2).
  *
- * Children that are not told of: one of vfork(2) has the right to exec and _exit only. One of clone(2) or of
- * fork(2) as a bare system call keeps the tables: what needs a segment crashes there. Either can do no harm to
+ * Children that are not told of: one of vfork(2) has the right to exec and _exit only. A child of clone(2) or of
+ * fork(2) as a bare system call keeps the tables: a call that needs a segment crashes there. Either can do no harm to
  * the parent, whose segments it does not have, and whose names it takes for another process's.
  */
 #define _GNU_SOURCE 1
@@ -222,7 +222,7 @@ FORKED(int, cntr_wait, struct fid_cntr *cntr, uint64_t threshold, int timeout)
 
 #pragma GCC diagnostic pop
 
-/* These two can give no error: what had been counted by the time of fork(2). */
+/* These two can give no error: they return the counts at the time of fork(2). */
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
 	(void)shmcma_forked();

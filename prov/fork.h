@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fork.h: what becomes of the objects in a child of fork(2): see fork.c.
+ * fork.h: the objects in a child of fork(2): see fork.c.
  */
 #ifndef SHMCMA_FORK_H
 #define SHMCMA_FORK_H

@@ -429,7 +429,7 @@ static void break_group(struct shmcma_group *group, int error)
 	cancel(&group->alarm);
 }
 
-/* The others are told, and what they send is taken. */
+/* The others are told, and their messages are taken. */
 static void attend_broken(struct shmcma_group *group)
 {
 	struct sc_send send = { .flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
@@ -505,8 +505,8 @@ static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
 }
 
 /*
- * All joins of a set have one tag, and who receives tells them apart by their order: each of a join's messages
- * follows that of an older join which was refused and has yet to be tried again.
+ * All joins of a set have one tag, and the receiver tells them apart by their order: each of a join's messages follows
+ * that of an older join which was refused and has yet to be tried again.
  */
 static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 {

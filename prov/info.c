@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * info.c: fi_getinfo(3): what this provider offers, and whether that is what is asked for. Any thread.
+ * info.c: fi_getinfo(3): the offers of this provider, checked against the hints. Any thread.
  *
  * fi_getinfo() returns the attributes that hold. A hint that does not fit is refused with one line at log level info:
- * the attribute, what was asked, what is offered. The attribute structures are libfabric's and grow with it: they are
- * allocated by it and filled field by field.
+ * the attribute, the value asked for, the value offered. The attribute structures are libfabric's and grow with it:
+ * they are allocated by it and filled field by field.
  */
 #include "shmcma.h"
 
@@ -57,7 +57,10 @@ static const uint64_t offers[] = {
 /* of messages against either */
 #define MIXED_ORDER (FI_ORDER_RAS | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW)
 #define MSG_ORDER (FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER | SHMCMA_MEMORY_ORDER | MIXED_ORDER)
-/* Of completions, to who asks: a large message is overtaken by a small one behind it, which then waits for it. */
+/*
+ * Of completions, to an application that asks for it: a large message is overtaken by a small one behind it, which then
+ * waits for it.
+ */
 #define COMP_ORDER FI_ORDER_STRICT
 
 #define PROTOCOL (FI_PROV_SPECIFIC | 0x5343)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * post.h: what data calls share: the tables they are found in, and, of plain and tagged messages, the way
- * from the arguments to struct sc_send or struct sc_recv on the stack, and from there straight into the core.
+ * post.h: the common part of data calls: the tables they are found in, and, of plain and tagged messages, the way from
+ * the arguments to struct sc_send or struct sc_recv on the stack, and from there straight into the core.
  *
  * A data call never asks whether the endpoint is enabled or has the capability: the endpoint's operation
  * tables say so (enum shmcma_post). The two kinds differ in SC_TAGGED, tag, ignore bits and completion

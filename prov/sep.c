@@ -13,7 +13,7 @@
  * receive context once it is.
  *
  * A receive context that is closed and opened again has the address that it had, as others make that up from the
- * address of number 0. They find the new one (peer.c): what was under way to the last one fails with FI_ECONNRESET,
+ * address of number 0. They find the new one (peer.c): an operation under way to the last one fails with FI_ECONNRESET,
  * or had ended and was dropped with its queue; none of it gets to the new one. Messages that are sent after the new one
  * was enabled reach it, or get -FI_EAGAIN until the sender has dealt with those under way. Messages of a transmit
  * context that has closed may wait at its peers, which tell by its number whose they are: so one that is opened again

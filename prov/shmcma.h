@@ -135,8 +135,8 @@ int shmcma_mr_map_raw(const struct fi_mr_map_raw *map);
 struct shmcma_eq; /* eq.c */
 
 /*
- * fi_domain_bind: the event queue of what has none of its own. NULL: none yet. It may come at any time, whatever locks
- * are held, and is the domain's then until it is closed: whoever has found it may go on with it.
+ * fi_domain_bind: the event queue of objects that have none of their own. NULL: none yet. It may come at any time, also
+ * while locks are held, and is the domain's then until it is closed: a thread that has found it may go on with it.
  */
 static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *domain)
 {
@@ -233,7 +233,7 @@ struct shmcma_cq {
 	uint32_t full_reads;	     /* that found it not empty */
 	struct shmcma_yield yield;   /* reads that found nothing */
 	char stranger
-		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for who has no room for it */
+		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for a reader without room for it */
 	struct shmcma_object object;
 };
 
@@ -379,7 +379,7 @@ int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_po
 
 /*
  * Progress, with the lock of what is polled held. 0: there was nothing to do. An endpoint that is nothing but
- * a target may have no queue and no counter whose reader could poll it: so it is polled whatever is read.
+ * a target may have no queue and no counter whose reader could poll it: so every read polls it.
  */
 static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
 {

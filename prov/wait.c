@@ -24,17 +24,17 @@
  * polled for is the one lock of the domain, at the latest when it is slept on (enter()).
  *
  * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (has_something()),
- * and whoever adds something signals after it has. Peers: see src/os/wake.c. While threads sleep in calls the object
- * stays armed, whoever reads it meanwhile. So it does while one may sleep on an object of the system (`given`): from
- * fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread sleeps, and it may be
- * another that reads; for one that has not slept a peer wakes once in vain. Another thread's fi_trywait() may empty
- * the pipe before who was signalled has seen it: as if that signal had not been given. One that finds something leaves
- * the pipe as it is.
+ * and a thread that adds something signals after that. Peers: see src/os/wake.c. While threads sleep in calls the
+ * object stays armed, even if another thread reads it meanwhile. So it does while one may sleep on an object of the
+ * system (`given`): from fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread
+ * sleeps, and it may be another that reads; for one that has not slept a peer wakes once in vain. Another thread's
+ * fi_trywait() may empty the pipe before the signalled thread has seen it: as if that signal had not been given. One
+ * that finds something leaves the pipe as it is.
  *
  * Locks: that of a wait set, the object's, a watcher's. The application's mutex of an object is taken with
- * none of them held: whoever holds it calls fi_trywait(), and waits for these. So who finds something under a lock
- * leaves the signal to a watcher. Where there is none, for want of an endpoint or of a thread, it is owed until
- * the lock is let go. Such are owed by calls that enable or close endpoints or add to a counter, which hold no
+ * none of them held: a thread that holds it calls fi_trywait(), and waits for these. So a thread that finds something
+ * under a lock leaves the signal to a watcher. Where there is none, for want of an endpoint or of a thread, it is owed
+ * until the lock is let go. Such are owed by calls that enable or close endpoints or add to a counter, which hold no
  * set's lock.
  */
 #define _GNU_SOURCE 1
@@ -53,7 +53,10 @@
 /* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
 #define TRY_ROUNDS 64
 #define MS 1000000
-/* Between two looks while operations wait for counters: what they wait for may be polled by others alone. */
+/*
+ * Between two looks while operations wait for counters: maybe only other threads poll the endpoints that these wait
+ * for.
+ */
 #define TRIGGER_MS 10
 #define STACK_SIZE (64 << 10)
 #define MUTEX_NAP 20000 /* ns */
@@ -190,7 +193,7 @@ void shmcma_wait_forked(struct shmcma_wait *wait)
 	pthread_cond_init(&wait->cond, NULL);
 }
 
-/* False: to be ended, or `closes`, and who holds the mutex may wait for that. */
+/* False: to be ended, or `closes`, and the holder of the mutex may wait for that. */
 static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const atomic_bool *closes)
 {
 	if (!stop)
@@ -311,7 +314,7 @@ static bool has_something(const struct shmcma_wait *wait)
 
 /* ---- what is slept on ------------------------------------------------------------------------ */
 
-/* An endpoint of the core, and who watches it. */
+/* An endpoint of the core, and its watcher. */
 struct slept {
 	struct sc_ep *core;
 	struct shmcma_watcher **watcher;

@@ -2,18 +2,26 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # The comments and strings of the C files and the sentences of the documents name their subject: no clause begins with
-# "Who ..." or "What ..." as its subject, no process is "he", nothing "is to be had". A question is allowed.
-# Sentences span the lines of a comment, of a paragraph, of adjacent strings.
+# "Who ..." or "What ..." as its subject, no process is "he", nothing "is to be had". A question is allowed, and so is
+# any word in quotation marks. Sentences span the lines of a comment, of a paragraph, of adjacent strings.
+# Each line of the output is file:line and a sentence.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
+
+if ! command -v perl >/dev/null; then
+	echo "SKIP: no perl"
+	exit 77
+fi
 
 perl -e '
 use strict;
 use warnings;
 
-# A clause begins a unit (a comment, a string, a paragraph, a cell of a table) or follows one of these.
+# A clause begins a comment, a string, a paragraph or an item of a list, or follows one of these.
 my $start = qr/(?:^|(?<=[.!?;])\s+|(?<=[.!?][)\x27"])\s+|\s-\s+)[("]*\K/;
 my @patterns = (
 	qr/$start(?:who|what|whoever|whatever|whichever|whose|whom|that which|those who|he who)\b/i,
+	qr/(?::|\b(?:and|as|at|but|by|for|from|if|of|so|than|that|then|to|when|where|with)) who\b/i,
+	qr/\bwhoever\b/i,
 	qr/\b(?:he|him|his|himself|whom)\b/i,
 	qr/\bto be had\b/i,
 	qr/\bthere (?:is|are|was|were) (?:not |yet )?to be\b/i,
@@ -31,7 +39,7 @@ sub judge
 			$first++ while $sentence =~ s/^[ \t]*\n//;
 			(my $words = $sentence) =~ s/\s+/ /g;
 			$words =~ s/^ | $//g;
-			(my $bare = $words) =~ s/`[^`]*`/`/g;
+			(my $bare = $words) =~ s/`[^`]*`|"[^"]*"/`/g;
 			if (grep { $bare =~ $_ } @patterns) {
 				print "$file:$first: $words\n";
 				$found = 1;
@@ -41,7 +49,7 @@ sub judge
 	}
 }
 
-# paragraphs FILE, LINE, TEXT: judges each paragraph, item of a list and cell of a table on its own
+# paragraphs FILE, LINE, TEXT: judges each paragraph and each item of a list on its own
 sub paragraphs
 {
 	my ($file, $line, $text) = @_;

@@ -12,8 +12,8 @@
  *   4096   +-----------------------------------------------+
  *          | claims[slots]   8 bytes a slot                |
  *          +-----------------------------------------------+
- *   slots  | slot 0          one connected peer: who it    |
- *          | ...             is, how far its ring is read, |
+ *   slots  | slot 0          one connected peer: its name, |
+ *          | ...             how far its ring is read, and |
  *          | slot n-1        the ring it writes            |
  *          +-----------------------------------------------+
  *   pool   | bounce buffers  lent by the owner to peers    |
@@ -122,7 +122,7 @@ struct sc_abi_presence {
 	uint32_t state;	     /* enum sc_abi_state, written by the owner, or once it is dead by anybody */
 	uint32_t membership; /* + SC_ABI_CAME or SC_ABI_CHANGED (atomic add, by anybody) */
 	uint32_t buf_count;  /* bounce buffers that have memory, the first ones; only grows */
-	uint32_t unread;     /* CLOSED: claims marked UNREAD; the last to take one away removes the name */
+	uint32_t unread;     /* CLOSED: claims marked UNREAD; the peer that takes it to 0 removes the name */
 
 	/* of the registration table; see struct sc_abi_reg */
 	uint32_t reg_count;   /* registrations that have memory, whether in use or not */
@@ -143,7 +143,8 @@ struct sc_abi_presence {
 
 	/*
 	 * The pipe by which others wake the owner's thread, see doorbell.c: its descriptor there + 1, 0: none. And
-	 * SC_ABI_DOOR_HEARD: the owner is to look for who comes, but not for a while yet, so nobody needs to knock.
+	 * SC_ABI_DOOR_HEARD: the owner will look for processes that come, but not for a while yet, so none needs to
+	 * knock.
 	 */
 	uint32_t door;
 
@@ -166,12 +167,12 @@ struct sc_abi_presence {
 /*
  * A claim: 0 free, else the claimant's ticket in the high bits and its progress in the low 3.
  * ticket: pid (31 bits) and 29 bits of its nonce. The pid is one of the owner's namespace, unless ELSEWHERE
- * (the highest bit) says that it is of another: who is nowhere to be seen under it then may live all the same.
- * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED
- * back to 0; the owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead.
- * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and
- * it did not see itself accepted; its segment keeps its name for the owner to attach it. Once the owner has
- * closed, either takes UNREAD away (compare and swap) and 1 from the claimant's sc_abi_presence.unread.
+ * (the highest bit) says that it is of another: an owner that cannot be seen under it then may live all the same. The
+ * claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED back to 0; the
+ * owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead. DEPARTED with UNREAD: messages in
+ * this slot have their payload in the claimant's bounce buffers, and it did not see itself accepted; its segment keeps
+ * its name for the owner to attach it. Once the owner has closed, either takes UNREAD away (compare and swap) and 1
+ * from the claimant's sc_abi_presence.unread.
  */
 enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 3 };
 #define SC_ABI_CLAIM_STATE 3ULL
@@ -570,8 +571,8 @@ struct sc_abi_slot {
 };
 
 /*
- * The registration table, what peers may read and write of the owner's memory. Three parts, one after the
- * other from table_offset on; none of them if reg_max is 0:
+ * The registration table, the memory of the owner that peers may read and write. Three parts, one after the other from
+ * table_offset on; none of them if reg_max is 0:
  *
  *   buckets        SC_ABI_TABLE_BUCKETS bytes: tables of 2^b buckets, each at byte 4 << b; that of
  *                  b = presence.bucket_bits counts. A bucket is index + 1 of a registration, or 0

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * core.h: what prov/, test/ and util/ may call of the core.
+ * core.h: the interface of the core for prov/, test/ and util/.
  *
  * The core knows endpoints, peers, messages, registered memory, completion queues and counters; it knows
  * nothing of libfabric.
@@ -114,7 +114,7 @@ int sc_addr_service(const char *service, char *addr);
 /* The address, out[SC_ADDR_SIZE], of the `index`th behind that one (endpoint form) under its name. -EINVAL. */
 int sc_addr_context(const char *addr, uint16_t index, char *out);
 
-/* The address, out[SC_ADDR_SIZE], of the first under that one's name: what others insert. -EINVAL. */
+/* The address, out[SC_ADDR_SIZE], of the first under that one's name: the one that others insert. -EINVAL. */
 int sc_addr_first(const char *addr, char *out);
 
 /*
@@ -171,7 +171,7 @@ struct sc_comp {
 	void *buf;     /* multi-receive: where the message begins; else NULL or the buffer */
 	uint64_t data; /* with SC_COMP_DATA */
 	uint64_t tag;
-	struct sc_peer *source; /* receive operations: who sent it; SC_COMP_WRITTEN: who wrote */
+	struct sc_peer *source; /* receive operations: the sender; SC_COMP_WRITTEN: the writer */
 	size_t olen; /* with err alone; of a receive: bytes that did not fit, 0 but for EMSGSIZE */
 	union {
 		struct {
@@ -199,7 +199,7 @@ struct sc_entry {
 
 /*
  * A first-in first-out queue of completions, private memory, single thread. Grows as needed; when
- * memory for that cannot be had it is overrun: what it holds can still be read, then nothing ever.
+ * memory for that cannot be had it is overrun: the completions that it holds can still be read, then nothing ever.
  */
 struct sc_comp_ring {
 	struct sc_comp *ring;
@@ -265,14 +265,17 @@ static inline void sc_comp_ring_release(struct sc_comp_ring *cq)
 /* ---- counters -------------------------------------------------------------------------------- */
 
 /*
- * Operations of one kind that have ended, well and badly. The core adds to it, under whatever serializes
- * the endpoint; others may read it at any time, each word by an atomic load.
+ * Operations of one kind that have ended, well and badly. The core adds to it, serialized as the endpoint is; others
+ * may read it at any time, each word by an atomic load.
  */
 struct sc_cntr {
 	uint64_t value, errors;
 };
 
-/* One word of a counter, by whoever is serialized as above. Release: who reads it finds what it counts. */
+/*
+ * Adds to one word of a counter; the caller is serialized as above. Release: a reader of the word finds the data of the
+ * counted operations.
+ */
 static inline void sc_cntr_add(uint64_t *word, uint64_t more)
 {
 	__atomic_store_n(word, *word + more, __ATOMIC_RELEASE); /* pairs with sc_cntr_read() */
@@ -297,8 +300,8 @@ enum sc_event {
 /* ---- registered memory ----------------------------------------------------------------------- */
 
 /*
- * The registrations of a domain: what peers may read and write, through each of the endpoints that were
- * created with this table. Threads: see above.
+ * The registrations of a domain: memory that peers may read and write, through each of the endpoints that were created
+ * with this table. Threads: see above.
  */
 struct sc_regtab;
 struct sc_reg;
@@ -327,7 +330,7 @@ struct sc_reg_attr {
  * Register memory. Several ranges are one behind the other for those who name them by offset; with
  * SC_REG_VIRTUAL too, from the first one's address on. Nothing is done to the memory itself.
  * -ENOKEY: the key is taken; -EINVAL: more ranges, or more bytes than there are; -ENOMEM; -ENOSPC: no
- * shared memory, or as many registrations as there may be; -EPERM: this is a forked child of who made the
+ * shared memory, or as many registrations as there may be; -EPERM: this is a forked child of the process that made the
  * table.
  */
 int sc_reg_open(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **reg);
@@ -368,7 +371,7 @@ struct sc_config {
 	uint32_t inline_max;   /* largest payload in a record, bytes */
 	uint32_t eager_max;    /* largest payload through bounce buffers without rendezvous, bytes */
 	bool eager_adapts;     /* less of that goes through them to peers where a copy by CMA is found faster */
-	uint64_t window;       /* most that one peer may leave unmatched here, in SC_ABI_UNITS */
+	uint64_t window;       /* units (SC_ABI_UNITS) that a peer may leave unmatched here */
 	uint32_t share_min;    /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
 	enum sc_fill_way fill; /* SC_FILL_TRIED: trials find the best for each peer */
 	bool cma;	       /* this process may copy by process_vm_readv(2) */
@@ -382,8 +385,8 @@ struct sc_config {
 void sc_config_init(struct sc_config *config);
 
 /*
- * A name for several endpoints of this process, which can be told from each other by who sends to them: the
- * contexts of one that is scalable. To receivers they are one source.
+ * A name for several endpoints of this process, which their senders can tell from each other: the contexts of one that
+ * is scalable. To receivers they are one source.
  */
 struct sc_ep_name {
 	uint64_t nonce[2];
@@ -510,7 +513,7 @@ struct sc_sleep {
 #define SC_REST_FOREVER INT64_MAX
 
 /*
- * There is nothing to do for the endpoint, says the caller, who has just polled it: from now on a process or thread
+ * There is nothing to do for the endpoint, says the caller, which has just polled it: from now on a process or thread
  * that gives it something to do wakes the threads that sleep on *sleep. Afterwards either -EAGAIN: there is something,
  * poll; or 0: it may be slept on until *limit at most (nanoseconds of CLOCK_MONOTONIC; lowered, if need be). A thread
  * that has slept polls, and asks again.
@@ -521,7 +524,7 @@ int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 
 /*
- * Has nothing been begun since the last poll that goes on with polls? If so, who sleeps has to poll: it may be
+ * Has nothing been begun since the last poll that goes on with polls? If so, the sleeping thread has to poll: it may be
  * another thread than the one that has posted.
  */
 bool sc_ep_is_idle(const struct sc_ep *ep);

@@ -954,7 +954,7 @@ static void inbound_remove(struct sc_peer *peer)
 /*
  * Free a slot. The next peer must not find the lines of the last one: if the memory cannot be given back
  * it is cleared, and if it is not sure that there is any (`refused`), the slot stays out of use. Beyond its first page
- * whoever lets the ring grow clears it.
+ * the writer that lets the ring grow clears it.
  */
 static void slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 {
@@ -1006,7 +1006,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 	if (sc_list_empty(&peer->ending))
 		sc_list_append(&ep->ending, &peer->ending);
 	sc_ep_begin(ep);
-	/* of one that has vanished, only now: what it had written could be received */
+	/* of one that has vanished, only now: its messages could be received */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);
 	if (peer->link != SC_LINK_DOWN)
@@ -1116,7 +1116,7 @@ bool sc_peer_writes(struct sc_peer *peer)
 		return false; /* it has departed */
 	word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->hazards.words[0];
 	sc_fence_seq_cst(); /* our answer before its word; pairs with the fence in get_store() of target.c */
-	/* acquire: what it has written comes before */
+	/* acquire: its records come before */
 	return (uint32_t)sc_load_acquire_64(word) == SC_ABI_HAZARD_OP && !sc_peer_is_dead(peer) &&
 	       !is_overdue_slow(peer);
 }
@@ -1426,7 +1426,7 @@ static int review_answer(struct sc_peer *peer)
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
 		return 0;
 	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
-	/* nobody refuses for a reason that may pass, and who is told to try again would for ever */
+	/* no peer refuses for a reason that may pass, and an endpoint that is told to try again would for ever */
 	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && is_transient(-reason)))
 		reason = EPROTO;
 	peer->full = reason == EUSERS;

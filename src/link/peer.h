@@ -9,7 +9,7 @@ int sc_peers_init(struct sc_ep *ep);
 /* Something has ended that referred to the peer, or was under way with it. It stays as it is until the next sc_forget(). */
 void sc_peer_reconsider(struct sc_peer *peer);
 
-/* For forget.c: what reconsidering it comes to: it is to leave, or absent, or neither. */
+/* For forget.c: the outcome of a second look at it: it leaves, or is absent, or neither. */
 void sc_peer_settle(struct sc_peer *peer);
 
 /* For forget.c: is it as reconsidering wants it, so that its completions and receives are to be looked at? */
@@ -32,7 +32,7 @@ int sc_peer_connect(struct sc_peer *peer);
 
 /*
  * Something is to be sent to it: connect it if it is not connected, or not any more and its address has been opened
- * again. -EAGAIN: what there was with the last one of that address has to end first, in polls; else as
+ * again. -EAGAIN: all that is under way with the last one of that address has to end first, in polls; else as
  * sc_peer_connect(), or why the link was lost.
  */
 int sc_peer_reach(struct sc_peer *peer);
@@ -103,8 +103,8 @@ static inline bool sc_peer_may_copy(struct sc_peer *peer)
 }
 
 /*
- * Look at who has come, answered and gone; `all`: also at what the membership count does not say to have changed. Returns
- * the number of changes found.
+ * Look for peers that have come, answered and gone; `all`: also at what the membership count does not say to have
+ * changed. Returns the number of changes found.
  */
 int sc_peers_review(struct sc_ep *ep, bool all);
 
@@ -115,11 +115,11 @@ int sc_peers_review(struct sc_ep *ep, bool all);
 bool sc_peer_is_dead(const struct sc_peer *peer);
 
 /*
- * Does its word of life say that it is that process that has the pid, right now? True proves what has been read from
- * its memory until now, too, by who has had a fence in between: the kernel marks the word before the process gives
- * up its memory or its pid. One that is killed for want of memory may have lost the list of its words by then; so
- * this is for peers that the daemon's thread watches, too, which hears of that within milliseconds (of one that has
- * just been met: GATHER_APART_MS); and for this process itself. False: it cannot be told by that. Some loads.
+ * Does its word of life say that it is that process that has the pid, right now? True proves reads from its memory
+ * until now, too, of a caller that has had a fence in between: the kernel marks the word before the process gives up
+ * its memory or its pid. One that is killed for want of memory may have lost the list of its words by then; so this is
+ * for peers that the daemon's thread watches, too, which hears of that within milliseconds (of one that has just been
+ * met: GATHER_APART_MS); and for this process itself. False: it cannot be told by that. Some loads.
  */
 static inline bool sc_peer_shows_life(const struct sc_peer *peer)
 {
@@ -255,8 +255,8 @@ static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
 void sc_peer_quarantine(struct sc_peer *peer, int error, const char *why);
 
 /*
- * The process has been seen to have closed this attached peer, or to have ended: it is lost as soon as what
- * it has written has been read.
+ * The process has been seen to have closed this attached peer, or to have ended: it is lost as soon as its records have
+ * been read.
  */
 void sc_peer_ended(struct sc_peer *peer);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * record.c: what the writers of records share: room in a peer's ring, bounce buffers that go with a record,
+ * record.c: the common part of the writers of records: room in a peer's ring, bounce buffers that go with a record,
  * lists of segments. And the reading of those lists.
  *
  * Buffers are lent with the record that is written next: nothing may be written to the peer's ring between

@@ -20,11 +20,11 @@
  * order of the calls whatever way their payload takes. Only answers to the peer (ack, pull) queue for a
  * full ring: the peer always reads its ring, so they never wait on one another.
  *
- * Two limits push a sender back: the ring, with the buffers that it overflows into (record.c), and the window: what a
- * peer may leave unmatched at the receiver. Where the window or the pool has no place for an eager payload the message
- * goes by rendezvous, which costs the receiver an entry only; so a receiver that looks or matches late does not stop a
- * sender that has messages for others. Injected payload is then copied to memory of our own. tx_size is
- * no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
+ * Two limits push a sender back: the ring, with the buffers that it overflows into (record.c), and the window: the
+ * messages that a peer may leave unmatched at the receiver. Where the window or the pool has no place for an eager
+ * payload the message goes by rendezvous, which costs the receiver an entry only; so a receiver that looks or matches
+ * late does not stop a sender that has messages for others. Injected payload is then copied to memory of our own.
+ * tx_size is no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
  * its next message. A caller that posts and never polls gets -EAGAIN in the end all the same (OPS_MAX): answers wait
  * for its poll.
  *
@@ -261,7 +261,7 @@ static inline __attribute__((always_inline)) void inline_store(struct sc_peer *p
 							       uint64_t data, struct inline_record record)
 {
 	(void)SC_FAULT("tx.inline_payload");
-	/* relaxed: published by ctl; one by one, as the reader loads them, who may wait for them in the same core */
+	/* relaxed: published by ctl; one by one, as the reader, maybe in the same core, loads them */
 	sc_store_relaxed_64(&line->words[0], tag);
 	sc_store_relaxed_64(&line->words[1], data);
 	(void)SC_FAULT("tx.inline");
@@ -573,9 +573,9 @@ static bool is_of_stream(struct sc_peer *peer)
 
 /*
  * Has the peer it sooner by CMA? By more than an eighth: the calibration's copies stay in one process and its caches;
- * 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with. Of a stream who is slower, writer or
- * reader of the buffers, decides; and a call copies as many messages as it may, or a half of each. (Messages that are
- * never received are on their way, too: who has such is taken to send a stream, whatever it sends.)
+ * 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with. Of a stream the slower of writer and
+ * reader of the buffers decides; and a call copies as many messages as it may, or a half of each. (Messages that are
+ * never received are on their way, too: a sender that has such counts as one of a stream.)
  */
 static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
@@ -1005,7 +1005,7 @@ int sc_tx_acked(struct sc_peer *peer, const struct sc_abi_ack *ack)
  */
 static bool is_readable(const struct sc_tx_op *op, bool fault)
 {
-	/* where nobody can tell, what has gone wrong once is not tried here */
+	/* where nobody can tell, a copy that has failed once is not tried here */
 	return fault ? !sc_probe_check(NULL, op->iov, op->iov_count, false)
 		     : sc_probe_check_ends(op->iov, op->iov_count, false) != -EIO;
 }
@@ -1118,7 +1118,10 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 	segments.first = record.first;
 	segments.size = record.size;
 	op = op_of_peer(peer, record.op);
-	/* nobody shares inside one process: who says so is another, and would have us write to ourselves */
+	/*
+	 * no copy inside one process is shared: such a record is of another process, and would have us write to
+	 * ourselves
+	 */
 	if (!op || op->state != SC_TX_PUBLISHED || !op->iov_count || peer->link != SC_LINK_UP ||
 	    peer->seg->local || record.size > op->size || record.index >= SC_ABI_SHARES ||
 	    !segments.count || sc_record_segments_read(peer, &segments, op->segments))

@@ -27,7 +27,7 @@ struct sc_seg_geometry {
 
 /*
  * A mapped segment, this process's own or a peer's. `header` is a private copy, taken once and checked;
- * the shared one is never read again. A live peer's is mapped once, whoever attaches it: its structure has
+ * the shared one is never read again. A live peer's is mapped once for all endpoints that attach it: its structure has
  * several users then, and does not change any more.
  */
 struct sc_seg {
@@ -105,8 +105,8 @@ bool sc_seg_finds_all(void);
 int sc_seg_find(const char *addr);
 
 /*
- * The same for one that is likely to be attached soon: what has been found is kept, and only looked at again when it
- * is attached. As long as this process has a segment of its own, and no more than SC_SEG_FOUND_MAX.
+ * The same for one that is likely to be attached soon: the segment that has been found is kept, and only looked at
+ * again when it is attached. As long as this process has a segment of its own, and no more than SC_SEG_FOUND_MAX.
  */
 #define SC_SEG_FOUND_MAX 256
 int sc_seg_find_ahead(const char *addr);
