@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * cq.c: fid_cq. The core puts completions into the queue (struct sc_comp_ring) while an endpoint is polled; here
- * they are taken out in the format that the application chose. Of a read that finds it empty, in the widest format, what
- * most completions have to say is put into the application's entries at once (struct sc_entry).
+ * they are taken out in the format that the application chose. For a read that finds it empty, in the widest format,
+ * the core writes most completions into the application's entries at once (struct sc_entry).
  *
  * Any thread may call; the queue's lock (lock.h), if there is one, covers each read. Only fi_cq_signal() does
  * without.

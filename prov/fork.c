@@ -360,8 +360,8 @@ static int close_torn(struct fid *fid)
 	if (!atomic_exchange(&told_torn, true))
 		shmcma_warn(
 			FI_LOG_CORE,
-			"process %d was forked while another call held a lock for long: what it closes of "
-			"its parent's objects keeps its memory and descriptors\n",
+			"process %d was forked while another call held a lock for long: objects of its "
+			"parent that it closes keep their memory and descriptors\n",
 			(int)getpid());
 	return 0;
 }

@@ -441,7 +441,9 @@ static int check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 		return refuse_value("addr_format", FI_TYPE_ADDR_FORMAT, &hints->addr_format, &format);
 	if (hints->handle)
 		return refuse_text("handle", "a handle", "none");
-	/* before 1.7 there was no such field, and what an application opens with is handed to us as it is */
+	/*
+	 * before 1.7 there was no such field, and libfabric hands us the info that an application opens with as it is
+	 */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 7)) && hints->nic)
 		return refuse_text("nic", "a network interface", "none");
 	if (check_fabric(hints->fabric_attr) ||

@@ -6,8 +6,8 @@
  * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its
  * object, which objects that have to do with each other share, if the threading model asks for locks, or if a
  * thread of ours makes progress. Calls that change the ties between objects hold all locks of the domain
- * (shmcma_lock()); "_locked" alone means either: what is the domain's is changed with all of them held and
- * read with any.
+ * (shmcma_lock()); "_locked" alone means either: a thread changes data of the domain with all of them held, and reads
+ * it with any.
  *
  * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event
  * queue, watcher (wait.c); those of the core. A data call takes one of the domain's.

@@ -122,7 +122,7 @@ struct sc_abi_presence {
 	uint32_t state;	     /* enum sc_abi_state, written by the owner, or once it is dead by anybody */
 	uint32_t membership; /* + SC_ABI_CAME or SC_ABI_CHANGED (atomic add, by anybody) */
 	uint32_t buf_count;  /* bounce buffers that have memory, the first ones; only grows */
-	uint32_t unread;     /* CLOSED: claims marked UNREAD; the peer that takes it to 0 removes the name */
+	uint32_t unread;     /* CLOSED: claims marked UNREAD; a peer that takes it to 0 removes the name */
 
 	/* of the registration table; see struct sc_abi_reg */
 	uint32_t reg_count;   /* registrations that have memory, whether in use or not */

@@ -421,7 +421,7 @@ struct sc_ep_attr {
 	struct sc_comp_ring *tx_cq;	       /* completions of sends go here; NULL: sends complete silently */
 	struct sc_comp_ring *rx_cq;
 	struct sc_cntr *cntrs[SC_EVENTS]; /* NULL: not counted */
-	struct sc_regtab *regtab;	  /* memory that peers may access through this endpoint; NULL: none */
+	struct sc_regtab *regtab;	  /* memory that peers may access through it; NULL: none */
 	size_t tx_size;	    /* operations that may be outstanding; more are taken as memory allows */
 	size_t rx_size;	    /* receives that may be posted; likewise */
 	struct sc_rxq *rxq; /* shared with other endpoints, rx_size is its own; NULL: one for itself */
@@ -541,7 +541,7 @@ void sc_ep_rise(struct sc_ep *ep);
 /* Wake all who sleep on it; any thread. */
 void sc_ep_wake(const struct sc_ep *ep);
 
-/* The same, but without a wake in the count, for threads that look at something else. As sc_ep_rest(). */
+/* The same, but it adds no wake to the count: a thread that counts wakes looks at something else. As sc_ep_rest(). */
 void sc_ep_stir(struct sc_ep *ep);
 
 /*

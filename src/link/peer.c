@@ -227,7 +227,7 @@ static bool has_unread(struct sc_peer *peer)
 	if (peer->link != SC_LINK_UP || !peer->loans.count || peer->seg->lender == peer->ep->seg ||
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
-	/* nothing is lent any more, so what may be coming back with a message stays as it is */
+	/* nothing is lent any more, so buffers that may be coming back with a message stay as they are */
 	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
 	return peer->loans.count;
 }
@@ -1584,7 +1584,7 @@ int sc_peers_glance(struct sc_ep *ep)
 {
 	struct sc_peer *peer = next_watched(ep, &ep->glanced, GLANCE_PASSES);
 
-	/* marked before its memory is given back: what follows may take a while */
+	/* marked before its memory is given back: the rest may take a while */
 	if (!peer || !is_marked(peer) || !sc_peer_is_dead(peer))
 		return 0;
 	sc_peer_ended(peer);

@@ -425,7 +425,9 @@ void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl)
 		return;
 	size = sc_record_bytes(peer->seg, ctl);
 	memcpy(bufs, line->bytes + offset, sizeof(bufs));
-	/* it may be another's by now: what it said was checked when it was taken, not what it says now */
+	/*
+	 * the line may be another record's by now: its words were checked when it was taken, but they may have changed
+	 */
 	if (!sc_seg_has_bufs(peer->seg, bufs, size))
 		return;
 	if (ep->unclean_count > SC_UNCLEAN_MAX - SC_ABI_RECORD_BUFS)

@@ -352,7 +352,7 @@ static inline __attribute__((always_inline)) void short_sent(struct sc_peer *pee
 }
 
 /*
- * The short way. The reader is woken last, and what could be called for before is looked at first: so it needs few
+ * The short way. It wakes the reader last, and checks first for cases that need a call before that: so it needs few
  * registers. `lines` and `units`, of its record: a message of one line has code of its own, where they are constants.
  */
 static inline __attribute__((always_inline)) bool send_short(struct sc_peer *peer, const void *buf,
@@ -688,9 +688,9 @@ static bool is_reading(struct sc_peer *peer, size_t size)
 
 /*
  * -ENOBUFS: not now, take another way. A message waits if the peer has buffers of ours, as it would for the ring, while it
- * reads: they come back as soon as it looks there. Where it was sent by rendezvous each time that the sender was ahead, of
- * 16 KiB in windows 6% were, and the rate half of what it is.
- * The window has room again only when it matches, and what other peers hold comes back when they look.
+ * reads: they come back as soon as it looks there. Where it was sent by rendezvous each time that the sender was ahead,
+ * of 16 KiB in windows 6% were, and the rate half of what it is. The window has room again only when the peer matches,
+ * and buffers that other peers hold come back when they look.
  */
 static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const struct sc_send *send,
 						 uint32_t size)
@@ -911,7 +911,7 @@ static __attribute__((noinline)) int send_whole(struct sc_peer *peer, const void
 	return send_any(peer->ep, peer, &send);
 }
 
-/* Out of line, so that what one line does hold needs few registers. */
+/* Out of line, so that the code for a payload of one line needs few registers. */
 static __attribute__((noinline)) int send_longer(struct sc_peer *peer, const void *buf, size_t size,
 						 uint64_t tag, uint64_t data, struct sc_op_flags flags,
 						 void *context)

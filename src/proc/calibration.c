@@ -15,9 +15,9 @@
  * wherever the reader runs.
  *
  * From both follows how large an eager message may be at least, and at most (sc_calibration_limits()):
- * between these it is a matter of where the two are, and what the library takes without calibration is
- * right for some. So that is changed only where it would be wrong for all; and for a peer, when what it takes
- * to fill buffers for it has been seen (fill.c), by sc_calibration_favours_cma().
+ * between these it is a matter of where the two are, and the library's value without calibration is right for some. So
+ * that is changed only where it would be wrong for all; and for a peer, when the time to fill buffers for it has been
+ * measured (fill.c), by sc_calibration_favours_cma().
  *
  * It is measured by the daemon's thread, some time after it has begun, or by the operator's command, never by a sender:
  * 0.5 ms of processor time. The least of many times counts, as nothing makes a copy faster than it is; so a machine

@@ -152,7 +152,7 @@ static pthread_t daemon_thread;
 static bool daemon_said; /* why it cannot be started */
 static struct sc_list daemon_processes, daemon_bells;
 static struct sc_list
-	daemon_inherited[8]; /* by forked children, which leave it alone; so it is no leak */
+	daemon_inherited[8]; /* by forked children, which leave it alone; so that it is no leak */
 static unsigned int daemon_forks;
 static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
 static struct robust_list_head daemon_lives;
@@ -171,7 +171,7 @@ static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan
 static int64_t daemon_look;		 /* likewise, for neighbours */
 static int64_t daemon_calibration;	 /* likewise */
 static int64_t daemon_heard;		 /* likewise: others are to knock again */
-static int64_t daemon_knock;		 /* likewise, a look for those that knock, or need not */
+static int64_t daemon_knock;		 /* likewise, a look for processes that knock, or have seen that they need not */
 static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
 static int daemon_scans;			/* left to do after a death */
 static nfds_t daemon_polled;			/* so many places of daemon_polls are polled */

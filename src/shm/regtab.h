@@ -149,7 +149,7 @@ int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *
 /*
  * Where [addr, addr + *len) of a checked registration is in its owner's address space: up to `count`
  * elements; *len: the bytes they have, fewer if there are more elements. 0 elements: *len is 0.
- * -EKEYREJECTED: what it says of its ranges cannot be.
+ * -EKEYREJECTED: its ranges are impossible.
  */
 int sc_regtab_slice(const struct sc_regtab_view *view, const struct sc_reg_span *span, uint64_t addr,
 		    uint64_t *len, struct iovec *out, size_t count);

@@ -18,7 +18,7 @@
  * busy (sc_ring_grow()). Both sides must wrap at the same place: so a record says that it has grown, in order, as all
  * records; and the writer says so when nothing is unread of the lap before, which would stand in the way of a longer
  * one. That is so in the end of each lap: before a record that reaches the ring's end there is room for it only if no
- * more is unread than what this lap has. models/grow.pml.
+ * line of the lap before is unread. models/grow.pml.
  *
  * A ring whose reader does not look overflows into bounce buffers of its writer's: the records go on there, one buffer
  * after the other, and in the ring again once the reader has come as far as that: then all of the ring is free.

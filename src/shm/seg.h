@@ -216,7 +216,9 @@ bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf);
 
 static inline bool sc_seg_has_buf(struct sc_seg *seg, uint32_t buf)
 {
-	/* relaxed: what a number has memory for stays, and it has come with its bytes; any thread raises it */
+	/*
+	 * relaxed: buffers below the number keep their memory, which was there before the number; any thread raises it
+	 */
 	return buf < sc_load_relaxed_32(&seg->buf_count) || sc_seg_has_buf_slow(seg, buf);
 }
 
