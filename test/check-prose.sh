@@ -63,7 +63,9 @@ sub c_file
 {
 	my ($file, $text) = @_;
 	my $string = qr/"(?:[^"\\\n]|\\.)*"/;
-	while ($text =~ m{(/\*.*?\*/)|(//[^\n]*)|($string(?:\s+(?:PRI\w+\s+)?$string|\s+PRI\w+)*)|\x27(?:[^\x27\\\n]|\\.)+\x27}gs) {
+	my $adjacent = qr/$string(?:\s+(?:PRI\w+\s+)?$string|\s+PRI\w+)*/;
+	my $character = qr/\x27(?:[^\x27\\\n]|\\.)+\x27/;
+	while ($text =~ m{(/\*.*?\*/)|(//[^\n]*)|($adjacent)|$character}gs) {
 		my ($comment, $strings) = (defined $1 ? $1 : $2, $3);
 		my $line = 1 + (substr($text, 0, $-[0]) =~ tr/\n//);
 		if (defined $comment) {

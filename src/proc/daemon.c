@@ -171,7 +171,7 @@ static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan
 static int64_t daemon_look;		 /* likewise, for neighbours */
 static int64_t daemon_calibration;	 /* likewise */
 static int64_t daemon_heard;		 /* likewise: others are to knock again */
-static int64_t daemon_knock;		 /* likewise, a look for processes that knock, or have seen that they need not */
+static int64_t daemon_knock;		 /* likewise, a look for processes that knock, or have seen no need to */
 static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
 static int daemon_scans;			/* left to do after a death */
 static nfds_t daemon_polled;			/* so many places of daemon_polls are polled */
