@@ -57,7 +57,7 @@ static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 	return sc_load_acquire_32(&presence->state) != SC_ABI_OPEN;
 }
 
-/* Has it let us in? Its own word tells: an endpoint that always reads its peers directly need not poll. */
+/* Has it let us in? Its own word tells: an endpoint whose operations are all direct need not poll. */
 static inline bool sc_peer_has_come(const struct sc_peer *peer)
 {
 	/* relaxed: it polls, no more is concluded from it */
