@@ -132,7 +132,7 @@ int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum f
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
-/* What a call has beside its message. */
+/* The arguments that a call has beside its message. */
 struct extra {
 	enum sc_atomic_kind kind;
 	uint32_t flags; /* the core's */
@@ -472,12 +472,12 @@ static int forked_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_o
 #define unable_compwritevalid unable_writevalid
 #define forked_readwritevalid forked_writevalid
 #define forked_compwritevalid forked_writevalid
-/* What there is can be asked before the endpoint is enabled. */
+/* An application can ask which operations there are before it enables the endpoint. */
 #define disabled_writevalid atomic_writevalid
 #define disabled_readwritevalid atomic_readwritevalid
 #define disabled_compwritevalid atomic_compwritevalid
 
-/* `base`: who does base operations; `fetch`: those that bring back former values. */
+/* `base`: the function for base operations; `fetch`: the one for those that bring back former values. */
 #define TABLE(base, fetch)                                                                                \
 	{                                                                                                 \
 		.size = sizeof(struct fi_ops_atomic), .write = base##_write, .writev = base##_writev,     \

@@ -11,9 +11,10 @@
  *   buckets   hash over the addresses of live entries, chained by entry->next: over what the addresses of
  *             all contexts of an endpoint have in common (SC_ADDR_STEM), as any of them may have sent
  *
- * A vector with a name is shared: the one who has opened it first inserts, and puts what he inserts into a
- * directory of the core by the same numbers, each once. Who opens it to read (FI_READ) takes over from there
- * what he does not know yet whenever he misses something; of what has been removed he is not told.
+ * A vector with a name is shared: the process that has opened it first is its writer, and puts each address that it
+ * inserts into a directory of the core by the same number, once. A process that opens the vector to read (FI_READ)
+ * copies the addresses that it does not know yet from the directory whenever it looks for one in vain; it does not hear
+ * of addresses that are removed.
  *
  * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
  */
@@ -408,8 +409,8 @@ static void report_failure(struct insertion *insertion, int error)
 }
 
 /*
- * Who has sent something to an endpoint of the vector can be named, though it is gone: who has received that inserts the
- * address that came with it, to have a number for whom he cannot answer any more.
+ * An endpoint that has sent something to an endpoint of the vector can be named, though it is gone: the receiver
+ * inserts the address that came with the message, to have a number for a sender that it cannot answer any more.
  */
 static bool has_come(struct shmcma_av *av, const char *address)
 {
@@ -491,7 +492,7 @@ static void insert_packed(struct insertion *insertion, const char *at, size_t co
 	}
 }
 
-/* What is read may be anything that there is, also what a sanitizer has no account of. */
+/* The function may read any memory of the process, also memory that a sanitizer does not know. */
 #define UNCHECKED __attribute__((no_sanitize_address, no_sanitize_thread))
 
 /* It may be none. Where there are strings, and no addresses, it is read beyond the end of one that is short. */
@@ -529,7 +530,7 @@ static void insert_pointed(struct insertion *insertion, const char *const *strin
 /*
  * Pointers to strings, or strings one behind the other, each with its NUL? fi_av(3) has the former of FI_ADDR_STR, but
  * the latter is what fi_getname() gives, and what those insert who have gathered it from others: libfabric's tests,
- * MPI libraries. The text that addresses begin with is no pointer. What is neither is taken for strings.
+ * MPI libraries. The text that addresses begin with is no pointer. Anything else is taken for strings.
  */
 static bool are_pointers(const void *addr)
 {
@@ -832,8 +833,8 @@ static const char *why_not_shared(int err)
 	case EADDRINUSE:
 		return "a living process inserts there; open it with FI_READ, or choose another name";
 	case ENOENT:
-		return "nobody has opened it to insert, or he has ended; with FI_READ it is opened after "
-		       "that";
+		return "no process has opened it to insert, or that process has ended; open it with "
+		       "FI_READ after that";
 	case EACCES:
 		return "its file in /dev/shm is not a regular one of this user with mode 0600";
 	case EPROTO:
@@ -843,7 +844,7 @@ static const char *why_not_shared(int err)
 	}
 }
 
-/* Who reads may only want to know whether there is one, be it of a name that none can have. */
+/* A reader may only want to know whether a vector exists, even for a name that none can have. */
 static void tell_why_not_shared(const struct shmcma_av *av, const char *name, int ret)
 {
 	static const char format[] = "shared address vector %s: %s\n";

@@ -2,8 +2,8 @@
 /*
  * avset.c: fid_av_set: addresses of a vector in an order, the members of a group to be; see fi_av_set(3).
  *
- * All of it is private memory. Used by one thread at a time, as libfabric has it: nothing here takes a lock but
- * what asks the vector.
+ * All of it is private memory. Used by one thread at a time, as libfabric has it: nothing here takes a lock but calls
+ * to the vector.
  */
 #include "collective.h"
 
@@ -154,7 +154,7 @@ struct shmcma_av_set *shmcma_av_set_of(const struct fid_av_set *fid)
 	return container_of(fid, struct shmcma_av_set, fid);
 }
 
-/* What the vector does not have, as what was removed from it, is left out. */
+/* Leaves out addresses that the vector does not have, such as removed ones. */
 static int fill(struct shmcma_av_set *set, fi_addr_t start, fi_addr_t end, uint64_t stride)
 {
 	fi_addr_t count = shmcma_av_count(set->av);

@@ -8,7 +8,7 @@
  * fi_cntr(3).
  *
  * Progress: each read polls the endpoints that count here, so a program that looks at nothing but counters
- * gets on. What is counted for deferred work or registered memory, or not yet for anything, may be on any
+ * gets on. A counter for deferred work or registered memory, or one that is not bound yet, may count operations of any
  * endpoint of the domain: then all are polled.
  */
 #define _GNU_SOURCE 1
@@ -64,7 +64,7 @@ bool shmcma_cntr_has(const struct shmcma_cntr *cntr)
 	return shmcma_cntr_differs(cntr, &cntr->told);
 }
 
-/* One thread is told. What others sleep until may be this. */
+/* One thread is told. Others may sleep until the counter has this value. */
 bool shmcma_cntr_found(struct shmcma_cntr *cntr)
 {
 	bool has = shmcma_cntr_has(cntr);
@@ -160,7 +160,7 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return set(cntr_of(fid), &cntr_of(fid)->count.errors, value);
 }
 
-/* Polls before a sleep: what is on its way comes sooner than sleep and wake-up take. */
+/* Polls before a sleep: a message on its way comes sooner than sleep and wake-up take. */
 #define SPINS 30
 
 /* Not there yet: wait in the way that the counter was opened for. */

@@ -28,7 +28,7 @@
 
 #define COLLECTIVE_FLAGS (FI_COMPLETION | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_INJECT_COMPLETE)
 
-/* What a call asks for. */
+/* The arguments of a call. */
 struct asked {
 	enum fi_collective_op what;
 	const void *buf;
@@ -317,7 +317,7 @@ static int find_root(const struct shmcma_group *group, const struct asked *asked
 	return -FI_EINVAL;
 }
 
-/* Who has something to send needs a buffer, who gets something a result. */
+/* A member that sends needs a buffer, a member that receives needs a result. */
 static bool has_buffers(const struct shmcma_group *group, const struct asked *asked, uint32_t root)
 {
 	bool is_root = group->rank == root;
@@ -538,7 +538,7 @@ struct fi_ops_collective *shmcma_collective_ops(enum shmcma_collectives state)
 
 /* ---- fi_join --------------------------------------------------------------------------------- */
 
-/* What the members are told by is their set; an address must be one that was given out all the same. */
+/* The set determines the members; the address must be one that was given out all the same. */
 static int check_join_addr(struct shmcma_coll *coll, const struct fi_collective_addr *addr,
 			   const struct shmcma_av_set *set)
 {

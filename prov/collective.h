@@ -3,9 +3,9 @@
  * collective.h: groups of endpoints and what they do together; see fi_collective(3).
  *
  * An endpoint with FI_COLLECTIVE has a second endpoint of the core for it (group.c), found under a name made
- * of the first one's address: what its groups send is matched, windowed and counted apart from the
- * application's messages. A collective operation (struct shmcma_collop) is up to three phases (collective.c),
- * each of which is a pattern of messages between the members (group.c).
+ * of the first one's address: messages of its groups are matched, windowed and counted apart from the application's. A
+ * collective operation (struct shmcma_collop) is up to three phases (collective.c), each of which is a pattern of
+ * messages between the members (group.c).
  *
  * All of it is used under the lock of the endpoint's domain, which is one where there is such an endpoint.
  */
@@ -18,10 +18,10 @@
 /* Messages of an operation under way in each direction: as many processes read one's memory at a time. */
 #define SHMCMA_COLL_WINDOW 4
 #define SHMCMA_COLL_PHASES 3
-/* Who may be in a group: the peers that may connect to an endpoint, and itself. */
+/* The most members of a group: the peers that may connect to an endpoint, and itself. */
 #define SHMCMA_COLL_MEMBERS_MAX 1025
 
-/* Who sends to whom in a phase. Every member has a rank in it, its place in the address vector set. */
+/* The pairs of sender and receiver in a phase. Every member has a rank in it, its place in the address vector set. */
 enum shmcma_pattern {
 	SHMCMA_MEET, /* dissemination: in round k to rank + 2^k, from rank - 2^k; nobody is through before all came */
 	SHMCMA_SPREAD, /* each to each, nearest rank first, or those that have nothing left out */
@@ -60,7 +60,7 @@ struct shmcma_transfer {
 	bool standing; /* of a group, not of an operation */
 	struct shmcma_group *group;
 	size_t size; /* bytes that are to come */
-	char *temp;  /* what is to be reduced; the operation's */
+	char *temp;  /* data to be reduced; the operation's */
 };
 
 /* The messages of a phase in one direction, each in its turn: how many there are, have been begun, are over. */
@@ -93,14 +93,14 @@ struct shmcma_group {
 	struct fid_mc mc;
 	struct shmcma_coll *coll;
 	struct shmcma_group *next; /* shmcma_coll.groups */
-	uint32_t id;		   /* what its messages to this member carry; never used again */
+	uint32_t id;		   /* its messages to this member carry it; never used again */
 	bool joined, closed;
 	int error;	     /* negative errno: a member has been lost; nothing works any more */
 	uint32_t to_be_told; /* rank of the next member that is to be told of it */
 	uint32_t rank, count;
 	uint64_t flags;	  /* FI_*_SET */
 	uint32_t seq;	  /* operations begun */
-	uint64_t joint;	  /* what messages of fi_join carry: a hash of all members' addresses */
+	uint64_t joint;	  /* messages of fi_join carry it: a hash of all members' addresses */
 	uint32_t busy;	  /* operations under way */
 	fi_addr_t *addrs; /* by rank, as the set had them; then the arrays below, in the same memory */
 	struct sc_peer **peers;
@@ -110,7 +110,7 @@ struct shmcma_group {
 	struct shmcma_object object;
 };
 
-/* What an endpoint does in groups. */
+/* The part of an endpoint that works in groups. */
 struct shmcma_coll {
 	struct shmcma_ep *ep;
 	struct sc_ep *core;
@@ -135,7 +135,7 @@ struct shmcma_av_set {
 	struct shmcma_object object;
 };
 
-/* What fi_av_set_addr() gives begins with the one, what fi_mc_addr() gives with the other. */
+/* An address that fi_av_set_addr() returns has the first bit, one that fi_mc_addr() returns the second. */
 #define SHMCMA_ADDR_SET (1ULL << 61)
 #define SHMCMA_ADDR_GROUP (1ULL << 62)
 

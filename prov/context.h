@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * context.h: what ep.c, sep.c and shared.c know of each other: scalable endpoints, shared contexts, and the
- * endpoints that have to do with them. All under all locks of the domain unless it says otherwise.
+ * context.h: the interfaces between ep.c, sep.c and shared.c: scalable endpoints, shared contexts, and the endpoints
+ * that have to do with them. All under all locks of the domain unless it says otherwise.
  */
 #ifndef SHMCMA_CONTEXT_H
 #define SHMCMA_CONTEXT_H
@@ -70,7 +70,7 @@ int shmcma_shared_check_locked(const struct shmcma_ep *ep);
 void shmcma_shared_enabled_locked(struct shmcma_ep *ep);
 void shmcma_shared_leave_locked(struct shmcma_ep *ep);
 
-/* What is left of the transmit size that they share. */
+/* The free part of the transmit size that they share. */
 size_t shmcma_stx_room_locked(const struct shmcma_stx *stx);
 
 /* The shared receive context itself closes. */

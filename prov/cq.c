@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * cq.c: fid_cq. The core puts completions into the queue (struct sc_comp_ring) while an endpoint is polled; here
- * they are taken out in the format that the application chose. Of a read that finds it empty, in the widest format, what
- * most completions have to say is put into the application's entries at once (struct sc_entry).
+ * they are taken out in the format that the application chose. For a read that finds it empty, in the widest format,
+ * the core writes most completions into the application's entries at once (struct sc_entry).
  *
  * Any thread may call; the queue's lock (lock.h), if there is one, covers each read. Only fi_cq_signal() does
  * without.
  *
- * Order: what is queued is served first. Only an empty queue makes a read poll the bound endpoints, so a
- * reader that takes one entry at a time does not pay for a poll each time, and none is ever out of turn.
+ * Order: queued completions are served first. Only an empty queue makes a read poll the bound endpoints, so a reader
+ * that takes one entry at a time does not pay for a poll each time, and none is ever out of turn.
  */
 #define _GNU_SOURCE 1
 #include "shmcma.h"
@@ -20,7 +20,7 @@
 #include <string.h>
 
 #define DEFAULT_SIZE 1024
-/* What is allocated at first: the part that is in use all the time then stays in the first-level cache. */
+/* The entries that are allocated at first: the part that is in use all the time then stays in the first-level cache. */
 #define FIRST_ENTRIES 256
 
 /* Each format begins with the one before it. */
@@ -171,7 +171,7 @@ static ssize_t overrun_slow(struct shmcma_cq *cq)
 	return -FI_EAVAIL;
 }
 
-/* What a read of up to `count` returns that got no entry. */
+/* The return value of a read of up to `count` that got no entry. */
 static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 {
 	const struct sc_comp *comp = sc_comp_ring_peek(&cq->queue);
@@ -181,10 +181,10 @@ static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 	return __builtin_expect(sc_comp_ring_is_overrun(&cq->queue), 0) ? overrun_slow(cq) : -FI_EAGAIN;
 }
 
-/* Reads of a queue that is not empty before one polls all the same: what is under way does not wait for ever. */
+/* Reads of a queue that is not empty before one polls all the same: operations under way do not wait for ever. */
 #define FULL_READS 16
 
-/* Entries of this format are the core's; what tells more goes through the queue. */
+/* Entries of this format are the core's; completions with more in them go through the queue. */
 _Static_assert(sizeof(struct sc_entry) == sizeof(struct fi_cq_tagged_entry) &&
 		       offsetof(struct sc_entry, context) ==
 			       offsetof(struct fi_cq_tagged_entry, op_context) &&
@@ -195,7 +195,7 @@ _Static_assert(sizeof(struct sc_entry) == sizeof(struct fi_cq_tagged_entry) &&
 		       offsetof(struct sc_entry, tag) == offsetof(struct fi_cq_tagged_entry, tag),
 	       "entry");
 
-/* Poll; what of up to `count` entries has been read thereby, past the queue, if it may be. */
+/* Polls; returns how many of up to `count` entries the poll has written past the queue, if it may. */
 INLINE size_t poll_into(struct shmcma_cq *cq, void *buf, size_t count, bool by_passes)
 {
 	if (!by_passes || !count || sc_comp_ring_is_overrun(&cq->queue)) {
@@ -413,7 +413,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
 	return ret;
 }
 
-/* What failed and what can be done; prov_errno is the code in `err`, or tells besides whose memory it was. */
+/* The failure and the remedy as text; prov_errno is the code in `err`, or also says whose memory it was. */
 static const char *text_of(int code)
 {
 	switch (code) {

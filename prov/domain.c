@@ -159,7 +159,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->progress.wait.locked = &opened->locks.itself;
 	opened->progress.starting = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
-	/* who reads an event queue, which is no object of the domain, makes progress for fi_join */
+	/* a read of an event queue, which is no object of the domain, makes progress for fi_join */
 	coarse = opened->progress.wanted || info->caps & FI_COLLECTIVE;
 	shmcma_locks_init(opened, coarse || opened->threading != FI_THREAD_DOMAIN, coarse);
 	opened->caps = shmcma_granted_caps(info);

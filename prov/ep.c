@@ -7,8 +7,8 @@
  * enabled       fi_enable      by capabilities      no              its address
  *
  * The state is shmcma_ep.core, made by fi_enable. No data call looks at it: each fid handed out has the
- * operation tables of the state (shmcma_ep_set_tables()). Contexts of scalable endpoints are endpoints of which
- * one direction is missing; what else they are is in sep.c, and what endpoints share in shared.c.
+ * operation tables of the state (shmcma_ep_set_tables()). Contexts of scalable endpoints are endpoints of which one
+ * direction is missing; sep.c has the rest of them, and shared.c has contexts that endpoints share.
  *
  * Locks: all of the domain for what changes the ties or the flags; see lock.h.
  */
@@ -417,7 +417,7 @@ static int bind_eq(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	return ep->eq ? 0 : -FI_EINVAL;
 }
 
-/* What a counter is bound with, by enum sc_event. */
+/* The flag that a counter is bound with, by enum sc_event. */
 static const uint64_t event_flags[SC_EVENTS] = {
 	[SC_EVENT_SEND] = FI_SEND,
 	[SC_EVENT_RECV] = FI_RECV,
@@ -428,7 +428,10 @@ static const uint64_t event_flags[SC_EVENTS] = {
 };
 #define CNTR_FLAGS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
 
-/* What peers do to our memory is seen with FI_RMA_EVENT only; where they can do nothing, there is nothing to see. */
+/*
+ * An endpoint sees accesses of peers to our memory with FI_RMA_EVENT only; where they can do nothing, there is nothing
+ * to see.
+ */
 static bool sees_accesses(const struct shmcma_ep *ep)
 {
 	return ep->caps & FI_RMA_EVENT || !(ep->caps & (FI_RMA | FI_ATOMIC));
@@ -460,7 +463,7 @@ static int bind_cntr(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
 	return 0;
 }
 
-/* Of a scalable endpoint: what its contexts have in common. */
+/* Of a scalable endpoint: the objects that its contexts have in common. */
 static int bind_sep(struct shmcma_ep *ep, struct fid *object, uint64_t flags)
 {
 	if (shmcma_sep_is_enabled(ep))
@@ -525,7 +528,7 @@ static const char *service_of(const struct shmcma_ep *ep)
 	return ep->name[0] ? ep->name : NULL;
 }
 
-/* What is to be kept in order beyond what always is; between kinds that there are. */
+/* The order to keep beyond the order that always holds, between kinds of operations that the endpoint has. */
 static uint32_t order_of(const struct shmcma_ep *ep)
 {
 	uint64_t caps = ep->caps & ep->tx_caps, order = ep->tx_order;
@@ -552,7 +555,7 @@ static int create_core(struct shmcma_ep *ep)
 		.index = ep->index,
 		.tx_cq = ep->tx_cq ? &ep->tx_cq->queue : NULL,
 		.rx_cq = ep->rx_cq ? &ep->rx_cq->queue : NULL,
-		/* what only sends shows nothing */
+		/* a context that only sends shows no registrations */
 		.regtab = shmcma_ep_class(ep) == FI_CLASS_TX_CTX ? NULL : ep->domain->regtab,
 		.tx_size = ep->tx_size,
 		.rx_size = ep->rx_size,
@@ -586,7 +589,7 @@ static bool is_silent(const struct shmcma_ep *ep)
 	return !ep->tx_cq && !ep->rx_cq;
 }
 
-/* Whoever reads one of these polls the endpoint. */
+/* A read of one of these polls the endpoint. */
 static int polled_by_all(struct shmcma_ep *ep)
 {
 	int ret = shmcma_polled_add(&ep->domain->enabled, ep);
@@ -753,7 +756,7 @@ static const struct {
 #define COUNTERS (sizeof(counters) / sizeof(counters[0]))
 _Static_assert(COUNTERS == sizeof(struct sc_counters) / sizeof(uint64_t), "all of them");
 
-/* What the endpoint has done, for those who want to know who carried their data: in one line. */
+/* Logs in one line how much the endpoint has carried, so that a user sees which provider carried the data. */
 static void report(const struct shmcma_ep *ep)
 {
 	const char *all = (const char *)sc_ep_counters(ep->core);
@@ -803,7 +806,7 @@ static void unbind_av(struct shmcma_ep *ep)
 	atomic_fetch_sub(&ep->av->refs, 1);
 }
 
-/* The queues let go first: what they hold names peers that go with the core's endpoint. Counters stay. */
+/* The queues let go first: their completions name peers that go with the core's endpoint. Counters stay. */
 static void destroy_locked(struct shmcma_ep *ep)
 {
 	shmcma_progress_leave_locked(ep->domain);
@@ -991,7 +994,7 @@ static size_t tx_left(const struct shmcma_ep *ep)
 	return ep->stx ? shmcma_stx_room_locked(ep->stx) : sc_tx_room(ep->core);
 }
 
-/* What has not this direction has nothing that could be left. */
+/* An endpoint without this direction has no such size. */
 static ssize_t size_left(struct fid_ep *fid, bool has, size_t (*left)(const struct shmcma_ep *ep))
 {
 	struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;

@@ -3,15 +3,15 @@
  * eq.c: event queues. Any thread; an event queue has its own lock, below all others.
  *
  * Two lists, as fi_eq(3) has it: events in order, and errors "out of band": while there is an error,
- * fi_eq_read() says so and gives nothing else. An event that is lost for want of memory makes the queue
- * overrun: what it holds can be read, then nothing any more.
+ * fi_eq_read() says so and gives nothing else. An event that is lost for want of memory makes the queue overrun: the
+ * events that it holds can be read, then nothing any more.
  *
  * With FI_WAIT_FD or FI_WAIT_POLLFD the descriptor is readable while the queue has something to say: it is raised when that begins
- * and lowered when that ends, both under the lock, so nobody who polls it sleeps through an event. Once in a
- * while it is readable a moment longer.
+ * and lowered when that ends, both under the lock, so no thread that polls it sleeps through an event. Once in a while
+ * it is readable a moment longer.
  *
- * fi_join is reported here, so who reads an empty queue makes progress for those under way, and who sleeps is
- * woken for their messages: then the descriptor is readable and the queue may be found empty.
+ * fi_join is reported here, so a read of an empty queue makes progress for those under way, and their messages wake a
+ * thread that sleeps on it: then the descriptor is readable and the queue may be found empty.
  */
 #include <limits.h>
 #include <stdio.h>

@@ -39,7 +39,7 @@ int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *o
 	return -FI_ENOSYS;
 }
 
-/* What else it may be libfabric does not show to applications. */
+/* libfabric does not show objects of other classes to applications. */
 static const char *what_is(size_t fclass)
 {
 	switch (fclass) {

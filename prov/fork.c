@@ -23,8 +23,8 @@
  *
  * A domain that takes no lock is used by one thread at a time; the application sees to that also for fork(2).
  *
- * Children that are not told of: one of vfork(2) has the right to exec and _exit only. One of clone(2) or of
- * fork(2) as a bare system call keeps the tables: what needs a segment crashes there. Either can do no harm to
+ * Children that are not told of: one of vfork(2) has the right to exec and _exit only. A child of clone(2) or of
+ * fork(2) as a bare system call keeps the tables: a call that needs a segment crashes there. Either can do no harm to
  * the parent, whose segments it does not have, and whose names it takes for another process's.
  */
 #define _GNU_SOURCE 1
@@ -222,7 +222,7 @@ FORKED(int, cntr_wait, struct fid_cntr *cntr, uint64_t threshold, int timeout)
 
 #pragma GCC diagnostic pop
 
-/* These two can give no error: what had been counted by the time of fork(2). */
+/* These two can give no error: they return the counts at the time of fork(2). */
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
 	(void)shmcma_forked();
@@ -291,7 +291,7 @@ static struct fi_ops_cm cm_ops = {
 	.join = cm_join,
 };
 
-/* What only turns something into text goes on doing so: straddr, strerror. */
+/* Calls that only turn a value into text still do so: straddr, strerror. */
 static struct fi_ops_av av_ops = {
 	.size = sizeof(struct fi_ops_av),
 	.insert = av_insert,
@@ -360,8 +360,8 @@ static int close_torn(struct fid *fid)
 	if (!atomic_exchange(&told_torn, true))
 		shmcma_warn(
 			FI_LOG_CORE,
-			"process %d was forked while another call held a lock for long: what it closes of "
-			"its parent's objects keeps its memory and descriptors\n",
+			"process %d was forked while another call held a lock for long: objects of its "
+			"parent that it closes keep their memory and descriptors\n",
 			(int)getpid());
 	return 0;
 }

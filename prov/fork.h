@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fork.h: what becomes of the objects in a child of fork(2): see fork.c.
+ * fork.h: the objects in a child of fork(2): see fork.c.
  */
 #ifndef SHMCMA_FORK_H
 #define SHMCMA_FORK_H
@@ -13,7 +13,7 @@
 /* One fork(2) looks so many times in all for locks that other calls hold, and then goes on without them. */
 #define SHMCMA_FORK_TRIES 2500
 
-/* What every call but fi_close() gives for an object that the process has inherited by fork(2). */
+/* The return value of every call but fi_close() for an object that the process has inherited by fork(2). */
 #define SHMCMA_FORKED (-FI_EPERM)
 
 /* One of all open objects but registered memory; embedded in each. */
@@ -45,8 +45,8 @@ void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mu
 void shmcma_object_del(struct shmcma_object *object);
 
 /*
- * The first object that is open in this process for which `match` says true, oldest first; NULL: none. What it
- * does is done under a lock: not to open or close anything.
+ * The first object that is open in this process for which `match` says true, oldest first; NULL: none. `match` runs
+ * under a lock: it must not open or close anything.
  */
 struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fid, const void *arg),
 			       const void *arg);

@@ -8,16 +8,15 @@
  *             of any member is seen by each.
  * a message   tag: number of the group at the receiver (32 bits), operation (24), phase (8). In one phase a
  *             member has at most one message for each other. It is received from that member only.
- * an error    a member is lost, or its message is not what is expected: the group is broken for good. Who
- *             notices tells all others ("alarm"), and every operation of the group ends with the error, once,
- *             when none of its messages is under way. What members have sent before they knew is taken and
- *             dropped ("drain"), or their operations would not end; so a broken group's number is kept until
+ * an error    a member is lost, or its message is not the expected one: the group is broken for good. A member
+ *             that notices tells all others ("alarm"), and every operation of the group ends with the error, once,
+ *             when none of its messages is under way. Messages that members have sent before they knew are taken
+ *             and dropped ("drain"), or their operations would not end; so a broken group's number is kept until
  *             the endpoint closes.
  *
- * Owns the core's endpoint for collectives, its groups and operations. All under the domain's lock, of which
- * there is one then (lock.h). What others send is the core's to check; here its length is compared with what
- * is expected. If a member dies between any two steps the core ends the transfers with it; if this process
- * dies the others' cores do.
+ * Owns the core's endpoint for collectives, its groups and operations. All under the domain's lock, of which there is
+ * one then (lock.h). The core checks what others send; this file compares its length with the expected one. If a member
+ * dies between any two steps the core ends the transfers with it; if this process dies the others' cores do.
  */
 #define _GNU_SOURCE 1
 #include "collective.h"
@@ -212,7 +211,7 @@ struct iovec shmcma_block(const struct shmcma_collop *op, const struct shmcma_bl
 	}
 }
 
-/* ---- who sends to whom ----------------------------------------------------------------------- */
+/* ---- senders and receivers ------------------------------------------------------------------- */
 
 static uint32_t log2_up(uint32_t count)
 {
@@ -265,7 +264,7 @@ static void count_steps(struct shmcma_collop *op)
 	}
 }
 
-/* Whom step `step` sends to, or SHMCMA_ALL: nobody. The largest part of the tree first. */
+/* The rank that step `step` sends to, or SHMCMA_ALL: none. The largest part of the tree first. */
 static uint32_t send_peer(const struct shmcma_collop *op, size_t step)
 {
 	const struct shmcma_phase *phase = &op->phases[op->at];
@@ -430,7 +429,7 @@ static void break_group(struct shmcma_group *group, int error)
 	cancel(&group->alarm);
 }
 
-/* The others are told, and what they send is taken. */
+/* The others are told, and their messages are taken. */
 static void attend_broken(struct shmcma_group *group)
 {
 	struct sc_send send = { .flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
@@ -483,7 +482,7 @@ static void take_completions(struct shmcma_coll *coll)
 
 		sc_comp_ring_release(&coll->done);
 		if (!transfer)
-			continue; /* injected; who misses it will know that its receiver is lost */
+			continue; /* injected; a member that misses it learns that its receiver is lost */
 		if (transfer->standing)
 			standing_over(transfer, &copy);
 		else
@@ -506,8 +505,8 @@ static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
 }
 
 /*
- * All joins of a set have one tag, and who receives tells them apart by their order: each of a join's messages
- * follows that of an older join which was refused and has yet to be tried again.
+ * All joins of a set have one tag, and the receiver tells them apart by their order: each of a join's messages follows
+ * that of an older join which was refused and has yet to be tried again.
  */
 static bool is_in_turn(const struct shmcma_collop *op, bool sends)
 {
@@ -566,7 +565,7 @@ static bool count_over(struct shmcma_collop *op, struct shmcma_way *way)
 	return way->over > before;
 }
 
-/* What the member has for itself goes to its place at once. */
+/* Copies the member's data for itself to its place at once. */
 static void begin_phase(struct shmcma_collop *op)
 {
 	const struct shmcma_phase *phase = &op->phases[op->at];
@@ -640,7 +639,7 @@ static int coll_progress(struct shmcma_coll *coll)
 	int done;
 
 	coll->begun = false;
-	(void)sc_ep_was_refused(coll->core); /* what was is sent below, or refused once more */
+	(void)sc_ep_was_refused(coll->core); /* a refused message is sent below, or refused once more */
 	done = sc_ep_poll(coll->core);
 	take_completions(coll);
 	for (struct shmcma_collop *op = coll->ops; op; op = next) {

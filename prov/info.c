@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * info.c: fi_getinfo(3): what this provider offers, and whether that is what is asked for. Any thread.
+ * info.c: fi_getinfo(3): the offers of this provider, checked against the hints. Any thread.
  *
- * What is returned is what holds. A hint that does not fit is refused with one line at log level info:
- * the attribute, what was asked, what is offered. The attribute structures are libfabric's and grow
- * with it: they are allocated by it and filled field by field.
+ * fi_getinfo() returns the attributes that hold. A hint that does not fit is refused with one line at log level info:
+ * the attribute, the value asked for, the value offered. The attribute structures are libfabric's and grow with it:
+ * they are allocated by it and filled field by field.
  */
 #include "shmcma.h"
 
@@ -40,10 +40,10 @@
 
 /*
  * Sets of capabilities that exclude each other, the best first: one info for each that fits the hints.
- * What an endpoint does not use costs it nothing (the registration table has no memory until something is
- * registered), so there is nothing to be gained from a set without one-sided operations, and who asks for less
- * is granted less. Collectives cost a second endpoint of the core, see group.c.
- * FI_REMOTE_COMM is added for those who have named this provider, see is_named().
+ * An unused capability costs an endpoint nothing (the registration table has no memory until something is registered),
+ * so a set without one-sided operations gains nothing, and an application that asks for less is granted less.
+ * Collectives cost a second endpoint of the core, see group.c. FI_REMOTE_COMM is added for those who have named this
+ * provider, see is_named().
  */
 static const uint64_t offers[] = {
 	PRIMARY_CAPS | MESSAGE_MODIFIERS | MEMORY_MODIFIERS | SECONDARY_CAPS,
@@ -57,7 +57,10 @@ static const uint64_t offers[] = {
 /* of messages against either */
 #define MIXED_ORDER (FI_ORDER_RAS | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW)
 #define MSG_ORDER (FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER | SHMCMA_MEMORY_ORDER | MIXED_ORDER)
-/* Of completions, to who asks: a large message is overtaken by a small one behind it, which then waits for it. */
+/*
+ * Of completions, to an application that asks for it: a large message is overtaken by a small one behind it, which then
+ * waits for it.
+ */
 #define COMP_ORDER FI_ORDER_STRICT
 
 #define PROTOCOL (FI_PROV_SPECIFIC | 0x5343)
@@ -116,8 +119,8 @@ static int check_max(const char *what, uint64_t asked, uint64_t offered)
 /* ---- capabilities ---------------------------------------------------------------------------- */
 
 /*
- * Who names this provider knows that it stays on one machine, and may have FI_REMOTE_COMM, which some
- * ask for out of habit.
+ * A user that names this provider knows that it stays on one machine, and may have FI_REMOTE_COMM, which some
+ * applications ask for out of habit.
  */
 static bool is_named(const struct fi_info *hints)
 {
@@ -136,7 +139,7 @@ static uint64_t granted_caps(const struct fi_info *hints, uint64_t offered)
 {
 	uint64_t caps;
 
-	/* who asks for nothing does not look for errors that are none */
+	/* an application that asks for nothing does not expect FI_SOURCE_ERR's errors */
 	if (!hints || !hints->caps)
 		return offered & ~FI_SOURCE_ERR;
 	caps = hints->caps | (offered & (SECONDARY_CAPS | COMM_CAPS));
@@ -197,11 +200,11 @@ static uint64_t context_caps(uint64_t granted, uint64_t asked, const struct dire
 /* ---- message order --------------------------------------------------------------------------- */
 
 /*
- * What always holds, and is returned unasked. Reads and writes of one kind reach a peer's memory as they were
- * posted. What goes from one kind to another is for who asks: RMA and atomics do not wait for each other, as an
- * atomic is done by the peer's processor when it makes progress, and a copy by CMA does not ask for it; nor do
- * messages, which may be taken from their ring long before or after the memory that was posted behind or before
- * them is written. Of RMA alone, or atomics alone, what is said of both is true.
+ * The order that always holds, and is returned unasked. Reads and writes of one kind reach a peer's memory as they were
+ * posted. Order between kinds holds only for an application that asks for it: RMA and atomics do not wait for each
+ * other, as an atomic is done by the peer's processor when it makes progress, and a copy by CMA does not ask for it;
+ * nor do messages, which may be taken from their ring long before or after the memory that was posted behind or before
+ * them is written. For RMA alone, or atomics alone, the bits of both together hold.
  */
 static uint64_t held_order(uint64_t granted)
 {
@@ -220,8 +223,8 @@ static uint64_t ordered_size(uint64_t granted)
 /* ---- hints, attribute by attribute ----------------------------------------------------------- */
 
 /*
- * Capabilities of a direction: "a subset of those requested of the associated endpoint" (fi_endpoint(3)). What is of the
- * other direction alone means nothing there, and is not returned.
+ * Capabilities of a direction: "a subset of those requested of the associated endpoint" (fi_endpoint(3)). A capability
+ * of the other direction alone means nothing there, and is not returned.
  */
 static int check_tx(const struct fi_tx_attr *hint, uint64_t granted)
 {
@@ -329,10 +332,10 @@ static enum fi_progress granted_progress(const struct fi_domain_attr *hint, uint
 
 /*
  * mr_mode tells what the application is ready to do for registration. Nothing of it is needed here: remote
- * addresses can be offsets and keys the application's own, and who is ready for anything (FI_MR_LOCAL,
- * FI_MR_ENDPOINT...) is asked for nothing. Who names bits of basic registration alone means them, and gets
- * virtual addresses and keys of ours: these are never the same twice, so a stale one is told from a new one.
- * The two values from before 1.5 stand alone and come back as they are.
+ * addresses can be offsets and keys the application's own, and an application that is ready for anything (FI_MR_LOCAL,
+ * FI_MR_ENDPOINT...) is asked for nothing. An application that names bits of basic registration alone means them, and
+ * gets virtual addresses and keys of ours: these are never the same twice, so a stale key is told from a new one. The
+ * two values from before 1.5 stand alone and come back as they are.
  */
 static int check_mr_mode(int hint, uint32_t version)
 {
@@ -438,7 +441,9 @@ static int check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 		return refuse_value("addr_format", FI_TYPE_ADDR_FORMAT, &hints->addr_format, &format);
 	if (hints->handle)
 		return refuse_text("handle", "a handle", "none");
-	/* before 1.7 there was no such field, and what an application opens with is handed to us as it is */
+	/*
+	 * before 1.7 there was no such field, and libfabric hands us the info that an application opens with as it is
+	 */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 7)) && hints->nic)
 		return refuse_text("nic", "a network interface", "none");
 	if (check_fabric(hints->fabric_attr) ||
@@ -449,13 +454,18 @@ static int check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 	return 0;
 }
 
-/* Who asks for capabilities gets one answer: that they are to be had with others, too, is none. */
+/*
+ * An application that asks for capabilities gets one answer: the same capabilities with collectives are no second one.
+ */
 static bool is_more(const struct fi_info *hints, uint64_t offer)
 {
 	return hints && hints->caps && offer & FI_COLLECTIVE && !(hints->caps & FI_COLLECTIVE);
 }
 
-/* A fabric or domain in hints is one that is open. Who opens with an info is not asked: they may have been closed since. */
+/*
+ * A fabric or domain in hints is one that is open. An info that an object is opened with is not checked: they may have
+ * been closed since.
+ */
 static int check_opened(const struct fi_info *hints)
 {
 	const struct fid_fabric *fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
@@ -597,7 +607,7 @@ static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_info *hints,
 	return 0;
 }
 
-/* Where the endpoint is to be and whom it is to talk to; an empty string: not said. */
+/* The endpoint's own address and that of its peer; an empty string: not given. */
 struct addresses {
 	char source[SC_ADDR_SIZE], destination[SC_ADDR_SIZE];
 };
@@ -688,7 +698,7 @@ static int named_source(const char *node, const char *service, uint64_t flags, c
 		return 0;
 	ret = shmcma_node_address(node, service, flags, source);
 	if (!ret && sc_addr_kind(source) == SC_ADDR_ENDPOINT)
-		ret = refuse_text("node", "an endpoint's own address to be had again", "services");
+		ret = refuse_text("node", "a second endpoint at an endpoint's own address", "services");
 	return ret;
 }
 
@@ -705,7 +715,7 @@ static int find_addresses(const char *node, const char *service, uint64_t flags,
 		return ret;
 	if (flags & FI_SOURCE || (!node && !service))
 		return hinted_destination(hints, addresses->destination);
-	/* who asks whether a host can be reached is told so; there is no address for whom he has not named */
+	/* a host without a service asks whether the host can be reached; there is no destination address to return */
 	if (is_host_alone(node, service))
 		return shmcma_node_is_here(node, flags) ? 0 : -FI_ENODATA;
 	return shmcma_node_address(node, service, flags, addresses->destination);

@@ -16,7 +16,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define INLINE_LIMIT 872 /* what a record of 16 lines holds beside its control part */
+#define INLINE_LIMIT 872 /* bytes that a record of 16 lines holds beside its control part */
 #define BUFS_LIMIT 4096
 #define BUFS_PER_MESSAGE 16
 
@@ -263,7 +263,7 @@ static void read_parameters(void)
 		"Smallest message, in bytes, that its sender helps the receiver to copy" });
 }
 
-/* What is not known yet the daemon's thread finds out for those to come. */
+/* The daemon's thread measures costs that are not known yet, for processes to come. */
 void shmcma_calibrate(void)
 {
 	struct sc_config *config = &shmcma_env.config;

@@ -194,7 +194,7 @@ static struct shmcma_lock *another(struct shmcma_domain *domain)
 	return lock;
 }
 
-/* Release: whoever finds it, and holds neither, finds the lock made. */
+/* Release: a thread that finds it, and holds neither, finds the lock made. */
 static void move(struct shmcma_locked *object, struct shmcma_lock *lock)
 {
 	atomic_store_explicit(&object->lock, lock, memory_order_release);
@@ -248,7 +248,7 @@ static void move_armed(struct shmcma_lock *to, struct shmcma_lock *from)
 	from->armed = NULL;
 }
 
-/* Both are held, and `from` is let go: who waits for it finds that it is not its object's any more. */
+/* Both are held, and `from` is let go: a thread that waits for it finds that it is not its object's any more. */
 static void absorb(struct shmcma_lock *to, struct shmcma_lock *from)
 {
 	while (from->objects) {

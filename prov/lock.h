@@ -2,13 +2,12 @@
 /*
  * lock.h: the locks of a domain (lock.c).
  *
- * Endpoints, completion queues, counters and shared contexts that have to do with each other have one lock in
- * common: what is bound together, and what is bound to the same. A data call, and each read of a queue or a
- * counter, holds the lock of its object (shmcma_lock_enter()); so threads that use objects which share
- * nothing do not wait for each other. Calls that bind, enable and close endpoints, end a registration or
- * change an address vector hold all locks of the domain (shmcma_lock()): what these change stays as it is for
- * whoever holds any lock. fi_mr_reg holds the common one (shmcma_lock_common()), as what it adds is no other's before
- * it is there (mr.c).
+ * Endpoints, completion queues, counters and shared contexts that have to do with each other have one lock in common:
+ * objects that are bound together, or to the same object. A data call, and each read of a queue or a counter, holds the
+ * lock of its object (shmcma_lock_enter()); so threads that use objects which share nothing do not wait for each other.
+ * Calls that bind, enable and close endpoints, end a registration or change an address vector hold all locks of the
+ * domain (shmcma_lock()): a thread that holds any lock sees no change of these. fi_mr_reg holds the common one
+ * (shmcma_lock_common()), as no other thread uses the region that it adds before it is there (mr.c).
  *
  * To take and let go a lock that nobody else has costs 11 ns. fi_mr_reg and fi_close together, measured: 72
  * ns with one endpoint in the domain, 69 with one lock for all; 405 with 16 that share nothing, where it was
@@ -19,12 +18,12 @@
  *
  *   when the domain is opened       FI_THREAD_DOMAIN, which has no lock at all; automatic progress, asked for or
  *                                   needed to be strict; FI_COLLECTIVE
- *   endpoint with FI_COLLECTIVE     is enabled: whoever polls anything goes on with its groups
- *   endpoint without queue and      is enabled: whoever polls anything polls it, too (shmcma_domain.silent)
+ *   endpoint with FI_COLLECTIVE     is enabled: every poll of any object goes on with its groups
+ *   endpoint without queue and      is enabled: every poll of any object polls it, too (shmcma_domain.silent)
  *   counter
  *   counter bound to memory, or of  any endpoint of the domain may count there, and all are polled when it
  *   deferred work                   is read (shmcma_cntr.elsewhere)
- *   triggered operation             is submitted: whoever polls anything looks whether it is due
+ *   triggered operation             is submitted: every poll of any object looks whether it is due
  *   counter without endpoint        is slept on: all are slept on. Such a counter is read with all locks held.
  *
  * Wait sets and poll sets are no such ties: their members are looked at one by one.
@@ -61,12 +60,12 @@ struct shmcma_lock {
 struct shmcma_locked {
 	struct shmcma_lock *_Atomic lock; /* changed with the old and the new one held */
 	struct shmcma_locked *next;	  /* shmcma_lock.objects */
-	struct shmcma_locked **link;	  /* what points to it there */
+	struct shmcma_locked **link;	  /* the link that points to it there */
 };
 
 /* Of a domain. */
 struct shmcma_locks {
-	struct shmcma_lock common;   /* is taken first by whoever takes all */
+	struct shmcma_lock common;   /* a thread that takes all takes it first */
 	struct shmcma_lock *others;  /* under the common one, as what follows */
 	struct shmcma_lock *near;    /* of others: beside it the last one came or went; NULL: the first */
 	struct shmcma_lock *spare;   /* of nothing now */
@@ -74,7 +73,7 @@ struct shmcma_locks {
 	struct shmcma_locked itself; /* for what is the domain's: has the common one */
 };
 
-/* `taken`: by data calls, too; `coarse`: there is to be one. */
+/* `taken`: by data calls, too; `coarse`: the domain has one lock. */
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse);
 void shmcma_locks_fini(struct shmcma_domain *domain);
 
@@ -99,10 +98,13 @@ void shmcma_lock_forked(struct shmcma_domain *domain);
 void shmcma_wait_look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed);
 void shmcma_wait_give(struct shmcma_wait *owed);
 
-/* What is left of taking it: it was merged into another meanwhile, or is nobody's, or another's by now. */
+/*
+ * The rest of taking the lock, if it is not the object's any more: it was merged into another meanwhile, or belongs to
+ * no object, or to others, by now.
+ */
 void shmcma_lock_enter_slow(struct shmcma_locked *object, struct shmcma_lock *lock);
 
-/* The lock of the object; whoever holds it does not ask for all. */
+/* Takes the lock of the object; a thread that holds it must not take all. */
 static inline void shmcma_lock_enter(struct shmcma_locked *object)
 {
 	/* acquire: pairs with the release in move(), where the lock may be new */
@@ -111,7 +113,7 @@ static inline void shmcma_lock_enter(struct shmcma_locked *object)
 	if (!lock->taken)
 		return;
 	pthread_mutex_lock(&lock->mutex);
-	/* relaxed: who has changed it has held this lock */
+	/* relaxed: the thread that has changed it has held this lock */
 	if (__builtin_expect(atomic_load_explicit(&object->lock, memory_order_relaxed) != lock, 0))
 		shmcma_lock_enter_slow(object, lock);
 }

@@ -11,8 +11,8 @@
  * closed     fi_close, even one that gives -FI_EBUSY         of no use   no
  *
  * Nothing is done to the memory, and the data calls here need no descriptor: a region is an entry in the
- * core's table (sc_reg_open()), or only this object if its access is local. What other processes see, and
- * what remains when they die, is regtab.c's.
+ * core's table (sc_reg_open()), or only this object if its access is local. regtab.c owns the part that other processes
+ * see, and says what remains when they die.
  *
  * Without FI_MR_RMA_EVENT and FI_MR_ENDPOINT in the domain's mr_mode a region is open at once, and counters
  * may be bound to it later: they count what peers do from then on.
@@ -36,7 +36,7 @@ struct mr {
 	bool was_disabled, closing;
 };
 
-/* What fi_mr_enable needs to know. */
+/* The arguments that fi_mr_enable needs. */
 struct disabled {
 	uint64_t key;
 	uint32_t flags;
@@ -108,8 +108,8 @@ static int bind_counter(struct mr *mr, struct fid *fid, uint64_t flags)
 }
 
 /*
- * Peers name an endpoint of the domain and a key: a region is to be had through all of them, also when it
- * is bound to one, as FI_MR_ENDPOINT has it.
+ * Peers name an endpoint of the domain and a key: peers can access a region through all of them, also when it is bound
+ * to one, as FI_MR_ENDPOINT has it.
  */
 static int bind_endpoint(struct mr *mr, struct fid *fid, uint64_t flags)
 {
@@ -251,8 +251,7 @@ static struct fi_ops mr_fid_ops = SHMCMA_FID_OPS(mr_close, mr_bind, mr_control);
 /* ---- register -------------------------------------------------------------------------------- */
 
 /*
- * What is asked for, from fi_mr_reg's arguments or the fields of struct fi_mr_attr that the application's
- * version of it has.
+ * A request, from fi_mr_reg's arguments or the fields of struct fi_mr_attr that the application's version of it has.
  */
 struct request {
 	const struct iovec *ranges;
@@ -411,8 +410,8 @@ static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
 }
 
 /*
- * The structure grew: authorization keys came with 1.5, interfaces of device memory with 1.9. What the
- * application's version does not have is not read.
+ * The structure grew: authorization keys came with 1.5, interfaces of device memory with 1.9. Fields that the
+ * application's version does not have are not read.
  */
 static int check_attr(const struct shmcma_domain *domain, const struct fi_mr_attr *attr)
 {

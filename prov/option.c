@@ -2,8 +2,8 @@
 /*
  * option.c: fi_getopt and fi_setopt of an endpoint. Options are the endpoint's, its aliases share them.
  *
- * Any state, any thread: what data calls read (multi_min, see shmcma_now()) is one word; the sizes never change.
- * Nothing here is seen by another process.
+ * Any state, any thread: the option that data calls read (multi_min, see shmcma_now()) is one word; the sizes never
+ * change. Nothing here is seen by another process.
  */
 #include "shmcma.h"
 

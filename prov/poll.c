@@ -52,7 +52,7 @@ static bool cntr_has_changed_locked(struct member *member, struct shmcma_cntr *c
 	return now.value != last.value || now.errors != last.errors;
 }
 
-/* It makes progress, whatever it has. `asked`: is it to be reported, if it has something? */
+/* It makes progress, even if it has something. `asked`: is it to be reported, if it has something? */
 static bool member_has(struct poll_set *set, struct member *member, bool asked)
 {
 	struct shmcma_cntr *cntr = shmcma_cntr_of(member->fid, set->domain);
@@ -72,7 +72,7 @@ static bool member_has(struct poll_set *set, struct member *member, bool asked)
 	return has;
 }
 
-/* All make progress; who comes first changes, so that nobody is left out. */
+/* All members make progress; the first one changes from call to call, so that none is left out. */
 static int set_poll(struct fid_poll *fid, void **context, int count)
 {
 	struct poll_set *set = set_of(fid);

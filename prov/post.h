@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * post.h: what data calls share: the tables they are found in, and, of plain and tagged messages, the way
- * from the arguments to struct sc_send or struct sc_recv on the stack, and from there straight into the core.
+ * post.h: the common part of data calls: the tables they are found in, and, of plain and tagged messages, the way from
+ * the arguments to struct sc_send or struct sc_recv on the stack, and from there straight into the core.
  *
  * A data call never asks whether the endpoint is enabled or has the capability: the endpoint's operation
  * tables say so (enum shmcma_post). The two kinds differ in SC_TAGGED, tag, ignore bits and completion
@@ -13,7 +13,7 @@
 #include "shmcma.h"
 #include "trigger.h"
 
-/* What the operations of a table do. */
+/* The behaviour of the operations of a table. */
 enum shmcma_post {
 	SHMCMA_POST_UNABLE,   /* nothing: not among the endpoint's capabilities, -FI_EOPNOTSUPP */
 	SHMCMA_POST_DISABLED, /* nothing: before fi_enable, -FI_EOPBADSTATE */
@@ -105,8 +105,8 @@ static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
 }
 
 /*
- * A send could not be, with this error of the core's; with the endpoint's lock. No room: progress is made, so that a
- * caller who only sends gets on when he tries again. Libfabric's code for it.
+ * The core has refused a send with this error; the caller holds the endpoint's lock. If there is no room, the function
+ * makes progress, so that the next try of a caller that only sends can succeed. Returns libfabric's code for the error.
  */
 ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error);
 

@@ -4,8 +4,8 @@
  * that was opened with it, from the first fi_enable() until the domain is closed.
  *
  * The thread polls the enabled endpoints of its domain, one round at a time under the domain's lock, of which
- * there is one then (lock.h), and what completes goes to the same queues and counters as ever. It only tries
- * the lock: who holds it is the application, and never pays for waking this thread.
+ * there is one then (lock.h), and completions go to the same queues and counters as ever. It only tries the lock: the
+ * application holds it, and never pays for waking this thread.
  *
  *   round         what it was                           next
  *   DONE          work done                             another round at once
@@ -18,24 +18,23 @@
  *   REST          nothing for so long, and slept on     sleep until woken, then NOTHING from the start; woken by
  *                 what others store in                  the limit (sleep.c), REST after one round
  *
- * Asleep it is woken by whoever stores something for one of the endpoints, in the kernel, with no look of its own
- * in between but those that sleep.c has for what nobody wakes for (a connection that has not been answered, what
- * a peer has in hand). How no such store is missed: src/os/wake.c, models/wait.pml. In this process the thread is a
- * waiter like any other (wait.c): who leaves the domain's lock while it is armed, and has begun what goes on with
- * polls, or enabled an endpoint, signals it, after the futex was read and before it is slept on, or while
- * it is. While it is not armed it polls sooner or later anyhow, and nobody pays more than a load.
+ * Each process that stores something for one of the endpoints wakes it from its sleep in the kernel; in between it
+ * looks by itself only for events that no process wakes for, see sleep.c (a connection that has not been answered,
+ * operations that a peer has in hand). How no such store is missed: src/os/wake.c, models/wait.pml. In this process the
+ * thread is a waiter like any other (wait.c): a thread that leaves the domain's lock while it is armed, and has begun
+ * an operation that goes on with polls, or enabled an endpoint, signals it, after the futex was read and before it is
+ * slept on, or while it is. While it is not armed it polls sooner or later anyhow, and nobody pays more than a load.
  *
  * The application polls by itself (`polls`): then the thread keeps out of its way, is not armed, so that peers
  * need not wake it for what the application will find, and looks every NAP whether it still does so: polls that
  * cost the application nothing more cannot tell when the last of them was. Between one and two naps after that it
- * takes over. What the application does while the thread sleeps does not wake it: woken by a peer, it polls once,
- * and learns by the next round whether it is alone.
+ * takes over. Calls of the application while the thread sleeps do not wake it: woken by a peer, it polls once, and
+ * learns by the next round whether it is alone.
  *
- * An endpoint's word goes with its memory, so who closes one sees to it that the thread has returned from its sleep
- * (shmcma_progress_leave_locked()); it cannot sleep again without the domain's lock.
+ * An endpoint's word goes with its memory, so the thread that closes one waits until this thread has returned from its
+ * sleep (shmcma_progress_leave_locked()); it cannot sleep again without the domain's lock.
  *
- * Death or stop of a peer: sleep.c. Of this process: nobody's affair but that ASLEEP stays, for which others
- * make a system call in vain.
+ * Death or stop of a peer: sleep.c. Of this process: only ASLEEP stays, for which others make a system call in vain.
  *
  * fork(2): in the child no thread runs and there is none to join. fork.c sees to the domains' locks and to that of the
  * list of threads (shmcma_lists_lock()).
@@ -115,7 +114,7 @@ struct self {
 	struct shmcma_domain *domain;
 	unsigned int idle; /* rounds that came to nothing */
 	uint64_t seen;	   /* polls of the application up to the last round */
-	bool woken;	   /* has slept since: whoever has polled meanwhile may be long gone */
+	bool woken;	   /* has slept since: the thread that polled meanwhile may be long gone */
 	struct shmcma_rest rest;
 };
 
@@ -146,7 +145,7 @@ static enum round poll_round(struct self *self)
 	if (pthread_mutex_trylock(&self->domain->locks.common.mutex)) /* there are no others */
 		return ROUND_BUSY; /* for a call that may or may not poll: look again */
 	round = round_locked(self);
-	shmcma_unlock(self->domain); /* who sleeps is told of what has been found */
+	shmcma_unlock(self->domain); /* this tells sleepers of completions that have been found */
 	return round;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * progress.h: which endpoints are polled by whom; the thread that polls them by itself (progress.c).
+ * progress.h: the lists of endpoints that objects poll; the thread that polls them by itself (progress.c).
  */
 #ifndef SHMCMA_PROGRESS_H
 #define SHMCMA_PROGRESS_H

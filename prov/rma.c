@@ -4,9 +4,8 @@
  * endpoint. From the arguments to struct sc_rma on the stack, and from there straight into the core.
  *
  * As with messages (post.h), no call asks for the endpoint's state or capabilities: the operation tables say
- * so (enum shmcma_rma). What is wrong with the remote side (key, bounds, access) is not an error of the call
- * but of its completion. What the peer's death or a refused connection does to an operation is the core's to
- * say.
+ * so (enum shmcma_rma). An error of the remote side (key, bounds, access) is not an error of the call but of its
+ * completion. The core decides how an operation ends after the peer's death or a refused connection.
  */
 #include "post.h"
 

@@ -13,11 +13,11 @@
  * receive context once it is.
  *
  * A receive context that is closed and opened again has the address that it had, as others make that up from the
- * address of number 0. They find the new one (peer.c): what was under way to the last one fails with FI_ECONNRESET,
- * or had ended and was dropped with its queue; none of it gets to the new one. What is sent after the new one was
- * enabled does, or finds -FI_EAGAIN until the sender has dealt with what was under way. Messages of a transmit
- * context that has closed may wait at its peers, which tell by its number whose they are: so one that is opened
- * again gets another number, as long as there is one.
+ * address of number 0. They find the new one (peer.c): an operation under way to the last one fails with FI_ECONNRESET,
+ * or had ended and was dropped with its queue; none of it gets to the new one. Messages that are sent after the new one
+ * was enabled reach it, or get -FI_EAGAIN until the sender has dealt with those under way. Messages of a transmit
+ * context that has closed may wait at its peers, which tell by its number whose they are: so one that is opened again
+ * gets another number, as long as there is one.
  *
  * The scalable endpoint itself is a struct shmcma_ep without core; it holds what its contexts have in common: the
  * address vector, the service that it is found under, the attributes that they begin with.
@@ -185,8 +185,9 @@ static int take(struct context *places, size_t count, int index, struct shmcma_e
 }
 
 /*
- * An endpoint with the attributes in `info` into that place. What was asked of it is a part of the whole endpoint's
- * capabilities, not of its direction's: fi_endpoint(3), and info.c on what means nothing there.
+ * An endpoint with the attributes in `info` into that place. The capabilities in its attributes are a subset of those
+ * of the whole endpoint, not of its direction: fi_endpoint(3), and check_tx() in info.c for those that mean nothing
+ * there.
  */
 static int context_open(struct shmcma_ep *sep, const struct fi_info *info, size_t fclass, int index,
 			struct shmcma_ep **opened, void *user_context)

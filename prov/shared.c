@@ -5,9 +5,9 @@
  * A shared receive context is a receive queue of the core (struct sc_rxq) that receives are posted to, and that
  * every endpoint bound to it puts its messages into. It is a struct shmcma_ep without core, so that the data
  * calls are those of an endpoint. Completions go to the queue and the counter of the endpoint that the message
- * came to; what no message ends (cancel, peek in vain) to those of the endpoint that was enabled first. Sources
- * are named by the address vector, which all its endpoints must have in common: before one of them is enabled
- * there is none to name one by.
+ * came to; those of receives that no message ends (cancel, peek in vain) go to the queue and the counter of the
+ * endpoint that was enabled first. Sources are named by the address vector, which all its endpoints must have in
+ * common: before one of them is enabled there is none to name one by.
  *
  * A shared transmit context is what the endpoints bound to it have in common of their transmit attributes: the
  * number of operations that all together may have outstanding, and the order of
@@ -221,7 +221,7 @@ static struct fi_info *srx_info(const struct shmcma_domain *domain, const struct
 	if (!info)
 		return NULL;
 	info->caps = attr ? attr->caps : domain->caps;
-	info->caps &= ~FI_TRIGGER; /* what waits for a trigger is an endpoint's */
+	info->caps &= ~FI_TRIGGER; /* only operations of an endpoint wait for triggers */
 	info->rx_attr->caps = info->caps;
 	if (attr) {
 		info->rx_attr->op_flags = attr->op_flags;

@@ -6,8 +6,8 @@
  * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its
  * object, which objects that have to do with each other share, if the threading model asks for locks, or if a
  * thread of ours makes progress. Calls that change the ties between objects hold all locks of the domain
- * (shmcma_lock()); "_locked" alone means either: what is the domain's is changed with all of them held and
- * read with any.
+ * (shmcma_lock()); "_locked" alone means either: a thread changes data of the domain with all of them held, and reads
+ * it with any.
  *
  * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event
  * queue, watcher (wait.c); those of the core. A data call takes one of the domain's.
@@ -66,7 +66,7 @@ struct shmcma_env {
 };
 extern struct shmcma_env shmcma_env;
 
-/* What is known of this machine by measuring, into the parameters. Once, before the first endpoint. */
+/* Puts the measured costs of this machine into the parameters. Once, before the first endpoint. */
 void shmcma_calibrate(void);
 
 /* The process that has made this call is another than that which has loaded the provider (init.c). */
@@ -117,7 +117,7 @@ struct shmcma_domain {
 	struct shmcma_polled silent;  /* of these, those with neither queue nor counter */
 	struct shmcma_progress progress;
 	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
-	atomic_int visitors;	      /* who reads event queues and makes progress here (eq.c) */
+	atomic_int visitors;	      /* threads in reads of event queues that make progress here (eq.c) */
 	struct shmcma_cntr *triggers; /* counters that operations wait for */
 	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
 	struct sc_cntr uncounted;     /* deferred work without a counter of its own */
@@ -135,8 +135,8 @@ int shmcma_mr_map_raw(const struct fi_mr_map_raw *map);
 struct shmcma_eq; /* eq.c */
 
 /*
- * fi_domain_bind: the event queue of what has none of its own. NULL: none yet. It may come at any time, whatever locks
- * are held, and is the domain's then until it is closed: whoever has found it may go on with it.
+ * fi_domain_bind: the event queue of objects that have none of their own. NULL: none yet. It may come at any time, also
+ * while locks are held, and is the domain's then until it is closed: a thread that has found it may go on with it.
  */
 static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *domain)
 {
@@ -190,7 +190,7 @@ struct shmcma_av {
 	unsigned int
 		rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
 	struct sc_directory *shared; /* a named one: what other processes see of it; else NULL */
-	pthread_mutex_t lock;	     /* what follows is av.c's alone, under it */
+	pthread_mutex_t lock;	     /* only av.c uses the rest, under it */
 	struct shmcma_av_entry **chunks;
 	size_t chunk_count;
 	size_t count, live; /* indices handed out so far; of those, not removed */
@@ -233,7 +233,7 @@ struct shmcma_cq {
 	uint32_t full_reads;	     /* that found it not empty */
 	struct shmcma_yield yield;   /* reads that found nothing */
 	char stranger
-		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for who has no room for it */
+		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for a reader without room for it */
 	struct shmcma_object object;
 };
 
@@ -256,12 +256,12 @@ struct shmcma_cntr {
 	shmcma_refs refs;
 	struct sc_cntr count;	     /* written under the counter's lock */
 	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
-	bool elsewhere;		     /* what it counts may be on any endpoint of the domain */
+	bool elsewhere;		     /* it may count on any endpoint of the domain */
 	struct shmcma_wait wait;
-	struct sc_cntr told;	   /* what the application has seen of it; under its lock */
+	struct sc_cntr told;	   /* value that the application has seen; under its lock */
 	struct shmcma_yield yield; /* reads that found nothing */
 	_Atomic uint64_t known_errors; /* of its errors those that the application knows of */
-	struct sc_cntr given;	   /* what it was when the application changed it last, */
+	struct sc_cntr given;	   /* its value when the application changed it last, */
 	uint64_t changes;	   /* so many times */
 	struct shmcma_work *works; /* wait for it (trigger.c) */
 	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
@@ -278,7 +278,7 @@ struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *
  */
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
 void shmcma_cntr_put(struct shmcma_cntr *cntr);
-/* What is polled when it is read. */
+/* The endpoints that a read of the counter polls. */
 const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
 /*
  * Take its lock, or all of the domain's if all endpoints are polled when it is read; true: all, which is to
@@ -295,8 +295,8 @@ bool shmcma_cntr_found(struct shmcma_cntr *cntr);
 void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 
 /*
- * What fi_control() and fi_setopt() change at any time, and data calls read before they have a lock, in other threads
- * with FI_THREAD_SAFE. Relaxed: each is a value of its own, and either will do.
+ * Access to words that fi_control() and fi_setopt() change at any time, and that data calls read before they have a
+ * lock, in other threads with FI_THREAD_SAFE. Relaxed: each is a value of its own, and either will do.
  */
 #define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
 #define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
@@ -305,8 +305,8 @@ struct shmcma_stx; /* shared.c */
 struct shmcma_sep; /* sep.c */
 
 /*
- * What the endpoint structure and its aliases share: an alias is another fid with flags of its own. The fid's
- * class tells what it is:
+ * The structure that an endpoint and its aliases share: an alias is another fid with flags of its own. The fid's class
+ * tells what it is:
  *
  *   FI_CLASS_EP                an endpoint
  *   FI_CLASS_TX_CTX, _RX_CTX   a context of a scalable endpoint: one that can do nothing but send, or receive
@@ -317,7 +317,7 @@ struct shmcma_ep {
 	struct sc_ep *core;	 /* NULL until fi_enable */
 	struct sc_rxq *rxq;	 /* where receives are posted; NULL likewise */
 	struct shmcma_locked locked;
-	struct shmcma_ep *namer; /* whose address vector names sources: itself; NULL: see shared.c */
+	struct shmcma_ep *namer; /* its address vector names sources: itself; NULL: see shared.c */
 	struct shmcma_domain *domain;
 	struct shmcma_av *av;
 	struct shmcma_ep *av_next;
@@ -351,7 +351,7 @@ struct shmcma_ep {
 	struct shmcma_ep *srx_next; /* enabled endpoints of one, from its `namer` on */
 };
 
-/* Where it reports. What an enabled endpoint has once, it keeps. */
+/* Where it reports. An enabled endpoint keeps its event queue. */
 static inline struct shmcma_eq *shmcma_ep_eq(const struct shmcma_ep *ep)
 {
 	return ep->eq ? ep->eq : shmcma_domain_eq(ep->domain);
@@ -379,7 +379,7 @@ int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_po
 
 /*
  * Progress, with the lock of what is polled held. 0: there was nothing to do. An endpoint that is nothing but
- * a target may have no queue and no counter whose reader could poll it: so it is polled whatever is read.
+ * a target may have no queue and no counter whose reader could poll it: so every read polls it.
  */
 static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
 {
@@ -411,7 +411,7 @@ struct shmcma_ep_fid {
 	struct shmcma_object object;
 };
 
-/* What op_flags of an endpoint may hold. */
+/* The flags that op_flags of an endpoint may hold. */
 #define SHMCMA_TX_OP_FLAGS                                                                                \
 	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |   \
 	 FI_MATCH_COMPLETE | FI_TRIGGER)
@@ -443,7 +443,7 @@ static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_
 	return __builtin_expect(peer != NULL, 1) ? peer : shmcma_ep_peer_slow(ep, fi_addr);
 }
 
-/* What completions call the peer: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */
+/* The name of the peer in completions: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
 
 /* av.c tells each bound endpoint that fi_addr has a new address, or is gone; all locks of the domain are held. */
@@ -491,12 +491,12 @@ struct fid_domain *shmcma_domain_find(const struct fid_domain *fid, const struct
  * fi_domain, fi_endpoint for the info handed in (info.c). 0 or -FI_ENODATA with the reason logged.
  */
 int shmcma_check_hints(uint32_t version, const struct fi_info *hints);
-/* What its capabilities come to: with the modifiers that they imply, and what is granted unasked. */
+/* The capabilities that an info grants: with the modifiers that they imply, and those that are granted unasked. */
 uint64_t shmcma_granted_caps(const struct fi_info *info);
 
 /*
  * Attributes of a context of an endpoint with these capabilities: as asked for in *attr, completed there.
- * -FI_EINVAL: not to be had, with the reason logged. (info.c)
+ * -FI_EINVAL: not supported, with the reason logged. (info.c)
  */
 int shmcma_tx_attr_complete(struct fi_tx_attr *attr, uint64_t caps);
 int shmcma_rx_attr_complete(struct fi_rx_attr *attr, uint64_t caps);
@@ -535,7 +535,7 @@ int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *o
 /* fi_tostr of any object. */
 int shmcma_tostr(const struct fid *fid, char *buf, size_t len);
 
-/* What every object's fid has: these three, its name, and nothing of the rest. */
+/* The operations that every object's fid has: these three, its name, and none of the rest. */
 #define SHMCMA_FID_OPS(close_, bind_, control_)                                                           \
 	{                                                                                                 \
 		.size = sizeof(struct fi_ops), .close = close_, .bind = bind_, .control = control_,       \

@@ -7,19 +7,19 @@
  *                                             +--FI_CANCEL_WORK, FI_FLUSH_WORK, fi_close(ep)--> forgotten
  *                                             +--fi_cancel(), cannot be posted--> ends with an error
  *
- * What waits is the core's own operation, ready to be posted: each data call makes it as ever and hands it
- * over (trigger.h), so nothing of its arguments is looked at here, and errors in them are found at once. A
- * deferred work goes through the call of its endpoint too, with a context that leads back to it.
+ * A waiting operation is the core's own, ready to be posted: each data call makes it as ever and hands it over
+ * (trigger.h), so nothing of its arguments is looked at here, and errors in them are found at once. A deferred work
+ * goes through the call of its endpoint too, with a context that leads back to it.
  *
- * Each counter has a list of what waits for it, by threshold, and in the order of submission within one.
- * It is posted in that order: what finds no room (-EAGAIN) stays first and is tried again with the next
- * progress. shmcma_trigger_run_locked() runs after each round of progress and each change of a counter by
- * the application; a counter that rises in a data call is seen by the next round, or at the end of the call
- * if the domain's thread sleeps, which makes rounds else.
+ * Each counter has a list of the operations that wait for it, by threshold, and in the order of submission within one.
+ * They are posted in that order: an operation that finds no room (-EAGAIN) stays first and is tried again with the next
+ * progress. shmcma_trigger_run_locked() runs after each round of progress and each change of a counter by the
+ * application; a counter that rises in a data call is seen by the next round, or at the end of the call if the domain's
+ * thread sleeps, which makes rounds else.
  *
- * All under the domain's lock, of which there is one from the first of them on (lock.h). What waits keeps its
- * counters from being closed (refs); once it is posted the core knows the completion counter by its address,
- * hence shmcma_cntr.lent.
+ * All under the domain's lock, of which there is one from the first of them on (lock.h). A waiting operation keeps its
+ * counters from being closed (refs); once it is posted the core knows the completion counter by its address, hence
+ * shmcma_cntr.lent.
  */
 #include "trigger.h"
 
@@ -127,7 +127,7 @@ static void forget_locked(struct shmcma_work *work)
 	work_free(work);
 }
 
-/* What waits in the domain and is meant by `is_meant`; the number of those forgotten. */
+/* Forgets the waiting operations of the domain for which `is_meant` says true; returns their number. */
 static int forget_all_locked(struct shmcma_domain *domain,
 			     bool (*is_meant)(const struct shmcma_work *work, const void *by),
 			     const void *by)
@@ -208,7 +208,7 @@ static bool run_cntr_locked(struct shmcma_cntr *cntr)
 	return moved;
 }
 
-/* What is posted may end at once and be what another waits for: then all are looked at again. */
+/* An operation that is posted may end at once and be the one that another waits for: then all are looked at again. */
 void shmcma_trigger_run_locked(struct shmcma_domain *domain)
 {
 	struct shmcma_cntr *cntr = domain->triggers;
@@ -333,8 +333,8 @@ static int copy_bytes(struct vector *to, const struct iovec *iov, size_t *count,
 }
 
 /*
- * What *iov points to is the caller's: a copy takes its place. So do the bytes of an injected payload, but
- * not of a deferred work's, which are not to be touched before it is due. How many they are is known now.
+ * The caller owns the vector at *iov: a copy takes its place. A copy replaces the bytes of an injected payload, too,
+ * but not those of a deferred work, which must not be touched before it is due. How many they are is known now.
  */
 static int copy_vector(struct shmcma_work *work, struct vector *to, const struct iovec **iov,
 		       size_t *count)
@@ -581,7 +581,7 @@ static bool is_ours(const struct shmcma_domain *domain, struct fid_ep *ep)
 	return shmcma_ep_of(ep)->domain == domain;
 }
 
-/* What takes the place of the operation's context, so that the data call leads back to the work. */
+/* The context that replaces that of the operation, so that the data call leads back to the work. */
 static struct deferred defer(const struct fi_deferred_work *work, void *context, uint64_t flags)
 {
 	return (struct deferred){
@@ -692,7 +692,7 @@ static ssize_t queue(struct shmcma_domain *domain, const struct fi_deferred_work
 	return -FI_ENOSYS;
 }
 
-/* What an endpoint does not have is told as fi_trigger(3) wants. */
+/* Returns the error that fi_trigger(3) wants for an operation that the endpoint does not have. */
 static int queue_work(struct shmcma_domain *domain, const struct fi_deferred_work *work)
 {
 	ssize_t ret = work && work->op.msg ? queue(domain, work) : -FI_EINVAL;

@@ -28,7 +28,7 @@ int shmcma_trigger_control(struct fid *fid, int command, void *arg);
 /* fi_cancel(): one triggered operation with that context ends with ECANCELED. -FI_ENOENT: there is none. */
 int shmcma_trigger_cancel_locked(struct shmcma_ep *ep, const void *context);
 
-/* The endpoint closes: what waits to be posted to it is forgotten. */
+/* The endpoint closes: operations that wait to be posted to it are forgotten. */
 void shmcma_trigger_forget_locked(struct shmcma_ep *ep);
 
 #endif

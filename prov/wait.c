@@ -3,17 +3,15 @@
  * wait.c: waiting for a completion queue or a counter, in a call (fi_cq_sread, fi_cntr_wait) or with an object
  * of the system that the application sleeps on (fi_trywait).
  *
- * What ends a wait: something that peers have written, which the core wakes for (sc_ep_rest()); something
- * that another thread of this process has done, or begun, under the same lock (shmcma_wait_look_locked());
- * fi_cq_signal().
+ * Three things end a wait: something that peers have written, which the core wakes for (sc_ep_rest()); something that
+ * another thread of this process has done, or begun, under the same lock (shmcma_wait_look_locked()); fi_cq_signal().
  *
  * For each endpoint of the core that is waited for (those of the domain's groups, and those without queue and
- * counter, among them, for whoever polls anything goes on with these) a thread of ours (watcher) sleeps on its
- * futex, and signals: it changes the object's own futex, which threads in calls sleep on, writes to a pipe,
- * broadcasts the condition. It is started by the first wait that needs it, makes no progress, and takes no lock
- * of the domain, as FI_THREAD_DOMAIN has none. Threads in calls could sleep on the endpoint's futex and their
- * own at once, by futex_waitv(2): measured on a 2-processor machine under load, one way, that took 2 to 4 times
- * as long (47 and 82 us against 10 and 24).
+ * counter, among them, for every poll goes on with these) a thread of ours (watcher) sleeps on its futex, and signals:
+ * it changes the object's own futex, which threads in calls sleep on, writes to a pipe, broadcasts the condition. It is
+ * started by the first wait that needs it, makes no progress, and takes no lock of the domain, as FI_THREAD_DOMAIN has
+ * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2): measured on a
+ * 2-processor machine under load, one way, that took 2 to 4 times as long (47 and 82 us against 10 and 24).
  *
  * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, that nothing is to be
  * read by. It sleeps on the words of all endpoints and its own at once: awake, it polls, so a watcher would
@@ -26,17 +24,17 @@
  * polled for is the one lock of the domain, at the latest when it is slept on (enter()).
  *
  * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (has_something()),
- * and whoever adds something signals after it has. Peers: see src/os/wake.c. While threads sleep in calls the object
- * stays armed, whoever reads it meanwhile. So it does while one may sleep on an object of the system (`given`): from
- * fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread sleeps, and it may be
- * another that reads; for one that has not slept a peer wakes once in vain. Another thread's fi_trywait() may empty
- * the pipe before who was signalled has seen it: as if that signal had not been given. One that finds something leaves
- * the pipe as it is.
+ * and a thread that adds something signals after that. Peers: see src/os/wake.c. While threads sleep in calls the
+ * object stays armed, even if another thread reads it meanwhile. So it does while one may sleep on an object of the
+ * system (`given`): from fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread
+ * sleeps, and it may be another that reads; for one that has not slept a peer wakes once in vain. Another thread's
+ * fi_trywait() may empty the pipe before the signalled thread has seen it: as if that signal had not been given. One
+ * that finds something leaves the pipe as it is.
  *
  * Locks: that of a wait set, the object's, a watcher's. The application's mutex of an object is taken with
- * none of them held: whoever holds it calls fi_trywait(), and waits for these. So who finds something under a lock
- * leaves the signal to a watcher. Where there is none, for want of an endpoint or of a thread, it is owed until
- * the lock is let go. Such are owed by calls that enable or close endpoints or add to a counter, which hold no
+ * none of them held: a thread that holds it calls fi_trywait(), and waits for these. So a thread that finds something
+ * under a lock leaves the signal to a watcher. Where there is none, for want of an endpoint or of a thread, it is owed
+ * until the lock is let go. Such are owed by calls that enable or close endpoints or add to a counter, which hold no
  * set's lock.
  */
 #define _GNU_SOURCE 1
@@ -55,7 +53,10 @@
 /* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
 #define TRY_ROUNDS 64
 #define MS 1000000
-/* Between two looks while operations wait for counters: what they wait for may be polled by others alone. */
+/*
+ * Between two looks while operations wait for counters: maybe only other threads poll the endpoints that these wait
+ * for.
+ */
 #define TRIGGER_MS 10
 #define STACK_SIZE (64 << 10)
 #define MUTEX_NAP 20000 /* ns */
@@ -161,8 +162,8 @@ int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid 
 }
 
 /*
- * Who sleeps on a set has not looked at this one, nor armed it: he is to look again. The application's mutex may be
- * held by whoever calls this, so a condition is signalled only if it is free.
+ * A thread that sleeps on a set has not looked at this member, nor armed it: it has to look again. The caller of this
+ * may hold the application's mutex, so a condition is signalled only if the mutex is free.
  */
 void shmcma_wait_join(struct shmcma_wait *wait)
 {
@@ -192,7 +193,7 @@ void shmcma_wait_forked(struct shmcma_wait *wait)
 	pthread_cond_init(&wait->cond, NULL);
 }
 
-/* False: to be ended, or `closes`, and who holds the mutex may wait for that. */
+/* False: to be ended, or `closes`, and the holder of the mutex may wait for that. */
 static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const atomic_bool *closes)
 {
 	if (!stop)
@@ -210,9 +211,9 @@ static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const at
  * stays.
  *
  * The application's mutex is taken, so that a signal between its fi_trywait() and its pthread_cond_wait() is not
- * missed. Whoever holds it while calling into the provider would wait for itself: such signals are for the
- * watchers to give, which hold no lock meanwhile, and end if they are told to (`stop`). The mutex of a set may also be
- * held by who closes the member (`closes`).
+ * missed. A thread that holds it while it calls into the provider would wait for itself: so the watchers give such
+ * signals; they hold no lock meanwhile, and end if they are told to (`stop`). The thread that closes the member may
+ * also hold the mutex of a set (`closes`).
  */
 static void signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
 {
@@ -285,7 +286,7 @@ int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg)
 	}
 }
 
-/* What is polled when it is looked at. */
+/* The endpoints that a look at it polls. */
 static const struct shmcma_polled *polled_of(const struct shmcma_wait *wait)
 {
 	switch (wait->fid->fclass) {
@@ -313,7 +314,7 @@ static bool has_something(const struct shmcma_wait *wait)
 
 /* ---- what is slept on ------------------------------------------------------------------------ */
 
-/* An endpoint of the core, and who watches it. */
+/* An endpoint of the core, and its watcher. */
 struct slept {
 	struct sc_ep *core;
 	struct shmcma_watcher **watcher;
@@ -367,7 +368,7 @@ struct shmcma_watcher {
 	atomic_bool stop;
 	_Atomic int64_t limit; /* to be signalled then, whatever comes; INT64_MAX: need not be */
 	pid_t made_by;	       /* pid: a forked child has no such thread */
-	pthread_mutex_t lock;  /* what follows */
+	pthread_mutex_t lock;  /* guards the rest */
 	struct watched {
 		struct shmcma_wait *wait;
 		uint64_t round; /* it was asked in */
@@ -644,7 +645,10 @@ void shmcma_wait_rise_slow(struct shmcma_wait *wait)
 		disarm_locked(wait);
 }
 
-/* Those who sleep in calls alone: the condition of an object of the system is not for this lock. */
+/*
+ * Wakes only threads that sleep in calls: the condition of an object of the system must not be signalled under this
+ * lock.
+ */
 void shmcma_wait_told_locked(struct shmcma_wait *wait)
 {
 	struct shmcma_wait *of_set = wait->set ? shmcma_wait_set_wait(wait->set) : NULL;
@@ -684,7 +688,7 @@ static bool pass_on_locked(struct shmcma_wait *wait)
 	return true;
 }
 
-/* Who owes it already has not begun, and gives it for this, too. */
+/* If a thread owes the signal already, it has not begun to give it, and gives it for this, too. */
 static void owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
 {
 	if (atomic_exchange(&wait->owed, true))
@@ -737,7 +741,7 @@ void shmcma_wait_look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed
 	}
 }
 
-/* What they wait for comes from more endpoints from now on. */
+/* More endpoints can end their waits from now on. */
 void shmcma_wait_again_locked(const struct shmcma_locked *ep)
 {
 	for (struct shmcma_wait *wait = lock_of(ep)->armed; wait; wait = wait->next_armed)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * wait.h: what completion queues, counters, event queues and wait sets are waited for with (wait.c).
+ * wait.h: waiting for completion queues, counters, event queues and wait sets (wait.c).
  */
 #ifndef SHMCMA_WAIT_H
 #define SHMCMA_WAIT_H
@@ -36,7 +36,7 @@ struct shmcma_pipe {
 int shmcma_pipe_open(struct shmcma_pipe *pipe);
 void shmcma_pipe_close(struct shmcma_pipe *pipe);
 void shmcma_pipe_raise(struct shmcma_pipe *pipe);
-/* What is looked at after this is seen, or makes it readable again. Was it readable? */
+/* An event after this call is seen by the look that follows, or makes the pipe readable again. Was it readable? */
 bool shmcma_pipe_lower(struct shmcma_pipe *pipe);
 
 /* Embedded in the object that is waited for. */
@@ -115,7 +115,10 @@ void shmcma_wait_signal_all(struct shmcma_wait *wait);
  */
 int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end);
 
-/* A counter has changed, and one thread is told of it, by which it is told: who sleeps for it is to look, too. */
+/*
+ * A counter has changed, and one thread is told of it, by which it is told: threads that sleep for it have to look,
+ * too.
+ */
 void shmcma_wait_told_locked(struct shmcma_wait *wait);
 
 /* fi_trywait() of a queue or counter: 0, -FI_EAGAIN; others: it cannot be waited for just now. */

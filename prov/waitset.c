@@ -4,11 +4,11 @@
  * (FI_WAIT_SET).
  *
  * A set is one more struct shmcma_wait, without a domain. Its members signal it as they signal themselves
- * (shmcma_wait_signal()), so who sleeps on the set sleeps on one futex, or with one object of the system. Before
- * that every member is looked at and armed, as fi_trywait() does.
+ * (shmcma_wait_signal()), so a thread that sleeps on the set sleeps on one futex, or with one object of the system.
+ * Before that every member is looked at and armed, as fi_trywait() does.
  *
- * What a set's waiters in fi_wait() have armed stays so while they sleep, also when other threads read the members.
- * So does what fi_trywait() has, until a signal has been given.
+ * Members that a set's waiters in fi_wait() have armed stay armed while they sleep, also when other threads read the
+ * members. So do members that fi_trywait() has armed, until a signal has been given.
  *
  * Any thread. The list of members has a lock of its own, around those of the members; a signal takes none.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * shmcma-tune: what copies cost on this machine, as the provider has measured it, or anew, and what
- * follows from it. shmcma-tune(1).
+ * shmcma-tune: prints the cost of copies on this machine, as the provider has measured it, or measured anew, and the
+ * values that follow from it. shmcma-tune(1).
  *
  * It may be run at any time and be killed at any instant: see src/proc/calibration.c.
  */
@@ -72,7 +72,7 @@ static void show_eager(const struct sc_calibration *calibration)
 	       most);
 }
 
-/* What overrides it, here. */
+/* Prints the environment variables that override it in this process. */
 static void show_environment(void)
 {
 	for (char **each = environ; *each; each++)

@@ -13,7 +13,8 @@
 
 /*
  * Before any file is opened: one that got the number of a stream that is closed (2>&-) would be written to, and it may
- * be a living process's segment. What is put there can be neither read nor written.
+ * be a living process's segment. A descriptor of "/" opened with O_PATH takes the place of each closed stream: it can
+ * be neither read nor written.
  */
 static inline bool streams_init(void)
 {

@@ -12,8 +12,8 @@
  *   4096   +-----------------------------------------------+
  *          | claims[slots]   8 bytes a slot                |
  *          +-----------------------------------------------+
- *   slots  | slot 0          one connected peer: who it    |
- *          | ...             is, how far its ring is read, |
+ *   slots  | slot 0          one connected peer: its name, |
+ *          | ...             how far its ring is read, and |
  *          | slot n-1        the ring it writes            |
  *          +-----------------------------------------------+
  *   pool   | bounce buffers  lent by the owner to peers    |
@@ -24,15 +24,14 @@
  *          +-----------------------------------------------+
  *
  * Header, claims and a few bounce buffers have memory from the start. The first page of a slot gets its memory
- * (fallocate) when a peer takes it, the other when its ring is to grow, pool and table as they grow, so what is not
- * used costs nothing but address space.
+ * (fallocate) when a peer takes it, the other when its ring is to grow, pool and table as they grow, so an unused part
+ * costs nothing but address space.
  *
- * Who writes what: the owner writes the header (once), its presence, the pool, the table, each slot's
- * consumer line, and its answers to gets into their lines of the ring. A peer writes the claim, the
- * introduction, the hazards, its part of the chunks, of the offers, the count of answers, and the ring of
- * the one slot it has claimed, and a message into buffers of the pool that it was lent for that, and adds to
- * the membership count. Whoever reads a word that another process writes loads it once, checks it, and uses
- * the copy.
+ * The writers: the owner writes the header (once), its presence, the pool, the table, each slot's consumer line, and
+ * its answers to gets into their lines of the ring. A peer writes the claim, the introduction, the hazards, its part of
+ * the chunks, of the offers, the count of answers, and the ring of the one slot it has claimed, and a message into
+ * buffers of the pool that it was lent for that, and adds to the membership count. A process that reads a word of
+ * another process loads it once, checks it, and uses the copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
  * configuration for another's memory.
@@ -59,12 +58,12 @@
 #define SC_ABI_BUFS_MAX 4096
 #define SC_ABI_BUF_SIZE_MAX (1u << 20)
 
-/* What an endpoint can do, in sc_abi_header.capabilities. */
+/* The capabilities of an endpoint, in sc_abi_header.capabilities. */
 #define SC_ABI_CAP_TAGGED (1u << 0)
 #define SC_ABI_CAP_MSG (1u << 1)
 #define SC_ABI_CAP_RMA (1u << 2)
 #define SC_ABI_CAP_STRICT (1u << 3) /* its memory is not to be touched: it serves requests itself */
-#define SC_ABI_CAP_EVENTS (1u << 4) /* it counts what is done to its memory: each wants an SC_ABI_NOTE */
+#define SC_ABI_CAP_EVENTS (1u << 4) /* it counts accesses to its memory: each needs an SC_ABI_NOTE */
 #define SC_ABI_CAP_BARRIER (1u << 5) /* its stores take part in membarrier(2) of others, see wake.c */
 
 /* The process that has made a file, so that others can ask whether it lives: see reap.c. */
@@ -105,16 +104,16 @@ struct sc_abi_header {
 };
 
 /*
- * sc_abi_presence.membership: somebody has published a claim here; or one of its peers has departed, closed, or given up
- * the connection. Who sees only the lower half changed looks at the claims alone. (A carry costs a look.)
+ * sc_abi_presence.membership: a peer has published a claim here; or one of its peers has departed, closed, or given up
+ * the connection. An owner that sees only the lower half changed looks at the claims alone. (A carry costs a look.)
  */
 #define SC_ABI_CAME 1u
 #define SC_ABI_CHANGED (1u << 16)
 
 /*
- * sc_abi_presence.state. The owner takes OPEN to CLOSED, when it closes; and whoever proves that the owner's process has
- * died takes OPEN to ENDED (compare and swap), for all that have the segment attached. Whoever finds anything but OPEN
- * writes nothing more there.
+ * sc_abi_presence.state. The owner takes OPEN to CLOSED, when it closes; and a process that proves that the owner's
+ * process has died takes OPEN to ENDED (compare and swap), for all that have the segment attached. A peer that finds
+ * anything but OPEN writes nothing more there.
  */
 enum sc_abi_state { SC_ABI_OPEN = 1, SC_ABI_CLOSED = 2, SC_ABI_ENDED = 3 };
 
@@ -123,7 +122,7 @@ struct sc_abi_presence {
 	uint32_t state;	     /* enum sc_abi_state, written by the owner, or once it is dead by anybody */
 	uint32_t membership; /* + SC_ABI_CAME or SC_ABI_CHANGED (atomic add, by anybody) */
 	uint32_t buf_count;  /* bounce buffers that have memory, the first ones; only grows */
-	uint32_t unread;     /* CLOSED: claims marked UNREAD; who takes it to 0 removes the name */
+	uint32_t unread;     /* CLOSED: claims marked UNREAD; a peer that takes it to 0 removes the name */
 
 	/* of the registration table; see struct sc_abi_reg */
 	uint32_t reg_count;   /* registrations that have memory, whether in use or not */
@@ -144,13 +143,14 @@ struct sc_abi_presence {
 
 	/*
 	 * The pipe by which others wake the owner's thread, see doorbell.c: its descriptor there + 1, 0: none. And
-	 * SC_ABI_DOOR_HEARD: the owner is to look for who comes, but not for a while yet, so nobody needs to knock.
+	 * SC_ABI_DOOR_HEARD: the owner will look for processes that come, but not for a while yet, so none needs to
+	 * knock.
 	 */
 	uint32_t door;
 
 	/*
-	 * Who waits for what others write: SC_ABI_SLEEP_* flags, and a count of armings and wakes, see wake.c. Whoever
-	 * has written something looks at the flag for it; the low half is the futex to wake.
+	 * The sleepers that wait for writes of others: SC_ABI_SLEEP_* flags, and a count of armings and wakes, see
+	 * wake.c. A process that has written something looks at the flag for it; the low half is the futex to wake.
 	 */
 	uint64_t sleep;
 	uint64_t door_ino, door_dev;
@@ -167,12 +167,12 @@ struct sc_abi_presence {
 /*
  * A claim: 0 free, else the claimant's ticket in the high bits and its progress in the low 3.
  * ticket: pid (31 bits) and 29 bits of its nonce. The pid is one of the owner's namespace, unless ELSEWHERE
- * (the highest bit) says that it is of another: who is nowhere to be seen under it then may live all the same.
- * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED
- * back to 0; the owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead.
- * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and
- * it did not see itself accepted; its segment keeps its name for the owner to attach it. Once the owner has
- * closed, either takes UNREAD away (compare and swap) and 1 from the claimant's sc_abi_presence.unread.
+ * (the highest bit) says that it is of another: an owner that cannot be seen under it then may live all the same. The
+ * claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED back to 0; the
+ * owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead. DEPARTED with UNREAD: messages in
+ * this slot have their payload in the claimant's bounce buffers, and it did not see itself accepted; its segment keeps
+ * its name for the owner to attach it. Once the owner has closed, either takes UNREAD away (compare and swap) and 1
+ * from the claimant's sc_abi_presence.unread.
  */
 enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 3 };
 #define SC_ABI_CLAIM_STATE 3ULL
@@ -364,8 +364,8 @@ struct sc_abi_overflow {
 
 /*
  * SC_ABI_SHARE: the receiver of a rendezvous copies it, and the sender may copy along: from its own memory
- * into these segments of the receiver's. Who copies what: struct sc_abi_chunks. Further segments fill the
- * further lines as in SC_ABI_RDV, their number is in ctl's size.
+ * into these segments of the receiver's. struct sc_abi_chunks says which side copies which chunk. Further segments fill
+ * the further lines as in SC_ABI_RDV, their number is in ctl's size.
  */
 struct sc_abi_share {
 	sc_abi_op op;
@@ -456,11 +456,11 @@ struct sc_abi_offer {
 #define SC_ABI_OFFER_FIRST 32
 
 /*
- * SC_ABI_OFFER_GET, SC_ABI_OFFER_GET_BOUNCE: `size` (in ctl) bytes from `addr` under `key`. Who takes it
- * answers in the record: the bytes, over all but `ended` and the ctl words, 48 of them in the first line; or
- * the numbers of bounce buffers of its own that it has put them in; then `ended`. The writer does not write
- * these lines again before it has seen that or withdrawn it, whatever `head` says. Buffers are lent until
- * struct sc_abi_answers says that they have been read.
+ * SC_ABI_OFFER_GET, SC_ABI_OFFER_GET_BOUNCE: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it
+ * answers in the record: the bytes, over all but `ended` and the ctl words, 48 of them in the first line; or the
+ * numbers of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
+ * again before it has seen that or withdrawn it, whatever `head` says. Buffers are lent until struct sc_abi_answers
+ * says that they have been read.
  */
 struct sc_abi_offer_get {
 	uint64_t ended; /* 0; by the ring's reader: 1 + a positive errno, or 1 */
@@ -471,8 +471,8 @@ struct sc_abi_offer_get {
 
 /*
  * SC_ABI_ASSIST_PUT, SC_ABI_ASSIST_GET: the writer copies `size` bytes from `there`, in its own memory, to `addr`
- * under `key`, or back, and the reader may copy along. Who copies what: struct sc_abi_offers. Chunks are of `chunk`
- * bytes, the last one may be shorter.
+ * under `key`, or back, and the reader may copy along. struct sc_abi_offers says which side copies which chunk. Chunks
+ * are of `chunk` bytes, the last one may be shorter.
  */
 struct sc_abi_assist {
 	uint64_t key, addr;
@@ -535,14 +535,13 @@ struct sc_abi_chunks {
 };
 
 /*
- * Eighth line: who does the puts and gets that the claimant offers. They are numbered from 0 on, as they come
- * in the ring; modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor withdrawn and done.
- * claim, changed by both (compare and swap): number of the last offer that the claimant had made when it
- * withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). What is below the high
- * half, and not below the low half at that moment, is withdrawn: the owner passes over it. Each withdrawal
- * takes back all that is not taken.
- * assist: the chunks of the put or get that the claimant copies, and the owner along with it, the claimant from the
- * front; see share.h.
+ * Eighth line: the words that decide which side does the puts and gets that the claimant offers. They are numbered from
+ * 0 on, as they come in the ring; modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor
+ * withdrawn and done. claim, changed by both (compare and swap): number of the last offer that the claimant had made
+ * when it withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). An offer below the high
+ * half that is not below the low half at that moment is withdrawn: the owner passes over it. Each withdrawal takes back
+ * all offers that are not taken. assist: the chunks of the put or get that the claimant copies, and the owner along
+ * with it, the claimant from the front; see share.h.
  */
 struct sc_abi_offers {
 	uint64_t claim;
@@ -570,15 +569,15 @@ struct sc_abi_slot {
 };
 
 /*
- * The registration table, what peers may read and write of the owner's memory. Three parts, one after the
- * other from table_offset on; none of them if reg_max is 0:
+ * The registration table, the memory of the owner that peers may read and write. Three parts, one after the other from
+ * table_offset on; none of them if reg_max is 0:
  *
  *   buckets        SC_ABI_TABLE_BUCKETS bytes: tables of 2^b buckets, each at byte 4 << b; that of
  *                  b = presence.bucket_bits counts. A bucket is index + 1 of a registration, or 0
  *   registrations  reg_max of struct sc_abi_reg; the first presence.reg_count have memory
  *   ranges         range_max of struct sc_abi_segment; the first presence.range_count have memory
  *
- * What has no memory must not be touched, not even read. The owner gives memory first, counts it then.
+ * A part without memory must not be touched, not even read. The owner gives memory first, counts it then.
  *
  * A key that the owner has made: its low SC_ABI_KEY_INDEX_BITS are the registration's index, then a
  * generation of SC_ABI_KEY_GENERATION_BITS, the rest random. Any other 64 bits are an application's key; the
@@ -643,8 +642,8 @@ struct sc_abi_service {
  *   128   numbers[capacity]    a number's own value once it has its address, UINT64_MAX while it has none
  *   ...   addresses[capacity]  SC_ABI_ADDR_SIZE each
  *
- * An address is written before its number (release), once: no number is given to another later. What is taken
- * out loses its number. Only the first `count` numbers can have an address. The magic is another one with each
+ * An address is written before its number (release), once: no number is given to another later. An address that is
+ * taken out loses its number. Only the first `count` numbers can have an address. The magic is another one with each
  * change.
  */
 #define SC_ABI_DIRECTORY_MAGIC 0x3152494443534853ULL
@@ -659,7 +658,7 @@ struct sc_abi_directory {
 	(sizeof(struct sc_abi_directory) + (uint64_t)(capacity) * (sizeof(uint64_t) + SC_ABI_ADDR_SIZE))
 
 /*
- * What copies cost on this machine, for all processes of a user in this boot. A file of its own, published as a
+ * The cost of copies on this machine, for all processes of a user in this boot. A file of its own, published as a
  * service's is, but it stays when its maker ends. It is not written again: another takes its place. The magic is
  * another one with each change.
  */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * core.h: what prov/, test/ and util/ may call of the core.
+ * core.h: the interface of the core for prov/, test/ and util/.
  *
  * The core knows endpoints, peers, messages, registered memory, completion queues and counters; it knows
  * nothing of libfabric.
  * Functions return 0 or a negative errno unless they say otherwise.
  *
  * Threads: an endpoint, its receive queue and the completion queues and counters bound to it are used by one
- * thread at a time; the caller serializes. Endpoints that share none of these are independent. Who creates or
- * destroys one with a registration table, or ends a registration, is the only one who uses the table or any
- * of its endpoints; who registers memory is the only one to do any of these (but see sc_reg_wants_all()).
+ * thread at a time; the caller serializes. Endpoints that share none of these are independent. While a thread creates
+ * or destroys an endpoint with a registration table, or ends a registration, no other thread uses the table or any of
+ * its endpoints; while a thread registers memory, no other thread does any of these (but see sc_reg_wants_all()).
  */
 #ifndef SHMCMA_CORE_H
 #define SHMCMA_CORE_H
@@ -114,7 +114,7 @@ int sc_addr_service(const char *service, char *addr);
 /* The address, out[SC_ADDR_SIZE], of the `index`th behind that one (endpoint form) under its name. -EINVAL. */
 int sc_addr_context(const char *addr, uint16_t index, char *out);
 
-/* The address, out[SC_ADDR_SIZE], of the first under that one's name: what others insert. -EINVAL. */
+/* The address, out[SC_ADDR_SIZE], of the first under that one's name: the one that others insert. -EINVAL. */
 int sc_addr_first(const char *addr, char *out);
 
 /*
@@ -171,7 +171,7 @@ struct sc_comp {
 	void *buf;     /* multi-receive: where the message begins; else NULL or the buffer */
 	uint64_t data; /* with SC_COMP_DATA */
 	uint64_t tag;
-	struct sc_peer *source; /* receive operations: who sent it; SC_COMP_WRITTEN: who wrote */
+	struct sc_peer *source; /* receive operations: the sender; SC_COMP_WRITTEN: the writer */
 	size_t olen; /* with err alone; of a receive: bytes that did not fit, 0 but for EMSGSIZE */
 	union {
 		struct {
@@ -188,7 +188,7 @@ struct sc_comp {
 #define SC_COMP_RECV (1u << 2)	     /* a receive operation: `source` is valid */
 #define SC_COMP_WRITTEN (1u << 3)    /* no operation: a peer wrote to registered memory, with `data` */
 
-/* What a reader wants to know of most completions: of a receive that has ended well, without data. */
+/* The part of a completion that a reader mostly needs: of a receive that has ended well, without data. */
 struct sc_entry {
 	void *context;
 	uint64_t cq_flags;
@@ -199,7 +199,7 @@ struct sc_entry {
 
 /*
  * A first-in first-out queue of completions, private memory, single thread. Grows as needed; when
- * memory for that cannot be had it is overrun: what it holds can still be read, then nothing ever.
+ * memory for that cannot be had it is overrun: the completions that it holds can still be read, then nothing ever.
  */
 struct sc_comp_ring {
 	struct sc_comp *ring;
@@ -265,14 +265,17 @@ static inline void sc_comp_ring_release(struct sc_comp_ring *cq)
 /* ---- counters -------------------------------------------------------------------------------- */
 
 /*
- * Operations of one kind that have ended, well and badly. The core adds to it, under whatever serializes
- * the endpoint; others may read it at any time, each word by an atomic load.
+ * Operations of one kind that have ended, well and badly. The core adds to it, serialized as the endpoint is; others
+ * may read it at any time, each word by an atomic load.
  */
 struct sc_cntr {
 	uint64_t value, errors;
 };
 
-/* One word of a counter, by whoever is serialized as above. Release: who reads it finds what it counts. */
+/*
+ * Adds to one word of a counter; the caller is serialized as above. Release: a reader of the word finds the data of the
+ * counted operations.
+ */
 static inline void sc_cntr_add(uint64_t *word, uint64_t more)
 {
 	__atomic_store_n(word, *word + more, __ATOMIC_RELEASE); /* pairs with sc_cntr_read() */
@@ -283,7 +286,7 @@ static inline uint64_t sc_cntr_read(const uint64_t *word)
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE); /* pairs with sc_cntr_add() */
 }
 
-/* What an endpoint counts. A fetching atomic is a read, others are writes. */
+/* The events that an endpoint counts. A fetching atomic is a read, others are writes. */
 enum sc_event {
 	SC_EVENT_SEND,
 	SC_EVENT_RECV,
@@ -297,8 +300,8 @@ enum sc_event {
 /* ---- registered memory ----------------------------------------------------------------------- */
 
 /*
- * The registrations of a domain: what peers may read and write, through each of the endpoints that were
- * created with this table. Threads: see above.
+ * The registrations of a domain: memory that peers may read and write, through each of the endpoints that were created
+ * with this table. Threads: see above.
  */
 struct sc_regtab;
 struct sc_reg;
@@ -309,7 +312,7 @@ void sc_regtab_destroy(struct sc_regtab *regtab);
 
 #define SC_REG_READ (1u << 0)	 /* peers may read it */
 #define SC_REG_WRITE (1u << 1)	 /* peers may write it */
-#define SC_REG_EVENT (1u << 2)	 /* what they do is counted */
+#define SC_REG_EVENT (1u << 2)	 /* accesses of peers are counted */
 #define SC_REG_KEY (1u << 3)	 /* attr.key is to be its key */
 #define SC_REG_VIRTUAL (1u << 4) /* named by the address of its first byte, else from 0 on */
 
@@ -327,7 +330,7 @@ struct sc_reg_attr {
  * Register memory. Several ranges are one behind the other for those who name them by offset; with
  * SC_REG_VIRTUAL too, from the first one's address on. Nothing is done to the memory itself.
  * -ENOKEY: the key is taken; -EINVAL: more ranges, or more bytes than there are; -ENOMEM; -ENOSPC: no
- * shared memory, or as many registrations as there may be; -EPERM: this is a forked child of who made the
+ * shared memory, or as many registrations as there may be; -EPERM: this is a forked child of the process that made the
  * table.
  */
 int sc_reg_open(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **reg);
@@ -337,7 +340,7 @@ bool sc_reg_wants_all(const struct sc_regtab *regtab, uint32_t flags);
 
 uint64_t sc_reg_key(const struct sc_reg *reg);
 
-/* What peers do to it from now on is counted there; each may be NULL. */
+/* The counters for accesses of peers to it from now on; each may be NULL. */
 void sc_reg_set_cntrs(struct sc_reg *reg, struct sc_cntr *reads, struct sc_cntr *writes);
 
 /*
@@ -367,9 +370,9 @@ struct sc_config {
 	uint32_t inline_max;   /* largest payload in a record, bytes */
 	uint32_t eager_max;    /* largest payload through bounce buffers without rendezvous, bytes */
 	bool eager_adapts;     /* less of that goes through them to peers where a copy by CMA is found faster */
-	uint64_t window;       /* what one peer may leave unmatched here, in SC_ABI_UNITS */
+	uint64_t window;       /* units (SC_ABI_UNITS) that a peer may leave unmatched here */
 	uint32_t share_min;    /* smallest rendezvous that both sides copy, bytes; UINT32_MAX: none */
-	enum sc_fill_way fill; /* SC_FILL_TRIED: what is best for each peer is found out */
+	enum sc_fill_way fill; /* SC_FILL_TRIED: trials find the best for each peer */
 	bool cma;	       /* this process may copy by process_vm_readv(2) */
 	bool daemon;	       /* a thread of this process watches those of peers, see daemon.c */
 	bool calibrate;	       /* that thread measures what is the machine's, unless it is known */
@@ -381,8 +384,8 @@ struct sc_config {
 void sc_config_init(struct sc_config *config);
 
 /*
- * A name for several endpoints of this process, which can be told from each other by who sends to them: the
- * contexts of one that is scalable. To receivers they are one source.
+ * A name for several endpoints of this process, which their senders can tell from each other: the contexts of one that
+ * is scalable. To receivers they are one source.
  */
 struct sc_ep_name {
 	uint64_t nonce[2];
@@ -393,8 +396,8 @@ int sc_ep_name_init(struct sc_ep_name *name);
 
 /*
  * Operations of one kind to one peer are done in the order in which they are posted, but for reads and writes
- * against atomics. What else is to be kept in order costs those who ask for it: an operation may have to wait,
- * in the peer's ring or with -EAGAIN, for one before it that could not be done at once.
+ * against atomics. Any further order has a cost for the endpoint that asks for it: an operation may have to wait, in
+ * the peer's ring or with -EAGAIN, for one before it that could not be done at once.
  */
 #define SC_ORDER_MEMORY (1u << 0)     /* reads and writes, and atomics, against each other */
 #define SC_ORDER_AFTER_SEND (1u << 1) /* these, when the peer has taken in what was sent before */
@@ -417,7 +420,7 @@ struct sc_ep_attr {
 	struct sc_comp_ring *tx_cq;	       /* completions of sends go here; NULL: sends complete silently */
 	struct sc_comp_ring *rx_cq;
 	struct sc_cntr *cntrs[SC_EVENTS]; /* NULL: not counted */
-	struct sc_regtab *regtab;	  /* what peers may access through this endpoint; NULL: nothing */
+	struct sc_regtab *regtab;	  /* memory that peers may access through it; NULL: none */
 	size_t tx_size;	    /* operations that may be outstanding; more are taken as memory allows */
 	size_t rx_size;	    /* receives that may be posted; likewise */
 	struct sc_rxq *rxq; /* shared with other endpoints, rx_size is its own; NULL: one for itself */
@@ -455,7 +458,9 @@ int sc_ep_poll(struct sc_ep *ep);
 
 /* ---- calibration ----------------------------------------------------------------------------- */
 
-/* What is the machine's, measured once for each boot and user, and kept in a file in /dev/shm. Nanoseconds. */
+/*
+ * Costs of copies on this machine, measured once for each boot and user, and kept in a file in /dev/shm. Nanoseconds.
+ */
 struct sc_calibration {
 	/* a copy by process_vm_readv(2): to begin with, and for each KiB */
 	uint32_t cma_start, cma_per_kib;
@@ -470,13 +475,16 @@ struct sc_calibration {
  */
 int sc_calibration_measure(struct sc_calibration *calibration);
 
-/* What is kept. -ENOENT: nothing; -ESTALE: of another boot or machine; -EPROTO, -EACCES: no file of this library's. */
+/*
+ * Reads the calibration that is kept. -ENOENT: there is none; -ESTALE: of another boot or machine; -EPROTO, -EACCES: no
+ * file of this library's.
+ */
 int sc_calibration_load(struct sc_calibration *calibration);
 
-/* Keep it in place of what there is. -EEXIST: another process has just kept its own; -ENOSPC, -EPERM... */
+/* Keep it in place of the last one. -EEXIST: another process has just kept its own; -ENOSPC, -EPERM... */
 int sc_calibration_store(const struct sc_calibration *calibration);
 
-/* Unless it is there, measure and keep it. What goes wrong is logged. */
+/* Unless it is there, measure and keep it. Errors are logged. */
 void sc_calibration_make(void);
 
 /* Where it is kept. */
@@ -504,25 +512,25 @@ struct sc_sleep {
 #define SC_REST_FOREVER INT64_MAX
 
 /*
- * There is nothing to do for the endpoint, says the caller, who has just polled it: from now on whoever gives
- * it something to do wakes those who sleep on *sleep. Afterwards either -EAGAIN: there is something, poll; or
- * 0: it may be slept on until *limit at most (nanoseconds of CLOCK_MONOTONIC; lowered, if need be). Who has
- * slept polls, and asks again.
+ * There is nothing to do for the endpoint, says the caller, which has just polled it: from now on a process or thread
+ * that gives it something to do wakes the threads that sleep on *sleep. Afterwards either -EAGAIN: there is something,
+ * poll; or 0: it may be slept on until *limit at most (nanoseconds of CLOCK_MONOTONIC; lowered, if need be). A thread
+ * that has slept polls, and asks again.
  */
 int sc_ep_rest(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 
-/* The same for one that polls and sends nothing of its own: that a send was refused is not its affair. */
+/* The same for one that polls and sends nothing of its own: a refused send does not concern it. */
 int sc_ep_rest_poller(struct sc_ep *ep, struct sc_sleep *sleep, int64_t *limit);
 
 /*
- * Has nothing been begun since the last poll that goes on with polls? If so, who sleeps has to poll: it may be
+ * Has nothing been begun since the last poll that goes on with polls? If so, the sleeping thread has to poll: it may be
  * another thread than the one that has posted.
  */
 bool sc_ep_is_idle(const struct sc_ep *ep);
 
 /*
- * Has a send been refused for want of room since this was last asked? Who sleeps then is woken when there is room,
- * which is no completion.
+ * Has a send been refused for want of room since this was last asked? A thread that sleeps then is woken when there is
+ * room, although room is no completion.
  */
 bool sc_ep_was_refused(struct sc_ep *ep);
 
@@ -532,10 +540,13 @@ void sc_ep_rise(struct sc_ep *ep);
 /* Wake all who sleep on it; any thread. */
 void sc_ep_wake(const struct sc_ep *ep);
 
-/* The same, but who counts wakes is to see none: it looks at something else. As sc_ep_rest(). */
+/* The same, but it adds no wake to the count: a thread that counts wakes looks at something else. As sc_ep_rest(). */
 void sc_ep_stir(struct sc_ep *ep);
 
-/* What to sleep on, as it is now; any thread. The upper 16 bits of `seen` have changed once somebody has woken. */
+/*
+ * The words to sleep on, as they are now; any thread. The upper 16 bits of `seen` have changed once some thread has
+ * woken the endpoint.
+ */
 struct sc_sleep sc_ep_sleep(const struct sc_ep *ep);
 
 /*
@@ -611,7 +622,7 @@ void sc_peer_set_user(struct sc_peer *peer, uint64_t user);
  * cancel) are reported by the endpoint that joined first, or by nobody if there is none.
  */
 int sc_rxq_create(size_t size, struct sc_rxq **rxq);
-/* No endpoint has it any more. What is posted is forgotten. */
+/* No endpoint has it any more. Posted receives are forgotten. */
 void sc_rxq_destroy(struct sc_rxq *rxq);
 
 /* That of the endpoint, be it its own or shared. */
@@ -631,7 +642,7 @@ struct sc_rxq *sc_ep_rxq(struct sc_ep *ep);
 /* Of an operation, by value: one register. */
 struct sc_op_flags {
 	uint32_t flags;	   /* SC_TAGGED, SC_SILENT and its kind's */
-	uint32_t cq_flags; /* what its completion says: opaque to the core */
+	uint32_t cq_flags; /* value for its completion: opaque to the core */
 };
 
 #define SC_SEND_DATA (1u << 1)	   /* `data` goes with the message */
@@ -663,7 +674,7 @@ int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *sen
 int sc_tx_send_buf(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
 		   struct sc_op_flags flags, void *context);
 
-/* What is left of tx_size. */
+/* The free part of tx_size. */
 size_t sc_tx_room(const struct sc_ep *ep);
 
 #define SC_RECV_MULTI (1u << 1)	  /* one buffer (iov_count 1) for many messages */
@@ -704,7 +715,7 @@ int sc_rx_recv(struct sc_ep *ep, const struct sc_recv *recv);
 int sc_rxq_cancel(struct sc_rxq *rxq, const void *context);
 int sc_rx_cancel(struct sc_ep *ep, const void *context);
 
-/* What is left of rx_size. */
+/* The free part of rx_size. */
 size_t sc_rxq_room(const struct sc_rxq *rxq);
 size_t sc_rx_room(const struct sc_ep *ep);
 
@@ -737,8 +748,8 @@ struct sc_rma {
 };
 
 /*
- * Read or write registered memory of a peer. What is wrong with the remote side is the completion's error;
- * errors of the call as sc_tx_send(), and -EINVAL: unequal lengths.
+ * Read or write registered memory of a peer. An error of the remote side is the completion's error; errors of the call
+ * as sc_tx_send(), and -EINVAL: unequal lengths.
  */
 int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma);
 
@@ -794,8 +805,8 @@ size_t sc_atomic_size(enum sc_atomic_type type);
 bool sc_atomic_valid(enum sc_atomic_kind kind, enum sc_atomic_type type, enum sc_atomic_code code);
 
 /*
- * What base operations of that code would leave in target[0..count) if each element was applied to the one in
- * its place, for memory that nobody else uses meanwhile: not atomic, any alignment. -EOPNOTSUPP.
+ * Leaves in target[0..count) the result of base operations of that code with each operand on the element in its place,
+ * for memory that no other thread uses meanwhile: not atomic, any alignment. -EOPNOTSUPP.
  */
 int sc_atomic_reduce(enum sc_atomic_type type, enum sc_atomic_code code, void *target,
 		     const void *operands, size_t count);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * atomicop.c: what an atomic operation does to memory of this process.
+ * atomicop.c: carries out an atomic operation on memory of this process.
  *
  * Owns nothing but a lock. Any thread may call it; several at once may work on the same memory. The target is the
  * application's: the caller has checked that it may be touched, and a fault there is this process's. No other process
- * sees anything of this file: if an initiator dies, what it asked for is done or not, element by element.
+ * sees anything of this file: if an initiator dies, its operation is done or not, element by element.
  *
  * The meaning of "atomic", for one element (fi_atomic(3) promises no more):
  *
@@ -286,7 +286,7 @@ static void release(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* locked_<type>(): what run_<type>() does, for types that the processor does not. */
+/* locked_<type>(): the same as run_<type>(), for types without instructions of the processor. */
 #define DEFINE_LOCKED(name, ctype)                                                                        \
 	static void locked_##name(enum sc_atomic_code code, struct cursor *at, void *memory,              \
 				  size_t count)                                                           \
@@ -399,7 +399,7 @@ static const uint32_t kinds[] = {
 };
 
 /*
- * align: what the processor needs for the types that it does, else what C asks for; 128 bits may be two words
+ * align: the alignment that the processor needs for the types that it does, else that of C; 128 bits may be two words
  * of 64 to a program whose compiler has no such type.
  */
 static const struct {

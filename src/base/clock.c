@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * clock.c: the time, for who waits. Any thread, a forked child as well.
+ * clock.c: the time, for callers that wait. Any thread, a forked child as well.
  */
 #include <shmcma/core.h>
 

@@ -16,7 +16,7 @@
 
 #include <shmcma/core.h>
 
-/* So many are queued that what would add to them is pushed back, but for receives. */
+/* So many are queued that operations that would add to them are pushed back, but for receives. */
 static inline bool sc_comp_ring_is_full(const struct sc_comp_ring *cq)
 {
 	return cq->tail - cq->head >= cq->limit;

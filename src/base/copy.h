@@ -46,7 +46,7 @@ static inline bool sc_copy_is_aliased(const void *to, const void *from)
 
 #define SC_COPY_BACK_BLOCK 256
 
-/* From the end on, in blocks: what is loaded then lies before what has been stored. 67 to 77 ns of the same. */
+/* From the end on, in blocks: each load then lies before all earlier stores. 67 to 77 ns of the same. */
 static inline void sc_copy_backwards(void *to_, const void *from_, size_t size)
 {
 	const char *from = from_;

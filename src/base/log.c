@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * log.c: hands lines to whoever uses the core. Set once, before the first endpoint; any thread may log.
+ * log.c: hands lines to the user of the core. Set once, before the first endpoint; any thread may log.
  */
 #include "base/log.h"
 

@@ -29,7 +29,7 @@ struct sc_match_node {
 	uint64_t tag;
 	struct sc_match_node *newer, *older; /* ring of those with this key; the oldest is in the bucket */
 	struct sc_match_node *next;	     /* in the bucket: the next key */
-	struct sc_match_node **link;	     /* in the bucket: what points here; NULL: not in the bucket */
+	struct sc_match_node **link;	     /* in the bucket: the link to this; NULL: not in the bucket */
 };
 
 /* The keys of one class of receives. */

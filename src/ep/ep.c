@@ -2,9 +2,9 @@
 /*
  * ep.c: an endpoint put together from its parts, and its progress.
  *
- * One call of sc_ep_poll() looks once at everything that can have changed: who has come or gone, what
- * peers have written, what is under way; then it fails what belonged to peers that are lost. With nothing
- * to do it reads a few lines that stay in this core's cache.
+ * One call of sc_ep_poll() looks once at everything that can have changed: peers that have come or gone, records of
+ * peers, operations under way; then it fails the operations with lost peers. With nothing to do it reads a few lines
+ * that stay in this core's cache.
  */
 #include "base/atomic.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rx.c: what peers write: rings are polled, and a record is taken, checked, matched and handed on:
+ * rx.c: the records that peers write: rings are polled, and a record is taken, checked, matched and handed on:
  *
  *   ring --> take_message() --posted--> sc_deliver_message() --> completion
  *                 |                            ^
@@ -16,9 +16,9 @@
  * so they come back in ring order; some may be held for the answer (hold.h). The window bounds the messages that a peer
  * may leave waiting; a peer that ignores it breaks the protocol.
  *
- * If the peer dies: what it published in the ring can be delivered, if no part is missing. If this process dies, before the record
- * is released or after, nothing of the peer's is held but the buffers named in the ring, which its ledger
- * takes back.
+ * If the peer dies: messages that it published in the ring can be delivered, if no part is missing. If this process
+ * dies, before the record is released or after, nothing of the peer's is held but the buffers named in the ring, which
+ * its ledger takes back.
  */
 #include "ep/rx.h"
 

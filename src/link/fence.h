@@ -2,11 +2,11 @@
 /*
  * fence.h: operations that come after messages which the peer has not taken in yet.
  *
- * A message is over for its sender once it stands in the peer's ring, and what goes there comes after it. A copy that is
- * made from here does not: so it is no copy, but a request (rma.c), while something is unread that it is to follow: all
- * messages, where the endpoint has such an order; those before the last fence (FI_FENCE, fi_msg(3): "operations posted
- * after the fencing will see and/or replace the results of any operations initiated prior to the fenced operation").
- * Nobody waits to hear how far the peer has read, which it says now and then only.
+ * A message is over for its sender once it stands in the peer's ring, and later records in the ring come after it. A
+ * copy that is made from here does not: so it is no copy, but a request (rma.c), while something is unread that it is
+ * to follow: all messages, where the endpoint has such an order; those before the last fence (FI_FENCE, fi_msg(3):
+ * "operations posted after the fencing will see and/or replace the results of any operations initiated prior to the
+ * fenced operation"). Nobody waits to hear how far the peer has read, which it says now and then only.
  *
  * That there are new messages is seen by the units that they took of the window, so that they leave nothing else.
  */

@@ -22,11 +22,12 @@
  * those before it; the record of a part gives back its own and those before it, no others, though the head may have
  * passed them: they hold the parts behind it.
  *
- * The message tells how far the ring has been read as well, up to the record of the last buffer that was held. So what
- * was lent before that has to be given back before it is sent: no poll ends with such (poll_ring() in rx.c).
+ * The message tells how far the ring has been read as well, up to the record of the last buffer that was held. So
+ * buffers that were lent before that have to be given back before it is sent: no poll ends with such (poll_ring() in
+ * rx.c).
  *
- * Held for SC_HOLD_POLLS at most, as the owner may be short of buffers: then, and with whatever else is given back
- * (sc_peer_publish()), and before the endpoint is slept on, they go back without a message.
+ * Held for SC_HOLD_POLLS at most, as the owner may be short of buffers: then, and with any others that are given back
+ * (sc_peer_publish()), and before a thread sleeps on the endpoint, they go back without a message.
  *
  * If this process dies while it holds some, or writes to them, the owner takes them back as anything that was lent; once
  * the record is published the message, or the part of it, is in the owner's own memory. If the owner dies, its memory

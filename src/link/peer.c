@@ -148,7 +148,7 @@ static bool has_unread(struct sc_peer *peer)
 	if (peer->link != SC_LINK_UP || !peer->loans.count || peer->seg->lender == peer->ep->seg ||
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
-	/* nothing is lent any more, so what may be coming back with a message stays as it is */
+	/* nothing is lent any more, so buffers that may be coming back with a message stay as they are */
 	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
 	return peer->loans.count;
 }
@@ -632,7 +632,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 	if (sc_list_empty(&peer->ending))
 		sc_list_append(&ep->ending, &peer->ending);
 	sc_ep_begin(ep);
-	/* of one that has vanished, only now: what it had written could be received */
+	/* of one that has vanished, only now: its messages could be received */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);
 	if (peer->link != SC_LINK_DOWN)

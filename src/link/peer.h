@@ -69,7 +69,7 @@ int sc_peers_init(struct sc_ep *ep);
 /* Something has ended that referred to the peer, or was under way with it. It stays as it is until the next sc_forget(). */
 void sc_peer_reconsider(struct sc_peer *peer);
 
-/* For forget.c: what reconsidering it comes to: it is to leave, or absent, or neither. */
+/* For forget.c: the outcome of a second look at it: it leaves, or is absent, or neither. */
 void sc_peer_settle(struct sc_peer *peer);
 
 /* For forget.c: is it as reconsidering wants it, so that its completions and receives are to be looked at? */
@@ -96,7 +96,7 @@ static inline bool sc_peer_has_closed(const struct sc_peer *peer)
 	return sc_load_acquire_32(&presence->state) != SC_ABI_OPEN;
 }
 
-/* Has it let us in? Its own word tells: an endpoint that always reads its peers directly need not poll. */
+/* Has it let us in? Its own word tells: an endpoint whose operations are all direct need not poll. */
 static inline bool sc_peer_has_come(const struct sc_peer *peer)
 {
 	/* relaxed: it polls, no more is concluded from it */
@@ -139,11 +139,11 @@ static inline bool sc_peer_may_copy(struct sc_peer *peer)
 bool sc_peer_is_dead(const struct sc_peer *peer);
 
 /*
- * Does its word of life say that it is that process that has the pid, right now? True proves what has been read from
- * its memory until now, too, by who has had a fence in between: the kernel marks the word before the process gives
- * up its memory or its pid. One that is killed for want of memory may have lost the list of its words by then; so
- * this is for peers that the daemon's thread watches, too, which hears of that within milliseconds (of one that has
- * just been met: GATHER_APART_MS); and for this process itself. False: it cannot be told by that. Some loads.
+ * Does its word of life say that it is that process that has the pid, right now? True proves reads from its memory
+ * until now, too, of a caller that has had a fence in between: the kernel marks the word before the process gives up
+ * its memory or its pid. One that is killed for want of memory may have lost the list of its words by then; so this is
+ * for peers that the daemon's thread watches, too, which hears of that within milliseconds (of one that has just been
+ * met: GATHER_APART_MS); and for this process itself. False: it cannot be told by that. Some loads.
  */
 static inline bool sc_peer_shows_life(const struct sc_peer *peer)
 {
@@ -290,7 +290,7 @@ void sc_peer_inbound_add(struct sc_peer *peer);
 /*
  * Free a slot. The next peer must not find the lines of the last one: if the memory cannot be given back
  * it is cleared, and if it is not sure that there is any (`refused`), the slot stays out of use. Beyond its first page
- * whoever lets the ring grow clears it.
+ * the writer that lets the ring grow clears it.
  */
 void sc_peer_slot_return(struct sc_ep *ep, uint32_t slot, bool refused);
 

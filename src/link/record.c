@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * record.c: what the writers of records share: room in a peer's ring, bounce buffers that go with a record,
+ * record.c: the common part of the writers of records: room in a peer's ring, bounce buffers that go with a record,
  * lists of segments. And the reading of those lists.
  *
  * Buffers are lent with the record that is written next: nothing may be written to the peer's ring between
@@ -425,7 +425,9 @@ void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl)
 		return;
 	size = sc_record_bytes(peer->seg, ctl);
 	memcpy(bufs, line->bytes + offset, sizeof(bufs));
-	/* it may be another's by now: what it said was checked when it was taken, not what it says now */
+	/*
+	 * the line may be another record's by now: its words were checked when it was taken, but they may have changed
+	 */
 	if (!sc_seg_has_bufs(peer->seg, bufs, size))
 		return;
 	if (ep->unclean_count > SC_UNCLEAN_MAX - SC_ABI_RECORD_BUFS)

@@ -153,7 +153,7 @@ bool sc_peer_writes(struct sc_peer *peer)
 		return false; /* it has departed */
 	word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->hazards.words[0];
 	sc_fence_seq_cst(); /* our answer before its word; pairs with the fence in get_store() of target.c */
-	/* acquire: what it has written comes before */
+	/* acquire: its records come before */
 	return (uint32_t)sc_load_acquire_64(word) == SC_ABI_HAZARD_OP && !sc_peer_is_dead(peer) &&
 	       !is_overdue_slow(peer);
 }
@@ -221,7 +221,7 @@ static int review_answer(struct sc_peer *peer)
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
 		return 0;
 	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
-	/* nobody refuses for a reason that may pass, and who is told to try again would for ever */
+	/* no peer refuses for a reason that may pass, and an endpoint that is told to try again would for ever */
 	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && sc_peer_is_transient(-reason)))
 		reason = EPROTO;
 	peer->full = reason == EUSERS;
@@ -319,7 +319,7 @@ int sc_peers_glance(struct sc_ep *ep)
 {
 	struct sc_peer *peer = next_watched(ep, &ep->glanced, GLANCE_PASSES);
 
-	/* marked before its memory is given back: what follows may take a while */
+	/* marked before its memory is given back: the rest may take a while */
 	if (!peer || !sc_peer_is_marked(peer) || !sc_peer_is_dead(peer))
 		return 0;
 	sc_peer_ended(peer);

@@ -6,7 +6,7 @@
 
 /*
  * Something is to be sent to it: connect it if it is not connected, or not any more and its address has been opened
- * again. -EAGAIN: what there was with the last one of that address has to end first, in polls; else as
+ * again. -EAGAIN: all that is under way with the last one of that address has to end first, in polls; else as
  * sc_peer_connect(), or why the link was lost.
  */
 int sc_peer_reach(struct sc_peer *peer);
@@ -63,14 +63,14 @@ int sc_peers_hear(struct sc_ep *ep);
 int sc_peers_ask(struct sc_ep *ep);
 
 /*
- * Look at who has come, answered and gone; `all`: also at what the membership count does not say to have changed. Returns
- * the number of changes found.
+ * Look for peers that have come, answered and gone; `all`: also at what the membership count does not say to have
+ * changed. Returns the number of changes found.
  */
 int sc_peers_review(struct sc_ep *ep, bool all);
 
 /*
- * The process has been seen to have closed this attached peer, or to have ended: it is lost as soon as what
- * it has written has been read.
+ * The process has been seen to have closed this attached peer, or to have ended: it is lost as soon as its records have
+ * been read.
  */
 void sc_peer_ended(struct sc_peer *peer);
 

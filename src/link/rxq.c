@@ -10,7 +10,7 @@
  * A source is a sender, as receives know it: peers of one name (struct sc_ep_name) are one, on whichever of the
  * endpoints they are. It goes with the last of them, unless a receive that is posted names it: forget.c.
  *
- * All of it is private memory: if a peer dies nothing changes here but what peer.c says of it.
+ * All of it is private memory: if a peer dies nothing changes here but its state in peer.c.
  */
 #include "link/rxq.h"
 

@@ -119,7 +119,7 @@ struct sc_peer {
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first, */
 	uint32_t op_count;	 /* so many */
 	uint64_t message_line, message_units; /* behind the messages of so many units; see fence.h, */
-	uint64_t fence_line;	 /* as this: what is unread before it is to come first; 0: nothing */
+	uint64_t fence_line;	 /* as this: records unread before it have to come first; 0: none */
 	uint64_t taken;		 /* it has taken all before this line, as its answers show */
 	struct sc_list turns;	 /* sc_turn.of_peer: oldest first */
 	struct sc_turn *turn;	 /* of what is being posted */
@@ -373,8 +373,8 @@ struct sc_rx_op {
 	uint32_t flags, cq_flags;
 	void *context;
 	struct sc_cntr *cntr;
-	struct sc_peer *peer; /* of a transfer: who sends it; else NULL, in the slab, too */
-	size_t capacity; /* of iov, bytes; multi-receive: what is left */
+	struct sc_peer *peer; /* of a transfer: its sender; else NULL, in the slab, too */
+	size_t capacity; /* of iov, bytes; multi-receive: bytes left */
 	size_t iov_count;
 	struct iovec iov[SC_IOV_MAX];
 

@@ -28,10 +28,10 @@
  * With SC_ORDER_RECEIVE a transfer that is over stays in its peer's list, which is in the order of the matches,
  * until those before it are; so does an eager message that comes behind others.
  *
- * If the peer dies: what it published in the ring can be delivered; a message in parts of which one is missing
- * fails, as does a copy of its memory, and the operation ends with ECONNRESET (sc_deliver_end_peer(),
- * share_settle()). If this process dies between any two steps, the sender's operation is never acknowledged, and
- * fails with its peer; chunks that the sender writes then go nowhere.
+ * If the peer dies: messages that it published in the ring can be delivered; a message in parts of which one is missing
+ * fails, as does a copy of its memory, and the operation ends with ECONNRESET (sc_deliver_end_peer(), share_settle()).
+ * If this process dies between any two steps, the sender's operation is never acknowledged, and fails with its peer;
+ * chunks that the sender writes then go nowhere.
  */
 #include "msg/deliver.h"
 
@@ -505,8 +505,8 @@ static void share_moved(struct sc_rx_op *op, int error, bool proven)
 }
 
 /*
- * Does nobody write to the receive buffer any more? For operations that end early: what the sender has in
- * hand, if it lives and keeps the rules, is to be waited for.
+ * Does nobody write to the receive buffer any more? For operations that end early: the chunks that the sender has in
+ * hand, if it lives and keeps the rules, have to be waited for.
  */
 static bool share_over(struct sc_rx_op *op)
 {
@@ -726,7 +726,7 @@ bool sc_deliver_end_peer(struct sc_peer *peer, int error)
 	return sc_list_empty(&peer->transfers);
 }
 
-/* The peers go with the endpoint: who sent what is cancelled is not told. */
+/* The peers go with the endpoint: completions of cancelled transfers name no sender. */
 static void cancel_transfers(struct sc_peer *peer)
 {
 	sc_list_for_safe (entry, next, &peer->transfers) {

@@ -6,7 +6,7 @@
 #include "base/comp_ring.h"
 #include "link/state.h"
 
-/* A message to be delivered: what is known of it, checked, and where its payload is. */
+/* A message to be delivered: its checked description, and the place of its payload. */
 struct sc_message {
 	struct sc_peer *peer;
 	enum sc_abi_kind kind;

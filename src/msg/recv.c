@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * recv.c: what applications ask of the receiving side: post, claim, discard, cancel; peek.c has the rest.
+ * recv.c: the calls of applications on the receiving side: post, claim, discard, cancel; peek.c has the rest.
  *
  *   sc_recv_post() --waits already--> sc_waiting_deliver()
  *        |

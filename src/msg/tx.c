@@ -20,11 +20,11 @@
  * order of the calls whatever way their payload takes. Only answers to the peer (ack, pull) queue for a
  * full ring: the peer always reads its ring, so they never wait on one another.
  *
- * Two limits push a sender back: the ring, with the buffers that it overflows into (record.c), and the window: what a
- * peer may leave unmatched at the receiver. Where the window or the pool has no place for an eager payload the message
- * goes by rendezvous, which costs the receiver an entry only; so a receiver that looks or matches late does not stop a
- * sender that has messages for others. Injected payload is then copied to memory of our own. tx_size is
- * no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
+ * Two limits push a sender back: the ring, with the buffers that it overflows into (record.c), and the window: the
+ * messages that a peer may leave unmatched at the receiver. Where the window or the pool has no place for an eager
+ * payload the message goes by rendezvous, which costs the receiver an entry only; so a receiver that looks or matches
+ * late does not stop a sender that has messages for others. Injected payload is then copied to memory of our own.
+ * tx_size is no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
  * its next message. A caller that posts and never polls gets -EAGAIN in the end all the same (OPS_MAX): answers wait
  * for its poll.
  *
@@ -263,7 +263,7 @@ static inline __attribute__((always_inline)) void inline_store(struct sc_peer *p
 							       uint64_t data, struct inline_record record)
 {
 	(void)SC_FAULT("tx.inline_payload");
-	/* relaxed: published by ctl; one by one, as the reader loads them, who may wait for them in the same core */
+	/* relaxed: published by ctl; one by one, as the reader, maybe in the same core, loads them */
 	sc_store_relaxed_64(&line->words[0], tag);
 	sc_store_relaxed_64(&line->words[1], data);
 	(void)SC_FAULT("tx.inline");
@@ -354,7 +354,7 @@ static inline __attribute__((always_inline)) void short_sent(struct sc_peer *pee
 }
 
 /*
- * The short way. The reader is woken last, and what could be called for before is looked at first: so it needs few
+ * The short way. It wakes the reader last, and checks first for cases that need a call before that: so it needs few
  * registers. `lines` and `units`, of its record: a message of one line has code of its own, where they are constants.
  */
 static inline __attribute__((always_inline)) bool send_short(struct sc_peer *peer, const void *buf,
@@ -575,9 +575,9 @@ static bool is_of_stream(struct sc_peer *peer)
 
 /*
  * Has the peer it sooner by CMA? By more than an eighth: the calibration's copies stay in one process and its caches;
- * 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with. Of a stream who is slower, writer or
- * reader of the buffers, decides; and a call copies as many messages as it may, or a half of each. (Messages that are
- * never received are on their way, too: who has such is taken to send a stream, whatever it sends.)
+ * 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with. Of a stream the slower of writer and
+ * reader of the buffers decides; and a call copies as many messages as it may, or a half of each. (Messages that are
+ * never received are on their way, too: a sender that has such counts as one of a stream.)
  */
 static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
@@ -690,9 +690,9 @@ static bool is_reading(struct sc_peer *peer, size_t size)
 
 /*
  * -ENOBUFS: not now, take another way. A message waits if the peer has buffers of ours, as it would for the ring, while it
- * reads: they come back as soon as it looks there. Where it was sent by rendezvous each time that the sender was ahead, of
- * 16 KiB in windows 6% were, and the rate half of what it is.
- * The window has room again only when it matches, and what other peers hold comes back when they look.
+ * reads: they come back as soon as it looks there. Where it was sent by rendezvous each time that the sender was ahead,
+ * of 16 KiB in windows 6% were, and the rate half of what it is. The window has room again only when the peer matches,
+ * and buffers that other peers hold come back when they look.
  */
 static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const struct sc_send *send,
 						 uint32_t size)
@@ -913,7 +913,7 @@ static __attribute__((noinline)) int send_whole(struct sc_peer *peer, const void
 	return send_any(peer->ep, peer, &send);
 }
 
-/* Out of line, so that what one line does hold needs few registers. */
+/* Out of line, so that the code for a payload of one line needs few registers. */
 static __attribute__((noinline)) int send_longer(struct sc_peer *peer, const void *buf, size_t size,
 						 uint64_t tag, uint64_t data, struct sc_op_flags flags,
 						 void *context)
@@ -1007,7 +1007,7 @@ int sc_tx_acked(struct sc_peer *peer, const struct sc_abi_ack *ack)
  */
 static bool is_readable(const struct sc_tx_op *op, bool fault)
 {
-	/* where nobody can tell, what has gone wrong once is not tried here */
+	/* where nobody can tell, a copy that has failed once is not tried here */
 	return fault ? !sc_probe_check(NULL, op->iov, op->iov_count, false)
 		     : sc_probe_check_ends(op->iov, op->iov_count, false) != -EIO;
 }
@@ -1120,7 +1120,10 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 	segments.first = record.first;
 	segments.size = record.size;
 	op = op_of_peer(peer, record.op);
-	/* nobody shares inside one process: who says so is another, and would have us write to ourselves */
+	/*
+	 * no copy inside one process is shared: such a record is of another process, and would have us write to
+	 * ourselves
+	 */
 	if (!op || op->state != SC_TX_PUBLISHED || !op->iov_count || peer->link != SC_LINK_UP ||
 	    peer->seg->local || record.size > op->size || record.index >= SC_ABI_SHARES ||
 	    !segments.count || sc_record_segments_read(peer, &segments, op->segments))

@@ -96,8 +96,8 @@ bool sc_doorbell_ring(struct sc_doorbell *door)
 	const char byte = RING;
 
 	/*
-	 * Nothing is written where the application has closed the end that is read: a thread that is not in
-	 * poll(2) just then does not hold on to it, and who writes gets SIGPIPE.
+	 * Nothing is written where the application has closed the end that is read: a thread that is not in poll(2)
+	 * just then does not hold on to it, and the writer gets SIGPIPE.
 	 */
 	if (!sc_doorbell_has_end(door, 1) || !sc_doorbell_has_end(door, 0))
 		return false;
@@ -115,7 +115,9 @@ bool sc_doorbell_hear(struct sc_doorbell *door, bool *knocked)
 	if (!sc_doorbell_has_end(door, 0) || !sc_doorbell_has_end(door, 1))
 		return false;
 	door->rung = false;
-	/* Once: of what is left poll(2) tells at once, and who floods it does not keep us here. */
+	/*
+	 * Once: poll(2) tells at once of bytes that are left, and a process that floods the pipe does not keep us here.
+	 */
 	got = SC_TRY("doorbell.hear", read(door->ends[0], bytes, sizeof(bytes)));
 	for (ssize_t i = 0; i < got; i++)
 		*knocked |= bytes[i] != RING;

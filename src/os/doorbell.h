@@ -27,7 +27,7 @@ void sc_doorbell_close(struct sc_doorbell *door);
 /* Is that end (0, 1) still this pipe's? The application may have closed it (closefrom(3)). */
 bool sc_doorbell_has_end(const struct sc_doorbell *door, int end);
 
-/* Close the writer's end: who polls sees that, unless another has it open. */
+/* Close the writer's end: the poller sees that, unless another process has it open. */
 void sc_doorbell_hang_up(struct sc_doorbell *door);
 
 /* Wake who polls it. False: the pipe has been lost. */

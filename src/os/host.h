@@ -34,7 +34,7 @@ struct sc_host {
 int sc_host_get(const struct sc_host **host);
 
 /*
- * The cookie: what tells this process from the one that it was forked from, also where a pid namespace has
+ * The cookie: the word that tells this process from the one that it was forked from, also where a pid namespace has
  * given both the same pid. 0: sc_host_get() has not been called in it.
  */
 uint64_t sc_host_self(void);

@@ -12,7 +12,7 @@
  * nothing is closed that does not say that it is the pidfd it was.
  *
  * Nothing is shared with other processes. A place belongs to the first process that had the pid; one that ends
- * is readable from then on, so who shares the place by mistake hears of it at the next poll, and looks.
+ * is readable from then on, so an owner that shares the place by mistake hears of it at the next poll, and looks.
  */
 #define _GNU_SOURCE 1
 #include "os/pidfd.h"

@@ -52,7 +52,7 @@
 
 static uintptr_t page_size(void)
 {
-	static long size; /* the same whoever finds out */
+	static long size; /* each thread finds the same */
 	long here = __atomic_load_n(&size, __ATOMIC_RELAXED);
 
 	if (!here) {
@@ -66,7 +66,7 @@ static uintptr_t page_size(void)
 static bool can_populate(void)
 {
 	static uint64_t here;
-	static int known; /* 0 not yet, 1 yes, -1 no; the same whoever finds out */
+	static int known; /* 0 not yet, 1 yes, -1 no; each thread finds the same */
 	uintptr_t size = page_size(), page = (uintptr_t)&here & ~(size - 1);
 	int can = __atomic_load_n(&known, __ATOMIC_RELAXED);
 
@@ -101,8 +101,8 @@ static int ask(uintptr_t page, bool write)
 }
 
 /*
- * A page that is to be written: an atomic "or" with 0, which is half as dear. Its comparison wakes nobody
- * but who waits there for a word of less than -2048, if anybody, and for nothing.
+ * A page that is to be written: an atomic "or" with 0, which is half as dear. Its comparison wakes no thread but one
+ * that waits there for a word of less than -2048, and that one for nothing.
  */
 static int touch(uintptr_t page)
 {
@@ -126,7 +126,7 @@ static int peek_errno(uintptr_t address)
 /* Does the system look at the set before it looks at the change? The last page is nobody's. */
 static bool can_peek(void)
 {
-	static int known; /* 0 not yet, 1 yes, -1 no; the same whoever finds out */
+	static int known; /* 0 not yet, 1 yes, -1 no; each thread finds the same */
 	static const uint64_t here;
 	int can = __atomic_load_n(&known, __ATOMIC_RELAXED);
 

@@ -23,7 +23,7 @@
  *     another thread, because that one relies on a lock on the same inode.
  *
  * An application that has closed its standard streams, and writes to them all the same, is not to write into a segment:
- * what stays open gets no such number.
+ * a file that stays open gets no such number.
  *
  * When the process ends (sc_shmfile_unlink_all()), which is not when its threads do, a name goes only if nobody is left who
  * needs it. Otherwise the process has left the file as one that is killed has, and the same reapers remove it.

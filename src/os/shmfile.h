@@ -17,7 +17,7 @@
 enum sc_shmfile_end {
 	SC_SHMFILE_NAMED,
 	SC_SHMFILE_ASKED, /* the thread that ends the process is looking for those that still need the name */
-	SC_SHMFILE_KEPT,  /* there are some: whoever reaps this process removes the name */
+	SC_SHMFILE_KEPT,  /* there are some: the reaper of this process removes the name */
 	SC_SHMFILE_GONE,  /* there are none: nobody opens the file any more */
 };
 
@@ -29,7 +29,7 @@ struct sc_shmfile {
 	dev_t dev;
 	ino_t ino;
 	pid_t pid;
-	uint64_t made_by;   /* sc_host_self() of who made it; its forked children unlink nothing */
+	uint64_t made_by;   /* sc_host_self() of its maker, whose forked children unlink nothing */
 	unsigned int users; /* its maker, and those who borrow */
 	uint32_t end;	    /* enum sc_shmfile_end; written under own_mutex, read by any thread */
 };
@@ -69,7 +69,8 @@ bool sc_shmfile_any(bool (*look)(int fd, void *arg), void *arg);
 
 /*
  * The process ends: unlink its files, but those that `is_awaited` says yes to, which is called without a lock. Other
- * threads may go on: what one of them makes others need after `is_awaited` has looked is refused, see sc_shmfile_end().
+ * threads may go on: messages of theirs that would need the file after `is_awaited` has looked are refused, see
+ * sc_shmfile_end().
  */
 void sc_shmfile_unlink_all(bool (*is_awaited)(const char *name));
 

@@ -8,7 +8,7 @@
  *
  *   63        32 31         16 15        2 1      0
  *   +-----------+-------------+-----------+--------+
- *   |            wakes, 48 bits           | ROOM   |   wakes += 1 by who wakes, += 2^16 by who arms,
+ *   |            wakes, 48 bits           | ROOM   |   wakes += 1 by a waker, += 2^16 by a sleeper,
  *   |             ...       |  armings    | ASLEEP |   so no value ever comes again; the futex is the low
  *   +-----------+-------------+-----------+--------+   half, in which each of the two changes something
  *
@@ -41,8 +41,8 @@
  *
  * Death or stop of the writer: after P1, P2 or P3 the sleeper is not woken by this one; ASLEEP stays, so every
  * other writer wakes it, and so does the daemon of this process when the writer has died (ring() in daemon.c,
- * which is the same P1 to P5). One that is stopped there is alive and goes on later: what it has published
- * before waits so long, unless another wakes. After P4 nothing is owed. Death of the sleeper harms no other process.
+ * which is the same P1 to P5). One that is stopped there is alive and goes on later: its records wait so long, unless
+ * another writer wakes the sleeper. After P4 nothing is owed. Death of the sleeper harms no other process.
  * models/wait.pml is this with store buffers, deaths and two writers.
  *
  * A process that scribbles on the word can take ASLEEP back, as it can overwrite the record itself; or it can wake the
@@ -91,7 +91,7 @@ static void futex_wake(uint32_t *futex)
 
 void sc_wake_slow(uint64_t *word, uint64_t who)
 {
-	/* P3, acq_rel: who arms after it finds what was published before it */
+	/* P3, acq_rel: a sleeper that arms after it finds the records published before it */
 	uint64_t woken = sc_add_acq_rel_64(word, ONE_WAKE) + ONE_WAKE;
 
 	(void)SC_FAULT("wake.counted");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* wake.h: who waits for another process sleeps, and is woken by it; see wake.c. */
+/* wake.h: a thread that waits for another process sleeps, and that process wakes it; see wake.c. */
 #ifndef SC_WAKE_H
 #define SC_WAKE_H
 
@@ -32,18 +32,18 @@ static inline void sc_wake(uint64_t *word, uint64_t who)
 /* This process's stores take part in the barrier of sleepers. Asked for once in a process, early. */
 bool sc_wake_join(void);
 
-/* Be woken from now on, until somebody has: what to sleep on. `who`: SC_ABI_SLEEP_*. */
+/* Arms the word: from now on writers wake, until one has; returns the word to sleep on. `who`: SC_ABI_SLEEP_*. */
 void sc_sleep_arm(uint64_t *word, uint64_t who, struct sc_sleep *sleep);
 
 /* Have those who sleep look again, without a change. */
 void sc_sleep_stir(uint32_t *futex);
 
-/* Nobody sleeps here any more. By whoever arms, one thread at a time. */
+/* Nobody sleeps here any more. Only threads that arm call it, one at a time. */
 void sc_sleep_disarm(uint64_t *word);
 
 /*
- * W2: after this, who has stored something and seen nobody armed: its store is seen here. False: the kernel does
- * not do that.
+ * W2: after this, this thread sees every store of a process that has seen no sleeper armed after its store. False: the
+ * kernel does not do that.
  */
 bool sc_sleep_barrier(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * calibration.c: what the two ways of a message cost on this machine, measured once for each boot and
- * user, and kept in a file beside the segments for the processes to come.
+ * calibration.c: the costs of the two ways of a message on this machine, measured once for each boot and user, and kept
+ * in a file beside the segments for the processes to come.
  *
  * The time of a copy by cross memory attach is a property of the machine, and hardly depends on which processors two
  * processes run on: one thread that reads memory of its own process can measure it, as the kernel goes the same way and
@@ -15,13 +15,13 @@
  * wherever the reader runs.
  *
  * From both follows how large an eager message may be at least, and at most (sc_calibration_limits()):
- * between these it is a matter of where the two are, and what the library takes without calibration is
- * right for some. So that is changed only where it would be wrong for all; and for a peer, when what it takes
- * to fill buffers for it has been seen (fill.c), by sc_calibration_favours_cma().
+ * between these it is a matter of where the two are, and the library's value without calibration is right for some. So
+ * that is changed only where it would be wrong for all; and for a peer, when the time to fill buffers for it has been
+ * measured (fill.c), by sc_calibration_favours_cma().
  *
- * It is measured by the daemon's thread, some time after it has begun, or by the operator's command, never
- * by who sends: 0.5 ms of processor time. The least of many times counts, as nothing makes a copy faster
- * than it is; so a machine that is busy meanwhile does no harm.
+ * It is measured by the daemon's thread, some time after it has begun, or by the operator's command, never by a sender:
+ * 0.5 ms of processor time. The least of many times counts, as nothing makes a copy faster than it is; so a machine
+ * that is busy meanwhile does no harm.
  *
  * The file has its bytes before it has its name (shmfile.c), and is written no more then: another takes its
  * place. Several may measure at a time; one of them has its file in the end.
@@ -252,8 +252,8 @@ int sc_calibration_load(struct sc_calibration *calibration)
 		remember(calibration);
 	else if (ret != -ENOENT)
 		sc_info("the calibration " SC_HOST_DIR
-			"/%s is of no use: %s; usual costs of copies apply "
-			"(shmcma-tune -m measures them anew)",
+			"/%s is of no use: %s; usual costs of copies apply (shmcma-tune -m measures them "
+			"anew)",
 			name, strerror(-ret));
 	return ret;
 }
@@ -411,8 +411,8 @@ void sc_calibration_make(void)
 	if (!ret)
 		ret = sc_calibration_store(&calibration);
 	if (ret)
-		sc_info("the cost of copies on this machine could not be measured, or not stored: %s; usual costs "
-			"apply",
+		sc_info("the cost of copies on this machine could not be measured, or not stored: %s; "
+			"usual costs apply",
 			strerror(-ret));
 }
 

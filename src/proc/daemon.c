@@ -97,10 +97,10 @@
  * After a knock: later than the knocking newcomer has its name, and not for each of many that come at a time: for
  * the first half of it others see that they need not knock, and have the second half for their names. That begins
  * when they see it no more, however late the thread is by then. (Full milliseconds of now_ms(): hence one more.)
- * After the end of a neighbour: not for each of many that end; and once more as if somebody had knocked, as who comes
- * just then may have knocked at none but those that end.
- * This process itself comes, and shows another door, as if somebody had knocked: of many that come together none has to
- * knock, nor looks before it has connected to the others; and who has found no door is looked for.
+ * After the end of a neighbour: not for each of many that end; and once more as after a knock, as a process that comes
+ * just then may have knocked at none but those that end. This process itself comes, and shows another door, as after a
+ * knock: of many that come together none has to knock, nor looks before it has connected to the others; and we look for
+ * processes that have found no door.
  */
 #define LOOK_MS (SC_NEIGHBOURS_LOOK_MS + 1)
 #define HEARD_MS LOOK_MS
@@ -108,8 +108,8 @@
 
 /*
  * After a process to watch has come, pidfds of those that came with it are opened and polled: soon, or, where many come
- * one after the other, as all of a job do, so long after the last time, or after this process itself has come. One that
- * ends meanwhile is heard of so much later, by who sleeps: who polls sees its word of life.
+ * one after the other, as all of a job do, so long after the last time, or after this process itself has come. A
+ * sleeper hears so much later of one that ends meanwhile: a poller sees its word of life.
  */
 #define GATHER_MS 5
 #define GATHER_APART_MS 50
@@ -152,7 +152,7 @@ static pthread_t daemon_thread;
 static bool daemon_said; /* why it cannot be started */
 static struct sc_list daemon_processes, daemon_bells;
 static struct sc_list
-	daemon_inherited[8]; /* by forked children, who leave it alone; so that it is no leak */
+	daemon_inherited[8]; /* by forked children, which leave it alone; so that it is no leak */
 static unsigned int daemon_forks;
 static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
 static struct robust_list_head daemon_lives;
@@ -171,7 +171,7 @@ static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan
 static int64_t daemon_look;		 /* likewise, for neighbours */
 static int64_t daemon_calibration;	 /* likewise */
 static int64_t daemon_heard;		 /* likewise: others are to knock again */
-static int64_t daemon_knock;		 /* likewise, a look for those that knock, or need not */
+static int64_t daemon_knock;		 /* likewise, a look for processes that knock, or have seen no need to */
 static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
 static int daemon_scans;			/* left to do after a death */
 static nfds_t daemon_polled;			/* so many places of daemon_polls are polled */
@@ -193,7 +193,7 @@ static bool wake_locked(void)
 	return false;
 }
 
-/* For others to see: when the thread is to end nobody looks any more for who relies on it. */
+/* For others to see: when the thread has to end, it looks no more for processes that rely on it. */
 static const struct sc_doorbell *shown_door_locked(void)
 {
 	return daemon_state == STATE_RUNS ? &daemon_door : NULL;
@@ -434,7 +434,10 @@ static void ring(struct sc_bell *bell)
 	sc_wake(bell->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
-/* There are names of this process: it takes part, and will look for who comes now. Its door is to be shown after that. */
+/*
+ * There are names of this process: it takes part, and will look for processes that come now. Its door is to be shown
+ * after that.
+ */
 static void come_locked(void)
 {
 	sc_neighbours_want(true);
@@ -638,7 +641,7 @@ static bool gather_one_locked(void)
 	return true;
 }
 
-/* One at a time, so that whoever connects does not wait for all of them. */
+/* One at a time, so that a thread that connects does not wait for all of them. */
 static void gather(void)
 {
 	bool due, more;
@@ -692,7 +695,7 @@ static void reap_dead(void)
 	if (daemon_dead_count == 1)
 		(void)sc_reap_name(daemon_dead);
 	else
-		(void)sc_reap_scan(); /* many: one look at who awaits them, for all */
+		(void)sc_reap_scan(); /* many: one look for peers that await them, for all */
 	daemon_dead_count = 0;
 	daemon_scans = 2;
 	due_in(&daemon_scan, SCAN_SOON_MS);
@@ -819,7 +822,7 @@ static void calibrate(void)
 	sc_calibration_make();
 }
 
-/* EINVAL, ENOMEM and whatever else may last: not tried again at once, and nothing is known of any descriptor. */
+/* EINVAL, ENOMEM and any other error that may last: not tried again at once, and nothing is known of any descriptor. */
 static void sleep_without_descriptors(int timeout)
 {
 	int64_t ns = (timeout < LOCK_MS ? timeout : LOCK_MS) * INT64_C(1000000);

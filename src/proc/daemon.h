@@ -34,7 +34,7 @@ struct sc_watch {
 
 /*
  * Start the thread, unless it runs. Any thread. False: it does not run, now and maybe later (no thread, no
- * descriptor): who polls looks after its peers by itself. Says why, once.
+ * descriptor): an endpoint that polls looks after its peers by itself. Says why, once.
  */
 bool sc_daemon_start(const struct sc_config *config);
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * neighbour.c: how the processes of a user that have nothing to do with each other come to watch each other,
- * so that what one leaves in /dev/shm is removed at once by any that lives on.
+ * so that any process that lives on removes at once the files that another one leaves in /dev/shm.
  *
  * They are on a ring, which is ordered by a hash of the pid in the name, so that it is the same for all, and each
- * watches those that come next to it, SC_NEIGHBOURS of them that live. Of any number that die the first one on the ring
- * behind one who lives is watched by that one, who then removes the names of all the dead that there are and looks for
- * new neighbours. One would do; but a process that is stopped, or has no thread, notices nothing, and the more are
- * watched the more of those it takes that nobody does. Where each of a job watches all others that costs as much as half
- * of their connections: a look at 64 names where 64 processes begin together, an open file and a knock for each, and 64
+ * watches those that come next to it, SC_NEIGHBOURS of them that live. Of any number that die, a living process watches
+ * the first one that comes next to it on the ring; it then removes the names of all the dead and looks for new
+ * neighbours. One would do; but a process that is stopped, or has no thread, notices nothing, and the more are watched
+ * the more of those it takes that nobody does. Where each of a job watches all others that costs as much as half of
+ * their connections: a look at 64 names where 64 processes begin together, an open file and a knock for each, and 64
  * threads that wake for each end.
  *
  * A new process knocks at the doors (doorbell.c) of its neighbours before it has a name, and they look through the
@@ -197,7 +197,8 @@ static void knock_at_names(const struct names *names)
 
 /*
  * Does no process with memory have that pid? Then whose it was has ended, or is of another pid namespace. A zombie has
- * none: to read it is an error before anything is asked of who reads. A fifth of the time of a look at a file.
+ * none: to read it is an error before the kernel checks any right of the reader. A fifth of the time of a look at a
+ * file.
  */
 static bool is_nobodys(uint32_t pid)
 {

@@ -4,9 +4,9 @@
  *
  * The names in /dev/shm carry the pids of their owners. Counted are this process and those others of this user that the
  * kernel lets run on a processor of this process's affinity mask; a job whose ranks are bound to processors of their own
- * is no crowd. A pid of a dead process counts for nothing (ESRCH), one of another pid namespace as whatever it names
- * here. Threads, processes that sleep and processes without endpoints are not counted: the answer is a hint, and whoever
- * acts on it looks at what comes of it.
+ * is no crowd. A pid of a dead process counts for nothing (ESRCH), one of another pid namespace as the process that it
+ * names here. Threads, processes that sleep and processes without endpoints are not counted: the answer is a hint, and
+ * a caller that acts on it watches the effect.
  *
  * The names are read again when the answer has become old: as old as the first one was when it was given, between
  * LOOK_SOON_NS and LOOK_NS, since the ranks of a job come within a short time. Any thread; two at a time do the same work

@@ -119,8 +119,9 @@ static bool shows_cookie(const struct sc_seg *seg)
 }
 
 /*
- * The dead owner writes its state no more, so this process does, for all who have the segment attached: what they post
- * is refused from now on. One that has closed stays CLOSED: others count on what it has left (sc_seg_leave()).
+ * The dead owner writes its state no more, so this process does, for all that have the segment attached: their
+ * operations are refused from now on. One that has closed stays CLOSED: others count on what it has left
+ * (sc_seg_leave()).
  */
 static void mark_ended(const struct sc_seg *seg)
 {
@@ -165,7 +166,7 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header))
 		return false;
 	presence = read_presence(fd);
-	/* closed by its owner, who may live on, and left for others to read (sc_seg.keep_name) */
+	/* closed by its owner, which may live on, and left for others to read (sc_seg.keep_name) */
 	return presence.state != SC_ABI_CLOSED && sc_reap_lives(&header.owner, presence.life);
 }
 

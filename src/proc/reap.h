@@ -20,7 +20,7 @@ int sc_reap_name(const char *name);
 bool sc_reap_lives(const struct sc_abi_owner *owner, uint32_t life);
 
 /*
- * Does the writer of a directory live? `held`: somebody has its life lock, `holder`, who may be a reaper. One that has
+ * Does the writer of a directory live? `held`: a process, `holder`, has its life lock; it may be a reaper. One that has
  * lost its lock by mistake, and has no thread that takes it again, still lives.
  */
 bool sc_reap_has_writer(const struct sc_abi_owner *owner, bool held, pid_t holder);

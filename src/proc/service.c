@@ -64,8 +64,8 @@ static int fill(int fd, const char *addr)
 }
 
 /*
- * A name of the dead whose lock another reaper has: soon there is no such name. Nothing tells when, and who waits
- * for the lock itself may wait for one that is stopped.
+ * A name of the dead whose lock another reaper has: soon there is no such name. Nothing tells when, and a process that
+ * waits for the lock itself may wait for a reaper that is stopped.
  */
 static int reap_slow(const char *name)
 {

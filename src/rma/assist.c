@@ -4,9 +4,9 @@
  *
  * One processor moves what a CMA call moves. So the target of a large operation is asked to assist: a record in its ring
  * says where the bytes are on both sides, and each takes chunks from its end (share.h), the initiator from the front.
- * The initiator copies in the call that posts it, and goes on until nothing is left to take: who is alone does all,
- * and it is over in the call, as any direct operation (direct.c). If the target has a chunk in hand then, it ends in a
- * poll.
+ * The initiator copies in the call that posts it, and goes on until nothing is left to take: an initiator that is alone
+ * does all, and it is over in the call, as any direct operation (direct.c). If the target has a chunk in hand then, it
+ * ends in a poll.
  *
  *   initiator   post --> ask --> take, copy ... nothing left --> the target has reported --> the tail --> over
  *   target      record --> in use, in bounds, allowed? --> take, copy, report, one in each poll
@@ -22,11 +22,11 @@
  * Order: the operations to one peer are done one after the other, and nothing else is done to its memory meanwhile. The
  * last TAIL bytes of a put are written when all others are: a reader that sees the last byte sees all of them.
  *
- * Death. The words are in the target's segment, in the slot that the initiator has claimed. If the initiator dies, what
- * the target copies fails, or comes from or goes to memory that nobody has any more; nobody looks at its reports. If
- * the target dies, before it has taken a chunk or after its report, the initiator's next copy says so; with one in hand,
- * its life lock does, and the operation fails. If it is stopped with a chunk in hand it is waited for: it may still read
- * or write the initiator's memory, also when the endpoint closes, or has given it up. A target that closes does so
+ * Death. The words are in the target's segment, in the slot that the initiator has claimed. If the initiator dies, the
+ * target's copy fails, or comes from or goes to memory that nobody has any more; nobody looks at its reports. If the
+ * target dies, before it has taken a chunk or after its report, the initiator's next copy says so; with one in hand,
+ * its life lock does, and the operation fails. If it is stopped with a chunk in hand it is waited for: it may still
+ * read or write the initiator's memory, also when the endpoint closes, or has given it up. A target that closes does so
  * between two chunks.
  */
 #include "rma/assist.h"
@@ -308,7 +308,7 @@ static void finish(struct sc_peer *peer)
 	}
 }
 
-/* It is lost, and what is ours has not ended yet: some of it may be in its hands. */
+/* It is lost, and our operations have not ended yet: it may have some of them in hand. */
 static void wait_for(struct sc_peer *peer)
 {
 	while (!sc_list_empty(&peer->assisted) && is_in_hand(peer))

@@ -24,7 +24,7 @@ static inline int sc_assist_settle(struct sc_peer *peer)
 	return __builtin_expect(sc_list_empty(&peer->assisted), 1) ? 0 : sc_assist_settle_slow(peer);
 }
 
-/* The endpoint closes: what has been posted is done. Before anything else of it ends. */
+/* The endpoint closes: posted operations are done. Before anything else of it ends. */
 void sc_assist_fini(struct sc_ep *ep);
 
 /* ---- theirs: we assist ------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ int sc_assist_take(struct sc_peer *peer, uint64_t ctl);
 int sc_assist_progress(struct sc_ep *ep);
 
 /*
- * The peer is lost: nothing of its is copied any more, what is ours ends with `error` (negative errno). False: it has
+ * The peer is lost: nothing of its is copied any more, our operations end with `error` (negative errno). False: it has
  * some of it in hand, to be asked again.
  */
 bool sc_assist_end_peer(struct sc_peer *peer, int error);

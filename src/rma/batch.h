@@ -24,7 +24,7 @@ static inline int sc_batch_settle(struct sc_peer *peer)
 /* Do what has been put off. Returns the operations done. */
 int sc_batch_progress(struct sc_ep *ep);
 
-/* The endpoint closes: what has been put off is done. Before anything else of it ends. */
+/* The endpoint closes: operations that were put off are done. Before anything else of it ends. */
 void sc_batch_fini(struct sc_ep *ep);
 
 #endif

@@ -433,7 +433,7 @@ static int withdraw(struct sc_peer *peer)
 	uint32_t most = peer->offers_end - peer->offers_first;
 
 	for (uint32_t tries = 0; tries <= SC_ABI_OFFERS; tries++) {
-		uint64_t claim = sc_load_relaxed_64(word); /* the CAS orders reads of the offers that it names */
+		uint64_t claim = sc_load_relaxed_64(word); /* the CAS orders reads of the offers */
 		uint32_t taken = (uint32_t)claim - peer->offers_first;
 
 		if ((int32_t)taken < 0)

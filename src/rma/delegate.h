@@ -13,7 +13,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 int sc_delegate_settle_slow(struct sc_peer *peer);
 
 /*
- * Before an operation goes another way: what the peer has not taken is taken back and done. -EAGAIN: it has
+ * Before an operation goes another way: offers that the peer has not taken are taken back and done. -EAGAIN: it has
  * some in hand; else what has become of the peer.
  */
 static inline int sc_delegate_settle(struct sc_peer *peer)
@@ -24,10 +24,10 @@ static inline int sc_delegate_settle(struct sc_peer *peer)
 /* See what has been done; take back what has waited too long. Returns the steps done. */
 int sc_delegate_progress(struct sc_ep *ep);
 
-/* The peer is lost, and its segment still attached: what it has done before it went is over, and done. */
+/* The peer is lost, and its segment still attached: offers that it ended before it went are over, and done. */
 void sc_delegate_end_peer(struct sc_peer *peer);
 
-/* The endpoint closes: what has not been taken is done. Before anything else of it ends. */
+/* The endpoint closes: offers that have not been taken are done. Before anything else of it ends. */
 void sc_delegate_fini(struct sc_ep *ep);
 
 #endif

@@ -342,8 +342,8 @@ static int run_direct(struct direct *direct)
 }
 
 /*
- * The peer has gone and what it has written is still to be read, its answers to sends among it. Only then does
- * anything fail, this as well: once one operation has failed, no later one is to be accepted.
+ * The peer has gone, and its records are still unread, its answers to sends among them. Only then does anything fail,
+ * this as well: once one operation has failed, no later one is to be accepted.
  */
 static int end_with_peer(const struct direct *direct)
 {

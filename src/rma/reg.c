@@ -316,7 +316,7 @@ static int wait_for_slot(struct watch *watch, uint32_t slot)
 	if (!hazards || !is_raised(hazards))
 		return 0;
 	for (int i = 0; i < SC_ABI_HAZARDS; i++) {
-		/* acquire: what was copied under it before it was taken back */
+		/* acquire: the bytes copied under it before it was taken back */
 		uint64_t word = sc_load_acquire_64(&hazards->words[i]);
 		int ret;
 
@@ -448,7 +448,7 @@ void sc_regs_leave(struct sc_ep *ep)
 	sc_list_remove(&ep->of_regtab);
 	if (!sc_seg_is_here(ep->seg))
 		return;
-	/* CLOSED before hazard words, as R3: who raises one later finds the endpoint closed */
+	/* CLOSED before hazard words, as R3: an initiator that raises one later finds the endpoint closed */
 	sc_fence_seq_cst();
 	if (wait_for_all(&watch))
 		sc_warn("%s: a peer that is stopped, or does not come to an end, may still be copying "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * request.c: what a peer is asked to do with its memory, as ours may not be touched by this process: records
- * in its ring, which it executes in order (target.c) and answers. For all atomics, for what is not to be done
+ * request.c: requests to a peer, for operations on memory of the peer that this process may not touch: records in the
+ * peer's ring, which the peer executes in order (target.c) and answers. For all atomics, for what is not to be done
  * directly (direct.c), and for notes of what has been.
  *
  * Operations queue here as long as they have records to write. Requests of one peer are executed in their

@@ -12,10 +12,10 @@
  * another way while there are offers that the peer might still take, assisted ones that are not over, or direct ones
  * put off: they are settled first.
  * Requests of one peer are executed in their order. Between operations on memory and atomics there is none, nor
- * between them and messages, unless the endpoint asks for it, or there is a fence: then what could be done directly
- * becomes a request as long as something is in the peer's ring that is to come before it (must_follow(), fence.h), an
- * atomic waits for what is offered and for gets, and messages wait as tx.c has it. Nothing waits for the match of a message: the peer may match
- * it only when it sees what was posted behind.
+ * between them and messages, unless the endpoint asks for it, or there is a fence: then an operation that could be done
+ * directly becomes a request as long as the peer's ring has records that must come before it (must_follow(), fence.h),
+ * an atomic waits for what is offered and for gets, and messages wait as tx.c has it. Nothing waits for the match of a
+ * message: the peer may match it only when it sees what was posted behind.
  *
  * A peer that does not read its ring is pushed back: so many operations may be pending with one
  * (OPS_MAX), then it is -EAGAIN, before anything is done.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * target.c: what peers ask this process to do with its registered memory, because they may not touch it
+ * target.c: requests of peers to this process for operations on its registered memory, because they may not touch it
  * themselves (strict, or CMA is not permitted) or cannot (atomics).
  *
  *   put       bytes from the peer's bounce buffers, when the record is taken
@@ -13,7 +13,7 @@
  * Every step asks the private table (regtab.c), which nobody else can write: a key that is closed between
  * two steps ends the request. Requests of a peer are executed in their order; only what a get or an atomic
  * answers may take longer, in order as well: nothing is written past answers that wait for room (tx.c). An
- * answer never waits in the ring's way: what finds no room is kept here, up to SC_RMA_REQUESTS_MAX for each
+ * answer never waits in the ring's way: an answer that finds no room is kept here, up to SC_RMA_REQUESTS_MAX for each
  * peer, which is as many as it may ask at once.
  *
  * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as rma.c describes:
@@ -25,8 +25,8 @@
  * has gone. Where there are none to spare the record stays in the ring: others of the peer's give theirs back,
  * or it withdraws this one.
  *
- * If the peer dies: what it asked for has been done or not, record by record; the answer goes nowhere. If
- * this process dies, the operation ends with its peer.
+ * If the peer dies: its requests have been done or not, record by record; the answer goes nowhere. If this process
+ * dies, the operation ends with its peer.
  */
 #define _GNU_SOURCE 1
 #include "rma/target.h"

@@ -54,7 +54,7 @@
 
 static bool has(unsigned int feature)
 {
-	static atomic_uint known; /* relaxed: whoever asks gets the same answer */
+	static atomic_uint known; /* relaxed: each thread gets the same answer */
 	unsigned int features = atomic_load_explicit(&known, memory_order_relaxed), a, c, d;
 
 	if (!features) {

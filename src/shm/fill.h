@@ -5,10 +5,10 @@
  * two processors are, and on how the lines came there:
  *
  *   cached    plain stores, to few buffers in turn. Best where both share a core, or a last cache that is fast
- *   spread    plain stores, to all buffers in turn: what has been read is no longer in the reader's own cache when it
- *             is written again. Best on some where both share the last cache, and cleaned lines do not stay in it
- *   cleaned   plain stores, and who has read the buffer writes its lines back to memory (CLWB), which leaves them in
- *             its cache, but clean
+ *   spread    plain stores, to all buffers in turn: a buffer is no longer in its reader's own cache when it is
+ *             written again. Best on some where both share the last cache, and cleaned lines do not stay in it
+ *   cleaned   plain stores, and the reader of the buffer writes its lines back to memory (CLWB), which leaves them
+ *             in its cache, but clean
  *   streamed  stores past the caches, to memory, from where the reader gets them; plain ones where there is little to
  *             store, into lines that are fetched ahead, unless those come too late. Best where they share none
  *
@@ -48,7 +48,7 @@
  * whatever the way: what they take is not told apart by their filling.
  *
  * Nobody tells where a processor is, and a scheduler may move us; so the ways are tried (fill.c), for each peer by
- * itself: what filling takes shows it, and what plain stores take shows how far the reader is.
+ * itself: the time of filling shows it, and the time of plain stores shows how far the reader is.
  *
  * Private to the sender, but for the flag that asks the reader to clean.
  */

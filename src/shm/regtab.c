@@ -4,9 +4,9 @@
  *
  * The private table is the truth. One thread changes it at a time; those that serve peers may read it
  * meanwhile, unless something is ended, or the buckets change (reg.c); nothing in it is ever read back from
- * shared memory, so what a peer may scribble into a view changes nothing here. Entries are used again last
- * in, first out; none moves. A view is one endpoint's copy of what is shared of it, in the format that abi.h
- * describes; the owner writes it from the private table alone.
+ * shared memory, so a peer that scribbles into a view changes nothing here. Entries are used again last in, first out;
+ * none moves. A view is one endpoint's copy of what is shared of it, in the format that abi.h describes; the owner
+ * writes it from the private table alone.
  *
  *   T1 release, sc_regtab_begin(): entry before tag, link    pairs with  T1' acquire in sc_regtab_own()
  *   R1 release, sc_regtab_show(): fields before tag          pairs with  R1' acquire in is_open()
@@ -398,7 +398,7 @@ size_t sc_reg_slice(const struct sc_reg *reg, uint64_t addr, uint64_t *len, stru
 /* ---- a view, by its owner -------------------------------------------------------------------- */
 
 /*
- * It is counted in private: what has been scribbled there would make the count odd for good, or even while they change.
+ * It is counted in private: a scribbled word there would make the count odd for good, or even while they change.
  */
 static void enter_chains(struct sc_regtab_view *view)
 {
@@ -415,7 +415,7 @@ static void leave_chains(struct sc_regtab_view *view)
 }
 
 /*
- * One chain as it is in the private table, without those that are not shared. Release: who has followed a
+ * One chain as it is in the private table, without those that are not shared. Release: a reader that has followed a
  * changed link finds `chains` changed as well.
  */
 static void show_chain(const struct sc_regtab *regtab, const struct sc_regtab_view *view, uint32_t bucket)
@@ -526,7 +526,10 @@ static uint32_t load_count(const uint32_t *word, uint32_t most)
  */
 static bool has_memory(const void *part, uint32_t size, uint32_t *seen, uint32_t need, uint32_t count)
 {
-	/* relaxed: what has memory keeps it; one thread may store less than another has: then it is looked at again */
+	/*
+	 * relaxed: a part that has memory keeps it; one thread may store less than another has: then it is looked at
+	 * again
+	 */
 	uint32_t known = sc_load_relaxed_32(seen), page = SC_ABI_PAGE / size;
 
 	if (__builtin_expect(need <= known, 1))

@@ -29,7 +29,7 @@ struct sc_regtab_view {
 	struct sc_abi_reg *regs;
 	struct sc_abi_segment *ranges;
 	uint32_t reg_max, range_max;
-	uint32_t chains; /* by its owner: what it has stored there last */
+	uint32_t chains; /* by its owner: the value that it has stored there last */
 };
 
 /* ---- the owner's side, private ---------------------------------------------------------------- */
@@ -77,7 +77,7 @@ void sc_regtab_fini(struct sc_regtab *regtab);
 int sc_regtab_get(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **reg);
 void sc_regtab_put(struct sc_regtab *regtab, struct sc_reg *reg);
 
-/* It is in use: whoever looks for it finds it, also at this moment. */
+/* It is in use: an initiator that looks for it finds it, also at this moment. */
 void sc_regtab_begin(struct sc_regtab *regtab, struct sc_reg *reg);
 
 /* It is not in use any more: nobody finds it here. The views are to be told. */
@@ -149,7 +149,7 @@ int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *
 /*
  * Where [addr, addr + *len) of a checked registration is in its owner's address space: up to `count`
  * elements; *len: the bytes they have, fewer if there are more elements. 0 elements: *len is 0.
- * -EKEYREJECTED: what it says of its ranges cannot be.
+ * -EKEYREJECTED: its ranges are impossible.
  */
 int sc_regtab_slice(const struct sc_regtab_view *view, const struct sc_reg_span *span, uint64_t addr,
 		    uint64_t *len, struct iovec *out, size_t count);

@@ -8,8 +8,8 @@
  * like a record (a line's first lap finds 0).
  *
  * The reader gives lines back by storing `head` in the consumer line, now and then; the writer looks at it
- * only when it seems to be out of lines. It may hold on to lines all the same (`held`): what the reader has
- * written into them is still to be read (delegate.c).
+ * only when it seems to be out of lines. It may hold on to lines all the same (`held`): the writer has yet to read the
+ * answers that the reader has written into them (delegate.c).
  *
  *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
@@ -18,15 +18,15 @@
  * busy (sc_ring_grow()). Both sides must wrap at the same place: so a record says that it has grown, in order, as all
  * records; and the writer says so when nothing is unread of the lap before, which would stand in the way of a longer
  * one. That is so in the end of each lap: before a record that reaches the ring's end there is room for it only if no
- * more is unread than what this lap has. models/grow.pml.
+ * line of the lap before is unread. models/grow.pml.
  *
  * A ring whose reader does not look overflows into bounce buffers of its writer's: the records go on there, one buffer
  * after the other, and in the ring again once the reader has come as far as that: then all of the ring is free.
  * record.c decides; a record says so, in order, as all records. models/overflow.pml.
  *
  * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
- * the writer runs out of lines. Each side keeps its own position privately: what the other writes is used
- * after a check only (a head outside [the last one, tail] is -EPROTO). That a line has been read may be known sooner
+ * the writer runs out of lines. Each side keeps its own position privately: a word that the other writes is used after
+ * a check only (a head outside [the last one, tail] is -EPROTO). That a line has been read may be known sooner
  * otherwise: a record that answers it says so (sc_ring_learn()).
  */
 #ifndef SC_RING_H
@@ -203,8 +203,8 @@ static inline bool sc_ring_may_overflow(uint32_t lines)
 }
 
 /*
- * The writer has written an SC_ABI_OVERFLOW: what follows goes to these lines, which are cleared. And the reader has come
- * to it, and released it.
+ * The writer has written an SC_ABI_OVERFLOW: further records go to these lines, which are cleared. And the reader has
+ * come to it, and released it.
  */
 void sc_ring_overflow(struct sc_ring_tx *tx, struct sc_abi_line *lines, uint32_t count);
 void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32_t count);

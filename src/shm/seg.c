@@ -1167,8 +1167,8 @@ static int check_process_slow(const struct sc_seg *seg)
 }
 
 /*
- * A reaper, too, holds the lock for a moment, with its own pid: who looks just then is not to take the owner for
- * alive, as nothing would have it look again soon.
+ * A reaper, too, holds the lock for a moment, with its own pid: a process that looks just then must not take the owner
+ * for alive, as nothing would have it look again soon.
  */
 static int check_lock(const struct sc_seg *seg, int fd)
 {

@@ -27,7 +27,7 @@ struct sc_seg_geometry {
 
 /*
  * A mapped segment, this process's own or a peer's. `header` is a private copy, taken once and checked;
- * the shared one is never read again. A live peer's is mapped once, whoever attaches it: its structure has
+ * the shared one is never read again. A live peer's is mapped once for all endpoints that attach it: its structure has
  * several users then, and does not change any more.
  */
 struct sc_seg {
@@ -105,8 +105,8 @@ bool sc_seg_finds_all(void);
 int sc_seg_find(const char *addr);
 
 /*
- * The same for one that is likely to be attached soon: what has been found is kept, and only looked at again when it
- * is attached. As long as this process has a segment of its own, and no more than SC_SEG_FOUND_MAX.
+ * The same for one that is likely to be attached soon: the segment that has been found is kept, and only looked at
+ * again when it is attached. As long as this process has a segment of its own, and no more than SC_SEG_FOUND_MAX.
  */
 #define SC_SEG_FOUND_MAX 256
 int sc_seg_find_ahead(const char *addr);
@@ -216,7 +216,9 @@ bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf);
 
 static inline bool sc_seg_has_buf(struct sc_seg *seg, uint32_t buf)
 {
-	/* relaxed: what a number has memory for stays, and it has come with its bytes; any thread raises it */
+	/*
+	 * relaxed: buffers below the number keep their memory, which was there before the number; any thread raises it
+	 */
 	return buf < sc_load_relaxed_32(&seg->buf_count) || sc_seg_has_buf_slow(seg, buf);
 }
 

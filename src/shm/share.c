@@ -14,8 +14,8 @@
 #include "base/fault.h"
 
 /*
- * A chunk is half of the copy, for each side to do in one call, but not more than this, or little: what a side has
- * in hand the other waits for. Measured by test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in
+ * A chunk is half of the copy, for each side to do in one call, but not more than this, or little: each side waits for
+ * the chunk that the other has in hand. Measured by test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in
  * microseconds:
  *
  *             copied   a quarter of what is left,     half, but not

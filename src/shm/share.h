@@ -59,7 +59,7 @@ struct sc_share_part {
 
 /*
  * Receiver: offer `size` bytes, not 0, that are in `from_count` elements of the sender's memory and go to `to_count`
- * of its own, at least 1 each: who finds more of them at the other side, where they cost, has less to copy.
+ * of its own, at least 1 each: the side with more elements on the other side, where they cost time, copies less.
  */
 void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size,
 		   size_t from_count, size_t to_count);
