@@ -2,10 +2,10 @@
 /*
  * fault.c: arms the points of fault.h from the environment; in builds for tests only.
  *
- *	SHMCMA_INJECT=seg.linkat:kill		SIGKILL, the first time the point is reached
- *	SHMCMA_INJECT=seg.linkat:stop:3		SIGSTOP, the third time; goes on after SIGCONT
- *	SHMCMA_INJECT=seg.linkat:28		the point yields ENOSPC, the first time
- *	SHMCMA_INJECT_TRACE=1			a line on standard error for each point, when first reached
+ *	SHMCMA_FAULT=seg.linkat:kill		SIGKILL, the first time the point is reached
+ *	SHMCMA_FAULT=seg.linkat:stop:3		SIGSTOP, the third time; goes on after SIGCONT
+ *	SHMCMA_FAULT=seg.linkat:28		the point yields ENOSPC, the first time
+ *	SHMCMA_FAULT_TRACE=1			a line on standard error for each point, when first reached
  *
  * A test program that has the core linked in may put a function of its own in their place
  * (sc_fault_hook).
@@ -98,12 +98,12 @@ static bool parse(const char *text)
 
 static void arm(void)
 {
-	const char *text = getenv("SHMCMA_INJECT");
-	const char *trace = getenv("SHMCMA_INJECT_TRACE");
+	const char *text = getenv("SHMCMA_FAULT");
+	const char *trace = getenv("SHMCMA_FAULT_TRACE");
 
 	armed.trace = trace && !strcmp(trace, "1");
 	if (text && *text && !parse(text)) {
-		fprintf(stderr, "shmcma: SHMCMA_INJECT=%s is not point:kill|stop|<errno number>[:nth]\n",
+		fprintf(stderr, "shmcma: SHMCMA_FAULT=%s is not point:kill|stop|<errno number>[:nth]\n",
 			text);
 		abort();
 	}

@@ -13,7 +13,7 @@
  * function is one point. A call that neither fails nor is seen by another process (getpid, sched_yield, clock_gettime)
  * has no point. Without --enable-fault-injection only the calls are left.
  *
- * SHMCMA_INJECT=point:kill|stop|<errno number>[:nth] arms one point, see fault.c.
+ * SHMCMA_FAULT=point:kill|stop|<errno number>[:nth] arms one point, see fault.c.
  */
 #ifndef SC_FAULT_H
 #define SC_FAULT_H

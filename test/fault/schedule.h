@@ -50,8 +50,8 @@ struct sc_fault_site {
 	const char *file;
 	int line;
 };
-extern struct sc_fault_site *__start_sc_inject_sites[] __attribute__((weak));
-extern struct sc_fault_site *__stop_sc_inject_sites[] __attribute__((weak));
+extern struct sc_fault_site *__start_sc_fault_sites[] __attribute__((weak));
+extern struct sc_fault_site *__stop_sc_fault_sites[] __attribute__((weak));
 extern int (*_Atomic sc_fault_hook)(const char *point) __attribute__((weak));
 
 static const struct sc_fault_site *points[POINTS_MAX]; /* by name */
@@ -68,7 +68,7 @@ static void points_init(void)
 {
 	int used = 0;
 
-	for (struct sc_fault_site **site = __start_sc_inject_sites; site < __stop_sc_inject_sites;
+	for (struct sc_fault_site **site = __start_sc_fault_sites; site < __stop_sc_fault_sites;
 	     site++) {
 		if (point_count == POINTS_MAX) {
 			fprintf(stderr, "more than %d points\n", POINTS_MAX);

@@ -150,7 +150,7 @@ static void live_through(struct child *self, void *arg)
 
 	(void)self;
 	if (setting)
-		setenv("SHMCMA_INJECT", setting, 1);
+		setenv("SHMCMA_FAULT", setting, 1);
 	CHILD_CHECK(!sc_reap_is_orphan(owner.line));
 	CHILD_CHECK(is_result(sc_reap_scan())); /* of one that does not know yet who it is */
 	CHILD_CHECK(is_error(sc_host_get(&host)));
@@ -213,7 +213,7 @@ static void test_nothing_fails(void **state)
 
 #ifdef SC_FAULT_INJECTION
 
-extern struct sc_fault_site *__start_sc_inject_sites[], *__stop_sc_inject_sites[];
+extern struct sc_fault_site *__start_sc_fault_sites[], *__stop_sc_fault_sites[];
 
 /* Is the point one of what a life here goes through, and may fail? */
 static bool is_tried(const struct sc_fault_site *site)
@@ -258,7 +258,7 @@ static void fail_at(const char *point)
 static void test_points(void **state)
 {
 	(void)state;
-	for (struct sc_fault_site **at = __start_sc_inject_sites; at < __stop_sc_inject_sites; at++)
+	for (struct sc_fault_site **at = __start_sc_fault_sites; at < __stop_sc_fault_sites; at++)
 		if (is_tried(*at))
 			fail_at((*at)->point);
 }

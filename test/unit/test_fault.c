@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_fault: what SHMCMA_INJECT does to a process, each case in a child of its own.
+ * test_fault: what SHMCMA_FAULT does to a process, each case in a child of its own.
  *
  * Includes fault.c as a build with fault injection has it: not to be linked with another one.
  */
@@ -33,12 +33,12 @@ struct outcome {
 static void run_child(child_body *body, const char *setting, const char *tracing, int output)
 {
 	dup2(output, STDERR_FILENO);
-	unsetenv("SHMCMA_INJECT");
-	unsetenv("SHMCMA_INJECT_TRACE");
+	unsetenv("SHMCMA_FAULT");
+	unsetenv("SHMCMA_FAULT_TRACE");
 	if (setting)
-		setenv("SHMCMA_INJECT", setting, 1);
+		setenv("SHMCMA_FAULT", setting, 1);
 	if (tracing)
-		setenv("SHMCMA_INJECT_TRACE", tracing, 1);
+		setenv("SHMCMA_FAULT_TRACE", tracing, 1);
 	watchdog_start(NULL, 0);
 	_exit(body());
 }
@@ -159,7 +159,7 @@ static int long_setting(void)
 
 	memset(setting, 'x', sizeof(setting));
 	strcpy(setting + sizeof(setting) - 8, ":kill");
-	setenv("SHMCMA_INJECT", setting, 1);
+	setenv("SHMCMA_FAULT", setting, 1);
 	return passes();
 }
 
@@ -173,7 +173,7 @@ static int environment_changes(void)
 {
 	if (sc_fault("a.one"))
 		return 1;
-	setenv("SHMCMA_INJECT", "a.one:5", 1);
+	setenv("SHMCMA_FAULT", "a.one:5", 1);
 	return sc_fault("a.one");
 }
 

@@ -1158,7 +1158,7 @@ static void exec_reaper(struct child *self, void *arg)
 	char setting[64];
 
 	snprintf(setting, sizeof(setting), "%s:stop", reaper->point);
-	setenv("SHMCMA_INJECT", setting, 1);
+	setenv("SHMCMA_FAULT", setting, 1);
 	execv("/proc/self/exe", argv);
 	CHILD_CHECK(!self);
 }

@@ -2311,7 +2311,7 @@ static void exec_sender(struct child *self, void *address)
 {
 	char *const argv[] = { (char *)"test_tx", address, NULL };
 
-	setenv("SHMCMA_INJECT", "tx.inline:kill:3", 1);
+	setenv("SHMCMA_FAULT", "tx.inline:kill:3", 1);
 	execv("/proc/self/exe", argv);
 	CHILD_CHECK(!self);
 }
