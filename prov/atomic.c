@@ -326,7 +326,7 @@ static ssize_t atomic_inject(struct fid_ep *ep, const void *buf, size_t count, f
 	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
 	struct fi_rma_ioc remote = { .addr = addr, .count = count, .key = key };
 	struct fi_msg_atomic msg = MESSAGE(&iov, 1);
-	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = SHMCMA_FAULT_FLAGS };
+	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = SHMCMA_INJECT_FLAGS };
 
 	return post(ep, &msg, &extra);
 }

@@ -350,7 +350,7 @@ static uint64_t tag_here(const struct shmcma_collop *op)
 static int send_block(struct shmcma_collop *op, struct shmcma_transfer *transfer, uint32_t peer)
 {
 	struct iovec iov = out_block(op, peer);
-	bool small = iov.iov_len <= SC_FAULT_MAX;
+	bool small = iov.iov_len <= SC_INJECT_MAX;
 	const struct sc_send send = { .iov = &iov,
 				      .iov_count = 1,
 				      .tag = tag_to(op, peer),

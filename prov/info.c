@@ -234,7 +234,7 @@ static int check_tx(const struct fi_tx_attr *hint, uint64_t granted)
 	    check_bits("tx_attr->op_flags", FI_TYPE_OP_FLAGS, hint->op_flags, SHMCMA_TX_OP_FLAGS) ||
 	    check_bits("tx_attr->msg_order", FI_TYPE_MSG_ORDER, hint->msg_order, MSG_ORDER) ||
 	    check_bits("tx_attr->comp_order", FI_TYPE_MSG_ORDER, hint->comp_order, COMP_ORDER) ||
-	    check_max("tx_attr->inject_size", hint->inject_size, SHMCMA_FAULT_SIZE) ||
+	    check_max("tx_attr->inject_size", hint->inject_size, SHMCMA_INJECT_SIZE) ||
 	    check_max("tx_attr->size", hint->size, SHMCMA_MAX_SIZE) ||
 	    check_max("tx_attr->iov_limit", hint->iov_limit, SHMCMA_IOV_LIMIT) ||
 	    check_max("tx_attr->rma_iov_limit", hint->rma_iov_limit,
@@ -501,7 +501,7 @@ static void fill_tx(struct fi_tx_attr *attr, const struct fi_tx_attr *hint, uint
 	attr->msg_order = held_order(granted) | (hint ? hint->msg_order : 0);
 	attr->comp_order = hint && hint->comp_order ? COMP_ORDER : FI_ORDER_NONE;
 	attr->op_flags = hint ? hint->op_flags : 0;
-	attr->inject_size = SHMCMA_FAULT_SIZE;
+	attr->inject_size = SHMCMA_INJECT_SIZE;
 	attr->size = at_least(hint ? hint->size : 0, SHMCMA_DEFAULT_SIZE);
 	attr->iov_limit = SHMCMA_IOV_LIMIT;
 	attr->rma_iov_limit = granted & MEMORY_KINDS ? SHMCMA_RMA_IOV_LIMIT : 0;

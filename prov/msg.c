@@ -92,7 +92,7 @@ static ssize_t msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t
 /* Should an injected message fail later, the error carries the endpoint's context. */
 static ssize_t msg_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest)
 {
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, 0, 0, sent(SHMCMA_FAULT_FLAGS),
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, 0, 0, sent(SHMCMA_INJECT_FLAGS),
 				    ep->fid.context);
 }
 
@@ -110,7 +110,7 @@ static ssize_t msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, ui
 			      fi_addr_t dest)
 {
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, 0, data,
-				    sent(SHMCMA_FAULT_FLAGS | SC_SEND_DATA), ep->fid.context);
+				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
 }
 
 #pragma GCC diagnostic push

@@ -75,7 +75,7 @@ struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma);	/* atomic.c */
 #define SHMCMA_RECVMSG_FLAGS                                                                              \
 	(FI_COMPLETION | FI_MORE | FI_TRANSMIT_COMPLETE | FI_PEEK | FI_CLAIM | FI_DISCARD | FI_TRIGGER)
 
-#define SHMCMA_FAULT_FLAGS (SC_SEND_INJECT | SC_SILENT) /* fi_inject and the like */
+#define SHMCMA_INJECT_FLAGS (SC_SEND_INJECT | SC_SILENT) /* fi_inject and the like */
 
 /*
  * The core's flags of a send. Inject and transmit complete are what the core does unless told otherwise;

@@ -215,7 +215,7 @@ static ssize_t rma_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uin
 static ssize_t rma_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t addr,
 			  uint64_t key)
 {
-	struct sc_rma rma = writing(0, ep->fid.context, SHMCMA_FAULT_FLAGS);
+	struct sc_rma rma = writing(0, ep->fid.context, SHMCMA_INJECT_FLAGS);
 
 	return post_buf(shmcma_ep_of(ep), buf, len, &(struct target){ dest, addr, key }, &rma);
 }
@@ -233,7 +233,7 @@ static ssize_t rma_writedata(struct fid_ep *ep, const void *buf, size_t len, voi
 static ssize_t rma_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
 			      fi_addr_t dest, uint64_t addr, uint64_t key)
 {
-	struct sc_rma rma = writing(data, ep->fid.context, SHMCMA_FAULT_FLAGS | SC_SEND_DATA);
+	struct sc_rma rma = writing(data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
 
 	return post_buf(shmcma_ep_of(ep), buf, len, &(struct target){ dest, addr, key }, &rma);
 }

@@ -83,7 +83,7 @@ static ssize_t tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg
 /* Should an injected message fail later, the error carries the endpoint's context. */
 static ssize_t tagged_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
-	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, 0, sent(SHMCMA_FAULT_FLAGS),
+	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, 0, sent(SHMCMA_INJECT_FLAGS),
 				    ep->fid.context);
 }
 
@@ -101,7 +101,7 @@ static ssize_t tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len,
 				 fi_addr_t dest, uint64_t tag)
 {
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, data,
-				    sent(SHMCMA_FAULT_FLAGS | SC_SEND_DATA), ep->fid.context);
+				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
 }
 
 #pragma GCC diagnostic push

@@ -345,7 +345,7 @@ static int copy_vector(struct shmcma_work *work, struct vector *to, const struct
 
 	if (*count > SC_IOV_MAX)
 		return -FI_EINVAL;
-	ret = check_size(*iov, *count, injects ? SC_FAULT_MAX : SC_MESSAGE_MAX, &size);
+	ret = check_size(*iov, *count, injects ? SC_INJECT_MAX : SC_MESSAGE_MAX, &size);
 	if (ret)
 		return ret;
 	if (injects && !work->deferred && *count)

@@ -559,7 +559,7 @@ int sc_sleep(const struct sc_sleep *sleeps, int count, int64_t end);
 void sc_sleep_bump(uint32_t *futex);
 
 /* Bytes below which sc_tx_send() accepts SC_SEND_INJECT whatever the state of the receiver. */
-#define SC_FAULT_MAX 4096
+#define SC_INJECT_MAX 4096
 /* Bytes of a message. */
 #define SC_MESSAGE_MAX (SIZE_MAX / 2)
 #define SC_IOV_MAX 16
@@ -646,7 +646,7 @@ struct sc_op_flags {
 };
 
 #define SC_SEND_DATA (1u << 1)	   /* `data` goes with the message */
-#define SC_SEND_INJECT (1u << 3)   /* the buffer is the caller's again on return; at most SC_FAULT_MAX */
+#define SC_SEND_INJECT (1u << 3)   /* the buffer is the caller's again on return; at most SC_INJECT_MAX */
 #define SC_SEND_DELIVERY (1u << 4) /* complete when the payload is in the receiver's buffer */
 #define SC_SEND_MATCH (1u << 5)	   /* complete when it is matched or discarded */
 #define SC_SEND_FENCE (1u << 6)	   /* after all earlier operations to this peer have completed */
@@ -665,7 +665,7 @@ struct sc_send {
 /*
  * Send a message. The payload must stay untouched until it completes. -EAGAIN: no room just now (ring,
  * window, fence, memory): call sc_ep_poll() and try again; -EMSGSIZE: more than SC_MESSAGE_MAX, or than
- * SC_FAULT_MAX; -ECONNREFUSED, -ECONNRESET, -EHOSTUNREACH...: the peer cannot be had (the log says why), now
+ * SC_INJECT_MAX; -ECONNREFUSED, -ECONNRESET, -EHOSTUNREACH...: the peer cannot be had (the log says why), now
  * and later; nothing was sent.
  */
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send);

@@ -102,14 +102,14 @@ static void config_settle(struct sc_ep *ep)
 	config->slots = clamp(config->slots, 1, SC_ABI_SLOTS_MAX);
 	config->buf_count = clamp(config->buf_count, 2, SC_ABI_BUFS_MAX);
 	ep->buf_shift =
-		31 - (uint32_t)__builtin_clz(clamp(config->buf_size, SC_FAULT_MAX / SC_ABI_RECORD_BUFS,
+		31 - (uint32_t)__builtin_clz(clamp(config->buf_size, SC_INJECT_MAX / SC_ABI_RECORD_BUFS,
 						   SC_ABI_BUF_SIZE_MAX));
 	config->buf_size = 1u << ep->buf_shift;
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
 	/* a larger payload may be too much to inject, or go another way than buffers */
-	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_FAULT_MAX));
+	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_INJECT_MAX));
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
 	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;

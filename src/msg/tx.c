@@ -604,7 +604,7 @@ static bool is_eager(struct sc_peer *peer, const struct sc_send *send, size_t si
 
 	if (size > config->eager_max)
 		return false;
-	if (size <= SC_FAULT_MAX || !config->eager_adapts || peer->fetch == SC_FETCH_NO ||
+	if (size <= SC_INJECT_MAX || !config->eager_adapts || peer->fetch == SC_FETCH_NO ||
 	    !peer->fill.read_cost)
 		return true;
 	return !favours_cma(peer, send, size) || sc_fill_has_trial(&peer->fill);
@@ -685,7 +685,7 @@ static bool is_reading(struct sc_peer *peer, size_t size)
 		peer->looked_at = peer->tx.head;
 		peer->looks = 0;
 	}
-	return peer->looks++ < (size > SC_FAULT_MAX ? LOOKS : LOOKS_SMALL);
+	return peer->looks++ < (size > SC_INJECT_MAX ? LOOKS : LOOKS_SMALL);
 }
 
 /*
@@ -863,7 +863,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 		if (ret)
 			return ret;
 	}
-	if (__builtin_expect(size > (send->flags & SC_SEND_INJECT ? SC_FAULT_MAX : SC_MESSAGE_MAX), 0))
+	if (__builtin_expect(size > (send->flags & SC_SEND_INJECT ? SC_INJECT_MAX : SC_MESSAGE_MAX), 0))
 		return -EMSGSIZE;
 	/* completions that nobody reads would pile up: the caller is to read them first */
 	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) && sc_comp_ring_is_full(ep->tx_cq), 0))

@@ -151,7 +151,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	if (!rma->remote_count || rma->remote_count > SC_REMOTE_MAX || rma->iov_count > SC_IOV_MAX ||
 	    size != remote_size(rma->remote, rma->remote_count))
 		return -EINVAL;
-	if (size > (injects ? SC_FAULT_MAX : SC_MESSAGE_MAX))
+	if (size > (injects ? SC_INJECT_MAX : SC_MESSAGE_MAX))
 		return -EMSGSIZE;
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)

@@ -169,7 +169,7 @@ static void post_send(const struct step *step)
 
 	if (!op)
 		return;
-	if (step->how & 128 && iov.iov_len <= SC_FAULT_MAX)
+	if (step->how & 128 && iov.iov_len <= SC_INJECT_MAX)
 		send.flags |= SC_SEND_INJECT;
 	if (sc_tx_send(ep, of_mad, &send))
 		op_unused(op);
@@ -203,7 +203,7 @@ static void post_rma(const struct step *step, bool write)
 		rma.flags |= SC_SEND_DATA;
 	if (step->how & 16)
 		rma.flags |= SC_SEND_FENCE;
-	if (step->how & 32 && iov.iov_len <= SC_FAULT_MAX)
+	if (step->how & 32 && iov.iov_len <= SC_INJECT_MAX)
 		rma.flags |= SC_SEND_INJECT;
 	if (sc_rma_post(ep, of_mad, &rma))
 		op_unused(op);

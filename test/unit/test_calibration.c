@@ -282,8 +282,8 @@ static void test_adapts(void **state)
 	set_costs(pair[0].peer, 150, 150);
 	assert_true(is_bounced(pair, 16384));
 	set_costs(pair[0].peer, 5000, 5000);
-	assert_false(is_bounced(pair, SC_FAULT_MAX + 1));
-	assert_true(is_bounced(pair, SC_FAULT_MAX)); /* may be injected, and would have to be kept */
+	assert_false(is_bounced(pair, SC_INJECT_MAX + 1));
+	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* may be injected, and would have to be kept */
 	/* it counts as a fill, and a trial has it in buffers */
 	pair[0].peer->fill.left = 2;
 	assert_false(is_bounced(pair, 32768));

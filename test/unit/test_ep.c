@@ -124,7 +124,7 @@ static void test_config(void **state)
 	config = &end.ep->config;
 	assert_int_equal(config->slots, 1);
 	assert_true(config->buf_count >= 2);
-	assert_true(config->buf_size * SC_ABI_RECORD_BUFS >= SC_FAULT_MAX);
+	assert_true(config->buf_size * SC_ABI_RECORD_BUFS >= SC_INJECT_MAX);
 	assert_true(config->window > 0);
 	end_close(&end);
 	memset(&attr.config, 0xff, sizeof(attr.config));
@@ -295,7 +295,7 @@ static void make_traffic(int stage, uint64_t *random)
 					.multi_min = 1000,
 					.flags = flag & SC_TAGGED };
 
-		if (size <= SC_FAULT_MAX && pair_random(random) % 2)
+		if (size <= SC_INJECT_MAX && pair_random(random) % 2)
 			flag |= SC_SEND_INJECT;
 		if (pair[i].ep && pair[i].peer->link == SC_LINK_UP)
 			(void)end_send(&pair[i], pair[i].peer, from, size, 0, flag);

@@ -236,15 +236,23 @@ static void test_known(void **state)
 	assert_empty();
 }
 
-/* A receive from a sender that is asked for no more: it can be cancelled, and its message still comes. */
-static void test_posted(void **state)
+/*
+ * A receive from a sender that is asked for no more: its message still comes. `full`: the sender has no place for the
+ * connection that the receive makes.
+ */
+static void posted(bool full)
 {
-	struct end ends[2] = { host };
+	struct end ends[2] = { host }, other;
+	struct sc_ep_attr attr = end_attr();
 	char address[SC_ADDR_SIZE];
 	struct sc_peer *peer;
 
-	(void)state;
-	end_open(&ends[1], NULL);
+	attr.config.slots = full ? 1 : attr.config.slots;
+	end_open(&ends[1], &attr);
+	if (full) {
+		end_open(&other, NULL);
+		assert_int_equal(sc_peer_connect(end_find(&other, &ends[1])), 0);
+	}
 	peer = end_find(&host, &ends[1]);
 	assert_int_equal(end_recv(&host, peer, into, 8, 1, SC_TAGGED), 0);
 	assert_int_equal(end_recv(&host, peer, from, 8, 2, SC_TAGGED), 0);
@@ -258,8 +266,17 @@ static void test_posted(void **state)
 	ends_settle(&host, 1);
 	assert_int_equal(sc_comp_ring_peek(&host.rx)->err, ECONNRESET);
 	take();
+	if (full)
+		end_close(&other);
 	visit(0, 1, address);
 	assert_empty();
+}
+
+static void test_posted(void **state)
+{
+	(void)state;
+	posted(false);
+	posted(true);
 }
 
 /* The last ones that have come are known by their addresses: nobody waits for them. */

@@ -325,7 +325,7 @@ static void test_refused_calls(void **state)
 		remote[i] = at(0, 1);
 	iov.iov_len = 9;
 	assert_int_equal(post(&iov, 1, remote, 9, 0), -EINVAL);
-	iov.iov_len = remote[0].len = SC_FAULT_MAX + 1;
+	iov.iov_len = remote[0].len = SC_INJECT_MAX + 1;
 	assert_int_equal(post(&iov, 1, remote, 1, SC_RMA_WRITE | SC_SEND_INJECT), -EMSGSIZE);
 	iov.iov_len = remote[0].len = SC_MESSAGE_MAX + 1;
 	assert_int_equal(post(&iov, 1, remote, 1, 0), -EMSGSIZE);
@@ -371,7 +371,7 @@ static void test_closed_at_the_fence(void **state)
 /* Whoever injects may use the memory at once; whoever wants no completion gets one of a failure. */
 static void test_injected_and_silent(void **state)
 {
-	static uint8_t out[SC_FAULT_MAX];
+	static uint8_t out[SC_INJECT_MAX];
 
 	(void)state;
 	for (size_t r = 0; r < ROUTES; r++) {
@@ -383,7 +383,7 @@ static void test_injected_and_silent(void **state)
 			continue;
 		rma_open(&routes[r]);
 		/* more than there are buffers for, until the owner polls */
-		for (posted = 0; posted < SPACE / SC_FAULT_MAX; posted++) {
+		for (posted = 0; posted < SPACE / SC_INJECT_MAX; posted++) {
 			remote = at(posted * sizeof(out), sizeof(out));
 			memset(out, (int)posted, sizeof(out));
 			if (post(&iov, 1, &remote, 1, SC_RMA_WRITE | SC_SEND_INJECT))
@@ -571,7 +571,7 @@ static void test_flags_of_reads(void **state)
 		memset(into, 0, 100);
 		assert_int_equal(run(into, at(0, 100), SC_SEND_DATA | SC_SEND_INJECT).err, 0);
 		assert_memory_equal(into, from, 100);
-		assert_int_equal(run(into, at(0, SC_FAULT_MAX + 1), SC_SEND_INJECT).err, 0);
+		assert_int_equal(run(into, at(0, SC_INJECT_MAX + 1), SC_SEND_INJECT).err, 0);
 		expect_idle();
 		rma_close();
 	}

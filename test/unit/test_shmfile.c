@@ -344,7 +344,7 @@ static int rename_at_look(const char *point)
 {
 	char from[SC_SHMFILE_PATH_MAX], to[SC_SHMFILE_PATH_MAX];
 
-	if (strcmp(point, "own.other_stat.done"))
+	if (strcmp(point, "shmfile.other_stat.done"))
 		return 0;
 	sc_shmfile_path(COMING, from);
 	sc_shmfile_path(ANOTHER, to);

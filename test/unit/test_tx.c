@@ -533,9 +533,9 @@ static void test_while_it_reads(void **state)
 /* The buffer is the caller's again at once, whatever the state of the receiver. */
 static void test_inject(void **state)
 {
-	static const size_t some[] = { 0, 1, 200, 201, 872, 873, SC_FAULT_MAX };
+	static const size_t some[] = { 0, 1, 200, 201, 872, 873, SC_INJECT_MAX };
 	struct sc_ep_attr attr = end_attr();
-	uint8_t *buf = malloc(SC_FAULT_MAX + 1), *to = malloc(SC_FAULT_MAX);
+	uint8_t *buf = malloc(SC_INJECT_MAX + 1), *to = malloc(SC_INJECT_MAX);
 	int sent;
 
 	(void)state;
@@ -547,9 +547,9 @@ static void test_inject(void **state)
 				continue;
 			attr.config.eager_max =
 				eager ? 32768 : 0; /* 0: injected payload goes by rendezvous */
-			attr.config.buf_size = eager ? 2 * SC_FAULT_MAX : SC_FAULT_MAX;
+			attr.config.buf_size = eager ? 2 * SC_INJECT_MAX : SC_INJECT_MAX;
 			pair_open(pair, &attr, way);
-			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_FAULT_MAX + 1, 0,
+			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_INJECT_MAX + 1, 0,
 						  SC_SEND_INJECT),
 					 -EMSGSIZE);
 			/* until there is no room, of buffers or in the ring */
@@ -560,7 +560,7 @@ static void test_inject(void **state)
 				pattern_fill(buf, size, (uint64_t)sent);
 				ret = end_send(&pair[0], pair[0].peer, buf, size, (uint64_t)sent,
 					       SC_TAGGED | SC_SEND_INJECT);
-				memset(buf, 0xdd, SC_FAULT_MAX);
+				memset(buf, 0xdd, SC_INJECT_MAX);
 				if (ret == -EAGAIN)
 					break;
 				assert_int_equal(ret, 0);
@@ -570,7 +570,7 @@ static void test_inject(void **state)
 				struct sc_comp comp;
 				size_t size = some[i % 7];
 
-				assert_int_equal(end_recv(&pair[1], NULL, to, SC_FAULT_MAX, (uint64_t)i,
+				assert_int_equal(end_recv(&pair[1], NULL, to, SC_INJECT_MAX, (uint64_t)i,
 							  SC_TAGGED),
 						 0);
 				ends_settle(pair, 2);
@@ -582,9 +582,9 @@ static void test_inject(void **state)
 			for (int i = 0; i < sent; i++)
 				assert_int_equal(comp_take(&pair[0].tx).err, 0);
 			/* though there are buffers that hold it, as there are for this one */
-			assert_int_equal(end_recv(&pair[1], NULL, to, SC_FAULT_MAX, 7, SC_TAGGED), 0);
+			assert_int_equal(end_recv(&pair[1], NULL, to, SC_INJECT_MAX, 7, SC_TAGGED), 0);
 			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, 1000, 7, SC_TAGGED), 0);
-			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_FAULT_MAX + 1, 0,
+			assert_int_equal(end_send(&pair[0], pair[0].peer, buf, SC_INJECT_MAX + 1, 0,
 						  SC_SEND_INJECT),
 					 -EMSGSIZE);
 			ends_settle(pair, 2);
@@ -1971,7 +1971,7 @@ static void test_peer_closes(void **state)
 
 #ifdef SC_FAULT_INJECTION
 
-static uint8_t late_into[SC_FAULT_MAX];
+static uint8_t late_into[SC_INJECT_MAX];
 static bool late_posted;
 
 /* The sender is closing, which nobody can see yet: the receiver copies its message. */
@@ -1980,7 +1980,7 @@ static int receive_late(const char *point)
 	if (strcmp(point, "peer.unread") || late_posted)
 		return 0;
 	late_posted = true;
-	assert_int_equal(end_recv(&pair[1], NULL, late_into, SC_FAULT_MAX, 0, 0), 0);
+	assert_int_equal(end_recv(&pair[1], NULL, late_into, SC_INJECT_MAX, 0, 0), 0);
 	for (int i = 0; i < 10; i++)
 		sc_ep_poll(pair[1].ep);
 	return 0;
@@ -1997,7 +1997,7 @@ static void test_injected_and_closed(void **state)
 		skip();
 	attr.config.eager_max = attr.config.inline_max = 0;
 	pair_open(pair, &attr, WAY_CMA);
-	assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_FAULT_MAX, 0, SC_SEND_INJECT), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_INJECT_MAX, 0, SC_SEND_INJECT), 0);
 	assert_int_equal(pair[0].ep->counters.tx_rdv, 1);
 	ends_settle(&pair[1], 1);
 	late_posted = false;
@@ -2009,7 +2009,7 @@ static void test_injected_and_closed(void **state)
 	ends_settle(&pair[1], 1);
 	comp = comp_take(&pair[1].rx);
 	if (!comp.err)
-		assert_memory_equal(late_into, from, SC_FAULT_MAX);
+		assert_memory_equal(late_into, from, SC_INJECT_MAX);
 	end_close(&pair[1]);
 }
 
