@@ -11,7 +11,7 @@
  *   Writer    sc_record_room(), sc_ring_refresh(), window_room(), sc_pool_lend(), sc_ring_commit() (R1),
  *             sc_pool_return(), sc_pool_reclaim()
  *   Reader    poll_ring(): sc_ring_peek() (R1'), the reading, sc_ring_release(), sc_ring_publish() (R2);
- *             sc_peer_give_back(); bury() and poll_peer(), when the writer has died or closed
+ *             sc_peer_give_back(); bury() and sc_rx_poll_peer(), when the writer has died or closed
  *
  * Weak memory: plain stores of the writer (bytes of lines and buffers, ctl of further lines) become visible
  * in any order, at any time until its next release store. The reader's loads of bytes stay behind its

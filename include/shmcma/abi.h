@@ -30,8 +30,10 @@
  * The writers: the owner writes the header (once), its presence, the pool, the table, each slot's consumer line, and
  * its answers to gets into their lines of the ring. A peer writes the claim, the introduction, the hazards, its part of
  * the chunks, of the offers, the count of answers, and the ring of the one slot it has claimed, and a message into
- * buffers of the pool that it was lent for that, and adds to the membership count. A process that reads a word of
- * another process loads it once, checks it, and uses the copy.
+ * buffers of the pool that it was lent for that, and adds to the membership count. Both sides change the claims of chunks
+ * and of offers, and presence.sleep (compare and swap). When one side has gone, the other one writes for it: presence.state,
+ * presence.unread, the hazards. A process that reads a word of another process loads it once, checks it, and uses the
+ * copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
  * configuration for another's memory.
@@ -263,7 +265,7 @@ enum sc_abi_kind {
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
 #define SC_ABI_F_DATA (1u << 1)	  /* words[1] is the sender's immediate data */
-#define SC_ABI_F_ACK (1u << 2)	 /* inline, bounce: the sender wants an SC_ABI_ACK; words[2] = operation */
+#define SC_ABI_F_ACK (1u << 2)	 /* inline, bounce: an SC_ABI_ACK is wanted, words[2] = operation; put: an SC_ABI_DONE */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_RETURN (1u << 4) /* bounce, piece: its one buffer may come back with a message, SC_ABI_RETURN */
@@ -525,8 +527,8 @@ struct sc_abi_hazards {
  * Fourth to seventh line: rendezvous of the claimant that both sides copy, some at a time; see share.h.
  * claim, changed by both (compare and swap): generation (32 bits), chunks taken from the front by the owner
  * (16), from the back by the claimant (16).
- * done, written by the claimant: generation (32), chunks that it has copied (16), a positive errno (16) if
- * it copies no more.
+ * done, written by the claimant, or in sc_abi_offers.assist by the owner: generation (32), chunks that it has copied (16),
+ * a positive errno (16) if it copies no more.
  */
 #define SC_ABI_SHARES 16
 #define SC_ABI_CHUNKS_MAX 65535

@@ -16,7 +16,7 @@
  * answer never waits in the ring's way: an answer that finds no room is kept here, up to SC_RMA_REQUESTS_MAX for each
  * peer, which is as many as it may ask at once.
  *
- * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as rma.c describes:
+ * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as direct.c describes:
  * its endpoint does not end, and give the memory back, before the word is taken back; nor does the get, if the peer has
  * given us up (sc_peer_writes()).
  *
