@@ -18,6 +18,11 @@ for document in README.md CONTRIBUTING.md docs/*.md test/mutation/README.md; do
 	for name in $(grep -oE '\b(sc|shmcma)_[a-z0-9_]+\(\)' "$document" | tr -d '()' | sort -u); do
 		grep -rqE "\b$name\(" src prov include || complain "$document names $name(), which is not there"
 	done
+	# "`name()` in `file`", on one line or two
+	tr '\n' ' ' <"$document" | grep -oE '`[a-z0-9_]+\(\)` in +`[a-z]+/[A-Za-z0-9_/.-]+`' | sed 's/`//g; s/() in */ /' |
+		while read -r name file; do
+			grep -qE "\b$name\(" "$file" || echo "$document says that $name() is in $file"
+		done | grep . && status=1
 done
 for module in $(ls src/*/*.[ch] | sed 's/\.[ch]$//' | sort -u); do
 	grep -qE "\`$module\.[ch]\`" docs/ARCHITECTURE.md || complain "docs/ARCHITECTURE.md does not name $module"
