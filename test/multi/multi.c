@@ -597,7 +597,7 @@ int mt_run(const struct mt_case *test)
 	char reason[MT_FAILED_SIZE] = "";
 	int result;
 
-	if (mt.only && !strstr(test->name, mt.only))
+	if (mt.only && (*mt.only == '=' ? strcmp(test->name, mt.only + 1) : !strstr(test->name, mt.only)))
 		return MT_OK;
 	if ((test->flags & MT_CASE_SHMCMA) && !mt_is_shmcma())
 		return mt_result(test->name, MT_SKIP, "only for shmcma");

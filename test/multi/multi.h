@@ -10,7 +10,7 @@
  * seconds after that (test/watchdog.h). The parent never calls libfabric, except for the names of errors.
  *
  * The environment: TEST_PROVIDER names the provider (default shmcma; with another the judgement of the
- * counters and what only shmcma promises is left out), TEST_ONLY runs the cases whose name contains it,
+ * counters and what only shmcma promises is left out), TEST_ONLY runs the cases whose name contains it (=NAME: is it),
  * TEST_VERBOSE=1 prints what the ranks wrote to stderr, TEST_DEADLINE_SCALE multiplies the deadlines.
  *
  * Exit code of a program: 0 all passed, 1 something failed, 77 nothing could be run.
