@@ -256,19 +256,25 @@ static inline bool sc_peer_is_heard(const struct sc_peer *peer)
 	return peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING;
 }
 
-/* SC_ABI_CAME or SC_ABI_CHANGED. */
+/* Add SC_ABI_CAME or SC_ABI_CHANGED to the segment's membership count, and wake its owner if it sleeps. */
 void sc_peer_bump(const struct sc_seg *seg, uint32_t by);
 
 /* Our ticket, in the peer's segment: by it the owner finds out, should we die before step 5. */
 uint64_t sc_peer_ticket(const struct sc_peer *peer);
+
+/* Let the peer's segment go. */
 void sc_peer_detach(struct sc_peer *peer);
+
+/* The peer of that address; it is made if there is none. -EINVAL: no address of an endpoint; -ENOMEM. */
 int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **found);
 
 /* Reviews look at it from now on: one that is under way, too, as it comes to the end of their list. */
 void sc_peer_enter(struct sc_peer *peer);
+
+/* Answer the peer that has claimed that slot here; `reason`: negative errno, or 0. */
 void sc_peer_answer_slot(struct sc_ep *ep, uint32_t index, enum sc_abi_answer how, int reason);
 
-/* To a peer that has been let in. */
+/* Take the acceptance of a peer back, and tell it. `reason`: negative errno. */
 void sc_peer_answer_broken(struct sc_peer *peer, int reason);
 
 /* It reads nothing more of what it was lent, nor writes into it; and no message is read that it has left there. */
@@ -285,6 +291,8 @@ void sc_peer_renew(struct sc_peer *peer);
 
 /* Was the link lost for want of a place, and has all ended that there was with it, its claim of a slot of ours too? */
 bool sc_peer_may_retry(const struct sc_peer *peer);
+
+/* The rings that are polled include that of this peer from now on. */
 void sc_peer_inbound_add(struct sc_peer *peer);
 
 /*
