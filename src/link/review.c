@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <string.h>
 #include "base/atomic.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "link/accept.h"
 #include "link/connect.h"
@@ -16,7 +15,6 @@
 #include "os/addr.h"
 #include "os/host.h"
 #include "os/shmfile.h"
-#include "proc/reap.h"
 
 /* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
 #define WATCH_PASSES 64
