@@ -28,6 +28,7 @@
 #include "link/rxq.h"
 #include "rma/target.h"
 #include "link/state.h"
+#include "link/xfer.h"
 #include "msg/tx.h"
 #include "msg/waiting.h"
 
@@ -200,9 +201,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_list_init(&ep->batching);
 	sc_list_init(&ep->asking);
 	sc_list_init(&ep->serving);
-	sc_list_init(&ep->assisting);
 	sc_list_init(&ep->pushing);
-	sc_list_init(&ep->sharing);
+	sc_list_init(&ep->joined);
 	sc_list_init(&ep->pulling);
 	ret = rxq_join(ep, attr);
 	if (ret)
@@ -319,11 +319,10 @@ static int end_lost(struct sc_ep *ep)
 static bool is_due(const struct sc_ep *ep)
 {
 	return !sc_list_empty(&ep->unanswered) || !sc_list_empty(&ep->pulling) ||
-	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->sharing) ||
+	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->joined) ||
 	       !sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
 	       !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) ||
-	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->assisting) ||
-	       !sc_list_empty(&ep->ending) || ep->replies;
+	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->ending) || ep->replies;
 }
 
 /* Go on with what has been begun: see sc_ep_begin(). */
@@ -334,12 +333,14 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 	if (!sc_list_empty(&ep->pulling))
 		done += sc_deliver_progress(ep);
 	done += sc_tx_progress(ep);
+	if (!sc_list_empty(&ep->joined))
+		done += sc_xfer_progress(ep);
 	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
 	    !sc_list_empty(&ep->batching))
 		done += sc_rma_progress(ep);
 	if (!sc_list_empty(&ep->serving))
 		done += sc_target_progress(ep);
-	if (!sc_list_empty(&ep->asking) || !sc_list_empty(&ep->assisting))
+	if (!sc_list_empty(&ep->asking))
 		done += sc_assist_progress(ep);
 	if (!sc_list_empty(&ep->ending))
 		done += end_lost(ep);

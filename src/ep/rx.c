@@ -420,13 +420,10 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_GOT:
 	case SC_ABI_RESULT:
 		return sc_request_take(peer, ctl, why);
-	case SC_ABI_ASSIST_PUT:
-	case SC_ABI_ASSIST_GET:
-		*why = "a put or get to assist with that cannot be";
-		return sc_assist_take(peer, ctl);
 	case SC_ABI_SHARE:
-		*why = "an offer to copy along with nothing that it was sent";
-		return sc_tx_shared(peer, line, ctl);
+		*why = "a copy to share that cannot be";
+		return sc_ctl_flags(ctl) & SC_ABI_F_MEMORY ? sc_assist_take(peer, line, ctl) :
+							     sc_tx_shared(peer, line, ctl);
 	case SC_ABI_GROWN:
 		*why = "a ring that has grown before, or without memory";
 		return take_grown(peer, ctl);

@@ -261,7 +261,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->batching);
 	sc_list_init(&peer->assisted);
 	sc_list_init(&peer->asking);
-	sc_list_init(&peer->assisting);
+	sc_list_init(&peer->assist.of_ep);
 	sc_list_init(&peer->serving);
 	sc_list_init(&peer->serving_peer);
 	sc_list_init(&peer->transfers);
@@ -454,7 +454,7 @@ static bool is_busy(const struct sc_peer *peer)
 	const struct sc_list *const lists[] = {
 		&peer->ops,	 &peer->turns,	    &peer->replies,   &peer->borrower,	 &peer->hold.of_ep,
 		&peer->rma_queued, &peer->rma_waiting, &peer->rma_busy, &peer->batch,	 &peer->batching,
-		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assisting,
+		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assist.of_ep,
 		&peer->serving,	 &peer->serving_peer, &peer->transfers, &peer->copying, &peer->pulling,
 		&peer->fenced,	 &peer->unanswered, &peer->ending,
 	};
@@ -521,7 +521,7 @@ void sc_peer_renew(struct sc_peer *peer)
 	struct sc_peer last = *peer;
 
 	assert(sc_peer_is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->turns) &&
-	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->assisting) &&
+	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->assist.of_ep) &&
 	       sc_list_empty(&peer->transfers) &&
 	       !peer->arriving && !peer->arriving_op);
 	/* a closed peer reads no more, whether or not it could say so */

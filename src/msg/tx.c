@@ -11,7 +11,7 @@
  *   return      payload in bounce buffers of the receiver's, which were lent to us with a message of its and go back
  *               with this one, see hold.h; a record for each    complete on return
  *   rendezvous  the addresses of the payload in the record; the receiver copies it after the match and may
- *               have us copy along (share.h), or asks for it in pieces; it acknowledges in the end
+ *               have us copy along (xfer.h), or asks for it in pieces; it acknowledges in the end
  *                                                               complete with the acknowledgement
  *
  * With delivery or match completion, inline and bounce messages wait for an acknowledgement too.
@@ -32,11 +32,6 @@
  * and bounce messages are whole in shared memory; a rendezvous is not, the receiver's copy fails and says so; and so
  * does one in parts before the last of its records: a receive that it has matched fails with the peer. If the
  * peer dies, its loans and operations come back through sc_tx_end_peer().
- *
- * The sender writes its share of a shared copy to the peer's memory within one call of sc_tx_progress(): chunks, of
- * several messages at a time, are taken, written and reported, so between calls nothing is in hand, and an operation
- * can end at any time. If this process dies in that call the receiver finds chunks without report and our life lock
- * free. If the receiver dies in it, the write fails or goes to memory that nobody has any more.
  */
 #include "msg/tx.h"
 
@@ -58,6 +53,7 @@
 #include "link/review.h"
 #include "link/record.h"
 #include "link/turn.h"
+#include "link/xfer.h"
 
 /* Pieces written in one call of sc_tx_progress(), so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
@@ -112,8 +108,9 @@ static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
 	sc_list_remove(&op->of_peer);
 	op->peer->op_count--;
 	op->peer->short_rdvs -= is_short_rdv(op);
-	if (op->state == SC_TX_PUSHING || op->state == SC_TX_SHARING)
+	if (op->state == SC_TX_PUSHING)
 		sc_list_remove(&op->pushing);
+	sc_xfer_part(&op->xfer);
 	free(op->copy);
 	sc_slab_put(&ep->tx_ops, op);
 }
@@ -144,6 +141,7 @@ static struct sc_tx_op *op_begin(struct sc_ep *ep, struct sc_peer *peer, const s
 	op->size = size;
 	op->copy = NULL;
 	op->iov_count = 0;
+	sc_list_init(&op->xfer.of_ep);
 	peer->op_count++;
 	sc_list_append(&peer->ops, &op->of_peer);
 	return op;
@@ -1016,11 +1014,9 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 {
 	struct sc_tx_op *op = op_of_peer(peer, pull->op);
 
-	if (!op || (op->state != SC_TX_PUBLISHED && op->state != SC_TX_SHARING) || pull->size > op->size ||
-	    !op->iov_count)
+	if (!op || op->state != SC_TX_PUBLISHED || pull->size > op->size || !op->iov_count)
 		return -EPROTO;
-	if (op->state == SC_TX_SHARING)
-		sc_list_remove(&op->pushing);
+	sc_xfer_part(&op->xfer);
 	if (!pull->fault)
 		peer->fetch = SC_FETCH_NO;
 	op->state = SC_TX_PUSHING;
@@ -1080,204 +1076,32 @@ static int push_some(struct sc_ep *ep)
 
 /* ---- shared copies --------------------------------------------------------------------------- */
 
-/* The receiver waits for it, without a record. */
-static void share_report(struct sc_tx_op *op, int error)
-{
-	sc_share_report(&op->share, error);
-	sc_peer_wake(op->peer, SC_ABI_SLEEP_ASLEEP);
-}
-
-bool sc_tx_share(struct sc_peer *peer, const struct sc_abi_share *share, const struct iovec *iov,
-		 size_t iov_count)
-{
-	struct sc_abi_share *record;
-	uint32_t lines;
-
-	/* answers that wait for room go first */
-	if (!sc_list_empty(&peer->replies) ||
-	    sc_record_room(peer, SC_ABI_SEGMENT_LINES((uint32_t)iov_count)))
-		return false;
-	record = (struct sc_abi_share *)sc_ring_reserve(&peer->tx)->bytes;
-	*record = *share;
-	record->first = (struct sc_abi_segment){ (uintptr_t)iov[0].iov_base, iov[0].iov_len };
-	(void)SC_FAULT("tx.share_words");
-	lines = sc_record_segments_write(peer, iov, iov_count);
-	(void)SC_FAULT("tx.share");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_SHARE, 0, lines, (uint32_t)iov_count), lines);
-	return true;
-}
-
 int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl)
 {
 	struct sc_record_segments segments = { .line = first,
 					       .lines = sc_ctl_lines(ctl),
 					       .count = sc_ctl_size(ctl) };
-	struct sc_abi_chunks *chunks;
 	struct sc_abi_share record;
 	struct sc_tx_op *op;
 
 	memcpy(&record, first->bytes, sizeof(record));
-	segments.first = record.first;
+	segments.first = record.message.first;
 	segments.size = record.size;
-	op = op_of_peer(peer, record.op);
+	op = op_of_peer(peer, record.message.op);
 	/*
 	 * no copy inside one process is shared: such a record is of another process, and would have us write to
 	 * ourselves
 	 */
-	if (!op || op->state != SC_TX_PUBLISHED || !op->iov_count || peer->link != SC_LINK_UP ||
-	    peer->seg->local || record.size > op->size || record.index >= SC_ABI_SHARES ||
-	    !segments.count || sc_record_segments_read(peer, &segments, op->segments))
+	if (!op || op->state != SC_TX_PUBLISHED || !sc_list_empty(&op->xfer.of_ep) || !op->iov_count ||
+	    peer->link != SC_LINK_UP || peer->seg->local || record.size > op->size || !segments.count ||
+	    sc_record_segments_read(peer, &segments, op->segments))
 		return -EPROTO;
-	chunks = &sc_seg_slot(peer->seg, peer->out_slot)->chunks[record.index];
-	if (sc_share_join(&op->share, chunks, record.generation, record.size, record.head, record.chunk))
-		return -EPROTO;
-	if (!sc_peer_can_read(peer) || peer->writes_fail) { /* a sender that may not read may not write */
-		share_report(op, EPERM);
-		return 0;
-	}
-	op->segment_count = segments.count;
-	op->state = SC_TX_SHARING;
-	sc_list_append(&peer->ep->sharing, &op->pushing);
-	sc_ep_begin(peer->ep);
-	return 0;
-}
-
-/* This side has ended with it; the receiver acknowledges, or it may still ask for pieces. */
-static void share_leave(struct sc_tx_op *op)
-{
-	sc_list_remove(&op->pushing);
-	op->state = SC_TX_PUBLISHED;
-}
-
-/* The receiver copies the failed part itself, or finds out why it cannot. */
-static void share_failed(struct sc_tx_op *op, int error)
-{
-	share_report(op, -error);
-	share_leave(op);
-	if (error == -EFAULT)
-		return;
-	sc_info("%s: process_vm_writev: %s; large messages to it are copied by itself alone from now on",
-		op->peer->address, strerror(-error));
-	op->peer->writes_fail = true;
-}
-
-static void share_add(struct sc_cma_parts *parts, const struct sc_tx_op *op,
-		      const struct sc_share_part *part)
-{
-	sc_cma_add(parts, op->iov, op->iov_count, op->segments, op->segment_count, part->offset,
-		   part->len);
-}
-
-/* Nobody else's memory is to be written, see cma.c. */
-static int parts_write(const struct sc_peer *peer, const struct sc_cma_parts *parts)
-{
-	size_t moved;
-
-	if (!sc_peer_is_there(peer))
-		return -ESRCH;
-	return sc_cma_write(peer->cma.pid, parts->local, parts->local_count, parts->remote,
-			    parts->remote_count, parts->len, &moved);
-}
-
-static int share_write(const struct sc_tx_op *op, const struct sc_share_part *part)
-{
-	struct sc_cma_parts parts;
-
-	sc_cma_parts_init(&parts);
-	share_add(&parts, op, part);
-	return parts_write(op->peer, &parts);
-}
-
-/* Take a chunk of an operation's payload, to be copied into the receiver's memory. False: not by us, or there is none. */
-static bool share_take(struct sc_tx_op *op, struct sc_share_part *part)
-{
-	struct sc_peer *peer = op->peer;
-	int ret;
-
-	if (peer->link != SC_LINK_UP)
-		return false; /* it is to end */
-	/* before anything is taken, which would be its to do */
-	if (!sc_peer_is_there(peer)) {
-		share_report(op, ESRCH);
-		share_leave(op);
-		return false;
-	}
-	ret = sc_share_take(&op->share, part);
-	if (ret <= 0) {
-		share_leave(op);
-		if (ret == -EPROTO)
-			sc_peer_quarantine(peer, -EPROTO, "chunks of a message that were taken twice");
-		return false;
-	}
-	(void)SC_FAULT("tx.share_taken");
-	return true;
-}
-
-/* It has been copied, or (`error`) cannot be. */
-static void share_moved(struct sc_tx_op *op, size_t len, int error)
-{
-	if (error) {
-		share_failed(op, error);
-		return;
-	}
-	(void)SC_FAULT("tx.share_written");
-	op->peer->ep->counters.shared_bytes += len;
-	share_report(op, 0);
-}
-
-/* Chunks of several messages to one peer, for one call. */
-struct batch {
-	struct sc_tx_op *ops[SC_CMA_PARTS];
-	struct sc_share_part of[SC_CMA_PARTS]; /* each one's */
-	struct sc_cma_parts parts;
-};
-
-static bool batch_has_room(const struct batch *batch, const struct sc_tx_op *op)
-{
-	return (!batch->parts.count || batch->ops[0]->peer == op->peer) &&
-	       sc_cma_has_room(&batch->parts, op->iov_count, op->segment_count,
-			       sc_share_largest(&op->share));
-}
-
-static void batch_add(struct batch *batch, struct sc_tx_op *op, const struct sc_share_part *part)
-{
-	batch->ops[batch->parts.count] = op;
-	batch->of[batch->parts.count] = *part;
-	share_add(&batch->parts, op, part);
-}
-
-/* All in one call; if that fails each by itself, to learn which one cannot be. */
-static void batch_copy(const struct batch *batch)
-{
-	const struct sc_cma_parts *parts = &batch->parts;
-	int all = parts_write(batch->ops[0]->peer, parts);
-
-	for (uint32_t i = 0; i < parts->count; i++)
-		share_moved(batch->ops[i], batch->of[i].len,
-			    all && parts->count > 1 ? share_write(batch->ops[i], &batch->of[i]) : all);
-}
-
-/*
- * A chunk each of some of the oldest, in one call, so that other traffic goes on. Our own receives go first: of two
- * sides that both send and receive, each copies what it receives; shared copies would take 6% longer.
- */
-static int share_some(struct sc_ep *ep)
-{
-	struct batch batch;
-	struct sc_share_part part;
-
-	sc_cma_parts_init(&batch.parts);
-	sc_list_for_safe (entry, next, &ep->sharing) {
-		struct sc_tx_op *op = sc_list_entry(entry, struct sc_tx_op, pushing);
-
-		if (!batch_has_room(&batch, op))
-			break;
-		if (share_take(op, &part))
-			batch_add(&batch, op, &part);
-	}
-	if (batch.parts.count)
-		batch_copy(&batch);
-	return (int)batch.parts.count;
+	op->xfer = (struct sc_xfer){ .peer = peer,
+				     .ours = op->iov,
+				     .ours_count = op->iov_count,
+				     .theirs = op->segments,
+				     .theirs_count = segments.count };
+	return sc_xfer_join(&op->xfer, &record);
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -1313,8 +1137,6 @@ int sc_tx_progress(struct sc_ep *ep)
 		written += reply_some(ep);
 	if (!sc_list_empty(&ep->pushing))
 		written += push_some(ep);
-	if (!sc_list_empty(&ep->sharing) && sc_list_empty(&ep->pulling))
-		written += share_some(ep);
 	return written;
 }
 

@@ -149,7 +149,7 @@ static inline void expect_idle(void)
 	assert_true(sc_list_empty(&pair[0].peer->offers) && sc_list_empty(&pair[0].ep->offering));
 	assert_true(sc_list_empty(&pair[0].peer->batch) && sc_list_empty(&pair[0].ep->batching));
 	assert_true(sc_list_empty(&pair[0].peer->assisted) && sc_list_empty(&pair[0].ep->asking));
-	assert_true(sc_list_empty(&pair[1].ep->assisting));
+	assert_true(sc_list_empty(&pair[1].ep->joined));
 	assert_int_equal(pair[0].peer->batch_count, 0);
 	assert_int_equal(pair[0].peer->batch_bytes, 0);
 	assert_true(sc_list_empty(&pair[0].ep->rma_busy) && sc_list_empty(&pair[1].ep->serving));
