@@ -5,8 +5,8 @@
 #include "link/state.h"
 
 /*
- * Bytes that are better in a buffer than in a record: 256, 320, 384 and 511 B of two that answer each other in the same
- * buffer (hold.h) 150, 152, 152 and 159 ns one way on a Zen 4, 136, 160, 169 and 222 in records.
+ * Bytes that are better in a buffer than in a record, also for two that answer each other in the same buffer (hold.h):
+ * docs/MEASUREMENTS.md, "Inline or bounce buffer".
  */
 #define SC_TX_BUFFER_MIN 320
 
