@@ -83,9 +83,8 @@ static int refresh(struct sc_peer *peer)
 }
 
 /*
- * Lines written, and a ring is to grow that has never been full: once around each its writer asks how far it is read, and
- * the reader says so, for which a line goes between their processors. 8 B, both in one process: fi_tinject 13.3 ns in a
- * ring of the first page, 12.8 in one that has grown, fi_cq_read 16.0 and 15.5.
+ * Lines written, and a ring is to grow that has never been full: once around each its writer asks how far it is read,
+ * and the reader says so, for which a line goes between their processors (docs/MEASUREMENTS.md, "Length of a ring").
  */
 #define BUSY_LINES 1024
 
@@ -124,8 +123,8 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 }
 
 /*
- * Times without room, with the reader where it was, before the ring overflows: some ten microseconds. A reader that looks
- * takes lines off sooner, and a short ring stays in the processors' caches.
+ * Times without room, with the reader where it was, before the ring overflows: docs/MEASUREMENTS.md, "Overflow of a
+ * ring". A reader that looks takes lines off sooner, and a short ring stays in the processors' caches.
  */
 #define OVERFLOWS_AFTER 256
 

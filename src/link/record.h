@@ -91,8 +91,7 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers);
  * Behind the commit of records that have been lent `buffers`: take back what the peer has read of earlier ones,
  * so that few buffers are used again and again, and stay in the processors' caches; or all of them, where that is
  * better (SC_FILL_SPREAD). Not for each record, as the line that says how far it has read comes from its processor, and
- * goes back there when it reads on: 4 KiB one way within a core 0.78 us with 0 spared, 0.73 with 7, 0.60 with 15, 0.55
- * with 31, 1.15 with 60; in windows 7.7, 10.6, 14.7, 13.3 and 7.5 GB/s; far apart 6.8, 6.3, 8.7, 7.8 and 3.7.
+ * goes back there when it reads on: docs/MEASUREMENTS.md, "Buffers asked back".
  */
 static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 {

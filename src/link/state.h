@@ -359,10 +359,9 @@ struct sc_fenced {
 
 /*
  * Of sc_rx_op.flags, besides SC_*: it has several buffers, a counter of its own, or is for several messages. Of others
- * the counter, the capacity and the number of buffers may not be set before sc_deliver_settle(): a message that is short
- * needs none of them. The answer to a message is seen by its receiver when all stores before it have been made, a cycle
- * and a half for each: 30 more of them in fi_trecv, and 8 bytes take 1.11 of the time one way, where 100 instructions
- * without a store, or 60 cycles that nothing waits for, take 1.00.
+ * the counter, the capacity and the number of buffers may not be set before sc_deliver_settle(): a message that is
+ * short needs none of them. The receiver of an answer sees it when all stores before it have been made, so a call makes
+ * few: docs/MEASUREMENTS.md, "Stores of a call".
  */
 #define SC_RX_FULL (1u << 30)
 
