@@ -26,6 +26,7 @@
 #include "rma/rma.h"
 #include "ep/rx.h"
 #include "link/rxq.h"
+#include "shm/create.h"
 #include "rma/target.h"
 #include "link/state.h"
 #include "link/xfer.h"

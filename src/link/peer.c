@@ -22,6 +22,8 @@
 #include "link/rxq.h"
 #include "os/addr.h"
 #include "proc/reap.h"
+#include "shm/attach.h"
+#include "shm/memory.h"
 
 #define TABLE_MIN 64
 

@@ -5,7 +5,7 @@
 #include "base/copy.h"
 #include "link/hold.h"
 #include "shm/ring.h"
-#include "shm/seg.h"
+#include "shm/memory.h"
 #include "link/state.h"
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines);

@@ -15,6 +15,9 @@
 #include "os/addr.h"
 #include "os/host.h"
 #include "os/shmfile.h"
+#include "shm/attach.h"
+#include "shm/found.h"
+#include "shm/guard.h"
 
 /* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
 #define WATCH_PASSES 64
@@ -277,7 +280,7 @@ int sc_peers_watch(struct sc_ep *ep)
 	int ended = due ? sc_peer_reclaim(ep) : 0;
 	struct sc_peer *peer = next_watched(ep, &ep->watched, WATCH_PASSES);
 
-	sc_seg_forget_found_late();
+	sc_found_forget_late();
 	if (!peer)
 		return ended;
 	if (!sc_peer_is_dead(peer)) {

@@ -794,7 +794,7 @@ static void test_not_writable(void **state)
 	pair_open(pair, NULL, WAY_CMA);
 	talk(0, 8, 0);			   /* in no buffer */
 	pair[1].peer->seg->guarded = true; /* as a segment of another process would be */
-	core_failing("seg.mprotect", ENOMEM);
+	core_failing("guard.writable", ENOMEM);
 	for (uint64_t seed = 1; seed < 40; seed += 2) {
 		talk(0, SIZE, seed);
 		assert_false(sc_hold_has(pair[1].peer));

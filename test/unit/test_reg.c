@@ -27,7 +27,7 @@
 #include "link/connect.h"
 #include "os/shmfile.h"
 #include "rma/reg.h"
-#include "shm/seg.h"
+#include "shm/memory.h"
 
 #define RW (SC_REG_READ | SC_REG_WRITE)
 
@@ -880,9 +880,9 @@ static void test_calls_fail(void **state)
 		skip();
 	assert_int_equal(child_run(know_nobody, NULL), 0);
 	open_target(&second);
-	core_failing("seg.table", ENOSPC);
+	core_failing("memory.table", ENOSPC);
 	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
-	core_failing_after("seg.table", ENOSPC, 1);
+	core_failing_after("memory.table", ENOSPC, 1);
 	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
 	core_failing(NULL, 0);
 	assert_int_equal(find(1), -EKEYREJECTED);

@@ -1064,7 +1064,7 @@ static void test_not_linked(void **state)
 			raw_record(request.ctl, request.words);
 		else
 			raw_record(CTL(SC_ABI_GET, 0, 1, 1), get);
-		core_failing("seg.slot", EIO);
+		core_failing("memory.slot", EIO);
 		sc_ep_poll(pair[1].ep);
 		core_failing(NULL, 0);
 		assert_int_equal(pair[1].ep->counters.quarantines, 1);

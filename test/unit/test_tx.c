@@ -433,7 +433,7 @@ static void test_pool_grows(void **state)
 	for (int i = 0; i < 100; i++)
 		burst(1000, 1);
 	assert_int_equal(pair[0].ep->pool.have, first);
-	if (core_failing("seg.pool", ENOSPC)) {
+	if (core_failing("memory.pool", ENOSPC)) {
 		int sent = 0;
 		uint8_t byte[1000] = { 0 };
 
@@ -1144,7 +1144,7 @@ static void test_ring_without_memory(void **state)
 	if (!core_failing(NULL, 0))
 		skip();
 	pair_open(pair, NULL, WAY_LOCAL);
-	core_failing("seg.slot", ENOSPC);
+	core_failing("memory.slot", ENOSPC);
 	for (int i = 0; i < 10; i++, sent = next) {
 		next = flood(sent, 8);
 		assert_int_equal(next - sent, SC_RING_FIRST_ROOM);
