@@ -266,7 +266,6 @@ enum sc_abi_kind {
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_RETURN (1u << 4) /* bounce, piece: its one buffer may come back with a message, SC_ABI_RETURN */
-#define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
 /* bounce, return: one full buffer of it, SC_ABI_PIECEs, or SC_ABI_RETURN_PIECEs, follow with the others */
 #define SC_ABI_F_PARTS (1u << 6)
 #define SC_ABI_F_MEMORY (1u << 0) /* share: of a put or get */

@@ -106,7 +106,6 @@ static void config_settle(struct sc_ep *ep)
 	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_INJECT_MAX));
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
-	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;
 	if (config->window < 1024)
 		config->window = 1024;
 	ep->window_step = config->window / 4;
@@ -360,8 +359,6 @@ int sc_ep_poll(struct sc_ep *ep)
 	done += sc_rx_poll(ep);
 	if (__builtin_expect(ep->due, 0))
 		done += go_on(ep);
-	if (!done)
-		sc_record_clean(ep);
 	if (ep->idle != !done)
 		ep->idle = !done;
 	if (__builtin_expect(done && ep->vain, 0))

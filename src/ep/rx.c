@@ -221,10 +221,8 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 {
 	peer->lent += size + 1;
-	if (peer->lent > PUBLISH_BYTES) {
-		sc_record_clean(peer->ep);
+	if (peer->lent > PUBLISH_BYTES)
 		sc_peer_publish(peer);
-	}
 }
 
 /* It names one buffer: may that be held, and is it? */
@@ -240,8 +238,6 @@ static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *p
 {
 	bool gives_back = !returns && !is_held(peer, ctl, buf);
 
-	if (gives_back)
-		sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, 1);
 	if (returns)
 		sc_record_returned(peer);
@@ -462,8 +458,6 @@ static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
 {
 	bool held = holds_first(peer, ctl);
 
-	if (!held)
-		sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, sc_ctl_lines(ctl));
 	if (!held)
 		buffers_read(peer, sc_record_bytes(peer->seg, ctl));

@@ -124,7 +124,6 @@ static void remove_left(struct sc_peer *peer)
 
 void sc_peer_detach(struct sc_peer *peer)
 {
-	peer->ep->unclean_count = 0; /* some may be in there */
 	sc_seg_detach(peer->seg);
 	peer->seg = NULL;
 }
@@ -151,7 +150,7 @@ static bool has_unread(struct sc_peer *peer)
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
 	/* nothing is lent any more, so buffers that may be coming back with a message stay as they are */
-	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
+	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
 	return peer->loans.count;
 }
 
@@ -440,7 +439,7 @@ void sc_peer_end_link(struct sc_peer *peer, int error)
 	sc_hold_end(peer);
 	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
 	if (error == -EPROTO || error == -ECONNRESET)
-		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX, SC_POOL_FIRST,
+		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX,
 				      peer->returnables.bufs, peer->returnables.count);
 	drop_replies(peer);
 }

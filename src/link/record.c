@@ -42,11 +42,9 @@ static uint32_t returning(struct sc_peer *peer)
 /* Takes back the buffers that it has read, as far as is known. The last `newest` buffers have been lent just now. */
 static void take_back(struct sc_peer *peer, uint32_t newest)
 {
-	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
 	uint32_t kept = returning(peer);
 
-	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, turn, peer->returnables.bufs,
-			      kept);
+	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, peer->returnables.bufs, kept);
 	sc_record_judge(peer, newest);
 }
 
@@ -236,12 +234,6 @@ bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(pool, buffers);
 }
 
-/* Are all buffers better in turn than those that have memory? */
-static bool is_to_spread(const struct sc_peer *peer)
-{
-	return peer->fill.way == SC_FILL_SPREAD && peer->ep->pool.have < peer->ep->pool.count;
-}
-
 /* A head that cannot be is found out by the next record. */
 void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 {
@@ -249,8 +241,6 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 		return;
 	take_back(peer, buffers);
 	ring_grow(peer, 1); /* a link that comes here for buffers hardly ever comes for room */
-	if (is_to_spread(peer))
-		(void)sc_record_grow_slow(peer->ep, 0);
 }
 
 /*
@@ -258,14 +248,12 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
  * needs no more than its own. When some are still under way there are more to come, and each look at how far a peer has
  * read takes the line from its processor.
  */
-static bool get_bufs_slow(struct sc_peer *peer, uint32_t buffers)
+static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
 {
-	struct sc_ep *ep = peer->ep;
 	struct sc_pool *pool = &ep->pool;
 
 	collect(ep);
-	if (is_to_spread(peer) ||
-	    (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have)))
+	if (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have))
 		(void)sc_record_grow_slow(ep, buffers);
 	return sc_pool_has(pool, buffers);
 }
@@ -291,7 +279,7 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 			return false;
 		}
 	}
-	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(peer, buffers)) {
+	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(ep, buffers)) {
 		ep->wants_room = true;
 		return false;
 	}
@@ -368,10 +356,9 @@ static void buffer_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 	(void)SC_FAULT("record.buffer");
 }
 
-uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
-			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS])
+void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset, uint32_t size,
+		    uint16_t bufs[SC_ABI_RECORD_BUFS])
 {
-	uint32_t flags = sc_record_fill_flags(peer, size);
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	uint32_t count = 1;
 
@@ -385,53 +372,6 @@ uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 		buffer_fill(peer, iov, iov_count, offset, &to[i]);
 		offset += to[i].iov_len;
 	}
-	return flags;
-}
-
-/* Where a record names its buffers, bytes from its begin; 0: it names none that the writer has filled. */
-static size_t bufs_offset(enum sc_abi_kind kind)
-{
-	switch (kind) {
-	case SC_ABI_BOUNCE:
-		return offsetof(struct sc_abi_bounce, bufs);
-	case SC_ABI_PIECE:
-		return offsetof(struct sc_abi_piece, bufs);
-	case SC_ABI_PUT:
-		return offsetof(struct sc_abi_put, bufs);
-	case SC_ABI_OFFER_BOUNCE:
-		return offsetof(struct sc_abi_offer, bufs);
-	default:
-		return 0;
-	}
-}
-
-void sc_record_clean_slow(struct sc_ep *ep)
-{
-	for (uint32_t i = 0; i < ep->unclean_count; i++)
-		sc_fill_clean(ep->unclean[i].iov_base, ep->unclean[i].iov_len);
-	ep->unclean_count = 0;
-}
-
-void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl)
-{
-	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	size_t offset = bufs_offset(sc_ctl_kind(ctl));
-	uint16_t bufs[SC_ABI_RECORD_BUFS];
-	struct sc_ep *ep = peer->ep;
-	uint32_t size;
-
-	if (!offset)
-		return;
-	size = sc_record_bytes(peer->seg, ctl);
-	memcpy(bufs, line->bytes + offset, sizeof(bufs));
-	/*
-	 * the line may be another record's by now: its words were checked when it was taken, but they may have changed
-	 */
-	if (!sc_seg_has_bufs(peer->seg, bufs, size))
-		return;
-	if (ep->unclean_count > SC_UNCLEAN_MAX - SC_ABI_RECORD_BUFS)
-		sc_record_clean_slow(ep);
-	ep->unclean_count += sc_record_bufs(peer->seg, bufs, size, ep->unclean + ep->unclean_count);
 }
 
 uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov, size_t count)
@@ -478,8 +418,6 @@ const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_
 
 void sc_peer_publish(struct sc_peer *peer)
 {
-	if (peer->ep->cleans)
-		sc_ring_clean(&peer->rx, peer->ep->polls);
 	sc_hold_end(peer);
 	sc_ring_publish(&peer->rx, peer->units_back);
 	peer->lent = 0;

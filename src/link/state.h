@@ -423,7 +423,6 @@ struct sc_rx_msg {
 	};
 };
 
-#define SC_UNCLEAN_MAX (2 * SC_ABI_RECORD_BUFS)
 
 struct sc_ep {
 	struct sc_config config;
@@ -450,7 +449,6 @@ struct sc_ep {
 	uint64_t line_end;   /* those of peers likewise, see fast.h */
 	uint64_t window_step; /* units given back to a peer before it is told */
 	uint32_t order;	     /* SC_ORDER_* */
-	bool cleans;	     /* the lines of its rings that it has read, if that is of use */
 	struct sc_slab turns;
 	uint32_t turns_taken;
 
@@ -495,9 +493,6 @@ struct sc_ep {
 	struct sc_sleep armed; /* as the last sleeper has left it, */
 	int64_t armed_at;      /* and when, ns */
 	int64_t watched_at;    /* when a sleeper has looked after the peers, while `alone` */
-	/* buffers of peers that have been read and are still to be cleaned (record.h), in segments that are attached */
-	uint32_t unclean_count;
-	struct iovec unclean[SC_UNCLEAN_MAX];
 	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;

@@ -479,12 +479,10 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	returnable = may_return(peer, size, 1);
 	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
 	record_flags |= return_flag(peer, record.bufs[0], returnable);
-	if (warm) {
+	if (warm)
 		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
-	} else {
-		record_flags |= sc_record_fill_flags(peer, size);
+	else
 		sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
-	}
 	(void)SC_FAULT("tx.buffer");
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, record_flags, 1, size));
 	sc_record_reuse(peer, 1);
@@ -622,9 +620,9 @@ static void piece_put(struct sc_peer *peer, const struct iovec *iov, size_t iov_
 {
 	uint64_t words[7] = { to, offset };
 	uint16_t *bufs = ((struct sc_abi_piece *)words)->bufs;
-	uint32_t flags = sc_record_fill(peer, iov, iov_count, offset, size, bufs);
 
-	sc_record_put(peer, SC_ABI_PIECE, flags | return_flag(peer, bufs[0], returnable), size, words);
+	sc_record_fill(peer, iov, iov_count, offset, size, bufs);
+	sc_record_put(peer, SC_ABI_PIECE, return_flag(peer, bufs[0], returnable), size, words);
 }
 
 /* A part of a payload into a buffer of the peer's that is held. */
@@ -738,7 +736,7 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	}
 	returnable = (here < size || buffers == 1) && buffers <= SC_ABI_RETURN_BUFS &&
 		     may_return(peer, size, buffers);
-	flags |= sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
+	sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
 	flags |= return_flag(peer, record.bufs[0], returnable);
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size));
 	sc_ring_wake(&peer->tx);

@@ -218,7 +218,7 @@ static void put_write(const struct sc_rma_op *op)
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
 		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_OFFER_FIRST, flat, size);
 	} else {
-		flags |= sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
+		sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
 	}
 	(void)SC_FAULT("delegate.line");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, flags, lines, size), lines);

@@ -105,7 +105,7 @@ static bool put_write(struct sc_rma_op *op)
 	uint64_t words[7], offset, left;
 	struct sc_abi_put *record = (struct sc_abi_put *)words;
 	const struct sc_remote *remote = remote_at(op, &offset, &left);
-	uint32_t buffers = left ? PUT_BUFS : 0, size, flags;
+	uint32_t buffers = left ? PUT_BUFS : 0, size;
 	bool last;
 
 	if (!op->begun && op->size > ep->config.eager_max &&
@@ -123,10 +123,10 @@ static bool put_write(struct sc_rma_op *op)
 	record->op = sc_slab_id(op);
 	record->key = remote->key;
 	record->addr = remote->addr + offset;
-	flags = sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
+	sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
 	op->begun += size;
 	last = op->begun == op->size;
-	sc_record_put(peer, SC_ABI_PUT, flags | (last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0), size, words);
+	sc_record_put(peer, SC_ABI_PUT, last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0, size, words);
 	if (last)
 		asked(op);
 	return true;

@@ -811,7 +811,7 @@ static bool may_answer(struct sc_peer *peer, const struct offer_get *get)
 	     sc_record_grow(peer->ep, get->buffers)))
 		return true;
 	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
-	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read), SC_POOL_FIRST);
+	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read));
 	return sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
 	       sc_record_grow(peer->ep, get->buffers);
 }

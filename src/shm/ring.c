@@ -3,7 +3,6 @@
 #include "shm/ring.h"
 
 #include <errno.h>
-#include "shm/fill.h"
 #include "base/fault.h"
 
 int sc_ring_refresh(struct sc_ring_tx *tx)
@@ -57,31 +56,12 @@ void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32
 	if (!rx->left.lines)
 		rx->left = PLACE_OF(rx);
 	GO_TO(rx, to);
-	rx->cleaned = rx->head; /* places behind are counted in lines of here */
 }
 
 void sc_ring_resumed(struct sc_ring_rx *rx)
 {
 	GO_TO(rx, rx->left);
 	rx->left.lines = NULL;
-	rx->cleaned = rx->head;
-}
-
-void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls)
-{
-	uint64_t read = rx->head - rx->cleaned;
-	uint32_t count = read < rx->count ? (uint32_t)read : rx->count;
-	uint32_t at = (uint32_t)(rx->next - rx->lines);
-	uint32_t end = count < at ? count : at; /* of them, those since the ring's begin */
-	bool streams = polls - rx->cleaned_polls <= count / 2 && rx->unfetched > count / 2;
-
-	rx->cleaned = rx->head;
-	rx->cleaned_polls = polls;
-	rx->unfetched = 0;
-	if (!streams || !sc_fill_cleaned_stay())
-		return;
-	sc_fill_clean(rx->next - end, end * sizeof(*rx->lines));
-	sc_fill_clean(rx->lines + rx->count - (count - end), (count - end) * sizeof(*rx->lines));
 }
 
 /* The first line last: its reader looks at it all the time, and takes it away between two stores. */

@@ -74,9 +74,6 @@ struct sc_ring_rx {
 	uint64_t head, published;	  /* lines read; as far as the writer has been told */
 	uint64_t lap;			  /* as in sc_ring_tx */
 	uint32_t count;			  /* lines that it has */
-	uint32_t unfetched; /* lines since it was cleaned of inline records that are not fetched ahead, */
-	uint32_t cleaned_polls; /* and when that was, in polls of the reader, */
-	uint64_t cleaned;	/* and how far; or need not be */
 	uint64_t window;	/* the value of consumer->window */
 	struct sc_abi_consumer *consumer;
 	struct sc_ring_place left; /* as in sc_ring_tx */
@@ -175,7 +172,6 @@ static inline void sc_ring_grown(struct sc_ring_rx *rx)
 {
 	rx->count = SC_ABI_RING_LINES;
 	rx->last = rx->lines + SC_ABI_RING_LINES - 1;
-	rx->cleaned = rx->head; /* places behind are counted in lines that it has now */
 }
 
 /* Has it overflowed? */
@@ -305,23 +301,6 @@ static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t l
 	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
 }
 
-/* Lines that are worth it. */
-#define SC_RING_CLEAN 16
-
-void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls);
-
-/*
- * Clean the lines that have been read, if there are some and such stay in a cache: their writer has them the sooner
- * when it comes to them again, see fill.h. Of a stream only, which has two lines or more for each of the
- * reader's `polls`: where every message is waited for, somebody would wait for this too. And of one of inline records
- * that are not fetched ahead: of others it costs more than it saves, as measured (sc_ring_fetch()).
- */
-static inline void sc_ring_clean(struct sc_ring_rx *rx, uint32_t polls)
-{
-	if (rx->head - rx->cleaned >= SC_RING_CLEAN)
-		sc_ring_clean_slow(rx, polls);
-}
-
 /* Tell the writer how far this side is; `window` goes with it. */
 static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 {
@@ -361,17 +340,13 @@ static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead
  * each would be waited for when it is looked at. So as many lines further on are fetched now. Million messages in a
  * second, 2-processor Xeon, before and now: 8 B 18.8 and 31.4, 64 B 13.4 and 20.0, 128 B 12.2 and 13.5; with 8, 16 or 24
  * ahead a little less. Of longer records (256 B: 0.97 of the rate), and of those that name buffers (1 KiB: 0.91), it
- * only takes lines from their writer. A reader that cleans lines that are fetched (sc_ring_clean()) loses some of the
- * gain: on a 2-processor Zen 5 without that 8, 64 and 128 B 1.07, 1.15 and 1.22 times as many, 8 and 16 KiB in buffers
- * 1.5 and 1.8 times; but of 256, 512 and 872 B 0.96, 0.90 and 0.93. Latency is the same: a line that is far from being
- * written is here already. No loop, as compilers take out one that does nothing else.
+ * only takes lines from their writer. Latency is the same: a line that is far from being written is here already. No
+ * loop, as compilers take out one that does nothing else.
  */
 static inline void sc_ring_fetch(struct sc_ring_rx *rx, uint32_t lines)
 {
-	if (lines > SC_RING_FETCHED) {
-		rx->unfetched += lines;
+	if (lines > SC_RING_FETCHED)
 		return;
-	}
 	sc_ring_fetch_one(rx, SC_RING_AHEAD);
 	if (lines > 1)
 		sc_ring_fetch_one(rx, SC_RING_AHEAD + 1);

@@ -91,8 +91,7 @@ static bool refresh(struct state *state)
 		return false;
 	}
 	CHECK(state->tx.head >= before && state->tx.head <= state->tx.tail);
-	sc_pool_return(&state->pool, &state->loans[0], state->tx.head,
-		       state->tx.head & 1 ? SC_POOL_LAST : SC_POOL_FIRST);
+	sc_pool_return(&state->pool, &state->loans[0], state->tx.head);
 	return true;
 }
 

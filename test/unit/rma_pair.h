@@ -160,11 +160,10 @@ static inline void expect_idle(void)
 			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 			assert_true(!peer->tx.lines || !sc_ring_refresh(&peer->tx));
-			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
+			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head);
 			if (peer->feed == SC_FEED_UP)
 				sc_pool_return(&pair[i].ep->pool, &peer->answers,
-					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read,
-					       SC_POOL_FIRST);
+					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read);
 		}
 		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.have);
 	}

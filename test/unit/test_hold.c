@@ -1242,7 +1242,7 @@ static void bad_part(enum bad_part bad, uint32_t i, const uint16_t bufs[3])
 		piece.tag = 1;
 		break;
 	case PART_FLAGS:
-		flags = SC_ABI_F_CLEAN;
+		flags = 1u << 5;
 		break;
 	case PART_OFFSET:
 		piece.data--;

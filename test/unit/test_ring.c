@@ -11,7 +11,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -366,62 +365,6 @@ static void test_release_wraps(void **state)
 	}
 }
 
-/* However much was read, even more than a ring holds: nothing outside is touched, or faults. */
-static void test_clean(void **state)
-{
-	const uint32_t counts[] = {
-		0, 1, 30, rx.count - 1, rx.count, rx.count + 1, 32 * SC_ABI_RECORD_LINES
-	};
-	const size_t page = 4096, bytes = rx.count * sizeof(struct sc_abi_line);
-	uint8_t *guarded = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	(void)state;
-	assert_ptr_not_equal(guarded, MAP_FAILED);
-	assert_return_code(mprotect(guarded + page, 2 * page, PROT_READ | PROT_WRITE), errno);
-	for (int where = 0; where < 2; where++) {
-		uint8_t *begin = guarded + page + (where ? 2 * page - bytes : 0);
-
-		memset(begin, 0x5a, bytes);
-		rx.lines = (struct sc_abi_line *)begin;
-		rx.last = rx.lines + rx.count - 1;
-		for (uint32_t at = 0; at < rx.count; at++)
-			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-				rx.next = rx.lines + at;
-				rx.head = 10 * rx.count + at;
-				rx.cleaned = rx.head - counts[i];
-				rx.unfetched = counts[i];
-				sc_ring_clean_slow(&rx, rx.cleaned_polls);
-				assert_true(rx.cleaned == rx.head);
-			}
-		for (size_t i = 0; i < bytes; i++)
-			assert_int_equal(begin[i], 0x5a);
-	}
-	/* of no stream: none is touched */
-	rx.lines = rx.next = (struct sc_abi_line *)guarded;
-	rx.last = rx.lines + rx.count - 1;
-	for (uint32_t polls = rx.count / 2 + 1; polls < 1000; polls += 100) {
-		rx.cleaned_polls = UINT32_MAX - 10;
-		rx.head = rx.cleaned + rx.count;
-		rx.unfetched = rx.count;
-		sc_ring_clean_slow(&rx, rx.cleaned_polls + polls);
-		assert_true(rx.cleaned == rx.head);
-		assert_int_equal(rx.cleaned_polls, UINT32_MAX - 10 + polls);
-	}
-	/* nor of one of records that are fetched ahead, or name buffers */
-	for (uint32_t lines = 1; lines <= SC_RING_FETCHED; lines++) {
-		rx.unfetched = rx.count / 2;
-		sc_ring_fetch(&rx, lines);
-		assert_int_equal(rx.unfetched, rx.count / 2);
-		rx.head = rx.cleaned + rx.count;
-		sc_ring_clean_slow(&rx, rx.cleaned_polls);
-		assert_true(rx.cleaned == rx.head);
-		assert_int_equal(rx.unfetched, 0);
-	}
-	sc_ring_fetch(&rx, SC_RING_FETCHED + 1);
-	assert_int_equal(rx.unfetched, SC_RING_FETCHED + 1);
-	munmap(guarded, 4 * page);
-}
-
 #define AS_IT_BEGINS(test)                                                                                \
 	{                                                                                                 \
 #test, test, as_it_begins, NULL, NULL                                                     \
@@ -452,8 +395,6 @@ int main(void)
 		AS_IT_BEGINS(test_impossible_heads),
 		AS_IT_BEGINS(test_release_wraps),
 		HAS_GROWN(test_release_wraps),
-		AS_IT_BEGINS(test_clean),
-		HAS_GROWN(test_clean),
 	};
 
 	return cmocka_run_group_tests_name("ring", tests, NULL, NULL);
