@@ -210,7 +210,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	op = sc_fast_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_inline_read(peer->rx.lines, peer->rx.last, line, 0, op->iov[0].iov_base, size);
+	sc_inline_read(&peer->rx.at, line, 0, op->iov[0].iov_base, size);
 	sc_fast_end(ep, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, lines);
 	sc_ring_fetch(&peer->rx, lines);
@@ -330,9 +330,9 @@ static bool is_in_overflow(const struct sc_peer *peer)
  */
 static int take_grown(struct sc_peer *peer, uint64_t ctl)
 {
-	struct iovec more = { peer->rx.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
+	struct iovec more = { peer->rx.at.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
 
-	if (is_in_overflow(peer) || peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
+	if (is_in_overflow(peer) || peer->rx.at.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
 	    sc_probe_check(NULL, &more, 1, true))
 		return -EPROTO;
 	sc_ring_grown(&peer->rx);
@@ -496,7 +496,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		sc_peer_quarantine(peer, -EPROTO, why);
 		return -ECONNRESET;
 	}
-	if (!peer->rx.lines)
+	if (!peer->rx.at.lines)
 		return -ECONNRESET; /* quarantined while it was answered */
 	if (goes_elsewhere(kind))
 		return 0;
@@ -523,7 +523,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 			return taken;
 		ctl = ret ? 0 : sc_ring_peek(&peer->rx);
 	}
-	if (!peer->rx.lines)
+	if (!peer->rx.at.lines)
 		return taken;
 	if (taken && (peer->lent || sc_rx_is_to_publish(peer)))
 		sc_peer_publish(peer);

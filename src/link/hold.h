@@ -96,7 +96,7 @@ static inline bool sc_hold_begin(struct sc_peer *peer, uint16_t buf, uint64_t be
 	struct sc_ep *ep = peer->ep;
 	struct sc_hold *hold = &peer->hold;
 
-	if (!peer->tx.lines || !ep->short_end || peer->can_return == SC_REACH_NO ||
+	if (!peer->tx.at.lines || !ep->short_end || peer->can_return == SC_REACH_NO ||
 	    hold->count == SC_ABI_RETURN_BUFS)
 		return false;
 	if (__builtin_expect(peer->can_return == SC_REACH_UNKNOWN, 0) && !sc_hold_may_slow(peer))

@@ -434,7 +434,7 @@ void sc_peer_end_link(struct sc_peer *peer, int error)
 	sc_list_remove(&peer->unanswered);
 	sc_list_remove(&peer->borrower);
 	peer->error = error;
-	peer->tx.lines = NULL;
+	peer->tx.at.lines = NULL;
 	peer->units_limit = 0;
 	sc_hold_end(peer);
 	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
@@ -566,7 +566,7 @@ static void inbound_remove(struct sc_peer *peer)
 
 	ep->inbound[peer->inbound_index] = last;
 	last->inbound_index = peer->inbound_index;
-	peer->rx.lines = NULL;
+	peer->rx.at.lines = NULL;
 }
 
 void sc_peer_slot_return(struct sc_ep *ep, uint32_t slot, bool refused)

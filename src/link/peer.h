@@ -227,7 +227,7 @@ static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
 {
 	peer->units_back += units;
 	if (__builtin_expect(peer->units_back - peer->rx.window >= peer->ep->window_step, 0) &&
-	    peer->rx.lines)
+	    peer->rx.at.lines)
 		sc_peer_publish(peer);
 }
 

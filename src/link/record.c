@@ -33,7 +33,7 @@ static uint32_t returning(struct sc_peer *peer)
 
 	while (passed < returnables->count && peer->ep->pool.at[returnables->bufs[passed]] < peer->tx.head)
 		passed++;
-	if (!passed || !peer->rx.lines || sc_ring_peek(&peer->rx))
+	if (!passed || !peer->rx.at.lines || sc_ring_peek(&peer->rx))
 		return passed;
 	sc_hold_returnables_drop(peer, passed);
 	return 0;
@@ -89,7 +89,7 @@ static int refresh(struct sc_peer *peer)
 /* Is it to have all its lines: it has no room for so many, or is a busy one? */
 static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
 {
-	return !sc_ring_overflows(tx) && tx->count == SC_ABI_RING_FIRST &&
+	return !sc_ring_overflows(tx) && tx->at.count == SC_ABI_RING_FIRST &&
 	       (tx->tail > BUSY_LINES || !sc_ring_has_room(tx, lines));
 }
 
@@ -114,7 +114,7 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 	}
 	(void)SC_FAULT("record.ring_memory");
 	/* of one who had the slot before, and whose memory could not be given back */
-	memset(tx->lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
+	memset(tx->at.lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
 	(void)SC_FAULT("record.ring_cleared");
 	sc_ring_grow(tx);
 	sc_record_put(peer, SC_ABI_GROWN, 0, 0, words);
@@ -283,7 +283,7 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 		ep->wants_room = true;
 		return false;
 	}
-	if (!peer->tx.lines)
+	if (!peer->tx.at.lines)
 		return false; /* given up, here or when it was asked for more */
 	if (sc_list_empty(&peer->borrower))
 		sc_list_append(&ep->borrowers, &peer->borrower);
@@ -382,7 +382,7 @@ uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov,
 		size_t place = (i - 1) % SC_ABI_RDV_PER_LINE;
 
 		if (!place)
-			line = sc_ring_next(peer->tx.lines, peer->tx.last, line);
+			line = sc_ring_next(&peer->tx.at, line);
 		line->words[2 * place] = (uintptr_t)iov[i].iov_base;
 		line->words[2 * place + 1] = iov[i].iov_len;
 		(void)SC_FAULT("record.segment");
@@ -405,7 +405,7 @@ const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_
 
 		if (i) {
 			if (!place)
-				line = sc_ring_next(peer->rx.lines, peer->rx.last, line);
+				line = sc_ring_next(&peer->rx.at, line);
 			memcpy(&segment, &line->words[2 * place], sizeof(segment));
 		}
 		if (segment.len > segments->size - sum)

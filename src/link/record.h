@@ -97,7 +97,7 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 {
 	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID + peer->returnables.count ||
-			  peer->tx.tail - peer->tx.head > peer->tx.count / 2;
+			  peer->tx.tail - peer->tx.head > peer->tx.at.count / 2;
 }
 
 /*

@@ -723,11 +723,11 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 		uint8_t flat[SC_INLINE_MAX];
 
 		if (iov_count == 1) {
-			sc_inline_read(peer->rx.lines, peer->rx.last, message->first, message->flags,
+			sc_inline_read(&peer->rx.at, message->first, message->flags,
 				       iov[0].iov_base, (uint32_t)len);
 			return;
 		}
-		sc_inline_read(peer->rx.lines, peer->rx.last, message->first, message->flags, flat,
+		sc_inline_read(&peer->rx.at, message->first, message->flags, flat,
 			       (uint32_t)len);
 		sc_iov_write(iov, iov_count, 0, flat, len);
 		return;

@@ -238,14 +238,14 @@ static void vector_write(struct sc_peer *peer, struct sc_abi_line *first, uint32
 	uint8_t flat[SC_INLINE_MAX];
 
 	sc_iov_read(send->iov, send->iov_count, 0, flat, size);
-	sc_inline_write(peer->tx.lines, peer->tx.last, first, flags, flat, size);
+	sc_inline_write(&peer->tx.at, first, flags, flat, size);
 }
 
 static inline void payload_write(struct sc_peer *peer, struct sc_abi_line *first, uint32_t flags,
 				 const struct sc_send *send, uint32_t size)
 {
 	if (__builtin_expect(send->iov_count == 1, 1))
-		sc_inline_write(peer->tx.lines, peer->tx.last, first, flags, send->iov[0].iov_base, size);
+		sc_inline_write(&peer->tx.at, first, flags, send->iov[0].iov_base, size);
 	else
 		vector_write(peer, first, flags, send, size);
 }
@@ -273,7 +273,7 @@ static inline __attribute__((always_inline)) void inline_store(struct sc_peer *p
 /* Lines, and units of the window, that a payload leaves free besides. */
 static inline uint32_t lines_left(const struct sc_peer *peer, size_t size)
 {
-	return size > INLINE_ALWAYS ? peer->tx.count / 2 : 0;
+	return size > INLINE_ALWAYS ? peer->tx.at.count / 2 : 0;
 }
 
 static inline uint64_t units_left(const struct sc_peer *peer, bool half)
@@ -368,7 +368,7 @@ static inline __attribute__((always_inline)) bool send_short(struct sc_peer *pee
 	    !sc_ring_has_room(&peer->tx, lines + lines_left(peer, size)))
 		return false;
 	line = sc_ring_reserve(&peer->tx);
-	sc_inline_write(peer->tx.lines, peer->tx.last, line, 0, buf, size);
+	sc_inline_write(&peer->tx.at, line, 0, buf, size);
 	inline_store(peer, line, tag, data, record);
 	short_sent(peer, &send, size);
 	return true;
@@ -609,7 +609,7 @@ static bool is_eager(struct sc_peer *peer, const struct sc_send *send, size_t si
 /* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */
 static bool half_free(struct sc_peer *peer, uint32_t lines)
 {
-	lines += peer->tx.count / 2;
+	lines += peer->tx.at.count / 2;
 	return sc_ring_has_room(&peer->tx, lines) ||
 	       (!sc_ring_refresh(&peer->tx) && sc_ring_has_room(&peer->tx, lines));
 }
@@ -852,7 +852,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 								: sc_iov_size(send->iov, send->iov_count);
 	int ret;
 
-	if (__builtin_expect(!peer->tx.lines || send->flags & SC_SEND_FENCE || ep->order ||
+	if (__builtin_expect(!peer->tx.at.lines || send->flags & SC_SEND_FENCE || ep->order ||
 				     sc_peer_has_closed(peer),
 			     0)) {
 		ret = prepare(peer, send);

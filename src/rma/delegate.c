@@ -216,7 +216,7 @@ static void put_write(const struct sc_rma_op *op)
 	if (kind == SC_ABI_OFFER) {
 		lines = sc_lines_count(SC_ABI_OFFER_FIRST, size);
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
-		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_OFFER_FIRST, flat, size);
+		sc_lines_write(&peer->tx.at, line, SC_ABI_OFFER_FIRST, flat, size);
 	} else {
 		sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
 	}
@@ -281,7 +281,10 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 	uint32_t size = (uint32_t)op->size;
 
 	if (size <= GET_INLINE_MAX) {
-		sc_lines_read(lines_of(peer), peer->tx.last, line, SC_ABI_GET_FIRST, flat, size);
+		struct sc_ring_place ring = peer->tx.at;
+
+		ring.lines = lines_of(peer);
+		sc_lines_read(&ring, line, SC_ABI_GET_FIRST, flat, size);
 		sc_iov_write(op->iov, op->iov_count, 0, flat, size);
 		return 0;
 	}
@@ -396,7 +399,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	if (!op)
 		return -EAGAIN;
 	op->at = peer->tx.tail;
-	op->line = (uint32_t)(sc_ring_reserve(&peer->tx) - peer->tx.lines);
+	op->line = (uint32_t)(sc_ring_reserve(&peer->tx) - peer->tx.at.lines);
 	if (put)
 		put_write(op);
 	else

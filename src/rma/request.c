@@ -216,7 +216,7 @@ static bool atomic_write(struct sc_rma_op *op)
 	(void)SC_FAULT("request.atomic_words");
 	for (uint32_t i = 0; i < sets; i++)
 		memcpy(operands + i * size, op->copy + i * op->size + op->begun, size);
-	sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);
+	sc_lines_write(&peer->tx.at, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);
 	op->begun += size;
 	(void)SC_FAULT("request.atomic");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_ATOMIC, event_flag(op), lines, sets * size), lines);
@@ -442,7 +442,7 @@ static int take_result(struct sc_peer *peer, uint64_t ctl, const struct sc_abi_l
 	if (!op || op->kind != SC_RMA_ATOMIC || !atomic_fetches(op) || size > VALUES_MAX ||
 	    size > op->begun - op->moved || sc_lines_count(SC_ABI_RESULT_FIRST, size) != sc_ctl_lines(ctl))
 		return -EPROTO;
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_RESULT_FIRST, values, size);
+	sc_lines_read(&peer->rx.at, line, SC_ABI_RESULT_FIRST, values, size);
 	sc_iov_write(op->iov, op->iov_count, op->moved, values, size);
 	op->moved += size;
 	answered(op);

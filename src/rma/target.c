@@ -438,7 +438,7 @@ static const char *atomic_read(struct sc_peer *peer, uint64_t ctl, struct atomic
 	if (bytes > OPERANDS_MAX || bytes != sets * atomic->size || !atomic->size ||
 	    atomic->size > ATOMIC_BYTES || sc_ctl_lines(ctl) != sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes))
 		return "an atomic operation of another size than its record";
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_ATOMIC_FIRST, atomic->operands, bytes);
+	sc_lines_read(&peer->rx.at, line, SC_ABI_ATOMIC_FIRST, atomic->operands, bytes);
 	*op = (struct sc_atomicop){ .kind = record->kind,
 				    .type = record->type,
 				    .code = record->code,
@@ -476,7 +476,7 @@ static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values
 
 	line->words[0] = op;
 	(void)SC_FAULT("target.result_op");
-	sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_RESULT_FIRST, values, size);
+	sc_lines_write(&peer->tx.at, line, SC_ABI_RESULT_FIRST, values, size);
 	(void)SC_FAULT("target.result");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RESULT, 0, lines, size), lines);
 }
@@ -725,7 +725,7 @@ static const char *offer_read(struct sc_peer *peer, uint64_t ctl, struct offer *
 	}
 	if (size > sizeof(offer->bytes) || sc_lines_count(SC_ABI_OFFER_FIRST, size) != sc_ctl_lines(ctl))
 		return "a put of another size than its record";
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_OFFER_FIRST, offer->bytes, size);
+	sc_lines_read(&peer->rx.at, line, SC_ABI_OFFER_FIRST, offer->bytes, size);
 	offer->from[0] = (struct iovec){ offer->bytes, size };
 	offer->count = 1;
 	return NULL;
@@ -835,7 +835,7 @@ static void offer_get_end(struct sc_peer *peer, const struct offer_get *get, int
 	if (get->bounce)
 		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
 	else if (!error)
-		sc_lines_write(peer->rx.lines, peer->rx.last, line, SC_ABI_GET_FIRST, get->bytes,
+		sc_lines_write(&peer->rx.at, line, SC_ABI_GET_FIRST, get->bytes,
 			       get->size);
 	(void)SC_FAULT("target.answered");
 	/* O3 release: pairs with O3' in get_ended() of delegate.c */

@@ -357,7 +357,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 
 	while (lines && of_writer->feed == SC_FEED_UP) {
-		size_t room = to_ep->tx.count - 1, batch;
+		size_t room = to_ep->tx.at.count - 1, batch;
 
 		if (sc_ring_refresh(&to_ep->tx))
 			break;
@@ -368,7 +368,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += batch * SC_ABI_LINE;
 		lines -= batch;
 		poll_read(ep, of_writer, !(sent & NO_ANSWERS));
-		if (of_writer->rx.lines)
+		if (of_writer->rx.at.lines)
 			sc_ring_publish(&of_writer->rx, of_writer->units_back);
 		if (sent & CLOSE_KEYS)
 			close_keys(regs);

@@ -159,7 +159,7 @@ static inline void expect_idle(void)
 		sc_list_for (entry, &pair[i].ep->peers) {
 			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-			assert_true(!peer->tx.lines || !sc_ring_refresh(&peer->tx));
+			assert_true(!peer->tx.at.lines || !sc_ring_refresh(&peer->tx));
 			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head);
 			if (peer->feed == SC_FEED_UP)
 				sc_pool_return(&pair[i].ep->pool, &peer->answers,

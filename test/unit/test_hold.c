@@ -773,7 +773,7 @@ static void test_parts_in_a_full_ring(void **state)
 	talk(1, 8, 1);
 	talk(0, 8 * MOST, 2);
 	tx = &pair[1].peer->tx;
-	while (tx->tail - tx->head < tx->count - 3)
+	while (tx->tail - tx->head < tx->at.count - 3)
 		send_only(1, 8, 100 + sent++);
 	send_only(1, 8 * MOST, 3);
 	assert_int_equal(lent_by(1), 8);
@@ -1317,7 +1317,7 @@ static void test_taken_back(void **state)
 		;
 	/* what is copied goes over it; who shares the memory could do so at that moment */
 	iov[1] = (struct iovec){
-		&sc_ring_next(owner->rx.lines, owner->rx.last, sc_ring_first(&owner->rx))->ctl, 8
+		&sc_ring_next(&owner->rx.at, sc_ring_first(&owner->rx))->ctl, 8
 	};
 	assert_int_equal(end_recvv(&pair[0], NULL, iov, 2, 5, 0, SC_TAGGED, into), 0);
 	*record.bufs = 3;

@@ -958,7 +958,7 @@ static void test_slot_keeps_its_memory(void **state)
 		end_open(&guest, &attr);
 		do /* until the ring has grown */
 			check_message(&guest, &pair[1], 8);
-		while (end_find(&guest, &pair[1])->tx.count < SC_ABI_RING_LINES);
+		while (end_find(&guest, &pair[1])->tx.at.count < SC_ABI_RING_LINES);
 		for (int n = 0; n < 60 * i; n++) /* two lines each: so it ends in one lap or the other */
 			check_traffic(&guest, &pair[1]);
 		end_close(&guest);

@@ -753,7 +753,7 @@ static void raw_record(struct sc_peer *to, uint64_t ctl, const uint64_t *words, 
 	memset(line->bytes, 0, SC_ABI_LINE_BYTES);
 	for (size_t i = 0; i < count; i++) {
 		if (i && i % 7 == 0)
-			line = sc_ring_next(to->tx.lines, to->tx.last, line);
+			line = sc_ring_next(&to->tx.at, line);
 		line->words[i % 7] = words[i];
 	}
 	sc_ring_commit(&to->tx, ctl, 1);
@@ -900,7 +900,7 @@ static void test_grown(void **state)
 	blocks = end_blocks(&pair[1]);
 	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0); /* and has given it none */
 	ends_settle(&pair[1], 1);
-	assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_LINES);
+	assert_int_equal(pair[1].peer->rx.at.count, SC_ABI_RING_LINES);
 	assert_int_equal(end_blocks(&pair[1]) - blocks, (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
 	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
 	victim_check();

@@ -1198,7 +1198,7 @@ static void offer(const struct sc_abi_share *share, uint32_t segments, uint32_t 
 
 	memcpy(line->bytes, share, sizeof(*share));
 	for (uint32_t i = 1; i < lines; i++) {
-		line = sc_ring_next(pair[1].peer->tx.lines, pair[1].peer->tx.last, line);
+		line = sc_ring_next(&pair[1].peer->tx.at, line);
 		memset(line->bytes, 0, sizeof(line->bytes));
 	}
 	sc_ring_commit(&pair[1].peer->tx, sc_ring_ctl(SC_ABI_SHARE, 0, lines, segments), lines);

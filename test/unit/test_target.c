@@ -143,7 +143,7 @@ static void raw_record(uint64_t ctl, const uint64_t *words)
 
 	assert_false(sc_ring_refresh(tx));
 	assert_true(sc_ring_has_room(tx, lines));
-	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(tx->lines, tx->last, line))
+	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(&tx->at, line))
 		memcpy(line->words, words + 7 * i, SC_ABI_LINE_BYTES);
 	sc_ring_commit(tx, ctl, lines);
 }
@@ -900,7 +900,7 @@ static void test_atomic_in_pieces(void **state)
 	ends_settle(&pair[1], 1);
 	rx = &pair[0].peer->rx;
 	assert_int_equal(sc_ctl_kind(sc_ring_peek(rx)), SC_ABI_RESULT);
-	sc_lines_read(rx->lines, rx->last, sc_ring_first(rx), SC_ABI_RESULT_FIRST, values, GET_BYTES);
+	sc_lines_read(&rx->at, sc_ring_first(rx), SC_ABI_RESULT_FIRST, values, GET_BYTES);
 	for (size_t i = 0; i < GET_BYTES; i++)
 		assert_int_equal(values[i], *scattered_at(i));
 	answer_take(SC_ABI_RESULT);

@@ -1090,12 +1090,12 @@ static void test_ring_grows(void **state)
 						 0);
 				receive_flood(n, n + 1, 0);
 			}
-			assert_int_equal(pair[0].peer->tx.count, SC_ABI_RING_FIRST);
+			assert_int_equal(pair[0].peer->tx.at.count, SC_ABI_RING_FIRST);
 			assert_int_equal(end_blocks(&pair[1]), blocks);
 			sent = flood(sent, sizes[i]);
 			if (!before && sizes[i] < 128) /* longer ones go in buffers then */
 				assert_in_range(sent * lines, PAIR_RING_ROOM - lines, PAIR_RING_ROOM);
-			for (int rounds = 0; pair[0].peer->tx.count == SC_ABI_RING_FIRST; rounds++) {
+			for (int rounds = 0; pair[0].peer->tx.at.count == SC_ABI_RING_FIRST; rounds++) {
 				assert_true(rounds < 2);
 				ends_settle(&pair[1], 1);
 				sent = flood(sent, sizes[i]);
@@ -1103,7 +1103,7 @@ static void test_ring_grows(void **state)
 			receive_flood(before, sent, sizes[i]);
 			assert_int_equal(end_blocks(&pair[1]) - blocks,
 					 (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
-			assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_LINES);
+			assert_int_equal(pair[1].peer->rx.at.count, SC_ABI_RING_LINES);
 			pair_close(pair);
 		}
 }
@@ -1115,7 +1115,7 @@ static void test_ring_busy(void **state)
 
 	(void)state;
 	pair_open(pair, NULL, WAY_LOCAL);
-	for (; pair[0].peer->tx.count == SC_ABI_RING_FIRST; sent++) {
+	for (; pair[0].peer->tx.at.count == SC_ABI_RING_FIRST; sent++) {
 		assert_true(sent < 10000);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, sent, SC_TAGGED | SC_SILENT),
 				 0);
@@ -1139,11 +1139,11 @@ static void test_ring_without_memory(void **state)
 		next = flood(sent, 8);
 		assert_int_equal(next - sent, SC_RING_FIRST_ROOM);
 		receive_flood(sent, next, 8);
-		assert_int_equal(pair[0].peer->tx.count, SC_ABI_RING_FIRST);
+		assert_int_equal(pair[0].peer->tx.at.count, SC_ABI_RING_FIRST);
 	}
 	assert_int_equal(core_failed(), 1); /* not each time */
 	core_failing(NULL, 0);
-	for (; pair[0].peer->tx.count == SC_ABI_RING_FIRST; sent = next) {
+	for (; pair[0].peer->tx.at.count == SC_ABI_RING_FIRST; sent = next) {
 		assert_true(++floods < 10000);
 		next = flood(sent, 8);
 		receive_flood(sent, next, 8);
