@@ -95,9 +95,9 @@ static int64_t find_in(const struct sc_regtab_view *view, uint64_t key)
 	int ret = sc_regtab_find(view, key, &ref);
 
 	if (!ret)
-		ret = sc_regtab_check(view, &ref, 0, 1, SC_REG_READ, &span);
+		ret = sc_regtab_check(view, &ref, &(struct sc_remote){ 0, 1, 0 }, SC_REG_READ, &span);
 	if (!ret)
-		ret = sc_regtab_slice(view, &span, 0, &len, &out, 1);
+		ret = sc_regtab_slice(&span, 0, &len, &out, 1);
 	return ret < 0 ? ret : (int64_t)(uintptr_t)out.iov_base;
 }
 
@@ -1001,10 +1001,10 @@ static void copy_once(const struct sc_peer *peer, uint64_t count)
 		return;
 	sc_store_relaxed_64(word, count << 32 | (ref.index + 1));
 	sc_fence_seq_cst();
-	if (!sc_regtab_check(&view, &ref, 0, 1, SC_REG_READ, &span)) {
+	if (!sc_regtab_check(&view, &ref, &(struct sc_remote){ 0, 1, 0 }, SC_REG_READ, &span)) {
 		uintptr_t at;
 
-		CHILD_CHECK(sc_regtab_slice(&view, &span, 0, &len, &out, 1) == 1);
+		CHILD_CHECK(sc_regtab_slice(&span, 0, &len, &out, 1) == 1);
 		at = (uintptr_t)out.iov_base;
 		CHILD_CHECK(at < ROUNDS && span.size == at + 1);
 		for (int i = 0; i < 20; i++)
