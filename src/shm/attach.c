@@ -217,7 +217,7 @@ static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
 	seg->dev = lender->dev;
 	seg->ino = lender->ino;
 	seg->local = true;
-	seg->cma_pid = lender->pid;
+	seg->cma_pid = lender->file.pid;
 	seg->lender = lender;
 }
 
@@ -300,7 +300,6 @@ static struct sc_seg *new_attached(const char *addr)
 		sc_warn("no memory to attach to %s", addr);
 		return NULL;
 	}
-	seg->pid = getpid();
 	seg->made_by = sc_host_self();
 	seg->users = 1;
 	return seg;

@@ -19,7 +19,6 @@
 #include "shm/attach.h"
 #include "shm/found.h"
 
-#define NAME_TRIES 16
 #define BUFS_MIN 2
 
 static bool is_possible(const struct sc_seg_geometry *geometry)
@@ -154,32 +153,18 @@ static int publish_as(struct sc_seg *seg, const struct sc_ep_name *as, uint16_t 
 	return sc_shmfile_publish(&seg->file, name);
 }
 
-/* Under a name that nobody has: the nonce makes a second try all but impossible. */
-static int publish_new(struct sc_seg *seg)
-{
-	struct sc_ep_name name;
-	int err = sc_ep_name_init(&name);
-
-	for (int tries = 0; !err && tries < NAME_TRIES; tries++) {
-		err = publish_as(seg, &name, 0);
-		if (err != -EEXIST)
-			return err;
-		err = sc_host_random(name.nonce, sizeof(name.nonce));
-	}
-	if (err)
-		return err;
-	sc_warn("%d random names in " SC_HOST_DIR " were all taken", NAME_TRIES);
-	return -EEXIST;
-}
-
+/* Under the name that it is to have, or under one of its own: nobody has that, as its nonce has 128 random bits. */
 static int publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 {
+	struct sc_ep_name own;
 	int err;
 
-	if (!geometry->name)
-		return publish_new(seg);
-	err = publish_as(seg, geometry->name, geometry->index);
-	return err == -EEXIST ? -EADDRINUSE : err;
+	if (geometry->name) {
+		err = publish_as(seg, geometry->name, geometry->index);
+		return err == -EEXIST ? -EADDRINUSE : err;
+	}
+	err = sc_ep_name_init(&own);
+	return err ? err : publish_as(seg, &own, 0);
 }
 
 static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
@@ -235,10 +220,9 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	seg->fd = seg->file.fd;
 	seg->dev = seg->file.dev;
 	seg->ino = seg->file.ino;
-	seg->pid = seg->file.pid;
 	seg->made_by = seg->file.made_by;
 	seg->own = seg->local = true;
-	seg->cma_pid = seg->pid;
+	seg->cma_pid = seg->file.pid;
 	(void)sc_attach_init();
 	err = fill_and_publish(seg, geometry);
 	if (err)

@@ -150,64 +150,57 @@ static int table_fallocate(struct sc_seg *seg, const void *from, uint64_t size)
 	return err ? -err : part_fallocate(seg, offset, size, 0);
 }
 
+/* A part of the table: elements of `size` bytes, `most` at most, and how many have memory, here and as peers see it. */
 struct array {
 	const void *at;
-	uint32_t size, most, count; /* bytes of an element; elements at most, and with memory */
+	uint32_t size, most;
+	uint32_t *count, *shown;
 };
 
 /*
  * Half as much again and whole pages, so that it is done seldom; if there is not so much memory, as much as needed.
  * Only new memory is asked for: a failure takes back none that there was.
  */
-static int grow_array(struct sc_seg *seg, const struct array *array, uint32_t *count)
+static int grow_array(struct sc_seg *seg, const struct array *array, uint32_t count)
 {
-	const uint8_t *from = (const uint8_t *)array->at + (uint64_t)array->count * array->size;
-	uint32_t page = SC_ABI_PAGE / array->size;
-	uint64_t need = sc_seg_align(*count, page);
-	uint64_t want = sc_seg_align(array->count + array->count / 2, page);
+	uint32_t have = *array->count, page = SC_ABI_PAGE / array->size;
+	const uint8_t *from = (const uint8_t *)array->at + (uint64_t)have * array->size;
+	uint64_t need = sc_seg_align(count, page);
+	uint64_t want = sc_seg_align(have + have / 2, page);
 	int err;
 
-	if (*count > array->most)
+	if (count > array->most)
 		return -ENOSPC;
 	need = need < array->most ? need : array->most;
 	want = want < need ? need : want < array->most ? want : array->most;
-	err = table_fallocate(seg, from, (want - array->count) * array->size);
+	err = table_fallocate(seg, from, (want - have) * array->size);
 	if (err == -ENOSPC && want > need) {
 		want = need;
-		err = table_fallocate(seg, from, (want - array->count) * array->size);
+		err = table_fallocate(seg, from, (want - have) * array->size);
 	}
-	*count = (uint32_t)want;
-	return err;
+	if (err)
+		return err;
+	*array->count = (uint32_t)want;
+	/* release: memory before its count */
+	sc_store_release_32(array->shown, (uint32_t)want);
+	(void)SC_FAULT("memory.count");
+	return 0;
 }
 
 static int grow_regs(struct sc_seg *seg, uint32_t count)
 {
 	struct sc_regtab_view view = sc_seg_table(seg);
-	struct array array = { view.regs, sizeof(*view.regs), view.reg_max, seg->reg_count };
-	int err = grow_array(seg, &array, &count);
 
-	if (err)
-		return err;
-	seg->reg_count = count;
-	/* release: memory before its count */
-	sc_store_release_32(&view.presence->reg_count, count);
-	(void)SC_FAULT("memory.reg_count");
-	return 0;
+	return grow_array(seg, &(struct array){ view.regs, sizeof(*view.regs), view.reg_max, &seg->reg_count,
+						&view.presence->reg_count }, count);
 }
 
 static int grow_ranges(struct sc_seg *seg, uint32_t count)
 {
 	struct sc_regtab_view view = sc_seg_table(seg);
-	struct array array = { view.ranges, sizeof(*view.ranges), view.range_max, seg->range_count };
-	int err = grow_array(seg, &array, &count);
 
-	if (err)
-		return err;
-	seg->range_count = count;
-	/* release: memory before its count */
-	sc_store_release_32(&view.presence->range_count, count);
-	(void)SC_FAULT("memory.range_count");
-	return 0;
+	return grow_array(seg, &(struct array){ view.ranges, sizeof(*view.ranges), view.range_max,
+						&seg->range_count, &view.presence->range_count }, count);
 }
 
 static int grow_buckets(struct sc_seg *seg, uint32_t bits)

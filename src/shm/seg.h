@@ -30,8 +30,7 @@ struct sc_seg {
 	bool local;	/* its owner is this process: memory can be copied directly */
 	bool keep_name; /* own: sc_seg_destroy() leaves the file for those who have messages to read in it */
 	pid_t cma_pid;	       /* attached: pid of the owner as seen from here, 0: not visible from here */
-	pid_t pid;	       /* process that made this structure, */
-	uint64_t made_by;      /* and its sc_host_self(); its forked children have nothing mapped */
+	uint64_t made_by;      /* sc_host_self() of the process that made it; its forked children have nothing mapped */
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
 	unsigned int users;    /* attached, not local */
 	struct sc_seg *next;   /* attached: hash chain of those that can be shared */
