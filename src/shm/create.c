@@ -33,8 +33,7 @@ static bool is_possible(const struct sc_seg_geometry *geometry)
 /*
  * The parts follow each other as abi.h draws them; slots, pool and table begin on pages of their own. The slot of the
  * first peer that connects is right behind the claims, so that both are one mapping of that peer, and the parts that it
- * may only read are another: endpoint and first message to 63 peers, the first of each, 2.47 ms with the pool in
- * between, 2.27 so.
+ * may only read are another (docs/MEASUREMENTS.md, "Start of an endpoint").
  */
 static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry)
 {

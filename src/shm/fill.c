@@ -25,19 +25,15 @@
 #define PAUSE_MIN 2048
 #define PAUSE_MAX 65536
 /*
- * The time that a reader takes for lines from memory, picoseconds for each byte. It follows from the times of 4, 8, 16
- * and 32 KiB one way between processors of a Zen 5 that are apart: 0.83, 1.17, 1.93 and 3.43 us. Stores to memory take
- * about as long, so they have not been better on any machine where plain ones take less.
+ * The time that a reader takes for lines from memory, picoseconds for each byte (docs/MEASUREMENTS.md, "Cost of reading").
+ * Stores to memory take about as long, so they have not been better on any machine where plain ones take less.
  */
 #define FROM_MEMORY 90
 /* Bytes. */
 #define LARGE 4096
 /*
- * The most time that plain stores may take for either, picoseconds for each byte: with a reader that is further away,
- * smaller sizes gain from stores past the caches, and lines are not fetched in time. That Zen 5 takes up to 160. A Zen
- * 4, apart, takes 250 to 550; plain and streamed 512, 768 and 1023 B take 0.81, 0.98 and 1.11 us one way, 0.68, 0.65
- * and 0.78, in windows 1.1, 1.2 and 1.3 GB/s, 2.0, 2.9 and 3.8; fetched and streamed 1 and 2 KiB 1.01 and 1.59 us, 0.62
- * and 0.88, 1.6 and 2.0 GB/s, 4.0 and 5.6.
+ * The most time that plain stores may take for smaller sizes, or fetched lines, picoseconds for each byte: with a reader
+ * that is further away those gain from stores past the caches too, and lines are not fetched in time ("Streamed or plain").
  */
 #define PLAIN_COST_MAX 200
 

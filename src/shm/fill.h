@@ -8,28 +8,13 @@
  *   streamed  stores past the caches, to memory, from where the reader gets them; plain ones where there is little to
  *             store, into lines that are fetched ahead, unless those come too late. Best where they share none
  *
- * One way in microseconds, and GB/s of a stream, of 4 and 16 KiB, on a Zen 5 and a Zen 4 with 2 processors that are
- * moved about by the machine's owner:
- *
- *                             cached             streamed
- *   Zen 5, one last cache     0.24 41  0.62 43   0.78 13
- *          none               1.23 6.2 2.95 6.6  0.83 13  2.04 12
- *   Zen 4, one core           0.18 43  0.79 29   0.96 10  2.4  14
- *          one last cache     0.68 9   2.6  7    0.83 10  2.3  14
- *          none               2.4  1.7 10   1.7  0.95 12  2.5  13
- *
- * Three ways are gone: string instructions (rep movsb), best in no row; plain stores to all buffers in turn, better in
- * windows on one machine (a Xeon, Rocket Lake, 4 KiB 13.7 GB/s for 8.6); and plain stores whose lines the reader writes
- * back to memory (CLWB), better in one row (Zen 4, one last cache: 4 KiB 0.46 us and 20 GB/s, 16 KiB 1.4 us and 18).
+ * Nobody tells where a processor is, and a scheduler may move us; so the ways are tried (fill.c), for each peer by
+ * itself: the time of plain stores shows how far the reader is. Figures: docs/MEASUREMENTS.md, "Ways to fill a bounce
+ * buffer".
  *
  * From SC_FILL_MIN on (and somewhat less, SC_TX_BUFFER_MIN) a buffer is better than the ring's lines too, as what is in
- * it is aligned as it was, and not cut into what a line holds: of messages of 512, 640 and 872 B in turn with those in
- * records 0.78, 0.75 and 0.63 of the time on that Zen 5, and windows 1.7, 1.6 and 1.5 times as fast (256 and 384 B:
- * 1.15 and 1.04 of the time, windows 1.5 and 1.6); on the Zen 4, apart and streamed, 0.83, 0.72 and 0.70, and 1.4, 1.4
- * and 1.7. Smaller fills are plain whatever the way: what they take is not told apart by their filling.
- *
- * Nobody tells where a processor is, and a scheduler may move us; so the ways are tried (fill.c), for each peer by
- * itself: the time of plain stores shows how far the reader is.
+ * it is aligned as it was, and not cut into what a line holds ("Inline or bounce buffer"). Smaller fills are plain
+ * whatever the way: what they take is not told apart by their filling.
  *
  * Private to the sender.
  */
@@ -88,14 +73,9 @@ static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *fro
 }
 
 /*
- * Bytes that are worth going past the caches: fewer are read sooner from this processor than they have left it. Of 512,
- * 640 and 768 B between processors of a Zen 5 that are apart, by words and streamed, one way 0.47, 0.48 and 0.48 us for
- * 0.54, in windows 4.3, 5.1 and 5.9 GB/s for 1.9, 2.5 and 3.5; of 1 KiB 0.61 for 0.56, and 6.1 for 4.6. In a trial they
- * are streamed: the way that it finds is for larger ones too.
- *
- * Lines that have been fetched ahead are in the cache: 1, 1.5 and 2 KiB by words 0.49, 0.59 and 0.55 us for 0.59, 0.63
- * and 0.67 streamed (0.62, 0.63 and 0.76 by words without), in windows 5.5, 7.2 and 7.7 GB/s for 4.6, 5.9 and 7.4; 3
- * KiB 0.65 us for 0.77, but in windows 7.4 GB/s for 10.6; 4 KiB 0.88 for 0.76 and 6.7 for 13.8.
+ * Bytes that are worth going past the caches: fewer are read sooner from this processor than they have left it, and so are
+ * lines that have been fetched ahead (docs/MEASUREMENTS.md, "Streamed or plain"). In a trial all are streamed: the way
+ * that it finds is for larger ones too.
  */
 #define SC_FILL_STREAM_MIN 1024
 
@@ -117,8 +97,7 @@ void sc_fill_fetch_slow(struct sc_fill *fill, const void *next, size_t size);
 /*
  * A record with a buffer has been published. The next will be in `next`, of like size if it goes on so: its lines may
  * come from the last reader's cache while the application does something else, if that is not too far away. Only where
- * stores go past the caches otherwise: within a last cache a plain store has its line soon enough (1 and 2 KiB one way
- * 0.98 of the time, 4 and 8 KiB 1.02 and 1.04; 8 KiB in windows 0.95 of the rate).
+ * stores go past the caches otherwise: within a last cache a plain store has its line soon enough.
  */
 static inline void sc_fill_fetch(struct sc_fill *fill, const void *next, size_t size)
 {

@@ -328,10 +328,8 @@ static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead
 
 /*
  * An inline record of `lines` has been released: of a stream of such there are more written than have come here, and
- * each would be waited for when it is looked at. So as many lines further on are fetched now. Million messages in a
- * second, 2-processor Xeon, before and now: 8 B 18.8 and 31.4, 64 B 13.4 and 20.0, 128 B 12.2 and 13.5; with 8, 16 or 24
- * ahead a little less. Of longer records (256 B: 0.97 of the rate), and of those that name buffers (1 KiB: 0.91), it
- * only takes lines from their writer. Latency is the same: a line that is far from being written is here already. No
+ * each would be waited for when it is looked at. So as many lines further on are fetched now. Longer records, and those
+ * that name buffers, only take lines from their writer (docs/MEASUREMENTS.md, "Lines fetched by the reader"). No
  * loop, as compilers take out one that does nothing else.
  */
 static inline void sc_ring_fetch(struct sc_ring_rx *rx, uint32_t lines)
