@@ -21,6 +21,7 @@
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/record.h"
+#include "link/reply.h"
 #include "msg/recv.h"
 #include "rma/reg.h"
 #include "rma/rma.h"
@@ -257,7 +258,8 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
-	sc_tx_leave(ep);
+	if (sc_seg_is_here(ep->seg))
+		(void)sc_replies_progress(ep); /* the messages that they answer have been received */
 	sc_rma_fini(ep);
 	sc_target_fini(ep);
 	sc_recv_fini(ep);
@@ -324,6 +326,8 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 
 	if (!sc_list_empty(&ep->pulling))
 		done += sc_deliver_progress(ep);
+	if (ep->replies)
+		done += sc_replies_progress(ep);
 	done += sc_tx_progress(ep);
 	if (!sc_list_empty(&ep->joined))
 		done += sc_xfer_progress(ep);

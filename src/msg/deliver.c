@@ -46,8 +46,8 @@
 #include "link/connect.h"
 #include "link/review.h"
 #include "link/record.h"
+#include "link/reply.h"
 #include "link/xfer.h"
-#include "msg/tx.h"
 
 /* Bytes copied by CMA in one step. */
 #define PULL_STEP ((size_t)4 << 20)
@@ -62,7 +62,7 @@ void sc_deliver_ack(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int erro
 	record->op = op;
 	record->moved = moved;
 	record->status = -error;
-	sc_tx_reply(peer, SC_ABI_ACK, 0, words);
+	sc_reply(peer, SC_ABI_ACK, 0, words);
 }
 
 /* Do messages wait that were sent before the one of this arrival? */
@@ -235,7 +235,7 @@ static void transfer_ask(struct sc_rx_op *op, bool fault)
 	pull->op = op->message;
 	pull->to = sc_slab_id(op);
 	pull->size = op->want;
-	sc_tx_reply(op->peer, SC_ABI_PULL, 0, words);
+	sc_reply(op->peer, SC_ABI_PULL, 0, words);
 }
 
 static void receiver_faulted(struct sc_ep *ep, struct sc_rx_op *op)

@@ -49,9 +49,9 @@
 #include "base/log.h"
 #include "os/probe.h"
 #include "link/peer.h"
-#include "link/connect.h"
 #include "link/review.h"
 #include "link/record.h"
+#include "link/reply.h"
 #include "link/turn.h"
 #include "link/xfer.h"
 
@@ -72,13 +72,11 @@
  * 12.1 and 12.7, 13.4 and 14.2.
  */
 #define PART_MIN 4096
-/* Answers that are kept for a peer that does not look at its ring, */
-#define REPLIES_MAX 65536
 /*
- * and sends that one has not acknowledged: so they are never more than it keeps for us, with those to requests. It has no
- * more of them unmatched by its window, as a rule; the others we have only to look at.
+ * Sends that a peer has not acknowledged: so they are never more than the answers that it keeps for us, with those to
+ * requests. It has no more of them unmatched by its window, as a rule; the others we have only to look at.
  */
-#define OPS_MAX (REPLIES_MAX - 4 * SC_RMA_REQUESTS_MAX)
+#define OPS_MAX (SC_REPLIES_MAX - 4 * SC_RMA_REQUESTS_MAX)
 
 static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
 {
@@ -952,37 +950,6 @@ size_t sc_tx_room(const struct sc_ep *ep)
 	return used < ep->tx_size ? ep->tx_size - used : 0;
 }
 
-static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
-{
-	int ret = sc_record_room(peer, 1);
-
-	if (!ret)
-		sc_record_put(peer, kind, 0, size, words);
-	return ret;
-}
-
-void sc_tx_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
-{
-	struct sc_reply *reply;
-
-	if (!sc_peer_can_answer(peer))
-		return; /* nobody waits */
-	if (sc_list_empty(&peer->replies) && reply_write(peer, kind, size, words) != -EAGAIN)
-		return;
-	reply = peer->reply_count < REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;
-	if (!reply) {
-		sc_peer_quarantine(peer, -ENOMEM, "no memory for more answers that it does not read");
-		return;
-	}
-	reply->kind = kind;
-	reply->size = size;
-	memcpy(reply->words, words, sizeof(reply->words));
-	sc_list_append(&peer->replies, &reply->of_peer);
-	sc_ep_begin(peer->ep);
-	peer->reply_count++;
-	peer->ep->replies++;
-}
-
 static struct sc_tx_op *op_of_peer(struct sc_peer *peer, sc_abi_op id)
 {
 	struct sc_tx_op *op = sc_slab_find(&peer->ep->tx_ops, id);
@@ -1106,50 +1073,15 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-static int reply_some(struct sc_ep *ep)
-{
-	int written = 0;
-
-	sc_list_for (entry, &ep->peers) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
-
-		while (!sc_list_empty(&peer->replies)) {
-			struct sc_reply *reply =
-				sc_list_entry(peer->replies.next, struct sc_reply, of_peer);
-
-			if (reply_write(peer, reply->kind, reply->size, reply->words))
-				break;
-			sc_list_remove(&reply->of_peer);
-			free(reply);
-			peer->reply_count--;
-			ep->replies--;
-			written++;
-		}
-	}
-	return written;
-}
-
 int sc_tx_progress(struct sc_ep *ep)
 {
-	int written = 0;
-
-	if (ep->replies)
-		written += reply_some(ep);
-	if (!sc_list_empty(&ep->pushing))
-		written += push_some(ep);
-	return written;
+	return sc_list_empty(&ep->pushing) ? 0 : push_some(ep);
 }
 
 void sc_tx_end_peer(struct sc_peer *peer, int error)
 {
 	while (!sc_list_empty(&peer->ops))
 		op_end(peer->ep, sc_list_entry(peer->ops.next, struct sc_tx_op, of_peer), error);
-}
-
-void sc_tx_leave(struct sc_ep *ep)
-{
-	if (ep->replies && sc_seg_is_here(ep->seg))
-		(void)reply_some(ep); /* the senders have been received */
 }
 
 void sc_tx_fini(struct sc_ep *ep)
