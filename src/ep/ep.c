@@ -30,7 +30,7 @@
 #include "rma/target.h"
 #include "link/state.h"
 #include "link/xfer.h"
-#include "msg/tx.h"
+#include "msg/txop.h"
 #include "msg/waiting.h"
 
 /*
@@ -47,11 +47,11 @@
 /*
  * The defaults, and the section of docs/MEASUREMENTS.md that each follows from:
  *
- *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_TX_BUFFER_MIN on
+ *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_BOUNCE_MIN on
  *               only if there is no buffer. More than INLINE_ALWAYS (tx.c) only while half of the ring is free
  *   buf_size    docs/MEASUREMENTS.md, "Bounce buffer size"
  *   eager_max   docs/MEASUREMENTS.md, "Eager or rendezvous". The calibration of the machine may say otherwise
- *               (calibration.c), and it is less to peers where filling is found to be slow: is_eager() in tx.c
+ *               (calibration.c), and it is less to peers where filling is found to be slow: sc_bounce_is_eager()
  *   share_min   docs/MEASUREMENTS.md, "Who copies a rendezvous"
  *
  * The pool and the slots are so large that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
@@ -264,7 +264,7 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_target_fini(ep);
 	sc_recv_fini(ep);
 	sc_peers_close(ep);
-	sc_tx_fini(ep);
+	sc_txop_fini(ep);
 	sc_regs_leave(ep);
 	sc_peers_fini(ep);
 	sc_bell_close(&ep->bell);
@@ -294,7 +294,7 @@ static int end_lost(struct sc_ep *ep)
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
 		bool over;
 
-		sc_tx_end_peer(peer, peer->error);
+		sc_txop_end_peer(peer, peer->error);
 		sc_target_end_peer(peer);
 		over = sc_rma_end_peer(peer, peer->error);
 		if (!sc_deliver_end_peer(peer, peer->error) || !over)
@@ -328,7 +328,8 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 		done += sc_deliver_progress(ep);
 	if (ep->replies)
 		done += sc_replies_progress(ep);
-	done += sc_tx_progress(ep);
+	if (!sc_list_empty(&ep->pushing))
+		done += sc_txop_progress(ep);
 	if (!sc_list_empty(&ep->joined))
 		done += sc_xfer_progress(ep);
 	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||

@@ -41,7 +41,7 @@
  * A ring's lines are written by plain stores, and are cleaned where that keeps them in a cache and they are not fetched
  * ahead (ring.h).
  *
- * From SC_FILL_MIN on (and somewhat less, SC_TX_BUFFER_MIN) a buffer is better than the ring's lines too, as what is in it
+ * From SC_FILL_MIN on (and somewhat less, SC_BOUNCE_MIN) a buffer is better than the ring's lines too, as what is in it
  * is aligned as it was, and not cut into what a line holds: of messages of 512, 640 and 872 B in turn with those in
  * records 0.78, 0.75 and 0.63 of the time on that Zen 5, and windows 1.7, 1.6 and 1.5 times as fast (256 and 384 B: 1.15 and 1.04 of the time, windows 1.5
  * and 1.6); on the Zen 4, apart and streamed, 0.83, 0.72 and 0.70, and 1.4, 1.4 and 1.7. Smaller fills are plain

@@ -27,7 +27,6 @@
 #include "msg/deliver.h"
 #include "ep/rx.h"
 #include "shm/share.h"
-#include "msg/tx.h"
 
 #define SIZE ((size_t)1 << 20)
 #define LARGE ((size_t)200000)
