@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include "rma/assist.h"
 #include "rma/batch.h"
-#include "msg/deliver.h"
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
@@ -23,6 +22,7 @@
 #include "link/record.h"
 #include "link/reply.h"
 #include "msg/recv.h"
+#include "msg/transfer.h"
 #include "rma/reg.h"
 #include "rma/rma.h"
 #include "ep/rx.h"
@@ -297,7 +297,7 @@ static int end_lost(struct sc_ep *ep)
 		sc_txop_end_peer(peer, peer->error);
 		sc_target_end_peer(peer);
 		over = sc_rma_end_peer(peer, peer->error);
-		if (!sc_deliver_end_peer(peer, peer->error) || !over)
+		if (!sc_transfer_end_peer(peer, peer->error) || !over)
 			continue; /* it is copying memory of ours: the next poll asks again */
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
@@ -325,7 +325,7 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 	int done = 0;
 
 	if (!sc_list_empty(&ep->pulling))
-		done += sc_deliver_progress(ep);
+		done += sc_transfer_progress(ep);
 	if (ep->replies)
 		done += sc_replies_progress(ep);
 	if (!sc_list_empty(&ep->pushing))

@@ -33,6 +33,7 @@
 #include "link/record.h"
 #include "rma/request.h"
 #include "rma/target.h"
+#include "msg/transfer.h"
 #include "msg/txop.h"
 #include "msg/waiting.h"
 
@@ -177,7 +178,7 @@ static int take_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_
 {
 	if (!piece->to && peer->arriving)
 		return sc_waiting_piece(peer, seg, piece, ctl);
-	return sc_deliver_piece(peer, seg, piece, ctl);
+	return sc_transfer_piece(peer, seg, piece, ctl);
 }
 
 /* A part of a message, in a buffer of ours. */

@@ -32,7 +32,6 @@
 #include "os/wake.h"
 
 #include <errno.h>
-#include "msg/deliver.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "ep/rx.h"

@@ -359,7 +359,7 @@ struct sc_fenced {
 
 /*
  * Of sc_rx_op.flags, besides SC_*: it has several buffers, a counter of its own, or is for several messages. Of others
- * the counter, the capacity and the number of buffers may not be set before sc_deliver_settle(): a message that is
+ * the counter, the capacity and the number of buffers may not be set before sc_rxop_settle(): a message that is
  * short needs none of them. The receiver of an answer sees it when all stores before it have been made, so a call makes
  * few: docs/MEASUREMENTS.md, "Stores of a call".
  */
