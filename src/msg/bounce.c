@@ -27,9 +27,7 @@
 
 /*
  * Bytes that are worth a record of their own, for the receiver to read while the next are filled; as long as half of
- * the ring is free, and the receiver not behind: one that is busy with what came before reads nothing the sooner, and
- * has more records to read: windows of 8 and 16 KiB on a Zen 5 41 and 44 GB/s with them, 43 and 47 without; far apart
- * 12.1 and 12.7, 13.4 and 14.2.
+ * the ring is free, and the receiver not behind: docs/MEASUREMENTS.md, "Messages in parts".
  */
 #define PART_MIN 4096
 
@@ -60,8 +58,8 @@ static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, bool retu
 
 /*
  * The record of a message whose payload, or a part of it, is in buffers lent with it. The reader is still to be woken.
- * Out of line, as a compiler that sees where `record` comes from stores to the line one by one: windows of 1 KiB had
- * 0.94 of the rate.
+ * Out of line, as a compiler that sees where `record` comes from stores to the line word by word:
+ * docs/MEASUREMENTS.md, "Stores of a call".
  */
 static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
 						   const struct sc_abi_bounce *record, uint64_t ctl)
@@ -127,7 +125,7 @@ bool sc_bounce_send_return(struct sc_peer *peer, const void *buf, uint32_t size,
 
 /*
  * The time to copy a payload into bounce buffers and out of them, nanoseconds; 0: not known. But for the first buffer,
- * one is filled while the other is read: 16 KiB one way on a 2-processor Zen 5 0.62 us for 0.64, apart 2.04 for 2.14.
+ * one is filled while the other is read.
  */
 static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
 {
@@ -151,10 +149,9 @@ static bool is_of_stream(struct sc_peer *peer)
 }
 
 /*
- * Has the peer it sooner by CMA? By more than an eighth: the calibration's copies stay in one process and its caches;
- * 16 KiB between two on a Zen 5, apart, take 3.0 us for 2.2 that it reckons with. Of a stream the slower of writer and
- * reader of the buffers decides; and a call copies as many messages as it may, or a half of each. (Messages that are
- * never received are on their way, too: a sender that has such counts as one of a stream.)
+ * Has the peer it sooner by CMA? By more than an eighth: docs/MEASUREMENTS.md, "Eager or rendezvous". Of a stream the
+ * slower of writer and reader of the buffers decides; and a call copies as many messages as it may, or a half of each.
+ * (Messages that are never received are on their way, too: a sender that has such counts as one of a stream.)
  */
 static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {

@@ -7,16 +7,11 @@
 #include "msg/txop.h"
 
 /*
- * Bytes that are better in a buffer than in a record, also for two that answer each other in the same buffer (hold.h):
- * docs/MEASUREMENTS.md, "Inline or bounce buffer".
+ * Bytes that are better in a buffer than in a record, also for two that answer each other in the same buffer (hold.h);
+ * and for a receiver that is behind, which has fewer lines of the ring to read: docs/MEASUREMENTS.md, "Inline or bounce
+ * buffer".
  */
 #define SC_BOUNCE_MIN 320
-
-/*
- * Bytes that are better in a buffer than in a record, for one who is behind: it has fewer lines of the ring to read, and
- * need not wait for each. Windows of 128, 192, 256 and 384 B on a Zen 5 4.5, 5.2, 6.0 and 7.8 GB/s in records, 4.7, 5.8,
- * 8.5 and 11.8 in buffers; far apart 1.2, 1.6, 1.4 and 1.9, 1.4, 1.9, 2.5 and 3.7; but of 64 B 0.88 and 0.74.
- */
 #define SC_BOUNCE_MIN_BEHIND 128
 
 /* Of what a record could hold as well: has the reader it sooner in a buffer? */
@@ -27,9 +22,8 @@ static inline bool sc_bounce_prefers(const struct sc_peer *peer, size_t size)
 }
 
 /*
- * Buffers that eager messages leave to pieces, which have no other way to go; and, the more of them a peer has, to the ring
- * to it, which goes on in them if that peer does not look: of 88 it has 48 at most, and 23 are left for records. (With 47
- * and 4 of 64 it was sent 370 messages of 1 KiB, so 1400; windows are as fast.)
+ * Buffers that eager messages leave to pieces, which have no other way to go; and, the more of them a peer has, to the
+ * ring to it, which goes on in them if that peer does not look: of 88 it has 48 at most, and 23 are left for records.
  */
 static inline uint32_t sc_bounce_reserve(const struct sc_peer *peer)
 {

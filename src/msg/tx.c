@@ -154,10 +154,8 @@ static inline __attribute__((always_inline)) bool send_short(struct sc_peer *pee
 
 /*
  * Two lines have code of their own as well; and where the one before was sent without a poll between, so that others
- * are likely to follow, those of the third from here are fetched from their reader. Windows of 64 B on a 2-processor
- * Zen 4, more than 2,000 pairs: 1.09 times as many a second, fetched 1.32 times; two, four, six ahead 1.27, 1.30, 1.26.
- * The next of a ping-pong would be waited for: fetched each time, 64 B take 1.07 of the time one way. Of records of
- * one line it brought nothing, of three and four it cost 4 and 1 %.
+ * are likely to follow, those of the third from here are fetched from their reader: docs/MEASUREMENTS.md, "Lines fetched
+ * by the sender".
  */
 static __attribute__((noinline)) bool send_two_lines(struct sc_peer *peer, const void *buf, size_t size,
 						     uint64_t tag, uint64_t data, struct sc_op_flags flags,
