@@ -39,6 +39,13 @@
  */
 #define OPS_MAX (SC_REPLIES_MAX - 4 * SC_RMA_REQUESTS_MAX)
 
+/* The only writer of the state. */
+static void state_set(struct sc_tx_op *op, enum sc_tx_state state)
+{
+	assert(state == SC_TX_PUBLISHED || state == op->state + 1);
+	op->state = state;
+}
+
 static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
 {
 	const struct sc_comp comp = { .context = op->context,
@@ -87,7 +94,7 @@ struct sc_tx_op *sc_txop_begin(struct sc_peer *peer, const struct sc_send *send,
 
 	if (!op)
 		return NULL;
-	op->state = SC_TX_PUBLISHED;
+	state_set(op, SC_TX_PUBLISHED);
 	op->flags = send->flags;
 	op->peer = peer;
 	op->turn = sc_turn_pass(peer);
@@ -197,7 +204,7 @@ int sc_txop_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 	sc_xfer_part(&op->xfer);
 	if (!pull->fault)
 		peer->fetch = SC_FETCH_NO;
-	op->state = SC_TX_PUSHING;
+	state_set(op, SC_TX_PUSHING);
 	op->unreadable = !is_readable(op, pull->fault);
 	op->to = pull->to;
 	op->push_size = pull->size;
@@ -256,7 +263,7 @@ int sc_txop_progress(struct sc_ep *ep)
 			written++;
 		if (op->pushed == op->push_size) {
 			sc_list_remove(&op->pushing);
-			op->state = SC_TX_PUSHED;
+			state_set(op, SC_TX_PUSHED);
 		}
 	}
 	return written;
