@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include "rma/assist.h"
 #include "rma/batch.h"
-#include "msg/deliver.h"
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
@@ -21,7 +20,9 @@
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/record.h"
+#include "link/reply.h"
 #include "msg/recv.h"
+#include "msg/transfer.h"
 #include "rma/reg.h"
 #include "rma/rma.h"
 #include "ep/rx.h"
@@ -30,7 +31,7 @@
 #include "rma/target.h"
 #include "link/state.h"
 #include "link/xfer.h"
-#include "msg/tx.h"
+#include "msg/txop.h"
 #include "msg/waiting.h"
 
 /*
@@ -47,11 +48,11 @@
 /*
  * The defaults, and the section of docs/MEASUREMENTS.md that each follows from:
  *
- *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_TX_BUFFER_MIN on
+ *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_BOUNCE_MIN on
  *               only if there is no buffer. More than INLINE_ALWAYS (tx.c) only while half of the ring is free
  *   buf_size    docs/MEASUREMENTS.md, "Bounce buffer size"
  *   eager_max   docs/MEASUREMENTS.md, "Eager or rendezvous". The calibration of the machine may say otherwise
- *               (calibration.c), and it is less to peers where filling is found to be slow: is_eager() in tx.c
+ *               (calibration.c), and it is less to peers where filling is found to be slow: sc_bounce_is_eager()
  *   share_min   docs/MEASUREMENTS.md, "Who copies a rendezvous"
  *
  * The pool and the slots are so large that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
@@ -257,12 +258,13 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
-	sc_tx_leave(ep);
+	if (sc_seg_is_here(ep->seg))
+		(void)sc_replies_progress(ep); /* the messages that they answer have been received */
 	sc_rma_fini(ep);
 	sc_target_fini(ep);
 	sc_recv_fini(ep);
 	sc_peers_close(ep);
-	sc_tx_fini(ep);
+	sc_txop_fini(ep);
 	sc_regs_leave(ep);
 	sc_peers_fini(ep);
 	sc_bell_close(&ep->bell);
@@ -292,10 +294,10 @@ static int end_lost(struct sc_ep *ep)
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
 		bool over;
 
-		sc_tx_end_peer(peer, peer->error);
+		sc_txop_end_peer(peer, peer->error);
 		sc_target_end_peer(peer);
 		over = sc_rma_end_peer(peer, peer->error);
-		if (!sc_deliver_end_peer(peer, peer->error) || !over)
+		if (!sc_transfer_end_peer(peer, peer->error) || !over)
 			continue; /* it is copying memory of ours: the next poll asks again */
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
@@ -323,8 +325,11 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 	int done = 0;
 
 	if (!sc_list_empty(&ep->pulling))
-		done += sc_deliver_progress(ep);
-	done += sc_tx_progress(ep);
+		done += sc_transfer_progress(ep);
+	if (ep->replies)
+		done += sc_replies_progress(ep);
+	if (!sc_list_empty(&ep->pushing))
+		done += sc_txop_progress(ep);
 	if (!sc_list_empty(&ep->joined))
 		done += sc_xfer_progress(ep);
 	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||

@@ -33,7 +33,8 @@
 #include "link/record.h"
 #include "rma/request.h"
 #include "rma/target.h"
-#include "msg/tx.h"
+#include "msg/transfer.h"
+#include "msg/txop.h"
 #include "msg/waiting.h"
 
 /* Rings beyond SC_BUSY_RINGS that are looked at in a poll, in turn. */
@@ -177,7 +178,7 @@ static int take_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_
 {
 	if (!piece->to && peer->arriving)
 		return sc_waiting_piece(peer, seg, piece, ctl);
-	return sc_deliver_piece(peer, seg, piece, ctl);
+	return sc_transfer_piece(peer, seg, piece, ctl);
 }
 
 /* A part of a message, in a buffer of ours. */
@@ -387,11 +388,11 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_ACK:
 		memcpy(words, line->words, sizeof(words));
 		*why = "an acknowledgement of nothing that it was sent";
-		return sc_tx_acked(peer, (const struct sc_abi_ack *)words);
+		return sc_txop_acked(peer, (const struct sc_abi_ack *)words);
 	case SC_ABI_PULL:
 		memcpy(words, line->words, sizeof(words));
 		*why = "a request for nothing that it was sent";
-		return sc_tx_pulled(peer, (const struct sc_abi_pull *)words);
+		return sc_txop_pulled(peer, (const struct sc_abi_pull *)words);
 	case SC_ABI_PIECE:
 		memcpy(words, line->words, sizeof(words));
 		*why = "a piece of nothing that was asked for or begun";
@@ -419,7 +420,7 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_SHARE:
 		*why = "a copy to share that cannot be";
 		return sc_ctl_flags(ctl) & SC_ABI_F_MEMORY ? sc_assist_take(peer, line, ctl) :
-							     sc_tx_shared(peer, line, ctl);
+							     sc_txop_shared(peer, line, ctl);
 	case SC_ABI_GROWN:
 		*why = "a ring that has grown before, or without memory";
 		return take_grown(peer, ctl);

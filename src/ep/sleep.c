@@ -10,9 +10,8 @@
  * Each thing that a sleeper waits for, the process that wakes it, and the function that does:
  *
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
- *   connections, departures                     membership: its writer       bump() in peer.c
- *   chunks that the sender has reported         the sender                   share_report() in tx.c
- *   chunks that the target of a put has         the target                   report() in assist.c
+ *   connections, departures                     membership: its writer       sc_peer_bump()
+ *   chunks of a shared copy                     the joiner                   report() in xfer.c
  *   offers that the peer has done               the peer                     offer_end() in target.c
  *   room in a ring, window, buffers             the reader                   sc_peer_publish()
  *   death                                       our daemon                   ring() in daemon.c
@@ -32,7 +31,6 @@
 #include "os/wake.h"
 
 #include <errno.h>
-#include "msg/deliver.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "ep/rx.h"

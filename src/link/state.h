@@ -120,7 +120,7 @@ struct sc_peer {
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	uint64_t looked_at;	 /* tx.head when buffers were short last, */
 	uint32_t looks;		 /* and how often since it was there */
-	bool is_behind;		 /* it had more than the last message to read when last asked; see tx.c */
+	bool is_behind;		 /* it had more than the last message to read when last asked; see bounce.c */
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first, */
 	uint32_t op_count;	 /* so many */
 	uint64_t message_line, message_units; /* behind the messages of so many units; see fence.h, */
@@ -359,7 +359,7 @@ struct sc_fenced {
 
 /*
  * Of sc_rx_op.flags, besides SC_*: it has several buffers, a counter of its own, or is for several messages. Of others
- * the counter, the capacity and the number of buffers may not be set before sc_deliver_settle(): a message that is
+ * the counter, the capacity and the number of buffers may not be set before sc_rxop_settle(): a message that is
  * short needs none of them. The receiver of an answer sees it when all stores before it have been made, so a call makes
  * few: docs/MEASUREMENTS.md, "Stores of a call".
  */

@@ -7,7 +7,7 @@
  * all.
  *
  *                opener                            joiner                        the opener's file
- *   message      receiver of a rendezvous, reads   its sender, writes            msg/deliver.c
+ *   message      receiver of a rendezvous, reads   its sender, writes            msg/transfer.c
  *   put          initiator, writes                 target, reads                 rma/assist.c
  *   get          initiator, reads                  target, writes                rma/assist.c
  *

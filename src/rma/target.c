@@ -12,7 +12,7 @@
  *
  * Every step asks the private table (regtab.c), which nobody else can write: a key that is closed between
  * two steps ends the request. Requests of a peer are executed in their order; only what a get or an atomic
- * answers may take longer, in order as well: nothing is written past answers that wait for room (tx.c). An
+ * answers may take longer, in order as well: nothing is written past answers that wait for room (reply.c). An
  * answer never waits in the ring's way: an answer that finds no room is kept here, up to SC_RMA_REQUESTS_MAX for each
  * peer, which is as many as it may ask at once.
  *
@@ -42,7 +42,7 @@
 #include "link/peer.h"
 #include "link/connect.h"
 #include "link/record.h"
-#include "msg/tx.h"
+#include "link/reply.h"
 
 /* Bytes copied in one step. */
 #define STEP ((uint64_t)4 << 20)
@@ -123,7 +123,7 @@ static void answer(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error
 	record->op = op;
 	record->moved = moved;
 	record->status = -error;
-	sc_tx_reply(peer, SC_ABI_DONE, 0, words);
+	sc_reply(peer, SC_ABI_DONE, 0, words);
 }
 
 /*

@@ -22,7 +22,6 @@
 #include "link/record.h"
 #include "link/rxq.h"
 #include "base/slab.h"
-#include "msg/tx.h"
 
 #define SIZE 1000
 #define MOST 4096 /* bytes of a bounce buffer */

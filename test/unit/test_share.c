@@ -24,10 +24,9 @@
 #include "clock.h"
 #include "cma_calls.h"
 #include "core_pair.h"
-#include "msg/deliver.h"
+#include "msg/transfer.h"
 #include "ep/rx.h"
 #include "shm/share.h"
-#include "msg/tx.h"
 
 #define SIZE ((size_t)1 << 20)
 #define LARGE ((size_t)200000)
@@ -708,7 +707,7 @@ static void test_several(void **state)
 
 		begin_several(count, cases[i].size, count);
 		sc_rx_poll(pair[0].ep); /* the offers */
-		assert_int_equal(sc_deliver_progress(pair[1].ep), cases[i].parts);
+		assert_int_equal(sc_transfer_progress(pair[1].ep), cases[i].parts);
 		assert_int_equal(reads, 1);
 		assert_int_equal(read_parts, cases[i].parts);
 		assert_int_equal(sc_xfer_progress(pair[0].ep), cases[i].parts);
@@ -740,7 +739,7 @@ static void test_several_alone(void **state)
 		int count = cases[i].waiting;
 
 		begin_several(count, cases[i].size, count);
-		assert_int_equal(sc_deliver_progress(pair[1].ep), cases[i].parts);
+		assert_int_equal(sc_transfer_progress(pair[1].ep), cases[i].parts);
 		assert_int_equal(reads, 1);
 		assert_int_equal(read_parts, cases[i].parts);
 		expect_several(count, cases[i].size, count);
@@ -857,7 +856,7 @@ static void test_several_receivers(void **state)
 	assert_int_equal(end_send(&pair[0], to_third, from, 65536, 0, 0), 0);
 	sc_rx_poll(third.ep);
 	sc_rx_poll(pair[0].ep);
-	assert_int_equal(sc_deliver_progress(pair[1].ep), 2);
+	assert_int_equal(sc_transfer_progress(pair[1].ep), 2);
 	assert_int_equal(sc_xfer_progress(pair[0].ep), 2);
 	assert_int_equal(sc_xfer_progress(pair[0].ep), 1);
 	assert_true(to_third->writes_fail);
