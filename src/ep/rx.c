@@ -43,6 +43,12 @@
 
 /* ---- records --------------------------------------------------------------------------------- */
 
+/* Is the buffer of this message, or part of one, ours? It comes back with the record. */
+static inline bool is_returned(uint64_t ctl)
+{
+	return sc_ctl_flags(ctl) & SC_ABI_F_RETURNED;
+}
+
 /* Can a message of so many bytes begin, of which one buffer of this segment is full and the others follow? */
 static inline bool begins_in_parts(const struct sc_peer *peer, const struct sc_seg *seg, uint64_t size)
 {
@@ -77,10 +83,10 @@ static const char *parse_bounce(struct sc_message *message)
 }
 
 /* The flags that a message in a buffer of ours may have. */
-#define RETURN_FLAGS (SC_ABI_F_TAGGED | SC_ABI_F_DATA | SC_ABI_F_PARTS)
+#define RETURNED_FLAGS (SC_ABI_F_RETURNED | SC_ABI_F_TAGGED | SC_ABI_F_DATA | SC_ABI_F_PARTS)
 
 /* In a buffer of ours; from here on it is like one that waits: its payload is somewhere in our memory. */
-static const char *parse_return(struct sc_message *message)
+static const char *parse_returned(struct sc_message *message)
 {
 	struct sc_peer *peer = message->peer;
 	const struct sc_seg *seg = peer->ep->seg;
@@ -94,7 +100,7 @@ static const char *parse_return(struct sc_message *message)
 	if (why)
 		return why;
 	if (!sc_hold_comes_back(peer, record.bufs[0]) || message->here > seg->header.buf_size ||
-	    message->flags & ~RETURN_FLAGS)
+	    message->flags & ~RETURNED_FLAGS)
 		return "a message in a buffer that it has not been lent for that";
 	message->bytes = sc_seg_buf(seg, record.bufs[0]);
 	return NULL;
@@ -153,9 +159,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (message.kind == SC_ABI_INLINE)
 		*why = parse_inline(&message);
 	else if (message.kind == SC_ABI_BOUNCE)
-		*why = parse_bounce(&message);
-	else if (message.kind == SC_ABI_RETURN)
-		*why = parse_return(&message);
+		*why = is_returned(ctl) ? parse_returned(&message) : parse_bounce(&message);
 	else
 		*why = parse_rdv(&message);
 	if (*why)
@@ -171,24 +175,23 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-/* A piece in buffers of this segment. */
-static int take_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
-		      uint64_t ctl)
+/* May this part of a message be in a buffer of ours: in one that has been lent for that, and with no other flags? */
+static bool may_be_returned(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
+	return !piece->to && sc_ctl_flags(ctl) == SC_ABI_F_RETURNED &&
+	       sc_ctl_size(ctl) <= peer->ep->config.buf_size && sc_hold_comes_back(peer, piece->bufs[0]);
+}
+
+/* A part of a message, or a piece that has been asked for. */
+static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
+{
+	struct sc_seg *seg = is_returned(ctl) ? peer->ep->seg : peer->seg;
+
+	if (is_returned(ctl) && !may_be_returned(peer, piece, ctl))
+		return -EPROTO;
 	if (!piece->to && peer->arriving)
 		return sc_waiting_piece(peer, seg, piece, ctl);
 	return sc_deliver_piece(peer, seg, piece, ctl);
-}
-
-/* A part of a message, in a buffer of ours. */
-static int take_return_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
-{
-	struct sc_ep *ep = peer->ep;
-
-	if (piece->to || sc_ctl_flags(ctl) || sc_ctl_size(ctl) > ep->config.buf_size ||
-	    !sc_hold_comes_back(peer, piece->bufs[0]))
-		return -EPROTO;
-	return take_piece(peer, ep->seg, piece, ctl);
 }
 
 /* ---- the short way, see fast.h -------------------------------------------------------------- */
@@ -230,29 +233,29 @@ static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 /* It names one buffer: may that be held, and is it? */
 static inline bool is_held(struct sc_peer *peer, uint64_t ctl, uint16_t buf)
 {
-	return sc_ctl_flags(ctl) & SC_ABI_F_RETURN &&
+	return sc_ctl_flags(ctl) & SC_ABI_F_RETURNABLE &&
 	       sc_hold_begin(peer, buf, peer->rx.head + sc_ctl_lines(ctl));
 }
 
-/* A record of one line has been taken, that names one buffer, of so many bytes; `returns`: one of ours. */
+/* A record of one line has been taken, that names one buffer, of so many bytes. */
 static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *peer, uint64_t ctl,
-							       uint16_t buf, uint32_t here, bool returns)
+							       uint16_t buf, uint32_t here)
 {
-	bool gives_back = !returns && !is_held(peer, ctl, buf);
+	bool gives_back = !is_returned(ctl) && !is_held(peer, ctl, buf);
 
 	if (gives_back)
 		sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, 1);
-	if (returns)
+	if (is_returned(ctl))
 		sc_record_returned(peer);
 	else if (gives_back)
 		buffers_read(peer, here);
 }
 
 /* Is this a buffer that the peer may name, in a segment that it is of? */
-static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t buf, bool returns)
+static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t buf, uint64_t ctl)
 {
-	return returns ? sc_hold_comes_back(peer, buf) : sc_seg_has_buf(seg, buf);
+	return is_returned(ctl) ? sc_hold_comes_back(peer, buf) : sc_seg_has_buf(seg, buf);
 }
 
 /*
@@ -262,17 +265,17 @@ static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t 
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
-	bool returns = sc_ctl_kind(ctl) == SC_ABI_RETURN, parts = sc_ctl_flags(ctl) & SC_ABI_F_PARTS;
+	bool parts = sc_ctl_flags(ctl) & SC_ABI_F_PARTS;
 	struct sc_ep *ep = peer->ep;
-	struct sc_seg *seg = returns ? ep->seg : peer->seg;
+	struct sc_seg *seg = is_returned(ctl) ? ep->seg : peer->seg;
 	uint32_t here = sc_ctl_size(ctl);
 	struct sc_rx_op *op;
 	uint64_t tag, data;
 	uint16_t buf;
 
-	if ((sc_ctl_kind(ctl) != SC_ABI_BOUNCE && !returns) ||
-	    sc_ctl_flags(ctl) & (returns ? ~RETURN_FLAGS : SC_ABI_F_ACK) || sc_ctl_lines(ctl) != 1 ||
-	    !ep->line_end || !seg)
+	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE ||
+	    sc_ctl_flags(ctl) & (is_returned(ctl) ? ~RETURNED_FLAGS : SC_ABI_F_ACK) ||
+	    sc_ctl_lines(ctl) != 1 || !ep->line_end || !seg)
 		return false;
 	if (parts) {
 		if (!begins_in_parts(peer, seg, here))
@@ -280,7 +283,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 		here = seg->header.buf_size;
 	}
 	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
-	if (!here || here > seg->header.buf_size || !is_buffer(peer, seg, buf, returns))
+	if (!here || here > seg->header.buf_size || !is_buffer(peer, seg, buf, ctl))
 		return false;
 	tag = sc_load_relaxed_64(&record->tag);
 	op = sc_fast_match(ep->rxq, peer, tag, ctl);
@@ -292,7 +295,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 		sc_fast_begin(op, peer, tag, data, ctl, here);
 	else
 		sc_fast_end(ep, op, peer, tag, data, ctl);
-	buffer_taken(peer, ctl, buf, here, returns);
+	buffer_taken(peer, ctl, buf, here);
 	return true;
 }
 
@@ -300,23 +303,22 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
-	bool returns = sc_ctl_kind(ctl) == SC_ABI_RETURN_PIECE;
-	struct sc_seg *seg = returns ? peer->ep->seg : peer->seg;
+	struct sc_seg *seg = is_returned(ctl) ? peer->ep->seg : peer->seg;
 	const struct sc_rx_op *op = peer->arriving_op;
 	uint32_t here = sc_ctl_size(ctl);
 	uint16_t buf;
 
-	if (!(returns ? !sc_ctl_flags(ctl) : sc_ctl_kind(ctl) == SC_ABI_PIECE) || sc_ctl_lines(ctl) != 1 ||
-	    !seg || !sc_fast_arrives(peer))
+	if (sc_ctl_kind(ctl) != SC_ABI_PIECE || (is_returned(ctl) && sc_ctl_flags(ctl) != SC_ABI_F_RETURNED) ||
+	    sc_ctl_lines(ctl) != 1 || !seg || !sc_fast_arrives(peer))
 		return false;
 	buf = sc_load_relaxed_16(&piece->bufs[0]); /* published by ctl, as the others */
 	if (sc_load_relaxed_64(&piece->to) || sc_load_relaxed_64(&piece->offset) != op->done || !here ||
 	    here > seg->header.buf_size || here > op->size - op->done ||
-	    !is_buffer(peer, seg, buf, returns))
+	    !is_buffer(peer, seg, buf, ctl))
 		return false;
 	sc_record_copy_bytes((char *)op->iov[0].iov_base + op->done, sc_seg_buf(seg, buf), here);
 	sc_fast_part(peer, here);
-	buffer_taken(peer, ctl, buf, here, returns);
+	buffer_taken(peer, ctl, buf, here);
 	return true;
 }
 
@@ -386,7 +388,6 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_INLINE:
 	case SC_ABI_BOUNCE:
 	case SC_ABI_RDV:
-	case SC_ABI_RETURN:
 		return take_message(peer, ctl, why);
 	case SC_ABI_ACK:
 		memcpy(words, line->words, sizeof(words));
@@ -398,12 +399,8 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		return sc_tx_pulled(peer, (const struct sc_abi_pull *)words);
 	case SC_ABI_PIECE:
 		memcpy(words, line->words, sizeof(words));
-		*why = "a piece of nothing that was asked for or begun";
-		return take_piece(peer, peer->seg, (const struct sc_abi_piece *)words, ctl);
-	case SC_ABI_RETURN_PIECE:
-		memcpy(words, line->words, sizeof(words));
-		*why = "a part of no message that it has begun, or in no buffer that it was lent for that";
-		return take_return_piece(peer, (const struct sc_abi_piece *)words, ctl);
+		*why = "a piece of nothing that was asked for or begun, or in a buffer that is not lent for that";
+		return take_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
 	case SC_ABI_PUT_FAR:
 	case SC_ABI_GET:
@@ -440,10 +437,18 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	return -EPROTO;
 }
 
-/* Has the record bounce buffers, which the writer wants back soon? */
-static bool names_buffers(enum sc_abi_kind kind)
+/* Is it a message in a bounce buffer, or a part of one? */
+static bool is_bounce(enum sc_abi_kind kind)
 {
-	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
+	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE;
+}
+
+/* Has the record bounce buffers of the writer's, which wants them back soon? */
+static bool names_buffers(uint64_t ctl)
+{
+	enum sc_abi_kind kind = sc_ctl_kind(ctl);
+
+	return (is_bounce(kind) && !is_returned(ctl)) || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
 	       kind == SC_ABI_OFFER_BOUNCE;
 }
 
@@ -453,8 +458,7 @@ static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
 	uint16_t buf = sc_load_relaxed_16(&record->bufs[0]);
 
-	return (sc_ctl_kind(ctl) == SC_ABI_BOUNCE || sc_ctl_kind(ctl) == SC_ABI_PIECE) &&
-	       sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
+	return is_bounce(sc_ctl_kind(ctl)) && sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
 }
 
 /* The record at the ring's head, which names some, has been taken. */
@@ -492,7 +496,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	const char *why = "a record of impossible length";
 	int ret = -EPROTO;
 
-	if (!peer->seg && (names_buffers(kind) || kind == SC_ABI_OVERFLOW))
+	if (!peer->seg && (names_buffers(ctl) || kind == SC_ABI_OVERFLOW))
 		return lose_payload(peer);
 	if (lines - 1 < SC_ABI_RECORD_LINES)
 		ret = take_record(peer, ctl, &why);
@@ -506,11 +510,11 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		return -ECONNRESET; /* quarantined while it was answered */
 	if (goes_elsewhere(kind))
 		return 0;
-	if (names_buffers(kind)) {
+	if (names_buffers(ctl)) {
 		buffers_taken(peer, ctl);
 		return 0;
 	}
-	if (kind == SC_ABI_RETURN || kind == SC_ABI_RETURN_PIECE)
+	if (is_bounce(kind)) /* in a buffer of ours */
 		sc_record_returned(peer);
 	sc_ring_release(&peer->rx, lines);
 	return 0;
