@@ -56,7 +56,7 @@
 #define SC_ABI_SLOT_SIZE 8192
 #define SC_ABI_SLOT_FIRST 4096 /* bytes of it that have memory from the start, */
 #define SC_ABI_RING_FIRST 55   /* and lines of the ring in there; */
-#define SC_ABI_RING_LINES 119  /* of all, once it has grown: SC_ABI_GROWN */
+#define SC_ABI_RING_LINES 119  /* of all, once it has grown: SC_ABI_CONTINUE */
 #define SC_ABI_BUFS_MAX 4096
 #define SC_ABI_BUF_SIZE_MAX (1u << 20)
 
@@ -217,7 +217,7 @@ struct sc_abi_line {
  *       55..48 kind       (enum sc_abi_kind)
  *       47..40 flags      (SC_ABI_F_*)
  *       39..32 lines      (of the record, 1..SC_ABI_RECORD_LINES)
- *       31..0  size       (of the message, bytes; SC_ABI_RDV: number of segments)
+ *       31..0  size       (of the message, bytes; SC_ABI_RDV: number of segments; SC_ABI_CONTINUE: where)
  */
 #define SC_ABI_CTL_LAP_SHIFT 56
 #define SC_ABI_CTL_KIND_SHIFT 48
@@ -249,11 +249,8 @@ enum sc_abi_kind {
 	SC_ABI_OFFER_GET = 18,	  /* a get of that kind, struct sc_abi_offer_get, answered in its lines */
 	SC_ABI_OFFER_GET_BOUNCE = 19, /* likewise, answered in bounce buffers of the reader's */
 
-	SC_ABI_GROWN = 20, /* from here on the ring has all its lines; they have memory */
-
-	SC_ABI_OVERFLOW = 21, /* the next records are in a bounce buffer of the writer's, struct sc_abi_overflow */
-	SC_ABI_RESUME = 22,   /* and the next ones in the ring again */
-	SC_ABI_KIND_MAX = SC_ABI_RESUME,
+	SC_ABI_CONTINUE = 20, /* the next records are elsewhere, see SC_ABI_IN_RING */
+	SC_ABI_KIND_MAX = SC_ABI_CONTINUE,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -348,16 +345,20 @@ struct sc_abi_piece {
 };
 
 /*
- * SC_ABI_OVERFLOW: the ring has no room, and its reader does not look. The lines of the buffer, all 0 so far, are used as
- * those of a ring in its first lap, from the first one on, and no further than its last: an SC_ABI_OVERFLOW in there
- * names another, an SC_ABI_RESUME goes back to the line of the ring behind the first SC_ABI_OVERFLOW. Each gives back the
- * buffer that it is in. Nothing is written to these lines by the reader: no SC_ABI_OFFER_GET stands there. Buffers that
- * are no longer than the longest record are not used so.
+ * SC_ABI_CONTINUE: ctl's size says where the next records are.
+ *
+ * SC_ABI_IN_BUFFER: in this bounce buffer of the writer's, as the ring has no room, and its reader does not look. The
+ * lines of the buffer, all 0 so far, are used as those of a ring in its first lap, from the first one on, and no
+ * further than its last. The reader writes nothing to them: no SC_ABI_OFFER_GET stands there. Buffers that are no
+ * longer than the longest record are not used so.
+ *
+ * SC_ABI_IN_RING: in the ring. An SC_ABI_CONTINUE in a buffer leads back to the line of the ring behind the one that has
+ * left it. In the ring it says that the ring has all its lines from here on, which have memory.
+ *
+ * An SC_ABI_CONTINUE that stands in a buffer gives that buffer back.
  */
-struct sc_abi_overflow {
-	uint16_t buf;
-	uint16_t pad[27];
-};
+#define SC_ABI_IN_RING 0
+#define SC_ABI_IN_BUFFER(buf) ((uint32_t)(buf) + 1)
 
 /*
  * SC_ABI_SHARE: the writer has begun a copy of `size` bytes in chunks, and the reader may copy some of them: struct
@@ -738,7 +739,6 @@ SC_ABI_AT(sc_abi_pull, fault, 24);
 SC_ABI_SIZE(sc_abi_piece, 56);
 SC_ABI_AT(sc_abi_piece, offset, 8);
 SC_ABI_AT(sc_abi_piece, bufs, 24);
-SC_ABI_SIZE(sc_abi_overflow, 56);
 SC_ABI_SIZE(sc_abi_share, 56);
 SC_ABI_AT(sc_abi_share, head, 8);
 SC_ABI_AT(sc_abi_share, generation, 16);

@@ -331,51 +331,53 @@ static bool is_in_overflow(const struct sc_peer *peer)
 }
 
 /*
- * The ring has more lines from here on. Their writer has given them memory: a system call verifies that, as a load
- * would raise SIGBUS here if the writer had not.
+ * Can the ring have all its lines? The writer has given them memory: a system call verifies that, as a load would raise
+ * SIGBUS here if the writer had not.
  */
-static int take_grown(struct sc_peer *peer, uint64_t ctl)
+static bool may_grow(const struct sc_peer *peer)
 {
 	struct iovec more = { peer->rx.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
 
-	if (is_in_overflow(peer) || peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
-	    sc_probe_check(NULL, &more, 1, true))
-		return -EPROTO;
-	sc_ring_grown(&peer->rx);
-	return 0;
+	return peer->rx.count == SC_ABI_RING_FIRST && !sc_probe_check(NULL, &more, 1, true);
 }
 
-/* The next records are in a buffer of the peer's; this one is released. It is told, as it may wait for the ring. */
-static int take_overflow(struct sc_peer *peer, uint64_t ctl)
+/* The next records are in the ring: again, or it has more lines. */
+static int take_in_ring(struct sc_peer *peer)
 {
-	uint32_t lines = peer->seg->header.buf_size / SC_ABI_LINE;
-	struct sc_abi_overflow record;
-
-	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
-	if (sc_ctl_lines(ctl) != 1 || !sc_ring_may_overflow(lines) ||
-	    !sc_seg_has_buf(peer->seg, record.buf))
-		return -EPROTO;
-	sc_ring_release(&peer->rx, 1);
-	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, record.buf), lines);
-	sc_peer_publish(peer);
-	return 0;
-}
-
-/* In the ring again. */
-static int take_resume(struct sc_peer *peer, uint64_t ctl)
-{
-	if (sc_ctl_lines(ctl) != 1 || !is_in_overflow(peer))
-		return -EPROTO;
+	if (!is_in_overflow(peer)) {
+		if (!may_grow(peer))
+			return -EPROTO;
+		sc_ring_grown(&peer->rx);
+		sc_ring_release(&peer->rx, 1);
+		return 0;
+	}
 	sc_ring_release(&peer->rx, 1);
 	sc_ring_resumed(&peer->rx);
 	sc_peer_publish(peer);
 	return 0;
 }
 
-/* Has it taken one of the two? */
-static bool goes_elsewhere(enum sc_abi_kind kind)
+/* In a buffer of the peer's. It is told, as it may wait for the ring. */
+static int take_in_buffer(struct sc_peer *peer, uint32_t buf)
 {
-	return kind == SC_ABI_OVERFLOW || kind == SC_ABI_RESUME;
+	uint32_t lines = peer->seg->header.buf_size / SC_ABI_LINE;
+
+	if (!sc_ring_may_overflow(lines) || !sc_seg_has_buf(peer->seg, buf))
+		return -EPROTO;
+	sc_ring_release(&peer->rx, 1);
+	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, buf), lines);
+	sc_peer_publish(peer);
+	return 0;
+}
+
+/* The next records are elsewhere; this one is released. */
+static int take_continue(struct sc_peer *peer, uint64_t ctl)
+{
+	uint32_t where = sc_ctl_size(ctl);
+
+	if (sc_ctl_lines(ctl) != 1)
+		return -EPROTO;
+	return where == SC_ABI_IN_RING ? take_in_ring(peer) : take_in_buffer(peer, where - SC_ABI_IN_BUFFER(0));
 }
 
 /* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
@@ -421,15 +423,9 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		*why = "a copy to share that cannot be";
 		return sc_ctl_flags(ctl) & SC_ABI_F_MEMORY ? sc_assist_take(peer, line, ctl) :
 							     sc_tx_shared(peer, line, ctl);
-	case SC_ABI_GROWN:
-		*why = "a ring that has grown before, or without memory";
-		return take_grown(peer, ctl);
-	case SC_ABI_OVERFLOW:
-		*why = "a ring that overflows into a buffer that does not exist, or is too short";
-		return take_overflow(peer, ctl);
-	case SC_ABI_RESUME:
-		*why = "a ring that resumes and has not overflowed";
-		return take_resume(peer, ctl);
+	case SC_ABI_CONTINUE:
+		*why = "records in a buffer that does not exist or is too short, or in lines without memory";
+		return take_continue(peer, ctl);
 	default:
 		break;
 	}
@@ -496,7 +492,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	const char *why = "a record of impossible length";
 	int ret = -EPROTO;
 
-	if (!peer->seg && (names_buffers(ctl) || kind == SC_ABI_OVERFLOW))
+	if (!peer->seg && (names_buffers(ctl) || (kind == SC_ABI_CONTINUE && sc_ctl_size(ctl) != SC_ABI_IN_RING)))
 		return lose_payload(peer);
 	if (lines - 1 < SC_ABI_RECORD_LINES)
 		ret = take_record(peer, ctl, &why);
@@ -508,7 +504,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	}
 	if (!peer->rx.lines)
 		return -ECONNRESET; /* quarantined while it was answered */
-	if (goes_elsewhere(kind))
+	if (kind == SC_ABI_CONTINUE)
 		return 0;
 	if (names_buffers(ctl)) {
 		buffers_taken(peer, ctl);

@@ -155,7 +155,7 @@ static struct sc_abi_ack answer_take(enum sc_abi_kind kind)
 	uint64_t ctl = sc_ring_peek(rx);
 	struct sc_abi_ack ack;
 
-	if (ctl && sc_ctl_kind(ctl) == SC_ABI_GROWN) {
+	if (ctl && sc_ctl_kind(ctl) == SC_ABI_CONTINUE) {
 		sc_ring_grown(rx);
 		sc_ring_release(rx, 1);
 		ctl = sc_ring_peek(rx);
