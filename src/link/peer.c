@@ -321,7 +321,7 @@ int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **fo
 /* It has been here, and was forgotten: as if an attempt to connect had shown that nobody has the address. */
 static void set_gone(struct sc_peer *peer)
 {
-	peer->link = SC_LINK_DOWN;
+	sc_peer_set_link(peer, SC_LINK_DOWN);
 	peer->error = -ECONNREFUSED;
 	sc_source_part(peer, peer->error);
 }
@@ -429,7 +429,7 @@ void sc_peer_take_loans_back(struct sc_peer *peer)
 
 void sc_peer_end_link(struct sc_peer *peer, int error)
 {
-	peer->link = SC_LINK_DOWN;
+	sc_peer_set_link(peer, SC_LINK_DOWN);
 	sc_list_remove(&peer->unanswered);
 	sc_list_remove(&peer->borrower);
 	peer->error = error;
@@ -591,7 +591,7 @@ static void end_feed(struct sc_peer *peer, int error)
 	uint64_t claim;
 
 	inbound_remove(peer);
-	peer->feed = SC_FEED_DONE;
+	sc_peer_set_feed(peer, SC_FEED_DONE);
 	/* one that keeps the rules may still be reading its answers; that it has gone is seen later */
 	if (gone || error == -EPROTO)
 		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
@@ -686,7 +686,7 @@ void sc_peer_bury(struct sc_peer *peer)
 	peer->ep->counters.deaths++;
 	sc_warn("%s: its process has died; operations with it fail", peer->address);
 	if (peer->feed == SC_FEED_UP || peer->vanished)
-		peer->feed = SC_FEED_DRAINING;
+		sc_peer_set_feed(peer, SC_FEED_DRAINING);
 	else
 		sc_peer_lose(peer, -ECONNRESET);
 	peer->vanished = false;

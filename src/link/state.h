@@ -5,16 +5,19 @@
  *
  * Nothing here is seen by another process. One thread at a time uses an endpoint and everything below it.
  *
- * A peer's life, written by peer.c alone:
+ * A peer's life, written by sc_peer_set_link() and sc_peer_set_feed() of peer.h alone:
  *
- *   link (what we write to it)       NONE --connect--> UP --closed, refused, broken--> DOWN
- *   feed (what it writes to us)      NONE --accept--> UP --its claim says departed--> DRAINING --read--> DONE
- *                                      any of them --broken rules--> DONE
+ *   link (what we write to it)       NONE --connected--> UP --closed, refused, broken--> DOWN
+ *                                    NONE --cannot be connected to, is known to have gone--> DOWN
+ *   feed (what it writes to us)      NONE --accepted--> UP --departed, died, vanished--> DRAINING --read--> DONE
+ *                                    UP --lost, broken rules--> DONE
+ *                                    DRAINING --it had vanished, and has departed or died--> DRAINING
  *
  * Once both have ended, and nothing refers to the peer any more, it is forgotten: forget.c.
  *
  * A process that comes back has another address and so is another peer. An endpoint of this one's can come back
- * under the same address: DOWN and DONE become NONE then, once all has ended that there was with the last one.
+ * under the same address: DOWN and DONE become NONE then, once all has ended that there was with the last one
+ * (sc_peer_renew()).
  */
 #ifndef SC_STATE_H
 #define SC_STATE_H
