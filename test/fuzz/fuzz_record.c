@@ -8,8 +8,8 @@
  * which is polled. Then what waits is received, peeked at, claimed or dropped, and both sides close.
  *
  * The endpoint has registered memory: key 1 to be read and written, 2 to be read, 3 to be written and in many
- * pieces. And it has asked for some of the peer's; the ids of those operations are 1 << 32 and up. What it is to assist
- * with has been taken as far as the record's last word says.
+ * pieces. And it has asked for some of the peer's; the ids of those operations are 1 << 32 and up. Of a copy that it may
+ * share, chunks have been taken as head ^ chunk of the record says.
  *
  * The peer is an endpoint of this process that writes nothing by itself. For the receiver it is another
  * process: its memory is that of a child, which is read by process_vm_readv(2), written to, or asked for in
