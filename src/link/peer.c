@@ -46,10 +46,7 @@ int sc_peers_init(struct sc_ep *ep)
 	sc_list_init(&ep->peers);
 	sc_list_init(&ep->absent);
 	sc_list_init(&ep->leaving);
-	sc_list_init(&ep->doubted);
 	ep->watched = ep->glanced = &ep->peers;
-	sc_list_init(&ep->ending);
-	sc_list_init(&ep->unanswered);
 	sc_list_init(&ep->borrowers);
 	sc_list_init(&ep->holding);
 	ep->peer_table = calloc(TABLE_MIN, sizeof(*ep->peer_table));
@@ -181,7 +178,6 @@ static void drop_replies(struct sc_peer *peer)
 {
 	sc_list_for_safe (queued, after, &peer->replies)
 		free(sc_list_entry(queued, struct sc_reply, of_peer));
-	peer->ep->replies -= peer->reply_count;
 	peer->reply_count = 0;
 	sc_list_init(&peer->replies);
 	sc_list_for_safe (held, behind, &peer->fenced)
@@ -252,6 +248,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->turns);
 	sc_list_init(&peer->borrower);
 	sc_list_init(&peer->replies);
+	sc_list_init(&peer->replying);
 	sc_list_init(&peer->rma_queued);
 	sc_list_init(&peer->rma_waiting);
 	sc_list_init(&peer->rma_busy);
@@ -452,7 +449,7 @@ bool sc_peer_is_parted(const struct sc_peer *peer)
 static bool is_busy(const struct sc_peer *peer)
 {
 	const struct sc_list *const lists[] = {
-		&peer->ops,	 &peer->turns,	    &peer->replies,   &peer->borrower,	 &peer->hold.of_ep,
+		&peer->ops,	 &peer->turns,	    &peer->replying,  &peer->borrower,	 &peer->hold.of_ep,
 		&peer->rma_queued, &peer->rma_waiting, &peer->rma_busy, &peer->batch,	 &peer->batching,
 		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assist.of_ep,
 		&peer->serving,	 &peer->serving_peer, &peer->transfers, &peer->copying, &peer->pulling,
@@ -498,9 +495,7 @@ void sc_peer_reconsider(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 
-	if (sc_list_empty(&peer->doubted))
-		sc_list_append(&ep->doubted, &peer->doubted);
-	sc_ep_begin(ep);
+	sc_ep_begin(ep, SC_WORK_DOUBTED, &peer->doubted);
 }
 
 void sc_peer_settle(struct sc_peer *peer)
@@ -615,9 +610,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 
 	if (sc_peer_is_heard(peer))
 		end_feed(peer, error);
-	if (sc_list_empty(&peer->ending))
-		sc_list_append(&ep->ending, &peer->ending);
-	sc_ep_begin(ep);
+	sc_ep_begin(ep, SC_WORK_ENDING, &peer->ending);
 	/* of one that has vanished, only now: its messages could be received */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);

@@ -8,7 +8,7 @@
  *
  * Payload goes straight from the ring, the sender's bounce buffer or its memory into the receive buffer.
  * Owns the transfers: operations that are matched, out of the matcher, and in their peer's list until all
- * is moved; those that are copied by CMA are in sc_ep.pulling too. A multi-receive stays posted while it
+ * is moved; those that are copied by CMA are in SC_WORK_PULLING too. A multi-receive stays posted while it
  * has room; each message that it receives by rendezvous is an operation of its own that holds its part of the buffer.
  *
  * A rendezvous message is copied by CMA in steps (sc_deliver_progress()), or asked for in pieces. Its
@@ -468,9 +468,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 			receiver_faulted(ep, op);
 		return;
 	}
-	sc_ep_begin(ep);
-	if (first)
-		sc_list_append(&ep->pulling, &peer->pulling);
+	sc_ep_begin(ep, SC_WORK_PULLING, &peer->pulling);
 	sc_list_append(&peer->copying, &op->pulling);
 	if (!op->unshared)
 		share_open(ep, op);
@@ -586,7 +584,7 @@ int sc_deliver_progress(struct sc_ep *ep)
 {
 	int steps = 0;
 
-	sc_list_for_safe (entry, next, &ep->pulling)
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_PULLING])
 		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, pulling));
 	return steps;
 }

@@ -55,7 +55,7 @@
 #include "link/turn.h"
 #include "link/xfer.h"
 
-/* Pieces written in one call of sc_tx_progress(), so that a long transfer does not starve the rest. */
+/* Pieces written in one call of sc_tx_push_some(), so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
 /*
  * Larger payloads go into a record only while half of the ring is free, and half of the window: a peer that does not
@@ -979,9 +979,8 @@ void sc_tx_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, con
 	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
 	sc_list_append(&peer->replies, &reply->of_peer);
-	sc_ep_begin(peer->ep);
+	sc_ep_begin(peer->ep, SC_WORK_REPLYING, &peer->replying);
 	peer->reply_count++;
-	peer->ep->replies++;
 }
 
 static struct sc_tx_op *op_of_peer(struct sc_peer *peer, sc_abi_op id)
@@ -1025,8 +1024,8 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 	op->to = pull->to;
 	op->push_size = pull->size;
 	op->pushed = 0;
-	sc_list_append(&peer->ep->pushing, &op->pushing);
-	sc_ep_begin(peer->ep);
+	sc_list_init(&op->pushing);
+	sc_ep_begin(peer->ep, SC_WORK_PUSHING, &op->pushing);
 	return 0;
 }
 
@@ -1058,11 +1057,11 @@ static bool push_piece(struct sc_tx_op *op)
 	return true;
 }
 
-static int push_some(struct sc_ep *ep)
+int sc_tx_push_some(struct sc_ep *ep)
 {
 	int written = 0;
 
-	sc_list_for_safe (entry, next, &ep->pushing) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_PUSHING]) {
 		struct sc_tx_op *op = sc_list_entry(entry, struct sc_tx_op, pushing);
 
 		while (written < PUSH_BURST && op->pushed < op->push_size && push_piece(op))
@@ -1107,12 +1106,12 @@ int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-static int reply_some(struct sc_ep *ep)
+int sc_tx_reply_some(struct sc_ep *ep)
 {
 	int written = 0;
 
-	sc_list_for (entry, &ep->peers) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_REPLYING]) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, replying);
 
 		while (!sc_list_empty(&peer->replies)) {
 			struct sc_reply *reply =
@@ -1123,21 +1122,11 @@ static int reply_some(struct sc_ep *ep)
 			sc_list_remove(&reply->of_peer);
 			free(reply);
 			peer->reply_count--;
-			ep->replies--;
 			written++;
 		}
+		if (sc_list_empty(&peer->replies))
+			sc_list_remove(&peer->replying);
 	}
-	return written;
-}
-
-int sc_tx_progress(struct sc_ep *ep)
-{
-	int written = 0;
-
-	if (ep->replies)
-		written += reply_some(ep);
-	if (!sc_list_empty(&ep->pushing))
-		written += push_some(ep);
 	return written;
 }
 
@@ -1145,12 +1134,13 @@ void sc_tx_end_peer(struct sc_peer *peer, int error)
 {
 	while (!sc_list_empty(&peer->ops))
 		op_end(peer->ep, sc_list_entry(peer->ops.next, struct sc_tx_op, of_peer), error);
+	sc_list_remove(&peer->replying);
 }
 
 void sc_tx_leave(struct sc_ep *ep)
 {
-	if (ep->replies && sc_seg_is_here(ep->seg))
-		(void)reply_some(ep); /* the senders have been received */
+	if (sc_seg_is_here(ep->seg))
+		(void)sc_tx_reply_some(ep); /* the senders have been received */
 }
 
 void sc_tx_fini(struct sc_ep *ep)

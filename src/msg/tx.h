@@ -22,8 +22,9 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull);
 /* The receiver copies a payload and we may copy along: an SC_ABI_SHARE that is whole in the ring. -EPROTO. */
 int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl);
 
-/* Go on with pieces and queued answers. Returns the number of records. */
-int sc_tx_progress(struct sc_ep *ep);
+/* Go on with queued answers, with pieces. Returns the number of records. */
+int sc_tx_reply_some(struct sc_ep *ep);
+int sc_tx_push_some(struct sc_ep *ep);
 
 /* The peer is lost: its sends end with `error` (negative errno). */
 void sc_tx_end_peer(struct sc_peer *peer, int error);
