@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "proc/neighbour.h"
 #include "rma/delegate.h"
+#include "rma/request.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/record.h"
@@ -189,14 +190,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
 	sc_slab_init(&ep->rma_ops, sizeof(struct sc_rma_op));
 	sc_slab_init(&ep->turns, sizeof(struct sc_turn));
-	sc_list_init(&ep->rma_busy);
-	sc_list_init(&ep->offering);
-	sc_list_init(&ep->batching);
-	sc_list_init(&ep->asking);
-	sc_list_init(&ep->serving);
-	sc_list_init(&ep->pushing);
-	sc_list_init(&ep->joined);
-	sc_list_init(&ep->pulling);
+	for (int work = 0; work < SC_WORK_COUNT; work++)
+		sc_list_init(&ep->work[work]);
 	ret = rxq_join(ep, attr);
 	if (ret)
 		goto no_rxq;
@@ -290,7 +285,7 @@ static int end_lost(struct sc_ep *ep)
 {
 	int ended = 0;
 
-	sc_list_for_safe (entry, next, &ep->ending) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ENDING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
 		bool over;
 
@@ -309,41 +304,46 @@ static int end_lost(struct sc_ep *ep)
 	return ended;
 }
 
-/* Has something that has been begun not ended yet? */
-static bool is_due(const struct sc_ep *ep)
+/* No poll counts it. */
+static int forget(struct sc_ep *ep)
 {
-	return !sc_list_empty(&ep->unanswered) || !sc_list_empty(&ep->pulling) ||
-	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->joined) ||
-	       !sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
-	       !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) ||
-	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->ending) || ep->replies;
+	sc_forget(ep);
+	return 0;
 }
 
-/* Go on with what has been begun: see sc_ep_begin(). */
-static __attribute__((noinline)) int go_on(struct sc_ep *ep)
+/* The function that a poll calls while a list has entries. It returns the steps that it has done. */
+static int (*const steps[SC_WORK_COUNT])(struct sc_ep *) = {
+	[SC_WORK_UNANSWERED] = sc_peers_ask,
+	[SC_WORK_PULLING] = sc_transfer_progress,
+	[SC_WORK_REPLYING] = sc_replies_progress,
+	[SC_WORK_PUSHING] = sc_txop_progress,
+	[SC_WORK_JOINED] = sc_xfer_progress,
+	[SC_WORK_OFFERING] = sc_delegate_progress,
+	[SC_WORK_BATCHING] = sc_batch_progress,
+	[SC_WORK_RMA_BUSY] = sc_request_progress,
+	[SC_WORK_SERVING] = sc_target_progress,
+	[SC_WORK_ASKING] = sc_assist_progress,
+	[SC_WORK_ENDING] = end_lost,
+	[SC_WORK_DOUBTED] = forget,
+};
+
+/* Peers are asked for an answer before the rings are looked at; all other work goes on behind that. */
+#define ASKS (1u << SC_WORK_UNANSWERED)
+
+/* Go on with what has been begun, in the lists of the mask: see sc_ep_begin(). */
+static __attribute__((noinline)) int go_on(struct sc_ep *ep, uint32_t mask)
 {
 	int done = 0;
 
-	if (!sc_list_empty(&ep->pulling))
-		done += sc_transfer_progress(ep);
-	if (ep->replies)
-		done += sc_replies_progress(ep);
-	if (!sc_list_empty(&ep->pushing))
-		done += sc_txop_progress(ep);
-	if (!sc_list_empty(&ep->joined))
-		done += sc_xfer_progress(ep);
-	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
-	    !sc_list_empty(&ep->batching))
-		done += sc_rma_progress(ep);
-	if (!sc_list_empty(&ep->serving))
-		done += sc_target_progress(ep);
-	if (!sc_list_empty(&ep->asking))
-		done += sc_assist_progress(ep);
-	if (!sc_list_empty(&ep->ending))
-		done += end_lost(ep);
-	if (__builtin_expect(sc_forget_is_due(ep), 0))
-		sc_forget(ep);
-	ep->due = is_due(ep);
+	for (uint32_t due; (due = ep->due & mask);) {
+		int work = __builtin_ctz(due);
+
+		mask &= -2u << work; /* a step may begin what comes after it in the same poll */
+		if (!sc_list_empty(&ep->work[work]))
+			done += steps[work](ep);
+		if (sc_list_empty(&ep->work[work]))
+			ep->due &= ~(1u << work);
+	}
 	return done;
 }
 
@@ -359,11 +359,11 @@ int sc_ep_poll(struct sc_ep *ep)
 		done += sc_peers_hear(ep);
 	if (__builtin_expect(sc_peers_changed(ep), 0))
 		done += sc_peers_review(ep, false);
-	if (__builtin_expect(ep->due, 0) && !sc_list_empty(&ep->unanswered))
-		done += sc_peers_ask(ep);
+	if (__builtin_expect(ep->due & ASKS, 0))
+		done += go_on(ep, ASKS);
 	done += sc_rx_poll(ep);
 	if (__builtin_expect(ep->due, 0))
-		done += go_on(ep);
+		done += go_on(ep, ~ASKS);
 	if (ep->idle != !done)
 		ep->idle = !done;
 	if (__builtin_expect(done && ep->vain, 0))

@@ -109,13 +109,17 @@ static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
 	lower(limit, RECHECK_MS);
 }
 
+/* Work that the other side may have in hand. */
+#define IN_HAND                                                                                           \
+	(1u << SC_WORK_PULLING | 1u << SC_WORK_OFFERING | 1u << SC_WORK_BATCHING | 1u << SC_WORK_ASKING | \
+	 1u << SC_WORK_ENDING)
+
 /* Lowers the limit for each event that no process wakes for. */
 static void limit_lower(struct sc_ep *ep, int64_t *limit)
 {
-	if (!sc_list_empty(&ep->unanswered))
+	if (ep->due & 1u << SC_WORK_UNANSWERED)
 		lower(limit, UNANSWERED_MS);
-	if (!sc_list_empty(&ep->pulling) || !sc_list_empty(&ep->offering) ||
-	    !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) || !sc_list_empty(&ep->ending))
+	if (ep->due & IN_HAND)
 		lower(limit, HANDS_MS);
 	if (ep->alone)
 		lower(limit, WATCH_MS);

@@ -48,10 +48,7 @@ int sc_peers_init(struct sc_ep *ep)
 	sc_list_init(&ep->peers);
 	sc_list_init(&ep->absent);
 	sc_list_init(&ep->leaving);
-	sc_list_init(&ep->doubted);
 	ep->watched = ep->glanced = &ep->peers;
-	sc_list_init(&ep->ending);
-	sc_list_init(&ep->unanswered);
 	sc_list_init(&ep->borrowers);
 	sc_list_init(&ep->holding);
 	ep->peer_table = calloc(TABLE_MIN, sizeof(*ep->peer_table));
@@ -182,9 +179,9 @@ static void drop_replies(struct sc_peer *peer)
 {
 	sc_list_for_safe (queued, after, &peer->replies)
 		free(sc_list_entry(queued, struct sc_reply, of_peer));
-	peer->ep->replies -= peer->reply_count;
 	peer->reply_count = 0;
 	sc_list_init(&peer->replies);
+	sc_list_remove(&peer->replying);
 	sc_list_for_safe (held, behind, &peer->fenced)
 		free(sc_list_entry(held, struct sc_fenced, of_peer));
 	sc_list_init(&peer->fenced);
@@ -253,6 +250,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->turns);
 	sc_list_init(&peer->borrower);
 	sc_list_init(&peer->replies);
+	sc_list_init(&peer->replying);
 	sc_list_init(&peer->rma_queued);
 	sc_list_init(&peer->rma_waiting);
 	sc_list_init(&peer->rma_busy);
@@ -322,7 +320,7 @@ int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **fo
 /* It has been here, and was forgotten: as if an attempt to connect had shown that nobody has the address. */
 static void set_gone(struct sc_peer *peer)
 {
-	peer->link = SC_LINK_DOWN;
+	sc_peer_set_link(peer, SC_LINK_DOWN);
 	peer->error = -ECONNREFUSED;
 	sc_source_part(peer, peer->error);
 }
@@ -430,7 +428,7 @@ void sc_peer_take_loans_back(struct sc_peer *peer)
 
 void sc_peer_end_link(struct sc_peer *peer, int error)
 {
-	peer->link = SC_LINK_DOWN;
+	sc_peer_set_link(peer, SC_LINK_DOWN);
 	sc_list_remove(&peer->unanswered);
 	sc_list_remove(&peer->borrower);
 	peer->error = error;
@@ -453,7 +451,7 @@ bool sc_peer_is_parted(const struct sc_peer *peer)
 static bool is_busy(const struct sc_peer *peer)
 {
 	const struct sc_list *const lists[] = {
-		&peer->ops,	 &peer->turns,	    &peer->replies,   &peer->borrower,	 &peer->hold.of_ep,
+		&peer->ops,	 &peer->turns,	    &peer->replying,  &peer->borrower,	 &peer->hold.of_ep,
 		&peer->rma_queued, &peer->rma_waiting, &peer->rma_busy, &peer->batch,	 &peer->batching,
 		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assist.of_ep,
 		&peer->serving,	 &peer->serving_peer, &peer->transfers, &peer->copying, &peer->pulling,
@@ -499,9 +497,7 @@ void sc_peer_reconsider(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 
-	if (sc_list_empty(&peer->doubted))
-		sc_list_append(&ep->doubted, &peer->doubted);
-	sc_ep_begin(ep);
+	sc_ep_begin(ep, SC_WORK_DOUBTED, &peer->doubted);
 }
 
 void sc_peer_settle(struct sc_peer *peer)
@@ -592,7 +588,7 @@ static void end_feed(struct sc_peer *peer, int error)
 	uint64_t claim;
 
 	inbound_remove(peer);
-	peer->feed = SC_FEED_DONE;
+	sc_peer_set_feed(peer, SC_FEED_DONE);
 	/* one that keeps the rules may still be reading its answers; that it has gone is seen later */
 	if (gone || error == -EPROTO)
 		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
@@ -616,9 +612,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 
 	if (sc_peer_is_heard(peer))
 		end_feed(peer, error);
-	if (sc_list_empty(&peer->ending))
-		sc_list_append(&ep->ending, &peer->ending);
-	sc_ep_begin(ep);
+	sc_ep_begin(ep, SC_WORK_ENDING, &peer->ending);
 	/* of one that has vanished, only now: its messages could be received */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);
@@ -687,7 +681,7 @@ void sc_peer_bury(struct sc_peer *peer)
 	peer->ep->counters.deaths++;
 	sc_warn("%s: its process has died; operations with it fail", peer->address);
 	if (peer->feed == SC_FEED_UP || peer->vanished)
-		peer->feed = SC_FEED_DRAINING;
+		sc_peer_set_feed(peer, SC_FEED_DRAINING);
 	else
 		sc_peer_lose(peer, -ECONNRESET);
 	peer->vanished = false;

@@ -48,6 +48,14 @@ static void take_back(struct sc_peer *peer, uint32_t newest)
 	sc_record_judge(peer, newest);
 }
 
+/* Say where the next records are; there is room for that. */
+static void put_continue(struct sc_peer *peer, uint32_t where)
+{
+	static const uint64_t words[7];
+
+	sc_record_put(peer, SC_ABI_CONTINUE, 0, where, words);
+}
+
 /* The record that leaves these lines has been written. A buffer comes back when it has been read. */
 static void leave(struct sc_peer *peer)
 {
@@ -58,9 +66,7 @@ static void leave(struct sc_peer *peer)
 /* Its reader has come to the first buffer: the ring is free. */
 static void resume(struct sc_peer *peer)
 {
-	static const uint64_t words[7];
-
-	sc_record_put(peer, SC_ABI_RESUME, 0, 0, words);
+	put_continue(peer, SC_ABI_IN_RING);
 	leave(peer);
 	sc_ring_resume(&peer->tx);
 }
@@ -99,7 +105,6 @@ static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
  */
 static void ring_grow(struct sc_peer *peer, uint32_t lines)
 {
-	static const uint64_t words[7];
 	struct sc_ring_tx *tx = &peer->tx;
 
 	if (!ring_is_to_grow(tx, lines) || (tx->grows_after && --tx->grows_after))
@@ -117,7 +122,7 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 	memset(tx->at.lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
 	(void)SC_FAULT("record.ring_cleared");
 	sc_ring_grow(tx);
-	sc_record_put(peer, SC_ABI_GROWN, 0, 0, words);
+	put_continue(peer, SC_ABI_IN_RING);
 }
 
 /*
@@ -144,21 +149,19 @@ static bool overflow(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 	uint32_t count = ep->config.buf_size / SC_ABI_LINE;
-	struct sc_abi_overflow record = { 0 };
-	uint64_t words[7];
+	uint16_t buf;
 	uint8_t *to;
 
 	if (!sc_ring_may_overflow(count) || !sc_record_may_lend(peer, 1, 0))
 		return false;
-	record.buf = sc_pool_lend(&ep->pool, &peer->loans, NOT_LEFT);
-	to = sc_seg_buf(ep->seg, record.buf);
+	buf = sc_pool_lend(&ep->pool, &peer->loans, NOT_LEFT);
+	to = sc_seg_buf(ep->seg, buf);
 	memset(to, 0, ep->config.buf_size);
 	(void)SC_FAULT("record.overflow_cleared");
-	memcpy(words, &record, sizeof(words));
-	sc_record_put(peer, SC_ABI_OVERFLOW, 0, 0, words);
+	put_continue(peer, SC_ABI_IN_BUFFER(buf));
 	leave(peer);
 	sc_ring_overflow(&peer->tx, (struct sc_abi_line *)to, count);
-	peer->tx.overflow = record.buf;
+	peer->tx.overflow = buf;
 	ep->counters.tx_overflows++;
 	return true;
 }

@@ -42,17 +42,16 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
 	sc_list_append(&peer->replies, &reply->of_peer);
-	sc_ep_begin(peer->ep);
+	sc_ep_begin(peer->ep, SC_WORK_REPLYING, &peer->replying);
 	peer->reply_count++;
-	peer->ep->replies++;
 }
 
 int sc_replies_progress(struct sc_ep *ep)
 {
 	int written = 0;
 
-	sc_list_for (entry, &ep->peers) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_REPLYING]) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, replying);
 
 		while (!sc_list_empty(&peer->replies)) {
 			struct sc_reply *reply =
@@ -63,9 +62,10 @@ int sc_replies_progress(struct sc_ep *ep)
 			sc_list_remove(&reply->of_peer);
 			free(reply);
 			peer->reply_count--;
-			ep->replies--;
 			written++;
 		}
+		if (sc_list_empty(&peer->replies))
+			sc_list_remove(&peer->replying);
 	}
 	return written;
 }

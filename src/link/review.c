@@ -67,7 +67,7 @@ static int connect_again(struct sc_peer *peer)
 	/* the last one's claims, all of them made before */
 	sc_peer_review_claims(ep);
 	if (!sc_peer_is_parted(peer) || ep->membership != seen) {
-		sc_ep_begin(ep); /* it goes on with the next poll */
+		ep->idle = false; /* it goes on with the next poll */
 		return -EAGAIN;
 	}
 	ret = sc_seg_attach(peer->address, &seg);
@@ -90,7 +90,7 @@ int sc_peer_reach(struct sc_peer *peer)
 			return 0;
 		(void)sc_peers_review(peer->ep, true);
 		if (peer->link == SC_LINK_UP) {
-			sc_ep_begin(peer->ep);
+			peer->ep->idle = false;
 			return -EAGAIN; /* first what it has written */
 		}
 	}
@@ -320,11 +320,11 @@ int sc_peers_hear(struct sc_ep *ep)
 
 int sc_peers_ask(struct sc_ep *ep)
 {
-	struct sc_peer *peer = sc_list_entry(ep->unanswered.next, struct sc_peer, unanswered);
+	struct sc_peer *peer = sc_list_entry(ep->work[SC_WORK_UNANSWERED].next, struct sc_peer, unanswered);
 
 	/* to the end: the next call asks another */
 	sc_list_remove(&peer->unanswered);
-	sc_list_append(&ep->unanswered, &peer->unanswered);
+	sc_list_append(&ep->work[SC_WORK_UNANSWERED], &peer->unanswered);
 	return review_link(peer); /* it may have closed, too, without ever having heard of us */
 }
 

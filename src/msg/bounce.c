@@ -53,7 +53,7 @@ static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, bool retu
 	if (!returnable)
 		return 0;
 	sc_hold_returnables_add(peer, buf);
-	return SC_ABI_F_RETURN;
+	return SC_ABI_F_RETURNABLE;
 }
 
 /*
@@ -116,7 +116,8 @@ bool sc_bounce_send_return(struct sc_peer *peer, const void *buf, uint32_t size,
 	record.bufs[0] = *sc_hold_take(peer, 1);
 	sc_copy_by_words(sc_seg_buf(peer->seg, record.bufs[0]), buf, size);
 	(void)SC_FAULT("bounce.return");
-	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_RETURN, flags.flags & SC_MESSAGE_FLAGS, 1, size));
+	bounce_store(peer, &record,
+		     sc_ring_ctl(SC_ABI_BOUNCE, (flags.flags & SC_MESSAGE_FLAGS) | SC_ABI_F_RETURNED, 1, size));
 	sc_send_short_done(peer, &send, size);
 	return true;
 }
@@ -223,7 +224,7 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
 	else
 		here = size;
 	return_fill(peer, send, 0, here, *bufs);
-	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_RETURN, flags, 1, size));
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags | SC_ABI_F_RETURNED, 1, size));
 	sc_ring_wake(&peer->tx);
 	for (uint32_t at = here; at < size; at += here) {
 		uint64_t words[7] = { 0, at };
@@ -231,7 +232,7 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
 		here = size - at < here ? size - at : here;
 		((struct sc_abi_piece *)words)->bufs[0] = *++bufs;
 		return_fill(peer, send, at, here, *bufs);
-		sc_record_put(peer, SC_ABI_RETURN_PIECE, 0, here, words);
+		sc_record_put(peer, SC_ABI_PIECE, SC_ABI_F_RETURNED, here, words);
 	}
 }
 

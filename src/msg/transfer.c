@@ -6,7 +6,7 @@
  *   rendezvous   sc_rxop_begin() --> sc_transfer_start() --CMA in steps, or pieces--> completion
  *
  * Owns the transfers: operations that are matched, out of the matcher, and in their peer's list until all
- * is moved; those that are copied by CMA are in sc_ep.pulling too.
+ * is moved; those that are copied by CMA are in SC_WORK_PULLING too.
  *
  * A rendezvous message is copied by CMA in steps (sc_transfer_progress()), or asked for in pieces. Its
  * operation is known to the sender by an id only; a piece names it so, and is checked against what is
@@ -375,9 +375,7 @@ void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 			receiver_faulted(ep, op);
 		return;
 	}
-	sc_ep_begin(ep);
-	if (first)
-		sc_list_append(&ep->pulling, &peer->pulling);
+	sc_ep_begin(ep, SC_WORK_PULLING, &peer->pulling);
 	sc_list_append(&peer->copying, &op->pulling);
 	if (!op->unshared)
 		share_open(ep, op);
@@ -493,7 +491,7 @@ int sc_transfer_progress(struct sc_ep *ep)
 {
 	int steps = 0;
 
-	sc_list_for_safe (entry, next, &ep->pulling)
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_PULLING])
 		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, pulling));
 	return steps;
 }

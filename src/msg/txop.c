@@ -7,7 +7,7 @@
  *                  |                                                    --ACK--> completion
  *                  +--PULL--> pushing: pieces in bounce buffers --> pushed --ACK--> completion
  *
- * Owns the operations, in their peer's list, oldest first; those that push are in sc_ep.pushing too. The receiver names
+ * Owns the operations, in their peer's list, oldest first; those that push are in SC_WORK_PUSHING too. The receiver names
  * one by its id in the slab, which is checked: it must be of this peer, and in a state that allows what is asked for.
  * The payload stays the application's; of an injected one there is a copy, as long as the operation.
  *
@@ -209,8 +209,8 @@ int sc_txop_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 	op->to = pull->to;
 	op->push_size = pull->size;
 	op->pushed = 0;
-	sc_list_append(&peer->ep->pushing, &op->pushing);
-	sc_ep_begin(peer->ep);
+	sc_list_init(&op->pushing);
+	sc_ep_begin(peer->ep, SC_WORK_PUSHING, &op->pushing);
 	return 0;
 }
 
@@ -256,7 +256,7 @@ int sc_txop_progress(struct sc_ep *ep)
 {
 	int written = 0;
 
-	sc_list_for_safe (entry, next, &ep->pushing) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_PUSHING]) {
 		struct sc_tx_op *op = sc_list_entry(entry, struct sc_tx_op, pushing);
 
 		while (written < PUSH_BURST && op->pushed < op->push_size && push_piece(op))

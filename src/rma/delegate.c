@@ -408,8 +408,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	peer->rma_pending++;
 	peer->ep->counters.rma_offers++;
 	if (first) {
-		sc_ep_begin(peer->ep);
-		sc_list_append(&peer->ep->offering, &peer->offering);
+		sc_ep_begin(peer->ep, SC_WORK_OFFERING, &peer->offering);
 		peer->offer_looks = 0;
 	}
 	sc_list_append(&peer->offers, &op->of_peer);
@@ -518,7 +517,7 @@ int sc_delegate_progress(struct sc_ep *ep)
 {
 	int ended = 0;
 
-	sc_list_for_safe (entry, next, &ep->offering)
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_OFFERING])
 		ended += peer_progress(sc_list_entry(entry, struct sc_peer, offering));
 	return ended;
 }
@@ -527,7 +526,7 @@ void sc_delegate_fini(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's */
-	sc_list_for_safe (entry, next, &ep->offering) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_OFFERING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, offering);
 
 		if (peer->link == SC_LINK_UP)

@@ -48,9 +48,7 @@ void sc_request_queue(struct sc_rma_op *op)
 		(void)advance(peer);
 	if (sc_list_empty(&peer->rma_queued))
 		return;
-	sc_ep_begin(peer->ep);
-	if (sc_list_empty(&peer->rma_busy))
-		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
+	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma_busy);
 }
 
 /* Everything that it asked for has been answered. */
@@ -298,7 +296,7 @@ int sc_request_progress(struct sc_ep *ep)
 {
 	int written = 0;
 
-	sc_list_for_safe (entry, next, &ep->rma_busy) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_RMA_BUSY]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, rma_busy);
 
 		written += advance(peer);
@@ -333,9 +331,7 @@ static void put_near(struct sc_rma_op *op)
 	       sc_list_entry(behind->next, struct sc_rma_op, of_peer)->again)
 		behind = behind->next;
 	sc_list_prepend(behind, &op->of_peer);
-	sc_ep_begin(peer->ep);
-	if (sc_list_empty(&peer->rma_busy))
-		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
+	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma_busy);
 }
 
 /* Is all written and answered? One that failed has nothing more to write. */

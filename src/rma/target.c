@@ -167,9 +167,7 @@ static int defer(struct sc_peer *peer, struct sc_target_op **deferred, const cha
 	op->use.tag = 0;
 	op->segment_count = 0;
 	sc_list_append(&peer->serving, &op->of_peer);
-	if (sc_list_empty(&peer->serving_peer))
-		sc_list_append(&peer->ep->serving, &peer->serving_peer);
-	sc_ep_begin(peer->ep);
+	sc_ep_begin(peer->ep, SC_WORK_SERVING, &peer->serving_peer);
 	peer->serving_count++;
 	*deferred = op;
 	return 0;
@@ -570,7 +568,7 @@ int sc_target_progress(struct sc_ep *ep)
 {
 	int steps = 0;
 
-	sc_list_for_safe (entry, next, &ep->serving)
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_SERVING])
 		steps += serve_some(sc_list_entry(entry, struct sc_peer, serving_peer));
 	return steps;
 }

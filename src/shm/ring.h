@@ -150,7 +150,7 @@ static inline bool sc_ring_may_grow(const struct sc_ring_tx *tx)
 	return tx->at.count == SC_ABI_RING_FIRST && tx->tail - tx->head <= (uint64_t)(tx->at.next - tx->at.lines);
 }
 
-/* It has grown: the writer's next record is to say so (SC_ABI_GROWN). */
+/* It has grown: the writer's next record is to say so (SC_ABI_CONTINUE). */
 static inline void sc_ring_grow(struct sc_ring_tx *tx)
 {
 	tx->at.count = SC_ABI_RING_LINES;
@@ -190,13 +190,13 @@ static inline bool sc_ring_may_overflow(uint32_t lines)
 }
 
 /*
- * The writer has written an SC_ABI_OVERFLOW: further records go to these lines, which are cleared. And the reader has
+ * The writer has written an SC_ABI_CONTINUE: further records go to these lines, which are cleared. And the reader has
  * come to it, and released it.
  */
 void sc_ring_overflow(struct sc_ring_tx *tx, struct sc_abi_line *lines, uint32_t count);
 void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32_t count);
 
-/* Likewise, an SC_ABI_RESUME. */
+/* Likewise, further records go to the ring again. */
 void sc_ring_resume(struct sc_ring_tx *tx);
 void sc_ring_resumed(struct sc_ring_rx *rx);
 

@@ -505,7 +505,7 @@ static void end_mad(void)
 {
 	if (of_mad->link != SC_LINK_DOWN || of_mad->feed == SC_FEED_UP || of_mad->feed == SC_FEED_DRAINING)
 		sc_peer_quarantine(of_mad, -EPROTO, "the end of the input");
-	for (int i = 0; i < 4 || !sc_list_empty(&ep->ending); i++) {
+	for (int i = 0; i < 4 || !sc_list_empty(&ep->work[SC_WORK_ENDING]); i++) {
 		of_mad->share_runs = 1000; /* it has been seen to run for long enough */
 		of_mad->share_seen = 0;
 		sc_ep_poll(ep);

@@ -343,8 +343,8 @@ static void test_ends_with_traffic(void **state)
 				ends_settle(pair, 2);
 				assert_int_equal(sc_slab_used(&pair[last].ep->tx_ops), 0);
 				assert_int_equal(pair[last].ep->pool.free_count, pair[last].ep->pool.have);
-				assert_true(sc_list_empty(&pair[last].ep->pulling));
-				assert_true(sc_list_empty(&pair[last].ep->pushing));
+				assert_true(sc_list_empty(&pair[last].ep->work[SC_WORK_PULLING]));
+				assert_true(sc_list_empty(&pair[last].ep->work[SC_WORK_PUSHING]));
 			}
 			end_close(&pair[last]);
 		}

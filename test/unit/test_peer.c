@@ -107,14 +107,14 @@ static void test_connect(void **state)
 	assert_int_equal(peer->link, SC_LINK_UP);
 	assert_int_equal(pair[0].ep->counters.connects, 1);
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0] & SC_ABI_CLAIM_STATE, SC_ABI_PUBLISHED);
-	assert_false(sc_list_empty(&pair[0].ep->unanswered));
+	assert_false(sc_list_empty(&pair[0].ep->work[SC_WORK_UNANSWERED]));
 	for (int i = 0; i < 10; i++)
 		sc_ep_poll(pair[0].ep);
 	ends_settle(pair, 2);
 	assert_int_equal(pair[1].ep->counters.accepts, 1);
 	assert_int_equal(pair[1].ep->counters.connects, 0);
 	assert_int_equal(pair[1].ep->counters.rx_unexpected, 10);
-	assert_true(sc_list_empty(&pair[0].ep->unanswered));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_UNANSWERED]));
 	/* and back */
 	check_traffic(&pair[1], &pair[0]);
 	check_traffic(&pair[0], &third);
@@ -759,7 +759,7 @@ static void test_given_up(void **state)
 	three_open(NULL);
 	check_traffic(&pair[0], &pair[1]);
 	peer = end_find(&pair[0], &pair[1]);
-	assert_true(sc_list_empty(&pair[0].ep->unanswered));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_UNANSWERED]));
 	assert_int_equal(end_send(&pair[0], peer, from, 50000, 0, 0), 0);
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, 0, 1, 99), 1);
 	ends_settle(pair, 2);
@@ -1118,7 +1118,7 @@ static void test_visitors(void **state)
 				expect_received(&pair[1], peer, into, sizes[i], 0);
 				assert_true(pattern_is(into, sizes[i], 1));
 			}
-			while (pair[1].ep->replies)
+			while (!sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]))
 				sc_ep_poll(pair[1].ep);
 			assert_int_equal(child_end(&child), 0);
 			ends_settle(&pair[1], 1);

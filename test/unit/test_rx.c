@@ -858,7 +858,7 @@ static void bad_record_in_overflow(uint32_t lines, uint64_t ctl, const uint64_t 
 	victim_open();
 	buf = sc_seg_buf(pair[0].ep->seg, 0); /* where it is whatever they say of their size */
 	memset(buf, 0, 4096);
-	raw_record(pair[0].peer, CTL(SC_ABI_OVERFLOW, 0, 1, 0), NULL, 0);
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_BUFFER(0)), NULL, 0);
 	sc_ring_overflow(&pair[0].peer->tx, (struct sc_abi_line *)buf, 4096 / SC_ABI_LINE);
 	pair[1].peer->seg->header.buf_size = lines * SC_ABI_LINE;
 	ends_settle(&pair[1], 1);
@@ -868,22 +868,23 @@ static void bad_record_in_overflow(uint32_t lines, uint64_t ctl, const uint64_t 
 	victim_check();
 }
 
-/* A ring overflows into what is there, and resumes when it has; in a buffer it is not changed but by that. */
+/* A ring overflows into what is there, and resumes. */
 static void test_bad_overflow(void **state)
 {
-	const uint64_t none[] = { UINT16_MAX }, there[] = { 7 }, get[] = { 0, 1, 2, 3, 4, 5, 6 };
+	static const uint32_t none[] = { SC_ABI_IN_BUFFER(UINT16_MAX), SC_ABI_IN_BUFFER(0x10007), UINT32_MAX };
+	const uint64_t get[] = { 0, 1, 2, 3, 4, 5, 6 };
 
 	(void)state;
-	bad_record(CTL(SC_ABI_OVERFLOW, 0, 2, 0), there, 1);
-	bad_record(CTL(SC_ABI_OVERFLOW, 0, 1, 0), none, 1);
-	bad_record(CTL(SC_ABI_RESUME, 0, 1, 0), NULL, 0);
+	bad_record(CTL(SC_ABI_CONTINUE, 0, 2, SC_ABI_IN_BUFFER(7)), NULL, 0);
+	for (int i = 0; i < 3; i++) {
+		bad_record(CTL(SC_ABI_CONTINUE, 0, 1, none[i]), NULL, 0);
+		bad_record_in_overflow(64, CTL(SC_ABI_CONTINUE, 0, 1, none[i]), NULL, 0);
+	}
 	victim_open(); /* a record of more lines than the buffer has would be left for what is behind that */
 	pair[1].peer->seg->header.buf_size = SC_ABI_RECORD_LINES * SC_ABI_LINE;
-	raw_record(pair[0].peer, CTL(SC_ABI_OVERFLOW, 0, 1, 0), NULL, 0);
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_BUFFER(0)), NULL, 0);
 	victim_check();
-	bad_record_in_overflow(64, CTL(SC_ABI_RESUME, 0, 2, 0), NULL, 0);
-	bad_record_in_overflow(64, CTL(SC_ABI_OVERFLOW, 0, 1, 0), none, 1);
-	bad_record_in_overflow(SC_ABI_RING_FIRST, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	bad_record_in_overflow(64, CTL(SC_ABI_CONTINUE, 0, 2, SC_ABI_IN_RING), NULL, 0);
 	/* its answer would be written there, where nothing is to be written */
 	bad_record_in_overflow(64, CTL(SC_ABI_OFFER_GET, 0, 1, 8), get, 7);
 	bad_record_in_overflow(64, CTL(SC_ABI_OFFER_GET_BOUNCE, 0, 1, 1000), get, 7);
@@ -895,18 +896,18 @@ static void test_grown(void **state)
 	blkcnt_t blocks;
 
 	(void)state;
-	bad_record(CTL(SC_ABI_GROWN, 0, 2, 0), NULL, 0);
+	bad_record(CTL(SC_ABI_CONTINUE, 0, 2, SC_ABI_IN_RING), NULL, 0);
 	victim_open();
 	blocks = end_blocks(&pair[1]);
-	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0); /* and has given it none */
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0); /* and has given it none */
 	ends_settle(&pair[1], 1);
 	assert_int_equal(pair[1].peer->rx.at.count, SC_ABI_RING_LINES);
 	assert_int_equal(end_blocks(&pair[1]) - blocks, (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
-	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0);
 	victim_check();
 	if (!core_failing("probe.touch", EFAULT)) /* as where there is none to be had */
 		return;
-	bad_record(CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	bad_record(CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0);
 	core_failing(NULL, 0);
 }
 

@@ -410,8 +410,8 @@ static struct sc_share *take_in_hand(void)
 	struct sc_tx_op *op;
 
 	sc_rx_poll(pair[0].ep);
-	assert_false(sc_list_empty(&pair[0].ep->joined));
-	op = sc_list_entry(pair[0].ep->joined.next, struct sc_tx_op, xfer.of_ep);
+	assert_false(sc_list_empty(&pair[0].ep->work[SC_WORK_JOINED]));
+	op = sc_list_entry(pair[0].ep->work[SC_WORK_JOINED].next, struct sc_tx_op, xfer.of_ep);
 	assert_int_equal(sc_share_take(&op->xfer.share, &part), 1);
 	return &op->xfer.share;
 }
@@ -1126,7 +1126,7 @@ static void test_sender_closes(void **state)
 		assert_int_equal(comp.err, ECONNRESET);
 		assert_int_equal(comp.olen, 0);
 		assert_true(end_idle(&pair[1]));
-		assert_true(sc_list_empty(&pair[1].ep->pulling));
+		assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_PULLING]));
 		assert_int_equal(pair[1].ep->counters.departures, 1);
 		pair_close(pair);
 	}
@@ -1142,7 +1142,7 @@ static void test_receiver_departs(void **state)
 	begin(SIZE, SIZE);
 	chunks = &sc_seg_slot(pair[0].ep->seg, pair[0].peer->in_slot)->chunks[0];
 	sc_rx_poll(pair[0].ep);
-	assert_false(sc_list_empty(&pair[0].ep->joined));
+	assert_false(sc_list_empty(&pair[0].ep->work[SC_WORK_JOINED]));
 	end_close(&pair[1]);
 	(void)sc_peers_review(pair[0].ep, true);
 	before = *chunks = (struct sc_abi_chunks){ claim_word(1, 0, 0), claim_word(1, 7, 7) };
@@ -1327,7 +1327,7 @@ static void test_stale_offer(void **state)
 	assert_int_equal(by_sender(0), 0);
 	for (size_t i = 0; i < LARGE; i++)
 		assert_int_equal(into[i], 0xa5);
-	assert_true(sc_list_empty(&pair[0].ep->joined));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_JOINED]));
 	assert_int_equal(pair[0].ep->counters.quarantines, 0);
 	pair_close(pair);
 }
@@ -1352,12 +1352,12 @@ static void child_takes(struct child *self, void *arg)
 	}
 	CHILD_CHECK(!sc_peer_get(end.ep, arg, &end.peer));
 	CHILD_CHECK(!end_send(&end, end.peer, from, SIZE, 0, 0));
-	while (sc_list_empty(&end.ep->joined)) {
+	while (sc_list_empty(&end.ep->work[SC_WORK_JOINED])) {
 		if (sc_peers_changed(end.ep))
 			sc_peers_review(end.ep, true);
 		sc_rx_poll(end.ep);
 	}
-	op = sc_list_entry(end.ep->joined.next, struct sc_tx_op, xfer.of_ep);
+	op = sc_list_entry(end.ep->work[SC_WORK_JOINED].next, struct sc_tx_op, xfer.of_ep);
 	CHILD_CHECK(sc_share_take(&op->xfer.share, &part) == 1);
 	child_tell(self, "taken");
 	child_wait(self);
@@ -1370,7 +1370,7 @@ static void receive_from_taker(struct end *end, struct child *child)
 	assert_int_equal(end_recv(end, NULL, into, SIZE, 0, 0), 0);
 	child_spawn(child, child_takes, (void *)sc_ep_address(end->ep));
 	/* it takes its chunk as long as the receiver does not come back for another */
-	while (sc_list_empty(&end->ep->pulling)) {
+	while (sc_list_empty(&end->ep->work[SC_WORK_PULLING])) {
 		if (sc_peers_changed(end->ep))
 			sc_peers_review(end->ep, true);
 		sc_rx_poll(end->ep);

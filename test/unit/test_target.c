@@ -121,7 +121,8 @@ static void expect_given_up(void)
 	assert_int_equal(pair[1].peer->link, SC_LINK_DOWN);
 	assert_int_equal(pair[1].peer->feed, SC_FEED_DONE);
 	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
-	assert_true(sc_list_empty(&pair[1].ep->serving) && sc_list_empty(&pair[1].ep->rma_busy));
+	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_SERVING]));
+	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_RMA_BUSY]));
 	assert_int_equal(pair[1].peer->serving_count, 0);
 	assert_int_equal(sc_slab_used(&pair[1].ep->rma_ops), 0);
 	expect_served();
@@ -155,7 +156,7 @@ static struct sc_abi_ack answer_take(enum sc_abi_kind kind)
 	uint64_t ctl = sc_ring_peek(rx);
 	struct sc_abi_ack ack;
 
-	if (ctl && sc_ctl_kind(ctl) == SC_ABI_GROWN) {
+	if (ctl && sc_ctl_kind(ctl) == SC_ABI_CONTINUE) {
 		sc_ring_grown(rx);
 		sc_ring_release(rx, 1);
 		ctl = sc_ring_peek(rx);
@@ -947,11 +948,11 @@ static void test_lost_with_answers(void **state)
 		raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(pair[1].peer->reply_count, 3);
-	assert_int_equal(pair[1].ep->replies, 3);
+	assert_false(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
 	set_bufs(words, UINT16_MAX);
 	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
-	assert_int_equal(pair[1].ep->replies, 0);
+	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
 	assert_true(is_untouched());
 	expect_given_up();
 }

@@ -1455,7 +1455,7 @@ static void test_answers_with_full_rings(void **state)
 			assert_int_equal(end_recv(&pair[i], NULL, to, 40000, 0, 0), 0);
 	ends_settle(pair, 2);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(pair[i].ep->replies, 0);
+		assert_true(sc_list_empty(&pair[i].ep->work[SC_WORK_REPLYING]));
 		assert_int_equal(sc_slab_used(&pair[i].ep->tx_ops), 0);
 		assert_int_equal(pair[i].tx.tail, sent[i]);
 		assert_int_equal(pair[i].rx.tail, sent[!i]);
@@ -1875,7 +1875,7 @@ static void stress_child(struct child *self, void *arg)
 	CHILD_CHECK(!fault);
 	CHILD_CHECK(stress->cma || !sc_ep_counters(end.ep)->rx_cma_bytes);
 	/* what the other still waits for is written: acknowledgements queue only while the ring is full */
-	while (end.ep->replies)
+	while (!sc_list_empty(&end.ep->work[SC_WORK_REPLYING]))
 		sc_ep_poll(end.ep);
 	child_wait(self);
 	sc_ep_destroy(end.ep);
@@ -1903,7 +1903,7 @@ static void test_stress(void **state)
 		if (fault)
 			print_error("%s\n", fault);
 		assert_null(fault);
-		while (end.ep->replies)
+		while (!sc_list_empty(&end.ep->work[SC_WORK_REPLYING]))
 			sc_ep_poll(end.ep);
 		assert_int_equal(child_end(&child), 0);
 		ends_settle(&end, 1);
@@ -2226,10 +2226,10 @@ static void test_ack_while_pushing(void **state)
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 1u << 20, 0, 0), 0);
 	raw_record(pair[1].peer, SC_ABI_PULL, 0, pending_id(), 1ull << 32 | 5, 1u << 20);
 	sc_ep_poll(pair[0].ep);
-	assert_false(sc_list_empty(&pair[0].ep->pushing));
+	assert_false(sc_list_empty(&pair[0].ep->work[SC_WORK_PUSHING]));
 	raw_record(pair[1].peer, SC_ABI_ACK, 0, pending_id(), 0, EIO);
 	sc_ep_poll(pair[0].ep);
-	assert_true(sc_list_empty(&pair[0].ep->pushing));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_PUSHING]));
 	assert_int_equal(comp_take(&pair[0].tx).err, EIO);
 	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 	pair_close(pair);
