@@ -234,9 +234,8 @@ enum sc_abi_kind {
 	SC_ABI_PIECE = 6,  /* answer to SC_ABI_PULL, or more of a bounce message, struct sc_abi_piece */
 
 	/* One-sided requests, to the process whose memory it is, and their answers. */
-	SC_ABI_PUT = 7,	    /* bytes in bounce buffers, struct sc_abi_put */
-	SC_ABI_PUT_FAR = 8, /* bytes in the writer's memory, struct sc_abi_far */
-	SC_ABI_GET = 9,	    /* bytes to the writer's memory, struct sc_abi_far */
+	SC_ABI_PUT = 7, /* bytes in the writer's memory, struct sc_abi_far; bounced: struct sc_abi_put */
+	SC_ABI_GET = 8, /* bytes to the writer's memory, struct sc_abi_far */
 	SC_ABI_ATOMIC = 10, /* struct sc_abi_atomic, operands follow */
 	SC_ABI_NOTE = 11,   /* something has been done to your memory, struct sc_abi_note */
 	SC_ABI_DONE = 12,   /* answer: ended, struct sc_abi_ack */
@@ -244,10 +243,8 @@ enum sc_abi_kind {
 	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
 
 	SC_ABI_SHARE = 15,	  /* to the sender of a rendezvous: copy along, struct sc_abi_share */
-	SC_ABI_OFFER = 16,	  /* a put that either side may do, struct sc_abi_offer, bytes follow */
-	SC_ABI_OFFER_BOUNCE = 17, /* likewise, bytes in bounce buffers */
-	SC_ABI_OFFER_GET = 18,	  /* a get of that kind, struct sc_abi_offer_get, answered in its lines */
-	SC_ABI_OFFER_GET_BOUNCE = 19, /* likewise, answered in bounce buffers of the reader's */
+	SC_ABI_DELEGATE_PUT = 16, /* a put that either side may do, struct sc_abi_delegate_put, bytes follow */
+	SC_ABI_DELEGATE_GET = 17, /* a get of that kind, struct sc_abi_delegate_get, answered in its lines */
 
 	SC_ABI_ASSIST_PUT = 20, /* to whose memory it is: copy along, struct sc_abi_assist */
 	SC_ABI_ASSIST_GET = 21,
@@ -270,6 +267,7 @@ enum sc_abi_kind {
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_RETURN (1u << 4) /* bounce, piece: its one buffer may come back with a message, SC_ABI_RETURN */
 #define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
+#define SC_ABI_F_BOUNCED (1u << 7) /* put, delegated put: its bytes are in buffers; delegated get: they are to be */
 /* bounce, return: one full buffer of it, SC_ABI_PIECEs, or SC_ABI_RETURN_PIECEs, follow with the others */
 #define SC_ABI_F_PARTS (1u << 6)
 
@@ -356,8 +354,8 @@ struct sc_abi_piece {
  * SC_ABI_OVERFLOW: the ring has no room, and its reader does not look. The lines of the buffer, all 0 so far, are used as
  * those of a ring in its first lap, from the first one on, and no further than its last: an SC_ABI_OVERFLOW in there
  * names another, an SC_ABI_RESUME goes back to the line of the ring behind the first SC_ABI_OVERFLOW. Each gives back the
- * buffer that it is in. Nothing is written to these lines by the reader: no SC_ABI_OFFER_GET stands there. Buffers that
- * are no longer than the longest record are not used so.
+ * buffer that it is in. Nothing is written to these lines by the reader: no SC_ABI_DELEGATE_GET stands there. Buffers
+ * that are no longer than the longest record are not used so.
  */
 struct sc_abi_overflow {
 	uint16_t buf;
@@ -380,7 +378,7 @@ struct sc_abi_share {
 };
 
 /*
- * SC_ABI_PUT: `size` (in ctl) bytes to `addr` under `key`. A longer put is several of them; with
+ * SC_ABI_PUT with SC_ABI_F_BOUNCED: `size` (in ctl) bytes to `addr` under `key`. A longer put is several of them; with
  * SC_ABI_F_ACK it is the last, and one answer (SC_ABI_DONE) tells of them all.
  */
 struct sc_abi_put {
@@ -390,10 +388,10 @@ struct sc_abi_put {
 };
 
 /*
- * SC_ABI_PUT_FAR, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
+ * SC_ABI_PUT without that, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
  * lines as in SC_ABI_RDV, their number is in ctl's size. Answers: SC_ABI_DONE, for a get that goes through
- * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to SC_ABI_PUT_FAR: not possible, use
- * SC_ABI_PUT; with EFAULT: not of this memory, use SC_ABI_PUT for it.
+ * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to such a put: not possible, use SC_ABI_F_BOUNCED;
+ * with EFAULT: not of this memory, use SC_ABI_F_BOUNCED for it.
  */
 struct sc_abi_far {
 	sc_abi_op op;
@@ -444,32 +442,32 @@ struct sc_abi_result {
 #define SC_ABI_RESULT_FIRST 48
 
 /*
- * SC_ABI_OFFER, SC_ABI_OFFER_BOUNCE: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first
- * line, or all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets
+ * SC_ABI_DELEGATE_PUT: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first line, or with
+ * SC_ABI_F_BOUNCED all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets
  * `data`; it is counted in any case.
  */
-struct sc_abi_offer {
+struct sc_abi_delegate_put {
 	uint64_t key, addr, data;
 	union {
 		uint8_t bytes[32];
 		uint16_t bufs[SC_ABI_RECORD_BUFS];
 	};
 };
-#define SC_ABI_OFFER_FIRST 32
+#define SC_ABI_DELEGATE_PUT_FIRST 32
 
 /*
- * SC_ABI_OFFER_GET, SC_ABI_OFFER_GET_BOUNCE: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it
- * answers in the record: the bytes, over all but `ended` and the ctl words, 48 of them in the first line; or the
- * numbers of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
+ * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record: the
+ * bytes, over all but `ended` and the ctl words, 48 of them in the first line; or, with SC_ABI_F_BOUNCED, the numbers
+ * of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
  * again before it has seen that or withdrawn it, whatever `head` says. Buffers are lent until struct sc_abi_answers
  * says that they have been read.
  */
-struct sc_abi_offer_get {
+struct sc_abi_delegate_get {
 	uint64_t ended; /* 0; by the ring's reader: 1 + a positive errno, or 1 */
 	uint64_t key, addr;
 	uint16_t bufs[SC_ABI_RECORD_BUFS]; /* by the ring's reader */
 };
-#define SC_ABI_GET_FIRST 48
+#define SC_ABI_DELEGATE_GET_FIRST 48
 
 /*
  * SC_ABI_ASSIST_PUT, SC_ABI_ASSIST_GET: the writer copies `size` bytes from `there`, in its own memory, to `addr`
@@ -552,8 +550,8 @@ struct sc_abi_offers {
 };
 
 /*
- * Ninth line, written by the claimant: SC_ABI_OFFER_GET_BOUNCEs that have ended, well or badly, and whose
- * buffers it does not read any more.
+ * Ninth line, written by the claimant: SC_ABI_DELEGATE_GETs with SC_ABI_F_BOUNCED that have ended, well or
+ * badly, and whose buffers it does not read any more.
  */
 struct sc_abi_answers {
 	uint64_t read;
@@ -767,11 +765,11 @@ SC_ABI_SIZE(sc_abi_got, 56);
 SC_ABI_AT(sc_abi_got, bufs, 24);
 SC_ABI_SIZE(sc_abi_result, 56);
 SC_ABI_AT(sc_abi_result, values, 8);
-SC_ABI_SIZE(sc_abi_offer, 56);
-SC_ABI_AT(sc_abi_offer, bytes, 24);
-SC_ABI_SIZE(sc_abi_offer_get, 56);
-SC_ABI_AT(sc_abi_offer_get, key, 8);
-SC_ABI_AT(sc_abi_offer_get, bufs, 24);
+SC_ABI_SIZE(sc_abi_delegate_put, 56);
+SC_ABI_AT(sc_abi_delegate_put, bytes, 24);
+SC_ABI_SIZE(sc_abi_delegate_get, 56);
+SC_ABI_AT(sc_abi_delegate_get, key, 8);
+SC_ABI_AT(sc_abi_delegate_get, bufs, 24);
 SC_ABI_SIZE(sc_abi_assist, 56);
 SC_ABI_AT(sc_abi_assist, tag, 16);
 SC_ABI_AT(sc_abi_assist, size, 32);
@@ -837,6 +835,6 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 		    SC_ABI_PART_ORDER * 61 +                                                              \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_offers, assist) * 67 +                    \
 		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73 +                                        \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79))
+		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79 + SC_ABI_F_BOUNCED * 83))
 
 #endif

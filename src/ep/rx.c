@@ -405,15 +405,12 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		*why = "a part of no message that it has begun, or in no buffer that it was lent for that";
 		return take_return_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
-	case SC_ABI_PUT_FAR:
 	case SC_ABI_GET:
 	case SC_ABI_ATOMIC:
 	case SC_ABI_NOTE:
-	case SC_ABI_OFFER:
-	case SC_ABI_OFFER_BOUNCE:
+	case SC_ABI_DELEGATE_PUT:
 		return sc_target_take(peer, ctl, why);
-	case SC_ABI_OFFER_GET:
-	case SC_ABI_OFFER_GET_BOUNCE:
+	case SC_ABI_DELEGATE_GET:
 		*why = "a get to be answered in its own memory";
 		return is_in_overflow(peer) ? -EPROTO : sc_target_take(peer, ctl, why);
 	case SC_ABI_DONE:
@@ -444,10 +441,12 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 }
 
 /* Has the record bounce buffers, which the writer wants back soon? */
-static bool names_buffers(enum sc_abi_kind kind)
+static bool names_buffers(uint64_t ctl)
 {
-	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
-	       kind == SC_ABI_OFFER_BOUNCE;
+	enum sc_abi_kind kind = sc_ctl_kind(ctl);
+
+	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_GOT ||
+	       (sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED && (kind == SC_ABI_PUT || kind == SC_ABI_DELEGATE_PUT));
 }
 
 /* Is the buffer of the message that has been taken held? It is looked at once more: it may be another by now. */
@@ -495,7 +494,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	const char *why = "a record of impossible length";
 	int ret = -EPROTO;
 
-	if (!peer->seg && (names_buffers(kind) || kind == SC_ABI_OVERFLOW))
+	if (!peer->seg && (names_buffers(ctl) || kind == SC_ABI_OVERFLOW))
 		return lose_payload(peer);
 	if (lines - 1 < SC_ABI_RECORD_LINES)
 		ret = take_record(peer, ctl, &why);
@@ -509,7 +508,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		return -ECONNRESET; /* quarantined while it was answered */
 	if (goes_elsewhere(kind))
 		return 0;
-	if (names_buffers(kind)) {
+	if (names_buffers(ctl)) {
 		buffers_taken(peer, ctl);
 		return 0;
 	}

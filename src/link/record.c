@@ -399,8 +399,8 @@ static size_t bufs_offset(enum sc_abi_kind kind)
 		return offsetof(struct sc_abi_piece, bufs);
 	case SC_ABI_PUT:
 		return offsetof(struct sc_abi_put, bufs);
-	case SC_ABI_OFFER_BOUNCE:
-		return offsetof(struct sc_abi_offer, bufs);
+	case SC_ABI_DELEGATE_PUT:
+		return offsetof(struct sc_abi_delegate_put, bufs);
 	default:
 		return 0;
 	}

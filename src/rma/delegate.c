@@ -186,7 +186,7 @@ static void learn(struct sc_peer *peer, bool alone)
 static bool get_has_room(struct sc_peer *peer, size_t size)
 {
 	return !sc_record_room(
-		peer, size <= GET_INLINE_MAX ? sc_lines_count(SC_ABI_GET_FIRST, (uint32_t)size) : 1);
+		peer, size <= GET_INLINE_MAX ? sc_lines_count(SC_ABI_DELEGATE_GET_FIRST, (uint32_t)size) : 1);
 }
 
 /* Half of the buffers are left to others: those of a peer that does not come to its ring stay lent. */
@@ -196,7 +196,7 @@ static bool put_has_room(struct sc_peer *peer, size_t size)
 	uint32_t buffers = (uint32_t)((size + ep->config.buf_size - 1) >> ep->buf_shift);
 
 	if (size <= PUT_INLINE_MAX)
-		return !sc_record_room(peer, sc_lines_count(SC_ABI_OFFER_FIRST, (uint32_t)size));
+		return !sc_record_room(peer, sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, (uint32_t)size));
 	return !sc_record_room(peer, 1) && sc_record_may_lend(peer, buffers, ep->pool.count / 2);
 }
 
@@ -204,8 +204,7 @@ static void put_write(const struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
-	struct sc_abi_offer *record = (struct sc_abi_offer *)line->bytes;
-	enum sc_abi_kind kind = op->size <= PUT_INLINE_MAX ? SC_ABI_OFFER : SC_ABI_OFFER_BOUNCE;
+	struct sc_abi_delegate_put *record = (struct sc_abi_delegate_put *)line->bytes;
 	uint32_t flags = op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
 	uint32_t size = (uint32_t)op->size, lines = 1;
 	uint8_t flat[PUT_INLINE_MAX];
@@ -213,15 +212,15 @@ static void put_write(const struct sc_rma_op *op)
 	record->key = op->remote[0].key;
 	record->addr = op->remote[0].addr;
 	record->data = op->data;
-	if (kind == SC_ABI_OFFER) {
-		lines = sc_lines_count(SC_ABI_OFFER_FIRST, size);
+	if (size <= PUT_INLINE_MAX) {
+		lines = sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, size);
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
-		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_OFFER_FIRST, flat, size);
+		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_DELEGATE_PUT_FIRST, flat, size);
 	} else {
-		flags |= sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
+		flags |= SC_ABI_F_BOUNCED | sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
 	}
 	(void)SC_FAULT("delegate.line");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, flags, lines, size), lines);
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_DELEGATE_PUT, flags, lines, size), lines);
 }
 
 /* Its answer's lines are made ours: the ring's writer says which lap they are of. */
@@ -229,16 +228,15 @@ static void get_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
-	struct sc_abi_offer_get *record = (struct sc_abi_offer_get *)line->bytes;
-	enum sc_abi_kind kind = op->size <= GET_INLINE_MAX ? SC_ABI_OFFER_GET : SC_ABI_OFFER_GET_BOUNCE;
-	uint32_t size = (uint32_t)op->size;
-	uint32_t lines = kind == SC_ABI_OFFER_GET ? sc_lines_count(SC_ABI_GET_FIRST, size) : 1;
+	struct sc_abi_delegate_get *record = (struct sc_abi_delegate_get *)line->bytes;
+	uint32_t size = (uint32_t)op->size, flags = size <= GET_INLINE_MAX ? 0 : SC_ABI_F_BOUNCED;
+	uint32_t lines = size <= GET_INLINE_MAX ? sc_lines_count(SC_ABI_DELEGATE_GET_FIRST, size) : 1;
 
 	record->ended = 0;
 	record->key = op->remote[0].key;
 	record->addr = op->remote[0].addr;
 	(void)SC_FAULT("delegate.get");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, 0, lines, size), lines);
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_DELEGATE_GET, flags, lines, size), lines);
 }
 
 /* Lines of the oldest and of all behind it are not written again before it is over: its answer is there. */
@@ -274,14 +272,14 @@ static struct sc_abi_line *lines_of(const struct sc_peer *peer)
 /* The bytes of a get, where they belong. -EPROTO. */
 static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 {
-	const struct sc_abi_offer_get *record = (const struct sc_abi_offer_get *)line->bytes;
+	const struct sc_abi_delegate_get *record = (const struct sc_abi_delegate_get *)line->bytes;
 	const struct sc_peer *peer = op->peer;
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint8_t flat[GET_INLINE_MAX];
 	uint32_t size = (uint32_t)op->size;
 
 	if (size <= GET_INLINE_MAX) {
-		sc_lines_read(lines_of(peer), peer->tx.last, line, SC_ABI_GET_FIRST, flat, size);
+		sc_lines_read(lines_of(peer), peer->tx.last, line, SC_ABI_DELEGATE_GET_FIRST, flat, size);
 		sc_iov_write(op->iov, op->iov_count, 0, flat, size);
 		return 0;
 	}

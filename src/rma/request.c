@@ -123,7 +123,7 @@ static bool put_write(struct sc_rma_op *op)
 	record->op = sc_slab_id(op);
 	record->key = remote->key;
 	record->addr = remote->addr + offset;
-	flags = sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
+	flags = SC_ABI_F_BOUNCED | sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
 	op->begun += size;
 	last = op->begun == op->size;
 	sc_record_put(peer, SC_ABI_PUT, flags | (last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0), size, words);
@@ -133,7 +133,7 @@ static bool put_write(struct sc_rma_op *op)
 }
 
 /* The next part of a put that the peer fetches, or of a get that it may store. */
-static bool far_write(struct sc_rma_op *op, enum sc_abi_kind kind)
+static bool far_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct iovec segments[SC_IOV_MAX];
@@ -143,6 +143,7 @@ static bool far_write(struct sc_rma_op *op, enum sc_abi_kind kind)
 	const struct sc_remote *remote = remote_at(op, &offset, &left);
 	size_t count = sc_iov_slice(op->iov, op->iov_count, op->begun, left, segments);
 	uint32_t lines = SC_ABI_SEGMENT_LINES((uint32_t)count);
+	enum sc_abi_kind kind = op->kind == SC_RMA_GET ? SC_ABI_GET : SC_ABI_PUT;
 
 	if (sc_record_room(peer, lines))
 		return false;
@@ -172,7 +173,7 @@ static bool goes_far(const struct sc_rma_op *op)
 /* The first of these tells whether the peer can; none is written behind it until that is known. */
 static bool put_far_write(struct sc_rma_op *op)
 {
-	if (!far_write(op, SC_ABI_PUT_FAR))
+	if (!far_write(op))
 		return false;
 	if (op->peer->fetch == SC_FETCH_UNKNOWN)
 		op->peer->fetch = SC_FETCH_ASKED;
@@ -263,7 +264,7 @@ static bool write_one(struct sc_rma_op *op)
 			return false;
 		return op->far ? put_far_write(op) : put_write(op);
 	case SC_RMA_GET:
-		return far_write(op, SC_ABI_GET);
+		return far_write(op);
 	default:
 		if (peer->rma_gets && peer->ep->order & SC_ORDER_MEMORY)
 			return false;

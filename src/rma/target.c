@@ -52,8 +52,8 @@
 #define BURST 16
 /* Bytes of the elements of one request for an atomic, each of which may be in a range of its own. */
 #define ATOMIC_BYTES sizeof(((struct sc_target_op *)NULL)->values)
-#define ANSWER_BYTES (SC_ABI_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
-#define OFFER_BYTES (SC_ABI_OFFER_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+#define ANSWER_BYTES (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+#define OFFER_BYTES (SC_ABI_DELEGATE_PUT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 /* ---- this process's memory ------------------------------------------------------------------- */
@@ -705,7 +705,7 @@ static void offer_end(struct sc_peer *peer, int error)
 
 /* Where its bytes are; those in the ring are copied. NULL, or what is wrong with it. */
 struct offer {
-	struct sc_abi_offer record;
+	struct sc_abi_delegate_put record;
 	struct iovec from[SC_ABI_RECORD_BUFS];
 	size_t count;
 	uint8_t bytes[OFFER_BYTES];
@@ -717,15 +717,15 @@ static const char *offer_read(struct sc_peer *peer, uint64_t ctl, struct offer *
 	uint32_t size = sc_ctl_size(ctl);
 
 	memcpy(&offer->record, line->bytes, sizeof(offer->record));
-	if (sc_ctl_kind(ctl) == SC_ABI_OFFER_BOUNCE) {
+	if (sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED) {
 		if (!sc_seg_has_bufs(peer->seg, offer->record.bufs, size))
 			return "bounce buffers that do not exist";
 		offer->count = sc_record_bufs(peer->seg, offer->record.bufs, size, offer->from);
 		return NULL;
 	}
-	if (size > sizeof(offer->bytes) || sc_lines_count(SC_ABI_OFFER_FIRST, size) != sc_ctl_lines(ctl))
+	if (size > sizeof(offer->bytes) || sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, size) != sc_ctl_lines(ctl))
 		return "a put of another size than its record";
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_OFFER_FIRST, offer->bytes, size);
+	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_DELEGATE_PUT_FIRST, offer->bytes, size);
 	offer->from[0] = (struct iovec){ offer->bytes, size };
 	offer->count = 1;
 	return NULL;
@@ -767,7 +767,7 @@ static int take_offer(struct sc_peer *peer, uint64_t ctl, const char **why)
  * to read until it says that it has.
  */
 struct offer_get {
-	struct sc_abi_offer_get record;
+	struct sc_abi_delegate_get record;
 	bool bounce;
 	uint32_t size, lines, buffers;
 	struct iovec to[SC_ABI_RECORD_BUFS];
@@ -779,7 +779,7 @@ static const char *offer_get_read(struct sc_peer *peer, uint64_t ctl, struct off
 {
 	const struct sc_ep *ep = peer->ep;
 
-	get->bounce = sc_ctl_kind(ctl) == SC_ABI_OFFER_GET_BOUNCE;
+	get->bounce = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
 	get->size = sc_ctl_size(ctl);
 	get->buffers = 0;
 	memcpy(&get->record, sc_ring_first(&peer->rx)->bytes, sizeof(get->record));
@@ -790,7 +790,7 @@ static const char *offer_get_read(struct sc_peer *peer, uint64_t ctl, struct off
 		return NULL;
 	}
 	if (get->size > sizeof(get->bytes) ||
-	    sc_lines_count(SC_ABI_GET_FIRST, get->size) != sc_ctl_lines(ctl))
+	    sc_lines_count(SC_ABI_DELEGATE_GET_FIRST, get->size) != sc_ctl_lines(ctl))
 		return "a get of another size than its record";
 	get->to[0] = (struct iovec){ get->bytes, get->size };
 	get->count = 1;
@@ -830,12 +830,12 @@ static void answer_lend(struct sc_peer *peer, struct offer_get *get)
 static void offer_get_end(struct sc_peer *peer, const struct offer_get *get, int error)
 {
 	struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	struct sc_abi_offer_get *record = (struct sc_abi_offer_get *)line->bytes;
+	struct sc_abi_delegate_get *record = (struct sc_abi_delegate_get *)line->bytes;
 
 	if (get->bounce)
 		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
 	else if (!error)
-		sc_lines_write(peer->rx.lines, peer->rx.last, line, SC_ABI_GET_FIRST, get->bytes,
+		sc_lines_write(peer->rx.lines, peer->rx.last, line, SC_ABI_DELEGATE_GET_FIRST, get->bytes,
 			       get->size);
 	(void)SC_FAULT("target.answered");
 	/* O3 release: pairs with O3' in get_ended() of delegate.c */
@@ -884,18 +884,15 @@ int sc_target_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	switch (sc_ctl_kind(ctl)) {
 	case SC_ABI_PUT:
-		return take_put(peer, ctl, why);
-	case SC_ABI_PUT_FAR:
-		return take_put_far(peer, ctl, why);
+		return sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED ? take_put(peer, ctl, why)
+							    : take_put_far(peer, ctl, why);
 	case SC_ABI_GET:
 		return take_get(peer, ctl, why);
 	case SC_ABI_ATOMIC:
 		return take_atomic(peer, ctl, why);
-	case SC_ABI_OFFER:
-	case SC_ABI_OFFER_BOUNCE:
+	case SC_ABI_DELEGATE_PUT:
 		return take_offer(peer, ctl, why);
-	case SC_ABI_OFFER_GET:
-	case SC_ABI_OFFER_GET_BOUNCE:
+	case SC_ABI_DELEGATE_GET:
 		return take_offer_get(peer, ctl, why);
 	default:
 		return take_note(peer, ctl, why);
