@@ -13,7 +13,7 @@
  *   connections, departures                     membership: its writer       bump() in peer.c
  *   chunks that the sender has reported         the sender                   share_report() in tx.c
  *   chunks that the target of a put has         the target                   report() in assist.c
- *   offers that the peer has done               the peer                     offer_end() in target.c
+ *   offers that the peer has done               the peer                     put_end() in taker.c
  *   room in a ring, window, buffers             the reader                   sc_peer_publish()
  *   death                                       our daemon                   ring() in daemon.c
  *

@@ -19,10 +19,10 @@
  *   O1 compare and swap of one word by both: each offer is one side's. A withdrawal takes back all that is
  *      not taken, so what a side has is a stretch of numbers: the peer's [first, ours), this side's
  *      [ours, end)
- *   O2 release, offers_tell() in target.c: bytes, error before offers_done      pairs with  O2' put_ended()
- *   O3 release, offer_get_end() in target.c: answer before `ended`              pairs with  O3' get_ended()
+ *   O2 release, ends_tell() in taker.c: bytes, error before offers_done      pairs with  O2' put_ended()
+ *   O3 release, get_end() in taker.c: answer before `ended`              pairs with  O3' get_ended()
  *   A1 release, give_back(): buffers read before the count that gives them back
- *                                                             pairs with  A1' may_answer() in target.c
+ *                                                             pairs with  A1' may_answer() in taker.c
  *
  * The answer of a get lies in its record, in the peer's ring: the bytes, or which of its own bounce buffers
  * they are in. So the peer needs nothing but its own segment, and no link to this side. The lines are held
@@ -253,7 +253,7 @@ static void hold(struct sc_peer *peer)
 static int put_ended(const struct sc_peer *peer, int *error)
 {
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
-	/* O2' acquire: pairs with O2 in offers_tell() of target.c */
+	/* O2' acquire: pairs with O2 in ends_tell() of taker.c */
 	uint32_t done = sc_load_acquire_32(&consumer->offers_done), count = done - peer->offers_first;
 
 	if ((int32_t)count <= 0)
@@ -293,7 +293,7 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 /* Gives the buffers of the answer back to the peer. */
 static void give_back(struct sc_peer *peer)
 {
-	/* A1 release: bytes read before; pairs with A1' in may_answer() of target.c */
+	/* A1 release: bytes read before; pairs with A1' in may_answer() of taker.c */
 	sc_store_release_64(&sc_seg_slot(peer->seg, peer->out_slot)->answers.read, ++peer->answers_read);
 	(void)SC_FAULT("delegate.read");
 }
@@ -302,7 +302,7 @@ static void give_back(struct sc_peer *peer)
 static int get_ended(const struct sc_rma_op *op, int *error)
 {
 	struct sc_abi_line *line = lines_of(op->peer) + op->line;
-	/* O3' acquire: pairs with O3 in offer_get_end() of target.c */
+	/* O3' acquire: pairs with O3 in get_end() of taker.c */
 	uint64_t ended = sc_load_acquire_64(&line->words[0]);
 
 	if (!ended)
