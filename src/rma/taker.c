@@ -3,7 +3,7 @@
  * taker.c: small puts and gets that a peer has delegated to this process: taken from the ring and done, unless the peer
  * has withdrawn them before (delegate.c, which has the states and the memory orders of both sides).
  *
- * A get that was offered is answered in its record, or in bounce buffers of ours that the record names then.
+ * A get is answered in its record, or in bounce buffers of ours that the record names then.
  * They are lent by the number of the answer, and come back when the peer says that it has read so many, or
  * has gone. Where there are none to spare the record stays in the ring: others of the peer's give theirs back,
  * or it withdraws this one.
@@ -28,13 +28,13 @@ static bool is_withdrawn(uint64_t claim, uint32_t number)
 	return (int32_t)((uint32_t)(claim >> 32) - number) > 0;
 }
 
-/* The next put. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
+/* The next delegated operation. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
 static int claim_next(struct sc_peer *peer, const char **why)
 {
 	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->offers.claim;
 	uint32_t number = peer->offers_seen;
 
-	/* if the word changes between the two tries, the second one finds the offer withdrawn */
+	/* if the word changes between the two tries, the second one finds the operation withdrawn */
 	for (int tries = 0; tries < 2; tries++) {
 		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
 		uint64_t withdrawn = claim >> 32;
@@ -110,13 +110,13 @@ static const char *put_read(struct sc_peer *peer, uint64_t ctl, struct put *put)
 	return NULL;
 }
 
-/* The peer reads only how the offer ended: it may go on before we count. */
+/* The peer reads only how the put ended: it may go on before we count. */
 int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	uint32_t size = sc_ctl_size(ctl), flags = sc_ctl_flags(ctl);
 	struct sc_ep *ep = peer->ep;
+	struct sc_access access;
 	struct put put;
-	struct sc_reg *reg;
 	int ret;
 
 	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
@@ -128,14 +128,15 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	*why = put_read(peer, ctl, &put);
 	if (*why)
 		return -EPROTO;
-	ret = sc_access_find(ep, put.record.key, put.record.addr, size, SC_REG_WRITE, &reg);
+	access = (struct sc_access){ put.record.key, put.record.addr, size, SC_REG_WRITE, NULL };
+	ret = sc_access_find(ep, &access);
 	if (!ret)
-		ret = sc_access_store(ep, reg, put.record.addr, put.from, put.count, size);
+		ret = sc_access_copy(ep, &access, put.from, put.count);
 	(void)SC_FAULT("taker.written");
 	put_end(peer, ret);
 	if (ret)
 		return 0;
-	sc_access_served(ep, reg, SC_REG_WRITE, true);
+	sc_access_served(ep, &access, true);
 	if (flags & SC_ABI_F_DATA)
 		sc_access_complete(peer, put.record.data, size);
 	return 0;
@@ -148,7 +149,7 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 struct get {
 	struct sc_abi_delegate_get record;
 	bool bounce;
-	uint32_t size, lines, buffers;
+	uint32_t size, buffers;
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	size_t count;
 	uint8_t bytes[GET_BYTES];
@@ -176,23 +177,26 @@ static const char *get_read(struct sc_peer *peer, uint64_t ctl, struct get *get)
 	return NULL;
 }
 
-/*
- * Half of the buffers are left to others: those of a peer that does not look at its answers stay lent. One
- * that is withdrawn, as far as a glance tells, needs none.
- */
+/* Half of the buffers are left to others: those of a peer that does not look at its answers stay lent. */
+static bool may_lend(struct sc_peer *peer, uint32_t buffers)
+{
+	const struct sc_pool *pool = &peer->ep->pool;
+
+	return sc_pool_may_lend(pool, &peer->answers, buffers, pool->count / 2) &&
+	       sc_record_grow(peer->ep, buffers);
+}
+
+/* A get that is withdrawn, as far as one look tells, needs none. */
 static bool may_answer(struct sc_peer *peer, const struct get *get)
 {
 	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
-	struct sc_pool *pool = &peer->ep->pool;
 
 	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->offers.claim), peer->offers_seen) ||
-	    (sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
-	     sc_record_grow(peer->ep, get->buffers)))
+	    may_lend(peer, get->buffers))
 		return true;
 	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
-	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read), SC_POOL_FIRST);
-	return sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
-	       sc_record_grow(peer->ep, get->buffers);
+	sc_pool_return(&peer->ep->pool, &peer->answers, sc_load_acquire_64(&slot->answers.read), SC_POOL_FIRST);
+	return may_lend(peer, get->buffers);
 }
 
 static void answer_lend(struct sc_peer *peer, struct get *get)
@@ -231,7 +235,7 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	struct sc_ep *ep = peer->ep;
 	struct get get;
 	bool gone = peer->feed == SC_FEED_DRAINING;
-	struct sc_reg *reg;
+	struct sc_access access;
 	int ret;
 
 	*why = get_read(peer, ctl, &get);
@@ -247,14 +251,15 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	(void)SC_FAULT("taker.get_taken");
 	if (get.bounce)
 		answer_lend(peer, &get);
-	ret = sc_access_find(ep, get.record.key, get.record.addr, get.size, SC_REG_READ, &reg);
+	access = (struct sc_access){ get.record.key, get.record.addr, get.size, SC_REG_READ, NULL };
+	ret = sc_access_find(ep, &access);
 	if (!ret)
-		ret = sc_access_load(ep, reg, get.record.addr, get.to, get.count, get.size);
+		ret = sc_access_copy(ep, &access, get.to, get.count);
 	(void)SC_FAULT("taker.loaded");
 	get_end(peer, &get, ret);
 	if (peer->offers_taken - peer->offers_told >= UNTOLD_MAX)
 		ends_tell(peer);
 	if (!ret)
-		sc_access_served(ep, reg, SC_REG_READ, true);
+		sc_access_served(ep, &access, true);
 	return 0;
 }

@@ -50,13 +50,16 @@
 #define ATOMIC_BYTES sizeof(((struct sc_target_op *)NULL)->values)
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
-/* Is it the one of the request's earlier pieces? An application may have given its key to another since. */
-static int keep_to(struct sc_reg_use *use, const struct sc_reg *reg)
+/* Only the registration of the request's earlier pieces: an application may have given its key to another since. */
+static int find_again(const struct sc_ep *ep, struct sc_access *access, struct sc_reg_use *use)
 {
-	if (use->tag && use->key == reg->key && use->tag != reg->tag)
-		return -EKEYREJECTED;
-	*use = (struct sc_reg_use){ reg->key, reg->tag };
-	return 0;
+	int ret = sc_access_find(ep, access);
+
+	if (!ret && use->tag && use->key == access->key && use->tag != access->reg->tag)
+		ret = -EKEYREJECTED;
+	if (!ret)
+		*use = (struct sc_reg_use){ access->key, access->reg->tag };
+	return ret;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -138,8 +141,8 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	uint32_t size = sc_ctl_size(ctl);
 	struct iovec bufs[SC_ABI_RECORD_BUFS];
 	struct sc_abi_put record;
-	struct sc_reg *reg;
-	uint32_t count_bufs;
+	struct sc_access access;
+	uint32_t count;
 	int ret;
 
 	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
@@ -148,12 +151,11 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 		return -EPROTO;
 	}
 	put_begin(peer, record.op);
-	count_bufs = sc_record_bufs(peer->seg, record.bufs, size, bufs);
-	ret = sc_access_find(ep, record.key, record.addr, size, SC_REG_WRITE, &reg);
-	if (!ret)
-		ret = keep_to(&peer->put_use, reg);
+	count = sc_record_bufs(peer->seg, record.bufs, size, bufs);
+	access = (struct sc_access){ record.key, record.addr, size, SC_REG_WRITE, NULL };
+	ret = find_again(ep, &access, &peer->put_use);
 	if (!ret && !peer->put_error)
-		ret = sc_access_store(ep, reg, record.addr, bufs, count_bufs, size);
+		ret = sc_access_copy(ep, &access, bufs, count);
 	if (!peer->put_error)
 		peer->put_error = ret;
 	if (!peer->put_error)
@@ -161,7 +163,7 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!(sc_ctl_flags(ctl) & SC_ABI_F_ACK))
 		return 0;
 	if (!peer->put_error)
-		sc_access_served(ep, reg, SC_REG_WRITE, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
+		sc_access_served(ep, &access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
 	put_end(peer);
 	return 0;
 }
@@ -185,7 +187,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct iovec segments[SC_ABI_RDV_SEGMENTS], from[SC_ABI_RDV_SEGMENTS], to[SC_IOV_MAX];
 	struct sc_abi_far record;
-	struct sc_reg *reg;
+	struct sc_access access;
 	uint64_t here;
 	size_t from_count, to_count;
 	int ret = far_read(peer, ctl, &record, segments, why);
@@ -193,14 +195,13 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (ret)
 		return ret;
 	put_begin(peer, record.op);
-	peer->put_error = sc_access_find(peer->ep, record.key, record.addr, record.size, SC_REG_WRITE, &reg);
-	if (!peer->put_error)
-		peer->put_error = keep_to(&peer->put_use, reg);
+	access = (struct sc_access){ record.key, record.addr, record.size, SC_REG_WRITE, NULL };
+	peer->put_error = find_again(peer->ep, &access, &peer->put_use);
 	if (!peer->put_error && !sc_peer_may_copy(peer))
 		peer->put_error = -EOPNOTSUPP;
 	if (!peer->put_error && peer->put_moved < record.size) {
 		here = record.size - peer->put_moved < STEP ? record.size - peer->put_moved : STEP;
-		to_count = sc_reg_slice(reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
+		to_count = sc_reg_slice(access.reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
 		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->put_moved, here, from);
 		ret = sc_cma_read(&peer->cma, to, to_count, from, from_count, here);
 		if (ret == -EFAULT) /* of ours: an error; of the peer's: it moves them */
@@ -216,39 +217,36 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!peer->put_error && peer->put_moved < record.size)
 		return -EAGAIN; /* the next step in the next poll, before anything behind it */
 	if (!peer->put_error)
-		sc_access_served(peer->ep, reg, SC_REG_WRITE, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
+		sc_access_served(peer->ep, &access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
 	put_end(peer);
 	return 0;
 }
 
 /* ---- gets ------------------------------------------------------------------------------------ */
 
-/* Under a hazard word. -ECONNRESET: the peer has closed, has given us up, or may be dead. */
-static int write_far(const struct sc_peer *peer, const struct iovec *to, size_t to_count,
-		     const struct iovec *from, size_t from_count, size_t len)
+/* May the peer's memory be written, under a hazard word? It has not closed, has not given us up, and lives. */
+static bool is_writable(const struct sc_peer *peer)
 {
-	size_t moved;
-
-	if (!sc_peer_is_open(peer) || sc_peer_has_given_up(peer) || !sc_peer_is_there(peer))
-		return -ECONNRESET;
-	return sc_cma_write(peer->cma.pid, from, from_count, to, to_count, len, &moved);
+	return sc_peer_is_open(peer) && !sc_peer_has_given_up(peer) && sc_peer_is_there(peer);
 }
 
 /* To the peer's memory, the next step. -EOPNOTSUPP: not possible. */
-static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct sc_reg *reg)
+static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct sc_access *access)
 {
 	uint64_t *hazard = &sc_seg_slot(peer->seg, peer->out_slot)->hazards.words[0];
 	uint64_t here = op->size - op->done < STEP ? op->size - op->done : STEP;
 	struct iovec from[SC_IOV_MAX], to[SC_ABI_RDV_SEGMENTS];
-	size_t from_count = sc_reg_slice(reg, op->addr + op->done, &here, from, SC_IOV_MAX);
+	size_t from_count = sc_reg_slice(access->reg, op->addr + op->done, &here, from, SC_IOV_MAX);
 	size_t to_count = sc_iov_slice(op->segments, op->segment_count, op->done, here, to);
+	size_t moved;
 	int ret;
 
 	sc_store_relaxed_64(hazard, ++peer->hazard_count << 32 | SC_ABI_HAZARD_OP);
 	/* before its state and answer are looked at; pairs with the fences in sc_regs_leave() and sc_peer_writes() */
 	sc_fence_seq_cst();
 	(void)SC_FAULT("target.hazard");
-	ret = write_far(peer, to, to_count, from, from_count, here);
+	ret = is_writable(peer) ? sc_cma_write(peer->cma.pid, from, from_count, to, to_count, here, &moved)
+				: -ECONNRESET;
 	(void)SC_FAULT("target.stored");
 	sc_store_release_64(hazard, 0);
 	(void)SC_FAULT("target.hazard_clear");
@@ -265,13 +263,14 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 }
 
 /* Through bounce buffers, the next record. -EAGAIN: no room. */
-static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struct sc_reg *reg)
+static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struct sc_access *access)
 {
 	struct sc_ep *ep = peer->ep;
 	uint64_t left = op->size - op->done, words[7] = { 0 };
 	struct sc_abi_got *record = (struct sc_abi_got *)words;
 	struct iovec bufs[SC_ABI_RECORD_BUFS];
-	uint32_t buffers = GOT_BUFS, size, count_bufs;
+	uint32_t buffers = GOT_BUFS, size, count;
+	struct sc_access part = *access;
 	int ret;
 
 	if (!has_room(peer, 1))
@@ -282,8 +281,10 @@ static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struc
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	count_bufs = sc_record_lend(peer, size, record->bufs, bufs);
-	ret = sc_access_load(ep, reg, op->addr + op->done, bufs, count_bufs, size);
+	count = sc_record_lend(peer, size, record->bufs, bufs);
+	part.addr += op->done;
+	part.len = size;
+	ret = sc_access_copy(ep, &part, bufs, count);
 	(void)SC_FAULT("target.bounce");
 	if (ret)
 		size = 0; /* said all the same: the buffers come back with it */
@@ -295,10 +296,10 @@ static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struc
 	return ret;
 }
 
-static int get_some(struct sc_peer *peer, struct sc_target_op *op, const struct sc_reg *reg)
+static int get_some(struct sc_peer *peer, struct sc_target_op *op, const struct sc_access *access)
 {
 	if (!op->bounced && sc_peer_may_copy(peer)) {
-		int ret = get_store(peer, op, reg);
+		int ret = get_store(peer, op, access);
 
 		if (ret != -EOPNOTSUPP)
 			return ret;
@@ -306,25 +307,23 @@ static int get_some(struct sc_peer *peer, struct sc_target_op *op, const struct 
 	if (!op->bounced)
 		op->done = 0; /* all of it this way */
 	op->bounced = true;
-	return get_bounce(peer, op, reg);
+	return get_bounce(peer, op, access);
 }
 
 /* Go on with a get, by some records or one large copy. True: it is over. */
 static bool get_step(struct sc_peer *peer, struct sc_target_op *op, int *steps)
 {
-	struct sc_reg *reg;
-	int ret = sc_access_find(peer->ep, op->key, op->addr, op->size, SC_REG_READ, &reg);
+	struct sc_access access = { op->key, op->addr, op->size, SC_REG_READ, NULL };
+	int ret = find_again(peer->ep, &access, &op->use);
 
-	if (!ret)
-		ret = keep_to(&op->use, reg);
 	for (int i = 0; i < BURST && !ret && op->done < op->size && (!i || op->bounced); i++) {
-		ret = get_some(peer, op, reg);
+		ret = get_some(peer, op, &access);
 		*steps += ret != -EAGAIN;
 	}
 	if (ret == -EAGAIN || (!ret && op->done < op->size))
 		return false;
 	if (!ret)
-		sc_access_served(peer->ep, reg, SC_REG_READ, op->event);
+		sc_access_served(peer->ep, &access, op->event);
 	answer(peer, op->op, op->done, ret);
 	return true;
 }
@@ -336,7 +335,7 @@ struct atomic {
 	struct sc_abi_atomic record;
 	struct sc_atomicop op;
 	size_t size; /* bytes of all elements */
-	struct sc_reg *reg;
+	struct sc_access access;
 	bool event;
 	struct iovec pieces[ATOMIC_BYTES];
 	size_t piece_count;
@@ -368,23 +367,26 @@ static const char *atomic_read(struct sc_peer *peer, uint64_t ctl, struct atomic
 	return NULL;
 }
 
-static uint32_t atomic_access(const struct atomic *atomic)
+static uint32_t access_of(const struct sc_atomicop *op)
 {
-	if (atomic->op.code == SC_ATOMIC_READ)
+	if (op->code == SC_ATOMIC_READ)
 		return SC_REG_READ;
-	return atomic->op.kind == SC_ATOMIC_BASE ? SC_REG_WRITE : SC_REG_READ | SC_REG_WRITE;
+	return op->kind == SC_ATOMIC_BASE ? SC_REG_WRITE : SC_REG_READ | SC_REG_WRITE;
 }
 
 /* Where it is to be done: registered, writable. */
 static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 {
 	const struct sc_abi_atomic *record = &atomic->record;
+	struct sc_access *access = &atomic->access;
 	uint64_t len = atomic->size;
-	int ret = sc_access_find(ep, record->key, record->addr, len, atomic_access(atomic), &atomic->reg);
+	int ret;
 
+	*access = (struct sc_access){ record->key, record->addr, len, access_of(&atomic->op), NULL };
+	ret = sc_access_find(ep, access);
 	if (ret)
 		return ret;
-	atomic->piece_count = sc_reg_slice(atomic->reg, record->addr, &len, atomic->pieces, ATOMIC_BYTES);
+	atomic->piece_count = sc_reg_slice(access->reg, record->addr, &len, atomic->pieces, ATOMIC_BYTES);
 	ret = sc_probe_check(&ep->memory, atomic->pieces, atomic->piece_count,
 			      record->code != SC_ATOMIC_READ);
 	return ret == -ENOSYS ? 0 : ret; /* a fault is the application's own */
@@ -436,7 +438,7 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 	}
 	if (!op)
 		result_put(peer, atomic->record.op, values, size);
-	sc_access_served(peer->ep, atomic->reg, atomic_access(atomic), atomic->event);
+	sc_access_served(peer->ep, &atomic->access, atomic->event);
 	return 0;
 }
 
@@ -454,7 +456,7 @@ static int take_atomic(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!ret)
 		ret = sc_atomicop_apply(&atomic.op, atomic.pieces, atomic.piece_count);
 	if (!ret)
-		sc_access_served(peer->ep, atomic.reg, SC_REG_WRITE, atomic.event);
+		sc_access_served(peer->ep, &atomic.access, atomic.event);
 	answer(peer, atomic.record.op, ret ? 0 : atomic.size, ret);
 	return 0;
 }
