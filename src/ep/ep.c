@@ -11,13 +11,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "rma/assist.h"
-#include "rma/batch.h"
 #include "msg/deliver.h"
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
 #include "proc/neighbour.h"
 #include "rma/delegate.h"
+#include "rma/direct.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/record.h"
@@ -261,7 +261,7 @@ no_rxq:
 void sc_ep_destroy(struct sc_ep *ep)
 {
 	sc_delegate_fini(ep);
-	sc_batch_fini(ep);
+	sc_direct_fini(ep);
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);

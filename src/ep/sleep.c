@@ -22,7 +22,7 @@
  *   UNANSWERED_MS   a peer that refuses may not have our segment, and nothing waits for its acceptance
  *   ROOM_MS         a send was refused for want of room, and that may have come before this was armed; once
  *   HANDS_MS        operations that the other side has in hand: it is in the middle of them, or stopped; or operations
- *                   that are put off (batch.c), if they could not be done just now
+ *                   that are put off (direct.c), if they could not be done just now
  *   STUCK_MS        something is there to take, and memory for that is short
  *   WATCH_MS        no daemon's thread runs: death is found by polling, and here, as a sleeper hardly polls
  *   RECHECK_MS      no barrier, here or at a peer: once for each sleep (W2 of wake.c)

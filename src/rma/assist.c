@@ -34,7 +34,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include "rma/batch.h"
 #include "proc/calibration.h"
 #include "rma/direct.h"
 #include "base/fault.h"
@@ -46,7 +45,7 @@
 #include "rma/rmaop.h"
 
 /*
- * Bytes that are worth it; smaller ones of a stream are put off and copied together (batch.c), and a put waits for its
+ * Bytes that are worth it; smaller ones of a stream are put off and copied together (direct.c), and a put waits for its
  * tail. Alone and assisted, on a 2-processor Zen 4, apart: one at a time in microseconds, windows in GB/s.
  *
  *              64 KiB        128 KiB       256 KiB       1 MiB         4 MiB
@@ -105,7 +104,7 @@ static bool is_worth_it(bool put, size_t size, bool stream)
 
 	if (size < (stream || put ? MANY_MIN : GET_MIN))
 		return false;
-	alone = sc_calibration_cma_ns(size, 1, stream ? sc_batch_together(size) : 1);
+	alone = sc_calibration_cma_ns(size, 1, stream ? sc_direct_together(size) : 1);
 	return !alone || alone / 2 >= (put ? PUT_NS : GET_NS);
 }
 
@@ -255,7 +254,7 @@ int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, 
 	if (!is_suited(peer, rma, size, stream))
 		return -EOPNOTSUPP;
 	if (first) { /* one that is not asked may be put off with others */
-		ret = may_ask(peer) ? sc_batch_settle(peer) : -EOPNOTSUPP;
+		ret = may_ask(peer) ? sc_direct_settle(peer) : -EOPNOTSUPP;
 		if (!ret && !may_ask(peer))
 			ret = -EOPNOTSUPP;
 		if (ret)

@@ -80,7 +80,7 @@
  * in buffers, windows: 128 B 17 and 12, 256 B 15 and 13, 368 B 12 and 10. A peer that computes: 2.0 either
  * way.
  *
- * On another such machine, offered and direct, now that windows are copied together (batch.c): microseconds, and windows
+ * On another such machine, offered and direct, now that windows are copied together (direct.c): microseconds, and windows
  * in MB/s.
  *
  *              4 KiB        8 KiB        16 KiB       32 KiB

@@ -3,7 +3,7 @@
  * rma.c: one-sided operations, posted, and the way that each goes:
  *
  *   direct     this process copies by itself, if the peer lets its memory be touched and CMA can (direct.c)
- *              of several that are posted in a row some are put off, and copied together (batch.c)
+ *              of several that are posted in a row some are put off, and copied together (direct.c)
  *   assisted   a large one of that kind: the peer copies along, if it polls just now (assist.c)
  *   offered    a small one of that kind: the peer may do it, if it polls just now (delegate.c)
  *   requests   else, and for all atomics: records that the peer executes and answers (request.c)
@@ -27,7 +27,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "rma/assist.h"
-#include "rma/batch.h"
 #include "rma/direct.h"
 #include "link/fence.h"
 #include "base/iov.h"
@@ -114,10 +113,10 @@ static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size,
 	ret = sc_assist_settle(peer);
 	if (ret)
 		return ret;
-	ret = stream && may_be_direct(peer) ? sc_batch_post(peer, rma, size) : -EOPNOTSUPP;
+	ret = stream && may_be_direct(peer) ? sc_direct_put_off(peer, rma, size) : -EOPNOTSUPP;
 	if (ret != -EOPNOTSUPP)
 		return ret;
-	ret = sc_batch_settle(peer);
+	ret = sc_direct_settle(peer);
 	if (ret)
 		return ret;
 	ret = may_be_direct(peer) ? sc_direct_post(peer, rma, size) : -EOPNOTSUPP;
@@ -225,7 +224,7 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	if (!ret)
 		ret = sc_assist_settle(peer);
 	if (!ret)
-		ret = sc_batch_settle(peer);
+		ret = sc_direct_settle(peer);
 	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->offers))
 		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
 	op = ret ? NULL : sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
@@ -255,7 +254,7 @@ int sc_rma_progress(struct sc_ep *ep)
 {
 	int steps = sc_list_empty(&ep->offering) ? 0 : sc_delegate_progress(ep);
 
-	steps += sc_batch_progress(ep);
+	steps += sc_direct_progress(ep);
 	return steps + sc_request_progress(ep);
 }
 
