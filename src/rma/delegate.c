@@ -60,49 +60,9 @@
 #include "rma/request.h"
 #include "rma/rmaop.h"
 
-/*
- * Bytes that are offered, and of those, in the record itself. Measured by test/bench/fabric_bench on a
- * 2-processor Zen 5 virtual machine, trusted, the peer polls; one at a time in microseconds, windows of 64
- * in million a second:
- *
- *                 8 B           1 KiB         4 KiB         16 KiB        32 KiB        64 KiB
- *   direct     2.0   0.45    2.0   0.51    2.0   0.49    2.7   0.37    3.7   0.27    5.9   0.17
- *   offered    0.62  17      0.64  12      0.68  8.2     1.8   0.75    3.0   0.30
- *
- * Gets, another day, direct and offered; windows in MB/s:
- *
- *                 8 B           1 KiB         4 KiB         16 KiB        32 KiB        64 KiB
- *   direct     1.9   4.3     1.9   540     1.9   2200    2.7   6300    3.9   8700    5.8   11300
- *   offered    0.54  149     0.53  15100   0.74  12900   2.0   15000   3.6   9000    7.0   11000
- *   far apart  0.96  44                    1.6   7700    3.6   10300
- *
- * When the caches of the two are far apart, which is the host's to say, it is 1.0 for 8 B. In the record or
- * in buffers, windows: 128 B 17 and 12, 256 B 15 and 13, 368 B 12 and 10. A peer that computes: 2.0 either
- * way.
- *
- * On another such machine, offered and direct, now that windows are copied together (direct.c): microseconds, and windows
- * in MB/s.
- *
- *              4 KiB        8 KiB        16 KiB       32 KiB
- *   put      2.9   2.5    3.8   2.9    5.2   3.4    8.4   3.9     apart
- *           6500  6200   3500 10800   5200 16000   6700 23000
- *   put                   2.5   2.9    2.9   3.3    4.3   4.2     within a last cache
- *                        4100 10000   7400 15000  11200 22000
- *   get      2.7   2.6    4.5   2.8    8.5   3.1                  apart
- *           6200  5700   7400 10700   5800 16200
- *   get                                6.1   3.3                  within a last cache
- *                                     5100 15000
- *
- * So of what is larger than OFFERED_ANYWHERE no get is offered, nor any of a stream, and a put if that is sooner for this
- * peer; behind small ones that it has not taken yet, each is.
- */
-#define OFFERED_ANYWHERE 4096
-#define PUT_MAX 32768
+/* Bytes that a record holds itself; larger ones go through buffers. Figures: docs/MEASUREMENTS.md. */
 #define PUT_INLINE_MAX 256
-#define GET_MAX 16384
 #define GET_INLINE_MAX 104
-/* The time that an offer takes besides its bytes, nanoseconds. */
-#define OFFER_NS 600
 /* Polls without news before offers are withdrawn: about a microsecond. */
 #define LOOKS 100
 /* Puts that are not offered before an absent peer is asked again. */
@@ -115,64 +75,6 @@ static struct sc_rma_op *oldest(const struct sc_peer *peer)
 }
 
 /* ---- offer ----------------------------------------------------------------------------------- */
-
-static size_t put_max(const struct sc_peer *peer)
-{
-	size_t most = (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift;
-
-	return PUT_MAX < most ? PUT_MAX : most;
-}
-
-/* The peer answers in half of its buffers at most. */
-static size_t get_max(const struct sc_peer *peer)
-{
-	const struct sc_abi_header *header = &peer->seg->header;
-	uint32_t half = header->buf_count / 2;
-	size_t most = (size_t)(half < SC_ABI_RECORD_BUFS ? half : SC_ABI_RECORD_BUFS) * header->buf_size;
-
-	return GET_MAX < most ? GET_MAX : most;
-}
-
-/*
- * An application that injects may never poll again. An offer behind records that wait for room would come too early;
- * answers that we owe the peer in its ring do not matter to it. An operation that cannot be done directly is not
- * offered: a get that waits in the ring for buffers must be one that can be withdrawn, or two sides that ask each other
- * wait for ever, each behind the other's.
- */
-static bool is_suited(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
-{
-	bool put = rma->flags & SC_RMA_WRITE;
-
-	return size <= (put ? put_max(peer) : get_max(peer)) && !(put && rma->flags & SC_SEND_INJECT) &&
-	       rma->remote_count == 1 && !peer->seg->local && sc_direct_may(peer) && sc_peer_has_come(peer) &&
-	       sc_list_empty(&peer->rma_queued) && sc_list_empty(&peer->batch) &&
-	       sc_list_empty(&peer->assisted);
-}
-
-/*
- * Is it sooner copied from here than put into buffers and taken out of them? The cost of buffers is known when some
- * large ones have been filled for this peer; until then a put is offered, which fills some.
- */
-static bool is_sooner_direct(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
-{
-	uint64_t write = peer->fill.write_cost, read = peer->fill.read_cost, direct;
-
-	if (size <= OFFERED_ANYWHERE)
-		return false;
-	if (stream || !(rma->flags & SC_RMA_WRITE))
-		return true;
-	direct = sc_calibration_cma_ns(size, rma->iov_count, 1);
-	return read && direct && direct < size * (write + read) / 1000 + OFFER_NS &&
-	       !sc_fill_has_trial(&peer->fill);
-}
-
-static bool is_spared(struct sc_peer *peer)
-{
-	if (!peer->offers_spared)
-		return false;
-	peer->offers_spared--;
-	return true;
-}
 
 static void learn(struct sc_peer *peer, bool alone)
 {
@@ -245,6 +147,8 @@ static void hold(struct sc_peer *peer)
 	bool none = sc_list_empty(&peer->offers);
 
 	peer->tx.held = none ? UINT64_MAX : oldest(peer)->at;
+	if (none)
+		sc_list_remove(&peer->offering);
 }
 
 /* ---- what the peer has done ------------------------------------------------------------------ */
@@ -354,41 +258,25 @@ static int collect(struct sc_peer *peer)
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
-/*
- * Is all over that has been offered, so that another may be copied from here? -EAGAIN: not yet, and it would have to be
- * taken back from a peer that is about to take it, and done one by one; else what has become of the peer.
- */
-static int make_way(struct sc_peer *peer)
+bool sc_delegate_has_open(struct sc_peer *peer)
 {
-	if (sc_list_empty(&peer->offers))
-		return 0;
-	if (collect(peer) < 0)
-		return peer->error;
-	if (!sc_list_empty(&peer->offers))
-		return -EAGAIN;
-	sc_list_remove(&peer->offering);
-	return 0;
+	return collect(peer) >= 0 && !sc_list_empty(&peer->offers);
 }
 
-int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
+int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
-	bool put = rma->flags & SC_RMA_WRITE, first;
+	bool put = rma->flags & SC_RMA_WRITE, first = sc_list_empty(&peer->offers);
 	struct sc_rma_op *op;
 
-	if (!is_suited(peer, rma, size) || peer->offers_ours != peer->offers_end || is_spared(peer))
-		return -EOPNOTSUPP;
-	if (is_sooner_direct(peer, rma, size, stream)) {
-		int ret = make_way(peer);
-
-		if (ret != -EAGAIN)
-			return ret ? ret : -EOPNOTSUPP;
+	if (peer->offers_spared) {
+		peer->offers_spared--;
+		return 1;
 	}
-	first = sc_list_empty(&peer->offers);
 	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS ||
 	    !(put ? put_has_room(peer, size) : get_has_room(peer, size)) || sc_ring_overflows(&peer->tx)) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* looking for room has shown what it is */
-		return first ? -EOPNOTSUPP : -EAGAIN;
+		return first ? 1 : -EAGAIN;
 	}
 	op = sc_rmaop_get(peer, put ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
@@ -481,10 +369,7 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error;
 	}
-	if (ret < 0)
-		return ret;
-	sc_list_remove(&peer->offering);
-	return 0;
+	return ret < 0 ? ret : 0;
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -497,15 +382,12 @@ static int peer_progress(struct sc_peer *peer)
 		return 0;
 	if (collect(peer) < 0)
 		return 1;
-	if (sc_list_empty(&peer->offers)) {
-		sc_list_remove(&peer->offering);
-	} else if (peer->offers_ours == peer->offers_end && peer->offer_looks < LOOKS) {
+	if (!sc_list_empty(&peer->offers) && peer->offers_ours == peer->offers_end && peer->offer_looks < LOOKS) {
 		peer->offer_looks++;
 		return 1; /* this look is a step of it */
-	} else {
-		peer->offer_looks = 0;
-		(void)sc_delegate_settle_slow(peer);
 	}
+	peer->offer_looks = 0;
+	(void)sc_delegate_settle(peer);
 	return (int)(before - peer->rma_pending);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * direct.c: one-sided operations that this process does by itself: check the key in the peer's table, copy,
- * check again. Over when the call returns, but for those that are put off; the peer's processor has no part in it. Where its memory may be touched (not strict), and CMA is permitted in that direction, or the peer is of this
- * process.
+ * direct.c: one-sided operations that this process does by itself: it checks the key in the peer's table, copies, and
+ * checks again. The peer's memory may be touched (it is not strict), and CMA is permitted in that direction, or the peer
+ * is of this process. An operation is over when the call returns, unless it is put off.
  *
  * A copy goes in steps, each under hazard words in the slot that we have claimed with the peer:
  *
@@ -28,15 +28,15 @@
  *
  * A process_vm_readv or writev takes 0.6 to 3 microseconds before it copies anything, as long as for 4 to 16 KiB. An
  * application that has posted some without a poll between is likely to post more, and sees no completion before the
- * next poll; so from then on they are put off until there are as many as fit one copy, until the next poll, or until
- * another operation needs the peer's memory. The first ones are over when the call returns. (A read of a queue that has
- * completions does without a poll most times: an application that reads one behind each post posts without a poll,
- * too.)
+ * next poll; so from then on they are put off until there are as many as fit one call (SC_ROUTE_TOGETHER,
+ * SC_REMOTE_MAX), until the next poll, or until another operation needs the peer's memory. The first ones are over when
+ * the call returns. (A read of a queue that has completions does without a poll most times: an application that reads
+ * one behind each post posts without a poll, too.)
  *
  * Order: they are done in the order in which they were posted, and before any one-sided operation that is posted
  * later. Messages do not wait for them: an endpoint that asks for that order has none put off.
  *
- * An operation that is put off behaves as if it were posted when it is done: its key is checked then (direct.c). If the
+ * An operation that is put off behaves as if it were posted when it is done: its key is checked then. If the
  * copy of several fails, those that it has not come to the end of are done each by itself, to learn which one it is.
  * None that is over is done again: the peer may have seen its bytes, and gone on from there.
  *
@@ -53,6 +53,7 @@
 #include "os/probe.h"
 #include "link/peer.h"
 #include "link/review.h"
+#include "link/route.h"
 #include "rma/request.h"
 #include "rma/rmaop.h"
 #include "link/turn.h"
@@ -314,17 +315,13 @@ static int direct_failed(struct sc_peer *peer, int error)
 		return error;
 	case -EAGAIN:
 	case -ESRCH:
-		if (sc_peer_is_dead(peer)) {
-			error = -ECONNRESET;
+		if (sc_peer_is_dead(peer))
 			break;
-		}
 		if (error == -EAGAIN)
 			return error;
 		/* fallthrough */
 	default: /* -EPERM, -ENOSYS, -ENOMEM... */
-		sc_info("%s: one copy is not possible any more (%s); one-sided operations are its own "
-			"work "
-			"from now on",
+		sc_info("%s: one copy is not possible any more (%s); one-sided operations are its own work from now on",
 			peer->address, strerror(-error));
 		peer->can_read = SC_REACH_NO;
 		return -EOPNOTSUPP;
@@ -333,7 +330,7 @@ static int direct_failed(struct sc_peer *peer, int error)
 	}
 	sc_info("%s: its process has closed it or ended; one-sided operations fail", peer->address);
 	sc_peer_ended(peer);
-	return error;
+	return -ECONNRESET;
 }
 
 static int copy_all(struct direct *direct)
@@ -346,15 +343,6 @@ static int copy_all(struct direct *direct)
 			break;
 	}
 	return ret;
-}
-
-/* The whole operation. -EAGAIN: not now, nothing has been done; -EOPNOTSUPP: use requests. */
-static int run_direct(struct direct *direct)
-{
-	int ret = copy_all(direct);
-
-	direct->peer->ep->counters.rma_direct_bytes += direct->done;
-	return ret ? direct_failed(direct->peer, ret) : 0;
 }
 
 /*
@@ -397,7 +385,10 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	int ret;
 
 	direct_init(&direct, peer, rma, size);
-	ret = run_direct(&direct);
+	ret = copy_all(&direct);
+	peer->ep->counters.rma_direct_bytes += direct.done;
+	if (ret)
+		ret = direct_failed(peer, ret);
 	if (!ret && direct.note) {
 		sc_request_queue(direct.note); /* behind its bytes */
 		return 0;
@@ -410,22 +401,6 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 		return end_with_peer(&direct);
 	complete(&direct, ret);
 	return 0;
-}
-
-uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size_t size,
-			int outcomes[SC_REMOTE_MAX])
-{
-	struct direct direct;
-	uint32_t count = 0;
-	size_t bytes = 0;
-
-	direct_init(&direct, peer, several, size);
-	direct.outcomes = outcomes;
-	(void)copy_all(&direct);
-	while (count < several->remote_count && several->remote[count].len <= direct.done - bytes)
-		bytes += several->remote[count++].len;
-	peer->ep->counters.rma_direct_bytes += bytes;
-	return count;
 }
 
 int sc_direct_look(struct sc_peer *peer, const struct sc_rma *rma, struct sc_reg_ref *ref)
@@ -495,26 +470,24 @@ int sc_direct_do(struct sc_rma_op *op)
 /* ---- several together ------------------------------------------------------------------------ */
 
 /*
- * They are put off until they are so many bytes, and none larger than a half of that. As many are copied in one call as
- * a hazard line has words. Windows of 64 puts, the target computes, on a 2-processor Zen 4, GB/s, each by itself and
- * together; gets likewise:
- *
- *       64 B           4 KiB        16 KiB       64 KiB        256 KiB
- *   0.039 0.095      2.3  5.6     6.1  10.9    10.9  13.4    12.3  12.6
+ * Copies the bytes of several operations as if they were one, each of one remote range. Returns how many of the first are
+ * over, each with its outcome: 0, or -EKEYREJECTED, if its key was closed meanwhile. Of the next some bytes may have
+ * been copied, of others none; sc_direct_do() finds out the error.
  */
-#define BYTES_MAX ((size_t)512 << 10)
-#define SIZE_MAX_EACH (BYTES_MAX / 2)
-
-/*
- * An application that injects may never poll again; an operation that the peer has to hear of has its own record behind
- * its bytes.
- */
-static bool is_suited(const struct sc_peer *peer, const struct sc_rma *rma, size_t size)
+static uint32_t copy_several(struct sc_peer *peer, const struct sc_rma *several, size_t size,
+			     int outcomes[SC_REMOTE_MAX])
 {
-	return size && size <= SIZE_MAX_EACH && rma->remote_count == 1 &&
-	       !(rma->flags & SC_RMA_WRITE && rma->flags & SC_SEND_INJECT) && !sc_rma_wants_data(rma) &&
-	       !peer->seg->local && !(peer->ep->order & SC_ORDER_SEND) &&
-	       !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);
+	struct direct direct;
+	uint32_t count = 0;
+	size_t bytes = 0;
+
+	direct_init(&direct, peer, several, size);
+	direct.outcomes = outcomes;
+	(void)copy_all(&direct);
+	while (count < several->remote_count && several->remote[count].len <= direct.done - bytes)
+		bytes += several->remote[count++].len;
+	peer->ep->counters.rma_direct_bytes += bytes;
+	return count;
 }
 
 /* Those at the head of the list that fit one copy, all puts or all gets. */
@@ -565,7 +538,7 @@ static int do_some(struct sc_peer *peer)
 
 	batch_gather(&batch, peer);
 	if (batch.rma.remote_count > 1 && sc_direct_may(peer))
-		over = sc_direct_copy(peer, &batch.rma, batch.size, outcomes);
+		over = copy_several(peer, &batch.rma, batch.size, outcomes);
 	for (uint32_t i = 0; i < batch.rma.remote_count; i++) {
 		struct sc_rma_op *op = oldest(peer);
 		size_t size = op->size;
@@ -597,21 +570,11 @@ int sc_direct_settle_slow(struct sc_peer *peer)
 	return 0;
 }
 
-uint32_t sc_direct_together(size_t size)
-{
-	if (size > SIZE_MAX_EACH)
-		return 1;
-	return size * SC_REMOTE_MAX <= BYTES_MAX ? SC_REMOTE_MAX
-						 : (uint32_t)((BYTES_MAX + size - 1) / size);
-}
-
 int sc_direct_put_off(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	bool write = rma->flags & SC_RMA_WRITE;
 	struct sc_rma_op *op;
 
-	if (!is_suited(peer, rma, size))
-		return -EOPNOTSUPP;
 	op = sc_rmaop_get(peer, write ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
@@ -623,7 +586,7 @@ int sc_direct_put_off(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 	peer->rma_pending++;
 	peer->batch_bytes += size;
 	peer->ep->counters.rma_batched++;
-	if (++peer->batch_count >= SC_REMOTE_MAX || peer->batch_bytes >= BYTES_MAX)
+	if (++peer->batch_count >= SC_REMOTE_MAX || peer->batch_bytes >= SC_ROUTE_TOGETHER)
 		(void)sc_direct_settle_slow(
 			peer); /* a later poll does the rest, or it ends with the peer */
 	return 0;

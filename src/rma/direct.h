@@ -22,14 +22,6 @@ static inline bool sc_direct_may(struct sc_peer *peer)
 int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
 
 /*
- * The bytes of several operations as if they were one, each of one remote range. Returns how many of the first are
- * over, each with its outcome: 0, or -EKEYREJECTED, if its key was closed meanwhile. Of the next some bytes may have
- * been copied, of others none; sc_direct_do() finds out the error.
- */
-uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size_t size,
-			int outcomes[SC_REMOTE_MAX]);
-
-/*
  * Of an operation on one range: may it be done now, and without the peer's hearing of it (-EOPNOTSUPP)? *ref: the
  * registration.
  */
@@ -47,14 +39,8 @@ int sc_direct_do(struct sc_rma_op *op);
 
 /* ---- several together ------------------------------------------------------------------------ */
 
-/*
- * Put off a direct put or get, of `size` bytes, one of a stream, to be done with others. -EOPNOTSUPP: it is not one to
- * be put off, or not just now; nothing has been done. -EAGAIN: no memory.
- */
+/* Puts off a put or get of `size` bytes, one of a stream, to be done with others. -EAGAIN: no memory. */
 int sc_direct_put_off(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
-
-/* Of so many bytes, so many are copied in one call. */
-uint32_t sc_direct_together(size_t size);
 
 int sc_direct_settle_slow(struct sc_peer *peer);
 
