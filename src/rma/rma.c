@@ -58,25 +58,6 @@ static inline bool must_follow(struct sc_peer *peer)
 	       (order & SC_ORDER_AFTER_SEND && sc_fence_is_unread(peer, sc_fence_messages_end(peer)));
 }
 
-/*
- * Of the operation. The burst before this operation's was a stream: the first ones of another, delegated, would have the
- * others delegated behind them. It is asked before the operation is added to its burst.
- */
-static inline uint32_t facts_of_operation(struct sc_peer *peer, const struct sc_rma *rma)
-{
-	uint32_t facts = 0;
-
-	if (peer->rma_burst.poll != peer->ep->polls)
-		peer->rma_streamed = peer->rma_burst.count > STREAM_MIN;
-	if (__builtin_expect(peer->rma_streamed, 0))
-		facts = SC_FACT_LIKELY;
-	if (__builtin_expect(sc_burst_add(&peer->rma_burst, peer->ep) >= STREAM_MIN, 0))
-		facts |= SC_FACT_STREAM;
-	if (__builtin_expect(rma->remote_count == 1, 1))
-		facts |= SC_FACT_ONE_RANGE;
-	return facts;
-}
-
 /* More facts, of an operation that is not small, or of a stream. */
 static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
 			   struct sc_route_costs *costs)
@@ -163,14 +144,6 @@ static int settle(struct sc_peer *peer, enum sc_way way)
 	return ret || way == SC_WAY_CMA_LATER ? ret : sc_direct_settle(peer);
 }
 
-/* Is anything under way that does not go that way? */
-static bool is_crossed(const struct sc_peer *peer, enum sc_way way)
-{
-	return peer->rma_pending && (!sc_list_empty(&peer->offers) ||
-				     (way != SC_WAY_COOPERATIVE && !sc_list_empty(&peer->assisted)) ||
-				     (way != SC_WAY_CMA_LATER && !sc_list_empty(&peer->batch)));
-}
-
 /*
  * Settles what goes another way; some of it may become requests. 1: the facts have changed, or are others than they
  * seemed; -EAGAIN: not now; else what has become of the peer.
@@ -186,7 +159,9 @@ static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 		*not |= SC_FACT_COPIES;
 		return peer->link == SC_LINK_DOWN ? peer->error : 1;
 	}
-	if (!is_crossed(peer, way))
+	if (!peer->rma_pending || (sc_list_empty(&peer->offers) &&
+				   (way == SC_WAY_COOPERATIVE || sc_list_empty(&peer->assisted)) &&
+				   (way == SC_WAY_CMA_LATER || sc_list_empty(&peer->batch))))
 		return 0;
 	ret = sc_delegate_settle(peer);
 	if (!ret)
@@ -204,21 +179,17 @@ static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
 	return 0;
 }
 
-static enum sc_route_op op_of(const struct sc_rma *rma)
-{
-	return rma->flags & SC_RMA_WRITE ? SC_ROUTE_PUT : SC_ROUTE_GET;
-}
-
 /* Not delegated: what is settled for this operation would be settled again. `facts`: of the operation. */
 static __attribute__((noinline)) int post_other(struct sc_peer *peer, const struct sc_rma *rma, size_t size,
 						uint32_t facts, enum sc_way way)
 {
+	enum sc_route_op op = rma->flags & SC_RMA_WRITE ? SC_ROUTE_PUT : SC_ROUTE_GET;
 	uint32_t not = SC_FACT_DELEGABLE; /* facts that have turned out not to hold */
 	struct sc_route_costs costs;
 	int ret = 0;
 
 	while (way == SC_WAY_DELEGATED || (ret = make_way(peer, way, &not)) > 0)
-		way = sc_route(op_of(rma), size, facts_of(peer, rma, size, facts, &costs) & ~not, &costs);
+		way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs) & ~not, &costs);
 	if (ret)
 		return ret;
 	switch (way) {
@@ -235,21 +206,14 @@ static __attribute__((noinline)) int post_other(struct sc_peer *peer, const stru
 	}
 }
 
-/* `facts`: of the operation. */
-static inline int post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts)
-{
-	struct sc_route_costs costs;
-	enum sc_way way = sc_route(op_of(rma), size, facts_of(peer, rma, size, facts, &costs), &costs);
-	int ret = way == SC_WAY_DELEGATED ? sc_delegate_post(peer, rma, size) : 1;
-
-	return ret > 0 ? post_other(peer, rma, size, facts, way) : ret;
-}
-
 int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
 {
-	bool injects = rma->flags & SC_RMA_WRITE && rma->flags & SC_SEND_INJECT;
+	enum sc_route_op op = rma->flags & SC_RMA_WRITE ? SC_ROUTE_PUT : SC_ROUTE_GET;
+	bool injects = op == SC_ROUTE_PUT && rma->flags & SC_SEND_INJECT;
 	size_t size = sc_iov_size(rma->iov, rma->iov_count);
+	struct sc_route_costs costs;
 	uint32_t facts;
+	enum sc_way way;
 	int ret;
 
 	if (!rma->remote_count || rma->remote_count > SC_REMOTE_MAX || rma->iov_count > SC_IOV_MAX ||
@@ -260,10 +224,18 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)
 		return ret;
-	facts = facts_of_operation(peer, rma);
-	if (injects)
-		facts |= SC_FACT_INJECTED;
-	ret = post(peer, rma, size, facts);
+	facts = (rma->remote_count == 1 ? SC_FACT_ONE_RANGE : 0) | (injects ? SC_FACT_INJECTED : 0);
+	/* the first ones of another stream, delegated, would have the others delegated behind them */
+	if (peer->rma_burst.poll != ep->polls)
+		peer->rma_streamed = peer->rma_burst.count > STREAM_MIN;
+	if (__builtin_expect(peer->rma_streamed, 0))
+		facts |= SC_FACT_LIKELY;
+	if (__builtin_expect(sc_burst_add(&peer->rma_burst, ep) >= STREAM_MIN, 0))
+		facts |= SC_FACT_STREAM;
+	way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs), &costs);
+	ret = way == SC_WAY_DELEGATED ? sc_delegate_post(peer, rma, size) : 1;
+	if (ret > 0)
+		ret = post_other(peer, rma, size, facts, way);
 	if (ret)
 		sc_turn_drop(peer);
 	ep->counters.rma_ops += !ret;
