@@ -243,8 +243,8 @@ enum sc_abi_kind {
 	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
 
 	SC_ABI_SHARE = 15,	  /* to the sender of a rendezvous: copy along, struct sc_abi_share */
-	SC_ABI_DELEGATE_PUT = 16, /* a put that either side may do, struct sc_abi_delegate_put, bytes follow */
-	SC_ABI_DELEGATE_GET = 17, /* a get of that kind, struct sc_abi_delegate_get, answered in its lines */
+	SC_ABI_DELEGATE_PUT = 16, /* a put that either side may do, struct sc_abi_delegate, bytes follow */
+	SC_ABI_DELEGATE_GET = 17, /* a get of that kind, struct sc_abi_delegate, answered in its lines */
 
 	SC_ABI_ASSIST_PUT = 20, /* to whose memory it is: copy along, struct sc_abi_assist */
 	SC_ABI_ASSIST_GET = 21,
@@ -445,28 +445,22 @@ struct sc_abi_result {
  * SC_ABI_DELEGATE_PUT: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first line, or with
  * SC_ABI_F_BOUNCED all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets
  * `data`; it is counted in any case.
- */
-struct sc_abi_delegate_put {
-	uint64_t key, addr, data;
-	union {
-		uint8_t bytes[32];
-		uint16_t bufs[SC_ABI_RECORD_BUFS];
-	};
-};
-#define SC_ABI_DELEGATE_PUT_FIRST 32
-
-/*
+ *
  * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record: the
  * bytes, over all but `ended` and the ctl words, 48 of them in the first line; or, with SC_ABI_F_BOUNCED, the numbers
  * of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
  * again before it has seen that or withdrawn it, whatever `head` says. Buffers are lent until struct sc_abi_answers
  * says that they have been read.
  */
-struct sc_abi_delegate_get {
-	uint64_t ended; /* 0; by the ring's reader: 1 + a positive errno, or 1 */
+struct sc_abi_delegate {
+	union {
+		uint64_t data;	/* put */
+		uint64_t ended; /* get: 0; by the ring's reader: 1 + a positive errno, or 1 */
+	};
 	uint64_t key, addr;
-	uint16_t bufs[SC_ABI_RECORD_BUFS]; /* by the ring's reader */
+	uint16_t bufs[SC_ABI_RECORD_BUFS]; /* get: by the ring's reader; a put that is not bounced: bytes */
 };
+#define SC_ABI_DELEGATE_PUT_FIRST 32
 #define SC_ABI_DELEGATE_GET_FIRST 48
 
 /*
@@ -765,11 +759,9 @@ SC_ABI_SIZE(sc_abi_got, 56);
 SC_ABI_AT(sc_abi_got, bufs, 24);
 SC_ABI_SIZE(sc_abi_result, 56);
 SC_ABI_AT(sc_abi_result, values, 8);
-SC_ABI_SIZE(sc_abi_delegate_put, 56);
-SC_ABI_AT(sc_abi_delegate_put, bytes, 24);
-SC_ABI_SIZE(sc_abi_delegate_get, 56);
-SC_ABI_AT(sc_abi_delegate_get, key, 8);
-SC_ABI_AT(sc_abi_delegate_get, bufs, 24);
+SC_ABI_SIZE(sc_abi_delegate, 56);
+SC_ABI_AT(sc_abi_delegate, key, 8);
+SC_ABI_AT(sc_abi_delegate, bufs, 24);
 SC_ABI_SIZE(sc_abi_assist, 56);
 SC_ABI_AT(sc_abi_assist, tag, 16);
 SC_ABI_AT(sc_abi_assist, size, 32);

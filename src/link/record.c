@@ -400,7 +400,7 @@ static size_t bufs_offset(enum sc_abi_kind kind)
 	case SC_ABI_PUT:
 		return offsetof(struct sc_abi_put, bufs);
 	case SC_ABI_DELEGATE_PUT:
-		return offsetof(struct sc_abi_delegate_put, bufs);
+		return offsetof(struct sc_abi_delegate, bufs);
 	default:
 		return 0;
 	}

@@ -84,61 +84,43 @@ static void learn(struct sc_peer *peer, bool alone)
 	peer->offers_spared = peer->offers_alone;
 }
 
-/* For a get, room is all: its bytes come in buffers of the peer's. */
-static bool get_has_room(struct sc_peer *peer, size_t size)
-{
-	return !sc_record_room(
-		peer, size <= GET_INLINE_MAX ? sc_lines_count(SC_ABI_DELEGATE_GET_FIRST, (uint32_t)size) : 1);
-}
-
-/* Half of the buffers are left to others: those of a peer that does not come to its ring stay lent. */
-static bool put_has_room(struct sc_peer *peer, size_t size)
+/* Half of our buffers are left to others: those of a peer that does not come to its ring stay lent. */
+static bool has_buffers(struct sc_peer *peer, size_t size)
 {
 	const struct sc_ep *ep = peer->ep;
 	uint32_t buffers = (uint32_t)((size + ep->config.buf_size - 1) >> ep->buf_shift);
 
-	if (size <= PUT_INLINE_MAX)
-		return !sc_record_room(peer, sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, (uint32_t)size));
-	return !sc_record_room(peer, 1) && sc_record_may_lend(peer, buffers, ep->pool.count / 2);
+	return sc_record_may_lend(peer, buffers, ep->pool.count / 2);
 }
 
-static void put_write(const struct sc_rma_op *op)
+/* With the bytes of a put; those of a get come in its lines, or in buffers of the peer's. */
+static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 {
+	bool put = op->kind == SC_RMA_PUT;
 	struct sc_peer *peer = op->peer;
 	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
-	struct sc_abi_delegate_put *record = (struct sc_abi_delegate_put *)line->bytes;
-	uint32_t flags = op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
-	uint32_t size = (uint32_t)op->size, lines = 1;
+	struct sc_abi_delegate *record = (struct sc_abi_delegate *)line->bytes;
+	uint32_t size = (uint32_t)op->size, flags = bounced ? SC_ABI_F_BOUNCED : 0;
 	uint8_t flat[PUT_INLINE_MAX];
 
-	record->key = op->remote[0].key;
-	record->addr = op->remote[0].addr;
-	record->data = op->data;
-	if (size <= PUT_INLINE_MAX) {
-		lines = sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, size);
-		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
-		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_DELEGATE_PUT_FIRST, flat, size);
-	} else {
-		flags |= SC_ABI_F_BOUNCED | sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
-	}
-	(void)SC_FAULT("delegate.line");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_DELEGATE_PUT, flags, lines, size), lines);
-}
-
-/* Its answer's lines are made ours: the ring's writer says which lap they are of. */
-static void get_write(struct sc_rma_op *op)
-{
-	struct sc_peer *peer = op->peer;
-	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
-	struct sc_abi_delegate_get *record = (struct sc_abi_delegate_get *)line->bytes;
-	uint32_t size = (uint32_t)op->size, flags = size <= GET_INLINE_MAX ? 0 : SC_ABI_F_BOUNCED;
-	uint32_t lines = size <= GET_INLINE_MAX ? sc_lines_count(SC_ABI_DELEGATE_GET_FIRST, size) : 1;
-
+	op->at = peer->tx.tail;
+	op->line = (uint32_t)(line - peer->tx.lines);
 	record->ended = 0;
 	record->key = op->remote[0].key;
 	record->addr = op->remote[0].addr;
-	(void)SC_FAULT("delegate.get");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_DELEGATE_GET, flags, lines, size), lines);
+	if (put) {
+		record->data = op->data;
+		flags |= op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
+	}
+	if (put && bounced) {
+		flags |= sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
+	} else if (put) {
+		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
+		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_DELEGATE_PUT_FIRST, flat, size);
+	}
+	(void)SC_FAULT("delegate.line");
+	sc_ring_commit(&peer->tx, sc_ring_ctl(put ? SC_ABI_DELEGATE_PUT : SC_ABI_DELEGATE_GET, flags, lines, size),
+		       lines);
 }
 
 /* Lines of the oldest and of all behind it are not written again before it is over: its answer is there. */
@@ -176,7 +158,7 @@ static struct sc_abi_line *lines_of(const struct sc_peer *peer)
 /* The bytes of a get, where they belong. -EPROTO. */
 static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 {
-	const struct sc_abi_delegate_get *record = (const struct sc_abi_delegate_get *)line->bytes;
+	const struct sc_abi_delegate *record = (const struct sc_abi_delegate *)line->bytes;
 	const struct sc_peer *peer = op->peer;
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint8_t flat[GET_INLINE_MAX];
@@ -266,14 +248,17 @@ bool sc_delegate_has_open(struct sc_peer *peer)
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	bool put = rma->flags & SC_RMA_WRITE, first = sc_list_empty(&peer->offers);
+	bool bounced = size > (put ? PUT_INLINE_MAX : GET_INLINE_MAX);
+	uint32_t place = put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST;
+	uint32_t lines = bounced ? 1 : sc_lines_count(place, (uint32_t)size);
 	struct sc_rma_op *op;
 
 	if (peer->offers_spared) {
 		peer->offers_spared--;
 		return 1;
 	}
-	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS ||
-	    !(put ? put_has_room(peer, size) : get_has_room(peer, size)) || sc_ring_overflows(&peer->tx)) {
+	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS || sc_record_room(peer, lines) ||
+	    (put && bounced && !has_buffers(peer, size)) || sc_ring_overflows(&peer->tx)) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* looking for room has shown what it is */
 		return first ? 1 : -EAGAIN;
@@ -281,12 +266,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	op = sc_rmaop_get(peer, put ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
-	op->at = peer->tx.tail;
-	op->line = (uint32_t)(sc_ring_reserve(&peer->tx) - peer->tx.lines);
-	if (put)
-		put_write(op);
-	else
-		get_write(op);
+	record_write(op, bounced, lines);
 	peer->offers_ours = ++peer->offers_end;
 	peer->rma_pending++;
 	peer->ep->counters.rma_offers++;

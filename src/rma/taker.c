@@ -84,7 +84,7 @@ static void put_end(struct sc_peer *peer, int error)
 
 /* Where its bytes are; those in the ring are copied. NULL, or what is wrong with it. */
 struct put {
-	struct sc_abi_delegate_put record;
+	struct sc_abi_delegate record;
 	struct iovec from[SC_ABI_RECORD_BUFS];
 	size_t count;
 	uint8_t bytes[PUT_BYTES];
@@ -147,7 +147,7 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
  * to read until it says that it has.
  */
 struct get {
-	struct sc_abi_delegate_get record;
+	struct sc_abi_delegate record;
 	bool bounce;
 	uint32_t size, buffers;
 	struct iovec to[SC_ABI_RECORD_BUFS];
@@ -213,7 +213,7 @@ static void answer_lend(struct sc_peer *peer, struct get *get)
 static void get_end(struct sc_peer *peer, const struct get *get, int error)
 {
 	struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	struct sc_abi_delegate_get *record = (struct sc_abi_delegate_get *)line->bytes;
+	struct sc_abi_delegate *record = (struct sc_abi_delegate *)line->bytes;
 
 	if (get->bounce)
 		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
