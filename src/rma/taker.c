@@ -20,8 +20,8 @@
 #include "link/record.h"
 #include "rma/access.h"
 
-#define GET_BYTES (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
-#define PUT_BYTES (SC_ABI_DELEGATE_PUT_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+/* In the lines of a get, which hold more than those of a put. */
+#define BYTES_MAX (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 static bool is_withdrawn(uint64_t claim, uint32_t number)
 {
@@ -82,41 +82,68 @@ static void put_end(struct sc_peer *peer, int error)
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
-/* Where its bytes are; those in the ring are copied. NULL, or what is wrong with it. */
-struct put {
+/*
+ * A delegated operation, copied and checked, and where its bytes are: copied out of the record's lines, or gathered to go
+ * into them; or in buffers, which are the peer's for a put, and for a get ours, that the peer reads until it says that it
+ * has.
+ */
+struct taken {
 	struct sc_abi_delegate record;
-	struct iovec from[SC_ABI_RECORD_BUFS];
+	struct sc_access access;
+	bool bounced;
+	uint32_t size, buffers; /* of ours */
+	struct iovec iov[SC_ABI_RECORD_BUFS];
 	size_t count;
-	uint8_t bytes[PUT_BYTES];
+	uint8_t bytes[BYTES_MAX];
 };
 
-static const char *put_read(struct sc_peer *peer, uint64_t ctl, struct put *put)
+/* NULL, or what is wrong with it. */
+static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *taken)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	uint32_t size = sc_ctl_size(ctl);
+	bool put = sc_ctl_kind(ctl) == SC_ABI_DELEGATE_PUT;
+	uint32_t first = put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST, size = sc_ctl_size(ctl);
+	const struct sc_abi_delegate *record = &taken->record;
+	const struct sc_ep *ep = peer->ep;
 
-	memcpy(&put->record, line->bytes, sizeof(put->record));
-	if (sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED) {
-		if (!sc_seg_has_bufs(peer->seg, put->record.bufs, size))
+	memcpy(&taken->record, line->bytes, sizeof(taken->record));
+	taken->access = (struct sc_access){ record->key, record->addr, size, put ? SC_REG_WRITE : SC_REG_READ, NULL };
+	taken->bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
+	taken->size = size;
+	taken->buffers = 0;
+	if (taken->bounced && put) {
+		if (!sc_seg_has_bufs(peer->seg, record->bufs, size))
 			return "bounce buffers that do not exist";
-		put->count = sc_record_bufs(peer->seg, put->record.bufs, size, put->from);
-		return NULL;
+		taken->count = sc_record_bufs(peer->seg, record->bufs, size, taken->iov);
+	} else if (taken->bounced) {
+		if (size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
+			return "a get of more than there are buffers for";
+		taken->buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
+	} else {
+		if (size > sizeof(taken->bytes) || sc_lines_count(first, size) != sc_ctl_lines(ctl))
+			return "a put or get of another size than its record";
+		if (put)
+			sc_lines_read(peer->rx.lines, peer->rx.last, line, first, taken->bytes, size);
+		taken->iov[0] = (struct iovec){ taken->bytes, size };
+		taken->count = 1;
 	}
-	if (size > sizeof(put->bytes) || sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, size) != sc_ctl_lines(ctl))
-		return "a put of another size than its record";
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_DELEGATE_PUT_FIRST, put->bytes, size);
-	put->from[0] = (struct iovec){ put->bytes, size };
-	put->count = 1;
 	return NULL;
+}
+
+/* The bytes, by the registration that allows it. 0, or a negative errno. */
+static int taken_do(struct sc_ep *ep, struct taken *taken)
+{
+	int ret = sc_access_find(ep, &taken->access);
+
+	return ret ? ret : sc_access_copy(ep, &taken->access, taken->iov, taken->count);
 }
 
 /* The peer reads only how the put ended: it may go on before we count. */
 int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
-	uint32_t size = sc_ctl_size(ctl), flags = sc_ctl_flags(ctl);
+	uint32_t flags = sc_ctl_flags(ctl);
 	struct sc_ep *ep = peer->ep;
-	struct sc_access access;
-	struct put put;
+	struct taken put;
 	int ret;
 
 	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
@@ -125,56 +152,18 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (ret <= 0)
 		return ret;
 	(void)SC_FAULT("taker.taken");
-	*why = put_read(peer, ctl, &put);
+	*why = taken_read(peer, ctl, &put);
 	if (*why)
 		return -EPROTO;
-	access = (struct sc_access){ put.record.key, put.record.addr, size, SC_REG_WRITE, NULL };
-	ret = sc_access_find(ep, &access);
-	if (!ret)
-		ret = sc_access_copy(ep, &access, put.from, put.count);
+	ret = taken_do(ep, &put);
 	(void)SC_FAULT("taker.written");
 	put_end(peer, ret);
 	if (ret)
 		return 0;
-	sc_access_served(ep, &access, true);
+	sc_access_served(ep, &put.access, true);
 	if (flags & SC_ABI_F_DATA)
-		sc_access_complete(peer, put.record.data, size);
+		sc_access_complete(peer, put.record.data, put.size);
 	return 0;
-}
-
-/*
- * Where the bytes go: gathered, then into the record's lines; or into buffers of ours, which are the peer's
- * to read until it says that it has.
- */
-struct get {
-	struct sc_abi_delegate record;
-	bool bounce;
-	uint32_t size, buffers;
-	struct iovec to[SC_ABI_RECORD_BUFS];
-	size_t count;
-	uint8_t bytes[GET_BYTES];
-};
-
-static const char *get_read(struct sc_peer *peer, uint64_t ctl, struct get *get)
-{
-	const struct sc_ep *ep = peer->ep;
-
-	get->bounce = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
-	get->size = sc_ctl_size(ctl);
-	get->buffers = 0;
-	memcpy(&get->record, sc_ring_first(&peer->rx)->bytes, sizeof(get->record));
-	if (get->bounce) {
-		if (get->size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
-			return "a get of more than there are buffers for";
-		get->buffers = (get->size + ep->config.buf_size - 1) >> ep->buf_shift;
-		return NULL;
-	}
-	if (get->size > sizeof(get->bytes) ||
-	    sc_lines_count(SC_ABI_DELEGATE_GET_FIRST, get->size) != sc_ctl_lines(ctl))
-		return "a get of another size than its record";
-	get->to[0] = (struct iovec){ get->bytes, get->size };
-	get->count = 1;
-	return NULL;
 }
 
 /* Half of the buffers are left to others: those of a peer that does not look at its answers stay lent. */
@@ -187,7 +176,7 @@ static bool may_lend(struct sc_peer *peer, uint32_t buffers)
 }
 
 /* A get that is withdrawn, as far as one look tells, needs none. */
-static bool may_answer(struct sc_peer *peer, const struct get *get)
+static bool may_answer(struct sc_peer *peer, const struct taken *get)
 {
 	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
 
@@ -199,23 +188,23 @@ static bool may_answer(struct sc_peer *peer, const struct get *get)
 	return may_lend(peer, get->buffers);
 }
 
-static void answer_lend(struct sc_peer *peer, struct get *get)
+static void answer_lend(struct sc_peer *peer, struct taken *get)
 {
 	struct sc_ep *ep = peer->ep;
 
 	for (uint32_t i = 0; i < get->buffers; i++)
 		get->record.bufs[i] = sc_pool_lend(&ep->pool, &peer->answers, peer->answer_count);
-	get->count = sc_record_bufs(ep->seg, get->record.bufs, get->size, get->to);
+	get->count = sc_record_bufs(ep->seg, get->record.bufs, get->size, get->iov);
 	peer->answer_count++;
 }
 
 /* The bytes, or where they are, before the peer reads `ended`. */
-static void get_end(struct sc_peer *peer, const struct get *get, int error)
+static void get_end(struct sc_peer *peer, const struct taken *get, int error)
 {
 	struct sc_abi_line *line = sc_ring_first(&peer->rx);
 	struct sc_abi_delegate *record = (struct sc_abi_delegate *)line->bytes;
 
-	if (get->bounce)
+	if (get->bounced)
 		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
 	else if (!error)
 		sc_lines_write(peer->rx.lines, peer->rx.last, line, SC_ABI_DELEGATE_GET_FIRST, get->bytes,
@@ -232,13 +221,11 @@ static void get_end(struct sc_peer *peer, const struct get *get, int error)
  */
 int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
-	struct sc_ep *ep = peer->ep;
-	struct get get;
 	bool gone = peer->feed == SC_FEED_DRAINING;
-	struct sc_access access;
+	struct taken get;
 	int ret;
 
-	*why = get_read(peer, ctl, &get);
+	*why = taken_read(peer, ctl, &get);
 	if (*why)
 		return -EPROTO;
 	if (!gone && !may_answer(peer, &get))
@@ -249,17 +236,14 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (gone)
 		return 0;
 	(void)SC_FAULT("taker.get_taken");
-	if (get.bounce)
+	if (get.bounced)
 		answer_lend(peer, &get);
-	access = (struct sc_access){ get.record.key, get.record.addr, get.size, SC_REG_READ, NULL };
-	ret = sc_access_find(ep, &access);
-	if (!ret)
-		ret = sc_access_copy(ep, &access, get.to, get.count);
+	ret = taken_do(peer->ep, &get);
 	(void)SC_FAULT("taker.loaded");
 	get_end(peer, &get, ret);
 	if (peer->offers_taken - peer->offers_told >= UNTOLD_MAX)
 		ends_tell(peer);
 	if (!ret)
-		sc_access_served(ep, &access, true);
+		sc_access_served(peer->ep, &get.access, true);
 	return 0;
 }
