@@ -125,10 +125,12 @@ static void put_begin(struct sc_peer *peer, sc_abi_op op)
 	peer->put_error = 0;
 }
 
-static void put_end(struct sc_peer *peer)
+static void put_end(struct sc_peer *peer, const struct sc_access *access, uint64_t ctl)
 {
 	sc_abi_op op = peer->put_op;
 
+	if (!peer->put_error)
+		sc_access_served(peer->ep, access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
 	answer(peer, op, peer->put_moved, peer->put_error);
 	peer->put_op = 0; /* the id of none */
 	peer->put_moved = 0;
@@ -160,11 +162,8 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 		peer->put_error = ret;
 	if (!peer->put_error)
 		peer->put_moved += size;
-	if (!(sc_ctl_flags(ctl) & SC_ABI_F_ACK))
-		return 0;
-	if (!peer->put_error)
-		sc_access_served(ep, &access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
-	put_end(peer);
+	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
+		put_end(peer, &access, ctl);
 	return 0;
 }
 
@@ -216,9 +215,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 	}
 	if (!peer->put_error && peer->put_moved < record.size)
 		return -EAGAIN; /* the next step in the next poll, before anything behind it */
-	if (!peer->put_error)
-		sc_access_served(peer->ep, &access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
-	put_end(peer);
+	put_end(peer, &access, ctl);
 	return 0;
 }
 
