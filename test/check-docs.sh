@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# What the documents name is there: files of this tree, and functions; and docs/ARCHITECTURE.md names each module of src/.
+# What the documents name is there: files of this tree, functions, constants; docs/ARCHITECTURE.md names each module of
+# src/; and each section of docs/MEASUREMENTS.md that a comment names is one.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 status=0
 
@@ -11,17 +12,33 @@ complain()
 	status=1
 }
 
-for document in README.md CONTRIBUTING.md docs/*.md test/mutation/README.md; do
+for document in README.md CHANGELOG.md CONTRIBUTING.md docs/*.md test/mutation/README.md; do
 	for file in $(grep -oE '\b(src|prov|util|test|models|include|docs|man)/[A-Za-z0-9_/-]+\.[A-Za-z0-9]+' "$document" | sort -u); do
 		[ -e "$file" ] || complain "$document names $file, which is not there"
 	done
 	for name in $(grep -oE '\b(sc|shmcma)_[a-z0-9_]+\(\)' "$document" | tr -d '()' | sort -u); do
 		grep -rqE "\b$name\(" src prov include || complain "$document names $name(), which is not there"
 	done
-	# "`name()` in `file`", on one line or two
-	tr '\n' ' ' <"$document" | grep -oE '`[a-z0-9_]+\(\)` in +`[a-z]+/[A-Za-z0-9_/.-]+`' | sed 's/`//g; s/() in */ /' |
+	# "`name()` in `file`", "`NAME` in `file`", on one line or two
+	tr '\n' ' ' <"$document" | grep -oE '`([a-z0-9_]+\(\)|[A-Z][A-Z0-9_]+)` in +`[a-z]+/[A-Za-z0-9_/.-]+`' |
+		sed 's/`//g; s/()/(/; s/ in */ /' |
 		while read -r name file; do
-			grep -qE "\b$name\(" "$file" || echo "$document says that $name() is in $file"
+			case $name in
+			*'(') grep -qE "\b${name%(}\(" "$file" ;;
+			*) grep -qwF "$name" "$file" ;;
+			esac || echo "$document says that $name is in $file"
+		done | grep . && status=1
+done
+for document in docs/*.md; do
+	for name in $(grep -oE '`[A-Z][A-Z0-9]*_[A-Z0-9_]+`' "$document" | tr -d '`' | sort -u); do
+		grep -rqwF "$name" src prov include test configure.ac || complain "$document names $name, which is not there"
+	done
+done
+# 'docs/MEASUREMENTS.md, "NAME"' in a comment, on one line or two
+for file in $(grep -rlI 'docs/MEASUREMENTS\.md' src prov include util); do
+	sed 's/^[[:space:]]*\*[[:space:]]*//' "$file" | tr '\n' ' ' | grep -oE 'docs/MEASUREMENTS\.md, +"[^"]+"' | sed 's/.*, *"//; s/"$//' |
+		while IFS= read -r section; do
+			grep -qxF "## $section" docs/MEASUREMENTS.md || echo "$file names a section of docs/MEASUREMENTS.md that is not there: $section"
 		done | grep . && status=1
 done
 for module in $(ls src/*/*.[ch] | sed 's/\.[ch]$//' | sort -u); do

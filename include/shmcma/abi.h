@@ -27,9 +27,9 @@
  * (fallocate) when a peer takes it, the other when its ring is to grow, pool and table as they grow, so an unused part
  * costs nothing but address space.
  *
- * The writers: the owner writes the header (once), its presence, the pool, the table, each slot's consumer line, and
- * its answers to gets into their lines of the ring. A peer writes the claim, the introduction, the hazards, its part of
- * the chunks, of the offers, the count of answers, and the ring of the one slot it has claimed, and a message into
+ * The writers: the owner writes the header (once), its presence, the pool, the table, each slot's consumer line, its
+ * reports of chunks, and its answers to gets into their lines of the ring. A peer writes the claim, the introduction, the
+ * hazards, the chunks, the offers, the count of answers, and the ring of the one slot it has claimed, and a message into
  * buffers of the pool that it was lent for that, and adds to the membership count. Both sides change the claims of chunks
  * and of offers, and presence.sleep (compare and swap). When one side has gone, the other one writes for it: presence.state,
  * presence.unread, the hazards. A process that reads a word of another process loads it once, checks it, and uses the
@@ -242,12 +242,9 @@ enum sc_abi_kind {
 	SC_ABI_GOT = 13,    /* answer: bytes in bounce buffers, struct sc_abi_got */
 	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
 
-	SC_ABI_SHARE = 15,	  /* to the sender of a rendezvous: copy along, struct sc_abi_share */
+	SC_ABI_SHARE = 15,	  /* to the other side of a copy: it may copy along, struct sc_abi_share */
 	SC_ABI_DELEGATE_PUT = 16, /* a put that either side may do, struct sc_abi_delegate, bytes follow */
 	SC_ABI_DELEGATE_GET = 17, /* a get of that kind, struct sc_abi_delegate, answered in its lines */
-
-	SC_ABI_ASSIST_PUT = 20, /* to whose memory it is: copy along, struct sc_abi_assist */
-	SC_ABI_ASSIST_GET = 21,
 
 	SC_ABI_RETURN = 22, /* a message, in a bounce buffer of the reader's: struct sc_abi_bounce */
 
@@ -266,10 +263,11 @@ enum sc_abi_kind {
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_RETURN (1u << 4) /* bounce, piece: its one buffer may come back with a message, SC_ABI_RETURN */
-#define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
-#define SC_ABI_F_BOUNCED (1u << 7) /* put, delegated put: its bytes are in buffers; delegated get: they are to be */
+#define SC_ABI_F_BOUNCED (1u << 5) /* put, delegated put: its bytes are in buffers; delegated get: they are to be */
 /* bounce, return: one full buffer of it, SC_ABI_PIECEs, or SC_ABI_RETURN_PIECEs, follow with the others */
 #define SC_ABI_F_PARTS (1u << 6)
+#define SC_ABI_F_MEMORY (1u << 0) /* share: of a put or get */
+#define SC_ABI_F_PUT (1u << 1)	  /* with F_MEMORY: of a put */
 
 /*
  * An operation of the writer, opaque to the other side, which echoes it. low 32 bits: index, high 32
@@ -363,18 +361,31 @@ struct sc_abi_overflow {
 };
 
 /*
- * SC_ABI_SHARE: the receiver of a rendezvous copies it, and the sender may copy along: from its own memory
- * into these segments of the receiver's. struct sc_abi_chunks says which side copies which chunk. Further segments fill
- * the further lines as in SC_ABI_RDV, their number is in ctl's size.
+ * SC_ABI_SHARE: the writer has begun a copy of `size` bytes in chunks, and the reader may copy some of them: struct
+ * sc_abi_chunks `index` of the writer's slot, in the reader's segment, says which side copies which chunk.
+ *
+ * Of a message, which the writer receives by rendezvous: from the memory of the reader's operation `op`, from its start,
+ * into `first` and further segments of the writer's. They fill the further lines as in SC_ABI_RDV, their number is in
+ * ctl's size.
+ * With SC_ABI_F_MEMORY: of a put (SC_ABI_F_PUT) from the writer's memory at `there` to `addr` under `key`, or of a get
+ * the other way.
  */
 struct sc_abi_share {
-	sc_abi_op op;
-	uint64_t size; /* sum of the segments, bytes: of the message from its start */
-	struct sc_abi_segment first;
-	uint64_t chunk; /* bytes of each but the first; the last one may be shorter */
-	uint32_t generation;
-	uint32_t index; /* of the chunks in the slot */
-	uint64_t head;	/* bytes of the first chunk */
+	uint64_t size;
+	uint32_t head, chunk; /* of the first chunk, of each of the others: SC_ABI_PAGEs. The last may be shorter. */
+	uint32_t generation, index;
+	union {
+		struct {
+			sc_abi_op op;
+			struct sc_abi_segment first;
+			uint64_t pad;
+		} message;
+		struct {
+			uint64_t key, addr;
+			uint64_t tag; /* of the registration, see struct sc_abi_reg */
+			uint64_t there;
+		} memory;
+	};
 };
 
 /*
@@ -463,19 +474,6 @@ struct sc_abi_delegate {
 #define SC_ABI_DELEGATE_PUT_FIRST 32
 #define SC_ABI_DELEGATE_GET_FIRST 48
 
-/*
- * SC_ABI_ASSIST_PUT, SC_ABI_ASSIST_GET: the writer copies `size` bytes from `there`, in its own memory, to `addr`
- * under `key`, or back, and the reader may copy along. struct sc_abi_offers says which side copies which chunk. Chunks
- * are of `chunk` bytes, the last one may be shorter.
- */
-struct sc_abi_assist {
-	uint64_t key, addr;
-	uint64_t tag; /* of the registration, see struct sc_abi_reg */
-	uint64_t there;
-	uint64_t size, chunk;
-	uint32_t generation, pad;
-};
-
 /* First line of a slot, written by the claimant before it publishes the claim. */
 struct sc_abi_intro {
 	char address[SC_ABI_ADDR_SIZE]; /* of the claimant's own segment */
@@ -516,11 +514,11 @@ struct sc_abi_hazards {
 };
 
 /*
- * Fourth to seventh line: rendezvous of the claimant that both sides copy, some at a time; see share.h.
- * claim, changed by both (compare and swap): generation (32 bits), chunks taken from the front by the owner
- * (16), from the back by the claimant (16).
- * done, written by the claimant, or in sc_abi_offers.assist by the owner: generation (32), chunks that it has copied (16),
- * a positive errno (16) if it copies no more.
+ * Fourth to seventh line: copies that the claimant has begun and the owner may share, some at a time; see share.h.
+ * claim, changed by both (compare and swap): generation (32 bits), chunks taken from the front by the claimant
+ * (16), from the back by the owner (16).
+ * done, written by the owner: generation (32), chunks that it has copied (16), a positive errno (16) if it copies no
+ * more.
  */
 #define SC_ABI_SHARES 16
 #define SC_ABI_CHUNKS_MAX 65535
@@ -534,13 +532,11 @@ struct sc_abi_chunks {
  * withdrawn and done. claim, changed by both (compare and swap): number of the last offer that the claimant had made
  * when it withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). An offer below the high
  * half that is not below the low half at that moment is withdrawn: the owner passes over it. Each withdrawal takes back
- * all offers that are not taken. assist: the chunks of the put or get that the claimant copies, and the owner along
- * with it, the claimant from the front; see share.h.
+ * all offers that are not taken.
  */
 struct sc_abi_offers {
 	uint64_t claim;
-	struct sc_abi_chunks assist;
-	uint64_t pad[5];
+	uint64_t pad[7];
 };
 
 /*
@@ -739,10 +735,10 @@ SC_ABI_AT(sc_abi_piece, offset, 8);
 SC_ABI_AT(sc_abi_piece, bufs, 24);
 SC_ABI_SIZE(sc_abi_overflow, 56);
 SC_ABI_SIZE(sc_abi_share, 56);
-SC_ABI_AT(sc_abi_share, first, 16);
-SC_ABI_AT(sc_abi_share, chunk, 32);
-SC_ABI_AT(sc_abi_share, generation, 40);
-SC_ABI_AT(sc_abi_share, index, 44);
+SC_ABI_AT(sc_abi_share, head, 8);
+SC_ABI_AT(sc_abi_share, generation, 16);
+SC_ABI_AT(sc_abi_share, message.first, 32);
+SC_ABI_AT(sc_abi_share, memory.tag, 40);
 SC_ABI_SIZE(sc_abi_put, 56);
 SC_ABI_AT(sc_abi_put, addr, 16);
 SC_ABI_AT(sc_abi_put, bufs, 24);
@@ -762,12 +758,7 @@ SC_ABI_AT(sc_abi_result, values, 8);
 SC_ABI_SIZE(sc_abi_delegate, 56);
 SC_ABI_AT(sc_abi_delegate, key, 8);
 SC_ABI_AT(sc_abi_delegate, bufs, 24);
-SC_ABI_SIZE(sc_abi_assist, 56);
-SC_ABI_AT(sc_abi_assist, tag, 16);
-SC_ABI_AT(sc_abi_assist, size, 32);
-SC_ABI_AT(sc_abi_assist, generation, 48);
 SC_ABI_SIZE(sc_abi_offers, 64);
-SC_ABI_AT(sc_abi_offers, assist, 8);
 SC_ABI_SIZE(sc_abi_answers, 64);
 SC_ABI_SIZE(sc_abi_reg, 64);
 SC_ABI_AT(sc_abi_reg, key, 8);
@@ -823,9 +814,8 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +               \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +               \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_share, head) * 53 + SC_ABI_F_PARTS * 59 + \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_share, memory.there) * 53 + SC_ABI_F_PARTS * 59 + \
 		    SC_ABI_PART_ORDER * 61 +                                                              \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_offers, assist) * 67 +                    \
 		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73 +                                        \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79 + SC_ABI_F_BOUNCED * 83))
 

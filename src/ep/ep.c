@@ -26,8 +26,10 @@
 #include "rma/rma.h"
 #include "ep/rx.h"
 #include "link/rxq.h"
+#include "shm/create.h"
 #include "rma/target.h"
 #include "link/state.h"
+#include "link/xfer.h"
 #include "msg/tx.h"
 #include "msg/waiting.h"
 
@@ -43,24 +45,16 @@
 #define BUFS_FIRST 8
 
 /*
- * Defaults, measured with test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in microseconds:
+ * The defaults, and the section of docs/MEASUREMENTS.md that each follows from:
  *
- *   inline_max  256 B: 0.105 inline, 0.120 bounce; 384 B: 0.120 and 0.124; 512 B: 0.159 and 0.124; 872 B: 0.213 and
- *               0.135: so what a record can hold, but from SC_TX_BUFFER_MIN on only if there is no buffer. More than
- *               INLINE_ALWAYS (tx.c) only while half of the ring is free
- *   buf_size    4 and 16 KiB in buffers of 2048 B: 0.28 and 0.75, of 4096 B: 0.24 and 0.64, of 8192 B: 0.24 and 0.60,
- *               which would take twice the memory; far apart 1.17 and 2.84, 0.87 and 2.09
- *   eager_max   far apart 32 KiB: 3.4 bounce, 4.0 rendezvous; 64 KiB: 5.7 and 4.9; near 64 KiB: 2.1 and 4.0
- *               what is known of the machine may say otherwise: calibration.c
- *               On a 2-processor Xeon 16 KiB: 3.6 bounce, 1.3 rendezvous; 32 KiB 6.5 and 2.0; so it is less to
- *               peers where filling is found to be slow: is_eager() in tx.c
- *   share_min   48 KiB: 5.4 shared, 5.0 copied by the receiver; 64 KiB: 5.8 and 5.9; 96 KiB: 6.9 and 7.9;
- *               128 KiB: 7.8 and 10. Where both processors share a cache: 32 KiB and 1 byte 3.4 and 4.0,
- *               48 KiB 3.9 and 4.8, 64 KiB less 1 4.5 and 5.8. On a Zen 4 one of 12 to 24 KiB takes as
- *               long in either way; windows of 16, 20, 24, 28, 32 KiB 13.6, 14.1, 15.0, 15.8, 15.7
- *               GB/s shared, 11.4, 11.6, 11.7, 11.8, 12.2 else
+ *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_TX_BUFFER_MIN on
+ *               only if there is no buffer. More than INLINE_ALWAYS (tx.c) only while half of the ring is free
+ *   buf_size    docs/MEASUREMENTS.md, "Bounce buffer size"
+ *   eager_max   docs/MEASUREMENTS.md, "Eager or rendezvous". The calibration of the machine may say otherwise
+ *               (calibration.c), and it is less to peers where filling is found to be slow: is_eager() in tx.c
+ *   share_min   docs/MEASUREMENTS.md, "Who copies a rendezvous"
  *
- * The pool and the slots so that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
+ * The pool and the slots are so large that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
  */
 void sc_config_init(struct sc_config *config)
 {
@@ -112,7 +106,6 @@ static void config_settle(struct sc_ep *ep)
 	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_INJECT_MAX));
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
-	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;
 	if (config->window < 1024)
 		config->window = 1024;
 	ep->window_step = config->window / 4;
@@ -200,9 +193,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_list_init(&ep->batching);
 	sc_list_init(&ep->asking);
 	sc_list_init(&ep->serving);
-	sc_list_init(&ep->assisting);
 	sc_list_init(&ep->pushing);
-	sc_list_init(&ep->sharing);
+	sc_list_init(&ep->joined);
 	sc_list_init(&ep->pulling);
 	ret = rxq_join(ep, attr);
 	if (ret)
@@ -319,11 +311,10 @@ static int end_lost(struct sc_ep *ep)
 static bool is_due(const struct sc_ep *ep)
 {
 	return !sc_list_empty(&ep->unanswered) || !sc_list_empty(&ep->pulling) ||
-	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->sharing) ||
+	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->joined) ||
 	       !sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
 	       !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) ||
-	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->assisting) ||
-	       !sc_list_empty(&ep->ending) || ep->replies;
+	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->ending) || ep->replies;
 }
 
 /* Go on with what has been begun: see sc_ep_begin(). */
@@ -334,12 +325,14 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep)
 	if (!sc_list_empty(&ep->pulling))
 		done += sc_deliver_progress(ep);
 	done += sc_tx_progress(ep);
+	if (!sc_list_empty(&ep->joined))
+		done += sc_xfer_progress(ep);
 	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
 	    !sc_list_empty(&ep->batching))
 		done += sc_rma_progress(ep);
 	if (!sc_list_empty(&ep->serving))
 		done += sc_target_progress(ep);
-	if (!sc_list_empty(&ep->asking) || !sc_list_empty(&ep->assisting))
+	if (!sc_list_empty(&ep->asking))
 		done += sc_assist_progress(ep);
 	if (!sc_list_empty(&ep->ending))
 		done += end_lost(ep);
@@ -366,8 +359,6 @@ int sc_ep_poll(struct sc_ep *ep)
 	done += sc_rx_poll(ep);
 	if (__builtin_expect(ep->due, 0))
 		done += go_on(ep);
-	if (!done)
-		sc_record_clean(ep);
 	if (ep->idle != !done)
 		ep->idle = !done;
 	if (__builtin_expect(done && ep->vain, 0))

@@ -210,7 +210,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	op = sc_fast_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_inline_read(peer->rx.lines, peer->rx.last, line, 0, op->iov[0].iov_base, size);
+	sc_inline_read(&peer->rx.at, line, 0, op->iov[0].iov_base, size);
 	sc_fast_end(ep, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, lines);
 	sc_ring_fetch(&peer->rx, lines);
@@ -221,10 +221,8 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 {
 	peer->lent += size + 1;
-	if (peer->lent > PUBLISH_BYTES) {
-		sc_record_clean(peer->ep);
+	if (peer->lent > PUBLISH_BYTES)
 		sc_peer_publish(peer);
-	}
 }
 
 /* It names one buffer: may that be held, and is it? */
@@ -240,8 +238,6 @@ static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *p
 {
 	bool gives_back = !returns && !is_held(peer, ctl, buf);
 
-	if (gives_back)
-		sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, 1);
 	if (returns)
 		sc_record_returned(peer);
@@ -334,9 +330,9 @@ static bool is_in_overflow(const struct sc_peer *peer)
  */
 static int take_grown(struct sc_peer *peer, uint64_t ctl)
 {
-	struct iovec more = { peer->rx.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
+	struct iovec more = { peer->rx.at.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
 
-	if (is_in_overflow(peer) || peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
+	if (is_in_overflow(peer) || peer->rx.at.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
 	    sc_probe_check(NULL, &more, 1, true))
 		return -EPROTO;
 	sc_ring_grown(&peer->rx);
@@ -417,13 +413,10 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_GOT:
 	case SC_ABI_RESULT:
 		return sc_request_take(peer, ctl, why);
-	case SC_ABI_ASSIST_PUT:
-	case SC_ABI_ASSIST_GET:
-		*why = "a put or get to assist with that cannot be";
-		return sc_assist_take(peer, ctl);
 	case SC_ABI_SHARE:
-		*why = "an offer to copy along with nothing that it was sent";
-		return sc_tx_shared(peer, line, ctl);
+		*why = "a copy to share that cannot be";
+		return sc_ctl_flags(ctl) & SC_ABI_F_MEMORY ? sc_assist_take(peer, line, ctl) :
+							     sc_tx_shared(peer, line, ctl);
 	case SC_ABI_GROWN:
 		*why = "a ring that has grown before, or without memory";
 		return take_grown(peer, ctl);
@@ -464,8 +457,6 @@ static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
 {
 	bool held = holds_first(peer, ctl);
 
-	if (!held)
-		sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, sc_ctl_lines(ctl));
 	if (!held)
 		buffers_read(peer, sc_record_bytes(peer->seg, ctl));
@@ -504,7 +495,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		sc_peer_quarantine(peer, -EPROTO, why);
 		return -ECONNRESET;
 	}
-	if (!peer->rx.lines)
+	if (!peer->rx.at.lines)
 		return -ECONNRESET; /* quarantined while it was answered */
 	if (goes_elsewhere(kind))
 		return 0;
@@ -531,7 +522,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 			return taken;
 		ctl = ret ? 0 : sc_ring_peek(&peer->rx);
 	}
-	if (!peer->rx.lines)
+	if (!peer->rx.at.lines)
 		return taken;
 	if (taken && (peer->lent || sc_rx_is_to_publish(peer)))
 		sc_peer_publish(peer);

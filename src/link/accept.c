@@ -18,6 +18,8 @@
 #include "os/addr.h"
 #include "os/host.h"
 #include "proc/reap.h"
+#include "shm/attach.h"
+#include "shm/memory.h"
 
 /*
  * The time between two tries to let in a peer for which there was no memory or descriptor, for an endpoint that polls

@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "link/rxq.h"
 #include "os/shmfile.h"
+#include "shm/attach.h"
+#include "shm/memory.h"
 
 /* Sets what we know of access to the peer's memory without a try. */
 static void prepare_cma(struct sc_peer *peer)

@@ -2,16 +2,10 @@
 /*
  * hold.h: bounce buffers of a peer's that have been read, and are not given back at once: the next message to that peer
  * may be written into them, and they come back with that (SC_ABI_RETURN). Two that talk to each other so write where
- * they have just read: the lines are in this processor's cache, while those of a buffer of one's own are in the reader's,
- * from where each has to be taken first. Two processes on a Zen 4, a payload copied in, a word, and copied out, one way
- * in nanoseconds, a buffer for each side and one for both:
- *
- *                     256 B       1 KiB         4 KiB          16 KiB
- *   one last cache     92, 60     169, 102      440, 227      2070, 630
- *   none              390, 251    750, 407     2230, 790      8400, 2150
- *
- * (where they share none what goes past the caches is faster from 1 KiB on, see fill.h.) Nor is there anything to be
- * said of how far the ring is read, which is a line each time, too.
+ * they have just read: the lines are in this processor's cache, while those of a buffer of one's own are in the
+ * reader's, from where each has to be taken first (docs/MEASUREMENTS.md, "Held buffers"). Where the processors share no
+ * cache, stores past the caches are faster from 1 KiB on, see fill.h. The message also says how far the ring is read,
+ * which takes a line otherwise.
  *
  * The owner decides which buffers may be held (SC_ABI_F_RETURN): of one peer those of one message at a time, a record for
  * each, while it has enough of them left. So it knows which ones may be written to by the peer, and takes no others for
@@ -38,7 +32,7 @@
 
 #include "link/state.h"
 
-/* Polls without an answer; a poll that finds nothing takes some 20 nanoseconds. */
+/* Polls without an answer: docs/MEASUREMENTS.md, "Held buffers". */
 #define SC_HOLD_POLLS 64
 
 /* ---- the owner ---- */
@@ -102,7 +96,7 @@ static inline bool sc_hold_begin(struct sc_peer *peer, uint16_t buf, uint64_t be
 	struct sc_ep *ep = peer->ep;
 	struct sc_hold *hold = &peer->hold;
 
-	if (!peer->tx.lines || !ep->short_end || peer->can_return == SC_REACH_NO ||
+	if (!peer->tx.at.lines || !ep->short_end || peer->can_return == SC_REACH_NO ||
 	    hold->count == SC_ABI_RETURN_BUFS)
 		return false;
 	if (__builtin_expect(peer->can_return == SC_REACH_UNKNOWN, 0) && !sc_hold_may_slow(peer))

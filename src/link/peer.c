@@ -22,6 +22,8 @@
 #include "link/rxq.h"
 #include "os/addr.h"
 #include "proc/reap.h"
+#include "shm/attach.h"
+#include "shm/memory.h"
 
 #define TABLE_MIN 64
 
@@ -122,7 +124,6 @@ static void remove_left(struct sc_peer *peer)
 
 void sc_peer_detach(struct sc_peer *peer)
 {
-	peer->ep->unclean_count = 0; /* some may be in there */
 	sc_seg_detach(peer->seg);
 	peer->seg = NULL;
 }
@@ -149,7 +150,7 @@ static bool has_unread(struct sc_peer *peer)
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
 	/* nothing is lent any more, so buffers that may be coming back with a message stay as they are */
-	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
+	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
 	return peer->loans.count;
 }
 
@@ -261,7 +262,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->batching);
 	sc_list_init(&peer->assisted);
 	sc_list_init(&peer->asking);
-	sc_list_init(&peer->assisting);
+	sc_list_init(&peer->assist.of_ep);
 	sc_list_init(&peer->serving);
 	sc_list_init(&peer->serving_peer);
 	sc_list_init(&peer->transfers);
@@ -433,12 +434,12 @@ void sc_peer_end_link(struct sc_peer *peer, int error)
 	sc_list_remove(&peer->unanswered);
 	sc_list_remove(&peer->borrower);
 	peer->error = error;
-	peer->tx.lines = NULL;
+	peer->tx.at.lines = NULL;
 	peer->units_limit = 0;
 	sc_hold_end(peer);
 	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
 	if (error == -EPROTO || error == -ECONNRESET)
-		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX, SC_POOL_FIRST,
+		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX,
 				      peer->returnables.bufs, peer->returnables.count);
 	drop_replies(peer);
 }
@@ -454,7 +455,7 @@ static bool is_busy(const struct sc_peer *peer)
 	const struct sc_list *const lists[] = {
 		&peer->ops,	 &peer->turns,	    &peer->replies,   &peer->borrower,	 &peer->hold.of_ep,
 		&peer->rma_queued, &peer->rma_waiting, &peer->rma_busy, &peer->batch,	 &peer->batching,
-		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assisting,
+		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assist.of_ep,
 		&peer->serving,	 &peer->serving_peer, &peer->transfers, &peer->copying, &peer->pulling,
 		&peer->fenced,	 &peer->unanswered, &peer->ending,
 	};
@@ -521,7 +522,7 @@ void sc_peer_renew(struct sc_peer *peer)
 	struct sc_peer last = *peer;
 
 	assert(sc_peer_is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->turns) &&
-	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->assisting) &&
+	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->assist.of_ep) &&
 	       sc_list_empty(&peer->transfers) &&
 	       !peer->arriving && !peer->arriving_op);
 	/* a closed peer reads no more, whether or not it could say so */
@@ -565,7 +566,7 @@ static void inbound_remove(struct sc_peer *peer)
 
 	ep->inbound[peer->inbound_index] = last;
 	last->inbound_index = peer->inbound_index;
-	peer->rx.lines = NULL;
+	peer->rx.at.lines = NULL;
 }
 
 void sc_peer_slot_return(struct sc_ep *ep, uint32_t slot, bool refused)

@@ -210,7 +210,7 @@ static inline void sc_peer_wake(const struct sc_peer *peer, uint64_t who)
 		sc_wake(&sc_seg_presence(peer->seg)->sleep, who);
 }
 
-/* Tell the peer how far its ring is read; those lines are cleaned before it has them. */
+/* Tell the peer how far its ring is read. */
 void sc_peer_publish(struct sc_peer *peer);
 
 /* Buffers of peers' that have been held for so many polls, or longer, are theirs again, see hold.h. */
@@ -227,7 +227,7 @@ static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
 {
 	peer->units_back += units;
 	if (__builtin_expect(peer->units_back - peer->rx.window >= peer->ep->window_step, 0) &&
-	    peer->rx.lines)
+	    peer->rx.at.lines)
 		sc_peer_publish(peer);
 }
 

@@ -33,7 +33,7 @@ static uint32_t returning(struct sc_peer *peer)
 
 	while (passed < returnables->count && peer->ep->pool.at[returnables->bufs[passed]] < peer->tx.head)
 		passed++;
-	if (!passed || !peer->rx.lines || sc_ring_peek(&peer->rx))
+	if (!passed || !peer->rx.at.lines || sc_ring_peek(&peer->rx))
 		return passed;
 	sc_hold_returnables_drop(peer, passed);
 	return 0;
@@ -42,11 +42,9 @@ static uint32_t returning(struct sc_peer *peer)
 /* Takes back the buffers that it has read, as far as is known. The last `newest` buffers have been lent just now. */
 static void take_back(struct sc_peer *peer, uint32_t newest)
 {
-	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
 	uint32_t kept = returning(peer);
 
-	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, turn, peer->returnables.bufs,
-			      kept);
+	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, peer->returnables.bufs, kept);
 	sc_record_judge(peer, newest);
 }
 
@@ -83,16 +81,15 @@ static int refresh(struct sc_peer *peer)
 }
 
 /*
- * Lines written, and a ring is to grow that has never been full: once around each its writer asks how far it is read, and
- * the reader says so, for which a line goes between their processors. 8 B, both in one process: fi_tinject 13.3 ns in a
- * ring of the first page, 12.8 in one that has grown, fi_cq_read 16.0 and 15.5.
+ * Lines written, and a ring is to grow that has never been full: once around each its writer asks how far it is read,
+ * and the reader says so, for which a line goes between their processors (docs/MEASUREMENTS.md, "Length of a ring").
  */
 #define BUSY_LINES 1024
 
 /* Is it to have all its lines: it has no room for so many, or is a busy one? */
 static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
 {
-	return !sc_ring_overflows(tx) && tx->count == SC_ABI_RING_FIRST &&
+	return !sc_ring_overflows(tx) && tx->at.count == SC_ABI_RING_FIRST &&
 	       (tx->tail > BUSY_LINES || !sc_ring_has_room(tx, lines));
 }
 
@@ -117,15 +114,15 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 	}
 	(void)SC_FAULT("record.ring_memory");
 	/* of one who had the slot before, and whose memory could not be given back */
-	memset(tx->lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
+	memset(tx->at.lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
 	(void)SC_FAULT("record.ring_cleared");
 	sc_ring_grow(tx);
 	sc_record_put(peer, SC_ABI_GROWN, 0, 0, words);
 }
 
 /*
- * Times without room, with the reader where it was, before the ring overflows: some ten microseconds. A reader that looks
- * takes lines off sooner, and a short ring stays in the processors' caches.
+ * Times without room, with the reader where it was, before the ring overflows: docs/MEASUREMENTS.md, "Overflow of a
+ * ring". A reader that looks takes lines off sooner, and a short ring stays in the processors' caches.
  */
 #define OVERFLOWS_AFTER 256
 
@@ -237,12 +234,6 @@ bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(pool, buffers);
 }
 
-/* Are all buffers better in turn than those that have memory? */
-static bool is_to_spread(const struct sc_peer *peer)
-{
-	return peer->fill.way == SC_FILL_SPREAD && peer->ep->pool.have < peer->ep->pool.count;
-}
-
 /* A head that cannot be is found out by the next record. */
 void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 {
@@ -250,8 +241,6 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 		return;
 	take_back(peer, buffers);
 	ring_grow(peer, 1); /* a link that comes here for buffers hardly ever comes for room */
-	if (is_to_spread(peer))
-		(void)sc_record_grow_slow(peer->ep, 0);
 }
 
 /*
@@ -259,14 +248,12 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
  * needs no more than its own. When some are still under way there are more to come, and each look at how far a peer has
  * read takes the line from its processor.
  */
-static bool get_bufs_slow(struct sc_peer *peer, uint32_t buffers)
+static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
 {
-	struct sc_ep *ep = peer->ep;
 	struct sc_pool *pool = &ep->pool;
 
 	collect(ep);
-	if (is_to_spread(peer) ||
-	    (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have)))
+	if (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have))
 		(void)sc_record_grow_slow(ep, buffers);
 	return sc_pool_has(pool, buffers);
 }
@@ -292,11 +279,11 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 			return false;
 		}
 	}
-	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(peer, buffers)) {
+	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(ep, buffers)) {
 		ep->wants_room = true;
 		return false;
 	}
-	if (!peer->tx.lines)
+	if (!peer->tx.at.lines)
 		return false; /* given up, here or when it was asked for more */
 	if (sc_list_empty(&peer->borrower))
 		sc_list_append(&ep->borrowers, &peer->borrower);
@@ -369,10 +356,9 @@ static void buffer_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 	(void)SC_FAULT("record.buffer");
 }
 
-uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
-			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS])
+void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset, uint32_t size,
+		    uint16_t bufs[SC_ABI_RECORD_BUFS])
 {
-	uint32_t flags = sc_record_fill_flags(peer, size);
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	uint32_t count = 1;
 
@@ -386,53 +372,6 @@ uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 		buffer_fill(peer, iov, iov_count, offset, &to[i]);
 		offset += to[i].iov_len;
 	}
-	return flags;
-}
-
-/* Where a record names its buffers, bytes from its begin; 0: it names none that the writer has filled. */
-static size_t bufs_offset(enum sc_abi_kind kind)
-{
-	switch (kind) {
-	case SC_ABI_BOUNCE:
-		return offsetof(struct sc_abi_bounce, bufs);
-	case SC_ABI_PIECE:
-		return offsetof(struct sc_abi_piece, bufs);
-	case SC_ABI_PUT:
-		return offsetof(struct sc_abi_put, bufs);
-	case SC_ABI_DELEGATE_PUT:
-		return offsetof(struct sc_abi_delegate, bufs);
-	default:
-		return 0;
-	}
-}
-
-void sc_record_clean_slow(struct sc_ep *ep)
-{
-	for (uint32_t i = 0; i < ep->unclean_count; i++)
-		sc_fill_clean(ep->unclean[i].iov_base, ep->unclean[i].iov_len);
-	ep->unclean_count = 0;
-}
-
-void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl)
-{
-	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	size_t offset = bufs_offset(sc_ctl_kind(ctl));
-	uint16_t bufs[SC_ABI_RECORD_BUFS];
-	struct sc_ep *ep = peer->ep;
-	uint32_t size;
-
-	if (!offset)
-		return;
-	size = sc_record_bytes(peer->seg, ctl);
-	memcpy(bufs, line->bytes + offset, sizeof(bufs));
-	/*
-	 * the line may be another record's by now: its words were checked when it was taken, but they may have changed
-	 */
-	if (!sc_seg_has_bufs(peer->seg, bufs, size))
-		return;
-	if (ep->unclean_count > SC_UNCLEAN_MAX - SC_ABI_RECORD_BUFS)
-		sc_record_clean_slow(ep);
-	ep->unclean_count += sc_record_bufs(peer->seg, bufs, size, ep->unclean + ep->unclean_count);
 }
 
 uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov, size_t count)
@@ -443,7 +382,7 @@ uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov,
 		size_t place = (i - 1) % SC_ABI_RDV_PER_LINE;
 
 		if (!place)
-			line = sc_ring_next(peer->tx.lines, peer->tx.last, line);
+			line = sc_ring_next(&peer->tx.at, line);
 		line->words[2 * place] = (uintptr_t)iov[i].iov_base;
 		line->words[2 * place + 1] = iov[i].iov_len;
 		(void)SC_FAULT("record.segment");
@@ -466,7 +405,7 @@ const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_
 
 		if (i) {
 			if (!place)
-				line = sc_ring_next(peer->rx.lines, peer->rx.last, line);
+				line = sc_ring_next(&peer->rx.at, line);
 			memcpy(&segment, &line->words[2 * place], sizeof(segment));
 		}
 		if (segment.len > segments->size - sum)
@@ -479,8 +418,6 @@ const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_
 
 void sc_peer_publish(struct sc_peer *peer)
 {
-	if (peer->ep->cleans)
-		sc_ring_clean(&peer->rx, peer->ep->polls);
 	sc_hold_end(peer);
 	sc_ring_publish(&peer->rx, peer->units_back);
 	peer->lent = 0;

@@ -15,12 +15,13 @@
 #include "os/addr.h"
 #include "os/host.h"
 #include "os/shmfile.h"
+#include "shm/attach.h"
+#include "shm/found.h"
+#include "shm/guard.h"
 
 /* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
 #define WATCH_PASSES 64
 #define GLANCE_PASSES 2
-/* Looks at what a peer has in hand, between two at whether it lives. */
-#define SHARE_LOOKS 1024
 /* One that is given up has ended with what it has in hand when it was seen to run so often, so far apart. */
 #define RUNS 200
 #define RUNS_APART 100000000 /* nanoseconds */
@@ -112,8 +113,7 @@ bool sc_peer_is_back(const struct sc_peer *peer)
 	return peer->link == SC_LINK_DOWN && is_back(peer) && !sc_seg_find(peer->address);
 }
 
-/* Has it run for so long that it would have reported what it had in hand? */
-static bool is_overdue_slow(struct sc_peer *peer)
+bool sc_peer_is_overdue(struct sc_peer *peer)
 {
 	uint64_t time = (uint64_t)sc_clock_ns();
 
@@ -134,15 +134,6 @@ static bool is_overdue_slow(struct sc_peer *peer)
 	return true;
 }
 
-bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share)
-{
-	struct sc_share_part undone;
-	int error;
-
-	return sc_share_close(share) || sc_share_outstanding(share, &error, &undone) <= 0 ||
-	       sc_peer_is_dead(peer) || is_overdue_slow(peer);
-}
-
 bool sc_peer_writes(struct sc_peer *peer)
 {
 	const uint64_t *word;
@@ -153,20 +144,7 @@ bool sc_peer_writes(struct sc_peer *peer)
 	sc_fence_seq_cst(); /* our answer before its word; pairs with the fence in get_store() of target.c */
 	/* acquire: its records come before */
 	return (uint32_t)sc_load_acquire_64(word) == SC_ABI_HAZARD_OP && !sc_peer_is_dead(peer) &&
-	       !is_overdue_slow(peer);
-}
-
-int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int *error,
-			struct sc_share_part *undone)
-{
-	int ret = sc_share_outstanding(share, error, undone);
-
-	if (ret < 0)
-		sc_peer_quarantine(peer, ret, "chunks that it cannot have copied");
-	/* now and then: it costs as much as 100 looks at the words */
-	if (ret > 0 && ++peer->share_looks % SHARE_LOOKS == 0 && sc_peer_is_dead(peer))
-		sc_peer_ended(peer);
-	return ret;
+	       !sc_peer_is_overdue(peer);
 }
 
 static bool is_watched(const struct sc_peer *peer)
@@ -302,7 +280,7 @@ int sc_peers_watch(struct sc_ep *ep)
 	int ended = due ? sc_peer_reclaim(ep) : 0;
 	struct sc_peer *peer = next_watched(ep, &ep->watched, WATCH_PASSES);
 
-	sc_seg_forget_found_late();
+	sc_found_forget_late();
 	if (!peer)
 		return ended;
 	if (!sc_peer_is_dead(peer)) {

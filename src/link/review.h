@@ -22,26 +22,17 @@ void sc_peer_expect(struct sc_peer *peer);
 bool sc_peer_is_back(const struct sc_peer *peer);
 
 /*
- * An operation ends early of which the peer may have chunks in hand (share.h): it is left nothing more to take. True: it
- * copies none of it any more. It has reported, or is dead, proven by its life lock, which the kernel frees after the
- * last access of a process to any memory; or it breaks the rules: its words cannot be, or it runs and does not report.
- * A chunk is taken, copied and reported in one call, so after 20 seconds of that it has none, whatever the words say.
- * False: it may, at the next call too if it is stopped.
+ * A peer that is given up has memory of ours in hand: has it run for so long, 20 seconds, that it would have ended with
+ * that, so that its words break the rules? False at the first calls, and while its process is stopped. System calls,
+ * now and then.
  */
-bool sc_peer_leaves(struct sc_peer *peer, struct sc_share *share);
+bool sc_peer_is_overdue(struct sc_peer *peer);
 
 /*
  * Gets of a peer end early: may it be writing to their memory? It says so by a hazard word in our slot (target.c), and
  * writes nothing once it can see that it has been given up. True: ask again. As above, it is dead, or breaks the rules.
  */
 bool sc_peer_writes(struct sc_peer *peer);
-
-/*
- * Finds the parts of a shared copy that the peer has in hand, as sc_share_outstanding() does. An impossible value ends
- * the connection; a peer that is found dead is lost.
- */
-int sc_peer_outstanding(struct sc_peer *peer, const struct sc_share *share, int *error,
-			struct sc_share_part *undone);
 
 /*
  * Does the next peer's process live? One for each call, a system call or two. If it is dead, we take in the records

@@ -76,11 +76,16 @@ struct sc_rxq {
 	uint32_t source_mask, source_count;
 };
 
-/* A large put or get of a peer's that it copies, and we along with it; see assist.c. */
-struct sc_assist {
+/* A copy that a peer does, and this side along with it, as the joiner; see xfer.h. */
+struct sc_xfer {
 	struct sc_share share;
-	struct sc_abi_assist record;
-	bool put;
+	struct sc_peer *peer;
+	struct sc_list of_ep; /* sc_ep.joined */
+	bool pull;	      /* this side reads the peer's memory, else it writes there */
+	bool memory;	      /* of a registration, of this key, from this address on; else at `ours` */
+	uint64_t key, addr, tag;
+	const struct iovec *ours, *theirs;
+	size_t ours_count, theirs_count;
 };
 
 /* Operations of a kind that are posted without a poll between. */
@@ -153,8 +158,6 @@ struct sc_peer {
 	uint64_t answers_read;	/* of its gets in buffers, as it sees it */
 	struct sc_list assisted; /* sc_rma_op.of_peer: large ones, oldest first; it assists with that, see assist.c */
 	struct sc_list asking;	 /* sc_ep.asking: has some */
-	uint32_t assist_generation; /* of the last that it was asked to assist with, 0: none */
-	bool assists_not;	    /* it has said that it cannot */
 	enum sc_fetch fetch;	    /* can it read our memory? */
 
 	/* one-sided, its to us: see target.c */
@@ -170,8 +173,8 @@ struct sc_peer {
 	struct sc_reg_use put_use;
 	uint64_t put_moved;
 	int put_error;
-	struct sc_assist assist;  /* the last one that we were asked for, */
-	struct sc_list assisting; /* sc_ep.assisting: there is some left of it to be copied */
+	struct sc_xfer assist;	  /* the last put or get that it shared */
+	struct iovec assist_there; /* its memory */
 
 	/* receiving */
 	struct sc_ring_rx rx;
@@ -190,13 +193,12 @@ struct sc_peer {
 	uint64_t arrivals;	 /* messages that have had to wait so far */
 	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
 	struct sc_list pulling;	 /* sc_ep.pulling: `copying` has some */
-	uint32_t shares;	 /* one bit for each of our chunk words that is in use */
-	uint32_t share_generation;
+	uint32_t shares; /* one bit for each share that we have opened; see xfer.h */
+	uint32_t share_generation; /* of the last, 0: there was none */
+	uint32_t missed_index, missed_generation; /* of one that it had not come to when the copy was over; 0: none */
 	uint32_t share_looks; /* in vain, for the last chunks of its */
 	uint64_t share_seen;  /* given up: when it was last seen to run, nanoseconds; and how often */
 	uint32_t share_runs;
-	uint32_t shares_spared; /* transfers to come that are not shared: it was not there for the last */
-	uint32_t shares_alone;	/* how many of them it was the last time */
 	bool copies_not;	/* it has said that it cannot copy along */
 	uint32_t inbound_index; /* place in sc_ep.inbound */
 
@@ -248,7 +250,6 @@ enum sc_tx_state {
 	SC_TX_PUBLISHED, /* record written, waiting for the acknowledgement or a pull */
 	SC_TX_PUSHING,	 /* the receiver asked for the payload in pieces */
 	SC_TX_PUSHED,	 /* all pieces written, waiting for the acknowledgement */
-	SC_TX_SHARING,	 /* the receiver copies it, and we copy along */
 };
 
 struct sc_tx_op {
@@ -257,7 +258,7 @@ struct sc_tx_op {
 	uint32_t flags;
 	struct sc_peer *peer;
 	struct sc_list of_peer;
-	struct sc_list pushing; /* sc_ep.pushing, or sc_ep.sharing */
+	struct sc_list pushing; /* sc_ep.pushing */
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
@@ -268,11 +269,10 @@ struct sc_tx_op {
 	uint64_t to; /* pushing: the receiver's operation */
 	bool unreadable; /* pushing: nothing, as it could not be read */
 	size_t push_size, pushed;
-	struct sc_share share; /* sharing */
-	uint32_t segment_count;
+	struct sc_xfer xfer; /* published: the receiver shares the copy, of_ep */
 	size_t iov_count;
 	struct iovec iov[SC_IOV_MAX];
-	struct iovec segments[SC_ABI_RDV_SEGMENTS]; /* sharing: the receiver's memory */
+	struct iovec segments[SC_ABI_RDV_SEGMENTS]; /* of xfer: the receiver's memory */
 };
 
 /* Requests of ours that a peer has not answered. */
@@ -359,10 +359,9 @@ struct sc_fenced {
 
 /*
  * Of sc_rx_op.flags, besides SC_*: it has several buffers, a counter of its own, or is for several messages. Of others
- * the counter, the capacity and the number of buffers may not be set before sc_deliver_settle(): a message that is short
- * needs none of them. The answer to a message is seen by its receiver when all stores before it have been made, a cycle
- * and a half for each: 30 more of them in fi_trecv, and 8 bytes take 1.11 of the time one way, where 100 instructions
- * without a store, or 60 cycles that nothing waits for, take 1.00.
+ * the counter, the capacity and the number of buffers may not be set before sc_deliver_settle(): a message that is
+ * short needs none of them. The receiver of an answer sees it when all stores before it have been made, so a call makes
+ * few: docs/MEASUREMENTS.md, "Stores of a call".
  */
 #define SC_RX_FULL (1u << 30)
 
@@ -387,7 +386,6 @@ struct sc_rx_op {
 	struct sc_list of_peer;
 	struct sc_list pulling; /* sc_peer.copying, while CMA does it */
 	struct sc_share share;	/* sharing: with its sender */
-	uint32_t share_index;	/* of our chunk words */
 	bool unshared;		/* for good */
 	bool proven;		/* sharing: whose memory was read last */
 	int failed;		/* sharing: negative errno, once the sender has ended too */
@@ -425,7 +423,6 @@ struct sc_rx_msg {
 	};
 };
 
-#define SC_UNCLEAN_MAX (2 * SC_ABI_RECORD_BUFS)
 
 struct sc_ep {
 	struct sc_config config;
@@ -452,7 +449,6 @@ struct sc_ep {
 	uint64_t line_end;   /* those of peers likewise, see fast.h */
 	uint64_t window_step; /* units given back to a peer before it is told */
 	uint32_t order;	     /* SC_ORDER_* */
-	bool cleans;	     /* the lines of its rings that it has read, if that is of use */
 	struct sc_slab turns;
 	uint32_t turns_taken;
 
@@ -466,11 +462,10 @@ struct sc_ep {
 	struct sc_list batching; /* sc_peer: puts and gets are put off */
 	struct sc_list asking;	 /* sc_peer: assists with a put or get, or is asked to next */
 	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
-	struct sc_list assisting; /* sc_peer: we assist with a put or get of its */
 	struct sc_probe memory; /* of ours, that peers use just now */
 
 	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
-	struct sc_list sharing;	   /* sc_tx_op: payload that the receiver and we copy */
+	struct sc_list joined;	   /* sc_xfer: copies of peers that we share */
 	struct sc_list pulling;	   /* sc_peer: payload by CMA */
 	struct sc_list ending;	   /* sc_peer */
 	struct sc_list unanswered; /* sc_peer */
@@ -498,9 +493,6 @@ struct sc_ep {
 	struct sc_sleep armed; /* as the last sleeper has left it, */
 	int64_t armed_at;      /* and when, ns */
 	int64_t watched_at;    /* when a sleeper has looked after the peers, while `alone` */
-	/* buffers of peers that have been read and are still to be cleaned (record.h), in segments that are attached */
-	uint32_t unclean_count;
-	struct iovec unclean[SC_UNCLEAN_MAX];
 	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
@@ -521,8 +513,8 @@ static inline uint32_t sc_burst_add(struct sc_burst *burst, const struct sc_ep *
 }
 
 /*
- * Something has been begun that polls go on with: one of the lists `unanswered`, `pulling`, `pushing`, `sharing`,
- * `rma_busy`, `offering`, `batching`, `asking`, `serving`, `assisting` and `ending` has an entry more, or there is one of
+ * Something has been begun that polls go on with: one of the lists `unanswered`, `pulling`, `pushing`, `joined`,
+ * `rma_busy`, `offering`, `batching`, `asking`, `serving` and `ending` has an entry more, or there is one of
  * `replies` more.
  */
 static inline void sc_ep_begin(struct sc_ep *ep)

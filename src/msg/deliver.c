@@ -14,14 +14,13 @@
  * A rendezvous message is copied by CMA in steps (sc_deliver_progress()), or asked for in pieces. Its
  * operation is known to the sender by an id only; a piece names it so, and is checked against what is
  * wanted next. Inside one process CMA is used as well: the addresses were read from shared memory, and
- * the kernel says EFAULT where memcpy() would crash. A large one is shared (share.h): the sender is told
+ * the kernel says EFAULT where memcpy() would crash. A large one is shared (xfer.h): the sender is told
  * where it is to go, and both copy, as long as both are in the library. Where several of a peer wait, parts of them
  * are copied in one call.
  *
  * A receive ends only when nobody may write to its buffer any more. Only this process, and a sender that has chunks of
  * it in hand, can. So an operation that fails, a peer that is given up and an endpoint that closes first leave the
- * sender nothing to take (share_over()), then wait for what it has: for its report, or for its death
- * (sc_peer_leaves()). A sender that has departed has nothing in hand, as it closes between two steps. One that is
+ * sender nothing to take, then wait for what it has: for its report, or for its death (sc_xfer_is_over()). A sender that has departed has nothing in hand, as it closes between two steps. One that is
  * stopped with chunks in hand may still write: it is waited for, by sc_deliver_fini() too, until it goes on or is
  * killed.
  *
@@ -47,12 +46,11 @@
 #include "link/connect.h"
 #include "link/review.h"
 #include "link/record.h"
+#include "link/xfer.h"
 #include "msg/tx.h"
 
 /* Bytes copied by CMA in one step. */
 #define PULL_STEP ((size_t)4 << 20)
-/* Transfers that are not shared before an absent sender is asked again. */
-#define SHARES_SPARED 15
 /* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
 #define FENCED_MAX 1024
 
@@ -145,20 +143,12 @@ static void copying_remove(struct sc_rx_op *op)
 		sc_list_remove(&op->peer->pulling);
 }
 
-/* Nobody copies it any more, or no one who keeps the rules. */
-static void share_leave(struct sc_rx_op *op)
-{
-	if (op->share.words)
-		op->peer->shares &= ~(1u << op->share_index);
-	op->share.words = NULL;
-}
-
 /* Nothing is moved any more: out of all lists. SC_COMP_MULTI_DONE: it was the last of a buffer. */
 static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_rx_op *multi = op->multi;
 
-	share_leave(op);
+	sc_xfer_leave(op->peer, &op->share);
 	if (op->peer->arriving_op == op)
 		op->peer->arriving_op = NULL;
 	sc_list_remove(&op->of_peer);
@@ -209,7 +199,7 @@ static void transfer_over(struct sc_ep *ep, struct sc_rx_op *op, int error)
 		transfer_report(ep, op, error);
 		return;
 	}
-	share_leave(op);
+	sc_xfer_leave(op->peer, &op->share);
 	copying_remove(op);
 	op->over = true;
 	op->outcome = error;
@@ -281,7 +271,7 @@ static void transfer_faulted(struct sc_ep *ep, struct sc_rx_op *op)
 	} else {
 		sc_info("%s: a message of %llu bytes cannot be read by CMA and goes through shared memory",
 			op->peer->address, (unsigned long long)op->size);
-		share_leave(op);
+		sc_xfer_leave(op->peer, &op->share);
 		copying_remove(op);
 		transfer_ask(op, true);
 	}
@@ -308,7 +298,7 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	sc_info("%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
 		peer->address, strerror(-error));
 	peer->can_read = SC_REACH_NO;
-	share_leave(op);
+	sc_xfer_leave(op->peer, &op->share);
 	copying_remove(op);
 	transfer_ask(op, false);
 }
@@ -390,27 +380,6 @@ static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
 
 /* ---- shared transfers ------------------------------------------------------------------------ */
 
-/*
- * A sender that is not in the library when its message is copied will often not be there for the next: then
- * sharing costs the receiver 1.2 microseconds for nothing. So some are spared, more each time, before it is
- * asked again.
- */
-static void share_learn(struct sc_peer *peer, bool alone)
-{
-	uint32_t more = 2 * peer->shares_alone + 1;
-
-	peer->shares_alone = !alone ? 0 : more < SHARES_SPARED ? more : SHARES_SPARED;
-	peer->shares_spared = peer->shares_alone;
-}
-
-static bool share_spare(struct sc_peer *peer)
-{
-	if (!peer->shares_spared)
-		return false;
-	peer->shares_spared--;
-	return true;
-}
-
 /* Do we send it something large as well? Then it is busy with that, and each does its own. */
 static bool is_exchange(const struct sc_ep *ep, const struct sc_peer *peer)
 {
@@ -423,52 +392,22 @@ static bool is_exchange(const struct sc_ep *ep, const struct sc_peer *peer)
 static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_peer *peer = op->peer;
-	struct sc_abi_share record = { .op = op->message, .size = op->want };
 	struct iovec to[SC_IOV_MAX];
-	uint32_t index = (uint32_t)__builtin_ctz(~peer->shares);
-	size_t to_count;
+	struct sc_xfer_offer offer = { .record = { .size = op->want, .message.op = op->message },
+				       .to = to,
+				       .from_count = op->segment_count };
 
-	if (op->share.words || op->done || index >= SC_ABI_SHARES || is_exchange(ep, peer))
+	if (op->share.words || op->done || is_exchange(ep, peer))
 		return;
-	if (peer->feed != SC_FEED_UP || (peer->link == SC_LINK_NONE && sc_peer_connect(peer)) ||
-	    peer->link != SC_LINK_UP || share_spare(peer)) {
+	if ((peer->link == SC_LINK_NONE && sc_peer_connect(peer)) || !sc_xfer_may_open(peer)) {
 		op->unshared = true;
 		return;
 	}
-	if (!++peer->share_generation)
-		++peer->share_generation;
-	to_count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
-	sc_share_open(&op->share, &sc_seg_slot(ep->seg, peer->in_slot)->chunks[index],
-		      peer->share_generation, op->want, op->segment_count, to_count);
-	record.head = op->share.head;
-	record.chunk = op->share.chunk;
-	record.generation = op->share.generation;
-	record.index = index;
-	if (!sc_tx_share(peer, &record, to, to_count)) {
-		op->share.words = NULL; /* nobody knows of it */
+	offer.to_count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
+	if (!sc_xfer_open(peer, &op->share, &offer))
 		return;
-	}
-	peer->shares |= 1u << index;
-	op->share_index = index;
 	op->proven = false;
 	op->failed = 0;
-}
-
-/* The sender has ended with it, and so have we. */
-static void share_end(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	struct sc_peer *peer = op->peer;
-	bool alone = !op->share.theirs;
-
-	share_leave(op);
-	if (!op->failed && !op->proven)
-		op->failed = sc_peer_prove_read(peer);
-	if (op->failed) {
-		transfer_failed(ep, op, op->failed);
-		return;
-	}
-	share_learn(peer, alone);
-	transfer_copied(ep, op);
 }
 
 /* Nothing is left to take: end it, or see to what the sender has in hand. False: it has to be waited for. */
@@ -476,46 +415,29 @@ static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct sc_share_part undone;
-	int error, ret;
+	int ret = sc_xfer_settle(peer, &op->share, &undone);
 
-	ret = sc_peer_outstanding(peer, &op->share, &error, &undone);
 	if (ret)
 		return ret < 0;
-	peer->copies_not |= error && error != EFAULT;
-	if (undone.len && !op->failed) {
+	sc_xfer_leave(peer, &op->share);
+	if (undone.len && !op->failed)
 		op->failed = transfer_copy(op, undone.offset, undone.len, true);
-		op->proven = true;
-	}
-	share_end(ep, op);
+	else if (!op->failed && !op->proven)
+		op->failed = sc_peer_prove_read(peer);
+	if (op->failed)
+		transfer_failed(ep, op, op->failed);
+	else
+		transfer_copied(ep, op);
 	return true;
 }
 
 /* A chunk of it has been copied, or (`error`) cannot be. The sender may have another in hand. */
 static void share_moved(struct sc_rx_op *op, int error, bool proven)
 {
-	int ret;
-
 	op->proven = proven;
 	op->failed = error;
-	if (!error)
-		return;
-	ret = sc_share_close(&op->share);
-	if (ret < 0)
-		sc_peer_quarantine(op->peer, ret, "chunks of a message that were taken twice");
-}
-
-/*
- * Does nobody write to the receive buffer any more? For operations that end early: the chunks that the sender has in
- * hand, if it lives and keeps the rules, have to be waited for.
- */
-static bool share_over(struct sc_rx_op *op)
-{
-	struct sc_peer *peer = op->peer;
-
-	/* one that has departed, and given up its slot, writes no more; the words may be another's by now */
-	if (!op->share.words || peer->feed == SC_FEED_DRAINING || peer->in_slot == UINT32_MAX)
-		return true;
-	return sc_peer_leaves(peer, &op->share);
+	if (error)
+		sc_xfer_stop(op->peer, &op->share);
 }
 
 /* ---- progress of transfers ------------------------------------------------------------------- */
@@ -530,8 +452,7 @@ static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	struct sc_peer *peer = op->peer;
 	bool first = sc_list_empty(&peer->copying);
 
-	op->unshared =
-		op->want < ep->config.share_min || peer->copies_not || (peer->seg && peer->seg->local);
+	op->unshared = op->want < ep->config.share_min;
 	if (is_gone(peer)) {
 		transfer_lost(ep, op);
 		return;
@@ -600,16 +521,11 @@ static void batch_add(struct batch *batch, struct sc_rx_op *op, const struct sc_
 /* Finds the next part of an operation to copy. 1: *part; 0: the sender has all that is left in hand; -EPROTO. */
 static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
 {
-	int ret;
-
 	if (!op->share.words) {
 		*part = (struct sc_share_part){ op->done, step_size(op) };
 		return 1;
 	}
-	ret = sc_share_take(&op->share, part);
-	if (ret > 0)
-		(void)SC_FAULT("deliver.share_taken");
-	return ret;
+	return sc_xfer_take(op->peer, &op->share, part);
 }
 
 /* All in one call; if that fails each by itself, to learn which one cannot be. */
@@ -658,8 +574,6 @@ static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 			batch_add(&batch, op, &part);
 		else if (!ret)
 			ended += share_settle(ep, op);
-		else
-			sc_peer_quarantine(peer, ret, "chunks of a message that were taken twice");
 		if (!sc_list_empty(&peer->ending))
 			return ended; /* lost by now */
 	}
@@ -719,7 +633,7 @@ bool sc_deliver_end_peer(struct sc_peer *peer, int error)
 	sc_list_for_safe (entry, next, &peer->transfers) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
 
-		if (share_over(op) && !op->over)
+		if (sc_xfer_is_over(peer, &op->share) && !op->over)
 			transfer_over(peer->ep, op, error);
 	}
 	transfers_report(peer);
@@ -755,7 +669,7 @@ static void wait_for_writers(struct sc_ep *ep)
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		sc_list_for (transfer, &peer->transfers)
-			while (!share_over(sc_list_entry(transfer, struct sc_rx_op, of_peer)))
+			while (!sc_xfer_is_over(peer, &sc_list_entry(transfer, struct sc_rx_op, of_peer)->share))
 				sched_yield();
 	}
 }
@@ -809,11 +723,11 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 		uint8_t flat[SC_INLINE_MAX];
 
 		if (iov_count == 1) {
-			sc_inline_read(peer->rx.lines, peer->rx.last, message->first, message->flags,
+			sc_inline_read(&peer->rx.at, message->first, message->flags,
 				       iov[0].iov_base, (uint32_t)len);
 			return;
 		}
-		sc_inline_read(peer->rx.lines, peer->rx.last, message->first, message->flags, flat,
+		sc_inline_read(&peer->rx.at, message->first, message->flags, flat,
 			       (uint32_t)len);
 		sc_iov_write(iov, iov_count, 0, flat, len);
 		return;

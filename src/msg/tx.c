@@ -11,7 +11,7 @@
  *   return      payload in bounce buffers of the receiver's, which were lent to us with a message of its and go back
  *               with this one, see hold.h; a record for each    complete on return
  *   rendezvous  the addresses of the payload in the record; the receiver copies it after the match and may
- *               have us copy along (share.h), or asks for it in pieces; it acknowledges in the end
+ *               have us copy along (xfer.h), or asks for it in pieces; it acknowledges in the end
  *                                                               complete with the acknowledgement
  *
  * With delivery or match completion, inline and bounce messages wait for an acknowledgement too.
@@ -32,11 +32,6 @@
  * and bounce messages are whole in shared memory; a rendezvous is not, the receiver's copy fails and says so; and so
  * does one in parts before the last of its records: a receive that it has matched fails with the peer. If the
  * peer dies, its loans and operations come back through sc_tx_end_peer().
- *
- * The sender writes its share of a shared copy to the peer's memory within one call of sc_tx_progress(): chunks, of
- * several messages at a time, are taken, written and reported, so between calls nothing is in hand, and an operation
- * can end at any time. If this process dies in that call the receiver finds chunks without report and our life lock
- * free. If the receiver dies in it, the write fails or goes to memory that nobody has any more.
  */
 #include "msg/tx.h"
 
@@ -58,6 +53,7 @@
 #include "link/review.h"
 #include "link/record.h"
 #include "link/turn.h"
+#include "link/xfer.h"
 
 /* Pieces written in one call of sc_tx_progress(), so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
@@ -112,8 +108,9 @@ static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
 	sc_list_remove(&op->of_peer);
 	op->peer->op_count--;
 	op->peer->short_rdvs -= is_short_rdv(op);
-	if (op->state == SC_TX_PUSHING || op->state == SC_TX_SHARING)
+	if (op->state == SC_TX_PUSHING)
 		sc_list_remove(&op->pushing);
+	sc_xfer_part(&op->xfer);
 	free(op->copy);
 	sc_slab_put(&ep->tx_ops, op);
 }
@@ -144,6 +141,7 @@ static struct sc_tx_op *op_begin(struct sc_ep *ep, struct sc_peer *peer, const s
 	op->size = size;
 	op->copy = NULL;
 	op->iov_count = 0;
+	sc_list_init(&op->xfer.of_ep);
 	peer->op_count++;
 	sc_list_append(&peer->ops, &op->of_peer);
 	return op;
@@ -240,14 +238,14 @@ static void vector_write(struct sc_peer *peer, struct sc_abi_line *first, uint32
 	uint8_t flat[SC_INLINE_MAX];
 
 	sc_iov_read(send->iov, send->iov_count, 0, flat, size);
-	sc_inline_write(peer->tx.lines, peer->tx.last, first, flags, flat, size);
+	sc_inline_write(&peer->tx.at, first, flags, flat, size);
 }
 
 static inline void payload_write(struct sc_peer *peer, struct sc_abi_line *first, uint32_t flags,
 				 const struct sc_send *send, uint32_t size)
 {
 	if (__builtin_expect(send->iov_count == 1, 1))
-		sc_inline_write(peer->tx.lines, peer->tx.last, first, flags, send->iov[0].iov_base, size);
+		sc_inline_write(&peer->tx.at, first, flags, send->iov[0].iov_base, size);
 	else
 		vector_write(peer, first, flags, send, size);
 }
@@ -275,7 +273,7 @@ static inline __attribute__((always_inline)) void inline_store(struct sc_peer *p
 /* Lines, and units of the window, that a payload leaves free besides. */
 static inline uint32_t lines_left(const struct sc_peer *peer, size_t size)
 {
-	return size > INLINE_ALWAYS ? peer->tx.count / 2 : 0;
+	return size > INLINE_ALWAYS ? peer->tx.at.count / 2 : 0;
 }
 
 static inline uint64_t units_left(const struct sc_peer *peer, bool half)
@@ -370,7 +368,7 @@ static inline __attribute__((always_inline)) bool send_short(struct sc_peer *pee
 	    !sc_ring_has_room(&peer->tx, lines + lines_left(peer, size)))
 		return false;
 	line = sc_ring_reserve(&peer->tx);
-	sc_inline_write(peer->tx.lines, peer->tx.last, line, 0, buf, size);
+	sc_inline_write(&peer->tx.at, line, 0, buf, size);
 	inline_store(peer, line, tag, data, record);
 	short_sent(peer, &send, size);
 	return true;
@@ -481,12 +479,10 @@ static __attribute__((noinline)) bool send_buffer(struct sc_peer *peer, const vo
 	returnable = may_return(peer, size, 1);
 	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
 	record_flags |= return_flag(peer, record.bufs[0], returnable);
-	if (warm) {
+	if (warm)
 		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
-	} else {
-		record_flags |= sc_record_fill_flags(peer, size);
+	else
 		sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
-	}
 	(void)SC_FAULT("tx.buffer");
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, record_flags, 1, size));
 	sc_record_reuse(peer, 1);
@@ -613,7 +609,7 @@ static bool is_eager(struct sc_peer *peer, const struct sc_send *send, size_t si
 /* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */
 static bool half_free(struct sc_peer *peer, uint32_t lines)
 {
-	lines += peer->tx.count / 2;
+	lines += peer->tx.at.count / 2;
 	return sc_ring_has_room(&peer->tx, lines) ||
 	       (!sc_ring_refresh(&peer->tx) && sc_ring_has_room(&peer->tx, lines));
 }
@@ -624,9 +620,9 @@ static void piece_put(struct sc_peer *peer, const struct iovec *iov, size_t iov_
 {
 	uint64_t words[7] = { to, offset };
 	uint16_t *bufs = ((struct sc_abi_piece *)words)->bufs;
-	uint32_t flags = sc_record_fill(peer, iov, iov_count, offset, size, bufs);
 
-	sc_record_put(peer, SC_ABI_PIECE, flags | return_flag(peer, bufs[0], returnable), size, words);
+	sc_record_fill(peer, iov, iov_count, offset, size, bufs);
+	sc_record_put(peer, SC_ABI_PIECE, return_flag(peer, bufs[0], returnable), size, words);
 }
 
 /* A part of a payload into a buffer of the peer's that is held. */
@@ -740,7 +736,7 @@ static __attribute__((noinline)) int send_bounce(struct sc_peer *peer, const str
 	}
 	returnable = (here < size || buffers == 1) && buffers <= SC_ABI_RETURN_BUFS &&
 		     may_return(peer, size, buffers);
-	flags |= sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
+	sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
 	flags |= return_flag(peer, record.bufs[0], returnable);
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size));
 	sc_ring_wake(&peer->tx);
@@ -856,7 +852,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 								: sc_iov_size(send->iov, send->iov_count);
 	int ret;
 
-	if (__builtin_expect(!peer->tx.lines || send->flags & SC_SEND_FENCE || ep->order ||
+	if (__builtin_expect(!peer->tx.at.lines || send->flags & SC_SEND_FENCE || ep->order ||
 				     sc_peer_has_closed(peer),
 			     0)) {
 		ret = prepare(peer, send);
@@ -1016,11 +1012,9 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 {
 	struct sc_tx_op *op = op_of_peer(peer, pull->op);
 
-	if (!op || (op->state != SC_TX_PUBLISHED && op->state != SC_TX_SHARING) || pull->size > op->size ||
-	    !op->iov_count)
+	if (!op || op->state != SC_TX_PUBLISHED || pull->size > op->size || !op->iov_count)
 		return -EPROTO;
-	if (op->state == SC_TX_SHARING)
-		sc_list_remove(&op->pushing);
+	sc_xfer_part(&op->xfer);
 	if (!pull->fault)
 		peer->fetch = SC_FETCH_NO;
 	op->state = SC_TX_PUSHING;
@@ -1080,204 +1074,32 @@ static int push_some(struct sc_ep *ep)
 
 /* ---- shared copies --------------------------------------------------------------------------- */
 
-/* The receiver waits for it, without a record. */
-static void share_report(struct sc_tx_op *op, int error)
-{
-	sc_share_report(&op->share, error);
-	sc_peer_wake(op->peer, SC_ABI_SLEEP_ASLEEP);
-}
-
-bool sc_tx_share(struct sc_peer *peer, const struct sc_abi_share *share, const struct iovec *iov,
-		 size_t iov_count)
-{
-	struct sc_abi_share *record;
-	uint32_t lines;
-
-	/* answers that wait for room go first */
-	if (!sc_list_empty(&peer->replies) ||
-	    sc_record_room(peer, SC_ABI_SEGMENT_LINES((uint32_t)iov_count)))
-		return false;
-	record = (struct sc_abi_share *)sc_ring_reserve(&peer->tx)->bytes;
-	*record = *share;
-	record->first = (struct sc_abi_segment){ (uintptr_t)iov[0].iov_base, iov[0].iov_len };
-	(void)SC_FAULT("tx.share_words");
-	lines = sc_record_segments_write(peer, iov, iov_count);
-	(void)SC_FAULT("tx.share");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_SHARE, 0, lines, (uint32_t)iov_count), lines);
-	return true;
-}
-
 int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl)
 {
 	struct sc_record_segments segments = { .line = first,
 					       .lines = sc_ctl_lines(ctl),
 					       .count = sc_ctl_size(ctl) };
-	struct sc_abi_chunks *chunks;
 	struct sc_abi_share record;
 	struct sc_tx_op *op;
 
 	memcpy(&record, first->bytes, sizeof(record));
-	segments.first = record.first;
+	segments.first = record.message.first;
 	segments.size = record.size;
-	op = op_of_peer(peer, record.op);
+	op = op_of_peer(peer, record.message.op);
 	/*
 	 * no copy inside one process is shared: such a record is of another process, and would have us write to
 	 * ourselves
 	 */
-	if (!op || op->state != SC_TX_PUBLISHED || !op->iov_count || peer->link != SC_LINK_UP ||
-	    peer->seg->local || record.size > op->size || record.index >= SC_ABI_SHARES ||
-	    !segments.count || sc_record_segments_read(peer, &segments, op->segments))
+	if (!op || op->state != SC_TX_PUBLISHED || !sc_list_empty(&op->xfer.of_ep) || !op->iov_count ||
+	    peer->link != SC_LINK_UP || peer->seg->local || record.size > op->size || !segments.count ||
+	    sc_record_segments_read(peer, &segments, op->segments))
 		return -EPROTO;
-	chunks = &sc_seg_slot(peer->seg, peer->out_slot)->chunks[record.index];
-	if (sc_share_join(&op->share, chunks, record.generation, record.size, record.head, record.chunk))
-		return -EPROTO;
-	if (!sc_peer_can_read(peer) || peer->writes_fail) { /* a sender that may not read may not write */
-		share_report(op, EPERM);
-		return 0;
-	}
-	op->segment_count = segments.count;
-	op->state = SC_TX_SHARING;
-	sc_list_append(&peer->ep->sharing, &op->pushing);
-	sc_ep_begin(peer->ep);
-	return 0;
-}
-
-/* This side has ended with it; the receiver acknowledges, or it may still ask for pieces. */
-static void share_leave(struct sc_tx_op *op)
-{
-	sc_list_remove(&op->pushing);
-	op->state = SC_TX_PUBLISHED;
-}
-
-/* The receiver copies the failed part itself, or finds out why it cannot. */
-static void share_failed(struct sc_tx_op *op, int error)
-{
-	share_report(op, -error);
-	share_leave(op);
-	if (error == -EFAULT)
-		return;
-	sc_info("%s: process_vm_writev: %s; large messages to it are copied by itself alone from now on",
-		op->peer->address, strerror(-error));
-	op->peer->writes_fail = true;
-}
-
-static void share_add(struct sc_cma_parts *parts, const struct sc_tx_op *op,
-		      const struct sc_share_part *part)
-{
-	sc_cma_add(parts, op->iov, op->iov_count, op->segments, op->segment_count, part->offset,
-		   part->len);
-}
-
-/* Nobody else's memory is to be written, see cma.c. */
-static int parts_write(const struct sc_peer *peer, const struct sc_cma_parts *parts)
-{
-	size_t moved;
-
-	if (!sc_peer_is_there(peer))
-		return -ESRCH;
-	return sc_cma_write(peer->cma.pid, parts->local, parts->local_count, parts->remote,
-			    parts->remote_count, parts->len, &moved);
-}
-
-static int share_write(const struct sc_tx_op *op, const struct sc_share_part *part)
-{
-	struct sc_cma_parts parts;
-
-	sc_cma_parts_init(&parts);
-	share_add(&parts, op, part);
-	return parts_write(op->peer, &parts);
-}
-
-/* Take a chunk of an operation's payload, to be copied into the receiver's memory. False: not by us, or there is none. */
-static bool share_take(struct sc_tx_op *op, struct sc_share_part *part)
-{
-	struct sc_peer *peer = op->peer;
-	int ret;
-
-	if (peer->link != SC_LINK_UP)
-		return false; /* it is to end */
-	/* before anything is taken, which would be its to do */
-	if (!sc_peer_is_there(peer)) {
-		share_report(op, ESRCH);
-		share_leave(op);
-		return false;
-	}
-	ret = sc_share_take(&op->share, part);
-	if (ret <= 0) {
-		share_leave(op);
-		if (ret == -EPROTO)
-			sc_peer_quarantine(peer, -EPROTO, "chunks of a message that were taken twice");
-		return false;
-	}
-	(void)SC_FAULT("tx.share_taken");
-	return true;
-}
-
-/* It has been copied, or (`error`) cannot be. */
-static void share_moved(struct sc_tx_op *op, size_t len, int error)
-{
-	if (error) {
-		share_failed(op, error);
-		return;
-	}
-	(void)SC_FAULT("tx.share_written");
-	op->peer->ep->counters.shared_bytes += len;
-	share_report(op, 0);
-}
-
-/* Chunks of several messages to one peer, for one call. */
-struct batch {
-	struct sc_tx_op *ops[SC_CMA_PARTS];
-	struct sc_share_part of[SC_CMA_PARTS]; /* each one's */
-	struct sc_cma_parts parts;
-};
-
-static bool batch_has_room(const struct batch *batch, const struct sc_tx_op *op)
-{
-	return (!batch->parts.count || batch->ops[0]->peer == op->peer) &&
-	       sc_cma_has_room(&batch->parts, op->iov_count, op->segment_count,
-			       sc_share_largest(&op->share));
-}
-
-static void batch_add(struct batch *batch, struct sc_tx_op *op, const struct sc_share_part *part)
-{
-	batch->ops[batch->parts.count] = op;
-	batch->of[batch->parts.count] = *part;
-	share_add(&batch->parts, op, part);
-}
-
-/* All in one call; if that fails each by itself, to learn which one cannot be. */
-static void batch_copy(const struct batch *batch)
-{
-	const struct sc_cma_parts *parts = &batch->parts;
-	int all = parts_write(batch->ops[0]->peer, parts);
-
-	for (uint32_t i = 0; i < parts->count; i++)
-		share_moved(batch->ops[i], batch->of[i].len,
-			    all && parts->count > 1 ? share_write(batch->ops[i], &batch->of[i]) : all);
-}
-
-/*
- * A chunk each of some of the oldest, in one call, so that other traffic goes on. Our own receives go first: of two
- * sides that both send and receive, each copies what it receives; shared copies would take 6% longer.
- */
-static int share_some(struct sc_ep *ep)
-{
-	struct batch batch;
-	struct sc_share_part part;
-
-	sc_cma_parts_init(&batch.parts);
-	sc_list_for_safe (entry, next, &ep->sharing) {
-		struct sc_tx_op *op = sc_list_entry(entry, struct sc_tx_op, pushing);
-
-		if (!batch_has_room(&batch, op))
-			break;
-		if (share_take(op, &part))
-			batch_add(&batch, op, &part);
-	}
-	if (batch.parts.count)
-		batch_copy(&batch);
-	return (int)batch.parts.count;
+	op->xfer = (struct sc_xfer){ .peer = peer,
+				     .ours = op->iov,
+				     .ours_count = op->iov_count,
+				     .theirs = op->segments,
+				     .theirs_count = segments.count };
+	return sc_xfer_join(&op->xfer, &record);
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -1313,8 +1135,6 @@ int sc_tx_progress(struct sc_ep *ep)
 		written += reply_some(ep);
 	if (!sc_list_empty(&ep->pushing))
 		written += push_some(ep);
-	if (!sc_list_empty(&ep->sharing) && sc_list_empty(&ep->pulling))
-		written += share_some(ep);
 	return written;
 }
 

@@ -5,8 +5,8 @@
 #include "link/state.h"
 
 /*
- * Bytes that are better in a buffer than in a record: 256, 320, 384 and 511 B of two that answer each other in the same
- * buffer (hold.h) 150, 152, 152 and 159 ns one way on a Zen 4, 136, 160, 169 and 222 in records.
+ * Bytes that are better in a buffer than in a record, also for two that answer each other in the same buffer (hold.h):
+ * docs/MEASUREMENTS.md, "Inline or bounce buffer".
  */
 #define SC_TX_BUFFER_MIN 320
 
@@ -22,14 +22,7 @@ int sc_tx_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull);
 /* The receiver copies a payload and we may copy along: an SC_ABI_SHARE that is whole in the ring. -EPROTO. */
 int sc_tx_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl);
 
-/*
- * Receiver: ask the sender of a rendezvous to copy along, into this vector of up to SC_IOV_MAX elements.
- * False: the ring has no room for it just now.
- */
-bool sc_tx_share(struct sc_peer *peer, const struct sc_abi_share *share, const struct iovec *iov,
-		 size_t iov_count);
-
-/* Go on with pieces, shared copies and queued answers. Returns the number of records and chunks. */
+/* Go on with pieces and queued answers. Returns the number of records. */
 int sc_tx_progress(struct sc_ep *ep);
 
 /* The peer is lost: its sends end with `error` (negative errno). */

@@ -86,6 +86,7 @@
 #include "os/pidfd.h"
 #include "proc/reap.h"
 #include "os/wake.h"
+#include "shm/found.h"
 
 #define TICK_MS 30000
 #define LOCK_MS 100
@@ -760,7 +761,7 @@ static void look(void)
 /* After a scan the endpoints look at claims that the dead have blocked. */
 static void scan(void)
 {
-	sc_seg_forget_found(); /* it may be of the dead */
+	sc_found_forget(); /* it may be of the dead */
 	(void)sc_reap_scan();
 	(void)sc_neighbours_look();
 	ring_all(); /* claims of the dead */
@@ -806,7 +807,7 @@ static void keep(void)
 {
 	bool again = sc_shmfile_keep_all() == -EAGAIN || daemon_door.ends[0] < 0;
 
-	sc_seg_forget_found();
+	sc_found_forget();
 	daemon_missed |= again;
 	if (daemon_missed && !again)
 		hear_knock();

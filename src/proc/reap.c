@@ -43,7 +43,7 @@
 #include "os/lifelock.h"
 #include "base/log.h"
 #include "os/shmfile.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
 
 /* ---- second opinion -------------------------------------------------------------------------- */
 

@@ -35,23 +35,15 @@
 #include <sched.h>
 #include <string.h>
 #include "rma/direct.h"
-#include "base/fault.h"
-#include "base/iov.h"
-#include "base/log.h"
 #include "link/peer.h"
-#include "link/review.h"
 #include "link/record.h"
+#include "link/xfer.h"
 #include "rma/rmaop.h"
 
 /* The last bytes of a put. */
 #define TAIL 64
 
 /* ---- ours ------------------------------------------------------------------------------------ */
-
-static struct sc_abi_chunks *words_of(const struct sc_peer *peer)
-{
-	return &sc_seg_slot(peer->seg, peer->out_slot)->offers.assist;
-}
 
 static struct sc_rma_op *oldest(const struct sc_peer *peer)
 {
@@ -70,11 +62,8 @@ static struct sc_rma rma_of(const struct sc_rma_op *op)
 bool sc_assist_may_ask(struct sc_peer *peer)
 {
 	/* relaxed: only a guess is made of it */
-	uint64_t done = sc_load_relaxed_64(&words_of(peer)->done);
-
-	return sc_direct_may(peer) && !peer->assists_not && done >> 32 == peer->assist_generation &&
-	       sc_peer_has_come(peer) && !(sc_load_relaxed_64(peer->tx.sleep) & SC_ABI_SLEEP_ASLEEP) &&
-	       !sc_record_room(peer, 1);
+	return sc_direct_may(peer) && sc_xfer_may_open(peer) && sc_peer_has_come(peer) &&
+	       !(sc_load_relaxed_64(peer->tx.sleep) & SC_ABI_SLEEP_ASLEEP) && !sc_record_room(peer, 1);
 }
 
 /* Tell the target. False: not just now, or not this one; nothing has been done. */
@@ -83,24 +72,16 @@ static bool ask(struct sc_rma_op *op)
 	struct sc_peer *peer = op->peer;
 	const struct sc_rma rma = rma_of(op);
 	bool put = op->kind == SC_RMA_PUT;
-	struct sc_abi_assist *record;
+	struct sc_xfer_offer offer = { .flags = SC_ABI_F_MEMORY | (put ? SC_ABI_F_PUT : 0) };
 
 	if (!sc_assist_may_ask(peer) || sc_direct_look(peer, &rma, &op->ref))
 		return false;
-	if (!++peer->assist_generation)
-		++peer->assist_generation;
-	sc_share_open(&op->share, words_of(peer), peer->assist_generation, op->size - (put ? TAIL : 0), 1, 1);
-	record = (struct sc_abi_assist *)sc_ring_reserve(&peer->tx)->bytes;
-	*record = (struct sc_abi_assist){ .key = op->remote[0].key,
-					  .addr = op->remote[0].addr,
-					  .tag = op->ref.tag,
-					  .there = (uintptr_t)op->iov[0].iov_base,
-					  .size = op->share.size,
-					  .chunk = op->share.head,
-					  .generation = peer->assist_generation };
-	(void)SC_FAULT("assist.record");
-	sc_ring_commit(&peer->tx, sc_ring_ctl(put ? SC_ABI_ASSIST_PUT : SC_ABI_ASSIST_GET, 0, 1, 0), 1);
-	return true;
+	offer.record.size = op->size - (put ? TAIL : 0);
+	offer.record.memory.key = op->remote[0].key;
+	offer.record.memory.addr = op->remote[0].addr;
+	offer.record.memory.tag = op->ref.tag;
+	offer.record.memory.there = (uintptr_t)op->iov[0].iov_base;
+	return sc_xfer_open(peer, &op->share, &offer);
 }
 
 /* We copy a part of it. A failure leaves the target nothing more to take. */
@@ -109,23 +90,27 @@ static void copy_part(struct sc_rma_op *op, const struct sc_share_part *part)
 	const struct sc_rma rma = rma_of(op);
 
 	op->error = sc_direct_part(op->peer, &rma, &op->ref, part);
+	if (op->error)
+		sc_xfer_stop(op->peer, &op->share);
 }
 
 /* Take the next part and copy it. False: none is left. */
 static bool copy_next(struct sc_rma_op *op)
 {
 	struct sc_share_part part;
-	int ret = op->error ? sc_share_close(&op->share) : sc_share_take(&op->share, &part);
 
-	if (ret < 0)
-		sc_peer_quarantine(op->peer, ret, "chunks of a put or get that were taken twice");
-	if (ret <= 0)
+	if (sc_xfer_take(op->peer, &op->share, &part) <= 0)
 		return false;
-	(void)SC_FAULT("assist.taken");
 	if (!sc_share_left(&op->share) && !op->share.theirs)
 		part.len = op->size - part.offset; /* alone: the tail with the rest */
 	copy_part(op, &part);
 	return true;
+}
+
+static void op_end(struct sc_rma_op *op, int error)
+{
+	sc_xfer_leave(op->peer, &op->share);
+	sc_rmaop_end(op, error);
 }
 
 /* It is over, or, if something went wrong, to be done by us alone. -EAGAIN: not now. */
@@ -134,7 +119,7 @@ static int end(struct sc_rma_op *op)
 	struct sc_peer *peer = op->peer;
 	const struct sc_regtab_view table = sc_seg_table(peer->seg);
 
-	op->share.words = NULL;
+	sc_xfer_leave(peer, &op->share);
 	if (op->error || !sc_regtab_holds(&table, &op->ref)) {
 		op->error = 0;
 		return sc_direct_do(op);
@@ -150,12 +135,10 @@ static int settle(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct sc_share_part part;
-	int error, ret;
+	int ret = sc_xfer_settle(peer, &op->share, &part);
 
-	ret = sc_peer_outstanding(peer, &op->share, &error, &part);
 	if (ret)
 		return ret < 0 ? peer->error : -EAGAIN;
-	peer->assists_not |= error && error != EFAULT && error != EKEYREJECTED;
 	if (part.len && !op->error)
 		copy_part(op, &part);
 	part = (struct sc_share_part){ op->share.size, op->size - op->share.size };
@@ -215,8 +198,7 @@ static bool is_in_hand(struct sc_peer *peer)
 {
 	struct sc_rma_op *op = oldest(peer);
 
-	/* one that has closed has done so between two chunks */
-	return op->share.words && sc_peer_is_open(peer) && !sc_peer_leaves(peer, &op->share);
+	return !sc_xfer_is_over(peer, &op->share);
 }
 
 static bool ours_progress(struct sc_peer *peer)
@@ -266,103 +248,27 @@ void sc_assist_fini(struct sc_ep *ep)
 
 /* ---- theirs ---------------------------------------------------------------------------------- */
 
-int sc_assist_take(struct sc_peer *peer, uint64_t ctl)
+int sc_assist_take(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl)
 {
-	struct sc_assist *assist = &peer->assist;
-	struct sc_abi_assist *record = &assist->record;
+	struct sc_xfer *assist = &peer->assist;
+	struct sc_abi_share record;
 
-	memcpy(record, sc_ring_first(&peer->rx)->bytes, sizeof(*record));
-	sc_list_remove(&peer->assisting); /* an initiator that asks for another has ended the last one */
+	memcpy(&record, first->bytes, sizeof(record));
+	sc_xfer_part(assist); /* an initiator that asks for another has ended the last one */
 	if (peer->feed != SC_FEED_UP)
 		return 0; /* it has gone */
-	if (sc_share_join(&assist->share,
-			  &sc_seg_slot(peer->ep->seg, peer->in_slot)->offers.assist, record->generation,
-			  record->size, record->chunk, record->chunk) ||
-	    record->there + record->size < record->size)
+	if (record.memory.there + record.size < record.size)
 		return -EPROTO;
-	assist->put = sc_ctl_kind(ctl) == SC_ABI_ASSIST_PUT;
-	sc_share_come(&assist->share);
-	sc_list_append(&peer->ep->assisting, &peer->assisting);
-	sc_ep_begin(peer->ep);
-	return 0;
-}
-
-/* The registration, as it is now. 0, or why we cannot assist. */
-static int find(struct sc_peer *peer, const struct sc_reg **found)
-{
-	const struct sc_assist *assist = &peer->assist;
-	const struct sc_regtab *regtab = peer->ep->regtab;
-	const struct sc_reg *reg = regtab ? sc_regtab_own(regtab, assist->record.key) : NULL;
-
-	if (!sc_peer_may_copy(peer) || peer->seg->local)
-		return -EPERM;
-	if (!reg || reg->tag != assist->record.tag)
-		return -EKEYREJECTED;
-	*found = reg;
-	return sc_reg_check(reg, assist->record.addr, assist->record.size,
-			    assist->put ? SC_REG_WRITE : SC_REG_READ);
-}
-
-static int copy(struct sc_peer *peer, const struct sc_reg *reg, const struct sc_share_part *part)
-{
-	const struct sc_assist *assist = &peer->assist;
-	struct iovec ours[SC_IOV_MAX], theirs;
-	uint64_t at = part->offset, end = part->offset + part->len;
-	int ret = 0;
-
-	for (uint64_t here; at < end && !ret; at += here) {
-		size_t count, moved;
-
-		here = end - at;
-		count = sc_reg_slice(reg, assist->record.addr + at, &here, ours, SC_IOV_MAX);
-		theirs = (struct iovec){ (void *)(uintptr_t)(assist->record.there + at), here };
-		if (assist->put)
-			ret = sc_peer_read(peer, ours, count, &theirs, 1, here, true);
-		else if (sc_peer_is_there(peer))
-			ret = sc_cma_write(peer->cma.pid, ours, count, &theirs, 1, here, &moved);
-		else
-			ret = -ESRCH;
-	}
-	return ret;
-}
-
-/* It is in our own segment; the initiator may sleep until it is over. */
-static void report(struct sc_peer *peer, int error)
-{
-	if (error)
-		sc_list_remove(&peer->assisting);
-	sc_share_report(&peer->assist.share, -error);
-	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
-}
-
-static void theirs_progress(struct sc_peer *peer)
-{
-	const struct sc_reg *reg;
-	struct sc_share_part part;
-	int ret;
-
-	if (peer->feed != SC_FEED_UP) { /* it has gone, and the slot may be another's soon */
-		sc_list_remove(&peer->assisting);
-		return;
-	}
-	ret = find(peer, &reg);
-	if (ret) {
-		report(peer, ret);
-		return;
-	}
-	ret = sc_share_take(&peer->assist.share, &part);
-	if (ret <= 0) {
-		sc_list_remove(&peer->assisting);
-		if (ret == -EPROTO)
-			sc_peer_quarantine(peer, ret, "chunks of its put or get that were taken twice");
-		return;
-	}
-	(void)SC_FAULT("assist.their_taken");
-	ret = copy(peer, reg, &part);
-	(void)SC_FAULT("assist.their_copied");
-	if (!ret)
-		peer->ep->counters.shared_bytes += part.len;
-	report(peer, ret);
+	peer->assist_there = (struct iovec){ (void *)(uintptr_t)record.memory.there, record.size };
+	*assist = (struct sc_xfer){ .peer = peer,
+				    .pull = sc_ctl_flags(ctl) & SC_ABI_F_PUT,
+				    .memory = true,
+				    .key = record.memory.key,
+				    .addr = record.memory.addr,
+				    .tag = record.memory.tag,
+				    .theirs = &peer->assist_there,
+				    .theirs_count = 1 };
+	return sc_xfer_join(assist, &record);
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
@@ -373,20 +279,16 @@ int sc_assist_progress(struct sc_ep *ep)
 
 	sc_list_for_safe (entry, next, &ep->asking)
 		steps += ours_progress(sc_list_entry(entry, struct sc_peer, asking));
-	sc_list_for_safe (entry, next, &ep->assisting) {
-		theirs_progress(sc_list_entry(entry, struct sc_peer, assisting));
-		steps++;
-	}
 	return steps;
 }
 
 bool sc_assist_end_peer(struct sc_peer *peer, int error)
 {
-	sc_list_remove(&peer->assisting);
+	sc_xfer_part(&peer->assist);
 	if (!sc_list_empty(&peer->assisted) && is_in_hand(peer))
 		return false;
 	while (!sc_list_empty(&peer->assisted))
-		sc_rmaop_end(oldest(peer), error);
+		op_end(oldest(peer), error);
 	sc_list_remove(&peer->asking);
 	return true;
 }

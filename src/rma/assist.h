@@ -34,12 +34,12 @@ void sc_assist_fini(struct sc_ep *ep);
 
 /* ---- theirs: we assist ------------------------------------------------------------------------- */
 
-/* A record that asks for it. -EPROTO: it cannot be. */
-int sc_assist_take(struct sc_peer *peer, uint64_t ctl);
+/* A share of a put or get, see xfer.h. -EPROTO: it cannot be. */
+int sc_assist_take(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl);
 
 /* ---- both -------------------------------------------------------------------------------------- */
 
-/* Go on with either. Returns the steps done. */
+/* Go on with ours. Returns the steps done. */
 int sc_assist_progress(struct sc_ep *ep);
 
 /*

@@ -104,7 +104,7 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 	uint8_t flat[PUT_INLINE_MAX];
 
 	op->at = peer->tx.tail;
-	op->line = (uint32_t)(line - peer->tx.lines);
+	op->line = (uint32_t)(line - peer->tx.at.lines);
 	record->ended = 0;
 	record->key = op->remote[0].key;
 	record->addr = op->remote[0].addr;
@@ -113,10 +113,10 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 		flags |= op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
 	}
 	if (put && bounced) {
-		flags |= sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
+		sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
 	} else if (put) {
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
-		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_DELEGATE_PUT_FIRST, flat, size);
+		sc_lines_write(&peer->tx.at, line, SC_ABI_DELEGATE_PUT_FIRST, flat, size);
 	}
 	(void)SC_FAULT("delegate.line");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(put ? SC_ABI_DELEGATE_PUT : SC_ABI_DELEGATE_GET, flags, lines, size),
@@ -165,7 +165,10 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 	uint32_t size = (uint32_t)op->size;
 
 	if (size <= GET_INLINE_MAX) {
-		sc_lines_read(lines_of(peer), peer->tx.last, line, SC_ABI_DELEGATE_GET_FIRST, flat, size);
+		struct sc_ring_place ring = peer->tx.at;
+
+		ring.lines = lines_of(peer);
+		sc_lines_read(&ring, line, SC_ABI_DELEGATE_GET_FIRST, flat, size);
 		sc_iov_write(op->iov, op->iov_count, 0, flat, size);
 		return 0;
 	}

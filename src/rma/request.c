@@ -110,7 +110,7 @@ static bool put_write(struct sc_rma_op *op)
 	struct sc_ep *ep = peer->ep;
 	uint64_t words[7], left = begin(op, words);
 	struct sc_abi_put *record = (struct sc_abi_put *)words;
-	uint32_t buffers = left ? PUT_BUFS : 0, size, flags;
+	uint32_t buffers = left ? PUT_BUFS : 0, size, flags = SC_ABI_F_BOUNCED;
 	bool last;
 
 	if (!op->begun && op->size > ep->config.eager_max &&
@@ -124,10 +124,12 @@ static bool put_write(struct sc_rma_op *op)
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	flags = SC_ABI_F_BOUNCED | sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
+	sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
 	op->begun += size;
 	last = op->begun == op->size;
-	sc_record_put(peer, SC_ABI_PUT, flags | (last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0), size, words);
+	if (last)
+		flags |= SC_ABI_F_ACK | SC_ABI_F_EVENT;
+	sc_record_put(peer, SC_ABI_PUT, flags, size, words);
 	if (last)
 		asked(op);
 	return true;
@@ -203,7 +205,7 @@ static bool atomic_write(struct sc_rma_op *op)
 	(void)SC_FAULT("request.atomic_words");
 	for (uint32_t i = 0; i < sets; i++)
 		memcpy(operands + i * size, op->copy + i * op->size + op->begun, size);
-	sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);
+	sc_lines_write(&peer->tx.at, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);
 	op->begun += size;
 	(void)SC_FAULT("request.atomic");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_ATOMIC, event_flag(op), lines, sets * size), lines);
@@ -426,7 +428,7 @@ static int take_result(struct sc_peer *peer, uint64_t ctl, const struct sc_abi_l
 	if (!op || op->kind != SC_RMA_ATOMIC || op->atomic_kind == SC_ATOMIC_BASE || size > VALUES_MAX ||
 	    size > op->begun - op->moved || sc_lines_count(SC_ABI_RESULT_FIRST, size) != sc_ctl_lines(ctl))
 		return -EPROTO;
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_RESULT_FIRST, values, size);
+	sc_lines_read(&peer->rx.at, line, SC_ABI_RESULT_FIRST, values, size);
 	sc_iov_write(op->iov, op->iov_count, op->moved, values, size);
 	op->moved += size;
 	answered(op);

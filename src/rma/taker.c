@@ -123,7 +123,7 @@ static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *
 		if (size > sizeof(taken->bytes) || sc_lines_count(first, size) != sc_ctl_lines(ctl))
 			return "a put or get of another size than its record";
 		if (put)
-			sc_lines_read(peer->rx.lines, peer->rx.last, line, first, taken->bytes, size);
+			sc_lines_read(&peer->rx.at, line, first, taken->bytes, size);
 		taken->iov[0] = (struct iovec){ taken->bytes, size };
 		taken->count = 1;
 	}
@@ -184,7 +184,7 @@ static bool may_answer(struct sc_peer *peer, const struct taken *get)
 	    may_lend(peer, get->buffers))
 		return true;
 	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
-	sc_pool_return(&peer->ep->pool, &peer->answers, sc_load_acquire_64(&slot->answers.read), SC_POOL_FIRST);
+	sc_pool_return(&peer->ep->pool, &peer->answers, sc_load_acquire_64(&slot->answers.read));
 	return may_lend(peer, get->buffers);
 }
 
@@ -207,8 +207,7 @@ static void get_end(struct sc_peer *peer, const struct taken *get, int error)
 	if (get->bounced)
 		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
 	else if (!error)
-		sc_lines_write(peer->rx.lines, peer->rx.last, line, SC_ABI_DELEGATE_GET_FIRST, get->bytes,
-			       get->size);
+		sc_lines_write(&peer->rx.at, line, SC_ABI_DELEGATE_GET_FIRST, get->bytes, get->size);
 	(void)SC_FAULT("taker.answered");
 	/* O3 release: pairs with O3' in get_ended() of delegate.c */
 	sc_store_release_64(&record->ended, 1 + (uint64_t)-error);

@@ -355,7 +355,7 @@ static const char *atomic_read(struct sc_peer *peer, uint64_t ctl, struct atomic
 	if (bytes > OPERANDS_MAX || bytes != sets * atomic->size || !atomic->size ||
 	    atomic->size > ATOMIC_BYTES || sc_ctl_lines(ctl) != sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes))
 		return "an atomic operation of another size than its record";
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_ATOMIC_FIRST, atomic->operands, bytes);
+	sc_lines_read(&peer->rx.at, line, SC_ABI_ATOMIC_FIRST, atomic->operands, bytes);
 	*op = (struct sc_atomicop){ .kind = record->kind,
 				    .type = record->type,
 				    .code = record->code,
@@ -396,7 +396,7 @@ static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values
 
 	line->words[0] = op;
 	(void)SC_FAULT("target.result_op");
-	sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_RESULT_FIRST, values, size);
+	sc_lines_write(&peer->tx.at, line, SC_ABI_RESULT_FIRST, values, size);
 	(void)SC_FAULT("target.result");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RESULT, 0, lines, size), lines);
 }

@@ -15,17 +15,7 @@
 
 /*
  * A chunk is half of the copy, for each side to do in one call, but not more than this, or little: each side waits for
- * the chunk that the other has in hand. Measured by test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in
- * microseconds:
- *
- *             copied   a quarter of what is left,     half, but not
- *             by one    not less than  32   64 KiB    more than  128    256   1024 KiB
- *   128 KiB      9.3                  8.9    6.7                 6.9    7.0    7.9
- *   256 KiB     17.0                 14.7   12.7                10.7   10.8   11.7
- *     1 MiB     67.0                 42.5   41.7                42.1   37.9   36.9
- *     4 MiB      277                  159    156                 166    155    143
- *
- * Each call costs 0.8, more while the other side is in one too; so chunks of several messages go in one (cma.h).
+ * the chunk that the other has in hand (docs/MEASUREMENTS.md, "Chunks of a shared copy").
  */
 #define CHUNK_MAX ((uint64_t)262144)
 #define PAGE ((uint64_t)SC_ABI_PAGE)
@@ -35,70 +25,75 @@ static uint64_t word(uint32_t generation, uint32_t high, uint32_t low)
 	return (uint64_t)generation << 32 | high << 16 | low;
 }
 
+static uint64_t pages(uint64_t size)
+{
+	return (size - 1) / PAGE + 1;
+}
+
 /* More than two: an even number of chunks, as equal as whole pages can be. Each side takes them when it has time. */
-static uint64_t chunk_size(uint64_t size)
+static uint64_t chunk_pages(uint64_t size)
 {
 	uint64_t pairs = (size - 1) / (2 * CHUNK_MAX) + 1;
 
 	if (pairs > SC_ABI_CHUNKS_MAX / 2)
 		pairs = SC_ABI_CHUNKS_MAX / 2;
-	return ((size - 1) / (2 * pairs) / PAGE + 1) * PAGE;
+	return (size - 1) / (2 * pairs) / PAGE + 1;
 }
 
 /*
  * The first of two chunks, so that both take equally long if an element more at the other side takes as long as
- * SC_CMA_ELEMENT bytes more, all of which lie evenly in the message. In whole pages, rounded up, as the receiver
- * begins while the sender is still to see its offer.
+ * SC_CMA_ELEMENT bytes more, all of which lie evenly in the copy. Rounded up, as the opener begins while the joiner is
+ * still to see the record.
  */
-static uint64_t head_size(uint64_t size, uint64_t from_count, uint64_t to_count)
+static uint64_t head_pages(uint64_t size, uint64_t from_count, uint64_t to_count)
 {
 	uint64_t pulled = size + (from_count - 1) * SC_CMA_ELEMENT;
 	uint64_t pushed = size + (to_count - 1) * SC_CMA_ELEMENT;
 
-	return ((size - 1) * pushed / (pulled + pushed) / PAGE + 1) * PAGE;
+	return (size - 1) * pushed / (pulled + pushed) / PAGE + 1;
 }
 
-static uint64_t chunk_count(uint64_t size, uint64_t head, uint64_t chunk)
+/* Returns the number of chunks. */
+static uint64_t view_init(struct sc_share *share, struct sc_abi_chunks *words, const struct sc_abi_share *record)
 {
-	return 1 + (size - head) / chunk + ((size - head) % chunk ? 1 : 0);
-}
+	uint64_t head = record->head * PAGE, rest;
 
-static void view_init(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation,
-		      uint64_t size, uint64_t head, uint64_t chunk)
-{
 	*share = (struct sc_share){ .words = words,
-				    .generation = generation,
-				    .size = size,
-				    .head = head,
-				    .chunk = chunk,
-				    .chunks = (uint32_t)chunk_count(size, head, chunk) };
+				    .generation = record->generation,
+				    .index = record->index,
+				    .size = record->size,
+				    .head = head < record->size ? head : record->size,
+				    .chunk = record->chunk * PAGE };
+	rest = share->size - share->head;
+	return 1 + rest / share->chunk + (rest % share->chunk ? 1 : 0);
 }
 
-void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size,
+void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, struct sc_abi_share *record,
 		   size_t from_count, size_t to_count)
 {
-	uint64_t head, chunk;
-
-	if (size <= 2 * CHUNK_MAX) {
-		head = head_size(size, from_count, to_count);
-		head = head < size ? head : size;
-		chunk = size;
+	if (record->size <= 2 * CHUNK_MAX) {
+		record->head = (uint32_t)head_pages(record->size, from_count, to_count);
+		record->chunk = (uint32_t)pages(record->size);
 	} else {
-		head = chunk = chunk_size(size);
+		record->head = record->chunk = (uint32_t)chunk_pages(record->size);
 	}
-	view_init(share, words, generation, size, head, chunk);
+	share->chunks = (uint32_t)view_init(share, words, record);
 	share->front = true;
-	sc_store_relaxed_64(&words->claim, word(generation, 0, 0)); /* published by the record */
+	sc_store_relaxed_64(&words->claim, word(record->generation, 0, 0)); /* published by the record */
 	(void)SC_FAULT("share.opened");
 }
 
-int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, uint32_t generation, uint64_t size,
-		  uint64_t head, uint64_t chunk)
+int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, const struct sc_abi_share *record)
 {
-	if (!generation || !head || head > size || !chunk ||
-	    chunk_count(size, head, chunk) > SC_ABI_CHUNKS_MAX)
+	uint64_t chunks;
+
+	if (!record->generation || !record->size || !record->head || record->head > pages(record->size) ||
+	    !record->chunk)
 		return -EPROTO;
-	view_init(share, words, generation, size, head, chunk);
+	chunks = view_init(share, words, record);
+	if (chunks > SC_ABI_CHUNKS_MAX)
+		return -EPROTO;
+	share->chunks = (uint32_t)chunks;
 	return 0;
 }
 
@@ -181,11 +176,17 @@ void sc_share_come(struct sc_share *share)
 	(void)SC_FAULT("share.come");
 }
 
+bool sc_share_has_come(const struct sc_abi_chunks *words, uint32_t generation)
+{
+	/* relaxed: only a guess is made of it */
+	return sc_load_relaxed_64(&words->done) >> 32 == generation;
+}
+
 void sc_share_report(struct sc_share *share, int error)
 {
 	if (!error)
 		share->copied++;
-	/* S1 release: the bytes are in the receiver's memory; pairs with S1' in sc_share_outstanding() */
+	/* S1 release: the bytes are copied; pairs with S1' in sc_share_outstanding() */
 	sc_store_release_64(&share->words->done, word(share->generation, share->copied, (uint32_t)error));
 	(void)SC_FAULT("share.reported");
 }

@@ -1718,7 +1718,7 @@ static const struct protocol protocols[] = {
 	  0,
 	  TRAFFIC,
 	  share_messages,
-	  { 1, "deliver.share_taken", STOP, 0 } },
+	  { 1, "xfer.taken", STOP, 0 } },
 	{ "pulled rendezvous", MESSAGES, NO_CMA, TRAFFIC, rdv_messages, { 0 } },
 	{ "acknowledged", MESSAGES, UNSHARED, TRAFFIC, ack_messages, { 0 } },
 	{ "multi-receive", MESSAGES, UNSHARED | MULTI, TRAFFIC, mixed_messages, { 0 } },

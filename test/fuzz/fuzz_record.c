@@ -245,12 +245,13 @@ static void receive_later(struct sc_ep *ep, uint8_t posted, uint8_t sent)
 	}
 }
 
-static void claim_some(struct sc_abi_chunks *words, const struct sc_abi_line *line)
+static void claim_some(struct sc_abi_slot *slot, const struct sc_abi_line *line)
 {
-	struct sc_abi_assist record;
+	struct sc_abi_share record;
 
 	memcpy(&record, line->bytes, sizeof(record));
-	words->claim = (uint64_t)record.generation << 32 | record.pad;
+	slot->chunks[record.index % SC_ABI_SHARES].claim =
+		(uint64_t)record.generation << 32 | (record.head ^ record.chunk);
 }
 
 /* The next lines go where this record has its reader look for them. */
@@ -277,8 +278,8 @@ static size_t write_lines(struct sc_peer *to, const uint8_t *data, size_t count)
 		memcpy(line->bytes, data, SC_ABI_LINE_BYTES);
 		memcpy(&ctl, data + SC_ABI_LINE_BYTES, sizeof(ctl));
 		ctl &= ~(0xffull << SC_ABI_CTL_LAP_SHIFT | 0x80ull << SC_ABI_CTL_LINES_SHIFT);
-		if (sc_ctl_kind(ctl) == SC_ABI_ASSIST_PUT || sc_ctl_kind(ctl) == SC_ABI_ASSIST_GET)
-			claim_some(&sc_seg_slot(to->seg, to->out_slot)->offers.assist, line);
+		if (sc_ctl_kind(ctl) == SC_ABI_SHARE)
+			claim_some(sc_seg_slot(to->seg, to->out_slot), line);
 		if (sc_ctl_kind(ctl) == SC_ABI_GROWN && sc_ring_may_grow(&to->tx))
 			sc_ring_grow(&to->tx);
 		sc_ring_commit(&to->tx, ctl, 1);
@@ -356,7 +357,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 
 	while (lines && of_writer->feed == SC_FEED_UP) {
-		size_t room = to_ep->tx.count - 1, batch;
+		size_t room = to_ep->tx.at.count - 1, batch;
 
 		if (sc_ring_refresh(&to_ep->tx))
 			break;
@@ -367,7 +368,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += batch * SC_ABI_LINE;
 		lines -= batch;
 		poll_read(ep, of_writer, !(sent & NO_ANSWERS));
-		if (of_writer->rx.lines)
+		if (of_writer->rx.at.lines)
 			sc_ring_publish(&of_writer->rx, of_writer->units_back);
 		if (sent & CLOSE_KEYS)
 			close_keys(regs);

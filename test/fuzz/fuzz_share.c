@@ -120,20 +120,26 @@ static void run(struct sc_share *share, struct sc_abi_chunks *words, const uint8
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sc_abi_chunks *words = calloc(1, sizeof(*words));
+	struct sc_abi_share record;
 	struct sc_share share;
 	struct offer offer;
 
 	if (!words || size < sizeof(offer))
 		goto out;
 	memcpy(&offer, data, sizeof(offer));
+	record = (struct sc_abi_share){
+		.size = offer.size,
+		.head = (uint32_t)(offer.head / SC_ABI_PAGE),
+		.chunk = (uint32_t)(offer.chunk / SC_ABI_PAGE),
+		.generation = offer.generation,
+	};
 	if (offer.front & 1) {
-		if (!offer.size || !offer.generation)
+		if (!offer.size || offer.size > SC_SHARE_MAX || !offer.generation)
 			goto out; /* the caller's own */
-		sc_share_open(&share, words, offer.generation, offer.size,
-			      1 + offer.head % SC_ABI_RDV_SEGMENTS,
+		sc_share_open(&share, words, &record, 1 + offer.head % SC_ABI_RDV_SEGMENTS,
 			      1 + offer.head / SC_ABI_RDV_SEGMENTS % SC_ABI_RDV_SEGMENTS);
 	} else {
-		if (sc_share_join(&share, words, offer.generation, offer.size, offer.head, offer.chunk))
+		if (sc_share_join(&share, words, &record))
 			goto out;
 		words->claim = (uint64_t)offer.generation << 32;
 		sc_share_come(&share);

@@ -72,7 +72,7 @@ static bool has_moved(bool put, size_t size)
 
 static uint32_t asked(void)
 {
-	return pair[0].peer->assist_generation;
+	return pair[0].peer->share_generation;
 }
 
 static uint64_t assisted(void)
@@ -87,7 +87,7 @@ static uint64_t theirs(void)
 
 static struct sc_abi_chunks *words(void)
 {
-	return &sc_seg_slot(pair[1].ep->seg, pair[1].peer->in_slot)->offers.assist;
+	return &sc_seg_slot(pair[1].ep->seg, pair[1].peer->in_slot)->chunks[0];
 }
 
 static void target_polls(int count)
@@ -137,7 +137,7 @@ static void test_alone(void **state)
 				assert_int_equal(put ? writes : reads, again ? 1 : shared > 524288 ? 4 : 2);
 			}
 			ends_settle(pair, 2);
-			assert_true(sc_list_empty(&pair[1].ep->assisting));
+			assert_true(sc_list_empty(&pair[1].ep->joined));
 		}
 	assert_int_equal(assisted() + theirs(), 0);
 	expect_idle();
@@ -199,9 +199,7 @@ static void test_generation_wraps(void **state)
 	(void)state;
 	for (int put = 0; put < 2; put++) {
 		open_pair();
-		pair[0].peer->assist_generation = UINT32_MAX - 2;
-		sc_store_relaxed_64(&words()->done, (uint64_t)(UINT32_MAX - 2)
-							    << 32); /* it has come to that one */
+		pair[0].peer->share_generation = UINT32_MAX - 2;
 		for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
 			uint64_t before = assisted(), bytes = theirs();
 
@@ -386,15 +384,12 @@ static struct sc_share_part held;
 /* As the target would, which then does nothing for a while. */
 static int target_takes(void)
 {
-	uint64_t size, chunk;
-	struct sc_abi_assist record;
+	struct sc_abi_share record;
 
 	if (hand.words)
 		return 0;
 	memcpy(&record, sc_ring_first(&pair[1].peer->rx)->bytes, sizeof(record));
-	size = record.size;
-	chunk = record.chunk;
-	assert_int_equal(sc_share_join(&hand, words(), record.generation, size, chunk, chunk), 0);
+	assert_int_equal(sc_share_join(&hand, words(), &record), 0);
 	assert_int_equal(sc_share_take(&hand, &held), 1);
 	return 0;
 }
@@ -459,7 +454,7 @@ static void test_in_hand(void **state)
 		sc_store_relaxed_64(&words()->claim, 0); /* the target itself is late */
 		expect_idle();
 	}
-	assert_false(pair[0].peer->assists_not);
+	assert_false(pair[0].peer->copies_not);
 	rma_close();
 }
 
@@ -663,7 +658,7 @@ static void test_target_fails(void **state)
 			expect_done();
 			assert_true(has_moved(put, SPACE));
 			assert_int_equal(theirs(), 0);
-			assert_int_equal(pair[0].peer->assists_not, errors[i] != EFAULT);
+			assert_int_equal(pair[0].peer->copies_not, errors[i] != EFAULT);
 			ends_settle(pair, 2);
 			assert_int_equal(move(put, 0, SPACE), 0);
 			expect_done();
@@ -692,7 +687,7 @@ static void test_target_may_not(void **state)
 		expect_done();
 		assert_true(has_moved(true, SPACE));
 		assert_int_equal(theirs(), 0);
-		assert_true(pair[0].peer->assists_not);
+		assert_true(pair[0].peer->copies_not);
 		if (which == 0)
 			expect_idle();
 		rma_close();
@@ -915,30 +910,32 @@ static void test_mad_target(void **state)
 		}
 }
 
-static void record_write(uint64_t there, uint64_t size, uint64_t chunk, uint32_t generation)
+/* Chunks of so many pages. */
+static void record_write(uint64_t there, uint64_t size, uint32_t chunk, uint32_t generation)
 {
-	struct sc_abi_assist *record;
+	struct sc_abi_share *record;
 
 	assert_int_equal(sc_ring_refresh(&pair[0].peer->tx), 0);
-	record = (struct sc_abi_assist *)sc_ring_reserve(&pair[0].peer->tx)->bytes;
-	*record = (struct sc_abi_assist){ .key = sc_reg_key(reg),
-					  .tag = reg->tag,
-					  .there = there,
-					  .size = size,
-					  .chunk = chunk,
-					  .generation = generation };
-	sc_ring_commit(&pair[0].peer->tx, sc_ring_ctl(SC_ABI_ASSIST_PUT, 0, 1, 0), 1);
+	record = (struct sc_abi_share *)sc_ring_reserve(&pair[0].peer->tx)->bytes;
+	*record = (struct sc_abi_share){
+		.size = size,
+		.head = chunk,
+		.chunk = chunk,
+		.generation = generation,
+		.memory = { .key = sc_reg_key(reg), .tag = reg->tag, .there = there },
+	};
+	sc_ring_commit(&pair[0].peer->tx, sc_ring_ctl(SC_ABI_SHARE, SC_ABI_F_MEMORY | SC_ABI_F_PUT, 1, 0), 1);
 }
 
 /* Records that make no sense. */
 static void test_bad_records(void **state)
 {
 	static const struct {
-		uint64_t there, size, chunk;
-		uint32_t generation;
+		uint64_t there, size;
+		uint32_t chunk, generation;
 	} cases[] = {
-		{ 4096, 8192, 4096, 0 }, { 4096, 0, 4096, 1 },	    { 4096, 8192, 0, 1 },
-		{ 4096, 8192, 8193, 1 }, { 4096, 200000000, 1, 1 }, { UINT64_MAX - 8191, 8192, 4096, 1 },
+		{ 4096, 8192, 1, 0 }, { 4096, 0, 1, 1 },	  { 4096, 8192, 0, 1 },
+		{ 4096, 8192, 3, 1 }, { 4096, 1ull << 40, 1, 1 }, { UINT64_MAX - 8191, 8192, 1, 1 },
 	};
 
 	(void)state;
@@ -948,7 +945,7 @@ static void test_bad_records(void **state)
 		record_write(cases[i].there, cases[i].size, cases[i].chunk, cases[i].generation);
 		target_polls(2);
 		assert_int_equal(pair[1].ep->counters.quarantines, 1);
-		assert_true(sc_list_empty(&pair[1].ep->assisting));
+		assert_true(sc_list_empty(&pair[1].ep->joined));
 		assert_true(is_untouched(0, 0));
 		rma_close();
 	}
@@ -964,10 +961,10 @@ static void test_mad_initiator(void **state)
 		sc_store_relaxed_64(&words()->claim, 1ull << 32 | (which == 0 ? 1 : 0));
 		if (which == 1)
 			sc_store_relaxed_64(&words()->claim, 5ull << 32); /* late: it has gone on */
-		record_write(which == 2 ? 64 : (uintptr_t)from, which == 3 ? SPACE + 1 : 8192, 4096, 1);
+		record_write(which == 2 ? 64 : (uintptr_t)from, which == 3 ? SPACE + 1 : 8192, 1, 1);
 		target_polls(3);
 		assert_int_equal(pair[1].ep->counters.quarantines, which == 0);
-		assert_true(sc_list_empty(&pair[1].ep->assisting));
+		assert_true(sc_list_empty(&pair[1].ep->joined));
 		assert_true(is_untouched(0, 0));
 		if (which >= 2)
 			assert_int_equal(words()->done & 0xffff, which == 2 ? EFAULT : EINVAL);
@@ -992,7 +989,7 @@ static struct sc_peer *far_peer;
 /* Until the target has taken a chunk. */
 static int wait_taken(void)
 {
-	const struct sc_abi_chunks *chunks = &sc_seg_slot(far_peer->seg, far_peer->out_slot)->offers.assist;
+	const struct sc_abi_chunks *chunks = &sc_seg_slot(far_peer->seg, far_peer->out_slot)->chunks[0];
 
 	before_read = before_write = NULL;
 	while (!(sc_load_relaxed_64(&chunks->claim) & 0xffff))

@@ -36,7 +36,7 @@ static void open_pair(void **state)
 	uncounted = true;
 	rma_open(&direct);
 	pair[0].peer->offers_spared = UINT32_MAX;
-	pair[0].peer->assists_not = true;
+	pair[0].peer->copies_not = true;
 	memset(space, 0xa5, SPACE);
 	memset(into, 0xa5, SPACE);
 	before_read = before_write = NULL;

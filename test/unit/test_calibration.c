@@ -452,10 +452,10 @@ static void test_expects_streams(void **state)
 /* Is the target asked to assist? */
 static bool is_asked(bool put, size_t size, bool stream)
 {
-	uint32_t before = pair[0].peer->assist_generation;
+	uint32_t before = pair[0].peer->share_generation;
 
 	move_one(put, size, stream);
-	return pair[0].peer->assist_generation != before;
+	return pair[0].peer->share_generation != before;
 }
 
 /* A target is asked where its half of the copy is worth it. */

@@ -773,7 +773,7 @@ static void test_parts_in_a_full_ring(void **state)
 	talk(1, 8, 1);
 	talk(0, 8 * MOST, 2);
 	tx = &pair[1].peer->tx;
-	while (tx->tail - tx->head < tx->count - 3)
+	while (tx->tail - tx->head < tx->at.count - 3)
 		send_only(1, 8, 100 + sent++);
 	send_only(1, 8 * MOST, 3);
 	assert_int_equal(lent_by(1), 8);
@@ -794,7 +794,7 @@ static void test_not_writable(void **state)
 	pair_open(pair, NULL, WAY_CMA);
 	talk(0, 8, 0);			   /* in no buffer */
 	pair[1].peer->seg->guarded = true; /* as a segment of another process would be */
-	core_failing("seg.mprotect", ENOMEM);
+	core_failing("guard.writable", ENOMEM);
 	for (uint64_t seed = 1; seed < 40; seed += 2) {
 		talk(0, SIZE, seed);
 		assert_false(sc_hold_has(pair[1].peer));
@@ -1242,7 +1242,7 @@ static void bad_part(enum bad_part bad, uint32_t i, const uint16_t bufs[3])
 		piece.tag = 1;
 		break;
 	case PART_FLAGS:
-		flags = SC_ABI_F_CLEAN;
+		flags = 1u << 5;
 		break;
 	case PART_OFFSET:
 		piece.data--;
@@ -1317,7 +1317,7 @@ static void test_taken_back(void **state)
 		;
 	/* what is copied goes over it; who shares the memory could do so at that moment */
 	iov[1] = (struct iovec){
-		&sc_ring_next(owner->rx.lines, owner->rx.last, sc_ring_first(&owner->rx))->ctl, 8
+		&sc_ring_next(&owner->rx.at, sc_ring_first(&owner->rx))->ctl, 8
 	};
 	assert_int_equal(end_recvv(&pair[0], NULL, iov, 2, 5, 0, SC_TAGGED, into), 0);
 	*record.bufs = 3;

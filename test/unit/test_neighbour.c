@@ -27,6 +27,7 @@
 #include "proc/neighbour.h"
 #include "os/pidfd.h"
 #include "proc/reap.h"
+#include "shm/create.h"
 
 #define JOB 12
 #define FEW 4 /* pidfds of a process with few descriptors, half of them for neighbours */
@@ -901,7 +902,7 @@ static int replace(const char *point)
 {
 	struct sc_ep *ep = replaced;
 
-	if (ep && !strcmp(point, "seg.header")) {
+	if (ep && !strcmp(point, "create.header")) {
 		replaced = NULL;
 		sc_ep_destroy(ep);
 	}

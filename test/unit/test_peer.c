@@ -25,7 +25,9 @@
 #include "core_pair.h"
 #include "proc/reap.h"
 #include "rma/reg.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
+#include "shm/create.h"
+#include "shm/memory.h"
 
 /* Of nobody, in another namespace: nobody says that it is dead. */
 #define TICKET 0x9234567800000000ull
@@ -956,7 +958,7 @@ static void test_slot_keeps_its_memory(void **state)
 		end_open(&guest, &attr);
 		do /* until the ring has grown */
 			check_message(&guest, &pair[1], 8);
-		while (end_find(&guest, &pair[1])->tx.count < SC_ABI_RING_LINES);
+		while (end_find(&guest, &pair[1])->tx.at.count < SC_ABI_RING_LINES);
 		for (int n = 0; n < 60 * i; n++) /* two lines each: so it ends in one lap or the other */
 			check_traffic(&guest, &pair[1]);
 		end_close(&guest);
@@ -2223,7 +2225,7 @@ static void test_short_for_a_while(void **state)
 	three_open(NULL);
 	peer = end_find(&pair[0], &pair[1]);
 	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-		core_failing("seg.slot", errors[i]);
+		core_failing("memory.slot", errors[i]);
 		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -errors[i]);
 		assert_int_equal(peer->link, SC_LINK_NONE);
 		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
@@ -2241,7 +2243,7 @@ static void test_slot_not_given_back(void **state)
 		skip();
 	three_open(NULL);
 	check_traffic(&pair[0], &pair[1]);
-	core_failing("seg.slot", EIO);
+	core_failing("memory.slot", EIO);
 	end_close(&pair[0]);
 	ends_settle(&pair[1], 1);
 	core_failing(NULL, 0);

@@ -753,7 +753,7 @@ static void raw_record(struct sc_peer *to, uint64_t ctl, const uint64_t *words, 
 	memset(line->bytes, 0, SC_ABI_LINE_BYTES);
 	for (size_t i = 0; i < count; i++) {
 		if (i && i % 7 == 0)
-			line = sc_ring_next(to->tx.lines, to->tx.last, line);
+			line = sc_ring_next(&to->tx.at, line);
 		line->words[i % 7] = words[i];
 	}
 	sc_ring_commit(&to->tx, ctl, 1);
@@ -900,7 +900,7 @@ static void test_grown(void **state)
 	blocks = end_blocks(&pair[1]);
 	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0); /* and has given it none */
 	ends_settle(&pair[1], 1);
-	assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_LINES);
+	assert_int_equal(pair[1].peer->rx.at.count, SC_ABI_RING_LINES);
 	assert_int_equal(end_blocks(&pair[1]) - blocks, (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
 	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
 	victim_check();
@@ -1552,52 +1552,6 @@ static void test_buffers_of_the_gone(void **state)
 	}
 }
 
-/* What is to be cleaned waits for a poll that finds nothing, or for more than is kept; and goes with its memory. */
-static void test_unclean(void **state)
-{
-	enum { SIZE = 32768, BUFFERS = SIZE / 4096 };
-
-	(void)state;
-	pair_open(pair, NULL, WAY_PULL);
-	pair[0].peer->fill.way = SC_FILL_CLEANED; /* whether this processor has it or not */
-	pair[1].peer->can_return = SC_REACH_NO;	  /* nothing is held */
-	for (uint32_t many = 1; many <= 3; many++) {
-		for (uint32_t i = 0; i < many; i++) {
-			assert_int_equal(end_recv(&pair[1], NULL, into + i * SIZE, SIZE, i, SC_TAGGED), 0);
-			assert_int_equal(end_send(&pair[0], pair[0].peer, from + i, SIZE, i, SC_TAGGED),
-					 0);
-		}
-		assert_true(sc_ep_poll(pair[1].ep) > 0);
-		for (uint32_t i = 0; i < many; i++)
-			expect_received(&pair[1], pair[1].peer, into + i * SIZE, SIZE, i);
-		for (uint32_t i = 0; i < many; i++)
-			assert_memory_equal(into + i * SIZE, from + i, SIZE);
-		/* the writer is told behind each of these, but of the last: so all before are clean */
-		assert_true(pair[1].ep->unclean_count <= BUFFERS);
-		assert_int_equal(sc_ep_poll(pair[1].ep), 0);
-		assert_int_equal(pair[1].ep->unclean_count, 0);
-		drop_sent();
-	}
-	for (uint32_t i = 0; i < SC_UNCLEAN_MAX + 8; i++) { /* no poll finds nothing */
-		assert_int_equal(end_recv(&pair[1], NULL, into, 4096, i, SC_TAGGED), 0);
-		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 4096, i, SC_TAGGED), 0);
-		pair[0].peer->fill.way = SC_FILL_CLEANED;
-		assert_true(sc_ep_poll(pair[1].ep) > 0);
-		assert_in_range(pair[1].ep->unclean_count, 1, SC_UNCLEAN_MAX);
-		drop_sent();
-	}
-	assert_int_equal(sc_ep_poll(pair[1].ep), 0);
-	for (uint32_t i = 0; i < 3; i++) {
-		assert_int_equal(end_recv(&pair[1], NULL, into, 4096, i, SC_TAGGED), 0);
-		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 4096, i, SC_TAGGED), 0);
-	}
-	assert_true(sc_ep_poll(pair[1].ep) > 0);
-	assert_int_equal(pair[1].ep->unclean_count, 3);
-	sc_peer_part(pair[1].peer);
-	assert_int_equal(pair[1].ep->unclean_count, 0);
-	pair_close(pair);
-}
-
 /* Of those that are not looked at in each poll the last one is given up while it is looked at. */
 static void test_last_of_many(void **state)
 {
@@ -1735,7 +1689,6 @@ int main(void)
 		cmocka_unit_test(test_bad_parts),
 		cmocka_unit_test(test_bad_record_everywhere),
 		cmocka_unit_test(test_buffers_of_the_gone),
-		cmocka_unit_test(test_unclean),
 		cmocka_unit_test(test_last_of_many),
 		cmocka_unit_test(test_unreadable_payload),
 		cmocka_unit_test(test_proof_of_messages),

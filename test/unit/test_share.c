@@ -20,6 +20,7 @@
 #include "base/atomic.h"
 #include "link/connect.h"
 #include "link/review.h"
+#include "link/xfer.h"
 #include "clock.h"
 #include "cma_calls.h"
 #include "core_pair.h"
@@ -45,10 +46,14 @@ static uint64_t claim_word(uint32_t generation, uint32_t front, uint32_t back)
 static void open_counts(struct sc_share *receiver, struct sc_share *sender, uint64_t size,
 			size_t from_count, size_t to_count)
 {
+	struct sc_abi_share record = { .size = size, .generation = 5 };
+
 	words = (struct sc_abi_chunks){ 0 };
-	sc_share_open(receiver, &words, 5, size, from_count, to_count);
-	assert_int_equal(sc_share_join(sender, &words, 5, size, receiver->head, receiver->chunk), 0);
+	sc_share_open(receiver, &words, &record, from_count, to_count);
+	assert_int_equal(sc_share_join(sender, &words, &record), 0);
 	assert_int_equal(sender->chunks, receiver->chunks);
+	assert_int_equal(sender->head, receiver->head);
+	assert_int_equal(sender->chunk, receiver->chunk);
 }
 
 static void open_both(struct sc_share *receiver, struct sc_share *sender, uint64_t size)
@@ -61,7 +66,7 @@ static void test_parts(void **state)
 {
 	static const uint64_t sizes[] = { 1,	      4096,	 4097,	 8192,	  65536,
 					  65537,      524288,	 524289, 1000000, (1ull << 34) + 1,
-					  1ull << 40, 1ull << 62 };
+					  1ull << 40, SC_SHARE_MAX };
 	uint64_t random = 1;
 
 	(void)state;
@@ -169,12 +174,17 @@ static void test_reports(void **state)
 /* A sender that comes late finds another share, and touches nothing. */
 static void test_stale(void **state)
 {
+	struct sc_abi_share record = { .size = SIZE, .generation = 6 };
 	struct sc_share first, second, sender;
 	struct sc_share_part part;
 
 	(void)state;
 	open_both(&first, &sender, SIZE);
-	sc_share_open(&second, &words, 6, SIZE, 1, 1);
+	assert_true(sc_share_has_come(&words, 0));
+	sc_share_come(&sender);
+	assert_true(sc_share_has_come(&words, 5));
+	sc_share_open(&second, &words, &record, 1, 1);
+	assert_false(sc_share_has_come(&words, 6));
 	assert_int_equal(sc_share_take(&sender, &part), -ESTALE);
 	assert_true(words.claim == claim_word(6, 0, 0));
 	assert_int_equal(sc_share_take(&second, &part), 1);
@@ -195,22 +205,23 @@ static void test_generations(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
+		struct sc_abi_share record = { .size = SIZE, .generation = next[i][0] };
+
 		words = (struct sc_abi_chunks){ 0 };
-		sc_share_open(&first, &words, next[i][0], SIZE, 1, 1);
-		assert_int_equal(sc_share_join(&late, &words, next[i][0], SIZE, first.head, first.chunk),
-				 0);
+		sc_share_open(&first, &words, &record, 1, 1);
+		assert_int_equal(sc_share_join(&late, &words, &record), 0);
 		assert_int_equal(sc_share_take(&late, &part), 1);
 		sc_share_report(&late, 0);
 		assert_int_equal(sc_share_close(&first), 0);
 		assert_int_equal(sc_share_outstanding(&first, &error, &part), 0);
 		assert_int_equal(error, 0);
 
-		sc_share_open(&second, &words, next[i][1], SIZE, 1, 1);
+		record.generation = next[i][1];
+		sc_share_open(&second, &words, &record, 1, 1);
 		assert_true(words.claim == claim_word(next[i][1], 0, 0));
 		assert_int_equal(sc_share_take(&late, &part), -ESTALE);
 		assert_true(words.claim == claim_word(next[i][1], 0, 0));
-		assert_int_equal(
-			sc_share_join(&sender, &words, next[i][1], SIZE, second.head, second.chunk), 0);
+		assert_int_equal(sc_share_join(&sender, &words, &record), 0);
 		assert_int_equal(sc_share_take(&sender, &part), 1);
 		assert_int_equal(sc_share_close(&second), 0);
 		assert_int_equal(sc_share_outstanding(&second, &error, &part),
@@ -269,26 +280,39 @@ static void test_bad_claims(void **state)
 	}
 }
 
+/* Sizes in bytes, head and chunk in pages. */
 static void test_bad_offers(void **state)
 {
-	struct sc_share sender;
+	static const struct {
+		struct sc_abi_share record;
+		uint32_t chunks; /* 0: it cannot be */
+	} cases[] = {
+		{ { .generation = 0, .size = SIZE, .head = 1, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = 0, .head = 1, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = 0, .head = 0, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = SIZE, .head = 1, .chunk = 0 }, 0 },
+		{ { .generation = 1, .size = SIZE, .head = 0, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = SIZE, .head = SIZE / 4096 + 1, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = SIZE, .head = SIZE / 4096, .chunk = 1 }, 1 },
+		{ { .generation = 1, .size = SIZE - 4095, .head = SIZE / 4096, .chunk = 1 }, 1 },
+		{ { .generation = 1, .size = SIZE - 4096, .head = SIZE / 4096, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = 65535 * 4096, .head = 1, .chunk = 1 }, 65535 },
+		{ { .generation = 1, .size = 65535 * 4096 + 1, .head = 1, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = 65535 * 4096 + 1, .head = 2, .chunk = 1 }, 65535 },
+		{ { .generation = 1, .size = UINT64_MAX, .head = 1, .chunk = 1 }, 0 },
+		{ { .generation = 1, .size = UINT64_MAX, .head = UINT32_MAX, .chunk = UINT32_MAX }, 0 },
+		{ { .generation = 1, .size = SIZE, .head = 1, .chunk = UINT32_MAX }, 2 },
+	};
 
 	(void)state;
-	assert_int_equal(sc_share_join(&sender, &words, 0, SIZE, 4096, 4096), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, 0, 4096, 4096), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, 0, 0, 4096), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, SIZE, 4096, 0), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, SIZE, 0, 4096), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, SIZE, SIZE + 1, 4096), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, 65535, 1, 1), 0);
-	assert_int_equal(sender.chunks, 65535);
-	assert_int_equal(sc_share_join(&sender, &words, 1, 65536, 1, 1), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, 65536, 2, 1), 0);
-	assert_int_equal(sc_share_join(&sender, &words, 1, UINT64_MAX, 1, 1), -EPROTO);
-	assert_int_equal(sc_share_join(&sender, &words, 1, UINT64_MAX, UINT64_MAX, 1), 0);
-	assert_int_equal(sender.chunks, 1);
-	assert_int_equal(sc_share_join(&sender, &words, 1, UINT64_MAX, 1, UINT64_MAX), 0);
-	assert_int_equal(sender.chunks, 2);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct sc_share sender;
+		int ret = sc_share_join(&sender, &words, &cases[i].record);
+
+		assert_int_equal(ret, cases[i].chunks ? 0 : -EPROTO);
+		if (!ret)
+			assert_int_equal(sender.chunks, cases[i].chunks);
+	}
 }
 
 #define RACE_CHUNKS 60000
@@ -300,7 +324,7 @@ static void take_all(struct sc_share *share)
 	int ret;
 
 	while ((ret = sc_share_take(share, &part)) == 1)
-		taken[part.offset] += (uint8_t)part.len; /* no atomic: each is one side's */
+		taken[part.offset / 4096] += part.len == 4096; /* no atomic: each is one side's */
 	assert(ret == 0);
 	(void)ret;
 }
@@ -319,11 +343,14 @@ static void test_race(void **state)
 
 	(void)state;
 	for (uint32_t round = 1; round <= 20; round++) {
+		struct sc_abi_share record = { .size = (uint64_t)RACE_CHUNKS * 4096, .generation = round };
+
 		memset(taken, 0, sizeof(taken));
-		sc_share_open(&receiver, &words, round, RACE_CHUNKS, 1, 1);
-		receiver.head = receiver.chunk = 1;
+		sc_share_open(&receiver, &words, &record, 1, 1);
+		record.head = record.chunk = 1;
+		assert_int_equal(sc_share_join(&sender, &words, &record), 0);
+		receiver.head = receiver.chunk = 4096;
 		receiver.chunks = RACE_CHUNKS;
-		assert_int_equal(sc_share_join(&sender, &words, round, RACE_CHUNKS, 1, 1), 0);
 		assert_int_equal(pthread_create(&thread, NULL, race, &sender), 0);
 		take_all(&receiver);
 		assert_int_equal(pthread_join(thread, NULL), 0);
@@ -355,15 +382,20 @@ static uint64_t by_receiver(int i)
 	return pair[i].ep->counters.rx_cma_bytes;
 }
 
+static void post(size_t size, size_t capacity)
+{
+	memset(into, 0xa5, sizeof(into));
+	pattern_fill(from, size, 9);
+	assert_int_equal(end_recv(&pair[1], NULL, into, capacity, 0, 0), 0);
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, 0, 0), 0);
+}
+
 /* A message is posted on both sides and the receiver has offered to share it; nobody has copied. */
 static struct sc_rx_op *begin(size_t size, size_t capacity)
 {
 	struct sc_rx_op *op;
 
-	memset(into, 0xa5, sizeof(into));
-	pattern_fill(from, size, 9);
-	assert_int_equal(end_recv(&pair[1], NULL, into, capacity, 0, 0), 0);
-	assert_int_equal(end_send(&pair[0], pair[0].peer, from, size, 0, 0), 0);
+	post(size, capacity);
 	sc_rx_poll(pair[1].ep);
 	assert_false(sc_list_empty(&pair[1].peer->copying));
 	op = sc_list_entry(pair[1].peer->copying.next, struct sc_rx_op, pulling);
@@ -373,16 +405,16 @@ static struct sc_rx_op *begin(size_t size, size_t capacity)
 }
 
 /* The sender has seen the offer, and taken a chunk that it does not copy. */
-static struct sc_tx_op *take_in_hand(void)
+static struct sc_share *take_in_hand(void)
 {
 	struct sc_share_part part;
 	struct sc_tx_op *op;
 
 	sc_rx_poll(pair[0].ep);
-	assert_false(sc_list_empty(&pair[0].ep->sharing));
-	op = sc_list_entry(pair[0].ep->sharing.next, struct sc_tx_op, pushing);
-	assert_int_equal(sc_share_take(&op->share, &part), 1);
-	return op;
+	assert_false(sc_list_empty(&pair[0].ep->joined));
+	op = sc_list_entry(pair[0].ep->joined.next, struct sc_tx_op, xfer.of_ep);
+	assert_int_equal(sc_share_take(&op->xfer.share, &part), 1);
+	return &op->xfer.share;
 }
 
 static void receiver_polls(int times)
@@ -461,43 +493,27 @@ static void test_alone(void **state)
 	pair_close(pair);
 }
 
-/* The sender is not in the library: the receiver does all, and asks it less often. */
+/* The sender does not poll: the receiver does all, and asks it only once, until it has come to that. */
 static void test_absent_sender(void **state)
 {
-	uint32_t asked;
-
 	(void)state;
 	share_pair_open();
-	begin(SIZE, SIZE);
-	receiver_polls(10);
-	expect_received(&pair[1], pair[1].peer, into, SIZE, 0);
-	assert_true(pattern_is(into, SIZE, 9));
-	assert_int_equal(by_receiver(1), SIZE);
-	ends_settle(pair, 2);
-	expect_sent(&pair[0], from, SIZE);
-	assert_int_equal(by_sender(0), 0);
-
-	for (int i = 0; i < 100; i++) {
-		assert_int_equal(end_recv(&pair[1], NULL, into, LARGE, 0, 0), 0);
-		assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
+	for (uint64_t i = 1; i <= 3; i++) {
+		post(SIZE, SIZE);
 		receiver_polls(10);
-		expect_received(&pair[1], pair[1].peer, into, LARGE, 0);
-		ends_settle(pair, 2);
-		expect_sent(&pair[0], from, LARGE);
+		expect_received(&pair[1], pair[1].peer, into, SIZE, 0);
+		assert_true(pattern_is(into, SIZE, 9));
+		assert_int_equal(by_receiver(1), i * SIZE);
+		assert_int_equal(pair[1].peer->share_generation, 1);
 	}
-	assert_in_range(pair[1].peer->share_generation, 5, 20);
+	ends_settle(pair, 2);
+	for (int i = 0; i < 3; i++)
+		expect_sent(&pair[0], from, SIZE);
 	assert_int_equal(by_sender(0), 0);
 
-	/* it is back: found out within the most that are spared */
-	asked = pair[1].peer->share_generation;
-	for (int i = 0; i < 40; i++) {
-		assert_int_equal(end_recv(&pair[1], NULL, into, LARGE, 0, 0), 0);
-		assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
-		ends_settle(pair, 2);
-		expect_sent(&pair[0], from, LARGE);
-		expect_received(&pair[1], pair[1].peer, into, LARGE, 0);
-	}
-	assert_true(pair[1].peer->share_generation > asked + 20);
+	begin(SIZE, SIZE);
+	expect_message(SIZE);
+	assert_int_equal(pair[1].peer->share_generation, 2);
 	assert_true(by_sender(0) > 0);
 	pair_close(pair);
 }
@@ -695,7 +711,7 @@ static void test_several(void **state)
 		assert_int_equal(sc_deliver_progress(pair[1].ep), cases[i].parts);
 		assert_int_equal(reads, 1);
 		assert_int_equal(read_parts, cases[i].parts);
-		assert_int_equal(sc_tx_progress(pair[0].ep), cases[i].parts);
+		assert_int_equal(sc_xfer_progress(pair[0].ep), cases[i].parts);
 		assert_int_equal(writes, 1);
 		assert_int_equal(written_parts, cases[i].parts);
 		expect_several(count, cases[i].size, count);
@@ -768,7 +784,7 @@ static void test_several_gone(void **state)
 	begin_several(3, 65536, 3);
 	sc_rx_poll(pair[0].ep);
 	before_write = end_receiver;
-	assert_int_equal(sc_tx_progress(pair[0].ep), 3);
+	assert_int_equal(sc_xfer_progress(pair[0].ep), 3);
 	assert_int_equal(writes, 1);
 	before_write = NULL;
 	pair[0].peer->cma.cookie ^= 1;
@@ -842,8 +858,8 @@ static void test_several_receivers(void **state)
 	sc_rx_poll(third.ep);
 	sc_rx_poll(pair[0].ep);
 	assert_int_equal(sc_deliver_progress(pair[1].ep), 2);
-	assert_int_equal(sc_tx_progress(pair[0].ep), 2);
-	assert_int_equal(sc_tx_progress(pair[0].ep), 1);
+	assert_int_equal(sc_xfer_progress(pair[0].ep), 2);
+	assert_int_equal(sc_xfer_progress(pair[0].ep), 1);
 	assert_true(to_third->writes_fail);
 	assert_int_equal(by_sender(0), 65536);
 	for (int i = 0; i < 100; i++) {
@@ -989,20 +1005,20 @@ static void test_slow_sender(void **state)
 {
 	(void)state;
 	for (int copied = 0; copied < 2; copied++) {
-		struct sc_tx_op *op;
+		struct sc_share *hand;
 
 		share_pair_open();
 		begin(SIZE, SIZE);
-		op = take_in_hand();
+		hand = take_in_hand();
 		receiver_polls(5000);
 		assert_true(end_idle(&pair[1]));
-		assert_int_equal(by_receiver(1), SIZE - op->share.chunk);
+		assert_int_equal(by_receiver(1), SIZE - hand->chunk);
 		if (copied)
-			memcpy(into + SIZE - op->share.chunk, from + SIZE - op->share.chunk,
-			       op->share.chunk);
-		sc_share_report(&op->share, copied ? 0 : EFAULT);
+			memcpy(into + SIZE - hand->chunk, from + SIZE - hand->chunk,
+			       hand->chunk);
+		sc_share_report(hand, copied ? 0 : EFAULT);
 		expect_message(SIZE);
-		assert_int_equal(by_receiver(1), SIZE - (copied ? op->share.chunk : 0));
+		assert_int_equal(by_receiver(1), SIZE - (copied ? hand->chunk : 0));
 		pair_close(pair);
 	}
 }
@@ -1018,22 +1034,22 @@ static void *destroy(void *arg)
 static void test_close_waits(void **state)
 {
 	bool closed = false;
-	struct sc_tx_op *op;
+	struct sc_share *hand;
 	pthread_t thread;
 
 	(void)state;
 	share_pair_open();
 	begin(SIZE, SIZE);
-	op = take_in_hand();
+	hand = take_in_hand();
 	clock_stop();
 	assert_int_equal(pthread_create(&thread, NULL, destroy, &closed), 0);
-	while ((sc_load_relaxed_64(&op->share.words->claim) >> 16 & 0xffff) != 3) /* all that was left */
+	while ((sc_load_relaxed_64(&hand->words->claim) >> 16 & 0xffff) != 3) /* all that was left */
 		sched_yield();
 	for (int i = 0; i < 1000; i++) {
 		assert_false(__atomic_load_n(&closed, __ATOMIC_SEQ_CST));
 		sched_yield();
 	}
-	sc_share_report(&op->share, 0);
+	sc_share_report(hand, 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	clock_go_on();
 	assert_true(closed);
@@ -1046,17 +1062,17 @@ static void test_close_waits(void **state)
 /* The peer is given up while it has a chunk in hand: its receive waits for that. */
 static void test_quarantine_waits(void **state)
 {
-	struct sc_tx_op *op;
+	struct sc_share *hand;
 
 	(void)state;
 	share_pair_open();
 	begin(SIZE, SIZE);
-	op = take_in_hand();
+	hand = take_in_hand();
 	sc_peer_quarantine(pair[1].peer, -ENOMEM, "a test");
 	receiver_polls(100);
 	assert_true(end_idle(&pair[1]));
 	assert_non_null(pair[1].peer->seg);
-	sc_share_report(&op->share, 0);
+	sc_share_report(hand, 0);
 	receiver_polls(1);
 	assert_int_equal(comp_take(&pair[1].rx).err, ENOMEM);
 	assert_null(pair[1].peer->seg);
@@ -1117,6 +1133,27 @@ static void test_sender_closes(void **state)
 	}
 }
 
+/* The receiver closes while its sender shares: its slot may be another's, and is not written to. */
+static void test_receiver_departs(void **state)
+{
+	struct sc_abi_chunks *chunks, before;
+
+	(void)state;
+	share_pair_open();
+	begin(SIZE, SIZE);
+	chunks = &sc_seg_slot(pair[0].ep->seg, pair[0].peer->in_slot)->chunks[0];
+	sc_rx_poll(pair[0].ep);
+	assert_false(sc_list_empty(&pair[0].ep->joined));
+	end_close(&pair[1]);
+	(void)sc_peers_review(pair[0].ep, true);
+	before = *chunks = (struct sc_abi_chunks){ claim_word(1, 0, 0), claim_word(1, 7, 7) };
+	assert_int_equal(sc_xfer_progress(pair[0].ep), 0);
+	assert_memory_equal(chunks, &before, sizeof(before));
+	ends_settle(pair, 1);
+	assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
+	pair_close(pair);
+}
+
 /* It toys with the words: that connection is over, for both. */
 static void test_mad_words(void **state)
 {
@@ -1161,7 +1198,7 @@ static void offer(const struct sc_abi_share *share, uint32_t segments, uint32_t 
 
 	memcpy(line->bytes, share, sizeof(*share));
 	for (uint32_t i = 1; i < lines; i++) {
-		line = sc_ring_next(pair[1].peer->tx.lines, pair[1].peer->tx.last, line);
+		line = sc_ring_next(&pair[1].peer->tx.at, line);
 		memset(line->bytes, 0, sizeof(line->bytes));
 	}
 	sc_ring_commit(&pair[1].peer->tx, sc_ring_ctl(SC_ABI_SHARE, 0, lines, segments), lines);
@@ -1172,29 +1209,29 @@ static void test_bad_records(void **state)
 	(void)state;
 	for (int variant = 0; variant < 14; variant++) {
 		struct sc_abi_share share = {
-			.size = LARGE, .head = 4096, .chunk = 4096, .generation = 1
+			.size = LARGE, .head = 1, .chunk = 1, .generation = 1
 		};
 		uint32_t segments = 1, lines = 1;
 
 		share_pair_open();
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
-		share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
-		share.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
+		share.message.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+		share.message.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
 		switch (variant) {
 		case 0:
-			share.op++;
+			share.message.op++;
 			break;
 		case 1:
-			share.op += 1ull << 32;
+			share.message.op += 1ull << 32;
 			break;
 		case 2:
-			share.first.len = ++share.size;
+			share.message.first.len = ++share.size;
 			break;
 		case 3:
-			share.first.len--;
+			share.message.first.len--;
 			break;
 		case 4:
-			share.first.len++;
+			share.message.first.len++;
 			break;
 		case 5:
 			share.index = SC_ABI_SHARES;
@@ -1203,7 +1240,7 @@ static void test_bad_records(void **state)
 			share.chunk = 0;
 			break;
 		case 7:
-			share.chunk = 1;
+			share.index = UINT32_MAX;
 			break;
 		case 8:
 			share.generation = 0;
@@ -1221,7 +1258,7 @@ static void test_bad_records(void **state)
 			share.head = 0;
 			break;
 		case 13:
-			share.head = LARGE + 1;
+			share.head = LARGE / 4096 + 2;
 			break;
 		}
 		offer(&share, segments, lines);
@@ -1235,14 +1272,14 @@ static void test_bad_records(void **state)
 /* An offer of what is shared already; one of a message without payload. */
 static void test_offers_out_of_place(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .head = 4096, .chunk = 4096, .generation = 1 };
+	struct sc_abi_share share = { .size = LARGE, .head = 1, .chunk = 1, .generation = 1 };
 
 	(void)state;
 	share_pair_open();
 	begin(LARGE, LARGE);
 	sc_rx_poll(pair[0].ep);
-	share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
-	share.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
+	share.message.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+	share.message.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
 	offer(&share, 1, 1);
 	sc_rx_poll(pair[0].ep);
 	assert_int_equal(pair[0].ep->counters.quarantines, 1);
@@ -1250,8 +1287,8 @@ static void test_offers_out_of_place(void **state)
 
 	share_pair_open();
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 0, SC_SEND_DELIVERY), 0);
-	share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
-	share.size = share.first.len = 0;
+	share.message.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+	share.size = share.message.first.len = 0;
 	offer(&share, 1, 1);
 	sc_rx_poll(pair[0].ep);
 	assert_int_equal(pair[0].ep->counters.quarantines, 1);
@@ -1261,14 +1298,14 @@ static void test_offers_out_of_place(void **state)
 /* An offer from inside the process, where none is made: who writes it would have us write to ourselves. */
 static void test_offer_from_within(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .head = 4096, .chunk = 4096, .generation = 1 };
+	struct sc_abi_share share = { .size = LARGE, .head = 1, .chunk = 1, .generation = 1 };
 
 	(void)state;
 	share_pair_open();
 	pair[0].peer->seg->local = true;
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
-	share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
-	share.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
+	share.message.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+	share.message.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
 	offer(&share, 1, 1);
 	sc_rx_poll(pair[0].ep);
 	assert_int_equal(pair[0].ep->counters.quarantines, 1);
@@ -1278,20 +1315,20 @@ static void test_offer_from_within(void **state)
 /* An offer that has no meaning any more when it is seen: nothing is written. */
 static void test_stale_offer(void **state)
 {
-	struct sc_abi_share share = { .size = LARGE, .head = 4096, .chunk = 4096, .generation = 77 };
+	struct sc_abi_share share = { .size = LARGE, .head = 1, .chunk = 1, .generation = 77 };
 
 	(void)state;
 	share_pair_open();
 	memset(into, 0xa5, LARGE);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
-	share.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
-	share.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
+	share.message.op = sc_slab_id(sc_list_entry(pair[0].peer->ops.next, struct sc_tx_op, of_peer));
+	share.message.first = (struct sc_abi_segment){ (uintptr_t)into, LARGE };
 	offer(&share, 1, 1);
 	ends_settle(pair, 2);
 	assert_int_equal(by_sender(0), 0);
 	for (size_t i = 0; i < LARGE; i++)
 		assert_int_equal(into[i], 0xa5);
-	assert_true(sc_list_empty(&pair[0].ep->sharing));
+	assert_true(sc_list_empty(&pair[0].ep->joined));
 	assert_int_equal(pair[0].ep->counters.quarantines, 0);
 	pair_close(pair);
 }
@@ -1316,13 +1353,13 @@ static void child_takes(struct child *self, void *arg)
 	}
 	CHILD_CHECK(!sc_peer_get(end.ep, arg, &end.peer));
 	CHILD_CHECK(!end_send(&end, end.peer, from, SIZE, 0, 0));
-	while (sc_list_empty(&end.ep->sharing)) {
+	while (sc_list_empty(&end.ep->joined)) {
 		if (sc_peers_changed(end.ep))
 			sc_peers_review(end.ep, true);
 		sc_rx_poll(end.ep);
 	}
-	op = sc_list_entry(end.ep->sharing.next, struct sc_tx_op, pushing);
-	CHILD_CHECK(sc_share_take(&op->share, &part) == 1);
+	op = sc_list_entry(end.ep->joined.next, struct sc_tx_op, xfer.of_ep);
+	CHILD_CHECK(sc_share_take(&op->xfer.share, &part) == 1);
 	child_tell(self, "taken");
 	child_wait(self);
 }
@@ -1414,6 +1451,7 @@ int main(void)
 		cmocka_unit_test(test_quarantine_waits),
 		cmocka_unit_test(test_never_reports),
 		cmocka_unit_test(test_sender_closes),
+		cmocka_unit_test(test_receiver_departs),
 		cmocka_unit_test(test_mad_words),
 		cmocka_unit_test(test_bad_records),
 		cmocka_unit_test(test_offers_out_of_place),

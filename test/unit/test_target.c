@@ -143,7 +143,7 @@ static void raw_record(uint64_t ctl, const uint64_t *words)
 
 	assert_false(sc_ring_refresh(tx));
 	assert_true(sc_ring_has_room(tx, lines));
-	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(tx->lines, tx->last, line))
+	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(&tx->at, line))
 		memcpy(line->words, words + 7 * i, SC_ABI_LINE_BYTES);
 	sc_ring_commit(tx, ctl, lines);
 }
@@ -901,7 +901,7 @@ static void test_atomic_in_pieces(void **state)
 	ends_settle(&pair[1], 1);
 	rx = &pair[0].peer->rx;
 	assert_int_equal(sc_ctl_kind(sc_ring_peek(rx)), SC_ABI_RESULT);
-	sc_lines_read(rx->lines, rx->last, sc_ring_first(rx), SC_ABI_RESULT_FIRST, values, GET_BYTES);
+	sc_lines_read(&rx->at, sc_ring_first(rx), SC_ABI_RESULT_FIRST, values, GET_BYTES);
 	for (size_t i = 0; i < GET_BYTES; i++)
 		assert_int_equal(values[i], *scattered_at(i));
 	answer_take(SC_ABI_RESULT);
@@ -1065,7 +1065,7 @@ static void test_not_linked(void **state)
 			raw_record(request.ctl, request.words);
 		else
 			raw_record(CTL(SC_ABI_GET, 0, 1, 1), get);
-		core_failing("seg.slot", EIO);
+		core_failing("memory.slot", EIO);
 		sc_ep_poll(pair[1].ep);
 		core_failing(NULL, 0);
 		assert_int_equal(pair[1].ep->counters.quarantines, 1);

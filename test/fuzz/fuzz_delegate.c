@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fuzz_offer: small puts that either side may do (delegate.c, and what target.c does with them), and a peer that writes
- * anything into the words that say who does which.
+ * fuzz_delegate: small puts that either side may do (delegate.c, and target.c on the other side), and a peer that
+ * writes anything into the words that say who does which.
  *
  * Input: struct step again and again. `ep` puts into mad's memory, and is offered puts into its own; `mad` is
  * written for, and never polled. Its memory is that of a child, as in fuzz_record.

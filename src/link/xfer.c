@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * xfer.c: copies that two processes share; xfer.h says who does what, and what death leaves behind.
+ *
+ * Owns sc_ep.joined and sc_peer.shares, share_generation, missed_generation, copies_not.
+ *
+ * Memory of a registration is looked up for each chunk, in the joiner's private table, and the record names the
+ * registration's tag: memory that is registered anew has another one. The joiner writes to a process that has just
+ * shown that it lives, and proves after a read whose memory it was (cma.c).
+ */
+#include "link/xfer.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/fault.h"
+#include "base/iov.h"
+#include "base/log.h"
+#include "link/peer.h"
+#include "link/record.h"
+#include "link/review.h"
+
+/* Looks at what a peer has in hand, between two at whether it lives: that costs as much as 100 of them. */
+#define LOOKS 1024
+
+/* ---- opener ---------------------------------------------------------------------------------- */
+
+static struct sc_abi_chunks *words_of(const struct sc_peer *peer, uint32_t index)
+{
+	return &sc_seg_slot(peer->seg, peer->out_slot)->chunks[index];
+}
+
+/* Is there a share that it was told of, and had not come to when the copy was over? */
+static bool is_absent(struct sc_peer *peer)
+{
+	if (peer->missed_generation &&
+	    sc_share_has_come(words_of(peer, peer->missed_index), peer->missed_generation))
+		peer->missed_generation = 0;
+	return peer->missed_generation;
+}
+
+bool sc_xfer_may_open(struct sc_peer *peer)
+{
+	return peer->link == SC_LINK_UP && !peer->seg->local && !peer->copies_not && !is_absent(peer);
+}
+
+bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_offer *offer)
+{
+	bool memory = offer->flags & SC_ABI_F_MEMORY;
+	struct sc_abi_share *record = &offer->record;
+	uint32_t index = (uint32_t)__builtin_ctz(~peer->shares), lines = 1;
+	struct sc_abi_line *line;
+
+	if (!memory)
+		lines = SC_ABI_SEGMENT_LINES((uint32_t)offer->to_count);
+	/* answers that wait for room go first */
+	if (index >= SC_ABI_SHARES || record->size > SC_SHARE_MAX || !sc_list_empty(&peer->replies) ||
+	    sc_record_room(peer, lines))
+		return false;
+	if (!++peer->share_generation)
+		++peer->share_generation;
+	peer->shares |= 1u << index;
+	record->generation = peer->share_generation;
+	record->index = index;
+	if (memory)
+		sc_share_open(share, words_of(peer, index), record, 1, 1);
+	else
+		sc_share_open(share, words_of(peer, index), record, offer->from_count, offer->to_count);
+	line = sc_ring_reserve(&peer->tx);
+	if (!memory)
+		record->message.first =
+			(struct sc_abi_segment){ (uintptr_t)offer->to[0].iov_base, offer->to[0].iov_len };
+	memcpy(line->bytes, record, sizeof(*record));
+	(void)SC_FAULT("xfer.words");
+	if (!memory)
+		lines = sc_record_segments_write(peer, offer->to, offer->to_count);
+	(void)SC_FAULT("xfer.record");
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_SHARE, offer->flags, lines, (uint32_t)offer->to_count), lines);
+	return true;
+}
+
+int sc_xfer_take(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *part)
+{
+	int ret = sc_share_take(share, part);
+
+	if (ret < 0)
+		sc_peer_quarantine(peer, ret, "chunks of a shared copy that were taken twice");
+	else if (ret)
+		(void)SC_FAULT("xfer.taken");
+	return ret;
+}
+
+void sc_xfer_stop(struct sc_peer *peer, struct sc_share *share)
+{
+	int ret = sc_share_close(share);
+
+	if (ret < 0)
+		sc_peer_quarantine(peer, ret, "chunks of a shared copy that were taken twice");
+}
+
+int sc_xfer_settle(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *undone)
+{
+	int error, ret = sc_share_outstanding(share, &error, undone);
+
+	if (ret < 0)
+		sc_peer_quarantine(peer, ret, "chunks that it cannot have copied");
+	else if (ret > 0 && ++peer->share_looks % LOOKS == 0 && sc_peer_is_dead(peer))
+		sc_peer_ended(peer);
+	if (ret)
+		return ret;
+	peer->copies_not |= error && error != EFAULT && error != EKEYREJECTED;
+	if (!sc_share_has_come(share->words, share->generation)) {
+		peer->missed_index = share->index;
+		peer->missed_generation = share->generation;
+	}
+	return 0;
+}
+
+bool sc_xfer_is_over(struct sc_peer *peer, struct sc_share *share)
+{
+	struct sc_share_part undone;
+	int error;
+
+	/* one that has closed has done so between two chunks */
+	return !share->words || !sc_peer_is_open(peer) || sc_share_close(share) ||
+	       sc_share_outstanding(share, &error, &undone) <= 0 || sc_peer_is_dead(peer) || sc_peer_is_overdue(peer);
+}
+
+void sc_xfer_leave(struct sc_peer *peer, struct sc_share *share)
+{
+	if (share->words)
+		peer->shares &= ~(1u << share->index);
+	share->words = NULL;
+}
+
+/* ---- joiner ---------------------------------------------------------------------------------- */
+
+int sc_xfer_join(struct sc_xfer *xfer, const struct sc_abi_share *record)
+{
+	struct sc_peer *peer = xfer->peer;
+
+	sc_list_init(&xfer->of_ep);
+	if (record->index >= SC_ABI_SHARES ||
+	    sc_share_join(&xfer->share,
+			  &sc_seg_slot(peer->ep->seg, peer->in_slot)->chunks[record->index], record))
+		return -EPROTO;
+	sc_share_come(&xfer->share);
+	sc_list_append(&peer->ep->joined, &xfer->of_ep);
+	sc_ep_begin(peer->ep);
+	return 0;
+}
+
+void sc_xfer_part(struct sc_xfer *xfer)
+{
+	sc_list_remove(&xfer->of_ep);
+}
+
+/* The words are in our own segment; the opener may sleep until it is over. */
+static void report(struct sc_xfer *xfer, int error)
+{
+	if (error)
+		sc_xfer_part(xfer);
+	sc_share_report(&xfer->share, -error);
+	sc_peer_wake(xfer->peer, SC_ABI_SLEEP_ASLEEP);
+}
+
+/* The registration, as it is now, if it is memory of one. 0, or why the joiner cannot copy. */
+static int find(const struct sc_xfer *xfer, const struct sc_reg **reg)
+{
+	struct sc_peer *peer = xfer->peer;
+
+	if (!sc_peer_may_copy(peer) || peer->seg->local || (!xfer->pull && peer->writes_fail))
+		return -EPERM;
+	/* before anything is taken, which would be the joiner's to do */
+	if (!sc_peer_is_there(peer))
+		return -ESRCH;
+	if (!xfer->memory)
+		return 0;
+	*reg = peer->ep->regtab ? sc_regtab_own(peer->ep->regtab, xfer->key) : NULL;
+	if (!*reg || (*reg)->tag != xfer->tag)
+		return -EKEYREJECTED;
+	return sc_reg_check(*reg, xfer->addr, xfer->share.size, xfer->pull ? SC_REG_WRITE : SC_REG_READ);
+}
+
+/* Take a chunk. False: none is left, or the joiner copies no more of it. */
+static bool take(struct sc_xfer *xfer, const struct sc_reg **reg, struct sc_share_part *part)
+{
+	struct sc_peer *peer = xfer->peer;
+	int ret;
+
+	if (peer->feed != SC_FEED_UP) { /* it has gone, and the slot may be another's soon */
+		sc_xfer_part(xfer);
+		return false;
+	}
+	ret = find(xfer, reg);
+	if (ret) {
+		report(xfer, ret);
+		return false;
+	}
+	ret = sc_share_take(&xfer->share, part);
+	if (ret <= 0) {
+		sc_xfer_part(xfer);
+		if (ret == -EPROTO)
+			sc_peer_quarantine(peer, ret, "chunks of a shared copy that were taken twice");
+		return false;
+	}
+	(void)SC_FAULT("xfer.joiner_taken");
+	return true;
+}
+
+static int parts_copy(const struct sc_xfer *xfer, const struct sc_cma_parts *parts)
+{
+	const struct sc_peer *peer = xfer->peer;
+	size_t moved;
+
+	if (xfer->pull)
+		return sc_peer_read(peer, parts->local, parts->local_count, parts->remote, parts->remote_count,
+				    parts->len, true);
+	if (!sc_peer_is_there(peer))
+		return -ESRCH;
+	return sc_cma_write(peer->cma.pid, parts->local, parts->local_count, parts->remote, parts->remote_count,
+			    parts->len, &moved);
+}
+
+static void message_add(struct sc_cma_parts *parts, const struct sc_xfer *xfer, const struct sc_share_part *part)
+{
+	sc_cma_add(parts, xfer->ours, xfer->ours_count, xfer->theirs, xfer->theirs_count, part->offset, part->len);
+}
+
+static int message_copy(const struct sc_xfer *xfer, const struct sc_share_part *part)
+{
+	struct sc_cma_parts parts;
+
+	sc_cma_parts_init(&parts);
+	message_add(&parts, xfer, part);
+	return parts_copy(xfer, &parts);
+}
+
+/* A chunk of memory of a registration, as many elements of it at a time as a call takes. */
+static int memory_copy(const struct sc_xfer *xfer, const struct sc_reg *reg, const struct sc_share_part *part)
+{
+	uint64_t at = part->offset, end = part->offset + part->len;
+	struct iovec ours[SC_IOV_MAX];
+	int ret = 0;
+
+	for (uint64_t here; at < end && !ret; at += here) {
+		struct sc_cma_parts parts;
+		size_t count;
+
+		here = end - at;
+		count = sc_reg_slice(reg, xfer->addr + at, &here, ours, SC_IOV_MAX);
+		sc_cma_parts_init(&parts);
+		parts.local_count = sc_iov_slice(ours, count, 0, here, parts.local);
+		parts.remote_count = sc_iov_slice(xfer->theirs, xfer->theirs_count, at, here, parts.remote);
+		parts.len = here;
+		ret = parts_copy(xfer, &parts);
+	}
+	return ret;
+}
+
+/* A chunk has been copied, or (`error`) cannot be: then the opener does it, or finds out why it cannot. */
+static void moved(struct sc_xfer *xfer, size_t len, int error)
+{
+	struct sc_peer *peer = xfer->peer;
+
+	(void)SC_FAULT("xfer.joiner_copied");
+	if (peer->feed != SC_FEED_UP) { /* it has been given up meanwhile */
+		sc_xfer_part(xfer);
+		return;
+	}
+	if (!error)
+		peer->ep->counters.shared_bytes += len;
+	report(xfer, error);
+	if (!error || error == -EFAULT || xfer->pull)
+		return;
+	sc_info("%s: process_vm_writev: %s; large messages to it are copied by itself alone from now on",
+		peer->address, strerror(-error));
+	peer->writes_fail = true;
+}
+
+/* Chunks of several messages to one peer, for one call. */
+struct batch {
+	struct sc_xfer *xfers[SC_CMA_PARTS];
+	struct sc_share_part of[SC_CMA_PARTS]; /* each one's */
+	struct sc_cma_parts parts;
+};
+
+static bool batch_has_room(const struct batch *batch, const struct sc_xfer *xfer)
+{
+	return (!batch->parts.count || batch->xfers[0]->peer == xfer->peer) &&
+	       sc_cma_has_room(&batch->parts, xfer->ours_count, xfer->theirs_count, sc_share_largest(&xfer->share));
+}
+
+static void batch_add(struct batch *batch, struct sc_xfer *xfer, const struct sc_share_part *part)
+{
+	batch->xfers[batch->parts.count] = xfer;
+	batch->of[batch->parts.count] = *part;
+	message_add(&batch->parts, xfer, part);
+}
+
+/* All in one call; if that fails each by itself, to learn which one cannot be. */
+static void batch_copy(const struct batch *batch)
+{
+	const struct sc_cma_parts *parts = &batch->parts;
+	int all = parts_copy(batch->xfers[0], parts);
+
+	for (uint32_t i = 0; i < parts->count; i++)
+		moved(batch->xfers[i], batch->of[i].len,
+		      all && parts->count > 1 ? message_copy(batch->xfers[i], &batch->of[i]) : all);
+}
+
+/*
+ * So that other traffic goes on, a chunk each. Our own receives go first: of two sides that both send and receive, each
+ * copies what it receives; shared copies would take 6% longer.
+ */
+int sc_xfer_progress(struct sc_ep *ep)
+{
+	const struct sc_reg *reg = NULL;
+	struct sc_share_part part;
+	struct batch batch;
+	int alone = 0;
+
+	if (!sc_list_empty(&ep->pulling))
+		return 0;
+	sc_cma_parts_init(&batch.parts);
+	sc_list_for_safe (entry, next, &ep->joined) {
+		struct sc_xfer *xfer = sc_list_entry(entry, struct sc_xfer, of_ep);
+
+		if (xfer->memory) {
+			alone++;
+			if (take(xfer, &reg, &part))
+				moved(xfer, part.len, memory_copy(xfer, reg, &part));
+		} else if (!batch_has_room(&batch, xfer)) {
+			break;
+		} else if (take(xfer, &reg, &part)) {
+			batch_add(&batch, xfer, &part);
+		}
+	}
+	if (batch.parts.count)
+		batch_copy(&batch);
+	return alone + (int)batch.parts.count;
+}
