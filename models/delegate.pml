@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delegate.pml: puts and gets that either side may do (src/rma/delegate.c, src/rma/target.c).
+ * delegate.pml: puts and gets that either side may do (src/rma/delegate.c, src/rma/taker.c).
  *
  * An initiator has N operations on one word, each of a kind of its own choosing: put, get answered in the
  * lines of the ring, get answered in the target's only buffer. It offers them, or does them directly when

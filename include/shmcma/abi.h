@@ -234,9 +234,8 @@ enum sc_abi_kind {
 	SC_ABI_PIECE = 6,  /* answer to SC_ABI_PULL, or more of a bounce message, struct sc_abi_piece */
 
 	/* One-sided requests, to the process whose memory it is, and their answers. */
-	SC_ABI_PUT = 7,	    /* bytes in bounce buffers, struct sc_abi_put */
-	SC_ABI_PUT_FAR = 8, /* bytes in the writer's memory, struct sc_abi_far */
-	SC_ABI_GET = 9,	    /* bytes to the writer's memory, struct sc_abi_far */
+	SC_ABI_PUT = 7, /* bytes in the writer's memory, struct sc_abi_far; bounced: struct sc_abi_put */
+	SC_ABI_GET = 8, /* bytes to the writer's memory, struct sc_abi_far */
 	SC_ABI_ATOMIC = 10, /* struct sc_abi_atomic, operands follow */
 	SC_ABI_NOTE = 11,   /* something has been done to your memory, struct sc_abi_note */
 	SC_ABI_DONE = 12,   /* answer: ended, struct sc_abi_ack */
@@ -244,10 +243,8 @@ enum sc_abi_kind {
 	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
 
 	SC_ABI_SHARE = 15,	  /* to the other side of a copy: it may copy along, struct sc_abi_share */
-	SC_ABI_OFFER = 16,	  /* a put that either side may do, struct sc_abi_offer, bytes follow */
-	SC_ABI_OFFER_BOUNCE = 17, /* likewise, bytes in bounce buffers */
-	SC_ABI_OFFER_GET = 18,	  /* a get of that kind, struct sc_abi_offer_get, answered in its lines */
-	SC_ABI_OFFER_GET_BOUNCE = 19, /* likewise, answered in bounce buffers of the reader's */
+	SC_ABI_DELEGATE_PUT = 16, /* a put that either side may do, struct sc_abi_delegate, bytes follow */
+	SC_ABI_DELEGATE_GET = 17, /* a get of that kind, struct sc_abi_delegate, answered in its lines */
 
 	SC_ABI_CONTINUE = 20, /* the next records are elsewhere, see SC_ABI_IN_RING */
 	SC_ABI_KIND_MAX = SC_ABI_CONTINUE,
@@ -259,6 +256,7 @@ enum sc_abi_kind {
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_RETURNABLE (1u << 4) /* bounce, piece: its one buffer may come back, by SC_ABI_F_RETURNED */
+#define SC_ABI_F_BOUNCED (1u << 5) /* put, delegated put: its bytes are in buffers; delegated get: they are to be */
 #define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
 #define SC_ABI_F_RETURNED (1u << 7) /* bounce, piece: its one buffer is the reader's own, which comes back */
 #define SC_ABI_F_MEMORY (1u << 0) /* share: of a put or get */
@@ -348,7 +346,7 @@ struct sc_abi_piece {
  *
  * SC_ABI_IN_BUFFER: in this bounce buffer of the writer's, as the ring has no room, and its reader does not look. The
  * lines of the buffer, all 0 so far, are used as those of a ring in its first lap, from the first one on, and no
- * further than its last. The reader writes nothing to them: no SC_ABI_OFFER_GET stands there. Buffers that are no
+ * further than its last. The reader writes nothing to them: no SC_ABI_DELEGATE_GET stands there. Buffers that are no
  * longer than the longest record are not used so.
  *
  * SC_ABI_IN_RING: in the ring. An SC_ABI_CONTINUE in a buffer leads back to the line of the ring behind the one that has
@@ -388,7 +386,7 @@ struct sc_abi_share {
 };
 
 /*
- * SC_ABI_PUT: `size` (in ctl) bytes to `addr` under `key`. A longer put is several of them; with
+ * SC_ABI_PUT with SC_ABI_F_BOUNCED: `size` (in ctl) bytes to `addr` under `key`. A longer put is several of them; with
  * SC_ABI_F_ACK it is the last, and one answer (SC_ABI_DONE) tells of them all.
  */
 struct sc_abi_put {
@@ -398,10 +396,10 @@ struct sc_abi_put {
 };
 
 /*
- * SC_ABI_PUT_FAR, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
+ * SC_ABI_PUT without that, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
  * lines as in SC_ABI_RDV, their number is in ctl's size. Answers: SC_ABI_DONE, for a get that goes through
- * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to SC_ABI_PUT_FAR: not possible, use
- * SC_ABI_PUT; with EFAULT: not of this memory, use SC_ABI_PUT for it.
+ * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to such a put: not possible, use SC_ABI_F_BOUNCED;
+ * with EFAULT: not of this memory, use SC_ABI_F_BOUNCED for it.
  */
 struct sc_abi_far {
 	sc_abi_op op;
@@ -452,32 +450,26 @@ struct sc_abi_result {
 #define SC_ABI_RESULT_FIRST 48
 
 /*
- * SC_ABI_OFFER, SC_ABI_OFFER_BOUNCE: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first
- * line, or all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets
+ * SC_ABI_DELEGATE_PUT: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first line, or with
+ * SC_ABI_F_BOUNCED all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets
  * `data`; it is counted in any case.
- */
-struct sc_abi_offer {
-	uint64_t key, addr, data;
-	union {
-		uint8_t bytes[32];
-		uint16_t bufs[SC_ABI_RECORD_BUFS];
-	};
-};
-#define SC_ABI_OFFER_FIRST 32
-
-/*
- * SC_ABI_OFFER_GET, SC_ABI_OFFER_GET_BOUNCE: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it
- * answers in the record: the bytes, over all but `ended` and the ctl words, 48 of them in the first line; or the
- * numbers of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
+ *
+ * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record: the
+ * bytes, over all but `ended` and the ctl words, 48 of them in the first line; or, with SC_ABI_F_BOUNCED, the numbers
+ * of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
  * again before it has seen that or withdrawn it, whatever `head` says. Buffers are lent until struct sc_abi_answers
  * says that they have been read.
  */
-struct sc_abi_offer_get {
-	uint64_t ended; /* 0; by the ring's reader: 1 + a positive errno, or 1 */
+struct sc_abi_delegate {
+	union {
+		uint64_t data;	/* put */
+		uint64_t ended; /* get: 0; by the ring's reader: 1 + a positive errno, or 1 */
+	};
 	uint64_t key, addr;
-	uint16_t bufs[SC_ABI_RECORD_BUFS]; /* by the ring's reader */
+	uint16_t bufs[SC_ABI_RECORD_BUFS]; /* get: by the ring's reader; a put that is not bounced: bytes */
 };
-#define SC_ABI_GET_FIRST 48
+#define SC_ABI_DELEGATE_PUT_FIRST 32
+#define SC_ABI_DELEGATE_GET_FIRST 48
 
 /* First line of a slot, written by the claimant before it publishes the claim. */
 struct sc_abi_intro {
@@ -545,8 +537,8 @@ struct sc_abi_offers {
 };
 
 /*
- * Ninth line, written by the claimant: SC_ABI_OFFER_GET_BOUNCEs that have ended, well or badly, and whose
- * buffers it does not read any more.
+ * Ninth line, written by the claimant: SC_ABI_DELEGATE_GETs with SC_ABI_F_BOUNCED that have ended, well or
+ * badly, and whose buffers it does not read any more.
  */
 struct sc_abi_answers {
 	uint64_t read;
@@ -759,11 +751,9 @@ SC_ABI_SIZE(sc_abi_got, 56);
 SC_ABI_AT(sc_abi_got, bufs, 24);
 SC_ABI_SIZE(sc_abi_result, 56);
 SC_ABI_AT(sc_abi_result, values, 8);
-SC_ABI_SIZE(sc_abi_offer, 56);
-SC_ABI_AT(sc_abi_offer, bytes, 24);
-SC_ABI_SIZE(sc_abi_offer_get, 56);
-SC_ABI_AT(sc_abi_offer_get, key, 8);
-SC_ABI_AT(sc_abi_offer_get, bufs, 24);
+SC_ABI_SIZE(sc_abi_delegate, 56);
+SC_ABI_AT(sc_abi_delegate, key, 8);
+SC_ABI_AT(sc_abi_delegate, bufs, 24);
 SC_ABI_SIZE(sc_abi_offers, 64);
 SC_ABI_SIZE(sc_abi_answers, 64);
 SC_ABI_SIZE(sc_abi_reg, 64);
@@ -824,6 +814,6 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 		    SC_ABI_F_RETURNED * 59 +                                                              \
 		    SC_ABI_PART_ORDER * 61 +                                                              \
 		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73 +                                        \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79))
+		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79 + SC_ABI_F_BOUNCED * 83))
 
 #endif

@@ -11,13 +11,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "rma/assist.h"
-#include "rma/batch.h"
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
 #include "proc/neighbour.h"
 #include "rma/delegate.h"
 #include "rma/request.h"
+#include "rma/direct.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/record.h"
@@ -249,7 +249,7 @@ no_rxq:
 void sc_ep_destroy(struct sc_ep *ep)
 {
 	sc_delegate_fini(ep);
-	sc_batch_fini(ep);
+	sc_direct_fini(ep);
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
@@ -319,7 +319,7 @@ static int (*const steps[SC_WORK_COUNT])(struct sc_ep *) = {
 	[SC_WORK_PUSHING] = sc_txop_progress,
 	[SC_WORK_JOINED] = sc_xfer_progress,
 	[SC_WORK_OFFERING] = sc_delegate_progress,
-	[SC_WORK_BATCHING] = sc_batch_progress,
+	[SC_WORK_BATCHING] = sc_direct_progress,
 	[SC_WORK_RMA_BUSY] = sc_request_progress,
 	[SC_WORK_SERVING] = sc_target_progress,
 	[SC_WORK_ASKING] = sc_assist_progress,

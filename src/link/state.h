@@ -145,7 +145,7 @@ struct sc_peer {
 	struct sc_list rma_busy;    /* SC_WORK_RMA_BUSY: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
 	struct sc_reg_use unreachable; /* the last registration that CMA did not reach all of; tag 0: none */
-	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
+	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see direct.c */
 	struct sc_list batching;    /* SC_WORK_BATCHING: has some */
 	size_t batch_bytes;
 	uint32_t batch_count;

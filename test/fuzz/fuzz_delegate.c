@@ -151,21 +151,23 @@ static void offer(const struct step *step)
 	struct sc_ring_tx *tx = &to_ep->tx;
 	bool in_buffers = step->how & 1;
 	uint32_t size = step->value % 1024;
-	uint32_t lines = in_buffers ? 1 : sc_lines_count(SC_ABI_OFFER_FIRST, size);
-	struct sc_abi_offer *record;
+	uint32_t lines = in_buffers ? 1 : sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, size);
+	struct sc_abi_delegate *record;
 
 	if (lines > SC_ABI_RECORD_LINES || sc_ring_refresh(tx) || !sc_ring_has_room(tx, lines))
 		return;
 	if (step->how & 2)
 		size ^= step->small;
-	record = (struct sc_abi_offer *)sc_ring_reserve(tx)->bytes;
-	*record = (struct sc_abi_offer){ .key = KEY + (step->how >> 2 & 1), .addr = step->small };
+	record = (struct sc_abi_delegate *)sc_ring_reserve(tx)->bytes;
+	*record = (struct sc_abi_delegate){ .key = KEY + (step->how >> 2 & 1), .addr = step->small };
 	record->bufs[0] = step->how & 8 ? step->small : 3;
 	if (step->how & 16)
 		record->addr = SPACE - size / 2;
 	sc_ring_commit(tx,
-		       sc_ring_ctl(in_buffers ? SC_ABI_OFFER_BOUNCE : SC_ABI_OFFER,
-				   step->how & 32 ? SC_ABI_F_DATA : 0, lines, size),
+		       sc_ring_ctl(SC_ABI_DELEGATE_PUT,
+				   (in_buffers ? SC_ABI_F_BOUNCED : 0) |
+					   (step->how & 32 ? SC_ABI_F_DATA : 0),
+				   lines, size),
 		       lines);
 }
 

@@ -884,13 +884,13 @@ static void test_mad_owner(void **state)
 static void test_mad_answer(void **state)
 {
 	for (int which = 0; which < 4; which++) {
-		struct sc_abi_offer_get *record;
+		struct sc_abi_delegate *record;
 
 		OPEN_WITH_SMALL_BUFFERS();
 		memset(into, 0x5a, SPACE);
 		for (int i = 0; i < 2; i++)
 			offer_get(into, 0, which < 2 ? 8 : 4000);
-		record = (struct sc_abi_offer_get *)sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)
+		record = (struct sc_abi_delegate *)sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)
 				 ->ring[0]
 				 .bytes;
 		record->bufs[3] = which == 2 ? 64 : UINT16_MAX; /* of four */
