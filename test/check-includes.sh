@@ -82,16 +82,16 @@ if ls "$build"/src/*/*.o >/dev/null 2>&1; then
 		}' | judge calls
 fi
 
-for file in prov/*.[ch]; do
+for file in prov/*/*.[ch]; do
 	for name in $(includes "$file"); do
 		case $name in
 		'<shmcma/core.h>' | '<rdma/'*) ;;
 		*shmcma/*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
 		'<'*) ;;
-		*/*) complain "$file includes $name: headers of prov/ go by their plain name" ;;
 		*)
 			header=$(echo "$name" | tr -d '"')
-			[ -f "prov/$header" ] || complain "$file includes $name: not a header of prov/"
+			[ -f "prov/$header" ] ||
+				complain "$file includes $name: headers of prov/ go by their room and name"
 			;;
 		esac
 	done

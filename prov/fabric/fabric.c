@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * fabric.c: the fabric object, and the operations that objects do not have. Any thread.
+ */
+#include "wait/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	(void)fid, (void)bfid, (void)flags;
+	return -FI_ENOSYS;
+}
+
+ssize_t shmcma_no_cancel(fid_t fid, void *context)
+{
+	(void)fid, (void)context;
+	return -FI_EOPNOTSUPP;
+}
+
+int shmcma_no_control(struct fid *fid, int command, void *arg)
+{
+	(void)fid, (void)command, (void)arg;
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+{
+	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
+{
+	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
+	return -FI_ENOSYS;
+}
+
+/* libfabric does not show objects of other classes to applications. */
+static const char *what_is(size_t fclass)
+{
+	switch (fclass) {
+	case FI_CLASS_FABRIC:
+		return "fabric";
+	case FI_CLASS_DOMAIN:
+		return "domain";
+	case FI_CLASS_EP:
+		return "endpoint";
+	case FI_CLASS_SEP:
+		return "scalable endpoint";
+	case FI_CLASS_TX_CTX:
+		return "transmit context";
+	case FI_CLASS_RX_CTX:
+		return "receive context";
+	case FI_CLASS_STX_CTX:
+		return "shared transmit context";
+	case FI_CLASS_SRX_CTX:
+		return "shared receive context";
+	case FI_CLASS_AV:
+		return "address vector";
+	case FI_CLASS_AV_SET:
+		return "address vector set";
+	case FI_CLASS_MC:
+		return "group";
+	case FI_CLASS_MR:
+		return "memory region";
+	case FI_CLASS_EQ:
+		return "event queue";
+	case FI_CLASS_CQ:
+		return "completion queue";
+	case FI_CLASS_CNTR:
+		return "counter";
+	case FI_CLASS_WAIT:
+		return "wait set";
+	case FI_CLASS_POLL:
+		return "poll set";
+	default:
+		return "object";
+	}
+}
+
+/* Behind what is in `buf` already, as libfabric does for its own (fi_tostr(3), FI_TYPE_FID). */
+int shmcma_tostr(const struct fid *fid, char *buf, size_t len)
+{
+	size_t used = strnlen(buf, len);
+
+	if (used < len)
+		snprintf(buf + used, len - used, "fid: %p shmcma %s\n", (const void *)fid, what_is(fid->fclass));
+	return 0;
+}
+
+static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
+			 void *context)
+{
+	(void)fabric, (void)info, (void)pep, (void)context;
+	return -FI_ENOSYS;
+}
+
+static int try_one(struct fid *fid)
+{
+	switch (fid->fclass) {
+	case FI_CLASS_EQ:
+		return shmcma_eq_trywait(fid);
+	case FI_CLASS_CQ:
+		return shmcma_wait_try(&container_of(fid, struct shmcma_cq, fid.fid)->wait);
+	case FI_CLASS_CNTR:
+		return shmcma_wait_try(&container_of(fid, struct shmcma_cntr, fid.fid)->wait);
+	case FI_CLASS_WAIT:
+		return shmcma_wait_set_try(fid);
+	default:
+		return -FI_EINVAL;
+	}
+}
+
+/* Before sleeping on wait objects: nothing may be waiting in any of them. */
+static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+	(void)fabric;
+	for (int i = 0; i < count; i++) {
+		int ret = shmcma_is_forked(fids[i]) ? shmcma_forked() : try_one(fids[i]);
+
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+static int fabric_domain2(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+			  uint64_t flags, void *context)
+{
+	if (flags) {
+		shmcma_warn(FI_LOG_FABRIC, "fi_domain2: flags %#llx: no peer domains here\n",
+			    (unsigned long long)flags);
+		return flags == FI_PEER ? -FI_ENOSYS : -FI_EBADFLAGS;
+	}
+	return shmcma_domain_open(fabric, info, domain, context);
+}
+
+static int fabric_close(struct fid *fid)
+{
+	struct shmcma_fabric *fabric = container_of(fid, struct shmcma_fabric, fid.fid);
+
+	if (atomic_load(&fabric->refs))
+		return -FI_EBUSY;
+	shmcma_object_del(&fabric->object);
+	free(fabric);
+	return 0;
+}
+
+static struct fi_ops fabric_fid_ops = SHMCMA_FID_OPS(fabric_close, shmcma_no_bind, shmcma_no_control);
+
+static struct fi_ops_fabric fabric_ops = {
+	.size = sizeof(struct fi_ops_fabric),
+	.domain = shmcma_domain_open,
+	.passive_ep = no_passive_ep,
+	.eq_open = shmcma_eq_open,
+	.wait_open = shmcma_wait_open,
+	.trywait = fabric_trywait,
+	.domain2 = fabric_domain2,
+};
+
+int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
+{
+	struct shmcma_fabric *opened;
+
+	if (attr->name && strcasecmp(attr->name, SHMCMA_NAME)) {
+		shmcma_info(FI_LOG_FABRIC, "fabric %s: there is only %s\n", attr->name, SHMCMA_NAME);
+		return -FI_ENODATA;
+	}
+	opened = calloc(1, sizeof(*opened));
+	if (!opened)
+		return -FI_ENOMEM;
+	opened->fid.fid.fclass = FI_CLASS_FABRIC;
+	opened->fid.fid.context = context;
+	opened->fid.fid.ops = &fabric_fid_ops;
+	opened->fid.ops = &fabric_ops;
+	opened->fid.api_version = attr->api_version;
+	shmcma_object_add(&opened->object, &opened->fid.fid, NULL);
+	*fabric = &opened->fid;
+	return 0;
+}
+
+static bool is_wanted(const struct fid *fid, const void *wanted)
+{
+	return !wanted || fid == wanted;
+}
+
+struct fid_fabric *shmcma_fabric_find(const struct fid_fabric *wanted)
+{
+	struct fid *fid = shmcma_object_find(FI_CLASS_FABRIC, is_wanted, wanted);
+
+	return fid ? container_of(fid, struct fid_fabric, fid) : NULL;
+}

@@ -1,0 +1,909 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * av.c: address vectors. Any thread.
+ *
+ * fi_addr_t is the number of an entry, in both types. One call takes the lowest free numbers in order,
+ * one for each address whether or not it can be had: with FI_AV_TABLE the application may count on them.
+ * A number whose address could not be had stays free for the next call.
+ *
+ *   chunks    memory of the entries, CHUNK to a piece, which never moves
+ *   holes     the free numbers below `count`, a heap with the lowest on top; always room for `count`
+ *   buckets   hash over the addresses of live entries, chained by entry->next: over what the addresses of
+ *             all contexts of an endpoint have in common (SC_ADDR_STEM), as any of them may have sent
+ *
+ * A vector with a name is shared: the process that has opened it first is its writer, and puts each address that it
+ * inserts into a directory of the core by the same number, once. A process that opens the vector to read (FI_READ)
+ * copies the addresses that it does not know yet from the directory whenever it looks for one in vain; it does not hear
+ * of addresses that are removed.
+ *
+ * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
+ */
+#include "coll/coll.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK 256
+#define NONE UINT32_MAX
+#define ENTRIES_MAX ((size_t)INT_MAX)
+#define NODE_SIZE 256
+#define SHARED_MIN 1024	   /* addresses that a shared vector has room for */
+#define RX_CTX_BITS_MAX 15 /* see sep.c */
+
+#define INSERT_FLAGS (FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+static bool is_reader(const struct shmcma_av *av)
+{
+	return av->flags & FI_READ;
+}
+
+static struct shmcma_av_entry *entry_at(const struct shmcma_av *av, size_t index)
+{
+	return &av->chunks[index / CHUNK][index % CHUNK];
+}
+
+/* The live entry of that number, or NULL. */
+static struct shmcma_av_entry *find_entry_locked(const struct shmcma_av *av, fi_addr_t fi_addr)
+{
+	struct shmcma_av_entry *entry;
+
+	if (fi_addr >= av->count)
+		return NULL;
+	entry = entry_at(av, fi_addr);
+	return *entry->address ? entry : NULL;
+}
+
+static uint32_t *bucket_of(const struct shmcma_av *av, const char *address)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
+
+	for (int i = 0; i < SC_ADDR_STEM; i++)
+		hash = (hash ^ (unsigned char)address[i]) * 0x100000001b3ULL;
+	return &av->buckets[(hash ^ hash >> 32) & av->bucket_mask];
+}
+
+static void link_entry_locked(struct shmcma_av *av, uint32_t index)
+{
+	struct shmcma_av_entry *entry = entry_at(av, index);
+	uint32_t *bucket = bucket_of(av, entry->address);
+
+	entry->next = *bucket;
+	*bucket = index;
+}
+
+static void unlink_entry_locked(struct shmcma_av *av, uint32_t index)
+{
+	struct shmcma_av_entry *entry = entry_at(av, index);
+	uint32_t *link = bucket_of(av, entry->address);
+
+	while (*link != index)
+		link = &entry_at(av, *link)->next;
+	*link = entry->next;
+}
+
+/* As many buckets as entries, or a few more. With no memory for more the chains get longer. */
+static int grow_buckets_locked(struct shmcma_av *av)
+{
+	size_t size = av->buckets ? (av->bucket_mask + 1) * 2 : CHUNK;
+	uint32_t *buckets;
+
+	if (av->buckets && av->live <= av->bucket_mask)
+		return 0;
+	buckets = malloc(size * sizeof(*buckets));
+	if (!buckets)
+		return av->buckets ? 0 : -FI_ENOMEM;
+	memset(buckets, 0xff, size * sizeof(*buckets));
+	free(av->buckets);
+	av->buckets = buckets;
+	av->bucket_mask = size - 1;
+	for (size_t i = 0; i < av->count; i++)
+		if (*entry_at(av, i)->address)
+			link_entry_locked(av, (uint32_t)i);
+	return 0;
+}
+
+/* Memory for entry number `count`, and for a hole more. */
+static int grow_entries_locked(struct shmcma_av *av)
+{
+	size_t chunks = av->chunk_count + 1;
+	struct shmcma_av_entry **pointers;
+	uint32_t *holes;
+
+	if (av->count < av->chunk_count * CHUNK)
+		return 0;
+	if (av->count + CHUNK > ENTRIES_MAX)
+		return -FI_ENOMEM;
+	pointers = realloc(av->chunks, chunks * sizeof(*pointers));
+	if (!pointers)
+		return -FI_ENOMEM;
+	av->chunks = pointers;
+	holes = realloc(av->holes, chunks * CHUNK * sizeof(*holes));
+	if (!holes)
+		return -FI_ENOMEM;
+	av->holes = holes;
+	pointers[av->chunk_count] = calloc(CHUNK, sizeof(**pointers));
+	if (!pointers[av->chunk_count])
+		return -FI_ENOMEM;
+	av->chunk_count = chunks;
+	return 0;
+}
+
+/* ---- free numbers ---------------------------------------------------------------------------- */
+
+static void hole_add_locked(struct shmcma_av *av, uint32_t index)
+{
+	size_t at = av->hole_count++;
+
+	while (at && av->holes[(at - 1) / 2] > index) {
+		av->holes[at] = av->holes[(at - 1) / 2];
+		at = (at - 1) / 2;
+	}
+	av->holes[at] = index;
+}
+
+/* There is one. */
+static uint32_t hole_take_lowest_locked(struct shmcma_av *av)
+{
+	uint32_t lowest = av->holes[0];
+	uint32_t moved = av->holes[--av->hole_count];
+	size_t at = 0;
+
+	for (size_t child = 1; child < av->hole_count; child = 2 * at + 1) {
+		if (child + 1 < av->hole_count && av->holes[child + 1] < av->holes[child])
+			child++;
+		if (av->holes[child] >= moved)
+			break;
+		av->holes[at] = av->holes[child];
+		at = child;
+	}
+	av->holes[at] = moved;
+	return lowest;
+}
+
+/* The lowest free number; its entry is empty. -FI_ENOMEM; -FI_ENOSPC: the directory has no room for another. */
+static int take_index_locked(struct shmcma_av *av, uint32_t *index)
+{
+	int ret;
+
+	if (av->hole_count) {
+		*index = hole_take_lowest_locked(av);
+		return 0;
+	}
+	if (av->shared && av->count >= sc_directory_capacity(av->shared))
+		return -FI_ENOSPC;
+	ret = grow_entries_locked(av);
+	if (!ret)
+		*index = (uint32_t)av->count++;
+	return ret;
+}
+
+/* ---- for the data calls ---------------------------------------------------------------------- */
+
+size_t shmcma_av_count(struct shmcma_av *av)
+{
+	size_t count;
+
+	pthread_mutex_lock(&av->lock);
+	count = av->count;
+	pthread_mutex_unlock(&av->lock);
+	return count;
+}
+
+/* Numbers up to this one exist, without address at first: those of a shared vector, which has no holes. */
+static int reach_locked(struct shmcma_av *av, uint32_t number)
+{
+	while (av->count <= number) {
+		int ret = grow_entries_locked(av);
+
+		if (ret)
+			return ret;
+		av->count++;
+	}
+	return 0;
+}
+
+static void adopt_locked(struct shmcma_av *av, uint32_t number, const char *given, const char *address)
+{
+	struct shmcma_av_entry *entry = entry_at(av, number);
+
+	strcpy(entry->address, address);
+	strcpy(entry->inserted, given);
+	link_entry_locked(av, number);
+	av->live++;
+}
+
+/* A reader has missed something. Without memory it stays so. */
+static void refresh_locked(struct shmcma_av *av)
+{
+	uint32_t count = sc_directory_count(av->shared);
+	char address[SC_ADDR_SIZE];
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (reach_locked(av, i) || grow_buckets_locked(av))
+			return;
+		if (*entry_at(av, i)->address || !sc_directory_get(av->shared, i, address))
+			continue;
+		entry_at(av, i)->user = i;
+		adopt_locked(av, i, address, address);
+	}
+}
+
+static struct shmcma_av_entry *find_or_refresh_locked(struct shmcma_av *av, fi_addr_t fi_addr)
+{
+	struct shmcma_av_entry *entry = find_entry_locked(av, fi_addr);
+
+	if (!entry && is_reader(av)) {
+		refresh_locked(av);
+		entry = find_entry_locked(av, fi_addr);
+	}
+	return entry;
+}
+
+const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr)
+{
+	struct shmcma_av_entry *entry;
+
+	pthread_mutex_lock(&av->lock);
+	entry = find_or_refresh_locked(av, fi_addr);
+	pthread_mutex_unlock(&av->lock);
+	return entry ? entry->address : NULL;
+}
+
+static uint32_t find_lowest_locked(const struct shmcma_av *av, const char *address)
+{
+	uint32_t lowest = NONE;
+
+	for (uint32_t i = av->buckets ? *bucket_of(av, address) : NONE; i != NONE;
+	     i = entry_at(av, i)->next)
+		if (i < lowest && !strncmp(entry_at(av, i)->address, address, SC_ADDR_STEM))
+			lowest = i;
+	return lowest;
+}
+
+fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address)
+{
+	fi_addr_t found = FI_ADDR_NOTAVAIL;
+	uint32_t lowest;
+
+	pthread_mutex_lock(&av->lock);
+	lowest = find_lowest_locked(av, address);
+	if (lowest == NONE && is_reader(av)) {
+		refresh_locked(av);
+		lowest = find_lowest_locked(av, address);
+	}
+	if (lowest != NONE)
+		found = entry_at(av, lowest)->user;
+	pthread_mutex_unlock(&av->lock);
+	return found;
+}
+
+bool shmcma_av_has(struct shmcma_av *av, const char *address)
+{
+	bool has;
+
+	pthread_mutex_lock(&av->lock);
+	has = find_lowest_locked(av, address) != NONE;
+	pthread_mutex_unlock(&av->lock);
+	return has;
+}
+
+/* ---- insertion ------------------------------------------------------------------------------- */
+
+/* One call, from insertion_begin() over insert_one() for each address to insertion_end(). */
+struct insertion {
+	struct shmcma_av *av;
+	struct shmcma_eq *eq; /* asynchronous: where the outcome goes */
+	fi_addr_t *fi_addr;
+	uint64_t flags;
+	void *context;
+	size_t at;	 /* addresses dealt with */
+	size_t inserted; /* of those */
+	uint32_t failed; /* numbers to give back, chained by entry->next */
+	int error;	 /* of the event queue */
+};
+
+static int insertion_begin(struct insertion *insertion, struct shmcma_av *av, fi_addr_t *fi_addr,
+			   uint64_t flags, void *context)
+{
+	*insertion = (struct insertion){
+		.av = av, .fi_addr = fi_addr, .flags = flags, .context = context, .failed = NONE
+	};
+	if (is_reader(av))
+		return -FI_EACCES;
+	if (flags & ~INSERT_FLAGS)
+		return -FI_EBADFLAGS;
+	if (!fi_addr && (av->type == FI_AV_MAP || flags & FI_AV_USER_ID))
+		return -FI_EINVAL;
+	if (!(av->flags & FI_EVENT))
+		return flags & FI_SYNC_ERR && !context ? -FI_EINVAL : 0;
+	if (flags & FI_SYNC_ERR)
+		return -FI_EBADFLAGS;
+	shmcma_lock(av->domain);
+	insertion->eq = av->eq ? av->eq : shmcma_domain_eq(av->domain);
+	shmcma_unlock(av->domain);
+	return insertion->eq ? 0 : -FI_ENOEQ;
+}
+
+/* Gives the address the next number. */
+static int store_locked(struct insertion *insertion, const char *given, const char *address,
+			uint32_t *index)
+{
+	struct shmcma_av *av = insertion->av;
+	int ret = grow_buckets_locked(av);
+
+	if (!ret)
+		ret = take_index_locked(av, index);
+	if (ret)
+		return ret;
+	if (av->shared)
+		ret = shmcma_error(sc_directory_put(av->shared, *index, address));
+	if (ret) {
+		hole_add_locked(av, *index);
+		return ret;
+	}
+	entry_at(av, *index)->user =
+		insertion->flags & FI_AV_USER_ID ? insertion->fi_addr[insertion->at] : *index;
+	adopt_locked(av, *index, given, address);
+	return 0;
+}
+
+static void tell_endpoints_locked(struct shmcma_av *av, fi_addr_t fi_addr)
+{
+	for (struct shmcma_ep *ep = av->eps; ep; ep = ep->av_next)
+		shmcma_ep_forget_peer(ep, fi_addr);
+}
+
+static int store(struct insertion *insertion, const char *given, const char *address, fi_addr_t *fi_addr)
+{
+	struct shmcma_av *av = insertion->av;
+	uint32_t index;
+	int ret;
+
+	shmcma_lock(av->domain);
+	pthread_mutex_lock(&av->lock);
+	ret = store_locked(insertion, given, address, &index);
+	pthread_mutex_unlock(&av->lock);
+	if (!ret) {
+		tell_endpoints_locked(av, index);
+		*fi_addr = index;
+	}
+	shmcma_unlock(av->domain);
+	return ret;
+}
+
+/* The address that could not be had leaves its number, if there is one, free, but not for those behind it. */
+static void skip(struct insertion *insertion)
+{
+	struct shmcma_av *av = insertion->av;
+	uint32_t index;
+
+	pthread_mutex_lock(&av->lock);
+	if (!take_index_locked(av, &index)) {
+		entry_at(av, index)->next = insertion->failed;
+		insertion->failed = index;
+	}
+	pthread_mutex_unlock(&av->lock);
+}
+
+static void report_failure(struct insertion *insertion, int error)
+{
+	if (insertion->eq) {
+		struct fi_eq_err_entry entry = { .fid = &insertion->av->fid.fid,
+						 .context = insertion->context,
+						 .data = insertion->at,
+						 .err = error,
+						 .prov_errno = error };
+		int ret = shmcma_eq_put_err(insertion->eq, &entry);
+
+		if (ret)
+			insertion->error = ret;
+	} else if (insertion->flags & FI_SYNC_ERR) {
+		((int *)insertion->context)[insertion->at] = error;
+	}
+}
+
+/*
+ * An endpoint that has sent something to an endpoint of the vector can be named, though it is gone: the receiver
+ * inserts the address that came with the message, to have a number for a sender that it cannot answer any more.
+ */
+static bool has_come(struct shmcma_av *av, const char *address)
+{
+	bool has = false;
+
+	shmcma_lock(av->domain);
+	for (struct shmcma_ep *ep = av->eps; ep && !has; ep = ep->av_next)
+		has = ep->core && sc_peers_have_heard(ep->core, address);
+	shmcma_unlock(av->domain);
+	return has;
+}
+
+static int find_address(struct shmcma_av *av, const char *given, char address[SC_ADDR_SIZE])
+{
+	int error = shmcma_error(sc_addr_resolve(given, address));
+
+	if (error != -FI_ECONNREFUSED || sc_addr_kind(given) != SC_ADDR_ENDPOINT || !has_come(av, given))
+		return error;
+	strcpy(address, given);
+	return 0;
+}
+
+/* `given` is a string of at most SC_ADDR_SIZE bytes, or NULL with the error why there is none. */
+static void insert_one(struct insertion *insertion, const char *given, int error)
+{
+	char address[SC_ADDR_SIZE];
+	fi_addr_t fi_addr = FI_ADDR_NOTAVAIL;
+
+	if (!error)
+		error = find_address(insertion->av, given, address);
+	if (error)
+		skip(insertion);
+	else
+		error = store(insertion, given, address, &fi_addr);
+	if (error) {
+		shmcma_info(FI_LOG_AV, "address %zu (%s): %s\n", insertion->at, given ? given : "invalid",
+			    fi_strerror(-error));
+		report_failure(insertion, -error);
+	} else {
+		insertion->inserted++;
+		if (insertion->flags & FI_SYNC_ERR)
+			((int *)insertion->context)[insertion->at] = 0;
+	}
+	if (insertion->fi_addr)
+		insertion->fi_addr[insertion->at] = fi_addr;
+	insertion->at++;
+}
+
+static int insertion_end(struct insertion *insertion)
+{
+	struct shmcma_av *av = insertion->av;
+	struct fi_eq_entry entry = { .fid = &av->fid.fid,
+				     .context = insertion->context,
+				     .data = insertion->inserted };
+	int ret;
+
+	pthread_mutex_lock(&av->lock);
+	while (insertion->failed != NONE) {
+		uint32_t index = insertion->failed;
+
+		insertion->failed = entry_at(av, index)->next;
+		hole_add_locked(av, index);
+	}
+	pthread_mutex_unlock(&av->lock);
+	if (!insertion->eq)
+		return (int)insertion->inserted;
+	ret = shmcma_eq_put(insertion->eq, FI_AV_COMPLETE, &entry);
+	return insertion->error ? insertion->error : ret;
+}
+
+static void insert_packed(struct insertion *insertion, const char *at, size_t count)
+{
+	while (insertion->at < count) {
+		size_t len = strnlen(at, SC_ADDR_SIZE);
+		bool too_long = len == SC_ADDR_SIZE;
+
+		insert_one(insertion, too_long ? NULL : at, too_long ? -FI_EINVAL : 0);
+		at += too_long ? len : len + 1;
+	}
+}
+
+/* The function may read any memory of the process, also memory that a sanitizer does not know. */
+#define UNCHECKED __attribute__((no_sanitize_address, no_sanitize_thread))
+
+/* It may be none. Where there are strings, and no addresses, it is read beyond the end of one that is short. */
+static UNCHECKED const char *pointer_at(const char *const *strings, size_t i)
+{
+	size_t size = sizeof(strings[i]);
+
+	return sc_probe_readable(&strings[i], size) == size ? strings[i] : NULL;
+}
+
+/* The string that is pointed to, up to its NUL, which is to be within the length of an address. */
+static UNCHECKED bool copy_pointed(const char *from, char given[SC_ADDR_SIZE])
+{
+	size_t there = sc_probe_readable(from, SC_ADDR_SIZE);
+
+	for (size_t i = 0; i < there; i++) {
+		given[i] = from[i];
+		if (!given[i])
+			return true;
+	}
+	return false;
+}
+
+static void insert_pointed(struct insertion *insertion, const char *const *strings, size_t count)
+{
+	char given[SC_ADDR_SIZE];
+
+	while (insertion->at < count) {
+		bool whole = copy_pointed(pointer_at(strings, insertion->at), given);
+
+		insert_one(insertion, whole ? given : NULL, whole ? 0 : -FI_EINVAL);
+	}
+}
+
+/*
+ * Pointers to strings, or strings one behind the other, each with its NUL? fi_av(3) has the former of FI_ADDR_STR, but
+ * the latter is what fi_getname() gives, and what those insert who have gathered it from others: libfabric's tests,
+ * MPI libraries. The text that addresses begin with is no pointer. Anything else is taken for strings.
+ */
+static bool are_pointers(const void *addr)
+{
+	return !shmcma_node_is_address(addr) && (uintptr_t)addr % sizeof(char *) == 0 &&
+	       sc_probe_readable(pointer_at(addr, 0), 1);
+}
+
+static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
+		     uint64_t flags, void *context)
+{
+	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
+	struct insertion insertion;
+	int ret;
+
+	if ((count && !addr) || count > ENTRIES_MAX)
+		return -FI_EINVAL;
+	ret = insertion_begin(&insertion, av, fi_addr, flags, context);
+	if (ret)
+		return ret;
+	if (count && are_pointers(addr))
+		insert_pointed(&insertion, addr, count);
+	else
+		insert_packed(&insertion, addr, count);
+	return insertion_end(&insertion);
+}
+
+static void insert_service(struct insertion *insertion, const char *node, const char *service)
+{
+	char address[SC_ADDR_SIZE];
+	int ret = shmcma_node_address(node, service, 0, address);
+
+	/* for an address that cannot be had, "no data" says nothing */
+	if (ret == -FI_ENODATA)
+		ret = -FI_EHOSTUNREACH;
+	insert_one(insertion, ret ? NULL : address, ret);
+}
+
+static int av_insertsvc(struct fid_av *fid, const char *node, const char *service, fi_addr_t *fi_addr,
+			uint64_t flags, void *context)
+{
+	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
+	struct insertion insertion;
+	int ret;
+
+	if (shmcma_node_is_address(node) == !!service)
+		return -FI_EINVAL;
+	ret = insertion_begin(&insertion, av, fi_addr, flags, context);
+	if (ret)
+		return ret;
+	insert_service(&insertion, node, service);
+	return insertion_end(&insertion);
+}
+
+/* The name whose number at the end is larger by `add`: host09 + 2 = host11. */
+static int add_to_suffix(const char *name, size_t add, char *out, size_t size)
+{
+	size_t len = strlen(name);
+	size_t digits = 0;
+	int made;
+
+	while (digits < len && digits < 18 && isdigit((unsigned char)name[len - 1 - digits]))
+		digits++;
+	if (!add)
+		made = snprintf(out, size, "%s", name);
+	else if (!digits)
+		return -FI_EINVAL;
+	else
+		made = snprintf(out, size, "%.*s%0*llu", (int)(len - digits), name, (int)digits,
+				strtoull(name + len - digits, NULL, 10) + add);
+	return made < 0 || (size_t)made >= size ? -FI_EINVAL : 0;
+}
+
+/* The node `add` behind this one; numeric addresses count as one number. */
+static int add_to_node(const char *node, size_t add, char *out)
+{
+	unsigned char ip[sizeof(struct in6_addr)];
+	int family = AF_INET;
+	size_t bytes = 4;
+
+	if (inet_pton(AF_INET, node, ip) != 1) {
+		family = AF_INET6;
+		bytes = sizeof(ip);
+		if (inet_pton(AF_INET6, node, ip) != 1)
+			return add_to_suffix(node, add, out, NODE_SIZE);
+	}
+	for (size_t i = bytes; i-- && add; add >>= 8) {
+		add += ip[i];
+		ip[i] = (unsigned char)add;
+	}
+	return add || !inet_ntop(family, ip, out, NODE_SIZE) ? -FI_EINVAL : 0;
+}
+
+static void insert_symmetric(struct insertion *insertion, const char *node, size_t node_add,
+			     const char *service, size_t service_add)
+{
+	char other_node[NODE_SIZE], other_service[SC_ADDR_SIZE];
+	int ret = node ? add_to_node(node, node_add, other_node) : 0;
+
+	if (!ret)
+		ret = add_to_suffix(service, service_add, other_service, sizeof(other_service));
+	if (ret)
+		insert_one(insertion, NULL, ret);
+	else
+		insert_service(insertion, node ? other_node : NULL, other_service);
+}
+
+static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, const char *service,
+			size_t svccnt, fi_addr_t *fi_addr, uint64_t flags, void *context)
+{
+	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
+	struct insertion insertion;
+	int ret;
+
+	if (!service || shmcma_node_is_address(node) || (!node && nodecnt > 1))
+		return -FI_EINVAL;
+	if (nodecnt > ENTRIES_MAX || svccnt > ENTRIES_MAX || nodecnt * svccnt > ENTRIES_MAX)
+		return -FI_EINVAL;
+	ret = insertion_begin(&insertion, av, fi_addr, flags, context);
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < nodecnt; i++)
+		for (size_t j = 0; j < svccnt; j++)
+			insert_symmetric(&insertion, node, i, service, j);
+	return insertion_end(&insertion);
+}
+
+/* ---- the other calls ------------------------------------------------------------------------- */
+
+/* False: there is none, it is twice in one call. */
+static bool remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char address[SC_ADDR_SIZE])
+{
+	struct shmcma_av_entry *entry = find_entry_locked(av, fi_addr);
+
+	if (!entry)
+		return false;
+	memcpy(address, entry->address, SC_ADDR_SIZE);
+	unlink_entry_locked(av, (uint32_t)fi_addr);
+	entry->address[0] = '\0';
+	av->live--;
+	if (av->shared)
+		sc_directory_del(av->shared, (uint32_t)fi_addr); /* its number is nobody else's, ever */
+	else
+		hole_add_locked(av, (uint32_t)fi_addr);
+	return true;
+}
+
+/* The endpoints forget the peer that nothing else refers to. All locks of the domain are held. */
+static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
+{
+	char address[SC_ADDR_SIZE];
+	bool removed;
+
+	pthread_mutex_lock(&av->lock);
+	removed = remove_locked(av, fi_addr, address);
+	pthread_mutex_unlock(&av->lock);
+	for (struct shmcma_ep *ep = av->eps; removed && ep; ep = ep->av_next)
+		shmcma_ep_forget_address(ep, fi_addr, address);
+}
+
+/* All or nothing. */
+static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
+{
+	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
+	int ret = 0;
+
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (is_reader(av))
+		return -FI_EACCES;
+	if (count && !fi_addr)
+		return -FI_EINVAL;
+	shmcma_lock(av->domain);
+	pthread_mutex_lock(&av->lock);
+	for (size_t i = 0; i < count && !ret; i++)
+		if (!find_entry_locked(av, fi_addr[i]))
+			ret = -FI_ENOENT;
+	pthread_mutex_unlock(&av->lock);
+	for (size_t i = 0; i < count && !ret; i++)
+		remove_one(av, fi_addr[i]);
+	shmcma_unlock(av->domain);
+	return ret;
+}
+
+static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *addrlen)
+{
+	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
+	struct shmcma_av_entry *entry;
+	size_t room, len;
+
+	if (!addrlen || (*addrlen && !addr))
+		return -FI_EINVAL;
+	room = *addrlen;
+	pthread_mutex_lock(&av->lock);
+	entry = find_or_refresh_locked(av, fi_addr);
+	if (entry) {
+		len = strlen(entry->inserted) + 1;
+		if (room)
+			memcpy(addr, entry->inserted, room < len ? room : len);
+		*addrlen = len;
+	}
+	pthread_mutex_unlock(&av->lock);
+	return entry ? 0 : -FI_EINVAL;
+}
+
+static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
+{
+	int chars = (int)strnlen(addr, SC_ADDR_SIZE - 1);
+
+	(void)fid;
+	if (*len)
+		snprintf(buf, *len, "%.*s", chars, (const char *)addr);
+	*len = (size_t)chars + 1;
+	return buf;
+}
+
+static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid.fid);
+	struct shmcma_eq *eq;
+	int ret = 0;
+
+	if (flags)
+		return -FI_EBADFLAGS;
+	if (!(av->flags & FI_EVENT)) {
+		shmcma_warn(FI_LOG_AV,
+			    "an address vector without FI_EVENT reports nothing to an event queue\n");
+		return -FI_EINVAL;
+	}
+	eq = shmcma_eq_get(bfid);
+	if (!eq)
+		return -FI_EINVAL;
+	shmcma_lock(av->domain);
+	if (av->eq)
+		ret = -FI_EINVAL;
+	else
+		av->eq = eq;
+	shmcma_unlock(av->domain);
+	if (ret)
+		shmcma_eq_put_ref(eq);
+	return ret;
+}
+
+static int av_close(struct fid *fid)
+{
+	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid.fid);
+
+	if (atomic_load(&av->refs))
+		return -FI_EBUSY;
+	shmcma_object_del(&av->object);
+	if (av->eq)
+		shmcma_eq_put_ref(av->eq);
+	if (av->shared)
+		sc_directory_close(av->shared);
+	for (size_t i = 0; i < av->chunk_count; i++)
+		free(av->chunks[i]);
+	free(av->chunks);
+	free(av->holes);
+	free(av->buckets);
+	pthread_mutex_destroy(&av->lock);
+	atomic_fetch_sub(&av->domain->refs, 1);
+	free(av);
+	return 0;
+}
+
+static struct fi_ops av_fid_ops = SHMCMA_FID_OPS(av_close, av_bind, shmcma_no_control);
+
+static struct fi_ops_av av_ops = {
+	.size = sizeof(struct fi_ops_av),
+	.insert = av_insert,
+	.insertsvc = av_insertsvc,
+	.insertsym = av_insertsym,
+	.remove = av_remove,
+	.lookup = av_lookup,
+	.straddr = av_straddr,
+	.av_set = shmcma_av_set_open,
+};
+
+static int check_attr(const struct fi_av_attr *attr)
+{
+	if (!attr || (unsigned int)attr->type > FI_AV_TABLE)
+		return -FI_EINVAL;
+	if (attr->flags & ~(FI_EVENT | FI_READ | FI_SYMMETRIC))
+		return -FI_EBADFLAGS;
+	if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > RX_CTX_BITS_MAX) {
+		shmcma_warn(FI_LOG_AV, "rx_ctx_bits=%d: 0 to %d are possible\n", attr->rx_ctx_bits,
+			    RX_CTX_BITS_MAX);
+		return -FI_EINVAL;
+	}
+	if (attr->flags & FI_READ && !attr->name) /* only a named one can be opened for reading */
+		return -FI_EINVAL;
+	return 0;
+}
+
+/* Why the vector of that name cannot be opened, and what to do. */
+static const char *why_not_shared(int err)
+{
+	switch (err) {
+	case EINVAL:
+		return "no name is but 1 to 51 characters of A-Z a-z 0-9 . _ : @ + -";
+	case EADDRINUSE:
+		return "a living process inserts there; open it with FI_READ, or choose another name";
+	case ENOENT:
+		return "no process has opened it to insert, or that process has ended; open it with "
+		       "FI_READ after that";
+	case EACCES:
+		return "its file in /dev/shm is not a regular one of this user with mode 0600";
+	case EPROTO:
+		return "its file in /dev/shm is not one of this version of shmcma";
+	default:
+		return fi_strerror(err);
+	}
+}
+
+/* A reader may only want to know whether a vector exists, even for a name that none can have. */
+static void tell_why_not_shared(const struct shmcma_av *av, const char *name, int ret)
+{
+	static const char format[] = "shared address vector %s: %s\n";
+
+	if (is_reader(av) && (ret == -ENOENT || ret == -EINVAL))
+		shmcma_info(FI_LOG_AV, format, name, why_not_shared(-ret));
+	else
+		shmcma_warn(FI_LOG_AV, format, name, why_not_shared(-ret));
+}
+
+/* A name: -FI_EADDRINUSE: somebody else inserts there; -FI_ENOENT: nobody does, and there is nothing to read. */
+static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
+{
+	uint32_t capacity = attr->count > SHARED_MIN ? SC_DIRECTORY_MAX : SHARED_MIN;
+	int ret;
+
+	if (!attr->name)
+		return 0;
+	if (attr->count > SHARED_MIN && attr->count < SC_DIRECTORY_MAX)
+		capacity = (uint32_t)attr->count;
+	ret = is_reader(av) ? sc_directory_open(attr->name, &av->shared)
+			    : sc_directory_create(attr->name, capacity, &av->shared);
+	if (ret) {
+		tell_why_not_shared(av, attr->name, ret);
+		return shmcma_error(ret);
+	}
+	if (!attr->map_addr) /* numbers are the same at any address */
+		attr->map_addr = (void *)sc_directory_numbers(av->shared);
+	return 0;
+}
+
+int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context)
+{
+	struct shmcma_av *opened;
+	int ret = check_attr(attr);
+
+	if (ret)
+		return ret;
+	opened = calloc(1, sizeof(*opened));
+	if (!opened)
+		return -FI_ENOMEM;
+	opened->flags = attr->flags;
+	ret = open_shared(opened, attr);
+	if (ret) {
+		free(opened);
+		return ret;
+	}
+	if (attr->type == FI_AV_UNSPEC)
+		attr->type = FI_AV_TABLE;
+	opened->fid.fid.fclass = FI_CLASS_AV;
+	opened->fid.fid.context = context;
+	opened->fid.fid.ops = &av_fid_ops;
+	opened->fid.ops = &av_ops;
+	opened->domain = container_of(domain, struct shmcma_domain, fid);
+	opened->type = attr->type;
+	opened->rx_ctx_bits = (unsigned int)attr->rx_ctx_bits;
+	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	atomic_fetch_add(&opened->domain->refs, 1);
+	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
+	*av = &opened->fid;
+	return 0;
+}

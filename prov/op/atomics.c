@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * atomic.c: fi_ops_atomic, and what fi_query_atomic tells. Called by the thread that uses the endpoint; the
+ * questions by any.
+ *
+ * All calls come down to one, post(), which takes a struct fi_msg_atomic and what that lacks. Nothing of the
+ * caller's but the result buffers is used after the call: operands and values to compare with have been
+ * copied, with FI_INJECT or without.
+ */
+#include "op/post.h"
+
+#include <rdma/fi_atomic.h>
+
+#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
+SAME(SC_INT8, FI_INT8);
+SAME(SC_UINT8, FI_UINT8);
+SAME(SC_INT16, FI_INT16);
+SAME(SC_UINT16, FI_UINT16);
+SAME(SC_INT32, FI_INT32);
+SAME(SC_UINT32, FI_UINT32);
+SAME(SC_INT64, FI_INT64);
+SAME(SC_UINT64, FI_UINT64);
+SAME(SC_FLOAT, FI_FLOAT);
+SAME(SC_DOUBLE, FI_DOUBLE);
+SAME(SC_FLOAT_COMPLEX, FI_FLOAT_COMPLEX);
+SAME(SC_DOUBLE_COMPLEX, FI_DOUBLE_COMPLEX);
+SAME(SC_LONG_DOUBLE, FI_LONG_DOUBLE);
+SAME(SC_LONG_DOUBLE_COMPLEX, FI_LONG_DOUBLE_COMPLEX);
+SAME(SC_INT128, FI_INT128);
+SAME(SC_UINT128, FI_UINT128);
+SAME(SC_MIN, FI_MIN);
+SAME(SC_MAX, FI_MAX);
+SAME(SC_SUM, FI_SUM);
+SAME(SC_PROD, FI_PROD);
+SAME(SC_LOR, FI_LOR);
+SAME(SC_LAND, FI_LAND);
+SAME(SC_BOR, FI_BOR);
+SAME(SC_BAND, FI_BAND);
+SAME(SC_LXOR, FI_LXOR);
+SAME(SC_BXOR, FI_BXOR);
+SAME(SC_ATOMIC_READ, FI_ATOMIC_READ);
+SAME(SC_ATOMIC_WRITE, FI_ATOMIC_WRITE);
+SAME(SC_CSWAP, FI_CSWAP);
+SAME(SC_CSWAP_NE, FI_CSWAP_NE);
+SAME(SC_CSWAP_LE, FI_CSWAP_LE);
+SAME(SC_CSWAP_LT, FI_CSWAP_LT);
+SAME(SC_CSWAP_GE, FI_CSWAP_GE);
+SAME(SC_CSWAP_GT, FI_CSWAP_GT);
+SAME(SC_MSWAP, FI_MSWAP);
+
+/* A message's own flags; there is no data that goes with an atomic operation. */
+#define MSG_FLAGS (SHMCMA_TX_OP_FLAGS | FI_MORE | FI_FENCE)
+/* Of a send's flags, those that mean something here: nothing is matched. */
+#define CORE_FLAGS (SC_SILENT | SC_SEND_INJECT | SC_SEND_DELIVERY | SC_SEND_FENCE | SHMCMA_TRIGGER)
+
+/* ---- what there is --------------------------------------------------------------------------- */
+
+static int valid(enum sc_atomic_kind kind, enum fi_datatype type, enum fi_op op)
+{
+	if (!sc_atomic_valid(kind, (enum sc_atomic_type)type, (enum sc_atomic_code)op))
+		return -FI_EOPNOTSUPP;
+	return 0;
+}
+
+static size_t size_of(enum fi_datatype type)
+{
+	return sc_atomic_size((enum sc_atomic_type)type);
+}
+
+/* Elements in one call at most. */
+static size_t limit_of(enum fi_datatype type)
+{
+	return SC_ATOMIC_MAX / size_of(type);
+}
+
+static int valid_count(enum sc_atomic_kind kind, enum fi_datatype type, enum fi_op op, size_t *count)
+{
+	int ret = valid(kind, type, op);
+
+	if (!ret && count)
+		*count = limit_of(type);
+	return ret;
+}
+
+static int atomic_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
+{
+	(void)ep;
+	return valid_count(SC_ATOMIC_BASE, type, op, count);
+}
+
+static int atomic_readwritevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
+{
+	(void)ep;
+	return valid_count(SC_ATOMIC_FETCH, type, op, count);
+}
+
+static int atomic_compwritevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
+{
+	(void)ep;
+	return valid_count(SC_ATOMIC_COMPARE, type, op, count);
+}
+
+static int query_kind(uint64_t flags, enum sc_atomic_kind *kind)
+{
+	if (flags & ~(FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC | FI_TAGGED))
+		return -FI_EBADFLAGS;
+	if (flags & FI_FETCH_ATOMIC && flags & FI_COMPARE_ATOMIC)
+		return -FI_EBADFLAGS;
+	if (flags & FI_TAGGED)
+		return -FI_EOPNOTSUPP; /* none to tagged receive buffers */
+	*kind = flags & FI_FETCH_ATOMIC	    ? SC_ATOMIC_FETCH
+		: flags & FI_COMPARE_ATOMIC ? SC_ATOMIC_COMPARE
+					    : SC_ATOMIC_BASE;
+	return 0;
+}
+
+int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
+			struct fi_atomic_attr *attr, uint64_t flags)
+{
+	enum sc_atomic_kind kind;
+	int ret = query_kind(flags, &kind);
+
+	(void)domain;
+	if (!ret)
+		ret = valid(kind, type, op);
+	if (!ret && attr) {
+		attr->count = limit_of(type);
+		attr->size = size_of(type);
+	}
+	return ret;
+}
+
+/* ---- posting --------------------------------------------------------------------------------- */
+
+/* The arguments that a call has beside its message. */
+struct extra {
+	enum sc_atomic_kind kind;
+	uint32_t flags; /* the core's */
+	const struct fi_ioc *compare, *result;
+	size_t compare_count, result_count;
+};
+
+/* The vectors of an operation as the core takes them. */
+struct vectors {
+	struct iovec operands[SHMCMA_IOV_LIMIT], compare[SHMCMA_IOV_LIMIT], result[SHMCMA_IOV_LIMIT];
+	struct sc_remote remote[SC_REMOTE_MAX];
+};
+
+/*
+ * Elements of a vector, 0 if it is none. A caller's numbers are cut to one more than there may be, so that
+ * their sum does not overflow.
+ */
+static size_t elements_of(const struct fi_ioc *ioc, size_t count)
+{
+	size_t elements = 0;
+
+	if (!ioc || count > SHMCMA_IOV_LIMIT)
+		return 0;
+	for (size_t i = 0; i < count; i++)
+		elements += ioc[i].count <= SC_ATOMIC_MAX ? ioc[i].count : SC_ATOMIC_MAX + 1;
+	return elements;
+}
+
+/* A vector that has to have that many elements. */
+static ssize_t local_vector(const struct fi_ioc *ioc, size_t count, size_t size, size_t elements,
+			    struct iovec *iov)
+{
+	if (elements_of(ioc, count) != elements)
+		return -FI_EINVAL;
+	for (size_t i = 0; i < count; i++) {
+		if (!ioc[i].addr && ioc[i].count)
+			return -FI_EINVAL;
+		iov[i] = (struct iovec){ .iov_base = ioc[i].addr, .iov_len = ioc[i].count * size };
+	}
+	return 0;
+}
+
+/* The remote side, which says how many elements there are. */
+static ssize_t remote_vector(const struct fi_msg_atomic *msg, struct sc_remote *remote, size_t *elements)
+{
+	const struct fi_rma_ioc *rma = msg->rma_iov;
+	size_t limit = limit_of(msg->datatype), sum = 0;
+
+	if (!rma || msg->rma_iov_count > SC_REMOTE_MAX)
+		return -FI_EINVAL;
+	for (size_t i = 0; i < msg->rma_iov_count; i++) {
+		if (rma[i].count > limit - sum)
+			return -FI_EMSGSIZE;
+		sum += rma[i].count;
+		remote[i] = (struct sc_remote){ .addr = rma[i].addr,
+						.len = rma[i].count * size_of(msg->datatype),
+						.key = rma[i].key };
+	}
+	*elements = sum;
+	return sum ? 0 : -FI_EINVAL;
+}
+
+static ssize_t translate(const struct fi_msg_atomic *msg, const struct extra *extra,
+			 struct vectors *vectors, struct sc_atomic *atomic)
+{
+	size_t size = size_of(msg->datatype), elements;
+	ssize_t ret = remote_vector(msg, vectors->remote, &elements);
+
+	atomic->remote = vectors->remote;
+	atomic->remote_count = msg->rma_iov_count;
+	if (!ret && msg->op != FI_ATOMIC_READ) {
+		atomic->iov = vectors->operands;
+		atomic->iov_count = msg->iov_count;
+		ret = local_vector(msg->msg_iov, msg->iov_count, size, elements, vectors->operands);
+	}
+	if (!ret && extra->kind == SC_ATOMIC_COMPARE) {
+		atomic->compare = vectors->compare;
+		atomic->compare_count = extra->compare_count;
+		ret = local_vector(extra->compare, extra->compare_count, size, elements, vectors->compare);
+	}
+	if (!ret && extra->kind != SC_ATOMIC_BASE) {
+		atomic->result = vectors->result;
+		atomic->result_count = extra->result_count;
+		ret = local_vector(extra->result, extra->result_count, size, elements, vectors->result);
+	}
+	return ret;
+}
+
+/* No room: make progress and try once more, so that a caller who only posts gets on. */
+static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_atomic *atomic,
+			 int error)
+{
+	if (error == -EAGAIN) {
+		sc_ep_poll(ep->core);
+		error = sc_atomic_post(ep->core, peer, atomic);
+	}
+	return shmcma_error(error);
+}
+
+static ssize_t post_to(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_atomic *atomic)
+{
+	struct shmcma_ep *ep = fid->ep;
+	struct sc_peer *peer;
+	ssize_t ret;
+
+	if (__builtin_expect(atomic->flags & SHMCMA_TRIGGER, 0))
+		return shmcma_trigger_atomic(fid, dest, atomic);
+	shmcma_lock_enter(&ep->locked);
+	peer = shmcma_ep_peer(ep, dest);
+	if (__builtin_expect(peer != NULL, 1)) {
+		ret = sc_atomic_post(ep->core, peer, atomic);
+		if (__builtin_expect(ret, 0))
+			ret = post_slow(ep, peer, atomic, (int)ret);
+	} else {
+		ret = shmcma_ep_no_peer(ep, dest);
+	}
+	shmcma_lock_leave(&ep->locked);
+	return ret;
+}
+
+static ssize_t post(struct fid_ep *ep, const struct fi_msg_atomic *msg, const struct extra *extra)
+{
+	struct vectors vectors;
+	struct sc_atomic atomic = {
+		.kind = extra->kind,
+		.type = (enum sc_atomic_type)msg->datatype,
+		.code = (enum sc_atomic_code)msg->op,
+		.context = msg->context,
+		.cq_flags = FI_ATOMIC | (extra->kind == SC_ATOMIC_BASE ? FI_WRITE : FI_READ),
+		.flags = extra->flags & CORE_FLAGS,
+	};
+	ssize_t ret = valid(extra->kind, msg->datatype, msg->op);
+
+	if (!ret)
+		ret = translate(msg, extra, &vectors, &atomic);
+	return ret ? ret : post_to(shmcma_ep_of(ep), msg->addr, &atomic);
+}
+
+/* fi_atomicmsg and the like: their flags replace the endpoint's. */
+static ssize_t post_msg(struct fid_ep *ep, const struct fi_msg_atomic *msg, uint64_t flags,
+			struct extra *extra)
+{
+	if (flags & ~MSG_FLAGS)
+		return -FI_EBADFLAGS;
+	extra->flags = shmcma_send_flags(flags, shmcma_ep_of(ep)->ep->tx_selective);
+	return post(ep, msg, extra);
+}
+
+/* The message of a call without: of its parameters, by their names. */
+#define MESSAGE(iov, iov_count_)                                                                          \
+	{                                                                                                 \
+		.msg_iov = iov, .iov_count = iov_count_, .addr = dest, .rma_iov = &remote,                \
+		.rma_iov_count = 1, .datatype = type, .op = operation, .context = context                 \
+	}
+
+/* ---- base ------------------------------------------------------------------------------------ */
+
+static ssize_t atomic_writev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+			     fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
+			     enum fi_op operation, void *context)
+{
+	struct fi_rma_ioc remote = { .addr = addr, .count = elements_of(iov, count), .key = key };
+	struct fi_msg_atomic msg = MESSAGE(iov, count);
+	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = shmcma_now(shmcma_ep_of(ep)->send_flags) };
+
+	(void)desc;
+	return post(ep, &msg, &extra);
+}
+
+static ssize_t atomic_write(struct fid_ep *ep, const void *buf, size_t count, void *desc, fi_addr_t dest,
+			    uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op operation,
+			    void *context)
+{
+	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
+
+	return atomic_writev(ep, &iov, &desc, 1, dest, addr, key, type, operation, context);
+}
+
+static ssize_t atomic_writemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg, uint64_t flags)
+{
+	struct extra extra = { .kind = SC_ATOMIC_BASE };
+
+	return post_msg(ep, msg, flags, &extra);
+}
+
+/* Should it fail later, the error carries the endpoint's context. */
+static ssize_t atomic_inject(struct fid_ep *ep, const void *buf, size_t count, fi_addr_t dest,
+			     uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op operation)
+{
+	void *context = ep->fid.context;
+	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
+	struct fi_rma_ioc remote = { .addr = addr, .count = count, .key = key };
+	struct fi_msg_atomic msg = MESSAGE(&iov, 1);
+	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = SHMCMA_INJECT_FLAGS };
+
+	return post(ep, &msg, &extra);
+}
+
+/* ---- fetch ----------------------------------------------------------------------------------- */
+
+/* The results tell how many elements there are, for a read has no operands. */
+static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+				 struct fi_ioc *result, void **result_desc, size_t result_count,
+				 fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
+				 enum fi_op operation, void *context)
+{
+	struct fi_rma_ioc remote = { .addr = addr,
+				     .count = elements_of(result, result_count),
+				     .key = key };
+	struct fi_msg_atomic msg = MESSAGE(iov, count);
+	struct extra extra = { .kind = SC_ATOMIC_FETCH,
+			       .flags = shmcma_now(shmcma_ep_of(ep)->send_flags),
+			       .result = result,
+			       .result_count = result_count };
+
+	(void)desc;
+	(void)result_desc;
+	return post(ep, &msg, &extra);
+}
+
+static ssize_t atomic_readwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+				void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key,
+				enum fi_datatype type, enum fi_op operation, void *context)
+{
+	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
+	struct fi_ioc results = { .addr = result, .count = count };
+
+	return atomic_readwritev(ep, &iov, &desc, 1, &results, &result_desc, 1, dest, addr, key, type,
+				 operation, context);
+}
+
+static ssize_t atomic_readwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg,
+				   struct fi_ioc *result, void **result_desc, size_t result_count,
+				   uint64_t flags)
+{
+	struct extra extra = { .kind = SC_ATOMIC_FETCH, .result = result, .result_count = result_count };
+
+	(void)result_desc;
+	return post_msg(ep, msg, flags, &extra);
+}
+
+/* ---- compare --------------------------------------------------------------------------------- */
+
+static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+				 const struct fi_ioc *compare, void **compare_desc, size_t compare_count,
+				 struct fi_ioc *result, void **result_desc, size_t result_count,
+				 fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
+				 enum fi_op operation, void *context)
+{
+	struct fi_rma_ioc remote = { .addr = addr, .count = elements_of(iov, count), .key = key };
+	struct fi_msg_atomic msg = MESSAGE(iov, count);
+	struct extra extra = { .kind = SC_ATOMIC_COMPARE,
+			       .flags = shmcma_now(shmcma_ep_of(ep)->send_flags),
+			       .compare = compare,
+			       .compare_count = compare_count,
+			       .result = result,
+			       .result_count = result_count };
+
+	(void)desc;
+	(void)compare_desc;
+	(void)result_desc;
+	return post(ep, &msg, &extra);
+}
+
+static ssize_t atomic_compwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc,
+				const void *compare, void *compare_desc, void *result, void *result_desc,
+				fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
+				enum fi_op operation, void *context)
+{
+	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
+	struct fi_ioc values = { .addr = (void *)compare, .count = count };
+	struct fi_ioc results = { .addr = result, .count = count };
+
+	return atomic_compwritev(ep, &iov, &desc, 1, &values, &compare_desc, 1, &results, &result_desc, 1,
+				 dest, addr, key, type, operation, context);
+}
+
+static ssize_t atomic_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg,
+				   const struct fi_ioc *compare, void **compare_desc, size_t compare_count,
+				   struct fi_ioc *result, void **result_desc, size_t result_count,
+				   uint64_t flags)
+{
+	struct extra extra = { .kind = SC_ATOMIC_COMPARE,
+			       .compare = compare,
+			       .compare_count = compare_count,
+			       .result = result,
+			       .result_count = result_count };
+
+	(void)compare_desc;
+	(void)result_desc;
+	return post_msg(ep, msg, flags, &extra);
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+SHMCMA_REFUSE(write, struct fid_ep *ep, const void *buf, size_t count, void *desc, fi_addr_t dest,
+	      uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
+SHMCMA_REFUSE(writev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+	      fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op,
+	      void *context)
+SHMCMA_REFUSE(writemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg, uint64_t flags)
+SHMCMA_REFUSE(inject, struct fid_ep *ep, const void *buf, size_t count, fi_addr_t dest, uint64_t addr,
+	      uint64_t key, enum fi_datatype type, enum fi_op op)
+SHMCMA_REFUSE(readwrite, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+	      void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
+	      enum fi_op op, void *context)
+SHMCMA_REFUSE(readwritev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+	      struct fi_ioc *result, void **result_desc, size_t result_count, fi_addr_t dest,
+	      uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
+SHMCMA_REFUSE(readwritemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg, struct fi_ioc *result,
+	      void **result_desc, size_t result_count, uint64_t flags)
+SHMCMA_REFUSE(compwrite, struct fid_ep *ep, const void *buf, size_t count, void *desc, const void *compare,
+	      void *compare_desc, void *result, void *result_desc, fi_addr_t dest, uint64_t addr,
+	      uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
+SHMCMA_REFUSE(compwritev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+	      const struct fi_ioc *compare, void **compare_desc, size_t compare_count,
+	      struct fi_ioc *result, void **result_desc, size_t result_count, fi_addr_t dest,
+	      uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
+SHMCMA_REFUSE(compwritemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg,
+	      const struct fi_ioc *compare, void **compare_desc, size_t compare_count,
+	      struct fi_ioc *result, void **result_desc, size_t result_count, uint64_t flags)
+
+static int unable_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
+{
+	return -FI_EOPNOTSUPP;
+}
+
+static int forked_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
+{
+	return shmcma_forked();
+}
+#pragma GCC diagnostic pop
+
+#define unable_readwritevalid unable_writevalid
+#define unable_compwritevalid unable_writevalid
+#define forked_readwritevalid forked_writevalid
+#define forked_compwritevalid forked_writevalid
+/* An application can ask which operations there are before it enables the endpoint. */
+#define disabled_writevalid atomic_writevalid
+#define disabled_readwritevalid atomic_readwritevalid
+#define disabled_compwritevalid atomic_compwritevalid
+
+/* `base`: the function for base operations; `fetch`: the one for those that bring back former values. */
+#define TABLE(base, fetch)                                                                                \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_atomic), .write = base##_write, .writev = base##_writev,     \
+		.writemsg = base##_writemsg, .inject = base##_inject, .readwrite = fetch##_readwrite,     \
+		.readwritev = fetch##_readwritev, .readwritemsg = fetch##_readwritemsg,                   \
+		.compwrite = fetch##_compwrite, .compwritev = fetch##_compwritev,                         \
+		.compwritemsg = fetch##_compwritemsg, .writevalid = base##_writevalid,                    \
+		.readwritevalid = fetch##_readwritevalid, .compwritevalid = fetch##_compwritevalid,       \
+	}
+
+static struct fi_ops_atomic tables[] = {
+	[SHMCMA_RMA_UNABLE] = TABLE(unable, unable), [SHMCMA_RMA_DISABLED] = TABLE(disabled, disabled),
+	[SHMCMA_RMA_READ] = TABLE(unable, atomic),   [SHMCMA_RMA_WRITE] = TABLE(atomic, unable),
+	[SHMCMA_RMA_BOTH] = TABLE(atomic, atomic),   [SHMCMA_RMA_FORKED] = TABLE(forked, forked),
+};
+
+struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma)
+{
+	return &tables[rma];
+}

@@ -1,0 +1,774 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * trigger.c: fi_trigger(3): operations that wait until a counter has reached a threshold.
+ *
+ *   data call with FI_TRIGGER --> waits --counter has got there--> posted to the core, forgotten here
+ *   FI_QUEUE_WORK --> the same data call --^  |
+ *                                             +--FI_CANCEL_WORK, FI_FLUSH_WORK, fi_close(ep)--> forgotten
+ *                                             +--fi_cancel(), cannot be posted--> ends with an error
+ *
+ * A waiting operation is the core's own, ready to be posted: each data call makes it as ever and hands it over
+ * (trigger.h), so nothing of its arguments is looked at here, and errors in them are found at once. A deferred work
+ * goes through the call of its endpoint too, with a context that leads back to it.
+ *
+ * Each counter has a list of the operations that wait for it, by threshold, and in the order of submission within one.
+ * They are posted in that order: an operation that finds no room (-EAGAIN) stays first and is tried again with the next
+ * progress. shmcma_trigger_run_locked() runs after each round of progress and each change of a counter by the
+ * application; a counter that rises in a data call is seen by the next round, or at the end of the call if the domain's
+ * thread sleeps, which makes rounds else.
+ *
+ * All under the domain's lock, of which there is one from the first of them on (lock.h). A waiting operation keeps its
+ * counters from being closed (refs); once it is posted the core knows the completion counter by its address, hence
+ * shmcma_cntr.lent.
+ */
+#include "op/trigger.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_trigger.h>
+#include "op/post.h"
+
+/* Elements that an operation names, copied; with their bytes if these are injected. */
+struct vector {
+	struct iovec iov[SC_IOV_MAX];
+	void *bytes;
+};
+
+struct shmcma_work {
+	struct shmcma_work *next; /* shmcma_cntr.works */
+	struct shmcma_cntr *cntr; /* which it waits for */
+	uint64_t threshold;
+	const struct fi_deferred_work *deferred; /* NULL: an operation with FI_TRIGGER */
+	struct shmcma_cntr *done;		 /* completion counter, or the one to add to; NULL: none */
+	int (*post)(struct shmcma_work *work);	 /* negative errno; -EAGAIN: again later */
+
+	/* operations of an endpoint */
+	struct shmcma_ep *ep;
+	fi_addr_t peer;
+	enum sc_event event;
+	void *context;
+	struct sc_cntr *counted; /* see core.h */
+	uint32_t cq_flags;
+	uint32_t flags; /* SC_* */
+	union {
+		struct sc_send send;
+		struct sc_recv recv;
+		struct sc_rma rma;
+		struct sc_atomic atomic;
+		uint64_t value; /* of counter operations */
+	};
+	struct vector iov, compare, result;
+	struct sc_remote remote[SC_REMOTE_MAX];
+};
+
+/*
+ * The context of a deferred work on its way through the data call: a kind of event that libfabric does not
+ * have tells it from an application's.
+ */
+#define EVENT_DEFERRED 0x53434d41
+struct deferred {
+	struct fi_triggered_context context; /* first */
+	const struct fi_deferred_work *work;
+	void *reported; /* context that completions show */
+	uint64_t flags; /* of the operation */
+};
+
+/* ---- the lists ------------------------------------------------------------------------------- */
+
+static void insert_locked(struct shmcma_work *work)
+{
+	struct shmcma_cntr *cntr = work->cntr;
+	struct shmcma_work **link = &cntr->works;
+
+	if (!*link) {
+		cntr->next_trigger = cntr->domain->triggers;
+		cntr->domain->triggers = cntr;
+	}
+	while (*link && (*link)->threshold <= work->threshold)
+		link = &(*link)->next;
+	work->next = *link;
+	*link = work;
+	atomic_fetch_add(&cntr->refs, 1);
+	if (work->done)
+		atomic_fetch_add(&work->done->refs, 1);
+}
+
+static void remove_locked(struct shmcma_work *work)
+{
+	struct shmcma_cntr *cntr = work->cntr;
+	struct shmcma_work **link = &cntr->works;
+	struct shmcma_cntr **trigger = &cntr->domain->triggers;
+
+	while (*link != work)
+		link = &(*link)->next;
+	*link = work->next;
+	if (!cntr->works) {
+		while (*trigger != cntr)
+			trigger = &(*trigger)->next_trigger;
+		*trigger = cntr->next_trigger;
+	}
+	shmcma_cntr_put(cntr);
+	if (work->done)
+		shmcma_cntr_put(work->done);
+}
+
+static void work_free(struct shmcma_work *work)
+{
+	free(work->iov.bytes);
+	free(work->compare.bytes);
+	free(work);
+}
+
+static void forget_locked(struct shmcma_work *work)
+{
+	remove_locked(work);
+	work_free(work);
+}
+
+/* Forgets the waiting operations of the domain for which `is_meant` says true; returns their number. */
+static int forget_all_locked(struct shmcma_domain *domain,
+			     bool (*is_meant)(const struct shmcma_work *work, const void *by),
+			     const void *by)
+{
+	struct shmcma_cntr *cntr = domain->triggers;
+	int forgotten = 0;
+
+	while (cntr) {
+		struct shmcma_cntr *next_cntr = cntr->next_trigger;
+
+		for (struct shmcma_work *work = cntr->works, *next; work; work = next) {
+			next = work->next;
+			if (!is_meant(work, by))
+				continue;
+			forget_locked(work);
+			forgotten++;
+		}
+		cntr = next_cntr;
+	}
+	return forgotten;
+}
+
+/* ---- when it is due -------------------------------------------------------------------------- */
+
+/* fi_trigger(3): deferred work counts errors as well. */
+static bool is_due(const struct shmcma_work *work)
+{
+	const struct sc_cntr *count = &work->cntr->count;
+	uint64_t value = sc_cntr_read(&count->value);
+
+	if (work->deferred)
+		value += sc_cntr_read(&count->errors);
+	return value >= work->threshold;
+}
+
+static struct shmcma_work *due_locked(struct shmcma_cntr *cntr)
+{
+	for (struct shmcma_work *work = cntr->works; work; work = work->next)
+		if (is_due(work))
+			return work;
+	return NULL;
+}
+
+/* It cannot be posted, or is called back: for the application it ends like any other that has failed. */
+static void fail_locked(struct shmcma_work *work, int error)
+{
+	struct shmcma_ep *ep = work->ep;
+	struct shmcma_cntr *own = ep->cntrs[work->event];
+	struct shmcma_cq *cq = work->event == SC_EVENT_RECV ? ep->rx_cq : ep->tx_cq;
+	const struct sc_comp comp = { .context = work->context,
+				      .cq_flags = work->cq_flags,
+				      .err = -error };
+
+	if (work->counted)
+		sc_cntr_add(&work->counted->errors, 1);
+	if (own && &own->count != work->counted && !(work->counted && work->flags & SC_SILENT))
+		sc_cntr_add(&own->count.errors, 1);
+	if (cq)
+		sc_comp_ring_put_slow(&cq->queue, &comp);
+}
+
+/* True: something has been posted, or has failed. */
+static bool run_cntr_locked(struct shmcma_cntr *cntr)
+{
+	struct shmcma_work *work;
+	bool moved = false;
+
+	while ((work = due_locked(cntr))) {
+		int ret = work->post(work);
+
+		if (ret == -EAGAIN)
+			break;
+		if (ret)
+			fail_locked(work, ret);
+		forget_locked(work);
+		moved = true;
+	}
+	return moved;
+}
+
+/* An operation that is posted may end at once and be the one that another waits for: then all are looked at again. */
+void shmcma_trigger_run_locked(struct shmcma_domain *domain)
+{
+	struct shmcma_cntr *cntr = domain->triggers;
+
+	while (cntr) {
+		struct shmcma_cntr *next = cntr->next_trigger;
+
+		cntr = run_cntr_locked(cntr) ? domain->triggers : next;
+	}
+}
+
+bool shmcma_trigger_is_due_locked(struct shmcma_domain *domain)
+{
+	for (struct shmcma_cntr *cntr = domain->triggers; cntr; cntr = cntr->next_trigger)
+		if (due_locked(cntr))
+			return true;
+	return false;
+}
+
+/* ---- submission ------------------------------------------------------------------------------ */
+
+static int adopt_threshold(struct shmcma_work *work, const struct shmcma_domain *domain,
+			   const struct fi_triggered_context *context)
+{
+	const struct fi_trigger_threshold *threshold = &context->trigger.threshold;
+
+	if (context->event_type != FI_TRIGGER_THRESHOLD)
+		return -FI_ENOSYS;
+	work->cntr = shmcma_cntr_of(threshold->cntr ? &threshold->cntr->fid : NULL, domain);
+	work->threshold = threshold->threshold;
+	return work->cntr ? 0 : -FI_EINVAL;
+}
+
+/* Unless it asks for completions, a deferred work is counted where it says and nowhere else. */
+static int adopt_deferred(struct shmcma_work *work, struct shmcma_domain *domain,
+			  const struct deferred *deferred)
+{
+	const struct fi_deferred_work *asked = deferred->work;
+
+	work->deferred = asked;
+	work->context = deferred->reported;
+	work->threshold = asked->threshold;
+	work->cntr = shmcma_cntr_of(asked->triggering_cntr ? &asked->triggering_cntr->fid : NULL, domain);
+	if (!work->cntr)
+		return -FI_EINVAL;
+	if (!(deferred->flags & FI_COMPLETION)) {
+		work->flags = SC_SILENT;
+		work->counted = &domain->uncounted;
+	}
+	if (!asked->completion_cntr)
+		return 0;
+	work->done = shmcma_cntr_of(&asked->completion_cntr->fid, domain);
+	if (!work->done)
+		return -FI_EINVAL;
+	work->counted = &work->done->count;
+	return 0;
+}
+
+static int work_create(struct shmcma_ep_fid *fid, fi_addr_t peer, void *context,
+		       struct shmcma_work **created)
+{
+	const struct fi_triggered_context *trigger = context;
+	struct shmcma_work *work;
+	int ret;
+
+	if (!(fid->ep->caps & FI_TRIGGER))
+		return -FI_EOPNOTSUPP;
+	if (!trigger)
+		return -FI_EINVAL;
+	work = calloc(1, sizeof(*work));
+	if (!work)
+		return -FI_EAGAIN;
+	work->ep = fid->ep;
+	work->peer = peer;
+	work->context = context;
+	if ((unsigned int)trigger->event_type == EVENT_DEFERRED)
+		ret = adopt_deferred(work, fid->domain, context);
+	else
+		ret = adopt_threshold(work, fid->domain, trigger);
+	if (ret)
+		free(work);
+	else
+		*created = work;
+	return ret;
+}
+
+/* The core's flags of what waits; those of the data call are `flags`. */
+static uint32_t adopt_flags(struct shmcma_work *work, uint32_t flags)
+{
+	flags &= ~SHMCMA_TRIGGER;
+	if (work->deferred)
+		flags = (flags & ~SC_SILENT) | work->flags;
+	work->flags = flags;
+	return flags;
+}
+
+/* -FI_EMSGSIZE: not even when it is due. */
+static int check_size(const struct iovec *iov, size_t count, size_t limit, size_t *size)
+{
+	*size = 0;
+	for (size_t i = 0; i < count; i++) {
+		if (iov[i].iov_len > limit - *size)
+			return -FI_EMSGSIZE;
+		*size += iov[i].iov_len;
+	}
+	return 0;
+}
+
+static int copy_bytes(struct vector *to, const struct iovec *iov, size_t *count, size_t size)
+{
+	to->bytes = malloc(size + 1);
+	if (!to->bytes)
+		return -FI_EAGAIN;
+	to->iov[0] = (struct iovec){ to->bytes, 0 };
+	for (size_t i = 0; i < *count; i++) {
+		if (iov[i].iov_len)
+			memcpy((char *)to->bytes + to->iov[0].iov_len, iov[i].iov_base, iov[i].iov_len);
+		to->iov[0].iov_len += iov[i].iov_len;
+	}
+	*count = 1;
+	return 0;
+}
+
+/*
+ * The caller owns the vector at *iov: a copy takes its place. A copy replaces the bytes of an injected payload, too,
+ * but not those of a deferred work, which must not be touched before it is due. How many they are is known now.
+ */
+static int copy_vector(struct shmcma_work *work, struct vector *to, const struct iovec **iov,
+		       size_t *count)
+{
+	bool injects = work->flags & SC_SEND_INJECT;
+	size_t size;
+	int ret;
+
+	if (*count > SC_IOV_MAX)
+		return -FI_EINVAL;
+	ret = check_size(*iov, *count, injects ? SC_INJECT_MAX : SC_MESSAGE_MAX, &size);
+	if (ret)
+		return ret;
+	if (injects && !work->deferred && *count)
+		ret = copy_bytes(to, *iov, count, size);
+	else if (*count)
+		memcpy(to->iov, *iov, *count * sizeof(to->iov[0]));
+	*iov = to->iov;
+	return ret;
+}
+
+static int copy_remote(struct shmcma_work *work, const struct sc_remote **remote, size_t count)
+{
+	if (count > SC_REMOTE_MAX)
+		return -FI_EINVAL;
+	if (count)
+		memcpy(work->remote, *remote, count * sizeof(work->remote[0]));
+	*remote = work->remote;
+	return 0;
+}
+
+static int submit_locked(struct shmcma_work *work)
+{
+	struct shmcma_domain *domain = work->cntr->domain;
+
+	shmcma_lock_merge_all_locked(domain);
+	if (work->done)
+		work->done->lent = work->done->elsewhere = true;
+	insert_locked(work);
+	shmcma_trigger_run_locked(domain);
+	return 0;
+}
+
+/* As far as it can be known now. */
+static bool has_peer(const struct shmcma_work *work)
+{
+	struct sc_peer *peer;
+
+	if (work->event == SC_EVENT_RECV)
+		return shmcma_recv_source(work->ep, work->peer, &peer);
+	return shmcma_ep_peer(work->ep, work->peer) != NULL;
+}
+
+/* An operation of an endpoint; `ret`: was it copied? */
+static ssize_t submit(struct shmcma_work *work, int ret)
+{
+	struct shmcma_domain *domain = work->cntr->domain;
+
+	shmcma_lock(domain);
+	if (!ret && !has_peer(work))
+		ret = shmcma_ep_no_peer(work->ep, work->peer);
+	if (!ret)
+		submit_locked(work);
+	shmcma_unlock(domain);
+	if (ret)
+		work_free(work);
+	return ret;
+}
+
+/* ---- one kind of operation after the other ------------------------------------------------------ */
+
+static int post_send(struct shmcma_work *work)
+{
+	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
+
+	return peer ? sc_tx_send(work->ep->core, peer, &work->send)
+		    : shmcma_ep_no_peer(work->ep, work->peer);
+}
+
+ssize_t shmcma_trigger_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_send *send)
+{
+	struct shmcma_work *work;
+	int ret = work_create(fid, dest, send->context, &work);
+
+	if (ret)
+		return ret;
+	work->post = post_send;
+	work->event = SC_EVENT_SEND;
+	work->cq_flags = send->cq_flags;
+	work->send = *send;
+	work->send.context = work->context;
+	work->send.cntr = work->counted;
+	work->send.flags = adopt_flags(work, send->flags);
+	return submit(work, copy_vector(work, &work->iov, &work->send.iov, &work->send.iov_count));
+}
+
+static int post_recv(struct shmcma_work *work)
+{
+	if (!shmcma_recv_source(work->ep, work->peer, &work->recv.source))
+		return shmcma_ep_no_peer(work->ep, work->peer);
+	return sc_rxq_recv(work->ep->rxq, &work->recv);
+}
+
+ssize_t shmcma_trigger_recv(struct shmcma_ep_fid *fid, fi_addr_t source, const struct sc_recv *recv)
+{
+	struct shmcma_work *work;
+	int ret = work_create(fid, source, recv->context, &work);
+
+	if (ret)
+		return ret;
+	work->post = post_recv;
+	work->event = SC_EVENT_RECV;
+	work->cq_flags = recv->cq_flags;
+	work->recv = *recv;
+	work->recv.context = work->context;
+	work->recv.cntr = work->counted;
+	work->recv.flags = adopt_flags(work, recv->flags);
+	/* receives have other flags: nothing is injected */
+	if (recv->iov_count > SC_IOV_MAX)
+		return submit(work, -FI_EINVAL);
+	if (recv->iov_count)
+		memcpy(work->iov.iov, recv->iov, recv->iov_count * sizeof(recv->iov[0]));
+	work->recv.iov = work->iov.iov;
+	return submit(work, 0);
+}
+
+static int post_rma(struct shmcma_work *work)
+{
+	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
+
+	return peer ? sc_rma_post(work->ep->core, peer, &work->rma)
+		    : shmcma_ep_no_peer(work->ep, work->peer);
+}
+
+ssize_t shmcma_trigger_rma(struct shmcma_ep_fid *fid, fi_addr_t peer, const struct sc_rma *rma)
+{
+	struct shmcma_work *work;
+	int ret = work_create(fid, peer, rma->context, &work);
+
+	if (ret)
+		return ret;
+	work->post = post_rma;
+	work->event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ;
+	work->cq_flags = rma->cq_flags;
+	work->rma = *rma;
+	work->rma.context = work->context;
+	work->rma.cntr = work->counted;
+	work->rma.flags = adopt_flags(work, rma->flags);
+	ret = copy_vector(work, &work->iov, &work->rma.iov, &work->rma.iov_count);
+	if (!ret)
+		ret = copy_remote(work, &work->rma.remote, work->rma.remote_count);
+	return submit(work, ret);
+}
+
+static int post_atomic(struct shmcma_work *work)
+{
+	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
+
+	return peer ? sc_atomic_post(work->ep->core, peer, &work->atomic)
+		    : shmcma_ep_no_peer(work->ep, work->peer);
+}
+
+static int copy_atomic(struct shmcma_work *work)
+{
+	struct sc_atomic *atomic = &work->atomic;
+	int ret = copy_vector(work, &work->iov, &atomic->iov, &atomic->iov_count);
+
+	if (!ret)
+		ret = copy_vector(work, &work->compare, &atomic->compare, &atomic->compare_count);
+	if (ret)
+		return ret;
+	if (atomic->result_count > SC_IOV_MAX)
+		return -FI_EINVAL;
+	if (atomic->result_count)
+		memcpy(work->result.iov, atomic->result, atomic->result_count * sizeof(atomic->result[0]));
+	atomic->result = work->result.iov;
+	return copy_remote(work, &atomic->remote, atomic->remote_count);
+}
+
+ssize_t shmcma_trigger_atomic(struct shmcma_ep_fid *fid, fi_addr_t peer, const struct sc_atomic *atomic)
+{
+	struct shmcma_work *work;
+	int ret = work_create(fid, peer, atomic->context, &work);
+
+	if (ret)
+		return ret;
+	work->post = post_atomic;
+	work->event = atomic->kind == SC_ATOMIC_BASE ? SC_EVENT_WRITE : SC_EVENT_READ;
+	work->cq_flags = atomic->cq_flags;
+	work->atomic = *atomic;
+	work->atomic.context = work->context;
+	work->atomic.cntr = work->counted;
+	work->atomic.flags = adopt_flags(work, atomic->flags);
+	return submit(work, copy_atomic(work));
+}
+
+static int post_add(struct shmcma_work *work)
+{
+	sc_cntr_add(&work->done->count.value, work->value);
+	return 0;
+}
+
+static int post_set(struct shmcma_work *work)
+{
+	uint64_t *value = &work->done->count.value;
+
+	sc_cntr_add(value, work->value - sc_cntr_read(value));
+	return 0;
+}
+
+/* ---- deferred work --------------------------------------------------------------------------- */
+
+static int queue_cntr(struct shmcma_domain *domain, const struct fi_deferred_work *asked)
+{
+	const struct fi_op_cntr *op = asked->op.cntr;
+	struct shmcma_work *work;
+
+	if (asked->completion_cntr || !op->cntr || !asked->triggering_cntr)
+		return -FI_EINVAL;
+	work = calloc(1, sizeof(*work));
+	if (!work)
+		return -FI_ENOMEM;
+	work->post = asked->op_type == FI_OP_CNTR_ADD ? post_add : post_set;
+	work->deferred = asked;
+	work->value = op->value;
+	work->threshold = asked->threshold;
+	work->cntr = shmcma_cntr_of(&asked->triggering_cntr->fid, domain);
+	work->done = shmcma_cntr_of(&op->cntr->fid, domain);
+	if (!work->cntr || !work->done) {
+		free(work);
+		return -FI_EINVAL;
+	}
+	shmcma_lock(domain);
+	submit_locked(work);
+	shmcma_unlock(domain);
+	return 0;
+}
+
+static bool is_ours(const struct shmcma_domain *domain, struct fid_ep *ep)
+{
+	if (!ep || (ep->fid.fclass != FI_CLASS_EP && ep->fid.fclass != FI_CLASS_TX_CTX &&
+		    ep->fid.fclass != FI_CLASS_RX_CTX))
+		return false;
+	return shmcma_ep_of(ep)->domain == domain;
+}
+
+/* The context that replaces that of the operation, so that the data call leads back to the work. */
+static struct deferred defer(const struct fi_deferred_work *work, void *context, uint64_t flags)
+{
+	return (struct deferred){
+		.context.event_type = EVENT_DEFERRED, .work = work, .reported = context, .flags = flags
+	};
+}
+
+static ssize_t queue_msg(struct shmcma_domain *domain, const struct fi_deferred_work *work)
+{
+	const struct fi_op_msg *op = work->op.msg;
+	struct deferred deferred = defer(work, op->msg.context, op->flags);
+	struct fi_msg msg = op->msg;
+
+	msg.context = &deferred.context;
+	if (!is_ours(domain, op->ep))
+		return -FI_EINVAL;
+	return work->op_type == FI_OP_SEND ? fi_sendmsg(op->ep, &msg, op->flags | FI_TRIGGER)
+					   : fi_recvmsg(op->ep, &msg, op->flags | FI_TRIGGER);
+}
+
+static ssize_t queue_tagged(struct shmcma_domain *domain, const struct fi_deferred_work *work)
+{
+	const struct fi_op_tagged *op = work->op.tagged;
+	struct deferred deferred = defer(work, op->msg.context, op->flags);
+	struct fi_msg_tagged msg = op->msg;
+
+	msg.context = &deferred.context;
+	if (!is_ours(domain, op->ep))
+		return -FI_EINVAL;
+	return work->op_type == FI_OP_TSEND ? fi_tsendmsg(op->ep, &msg, op->flags | FI_TRIGGER)
+					    : fi_trecvmsg(op->ep, &msg, op->flags | FI_TRIGGER);
+}
+
+static ssize_t queue_rma(struct shmcma_domain *domain, const struct fi_deferred_work *work)
+{
+	const struct fi_op_rma *op = work->op.rma;
+	struct deferred deferred = defer(work, op->msg.context, op->flags);
+	struct fi_msg_rma msg = op->msg;
+
+	msg.context = &deferred.context;
+	if (!is_ours(domain, op->ep))
+		return -FI_EINVAL;
+	return work->op_type == FI_OP_WRITE ? fi_writemsg(op->ep, &msg, op->flags | FI_TRIGGER)
+					    : fi_readmsg(op->ep, &msg, op->flags | FI_TRIGGER);
+}
+
+static ssize_t queue_atomic(struct shmcma_domain *domain, const struct fi_deferred_work *work)
+{
+	const struct fi_op_atomic *op = work->op.atomic;
+	struct deferred deferred = defer(work, op->msg.context, op->flags);
+	struct fi_msg_atomic msg = op->msg;
+
+	msg.context = &deferred.context;
+	if (!is_ours(domain, op->ep))
+		return -FI_EINVAL;
+	return fi_atomicmsg(op->ep, &msg, op->flags | FI_TRIGGER);
+}
+
+static ssize_t queue_fetch(struct shmcma_domain *domain, const struct fi_deferred_work *work)
+{
+	const struct fi_op_fetch_atomic *op = work->op.fetch_atomic;
+	struct deferred deferred = defer(work, op->msg.context, op->flags);
+	struct fi_msg_atomic msg = op->msg;
+
+	msg.context = &deferred.context;
+	if (!is_ours(domain, op->ep))
+		return -FI_EINVAL;
+	return fi_fetch_atomicmsg(op->ep, &msg, op->fetch.msg_iov, op->fetch.desc, op->fetch.iov_count,
+				  op->flags | FI_TRIGGER);
+}
+
+static ssize_t queue_compare(struct shmcma_domain *domain, const struct fi_deferred_work *work)
+{
+	const struct fi_op_compare_atomic *op = work->op.compare_atomic;
+	struct deferred deferred = defer(work, op->msg.context, op->flags);
+	struct fi_msg_atomic msg = op->msg;
+
+	msg.context = &deferred.context;
+	if (!is_ours(domain, op->ep))
+		return -FI_EINVAL;
+	return fi_compare_atomicmsg(op->ep, &msg, op->compare.msg_iov, op->compare.desc,
+				    op->compare.iov_count, op->fetch.msg_iov, op->fetch.desc,
+				    op->fetch.iov_count, op->flags | FI_TRIGGER);
+}
+
+static ssize_t queue(struct shmcma_domain *domain, const struct fi_deferred_work *work)
+{
+	switch (work->op_type) {
+	case FI_OP_RECV:
+	case FI_OP_SEND:
+		return queue_msg(domain, work);
+	case FI_OP_TRECV:
+	case FI_OP_TSEND:
+		return queue_tagged(domain, work);
+	case FI_OP_READ:
+	case FI_OP_WRITE:
+		return queue_rma(domain, work);
+	case FI_OP_ATOMIC:
+		return queue_atomic(domain, work);
+	case FI_OP_FETCH_ATOMIC:
+		return queue_fetch(domain, work);
+	case FI_OP_COMPARE_ATOMIC:
+		return queue_compare(domain, work);
+	case FI_OP_CNTR_SET:
+	case FI_OP_CNTR_ADD:
+		return queue_cntr(domain, work);
+	}
+	return -FI_ENOSYS;
+}
+
+/* Returns the error that fi_trigger(3) wants for an operation that the endpoint does not have. */
+static int queue_work(struct shmcma_domain *domain, const struct fi_deferred_work *work)
+{
+	ssize_t ret = work && work->op.msg ? queue(domain, work) : -FI_EINVAL;
+
+	return ret == -FI_EOPNOTSUPP ? -FI_ENOSYS : (int)ret;
+}
+
+static bool is_work(const struct shmcma_work *work, const void *asked)
+{
+	return work->deferred == asked;
+}
+
+/* -FI_ENOENT: it waits no more. */
+static int cancel_work(struct shmcma_domain *domain, const struct fi_deferred_work *asked)
+{
+	int cancelled;
+
+	if (!asked)
+		return -FI_EINVAL;
+	shmcma_lock(domain);
+	cancelled = forget_all_locked(domain, is_work, asked);
+	shmcma_unlock(domain);
+	return cancelled ? 0 : -FI_ENOENT;
+}
+
+static bool is_flushed(const struct shmcma_work *work, const void *cntr)
+{
+	return work->deferred && (!cntr || &work->cntr->fid == cntr);
+}
+
+/* All, or those that wait for the triggering counter of `asked`. */
+static int flush_work(struct shmcma_domain *domain, const struct fi_deferred_work *asked)
+{
+	shmcma_lock(domain);
+	forget_all_locked(domain, is_flushed, asked ? asked->triggering_cntr : NULL);
+	shmcma_unlock(domain);
+	return 0;
+}
+
+int shmcma_trigger_control(struct fid *fid, int command, void *arg)
+{
+	struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
+
+	switch (command) {
+	case FI_QUEUE_WORK:
+		return queue_work(domain, arg);
+	case FI_CANCEL_WORK:
+		return cancel_work(domain, arg);
+	case FI_FLUSH_WORK:
+		return flush_work(domain, arg);
+	default:
+		return -FI_ENOSYS;
+	}
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------- */
+
+int shmcma_trigger_cancel_locked(struct shmcma_ep *ep, const void *context)
+{
+	for (struct shmcma_cntr *cntr = ep->domain->triggers; cntr; cntr = cntr->next_trigger)
+		for (struct shmcma_work *work = cntr->works; work; work = work->next) {
+			if (work->ep != ep || work->deferred || work->context != context)
+				continue;
+			fail_locked(work, -ECANCELED);
+			forget_locked(work);
+			return 0;
+		}
+	return -FI_ENOENT;
+}
+
+static bool is_of_ep(const struct shmcma_work *work, const void *ep)
+{
+	return work->ep == ep;
+}
+
+void shmcma_trigger_forget_locked(struct shmcma_ep *ep)
+{
+	forget_all_locked(ep->domain, is_of_ep, ep);
+}
