@@ -5,7 +5,7 @@
  * All endpoints are on this machine, so a node can only say "here", in whatever way: nothing, a loopback
  * address, the host's name, an address of one of its interfaces. The service is the endpoint's name.
  */
-#include "wait/state.h"
+#include "base/node.h"
 
 #include <ifaddrs.h>
 #include <netdb.h>
@@ -14,6 +14,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "base/provider.h"
 
 #define HOST_NAME_SIZE 256
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fork.h: the objects in a child of fork(2): see fork.c.
+ * object.h: open objects, and what a child of fork(2) may do with those that it has inherited (object.c).
  */
-#ifndef SHMCMA_FORK_H
-#define SHMCMA_FORK_H
+#ifndef SHMCMA_OBJECT_H
+#define SHMCMA_OBJECT_H
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <rdma/fabric.h>
 
 /* One fork(2) looks so many times in all for locks that other calls hold, and then goes on without them. */
@@ -29,9 +30,6 @@ bool shmcma_fork_hold(pthread_mutex_t *lock, unsigned int *tries);
 /* In the child: it can be taken again, whether it was held or another thread had it, which is not there to let it go. */
 void shmcma_fork_renew(pthread_mutex_t *lock, bool held);
 
-/* Once, when the provider is loaded. */
-void shmcma_fork_init(void);
-
 /*
  * The lock of the process's lists: of objects, and of the threads of automatic progress. fork(2) holds it, so the child
  * finds the lists whole. Its owner handles no signal. Nothing that may wait for
@@ -39,6 +37,8 @@ void shmcma_fork_init(void);
  */
 void shmcma_lists_lock(void);
 void shmcma_lists_unlock(void);
+/* The open objects, oldest first. */
+struct shmcma_object *shmcma_objects_locked(void);
 
 /* The object is open: the last step of opening, and the first of closing. Without any lock. */
 void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock);
@@ -51,6 +51,12 @@ void shmcma_object_del(struct shmcma_object *object);
 struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fid, const void *arg),
 			       const void *arg);
 
+/* The operations of inherited objects, by class; `close` is the class's own. A child of fork(2) fills them in. */
+#define SHMCMA_CLASSES (FI_CLASS_AV_SET + 1)
+extern struct fi_ops shmcma_forked_ops[SHMCMA_CLASSES];
+/* In a child: a lock was missed when it was made, or when an ancestor was. */
+extern bool shmcma_torn;
+
 /* Has the process inherited it? */
 bool shmcma_is_forked(const struct fid *fid);
 
@@ -59,5 +65,21 @@ bool shmcma_is_torn(const struct fid *fid);
 
 /* SHMCMA_FORKED, and the first time in a process a line in the log. */
 int shmcma_forked(void);
+
+/* Operations that an object does not have, for the op tables. */
+int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
+ssize_t shmcma_no_cancel(fid_t fid, void *context);
+int shmcma_no_control(struct fid *fid, int command, void *arg);
+int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
+int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context);
+/* fi_tostr of any object. */
+int shmcma_tostr(const struct fid *fid, char *buf, size_t len);
+
+/* The operations that every object's fid has: these three, its name, and none of the rest. */
+#define SHMCMA_FID_OPS(close_, bind_, control_)                                                           \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops), .close = close_, .bind = bind_, .control = control_,       \
+		.ops_open = shmcma_no_ops_open, .tostr = shmcma_tostr, .ops_set = shmcma_no_ops_set       \
+	}
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* yield.c: how often a caller that polls in vain yields; the rule is in yield.h. */
 #define _GNU_SOURCE 1
-#include "wait/state.h"
+#include "base/provider.h"
 
 #include <sched.h>
 #include <sys/resource.h>

@@ -13,7 +13,8 @@
 #define SHMCMA_COLLECTIVE_H
 
 #include <rdma/fi_collective.h>
-#include "wait/state.h"
+#include "obj/av.h"
+#include "obj/eq.h"
 
 /* Messages of an operation under way in each direction: as many processes read one's memory at a time. */
 #define SHMCMA_COLL_WINDOW 4
@@ -110,41 +111,6 @@ struct shmcma_group {
 	struct shmcma_object object;
 };
 
-/* The part of an endpoint that works in groups. */
-struct shmcma_coll {
-	struct shmcma_ep *ep;
-	struct sc_ep *core;
-	struct sc_comp_ring done;		/* its transfers */
-	bool begun;			/* messages, since it was last polled */
-	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
-	struct shmcma_wait *join_wait;	/* of the event queue, once it has been slept on for a fi_join */
-	struct shmcma_group *groups;
-	struct shmcma_collop *ops;
-	uint32_t last_id;
-	struct shmcma_coll *next; /* shmcma_domain.colls */
-};
-
-/* Addresses in the order of their ranks (avset.c). */
-struct shmcma_av_set {
-	struct fid_av_set fid;
-	struct shmcma_av *av;
-	fi_addr_t *addrs;
-	size_t count, capacity;
-	uint64_t flags;
-	fi_addr_t coll_addr;
-	struct shmcma_object object;
-};
-
-/* An address that fi_av_set_addr() returns has the first bit, one that fi_mc_addr() returns the second. */
-#define SHMCMA_ADDR_SET (1ULL << 61)
-#define SHMCMA_ADDR_GROUP (1ULL << 62)
-
-/* Which operation a set is for: without any such flag for all. */
-#define SHMCMA_SET_OPS                                                                                    \
-	(FI_BARRIER_SET | FI_BROADCAST_SET | FI_ALLTOALL_SET | FI_ALLREDUCE_SET | FI_ALLGATHER_SET |      \
-	 FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET | FI_GATHER_SET)
-_Static_assert(FI_BARRIER_SET << FI_GATHER == FI_GATHER_SET, "in the order of enum fi_collective_op");
-
 static inline bool shmcma_set_is_for(uint64_t flags, enum fi_collective_op op)
 {
 	return !(flags & SHMCMA_SET_OPS) || flags & FI_BARRIER_SET << op;
@@ -186,10 +152,8 @@ enum shmcma_collectives {
 };
 struct fi_ops_collective *shmcma_collective_ops(enum shmcma_collectives state);
 
-/* ---- avset.c --------------------------------------------------------------------------------- */
-
-int shmcma_av_set_open(struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **set,
-		       void *context);
-struct shmcma_av_set *shmcma_av_set_of(const struct fid_av_set *fid);
+int shmcma_query_collective(struct fid_domain *domain, enum fi_collective_op op,
+			    struct fi_collective_attr *attr, uint64_t flags);
+int shmcma_join(struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc, void *context);
 
 #endif

@@ -19,11 +19,13 @@
  * dies between any two steps the core ends the transfers with it; if this process dies the others' cores do.
  */
 #define _GNU_SOURCE 1
-#include "coll/coll.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "coll/coll.h"
+#include "wait/polled.h"
+#include "wait/wait.h"
 
 #define JOIN_TAG (1ULL << 63)
 #define LAST_STEP 0xffffffffu /* of a tag: the alarm */

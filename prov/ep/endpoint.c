@@ -13,16 +13,23 @@
  * Locks: all of the domain for what changes the ties or the flags; see lock.h.
  */
 #define _GNU_SOURCE 1
-#include "coll/coll.h"
-#include "op/post.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/caps.h"
+#include "base/node.h"
+#include "coll/coll.h"
 #include "ep/ep.h"
 #include "ep/unable.h"
+#include "obj/cntr.h"
+#include "obj/cq.h"
+#include "op/post.h"
+#include "wait/polled.h"
+#include "wait/progress.h"
+#include "wait/wait.h"
 
 static struct shmcma_ep_fid *fid_of(struct fid *fid)
 {

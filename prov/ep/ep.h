@@ -76,4 +76,15 @@ size_t shmcma_stx_room_locked(const struct shmcma_stx *stx);
 /* The shared receive context itself closes. */
 void shmcma_srx_free(struct shmcma_ep *srx);
 
+/* ---- option.c; and what a domain opens --------------------------------------------------------- */
+
+int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen);
+int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen);
+int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int shmcma_sep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context);
+int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
+		    void *context);
+int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx,
+		    void *context);
+
 #endif

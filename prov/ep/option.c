@@ -5,9 +5,9 @@
  * Any state, any thread: the option that data calls read (multi_min, see shmcma_now()) is one word; the sizes never
  * change. Nothing here is seen by another process.
  */
-#include "wait/state.h"
 
 #include <string.h>
+#include "ep/ep.h"
 
 static int put_option(void *optval, size_t *optlen, const void *value, size_t size)
 {

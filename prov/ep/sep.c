@@ -24,10 +24,12 @@
  *
  * Locks: the domain's, but for what never changes after it is opened.
  */
-#include "ep/ep.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/caps.h"
+#include "ep/ep.h"
+#include "wait/lock.h"
 
 #define TX_FIRST 0x8000u
 #define TX_MOST 0x8000u /* that can be opened, one after the other */

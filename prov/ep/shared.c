@@ -16,9 +16,11 @@
  *
  * Locks: a shared context and all its endpoints have one; all of the domain for what changes who they are.
  */
-#include "ep/ep.h"
 
 #include <stdlib.h>
+#include "base/caps.h"
+#include "ep/ep.h"
+#include "wait/lock.h"
 
 #define KINDS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
 

@@ -6,13 +6,23 @@
  * takes in what is known of the machine.
  */
 #define _GNU_SOURCE 1
-#include "wait/state.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_collective.h>
-#include "op/trigger.h"
+#include "base/caps.h"
+#include "coll/coll.h"
+#include "ep/ep.h"
+#include "fabric/fabric.h"
+#include "obj/cntr.h"
+#include "obj/cq.h"
+#include "obj/eq.h"
+#include "obj/mr.h"
+#include "op/post.h"
+#include "wait/polled.h"
+#include "wait/progress.h"
+#include "wait/wait.h"
 
 static pthread_once_t calibrated = PTHREAD_ONCE_INIT;
 

@@ -2,95 +2,17 @@
 /*
  * fabric.c: the fabric object, and the operations that objects do not have. Any thread.
  */
-#include "wait/state.h"
+
+#include "fabric/fabric.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	(void)fid, (void)bfid, (void)flags;
-	return -FI_ENOSYS;
-}
-
-ssize_t shmcma_no_cancel(fid_t fid, void *context)
-{
-	(void)fid, (void)context;
-	return -FI_EOPNOTSUPP;
-}
-
-int shmcma_no_control(struct fid *fid, int command, void *arg)
-{
-	(void)fid, (void)command, (void)arg;
-	return -FI_ENOSYS;
-}
-
-int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
-{
-	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
-	return -FI_ENOSYS;
-}
-
-int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
-{
-	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
-	return -FI_ENOSYS;
-}
-
-/* libfabric does not show objects of other classes to applications. */
-static const char *what_is(size_t fclass)
-{
-	switch (fclass) {
-	case FI_CLASS_FABRIC:
-		return "fabric";
-	case FI_CLASS_DOMAIN:
-		return "domain";
-	case FI_CLASS_EP:
-		return "endpoint";
-	case FI_CLASS_SEP:
-		return "scalable endpoint";
-	case FI_CLASS_TX_CTX:
-		return "transmit context";
-	case FI_CLASS_RX_CTX:
-		return "receive context";
-	case FI_CLASS_STX_CTX:
-		return "shared transmit context";
-	case FI_CLASS_SRX_CTX:
-		return "shared receive context";
-	case FI_CLASS_AV:
-		return "address vector";
-	case FI_CLASS_AV_SET:
-		return "address vector set";
-	case FI_CLASS_MC:
-		return "group";
-	case FI_CLASS_MR:
-		return "memory region";
-	case FI_CLASS_EQ:
-		return "event queue";
-	case FI_CLASS_CQ:
-		return "completion queue";
-	case FI_CLASS_CNTR:
-		return "counter";
-	case FI_CLASS_WAIT:
-		return "wait set";
-	case FI_CLASS_POLL:
-		return "poll set";
-	default:
-		return "object";
-	}
-}
-
-/* Behind what is in `buf` already, as libfabric does for its own (fi_tostr(3), FI_TYPE_FID). */
-int shmcma_tostr(const struct fid *fid, char *buf, size_t len)
-{
-	size_t used = strnlen(buf, len);
-
-	if (used < len)
-		snprintf(buf + used, len - used, "fid: %p shmcma %s\n", (const void *)fid, what_is(fid->fclass));
-	return 0;
-}
+#include "obj/cntr.h"
+#include "obj/cq.h"
+#include "obj/eq.h"
+#include "wait/wait.h"
 
 static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
 			 void *context)

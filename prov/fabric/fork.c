@@ -5,9 +5,6 @@
  * other tables of operations: fi_close() gives back what is private, every other call is SHMCMA_FORKED. That
  * costs the data calls nothing. The child may open objects of its own, which are as good as its parent's.
  *
- * Owns the list of open objects. Registered memory is not in it, as it comes and goes too often: its few calls
- * ask for its domain (shmcma_is_forked()).
- *
  * Locks. The thread that forks holds all of them, in the order lists, poll sets, wait sets, domains (all locks of
  * each, see lock.h), address vectors, event queues, so that the child finds whole what they guard.
  *
@@ -28,88 +25,20 @@
  * the parent, whose segments it does not have, and whose names it takes for another process's.
  */
 #define _GNU_SOURCE 1
-#include "base/object.h"
 
-#include <signal.h>
-#include <time.h>
 #include <unistd.h>
 #include "coll/coll.h"
+#include "fabric/fabric.h"
+#include "obj/eq.h"
 #include "op/post.h"
+#include "wait/progress.h"
+#include "wait/wait.h"
 
-#define NAP 20000 /* ns */
-
-static pthread_mutex_t lists_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct shmcma_object *first, **last = &first;
-static sigset_t owner_signals; /* the lock's owner had this signal mask before */
-static bool missed;	       /* this fork goes on without a lock */
-static bool torn;	       /* child: a lock was missed when it was made, or when an ancestor was */
-static atomic_bool told, told_torn;
-
-/* ---- the list -------------------------------------------------------------------------------- */
-
-void shmcma_lists_lock(void)
-{
-	sigset_t all, signals;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &signals);
-	pthread_mutex_lock(&lists_lock);
-	owner_signals = signals;
-}
-
-void shmcma_lists_unlock(void)
-{
-	sigset_t signals = owner_signals;
-
-	pthread_mutex_unlock(&lists_lock);
-	pthread_sigmask(SIG_SETMASK, &signals, NULL);
-}
-
-void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock)
-{
-	*object = (struct shmcma_object){ .fid = fid, .lock = lock };
-	shmcma_lists_lock();
-	object->link = last;
-	*last = object;
-	last = &object->next;
-	shmcma_lists_unlock();
-}
-
-void shmcma_object_del(struct shmcma_object *object)
-{
-	shmcma_lists_lock();
-	if (object->next)
-		object->next->link = object->link;
-	else
-		last = object->link;
-	*object->link = object->next;
-	shmcma_lists_unlock();
-}
-
-struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fid, const void *arg),
-			       const void *arg)
-{
-	struct fid *found = NULL;
-
-	shmcma_lists_lock();
-	for (struct shmcma_object *each = first; each && !found; each = each->next)
-		if (each->fid->fclass == fclass && !shmcma_is_forked(each->fid) && match(each->fid, arg))
-			found = each->fid;
-	shmcma_lists_unlock();
-	return found;
-}
+static bool missed; /* this fork goes on without a lock */
+static atomic_bool told_torn;
+static pid_t process; /* whose fork(2) was told of last, or which has loaded the provider */
 
 /* ---- operations in the child ----------------------------------------------------------------- */
-
-int shmcma_forked(void)
-{
-	if (!atomic_exchange(&told, true))
-		shmcma_warn(FI_LOG_CORE,
-			    "process %d was forked while libfabric objects were open: it may close those, "
-			    "and nothing else; open new ones after fork(2), from fi_getinfo() on\n",
-			    (int)getpid());
-	return SHMCMA_FORKED;
-}
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -350,10 +279,6 @@ static struct fi_ops_poll poll_ops = {
 	.poll_del = poll_change,
 };
 
-/* By class; `close` is the class's own. */
-#define CLASSES (FI_CLASS_AV_SET + 1)
-static struct fi_ops fid_ops[CLASSES];
-
 static int close_torn(struct fid *fid)
 {
 	(void)fid;
@@ -366,24 +291,18 @@ static int close_torn(struct fid *fid)
 	return 0;
 }
 
-bool shmcma_is_forked(const struct fid *fid)
-{
-	return fid->ops == &fid_ops[fid->fclass];
-}
-
-bool shmcma_is_torn(const struct fid *fid)
-{
-	return fid->ops->close == close_torn;
-}
-
 static void replace_fid(struct fid *fid)
 {
-	fid_ops[fid->fclass] =
-		(struct fi_ops)SHMCMA_FID_OPS(torn ? close_torn : fid->ops->close, fid_bind, fid_control);
-	fid_ops[fid->fclass].ops_open = fid_ops_open;
-	fid_ops[fid->fclass].tostr = fid_tostr;
-	fid_ops[fid->fclass].ops_set = fid_ops_set;
-	fid->ops = &fid_ops[fid->fclass];
+	struct fi_ops *ops = &shmcma_forked_ops[fid->fclass];
+
+	*ops = (struct fi_ops){ .size = sizeof(*ops),
+				.close = shmcma_torn ? close_torn : fid->ops->close,
+				.bind = fid_bind,
+				.control = fid_control,
+				.ops_open = fid_ops_open,
+				.tostr = fid_tostr,
+				.ops_set = fid_ops_set };
+	fid->ops = ops;
 }
 
 static void replace_ep(struct fid_ep *ep)
@@ -452,18 +371,6 @@ static void replace(struct fid *fid)
 
 /* ---- around fork(2) -------------------------------------------------------------------------- */
 
-/* Tried again and again: a lock with a time limit is unknown to the thread sanitizer. */
-bool shmcma_fork_hold(pthread_mutex_t *lock, unsigned int *tries)
-{
-	while (pthread_mutex_trylock(lock)) {
-		if (!*tries)
-			return false;
-		--*tries;
-		nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
-	}
-	return true;
-}
-
 /* The object's own lock; a domain has more. False: this thread does not have all of them. */
 static bool hold(struct shmcma_object *object, unsigned int *tries)
 {
@@ -482,14 +389,14 @@ static void before(void)
 	shmcma_lists_lock();
 	missed = false;
 	for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-		for (struct shmcma_object *each = first; each; each = each->next)
+		for (struct shmcma_object *each = shmcma_objects_locked(); each; each = each->next)
 			if (each->fid->fclass == order[i] && each->lock && !hold(each, &tries))
 				missed = true;
 }
 
 static void in_parent(void)
 {
-	for (struct shmcma_object *each = first; each; each = each->next) {
+	for (struct shmcma_object *each = shmcma_objects_locked(); each; each = each->next) {
 		if (each->held && each->fid->fclass == FI_CLASS_DOMAIN)
 			shmcma_lock_drop_others(container_of(each->fid, struct shmcma_domain, fid.fid));
 		if (each->held)
@@ -499,32 +406,29 @@ static void in_parent(void)
 	shmcma_lists_unlock();
 }
 
-void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
-{
-	if (held)
-		pthread_mutex_unlock(lock);
-	else
-		pthread_mutex_init(lock, NULL);
-}
-
 static void in_child(void)
 {
-	torn = torn || missed;
-	for (struct shmcma_object *each = first; each; each = each->next) {
+	shmcma_torn = shmcma_torn || missed;
+	for (struct shmcma_object *each = shmcma_objects_locked(); each; each = each->next) {
 		if (each->lock)
 			shmcma_fork_renew(each->lock, each->held);
 		each->held = false;
 		replace(each->fid);
 	}
 	shmcma_progress_forked_locked();
-	atomic_store(&told, false);
 	atomic_store(&told_torn, false);
-	shmcma_loaded_here();
+	process = getpid();
 	shmcma_lists_unlock();
+}
+
+bool shmcma_fork_is_known(void)
+{
+	return getpid() == process;
 }
 
 void shmcma_fork_init(void)
 {
+	process = getpid();
 	if (pthread_atfork(before, in_parent, in_child))
 		shmcma_warn(FI_LOG_CORE,
 			    "no memory to watch fork(2): a child must not use what is open\n");

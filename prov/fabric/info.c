@@ -6,12 +6,14 @@
  * the attribute, the value asked for, the value offered. The attribute structures are libfabric's and grow with it:
  * they are allocated by it and filled field by field.
  */
-#include "wait/state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include "base/caps.h"
+#include "base/node.h"
+#include "fabric/fabric.h"
 
 /* ---- what is offered ------------------------------------------------------------------------- */
 

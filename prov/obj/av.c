@@ -18,7 +18,8 @@
  *
  * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
  */
-#include "coll/coll.h"
+
+#include "obj/av.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -26,6 +27,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/node.h"
+#include "obj/eq.h"
+#include "obj/peermap.h"
+#include "wait/lock.h"
 
 #define CHUNK 256
 #define NONE UINT32_MAX

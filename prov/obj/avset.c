@@ -5,10 +5,10 @@
  * All of it is private memory. Used by one thread at a time, as libfabric has it: nothing here takes a lock but calls
  * to the vector.
  */
-#include "coll/coll.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include "obj/av.h"
 
 #define SET_FLAGS (FI_UNIVERSE | SHMCMA_SET_OPS)
 

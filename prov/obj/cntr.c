@@ -12,10 +12,14 @@
  * endpoint of the domain: then all are polled.
  */
 #define _GNU_SOURCE 1
-#include "wait/state.h"
+
+#include "obj/cntr.h"
 
 #include <sched.h>
 #include <stdlib.h>
+#include "op/trigger.h"
+#include "wait/polled.h"
+#include "wait/wait.h"
 
 static struct shmcma_cntr *cntr_of(struct fid_cntr *fid)
 {

@@ -11,13 +11,19 @@
  * that takes one entry at a time does not pay for a poll each time, and none is ever out of turn.
  */
 #define _GNU_SOURCE 1
-#include "wait/state.h"
+
+#include "obj/cq.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include "obj/av.h"
+#include "obj/eq.h"
+#include "obj/peermap.h"
+#include "wait/polled.h"
+#include "wait/wait.h"
 
 #define DEFAULT_SIZE 1024
 /* The entries that are allocated at first: the part that is in use all the time then stays in the first-level cache. */

@@ -13,11 +13,14 @@
  * fi_join is reported here, so a read of an empty queue makes progress for those under way, and their messages wake a
  * thread that sleeps on it: then the descriptor is readable and the queue may be found empty.
  */
+#include "obj/eq.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "coll/coll.h"
+#include "wait/polled.h"
+#include "wait/wait.h"
 
 /* Events that may wait, if the application has not asked for room for more. */
 #define EVENTS_MAX ((size_t)1 << 20)

@@ -17,10 +17,13 @@
  * Without FI_MR_RMA_EVENT and FI_MR_ENDPOINT in the domain's mr_mode a region is open at once, and counters
  * may be bound to it later: they count what peers do from then on.
  */
-#include "wait/state.h"
+
+#include "obj/mr.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include "obj/cntr.h"
+#include "wait/lock.h"
 
 /* FI_COLLECTIVE goes with FI_SEND and FI_RECV: collectives here need no registration, as messages do not. */
 #define LOCAL_ACCESS (FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_COLLECTIVE)

@@ -9,7 +9,10 @@
  * Any thread; all under a lock of the set's, around those of its members.
  */
 #include <stdlib.h>
-#include "wait/state.h"
+#include "obj/cntr.h"
+#include "obj/cq.h"
+#include "wait/polled.h"
+#include "wait/wait.h"
 
 struct member {
 	struct fid *fid;

@@ -10,7 +10,9 @@
 #ifndef SHMCMA_POST_H
 #define SHMCMA_POST_H
 
-#include "wait/state.h"
+#include <rdma/fi_tagged.h>
+#include "obj/peermap.h"
+#include "wait/lock.h"
 #include "op/trigger.h"
 
 /* The behaviour of the operations of a table. */
@@ -69,7 +71,9 @@ enum shmcma_rma {
 struct fi_ops_msg *shmcma_msg_ops(enum shmcma_post post);	/* msg.c */
 struct fi_ops_tagged *shmcma_tagged_ops(enum shmcma_post post); /* tagged.c */
 struct fi_ops_rma *shmcma_rma_ops(enum shmcma_rma rma);		/* rma.c */
-struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma);	/* atomic.c */
+struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma);	/* atomics.c */
+int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
+			struct fi_atomic_attr *attr, uint64_t flags);
 
 #define SHMCMA_SENDMSG_FLAGS (SHMCMA_TX_OP_FLAGS | FI_REMOTE_CQ_DATA | FI_MORE | FI_FENCE)
 #define SHMCMA_RECVMSG_FLAGS                                                                              \

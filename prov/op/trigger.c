@@ -21,13 +21,13 @@
  * counters from being closed (refs); once it is posted the core knows the completion counter by its address, hence
  * shmcma_cntr.lent.
  */
-#include "op/trigger.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_trigger.h>
+#include "obj/cntr.h"
 #include "op/post.h"
 
 /* Elements that an operation names, copied; with their bytes if these are injected. */

@@ -31,4 +31,9 @@ int shmcma_trigger_cancel_locked(struct shmcma_ep *ep, const void *context);
 /* The endpoint closes: operations that wait to be posted to it are forgotten. */
 void shmcma_trigger_forget_locked(struct shmcma_ep *ep);
 
+/* Post what waits for counters that have got there by now (trigger.c). */
+void shmcma_trigger_run_locked(struct shmcma_domain *domain);
+/* Is there something that could not be posted, for want of room? */
+bool shmcma_trigger_is_due_locked(struct shmcma_domain *domain);
+
 #endif

@@ -24,10 +24,9 @@
  * well.
  */
 #define _GNU_SOURCE 1
-#include "wait/lock.h"
 
 #include <stdlib.h>
-#include "wait/state.h"
+#include "wait/lock.h"
 
 /* One that is used by a thread of its own is in no line that another writes. */
 #define LINE 64

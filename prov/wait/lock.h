@@ -34,44 +34,7 @@
 #ifndef SHMCMA_LOCK_H
 #define SHMCMA_LOCK_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-struct shmcma_domain;
-struct shmcma_locked;
-struct shmcma_wait;
-
-/* Its memory stays a lock until the domain is closed, since a thread may be about to take it in vain. */
-struct shmcma_lock {
-	pthread_mutex_t mutex;
-	bool taken; /* by data calls: the same for all of a domain, never changed */
-	struct shmcma_domain *domain;
-	struct shmcma_wait *armed; /* somebody sleeps for its objects, or is about to (wait.c) */
-	/* under the common lock */
-	struct shmcma_locked *objects;
-	struct shmcma_lock *next; /* shmcma_locks.others by address, or .spare */
-	struct shmcma_lock *prev; /* of others */
-	bool held;		  /* around fork(2) */
-};
-
-/* Embedded in each object that has one. */
-struct shmcma_locked {
-	struct shmcma_lock *_Atomic lock; /* changed with the old and the new one held */
-	struct shmcma_locked *next;	  /* shmcma_lock.objects */
-	struct shmcma_locked **link;	  /* the link that points to it there */
-};
-
-/* Of a domain. */
-struct shmcma_locks {
-	struct shmcma_lock common;   /* a thread that takes all takes it first */
-	struct shmcma_lock *others;  /* under the common one, as what follows */
-	struct shmcma_lock *near;    /* of others: beside it the last one came or went; NULL: the first */
-	struct shmcma_lock *spare;   /* of nothing now */
-	bool coarse;		     /* there is the common one alone, for good */
-	struct shmcma_locked itself; /* for what is the domain's: has the common one */
-};
+#include "wait/state.h"
 
 /* `taken`: by data calls, too; `coarse`: the domain has one lock. */
 void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse);

@@ -40,12 +40,16 @@
  * list of threads (shmcma_lists_lock()).
  */
 #define _GNU_SOURCE 1
-#include "wait/state.h"
+
+#include "wait/progress.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "op/trigger.h"
+#include "wait/polled.h"
+#include "wait/wait.h"
 
 /*
  * Rounds before it sleeps. None of them gives way by sched_yield(2): on a full machine that costs a time slice

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * shmcma.h: the provider's objects. Each libfabric object is a structure that begins with its fid;
- * one file each implements its calls. The work is the core's (core.h).
+ * state.h: the structures of objects that several files know. Each libfabric object is a structure that begins with its
+ * fid; one file each implements its calls. The work is the core's (core.h).
  *
  * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its
  * object, which objects that have to do with each other share, if the threading model asks for locks, or if a
@@ -12,10 +12,9 @@
  * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event
  * queue, watcher (wait.c); those of the core. A data call takes one of the domain's.
  */
-#ifndef SHMCMA_PROV_H
-#define SHMCMA_PROV_H
+#ifndef SHMCMA_STATE_H
+#define SHMCMA_STATE_H
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,79 +25,119 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
-#include <rdma/fi_errno.h>
-#include <rdma/fi_tagged.h>
-#include <rdma/providers/fi_log.h>
-#include <rdma/providers/fi_prov.h>
 #include <shmcma/core.h>
 #include "base/object.h"
-#include "wait/lock.h"
-#include "wait/progress.h"
-#include "wait/wait.h"
+#include "base/provider.h"
 #include "base/yield.h"
+#include "wait/pipe.h"
 
-#define SHMCMA_NAME "shmcma"
-#define SHMCMA_VERSION FI_VERSION(0, 1)
-#define SHMCMA_IOV_LIMIT 8
-#define SHMCMA_RMA_IOV_LIMIT SC_REMOTE_MAX
-#define SHMCMA_INJECT_SIZE SC_INJECT_MAX
-#define SHMCMA_DEFAULT_SIZE 1024 /* tx and rx size when the hints do not say */
-#define SHMCMA_MAX_SIZE 65536
-#define SHMCMA_CQ_DATA_SIZE 8
-#define SHMCMA_CONTEXTS 256 /* of a scalable endpoint, each kind */
-/* Of the registration modes that an application is ready for, those that are made use of. */
-#define SHMCMA_MR_MODES (FI_MR_VIRT_ADDR | FI_MR_PROV_KEY)
-/* Orders of RMA and atomics, each among themselves and against each other. */
-#define SHMCMA_MEMORY_ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW)
-#define SHMCMA_MULTI_MIN 64 /* FI_OPT_MIN_MULTI_RECV unless set */
-
-extern struct fi_provider shmcma_provider;
-
-#define shmcma_warn(subsys, ...) FI_WARN(&shmcma_provider, subsys, __VA_ARGS__)
-#define shmcma_info(subsys, ...) FI_INFO(&shmcma_provider, subsys, __VA_ARGS__)
-
-/* The provider's parameters, read once (init.c). */
-struct shmcma_env {
-	struct sc_config config; /* FI_SHMCMA_CMA, RMA, and the sizes */
-	int remote_comm;	 /* FI_SHMCMA_REMOTE_COMM */
-	bool calibrated;	 /* FI_SHMCMA_CALIBRATE, and FI_SHMCMA_EAGER_MAX is not given */
-	enum shmcma_yield_mode yield; /* FI_SHMCMA_YIELD */
-};
-extern struct shmcma_env shmcma_env;
-
-/* Puts the measured costs of this machine into the parameters. Once, before the first endpoint. */
-void shmcma_calibrate(void);
-
-/* The process that has made this call is another than that which has loaded the provider (init.c). */
-void shmcma_loaded_here(void);
-
-/* Is this provider among the names of a list such as "a;b" or "a,b"? (init.c) */
-bool shmcma_is_listed(const char *list);
-
-/*
- * libfabric's code for an error of the core (negative, both): the core speaks errno, of which libfabric
- * has not all.
- */
-static inline int shmcma_error(int error)
-{
-	switch (error) {
-	case -EUSERS:
-		return -FI_EBUSY; /* all slots of the peer are taken; libfabric has no EUSERS */
-	case -EPROTO:
-		return -FI_ECONNABORTED; /* the peer breaks the protocol, or is of another version */
-	case -SC_EFAULT_RECEIVER:
-		return -FI_EFAULT;
-	case -SC_EIO_INITIATOR:
-		return -FI_EIO;
-	case -ENOKEY:
-		return -FI_ENOKEY; /* another number than errno's */
-	default:
-		return error;
-	}
-}
+struct shmcma_domain;
+struct shmcma_ep;
+struct shmcma_eq;
+struct shmcma_locked;
+struct shmcma_wait;
+struct shmcma_watcher;
 
 /* A reference count of an object that others are bound to; closing it while > 0 gives -FI_EBUSY. */
 typedef atomic_int shmcma_refs;
+
+/*
+ * Access to words that fi_control() and fi_setopt() change at any time, and that data calls read before they have a
+ * lock, in other threads with FI_THREAD_SAFE. Relaxed: each is a value of its own, and either will do.
+ */
+#define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
+#define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
+
+/* ---- locks (lock.c) ------------------------------------------------------------------------ */
+
+/* Its memory stays a lock until the domain is closed, since a thread may be about to take it in vain. */
+struct shmcma_lock {
+	pthread_mutex_t mutex;
+	bool taken; /* by data calls: the same for all of a domain, never changed */
+	struct shmcma_domain *domain;
+	struct shmcma_wait *armed; /* somebody sleeps for its objects, or is about to (wait.c) */
+	/* under the common lock */
+	struct shmcma_locked *objects;
+	struct shmcma_lock *next; /* shmcma_locks.others by address, or .spare */
+	struct shmcma_lock *prev; /* of others */
+	bool held;		  /* around fork(2) */
+};
+
+/* Embedded in each object that has one. */
+struct shmcma_locked {
+	struct shmcma_lock *_Atomic lock; /* changed with the old and the new one held */
+	struct shmcma_locked *next;	  /* shmcma_lock.objects */
+	struct shmcma_locked **link;	  /* the link that points to it there */
+};
+
+/* Of a domain. */
+struct shmcma_locks {
+	struct shmcma_lock common;   /* a thread that takes all takes it first */
+	struct shmcma_lock *others;  /* under the common one, as what follows */
+	struct shmcma_lock *near;    /* of others: beside it the last one came or went; NULL: the first */
+	struct shmcma_lock *spare;   /* of nothing now */
+	bool coarse;		     /* there is the common one alone, for good */
+	struct shmcma_locked itself; /* for what is the domain's: has the common one */
+};
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+/* Embedded in the object that is waited for. */
+struct shmcma_wait {
+	enum fi_wait_obj obj;
+	struct fid *fid;
+	struct shmcma_domain *domain; /* of queue or counter, or itself; NULL: of others */
+	struct shmcma_locked *locked; /* its, likewise */
+	uint32_t futex;		      /* changed by each signal */
+	atomic_bool listens;	      /* watchers are to signal it, once */
+	atomic_bool given; /* fi_trywait()'s word, and no signal since: a thread may sleep on that */
+	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
+	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: the application's to wait with */
+	pthread_cond_t cond;
+	/* threads that sleep in calls, or are about to; of a queue or counter under its lock */
+	atomic_int sleepers;
+	atomic_uint told;	     /* of a set: what all its waiters return for, and one may have taken away */
+	struct shmcma_wait_set *set; /* FI_WAIT_SET */
+	struct shmcma_wait *next;    /* in the set, under its lock */
+
+	/* under its lock */
+	bool watched; /* watchers may know it, until it ends */
+	bool armed;
+	bool again;			/* armed, and to be signalled whatever there is */
+	struct shmcma_wait *next_armed; /* shmcma_lock.armed */
+
+	/* a signal that no watcher can give */
+	atomic_bool owed;	       /* in a thread's list, until it begins with it */
+	struct shmcma_wait *next_owed; /* in that list */
+	atomic_int giving;	       /* threads that have it in their list, or are at it */
+	atomic_bool closes;	       /* so signals are given up */
+};
+
+/* ---- progress ------------------------------------------------------------------------------ */
+
+/* Enabled endpoints, each once. Changed with all locks of the domain held. */
+struct shmcma_polled {
+	struct shmcma_ep **eps;
+	size_t count, capacity;
+};
+
+/* The thread of a domain with automatic progress. */
+struct shmcma_progress {
+	bool wanted;		 /* set when the domain is opened, never changed */
+	uint64_t polls;		 /* by the application; under the domain's lock */
+	struct shmcma_wait wait; /* of the domain: told of what is begun while the thread sleeps */
+	atomic_bool stop;
+	atomic_bool
+		asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
+	/* progress.c's alone */
+	pthread_mutex_t
+		starting; /* one thread starts it, others that enable an endpoint wait; none in a child of fork(2) */
+	bool running;
+	pthread_t thread;
+	struct shmcma_progress *next;
+};
+
+/* ---- objects ------------------------------------------------------------------------------- */
 
 struct shmcma_fabric {
 	struct fid_fabric fid;
@@ -128,12 +167,6 @@ struct shmcma_domain {
 	struct shmcma_object object;
 };
 
-/* fi_ops_mr of every domain, and fi_mr_map_raw (mr.c). */
-extern struct fi_ops_mr shmcma_mr_ops;
-int shmcma_mr_map_raw(const struct fi_mr_map_raw *map);
-
-struct shmcma_eq; /* eq.c */
-
 /*
  * fi_domain_bind: the event queue of objects that have none of their own. NULL: none yet. It may come at any time, also
  * while locks are held, and is the domain's then until it is closed: a thread that has found it may go on with it.
@@ -142,80 +175,6 @@ static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *dom
 {
 	return atomic_load_explicit(&domain->eq, memory_order_acquire);
 }
-
-/* An event of another object: copied into the queue (eq.c). -FI_ENOMEM. */
-int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry *entry);
-int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry);
-/* fi_eq_open's fid, for binding: the object of that fid, counted (refs + 1), or NULL if it is no EQ. */
-struct shmcma_eq *shmcma_eq_get(struct fid *fid);
-void shmcma_eq_put_ref(struct shmcma_eq *eq);
-/* fi_trywait: 0 when the queue is empty, so that its wait object may be slept on, else -FI_EAGAIN. */
-int shmcma_eq_trywait(struct fid *fid);
-/*
- * fi_join under way: reading the queue makes progress for it. Embedded; with the lock of the endpoint's domain.
- */
-struct shmcma_joining {
-	struct shmcma_domain *domain; /* NULL: not under way */
-	struct shmcma_joining *next;  /* the queue's, under its lock */
-};
-/* -FI_EAGAIN: not now. */
-int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining);
-/* It has ended: with FI_JOIN_COMPLETE, or the entry's error. */
-void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
-			   const struct fi_eq_err_entry *entry);
-void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining);
-
-/* In a child that has inherited it: nobody waits there. */
-void shmcma_eq_forked(struct fid *fid);
-
-/*
- * An address vector (av.c). fi_addr_t is the index of the entry in both types. Entries are never moved
- * to another index, nor in memory; a removed index is reused by a later insertion.
- */
-struct shmcma_av_entry {
-	char address[SC_ADDR_SIZE]; /* endpoint form; empty: removed */
-	char inserted
-		[SC_ADDR_SIZE]; /* as the application gave it (a service keeps its form): fi_av_lookup */
-	uint64_t user;		/* FI_AV_USER_ID: what completions report; else the entry's own index */
-	uint32_t next;		/* next of the same hash bucket */
-};
-
-struct shmcma_av {
-	struct fid_av fid;
-	struct shmcma_domain *domain;
-	shmcma_refs refs;
-	struct shmcma_eq *eq;
-	enum fi_av_type type;
-	uint64_t flags;
-	unsigned int
-		rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
-	struct sc_directory *shared; /* a named one: what other processes see of it; else NULL */
-	pthread_mutex_t lock;	     /* only av.c uses the rest, under it */
-	struct shmcma_av_entry **chunks;
-	size_t chunk_count;
-	size_t count, live; /* indices handed out so far; of those, not removed */
-	uint32_t *holes;    /* heap of indices below count that are free, lowest on top */
-	size_t hole_count;
-	uint32_t *buckets; /* hash of the live entries by address */
-	size_t bucket_mask;
-	struct shmcma_ep *eps; /* bound endpoints, linked by av_next; under all locks of the domain */
-	struct shmcma_object object;
-};
-
-/*
- * Address of fi_addr, or NULL if there is no such entry. The memory stays valid until the vector is
- * closed, its content until fi_addr is removed.
- */
-const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr);
-/* Addresses that have been handed out: one more than the highest. */
-size_t shmcma_av_count(struct shmcma_av *av);
-/*
- * How a completion names the sender with that address (endpoint form), be it any context of the endpoint: the lowest fi_addr it was inserted
- * as, or the identifier given with FI_AV_USER_ID; FI_ADDR_NOTAVAIL if it was not inserted.
- */
-fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address);
-/* Is it, or another context's of that endpoint, in the vector? */
-bool shmcma_av_has(struct shmcma_av *av, const char *address);
 
 /* A completion queue (cq.c). */
 struct shmcma_cq {
@@ -236,17 +195,6 @@ struct shmcma_cq {
 		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for a reader without room for it */
 	struct shmcma_object object;
 };
-
-/* Completions in the queue, or an error: fi_cq_read() has something to say. Under the queue's lock. */
-bool shmcma_cq_has_entry(const struct shmcma_cq *cq);
-/* Is there something to read, or to be told of? `found`: that the application is told of now. */
-bool shmcma_cq_has(const struct shmcma_cq *cq);
-bool shmcma_cq_found(struct shmcma_cq *cq);
-/* Has there been a signal that a wait, which began when `known` was the newest heard, does not know of? */
-bool shmcma_cq_differs(const struct shmcma_cq *cq, const unsigned int *known);
-
-/* The endpoint is polled no more, for its peers are about to go; completions stay, with unknown source. */
-void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);
 
 /* A counter (cntr.c). */
 struct shmcma_cntr {
@@ -269,37 +217,6 @@ struct shmcma_cntr {
 	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */
 	struct shmcma_object object;
 };
-
-/* The counter of that fid if it is one of this domain, else NULL. */
-struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *domain);
-/*
- * For something other than an endpoint, such as registered memory: the counter, counted (refs + 1) until it
- * is put back, or NULL. Under all locks of the domain, which are one from then on.
- */
-struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
-void shmcma_cntr_put(struct shmcma_cntr *cntr);
-/* The endpoints that a read of the counter polls. */
-const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
-/*
- * Take its lock, or all of the domain's if all endpoints are polled when it is read; true: all, which is to
- * be said again when they are let go.
- */
-bool shmcma_cntr_enter(struct shmcma_cntr *cntr);
-void shmcma_cntr_leave(struct shmcma_cntr *cntr, bool all);
-/* Is it another than that by now? With its lock, as what follows. */
-bool shmcma_cntr_differs(const struct shmcma_cntr *cntr, const struct sc_cntr *known);
-/* Has it changed since the application last looked? `found`: it is told of now. */
-bool shmcma_cntr_has(const struct shmcma_cntr *cntr);
-bool shmcma_cntr_found(struct shmcma_cntr *cntr);
-/* The domain closes: those that were kept for operations under way. */
-void shmcma_cntr_free_retired(struct shmcma_domain *domain);
-
-/*
- * Access to words that fi_control() and fi_setopt() change at any time, and that data calls read before they have a
- * lock, in other threads with FI_THREAD_SAFE. Relaxed: each is a value of its own, and either will do.
- */
-#define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
-#define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
 
 struct shmcma_stx; /* shared.c */
 struct shmcma_sep; /* sep.c */
@@ -357,47 +274,20 @@ static inline struct shmcma_eq *shmcma_ep_eq(const struct shmcma_ep *ep)
 	return ep->eq ? ep->eq : shmcma_domain_eq(ep->domain);
 }
 
-/* Go on with what groups of endpoints do together (group.c). 0: there was nothing to do. */
-int shmcma_coll_progress_locked(struct shmcma_domain *domain);
-
-/* Post what waits for counters that have got there by now (trigger.c). */
-void shmcma_trigger_run_locked(struct shmcma_domain *domain);
-/* Is there something that could not be posted, for want of room? */
-bool shmcma_trigger_is_due_locked(struct shmcma_domain *domain);
-
-static inline int shmcma_poll_each(const struct shmcma_polled *polled)
-{
-	int done = 0;
-
-	for (size_t i = 0; i < polled->count; i++)
-		done += sc_ep_poll(polled->eps[i]->core);
-	return done;
-}
-
-/* progress.c: what is left of it, in the few domains where there is something. */
-int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled);
-
-/*
- * Progress, with the lock of what is polled held. 0: there was nothing to do. An endpoint that is nothing but
- * a target may have no queue and no counter whose reader could poll it: so every read polls it.
- */
-static inline int shmcma_poll_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
-{
-	int done = shmcma_poll_each(polled);
-
-	if (__builtin_expect(domain->silent.count | (uintptr_t)domain->colls | (uintptr_t)domain->triggers,
-			     0))
-		done += shmcma_poll_rest_locked(domain, polled);
-	return done;
-}
-
-/* The same for an application that asks for it: its thread, if it has one, may rest. */
-static inline void shmcma_progress_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
-{
-	if (__builtin_expect(domain->progress.wanted, 0)) /* then there is one lock */
-		domain->progress.polls++;
-	shmcma_poll_locked(domain, polled);
-}
+/* The part of an endpoint that works in groups. */
+struct shmcma_coll {
+	struct shmcma_ep *ep;
+	struct sc_ep *core;
+	struct sc_comp_ring done;		/* its transfers */
+	bool begun;			/* messages, since it was last polled */
+	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
+	struct shmcma_wait *join_wait;	/* of the event queue, once it has been slept on for a fi_join */
+	struct shmcma_group *groups;
+	struct shmcma_collop *ops;
+	uint32_t last_id;
+	int (*progress)(struct shmcma_coll *coll); /* 0: there was nothing to do */
+	struct shmcma_coll *next; /* shmcma_domain.colls */
+};
 
 /* The fid handed out: the endpoint itself or an alias (ep.c). */
 struct shmcma_ep_fid {
@@ -416,130 +306,5 @@ struct shmcma_ep_fid {
 	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |   \
 	 FI_MATCH_COMPLETE | FI_TRIGGER)
 #define SHMCMA_RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV | FI_TRIGGER)
-
-/* The peer of fi_addr, or NULL (no such entry, no memory); slow path of the inline one in msg code. */
-struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr);
-/* Why there was none: -FI_EINVAL, no such entry, or -FI_EAGAIN, no memory just now. */
-int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
-
-/* The context in the low bits, so that what is in use is close together. */
-static inline uint64_t shmcma_ep_place(const struct shmcma_ep *ep, fi_addr_t fi_addr)
-{
-	return fi_addr << ep->rx_ctx_bits | fi_addr >> (-ep->rx_ctx_bits & 63);
-}
-
-/* The peer of fi_addr if it has been asked for before; NULL says nothing. */
-static inline struct sc_peer *shmcma_ep_peer_known(const struct shmcma_ep *ep, fi_addr_t fi_addr)
-{
-	uint64_t place = shmcma_ep_place(ep, fi_addr);
-
-	return __builtin_expect(place < ep->peer_count, 1) ? ep->peers[place] : NULL;
-}
-
-static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
-{
-	struct sc_peer *peer = shmcma_ep_peer_known(ep, fi_addr);
-
-	return __builtin_expect(peer != NULL, 1) ? peer : shmcma_ep_peer_slow(ep, fi_addr);
-}
-
-/* The name of the peer in completions: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */
-fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
-
-/* av.c tells each bound endpoint that fi_addr has a new address, or is gone; all locks of the domain are held. */
-void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr);
-void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address);
-
-/* For the core (sc_ep_attr.knows): is the address in the endpoint's vector? */
-bool shmcma_ep_knows(void *ep, const char *address);
-
-/* ---- calls of one file that another needs ---------------------------------------------------- */
-
-int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
-		   const struct fi_info *hints, struct fi_info **info);
-int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
-int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
-		       void *context);
-int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context);
-int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av, void *context);
-int shmcma_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq, void *context);
-int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
-		     void *context);
-int shmcma_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
-int shmcma_sep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep, void *context);
-int shmcma_stx_open(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
-		    void *context);
-int shmcma_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **srx,
-		    void *context);
-int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
-			struct fi_atomic_attr *attr, uint64_t flags);
-int shmcma_query_collective(struct fid_domain *domain, enum fi_collective_op op,
-			    struct fi_collective_attr *attr, uint64_t flags);
-int shmcma_join(struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc, void *context);
-int shmcma_ep_getopt(fid_t fid, int level, int optname, void *optval, size_t *optlen);
-int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size_t optlen);
-
-/*
- * The fid if it is an open object of this provider, or if fid is NULL the one opened first; else NULL
- * (fi_getinfo's fabric_attr->fabric and domain_attr->domain).
- */
-struct fid_fabric *shmcma_fabric_find(const struct fid_fabric *fid);
-struct fid_domain *shmcma_domain_find(const struct fid_domain *fid, const struct fid_fabric *fabric);
-
-/*
- * Would an endpoint / domain with these attributes be granted? Used by getinfo for hints and by
- * fi_domain, fi_endpoint for the info handed in (info.c). 0 or -FI_ENODATA with the reason logged.
- */
-int shmcma_check_hints(uint32_t version, const struct fi_info *hints);
-/* The capabilities that an info grants: with the modifiers that they imply, and those that are granted unasked. */
-uint64_t shmcma_granted_caps(const struct fi_info *info);
-
-/*
- * Attributes of a context of an endpoint with these capabilities: as asked for in *attr, completed there.
- * -FI_EINVAL: not supported, with the reason logged. (info.c)
- */
-int shmcma_tx_attr_complete(struct fi_tx_attr *attr, uint64_t caps);
-int shmcma_rx_attr_complete(struct fi_rx_attr *attr, uint64_t caps);
-
-/* Node and service of fi_getinfo and fi_av_insertsvc (node.c): address of the service they name,
- * out[SC_ADDR_SIZE]. -FI_ENODATA: the node is not this machine; -FI_EINVAL: no possible name. */
-int shmcma_node_address(const char *node, const char *service, uint64_t flags, char *out);
-/* Is the node this machine? With the reason logged if not. */
-bool shmcma_node_is_here(const char *node, uint64_t flags);
-/* Is the node, which may be NULL, meant to be an address, SC_ADDR_PREFIX...? */
-bool shmcma_node_is_address(const char *node);
-
-/*
- * src_addr of an info whose endpoint is to have no name but its own address, which it gets when it is
- * enabled.
- */
-#define SHMCMA_ADDR_ANY SC_ADDR_PREFIX
-
-/*
- * An address handed in, such as info->src_addr: checked and copied to out[SC_ADDR_SIZE] (node.c).
- * SHMCMA_ADDR_ANY gives SC_ADDR_INVALID and an empty string. -FI_EINVAL: no address of ours.
- */
-int shmcma_address_copy(const void *addr, size_t addrlen, char *out, enum sc_addr_kind *kind);
-/*
- * The service that an endpoint of this info is to be found under (its src_addr), name[SC_ADDR_SIZE];
- * empty: none. -FI_EINVAL: no address of ours; -FI_EADDRNOTAVAIL: an endpoint's own, which nobody chooses.
- */
-int shmcma_source_service(const struct fi_info *info, char *name);
-
-/* Operations that an object does not have, for the op tables (fabric.c). */
-int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
-ssize_t shmcma_no_cancel(fid_t fid, void *context);
-int shmcma_no_control(struct fid *fid, int command, void *arg);
-int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
-int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context);
-/* fi_tostr of any object. */
-int shmcma_tostr(const struct fid *fid, char *buf, size_t len);
-
-/* The operations that every object's fid has: these three, its name, and none of the rest. */
-#define SHMCMA_FID_OPS(close_, bind_, control_)                                                           \
-	{                                                                                                 \
-		.size = sizeof(struct fi_ops), .close = close_, .bind = bind_, .control = control_,       \
-		.ops_open = shmcma_no_ops_open, .tostr = shmcma_tostr, .ops_set = shmcma_no_ops_set       \
-	}
 
 #endif

@@ -38,7 +38,6 @@
  * set's lock.
  */
 #define _GNU_SOURCE 1
-#include "wait/wait.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -48,7 +47,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "coll/coll.h"
-#include "wait/state.h"
+#include "obj/cntr.h"
+#include "obj/cq.h"
+#include "op/trigger.h"
+#include "wait/polled.h"
+#include "wait/wait.h"
 
 /* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
 #define TRY_ROUNDS 64

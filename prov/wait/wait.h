@@ -5,70 +5,7 @@
 #ifndef SHMCMA_WAIT_H
 #define SHMCMA_WAIT_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
-#include <rdma/fi_eq.h>
-#include <shmcma/core.h>
 #include "wait/lock.h"
-
-struct shmcma_coll;
-struct shmcma_domain;
-struct shmcma_ep;
-struct shmcma_eq;
-struct shmcma_fabric;
-struct shmcma_polled;
-struct shmcma_wait_set;
-struct shmcma_watcher;
-
-/*
- * A pipe that is readable while there may be something: of two ends, as eventfd(2) has no inode by which it could
- * be told whether the application has closed it (closefrom(3)) and uses its number for something else.
- */
-struct shmcma_pipe {
-	int ends[2]; /* -1: none */
-	dev_t dev;
-	ino_t ino;
-	atomic_bool readable;
-};
-int shmcma_pipe_open(struct shmcma_pipe *pipe);
-void shmcma_pipe_close(struct shmcma_pipe *pipe);
-void shmcma_pipe_raise(struct shmcma_pipe *pipe);
-/* An event after this call is seen by the look that follows, or makes the pipe readable again. Was it readable? */
-bool shmcma_pipe_lower(struct shmcma_pipe *pipe);
-
-/* Embedded in the object that is waited for. */
-struct shmcma_wait {
-	enum fi_wait_obj obj;
-	struct fid *fid;
-	struct shmcma_domain *domain; /* of queue or counter, or itself; NULL: of others */
-	struct shmcma_locked *locked; /* its, likewise */
-	uint32_t futex;		      /* changed by each signal */
-	atomic_bool listens;	      /* watchers are to signal it, once */
-	atomic_bool given; /* fi_trywait()'s word, and no signal since: a thread may sleep on that */
-	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
-	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: the application's to wait with */
-	pthread_cond_t cond;
-	/* threads that sleep in calls, or are about to; of a queue or counter under its lock */
-	atomic_int sleepers;
-	atomic_uint told;	     /* of a set: what all its waiters return for, and one may have taken away */
-	struct shmcma_wait_set *set; /* FI_WAIT_SET */
-	struct shmcma_wait *next;    /* in the set, under its lock */
-
-	/* under its lock */
-	bool watched; /* watchers may know it, until it ends */
-	bool armed;
-	bool again;			/* armed, and to be signalled whatever there is */
-	struct shmcma_wait *next_armed; /* shmcma_lock.armed */
-
-	/* a signal that no watcher can give */
-	atomic_bool owed;	       /* in a thread's list, until it begins with it */
-	struct shmcma_wait *next_owed; /* in that list */
-	atomic_int giving;	       /* threads that have it in their list, or are at it */
-	atomic_bool closes;	       /* so signals are given up */
-};
 
 /* Is it waited for by a descriptor? */
 static inline bool shmcma_wait_has_pipe(const struct shmcma_wait *wait)

@@ -15,7 +15,8 @@
 #define _GNU_SOURCE 1
 #include <sched.h>
 #include <stdlib.h>
-#include "wait/state.h"
+#include "obj/eq.h"
+#include "wait/wait.h"
 
 struct shmcma_wait_set {
 	struct fid_wait fid;
