@@ -12,7 +12,6 @@
 #include <rdma/providers/fi_log.h>
 #include <rdma/providers/fi_prov.h>
 #include <shmcma/core.h>
-#include "base/yield.h"
 
 #define SHMCMA_NAME "shmcma"
 #define SHMCMA_VERSION FI_VERSION(0, 1)
@@ -33,6 +32,8 @@ extern struct fi_provider shmcma_provider;
 
 #define shmcma_warn(subsys, ...) FI_WARN(&shmcma_provider, subsys, __VA_ARGS__)
 #define shmcma_info(subsys, ...) FI_INFO(&shmcma_provider, subsys, __VA_ARGS__)
+
+enum shmcma_yield_mode { SHMCMA_YIELD_AUTO, SHMCMA_YIELD_NEVER, SHMCMA_YIELD_ALWAYS };
 
 /* The provider's parameters. */
 struct shmcma_env {

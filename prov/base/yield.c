@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* yield.c: how often a caller that polls in vain yields; the rule is in yield.h. */
 #define _GNU_SOURCE 1
-#include "base/provider.h"
+#include "base/yield.h"
 
 #include <sched.h>
 #include <sys/resource.h>
+#include "base/provider.h"
 
 /*
  * Empty polls from one yield to the next, less 1. FEW: Open MPI yields by itself between most of its polls; rings of 8 bytes

@@ -22,8 +22,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum shmcma_yield_mode { SHMCMA_YIELD_AUTO, SHMCMA_YIELD_NEVER, SHMCMA_YIELD_ALWAYS };
-
 /* Zeroed: the next empty poll is the first to be due. */
 struct shmcma_yield {
 	uint32_t polls;	       /* empty ones */

@@ -13,7 +13,7 @@
 #define SHMCMA_COLLECTIVE_H
 
 #include <rdma/fi_collective.h>
-#include "obj/av.h"
+#include "obj/avset.h"
 #include "obj/eq.h"
 
 /* Messages of an operation under way in each direction: as many processes read one's memory at a time. */
@@ -137,6 +137,16 @@ int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_c
 void shmcma_collop_free(struct shmcma_collop *op);
 /* It is the group's next. */
 void shmcma_collop_begin(struct shmcma_collop *op);
+
+/* ---- pattern.c ------------------------------------------------------------------------------- */
+
+/* The steps of the phase that begins, in each direction. */
+void shmcma_pattern_count_steps(struct shmcma_collop *op);
+/* The rank that step `step` sends to, or receives from, or SHMCMA_ALL: none. The largest part of the tree first. */
+uint32_t shmcma_pattern_send_peer(const struct shmcma_collop *op, size_t step);
+uint32_t shmcma_pattern_recv_peer(const struct shmcma_collop *op, size_t step);
+/* Is what step `step` sends there to be sent? */
+bool shmcma_pattern_may_send(const struct shmcma_collop *op, size_t step);
 
 /* That member's part of them. */
 struct iovec shmcma_block(const struct shmcma_collop *op, const struct shmcma_blocks *blocks,

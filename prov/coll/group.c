@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "coll/coll.h"
-#include "wait/polled.h"
+#include "wait/watcher.h"
 #include "wait/wait.h"
 
 #define JOIN_TAG (1ULL << 63)
@@ -39,6 +39,8 @@ static void service_of(const char *address, char *service)
 {
 	snprintf(service, SC_ADDR_SIZE, "collective.%s", address + strlen(SC_ADDR_PREFIX) + 17);
 }
+
+static int coll_progress(struct shmcma_coll *coll);
 
 int shmcma_coll_open(struct shmcma_ep *ep)
 {
@@ -66,6 +68,7 @@ int shmcma_coll_open(struct shmcma_ep *ep)
 	}
 	shmcma_lock_merge_all_locked(ep->domain);
 	coll->ep = ep;
+	coll->progress = coll_progress;
 	ep->coll = coll;
 	coll->next = ep->domain->colls;
 	ep->domain->colls = coll;
@@ -188,136 +191,6 @@ static void end(struct shmcma_collop *op)
 	op->group->busy--;
 	report(op);
 	shmcma_collop_free(op);
-}
-
-/* ---- memory of a phase ----------------------------------------------------------------------- */
-
-struct iovec shmcma_block(const struct shmcma_collop *op, const struct shmcma_blocks *blocks,
-			  uint32_t member)
-{
-	size_t elements, from, to;
-
-	switch (blocks->kind) {
-	case SHMCMA_WHOLE:
-		return (struct iovec){ blocks->base, blocks->size };
-	case SHMCMA_EQUAL:
-		return (struct iovec){ blocks->base + member * blocks->size, blocks->size };
-	case SHMCMA_SLICES:
-		elements = blocks->size / op->element;
-		from = elements / op->group->count * member +
-		       (member < elements % op->group->count ? member : elements % op->group->count);
-		to = from + elements / op->group->count + (member < elements % op->group->count);
-		return (struct iovec){ blocks->base + from * op->element, (to - from) * op->element };
-	default:
-		return (struct iovec){ 0 };
-	}
-}
-
-/* ---- senders and receivers ------------------------------------------------------------------- */
-
-static uint32_t log2_up(uint32_t count)
-{
-	return count > 1 ? 32 - (uint32_t)__builtin_clz(count - 1) : 0;
-}
-
-/* The rank counted from the root. */
-static uint32_t relative(const struct shmcma_collop *op, uint32_t root)
-{
-	const struct shmcma_group *group = op->group;
-
-	return group->rank >= root ? group->rank - root : group->rank + group->count - root;
-}
-
-static uint32_t absolute(const struct shmcma_collop *op, uint32_t root, uint32_t rank)
-{
-	return rank + root < op->group->count ? rank + root : rank + root - op->group->count;
-}
-
-/* In the tree a member's children are rank + 2^k, for all 2^k below its lowest bit. */
-static uint32_t children(const struct shmcma_collop *op, uint32_t rank)
-{
-	uint32_t limit = rank ? (uint32_t)__builtin_ctz(rank) : log2_up(op->group->count), count = 0;
-
-	while (count < limit && rank + (1u << count) < op->group->count)
-		count++;
-	return count;
-}
-
-static void count_steps(struct shmcma_collop *op)
-{
-	const struct shmcma_phase *phase = &op->phases[op->at];
-	uint32_t rank = relative(op, phase->root), below = children(op, rank);
-
-	switch (phase->pattern) {
-	case SHMCMA_MEET:
-		op->sends.count = op->recvs.count = log2_up(op->group->count);
-		return;
-	case SHMCMA_SPREAD:
-		op->sends.count = op->recvs.count = op->group->count - 1;
-		return;
-	case SHMCMA_DOWN:
-		op->sends.count = below;
-		op->recvs.count = rank != 0;
-		return;
-	case SHMCMA_UP:
-		op->sends.count = rank != 0;
-		op->recvs.count = below;
-		return;
-	}
-}
-
-/* The rank that step `step` sends to, or SHMCMA_ALL: none. The largest part of the tree first. */
-static uint32_t send_peer(const struct shmcma_collop *op, size_t step)
-{
-	const struct shmcma_phase *phase = &op->phases[op->at];
-	uint32_t count = op->group->count, rank = relative(op, phase->root), peer;
-
-	switch (phase->pattern) {
-	case SHMCMA_MEET:
-		return (uint32_t)((op->group->rank + (1ull << step)) % count);
-	case SHMCMA_SPREAD:
-		peer = (uint32_t)((op->group->rank + step + 1) % count);
-		if (phase->out.kind == SHMCMA_NOTHING || (phase->to != SHMCMA_ALL && phase->to != peer))
-			return SHMCMA_ALL;
-		return peer;
-	case SHMCMA_DOWN:
-		return absolute(op, phase->root, rank + (1u << (op->sends.count - 1 - step)));
-	default:
-		return absolute(op, phase->root, rank & (rank - 1));
-	}
-}
-
-static uint32_t recv_peer(const struct shmcma_collop *op, size_t step)
-{
-	const struct shmcma_phase *phase = &op->phases[op->at];
-	uint32_t count = op->group->count, rank = relative(op, phase->root), peer;
-
-	switch (phase->pattern) {
-	case SHMCMA_MEET:
-		return (uint32_t)((op->group->rank + count - (1ull << step) % count) % count);
-	case SHMCMA_SPREAD:
-		peer = (uint32_t)((op->group->rank + count - step - 1) % count);
-		if (phase->in.kind == SHMCMA_NOTHING || (phase->from != SHMCMA_ALL && phase->from != peer))
-			return SHMCMA_ALL;
-		return peer;
-	case SHMCMA_DOWN:
-		return absolute(op, phase->root, rank & (rank - 1));
-	default:
-		return absolute(op, phase->root, rank + (1u << step));
-	}
-}
-
-/* Is what step `step` sends there to be sent? */
-static bool may_send(const struct shmcma_collop *op, size_t step)
-{
-	switch (op->phases[op->at].pattern) {
-	case SHMCMA_MEET:
-		return op->recvs.over >= step;
-	case SHMCMA_SPREAD:
-		return true;
-	default:
-		return op->recvs.over == op->recvs.count;
-	}
 }
 
 static bool reduces(const struct shmcma_phase *phase)
@@ -531,9 +404,9 @@ static int begin(struct shmcma_collop *op, struct shmcma_way *way)
 	bool sends = way == &op->sends;
 
 	while (way->begun < way->count && way->begun < way->over + SHMCMA_COLL_WINDOW &&
-	       (!sends || may_send(op, way->begun)) && is_in_turn(op, sends)) {
+	       (!sends || shmcma_pattern_may_send(op, way->begun)) && is_in_turn(op, sends)) {
 		struct shmcma_transfer *transfer = &way->window[way->begun % SHMCMA_COLL_WINDOW];
-		uint32_t peer = sends ? send_peer(op, way->begun) : recv_peer(op, way->begun);
+		uint32_t peer = sends ? shmcma_pattern_send_peer(op, way->begun) : shmcma_pattern_recv_peer(op, way->begun);
 		int ret = 0;
 
 		transfer->size = 0;
@@ -580,7 +453,7 @@ static void begin_phase(struct shmcma_collop *op)
 	    (phase->to == SHMCMA_ALL || phase->to == rank) &&
 	    (phase->from == SHMCMA_ALL || phase->from == rank))
 		memmove(in.iov_base, out.iov_base, in.iov_len);
-	count_steps(op);
+	shmcma_pattern_count_steps(op);
 	op->sends.begun = op->sends.over = op->recvs.begun = op->recvs.over = 0;
 }
 
@@ -654,15 +527,6 @@ static int coll_progress(struct shmcma_coll *coll)
 		else if (group->alarm.state == SHMCMA_IDLE)
 			stand(&group->alarm, 0);
 	}
-	return done;
-}
-
-int shmcma_coll_progress_locked(struct shmcma_domain *domain)
-{
-	int done = 0;
-
-	for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next)
-		done += coll_progress(coll);
 	return done;
 }
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * option.c: fi_getopt and fi_setopt of an endpoint. Options are the endpoint's, its aliases share them.
+ * option.c: fi_getopt and fi_setopt of an endpoint, and the default flags of its operations. Options are the
+ * endpoint's, its aliases share them; flags are the fid's.
  *
  * Any state, any thread: the option that data calls read (multi_min, see shmcma_now()) is one word; the sizes never
  * change. Nothing here is seen by another process.
  */
 
-#include <string.h>
 #include "ep/ep.h"
+
+#include <string.h>
+#include "op/post.h"
 
 static int put_option(void *optval, size_t *optlen, const void *value, size_t size)
 {
@@ -81,5 +84,62 @@ int shmcma_ep_setopt(fid_t fid, int level, int optname, const void *optval, size
 		return set_p2p(optval, optlen);
 	default:
 		return -FI_ENOPROTOOPT;
+	}
+}
+
+/* ---- flags of operations ---------------------------------------------------------------------- */
+
+void shmcma_ep_set_flags(struct shmcma_ep *ep)
+{
+	for (struct shmcma_ep_fid *fid = ep->fids; fid; fid = fid->next) {
+		shmcma_set(fid->send_flags,
+			   shmcma_send_flags(shmcma_now(fid->tx_op_flags), ep->tx_selective));
+		shmcma_set(fid->recv_flags,
+			   shmcma_recv_flags(shmcma_now(fid->rx_op_flags), shmcma_now(ep->rx_selective)));
+	}
+}
+
+void shmcma_ep_set_selective(struct shmcma_ep *ep)
+{
+	shmcma_set(ep->rx_selective, true);
+	shmcma_ep_set_flags(ep);
+}
+
+int shmcma_ep_put_op_flags(struct shmcma_ep_fid *fid, uint64_t flags)
+{
+	uint64_t way = flags & (FI_TRANSMIT | FI_RECV);
+
+	flags &= ~way;
+	if (way != FI_TRANSMIT && way != FI_RECV)
+		return -FI_EINVAL;
+	if (flags & ~(way == FI_TRANSMIT ? SHMCMA_TX_OP_FLAGS : SHMCMA_RX_OP_FLAGS))
+		return -FI_EBADFLAGS;
+	if (way == FI_TRANSMIT)
+		shmcma_set(fid->tx_op_flags, flags);
+	else
+		shmcma_set(fid->rx_op_flags, flags);
+	return 0;
+}
+
+int shmcma_ep_set_op_flags(struct shmcma_ep_fid *fid, const uint64_t *flags)
+{
+	int ret = shmcma_ep_put_op_flags(fid, *flags);
+
+	if (!ret)
+		shmcma_ep_set_flags(fid->ep);
+	return ret;
+}
+
+int shmcma_ep_get_op_flags(const struct shmcma_ep_fid *fid, uint64_t *flags)
+{
+	switch (*flags & (FI_TRANSMIT | FI_RECV)) {
+	case FI_TRANSMIT:
+		*flags = shmcma_now(fid->tx_op_flags);
+		return 0;
+	case FI_RECV:
+		*flags = shmcma_now(fid->rx_op_flags);
+		return 0;
+	default:
+		return -FI_EINVAL;
 	}
 }

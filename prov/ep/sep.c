@@ -2,7 +2,7 @@
 /*
  * sep.c: scalable endpoints: a name with several transmit and receive contexts behind it.
  *
- * Each context is an endpoint of its own (ep.c), with a segment, rings and peers that no other one touches. They
+ * Each context is an endpoint of its own (endpoint.c), with a segment, rings and peers that no other one touches. They
  * have their name in common (struct sc_ep_name), and are told from each other by the last number of the address:
  *
  *   0 ... rx_count - 1     receive contexts, by their index
@@ -24,116 +24,14 @@
  *
  * Locks: the domain's, but for what never changes after it is opened.
  */
+#include "ep/ep.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include "base/caps.h"
-#include "ep/ep.h"
+#include "base/attr.h"
 #include "wait/lock.h"
 
 #define TX_FIRST 0x8000u
 #define TX_MOST 0x8000u /* that can be opened, one after the other */
-
-struct shmcma_sep {
-	struct shmcma_ep *ep;
-	struct fi_info *info;
-	struct sc_ep_name name;
-	bool enabled;
-	size_t rx_count, tx_count;
-	uint16_t tx_opened;	 /* transmit contexts so far */
-	struct shmcma_ep *first; /* that has number 0, while it is enabled */
-	struct context {
-		struct shmcma_ep *ep; /* NULL: not open */
-	} * tx, *rx;
-};
-
-/* ---- for ep.c -------------------------------------------------------------------------------- */
-
-int shmcma_sep_enable_locked(struct shmcma_ep *ep)
-{
-	if (ep->sep->enabled)
-		return -FI_EOPBADSTATE;
-	if (!ep->av)
-		return -FI_ENOAV;
-	ep->sep->enabled = true;
-	return 0;
-}
-
-bool shmcma_sep_is_enabled(const struct shmcma_ep *ep)
-{
-	return ep->sep->enabled;
-}
-
-const struct sc_ep_name *shmcma_sep_name(const struct shmcma_ep *context)
-{
-	return &context->sep->name;
-}
-
-const char *shmcma_sep_service(const struct shmcma_ep *context)
-{
-	const char *service = context->sep->ep->name;
-
-	return context->index == 0 && *service ? service : NULL;
-}
-
-struct shmcma_av *shmcma_sep_av(const struct shmcma_ep *context)
-{
-	return context->sep->ep->av;
-}
-
-struct shmcma_ep *shmcma_sep_first(const struct shmcma_ep *ep)
-{
-	return ep->sep->first;
-}
-
-struct shmcma_ep *shmcma_sep_ep(const struct shmcma_ep *context)
-{
-	return context->sep->ep;
-}
-
-static struct context *place_of(const struct shmcma_ep *context)
-{
-	struct shmcma_sep *sep = context->sep;
-	struct context *place = sep->tx;
-
-	if (shmcma_ep_class(context) == FI_CLASS_RX_CTX)
-		return &sep->rx[context->index];
-	while (place->ep != context)
-		place++;
-	return place;
-}
-
-void shmcma_sep_enabled_locked(struct shmcma_ep *context)
-{
-	struct shmcma_sep *sep = context->sep;
-
-	if (context->index == 0)
-		sep->first = context;
-}
-
-void shmcma_sep_leave_locked(struct shmcma_ep *context)
-{
-	struct shmcma_sep *sep = context->sep;
-
-	if (context == sep->ep)
-		return;
-	place_of(context)->ep = NULL;
-	if (sep->first == context)
-		sep->first = NULL;
-	atomic_fetch_sub(&sep->ep->refs, 1);
-}
-
-void shmcma_sep_free(struct shmcma_ep *ep)
-{
-	struct shmcma_sep *sep = ep->sep;
-
-	if (!sep)
-		return;
-	fi_freeinfo(sep->info);
-	free(sep->tx);
-	free(sep->rx);
-	free(sep);
-}
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
@@ -164,7 +62,7 @@ static void rx_attr_copy(struct fi_rx_attr *to, const struct fi_rx_attr *from)
 }
 
 /* The place of the context, taken for one that is about to be made. */
-static int take(struct context *places, size_t count, int index, struct shmcma_ep *context)
+static int take(struct shmcma_ep **places, size_t count, int index, struct shmcma_ep *context)
 {
 	struct shmcma_sep *sep = context->sep;
 	int ret = 0;
@@ -172,14 +70,14 @@ static int take(struct context *places, size_t count, int index, struct shmcma_e
 	if (index < 0 || (size_t)index >= count)
 		return -FI_EINVAL;
 	shmcma_lock(context->domain);
-	if (places[index].ep)
+	if (places[index])
 		ret = -FI_EBUSY;
 	else if (places == sep->tx && sep->tx_opened == TX_MOST)
 		ret = -FI_EADDRNOTAVAIL;
 	if (!ret) {
 		context->index =
 			places == sep->rx ? (uint16_t)index : (uint16_t)(TX_FIRST | sep->tx_opened++);
-		places[index].ep = context;
+		places[index] = context;
 		atomic_fetch_add(&sep->ep->refs, 1);
 	}
 	shmcma_unlock(context->domain);
@@ -294,7 +192,7 @@ static int adopt_info(struct shmcma_sep *sep, const struct fi_info *info)
 	sep->info = fi_allocinfo();
 	if (!sep->info)
 		return -FI_ENOMEM;
-	sep->info->caps = info->caps ? shmcma_granted_caps(info) : sep->ep->caps;
+	sep->info->caps = info->caps ? shmcma_granted_caps(info, shmcma_offers[0]) : sep->ep->caps;
 	tx_attr_copy(sep->info->tx_attr, info->tx_attr);
 	rx_attr_copy(sep->info->rx_attr, info->rx_attr);
 	ret = shmcma_tx_attr_complete(sep->info->tx_attr, sep->info->caps);

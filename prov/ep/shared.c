@@ -16,133 +16,13 @@
  *
  * Locks: a shared context and all its endpoints have one; all of the domain for what changes who they are.
  */
+#include "ep/ep.h"
 
 #include <stdlib.h>
-#include "base/caps.h"
-#include "ep/ep.h"
+#include "base/attr.h"
 #include "wait/lock.h"
 
-#define KINDS (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
-
-struct shmcma_stx {
-	struct fid_stx fid;
-	struct shmcma_domain *domain;
-	struct shmcma_locked locked;
-	shmcma_refs refs; /* endpoints bound to it */
-	uint64_t caps;
-	uint64_t order, comp_order; /* of messages, of completions */
-	size_t size;
-	struct shmcma_ep *users; /* that are enabled, by stx_next */
-	struct shmcma_object object;
-};
-
-/* ---- bind, enable, close of endpoints ---------------------------------------------------------- */
-
-int shmcma_stx_bind_locked(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
-{
-	struct shmcma_stx *stx = container_of(fid, struct shmcma_stx, fid.fid);
-
-	if (flags)
-		return -FI_EBADFLAGS;
-	if (!ep->shares_tx || ep->stx || stx->domain != ep->domain)
-		return -FI_EINVAL;
-	if (ep->tx_caps & KINDS & ep->caps & ~stx->caps) {
-		shmcma_warn(FI_LOG_EP_CTRL,
-			    "the shared transmit context has not all that the endpoint is to send\n");
-		return -FI_EINVAL;
-	}
-	ep->tx_order |= stx->order;
-	ep->tx_comp_order |= stx->comp_order;
-	ep->stx = stx;
-	shmcma_lock_merge_locked(&ep->locked, &stx->locked);
-	atomic_fetch_add(&stx->refs, 1);
-	return 0;
-}
-
-int shmcma_srx_bind_locked(struct shmcma_ep *ep, struct fid *fid, uint64_t flags)
-{
-	struct shmcma_ep *srx = container_of(fid, struct shmcma_ep_fid, fid.fid)->ep;
-
-	if (flags)
-		return -FI_EBADFLAGS;
-	if (!ep->shares_rx || ep->srx || srx->domain != ep->domain)
-		return -FI_EINVAL;
-	if (ep->rx_caps & (FI_MSG | FI_TAGGED) & ep->caps & ~srx->caps) {
-		shmcma_warn(FI_LOG_EP_CTRL,
-			    "the shared receive context has not all that the endpoint is to receive\n");
-		return -FI_EINVAL;
-	}
-	ep->srx = srx;
-	shmcma_lock_merge_locked(&ep->locked, &srx->locked);
-	atomic_fetch_add(&srx->refs, 1);
-	return 0;
-}
-
-int shmcma_shared_check_locked(const struct shmcma_ep *ep)
-{
-	if ((ep->shares_tx && !ep->stx) || (ep->shares_rx && !ep->srx)) {
-		shmcma_warn(FI_LOG_EP_CTRL, "FI_SHARED_CONTEXT: no shared context is bound to it\n");
-		return -FI_EINVAL;
-	}
-	if (ep->srx && ep->srx->namer && ep->srx->namer->av != ep->av) {
-		shmcma_warn(FI_LOG_EP_CTRL, "endpoints that share a receive context have one address "
-					    "vector\n");
-		return -FI_EINVAL;
-	}
-	return 0;
-}
-
-void shmcma_shared_enabled_locked(struct shmcma_ep *ep)
-{
-	if (ep->stx) {
-		ep->stx_next = ep->stx->users;
-		ep->stx->users = ep;
-	}
-	if (ep->srx) {
-		struct shmcma_ep **last = &ep->srx->namer;
-
-		while (*last)
-			last = &(*last)->srx_next;
-		*last = ep;
-	}
-}
-
-void shmcma_shared_leave_locked(struct shmcma_ep *ep)
-{
-	if (ep->stx) {
-		struct shmcma_ep **link = &ep->stx->users;
-
-		while (*link && *link != ep)
-			link = &(*link)->stx_next;
-		if (*link)
-			*link = ep->stx_next;
-		atomic_fetch_sub(&ep->stx->refs, 1);
-	}
-	if (ep->srx) {
-		struct shmcma_ep **link = &ep->srx->namer;
-
-		while (*link && *link != ep)
-			link = &(*link)->srx_next;
-		if (*link)
-			*link = ep->srx_next;
-		atomic_fetch_sub(&ep->srx->refs, 1);
-	}
-}
-
 /* ---- transmit -------------------------------------------------------------------------------- */
-
-/* Each user has the whole size for itself as far as the core knows. */
-size_t shmcma_stx_room_locked(const struct shmcma_stx *stx)
-{
-	size_t left = stx->size;
-
-	for (const struct shmcma_ep *ep = stx->users; ep; ep = ep->stx_next) {
-		size_t used = ep->tx_size - sc_tx_room(ep->core);
-
-		left -= used < left ? used : left;
-	}
-	return left;
-}
 
 static int stx_close(struct fid *fid)
 {
@@ -208,12 +88,6 @@ int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct f
 }
 
 /* ---- receive --------------------------------------------------------------------------------- */
-
-void shmcma_srx_free(struct shmcma_ep *srx)
-{
-	if (srx->rxq)
-		sc_rxq_destroy(srx->rxq);
-}
 
 /* An info that says no more than that. */
 static struct fi_info *srx_info(const struct shmcma_domain *domain, const struct fi_rx_attr *attr)

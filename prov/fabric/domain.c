@@ -11,14 +11,16 @@
 #include <stdlib.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_collective.h>
-#include "base/caps.h"
+#include "base/attr.h"
 #include "coll/coll.h"
 #include "ep/ep.h"
 #include "fabric/fabric.h"
+#include "obj/av.h"
 #include "obj/cntr.h"
 #include "obj/cq.h"
 #include "obj/eq.h"
 #include "obj/mr.h"
+#include "obj/pollset.h"
 #include "op/post.h"
 #include "wait/polled.h"
 #include "wait/progress.h"
@@ -112,6 +114,20 @@ static struct fi_ops_domain domain_ops = {
 	.endpoint2 = domain_endpoint2,
 };
 
+/* A domain has nothing to be read: its thread makes progress, and that is all. */
+static bool has(const struct shmcma_wait *wait)
+{
+	(void)wait;
+	return false;
+}
+
+static const struct shmcma_polled *polled(const struct shmcma_wait *wait)
+{
+	return &wait->domain->enabled;
+}
+
+static const struct shmcma_wait_ops wait_ops = { .polled = polled, .has = has };
+
 /* ---- open ------------------------------------------------------------------------------------ */
 
 /* The modes that a registration looks at; the two values from before 1.5 in the bits of today. */
@@ -163,16 +179,16 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	opened->threading = info->domain_attr->threading;
-	(void)shmcma_wait_init(&opened->progress.wait, FI_WAIT_NONE, &opened->fid.fid,
-			       NULL); /* needs nothing */
+	(void)shmcma_wait_init(&opened->progress.wait, FI_WAIT_NONE, NULL, &wait_ops); /* needs nothing */
 	opened->progress.wait.domain = opened;
 	opened->progress.wait.locked = &opened->locks.itself;
 	opened->progress.starting = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
 	/* a read of an event queue, which is no object of the domain, makes progress for fi_join */
 	coarse = opened->progress.wanted || info->caps & FI_COLLECTIVE;
-	shmcma_locks_init(opened, coarse || opened->threading != FI_THREAD_DOMAIN, coarse);
-	opened->caps = shmcma_granted_caps(info);
+	shmcma_locks_init(opened, coarse || opened->threading != FI_THREAD_DOMAIN, coarse,
+			  &shmcma_wait_unlock_hook);
+	opened->caps = shmcma_granted_caps(info, shmcma_offers[0]);
 	opened->mr_mode = mr_mode_bits(info->domain_attr->mr_mode);
 	opened->api_version = fabric->api_version;
 	atomic_fetch_add(&opened->fabric->refs, 1);
@@ -182,24 +198,3 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	return 0;
 }
 
-struct wanted {
-	const struct fid_domain *fid;
-	const struct fid_fabric *fabric;
-};
-
-static bool is_wanted(const struct fid *fid, const void *arg)
-{
-	const struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
-	const struct wanted *wanted = arg;
-
-	return (!wanted->fid || wanted->fid == &domain->fid) &&
-	       (!wanted->fabric || wanted->fabric == &domain->fabric->fid);
-}
-
-struct fid_domain *shmcma_domain_find(const struct fid_domain *wanted, const struct fid_fabric *fabric)
-{
-	struct fid *fid =
-		shmcma_object_find(FI_CLASS_DOMAIN, is_wanted, &(struct wanted){ wanted, fabric });
-
-	return fid ? container_of(fid, struct fid_domain, fid) : NULL;
-}

@@ -21,19 +21,19 @@ static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct
 	return -FI_ENOSYS;
 }
 
-static int try_one(struct fid *fid)
+struct shmcma_wait *shmcma_wait_of(struct fid *fid)
 {
 	switch (fid->fclass) {
 	case FI_CLASS_EQ:
-		return shmcma_eq_trywait(fid);
+		return shmcma_eq_wait(fid);
 	case FI_CLASS_CQ:
-		return shmcma_wait_try(&container_of(fid, struct shmcma_cq, fid.fid)->wait);
+		return &container_of(fid, struct shmcma_cq, fid.fid)->wait;
 	case FI_CLASS_CNTR:
-		return shmcma_wait_try(&container_of(fid, struct shmcma_cntr, fid.fid)->wait);
+		return &container_of(fid, struct shmcma_cntr, fid.fid)->wait;
 	case FI_CLASS_WAIT:
-		return shmcma_wait_set_try(fid);
+		return &container_of(fid, struct shmcma_wait_set, fid.fid)->wait;
 	default:
-		return -FI_EINVAL;
+		return NULL;
 	}
 }
 
@@ -42,7 +42,13 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids, int coun
 {
 	(void)fabric;
 	for (int i = 0; i < count; i++) {
-		int ret = shmcma_is_forked(fids[i]) ? shmcma_forked() : try_one(fids[i]);
+		struct shmcma_wait *wait = shmcma_wait_of(fids[i]);
+		int ret = -FI_EINVAL;
+
+		if (shmcma_is_forked(fids[i]))
+			ret = shmcma_forked();
+		else if (wait)
+			ret = wait->ops->try(wait);
 
 		if (ret)
 			return ret;
@@ -103,16 +109,4 @@ int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 	shmcma_object_add(&opened->object, &opened->fid.fid, NULL);
 	*fabric = &opened->fid;
 	return 0;
-}
-
-static bool is_wanted(const struct fid *fid, const void *wanted)
-{
-	return !wanted || fid == wanted;
-}
-
-struct fid_fabric *shmcma_fabric_find(const struct fid_fabric *wanted)
-{
-	struct fid *fid = shmcma_object_find(FI_CLASS_FABRIC, is_wanted, wanted);
-
-	return fid ? container_of(fid, struct fid_fabric, fid) : NULL;
 }

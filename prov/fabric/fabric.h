@@ -15,12 +15,8 @@ int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
 		       void *context);
 
-/*
- * The fid if it is an open object of this provider, or if fid is NULL the one opened first; else NULL
- * (fi_getinfo's fabric_attr->fabric and domain_attr->domain).
- */
-struct fid_fabric *shmcma_fabric_find(const struct fid_fabric *fid);
-struct fid_domain *shmcma_domain_find(const struct fid_domain *fid, const struct fid_fabric *fabric);
+/* The wait object of that object; NULL: it has none. */
+struct shmcma_wait *shmcma_wait_of(struct fid *fid);
 
 /* ---- fork.c ---------------------------------------------------------------------------------- */
 

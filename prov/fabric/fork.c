@@ -29,7 +29,6 @@
 #include <unistd.h>
 #include "coll/coll.h"
 #include "fabric/fabric.h"
-#include "obj/eq.h"
 #include "op/post.h"
 #include "wait/progress.h"
 #include "wait/wait.h"
@@ -318,7 +317,11 @@ static void replace_ep(struct fid_ep *ep)
 
 static void replace(struct fid *fid)
 {
+	struct shmcma_wait *wait = shmcma_wait_of(fid);
+
 	replace_fid(fid);
+	if (wait)
+		shmcma_wait_forked(wait);
 	switch (fid->fclass) {
 	case FI_CLASS_FABRIC:
 		container_of(fid, struct fid_fabric, fid)->ops = &fabric_ops;
@@ -348,20 +351,16 @@ static void replace(struct fid *fid)
 	case FI_CLASS_EQ:
 		eq_ops.strerror = container_of(fid, struct fid_eq, fid)->ops->strerror;
 		container_of(fid, struct fid_eq, fid)->ops = &eq_ops;
-		shmcma_eq_forked(fid);
 		break;
 	case FI_CLASS_CQ:
 		cq_ops.strerror = container_of(fid, struct fid_cq, fid)->ops->strerror;
 		container_of(fid, struct fid_cq, fid)->ops = &cq_ops;
-		shmcma_wait_forked(&container_of(fid, struct shmcma_cq, fid.fid)->wait);
 		break;
 	case FI_CLASS_CNTR:
 		container_of(fid, struct fid_cntr, fid)->ops = &cntr_ops;
-		shmcma_wait_forked(&container_of(fid, struct shmcma_cntr, fid.fid)->wait);
 		break;
 	case FI_CLASS_WAIT:
 		container_of(fid, struct fid_wait, fid)->ops = &wait_ops;
-		shmcma_wait_set_forked(fid);
 		break;
 	case FI_CLASS_POLL:
 		container_of(fid, struct fid_poll, fid)->ops = &poll_ops;

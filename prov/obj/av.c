@@ -4,17 +4,10 @@
  *
  * fi_addr_t is the number of an entry, in both types. One call takes the lowest free numbers in order,
  * one for each address whether or not it can be had: with FI_AV_TABLE the application may count on them.
- * A number whose address could not be had stays free for the next call.
- *
- *   chunks    memory of the entries, CHUNK to a piece, which never moves
- *   holes     the free numbers below `count`, a heap with the lowest on top; always room for `count`
- *   buckets   hash over the addresses of live entries, chained by entry->next: over what the addresses of
- *             all contexts of an endpoint have in common (SC_ADDR_STEM), as any of them may have sent
+ * A number whose address could not be had stays free for the next call. The entries: avtable.c.
  *
  * A vector with a name is shared: the process that has opened it first is its writer, and puts each address that it
- * inserts into a directory of the core by the same number, once. A process that opens the vector to read (FI_READ)
- * copies the addresses that it does not know yet from the directory whenever it looks for one in vain; it does not hear
- * of addresses that are removed.
+ * inserts into a directory of the core by the same number, once.
  *
  * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
  */
@@ -28,11 +21,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/node.h"
+#include "obj/avset.h"
+#include "obj/avtable.h"
 #include "obj/eq.h"
 #include "obj/peermap.h"
 #include "wait/lock.h"
 
-#define CHUNK 256
 #define NONE UINT32_MAX
 #define ENTRIES_MAX ((size_t)INT_MAX)
 #define NODE_SIZE 256
@@ -40,263 +34,6 @@
 #define RX_CTX_BITS_MAX 15 /* see sep.c */
 
 #define INSERT_FLAGS (FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID)
-
-/* ---- entries --------------------------------------------------------------------------------- */
-
-static bool is_reader(const struct shmcma_av *av)
-{
-	return av->flags & FI_READ;
-}
-
-static struct shmcma_av_entry *entry_at(const struct shmcma_av *av, size_t index)
-{
-	return &av->chunks[index / CHUNK][index % CHUNK];
-}
-
-/* The live entry of that number, or NULL. */
-static struct shmcma_av_entry *find_entry_locked(const struct shmcma_av *av, fi_addr_t fi_addr)
-{
-	struct shmcma_av_entry *entry;
-
-	if (fi_addr >= av->count)
-		return NULL;
-	entry = entry_at(av, fi_addr);
-	return *entry->address ? entry : NULL;
-}
-
-static uint32_t *bucket_of(const struct shmcma_av *av, const char *address)
-{
-	uint64_t hash = 0xcbf29ce484222325ULL; /* FNV-1a */
-
-	for (int i = 0; i < SC_ADDR_STEM; i++)
-		hash = (hash ^ (unsigned char)address[i]) * 0x100000001b3ULL;
-	return &av->buckets[(hash ^ hash >> 32) & av->bucket_mask];
-}
-
-static void link_entry_locked(struct shmcma_av *av, uint32_t index)
-{
-	struct shmcma_av_entry *entry = entry_at(av, index);
-	uint32_t *bucket = bucket_of(av, entry->address);
-
-	entry->next = *bucket;
-	*bucket = index;
-}
-
-static void unlink_entry_locked(struct shmcma_av *av, uint32_t index)
-{
-	struct shmcma_av_entry *entry = entry_at(av, index);
-	uint32_t *link = bucket_of(av, entry->address);
-
-	while (*link != index)
-		link = &entry_at(av, *link)->next;
-	*link = entry->next;
-}
-
-/* As many buckets as entries, or a few more. With no memory for more the chains get longer. */
-static int grow_buckets_locked(struct shmcma_av *av)
-{
-	size_t size = av->buckets ? (av->bucket_mask + 1) * 2 : CHUNK;
-	uint32_t *buckets;
-
-	if (av->buckets && av->live <= av->bucket_mask)
-		return 0;
-	buckets = malloc(size * sizeof(*buckets));
-	if (!buckets)
-		return av->buckets ? 0 : -FI_ENOMEM;
-	memset(buckets, 0xff, size * sizeof(*buckets));
-	free(av->buckets);
-	av->buckets = buckets;
-	av->bucket_mask = size - 1;
-	for (size_t i = 0; i < av->count; i++)
-		if (*entry_at(av, i)->address)
-			link_entry_locked(av, (uint32_t)i);
-	return 0;
-}
-
-/* Memory for entry number `count`, and for a hole more. */
-static int grow_entries_locked(struct shmcma_av *av)
-{
-	size_t chunks = av->chunk_count + 1;
-	struct shmcma_av_entry **pointers;
-	uint32_t *holes;
-
-	if (av->count < av->chunk_count * CHUNK)
-		return 0;
-	if (av->count + CHUNK > ENTRIES_MAX)
-		return -FI_ENOMEM;
-	pointers = realloc(av->chunks, chunks * sizeof(*pointers));
-	if (!pointers)
-		return -FI_ENOMEM;
-	av->chunks = pointers;
-	holes = realloc(av->holes, chunks * CHUNK * sizeof(*holes));
-	if (!holes)
-		return -FI_ENOMEM;
-	av->holes = holes;
-	pointers[av->chunk_count] = calloc(CHUNK, sizeof(**pointers));
-	if (!pointers[av->chunk_count])
-		return -FI_ENOMEM;
-	av->chunk_count = chunks;
-	return 0;
-}
-
-/* ---- free numbers ---------------------------------------------------------------------------- */
-
-static void hole_add_locked(struct shmcma_av *av, uint32_t index)
-{
-	size_t at = av->hole_count++;
-
-	while (at && av->holes[(at - 1) / 2] > index) {
-		av->holes[at] = av->holes[(at - 1) / 2];
-		at = (at - 1) / 2;
-	}
-	av->holes[at] = index;
-}
-
-/* There is one. */
-static uint32_t hole_take_lowest_locked(struct shmcma_av *av)
-{
-	uint32_t lowest = av->holes[0];
-	uint32_t moved = av->holes[--av->hole_count];
-	size_t at = 0;
-
-	for (size_t child = 1; child < av->hole_count; child = 2 * at + 1) {
-		if (child + 1 < av->hole_count && av->holes[child + 1] < av->holes[child])
-			child++;
-		if (av->holes[child] >= moved)
-			break;
-		av->holes[at] = av->holes[child];
-		at = child;
-	}
-	av->holes[at] = moved;
-	return lowest;
-}
-
-/* The lowest free number; its entry is empty. -FI_ENOMEM; -FI_ENOSPC: the directory has no room for another. */
-static int take_index_locked(struct shmcma_av *av, uint32_t *index)
-{
-	int ret;
-
-	if (av->hole_count) {
-		*index = hole_take_lowest_locked(av);
-		return 0;
-	}
-	if (av->shared && av->count >= sc_directory_capacity(av->shared))
-		return -FI_ENOSPC;
-	ret = grow_entries_locked(av);
-	if (!ret)
-		*index = (uint32_t)av->count++;
-	return ret;
-}
-
-/* ---- for the data calls ---------------------------------------------------------------------- */
-
-size_t shmcma_av_count(struct shmcma_av *av)
-{
-	size_t count;
-
-	pthread_mutex_lock(&av->lock);
-	count = av->count;
-	pthread_mutex_unlock(&av->lock);
-	return count;
-}
-
-/* Numbers up to this one exist, without address at first: those of a shared vector, which has no holes. */
-static int reach_locked(struct shmcma_av *av, uint32_t number)
-{
-	while (av->count <= number) {
-		int ret = grow_entries_locked(av);
-
-		if (ret)
-			return ret;
-		av->count++;
-	}
-	return 0;
-}
-
-static void adopt_locked(struct shmcma_av *av, uint32_t number, const char *given, const char *address)
-{
-	struct shmcma_av_entry *entry = entry_at(av, number);
-
-	strcpy(entry->address, address);
-	strcpy(entry->inserted, given);
-	link_entry_locked(av, number);
-	av->live++;
-}
-
-/* A reader has missed something. Without memory it stays so. */
-static void refresh_locked(struct shmcma_av *av)
-{
-	uint32_t count = sc_directory_count(av->shared);
-	char address[SC_ADDR_SIZE];
-
-	for (uint32_t i = 0; i < count; i++) {
-		if (reach_locked(av, i) || grow_buckets_locked(av))
-			return;
-		if (*entry_at(av, i)->address || !sc_directory_get(av->shared, i, address))
-			continue;
-		entry_at(av, i)->user = i;
-		adopt_locked(av, i, address, address);
-	}
-}
-
-static struct shmcma_av_entry *find_or_refresh_locked(struct shmcma_av *av, fi_addr_t fi_addr)
-{
-	struct shmcma_av_entry *entry = find_entry_locked(av, fi_addr);
-
-	if (!entry && is_reader(av)) {
-		refresh_locked(av);
-		entry = find_entry_locked(av, fi_addr);
-	}
-	return entry;
-}
-
-const char *shmcma_av_address(struct shmcma_av *av, fi_addr_t fi_addr)
-{
-	struct shmcma_av_entry *entry;
-
-	pthread_mutex_lock(&av->lock);
-	entry = find_or_refresh_locked(av, fi_addr);
-	pthread_mutex_unlock(&av->lock);
-	return entry ? entry->address : NULL;
-}
-
-static uint32_t find_lowest_locked(const struct shmcma_av *av, const char *address)
-{
-	uint32_t lowest = NONE;
-
-	for (uint32_t i = av->buckets ? *bucket_of(av, address) : NONE; i != NONE;
-	     i = entry_at(av, i)->next)
-		if (i < lowest && !strncmp(entry_at(av, i)->address, address, SC_ADDR_STEM))
-			lowest = i;
-	return lowest;
-}
-
-fi_addr_t shmcma_av_find(struct shmcma_av *av, const char *address)
-{
-	fi_addr_t found = FI_ADDR_NOTAVAIL;
-	uint32_t lowest;
-
-	pthread_mutex_lock(&av->lock);
-	lowest = find_lowest_locked(av, address);
-	if (lowest == NONE && is_reader(av)) {
-		refresh_locked(av);
-		lowest = find_lowest_locked(av, address);
-	}
-	if (lowest != NONE)
-		found = entry_at(av, lowest)->user;
-	pthread_mutex_unlock(&av->lock);
-	return found;
-}
-
-bool shmcma_av_has(struct shmcma_av *av, const char *address)
-{
-	bool has;
-
-	pthread_mutex_lock(&av->lock);
-	has = find_lowest_locked(av, address) != NONE;
-	pthread_mutex_unlock(&av->lock);
-	return has;
-}
 
 /* ---- insertion ------------------------------------------------------------------------------- */
 
@@ -319,7 +56,7 @@ static int insertion_begin(struct insertion *insertion, struct shmcma_av *av, fi
 	*insertion = (struct insertion){
 		.av = av, .fi_addr = fi_addr, .flags = flags, .context = context, .failed = NONE
 	};
-	if (is_reader(av))
+	if (shmcma_av_is_reader(av))
 		return -FI_EACCES;
 	if (flags & ~INSERT_FLAGS)
 		return -FI_EBADFLAGS;
@@ -333,29 +70,6 @@ static int insertion_begin(struct insertion *insertion, struct shmcma_av *av, fi
 	insertion->eq = av->eq ? av->eq : shmcma_domain_eq(av->domain);
 	shmcma_unlock(av->domain);
 	return insertion->eq ? 0 : -FI_ENOEQ;
-}
-
-/* Gives the address the next number. */
-static int store_locked(struct insertion *insertion, const char *given, const char *address,
-			uint32_t *index)
-{
-	struct shmcma_av *av = insertion->av;
-	int ret = grow_buckets_locked(av);
-
-	if (!ret)
-		ret = take_index_locked(av, index);
-	if (ret)
-		return ret;
-	if (av->shared)
-		ret = shmcma_error(sc_directory_put(av->shared, *index, address));
-	if (ret) {
-		hole_add_locked(av, *index);
-		return ret;
-	}
-	entry_at(av, *index)->user =
-		insertion->flags & FI_AV_USER_ID ? insertion->fi_addr[insertion->at] : *index;
-	adopt_locked(av, *index, given, address);
-	return 0;
 }
 
 static void tell_endpoints_locked(struct shmcma_av *av, fi_addr_t fi_addr)
@@ -372,7 +86,9 @@ static int store(struct insertion *insertion, const char *given, const char *add
 
 	shmcma_lock(av->domain);
 	pthread_mutex_lock(&av->lock);
-	ret = store_locked(insertion, given, address, &index);
+	ret = shmcma_av_put_locked(av, given, address, &index);
+	if (!ret && insertion->flags & FI_AV_USER_ID)
+		shmcma_av_entry_at(av, index)->user = insertion->fi_addr[insertion->at];
 	pthread_mutex_unlock(&av->lock);
 	if (!ret) {
 		tell_endpoints_locked(av, index);
@@ -389,8 +105,8 @@ static void skip(struct insertion *insertion)
 	uint32_t index;
 
 	pthread_mutex_lock(&av->lock);
-	if (!take_index_locked(av, &index)) {
-		entry_at(av, index)->next = insertion->failed;
+	if (!shmcma_av_take_index_locked(av, &index)) {
+		shmcma_av_entry_at(av, index)->next = insertion->failed;
 		insertion->failed = index;
 	}
 	pthread_mutex_unlock(&av->lock);
@@ -476,8 +192,8 @@ static int insertion_end(struct insertion *insertion)
 	while (insertion->failed != NONE) {
 		uint32_t index = insertion->failed;
 
-		insertion->failed = entry_at(av, index)->next;
-		hole_add_locked(av, index);
+		insertion->failed = shmcma_av_entry_at(av, index)->next;
+		shmcma_av_give_back_locked(av, index);
 	}
 	pthread_mutex_unlock(&av->lock);
 	if (!insertion->eq)
@@ -664,24 +380,6 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, co
 
 /* ---- the other calls ------------------------------------------------------------------------- */
 
-/* False: there is none, it is twice in one call. */
-static bool remove_locked(struct shmcma_av *av, fi_addr_t fi_addr, char address[SC_ADDR_SIZE])
-{
-	struct shmcma_av_entry *entry = find_entry_locked(av, fi_addr);
-
-	if (!entry)
-		return false;
-	memcpy(address, entry->address, SC_ADDR_SIZE);
-	unlink_entry_locked(av, (uint32_t)fi_addr);
-	entry->address[0] = '\0';
-	av->live--;
-	if (av->shared)
-		sc_directory_del(av->shared, (uint32_t)fi_addr); /* its number is nobody else's, ever */
-	else
-		hole_add_locked(av, (uint32_t)fi_addr);
-	return true;
-}
-
 /* The endpoints forget the peer that nothing else refers to. All locks of the domain are held. */
 static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
 {
@@ -689,7 +387,7 @@ static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
 	bool removed;
 
 	pthread_mutex_lock(&av->lock);
-	removed = remove_locked(av, fi_addr, address);
+	removed = shmcma_av_remove_locked(av, fi_addr, address);
 	pthread_mutex_unlock(&av->lock);
 	for (struct shmcma_ep *ep = av->eps; removed && ep; ep = ep->av_next)
 		shmcma_ep_forget_address(ep, fi_addr, address);
@@ -703,14 +401,14 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 
 	if (flags)
 		return -FI_EBADFLAGS;
-	if (is_reader(av))
+	if (shmcma_av_is_reader(av))
 		return -FI_EACCES;
 	if (count && !fi_addr)
 		return -FI_EINVAL;
 	shmcma_lock(av->domain);
 	pthread_mutex_lock(&av->lock);
 	for (size_t i = 0; i < count && !ret; i++)
-		if (!find_entry_locked(av, fi_addr[i]))
+		if (!shmcma_av_entry_locked(av, fi_addr[i]))
 			ret = -FI_ENOENT;
 	pthread_mutex_unlock(&av->lock);
 	for (size_t i = 0; i < count && !ret; i++)
@@ -729,7 +427,7 @@ static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *
 		return -FI_EINVAL;
 	room = *addrlen;
 	pthread_mutex_lock(&av->lock);
-	entry = find_or_refresh_locked(av, fi_addr);
+	entry = shmcma_av_look_up_locked(av, fi_addr);
 	if (entry) {
 		len = strlen(entry->inserted) + 1;
 		if (room)
@@ -854,7 +552,7 @@ static void tell_why_not_shared(const struct shmcma_av *av, const char *name, in
 {
 	static const char format[] = "shared address vector %s: %s\n";
 
-	if (is_reader(av) && (ret == -ENOENT || ret == -EINVAL))
+	if (shmcma_av_is_reader(av) && (ret == -ENOENT || ret == -EINVAL))
 		shmcma_info(FI_LOG_AV, format, name, why_not_shared(-ret));
 	else
 		shmcma_warn(FI_LOG_AV, format, name, why_not_shared(-ret));
@@ -870,7 +568,7 @@ static int open_shared(struct shmcma_av *av, struct fi_av_attr *attr)
 		return 0;
 	if (attr->count > SHARED_MIN && attr->count < SC_DIRECTORY_MAX)
 		capacity = (uint32_t)attr->count;
-	ret = is_reader(av) ? sc_directory_open(attr->name, &av->shared)
+	ret = shmcma_av_is_reader(av) ? sc_directory_open(attr->name, &av->shared)
 			    : sc_directory_create(attr->name, capacity, &av->shared);
 	if (ret) {
 		tell_why_not_shared(av, attr->name, ret);

@@ -6,9 +6,10 @@
  * to the vector.
  */
 
+#include "obj/avset.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include "obj/av.h"
 
 #define SET_FLAGS (FI_UNIVERSE | SHMCMA_SET_OPS)
 

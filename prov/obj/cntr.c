@@ -17,9 +17,9 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include "op/trigger.h"
 #include "wait/polled.h"
 #include "wait/wait.h"
+#include "wait/work.h"
 
 static struct shmcma_cntr *cntr_of(struct fid_cntr *fid)
 {
@@ -56,28 +56,37 @@ static struct sc_cntr read_both(const struct shmcma_cntr *cntr)
 				 .errors = sc_cntr_read(&cntr->count.errors) };
 }
 
-bool shmcma_cntr_differs(const struct shmcma_cntr *cntr, const struct sc_cntr *known)
+static bool differs(const struct shmcma_wait *wait, const void *arg)
 {
-	struct sc_cntr now = read_both(cntr);
+	struct sc_cntr now = read_both(container_of(wait, struct shmcma_cntr, wait));
+	const struct sc_cntr *known = arg;
 
 	return now.value != known->value || now.errors != known->errors;
 }
 
-bool shmcma_cntr_has(const struct shmcma_cntr *cntr)
+static bool has(const struct shmcma_wait *wait)
 {
-	return shmcma_cntr_differs(cntr, &cntr->told);
+	return differs(wait, &container_of(wait, struct shmcma_cntr, wait)->told);
 }
 
 /* One thread is told. Others may sleep until the counter has this value. */
-bool shmcma_cntr_found(struct shmcma_cntr *cntr)
+static bool found(struct shmcma_wait *wait)
 {
-	bool has = shmcma_cntr_has(cntr);
+	struct shmcma_cntr *cntr = container_of(wait, struct shmcma_cntr, wait);
+	bool changed = has(wait);
 
-	if (__builtin_expect(has && cntr->wait.armed, 0))
-		shmcma_wait_told_locked(&cntr->wait);
+	if (__builtin_expect(changed && wait->armed, 0))
+		shmcma_wait_told_locked(wait);
 	cntr->told = read_both(cntr);
-	return has;
+	return changed;
 }
+
+static const struct shmcma_polled *polled(const struct shmcma_wait *wait)
+{
+	return shmcma_cntr_polled(container_of(wait, struct shmcma_cntr, wait));
+}
+
+static const struct shmcma_wait_ops wait_ops = { polled, has, found, differs, shmcma_wait_try };
 
 static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 {
@@ -87,7 +96,7 @@ static struct sc_cntr poll_both(struct shmcma_cntr *cntr)
 
 	shmcma_wait_rise_locked(&cntr->wait);
 	shmcma_progress_locked(cntr->domain, shmcma_cntr_polled(cntr));
-	due = !shmcma_cntr_found(cntr) && shmcma_yield_is_due(&cntr->yield);
+	due = !found(&cntr->wait) && shmcma_yield_is_due(&cntr->yield);
 	got = cntr->told;
 	shmcma_cntr_leave(cntr, all);
 	if (__builtin_expect(due, 0))
@@ -126,7 +135,7 @@ static int add(struct shmcma_cntr *cntr, uint64_t *word, uint64_t more)
 	shmcma_lock_enter(&cntr->locked);
 	sc_cntr_add(word, more);
 	changed_locked(cntr);
-	shmcma_trigger_run_locked(cntr->domain);
+	shmcma_work_run_locked(cntr->domain);
 	shmcma_lock_leave(&cntr->locked);
 	return 0;
 }
@@ -148,7 +157,7 @@ static int set(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value)
 	shmcma_lock_enter(&cntr->locked);
 	sc_cntr_add(word, value - sc_cntr_read(word));
 	changed_locked(cntr);
-	shmcma_trigger_run_locked(cntr->domain);
+	shmcma_work_run_locked(cntr->domain);
 	shmcma_lock_leave(&cntr->locked);
 	return 0;
 }
@@ -303,11 +312,6 @@ struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain
 	return cntr;
 }
 
-void shmcma_cntr_put(struct shmcma_cntr *cntr)
-{
-	atomic_fetch_sub(&cntr->refs, 1);
-}
-
 static int check_attr(const struct shmcma_fabric *fabric, const struct fi_cntr_attr *attr)
 {
 	if (attr->flags) {
@@ -337,7 +341,7 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 	cntr = calloc(1, sizeof(*cntr));
 	if (!cntr)
 		return -FI_ENOMEM;
-	ret = shmcma_wait_init(&cntr->wait, wanted->wait_obj, &cntr->fid.fid, wanted->wait_set);
+	ret = shmcma_wait_init(&cntr->wait, wanted->wait_obj, wanted->wait_set, &wait_ops);
 	if (ret) {
 		free(cntr);
 		return ret;

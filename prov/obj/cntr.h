@@ -12,7 +12,6 @@ struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *
  * is put back, or NULL. Under all locks of the domain, which are one from then on.
  */
 struct shmcma_cntr *shmcma_cntr_get_locked(struct fid *fid, struct shmcma_domain *domain);
-void shmcma_cntr_put(struct shmcma_cntr *cntr);
 /* The endpoints that a read of the counter polls. */
 const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
 /*
@@ -21,11 +20,6 @@ const struct shmcma_polled *shmcma_cntr_polled(const struct shmcma_cntr *cntr);
  */
 bool shmcma_cntr_enter(struct shmcma_cntr *cntr);
 void shmcma_cntr_leave(struct shmcma_cntr *cntr, bool all);
-/* Is it another than that by now? With its lock, as what follows. */
-bool shmcma_cntr_differs(const struct shmcma_cntr *cntr, const struct sc_cntr *known);
-/* Has it changed since the application last looked? `found`: it is told of now. */
-bool shmcma_cntr_has(const struct shmcma_cntr *cntr);
-bool shmcma_cntr_found(struct shmcma_cntr *cntr);
 /* The domain closes: those that were kept for operations under way. */
 void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 

@@ -19,7 +19,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include "obj/av.h"
+#include "obj/avtable.h"
 #include "obj/eq.h"
 #include "obj/peermap.h"
 #include "wait/polled.h"
@@ -258,9 +258,9 @@ INLINE ssize_t read_as(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *s
  * stays unheard, and ends the next wait: a thread that looks at a flag of the application's and then waits misses
  * none.
  */
-bool shmcma_cq_differs(const struct shmcma_cq *cq, const unsigned int *known)
+static bool differs(const struct shmcma_wait *wait, const void *known)
 {
-	return atomic_load(&cq->signals) != *known;
+	return atomic_load(&container_of(wait, struct shmcma_cq, wait)->signals) != *(const unsigned int *)known;
 }
 
 /* A call returns for the signals so far. Another thread may have heard newer ones. */
@@ -280,15 +280,26 @@ bool shmcma_cq_has_entry(const struct shmcma_cq *cq)
 	return cq->queue.head != cq->queue.tail || sc_comp_ring_is_overrun(&cq->queue);
 }
 
-bool shmcma_cq_has(const struct shmcma_cq *cq)
+static bool has(const struct shmcma_wait *wait)
 {
+	const struct shmcma_cq *cq = container_of(wait, struct shmcma_cq, wait);
+
 	return shmcma_cq_has_entry(cq) || atomic_load(&cq->signals) != atomic_load(&cq->heard);
 }
 
-bool shmcma_cq_found(struct shmcma_cq *cq)
+static bool found(struct shmcma_wait *wait)
 {
+	struct shmcma_cq *cq = container_of(wait, struct shmcma_cq, wait);
+
 	return hear(cq, atomic_load(&cq->heard)) || shmcma_cq_has_entry(cq);
 }
+
+static const struct shmcma_polled *polled(const struct shmcma_wait *wait)
+{
+	return &container_of(wait, struct shmcma_cq, wait)->polled;
+}
+
+static const struct shmcma_wait_ops wait_ops = { polled, has, found, differs, shmcma_wait_try };
 
 /* Nothing to read: wait in the way that the queue was opened for. */
 static int rest(struct shmcma_cq *cq, unsigned int known, int round, int64_t end)
@@ -603,7 +614,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	ret = sc_comp_ring_init(&cq->queue, FIRST_ENTRIES);
 	if (ret)
 		goto no_queue;
-	ret = shmcma_wait_init(&cq->wait, wanted->wait_obj, &cq->fid.fid, wanted->wait_set);
+	ret = shmcma_wait_init(&cq->wait, wanted->wait_obj, wanted->wait_set, &wait_ops);
 	if (ret)
 		goto no_wait;
 	cq->queue.limit = wanted->size ? wanted->size : DEFAULT_SIZE;

@@ -7,11 +7,6 @@
 
 /* Completions in the queue, or an error: fi_cq_read() has something to say. Under the queue's lock. */
 bool shmcma_cq_has_entry(const struct shmcma_cq *cq);
-/* Is there something to read, or to be told of? `found`: that the application is told of now. */
-bool shmcma_cq_has(const struct shmcma_cq *cq);
-bool shmcma_cq_found(struct shmcma_cq *cq);
-/* Has there been a signal that a wait, which began when `known` was the newest heard, does not know of? */
-bool shmcma_cq_differs(const struct shmcma_cq *cq, const unsigned int *known);
 
 /* The endpoint is polled no more, for its peers are about to go; completions stay, with unknown source. */
 void shmcma_cq_del_ep(struct shmcma_cq *cq, struct shmcma_ep *ep);

@@ -467,16 +467,14 @@ void shmcma_eq_put_ref(struct shmcma_eq *eq)
 	atomic_fetch_sub(&eq->refs, 1);
 }
 
-void shmcma_eq_forked(struct fid *fid)
+struct shmcma_wait *shmcma_eq_wait(struct fid *fid)
 {
-	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
-
-	shmcma_wait_forked(&eq->wait);
+	return &container_of(fid, struct shmcma_eq, fid.fid)->wait;
 }
 
-int shmcma_eq_trywait(struct fid *fid)
+static int eq_try(struct shmcma_wait *wait)
 {
-	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid.fid);
+	struct shmcma_eq *eq = container_of(wait, struct shmcma_eq, wait);
 	int64_t limit = INT64_MAX;
 	int ret = -FI_EAGAIN;
 
@@ -490,6 +488,8 @@ int shmcma_eq_trywait(struct fid *fid)
 	}
 	return ret;
 }
+
+static const struct shmcma_wait_ops wait_ops = { .try = eq_try };
 
 static int check_attr(const struct shmcma_fabric *fabric, const struct fi_eq_attr *attr)
 {
@@ -510,7 +510,7 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	opened = calloc(1, sizeof(*opened));
 	if (!opened)
 		return -FI_ENOMEM;
-	ret = shmcma_wait_init(&opened->wait, attr->wait_obj, &opened->fid.fid, attr->wait_set);
+	ret = shmcma_wait_init(&opened->wait, attr->wait_obj, attr->wait_set, &wait_ops);
 	if (ret) {
 		free(opened);
 		return ret;

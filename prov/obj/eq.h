@@ -11,8 +11,8 @@ int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry)
 /* fi_eq_open's fid, for binding: the object of that fid, counted (refs + 1), or NULL if it is no EQ. */
 struct shmcma_eq *shmcma_eq_get(struct fid *fid);
 void shmcma_eq_put_ref(struct shmcma_eq *eq);
-/* fi_trywait: 0 when the queue is empty, so that its wait object may be slept on, else -FI_EAGAIN. */
-int shmcma_eq_trywait(struct fid *fid);
+/* Its wait object. */
+struct shmcma_wait *shmcma_eq_wait(struct fid *fid);
 /*
  * fi_join under way: reading the queue makes progress for it. Embedded; with the lock of the endpoint's domain.
  */
@@ -26,9 +26,6 @@ int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct 
 void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
 			   const struct fi_eq_err_entry *entry);
 void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining);
-
-/* In a child that has inherited it: nobody waits there. */
-void shmcma_eq_forked(struct fid *fid);
 
 int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context);
 

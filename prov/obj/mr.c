@@ -240,9 +240,9 @@ static int mr_close(struct fid *fid)
 	if (ret)
 		return ret;
 	if (mr->reads)
-		shmcma_cntr_put(mr->reads);
+		atomic_fetch_sub(&mr->reads->refs, 1);
 	if (mr->writes)
-		shmcma_cntr_put(mr->writes);
+		atomic_fetch_sub(&mr->writes->refs, 1);
 	free(mr->disabled);
 	free(mr);
 	atomic_fetch_sub(&domain->refs, 1);

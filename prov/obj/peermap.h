@@ -31,6 +31,17 @@ static inline struct sc_peer *shmcma_ep_peer(struct shmcma_ep *ep, fi_addr_t fi_
 	return __builtin_expect(peer != NULL, 1) ? peer : shmcma_ep_peer_slow(ep, fi_addr);
 }
 
+/* Only an endpoint with FI_DIRECTED_RECV looks at the source; the others take from anybody. */
+static inline __attribute__((always_inline)) bool
+shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
+{
+	*peer = NULL;
+	if (source == FI_ADDR_UNSPEC || !(ep->caps & FI_DIRECTED_RECV))
+		return true;
+	*peer = ep->namer ? shmcma_ep_peer(ep->namer, source) : NULL;
+	return *peer != NULL;
+}
+
 /* The name of the peer in completions: fi_addr_t, or FI_ADDR_NOTAVAIL (not in the AV, or without FI_SOURCE). */
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer);
 

@@ -8,6 +8,8 @@
  *
  * Any thread; all under a lock of the set's, around those of its members.
  */
+#include "obj/pollset.h"
+
 #include <stdlib.h>
 #include "obj/cntr.h"
 #include "obj/cq.h"

@@ -11,6 +11,7 @@
 #define SHMCMA_POST_H
 
 #include <rdma/fi_tagged.h>
+#include "base/attr.h"
 #include "obj/peermap.h"
 #include "wait/lock.h"
 #include "op/trigger.h"
@@ -103,11 +104,6 @@ static inline uint32_t shmcma_recv_flags(uint64_t flags, bool selective)
 	       (flags & FI_TRIGGER ? SHMCMA_TRIGGER : 0);
 }
 
-static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
-{
-	return container_of(ep, struct shmcma_ep_fid, fid);
-}
-
 /*
  * The core has refused a send with this error; the caller holds the endpoint's lock. If there is no room, the function
  * makes progress, so that the next try of a caller that only sends can succeed. Returns libfabric's code for the error.
@@ -194,17 +190,6 @@ static inline ssize_t shmcma_post_sendmsg(struct shmcma_ep_fid *fid, const struc
 	send->context = msg->context;
 	send->flags |= shmcma_send_flags(flags, fid->ep->tx_selective);
 	return shmcma_post_send_iov(fid, msg->msg_iov, msg->iov_count, msg->addr, send);
-}
-
-/* Only an endpoint with FI_DIRECTED_RECV looks at the source; the others take from anybody. */
-static inline __attribute__((always_inline)) bool
-shmcma_recv_source(struct shmcma_ep *ep, fi_addr_t source, struct sc_peer **peer)
-{
-	*peer = NULL;
-	if (source == FI_ADDR_UNSPEC || !(ep->caps & FI_DIRECTED_RECV))
-		return true;
-	*peer = ep->namer ? shmcma_ep_peer(ep->namer, source) : NULL;
-	return *peer != NULL;
 }
 
 static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t source, struct sc_recv *recv)

@@ -11,57 +11,23 @@
  * (trigger.h), so nothing of its arguments is looked at here, and errors in them are found at once. A deferred work
  * goes through the call of its endpoint too, with a context that leads back to it.
  *
- * Each counter has a list of the operations that wait for it, by threshold, and in the order of submission within one.
- * They are posted in that order: an operation that finds no room (-EAGAIN) stays first and is tried again with the next
- * progress. shmcma_trigger_run_locked() runs after each round of progress and each change of a counter by the
- * application; a counter that rises in a data call is seen by the next round, or at the end of the call if the domain's
- * thread sleeps, which makes rounds else.
- *
  * All under the domain's lock, of which there is one from the first of them on (lock.h). A waiting operation keeps its
  * counters from being closed (refs); once it is posted the core knows the completion counter by its address, hence
  * shmcma_cntr.lent.
  */
 
+#include "op/trigger.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
 #include <rdma/fi_trigger.h>
 #include "obj/cntr.h"
-#include "op/post.h"
-
-/* Elements that an operation names, copied; with their bytes if these are injected. */
-struct vector {
-	struct iovec iov[SC_IOV_MAX];
-	void *bytes;
-};
-
-struct shmcma_work {
-	struct shmcma_work *next; /* shmcma_cntr.works */
-	struct shmcma_cntr *cntr; /* which it waits for */
-	uint64_t threshold;
-	const struct fi_deferred_work *deferred; /* NULL: an operation with FI_TRIGGER */
-	struct shmcma_cntr *done;		 /* completion counter, or the one to add to; NULL: none */
-	int (*post)(struct shmcma_work *work);	 /* negative errno; -EAGAIN: again later */
-
-	/* operations of an endpoint */
-	struct shmcma_ep *ep;
-	fi_addr_t peer;
-	enum sc_event event;
-	void *context;
-	struct sc_cntr *counted; /* see core.h */
-	uint32_t cq_flags;
-	uint32_t flags; /* SC_* */
-	union {
-		struct sc_send send;
-		struct sc_recv recv;
-		struct sc_rma rma;
-		struct sc_atomic atomic;
-		uint64_t value; /* of counter operations */
-	};
-	struct vector iov, compare, result;
-	struct sc_remote remote[SC_REMOTE_MAX];
-};
+#include "obj/peermap.h"
+#include "wait/lock.h"
+#include "wait/work.h"
 
 /*
  * The context of a deferred work on its way through the data call: a kind of event that libfabric does not
@@ -74,159 +40,6 @@ struct deferred {
 	void *reported; /* context that completions show */
 	uint64_t flags; /* of the operation */
 };
-
-/* ---- the lists ------------------------------------------------------------------------------- */
-
-static void insert_locked(struct shmcma_work *work)
-{
-	struct shmcma_cntr *cntr = work->cntr;
-	struct shmcma_work **link = &cntr->works;
-
-	if (!*link) {
-		cntr->next_trigger = cntr->domain->triggers;
-		cntr->domain->triggers = cntr;
-	}
-	while (*link && (*link)->threshold <= work->threshold)
-		link = &(*link)->next;
-	work->next = *link;
-	*link = work;
-	atomic_fetch_add(&cntr->refs, 1);
-	if (work->done)
-		atomic_fetch_add(&work->done->refs, 1);
-}
-
-static void remove_locked(struct shmcma_work *work)
-{
-	struct shmcma_cntr *cntr = work->cntr;
-	struct shmcma_work **link = &cntr->works;
-	struct shmcma_cntr **trigger = &cntr->domain->triggers;
-
-	while (*link != work)
-		link = &(*link)->next;
-	*link = work->next;
-	if (!cntr->works) {
-		while (*trigger != cntr)
-			trigger = &(*trigger)->next_trigger;
-		*trigger = cntr->next_trigger;
-	}
-	shmcma_cntr_put(cntr);
-	if (work->done)
-		shmcma_cntr_put(work->done);
-}
-
-static void work_free(struct shmcma_work *work)
-{
-	free(work->iov.bytes);
-	free(work->compare.bytes);
-	free(work);
-}
-
-static void forget_locked(struct shmcma_work *work)
-{
-	remove_locked(work);
-	work_free(work);
-}
-
-/* Forgets the waiting operations of the domain for which `is_meant` says true; returns their number. */
-static int forget_all_locked(struct shmcma_domain *domain,
-			     bool (*is_meant)(const struct shmcma_work *work, const void *by),
-			     const void *by)
-{
-	struct shmcma_cntr *cntr = domain->triggers;
-	int forgotten = 0;
-
-	while (cntr) {
-		struct shmcma_cntr *next_cntr = cntr->next_trigger;
-
-		for (struct shmcma_work *work = cntr->works, *next; work; work = next) {
-			next = work->next;
-			if (!is_meant(work, by))
-				continue;
-			forget_locked(work);
-			forgotten++;
-		}
-		cntr = next_cntr;
-	}
-	return forgotten;
-}
-
-/* ---- when it is due -------------------------------------------------------------------------- */
-
-/* fi_trigger(3): deferred work counts errors as well. */
-static bool is_due(const struct shmcma_work *work)
-{
-	const struct sc_cntr *count = &work->cntr->count;
-	uint64_t value = sc_cntr_read(&count->value);
-
-	if (work->deferred)
-		value += sc_cntr_read(&count->errors);
-	return value >= work->threshold;
-}
-
-static struct shmcma_work *due_locked(struct shmcma_cntr *cntr)
-{
-	for (struct shmcma_work *work = cntr->works; work; work = work->next)
-		if (is_due(work))
-			return work;
-	return NULL;
-}
-
-/* It cannot be posted, or is called back: for the application it ends like any other that has failed. */
-static void fail_locked(struct shmcma_work *work, int error)
-{
-	struct shmcma_ep *ep = work->ep;
-	struct shmcma_cntr *own = ep->cntrs[work->event];
-	struct shmcma_cq *cq = work->event == SC_EVENT_RECV ? ep->rx_cq : ep->tx_cq;
-	const struct sc_comp comp = { .context = work->context,
-				      .cq_flags = work->cq_flags,
-				      .err = -error };
-
-	if (work->counted)
-		sc_cntr_add(&work->counted->errors, 1);
-	if (own && &own->count != work->counted && !(work->counted && work->flags & SC_SILENT))
-		sc_cntr_add(&own->count.errors, 1);
-	if (cq)
-		sc_comp_ring_put_slow(&cq->queue, &comp);
-}
-
-/* True: something has been posted, or has failed. */
-static bool run_cntr_locked(struct shmcma_cntr *cntr)
-{
-	struct shmcma_work *work;
-	bool moved = false;
-
-	while ((work = due_locked(cntr))) {
-		int ret = work->post(work);
-
-		if (ret == -EAGAIN)
-			break;
-		if (ret)
-			fail_locked(work, ret);
-		forget_locked(work);
-		moved = true;
-	}
-	return moved;
-}
-
-/* An operation that is posted may end at once and be the one that another waits for: then all are looked at again. */
-void shmcma_trigger_run_locked(struct shmcma_domain *domain)
-{
-	struct shmcma_cntr *cntr = domain->triggers;
-
-	while (cntr) {
-		struct shmcma_cntr *next = cntr->next_trigger;
-
-		cntr = run_cntr_locked(cntr) ? domain->triggers : next;
-	}
-}
-
-bool shmcma_trigger_is_due_locked(struct shmcma_domain *domain)
-{
-	for (struct shmcma_cntr *cntr = domain->triggers; cntr; cntr = cntr->next_trigger)
-		if (due_locked(cntr))
-			return true;
-	return false;
-}
 
 /* ---- submission ------------------------------------------------------------------------------ */
 
@@ -317,7 +130,7 @@ static int check_size(const struct iovec *iov, size_t count, size_t limit, size_
 	return 0;
 }
 
-static int copy_bytes(struct vector *to, const struct iovec *iov, size_t *count, size_t size)
+static int copy_bytes(struct shmcma_vector *to, const struct iovec *iov, size_t *count, size_t size)
 {
 	to->bytes = malloc(size + 1);
 	if (!to->bytes)
@@ -336,7 +149,7 @@ static int copy_bytes(struct vector *to, const struct iovec *iov, size_t *count,
  * The caller owns the vector at *iov: a copy takes its place. A copy replaces the bytes of an injected payload, too,
  * but not those of a deferred work, which must not be touched before it is due. How many they are is known now.
  */
-static int copy_vector(struct shmcma_work *work, struct vector *to, const struct iovec **iov,
+static int copy_vector(struct shmcma_work *work, struct shmcma_vector *to, const struct iovec **iov,
 		       size_t *count)
 {
 	bool injects = work->flags & SC_SEND_INJECT;
@@ -373,8 +186,8 @@ static int submit_locked(struct shmcma_work *work)
 	shmcma_lock_merge_all_locked(domain);
 	if (work->done)
 		work->done->lent = work->done->elsewhere = true;
-	insert_locked(work);
-	shmcma_trigger_run_locked(domain);
+	shmcma_work_insert_locked(work);
+	shmcma_work_run_locked(domain);
 	return 0;
 }
 
@@ -400,7 +213,7 @@ static ssize_t submit(struct shmcma_work *work, int ret)
 		submit_locked(work);
 	shmcma_unlock(domain);
 	if (ret)
-		work_free(work);
+		shmcma_work_free(work);
 	return ret;
 }
 
@@ -713,7 +526,7 @@ static int cancel_work(struct shmcma_domain *domain, const struct fi_deferred_wo
 	if (!asked)
 		return -FI_EINVAL;
 	shmcma_lock(domain);
-	cancelled = forget_all_locked(domain, is_work, asked);
+	cancelled = shmcma_work_forget_all_locked(domain, is_work, asked);
 	shmcma_unlock(domain);
 	return cancelled ? 0 : -FI_ENOENT;
 }
@@ -727,7 +540,7 @@ static bool is_flushed(const struct shmcma_work *work, const void *cntr)
 static int flush_work(struct shmcma_domain *domain, const struct fi_deferred_work *asked)
 {
 	shmcma_lock(domain);
-	forget_all_locked(domain, is_flushed, asked ? asked->triggering_cntr : NULL);
+	shmcma_work_forget_all_locked(domain, is_flushed, asked ? asked->triggering_cntr : NULL);
 	shmcma_unlock(domain);
 	return 0;
 }
@@ -746,29 +559,4 @@ int shmcma_trigger_control(struct fid *fid, int command, void *arg)
 	default:
 		return -FI_ENOSYS;
 	}
-}
-
-/* ---- endpoints ------------------------------------------------------------------------------- */
-
-int shmcma_trigger_cancel_locked(struct shmcma_ep *ep, const void *context)
-{
-	for (struct shmcma_cntr *cntr = ep->domain->triggers; cntr; cntr = cntr->next_trigger)
-		for (struct shmcma_work *work = cntr->works; work; work = work->next) {
-			if (work->ep != ep || work->deferred || work->context != context)
-				continue;
-			fail_locked(work, -ECANCELED);
-			forget_locked(work);
-			return 0;
-		}
-	return -FI_ENOENT;
-}
-
-static bool is_of_ep(const struct shmcma_work *work, const void *ep)
-{
-	return work->ep == ep;
-}
-
-void shmcma_trigger_forget_locked(struct shmcma_ep *ep)
-{
-	forget_all_locked(ep->domain, is_of_ep, ep);
 }

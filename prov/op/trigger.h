@@ -25,15 +25,4 @@ ssize_t shmcma_trigger_atomic(struct shmcma_ep_fid *fid, fi_addr_t peer, const s
 /* fi_control() of a domain: FI_QUEUE_WORK, FI_CANCEL_WORK, FI_FLUSH_WORK. -FI_ENOSYS: another command. */
 int shmcma_trigger_control(struct fid *fid, int command, void *arg);
 
-/* fi_cancel(): one triggered operation with that context ends with ECANCELED. -FI_ENOENT: there is none. */
-int shmcma_trigger_cancel_locked(struct shmcma_ep *ep, const void *context);
-
-/* The endpoint closes: operations that wait to be posted to it are forgotten. */
-void shmcma_trigger_forget_locked(struct shmcma_ep *ep);
-
-/* Post what waits for counters that have got there by now (trigger.c). */
-void shmcma_trigger_run_locked(struct shmcma_domain *domain);
-/* Is there something that could not be posted, for want of room? */
-bool shmcma_trigger_is_due_locked(struct shmcma_domain *domain);
-
 #endif

@@ -24,9 +24,9 @@
  * well.
  */
 #define _GNU_SOURCE 1
+#include "wait/lock.h"
 
 #include <stdlib.h>
-#include "wait/lock.h"
 
 /* One that is used by a thread of its own is in no line that another writes. */
 #define LINE 64
@@ -44,7 +44,8 @@ static void lock_init(struct shmcma_lock *lock, struct shmcma_domain *domain, bo
 #endif
 
 /* With a thread of ours the lock is held for one round of polling at most: worth a few spins. */
-void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse)
+void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse,
+		       const struct shmcma_unlock_hook *hook)
 {
 	struct shmcma_locks *locks = &domain->locks;
 
@@ -53,6 +54,7 @@ void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse)
 		locks->common.mutex = (pthread_mutex_t)PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 	atomic_init(&locks->itself.lock, &locks->common);
 	locks->coarse = coarse || !taken;
+	locks->hook = hook;
 }
 
 void shmcma_locks_fini(struct shmcma_domain *domain)
@@ -74,17 +76,24 @@ void shmcma_locks_fini(struct shmcma_domain *domain)
 static void look(struct shmcma_lock *lock, struct shmcma_wait **owed)
 {
 	if (__builtin_expect(lock->armed != NULL, 0))
-		shmcma_wait_look_locked(lock, owed);
+		lock->domain->locks.hook->look_locked(lock, owed);
+}
+
+static void give(struct shmcma_domain *domain, struct shmcma_wait *owed)
+{
+	if (owed)
+		domain->locks.hook->give(owed);
 }
 
 void shmcma_lock_leave_slow(struct shmcma_lock *lock)
 {
+	struct shmcma_domain *domain = lock->domain;
 	struct shmcma_wait *owed = NULL;
 
-	shmcma_wait_look_locked(lock, &owed);
+	look(lock, &owed);
 	if (lock->taken)
 		pthread_mutex_unlock(&lock->mutex);
-	shmcma_wait_give(owed);
+	give(domain, owed);
 }
 
 void shmcma_lock_common(struct shmcma_domain *domain)
@@ -97,7 +106,7 @@ static void drop_common(struct shmcma_domain *domain, struct shmcma_wait *owed)
 {
 	look(&domain->locks.common, &owed);
 	pthread_mutex_unlock(&domain->locks.common.mutex);
-	shmcma_wait_give(owed);
+	give(domain, owed);
 }
 
 void shmcma_unlock_common(struct shmcma_domain *domain)

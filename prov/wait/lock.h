@@ -37,7 +37,8 @@
 #include "wait/state.h"
 
 /* `taken`: by data calls, too; `coarse`: the domain has one lock. */
-void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse);
+void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse,
+		       const struct shmcma_unlock_hook *hook);
 void shmcma_locks_fini(struct shmcma_domain *domain);
 
 /* The object is made, and goes: known to one thread, with no lock held. Bound to nothing any more. */
@@ -53,13 +54,6 @@ bool shmcma_lock_hold_others(struct shmcma_domain *domain, unsigned int *tries);
 void shmcma_lock_drop_others(struct shmcma_domain *domain);
 /* In the child: nobody sleeps there, and nobody holds any but this thread. */
 void shmcma_lock_forked(struct shmcma_domain *domain);
-
-/*
- * wait.c: the lock is about to be let go, and somebody waits for something under it. Signals that may wait for the
- * application are added to `owed`, to be given when no lock is held any more.
- */
-void shmcma_wait_look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed);
-void shmcma_wait_give(struct shmcma_wait *owed);
 
 /*
  * The rest of taking the lock, if it is not the object's any more: it was merged into another meanwhile, or belongs to

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * progress.c: sets of endpoints that are polled together, and automatic progress: a thread for each domain
- * that was opened with it, from the first fi_enable() until the domain is closed.
+ * progress.c: automatic progress: a thread for each domain that was opened with it, from the first fi_enable() until the domain is closed.
  *
  * The thread polls the enabled endpoints of its domain, one round at a time under the domain's lock, of which
  * there is one then (lock.h), and completions go to the same queues and counters as ever. It only tries the lock: the
@@ -47,7 +46,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "op/trigger.h"
 #include "wait/polled.h"
 #include "wait/wait.h"
 
@@ -60,54 +58,6 @@
 #define NAP 500000 /* ns */
 
 static struct shmcma_progress *running_first; /* under shmcma_lists_lock() */
-
-/* ---- sets of endpoints ----------------------------------------------------------------------- */
-
-int shmcma_polled_add(struct shmcma_polled *polled, struct shmcma_ep *ep)
-{
-	for (size_t i = 0; i < polled->count; i++)
-		if (polled->eps[i] == ep)
-			return 0;
-	if (polled->count == polled->capacity) {
-		size_t capacity = polled->capacity ? polled->capacity * 2 : 4;
-		struct shmcma_ep **eps = realloc(polled->eps, capacity * sizeof(struct shmcma_ep *));
-
-		if (!eps)
-			return -FI_ENOMEM;
-		polled->eps = eps;
-		polled->capacity = capacity;
-	}
-	polled->eps[polled->count++] = ep;
-	return 0;
-}
-
-void shmcma_polled_del(struct shmcma_polled *polled, const struct shmcma_ep *ep)
-{
-	for (size_t i = 0; i < polled->count; i++) {
-		if (polled->eps[i] != ep)
-			continue;
-		polled->eps[i] = polled->eps[--polled->count];
-		return;
-	}
-}
-
-void shmcma_polled_fini(struct shmcma_polled *polled)
-{
-	free(polled->eps);
-}
-
-int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled)
-{
-	int done = 0;
-
-	if (domain->silent.count && polled != &domain->enabled)
-		done += shmcma_poll_each(&domain->silent);
-	if (domain->colls)
-		done += shmcma_coll_progress_locked(domain);
-	if (domain->triggers)
-		shmcma_trigger_run_locked(domain);
-	return done;
-}
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 

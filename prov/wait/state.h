@@ -70,8 +70,19 @@ struct shmcma_locked {
 	struct shmcma_locked **link;	  /* the link that points to it there */
 };
 
+/* Called when a lock under which an object is armed is let go (armed.c). */
+struct shmcma_unlock_hook {
+	/*
+	 * The lock is about to be let go. Signals that may wait for the application are added to `owed`, to be given
+	 * when no lock is held any more.
+	 */
+	void (*look_locked)(struct shmcma_lock *lock, struct shmcma_wait **owed);
+	void (*give)(struct shmcma_wait *owed);
+};
+
 /* Of a domain. */
 struct shmcma_locks {
+	const struct shmcma_unlock_hook *hook;
 	struct shmcma_lock common;   /* a thread that takes all takes it first */
 	struct shmcma_lock *others;  /* under the common one, as what follows */
 	struct shmcma_lock *near;    /* of others: beside it the last one came or went; NULL: the first */
@@ -82,10 +93,21 @@ struct shmcma_locks {
 
 /* ---- waiting ------------------------------------------------------------------------------- */
 
+/* The object that is waited for: what a wait asks it, under its lock. */
+struct shmcma_wait_ops {
+	/* the endpoints that a look at it polls */
+	const struct shmcma_polled *(*polled)(const struct shmcma_wait *wait);
+	bool (*has)(const struct shmcma_wait *wait); /* something to read, or to be told of */
+	bool (*found)(struct shmcma_wait *wait);     /* the same; the application is told of it by this */
+	/* Has another thread been told by now of what a wait that began when `known` was the newest does not know? */
+	bool (*differs)(const struct shmcma_wait *wait, const void *known);
+	int (*try)(struct shmcma_wait *wait); /* fi_trywait(); without its lock */
+};
+
 /* Embedded in the object that is waited for. */
 struct shmcma_wait {
+	const struct shmcma_wait_ops *ops;
 	enum fi_wait_obj obj;
-	struct fid *fid;
 	struct shmcma_domain *domain; /* of queue or counter, or itself; NULL: of others */
 	struct shmcma_locked *locked; /* its, likewise */
 	uint32_t futex;		      /* changed by each signal */
@@ -111,6 +133,16 @@ struct shmcma_wait {
 	struct shmcma_wait *next_owed; /* in that list */
 	atomic_int giving;	       /* threads that have it in their list, or are at it */
 	atomic_bool closes;	       /* so signals are given up */
+};
+
+/* FI_WAIT_SET: members of one fabric that share a wait object (waitset.c). */
+struct shmcma_wait_set {
+	struct fid_wait fid;
+	struct shmcma_object object;
+	struct shmcma_fabric *fabric;
+	struct shmcma_wait wait;
+	pthread_mutex_t lock;
+	struct shmcma_wait *members;
 };
 
 /* ---- progress ------------------------------------------------------------------------------ */
@@ -301,10 +333,9 @@ struct shmcma_ep_fid {
 	struct shmcma_object object;
 };
 
-/* The flags that op_flags of an endpoint may hold. */
-#define SHMCMA_TX_OP_FLAGS                                                                                \
-	(FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE |   \
-	 FI_MATCH_COMPLETE | FI_TRIGGER)
-#define SHMCMA_RX_OP_FLAGS (FI_COMPLETION | FI_MULTI_RECV | FI_TRIGGER)
+static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
+{
+	return container_of(ep, struct shmcma_ep_fid, fid);
+}
 
 #endif

@@ -13,15 +13,9 @@ static inline bool shmcma_wait_has_pipe(const struct shmcma_wait *wait)
 	return wait->obj == FI_WAIT_FD || wait->obj == FI_WAIT_POLLFD;
 }
 
-/*
- * May such an object be asked for? -FI_EINVAL: there is none such, or a wait set is asked for, and that is none of the
- * fabric.
- */
-int shmcma_wait_check(const struct shmcma_fabric *fabric, enum fi_wait_obj obj,
-		      const struct fid_wait *set);
-/* -FI_EMFILE... `set`: with FI_WAIT_SET. */
-int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid *fid,
-		     struct fid_wait *set);
+/* -FI_EMFILE... `set`: with FI_WAIT_SET, see shmcma_wait_check(). `ops`: of a member of a set, or of a domain. */
+int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid_wait *set,
+		     const struct shmcma_wait_ops *ops);
 /*
  * Its object is complete: from now on threads that wait for a set look at it, with FI_WAIT_SET. Those that sleep
  * already are woken for that. Until shmcma_wait_fini().
@@ -40,6 +34,12 @@ int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg);
 
 /* There may be something, look. Any thread, any lock; without any, and without its mutex, if it has a condition. */
 void shmcma_wait_signal(struct shmcma_wait *wait);
+
+/*
+ * The same, for the signals that are given in place of another thread: given up when `stop` is set, as the holder of
+ * the application's mutex may wait for that. NULL: never.
+ */
+void shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop);
 
 /* So for all threads that wait for it, or for its set, in calls: each of these calls returns. */
 void shmcma_wait_signal_all(struct shmcma_wait *wait);
@@ -68,6 +68,9 @@ static inline void shmcma_wait_rise_locked(struct shmcma_wait *wait)
 	if (__builtin_expect(wait->armed, 0))
 		shmcma_wait_rise_slow(wait);
 }
+
+/* Of each domain: see struct shmcma_unlock_hook. */
+extern const struct shmcma_unlock_hook shmcma_wait_unlock_hook;
 
 /*
  * An endpoint has been enabled, or closes: those who wait under its lock are to look, and to wait for others, once
@@ -100,25 +103,17 @@ struct shmcma_rest {
 };
 int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest);
 
-/* The endpoint that is watched is about to end; with the domain's lock. */
-void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **watcher);
-
 /* Milliseconds of an fi_* call, negative: for ever; as the end of the wait. */
 int64_t shmcma_wait_end(int timeout);
 
-/* ---- wait sets, poll sets -------------------------------------------------------------------- */
+/* ---- waitset.c ------------------------------------------------------------------------------- */
+
+/*
+ * May such an object be asked for? -FI_EINVAL: there is none such, or a wait set is asked for, and that is none of the
+ * fabric.
+ */
+int shmcma_wait_check(const struct shmcma_fabric *fabric, enum fi_wait_obj obj, const struct fid_wait *set);
 
 int shmcma_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **set);
-int shmcma_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **set);
-/* The set's own object. */
-struct shmcma_wait *shmcma_wait_set_wait(struct shmcma_wait_set *set);
-/* Members come and go. */
-void shmcma_wait_set_add(struct shmcma_wait_set *set, struct shmcma_wait *wait);
-void shmcma_wait_set_del(struct shmcma_wait_set *set, struct shmcma_wait *wait);
-struct shmcma_wait_set *shmcma_wait_set_of(const struct fid_wait *set);
-/* Is it one, and of that fabric? */
-bool shmcma_wait_set_is_of(const struct fid_wait *set, const struct shmcma_fabric *fabric);
-int shmcma_wait_set_try(struct fid *fid);
-void shmcma_wait_set_forked(struct fid *fid);
 
 #endif

@@ -13,59 +13,21 @@
  * Any thread. The list of members has a lock of its own, around those of the members; a signal takes none.
  */
 #define _GNU_SOURCE 1
-#include <sched.h>
-#include <stdlib.h>
-#include "obj/eq.h"
 #include "wait/wait.h"
 
-struct shmcma_wait_set {
-	struct fid_wait fid;
-	struct shmcma_object object;
-	struct shmcma_fabric *fabric;
-	struct shmcma_wait wait;
-	pthread_mutex_t lock;
-	struct shmcma_wait *members;
-};
-
-struct shmcma_wait *shmcma_wait_set_wait(struct shmcma_wait_set *set)
-{
-	return &set->wait;
-}
-
-void shmcma_wait_set_add(struct shmcma_wait_set *set, struct shmcma_wait *wait)
-{
-	pthread_mutex_lock(&set->lock);
-	wait->next = set->members;
-	set->members = wait;
-	pthread_mutex_unlock(&set->lock);
-}
-
-void shmcma_wait_set_del(struct shmcma_wait_set *set, struct shmcma_wait *wait)
-{
-	struct shmcma_wait **link;
-
-	pthread_mutex_lock(&set->lock);
-	for (link = &set->members; *link != wait; link = &(*link)->next)
-		;
-	*link = wait->next;
-	pthread_mutex_unlock(&set->lock);
-}
-
-static int member_try(struct shmcma_wait *member)
-{
-	return member->fid->fclass == FI_CLASS_EQ ? shmcma_eq_trywait(member->fid)
-						  : shmcma_wait_try(member);
-}
+#include <sched.h>
+#include <stdlib.h>
 
 /* A signal that another thread has not seen yet was for what may be of members that are not tried: given once more. */
-static int try_all(struct shmcma_wait_set *set)
+static int try_all(struct shmcma_wait *wait)
 {
+	struct shmcma_wait_set *set = container_of(wait, struct shmcma_wait_set, wait);
 	bool signalled = shmcma_pipe_lower(&set->wait.pipe);
 	int ret = 0;
 
 	pthread_mutex_lock(&set->lock);
 	for (struct shmcma_wait *member = set->members; member && !ret; member = member->next)
-		ret = member_try(member);
+		ret = member->ops->try(member);
 	pthread_mutex_unlock(&set->lock);
 	if (ret && signalled)
 		shmcma_pipe_raise(&set->wait.pipe);
@@ -75,11 +37,6 @@ static int try_all(struct shmcma_wait_set *set)
 static struct shmcma_wait_set *set_of(struct fid *fid)
 {
 	return container_of(fid, struct shmcma_wait_set, fid.fid);
-}
-
-int shmcma_wait_set_try(struct fid *fid)
-{
-	return try_all(set_of(fid));
 }
 
 /* With FI_WAIT_YIELD there is nothing to sleep on. */
@@ -100,7 +57,7 @@ static int wait_counted(struct shmcma_wait_set *set, int64_t end)
 
 	for (;;) {
 		uint32_t seen = __atomic_load_n(&set->wait.futex, __ATOMIC_ACQUIRE);
-		int ret = try_all(set);
+		int ret = try_all(&set->wait);
 
 		if (!ret && atomic_load(&set->wait.told) != told)
 			return 0;
@@ -148,27 +105,32 @@ static int set_close(struct fid *fid)
 	return 0;
 }
 
+static const struct shmcma_wait_ops wait_ops = { .try = try_all };
+
 static struct fi_ops set_fid_ops = SHMCMA_FID_OPS(set_close, shmcma_no_bind, set_control);
 
 static struct fi_ops_wait set_ops = { .size = sizeof(struct fi_ops_wait), .wait = set_wait };
 
-struct shmcma_wait_set *shmcma_wait_set_of(const struct fid_wait *fid)
+int shmcma_wait_check(const struct shmcma_fabric *fabric, enum fi_wait_obj obj, const struct fid_wait *set)
 {
-	if (!fid || fid->fid.fclass != FI_CLASS_WAIT || fid->fid.ops != &set_fid_ops)
-		return NULL;
-	return set_of((struct fid *)&fid->fid);
-}
-
-bool shmcma_wait_set_is_of(const struct fid_wait *fid, const struct shmcma_fabric *fabric)
-{
-	const struct shmcma_wait_set *set = shmcma_wait_set_of(fid);
-
-	return set && set->fabric == fabric;
-}
-
-void shmcma_wait_set_forked(struct fid *fid)
-{
-	shmcma_wait_forked(&set_of(fid)->wait);
+	switch (obj) {
+	case FI_WAIT_NONE:
+	case FI_WAIT_UNSPEC:
+	case FI_WAIT_FD:
+	case FI_WAIT_POLLFD:
+	case FI_WAIT_MUTEX_COND:
+	case FI_WAIT_YIELD:
+		return 0;
+	case FI_WAIT_SET:
+		if (set && set->fid.ops == &set_fid_ops &&
+		    container_of(set, struct shmcma_wait_set, fid)->fabric == fabric)
+			return 0;
+		shmcma_warn(FI_LOG_CORE, "FI_WAIT_SET: wait_set is none of this fabric's\n");
+		return -FI_EINVAL;
+	default:
+		shmcma_warn(FI_LOG_CORE, "wait object %d is unknown\n", (int)obj);
+		return -FI_EINVAL;
+	}
 }
 
 static int check_attr(const struct fi_wait_attr *attr)
@@ -199,7 +161,7 @@ int shmcma_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struc
 	set = calloc(1, sizeof(*set));
 	if (!set)
 		return -FI_ENOMEM;
-	ret = shmcma_wait_init(&set->wait, wanted->wait_obj, &set->fid.fid, NULL);
+	ret = shmcma_wait_init(&set->wait, wanted->wait_obj, NULL, &wait_ops);
 	if (ret) {
 		free(set);
 		return ret;
