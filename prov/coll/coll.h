@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * collective.h: groups of endpoints and what they do together; see fi_collective(3).
+ * coll.h: groups of endpoints and what they do together; see fi_collective(3).
  *
  * An endpoint with FI_COLLECTIVE has a second endpoint of the core for it (group.c), found under a name made
  * of the first one's address: messages of its groups are matched, windowed and counted apart from the application's. A

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pattern.c: who sends what to whom in a phase of a collective operation. Pure functions of the operation.
+ * pattern.c: the pairs of senders and receivers in a phase of a collective operation, and the memory that goes between
+ * them. Pure functions of the operation.
  */
 #include "coll/coll.h"
 

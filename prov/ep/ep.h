@@ -8,7 +8,7 @@
 
 #include "obj/avtable.h"
 
-/* What the contexts of a scalable endpoint have in common (sep.c). */
+/* The part that the contexts of a scalable endpoint have in common (sep.c). */
 struct shmcma_sep {
 	struct shmcma_ep *ep;
 	struct fi_info *info;

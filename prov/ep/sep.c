@@ -13,7 +13,7 @@
  * receive context once it is.
  *
  * A receive context that is closed and opened again has the address that it had, as others make that up from the
- * address of number 0. They find the new one (peer.c): an operation under way to the last one fails with FI_ECONNRESET,
+ * address of number 0. They find the new one (src/link/peer.c): an operation under way to the last one fails with FI_ECONNRESET,
  * or had ended and was dropped with its queue; none of it gets to the new one. Messages that are sent after the new one
  * was enabled reach it, or get -FI_EAGAIN until the sender has dealt with those under way. Messages of a transmit
  * context that has closed may wait at its peers, which tell by its number whose they are: so one that is opened again
@@ -86,7 +86,7 @@ static int take(struct shmcma_ep **places, size_t count, int index, struct shmcm
 
 /*
  * An endpoint with the attributes in `info` into that place. The capabilities in its attributes are a subset of those
- * of the whole endpoint, not of its direction: fi_endpoint(3), and check_tx() in info.c for those that mean nothing
+ * of the whole endpoint, not of its direction: fi_endpoint(3), and check_tx() in attr.c for those that mean nothing
  * there.
  */
 static int context_open(struct shmcma_ep *sep, const struct fi_info *info, size_t fclass, int index,

@@ -35,7 +35,7 @@
 
 static bool missed; /* this fork goes on without a lock */
 static atomic_bool told_torn;
-static pid_t process; /* whose fork(2) was told of last, or which has loaded the provider */
+static pid_t process; /* has loaded the provider, or was made by a fork(2) that we were told of */
 
 /* ---- operations in the child ----------------------------------------------------------------- */
 

@@ -2,8 +2,8 @@
 /*
  * peermap.c: the peers of an endpoint: which one an fi_addr_t means, and what completions call it.
  *
- * Owns the arrays `peers` and `named` of struct shmcma_ep. The data calls read `peers` inline (peermap.h); what is not there
- * yet is looked up here, once, in the address vector. Under the endpoint's lock; entries are taken out with all locks of
+ * Owns the arrays `peers` and `named` of struct shmcma_ep. The data calls read `peers` inline (peermap.h); a peer that is
+ * not there yet is looked up here, once, in the address vector. Under the endpoint's lock; entries are taken out with all locks of
  * the domain held.
  */
 #include "obj/peermap.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * poll.c: fid_poll: completion queues and counters of one domain that are looked at together.
+ * pollset.c: fid_poll: completion queues and counters of one domain that are looked at together.
  *
  * A queue is reported while it is not empty, a counter once for each time it has changed by other than the
  * application's own fi_cntr_set() and the like: each member remembers what it was when it was last asked for.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * atomic.c: fi_ops_atomic, and what fi_query_atomic tells. Called by the thread that uses the endpoint; the
+ * atomics.c: fi_ops_atomic, and what fi_query_atomic tells. Called by the thread that uses the endpoint; the
  * questions by any.
  *
  * All calls come down to one, post(), which takes a struct fi_msg_atomic and what that lacks. Nothing of the

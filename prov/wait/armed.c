@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * wait.c: waiting for a completion queue or a counter, in a call (fi_cq_sread, fi_cntr_wait) or with an object
+ * armed.c: waiting for a completion queue or a counter, in a call (fi_cq_sread, fi_cntr_wait) or with an object
  * of the system that the application sleeps on (fi_trywait).
  *
  * Three things end a wait: something that peers have written, which the core wakes for (sc_ep_rest()); something that
- * another thread of this process has done, or begun, under the same lock (shmcma_wait_look_locked()); fi_cq_signal().
+ * another thread of this process has done, or begun, under the same lock (look_locked()); fi_cq_signal().
  *
  * For each endpoint of the core that is waited for (those of the domain's groups, and those without queue and
- * counter, among them, for every poll goes on with these) a thread of ours (watcher) sleeps on its futex, and signals:
+ * counter, among them, for every poll goes on with these) a thread of ours (watcher.c) sleeps on its futex, and signals:
  * it changes the object's own futex, which threads in calls sleep on, writes to a pipe, broadcasts the condition. It is
  * started by the first wait that needs it, makes no progress, and takes no lock of the domain, as FI_THREAD_DOMAIN has
  * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2): measured on a
@@ -23,7 +23,7 @@
  * the object is to be told of is done under its lock: that of a counter which all endpoints of the domain are
  * polled for is the one lock of the domain, at the latest when it is slept on (enter()).
  *
- * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (has_something()),
+ * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (shmcma_wait_ops.has),
  * and a thread that adds something signals after that. Peers: see src/os/wake.c. While threads sleep in calls the
  * object stays armed, even if another thread reads it meanwhile. So it does while one may sleep on an object of the
  * system (`given`): from fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread

@@ -22,7 +22,7 @@ static inline int shmcma_poll_each(const struct shmcma_polled *polled)
 	return done;
 }
 
-/* What is left of it, in the few domains where there is something. */
+/* The rest of a poll, in the few domains where there is one. */
 int shmcma_poll_rest_locked(struct shmcma_domain *domain, const struct shmcma_polled *polled);
 
 /*

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * progress.c: automatic progress: a thread for each domain that was opened with it, from the first fi_enable() until the domain is closed.
+ * progress.c: automatic progress: a thread for each domain that was opened with it, from the first fi_enable() until
+ * the domain is closed.
  *
  * The thread polls the enabled endpoints of its domain, one round at a time under the domain's lock, of which
  * there is one then (lock.h), and completions go to the same queues and counters as ever. It only tries the lock: the
@@ -20,7 +21,7 @@
  * Each process that stores something for one of the endpoints wakes it from its sleep in the kernel; in between it
  * looks by itself only for events that no process wakes for, see sleep.c (a connection that has not been answered,
  * operations that a peer has in hand). How no such store is missed: src/os/wake.c, models/wait.pml. In this process the
- * thread is a waiter like any other (wait.c): a thread that leaves the domain's lock while it is armed, and has begun
+ * thread is a waiter like any other (armed.c): a thread that leaves the domain's lock while it is armed, and has begun
  * an operation that goes on with polls, or enabled an endpoint, signals it, after the futex was read and before it is
  * slept on, or while it is. While it is not armed it polls sooner or later anyhow, and nobody pays more than a load.
  *

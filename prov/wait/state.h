@@ -10,7 +10,7 @@
  * it with any.
  *
  * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event
- * queue, watcher (wait.c); those of the core. A data call takes one of the domain's.
+ * queue, watcher (watcher.c); those of the core. A data call takes one of the domain's.
  */
 #ifndef SHMCMA_STATE_H
 #define SHMCMA_STATE_H
@@ -55,7 +55,7 @@ struct shmcma_lock {
 	pthread_mutex_t mutex;
 	bool taken; /* by data calls: the same for all of a domain, never changed */
 	struct shmcma_domain *domain;
-	struct shmcma_wait *armed; /* somebody sleeps for its objects, or is about to (wait.c) */
+	struct shmcma_wait *armed; /* somebody sleeps for its objects, or is about to (armed.c) */
 	/* under the common lock */
 	struct shmcma_locked *objects;
 	struct shmcma_lock *next; /* shmcma_locks.others by address, or .spare */
@@ -243,7 +243,7 @@ struct shmcma_cntr {
 	_Atomic uint64_t known_errors; /* of its errors those that the application knows of */
 	struct sc_cntr given;	   /* its value when the application changed it last, */
 	uint64_t changes;	   /* so many times */
-	struct shmcma_work *works; /* wait for it (trigger.c) */
+	struct shmcma_work *works; /* wait for it (work.c) */
 	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
 	bool lent;			  /* operations under way may count here after fi_close() */
 	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */
@@ -288,7 +288,7 @@ struct shmcma_ep {
 	_Atomic size_t multi_min;	/* shmcma_now() */
 	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
 	char name[SC_ADDR_SIZE];	/* service to be found under; empty: none */
-	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
+	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
 	shmcma_refs refs;		/* aliases; contexts; endpoints that share it */
 	struct shmcma_ep_fid *fids;	/* the endpoint itself, then its aliases, linked by next */
 	struct shmcma_sep *sep;		/* a scalable endpoint's, also of its contexts; else NULL */
@@ -312,7 +312,7 @@ struct shmcma_coll {
 	struct sc_ep *core;
 	struct sc_comp_ring done;		/* its transfers */
 	bool begun;			/* messages, since it was last polled */
-	struct shmcma_watcher *watcher; /* wait.c's, NULL: none */
+	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
 	struct shmcma_wait *join_wait;	/* of the event queue, once it has been slept on for a fi_join */
 	struct shmcma_group *groups;
 	struct shmcma_collop *ops;

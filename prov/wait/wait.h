@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * wait.h: waiting for completion queues, counters, event queues and wait sets (wait.c).
+ * wait.h: waiting for completion queues, counters, event queues and wait sets (wait.c, armed.c, waitset.c).
  */
 #ifndef SHMCMA_WAIT_H
 #define SHMCMA_WAIT_H
