@@ -382,97 +382,86 @@ static ssize_t post(struct fid_ep *fid, const struct asked *asked)
 	return ret;
 }
 
-static ssize_t coll_barrier2(struct fid_ep *ep, fi_addr_t group, uint64_t flags, void *context)
+SHMCMA_DATA_CALL(coll_barrier2, struct fid_ep *ep, fi_addr_t group, uint64_t flags, void *context)
 {
 	return post(ep, &(struct asked){
 				.what = FI_BARRIER, .group = group, .flags = flags, .context = context });
 }
 
-static ssize_t coll_barrier(struct fid_ep *ep, fi_addr_t group, void *context)
+SHMCMA_DATA_CALL(coll_barrier, struct fid_ep *ep, fi_addr_t group, void *context)
 {
 	return coll_barrier2(ep, group, shmcma_now(shmcma_ep_of(ep)->tx_op_flags) & COLLECTIVE_FLAGS, context);
 }
 
-static ssize_t coll_broadcast(struct fid_ep *ep, void *buf, size_t count, void *desc, fi_addr_t group,
-			      fi_addr_t root, enum fi_datatype type, uint64_t flags, void *context)
+SHMCMA_DATA_CALL(coll_broadcast, struct fid_ep *ep, void *buf, size_t count, void *desc, fi_addr_t group,
+		 fi_addr_t root, enum fi_datatype type, uint64_t flags, void *context)
 {
-	(void)desc;
 	return post(ep, &(struct asked){ FI_BROADCAST, buf, NULL, count, group, root, type, FI_NOOP, flags,
 					 context });
 }
 
-static ssize_t coll_alltoall(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-			     void *result_desc, fi_addr_t group, enum fi_datatype type, uint64_t flags,
-			     void *context)
+SHMCMA_DATA_CALL(coll_alltoall, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+		 void *result_desc, fi_addr_t group, enum fi_datatype type, uint64_t flags, void *context)
 {
-	(void)desc, (void)result_desc;
 	return post(ep, &(struct asked){ FI_ALLTOALL, buf, result, count, group, 0, type, FI_NOOP, flags,
 					 context });
 }
 
-static ssize_t coll_allreduce(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-			      void *result_desc, fi_addr_t group, enum fi_datatype type, enum fi_op op,
-			      uint64_t flags, void *context)
+SHMCMA_DATA_CALL(coll_allreduce, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+		 void *result_desc, fi_addr_t group, enum fi_datatype type, enum fi_op op, uint64_t flags,
+		 void *context)
 {
-	(void)desc, (void)result_desc;
 	return post(ep, &(struct asked){ FI_ALLREDUCE, buf, result, count, group, 0, type, op, flags,
 					 context });
 }
 
-static ssize_t coll_allgather(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-			      void *result_desc, fi_addr_t group, enum fi_datatype type, uint64_t flags,
-			      void *context)
+SHMCMA_DATA_CALL(coll_allgather, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+		 void *result_desc, fi_addr_t group, enum fi_datatype type, uint64_t flags, void *context)
 {
-	(void)desc, (void)result_desc;
 	return post(ep, &(struct asked){ FI_ALLGATHER, buf, result, count, group, 0, type, FI_NOOP, flags,
 					 context });
 }
 
-static ssize_t coll_reduce_scatter(struct fid_ep *ep, const void *buf, size_t count, void *desc,
-				   void *result, void *result_desc, fi_addr_t group, enum fi_datatype type,
-				   enum fi_op op, uint64_t flags, void *context)
+SHMCMA_DATA_CALL(coll_reduce_scatter, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+		 void *result_desc, fi_addr_t group, enum fi_datatype type, enum fi_op op, uint64_t flags,
+		 void *context)
 {
-	(void)desc, (void)result_desc;
 	return post(ep, &(struct asked){ FI_REDUCE_SCATTER, buf, result, count, group, 0, type, op, flags,
 					 context });
 }
 
-static ssize_t coll_reduce(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-			   void *result_desc, fi_addr_t group, fi_addr_t root, enum fi_datatype type,
-			   enum fi_op op, uint64_t flags, void *context)
+SHMCMA_DATA_CALL(coll_reduce, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+		 void *result_desc, fi_addr_t group, fi_addr_t root, enum fi_datatype type, enum fi_op op,
+		 uint64_t flags, void *context)
 {
-	(void)desc, (void)result_desc;
 	return post(ep, &(struct asked){ FI_REDUCE, buf, result, count, group, root, type, op, flags,
 					 context });
 }
 
-static ssize_t coll_scatter(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-			    void *result_desc, fi_addr_t group, fi_addr_t root, enum fi_datatype type,
-			    uint64_t flags, void *context)
+SHMCMA_DATA_CALL(coll_scatter, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+		 void *result_desc, fi_addr_t group, fi_addr_t root, enum fi_datatype type, uint64_t flags,
+		 void *context)
 {
-	(void)desc, (void)result_desc;
 	return post(ep, &(struct asked){ FI_SCATTER, buf, result, count, group, root, type, FI_NOOP, flags,
 					 context });
 }
 
-static ssize_t coll_gather(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-			   void *result_desc, fi_addr_t group, fi_addr_t root, enum fi_datatype type,
-			   uint64_t flags, void *context)
+SHMCMA_DATA_CALL(coll_gather, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+		 void *result_desc, fi_addr_t group, fi_addr_t root, enum fi_datatype type, uint64_t flags,
+		 void *context)
 {
-	(void)desc, (void)result_desc;
 	return post(ep, &(struct asked){ FI_GATHER, buf, result, count, group, root, type, FI_NOOP, flags,
 					 context });
 }
 
 /* One buffer and one result: members need not agree on how their memory is cut, but a block may be anywhere. */
-static ssize_t coll_msg(struct fid_ep *ep, const struct fi_msg_collective *msg, struct fi_ioc *result,
-			void **result_desc, size_t result_count, uint64_t flags)
+SHMCMA_DATA_CALL(coll_msg, struct fid_ep *ep, const struct fi_msg_collective *msg, struct fi_ioc *result,
+		 void **result_desc, size_t result_count, uint64_t flags)
 {
 	const struct fi_ioc none = { 0 };
 	const struct fi_ioc *from = msg->iov_count ? msg->msg_iov : &none;
 	const struct fi_ioc *to = result_count ? result : &none;
 
-	(void)result_desc;
 	if (msg->iov_count > 1 || result_count > 1)
 		return -FI_EINVAL;
 	return post(ep, &(struct asked){ msg->coll, from->addr, to->addr,
@@ -480,55 +469,20 @@ static ssize_t coll_msg(struct fid_ep *ep, const struct fi_msg_collective *msg, 
 					 msg->root_addr, msg->datatype, msg->op, flags, msg->context });
 }
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-SHMCMA_REFUSE(barrier, struct fid_ep *ep, fi_addr_t group, void *context)
-SHMCMA_REFUSE(barrier2, struct fid_ep *ep, fi_addr_t group, uint64_t flags, void *context)
-SHMCMA_REFUSE(broadcast, struct fid_ep *ep, void *buf, size_t count, void *desc, fi_addr_t group,
-	      fi_addr_t root, enum fi_datatype type, uint64_t flags, void *context)
-SHMCMA_REFUSE(exchange, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-	      void *result_desc, fi_addr_t group, enum fi_datatype type, uint64_t flags, void *context)
-SHMCMA_REFUSE(all_reduction, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-	      void *result_desc, fi_addr_t group, enum fi_datatype type, enum fi_op op, uint64_t flags,
-	      void *context)
-SHMCMA_REFUSE(reduce, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-	      void *result_desc, fi_addr_t group, fi_addr_t root, enum fi_datatype type, enum fi_op op,
-	      uint64_t flags, void *context)
-SHMCMA_REFUSE(rooted, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-	      void *result_desc, fi_addr_t group, fi_addr_t root, enum fi_datatype type, uint64_t flags,
-	      void *context)
-SHMCMA_REFUSE(msg, struct fid_ep *ep, const struct fi_msg_collective *msg, struct fi_ioc *result,
-	      void **result_desc, size_t result_count, uint64_t flags)
-#pragma GCC diagnostic pop
-
-#define REFUSING(state)                                                                                   \
+#define TABLE(kind)                                                                                       \
 	{                                                                                                 \
-		.size = sizeof(struct fi_ops_collective), .barrier = state##_barrier,                     \
-		.broadcast = state##_broadcast, .alltoall = state##_exchange,                             \
-		.allreduce = state##_all_reduction, .allgather = state##_exchange,                        \
-		.reduce_scatter = state##_all_reduction, .reduce = state##_reduce,                        \
-		.scatter = state##_rooted, .gather = state##_rooted, .msg = state##_msg,                  \
-		.barrier2 = state##_barrier2,                                                             \
+		.size = sizeof(struct fi_ops_collective), .barrier = kind##_barrier,                      \
+		.broadcast = kind##_broadcast, .alltoall = kind##_alltoall, .allreduce = kind##_allreduce,\
+		.allgather = kind##_allgather, .reduce_scatter = kind##_reduce_scatter,                   \
+		.reduce = kind##_reduce, .scatter = kind##_scatter, .gather = kind##_gather,              \
+		.msg = kind##_msg, .barrier2 = kind##_barrier2,                                           \
 	}
 
 static struct fi_ops_collective tables[] = {
-	[SHMCMA_COLL_UNABLE] = REFUSING(unable),
-	[SHMCMA_COLL_DISABLED] = REFUSING(disabled),
-	[SHMCMA_COLL_FORKED] = REFUSING(forked),
-	[SHMCMA_COLL_ABLE] = {
-		.size = sizeof(struct fi_ops_collective),
-		.barrier = coll_barrier,
-		.broadcast = coll_broadcast,
-		.alltoall = coll_alltoall,
-		.allreduce = coll_allreduce,
-		.allgather = coll_allgather,
-		.reduce_scatter = coll_reduce_scatter,
-		.reduce = coll_reduce,
-		.scatter = coll_scatter,
-		.gather = coll_gather,
-		.msg = coll_msg,
-		.barrier2 = coll_barrier2,
-	},
+	[SHMCMA_COLL_UNABLE] = TABLE(unable_coll),
+	[SHMCMA_COLL_DISABLED] = TABLE(disabled_coll),
+	[SHMCMA_COLL_ABLE] = TABLE(coll),
+	[SHMCMA_COLL_FORKED] = TABLE(forked_coll),
 };
 
 struct fi_ops_collective *shmcma_collective_ops(enum shmcma_collectives state)

@@ -290,28 +290,25 @@ static ssize_t post_msg(struct fid_ep *ep, const struct fi_msg_atomic *msg, uint
 
 /* ---- base ------------------------------------------------------------------------------------ */
 
-static ssize_t atomic_writev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
-			     fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
-			     enum fi_op operation, void *context)
+SHMCMA_DATA_CALL(atomic_writev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count, fi_addr_t dest,
+		 uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op operation, void *context)
 {
 	struct fi_rma_ioc remote = { .addr = addr, .count = elements_of(iov, count), .key = key };
 	struct fi_msg_atomic msg = MESSAGE(iov, count);
 	struct extra extra = { .kind = SC_ATOMIC_BASE, .flags = shmcma_now(shmcma_ep_of(ep)->send_flags) };
 
-	(void)desc;
 	return post(ep, &msg, &extra);
 }
 
-static ssize_t atomic_write(struct fid_ep *ep, const void *buf, size_t count, void *desc, fi_addr_t dest,
-			    uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op operation,
-			    void *context)
+SHMCMA_DATA_CALL(atomic_write, struct fid_ep *ep, const void *buf, size_t count, void *desc, fi_addr_t dest,
+		 uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op operation, void *context)
 {
 	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
 
 	return atomic_writev(ep, &iov, &desc, 1, dest, addr, key, type, operation, context);
 }
 
-static ssize_t atomic_writemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg, uint64_t flags)
+SHMCMA_DATA_CALL(atomic_writemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg, uint64_t flags)
 {
 	struct extra extra = { .kind = SC_ATOMIC_BASE };
 
@@ -319,8 +316,8 @@ static ssize_t atomic_writemsg(struct fid_ep *ep, const struct fi_msg_atomic *ms
 }
 
 /* Should it fail later, the error carries the endpoint's context. */
-static ssize_t atomic_inject(struct fid_ep *ep, const void *buf, size_t count, fi_addr_t dest,
-			     uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op operation)
+SHMCMA_DATA_CALL(atomic_inject, struct fid_ep *ep, const void *buf, size_t count, fi_addr_t dest, uint64_t addr,
+		 uint64_t key, enum fi_datatype type, enum fi_op operation)
 {
 	void *context = ep->fid.context;
 	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
@@ -334,10 +331,9 @@ static ssize_t atomic_inject(struct fid_ep *ep, const void *buf, size_t count, f
 /* ---- fetch ----------------------------------------------------------------------------------- */
 
 /* The results tell how many elements there are, for a read has no operands. */
-static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
-				 struct fi_ioc *result, void **result_desc, size_t result_count,
-				 fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
-				 enum fi_op operation, void *context)
+SHMCMA_DATA_CALL(atomic_readwritev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+		 struct fi_ioc *result, void **result_desc, size_t result_count, fi_addr_t dest, uint64_t addr,
+		 uint64_t key, enum fi_datatype type, enum fi_op operation, void *context)
 {
 	struct fi_rma_ioc remote = { .addr = addr,
 				     .count = elements_of(result, result_count),
@@ -348,14 +344,12 @@ static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
 			       .result = result,
 			       .result_count = result_count };
 
-	(void)desc;
-	(void)result_desc;
 	return post(ep, &msg, &extra);
 }
 
-static ssize_t atomic_readwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-				void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key,
-				enum fi_datatype type, enum fi_op operation, void *context)
+SHMCMA_DATA_CALL(atomic_readwrite, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
+		 void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
+		 enum fi_op operation, void *context)
 {
 	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
 	struct fi_ioc results = { .addr = result, .count = count };
@@ -364,23 +358,20 @@ static ssize_t atomic_readwrite(struct fid_ep *ep, const void *buf, size_t count
 				 operation, context);
 }
 
-static ssize_t atomic_readwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg,
-				   struct fi_ioc *result, void **result_desc, size_t result_count,
-				   uint64_t flags)
+SHMCMA_DATA_CALL(atomic_readwritemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg, struct fi_ioc *result,
+		 void **result_desc, size_t result_count, uint64_t flags)
 {
 	struct extra extra = { .kind = SC_ATOMIC_FETCH, .result = result, .result_count = result_count };
 
-	(void)result_desc;
 	return post_msg(ep, msg, flags, &extra);
 }
 
 /* ---- compare --------------------------------------------------------------------------------- */
 
-static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
-				 const struct fi_ioc *compare, void **compare_desc, size_t compare_count,
-				 struct fi_ioc *result, void **result_desc, size_t result_count,
-				 fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
-				 enum fi_op operation, void *context)
+SHMCMA_DATA_CALL(atomic_compwritev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
+		 const struct fi_ioc *compare, void **compare_desc, size_t compare_count, struct fi_ioc *result,
+		 void **result_desc, size_t result_count, fi_addr_t dest, uint64_t addr, uint64_t key,
+		 enum fi_datatype type, enum fi_op operation, void *context)
 {
 	struct fi_rma_ioc remote = { .addr = addr, .count = elements_of(iov, count), .key = key };
 	struct fi_msg_atomic msg = MESSAGE(iov, count);
@@ -391,16 +382,12 @@ static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
 			       .result = result,
 			       .result_count = result_count };
 
-	(void)desc;
-	(void)compare_desc;
-	(void)result_desc;
 	return post(ep, &msg, &extra);
 }
 
-static ssize_t atomic_compwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc,
-				const void *compare, void *compare_desc, void *result, void *result_desc,
-				fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
-				enum fi_op operation, void *context)
+SHMCMA_DATA_CALL(atomic_compwrite, struct fid_ep *ep, const void *buf, size_t count, void *desc, const void *compare,
+		 void *compare_desc, void *result, void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key,
+		 enum fi_datatype type, enum fi_op operation, void *context)
 {
 	struct fi_ioc iov = { .addr = (void *)buf, .count = count };
 	struct fi_ioc values = { .addr = (void *)compare, .count = count };
@@ -410,10 +397,9 @@ static ssize_t atomic_compwrite(struct fid_ep *ep, const void *buf, size_t count
 				 dest, addr, key, type, operation, context);
 }
 
-static ssize_t atomic_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic *msg,
-				   const struct fi_ioc *compare, void **compare_desc, size_t compare_count,
-				   struct fi_ioc *result, void **result_desc, size_t result_count,
-				   uint64_t flags)
+SHMCMA_DATA_CALL(atomic_compwritemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg, const struct fi_ioc *compare,
+		 void **compare_desc, size_t compare_count, struct fi_ioc *result, void **result_desc,
+		 size_t result_count, uint64_t flags)
 {
 	struct extra extra = { .kind = SC_ATOMIC_COMPARE,
 			       .compare = compare,
@@ -421,61 +407,29 @@ static ssize_t atomic_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic
 			       .result = result,
 			       .result_count = result_count };
 
-	(void)compare_desc;
-	(void)result_desc;
 	return post_msg(ep, msg, flags, &extra);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-SHMCMA_REFUSE(write, struct fid_ep *ep, const void *buf, size_t count, void *desc, fi_addr_t dest,
-	      uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
-SHMCMA_REFUSE(writev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
-	      fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op,
-	      void *context)
-SHMCMA_REFUSE(writemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg, uint64_t flags)
-SHMCMA_REFUSE(inject, struct fid_ep *ep, const void *buf, size_t count, fi_addr_t dest, uint64_t addr,
-	      uint64_t key, enum fi_datatype type, enum fi_op op)
-SHMCMA_REFUSE(readwrite, struct fid_ep *ep, const void *buf, size_t count, void *desc, void *result,
-	      void *result_desc, fi_addr_t dest, uint64_t addr, uint64_t key, enum fi_datatype type,
-	      enum fi_op op, void *context)
-SHMCMA_REFUSE(readwritev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
-	      struct fi_ioc *result, void **result_desc, size_t result_count, fi_addr_t dest,
-	      uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
-SHMCMA_REFUSE(readwritemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg, struct fi_ioc *result,
-	      void **result_desc, size_t result_count, uint64_t flags)
-SHMCMA_REFUSE(compwrite, struct fid_ep *ep, const void *buf, size_t count, void *desc, const void *compare,
-	      void *compare_desc, void *result, void *result_desc, fi_addr_t dest, uint64_t addr,
-	      uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
-SHMCMA_REFUSE(compwritev, struct fid_ep *ep, const struct fi_ioc *iov, void **desc, size_t count,
-	      const struct fi_ioc *compare, void **compare_desc, size_t compare_count,
-	      struct fi_ioc *result, void **result_desc, size_t result_count, fi_addr_t dest,
-	      uint64_t addr, uint64_t key, enum fi_datatype type, enum fi_op op, void *context)
-SHMCMA_REFUSE(compwritemsg, struct fid_ep *ep, const struct fi_msg_atomic *msg,
-	      const struct fi_ioc *compare, void **compare_desc, size_t compare_count,
-	      struct fi_ioc *result, void **result_desc, size_t result_count, uint64_t flags)
-
-static int unable_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
+static int unable_atomic_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
 {
 	return -FI_EOPNOTSUPP;
 }
 
-static int forked_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
+static int forked_atomic_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
 {
 	return shmcma_forked();
 }
-#pragma GCC diagnostic pop
 
-#define unable_readwritevalid unable_writevalid
-#define unable_compwritevalid unable_writevalid
-#define forked_readwritevalid forked_writevalid
-#define forked_compwritevalid forked_writevalid
+#define unable_atomic_readwritevalid unable_atomic_writevalid
+#define unable_atomic_compwritevalid unable_atomic_writevalid
+#define forked_atomic_readwritevalid forked_atomic_writevalid
+#define forked_atomic_compwritevalid forked_atomic_writevalid
 /* An application can ask which operations there are before it enables the endpoint. */
-#define disabled_writevalid atomic_writevalid
-#define disabled_readwritevalid atomic_readwritevalid
-#define disabled_compwritevalid atomic_compwritevalid
+#define disabled_atomic_writevalid atomic_writevalid
+#define disabled_atomic_readwritevalid atomic_readwritevalid
+#define disabled_atomic_compwritevalid atomic_compwritevalid
 
 /* `base`: the function for base operations; `fetch`: the one for those that bring back former values. */
 #define TABLE(base, fetch)                                                                                \
@@ -489,9 +443,9 @@ static int forked_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_o
 	}
 
 static struct fi_ops_atomic tables[] = {
-	[SHMCMA_RMA_UNABLE] = TABLE(unable, unable), [SHMCMA_RMA_DISABLED] = TABLE(disabled, disabled),
-	[SHMCMA_RMA_READ] = TABLE(unable, atomic),   [SHMCMA_RMA_WRITE] = TABLE(atomic, unable),
-	[SHMCMA_RMA_BOTH] = TABLE(atomic, atomic),   [SHMCMA_RMA_FORKED] = TABLE(forked, forked),
+	[SHMCMA_RMA_UNABLE] = TABLE(unable_atomic, unable_atomic), [SHMCMA_RMA_DISABLED] = TABLE(disabled_atomic, disabled_atomic),
+	[SHMCMA_RMA_READ] = TABLE(unable_atomic, atomic),   [SHMCMA_RMA_WRITE] = TABLE(atomic, unable_atomic),
+	[SHMCMA_RMA_BOTH] = TABLE(atomic, atomic),   [SHMCMA_RMA_FORKED] = TABLE(forked_atomic, forked_atomic),
 };
 
 struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma)

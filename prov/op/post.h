@@ -36,8 +36,11 @@ enum shmcma_rma {
 	SHMCMA_RMA_FORKED,
 };
 
-/* An operation of the UNABLE, the DISABLED and the FORKED table; name, then parameters as in its type. */
-#define SHMCMA_REFUSE(name, ...)                                                                          \
+/*
+ * A data call, of which the body follows, and those that take its place: where the endpoint is not able to do it, before
+ * fi_enable, in a child of fork(2).
+ */
+#define SHMCMA_DATA_CALL(name, ...)                                                                       \
 	static ssize_t unable_##name(__VA_ARGS__)                                                         \
 	{                                                                                                 \
 		return -FI_EOPNOTSUPP;                                                                    \
@@ -49,7 +52,8 @@ enum shmcma_rma {
 	static ssize_t forked_##name(__VA_ARGS__)                                                         \
 	{                                                                                                 \
 		return shmcma_forked();                                                                   \
-	}
+	}                                                                                                 \
+	static ssize_t name(__VA_ARGS__)
 
 #define SHMCMA_POST_TABLE(type, tx, rx)                                                                   \
 	{                                                                                                 \
@@ -61,12 +65,12 @@ enum shmcma_rma {
 /* All tables of a kind whose operations are called kind_send and so on. */
 #define SHMCMA_POST_OPS(type, kind)                                                                       \
 	{                                                                                                 \
-		[SHMCMA_POST_UNABLE] = SHMCMA_POST_TABLE(type, unable, unable),                           \
-		[SHMCMA_POST_DISABLED] = SHMCMA_POST_TABLE(type, disabled, disabled),                     \
-		[SHMCMA_POST_SEND] = SHMCMA_POST_TABLE(type, kind, unable),                               \
-		[SHMCMA_POST_RECV] = SHMCMA_POST_TABLE(type, unable, kind),                               \
+		[SHMCMA_POST_UNABLE] = SHMCMA_POST_TABLE(type, unable_##kind, unable_##kind),             \
+		[SHMCMA_POST_DISABLED] = SHMCMA_POST_TABLE(type, disabled_##kind, disabled_##kind),       \
+		[SHMCMA_POST_SEND] = SHMCMA_POST_TABLE(type, kind, unable_##kind),                \
+		[SHMCMA_POST_RECV] = SHMCMA_POST_TABLE(type, unable_##kind, kind),                \
 		[SHMCMA_POST_BOTH] = SHMCMA_POST_TABLE(type, kind, kind),                                 \
-		[SHMCMA_POST_FORKED] = SHMCMA_POST_TABLE(type, forked, forked),                           \
+		[SHMCMA_POST_FORKED] = SHMCMA_POST_TABLE(type, forked_##kind, forked_##kind),             \
 	}
 
 struct fi_ops_msg *shmcma_msg_ops(enum shmcma_post post);	/* msg.c */

@@ -139,27 +139,25 @@ static inline struct sc_rma reading(const struct shmcma_ep_fid *fid, void *conte
 				.flags = shmcma_now(fid->send_flags) & READ_DEFAULTS };
 }
 
-static ssize_t rma_read(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source,
-			uint64_t addr, uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_read, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, uint64_t addr,
+		 uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = reading(fid, context);
 
-	(void)desc;
 	return post_buf(fid, buf, len, &(struct target){ source, addr, key }, &rma);
 }
 
-static ssize_t rma_readv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-			 fi_addr_t source, uint64_t addr, uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_readv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t source,
+		 uint64_t addr, uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = reading(fid, context);
 
-	(void)desc;
 	return post_iov(fid, iov, count, &(struct target){ source, addr, key }, &rma);
 }
 
-static ssize_t rma_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+SHMCMA_DATA_CALL(rma_readmsg, struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
 {
 	struct sc_rma rma = { .cq_flags = READ };
 
@@ -182,27 +180,25 @@ static inline uint32_t write_defaults(const struct shmcma_ep_fid *fid)
 	return shmcma_now(fid->send_flags) & WRITE_DEFAULTS;
 }
 
-static ssize_t rma_write(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest,
-			 uint64_t addr, uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_write, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t addr,
+		 uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = writing(0, context, write_defaults(fid));
 
-	(void)desc;
 	return post_buf(fid, buf, len, &(struct target){ dest, addr, key }, &rma);
 }
 
-static ssize_t rma_writev(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-			  fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_writev, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
+		 uint64_t addr, uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = writing(0, context, write_defaults(fid));
 
-	(void)desc;
 	return post_iov(fid, iov, count, &(struct target){ dest, addr, key }, &rma);
 }
 
-static ssize_t rma_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
+SHMCMA_DATA_CALL(rma_writemsg, struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
 {
 	struct sc_rma rma = { .cq_flags = WRITTEN, .flags = SC_RMA_WRITE };
 
@@ -212,26 +208,25 @@ static ssize_t rma_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uin
 }
 
 /* Should an injected write fail, the error carries the endpoint's context. */
-static ssize_t rma_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t addr,
-			  uint64_t key)
+SHMCMA_DATA_CALL(rma_inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t addr,
+		 uint64_t key)
 {
 	struct sc_rma rma = writing(0, ep->fid.context, SHMCMA_INJECT_FLAGS);
 
 	return post_buf(shmcma_ep_of(ep), buf, len, &(struct target){ dest, addr, key }, &rma);
 }
 
-static ssize_t rma_writedata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
-			     fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
+SHMCMA_DATA_CALL(rma_writedata, struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
+		 fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_rma rma = writing(data, context, write_defaults(fid) | SC_SEND_DATA);
 
-	(void)desc;
 	return post_buf(fid, buf, len, &(struct target){ dest, addr, key }, &rma);
 }
 
-static ssize_t rma_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
-			      fi_addr_t dest, uint64_t addr, uint64_t key)
+SHMCMA_DATA_CALL(rma_injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
+		 uint64_t addr, uint64_t key)
 {
 	struct sc_rma rma = writing(data, ep->fid.context, SHMCMA_INJECT_FLAGS | SC_SEND_DATA);
 
@@ -239,26 +234,6 @@ static ssize_t rma_injectdata(struct fid_ep *ep, const void *buf, size_t len, ui
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-SHMCMA_REFUSE(read, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, uint64_t addr,
-	      uint64_t key, void *context)
-SHMCMA_REFUSE(readv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-	      fi_addr_t source, uint64_t addr, uint64_t key, void *context)
-SHMCMA_REFUSE(readmsg, struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
-SHMCMA_REFUSE(write, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest,
-	      uint64_t addr, uint64_t key, void *context)
-SHMCMA_REFUSE(writev, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-	      fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
-SHMCMA_REFUSE(writemsg, struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
-SHMCMA_REFUSE(inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t addr,
-	      uint64_t key)
-SHMCMA_REFUSE(writedata, struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
-	      fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
-SHMCMA_REFUSE(injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
-	      uint64_t addr, uint64_t key)
-#pragma GCC diagnostic pop
 
 #define TABLE(reads, writes)                                                                              \
 	{                                                                                                 \
@@ -269,9 +244,9 @@ SHMCMA_REFUSE(injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64
 	}
 
 static struct fi_ops_rma tables[] = {
-	[SHMCMA_RMA_UNABLE] = TABLE(unable, unable), [SHMCMA_RMA_DISABLED] = TABLE(disabled, disabled),
-	[SHMCMA_RMA_READ] = TABLE(rma, unable),	     [SHMCMA_RMA_WRITE] = TABLE(unable, rma),
-	[SHMCMA_RMA_BOTH] = TABLE(rma, rma),	     [SHMCMA_RMA_FORKED] = TABLE(forked, forked),
+	[SHMCMA_RMA_UNABLE] = TABLE(unable_rma, unable_rma), [SHMCMA_RMA_DISABLED] = TABLE(disabled_rma, disabled_rma),
+	[SHMCMA_RMA_READ] = TABLE(rma, unable_rma),	     [SHMCMA_RMA_WRITE] = TABLE(unable_rma, rma),
+	[SHMCMA_RMA_BOTH] = TABLE(rma, rma),	     [SHMCMA_RMA_FORKED] = TABLE(forked_rma, forked_rma),
 };
 
 struct fi_ops_rma *shmcma_rma_ops(enum shmcma_rma rma)

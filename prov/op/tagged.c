@@ -19,17 +19,16 @@ static inline struct sc_op_flags received(const struct shmcma_ep_fid *fid)
 				     RECEIVED };
 }
 
-static ssize_t tagged_recv(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source,
-			   uint64_t tag, uint64_t ignore, void *context)
+SHMCMA_DATA_CALL(tagged_recv, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, uint64_t tag,
+		 uint64_t ignore, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 
-	(void)desc;
 	return shmcma_post_recv_buf(fid, buf, len, source, tag, ignore, received(fid), context);
 }
 
-static ssize_t tagged_recvv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-			    fi_addr_t source, uint64_t tag, uint64_t ignore, void *context)
+SHMCMA_DATA_CALL(tagged_recvv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t source,
+		 uint64_t tag, uint64_t ignore, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_op_flags flags = received(fid);
@@ -39,29 +38,27 @@ static ssize_t tagged_recvv(struct fid_ep *ep, const struct iovec *iov, void **d
 				.cq_flags = flags.cq_flags,
 				.flags = flags.flags };
 
-	(void)desc;
 	return shmcma_post_recv_iov(fid, iov, count, source, &recv);
 }
 
-static ssize_t tagged_recvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+SHMCMA_DATA_CALL(tagged_recvmsg, struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	struct sc_recv recv = { .cq_flags = RECEIVED, .flags = SC_TAGGED };
 
 	return shmcma_post_recvmsg(shmcma_ep_of(ep), msg, flags, SHMCMA_RECVMSG_FLAGS, &recv);
 }
 
-static ssize_t tagged_send(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest,
-			   uint64_t tag, void *context)
+SHMCMA_DATA_CALL(tagged_send, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest, uint64_t tag,
+		 void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 
-	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, tag, 0, sent(shmcma_now(fid->send_flags)),
 				    context);
 }
 
-static ssize_t tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-			    fi_addr_t dest, uint64_t tag, void *context)
+SHMCMA_DATA_CALL(tagged_sendv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
+		 uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 	struct sc_send send = { .tag = tag,
@@ -69,11 +66,10 @@ static ssize_t tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **d
 				.cq_flags = SENT,
 				.flags = shmcma_now(fid->send_flags) | SC_TAGGED };
 
-	(void)desc;
 	return shmcma_post_send_iov(fid, iov, count, dest, &send);
 }
 
-static ssize_t tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
+SHMCMA_DATA_CALL(tagged_sendmsg, struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
 {
 	struct sc_send send = { .cq_flags = SENT, .flags = SC_TAGGED };
 
@@ -81,47 +77,27 @@ static ssize_t tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg
 }
 
 /* Should an injected message fail later, the error carries the endpoint's context. */
-static ssize_t tagged_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
+SHMCMA_DATA_CALL(tagged_inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
 {
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, 0, sent(SHMCMA_INJECT_FLAGS),
 				    ep->fid.context);
 }
 
-static ssize_t tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
-			       fi_addr_t dest, uint64_t tag, void *context)
+SHMCMA_DATA_CALL(tagged_senddata, struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
+		 fi_addr_t dest, uint64_t tag, void *context)
 {
 	struct shmcma_ep_fid *fid = shmcma_ep_of(ep);
 
-	(void)desc;
 	return shmcma_post_send_buf(fid, buf, len, dest, tag, data,
 				    sent(shmcma_now(fid->send_flags) | SC_SEND_DATA), context);
 }
 
-static ssize_t tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
-				 fi_addr_t dest, uint64_t tag)
+SHMCMA_DATA_CALL(tagged_injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
+		 uint64_t tag)
 {
 	return shmcma_post_send_buf(shmcma_ep_of(ep), buf, len, dest, tag, data,
 				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
 }
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-SHMCMA_REFUSE(recv, struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t source, uint64_t tag,
-	      uint64_t ignore, void *context)
-SHMCMA_REFUSE(recvv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
-	      fi_addr_t source, uint64_t tag, uint64_t ignore, void *context)
-SHMCMA_REFUSE(recvmsg, struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-SHMCMA_REFUSE(send, struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest,
-	      uint64_t tag, void *context)
-SHMCMA_REFUSE(sendv, struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count, fi_addr_t dest,
-	      uint64_t tag, void *context)
-SHMCMA_REFUSE(sendmsg, struct fid_ep *ep, const struct fi_msg_tagged *msg, uint64_t flags)
-SHMCMA_REFUSE(inject, struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest, uint64_t tag)
-SHMCMA_REFUSE(senddata, struct fid_ep *ep, const void *buf, size_t len, void *desc, uint64_t data,
-	      fi_addr_t dest, uint64_t tag, void *context)
-SHMCMA_REFUSE(injectdata, struct fid_ep *ep, const void *buf, size_t len, uint64_t data, fi_addr_t dest,
-	      uint64_t tag)
-#pragma GCC diagnostic pop
 
 static struct fi_ops_tagged tables[] = SHMCMA_POST_OPS(struct fi_ops_tagged, tagged);
 
