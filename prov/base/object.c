@@ -46,9 +46,10 @@ void shmcma_lists_unlock(void)
 	pthread_sigmask(SIG_SETMASK, &signals, NULL);
 }
 
-void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock)
+void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock,
+		       void (*forked)(struct fid *fid))
 {
-	*object = (struct shmcma_object){ .fid = fid, .lock = lock };
+	*object = (struct shmcma_object){ .fid = fid, .lock = lock, .forked = forked };
 	shmcma_lists_lock();
 	object->link = last;
 	*last = object;

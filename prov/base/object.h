@@ -23,6 +23,8 @@ struct shmcma_object {
 	struct fid *fid;
 	pthread_mutex_t *lock; /* of what the object holds, NULL: none of its own */
 	bool held;	       /* around fork(2) */
+	/* In a child of fork(2): it gets operations of which all but fi_close() are refused. NULL: it has none. */
+	void (*forked)(struct fid *fid);
 };
 
 /* Hold the lock. False: `tries` are used up, and another call holds it. */
@@ -41,7 +43,8 @@ void shmcma_lists_unlock(void);
 struct shmcma_object *shmcma_objects_locked(void);
 
 /* The object is open: the last step of opening, and the first of closing. Without any lock. */
-void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock);
+void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock,
+		       void (*forked)(struct fid *fid));
 void shmcma_object_del(struct shmcma_object *object);
 
 /*
@@ -65,6 +68,17 @@ bool shmcma_is_torn(const struct fid *fid);
 
 /* SHMCMA_FORKED, and the first time in a process a line in the log. */
 int shmcma_forked(void);
+
+/* The call that takes the place of that one in a child of fork(2). */
+#define SHMCMA_FORKED_CALL(type, name, ...)                                                               \
+	static type forked_##name(__VA_ARGS__)                                                            \
+	{                                                                                                 \
+		return shmcma_forked();                                                                   \
+	}
+/* A call of an object, of which the body follows, with the one that takes its place. */
+#define SHMCMA_CALL(type, name, ...)                                                                      \
+	SHMCMA_FORKED_CALL(type, name, __VA_ARGS__)                                                       \
+	static type name(__VA_ARGS__)
 
 /* Operations that an object does not have, for the op tables. */
 int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);

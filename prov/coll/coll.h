@@ -160,7 +160,7 @@ enum shmcma_collectives {
 	SHMCMA_COLL_ABLE,
 	SHMCMA_COLL_FORKED,
 };
-struct fi_ops_collective *shmcma_collective_ops(enum shmcma_collectives state);
+extern struct fi_ops_collective shmcma_collective_ops[]; /* by enum shmcma_collectives */
 
 int shmcma_query_collective(struct fid_domain *domain, enum fi_collective_op op,
 			    struct fi_collective_attr *attr, uint64_t flags);

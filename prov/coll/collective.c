@@ -478,17 +478,12 @@ SHMCMA_DATA_CALL(coll_msg, struct fid_ep *ep, const struct fi_msg_collective *ms
 		.msg = kind##_msg, .barrier2 = kind##_barrier2,                                           \
 	}
 
-static struct fi_ops_collective tables[] = {
+struct fi_ops_collective shmcma_collective_ops[] = {
 	[SHMCMA_COLL_UNABLE] = TABLE(unable_coll),
 	[SHMCMA_COLL_DISABLED] = TABLE(disabled_coll),
 	[SHMCMA_COLL_ABLE] = TABLE(coll),
 	[SHMCMA_COLL_FORKED] = TABLE(forked_coll),
 };
-
-struct fi_ops_collective *shmcma_collective_ops(enum shmcma_collectives state)
-{
-	return &tables[state];
-}
 
 /* ---- fi_join --------------------------------------------------------------------------------- */
 
@@ -536,7 +531,7 @@ int shmcma_join(struct fid_ep *fid, const void *arg, uint64_t flags, struct fid_
 	shmcma_unlock(ep->domain);
 	if (ret)
 		return ret;
-	shmcma_object_add(&group->object, &group->mc.fid, NULL);
+	shmcma_object_add(&group->object, &group->mc.fid, NULL, NULL);
 	*mc = &group->mc;
 	return 0;
 }

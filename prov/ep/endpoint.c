@@ -233,7 +233,7 @@ static int ep_control(struct fid *fid, int command, void *arg)
 	if (command == FI_ALIAS && !ret) {
 		struct shmcma_ep_fid *copy = fid_of(*((struct fi_alias *)arg)->fid);
 
-		shmcma_object_add(&copy->object, &copy->fid.fid, NULL);
+		shmcma_object_add(&copy->object, &copy->fid.fid, NULL, copy->object.forked);
 	}
 	return ret;
 }
@@ -381,7 +381,7 @@ static bool has_name(const struct shmcma_ep *ep)
 }
 
 /* A service may be chosen until the endpoint is enabled; its own address nobody chooses. */
-static int ep_setname(fid_t fid, void *addr, size_t addrlen)
+SHMCMA_CALL(int, ep_setname, fid_t fid, void *addr, size_t addrlen)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
 	enum sc_addr_kind kind;
@@ -409,7 +409,7 @@ static int ep_setname(fid_t fid, void *addr, size_t addrlen)
 }
 
 /* All addresses have one length, so that they can be packed at a constant stride. */
-static int ep_getname(fid_t fid, void *addr, size_t *addrlen)
+SHMCMA_CALL(int, ep_getname, fid_t fid, void *addr, size_t *addrlen)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
 	const struct shmcma_ep *chosen = ep->sep ? ep->sep->ep : ep;
@@ -436,44 +436,35 @@ static int ep_getname(fid_t fid, void *addr, size_t *addrlen)
 }
 
 /* Calls for what an endpoint cannot do at all: a caller who tries gets an error code, not a jump to address 0. */
-#define UNABLE(type, error, name, ...)                                                                    \
-	static type name(__VA_ARGS__)                                                                     \
+#define UNABLE(name, ...)                                                                                 \
+	SHMCMA_CALL(int, name, __VA_ARGS__)                                                               \
 	{                                                                                                 \
-		return error;                                                                             \
+		return -FI_ENOSYS;                                                                        \
 	}
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
 /* An endpoint of type RDM has no connections; as elsewhere in libfabric, -FI_ENOSYS. */
-#define CM(name, ...) UNABLE(int, -FI_ENOSYS, cm_##name, __VA_ARGS__)
-CM(getpeer, struct fid_ep *ep, void *addr, size_t *addrlen)
-CM(connect, struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
-CM(listen, struct fid_pep *pep)
-CM(accept, struct fid_ep *ep, const void *param, size_t paramlen)
-CM(reject, struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
-CM(shutdown, struct fid_ep *ep, uint64_t flags)
+UNABLE(cm_getpeer, struct fid_ep *ep, void *addr, size_t *addrlen)
+UNABLE(cm_connect, struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
+UNABLE(cm_listen, struct fid_pep *pep)
+UNABLE(cm_accept, struct fid_ep *ep, const void *param, size_t paramlen)
+UNABLE(cm_reject, struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
+UNABLE(cm_shutdown, struct fid_ep *ep, uint64_t flags)
 
 /* Contexts of a scalable endpoint. */
-UNABLE(int, -FI_ENOSYS, no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr,
-       struct fid_ep **ep, void *context)
-UNABLE(int, -FI_ENOSYS, no_rx_ctx, struct fid_ep *sep, int index, struct fi_rx_attr *attr,
-       struct fid_ep **ep, void *context)
+UNABLE(no_tx_ctx, struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep, void *context)
+UNABLE(no_rx_ctx, struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep, void *context)
 
-#pragma GCC diagnostic pop
+SHMCMA_FORKED_CALL(int, shmcma_join, struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc,
+		   void *context)
 
-static struct fi_ops_cm cm_ops = {
-	.size = sizeof(struct fi_ops_cm),
-	.setname = ep_setname,
-	.getname = ep_getname,
-	.getpeer = cm_getpeer,
-	.connect = cm_connect,
-	.listen = cm_listen,
-	.accept = cm_accept,
-	.reject = cm_reject,
-	.shutdown = cm_shutdown,
-	.join = shmcma_join,
-};
+#define CM_OPS(way)                                                                                       \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_cm), .setname = way##ep_setname,                             \
+		.getname = way##ep_getname, .getpeer = way##cm_getpeer, .connect = way##cm_connect,       \
+		.listen = way##cm_listen, .accept = way##cm_accept, .reject = way##cm_reject,             \
+		.shutdown = way##cm_shutdown, .join = way##shmcma_join,                                   \
+	}
+static struct fi_ops_cm cm_ops = CM_OPS(), forked_cm_ops = CM_OPS(forked_);
 
 /* ---- cancel, room ---------------------------------------------------------------------------- */
 
@@ -481,7 +472,7 @@ static struct fi_ops_cm cm_ops = {
  * -FI_ENOENT: no receive waits with that context. Of other operations those can be called back that wait for
  * a trigger.
  */
-static ssize_t ep_cancel(fid_t fid, void *context)
+SHMCMA_CALL(ssize_t, ep_cancel, fid_t fid, void *context)
 {
 	struct shmcma_ep *ep = fid_of(fid)->ep;
 	ssize_t ret;
@@ -535,32 +526,42 @@ static ssize_t size_left(struct fid_ep *fid, bool has, size_t (*left)(const stru
 	return ret;
 }
 
-static ssize_t ep_rx_size_left(struct fid_ep *fid)
+SHMCMA_CALL(ssize_t, ep_rx_size_left, struct fid_ep *fid)
 {
 	const struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;
 
 	return size_left(fid, ep->rx_caps && !ep->shares_rx, rx_left);
 }
 
-static ssize_t ep_tx_size_left(struct fid_ep *fid)
+SHMCMA_CALL(ssize_t, ep_tx_size_left, struct fid_ep *fid)
 {
 	return size_left(fid, shmcma_ep_of(fid)->ep->tx_caps, tx_left);
 }
 
-static struct fi_ops_ep ep_ops = {
-	.size = sizeof(struct fi_ops_ep),
-	.cancel = ep_cancel,
-	.getopt = shmcma_ep_getopt,
-	.setopt = shmcma_ep_setopt,
-	.tx_ctx = no_tx_ctx,
-	.rx_ctx = no_rx_ctx,
-	.rx_size_left = ep_rx_size_left,
-	.tx_size_left = ep_tx_size_left,
-};
+SHMCMA_FORKED_CALL(int, shmcma_ep_getopt, fid_t fid, int level, int optname, void *optval, size_t *optlen)
+SHMCMA_FORKED_CALL(int, shmcma_ep_setopt, fid_t fid, int level, int optname, const void *optval, size_t optlen)
+
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_ep), .cancel = way##ep_cancel,                               \
+		.getopt = way##shmcma_ep_getopt, .setopt = way##shmcma_ep_setopt,                         \
+		.tx_ctx = way##no_tx_ctx, .rx_ctx = way##no_rx_ctx,                                       \
+		.rx_size_left = way##ep_rx_size_left, .tx_size_left = way##ep_tx_size_left,               \
+	}
+static struct fi_ops_ep ep_ops = OPS(), forked_ops = OPS(forked_);
 
 static struct fi_ops ep_fid_ops = SHMCMA_FID_OPS(ep_close, ep_bind, ep_control);
 
 /* ---- open ------------------------------------------------------------------------------------ */
+
+static void forked(struct fid *fid)
+{
+	struct fid_ep *ep = container_of(fid, struct fid_ep, fid);
+
+	ep->ops = &forked_ops;
+	ep->cm = &forked_cm_ops;
+	shmcma_ep_set_forked_tables(ep);
+}
 
 int shmcma_ep_check_info(const struct shmcma_domain *domain, const struct fi_info *info)
 {
@@ -650,7 +651,7 @@ failed:
 void shmcma_ep_show(struct shmcma_ep *ep, struct fid_ep **out)
 {
 	atomic_fetch_add(&ep->domain->refs, 1);
-	shmcma_object_add(&ep->fids->object, &ep->fids->fid.fid, NULL);
+	shmcma_object_add(&ep->fids->object, &ep->fids->fid.fid, NULL, forked);
 	*out = &ep->fids->fid;
 }
 

@@ -59,6 +59,8 @@ static inline size_t shmcma_ep_class(const struct shmcma_ep *ep)
 
 /* Its operations are what it can do and its state has. */
 void shmcma_ep_set_tables(struct shmcma_ep *ep);
+/* In a child of fork(2): it has none. */
+void shmcma_ep_set_forked_tables(struct fid_ep *ep);
 
 /* Can it send, or receive, messages of that kind, FI_MSG or FI_TAGGED? */
 bool shmcma_ep_sends(const struct shmcma_ep *ep, uint64_t kind);

@@ -37,27 +37,34 @@ static int stx_close(struct fid *fid)
 	return 0;
 }
 
-static int no_option(fid_t fid, int level, int name, void *value, size_t *len)
+SHMCMA_CALL(int, no_option, fid_t fid, int level, int name, void *value, size_t *len)
 {
 	(void)fid, (void)level, (void)name, (void)value, (void)len;
 	return -FI_ENOPROTOOPT;
 }
 
-static int no_set_option(fid_t fid, int level, int name, const void *value, size_t len)
+SHMCMA_CALL(int, no_set_option, fid_t fid, int level, int name, const void *value, size_t len)
 {
 	(void)fid, (void)level, (void)name, (void)value, (void)len;
 	return -FI_ENOPROTOOPT;
 }
 
 /* Operations are posted to its endpoints, options are theirs. */
-static struct fi_ops_ep stx_ops = {
-	.size = sizeof(struct fi_ops_ep),
-	.cancel = shmcma_no_cancel,
-	.getopt = no_option,
-	.setopt = no_set_option,
-};
+SHMCMA_FORKED_CALL(ssize_t, shmcma_no_cancel, fid_t fid, void *context)
+
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_ep), .cancel = way##shmcma_no_cancel,                        \
+		.getopt = way##no_option, .setopt = way##no_set_option,                                   \
+	}
+static struct fi_ops_ep stx_ops = OPS(), forked_ops = OPS(forked_);
 
 static struct fi_ops stx_fid_ops = SHMCMA_FID_OPS(stx_close, shmcma_no_bind, shmcma_no_control);
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_stx, fid)->ops = &forked_ops;
+}
 
 int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct fid_stx **out,
 		    void *context)
@@ -82,7 +89,7 @@ int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct f
 	stx->size = shmcma_size_or_default(attr ? attr->size : 0);
 	shmcma_lock_join(domain, &stx->locked, false);
 	atomic_fetch_add(&domain->refs, 1);
-	shmcma_object_add(&stx->object, &stx->fid.fid, NULL);
+	shmcma_object_add(&stx->object, &stx->fid.fid, NULL, forked);
 	*out = &stx->fid;
 	return 0;
 }

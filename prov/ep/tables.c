@@ -73,10 +73,19 @@ static enum shmcma_collectives collectives_of(const struct shmcma_ep *ep)
 void shmcma_ep_set_tables(struct shmcma_ep *ep)
 {
 	for (struct shmcma_ep_fid *fid = ep->fids; fid; fid = fid->next) {
-		fid->fid.msg = shmcma_msg_ops(post_of(ep, FI_MSG));
-		fid->fid.tagged = shmcma_tagged_ops(post_of(ep, FI_TAGGED));
-		fid->fid.rma = shmcma_rma_ops(rma_of(ep, FI_RMA));
-		fid->fid.atomic = shmcma_atomic_ops(rma_of(ep, FI_ATOMIC));
-		fid->fid.collective = shmcma_collective_ops(collectives_of(ep));
+		fid->fid.msg = &shmcma_msg_ops[post_of(ep, FI_MSG)];
+		fid->fid.tagged = &shmcma_tagged_ops[post_of(ep, FI_TAGGED)];
+		fid->fid.rma = &shmcma_rma_ops[rma_of(ep, FI_RMA)];
+		fid->fid.atomic = &shmcma_atomic_ops[rma_of(ep, FI_ATOMIC)];
+		fid->fid.collective = &shmcma_collective_ops[collectives_of(ep)];
 	}
+}
+
+void shmcma_ep_set_forked_tables(struct fid_ep *ep)
+{
+	ep->msg = &shmcma_msg_ops[SHMCMA_POST_FORKED];
+	ep->tagged = &shmcma_tagged_ops[SHMCMA_POST_FORKED];
+	ep->rma = &shmcma_rma_ops[SHMCMA_RMA_FORKED];
+	ep->atomic = &shmcma_atomic_ops[SHMCMA_RMA_FORKED];
+	ep->collective = &shmcma_collective_ops[SHMCMA_COLL_FORKED];
 }

@@ -28,8 +28,8 @@
 
 static pthread_once_t calibrated = PTHREAD_ONCE_INIT;
 
-static int domain_endpoint2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-			    uint64_t flags, void *context)
+SHMCMA_CALL(int, domain_endpoint2, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, uint64_t flags,
+	    void *context)
 {
 	if (flags) {
 		shmcma_warn(FI_LOG_DOMAIN, "fi_endpoint2: flags %#llx: no peer endpoints here\n",
@@ -99,20 +99,37 @@ static int domain_control(struct fid *fid, int command, void *arg)
 
 static struct fi_ops domain_fid_ops = SHMCMA_FID_OPS(domain_close, domain_bind, domain_control);
 
-static struct fi_ops_domain domain_ops = {
-	.size = sizeof(struct fi_ops_domain),
-	.av_open = shmcma_av_open,
-	.cq_open = shmcma_cq_open,
-	.endpoint = shmcma_ep_open,
-	.scalable_ep = shmcma_sep_open,
-	.cntr_open = shmcma_cntr_open,
-	.poll_open = shmcma_poll_open,
-	.stx_ctx = shmcma_stx_open,
-	.srx_ctx = shmcma_srx_open,
-	.query_atomic = shmcma_query_atomic,
-	.query_collective = shmcma_query_collective,
-	.endpoint2 = domain_endpoint2,
-};
+SHMCMA_FORKED_CALL(int, shmcma_av_open, struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
+		   void *context)
+SHMCMA_FORKED_CALL(int, shmcma_cq_open, struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+		   void *context)
+SHMCMA_FORKED_CALL(int, shmcma_ep_open, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+		   void *context)
+SHMCMA_FORKED_CALL(int, shmcma_sep_open, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+		   void *context)
+SHMCMA_FORKED_CALL(int, shmcma_cntr_open, struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
+		   void *context)
+SHMCMA_FORKED_CALL(int, shmcma_poll_open, struct fid_domain *domain, struct fi_poll_attr *attr,
+		   struct fid_poll **pollset)
+SHMCMA_FORKED_CALL(int, shmcma_stx_open, struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
+		   void *context)
+SHMCMA_FORKED_CALL(int, shmcma_srx_open, struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
+		   void *context)
+SHMCMA_FORKED_CALL(int, shmcma_query_atomic, struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
+		   struct fi_atomic_attr *attr, uint64_t flags)
+SHMCMA_FORKED_CALL(int, shmcma_query_collective, struct fid_domain *domain, enum fi_collective_op op,
+		   struct fi_collective_attr *attr, uint64_t flags)
+
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_domain), .av_open = way##shmcma_av_open,                     \
+		.cq_open = way##shmcma_cq_open, .endpoint = way##shmcma_ep_open,                          \
+		.scalable_ep = way##shmcma_sep_open, .cntr_open = way##shmcma_cntr_open,                  \
+		.poll_open = way##shmcma_poll_open, .stx_ctx = way##shmcma_stx_open,                      \
+		.srx_ctx = way##shmcma_srx_open, .query_atomic = way##shmcma_query_atomic,                \
+		.query_collective = way##shmcma_query_collective, .endpoint2 = way##domain_endpoint2,     \
+	}
+static struct fi_ops_domain domain_ops = OPS(), forked_ops = OPS(forked_);
 
 /* A domain has nothing to be read: its thread makes progress, and that is all. */
 static bool has(const struct shmcma_wait *wait)
@@ -150,6 +167,15 @@ static bool wants_thread(const struct fi_info *info)
 
 	return attr->data_progress == FI_PROGRESS_AUTO ||
 	       (attr->control_progress == FI_PROGRESS_AUTO && info->caps & FI_COLLECTIVE);
+}
+
+static void forked(struct fid *fid)
+{
+	struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
+
+	domain->fid.ops = &forked_ops;
+	domain->fid.mr = &shmcma_mr_forked_ops;
+	shmcma_lock_forked(domain);
 }
 
 int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
@@ -193,7 +219,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->api_version = fabric->api_version;
 	atomic_fetch_add(&opened->fabric->refs, 1);
 	pthread_once(&calibrated, shmcma_calibrate);
-	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->locks.common.mutex);
+	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->locks.common.mutex, forked);
 	*domain = &opened->fid;
 	return 0;
 }

@@ -14,8 +14,7 @@
 #include "obj/eq.h"
 #include "wait/wait.h"
 
-static int no_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
-			 void *context)
+SHMCMA_CALL(int, no_passive_ep, struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep, void *context)
 {
 	(void)fabric, (void)info, (void)pep, (void)context;
 	return -FI_ENOSYS;
@@ -38,7 +37,7 @@ struct shmcma_wait *shmcma_wait_of(struct fid *fid)
 }
 
 /* Before sleeping on wait objects: nothing may be waiting in any of them. */
-static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+SHMCMA_CALL(int, fabric_trywait, struct fid_fabric *fabric, struct fid **fids, int count)
 {
 	(void)fabric;
 	for (int i = 0; i < count; i++) {
@@ -56,8 +55,8 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids, int coun
 	return 0;
 }
 
-static int fabric_domain2(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
-			  uint64_t flags, void *context)
+SHMCMA_CALL(int, fabric_domain2, struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+	    uint64_t flags, void *context)
 {
 	if (flags) {
 		shmcma_warn(FI_LOG_FABRIC, "fi_domain2: flags %#llx: no peer domains here\n",
@@ -80,15 +79,26 @@ static int fabric_close(struct fid *fid)
 
 static struct fi_ops fabric_fid_ops = SHMCMA_FID_OPS(fabric_close, shmcma_no_bind, shmcma_no_control);
 
-static struct fi_ops_fabric fabric_ops = {
-	.size = sizeof(struct fi_ops_fabric),
-	.domain = shmcma_domain_open,
-	.passive_ep = no_passive_ep,
-	.eq_open = shmcma_eq_open,
-	.wait_open = shmcma_wait_open,
-	.trywait = fabric_trywait,
-	.domain2 = fabric_domain2,
-};
+SHMCMA_FORKED_CALL(int, shmcma_domain_open, struct fid_fabric *fabric, struct fi_info *info,
+		   struct fid_domain **domain, void *context)
+SHMCMA_FORKED_CALL(int, shmcma_eq_open, struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq,
+		   void *context)
+SHMCMA_FORKED_CALL(int, shmcma_wait_open, struct fid_fabric *fabric, struct fi_wait_attr *attr,
+		   struct fid_wait **waitset)
+
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_fabric), .domain = way##shmcma_domain_open,                  \
+		.passive_ep = way##no_passive_ep, .eq_open = way##shmcma_eq_open,                         \
+		.wait_open = way##shmcma_wait_open, .trywait = way##fabric_trywait,                       \
+		.domain2 = way##fabric_domain2,                                                           \
+	}
+static struct fi_ops_fabric fabric_ops = OPS(), forked_ops = OPS(forked_);
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_fabric, fid)->ops = &forked_ops;
+}
 
 int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
@@ -106,7 +116,7 @@ int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 	opened->fid.fid.ops = &fabric_fid_ops;
 	opened->fid.ops = &fabric_ops;
 	opened->fid.api_version = attr->api_version;
-	shmcma_object_add(&opened->object, &opened->fid.fid, NULL);
+	shmcma_object_add(&opened->object, &opened->fid.fid, NULL, forked);
 	*fabric = &opened->fid;
 	return 0;
 }

@@ -37,246 +37,13 @@ static bool missed; /* this fork goes on without a lock */
 static atomic_bool told_torn;
 static pid_t process; /* has loaded the provider, or was made by a fork(2) that we were told of */
 
-/* ---- operations in the child ----------------------------------------------------------------- */
+/* ---- in the child ---------------------------------------------------------------------------- */
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-
-#define FORKED(type, name, ...)                                                                           \
-	static type name(__VA_ARGS__)                                                                     \
-	{                                                                                                 \
-		return shmcma_forked();                                                                   \
-	}
-
-FORKED(int, fid_bind, struct fid *fid, struct fid *bfid, uint64_t flags)
-FORKED(int, fid_control, struct fid *fid, int command, void *arg)
-FORKED(int, fid_ops_open, struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
-FORKED(int, fid_tostr, const struct fid *fid, char *buf, size_t len)
-FORKED(int, fid_ops_set, struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
-
-FORKED(int, fabric_domain, struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
-       void *context)
-FORKED(int, fabric_passive_ep, struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
-       void *context)
-FORKED(int, fabric_eq_open, struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq,
-       void *context)
-FORKED(int, fabric_wait_open, struct fid_fabric *fabric, struct fi_wait_attr *attr,
-       struct fid_wait **waitset)
-FORKED(int, fabric_trywait, struct fid_fabric *fabric, struct fid **fids, int count)
-FORKED(int, fabric_domain2, struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
-       uint64_t flags, void *context)
-
-FORKED(int, domain_av_open, struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
-       void *context)
-FORKED(int, domain_cq_open, struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
-       void *context)
-FORKED(int, domain_endpoint, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-       void *context)
-FORKED(int, domain_cntr_open, struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
-       void *context)
-FORKED(int, domain_poll_open, struct fid_domain *domain, struct fi_poll_attr *attr,
-       struct fid_poll **pollset)
-FORKED(int, domain_stx_ctx, struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
-       void *context)
-FORKED(int, domain_srx_ctx, struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
-       void *context)
-FORKED(int, domain_query_atomic, struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
-       struct fi_atomic_attr *attr, uint64_t flags)
-FORKED(int, domain_query_collective, struct fid_domain *domain, enum fi_collective_op op,
-       struct fi_collective_attr *attr, uint64_t flags)
-FORKED(int, domain_endpoint2, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
-       uint64_t flags, void *context)
-
-FORKED(int, mr_reg, struct fid *fid, const void *buf, size_t len, uint64_t access, uint64_t offset,
-       uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
-FORKED(int, mr_regv, struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
-       uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
-FORKED(int, mr_regattr, struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **mr)
-
-FORKED(ssize_t, ep_cancel, fid_t fid, void *context)
-FORKED(int, ep_getopt, fid_t fid, int level, int optname, void *optval, size_t *optlen)
-FORKED(int, ep_setopt, fid_t fid, int level, int optname, const void *optval, size_t optlen)
-FORKED(int, ep_ctx_tx, struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep,
-       void *context)
-FORKED(int, ep_ctx_rx, struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep,
-       void *context)
-FORKED(ssize_t, ep_size_left, struct fid_ep *ep)
-
-FORKED(int, cm_setname, fid_t fid, void *addr, size_t addrlen)
-FORKED(int, cm_getname, fid_t fid, void *addr, size_t *addrlen)
-FORKED(int, cm_getpeer, struct fid_ep *ep, void *addr, size_t *addrlen)
-FORKED(int, cm_connect, struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
-FORKED(int, cm_listen, struct fid_pep *pep)
-FORKED(int, cm_accept, struct fid_ep *ep, const void *param, size_t paramlen)
-FORKED(int, cm_reject, struct fid_pep *pep, fid_t handle, const void *param, size_t paramlen)
-FORKED(int, cm_shutdown, struct fid_ep *ep, uint64_t flags)
-FORKED(int, cm_join, struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc,
-       void *context)
-
-FORKED(int, av_insert, struct fid_av *av, const void *addr, size_t count, fi_addr_t *fi_addr,
-       uint64_t flags, void *context)
-FORKED(int, av_insertsvc, struct fid_av *av, const char *node, const char *service, fi_addr_t *fi_addr,
-       uint64_t flags, void *context)
-FORKED(int, av_insertsym, struct fid_av *av, const char *node, size_t nodes, const char *service,
-       size_t services, fi_addr_t *fi_addr, uint64_t flags, void *context)
-FORKED(int, av_remove, struct fid_av *av, fi_addr_t *fi_addr, size_t count, uint64_t flags)
-FORKED(int, av_lookup, struct fid_av *av, fi_addr_t fi_addr, void *addr, size_t *addrlen)
-FORKED(int, av_set, struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **set, void *context)
-
-FORKED(int, av_set_combine, struct fid_av_set *dst, const struct fid_av_set *src)
-FORKED(int, av_set_change, struct fid_av_set *set, fi_addr_t addr)
-FORKED(int, av_set_addr, struct fid_av_set *set, fi_addr_t *coll_addr)
-
-FORKED(ssize_t, eq_read, struct fid_eq *eq, uint32_t *event, void *buf, size_t len, uint64_t flags)
-FORKED(ssize_t, eq_readerr, struct fid_eq *eq, struct fi_eq_err_entry *entry, uint64_t flags)
-FORKED(ssize_t, eq_write, struct fid_eq *eq, uint32_t event, const void *buf, size_t len, uint64_t flags)
-FORKED(ssize_t, eq_sread, struct fid_eq *eq, uint32_t *event, void *buf, size_t len, int timeout,
-       uint64_t flags)
-
-FORKED(ssize_t, cq_read, struct fid_cq *cq, void *buf, size_t count)
-FORKED(ssize_t, cq_readfrom, struct fid_cq *cq, void *buf, size_t count, fi_addr_t *source)
-FORKED(ssize_t, cq_readerr, struct fid_cq *cq, struct fi_cq_err_entry *entry, uint64_t flags)
-FORKED(ssize_t, cq_sread, struct fid_cq *cq, void *buf, size_t count, const void *cond, int timeout)
-FORKED(ssize_t, cq_sreadfrom, struct fid_cq *cq, void *buf, size_t count, fi_addr_t *source,
-       const void *cond, int timeout)
-FORKED(int, cq_signal, struct fid_cq *cq)
-
-FORKED(int, wait_wait, struct fid_wait *set, int timeout)
-FORKED(int, poll_poll, struct fid_poll *set, void **context, int count)
-FORKED(int, poll_change, struct fid_poll *set, struct fid *fid, uint64_t flags)
-
-FORKED(int, cntr_change, struct fid_cntr *cntr, uint64_t value)
-FORKED(int, cntr_wait, struct fid_cntr *cntr, uint64_t threshold, int timeout)
-
-#pragma GCC diagnostic pop
-
-/* These two can give no error: they return the counts at the time of fork(2). */
-static uint64_t cntr_read(struct fid_cntr *fid)
-{
-	(void)shmcma_forked();
-	return sc_cntr_read(&container_of(fid, struct shmcma_cntr, fid)->count.value);
-}
-
-static uint64_t cntr_readerr(struct fid_cntr *fid)
-{
-	(void)shmcma_forked();
-	return sc_cntr_read(&container_of(fid, struct shmcma_cntr, fid)->count.errors);
-}
-
-static struct fi_ops_fabric fabric_ops = {
-	.size = sizeof(struct fi_ops_fabric),
-	.domain = fabric_domain,
-	.passive_ep = fabric_passive_ep,
-	.eq_open = fabric_eq_open,
-	.wait_open = fabric_wait_open,
-	.trywait = fabric_trywait,
-	.domain2 = fabric_domain2,
-};
-
-static struct fi_ops_domain domain_ops = {
-	.size = sizeof(struct fi_ops_domain),
-	.av_open = domain_av_open,
-	.cq_open = domain_cq_open,
-	.endpoint = domain_endpoint,
-	.scalable_ep = domain_endpoint,
-	.cntr_open = domain_cntr_open,
-	.poll_open = domain_poll_open,
-	.stx_ctx = domain_stx_ctx,
-	.srx_ctx = domain_srx_ctx,
-	.query_atomic = domain_query_atomic,
-	.query_collective = domain_query_collective,
-	.endpoint2 = domain_endpoint2,
-};
-
-static struct fi_ops_mr mr_ops = {
-	.size = sizeof(struct fi_ops_mr),
-	.reg = mr_reg,
-	.regv = mr_regv,
-	.regattr = mr_regattr,
-};
-
-static struct fi_ops_ep ep_ops = {
-	.size = sizeof(struct fi_ops_ep),
-	.cancel = ep_cancel,
-	.getopt = ep_getopt,
-	.setopt = ep_setopt,
-	.tx_ctx = ep_ctx_tx,
-	.rx_ctx = ep_ctx_rx,
-	.rx_size_left = ep_size_left,
-	.tx_size_left = ep_size_left,
-};
-
-static struct fi_ops_cm cm_ops = {
-	.size = sizeof(struct fi_ops_cm),
-	.setname = cm_setname,
-	.getname = cm_getname,
-	.getpeer = cm_getpeer,
-	.connect = cm_connect,
-	.listen = cm_listen,
-	.accept = cm_accept,
-	.reject = cm_reject,
-	.shutdown = cm_shutdown,
-	.join = cm_join,
-};
-
-/* Calls that only turn a value into text still do so: straddr, strerror. */
-static struct fi_ops_av av_ops = {
-	.size = sizeof(struct fi_ops_av),
-	.insert = av_insert,
-	.insertsvc = av_insertsvc,
-	.insertsym = av_insertsym,
-	.remove = av_remove,
-	.lookup = av_lookup,
-	.av_set = av_set,
-};
-
-static struct fi_ops_av_set av_set_ops = {
-	.size = sizeof(struct fi_ops_av_set),
-	.set_union = av_set_combine,
-	.intersect = av_set_combine,
-	.diff = av_set_combine,
-	.insert = av_set_change,
-	.remove = av_set_change,
-	.addr = av_set_addr,
-};
-
-static struct fi_ops_eq eq_ops = {
-	.size = sizeof(struct fi_ops_eq),
-	.read = eq_read,
-	.readerr = eq_readerr,
-	.write = eq_write,
-	.sread = eq_sread,
-};
-
-static struct fi_ops_cq cq_ops = {
-	.size = sizeof(struct fi_ops_cq),
-	.read = cq_read,
-	.readfrom = cq_readfrom,
-	.readerr = cq_readerr,
-	.sread = cq_sread,
-	.sreadfrom = cq_sreadfrom,
-	.signal = cq_signal,
-};
-
-static struct fi_ops_cntr cntr_ops = {
-	.size = sizeof(struct fi_ops_cntr),
-	.read = cntr_read,
-	.readerr = cntr_readerr,
-	.add = cntr_change,
-	.set = cntr_change,
-	.wait = cntr_wait,
-	.adderr = cntr_change,
-	.seterr = cntr_change,
-};
-
-static struct fi_ops_wait wait_ops = { .size = sizeof(struct fi_ops_wait), .wait = wait_wait };
-
-static struct fi_ops_poll poll_ops = {
-	.size = sizeof(struct fi_ops_poll),
-	.poll = poll_poll,
-	.poll_add = poll_change,
-	.poll_del = poll_change,
-};
+SHMCMA_FORKED_CALL(int, fid_bind, struct fid *fid, struct fid *bfid, uint64_t flags)
+SHMCMA_FORKED_CALL(int, fid_control, struct fid *fid, int command, void *arg)
+SHMCMA_FORKED_CALL(int, fid_ops_open, struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+SHMCMA_FORKED_CALL(int, fid_tostr, const struct fid *fid, char *buf, size_t len)
+SHMCMA_FORKED_CALL(int, fid_ops_set, struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
 
 static int close_torn(struct fid *fid)
 {
@@ -296,76 +63,12 @@ static void replace_fid(struct fid *fid)
 
 	*ops = (struct fi_ops){ .size = sizeof(*ops),
 				.close = shmcma_torn ? close_torn : fid->ops->close,
-				.bind = fid_bind,
-				.control = fid_control,
-				.ops_open = fid_ops_open,
-				.tostr = fid_tostr,
-				.ops_set = fid_ops_set };
+				.bind = forked_fid_bind,
+				.control = forked_fid_control,
+				.ops_open = forked_fid_ops_open,
+				.tostr = forked_fid_tostr,
+				.ops_set = forked_fid_ops_set };
 	fid->ops = ops;
-}
-
-static void replace_ep(struct fid_ep *ep)
-{
-	ep->ops = &ep_ops;
-	ep->cm = &cm_ops;
-	ep->msg = shmcma_msg_ops(SHMCMA_POST_FORKED);
-	ep->tagged = shmcma_tagged_ops(SHMCMA_POST_FORKED);
-	ep->rma = shmcma_rma_ops(SHMCMA_RMA_FORKED);
-	ep->atomic = shmcma_atomic_ops(SHMCMA_RMA_FORKED);
-	ep->collective = shmcma_collective_ops(SHMCMA_COLL_FORKED);
-}
-
-static void replace(struct fid *fid)
-{
-	struct shmcma_wait *wait = shmcma_wait_of(fid);
-
-	replace_fid(fid);
-	if (wait)
-		shmcma_wait_forked(wait);
-	switch (fid->fclass) {
-	case FI_CLASS_FABRIC:
-		container_of(fid, struct fid_fabric, fid)->ops = &fabric_ops;
-		break;
-	case FI_CLASS_DOMAIN:
-		container_of(fid, struct fid_domain, fid)->ops = &domain_ops;
-		container_of(fid, struct fid_domain, fid)->mr = &mr_ops;
-		shmcma_lock_forked(container_of(fid, struct shmcma_domain, fid.fid));
-		break;
-	case FI_CLASS_EP:
-	case FI_CLASS_SEP:
-	case FI_CLASS_RX_CTX:
-	case FI_CLASS_SRX_CTX:
-	case FI_CLASS_TX_CTX:
-		replace_ep(container_of(fid, struct fid_ep, fid));
-		break;
-	case FI_CLASS_STX_CTX:
-		container_of(fid, struct fid_stx, fid)->ops = &ep_ops;
-		break;
-	case FI_CLASS_AV:
-		av_ops.straddr = container_of(fid, struct fid_av, fid)->ops->straddr;
-		container_of(fid, struct fid_av, fid)->ops = &av_ops;
-		break;
-	case FI_CLASS_AV_SET:
-		container_of(fid, struct fid_av_set, fid)->ops = &av_set_ops;
-		break;
-	case FI_CLASS_EQ:
-		eq_ops.strerror = container_of(fid, struct fid_eq, fid)->ops->strerror;
-		container_of(fid, struct fid_eq, fid)->ops = &eq_ops;
-		break;
-	case FI_CLASS_CQ:
-		cq_ops.strerror = container_of(fid, struct fid_cq, fid)->ops->strerror;
-		container_of(fid, struct fid_cq, fid)->ops = &cq_ops;
-		break;
-	case FI_CLASS_CNTR:
-		container_of(fid, struct fid_cntr, fid)->ops = &cntr_ops;
-		break;
-	case FI_CLASS_WAIT:
-		container_of(fid, struct fid_wait, fid)->ops = &wait_ops;
-		break;
-	case FI_CLASS_POLL:
-		container_of(fid, struct fid_poll, fid)->ops = &poll_ops;
-		break;
-	}
 }
 
 /* ---- around fork(2) -------------------------------------------------------------------------- */
@@ -412,7 +115,9 @@ static void in_child(void)
 		if (each->lock)
 			shmcma_fork_renew(each->lock, each->held);
 		each->held = false;
-		replace(each->fid);
+		replace_fid(each->fid);
+		if (each->forked)
+			each->forked(each->fid);
 	}
 	shmcma_progress_forked_locked();
 	atomic_store(&told_torn, false);

@@ -259,8 +259,8 @@ static bool are_pointers(const void *addr)
 	       sc_probe_readable(pointer_at(addr, 0), 1);
 }
 
-static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
-		     uint64_t flags, void *context)
+SHMCMA_CALL(int, av_insert, struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr, uint64_t flags,
+	    void *context)
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
 	struct insertion insertion;
@@ -289,8 +289,8 @@ static void insert_service(struct insertion *insertion, const char *node, const 
 	insert_one(insertion, ret ? NULL : address, ret);
 }
 
-static int av_insertsvc(struct fid_av *fid, const char *node, const char *service, fi_addr_t *fi_addr,
-			uint64_t flags, void *context)
+SHMCMA_CALL(int, av_insertsvc, struct fid_av *fid, const char *node, const char *service, fi_addr_t *fi_addr,
+	    uint64_t flags, void *context)
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
 	struct insertion insertion;
@@ -358,8 +358,8 @@ static void insert_symmetric(struct insertion *insertion, const char *node, size
 		insert_service(insertion, node ? other_node : NULL, other_service);
 }
 
-static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, const char *service,
-			size_t svccnt, fi_addr_t *fi_addr, uint64_t flags, void *context)
+SHMCMA_CALL(int, av_insertsym, struct fid_av *fid, const char *node, size_t nodecnt, const char *service,
+	    size_t svccnt, fi_addr_t *fi_addr, uint64_t flags, void *context)
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
 	struct insertion insertion;
@@ -394,7 +394,7 @@ static void remove_one(struct shmcma_av *av, fi_addr_t fi_addr)
 }
 
 /* All or nothing. */
-static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
+SHMCMA_CALL(int, av_remove, struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
 	int ret = 0;
@@ -417,7 +417,7 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint6
 	return ret;
 }
 
-static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *addrlen)
+SHMCMA_CALL(int, av_lookup, struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *addrlen)
 {
 	struct shmcma_av *av = container_of(fid, struct shmcma_av, fid);
 	struct shmcma_av_entry *entry;
@@ -500,16 +500,23 @@ static int av_close(struct fid *fid)
 
 static struct fi_ops av_fid_ops = SHMCMA_FID_OPS(av_close, av_bind, shmcma_no_control);
 
-static struct fi_ops_av av_ops = {
-	.size = sizeof(struct fi_ops_av),
-	.insert = av_insert,
-	.insertsvc = av_insertsvc,
-	.insertsym = av_insertsym,
-	.remove = av_remove,
-	.lookup = av_lookup,
-	.straddr = av_straddr,
-	.av_set = shmcma_av_set_open,
-};
+/* Calls that only turn a value into text are not refused in a child. */
+SHMCMA_FORKED_CALL(int, shmcma_av_set_open, struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **set,
+		   void *context)
+
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_av), .insert = way##av_insert,                               \
+		.insertsvc = way##av_insertsvc, .insertsym = way##av_insertsym,                           \
+		.remove = way##av_remove, .lookup = way##av_lookup, .straddr = av_straddr,                \
+		.av_set = way##shmcma_av_set_open,                                                        \
+	}
+static struct fi_ops_av av_ops = OPS(), forked_ops = OPS(forked_);
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_av, fid)->ops = &forked_ops;
+}
 
 static int check_attr(const struct fi_av_attr *attr)
 {
@@ -606,7 +613,7 @@ int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fi
 	opened->rx_ctx_bits = (unsigned int)attr->rx_ctx_bits;
 	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	atomic_fetch_add(&opened->domain->refs, 1);
-	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
+	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock, forked);
 	*av = &opened->fid;
 	return 0;
 }

@@ -58,7 +58,7 @@ static bool same_vector(const struct fid_av_set *dst, const struct fid_av_set *s
 			      container_of(src, struct shmcma_av_set, fid)->av;
 }
 
-static int set_union(struct fid_av_set *fid, const struct fid_av_set *src)
+SHMCMA_CALL(int, set_union, struct fid_av_set *fid, const struct fid_av_set *src)
 {
 	const struct shmcma_av_set *from = container_of(src, struct shmcma_av_set, fid);
 	struct shmcma_av_set *set = set_of(fid);
@@ -74,7 +74,7 @@ static int set_union(struct fid_av_set *fid, const struct fid_av_set *src)
 	return 0;
 }
 
-static int set_intersect(struct fid_av_set *fid, const struct fid_av_set *src)
+SHMCMA_CALL(int, set_intersect, struct fid_av_set *fid, const struct fid_av_set *src)
 {
 	if (!same_vector(fid, src))
 		return -FI_EINVAL;
@@ -82,7 +82,7 @@ static int set_intersect(struct fid_av_set *fid, const struct fid_av_set *src)
 	return 0;
 }
 
-static int set_diff(struct fid_av_set *fid, const struct fid_av_set *src)
+SHMCMA_CALL(int, set_diff, struct fid_av_set *fid, const struct fid_av_set *src)
 {
 	if (!same_vector(fid, src))
 		return -FI_EINVAL;
@@ -93,7 +93,7 @@ static int set_diff(struct fid_av_set *fid, const struct fid_av_set *src)
 	return 0;
 }
 
-static int set_insert(struct fid_av_set *fid, fi_addr_t addr)
+SHMCMA_CALL(int, set_insert, struct fid_av_set *fid, fi_addr_t addr)
 {
 	struct shmcma_av_set *set = set_of(fid);
 
@@ -102,7 +102,7 @@ static int set_insert(struct fid_av_set *fid, fi_addr_t addr)
 	return append(set, addr);
 }
 
-static int set_remove(struct fid_av_set *fid, fi_addr_t addr)
+SHMCMA_CALL(int, set_remove, struct fid_av_set *fid, fi_addr_t addr)
 {
 	struct shmcma_av_set *set = set_of(fid);
 
@@ -116,7 +116,7 @@ static int set_remove(struct fid_av_set *fid, fi_addr_t addr)
 	return -FI_EINVAL;
 }
 
-static int set_addr(struct fid_av_set *fid, fi_addr_t *coll_addr)
+SHMCMA_CALL(int, set_addr, struct fid_av_set *fid, fi_addr_t *coll_addr)
 {
 	if (!coll_addr)
 		return -FI_EINVAL;
@@ -124,15 +124,18 @@ static int set_addr(struct fid_av_set *fid, fi_addr_t *coll_addr)
 	return 0;
 }
 
-static struct fi_ops_av_set set_ops = {
-	.size = sizeof(struct fi_ops_av_set),
-	.set_union = set_union,
-	.intersect = set_intersect,
-	.diff = set_diff,
-	.insert = set_insert,
-	.remove = set_remove,
-	.addr = set_addr,
-};
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_av_set), .set_union = way##set_union,                        \
+		.intersect = way##set_intersect, .diff = way##set_diff, .insert = way##set_insert,        \
+		.remove = way##set_remove, .addr = way##set_addr,                                         \
+	}
+static struct fi_ops_av_set set_ops = OPS(), forked_ops = OPS(forked_);
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_av_set, fid)->ops = &forked_ops;
+}
 
 /* A group that was joined with it has a copy. */
 static int set_close(struct fid *fid)
@@ -218,7 +221,7 @@ int shmcma_av_set_open(struct fid_av *av, struct fi_av_set_attr *attr, struct fi
 	set->fid.fid.ops = &set_fid_ops;
 	set->fid.ops = &set_ops;
 	atomic_fetch_add(&set->av->refs, 1);
-	shmcma_object_add(&set->object, &set->fid.fid, NULL);
+	shmcma_object_add(&set->object, &set->fid.fid, NULL, forked);
 	*out = &set->fid;
 	return 0;
 }

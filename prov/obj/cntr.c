@@ -140,12 +140,12 @@ static int add(struct shmcma_cntr *cntr, uint64_t *word, uint64_t more)
 	return 0;
 }
 
-static int cntr_add(struct fid_cntr *fid, uint64_t value)
+SHMCMA_CALL(int, cntr_add, struct fid_cntr *fid, uint64_t value)
 {
 	return add(cntr_of(fid), &cntr_of(fid)->count.value, value);
 }
 
-static int cntr_adderr(struct fid_cntr *fid, uint64_t value)
+SHMCMA_CALL(int, cntr_adderr, struct fid_cntr *fid, uint64_t value)
 {
 	atomic_fetch_add_explicit(&cntr_of(fid)->known_errors, value, memory_order_relaxed);
 	return add(cntr_of(fid), &cntr_of(fid)->count.errors, value);
@@ -162,12 +162,12 @@ static int set(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value)
 	return 0;
 }
 
-static int cntr_set(struct fid_cntr *fid, uint64_t value)
+SHMCMA_CALL(int, cntr_set, struct fid_cntr *fid, uint64_t value)
 {
 	return set(cntr_of(fid), &cntr_of(fid)->count.value, value);
 }
 
-static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
+SHMCMA_CALL(int, cntr_seterr, struct fid_cntr *fid, uint64_t value)
 {
 	know_errors(cntr_of(fid), value);
 	return set(cntr_of(fid), &cntr_of(fid)->count.errors, value);
@@ -192,7 +192,7 @@ static int rest(struct shmcma_cntr *cntr, const struct sc_cntr *found, int round
  * here, as there is no error for it. An error that the application does not know of ends it, also one that was counted
  * before: in the call that posted the operation, as most are of one-sided operations.
  */
-static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
+SHMCMA_CALL(int, cntr_wait, struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	struct shmcma_cntr *cntr = cntr_of(fid);
 	uint64_t known = atomic_load_explicit(&cntr->known_errors, memory_order_relaxed);
@@ -279,16 +279,32 @@ void shmcma_cntr_free_retired(struct shmcma_domain *domain)
 
 static struct fi_ops cntr_fid_ops = SHMCMA_FID_OPS(cntr_close, shmcma_no_bind, cntr_control);
 
-static struct fi_ops_cntr cntr_ops = {
-	.size = sizeof(struct fi_ops_cntr),
-	.read = cntr_read,
-	.readerr = cntr_readerr,
-	.add = cntr_add,
-	.set = cntr_set,
-	.wait = cntr_wait,
-	.adderr = cntr_adderr,
-	.seterr = cntr_seterr,
-};
+/* These two can give no error: they return the counts at the time of fork(2). */
+static uint64_t forked_cntr_read(struct fid_cntr *fid)
+{
+	(void)shmcma_forked();
+	return sc_cntr_read(&cntr_of(fid)->count.value);
+}
+
+static uint64_t forked_cntr_readerr(struct fid_cntr *fid)
+{
+	(void)shmcma_forked();
+	return sc_cntr_read(&cntr_of(fid)->count.errors);
+}
+
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_cntr), .read = way##cntr_read,                               \
+		.readerr = way##cntr_readerr, .add = way##cntr_add, .set = way##cntr_set,                 \
+		.wait = way##cntr_wait, .adderr = way##cntr_adderr, .seterr = way##cntr_seterr,           \
+	}
+static struct fi_ops_cntr cntr_ops = OPS(), forked_ops = OPS(forked_);
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_cntr, fid)->ops = &forked_ops;
+	shmcma_wait_forked(&container_of(fid, struct shmcma_cntr, fid.fid)->wait);
+}
 
 struct shmcma_cntr *shmcma_cntr_of(struct fid *fid, const struct shmcma_domain *domain)
 {
@@ -355,7 +371,7 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 	cntr->wait.locked = &cntr->locked;
 	shmcma_lock_join(cntr->domain, &cntr->locked, false);
 	atomic_fetch_add(&cntr->domain->refs, 1);
-	shmcma_object_add(&cntr->object, &cntr->fid.fid, NULL);
+	shmcma_object_add(&cntr->object, &cntr->fid.fid, NULL, forked);
 	shmcma_wait_join(&cntr->wait);
 	*out = &cntr->fid;
 	return 0;

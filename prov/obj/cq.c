@@ -316,8 +316,8 @@ static int rest(struct shmcma_cq *cq, unsigned int known, int round, int64_t end
  * A wait condition is only a hint (fi_cq(3)): the first entry ends the wait. So does fi_cq_signal(). A signal to the
  * thread ends a wait without a time-out: with one, -FI_EAGAIN says that the time is over.
  */
-static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
-			    const void *cond, int timeout)
+SHMCMA_CALL(ssize_t, cq_sreadfrom, struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source, const void *cond,
+	    int timeout)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
 	unsigned int known = atomic_load(&cq->heard);
@@ -341,12 +341,12 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 	}
 }
 
-static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond, int timeout)
+SHMCMA_CALL(ssize_t, cq_sread, struct fid_cq *fid, void *buf, size_t count, const void *cond, int timeout)
 {
 	return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
 }
 
-static int cq_signal(struct fid_cq *fid)
+SHMCMA_CALL(int, cq_signal, struct fid_cq *fid)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
 
@@ -406,7 +406,7 @@ static void put_error(struct shmcma_cq *cq, struct fi_cq_err_entry *entry, const
 		entry->err_data_size = 0;
 }
 
-static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *entry, uint64_t flags)
+SHMCMA_CALL(ssize_t, cq_readerr, struct fid_cq *fid, struct fi_cq_err_entry *entry, uint64_t flags)
 {
 	struct shmcma_cq *cq = container_of(fid, struct shmcma_cq, fid);
 	static const struct sc_comp lost = { .err = FI_EOVERRUN };
@@ -498,6 +498,12 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *e
 
 /* ---- one table per format -------------------------------------------------------------------- */
 
+#define OPS(reads, way)                                                                                   \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_cq), .read = reads##_read, .readfrom = reads##_readfrom,     \
+		.readerr = way##cq_readerr, .sread = way##cq_sread, .sreadfrom = way##cq_sreadfrom,       \
+		.signal = way##cq_signal, .strerror = cq_strerror,                                        \
+	}
 #define FORMAT_OPS(name, format)                                                                          \
 	static ssize_t name##_read(struct fid_cq *fid, void *buf, size_t count)                           \
 	{                                                                                                 \
@@ -507,20 +513,21 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *e
 	{                                                                                                 \
 		return read_as(fid, buf, count, source, format);                                          \
 	}                                                                                                 \
-	static struct fi_ops_cq name##_ops = {                                                            \
-		.size = sizeof(struct fi_ops_cq),                                                         \
-		.read = name##_read,                                                                      \
-		.readfrom = name##_readfrom,                                                              \
-		.readerr = cq_readerr,                                                                    \
-		.sread = cq_sread,                                                                        \
-		.sreadfrom = cq_sreadfrom,                                                                \
-		.signal = cq_signal,                                                                      \
-		.strerror = cq_strerror,                                                                  \
-	};
+	static struct fi_ops_cq name##_ops = OPS(name, );
 FORMAT_OPS(context, FI_CQ_FORMAT_CONTEXT)
 FORMAT_OPS(msg, FI_CQ_FORMAT_MSG)
 FORMAT_OPS(data, FI_CQ_FORMAT_DATA)
 FORMAT_OPS(tagged, FI_CQ_FORMAT_TAGGED)
+
+SHMCMA_FORKED_CALL(ssize_t, cq_read, struct fid_cq *cq, void *buf, size_t count)
+SHMCMA_FORKED_CALL(ssize_t, cq_readfrom, struct fid_cq *cq, void *buf, size_t count, fi_addr_t *source)
+static struct fi_ops_cq forked_ops = OPS(forked_cq, forked_);
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_cq, fid)->ops = &forked_ops;
+	shmcma_wait_forked(&container_of(fid, struct shmcma_cq, fid.fid)->wait);
+}
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
@@ -628,7 +635,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	cq->wait.locked = &cq->locked;
 	shmcma_lock_join(cq->domain, &cq->locked, false);
 	atomic_fetch_add(&cq->domain->refs, 1);
-	shmcma_object_add(&cq->object, &cq->fid.fid, NULL);
+	shmcma_object_add(&cq->object, &cq->fid.fid, NULL, forked);
 	shmcma_wait_join(&cq->wait);
 	*out = &cq->fid;
 	return 0;

@@ -299,7 +299,7 @@ static ssize_t take(struct shmcma_eq *eq, uint32_t *type, void *buf, size_t len,
 	return ret;
 }
 
-static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
+SHMCMA_CALL(ssize_t, eq_read, struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
 	ssize_t ret;
@@ -323,7 +323,7 @@ static void fill_error(struct fi_eq_err_entry *entry, const struct fi_eq_err_ent
 	entry->err_data_size = 0;
 }
 
-static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *entry, uint64_t flags)
+SHMCMA_CALL(ssize_t, eq_readerr, struct fid_eq *fid, struct fi_eq_err_entry *entry, uint64_t flags)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
 	ssize_t ret = sizeof(*entry);
@@ -349,7 +349,7 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *entry, uin
 	return ret;
 }
 
-static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size_t len, uint64_t flags)
+SHMCMA_CALL(ssize_t, eq_write, struct fid_eq *fid, uint32_t type, const void *buf, size_t len, uint64_t flags)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
 	struct event *event;
@@ -383,8 +383,7 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
 }
 
 /* Sleeps until there is something to read, until the time is over, or, without a time-out, until a signal comes. */
-static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, int timeout,
-			uint64_t flags)
+SHMCMA_CALL(ssize_t, eq_sread, struct fid_eq *fid, uint32_t *type, void *buf, size_t len, int timeout, uint64_t flags)
 {
 	struct shmcma_eq *eq = container_of(fid, struct shmcma_eq, fid);
 	int64_t end = shmcma_wait_end(timeout);
@@ -442,14 +441,12 @@ static int eq_close(struct fid *fid)
 
 static struct fi_ops eq_fid_ops = SHMCMA_FID_OPS(eq_close, shmcma_no_bind, eq_control);
 
-static struct fi_ops_eq eq_ops = {
-	.size = sizeof(struct fi_ops_eq),
-	.read = eq_read,
-	.readerr = eq_readerr,
-	.write = eq_write,
-	.sread = eq_sread,
-	.strerror = eq_strerror,
-};
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_eq), .read = way##eq_read, .readerr = way##eq_readerr,       \
+		.write = way##eq_write, .sread = way##eq_sread, .strerror = eq_strerror,                  \
+	}
+static struct fi_ops_eq eq_ops = OPS(), forked_ops = OPS(forked_);
 
 struct shmcma_eq *shmcma_eq_get(struct fid *fid)
 {
@@ -491,6 +488,12 @@ static int eq_try(struct shmcma_wait *wait)
 
 static const struct shmcma_wait_ops wait_ops = { .try = eq_try };
 
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_eq, fid)->ops = &forked_ops;
+	shmcma_wait_forked(shmcma_eq_wait(fid));
+}
+
 static int check_attr(const struct shmcma_fabric *fabric, const struct fi_eq_attr *attr)
 {
 	if (!attr)
@@ -526,7 +529,7 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 	list_init(&opened->errors);
 	opened->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	atomic_fetch_add(&opened->fabric->refs, 1);
-	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock);
+	shmcma_object_add(&opened->object, &opened->fid.fid, &opened->lock, forked);
 	shmcma_wait_join(&opened->wait);
 	*eq = &opened->fid;
 	return 0;

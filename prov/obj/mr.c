@@ -388,9 +388,8 @@ static int reg(struct shmcma_domain *domain, const struct request *request, stru
 	return 0;
 }
 
-static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
-		   uint64_t offset, uint64_t requested_key, uint64_t flags, struct fid_mr **mr,
-		   void *context)
+SHMCMA_CALL(int, mr_regv, struct fid *fid, const struct iovec *iov, size_t count, uint64_t access, uint64_t offset,
+	    uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
 {
 	const struct request request = { .ranges = iov,
 					 .range_count = count,
@@ -404,8 +403,8 @@ static int mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint6
 	return reg(container_of(fid, struct shmcma_domain, fid.fid), &request, mr);
 }
 
-static int mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access, uint64_t offset,
-		  uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
+SHMCMA_CALL(int, mr_reg, struct fid *fid, const void *buf, size_t len, uint64_t access, uint64_t offset,
+	    uint64_t requested_key, uint64_t flags, struct fid_mr **mr, void *context)
 {
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
 
@@ -425,7 +424,7 @@ static int check_attr(const struct shmcma_domain *domain, const struct fi_mr_att
 	return 0;
 }
 
-static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **mr)
+SHMCMA_CALL(int, mr_regattr, struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags, struct fid_mr **mr)
 {
 	int ret;
 
@@ -438,9 +437,9 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
 		       flags, mr, attr->context);
 }
 
-struct fi_ops_mr shmcma_mr_ops = {
-	.size = sizeof(struct fi_ops_mr),
-	.reg = mr_reg,
-	.regv = mr_regv,
-	.regattr = mr_regattr,
-};
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_mr), .reg = way##mr_reg, .regv = way##mr_regv,               \
+		.regattr = way##mr_regattr,                                                               \
+	}
+struct fi_ops_mr shmcma_mr_ops = OPS(), shmcma_mr_forked_ops = OPS(forked_);

@@ -78,7 +78,7 @@ static bool member_has(struct poll_set *set, struct member *member, bool asked)
 }
 
 /* All members make progress; the first one changes from call to call, so that none is left out. */
-static int set_poll(struct fid_poll *fid, void **context, int count)
+SHMCMA_CALL(int, set_poll, struct fid_poll *fid, void **context, int count)
 {
 	struct poll_set *set = set_of(fid);
 	int found = 0;
@@ -149,7 +149,7 @@ static void member_init(const struct poll_set *set, struct member *member, struc
 	shmcma_lock_leave(&cntr->locked);
 }
 
-static int set_add(struct fid_poll *fid, struct fid *object, uint64_t flags)
+SHMCMA_CALL(int, set_add, struct fid_poll *fid, struct fid *object, uint64_t flags)
 {
 	struct poll_set *set = set_of(fid);
 	int ret = 0;
@@ -169,7 +169,7 @@ static int set_add(struct fid_poll *fid, struct fid *object, uint64_t flags)
 	return ret;
 }
 
-static int set_del(struct fid_poll *fid, struct fid *object, uint64_t flags)
+SHMCMA_CALL(int, set_del, struct fid_poll *fid, struct fid *object, uint64_t flags)
 {
 	struct poll_set *set = set_of(fid);
 	int ret = -FI_EINVAL;
@@ -210,12 +210,17 @@ static int set_close(struct fid *fid)
 
 static struct fi_ops set_fid_ops = SHMCMA_FID_OPS(set_close, shmcma_no_bind, shmcma_no_control);
 
-static struct fi_ops_poll set_ops = {
-	.size = sizeof(struct fi_ops_poll),
-	.poll = set_poll,
-	.poll_add = set_add,
-	.poll_del = set_del,
-};
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_poll), .poll = way##set_poll, .poll_add = way##set_add,      \
+		.poll_del = way##set_del,                                                                 \
+	}
+static struct fi_ops_poll set_ops = OPS(), forked_ops = OPS(forked_);
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_poll, fid)->ops = &forked_ops;
+}
 
 int shmcma_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **out)
 {
@@ -235,7 +240,7 @@ int shmcma_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struc
 	set->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	set->domain = container_of(domain, struct shmcma_domain, fid);
 	atomic_fetch_add(&set->domain->refs, 1);
-	shmcma_object_add(&set->object, &set->fid.fid, &set->lock);
+	shmcma_object_add(&set->object, &set->fid.fid, &set->lock, forked);
 	*out = &set->fid;
 	return 0;
 }

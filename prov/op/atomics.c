@@ -11,42 +11,13 @@
 
 #include <rdma/fi_atomic.h>
 
-#define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
-SAME(SC_INT8, FI_INT8);
-SAME(SC_UINT8, FI_UINT8);
-SAME(SC_INT16, FI_INT16);
-SAME(SC_UINT16, FI_UINT16);
-SAME(SC_INT32, FI_INT32);
-SAME(SC_UINT32, FI_UINT32);
-SAME(SC_INT64, FI_INT64);
-SAME(SC_UINT64, FI_UINT64);
-SAME(SC_FLOAT, FI_FLOAT);
-SAME(SC_DOUBLE, FI_DOUBLE);
-SAME(SC_FLOAT_COMPLEX, FI_FLOAT_COMPLEX);
-SAME(SC_DOUBLE_COMPLEX, FI_DOUBLE_COMPLEX);
-SAME(SC_LONG_DOUBLE, FI_LONG_DOUBLE);
-SAME(SC_LONG_DOUBLE_COMPLEX, FI_LONG_DOUBLE_COMPLEX);
-SAME(SC_INT128, FI_INT128);
-SAME(SC_UINT128, FI_UINT128);
-SAME(SC_MIN, FI_MIN);
-SAME(SC_MAX, FI_MAX);
-SAME(SC_SUM, FI_SUM);
-SAME(SC_PROD, FI_PROD);
-SAME(SC_LOR, FI_LOR);
-SAME(SC_LAND, FI_LAND);
-SAME(SC_BOR, FI_BOR);
-SAME(SC_BAND, FI_BAND);
-SAME(SC_LXOR, FI_LXOR);
-SAME(SC_BXOR, FI_BXOR);
-SAME(SC_ATOMIC_READ, FI_ATOMIC_READ);
-SAME(SC_ATOMIC_WRITE, FI_ATOMIC_WRITE);
-SAME(SC_CSWAP, FI_CSWAP);
-SAME(SC_CSWAP_NE, FI_CSWAP_NE);
-SAME(SC_CSWAP_LE, FI_CSWAP_LE);
-SAME(SC_CSWAP_LT, FI_CSWAP_LT);
-SAME(SC_CSWAP_GE, FI_CSWAP_GE);
-SAME(SC_CSWAP_GT, FI_CSWAP_GT);
-SAME(SC_MSWAP, FI_MSWAP);
+#define SAME(name) _Static_assert((int)SC_##name == (int)FI_##name, #name)
+SAME(INT8); SAME(UINT8); SAME(INT16); SAME(UINT16); SAME(INT32); SAME(UINT32); SAME(INT64);
+SAME(UINT64); SAME(FLOAT); SAME(DOUBLE); SAME(FLOAT_COMPLEX); SAME(DOUBLE_COMPLEX);
+SAME(LONG_DOUBLE); SAME(LONG_DOUBLE_COMPLEX); SAME(INT128); SAME(UINT128); SAME(MIN); SAME(MAX);
+SAME(SUM); SAME(PROD); SAME(LOR); SAME(LAND); SAME(BOR); SAME(BAND); SAME(LXOR); SAME(BXOR);
+SAME(ATOMIC_READ); SAME(ATOMIC_WRITE); SAME(CSWAP); SAME(CSWAP_NE); SAME(CSWAP_LE); SAME(CSWAP_LT);
+SAME(CSWAP_GE); SAME(CSWAP_GT); SAME(MSWAP);
 
 /* A message's own flags; there is no data that goes with an atomic operation. */
 #define MSG_FLAGS (SHMCMA_TX_OP_FLAGS | FI_MORE | FI_FENCE)
@@ -82,23 +53,25 @@ static int valid_count(enum sc_atomic_kind kind, enum fi_datatype type, enum fi_
 	return ret;
 }
 
-static int atomic_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
-{
-	(void)ep;
-	return valid_count(SC_ATOMIC_BASE, type, op, count);
-}
-
-static int atomic_readwritevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
-{
-	(void)ep;
-	return valid_count(SC_ATOMIC_FETCH, type, op, count);
-}
-
-static int atomic_compwritevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
-{
-	(void)ep;
-	return valid_count(SC_ATOMIC_COMPARE, type, op, count);
-}
+/* A question, which an application may ask before it enables the endpoint. */
+#define VALID(name, kind)                                                                                 \
+	SHMCMA_FORKED_CALL(int, name, VALID_PARAMETERS)                                                   \
+	static int unable_##name(VALID_PARAMETERS)                                                        \
+	{                                                                                                 \
+		return -FI_EOPNOTSUPP;                                                                    \
+	}                                                                                                 \
+	static int disabled_##name(VALID_PARAMETERS)                                                      \
+	{                                                                                                 \
+		return valid_count(kind, type, op, count);                                                \
+	}                                                                                                 \
+	static int name(VALID_PARAMETERS)                                                                 \
+	{                                                                                                 \
+		return valid_count(kind, type, op, count);                                                \
+	}
+#define VALID_PARAMETERS struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count
+VALID(atomic_writevalid, SC_ATOMIC_BASE)
+VALID(atomic_readwritevalid, SC_ATOMIC_FETCH)
+VALID(atomic_compwritevalid, SC_ATOMIC_COMPARE)
 
 static int query_kind(uint64_t flags, enum sc_atomic_kind *kind)
 {
@@ -221,37 +194,7 @@ static ssize_t translate(const struct fi_msg_atomic *msg, const struct extra *ex
 	return ret;
 }
 
-/* No room: make progress and try once more, so that a caller who only posts gets on. */
-static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_atomic *atomic,
-			 int error)
-{
-	if (error == -EAGAIN) {
-		sc_ep_poll(ep->core);
-		error = sc_atomic_post(ep->core, peer, atomic);
-	}
-	return shmcma_error(error);
-}
-
-static ssize_t post_to(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_atomic *atomic)
-{
-	struct shmcma_ep *ep = fid->ep;
-	struct sc_peer *peer;
-	ssize_t ret;
-
-	if (__builtin_expect(atomic->flags & SHMCMA_TRIGGER, 0))
-		return shmcma_trigger_atomic(fid, dest, atomic);
-	shmcma_lock_enter(&ep->locked);
-	peer = shmcma_ep_peer(ep, dest);
-	if (__builtin_expect(peer != NULL, 1)) {
-		ret = sc_atomic_post(ep->core, peer, atomic);
-		if (__builtin_expect(ret, 0))
-			ret = post_slow(ep, peer, atomic, (int)ret);
-	} else {
-		ret = shmcma_ep_no_peer(ep, dest);
-	}
-	shmcma_lock_leave(&ep->locked);
-	return ret;
-}
+SHMCMA_POST_TO_PEER(post_to, struct sc_atomic, sc_atomic_post, shmcma_trigger_atomic)
 
 static ssize_t post(struct fid_ep *ep, const struct fi_msg_atomic *msg, const struct extra *extra)
 {
@@ -412,25 +355,6 @@ SHMCMA_DATA_CALL(atomic_compwritemsg, struct fid_ep *ep, const struct fi_msg_ato
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static int unable_atomic_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
-{
-	return -FI_EOPNOTSUPP;
-}
-
-static int forked_atomic_writevalid(struct fid_ep *ep, enum fi_datatype type, enum fi_op op, size_t *count)
-{
-	return shmcma_forked();
-}
-
-#define unable_atomic_readwritevalid unable_atomic_writevalid
-#define unable_atomic_compwritevalid unable_atomic_writevalid
-#define forked_atomic_readwritevalid forked_atomic_writevalid
-#define forked_atomic_compwritevalid forked_atomic_writevalid
-/* An application can ask which operations there are before it enables the endpoint. */
-#define disabled_atomic_writevalid atomic_writevalid
-#define disabled_atomic_readwritevalid atomic_readwritevalid
-#define disabled_atomic_compwritevalid atomic_compwritevalid
-
 /* `base`: the function for base operations; `fetch`: the one for those that bring back former values. */
 #define TABLE(base, fetch)                                                                                \
 	{                                                                                                 \
@@ -442,13 +366,11 @@ static int forked_atomic_writevalid(struct fid_ep *ep, enum fi_datatype type, en
 		.readwritevalid = fetch##_readwritevalid, .compwritevalid = fetch##_compwritevalid,       \
 	}
 
-static struct fi_ops_atomic tables[] = {
-	[SHMCMA_RMA_UNABLE] = TABLE(unable_atomic, unable_atomic), [SHMCMA_RMA_DISABLED] = TABLE(disabled_atomic, disabled_atomic),
-	[SHMCMA_RMA_READ] = TABLE(unable_atomic, atomic),   [SHMCMA_RMA_WRITE] = TABLE(atomic, unable_atomic),
-	[SHMCMA_RMA_BOTH] = TABLE(atomic, atomic),   [SHMCMA_RMA_FORKED] = TABLE(forked_atomic, forked_atomic),
+struct fi_ops_atomic shmcma_atomic_ops[] = {
+	[SHMCMA_RMA_UNABLE] = TABLE(unable_atomic, unable_atomic),
+	[SHMCMA_RMA_DISABLED] = TABLE(disabled_atomic, disabled_atomic),
+	[SHMCMA_RMA_READ] = TABLE(unable_atomic, atomic),
+	[SHMCMA_RMA_WRITE] = TABLE(atomic, unable_atomic),
+	[SHMCMA_RMA_BOTH] = TABLE(atomic, atomic),
+	[SHMCMA_RMA_FORKED] = TABLE(forked_atomic, forked_atomic),
 };
-
-struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma)
-{
-	return &tables[rma];
-}

@@ -105,9 +105,4 @@ SHMCMA_DATA_CALL(msg_injectdata, struct fid_ep *ep, const void *buf, size_t len,
 				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
 }
 
-static struct fi_ops_msg tables[] = SHMCMA_POST_OPS(struct fi_ops_msg, msg);
-
-struct fi_ops_msg *shmcma_msg_ops(enum shmcma_post post)
-{
-	return &tables[post];
-}
+struct fi_ops_msg shmcma_msg_ops[] = SHMCMA_POST_OPS(struct fi_ops_msg, msg);

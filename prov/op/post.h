@@ -10,6 +10,8 @@
 #ifndef SHMCMA_POST_H
 #define SHMCMA_POST_H
 
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 #include "base/attr.h"
 #include "obj/peermap.h"
@@ -73,10 +75,12 @@ enum shmcma_rma {
 		[SHMCMA_POST_FORKED] = SHMCMA_POST_TABLE(type, forked_##kind, forked_##kind),             \
 	}
 
-struct fi_ops_msg *shmcma_msg_ops(enum shmcma_post post);	/* msg.c */
-struct fi_ops_tagged *shmcma_tagged_ops(enum shmcma_post post); /* tagged.c */
-struct fi_ops_rma *shmcma_rma_ops(enum shmcma_rma rma);		/* rma.c */
-struct fi_ops_atomic *shmcma_atomic_ops(enum shmcma_rma rma);	/* atomics.c */
+/* msg.c, tagged.c, by enum shmcma_post; rma.c, atomics.c, by enum shmcma_rma. */
+extern struct fi_ops_msg shmcma_msg_ops[];
+extern struct fi_ops_tagged shmcma_tagged_ops[];
+extern struct fi_ops_rma shmcma_rma_ops[];
+extern struct fi_ops_atomic shmcma_atomic_ops[];
+
 int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum fi_op op,
 			struct fi_atomic_attr *attr, uint64_t flags);
 
@@ -132,7 +136,42 @@ static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest
 	return ret;
 }
 
-/* ep.c: the same where there is a lock, a trigger, or a peer that has not been asked for before. */
+/*
+ * Posts an operation on a peer's memory, `name(fid, addr, op)`. If there is no room, the function makes progress and tries
+ * once more, so that a caller that only posts gets on.
+ */
+#define SHMCMA_POST_TO_PEER(name, type, post, trigger)                                                    \
+	static ssize_t name##_slow(struct shmcma_ep *ep, struct sc_peer *peer, const type *op, int error) \
+	{                                                                                                 \
+		if (error == -EAGAIN) {                                                                   \
+			sc_ep_poll(ep->core);                                                             \
+			error = post(ep->core, peer, op);                                                 \
+		}                                                                                         \
+		return shmcma_error(error);                                                               \
+	}                                                                                                 \
+	static inline __attribute__((always_inline)) ssize_t name(struct shmcma_ep_fid *fid, fi_addr_t addr,\
+								  const type *op)                         \
+	{                                                                                                 \
+		struct shmcma_ep *ep = fid->ep;                                                           \
+		struct sc_peer *peer;                                                                     \
+		ssize_t ret;                                                                              \
+                                                                                                          \
+		if (__builtin_expect(op->flags & SHMCMA_TRIGGER, 0))                                      \
+			return trigger(fid, addr, op);                                                    \
+		shmcma_lock_enter(&ep->locked);                                                           \
+		peer = shmcma_ep_peer(ep, addr);                                                          \
+		if (__builtin_expect(peer != NULL, 1)) {                                                  \
+			ret = post(ep->core, peer, op);                                                   \
+			if (__builtin_expect(ret, 0))                                                     \
+				ret = name##_slow(ep, peer, op, (int)ret);                                \
+		} else {                                                                                  \
+			ret = shmcma_ep_no_peer(ep, addr);                                                \
+		}                                                                                         \
+		shmcma_lock_leave(&ep->locked);                                                           \
+		return ret;                                                                               \
+	}
+
+/* post.c: the same where there is a lock, a trigger, or a peer that has not been asked for before. */
 ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_addr_t dest,
 				  uint64_t tag, uint64_t data, struct sc_op_flags flags, void *context);
 
@@ -212,10 +251,10 @@ static inline ssize_t shmcma_post_recv(struct shmcma_ep_fid *fid, fi_addr_t sour
 	return ret;
 }
 
-/* ep.c: the same where there is a lock, a trigger, a source that has not been asked for before, or a multi-receive. */
+/* post.c: the same where there is a lock, a trigger, a source that has not been asked for before, or a multi-receive. */
 ssize_t shmcma_post_recv_buf_slow(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
 				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
-/* ep.c: the same from a source; with no lock, trigger or multi-receive. */
+/* post.c: the same from a source; with no lock, trigger or multi-receive. */
 ssize_t shmcma_post_recv_buf_from(struct shmcma_ep_fid *fid, void *buf, size_t len, fi_addr_t source,
 				  uint64_t tag, uint64_t ignore, struct sc_op_flags flags, void *context);
 

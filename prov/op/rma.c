@@ -30,37 +30,7 @@
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
-/* No room: make progress and try once more, so that a caller who only posts gets on. */
-static ssize_t post_slow(struct shmcma_ep *ep, struct sc_peer *peer, const struct sc_rma *rma, int error)
-{
-	if (error == -EAGAIN) {
-		sc_ep_poll(ep->core);
-		error = sc_rma_post(ep->core, peer, rma);
-	}
-	return shmcma_error(error);
-}
-
-static inline __attribute__((always_inline)) ssize_t post_rma(struct shmcma_ep_fid *fid, fi_addr_t addr,
-							      const struct sc_rma *rma)
-{
-	struct shmcma_ep *ep = fid->ep;
-	struct sc_peer *peer;
-	ssize_t ret;
-
-	if (__builtin_expect(rma->flags & SHMCMA_TRIGGER, 0))
-		return shmcma_trigger_rma(fid, addr, rma);
-	shmcma_lock_enter(&ep->locked);
-	peer = shmcma_ep_peer(ep, addr);
-	if (__builtin_expect(peer != NULL, 1)) {
-		ret = sc_rma_post(ep->core, peer, rma);
-		if (__builtin_expect(ret, 0))
-			ret = post_slow(ep, peer, rma, (int)ret);
-	} else {
-		ret = shmcma_ep_no_peer(ep, addr);
-	}
-	shmcma_lock_leave(&ep->locked);
-	return ret;
-}
+SHMCMA_POST_TO_PEER(post_rma, struct sc_rma, sc_rma_post, shmcma_trigger_rma)
 
 /* Where it goes, or comes from: one range of the peer's memory. */
 struct target {
@@ -243,13 +213,11 @@ SHMCMA_DATA_CALL(rma_injectdata, struct fid_ep *ep, const void *buf, size_t len,
 		.writedata = writes##_writedata, .injectdata = writes##_injectdata,                       \
 	}
 
-static struct fi_ops_rma tables[] = {
-	[SHMCMA_RMA_UNABLE] = TABLE(unable_rma, unable_rma), [SHMCMA_RMA_DISABLED] = TABLE(disabled_rma, disabled_rma),
-	[SHMCMA_RMA_READ] = TABLE(rma, unable_rma),	     [SHMCMA_RMA_WRITE] = TABLE(unable_rma, rma),
-	[SHMCMA_RMA_BOTH] = TABLE(rma, rma),	     [SHMCMA_RMA_FORKED] = TABLE(forked_rma, forked_rma),
+struct fi_ops_rma shmcma_rma_ops[] = {
+	[SHMCMA_RMA_UNABLE] = TABLE(unable_rma, unable_rma),
+	[SHMCMA_RMA_DISABLED] = TABLE(disabled_rma, disabled_rma),
+	[SHMCMA_RMA_READ] = TABLE(rma, unable_rma),
+	[SHMCMA_RMA_WRITE] = TABLE(unable_rma, rma),
+	[SHMCMA_RMA_BOTH] = TABLE(rma, rma),
+	[SHMCMA_RMA_FORKED] = TABLE(forked_rma, forked_rma),
 };
-
-struct fi_ops_rma *shmcma_rma_ops(enum shmcma_rma rma)
-{
-	return &tables[rma];
-}

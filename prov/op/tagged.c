@@ -99,9 +99,4 @@ SHMCMA_DATA_CALL(tagged_injectdata, struct fid_ep *ep, const void *buf, size_t l
 				    sent(SHMCMA_INJECT_FLAGS | SC_SEND_DATA), ep->fid.context);
 }
 
-static struct fi_ops_tagged tables[] = SHMCMA_POST_OPS(struct fi_ops_tagged, tagged);
-
-struct fi_ops_tagged *shmcma_tagged_ops(enum shmcma_post post)
-{
-	return &tables[post];
-}
+struct fi_ops_tagged shmcma_tagged_ops[] = SHMCMA_POST_OPS(struct fi_ops_tagged, tagged);

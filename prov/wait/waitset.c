@@ -71,7 +71,7 @@ static int wait_counted(struct shmcma_wait_set *set, int64_t end)
 }
 
 /* Counted among the sleepers before the members are tried, and armed. */
-static int set_wait(struct fid_wait *fid, int timeout)
+SHMCMA_CALL(int, set_wait, struct fid_wait *fid, int timeout)
 {
 	struct shmcma_wait_set *set = set_of(&fid->fid);
 	int ret;
@@ -110,6 +110,7 @@ static const struct shmcma_wait_ops wait_ops = { .try = try_all };
 static struct fi_ops set_fid_ops = SHMCMA_FID_OPS(set_close, shmcma_no_bind, set_control);
 
 static struct fi_ops_wait set_ops = { .size = sizeof(struct fi_ops_wait), .wait = set_wait };
+static struct fi_ops_wait forked_ops = { .size = sizeof(struct fi_ops_wait), .wait = forked_set_wait };
 
 int shmcma_wait_check(const struct shmcma_fabric *fabric, enum fi_wait_obj obj, const struct fid_wait *set)
 {
@@ -131,6 +132,12 @@ int shmcma_wait_check(const struct shmcma_fabric *fabric, enum fi_wait_obj obj, 
 		shmcma_warn(FI_LOG_CORE, "wait object %d is unknown\n", (int)obj);
 		return -FI_EINVAL;
 	}
+}
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_wait, fid)->ops = &forked_ops;
+	shmcma_wait_forked(&set_of(fid)->wait);
 }
 
 static int check_attr(const struct fi_wait_attr *attr)
@@ -172,7 +179,7 @@ int shmcma_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struc
 	set->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	set->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	atomic_fetch_add(&set->fabric->refs, 1);
-	shmcma_object_add(&set->object, &set->fid.fid, &set->lock);
+	shmcma_object_add(&set->object, &set->fid.fid, &set->lock, forked);
 	*out = &set->fid;
 	return 0;
 }
