@@ -68,19 +68,6 @@ void shmcma_object_del(struct shmcma_object *object)
 	shmcma_lists_unlock();
 }
 
-struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fid, const void *arg),
-			       const void *arg)
-{
-	struct fid *found = NULL;
-
-	shmcma_lists_lock();
-	for (struct shmcma_object *each = first; each && !found; each = each->next)
-		if (each->fid->fclass == fclass && !shmcma_is_forked(each->fid) && match(each->fid, arg))
-			found = each->fid;
-	shmcma_lists_unlock();
-	return found;
-}
-
 struct shmcma_object *shmcma_objects_locked(void)
 {
 	return first;
@@ -134,31 +121,26 @@ void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
 
 int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	(void)fid, (void)bfid, (void)flags;
 	return -FI_ENOSYS;
 }
 
 ssize_t shmcma_no_cancel(fid_t fid, void *context)
 {
-	(void)fid, (void)context;
 	return -FI_EOPNOTSUPP;
 }
 
 int shmcma_no_control(struct fid *fid, int command, void *arg)
 {
-	(void)fid, (void)command, (void)arg;
 	return -FI_ENOSYS;
 }
 
 int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
 {
-	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
 	return -FI_ENOSYS;
 }
 
 int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
 {
-	(void)fid, (void)name, (void)flags, (void)ops, (void)context;
 	return -FI_ENOSYS;
 }
 

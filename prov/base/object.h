@@ -47,13 +47,6 @@ void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mu
 		       void (*forked)(struct fid *fid));
 void shmcma_object_del(struct shmcma_object *object);
 
-/*
- * The first object that is open in this process for which `match` says true, oldest first; NULL: none. `match` runs
- * under a lock: it must not open or close anything.
- */
-struct fid *shmcma_object_find(size_t fclass, bool (*match)(const struct fid *fid, const void *arg),
-			       const void *arg);
-
 /* The operations of inherited objects, by class; `close` is the class's own. A child of fork(2) fills them in. */
 #define SHMCMA_CLASSES (FI_CLASS_AV_SET + 1)
 extern struct fi_ops shmcma_forked_ops[SHMCMA_CLASSES];

@@ -681,9 +681,7 @@ int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_se
 		return ret;
 	}
 	group->id = ++coll->last_id & 0x7fffffff;
-	group->mc.fid.fclass = FI_CLASS_MC;
-	group->mc.fid.context = context;
-	group->mc.fid.ops = &group_ops;
+	group->mc.fid = (struct fid){ .fclass = FI_CLASS_MC, .context = context, .ops = &group_ops };
 	group->mc.fi_addr = SHMCMA_ADDR_GROUP | group->id;
 	group->next = coll->groups;
 	coll->groups = group;

@@ -632,9 +632,7 @@ int shmcma_ep_create(struct shmcma_domain *domain, const struct fi_info *info, s
 		ep->namer = ep;
 	fid->ep = ep;
 	fid->domain = domain;
-	fid->fid.fid.fclass = fclass;
-	fid->fid.fid.context = context;
-	fid->fid.fid.ops = &ep_fid_ops;
+	fid->fid.fid = (struct fid){ .fclass = fclass, .context = context, .ops = &ep_fid_ops };
 	fid->fid.ops = &ep_ops;
 	fid->fid.cm = &cm_ops;
 	shmcma_ep_set_tables(ep);

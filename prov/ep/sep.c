@@ -89,30 +89,37 @@ static int take(struct shmcma_ep **places, size_t count, int index, struct shmcm
  * of the whole endpoint, not of its direction: fi_endpoint(3), and check_tx() in attr.c for those that mean nothing
  * there.
  */
-static int context_open(struct shmcma_ep *sep, const struct fi_info *info, size_t fclass, int index,
-			struct shmcma_ep **opened, void *user_context)
+static int context_open(struct shmcma_ep *sep, struct fi_info *info, size_t fclass, int index,
+			struct fid_ep **out, void *user_context)
 {
+	const struct fi_info *all = sep->sep->info;
 	bool sends = fclass == FI_CLASS_TX_CTX;
 	struct shmcma_ep *ep;
-	int ret = shmcma_ep_create(sep->domain, info, fclass, user_context, &ep);
+	int ret;
 
+	if (!info->tx_attr->caps)
+		info->tx_attr->caps = all->tx_attr->caps;
+	if (!info->rx_attr->caps)
+		info->rx_attr->caps = all->rx_attr->caps;
+	ret = sends ? shmcma_tx_attr_complete(info->tx_attr, all->caps)
+		    : shmcma_rx_attr_complete(info->rx_attr, all->caps);
+	if (!ret)
+		ret = shmcma_ep_create(sep->domain, info, fclass, user_context, &ep);
 	if (ret)
 		return ret;
 	ep->sep = sep->sep;
 	shmcma_set(ep->multi_min, shmcma_now(sep->multi_min));
-	ret = take(sends ? ep->sep->tx : ep->sep->rx, sends ? ep->sep->tx_count : ep->sep->rx_count, index,
-		   ep);
+	ret = take(sends ? ep->sep->tx : ep->sep->rx, sends ? ep->sep->tx_count : ep->sep->rx_count, index, ep);
 	if (ret)
 		shmcma_ep_discard(ep);
 	else
-		*opened = ep;
+		shmcma_ep_show(ep, out);
 	return ret;
 }
 
-static int sep_tx_ctx(struct fid_ep *fid, int index, struct fi_tx_attr *attr, struct fid_ep **out,
-		      void *context)
+static int sep_tx_ctx(struct fid_ep *fid, int index, struct fi_tx_attr *attr, struct fid_ep **out, void *context)
 {
-	struct shmcma_ep *sep = container_of(fid, struct shmcma_ep_fid, fid)->ep, *ep;
+	struct shmcma_ep *sep = shmcma_ep_of(fid)->ep;
 	struct fi_info *info = fi_dupinfo(sep->sep->info);
 	int ret;
 
@@ -120,23 +127,16 @@ static int sep_tx_ctx(struct fid_ep *fid, int index, struct fi_tx_attr *attr, st
 		return -FI_ENOMEM;
 	if (attr)
 		tx_attr_copy(info->tx_attr, attr);
-	if (!info->tx_attr->caps)
-		info->tx_attr->caps = sep->sep->info->tx_attr->caps;
-	ret = shmcma_tx_attr_complete(info->tx_attr, sep->sep->info->caps);
-	if (!ret)
-		ret = context_open(sep, info, FI_CLASS_TX_CTX, index, &ep, context);
+	ret = context_open(sep, info, FI_CLASS_TX_CTX, index, out, context);
 	if (!ret && attr)
 		tx_attr_copy(attr, info->tx_attr);
 	fi_freeinfo(info);
-	if (!ret)
-		shmcma_ep_show(ep, out);
 	return ret;
 }
 
-static int sep_rx_ctx(struct fid_ep *fid, int index, struct fi_rx_attr *attr, struct fid_ep **out,
-		      void *context)
+static int sep_rx_ctx(struct fid_ep *fid, int index, struct fi_rx_attr *attr, struct fid_ep **out, void *context)
 {
-	struct shmcma_ep *sep = container_of(fid, struct shmcma_ep_fid, fid)->ep, *ep;
+	struct shmcma_ep *sep = shmcma_ep_of(fid)->ep;
 	struct fi_info *info = fi_dupinfo(sep->sep->info);
 	int ret;
 
@@ -144,16 +144,10 @@ static int sep_rx_ctx(struct fid_ep *fid, int index, struct fi_rx_attr *attr, st
 		return -FI_ENOMEM;
 	if (attr)
 		rx_attr_copy(info->rx_attr, attr);
-	if (!info->rx_attr->caps)
-		info->rx_attr->caps = sep->sep->info->rx_attr->caps;
-	ret = shmcma_rx_attr_complete(info->rx_attr, sep->sep->info->caps);
-	if (!ret)
-		ret = context_open(sep, info, FI_CLASS_RX_CTX, index, &ep, context);
+	ret = context_open(sep, info, FI_CLASS_RX_CTX, index, out, context);
 	if (!ret && attr)
 		rx_attr_copy(attr, info->rx_attr);
 	fi_freeinfo(info);
-	if (!ret)
-		shmcma_ep_show(ep, out);
 	return ret;
 }
 
@@ -161,7 +155,6 @@ static int sep_rx_ctx(struct fid_ep *fid, int index, struct fi_rx_attr *attr, st
 
 static ssize_t no_size_left(struct fid_ep *ep)
 {
-	(void)ep;
 	return -FI_EOPNOTSUPP;
 }
 

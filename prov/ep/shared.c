@@ -39,13 +39,11 @@ static int stx_close(struct fid *fid)
 
 SHMCMA_CALL(int, no_option, fid_t fid, int level, int name, void *value, size_t *len)
 {
-	(void)fid, (void)level, (void)name, (void)value, (void)len;
 	return -FI_ENOPROTOOPT;
 }
 
 SHMCMA_CALL(int, no_set_option, fid_t fid, int level, int name, const void *value, size_t len)
 {
-	(void)fid, (void)level, (void)name, (void)value, (void)len;
 	return -FI_ENOPROTOOPT;
 }
 
@@ -78,9 +76,7 @@ int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct f
 	stx = calloc(1, sizeof(*stx));
 	if (!stx)
 		return -FI_ENOMEM;
-	stx->fid.fid.fclass = FI_CLASS_STX_CTX;
-	stx->fid.fid.context = context;
-	stx->fid.fid.ops = &stx_fid_ops;
+	stx->fid.fid = (struct fid){ .fclass = FI_CLASS_STX_CTX, .context = context, .ops = &stx_fid_ops };
 	stx->fid.ops = &stx_ops;
 	stx->domain = domain;
 	stx->caps = attr ? attr->caps : domain->caps;

@@ -134,7 +134,6 @@ static struct fi_ops_domain domain_ops = OPS(), forked_ops = OPS(forked_);
 /* A domain has nothing to be read: its thread makes progress, and that is all. */
 static bool has(const struct shmcma_wait *wait)
 {
-	(void)wait;
 	return false;
 }
 
@@ -198,9 +197,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 		free(opened);
 		return shmcma_error(ret);
 	}
-	opened->fid.fid.fclass = FI_CLASS_DOMAIN;
-	opened->fid.fid.context = context;
-	opened->fid.fid.ops = &domain_fid_ops;
+	opened->fid.fid = (struct fid){ .fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops };
 	opened->fid.ops = &domain_ops;
 	opened->fid.mr = &shmcma_mr_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);

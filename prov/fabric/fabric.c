@@ -16,11 +16,10 @@
 
 SHMCMA_CALL(int, no_passive_ep, struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep, void *context)
 {
-	(void)fabric, (void)info, (void)pep, (void)context;
 	return -FI_ENOSYS;
 }
 
-struct shmcma_wait *shmcma_wait_of(struct fid *fid)
+static struct shmcma_wait *wait_of(struct fid *fid)
 {
 	switch (fid->fclass) {
 	case FI_CLASS_EQ:
@@ -39,9 +38,8 @@ struct shmcma_wait *shmcma_wait_of(struct fid *fid)
 /* Before sleeping on wait objects: nothing may be waiting in any of them. */
 SHMCMA_CALL(int, fabric_trywait, struct fid_fabric *fabric, struct fid **fids, int count)
 {
-	(void)fabric;
 	for (int i = 0; i < count; i++) {
-		struct shmcma_wait *wait = shmcma_wait_of(fids[i]);
+		struct shmcma_wait *wait = wait_of(fids[i]);
 		int ret = -FI_EINVAL;
 
 		if (shmcma_is_forked(fids[i]))
@@ -111,9 +109,7 @@ int shmcma_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 	opened = calloc(1, sizeof(*opened));
 	if (!opened)
 		return -FI_ENOMEM;
-	opened->fid.fid.fclass = FI_CLASS_FABRIC;
-	opened->fid.fid.context = context;
-	opened->fid.fid.ops = &fabric_fid_ops;
+	opened->fid.fid = (struct fid){ .fclass = FI_CLASS_FABRIC, .context = context, .ops = &fabric_fid_ops };
 	opened->fid.ops = &fabric_ops;
 	opened->fid.api_version = attr->api_version;
 	shmcma_object_add(&opened->object, &opened->fid.fid, NULL, forked);

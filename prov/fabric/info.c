@@ -16,38 +16,35 @@
 
 /* ---- open objects ---------------------------------------------------------------------------- */
 
-static bool is_wanted_fabric(const struct fid *fid, const void *wanted)
+/*
+ * The fid if it is an open object of this provider, or if fid is NULL the one of that class that was opened first; of
+ * domains those of `fabric`, unless that is NULL. Else NULL.
+ */
+static struct fid *find(size_t fclass, const struct fid *fid, const struct fid_fabric *fabric)
 {
-	return !wanted || fid == wanted;
+	struct shmcma_object *each;
+	struct fid *found;
+
+	shmcma_lists_lock();
+	for (each = shmcma_objects_locked(); each; each = each->next)
+		if (each->fid->fclass == fclass && !shmcma_is_forked(each->fid) && (!fid || fid == each->fid) &&
+		    (!fabric || fabric == &container_of(each->fid, struct shmcma_domain, fid.fid)->fabric->fid))
+			break;
+	found = each ? each->fid : NULL;
+	shmcma_lists_unlock();
+	return found;
 }
 
-/* The fabric if it is an open object of this provider, or if it is NULL the one opened first; else NULL. */
 static struct fid_fabric *fabric_find(const struct fid_fabric *wanted)
 {
-	struct fid *fid = shmcma_object_find(FI_CLASS_FABRIC, is_wanted_fabric, wanted);
+	struct fid *fid = find(FI_CLASS_FABRIC, wanted ? &wanted->fid : NULL, NULL);
 
 	return fid ? container_of(fid, struct fid_fabric, fid) : NULL;
 }
 
-struct wanted {
-	const struct fid_domain *fid;
-	const struct fid_fabric *fabric;
-};
-
-static bool is_wanted_domain(const struct fid *fid, const void *arg)
-{
-	const struct shmcma_domain *domain = container_of(fid, struct shmcma_domain, fid.fid);
-	const struct wanted *wanted = arg;
-
-	return (!wanted->fid || wanted->fid == &domain->fid) &&
-	       (!wanted->fabric || wanted->fabric == &domain->fabric->fid);
-}
-
-/* The same of a domain, of that fabric unless it is NULL. */
 static struct fid_domain *domain_find(const struct fid_domain *wanted, const struct fid_fabric *fabric)
 {
-	struct fid *fid =
-		shmcma_object_find(FI_CLASS_DOMAIN, is_wanted_domain, &(struct wanted){ wanted, fabric });
+	struct fid *fid = find(FI_CLASS_DOMAIN, wanted ? &wanted->fid : NULL, fabric);
 
 	return fid ? container_of(fid, struct fid_domain, fid) : NULL;
 }

@@ -7,6 +7,7 @@
  * what there is to clean up (fork.c).
  */
 #include "fabric/fabric.h"
+#include "wait/fork.h"
 #include "wait/progress.h"
 
 struct fi_provider *fi_prov_ini(void);

@@ -442,7 +442,6 @@ static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, s
 {
 	int chars = (int)strnlen(addr, SC_ADDR_SIZE - 1);
 
-	(void)fid;
 	if (*len)
 		snprintf(buf, *len, "%.*s", chars, (const char *)addr);
 	*len = (size_t)chars + 1;
@@ -604,9 +603,7 @@ int shmcma_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fi
 	}
 	if (attr->type == FI_AV_UNSPEC)
 		attr->type = FI_AV_TABLE;
-	opened->fid.fid.fclass = FI_CLASS_AV;
-	opened->fid.fid.context = context;
-	opened->fid.fid.ops = &av_fid_ops;
+	opened->fid.fid = (struct fid){ .fclass = FI_CLASS_AV, .context = context, .ops = &av_fid_ops };
 	opened->fid.ops = &av_ops;
 	opened->domain = container_of(domain, struct shmcma_domain, fid);
 	opened->type = attr->type;

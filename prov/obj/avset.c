@@ -216,9 +216,7 @@ int shmcma_av_set_open(struct fid_av *av, struct fi_av_set_attr *attr, struct fi
 	}
 	set->flags = attr->flags;
 	set->coll_addr = SHMCMA_ADDR_SET | atomic_fetch_add(&sets, 1);
-	set->fid.fid.fclass = FI_CLASS_AV_SET;
-	set->fid.fid.context = context;
-	set->fid.fid.ops = &set_fid_ops;
+	set->fid.fid = (struct fid){ .fclass = FI_CLASS_AV_SET, .context = context, .ops = &set_fid_ops };
 	set->fid.ops = &set_ops;
 	atomic_fetch_add(&set->av->refs, 1);
 	shmcma_object_add(&set->object, &set->fid.fid, NULL, forked);

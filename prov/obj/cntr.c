@@ -130,10 +130,11 @@ static void changed_locked(struct shmcma_cntr *cntr)
 	cntr->changes++;
 }
 
-static int add(struct shmcma_cntr *cntr, uint64_t *word, uint64_t more)
+/* `sets`: the difference to the value is added, since the lock keeps the word what it is. */
+static int change(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value, bool sets)
 {
 	shmcma_lock_enter(&cntr->locked);
-	sc_cntr_add(word, more);
+	sc_cntr_add(word, sets ? value - sc_cntr_read(word) : value);
 	changed_locked(cntr);
 	shmcma_work_run_locked(cntr->domain);
 	shmcma_lock_leave(&cntr->locked);
@@ -142,35 +143,24 @@ static int add(struct shmcma_cntr *cntr, uint64_t *word, uint64_t more)
 
 SHMCMA_CALL(int, cntr_add, struct fid_cntr *fid, uint64_t value)
 {
-	return add(cntr_of(fid), &cntr_of(fid)->count.value, value);
+	return change(cntr_of(fid), &cntr_of(fid)->count.value, value, false);
 }
 
 SHMCMA_CALL(int, cntr_adderr, struct fid_cntr *fid, uint64_t value)
 {
 	atomic_fetch_add_explicit(&cntr_of(fid)->known_errors, value, memory_order_relaxed);
-	return add(cntr_of(fid), &cntr_of(fid)->count.errors, value);
-}
-
-/* The difference is added, since the lock keeps the word what it is. */
-static int set(struct shmcma_cntr *cntr, uint64_t *word, uint64_t value)
-{
-	shmcma_lock_enter(&cntr->locked);
-	sc_cntr_add(word, value - sc_cntr_read(word));
-	changed_locked(cntr);
-	shmcma_work_run_locked(cntr->domain);
-	shmcma_lock_leave(&cntr->locked);
-	return 0;
+	return change(cntr_of(fid), &cntr_of(fid)->count.errors, value, false);
 }
 
 SHMCMA_CALL(int, cntr_set, struct fid_cntr *fid, uint64_t value)
 {
-	return set(cntr_of(fid), &cntr_of(fid)->count.value, value);
+	return change(cntr_of(fid), &cntr_of(fid)->count.value, value, true);
 }
 
 SHMCMA_CALL(int, cntr_seterr, struct fid_cntr *fid, uint64_t value)
 {
 	know_errors(cntr_of(fid), value);
-	return set(cntr_of(fid), &cntr_of(fid)->count.errors, value);
+	return change(cntr_of(fid), &cntr_of(fid)->count.errors, value, true);
 }
 
 /* Polls before a sleep: a message on its way comes sooner than sleep and wake-up take. */
@@ -362,9 +352,7 @@ int shmcma_cntr_open(struct fid_domain *fid, struct fi_cntr_attr *attr, struct f
 		free(cntr);
 		return ret;
 	}
-	cntr->fid.fid.fclass = FI_CLASS_CNTR;
-	cntr->fid.fid.context = context;
-	cntr->fid.fid.ops = &cntr_fid_ops;
+	cntr->fid.fid = (struct fid){ .fclass = FI_CLASS_CNTR, .context = context, .ops = &cntr_fid_ops };
 	cntr->fid.ops = &cntr_ops;
 	cntr->domain = container_of(fid, struct shmcma_domain, fid);
 	cntr->wait.domain = cntr->domain;

@@ -323,7 +323,6 @@ SHMCMA_CALL(ssize_t, cq_sreadfrom, struct fid_cq *fid, void *buf, size_t count, 
 	unsigned int known = atomic_load(&cq->heard);
 	int64_t end = shmcma_wait_end(timeout);
 
-	(void)cond;
 	if (cq->wait.obj == FI_WAIT_NONE || cq->wait.obj == FI_WAIT_SET)
 		return -FI_ENOSYS;
 	for (int round = 0;; round++) {
@@ -435,46 +434,41 @@ static const char *text_of(int code)
 {
 	switch (code) {
 	case FI_ETRUNC:
-		return "Truncated: the message was longer than the buffer; len bytes were delivered, olen "
-		       "were"
-		       " not; post larger buffers";
+		return "Truncated: the message was longer than the buffer; len bytes were delivered, olen were not; "
+		       "post larger buffers";
 	case FI_EKEYREJECTED:
-		return "Key rejected: the peer has no registration with this key, or closed it before the"
-		       " operation was over; exchange keys anew, and close a registration after its last "
-		       "use";
+		return "Key rejected: the peer has no registration with this key, or closed it before the operation "
+		       "was over; exchange keys anew, and close a registration after its last use";
 	case FI_EACCES:
-		return "Access denied: the registration does not allow it; register with FI_REMOTE_READ or"
-		       " FI_REMOTE_WRITE as needed";
+		return "Access denied: the registration does not allow it; register with FI_REMOTE_READ or "
+		       "FI_REMOTE_WRITE as needed";
 	case FI_EINVAL:
-		return "Out of bounds: address and length are not within the registered memory; see "
-		       "whether"
-		       " the peer's mr_mode has FI_MR_VIRT_ADDR (addresses) or not (offsets from 0)";
+		return "Out of bounds: address and length are not within the registered memory; see whether the "
+		       "peer's mr_mode has FI_MR_VIRT_ADDR (addresses) or not (offsets from 0)";
 	case FI_EIO:
-		return "Memory fault: the target's registered memory is not mapped, or not writable; olen bytes "
-		       "are known to have been moved; close a registration before its memory is unmapped";
+		return "Memory fault: the target's registered memory is not mapped, or not writable; olen bytes are "
+		       "known to have been moved; close a registration before its memory is unmapped";
 	case SC_EIO_INITIATOR:
-		return "Memory fault: the initiator's local buffer is not mapped, or a get's is not writable; "
-		       "olen bytes are known to have been moved; it has to stay until the operation completes";
+		return "Memory fault: the initiator's local buffer is not mapped, or a get's is not writable; olen "
+		       "bytes are known to have been moved; it has to stay until the operation completes";
 	case FI_EFAULT:
-		return "Bad address: the sender's buffer could not be read; it has to stay mapped until the "
-		       "send completes";
+		return "Bad address: the sender's buffer could not be read; it has to stay mapped until the send "
+		       "completes";
 	case SC_EFAULT_RECEIVER:
-		return "Bad address: the receiver's buffer could not be written; it has to stay mapped and "
-		       "writable until the receive completes";
+		return "Bad address: the receiver's buffer could not be written; it has to stay mapped and writable "
+		       "until the receive completes";
 	case FI_ECONNRESET:
-		return "Connection reset: the peer closed its endpoint or ended; insert its new address "
-		       "if it"
-		       " comes back";
+		return "Connection reset: the peer closed its endpoint or ended; insert its new address if it comes "
+		       "back";
 	case FI_EBUSY:
-		return "Full: as many peers are connected to the target, or to this endpoint, which it has to answer,"
-		       " as FI_SHMCMA_PEERS allows there; the next operation tries again, or raise that limit";
+		return "Full: as many peers are connected to the target, or to this endpoint, which it has to "
+		       "answer, as FI_SHMCMA_PEERS allows there; the next operation tries again, or raise that limit";
 	case FI_ECONNABORTED:
-		return "Connection aborted: the peer broke the protocol or is of another version; use one"
-		       " version of the provider everywhere";
+		return "Connection aborted: the peer broke the protocol or is of another version; use one version of "
+		       "the provider everywhere";
 	case FI_EADDRNOTAVAIL:
-		return "Unknown source: the message has arrived whole; insert the sender's address, which "
-		       "is in"
-		       " err_data, to have it by number from now on";
+		return "Unknown source: the message has arrived whole; insert the sender's address, which is in "
+		       "err_data, to have it by number from now on";
 	case FI_EOVERRUN:
 		return "Overrun: there was no memory for more completions; read the queue more often";
 	default:
@@ -487,8 +481,6 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *e
 {
 	const char *text = text_of(prov_errno < 0 ? -prov_errno : prov_errno);
 
-	(void)fid;
-	(void)err_data;
 	if (!buf || !len)
 		return text;
 	strncpy(buf, text, len - 1);
@@ -625,9 +617,7 @@ int shmcma_cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 	if (ret)
 		goto no_wait;
 	cq->queue.limit = wanted->size ? wanted->size : DEFAULT_SIZE;
-	cq->fid.fid.fclass = FI_CLASS_CQ;
-	cq->fid.fid.context = context;
-	cq->fid.fid.ops = &cq_fid_ops;
+	cq->fid.fid = (struct fid){ .fclass = FI_CLASS_CQ, .context = context, .ops = &cq_fid_ops };
 	cq->fid.ops = ops_of(wanted->format);
 	cq->domain = container_of(fid, struct shmcma_domain, fid);
 	cq->format = wanted->format ? wanted->format : FI_CQ_FORMAT_CONTEXT;

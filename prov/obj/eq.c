@@ -408,7 +408,6 @@ static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *e
 {
 	const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
 
-	(void)fid, (void)err_data;
 	if (buf && len)
 		snprintf(buf, len, "%s", text);
 	return text;
@@ -518,9 +517,7 @@ int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fi
 		free(opened);
 		return ret;
 	}
-	opened->fid.fid.fclass = FI_CLASS_EQ;
-	opened->fid.fid.context = context;
-	opened->fid.fid.ops = &eq_fid_ops;
+	opened->fid.fid = (struct fid){ .fclass = FI_CLASS_EQ, .context = context, .ops = &eq_fid_ops };
 	opened->fid.ops = &eq_ops;
 	opened->fabric = container_of(fabric, struct shmcma_fabric, fid);
 	opened->writable = attr->flags & FI_WRITE;

@@ -372,9 +372,7 @@ static int reg(struct shmcma_domain *domain, const struct request *request, stru
 	if (!mr)
 		return -FI_ENOMEM;
 	*mr = (struct mr){ .domain = domain };
-	mr->fid.fid.fclass = FI_CLASS_MR;
-	mr->fid.fid.context = request->context;
-	mr->fid.fid.ops = &mr_fid_ops;
+	mr->fid.fid = (struct fid){ .fclass = FI_CLASS_MR, .context = request->context, .ops = &mr_fid_ops };
 	mr->fid.key = FI_KEY_NOTAVAIL;
 	if (request->access & REMOTE_ACCESS)
 		ret = make_accessible(mr, request);

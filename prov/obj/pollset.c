@@ -234,8 +234,7 @@ int shmcma_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struc
 	set = calloc(1, sizeof(*set));
 	if (!set)
 		return -FI_ENOMEM;
-	set->fid.fid.fclass = FI_CLASS_POLL;
-	set->fid.fid.ops = &set_fid_ops;
+	set->fid.fid = (struct fid){ .fclass = FI_CLASS_POLL, .ops = &set_fid_ops };
 	set->fid.ops = &set_ops;
 	set->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	set->domain = container_of(domain, struct shmcma_domain, fid);

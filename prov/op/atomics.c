@@ -93,7 +93,6 @@ int shmcma_query_atomic(struct fid_domain *domain, enum fi_datatype type, enum f
 	enum sc_atomic_kind kind;
 	int ret = query_kind(flags, &kind);
 
-	(void)domain;
 	if (!ret)
 		ret = valid(kind, type, op);
 	if (!ret && attr) {

@@ -219,13 +219,28 @@ static ssize_t submit(struct shmcma_work *work, int ret)
 
 /* ---- one kind of operation after the other ------------------------------------------------------ */
 
-static int post_send(struct shmcma_work *work)
-{
-	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
+#define POST(member, post)                                                                                \
+	static int post_##member(struct shmcma_work *work)                                                \
+	{                                                                                                 \
+		struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);                              \
+                                                                                                          \
+		return peer ? post(work->ep->core, peer, &work->member)                                   \
+			    : shmcma_ep_no_peer(work->ep, work->peer);                                    \
+	}
+POST(send, sc_tx_send)
+POST(rma, sc_rma_post)
+POST(atomic, sc_atomic_post)
 
-	return peer ? sc_tx_send(work->ep->core, peer, &work->send)
-		    : shmcma_ep_no_peer(work->ep, work->peer);
-}
+/* The operation as it waits: the core's own, but for what its submission changes. */
+#define ADOPT(member, given)                                                                              \
+	do {                                                                                              \
+		work->post = post_##member;                                                               \
+		work->cq_flags = given->cq_flags;                                                         \
+		work->member = *given;                                                                    \
+		work->member.context = work->context;                                                     \
+		work->member.cntr = work->counted;                                                        \
+		work->member.flags = adopt_flags(work, given->flags);                                     \
+	} while (0)
 
 ssize_t shmcma_trigger_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_send *send)
 {
@@ -234,13 +249,8 @@ ssize_t shmcma_trigger_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const str
 
 	if (ret)
 		return ret;
-	work->post = post_send;
+	ADOPT(send, send);
 	work->event = SC_EVENT_SEND;
-	work->cq_flags = send->cq_flags;
-	work->send = *send;
-	work->send.context = work->context;
-	work->send.cntr = work->counted;
-	work->send.flags = adopt_flags(work, send->flags);
 	return submit(work, copy_vector(work, &work->iov, &work->send.iov, &work->send.iov_count));
 }
 
@@ -258,13 +268,8 @@ ssize_t shmcma_trigger_recv(struct shmcma_ep_fid *fid, fi_addr_t source, const s
 
 	if (ret)
 		return ret;
-	work->post = post_recv;
+	ADOPT(recv, recv);
 	work->event = SC_EVENT_RECV;
-	work->cq_flags = recv->cq_flags;
-	work->recv = *recv;
-	work->recv.context = work->context;
-	work->recv.cntr = work->counted;
-	work->recv.flags = adopt_flags(work, recv->flags);
 	/* receives have other flags: nothing is injected */
 	if (recv->iov_count > SC_IOV_MAX)
 		return submit(work, -FI_EINVAL);
@@ -274,14 +279,6 @@ ssize_t shmcma_trigger_recv(struct shmcma_ep_fid *fid, fi_addr_t source, const s
 	return submit(work, 0);
 }
 
-static int post_rma(struct shmcma_work *work)
-{
-	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
-
-	return peer ? sc_rma_post(work->ep->core, peer, &work->rma)
-		    : shmcma_ep_no_peer(work->ep, work->peer);
-}
-
 ssize_t shmcma_trigger_rma(struct shmcma_ep_fid *fid, fi_addr_t peer, const struct sc_rma *rma)
 {
 	struct shmcma_work *work;
@@ -289,25 +286,12 @@ ssize_t shmcma_trigger_rma(struct shmcma_ep_fid *fid, fi_addr_t peer, const stru
 
 	if (ret)
 		return ret;
-	work->post = post_rma;
+	ADOPT(rma, rma);
 	work->event = rma->flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ;
-	work->cq_flags = rma->cq_flags;
-	work->rma = *rma;
-	work->rma.context = work->context;
-	work->rma.cntr = work->counted;
-	work->rma.flags = adopt_flags(work, rma->flags);
 	ret = copy_vector(work, &work->iov, &work->rma.iov, &work->rma.iov_count);
 	if (!ret)
 		ret = copy_remote(work, &work->rma.remote, work->rma.remote_count);
 	return submit(work, ret);
-}
-
-static int post_atomic(struct shmcma_work *work)
-{
-	struct sc_peer *peer = shmcma_ep_peer(work->ep, work->peer);
-
-	return peer ? sc_atomic_post(work->ep->core, peer, &work->atomic)
-		    : shmcma_ep_no_peer(work->ep, work->peer);
 }
 
 static int copy_atomic(struct shmcma_work *work)
@@ -334,13 +318,8 @@ ssize_t shmcma_trigger_atomic(struct shmcma_ep_fid *fid, fi_addr_t peer, const s
 
 	if (ret)
 		return ret;
-	work->post = post_atomic;
+	ADOPT(atomic, atomic);
 	work->event = atomic->kind == SC_ATOMIC_BASE ? SC_EVENT_WRITE : SC_EVENT_READ;
-	work->cq_flags = atomic->cq_flags;
-	work->atomic = *atomic;
-	work->atomic.context = work->context;
-	work->atomic.cntr = work->counted;
-	work->atomic.flags = adopt_flags(work, atomic->flags);
 	return submit(work, copy_atomic(work));
 }
 
@@ -394,91 +373,36 @@ static bool is_ours(const struct shmcma_domain *domain, struct fid_ep *ep)
 	return shmcma_ep_of(ep)->domain == domain;
 }
 
-/* The context that replaces that of the operation, so that the data call leads back to the work. */
-static struct deferred defer(const struct fi_deferred_work *work, void *context, uint64_t flags)
-{
-	return (struct deferred){
-		.context.event_type = EVENT_DEFERRED, .work = work, .reported = context, .flags = flags
-	};
-}
-
-static ssize_t queue_msg(struct shmcma_domain *domain, const struct fi_deferred_work *work)
-{
-	const struct fi_op_msg *op = work->op.msg;
-	struct deferred deferred = defer(work, op->msg.context, op->flags);
-	struct fi_msg msg = op->msg;
-
-	msg.context = &deferred.context;
-	if (!is_ours(domain, op->ep))
-		return -FI_EINVAL;
-	return work->op_type == FI_OP_SEND ? fi_sendmsg(op->ep, &msg, op->flags | FI_TRIGGER)
-					   : fi_recvmsg(op->ep, &msg, op->flags | FI_TRIGGER);
-}
-
-static ssize_t queue_tagged(struct shmcma_domain *domain, const struct fi_deferred_work *work)
-{
-	const struct fi_op_tagged *op = work->op.tagged;
-	struct deferred deferred = defer(work, op->msg.context, op->flags);
-	struct fi_msg_tagged msg = op->msg;
-
-	msg.context = &deferred.context;
-	if (!is_ours(domain, op->ep))
-		return -FI_EINVAL;
-	return work->op_type == FI_OP_TSEND ? fi_tsendmsg(op->ep, &msg, op->flags | FI_TRIGGER)
-					    : fi_trecvmsg(op->ep, &msg, op->flags | FI_TRIGGER);
-}
-
-static ssize_t queue_rma(struct shmcma_domain *domain, const struct fi_deferred_work *work)
-{
-	const struct fi_op_rma *op = work->op.rma;
-	struct deferred deferred = defer(work, op->msg.context, op->flags);
-	struct fi_msg_rma msg = op->msg;
-
-	msg.context = &deferred.context;
-	if (!is_ours(domain, op->ep))
-		return -FI_EINVAL;
-	return work->op_type == FI_OP_WRITE ? fi_writemsg(op->ep, &msg, op->flags | FI_TRIGGER)
-					    : fi_readmsg(op->ep, &msg, op->flags | FI_TRIGGER);
-}
-
-static ssize_t queue_atomic(struct shmcma_domain *domain, const struct fi_deferred_work *work)
-{
-	const struct fi_op_atomic *op = work->op.atomic;
-	struct deferred deferred = defer(work, op->msg.context, op->flags);
-	struct fi_msg_atomic msg = op->msg;
-
-	msg.context = &deferred.context;
-	if (!is_ours(domain, op->ep))
-		return -FI_EINVAL;
-	return fi_atomicmsg(op->ep, &msg, op->flags | FI_TRIGGER);
-}
-
-static ssize_t queue_fetch(struct shmcma_domain *domain, const struct fi_deferred_work *work)
-{
-	const struct fi_op_fetch_atomic *op = work->op.fetch_atomic;
-	struct deferred deferred = defer(work, op->msg.context, op->flags);
-	struct fi_msg_atomic msg = op->msg;
-
-	msg.context = &deferred.context;
-	if (!is_ours(domain, op->ep))
-		return -FI_EINVAL;
-	return fi_fetch_atomicmsg(op->ep, &msg, op->fetch.msg_iov, op->fetch.desc, op->fetch.iov_count,
-				  op->flags | FI_TRIGGER);
-}
-
-static ssize_t queue_compare(struct shmcma_domain *domain, const struct fi_deferred_work *work)
-{
-	const struct fi_op_compare_atomic *op = work->op.compare_atomic;
-	struct deferred deferred = defer(work, op->msg.context, op->flags);
-	struct fi_msg_atomic msg = op->msg;
-
-	msg.context = &deferred.context;
-	if (!is_ours(domain, op->ep))
-		return -FI_EINVAL;
-	return fi_compare_atomicmsg(op->ep, &msg, op->compare.msg_iov, op->compare.desc,
-				    op->compare.iov_count, op->fetch.msg_iov, op->fetch.desc,
-				    op->fetch.iov_count, op->flags | FI_TRIGGER);
-}
+/*
+ * A deferred work goes through the call of its endpoint with FI_TRIGGER. A context that leads back to the work replaces
+ * that of the operation.
+ */
+#define QUEUE(kind, type, message, call)                                                                  \
+	static ssize_t queue_##kind(struct shmcma_domain *domain, const struct fi_deferred_work *work)    \
+	{                                                                                                 \
+		const struct type *op = work->op.kind;                                                    \
+		const uint64_t flags = op->flags | FI_TRIGGER;                                            \
+		struct deferred deferred = { .context.event_type = EVENT_DEFERRED,                        \
+					     .work = work,                                                \
+					     .reported = op->msg.context,                                 \
+					     .flags = op->flags };                                        \
+		struct message msg = op->msg;                                                             \
+                                                                                                          \
+		msg.context = &deferred.context;                                                          \
+		return is_ours(domain, op->ep) ? (call) : -FI_EINVAL;                                     \
+	}
+QUEUE(msg, fi_op_msg, fi_msg,
+      work->op_type == FI_OP_SEND ? fi_sendmsg(op->ep, &msg, flags) : fi_recvmsg(op->ep, &msg, flags))
+QUEUE(tagged, fi_op_tagged, fi_msg_tagged,
+      work->op_type == FI_OP_TSEND ? fi_tsendmsg(op->ep, &msg, flags) : fi_trecvmsg(op->ep, &msg, flags))
+QUEUE(rma, fi_op_rma, fi_msg_rma,
+      work->op_type == FI_OP_WRITE ? fi_writemsg(op->ep, &msg, flags) : fi_readmsg(op->ep, &msg, flags))
+QUEUE(atomic, fi_op_atomic, fi_msg_atomic, fi_atomicmsg(op->ep, &msg, flags))
+QUEUE(fetch_atomic, fi_op_fetch_atomic, fi_msg_atomic,
+      fi_fetch_atomicmsg(op->ep, &msg, op->fetch.msg_iov, op->fetch.desc, op->fetch.iov_count, flags))
+QUEUE(compare_atomic, fi_op_compare_atomic, fi_msg_atomic,
+      fi_compare_atomicmsg(op->ep, &msg, op->compare.msg_iov, op->compare.desc, op->compare.iov_count,
+			   op->fetch.msg_iov, op->fetch.desc, op->fetch.iov_count, flags))
 
 static ssize_t queue(struct shmcma_domain *domain, const struct fi_deferred_work *work)
 {
@@ -495,9 +419,9 @@ static ssize_t queue(struct shmcma_domain *domain, const struct fi_deferred_work
 	case FI_OP_ATOMIC:
 		return queue_atomic(domain, work);
 	case FI_OP_FETCH_ATOMIC:
-		return queue_fetch(domain, work);
+		return queue_fetch_atomic(domain, work);
 	case FI_OP_COMPARE_ATOMIC:
-		return queue_compare(domain, work);
+		return queue_compare_atomic(domain, work);
 	case FI_OP_CNTR_SET:
 	case FI_OP_CNTR_ADD:
 		return queue_cntr(domain, work);

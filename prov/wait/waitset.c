@@ -173,8 +173,7 @@ int shmcma_wait_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struc
 		free(set);
 		return ret;
 	}
-	set->fid.fid.fclass = FI_CLASS_WAIT;
-	set->fid.fid.ops = &set_fid_ops;
+	set->fid.fid = (struct fid){ .fclass = FI_CLASS_WAIT, .ops = &set_fid_ops };
 	set->fid.ops = &set_ops;
 	set->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	set->fabric = container_of(fabric, struct shmcma_fabric, fid);

@@ -25,13 +25,11 @@
  * the parent, whose segments it does not have, and whose names it takes for another process's.
  */
 #define _GNU_SOURCE 1
+#include "wait/fork.h"
 
 #include <unistd.h>
-#include "coll/coll.h"
-#include "fabric/fabric.h"
-#include "op/post.h"
+#include "wait/lock.h"
 #include "wait/progress.h"
-#include "wait/wait.h"
 
 static bool missed; /* this fork goes on without a lock */
 static atomic_bool told_torn;
@@ -47,7 +45,6 @@ SHMCMA_FORKED_CALL(int, fid_ops_set, struct fid *fid, const char *name, uint64_t
 
 static int close_torn(struct fid *fid)
 {
-	(void)fid;
 	if (!atomic_exchange(&told_torn, true))
 		shmcma_warn(
 			FI_LOG_CORE,
