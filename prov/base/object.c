@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -115,6 +116,18 @@ void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
 		pthread_mutex_unlock(lock);
 	else
 		pthread_mutex_init(lock, NULL);
+}
+
+void *shmcma_grow(void *array, size_t count, size_t *capacity, size_t size)
+{
+	size_t larger = *capacity ? *capacity * 2 : 8;
+
+	if (count < *capacity)
+		return array;
+	array = realloc(array, larger * size);
+	if (array)
+		*capacity = larger;
+	return array;
 }
 
 /* ---- operations that an object does not have ------------------------------------------------- */

@@ -73,6 +73,9 @@ int shmcma_forked(void);
 	SHMCMA_FORKED_CALL(type, name, __VA_ARGS__)                                                       \
 	static type name(__VA_ARGS__)
 
+/* Room for one more element: the array, larger if need be; NULL: no memory, and the array is as it was. */
+void *shmcma_grow(void *array, size_t count, size_t *capacity, size_t size);
+
 /* Operations that an object does not have, for the op tables. */
 int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 ssize_t shmcma_no_cancel(fid_t fid, void *context);

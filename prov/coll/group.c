@@ -86,13 +86,11 @@ static void group_free(struct shmcma_group *group)
 
 void shmcma_coll_close(struct shmcma_ep *ep)
 {
-	struct shmcma_coll *coll = ep->coll, **link = &ep->domain->colls;
+	struct shmcma_coll *coll = ep->coll;
 
 	if (!coll)
 		return;
-	while (*link != coll)
-		link = &(*link)->next;
-	*link = coll->next;
+	shmcma_list_remove(ep->domain->colls, coll, next);
 	shmcma_watcher_end_locked(coll->ep->domain, &coll->watcher);
 	sc_ep_destroy(coll->core);
 	while (coll->ops) {
@@ -183,11 +181,7 @@ static void report(const struct shmcma_collop *op)
 
 static void end(struct shmcma_collop *op)
 {
-	struct shmcma_collop **link = &op->group->coll->ops;
-
-	while (*link != op)
-		link = &(*link)->next;
-	*link = op->next;
+	shmcma_list_remove(op->group->coll->ops, op, next);
 	op->group->busy--;
 	report(op);
 	shmcma_collop_free(op);
@@ -495,11 +489,7 @@ static void advance(struct shmcma_collop *op)
 
 void shmcma_collop_begin(struct shmcma_collop *op)
 {
-	struct shmcma_collop **link = &op->group->coll->ops;
-
-	while (*link)
-		link = &(*link)->next;
-	*link = op;
+	shmcma_list_append(op->group->coll->ops, op, next);
 	op->seq = op->group->seq;
 	op->group->seq = (op->group->seq + 1) % SEQS;
 	op->group->busy++;
@@ -536,7 +526,6 @@ static int group_close(struct fid *fid)
 {
 	struct shmcma_group *group = container_of(fid, struct shmcma_group, mc.fid);
 	struct shmcma_domain *domain = group->coll ? group->coll->ep->domain : NULL;
-	struct shmcma_group **link;
 
 	if (!domain) { /* the endpoint is gone */
 		shmcma_object_del(&group->object);
@@ -555,9 +544,7 @@ static int group_close(struct fid *fid)
 	if (!group->error) {
 		cancel(&group->alarm);
 		take_completions(group->coll);
-		for (link = &group->coll->groups; *link != group; link = &(*link)->next)
-			;
-		*link = group->next;
+		shmcma_list_remove(group->coll->groups, group, next);
 		group_free(group);
 	}
 	shmcma_unlock(domain);

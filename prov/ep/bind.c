@@ -187,33 +187,18 @@ void shmcma_ep_join_shared_locked(struct shmcma_ep *ep)
 		ep->stx_next = ep->stx->users;
 		ep->stx->users = ep;
 	}
-	if (ep->srx) {
-		struct shmcma_ep **last = &ep->srx->namer;
-
-		while (*last)
-			last = &(*last)->srx_next;
-		*last = ep;
-	}
+	if (ep->srx)
+		shmcma_list_append(ep->srx->namer, ep, srx_next);
 }
 
 static void leave_shared(struct shmcma_ep *ep)
 {
 	if (ep->stx) {
-		struct shmcma_ep **link = &ep->stx->users;
-
-		while (*link && *link != ep)
-			link = &(*link)->stx_next;
-		if (*link)
-			*link = ep->stx_next;
+		shmcma_list_remove(ep->stx->users, ep, stx_next);
 		atomic_fetch_sub(&ep->stx->refs, 1);
 	}
 	if (ep->srx) {
-		struct shmcma_ep **link = &ep->srx->namer;
-
-		while (*link && *link != ep)
-			link = &(*link)->srx_next;
-		if (*link)
-			*link = ep->srx_next;
+		shmcma_list_remove(ep->srx->namer, ep, srx_next);
 		atomic_fetch_sub(&ep->srx->refs, 1);
 	}
 }
@@ -324,13 +309,9 @@ static void unbind_reports(struct shmcma_ep *ep)
 
 static void unbind_av(struct shmcma_ep *ep)
 {
-	struct shmcma_ep **link;
-
 	if (!ep->av)
 		return;
-	for (link = &ep->av->eps; *link != ep; link = &(*link)->av_next)
-		;
-	*link = ep->av_next;
+	shmcma_list_remove(ep->av->eps, ep, av_next);
 	atomic_fetch_sub(&ep->av->refs, 1);
 }
 

@@ -500,20 +500,9 @@ static size_t stx_room(const struct shmcma_stx *stx)
 	return left;
 }
 
-static size_t rx_left(const struct shmcma_ep *ep)
-{
-	return sc_rxq_room(ep->rxq);
-}
-
-static size_t tx_left(const struct shmcma_ep *ep)
-{
-	return ep->stx ? stx_room(ep->stx) : sc_tx_room(ep->core);
-}
-
 /* An endpoint without this direction has no such size. */
-static ssize_t size_left(struct fid_ep *fid, bool has, size_t (*left)(const struct shmcma_ep *ep))
+static ssize_t size_left(struct shmcma_ep *ep, bool has, bool sends)
 {
-	struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;
 	ssize_t ret;
 
 	if (!has)
@@ -521,21 +510,26 @@ static ssize_t size_left(struct fid_ep *fid, bool has, size_t (*left)(const stru
 	if (!ep->rxq)
 		return -FI_EOPBADSTATE;
 	shmcma_lock_enter(&ep->locked);
-	ret = (ssize_t)left(ep);
+	if (!sends)
+		ret = (ssize_t)sc_rxq_room(ep->rxq);
+	else
+		ret = (ssize_t)(ep->stx ? stx_room(ep->stx) : sc_tx_room(ep->core));
 	shmcma_lock_leave(&ep->locked);
 	return ret;
 }
 
 SHMCMA_CALL(ssize_t, ep_rx_size_left, struct fid_ep *fid)
 {
-	const struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;
+	struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;
 
-	return size_left(fid, ep->rx_caps && !ep->shares_rx, rx_left);
+	return size_left(ep, ep->rx_caps && !ep->shares_rx, false);
 }
 
 SHMCMA_CALL(ssize_t, ep_tx_size_left, struct fid_ep *fid)
 {
-	return size_left(fid, shmcma_ep_of(fid)->ep->tx_caps, tx_left);
+	struct shmcma_ep *ep = shmcma_ep_of(fid)->ep;
+
+	return size_left(ep, ep->tx_caps, true);
 }
 
 SHMCMA_FORKED_CALL(int, shmcma_ep_getopt, fid_t fid, int level, int optname, void *optval, size_t *optlen)

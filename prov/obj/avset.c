@@ -28,15 +28,11 @@ static bool has(const struct shmcma_av_set *set, fi_addr_t addr)
 
 static int append(struct shmcma_av_set *set, fi_addr_t addr)
 {
-	if (set->count == set->capacity) {
-		size_t capacity = set->capacity ? set->capacity * 2 : 16;
-		fi_addr_t *addrs = realloc(set->addrs, capacity * sizeof(*addrs));
+	fi_addr_t *addrs = shmcma_grow(set->addrs, set->count, &set->capacity, sizeof(*addrs));
 
-		if (!addrs)
-			return -FI_ENOMEM;
-		set->addrs = addrs;
-		set->capacity = capacity;
-	}
+	if (!addrs)
+		return -FI_ENOMEM;
+	set->addrs = addrs;
 	set->addrs[set->count++] = addr;
 	return 0;
 }

@@ -30,14 +30,13 @@
 #define FIRST_ENTRIES 256
 
 /* Each format begins with the one before it. */
-_Static_assert(offsetof(struct fi_cq_tagged_entry, op_context) == offsetof(struct fi_cq_entry, op_context),
-	       "context");
-_Static_assert(offsetof(struct fi_cq_tagged_entry, flags) == offsetof(struct fi_cq_msg_entry, flags),
-	       "flags");
-_Static_assert(offsetof(struct fi_cq_tagged_entry, len) == offsetof(struct fi_cq_msg_entry, len), "len");
-_Static_assert(offsetof(struct fi_cq_tagged_entry, buf) == offsetof(struct fi_cq_data_entry, buf), "buf");
-_Static_assert(offsetof(struct fi_cq_tagged_entry, data) == offsetof(struct fi_cq_data_entry, data),
-	       "data");
+#define SAME(type, field, ours) \
+	_Static_assert(offsetof(struct fi_cq_tagged_entry, field) == offsetof(struct type, ours), #field)
+SAME(fi_cq_entry, op_context, op_context);
+SAME(fi_cq_msg_entry, flags, flags);
+SAME(fi_cq_msg_entry, len, len);
+SAME(fi_cq_data_entry, buf, buf);
+SAME(fi_cq_data_entry, data, data);
 
 /* Completions that name a peer. */
 #define FROM_PEER (SC_COMP_RECV | SC_COMP_WRITTEN)
@@ -191,15 +190,13 @@ static inline ssize_t nothing(struct shmcma_cq *cq, size_t count)
 #define FULL_READS 16
 
 /* Entries of this format are the core's; completions with more in them go through the queue. */
-_Static_assert(sizeof(struct sc_entry) == sizeof(struct fi_cq_tagged_entry) &&
-		       offsetof(struct sc_entry, context) ==
-			       offsetof(struct fi_cq_tagged_entry, op_context) &&
-		       offsetof(struct sc_entry, cq_flags) == offsetof(struct fi_cq_tagged_entry, flags) &&
-		       offsetof(struct sc_entry, len) == offsetof(struct fi_cq_tagged_entry, len) &&
-		       offsetof(struct sc_entry, buf) == offsetof(struct fi_cq_tagged_entry, buf) &&
-		       offsetof(struct sc_entry, data) == offsetof(struct fi_cq_tagged_entry, data) &&
-		       offsetof(struct sc_entry, tag) == offsetof(struct fi_cq_tagged_entry, tag),
-	       "entry");
+_Static_assert(sizeof(struct sc_entry) == sizeof(struct fi_cq_tagged_entry), "entry");
+SAME(sc_entry, op_context, context);
+SAME(sc_entry, flags, cq_flags);
+SAME(sc_entry, len, len);
+SAME(sc_entry, buf, buf);
+SAME(sc_entry, data, data);
+SAME(sc_entry, tag, tag);
 
 /* Polls; returns how many of up to `count` entries the poll has written past the queue, if it may. */
 INLINE size_t poll_into(struct shmcma_cq *cq, void *buf, size_t count, bool by_passes)

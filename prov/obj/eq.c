@@ -207,12 +207,8 @@ void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
 
 void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining)
 {
-	struct shmcma_joining **link = &eq->joining;
-
 	pthread_mutex_lock(&eq->lock);
-	while (*link != joining)
-		link = &(*link)->next;
-	*link = joining->next;
+	shmcma_list_remove(eq->joining, joining, next);
 	pthread_mutex_unlock(&eq->lock);
 	joining->domain = NULL;
 }

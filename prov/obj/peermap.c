@@ -69,6 +69,7 @@ int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
 
 fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
 {
+	struct sc_peer **named;
 	fi_addr_t source;
 
 	if (!(ep->caps & FI_SOURCE))
@@ -76,15 +77,10 @@ fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
 	source = shmcma_av_find(ep->av, sc_peer_address(peer));
 	if (source == FI_ADDR_NOTAVAIL)
 		return source;
-	if (ep->named_count == ep->named_capacity) {
-		size_t capacity = ep->named_capacity ? ep->named_capacity * 2 : 16;
-		struct sc_peer **named = realloc(ep->named, capacity * sizeof(struct sc_peer *));
-
-		if (!named)
-			return source; /* found again next time */
-		ep->named = named;
-		ep->named_capacity = capacity;
-	}
+	named = shmcma_grow(ep->named, ep->named_count, &ep->named_capacity, sizeof(struct sc_peer *));
+	if (!named)
+		return source; /* found again next time */
+	ep->named = named;
 	ep->named[ep->named_count++] = peer;
 	sc_peer_set_user(peer, source);
 	return source;

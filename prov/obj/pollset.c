@@ -110,21 +110,6 @@ static size_t find_locked(const struct poll_set *set, const struct fid *fid)
 	return i;
 }
 
-static bool grow_locked(struct poll_set *set)
-{
-	size_t capacity = set->capacity ? set->capacity * 2 : 8;
-	struct member *members;
-
-	if (set->count < set->capacity)
-		return true;
-	members = realloc(set->members, capacity * sizeof(*members));
-	if (!members)
-		return false;
-	set->members = members;
-	set->capacity = capacity;
-	return true;
-}
-
 static shmcma_refs *refs_of(const struct poll_set *set, struct fid *fid)
 {
 	struct shmcma_cntr *cntr;
@@ -152,6 +137,7 @@ static void member_init(const struct poll_set *set, struct member *member, struc
 SHMCMA_CALL(int, set_add, struct fid_poll *fid, struct fid *object, uint64_t flags)
 {
 	struct poll_set *set = set_of(fid);
+	struct member *members;
 	int ret = 0;
 
 	if (flags)
@@ -159,12 +145,15 @@ SHMCMA_CALL(int, set_add, struct fid_poll *fid, struct fid *object, uint64_t fla
 	if (!refs_of(set, object))
 		return -FI_EINVAL;
 	pthread_mutex_lock(&set->lock);
+	members = shmcma_grow(set->members, set->count, &set->capacity, sizeof(*members));
+	if (members)
+		set->members = members;
 	if (find_locked(set, object) < set->count)
 		ret = -FI_EALREADY;
-	else if (!grow_locked(set))
+	else if (!members)
 		ret = -FI_ENOMEM;
 	else
-		member_init(set, &set->members[set->count++], object);
+		member_init(set, &members[set->count++], object);
 	pthread_mutex_unlock(&set->lock);
 	return ret;
 }

@@ -133,14 +133,9 @@ static bool was_watched(struct shmcma_wait *wait)
 
 static void leave_set(struct shmcma_wait *wait)
 {
-	struct shmcma_wait_set *set = wait->set;
-	struct shmcma_wait **link = &set->members;
-
-	pthread_mutex_lock(&set->lock);
-	while (*link != wait)
-		link = &(*link)->next;
-	*link = wait->next;
-	pthread_mutex_unlock(&set->lock);
+	pthread_mutex_lock(&wait->set->lock);
+	shmcma_list_remove(wait->set->members, wait, next);
+	pthread_mutex_unlock(&wait->set->lock);
 }
 
 /* Of many objects in a domain only those that watchers know are worth all its locks. */
@@ -188,11 +183,7 @@ static void arm_locked(struct shmcma_wait *wait)
 
 static void unlink_locked(struct shmcma_wait *wait)
 {
-	struct shmcma_wait **link = &lock_of(wait->locked)->armed;
-
-	while (*link != wait)
-		link = &(*link)->next_armed;
-	*link = wait->next_armed;
+	shmcma_list_remove(lock_of(wait->locked)->armed, wait, next_armed);
 	wait->armed = wait->again = false;
 }
 

@@ -246,16 +246,6 @@ void shmcma_lock_quit(struct shmcma_domain *domain, struct shmcma_locked *object
 
 /* ---- one of two ------------------------------------------------------------------------------ */
 
-static void move_armed(struct shmcma_lock *to, struct shmcma_lock *from)
-{
-	struct shmcma_wait **last = &to->armed;
-
-	while (*last)
-		last = &(*last)->next_armed;
-	*last = from->armed;
-	from->armed = NULL;
-}
-
 /* Both are held, and `from` is let go: a thread that waits for it finds that it is not its object's any more. */
 static void absorb(struct shmcma_lock *to, struct shmcma_lock *from)
 {
@@ -265,7 +255,8 @@ static void absorb(struct shmcma_lock *to, struct shmcma_lock *from)
 		leave(object);
 		move(object, to);
 	}
-	move_armed(to, from);
+	shmcma_list_append(to->armed, from->armed, next_armed);
+	from->armed = NULL;
 	discard(&from->domain->locks, from);
 	pthread_mutex_unlock(&from->mutex);
 }

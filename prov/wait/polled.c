@@ -11,18 +11,15 @@
 
 int shmcma_polled_add(struct shmcma_polled *polled, struct shmcma_ep *ep)
 {
+	struct shmcma_ep **eps;
+
 	for (size_t i = 0; i < polled->count; i++)
 		if (polled->eps[i] == ep)
 			return 0;
-	if (polled->count == polled->capacity) {
-		size_t capacity = polled->capacity ? polled->capacity * 2 : 4;
-		struct shmcma_ep **eps = realloc(polled->eps, capacity * sizeof(struct shmcma_ep *));
-
-		if (!eps)
-			return -FI_ENOMEM;
-		polled->eps = eps;
-		polled->capacity = capacity;
-	}
+	eps = shmcma_grow(polled->eps, polled->count, &polled->capacity, sizeof(struct shmcma_ep *));
+	if (!eps)
+		return -FI_ENOMEM;
+	polled->eps = eps;
 	polled->eps[polled->count++] = ep;
 	return 0;
 }

@@ -246,16 +246,12 @@ int shmcma_progress_start(struct shmcma_domain *domain)
 /* Out of the list, so that it is this caller's to join. */
 static bool take(struct shmcma_progress *progress)
 {
-	struct shmcma_progress **link = &running_first;
 	bool running;
 
 	shmcma_lists_lock();
 	running = progress->running;
 	progress->running = false;
-	while (running && *link != progress)
-		link = &(*link)->next;
-	if (running)
-		*link = progress->next;
+	shmcma_list_remove(running_first, progress, next);
 	shmcma_lists_unlock();
 	return running;
 }

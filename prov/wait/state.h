@@ -48,6 +48,27 @@ typedef atomic_int shmcma_refs;
 #define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
 #define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
 
+/* ---- lists: the first element, and the member of each that points to the next ------------------ */
+
+#define shmcma_list_remove(first, element, next)                                                          \
+	do {                                                                                              \
+		__typeof__(first) *link_ = &(first);                                                      \
+                                                                                                          \
+		while (*link_ && *link_ != (element))                                                     \
+			link_ = &(*link_)->next;                                                          \
+		if (*link_)                                                                               \
+			*link_ = (element)->next;                                                         \
+	} while (0)
+
+#define shmcma_list_append(first, elements, next)                                                         \
+	do {                                                                                              \
+		__typeof__(first) *link_ = &(first);                                                      \
+                                                                                                          \
+		while (*link_)                                                                            \
+			link_ = &(*link_)->next;                                                          \
+		*link_ = (elements);                                                                      \
+	} while (0)
+
 /* ---- locks (lock.c) ------------------------------------------------------------------------ */
 
 /* Its memory stays a lock until the domain is closed, since a thread may be about to take it in vain. */

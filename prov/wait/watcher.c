@@ -132,21 +132,16 @@ static bool knows(const struct shmcma_watcher *watcher, const struct shmcma_wait
 
 static bool add(struct shmcma_watcher *watcher, struct shmcma_wait *wait)
 {
+	struct watched *waits;
 	bool known;
 
 	pthread_mutex_lock(&watcher->lock);
 	known = knows(watcher, wait);
-	if (!known && watcher->count == watcher->capacity) {
-		size_t capacity = watcher->capacity ? watcher->capacity * 2 : 4;
-		struct watched *waits = realloc(watcher->waits, capacity * sizeof(*waits));
-
-		if (waits) {
-			watcher->waits = waits;
-			watcher->capacity = capacity;
-		}
-	}
-	if (!known && watcher->count < watcher->capacity) {
-		watcher->waits[watcher->count++] = (struct watched){ wait, 0 };
+	waits = shmcma_grow(watcher->waits, watcher->count, &watcher->capacity, sizeof(*waits));
+	if (waits)
+		watcher->waits = waits;
+	if (!known && waits) {
+		waits[watcher->count++] = (struct watched){ wait, 0 };
 		known = true;
 	}
 	pthread_mutex_unlock(&watcher->lock);

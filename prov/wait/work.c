@@ -39,17 +39,10 @@ void shmcma_work_insert_locked(struct shmcma_work *work)
 static void remove_locked(struct shmcma_work *work)
 {
 	struct shmcma_cntr *cntr = work->cntr;
-	struct shmcma_work **link = &cntr->works;
-	struct shmcma_cntr **trigger = &cntr->domain->triggers;
 
-	while (*link != work)
-		link = &(*link)->next;
-	*link = work->next;
-	if (!cntr->works) {
-		while (*trigger != cntr)
-			trigger = &(*trigger)->next_trigger;
-		*trigger = cntr->next_trigger;
-	}
+	shmcma_list_remove(cntr->works, work, next);
+	if (!cntr->works)
+		shmcma_list_remove(cntr->domain->triggers, cntr, next_trigger);
 	atomic_fetch_sub(&cntr->refs, 1);
 	if (work->done)
 		atomic_fetch_sub(&work->done->refs, 1);
