@@ -8,7 +8,6 @@
 #include "base/attr.h"
 
 #include <inttypes.h>
-#include <string.h>
 #include <strings.h>
 
 /* ---- what is offered ------------------------------------------------------------------------- */

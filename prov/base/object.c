@@ -6,7 +6,6 @@
  * Registered memory is not in the list, as it comes and goes too often: its few calls ask for its domain
  * (shmcma_is_forked()). fork.c does what is due around fork(2).
  */
-#define _GNU_SOURCE 1
 #include "base/object.h"
 
 #include <signal.h>

@@ -114,9 +114,8 @@ static bool read_strict(void)
 
 	return read_choice(&(struct choice){
 		"rma",
-		"How peers access registered memory: trusted, they copy by themselves after they have"
-		" checked the registration; strict, this process checks and copies for them, in a thread"
-		" of its own",
+		"How peers access registered memory: trusted, they copy by themselves after they have checked the "
+		"registration; strict, this process checks and copies for them, in a thread of its own",
 		words, 0 });
 }
 
@@ -129,9 +128,8 @@ static enum sc_fill_way read_fill(void)
 
 	return (enum sc_fill_way)read_choice(&(struct choice){
 		"fill",
-		"How shared buffers are filled: cached, by plain stores;"
-		" streamed, past the processor's caches;"
-		" tried, whichever turns out to be best for each peer",
+		"How shared buffers are filled: cached, by plain stores; streamed, past the processor's caches; tried, "
+		"whichever turns out to be best for each peer",
 		words, SC_FILL_TRIED });
 }
 
@@ -144,9 +142,8 @@ static enum shmcma_yield_mode read_yield(void)
 
 	return (enum shmcma_yield_mode)read_choice(&(struct choice){
 		"yield",
-		"When a caller that polls in vain lets other processes run on its processor: auto, while "
-		"more"
-		" processes have endpoints here than there are processors for them; never; always",
+		"When a caller that polls in vain lets other processes run on its processor: auto, while more "
+		"processes have endpoints here than there are processors for them; never; always",
 		words, SHMCMA_YIELD_AUTO });
 }
 
@@ -177,32 +174,28 @@ void shmcma_env_read(void)
 	sc_config_init(config);
 	config->cma = read_bool(
 		"cma", config->cma,
-		"Copy large messages straight between processes (cross memory attach). Without it they"
-		" go through shared buffers.");
+		"Copy large messages straight between processes (cross memory attach). Without it they go through "
+		"shared buffers.");
 	config->daemon = read_bool("daemon", config->daemon,
-				   "Have a thread that finds out at once about the death of other "
-				   "processes and removes what they"
-				   " leave. Without it that is found by polling.");
+				   "Have a thread that finds out at once about the death of other processes and "
+				   "removes what they leave. Without it that is found by polling.");
 	config->scan =
 		read_bool("scan", config->scan,
-			  "Have that thread look through /dev/shm every 30 seconds, beside when others "
-			  "come or die,"
-			  " for what it may have missed.");
+			  "Have that thread look through /dev/shm every 30 seconds, beside when others come or die, "
+			  "for what it may have missed.");
 	config->calibrate =
 		read_bool("calibrate", true,
-			  "Choose between the ways of a message by what they cost on this machine. That "
-			  "thread measures it in a"
-			  " millisecond, once for each boot, for processes to come. Without it a usual "
-			  "cost is taken.");
+			  "Choose between the ways of a message by what they cost on this machine. That thread "
+			  "measures it in a millisecond, once for each boot, for processes to come. Without it a "
+			  "usual cost is taken.");
 	config->strict = read_strict();
 	config->fill = read_fill();
 	shmcma_env.yield = read_yield();
 	shmcma_env.remote_comm = read_bool("remote_comm", false,
-					   "Offer FI_REMOTE_COMM to everybody. Addresses of other "
-					   "machines are refused all the same,"
-					   " when they are inserted. Without it FI_REMOTE_COMM is offered "
-					   "to those who name this"
-					   " provider in their hints or in FI_PROVIDER.") ||
+					   "Offer FI_REMOTE_COMM to everybody. Addresses of other machines are "
+					   "refused all the same, when they are inserted. Without it FI_REMOTE_COMM "
+					   "is offered to those who name this provider in their hints or in "
+					   "FI_PROVIDER.") ||
 				 is_named_in_environment();
 
 	read_size(&(struct size_param){ "peers", &config->slots, 1, 1024, 1,
@@ -227,9 +220,8 @@ void shmcma_env_read(void)
 		config->eager_max = config->buf_size * BUFS_PER_MESSAGE;
 	shmcma_env.calibrated = !read_size(&(struct size_param){
 		"eager_max", &config->eager_max, 0, (size_t)config->buf_size * BUFS_PER_MESSAGE, 1,
-		"Largest message, in bytes, that goes through shared buffers without asking its"
-		" receiver, up to 16 buffers. Without it a default that may be changed by what has"
-		" been measured on this machine" });
+		"Largest message, in bytes, that goes through shared buffers without asking its receiver, up to 16 "
+		"buffers. Without it a default that may be changed by what has been measured on this machine" });
 	shmcma_env.calibrated &= config->calibrate;
 	config->eager_adapts = shmcma_env.calibrated && config->fill == SC_FILL_TRIED;
 	config->calibrate &= config->cma;

@@ -149,8 +149,7 @@ uint32_t shmcma_pattern_recv_peer(const struct shmcma_collop *op, size_t step);
 bool shmcma_pattern_may_send(const struct shmcma_collop *op, size_t step);
 
 /* That member's part of them. */
-struct iovec shmcma_block(const struct shmcma_collop *op, const struct shmcma_blocks *blocks,
-			  uint32_t member);
+struct iovec shmcma_block(const struct shmcma_collop *op, const struct shmcma_blocks *blocks, uint32_t member);
 
 /* ---- collective.c ---------------------------------------------------------------------------- */
 

@@ -19,7 +19,6 @@
  */
 
 #include <stdlib.h>
-#include <string.h>
 #include "coll/coll.h"
 #include "op/post.h"
 

@@ -18,8 +18,6 @@
  * one then (lock.h). The core checks what others send; this file compares its length with the expected one. If a member
  * dies between any two steps the core ends the transfers with it; if this process dies the others' cores do.
  */
-#define _GNU_SOURCE 1
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,41 +36,6 @@
 static void service_of(const char *address, char *service)
 {
 	snprintf(service, SC_ADDR_SIZE, "collective.%s", address + strlen(SC_ADDR_PREFIX) + 17);
-}
-
-static int coll_progress(struct shmcma_coll *coll);
-
-int shmcma_coll_open(struct shmcma_ep *ep)
-{
-	struct shmcma_coll *coll = calloc(1, sizeof(*coll));
-	char service[SC_ADDR_SIZE];
-	struct sc_ep_attr attr = { .config = shmcma_env.config, .service = service };
-	int ret = coll ? sc_comp_ring_init(&coll->done, QUEUE_SIZE) : -ENOMEM;
-
-	if (ret) {
-		free(coll);
-		return shmcma_error(ret);
-	}
-	service_of(sc_ep_address(ep->core), service);
-	attr.tx_cq = &coll->done;
-	attr.rx_cq = &coll->done;
-	attr.tx_size = ep->tx_size;
-	attr.rx_size = ep->rx_size;
-	ret = sc_ep_create(&attr, &coll->core);
-	if (ret) {
-		shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint's collectives: %s\n",
-			    fi_strerror(-ret));
-		sc_comp_ring_fini(&coll->done);
-		free(coll);
-		return shmcma_error(ret);
-	}
-	shmcma_lock_merge_all_locked(ep->domain);
-	coll->ep = ep;
-	coll->progress = coll_progress;
-	ep->coll = coll;
-	coll->next = ep->domain->colls;
-	ep->domain->colls = coll;
-	return 0;
 }
 
 static void group_free(struct shmcma_group *group)
@@ -518,6 +481,39 @@ static int coll_progress(struct shmcma_coll *coll)
 			stand(&group->alarm, 0);
 	}
 	return done;
+}
+
+int shmcma_coll_open(struct shmcma_ep *ep)
+{
+	struct shmcma_coll *coll = calloc(1, sizeof(*coll));
+	char service[SC_ADDR_SIZE];
+	struct sc_ep_attr attr = { .config = shmcma_env.config, .service = service };
+	int ret = coll ? sc_comp_ring_init(&coll->done, QUEUE_SIZE) : -ENOMEM;
+
+	if (ret) {
+		free(coll);
+		return shmcma_error(ret);
+	}
+	service_of(sc_ep_address(ep->core), service);
+	attr.tx_cq = &coll->done;
+	attr.rx_cq = &coll->done;
+	attr.tx_size = ep->tx_size;
+	attr.rx_size = ep->rx_size;
+	ret = sc_ep_create(&attr, &coll->core);
+	if (ret) {
+		shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint's collectives: %s\n",
+			    fi_strerror(-ret));
+		sc_comp_ring_fini(&coll->done);
+		free(coll);
+		return shmcma_error(ret);
+	}
+	shmcma_lock_merge_all_locked(ep->domain);
+	coll->ep = ep;
+	coll->progress = coll_progress;
+	ep->coll = coll;
+	coll->next = ep->domain->colls;
+	ep->domain->colls = coll;
+	return 0;
 }
 
 /* ---- join and leave -------------------------------------------------------------------------- */

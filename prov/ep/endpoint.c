@@ -12,7 +12,6 @@
  *
  * Locks: all of the domain for what changes the ties or the flags; see lock.h.
  */
-#define _GNU_SOURCE 1
 #include "ep/ep.h"
 
 #include <errno.h>

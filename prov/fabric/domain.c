@@ -5,12 +5,8 @@
  * The domain's locks are there for all that belongs to it, see lock.h. The first domain of a process
  * takes in what is known of the machine.
  */
-#define _GNU_SOURCE 1
-
 #include <sched.h>
 #include <stdlib.h>
-#include <rdma/fi_atomic.h>
-#include <rdma/fi_collective.h>
 #include "base/attr.h"
 #include "coll/coll.h"
 #include "ep/ep.h"
@@ -28,15 +24,20 @@
 
 static pthread_once_t calibrated = PTHREAD_ONCE_INIT;
 
+int shmcma_check_peer_flags(const char *call, uint64_t flags)
+{
+	if (!flags)
+		return 0;
+	shmcma_warn(FI_LOG_DOMAIN, "%s: flags %#llx: no peer objects here\n", call, (unsigned long long)flags);
+	return flags == FI_PEER ? -FI_ENOSYS : -FI_EBADFLAGS;
+}
+
 SHMCMA_CALL(int, domain_endpoint2, struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, uint64_t flags,
 	    void *context)
 {
-	if (flags) {
-		shmcma_warn(FI_LOG_DOMAIN, "fi_endpoint2: flags %#llx: no peer endpoints here\n",
-			    (unsigned long long)flags);
-		return flags == FI_PEER ? -FI_ENOSYS : -FI_EBADFLAGS;
-	}
-	return shmcma_ep_open(domain, info, ep, context);
+	int ret = shmcma_check_peer_flags("fi_endpoint2", flags);
+
+	return ret ? ret : shmcma_ep_open(domain, info, ep, context);
 }
 
 static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
@@ -220,4 +221,3 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	*domain = &opened->fid;
 	return 0;
 }
-

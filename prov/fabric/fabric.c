@@ -5,9 +5,7 @@
 
 #include "fabric/fabric.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 #include "obj/cntr.h"
 #include "obj/cq.h"
@@ -56,12 +54,9 @@ SHMCMA_CALL(int, fabric_trywait, struct fid_fabric *fabric, struct fid **fids, i
 SHMCMA_CALL(int, fabric_domain2, struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
 	    uint64_t flags, void *context)
 {
-	if (flags) {
-		shmcma_warn(FI_LOG_FABRIC, "fi_domain2: flags %#llx: no peer domains here\n",
-			    (unsigned long long)flags);
-		return flags == FI_PEER ? -FI_ENOSYS : -FI_EBADFLAGS;
-	}
-	return shmcma_domain_open(fabric, info, domain, context);
+	int ret = shmcma_check_peer_flags("fi_domain2", flags);
+
+	return ret ? ret : shmcma_domain_open(fabric, info, domain, context);
 }
 
 static int fabric_close(struct fid *fid)

@@ -6,7 +6,6 @@
 #include "fabric/fabric.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include "base/attr.h"
 #include "base/node.h"
@@ -18,7 +17,7 @@
 
 /*
  * The fid if it is an open object of this provider, or if fid is NULL the one of that class that was opened first; of
- * domains those of `fabric`, unless that is NULL. Else NULL.
+ * domains those of `fabric`, unless that is NULL. Else NULL. Each of these structures begins with its fid.
  */
 static struct fid *find(size_t fclass, const struct fid *fid, const struct fid_fabric *fabric)
 {
@@ -33,20 +32,6 @@ static struct fid *find(size_t fclass, const struct fid *fid, const struct fid_f
 	found = each ? each->fid : NULL;
 	shmcma_lists_unlock();
 	return found;
-}
-
-static struct fid_fabric *fabric_find(const struct fid_fabric *wanted)
-{
-	struct fid *fid = find(FI_CLASS_FABRIC, wanted ? &wanted->fid : NULL, NULL);
-
-	return fid ? container_of(fid, struct fid_fabric, fid) : NULL;
-}
-
-static struct fid_domain *domain_find(const struct fid_domain *wanted, const struct fid_fabric *fabric)
-{
-	struct fid *fid = find(FI_CLASS_DOMAIN, wanted ? &wanted->fid : NULL, fabric);
-
-	return fid ? container_of(fid, struct fid_domain, fid) : NULL;
 }
 
 /* ---- the answer ------------------------------------------------------------------------------ */
@@ -75,7 +60,7 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	if (hint && hint->domain)
 		attr->domain = hint->domain;
 	else if (fabric)
-		attr->domain = domain_find(NULL, fabric);
+		attr->domain = (struct fid_domain *)find(FI_CLASS_DOMAIN, NULL, fabric);
 	attr->threading = hint && hint->threading ? hint->threading : FI_THREAD_SAFE;
 	attr->control_progress =
 		hint && hint->control_progress ? hint->control_progress : FI_PROGRESS_MANUAL;
@@ -106,10 +91,12 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 static struct fid_fabric *fabric_of(const struct fi_info *hints)
 {
 	const struct fid_domain *domain = hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
+	const struct fid_fabric *fabric;
 
 	if (domain)
 		return &container_of(domain, struct shmcma_domain, fid)->fabric->fid;
-	return fabric_find(hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL);
+	fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
+	return (struct fid_fabric *)find(FI_CLASS_FABRIC, fabric ? &fabric->fid : NULL, NULL);
 }
 
 static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_info *hints, uint32_t version)
@@ -274,10 +261,10 @@ static int check_opened(const struct fi_info *hints)
 	const struct fid_fabric *fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
 	const struct fid_domain *domain = hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
 
-	if (fabric && !fabric_find(fabric))
+	if (fabric && !find(FI_CLASS_FABRIC, &fabric->fid, NULL))
 		return shmcma_refuse("fabric_attr->fabric", "a fabric that is not open here",
 				   "those opened here");
-	if (domain && !domain_find(domain, fabric))
+	if (domain && !find(FI_CLASS_DOMAIN, &domain->fid, fabric))
 		return shmcma_refuse("domain_attr->domain", "a domain that is not open here",
 				   fabric ? "those of the fabric that is asked for" : "those opened here");
 	return 0;

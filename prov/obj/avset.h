@@ -27,8 +27,7 @@ struct shmcma_av_set {
 	 FI_REDUCE_SCATTER_SET | FI_REDUCE_SET | FI_SCATTER_SET | FI_GATHER_SET)
 _Static_assert(FI_BARRIER_SET << FI_GATHER == FI_GATHER_SET, "in the order of enum fi_collective_op");
 
-int shmcma_av_set_open(struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **set,
-		       void *context);
+int shmcma_av_set_open(struct fid_av *av, struct fi_av_set_attr *attr, struct fid_av_set **set, void *context);
 struct shmcma_av_set *shmcma_av_set_of(const struct fid_av_set *fid);
 
 #endif

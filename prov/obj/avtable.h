@@ -11,8 +11,7 @@
  */
 struct shmcma_av_entry {
 	char address[SC_ADDR_SIZE]; /* endpoint form; empty: removed */
-	char inserted
-		[SC_ADDR_SIZE]; /* as the application gave it (a service keeps its form): fi_av_lookup */
+	char inserted[SC_ADDR_SIZE]; /* as the application gave it (a service keeps its form): fi_av_lookup */
 	uint64_t user;		/* FI_AV_USER_ID: what completions report; else the entry's own index */
 	uint32_t next;		/* next of the same hash bucket */
 };
@@ -24,8 +23,7 @@ struct shmcma_av {
 	struct shmcma_eq *eq;
 	enum fi_av_type type;
 	uint64_t flags;
-	unsigned int
-		rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
+	unsigned int rx_ctx_bits; /* highest bits of an fi_addr_t: the receive context, see shmcma_ep_peer() */
 	struct sc_directory *shared; /* a named one: what other processes see of it; else NULL */
 	pthread_mutex_t lock;	     /* only avtable.c uses the rest, under it */
 	struct shmcma_av_entry **chunks;

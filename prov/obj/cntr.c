@@ -11,8 +11,6 @@
  * gets on. A counter for deferred work or registered memory, or one that is not bound yet, may count operations of any
  * endpoint of the domain: then all are polled.
  */
-#define _GNU_SOURCE 1
-
 #include "obj/cntr.h"
 
 #include <sched.h>

@@ -23,7 +23,6 @@ void shmcma_cntr_leave(struct shmcma_cntr *cntr, bool all);
 /* The domain closes: those that were kept for operations under way. */
 void shmcma_cntr_free_retired(struct shmcma_domain *domain);
 
-int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
-		     void *context);
+int shmcma_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr, void *context);
 
 #endif

@@ -10,12 +10,9 @@
  * Order: queued completions are served first. Only an empty queue makes a read poll the bound endpoints, so a reader
  * that takes one entry at a time does not pay for a poll each time, and none is ever out of turn.
  */
-#define _GNU_SOURCE 1
-
 #include "obj/cq.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

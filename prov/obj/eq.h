@@ -23,8 +23,7 @@ struct shmcma_joining {
 /* -FI_EAGAIN: not now. */
 int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining);
 /* It has ended: with FI_JOIN_COMPLETE, or the entry's error. */
-void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll,
-			   const struct fi_eq_err_entry *entry);
+void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll, const struct fi_eq_err_entry *entry);
 void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining);
 
 int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context);

@@ -118,8 +118,7 @@ static inline uint32_t shmcma_recv_flags(uint64_t flags, bool selective)
  */
 ssize_t shmcma_send_refused_locked(struct shmcma_ep *ep, int error);
 
-static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest,
-				       const struct sc_send *send)
+static inline ssize_t shmcma_post_send(struct shmcma_ep_fid *fid, fi_addr_t dest, const struct sc_send *send)
 {
 	struct shmcma_ep *ep = fid->ep;
 	struct sc_peer *peer;

@@ -179,7 +179,7 @@ static int copy_remote(struct shmcma_work *work, const struct sc_remote **remote
 	return 0;
 }
 
-static int submit_locked(struct shmcma_work *work)
+static void submit_locked(struct shmcma_work *work)
 {
 	struct shmcma_domain *domain = work->cntr->domain;
 
@@ -188,7 +188,6 @@ static int submit_locked(struct shmcma_work *work)
 		work->done->lent = work->done->elsewhere = true;
 	shmcma_work_insert_locked(work);
 	shmcma_work_run_locked(domain);
-	return 0;
 }
 
 /* As far as it can be known now. */

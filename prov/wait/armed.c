@@ -37,8 +37,6 @@
  * until the lock is let go. Such are owed by calls that enable or close endpoints or add to a counter, which hold no
  * set's lock.
  */
-#define _GNU_SOURCE 1
-
 #include "wait/wait.h"
 
 #include <sched.h>
@@ -338,11 +336,6 @@ static void enter(struct shmcma_wait *wait)
 	}
 }
 
-static void leave(struct shmcma_wait *wait)
-{
-	shmcma_lock_leave(wait->locked);
-}
-
 static void lower(int64_t *limit, int64_t ms)
 {
 	int64_t end = sc_clock_ns() + ms * MS;
@@ -435,14 +428,14 @@ int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end)
 	ret = rest_locked(wait, &end);
 	if (!ret && wait->ops->differs(wait, found))
 		ret = -FI_EAGAIN;
-	leave(wait);
+	shmcma_lock_leave(wait->locked);
 	if (!ret)
 		ret = sc_sleep(&own, 1, end);
 	enter(wait);
 	atomic_fetch_sub_explicit(&wait->sleepers, 1, memory_order_relaxed);
 	shmcma_wait_rise_locked(wait);
 	refused = was_refused_locked(wait);
-	leave(wait);
+	shmcma_lock_leave(wait->locked);
 	if (refused)
 		return -FI_EAGAIN;
 	return ret == -EINTR ? -FI_EINTR : 0;
@@ -535,6 +528,6 @@ int shmcma_wait_try(struct shmcma_wait *wait)
 	ret = try_locked(wait);
 	if (ret)
 		shmcma_wait_rise_locked(wait);
-	leave(wait);
+	shmcma_lock_leave(wait->locked);
 	return ret;
 }

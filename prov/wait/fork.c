@@ -24,7 +24,6 @@
  * fork(2) as a bare system call keeps the tables: a call that needs a segment crashes there. Either can do no harm to
  * the parent, whose segments it does not have, and whose names it takes for another process's.
  */
-#define _GNU_SOURCE 1
 #include "wait/fork.h"
 
 #include <unistd.h>

@@ -37,8 +37,7 @@
 #include "wait/state.h"
 
 /* `taken`: by data calls, too; `coarse`: the domain has one lock. */
-void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse,
-		       const struct shmcma_unlock_hook *hook);
+void shmcma_locks_init(struct shmcma_domain *domain, bool taken, bool coarse, const struct shmcma_unlock_hook *hook);
 void shmcma_locks_fini(struct shmcma_domain *domain);
 
 /* The object is made, and goes: known to one thread, with no lock held. Bound to nothing any more. */

@@ -44,7 +44,6 @@
 #include "wait/progress.h"
 
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "wait/polled.h"

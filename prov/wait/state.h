@@ -19,9 +19,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <rdma/fabric.h>
-#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
-#include <rdma/fi_collective.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
@@ -180,11 +178,9 @@ struct shmcma_progress {
 	uint64_t polls;		 /* by the application; under the domain's lock */
 	struct shmcma_wait wait; /* of the domain: told of what is begun while the thread sleeps */
 	atomic_bool stop;
-	atomic_bool
-		asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
+	atomic_bool asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
 	/* progress.c's alone */
-	pthread_mutex_t
-		starting; /* one thread starts it, others that enable an endpoint wait; none in a child of fork(2) */
+	pthread_mutex_t starting; /* one thread starts it, others that enable an endpoint wait; none in a child of fork(2) */
 	bool running;
 	pthread_t thread;
 	struct shmcma_progress *next;
@@ -244,8 +240,7 @@ struct shmcma_cq {
 	bool overrun_told;	     /* event queues know that completions were lost */
 	uint32_t full_reads;	     /* that found it not empty */
 	struct shmcma_yield yield;   /* reads that found nothing */
-	char stranger
-		[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for a reader without room for it */
+	char stranger[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for a reader without room for it */
 	struct shmcma_object object;
 };
 

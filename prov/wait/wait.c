@@ -7,7 +7,6 @@
  */
 #include "wait/wait.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 #define MS 1000000

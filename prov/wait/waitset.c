@@ -12,7 +12,6 @@
  *
  * Any thread. The list of members has a lock of its own, around those of the members; a signal takes none.
  */
-#define _GNU_SOURCE 1
 #include "wait/wait.h"
 
 #include <sched.h>
