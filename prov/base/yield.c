@@ -7,11 +7,7 @@
 #include <sys/resource.h>
 #include "base/provider.h"
 
-/*
- * Empty polls from one yield to the next, less 1. FEW: Open MPI yields by itself between most of its polls; rings of 8 bytes
- * of 4, 8 and 16 ranks on 2 processors took 5.5, 7.9 and 24 us a round with a yield after each 8, 2.2, 6.3 and 18.5 after each
- * 64, at 1 MiB there is no difference. MANY: some 300 microseconds of polls.
- */
+/* Empty polls from one yield to the next, less 1. MANY: some 300 microseconds of polls. docs/MEASUREMENTS.md, "More ranks than processors" */
 #define FEW 63
 #define MANY 16383
 

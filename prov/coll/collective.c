@@ -17,9 +17,9 @@
  *
  * Buffers are the application's until the completion; `buf` and `result` may be the same for reduce, allreduce.
  */
+#include "coll/coll.h"
 
 #include <stdlib.h>
-#include "coll/coll.h"
 #include "op/post.h"
 
 /* From here on each member reduces a slice: the bytes at which two copies of all weigh more than two more rounds. */

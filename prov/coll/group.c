@@ -18,10 +18,11 @@
  * one then (lock.h). The core checks what others send; this file compares its length with the expected one. If a member
  * dies between any two steps the core ends the transfers with it; if this process dies the others' cores do.
  */
+#include "coll/coll.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "coll/coll.h"
 #include "wait/watcher.h"
 #include "wait/wait.h"
 

@@ -6,7 +6,6 @@
  * Any state, any thread: the option that data calls read (multi_min, see shmcma_now()) is one word; the sizes never
  * change. Nothing here is seen by another process.
  */
-
 #include "ep/ep.h"
 
 #include <string.h>

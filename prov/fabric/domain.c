@@ -5,12 +5,13 @@
  * The domain's locks are there for all that belongs to it, see lock.h. The first domain of a process
  * takes in what is known of the machine.
  */
+#include "fabric/fabric.h"
+
 #include <sched.h>
 #include <stdlib.h>
 #include "base/attr.h"
 #include "coll/coll.h"
 #include "ep/ep.h"
-#include "fabric/fabric.h"
 #include "obj/av.h"
 #include "obj/cntr.h"
 #include "obj/cq.h"

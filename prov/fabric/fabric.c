@@ -2,7 +2,6 @@
 /*
  * fabric.c: the fabric object, and the operations that objects do not have. Any thread.
  */
-
 #include "fabric/fabric.h"
 
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 /*
  * info.c: fi_getinfo(3): for each offer that fits the hints (attr.c) the attributes that hold. Any thread.
  */
-
 #include "fabric/fabric.h"
 
 #include <inttypes.h>

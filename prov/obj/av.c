@@ -11,7 +11,6 @@
  *
  * An address is looked for (system calls) before any lock is taken. Lock order: domain, then av.
  */
-
 #include "obj/av.h"
 
 #include <arpa/inet.h>

@@ -5,7 +5,6 @@
  * All of it is private memory. Used by one thread at a time, as libfabric has it: nothing here takes a lock but calls
  * to the vector.
  */
-
 #include "obj/avset.h"
 
 #include <stdlib.h>

@@ -17,7 +17,6 @@
  * Without FI_MR_RMA_EVENT and FI_MR_ENDPOINT in the domain's mr_mode a region is open at once, and counters
  * may be bound to it later: they count what peers do from then on.
  */
-
 #include "obj/mr.h"
 
 #include <stdlib.h>

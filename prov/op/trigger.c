@@ -15,7 +15,6 @@
  * counters from being closed (refs); once it is posted the core knows the completion counter by its address, hence
  * shmcma_cntr.lent.
  */
-
 #include "op/trigger.h"
 
 #include <stdlib.h>

@@ -10,13 +10,12 @@
  * counter, among them, for every poll goes on with these) a thread of ours (watcher.c) sleeps on its futex, and signals:
  * it changes the object's own futex, which threads in calls sleep on, writes to a pipe, broadcasts the condition. It is
  * started by the first wait that needs it, makes no progress, and takes no lock of the domain, as FI_THREAD_DOMAIN has
- * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2): measured on a
- * 2-processor machine under load, one way, that took 2 to 4 times as long (47 and 82 us against 10 and 24).
+ * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2), which takes
+ * longer: docs/MEASUREMENTS.md, "Sleeping and waking".
  *
  * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, that nothing is to be
  * read by. It sleeps on the words of all endpoints and its own at once: awake, it polls, so a watcher would
- * only be one thread more to pass through (2.9 us, one way, for futex_waitv(2) of two words, 2.3 for one word; idle
- * processors). With a kernel, or a filter, that has no such call, and beyond 127 endpoints, watchers signal it.
+ * only be one thread more to pass through. With a kernel, or a filter, that has no such call, and beyond 127 endpoints, watchers signal it.
  *
  * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks
  * again. While it is empty, nobody in this process pays more than a load when the lock is let go. All that

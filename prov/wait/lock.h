@@ -9,9 +9,7 @@
  * domain (shmcma_lock()): a thread that holds any lock sees no change of these. fi_mr_reg holds the common one
  * (shmcma_lock_common()), as no other thread uses the region that it adds before it is there (mr.c).
  *
- * To take and let go a lock that nobody else has costs 11 ns. fi_mr_reg and fi_close together, measured: 72
- * ns with one endpoint in the domain, 69 with one lock for all; 405 with 16 that share nothing, where it was
- * 225, since each endpoint shows the registration to its own peers. With FI_THREAD_DOMAIN 103; 79 without the lock.
+ * The price: docs/MEASUREMENTS.md, "Locks of a domain".
  *
  * Binding makes one lock of two; that is never undone. All locks of a domain become one ("common") when
  * something of it is begun that goes beyond what is bound together:

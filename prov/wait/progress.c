@@ -40,7 +40,6 @@
  * list of threads (shmcma_lists_lock()).
  */
 #define _GNU_SOURCE 1
-
 #include "wait/progress.h"
 
 #include <sched.h>
@@ -51,8 +50,7 @@
 
 /*
  * Rounds before it sleeps. None of them gives way by sched_yield(2): on a full machine that costs a time slice
- * each, while one that is woken runs at once. Measured there (ten running on 2 processors), 8 bytes by a strict get
- * every 5 ms, medians of three runs: 0.09 to 0.29 ms; with 100 such rounds 0.24 to 7.2 ms.
+ * each, while one that is woken runs at once: docs/MEASUREMENTS.md, "Rounds of the progress thread".
  */
 #define LOOKS 200
 #define NAP 500000 /* ns */
