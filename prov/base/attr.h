@@ -23,7 +23,10 @@
 #define SHMCMA_OFFERS 2
 extern const uint64_t shmcma_offers[SHMCMA_OFFERS];
 
-/* The capabilities that hints, or an info that is opened, are granted of an offer: with the modifiers that they imply, and those unasked. */
+/*
+ * The capabilities that hints, or an info that an object is opened with, are granted of an offer: with the modifiers
+ * that they imply, and those that are granted unasked.
+ */
 uint64_t shmcma_granted_caps(const struct fi_info *hints, uint64_t offer);
 enum fi_progress shmcma_granted_progress(const struct fi_domain_attr *hint, uint64_t granted);
 int shmcma_granted_mr_mode(const struct fi_info *hints, uint32_t version, uint64_t granted);
@@ -34,7 +37,7 @@ size_t shmcma_error_data_size(uint64_t granted);
 /* -FI_ENODATA, with the reason logged. */
 int shmcma_refuse(const char *what, const char *asked, const char *offered);
 
-/* Do the hints fit the offer; do they fit any? So does the info that a domain or endpoint is opened with. 0, -FI_ENODATA. */
+/* Do the hints, or the info that an object is opened with, fit the offer; do they fit any? 0, -FI_ENODATA. */
 int shmcma_check_offer(uint32_t version, const struct fi_info *hints, uint64_t offer);
 int shmcma_check_hints(uint32_t version, const struct fi_info *hints);
 

@@ -7,7 +7,10 @@
 #include <sys/resource.h>
 #include "base/provider.h"
 
-/* Empty polls from one yield to the next, less 1. MANY: some 300 microseconds of polls. docs/MEASUREMENTS.md, "More ranks than processors" */
+/*
+ * Empty polls from one yield to the next, less 1; MANY: some 300 microseconds of polls.
+ * docs/MEASUREMENTS.md, "More ranks than processors"
+ */
 #define FEW 63
 #define MANY 16383
 

@@ -364,7 +364,8 @@ static int begin(struct shmcma_collop *op, struct shmcma_way *way)
 	while (way->begun < way->count && way->begun < way->over + SHMCMA_COLL_WINDOW &&
 	       (!sends || shmcma_pattern_may_send(op, way->begun)) && is_in_turn(op, sends)) {
 		struct shmcma_transfer *transfer = &way->window[way->begun % SHMCMA_COLL_WINDOW];
-		uint32_t peer = sends ? shmcma_pattern_send_peer(op, way->begun) : shmcma_pattern_recv_peer(op, way->begun);
+		uint32_t peer = sends ? shmcma_pattern_send_peer(op, way->begun)
+				      : shmcma_pattern_recv_peer(op, way->begun);
 		int ret = 0;
 
 		transfer->size = 0;

@@ -57,7 +57,10 @@ static inline bool shmcma_av_is_reader(const struct shmcma_av *av)
 	return av->flags & FI_READ;
 }
 
-/* The entry of a number that has been handed out; the live one of any number, or NULL; the same with a look at what is shared. */
+/*
+ * The entry of a number that has been handed out; the live one of any number, or NULL; the same, but a reader of a
+ * shared vector looks there, too.
+ */
 struct shmcma_av_entry *shmcma_av_entry_at(const struct shmcma_av *av, size_t index);
 struct shmcma_av_entry *shmcma_av_entry_locked(const struct shmcma_av *av, fi_addr_t fi_addr);
 struct shmcma_av_entry *shmcma_av_look_up_locked(struct shmcma_av *av, fi_addr_t fi_addr);

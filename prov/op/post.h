@@ -69,8 +69,8 @@ enum shmcma_rma {
 	{                                                                                                 \
 		[SHMCMA_POST_UNABLE] = SHMCMA_POST_TABLE(type, unable_##kind, unable_##kind),             \
 		[SHMCMA_POST_DISABLED] = SHMCMA_POST_TABLE(type, disabled_##kind, disabled_##kind),       \
-		[SHMCMA_POST_SEND] = SHMCMA_POST_TABLE(type, kind, unable_##kind),                \
-		[SHMCMA_POST_RECV] = SHMCMA_POST_TABLE(type, unable_##kind, kind),                \
+		[SHMCMA_POST_SEND] = SHMCMA_POST_TABLE(type, kind, unable_##kind),                        \
+		[SHMCMA_POST_RECV] = SHMCMA_POST_TABLE(type, unable_##kind, kind),                        \
 		[SHMCMA_POST_BOTH] = SHMCMA_POST_TABLE(type, kind, kind),                                 \
 		[SHMCMA_POST_FORKED] = SHMCMA_POST_TABLE(type, forked_##kind, forked_##kind),             \
 	}

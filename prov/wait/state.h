@@ -180,7 +180,8 @@ struct shmcma_progress {
 	atomic_bool stop;
 	atomic_bool asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
 	/* progress.c's alone */
-	pthread_mutex_t starting; /* one thread starts it, others that enable an endpoint wait; none in a child of fork(2) */
+	/* one thread starts it, others that enable an endpoint wait; none in a child of fork(2) */
+	pthread_mutex_t starting;
 	bool running;
 	pthread_t thread;
 	struct shmcma_progress *next;
@@ -295,7 +296,7 @@ struct shmcma_ep {
 	struct sc_peer **peers;
 	size_t peer_count;
 	unsigned int rx_ctx_bits; /* of the address vector */
-	/* peers whose sc_peer_user() holds what completions call them: their addresses are in the vector, so they stay */
+	/* peers whose sc_peer_user() holds their name in completions: their addresses are in the vector, so they stay */
 	struct sc_peer **named;
 	size_t named_count, named_capacity;
 	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
