@@ -46,10 +46,10 @@ includes()
 	sed -n 's/^[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*[>"]\).*/\1/p' "$1"
 }
 
-# judge HOW: lines "tree/room/module tree/room/module", of which the first needs the second
+# judge HOW: the lines of $needs, "tree/room/module tree/room/module", of which the first needs the second. Not behind a
+# pipe: it sets the status.
 judge()
 {
-	sort -u >"$needs"
 	upward=$(awk -v rooms="$rooms" -v how="$1" 'BEGIN { for (n = split(rooms, room, " "); n; n--) floor[room[n]] = n }
 		{
 			from = to = $0
@@ -98,7 +98,8 @@ for tree in src prov; do
 	done
 	for file in "$tree"/*/*.[ch]; do
 		includes "$file" | sed -n "s|^\"\(.*\)\.h\"\$|${file%.*} $tree/\1|p" | awk '$1 != $2'
-	done | judge includes
+	done | sort -u >"$needs"
+	judge includes
 	symbols "$tree" | awk '$(NF - 1) == "U" { wants[$1 " " $NF] }
 		$(NF - 1) ~ /^[A-TV-Z]$/ { has[$NF] = $1 }
 		END {
@@ -107,7 +108,8 @@ for tree in src prov; do
 				if (word[2] in has && has[word[2]] != word[1])
 					print word[1], has[word[2]]
 			}
-		}' | judge calls
+		}' | sort -u >"$needs"
+	judge calls
 done
 
 for file in util/*.[ch]; do

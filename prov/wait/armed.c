@@ -15,7 +15,8 @@
  *
  * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, that nothing is to be
  * read by. It sleeps on the words of all endpoints and its own at once: awake, it polls, so a watcher would
- * only be one thread more to pass through. With a kernel, or a filter, that has no such call, and beyond 127 endpoints, watchers signal it.
+ * only be one thread more to pass through. With a kernel, or a filter, that has no such call, and beyond 127
+ * endpoints, watchers signal it.
  *
  * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks
  * again. While it is empty, nobody in this process pays more than a load when the lock is let go. All that
