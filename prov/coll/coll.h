@@ -5,12 +5,12 @@
  * An endpoint with FI_COLLECTIVE has a second endpoint of the core for it (group.c), found under a name made
  * of the first one's address: messages of its groups are matched, windowed and counted apart from the application's. A
  * collective operation (struct shmcma_collop) is up to three phases (collective.c), each of which is a pattern of
- * messages between the members (group.c).
+ * messages between the members (pattern.c, group.c).
  *
  * All of it is used under the lock of the endpoint's domain, which is one where there is such an endpoint.
  */
-#ifndef SHMCMA_COLLECTIVE_H
-#define SHMCMA_COLLECTIVE_H
+#ifndef SHMCMA_COLL_H
+#define SHMCMA_COLL_H
 
 #include <rdma/fi_collective.h>
 #include "obj/avset.h"
