@@ -14,9 +14,8 @@
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us; and once
  *                  when this process has begun, for names of the dead whose pid somebody has by now
  *   calibration    once, unless it is there: see calibration.c
- *   a look         some time after this process has come, a knock, or the end of a neighbour: see neighbour.c
- *   heard          some time before that look: from then on a new process has to knock again
- *   the door       a process to watch has come, or the end; or another process knocks
+ *   a look         twice a second: has a process ended that is no peer's? See leftover.c
+ *   the pipe       a process to watch has come, or the end
  *   gathered       some time after such a process has come: pidfds of it and of others that have come meanwhile.
  *                  They do not delay a connection: a pidfd, and a look whether it is the right one, take a third as
  *                  long as all else of it
@@ -30,13 +29,12 @@
  * Not everything can be seen by a pidfd: not a process of another pid namespace, and none when descriptors
  * are short, see pidfd.c; and poll(2) takes no more places than the process may open descriptors by now. Of the
  * others, as far as they are peers', the life locks are polled, 0.3 us each ten times a second. So are those of all
- * where there is no place for the door, or poll(2) fails: then the thread sleeps without descriptors.
+ * where there is no place for the pipe, or poll(2) fails: then the thread sleeps without descriptors.
  *
  * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
  * is closed, written to or believed here before its inode says that it still is ours; that is why this is
  * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to the files that it polls, so the
- * closing of the pipe's other end wakes the thread at once (or, if a process knocks at this instant, when it has done
- * so), and REPAIR_MS later the thread makes the lost descriptors again: not at once, as an application that closes
+ * closing of the pipe's other end wakes the thread at once, and REPAIR_MS later the thread makes the lost descriptors again: not at once, as an application that closes
  * descriptors and uses their numbers again must not meet with others that come and go.
  *
  * The word of life (abi.h) in each own segment is a robust futex of this thread, see set_robust_list(2): when
@@ -77,13 +75,13 @@
 #include <unistd.h>
 #include "os/addr.h"
 #include "proc/calibration.h"
-#include "os/doorbell.h"
 #include "os/host.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "proc/neighbour.h"
+#include "proc/leftover.h"
 #include "os/shmfile.h"
 #include "os/pidfd.h"
+#include "os/pipe.h"
 #include "proc/reap.h"
 #include "os/wake.h"
 
@@ -94,17 +92,10 @@
 #define SCAN_SOON_MS 50
 #define SCAN_AGAIN_MS 500
 /*
- * After a knock: later than the knocking newcomer has its name, and not for each of many that come at a time: for
- * the first half of it others see that they need not knock, and have the second half for their names. That begins
- * when they see it no more, however late the thread is by then. (Full milliseconds of now_ms(): hence one more.)
- * After the end of a neighbour: not for each of many that end; and once more as after a knock, as a process that comes
- * just then may have knocked at none but those that end. This process itself comes, and shows another door, as after a
- * knock: of many that come together none has to knock, nor looks before it has connected to the others; and we look for
- * processes that have found no door.
+ * A look for processes that have ended: all processes of the machine look at the same instants, so that a job whose
+ * processes wait for each other is held up by one look, not by that of each. Figures: docs/MEASUREMENTS.md.
  */
-#define LOOK_MS (SC_NEIGHBOURS_LOOK_MS + 1)
-#define HEARD_MS LOOK_MS
-#define LOOK_SOON_MS 10
+#define LOOK_MS 500
 
 /*
  * After a process to watch has come, pidfds of those that came with it are opened and polled: soon, or, where many come
@@ -117,7 +108,7 @@
 /*
  * The thread measures properties of the machine when its process has lasted for so long, not while it begins; of a job
  * that begins together the processes do so at different times, so that the first one measures and the others find the
- * result. Names of the dead whose pid somebody has by now, see sc_neighbours_come(), are looked for later still.
+ * result. Names of the dead whose pid somebody has by now are looked for later still.
  */
 #define CALIBRATE_MS 200
 #define SETTLED_MS 1200
@@ -159,20 +150,17 @@ static struct robust_list_head daemon_lives;
 static int daemon_lives_count;
 static bool daemon_scans_ticks; /* look through all names now and then, though nothing has happened */
 static bool daemon_calibrates;	/* measure what is the machine's */
-static bool daemon_came;	/* this process has got its first name */
 static int64_t daemon_gathers;	/* when those that have come are gathered; 0: nobody has come since */
 static int64_t daemon_gathered; /* when they were the last time, or this process came */
 static int64_t daemon_sleeps;	/* so long, at the most, the thread sleeps in poll(2) */
-static struct sc_doorbell daemon_door = SC_DOORBELL_NONE;
+static struct sc_pipe daemon_pipe = SC_PIPE_NONE;
 
 /* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
-static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
+static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the pipe, then as in pidfd.c */
 static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_look;		 /* likewise, for neighbours */
+static int64_t daemon_look;		 /* likewise, for processes that have ended */
 static int64_t daemon_calibration;	 /* likewise */
-static int64_t daemon_heard;		 /* likewise: others are to knock again */
-static int64_t daemon_knock;		 /* likewise, a look for processes that knock, or have seen no need to */
-static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
+static struct sc_leftovers daemon_leftovers;
 static int daemon_scans;			/* left to do after a death */
 static nfds_t daemon_polled;			/* so many places of daemon_polls are polled */
 static bool daemon_locks;			/* some process's locks are to be polled */
@@ -187,34 +175,10 @@ static int64_t now_ms(void)
 /* False: it will wake when its time has come, or by the hanging up, unless a child has that end too. */
 static bool wake_locked(void)
 {
-	if (sc_doorbell_ring(&daemon_door))
+	if (sc_pipe_ring(&daemon_pipe))
 		return true;
-	sc_doorbell_hang_up(&daemon_door);
+	sc_pipe_hang_up(&daemon_pipe);
 	return false;
-}
-
-/* For others to see: when the thread has to end, it looks no more for processes that rely on it. */
-static const struct sc_doorbell *shown_door_locked(void)
-{
-	return daemon_state == STATE_RUNS ? &daemon_door : NULL;
-}
-
-/* To be called when it is another door, or none. */
-static void show_door_locked(void)
-{
-	sc_list_for (entry, &daemon_bells) {
-		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
-
-		if (bell->presence)
-			sc_doorbell_show(shown_door_locked(), bell->presence);
-	}
-}
-
-/* Also when the application has closed it; a descriptor that the application has put in its place is left alone. */
-static void close_door_locked(void)
-{
-	sc_doorbell_close(&daemon_door);
-	show_door_locked();
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -324,7 +288,7 @@ static void atfork_child(void)
 {
 	daemon_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	sc_pidfds_inherited();
-	sc_doorbell_close(&daemon_door);
+	sc_pipe_close(&daemon_pipe);
 	daemon_state = STATE_NONE;
 	daemon_tid = 0;
 	daemon_lives_count = 0;
@@ -434,40 +398,18 @@ static void ring(struct sc_bell *bell)
 	sc_wake(bell->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
-/*
- * There are names of this process: it takes part, and will look for processes that come now. Its door is to be shown
- * after that.
- */
-static void come_locked(void)
+void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 {
-	sc_neighbours_want(true);
-	daemon_came = true;
-	daemon_gathered = now_ms();
-	daemon_door.heard = true;
-}
-
-bool sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
-{
-	bool only, comes;
-
 	*bell = (struct sc_bell){ .opened_by = sc_host_self(), .sleep = &sc_seg_presence(seg)->sleep };
 	pthread_once(&daemon_once, init_once);
 	pthread_mutex_lock(&daemon_mutex);
-	only = sc_list_empty(&daemon_bells);
-	comes = only && daemon_state == STATE_RUNS;
 	sc_list_prepend(&daemon_bells, &bell->all);
-	if (comes) {
-		come_locked();
-		daemon_door.heard = wake_locked(); /* else the look may be late */
-	}
 	if (daemon_lives_count < LIVES_MAX) {
 		daemon_lives_count++;
 		bell->presence = sc_seg_presence(seg);
 		life_link_locked(bell);
-		sc_doorbell_show(shown_door_locked(), bell->presence);
 	}
 	pthread_mutex_unlock(&daemon_mutex);
-	return only;
 }
 
 bool sc_bell_is_first(void)
@@ -487,13 +429,10 @@ void sc_bell_close(struct sc_bell *bell)
 		return;
 	pthread_mutex_lock(&daemon_mutex);
 	if (bell->presence) {
-		sc_doorbell_show(NULL, bell->presence);
 		life_unlink_locked(bell);
 		daemon_lives_count--;
 	}
 	sc_list_remove(&bell->all);
-	if (sc_list_empty(&daemon_bells))
-		sc_neighbours_want(false);
 	pthread_mutex_unlock(&daemon_mutex);
 }
 
@@ -569,8 +508,8 @@ static nfds_t most_places(nfds_t wanted)
 static void arrange_locked(void)
 {
 	daemon_polled = most_places(1 + sc_pidfds_arrange(daemon_polls + 1));
-	daemon_polls[0] = (struct pollfd){ .fd = daemon_door.ends[0], .events = POLLIN };
-	daemon_locks = !daemon_polled; /* nor is the door heard */
+	daemon_polls[0] = (struct pollfd){ .fd = daemon_pipe.ends[0], .events = POLLIN };
+	daemon_locks = !daemon_polled; /* nor is the pipe heard */
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
@@ -580,7 +519,7 @@ static void arrange_locked(void)
 
 static int timeout_locked(void)
 {
-	int64_t now = now_ms(), until = daemon_came ? now : daemon_tick;
+	int64_t now = now_ms(), until = daemon_tick;
 
 	if (daemon_scan && daemon_scan < until)
 		until = daemon_scan;
@@ -590,10 +529,6 @@ static int timeout_locked(void)
 		until = daemon_look;
 	if (daemon_calibration && daemon_calibration < until)
 		until = daemon_calibration;
-	if (daemon_heard && daemon_heard < until)
-		until = daemon_heard;
-	if (daemon_knock && daemon_knock < until)
-		until = daemon_knock;
 	if (daemon_locks && now + LOCK_MS < until)
 		until = now + LOCK_MS;
 	daemon_sleeps = until;
@@ -663,12 +598,8 @@ static void gather(void)
 /* Descriptors that the application has closed, or that there was no room for. */
 static void repair_locked(void)
 {
-	if (daemon_door.ends[0] < 0) {
-		(void)sc_doorbell_open(
-			&daemon_door); /* else at the next tick; meanwhile nothing wakes us before its time */
-		show_door_locked();
-	}
-	sc_neighbours_check();
+	if (daemon_pipe.ends[0] < 0)
+		(void)sc_pipe_open(&daemon_pipe); /* else at the next tick */
 	sc_list_for (entry, &daemon_processes) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
@@ -701,57 +632,17 @@ static void reap_dead(void)
 	due_in(&daemon_scan, SCAN_SOON_MS);
 }
 
-static void show_heard(bool heard)
+static int64_t next_look(void)
 {
-	pthread_mutex_lock(&daemon_mutex);
-	daemon_door.heard = heard;
-	sc_list_for (entry, &daemon_bells) {
-		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
-
-		if (bell->presence && shown_door_locked())
-			sc_doorbell_show_heard(&daemon_door, bell->presence);
-	}
-	pthread_mutex_unlock(&daemon_mutex);
+	return (now_ms() / LOOK_MS + 1) * LOOK_MS;
 }
 
-/* Each is followed by a look a while later, not one that something else has brought forward. */
-static void hear_knock(void)
-{
-	if (daemon_heard)
-		return; /* one that had not seen it yet */
-	daemon_heard = now_ms() + HEARD_MS;
-	show_heard(true);
-}
-
-/*
- * A process that has seen that it need not knock has LOOK_MS from here on. A look that is due before is made first, not
- * put off.
- */
-static void end_heard(void)
-{
-	if (!daemon_heard || daemon_knock || now_ms() < daemon_heard)
-		return;
-	daemon_heard = 0;
-	show_heard(false);
-	daemon_knock = now_ms() + LOOK_MS;
-}
-
-static bool look_is_due(void)
-{
-	int64_t now = now_ms();
-	bool due = daemon_look && now >= daemon_look, knock_due = daemon_knock && now >= daemon_knock;
-
-	if (due)
-		daemon_look = 0;
-	if (knock_due)
-		daemon_knock = 0;
-	return due || knock_due;
-}
-
-/* Who is new, and has anybody died? */
 static void look(void)
 {
-	if (!sc_neighbours_look())
+	if (!daemon_look || now_ms() < daemon_look)
+		return;
+	daemon_look = next_look();
+	if (!sc_leftover_look(&daemon_leftovers))
 		return;
 	daemon_scans = 2;
 	daemon_scan = now_ms();
@@ -762,7 +653,6 @@ static void scan(void)
 {
 	sc_seg_forget_found(); /* it may be of the dead */
 	(void)sc_reap_scan();
-	(void)sc_neighbours_look();
 	ring_all(); /* claims of the dead */
 	daemon_scans -= daemon_scans > 0;
 	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
@@ -771,46 +661,29 @@ static void scan(void)
 /* The work after poll(2) that needs daemon_mutex. False: the end. */
 static bool look_around(bool tick)
 {
-	bool on, lost = false, knocked = false;
+	bool on, lost = false;
 
 	pthread_mutex_lock(&daemon_mutex);
 	on = daemon_state == STATE_RUNS;
 	if (on) {
-		lost = daemon_door.ends[0] >= 0 && !sc_doorbell_hear(&daemon_door, &knocked);
+		lost = daemon_pipe.ends[0] >= 0 && !sc_pipe_hear(&daemon_pipe);
 		look_locked(tick);
 	}
 	if (lost)
-		close_door_locked();
+		sc_pipe_close(&daemon_pipe);
 	if (on && tick)
 		repair_locked();
-	knocked |= daemon_came;
-	daemon_came = false;
 	pthread_mutex_unlock(&daemon_mutex);
 	if (lost && daemon_tick > now_ms() + REPAIR_MS)
 		daemon_tick = now_ms() + REPAIR_MS;
-	daemon_missed |= lost;
-	if (sc_neighbours_bury(daemon_polls + 1)) {
-		due_in(&daemon_look, LOOK_SOON_MS);
-		knocked = true;
-	}
-	if (knocked)
-		hear_knock();
 	return on;
 }
 
-/*
- * No process knocks at one without a life lock: such a process looks for those that it has missed when it has door and
- * lock again.
- */
 static void keep(void)
 {
-	bool again = sc_shmfile_keep_all() == -EAGAIN || daemon_door.ends[0] < 0;
+	bool again = sc_shmfile_keep_all() == -EAGAIN || daemon_pipe.ends[0] < 0;
 
 	sc_seg_forget_found();
-	daemon_missed |= again;
-	if (daemon_missed && !again)
-		hear_knock();
-	daemon_missed = again;
 	daemon_tick = now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
 
@@ -857,9 +730,7 @@ static bool round_once(void)
 	reap_dead();
 	if (tick)
 		keep();
-	if (look_is_due())
-		look();
-	end_heard();
+	look();
 	calibrate();
 	if ((tick && daemon_scans_ticks) || (daemon_scan && now_ms() >= daemon_scan))
 		scan();
@@ -896,11 +767,10 @@ static void *run(void *unused)
 	(void)unused;
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
 	daemon_tick = now_ms() + TICK_MS;
-	daemon_look = daemon_heard = daemon_knock = 0;
+	daemon_look = daemon_scans_ticks ? next_look() : 0;
 	begun = now_ms() + (int64_t)(sc_host_self() % SPREAD_MS);
 	daemon_scan = daemon_scans_ticks ? begun + SETTLED_MS : 0;
 	daemon_calibration = daemon_calibrates ? begun + CALIBRATE_MS : 0;
-	daemon_missed = false;
 	daemon_scans = 0;
 	daemon_dead_count = 0;
 	ask_for_short_slices();
@@ -908,6 +778,7 @@ static void *run(void *unused)
 	while (round_once())
 		;
 	set_lives(0);
+	sc_leftover_fini(&daemon_leftovers);
 	return NULL;
 }
 
@@ -943,24 +814,20 @@ static void make_room_for_descriptors(int any)
 
 static int start_locked(void)
 {
-	int err = can_fork ? sc_doorbell_open(&daemon_door) : -ENOMEM;
+	int err = can_fork ? sc_pipe_open(&daemon_pipe) : -ENOMEM;
 
 	if (err)
 		return err;
-	make_room_for_descriptors(daemon_door.ends[0]);
+	make_room_for_descriptors(daemon_pipe.ends[0]);
 	daemon_state = STATE_RUNS;
 	daemon_gathers = 0;
-	daemon_came = false;
-	if (!sc_list_empty(&daemon_bells))
-		come_locked();
-	show_door_locked();
+	daemon_gathered = now_ms();
 	err = -SC_FAIL("daemon.thread");
 	if (!err)
 		err = sc_thread_start(&daemon_thread, STACK_SIZE, run, NULL);
 	if (err) {
 		daemon_state = STATE_NONE;
-		close_door_locked();
-		sc_neighbours_want(false);
+		sc_pipe_close(&daemon_pipe);
 	}
 	return err;
 }
@@ -1030,7 +897,6 @@ static void stop(void)
 		return;
 	}
 	daemon_state = STATE_STOPS;
-	show_door_locked();
 	woken = wake_locked();
 	thread = daemon_thread;
 	pthread_mutex_unlock(&daemon_mutex);
@@ -1040,8 +906,7 @@ static void stop(void)
 	pthread_mutex_lock(&daemon_mutex);
 	if (ended)
 		daemon_state = STATE_NONE; /* else what is the thread's is not for another */
-	close_door_locked();
-	sc_neighbours_want(false);
+	sc_pipe_close(&daemon_pipe);
 	pthread_mutex_unlock(&daemon_mutex);
 }
 

@@ -38,11 +38,8 @@ struct sc_watch {
  */
 bool sc_daemon_start(const struct sc_config *config);
 
-/*
- * Be rung from now on, and have the word of life in an own segment. Used by one thread at a time. True: it is the only
- * one, so this process has just come.
- */
-bool sc_bell_open(struct sc_bell *bell, struct sc_seg *seg);
+/* Be rung from now on, and have the word of life in an own segment. Used by one thread at a time. */
+void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg);
 /* Is there none yet? Then the segment to come is the first by which others see this process. */
 bool sc_bell_is_first(void);
 /* With no watch left that rings it, and before the segment is destroyed. */
