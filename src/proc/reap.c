@@ -338,11 +338,13 @@ bool sc_reap_service_is_orphan(const char *name)
  */
 typedef bool name_filter(const char *name, uint32_t uid);
 
-/* Of an earlier version: its names do not tell whose they are, so this user's are among them. */
-static bool is_old(const char *name, uint32_t uid)
+/*
+ * A name that does not tell whose it is, so this user's are among them: an earlier version's; or a service's, whose
+ * holder may be in a user namespace.
+ */
+static bool is_unsure(const char *name, uint32_t uid)
 {
-	(void)uid;
-	return sc_addr_is_old_file(name);
+	return sc_addr_is_old_file(name) || sc_addr_is_foreign_service_file(name, uid);
 }
 
 static int names(name_filter *filter, void (*visit)(const char *name, void *arg), void *arg)
@@ -677,9 +679,9 @@ int sc_reap_scan(void)
 	return scan(sc_addr_is_file_of);
 }
 
-int sc_reap_scan_old(void)
+int sc_reap_scan_unsure(void)
 {
-	return scan(is_old);
+	return scan(is_unsure);
 }
 
 /* ---- the end of this process ----------------------------------------------------------------- */
@@ -739,5 +741,5 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
 	struct lister lister = { .show = show, .arg = arg };
 	int err = each_name(list_one, &lister);
 
-	return err ? err : each(is_old, list_one, &lister);
+	return err ? err : each(is_unsure, list_one, &lister);
 }
