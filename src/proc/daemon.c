@@ -22,7 +22,7 @@
  *
  * It proves a death as any other process does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints' bells,
  * and removes the names at once. The endpoint does the rest at its next poll: this thread touches nothing of an
- * endpoint but bell and watches, which are under daemon_mutex, but for the words `rung` and `ended` (D1).
+ * endpoint but bell and watches, which are under sc_process.mutex, but for the words `rung` and `ended` (D1).
  *
  *   D1 release, ring(): watches marked before the count   pairs with  D1' sc_bell_hear()
  *
@@ -50,7 +50,7 @@
  *
  * If the process dies at any instant, nothing else of this is shared; reap.c deals with a name half removed.
  *
- * Locks are taken in the order daemon_mutex, then shmfile.c's and host.c's.
+ * Locks are taken in the order sc_process.mutex, then shmfile.c's and host.c's.
  */
 #define _GNU_SOURCE 1
 #include "proc/daemon.h"
@@ -82,6 +82,7 @@
 #include "os/shmfile.h"
 #include "os/pidfd.h"
 #include "os/pipe.h"
+#include "proc/process.h"
 #include "proc/reap.h"
 #include "os/wake.h"
 
@@ -130,55 +131,13 @@ struct sc_daemon_process {
 	struct sc_list watches;
 	pid_t pid;	 /* as seen from here, 0: not visible */
 	uint64_t cookie; /* and with that, which process */
-	bool gathered; /* a pidfd has been asked for: in daemon_processes those first of which none has */
+	bool gathered; /* a pidfd has been asked for: in sc_process.watched those first of which none has */
 	int pidfd;	 /* its place, SC_NO_PIDFD: its locks are polled */
 };
-
-enum state { STATE_NONE, STATE_RUNS, STATE_STOPS };
-
-static pthread_once_t daemon_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t daemon_mutex = PTHREAD_MUTEX_INITIALIZER; /* all but what the thread alone uses */
-static enum state daemon_state;
-static pthread_t daemon_thread;
-static bool daemon_said; /* why it cannot be started */
-static struct sc_list daemon_processes, daemon_bells;
-static struct sc_list
-	daemon_inherited[8]; /* by forked children, which leave it alone; so that it is no leak */
-static unsigned int daemon_forks;
-static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
-static struct robust_list_head daemon_lives;
-static int daemon_lives_count;
-static bool daemon_scans_ticks; /* look through all names now and then, though nothing has happened */
-static bool daemon_calibrates;	/* measure what is the machine's */
-static int64_t daemon_gathers;	/* when those that have come are gathered; 0: nobody has come since */
-static int64_t daemon_gathered; /* when they were the last time, or this process came */
-static int64_t daemon_sleeps;	/* so long, at the most, the thread sleeps in poll(2) */
-static struct sc_pipe daemon_pipe = SC_PIPE_NONE;
-
-/* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
-static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the pipe, then as in pidfd.c */
-static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_look;		 /* likewise, for processes that have ended */
-static int64_t daemon_calibration;	 /* likewise */
-static struct sc_leftovers daemon_leftovers;
-static int daemon_scans;			/* left to do after a death */
-static nfds_t daemon_polled;			/* so many places of daemon_polls are polled */
-static bool daemon_locks;			/* some process's locks are to be polled */
-static char daemon_dead[SC_ADDR_NAME_MAX];	/* a name to remove */
-static int daemon_dead_count;			/* there are so many */
 
 static int64_t now_ms(void)
 {
 	return sc_clock_ns() / 1000000;
-}
-
-/* False: it will wake when its time has come, or by the hanging up, unless a child has that end too. */
-static bool wake_locked(void)
-{
-	if (sc_pipe_ring(&daemon_pipe))
-		return true;
-	sc_pipe_hang_up(&daemon_pipe);
-	return false;
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -202,7 +161,7 @@ static void pidfd_get(struct sc_daemon_process *process, const struct sc_seg *se
 
 static struct sc_daemon_process *process_find(const struct sc_seg *seg)
 {
-	sc_list_for (entry, &daemon_processes) {
+	sc_list_for (entry, &sc_process.watched) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
 		if (process->pid == seg->cma_pid && process->cookie == seg->header.owner.cookie)
@@ -214,15 +173,15 @@ static struct sc_daemon_process *process_find(const struct sc_seg *seg)
 /* One has come that is to be gathered. */
 static void gather_soon_locked(void)
 {
-	int64_t apart = daemon_gathered + GATHER_APART_MS;
+	int64_t apart = sc_process.gathered + GATHER_APART_MS;
 
-	if (daemon_gathers)
+	if (sc_process.gathers)
 		return;
-	daemon_gathers = now_ms() + GATHER_MS;
-	if (daemon_gathers < apart)
-		daemon_gathers = apart;
-	if (daemon_gathers < daemon_sleeps)
-		(void)wake_locked();
+	sc_process.gathers = now_ms() + GATHER_MS;
+	if (sc_process.gathers < apart)
+		sc_process.gathers = apart;
+	if (sc_process.gathers < sc_process.sleeps)
+		(void)sc_process_wake_locked();
 }
 
 static struct sc_daemon_process *process_new(const struct sc_seg *seg)
@@ -235,7 +194,7 @@ static struct sc_daemon_process *process_new(const struct sc_seg *seg)
 	process->cookie = seg->header.owner.cookie;
 	process->pidfd = SC_NO_PIDFD;
 	sc_list_init(&process->watches);
-	sc_list_prepend(&daemon_processes, &process->all);
+	sc_list_prepend(&sc_process.watched, &process->all);
 	gather_soon_locked();
 	return process;
 }
@@ -247,15 +206,15 @@ void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_be
 	*watch = (struct sc_watch){ .seg = seg, .bell = bell };
 	if (seg->lender) /* this process's own */
 		return;
-	pthread_mutex_lock(&daemon_mutex);
-	if (daemon_state == STATE_RUNS) {
+	sc_process_lock();
+	if (sc_process.state == SC_PROCESS_WATCHES) {
 		process = process_find(seg);
 		process = process ? process : process_new(seg);
 	}
 	watch->process = process;
 	if (process)
 		sc_list_append(&process->watches, &watch->of_process);
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process_unlock();
 }
 
 static void process_put(struct sc_daemon_process *process)
@@ -271,42 +230,11 @@ void sc_watch_del(struct sc_watch *watch)
 {
 	if (!watch->process || !sc_seg_is_here(watch->seg))
 		return;
-	pthread_mutex_lock(&daemon_mutex);
+	sc_process_lock();
 	sc_list_remove(&watch->of_process);
 	process_put(watch->process);
 	watch->process = NULL;
-	pthread_mutex_unlock(&daemon_mutex);
-}
-
-/* ---- fork ------------------------------------------------------------------------------------ */
-
-/*
- * The child has no thread, and its copies of endpoints are of no use. It watches none of the processes that its parent
- * watches.
- */
-static void atfork_child(void)
-{
-	daemon_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	sc_pidfds_inherited();
-	sc_pipe_close(&daemon_pipe);
-	daemon_state = STATE_NONE;
-	daemon_tid = 0;
-	daemon_lives_count = 0;
-	daemon_lives.list.next = &daemon_lives.list;
-	daemon_inherited[daemon_forks++ % (sizeof(daemon_inherited) / sizeof(daemon_inherited[0]))] =
-		daemon_processes;
-	sc_list_init(&daemon_processes);
-	sc_list_init(&daemon_bells);
-}
-
-static bool can_fork;
-
-static void init_once(void)
-{
-	daemon_lives.list.next = &daemon_lives.list;
-	sc_list_init(&daemon_processes);
-	sc_list_init(&daemon_bells);
-	can_fork = !SC_TRY("daemon.atfork", pthread_atfork(NULL, NULL, atfork_child));
+	sc_process_unlock();
 }
 
 /* ---- words of life --------------------------------------------------------------------------- */
@@ -316,10 +244,10 @@ static struct robust_list *link_of(const struct sc_bell *bell)
 	return (struct robust_list *)&bell->presence->life_next;
 }
 
-/* The one before in daemon_bells that has a word, whose links go the same way; NULL: it is the first. */
+/* The one before in sc_process.bells that has a word, whose links go the same way; NULL: it is the first. */
 static struct sc_bell *life_before(const struct sc_bell *bell)
 {
-	for (struct sc_list *entry = bell->all.prev; entry != &daemon_bells; entry = entry->prev) {
+	for (struct sc_list *entry = bell->all.prev; entry != &sc_process.bells; entry = entry->prev) {
 		struct sc_bell *before = sc_list_entry(entry, struct sc_bell, all);
 
 		if (before->presence)
@@ -330,13 +258,13 @@ static struct sc_bell *life_before(const struct sc_bell *bell)
 
 static struct robust_list *life_after(const struct sc_bell *bell)
 {
-	for (struct sc_list *entry = bell->all.next; entry != &daemon_bells; entry = entry->next) {
+	for (struct sc_list *entry = bell->all.next; entry != &sc_process.bells; entry = entry->next) {
 		struct sc_bell *after = sc_list_entry(entry, struct sc_bell, all);
 
 		if (after->presence)
 			return link_of(after);
 	}
-	return &daemon_lives.list;
+	return &sc_process.lives.list;
 }
 
 /* The kernel reads it, in this thread or another, at any instant: one store. */
@@ -349,9 +277,9 @@ static void set_link(struct robust_list *link, struct robust_list *next)
 static void life_link_locked(struct sc_bell *bell)
 {
 	set_link(link_of(bell), life_after(bell));
-	set_link(&daemon_lives.list, link_of(bell));
+	set_link(&sc_process.lives.list, link_of(bell));
 	(void)SC_FAULT("daemon.linked");
-	sc_store_release_32(&bell->presence->life, daemon_tid);
+	sc_store_release_32(&bell->presence->life, sc_process.tid);
 	(void)SC_FAULT("daemon.alive");
 }
 
@@ -362,30 +290,30 @@ static void life_unlink_locked(struct sc_bell *bell)
 
 	sc_store_release_32(&bell->presence->life, 0);
 	(void)SC_FAULT("daemon.unalive");
-	set_link(before ? link_of(before) : &daemon_lives.list, life_after(bell));
+	set_link(before ? link_of(before) : &sc_process.lives.list, life_after(bell));
 	(void)SC_FAULT("daemon.unlinked");
 }
 
 /* By the thread itself: at its beginning, with its tid, when the kernel knows the list; with 0 at its end. */
 static void set_lives(uint32_t tid)
 {
-	pthread_mutex_lock(&daemon_mutex);
-	daemon_tid = tid;
-	sc_list_for (entry, &daemon_bells) {
+	sc_process_lock();
+	sc_process.tid = tid;
+	sc_list_for (entry, &sc_process.bells) {
 		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
 
 		if (bell->presence)
 			sc_store_release_32(&bell->presence->life, tid);
 	}
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process_unlock();
 }
 
 /* In place of libc's list for this thread, which takes no robust mutex. */
 static void lives_begin(void)
 {
-	daemon_lives.futex_offset = (long)offsetof(struct sc_abi_presence, life) -
+	sc_process.lives.futex_offset = (long)offsetof(struct sc_abi_presence, life) -
 				    (long)offsetof(struct sc_abi_presence, life_next);
-	if (!SC_TRY("daemon.robust", syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
+	if (!SC_TRY("daemon.robust", syscall(SYS_set_robust_list, &sc_process.lives, sizeof(sc_process.lives))))
 		set_lives((uint32_t)syscall(SYS_gettid));
 }
 
@@ -401,25 +329,25 @@ static void ring(struct sc_bell *bell)
 void sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
 {
 	*bell = (struct sc_bell){ .opened_by = sc_host_self(), .sleep = &sc_seg_presence(seg)->sleep };
-	pthread_once(&daemon_once, init_once);
-	pthread_mutex_lock(&daemon_mutex);
-	sc_list_prepend(&daemon_bells, &bell->all);
-	if (daemon_lives_count < LIVES_MAX) {
-		daemon_lives_count++;
+	(void)sc_process_begin();
+	sc_process_lock();
+	sc_list_prepend(&sc_process.bells, &bell->all);
+	if (sc_process.lives_count < LIVES_MAX) {
+		sc_process.lives_count++;
 		bell->presence = sc_seg_presence(seg);
 		life_link_locked(bell);
 	}
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process_unlock();
 }
 
 bool sc_bell_is_first(void)
 {
 	bool first;
 
-	pthread_once(&daemon_once, init_once);
-	pthread_mutex_lock(&daemon_mutex);
-	first = sc_list_empty(&daemon_bells);
-	pthread_mutex_unlock(&daemon_mutex);
+	(void)sc_process_begin();
+	sc_process_lock();
+	first = sc_list_empty(&sc_process.bells);
+	sc_process_unlock();
 	return first;
 }
 
@@ -427,34 +355,34 @@ void sc_bell_close(struct sc_bell *bell)
 {
 	if (bell->opened_by != sc_host_self())
 		return;
-	pthread_mutex_lock(&daemon_mutex);
+	sc_process_lock();
 	if (bell->presence) {
 		life_unlink_locked(bell);
-		daemon_lives_count--;
+		sc_process.lives_count--;
 	}
 	sc_list_remove(&bell->all);
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process_unlock();
 }
 
 static void ring_all(void)
 {
-	pthread_mutex_lock(&daemon_mutex);
-	sc_list_for (entry, &daemon_bells)
+	sc_process_lock();
+	sc_list_for (entry, &sc_process.bells)
 		ring(sc_list_entry(entry, struct sc_bell, all));
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process_unlock();
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* A name to remove, once daemon_mutex is free. */
+/* A name to remove, once sc_process.mutex is free. */
 static void note_name(const struct sc_seg *seg)
 {
 	struct sc_addr parts;
 
 	if (sc_addr_parse(seg->header.address, &parts))
 		return;
-	sc_addr_file(&parts, daemon_dead);
-	daemon_dead_count++;
+	sc_addr_file(&parts, sc_process.dead);
+	sc_process.dead_count++;
 }
 
 static void watch_check(struct sc_watch *watch)
@@ -491,7 +419,7 @@ static bool is_over(const struct sc_daemon_process *process)
 static bool has_no_pidfd(const struct sc_daemon_process *process)
 {
 	return process->gathered &&
-	       (process->pidfd == SC_NO_PIDFD || (nfds_t)process->pidfd + 1 >= daemon_polled);
+	       (process->pidfd == SC_NO_PIDFD || (nfds_t)process->pidfd + 1 >= sc_process.polled);
 }
 
 /* poll(2) refuses more places than the limit is now, however many are open. */
@@ -507,43 +435,43 @@ static nfds_t most_places(nfds_t wanted)
 /* Arranges the descriptors to poll. */
 static void arrange_locked(void)
 {
-	daemon_polled = most_places(1 + sc_pidfds_arrange(daemon_polls + 1));
-	daemon_polls[0] = (struct pollfd){ .fd = daemon_pipe.ends[0], .events = POLLIN };
-	daemon_locks = !daemon_polled; /* nor is the pipe heard */
-	sc_list_for (entry, &daemon_processes) {
+	sc_process.polled = most_places(1 + sc_pidfds_arrange(sc_process.polls + 1));
+	sc_process.polls[0] = (struct pollfd){ .fd = sc_process.pipe.ends[0], .events = POLLIN };
+	sc_process.locks = !sc_process.polled; /* nor is the pipe heard */
+	sc_list_for (entry, &sc_process.watched) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
-		daemon_locks |= has_no_pidfd(process) && !is_over(process);
+		sc_process.locks |= has_no_pidfd(process) && !is_over(process);
 	}
 }
 
 static int timeout_locked(void)
 {
-	int64_t now = now_ms(), until = daemon_tick;
+	int64_t now = now_ms(), until = sc_process.tick;
 
-	if (daemon_scan && daemon_scan < until)
-		until = daemon_scan;
-	if (daemon_gathers && daemon_gathers < until)
-		until = daemon_gathers;
-	if (daemon_look && daemon_look < until)
-		until = daemon_look;
-	if (daemon_calibration && daemon_calibration < until)
-		until = daemon_calibration;
-	if (daemon_locks && now + LOCK_MS < until)
+	if (sc_process.scan && sc_process.scan < until)
+		until = sc_process.scan;
+	if (sc_process.gathers && sc_process.gathers < until)
+		until = sc_process.gathers;
+	if (sc_process.look && sc_process.look < until)
+		until = sc_process.look;
+	if (sc_process.calibration && sc_process.calibration < until)
+		until = sc_process.calibration;
+	if (sc_process.locks && now + LOCK_MS < until)
 		until = now + LOCK_MS;
-	daemon_sleeps = until;
+	sc_process.sleeps = until;
 	return until <= now ? 0 : (int)(until - now);
 }
 
 static bool has_event(const struct sc_daemon_process *process)
 {
-	return process->pidfd != SC_NO_PIDFD && sc_pidfd_has_event(process->pidfd, daemon_polls + 1);
+	return process->pidfd != SC_NO_PIDFD && sc_pidfd_has_event(process->pidfd, sc_process.polls + 1);
 }
 
 /* After poll(2). `all`: look at each, whatever it says. */
 static void look_locked(bool all)
 {
-	sc_list_for (entry, &daemon_processes) {
+	sc_list_for (entry, &sc_process.watched) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
 		if (has_event(process))
@@ -562,12 +490,12 @@ static struct sc_watch *first_watch(const struct sc_daemon_process *process)
 static bool gather_one_locked(void)
 {
 	struct sc_daemon_process *process =
-		sc_list_entry(daemon_processes.next, struct sc_daemon_process, all);
+		sc_list_entry(sc_process.watched.next, struct sc_daemon_process, all);
 
-	if (sc_list_empty(&daemon_processes) || process->gathered)
+	if (sc_list_empty(&sc_process.watched) || process->gathered)
 		return false;
 	sc_list_remove(&process->all);
-	sc_list_append(&daemon_processes, &process->all);
+	sc_list_append(&sc_process.watched, &process->all);
 	process->gathered = true;
 	if (process->pidfd == SC_NO_PIDFD)
 		pidfd_get(process, first_watch(process)->seg);
@@ -581,26 +509,26 @@ static void gather(void)
 {
 	bool due, more;
 
-	pthread_mutex_lock(&daemon_mutex);
-	due = daemon_gathers && now_ms() >= daemon_gathers;
+	sc_process_lock();
+	due = sc_process.gathers && now_ms() >= sc_process.gathers;
 	if (due) {
-		daemon_gathered = now_ms();
-		daemon_gathers = 0;
+		sc_process.gathered = now_ms();
+		sc_process.gathers = 0;
 	}
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process_unlock();
 	for (more = due; more;) {
-		pthread_mutex_lock(&daemon_mutex);
+		sc_process_lock();
 		more = gather_one_locked();
-		pthread_mutex_unlock(&daemon_mutex);
+		sc_process_unlock();
 	}
 }
 
 /* Descriptors that the application has closed, or that there was no room for. */
 static void repair_locked(void)
 {
-	if (daemon_pipe.ends[0] < 0)
-		(void)sc_pipe_open(&daemon_pipe); /* else at the next tick */
-	sc_list_for (entry, &daemon_processes) {
+	if (sc_process.pipe.ends[0] < 0)
+		(void)sc_pipe_open(&sc_process.pipe); /* else at the next tick */
+	sc_list_for (entry, &sc_process.watched) {
 		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
 
 		if (process->pidfd != SC_NO_PIDFD && !sc_pidfd_is_open(process->pidfd))
@@ -621,15 +549,15 @@ static void due_in(int64_t *due, int ms)
 
 static void reap_dead(void)
 {
-	if (!daemon_dead_count)
+	if (!sc_process.dead_count)
 		return;
-	if (daemon_dead_count == 1)
-		(void)sc_reap_name(daemon_dead);
+	if (sc_process.dead_count == 1)
+		(void)sc_reap_name(sc_process.dead);
 	else
 		(void)sc_reap_scan(); /* many: one look for peers that await them, for all */
-	daemon_dead_count = 0;
-	daemon_scans = 2;
-	due_in(&daemon_scan, SCAN_SOON_MS);
+	sc_process.dead_count = 0;
+	sc_process.scans = 2;
+	due_in(&sc_process.scan, SCAN_SOON_MS);
 }
 
 static int64_t next_look(void)
@@ -639,13 +567,13 @@ static int64_t next_look(void)
 
 static void look(void)
 {
-	if (!daemon_look || now_ms() < daemon_look)
+	if (!sc_process.look || now_ms() < sc_process.look)
 		return;
-	daemon_look = next_look();
-	if (!sc_leftover_look(&daemon_leftovers))
+	sc_process.look = next_look();
+	if (!sc_leftover_look(&sc_process.leftovers))
 		return;
-	daemon_scans = 2;
-	daemon_scan = now_ms();
+	sc_process.scans = 2;
+	sc_process.scan = now_ms();
 }
 
 /* After a scan the endpoints look at claims that the dead have blocked. */
@@ -654,44 +582,44 @@ static void scan(void)
 	sc_seg_forget_found(); /* it may be of the dead */
 	(void)sc_reap_scan();
 	ring_all(); /* claims of the dead */
-	daemon_scans -= daemon_scans > 0;
-	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
+	sc_process.scans -= sc_process.scans > 0;
+	sc_process.scan = sc_process.scans ? now_ms() + SCAN_AGAIN_MS : 0;
 }
 
-/* The work after poll(2) that needs daemon_mutex. False: the end. */
+/* The work after poll(2) that needs sc_process.mutex. False: the end. */
 static bool look_around(bool tick)
 {
 	bool on, lost = false;
 
-	pthread_mutex_lock(&daemon_mutex);
-	on = daemon_state == STATE_RUNS;
+	sc_process_lock();
+	on = sc_process.state == SC_PROCESS_WATCHES;
 	if (on) {
-		lost = daemon_pipe.ends[0] >= 0 && !sc_pipe_hear(&daemon_pipe);
+		lost = sc_process.pipe.ends[0] >= 0 && !sc_pipe_hear(&sc_process.pipe);
 		look_locked(tick);
 	}
 	if (lost)
-		sc_pipe_close(&daemon_pipe);
+		sc_pipe_close(&sc_process.pipe);
 	if (on && tick)
 		repair_locked();
-	pthread_mutex_unlock(&daemon_mutex);
-	if (lost && daemon_tick > now_ms() + REPAIR_MS)
-		daemon_tick = now_ms() + REPAIR_MS;
+	sc_process_unlock();
+	if (lost && sc_process.tick > now_ms() + REPAIR_MS)
+		sc_process.tick = now_ms() + REPAIR_MS;
 	return on;
 }
 
 static void keep(void)
 {
-	bool again = sc_shmfile_keep_all() == -EAGAIN || daemon_pipe.ends[0] < 0;
+	bool again = sc_shmfile_keep_all() == -EAGAIN || sc_process.pipe.ends[0] < 0;
 
 	sc_seg_forget_found();
-	daemon_tick = now_ms() + (again ? REPAIR_MS : TICK_MS);
+	sc_process.tick = now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
 
 static void calibrate(void)
 {
-	if (!daemon_calibration || now_ms() < daemon_calibration)
+	if (!sc_process.calibration || now_ms() < sc_process.calibration)
 		return;
-	daemon_calibration = 0;
+	sc_process.calibration = 0;
 	sc_calibration_make();
 }
 
@@ -700,17 +628,17 @@ static void sleep_without_descriptors(int timeout)
 {
 	int64_t ns = (timeout < LOCK_MS ? timeout : LOCK_MS) * INT64_C(1000000);
 
-	daemon_polled = 0;
+	sc_process.polled = 0;
 	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
 }
 
 static void sleep_well(int timeout)
 {
-	if (SC_TRY("daemon.poll", poll(daemon_polls, daemon_polled, timeout)) >= 0)
+	if (SC_TRY("daemon.poll", poll(sc_process.polls, sc_process.polled, timeout)) >= 0)
 		return;
 	if (errno != EINTR)
 		sleep_without_descriptors(timeout);
-	memset(daemon_polls, 0, sizeof(daemon_polls));
+	memset(sc_process.polls, 0, sizeof(sc_process.polls));
 }
 
 static bool round_once(void)
@@ -718,12 +646,12 @@ static bool round_once(void)
 	int timeout;
 	bool tick;
 
-	pthread_mutex_lock(&daemon_mutex);
+	sc_process_lock();
 	arrange_locked();
 	timeout = timeout_locked();
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process_unlock();
 	sleep_well(timeout);
-	tick = now_ms() >= daemon_tick;
+	tick = now_ms() >= sc_process.tick;
 	if (!look_around(tick))
 		return false;
 	gather();
@@ -732,7 +660,7 @@ static bool round_once(void)
 		keep();
 	look();
 	calibrate();
-	if ((tick && daemon_scans_ticks) || (daemon_scan && now_ms() >= daemon_scan))
+	if ((tick && sc_process.scans_ticks) || (sc_process.scan && now_ms() >= sc_process.scan))
 		scan();
 	return true;
 }
@@ -766,19 +694,19 @@ static void *run(void *unused)
 
 	(void)unused;
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
-	daemon_tick = now_ms() + TICK_MS;
-	daemon_look = daemon_scans_ticks ? next_look() : 0;
+	sc_process.tick = now_ms() + TICK_MS;
+	sc_process.look = sc_process.scans_ticks ? next_look() : 0;
 	begun = now_ms() + (int64_t)(sc_host_self() % SPREAD_MS);
-	daemon_scan = daemon_scans_ticks ? begun + SETTLED_MS : 0;
-	daemon_calibration = daemon_calibrates ? begun + CALIBRATE_MS : 0;
-	daemon_scans = 0;
-	daemon_dead_count = 0;
+	sc_process.scan = sc_process.scans_ticks ? begun + SETTLED_MS : 0;
+	sc_process.calibration = sc_process.calibrates ? begun + CALIBRATE_MS : 0;
+	sc_process.scans = 0;
+	sc_process.dead_count = 0;
 	ask_for_short_slices();
 	lives_begin();
 	while (round_once())
 		;
 	set_lives(0);
-	sc_leftover_fini(&daemon_leftovers);
+	sc_leftover_fini(&sc_process.leftovers);
 	return NULL;
 }
 
@@ -814,20 +742,20 @@ static void make_room_for_descriptors(int any)
 
 static int start_locked(void)
 {
-	int err = can_fork ? sc_pipe_open(&daemon_pipe) : -ENOMEM;
+	int err = sc_process_begin() ? sc_pipe_open(&sc_process.pipe) : -ENOMEM;
 
 	if (err)
 		return err;
-	make_room_for_descriptors(daemon_pipe.ends[0]);
-	daemon_state = STATE_RUNS;
-	daemon_gathers = 0;
-	daemon_gathered = now_ms();
+	make_room_for_descriptors(sc_process.pipe.ends[0]);
+	sc_process.state = SC_PROCESS_WATCHES;
+	sc_process.gathers = 0;
+	sc_process.gathered = now_ms();
 	err = -SC_FAIL("daemon.thread");
 	if (!err)
-		err = sc_thread_start(&daemon_thread, STACK_SIZE, run, NULL);
+		err = sc_thread_start(&sc_process.thread, STACK_SIZE, run, NULL);
 	if (err) {
-		daemon_state = STATE_NONE;
-		sc_pipe_close(&daemon_pipe);
+		sc_process.state = SC_PROCESS_ALONE;
+		sc_pipe_close(&sc_process.pipe);
 	}
 	return err;
 }
@@ -837,17 +765,17 @@ bool sc_daemon_start(const struct sc_config *config)
 	bool runs, say;
 	int err = 0;
 
-	pthread_once(&daemon_once, init_once);
-	pthread_mutex_lock(&daemon_mutex);
-	if (daemon_state == STATE_NONE) {
-		daemon_scans_ticks = config->scan;
-		daemon_calibrates = config->calibrate;
+	(void)sc_process_begin();
+	sc_process_lock();
+	if (sc_process.state == SC_PROCESS_ALONE) {
+		sc_process.scans_ticks = config->scan;
+		sc_process.calibrates = config->calibrate;
 		err = start_locked();
 	}
-	runs = daemon_state == STATE_RUNS;
-	say = err && !daemon_said;
-	daemon_said |= say;
-	pthread_mutex_unlock(&daemon_mutex);
+	runs = sc_process.state == SC_PROCESS_WATCHES;
+	say = err && !sc_process.said;
+	sc_process.said |= say;
+	sc_process_unlock();
 	if (say)
 		sc_warn("no thread to watch other processes: %s; the death of a peer is found by polling "
 			"only "
@@ -891,23 +819,23 @@ static void stop(void)
 	pthread_t thread;
 	bool woken, ended;
 
-	pthread_mutex_lock(&daemon_mutex);
-	if (daemon_state != STATE_RUNS) {
-		pthread_mutex_unlock(&daemon_mutex);
+	sc_process_lock();
+	if (sc_process.state != SC_PROCESS_WATCHES) {
+		sc_process_unlock();
 		return;
 	}
-	daemon_state = STATE_STOPS;
-	woken = wake_locked();
-	thread = daemon_thread;
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process.state = SC_PROCESS_STOPS;
+	woken = sc_process_wake_locked();
+	thread = sc_process.thread;
+	sc_process_unlock();
 	ended = woken ? !pthread_join(thread, NULL) : ends_soon(thread);
 	if (!ended)
 		pthread_detach(thread);
-	pthread_mutex_lock(&daemon_mutex);
+	sc_process_lock();
 	if (ended)
-		daemon_state = STATE_NONE; /* else what is the thread's is not for another */
-	sc_pipe_close(&daemon_pipe);
-	pthread_mutex_unlock(&daemon_mutex);
+		sc_process.state = SC_PROCESS_ALONE; /* else what is the thread's is not for another */
+	sc_pipe_close(&sc_process.pipe);
+	sc_process_unlock();
 }
 
 void sc_process_fini(void)

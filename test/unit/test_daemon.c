@@ -30,6 +30,7 @@
 #include "os/host.h"
 #include "os/lifelock.h"
 #include "os/pidfd.h"
+#include "proc/process.h"
 #include "proc/reap.h"
 
 #define STOPPED_CHECKS 100000
@@ -882,8 +883,10 @@ static void test_lock_kept(void **state)
 static void tick(struct sc_ep *ep)
 {
 	uint32_t rung = sc_load_acquire_32(&ep->bell.rung);
+	int64_t due = __atomic_load_n(&sc_process.tick, __ATOMIC_RELAXED);
 
 	seconds_ahead += TICK_SECONDS;
+	watchdog_await(__atomic_load_n(&sc_process.tick, __ATOMIC_RELAXED) != due);
 	watchdog_await(sc_load_acquire_32(&ep->bell.rung) != rung);
 }
 
@@ -1498,7 +1501,7 @@ static const struct failing {
 	const char *point;
 	bool thread, pidfd, later;
 } thread_points[] = {
-	{ "daemon.atfork", false, false, false }, /* it is asked for once */
+	{ "process.atfork", false, false, false }, /* it is asked for once */
 	{ "daemon.thread", false, false, true },  { "pipe.open", false, false, true },
 	{ "daemon.room", true, true, true },	  { "daemon.robust", true, true, true },
 	{ "daemon.getattr", true, true, true },	  { "daemon.setattr", true, true, true },
