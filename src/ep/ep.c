@@ -16,6 +16,7 @@
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
+#include "proc/daemon.h"
 #include "proc/leftover.h"
 #include "rma/delegate.h"
 #include "link/peer.h"

@@ -15,7 +15,7 @@
  *   chunks that the target of a put has         the target                   report() in assist.c
  *   offers that the peer has done               the peer                     offer_end() in target.c
  *   room in a ring, window, buffers             the reader                   sc_peer_publish()
- *   death                                       our daemon                   ring() in daemon.c
+ *   death                                       our daemon                   sc_bell_ring()
  *
  * Nobody wakes for the following, so these sleep for a time only, and then poll:
  *

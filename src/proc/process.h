@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <shmcma/core.h>
 #include "base/list.h"
 #include "os/addr.h"
 #include "os/pidfd.h"
@@ -15,7 +16,7 @@
 
 enum sc_process_state { SC_PROCESS_ALONE, SC_PROCESS_WATCHES, SC_PROCESS_STOPS };
 
-/* What a process knows of others while it has a thread that watches them, see daemon.c. */
+/* The state of a process that has a thread to watch others, see daemon.c. */
 struct sc_process {
 	pthread_mutex_t mutex; /* all but what the thread alone uses */
 	enum sc_process_state state;
@@ -52,6 +53,11 @@ extern struct sc_process sc_process;
 
 /* To be called before the lists are used. Any thread. False: forked children cannot be told from this process. */
 bool sc_process_begin(void);
+
+static inline int64_t sc_process_now_ms(void)
+{
+	return sc_clock_ns() / 1000000;
+}
 
 static inline void sc_process_lock(void)
 {

@@ -30,6 +30,7 @@
 #include "os/host.h"
 #include "os/lifelock.h"
 #include "os/pidfd.h"
+#include "proc/daemon.h"
 #include "proc/process.h"
 #include "proc/reap.h"
 
@@ -1503,7 +1504,7 @@ static const struct failing {
 } thread_points[] = {
 	{ "process.atfork", false, false, false }, /* it is asked for once */
 	{ "daemon.thread", false, false, true },  { "pipe.open", false, false, true },
-	{ "daemon.room", true, true, true },	  { "daemon.robust", true, true, true },
+	{ "daemon.room", true, true, true },	  { "bell.robust", true, true, true },
 	{ "daemon.getattr", true, true, true },	  { "daemon.setattr", true, true, true },
 	{ "daemon.poll", true, true, true },	  { "pidfd.open", true, false, true },
 	{ "pidfd.limit", true, false, true },	  { "daemon.limit", true, true, true },
