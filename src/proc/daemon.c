@@ -20,7 +20,7 @@
  *                  They do not delay a connection: a pidfd, and a look whether it is the right one, take a third as
  *                  long as all else of it
  *
- * It proves a death as any other process does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints' bells,
+ * It proves a death as any other process does (sc_owner_is_dead()), marks the watches, rings the endpoints' bells,
  * and removes the names at once. The endpoint does the rest at its next poll: this thread touches nothing of an
  * endpoint but bell and watches (bell.c, watch.c).
  *
@@ -65,6 +65,7 @@
 #include "proc/bell.h"
 #include "proc/process.h"
 #include "proc/watch.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 
 #define TICK_MS 30000

@@ -3,7 +3,7 @@
  * watch.c: the processes that peers belong to, and what is done at the death of one.
  *
  * Owns the list of them in struct sc_process, and their places in the table of pidfds. Any thread adds and deletes
- * watches; the daemon's thread does all else. A death is proven as by any other process (sc_reap_owner_is_dead()): the
+ * watches; the daemon's thread does all else. A death is proven as by any other process (sc_owner_is_dead()): the
  * thread marks the watches and rings the endpoints' bells at once, and then removes the names.
  *
  * Not everything can be seen by a pidfd: not a process of another pid namespace, and none when descriptors
@@ -22,6 +22,7 @@
 #include "os/addr.h"
 #include "os/pidfd.h"
 #include "proc/process.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 
 /*
@@ -154,7 +155,7 @@ static void note_name(const struct sc_seg *seg)
 
 static void watch_check(struct sc_watch *watch)
 {
-	if (watch->ended || !sc_reap_owner_is_dead(watch->seg))
+	if (watch->ended || !sc_owner_is_dead(watch->seg))
 		return;
 	note_name(watch->seg);
 	sc_store_relaxed_32(&watch->ended, 1); /* ordered by the next */

@@ -26,7 +26,7 @@ void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_be
 /* To be called before the segment is detached; nothing if it is not watched, or in a forked child. */
 void sc_watch_del(struct sc_watch *watch);
 
-/* Proven dead: what sc_reap_owner_is_dead() says, also after its name has been removed. */
+/* Proven dead: what sc_owner_is_dead() says, also after its name has been removed. */
 static inline bool sc_watch_has_ended(const struct sc_watch *watch)
 {
 	/* relaxed: the proof is in the kernel, and a process that has ended is no other's order to keep */

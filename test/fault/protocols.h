@@ -24,6 +24,7 @@
 #include <shmcma/core.h>
 #include "os/addr.h"
 #include "link/peer.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "link/state.h"
 #include "../unit/pidfds.h"
@@ -1495,7 +1496,7 @@ static void work_second_reaper(struct side *side)
 
 	if (!wait_stage(side, 2))
 		return;
-	if (!sc_reap_is_orphan(side->other->left) && !has_action(KILL) && !may_fail())
+	if (!sc_owner_left(side->other->left) && !has_action(KILL) && !may_fail())
 		complain("a dead process is taken for alive, as a reaper holds its lock");
 	if (sc_addr_resolve(side->other->left, address) != -ECONNREFUSED && !may_fail())
 		complain("the address of a dead process is not refused");

@@ -21,6 +21,7 @@
 #include "child.h"
 #include "os/host.h"
 #include "os/lifelock.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "shm/seg.h"
 #include "proc/service.h"
@@ -800,7 +801,7 @@ static void test_service_taken(void **state)
 	/* and from the dead it is taken over, even while its segment is being reaped */
 	file_of(holder.line, name);
 	assert_true(child_start(&reaper, hold_lock, name));
-	assert_true(sc_reap_is_orphan(holder.line));
+	assert_true(sc_owner_left(holder.line));
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
 	assert_int_equal(child_end(&reaper), 0);
 	assert_resolves(seg->header.address);
@@ -835,16 +836,16 @@ static void test_service_being_reaped(void **state)
 		skip(); /* others reap, too */
 	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
 	sc_addr_service_file(service, name);
-	assert_true(sc_reap_service_is_orphan(name)); /* by now it may be gone */
+	assert_true(sc_owner_left_service(name)); /* by now it may be gone */
 	for (int gone = 0; gone < 2; gone++) {	      /* its segment has been removed already */
 		assert_true(child_start(&holder, serve, NULL));
-		assert_false(sc_reap_service_is_orphan(name));
+		assert_false(sc_owner_left_service(name));
 		child_kill(&holder);
 		file_of(holder.line, segment);
 		if (gone)
 			assert_reaped(segment);
 		assert_true(child_start(&slow_reaper, hold_lock, name));
-		assert_true(sc_reap_service_is_orphan(name));
+		assert_true(sc_owner_left_service(name));
 		assert_nobody();
 		sc_log_set(let_reaper_go);
 		assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
@@ -887,11 +888,11 @@ static void test_directory_being_reaped(void **state)
 		skip();
 	assert_int_equal(sc_addr_directory_file(service, name), 0);
 	assert_true(child_start(&writer, write_directory, NULL));
-	assert_false(sc_reap_service_is_orphan(name));
+	assert_false(sc_owner_left_service(name));
 	assert_int_equal(sc_directory_create(service, 10, &directory), -EADDRINUSE);
 	child_kill(&writer);
 	assert_true(child_start(&slow_reaper, hold_lock, name));
-	assert_true(sc_reap_service_is_orphan(name));
+	assert_true(sc_owner_left_service(name));
 	assert_int_equal(sc_directory_open(service, &directory), -ENOENT);
 	sc_log_set(let_reaper_go);
 	assert_int_equal(sc_directory_create(service, 10, &directory), 0);
@@ -998,7 +999,7 @@ static void test_service_bad_files(void **state)
 	assert_int_equal(unlink(path), 0);
 
 	make_file(name, 0600, "no service");
-	assert_false(sc_reap_service_is_orphan(name)); /* nobody knows whose it would be */
+	assert_false(sc_owner_left_service(name)); /* nobody knows whose it would be */
 	assert_int_equal(sc_service_find(service, out), -ECONNREFUSED);
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
 	sc_service_destroy(held);
