@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * close.pml: an endpoint closes, or dies, while others close or die (src/link/peer.c, src/shm/seg.c, src/ep/ep.c).
+ * close.pml: an endpoint closes, or dies, while others close or die (src/link/peer.c, src/shm/create.c,
+ * src/shm/attach.c, src/ep/ep.c).
  *
  * Two endpoints, connected to each other in both directions; ONEWAY: the first to the second, which may not
  * have heard of it yet. Who writes sends up to MSGS messages, inline or in a bounce buffer of its own

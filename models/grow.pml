@@ -9,7 +9,7 @@
  * two steps.
  *
  *   Writer    sc_record_room_slow(), ring_grow(), sc_seg_slot_grow(), sc_ring_may_grow(), sc_ring_store()
- *   Reader    poll_ring(), take_grown(), sc_ring_release(), sc_ring_publish()
+ *   Reader    poll_ring(), take_in_ring(), sc_ring_release(), sc_ring_publish()
  *
  * Asserted: a reader takes all that has been published, once, in order, and nothing else; nothing that is unread is
  * written over; no line without memory is touched; a ring that is to grow does so before it comes to its end; nobody
@@ -42,7 +42,7 @@
 
 #define FEW 3
 #define MANY 5
-#define GROWN 255        /* instead of the number of a message */
+#define GROWN 255        /* instead of the number of a message: SC_ABI_IN_RING */
 #define NEXT(i, count) (((i) + 1) % (count))
 
 #define HAS_ROOM (tail - known + size <= (count == FEW -> FEW - 1 : MANY))

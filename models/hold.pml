@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * hold.pml: bounce buffers that come back with a message (src/link/hold.h, src/link/record.c, src/link/record.h, src/ep/rx.c,
- * src/msg/tx.c, src/link/peer.c, src/shm/pool.c).
+ * src/msg/bounce.c, src/link/peer.c, src/shm/pool.c).
  *
  * An owner with NB buffers, a peer that it talks to, and another that it lends buffers to as well. MSGS records
  * of the owner's to either of the two, each with a buffer: some are messages, and some are parts, two of a message;
@@ -10,11 +10,11 @@
  * any two steps, and may close between any two calls; the owner may give it up whenever it looks at what it says,
  * though it keeps the rules, and may be writing to the buffers.
  *
- *   Owner     send_buffer(), send_bounce(), may_return(), return_flag(), sc_pool_lend(); sc_ring_refresh() (R2'),
- *             take_back(), returning(); take_buffer(), take_part(), sc_hold_comes_back(), sc_record_returned();
+ *   Owner     sc_bounce_send_buffer(), sc_bounce_send(), may_return(), return_flag(), sc_pool_lend();
+ *             sc_ring_refresh() (R2'), take_back(), returning(); take_buffer(), take_part(), sc_hold_comes_back(), sc_record_returned();
  *             sc_peer_quarantine(), sc_peer_end_link(), sc_pool_return_others(); sc_peer_review_claims(), sc_peer_bury(), sc_peer_drained(),
  *             end_feed(); slot_forget()
- *   Peer      take_buffer(), take_part(), sc_hold_begin(); send_return(), return_put(), sc_hold_take();
+ *   Peer      take_buffer(), take_part(), sc_hold_begin(); sc_bounce_send_return(), return_put(), sc_hold_take();
  *             sc_peer_publish() (R2), sc_peers_give_back(); say_goodbye(), when it closes, or sees that it has been
  *             given up
  *   Other     a reader as in ring.pml

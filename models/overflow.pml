@@ -9,7 +9,7 @@
  * looks like records. Any process may be killed between any two steps.
  *
  *   Writer    find_room(), overflow(), resume(), sc_ring_overflow(), sc_ring_resume(), sc_pool_return()
- *   Reader    poll_ring(), take_overflow(), take_resume(), sc_ring_release(), sc_ring_publish()
+ *   Reader    poll_ring(), take_in_buffer(), take_in_ring(), sc_ring_release(), sc_ring_publish()
  *
  * Asserted: a reader takes all that has been published, once, in order, and nothing else; nobody writes past the end of a
  * buffer, nor to one that the other has to read; nobody waits for ever, and a message finds room when all is read.
@@ -56,8 +56,8 @@
 #define LINES (RING + BUFS * BUF)
 #define FIRST(buf) (RING + (buf) * BUF)
 
-#define RESUMES 200      /* instead of the number of a message */
-#define OVERFLOWS 201    /* + a buffer */
+#define RESUMES 200      /* instead of the number of a message: SC_ABI_IN_RING, */
+#define OVERFLOWS 201    /* + a buffer: SC_ABI_IN_BUFFER() */
 #define NEVER 255
 
 /* ---- shared memory: a line's lap, and what the record there says ---- */

@@ -8,7 +8,7 @@
  * two lines, or in a bounce buffer. A record may begin in the last line and go on in the first. Any process
  * may be killed between any two steps; the kernel frees its life lock when its last store is visible.
  *
- *   Writer    sc_record_room(), sc_ring_refresh(), window_room(), sc_pool_lend(), sc_ring_commit() (R1),
+ *   Writer    sc_record_room(), sc_ring_refresh(), sc_send_window_room(), sc_pool_lend(), sc_ring_commit() (R1),
  *             sc_pool_return(), sc_pool_reclaim()
  *   Reader    poll_ring(): sc_ring_peek() (R1'), the reading, sc_ring_release(), sc_ring_publish() (R2);
  *             sc_peer_give_back(); bury() and sc_rx_poll_peer(), when the writer has died or closed

@@ -144,8 +144,6 @@ static bool read_strict(void)
 static enum sc_fill_way read_fill(void)
 {
 	static const char *const words[] = { [SC_FILL_CACHED] = "cached",
-					     [SC_FILL_SPREAD] = "spread",
-					     [SC_FILL_CLEANED] = "cleaned",
 					     [SC_FILL_STREAMED] = "streamed",
 					     [SC_FILL_TRIED] = "tried",
 					     NULL };
@@ -153,10 +151,8 @@ static enum sc_fill_way read_fill(void)
 	return (enum sc_fill_way)read_choice(&(struct choice){
 		"fill",
 		"How shared buffers are filled: cached, by plain stores;"
-		" spread, by plain stores to all of them in turn;"
-		" cleaned, and readers write them back to memory; streamed, past the processor's caches; "
-		"tried,"
-		" whichever turns out to be best for each peer",
+		" streamed, past the processor's caches;"
+		" tried, whichever turns out to be best for each peer",
 		words, SC_FILL_TRIED });
 }
 

@@ -56,7 +56,7 @@
 #define SC_ABI_SLOT_SIZE 8192
 #define SC_ABI_SLOT_FIRST 4096 /* bytes of it that have memory from the start, */
 #define SC_ABI_RING_FIRST 55   /* and lines of the ring in there; */
-#define SC_ABI_RING_LINES 119  /* of all, once it has grown: SC_ABI_GROWN */
+#define SC_ABI_RING_LINES 119  /* of all, once it has grown: SC_ABI_CONTINUE */
 #define SC_ABI_BUFS_MAX 4096
 #define SC_ABI_BUF_SIZE_MAX (1u << 20)
 
@@ -209,7 +209,7 @@ struct sc_abi_line {
  *       55..48 kind       (enum sc_abi_kind)
  *       47..40 flags      (SC_ABI_F_*)
  *       39..32 lines      (of the record, 1..SC_ABI_RECORD_LINES)
- *       31..0  size       (of the message, bytes; SC_ABI_RDV: number of segments)
+ *       31..0  size       (of the message, bytes; SC_ABI_RDV: number of segments; SC_ABI_CONTINUE: where)
  */
 #define SC_ABI_CTL_LAP_SHIFT 56
 #define SC_ABI_CTL_KIND_SHIFT 48
@@ -219,7 +219,7 @@ struct sc_abi_line {
 
 enum sc_abi_kind {
 	SC_ABI_INLINE = 1, /* a message, payload in the record */
-	SC_ABI_BOUNCE = 2, /* a message, payload in bounce buffers of the sender */
+	SC_ABI_BOUNCE = 2, /* a message, payload in bounce buffers of the sender, or in one of the receiver's */
 	SC_ABI_RDV = 3,	   /* a message, payload in the sender's memory: struct sc_abi_rdv follows */
 	SC_ABI_ACK = 4,	   /* to the sender: operation ended, struct sc_abi_ack */
 	SC_ABI_PULL = 5,   /* to the sender: send the payload through bounce buffers, struct sc_abi_pull */
@@ -241,15 +241,8 @@ enum sc_abi_kind {
 	SC_ABI_OFFER_GET = 18,	  /* a get of that kind, struct sc_abi_offer_get, answered in its lines */
 	SC_ABI_OFFER_GET_BOUNCE = 19, /* likewise, answered in bounce buffers of the reader's */
 
-	SC_ABI_RETURN = 22, /* a message, in a bounce buffer of the reader's: struct sc_abi_bounce */
-
-	SC_ABI_GROWN = 23, /* from here on the ring has all its lines; they have memory */
-
-	SC_ABI_RETURN_PIECE = 24, /* of such a message, likewise: struct sc_abi_piece */
-
-	SC_ABI_OVERFLOW = 25, /* the next records are in a bounce buffer of the writer's, struct sc_abi_overflow */
-	SC_ABI_RESUME = 26,   /* and the next ones in the ring again */
-	SC_ABI_KIND_MAX = SC_ABI_RESUME,
+	SC_ABI_CONTINUE = 20, /* the next records are elsewhere, see SC_ABI_IN_RING */
+	SC_ABI_KIND_MAX = SC_ABI_CONTINUE,
 };
 
 #define SC_ABI_F_TAGGED (1u << 0) /* message is for the tagged queue */
@@ -257,10 +250,9 @@ enum sc_abi_kind {
 #define SC_ABI_F_ACK (1u << 2)	 /* inline, bounce: an SC_ABI_ACK is wanted, words[2] = operation; put: an SC_ABI_DONE */
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
-#define SC_ABI_F_RETURN (1u << 4) /* bounce, piece: its one buffer may come back with a message, SC_ABI_RETURN */
-#define SC_ABI_F_CLEAN (1u << 5) /* it names buffers: write their lines back to memory when read */
-/* bounce, return: one full buffer of it, SC_ABI_PIECEs, or SC_ABI_RETURN_PIECEs, follow with the others */
-#define SC_ABI_F_PARTS (1u << 6)
+#define SC_ABI_F_RETURNABLE (1u << 4) /* bounce, piece: its one buffer may come back, by SC_ABI_F_RETURNED */
+#define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
+#define SC_ABI_F_RETURNED (1u << 7) /* bounce, piece: its one buffer is the reader's own, which comes back */
 #define SC_ABI_F_MEMORY (1u << 0) /* share: of a put or get */
 #define SC_ABI_F_PUT (1u << 1)	  /* with F_MEMORY: of a put */
 
@@ -279,12 +271,13 @@ _Static_assert((uint64_t)2 * SC_ABI_RECORD_BUFS * SC_ABI_BUF_SIZE_MAX <= UINT32_
 #define SC_ABI_RETURN_BUFS 8
 
 /*
- * SC_ABI_BOUNCE: buffers of the writer's, lent to the reader until its `head` has passed the record. With
- * SC_ABI_F_RETURN it is one, and no other is lent so at the time but those of the same message: the reader may write a
- * message into it in turn, or a part of one, as long as its head has not passed. Those are an SC_ABI_RETURN and
- * SC_ABI_RETURN_PIECEs, which name one each, in the order in which they were lent; some may be passed over. Each gives
- * back the one that it names, and all that were lent before it, when it has been read, as a head behind the record of
- * that would.
+ * SC_ABI_BOUNCE: buffers of the writer's, lent to the reader until its `head` has passed the record.
+ *
+ * With SC_ABI_F_RETURNABLE it is one buffer, and no other is lent so at the time but those of the same message. The
+ * reader may write a message of its own into it, or a part of one, as long as its head has not passed the record. The
+ * record of such a message has SC_ABI_F_RETURNED, and at most TAGGED, DATA and PARTS besides; that of a part has no other
+ * flag. Each names one buffer, in the order in which they were lent; some may be passed over. It gives back the one that
+ * it names, and all that were lent before it, when it has been read, as a head behind the record of that would.
  */
 struct sc_abi_bounce {
 	uint64_t tag, data;
@@ -334,8 +327,7 @@ struct sc_abi_pull {
 
 /*
  * SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in bounce buffers: of one that was asked for, or,
- * with `to` 0, of the last one with SC_ABI_F_PARTS, before there is another. SC_ABI_RETURN_PIECE: of such a one only,
- * in one buffer of the reader's, without flags.
+ * with `to` 0, of the last one with SC_ABI_F_PARTS, before there is another. With SC_ABI_F_RETURNED `to` is 0.
  */
 struct sc_abi_piece {
 	sc_abi_op to;
@@ -344,16 +336,20 @@ struct sc_abi_piece {
 };
 
 /*
- * SC_ABI_OVERFLOW: the ring has no room, and its reader does not look. The lines of the buffer, all 0 so far, are used as
- * those of a ring in its first lap, from the first one on, and no further than its last: an SC_ABI_OVERFLOW in there
- * names another, an SC_ABI_RESUME goes back to the line of the ring behind the first SC_ABI_OVERFLOW. Each gives back the
- * buffer that it is in. Nothing is written to these lines by the reader: no SC_ABI_OFFER_GET stands there. Buffers that
- * are no longer than the longest record are not used so.
+ * SC_ABI_CONTINUE: ctl's size says where the next records are.
+ *
+ * SC_ABI_IN_BUFFER: in this bounce buffer of the writer's, as the ring has no room, and its reader does not look. The
+ * lines of the buffer, all 0 so far, are used as those of a ring in its first lap, from the first one on, and no
+ * further than its last. The reader writes nothing to them: no SC_ABI_OFFER_GET stands there. Buffers that are no
+ * longer than the longest record are not used so.
+ *
+ * SC_ABI_IN_RING: in the ring. An SC_ABI_CONTINUE in a buffer leads back to the line of the ring behind the one that has
+ * left it. In the ring it says that the ring has all its lines from here on, which have memory.
+ *
+ * An SC_ABI_CONTINUE that stands in a buffer gives that buffer back.
  */
-struct sc_abi_overflow {
-	uint16_t buf;
-	uint16_t pad[27];
-};
+#define SC_ABI_IN_RING 0
+#define SC_ABI_IN_BUFFER(buf) ((uint32_t)(buf) + 1)
 
 /*
  * SC_ABI_SHARE: the writer has begun a copy of `size` bytes in chunks, and the reader may copy some of them: struct
@@ -731,7 +727,6 @@ SC_ABI_AT(sc_abi_pull, fault, 24);
 SC_ABI_SIZE(sc_abi_piece, 56);
 SC_ABI_AT(sc_abi_piece, offset, 8);
 SC_ABI_AT(sc_abi_piece, bufs, 24);
-SC_ABI_SIZE(sc_abi_overflow, 56);
 SC_ABI_SIZE(sc_abi_share, 56);
 SC_ABI_AT(sc_abi_share, head, 8);
 SC_ABI_AT(sc_abi_share, generation, 16);
@@ -814,7 +809,8 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +               \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +               \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_share, memory.there) * 53 + SC_ABI_F_PARTS * 59 + \
+		    (uint32_t)__builtin_offsetof(struct sc_abi_share, memory.there) * 53 +               \
+		    SC_ABI_F_RETURNED * 59 +                                                              \
 		    SC_ABI_PART_ORDER * 61 +                                                              \
 		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73 +                                        \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79))

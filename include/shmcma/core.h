@@ -356,8 +356,6 @@ int sc_reg_close(struct sc_reg *reg);
 /* How bounce buffers are filled, see fill.h. */
 enum sc_fill_way {
 	SC_FILL_CACHED,
-	SC_FILL_SPREAD,
-	SC_FILL_CLEANED,
 	SC_FILL_STREAMED,
 	SC_FILL_WAYS,
 	SC_FILL_TRIED = SC_FILL_WAYS

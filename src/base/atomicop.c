@@ -143,27 +143,65 @@ static inline void put(char **to, const void *from, size_t size)
 		}                                                                                         \
 	}
 
-#define DEFINE_NEXT_INTEGER(name, ctype, wide)                                                            \
-	DEFINE_NEXT(name, ctype, EVERY_CASES ORDERED_CASES INTEGER_CASES(ctype, wide))
-#define DEFINE_NEXT_REAL(name, ctype) DEFINE_NEXT(name, ctype, EVERY_CASES ORDERED_CASES FLOATING_CASES)
-#define DEFINE_NEXT_COMPLEX(name, ctype) DEFINE_NEXT(name, ctype, EVERY_CASES FLOATING_CASES)
+/*
+ * reduce_<type>(): of memory that is this caller's alone. The three codes that most reductions are have a loop each that
+ * has no other in it.
+ */
+#define DEFINE_REDUCE(name, ctype)                                                                        \
+	static inline __attribute__((always_inline)) void each_##name(                                    \
+		enum sc_atomic_code code, char *target, const char *operands, size_t count)               \
+	{                                                                                                 \
+		ctype old, value;                                                                         \
+                                                                                                          \
+		for (size_t at = 0; at < count * sizeof(ctype); at += sizeof(ctype)) {                    \
+			memcpy(&old, target + at, sizeof(old));                                           \
+			memcpy(&value, operands + at, sizeof(value));                                     \
+			if (next_##name(code, old, 0, &value))                                            \
+				memcpy(target + at, &value, sizeof(value));                               \
+		}                                                                                         \
+	}                                                                                                 \
+	static void reduce_##name(enum sc_atomic_code code, char *target, const char *operands,           \
+				  size_t count)                                                           \
+	{                                                                                                 \
+		switch (code) {                                                                           \
+		case SC_SUM:                                                                              \
+			each_##name(SC_SUM, target, operands, count);                                     \
+			return;                                                                           \
+		case SC_MIN:                                                                              \
+			each_##name(SC_MIN, target, operands, count);                                     \
+			return;                                                                           \
+		case SC_MAX:                                                                              \
+			each_##name(SC_MAX, target, operands, count);                                     \
+			return;                                                                           \
+		default:                                                                                  \
+			each_##name(code, target, operands, count);                                       \
+		}                                                                                         \
+	}
 
-DEFINE_NEXT_INTEGER(int8, int8_t, uint64_t)
-DEFINE_NEXT_INTEGER(uint8, uint8_t, uint64_t)
-DEFINE_NEXT_INTEGER(int16, int16_t, uint64_t)
-DEFINE_NEXT_INTEGER(uint16, uint16_t, uint64_t)
-DEFINE_NEXT_INTEGER(int32, int32_t, uint64_t)
-DEFINE_NEXT_INTEGER(uint32, uint32_t, uint64_t)
-DEFINE_NEXT_INTEGER(int64, int64_t, uint64_t)
-DEFINE_NEXT_INTEGER(uint64, uint64_t, uint64_t)
-DEFINE_NEXT_INTEGER(int128, int128, uint128)
-DEFINE_NEXT_INTEGER(uint128, uint128, uint128)
-DEFINE_NEXT_REAL(float, float)
-DEFINE_NEXT_REAL(double, double)
-DEFINE_NEXT_REAL(long_double, long_double)
-DEFINE_NEXT_COMPLEX(float_complex, float_complex)
-DEFINE_NEXT_COMPLEX(double_complex, double_complex)
-DEFINE_NEXT_COMPLEX(long_double_complex, long_double_complex)
+#define DEFINE_TYPE(name, ctype, cases)                                                                   \
+	DEFINE_NEXT(name, ctype, cases)                                                                   \
+	DEFINE_REDUCE(name, ctype)
+#define DEFINE_INTEGER(name, ctype, wide)                                                                 \
+	DEFINE_TYPE(name, ctype, EVERY_CASES ORDERED_CASES INTEGER_CASES(ctype, wide))
+#define DEFINE_REAL(name, ctype) DEFINE_TYPE(name, ctype, EVERY_CASES ORDERED_CASES FLOATING_CASES)
+#define DEFINE_COMPLEX(name, ctype) DEFINE_TYPE(name, ctype, EVERY_CASES FLOATING_CASES)
+
+DEFINE_INTEGER(int8, int8_t, uint64_t)
+DEFINE_INTEGER(uint8, uint8_t, uint64_t)
+DEFINE_INTEGER(int16, int16_t, uint64_t)
+DEFINE_INTEGER(uint16, uint16_t, uint64_t)
+DEFINE_INTEGER(int32, int32_t, uint64_t)
+DEFINE_INTEGER(uint32, uint32_t, uint64_t)
+DEFINE_INTEGER(int64, int64_t, uint64_t)
+DEFINE_INTEGER(uint64, uint64_t, uint64_t)
+DEFINE_INTEGER(int128, int128, uint128)
+DEFINE_INTEGER(uint128, uint128, uint128)
+DEFINE_REAL(float, float)
+DEFINE_REAL(double, double)
+DEFINE_REAL(long_double, long_double)
+DEFINE_COMPLEX(float_complex, float_complex)
+DEFINE_COMPLEX(double_complex, double_complex)
+DEFINE_COMPLEX(long_double_complex, long_double_complex)
 
 /* ---- by the processor ------------------------------------------------------------------------ */
 
@@ -281,11 +319,6 @@ static void acquire(void)
 	pthread_mutex_lock(&lock);
 }
 
-static void release(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
 /* locked_<type>(): the same as run_<type>(), for types without instructions of the processor. */
 #define DEFINE_LOCKED(name, ctype)                                                                        \
 	static void locked_##name(enum sc_atomic_code code, struct cursor *at, void *memory,              \
@@ -302,7 +335,7 @@ static void release(void)
 				memcpy(target, &value, sizeof(value));                                    \
 			put(&at->result, &old, sizeof(old));                                              \
 		}                                                                                         \
-		release();                                                                                \
+		pthread_mutex_unlock(&lock);                                                              \
 	}
 
 DEFINE_LOCKED(int128, int128)
@@ -323,57 +356,6 @@ static void either_float_complex(enum sc_atomic_code code, struct cursor *at, vo
 	else
 		run_float_complex(code, at, memory, count);
 }
-
-/* ---- by nobody else's leave: memory that is this caller's alone ------------------------------- */
-
-/* The three codes that most reductions are, each with a loop that has no other in it. */
-#define DEFINE_REDUCE(name, ctype)                                                                        \
-	static inline __attribute__((always_inline)) void each_##name(                                    \
-		enum sc_atomic_code code, char *target, const char *operands, size_t count)               \
-	{                                                                                                 \
-		ctype old, value;                                                                         \
-                                                                                                          \
-		for (size_t at = 0; at < count * sizeof(ctype); at += sizeof(ctype)) {                    \
-			memcpy(&old, target + at, sizeof(old));                                           \
-			memcpy(&value, operands + at, sizeof(value));                                     \
-			if (next_##name(code, old, 0, &value))                                            \
-				memcpy(target + at, &value, sizeof(value));                               \
-		}                                                                                         \
-	}                                                                                                 \
-	static void reduce_##name(enum sc_atomic_code code, char *target, const char *operands,           \
-				  size_t count)                                                           \
-	{                                                                                                 \
-		switch (code) {                                                                           \
-		case SC_SUM:                                                                              \
-			each_##name(SC_SUM, target, operands, count);                                     \
-			return;                                                                           \
-		case SC_MIN:                                                                              \
-			each_##name(SC_MIN, target, operands, count);                                     \
-			return;                                                                           \
-		case SC_MAX:                                                                              \
-			each_##name(SC_MAX, target, operands, count);                                     \
-			return;                                                                           \
-		default:                                                                                  \
-			each_##name(code, target, operands, count);                                       \
-		}                                                                                         \
-	}
-
-DEFINE_REDUCE(int8, int8_t)
-DEFINE_REDUCE(uint8, uint8_t)
-DEFINE_REDUCE(int16, int16_t)
-DEFINE_REDUCE(uint16, uint16_t)
-DEFINE_REDUCE(int32, int32_t)
-DEFINE_REDUCE(uint32, uint32_t)
-DEFINE_REDUCE(int64, int64_t)
-DEFINE_REDUCE(uint64, uint64_t)
-DEFINE_REDUCE(int128, int128)
-DEFINE_REDUCE(uint128, uint128)
-DEFINE_REDUCE(float, float)
-DEFINE_REDUCE(double, double)
-DEFINE_REDUCE(long_double, long_double)
-DEFINE_REDUCE(float_complex, float_complex)
-DEFINE_REDUCE(double_complex, double_complex)
-DEFINE_REDUCE(long_double_complex, long_double_complex)
 
 /* ---- what there is --------------------------------------------------------------------------- */
 

@@ -17,9 +17,7 @@
 
 /*
  * By loads and stores of the processor's widest registers. The code hides the length of a block from the compiler: of 1
- * KiB gcc makes a string instruction of its own (rep movsq). On a Zen 3, both processors with one last cache, filled by
- * words for that: 2, 4, 8, 16 and 32 KiB one way 0.96, 0.93, 0.91, 0.88 and 0.91 of the time, windows of 4 to 32 KiB
- * 1.06 to 1.10 times as fast.
+ * KiB gcc makes a string instruction of its own, rep movsq (docs/MEASUREMENTS.md, "Copies by words").
  */
 static inline void sc_copy_by_words(void *to_, const void *from_, size_t size)
 {
@@ -35,9 +33,8 @@ static inline void sc_copy_by_words(void *to_, const void *from_, size_t size)
 
 /*
  * Does a copy load, sooner or later, what it has just stored to, as far as the lower 12 bits of an address tell? Processors
- * take such a load to wait for the store. Some bytes beyond a page's multiple from what is copied, of 4 KiB each, on a
- * Zen 4: 1 to 15 bytes 1137 ns by memcpy(3), whose string instruction goes byte by byte then, 198 by words, 16 bytes 97
- * and 197, else 45 and 62. A block that malloc(3) has mapped begins 16 bytes into a page, a bounce buffer with one.
+ * take such a load to wait for the store (docs/MEASUREMENTS.md, "Copies a few bytes beyond a page"). A block that malloc(3)
+ * has mapped begins 16 bytes into a page, a bounce buffer with one.
  */
 static inline bool sc_copy_is_aliased(const void *to, const void *from)
 {
@@ -46,7 +43,7 @@ static inline bool sc_copy_is_aliased(const void *to, const void *from)
 
 #define SC_COPY_BACK_BLOCK 256
 
-/* From the end on, in blocks: each load then lies before all earlier stores. 67 to 77 ns of the same. */
+/* From the end on, in blocks: each load then lies before all earlier stores. */
 static inline void sc_copy_backwards(void *to_, const void *from_, size_t size)
 {
 	const char *from = from_;

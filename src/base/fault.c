@@ -2,10 +2,9 @@
 /*
  * fault.c: arms the points of fault.h from the environment; in builds for tests only.
  *
- *	SHMCMA_FAULT=seg.linkat:kill		SIGKILL, the first time the point is reached
- *	SHMCMA_FAULT=seg.linkat:stop:3		SIGSTOP, the third time; goes on after SIGCONT
- *	SHMCMA_FAULT=seg.linkat:28		the point yields ENOSPC, the first time
- *	SHMCMA_FAULT_TRACE=1			a line on standard error for each point, when first reached
+ *	SHMCMA_FAULT=shmfile.link:kill		SIGKILL, the first time the point is reached
+ *	SHMCMA_FAULT=shmfile.link:stop:3		SIGSTOP, the third time; goes on after SIGCONT
+ *	SHMCMA_FAULT=shmfile.link:28		the point yields ENOSPC, the first time
  *
  * A test program that has the core linked in may put a function of its own in their place
  * (sc_fault_hook).
@@ -35,7 +34,6 @@ typedef int sc_fault_is_not_built;
 enum {
 	ACTION_KILL = -1,
 	ACTION_STOP = -2,
-	SEEN_MAX = 1024,
 	ERRNO_MAX = 4095,
 };
 
@@ -43,12 +41,10 @@ static struct {
 	char point[128]; /* "": none */
 	int action;	 /* an errno or ACTION_* */
 	unsigned long nth;
-	bool trace;
 } armed;
 
 static pthread_once_t armed_once = PTHREAD_ONCE_INIT;
-static _Atomic unsigned long reached;	     /* how often the armed point was */
-static _Atomic(const char *) seen[SEEN_MAX]; /* points that were traced, in no order, NULL at the end */
+static _Atomic unsigned long reached; /* how often the armed point was */
 
 static bool parse_number(const char *text, long max, long *number)
 {
@@ -99,39 +95,12 @@ static bool parse(const char *text)
 static void arm(void)
 {
 	const char *text = getenv("SHMCMA_FAULT");
-	const char *trace = getenv("SHMCMA_FAULT_TRACE");
 
-	armed.trace = trace && !strcmp(trace, "1");
 	if (text && *text && !parse(text)) {
 		fprintf(stderr, "shmcma: SHMCMA_FAULT=%s is not point:kill|stop|<errno number>[:nth]\n",
 			text);
 		abort();
 	}
-}
-
-/* True for one caller for each point; points beyond SEEN_MAX are not traced. */
-static bool first_seen(const char *point)
-{
-	for (size_t i = 0; i < SEEN_MAX; i++) {
-		const char *other = atomic_load(&seen[i]);
-
-		/* A failed exchange leaves in `other` what has just come: compare with that. */
-		if (!other && atomic_compare_exchange_strong(&seen[i], &other, point))
-			return true;
-		if (!strcmp(other, point))
-			return false;
-	}
-	return false;
-}
-
-static void trace(const char *point)
-{
-	char line[192];
-	int len = snprintf(line, sizeof(line), "shmcma: reached %s\n", point);
-
-	/* One write(2): lines of several processes do not mix. A trace that cannot be written is lost. */
-	if (len > 0 && len < (int)sizeof(line) && write(STDERR_FILENO, line, (size_t)len) < 0)
-		return;
 }
 
 static int act(void)
@@ -151,8 +120,6 @@ static int act(void)
 static int from_environment(const char *point)
 {
 	pthread_once(&armed_once, arm);
-	if (armed.trace && first_seen(point))
-		trace(point);
 	if (strcmp(point, armed.point) || atomic_fetch_add(&reached, 1) + 1 != armed.nth)
 		return 0;
 	return act();

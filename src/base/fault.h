@@ -7,7 +7,7 @@
  *						"shmfile.open.done" is the point after it
  *	base = SC_TRY_PTR("seg.mmap", MAP_FAILED, mmap(...));	the same for one that returns a pointer
  *	SC_CALL("shmfile.close", close(fd));	a call that is not made to fail: the points before and after it
- *	err = SC_FAIL("seg.slot");		0, or the errno to fail with
+ *	err = SC_FAIL("memory.slot");		0, or the errno to fail with
  *
  * Every name, "file.what", is given to one place in the sources (test/check-points.sh); a point in an inline
  * function is one point. A call that neither fails nor is seen by another process (getpid, sched_yield, clock_gettime)

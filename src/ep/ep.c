@@ -12,25 +12,28 @@
 #include <stdlib.h>
 #include "rma/assist.h"
 #include "rma/batch.h"
-#include "msg/deliver.h"
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
 #include "proc/daemon.h"
 #include "proc/leftover.h"
 #include "rma/delegate.h"
+#include "rma/request.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/record.h"
+#include "link/reply.h"
 #include "msg/recv.h"
+#include "msg/transfer.h"
 #include "rma/reg.h"
 #include "rma/rma.h"
 #include "ep/rx.h"
 #include "link/rxq.h"
+#include "shm/create.h"
 #include "rma/target.h"
 #include "link/state.h"
 #include "link/xfer.h"
-#include "msg/tx.h"
+#include "msg/txop.h"
 #include "msg/waiting.h"
 
 /*
@@ -47,11 +50,11 @@
 /*
  * The defaults, and the section of docs/MEASUREMENTS.md that each follows from:
  *
- *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_TX_BUFFER_MIN on
+ *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_BOUNCE_MIN on
  *               only if there is no buffer. More than INLINE_ALWAYS (tx.c) only while half of the ring is free
  *   buf_size    docs/MEASUREMENTS.md, "Bounce buffer size"
  *   eager_max   docs/MEASUREMENTS.md, "Eager or rendezvous". The calibration of the machine may say otherwise
- *               (calibration.c), and it is less to peers where filling is found to be slow: is_eager() in tx.c
+ *               (calibration.c), and it is less to peers where filling is found to be slow: sc_bounce_is_eager()
  *   share_min   docs/MEASUREMENTS.md, "Who copies a rendezvous"
  *
  * The pool and the slots are so large that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
@@ -106,7 +109,6 @@ static void config_settle(struct sc_ep *ep)
 	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_INJECT_MAX));
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
-	ep->cleans = config->fill == SC_FILL_TRIED || config->fill == SC_FILL_CLEANED;
 	if (config->window < 1024)
 		config->window = 1024;
 	ep->window_step = config->window / 4;
@@ -188,14 +190,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	sc_slab_init(&ep->tx_ops, sizeof(struct sc_tx_op));
 	sc_slab_init(&ep->rma_ops, sizeof(struct sc_rma_op));
 	sc_slab_init(&ep->turns, sizeof(struct sc_turn));
-	sc_list_init(&ep->rma_busy);
-	sc_list_init(&ep->offering);
-	sc_list_init(&ep->batching);
-	sc_list_init(&ep->asking);
-	sc_list_init(&ep->serving);
-	sc_list_init(&ep->pushing);
-	sc_list_init(&ep->joined);
-	sc_list_init(&ep->pulling);
+	for (int work = 0; work < SC_WORK_COUNT; work++)
+		sc_list_init(&ep->work[work]);
 	ret = rxq_join(ep, attr);
 	if (ret)
 		goto no_rxq;
@@ -251,12 +247,13 @@ void sc_ep_destroy(struct sc_ep *ep)
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
-	sc_tx_leave(ep);
+	if (sc_seg_is_here(ep->seg))
+		(void)sc_replies_progress(ep); /* the messages that they answer have been received */
 	sc_rma_fini(ep);
 	sc_target_fini(ep);
 	sc_recv_fini(ep);
 	sc_peers_close(ep);
-	sc_tx_fini(ep);
+	sc_txop_fini(ep);
 	sc_regs_leave(ep);
 	sc_peers_fini(ep);
 	sc_bell_close(&ep->bell);
@@ -282,14 +279,14 @@ static int end_lost(struct sc_ep *ep)
 {
 	int ended = 0;
 
-	sc_list_for_safe (entry, next, &ep->ending) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ENDING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, ending);
 		bool over;
 
-		sc_tx_end_peer(peer, peer->error);
+		sc_txop_end_peer(peer, peer->error);
 		sc_target_end_peer(peer);
 		over = sc_rma_end_peer(peer, peer->error);
-		if (!sc_deliver_end_peer(peer, peer->error) || !over)
+		if (!sc_transfer_end_peer(peer, peer->error) || !over)
 			continue; /* it is copying memory of ours: the next poll asks again */
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
@@ -301,38 +298,46 @@ static int end_lost(struct sc_ep *ep)
 	return ended;
 }
 
-/* Has something that has been begun not ended yet? */
-static bool is_due(const struct sc_ep *ep)
+/* No poll counts it. */
+static int forget(struct sc_ep *ep)
 {
-	return !sc_list_empty(&ep->unanswered) || !sc_list_empty(&ep->pulling) ||
-	       !sc_list_empty(&ep->pushing) || !sc_list_empty(&ep->joined) ||
-	       !sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
-	       !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) ||
-	       !sc_list_empty(&ep->serving) || !sc_list_empty(&ep->ending) || ep->replies;
+	sc_forget(ep);
+	return 0;
 }
 
-/* Go on with what has been begun: see sc_ep_begin(). */
-static __attribute__((noinline)) int go_on(struct sc_ep *ep)
+/* The function that a poll calls while a list has entries. It returns the steps that it has done. */
+static int (*const steps[SC_WORK_COUNT])(struct sc_ep *) = {
+	[SC_WORK_UNANSWERED] = sc_peers_ask,
+	[SC_WORK_PULLING] = sc_transfer_progress,
+	[SC_WORK_REPLYING] = sc_replies_progress,
+	[SC_WORK_PUSHING] = sc_txop_progress,
+	[SC_WORK_JOINED] = sc_xfer_progress,
+	[SC_WORK_OFFERING] = sc_delegate_progress,
+	[SC_WORK_BATCHING] = sc_batch_progress,
+	[SC_WORK_RMA_BUSY] = sc_request_progress,
+	[SC_WORK_SERVING] = sc_target_progress,
+	[SC_WORK_ASKING] = sc_assist_progress,
+	[SC_WORK_ENDING] = end_lost,
+	[SC_WORK_DOUBTED] = forget,
+};
+
+/* Peers are asked for an answer before the rings are looked at; all other work goes on behind that. */
+#define ASKS (1u << SC_WORK_UNANSWERED)
+
+/* Go on with what has been begun, in the lists of the mask: see sc_ep_begin(). */
+static __attribute__((noinline)) int go_on(struct sc_ep *ep, uint32_t mask)
 {
 	int done = 0;
 
-	if (!sc_list_empty(&ep->pulling))
-		done += sc_deliver_progress(ep);
-	done += sc_tx_progress(ep);
-	if (!sc_list_empty(&ep->joined))
-		done += sc_xfer_progress(ep);
-	if (!sc_list_empty(&ep->rma_busy) || !sc_list_empty(&ep->offering) ||
-	    !sc_list_empty(&ep->batching))
-		done += sc_rma_progress(ep);
-	if (!sc_list_empty(&ep->serving))
-		done += sc_target_progress(ep);
-	if (!sc_list_empty(&ep->asking))
-		done += sc_assist_progress(ep);
-	if (!sc_list_empty(&ep->ending))
-		done += end_lost(ep);
-	if (__builtin_expect(sc_forget_is_due(ep), 0))
-		sc_forget(ep);
-	ep->due = is_due(ep);
+	for (uint32_t due; (due = ep->due & mask);) {
+		int work = __builtin_ctz(due);
+
+		mask &= -2u << work; /* a step may begin what comes after it in the same poll */
+		if (!sc_list_empty(&ep->work[work]))
+			done += steps[work](ep);
+		if (sc_list_empty(&ep->work[work]))
+			ep->due &= ~(1u << work);
+	}
 	return done;
 }
 
@@ -348,13 +353,11 @@ int sc_ep_poll(struct sc_ep *ep)
 		done += sc_peers_hear(ep);
 	if (__builtin_expect(sc_peers_changed(ep), 0))
 		done += sc_peers_review(ep, false);
-	if (__builtin_expect(ep->due, 0) && !sc_list_empty(&ep->unanswered))
-		done += sc_peers_ask(ep);
+	if (__builtin_expect(ep->due & ASKS, 0))
+		done += go_on(ep, ASKS);
 	done += sc_rx_poll(ep);
 	if (__builtin_expect(ep->due, 0))
-		done += go_on(ep);
-	if (!done)
-		sc_record_clean(ep);
+		done += go_on(ep, ~ASKS);
 	if (ep->idle != !done)
 		ep->idle = !done;
 	if (__builtin_expect(done && ep->vain, 0))

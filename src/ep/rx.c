@@ -33,7 +33,8 @@
 #include "link/record.h"
 #include "rma/request.h"
 #include "rma/target.h"
-#include "msg/tx.h"
+#include "msg/transfer.h"
+#include "msg/txop.h"
 #include "msg/waiting.h"
 
 /* Rings beyond SC_BUSY_RINGS that are looked at in a poll, in turn. */
@@ -42,6 +43,12 @@
 #define PUBLISH_BYTES 16384
 
 /* ---- records --------------------------------------------------------------------------------- */
+
+/* Is the buffer of this message, or part of one, ours? It comes back with the record. */
+static inline bool is_returned(uint64_t ctl)
+{
+	return sc_ctl_flags(ctl) & SC_ABI_F_RETURNED;
+}
 
 /* Can a message of so many bytes begin, of which one buffer of this segment is full and the others follow? */
 static inline bool begins_in_parts(const struct sc_peer *peer, const struct sc_seg *seg, uint64_t size)
@@ -77,10 +84,10 @@ static const char *parse_bounce(struct sc_message *message)
 }
 
 /* The flags that a message in a buffer of ours may have. */
-#define RETURN_FLAGS (SC_ABI_F_TAGGED | SC_ABI_F_DATA | SC_ABI_F_PARTS)
+#define RETURNED_FLAGS (SC_ABI_F_RETURNED | SC_ABI_F_TAGGED | SC_ABI_F_DATA | SC_ABI_F_PARTS)
 
 /* In a buffer of ours; from here on it is like one that waits: its payload is somewhere in our memory. */
-static const char *parse_return(struct sc_message *message)
+static const char *parse_returned(struct sc_message *message)
 {
 	struct sc_peer *peer = message->peer;
 	const struct sc_seg *seg = peer->ep->seg;
@@ -94,7 +101,7 @@ static const char *parse_return(struct sc_message *message)
 	if (why)
 		return why;
 	if (!sc_hold_comes_back(peer, record.bufs[0]) || message->here > seg->header.buf_size ||
-	    message->flags & ~RETURN_FLAGS)
+	    message->flags & ~RETURNED_FLAGS)
 		return "a message in a buffer that it has not been lent for that";
 	message->bytes = sc_seg_buf(seg, record.bufs[0]);
 	return NULL;
@@ -153,9 +160,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (message.kind == SC_ABI_INLINE)
 		*why = parse_inline(&message);
 	else if (message.kind == SC_ABI_BOUNCE)
-		*why = parse_bounce(&message);
-	else if (message.kind == SC_ABI_RETURN)
-		*why = parse_return(&message);
+		*why = is_returned(ctl) ? parse_returned(&message) : parse_bounce(&message);
 	else
 		*why = parse_rdv(&message);
 	if (*why)
@@ -171,24 +176,23 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-/* A piece in buffers of this segment. */
-static int take_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
-		      uint64_t ctl)
+/* May this part of a message be in a buffer of ours: in one that has been lent for that, and with no other flags? */
+static bool may_be_returned(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
-	if (!piece->to && peer->arriving)
-		return sc_waiting_piece(peer, seg, piece, ctl);
-	return sc_deliver_piece(peer, seg, piece, ctl);
+	return !piece->to && sc_ctl_flags(ctl) == SC_ABI_F_RETURNED &&
+	       sc_ctl_size(ctl) <= peer->ep->config.buf_size && sc_hold_comes_back(peer, piece->bufs[0]);
 }
 
-/* A part of a message, in a buffer of ours. */
-static int take_return_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
+/* A part of a message, or a piece that has been asked for. */
+static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
-	struct sc_ep *ep = peer->ep;
+	struct sc_seg *seg = is_returned(ctl) ? peer->ep->seg : peer->seg;
 
-	if (piece->to || sc_ctl_flags(ctl) || sc_ctl_size(ctl) > ep->config.buf_size ||
-	    !sc_hold_comes_back(peer, piece->bufs[0]))
+	if (is_returned(ctl) && !may_be_returned(peer, piece, ctl))
 		return -EPROTO;
-	return take_piece(peer, ep->seg, piece, ctl);
+	if (!piece->to && peer->arriving)
+		return sc_waiting_piece(peer, seg, piece, ctl);
+	return sc_transfer_piece(peer, seg, piece, ctl);
 }
 
 /* ---- the short way, see fast.h -------------------------------------------------------------- */
@@ -210,7 +214,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	op = sc_fast_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;
-	sc_inline_read(peer->rx.lines, peer->rx.last, line, 0, op->iov[0].iov_base, size);
+	sc_inline_read(&peer->rx.at, line, 0, op->iov[0].iov_base, size);
 	sc_fast_end(ep, op, peer, tag, data, ctl);
 	sc_ring_release(&peer->rx, lines);
 	sc_ring_fetch(&peer->rx, lines);
@@ -221,38 +225,34 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 {
 	peer->lent += size + 1;
-	if (peer->lent > PUBLISH_BYTES) {
-		sc_record_clean(peer->ep);
+	if (peer->lent > PUBLISH_BYTES)
 		sc_peer_publish(peer);
-	}
 }
 
 /* It names one buffer: may that be held, and is it? */
 static inline bool is_held(struct sc_peer *peer, uint64_t ctl, uint16_t buf)
 {
-	return sc_ctl_flags(ctl) & SC_ABI_F_RETURN &&
+	return sc_ctl_flags(ctl) & SC_ABI_F_RETURNABLE &&
 	       sc_hold_begin(peer, buf, peer->rx.head + sc_ctl_lines(ctl));
 }
 
-/* A record of one line has been taken, that names one buffer, of so many bytes; `returns`: one of ours. */
+/* A record of one line has been taken, that names one buffer, of so many bytes. */
 static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *peer, uint64_t ctl,
-							       uint16_t buf, uint32_t here, bool returns)
+							       uint16_t buf, uint32_t here)
 {
-	bool gives_back = !returns && !is_held(peer, ctl, buf);
+	bool gives_back = !is_returned(ctl) && !is_held(peer, ctl, buf);
 
-	if (gives_back)
-		sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, 1);
-	if (returns)
+	if (is_returned(ctl))
 		sc_record_returned(peer);
 	else if (gives_back)
 		buffers_read(peer, here);
 }
 
 /* Is this a buffer that the peer may name, in a segment that it is of? */
-static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t buf, bool returns)
+static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t buf, uint64_t ctl)
 {
-	return returns ? sc_hold_comes_back(peer, buf) : sc_seg_has_buf(seg, buf);
+	return is_returned(ctl) ? sc_hold_comes_back(peer, buf) : sc_seg_has_buf(seg, buf);
 }
 
 /*
@@ -262,17 +262,17 @@ static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t 
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
-	bool returns = sc_ctl_kind(ctl) == SC_ABI_RETURN, parts = sc_ctl_flags(ctl) & SC_ABI_F_PARTS;
+	bool parts = sc_ctl_flags(ctl) & SC_ABI_F_PARTS;
 	struct sc_ep *ep = peer->ep;
-	struct sc_seg *seg = returns ? ep->seg : peer->seg;
+	struct sc_seg *seg = is_returned(ctl) ? ep->seg : peer->seg;
 	uint32_t here = sc_ctl_size(ctl);
 	struct sc_rx_op *op;
 	uint64_t tag, data;
 	uint16_t buf;
 
-	if ((sc_ctl_kind(ctl) != SC_ABI_BOUNCE && !returns) ||
-	    sc_ctl_flags(ctl) & (returns ? ~RETURN_FLAGS : SC_ABI_F_ACK) || sc_ctl_lines(ctl) != 1 ||
-	    !ep->line_end || !seg)
+	if (sc_ctl_kind(ctl) != SC_ABI_BOUNCE ||
+	    sc_ctl_flags(ctl) & (is_returned(ctl) ? ~RETURNED_FLAGS : SC_ABI_F_ACK) ||
+	    sc_ctl_lines(ctl) != 1 || !ep->line_end || !seg)
 		return false;
 	if (parts) {
 		if (!begins_in_parts(peer, seg, here))
@@ -280,7 +280,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 		here = seg->header.buf_size;
 	}
 	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
-	if (!here || here > seg->header.buf_size || !is_buffer(peer, seg, buf, returns))
+	if (!here || here > seg->header.buf_size || !is_buffer(peer, seg, buf, ctl))
 		return false;
 	tag = sc_load_relaxed_64(&record->tag);
 	op = sc_fast_match(ep->rxq, peer, tag, ctl);
@@ -292,7 +292,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 		sc_fast_begin(op, peer, tag, data, ctl, here);
 	else
 		sc_fast_end(ep, op, peer, tag, data, ctl);
-	buffer_taken(peer, ctl, buf, here, returns);
+	buffer_taken(peer, ctl, buf, here);
 	return true;
 }
 
@@ -300,23 +300,22 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
-	bool returns = sc_ctl_kind(ctl) == SC_ABI_RETURN_PIECE;
-	struct sc_seg *seg = returns ? peer->ep->seg : peer->seg;
+	struct sc_seg *seg = is_returned(ctl) ? peer->ep->seg : peer->seg;
 	const struct sc_rx_op *op = peer->arriving_op;
 	uint32_t here = sc_ctl_size(ctl);
 	uint16_t buf;
 
-	if (!(returns ? !sc_ctl_flags(ctl) : sc_ctl_kind(ctl) == SC_ABI_PIECE) || sc_ctl_lines(ctl) != 1 ||
-	    !seg || !sc_fast_arrives(peer))
+	if (sc_ctl_kind(ctl) != SC_ABI_PIECE || (is_returned(ctl) && sc_ctl_flags(ctl) != SC_ABI_F_RETURNED) ||
+	    sc_ctl_lines(ctl) != 1 || !seg || !sc_fast_arrives(peer))
 		return false;
 	buf = sc_load_relaxed_16(&piece->bufs[0]); /* published by ctl, as the others */
 	if (sc_load_relaxed_64(&piece->to) || sc_load_relaxed_64(&piece->offset) != op->done || !here ||
 	    here > seg->header.buf_size || here > op->size - op->done ||
-	    !is_buffer(peer, seg, buf, returns))
+	    !is_buffer(peer, seg, buf, ctl))
 		return false;
 	sc_record_copy_bytes((char *)op->iov[0].iov_base + op->done, sc_seg_buf(seg, buf), here);
 	sc_fast_part(peer, here);
-	buffer_taken(peer, ctl, buf, here, returns);
+	buffer_taken(peer, ctl, buf, here);
 	return true;
 }
 
@@ -329,51 +328,53 @@ static bool is_in_overflow(const struct sc_peer *peer)
 }
 
 /*
- * The ring has more lines from here on. Their writer has given them memory: a system call verifies that, as a load
- * would raise SIGBUS here if the writer had not.
+ * Can the ring have all its lines? The writer has given them memory: a system call verifies that, as a load would raise
+ * SIGBUS here if the writer had not.
  */
-static int take_grown(struct sc_peer *peer, uint64_t ctl)
+static bool may_grow(const struct sc_peer *peer)
 {
-	struct iovec more = { peer->rx.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
+	struct iovec more = { peer->rx.at.lines + SC_ABI_RING_FIRST, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST };
 
-	if (is_in_overflow(peer) || peer->rx.count != SC_ABI_RING_FIRST || sc_ctl_lines(ctl) != 1 ||
-	    sc_probe_check(NULL, &more, 1, true))
-		return -EPROTO;
-	sc_ring_grown(&peer->rx);
-	return 0;
+	return peer->rx.at.count == SC_ABI_RING_FIRST && !sc_probe_check(NULL, &more, 1, true);
 }
 
-/* The next records are in a buffer of the peer's; this one is released. It is told, as it may wait for the ring. */
-static int take_overflow(struct sc_peer *peer, uint64_t ctl)
+/* The next records are in the ring: again, or it has more lines. */
+static int take_in_ring(struct sc_peer *peer)
 {
-	uint32_t lines = peer->seg->header.buf_size / SC_ABI_LINE;
-	struct sc_abi_overflow record;
-
-	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
-	if (sc_ctl_lines(ctl) != 1 || !sc_ring_may_overflow(lines) ||
-	    !sc_seg_has_buf(peer->seg, record.buf))
-		return -EPROTO;
-	sc_ring_release(&peer->rx, 1);
-	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, record.buf), lines);
-	sc_peer_publish(peer);
-	return 0;
-}
-
-/* In the ring again. */
-static int take_resume(struct sc_peer *peer, uint64_t ctl)
-{
-	if (sc_ctl_lines(ctl) != 1 || !is_in_overflow(peer))
-		return -EPROTO;
+	if (!is_in_overflow(peer)) {
+		if (!may_grow(peer))
+			return -EPROTO;
+		sc_ring_grown(&peer->rx);
+		sc_ring_release(&peer->rx, 1);
+		return 0;
+	}
 	sc_ring_release(&peer->rx, 1);
 	sc_ring_resumed(&peer->rx);
 	sc_peer_publish(peer);
 	return 0;
 }
 
-/* Has it taken one of the two? */
-static bool goes_elsewhere(enum sc_abi_kind kind)
+/* In a buffer of the peer's. It is told, as it may wait for the ring. */
+static int take_in_buffer(struct sc_peer *peer, uint32_t buf)
 {
-	return kind == SC_ABI_OVERFLOW || kind == SC_ABI_RESUME;
+	uint32_t lines = peer->seg->header.buf_size / SC_ABI_LINE;
+
+	if (!sc_ring_may_overflow(lines) || !sc_seg_has_buf(peer->seg, buf))
+		return -EPROTO;
+	sc_ring_release(&peer->rx, 1);
+	sc_ring_overflowed(&peer->rx, (struct sc_abi_line *)sc_seg_buf(peer->seg, buf), lines);
+	sc_peer_publish(peer);
+	return 0;
+}
+
+/* The next records are elsewhere; this one is released. */
+static int take_continue(struct sc_peer *peer, uint64_t ctl)
+{
+	uint32_t where = sc_ctl_size(ctl);
+
+	if (sc_ctl_lines(ctl) != 1)
+		return -EPROTO;
+	return where == SC_ABI_IN_RING ? take_in_ring(peer) : take_in_buffer(peer, where - SC_ABI_IN_BUFFER(0));
 }
 
 /* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
@@ -386,24 +387,19 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_INLINE:
 	case SC_ABI_BOUNCE:
 	case SC_ABI_RDV:
-	case SC_ABI_RETURN:
 		return take_message(peer, ctl, why);
 	case SC_ABI_ACK:
 		memcpy(words, line->words, sizeof(words));
 		*why = "an acknowledgement of nothing that it was sent";
-		return sc_tx_acked(peer, (const struct sc_abi_ack *)words);
+		return sc_txop_acked(peer, (const struct sc_abi_ack *)words);
 	case SC_ABI_PULL:
 		memcpy(words, line->words, sizeof(words));
 		*why = "a request for nothing that it was sent";
-		return sc_tx_pulled(peer, (const struct sc_abi_pull *)words);
+		return sc_txop_pulled(peer, (const struct sc_abi_pull *)words);
 	case SC_ABI_PIECE:
 		memcpy(words, line->words, sizeof(words));
-		*why = "a piece of nothing that was asked for or begun";
-		return take_piece(peer, peer->seg, (const struct sc_abi_piece *)words, ctl);
-	case SC_ABI_RETURN_PIECE:
-		memcpy(words, line->words, sizeof(words));
-		*why = "a part of no message that it has begun, or in no buffer that it was lent for that";
-		return take_return_piece(peer, (const struct sc_abi_piece *)words, ctl);
+		*why = "a piece of nothing that was asked for or begun, or in a buffer that is not lent for that";
+		return take_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
 	case SC_ABI_PUT_FAR:
 	case SC_ABI_GET:
@@ -423,16 +419,10 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	case SC_ABI_SHARE:
 		*why = "a copy to share that cannot be";
 		return sc_ctl_flags(ctl) & SC_ABI_F_MEMORY ? sc_assist_take(peer, line, ctl) :
-							     sc_tx_shared(peer, line, ctl);
-	case SC_ABI_GROWN:
-		*why = "a ring that has grown before, or without memory";
-		return take_grown(peer, ctl);
-	case SC_ABI_OVERFLOW:
-		*why = "a ring that overflows into a buffer that does not exist, or is too short";
-		return take_overflow(peer, ctl);
-	case SC_ABI_RESUME:
-		*why = "a ring that resumes and has not overflowed";
-		return take_resume(peer, ctl);
+							     sc_txop_shared(peer, line, ctl);
+	case SC_ABI_CONTINUE:
+		*why = "records in a buffer that does not exist or is too short, or in lines without memory";
+		return take_continue(peer, ctl);
 	default:
 		break;
 	}
@@ -440,10 +430,18 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	return -EPROTO;
 }
 
-/* Has the record bounce buffers, which the writer wants back soon? */
-static bool names_buffers(enum sc_abi_kind kind)
+/* Is it a message in a bounce buffer, or a part of one? */
+static bool is_bounce(enum sc_abi_kind kind)
 {
-	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
+	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE;
+}
+
+/* Has the record bounce buffers of the writer's, which wants them back soon? */
+static bool names_buffers(uint64_t ctl)
+{
+	enum sc_abi_kind kind = sc_ctl_kind(ctl);
+
+	return (is_bounce(kind) && !is_returned(ctl)) || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
 	       kind == SC_ABI_OFFER_BOUNCE;
 }
 
@@ -453,8 +451,7 @@ static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
 	uint16_t buf = sc_load_relaxed_16(&record->bufs[0]);
 
-	return (sc_ctl_kind(ctl) == SC_ABI_BOUNCE || sc_ctl_kind(ctl) == SC_ABI_PIECE) &&
-	       sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
+	return is_bounce(sc_ctl_kind(ctl)) && sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
 }
 
 /* The record at the ring's head, which names some, has been taken. */
@@ -462,8 +459,6 @@ static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
 {
 	bool held = holds_first(peer, ctl);
 
-	if (!held)
-		sc_record_read(peer, ctl);
 	sc_ring_release(&peer->rx, sc_ctl_lines(ctl));
 	if (!held)
 		buffers_read(peer, sc_record_bytes(peer->seg, ctl));
@@ -492,7 +487,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	const char *why = "a record of impossible length";
 	int ret = -EPROTO;
 
-	if (!peer->seg && (names_buffers(kind) || kind == SC_ABI_OVERFLOW))
+	if (!peer->seg && (names_buffers(ctl) || (kind == SC_ABI_CONTINUE && sc_ctl_size(ctl) != SC_ABI_IN_RING)))
 		return lose_payload(peer);
 	if (lines - 1 < SC_ABI_RECORD_LINES)
 		ret = take_record(peer, ctl, &why);
@@ -502,15 +497,15 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		sc_peer_quarantine(peer, -EPROTO, why);
 		return -ECONNRESET;
 	}
-	if (!peer->rx.lines)
+	if (!peer->rx.at.lines)
 		return -ECONNRESET; /* quarantined while it was answered */
-	if (goes_elsewhere(kind))
+	if (kind == SC_ABI_CONTINUE)
 		return 0;
-	if (names_buffers(kind)) {
+	if (names_buffers(ctl)) {
 		buffers_taken(peer, ctl);
 		return 0;
 	}
-	if (kind == SC_ABI_RETURN || kind == SC_ABI_RETURN_PIECE)
+	if (is_bounce(kind)) /* in a buffer of ours */
 		sc_record_returned(peer);
 	sc_ring_release(&peer->rx, lines);
 	return 0;
@@ -529,7 +524,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 			return taken;
 		ctl = ret ? 0 : sc_ring_peek(&peer->rx);
 	}
-	if (!peer->rx.lines)
+	if (!peer->rx.at.lines)
 		return taken;
 	if (taken && (peer->lent || sc_rx_is_to_publish(peer)))
 		sc_peer_publish(peer);

@@ -15,7 +15,7 @@
 /* Are there so many lines read that the writer is to be told? It fills them again while we read others. */
 static inline bool sc_rx_is_to_publish(const struct sc_peer *peer)
 {
-	return peer->rx.head - peer->rx.published >= peer->rx.count / 4;
+	return peer->rx.head - peer->rx.published >= peer->rx.at.count / 4;
 }
 
 /*

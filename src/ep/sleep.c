@@ -10,9 +10,8 @@
  * Each thing that a sleeper waits for, the process that wakes it, and the function that does:
  *
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
- *   connections, departures                     membership: its writer       bump() in peer.c
- *   chunks that the sender has reported         the sender                   share_report() in tx.c
- *   chunks that the target of a put has         the target                   report() in assist.c
+ *   connections, departures                     membership: its writer       sc_peer_bump()
+ *   chunks of a shared copy                     the joiner                   report() in xfer.c
  *   offers that the peer has done               the peer                     offer_end() in target.c
  *   room in a ring, window, buffers             the reader                   sc_peer_publish()
  *   death                                       our daemon                   sc_bell_ring()
@@ -32,7 +31,6 @@
 #include "os/wake.h"
 
 #include <errno.h>
-#include "msg/deliver.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "ep/rx.h"
@@ -111,13 +109,17 @@ static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
 	lower(limit, RECHECK_MS);
 }
 
+/* Work that the other side may have in hand. */
+#define IN_HAND                                                                                           \
+	(1u << SC_WORK_PULLING | 1u << SC_WORK_OFFERING | 1u << SC_WORK_BATCHING | 1u << SC_WORK_ASKING | \
+	 1u << SC_WORK_ENDING)
+
 /* Lowers the limit for each event that no process wakes for. */
 static void limit_lower(struct sc_ep *ep, int64_t *limit)
 {
-	if (!sc_list_empty(&ep->unanswered))
+	if (ep->due & 1u << SC_WORK_UNANSWERED)
 		lower(limit, UNANSWERED_MS);
-	if (!sc_list_empty(&ep->pulling) || !sc_list_empty(&ep->offering) ||
-	    !sc_list_empty(&ep->batching) || !sc_list_empty(&ep->asking) || !sc_list_empty(&ep->ending))
+	if (ep->due & IN_HAND)
 		lower(limit, HANDS_MS);
 	if (ep->alone)
 		lower(limit, WATCH_MS);

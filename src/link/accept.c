@@ -18,6 +18,8 @@
 #include "os/addr.h"
 #include "os/host.h"
 #include "proc/owner.h"
+#include "shm/attach.h"
+#include "shm/memory.h"
 
 /*
  * The time between two tries to let in a peer for which there was no memory or descriptor, for an endpoint that polls
@@ -161,7 +163,7 @@ static bool accept_slot(struct sc_ep *ep, uint32_t index, uint64_t claim)
 	sc_peer_enter(peer);
 	peer->in_slot = index;
 	sc_ring_rx_init(&peer->rx, sc_seg_slot(ep->seg, index));
-	peer->feed = SC_FEED_UP;
+	sc_peer_set_feed(peer, SC_FEED_UP);
 	sc_peer_inbound_add(peer);
 	ep->counters.accepts++;
 	sc_peer_answer_slot(ep, index, SC_ABI_ACCEPTED, 0); /* nothing waits for it: sc_peers_ask() will find it */
@@ -242,7 +244,7 @@ int sc_peer_review_claims(struct sc_ep *ep)
 			sc_peer_slot_return(ep, i, true);
 			changes++;
 		} else if (peer->feed == SC_FEED_UP || peer->vanished) {
-			peer->feed = SC_FEED_DRAINING;
+			sc_peer_set_feed(peer, SC_FEED_DRAINING);
 			peer->vanished = false;
 			changes++;
 		}

@@ -12,6 +12,8 @@
 #include "base/log.h"
 #include "link/rxq.h"
 #include "os/shmfile.h"
+#include "shm/attach.h"
+#include "shm/memory.h"
 
 /* Sets what we know of access to the peer's memory without a try. */
 static void prepare_cma(struct sc_peer *peer)
@@ -130,7 +132,7 @@ bool sc_peer_is_transient(int error)
 static int vanish(struct sc_peer *peer)
 {
 	if (peer->feed == SC_FEED_UP) {
-		peer->feed = SC_FEED_DRAINING;
+		sc_peer_set_feed(peer, SC_FEED_DRAINING);
 		peer->vanished = true;
 		sc_peer_answer_broken(peer, -ECONNRESET);
 	}
@@ -162,7 +164,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	sc_ring_tx_init(&peer->tx, slot);
 	peer->tx.sleep = &sc_seg_presence(peer->seg)->sleep;
 	peer->units_limit = peer->seg->header.window;
-	peer->link = SC_LINK_UP;
+	sc_peer_set_link(peer, SC_LINK_UP);
 	peer->full = false;
 	sc_source_meet(peer);
 	peer->ep->counters.connects++;
@@ -170,8 +172,7 @@ int sc_peer_connect(struct sc_peer *peer)
 	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], sc_peer_ticket(peer) | SC_ABI_PUBLISHED);
 	(void)SC_FAULT("connect.published");
 	sc_peer_bump(peer->seg, SC_ABI_CAME);
-	sc_list_append(&peer->ep->unanswered, &peer->unanswered);
-	sc_ep_begin(peer->ep);
+	sc_ep_begin(peer->ep, SC_WORK_UNANSWERED, &peer->unanswered);
 	return 0;
 
 failed:

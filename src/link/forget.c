@@ -116,8 +116,8 @@ static void pass(struct sc_ep *ep)
 
 void sc_forget(struct sc_ep *ep)
 {
-	while (!sc_list_empty(&ep->doubted))
-		sc_peer_settle(sc_list_entry(ep->doubted.next, struct sc_peer, doubted));
+	while (!sc_list_empty(&ep->work[SC_WORK_DOUBTED]))
+		sc_peer_settle(sc_list_entry(ep->work[SC_WORK_DOUBTED].next, struct sc_peer, doubted));
 	if (ep->leaving_fresh > ep->leaving_step)
 		pass(ep);
 }

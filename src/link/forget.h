@@ -4,12 +4,6 @@
 
 #include "link/state.h"
 
-/* Is there something to do for sc_forget()? */
-static inline bool sc_forget_is_due(const struct sc_ep *ep)
-{
-	return !sc_list_empty(&ep->doubted) || ep->leaving_fresh > ep->leaving_step;
-}
-
 /* Forget peers that nothing refers to. No caller has a peer in hand that it has no reference to, or goes through a list. */
 void sc_forget(struct sc_ep *ep);
 

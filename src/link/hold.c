@@ -4,7 +4,7 @@
 
 #include <string.h>
 #include "base/log.h"
-#include "shm/seg.h"
+#include "shm/guard.h"
 
 bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf)
 {

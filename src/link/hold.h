@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * hold.h: bounce buffers of a peer's that have been read, and are not given back at once: the next message to that peer
- * may be written into them, and they come back with that (SC_ABI_RETURN). Two that talk to each other so write where
+ * may be written into them, and they come back with that (SC_ABI_F_RETURNED). Two that talk to each other so write where
  * they have just read: the lines are in this processor's cache, while those of a buffer of one's own are in the
  * reader's, from where each has to be taken first (docs/MEASUREMENTS.md, "Held buffers"). Where the processors share no
  * cache, stores past the caches are faster from 1 KiB on, see fill.h. The message also says how far the ring is read,
  * which takes a line otherwise.
  *
- * The owner decides which buffers may be held (SC_ABI_F_RETURN): of one peer those of one message at a time, a record for
- * each, while it has enough of them left. So it knows which ones may be written to by the peer, and takes no others for
- * a message; and those it lends to nobody else before it has read the message, or knows that there is none: a head
- * that has passed them is believed when nothing of the peer's is unread (record.c); or the peer has gone.
+ * The owner decides which buffers may be held (SC_ABI_F_RETURNABLE): of one peer those of one message at a time, a
+ * record for each, while it has enough of them left. So it knows which ones may be written to by the peer, and takes
+ * no others for a message; and those it lends to nobody else before it has read the message, or knows that there is
+ * none: a head that has passed them is believed when nothing of the peer's is unread (record.c); or the peer has gone.
  *
  * They come back in the order in which they were lent. A message in fewer buffers is in the last of them, and gives back
  * those before it; the record of a part gives back its own and those before it, no others, though the head may have
@@ -96,7 +96,7 @@ static inline bool sc_hold_begin(struct sc_peer *peer, uint16_t buf, uint64_t be
 	struct sc_ep *ep = peer->ep;
 	struct sc_hold *hold = &peer->hold;
 
-	if (!peer->tx.lines || !ep->short_end || peer->can_return == SC_REACH_NO ||
+	if (!peer->tx.at.lines || !ep->short_end || peer->can_return == SC_REACH_NO ||
 	    hold->count == SC_ABI_RETURN_BUFS)
 		return false;
 	if (__builtin_expect(peer->can_return == SC_REACH_UNKNOWN, 0) && !sc_hold_may_slow(peer))

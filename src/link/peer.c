@@ -23,6 +23,8 @@
 #include "os/addr.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
+#include "shm/attach.h"
+#include "shm/memory.h"
 
 #define TABLE_MIN 64
 
@@ -47,10 +49,7 @@ int sc_peers_init(struct sc_ep *ep)
 	sc_list_init(&ep->peers);
 	sc_list_init(&ep->absent);
 	sc_list_init(&ep->leaving);
-	sc_list_init(&ep->doubted);
 	ep->watched = ep->glanced = &ep->peers;
-	sc_list_init(&ep->ending);
-	sc_list_init(&ep->unanswered);
 	sc_list_init(&ep->borrowers);
 	sc_list_init(&ep->holding);
 	ep->peer_table = calloc(TABLE_MIN, sizeof(*ep->peer_table));
@@ -123,7 +122,6 @@ static void remove_left(struct sc_peer *peer)
 
 void sc_peer_detach(struct sc_peer *peer)
 {
-	peer->ep->unclean_count = 0; /* some may be in there */
 	sc_seg_detach(peer->seg);
 	peer->seg = NULL;
 }
@@ -150,7 +148,7 @@ static bool has_unread(struct sc_peer *peer)
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
 	/* nothing is lent any more, so buffers that may be coming back with a message stay as they are */
-	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
+	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
 	return peer->loans.count;
 }
 
@@ -182,9 +180,9 @@ static void drop_replies(struct sc_peer *peer)
 {
 	sc_list_for_safe (queued, after, &peer->replies)
 		free(sc_list_entry(queued, struct sc_reply, of_peer));
-	peer->ep->replies -= peer->reply_count;
 	peer->reply_count = 0;
 	sc_list_init(&peer->replies);
+	sc_list_remove(&peer->replying);
 	sc_list_for_safe (held, behind, &peer->fenced)
 		free(sc_list_entry(held, struct sc_fenced, of_peer));
 	sc_list_init(&peer->fenced);
@@ -253,6 +251,7 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->turns);
 	sc_list_init(&peer->borrower);
 	sc_list_init(&peer->replies);
+	sc_list_init(&peer->replying);
 	sc_list_init(&peer->rma_queued);
 	sc_list_init(&peer->rma_waiting);
 	sc_list_init(&peer->rma_busy);
@@ -322,7 +321,7 @@ int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **fo
 /* It has been here, and was forgotten: as if an attempt to connect had shown that nobody has the address. */
 static void set_gone(struct sc_peer *peer)
 {
-	peer->link = SC_LINK_DOWN;
+	sc_peer_set_link(peer, SC_LINK_DOWN);
 	peer->error = -ECONNREFUSED;
 	sc_source_part(peer, peer->error);
 }
@@ -430,16 +429,16 @@ void sc_peer_take_loans_back(struct sc_peer *peer)
 
 void sc_peer_end_link(struct sc_peer *peer, int error)
 {
-	peer->link = SC_LINK_DOWN;
+	sc_peer_set_link(peer, SC_LINK_DOWN);
 	sc_list_remove(&peer->unanswered);
 	sc_list_remove(&peer->borrower);
 	peer->error = error;
-	peer->tx.lines = NULL;
+	peer->tx.at.lines = NULL;
 	peer->units_limit = 0;
 	sc_hold_end(peer);
 	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
 	if (error == -EPROTO || error == -ECONNRESET)
-		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX, SC_POOL_FIRST,
+		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX,
 				      peer->returnables.bufs, peer->returnables.count);
 	drop_replies(peer);
 }
@@ -453,7 +452,7 @@ bool sc_peer_is_parted(const struct sc_peer *peer)
 static bool is_busy(const struct sc_peer *peer)
 {
 	const struct sc_list *const lists[] = {
-		&peer->ops,	 &peer->turns,	    &peer->replies,   &peer->borrower,	 &peer->hold.of_ep,
+		&peer->ops,	 &peer->turns,	    &peer->replying,  &peer->borrower,	 &peer->hold.of_ep,
 		&peer->rma_queued, &peer->rma_waiting, &peer->rma_busy, &peer->batch,	 &peer->batching,
 		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assist.of_ep,
 		&peer->serving,	 &peer->serving_peer, &peer->transfers, &peer->copying, &peer->pulling,
@@ -499,9 +498,7 @@ void sc_peer_reconsider(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 
-	if (sc_list_empty(&peer->doubted))
-		sc_list_append(&ep->doubted, &peer->doubted);
-	sc_ep_begin(ep);
+	sc_ep_begin(ep, SC_WORK_DOUBTED, &peer->doubted);
 }
 
 void sc_peer_settle(struct sc_peer *peer)
@@ -566,7 +563,7 @@ static void inbound_remove(struct sc_peer *peer)
 
 	ep->inbound[peer->inbound_index] = last;
 	last->inbound_index = peer->inbound_index;
-	peer->rx.lines = NULL;
+	peer->rx.at.lines = NULL;
 }
 
 void sc_peer_slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
@@ -592,7 +589,7 @@ static void end_feed(struct sc_peer *peer, int error)
 	uint64_t claim;
 
 	inbound_remove(peer);
-	peer->feed = SC_FEED_DONE;
+	sc_peer_set_feed(peer, SC_FEED_DONE);
 	/* one that keeps the rules may still be reading its answers; that it has gone is seen later */
 	if (gone || error == -EPROTO)
 		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
@@ -616,9 +613,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 
 	if (sc_peer_is_heard(peer))
 		end_feed(peer, error);
-	if (sc_list_empty(&peer->ending))
-		sc_list_append(&ep->ending, &peer->ending);
-	sc_ep_begin(ep);
+	sc_ep_begin(ep, SC_WORK_ENDING, &peer->ending);
 	/* of one that has vanished, only now: its messages could be received */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);
@@ -687,7 +682,7 @@ void sc_peer_bury(struct sc_peer *peer)
 	peer->ep->counters.deaths++;
 	sc_warn("%s: its process has died; operations with it fail", peer->address);
 	if (peer->feed == SC_FEED_UP || peer->vanished)
-		peer->feed = SC_FEED_DRAINING;
+		sc_peer_set_feed(peer, SC_FEED_DRAINING);
 	else
 		sc_peer_lose(peer, -ECONNRESET);
 	peer->vanished = false;

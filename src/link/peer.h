@@ -62,6 +62,7 @@
 #ifndef SC_PEER_H
 #define SC_PEER_H
 
+#include <assert.h>
 #include "link/state.h"
 
 int sc_peers_init(struct sc_ep *ep);
@@ -210,7 +211,7 @@ static inline void sc_peer_wake(const struct sc_peer *peer, uint64_t who)
 		sc_wake(&sc_seg_presence(peer->seg)->sleep, who);
 }
 
-/* Tell the peer how far its ring is read; those lines are cleaned before it has them. */
+/* Tell the peer how far its ring is read. */
 void sc_peer_publish(struct sc_peer *peer);
 
 /* Buffers of peers' that have been held for so many polls, or longer, are theirs again, see hold.h. */
@@ -227,7 +228,7 @@ static inline void sc_peer_give_back(struct sc_peer *peer, uint64_t units)
 {
 	peer->units_back += units;
 	if (__builtin_expect(peer->units_back - peer->rx.window >= peer->ep->window_step, 0) &&
-	    peer->rx.lines)
+	    peer->rx.at.lines)
 		sc_peer_publish(peer);
 }
 
@@ -254,6 +255,21 @@ void sc_peer_drained(struct sc_peer *peer);
 static inline bool sc_peer_is_heard(const struct sc_peer *peer)
 {
 	return peer->feed == SC_FEED_UP || peer->feed == SC_FEED_DRAINING;
+}
+
+/* The edges are drawn in state.h. */
+static inline void sc_peer_set_link(struct sc_peer *peer, enum sc_link link)
+{
+	assert(link == SC_LINK_UP ? peer->link == SC_LINK_NONE
+				  : link == SC_LINK_DOWN && peer->link != SC_LINK_DOWN);
+	peer->link = link;
+}
+
+static inline void sc_peer_set_feed(struct sc_peer *peer, enum sc_feed feed)
+{
+	assert(feed == SC_FEED_UP ? peer->feed == SC_FEED_NONE
+				  : feed > SC_FEED_UP && sc_peer_is_heard(peer));
+	peer->feed = feed;
 }
 
 /* Add SC_ABI_CAME or SC_ABI_CHANGED to the segment's membership count, and wake its owner if it sleeps. */

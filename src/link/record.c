@@ -33,7 +33,7 @@ static uint32_t returning(struct sc_peer *peer)
 
 	while (passed < returnables->count && peer->ep->pool.at[returnables->bufs[passed]] < peer->tx.head)
 		passed++;
-	if (!passed || !peer->rx.lines || sc_ring_peek(&peer->rx))
+	if (!passed || !peer->rx.at.lines || sc_ring_peek(&peer->rx))
 		return passed;
 	sc_hold_returnables_drop(peer, passed);
 	return 0;
@@ -42,12 +42,18 @@ static uint32_t returning(struct sc_peer *peer)
 /* Takes back the buffers that it has read, as far as is known. The last `newest` buffers have been lent just now. */
 static void take_back(struct sc_peer *peer, uint32_t newest)
 {
-	enum sc_pool_turn turn = peer->fill.way == SC_FILL_SPREAD ? SC_POOL_LAST : SC_POOL_FIRST;
 	uint32_t kept = returning(peer);
 
-	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, turn, peer->returnables.bufs,
-			      kept);
+	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, peer->returnables.bufs, kept);
 	sc_record_judge(peer, newest);
+}
+
+/* Say where the next records are; there is room for that. */
+static void put_continue(struct sc_peer *peer, uint32_t where)
+{
+	static const uint64_t words[7];
+
+	sc_record_put(peer, SC_ABI_CONTINUE, 0, where, words);
 }
 
 /* The record that leaves these lines has been written. A buffer comes back when it has been read. */
@@ -60,9 +66,7 @@ static void leave(struct sc_peer *peer)
 /* Its reader has come to the first buffer: the ring is free. */
 static void resume(struct sc_peer *peer)
 {
-	static const uint64_t words[7];
-
-	sc_record_put(peer, SC_ABI_RESUME, 0, 0, words);
+	put_continue(peer, SC_ABI_IN_RING);
 	leave(peer);
 	sc_ring_resume(&peer->tx);
 }
@@ -91,7 +95,7 @@ static int refresh(struct sc_peer *peer)
 /* Is it to have all its lines: it has no room for so many, or is a busy one? */
 static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
 {
-	return !sc_ring_overflows(tx) && tx->count == SC_ABI_RING_FIRST &&
+	return !sc_ring_overflows(tx) && tx->at.count == SC_ABI_RING_FIRST &&
 	       (tx->tail > BUSY_LINES || !sc_ring_has_room(tx, lines));
 }
 
@@ -101,7 +105,6 @@ static bool ring_is_to_grow(const struct sc_ring_tx *tx, uint32_t lines)
  */
 static void ring_grow(struct sc_peer *peer, uint32_t lines)
 {
-	static const uint64_t words[7];
 	struct sc_ring_tx *tx = &peer->tx;
 
 	if (!ring_is_to_grow(tx, lines) || (tx->grows_after && --tx->grows_after))
@@ -116,10 +119,10 @@ static void ring_grow(struct sc_peer *peer, uint32_t lines)
 	}
 	(void)SC_FAULT("record.ring_memory");
 	/* of one who had the slot before, and whose memory could not be given back */
-	memset(tx->lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
+	memset(tx->at.lines + SC_ABI_RING_FIRST, 0, SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST);
 	(void)SC_FAULT("record.ring_cleared");
 	sc_ring_grow(tx);
-	sc_record_put(peer, SC_ABI_GROWN, 0, 0, words);
+	put_continue(peer, SC_ABI_IN_RING);
 }
 
 /*
@@ -146,21 +149,19 @@ static bool overflow(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
 	uint32_t count = ep->config.buf_size / SC_ABI_LINE;
-	struct sc_abi_overflow record = { 0 };
-	uint64_t words[7];
+	uint16_t buf;
 	uint8_t *to;
 
 	if (!sc_ring_may_overflow(count) || !sc_record_may_lend(peer, 1, 0))
 		return false;
-	record.buf = sc_pool_lend(&ep->pool, &peer->loans, NOT_LEFT);
-	to = sc_seg_buf(ep->seg, record.buf);
+	buf = sc_pool_lend(&ep->pool, &peer->loans, NOT_LEFT);
+	to = sc_seg_buf(ep->seg, buf);
 	memset(to, 0, ep->config.buf_size);
 	(void)SC_FAULT("record.overflow_cleared");
-	memcpy(words, &record, sizeof(words));
-	sc_record_put(peer, SC_ABI_OVERFLOW, 0, 0, words);
+	put_continue(peer, SC_ABI_IN_BUFFER(buf));
 	leave(peer);
 	sc_ring_overflow(&peer->tx, (struct sc_abi_line *)to, count);
-	peer->tx.overflow = record.buf;
+	peer->tx.overflow = buf;
 	ep->counters.tx_overflows++;
 	return true;
 }
@@ -236,12 +237,6 @@ bool sc_record_grow_slow(struct sc_ep *ep, uint32_t buffers)
 	return sc_pool_has(pool, buffers);
 }
 
-/* Are all buffers better in turn than those that have memory? */
-static bool is_to_spread(const struct sc_peer *peer)
-{
-	return peer->fill.way == SC_FILL_SPREAD && peer->ep->pool.have < peer->ep->pool.count;
-}
-
 /* A head that cannot be is found out by the next record. */
 void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 {
@@ -249,8 +244,6 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
 		return;
 	take_back(peer, buffers);
 	ring_grow(peer, 1); /* a link that comes here for buffers hardly ever comes for room */
-	if (is_to_spread(peer))
-		(void)sc_record_grow_slow(peer->ep, 0);
 }
 
 /*
@@ -258,14 +251,12 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers)
  * needs no more than its own. When some are still under way there are more to come, and each look at how far a peer has
  * read takes the line from its processor.
  */
-static bool get_bufs_slow(struct sc_peer *peer, uint32_t buffers)
+static bool get_bufs_slow(struct sc_ep *ep, uint32_t buffers)
 {
-	struct sc_ep *ep = peer->ep;
 	struct sc_pool *pool = &ep->pool;
 
 	collect(ep);
-	if (is_to_spread(peer) ||
-	    (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have)))
+	if (pool->have < pool->count && (!sc_pool_has(pool, buffers) || pool->free_count < pool->have))
 		(void)sc_record_grow_slow(ep, buffers);
 	return sc_pool_has(pool, buffers);
 }
@@ -291,11 +282,11 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 			return false;
 		}
 	}
-	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(peer, buffers)) {
+	if (!sc_pool_has(&ep->pool, buffers) && !get_bufs_slow(ep, buffers)) {
 		ep->wants_room = true;
 		return false;
 	}
-	if (!peer->tx.lines)
+	if (!peer->tx.at.lines)
 		return false; /* given up, here or when it was asked for more */
 	if (sc_list_empty(&peer->borrower))
 		sc_list_append(&ep->borrowers, &peer->borrower);
@@ -368,10 +359,9 @@ static void buffer_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 	(void)SC_FAULT("record.buffer");
 }
 
-uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
-			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS])
+void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset, uint32_t size,
+		    uint16_t bufs[SC_ABI_RECORD_BUFS])
 {
-	uint32_t flags = sc_record_fill_flags(peer, size);
 	struct iovec to[SC_ABI_RECORD_BUFS];
 	uint32_t count = 1;
 
@@ -385,53 +375,6 @@ uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t io
 		buffer_fill(peer, iov, iov_count, offset, &to[i]);
 		offset += to[i].iov_len;
 	}
-	return flags;
-}
-
-/* Where a record names its buffers, bytes from its begin; 0: it names none that the writer has filled. */
-static size_t bufs_offset(enum sc_abi_kind kind)
-{
-	switch (kind) {
-	case SC_ABI_BOUNCE:
-		return offsetof(struct sc_abi_bounce, bufs);
-	case SC_ABI_PIECE:
-		return offsetof(struct sc_abi_piece, bufs);
-	case SC_ABI_PUT:
-		return offsetof(struct sc_abi_put, bufs);
-	case SC_ABI_OFFER_BOUNCE:
-		return offsetof(struct sc_abi_offer, bufs);
-	default:
-		return 0;
-	}
-}
-
-void sc_record_clean_slow(struct sc_ep *ep)
-{
-	for (uint32_t i = 0; i < ep->unclean_count; i++)
-		sc_fill_clean(ep->unclean[i].iov_base, ep->unclean[i].iov_len);
-	ep->unclean_count = 0;
-}
-
-void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl)
-{
-	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	size_t offset = bufs_offset(sc_ctl_kind(ctl));
-	uint16_t bufs[SC_ABI_RECORD_BUFS];
-	struct sc_ep *ep = peer->ep;
-	uint32_t size;
-
-	if (!offset)
-		return;
-	size = sc_record_bytes(peer->seg, ctl);
-	memcpy(bufs, line->bytes + offset, sizeof(bufs));
-	/*
-	 * the line may be another record's by now: its words were checked when it was taken, but they may have changed
-	 */
-	if (!sc_seg_has_bufs(peer->seg, bufs, size))
-		return;
-	if (ep->unclean_count > SC_UNCLEAN_MAX - SC_ABI_RECORD_BUFS)
-		sc_record_clean_slow(ep);
-	ep->unclean_count += sc_record_bufs(peer->seg, bufs, size, ep->unclean + ep->unclean_count);
 }
 
 uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov, size_t count)
@@ -442,7 +385,7 @@ uint32_t sc_record_segments_write(struct sc_peer *peer, const struct iovec *iov,
 		size_t place = (i - 1) % SC_ABI_RDV_PER_LINE;
 
 		if (!place)
-			line = sc_ring_next(peer->tx.lines, peer->tx.last, line);
+			line = sc_ring_next(&peer->tx.at, line);
 		line->words[2 * place] = (uintptr_t)iov[i].iov_base;
 		line->words[2 * place + 1] = iov[i].iov_len;
 		(void)SC_FAULT("record.segment");
@@ -465,7 +408,7 @@ const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_
 
 		if (i) {
 			if (!place)
-				line = sc_ring_next(peer->rx.lines, peer->rx.last, line);
+				line = sc_ring_next(&peer->rx.at, line);
 			memcpy(&segment, &line->words[2 * place], sizeof(segment));
 		}
 		if (segment.len > segments->size - sum)
@@ -478,8 +421,6 @@ const char *sc_record_segments_read(const struct sc_peer *peer, const struct sc_
 
 void sc_peer_publish(struct sc_peer *peer)
 {
-	if (peer->ep->cleans)
-		sc_ring_clean(&peer->rx, peer->ep->polls);
 	sc_hold_end(peer);
 	sc_ring_publish(&peer->rx, peer->units_back);
 	peer->lent = 0;

@@ -5,7 +5,7 @@
 #include "base/copy.h"
 #include "link/hold.h"
 #include "shm/ring.h"
-#include "shm/seg.h"
+#include "shm/memory.h"
 #include "link/state.h"
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines);
@@ -69,18 +69,9 @@ static inline void sc_record_copy_bytes(void *to, const void *from, uint32_t siz
 		memcpy(to, from, size);
 }
 
-/* The flags that a record needs when its buffers are filled next, with so many bytes. */
-static inline uint32_t sc_record_fill_flags(const struct sc_peer *peer, uint32_t size)
-{
-	return size >= SC_FILL_MIN && peer->fill.way == SC_FILL_CLEANED ? SC_ABI_F_CLEAN : 0;
-}
-
-/*
- * Fill `size` bytes of a payload, from `offset` on, into buffers lent with the next record. Returns what is to be
- * among the record's flags.
- */
-uint32_t sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
-			uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS]);
+/* Fill `size` bytes of a payload, from `offset` on, into buffers lent with the next record. */
+void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset, uint32_t size,
+		    uint16_t bufs[SC_ABI_RECORD_BUFS]);
 
 /* Buffers that a peer may have besides those of the last record before they are asked back. */
 #define SC_RECORD_LENT 15
@@ -89,9 +80,9 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers);
 
 /*
  * Behind the commit of records that have been lent `buffers`: take back what the peer has read of earlier ones,
- * so that few buffers are used again and again, and stay in the processors' caches; or all of them, where that is
- * better (SC_FILL_SPREAD). Not for each record, as the line that says how far it has read comes from its processor, and
- * goes back there when it reads on: docs/MEASUREMENTS.md, "Buffers asked back".
+ * so that few buffers are used again and again, and stay in the processors' caches. Not for each record, as the line
+ * that says how far it has read comes from its processor, and goes back there when it reads on: docs/MEASUREMENTS.md,
+ * "Buffers asked back".
  */
 static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 {
@@ -106,7 +97,7 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 {
 	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID + peer->returnables.count ||
-			  peer->tx.tail - peer->tx.head > peer->tx.count / 2;
+			  peer->tx.tail - peer->tx.head > peer->tx.at.count / 2;
 }
 
 /*
@@ -127,8 +118,7 @@ static inline __attribute__((always_inline)) void sc_record_returned(struct sc_p
 	head = head > peer->tx.head ? head : peer->tx.head;
 	sc_hold_returnables_drop(peer, 1);
 	/* the head may have passed the others, too, which are unread */
-	sc_pool_return_others(pool, &peer->loans, head, SC_POOL_FIRST, returnables->bufs,
-			      returnables->count);
+	sc_pool_return_others(pool, &peer->loans, head, returnables->bufs, returnables->count);
 	pool->warm = buf;
 	sc_record_judge(peer, 0);
 }
@@ -159,27 +149,6 @@ static inline bool sc_record_is_next_piece(struct sc_seg *seg, const struct sc_a
 {
 	return size && piece->offset == done && size <= end - done &&
 	       sc_seg_has_bufs(seg, piece->bufs, size);
-}
-
-void sc_record_read_slow(const struct sc_peer *peer, uint64_t ctl);
-
-/*
- * The record at the ring's head has been taken, its buffers have been read: they are to be cleaned if its writer asks
- * for it, but not now, as the application waits for what it was.
- */
-static inline void sc_record_read(const struct sc_peer *peer, uint64_t ctl)
-{
-	if (sc_ctl_flags(ctl) & SC_ABI_F_CLEAN)
-		sc_record_read_slow(peer, ctl);
-}
-
-void sc_record_clean_slow(struct sc_ep *ep);
-
-/* There is time to clean what has been read, or so much of it that its writer is told in the middle of a burst. */
-static inline void sc_record_clean(struct sc_ep *ep)
-{
-	if (__builtin_expect(ep->unclean_count != 0, 0))
-		sc_record_clean_slow(ep);
 }
 
 /*

@@ -15,6 +15,9 @@
 #include "os/addr.h"
 #include "os/host.h"
 #include "os/shmfile.h"
+#include "shm/attach.h"
+#include "shm/found.h"
+#include "shm/guard.h"
 
 /* Peers that are passed over in one look for one to watch, as they are known by name only, or gone. */
 #define WATCH_PASSES 64
@@ -64,7 +67,7 @@ static int connect_again(struct sc_peer *peer)
 	/* the last one's claims, all of them made before */
 	sc_peer_review_claims(ep);
 	if (!sc_peer_is_parted(peer) || ep->membership != seen) {
-		sc_ep_begin(ep); /* it goes on with the next poll */
+		ep->idle = false; /* it goes on with the next poll */
 		return -EAGAIN;
 	}
 	ret = sc_seg_attach(peer->address, &seg);
@@ -87,7 +90,7 @@ int sc_peer_reach(struct sc_peer *peer)
 			return 0;
 		(void)sc_peers_review(peer->ep, true);
 		if (peer->link == SC_LINK_UP) {
-			sc_ep_begin(peer->ep);
+			peer->ep->idle = false;
 			return -EAGAIN; /* first what it has written */
 		}
 	}
@@ -277,7 +280,7 @@ int sc_peers_watch(struct sc_ep *ep)
 	int ended = due ? sc_peer_reclaim(ep) : 0;
 	struct sc_peer *peer = next_watched(ep, &ep->watched, WATCH_PASSES);
 
-	sc_seg_forget_found_late();
+	sc_found_forget_late();
 	if (!peer)
 		return ended;
 	if (!sc_peer_is_dead(peer)) {
@@ -317,11 +320,11 @@ int sc_peers_hear(struct sc_ep *ep)
 
 int sc_peers_ask(struct sc_ep *ep)
 {
-	struct sc_peer *peer = sc_list_entry(ep->unanswered.next, struct sc_peer, unanswered);
+	struct sc_peer *peer = sc_list_entry(ep->work[SC_WORK_UNANSWERED].next, struct sc_peer, unanswered);
 
 	/* to the end: the next call asks another */
 	sc_list_remove(&peer->unanswered);
-	sc_list_append(&ep->unanswered, &peer->unanswered);
+	sc_list_append(&ep->work[SC_WORK_UNANSWERED], &peer->unanswered);
 	return review_link(peer); /* it may have closed, too, without ever having heard of us */
 }
 

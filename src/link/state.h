@@ -5,16 +5,19 @@
  *
  * Nothing here is seen by another process. One thread at a time uses an endpoint and everything below it.
  *
- * A peer's life, written by peer.c alone:
+ * A peer's life, written by sc_peer_set_link() and sc_peer_set_feed() of peer.h alone:
  *
- *   link (what we write to it)       NONE --connect--> UP --closed, refused, broken--> DOWN
- *   feed (what it writes to us)      NONE --accept--> UP --its claim says departed--> DRAINING --read--> DONE
- *                                      any of them --broken rules--> DONE
+ *   link (what we write to it)       NONE --connected--> UP --closed, refused, broken--> DOWN
+ *                                    NONE --cannot be connected to, is known to have gone--> DOWN
+ *   feed (what it writes to us)      NONE --accepted--> UP --departed, died, vanished--> DRAINING --read--> DONE
+ *                                    UP --lost, broken rules--> DONE
+ *                                    DRAINING --it had vanished, and has departed or died--> DRAINING
  *
  * Once both have ended, and nothing refers to the peer any more, it is forgotten: forget.c.
  *
  * A process that comes back has another address and so is another peer. An endpoint of this one's can come back
- * under the same address: DOWN and DONE become NONE then, once all has ended that there was with the last one.
+ * under the same address: DOWN and DONE become NONE then, once all has ended that there was with the last one
+ * (sc_peer_renew()).
  */
 #ifndef SC_STATE_H
 #define SC_STATE_H
@@ -80,7 +83,7 @@ struct sc_rxq {
 struct sc_xfer {
 	struct sc_share share;
 	struct sc_peer *peer;
-	struct sc_list of_ep; /* sc_ep.joined */
+	struct sc_list of_ep; /* SC_WORK_JOINED */
 	bool pull;	      /* this side reads the peer's memory, else it writes there */
 	bool memory;	      /* of a registration, of this key, from this address on; else at `ours` */
 	uint64_t key, addr, tag;
@@ -120,7 +123,7 @@ struct sc_peer {
 	struct sc_list borrower; /* sc_ep.borrowers: has loans */
 	uint64_t looked_at;	 /* tx.head when buffers were short last, */
 	uint32_t looks;		 /* and how often since it was there */
-	bool is_behind;		 /* it had more than the last message to read when last asked; see tx.c */
+	bool is_behind;		 /* it had more than the last message to read when last asked; see bounce.c */
 	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first, */
 	uint32_t op_count;	 /* so many */
 	uint64_t message_line, message_units; /* behind the messages of so many units; see fence.h, */
@@ -129,6 +132,7 @@ struct sc_peer {
 	struct sc_list turns;	 /* sc_turn.of_peer: oldest first */
 	struct sc_turn *turn;	 /* of what is being posted */
 	struct sc_list replies;	 /* sc_reply: answers that found the ring full */
+	struct sc_list replying; /* SC_WORK_REPLYING: there are some, or were */
 	uint32_t reply_count;
 
 	/* one-sided, ours to it: see rma.c */
@@ -138,17 +142,17 @@ struct sc_peer {
 	uint32_t rma_gets;	    /* of those, gets */
 	uint32_t rma_fars;	    /* and puts that it copies from our memory */
 	uint32_t rma_pending;	    /* operations in these lists, and the three below */
-	struct sc_list rma_busy;    /* sc_ep.rma_busy: has some queued */
+	struct sc_list rma_busy;    /* SC_WORK_RMA_BUSY: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
 	struct sc_reg_use unreachable; /* the last registration that CMA did not reach all of; tag 0: none */
 	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
-	struct sc_list batching;    /* sc_ep.batching: has some */
+	struct sc_list batching;    /* SC_WORK_BATCHING: has some */
 	size_t batch_bytes;
 	uint32_t batch_count;
 	struct sc_burst rma_burst;
 	bool rma_streamed;	    /* the burst before that was a stream */
 	struct sc_list offers;	    /* sc_rma_op.of_peer: what it may do, oldest first; see delegate.c */
-	struct sc_list offering;    /* sc_ep.offering: has some */
+	struct sc_list offering;    /* SC_WORK_OFFERING: has some */
 	uint32_t offers_first, offers_end; /* their numbers */
 	uint32_t offers_ours;		   /* from this one on they are withdrawn */
 	uint32_t offers_withdrawn;	   /* as the claim has it */
@@ -157,12 +161,12 @@ struct sc_peer {
 	uint32_t offers_alone;	/* how many of them it was the last time */
 	uint64_t answers_read;	/* of its gets in buffers, as it sees it */
 	struct sc_list assisted; /* sc_rma_op.of_peer: large ones, oldest first; it assists with that, see assist.c */
-	struct sc_list asking;	 /* sc_ep.asking: has some */
+	struct sc_list asking;	 /* SC_WORK_ASKING: has some */
 	enum sc_fetch fetch;	    /* can it read our memory? */
 
 	/* one-sided, its to us: see target.c */
 	struct sc_list serving;	     /* sc_target_op.of_peer: requests not answered yet, oldest first */
-	struct sc_list serving_peer; /* sc_ep.serving: has some */
+	struct sc_list serving_peer; /* SC_WORK_SERVING: has some */
 	uint32_t serving_count;
 	uint32_t offers_seen;	 /* in its ring */
 	uint32_t offers_taken;	 /* as the claim has it */
@@ -192,7 +196,7 @@ struct sc_peer {
 	uint32_t fenced_count;
 	uint64_t arrivals;	 /* messages that have had to wait so far */
 	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
-	struct sc_list pulling;	 /* sc_ep.pulling: `copying` has some */
+	struct sc_list pulling;	 /* SC_WORK_PULLING: `copying` has some */
 	uint32_t shares; /* one bit for each share that we have opened; see xfer.h */
 	uint32_t share_generation; /* of the last, 0: there was none */
 	uint32_t missed_index, missed_generation; /* of one that it had not come to when the copy was over; 0: none */
@@ -229,9 +233,9 @@ struct sc_peer {
 	struct sc_peer *next;	   /* hash chain */
 	struct sc_list all;	   /* sc_ep.peers, .absent or .leaving */
 	bool present;		   /* the first of these */
-	struct sc_list doubted;	   /* sc_ep.doubted */
-	struct sc_list ending;	   /* sc_ep.ending: pending operations are to be failed */
-	struct sc_list unanswered; /* sc_ep.unanswered: connected, not accepted yet */
+	struct sc_list doubted;	   /* SC_WORK_DOUBTED */
+	struct sc_list ending;	   /* SC_WORK_ENDING: pending operations are to be failed */
+	struct sc_list unanswered; /* SC_WORK_UNANSWERED: connected, not accepted yet */
 	dev_t dev;		   /* the file of the last segment, 0: there was none */
 	ino_t ino;
 	char address[SC_ADDR_SIZE];
@@ -258,7 +262,7 @@ struct sc_tx_op {
 	uint32_t flags;
 	struct sc_peer *peer;
 	struct sc_list of_peer;
-	struct sc_list pushing; /* sc_ep.pushing */
+	struct sc_list pushing; /* SC_WORK_PUSHING */
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
@@ -359,7 +363,7 @@ struct sc_fenced {
 
 /*
  * Of sc_rx_op.flags, besides SC_*: it has several buffers, a counter of its own, or is for several messages. Of others
- * the counter, the capacity and the number of buffers may not be set before sc_deliver_settle(): a message that is
+ * the counter, the capacity and the number of buffers may not be set before sc_rxop_settle(): a message that is
  * short needs none of them. The receiver of an answer sees it when all stores before it have been made, so a call makes
  * few: docs/MEASUREMENTS.md, "Stores of a call".
  */
@@ -423,7 +427,23 @@ struct sc_rx_msg {
 	};
 };
 
-#define SC_UNCLEAN_MAX (2 * SC_ABI_RECORD_BUFS)
+
+/* The kinds of work that polls go on with, in the order of a poll. Each has a list in struct sc_ep; its entries: */
+enum sc_work {
+	SC_WORK_UNANSWERED, /* sc_peer: connected, not accepted yet */
+	SC_WORK_PULLING,    /* sc_peer: payload by CMA */
+	SC_WORK_REPLYING,   /* sc_peer: answers that found its ring full */
+	SC_WORK_PUSHING,    /* sc_tx_op: payload in pieces */
+	SC_WORK_JOINED,	    /* sc_xfer: copies of peers that we share */
+	SC_WORK_OFFERING,   /* sc_peer: puts and gets are offered */
+	SC_WORK_BATCHING,   /* sc_peer: puts and gets are put off */
+	SC_WORK_RMA_BUSY,   /* sc_peer: one-sided operations with records to write */
+	SC_WORK_SERVING,    /* sc_peer: requests of its are not answered yet */
+	SC_WORK_ASKING,	    /* sc_peer: assists with a put or get, or is asked to next */
+	SC_WORK_ENDING,	    /* sc_peer: lost, and what was in flight with it is to end */
+	SC_WORK_DOUBTED,    /* sc_peer: may be to move to another list of peers, see forget.c */
+	SC_WORK_COUNT
+};
 
 struct sc_ep {
 	struct sc_config config;
@@ -450,7 +470,6 @@ struct sc_ep {
 	uint64_t line_end;   /* those of peers likewise, see fast.h */
 	uint64_t window_step; /* units given back to a peer before it is told */
 	uint32_t order;	     /* SC_ORDER_* */
-	bool cleans;	     /* the lines of its rings that it has read, if that is of use */
 	struct sc_slab turns;
 	uint32_t turns_taken;
 
@@ -459,24 +478,12 @@ struct sc_ep {
 	uint32_t inbound_count, inbound_busy, inbound_cursor, inbound_victim;
 
 	struct sc_slab rma_ops;
-	struct sc_list rma_busy; /* sc_peer: one-sided operations with records to write */
-	struct sc_list offering; /* sc_peer: puts and gets are offered */
-	struct sc_list batching; /* sc_peer: puts and gets are put off */
-	struct sc_list asking;	 /* sc_peer: assists with a put or get, or is asked to next */
-	struct sc_list serving;	 /* sc_peer: requests of theirs are not answered yet */
 	struct sc_probe memory; /* of ours, that peers use just now */
-
-	struct sc_list pushing;	   /* sc_tx_op: payload in pieces */
-	struct sc_list joined;	   /* sc_xfer: copies of peers that we share */
-	struct sc_list pulling;	   /* sc_peer: payload by CMA */
-	struct sc_list ending;	   /* sc_peer */
-	struct sc_list unanswered; /* sc_peer */
-	uint32_t replies;	   /* queued for full rings, all peers */
+	struct sc_list work[SC_WORK_COUNT];
 
 	struct sc_list peers;	/* sc_peer: there is a segment, a slot, or something under way */
 	struct sc_list absent;	/* sc_peer: nothing of that, not yet or not any more; no review looks at them */
 	struct sc_list leaving; /* sc_peer: such as are to be forgotten, see forget.c; */
-	struct sc_list doubted; /* sc_peer: may be to move to another of these lists */
 	uint32_t leaving_fresh; /* so many since the last pass, */
 	uint32_t leaving_step;	/* which the next one waits for */
 	struct sc_departed *heard; /* NULL: nobody has been forgotten yet */
@@ -486,7 +493,7 @@ struct sc_ep {
 	struct sc_list *glanced; /* and whose word of life was looked at */
 	uint32_t polls, watch_mask;
 	bool idle; /* the last poll found nothing to do, and nothing has been begun since that polls go on with */
-	bool due;	       /* there may be something that polls go on with: see sc_ep_begin() */
+	uint32_t due;	       /* of `work`: a bit for each list that may have entries, 1 << SC_WORK_* */
 	uint32_t vain;	       /* times in a row that sc_ep_rest() has seen what polls then did not take */
 	bool wants_room;       /* a record or a buffer found none; until asked for in sc_ep_rest() */
 	bool pushed_back;      /* a send did, until asked for by sc_ep_was_refused() */
@@ -495,9 +502,6 @@ struct sc_ep {
 	struct sc_sleep armed; /* as the last sleeper has left it, */
 	int64_t armed_at;      /* and when, ns */
 	int64_t watched_at;    /* when a sleeper has looked after the peers, while `alone` */
-	/* buffers of peers that have been read and are still to be cleaned (record.h), in segments that are attached */
-	uint32_t unclean_count;
-	struct iovec unclean[SC_UNCLEAN_MAX];
 	struct sc_bell bell;
 	struct sc_peer **peer_table; /* by address */
 	uint32_t peer_table_mask, peer_count;
@@ -517,15 +521,13 @@ static inline uint32_t sc_burst_add(struct sc_burst *burst, const struct sc_ep *
 	return burst->count++;
 }
 
-/*
- * Something has been begun that polls go on with: one of the lists `unanswered`, `pulling`, `pushing`, `joined`,
- * `rma_busy`, `offering`, `batching`, `asking`, `serving` and `ending` has an entry more, or there is one of
- * `replies` more.
- */
-static inline void sc_ep_begin(struct sc_ep *ep)
+/* Something has been begun that polls go on with: its entry is in that list from now on, if it is not already. */
+static inline void sc_ep_begin(struct sc_ep *ep, enum sc_work work, struct sc_list *entry)
 {
+	if (sc_list_empty(entry))
+		sc_list_append(&ep->work[work], entry);
+	ep->due |= 1u << work;
 	ep->idle = false;
-	ep->due = true;
 }
 
 /* An operation with these flags has ended; `cntr` is its own, see core.h, `error` a negative errno or 0. */

@@ -2,7 +2,7 @@
 /*
  * xfer.c: copies that two processes share; xfer.h says who does what, and what death leaves behind.
  *
- * Owns sc_ep.joined and sc_peer.shares, share_generation, missed_generation, copies_not.
+ * Owns the list SC_WORK_JOINED and sc_peer.shares, share_generation, missed_generation, copies_not.
  *
  * Memory of a registration is looked up for each chunk, in the joiner's private table, and the record names the
  * registration's tag: memory that is registered anew has another one. The joiner writes to a process that has just
@@ -144,8 +144,7 @@ int sc_xfer_join(struct sc_xfer *xfer, const struct sc_abi_share *record)
 			  &sc_seg_slot(peer->ep->seg, peer->in_slot)->chunks[record->index], record))
 		return -EPROTO;
 	sc_share_come(&xfer->share);
-	sc_list_append(&peer->ep->joined, &xfer->of_ep);
-	sc_ep_begin(peer->ep);
+	sc_ep_begin(peer->ep, SC_WORK_JOINED, &xfer->of_ep);
 	return 0;
 }
 
@@ -319,10 +318,10 @@ int sc_xfer_progress(struct sc_ep *ep)
 	struct batch batch;
 	int alone = 0;
 
-	if (!sc_list_empty(&ep->pulling))
+	if (!sc_list_empty(&ep->work[SC_WORK_PULLING]))
 		return 0;
 	sc_cma_parts_init(&batch.parts);
-	sc_list_for_safe (entry, next, &ep->joined) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_JOINED]) {
 		struct sc_xfer *xfer = sc_list_entry(entry, struct sc_xfer, of_ep);
 
 		if (xfer->memory) {

@@ -7,7 +7,7 @@
  * all.
  *
  *                opener                            joiner                        the opener's file
- *   message      receiver of a rendezvous, reads   its sender, writes            msg/deliver.c
+ *   message      receiver of a rendezvous, reads   its sender, writes            msg/transfer.c
  *   put          initiator, writes                 target, reads                 rma/assist.c
  *   get          initiator, reads                  target, writes                rma/assist.c
  *
@@ -88,7 +88,7 @@ int sc_xfer_join(struct sc_xfer *xfer, const struct sc_abi_share *record);
 /* Take part no more. */
 void sc_xfer_part(struct sc_xfer *xfer);
 
-/* Copy a chunk of each of the oldest in sc_ep.joined. Returns the chunks. */
+/* Copy a chunk of each of the oldest in SC_WORK_JOINED. Returns the chunks. */
 int sc_xfer_progress(struct sc_ep *ep);
 
 #endif

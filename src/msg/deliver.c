@@ -1,124 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * deliver.c: a message into a receive operation, and the completion of it.
+ * deliver.c: a message into a receive operation.
  *
- *   inline, bounce    sc_deliver_message() --payload copied--> completion
- *   in parts          sc_deliver_message() --> transfer --pieces--> completion
- *   rendezvous        sc_deliver_message() --> transfer --CMA in steps, or pieces--> completion
+ *   inline, bounce           --payload copied--> completion
+ *   in parts, rendezvous     --> transfer (transfer.c)
  *
- * Payload goes straight from the ring, the sender's bounce buffer or its memory into the receive buffer.
- * Owns the transfers: operations that are matched, out of the matcher, and in their peer's list until all
- * is moved; those that are copied by CMA are in sc_ep.pulling too. A multi-receive stays posted while it
- * has room; each message that it receives by rendezvous is an operation of its own that holds its part of the buffer.
+ * Payload goes straight from the ring, the sender's bounce buffer or its memory into the receive buffer. A multi-receive
+ * stays posted while it has room; each message that it receives as a transfer is an operation of its own that holds its
+ * part of the buffer. With SC_ORDER_RECEIVE an eager message that comes behind transfers is one too, which has nothing
+ * more to move.
  *
- * A rendezvous message is copied by CMA in steps (sc_deliver_progress()), or asked for in pieces. Its
- * operation is known to the sender by an id only; a piece names it so, and is checked against what is
- * wanted next. Inside one process CMA is used as well: the addresses were read from shared memory, and
- * the kernel says EFAULT where memcpy() would crash. A large one is shared (xfer.h): the sender is told
- * where it is to go, and both copy, as long as both are in the library. Where several of a peer wait, parts of them
- * are copied in one call.
- *
- * A receive ends only when nobody may write to its buffer any more. Only this process, and a sender that has chunks of
- * it in hand, can. So an operation that fails, a peer that is given up and an endpoint that closes first leave the
- * sender nothing to take, then wait for what it has: for its report, or for its death (sc_xfer_is_over()). A sender that has departed has nothing in hand, as it closes between two steps. One that is
- * stopped with chunks in hand may still write: it is waited for, by sc_deliver_fini() too, until it goes on or is
- * killed.
- *
- * With SC_ORDER_RECEIVE a transfer that is over stays in its peer's list, which is in the order of the matches,
- * until those before it are; so does an eager message that comes behind others.
- *
- * If the peer dies: messages that it published in the ring can be delivered; a message in parts of which one is missing
- * fails, as does a copy of its memory, and the operation ends with ECONNRESET (sc_deliver_end_peer(), share_settle()).
- * If this process dies between any two steps, the sender's operation is never acknowledged, and fails with its peer;
- * chunks that the sender writes then go nowhere.
+ * Owns nothing: an operation is the matcher's before, and then over or a transfer. If the peer dies, messages that it
+ * published in the ring can be delivered. If this process dies between any two steps, the sender's operation is never
+ * acknowledged, and fails with its peer.
  */
 #include "msg/deliver.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
-#include "base/fault.h"
 #include "base/iov.h"
-#include "base/log.h"
-#include "os/probe.h"
 #include "link/peer.h"
-#include "link/connect.h"
-#include "link/review.h"
 #include "link/record.h"
-#include "link/xfer.h"
-#include "msg/tx.h"
-
-/* Bytes copied by CMA in one step. */
-#define PULL_STEP ((size_t)4 << 20)
-/* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
-#define FENCED_MAX 1024
-
-void sc_deliver_ack(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
-{
-	uint64_t words[7] = { 0 };
-	struct sc_abi_ack *record = (struct sc_abi_ack *)words;
-
-	record->op = op;
-	record->moved = moved;
-	record->status = -error;
-	sc_tx_reply(peer, SC_ABI_ACK, 0, words);
-}
-
-/* Do messages wait that were sent before the one of this arrival? */
-static bool is_behind(const struct sc_peer *peer, uint64_t arrival)
-{
-	return !sc_list_empty(&peer->waiting) &&
-	       sc_list_entry(peer->waiting.next, struct sc_rx_msg, of_peer)->arrival < arrival;
-}
-
-/* `fence`: arrival of a fenced message, 0: it is not fenced. */
-static void acknowledge(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint64_t fence)
-{
-	struct sc_fenced *fenced;
-
-	if (!fence || !is_behind(peer, fence)) {
-		sc_deliver_ack(peer, op, moved, 0);
-		return;
-	}
-	if (peer->fenced_count >= FENCED_MAX) {
-		sc_peer_quarantine(peer, -EPROTO, "more fenced messages than there can be");
-		return;
-	}
-	fenced = malloc(sizeof(*fenced));
-	if (!fenced) {
-		sc_peer_quarantine(peer, -ENOMEM, "no memory for a fenced acknowledgement to it");
-		return;
-	}
-	*fenced = (struct sc_fenced){ .arrival = fence, .op = op, .moved = moved };
-	sc_list_append(&peer->fenced, &fenced->of_peer);
-	peer->fenced_count++;
-}
-
-void sc_deliver_acknowledge(const struct sc_message *message, uint64_t moved)
-{
-	acknowledge(message->peer, message->op, moved,
-		    message->flags & SC_ABI_F_FENCE ? message->arrival : 0);
-}
-
-void sc_deliver_fenced_slow(struct sc_peer *peer)
-{
-	sc_list_for_safe (entry, next, &peer->fenced) {
-		struct sc_fenced *fenced = sc_list_entry(entry, struct sc_fenced, of_peer);
-		struct sc_fenced due = *fenced;
-
-		if (is_behind(peer, due.arrival))
-			continue;
-		sc_list_remove(&fenced->of_peer);
-		peer->fenced_count--;
-		free(fenced);
-		sc_deliver_ack(peer, due.op, due.moved, 0);
-		if (sc_list_empty(&peer->fenced))
-			return; /* or lost, and with it all of them */
-	}
-}
-
-/* ---- multi-receive --------------------------------------------------------------------------- */
+#include "msg/ack.h"
+#include "msg/transfer.h"
 
 /* Takes the part of a multi-receive buffer for a message; the rest stays posted, or not. */
 static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
@@ -128,562 +32,10 @@ static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
 	op->iov[0].iov_base = (char *)buf + bytes;
 	op->iov[0].iov_len -= bytes;
 	op->capacity -= bytes;
-	if (sc_deliver_exhausted(op))
-		sc_deliver_unpost(ep->rxq, op);
+	if (sc_rxop_exhausted(op))
+		sc_rxop_unpost(ep->rxq, op);
 	return buf;
 }
-
-/* ---- transfers ------------------------------------------------------------------------------- */
-
-/* Out of the lists of what CMA copies. */
-static void copying_remove(struct sc_rx_op *op)
-{
-	sc_list_remove(&op->pulling);
-	if (sc_list_empty(&op->peer->copying))
-		sc_list_remove(&op->peer->pulling);
-}
-
-/* Nothing is moved any more: out of all lists. SC_COMP_MULTI_DONE: it was the last of a buffer. */
-static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	struct sc_rx_op *multi = op->multi;
-
-	sc_xfer_leave(op->peer, &op->share);
-	if (op->peer->arriving_op == op)
-		op->peer->arriving_op = NULL;
-	sc_list_remove(&op->of_peer);
-	copying_remove(op);
-	if (!multi || --multi->multi_transfers || !sc_deliver_exhausted(multi))
-		return 0;
-	sc_slab_put(&ep->rxq->ops, multi);
-	return SC_COMP_MULTI_DONE;
-}
-
-static void transfer_free(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	op->peer = NULL;
-	sc_slab_put(&ep->rxq->ops, op);
-}
-
-static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
-{
-	struct sc_received received = { .peer = op->peer,
-					.tag = op->tag,
-					.data = op->data,
-					.size = op->size,
-					.done = error ? 0 : op->want,
-					.flags = op->comp_flags | transfer_leave(ep, op),
-					.error = error,
-					.buf = op->multi ? op->iov[0].iov_base : NULL };
-
-	sc_deliver_complete(ep, op, op->cntr, &received);
-	transfer_free(ep, op);
-}
-
-/* Those that are over and have none before them that is not. */
-static void transfers_report(struct sc_peer *peer)
-{
-	while (!sc_list_empty(&peer->transfers)) {
-		struct sc_rx_op *op = sc_list_entry(peer->transfers.next, struct sc_rx_op, of_peer);
-
-		if (!op->over)
-			return;
-		transfer_report(peer->ep, op, op->outcome);
-	}
-}
-
-/* It is over, but for the report, if that has to wait for others. */
-static void transfer_over(struct sc_ep *ep, struct sc_rx_op *op, int error)
-{
-	if (!(ep->order & SC_ORDER_RECEIVE)) {
-		transfer_report(ep, op, error);
-		return;
-	}
-	sc_xfer_leave(op->peer, &op->share);
-	copying_remove(op);
-	op->over = true;
-	op->outcome = error;
-}
-
-static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
-{
-	struct sc_peer *peer = op->peer;
-
-	transfer_over(ep, op, error);
-	if (__builtin_expect(ep->order & SC_ORDER_RECEIVE, 0))
-		transfers_report(peer);
-}
-
-/* Ends well or badly for both sides. */
-static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
-{
-	if (error)
-		sc_deliver_ack(op->peer, op->message, 0, error);
-	else if (op->message)
-		acknowledge(op->peer, op->message, op->want, op->fence);
-	transfer_end(ep, op, error);
-}
-
-/* The sender is to move it, through bounce buffers. `fault`: this one, as the kernel does not read it. */
-static void transfer_ask(struct sc_rx_op *op, bool fault)
-{
-	uint64_t words[7] = { 0 };
-	struct sc_abi_pull *pull = (struct sc_abi_pull *)words;
-
-	op->done = 0;
-	pull->fault = fault;
-	pull->op = op->message;
-	pull->to = sc_slab_id(op);
-	pull->size = op->want;
-	sc_tx_reply(op->peer, SC_ABI_PULL, 0, words);
-}
-
-static void receiver_faulted(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	sc_warn("%s: a message of %llu bytes from it could not be written: the receive buffer is not mapped or "
-		"not writable (freed before its operation completed?)",
-		op->peer->address, (unsigned long long)op->size);
-	transfer_finish(ep, op, -SC_EFAULT_RECEIVER);
-}
-
-static void sender_faulted(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	sc_warn("%s: a message of %llu bytes could not be read: the sender's buffer is not mapped there "
-		"(freed before its operation completed?)",
-		op->peer->address, (unsigned long long)op->size);
-	transfer_finish(ep, op, -EFAULT);
-}
-
-/*
- * The kernel has not copied it by CMA: one of the buffers is not there, or the sender's is memory that its process alone
- * can read. Then the sender moves this one.
- */
-static void transfer_faulted(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	struct iovec to[SC_IOV_MAX];
-	size_t count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
-	int ret = sc_probe_check(NULL, to, count, true);
-
-	if (ret == -EIO) {
-		receiver_faulted(ep, op);
-	} else if (ret) { /* nobody can tell */
-		sender_faulted(ep, op);
-	} else {
-		sc_info("%s: a message of %llu bytes cannot be read by CMA and goes through shared memory",
-			op->peer->address, (unsigned long long)op->size);
-		sc_xfer_leave(op->peer, &op->share);
-		copying_remove(op);
-		transfer_ask(op, true);
-	}
-}
-
-/* Payload that was asked for is written by this process itself, where the kernel would say that there is no memory. */
-static bool is_writable(const struct sc_rx_op *op)
-{
-	struct iovec to[SC_IOV_MAX];
-	size_t count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
-
-	return sc_probe_check_ends(to, count, true) != -EIO;
-}
-
-/* CMA has failed for good or for this once: end the operation, or take the other way. */
-static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
-{
-	struct sc_peer *peer = op->peer;
-
-	if (error == -EFAULT) {
-		transfer_faulted(ep, op);
-		return;
-	}
-	sc_info("%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
-		peer->address, strerror(-error));
-	peer->can_read = SC_REACH_NO;
-	sc_xfer_leave(op->peer, &op->share);
-	copying_remove(op);
-	transfer_ask(op, false);
-}
-
-/* Has the peer closed? Then its memory is no longer what it sent, even if it can be read. */
-static bool is_gone(const struct sc_peer *peer)
-{
-	return peer->link == SC_LINK_DOWN || !peer->seg ||
-	       sc_load_acquire_32(&sc_seg_presence(peer->seg)->state) == SC_ABI_CLOSED;
-}
-
-/*
- * The sender has gone, and the payload with it. While there is something of its to be read, this ends with the
- * rest (sc_deliver_end_peer()): once one operation has failed, no later one is to be accepted.
- */
-static void transfer_lost(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	const struct sc_peer *peer = op->peer;
-
-	if (peer->link == SC_LINK_DOWN || !peer->seg)
-		transfer_finish(ep, op, peer->error ? peer->error : -ECONNRESET);
-}
-
-static void count_copied(struct sc_peer *peer, size_t len)
-{
-	struct sc_counters *counters = &peer->ep->counters;
-
-	*(peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
-}
-
-/* Copy bytes of the payload by CMA; `prove`: and see whose memory it was. */
-static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool prove)
-{
-	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
-	size_t to_count = sc_iov_slice(op->iov, op->iov_count, offset, len, to);
-	size_t from_count = sc_iov_slice(op->segments, op->segment_count, offset, len, from);
-	int ret = sc_peer_read(op->peer, to, to_count, from, from_count, len, prove);
-
-	if (!ret)
-		count_copied(op->peer, len);
-	return ret;
-}
-
-/* All is copied, and it is proven whose memory it was. */
-static void transfer_copied(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	op->done = op->want;
-	copying_remove(op);
-	if (is_gone(op->peer))
-		transfer_lost(ep, op);
-	else
-		transfer_finish(ep, op, 0);
-}
-
-/* A part of it has been copied, the last one with proof, or (`error`) cannot be. The operation may end. */
-static void transfer_moved(struct sc_ep *ep, struct sc_rx_op *op, size_t len, int error)
-{
-	if (error) {
-		transfer_failed(ep, op, error);
-		return;
-	}
-	op->done += len;
-	if (op->done == op->want)
-		transfer_copied(ep, op);
-}
-
-static size_t step_size(const struct sc_rx_op *op)
-{
-	return op->want - op->done < PULL_STEP ? op->want - op->done : PULL_STEP;
-}
-
-/* Copy the next step by CMA, of an operation that nobody shares. The last one proves what was copied before. */
-static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	size_t len = step_size(op);
-
-	transfer_moved(ep, op, len, transfer_copy(op, op->done, len, op->done + len == op->want));
-}
-
-/* ---- shared transfers ------------------------------------------------------------------------ */
-
-/* Do we send it something large as well? Then it is busy with that, and each does its own. */
-static bool is_exchange(const struct sc_ep *ep, const struct sc_peer *peer)
-{
-	const struct sc_tx_op *newest = sc_list_entry(peer->ops.prev, struct sc_tx_op, of_peer);
-
-	return !sc_list_empty(&peer->ops) && newest->iov_count && newest->size >= ep->config.share_min;
-}
-
-/* Let the sender copy along, of what may be shared, if that can be and it can be told at once. */
-static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	struct sc_peer *peer = op->peer;
-	struct iovec to[SC_IOV_MAX];
-	struct sc_xfer_offer offer = { .record = { .size = op->want, .message.op = op->message },
-				       .to = to,
-				       .from_count = op->segment_count };
-
-	if (op->share.words || op->done || is_exchange(ep, peer))
-		return;
-	if ((peer->link == SC_LINK_NONE && sc_peer_connect(peer)) || !sc_xfer_may_open(peer)) {
-		op->unshared = true;
-		return;
-	}
-	offer.to_count = sc_iov_slice(op->iov, op->iov_count, 0, op->want, to);
-	if (!sc_xfer_open(peer, &op->share, &offer))
-		return;
-	op->proven = false;
-	op->failed = 0;
-}
-
-/* Nothing is left to take: end it, or see to what the sender has in hand. False: it has to be waited for. */
-static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
-{
-	struct sc_peer *peer = op->peer;
-	struct sc_share_part undone;
-	int ret = sc_xfer_settle(peer, &op->share, &undone);
-
-	if (ret)
-		return ret < 0;
-	sc_xfer_leave(peer, &op->share);
-	if (undone.len && !op->failed)
-		op->failed = transfer_copy(op, undone.offset, undone.len, true);
-	else if (!op->failed && !op->proven)
-		op->failed = sc_peer_prove_read(peer);
-	if (op->failed)
-		transfer_failed(ep, op, op->failed);
-	else
-		transfer_copied(ep, op);
-	return true;
-}
-
-/* A chunk of it has been copied, or (`error`) cannot be. The sender may have another in hand. */
-static void share_moved(struct sc_rx_op *op, int error, bool proven)
-{
-	op->proven = proven;
-	op->failed = error;
-	if (error)
-		sc_xfer_stop(op->peer, &op->share);
-}
-
-/* ---- progress of transfers ------------------------------------------------------------------- */
-
-/*
- * The operation is matched with a rendezvous message and knows all about it: move the payload. `more`: the
- * next record of the peer is there already, and a rendezvous, which may be copied in the same call.
- * A peer's payloads are copied in the order of their matches; those that wait may be shared already.
- */
-static void transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
-{
-	struct sc_peer *peer = op->peer;
-	bool first = sc_list_empty(&peer->copying);
-
-	op->unshared = op->want < ep->config.share_min;
-	if (is_gone(peer)) {
-		transfer_lost(ep, op);
-		return;
-	}
-	if (!op->want) {
-		transfer_finish(ep, op, 0);
-		return;
-	}
-	if (!sc_peer_can_read(peer)) {
-		if (is_writable(op))
-			transfer_ask(op, false);
-		else
-			receiver_faulted(ep, op);
-		return;
-	}
-	sc_ep_begin(ep);
-	if (first)
-		sc_list_append(&ep->pulling, &peer->pulling);
-	sc_list_append(&peer->copying, &op->pulling);
-	if (!op->unshared)
-		share_open(ep, op);
-	if (op->share.words)
-		return; /* the sender needs a moment to see it; the next record may be shared as well */
-	if (first && !more)
-		transfer_step(ep, op);
-}
-
-/* The sender is told of the next shared ones ahead, so that it need not wait for us. */
-static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
-{
-	int ahead = 0;
-
-	sc_list_for (entry, &peer->copying) {
-		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
-
-		if (ahead++ == SC_ABI_SHARES)
-			break;
-		if (!op->unshared)
-			share_open(ep, op);
-	}
-}
-
-/* Parts of several messages of a peer, for one call. */
-struct batch {
-	struct sc_rx_op *ops[SC_CMA_PARTS];
-	struct sc_share_part of[SC_CMA_PARTS]; /* each one's */
-	bool ends; /* one of them may be the last of its message: it is to be proven whose memory it was */
-	struct sc_cma_parts parts;
-};
-
-static bool batch_has_room(const struct batch *batch, const struct sc_rx_op *op)
-{
-	return sc_cma_has_room(&batch->parts, op->iov_count, op->segment_count,
-			       op->share.words ? sc_share_largest(&op->share) : step_size(op));
-}
-
-static void batch_add(struct batch *batch, struct sc_rx_op *op, const struct sc_share_part *part)
-{
-	batch->ops[batch->parts.count] = op;
-	batch->of[batch->parts.count] = *part;
-	sc_cma_add(&batch->parts, op->iov, op->iov_count, op->segments, op->segment_count, part->offset,
-		   part->len);
-	batch->ends |= op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
-}
-
-/* Finds the next part of an operation to copy. 1: *part; 0: the sender has all that is left in hand; -EPROTO. */
-static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
-{
-	if (!op->share.words) {
-		*part = (struct sc_share_part){ op->done, step_size(op) };
-		return 1;
-	}
-	return sc_xfer_take(op->peer, &op->share, part);
-}
-
-/* All in one call; if that fails each by itself, to learn which one cannot be. */
-static void batch_copy(struct sc_ep *ep, struct sc_peer *peer, const struct batch *batch)
-{
-	const struct sc_cma_parts *parts = &batch->parts;
-	int all = sc_peer_read(peer, parts->local, parts->local_count, parts->remote, parts->remote_count,
-			       parts->len, batch->ends);
-	bool apart = all && parts->count > 1;
-	bool proven = batch->ends || apart;
-
-	for (uint32_t i = 0; i < parts->count; i++) {
-		const struct sc_share_part *part = &batch->of[i];
-		struct sc_rx_op *op = batch->ops[i];
-		int ret = apart ? transfer_copy(op, part->offset, part->len, proven) : all;
-
-		if (!all)
-			count_copied(peer, part->len);
-		if (op->share.words)
-			share_moved(op, ret, proven);
-		else
-			transfer_moved(ep, op, part->len, ret);
-	}
-}
-
-/* A part of each of the oldest that have one, in one call. */
-static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
-{
-	struct batch batch;
-	int ended = 0;
-
-	if (!sc_list_empty(&peer->ending))
-		return 0; /* lost: they are about to end */
-	batch.ends = false;
-	sc_cma_parts_init(&batch.parts);
-	share_ahead(ep, peer);
-	sc_list_for_safe (entry, next, &peer->copying) {
-		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
-		struct sc_share_part part;
-		int ret;
-
-		if (!batch_has_room(&batch, op))
-			break;
-		ret = next_part(op, &part);
-		if (ret > 0)
-			batch_add(&batch, op, &part);
-		else if (!ret)
-			ended += share_settle(ep, op);
-		if (!sc_list_empty(&peer->ending))
-			return ended; /* lost by now */
-	}
-	if (batch.parts.count)
-		batch_copy(ep, peer, &batch);
-	return ended + (int)batch.parts.count;
-}
-
-int sc_deliver_progress(struct sc_ep *ep)
-{
-	int steps = 0;
-
-	sc_list_for_safe (entry, next, &ep->pulling)
-		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, pulling));
-	return steps;
-}
-
-int sc_deliver_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
-		     uint64_t ctl)
-{
-	struct sc_ep *ep = peer->ep;
-	struct sc_rx_op *op = piece->to ? sc_slab_find(&ep->rxq->ops, piece->to) : peer->arriving_op;
-	struct iovec to[SC_IOV_MAX];
-	uint32_t size = sc_ctl_size(ctl);
-	uint64_t end;
-	size_t here;
-
-	if (!op || op->peer != peer || !sc_list_empty(&op->pulling) || op->over ||
-	    (piece->to && op == peer->arriving_op))
-		return -EPROTO;
-	if (piece->to && !size && !piece->offset && !op->done) { /* the sender could not read it */
-		sender_faulted(ep, op);
-		return 0;
-	}
-	/* we ask for as much as there is room for; a message that comes unasked comes whole */
-	end = piece->to ? op->want : op->size;
-	if (!sc_record_is_next_piece(seg, piece, size, op->done, end))
-		return -EPROTO;
-	here = op->done < op->want ? op->want - op->done : 0;
-	here = here < size ? here : size;
-	if (here)
-		sc_record_copy(seg, piece->bufs, to,
-			       sc_iov_slice(op->iov, op->iov_count, op->done, here, to), (uint32_t)here);
-	op->done += size;
-	if (piece->to)
-		ep->counters.rx_pulled_bytes += size;
-	if (op->done != end)
-		return 0;
-	if (!piece->to)
-		peer->arriving_op = NULL; /* the next message may, though this one waits to be reported */
-	transfer_finish(ep, op, 0);
-	return 0;
-}
-
-bool sc_deliver_end_peer(struct sc_peer *peer, int error)
-{
-	sc_list_for_safe (entry, next, &peer->transfers) {
-		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
-
-		if (sc_xfer_is_over(peer, &op->share) && !op->over)
-			transfer_over(peer->ep, op, error);
-	}
-	transfers_report(peer);
-	return sc_list_empty(&peer->transfers);
-}
-
-/* The peers go with the endpoint: completions of cancelled transfers name no sender. */
-static void cancel_transfers(struct sc_peer *peer)
-{
-	sc_list_for_safe (entry, next, &peer->transfers) {
-		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
-		struct sc_received received = { .tag = op->tag,
-						.size = op->size,
-						.flags = transfer_leave(peer->ep, op),
-						.error = op->over ? op->outcome : -ECANCELED };
-
-		if (!received.error) { /* it has only waited to be reported */
-			received.data = op->data;
-			received.done = op->want;
-			received.flags |= op->comp_flags;
-			received.buf = op->multi ? op->iov[0].iov_base : NULL;
-		}
-		sc_deliver_complete(peer->ep, op, op->cntr, &received);
-		transfer_free(peer->ep, op);
-	}
-}
-
-static void wait_for_writers(struct sc_ep *ep)
-{
-	if (!sc_seg_is_here(ep->seg))
-		return; /* a forked child: its parent's buffers */
-	sc_list_for (entry, &ep->peers) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
-
-		sc_list_for (transfer, &peer->transfers)
-			while (!sc_xfer_is_over(peer, &sc_list_entry(transfer, struct sc_rx_op, of_peer)->share))
-				sched_yield();
-	}
-}
-
-void sc_deliver_fini(struct sc_ep *ep)
-{
-	wait_for_writers(ep);
-	if (!sc_ep_shares_rxq(ep))
-		return;
-	sc_list_for (entry, &ep->peers)
-		cancel_transfers(sc_list_entry(entry, struct sc_peer, all));
-}
-
-/* ---- delivery -------------------------------------------------------------------------------- */
 
 /* The operation that receives a message: the posted one, or a child (multi-receive). NULL: no memory. */
 static struct sc_rx_op *transfer_op(struct sc_ep *ep, struct sc_rx_op *posted, uint64_t size)
@@ -723,16 +75,22 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 		uint8_t flat[SC_INLINE_MAX];
 
 		if (iov_count == 1) {
-			sc_inline_read(peer->rx.lines, peer->rx.last, message->first, message->flags,
+			sc_inline_read(&peer->rx.at, message->first, message->flags,
 				       iov[0].iov_base, (uint32_t)len);
 			return;
 		}
-		sc_inline_read(peer->rx.lines, peer->rx.last, message->first, message->flags, flat,
+		sc_inline_read(&peer->rx.at, message->first, message->flags, flat,
 			       (uint32_t)len);
 		sc_iov_write(iov, iov_count, 0, flat, len);
 		return;
 	}
 	sc_record_copy(peer->seg, message->bufs, iov, iov_count, (uint32_t)len);
+}
+
+/* The acknowledgement of a message that was received. */
+static void acknowledge(const struct sc_message *message, uint64_t moved)
+{
+	sc_ack_message(message->peer, message->op, moved, message->flags & SC_ABI_F_FENCE ? message->arrival : 0);
 }
 
 /* An eager message into a receive. The operation ends, but for a multi-receive with room left. */
@@ -745,18 +103,18 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 					.data = message->data,
 					.size = message->size,
 					.done = len,
-					.flags = sc_deliver_comp_flags(message->flags) };
+					.flags = sc_rxop_comp_flags(message->flags) };
 
 	if (len)
 		sc_deliver_payload(message, op->iov, op->iov_count, len);
 	if (op->flags & SC_RECV_MULTI) {
 		received.buf = multi_take(ep, op, len);
-		if (sc_deliver_exhausted(op) && !op->multi_transfers)
+		if (sc_rxop_exhausted(op) && !op->multi_transfers)
 			received.flags |= SC_COMP_MULTI_DONE;
 	}
-	sc_deliver_complete(ep, op, op->cntr, &received);
+	sc_rxop_complete(ep, op, op->cntr, &received);
 	if (message->op)
-		sc_deliver_acknowledge(message, len);
+		acknowledge(message, len);
 	if (!(op->flags & SC_RECV_MULTI) || received.flags & SC_COMP_MULTI_DONE)
 		sc_slab_put(&ep->rxq->ops, op);
 }
@@ -769,7 +127,7 @@ static struct sc_rx_op *transfer_eager(struct sc_rx_op *posted, const struct sc_
 
 	if (!op)
 		return NULL;
-	sc_deliver_begin(op, message);
+	sc_rxop_begin(op, message);
 	op->done = message->here;
 	here = message->here < op->want ? message->here : op->want;
 	if (here)
@@ -794,7 +152,7 @@ static int deliver_behind(struct sc_rx_op *posted, const struct sc_message *mess
 	op->over = true;
 	op->outcome = 0;
 	if (message->op)
-		sc_deliver_acknowledge(message, op->want);
+		acknowledge(message, op->want);
 	return 0;
 }
 
@@ -807,12 +165,12 @@ static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message
 
 	if (!op)
 		return -ENOMEM;
-	sc_deliver_begin(op, message);
+	sc_rxop_begin(op, message);
 	op->segment_count = message->segment_count;
 	memcpy(op->segments, message->segments, message->segment_count * sizeof(op->segments[0]));
 	if (message->first)
 		next = sc_ring_peek_next(&message->peer->rx, message->lines);
-	transfer_start(ep, op, sc_ctl_kind(next) == SC_ABI_RDV);
+	sc_transfer_start(ep, op, sc_ctl_kind(next) == SC_ABI_RDV);
 	return 0;
 }
 
@@ -840,9 +198,9 @@ int sc_deliver_to_posted(const struct sc_message *message)
 	if (!found)
 		return 0;
 	op = sc_list_entry(found, struct sc_rx_op, match);
-	sc_deliver_settle(op);
+	sc_rxop_settle(op);
 	if (!(op->flags & SC_RECV_MULTI))
-		sc_deliver_unpost(rxq, op);
+		sc_rxop_unpost(rxq, op);
 	if (sc_deliver_message(op, message))
 		return -ENOMEM;
 	sc_peer_give_back(peer, message->units);

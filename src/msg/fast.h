@@ -9,10 +9,10 @@
 #ifndef SC_FAST_H
 #define SC_FAST_H
 
-#include "msg/deliver.h"
 #include "link/peer.h"
 #include "shm/ring.h"
 #include "link/state.h"
+#include "msg/rxop.h"
 
 #define SC_FAST_INLINE static inline __attribute__((always_inline))
 
@@ -36,7 +36,7 @@ SC_FAST_INLINE struct sc_rx_op *sc_fast_match(struct sc_rxq *rxq, const struct s
 SC_FAST_INLINE void sc_fast_complete(struct sc_ep *ep, struct sc_rx_op *op,
 				       const struct sc_received *received)
 {
-	sc_deliver_complete(ep, op, NULL, received);
+	sc_rxop_complete(ep, op, NULL, received);
 	sc_slab_put(&ep->rxq->ops, op);
 }
 
@@ -50,7 +50,7 @@ SC_FAST_INLINE void sc_fast_end(struct sc_ep *ep, struct sc_rx_op *op, struct sc
 					.data = data,
 					.size = size,
 					.done = size,
-					.flags = sc_deliver_comp_flags(sc_ctl_flags(ctl)) };
+					.flags = sc_rxop_comp_flags(sc_ctl_flags(ctl)) };
 
 	sc_fast_complete(ep, op, &received);
 	sc_peer_give_back(peer, SC_ABI_UNITS(size));
@@ -69,8 +69,8 @@ SC_FAST_INLINE void sc_fast_begin(struct sc_rx_op *op, struct sc_peer *peer, uin
 	message.data = data;
 	message.op = 0;
 	op->multi = NULL;
-	sc_deliver_settle(op);
-	sc_deliver_begin(op, &message);
+	sc_rxop_settle(op);
+	sc_rxop_begin(op, &message);
 	op->done = here;
 	peer->arriving_op = op;
 	sc_peer_give_back(peer, SC_ABI_UNITS(op->size));

@@ -19,10 +19,11 @@
 #include "msg/recv.h"
 
 #include <errno.h>
-#include "msg/deliver.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/rxq.h"
+#include "msg/rxop.h"
+#include "msg/transfer.h"
 #include "msg/waiting.h"
 
 /* Which endpoint reports a receive that no message ends; NULL: a shared queue without any. */
@@ -48,7 +49,7 @@ void sc_recv_report(struct sc_rxq *rxq, const struct sc_recv *recv, const struct
 		comp->len = msg->size;
 		comp->data = msg->data;
 		comp->source = msg->peer;
-		comp->flags = sc_deliver_comp_flags(msg->flags);
+		comp->flags = sc_rxop_comp_flags(msg->flags);
 	}
 	sc_comp_ring_commit(ep->rx_cq);
 }
@@ -135,8 +136,8 @@ static void withdraw(struct sc_rxq *rxq, struct sc_rx_op *op, int error)
 	struct sc_ep *ep = reporter(rxq);
 	struct sc_comp *comp;
 
-	sc_deliver_settle(op);
-	sc_deliver_unpost(rxq, op);
+	sc_rxop_settle(op);
+	sc_rxop_unpost(rxq, op);
 	if (ep)
 		sc_ep_count(ep, SC_EVENT_RECV, op->cntr, op->flags, error);
 	comp = ep && ep->rx_cq ? sc_comp_ring_reserve(ep->rx_cq) : NULL;
@@ -183,8 +184,8 @@ static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 			break; /* none; or no memory, and it waits for the next receive */
 		sc_waiting_unqueue(msg);
 		sc_waiting_free(msg);
-	} while (sc_slab_has_id(op, id) && !sc_deliver_exhausted(op));
-	if (lost(recv) && sc_slab_has_id(op, id) && !sc_deliver_exhausted(op))
+	} while (sc_slab_has_id(op, id) && !sc_rxop_exhausted(op));
+	if (lost(recv) && sc_slab_has_id(op, id) && !sc_rxop_exhausted(op))
 		withdraw(rxq, op, lost(recv));
 	return 0;
 }
@@ -342,6 +343,6 @@ void sc_recv_end_peer(struct sc_peer *peer, int error)
 
 void sc_recv_fini(struct sc_ep *ep)
 {
-	sc_deliver_fini(ep);
+	sc_transfer_fini(ep);
 	sc_waiting_fini(ep);
 }

@@ -20,6 +20,8 @@
 #include "base/iov.h"
 #include "link/peer.h"
 #include "link/record.h"
+#include "msg/ack.h"
+#include "msg/deliver.h"
 
 /* Into the queue of those that wait. */
 static void enqueue(struct sc_rx_msg *msg)
@@ -158,19 +160,15 @@ void sc_waiting_free(struct sc_rx_msg *msg)
 	sc_list_remove(&msg->of_peer);
 	free(msg);
 	if (__builtin_expect(!sc_list_empty(&peer->fenced), 0))
-		sc_deliver_fenced_slow(peer);
+		sc_ack_fenced_slow(peer);
 	if (__builtin_expect(peer->link == SC_LINK_DOWN, 0))
 		sc_peer_reconsider(peer);
 }
 
 void sc_waiting_discard(struct sc_rx_msg *msg)
 {
-	const struct sc_message message = {
-		.peer = msg->peer, .flags = msg->flags, .op = msg->op, .arrival = msg->arrival
-	};
-
 	if (msg->op)
-		sc_deliver_acknowledge(&message, 0);
+		sc_ack_message(msg->peer, msg->op, 0, msg->flags & SC_ABI_F_FENCE ? msg->arrival : 0);
 	sc_waiting_free(msg);
 }
 

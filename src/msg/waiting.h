@@ -2,7 +2,7 @@
 #ifndef SC_WAITING_H
 #define SC_WAITING_H
 
-#include "msg/deliver.h"
+#include "msg/rxop.h"
 
 /* Nobody has posted a receive for it yet: keep it, or what is there of it. -ENOMEM: leave it in the ring. */
 int sc_waiting_keep(const struct sc_message *message);

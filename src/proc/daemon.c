@@ -67,6 +67,7 @@
 #include "proc/watch.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
+#include "shm/found.h"
 
 #define TICK_MS 30000
 #define LOCK_MS 100
@@ -162,7 +163,7 @@ static void look(void)
 /* After a scan the endpoints look at claims that the dead have blocked. */
 static void scan(void)
 {
-	sc_seg_forget_found(); /* it may be of the dead */
+	sc_found_forget(); /* it may be of the dead */
 	(void)sc_reap_scan();
 	sc_bells_ring_all(); /* claims of the dead */
 	sc_process.scans -= sc_process.scans > 0;
@@ -197,7 +198,7 @@ static void keep(void)
 {
 	bool again = sc_shmfile_keep_all() == -EAGAIN || sc_process.pipe.ends[0] < 0;
 
-	sc_seg_forget_found();
+	sc_found_forget();
 	sc_process.tick = sc_process_now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
 

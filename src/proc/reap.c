@@ -40,7 +40,7 @@
 #include "proc/owner.h"
 #include "base/log.h"
 #include "os/shmfile.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
 
 /* ---- names ----------------------------------------------------------------------------------- */
 

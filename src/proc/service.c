@@ -28,7 +28,7 @@
 #include "os/shmfile.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
 
 #define REAP_TRIES 16
 #define REAP_WAIT_MS 1000 /* for another reaper: it needs a moment, or is stopped */

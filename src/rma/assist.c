@@ -252,8 +252,7 @@ int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, 
 	peer->rma_pending++;
 	if (!first)
 		return 0;
-	sc_ep_begin(peer->ep);
-	sc_list_append(&peer->ep->asking, &peer->asking);
+	sc_ep_begin(peer->ep, SC_WORK_ASKING, &peer->asking);
 	(void)sc_assist_settle_slow(peer); /* a later poll does the rest, or it ends with the peer */
 	return 0;
 }
@@ -301,7 +300,7 @@ void sc_assist_fini(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's */
-	sc_list_for_safe (entry, next, &ep->asking) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ASKING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, asking);
 
 		if (peer->link == SC_LINK_UP)
@@ -342,7 +341,7 @@ int sc_assist_progress(struct sc_ep *ep)
 {
 	int steps = 0;
 
-	sc_list_for_safe (entry, next, &ep->asking)
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ASKING])
 		steps += ours_progress(sc_list_entry(entry, struct sc_peer, asking));
 	return steps;
 }

@@ -149,8 +149,7 @@ int sc_batch_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	if (!op)
 		return -EAGAIN;
 	if (sc_list_empty(&peer->batch)) {
-		sc_ep_begin(peer->ep);
-		sc_list_append(&peer->ep->batching, &peer->batching);
+		sc_ep_begin(peer->ep, SC_WORK_BATCHING, &peer->batching);
 	}
 	sc_list_append(&peer->batch, &op->of_peer);
 	peer->rma_pending++;
@@ -166,7 +165,7 @@ int sc_batch_progress(struct sc_ep *ep)
 {
 	int done = 0;
 
-	sc_list_for_safe (entry, next, &ep->batching) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_BATCHING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, batching);
 		uint32_t before = peer->rma_pending;
 

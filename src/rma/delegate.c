@@ -216,9 +216,9 @@ static void put_write(const struct sc_rma_op *op)
 	if (kind == SC_ABI_OFFER) {
 		lines = sc_lines_count(SC_ABI_OFFER_FIRST, size);
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
-		sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_OFFER_FIRST, flat, size);
+		sc_lines_write(&peer->tx.at, line, SC_ABI_OFFER_FIRST, flat, size);
 	} else {
-		flags |= sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
+		sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
 	}
 	(void)SC_FAULT("delegate.line");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(kind, flags, lines, size), lines);
@@ -281,7 +281,10 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 	uint32_t size = (uint32_t)op->size;
 
 	if (size <= GET_INLINE_MAX) {
-		sc_lines_read(lines_of(peer), peer->tx.last, line, SC_ABI_GET_FIRST, flat, size);
+		struct sc_ring_place ring = peer->tx.at;
+
+		ring.lines = lines_of(peer);
+		sc_lines_read(&ring, line, SC_ABI_GET_FIRST, flat, size);
 		sc_iov_write(op->iov, op->iov_count, 0, flat, size);
 		return 0;
 	}
@@ -396,7 +399,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	if (!op)
 		return -EAGAIN;
 	op->at = peer->tx.tail;
-	op->line = (uint32_t)(sc_ring_reserve(&peer->tx) - peer->tx.lines);
+	op->line = (uint32_t)(sc_ring_reserve(&peer->tx) - peer->tx.at.lines);
 	if (put)
 		put_write(op);
 	else
@@ -405,8 +408,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	peer->rma_pending++;
 	peer->ep->counters.rma_offers++;
 	if (first) {
-		sc_ep_begin(peer->ep);
-		sc_list_append(&peer->ep->offering, &peer->offering);
+		sc_ep_begin(peer->ep, SC_WORK_OFFERING, &peer->offering);
 		peer->offer_looks = 0;
 	}
 	sc_list_append(&peer->offers, &op->of_peer);
@@ -515,7 +517,7 @@ int sc_delegate_progress(struct sc_ep *ep)
 {
 	int ended = 0;
 
-	sc_list_for_safe (entry, next, &ep->offering)
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_OFFERING])
 		ended += peer_progress(sc_list_entry(entry, struct sc_peer, offering));
 	return ended;
 }
@@ -524,7 +526,7 @@ void sc_delegate_fini(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's */
-	sc_list_for_safe (entry, next, &ep->offering) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_OFFERING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, offering);
 
 		if (peer->link == SC_LINK_UP)

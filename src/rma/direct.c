@@ -120,8 +120,8 @@ static int check_all(struct direct *direct)
 	if (!sc_peer_is_open(direct->peer))
 		return -ECONNRESET;
 	for (size_t i = 0; i < rma->remote_count; i++) {
-		int ret = sc_regtab_check(&direct->table, &direct->refs[i], rma->remote[i].addr,
-					  rma->remote[i].len, access, &direct->spans[i]);
+		int ret = sc_regtab_check(&direct->table, &direct->refs[i], &rma->remote[i], access,
+					  &direct->spans[i]);
 
 		if (ret)
 			return ret;
@@ -164,8 +164,8 @@ static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX
 		}
 		here = remote->len - skip < most - *len ? remote->len - skip : most - *len;
 		got = here;
-		ret = sc_regtab_slice(&direct->table, &direct->spans[i], remote->addr + skip, &got,
-				      iov + count, (size_t)(SC_IOV_MAX - count));
+		ret = sc_regtab_slice(&direct->spans[i], remote->addr + skip, &got, iov + count,
+				      (size_t)(SC_IOV_MAX - count));
 		if (ret < 0)
 			return ret;
 		count += ret;

@@ -40,6 +40,7 @@
 #include "link/peer.h"
 #include "link/review.h"
 #include "proc/owner.h"
+#include "shm/memory.h"
 
 #define BUCKET_BITS_MIN 10 /* one page */
 #define SPINS 4000	   /* a few microseconds: a small copy that is about to end */

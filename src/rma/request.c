@@ -48,9 +48,7 @@ void sc_request_queue(struct sc_rma_op *op)
 		(void)advance(peer);
 	if (sc_list_empty(&peer->rma_queued))
 		return;
-	sc_ep_begin(peer->ep);
-	if (sc_list_empty(&peer->rma_busy))
-		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
+	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma_busy);
 }
 
 /* Everything that it asked for has been answered. */
@@ -105,7 +103,7 @@ static bool put_write(struct sc_rma_op *op)
 	uint64_t words[7], offset, left;
 	struct sc_abi_put *record = (struct sc_abi_put *)words;
 	const struct sc_remote *remote = remote_at(op, &offset, &left);
-	uint32_t buffers = left ? PUT_BUFS : 0, size, flags;
+	uint32_t buffers = left ? PUT_BUFS : 0, size;
 	bool last;
 
 	if (!op->begun && op->size > ep->config.eager_max &&
@@ -123,10 +121,10 @@ static bool put_write(struct sc_rma_op *op)
 	record->op = sc_slab_id(op);
 	record->key = remote->key;
 	record->addr = remote->addr + offset;
-	flags = sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
+	sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
 	op->begun += size;
 	last = op->begun == op->size;
-	sc_record_put(peer, SC_ABI_PUT, flags | (last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0), size, words);
+	sc_record_put(peer, SC_ABI_PUT, last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0, size, words);
 	if (last)
 		asked(op);
 	return true;
@@ -216,7 +214,7 @@ static bool atomic_write(struct sc_rma_op *op)
 	(void)SC_FAULT("request.atomic_words");
 	for (uint32_t i = 0; i < sets; i++)
 		memcpy(operands + i * size, op->copy + i * op->size + op->begun, size);
-	sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);
+	sc_lines_write(&peer->tx.at, line, SC_ABI_ATOMIC_FIRST, operands, sets * size);
 	op->begun += size;
 	(void)SC_FAULT("request.atomic");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_ATOMIC, event_flag(op), lines, sets * size), lines);
@@ -298,7 +296,7 @@ int sc_request_progress(struct sc_ep *ep)
 {
 	int written = 0;
 
-	sc_list_for_safe (entry, next, &ep->rma_busy) {
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_RMA_BUSY]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, rma_busy);
 
 		written += advance(peer);
@@ -333,9 +331,7 @@ static void put_near(struct sc_rma_op *op)
 	       sc_list_entry(behind->next, struct sc_rma_op, of_peer)->again)
 		behind = behind->next;
 	sc_list_prepend(behind, &op->of_peer);
-	sc_ep_begin(peer->ep);
-	if (sc_list_empty(&peer->rma_busy))
-		sc_list_append(&peer->ep->rma_busy, &peer->rma_busy);
+	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma_busy);
 }
 
 /* Is all written and answered? One that failed has nothing more to write. */
@@ -442,7 +438,7 @@ static int take_result(struct sc_peer *peer, uint64_t ctl, const struct sc_abi_l
 	if (!op || op->kind != SC_RMA_ATOMIC || !atomic_fetches(op) || size > VALUES_MAX ||
 	    size > op->begun - op->moved || sc_lines_count(SC_ABI_RESULT_FIRST, size) != sc_ctl_lines(ctl))
 		return -EPROTO;
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_RESULT_FIRST, values, size);
+	sc_lines_read(&peer->rx.at, line, SC_ABI_RESULT_FIRST, values, size);
 	sc_iov_write(op->iov, op->iov_count, op->moved, values, size);
 	op->moved += size;
 	answered(op);

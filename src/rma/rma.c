@@ -251,14 +251,6 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	return 0;
 }
 
-int sc_rma_progress(struct sc_ep *ep)
-{
-	int steps = sc_list_empty(&ep->offering) ? 0 : sc_delegate_progress(ep);
-
-	steps += sc_batch_progress(ep);
-	return steps + sc_request_progress(ep);
-}
-
 /* ---- the end --------------------------------------------------------------------------------- */
 
 static void end_list(struct sc_list *ops, int error)

@@ -4,9 +4,6 @@
 
 #include "link/state.h"
 
-/* Go on with what is not over. Returns the steps done. */
-int sc_rma_progress(struct sc_ep *ep);
-
 /*
  * The peer is lost: operations end with `error` (negative errno). False: it has one in hand, ask again (assist.h).
  */

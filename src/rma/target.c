@@ -12,7 +12,7 @@
  *
  * Every step asks the private table (regtab.c), which nobody else can write: a key that is closed between
  * two steps ends the request. Requests of a peer are executed in their order; only what a get or an atomic
- * answers may take longer, in order as well: nothing is written past answers that wait for room (tx.c). An
+ * answers may take longer, in order as well: nothing is written past answers that wait for room (reply.c). An
  * answer never waits in the ring's way: an answer that finds no room is kept here, up to SC_RMA_REQUESTS_MAX for each
  * peer, which is as many as it may ask at once.
  *
@@ -42,7 +42,7 @@
 #include "link/peer.h"
 #include "link/connect.h"
 #include "link/record.h"
-#include "msg/tx.h"
+#include "link/reply.h"
 
 /* Bytes copied in one step. */
 #define STEP ((uint64_t)4 << 20)
@@ -123,7 +123,7 @@ static void answer(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error
 	record->op = op;
 	record->moved = moved;
 	record->status = -error;
-	sc_tx_reply(peer, SC_ABI_DONE, 0, words);
+	sc_reply(peer, SC_ABI_DONE, 0, words);
 }
 
 /*
@@ -167,9 +167,7 @@ static int defer(struct sc_peer *peer, struct sc_target_op **deferred, const cha
 	op->use.tag = 0;
 	op->segment_count = 0;
 	sc_list_append(&peer->serving, &op->of_peer);
-	if (sc_list_empty(&peer->serving_peer))
-		sc_list_append(&peer->ep->serving, &peer->serving_peer);
-	sc_ep_begin(peer->ep);
+	sc_ep_begin(peer->ep, SC_WORK_SERVING, &peer->serving_peer);
 	peer->serving_count++;
 	*deferred = op;
 	return 0;
@@ -438,7 +436,7 @@ static const char *atomic_read(struct sc_peer *peer, uint64_t ctl, struct atomic
 	if (bytes > OPERANDS_MAX || bytes != sets * atomic->size || !atomic->size ||
 	    atomic->size > ATOMIC_BYTES || sc_ctl_lines(ctl) != sc_lines_count(SC_ABI_ATOMIC_FIRST, bytes))
 		return "an atomic operation of another size than its record";
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_ATOMIC_FIRST, atomic->operands, bytes);
+	sc_lines_read(&peer->rx.at, line, SC_ABI_ATOMIC_FIRST, atomic->operands, bytes);
 	*op = (struct sc_atomicop){ .kind = record->kind,
 				    .type = record->type,
 				    .code = record->code,
@@ -476,7 +474,7 @@ static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values
 
 	line->words[0] = op;
 	(void)SC_FAULT("target.result_op");
-	sc_lines_write(peer->tx.lines, peer->tx.last, line, SC_ABI_RESULT_FIRST, values, size);
+	sc_lines_write(&peer->tx.at, line, SC_ABI_RESULT_FIRST, values, size);
 	(void)SC_FAULT("target.result");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RESULT, 0, lines, size), lines);
 }
@@ -570,7 +568,7 @@ int sc_target_progress(struct sc_ep *ep)
 {
 	int steps = 0;
 
-	sc_list_for_safe (entry, next, &ep->serving)
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_SERVING])
 		steps += serve_some(sc_list_entry(entry, struct sc_peer, serving_peer));
 	return steps;
 }
@@ -725,7 +723,7 @@ static const char *offer_read(struct sc_peer *peer, uint64_t ctl, struct offer *
 	}
 	if (size > sizeof(offer->bytes) || sc_lines_count(SC_ABI_OFFER_FIRST, size) != sc_ctl_lines(ctl))
 		return "a put of another size than its record";
-	sc_lines_read(peer->rx.lines, peer->rx.last, line, SC_ABI_OFFER_FIRST, offer->bytes, size);
+	sc_lines_read(&peer->rx.at, line, SC_ABI_OFFER_FIRST, offer->bytes, size);
 	offer->from[0] = (struct iovec){ offer->bytes, size };
 	offer->count = 1;
 	return NULL;
@@ -811,7 +809,7 @@ static bool may_answer(struct sc_peer *peer, const struct offer_get *get)
 	     sc_record_grow(peer->ep, get->buffers)))
 		return true;
 	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
-	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read), SC_POOL_FIRST);
+	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read));
 	return sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
 	       sc_record_grow(peer->ep, get->buffers);
 }
@@ -835,7 +833,7 @@ static void offer_get_end(struct sc_peer *peer, const struct offer_get *get, int
 	if (get->bounce)
 		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
 	else if (!error)
-		sc_lines_write(peer->rx.lines, peer->rx.last, line, SC_ABI_GET_FIRST, get->bytes,
+		sc_lines_write(&peer->rx.at, line, SC_ABI_GET_FIRST, get->bytes,
 			       get->size);
 	(void)SC_FAULT("target.answered");
 	/* O3 release: pairs with O3' in get_ended() of delegate.c */

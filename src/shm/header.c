@@ -5,7 +5,7 @@
  *
  * Owns nothing and keeps no state; any thread. The check reads a private copy, so a writer that changes the shared page
  * meanwhile changes no verdict, and a header that has passed keeps every offset inside the file. A header is complete
- * before its file has a name (seg.c), so it does not matter to this check whether its owner lives or dies meanwhile.
+ * before its file has a name (create.c), so it does not matter to this check whether its owner lives or dies meanwhile.
  */
 #include "shm/header.h"
 

@@ -21,14 +21,19 @@ int sc_pool_init(struct sc_pool *pool, uint32_t count, uint32_t have)
 /* New buffers come last: used ones are in a cache, and mapped. */
 void sc_pool_grow(struct sc_pool *pool, uint32_t have)
 {
-	for (uint32_t buf = pool->have; buf < have; buf++)
-		sc_pool_put(pool, (uint16_t)buf, SC_POOL_LAST);
+	for (uint32_t buf = pool->have; buf < have; buf++) {
+		if (pool->free_count++)
+			pool->next[pool->free_last] = (uint16_t)buf;
+		else
+			pool->free_first = (uint16_t)buf;
+		pool->free_last = (uint16_t)buf;
+	}
 	pool->have = have;
 	pool->count = pool->most;
 }
 
 void sc_pool_return_others_slow(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
-				enum sc_pool_turn turn, const uint16_t *kept, uint32_t kept_count)
+				const uint16_t *kept, uint32_t kept_count)
 {
 	struct sc_loans left;
 
@@ -43,7 +48,7 @@ void sc_pool_return_others_slow(struct sc_pool *pool, struct sc_loans *loans, ui
 			kept++;
 			kept_count--;
 		} else {
-			sc_pool_put(pool, buf, turn);
+			sc_pool_put(pool, buf);
 		}
 	}
 	if (!loans->count) {

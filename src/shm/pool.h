@@ -13,8 +13,7 @@
  * A peer may hold up to four times what is left free, so one that does not read cannot take the last
  * buffers from the others.
  *
- * A buffer that comes back is lent again first, or last: whether few buffers in turn are better or many depends on the
- * processors' caches, see fill.h.
+ * A buffer that comes back is lent again first, so that few are in turn and stay in the processors' caches.
  *
  * Not all of them have memory: the first `have` do. The check whether a peer may be lent some counts as if all had;
  * before they are lent there have to be enough with memory, sc_pool_has(), see sc_record_may_lend().
@@ -114,53 +113,43 @@ static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans
 	return buf;
 }
 
-/* When what comes back is lent again. */
-enum sc_pool_turn { SC_POOL_FIRST, SC_POOL_LAST };
-
-static inline void sc_pool_put(struct sc_pool *pool, uint16_t buf, enum sc_pool_turn turn)
+static inline void sc_pool_put(struct sc_pool *pool, uint16_t buf)
 {
-	if (turn == SC_POOL_LAST && pool->free_count) {
-		pool->next[pool->free_last] = buf;
+	if (!pool->free_count++)
 		pool->free_last = buf;
-	} else {
-		if (!pool->free_count)
-			pool->free_last = buf;
-		pool->next[buf] = pool->free_first;
-		pool->free_first = buf;
-	}
-	pool->free_count++;
+	pool->next[buf] = pool->free_first;
+	pool->free_first = buf;
 }
 
 /* Take back what was lent before ring position `head`. */
-static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
-				  enum sc_pool_turn turn)
+static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, uint64_t head)
 {
 	while (loans->count && pool->at[loans->first] < head) {
 		uint16_t buf = loans->first;
 
 		loans->first = pool->next[buf];
 		loans->count--;
-		sc_pool_put(pool, buf, turn);
+		sc_pool_put(pool, buf);
 	}
 }
 
 void sc_pool_return_others_slow(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
-				enum sc_pool_turn turn, const uint16_t *kept, uint32_t kept_count);
+				const uint16_t *kept, uint32_t kept_count);
 
 /* The same, but for these of them, in the order in which they were lent, which stay so. */
 static inline void sc_pool_return_others(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
-					 enum sc_pool_turn turn, const uint16_t *kept, uint32_t kept_count)
+					 const uint16_t *kept, uint32_t kept_count)
 {
 	if (__builtin_expect(kept_count, 0))
-		sc_pool_return_others_slow(pool, loans, head, turn, kept, kept_count);
+		sc_pool_return_others_slow(pool, loans, head, kept, kept_count);
 	else
-		sc_pool_return(pool, loans, head, turn);
+		sc_pool_return(pool, loans, head);
 }
 
 /* Take everything back from a borrower that is gone. */
 static inline void sc_pool_reclaim(struct sc_pool *pool, struct sc_loans *loans)
 {
-	sc_pool_return(pool, loans, UINT64_MAX, SC_POOL_FIRST);
+	sc_pool_return(pool, loans, UINT64_MAX);
 }
 
 #endif

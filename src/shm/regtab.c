@@ -645,8 +645,8 @@ static bool is_possible(const struct sc_regtab_view *view, const struct sc_reg_s
 			  span->first_range + span->range_count, count);
 }
 
-int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *ref, uint64_t addr,
-		    uint64_t len, uint32_t access, struct sc_reg_span *span)
+int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *ref, const struct sc_remote *memory,
+		    uint32_t access, struct sc_reg_span *span)
 {
 	const struct sc_abi_reg *reg = &view->regs[ref->index];
 
@@ -654,13 +654,13 @@ int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *
 	if (sc_load_acquire_64(&reg->tag) != ref->tag)
 		return -EKEYREJECTED;
 	load_span(reg, span);
+	span->ranges = view->ranges;
 	if (!is_possible(view, span))
 		return -EKEYREJECTED;
-	return check_bounds(span, addr, len, access);
+	return check_bounds(span, memory->addr, memory->len, access);
 }
 
-int sc_regtab_slice(const struct sc_regtab_view *view, const struct sc_reg_span *span, uint64_t addr,
-		    uint64_t *len, struct iovec *out, size_t count)
+int sc_regtab_slice(const struct sc_reg_span *span, uint64_t addr, uint64_t *len, struct iovec *out, size_t count)
 {
 	struct cut cut = { addr - span->base, *len, out, 0, count };
 	bool more = *len && count;
@@ -669,7 +669,7 @@ int sc_regtab_slice(const struct sc_regtab_view *view, const struct sc_reg_span 
 		more = cut_range(&cut, span->addr, span->size);
 	else
 		for (uint32_t i = 0; more && i < span->range_count; i++) {
-			const struct sc_abi_segment *range = &view->ranges[span->first_range + i];
+			const struct sc_abi_segment *range = &span->ranges[span->first_range + i];
 			uint64_t base = sc_load_relaxed_64(&range->addr);
 			uint64_t size = sc_load_relaxed_64(&range->len);
 

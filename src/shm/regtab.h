@@ -129,30 +129,29 @@ struct sc_reg_ref {
 	uint64_t tag;
 };
 
-/* Its fields, copied and in range. */
+/* Its fields, copied and in range; and the ranges of the table, which are not copied. */
 struct sc_reg_span {
 	uint64_t base, size, addr;
 	uint32_t range_count, first_range, flags;
+	const struct sc_abi_segment *ranges;
 };
 
 /* The registration of that key. -EKEYREJECTED: there is none; -EAGAIN: the chains are changing just now. */
 int sc_regtab_find(const struct sc_regtab_view *view, uint64_t key, struct sc_reg_ref *ref);
 
 /*
- * Is it still in use, and is [addr, addr + len) of it open for `access` (SC_REG_READ, _WRITE)? To be
- * called with a hazard word that names it, after a full fence: it stays what it is until the word is taken
- * back. -EKEYREJECTED, -EACCES, -EINVAL.
+ * Is it still in use, and is that memory of it open for `access` (SC_REG_READ, _WRITE)? To be called with a hazard word
+ * that names it, after a full fence: it stays what it is until the word is taken back. -EKEYREJECTED, -EACCES, -EINVAL.
  */
-int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *ref, uint64_t addr,
-		    uint64_t len, uint32_t access, struct sc_reg_span *span);
+int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *ref, const struct sc_remote *memory,
+		    uint32_t access, struct sc_reg_span *span);
 
 /*
  * Where [addr, addr + *len) of a checked registration is in its owner's address space: up to `count`
  * elements; *len: the bytes they have, fewer if there are more elements. 0 elements: *len is 0.
  * -EKEYREJECTED: its ranges are impossible.
  */
-int sc_regtab_slice(const struct sc_regtab_view *view, const struct sc_reg_span *span, uint64_t addr,
-		    uint64_t *len, struct iovec *out, size_t count);
+int sc_regtab_slice(const struct sc_reg_span *span, uint64_t addr, uint64_t *len, struct iovec *out, size_t count);
 
 /* Is it still in use, after the copy? */
 static inline bool sc_regtab_holds(const struct sc_regtab_view *view, const struct sc_reg_ref *ref)

@@ -3,7 +3,6 @@
 #include "shm/ring.h"
 
 #include <errno.h>
-#include "shm/fill.h"
 #include "base/fault.h"
 
 int sc_ring_refresh(struct sc_ring_tx *tx)
@@ -18,100 +17,65 @@ int sc_ring_refresh(struct sc_ring_tx *tx)
 	return 0;
 }
 
-/* The side, either one, goes on in other lines. */
-#define GO_TO(side, place)                                                                                \
-	((side)->lines = (place).lines, (side)->last = (place).last, (side)->next = (place).next,         \
-	 (side)->lap = (place).lap, (side)->count = (place).count)
-#define PLACE_OF(side)                                                                                    \
-	((struct sc_ring_place){ (side)->lines, (side)->last, (side)->next, (side)->lap, (side)->count })
-
-static struct sc_ring_place place_of(struct sc_abi_line *lines, uint32_t count)
-{
-	return (struct sc_ring_place){ lines, lines + count - 1, lines, SC_RING_LAP_FIRST, count };
-}
-
 void sc_ring_overflow(struct sc_ring_tx *tx, struct sc_abi_line *lines, uint32_t count)
 {
-	struct sc_ring_place to = place_of(lines, count);
-
 	if (!sc_ring_overflows(tx)) {
-		tx->left = PLACE_OF(tx);
+		tx->left = tx->at;
 		tx->since = tx->tail;
 	}
-	GO_TO(tx, to);
+	tx->at = sc_ring_begin(lines, count);
 	sc_ring_set_room(tx, 0);
 }
 
 void sc_ring_resume(struct sc_ring_tx *tx)
 {
-	GO_TO(tx, tx->left);
+	tx->at = tx->left;
 	tx->left.lines = NULL;
 	tx->since = tx->tail;
-	sc_ring_set_room(tx, tx->count == SC_ABI_RING_FIRST ? SC_RING_FIRST_ROOM : SC_RING_ROOM);
+	sc_ring_set_room(tx, tx->at.count == SC_ABI_RING_FIRST ? SC_RING_FIRST_ROOM : SC_RING_ROOM);
 }
 
 void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32_t count)
 {
-	struct sc_ring_place to = place_of(lines, count);
-
 	if (!rx->left.lines)
-		rx->left = PLACE_OF(rx);
-	GO_TO(rx, to);
-	rx->cleaned = rx->head; /* places behind are counted in lines of here */
+		rx->left = rx->at;
+	rx->at = sc_ring_begin(lines, count);
 }
 
 void sc_ring_resumed(struct sc_ring_rx *rx)
 {
-	GO_TO(rx, rx->left);
+	rx->at = rx->left;
 	rx->left.lines = NULL;
-	rx->cleaned = rx->head;
-}
-
-void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls)
-{
-	uint64_t read = rx->head - rx->cleaned;
-	uint32_t count = read < rx->count ? (uint32_t)read : rx->count;
-	uint32_t at = (uint32_t)(rx->next - rx->lines);
-	uint32_t end = count < at ? count : at; /* of them, those since the ring's begin */
-	bool streams = polls - rx->cleaned_polls <= count / 2 && rx->unfetched > count / 2;
-
-	rx->cleaned = rx->head;
-	rx->cleaned_polls = polls;
-	rx->unfetched = 0;
-	if (!streams || !sc_fill_cleaned_stay())
-		return;
-	sc_fill_clean(rx->next - end, end * sizeof(*rx->lines));
-	sc_fill_clean(rx->lines + rx->count - (count - end), (count - end) * sizeof(*rx->lines));
 }
 
 /* The first line last: its reader looks at it all the time, and takes it away between two stores. */
-void sc_lines_write_slow(struct sc_abi_line *lines, const struct sc_abi_line *last,
-			 struct sc_abi_line *first, uint32_t here, const void *from, uint32_t size)
+void sc_lines_write_slow(const struct sc_ring_place *at, struct sc_abi_line *first, uint32_t here, const void *from,
+			 uint32_t size)
 {
-	struct sc_abi_line *line = sc_ring_next(lines, last, first);
+	struct sc_abi_line *line = sc_ring_next(at, first);
 	const uint8_t *rest = (const uint8_t *)from + here;
 
 	for (size -= here; size > SC_ABI_LINE_BYTES;
 	     size -= SC_ABI_LINE_BYTES, rest += SC_ABI_LINE_BYTES) {
 		memcpy(line->bytes, rest, SC_ABI_LINE_BYTES);
 		(void)SC_FAULT("ring.payload");
-		line = sc_ring_next(lines, last, line);
+		line = sc_ring_next(at, line);
 	}
 	sc_line_copy(line->bytes, rest, size);
 	sc_line_copy(first->bytes + SC_ABI_LINE_BYTES - here, from, here);
 }
 
-void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *last,
-			const struct sc_abi_line *first, uint32_t here, void *to, uint32_t size)
+void sc_lines_read_slow(const struct sc_ring_place *at, const struct sc_abi_line *first, uint32_t here, void *to,
+			uint32_t size)
 {
-	const struct sc_abi_line *line = sc_ring_next(lines, last, first);
+	const struct sc_abi_line *line = sc_ring_next(at, first);
 	uint8_t *rest = (uint8_t *)to + here;
 
 	sc_line_copy(to, first->bytes + SC_ABI_LINE_BYTES - here, here);
 	for (size -= here; size > SC_ABI_LINE_BYTES;
 	     size -= SC_ABI_LINE_BYTES, rest += SC_ABI_LINE_BYTES) {
 		memcpy(rest, line->bytes, SC_ABI_LINE_BYTES);
-		line = sc_ring_next(lines, last, line);
+		line = sc_ring_next(at, line);
 	}
 	sc_line_copy(rest, line->bytes, size);
 }

@@ -39,9 +39,9 @@
 #include "base/fault.h"
 #include "os/wake.h"
 
-/* Lines in which records stand one behind the other: the ring's, or a buffer's. */
+/* Lines in which records stand one behind the other, the ring's or a buffer's, and how far one side is in them. */
 struct sc_ring_place {
-	struct sc_abi_line *lines, *last; /* the first one, and the last */
+	struct sc_abi_line *lines, *last; /* the first one, NULL: not connected; and the last */
 	struct sc_abi_line *next;	  /* where the next record begins */
 	uint64_t lap;			  /* at its place in ctl */
 	uint32_t count;			  /* of lines */
@@ -49,15 +49,13 @@ struct sc_ring_place {
 
 /* The writer's side. */
 struct sc_ring_tx {
-	struct sc_abi_line *lines, *last; /* the first one, NULL: not connected; and the last */
-	struct sc_abi_line *next;	  /* where the next record begins */
-	uint64_t tail, limit;		  /* lines written; those before this one may be written */
-	uint64_t lap;			  /* at its place in ctl */
-	uint64_t *sleep;		  /* the reader's, see wake.h */
-	uint64_t head;			  /* lines that may be written again: */
+	struct sc_ring_place at;
+	uint64_t tail, limit; /* lines written; those before this one may be written */
+	uint64_t *sleep;      /* the reader's, see wake.h */
+	uint64_t head;	      /* lines that may be written again: */
 	uint64_t known, held; /* those known to be read, before this one, which must not be as yet */
 	uint64_t said;	      /* lines read as the reader's own word has it, which may be older */
-	uint32_t count, room; /* lines that it has; that may be unread at a time, 0: it is to grow */
+	uint32_t room;	      /* lines that may be unread at a time, 0: it is to grow */
 	uint32_t grows_after; /* times without room until it is to */
 	struct sc_abi_consumer *consumer;
 	struct sc_ring_place left; /* it has overflowed: where it resumes; else no lines */
@@ -69,15 +67,9 @@ struct sc_ring_tx {
 
 /* The reader's side. */
 struct sc_ring_rx {
-	struct sc_abi_line *lines, *last; /* the first one, NULL: no peer writes here; and the last */
-	struct sc_abi_line *next;	  /* where the next record begins */
-	uint64_t head, published;	  /* lines read; as far as the writer has been told */
-	uint64_t lap;			  /* as in sc_ring_tx */
-	uint32_t count;			  /* lines that it has */
-	uint32_t unfetched; /* lines since it was cleaned of inline records that are not fetched ahead, */
-	uint32_t cleaned_polls; /* and when that was, in polls of the reader, */
-	uint64_t cleaned;	/* and how far; or need not be */
-	uint64_t window;	/* the value of consumer->window */
+	struct sc_ring_place at;
+	uint64_t head, published; /* lines read; as far as the writer has been told */
+	uint64_t window;	  /* the value of consumer->window */
 	struct sc_abi_consumer *consumer;
 	struct sc_ring_place left; /* as in sc_ring_tx */
 };
@@ -90,15 +82,16 @@ struct sc_ring_rx {
 #define SC_RING_LAP_FIRST (1ULL << SC_ABI_CTL_LAP_SHIFT)
 #define SC_RING_LAP_TURN (3ULL << SC_ABI_CTL_LAP_SHIFT)
 
+static inline struct sc_ring_place sc_ring_begin(struct sc_abi_line *lines, uint32_t count)
+{
+	return (struct sc_ring_place){ lines, lines + count - 1, lines, SC_RING_LAP_FIRST, count };
+}
+
 static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *slot)
 {
-	*tx = (struct sc_ring_tx){ .lines = slot->ring,
-				   .last = slot->ring + SC_ABI_RING_FIRST - 1,
-				   .next = slot->ring,
+	*tx = (struct sc_ring_tx){ .at = sc_ring_begin(slot->ring, SC_ABI_RING_FIRST),
 				   .limit = SC_RING_FIRST_ROOM,
 				   .held = UINT64_MAX,
-				   .lap = SC_RING_LAP_FIRST,
-				   .count = SC_ABI_RING_FIRST,
 				   .room = SC_RING_FIRST_ROOM,
 				   .consumer = &slot->consumer,
 				   .sleep = &sc_wake_nobody };
@@ -106,19 +99,14 @@ static inline void sc_ring_tx_init(struct sc_ring_tx *tx, struct sc_abi_slot *sl
 
 static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *slot)
 {
-	*rx = (struct sc_ring_rx){ .lines = slot->ring,
-				   .last = slot->ring + SC_ABI_RING_FIRST - 1,
-				   .next = slot->ring,
-				   .lap = SC_RING_LAP_FIRST,
-				   .count = SC_ABI_RING_FIRST,
+	*rx = (struct sc_ring_rx){ .at = sc_ring_begin(slot->ring, SC_ABI_RING_FIRST),
 				   .consumer = &slot->consumer };
 }
 
-/* The line behind this one, of those from the first to the last. */
-static inline struct sc_abi_line *sc_ring_next(struct sc_abi_line *lines, const struct sc_abi_line *last,
-					       const struct sc_abi_line *line)
+/* The line behind this one. */
+static inline struct sc_abi_line *sc_ring_next(const struct sc_ring_place *at, const struct sc_abi_line *line)
 {
-	return line == last ? lines : (struct sc_abi_line *)line + 1;
+	return line == at->last ? at->lines : (struct sc_abi_line *)line + 1;
 }
 
 /*
@@ -153,29 +141,28 @@ static inline bool sc_ring_has_room(const struct sc_ring_tx *tx, uint32_t lines)
 /* The same of one that is to grow, and may not yet. */
 static inline bool sc_ring_has_room_yet(const struct sc_ring_tx *tx, uint32_t lines)
 {
-	return tx->tail - tx->head + lines < tx->count;
+	return tx->tail - tx->head + lines < tx->at.count;
 }
 
 /* May it grow now? */
 static inline bool sc_ring_may_grow(const struct sc_ring_tx *tx)
 {
-	return tx->count == SC_ABI_RING_FIRST && tx->tail - tx->head <= (uint64_t)(tx->next - tx->lines);
+	return tx->at.count == SC_ABI_RING_FIRST && tx->tail - tx->head <= (uint64_t)(tx->at.next - tx->at.lines);
 }
 
-/* It has grown: the writer's next record is to say so (SC_ABI_GROWN). */
+/* It has grown: the writer's next record is to say so (SC_ABI_CONTINUE). */
 static inline void sc_ring_grow(struct sc_ring_tx *tx)
 {
-	tx->count = SC_ABI_RING_LINES;
-	tx->last = tx->lines + SC_ABI_RING_LINES - 1;
+	tx->at.count = SC_ABI_RING_LINES;
+	tx->at.last = tx->at.lines + SC_ABI_RING_LINES - 1;
 	sc_ring_set_room(tx, SC_RING_ROOM);
 }
 
 /* The reader has come to that record, and not released it. */
 static inline void sc_ring_grown(struct sc_ring_rx *rx)
 {
-	rx->count = SC_ABI_RING_LINES;
-	rx->last = rx->lines + SC_ABI_RING_LINES - 1;
-	rx->cleaned = rx->head; /* places behind are counted in lines that it has now */
+	rx->at.count = SC_ABI_RING_LINES;
+	rx->at.last = rx->at.lines + SC_ABI_RING_LINES - 1;
 }
 
 /* Has it overflowed? */
@@ -187,7 +174,7 @@ static inline bool sc_ring_overflows(const struct sc_ring_tx *tx)
 /* Is there room for such a record, with a line left for the one that leaves this buffer? */
 static inline bool sc_ring_overflow_has_room(const struct sc_ring_tx *tx, uint32_t lines)
 {
-	return lines <= (uint64_t)(tx->last - tx->next);
+	return lines <= (uint64_t)(tx->at.last - tx->at.next);
 }
 
 /* Has the reader come to the first buffer, so that the ring may be written again? */
@@ -203,20 +190,20 @@ static inline bool sc_ring_may_overflow(uint32_t lines)
 }
 
 /*
- * The writer has written an SC_ABI_OVERFLOW: further records go to these lines, which are cleared. And the reader has
+ * The writer has written an SC_ABI_CONTINUE: further records go to these lines, which are cleared. And the reader has
  * come to it, and released it.
  */
 void sc_ring_overflow(struct sc_ring_tx *tx, struct sc_abi_line *lines, uint32_t count);
 void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32_t count);
 
-/* Likewise, an SC_ABI_RESUME. */
+/* Likewise, further records go to the ring again. */
 void sc_ring_resume(struct sc_ring_tx *tx);
 void sc_ring_resumed(struct sc_ring_rx *rx);
 
 /* The line to begin a record in; the caller has made sure of room and goes on by sc_ring_next(). */
 static inline struct sc_abi_line *sc_ring_reserve(const struct sc_ring_tx *tx)
 {
-	return tx->next;
+	return tx->at.next;
 }
 
 static inline uint64_t sc_ring_ctl(enum sc_abi_kind kind, uint32_t flags, uint32_t lines, uint32_t size)
@@ -227,9 +214,9 @@ static inline uint64_t sc_ring_ctl(enum sc_abi_kind kind, uint32_t flags, uint32
 
 static inline void sc_ring_advance(struct sc_ring_tx *tx)
 {
-	if (tx->next++ == tx->last) {
-		tx->next = tx->lines;
-		tx->lap ^= SC_RING_LAP_TURN;
+	if (tx->at.next++ == tx->at.last) {
+		tx->at.next = tx->at.lines;
+		tx->at.lap ^= SC_RING_LAP_TURN;
 	}
 }
 
@@ -237,11 +224,11 @@ static inline void sc_ring_advance(struct sc_ring_tx *tx)
 static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *first, uint64_t ctl,
 				 uint32_t lines)
 {
-	ctl |= tx->lap;
+	ctl |= tx->at.lap;
 	tx->tail += lines;
 	for (; __builtin_expect(lines > 1, 0); lines--) {
 		sc_ring_advance(tx);
-		tx->next->ctl = tx->lap;
+		tx->at.next->ctl = tx->at.lap;
 		(void)SC_FAULT("ring.line");
 	}
 	sc_ring_advance(tx);
@@ -253,8 +240,8 @@ static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *firs
 /* Take `lines` lines, so many behind the next record's first, from the reader's cache: they will be written soon. */
 static inline void sc_ring_fetch_to_write(const struct sc_ring_tx *tx, uint32_t ahead, uint32_t lines)
 {
-	for (struct sc_abi_line *line = tx->next + ahead; lines--; line++)
-		sc_fetch_to_write(line > tx->last ? line - tx->count : line);
+	for (struct sc_abi_line *line = tx->at.next + ahead; lines--; line++)
+		sc_fetch_to_write(line > tx->at.last ? line - tx->at.count : line);
 }
 
 static inline void sc_ring_wake(const struct sc_ring_tx *tx)
@@ -272,7 +259,7 @@ static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t 
 /* Where the next record begins. */
 static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
 {
-	return rx->next;
+	return rx->at.next;
 }
 
 /* The ctl of the next record, which begins in this line; 0: none. */
@@ -281,7 +268,7 @@ static inline uint64_t sc_ring_peek_at(const struct sc_ring_rx *rx, const struct
 	/* R1' acquire: pairs with R1 in sc_ring_store() */
 	uint64_t ctl = sc_load_acquire_64(&first->ctl);
 
-	if ((ctl ^ rx->lap) >> SC_ABI_CTL_LAP_SHIFT)
+	if ((ctl ^ rx->at.lap) >> SC_ABI_CTL_LAP_SHIFT)
 		return 0;
 	if (!ctl)
 		__builtin_unreachable(); /* no lap is 0 */
@@ -296,30 +283,13 @@ static inline uint64_t sc_ring_peek(const struct sc_ring_rx *rx)
 /* The ctl of the record behind the one at the head, which is `lines` long; 0: none yet. Only a hint. */
 static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t lines)
 {
-	const struct sc_abi_line *line = rx->next + lines;
-	bool wraps = line > rx->last;
+	const struct sc_abi_line *line = rx->at.next + lines;
+	bool wraps = line > rx->at.last;
 	/* nothing else of it is read */
-	uint64_t ctl = sc_load_relaxed_64(&(wraps ? line - rx->count : line)->ctl);
-	uint64_t lap = wraps ? rx->lap ^ SC_RING_LAP_TURN : rx->lap;
+	uint64_t ctl = sc_load_relaxed_64(&(wraps ? line - rx->at.count : line)->ctl);
+	uint64_t lap = wraps ? rx->at.lap ^ SC_RING_LAP_TURN : rx->at.lap;
 
 	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
-}
-
-/* Lines that are worth it. */
-#define SC_RING_CLEAN 16
-
-void sc_ring_clean_slow(struct sc_ring_rx *rx, uint32_t polls);
-
-/*
- * Clean the lines that have been read, if there are some and such stay in a cache: their writer has them the sooner
- * when it comes to them again, see fill.h. Of a stream only, which has two lines or more for each of the
- * reader's `polls`: where every message is waited for, somebody would wait for this too. And of one of inline records
- * that are not fetched ahead: of others it costs more than it saves, as measured (sc_ring_fetch()).
- */
-static inline void sc_ring_clean(struct sc_ring_rx *rx, uint32_t polls)
-{
-	if (rx->head - rx->cleaned >= SC_RING_CLEAN)
-		sc_ring_clean_slow(rx, polls);
 }
 
 /* Tell the writer how far this side is; `window` goes with it. */
@@ -338,10 +308,10 @@ static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 {
 	rx->head += lines;
-	rx->next += lines;
-	if (rx->next > rx->last) {
-		rx->next -= rx->count;
-		rx->lap ^= SC_RING_LAP_TURN;
+	rx->at.next += lines;
+	if (rx->at.next > rx->at.last) {
+		rx->at.next -= rx->at.count;
+		rx->at.lap ^= SC_RING_LAP_TURN;
 	}
 }
 
@@ -351,27 +321,21 @@ static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 
 static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead)
 {
-	const struct sc_abi_line *line = rx->next + ahead;
+	const struct sc_abi_line *line = rx->at.next + ahead;
 
-	__builtin_prefetch(line > rx->last ? line - rx->count : line);
+	__builtin_prefetch(line > rx->at.last ? line - rx->at.count : line);
 }
 
 /*
  * An inline record of `lines` has been released: of a stream of such there are more written than have come here, and
- * each would be waited for when it is looked at. So as many lines further on are fetched now. Million messages in a
- * second, 2-processor Xeon, before and now: 8 B 18.8 and 31.4, 64 B 13.4 and 20.0, 128 B 12.2 and 13.5; with 8, 16 or 24
- * ahead a little less. Of longer records (256 B: 0.97 of the rate), and of those that name buffers (1 KiB: 0.91), it
- * only takes lines from their writer. A reader that cleans lines that are fetched (sc_ring_clean()) loses some of the
- * gain: on a 2-processor Zen 5 without that 8, 64 and 128 B 1.07, 1.15 and 1.22 times as many, 8 and 16 KiB in buffers
- * 1.5 and 1.8 times; but of 256, 512 and 872 B 0.96, 0.90 and 0.93. Latency is the same: a line that is far from being
- * written is here already. No loop, as compilers take out one that does nothing else.
+ * each would be waited for when it is looked at. So as many lines further on are fetched now. Longer records, and those
+ * that name buffers, only take lines from their writer (docs/MEASUREMENTS.md, "Lines fetched by the reader"). No
+ * loop, as compilers take out one that does nothing else.
  */
 static inline void sc_ring_fetch(struct sc_ring_rx *rx, uint32_t lines)
 {
-	if (lines > SC_RING_FETCHED) {
-		rx->unfetched += lines;
+	if (lines > SC_RING_FETCHED)
 		return;
-	}
 	sc_ring_fetch_one(rx, SC_RING_AHEAD);
 	if (lines > 1)
 		sc_ring_fetch_one(rx, SC_RING_AHEAD + 1);
@@ -430,42 +394,40 @@ static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
 /* A compiler that is free to makes calls of these, and so gives more registers away to be saved. */
 #define SC_RING_INLINE static inline __attribute__((always_inline))
 
-void sc_lines_write_slow(struct sc_abi_line *lines, const struct sc_abi_line *last,
-			 struct sc_abi_line *first, uint32_t here, const void *from, uint32_t size);
-void sc_lines_read_slow(struct sc_abi_line *lines, const struct sc_abi_line *last,
-			const struct sc_abi_line *first, uint32_t here, void *to, uint32_t size);
+void sc_lines_write_slow(const struct sc_ring_place *at, struct sc_abi_line *first, uint32_t here, const void *from,
+			 uint32_t size);
+void sc_lines_read_slow(const struct sc_ring_place *at, const struct sc_abi_line *first, uint32_t here, void *to,
+			uint32_t size);
 
 /*
- * Write / read `size` bytes in the lines of a record, in a ring from `lines` to `last`: the last `here` bytes of the first
- * line, then whole lines. Two in the open as well: with the call and a loop 64 B take a thirtieth longer one way.
+ * Write / read `size` bytes in the lines of a record: the last `here` bytes of the first line, then whole lines. Two in
+ * the open as well: with the call and a loop 64 B take a thirtieth longer one way.
  */
-SC_RING_INLINE void sc_lines_write(struct sc_abi_line *lines, const struct sc_abi_line *last,
-				   struct sc_abi_line *first, uint32_t here, const void *from,
-				   uint32_t size)
+SC_RING_INLINE void sc_lines_write(const struct sc_ring_place *at, struct sc_abi_line *first, uint32_t here,
+				   const void *from, uint32_t size)
 {
 	if (size <= here) {
 		sc_line_copy(first->bytes + SC_ABI_LINE_BYTES - here, from, size);
 	} else if (size <= here + SC_ABI_LINE_BYTES) {
-		sc_line_copy(sc_ring_next(lines, last, first)->bytes, (const uint8_t *)from + here,
-			     size - here);
+		sc_line_copy(sc_ring_next(at, first)->bytes, (const uint8_t *)from + here, size - here);
 		(void)SC_FAULT("ring.second_line");
 		sc_line_copy(first->bytes + SC_ABI_LINE_BYTES - here, from, here);
 	} else {
-		sc_lines_write_slow(lines, last, first, here, from, size);
+		sc_lines_write_slow(at, first, here, from, size);
 	}
 	(void)SC_FAULT("ring.payload_end");
 }
 
-SC_RING_INLINE void sc_lines_read(struct sc_abi_line *lines, const struct sc_abi_line *last,
-				  const struct sc_abi_line *first, uint32_t here, void *to, uint32_t size)
+SC_RING_INLINE void sc_lines_read(const struct sc_ring_place *at, const struct sc_abi_line *first, uint32_t here,
+				  void *to, uint32_t size)
 {
 	if (size <= here) {
 		sc_line_copy(to, first->bytes + SC_ABI_LINE_BYTES - here, size);
 	} else if (size <= here + SC_ABI_LINE_BYTES) {
 		sc_line_copy(to, first->bytes + SC_ABI_LINE_BYTES - here, here);
-		sc_line_copy((uint8_t *)to + here, sc_ring_next(lines, last, first)->bytes, size - here);
+		sc_line_copy((uint8_t *)to + here, sc_ring_next(at, first)->bytes, size - here);
 	} else {
-		sc_lines_read_slow(lines, last, first, here, to, size);
+		sc_lines_read_slow(at, first, here, to, size);
 	}
 }
 
@@ -490,18 +452,16 @@ static inline uint32_t sc_inline_lines(uint32_t flags, uint32_t size)
 #define SC_INLINE_MAX (32 + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 /* Write / read the payload of an inline record. */
-SC_RING_INLINE void sc_inline_write(struct sc_abi_line *lines, const struct sc_abi_line *last,
-				    struct sc_abi_line *first, uint32_t flags, const uint8_t *from,
-				    uint32_t size)
+SC_RING_INLINE void sc_inline_write(const struct sc_ring_place *at, struct sc_abi_line *first, uint32_t flags,
+				    const uint8_t *from, uint32_t size)
 {
-	sc_lines_write(lines, last, first, sc_inline_first(flags), from, size);
+	sc_lines_write(at, first, sc_inline_first(flags), from, size);
 }
 
-SC_RING_INLINE void sc_inline_read(struct sc_abi_line *lines, const struct sc_abi_line *last,
-				   const struct sc_abi_line *first, uint32_t flags, uint8_t *to,
-				   uint32_t size)
+SC_RING_INLINE void sc_inline_read(const struct sc_ring_place *at, const struct sc_abi_line *first, uint32_t flags,
+				   uint8_t *to, uint32_t size)
 {
-	sc_lines_read(lines, last, first, sc_inline_first(flags), to, size);
+	sc_lines_read(at, first, sc_inline_first(flags), to, size);
 }
 
 #endif

@@ -15,17 +15,7 @@
 
 /*
  * A chunk is half of the copy, for each side to do in one call, but not more than this, or little: each side waits for
- * the chunk that the other has in hand. Measured by test/bench/fabric_bench on a 2-processor Zen 5 machine, one way in
- * microseconds:
- *
- *             copied   a quarter of what is left,     half, but not
- *             by one    not less than  32   64 KiB    more than  128    256   1024 KiB
- *   128 KiB      9.3                  8.9    6.7                 6.9    7.0    7.9
- *   256 KiB     17.0                 14.7   12.7                10.7   10.8   11.7
- *     1 MiB     67.0                 42.5   41.7                42.1   37.9   36.9
- *     4 MiB      277                  159    156                 166    155    143
- *
- * Each call costs 0.8, more while the other side is in one too; so chunks of several messages go in one (cma.h).
+ * the chunk that the other has in hand (docs/MEASUREMENTS.md, "Chunks of a shared copy").
  */
 #define CHUNK_MAX ((uint64_t)262144)
 #define PAGE ((uint64_t)SC_ABI_PAGE)

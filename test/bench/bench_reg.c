@@ -96,7 +96,7 @@ static void find_all(const struct sc_regtab_view *view, size_t count)
 
 	for (size_t i = 0; i < count; i++) {
 		must(sc_regtab_find(view, sc_reg_key(regs[i]), &ref), "sc_regtab_find");
-		must(sc_regtab_check(view, &ref, 0, sizeof(memory), SC_REG_READ, &span),
+		must(sc_regtab_check(view, &ref, &(struct sc_remote){ 0, sizeof(memory), 0 }, SC_REG_READ, &span),
 		     "sc_regtab_check");
 	}
 }

@@ -141,11 +141,11 @@ def way_to_ring(profile, code):
 def way_to_queue(profile, code):
     """
     From where a poll looks into the ring, in ring.h, to the end of the completion in its queue, or in the entry that
-    the reader has handed in, in comp_ring.h or deliver.h. fi_cq_read itself is called for the sender's completions as well.
+    the reader has handed in, in comp_ring.h or rxop.h. fi_cq_read itself is called for the sender's completions as well.
     """
     messages = profile.called("call_receive")[0]
     files = [file for file, _ in way(profile, code, profile.entries["sc_ep_poll"], messages)]
-    last = max(i for i, file in enumerate(files) if file in ("comp_ring.h", "deliver.h"))
+    last = max(i for i, file in enumerate(files) if file in ("comp_ring.h", "rxop.h"))
     return 1 + last - files.index("ring.h")
 
 

@@ -123,7 +123,7 @@ IDEAS = {
     "windows": "of less than 8 KiB (64 KiB where the two share a cache) a stream goes through bounce buffers, at what a "
                "processor copies; who is slower, writer or reader, decides. Of less than 4 KiB past the caches the "
                "time is that until a few lines have left the writer: one fence for several records. Larger messages by "
-               "CMA. On a Xeon buffers in turn (FI_SHMCMA_FILL=spread) have been measured by hand only.",
+               "CMA.",
     "onesided": "windows of up to 256 KiB are copied several in one call; of what is larger, and of one at a time, all but "
                 "0.2 us are the kernel's, which shm calls as well, in its target: pages pinned and permission asked for "
                 "each call. Memory "

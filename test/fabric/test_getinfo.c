@@ -1493,8 +1493,7 @@ static void test_parameters(void **state)
 	check_warned(text, "parameter cma is neither yes nor no");
 	check_warned(text, "parameter remote_comm is neither yes nor no");
 	check_warned(text, "parameter rma=friendly is none of trusted, strict: using trusted");
-	check_warned(text, "parameter fill=warm is none of cached, spread, cleaned, streamed, tried: using "
-			   "tried");
+	check_warned(text, "parameter fill=warm is none of cached, streamed, tried: using tried");
 	check_warned(text, "parameter yield=sometimes is none of auto, never, always: using auto");
 
 	text = play("remote", more_bad_parameters, &status);

@@ -95,8 +95,8 @@ static const int *errnos_of(const struct sc_fault_site *site)
 		const char *point;
 		int errnos[6];
 	} own[] = {
-		{ "seg.slot", { ENOSPC, EPERM } },
-		{ "seg.table", { ENOSPC, EPERM } },
+		{ "memory.slot", { ENOSPC, EPERM } },
+		{ "memory.table", { ENOSPC, EPERM } },
 		/* fail only when the descriptor has been closed, or always */
 		{ "shmfile.is_open", { 0 } },
 		{ "shmfile.other", { 0 } },

@@ -245,11 +245,11 @@ static void end_mad(void)
 		sc_ep_poll(ep);
 		take_completions(&tx_cq);
 		take_completions(&rx_cq);
-	} while (!sc_list_empty(&ep->ending));
+	} while (!sc_list_empty(&ep->work[SC_WORK_ENDING]));
 	for (size_t i = 0; i < op_count; i++)
 		CHECK(!op_pending[i]);
 	CHECK(!of_mad->seg && !of_mad->rma_pending && !of_mad->loans.count);
-	CHECK(sc_list_empty(&of_mad->offers) && sc_list_empty(&ep->offering));
+	CHECK(sc_list_empty(&of_mad->offers) && sc_list_empty(&ep->work[SC_WORK_OFFERING]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -22,7 +22,7 @@
 #include "os/lifelock.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
 #include "proc/service.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

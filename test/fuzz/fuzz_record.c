@@ -8,8 +8,8 @@
  * which is polled. Then what waits is received, peeked at, claimed or dropped, and both sides close.
  *
  * The endpoint has registered memory: key 1 to be read and written, 2 to be read, 3 to be written and in many
- * pieces. And it has asked for some of the peer's; the ids of those operations are 1 << 32 and up. What it is to assist
- * with has been taken as far as the record's last word says.
+ * pieces. And it has asked for some of the peer's; the ids of those operations are 1 << 32 and up. Of a copy that it may
+ * share, chunks have been taken as head ^ chunk of the record says.
  *
  * The peer is an endpoint of this process that writes nothing by itself. For the receiver it is another
  * process: its memory is that of a child, which is read by process_vm_readv(2), written to, or asked for in
@@ -255,17 +255,16 @@ static void claim_some(struct sc_abi_slot *slot, const struct sc_abi_line *line)
 }
 
 /* The next lines go where this record has its reader look for them. */
-static void follow(struct sc_peer *to, uint64_t ctl, const struct sc_abi_line *line)
+static void follow(struct sc_peer *to, uint64_t ctl)
 {
 	const struct sc_ep *writer = to->ep;
-	struct sc_abi_overflow record;
+	uint32_t where = sc_ctl_size(ctl), buf = where - SC_ABI_IN_BUFFER(0);
 
-	memcpy(&record, line->bytes, sizeof(record));
-	if (sc_ctl_kind(ctl) == SC_ABI_OVERFLOW && record.buf < writer->seg->buf_count)
-		sc_ring_overflow(&to->tx, (struct sc_abi_line *)sc_seg_buf(writer->seg, record.buf),
-				 writer->config.buf_size / SC_ABI_LINE);
-	if (sc_ctl_kind(ctl) == SC_ABI_RESUME && sc_ring_overflows(&to->tx))
+	if (where == SC_ABI_IN_RING && sc_ring_overflows(&to->tx))
 		sc_ring_resume(&to->tx);
+	else if (buf < writer->seg->buf_count)
+		sc_ring_overflow(&to->tx, (struct sc_abi_line *)sc_seg_buf(writer->seg, buf),
+				 writer->config.buf_size / SC_ABI_LINE);
 }
 
 /* Lines into the ring, as they are but for the lap. Returns how many there were in this batch. */
@@ -280,10 +279,12 @@ static size_t write_lines(struct sc_peer *to, const uint8_t *data, size_t count)
 		ctl &= ~(0xffull << SC_ABI_CTL_LAP_SHIFT | 0x80ull << SC_ABI_CTL_LINES_SHIFT);
 		if (sc_ctl_kind(ctl) == SC_ABI_SHARE)
 			claim_some(sc_seg_slot(to->seg, to->out_slot), line);
-		if (sc_ctl_kind(ctl) == SC_ABI_GROWN && sc_ring_may_grow(&to->tx))
+		if (sc_ctl_kind(ctl) == SC_ABI_CONTINUE && sc_ctl_size(ctl) == SC_ABI_IN_RING &&
+		    sc_ring_may_grow(&to->tx))
 			sc_ring_grow(&to->tx);
 		sc_ring_commit(&to->tx, ctl, 1);
-		follow(to, ctl, line);
+		if (sc_ctl_kind(ctl) == SC_ABI_CONTINUE)
+			follow(to, ctl);
 		if (data[SC_ABI_LINE_BYTES + 4] & 0x80)
 			return i + 1;
 	}
@@ -357,7 +358,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 
 	while (lines && of_writer->feed == SC_FEED_UP) {
-		size_t room = to_ep->tx.count - 1, batch;
+		size_t room = to_ep->tx.at.count - 1, batch;
 
 		if (sc_ring_refresh(&to_ep->tx))
 			break;
@@ -368,7 +369,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += batch * SC_ABI_LINE;
 		lines -= batch;
 		poll_read(ep, of_writer, !(sent & NO_ANSWERS));
-		if (of_writer->rx.lines)
+		if (of_writer->rx.at.lines)
 			sc_ring_publish(&of_writer->rx, of_writer->units_back);
 		if (sent & CLOSE_KEYS)
 			close_keys(regs);

@@ -45,12 +45,12 @@ static void use(const struct sc_regtab_view *view, const struct question *q)
 		return;
 	if (ref.index >= REGS || !(ref.tag & 1))
 		abort();
-	if (sc_regtab_check(view, &ref, q->addr, q->len, q->access, &span))
+	if (sc_regtab_check(view, &ref, &(struct sc_remote){ q->addr, q->len, 0 }, q->access, &span))
 		return;
 	if (q->addr < span.base || q->addr - span.base > span.size ||
 	    q->len > span.size - (q->addr - span.base) || (span.flags & q->access) != q->access)
 		abort();
-	used = sc_regtab_slice(view, &span, q->addr, &len, out, room);
+	used = sc_regtab_slice(&span, q->addr, &len, out, room);
 	if (used >= 0 && ((size_t)used > room || len > q->len || sc_iov_size(out, (size_t)used) != len))
 		abort();
 	for (int i = 0; i < used; i++)

@@ -68,13 +68,13 @@ static void write_record(struct state *state, uint32_t lines, uint32_t bufs)
 {
 	struct sc_abi_line *line = sc_ring_reserve(&state->tx);
 
-	CHECK(line >= state->tx.lines && line < state->tx.lines + state->tx.count);
+	CHECK(line >= state->tx.at.lines && line < state->tx.at.lines + state->tx.at.count);
 	if (!sc_ring_has_room(&state->tx, lines))
 		return;
 	if (sc_pool_may_lend(&state->pool, &state->loans[0], bufs, 1))
 		while (bufs--)
 			(void)sc_pool_lend(&state->pool, &state->loans[0], state->tx.tail);
-	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(state->tx.lines, state->tx.last, line))
+	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(&state->tx.at, line))
 		memset(line->bytes, 0xff, sizeof(line->bytes));
 	sc_ring_commit(&state->tx, sc_ring_ctl(SC_ABI_INLINE, 0, lines, 0), lines);
 }
@@ -91,8 +91,7 @@ static bool refresh(struct state *state)
 		return false;
 	}
 	CHECK(state->tx.head >= before && state->tx.head <= state->tx.tail);
-	sc_pool_return(&state->pool, &state->loans[0], state->tx.head,
-		       state->tx.head & 1 ? SC_POOL_LAST : SC_POOL_FIRST);
+	sc_pool_return(&state->pool, &state->loans[0], state->tx.head);
 	return true;
 }
 

@@ -262,7 +262,7 @@ static void write_record(const struct step *step, const uint8_t bytes[SC_ABI_LIN
 	enum sc_abi_kind kind = (enum sc_abi_kind)((step->how & 15) + (step->at >> 31));
 	struct sc_abi_line *line;
 
-	if (!tx->lines || sc_ring_refresh(tx) || !sc_ring_has_room(tx, lines))
+	if (!tx->at.lines || sc_ring_refresh(tx) || !sc_ring_has_room(tx, lines))
 		return;
 	line = sc_ring_reserve(tx);
 	memcpy(line->bytes, bytes, SC_ABI_LINE_BYTES);
@@ -273,7 +273,7 @@ static void write_record(const struct step *step, const uint8_t bytes[SC_ABI_LIN
 	if (step->at & 2048)
 		line->words[2] = (uintptr_t)PLACE, line->words[3] = line->words[1];
 	for (uint32_t i = 1; i < lines; i++) {
-		line = sc_ring_next(tx->lines, tx->last, line);
+		line = sc_ring_next(&tx->at, line);
 		memcpy(line->bytes, bytes, SC_ABI_LINE_BYTES);
 	}
 	sc_ring_commit(tx, sc_ring_ctl(kind, step->small >> 8, lines, (uint32_t)step->value), lines);
@@ -505,7 +505,7 @@ static void end_mad(void)
 {
 	if (of_mad->link != SC_LINK_DOWN || of_mad->feed == SC_FEED_UP || of_mad->feed == SC_FEED_DRAINING)
 		sc_peer_quarantine(of_mad, -EPROTO, "the end of the input");
-	for (int i = 0; i < 4 || !sc_list_empty(&ep->ending); i++) {
+	for (int i = 0; i < 4 || !sc_list_empty(&ep->work[SC_WORK_ENDING]); i++) {
 		of_mad->share_runs = 1000; /* it has been seen to run for long enough */
 		of_mad->share_seen = 0;
 		sc_ep_poll(ep);

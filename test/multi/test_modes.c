@@ -202,7 +202,6 @@ static bool judge_mode(const struct mt_counters *c, int ranks, const void *arg)
 #define SMALL_BUFFERS "FI_SHMCMA_BOUNCE_SIZE=256"
 #define NO_INLINE "FI_SHMCMA_INLINE_MAX=0"
 #define NO_EAGER "FI_SHMCMA_EAGER_MAX=0"
-#define CLEANED "FI_SHMCMA_FILL=cleaned"
 #define STREAMED "FI_SHMCMA_FILL=streamed"
 
 int main(void)
@@ -227,9 +226,7 @@ int main(void)
 		  .off = ALL,
 		  .env = { FEW_BUFFERS, SMALL_BUFFERS } },
 		{ .name = "sizes-no-inline", .env = { NO_INLINE } },
-		{ .name = "random-cleaned", .random = true, .env = { CLEANED } },
 		{ .name = "random-streamed", .random = true, .env = { STREAMED } },
-		{ .name = "random-cleaned-off", .random = true, .off = ALL, .env = { CLEANED } },
 		{ .name = "random-streamed-off", .random = true, .off = ALL, .env = { STREAMED } },
 		{ .name = "sizes-no-eager", .env = { NO_EAGER } },
 		{ .name = "random-rendezvous-only", .random = true, .env = { NO_INLINE, NO_EAGER } },

@@ -20,6 +20,7 @@
 #include "link/peer.h"
 #include "link/connect.h"
 #include "link/state.h"
+#include "shm/memory.h"
 
 #define PAIR_ROUNDS 1000000
 #define PAIR_GUARD 64 /* bytes on each side of a receive buffer */

@@ -146,25 +146,25 @@ static inline void expect_idle(void)
 	assert_int_equal(pair[0].peer->rma_gets, 0);
 	assert_int_equal(pair[0].peer->rma_fars, 0);
 	assert_int_equal(pair[0].peer->rma_pending, 0);
-	assert_true(sc_list_empty(&pair[0].peer->offers) && sc_list_empty(&pair[0].ep->offering));
-	assert_true(sc_list_empty(&pair[0].peer->batch) && sc_list_empty(&pair[0].ep->batching));
-	assert_true(sc_list_empty(&pair[0].peer->assisted) && sc_list_empty(&pair[0].ep->asking));
-	assert_true(sc_list_empty(&pair[1].ep->joined));
+	assert_true(sc_list_empty(&pair[0].peer->offers) && sc_list_empty(&pair[0].ep->work[SC_WORK_OFFERING]));
+	assert_true(sc_list_empty(&pair[0].peer->batch) && sc_list_empty(&pair[0].ep->work[SC_WORK_BATCHING]));
+	assert_true(sc_list_empty(&pair[0].peer->assisted) && sc_list_empty(&pair[0].ep->work[SC_WORK_ASKING]));
+	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_JOINED]));
 	assert_int_equal(pair[0].peer->batch_count, 0);
 	assert_int_equal(pair[0].peer->batch_bytes, 0);
-	assert_true(sc_list_empty(&pair[0].ep->rma_busy) && sc_list_empty(&pair[1].ep->serving));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_RMA_BUSY]));
+	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_SERVING]));
 	assert_int_equal(pair[1].peer->serving_count, 0);
 	for (int i = 0; i < 2; i++) { /* what was lent has been read */
 		assert_int_equal(pair[i].ep->counters.quarantines, 0);
 		sc_list_for (entry, &pair[i].ep->peers) {
 			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-			assert_true(!peer->tx.lines || !sc_ring_refresh(&peer->tx));
-			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head, SC_POOL_FIRST);
+			assert_true(!peer->tx.at.lines || !sc_ring_refresh(&peer->tx));
+			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head);
 			if (peer->feed == SC_FEED_UP)
 				sc_pool_return(&pair[i].ep->pool, &peer->answers,
-					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read,
-					       SC_POOL_FIRST);
+					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read);
 		}
 		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.have);
 	}

@@ -109,7 +109,7 @@ static void expect_done(void)
 	assert_int_equal(comp.err, 0);
 	assert_int_equal(comp.cq_flags, 0x52);
 	assert_true(end_idle(&pair[0]));
-	assert_true(sc_list_empty(&pair[0].peer->assisted) && sc_list_empty(&pair[0].ep->asking));
+	assert_true(sc_list_empty(&pair[0].peer->assisted) && sc_list_empty(&pair[0].ep->work[SC_WORK_ASKING]));
 }
 
 /* ---- who copies ------------------------------------------------------------------------------ */
@@ -137,7 +137,7 @@ static void test_alone(void **state)
 				assert_int_equal(put ? writes : reads, again ? 1 : shared > 524288 ? 4 : 2);
 			}
 			ends_settle(pair, 2);
-			assert_true(sc_list_empty(&pair[1].ep->joined));
+			assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_JOINED]));
 		}
 	assert_int_equal(assisted() + theirs(), 0);
 	expect_idle();
@@ -945,7 +945,7 @@ static void test_bad_records(void **state)
 		record_write(cases[i].there, cases[i].size, cases[i].chunk, cases[i].generation);
 		target_polls(2);
 		assert_int_equal(pair[1].ep->counters.quarantines, 1);
-		assert_true(sc_list_empty(&pair[1].ep->joined));
+		assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_JOINED]));
 		assert_true(is_untouched(0, 0));
 		rma_close();
 	}
@@ -964,7 +964,7 @@ static void test_mad_initiator(void **state)
 		record_write(which == 2 ? 64 : (uintptr_t)from, which == 3 ? SPACE + 1 : 8192, 1, 1);
 		target_polls(3);
 		assert_int_equal(pair[1].ep->counters.quarantines, which == 0);
-		assert_true(sc_list_empty(&pair[1].ep->joined));
+		assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_JOINED]));
 		assert_true(is_untouched(0, 0));
 		if (which >= 2)
 			assert_int_equal(words()->done & 0xffff, which == 2 ? EFAULT : EINVAL);

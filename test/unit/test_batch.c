@@ -488,7 +488,7 @@ static void test_peer_ends(void **state)
 	ends_settle(pair, 1);
 	assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 	assert_true(is_untouched(0, 64));
-	assert_true(sc_list_empty(&pair[0].peer->batch) && sc_list_empty(&pair[0].ep->batching));
+	assert_true(sc_list_empty(&pair[0].peer->batch) && sc_list_empty(&pair[0].ep->work[SC_WORK_BATCHING]));
 	assert_int_equal(pair[0].peer->rma_pending, 0);
 	rma_close();
 

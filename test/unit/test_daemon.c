@@ -234,7 +234,7 @@ static void test_sleeper_is_woken(void **state)
 	(void)state;
 	peer = meet(&end, &child, live);
 	ends_settle(&end, 1);
-	while (!sc_list_empty(&end.ep->unanswered) || sc_ep_rest(end.ep, &sleep, &limit))
+	while (!sc_list_empty(&end.ep->work[SC_WORK_UNANSWERED]) || sc_ep_rest(end.ep, &sleep, &limit))
 		sc_ep_poll(end.ep);
 	word = &sc_seg_presence(end.ep->seg)->sleep;
 	assert_int_equal(sc_load_relaxed_64(word) & SC_ABI_SLEEP_ASLEEP, SC_ABI_SLEEP_ASLEEP);
@@ -813,7 +813,7 @@ static void test_closefrom(void **state)
 	} while (sc_seg_check_owner(peer->seg) != 1);
 	end_open(&ends[1], NULL);
 	ends[1].peer = connect_to(&ends[1], child.line);
-	while (!sc_list_empty(&ends[1].ep->unanswered))
+	while (!sc_list_empty(&ends[1].ep->work[SC_WORK_UNANSWERED]))
 		sc_ep_poll(ends[1].ep);
 	assert_int_equal(ends[1].peer->link, SC_LINK_UP);
 	assert_int_equal(child_end(&child), 0);

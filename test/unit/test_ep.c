@@ -19,7 +19,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include "core_pair.h"
-#include "msg/tx.h"
+#include "msg/bounce.h"
 
 static struct end pair[2];
 static uint8_t from[200000], into[200000];
@@ -191,8 +191,8 @@ static void sizes_pass(uint32_t eager_max, uint64_t in_records)
 static void test_largest(void **state)
 {
 	(void)state;
-	sizes_pass(UINT32_MAX, SC_TX_BUFFER_MIN);
-	sizes_pass(SC_TX_BUFFER_MIN - 1, SC_INLINE_MAX + 1); /* buffers hold too little */
+	sizes_pass(UINT32_MAX, SC_BOUNCE_MIN);
+	sizes_pass(SC_BOUNCE_MIN - 1, SC_INLINE_MAX + 1); /* buffers hold too little */
 }
 
 static void test_service(void **state)
@@ -343,8 +343,8 @@ static void test_ends_with_traffic(void **state)
 				ends_settle(pair, 2);
 				assert_int_equal(sc_slab_used(&pair[last].ep->tx_ops), 0);
 				assert_int_equal(pair[last].ep->pool.free_count, pair[last].ep->pool.have);
-				assert_true(sc_list_empty(&pair[last].ep->pulling));
-				assert_true(sc_list_empty(&pair[last].ep->pushing));
+				assert_true(sc_list_empty(&pair[last].ep->work[SC_WORK_PULLING]));
+				assert_true(sc_list_empty(&pair[last].ep->work[SC_WORK_PUSHING]));
 			}
 			end_close(&pair[last]);
 		}

@@ -24,7 +24,9 @@
 #include "base/fault.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
+#include "shm/create.h"
+#include "shm/memory.h"
 #include "proc/service.h"
 
 static const struct sc_seg_geometry geometry = { .slots = 4,
@@ -219,7 +221,8 @@ extern struct sc_fault_site *__start_sc_fault_sites[], *__stop_sc_fault_sites[];
 /* Is the point one of what a life here goes through, and may fail? */
 static bool is_tried(const struct sc_fault_site *site)
 {
-	static const char *const files[] = { "host.", "lifelock.", "shmfile.", "reap.", "seg.", "service." };
+	static const char *const files[] = { "host.",   "lifelock.", "shmfile.", "reap.",  "seg.",
+					     "attach.", "create.",   "guard.",   "memory.", "service." };
 
 	for (size_t i = 0; site->fails && i < sizeof(files) / sizeof(files[0]); i++)
 		if (!strncmp(site->point, files[i], strlen(files[i])))

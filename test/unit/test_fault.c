@@ -30,20 +30,17 @@ struct outcome {
 	int stops;	  /* times it stopped and was sent SIGCONT */
 };
 
-static void run_child(child_body *body, const char *setting, const char *tracing, int output)
+static void run_child(child_body *body, const char *setting, int output)
 {
 	dup2(output, STDERR_FILENO);
 	unsetenv("SHMCMA_FAULT");
-	unsetenv("SHMCMA_FAULT_TRACE");
 	if (setting)
 		setenv("SHMCMA_FAULT", setting, 1);
-	if (tracing)
-		setenv("SHMCMA_FAULT_TRACE", tracing, 1);
 	watchdog_start(NULL, 0);
 	_exit(body());
 }
 
-static struct outcome run(child_body *body, const char *setting, const char *tracing)
+static struct outcome run(child_body *body, const char *setting)
 {
 	struct outcome outcome = { 0 };
 	size_t len = 0;
@@ -55,7 +52,7 @@ static struct outcome run(child_body *body, const char *setting, const char *tra
 	child = fork();
 	assert_true(child >= 0);
 	if (!child)
-		run_child(body, setting, tracing, ends[1]);
+		run_child(body, setting, ends[1]);
 	close(ends[1]);
 	while (waitpid(child, &outcome.status, WUNTRACED) == child && WIFSTOPPED(outcome.status)) {
 		assert_int_equal(WSTOPSIG(outcome.status), SIGSTOP);
@@ -99,31 +96,31 @@ static void test_unarmed(void **state)
 	struct outcome outcome;
 
 	(void)state;
-	outcome = run(passes, NULL, NULL);
+	outcome = run(passes, NULL);
 	assert_int_equal(exited(outcome), 0);
 	assert_string_equal(outcome.output, "");
-	assert_int_equal(exited(run(passes, "", NULL)), 0);
-	assert_int_equal(exited(run(passes, "a.three:5", NULL)), 0);
-	assert_int_equal(exited(run(passes, "a.on:5", NULL)), 0);
-	assert_int_equal(exited(run(passes, "a.one.more:5", NULL)), 0);
+	assert_int_equal(exited(run(passes, "")), 0);
+	assert_int_equal(exited(run(passes, "a.three:5")), 0);
+	assert_int_equal(exited(run(passes, "a.on:5")), 0);
+	assert_int_equal(exited(run(passes, "a.one.more:5")), 0);
 }
 
 static void test_errno(void **state)
 {
 	(void)state;
-	assert_int_equal(exited(run(passes, "a.one:28", NULL)), 40 + ENOSPC);
-	assert_int_equal(exited(run(passes, "a.one:28:1", NULL)), 40 + ENOSPC);
-	assert_int_equal(exited(run(passes, "a.one:28:4", NULL)), 160 + ENOSPC);
-	assert_int_equal(exited(run(passes, "a.one:28:6", NULL)), 0);
-	assert_int_equal(exited(run(passes, "a.two:28:3", NULL)), 255);
+	assert_int_equal(exited(run(passes, "a.one:28")), 40 + ENOSPC);
+	assert_int_equal(exited(run(passes, "a.one:28:1")), 40 + ENOSPC);
+	assert_int_equal(exited(run(passes, "a.one:28:4")), 160 + ENOSPC);
+	assert_int_equal(exited(run(passes, "a.one:28:6")), 0);
+	assert_int_equal(exited(run(passes, "a.two:28:3")), 255);
 }
 
 static void test_kill(void **state)
 {
 	(void)state;
-	assert_int_equal(killed(run(passes, "a.one:kill", NULL)), SIGKILL);
-	assert_int_equal(killed(run(passes, "a.two:kill:5", NULL)), SIGKILL);
-	assert_int_equal(exited(run(passes, "a.two:kill:6", NULL)), 0);
+	assert_int_equal(killed(run(passes, "a.one:kill")), SIGKILL);
+	assert_int_equal(killed(run(passes, "a.two:kill:5")), SIGKILL);
+	assert_int_equal(exited(run(passes, "a.two:kill:6")), 0);
 }
 
 static void test_stop(void **state)
@@ -131,7 +128,7 @@ static void test_stop(void **state)
 	struct outcome outcome;
 
 	(void)state;
-	outcome = run(passes, "a.two:stop:2", NULL);
+	outcome = run(passes, "a.two:stop:2");
 	assert_int_equal(outcome.stops, 1);
 	assert_int_equal(exited(outcome), 0);
 }
@@ -146,7 +143,7 @@ static void test_nonsense_aborts(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
-		struct outcome outcome = run(passes, settings[i], NULL);
+		struct outcome outcome = run(passes, settings[i]);
 
 		assert_int_equal(killed(outcome), SIGABRT);
 		assert_non_null(strstr(outcome.output, settings[i]));
@@ -166,7 +163,7 @@ static int long_setting(void)
 static void test_long_setting_aborts(void **state)
 {
 	(void)state;
-	assert_int_equal(killed(run(long_setting, NULL, NULL)), SIGABRT);
+	assert_int_equal(killed(run(long_setting, NULL)), SIGABRT);
 }
 
 static int environment_changes(void)
@@ -180,46 +177,7 @@ static int environment_changes(void)
 static void test_environment_is_read_once(void **state)
 {
 	(void)state;
-	assert_int_equal(exited(run(environment_changes, NULL, NULL)), 0);
-}
-
-static void test_trace(void **state)
-{
-	struct outcome outcome;
-
-	(void)state;
-	outcome = run(passes, NULL, "1");
-	assert_int_equal(exited(outcome), 0);
-	assert_string_equal(outcome.output, "shmcma: reached a.one\nshmcma: reached a.two\n");
-	outcome = run(passes, NULL, "0");
-	assert_string_equal(outcome.output, "");
-	/* The point that kills is traced first. */
-	outcome = run(passes, "a.two:kill", "1");
-	assert_int_equal(killed(outcome), SIGKILL);
-	assert_string_equal(outcome.output, "shmcma: reached a.one\nshmcma: reached a.two\n");
-}
-
-static int trace_more_than_room(void)
-{
-	static char names[SEEN_MAX + 50][16];
-
-	for (int i = 0; i < SEEN_MAX + 50; i++) {
-		snprintf(names[i], sizeof(names[i]), "p%d", i);
-		if (sc_fault(names[i]) && i != SEEN_MAX + 10)
-			return 1;
-	}
-	return 0;
-}
-
-static void test_more_points_than_traced(void **state)
-{
-	char setting[32];
-
-	(void)state;
-	snprintf(setting, sizeof(setting), "p%d:5", SEEN_MAX + 10);
-	assert_int_equal(exited(run(trace_more_than_room, setting, NULL)), 0);
-	snprintf(setting, sizeof(setting), "p%d:kill", SEEN_MAX + 10);
-	assert_int_equal(killed(run(trace_more_than_room, setting, "1")), SIGKILL);
+	assert_int_equal(exited(run(environment_changes, NULL)), 0);
 }
 
 enum { THREADS = 4, ROUNDS = 20000 };
@@ -250,15 +208,11 @@ static int threads(void)
 	return failures;
 }
 
-/* Exactly one of all threads' passes fails; each point is traced once. */
+/* Exactly one of all threads' passes fails. */
 static void test_threads(void **state)
 {
-	struct outcome outcome;
-
 	(void)state;
-	outcome = run(threads, "t.c:5:65432", "1");
-	assert_int_equal(exited(outcome), 1);
-	assert_int_equal(strlen(outcome.output), 4 * strlen("shmcma: reached t.a\n"));
+	assert_int_equal(exited(run(threads, "t.c:5:65432")), 1);
 }
 
 /* A child of fork() goes on counting where its parent was. */
@@ -280,7 +234,7 @@ static int fork_after_two(void)
 static void test_fork_inherits(void **state)
 {
 	(void)state;
-	assert_int_equal(exited(run(fork_after_two, "a.one:17:3", NULL)), 17);
+	assert_int_equal(exited(run(fork_after_two, "a.one:17:3")), 17);
 }
 
 int main(void)
@@ -293,8 +247,6 @@ int main(void)
 		cmocka_unit_test(test_nonsense_aborts),
 		cmocka_unit_test(test_long_setting_aborts),
 		cmocka_unit_test(test_environment_is_read_once),
-		cmocka_unit_test(test_trace),
-		cmocka_unit_test(test_more_points_than_traced),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_fork_inherits),
 	};

@@ -22,10 +22,10 @@
 #include "link/record.h"
 #include "link/rxq.h"
 #include "base/slab.h"
-#include "msg/tx.h"
 
 #define SIZE 1000
 #define MOST 4096 /* bytes of a bounce buffer */
+#define RETURNED_PARTS (SC_ABI_F_RETURNED | SC_ABI_F_TAGGED | SC_ABI_F_PARTS)
 
 static struct end pair[2], third;
 static uint8_t from[10 * MOST], into[10 * MOST];
@@ -538,10 +538,10 @@ static uint16_t part(int i, uint64_t seed)
 	memcpy(sc_seg_buf(pair[0].ep->seg, buf), from + i * MOST, MOST);
 	words[3] = buf;
 	if (i) {
-		sc_record_put(peer, SC_ABI_PIECE, SC_ABI_F_RETURN, MOST, words);
+		sc_record_put(peer, SC_ABI_PIECE, SC_ABI_F_RETURNABLE, MOST, words);
 	} else {
 		peer->units_sent += SC_ABI_UNITS(2 * MOST);
-		sc_record_put(peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURN | SC_ABI_F_PARTS,
+		sc_record_put(peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURNABLE | SC_ABI_F_PARTS,
 			      2 * MOST, words);
 	}
 	(void)sc_ep_poll(pair[1].ep);
@@ -773,7 +773,7 @@ static void test_parts_in_a_full_ring(void **state)
 	talk(1, 8, 1);
 	talk(0, 8 * MOST, 2);
 	tx = &pair[1].peer->tx;
-	while (tx->tail - tx->head < tx->count - 3)
+	while (tx->tail - tx->head < tx->at.count - 3)
 		send_only(1, 8, 100 + sent++);
 	send_only(1, 8 * MOST, 3);
 	assert_int_equal(lent_by(1), 8);
@@ -794,7 +794,7 @@ static void test_not_writable(void **state)
 	pair_open(pair, NULL, WAY_CMA);
 	talk(0, 8, 0);			   /* in no buffer */
 	pair[1].peer->seg->guarded = true; /* as a segment of another process would be */
-	core_failing("seg.mprotect", ENOMEM);
+	core_failing("guard.writable", ENOMEM);
 	for (uint64_t seed = 1; seed < 40; seed += 2) {
 		talk(0, SIZE, seed);
 		assert_false(sc_hold_has(pair[1].peer));
@@ -912,9 +912,9 @@ static void test_head_is_ahead_of_a_part(void **state)
 
 		memcpy(sc_seg_buf(peer->seg, bufs[i]), from + i * MOST, MOST);
 		if (i)
-			put_raw(peer, SC_ABI_RETURN_PIECE, 0, MOST, &record);
+			put_raw(peer, SC_ABI_PIECE, SC_ABI_F_RETURNED, MOST, &record);
 		else
-			put_raw(peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS, 2 * MOST, &record);
+			put_raw(peer, SC_ABI_BOUNCE, RETURNED_PARTS, 2 * MOST, &record);
 		sc_peer_publish(peer);
 		(void)sc_record_may_lend(pair[0].peer, pair[0].ep->pool.count, 0); /* looks at all */
 		assert_int_equal(pair[0].peer->tx.head, pair[0].peer->tx.tail);
@@ -1114,14 +1114,26 @@ static void test_writer_dies(void **state)
 
 /* ---- who breaks the rules -------------------------------------------------------------------- */
 
-enum bad { NOT_LENT, NOT_FOR_THAT, NO_BUFFER, TOO_LONG, ACKED, IN_PARTS, TWO_LINES, TWICE, UNLENT, BADS };
+enum bad {
+	NOT_LENT,
+	NOT_FOR_THAT,
+	NO_BUFFER,
+	TOO_LONG,
+	ACKED,
+	RETURNABLE,
+	IN_PARTS,
+	TWO_LINES,
+	TWICE,
+	UNLENT,
+	BADS
+};
 
 static void bad_return(enum bad bad)
 {
 	struct sc_peer *peer = pair[1].peer;
 	struct sc_abi_line *line;
 	struct sc_abi_bounce record = { .tag = 5, .bufs = { held_by(1) } };
-	uint32_t flags = SC_ABI_F_TAGGED, lines = 1, size = SIZE;
+	uint32_t flags = SC_ABI_F_RETURNED | SC_ABI_F_TAGGED, lines = 1, size = SIZE;
 
 	switch (bad) {
 	case NOT_LENT:
@@ -1141,6 +1153,9 @@ static void bad_return(enum bad bad)
 	case ACKED:
 		flags |= SC_ABI_F_ACK;
 		break;
+	case RETURNABLE: /* in turn */
+		flags |= SC_ABI_F_RETURNABLE;
+		break;
 	case IN_PARTS:
 		flags |= SC_ABI_F_PARTS;
 		break;
@@ -1159,7 +1174,7 @@ static void bad_return(enum bad bad)
 	}
 	line = sc_ring_reserve(&peer->tx);
 	memcpy(line->bytes, &record, sizeof(record));
-	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RETURN, flags, lines, size), 1);
+	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_BOUNCE, flags, lines, size), 1);
 }
 
 /* pair[1] has been given up for what it wrote, and what it was lent comes back in the end. */
@@ -1216,7 +1231,7 @@ enum bad_part {
 static void bad_part(enum bad_part bad, uint32_t i, const uint16_t bufs[3])
 {
 	struct sc_abi_bounce piece = { .data = i * MOST, .bufs = { bufs[i] } };
-	uint32_t size = MOST, flags = 0;
+	uint32_t size = MOST, flags = SC_ABI_F_RETURNED;
 
 	switch (bad) {
 	case PART_NOT_LENT:
@@ -1236,13 +1251,13 @@ static void bad_part(enum bad_part bad, uint32_t i, const uint16_t bufs[3])
 		piece.data += i - 1;
 		break;
 	case PART_BEGINS:
-		put_raw(pair[1].peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS, 3 * MOST, &piece);
+		put_raw(pair[1].peer, SC_ABI_BOUNCE, RETURNED_PARTS, 3 * MOST, &piece);
 		return;
 	case PART_OF_ANOTHER:
 		piece.tag = 1;
 		break;
 	case PART_FLAGS:
-		flags = SC_ABI_F_CLEAN;
+		flags |= 1u << 5;
 		break;
 	case PART_OFFSET:
 		piece.data--;
@@ -1253,7 +1268,7 @@ static void bad_part(enum bad_part bad, uint32_t i, const uint16_t bufs[3])
 	default:
 		break;
 	}
-	put_raw(pair[1].peer, SC_ABI_RETURN_PIECE, flags, size, &piece);
+	put_raw(pair[1].peer, SC_ABI_PIECE, flags, size, &piece);
 }
 
 /* Of an answer in three parts one is not what it has to be. */
@@ -1276,8 +1291,7 @@ static void test_bad_parts(void **state)
 						 0);
 			*record.bufs = bufs[bad == PART_ORDER];
 			if (bad != PART_ALONE)
-				put_raw(pair[1].peer, SC_ABI_RETURN, SC_ABI_F_TAGGED | SC_ABI_F_PARTS,
-					3 * MOST, &record);
+				put_raw(pair[1].peer, SC_ABI_BOUNCE, RETURNED_PARTS, 3 * MOST, &record);
 			for (uint32_t i = 1; i < 3; i++)
 				bad_part(bad, i, bufs);
 			for (int polls = 0; polls < 3; polls++)
@@ -1317,14 +1331,14 @@ static void test_taken_back(void **state)
 		;
 	/* what is copied goes over it; who shares the memory could do so at that moment */
 	iov[1] = (struct iovec){
-		&sc_ring_next(owner->rx.lines, owner->rx.last, sc_ring_first(&owner->rx))->ctl, 8
+		&sc_ring_next(&owner->rx.at, sc_ring_first(&owner->rx))->ctl, 8
 	};
 	assert_int_equal(end_recvv(&pair[0], NULL, iov, 2, 5, 0, SC_TAGGED, into), 0);
 	*record.bufs = 3;
 	put_raw(writer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_PARTS | SC_ABI_F_ACK, MOST + 8, &record);
 	record = (struct sc_abi_bounce){ .data = MOST, .bufs = { held } };
 	memset(sc_seg_buf(writer->seg, held), 0, 8);
-	put_raw(writer, SC_ABI_RETURN_PIECE, 0, 8, &record);
+	put_raw(writer, SC_ABI_PIECE, SC_ABI_F_RETURNED, 8, &record);
 	sc_store_release_64(&owner->tx.consumer->head, owner->tx.tail);
 	(void)sc_ep_poll(pair[0].ep);
 	assert_int_equal(comp_take(&pair[0].rx).len, MOST + 8);
@@ -1372,7 +1386,7 @@ static void test_bad_lender(void **state)
 		line = sc_ring_reserve(&pair[0].peer->tx);
 		memcpy(line->bytes, &record, sizeof(record));
 		sc_ring_commit(&pair[0].peer->tx,
-			       sc_ring_ctl(SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURN, 1, 0), 1);
+			       sc_ring_ctl(SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURNABLE, 1, 0), 1);
 		(void)sc_ep_poll(pair[1].ep);
 		/* of no bytes, which need no buffer */
 		assert_int_equal(pair[1].ep->counters.quarantines, 0);
@@ -1392,7 +1406,7 @@ static void test_bad_lender_of_many(void **state)
 		pair_open(pair, NULL, WAY_CMA);
 		talk(1, 8, 1);
 		for (uint32_t i = 0; i < many; i++)
-			put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURN, 8,
+			put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURNABLE, 8,
 				&record);
 		(void)sc_ep_poll(pair[1].ep);
 		assert_int_equal(pair[1].peer->hold.count, many == SC_ABI_RETURN_BUFS ? many : 0);
@@ -1419,7 +1433,7 @@ static void test_small_buffers(void **state)
 		*record.bufs =
 			sc_pool_lend(&pair[0].ep->pool, &pair[0].peer->loans, pair[0].peer->tx.tail);
 		sc_hold_returnables_add(pair[0].peer, *record.bufs);
-		put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURN, 8, &record);
+		put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURNABLE, 8, &record);
 	}
 	(void)sc_ep_poll(pair[1].ep);
 	assert_int_equal(pair[1].peer->hold.count, HELD);

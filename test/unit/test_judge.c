@@ -25,7 +25,9 @@
 #include "os/lifelock.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
+#include "shm/create.h"
+#include "shm/memory.h"
 #include "proc/service.h"
 
 #define UUID "01234567-89ab-cdef-0123-456789abcdef"

@@ -26,7 +26,9 @@
 #include "proc/owner.h"
 #include "proc/reap.h"
 #include "rma/reg.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
+#include "shm/create.h"
+#include "shm/memory.h"
 
 /* Of nobody, in another namespace: nobody says that it is dead. */
 #define TICKET 0x9234567800000000ull
@@ -106,14 +108,14 @@ static void test_connect(void **state)
 	assert_int_equal(peer->link, SC_LINK_UP);
 	assert_int_equal(pair[0].ep->counters.connects, 1);
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0] & SC_ABI_CLAIM_STATE, SC_ABI_PUBLISHED);
-	assert_false(sc_list_empty(&pair[0].ep->unanswered));
+	assert_false(sc_list_empty(&pair[0].ep->work[SC_WORK_UNANSWERED]));
 	for (int i = 0; i < 10; i++)
 		sc_ep_poll(pair[0].ep);
 	ends_settle(pair, 2);
 	assert_int_equal(pair[1].ep->counters.accepts, 1);
 	assert_int_equal(pair[1].ep->counters.connects, 0);
 	assert_int_equal(pair[1].ep->counters.rx_unexpected, 10);
-	assert_true(sc_list_empty(&pair[0].ep->unanswered));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_UNANSWERED]));
 	/* and back */
 	check_traffic(&pair[1], &pair[0]);
 	check_traffic(&pair[0], &third);
@@ -758,7 +760,7 @@ static void test_given_up(void **state)
 	three_open(NULL);
 	check_traffic(&pair[0], &pair[1]);
 	peer = end_find(&pair[0], &pair[1]);
-	assert_true(sc_list_empty(&pair[0].ep->unanswered));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_UNANSWERED]));
 	assert_int_equal(end_send(&pair[0], peer, from, 50000, 0, 0), 0);
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_INLINE, 0, 1, 99), 1);
 	ends_settle(pair, 2);
@@ -957,7 +959,7 @@ static void test_slot_keeps_its_memory(void **state)
 		end_open(&guest, &attr);
 		do /* until the ring has grown */
 			check_message(&guest, &pair[1], 8);
-		while (end_find(&guest, &pair[1])->tx.count < SC_ABI_RING_LINES);
+		while (end_find(&guest, &pair[1])->tx.at.count < SC_ABI_RING_LINES);
 		for (int n = 0; n < 60 * i; n++) /* two lines each: so it ends in one lap or the other */
 			check_traffic(&guest, &pair[1]);
 		end_close(&guest);
@@ -1117,7 +1119,7 @@ static void test_visitors(void **state)
 				expect_received(&pair[1], peer, into, sizes[i], 0);
 				assert_true(pattern_is(into, sizes[i], 1));
 			}
-			while (pair[1].ep->replies)
+			while (!sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]))
 				sc_ep_poll(pair[1].ep);
 			assert_int_equal(child_end(&child), 0);
 			ends_settle(&pair[1], 1);
@@ -2224,7 +2226,7 @@ static void test_short_for_a_while(void **state)
 	three_open(NULL);
 	peer = end_find(&pair[0], &pair[1]);
 	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-		core_failing("seg.slot", errors[i]);
+		core_failing("memory.slot", errors[i]);
 		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, 0), -errors[i]);
 		assert_int_equal(peer->link, SC_LINK_NONE);
 		assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
@@ -2242,7 +2244,7 @@ static void test_slot_not_given_back(void **state)
 		skip();
 	three_open(NULL);
 	check_traffic(&pair[0], &pair[1]);
-	core_failing("seg.slot", EIO);
+	core_failing("memory.slot", EIO);
 	end_close(&pair[0]);
 	ends_settle(&pair[1], 1);
 	core_failing(NULL, 0);

@@ -64,14 +64,14 @@ static void test_lend_and_return(void **state)
 	(void)state;
 	assert_int_equal(sc_pool_init(&pool, 8, 8), 0);
 	sc_loans_init(&loans);
-	sc_pool_return(&pool, &loans, UINT64_MAX, SC_POOL_FIRST);
+	sc_pool_return(&pool, &loans, UINT64_MAX);
 	a = sc_pool_lend(&pool, &loans, 0);
 	b = sc_pool_lend(&pool, &loans, 0);
 	c = sc_pool_lend(&pool, &loans, 1);
 	assert_true(a != b && b != c && a != c);
-	sc_pool_return(&pool, &loans, 0, SC_POOL_FIRST); /* position 0 is not read yet */
+	sc_pool_return(&pool, &loans, 0); /* position 0 is not read yet */
 	assert_int_equal(loans.count, 3);
-	sc_pool_return(&pool, &loans, 1, SC_POOL_FIRST);
+	sc_pool_return(&pool, &loans, 1);
 	assert_int_equal(loans.count, 1);
 	assert_int_equal(loans.first, c);
 	assert_int_equal(pool.free_count, 7);
@@ -104,7 +104,7 @@ static void test_return_others(void **state)
 					left += i < before;
 				}
 			}
-			sc_pool_return_others(&pool, &loans, head, SC_POOL_LAST, kept, kept_count);
+			sc_pool_return_others(&pool, &loans, head, kept, kept_count);
 			assert_int_equal(loans.count, left);
 			check_ledger(&pool, &loans, 1);
 			buf = loans.first; /* those that are kept, and the rest behind them */
@@ -115,14 +115,14 @@ static void test_return_others(void **state)
 				}
 			for (uint32_t i = LENT; i < 8; i++)
 				(void)sc_pool_lend(&pool, &loans, i);
-			sc_pool_return(&pool, &loans, LENT, SC_POOL_FIRST);
+			sc_pool_return(&pool, &loans, LENT);
 			assert_int_equal(loans.count, 3);
 			check_ledger(&pool, &loans, 1);
 			sc_pool_fini(&pool);
 		}
 }
 
-/* One after the other, each given back: always the same, or all of them in turn. */
+/* One after the other, each given back: always the same. */
 static void test_turn(void **state)
 {
 	(void)state;
@@ -133,12 +133,8 @@ static void test_turn(void **state)
 		assert_int_equal(sc_pool_init(&pool, count, count), 0);
 		sc_loans_init(&loans);
 		for (uint32_t i = 0; i < 50; i++) {
-			assert_int_equal(sc_pool_lend(&pool, &loans, i), i % count);
-			sc_pool_return(&pool, &loans, i + 1, SC_POOL_LAST);
-		}
-		for (uint32_t i = 0; i < 50; i++) {
-			assert_int_equal(sc_pool_lend(&pool, &loans, i), 50 % count);
-			sc_pool_return(&pool, &loans, i + 1, SC_POOL_FIRST);
+			assert_int_equal(sc_pool_lend(&pool, &loans, i), 0);
+			sc_pool_return(&pool, &loans, i + 1);
 		}
 		check_ledger(&pool, &loans, 1);
 		sc_pool_fini(&pool);
@@ -167,8 +163,7 @@ static void test_against_model(void **state)
 		case 1 ... 6:
 			if (head[who] < at[who])
 				head[who] += 1 + next_random(&random) % (at[who] - head[who]);
-			sc_pool_return(&pool, &loans[who], head[who],
-				       next_random(&random) % 2 ? SC_POOL_FIRST : SC_POOL_LAST);
+			sc_pool_return(&pool, &loans[who], head[who]);
 			break;
 		default:
 			if (!sc_pool_may_lend(&pool, &loans[who], want, 0))
@@ -250,7 +245,7 @@ static void test_grow(void **state)
 	sc_pool_grow_failed(&pool);
 	assert_int_equal(pool.count, 4);
 	assert_false(sc_pool_may_lend(&pool, &loans, 1, 0));
-	sc_pool_return(&pool, &loans, 1, SC_POOL_FIRST);
+	sc_pool_return(&pool, &loans, 1);
 	assert_false(sc_pool_may_lend(&pool, &loans, 5, 0));
 	check_ledger(&pool, &loans, 1);
 	sc_pool_grow(&pool, 8); /* by now there is */

@@ -18,7 +18,6 @@
 #include "rma_pair.h"
 #include "ep/rx.h"
 #include "special.h"
-#include "msg/tx.h"
 
 #define BEHIND 4096 /* bytes of a vector's last element */
 

@@ -23,7 +23,8 @@
 #include "os/lifelock.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
+#include "shm/create.h"
 #include "proc/service.h"
 
 static bool alone; /* in a /dev/shm of our own */

@@ -27,7 +27,7 @@
 #include "link/connect.h"
 #include "os/shmfile.h"
 #include "rma/reg.h"
-#include "shm/seg.h"
+#include "shm/memory.h"
 
 #define RW (SC_REG_READ | SC_REG_WRITE)
 
@@ -95,9 +95,9 @@ static int64_t find_in(const struct sc_regtab_view *view, uint64_t key)
 	int ret = sc_regtab_find(view, key, &ref);
 
 	if (!ret)
-		ret = sc_regtab_check(view, &ref, 0, 1, SC_REG_READ, &span);
+		ret = sc_regtab_check(view, &ref, &(struct sc_remote){ 0, 1, 0 }, SC_REG_READ, &span);
 	if (!ret)
-		ret = sc_regtab_slice(view, &span, 0, &len, &out, 1);
+		ret = sc_regtab_slice(&span, 0, &len, &out, 1);
 	return ret < 0 ? ret : (int64_t)(uintptr_t)out.iov_base;
 }
 
@@ -880,9 +880,9 @@ static void test_calls_fail(void **state)
 		skip();
 	assert_int_equal(child_run(know_nobody, NULL), 0);
 	open_target(&second);
-	core_failing("seg.table", ENOSPC);
+	core_failing("memory.table", ENOSPC);
 	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
-	core_failing_after("seg.table", ENOSPC, 1);
+	core_failing_after("memory.table", ENOSPC, 1);
 	assert_int_equal(try_open(RW | SC_REG_KEY, 1, 0x1000, &reg), -ENOSPC);
 	core_failing(NULL, 0);
 	assert_int_equal(find(1), -EKEYREJECTED);
@@ -1001,10 +1001,10 @@ static void copy_once(const struct sc_peer *peer, uint64_t count)
 		return;
 	sc_store_relaxed_64(word, count << 32 | (ref.index + 1));
 	sc_fence_seq_cst();
-	if (!sc_regtab_check(&view, &ref, 0, 1, SC_REG_READ, &span)) {
+	if (!sc_regtab_check(&view, &ref, &(struct sc_remote){ 0, 1, 0 }, SC_REG_READ, &span)) {
 		uintptr_t at;
 
-		CHILD_CHECK(sc_regtab_slice(&view, &span, 0, &len, &out, 1) == 1);
+		CHILD_CHECK(sc_regtab_slice(&span, 0, &len, &out, 1) == 1);
 		at = (uintptr_t)out.iov_base;
 		CHILD_CHECK(at < ROUNDS && span.size == at + 1);
 		for (int i = 0; i < 20; i++)

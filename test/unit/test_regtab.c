@@ -116,7 +116,7 @@ static int look(uint64_t key, uint64_t addr, uint64_t len, uint32_t access)
 	struct sc_reg_ref ref;
 	int ret = sc_regtab_find(&view, key, &ref);
 
-	return ret ? ret : sc_regtab_check(&view, &ref, addr, len, access, &span);
+	return ret ? ret : sc_regtab_check(&view, &ref, &(struct sc_remote){ addr, len, 0 }, access, &span);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -234,13 +234,15 @@ static void test_application_key_again(void **state)
 	assert_true(sc_regtab_holds(&view, &before));
 	close_one(reg);
 	assert_false(sc_regtab_holds(&view, &before));
-	assert_int_equal(sc_regtab_check(&view, &before, 0, 16, SC_REG_READ, &span), -EKEYREJECTED);
+	assert_int_equal(sc_regtab_check(&view, &before, &(struct sc_remote){ 0, 16, 0 }, SC_REG_READ, &span),
+				 -EKEYREJECTED);
 	assert_ptr_equal(open_one(RW | SC_REG_KEY, 5, 0x2000, 16), reg);
 	assert_false(sc_regtab_holds(&view, &before));
-	assert_int_equal(sc_regtab_check(&view, &before, 0, 16, SC_REG_READ, &span), -EKEYREJECTED);
+	assert_int_equal(sc_regtab_check(&view, &before, &(struct sc_remote){ 0, 16, 0 }, SC_REG_READ, &span),
+				 -EKEYREJECTED);
 	assert_int_equal(sc_regtab_find(&view, 5, &after), 0);
 	assert_int_equal(after.index, before.index);
-	assert_int_equal(sc_regtab_check(&view, &after, 0, 16, SC_REG_READ, &span), 0);
+	assert_int_equal(sc_regtab_check(&view, &after, &(struct sc_remote){ 0, 16, 0 }, SC_REG_READ, &span), 0);
 	assert_true(span.addr == 0x2000);
 }
 
@@ -470,12 +472,14 @@ static void check_slices(const struct sc_reg *reg, const struct iovec *ranges, s
 		size_t room = next_random() % 20, used = 0, all, shared_used;
 		uint64_t len = want, shared_len = want;
 		struct iovec expected[SC_REG_RANGES_MAX + 1], out[20], shared[20];
+		struct sc_remote remote;
 		int ret;
 
 		all = sc_iov_slice(ranges, count, offset, want, expected);
-		assert_int_equal(sc_regtab_check(&view, &ref, reg->base + offset, want, RW, &span), 0);
+		remote = (struct sc_remote){ reg->base + offset, want, 0 };
+		assert_int_equal(sc_regtab_check(&view, &ref, &remote, RW, &span), 0);
 		used = sc_reg_slice(reg, reg->base + offset, &len, out, room);
-		ret = sc_regtab_slice(&view, &span, reg->base + offset, &shared_len, shared, room);
+		ret = sc_regtab_slice(&span, reg->base + offset, &shared_len, shared, room);
 		assert_true(ret >= 0);
 		shared_used = (size_t)ret;
 		assert_int_equal(used, all < room ? all : room);
@@ -749,22 +753,22 @@ static void test_ranges_lie(void **state)
 	assert_int_equal(sc_regtab_find(&view, reg->key, &ref), 0);
 	/* fewer bytes in the ranges than it says */
 	shared->size = 30;
-	assert_int_equal(sc_regtab_check(&view, &ref, 0, 30, SC_REG_READ, &span), 0);
+	assert_int_equal(sc_regtab_check(&view, &ref, &(struct sc_remote){ 0, 30, 0 }, SC_REG_READ, &span), 0);
 	len = 30;
-	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 4), -EKEYREJECTED);
+	assert_int_equal(sc_regtab_slice(&span, 0, &len, out, 4), -EKEYREJECTED);
 	len = 5;
-	assert_int_equal(sc_regtab_slice(&view, &span, 25, &len, out, 4), -EKEYREJECTED);
+	assert_int_equal(sc_regtab_slice(&span, 25, &len, out, 4), -EKEYREJECTED);
 	len = 30;
-	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 1), 1);
+	assert_int_equal(sc_regtab_slice(&span, 0, &len, out, 1), 1);
 	assert_int_equal(len, 10);
 	/* a range that ends behind the end of all addresses */
 	view.ranges[reg->first_range].len = UINT64_MAX;
 	len = 5;
-	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 4), -EKEYREJECTED);
+	assert_int_equal(sc_regtab_slice(&span, 0, &len, out, 4), -EKEYREJECTED);
 	len = 0;
-	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 4), 0);
+	assert_int_equal(sc_regtab_slice(&span, 0, &len, out, 4), 0);
 	len = 5;
-	assert_int_equal(sc_regtab_slice(&view, &span, 0, &len, out, 0), 0);
+	assert_int_equal(sc_regtab_slice(&span, 0, &len, out, 0), 0);
 	assert_int_equal(len, 0);
 }
 

@@ -11,7 +11,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -64,7 +63,7 @@ static void write_record(uint32_t lines, uint32_t number)
 	struct sc_abi_line *line = sc_ring_reserve(&tx);
 
 	assert_true(sc_ring_has_room(&tx, lines));
-	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(tx.lines, tx.last, line))
+	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(&tx.at, line))
 		fill_evil(line);
 	sc_ring_commit(&tx, sc_ring_ctl(SC_ABI_BOUNCE, 0x5a, lines, number), lines);
 }
@@ -91,7 +90,7 @@ static void test_one_at_a_time(void **state)
 				write_record(1, i);
 				read_record(1, i);
 			}
-			for (uint32_t i = 0; i < 5 * tx.count; i++) {
+			for (uint32_t i = 0; i < 5 * tx.at.count; i++) {
 				assert_int_equal(sc_ring_peek(&rx), 0);
 				sc_ring_publish(&rx, i);
 				assert_int_equal(sc_ring_refresh(&tx), 0);
@@ -99,8 +98,8 @@ static void test_one_at_a_time(void **state)
 				read_record(lines, i);
 			}
 			assert_int_equal(rx.head, tx.tail);
-			assert_ptr_equal(rx.next, tx.next);
-			assert_int_equal(rx.lap, tx.lap);
+			assert_ptr_equal(rx.at.next, tx.at.next);
+			assert_int_equal(rx.at.lap, tx.at.lap);
 		}
 	}
 }
@@ -186,9 +185,9 @@ static void test_growing(void **state)
 	for (uint32_t growing = 0; growing < 2000; growing++) {
 		reset(state);
 		check_mixed_lengths(&random, lengths, sizeof(lengths) / sizeof(lengths[0]), growing / 10);
-		assert_int_equal(tx.count, SC_ABI_RING_LINES);
-		assert_int_equal(rx.count, SC_ABI_RING_LINES);
-		assert_ptr_equal(rx.next, tx.next);
+		assert_int_equal(tx.at.count, SC_ABI_RING_LINES);
+		assert_int_equal(rx.at.count, SC_ABI_RING_LINES);
+		assert_ptr_equal(rx.at.next, tx.at.next);
 	}
 	/* full at once: a line is left to say so, wherever it begins */
 	for (uint32_t at = 0; at < SC_ABI_RING_FIRST; at++) {
@@ -202,7 +201,7 @@ static void test_growing(void **state)
 		sc_ring_publish(&rx, 0);
 		assert_int_equal(sc_ring_refresh(&tx), 0);
 		while (sc_ring_has_room(&tx, 1)) {
-			places[tx.next - tx.lines] += sc_ring_may_grow(&tx);
+			places[tx.at.next - tx.at.lines] += sc_ring_may_grow(&tx);
 			write_record(1, written++);
 		}
 		assert_int_equal(written, at + SC_ABI_RING_FIRST - 1);
@@ -216,11 +215,11 @@ static void test_growing(void **state)
 static void test_uncommitted(void **state)
 {
 	(void)state;
-	for (uint32_t i = 0; i < 3 * tx.count; i++) {
+	for (uint32_t i = 0; i < 3 * tx.at.count; i++) {
 		struct sc_abi_line *line = sc_ring_reserve(&tx);
 
 		for (uint32_t n = 0; n < SC_ABI_RECORD_LINES;
-		     n++, line = sc_ring_next(tx.lines, tx.last, line))
+		     n++, line = sc_ring_next(&tx.at, line))
 			fill_evil(line);
 		assert_int_equal(sc_ring_peek(&rx), 0);
 		write_record(1, i);
@@ -260,8 +259,8 @@ static void check_inline(uint32_t at, uint32_t flags, uint32_t size)
 	memset(to, 0xa5, sizeof(to));
 	memset(slot.ring, 0xee, sizeof(slot.ring));
 	memcpy(before, slot.ring, sizeof(before));
-	sc_inline_write(slot.ring, tx.last, &slot.ring[at], flags, from, size);
-	sc_inline_read(slot.ring, tx.last, &slot.ring[at], flags, to + 8, size);
+	sc_inline_write(&tx.at, &slot.ring[at], flags, from, size);
+	sc_inline_read(&tx.at, &slot.ring[at], flags, to + 8, size);
 	assert_memory_equal(to + 8, from, size);
 	for (uint32_t i = 0; i < 8; i++) {
 		assert_int_equal(to[i], 0xa5);
@@ -271,10 +270,10 @@ static void check_inline(uint32_t at, uint32_t flags, uint32_t size)
 	assert_memory_equal(slot.ring[at].bytes, before[at].bytes,
 			    SC_ABI_LINE_BYTES - sc_inline_first(flags));
 	for (uint32_t i = 0; i < SC_ABI_RING_LINES; i++) {
-		uint32_t from_first = (i + tx.count - at) % tx.count;
+		uint32_t from_first = (i + tx.at.count - at) % tx.at.count;
 
 		assert_int_equal(slot.ring[i].ctl, before[i].ctl);
-		if (i >= tx.count || from_first >= lines) {
+		if (i >= tx.at.count || from_first >= lines) {
 			assert_memory_equal(slot.ring[i].bytes, before[i].bytes, SC_ABI_LINE_BYTES);
 			untouched++;
 		}
@@ -290,8 +289,8 @@ static void test_inline_every_size_and_place(void **state)
 	(void)state;
 	for (uint32_t f = 0; f < 2; f++)
 		for (uint32_t size = 0; size <= SC_INLINE_MAX; size++)
-			for (uint32_t at = tx.count - 17; at < tx.count + 2; at++)
-				check_inline(at % tx.count, flags[f], size);
+			for (uint32_t at = tx.at.count - 17; at < tx.at.count + 2; at++)
+				check_inline(at % tx.at.count, flags[f], size);
 	check_inline(30, flags[2], SC_INLINE_MAX);
 }
 
@@ -303,10 +302,10 @@ static void test_inline_truncated(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < sizeof(from); i++)
 		from[i] = (uint8_t)(i * 3);
-	sc_inline_write(slot.ring, tx.last, &slot.ring[tx.count - 5], 0, from, sizeof(from));
+	sc_inline_write(&tx.at, &slot.ring[tx.at.count - 5], 0, from, sizeof(from));
 	for (uint32_t size = 0; size <= SC_INLINE_MAX; size++) {
 		memset(to, 0xa5, sizeof(to));
-		sc_inline_read(slot.ring, tx.last, &slot.ring[tx.count - 5], 0, to, size);
+		sc_inline_read(&tx.at, &slot.ring[tx.at.count - 5], 0, to, size);
 		assert_memory_equal(to, from, size);
 		assert_int_equal(to[size], 0xa5);
 	}
@@ -359,67 +358,11 @@ static void test_release_wraps(void **state)
 	(void)state;
 	for (uint32_t i = 0; i < 100000; i++) {
 		sc_ring_release(&rx, 1 + i % SC_ABI_RECORD_LINES);
-		assert_true(rx.next >= rx.lines && rx.next <= rx.last);
-		assert_int_equal(rx.next - rx.lines, rx.head % rx.count);
-		assert_int_equal(rx.lap >> SC_ABI_CTL_LAP_SHIFT, rx.head / rx.count % 2 ? 2 : 1);
+		assert_true(rx.at.next >= rx.at.lines && rx.at.next <= rx.at.last);
+		assert_int_equal(rx.at.next - rx.at.lines, rx.head % rx.at.count);
+		assert_int_equal(rx.at.lap >> SC_ABI_CTL_LAP_SHIFT, rx.head / rx.at.count % 2 ? 2 : 1);
 		(void)sc_ring_peek(&rx);
 	}
-}
-
-/* However much was read, even more than a ring holds: nothing outside is touched, or faults. */
-static void test_clean(void **state)
-{
-	const uint32_t counts[] = {
-		0, 1, 30, rx.count - 1, rx.count, rx.count + 1, 32 * SC_ABI_RECORD_LINES
-	};
-	const size_t page = 4096, bytes = rx.count * sizeof(struct sc_abi_line);
-	uint8_t *guarded = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	(void)state;
-	assert_ptr_not_equal(guarded, MAP_FAILED);
-	assert_return_code(mprotect(guarded + page, 2 * page, PROT_READ | PROT_WRITE), errno);
-	for (int where = 0; where < 2; where++) {
-		uint8_t *begin = guarded + page + (where ? 2 * page - bytes : 0);
-
-		memset(begin, 0x5a, bytes);
-		rx.lines = (struct sc_abi_line *)begin;
-		rx.last = rx.lines + rx.count - 1;
-		for (uint32_t at = 0; at < rx.count; at++)
-			for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-				rx.next = rx.lines + at;
-				rx.head = 10 * rx.count + at;
-				rx.cleaned = rx.head - counts[i];
-				rx.unfetched = counts[i];
-				sc_ring_clean_slow(&rx, rx.cleaned_polls);
-				assert_true(rx.cleaned == rx.head);
-			}
-		for (size_t i = 0; i < bytes; i++)
-			assert_int_equal(begin[i], 0x5a);
-	}
-	/* of no stream: none is touched */
-	rx.lines = rx.next = (struct sc_abi_line *)guarded;
-	rx.last = rx.lines + rx.count - 1;
-	for (uint32_t polls = rx.count / 2 + 1; polls < 1000; polls += 100) {
-		rx.cleaned_polls = UINT32_MAX - 10;
-		rx.head = rx.cleaned + rx.count;
-		rx.unfetched = rx.count;
-		sc_ring_clean_slow(&rx, rx.cleaned_polls + polls);
-		assert_true(rx.cleaned == rx.head);
-		assert_int_equal(rx.cleaned_polls, UINT32_MAX - 10 + polls);
-	}
-	/* nor of one of records that are fetched ahead, or name buffers */
-	for (uint32_t lines = 1; lines <= SC_RING_FETCHED; lines++) {
-		rx.unfetched = rx.count / 2;
-		sc_ring_fetch(&rx, lines);
-		assert_int_equal(rx.unfetched, rx.count / 2);
-		rx.head = rx.cleaned + rx.count;
-		sc_ring_clean_slow(&rx, rx.cleaned_polls);
-		assert_true(rx.cleaned == rx.head);
-		assert_int_equal(rx.unfetched, 0);
-	}
-	sc_ring_fetch(&rx, SC_RING_FETCHED + 1);
-	assert_int_equal(rx.unfetched, SC_RING_FETCHED + 1);
-	munmap(guarded, 4 * page);
 }
 
 #define AS_IT_BEGINS(test)                                                                                \
@@ -452,8 +395,6 @@ int main(void)
 		AS_IT_BEGINS(test_impossible_heads),
 		AS_IT_BEGINS(test_release_wraps),
 		HAS_GROWN(test_release_wraps),
-		AS_IT_BEGINS(test_clean),
-		HAS_GROWN(test_clean),
 	};
 
 	return cmocka_run_group_tests_name("ring", tests, NULL, NULL);

@@ -1247,7 +1247,7 @@ static void test_closed_under_way(void **state)
 				} else { /* nothing of a closed endpoint's memory is touched */
 					for (size_t i = 0; i < sizeof(into); i++)
 						assert_int_equal(into[i], 0xee);
-					assert_true(sc_list_empty(&pair[1].ep->serving));
+					assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_SERVING]));
 					assert_int_equal(pair[1].ep->counters.quarantines, 0);
 				}
 				rma_close();

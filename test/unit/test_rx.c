@@ -753,7 +753,7 @@ static void raw_record(struct sc_peer *to, uint64_t ctl, const uint64_t *words, 
 	memset(line->bytes, 0, SC_ABI_LINE_BYTES);
 	for (size_t i = 0; i < count; i++) {
 		if (i && i % 7 == 0)
-			line = sc_ring_next(to->tx.lines, to->tx.last, line);
+			line = sc_ring_next(&to->tx.at, line);
 		line->words[i % 7] = words[i];
 	}
 	sc_ring_commit(&to->tx, ctl, 1);
@@ -858,7 +858,7 @@ static void bad_record_in_overflow(uint32_t lines, uint64_t ctl, const uint64_t 
 	victim_open();
 	buf = sc_seg_buf(pair[0].ep->seg, 0); /* where it is whatever they say of their size */
 	memset(buf, 0, 4096);
-	raw_record(pair[0].peer, CTL(SC_ABI_OVERFLOW, 0, 1, 0), NULL, 0);
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_BUFFER(0)), NULL, 0);
 	sc_ring_overflow(&pair[0].peer->tx, (struct sc_abi_line *)buf, 4096 / SC_ABI_LINE);
 	pair[1].peer->seg->header.buf_size = lines * SC_ABI_LINE;
 	ends_settle(&pair[1], 1);
@@ -868,22 +868,23 @@ static void bad_record_in_overflow(uint32_t lines, uint64_t ctl, const uint64_t 
 	victim_check();
 }
 
-/* A ring overflows into what is there, and resumes when it has; in a buffer it is not changed but by that. */
+/* A ring overflows into what is there, and resumes. */
 static void test_bad_overflow(void **state)
 {
-	const uint64_t none[] = { UINT16_MAX }, there[] = { 7 }, get[] = { 0, 1, 2, 3, 4, 5, 6 };
+	static const uint32_t none[] = { SC_ABI_IN_BUFFER(UINT16_MAX), SC_ABI_IN_BUFFER(0x10007), UINT32_MAX };
+	const uint64_t get[] = { 0, 1, 2, 3, 4, 5, 6 };
 
 	(void)state;
-	bad_record(CTL(SC_ABI_OVERFLOW, 0, 2, 0), there, 1);
-	bad_record(CTL(SC_ABI_OVERFLOW, 0, 1, 0), none, 1);
-	bad_record(CTL(SC_ABI_RESUME, 0, 1, 0), NULL, 0);
+	bad_record(CTL(SC_ABI_CONTINUE, 0, 2, SC_ABI_IN_BUFFER(7)), NULL, 0);
+	for (int i = 0; i < 3; i++) {
+		bad_record(CTL(SC_ABI_CONTINUE, 0, 1, none[i]), NULL, 0);
+		bad_record_in_overflow(64, CTL(SC_ABI_CONTINUE, 0, 1, none[i]), NULL, 0);
+	}
 	victim_open(); /* a record of more lines than the buffer has would be left for what is behind that */
 	pair[1].peer->seg->header.buf_size = SC_ABI_RECORD_LINES * SC_ABI_LINE;
-	raw_record(pair[0].peer, CTL(SC_ABI_OVERFLOW, 0, 1, 0), NULL, 0);
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_BUFFER(0)), NULL, 0);
 	victim_check();
-	bad_record_in_overflow(64, CTL(SC_ABI_RESUME, 0, 2, 0), NULL, 0);
-	bad_record_in_overflow(64, CTL(SC_ABI_OVERFLOW, 0, 1, 0), none, 1);
-	bad_record_in_overflow(SC_ABI_RING_FIRST, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	bad_record_in_overflow(64, CTL(SC_ABI_CONTINUE, 0, 2, SC_ABI_IN_RING), NULL, 0);
 	/* its answer would be written there, where nothing is to be written */
 	bad_record_in_overflow(64, CTL(SC_ABI_OFFER_GET, 0, 1, 8), get, 7);
 	bad_record_in_overflow(64, CTL(SC_ABI_OFFER_GET_BOUNCE, 0, 1, 1000), get, 7);
@@ -895,18 +896,18 @@ static void test_grown(void **state)
 	blkcnt_t blocks;
 
 	(void)state;
-	bad_record(CTL(SC_ABI_GROWN, 0, 2, 0), NULL, 0);
+	bad_record(CTL(SC_ABI_CONTINUE, 0, 2, SC_ABI_IN_RING), NULL, 0);
 	victim_open();
 	blocks = end_blocks(&pair[1]);
-	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0); /* and has given it none */
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0); /* and has given it none */
 	ends_settle(&pair[1], 1);
-	assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_LINES);
+	assert_int_equal(pair[1].peer->rx.at.count, SC_ABI_RING_LINES);
 	assert_int_equal(end_blocks(&pair[1]) - blocks, (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
-	raw_record(pair[0].peer, CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	raw_record(pair[0].peer, CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0);
 	victim_check();
 	if (!core_failing("probe.touch", EFAULT)) /* as where there is none to be had */
 		return;
-	bad_record(CTL(SC_ABI_GROWN, 0, 1, 0), NULL, 0);
+	bad_record(CTL(SC_ABI_CONTINUE, 0, 1, SC_ABI_IN_RING), NULL, 0);
 	core_failing(NULL, 0);
 }
 
@@ -1552,52 +1553,6 @@ static void test_buffers_of_the_gone(void **state)
 	}
 }
 
-/* What is to be cleaned waits for a poll that finds nothing, or for more than is kept; and goes with its memory. */
-static void test_unclean(void **state)
-{
-	enum { SIZE = 32768, BUFFERS = SIZE / 4096 };
-
-	(void)state;
-	pair_open(pair, NULL, WAY_PULL);
-	pair[0].peer->fill.way = SC_FILL_CLEANED; /* whether this processor has it or not */
-	pair[1].peer->can_return = SC_REACH_NO;	  /* nothing is held */
-	for (uint32_t many = 1; many <= 3; many++) {
-		for (uint32_t i = 0; i < many; i++) {
-			assert_int_equal(end_recv(&pair[1], NULL, into + i * SIZE, SIZE, i, SC_TAGGED), 0);
-			assert_int_equal(end_send(&pair[0], pair[0].peer, from + i, SIZE, i, SC_TAGGED),
-					 0);
-		}
-		assert_true(sc_ep_poll(pair[1].ep) > 0);
-		for (uint32_t i = 0; i < many; i++)
-			expect_received(&pair[1], pair[1].peer, into + i * SIZE, SIZE, i);
-		for (uint32_t i = 0; i < many; i++)
-			assert_memory_equal(into + i * SIZE, from + i, SIZE);
-		/* the writer is told behind each of these, but of the last: so all before are clean */
-		assert_true(pair[1].ep->unclean_count <= BUFFERS);
-		assert_int_equal(sc_ep_poll(pair[1].ep), 0);
-		assert_int_equal(pair[1].ep->unclean_count, 0);
-		drop_sent();
-	}
-	for (uint32_t i = 0; i < SC_UNCLEAN_MAX + 8; i++) { /* no poll finds nothing */
-		assert_int_equal(end_recv(&pair[1], NULL, into, 4096, i, SC_TAGGED), 0);
-		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 4096, i, SC_TAGGED), 0);
-		pair[0].peer->fill.way = SC_FILL_CLEANED;
-		assert_true(sc_ep_poll(pair[1].ep) > 0);
-		assert_in_range(pair[1].ep->unclean_count, 1, SC_UNCLEAN_MAX);
-		drop_sent();
-	}
-	assert_int_equal(sc_ep_poll(pair[1].ep), 0);
-	for (uint32_t i = 0; i < 3; i++) {
-		assert_int_equal(end_recv(&pair[1], NULL, into, 4096, i, SC_TAGGED), 0);
-		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 4096, i, SC_TAGGED), 0);
-	}
-	assert_true(sc_ep_poll(pair[1].ep) > 0);
-	assert_int_equal(pair[1].ep->unclean_count, 3);
-	sc_peer_part(pair[1].peer);
-	assert_int_equal(pair[1].ep->unclean_count, 0);
-	pair_close(pair);
-}
-
 /* Of those that are not looked at in each poll the last one is given up while it is looked at. */
 static void test_last_of_many(void **state)
 {
@@ -1735,7 +1690,6 @@ int main(void)
 		cmocka_unit_test(test_bad_parts),
 		cmocka_unit_test(test_bad_record_everywhere),
 		cmocka_unit_test(test_buffers_of_the_gone),
-		cmocka_unit_test(test_unclean),
 		cmocka_unit_test(test_last_of_many),
 		cmocka_unit_test(test_unreadable_payload),
 		cmocka_unit_test(test_proof_of_messages),

@@ -25,7 +25,11 @@
 #include "os/host.h"
 #include "os/lifelock.h"
 #include "proc/reap.h"
-#include "shm/seg.h"
+#include "shm/attach.h"
+#include "shm/create.h"
+#include "shm/found.h"
+#include "shm/guard.h"
+#include "shm/memory.h"
 
 static const struct sc_seg_geometry geometry = {
 	.slots = 16,
@@ -453,9 +457,9 @@ static void test_opened_again(void **state)
 	start_owner(&owner);
 	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
 	sc_seg_guard(seg);
-	core_failing("seg.mprotect", ENOMEM);
+	core_failing("guard.writable", ENOMEM);
 	assert_int_equal(sc_seg_slot_alloc(seg, 1), -ENOMEM);
-	core_failing("seg.slots", ENOMEM);
+	core_failing("guard.slots", ENOMEM);
 	assert_int_equal(sc_seg_slot_alloc(seg, 1), -ENOMEM);
 	core_failing(NULL, 0);
 	assert_int_equal(sc_seg_slot_alloc(seg, 1), 0);
@@ -1144,7 +1148,7 @@ static void test_closefrom(void **state)
 
 static int found_now(void)
 {
-	return (int)atomic_load(&sc_seg_found);
+	return (int)atomic_load(&sc_found_count);
 }
 
 /* A descriptor of this process that is of the file behind that address, or -1. */
@@ -1198,7 +1202,7 @@ static void find_and_attach(struct child *self, void *arg)
 
 	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && found_now() == 1);
 	while (found_now())
-		sc_seg_forget_found_late();
+		sc_found_forget_late();
 	CHILD_CHECK(!has_descriptor_of(owner->line));
 	CHILD_CHECK(!sc_seg_find_ahead(owner->line) && found_now() == 1);
 	sc_seg_destroy(mine);
@@ -1726,14 +1730,14 @@ static void test_creation_fails(void **state)
 
 	(void)state;
 	three.buf_count = 3; /* a half of it would be one, and two are the least */
-	if (!core_failing("seg.fallocate", ENOSPC))
+	if (!core_failing("create.fallocate", ENOSPC))
 		skip();
 	assert_int_equal(sc_seg_create(&three, &seg), -ENOSPC);
 	core_failing("shmfile.link", EEXIST); /* all names are taken */
 	assert_int_equal(sc_seg_create(&geometry, &seg), -EEXIST);
 	core_failing(NULL, 0);
 	seg = create_with_table();
-	core_failing("seg.table", ENOSPC);
+	core_failing("memory.table", ENOSPC);
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 1), -ENOSPC);
 	core_failing(NULL, 0);
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 1), 0);
@@ -1769,7 +1773,7 @@ static int full_once(const char *point)
 {
 	static int times;
 
-	return !strcmp(point, "seg.table") && !times++ ? ENOSPC : 0;
+	return !strcmp(point, "memory.table") && !times++ ? ENOSPC : 0;
 }
 
 /* There is no room for half as much again, but for what is needed; or not even for that. */
@@ -1784,7 +1788,7 @@ static void test_grows_by_less(void **state)
 	many.ranges = 64;
 	assert_int_equal(sc_seg_create(&many, &seg), 0);
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 4 * pages), 0);
-	core_failing("seg.table", ENOSPC);
+	core_failing("memory.table", ENOSPC);
 	assert_int_equal(sc_seg_table_grow(seg, SC_SEG_REGS, 4 * pages + 1), -ENOSPC);
 	assert_int_equal(seg->reg_count, 4 * pages);
 	sc_fault_hook = full_once;
@@ -1918,7 +1922,7 @@ static void test_leave(void **state)
 	leave_last(seg);
 	seg->ino--;
 	assert_true(core_has_file(owner.line));
-	if (core_failing("seg.unlink", EROFS)) {
+	if (core_failing("attach.unlink", EROFS)) {
 		leave_last(seg);
 		assert_true(core_has_file(owner.line));
 	}

@@ -24,10 +24,9 @@
 #include "clock.h"
 #include "cma_calls.h"
 #include "core_pair.h"
-#include "msg/deliver.h"
+#include "msg/transfer.h"
 #include "ep/rx.h"
 #include "shm/share.h"
-#include "msg/tx.h"
 
 #define SIZE ((size_t)1 << 20)
 #define LARGE ((size_t)200000)
@@ -411,8 +410,8 @@ static struct sc_share *take_in_hand(void)
 	struct sc_tx_op *op;
 
 	sc_rx_poll(pair[0].ep);
-	assert_false(sc_list_empty(&pair[0].ep->joined));
-	op = sc_list_entry(pair[0].ep->joined.next, struct sc_tx_op, xfer.of_ep);
+	assert_false(sc_list_empty(&pair[0].ep->work[SC_WORK_JOINED]));
+	op = sc_list_entry(pair[0].ep->work[SC_WORK_JOINED].next, struct sc_tx_op, xfer.of_ep);
 	assert_int_equal(sc_share_take(&op->xfer.share, &part), 1);
 	return &op->xfer.share;
 }
@@ -708,7 +707,7 @@ static void test_several(void **state)
 
 		begin_several(count, cases[i].size, count);
 		sc_rx_poll(pair[0].ep); /* the offers */
-		assert_int_equal(sc_deliver_progress(pair[1].ep), cases[i].parts);
+		assert_int_equal(sc_transfer_progress(pair[1].ep), cases[i].parts);
 		assert_int_equal(reads, 1);
 		assert_int_equal(read_parts, cases[i].parts);
 		assert_int_equal(sc_xfer_progress(pair[0].ep), cases[i].parts);
@@ -740,7 +739,7 @@ static void test_several_alone(void **state)
 		int count = cases[i].waiting;
 
 		begin_several(count, cases[i].size, count);
-		assert_int_equal(sc_deliver_progress(pair[1].ep), cases[i].parts);
+		assert_int_equal(sc_transfer_progress(pair[1].ep), cases[i].parts);
 		assert_int_equal(reads, 1);
 		assert_int_equal(read_parts, cases[i].parts);
 		expect_several(count, cases[i].size, count);
@@ -857,7 +856,7 @@ static void test_several_receivers(void **state)
 	assert_int_equal(end_send(&pair[0], to_third, from, 65536, 0, 0), 0);
 	sc_rx_poll(third.ep);
 	sc_rx_poll(pair[0].ep);
-	assert_int_equal(sc_deliver_progress(pair[1].ep), 2);
+	assert_int_equal(sc_transfer_progress(pair[1].ep), 2);
 	assert_int_equal(sc_xfer_progress(pair[0].ep), 2);
 	assert_int_equal(sc_xfer_progress(pair[0].ep), 1);
 	assert_true(to_third->writes_fail);
@@ -1127,7 +1126,7 @@ static void test_sender_closes(void **state)
 		assert_int_equal(comp.err, ECONNRESET);
 		assert_int_equal(comp.olen, 0);
 		assert_true(end_idle(&pair[1]));
-		assert_true(sc_list_empty(&pair[1].ep->pulling));
+		assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_PULLING]));
 		assert_int_equal(pair[1].ep->counters.departures, 1);
 		pair_close(pair);
 	}
@@ -1143,7 +1142,7 @@ static void test_receiver_departs(void **state)
 	begin(SIZE, SIZE);
 	chunks = &sc_seg_slot(pair[0].ep->seg, pair[0].peer->in_slot)->chunks[0];
 	sc_rx_poll(pair[0].ep);
-	assert_false(sc_list_empty(&pair[0].ep->joined));
+	assert_false(sc_list_empty(&pair[0].ep->work[SC_WORK_JOINED]));
 	end_close(&pair[1]);
 	(void)sc_peers_review(pair[0].ep, true);
 	before = *chunks = (struct sc_abi_chunks){ claim_word(1, 0, 0), claim_word(1, 7, 7) };
@@ -1198,7 +1197,7 @@ static void offer(const struct sc_abi_share *share, uint32_t segments, uint32_t 
 
 	memcpy(line->bytes, share, sizeof(*share));
 	for (uint32_t i = 1; i < lines; i++) {
-		line = sc_ring_next(pair[1].peer->tx.lines, pair[1].peer->tx.last, line);
+		line = sc_ring_next(&pair[1].peer->tx.at, line);
 		memset(line->bytes, 0, sizeof(line->bytes));
 	}
 	sc_ring_commit(&pair[1].peer->tx, sc_ring_ctl(SC_ABI_SHARE, 0, lines, segments), lines);
@@ -1328,7 +1327,7 @@ static void test_stale_offer(void **state)
 	assert_int_equal(by_sender(0), 0);
 	for (size_t i = 0; i < LARGE; i++)
 		assert_int_equal(into[i], 0xa5);
-	assert_true(sc_list_empty(&pair[0].ep->joined));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_JOINED]));
 	assert_int_equal(pair[0].ep->counters.quarantines, 0);
 	pair_close(pair);
 }
@@ -1353,12 +1352,12 @@ static void child_takes(struct child *self, void *arg)
 	}
 	CHILD_CHECK(!sc_peer_get(end.ep, arg, &end.peer));
 	CHILD_CHECK(!end_send(&end, end.peer, from, SIZE, 0, 0));
-	while (sc_list_empty(&end.ep->joined)) {
+	while (sc_list_empty(&end.ep->work[SC_WORK_JOINED])) {
 		if (sc_peers_changed(end.ep))
 			sc_peers_review(end.ep, true);
 		sc_rx_poll(end.ep);
 	}
-	op = sc_list_entry(end.ep->joined.next, struct sc_tx_op, xfer.of_ep);
+	op = sc_list_entry(end.ep->work[SC_WORK_JOINED].next, struct sc_tx_op, xfer.of_ep);
 	CHILD_CHECK(sc_share_take(&op->xfer.share, &part) == 1);
 	child_tell(self, "taken");
 	child_wait(self);
@@ -1371,7 +1370,7 @@ static void receive_from_taker(struct end *end, struct child *child)
 	assert_int_equal(end_recv(end, NULL, into, SIZE, 0, 0), 0);
 	child_spawn(child, child_takes, (void *)sc_ep_address(end->ep));
 	/* it takes its chunk as long as the receiver does not come back for another */
-	while (sc_list_empty(&end->ep->pulling)) {
+	while (sc_list_empty(&end->ep->work[SC_WORK_PULLING])) {
 		if (sc_peers_changed(end->ep))
 			sc_peers_review(end->ep, true);
 		sc_rx_poll(end->ep);

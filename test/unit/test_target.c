@@ -121,7 +121,8 @@ static void expect_given_up(void)
 	assert_int_equal(pair[1].peer->link, SC_LINK_DOWN);
 	assert_int_equal(pair[1].peer->feed, SC_FEED_DONE);
 	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
-	assert_true(sc_list_empty(&pair[1].ep->serving) && sc_list_empty(&pair[1].ep->rma_busy));
+	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_SERVING]));
+	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_RMA_BUSY]));
 	assert_int_equal(pair[1].peer->serving_count, 0);
 	assert_int_equal(sc_slab_used(&pair[1].ep->rma_ops), 0);
 	expect_served();
@@ -143,7 +144,7 @@ static void raw_record(uint64_t ctl, const uint64_t *words)
 
 	assert_false(sc_ring_refresh(tx));
 	assert_true(sc_ring_has_room(tx, lines));
-	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(tx->lines, tx->last, line))
+	for (uint32_t i = 0; i < lines; i++, line = sc_ring_next(&tx->at, line))
 		memcpy(line->words, words + 7 * i, SC_ABI_LINE_BYTES);
 	sc_ring_commit(tx, ctl, lines);
 }
@@ -155,7 +156,7 @@ static struct sc_abi_ack answer_take(enum sc_abi_kind kind)
 	uint64_t ctl = sc_ring_peek(rx);
 	struct sc_abi_ack ack;
 
-	if (ctl && sc_ctl_kind(ctl) == SC_ABI_GROWN) {
+	if (ctl && sc_ctl_kind(ctl) == SC_ABI_CONTINUE) {
 		sc_ring_grown(rx);
 		sc_ring_release(rx, 1);
 		ctl = sc_ring_peek(rx);
@@ -900,7 +901,7 @@ static void test_atomic_in_pieces(void **state)
 	ends_settle(&pair[1], 1);
 	rx = &pair[0].peer->rx;
 	assert_int_equal(sc_ctl_kind(sc_ring_peek(rx)), SC_ABI_RESULT);
-	sc_lines_read(rx->lines, rx->last, sc_ring_first(rx), SC_ABI_RESULT_FIRST, values, GET_BYTES);
+	sc_lines_read(&rx->at, sc_ring_first(rx), SC_ABI_RESULT_FIRST, values, GET_BYTES);
 	for (size_t i = 0; i < GET_BYTES; i++)
 		assert_int_equal(values[i], *scattered_at(i));
 	answer_take(SC_ABI_RESULT);
@@ -947,11 +948,11 @@ static void test_lost_with_answers(void **state)
 		raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(pair[1].peer->reply_count, 3);
-	assert_int_equal(pair[1].ep->replies, 3);
+	assert_false(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
 	set_bufs(words, UINT16_MAX);
 	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
-	assert_int_equal(pair[1].ep->replies, 0);
+	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
 	assert_true(is_untouched());
 	expect_given_up();
 }
@@ -1064,7 +1065,7 @@ static void test_not_linked(void **state)
 			raw_record(request.ctl, request.words);
 		else
 			raw_record(CTL(SC_ABI_GET, 0, 1, 1), get);
-		core_failing("seg.slot", EIO);
+		core_failing("memory.slot", EIO);
 		sc_ep_poll(pair[1].ep);
 		core_failing(NULL, 0);
 		assert_int_equal(pair[1].ep->counters.quarantines, 1);

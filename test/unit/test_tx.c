@@ -20,7 +20,7 @@
 #include "link/record.h"
 #include "link/connect.h"
 #include "ep/rx.h"
-#include "msg/tx.h"
+#include "msg/bounce.h"
 
 #define BIG ((size_t)5 << 20) /* more than one step of a copy */
 
@@ -110,14 +110,14 @@ static void test_counters(void **state)
 		pair_open(pair, NULL, way);
 		tx = sc_ep_counters(pair[0].ep);
 		rx = sc_ep_counters(pair[1].ep);
-		one_message(SC_TX_BUFFER_MIN - 1, SC_TAGGED, true, 1);
-		one_message(SC_TX_BUFFER_MIN, SC_TAGGED, true, 2);
+		one_message(SC_BOUNCE_MIN - 1, SC_TAGGED, true, 1);
+		one_message(SC_BOUNCE_MIN, SC_TAGGED, true, 2);
 		one_message(32768, SC_TAGGED, false, 3);
 		one_message(32769, SC_TAGGED, false, 4);
 		one_message(70000, SC_TAGGED, true, 5);
 		assert_int_equal(tx->tx_msgs, 5);
 		assert_int_equal(tx->tx_bytes,
-				 SC_TX_BUFFER_MIN - 1 + SC_TX_BUFFER_MIN + 32768 + 32769 + 70000);
+				 SC_BOUNCE_MIN - 1 + SC_BOUNCE_MIN + 32768 + 32769 + 70000);
 		assert_int_equal(tx->tx_inline, 1);
 		assert_int_equal(tx->tx_bounce, 2);
 		assert_int_equal(tx->tx_rdv, 2);
@@ -433,7 +433,7 @@ static void test_pool_grows(void **state)
 	for (int i = 0; i < 100; i++)
 		burst(1000, 1);
 	assert_int_equal(pair[0].ep->pool.have, first);
-	if (core_failing("seg.pool", ENOSPC)) {
+	if (core_failing("memory.pool", ENOSPC)) {
 		int sent = 0;
 		uint8_t byte[1000] = { 0 };
 
@@ -462,13 +462,13 @@ static void test_pool_grows(void **state)
 }
 
 /* How many buffers are used by messages one after the other, each received. */
-static uint32_t buffers_in_turn(enum sc_fill_way way)
+static uint32_t buffers_in_turn(void)
 {
 	struct sc_ep_attr attr = end_attr();
 	uint8_t seen[4096] = { 0 };
 	uint32_t in_turn = 0;
 
-	attr.config.fill = way;
+	attr.config.fill = SC_FILL_CACHED;
 	pair_open(pair, &attr, WAY_LOCAL);
 	for (uint32_t i = 0; i < 4 * attr.config.buf_count; i++) {
 		uint16_t buf;
@@ -483,15 +483,10 @@ static uint32_t buffers_in_turn(enum sc_fill_way way)
 	return in_turn;
 }
 
-/* Few are in turn, but where all of them are better. */
 static void test_turn(void **state)
 {
-	const struct sc_ep_attr attr = end_attr();
-
 	(void)state;
-	assert_in_range(buffers_in_turn(SC_FILL_CACHED), 2, SC_RECORD_LENT + 2);
-	assert_in_range(buffers_in_turn(SC_FILL_CLEANED), 2, SC_RECORD_LENT + 2);
-	assert_int_equal(buffers_in_turn(SC_FILL_SPREAD), attr.config.buf_count);
+	assert_in_range(buffers_in_turn(), 2, SC_RECORD_LENT + 2);
 }
 
 /* One that is too large to wait waits a little all the same, as long as the peer reads on. */
@@ -752,7 +747,7 @@ static void test_aliased(void **state)
 	static _Alignas(4096) uint8_t to[2 * 4096 + 32768];
 
 	(void)state;
-	for (enum sc_fill_way way = SC_FILL_CACHED; way <= SC_FILL_SPREAD; way++) {
+	for (enum sc_fill_way way = SC_FILL_CACHED; way <= SC_FILL_STREAMED; way++) {
 		struct sc_ep_attr attr = end_attr();
 
 		attr.config.fill = way;
@@ -785,9 +780,7 @@ static void test_fill_ways(void **state)
 {
 	static const size_t sizes[] = { SC_FILL_MIN, 1500, 4096, 4097, 9000, 16384, 65536 };
 	static uint8_t buf[65536], to[65536];
-	const struct sc_abi_line *line;
 	struct sc_ep_attr attr = end_attr();
-	uint32_t flags;
 
 	(void)state;
 	attr.config.inline_max = 100;
@@ -810,10 +803,7 @@ static void test_fill_ways(void **state)
 			if (!late)
 				assert_int_equal(end_recvv(&pair[1], NULL, into, 2, 1, 0, SC_TAGGED, to),
 						 0);
-			line = sc_ring_reserve(&pair[0].peer->tx);
 			assert_int_equal(end_sendv(&pair[0], pair[0].peer, from, 2, 1, SC_TAGGED, buf), 0);
-			flags = sc_ctl_flags(line->ctl);
-			assert_int_equal(!(flags & SC_ABI_F_CLEAN), way != SC_FILL_CLEANED);
 			ends_settle(pair, 2);
 			if (late) {
 				assert_int_equal(end_recvv(&pair[1], NULL, into, 2, 1, 0, SC_TAGGED, to),
@@ -860,7 +850,7 @@ static void test_nothing_inline(void **state)
 static void test_rather_in_buffers(void **state)
 {
 	static const uint32_t flags[] = { SC_TAGGED, SC_TAGGED | SC_SEND_DELIVERY };
-	static const uint32_t lengths[] = { SC_TX_BUFFER_MIN - 1, SC_TX_BUFFER_MIN, SC_INLINE_MAX };
+	static const uint32_t lengths[] = { SC_BOUNCE_MIN - 1, SC_BOUNCE_MIN, SC_INLINE_MAX };
 	struct sc_ep_attr attr = end_attr();
 	const struct sc_counters *tx;
 	uint8_t *to = malloc(SC_INLINE_MAX);
@@ -868,8 +858,8 @@ static void test_rather_in_buffers(void **state)
 	(void)state;
 	assert_non_null(to);
 	for (int way = 0; way < SC_FILL_WAYS; way++)
-		for (uint32_t eager_max = SC_TX_BUFFER_MIN; eager_max <= 4096;
-		     eager_max += 4096 - SC_TX_BUFFER_MIN) {
+		for (uint32_t eager_max = SC_BOUNCE_MIN; eager_max <= 4096;
+		     eager_max += 4096 - SC_BOUNCE_MIN) {
 			uint64_t buffers, held;
 
 			attr.config.fill = (enum sc_fill_way)way;
@@ -880,13 +870,13 @@ static void test_rather_in_buffers(void **state)
 			for (size_t f = 0; f < 2; f++)
 				for (size_t i = 0; i < 3; i++)
 					one_message(lengths[i], flags[f], true, i);
-			buffers = eager_max == SC_TX_BUFFER_MIN ? 2 : 4;
+			buffers = eager_max == SC_BOUNCE_MIN ? 2 : 4;
 			assert_int_equal(tx->tx_bounce, buffers);
 			assert_int_equal(tx->tx_inline, 6 - buffers);
-			pattern_fill(from, SC_TX_BUFFER_MIN, 1);
+			pattern_fill(from, SC_BOUNCE_MIN, 1);
 			/* the receiver holds all that may be lent */
 			for (uint64_t tag = 0; tag < 4; tag++)
-				assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_TX_BUFFER_MIN,
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_BOUNCE_MIN,
 							  tag, SC_TAGGED),
 						 0);
 			held = tx->tx_bounce - buffers;
@@ -895,9 +885,9 @@ static void test_rather_in_buffers(void **state)
 				assert_int_equal(
 					end_recv(&pair[1], NULL, to, SC_INLINE_MAX, tag, SC_TAGGED), 0);
 				ends_settle(pair, 2);
-				expect_sent(&pair[0], from, SC_TX_BUFFER_MIN);
-				expect_received(&pair[1], pair[1].peer, to, SC_TX_BUFFER_MIN, tag);
-				assert_true(pattern_is(to, SC_TX_BUFFER_MIN, 1));
+				expect_sent(&pair[0], from, SC_BOUNCE_MIN);
+				expect_received(&pair[1], pair[1].peer, to, SC_BOUNCE_MIN, tag);
+				assert_true(pattern_is(to, SC_BOUNCE_MIN, 1));
 			}
 			pair_close(pair);
 		}
@@ -1100,12 +1090,12 @@ static void test_ring_grows(void **state)
 						 0);
 				receive_flood(n, n + 1, 0);
 			}
-			assert_int_equal(pair[0].peer->tx.count, SC_ABI_RING_FIRST);
+			assert_int_equal(pair[0].peer->tx.at.count, SC_ABI_RING_FIRST);
 			assert_int_equal(end_blocks(&pair[1]), blocks);
 			sent = flood(sent, sizes[i]);
 			if (!before && sizes[i] < 128) /* longer ones go in buffers then */
 				assert_in_range(sent * lines, PAIR_RING_ROOM - lines, PAIR_RING_ROOM);
-			for (int rounds = 0; pair[0].peer->tx.count == SC_ABI_RING_FIRST; rounds++) {
+			for (int rounds = 0; pair[0].peer->tx.at.count == SC_ABI_RING_FIRST; rounds++) {
 				assert_true(rounds < 2);
 				ends_settle(&pair[1], 1);
 				sent = flood(sent, sizes[i]);
@@ -1113,7 +1103,7 @@ static void test_ring_grows(void **state)
 			receive_flood(before, sent, sizes[i]);
 			assert_int_equal(end_blocks(&pair[1]) - blocks,
 					 (SC_ABI_SLOT_SIZE - SC_ABI_SLOT_FIRST) / 512);
-			assert_int_equal(pair[1].peer->rx.count, SC_ABI_RING_LINES);
+			assert_int_equal(pair[1].peer->rx.at.count, SC_ABI_RING_LINES);
 			pair_close(pair);
 		}
 }
@@ -1125,7 +1115,7 @@ static void test_ring_busy(void **state)
 
 	(void)state;
 	pair_open(pair, NULL, WAY_LOCAL);
-	for (; pair[0].peer->tx.count == SC_ABI_RING_FIRST; sent++) {
+	for (; pair[0].peer->tx.at.count == SC_ABI_RING_FIRST; sent++) {
 		assert_true(sent < 10000);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, sent, SC_TAGGED | SC_SILENT),
 				 0);
@@ -1144,16 +1134,16 @@ static void test_ring_without_memory(void **state)
 	if (!core_failing(NULL, 0))
 		skip();
 	pair_open(pair, NULL, WAY_LOCAL);
-	core_failing("seg.slot", ENOSPC);
+	core_failing("memory.slot", ENOSPC);
 	for (int i = 0; i < 10; i++, sent = next) {
 		next = flood(sent, 8);
 		assert_int_equal(next - sent, SC_RING_FIRST_ROOM);
 		receive_flood(sent, next, 8);
-		assert_int_equal(pair[0].peer->tx.count, SC_ABI_RING_FIRST);
+		assert_int_equal(pair[0].peer->tx.at.count, SC_ABI_RING_FIRST);
 	}
 	assert_int_equal(core_failed(), 1); /* not each time */
 	core_failing(NULL, 0);
-	for (; pair[0].peer->tx.count == SC_ABI_RING_FIRST; sent = next) {
+	for (; pair[0].peer->tx.at.count == SC_ABI_RING_FIRST; sent = next) {
 		assert_true(++floods < 10000);
 		next = flood(sent, 8);
 		receive_flood(sent, next, 8);
@@ -1465,7 +1455,7 @@ static void test_answers_with_full_rings(void **state)
 			assert_int_equal(end_recv(&pair[i], NULL, to, 40000, 0, 0), 0);
 	ends_settle(pair, 2);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(pair[i].ep->replies, 0);
+		assert_true(sc_list_empty(&pair[i].ep->work[SC_WORK_REPLYING]));
 		assert_int_equal(sc_slab_used(&pair[i].ep->tx_ops), 0);
 		assert_int_equal(pair[i].tx.tail, sent[i]);
 		assert_int_equal(pair[i].rx.tail, sent[!i]);
@@ -1552,7 +1542,7 @@ static void star_open(struct end *ends, int count, uint32_t buf_count)
  */
 static void test_buffers_of_others(void **state)
 {
-	static const size_t lengths[] = { 4096, 100000, SC_TX_BUFFER_MIN };
+	static const size_t lengths[] = { 4096, 100000, SC_BOUNCE_MIN };
 	uint8_t *to = malloc(100000);
 
 	(void)state;
@@ -1885,7 +1875,7 @@ static void stress_child(struct child *self, void *arg)
 	CHILD_CHECK(!fault);
 	CHILD_CHECK(stress->cma || !sc_ep_counters(end.ep)->rx_cma_bytes);
 	/* what the other still waits for is written: acknowledgements queue only while the ring is full */
-	while (end.ep->replies)
+	while (!sc_list_empty(&end.ep->work[SC_WORK_REPLYING]))
 		sc_ep_poll(end.ep);
 	child_wait(self);
 	sc_ep_destroy(end.ep);
@@ -1913,7 +1903,7 @@ static void test_stress(void **state)
 		if (fault)
 			print_error("%s\n", fault);
 		assert_null(fault);
-		while (end.ep->replies)
+		while (!sc_list_empty(&end.ep->work[SC_WORK_REPLYING]))
 			sc_ep_poll(end.ep);
 		assert_int_equal(child_end(&child), 0);
 		ends_settle(&end, 1);
@@ -2236,10 +2226,10 @@ static void test_ack_while_pushing(void **state)
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 1u << 20, 0, 0), 0);
 	raw_record(pair[1].peer, SC_ABI_PULL, 0, pending_id(), 1ull << 32 | 5, 1u << 20);
 	sc_ep_poll(pair[0].ep);
-	assert_false(sc_list_empty(&pair[0].ep->pushing));
+	assert_false(sc_list_empty(&pair[0].ep->work[SC_WORK_PUSHING]));
 	raw_record(pair[1].peer, SC_ABI_ACK, 0, pending_id(), 0, EIO);
 	sc_ep_poll(pair[0].ep);
-	assert_true(sc_list_empty(&pair[0].ep->pushing));
+	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_PUSHING]));
 	assert_int_equal(comp_take(&pair[0].tx).err, EIO);
 	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 	pair_close(pair);

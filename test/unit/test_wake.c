@@ -478,12 +478,12 @@ static void test_in_hand(void **state)
 	open_ends(WAY_LOCAL);
 	ep = pair[1].ep;
 	for (int i = 0; i < 4; i++) {
-		struct sc_list *lists[] = { &ep->pulling, &ep->offering, &ep->asking, &ep->ending };
-		struct sc_list entry;
+		static const enum sc_work works[] = { SC_WORK_PULLING, SC_WORK_OFFERING, SC_WORK_ASKING,
+						      SC_WORK_ENDING };
 
-		sc_list_append(lists[i], &entry);
+		ep->due = 1u << works[i];
 		check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, 1);
-		sc_list_remove(&entry);
+		ep->due = 0;
 		check_rests_anew(&pair[1], SC_ABI_SLEEP_ASLEEP, barrier_ms(&pair[1]));
 	}
 	pair_close(pair);

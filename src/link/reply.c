@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * reply.c: answers to a peer: the end of an operation, or a request for its payload.
+ *
+ * An answer that finds the peer's ring full waits in sc_peer.replies, in the order of the calls; polls write it as soon
+ * as there is room. A peer always reads its ring, so answers of two sides never wait on one another. Private memory, for
+ * the thread that uses the endpoint; peer.c drops the answers of a lost peer. If this process dies, those that wait are
+ * lost, and the operations that they are for fail with their peer.
+ */
+#include "link/reply.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "link/connect.h"
+#include "link/peer.h"
+#include "link/record.h"
+
+static int reply_write(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
+{
+	int ret = sc_record_room(peer, 1);
+
+	if (!ret)
+		sc_record_put(peer, kind, 0, size, words);
+	return ret;
+}
+
+void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const uint64_t words[7])
+{
+	struct sc_reply *reply;
+
+	if (!sc_peer_can_answer(peer))
+		return; /* nobody waits */
+	if (sc_list_empty(&peer->replies) && reply_write(peer, kind, size, words) != -EAGAIN)
+		return;
+	reply = peer->reply_count < SC_REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;
+	if (!reply) {
+		sc_peer_quarantine(peer, -ENOMEM, "no memory for more answers that it does not read");
+		return;
+	}
+	reply->kind = kind;
+	reply->size = size;
+	memcpy(reply->words, words, sizeof(reply->words));
+	sc_list_append(&peer->replies, &reply->of_peer);
+	sc_ep_begin(peer->ep, SC_WORK_REPLYING, &peer->replying);
+	peer->reply_count++;
+}
+
+int sc_replies_progress(struct sc_ep *ep)
+{
+	int written = 0;
+
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_REPLYING]) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, replying);
+
+		while (!sc_list_empty(&peer->replies)) {
+			struct sc_reply *reply =
+				sc_list_entry(peer->replies.next, struct sc_reply, of_peer);
+
+			if (reply_write(peer, reply->kind, reply->size, reply->words))
+				break;
+			sc_list_remove(&reply->of_peer);
+			free(reply);
+			peer->reply_count--;
+			written++;
+		}
+		if (sc_list_empty(&peer->replies))
+			sc_list_remove(&peer->replying);
+	}
+	return written;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * ack.c: acknowledgements: a receiver tells the sender that an operation has ended.
+ *
+ * Owns struct sc_fenced, in the peer's list: the acknowledgement of a fenced message, until no message waits that was
+ * sent before it. peer.c frees those of a lost peer. If this process dies, the sender's operation fails with its peer.
+ */
+#include "msg/ack.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "link/peer.h"
+#include "link/reply.h"
+
+/* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
+#define FENCED_MAX 1024
+
+void sc_ack_send(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
+{
+	uint64_t words[7] = { 0 };
+	struct sc_abi_ack *record = (struct sc_abi_ack *)words;
+
+	record->op = op;
+	record->moved = moved;
+	record->status = -error;
+	sc_reply(peer, SC_ABI_ACK, 0, words);
+}
+
+/* Do messages wait that were sent before the one of this arrival? */
+static bool is_behind(const struct sc_peer *peer, uint64_t arrival)
+{
+	return !sc_list_empty(&peer->waiting) &&
+	       sc_list_entry(peer->waiting.next, struct sc_rx_msg, of_peer)->arrival < arrival;
+}
+
+void sc_ack_message(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint64_t fence)
+{
+	struct sc_fenced *fenced;
+
+	if (!fence || !is_behind(peer, fence)) {
+		sc_ack_send(peer, op, moved, 0);
+		return;
+	}
+	if (peer->fenced_count >= FENCED_MAX) {
+		sc_peer_quarantine(peer, -EPROTO, "more fenced messages than there can be");
+		return;
+	}
+	fenced = malloc(sizeof(*fenced));
+	if (!fenced) {
+		sc_peer_quarantine(peer, -ENOMEM, "no memory for a fenced acknowledgement to it");
+		return;
+	}
+	*fenced = (struct sc_fenced){ .arrival = fence, .op = op, .moved = moved };
+	sc_list_append(&peer->fenced, &fenced->of_peer);
+	peer->fenced_count++;
+}
+
+void sc_ack_fenced_slow(struct sc_peer *peer)
+{
+	sc_list_for_safe (entry, next, &peer->fenced) {
+		struct sc_fenced *fenced = sc_list_entry(entry, struct sc_fenced, of_peer);
+		struct sc_fenced due = *fenced;
+
+		if (is_behind(peer, due.arrival))
+			continue;
+		sc_list_remove(&fenced->of_peer);
+		peer->fenced_count--;
+		free(fenced);
+		sc_ack_send(peer, due.op, due.moved, 0);
+		if (sc_list_empty(&peer->fenced))
+			return; /* or lost, and with it all of them */
+	}
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * bounce.c: messages in bounce buffers; and which messages go so.
+ *
+ *   bounce   payload in buffers of ours that are lent to the peer, and named in the record. In more than one buffer it
+ *            has a record for each, so that the receiver reads one while the next is filled, unless it is behind
+ *   return   payload in buffers of the receiver's, which were lent to us with a message of its and go back with this
+ *            one, see hold.h; a record for each
+ *
+ * A message has all its buffers before its first record is written; the ring has room for all the records. pool.h
+ * and hold.h tell which side has a buffer when.
+ *
+ * If this process dies before the record is published (R1 in ring.h) the message was never sent; after it, it is whole
+ * in shared memory, but for one in parts before the last of its records: a receive that has matched it fails with the
+ * peer. If the peer dies, its loans come back with the end of its link (peer.c).
+ */
+#include "msg/bounce.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/copy.h"
+#include "base/fault.h"
+#include "base/iov.h"
+#include "proc/calibration.h"
+#include "link/record.h"
+#include "msg/send.h"
+
+/*
+ * Bytes that are worth a record of their own, for the receiver to read while the next are filled; as long as half of
+ * the ring is free, and the receiver not behind: docs/MEASUREMENTS.md, "Messages in parts".
+ */
+#define PART_MIN 4096
+
+/* Buffers that are left besides, so that a large eager message to another does not wait for those that are held. */
+#define RETURN_LEFT (SC_ABI_RECORD_BUFS + SC_TXOP_PIECE_BUFS)
+
+/*
+ * May the buffers of the next message come back with one (hold.h), one in each record? If no others may, the peer has
+ * come to us, nothing waits for the peer to say that it has read the message, enough are left, and it is better so.
+ */
+static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t buffers)
+{
+	const struct sc_ep *ep = peer->ep;
+
+	return !peer->returnables.count && peer->feed == SC_FEED_UP &&
+	       !(ep->order & SC_ORDER_AFTER_SEND) && sc_pool_left(&ep->pool) >= buffers + RETURN_LEFT &&
+	       !sc_fill_is_better(&peer->fill, size);
+}
+
+/* This one has been lent with the next record, and is returnable or not. Returns what is to be among its flags. */
+static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, bool returnable)
+{
+	if (!returnable)
+		return 0;
+	sc_hold_returnables_add(peer, buf);
+	return SC_ABI_F_RETURNABLE;
+}
+
+/*
+ * The record of a message whose payload, or a part of it, is in buffers lent with it. The reader is still to be woken.
+ * Out of line, as a compiler that sees where `record` comes from stores to the line word by word:
+ * docs/MEASUREMENTS.md, "Stores of a call".
+ */
+static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
+						   const struct sc_abi_bounce *record, uint64_t ctl)
+{
+	struct sc_abi_line *line = sc_ring_reserve(&peer->tx);
+	uint32_t size = sc_ctl_size(ctl);
+
+	(void)SC_FAULT("bounce.words");
+	/* at once, and last: the reader looks at this line all the time, and each look takes it away from us */
+	memcpy(line->bytes, record, sizeof(*record));
+	(void)SC_FAULT("bounce.record");
+	sc_ring_store(&peer->tx, line, ctl, 1);
+	sc_send_count(peer, size, SC_ABI_UNITS(size), &peer->ep->counters.tx_bounce);
+}
+
+bool sc_bounce_send_buffer(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
+			  struct sc_op_flags flags, void *context)
+{
+	const struct sc_send send = sc_send_of(flags, tag, data, context);
+	struct sc_abi_bounce record = { .tag = tag, .data = data };
+	struct sc_ep *ep = peer->ep;
+	struct sc_pool *pool = &ep->pool;
+	uint32_t record_flags = flags.flags & SC_MESSAGE_FLAGS;
+	bool warm, returnable;
+
+	if (!sc_send_is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1) ||
+	    sc_list_empty(&peer->borrower) ||
+	    !sc_pool_may_lend(pool, &peer->loans, 1, sc_bounce_reserve(peer)) || !sc_pool_has(pool, 1))
+		return false;
+	warm = sc_pool_is_warm(pool) && !sc_fill_wants(&peer->fill, size);
+	returnable = may_return(peer, size, 1);
+	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
+	record_flags |= return_flag(peer, record.bufs[0], returnable);
+	if (warm)
+		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
+	else
+		sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
+	(void)SC_FAULT("bounce.buffer");
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, record_flags, 1, size));
+	sc_record_reuse(peer, 1);
+	sc_send_short_done(peer, &send, size);
+	sc_record_fetch(peer, size);
+	return true;
+}
+
+bool sc_bounce_send_return(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
+			  struct sc_op_flags flags, void *context)
+{
+	const struct sc_send send = sc_send_of(flags, tag, data, context);
+	struct sc_abi_bounce record = { .tag = tag, .data = data };
+
+	if (!sc_send_is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1))
+		return false;
+	record.bufs[0] = *sc_hold_take(peer, 1);
+	sc_copy_by_words(sc_seg_buf(peer->seg, record.bufs[0]), buf, size);
+	(void)SC_FAULT("bounce.return");
+	bounce_store(peer, &record,
+		     sc_ring_ctl(SC_ABI_BOUNCE, (flags.flags & SC_MESSAGE_FLAGS) | SC_ABI_F_RETURNED, 1, size));
+	sc_send_short_done(peer, &send, size);
+	return true;
+}
+
+/*
+ * The time to copy a payload into bounce buffers and out of them, nanoseconds; 0: not known. But for the first buffer,
+ * one is filled while the other is read.
+ */
+static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
+{
+	const struct sc_config *config = &peer->ep->config;
+	uint64_t write = peer->fill.write_cost, read = peer->fill.read_cost;
+	uint64_t first = config->buf_size < PART_MIN || size < config->buf_size ? size : config->buf_size;
+
+	return (first * (write + read) + (size - first) * (write > read ? write : read)) / 1000;
+}
+
+/* Messages that make it likely that there are others for the peer to copy with the next. */
+#define STREAM_MIN 4
+
+/*
+ * Is it one of several, which the peer copies in one call? They are sent one after the other, without a poll between;
+ * or are rendezvous, of which so many are not acknowledged yet.
+ */
+static bool is_of_stream(struct sc_peer *peer)
+{
+	return sc_burst_add(&peer->burst, peer->ep) >= STREAM_MIN || peer->short_rdvs >= STREAM_MIN;
+}
+
+/*
+ * Has the peer it sooner by CMA? By more than an eighth: docs/MEASUREMENTS.md, "Eager or rendezvous". Of a stream the
+ * slower of writer and reader of the buffers decides; and a call copies as many messages as it may, or a half of each.
+ * (Messages that are never received are on their way, too: a sender that has such counts as one of a stream.)
+ */
+static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
+{
+	uint64_t write = peer->fill.write_cost, read = peer->fill.read_cost;
+	uint64_t ns = bounce_ns(peer, size);
+	uint32_t together = 1;
+
+	if (is_of_stream(peer)) {
+		ns = size * (write > read ? write : read) / 1000;
+		if (size >= peer->ep->config.share_min && !peer->writes_fail)
+			size /= 2;
+		together = sc_cma_together(send->iov_count, size);
+	}
+	return sc_calibration_favours_cma(ns * 8 / 9, size, send->iov_count, together);
+}
+
+bool sc_bounce_is_eager(struct sc_peer *peer, const struct sc_send *send, size_t size)
+{
+	const struct sc_config *config = &peer->ep->config;
+
+	if (size > config->eager_max)
+		return false;
+	if (size <= SC_INJECT_MAX || !config->eager_adapts || peer->fetch == SC_FETCH_NO ||
+	    !peer->fill.read_cost)
+		return true;
+	return !favours_cma(peer, send, size) || sc_fill_has_trial(&peer->fill);
+}
+
+/* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */
+static bool half_free(struct sc_peer *peer, uint32_t lines)
+{
+	lines += peer->tx.at.count / 2;
+	return sc_ring_has_room(&peer->tx, lines) ||
+	       (!sc_ring_refresh(&peer->tx) && sc_ring_has_room(&peer->tx, lines));
+}
+
+/* A record of a part of a message, which there are room and buffers for. */
+static void part_put(struct sc_peer *peer, const struct sc_send *send, uint32_t offset, uint32_t size, bool returnable)
+{
+	uint64_t words[7] = { 0, offset };
+	uint16_t *bufs = ((struct sc_abi_piece *)words)->bufs;
+
+	sc_record_fill(peer, send->iov, send->iov_count, offset, size, bufs);
+	sc_record_put(peer, SC_ABI_PIECE, return_flag(peer, bufs[0], returnable), size, words);
+}
+
+/* A part of a payload into a buffer of the peer's that is held. */
+static void return_fill(struct sc_peer *peer, const struct sc_send *send, size_t offset, uint32_t size,
+			uint16_t buf)
+{
+	struct sc_iov_walk walk = { send->iov, send->iov_count, offset, size };
+	uint8_t *to = sc_seg_buf(peer->seg, buf);
+	uintptr_t from;
+	size_t here;
+
+	for (; sc_iov_next(&walk, &from, &here); to += here)
+		sc_copy_by_words(to, (const void *)from, here);
+	(void)SC_FAULT("bounce.return_part");
+}
+
+/* A message in buffers of the peer's that are held, which go back with it: a record for each. There is room. */
+static __attribute__((noinline)) void return_put(struct sc_peer *peer, const struct sc_send *send,
+						 uint32_t size, uint32_t flags)
+{
+	uint32_t here = peer->seg->header.buf_size, buffers = (size + here - 1) / here;
+	const uint16_t *bufs = sc_hold_take(peer, buffers);
+	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data, .bufs = { *bufs } };
+
+	if (buffers > 1)
+		flags |= SC_ABI_F_PARTS;
+	else
+		here = size;
+	return_fill(peer, send, 0, here, *bufs);
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags | SC_ABI_F_RETURNED, 1, size));
+	sc_ring_wake(&peer->tx);
+	for (uint32_t at = here; at < size; at += here) {
+		uint64_t words[7] = { 0, at };
+
+		here = size - at < here ? size - at : here;
+		((struct sc_abi_piece *)words)->bufs[0] = *++bufs;
+		return_fill(peer, send, at, here, *bufs);
+		sc_record_put(peer, SC_ABI_PIECE, SC_ABI_F_RETURNED, here, words);
+	}
+}
+
+/*
+ * Looks at how far a peer has read that take as long as a rendezvous instead; and for what is small, which takes long that
+ * way, those after which a peer that reads at all would have read on.
+ */
+#define LOOKS 32
+#define LOOKS_SMALL 1024
+
+/*
+ * Does the peer read what it has been sent, so that its buffers come back sooner than a rendezvous would be over? It
+ * has read on since the last looks, or those were few.
+ */
+static bool is_reading(struct sc_peer *peer, size_t size)
+{
+	if (peer->looked_at != peer->tx.head) {
+		peer->looked_at = peer->tx.head;
+		peer->looks = 0;
+	}
+	return peer->looks++ < (size > SC_INJECT_MAX ? LOOKS : LOOKS_SMALL);
+}
+
+int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
+{
+	struct sc_ep *ep = peer->ep;
+	uint32_t flags = sc_send_abi_flags(send);
+	uint32_t buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
+	uint64_t units = SC_ABI_UNITS(size);
+	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data };
+	uint32_t here = size;
+	bool returnable;
+	int ret;
+
+	if (sc_ring_overflows(&peer->tx))
+		return -ENOBUFS; /* they are for records */
+	/* the upper half of the window is for rendezvous, which take less of it */
+	if (!sc_send_window_room(peer, units + sc_send_units_left(peer, true)))
+		return peer->error ? peer->error : -ENOBUFS;
+	ret = sc_record_room(peer, 1);
+	if (ret)
+		return ret;
+	if (!(flags & SC_ABI_F_ACK) && sc_bounce_has_return(peer, size, peer->hold.count) &&
+	    half_free(peer, SC_ABI_RETURN_BUFS)) {
+		return_put(peer, send, size, flags);
+		sc_send_done(peer, send, size, flags);
+		return 0;
+	}
+	if (!sc_record_may_lend(peer, buffers, sc_bounce_reserve(peer))) {
+		if (peer->link == SC_LINK_DOWN)
+			return peer->error;
+		return peer->loans.count && is_reading(peer, size) ? -EAGAIN : -ENOBUFS;
+	}
+	if (buffers > 1 && ep->config.buf_size >= PART_MIN && !peer->is_behind &&
+	    half_free(peer, buffers)) {
+		here = ep->config.buf_size;
+		flags |= SC_ABI_F_PARTS;
+	}
+	if (flags & SC_ABI_F_ACK) {
+		struct sc_tx_op *op = sc_txop_begin(peer, send, size);
+
+		if (!op)
+			return -EAGAIN;
+		record.op = sc_slab_id(op);
+		(void)SC_FAULT("bounce.op");
+	}
+	returnable = (here < size || buffers == 1) && buffers <= SC_ABI_RETURN_BUFS &&
+		     may_return(peer, size, buffers);
+	sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
+	flags |= return_flag(peer, record.bufs[0], returnable);
+	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size));
+	sc_ring_wake(&peer->tx);
+	for (uint32_t at = here; at < size; at += here) {
+		here = size - at < here ? size - at : here;
+		part_put(peer, send, at, here, returnable);
+	}
+	sc_record_reuse(peer, buffers);
+	sc_send_done(peer, send, size, flags);
+	sc_record_fetch(peer, size);
+	return 0;
+}

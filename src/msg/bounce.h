@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_BOUNCE_H
+#define SC_BOUNCE_H
+
+#include "link/hold.h"
+#include "link/state.h"
+#include "msg/txop.h"
+
+/*
+ * Bytes that are better in a buffer than in a record, also for two that answer each other in the same buffer (hold.h);
+ * and for a receiver that is behind, which has fewer lines of the ring to read: docs/MEASUREMENTS.md, "Inline or bounce
+ * buffer".
+ */
+#define SC_BOUNCE_MIN 320
+#define SC_BOUNCE_MIN_BEHIND 128
+
+/* Of what a record could hold as well: has the reader it sooner in a buffer? */
+static inline bool sc_bounce_prefers(const struct sc_peer *peer, size_t size)
+{
+	return size >= (peer->is_behind ? SC_BOUNCE_MIN_BEHIND : SC_BOUNCE_MIN) &&
+	       size < peer->ep->buffer_end;
+}
+
+/*
+ * Buffers that eager messages leave to pieces, which have no other way to go; and, the more of them a peer has, to the
+ * ring to it, which goes on in them if that peer does not look: of 88 it has 48 at most, and 23 are left for records.
+ */
+static inline uint32_t sc_bounce_reserve(const struct sc_peer *peer)
+{
+	uint32_t half = peer->ep->pool.count / 2;
+
+	return (half < SC_TXOP_PIECE_BUFS ? half : SC_TXOP_PIECE_BUFS) + peer->loans.count / 2;
+}
+
+/* Are some held, have so many of them room for so much, and are they better? */
+static inline bool sc_bounce_has_return(struct sc_peer *peer, size_t size, uint32_t buffers)
+{
+	return sc_hold_has(peer) && size >= SC_BOUNCE_MIN &&
+	       size <= (size_t)buffers * peer->seg->header.buf_size &&
+	       !sc_fill_is_better(&peer->fill, size) && !sc_fill_wants(&peer->fill, size);
+}
+
+/* The short way of a message that one buffer holds, and no record. */
+bool sc_bounce_send_buffer(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
+			   struct sc_op_flags flags, void *context);
+
+/* And in a buffer of the peer's that is held. */
+bool sc_bounce_send_return(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
+			   struct sc_op_flags flags, void *context);
+
+/*
+ * Does a payload go through bounce buffers, if there are any? Their cost is known after some large payloads have used
+ * them.
+ */
+bool sc_bounce_is_eager(struct sc_peer *peer, const struct sc_send *send, size_t size);
+
+/*
+ * Send through bounce buffers. -ENOBUFS: not now, take another way. A message waits (-EAGAIN) if the peer has buffers of
+ * ours, as it would for the ring, while it reads: they come back as soon as it looks there. The window has room again
+ * only when the peer matches, and buffers that other peers hold come back when they look. docs/MEASUREMENTS.md,
+ * "Eager message without a free buffer".
+ */
+int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t size);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * rxop.h: a receive, struct sc_rx_op, from its match on: the message that it has matched, and how it ends. Inline: the
+ * short way of fast.h is made of these. Private memory, for the thread that uses the endpoint.
+ */
+#ifndef SC_RXOP_H
+#define SC_RXOP_H
+
+#include <assert.h>
+#include "base/comp_ring.h"
+#include "link/state.h"
+
+/* A message to be delivered: its checked description, and the place of its payload. */
+struct sc_message {
+	struct sc_peer *peer;
+	enum sc_abi_kind kind;
+	uint32_t flags, lines;
+	uint64_t size, here; /* bytes: of the payload, of it in this record (not of a rendezvous) */
+	uint64_t tag, data;
+	sc_abi_op op;			 /* 0: no acknowledgement asked for */
+	const struct sc_abi_line *first; /* in the ring; NULL: it has waited and `bytes` is the payload */
+	const uint8_t *bytes;
+	uint64_t units;
+	uint64_t
+		arrival; /* among those of the peer that have had to wait; of one that has not: the next */
+	uint16_t bufs[SC_ABI_RECORD_BUFS];
+	uint32_t segment_count;
+	struct iovec segments[SC_ABI_RDV_SEGMENTS];
+};
+
+/* How a receive ends, or one message of a multi-receive. */
+struct sc_received {
+	struct sc_peer *peer;
+	uint64_t tag, data;
+	uint64_t size;	/* of the message */
+	size_t done;	/* bytes of it received */
+	uint32_t flags; /* SC_COMP_* */
+	int error;	/* negative errno */
+	void *buf;	/* multi-receive: where it is */
+};
+
+/* Count it, `cntr` is its own, and complete the receive as far as it is to be told of. */
+static inline __attribute__((always_inline)) void sc_rxop_complete(struct sc_ep *ep, const struct sc_rx_op *op,
+								   struct sc_cntr *cntr,
+								   const struct sc_received *received)
+{
+	int error = !received->error && received->size > received->done ? -EMSGSIZE : received->error;
+	struct sc_comp_ring *cq = ep->rx_cq;
+	struct sc_comp *comp;
+
+	ep->counters.rx_msgs++;
+	ep->counters.rx_bytes += received->done;
+	sc_ep_count(ep, SC_EVENT_RECV, cntr, op->flags, error);
+	if (__builtin_expect(!cq, 0) ||
+	    __builtin_expect(
+		    op->flags & ep->rx_silent && !error && !(received->flags & SC_COMP_MULTI_DONE), 0))
+		return;
+	if (!error && received->flags == SC_COMP_RECV && sc_comp_ring_may_by_pass(cq)) {
+		*cq->direct++ = (struct sc_entry){ .context = op->context,
+						   .cq_flags = op->cq_flags,
+						   .len = received->done,
+						   .buf = received->buf,
+						   .data = received->data,
+						   .tag = received->tag };
+		return;
+	}
+	comp = sc_comp_ring_reserve(cq);
+	if (!comp)
+		return;
+	comp->context = op->context;
+	comp->len = received->done;
+	comp->buf = received->buf;
+	comp->data = received->data;
+	comp->tag = received->tag;
+	comp->source = received->peer;
+	if (__builtin_expect(error, 0))
+		comp->olen = error == -EMSGSIZE ? received->size - received->done : 0;
+	sc_comp_say(comp, op->cq_flags, (uint16_t)-error, (uint16_t)received->flags);
+	sc_comp_ring_commit(cq);
+}
+
+/* The receive is going another way than that of fast.h: all of it is to be set. */
+static inline void sc_rxop_settle(struct sc_rx_op *op)
+{
+	if (op->flags & SC_RX_FULL)
+		return;
+	op->cntr = NULL;
+	op->iov_count = 1;
+	op->capacity = op->iov[0].iov_len;
+}
+
+/* The completion flags of a message with these SC_ABI_F_*. */
+static inline uint32_t sc_rxop_comp_flags(uint32_t flags)
+{
+	static_assert(SC_COMP_DATA == SC_ABI_F_DATA, "flags of a completion");
+	return SC_COMP_RECV | (flags & SC_ABI_F_DATA);
+}
+
+/*
+ * The operation is a transfer of its message from now on, with nothing moved yet. Of the message: peer, flags, size,
+ * tag, data and op; arrival if it is fenced.
+ */
+static inline void sc_rxop_begin(struct sc_rx_op *op, const struct sc_message *message)
+{
+	op->peer = message->peer;
+	op->tag = message->tag;
+	op->data = message->data;
+	op->comp_flags = sc_rxop_comp_flags(message->flags);
+	op->fence = message->flags & SC_ABI_F_FENCE ? message->arrival : 0;
+	op->message = message->op;
+	op->size = message->size;
+	op->want = op->size < op->capacity ? op->size : op->capacity;
+	op->done = 0;
+	op->over = false;
+	op->share.words = NULL;
+	sc_list_init(&op->pulling);
+	sc_list_append(&op->peer->transfers, &op->of_peer);
+}
+
+/* Withdraw a posted receive from the matcher. */
+static inline void sc_rxop_unpost(struct sc_rxq *rxq, struct sc_rx_op *op)
+{
+	sc_match_unpost(sc_rxq_queue(rxq, op->flags & SC_TAGGED), &op->match);
+}
+
+/* Is a multi-receive buffer the application's again? Its receive is out of the matcher then. */
+static inline bool sc_rxop_exhausted(const struct sc_rx_op *op)
+{
+	return op->capacity < op->multi_min || !op->capacity;
+}
+
+#endif

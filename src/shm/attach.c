@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * attach.c: this process attaches segments of other endpoints, and detaches them.
+ *
+ * Owns the structures of attached segments. That of a live peer is shared by all endpoints of this process that attach
+ * it, as mapping it takes longer than all else of a connection. Any thread calls these.
+ *
+ * Attach believes nothing: type, owner, mode and links of the file, a held lock, then a copy of the header
+ * checked as a whole by header.c; only the copy is used from there on, so all offsets stay
+ * inside the mapping whatever is written to the shared page later. An attacher's death leaves nothing.
+ */
+#include "shm/attach.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/fault.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "os/lifelock.h"
+#include "shm/found.h"
+#include "shm/guard.h"
+#include "shm/header.h"
+
+/* Attached segments of live peers, by address. Never held over a system call. */
+#define SHARED_BUCKETS 256
+static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct sc_seg *shared[SHARED_BUCKETS];
+
+static bool can_fork;
+static atomic_bool unshared; /* there are attached segments that are not in `shared` */
+
+/* A forked child has none of the segments that the parent has attached. */
+static void atfork_child(void)
+{
+	shared_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	memset(shared, 0, sizeof(shared));
+	sc_guard_fork_child();
+	sc_found_fork_child();
+}
+
+static void shared_init(void)
+{
+	can_fork = !SC_TRY("attach.atfork", pthread_atfork(NULL, NULL, atfork_child));
+}
+
+bool sc_attach_init(void)
+{
+	pthread_once(&shared_once, shared_init);
+	return can_fork;
+}
+
+static int parse_here(const char *addr, char name[SC_ADDR_NAME_MAX])
+{
+	const struct sc_host *host;
+	struct sc_addr parts;
+	int err = sc_addr_parse(addr, &parts);
+
+	if (err) {
+		sc_warn("\"%.63s\" is not the address of an endpoint", addr);
+		return err;
+	}
+	err = sc_host_get(&host);
+	if (err)
+		return err;
+	if (parts.host != host->id) {
+		sc_info("%s is of another machine, another boot of this one, or another " SC_HOST_DIR
+			" (container); reach it by a network provider",
+			addr);
+		return -EHOSTUNREACH;
+	}
+	sc_addr_file(&parts, name);
+	return 0;
+}
+
+static int refuse_dead(const char *addr)
+{
+	sc_info("%s is not there: its process has ended or closed it", addr);
+	return -ECONNREFUSED;
+}
+
+static int reject(const char *addr, int err, const char *fault)
+{
+	sc_warn("cannot attach to %s: %s", addr, fault);
+	return err;
+}
+
+static int open_file(const char *addr, const char *name, struct stat *st)
+{
+	int fd = sc_shmfile_open_peer(name, st);
+
+	switch (fd) {
+	case -ENOENT:
+		return refuse_dead(addr);
+	case -EACCES:
+		return reject(addr, fd, "its file is not a regular one of this user with mode 0600");
+	case -EBUSY:
+		return reject(addr, -ECONNREFUSED,
+			      "this process holds it, but not by this copy of the library; load it once");
+	default:
+		return sc_shmfile_move_other(fd);
+	}
+}
+
+static int read_header(int fd, const char *addr, const struct stat *st, struct sc_abi_header *header)
+{
+	ssize_t got = SC_TRY("attach.pread", pread(fd, header, sizeof(*header), 0));
+	const char *fault;
+
+	if (got < 0)
+		return reject(addr, -errno, "its header cannot be read");
+	if ((size_t)got < sizeof(*header))
+		return reject(addr, -EPROTO, "its file is too short");
+	fault = sc_header_fault(header, (uint64_t)st->st_size, addr);
+	return fault ? reject(addr, -EPROTO, fault) : 0;
+}
+
+/*
+ * A reaper, too, holds the lock of a dead owner's file for a moment. An attacher in another pid namespace cannot tell
+ * the two apart; it finds the lock free the next time it looks.
+ */
+static int check_holder(const char *addr, bool left, struct sc_seg *seg)
+{
+	const struct sc_host *host;
+	int err = sc_host_get(&host);
+
+	if (err)
+		return err;
+	if (seg->header.owner.pid_ns != host->pid_ns || seg->header.owner.pid == seg->cma_pid)
+		return 0;
+	seg->cma_pid = 0;
+	return left ? 0 : refuse_dead(addr);
+}
+
+/* All that can be known of a file that has just been opened, in *seg. */
+static int examine(const char *addr, bool left, const struct stat *st, struct sc_seg *seg)
+{
+	int alive = sc_lifelock_check(seg->fd, &seg->cma_pid);
+	int err;
+
+	if (alive < 0)
+		return reject(addr, alive, "its life lock cannot be read");
+	if ((!alive && !left) || !st->st_nlink)
+		return refuse_dead(addr);
+	if (st->st_nlink > 1)
+		return reject(addr, -EACCES, "its file has more than one name");
+	err = read_header(seg->fd, addr, st, &seg->header);
+	return err ? err : check_holder(addr, left, seg);
+}
+
+/* Another process's segment, live or `left`: file open, header checked, nothing mapped. */
+static int open_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
+{
+	struct stat st;
+	int err;
+
+	seg->fd = open_file(addr, name, &st);
+	if (seg->fd < 0)
+		return seg->fd;
+	seg->dev = st.st_dev;
+	seg->ino = st.st_ino;
+	err = examine(addr, left, &st, seg);
+	if (err)
+		sc_shmfile_close_other(seg->fd);
+	return err;
+}
+
+/*
+ * A descriptor is kept for a quick look at the lock, as long as the application has plenty left; in any case
+ * of a process that is not visible from here, as nothing else tells of its death once its name is removed.
+ */
+static void keep_descriptor(struct sc_seg *seg)
+{
+	bool few = sc_seg_count_descriptor();
+
+	if (!few && atomic_load(&sc_found_count)) { /* those first */
+		sc_found_forget();
+		few = sc_seg_has_few_descriptors();
+	}
+	if (!few && seg->cma_pid)
+		sc_seg_drop_descriptor(seg);
+}
+
+static int attach_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
+{
+	int err = open_other(addr, name, left, seg);
+
+	if (err)
+		return err;
+	err = sc_seg_map(seg);
+	if (err) {
+		sc_shmfile_close_other(seg->fd);
+		return err;
+	}
+	keep_descriptor(seg);
+	return 0;
+}
+
+static int attach_found(struct sc_seg *seg)
+{
+	int err = sc_seg_map(seg);
+
+	if (err)
+		sc_seg_drop_descriptor(seg);
+	return err;
+}
+
+static void attach_local(struct sc_seg *lender, struct sc_seg *seg)
+{
+	seg->header = lender->header;
+	seg->base = lender->base;
+	seg->fd = lender->fd;
+	seg->dev = lender->dev;
+	seg->ino = lender->ino;
+	seg->local = true;
+	seg->cma_pid = lender->file.pid;
+	seg->lender = lender;
+}
+
+static struct sc_seg **shared_chain(const char *addr)
+{
+	return &shared[sc_seg_hash(addr) % SHARED_BUCKETS];
+}
+
+static void shared_add(struct sc_seg *seg)
+{
+	struct sc_seg **chain = shared_chain(seg->header.address);
+
+	if (!sc_attach_init()) {
+		atomic_store(&unshared, true);
+		return;
+	}
+	pthread_mutex_lock(&shared_mutex);
+	seg->next = *chain;
+	*chain = seg;
+	pthread_mutex_unlock(&shared_mutex);
+}
+
+/* One user less. True: it was the last, and nobody finds it any more. */
+static bool shared_put(struct sc_seg *seg)
+{
+	struct sc_seg **at = shared_chain(seg->header.address);
+	bool last;
+
+	pthread_mutex_lock(&shared_mutex);
+	last = !--seg->users;
+	if (last) {
+		while (*at && *at != seg)
+			at = &(*at)->next;
+		if (*at)
+			*at = seg->next;
+	}
+	pthread_mutex_unlock(&shared_mutex);
+	return last;
+}
+
+static struct sc_seg *shared_find_locked(const char *addr)
+{
+	for (struct sc_seg *seg = *shared_chain(addr); seg; seg = seg->next)
+		if (sc_seg_is_here(seg) && !strcmp(seg->header.address, addr))
+			return seg;
+	return NULL;
+}
+
+/* Attached by this process already, and its owner lives: one user more. NULL: not, or it cannot be told. */
+static struct sc_seg *shared_get(const char *addr)
+{
+	struct sc_seg *seg;
+
+	pthread_mutex_lock(&shared_mutex);
+	seg = shared_find_locked(addr);
+	if (seg)
+		seg->users++;
+	pthread_mutex_unlock(&shared_mutex);
+	if (!seg || sc_seg_check_owner(seg) == 1)
+		return seg;
+	sc_seg_detach(seg);
+	return NULL;
+}
+
+static bool is_shared(const char *addr)
+{
+	bool found;
+
+	pthread_mutex_lock(&shared_mutex);
+	found = shared_find_locked(addr);
+	pthread_mutex_unlock(&shared_mutex);
+	return found;
+}
+
+static struct sc_seg *new_attached(const char *addr)
+{
+	struct sc_seg *seg = calloc(1, sizeof(*seg));
+
+	if (!seg) {
+		sc_warn("no memory to attach to %s", addr);
+		return NULL;
+	}
+	seg->made_by = sc_host_self();
+	seg->users = 1;
+	return seg;
+}
+
+static int attach(const char *addr, bool left, struct sc_seg **out)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_shmfile *file;
+	struct sc_seg *seg;
+	bool ahead;
+	int err = parse_here(addr, name);
+
+	if (err)
+		return err;
+	seg = left ? NULL : shared_get(addr);
+	if (seg) {
+		*out = seg;
+		return 0;
+	}
+	seg = left ? NULL : sc_found_take(addr);
+	ahead = seg;
+	if (!seg)
+		seg = new_attached(addr);
+	if (!seg)
+		return -ENOMEM;
+	file = ahead ? NULL : sc_shmfile_borrow(name);
+	if (file)
+		attach_local(sc_list_entry(file, struct sc_seg, file), seg);
+	else
+		err = ahead ? attach_found(seg) : attach_other(addr, name, left, seg);
+	if (err) {
+		free(seg);
+		return err;
+	}
+	if (!file && !left)
+		shared_add(seg);
+	*out = seg;
+	return 0;
+}
+
+int sc_seg_attach(const char *addr, struct sc_seg **seg)
+{
+	return attach(addr, false, seg);
+}
+
+int sc_seg_attach_left(const char *addr, struct sc_seg **out)
+{
+	struct sc_seg *seg = NULL;
+	int err = attach(addr, true, &seg);
+
+	if (err)
+		return err;
+	if (sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_CLOSED &&
+	    sc_seg_check_owner(seg) != 0) {
+		sc_seg_detach(seg);
+		return -ECONNREFUSED;
+	}
+	*out = seg;
+	return 0;
+}
+
+void sc_seg_leave(struct sc_seg *seg)
+{
+	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
+	struct sc_addr parts;
+
+	uint32_t unread = sc_add_acq_rel_32(&sc_seg_presence(seg)->unread, UINT32_MAX);
+
+	(void)SC_FAULT("attach.left");
+	if (unread != 1 || sc_addr_parse(seg->header.address, &parts))
+		return;
+	sc_addr_file(&parts, name);
+	sc_shmfile_path(name, path);
+	if (sc_shmfile_is_named(name, seg->dev, seg->ino) && SC_TRY("attach.unlink", unlink(path)))
+		sc_info("cannot remove %s, which its owner has left to be read: %s", path,
+			strerror(errno));
+}
+
+void sc_seg_detach(struct sc_seg *seg)
+{
+	bool here = sc_seg_is_here(seg);
+
+	if (seg->lender) {
+		if (here)
+			sc_seg_put(seg->lender);
+	} else {
+		/* a forked child is alone, whatever its copy of the mutex says */
+		if (here ? !shared_put(seg) : --seg->users)
+			return;
+		if (here)
+			sc_seg_unmap(seg);
+		sc_seg_drop_descriptor(seg);
+		free(seg->slots);
+	}
+	free(seg);
+}
+
+/*
+ * Has an endpoint of this process, of that ticket, claimed a slot there that has not been answered? A slot that we
+ * have claimed and published has memory; of another's that shows our ticket the answer is not looked at.
+ */
+static bool is_claimed(const struct sc_seg *seg, uint64_t ticket)
+{
+	uint64_t *claims = sc_seg_claims(seg);
+
+	for (uint32_t i = 0; i < seg->header.slot_count; i++) {
+		uint64_t claim = sc_load_acquire_64(&claims[i]);
+
+		if (SC_ABI_CLAIM_TICKET(claim) != ticket)
+			continue;
+		if ((claim & SC_ABI_CLAIM_STATE) == SC_ABI_CLAIMED)
+			return true;
+		if ((claim & SC_ABI_CLAIM_BITS) == SC_ABI_PUBLISHED && sc_guard_has_slot(seg, i) &&
+		    sc_load_acquire_32(&sc_seg_slot(seg, i)->consumer.answer) == SC_ABI_PENDING)
+			return true;
+	}
+	return false;
+}
+
+/* From that one of a chain on. */
+static struct sc_seg *find_claimed_locked(struct sc_seg *seg, uint64_t ticket)
+{
+	for (; seg; seg = seg->next)
+		if (sc_seg_is_here(seg) && sc_load_acquire_32(&sc_seg_presence(seg)->state) != SC_ABI_CLOSED &&
+		    is_claimed(seg, ticket))
+			return seg;
+	return NULL;
+}
+
+struct sc_seg *sc_seg_next_claimed(struct sc_seg *after, uint64_t ticket)
+{
+	uint32_t bucket = after ? sc_seg_hash(after->header.address) % SHARED_BUCKETS : 0;
+	struct sc_seg *seg;
+
+	pthread_mutex_lock(&shared_mutex);
+	seg = find_claimed_locked(after ? after->next : shared[0], ticket);
+	while (!seg && ++bucket < SHARED_BUCKETS)
+		seg = find_claimed_locked(shared[bucket], ticket);
+	if (seg)
+		seg->users++;
+	pthread_mutex_unlock(&shared_mutex);
+	if (after)
+		sc_seg_detach(after);
+	return seg;
+}
+
+bool sc_seg_finds_all(void)
+{
+	return !atomic_load(&unshared);
+}
+
+/* Is there one of this process? -errno. */
+static int find_own(const char *addr, char name[SC_ADDR_NAME_MAX], bool *own)
+{
+	struct sc_shmfile *file;
+	int err = parse_here(addr, name);
+
+	*own = false;
+	if (err)
+		return err;
+	file = sc_shmfile_borrow(name);
+	if (file)
+		sc_seg_put(sc_list_entry(file, struct sc_seg, file));
+	*own = file;
+	return 0;
+}
+
+int sc_seg_find(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_seg seg = { 0 };
+	bool own;
+	int err = find_own(addr, name, &own);
+
+	if (err || own)
+		return err;
+	err = open_other(addr, name, false, &seg);
+	if (!err)
+		sc_shmfile_close_other(seg.fd);
+	return err;
+}
+
+/* It is to be added, or its descriptor is closed. */
+static void found_keep(struct sc_seg *seg)
+{
+	if (sc_seg_count_descriptor() && can_fork && atomic_load(&sc_found_owners) &&
+	    !is_shared(seg->header.address))
+		sc_found_add(seg);
+	else
+		sc_found_discard(seg);
+}
+
+int sc_seg_find_ahead(const char *addr)
+{
+	char name[SC_ADDR_NAME_MAX];
+	struct sc_seg *seg;
+	bool own;
+	int err = find_own(addr, name, &own);
+
+	if (err || own)
+		return err;
+	seg = sc_found_take(addr);
+	if (seg) {
+		sc_found_add(seg);
+		return 0;
+	}
+	seg = new_attached(addr);
+	if (!seg)
+		return -ENOMEM;
+	err = open_other(addr, name, false, seg);
+	if (err)
+		free(seg);
+	else
+		found_keep(seg);
+	return err;
+}

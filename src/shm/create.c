@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * create.c: an endpoint creates its segment, and destroys it.
+ *
+ * Create: file without name -> memory for all but slots, table and most of the pool -> map -> fill -> lock -> name
+ * (shmfile.c).
+ * A process that opens the name sees a complete header, and a lock that says whether the owner is alive. If the owner
+ * dies before the name is given, nothing remains; after it, a complete segment with a free lock, which no attacher
+ * accepts and a reaper removes.
+ */
+#include "shm/create.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fault.h"
+#include "base/log.h"
+#include "shm/attach.h"
+#include "shm/found.h"
+
+#define BUFS_MIN 2
+
+static bool is_possible(const struct sc_seg_geometry *geometry)
+{
+	return geometry->slots && geometry->slots <= SC_ABI_SLOTS_MAX && geometry->buf_count &&
+	       geometry->buf_count <= SC_ABI_BUFS_MAX && geometry->buf_size &&
+	       geometry->buf_size <= SC_ABI_BUF_SIZE_MAX && geometry->buf_size % SC_ABI_LINE == 0 &&
+	       geometry->regs <= SC_ABI_REGS_MAX && geometry->ranges <= SC_ABI_RANGES_MAX &&
+	       (geometry->regs || !geometry->ranges);
+}
+
+/*
+ * The parts follow each other as abi.h draws them; slots, pool and table begin on pages of their own. The slot of the
+ * first peer that connects is right behind the claims, so that both are one mapping of that peer, and the parts that it
+ * may only read are another (docs/MEASUREMENTS.md, "Start of an endpoint").
+ */
+static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry)
+{
+	uint64_t claims_end = SC_ABI_PAGE + (uint64_t)geometry->slots * sizeof(uint64_t);
+	uint64_t pool_size = (uint64_t)geometry->buf_count * geometry->buf_size;
+
+	header->claims_offset = SC_ABI_PAGE;
+	header->slot_count = geometry->slots;
+	header->slots_offset = sc_seg_align(claims_end, SC_ABI_PAGE);
+	header->slot_size = SC_ABI_SLOT_SIZE;
+	header->pool_offset = header->slots_offset + (uint64_t)geometry->slots * SC_ABI_SLOT_SIZE;
+	header->buf_size = geometry->buf_size;
+	header->buf_count = geometry->buf_count;
+	header->ring_lines = SC_ABI_RING_LINES;
+	header->table_offset = sc_seg_align(header->pool_offset + pool_size, SC_ABI_PAGE);
+	header->reg_max = geometry->regs;
+	header->range_max = geometry->ranges;
+	header->length = header->table_offset + SC_ABI_TABLE_SIZE(geometry->regs, geometry->ranges);
+}
+
+int sc_ep_name_init(struct sc_ep_name *name)
+{
+	return sc_host_random(name->nonce, sizeof(name->nonce));
+}
+
+static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as, uint16_t index,
+		       char name[SC_ADDR_NAME_MAX])
+{
+	const struct sc_host *host;
+	struct sc_addr addr = { .pid = (uint32_t)header->owner.pid, .ep = index };
+	int err = sc_host_get(&host);
+
+	if (err)
+		return err;
+	memcpy(header->nonce, as->nonce, sizeof(header->nonce));
+	addr.host = host->id;
+	addr.uid = sc_addr_uid(host);
+	memcpy(addr.nonce, header->nonce, sizeof(addr.nonce));
+	sc_addr_format(&addr, header->address);
+	sc_addr_file(&addr, name);
+	return 0;
+}
+
+/* Of header and claims, and the pool's. */
+static uint64_t first_memory(const struct sc_seg *seg)
+{
+	return seg->header.slots_offset + sc_seg_pool_memory(seg);
+}
+
+static int fallocate_first(const struct sc_seg *seg)
+{
+	const struct sc_abi_header *header = &seg->header;
+
+	return sc_shmfile_fallocate(seg->fd, 0, 0, (off_t)header->slots_offset) ||
+			       sc_shmfile_fallocate(seg->fd, 0, (off_t)header->pool_offset,
+						(off_t)sc_seg_pool_memory(seg))
+		       ? -1
+		       : 0;
+}
+
+/*
+ * Slots, table and the rest of the pool stay sparse. fallocate, not ftruncate alone: a full /dev/shm is an error
+ * here, not SIGBUS later.
+ */
+static int give_memory(const struct sc_seg *seg)
+{
+	int err = sc_shmfile_check_size(seg->header.length);
+
+	if (err)
+		return err;
+	if (SC_TRY("create.ftruncate", ftruncate(seg->fd, (off_t)seg->header.length)) ||
+	    SC_TRY("create.fallocate", fallocate_first(seg)))
+		return errno == EDQUOT ? -ENOSPC : -errno;
+	return 0;
+}
+
+/* Memory for the file, with half the buffers as long as there is not enough. */
+static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
+{
+	uint32_t all = geometry->buf_count;
+	uint32_t bufs = geometry->bufs_first && geometry->bufs_first < all ? geometry->bufs_first : all;
+	int err;
+
+	set_geometry(&seg->header, geometry);
+	for (seg->buf_count = bufs;;) {
+		err = give_memory(seg);
+		if (err != -ENOSPC || seg->buf_count <= BUFS_MIN)
+			break;
+		seg->buf_count = seg->buf_count / 2 < BUFS_MIN ? BUFS_MIN : seg->buf_count / 2;
+	}
+	if (err == -ENOSPC)
+		sc_warn(SC_HOST_DIR
+			" is full: %llu bytes needed for an endpoint; free space there or lower "
+			"FI_SHMCMA_BOUNCE_COUNT",
+			(unsigned long long)first_memory(seg));
+	else if (err && err != -EFBIG)
+		sc_warn("no memory for an endpoint's segment of %llu bytes in " SC_HOST_DIR ": %s",
+			(unsigned long long)seg->header.length, strerror(-err));
+	else if (seg->buf_count < bufs)
+		sc_info(SC_HOST_DIR
+			" is nearly full: %u bounce buffers instead of %u; free space there to have "
+			"more",
+			seg->buf_count, bufs);
+	return err;
+}
+
+static int publish_as(struct sc_seg *seg, const struct sc_ep_name *as, uint16_t index)
+{
+	char name[SC_ADDR_NAME_MAX];
+	int err = set_address(&seg->header, as, index, name);
+
+	if (err)
+		return err;
+	memcpy(seg->base, &seg->header, sizeof(seg->header));
+	(void)SC_FAULT("create.header");
+	return sc_shmfile_publish(&seg->file, name);
+}
+
+/* Under the name that it is to have, or under one of its own: nobody has that, as its nonce has 128 random bits. */
+static int publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
+{
+	struct sc_ep_name own;
+	int err;
+
+	if (geometry->name) {
+		err = publish_as(seg, geometry->name, geometry->index);
+		return err == -EEXIST ? -EADDRINUSE : err;
+	}
+	err = sc_ep_name_init(&own);
+	return err ? err : publish_as(seg, &own, 0);
+}
+
+static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
+{
+	int err;
+
+	seg->header.magic = SC_ABI_MAGIC;
+	seg->header.major = SC_ABI_MAJOR;
+	seg->header.minor = SC_ABI_MINOR;
+	seg->header.layout = SC_ABI_LAYOUT;
+	seg->header.capabilities = geometry->capabilities;
+	seg->header.window = geometry->window;
+	err = sc_shmfile_describe(&seg->header.owner);
+	if (err)
+		return err;
+	err = allocate(seg, geometry);
+	if (err)
+		return err;
+	err = sc_seg_map(seg);
+	if (err)
+		return err;
+	/* plain: nobody else sees it before it has a name */
+	sc_seg_presence(seg)->state = SC_ABI_OPEN;
+	sc_seg_presence(seg)->buf_count = seg->buf_count;
+	(void)SC_FAULT("create.presence");
+	err = publish(seg, geometry);
+	if (err)
+		sc_seg_unmap(seg);
+	return err;
+}
+
+int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
+{
+	struct sc_seg *seg;
+	int err;
+
+	if (!is_possible(geometry)) {
+		sc_warn("no segment can have %u slots, %u bounce buffers of %u bytes, %u registrations "
+			"and "
+			"%u ranges",
+			geometry->slots, geometry->buf_count, geometry->buf_size, geometry->regs,
+			geometry->ranges);
+		return -EINVAL;
+	}
+	seg = calloc(1, sizeof(*seg));
+	if (!seg) {
+		sc_warn("no memory for an endpoint");
+		return -ENOMEM;
+	}
+	err = sc_shmfile_create(&seg->file);
+	if (err)
+		goto free_seg;
+	seg->fd = seg->file.fd;
+	seg->dev = seg->file.dev;
+	seg->ino = seg->file.ino;
+	seg->made_by = seg->file.made_by;
+	seg->own = seg->local = true;
+	seg->cma_pid = seg->file.pid;
+	(void)sc_attach_init();
+	err = fill_and_publish(seg, geometry);
+	if (err)
+		goto close_file;
+	atomic_fetch_add(&sc_found_owners, 1);
+	*out = seg;
+	return 0;
+
+close_file:
+	(void)sc_shmfile_put(&seg->file); /* never named: there is no borrower */
+	sc_shmfile_close(&seg->file);
+free_seg:
+	free(seg);
+	return err;
+}
+
+void sc_seg_destroy(struct sc_seg *seg)
+{
+	if (!sc_seg_is_here(seg)) {
+		sc_shmfile_close(&seg->file); /* inherited; the lock is not on it */
+		free(seg);
+		return;
+	}
+	if (!seg->keep_name)
+		sc_shmfile_unlink(&seg->file);
+	atomic_fetch_sub(&sc_found_owners, 1);
+	sc_found_forget();
+	sc_seg_put(seg);
+}

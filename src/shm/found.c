@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * found.c: segments of peers that have been found and are not attached yet.
+ *
+ * An endpoint that an address vector asks for is likely to be attached soon: its descriptor and the examined header are
+ * kept here, so that attaching looks only whether the descriptor is what it was and the owner lives (a header does not
+ * change). A descriptor keeps the memory of a file whose owner dies, so they are few, count as those of attached
+ * segments do, and are closed soon: FOUND_MS later in a process that polls, else when a process has died, at the
+ * daemon's next tick, or when a segment of this process is closed.
+ *
+ * Any thread calls these. Nothing is shared with other processes.
+ */
+#define _GNU_SOURCE 1
+#include "shm/found.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "os/lifelock.h"
+
+/*
+ * In one of FOUND_PLACES places from that of the address on. Under found_mutex, which is never held over a system call; a
+ * place is taken and left in one store, so that a forked child, whose copy of the mutex says nothing, can close what is
+ * there.
+ */
+#define FOUND_PLACES 4
+#define FOUND_MS 1000
+static pthread_mutex_t found_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct sc_seg *_Atomic found[SC_FOUND_MAX];
+static int64_t found_since; /* when the first of them was, ms of CLOCK_MONOTONIC */
+atomic_uint sc_found_owners;
+atomic_uint sc_found_count;
+
+static int64_t now_ms(void)
+{
+	return sc_clock_ns() / 1000000;
+}
+
+void sc_found_discard(struct sc_seg *seg)
+{
+	sc_seg_drop_descriptor(seg);
+	free(seg);
+}
+
+static struct sc_seg *found_remove(uint32_t place)
+{
+	struct sc_seg *seg = atomic_exchange(&found[place], NULL);
+
+	if (seg)
+		atomic_fetch_sub(&sc_found_count, 1);
+	return seg;
+}
+
+static bool found_add_locked(struct sc_seg *seg)
+{
+	uint32_t first = sc_seg_hash(seg->header.address) % SC_FOUND_MAX;
+
+	for (uint32_t i = first; i < first + FOUND_PLACES; i++) {
+		if (found[i % SC_FOUND_MAX])
+			continue;
+		if (!atomic_fetch_add(&sc_found_count, 1))
+			found_since = now_ms();
+		found[i % SC_FOUND_MAX] = seg;
+		return true;
+	}
+	return false;
+}
+
+void sc_found_add(struct sc_seg *seg)
+{
+	bool added;
+
+	pthread_mutex_lock(&found_mutex);
+	added = found_add_locked(seg);
+	pthread_mutex_unlock(&found_mutex);
+	if (!added)
+		sc_found_discard(seg);
+}
+
+static struct sc_seg *found_take_locked(const char *addr)
+{
+	uint32_t first = sc_seg_hash(addr) % SC_FOUND_MAX;
+
+	for (uint32_t i = first; i < first + FOUND_PLACES; i++) {
+		struct sc_seg *seg = found[i % SC_FOUND_MAX];
+
+		if (seg && sc_seg_is_here(seg) && !strcmp(seg->header.address, addr))
+			return found_remove(i % SC_FOUND_MAX);
+	}
+	return NULL;
+}
+
+/* Is it what has been examined, and does its owner live? */
+static bool is_as_found(const struct sc_seg *seg)
+{
+	struct stat as = {
+		.st_dev = seg->dev, .st_ino = seg->ino, .st_size = (off_t)seg->header.length, .st_nlink = 1
+	};
+	pid_t holder = 0;
+
+	return sc_lifelock_check(seg->fd, &holder) == 1 && holder == seg->cma_pid &&
+	       sc_shmfile_is_unchanged(seg->fd, &as);
+}
+
+struct sc_seg *sc_found_take(const char *addr)
+{
+	struct sc_seg *seg;
+
+	if (!atomic_load(&sc_found_count))
+		return NULL;
+	pthread_mutex_lock(&found_mutex);
+	seg = found_take_locked(addr);
+	pthread_mutex_unlock(&found_mutex);
+	if (!seg || is_as_found(seg))
+		return seg;
+	sc_found_discard(seg);
+	return NULL;
+}
+
+void sc_found_forget(void)
+{
+	for (uint32_t i = 0; i < SC_FOUND_MAX && atomic_load(&sc_found_count); i++) {
+		struct sc_seg *seg;
+
+		pthread_mutex_lock(&found_mutex);
+		seg = found_remove(i);
+		pthread_mutex_unlock(&found_mutex);
+		if (seg)
+			sc_found_discard(seg);
+	}
+}
+
+void sc_found_forget_slow(void)
+{
+	bool late;
+
+	pthread_mutex_lock(&found_mutex);
+	late = now_ms() >= found_since + FOUND_MS;
+	pthread_mutex_unlock(&found_mutex);
+	if (late)
+		sc_found_forget();
+}
+
+void sc_found_fork_child(void)
+{
+	found_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	sc_found_owners = 0;
+	sc_found_forget();
+}

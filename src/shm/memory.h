@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_MEMORY_H
+#define SC_MEMORY_H
+
+#include "shm/seg.h"
+
+/*
+ * Give a slot its memory, to be written to from here / what it has not had so far, with no word if there is none / take it
+ * away (its content is gone, unless that fails). -ENOSPC.
+ */
+int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
+int sc_seg_slot_grow(struct sc_seg *seg, uint32_t slot);
+int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
+
+/*
+ * Own: give the first `count` registrations or ranges of the table memory, and let peers know; or the
+ * table of 2^`count` buckets, to be filled before they know. -ENOSPC: nothing has changed.
+ */
+enum sc_seg_part { SC_SEG_REGS, SC_SEG_RANGES, SC_SEG_BUCKETS };
+int sc_seg_table_grow_slow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count);
+
+static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count)
+{
+	uint32_t have = part == SC_SEG_REGS	? seg->reg_count
+			: part == SC_SEG_RANGES ? seg->range_count
+						: seg->bucket_bits;
+
+	return count <= have ? 0 : sc_seg_table_grow_slow(seg, part, count);
+}
+
+/*
+ * Own: give the first `count` bounce buffers memory, and let peers know: before their numbers are told to anybody.
+ * -ENOSPC: nothing has changed.
+ */
+int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count);
+
+/* Attached: does its owner count that number by now, and is there memory behind it? */
+bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf);
+
+static inline bool sc_seg_has_buf(struct sc_seg *seg, uint32_t buf)
+{
+	/*
+	 * relaxed: buffers below the number keep their memory, which was there before the number; any thread raises it
+	 */
+	return buf < sc_load_relaxed_32(&seg->buf_count) || sc_seg_has_buf_slow(seg, buf);
+}
+
+/* Do `size` bytes fit into the buffers that a record names, and are there such buffers? */
+static inline bool sc_seg_has_bufs(struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS],
+				   uint64_t size)
+{
+	uint64_t held = 0;
+
+	for (uint32_t i = 0; held < size; i++) {
+		if (i == SC_ABI_RECORD_BUFS || !sc_seg_has_buf(seg, bufs[i]))
+			return false;
+		held += seg->header.buf_size;
+	}
+	return true;
+}
+
+#endif
