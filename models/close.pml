@@ -152,7 +152,7 @@ inline review()
 		attach();
 		atomic { MORTAL; answered[me] = true };
 #endif
-		/* sc_reap_is_orphan() */
+		/* sc_owner_left() */
 		feed[me] = (!MAPPED(me, w) && named[w] && dead[w] -> DRAINING : UP)
 	:: else -> skip
 	fi;

@@ -102,6 +102,6 @@ int main(int argc, char **argv)
 	sc_log_set(log_line);
 	ret = all || dry ? sc_reap_list(show_file, &all) : sc_reap_scan();
 	if (!all && !dry)
-		failed |= sc_reap_scan_old() < 0;
+		failed |= sc_reap_scan_unsure() < 0;
 	return end(ret < 0 || failed ? EXIT_LEFT : EXIT_SUCCESS);
 }

@@ -142,26 +142,18 @@ struct sc_abi_presence {
 	uint64_t
 		life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
 	uint32_t life;
-
-	/*
-	 * The pipe by which others wake the owner's thread, see doorbell.c: its descriptor there + 1, 0: none. And
-	 * SC_ABI_DOOR_HEARD: the owner will look for processes that come, but not for a while yet, so none needs to
-	 * knock.
-	 */
-	uint32_t door;
+	uint32_t pad0;
 
 	/*
 	 * The sleepers that wait for writes of others: SC_ABI_SLEEP_* flags, and a count of armings and wakes, see
 	 * wake.c. A process that has written something looks at the flag for it; the low half is the futex to wake.
 	 */
 	uint64_t sleep;
-	uint64_t door_ino, door_dev;
-	uint64_t pad[7];
+	uint64_t pad[9];
 };
 #define SC_ABI_SLEEP_ASLEEP 1ULL /* for records, claims, answers, anything that is to be taken in */
 #define SC_ABI_SLEEP_ROOM 2ULL	 /* and for lines and buffers that are given back */
 #define SC_ABI_SLEEP_FLAGS 3ULL
-#define SC_ABI_DOOR_HEARD 0x80000000u
 #define SC_ABI_LIFE_TID 0x3fffffffu   /* FUTEX_TID_MASK */
 #define SC_ABI_LIFE_ENDED 0x40000000u /* FUTEX_OWNER_DIED */
 #define SC_ABI_PRESENCE 1024
@@ -706,10 +698,7 @@ SC_ABI_AT(sc_abi_presence, bucket_bits, 24);
 SC_ABI_AT(sc_abi_presence, chains, 28);
 SC_ABI_AT(sc_abi_presence, life_next, 32);
 SC_ABI_AT(sc_abi_presence, life, 40);
-SC_ABI_AT(sc_abi_presence, door, 44);
 SC_ABI_AT(sc_abi_presence, sleep, 48);
-SC_ABI_AT(sc_abi_presence, door_ino, 56);
-SC_ABI_AT(sc_abi_presence, door_dev, 64);
 SC_ABI_SIZE(sc_abi_presence, 128);
 SC_ABI_AT(sc_abi_line, ctl, 56);
 SC_ABI_SIZE(sc_abi_line, 64);

@@ -51,10 +51,10 @@ int sc_thread_start(pthread_t *thread, size_t stack, void *(*body)(void *), void
 int sc_reap_scan(void);
 
 /*
- * The same of what earlier versions have left, whose names did not tell the user yet. It looks at each name of that kind,
- * other users' too, so that only a person asks for it, not each endpoint.
+ * The same of files whose names do not tell the user: those of earlier versions, and of services in user namespaces. It
+ * looks at each name of that kind, other users' too, so that only a person asks for it, not each endpoint.
  */
-int sc_reap_scan_old(void);
+int sc_reap_scan_unsure(void);
 
 /* A file of this user's, and of this library's or an earlier version, in shared memory. */
 struct sc_reap_file {

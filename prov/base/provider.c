@@ -181,8 +181,8 @@ void shmcma_env_read(void)
 				   "removes what they leave. Without it that is found by polling.");
 	config->scan =
 		read_bool("scan", config->scan,
-			  "Have that thread look through /dev/shm every 30 seconds, beside when others come or die, "
-			  "for what it may have missed.");
+			  "Have that thread look twice a second whether processes that are no peers have ended, and "
+			  "every 30 seconds through /dev/shm for what it may have missed.");
 	config->calibrate =
 		read_bool("calibrate", true,
 			  "Choose between the ways of a message by what they cost on this machine. That thread "

@@ -14,7 +14,8 @@
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
-#include "proc/neighbour.h"
+#include "proc/daemon.h"
+#include "proc/leftover.h"
 #include "rma/delegate.h"
 #include "rma/request.h"
 #include "rma/direct.h"
@@ -170,8 +171,7 @@ static void rxq_leave(struct sc_ep *ep)
 int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 {
 	struct sc_ep *ep = calloc(1, sizeof(*ep));
-	bool first = sc_bell_is_first(), comes;
-	int64_t came = 0;
+	bool first = sc_bell_is_first();
 	int ret = -ENOMEM;
 
 	if (!ep)
@@ -195,11 +195,8 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ret = rxq_join(ep, attr);
 	if (ret)
 		goto no_rxq;
-	if (first) {
-		came = sc_clock_ns();
-		if (sc_neighbours_come())
-			(void)sc_reap_scan();
-	}
+	if (first && sc_leftover_is_here())
+		(void)sc_reap_scan();
 	ep->barrier = sc_wake_join(); /* before there are threads: then it is cheap */
 	ret = segment_create(ep, attr);
 	if (ret == -ENOSPC && sc_reap_scan() > 0)
@@ -220,14 +217,11 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		if (ret)
 			goto no_service;
 	}
-	/* in this order: the thread begins knowing that this process has come */
-	comes = sc_bell_open(&ep->bell, ep->seg);
+	sc_bell_open(&ep->bell, ep->seg);
 	ep->alone = !ep->config.daemon || !sc_daemon_start(&ep->config);
 	ep->watch_mask = (ep->alone ? WATCH_POLLS : WATCH_POLLS_DAEMON) - 1;
 	if (first && !ep->config.daemon)
 		(void)sc_reap_scan(); /* the thread would, later */
-	if (comes)
-		sc_neighbours_named(came);
 	*created = ep;
 	return 0;
 

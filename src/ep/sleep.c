@@ -14,7 +14,7 @@
  *   chunks of a shared copy                     the joiner                   report() in xfer.c
  *   delegated operations that it has done       the peer                     put_end() in taker.c
  *   room in a ring, window, buffers             the reader                   sc_peer_publish()
- *   death                                       our daemon                   ring() in daemon.c
+ *   death                                       our daemon                   sc_bell_ring()
  *
  * Nobody wakes for the following, so these sleep for a time only, and then poll:
  *

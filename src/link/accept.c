@@ -17,7 +17,7 @@
 #include "link/rxq.h"
 #include "os/addr.h"
 #include "os/host.h"
-#include "proc/reap.h"
+#include "proc/owner.h"
 #include "shm/attach.h"
 #include "shm/memory.h"
 
@@ -76,7 +76,7 @@ static bool is_left_by_dead(const struct sc_peer *peer, uint64_t claim)
 		return false;
 	if (peer->left)
 		return sc_peer_is_dead(peer);
-	return !peer->seg && sc_reap_is_orphan(peer->address);
+	return !peer->seg && sc_owner_left(peer->address);
 }
 
 /* Finds or makes the peer that has introduced itself in a slot, and attaches its segment. */
@@ -280,7 +280,7 @@ static int reclaim_inbound(struct sc_ep *ep, uint64_t attached[SC_ABI_SLOTS_MAX 
 		attached[peer->in_slot / 64] |= 1ULL << peer->in_slot % 64;
 		if (peer->seg || (peer->feed != SC_FEED_UP && !peer->vanished))
 			continue;
-		if (!sc_reap_is_orphan(peer->address) && !has_claimant_ended(claim))
+		if (!sc_owner_left(peer->address) && !has_claimant_ended(claim))
 			continue;
 		sc_peer_bury(peer);
 		ended++;

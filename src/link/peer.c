@@ -21,6 +21,7 @@
 #include "link/hold.h"
 #include "link/rxq.h"
 #include "os/addr.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "shm/attach.h"
 #include "shm/memory.h"
@@ -659,7 +660,7 @@ static bool shows_cookie(const struct sc_peer *peer)
 
 bool sc_peer_is_dead(const struct sc_peer *peer)
 {
-	return sc_watch_has_ended(&peer->watch) || sc_reap_owner_is_dead(peer->seg);
+	return sc_watch_has_ended(&peer->watch) || sc_owner_is_dead(peer->seg);
 }
 
 bool sc_peer_is_marked(const struct sc_peer *peer)

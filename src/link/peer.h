@@ -53,7 +53,7 @@
  * one that it has refused, and that dies then. After 5 the peer is connected and dead, as at any later time,
  * also in the middle of parting: the owner finds its life lock free, when it lets the peer in, when the daemon
  * says so, or in sc_peers_watch(), reads what was published and frees the slot. The first process that proves the death
- * writes ENDED for the dead owner (sc_reap_owner_is_dead()), so that all others refuse at once what is posted to it. An
+ * writes ENDED for the dead owner (sc_owner_is_dead()), so that all others refuse at once what is posted to it. An
  * endpoint that has claimed a slot of an owner that has died takes its claim back in the same way. A peer that was let
  * in without its segment, because its name was gone, is known to be dead by its file, should that be back, or by its
  * pid. Lost until the owner closes are only slots of those that were in another pid namespace and died before 5, or

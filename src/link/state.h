@@ -27,7 +27,7 @@
 #include <shmcma/core.h>
 #include "os/cma.h"
 #include "base/comp_ring.h"
-#include "proc/daemon.h"
+#include "proc/watch.h"
 #include "shm/fill.h"
 #include "base/list.h"
 #include "base/match.h"

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -104,6 +105,11 @@ static void format_tail(const struct sc_addr *addr, char *tail)
 		at = put_hex(at, 2, addr->nonce[i]);
 	*at++ = '-';
 	*put_hex(at, EP_DIGITS, addr->ep) = '\0';
+}
+
+uint32_t sc_addr_uid(const struct sc_host *host)
+{
+	return host->user_ns && host->user_ns != SC_HOST_FIRST_USER_NS ? SC_ADDR_ANY_UID : geteuid();
 }
 
 int sc_addr_parse(const char *text, struct sc_addr *addr)
@@ -253,8 +259,23 @@ bool sc_addr_is_file_of(const char *name, uint32_t uid)
 	struct sc_addr addr;
 
 	if (!sc_addr_parse_file(name, &addr))
-		return addr.uid == uid;
+		return addr.uid == uid || addr.uid == SC_ADDR_ANY_UID;
 	return is_named_file(SERVICE_PREFIX, uid, name) || is_named_file(DIRECTORY_PREFIX, uid, name);
+}
+
+static bool is_foreign(const char *kind, const char *name, uint32_t uid)
+{
+	uint32_t other;
+
+	if (strncmp(name, kind, strlen(kind)))
+		return false;
+	other = (uint32_t)strtoul(name + strlen(kind), NULL, 10);
+	return other != uid && is_named_file(kind, other, name);
+}
+
+bool sc_addr_is_foreign_service_file(const char *name, uint32_t uid)
+{
+	return is_foreign(SERVICE_PREFIX, name, uid) || is_foreign(DIRECTORY_PREFIX, name, uid);
 }
 
 enum sc_addr_kind sc_addr_kind(const char *addr)

@@ -12,9 +12,10 @@
 
 /*
  * The parts of an endpoint's address. The user is part of it, so that a look through all names leaves out those of other
- * users by the name alone: `uid` is what the process that made the endpoint calls itself, which a process in another
- * user namespace sees as another number. The owner of the file decides, not the name.
+ * users by the name alone. A process in a user namespace cannot tell by which number others know its user: `uid` is
+ * SC_ADDR_ANY_UID then, and others look at the owner of the file. That decides, not the name.
  */
+#define SC_ADDR_ANY_UID UINT32_MAX /* -1: no user has it */
 struct sc_addr {
 	uint64_t host; /* SC_HOST_ID_BITS */
 	uint32_t uid;
@@ -22,6 +23,9 @@ struct sc_addr {
 	uint8_t nonce[SC_ADDR_NONCE];
 	uint16_t ep;
 };
+
+/* The user's number in the names of that process, which is this one. */
+uint32_t sc_addr_uid(const struct sc_host *host);
 
 /* -EINVAL: not exactly the endpoint form. Reads at most SC_ADDR_SIZE bytes. */
 int sc_addr_parse(const char *text, struct sc_addr *addr);
@@ -45,8 +49,10 @@ bool sc_addr_is_old_file(const char *name);
 bool sc_addr_is_calibration_file(const char *name);
 /* Is it the name of a file of a service, or of a directory, of this user? */
 bool sc_addr_is_service_file(const char *name);
-/* Is it, by its text alone, a segment's, a service's or a directory's of that user? No system call. */
+/* May it, by its text alone, be a segment's, a service's or a directory's of that user? No system call. */
 bool sc_addr_is_file_of(const char *name, uint32_t uid);
+/* Is it a service's or a directory's of a user of another number? Another user namespace may have given it. */
+bool sc_addr_is_foreign_service_file(const char *name, uint32_t uid);
 
 /* Of the first `len` characters of an address (FNV-1a), for tables of them: its nonce is random. */
 static inline uint32_t sc_addr_hash(const char *addr, size_t len)

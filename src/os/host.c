@@ -197,9 +197,15 @@ static int device_of_dir(uint64_t *dev)
 	return 0;
 }
 
-static int fill(struct sc_host *host)
+static uint64_t namespace_of(const char *path)
 {
 	struct stat ns;
+
+	return SC_TRY("host.ns", stat(path, &ns)) ? 0 : ns.st_ino;
+}
+
+static int fill(struct sc_host *host)
+{
 	uint64_t dev = 0;
 	int err;
 
@@ -216,7 +222,8 @@ static int fill(struct sc_host *host)
 	} while (!host->cookie); /* 0 is what a forked child shows */
 	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev))) >> (64 - SC_HOST_ID_BITS);
 	host->pid = getpid();
-	host->pid_ns = SC_TRY("host.ns", stat("/proc/thread-self/ns/pid", &ns)) ? 0 : ns.st_ino;
+	host->pid_ns = namespace_of("/proc/thread-self/ns/pid");
+	host->user_ns = namespace_of("/proc/thread-self/ns/user");
 	host->start_time = start_time(host->pid);
 	host->pidfs_ino = pidfs_inode(host->pid);
 	return 0;

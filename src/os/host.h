@@ -18,6 +18,7 @@ struct sc_host {
 	uint64_t id; /* for addresses: this boot and this /dev/shm, SC_HOST_ID_BITS */
 	uint64_t boot_id[2];
 	uint64_t pid_ns;     /* inode of /proc/self/ns/pid */
+	uint64_t user_ns;    /* of /proc/self/ns/user; 0: not known */
 	uint64_t start_time; /* as sc_abi_owner.start_time */
 	uint64_t pidfs_ino;  /* 0: kernel without pidfs */
 	uint64_t cookie;     /* random, at this address for the whole life of the process */
@@ -26,6 +27,8 @@ struct sc_host {
 
 /* sc_host.pid_ns of those outside all containers: the kernel's PROC_PID_INIT_INO. */
 #define SC_HOST_FIRST_PID_NS 0xEFFFFFFCu
+/* Likewise of user_ns: PROC_USER_INIT_INO. */
+#define SC_HOST_FIRST_USER_NS 0xEFFFFFFDu
 
 /*
  * The identity, computed at the first call in each process (a forked child gets its own, with another

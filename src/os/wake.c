@@ -40,7 +40,7 @@
  *       its own value, or finds it changed and looks again.
  *
  * Death or stop of the writer: after P1, P2 or P3 the sleeper is not woken by this one; ASLEEP stays, so every
- * other writer wakes it, and so does the daemon of this process when the writer has died (ring() in daemon.c,
+ * other writer wakes it, and so does the daemon of this process when the writer has died (sc_bell_ring(),
  * which is the same P1 to P5). One that is stopped there is alive and goes on later: its records wait so long, unless
  * another writer wakes the sleeper. After P4 nothing is owed. Death of the sleeper harms no other process.
  * models/wait.pml is this with store buffers, deaths and two writers.

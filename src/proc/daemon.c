@@ -14,56 +14,35 @@
  *   a scan         some time after a death: others of the same job may have died with it, unknown to us; and once
  *                  when this process has begun, for names of the dead whose pid somebody has by now
  *   calibration    once, unless it is there: see calibration.c
- *   a look         some time after this process has come, a knock, or the end of a neighbour: see neighbour.c
- *   heard          some time before that look: from then on a new process has to knock again
- *   the door       a process to watch has come, or the end; or another process knocks
+ *   a look         twice a second: has a process ended that is no peer's? See leftover.c
+ *   the pipe       a process to watch has come, or the end
  *   gathered       some time after such a process has come: pidfds of it and of others that have come meanwhile.
  *                  They do not delay a connection: a pidfd, and a look whether it is the right one, take a third as
  *                  long as all else of it
  *
- * It proves a death as any other process does (sc_reap_owner_is_dead()), marks the watches, rings the endpoints' bells,
+ * It proves a death as any other process does (sc_owner_is_dead()), marks the watches, rings the endpoints' bells,
  * and removes the names at once. The endpoint does the rest at its next poll: this thread touches nothing of an
- * endpoint but bell and watches, which are under daemon_mutex, but for the words `rung` and `ended` (D1).
- *
- *   D1 release, ring(): watches marked before the count   pairs with  D1' sc_bell_hear()
- *
- * Not everything can be seen by a pidfd: not a process of another pid namespace, and none when descriptors
- * are short, see pidfd.c; and poll(2) takes no more places than the process may open descriptors by now. Of the
- * others, as far as they are peers', the life locks are polled, 0.3 us each ten times a second. So are those of all
- * where there is no place for the door, or poll(2) fails: then the thread sleeps without descriptors.
+ * endpoint but bell and watches (bell.c, watch.c).
  *
  * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
  * is closed, written to or believed here before its inode says that it still is ours; that is why this is
  * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to the files that it polls, so the
- * closing of the pipe's other end wakes the thread at once (or, if a process knocks at this instant, when it has done
- * so), and REPAIR_MS later the thread makes the lost descriptors again: not at once, as an application that closes
- * descriptors and uses their numbers again must not meet with others that come and go.
- *
- * The word of life (abi.h) in each own segment is a robust futex of this thread, see set_robust_list(2): when
- * the process ends or execs, the kernel walks the list of them and marks each, well before the pid is free (unless
- * the process is killed for want of memory, and has lost the list by then: that the pidfd tells). The
- * list's links lie beside the words, as the kernel wants a constant distance, so in shared memory; nothing here
- * reads them. A process that scribbles on link or word can make the kernel, in a process that ends, miss words or mark
- * others that hold this thread's tid; then peers take the slower proof without need, or trust a pid that was ours: for
- * a write that the scribbler, of the same user, could do itself, or a read of bytes that it could have written.
- *
- *   L1  a word is linked before it has the tid, and is 0 before it is unlinked: a tid that peers see is one
- *       that the kernel finds, whenever the process ends
+ * closing of the pipe's other end wakes the thread at once, and REPAIR_MS later the thread makes the lost descriptors
+ * again: not at once, as an application that closes descriptors and uses their numbers again must not meet with others
+ * that come and go.
  *
  * If the process dies at any instant, nothing else of this is shared; reap.c deals with a name half removed.
  *
- * Locks are taken in the order daemon_mutex, then shmfile.c's and host.c's.
+ * Locks are taken in the order sc_process.mutex, then shmfile.c's and host.c's.
  */
 #define _GNU_SOURCE 1
 #include "proc/daemon.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -75,17 +54,19 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "os/addr.h"
 #include "proc/calibration.h"
-#include "os/doorbell.h"
 #include "os/host.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "proc/neighbour.h"
+#include "proc/leftover.h"
 #include "os/shmfile.h"
 #include "os/pidfd.h"
+#include "os/pipe.h"
+#include "proc/bell.h"
+#include "proc/process.h"
+#include "proc/watch.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
-#include "os/wake.h"
 #include "shm/found.h"
 
 #define TICK_MS 30000
@@ -95,30 +76,15 @@
 #define SCAN_SOON_MS 50
 #define SCAN_AGAIN_MS 500
 /*
- * After a knock: later than the knocking newcomer has its name, and not for each of many that come at a time: for
- * the first half of it others see that they need not knock, and have the second half for their names. That begins
- * when they see it no more, however late the thread is by then. (Full milliseconds of now_ms(): hence one more.)
- * After the end of a neighbour: not for each of many that end; and once more as after a knock, as a process that comes
- * just then may have knocked at none but those that end. This process itself comes, and shows another door, as after a
- * knock: of many that come together none has to knock, nor looks before it has connected to the others; and we look for
- * processes that have found no door.
+ * A look for processes that have ended: all processes of the machine look at the same instants, so that a job whose
+ * processes wait for each other is held up by one look, not by that of each. Figures: docs/MEASUREMENTS.md.
  */
-#define LOOK_MS (SC_NEIGHBOURS_LOOK_MS + 1)
-#define HEARD_MS LOOK_MS
-#define LOOK_SOON_MS 10
-
-/*
- * After a process to watch has come, pidfds of those that came with it are opened and polled: soon, or, where many come
- * one after the other, as all of a job do, so long after the last time, or after this process itself has come. A
- * sleeper hears so much later of one that ends meanwhile: a poller sees its word of life.
- */
-#define GATHER_MS 5
-#define GATHER_APART_MS 50
+#define LOOK_MS 500
 
 /*
  * The thread measures properties of the machine when its process has lasted for so long, not while it begins; of a job
  * that begins together the processes do so at different times, so that the first one measures and the others find the
- * result. Names of the dead whose pid somebody has by now, see sc_neighbours_come(), are looked for later still.
+ * result. Names of the dead whose pid somebody has by now are looked for later still.
  */
 #define CALIBRATE_MS 200
 #define SETTLED_MS 1200
@@ -131,430 +97,7 @@
 /* That there is room for from the start. */
 #define DESCRIPTORS 512
 
-/* The kernel follows a robust list for ROBUST_LIST_LIMIT (2048) links. */
-#define LIVES_MAX 1024
-
-/* A process that peers of ours belong to. */
-struct sc_daemon_process {
-	struct sc_list all;
-	struct sc_list watches;
-	pid_t pid;	 /* as seen from here, 0: not visible */
-	uint64_t cookie; /* and with that, which process */
-	bool gathered; /* a pidfd has been asked for: in daemon_processes those first of which none has */
-	int pidfd;	 /* its place, SC_NO_PIDFD: its locks are polled */
-};
-
-enum state { STATE_NONE, STATE_RUNS, STATE_STOPS };
-
-static pthread_once_t daemon_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t daemon_mutex = PTHREAD_MUTEX_INITIALIZER; /* all but what the thread alone uses */
-static enum state daemon_state;
-static pthread_t daemon_thread;
-static bool daemon_said; /* why it cannot be started */
-static struct sc_list daemon_processes, daemon_bells;
-static struct sc_list
-	daemon_inherited[8]; /* by forked children, which leave it alone; so that it is no leak */
-static unsigned int daemon_forks;
-static uint32_t daemon_tid; /* for words of life; 0: none, or not yet */
-static struct robust_list_head daemon_lives;
-static int daemon_lives_count;
-static bool daemon_scans_ticks; /* look through all names now and then, though nothing has happened */
-static bool daemon_calibrates;	/* measure what is the machine's */
-static bool daemon_came;	/* this process has got its first name */
-static int64_t daemon_gathers;	/* when those that have come are gathered; 0: nobody has come since */
-static int64_t daemon_gathered; /* when they were the last time, or this process came */
-static int64_t daemon_sleeps;	/* so long, at the most, the thread sleeps in poll(2) */
-static struct sc_doorbell daemon_door = SC_DOORBELL_NONE;
-
-/* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
-static struct pollfd daemon_polls[1 + SC_PIDFDS_MAX]; /* the door, then as in pidfd.c */
-static int64_t daemon_tick, daemon_scan; /* when the next one is due; 0: no scan but with the tick */
-static int64_t daemon_look;		 /* likewise, for neighbours */
-static int64_t daemon_calibration;	 /* likewise */
-static int64_t daemon_heard;		 /* likewise: others are to knock again */
-static int64_t daemon_knock;		 /* likewise, a look for processes that knock, or have seen no need to */
-static bool daemon_missed;			/* knocks may have been missed: no door, or no life lock */
-static int daemon_scans;			/* left to do after a death */
-static nfds_t daemon_polled;			/* so many places of daemon_polls are polled */
-static bool daemon_locks;			/* some process's locks are to be polled */
-static char daemon_dead[SC_ADDR_NAME_MAX];	/* a name to remove */
-static int daemon_dead_count;			/* there are so many */
-
-static int64_t now_ms(void)
-{
-	return sc_clock_ns() / 1000000;
-}
-
-/* False: it will wake when its time has come, or by the hanging up, unless a child has that end too. */
-static bool wake_locked(void)
-{
-	if (sc_doorbell_ring(&daemon_door))
-		return true;
-	sc_doorbell_hang_up(&daemon_door);
-	return false;
-}
-
-/* For others to see: when the thread has to end, it looks no more for processes that rely on it. */
-static const struct sc_doorbell *shown_door_locked(void)
-{
-	return daemon_state == STATE_RUNS ? &daemon_door : NULL;
-}
-
-/* To be called when it is another door, or none. */
-static void show_door_locked(void)
-{
-	sc_list_for (entry, &daemon_bells) {
-		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
-
-		if (bell->presence)
-			sc_doorbell_show(shown_door_locked(), bell->presence);
-	}
-}
-
-/* Also when the application has closed it; a descriptor that the application has put in its place is left alone. */
-static void close_door_locked(void)
-{
-	sc_doorbell_close(&daemon_door);
-	show_door_locked();
-}
-
-/* ---- processes ------------------------------------------------------------------------------- */
-
-static void pidfd_forget(struct sc_daemon_process *process)
-{
-	if (process->pidfd != SC_NO_PIDFD)
-		sc_pidfd_put(process->pidfd);
-	process->pidfd = SC_NO_PIDFD;
-}
-
-/* The owner is seen alive after the descriptor was opened, so it was it that had the pid. */
-static void pidfd_get(struct sc_daemon_process *process, const struct sc_seg *seg)
-{
-	if (!process->pid)
-		return;
-	process->pidfd = sc_pidfd_get(process->pid);
-	if (process->pidfd != SC_NO_PIDFD && sc_seg_check_owner(seg) != 1)
-		pidfd_forget(process);
-}
-
-static struct sc_daemon_process *process_find(const struct sc_seg *seg)
-{
-	sc_list_for (entry, &daemon_processes) {
-		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
-
-		if (process->pid == seg->cma_pid && process->cookie == seg->header.owner.cookie)
-			return process;
-	}
-	return NULL;
-}
-
-/* One has come that is to be gathered. */
-static void gather_soon_locked(void)
-{
-	int64_t apart = daemon_gathered + GATHER_APART_MS;
-
-	if (daemon_gathers)
-		return;
-	daemon_gathers = now_ms() + GATHER_MS;
-	if (daemon_gathers < apart)
-		daemon_gathers = apart;
-	if (daemon_gathers < daemon_sleeps)
-		(void)wake_locked();
-}
-
-static struct sc_daemon_process *process_new(const struct sc_seg *seg)
-{
-	struct sc_daemon_process *process = calloc(1, sizeof(*process));
-
-	if (!process)
-		return NULL;
-	process->pid = seg->cma_pid;
-	process->cookie = seg->header.owner.cookie;
-	process->pidfd = SC_NO_PIDFD;
-	sc_list_init(&process->watches);
-	sc_list_prepend(&daemon_processes, &process->all);
-	gather_soon_locked();
-	return process;
-}
-
-void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_bell *bell)
-{
-	struct sc_daemon_process *process = NULL;
-
-	*watch = (struct sc_watch){ .seg = seg, .bell = bell };
-	if (seg->lender) /* this process's own */
-		return;
-	pthread_mutex_lock(&daemon_mutex);
-	if (daemon_state == STATE_RUNS) {
-		process = process_find(seg);
-		process = process ? process : process_new(seg);
-	}
-	watch->process = process;
-	if (process)
-		sc_list_append(&process->watches, &watch->of_process);
-	pthread_mutex_unlock(&daemon_mutex);
-}
-
-static void process_put(struct sc_daemon_process *process)
-{
-	if (!sc_list_empty(&process->watches))
-		return;
-	pidfd_forget(process);
-	sc_list_remove(&process->all);
-	free(process);
-}
-
-void sc_watch_del(struct sc_watch *watch)
-{
-	if (!watch->process || !sc_seg_is_here(watch->seg))
-		return;
-	pthread_mutex_lock(&daemon_mutex);
-	sc_list_remove(&watch->of_process);
-	process_put(watch->process);
-	watch->process = NULL;
-	pthread_mutex_unlock(&daemon_mutex);
-}
-
-/* ---- fork ------------------------------------------------------------------------------------ */
-
-/*
- * The child has no thread, and its copies of endpoints are of no use. It watches none of the processes that its parent
- * watches.
- */
-static void atfork_child(void)
-{
-	daemon_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	sc_pidfds_inherited();
-	sc_doorbell_close(&daemon_door);
-	daemon_state = STATE_NONE;
-	daemon_tid = 0;
-	daemon_lives_count = 0;
-	daemon_lives.list.next = &daemon_lives.list;
-	daemon_inherited[daemon_forks++ % (sizeof(daemon_inherited) / sizeof(daemon_inherited[0]))] =
-		daemon_processes;
-	sc_list_init(&daemon_processes);
-	sc_list_init(&daemon_bells);
-}
-
-static bool can_fork;
-
-static void init_once(void)
-{
-	daemon_lives.list.next = &daemon_lives.list;
-	sc_list_init(&daemon_processes);
-	sc_list_init(&daemon_bells);
-	can_fork = !SC_TRY("daemon.atfork", pthread_atfork(NULL, NULL, atfork_child));
-}
-
-/* ---- words of life --------------------------------------------------------------------------- */
-
-static struct robust_list *link_of(const struct sc_bell *bell)
-{
-	return (struct robust_list *)&bell->presence->life_next;
-}
-
-/* The one before in daemon_bells that has a word, whose links go the same way; NULL: it is the first. */
-static struct sc_bell *life_before(const struct sc_bell *bell)
-{
-	for (struct sc_list *entry = bell->all.prev; entry != &daemon_bells; entry = entry->prev) {
-		struct sc_bell *before = sc_list_entry(entry, struct sc_bell, all);
-
-		if (before->presence)
-			return before;
-	}
-	return NULL;
-}
-
-static struct robust_list *life_after(const struct sc_bell *bell)
-{
-	for (struct sc_list *entry = bell->all.next; entry != &daemon_bells; entry = entry->next) {
-		struct sc_bell *after = sc_list_entry(entry, struct sc_bell, all);
-
-		if (after->presence)
-			return link_of(after);
-	}
-	return &daemon_lives.list;
-}
-
-/* The kernel reads it, in this thread or another, at any instant: one store. */
-static void set_link(struct robust_list *link, struct robust_list *next)
-{
-	__atomic_store_n(&link->next, next, __ATOMIC_RELEASE);
-}
-
-/* L1. The bell is the first in the list. */
-static void life_link_locked(struct sc_bell *bell)
-{
-	set_link(link_of(bell), life_after(bell));
-	set_link(&daemon_lives.list, link_of(bell));
-	(void)SC_FAULT("daemon.linked");
-	sc_store_release_32(&bell->presence->life, daemon_tid);
-	(void)SC_FAULT("daemon.alive");
-}
-
-/* L1 */
-static void life_unlink_locked(struct sc_bell *bell)
-{
-	struct sc_bell *before = life_before(bell);
-
-	sc_store_release_32(&bell->presence->life, 0);
-	(void)SC_FAULT("daemon.unalive");
-	set_link(before ? link_of(before) : &daemon_lives.list, life_after(bell));
-	(void)SC_FAULT("daemon.unlinked");
-}
-
-/* By the thread itself: at its beginning, with its tid, when the kernel knows the list; with 0 at its end. */
-static void set_lives(uint32_t tid)
-{
-	pthread_mutex_lock(&daemon_mutex);
-	daemon_tid = tid;
-	sc_list_for (entry, &daemon_bells) {
-		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
-
-		if (bell->presence)
-			sc_store_release_32(&bell->presence->life, tid);
-	}
-	pthread_mutex_unlock(&daemon_mutex);
-}
-
-/* In place of libc's list for this thread, which takes no robust mutex. */
-static void lives_begin(void)
-{
-	daemon_lives.futex_offset = (long)offsetof(struct sc_abi_presence, life) -
-				    (long)offsetof(struct sc_abi_presence, life_next);
-	if (!SC_TRY("daemon.robust", syscall(SYS_set_robust_list, &daemon_lives, sizeof(daemon_lives))))
-		set_lives((uint32_t)syscall(SYS_gettid));
-}
-
-/* ---- bells ----------------------------------------------------------------------------------- */
-
-static void ring(struct sc_bell *bell)
-{
-	/* D1 release: pairs with D1' in sc_bell_hear() */
-	sc_add_acq_rel_32(&bell->rung, 1);
-	sc_wake(bell->sleep, SC_ABI_SLEEP_ASLEEP);
-}
-
-/*
- * There are names of this process: it takes part, and will look for processes that come now. Its door is to be shown
- * after that.
- */
-static void come_locked(void)
-{
-	sc_neighbours_want(true);
-	daemon_came = true;
-	daemon_gathered = now_ms();
-	daemon_door.heard = true;
-}
-
-bool sc_bell_open(struct sc_bell *bell, struct sc_seg *seg)
-{
-	bool only, comes;
-
-	*bell = (struct sc_bell){ .opened_by = sc_host_self(), .sleep = &sc_seg_presence(seg)->sleep };
-	pthread_once(&daemon_once, init_once);
-	pthread_mutex_lock(&daemon_mutex);
-	only = sc_list_empty(&daemon_bells);
-	comes = only && daemon_state == STATE_RUNS;
-	sc_list_prepend(&daemon_bells, &bell->all);
-	if (comes) {
-		come_locked();
-		daemon_door.heard = wake_locked(); /* else the look may be late */
-	}
-	if (daemon_lives_count < LIVES_MAX) {
-		daemon_lives_count++;
-		bell->presence = sc_seg_presence(seg);
-		life_link_locked(bell);
-		sc_doorbell_show(shown_door_locked(), bell->presence);
-	}
-	pthread_mutex_unlock(&daemon_mutex);
-	return only;
-}
-
-bool sc_bell_is_first(void)
-{
-	bool first;
-
-	pthread_once(&daemon_once, init_once);
-	pthread_mutex_lock(&daemon_mutex);
-	first = sc_list_empty(&daemon_bells);
-	pthread_mutex_unlock(&daemon_mutex);
-	return first;
-}
-
-void sc_bell_close(struct sc_bell *bell)
-{
-	if (bell->opened_by != sc_host_self())
-		return;
-	pthread_mutex_lock(&daemon_mutex);
-	if (bell->presence) {
-		sc_doorbell_show(NULL, bell->presence);
-		life_unlink_locked(bell);
-		daemon_lives_count--;
-	}
-	sc_list_remove(&bell->all);
-	if (sc_list_empty(&daemon_bells))
-		sc_neighbours_want(false);
-	pthread_mutex_unlock(&daemon_mutex);
-}
-
-static void ring_all(void)
-{
-	pthread_mutex_lock(&daemon_mutex);
-	sc_list_for (entry, &daemon_bells)
-		ring(sc_list_entry(entry, struct sc_bell, all));
-	pthread_mutex_unlock(&daemon_mutex);
-}
-
 /* ---- the thread ------------------------------------------------------------------------------ */
-
-/* A name to remove, once daemon_mutex is free. */
-static void note_name(const struct sc_seg *seg)
-{
-	struct sc_addr parts;
-
-	if (sc_addr_parse(seg->header.address, &parts))
-		return;
-	sc_addr_file(&parts, daemon_dead);
-	daemon_dead_count++;
-}
-
-static void watch_check(struct sc_watch *watch)
-{
-	if (watch->ended || !sc_reap_owner_is_dead(watch->seg))
-		return;
-	note_name(watch->seg);
-	sc_store_relaxed_32(&watch->ended, 1); /* ordered by the next */
-	ring(watch->bell);
-}
-
-static void process_check(struct sc_daemon_process *process)
-{
-	sc_list_for (entry, &process->watches)
-		watch_check(sc_list_entry(entry, struct sc_watch, of_process));
-}
-
-/* Its pidfd says that it has ended, or that it is not its pidfd: nothing more is to be heard from it. */
-static void pidfd_event(struct sc_daemon_process *process)
-{
-	process_check(process);
-	pidfd_forget(process);
-}
-
-static bool is_over(const struct sc_daemon_process *process)
-{
-	sc_list_for (entry, &process->watches)
-		if (!sc_list_entry(entry, struct sc_watch, of_process)->ended)
-			return false;
-	return true;
-}
-
-/* Is there nothing but its locks to tell whether it lives? */
-static bool has_no_pidfd(const struct sc_daemon_process *process)
-{
-	return process->gathered &&
-	       (process->pidfd == SC_NO_PIDFD || (nfds_t)process->pidfd + 1 >= daemon_polled);
-}
 
 /* poll(2) refuses more places than the limit is now, however many are open. */
 static nfds_t most_places(nfds_t wanted)
@@ -569,193 +112,52 @@ static nfds_t most_places(nfds_t wanted)
 /* Arranges the descriptors to poll. */
 static void arrange_locked(void)
 {
-	daemon_polled = most_places(1 + sc_pidfds_arrange(daemon_polls + 1));
-	daemon_polls[0] = (struct pollfd){ .fd = daemon_door.ends[0], .events = POLLIN };
-	daemon_locks = !daemon_polled; /* nor is the door heard */
-	sc_list_for (entry, &daemon_processes) {
-		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
-
-		daemon_locks |= has_no_pidfd(process) && !is_over(process);
-	}
+	sc_process.polled = most_places(1 + sc_pidfds_arrange(sc_process.polls + 1));
+	sc_process.polls[0] = (struct pollfd){ .fd = sc_process.pipe.ends[0], .events = POLLIN };
+	sc_process.locks = !sc_process.polled /* nor is the pipe heard */ || sc_watches_need_locks_locked();
 }
 
 static int timeout_locked(void)
 {
-	int64_t now = now_ms(), until = daemon_came ? now : daemon_tick;
+	int64_t now = sc_process_now_ms(), until = sc_process.tick;
 
-	if (daemon_scan && daemon_scan < until)
-		until = daemon_scan;
-	if (daemon_gathers && daemon_gathers < until)
-		until = daemon_gathers;
-	if (daemon_look && daemon_look < until)
-		until = daemon_look;
-	if (daemon_calibration && daemon_calibration < until)
-		until = daemon_calibration;
-	if (daemon_heard && daemon_heard < until)
-		until = daemon_heard;
-	if (daemon_knock && daemon_knock < until)
-		until = daemon_knock;
-	if (daemon_locks && now + LOCK_MS < until)
+	if (sc_process.scan && sc_process.scan < until)
+		until = sc_process.scan;
+	if (sc_process.gathers && sc_process.gathers < until)
+		until = sc_process.gathers;
+	if (sc_process.look && sc_process.look < until)
+		until = sc_process.look;
+	if (sc_process.calibration && sc_process.calibration < until)
+		until = sc_process.calibration;
+	if (sc_process.locks && now + LOCK_MS < until)
 		until = now + LOCK_MS;
-	daemon_sleeps = until;
+	sc_process.sleeps = until;
 	return until <= now ? 0 : (int)(until - now);
-}
-
-static bool has_event(const struct sc_daemon_process *process)
-{
-	return process->pidfd != SC_NO_PIDFD && sc_pidfd_has_event(process->pidfd, daemon_polls + 1);
-}
-
-/* After poll(2). `all`: look at each, whatever it says. */
-static void look_locked(bool all)
-{
-	sc_list_for (entry, &daemon_processes) {
-		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
-
-		if (has_event(process))
-			pidfd_event(process);
-		else if (all || has_no_pidfd(process))
-			process_check(process);
-	}
-}
-
-static struct sc_watch *first_watch(const struct sc_daemon_process *process)
-{
-	return sc_list_entry(process->watches.next, struct sc_watch, of_process);
-}
-
-/* The next to be gathered. False: there is none. */
-static bool gather_one_locked(void)
-{
-	struct sc_daemon_process *process =
-		sc_list_entry(daemon_processes.next, struct sc_daemon_process, all);
-
-	if (sc_list_empty(&daemon_processes) || process->gathered)
-		return false;
-	sc_list_remove(&process->all);
-	sc_list_append(&daemon_processes, &process->all);
-	process->gathered = true;
-	if (process->pidfd == SC_NO_PIDFD)
-		pidfd_get(process, first_watch(process)->seg);
-	if (process->pidfd == SC_NO_PIDFD)
-		process_check(process); /* it may have ended meanwhile */
-	return true;
-}
-
-/* One at a time, so that a thread that connects does not wait for all of them. */
-static void gather(void)
-{
-	bool due, more;
-
-	pthread_mutex_lock(&daemon_mutex);
-	due = daemon_gathers && now_ms() >= daemon_gathers;
-	if (due) {
-		daemon_gathered = now_ms();
-		daemon_gathers = 0;
-	}
-	pthread_mutex_unlock(&daemon_mutex);
-	for (more = due; more;) {
-		pthread_mutex_lock(&daemon_mutex);
-		more = gather_one_locked();
-		pthread_mutex_unlock(&daemon_mutex);
-	}
-}
-
-/* Descriptors that the application has closed, or that there was no room for. */
-static void repair_locked(void)
-{
-	if (daemon_door.ends[0] < 0) {
-		(void)sc_doorbell_open(
-			&daemon_door); /* else at the next tick; meanwhile nothing wakes us before its time */
-		show_door_locked();
-	}
-	sc_neighbours_check();
-	sc_list_for (entry, &daemon_processes) {
-		struct sc_daemon_process *process = sc_list_entry(entry, struct sc_daemon_process, all);
-
-		if (process->pidfd != SC_NO_PIDFD && !sc_pidfd_is_open(process->pidfd))
-			pidfd_forget(process);
-		if (process->pidfd == SC_NO_PIDFD && !is_over(process))
-			pidfd_get(process, first_watch(process)->seg);
-	}
 }
 
 /* The earlier of the two times. */
 static void due_in(int64_t *due, int ms)
 {
-	int64_t at = now_ms() + ms;
+	int64_t at = sc_process_now_ms() + ms;
 
 	if (!*due || at < *due)
 		*due = at;
 }
 
-static void reap_dead(void)
+static int64_t next_look(void)
 {
-	if (!daemon_dead_count)
-		return;
-	if (daemon_dead_count == 1)
-		(void)sc_reap_name(daemon_dead);
-	else
-		(void)sc_reap_scan(); /* many: one look for peers that await them, for all */
-	daemon_dead_count = 0;
-	daemon_scans = 2;
-	due_in(&daemon_scan, SCAN_SOON_MS);
+	return (sc_process_now_ms() / LOOK_MS + 1) * LOOK_MS;
 }
 
-static void show_heard(bool heard)
-{
-	pthread_mutex_lock(&daemon_mutex);
-	daemon_door.heard = heard;
-	sc_list_for (entry, &daemon_bells) {
-		struct sc_bell *bell = sc_list_entry(entry, struct sc_bell, all);
-
-		if (bell->presence && shown_door_locked())
-			sc_doorbell_show_heard(&daemon_door, bell->presence);
-	}
-	pthread_mutex_unlock(&daemon_mutex);
-}
-
-/* Each is followed by a look a while later, not one that something else has brought forward. */
-static void hear_knock(void)
-{
-	if (daemon_heard)
-		return; /* one that had not seen it yet */
-	daemon_heard = now_ms() + HEARD_MS;
-	show_heard(true);
-}
-
-/*
- * A process that has seen that it need not knock has LOOK_MS from here on. A look that is due before is made first, not
- * put off.
- */
-static void end_heard(void)
-{
-	if (!daemon_heard || daemon_knock || now_ms() < daemon_heard)
-		return;
-	daemon_heard = 0;
-	show_heard(false);
-	daemon_knock = now_ms() + LOOK_MS;
-}
-
-static bool look_is_due(void)
-{
-	int64_t now = now_ms();
-	bool due = daemon_look && now >= daemon_look, knock_due = daemon_knock && now >= daemon_knock;
-
-	if (due)
-		daemon_look = 0;
-	if (knock_due)
-		daemon_knock = 0;
-	return due || knock_due;
-}
-
-/* Who is new, and has anybody died? */
 static void look(void)
 {
-	if (!sc_neighbours_look())
+	if (!sc_process.look || sc_process_now_ms() < sc_process.look)
 		return;
-	daemon_scans = 2;
-	daemon_scan = now_ms();
+	sc_process.look = next_look();
+	if (!sc_leftover_look(&sc_process.leftovers))
+		return;
+	sc_process.scans = 2;
+	sc_process.scan = sc_process_now_ms();
 }
 
 /* After a scan the endpoints look at claims that the dead have blocked. */
@@ -763,63 +165,48 @@ static void scan(void)
 {
 	sc_found_forget(); /* it may be of the dead */
 	(void)sc_reap_scan();
-	(void)sc_neighbours_look();
-	ring_all(); /* claims of the dead */
-	daemon_scans -= daemon_scans > 0;
-	daemon_scan = daemon_scans ? now_ms() + SCAN_AGAIN_MS : 0;
+	sc_bells_ring_all(); /* claims of the dead */
+	sc_process.scans -= sc_process.scans > 0;
+	sc_process.scan = sc_process.scans ? sc_process_now_ms() + SCAN_AGAIN_MS : 0;
 }
 
-/* The work after poll(2) that needs daemon_mutex. False: the end. */
+/* The work after poll(2) that needs sc_process.mutex. False: the end. */
 static bool look_around(bool tick)
 {
-	bool on, lost = false, knocked = false;
+	bool on, lost = false;
 
-	pthread_mutex_lock(&daemon_mutex);
-	on = daemon_state == STATE_RUNS;
+	sc_process_lock();
+	on = sc_process.state == SC_PROCESS_WATCHES;
 	if (on) {
-		lost = daemon_door.ends[0] >= 0 && !sc_doorbell_hear(&daemon_door, &knocked);
-		look_locked(tick);
+		lost = sc_process.pipe.ends[0] >= 0 && !sc_pipe_hear(&sc_process.pipe);
+		sc_watches_look_locked(tick);
 	}
 	if (lost)
-		close_door_locked();
-	if (on && tick)
-		repair_locked();
-	knocked |= daemon_came;
-	daemon_came = false;
-	pthread_mutex_unlock(&daemon_mutex);
-	if (lost && daemon_tick > now_ms() + REPAIR_MS)
-		daemon_tick = now_ms() + REPAIR_MS;
-	daemon_missed |= lost;
-	if (sc_neighbours_bury(daemon_polls + 1)) {
-		due_in(&daemon_look, LOOK_SOON_MS);
-		knocked = true;
+		sc_pipe_close(&sc_process.pipe);
+	if (on && tick) {
+		if (sc_process.pipe.ends[0] < 0)
+			(void)sc_pipe_open(&sc_process.pipe); /* else at the next tick */
+		sc_watches_repair_locked();
 	}
-	if (knocked)
-		hear_knock();
+	sc_process_unlock();
+	if (lost && sc_process.tick > sc_process_now_ms() + REPAIR_MS)
+		sc_process.tick = sc_process_now_ms() + REPAIR_MS;
 	return on;
 }
 
-/*
- * No process knocks at one without a life lock: such a process looks for those that it has missed when it has door and
- * lock again.
- */
 static void keep(void)
 {
-	bool again = sc_shmfile_keep_all() == -EAGAIN || daemon_door.ends[0] < 0;
+	bool again = sc_shmfile_keep_all() == -EAGAIN || sc_process.pipe.ends[0] < 0;
 
 	sc_found_forget();
-	daemon_missed |= again;
-	if (daemon_missed && !again)
-		hear_knock();
-	daemon_missed = again;
-	daemon_tick = now_ms() + (again ? REPAIR_MS : TICK_MS);
+	sc_process.tick = sc_process_now_ms() + (again ? REPAIR_MS : TICK_MS);
 }
 
 static void calibrate(void)
 {
-	if (!daemon_calibration || now_ms() < daemon_calibration)
+	if (!sc_process.calibration || sc_process_now_ms() < sc_process.calibration)
 		return;
-	daemon_calibration = 0;
+	sc_process.calibration = 0;
 	sc_calibration_make();
 }
 
@@ -828,17 +215,17 @@ static void sleep_without_descriptors(int timeout)
 {
 	int64_t ns = (timeout < LOCK_MS ? timeout : LOCK_MS) * INT64_C(1000000);
 
-	daemon_polled = 0;
+	sc_process.polled = 0;
 	nanosleep(&(struct timespec){ .tv_nsec = ns }, NULL);
 }
 
 static void sleep_well(int timeout)
 {
-	if (SC_TRY("daemon.poll", poll(daemon_polls, daemon_polled, timeout)) >= 0)
+	if (SC_TRY("daemon.poll", poll(sc_process.polls, sc_process.polled, timeout)) >= 0)
 		return;
 	if (errno != EINTR)
 		sleep_without_descriptors(timeout);
-	memset(daemon_polls, 0, sizeof(daemon_polls));
+	memset(sc_process.polls, 0, sizeof(sc_process.polls));
 }
 
 static bool round_once(void)
@@ -846,23 +233,24 @@ static bool round_once(void)
 	int timeout;
 	bool tick;
 
-	pthread_mutex_lock(&daemon_mutex);
+	sc_process_lock();
 	arrange_locked();
 	timeout = timeout_locked();
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process_unlock();
 	sleep_well(timeout);
-	tick = now_ms() >= daemon_tick;
+	tick = sc_process_now_ms() >= sc_process.tick;
 	if (!look_around(tick))
 		return false;
-	gather();
-	reap_dead();
+	sc_watches_gather();
+	if (sc_watches_reap()) {
+		sc_process.scans = 2;
+		due_in(&sc_process.scan, SCAN_SOON_MS);
+	}
 	if (tick)
 		keep();
-	if (look_is_due())
-		look();
-	end_heard();
+	look();
 	calibrate();
-	if ((tick && daemon_scans_ticks) || (daemon_scan && now_ms() >= daemon_scan))
+	if ((tick && sc_process.scans_ticks) || (sc_process.scan && sc_process_now_ms() >= sc_process.scan))
 		scan();
 	return true;
 }
@@ -896,19 +284,19 @@ static void *run(void *unused)
 
 	(void)unused;
 	(void)pthread_setname_np(pthread_self(), "shmcma-daemon");
-	daemon_tick = now_ms() + TICK_MS;
-	daemon_look = daemon_heard = daemon_knock = 0;
-	begun = now_ms() + (int64_t)(sc_host_self() % SPREAD_MS);
-	daemon_scan = daemon_scans_ticks ? begun + SETTLED_MS : 0;
-	daemon_calibration = daemon_calibrates ? begun + CALIBRATE_MS : 0;
-	daemon_missed = false;
-	daemon_scans = 0;
-	daemon_dead_count = 0;
+	sc_process.tick = sc_process_now_ms() + TICK_MS;
+	sc_process.look = sc_process.scans_ticks ? next_look() : 0;
+	begun = sc_process_now_ms() + (int64_t)(sc_host_self() % SPREAD_MS);
+	sc_process.scan = sc_process.scans_ticks ? begun + SETTLED_MS : 0;
+	sc_process.calibration = sc_process.calibrates ? begun + CALIBRATE_MS : 0;
+	sc_process.scans = 0;
+	sc_process.dead_count = 0;
 	ask_for_short_slices();
-	lives_begin();
+	sc_lives_begin();
 	while (round_once())
 		;
-	set_lives(0);
+	sc_lives_end();
+	sc_leftover_fini(&sc_process.leftovers);
 	return NULL;
 }
 
@@ -944,24 +332,20 @@ static void make_room_for_descriptors(int any)
 
 static int start_locked(void)
 {
-	int err = can_fork ? sc_doorbell_open(&daemon_door) : -ENOMEM;
+	int err = sc_process_begin() ? sc_pipe_open(&sc_process.pipe) : -ENOMEM;
 
 	if (err)
 		return err;
-	make_room_for_descriptors(daemon_door.ends[0]);
-	daemon_state = STATE_RUNS;
-	daemon_gathers = 0;
-	daemon_came = false;
-	if (!sc_list_empty(&daemon_bells))
-		come_locked();
-	show_door_locked();
+	make_room_for_descriptors(sc_process.pipe.ends[0]);
+	sc_process.state = SC_PROCESS_WATCHES;
+	sc_process.gathers = 0;
+	sc_process.gathered = sc_process_now_ms();
 	err = -SC_FAIL("daemon.thread");
 	if (!err)
-		err = sc_thread_start(&daemon_thread, STACK_SIZE, run, NULL);
+		err = sc_thread_start(&sc_process.thread, STACK_SIZE, run, NULL);
 	if (err) {
-		daemon_state = STATE_NONE;
-		close_door_locked();
-		sc_neighbours_want(false);
+		sc_process.state = SC_PROCESS_ALONE;
+		sc_pipe_close(&sc_process.pipe);
 	}
 	return err;
 }
@@ -971,17 +355,17 @@ bool sc_daemon_start(const struct sc_config *config)
 	bool runs, say;
 	int err = 0;
 
-	pthread_once(&daemon_once, init_once);
-	pthread_mutex_lock(&daemon_mutex);
-	if (daemon_state == STATE_NONE) {
-		daemon_scans_ticks = config->scan;
-		daemon_calibrates = config->calibrate;
+	(void)sc_process_begin();
+	sc_process_lock();
+	if (sc_process.state == SC_PROCESS_ALONE) {
+		sc_process.scans_ticks = config->scan;
+		sc_process.calibrates = config->calibrate;
 		err = start_locked();
 	}
-	runs = daemon_state == STATE_RUNS;
-	say = err && !daemon_said;
-	daemon_said |= say;
-	pthread_mutex_unlock(&daemon_mutex);
+	runs = sc_process.state == SC_PROCESS_WATCHES;
+	say = err && !sc_process.said;
+	sc_process.said |= say;
+	sc_process_unlock();
 	if (say)
 		sc_warn("no thread to watch other processes: %s; the death of a peer is found by polling "
 			"only "
@@ -1025,25 +409,23 @@ static void stop(void)
 	pthread_t thread;
 	bool woken, ended;
 
-	pthread_mutex_lock(&daemon_mutex);
-	if (daemon_state != STATE_RUNS) {
-		pthread_mutex_unlock(&daemon_mutex);
+	sc_process_lock();
+	if (sc_process.state != SC_PROCESS_WATCHES) {
+		sc_process_unlock();
 		return;
 	}
-	daemon_state = STATE_STOPS;
-	show_door_locked();
-	woken = wake_locked();
-	thread = daemon_thread;
-	pthread_mutex_unlock(&daemon_mutex);
+	sc_process.state = SC_PROCESS_STOPS;
+	woken = sc_process_wake_locked();
+	thread = sc_process.thread;
+	sc_process_unlock();
 	ended = woken ? !pthread_join(thread, NULL) : ends_soon(thread);
 	if (!ended)
 		pthread_detach(thread);
-	pthread_mutex_lock(&daemon_mutex);
+	sc_process_lock();
 	if (ended)
-		daemon_state = STATE_NONE; /* else what is the thread's is not for another */
-	close_door_locked();
-	sc_neighbours_want(false);
-	pthread_mutex_unlock(&daemon_mutex);
+		sc_process.state = SC_PROCESS_ALONE; /* else what is the thread's is not for another */
+	sc_pipe_close(&sc_process.pipe);
+	sc_process_unlock();
 }
 
 void sc_process_fini(void)

@@ -33,6 +33,7 @@
 #include "os/lifelock.h"
 #include "base/log.h"
 #include "os/shmfile.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "proc/service.h"
 
@@ -190,7 +191,7 @@ static int map_other(struct sc_directory *directory, int fd, const struct stat *
 	owner = directory->base->owner;
 	if (directory->base->magic != SC_ABI_DIRECTORY_MAGIC || directory->base->capacity != capacity)
 		ret = held ? -EPROTO : -ENOENT;
-	else if (!sc_reap_has_writer(&owner, held, holder))
+	else if (!sc_owner_has_writer(&owner, held, holder))
 		ret = -ENOENT;
 	if (ret)
 		unmap(directory);

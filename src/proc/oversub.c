@@ -37,6 +37,7 @@ static uint64_t first_look, next_look; /* CLOCK_MONOTONIC, ns; 0: none yet */
 static uint32_t answer;
 
 struct pids {
+	uint32_t uid; /* as the names have it */
 	uint32_t *pids;
 	size_t count, room;
 };
@@ -46,8 +47,8 @@ static void add_name(const char *name, void *arg)
 	struct pids *pids = arg;
 	struct sc_addr parts;
 
-	if (sc_addr_parse_file(name, &parts))
-		return; /* a service: its endpoint has a name of its own */
+	if (sc_addr_parse_file(name, &parts) || parts.uid != pids->uid)
+		return; /* a service, whose endpoint has a name of its own; or a process of another user namespace */
 	if (pids->count == pids->room) {
 		size_t room = pids->room ? pids->room * 2 : 64;
 		uint32_t *more = SC_TRY_PTR("oversub.pids", NULL, realloc(pids->pids, room * sizeof(*more)));
@@ -100,12 +101,14 @@ static bool are_more(struct pids *pids, const mask *here, size_t most)
 
 static bool look(void)
 {
+	const struct sc_host *host;
 	struct pids pids = { 0 };
 	mask here;
 	bool more;
 
-	if (!get_mask(0, &here))
+	if (!get_mask(0, &here) || sc_host_get(&host))
 		return false;
+	pids.uid = sc_addr_uid(host);
 	(void)sc_reap_names(add_name, &pids); /* a name that could not be read does not count */
 	more = pids.count && are_more(&pids, &here, (size_t)CPU_COUNT_S(sizeof(here), (cpu_set_t *)&here));
 	free(pids.pids);

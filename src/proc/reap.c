@@ -9,11 +9,9 @@
  * takes its lock before it has a name. The comparison of inodes is for the reaper that waited while another removed the
  * name and a new owner took it.
  *
- * A free lock proves death, but for an owner that lost its lock by mistake (a second descriptor closed,
- * closefrom(3)): hence the second opinion, which reads the owner's cookie out of its memory, and where
- * that is not allowed asks whether the very same process still runs. It may run another program by now, which
- * we may not look into: the kernel has marked the word of life then. In doubt the file stays. The name is
- * compared after it: until then such an owner may still give its name back, and another take it.
+ * A free lock proves death, but for an owner that lost its lock by mistake: hence the second opinion (owner.c). In doubt
+ * the file stays. The name is compared after it: until then such an owner may still give its name back, and another take
+ * it.
  *
  * A segment, dead or closed, may be awaited by those who have unread messages in it: then its name stays, as
  * long as one of them lives. That is looked at after it has been found dead: from then on it claims no more.
@@ -26,14 +24,12 @@
 #define _GNU_SOURCE 1
 #include "proc/reap.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include <shmcma/abi.h>
 #include "os/addr.h"
@@ -41,293 +37,10 @@
 #include "os/host.h"
 #include "base/fault.h"
 #include "os/lifelock.h"
+#include "proc/owner.h"
 #include "base/log.h"
 #include "os/shmfile.h"
 #include "shm/attach.h"
-
-/* ---- second opinion -------------------------------------------------------------------------- */
-
-static int read_cookie(pid_t tid, uint64_t addr, uint64_t *cookie)
-{
-	struct iovec local = { .iov_base = cookie, .iov_len = sizeof(*cookie) };
-	struct iovec remote = { .iov_base = (void *)(uintptr_t)addr, .iov_len = sizeof(*cookie) };
-	ssize_t got = SC_TRY("reap.cookie", process_vm_readv(tid, &local, 1, &remote, 1, 0));
-
-	if (got == (ssize_t)sizeof(*cookie))
-		return 0;
-	return got >= 0 ? -EFAULT : -errno;
-}
-
-/* Through any of its threads: the one that was named may have ended before the others. */
-static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
-{
-	char path[32];
-	struct dirent *entry;
-	int err = -ESRCH;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	dir = SC_TRY_PTR("reap.task", NULL, opendir(path));
-	if (!dir)
-		return errno == ENOENT ? err : -errno;
-	while (err == -ESRCH && (entry = SC_TRY_PTR("reap.thread", NULL, readdir(dir)))) {
-		if (isdigit((unsigned char)entry->d_name[0]))
-			err = read_cookie(atoi(entry->d_name), addr, cookie);
-	}
-	SC_CALL("reap.task_close", closedir(dir));
-	return err;
-}
-
-/* Marked by the kernel, which leaves no tid. */
-static bool has_ended(uint32_t life)
-{
-	return (life & (SC_ABI_LIFE_ENDED | SC_ABI_LIFE_TID)) == SC_ABI_LIFE_ENDED;
-}
-
-bool sc_reap_lives(const struct sc_abi_owner *owner, uint32_t life)
-{
-	const struct sc_host *host;
-	uint64_t cookie;
-	int err;
-
-	if (sc_host_get(&host))
-		return true;
-	/* The pid of another namespace names nobody here, or the wrong one: the lock decides alone. */
-	if (memcmp(owner->boot_id, host->boot_id, sizeof(host->boot_id)) || owner->pid_ns != host->pid_ns)
-		return false;
-	err = read_cookie(owner->cma_tid, owner->cookie_addr, &cookie);
-	if (err == -ESRCH)
-		err = read_cookie_slow(owner->pid, owner->cookie_addr, &cookie);
-	switch (err) {
-	case 0:
-		return cookie == owner->cookie;
-	case -EFAULT: /* exec, or another process with that pid */
-	case -ESRCH:
-		return false;
-	default:
-		return !has_ended(life) && sc_host_runs(owner->pid, owner->start_time, owner->pidfs_ino);
-	}
-}
-
-/* Its pid as seen from here, which may be of another namespace. */
-static bool shows_cookie(const struct sc_seg *seg)
-{
-	uint64_t cookie;
-
-	return seg->cma_pid && !read_cookie(seg->cma_pid, seg->header.owner.cookie_addr, &cookie) &&
-	       cookie == seg->header.owner.cookie;
-}
-
-/*
- * The dead owner writes its state no more, so this process does, for all that have the segment attached: their
- * operations are refused from now on. One that has closed stays CLOSED: others count on what it has left
- * (sc_seg_leave()).
- */
-static void mark_ended(const struct sc_seg *seg)
-{
-	(void)sc_cas_acq_rel_32(&sc_seg_presence(seg)->state, SC_ABI_OPEN, SC_ABI_ENDED);
-	(void)SC_FAULT("reap.ended");
-}
-
-bool sc_reap_owner_is_dead(const struct sc_seg *seg)
-{
-	/* relaxed: it is of interest when the lock is free, and the mark comes first */
-	if (sc_seg_check_owner(seg) != 0 || shows_cookie(seg) ||
-	    sc_reap_lives(&seg->header.owner, sc_load_relaxed_32(&sc_seg_presence(seg)->life)))
-		return false;
-	mark_ended(seg);
-	return true;
-}
-
-/* All zero: it cannot be read. */
-static struct sc_abi_presence read_presence(int fd)
-{
-	struct sc_abi_presence presence;
-
-	if (SC_TRY("reap.presence", pread(fd, &presence, sizeof(presence), SC_ABI_PRESENCE)) !=
-	    (ssize_t)sizeof(presence))
-		return (struct sc_abi_presence){ 0 };
-	return presence;
-}
-
-/* A file that is no segment that we can read has no owner to ask: the lock decides alone. */
-static bool segment_is_alive(int fd, const struct sc_addr *parts)
-{
-	uint8_t bytes[sizeof(struct sc_abi_header)];
-	char addr[SC_ADDR_SIZE];
-	struct sc_abi_presence presence;
-	struct sc_abi_header header;
-	struct stat st;
-	ssize_t got = SC_TRY("reap.header", pread(fd, bytes, sizeof(bytes), 0));
-
-	if (got < 0 || SC_TRY("reap.fstat", fstat(fd, &st)))
-		return true;
-	sc_addr_format(parts, addr);
-	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header))
-		return false;
-	presence = read_presence(fd);
-	/* closed by its owner, which may live on, and left for others to read (sc_seg.keep_name) */
-	return presence.state != SC_ABI_CLOSED && sc_reap_lives(&header.owner, presence.life);
-}
-
-/*
- * Is it the owner who holds its life lock? Another reaper may, for a moment: of the same pid namespace it is told by
- * its pid. In doubt it is the owner.
- */
-static bool is_owner(const struct sc_abi_owner *owner, pid_t holder)
-{
-	const struct sc_host *host;
-
-	return sc_host_get(&host) || owner->pid_ns != host->pid_ns || owner->pid == holder;
-}
-
-bool sc_reap_has_writer(const struct sc_abi_owner *owner, bool held, pid_t holder)
-{
-	return (held && is_owner(owner, holder)) || sc_reap_lives(owner, 0);
-}
-
-/* The header of a segment's file, if that has this build's layout. */
-static bool read_header(int fd, struct sc_abi_header *header)
-{
-	return SC_TRY("reap.holder", pread(fd, header, sizeof(*header), 0)) == (ssize_t)sizeof(*header) &&
-	       header->magic == SC_ABI_MAGIC && header->layout == SC_ABI_LAYOUT;
-}
-
-/* Does the owner of a segment hold its life lock? In doubt it is the owner. */
-static bool owner_holds(int fd)
-{
-	struct sc_abi_header header;
-	pid_t holder = 0;
-	int held = sc_lifelock_check(fd, &holder);
-
-	if (held != 1)
-		return held;
-	return !read_header(fd, &header) || is_owner(&header.owner, holder);
-}
-
-static bool read_service(int fd, struct sc_addr *parts)
-{
-	struct sc_abi_service service;
-
-	return SC_TRY("reap.service", pread(fd, &service, sizeof(service), 0)) == (ssize_t)sizeof(service) &&
-	       service.magic == SC_ABI_SERVICE_MAGIC && !sc_addr_parse(service.address, parts);
-}
-
-static bool endpoint_is_alive(const struct sc_addr *parts)
-{
-	char name[SC_ADDR_NAME_MAX];
-	struct stat st;
-	bool alive;
-	int fd;
-
-	sc_addr_file(parts, name);
-	fd = sc_shmfile_open_other(name, &st);
-	if (fd < 0)
-		return fd != -ENOENT && fd != -EACCES;
-	alive = owner_holds(fd) || segment_is_alive(fd, parts);
-	/* not sc_shmfile_close_other(): the caller holds others */
-	SC_CALL("reap.service_close", close(fd));
-	return alive;
-}
-
-/* A service lives with its endpoint, which the same process holds. */
-static bool service_is_alive(int fd)
-{
-	struct sc_addr parts;
-
-	return read_service(fd, &parts) && endpoint_is_alive(&parts);
-}
-
-static bool read_directory(int fd, struct sc_abi_directory *directory)
-{
-	return SC_TRY("reap.directory", pread(fd, directory, sizeof(*directory), 0)) ==
-		       (ssize_t)sizeof(*directory) &&
-	       directory->magic == SC_ABI_DIRECTORY_MAGIC;
-}
-
-/* A directory has no endpoint: its writer may never open one. */
-static bool directory_is_alive(int fd)
-{
-	struct sc_abi_directory directory;
-
-	return read_directory(fd, &directory) && sc_reap_lives(&directory.owner, 0);
-}
-
-/* Has its writer died, though somebody may hold its lock? */
-static bool directory_is_orphan(int fd)
-{
-	struct sc_abi_directory directory;
-	pid_t holder = 0;
-	int held = sc_lifelock_check(fd, &holder);
-
-	return held >= 0 && read_directory(fd, &directory) &&
-	       !sc_reap_has_writer(&directory.owner, held, holder);
-}
-
-static bool service_is_orphan(int fd)
-{
-	struct sc_addr parts;
-
-	return read_service(fd, &parts) && !endpoint_is_alive(&parts);
-}
-
-/* A segment of an earlier version, whose address this one does not know: its owner can be asked if it is of one layout. */
-static bool old_is_alive(int fd)
-{
-	struct sc_abi_header header;
-
-	return read_header(fd, &header) && sc_reap_lives(&header.owner, 0);
-}
-
-static bool second_opinion(const char *name, int fd)
-{
-	const struct sc_host *host;
-	struct sc_addr parts;
-
-	if (sc_addr_is_old_file(name))
-		return old_is_alive(fd);
-	if (sc_addr_parse_file(name, &parts))
-		return service_is_alive(fd) || directory_is_alive(fd);
-	if (sc_host_get(&host))
-		return true;
-	parts.host = host->id;
-	return segment_is_alive(fd, &parts);
-}
-
-bool sc_reap_is_orphan(const char *addr)
-{
-	char name[SC_ADDR_NAME_MAX];
-	const struct sc_host *host;
-	struct sc_addr parts;
-	struct stat st;
-	bool dead;
-	int fd;
-
-	if (sc_addr_parse(addr, &parts) || sc_host_get(&host) || parts.host != host->id)
-		return false;
-	sc_addr_file(&parts, name);
-	fd = sc_shmfile_open_other(name, &st);
-	if (fd < 0)
-		return false;
-	dead = !owner_holds(fd) && !segment_is_alive(fd, &parts);
-	sc_shmfile_close_other(fd);
-	return dead;
-}
-
-bool sc_reap_service_is_orphan(const char *name)
-{
-	struct stat st;
-	bool dead;
-	int fd;
-
-	sc_shmfile_hold_others();
-	fd = sc_shmfile_open_other(name, &st);
-	dead = fd < 0 ? fd == -ENOENT : service_is_orphan(fd) || directory_is_orphan(fd);
-	if (fd >= 0)
-		SC_CALL("reap.orphan_close", close(fd));
-	sc_shmfile_release_others();
-	return dead;
-}
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
@@ -338,11 +51,13 @@ bool sc_reap_service_is_orphan(const char *name)
  */
 typedef bool name_filter(const char *name, uint32_t uid);
 
-/* Of an earlier version: its names do not tell whose they are, so this user's are among them. */
-static bool is_old(const char *name, uint32_t uid)
+/*
+ * A name that does not tell whose it is, so this user's are among them: an earlier version's; or a service's, whose
+ * holder may be in a user namespace.
+ */
+static bool is_unsure(const char *name, uint32_t uid)
 {
-	(void)uid;
-	return sc_addr_is_old_file(name);
+	return sc_addr_is_old_file(name) || sc_addr_is_foreign_service_file(name, uid);
 }
 
 static int names(name_filter *filter, void (*visit)(const char *name, void *arg), void *arg)
@@ -544,7 +259,7 @@ static int unlink_dead(const char *name, int fd, const struct stat *st, const st
 	(void)SC_FAULT("reap.locked");
 	if (!sc_shmfile_is_named(name, st->st_dev, st->st_ino))
 		return 0;
-	if (second_opinion(name, fd)) {
+	if (sc_owner_may_live(name, fd)) {
 		sc_warn(SC_HOST_DIR "/%s has lost its life lock but its owner lives: left alone; does the "
 				    "application close descriptors that it did not open?",
 			name);
@@ -630,7 +345,7 @@ static void find_dead(const char *name, void *arg)
 	fd = sc_shmfile_open_other(name, &st);
 	if (fd >= 0) {
 		dead = sc_lifelock_check(fd, NULL) == 0;
-		certain = dead && !second_opinion(name, fd);
+		certain = dead && !sc_owner_may_live(name, fd);
 		SC_CALL("reap.dead_close", close(fd));
 	}
 	sc_shmfile_release_others();
@@ -677,9 +392,9 @@ int sc_reap_scan(void)
 	return scan(sc_addr_is_file_of);
 }
 
-int sc_reap_scan_old(void)
+int sc_reap_scan_unsure(void)
 {
-	return scan(is_old);
+	return scan(is_unsure);
 }
 
 /* ---- the end of this process ----------------------------------------------------------------- */
@@ -693,7 +408,7 @@ static bool is_awaited_by_peers(const char *name)
 	if (ticket && !sc_seg_finds_all())
 		return true;
 	while (ticket && (seg = sc_seg_next_claimed(seg, ticket))) {
-		if (sc_reap_owner_is_dead(seg))
+		if (sc_owner_is_dead(seg))
 			continue;
 		sc_seg_detach(seg);
 		return true;
@@ -725,7 +440,7 @@ static void list_one(const char *name, void *arg)
 	fd = sc_shmfile_open_other(name, &st);
 	if (fd >= 0) {
 		live = sc_lifelock_check(fd, &file.pid);
-		file.dead = !live && !second_opinion(name, fd) && !is_awaited(name, NULL);
+		file.dead = !live && !sc_owner_may_live(name, fd) && !is_awaited(name, NULL);
 		file.bytes = (uint64_t)st.st_blocks * 512;
 		SC_CALL("reap.list_close", close(fd));
 	}
@@ -739,5 +454,5 @@ int sc_reap_list(void (*show)(const struct sc_reap_file *file, void *arg), void 
 	struct lister lister = { .show = show, .arg = arg };
 	int err = each_name(list_one, &lister);
 
-	return err ? err : each(is_old, list_one, &lister);
+	return err ? err : each(is_unsure, list_one, &lister);
 }

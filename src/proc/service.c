@@ -26,6 +26,7 @@
 #include "os/lifelock.h"
 #include "base/log.h"
 #include "os/shmfile.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "shm/attach.h"
 
@@ -72,7 +73,7 @@ static int reap_slow(const char *name)
 	const struct timespec moment = { 0, 1000000 };
 	int ret = -EBUSY;
 
-	for (int i = 0; ret == -EBUSY && i < REAP_WAIT_MS && sc_reap_service_is_orphan(name); i++) {
+	for (int i = 0; ret == -EBUSY && i < REAP_WAIT_MS && sc_owner_left_service(name); i++) {
 		if (!i)
 			sc_info(SC_HOST_DIR "/%s is a dead process's, and another process is removing it: "
 					    "waiting for that",

@@ -39,7 +39,7 @@
 #include "base/log.h"
 #include "link/peer.h"
 #include "link/review.h"
-#include "proc/reap.h"
+#include "proc/owner.h"
 #include "shm/memory.h"
 
 #define BUCKET_BITS_MIN 10 /* one page */
@@ -222,7 +222,7 @@ static enum condition condition_by_name(const struct sc_ep *ep, uint32_t slot)
 
 	memcpy(address, sc_seg_slot(ep->seg, slot)->intro.address, sizeof(address));
 	address[sizeof(address) - 1] = '\0';
-	return sc_reap_is_orphan(address) || has_ended(address) ? GONE : RUNS;
+	return sc_owner_left(address) || has_ended(address) ? GONE : RUNS;
 }
 
 static enum condition condition_of(const struct sc_ep *ep, uint32_t slot)

@@ -70,7 +70,7 @@ static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as
 		return err;
 	memcpy(header->nonce, as->nonce, sizeof(header->nonce));
 	addr.host = host->id;
-	addr.uid = geteuid();
+	addr.uid = sc_addr_uid(host);
 	memcpy(addr.nonce, header->nonce, sizeof(addr.nonce));
 	sc_addr_format(&addr, header->address);
 	sc_addr_file(&addr, name);

@@ -24,6 +24,7 @@
 #include <shmcma/core.h>
 #include "os/addr.h"
 #include "link/peer.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "link/state.h"
 #include "../unit/pidfds.h"
@@ -46,8 +47,7 @@ enum {
 	SERVED = 1 << 7,   /* side 0 has a service name */
 	FIRST_0 = 1 << 8,  /* side 0 closes first, and the other sees it go; else both at once */
 	FIRST_1 = 1 << 9,
-	APART = 1 << 10,    /* side 1 comes when side 0 does not show any more that it will look */
-	NO_INPUT = 1 << 11, /* both have no standard input */
+	NO_INPUT = 1 << 10, /* both have no standard input */
 };
 
 struct message {
@@ -417,18 +417,11 @@ static int ep_open(struct side *side, const char *service, struct sc_ep **ep)
 	return sc_ep_create(&attr, ep);
 }
 
-static bool shows_heard(const struct side *side)
-{
-	return sc_load_acquire_32(&sc_seg_presence(side->ep->seg)->door) & SC_ABI_DOOR_HEARD;
-}
-
 /* A side that cannot even begin says so and is done with. */
 static bool side_open(struct side *side)
 {
 	int ret;
 
-	if (side->protocol->flags & APART && side->index)
-		(void)wait_stage(side, 1);
 	at(side, "open");
 	if (side->protocol->flags & NO_INPUT)
 		close(STDIN_FILENO);
@@ -445,8 +438,6 @@ static bool side_open(struct side *side)
 		return false;
 	}
 	memcpy(side->me->address, sc_ep_address(side->ep), SC_ADDR_SIZE);
-	while (side->protocol->flags & APART && !side->index && shows_heard(side))
-		progress(side);
 	go_on(side, 1);
 	return true;
 }
@@ -1505,7 +1496,7 @@ static void work_second_reaper(struct side *side)
 
 	if (!wait_stage(side, 2))
 		return;
-	if (!sc_reap_is_orphan(side->other->left) && !has_action(KILL) && !may_fail())
+	if (!sc_owner_left(side->other->left) && !has_action(KILL) && !may_fail())
 		complain("a dead process is taken for alive, as a reaper holds its lock");
 	if (sc_addr_resolve(side->other->left, address) != -ECONNREFUSED && !may_fail())
 		complain("the address of a dead process is not refused");
@@ -1790,7 +1781,7 @@ static const struct protocol protocols[] = {
 	  { 0 } },
 	{ "service",
 	  { "holder", "client" },
-	  SERVED | APART,
+	  SERVED,
 	  { work_receiver, work_client },
 	  inline_messages,
 	  { 0 } },

@@ -41,7 +41,7 @@ static void parse_address(const uint8_t *data, size_t size)
 		check_name(name);
 		CHECK(!sc_addr_parse_file(name, &of_file));
 		CHECK(of_file.uid == addr.uid && of_file.pid == addr.pid && of_file.ep == addr.ep);
-		CHECK(sc_addr_is_file_of(name, addr.uid) && !sc_addr_is_file_of(name, ~addr.uid));
+		CHECK(sc_addr_is_file_of(name, addr.uid) && sc_addr_is_file_of(name, ~addr.uid) == (addr.uid == SC_ADDR_ANY_UID));
 		CHECK(!memcmp(of_file.nonce, addr.nonce, sizeof(addr.nonce)));
 		break;
 	case SC_ADDR_SERVICE:

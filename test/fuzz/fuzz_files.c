@@ -20,6 +20,7 @@
 #include "fuzz_child.h"
 #include "os/host.h"
 #include "os/lifelock.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "shm/attach.h"
 #include "proc/service.h"
@@ -197,7 +198,7 @@ static void look(const struct owner *owner)
 	}
 	if (!sc_seg_attach_left(owner->addrs[SEGMENT], &seg))
 		sc_seg_detach(seg);
-	CHECK(!sc_reap_is_orphan(owner->addrs[SEGMENT]) || owner == &dead);
+	CHECK(!sc_owner_left(owner->addrs[SEGMENT]) || owner == &dead);
 }
 
 /* With nobody's lock the names go, unless the second opinion has found an owner. */

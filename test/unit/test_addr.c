@@ -209,6 +209,7 @@ static void test_users(void **state)
 	} names[] = {
 		{ SAMPLE_FILE, true, false },
 		{ "shmcma-000003e9-0000beef-0011223344556677-00ff", false, false },
+		{ "shmcma-ffffffff-0000beef-0011223344556677-00ff", true, false },
 		{ "shmcma-000003e8-notes", false, false },
 		{ "shmcma.service-1000-a", true, false },
 		{ "shmcma.service-1001-a", false, false },

@@ -27,10 +27,12 @@
 #include "os/addr.h"
 #include "link/connect.h"
 #include "link/review.h"
-#include "os/doorbell.h"
 #include "os/host.h"
 #include "os/lifelock.h"
 #include "os/pidfd.h"
+#include "proc/daemon.h"
+#include "proc/process.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 
 #define STOPPED_CHECKS 100000
@@ -267,7 +269,7 @@ static void test_one_pidfd(void **state)
 	assert_true(child_start(&other, live, NULL));
 	connect_to(&ends[0], other.line);
 	pidfds_await(0, 2);
-	end_close(&ends[0]); /* of the other one it is, at the latest soon, a neighbour's */
+	end_close(&ends[0]);
 	assert_int_equal(child_end(&other), 0);
 	pidfds_await(0, 1);
 	child_kill(&child);
@@ -300,21 +302,20 @@ static void test_job(void **state)
 }
 
 /* Processes that become peers when nothing else wakes the thread: one by itself, or one right after the other. */
-static void test_gathered(void **state)
+static void gathered(struct child *self, void *arg)
 {
 	struct sc_ep_attr attr = end_attr();
 	struct sc_peer *peers[JOB];
 	struct child job[JOB];
 	struct end end;
 
-	(void)state;
+	(void)self, (void)arg;
+	child_on_its_own();
 	for (int i = 0; i < JOB; i++)
 		assert_true(child_start(&job[i], live, NULL));
 	attr.config.scan = attr.config.calibrate = false;
 	end_open(&end, &attr);
-	watchdog_await(pidfds_count(0, 0) >= SC_NEIGHBOURS);
-	for (int i = 0; i < JOB; i++)
-		kill(job[i].pid, SIGSTOP); /* nobody knocks any more */
+	thread_await(1);
 	thread_await_sleep();
 	for (int i = 0; i < JOB; i++) {
 		peers[i] = connect_to(&end, job[i].line);
@@ -331,6 +332,13 @@ static void test_gathered(void **state)
 	for (int i = 0; i < JOB; i++)
 		await_loss(&end, peers[i]);
 	end_close(&end);
+	sc_process_fini();
+}
+
+static void test_gathered(void **state)
+{
+	(void)state;
+	assert_int_equal(child_run(gathered, NULL), 0);
 }
 
 /* What is in flight ends also where the application has two threads with endpoints. */
@@ -383,7 +391,7 @@ static void test_stopped(void **state)
 	for (int i = 0; i < 100; i++) {
 		assert_int_equal(sc_peers_watch(end.ep), 0);
 		assert_true(peer->seg->guarded);
-		assert_false(sc_reap_owner_is_dead(peer->seg));
+		assert_false(sc_owner_is_dead(peer->seg));
 	}
 	assert_true(sc_reap_scan() >= 0);
 	assert_true(core_has_file(child.line));
@@ -633,7 +641,7 @@ static void lowered_limit(struct child *self, void *arg)
 		peers[i] = connect_to(&end, job[i].line);
 	pidfds_await(0, JOB);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-	limit.rlim_cur = 0; /* not even the door */
+	limit.rlim_cur = 0; /* not even the pipe */
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	check_rests(0);
 	check_rests(EINVAL);
@@ -873,68 +881,48 @@ static void test_lock_kept(void **state)
 #define TICK_SECONDS 31 /* one is due after that */
 #define SETTLE_SECONDS 3
 
-/* To the thread of this process, as any other would. */
-static void knock(struct sc_ep *ep)
-{
-	watchdog_await(sc_load_acquire_32(&sc_seg_presence(ep->seg)->door));
-	CHILD_CHECK(!sc_doorbell_knock(getpid(), sc_seg_presence(ep->seg)));
-}
-
 /* Its next tick, to the end: that is a look at all names, after which it rings. */
 static void tick(struct sc_ep *ep)
 {
 	uint32_t rung = sc_load_acquire_32(&ep->bell.rung);
+	int64_t due = __atomic_load_n(&sc_process.tick, __ATOMIC_RELAXED);
 
 	seconds_ahead += TICK_SECONDS;
-	knock(ep);
+	watchdog_await(__atomic_load_n(&sc_process.tick, __ATOMIC_RELAXED) != due);
 	watchdog_await(sc_load_acquire_32(&ep->bell.rung) != rung);
 }
 
-static uint64_t distance_to(pid_t pid)
-{
-	return ((uint64_t)pid - (uint64_t)getpid()) * 0x9e3779b97f4a7c15u; /* neighbour.c */
-}
-
-/*
- * Who comes to others that are stopped. What one who has ended has left has the pid of one who lives, farther away than
- * those whom he watches: only a look at all names finds that.
- */
+/* A name whose process has ended has the pid of one that lives: only a look at all names finds that. */
 static void settle(struct child *self, void *arg)
 {
-	struct sc_ep_attr attr = end_attr();
-	struct child job[JOB], *far = job, *dead;
 	char left[SC_SHMFILE_PATH_MAX], path[SC_SHMFILE_PATH_MAX];
+	struct sc_ep_attr attr = end_attr();
+	struct child living, dead;
 	struct end end;
 
 	(void)self, (void)arg;
 	child_on_its_own();
 	if (!child_private_shm("mode=1777"))
 		_exit(CHILD_SKIPS);
-	for (int i = 0; i < JOB; i++) {
-		assert_true(child_start(&job[i], live, NULL));
-		far = distance_to(job[i].pid) > distance_to(far->pid) ? &job[i] : far;
-	}
-	for (int i = 0; i < JOB; i++)
-		kill(job[i].pid, SIGSTOP);
-	dead = far == job ? job + 1 : job;
-	child_kill(dead);
-	core_path(dead->line, 0, left);
-	core_path(dead->line, far->pid, path);
+	assert_true(child_start(&living, live, NULL));
+	assert_true(child_start(&dead, live, NULL));
+	kill(living.pid, SIGSTOP);
+	child_kill(&dead);
+	core_path(dead.line, 0, left);
+	core_path(dead.line, living.pid, path);
 	assert_int_equal(rename(left, path), 0);
-	attr.config.scan = true;
 	attr.config.calibrate = false;
 	end_open(&end, &attr);
 	thread_await(1);
-	thread_await_sleep();
+	watchdog_await(sc_load_acquire_32(&sc_seg_presence(end.ep->seg)->life)); /* it has begun */
+	assert_int_equal(access(path, F_OK), 0);
 	seconds_ahead += SETTLE_SECONDS;
-	thread_knock_until_heard(sc_seg_presence(end.ep->seg));
-	thread_await_sleep();
-	assert_int_equal(access(path, F_OK), -1);
+	stop_clock(); /* no tick comes */
+	watchdog_await(access(path, F_OK));
+	stopped_ns = 0;
 	end_close(&end);
 	sc_process_fini();
-	for (int i = 0; i < JOB; i++)
-		if (&job[i] != dead)
-			child_kill(&job[i]);
+	child_kill(&living);
 }
 
 static void test_settles(void **state)
@@ -995,12 +983,14 @@ static void test_tick(void **state)
 	assert_int_equal(sc_seg_check_owner(peer->seg), 1);
 	let_do(&child);
 	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
+	sc_shmfile_hold_others(); /* our own thread may look at the file, too: that would free the lock */
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(sc_lifelock_lock(fd), 0);
 	let_do(&child);
 	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
 	close(fd);
+	sc_shmfile_release_others();
 	assert_int_equal(send(child.down, "", 1, 0), 1);
 	watchdog_await(sc_seg_check_owner(peer->seg) == 1);
 	see_leave(&end, peer, &child);
@@ -1018,27 +1008,28 @@ static int find_pidfd(void)
 	return -1;
 }
 
-/* The application closes the pipe by which the thread is woken, and nothing else. */
-static void close_door(struct sc_ep *ep)
+/* The pipe by which the thread is woken, or -1; `other`: a pipe of the application. */
+static int find_pipe(int other)
 {
-	struct sc_abi_presence *presence = sc_seg_presence(ep->seg);
-	uint64_t ino;
+	struct stat st, others;
 
-	watchdog_await(sc_load_acquire_32(&presence->door));
-	ino = sc_load_relaxed_64(&presence->door_ino);
-	for (int fd = 0; fd < 1000; fd++) {
-		struct stat st;
-
-		if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && st.st_ino == ino)
-			close(fd);
-	}
-	watchdog_await(!sc_load_acquire_32(&presence->door) ||
-		       sc_load_relaxed_64(&presence->door_ino) != ino);
+	assert_int_equal(fstat(other, &others), 0);
+	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++)
+		if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && st.st_ino != others.st_ino)
+			return fd;
+	return -1;
 }
 
-static void await_door(struct sc_ep *ep)
+/* The application closes it, and nothing else. */
+static void close_pipe(int other)
 {
-	watchdog_await(sc_load_acquire_32(&sc_seg_presence(ep->seg)->door));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(close(find_pipe(other)), 0);
+}
+
+static void await_pipe(int other)
+{
+	watchdog_await(find_pipe(other) >= 0);
 }
 
 /* Without a word from the application. */
@@ -1063,21 +1054,21 @@ static void lose_in_part(struct child *self, void *arg)
 	end_open(&end, NULL);
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
-	close_door(end.ep); /* the pidfd is left */
-	await_door(end.ep);
+	close_pipe(ends[0]); /* the pidfd is left */
+	await_pipe(ends[0]);
 	see_die(&end, peer, &other);
 
-	/* a pidfd, whose number is a pipe's now that has nothing to read; and no new door yet */
+	/* a pidfd, whose number is a pipe's now that has nothing to read; and no new one for the thread yet */
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
 	watchdog_await((fd = find_pidfd()) >= 0);
 	assert_int_equal(dup3(ends[0], fd, O_CLOEXEC), fd);
-	core_failing("doorbell.pipe", EMFILE);
-	close_door(end.ep);
+	core_failing("pipe.open", EMFILE);
+	close_pipe(ends[0]);
 	child_kill(&other);
 	watchdog_await(sc_watch_has_ended(&peer->watch));
 	core_failing(NULL, 0);
-	await_door(end.ep);
+	await_pipe(ends[0]);
 	assert_int_equal(write(ends[1], "x", 1), 1); /* the application's is open still */
 	tick(end.ep); /* with one that has ended, and that nobody has let go yet */
 	await_loss(&end, peer);
@@ -1086,8 +1077,8 @@ static void lose_in_part(struct child *self, void *arg)
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
 	seconds_ahead += TICK_SECONDS;
-	close_door(end.ep);
-	await_door(end.ep);
+	close_pipe(ends[0]);
+	await_pipe(ends[0]);
 	see_die(&end, peer, &other);
 	assert_int_equal(end.ep->counters.deaths, 3);
 	end_close(&end);
@@ -1203,7 +1194,7 @@ static void test_exec_unseen(void **state)
 	struct end end;
 
 	(void)state;
-	if (!core_failing("reap.cookie", EPERM))
+	if (!core_failing("owner.cookie", EPERM))
 		skip();
 	end_open(&end, NULL);
 	assert_true(child_start(&child, have_lives, &ending));
@@ -1294,7 +1285,7 @@ static void test_fork(void **state)
 	assert_int_equal(child_run(forked, NULL), 0);
 	assert_int_equal(child_run(forked_closes, &end), 0);
 	assert_true(core_has_file(sc_ep_address(end.ep)));
-	pidfds_await(0, 1); /* the child may have been a neighbour, until its end is seen */
+	pidfds_await(0, 1);
 	thread_await(1);
 	child_kill(&child);
 	await_unnamed(child.line);
@@ -1478,24 +1469,22 @@ static pid_t hold_all(void)
 	return pid;
 }
 
-/*
- * Such a child holds the other end: the thread is not waited for; nor is anybody to knock for it at the door of an
- * endpoint that is still there.
- */
+/* Such a child holds the other end: the thread is not waited for. */
 static void lose_to_child(struct child *self, void *arg)
 {
+	struct sc_ep_attr attr = end_attr();
 	struct end end;
 	pid_t pid;
 
 	(void)arg;
 	child_on_its_own();
-	end_open(&end, NULL);
+	attr.config.scan = attr.config.calibrate = false;
+	end_open(&end, &attr);
 	thread_await(1);
 	thread_await_sleep();
 	pid = hold_all();
 	close_all(self);
 	sc_process_fini();
-	assert_int_equal(sc_seg_presence(end.ep->seg)->door, 0);
 	end_close(&end);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -1509,110 +1498,6 @@ static void test_lost_at_the_end(void **state)
 	assert_int_equal(child_run(lose_to_child, NULL), 0);
 }
 
-/* The thread sleeps to its tick, which is the only thing that it wakes for by itself, and there is no endpoint. */
-static struct sc_ep_attr have_been(void)
-{
-	struct sc_ep_attr attr = end_attr();
-	struct end end;
-
-	attr.config.scan = attr.config.calibrate = false;
-	end_open(&end, &attr);
-	thread_await(1);
-	thread_await_sleep();
-	end_close(&end);
-	return attr;
-}
-
-/* Who comes, and cannot wake the thread, has others knock: the next look may be half a minute away. */
-static void come_unheard(struct child *self, void *arg)
-{
-	struct sc_ep_attr attr;
-	struct end end;
-	pid_t pid;
-
-	(void)arg;
-	child_on_its_own();
-	attr = have_been();
-	pid = hold_all();
-	close_all(self);
-	end_open(&end, &attr);
-	assert_false(thread_shows_heard(sc_seg_presence(end.ep->seg)));
-	end_close(&end);
-	sc_process_fini();
-	kill(pid, SIGKILL);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	thread_await(0);
-}
-
-static void test_comes_unheard(void **state)
-{
-	(void)state;
-	assert_int_equal(child_run(come_unheard, NULL), 0);
-}
-
-#ifdef SC_FAULT_INJECTION
-
-static _Atomic bool polled, goes_on;
-static _Atomic int shown;
-
-/* The thread stays where it has been woken, until it is let go on. */
-static int at_poll(const char *point)
-{
-	shown += !strcmp(point, "doorbell.shown");
-	if (strcmp(point, "daemon.poll.done"))
-		return 0;
-	polled = true;
-	watchdog_await(goes_on);
-	return 0;
-}
-
-static void *end_thread(void *arg)
-{
-	sc_process_fini();
-	return arg;
-}
-
-/* This process has come, and ends before the thread has looked: from then on there is no door, whatever it does. */
-static void end_unheard(struct child *self, void *arg)
-{
-	const struct sc_abi_presence *presence;
-	struct sc_ep_attr attr;
-	struct end ends[2];
-	pthread_t thread;
-
-	(void)self, (void)arg;
-	child_on_its_own();
-	attr = have_been();
-	sc_fault_hook = at_poll;
-	end_open(&ends[0], &attr);
-	presence = sc_seg_presence(ends[0].ep->seg);
-	watchdog_await(polled);
-	assert_true(thread_shows_heard(presence));
-	assert_int_equal(pthread_create(&thread, NULL, end_thread, NULL), 0);
-	watchdog_await(!sc_load_acquire_32(&presence->door));
-	shown = 0;
-	end_open(&ends[1], &attr);
-	assert_int_equal(sc_seg_presence(ends[1].ep->seg)->door, 0);
-	goes_on = true;
-	assert_int_equal(pthread_join(thread, NULL), 0);
-	assert_int_equal(shown, 0);
-	end_close(&ends[0]);
-	end_close(&ends[1]);
-}
-
-#endif
-
-static void test_ends_unheard(void **state)
-{
-	(void)state;
-#ifdef SC_FAULT_INJECTION
-	assert_int_equal(child_run(end_unheard, NULL), 0);
-#else
-	print_message("needs a build with fault injection\n");
-	skip();
-#endif
-}
-
 /* ---- calls that fail, and more than there is room for ----------------------------------------- */
 
 /* What there is all the same; a thread, later. */
@@ -1620,9 +1505,9 @@ static const struct failing {
 	const char *point;
 	bool thread, pidfd, later;
 } thread_points[] = {
-	{ "daemon.atfork", false, false, false }, /* it is asked for once */
-	{ "daemon.thread", false, false, true },  { "doorbell.pipe", false, false, true },
-	{ "daemon.room", true, true, true },	  { "daemon.robust", true, true, true },
+	{ "process.atfork", false, false, false }, /* it is asked for once */
+	{ "daemon.thread", false, false, true },  { "pipe.open", false, false, true },
+	{ "daemon.room", true, true, true },	  { "bell.robust", true, true, true },
 	{ "daemon.getattr", true, true, true },	  { "daemon.setattr", true, true, true },
 	{ "daemon.poll", true, true, true },	  { "pidfd.open", true, false, true },
 	{ "pidfd.limit", true, false, true },	  { "daemon.limit", true, true, true },
@@ -1821,8 +1706,6 @@ int main(void)
 		cmocka_unit_test_setup(test_refused, pair_setup),
 		cmocka_unit_test_setup(test_end, pair_setup),
 		cmocka_unit_test_setup(test_lost_at_the_end, pair_setup),
-		cmocka_unit_test_setup(test_comes_unheard, pair_setup),
-		cmocka_unit_test_setup(test_ends_unheard, pair_setup),
 		cmocka_unit_test_setup(test_batch, pair_setup),
 		cmocka_unit_test_setup(test_many_bells, pair_setup),
 		cmocka_unit_test_setup(test_many_watches, pair_setup),

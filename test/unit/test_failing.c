@@ -22,6 +22,7 @@
 #include "core_test.h"
 #include "os/host.h"
 #include "base/fault.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "shm/attach.h"
 #include "shm/create.h"
@@ -123,7 +124,7 @@ static void use_others(void)
 	if (!ret) {
 		CHILD_CHECK(is_result(sc_seg_check_owner(seg)));
 		CHILD_CHECK(is_error(sc_seg_slot_alloc(seg, 0)));
-		CHILD_CHECK(sc_reap_lives(&seg->header.owner, 0) || !knows_namespace());
+		CHILD_CHECK(sc_owner_lives(&seg->header.owner, 0) || !knows_namespace());
 		CHILD_CHECK(sc_host_runs(seg->header.owner.pid, seg->header.owner.start_time, 0));
 		sc_seg_detach(seg);
 	}
@@ -131,8 +132,8 @@ static void use_others(void)
 	CHILD_CHECK(is_error(sc_addr_resolve(owner.line, found)));
 	CHILD_CHECK(is_error(sc_addr_resolve(SC_ADDR_PREFIX OWNERS_SERVICE, found)));
 	CHILD_CHECK(is_error(sc_service_find(OWNERS_SERVICE, found)));
-	CHILD_CHECK(!sc_reap_is_orphan(owner.line));
-	(void)sc_reap_is_orphan(dead.line);
+	CHILD_CHECK(!sc_owner_left(owner.line));
+	(void)sc_owner_left(dead.line);
 }
 
 static void count_alive(const struct sc_reap_file *file, void *count)
@@ -153,7 +154,7 @@ static void live_through(struct child *self, void *arg)
 	(void)self;
 	if (setting)
 		setenv("SHMCMA_FAULT", setting, 1);
-	CHILD_CHECK(!sc_reap_is_orphan(owner.line));
+	CHILD_CHECK(!sc_owner_left(owner.line));
 	CHILD_CHECK(is_result(sc_reap_scan())); /* of one that does not know yet who it is */
 	CHILD_CHECK(is_error(sc_host_get(&host)));
 	CHILD_CHECK(!sc_addr_parse(owner.line, &parts));
@@ -232,7 +233,7 @@ static bool is_tried(const struct sc_fault_site *site)
 /* Not what would be true of the dead, or of another process, only. */
 static bool makes_sense(const char *point, int error)
 {
-	if (!strcmp(point, "reap.cookie"))
+	if (!strcmp(point, "owner.cookie"))
 		return error != EFAULT;
 	if (!strcmp(point, "host.kill"))
 		return error != ESRCH;

@@ -23,6 +23,7 @@
 #include "core_test.h"
 #include "os/host.h"
 #include "os/lifelock.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "shm/attach.h"
 #include "shm/create.h"
@@ -305,41 +306,41 @@ static void test_lost_lock(void **state)
 	assert_true(child_start(&owner, lose_lock, NULL));
 	file_of(owner.line, name);
 	assert_int_equal(sc_seg_attach(owner.line, &seg), 0);
-	assert_false(sc_reap_owner_is_dead(seg));
+	assert_false(sc_owner_is_dead(seg));
 	assert_int_equal(send(owner.down, "", 1, 0), 1);
 	assert_int_equal(read(owner.up, line, sizeof(line)), sizeof(line));
 	assert_int_equal(sc_seg_check_owner(seg), 0);
-	assert_false(sc_reap_owner_is_dead(seg)); /* by its cookie */
+	assert_false(sc_owner_is_dead(seg)); /* by its cookie */
 	seg->cma_pid = 0;
-	assert_false(sc_reap_owner_is_dead(seg)); /* by that in its header */
-	assert_false(sc_reap_is_orphan(owner.line));
+	assert_false(sc_owner_is_dead(seg)); /* by that in its header */
+	assert_false(sc_owner_left(owner.line));
 	assert_int_equal(sc_reap_name(name), -EBUSY);
 
-	assert_true(sc_reap_lives(&seg->header.owner, 0));
+	assert_true(sc_owner_lives(&seg->header.owner, 0));
 	assert_true(
-		sc_reap_lives(&seg->header.owner, SC_ABI_LIFE_ENDED)); /* anybody may have written that */
-	if (core_failing("reap.cookie", EPERM)) {
-		assert_true(sc_reap_lives(&seg->header.owner, 0));
-		assert_true(sc_reap_lives(&seg->header.owner, SC_ABI_LIFE_ENDED | 1));
-		assert_false(sc_reap_lives(&seg->header.owner, SC_ABI_LIFE_ENDED));
+		sc_owner_lives(&seg->header.owner, SC_ABI_LIFE_ENDED)); /* anybody may have written that */
+	if (core_failing("owner.cookie", EPERM)) {
+		assert_true(sc_owner_lives(&seg->header.owner, 0));
+		assert_true(sc_owner_lives(&seg->header.owner, SC_ABI_LIFE_ENDED | 1));
+		assert_false(sc_owner_lives(&seg->header.owner, SC_ABI_LIFE_ENDED));
 		core_failing(NULL, 0);
 	}
 	forged = seg->header;
 	forged.owner.boot_id[0]++;
-	assert_false(sc_reap_lives(&forged.owner, 0));
+	assert_false(sc_owner_lives(&forged.owner, 0));
 	forged = seg->header;
 	forged.owner.pid_ns++;
-	assert_false(sc_reap_lives(&forged.owner, 0));
+	assert_false(sc_owner_lives(&forged.owner, 0));
 	forged = seg->header;
 	forged.owner.cookie++;
-	assert_false(sc_reap_lives(&forged.owner, 0));
+	assert_false(sc_owner_lives(&forged.owner, 0));
 	forged = seg->header;
 	forged.owner.cookie_addr = 8;
-	assert_false(sc_reap_lives(&forged.owner, 0));
+	assert_false(sc_owner_lives(&forged.owner, 0));
 	/* what has its pid by now has something else at the address of its cookie */
 	seg->cma_pid = getpid();
 	seg->header.owner.cookie_addr = (uintptr_t)&other_cookie;
-	assert_true(sc_reap_owner_is_dead(seg));
+	assert_true(sc_owner_is_dead(seg));
 	sc_seg_detach(seg);
 	assert_int_equal(child_end(&owner), 0);
 }
@@ -360,7 +361,7 @@ static void test_half_a_cookie(void **state)
 	forged.owner.pid_ns = host->pid_ns;
 	forged.owner.pid = forged.owner.cma_tid = getpid();
 	forged.owner.cookie_addr = (uintptr_t)memory + page - 4;
-	assert_false(sc_reap_lives(&forged.owner, 0));
+	assert_false(sc_owner_lives(&forged.owner, 0));
 	munmap(memory, page);
 }
 
@@ -375,8 +376,8 @@ static void judge_as_nobody(struct child *self, void *arg)
 	CHILD_CHECK(!sc_host_self());
 	if (!core_failing("host.page", ENOMEM))
 		_exit(CHILD_SKIPS);
-	CHILD_CHECK(sc_reap_lives(&nobody, 0));
-	CHILD_CHECK(!sc_reap_is_orphan(arg));
+	CHILD_CHECK(sc_owner_lives(&nobody, 0));
+	CHILD_CHECK(!sc_owner_left(arg));
 	CHILD_CHECK(sc_reap_name(name) == -EBUSY);
 	core_failing(NULL, 0);
 	CHILD_CHECK(sc_reap_name(name) == 1);
@@ -411,16 +412,16 @@ static void test_no_thread_answers(void **state)
 	const struct sc_host *host;
 
 	(void)state;
-	if (!core_failing("reap.cookie", ESRCH))
+	if (!core_failing("owner.cookie", ESRCH))
 		skip();
 	assert_int_equal(sc_host_get(&host), 0);
 	memcpy(header.owner.boot_id, host->boot_id, sizeof(header.owner.boot_id));
 	header.owner.pid_ns = host->pid_ns;
 	header.owner.pid = header.owner.cma_tid = getpid();
-	assert_false(sc_reap_lives(&header.owner, 0));
-	core_failing("reap.thread", EBADF); /* nor are they to be read */
+	assert_false(sc_owner_lives(&header.owner, 0));
+	core_failing("owner.thread", EBADF); /* nor are they to be read */
 	header.owner.cma_tid = INT32_MAX;
-	assert_false(sc_reap_lives(&header.owner, 0));
+	assert_false(sc_owner_lives(&header.owner, 0));
 	core_failing(NULL, 0);
 }
 
@@ -479,10 +480,10 @@ static void test_left_to_be_read(void **state)
 static void test_orphans_of_others(void **state)
 {
 	(void)state;
-	assert_false(sc_reap_is_orphan("nothing"));
-	assert_false(sc_reap_is_orphan(SC_ADDR_PREFIX "service"));
+	assert_false(sc_owner_left("nothing"));
+	assert_false(sc_owner_left(SC_ADDR_PREFIX "service"));
 	assert_false(
-		sc_reap_is_orphan(SC_ADDR_PREFIX "00000000001-00000000-00000001-0000000000000000-0000"));
+		sc_owner_left(SC_ADDR_PREFIX "00000000001-00000000-00000001-0000000000000000-0000"));
 }
 
 /* ---- those who are awaited ------------------------------------------------------------------- */
@@ -767,9 +768,9 @@ static void test_stopped(void **state)
 	kill(owner.pid, SIGSTOP);
 	assert_int_equal(waitpid(owner.pid, NULL, WUNTRACED), owner.pid);
 	for (int i = 0; i < CHECKS; i++) {
-		dead += sc_reap_owner_is_dead(seg);
+		dead += sc_owner_is_dead(seg);
 		if (i % 100 == 0)
-			dead += !sc_reap_lives(&seg->header.owner, 0) + (sc_reap_name(name) != -EBUSY) +
+			dead += !sc_owner_lives(&seg->header.owner, 0) + (sc_reap_name(name) != -EBUSY) +
 				sc_host_has_ended(owner.pid, seg->header.owner.pidfs_ino);
 	}
 	assert_int_equal(dead, 0);

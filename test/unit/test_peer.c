@@ -23,6 +23,7 @@
 #include "link/connect.h"
 #include "link/review.h"
 #include "core_pair.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "rma/reg.h"
 #include "shm/attach.h"
@@ -1299,7 +1300,7 @@ static void test_death_is_shared(void **state)
 		assert_int_equal(write(child.down, "x", 1), 1);
 		hear(&child, "ready");
 		child_kill(&child);
-		assert_true(sc_reap_owner_is_dead(peers[0]->seg));
+		assert_true(sc_owner_is_dead(peers[0]->seg));
 		assert_int_equal(sc_load_acquire_32(&sc_seg_presence(peers[1]->seg)->state),
 				 closed ? SC_ABI_CLOSED : SC_ABI_ENDED);
 		for (int i = 0; i < 2; i++)

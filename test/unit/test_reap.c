@@ -21,6 +21,7 @@
 #include "child.h"
 #include "os/host.h"
 #include "os/lifelock.h"
+#include "proc/owner.h"
 #include "proc/reap.h"
 #include "shm/attach.h"
 #include "shm/create.h"
@@ -580,6 +581,44 @@ static void test_names_passed_over(void **state)
 	CHILD_ASSERT(status);
 }
 
+/* In a user namespace that maps no user; it has an endpoint and a service, and is killed. */
+static void dies_elsewhere(struct child *self, void *arg)
+{
+	struct sc_service *service;
+	struct sc_seg *seg;
+
+	(void)arg;
+	if (unshare(CLONE_NEWUSER)) {
+		child_tell(self, "");
+		return;
+	}
+	CHILD_CHECK(!sc_seg_create(&geometry, &seg));
+	CHILD_CHECK(!sc_service_create("elsewhere", seg->header.address, &service));
+	child_tell(self, seg->header.address);
+	raise(SIGKILL);
+}
+
+/* The name of the segment does not tell the user, so it is looked at; that of the service is for those who ask for it. */
+static void test_user_namespace(void **state)
+{
+	char name[SC_ADDR_NAME_MAX], service[SC_ADDR_NAME_MAX];
+	struct child child;
+
+	(void)state;
+	assert_true(child_start(&child, dies_elsewhere, NULL));
+	(void)child_reap(&child);
+	if (!child.line[0])
+		skip();
+	file_of(child.line, name);
+	snprintf(service, sizeof(service), "shmcma.service-%u-elsewhere", 65534); /* fs/overflowuid */
+	assert_true(sc_reap_scan() >= 0);
+	assert_true(!alone || !exists(name));
+	assert_true(exists(service));
+	assert_int_equal(run_command(">/dev/null"), 0);
+	assert_false(exists(name));
+	assert_false(exists(service));
+}
+
 static void hold_file(struct child *self, void *arg)
 {
 	int fd = open(arg, O_RDWR | O_CLOEXEC);
@@ -602,7 +641,7 @@ static void test_old(void **state)
 	assert_true(sc_reap_scan() >= 0);
 	assert_stays(name, -EACCES);
 	assert_true(child_start(&owner, hold_file, path));
-	assert_true(sc_reap_scan_old() >= 0);
+	assert_true(sc_reap_scan_unsure() >= 0);
 	assert_true(exists(name));
 	child_kill(&owner);
 	assert_int_equal(run_command(">/dev/null"), 0);
@@ -610,7 +649,7 @@ static void test_old(void **state)
 
 	make_file(name, 0600, "");
 	if (!chown(path, geteuid() + 1, (gid_t)-1)) {
-		assert_true(sc_reap_scan_old() >= 0);
+		assert_true(sc_reap_scan_unsure() >= 0);
 		assert_true(exists(name));
 	}
 	assert_int_equal(remove_file(name), 0);
@@ -763,7 +802,7 @@ static void test_service_taken(void **state)
 	/* and from the dead it is taken over, even while its segment is being reaped */
 	file_of(holder.line, name);
 	assert_true(child_start(&reaper, hold_lock, name));
-	assert_true(sc_reap_is_orphan(holder.line));
+	assert_true(sc_owner_left(holder.line));
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
 	assert_int_equal(child_end(&reaper), 0);
 	assert_resolves(seg->header.address);
@@ -798,16 +837,16 @@ static void test_service_being_reaped(void **state)
 		skip(); /* others reap, too */
 	assert_int_equal(sc_seg_create(&geometry, &seg), 0);
 	sc_addr_service_file(service, name);
-	assert_true(sc_reap_service_is_orphan(name)); /* by now it may be gone */
+	assert_true(sc_owner_left_service(name)); /* by now it may be gone */
 	for (int gone = 0; gone < 2; gone++) {	      /* its segment has been removed already */
 		assert_true(child_start(&holder, serve, NULL));
-		assert_false(sc_reap_service_is_orphan(name));
+		assert_false(sc_owner_left_service(name));
 		child_kill(&holder);
 		file_of(holder.line, segment);
 		if (gone)
 			assert_reaped(segment);
 		assert_true(child_start(&slow_reaper, hold_lock, name));
-		assert_true(sc_reap_service_is_orphan(name));
+		assert_true(sc_owner_left_service(name));
 		assert_nobody();
 		sc_log_set(let_reaper_go);
 		assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
@@ -850,11 +889,11 @@ static void test_directory_being_reaped(void **state)
 		skip();
 	assert_int_equal(sc_addr_directory_file(service, name), 0);
 	assert_true(child_start(&writer, write_directory, NULL));
-	assert_false(sc_reap_service_is_orphan(name));
+	assert_false(sc_owner_left_service(name));
 	assert_int_equal(sc_directory_create(service, 10, &directory), -EADDRINUSE);
 	child_kill(&writer);
 	assert_true(child_start(&slow_reaper, hold_lock, name));
-	assert_true(sc_reap_service_is_orphan(name));
+	assert_true(sc_owner_left_service(name));
 	assert_int_equal(sc_directory_open(service, &directory), -ENOENT);
 	sc_log_set(let_reaper_go);
 	assert_int_equal(sc_directory_create(service, 10, &directory), 0);
@@ -961,7 +1000,7 @@ static void test_service_bad_files(void **state)
 	assert_int_equal(unlink(path), 0);
 
 	make_file(name, 0600, "no service");
-	assert_false(sc_reap_service_is_orphan(name)); /* nobody knows whose it would be */
+	assert_false(sc_owner_left_service(name)); /* nobody knows whose it would be */
 	assert_int_equal(sc_service_find(service, out), -ECONNREFUSED);
 	assert_int_equal(sc_service_create(service, seg->header.address, &held), 0);
 	sc_service_destroy(held);
@@ -1282,6 +1321,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_named_by_other_user),
 		cmocka_unit_test(test_names_passed_over),
 		cmocka_unit_test(test_old),
+		cmocka_unit_test(test_user_namespace),
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_scan),
 		cmocka_unit_test(test_service),

@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/atomic.h"
-#include "os/doorbell.h"
 #include "../watchdog.h"
 
 /* Threads of this process that have the name of ours, and the number of the last of them. */
@@ -75,7 +74,10 @@ static inline void thread_read_syscall(char text[static 256])
 	fclose(file);
 }
 
-/* Is it asleep until its tick, or until it has settled? All else that it waits for by itself is within a second. */
+/*
+ * Is it asleep until its tick, or until it has settled? All else that it waits for by itself is within a second. Where
+ * it looks for what others have left (config.scan) it never is.
+ */
 static inline bool thread_sleeps_to_its_tick(void)
 {
 	char text[256], later[256];
@@ -96,27 +98,6 @@ static inline bool thread_sleeps_to_its_tick(void)
 static inline void thread_await_sleep(void)
 {
 	watchdog_await(thread_sleeps_to_its_tick());
-}
-
-static inline bool thread_shows_heard(const struct sc_abi_presence *presence)
-{
-	return sc_load_acquire_32(&presence->door) & SC_ABI_DOOR_HEARD;
-}
-
-static inline void thread_knock_now_and_then(const struct sc_abi_presence *presence, unsigned int *looks)
-{
-	if ((*looks)++ % 2048 == 0)
-		assert_int_equal(sc_doorbell_knock(getpid(), presence), 0);
-	watchdog_nap();
-}
-
-/* It is shown for a while only, in which this process may not have come to look: then there is another knock. */
-static inline void thread_knock_until_heard(const struct sc_abi_presence *presence)
-{
-	unsigned int looks = 0;
-
-	watchdog_await(!thread_shows_heard(presence)); /* another process may have knocked */
-	watchdog_await_by(thread_shows_heard(presence), thread_knock_now_and_then(presence, &looks));
 }
 
 #endif

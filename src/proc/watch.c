@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * watch.c: the processes that peers belong to, and what is done at the death of one.
+ *
+ * Owns the list of them in struct sc_process, and their places in the table of pidfds. Any thread adds and deletes
+ * watches; the daemon's thread does all else. A death is proven as by any other process (sc_owner_is_dead()): the
+ * thread marks the watches and rings the endpoints' bells at once, and then removes the names.
+ *
+ * Not everything can be seen by a pidfd: not a process of another pid namespace, and none when descriptors
+ * are short, see pidfd.c; and poll(2) takes no more places than the process may open descriptors by now. Of the
+ * others, as far as they are peers', the life locks are polled, 0.3 us each ten times a second. So are those of all
+ * where there is no place for the pipe, or poll(2) fails: then the thread sleeps without descriptors.
+ *
+ * Nothing is shared with other processes. All is under the lock of the process, but for the word `ended`, which
+ * bell.c orders (D1).
+ */
+#define _GNU_SOURCE 1
+#include "proc/watch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include "os/addr.h"
+#include "os/pidfd.h"
+#include "proc/process.h"
+#include "proc/owner.h"
+#include "proc/reap.h"
+
+/*
+ * After a process to watch has come, pidfds of those that came with it are opened and polled: soon, or, where many come
+ * one after the other, as all of a job do, so long after the last time, or after this process itself has come. A
+ * sleeper hears so much later of one that ends meanwhile: a poller sees its word of life.
+ */
+#define GATHER_MS 5
+#define GATHER_APART_MS 50
+
+/* A process that peers of ours belong to. */
+struct sc_watched {
+	struct sc_list all;
+	struct sc_list watches;
+	pid_t pid;	 /* as seen from here, 0: not visible */
+	uint64_t cookie; /* and with that, which process */
+	bool gathered; /* a pidfd has been asked for: in sc_process.watched those first of which none has */
+	int pidfd;	 /* its place, SC_NO_PIDFD: its locks are polled */
+};
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static void pidfd_forget(struct sc_watched *process)
+{
+	if (process->pidfd != SC_NO_PIDFD)
+		sc_pidfd_put(process->pidfd);
+	process->pidfd = SC_NO_PIDFD;
+}
+
+/* The owner is seen alive after the descriptor was opened, so it was it that had the pid. */
+static void pidfd_get(struct sc_watched *process, const struct sc_seg *seg)
+{
+	if (!process->pid)
+		return;
+	process->pidfd = sc_pidfd_get(process->pid);
+	if (process->pidfd != SC_NO_PIDFD && sc_seg_check_owner(seg) != 1)
+		pidfd_forget(process);
+}
+
+static struct sc_watched *process_find(const struct sc_seg *seg)
+{
+	sc_list_for (entry, &sc_process.watched) {
+		struct sc_watched *process = sc_list_entry(entry, struct sc_watched, all);
+
+		if (process->pid == seg->cma_pid && process->cookie == seg->header.owner.cookie)
+			return process;
+	}
+	return NULL;
+}
+
+/* One has come that is to be gathered. */
+static void gather_soon_locked(void)
+{
+	int64_t apart = sc_process.gathered + GATHER_APART_MS;
+
+	if (sc_process.gathers)
+		return;
+	sc_process.gathers = sc_process_now_ms() + GATHER_MS;
+	if (sc_process.gathers < apart)
+		sc_process.gathers = apart;
+	if (sc_process.gathers < sc_process.sleeps)
+		(void)sc_process_wake_locked();
+}
+
+static struct sc_watched *process_new(const struct sc_seg *seg)
+{
+	struct sc_watched *process = calloc(1, sizeof(*process));
+
+	if (!process)
+		return NULL;
+	process->pid = seg->cma_pid;
+	process->cookie = seg->header.owner.cookie;
+	process->pidfd = SC_NO_PIDFD;
+	sc_list_init(&process->watches);
+	sc_list_prepend(&sc_process.watched, &process->all);
+	gather_soon_locked();
+	return process;
+}
+
+void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_bell *bell)
+{
+	struct sc_watched *process = NULL;
+
+	*watch = (struct sc_watch){ .seg = seg, .bell = bell };
+	if (seg->lender) /* this process's own */
+		return;
+	sc_process_lock();
+	if (sc_process.state == SC_PROCESS_WATCHES) {
+		process = process_find(seg);
+		process = process ? process : process_new(seg);
+	}
+	watch->process = process;
+	if (process)
+		sc_list_append(&process->watches, &watch->of_process);
+	sc_process_unlock();
+}
+
+static void process_put(struct sc_watched *process)
+{
+	if (!sc_list_empty(&process->watches))
+		return;
+	pidfd_forget(process);
+	sc_list_remove(&process->all);
+	free(process);
+}
+
+void sc_watch_del(struct sc_watch *watch)
+{
+	if (!watch->process || !sc_seg_is_here(watch->seg))
+		return;
+	sc_process_lock();
+	sc_list_remove(&watch->of_process);
+	process_put(watch->process);
+	watch->process = NULL;
+	sc_process_unlock();
+}
+
+/* ---- death ----------------------------------------------------------------------------------- */
+
+/* A name to remove, once sc_process.mutex is free. */
+static void note_name(const struct sc_seg *seg)
+{
+	struct sc_addr parts;
+
+	if (sc_addr_parse(seg->header.address, &parts))
+		return;
+	sc_addr_file(&parts, sc_process.dead);
+	sc_process.dead_count++;
+}
+
+static void watch_check(struct sc_watch *watch)
+{
+	if (watch->ended || !sc_owner_is_dead(watch->seg))
+		return;
+	note_name(watch->seg);
+	sc_store_relaxed_32(&watch->ended, 1); /* ordered by the next */
+	sc_bell_ring(watch->bell);
+}
+
+static void process_check(struct sc_watched *process)
+{
+	sc_list_for (entry, &process->watches)
+		watch_check(sc_list_entry(entry, struct sc_watch, of_process));
+}
+
+/* Its pidfd says that it has ended, or that it is not its pidfd: nothing more is to be heard from it. */
+static void pidfd_event(struct sc_watched *process)
+{
+	process_check(process);
+	pidfd_forget(process);
+}
+
+static bool is_over(const struct sc_watched *process)
+{
+	sc_list_for (entry, &process->watches)
+		if (!sc_list_entry(entry, struct sc_watch, of_process)->ended)
+			return false;
+	return true;
+}
+
+/* Is there nothing but its locks to tell whether it lives? */
+static bool has_no_pidfd(const struct sc_watched *process)
+{
+	return process->gathered &&
+	       (process->pidfd == SC_NO_PIDFD || (nfds_t)process->pidfd + 1 >= sc_process.polled);
+}
+
+bool sc_watches_need_locks_locked(void)
+{
+	sc_list_for (entry, &sc_process.watched) {
+		const struct sc_watched *process = sc_list_entry(entry, struct sc_watched, all);
+
+		if (has_no_pidfd(process) && !is_over(process))
+			return true;
+	}
+	return false;
+}
+
+static bool has_event(const struct sc_watched *process)
+{
+	return process->pidfd != SC_NO_PIDFD && sc_pidfd_has_event(process->pidfd, sc_process.polls + 1);
+}
+
+/* After poll(2). `all`: look at each, whatever it says. */
+void sc_watches_look_locked(bool all)
+{
+	sc_list_for (entry, &sc_process.watched) {
+		struct sc_watched *process = sc_list_entry(entry, struct sc_watched, all);
+
+		if (has_event(process))
+			pidfd_event(process);
+		else if (all || has_no_pidfd(process))
+			process_check(process);
+	}
+}
+
+static struct sc_watch *first_watch(const struct sc_watched *process)
+{
+	return sc_list_entry(process->watches.next, struct sc_watch, of_process);
+}
+
+/* The next to be gathered. False: there is none. */
+static bool gather_one_locked(void)
+{
+	struct sc_watched *process =
+		sc_list_entry(sc_process.watched.next, struct sc_watched, all);
+
+	if (sc_list_empty(&sc_process.watched) || process->gathered)
+		return false;
+	sc_list_remove(&process->all);
+	sc_list_append(&sc_process.watched, &process->all);
+	process->gathered = true;
+	if (process->pidfd == SC_NO_PIDFD)
+		pidfd_get(process, first_watch(process)->seg);
+	if (process->pidfd == SC_NO_PIDFD)
+		process_check(process); /* it may have ended meanwhile */
+	return true;
+}
+
+/* One at a time, so that a thread that connects does not wait for all of them. */
+void sc_watches_gather(void)
+{
+	bool due, more;
+
+	sc_process_lock();
+	due = sc_process.gathers && sc_process_now_ms() >= sc_process.gathers;
+	if (due) {
+		sc_process.gathered = sc_process_now_ms();
+		sc_process.gathers = 0;
+	}
+	sc_process_unlock();
+	for (more = due; more;) {
+		sc_process_lock();
+		more = gather_one_locked();
+		sc_process_unlock();
+	}
+}
+
+void sc_watches_repair_locked(void)
+{
+	sc_list_for (entry, &sc_process.watched) {
+		struct sc_watched *process = sc_list_entry(entry, struct sc_watched, all);
+
+		if (process->pidfd != SC_NO_PIDFD && !sc_pidfd_is_open(process->pidfd))
+			pidfd_forget(process);
+		if (process->pidfd == SC_NO_PIDFD && !is_over(process))
+			pidfd_get(process, first_watch(process)->seg);
+	}
+}
+
+bool sc_watches_reap(void)
+{
+	if (!sc_process.dead_count)
+		return false;
+	if (sc_process.dead_count == 1)
+		(void)sc_reap_name(sc_process.dead);
+	else
+		(void)sc_reap_scan(); /* many: one look for peers that await them, for all */
+	sc_process.dead_count = 0;
+	return true;
+}
