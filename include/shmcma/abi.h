@@ -29,11 +29,11 @@
  *
  * The writers: the owner writes the header (once), its presence, the pool, the table, each slot's consumer line, its
  * reports of chunks, and its answers to gets into their lines of the ring. A peer writes the claim, the introduction, the
- * hazards, the chunks, the offers, the count of answers, and the ring of the one slot it has claimed, and a message into
- * buffers of the pool that it was lent for that, and adds to the membership count. Both sides change the claims of chunks
- * and of offers, and presence.sleep (compare and swap). When one side has gone, the other one writes for it: presence.state,
- * presence.unread, the hazards. A process that reads a word of another process loads it once, checks it, and uses the
- * copy.
+ * hazards, the chunks, the delegation, the count of answers, and the ring of the one slot it has claimed, and a message
+ * into buffers of the pool that it was lent for that, and adds to the membership count. Both sides change the claims of
+ * chunks and of delegated operations, and presence.sleep (compare and swap). When one side has gone, the other one writes
+ * for it: presence.state, presence.unread, the hazards. A process that reads a word of another process loads it once,
+ * checks it, and uses the copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
  * configuration for another's memory.
@@ -443,7 +443,7 @@ struct sc_abi_result {
 
 /*
  * SC_ABI_DELEGATE_PUT: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first line, or with
- * SC_ABI_F_BOUNCED all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets
+ * SC_ABI_F_BOUNCED all in buffers. See struct sc_abi_delegation. With SC_ABI_F_DATA the owner's application gets
  * `data`; it is counted in any case.
  *
  * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record: the
@@ -473,18 +473,18 @@ struct sc_abi_intro {
  * head: lines read. Bounce buffers named in lines before it are the sender's again.
  * window: units returned; the sender may have sc_abi_header.window more outstanding. A message costs
  * SC_ABI_UNITS(bytes the receiver must keep) until it is matched.
- * offers_done: number of the last offered put that has been taken and ended, + 1, or of a get behind it, which is told
- * of now and then; how the put did: a positive errno or 0 at offer_errors[number % SC_ABI_OFFERS]. See struct
- * sc_abi_offers.
+ * delegated_done: number of the last delegated put that has been taken and ended, + 1, or of a get behind it, which is
+ * told of now and then; how the put did: a positive errno or 0 at delegated_errors[number % SC_ABI_DELEGATED]. See struct
+ * sc_abi_delegation.
  */
-#define SC_ABI_OFFERS 32
+#define SC_ABI_DELEGATED 32
 struct sc_abi_consumer {
 	uint64_t head;
 	uint64_t window;
 	uint32_t answer; /* enum sc_abi_answer */
 	int32_t reason;	 /* positive errno with REFUSED and BROKEN */
-	uint32_t offers_done, pad;
-	uint8_t offer_errors[SC_ABI_OFFERS];
+	uint32_t delegated_done, pad;
+	uint8_t delegated_errors[SC_ABI_DELEGATED];
 };
 
 /* 64 bytes a unit, 512 bytes for the entry itself */
@@ -516,14 +516,14 @@ struct sc_abi_chunks {
 };
 
 /*
- * Eighth line: the words that decide which side does the puts and gets that the claimant offers. They are numbered from
- * 0 on, as they come in the ring; modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor
- * withdrawn and done. claim, changed by both (compare and swap): number of the last offer that the claimant had made
- * when it withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). An offer below the high
+ * Eighth line: the word that decides which side does the puts and gets that the claimant delegates. They are numbered
+ * from 0 on, as they come in the ring; modulo 2^32, with no more than SC_ABI_DELEGATED at once neither taken and ended nor
+ * withdrawn and done. claim, changed by both (compare and swap): number of the last one that the claimant had delegated
+ * when it withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). An operation below the high
  * half that is not below the low half at that moment is withdrawn: the owner passes over it. Each withdrawal takes back
- * all offers that are not taken.
+ * all that are not taken.
  */
-struct sc_abi_offers {
+struct sc_abi_delegation {
 	uint64_t claim;
 	uint64_t pad[7];
 };
@@ -542,7 +542,7 @@ struct sc_abi_slot {
 	struct sc_abi_consumer consumer;
 	struct sc_abi_hazards hazards;
 	struct sc_abi_chunks chunks[SC_ABI_SHARES];
-	struct sc_abi_offers offers;
+	struct sc_abi_delegation delegation;
 	struct sc_abi_answers answers;
 	struct sc_abi_line ring[SC_ABI_RING_LINES];
 };
@@ -743,7 +743,7 @@ SC_ABI_AT(sc_abi_result, values, 8);
 SC_ABI_SIZE(sc_abi_delegate, 56);
 SC_ABI_AT(sc_abi_delegate, key, 8);
 SC_ABI_AT(sc_abi_delegate, bufs, 24);
-SC_ABI_SIZE(sc_abi_offers, 64);
+SC_ABI_SIZE(sc_abi_delegation, 64);
 SC_ABI_SIZE(sc_abi_answers, 64);
 SC_ABI_SIZE(sc_abi_reg, 64);
 SC_ABI_AT(sc_abi_reg, key, 8);
@@ -761,12 +761,12 @@ SC_ABI_SIZE(sc_abi_consumer, 64);
 SC_ABI_AT(sc_abi_consumer, window, 8);
 SC_ABI_AT(sc_abi_consumer, answer, 16);
 SC_ABI_AT(sc_abi_consumer, reason, 20);
-SC_ABI_AT(sc_abi_consumer, offers_done, 24);
-SC_ABI_AT(sc_abi_consumer, offer_errors, 32);
+SC_ABI_AT(sc_abi_consumer, delegated_done, 24);
+SC_ABI_AT(sc_abi_consumer, delegated_errors, 32);
 SC_ABI_AT(sc_abi_slot, consumer, 64);
 SC_ABI_AT(sc_abi_slot, hazards, 128);
 SC_ABI_AT(sc_abi_slot, chunks, 192);
-SC_ABI_AT(sc_abi_slot, offers, 448);
+SC_ABI_AT(sc_abi_slot, delegation, 448);
 SC_ABI_AT(sc_abi_slot, answers, 512);
 SC_ABI_AT(sc_abi_slot, ring, 576);
 SC_ABI_AT(sc_abi_slot, ring[SC_ABI_RING_FIRST], SC_ABI_SLOT_FIRST);
@@ -796,7 +796,7 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 		    SC_ABI_RING_LINES * 13 + SC_ABI_KIND_MAX * 7 + SC_ABI_RDV_SEGMENTS * 5 +              \
 		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR +               \
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
-		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +               \
+		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_DELEGATED * 41 +               \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +               \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_share, memory.there) * 53 +               \

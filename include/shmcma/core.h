@@ -573,7 +573,7 @@ struct sc_counters {
 	uint64_t shared_bytes;		    /* of rendezvous payload: copied by the sending side, here */
 	uint64_t rma_ops, rma_direct_bytes; /* one-sided, begun here; moved by CMA or memcpy() here */
 	uint64_t rma_requests, rma_served;  /* asked of others; done for others */
-	uint64_t rma_offers, rma_offers_taken; /* small ones that others may do; that they did */
+	uint64_t rma_delegated, rma_delegated_taken; /* small ones that others may do; that they did */
 	uint64_t rma_batched;		       /* put off, to be copied with others */
 	uint64_t rma_assisted;		       /* large ones that their target has copied along */
 	uint64_t connects, accepts, refusals, quarantines, departures, deaths;

@@ -249,8 +249,8 @@ static const struct {
 	{ COUNTER(rx_msgs) },	       { COUNTER(rx_bytes) },	     { COUNTER(rx_unexpected) },
 	{ COUNTER(rx_cma_bytes) },     { COUNTER(rx_pulled_bytes) }, { COUNTER(rx_local_bytes) },
 	{ COUNTER(shared_bytes) },     { COUNTER(rma_ops) },	     { COUNTER(rma_direct_bytes) },
-	{ COUNTER(rma_requests) },     { COUNTER(rma_served) },	     { COUNTER(rma_offers) },
-	{ COUNTER(rma_offers_taken) }, { COUNTER(rma_batched) },     { COUNTER(rma_assisted) },
+	{ COUNTER(rma_requests) },     { COUNTER(rma_served) },	     { COUNTER(rma_delegated) },
+	{ COUNTER(rma_delegated_taken) }, { COUNTER(rma_batched) },     { COUNTER(rma_assisted) },
 	{ COUNTER(connects) },	       { COUNTER(accepts) },	     { COUNTER(refusals) },
 	{ COUNTER(quarantines) },      { COUNTER(departures) },	     { COUNTER(deaths) },
 };

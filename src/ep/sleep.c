@@ -12,7 +12,7 @@
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
  *   connections, departures                     membership: its writer       sc_peer_bump()
  *   chunks of a shared copy                     the joiner                   report() in xfer.c
- *   offers that the peer has done               the peer                     put_end() in taker.c
+ *   delegated operations that it has done       the peer                     put_end() in taker.c
  *   room in a ring, window, buffers             the reader                   sc_peer_publish()
  *   death                                       our daemon                   sc_bell_ring()
  *
@@ -111,7 +111,7 @@ static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
 
 /* Work that the other side may have in hand. */
 #define IN_HAND                                                                                           \
-	(1u << SC_WORK_PULLING | 1u << SC_WORK_OFFERING | 1u << SC_WORK_BATCHING | 1u << SC_WORK_ASKING | \
+	(1u << SC_WORK_PULLING | 1u << SC_WORK_DELEGATED | 1u << SC_WORK_BATCHING | 1u << SC_WORK_ASKING | \
 	 1u << SC_WORK_ENDING)
 
 /* Lowers the limit for each event that no process wakes for. */

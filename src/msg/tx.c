@@ -195,7 +195,7 @@ static inline bool send_short_longer(struct sc_peer *peer, const void *buf, size
  */
 static bool overtakes_memory(const struct sc_peer *peer)
 {
-	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->offers) || peer->rma_gets ||
+	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->delegated) || peer->rma_gets ||
 	       peer->rma_fars;
 }
 

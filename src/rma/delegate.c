@@ -4,22 +4,22 @@
  *
  * To touch another process's memory is two system calls and the pinning of its pages; a peer that polls takes
  * a record from its ring and copies by itself, sooner and while this side goes on. But it may be computing,
- * and no process may wait for it. So such an operation is offered: its record lies in the peer's ring, and the peer may
- * take it until this side withdraws it, which it does when the peer has not come to it after some polls (LOOKS), or
- * when something else is to go to that peer another way. This side copies withdrawn offers (direct.c), and the peer
+ * and no process may wait for it. So such an operation is delegated: its record lies in the peer's ring, and the peer
+ * may take it until this side withdraws it, which it does when the peer has not come to it after some polls (LOOKS), or
+ * when something else is to go to that peer another way. This side copies withdrawn operations (direct.c), and the peer
  * passes over their records.
  *
  *   of this side's choice         of the peer's                      the word that says so
- *   OFFERED                                                          claim: not below either half
+ *   DELEGATED                                                        claim: not below either half
  *      |  \---------------------> TAKEN                              claim, low half     (O1)
- *      |                             \--> ENDED, well or badly       put: offers_done    (O2)
+ *      |                             \--> ENDED, well or badly       put: delegated_done (O2)
  *      |                                                             get: its `ended`    (O3)
  *      \--> WITHDRAWN --> done directly                              claim, high half    (O1)
  *
- *   O1 compare and swap of one word by both: each offer is one side's. A withdrawal takes back all that is
+ *   O1 compare and swap of one word by both: each operation is one side's. A withdrawal takes back all that is
  *      not taken, so what a side has is a stretch of numbers: the peer's [first, ours), this side's
  *      [ours, end)
- *   O2 release, ends_tell() in taker.c: bytes, error before offers_done      pairs with  O2' put_ended()
+ *   O2 release, ends_tell() in taker.c: bytes, error before delegated_done  pairs with  O2' put_ended()
  *   O3 release, get_end() in taker.c: answer before `ended`              pairs with  O3' get_ended()
  *   A1 release, give_back(): buffers read before the count that gives them back
  *                                                             pairs with  A1' may_answer() in taker.c
@@ -32,20 +32,20 @@
  * Order: the peer takes them in the order of its ring. Those withdrawn are all younger than those taken, and
  * are copied, in order, when the taken ones have ended. New ones are made when that is over.
  *
- * A peer that has not taken an offer is spared some operations, more each time, which go directly: so a peer
+ * A peer that has not taken an operation is spared some operations, more each time, which go directly: so a peer
  * that never polls costs next to nothing. One that has not accepted our connection yet has never polled.
  *
- * This side checks every word that the peer writes against its offers: an impossible value ends the connection. The
+ * This side checks every word that the peer writes against its operations: an impossible value ends the connection. The
  * length of an answer, and the place of its bytes, are this side's own knowledge.
  *
- * Death. If the peer dies, or closes, offers that it has not taken are withdrawn, and the copy says that it is dead; an
- * offer that it has ended is done, like a record that it has written, no matter whether this side first sees the answer
- * or the peer's end (sc_delegate_end_peer()); an offer that it has taken and not ended ends with it, once its life lock
+ * Death. If the peer dies, or closes, operations that it has not taken are withdrawn, and the copy says that it is dead;
+ * one that it has ended is done, like a record that it has written, no matter whether this side first sees the answer
+ * or the peer's end (sc_delegate_end_peer()); one that it has taken and not ended ends with it, once its life lock
  * is free, and this side looks at none of its bytes. If the peer is stopped in between, this side waits: the peer is
- * alive and will write. If this process dies: before the commit nothing was offered; after it the peer may take offers
- * that are not withdrawn, as all that it needs is in its ring; an offer that is withdrawn and not copied is not done;
+ * alive and will write. If this process dies: before the commit nothing was delegated; after it the peer may take those
+ * that are not withdrawn, as all that it needs is in its ring; one that is withdrawn and not copied is not done;
  * buffers of an answer are the peer's again when it sees that this side has gone. No process waits for either. An
- * endpoint that closes withdraws its offers first, and does them.
+ * endpoint that closes withdraws its operations first, and does them.
  */
 #include "rma/delegate.h"
 
@@ -63,25 +63,25 @@
 /* Bytes that a record holds itself; larger ones go through buffers. Figures: docs/MEASUREMENTS.md. */
 #define PUT_INLINE_MAX 256
 #define GET_INLINE_MAX 104
-/* Polls without news before offers are withdrawn: about a microsecond. */
+/* Polls without news before operations are withdrawn: about a microsecond. */
 #define LOOKS 100
-/* Puts that are not offered before an absent peer is asked again. */
+/* Puts that are not delegated before an absent peer is asked again. */
 #define SPARED_MAX 255
 #define ERRNO_MAX 4095
 
 static struct sc_rma_op *oldest(const struct sc_peer *peer)
 {
-	return sc_list_entry(peer->offers.next, struct sc_rma_op, of_peer);
+	return sc_list_entry(peer->delegated.next, struct sc_rma_op, of_peer);
 }
 
-/* ---- offer ----------------------------------------------------------------------------------- */
+/* ---- post ------------------------------------------------------------------------------------ */
 
 static void learn(struct sc_peer *peer, bool alone)
 {
-	uint32_t more = 2 * peer->offers_alone + 1;
+	uint32_t more = 2 * peer->delegated_alone + 1;
 
-	peer->offers_alone = !alone ? 0 : more < SPARED_MAX ? more : SPARED_MAX;
-	peer->offers_spared = peer->offers_alone;
+	peer->delegated_alone = !alone ? 0 : more < SPARED_MAX ? more : SPARED_MAX;
+	peer->delegated_spared = peer->delegated_alone;
 }
 
 /* Half of our buffers are left to others: those of a peer that does not come to its ring stay lent. */
@@ -126,11 +126,11 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 /* Lines of the oldest and of all behind it are not written again before it is over: its answer is there. */
 static void hold(struct sc_peer *peer)
 {
-	bool none = sc_list_empty(&peer->offers);
+	bool none = sc_list_empty(&peer->delegated);
 
 	peer->tx.held = none ? UINT64_MAX : oldest(peer)->at;
 	if (none)
-		sc_list_remove(&peer->offering);
+		sc_list_remove(&peer->delegating);
 }
 
 /* ---- what the peer has done ------------------------------------------------------------------ */
@@ -140,13 +140,13 @@ static int put_ended(const struct sc_peer *peer, int *error)
 {
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
 	/* O2' acquire: pairs with O2 in ends_tell() of taker.c */
-	uint32_t done = sc_load_acquire_32(&consumer->offers_done), count = done - peer->offers_first;
+	uint32_t done = sc_load_acquire_32(&consumer->delegated_done), count = done - peer->delegated_first;
 
 	if ((int32_t)count <= 0)
 		return 0; /* the last that it did is followed by some that were withdrawn, or by gets */
 	/* ordered by O2' */
-	*error = sc_load_relaxed_8(&consumer->offer_errors[peer->offers_first % SC_ABI_OFFERS]);
-	return count <= peer->offers_ours - peer->offers_first ? 1 : -EPROTO;
+	*error = sc_load_relaxed_8(&consumer->delegated_errors[peer->delegated_first % SC_ABI_DELEGATED]);
+	return count <= peer->delegated_ours - peer->delegated_first ? 1 : -EPROTO;
 }
 
 /* Those of the ring, of which tx says no more once the link has ended. */
@@ -214,53 +214,53 @@ static int collect_one(struct sc_peer *peer)
 
 	if (ret <= 0)
 		return ret;
-	peer->offers_first++;
+	peer->delegated_first++;
 	op->moved = error ? 0 : op->size;
 	sc_rmaop_end(op, -error);
-	peer->ep->counters.rma_offers_taken++;
+	peer->ep->counters.rma_delegated_taken++;
 	return 1;
 }
 
-/* Returns the offers that have ended; -EPROTO. */
+/* Returns those that have ended; -EPROTO. */
 static int collect(struct sc_peer *peer)
 {
-	uint32_t before = peer->offers_first;
+	uint32_t before = peer->delegated_first;
 	int ret = 1;
 
-	while (ret > 0 && peer->offers_first != peer->offers_ours)
+	while (ret > 0 && peer->delegated_first != peer->delegated_ours)
 		ret = collect_one(peer);
 	if (ret < 0) {
-		sc_peer_quarantine(peer, ret, "an end of what it was not offered");
+		sc_peer_quarantine(peer, ret, "an end of what it was not delegated");
 		return ret;
 	}
-	if (peer->offers_first == before)
+	if (peer->delegated_first == before)
 		return 0;
 	hold(peer);
 	learn(peer, false);
-	peer->offer_looks = 0;
-	return (int)(peer->offers_first - before);
+	peer->delegated_looks = 0;
+	return (int)(peer->delegated_first - before);
 }
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
 bool sc_delegate_has_open(struct sc_peer *peer)
 {
-	return collect(peer) >= 0 && !sc_list_empty(&peer->offers);
+	return collect(peer) >= 0 && !sc_list_empty(&peer->delegated);
 }
 
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
-	bool put = rma->flags & SC_RMA_WRITE, first = sc_list_empty(&peer->offers);
+	bool put = rma->flags & SC_RMA_WRITE, first = sc_list_empty(&peer->delegated);
 	bool bounced = size > (put ? PUT_INLINE_MAX : GET_INLINE_MAX);
 	uint32_t place = put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST;
 	uint32_t lines = bounced ? 1 : sc_lines_count(place, (uint32_t)size);
 	struct sc_rma_op *op;
 
-	if (peer->offers_spared) {
-		peer->offers_spared--;
+	if (peer->delegated_spared) {
+		peer->delegated_spared--;
 		return 1;
 	}
-	if (peer->offers_end - peer->offers_first == SC_ABI_OFFERS || sc_record_room(peer, lines) ||
+	if (peer->delegated_end - peer->delegated_first == SC_ABI_DELEGATED || sc_record_room(peer, lines) ||
 	    (put && bounced && !has_buffers(peer, size)) || sc_ring_overflows(&peer->tx)) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* looking for room has shown what it is */
@@ -270,14 +270,14 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	if (!op)
 		return -EAGAIN;
 	record_write(op, bounced, lines);
-	peer->offers_ours = ++peer->offers_end;
+	peer->delegated_ours = ++peer->delegated_end;
 	peer->rma_pending++;
-	peer->ep->counters.rma_offers++;
+	peer->ep->counters.rma_delegated++;
 	if (first) {
-		sc_ep_begin(peer->ep, SC_WORK_OFFERING, &peer->offering);
-		peer->offer_looks = 0;
+		sc_ep_begin(peer->ep, SC_WORK_DELEGATED, &peer->delegating);
+		peer->delegated_looks = 0;
 	}
-	sc_list_append(&peer->offers, &op->of_peer);
+	sc_list_append(&peer->delegated, &op->of_peer);
 	if (first)
 		hold(peer);
 	return 0;
@@ -288,7 +288,7 @@ void sc_delegate_end_peer(struct sc_peer *peer)
 	/* one that has broken the rules is not believed */
 	if (peer->error != -ECONNRESET || !peer->seg)
 		return;
-	while (peer->offers_first != peer->offers_ours && collect_one(peer) > 0)
+	while (peer->delegated_first != peer->delegated_ours && collect_one(peer) > 0)
 		;
 }
 
@@ -297,28 +297,28 @@ void sc_delegate_end_peer(struct sc_peer *peer)
 /* A try that fails means that the peer has taken more: each must find that. */
 static int withdraw(struct sc_peer *peer)
 {
-	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->offers.claim;
-	uint32_t most = peer->offers_end - peer->offers_first;
+	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
+	uint32_t most = peer->delegated_end - peer->delegated_first;
 
-	for (uint32_t tries = 0; tries <= SC_ABI_OFFERS; tries++) {
-		uint64_t claim = sc_load_relaxed_64(word); /* the CAS orders reads of the offers */
-		uint32_t taken = (uint32_t)claim - peer->offers_first;
+	for (uint32_t tries = 0; tries <= SC_ABI_DELEGATED; tries++) {
+		uint64_t claim = sc_load_relaxed_64(word); /* the CAS orders reads of the operations */
+		uint32_t taken = (uint32_t)claim - peer->delegated_first;
 
 		if ((int32_t)taken < 0)
 			taken = 0; /* the last that it took is followed by some that were withdrawn */
-		if (claim >> 32 != peer->offers_withdrawn || taken > most)
+		if (claim >> 32 != peer->delegated_withdrawn || taken > most)
 			break;
 		if (taken == most)
 			return 0;
-		if (!sc_cas_acq_rel_64(word, claim, (uint64_t)peer->offers_end << 32 | (uint32_t)claim))
+		if (!sc_cas_acq_rel_64(word, claim, (uint64_t)peer->delegated_end << 32 | (uint32_t)claim))
 			continue;
 		(void)SC_FAULT("delegate.withdrawn");
-		peer->offers_withdrawn = peer->offers_end;
-		peer->offers_ours = peer->offers_first + taken;
+		peer->delegated_withdrawn = peer->delegated_end;
+		peer->delegated_ours = peer->delegated_first + taken;
 		learn(peer, true);
 		return 0;
 	}
-	sc_peer_quarantine(peer, -EPROTO, "puts taken that it was not offered");
+	sc_peer_quarantine(peer, -EPROTO, "puts taken that it was not delegated");
 	return -EPROTO;
 }
 
@@ -329,7 +329,7 @@ static int do_directly(struct sc_peer *peer)
 
 	if (ret)
 		return ret;
-	peer->offers_ours = ++peer->offers_first;
+	peer->delegated_ours = ++peer->delegated_first;
 	hold(peer);
 	return 0;
 }
@@ -338,12 +338,12 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 {
 	int ret = 0;
 
-	if (peer->offers_ours == peer->offers_end)
+	if (peer->delegated_ours == peer->delegated_end)
 		ret = withdraw(peer);
 	if (!ret)
 		ret = collect(peer);
-	while (ret >= 0 && !sc_list_empty(&peer->offers)) {
-		if (peer->offers_first != peer->offers_ours)
+	while (ret >= 0 && !sc_list_empty(&peer->delegated)) {
+		if (peer->delegated_first != peer->delegated_ours)
 			return -EAGAIN; /* in the peer's hands */
 		ret = do_directly(peer);
 		if (ret)
@@ -364,11 +364,12 @@ static int peer_progress(struct sc_peer *peer)
 		return 0;
 	if (collect(peer) < 0)
 		return 1;
-	if (!sc_list_empty(&peer->offers) && peer->offers_ours == peer->offers_end && peer->offer_looks < LOOKS) {
-		peer->offer_looks++;
+	if (!sc_list_empty(&peer->delegated) && peer->delegated_ours == peer->delegated_end &&
+	    peer->delegated_looks < LOOKS) {
+		peer->delegated_looks++;
 		return 1; /* this look is a step of it */
 	}
-	peer->offer_looks = 0;
+	peer->delegated_looks = 0;
 	(void)sc_delegate_settle(peer);
 	return (int)(before - peer->rma_pending);
 }
@@ -377,8 +378,8 @@ int sc_delegate_progress(struct sc_ep *ep)
 {
 	int ended = 0;
 
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_OFFERING])
-		ended += peer_progress(sc_list_entry(entry, struct sc_peer, offering));
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED])
+		ended += peer_progress(sc_list_entry(entry, struct sc_peer, delegating));
 	return ended;
 }
 
@@ -386,8 +387,8 @@ void sc_delegate_fini(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's */
-	sc_list_for_safe (entry, next, &ep->work[SC_WORK_OFFERING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, offering);
+	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED]) {
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, delegating);
 
 		if (peer->link == SC_LINK_UP)
 			(void)sc_delegate_settle_slow(peer);

@@ -15,8 +15,8 @@ static inline bool sc_delegate_may(const struct sc_peer *peer, bool put, size_t 
 {
 	const struct sc_abi_header *header = &peer->seg->header;
 
-	if (!sc_peer_has_come(peer) || peer->offers_ours != peer->offers_end ||
-	    (peer->rma_pending != peer->offers_end - peer->offers_first &&
+	if (!sc_peer_has_come(peer) || peer->delegated_ours != peer->delegated_end ||
+	    (peer->rma_pending != peer->delegated_end - peer->delegated_first &&
 	     !(sc_list_empty(&peer->rma_queued) && sc_list_empty(&peer->batch) &&
 	       sc_list_empty(&peer->assisted))))
 		return false;
@@ -37,21 +37,21 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 int sc_delegate_settle_slow(struct sc_peer *peer);
 
 /*
- * Before an operation goes another way: offers that the peer has not taken are taken back and done. -EAGAIN: it has
+ * Before an operation goes another way: operations that the peer has not taken are taken back and done. -EAGAIN: it has
  * some in hand; else what has become of the peer.
  */
 static inline int sc_delegate_settle(struct sc_peer *peer)
 {
-	return __builtin_expect(sc_list_empty(&peer->offers), 1) ? 0 : sc_delegate_settle_slow(peer);
+	return __builtin_expect(sc_list_empty(&peer->delegated), 1) ? 0 : sc_delegate_settle_slow(peer);
 }
 
 /* See what has been done; take back what has waited too long. Returns the steps done. */
 int sc_delegate_progress(struct sc_ep *ep);
 
-/* The peer is lost, and its segment still attached: offers that it ended before it went are over, and done. */
+/* The peer is lost, and its segment still attached: operations that it ended before it went are over, and done. */
 void sc_delegate_end_peer(struct sc_peer *peer);
 
-/* The endpoint closes: offers that have not been taken are done. Before anything else of it ends. */
+/* The endpoint closes: operations that have not been taken are done. Before anything else of it ends. */
 void sc_delegate_fini(struct sc_ep *ep);
 
 #endif

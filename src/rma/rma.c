@@ -78,7 +78,7 @@ static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_
 				    : 0;
 	if (size >= peer->ep->config.share_min)
 		facts |= SC_FACT_COPIES;
-	if (!sc_list_empty(&peer->offers) && sc_delegate_has_open(peer))
+	if (!sc_list_empty(&peer->delegated) && sc_delegate_has_open(peer))
 		facts |= SC_FACT_DELEGATED;
 	return facts;
 }
@@ -159,7 +159,7 @@ static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 		*not |= SC_FACT_COPIES;
 		return peer->link == SC_LINK_DOWN ? peer->error : 1;
 	}
-	if (!peer->rma_pending || (sc_list_empty(&peer->offers) &&
+	if (!peer->rma_pending || (sc_list_empty(&peer->delegated) &&
 				   (way == SC_WAY_COOPERATIVE || sc_list_empty(&peer->assisted)) &&
 				   (way == SC_WAY_CMA_LATER || sc_list_empty(&peer->batch))))
 		return 0;
@@ -299,7 +299,7 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	ret = prepare(ep, peer, atomic->flags);
 	if (!ret)
 		ret = settle(peer, SC_WAY_TARGET);
-	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->offers))
+	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->delegated))
 		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
 	op = ret ? NULL : sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
 	if (!op) {
@@ -339,8 +339,8 @@ bool sc_rma_end_peer(struct sc_peer *peer, int error)
 	if (peer->rma_gets && sc_peer_writes(peer))
 		return false;
 	sc_delegate_end_peer(peer);
-	end_list(&peer->offers, error);
-	sc_list_remove(&peer->offering);
+	end_list(&peer->delegated, error);
+	sc_list_remove(&peer->delegating);
 	end_list(&peer->batch, error);
 	sc_list_remove(&peer->batching);
 	peer->batch_count = 0;
@@ -363,7 +363,7 @@ void sc_rma_fini(struct sc_ep *ep)
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-		forget(&peer->offers);
+		forget(&peer->delegated);
 		forget(&peer->batch);
 		forget(&peer->assisted);
 		forget(&peer->rma_queued);

@@ -31,23 +31,23 @@ static bool is_withdrawn(uint64_t claim, uint32_t number)
 /* The next delegated operation. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
 static int claim_next(struct sc_peer *peer, const char **why)
 {
-	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->offers.claim;
-	uint32_t number = peer->offers_seen;
+	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->delegation.claim;
+	uint32_t number = peer->delegated_seen;
 
 	/* if the word changes between the two tries, the second one finds the operation withdrawn */
 	for (int tries = 0; tries < 2; tries++) {
 		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
 		uint64_t withdrawn = claim >> 32;
 
-		if ((uint32_t)claim != peer->offers_taken)
+		if ((uint32_t)claim != peer->delegated_taken)
 			break;
 		if (is_withdrawn(claim, number)) {
-			peer->offers_seen++;
+			peer->delegated_seen++;
 			return 0;
 		}
 		/* O1 */
 		if (sc_cas_acq_rel_64(word, claim, withdrawn << 32 | (number + 1))) {
-			peer->offers_taken = ++peer->offers_seen;
+			peer->delegated_taken = ++peer->delegated_seen;
 			return 1;
 		}
 	}
@@ -58,10 +58,10 @@ static int claim_next(struct sc_peer *peer, const char **why)
 /* All that have been taken have ended. */
 static void ends_tell(struct sc_peer *peer)
 {
-	peer->offers_told = peer->offers_taken;
+	peer->delegated_told = peer->delegated_taken;
 	/* O2 release: pairs with O2' in put_ended() of delegate.c */
-	sc_store_release_32(&peer->rx.consumer->offers_done, peer->offers_told);
-	(void)SC_FAULT("taker.offers_told");
+	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->delegated_told);
+	(void)SC_FAULT("taker.delegated_told");
 }
 
 /*
@@ -74,10 +74,10 @@ static void ends_tell(struct sc_peer *peer)
 static void put_end(struct sc_peer *peer, int error)
 {
 	struct sc_abi_consumer *consumer = peer->rx.consumer;
-	uint32_t number = peer->offers_taken - 1;
+	uint32_t number = peer->delegated_taken - 1;
 
 	/* relaxed: ordered by the next */
-	sc_store_relaxed_8(&consumer->offer_errors[number % SC_ABI_OFFERS], (uint8_t)-error);
+	sc_store_relaxed_8(&consumer->delegated_errors[number % SC_ABI_DELEGATED], (uint8_t)-error);
 	ends_tell(peer);
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
@@ -180,7 +180,7 @@ static bool may_answer(struct sc_peer *peer, const struct taken *get)
 {
 	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
 
-	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->offers.claim), peer->offers_seen) ||
+	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->delegation.claim), peer->delegated_seen) ||
 	    may_lend(peer, get->buffers))
 		return true;
 	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
@@ -240,7 +240,7 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	ret = taken_do(peer->ep, &get);
 	(void)SC_FAULT("taker.loaded");
 	get_end(peer, &get, ret);
-	if (peer->offers_taken - peer->offers_told >= UNTOLD_MAX)
+	if (peer->delegated_taken - peer->delegated_told >= UNTOLD_MAX)
 		ends_tell(peer);
 	if (!ret)
 		sc_access_served(peer->ep, &get.access, true);

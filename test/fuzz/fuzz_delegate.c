@@ -140,7 +140,7 @@ static void post(const struct step *step)
 		return;
 	rma.context = &op_pending[op_count];
 	op_pending[op_count++] = true;
-	of_mad->offers_spared = 0; /* each is offered, if that can be */
+	of_mad->delegated_spared = 0; /* each is offered, if that can be */
 	if (sc_rma_post(ep, of_mad, &rma))
 		op_pending[op_count - 1] = false;
 }
@@ -195,12 +195,12 @@ static void do_step(const struct step *step)
 			sc_ep_poll(ep);
 		break;
 	case TAKE: /* some of those that have been offered */
-		if (own && (uint32_t)own->offers.claim != of_mad->offers_end)
-			own->offers.claim++;
+		if (own && (uint32_t)own->delegation.claim != of_mad->delegated_end)
+			own->delegation.claim++;
 		break;
 	case END: /* those that have been taken; and it has read its ring */
 		if (own) {
-			own->consumer.offers_done = (uint32_t)own->offers.claim;
+			own->consumer.delegated_done = (uint32_t)own->delegation.claim;
 			own->consumer.head = of_mad->tx.tail;
 		}
 		break;
@@ -209,25 +209,25 @@ static void do_step(const struct step *step)
 		break;
 	case WITHDRAW:
 		if (theirs)
-			theirs->offers.claim += 1ull << 32;
+			theirs->delegation.claim += 1ull << 32;
 		break;
 	case CLAIM:
 		if (own)
-			change(&own->offers.claim, step);
+			change(&own->delegation.claim, step);
 		break;
 	case DONE:
-		done = own ? own->consumer.offers_done : 0;
+		done = own ? own->consumer.delegated_done : 0;
 		change(&done, step);
 		if (own)
-			own->consumer.offers_done = (uint32_t)done;
+			own->consumer.delegated_done = (uint32_t)done;
 		break;
 	case ERROR:
 		if (own)
-			own->consumer.offer_errors[step->small % SC_ABI_OFFERS] = (uint8_t)step->value;
+			own->consumer.delegated_errors[step->small % SC_ABI_DELEGATED] = (uint8_t)step->value;
 		break;
 	case THEIR_CLAIM:
 		if (theirs)
-			change(&theirs->offers.claim, step);
+			change(&theirs->delegation.claim, step);
 		break;
 	default:
 		if (own)
@@ -251,7 +251,7 @@ static void end_mad(void)
 	for (size_t i = 0; i < op_count; i++)
 		CHECK(!op_pending[i]);
 	CHECK(!of_mad->seg && !of_mad->rma_pending && !of_mad->loans.count);
-	CHECK(sc_list_empty(&of_mad->offers) && sc_list_empty(&ep->work[SC_WORK_OFFERING]));
+	CHECK(sc_list_empty(&of_mad->delegated) && sc_list_empty(&ep->work[SC_WORK_DELEGATED]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -912,7 +912,7 @@ static void test_both_full(void **state)
 					assert_int_equal(sc_atomic_post(pair[i].ep, pair[i].peer, &atomic),
 							 0);
 					ret = sc_rma_post(pair[i].ep, pair[i].peer, &rma);
-					if (ret != -EAGAIN || !pair[i].ep->counters.rma_offers)
+					if (ret != -EAGAIN || !pair[i].ep->counters.rma_delegated)
 						assert_int_equal(ret, 0);
 					(void)end_send(&pair[i], pair[i].peer, from, 8, 0, SC_SILENT);
 					posted[i] += 1 + !ret;
