@@ -34,7 +34,8 @@ ssize_t shmcma_post_send_buf_slow(struct shmcma_ep_fid *fid, const void *buf, si
 	}
 	shmcma_lock_enter(&ep->locked);
 	peer = shmcma_ep_peer(ep, dest);
-	ret = peer ? sc_tx_send_buf(peer, buf, len, tag, data, flags, context)
+	ret = peer ? sc_tx_send_buf(peer, (struct iovec){ (void *)buf, len }, (struct sc_tag_data){ tag, data }, flags,
+				    context)
 		   : shmcma_ep_no_peer(ep, dest);
 	if (__builtin_expect(ret, 0))
 		ret = shmcma_send_refused_locked(ep, (int)ret);

@@ -190,7 +190,7 @@ shmcma_post_send_buf(struct shmcma_ep_fid *fid, const void *buf, size_t len, fi_
 		peer = shmcma_ep_peer_known(ep, dest);
 	if (__builtin_expect(!peer, 0))
 		return shmcma_post_send_buf_slow(fid, buf, len, dest, tag, data, flags, context);
-	ret = sc_tx_send_buf(peer, buf, len, tag, data, flags, context);
+	ret = sc_tx_send_buf(peer, (struct iovec){ (void *)buf, len }, (struct sc_tag_data){ tag, data }, flags, context);
 	return __builtin_expect(ret, 0) ? shmcma_send_refused_locked(ep, ret) : 0;
 }
 
