@@ -53,6 +53,7 @@
 #include "os/host.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "os/otherfile.h"
 #include "os/shmfile.h"
 
 #define REPEATS 32
@@ -242,11 +243,11 @@ int sc_calibration_load(struct sc_calibration *calibration)
 	int fd, ret;
 
 	sc_addr_calibration_file(name);
-	fd = ret = sc_shmfile_open_other(name, &st);
+	fd = ret = sc_otherfile_open(name, &st);
 	if (fd >= 0) {
 		ret = read_file(fd, &st, calibration);
 		if (sc_shmfile_is_open(fd, st.st_dev, st.st_ino))
-			sc_shmfile_close_other(fd);
+			sc_otherfile_close(fd);
 	}
 	if (!ret)
 		remember(calibration);
