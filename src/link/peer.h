@@ -163,7 +163,7 @@ static inline int sc_peer_prove_read(const struct sc_peer *peer)
 	sc_fence_seq_cst(); /* the read comes before */
 	if (peer->seg && sc_peer_shows_life(peer))
 		return 0;
-	ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+	ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ 0 });
 	return ret == -EFAULT ? -ESRCH : ret;
 }
 
@@ -180,7 +180,7 @@ static inline int sc_peer_read(const struct sc_peer *peer, const struct iovec *l
 
 	if (!prove || shows_life)
 		cma.cookie_addr = 0;
-	ret = sc_cma_read(&cma, local, local_count, remote, remote_count, len);
+	ret = sc_cma_read(&cma, &(struct sc_cma_copy){ local, local_count, remote, remote_count, len });
 	if (ret == -EFAULT)
 		ret = sc_cma_fault(&peer->cma);
 	return !ret && shows_life ? sc_peer_prove_read(peer) : ret;

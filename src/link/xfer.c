@@ -216,13 +216,16 @@ static int parts_copy(const struct sc_xfer *xfer, const struct sc_cma_parts *par
 				    parts->len, true);
 	if (!sc_peer_is_there(peer))
 		return -ESRCH;
-	return sc_cma_write(peer->cma.pid, parts->local, parts->local_count, parts->remote, parts->remote_count,
-			    parts->len, &moved);
+	return sc_cma_write(peer->cma.pid,
+			&(struct sc_cma_copy){ parts->local, parts->local_count,
+				parts->remote, parts->remote_count, parts->len }, &moved);
 }
 
 static void message_add(struct sc_cma_parts *parts, const struct sc_xfer *xfer, const struct sc_share_part *part)
 {
-	sc_cma_add(parts, xfer->ours, xfer->ours_count, xfer->theirs, xfer->theirs_count, part->offset, part->len);
+	sc_cma_add(parts,
+			&(struct sc_cma_copy){ xfer->ours, xfer->ours_count,
+				xfer->theirs, xfer->theirs_count, part->len }, part->offset);
 }
 
 static int message_copy(const struct sc_xfer *xfer, const struct sc_share_part *part)

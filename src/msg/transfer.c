@@ -418,8 +418,9 @@ static void batch_add(struct batch *batch, struct sc_rx_op *op, const struct sc_
 {
 	batch->ops[batch->parts.count] = op;
 	batch->of[batch->parts.count] = *part;
-	sc_cma_add(&batch->parts, op->iov, op->iov_count, op->segments, op->segment_count, part->offset,
-		   part->len);
+	sc_cma_add(&batch->parts,
+			&(struct sc_cma_copy){ op->iov, op->iov_count,
+				op->segments, op->segment_count, part->len }, part->offset);
 	batch->ends |= op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
 }
 

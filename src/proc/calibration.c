@@ -324,7 +324,7 @@ static int64_t cma_time(const struct sc_cma *cma, const struct ground *ground, s
 
 	for (int i = 0; i < REPEATS; i++) {
 		int64_t begun = sc_clock_ns(), took;
-		int ret = sc_cma_read(cma, &local, 1, &remote, 1, size);
+		int ret = sc_cma_read(cma, &(struct sc_cma_copy){ &local, 1, &remote, 1, size });
 
 		if (ret)
 			return ret;

@@ -230,8 +230,9 @@ static int copy(const struct direct *direct, const struct iovec *remote, size_t 
 	} else if (rma->flags & SC_RMA_WRITE) {
 		ret = sc_peer_is_there(peer) ? 0 : -ESRCH;
 		if (!ret)
-			ret = sc_cma_write(peer->cma.pid, local, local_count, remote, remote_count, len,
-					   moved);
+			ret = sc_cma_write(peer->cma.pid,
+					&(struct sc_cma_copy){ local, local_count,
+						remote, remote_count, len }, moved);
 		if (ret == -EFAULT)
 			ret = sc_cma_fault(&peer->cma);
 	} else {

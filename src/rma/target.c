@@ -279,7 +279,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 		here = record.size - peer->put_moved < STEP ? record.size - peer->put_moved : STEP;
 		to_count = sc_reg_slice(reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
 		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->put_moved, here, from);
-		ret = sc_cma_read(&peer->cma, to, to_count, from, from_count, here);
+		ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ to, to_count, from, from_count, here });
 		if (ret == -EFAULT) /* of ours: an error; of the peer's: it moves them */
 			peer->put_error = sc_probe_check(&peer->ep->memory, to, to_count, true) ? -EIO
 												 : -EFAULT;
@@ -308,7 +308,7 @@ static int write_far(const struct sc_peer *peer, const struct iovec *to, size_t 
 
 	if (!sc_peer_is_open(peer) || sc_peer_has_given_up(peer) || !sc_peer_is_there(peer))
 		return -ECONNRESET;
-	return sc_cma_write(peer->cma.pid, from, from_count, to, to_count, len, &moved);
+	return sc_cma_write(peer->cma.pid, &(struct sc_cma_copy){ from, from_count, to, to_count, len }, &moved);
 }
 
 /* To the peer's memory, the next step. -EOPNOTSUPP: not possible. */
