@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reap.pml: names of dead processes are removed, those of live ones never (src/os/shmfile.c, src/proc/reap.c, src/os/lifelock.c).
+ * reap.pml: names of dead processes are removed, those of live ones never (src/os/shmfile.c, src/os/otherfile.c, src/proc/reap.c, src/os/lifelock.c).
  *
  * One name of /dev/shm that NOWN processes want and NREAP others remove if its owner is dead. Inodes have a
  * life lock (a POSIX lock: of a process, not of a descriptor; it goes with any descriptor of the inode that
@@ -20,7 +20,7 @@
  * Asserted: nobody takes a name away that a living owner has; one owner at a time; who opens the name finds
  * the file filled; once all is over, one more reaper leaves no name.
  *
- * Variant:   THREADS  the reapers are two threads of one process (sc_shmfile_hold_others())
+ * Variant:   THREADS  the reapers are two threads of one process (sc_otherfiles_hold())
  * Mutants, each of which must fail:
  *            NAMED=0      reaper: no look at whether the name is still of the locked inode
  *            NAMED=2      reaper: that look comes before the second opinion only: an owner whose lock is lost
@@ -71,7 +71,7 @@ bool mind[NI];    /* its owner's memory shows the cookie, and does not say CLOSE
 bool has[NI];     /* its living owner has been given the name, and has not begun to give it back */
 bool filled[NI];
 byte inodes, over;
-bool held;        /* sc_shmfile_hold_others() */
+bool held;        /* sc_otherfiles_hold() */
 
 /* Each step is taken, or the process dies instead: all but Last, and for simplicity those with threads. */
 #ifdef THREADS

@@ -3,7 +3,7 @@
  * fault.h: points at which a test lets this process die, stop, or see a system call fail.
  *
  *	(void)SC_FAULT("ring.committed");	after a store to shared memory: die, stop
- *	fd = SC_TRY("shmfile.open", open(...));	a call that returns -1 and sets errno: fail with one, die, stop;
+ *	fd = SC_TRY("otherfile.open", open(...));	a call that returns -1 and sets errno: fail with one, die, stop;
  *						"shmfile.open.done" is the point after it
  *	base = SC_TRY_PTR("seg.mmap", MAP_FAILED, mmap(...));	the same for one that returns a pointer
  *	SC_CALL("shmfile.close", close(fd));	a call that is not made to fail: the points before and after it

@@ -624,7 +624,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 /* May we read that process's memory? Each direction of each pair is asked by itself. */
 bool sc_peer_can_read_slow(struct sc_peer *peer)
 {
-	int ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+	int ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ 0 });
 
 	if (ret)
 		sc_info("%s: process_vm_readv of pid %d: %s; large messages from it go through shared "
@@ -655,7 +655,7 @@ void sc_peer_drained(struct sc_peer *peer)
 
 static bool shows_cookie(const struct sc_peer *peer)
 {
-	return peer->cma.pid && !sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+	return peer->cma.pid && !sc_cma_read(&peer->cma, &(struct sc_cma_copy){ 0 });
 }
 
 bool sc_peer_is_dead(const struct sc_peer *peer)

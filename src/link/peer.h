@@ -163,7 +163,7 @@ static inline int sc_peer_prove_read(const struct sc_peer *peer)
 	sc_fence_seq_cst(); /* the read comes before */
 	if (peer->seg && sc_peer_shows_life(peer))
 		return 0;
-	ret = sc_cma_read(&peer->cma, NULL, 0, NULL, 0, 0);
+	ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ 0 });
 	return ret == -EFAULT ? -ESRCH : ret;
 }
 
@@ -171,8 +171,7 @@ static inline int sc_peer_prove_read(const struct sc_peer *peer)
  * Read memory of an attached peer, as sc_cma_read(). `prove`: its word of life proves whose it was, for a load, or if
  * that says nothing the cookie, which goes with the read. Else it is for sc_peer_prove_read() to be believed.
  */
-static inline int sc_peer_read(const struct sc_peer *peer, const struct iovec *local, size_t local_count,
-			       const struct iovec *remote, size_t remote_count, size_t len, bool prove)
+static inline int sc_peer_read(const struct sc_peer *peer, const struct sc_cma_copy *copy, bool prove)
 {
 	struct sc_cma cma = peer->cma;
 	bool shows_life = prove && sc_peer_shows_life(peer);
@@ -180,7 +179,7 @@ static inline int sc_peer_read(const struct sc_peer *peer, const struct iovec *l
 
 	if (!prove || shows_life)
 		cma.cookie_addr = 0;
-	ret = sc_cma_read(&cma, local, local_count, remote, remote_count, len);
+	ret = sc_cma_read(&cma, copy);
 	if (ret == -EFAULT)
 		ret = sc_cma_fault(&peer->cma);
 	return !ret && shows_life ? sc_peer_prove_read(peer) : ret;

@@ -38,7 +38,7 @@ _Static_assert(SC_IOV_MAX <= SC_CMA_ELEMENTS && SC_ABI_RDV_SEGMENTS <= SC_CMA_EL
 int sc_cma_fault(const struct sc_cma *cma)
 {
 	/* without a cookie there is nothing to tell by */
-	return cma->cookie_addr && sc_cma_read(cma, NULL, 0, NULL, 0, 0) ? -ESRCH : -EFAULT;
+	return cma->cookie_addr && sc_cma_read(cma, &(struct sc_cma_copy){ 0 }) ? -ESRCH : -EFAULT;
 }
 
 /* The mapping that a line of /proc/<pid>/maps tells of, if it may be read, or written. */
@@ -92,41 +92,40 @@ static inline const struct iovec *cut(const struct iovec *iov, size_t *count, si
 	return part;
 }
 
-int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
-		const struct iovec *remote, size_t remote_count, size_t len)
+int sc_cma_read(const struct sc_cma *cma, const struct sc_cma_copy *copy)
 {
 	struct iovec to_part[SC_CMA_IOV], from_part[SC_CMA_IOV];
 	size_t done = 0;
 
 	for (;;) {
 		uint64_t cookie = ~cma->cookie;
-		size_t left = len - done;
+		size_t left = copy->len - done;
 		size_t part = left < CALL_MAX - sizeof(cookie) ? left : CALL_MAX - sizeof(cookie);
-		size_t to_count = local_count, from_count = remote_count;
+		size_t to_count = copy->local_count, from_count = copy->remote_count;
 		const struct iovec *to = to_part, *from = from_part;
 		ssize_t got;
 
 		if (cma->cookie_addr) {
-			to_count = sc_iov_slice(local, local_count, done, part, to_part);
-			from_count = sc_iov_slice(remote, remote_count, done, part, from_part);
+			to_count = sc_iov_slice(copy->local, copy->local_count, done, part, to_part);
+			from_count = sc_iov_slice(copy->remote, copy->remote_count, done, part, from_part);
 			to_part[to_count++] = (struct iovec){ &cookie, sizeof(cookie) };
 			from_part[from_count++] =
 				(struct iovec){ (void *)(uintptr_t)cma->cookie_addr, sizeof(cookie) };
 		} else {
 			cookie = cma->cookie;
-			to = cut(local, &to_count, done, part, to_part);
-			from = cut(remote, &from_count, done, part, from_part);
+			to = cut(copy->local, &to_count, done, part, to_part);
+			from = cut(copy->remote, &from_count, done, part, from_part);
 		}
 		got = SC_TRY("cma.readv", process_vm_readv(cma->pid, to, to_count, from, from_count, 0));
 		if (got < 0 && errno != EFAULT)
 			return -errno;
 		if (got <= 0)
-			return len ? sc_cma_fault(cma) : -EFAULT;
+			return copy->len ? sc_cma_fault(cma) : -EFAULT;
 		if ((size_t)got == part + (cma->cookie_addr ? sizeof(cookie) : 0)) {
 			if (cookie != cma->cookie)
 				return -ESRCH;
 			done += part;
-			if (done == len)
+			if (done == copy->len)
 				return 0;
 		} else if ((size_t)got >= part) {
 			return -ESRCH; /* the data could be read, the cookie not: another process */
@@ -136,17 +135,16 @@ int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t loca
 	}
 }
 
-int sc_cma_write(pid_t pid, const struct iovec *local, size_t local_count, const struct iovec *remote,
-		 size_t remote_count, size_t len, size_t *moved)
+int sc_cma_write(pid_t pid, const struct sc_cma_copy *copy, size_t *moved)
 {
 	struct iovec from_part[SC_CMA_IOV], to_part[SC_CMA_IOV];
 
-	for (*moved = 0; *moved < len;) {
-		size_t left = len - *moved;
+	for (*moved = 0; *moved < copy->len;) {
+		size_t left = copy->len - *moved;
 		size_t part = left < CALL_MAX ? left : CALL_MAX;
-		size_t from_count = local_count, to_count = remote_count;
-		const struct iovec *from = cut(local, &from_count, *moved, part, from_part);
-		const struct iovec *to = cut(remote, &to_count, *moved, part, to_part);
+		size_t from_count = copy->local_count, to_count = copy->remote_count;
+		const struct iovec *from = cut(copy->local, &from_count, *moved, part, from_part);
+		const struct iovec *to = cut(copy->remote, &to_count, *moved, part, to_part);
 		ssize_t put =
 			SC_TRY("cma.writev", process_vm_writev(pid, from, from_count, to, to_count, 0));
 

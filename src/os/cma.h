@@ -17,16 +17,23 @@ struct sc_cma {
 	uint64_t cookie_addr, cookie; /* address 0: the caller proves it afterwards */
 };
 
+/* Both vectors are `len` bytes long, and of fewer than SC_CMA_IOV elements. */
+struct sc_cma_copy {
+	const struct iovec *local;
+	size_t local_count;
+	const struct iovec *remote;
+	size_t remote_count;
+	size_t len;
+};
+
 /*
- * Read `len` bytes of the process's memory, remote -> local, both vectors that long and of fewer than
- * SC_CMA_IOV elements. The cookie is read after them in the same call, which proves whose bytes they are,
- * and those of all earlier reads from that process: a pid does not come back.
+ * Read the process's memory, remote -> local. The cookie is read after the bytes in the same call, which proves whose
+ * they are, and those of all earlier reads from that process: a pid does not come back.
  * Returns 0, or: -EFAULT an address of the other side is not mapped; -ESRCH no such process, or no longer
  * the same; -EPERM, -ENOSYS, -ENOMEM: not possible between these two processes. On failure the
  * destination's content is undefined.
  */
-int sc_cma_read(const struct sc_cma *cma, const struct iovec *local, size_t local_count,
-		const struct iovec *remote, size_t remote_count, size_t len);
+int sc_cma_read(const struct sc_cma *cma, const struct sc_cma_copy *copy);
 
 /*
  * One element more on the other side's vector takes as long as so many bytes more, of those copied by the same call. On
@@ -63,6 +70,12 @@ struct sc_cma_parts {
 	struct iovec local[SC_CMA_ELEMENTS], remote[SC_CMA_ELEMENTS];
 };
 
+/* All parts as one copy. */
+static inline struct sc_cma_copy sc_cma_parts_copy(const struct sc_cma_parts *parts)
+{
+	return (struct sc_cma_copy){ parts->local, parts->local_count, parts->remote, parts->remote_count, parts->len };
+}
+
 static inline void sc_cma_parts_init(struct sc_cma_parts *parts)
 {
 	parts->count = 0;
@@ -90,16 +103,15 @@ static inline bool sc_cma_has_room(const struct sc_cma_parts *parts, size_t loca
 				 parts->remote_count + remote_count <= SC_CMA_ELEMENTS);
 }
 
-/* The bytes [offset, offset + len) of both vectors are one more. */
-static inline void sc_cma_add(struct sc_cma_parts *parts, const struct iovec *local, size_t local_count,
-			      const struct iovec *remote, size_t remote_count, size_t offset, size_t len)
+/* The bytes [offset, offset + len) of both vectors, which may be longer here, are one more. */
+static inline void sc_cma_add(struct sc_cma_parts *parts, const struct sc_cma_copy *copy, size_t offset)
 {
 	parts->count++;
-	parts->local_count +=
-		sc_iov_slice(local, local_count, offset, len, parts->local + parts->local_count);
-	parts->remote_count +=
-		sc_iov_slice(remote, remote_count, offset, len, parts->remote + parts->remote_count);
-	parts->len += len;
+	parts->local_count += sc_iov_slice(copy->local, copy->local_count, offset, copy->len,
+					   parts->local + parts->local_count);
+	parts->remote_count += sc_iov_slice(copy->remote, copy->remote_count, offset, copy->len,
+					    parts->remote + parts->remote_count);
+	parts->len += copy->len;
 }
 
 /*
@@ -112,11 +124,10 @@ bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool wri
 int sc_cma_fault(const struct sc_cma *cma);
 
 /*
- * Write `len` bytes to the process's memory, local -> remote, both vectors of fewer than SC_CMA_IOV
- * elements. Nothing proves whose memory it is: the caller has just seen that the process lives. *moved: bytes
- * written, also when it fails. Errors as sc_cma_read(), but -EFAULT may be of another process: sc_cma_fault().
+ * Write to the process's memory, local -> remote. Nothing proves whose memory it is: the caller has just seen that the
+ * process lives. *moved: bytes written, also when it fails. Errors as sc_cma_read(), but -EFAULT may be of another
+ * process: sc_cma_fault().
  */
-int sc_cma_write(pid_t pid, const struct iovec *local, size_t local_count, const struct iovec *remote,
-		 size_t remote_count, size_t len, size_t *moved);
+int sc_cma_write(pid_t pid, const struct sc_cma_copy *copy, size_t *moved);
 
 #endif

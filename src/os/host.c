@@ -2,11 +2,10 @@
 /*
  * host.c: owns the identity of this machine and of this process.
  *
- * The identity lies on a page of its own that a forked child finds empty (MADV_WIPEONFORK, and a handler
- * of pthread_atfork() where the kernel lacks it): the child computes its own, and no child answers to its
- * parent's cookie. The page is never unmapped and never written again in that process, so a pointer to
- * it, and the cookie's address that peers read by process_vm_readv(2), hold as long as the process does;
- * exec takes the page away, as it should.
+ * The identity lies on a page of its own that a forked child finds empty (MADV_WIPEONFORK, and self.c where the kernel
+ * lacks it): the child computes its own, and no child answers to its parent's cookie. The page is never unmapped and never
+ * written again in that process, so a pointer to it, and the cookie's address that peers read by process_vm_readv(2),
+ * hold as long as the process does; exec takes the page away, as it should.
  *
  * Any thread may call. Nothing here is shared with another process, so a death at any step leaves
  * nothing behind.
@@ -30,21 +29,11 @@
 #include <unistd.h>
 #include "base/fault.h"
 #include "base/log.h"
+#include "os/self.h"
 
 #define PIDFS_MAGIC                                                                                       \
 	0x50494446 /* PID_FS_MAGIC of linux/magic.h, newer than the oldest headers we build on */
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
-
-static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct sc_host *host_page; /* NULL: not mapped yet */
-static bool host_wiped;		  /* the kernel empties it in every child */
-
-/* The child is alone: no other thread can hold the mutex or read the page. */
-static void atfork_child(void)
-{
-	memset(host_page, 0, sizeof(*host_page));
-	host_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
 
 /* A call that fails now may succeed later: the next caller tries again. */
 static int map_page_locked(void)
@@ -56,11 +45,12 @@ static int map_page_locked(void)
 
 	if (page == MAP_FAILED)
 		return -errno;
-	host_wiped = !SC_TRY("host.wipe", madvise(page, size, MADV_WIPEONFORK));
-	host_page = page;
-	if (SC_TRY("host.atfork", pthread_atfork(NULL, NULL, atfork_child))) {
+	sc_self.host_wiped = !SC_TRY("host.wipe", madvise(page, size, MADV_WIPEONFORK));
+	sc_self.host = page;
+	sc_self.host_size = size;
+	if (!sc_self_begin()) {
 		SC_CALL("host.unpage", munmap(page, size));
-		host_page = NULL;
+		sc_self.host = NULL;
 		return -ENOMEM;
 	}
 	return 0;
@@ -232,7 +222,7 @@ static int fill(struct sc_host *host)
 /* Without a system call, where that can be: it is asked for with each address. */
 static bool is_filled_locked(void)
 {
-	return host_page->pid && (host_wiped || host_page->pid == getpid());
+	return sc_self.host->pid && (sc_self.host_wiped || sc_self.host->pid == getpid());
 }
 
 int sc_host_get(const struct sc_host **out)
@@ -240,24 +230,24 @@ int sc_host_get(const struct sc_host **out)
 	struct sc_host host = { 0 };
 	int err = 0;
 
-	pthread_mutex_lock(&host_mutex);
-	if (!host_page)
+	pthread_mutex_lock(&sc_self.host_mutex);
+	if (!sc_self.host)
 		err = map_page_locked();
 	if (err) {
 		sc_warn("no memory for the identity of this process: %s", strerror(-err));
 	} else if (!is_filled_locked()) {
 		err = fill(&host);
 		if (!err)
-			*host_page = host;
+			*sc_self.host = host;
 	}
-	pthread_mutex_unlock(&host_mutex);
-	*out = err ? NULL : host_page;
+	pthread_mutex_unlock(&sc_self.host_mutex);
+	*out = err ? NULL : sc_self.host;
 	return err;
 }
 
 uint64_t sc_host_self(void)
 {
-	return host_page ? host_page->cookie : 0;
+	return sc_self.host ? sc_self.host->cookie : 0;
 }
 
 int sc_host_random(void *bytes, size_t size)

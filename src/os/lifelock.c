@@ -5,7 +5,7 @@
  * It is a POSIX record lock because of what the kernel promises about those: a forked child does not
  * inherit it, exec and exit free it after the process has ended all its memory access, a stopped process
  * keeps it, and F_GETLK names the holder in the caller's pid namespace. The price: closing *any*
- * descriptor of the inode in the owner drops it; shmfile.c keeps that from happening.
+ * descriptor of the inode in the owner drops it; otherfile.c keeps that from happening.
  *
  * If the owner dies at any step, the lock is free from then on and nobody takes it but a reaper.
  */

@@ -20,18 +20,7 @@
 #include <unistd.h>
 #include "os/host.h"
 #include "base/fault.h"
-
-struct place {
-	bool used, polled; /* polled: since it was opened */
-	int fd;
-	pid_t pid;
-	uint64_t ino;	/* 0: not known */
-	uint32_t users; /* processes of peers */
-};
-
-static pthread_mutex_t pidfds_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct place places[SC_PIDFDS_MAX];
-static int places_used;
+#include "os/self.h"
 
 static int most(void)
 {
@@ -41,17 +30,17 @@ static int most(void)
 	return quarter < SC_PIDFDS_MAX ? (int)quarter : SC_PIDFDS_MAX;
 }
 
-static bool is_open(const struct place *place)
+static bool is_open(const struct sc_pidfd *place)
 {
 	return sc_host_is_pidfd(place->fd, place->pid, place->ino);
 }
 
-static void place_close(struct place *place)
+static void place_close(struct sc_pidfd *place)
 {
 	bool open = is_open(place);
 
 	place->used = false; /* first: a child that is forked now does not close what may be another's */
-	places_used--;
+	sc_self.pidfds_used--;
 	if (open)
 		SC_CALL("pidfd.close", close(place->fd));
 }
@@ -59,7 +48,7 @@ static void place_close(struct place *place)
 static int place_find(pid_t pid)
 {
 	for (int i = 0; i < SC_PIDFDS_MAX; i++)
-		if (places[i].used && places[i].pid == pid)
+		if (sc_self.pidfds[i].used && sc_self.pidfds[i].pid == pid)
 			return i;
 	return SC_NO_PIDFD;
 }
@@ -68,15 +57,15 @@ static int place_open(pid_t pid)
 {
 	int fd, i = 0;
 
-	if (places_used >= most())
+	if (sc_self.pidfds_used >= most())
 		return SC_NO_PIDFD;
 	fd = SC_TRY("pidfd.open", sc_host_open_pidfd(pid));
 	if (fd < 0)
 		return SC_NO_PIDFD;
-	while (places[i].used) /* there is one: most() is not more than there are */
+	while (sc_self.pidfds[i].used) /* there is one: most() is not more than there are */
 		i++;
-	places[i] = (struct place){ .used = true, .fd = fd, .pid = pid, .ino = sc_host_pidfd_inode(fd) };
-	places_used++;
+	sc_self.pidfds[i] = (struct sc_pidfd){ .used = true, .fd = fd, .pid = pid, .ino = sc_host_pidfd_inode(fd) };
+	sc_self.pidfds_used++;
 	return i;
 }
 
@@ -84,31 +73,31 @@ int sc_pidfd_get(pid_t pid)
 {
 	int place;
 
-	pthread_mutex_lock(&pidfds_mutex);
+	pthread_mutex_lock(&sc_self.pidfds_mutex);
 	place = place_find(pid);
 	if (place == SC_NO_PIDFD)
 		place = place_open(pid);
 	if (place != SC_NO_PIDFD)
-		places[place].users++;
-	pthread_mutex_unlock(&pidfds_mutex);
+		sc_self.pidfds[place].users++;
+	pthread_mutex_unlock(&sc_self.pidfds_mutex);
 	return place;
 }
 
 void sc_pidfd_put(int place)
 {
-	pthread_mutex_lock(&pidfds_mutex);
-	if (!--places[place].users)
-		place_close(&places[place]);
-	pthread_mutex_unlock(&pidfds_mutex);
+	pthread_mutex_lock(&sc_self.pidfds_mutex);
+	if (!--sc_self.pidfds[place].users)
+		place_close(&sc_self.pidfds[place]);
+	pthread_mutex_unlock(&sc_self.pidfds_mutex);
 }
 
 bool sc_pidfd_is_open(int place)
 {
 	bool open;
 
-	pthread_mutex_lock(&pidfds_mutex);
-	open = is_open(&places[place]);
-	pthread_mutex_unlock(&pidfds_mutex);
+	pthread_mutex_lock(&sc_self.pidfds_mutex);
+	open = is_open(&sc_self.pidfds[place]);
+	pthread_mutex_unlock(&sc_self.pidfds_mutex);
 	return open;
 }
 
@@ -116,15 +105,15 @@ nfds_t sc_pidfds_arrange(struct pollfd polls[SC_PIDFDS_MAX])
 {
 	nfds_t count = 0;
 
-	pthread_mutex_lock(&pidfds_mutex);
-	for (int left = places_used; left; count++) {
-		struct place *place = &places[count];
+	pthread_mutex_lock(&sc_self.pidfds_mutex);
+	for (int left = sc_self.pidfds_used; left; count++) {
+		struct sc_pidfd *place = &sc_self.pidfds[count];
 
 		place->polled = place->used;
 		polls[count] = (struct pollfd){ .fd = place->used ? place->fd : -1, .events = POLLIN };
 		left -= place->used;
 	}
-	pthread_mutex_unlock(&pidfds_mutex);
+	pthread_mutex_unlock(&sc_self.pidfds_mutex);
 	return count;
 }
 
@@ -132,18 +121,16 @@ bool sc_pidfd_has_event(int place, const struct pollfd polls[SC_PIDFDS_MAX])
 {
 	bool has;
 
-	pthread_mutex_lock(&pidfds_mutex);
-	has = places[place].used && places[place].polled && polls[place].revents;
-	pthread_mutex_unlock(&pidfds_mutex);
+	pthread_mutex_lock(&sc_self.pidfds_mutex);
+	has = sc_self.pidfds[place].used && sc_self.pidfds[place].polled && polls[place].revents;
+	pthread_mutex_unlock(&sc_self.pidfds_mutex);
 	return has;
 }
 
-/* The child is alone: no other thread can hold the mutex. */
 void sc_pidfds_inherited(void)
 {
-	pidfds_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	for (int i = 0; i < SC_PIDFDS_MAX; i++)
-		if (places[i].used)
-			place_close(&places[i]);
-	places_used = 0;
+		if (sc_self.pidfds[i].used)
+			place_close(&sc_self.pidfds[i]);
+	sc_self.pidfds_used = 0;
 }

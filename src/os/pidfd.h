@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include "os/self.h"
 
 /* The pidfds of this process. Any thread. */
 
-#define SC_PIDFDS_MAX 256
 #define SC_NO_PIDFD -1
 
 /*

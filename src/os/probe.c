@@ -262,8 +262,9 @@ int sc_probe_write(struct sc_probe *memory, const struct sc_probe_copy *copy)
 	size_t moved;
 
 	if (ret == -ENOSYS) {
-		ret = sc_cma_write(gettid(), copy->from, copy->from_count, copy->to, copy->to_count,
-				   copy->len, &moved);
+		ret = sc_cma_write(gettid(),
+				&(struct sc_cma_copy){ copy->from, copy->from_count,
+					copy->to, copy->to_count, copy->len }, &moved);
 		return copied(copy, ret);
 	}
 	if (!ret)
@@ -278,8 +279,9 @@ int sc_probe_read(struct sc_probe *memory, const struct sc_probe_copy *copy)
 	if (ret == -ENOSYS) {
 		const struct sc_cma self = { .pid = gettid() };
 
-		ret = sc_cma_read(&self, copy->to, copy->to_count, copy->from, copy->from_count,
-				  copy->len);
+		ret = sc_cma_read(&self,
+				&(struct sc_cma_copy){ copy->to, copy->to_count,
+					copy->from, copy->from_count, copy->len });
 		return copied(copy, ret);
 	}
 	if (!ret)

@@ -10,17 +10,8 @@
  * file whose lock is free, which means dead to everybody, and a reaper removes it. At the end the name
  * goes first and the lock last, so a name without lock never means a living owner.
  *
- * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence:
- *   - an own file is never opened a second time: sc_shmfile_open_other() looks at what has the name before it
- *     opens it, and at what it has opened before that can be closed. Should the name have become an own
- *     file's in between, the descriptor is left open for good. By a name that is another process's it is looked
- *     at when it is open (sc_shmfile_open_peer()): should somebody have given such a name to an own file, that
- *     descriptor is left open, and from then on every name is looked at before;
- *   - "own" is what the list says, and also what another copy of this library in the same process holds:
- *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
- *     /proc/self cannot be looked at any more once the first thread has ended);
- *   - a descriptor of another's file is closed by sc_shmfile_close_other() only, which waits for a reaper in
- *     another thread, because that one relies on a lock on the same inode.
+ * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence an own file is never
+ * opened a second time: otherfile.c sees to that.
  *
  * An application that has closed its standard streams, and writes to them all the same, is not to write into a segment:
  * a file that stays open gets no such number.
@@ -37,10 +28,8 @@
 #include "os/shmfile.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,38 +39,19 @@
 #include "base/fault.h"
 #include "os/lifelock.h"
 #include "base/log.h"
+#include "os/self.h"
 
 #define PROC_PATH_MAX 40
 
-static pthread_once_t own_once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t own_mutex = PTHREAD_MUTEX_INITIALIZER;	 /* the list, names and users */
-static pthread_mutex_t others_mutex = PTHREAD_MUTEX_INITIALIZER; /* see sc_shmfile_hold_others() */
-static struct sc_shmfile *own_list;
-static atomic_bool own_misnamed; /* one of them has been found by another process's name */
-
-static void atfork_child(void)
-{
-	own_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	others_mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-	own_list = NULL;
-	own_misnamed = false;
-}
-
-static void init_once(void)
-{
-	/* without it a child only keeps more than it needs */
-	(void)SC_TRY("shmfile.atfork", pthread_atfork(NULL, NULL, atfork_child));
-}
-
 static void lock_list(void)
 {
-	pthread_once(&own_once, init_once);
-	pthread_mutex_lock(&own_mutex);
+	(void)sc_self_begin();
+	pthread_mutex_lock(&sc_self.files_mutex);
 }
 
 static void unlock_list(void)
 {
-	pthread_mutex_unlock(&own_mutex);
+	pthread_mutex_unlock(&sc_self.files_mutex);
 }
 
 void sc_shmfile_path(const char *name, char path[SC_SHMFILE_PATH_MAX])
@@ -142,7 +112,7 @@ bool sc_shmfile_is_open(int fd, dev_t dev, ino_t ino)
 	return fd >= 0 && !SC_TRY("shmfile.is_open", fstat(fd, &st)) && st.st_dev == dev && st.st_ino == ino;
 }
 
-static const char *remedy(int err)
+const char *sc_shmfile_remedy(int err)
 {
 	switch (err) {
 	case EMFILE:
@@ -164,7 +134,7 @@ static const char *remedy(int err)
 	}
 }
 
-/* Without atfork_child() (a bare system call) the list of a forked child is still its parent's. */
+/* Without the handler of self.c (a bare system call) the list of a forked child is still its parent's. */
 static bool is_of_this_process(const struct sc_shmfile *own)
 {
 	return own->made_by == sc_host_self();
@@ -175,14 +145,14 @@ static bool is_of_this_process(const struct sc_shmfile *own)
 static void add_to_list(struct sc_shmfile *own)
 {
 	lock_list();
-	own->next = own_list;
-	own_list = own;
+	own->next = sc_self.files;
+	sc_self.files = own;
 	unlock_list();
 }
 
 static void remove_from_list_locked(struct sc_shmfile *own)
 {
-	for (struct sc_shmfile **at = &own_list; *at; at = &(*at)->next) {
+	for (struct sc_shmfile **at = &sc_self.files; *at; at = &(*at)->next) {
 		if (*at == own) {
 			*at = own->next;
 			return;
@@ -195,8 +165,7 @@ static bool is_stream(int fd)
 	return fd >= STDIN_FILENO && fd <= STDERR_FILENO;
 }
 
-/* The same if it is none, or there is no other number. */
-static int above_streams(int fd)
+int sc_shmfile_above_streams(int fd)
 {
 	int above = -1;
 
@@ -208,19 +177,10 @@ static int above_streams(int fd)
 /* Without a lock as yet. */
 static int move_own(int fd)
 {
-	int moved = above_streams(fd);
+	int moved = sc_shmfile_above_streams(fd);
 
 	if (moved != fd)
 		SC_CALL("shmfile.moved", close(fd));
-	return moved;
-}
-
-int sc_shmfile_move_other(int fd)
-{
-	int moved = above_streams(fd);
-
-	if (moved != fd)
-		sc_shmfile_close_other(fd);
 	return moved;
 }
 
@@ -268,7 +228,7 @@ int sc_shmfile_create(struct sc_shmfile *own)
 		return fd;
 	fd = open_unnamed(&st);
 	if (fd < 0) {
-		sc_warn("cannot make a file in " SC_HOST_DIR ": %s; %s", strerror(-fd), remedy(-fd));
+		sc_warn("cannot make a file in " SC_HOST_DIR ": %s; %s", strerror(-fd), sc_shmfile_remedy(-fd));
 		return fd;
 	}
 	*own = (struct sc_shmfile){ .fd = fd,
@@ -307,7 +267,7 @@ int sc_shmfile_publish(struct sc_shmfile *own, const char *name)
 		return err;
 	if (err) {
 		sc_warn("cannot give a file the name " SC_HOST_DIR "/%s: %s; %s", name, strerror(-err),
-			remedy(-err));
+			sc_shmfile_remedy(-err));
 		return err;
 	}
 	lock_list();
@@ -354,7 +314,7 @@ static void set_end_locked(struct sc_shmfile *own, enum sc_shmfile_end end)
 /* One that has a name and is in that state; `name`: it has this one, NULL: any. */
 static struct sc_shmfile *find_locked(enum sc_shmfile_end end, const char *name)
 {
-	for (struct sc_shmfile *own = own_list; own; own = own->next)
+	for (struct sc_shmfile *own = sc_self.files; own; own = own->next)
 		if (is_of_this_process(own) && own->name[0] && own->end == (uint32_t)end &&
 		    (!name || !strcmp(own->name, name)))
 			return own;
@@ -418,7 +378,7 @@ struct sc_shmfile *sc_shmfile_borrow(const char *name)
 	struct sc_shmfile *own;
 
 	lock_list();
-	for (own = own_list; own; own = own->next) {
+	for (own = sc_self.files; own; own = own->next) {
 		if (is_of_this_process(own) && !strcmp(own->name, name)) {
 			own->users++;
 			break;
@@ -510,7 +470,7 @@ int sc_shmfile_keep_all(void)
 	int again = 0;
 
 	lock_list();
-	for (struct sc_shmfile *own = own_list; own; own = own->next) {
+	for (struct sc_shmfile *own = sc_self.files; own; own = own->next) {
 		int fd = own->name[0] ? own_fd_locked(own) : -ENOENT;
 
 		if (fd >= 0 && sc_lifelock_lock(fd) == -EAGAIN)
@@ -525,7 +485,7 @@ bool sc_shmfile_any(bool (*look)(int fd, void *arg), void *arg)
 	bool any = false;
 
 	lock_list();
-	for (struct sc_shmfile *own = own_list; own && !any; own = own->next)
+	for (struct sc_shmfile *own = sc_self.files; own && !any; own = own->next)
 		any = is_of_this_process(own) && own->name[0] &&
 		      sc_shmfile_is_open(own->fd, own->dev, own->ino) && look(own->fd, arg);
 	unlock_list();
@@ -542,203 +502,15 @@ bool sc_shmfile_has_name(const struct sc_shmfile *own)
 	return has;
 }
 
-static bool is_listed(const struct stat *st)
+bool sc_shmfile_is_listed(const struct stat *st)
 {
 	struct sc_shmfile *own;
 
 	lock_list();
-	for (own = own_list; own; own = own->next) {
+	for (own = sc_self.files; own; own = own->next) {
 		if (is_of_this_process(own) && own->dev == st->st_dev && own->ino == st->st_ino)
 			break;
 	}
 	unlock_list();
 	return own != NULL;
-}
-
-/* ---- others' files --------------------------------------------------------------------------- */
-
-/* Does a lock of this process hang on the open file behind that descriptor? */
-static bool has_lock(const char *fd)
-{
-	char path[PROC_PATH_MAX], line[128];
-	bool found = false;
-	FILE *info;
-
-	snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%.10s", fd);
-	info = SC_TRY_PTR("shmfile.fdinfo", NULL, fopen(path, "re"));
-	while (info && !found && fgets(line, sizeof(line), info))
-		found = !strncmp(line, "lock:", 5) && strstr(line, "POSIX");
-	if (info)
-		SC_CALL("shmfile.fdinfo_close", fclose(info));
-	return found;
-}
-
-/*
- * Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. -ENODEV: there is no
- * /proc; -ENOENT would say that there is no such file.
- */
-static int search_descriptors(const struct stat *st)
-{
-	DIR *dir = SC_TRY_PTR("shmfile.fds", NULL, opendir("/proc/thread-self/fd"));
-	struct dirent *entry;
-	int found = 0;
-
-	if (!dir)
-		return errno == ENOENT ? -ENODEV : -errno;
-	while (!found && (entry = SC_TRY_PTR("shmfile.readdir", NULL, readdir(dir)))) {
-		struct stat other;
-
-		if (SC_TRY("shmfile.fd_stat", fstatat(dirfd(dir), entry->d_name, &other, 0)))
-			continue;
-		if (other.st_dev == st->st_dev && other.st_ino == st->st_ino)
-			found = has_lock(entry->d_name);
-	}
-	SC_CALL("shmfile.fds_close", closedir(dir));
-	return found;
-}
-
-/*
- * A name that a second copy of this library in this process may have given, to what is its own by a lock: a
- * calibration is nobody's.
- */
-static bool may_be_twins(const char *name)
-{
-	const struct sc_host *host;
-	struct sc_addr addr;
-
-	if (sc_addr_is_calibration_file(name))
-		return false;
-	return sc_addr_parse_file(name, &addr) || sc_host_get(&host) || addr.pid == (uint32_t)host->pid;
-}
-
-/* Does it look like a file that a copy of the library of this user has made? */
-static bool is_plain(const struct stat *st)
-{
-	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 07777) == 0600;
-}
-
-/* May it be opened, or be closed now that it is? */
-static int check_other(const char *name, const struct stat *st)
-{
-	int twins;
-
-	if (!is_plain(st))
-		return -EACCES;
-	if (is_listed(st))
-		return -EBUSY;
-	if (!may_be_twins(name))
-		return 0;
-	twins = search_descriptors(st);
-	return twins > 0 ? -EBUSY : twins;
-}
-
-/*
- * The name is another file's since it was looked at: a service's that has been opened again, or somebody plays. A
- * descriptor of a file that may not be opened stays open.
- */
-static int check_opened_slow(const char *name, int fd, struct stat *st)
-{
-	/* if it cannot be told what it is: nothing that may be closed */
-	int err = SC_TRY("shmfile.other", fstat(fd, st)) ? -errno : check_other(name, st);
-
-	if (err)
-		sc_info("descriptor %d, of what has taken the name %s, is left open", fd, name);
-	return err ? err : fd;
-}
-
-static int open_looked_at(const char *path, const char *name, struct stat *st)
-{
-	/* O_NONBLOCK: it may be a pipe by now */
-	int fd = SC_TRY("shmfile.open", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-	struct stat opened;
-
-	if (fd < 0)
-		return -errno;
-	if (SC_TRY("shmfile.opened", fstat(fd, &opened)) || opened.st_dev != st->st_dev ||
-	    opened.st_ino != st->st_ino)
-		return check_opened_slow(name, fd, st);
-	*st = opened;
-	return fd;
-}
-
-bool sc_shmfile_is_unchanged(int fd, const struct stat *as)
-{
-	struct stat st;
-
-	return !SC_TRY("shmfile.unchanged", fstat(fd, &st)) && st.st_dev == as->st_dev &&
-	       st.st_ino == as->st_ino && st.st_size == as->st_size && st.st_nlink == as->st_nlink &&
-	       is_plain(&st);
-}
-
-/* Says why there is no descriptor, unless that is as it may be. Returns it. */
-static int opened(const char *path, int fd)
-{
-	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
-		sc_warn("cannot open %s: %s; %s", path, strerror(-fd), remedy(-fd));
-	return fd;
-}
-
-int sc_shmfile_open_other(const char *name, struct stat *st)
-{
-	char path[SC_SHMFILE_PATH_MAX];
-	int fd;
-
-	sc_shmfile_path(name, path);
-	fd = SC_TRY("shmfile.other_stat", fstatat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW))
-		     ? -errno
-		     : check_other(name, st);
-	if (!fd)
-		fd = open_looked_at(path, name, st);
-	return opened(path, fd);
-}
-
-/*
- * The name is of a thing that must not be opened: a symbolic link, a directory, a socket; or of a file of another user,
- * who may use the name.
- */
-static bool is_of_wrong_kind(int err)
-{
-	return err == ELOOP || err == EISDIR || err == ENXIO || err == EACCES || err == EWOULDBLOCK ||
-	       err == ETXTBSY;
-}
-
-int sc_shmfile_open_peer(const char *name, struct stat *st)
-{
-	char path[SC_SHMFILE_PATH_MAX];
-	int fd;
-
-	if (own_misnamed || may_be_twins(name))
-		return sc_shmfile_open_other(name, st);
-	sc_shmfile_path(name, path);
-	fd = SC_TRY("shmfile.peer", open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-	if (fd < 0)
-		return opened(path, is_of_wrong_kind(errno) ? -EACCES : -errno);
-	if (SC_TRY("shmfile.peer_stat", fstat(fd, st)))
-		return opened(path, check_opened_slow(name, fd, st));
-	if (is_listed(st)) {
-		own_misnamed = true;
-		return -EBUSY; /* it stays open */
-	}
-	if (is_plain(st))
-		return fd;
-	sc_shmfile_close_other(fd);
-	return -EACCES;
-}
-
-void sc_shmfile_hold_others(void)
-{
-	pthread_once(&own_once, init_once);
-	pthread_mutex_lock(&others_mutex);
-}
-
-void sc_shmfile_release_others(void)
-{
-	pthread_mutex_unlock(&others_mutex);
-}
-
-void sc_shmfile_close_other(int fd)
-{
-	sc_shmfile_hold_others();
-	SC_CALL("shmfile.other_close", close(fd));
-	sc_shmfile_release_others();
 }

@@ -86,36 +86,11 @@ static inline enum sc_shmfile_end sc_shmfile_end(const struct sc_shmfile *own)
 
 bool sc_shmfile_has_name(const struct sc_shmfile *own);
 
-/*
- * Open another process's file for reading and writing, after a look at its type, owner and mode; *st is of what was
- * opened.
- * Descriptor, or -ENOENT; -EACCES: not a regular file of this user with mode 0600; -EBUSY: this process
- * itself holds it, and it was not opened; -EMFILE... The first three are for the caller to log.
- */
-int sc_shmfile_open_other(const char *name, struct stat *st);
-void sc_shmfile_close_other(int fd);
-
-/* One that is to stay open: its number, or error, if it is none of the standard streams', else another one of that file. */
-int sc_shmfile_move_other(int fd);
-
-/*
- * The same, for a name that may say that it is another process's: then it is opened, and looked at after that.
- * To be called where others are not held.
- */
-int sc_shmfile_open_peer(const char *name, struct stat *st);
-
-/*
- * Is a descriptor that sc_shmfile_open_other() has opened still of that file, and that as it was: as long, with as many
- * names, of this user, with mode 0600?
- */
-bool sc_shmfile_is_unchanged(int fd, const struct stat *as);
-
-/*
- * Keep all other threads from sc_shmfile_close_other(), which would drop a lock that this process has just
- * taken on another's file. In between, close(2) is for the caller.
- */
-void sc_shmfile_hold_others(void);
-void sc_shmfile_release_others(void);
+/* For otherfile.c: does this process have that file? The remedy of an error, for the log. */
+bool sc_shmfile_is_listed(const struct stat *st);
+const char *sc_shmfile_remedy(int err);
+/* A descriptor of that file that is no standard stream's; the same if it is none, or there is no other number. */
+int sc_shmfile_above_streams(int fd);
 
 /* SC_HOST_DIR/<name> */
 #define SC_SHMFILE_PATH_MAX (SC_ADDR_NAME_MAX + 16)

@@ -53,6 +53,7 @@
 #include "os/host.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "os/otherfile.h"
 #include "os/shmfile.h"
 
 #define REPEATS 32
@@ -242,11 +243,11 @@ int sc_calibration_load(struct sc_calibration *calibration)
 	int fd, ret;
 
 	sc_addr_calibration_file(name);
-	fd = ret = sc_shmfile_open_other(name, &st);
+	fd = ret = sc_otherfile_open(name, &st);
 	if (fd >= 0) {
 		ret = read_file(fd, &st, calibration);
 		if (sc_shmfile_is_open(fd, st.st_dev, st.st_ino))
-			sc_shmfile_close_other(fd);
+			sc_otherfile_close(fd);
 	}
 	if (!ret)
 		remember(calibration);
@@ -323,7 +324,7 @@ static int64_t cma_time(const struct sc_cma *cma, const struct ground *ground, s
 
 	for (int i = 0; i < REPEATS; i++) {
 		int64_t begun = sc_clock_ns(), took;
-		int ret = sc_cma_read(cma, &local, 1, &remote, 1, size);
+		int ret = sc_cma_read(cma, &(struct sc_cma_copy){ &local, 1, &remote, 1, size });
 
 		if (ret)
 			return ret;

@@ -32,6 +32,7 @@
 #include "base/list.h"
 #include "os/lifelock.h"
 #include "base/log.h"
+#include "os/otherfile.h"
 #include "os/shmfile.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
@@ -201,13 +202,13 @@ static int map_other(struct sc_directory *directory, int fd, const struct stat *
 static int open_other(struct sc_directory *directory, const char *file)
 {
 	struct stat st;
-	int fd = sc_shmfile_open_other(file, &st), ret;
+	int fd = sc_otherfile_open(file, &st), ret;
 
 	if (fd < 0)
 		return fd == -EBUSY ? -ENOENT
 				    : fd; /* this process's, but not by this copy of the library */
 	ret = map_other(directory, fd, &st);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	return ret;
 }
 

@@ -25,7 +25,7 @@
 #include "os/addr.h"
 #include "os/host.h"
 #include "os/lifelock.h"
-#include "os/shmfile.h"
+#include "os/otherfile.h"
 #include "shm/header.h"
 
 static int read_cookie(pid_t tid, uint64_t addr, uint64_t *cookie)
@@ -202,11 +202,11 @@ static bool endpoint_is_alive(const struct sc_addr *parts)
 	int fd;
 
 	sc_addr_file(parts, name);
-	fd = sc_shmfile_open_other(name, &st);
+	fd = sc_otherfile_open(name, &st);
 	if (fd < 0)
 		return fd != -ENOENT && fd != -EACCES;
 	alive = owner_holds(fd) || segment_is_alive(fd, parts);
-	/* not sc_shmfile_close_other(): the caller holds others */
+	/* not sc_otherfile_close(): the caller holds others */
 	SC_CALL("owner.service_close", close(fd));
 	return alive;
 }
@@ -287,11 +287,11 @@ bool sc_owner_left(const char *addr)
 	if (sc_addr_parse(addr, &parts) || sc_host_get(&host) || parts.host != host->id)
 		return false;
 	sc_addr_file(&parts, name);
-	fd = sc_shmfile_open_other(name, &st);
+	fd = sc_otherfile_open(name, &st);
 	if (fd < 0)
 		return false;
 	dead = !owner_holds(fd) && !segment_is_alive(fd, &parts);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	return dead;
 }
 
@@ -301,11 +301,11 @@ bool sc_owner_left_service(const char *name)
 	bool dead;
 	int fd;
 
-	sc_shmfile_hold_others();
-	fd = sc_shmfile_open_other(name, &st);
+	sc_otherfiles_hold();
+	fd = sc_otherfile_open(name, &st);
 	dead = fd < 0 ? fd == -ENOENT : service_is_orphan(fd) || directory_is_orphan(fd);
 	if (fd >= 0)
 		SC_CALL("owner.orphan_close", close(fd));
-	sc_shmfile_release_others();
+	sc_otherfiles_release();
 	return dead;
 }

@@ -28,7 +28,7 @@ bool sc_owner_is_dead(const struct sc_seg *seg);
 
 /*
  * The second opinion of a file of that name, open as `fd`, whose life lock is free. The caller keeps others from closing
- * descriptors (sc_shmfile_hold_others()), or holds no lock of them.
+ * descriptors (sc_otherfiles_hold()), or holds no lock of them.
  */
 bool sc_owner_may_live(const char *name, int fd);
 

@@ -19,7 +19,7 @@
  * A reaper that dies at any step leaves the name, or leaves no name; its lock goes with it.
  *
  * Locks do not tell threads apart: one thread of a process reaps at a time, and meanwhile no other closes
- * a descriptor of another's file (sc_shmfile_hold_others()).
+ * a descriptor of another's file (sc_otherfiles_hold()).
  */
 #define _GNU_SOURCE 1
 #include "proc/reap.h"
@@ -39,6 +39,7 @@
 #include "os/lifelock.h"
 #include "proc/owner.h"
 #include "base/log.h"
+#include "os/otherfile.h"
 #include "os/shmfile.h"
 #include "shm/attach.h"
 
@@ -46,7 +47,7 @@
 
 /*
  * The names that a look through the directory visits. A name is input: any process may have given it to any file. So
- * the name decides only which files are passed over; the others are opened with sc_shmfile_open_other(), which looks at
+ * the name decides only which files are passed over; the others are opened with sc_otherfile_open(), which looks at
  * the owner first.
  */
 typedef bool name_filter(const char *name, uint32_t uid);
@@ -209,7 +210,7 @@ static void note_other(const char *name, void *arg)
 		return;
 	if (pass->held && sc_shmfile_is_named(name, pass->held->st_dev, pass->held->st_ino))
 		return;
-	fd = sc_shmfile_open_other(name, &st);
+	fd = sc_otherfile_open(name, &st);
 	if (fd < 0)
 		return;
 	if (sc_lifelock_check(fd, NULL) == 1)
@@ -287,7 +288,7 @@ static int unlink_dead(const char *name, int fd, const struct stat *st, const st
 static int reap_held(const char *name, const struct dead *dead)
 {
 	struct stat st;
-	int fd = sc_shmfile_open_other(name, &st);
+	int fd = sc_otherfile_open(name, &st);
 	int ret;
 
 	if (fd < 0)
@@ -307,9 +308,9 @@ static int reap(const char *name, const struct dead *dead)
 {
 	int ret;
 
-	sc_shmfile_hold_others();
+	sc_otherfiles_hold();
 	ret = reap_held(name, dead);
-	sc_shmfile_release_others();
+	sc_otherfiles_release();
 	return ret;
 }
 
@@ -341,14 +342,14 @@ static void find_dead(const char *name, void *arg)
 	struct stat st;
 	int fd;
 
-	sc_shmfile_hold_others();
-	fd = sc_shmfile_open_other(name, &st);
+	sc_otherfiles_hold();
+	fd = sc_otherfile_open(name, &st);
 	if (fd >= 0) {
 		dead = sc_lifelock_check(fd, NULL) == 0;
 		certain = dead && !sc_owner_may_live(name, fd);
 		SC_CALL("reap.dead_close", close(fd));
 	}
-	sc_shmfile_release_others();
+	sc_otherfiles_release();
 	if (dead && !pass_has_room(pass)) {
 		pass->removed += reap(name, NULL) == 1;
 	} else if (dead) {
@@ -374,9 +375,9 @@ static int scan(name_filter *filter)
 
 	if (pass.count) {
 		qsort(pass.dead, pass.count, sizeof(pass.dead[0]), by_ticket);
-		sc_shmfile_hold_others();
+		sc_otherfiles_hold();
 		find_awaited(&pass);
-		sc_shmfile_release_others();
+		sc_otherfiles_release();
 	}
 	for (size_t i = 0; i < pass.count; i++) {
 		const struct dead *dead = &pass.dead[i];
@@ -436,15 +437,15 @@ static void list_one(const char *name, void *arg)
 	struct stat st;
 	int fd, live;
 
-	sc_shmfile_hold_others();
-	fd = sc_shmfile_open_other(name, &st);
+	sc_otherfiles_hold();
+	fd = sc_otherfile_open(name, &st);
 	if (fd >= 0) {
 		live = sc_lifelock_check(fd, &file.pid);
 		file.dead = !live && !sc_owner_may_live(name, fd) && !is_awaited(name, NULL);
 		file.bytes = (uint64_t)st.st_blocks * 512;
 		SC_CALL("reap.list_close", close(fd));
 	}
-	sc_shmfile_release_others();
+	sc_otherfiles_release();
 	if (fd >= 0)
 		lister->show(&file, lister->arg);
 }

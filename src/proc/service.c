@@ -25,6 +25,7 @@
 #include "base/list.h"
 #include "os/lifelock.h"
 #include "base/log.h"
+#include "os/otherfile.h"
 #include "os/shmfile.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
@@ -217,7 +218,7 @@ int sc_service_find(const char *service, char *out)
 		return err;
 	if (find_own(name, out))
 		return 0;
-	fd = sc_shmfile_open_other(name, &st);
+	fd = sc_otherfile_open(name, &st);
 	if (fd == -ENOENT ||
 	    fd == -EBUSY) /* EBUSY: in this process, but not by this copy of the library */
 		return refuse(service);
@@ -227,7 +228,7 @@ int sc_service_find(const char *service, char *out)
 	if (fd < 0)
 		return fd;
 	err = read_other(service, fd, &st, out);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	return err;
 }
 

@@ -195,31 +195,33 @@ static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX
 }
 
 /* Inside this process. */
-static int copy_here(const struct direct *direct, const struct iovec *remote, size_t remote_count,
-		     const struct iovec *local, size_t local_count)
+static int copy_here(const struct direct *direct, const struct sc_cma_copy *copy)
 {
-	bool write = direct->rma->flags & SC_RMA_WRITE;
-	const struct sc_probe_copy copy = { .to = write ? remote : local,
-					     .to_count = write ? remote_count : local_count,
-					     .from = write ? local : remote,
-					     .from_count = write ? local_count : remote_count,
-					     .len = sc_iov_size(remote, remote_count) };
+	const struct sc_probe_copy out = { .to = copy->remote,
+					   .to_count = copy->remote_count,
+					   .from = copy->local,
+					   .from_count = copy->local_count,
+					   .len = copy->len };
+	const struct sc_probe_copy in = { .to = copy->local,
+					  .to_count = copy->local_count,
+					  .from = copy->remote,
+					  .from_count = copy->remote_count,
+					  .len = copy->len };
 
-	return write ? sc_probe_write(NULL, &copy) : sc_probe_read(NULL, &copy);
+	return direct->rma->flags & SC_RMA_WRITE ? sc_probe_write(NULL, &out) : sc_probe_read(NULL, &in);
 }
 
 /*
  * The kernel says that there is no memory: of ours, or of the peer's; or it is mapped there, and nobody but the peer
  * itself can read or write it, which is asked for then.
  */
-static int explain_fault(const struct direct *direct, const struct iovec *remote, size_t remote_count,
-			 const struct iovec *local, size_t local_count)
+static int explain_fault(const struct direct *direct, const struct sc_cma_copy *copy)
 {
 	bool write = direct->rma->flags & SC_RMA_WRITE;
 
-	if (sc_probe_check(NULL, local, local_count, !write) == -EIO)
+	if (sc_probe_check(NULL, copy->local, copy->local_count, !write) == -EIO)
 		return -SC_EIO_INITIATOR;
-	if (!sc_cma_is_mapped(direct->peer->cma.pid, remote, remote_count, write))
+	if (!sc_cma_is_mapped(direct->peer->cma.pid, copy->remote, copy->remote_count, write))
 		return -EIO;
 	if (direct->rma->remote_count == 1)
 		direct->peer->unreachable =
@@ -227,36 +229,34 @@ static int explain_fault(const struct direct *direct, const struct iovec *remote
 	return -EOPNOTSUPP;
 }
 
-static int copy(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
-		size_t *moved)
+static int copy_step(const struct direct *direct, const struct iovec *remote, size_t remote_count, size_t len,
+		     size_t *moved)
 {
 	const struct sc_rma *rma = direct->rma;
 	struct sc_peer *peer = direct->peer;
 	struct iovec part[SC_IOV_MAX];
-	const struct iovec *local = rma->iov;
-	size_t local_count = rma->iov_count;
+	struct sc_cma_copy copy = { rma->iov, rma->iov_count, remote, remote_count, len };
 	int ret;
 
 	*moved = 0;
 	if (len < direct->size) {
-		local = part;
-		local_count = sc_iov_slice(rma->iov, rma->iov_count, direct->done, len, part);
+		copy.local = part;
+		copy.local_count = sc_iov_slice(rma->iov, rma->iov_count, direct->done, len, part);
 	}
 	if (peer->seg->local) {
-		ret = copy_here(direct, remote, remote_count, local, local_count);
+		ret = copy_here(direct, &copy);
 	} else if (rma->flags & SC_RMA_WRITE) {
 		ret = sc_peer_is_there(peer) ? 0 : -ESRCH;
 		if (!ret)
-			ret = sc_cma_write(peer->cma.pid, local, local_count, remote, remote_count, len,
-					   moved);
+			ret = sc_cma_write(peer->cma.pid, &copy, moved);
 		if (ret == -EFAULT)
 			ret = sc_cma_fault(&peer->cma);
 	} else {
-		ret = sc_peer_read(peer, local, local_count, remote, remote_count, len, true);
+		ret = sc_peer_read(peer, &copy, true);
 	}
 	if (!ret)
 		*moved = len;
-	return ret == -EFAULT ? explain_fault(direct, remote, remote_count, local, local_count) : ret;
+	return ret == -EFAULT ? explain_fault(direct, &copy) : ret;
 }
 
 /* A note is made before the copy, which cannot be taken back if there is no memory for one. */
@@ -287,7 +287,7 @@ static int step(struct direct *direct)
 	if (!ret && direct->size) {
 		ret = remote_slice(direct, remote, &len);
 		if (ret >= 0)
-			ret = copy(direct, remote, (size_t)ret, len, &moved);
+			ret = copy_step(direct, remote, (size_t)ret, len, &moved);
 	}
 	closed = judge(direct);
 	if (!ret && closed) {

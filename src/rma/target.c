@@ -200,7 +200,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 		here = record.size - peer->put_moved < STEP ? record.size - peer->put_moved : STEP;
 		to_count = sc_reg_slice(access.reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
 		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->put_moved, here, from);
-		ret = sc_cma_read(&peer->cma, to, to_count, from, from_count, here);
+		ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ to, to_count, from, from_count, here });
 		if (ret == -EFAULT) /* of ours: an error; of the peer's: it moves them */
 			peer->put_error = sc_probe_check(&peer->ep->memory, to, to_count, true) ? -EIO
 												 : -EFAULT;
@@ -233,6 +233,7 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 	struct iovec from[SC_IOV_MAX], to[SC_ABI_RDV_SEGMENTS];
 	size_t from_count = sc_reg_slice(access->reg, op->addr + op->done, &here, from, SC_IOV_MAX);
 	size_t to_count = sc_iov_slice(op->segments, op->segment_count, op->done, here, to);
+	struct sc_cma_copy copy;
 	size_t moved;
 	int ret;
 
@@ -240,8 +241,8 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 	/* before its state and answer are looked at; pairs with the fences in sc_regs_leave() and sc_peer_writes() */
 	sc_fence_seq_cst();
 	(void)SC_FAULT("target.hazard");
-	ret = is_writable(peer) ? sc_cma_write(peer->cma.pid, from, from_count, to, to_count, here, &moved)
-				: -ECONNRESET;
+	copy = (struct sc_cma_copy){ from, from_count, to, to_count, here };
+	ret = is_writable(peer) ? sc_cma_write(peer->cma.pid, &copy, &moved) : -ECONNRESET;
 	(void)SC_FAULT("target.stored");
 	sc_store_release_64(hazard, 0);
 	(void)SC_FAULT("target.hazard_clear");

@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "os/lifelock.h"
+#include "os/otherfile.h"
 #include "shm/found.h"
 #include "shm/guard.h"
 #include "shm/header.h"
@@ -91,7 +92,7 @@ static int reject(const char *addr, int err, const char *fault)
 
 static int open_file(const char *addr, const char *name, struct stat *st)
 {
-	int fd = sc_shmfile_open_peer(name, st);
+	int fd = sc_otherfile_open_peer(name, st);
 
 	switch (fd) {
 	case -ENOENT:
@@ -102,7 +103,7 @@ static int open_file(const char *addr, const char *name, struct stat *st)
 		return reject(addr, -ECONNREFUSED,
 			      "this process holds it, but not by this copy of the library; load it once");
 	default:
-		return sc_shmfile_move_other(fd);
+		return sc_otherfile_move(fd);
 	}
 }
 
@@ -165,7 +166,7 @@ static int open_other(const char *addr, const char *name, bool left, struct sc_s
 	seg->ino = st.st_ino;
 	err = examine(addr, left, &st, seg);
 	if (err)
-		sc_shmfile_close_other(seg->fd);
+		sc_otherfile_close(seg->fd);
 	return err;
 }
 
@@ -193,7 +194,7 @@ static int attach_other(const char *addr, const char *name, bool left, struct sc
 		return err;
 	err = sc_seg_map(seg);
 	if (err) {
-		sc_shmfile_close_other(seg->fd);
+		sc_otherfile_close(seg->fd);
 		return err;
 	}
 	keep_descriptor(seg);
@@ -479,7 +480,7 @@ int sc_seg_find(const char *addr)
 		return err;
 	err = open_other(addr, name, false, &seg);
 	if (!err)
-		sc_shmfile_close_other(seg.fd);
+		sc_otherfile_close(seg.fd);
 	return err;
 }
 

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "os/lifelock.h"
+#include "os/otherfile.h"
 
 /*
  * In one of FOUND_PLACES places from that of the address on. Under found_mutex, which is never held over a system call; a
@@ -100,7 +101,7 @@ static bool is_as_found(const struct sc_seg *seg)
 	pid_t holder = 0;
 
 	return sc_lifelock_check(seg->fd, &holder) == 1 && holder == seg->cma_pid &&
-	       sc_shmfile_is_unchanged(seg->fd, &as);
+	       sc_otherfile_is_unchanged(seg->fd, &as);
 }
 
 struct sc_seg *sc_found_take(const char *addr)

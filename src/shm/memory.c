@@ -15,6 +15,7 @@
 #include <string.h>
 #include "base/fault.h"
 #include "base/log.h"
+#include "os/otherfile.h"
 #include "os/probe.h"
 #include "shm/guard.h"
 
@@ -31,7 +32,7 @@ static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, in
 	if (SC_TRY("memory.part", sc_shmfile_fallocate(fd, mode, (off_t)offset, (off_t)size)))
 		err = errno == EDQUOT ? -ENOSPC : -errno;
 	if (!kept)
-		sc_shmfile_close_other(fd);
+		sc_otherfile_close(fd);
 	return err;
 }
 

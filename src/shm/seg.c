@@ -24,6 +24,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "os/lifelock.h"
+#include "os/otherfile.h"
 
 static atomic_uint kept_fds; /* descriptors of peers' segments that are open */
 
@@ -68,7 +69,7 @@ void sc_seg_drop_descriptor(struct sc_seg *seg)
 		return;
 	atomic_fetch_sub(&kept_fds, 1);
 	if (sc_shmfile_is_open(seg->fd, seg->dev, seg->ino))
-		sc_shmfile_close_other(seg->fd);
+		sc_otherfile_close(seg->fd);
 	seg->fd = -1;
 }
 
@@ -96,10 +97,10 @@ int sc_seg_open_again(const struct sc_seg *seg)
 	if (sc_addr_parse(seg->header.address, &parts))
 		return -ENOENT;
 	sc_addr_file(&parts, name);
-	fd = sc_shmfile_open_other(name, &st);
+	fd = sc_otherfile_open(name, &st);
 	if (fd < 0 || (st.st_dev == seg->dev && st.st_ino == seg->ino))
 		return fd;
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	return -ENOENT;
 }
 
@@ -154,6 +155,6 @@ int sc_seg_check_owner(const struct sc_seg *seg)
 	if (fd < 0)
 		return fd == -ENOENT ? check_process_slow(seg) : fd;
 	alive = check_lock(seg, fd);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	return alive;
 }

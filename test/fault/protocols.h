@@ -1458,7 +1458,7 @@ static void open_twice(const char *path)
 	int fd = open(path, O_RDWR | O_CLOEXEC), again;
 	struct stat st;
 
-	again = sc_shmfile_open_other(strrchr(path, '/') + 1, &st);
+	again = sc_otherfile_open(strrchr(path, '/') + 1, &st);
 	if (again >= 0)
 		close(again);
 	else if (!may_fail())
@@ -1474,7 +1474,7 @@ static void work_slow_reaper(struct side *side)
 
 	segment_path(side->me->left, segment);
 	service_path(left_service(side), service);
-	sc_shmfile_hold_others(); /* as every reaper: its lock goes with any descriptor of the file */
+	sc_otherfiles_hold(); /* as every reaper: its lock goes with any descriptor of the file */
 	fd = hold_lock(ASIDE_SEGMENT);
 	if (rename(ASIDE_SEGMENT, segment) || rename(ASIDE_SERVICE, service))
 		complain("the names of the dead cannot be had back: %s", strerror(errno));
@@ -1485,7 +1485,7 @@ static void work_slow_reaper(struct side *side)
 	if (access(segment, F_OK))
 		complain("what a reaper holds was removed by another");
 	close(fd);
-	sc_shmfile_release_others();
+	sc_otherfiles_release();
 	(void)waitpid(child, NULL, 0);
 }
 

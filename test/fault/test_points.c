@@ -99,7 +99,7 @@ static const int *errnos_of(const struct sc_fault_site *site)
 		{ "memory.table", { ENOSPC, EPERM } },
 		/* fail only when the descriptor has been closed, or always */
 		{ "shmfile.is_open", { 0 } },
-		{ "shmfile.other", { 0 } },
+		{ "otherfile.other", { 0 } },
 		{ "host.fstat", { 0 } },
 		{ "host.fstatfs", { 0 } },
 	};

@@ -60,7 +60,7 @@ static inline void set_up_child(void)
 {
 	struct sc_cma cma = { child, (uintptr_t)&unread, unread };
 
-	if (child && !sc_cma_read(&cma, NULL, 0, NULL, 0, 0))
+	if (child && !sc_cma_read(&cma, &(struct sc_cma_copy){ 0 }))
 		return;
 	if (child) {
 		kill(child, SIGKILL);

@@ -62,7 +62,7 @@ static int group_teardown(void **state)
 
 static void need_cma(void)
 {
-	if (sc_cma_read(&to_child, NULL, 0, NULL, 0, 0))
+	if (sc_cma_read(&to_child, &(struct sc_cma_copy){ 0 }))
 		skip();
 }
 
@@ -75,7 +75,7 @@ static void test_self(void **state)
 	if (!cma_allowed())
 		skip();
 	pattern_fill(there, sizeof(there), 5);
-	assert_int_equal(sc_cma_read(&to_self, &local, 1, &remote, 1, sizeof(here)), 0);
+	assert_int_equal(sc_cma_read(&to_self, &(struct sc_cma_copy){ &local, 1, &remote, 1, sizeof(here) }), 0);
 	assert_true(pattern_is(here, sizeof(here), 5));
 }
 
@@ -86,7 +86,7 @@ static void test_child(void **state)
 
 	(void)state;
 	need_cma();
-	assert_int_equal(sc_cma_read(&to_child, &local, 1, &remote, 1, sizeof(here)), 0);
+	assert_int_equal(sc_cma_read(&to_child, &(struct sc_cma_copy){ &local, 1, &remote, 1, sizeof(here) }), 0);
 	assert_true(pattern_is(here, sizeof(here), 77));
 }
 
@@ -104,7 +104,8 @@ static void test_vectors(void **state)
 		local[i] = (struct iovec){ here + cut[i], cut[i + 1] - cut[i] };
 		remote[i] = (struct iovec){ there + i * 1000, 1000 };
 	}
-	assert_int_equal(sc_cma_read(&to_child, local, PARTS, remote, PARTS, sizeof(there)), 0);
+	assert_int_equal(sc_cma_read(&to_child,
+			&(struct sc_cma_copy){ local, PARTS, remote, PARTS, sizeof(there) }), 0);
 	assert_true(pattern_is(here, sizeof(there), 77));
 	assert_true(guarded_intact(here, sizeof(there), sizeof(there)));
 	guarded_free(here);
@@ -119,7 +120,7 @@ static void test_part(void **state)
 
 	(void)state;
 	need_cma();
-	assert_int_equal(sc_cma_read(&to_child, local, 2, remote, 2, 777), 0);
+	assert_int_equal(sc_cma_read(&to_child, &(struct sc_cma_copy){ local, 2, remote, 2, 777 }), 0);
 	assert_true(pattern_is(here, 777, 77));
 	assert_true(guarded_intact(here, sizeof(there), 777));
 	guarded_free(here);
@@ -129,7 +130,7 @@ static void test_nothing(void **state)
 {
 	(void)state;
 	need_cma();
-	assert_int_equal(sc_cma_read(&to_child, NULL, 0, NULL, 0, 0), 0);
+	assert_int_equal(sc_cma_read(&to_child, &(struct sc_cma_copy){ 0 }), 0);
 }
 
 /* A bad address in each place of the vector, also in the middle of an element. */
@@ -144,15 +145,18 @@ static void test_fault_at_each_element(void **state)
 		for (size_t i = 0; i < PARTS; i++)
 			remote[i] = (struct iovec){ there + i * 1000, 1000 };
 		remote[bad].iov_base = pages + 2 * PAGE;
-		assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, PARTS, sizeof(here)), -EFAULT);
+		assert_int_equal(sc_cma_read(&to_child,
+				&(struct sc_cma_copy){ &local, 1, remote, PARTS, sizeof(here) }), -EFAULT);
 		remote[bad].iov_base = pages + 2 * PAGE - 500;
-		assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, PARTS, sizeof(here)), -EFAULT);
+		assert_int_equal(sc_cma_read(&to_child,
+				&(struct sc_cma_copy){ &local, 1, remote, PARTS, sizeof(here) }), -EFAULT);
 		remote[bad].iov_base = (void *)16;
-		assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, PARTS, sizeof(here)), -EFAULT);
+		assert_int_equal(sc_cma_read(&to_child,
+				&(struct sc_cma_copy){ &local, 1, remote, PARTS, sizeof(here) }), -EFAULT);
 	}
 	remote[0] = (struct iovec){ pages, 3 * PAGE };
-	assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, 1, 3 * PAGE), -EFAULT);
-	assert_int_equal(sc_cma_read(&to_child, &local, 1, remote, 1, 2 * PAGE), 0);
+	assert_int_equal(sc_cma_read(&to_child, &(struct sc_cma_copy){ &local, 1, remote, 1, 3 * PAGE }), -EFAULT);
+	assert_int_equal(sc_cma_read(&to_child, &(struct sc_cma_copy){ &local, 1, remote, 1, 2 * PAGE }), 0);
 	assert_true(pattern_is(here, 2 * PAGE, 88));
 }
 
@@ -164,7 +168,7 @@ static void test_fault_here(void **state)
 
 	(void)state;
 	need_cma();
-	assert_int_equal(sc_cma_read(&to_child, local, 2, &remote, 1, 2 * PAGE), -EFAULT);
+	assert_int_equal(sc_cma_read(&to_child, &(struct sc_cma_copy){ local, 2, &remote, 1, 2 * PAGE }), -EFAULT);
 }
 
 static void test_wrong_cookie(void **state)
@@ -176,16 +180,16 @@ static void test_wrong_cookie(void **state)
 	(void)state;
 	need_cma();
 	cma.cookie ^= 1;
-	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
-	assert_int_equal(sc_cma_read(&cma, NULL, 0, NULL, 0, 0), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, &(struct sc_cma_copy){ &local, 1, &remote, 1, sizeof(here) }), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, &(struct sc_cma_copy){ 0 }), -ESRCH);
 	cma = to_child;
 	cma.cookie_addr = (uintptr_t)pages + 2 * PAGE; /* data can be read, the cookie not */
-	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, &(struct sc_cma_copy){ &local, 1, &remote, 1, sizeof(here) }), -ESRCH);
 	cma.cookie_addr = (uintptr_t)pages + 2 * PAGE - 4; /* half of it */
-	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, &(struct sc_cma_copy){ &local, 1, &remote, 1, sizeof(here) }), -ESRCH);
 	cma = to_child;
 	cma.pid = getpid(); /* alive, the same addresses, another process */
-	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, &(struct sc_cma_copy){ &local, 1, &remote, 1, sizeof(here) }), -ESRCH);
 }
 
 static void leave(struct child *self, void *arg)
@@ -206,8 +210,8 @@ static void test_dead(void **state)
 	assert_true(child_start(&dead, leave, NULL));
 	cma.pid = dead.pid;
 	assert_int_equal(child_reap(&dead), 0);
-	assert_int_equal(sc_cma_read(&cma, &local, 1, &remote, 1, sizeof(here)), -ESRCH);
-	assert_int_equal(sc_cma_read(&cma, NULL, 0, NULL, 0, 0), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, &(struct sc_cma_copy){ &local, 1, &remote, 1, sizeof(here) }), -ESRCH);
+	assert_int_equal(sc_cma_read(&cma, &(struct sc_cma_copy){ 0 }), -ESRCH);
 }
 
 /* Ended, not waited for: it has no memory any more. */
@@ -222,7 +226,7 @@ static void test_zombie(void **state)
 	assert_true(child_start(&dead, leave, NULL));
 	assert_int_equal(waitid(P_PID, (id_t)dead.pid, &info, WEXITED | WNOWAIT), 0);
 	cma.pid = dead.pid;
-	assert_int_not_equal(sc_cma_read(&cma, NULL, 0, NULL, 0, 0), 0);
+	assert_int_not_equal(sc_cma_read(&cma, &(struct sc_cma_copy){ 0 }), 0);
 	assert_int_equal(child_reap(&dead), 0);
 }
 
@@ -238,15 +242,17 @@ static void test_write(void **state)
 	(void)state;
 	need_cma();
 	pattern_fill(out, sizeof(out), 3);
-	assert_int_equal(sc_cma_write(to_child.pid, local, 3, remote, 2, sizeof(out), &moved), 0);
-	assert_int_equal(sc_cma_read(&to_child, &whole, 1, &all, 1, sizeof(back)), 0);
+	assert_int_equal(sc_cma_write(to_child.pid,
+			&(struct sc_cma_copy){ local, 3, remote, 2, sizeof(out) }, &moved), 0);
+	assert_int_equal(sc_cma_read(&to_child, &(struct sc_cma_copy){ &whole, 1, &all, 1, sizeof(back) }), 0);
 	assert_memory_equal(back + 100, out, 2500);
 	assert_memory_equal(back + 3000, out + 2500, 2500);
 	for (size_t i = 0; i < sizeof(back); i++)
 		if ((i < 100 || i >= 2600) && (i < 3000 || i >= 5500))
 			assert_int_equal(back[i], pattern_byte(77, i));
 	pattern_fill(back, sizeof(back), 77);
-	assert_int_equal(sc_cma_write(to_child.pid, &whole, 1, &all, 1, sizeof(back), &moved), 0);
+	assert_int_equal(sc_cma_write(to_child.pid,
+			&(struct sc_cma_copy){ &whole, 1, &all, 1, sizeof(back) }, &moved), 0);
 }
 
 static void test_write_fails(void **state)
@@ -258,13 +264,16 @@ static void test_write_fails(void **state)
 
 	(void)state;
 	need_cma();
-	assert_int_equal(sc_cma_write(to_child.pid, &local, 1, &remote, 1, sizeof(out), &moved), -EFAULT);
+	assert_int_equal(sc_cma_write(to_child.pid,
+			&(struct sc_cma_copy){ &local, 1, &remote, 1, sizeof(out) }, &moved), -EFAULT);
 	assert_in_range(moved, PAGE, sizeof(out) - 1);
-	assert_int_equal(sc_cma_write(to_child.pid, &local, 1, &remote, 1, PAGE, &moved), 0);
-	assert_int_equal(sc_cma_write(nobody.pid, &local, 1, &remote, 1, PAGE, &moved), -ESRCH);
-	assert_int_equal(sc_cma_write(nobody.pid, &local, 1, &remote, 1, 0, &moved), 0);
+	assert_int_equal(sc_cma_write(to_child.pid, &(struct sc_cma_copy){ &local, 1, &remote, 1, PAGE }, &moved), 0);
+	assert_int_equal(sc_cma_write(nobody.pid, &(struct sc_cma_copy){ &local, 1,
+		&remote, 1, PAGE }, &moved), -ESRCH);
+	assert_int_equal(sc_cma_write(nobody.pid, &(struct sc_cma_copy){ &local, 1, &remote, 1, 0 }, &moved), 0);
 	local.iov_base = NULL;
-	assert_int_equal(sc_cma_write(to_child.pid, &local, 1, &remote, 1, PAGE, &moved), -EFAULT);
+	assert_int_equal(sc_cma_write(to_child.pid, &(struct sc_cma_copy){ &local, 1,
+		&remote, 1, PAGE }, &moved), -EFAULT);
 }
 
 /* What is reckoned to go in one call does. */
@@ -285,7 +294,8 @@ static void test_together(void **state)
 							 k + 1 < elements ? part : sizes[i] - k * part };
 			sc_cma_parts_init(&parts);
 			while (sc_cma_has_room(&parts, elements, elements, sizes[i]))
-				sc_cma_add(&parts, iov, elements, iov, elements, 0, sizes[i]);
+				sc_cma_add(&parts,
+						&(struct sc_cma_copy){ iov, elements, iov, elements, sizes[i] }, 0);
 			assert_int_equal(parts.count, sc_cma_together(elements, sizes[i]));
 			assert_int_equal(parts.len, parts.count * sizes[i]);
 			assert_int_equal(parts.local_count, parts.count * elements);

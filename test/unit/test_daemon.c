@@ -29,6 +29,7 @@
 #include "link/review.h"
 #include "os/host.h"
 #include "os/lifelock.h"
+#include "os/otherfile.h"
 #include "os/pidfd.h"
 #include "proc/daemon.h"
 #include "proc/process.h"
@@ -983,14 +984,14 @@ static void test_tick(void **state)
 	assert_int_equal(sc_seg_check_owner(peer->seg), 1);
 	let_do(&child);
 	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
-	sc_shmfile_hold_others(); /* our own thread may look at the file, too: that would free the lock */
+	sc_otherfiles_hold(); /* our own thread may look at the file, too: that would free the lock */
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(sc_lifelock_lock(fd), 0);
 	let_do(&child);
 	assert_int_equal(sc_seg_check_owner(peer->seg), 0);
 	close(fd);
-	sc_shmfile_release_others();
+	sc_otherfiles_release();
 	assert_int_equal(send(child.down, "", 1, 0), 1);
 	watchdog_await(sc_seg_check_owner(peer->seg) == 1);
 	see_leave(&end, peer, &child);

@@ -494,7 +494,7 @@ static void test_creation_fails(void **state)
 
 static void test_opening_fails(void **state)
 {
-	static const char *const points[] = { "lifelock.check", "shmfile.open", "directory.map" };
+	static const char *const points[] = { "lifelock.check", "otherfile.open", "directory.map" };
 	struct sc_directory *writer = create();
 
 	(void)state;

@@ -221,7 +221,7 @@ extern struct sc_fault_site *__start_sc_fault_sites[], *__stop_sc_fault_sites[];
 /* Is the point one of what a life here goes through, and may fail? */
 static bool is_tried(const struct sc_fault_site *site)
 {
-	static const char *const files[] = { "host.",   "lifelock.", "shmfile.", "reap.",  "seg.",
+	static const char *const files[] = { "host.",   "lifelock.", "shmfile.", "otherfile.", "owner.", "reap.", "seg.",
 					     "attach.", "create.",   "guard.",   "memory.", "service." };
 
 	for (size_t i = 0; site->fails && i < sizeof(files) / sizeof(files[0]); i++)

@@ -635,7 +635,7 @@ static void test_services(void **state)
 	assert_int_equal(chmod(path, 0644), 0); /* of what is no endpoint's file */
 	assert_int_equal(sc_reap_name(name), 1);
 	assert_int_equal(chmod(path, 0600), 0);
-	if (core_failing_after("shmfile.open", EMFILE, 1)) { /* its endpoint cannot be looked at */
+	if (core_failing_after("otherfile.open", EMFILE, 1)) { /* its endpoint cannot be looked at */
 		put_service(name, &service, sizeof(service));
 		assert_int_equal(sc_reap_name(name), -EBUSY);
 	}

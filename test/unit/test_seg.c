@@ -1803,7 +1803,7 @@ static const char *unlinked;
 static int unlink_at_look(const char *point)
 {
 	/* by the first if an own file has been found by another's name before */
-	if (!strcmp(point, "shmfile.opened") || !strcmp(point, "shmfile.peer_stat"))
+	if (!strcmp(point, "otherfile.opened") || !strcmp(point, "otherfile.peer_stat"))
 		CHILD_CHECK(!unlink(unlinked));
 	return 0;
 }
@@ -1887,7 +1887,7 @@ static void test_check_owner(void **state)
 	seg->header.address[0] = 'x';
 	assert_int_equal(sc_seg_check_owner(seg), -ENOENT);
 	seg->header = header;
-	if (core_failing("shmfile.open", EMFILE))
+	if (core_failing("otherfile.open", EMFILE))
 		assert_int_equal(sc_seg_check_owner(seg), -EMFILE);
 	core_failing(NULL, 0);
 	sc_seg_detach(seg);

@@ -18,6 +18,7 @@
 #include "core_test.h"
 #include "os/host.h"
 #include "os/lifelock.h"
+#include "os/otherfile.h"
 #include "os/shmfile.h"
 
 #define NAME "shmcma-test-own"
@@ -204,7 +205,7 @@ static void test_own_is_not_opened(void **state)
 	int fd;
 
 	assert_int_equal(sc_shmfile_create(&second), 0);
-	assert_int_equal(sc_shmfile_open_other(NAME, &st), -EBUSY);
+	assert_int_equal(sc_otherfile_open(NAME, &st), -EBUSY);
 	assert_int_equal(sc_shmfile_keep_all(), 0); /* what has no name yet is let be */
 	assert_true(sc_shmfile_any(says_yes, NULL));
 	assert_false(sc_shmfile_any(says_no, NULL));
@@ -216,11 +217,11 @@ static void test_own_is_not_opened(void **state)
 	assert_null(sc_shmfile_borrow(ANOTHER));
 
 	close(put_file(ANOTHER));
-	fd = sc_shmfile_open_other(ANOTHER, &st);
+	fd = sc_otherfile_open(ANOTHER, &st);
 	assert_true(fd >= 0);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	remove_file(ANOTHER);
-	assert_int_equal(sc_shmfile_open_other(ANOTHER, &st), -ENOENT);
+	assert_int_equal(sc_otherfile_open(ANOTHER, &st), -ENOENT);
 	assert_true(sc_shmfile_put(&second));
 	sc_shmfile_close(&second);
 	assert_int_equal(child_run(find_locked, own), 0); /* no lock has been dropped */
@@ -241,9 +242,9 @@ static void test_another_file_system(void **state)
 	close(put_file(ANOTHER));
 	sc_shmfile_path(ANOTHER, path);
 	assert_int_equal(mount(from, path, NULL, MS_BIND, NULL), 0);
-	fd = sc_shmfile_open_other(ANOTHER, &st);
+	fd = sc_otherfile_open(ANOTHER, &st);
 	assert_true(fd >= 0);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	assert_int_equal(umount(path), 0);
 	remove_file(ANOTHER);
 	unlink(from);
@@ -257,11 +258,11 @@ static void test_lock_of_a_twin(void **state)
 
 	(void)state;
 	assert_int_equal(flock(twin, LOCK_EX), 0); /* of another kind: no life lock */
-	fd = sc_shmfile_open_other(ANOTHER, &st);
+	fd = sc_otherfile_open(ANOTHER, &st);
 	assert_true(fd >= 0);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	assert_int_equal(sc_lifelock_lock(twin), 0);
-	assert_int_equal(sc_shmfile_open_other(ANOTHER, &st), -EBUSY);
+	assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EBUSY);
 	close(twin);
 	remove_file(ANOTHER);
 }
@@ -281,41 +282,41 @@ static void test_peer(void **state)
 
 	fd = put_file(PEER);
 	sc_shmfile_path(PEER, path);
-	before = sc_shmfile_open_peer(PEER, &st);
+	before = sc_otherfile_open_peer(PEER, &st);
 	assert_true(before >= 0 && st.st_nlink == 1);
-	sc_shmfile_close_other(before);
+	sc_otherfile_close(before);
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
 		assert_int_equal(fchmod(fd, others[i]), 0);
 		assert_int_equal(fstat(fd, &st), 0);
 		assert_int_equal(st.st_mode & 07777, others[i]);
-		assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EACCES);
-		assert_int_equal(sc_shmfile_open_other(PEER, &st), -EACCES);
+		assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EACCES);
+		assert_int_equal(sc_otherfile_open(PEER, &st), -EACCES);
 	}
 	assert_int_equal(unlink(path), 0);
-	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -ENOENT);
+	assert_int_equal(sc_otherfile_open_peer(PEER, &st), -ENOENT);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EACCES);
 	assert_int_equal(unlink(path), 0);
 	assert_int_equal(mkdir(path, 0600), 0);
-	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EACCES);
 	assert_int_equal(rmdir(path), 0);
 	sc_shmfile_path(NAME, from);
 	assert_int_equal(symlink(from, path), 0);
-	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EACCES);
-	assert_int_equal(sc_shmfile_open_other(PEER, &st), -EACCES);
+	assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EACCES);
+	assert_int_equal(sc_otherfile_open(PEER, &st), -EACCES);
 	assert_int_equal(unlink(path), 0);
 	next = dup(fd);
 	assert_int_equal(next, before); /* nothing has been left open */
 	close(next);
 	close(fd);
-	if (core_failing("shmfile.peer", EMFILE))
-		assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EMFILE);
+	if (core_failing("otherfile.peer", EMFILE))
+		assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EMFILE);
 	core_failing(NULL, 0);
 
 	assert_int_equal(link(from, path), 0);
-	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EBUSY);
+	assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EBUSY);
 	next = dup(own->fd);
-	assert_int_equal(sc_shmfile_open_peer(PEER, &st), -EBUSY);
+	assert_int_equal(sc_otherfile_open_peer(PEER, &st), -EBUSY);
 	before = dup(own->fd);
 	assert_int_equal(before, next + 1); /* no more than one descriptor is left for it */
 	assert_int_equal(unlink(path), 0);
@@ -330,9 +331,9 @@ static void test_lock_of_a_calibration(void **state)
 
 	(void)state;
 	assert_int_equal(sc_lifelock_lock(twin), 0);
-	fd = sc_shmfile_open_other(CALIBRATION, &st);
+	fd = sc_otherfile_open(CALIBRATION, &st);
 	assert_true(fd >= 0);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 	close(twin);
 	remove_file(CALIBRATION);
 }
@@ -344,7 +345,7 @@ static int rename_at_look(const char *point)
 {
 	char from[SC_SHMFILE_PATH_MAX], to[SC_SHMFILE_PATH_MAX];
 
-	if (strcmp(point, "shmfile.other_stat.done"))
+	if (strcmp(point, "otherfile.other_stat.done"))
 		return 0;
 	sc_shmfile_path(COMING, from);
 	sc_shmfile_path(ANOTHER, to);
@@ -368,16 +369,16 @@ static void test_name_changes_hands(void **state)
 		ino_t ino = st.st_ino;
 
 		sc_fault_hook = rename_at_look;
-		fd = sc_shmfile_open_other(ANOTHER, &st);
+		fd = sc_otherfile_open(ANOTHER, &st);
 		core_failing(NULL, 0);
 		assert_true(fd >= 0);
 		assert_int_equal(st.st_ino, ino);
-		sc_shmfile_close_other(fd);
+		sc_otherfile_close(fd);
 	}
 	/* a pipe */
 	assert_return_code(mkfifo(to, 0600), errno);
 	sc_fault_hook = rename_at_look;
-	assert_int_equal(sc_shmfile_open_other(ANOTHER, &st), -EACCES);
+	assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EACCES);
 	core_failing(NULL, 0);
 	remove_file(ANOTHER);
 	/* an own file, by another name: it is opened, and so must stay open */
@@ -385,7 +386,7 @@ static void test_name_changes_hands(void **state)
 	sc_shmfile_path(NAME, from);
 	assert_return_code(link(from, to), errno);
 	sc_fault_hook = rename_at_look;
-	assert_int_equal(sc_shmfile_open_other(ANOTHER, &st), -EBUSY);
+	assert_int_equal(sc_otherfile_open(ANOTHER, &st), -EBUSY);
 	core_failing(NULL, 0);
 	assert_int_equal(child_run(find_locked, own), 0);
 	remove_file(ANOTHER);
@@ -424,10 +425,10 @@ static void in_bare_child(struct sc_shmfile *own)
 	CHILD_CHECK(!sc_shmfile_borrow(NAME));
 	CHILD_CHECK(!sc_shmfile_any(says_yes, NULL));
 	CHILD_CHECK(!sc_shmfile_keep_all());
-	fd = sc_shmfile_open_other(NAME, &st); /* its parent's, so another's */
+	fd = sc_otherfile_open(NAME, &st); /* its parent's, so another's */
 	CHILD_CHECK(fd >= 0 && st.st_ino == copy.ino);
 	CHILD_CHECK(sc_lifelock_check(fd, NULL) == 1);
-	sc_shmfile_close_other(fd);
+	sc_otherfile_close(fd);
 }
 
 static void test_bare_fork(void **state)

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SC_SELF_H
+#define SC_SELF_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct sc_host;
+struct sc_shmfile;
+
+#define SC_PIDFDS_MAX 256
+
+/* A place in the table of pidfds. */
+struct sc_pidfd {
+	bool used, polled; /* polled: since it was opened */
+	int fd;
+	pid_t pid;
+	uint64_t ino;	/* 0: not known */
+	uint32_t users; /* processes of peers */
+};
+
+/* The state of this process in the modules of this room, each part with its own mutex. */
+struct sc_self {
+	pthread_mutex_t begin_mutex;
+	bool begun;
+
+	pthread_mutex_t host_mutex;
+	struct sc_host *host; /* at the begin of a page; NULL: not mapped yet */
+	size_t host_size;     /* of that page */
+	bool host_wiped;      /* the kernel empties it in every child */
+
+	pthread_mutex_t files_mutex; /* the list, names and users */
+	struct sc_shmfile *files;
+	atomic_bool misnamed;	      /* one of them has been found by another process's name */
+	pthread_mutex_t others_mutex; /* see sc_otherfiles_hold() */
+
+	pthread_mutex_t pidfds_mutex;
+	struct sc_pidfd pidfds[SC_PIDFDS_MAX];
+	int pidfds_used;
+};
+
+extern struct sc_self sc_self;
+
+/*
+ * To be called before any of it is used. Any thread. False: forked children cannot be told from this process; a child
+ * then keeps more than it needs.
+ */
+bool sc_self_begin(void);
+
+#endif
