@@ -614,9 +614,9 @@ static void test_user_namespace(void **state)
 	assert_true(sc_reap_scan() >= 0);
 	assert_true(!alone || !exists(name));
 	assert_true(exists(service));
-	assert_int_equal(run_command(">/dev/null"), 0);
+	assert_true(sc_reap_scan_unsure() >= 0);
 	assert_false(exists(name));
-	assert_false(exists(service));
+	assert_true(!alone || !exists(service));
 }
 
 static void hold_file(struct child *self, void *arg)
