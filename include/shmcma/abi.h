@@ -228,17 +228,17 @@ enum sc_abi_kind {
 	/* One-sided requests, to the process whose memory it is, and their answers. */
 	SC_ABI_PUT = 7, /* bytes in the writer's memory, struct sc_abi_far; bounced: struct sc_abi_put */
 	SC_ABI_GET = 8, /* bytes to the writer's memory, struct sc_abi_far */
-	SC_ABI_ATOMIC = 10, /* struct sc_abi_atomic, operands follow */
-	SC_ABI_NOTE = 11,   /* something has been done to your memory, struct sc_abi_note */
-	SC_ABI_DONE = 12,   /* answer: ended, struct sc_abi_ack */
-	SC_ABI_GOT = 13,    /* answer: bytes in bounce buffers, struct sc_abi_got */
-	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
+	SC_ABI_ATOMIC = 9, /* struct sc_abi_atomic, operands follow */
+	SC_ABI_NOTE = 10,   /* something has been done to your memory, struct sc_abi_note */
+	SC_ABI_DONE = 11,   /* answer: ended, struct sc_abi_ack */
+	SC_ABI_GOT = 12,    /* answer: bytes in bounce buffers, struct sc_abi_got */
+	SC_ABI_RESULT = 13, /* answer: former values, struct sc_abi_result, values follow */
 
-	SC_ABI_SHARE = 15,	  /* to the other side of a copy: it may copy along, struct sc_abi_share */
-	SC_ABI_DELEGATE_PUT = 16, /* a put that either side may do, struct sc_abi_delegate, bytes follow */
-	SC_ABI_DELEGATE_GET = 17, /* a get of that kind, struct sc_abi_delegate, answered in its lines */
+	SC_ABI_SHARE = 14,	  /* to the other side of a copy: it may copy along, struct sc_abi_share */
+	SC_ABI_DELEGATE_PUT = 15, /* a put that either side may do, struct sc_abi_delegate, bytes follow */
+	SC_ABI_DELEGATE_GET = 16, /* a get of that kind, struct sc_abi_delegate, answered in its lines */
 
-	SC_ABI_CONTINUE = 20, /* the next records are elsewhere, see SC_ABI_IN_RING */
+	SC_ABI_CONTINUE = 17, /* the next records are elsewhere, see SC_ABI_IN_RING */
 	SC_ABI_KIND_MAX = SC_ABI_CONTINUE,
 };
 
