@@ -296,8 +296,8 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
-/* A part, in one buffer, of what take_buffer() has begun. */
-static inline bool take_part(struct sc_peer *peer, uint64_t ctl)
+/* A part, in one buffer, of what take_buffer() has begun. Out of line: it takes registers from take_inline(). */
+static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
 	struct sc_seg *seg = is_returned(ctl) ? peer->ep->seg : peer->seg;

@@ -181,8 +181,7 @@ static void drop_replies(struct sc_peer *peer)
 	sc_list_for_safe (queued, after, &peer->replies)
 		free(sc_list_entry(queued, struct sc_reply, of_peer));
 	peer->reply_count = 0;
-	sc_list_init(&peer->replies);
-	sc_list_remove(&peer->replying);
+	sc_list_init(&peer->replies); /* not out of `replying`: sc_replies_progress() may be on its way through that */
 	sc_list_for_safe (held, behind, &peer->fenced)
 		free(sc_list_entry(held, struct sc_fenced, of_peer));
 	sc_list_init(&peer->fenced);
@@ -520,7 +519,7 @@ void sc_peer_renew(struct sc_peer *peer)
 
 	assert(sc_peer_is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->turns) &&
 	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->assist.of_ep) &&
-	       sc_list_empty(&peer->transfers) &&
+	       sc_list_empty(&peer->transfers) && sc_list_empty(&peer->replying) &&
 	       !peer->arriving && !peer->arriving_op);
 	/* a closed peer reads no more, whether or not it could say so */
 	sc_peer_take_loans_back(peer);

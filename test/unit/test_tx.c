@@ -1854,6 +1854,53 @@ static const char *stress_run(struct end *end, struct sc_peer *peer, uint64_t se
 	return NULL;
 }
 
+/* While one peer's answers are looked at, room for them makes it known that the next one has broken the rules. */
+static void test_lost_behind_answers(void **state)
+{
+	struct sc_list *answered;
+	struct sc_loans elsewhere;
+	struct sc_peer *peers[2];
+	struct end third;
+	struct sc_ep *ep;
+
+	(void)state;
+	pair_open(pair, NULL, WAY_PULL);
+	ep = pair[1].ep;
+	answered = &ep->work[SC_WORK_REPLYING];
+	end_open(&third, NULL);
+	third.peer = end_find(&third, &pair[1]);
+	peers[0] = pair[1].peer;
+	peers[1] = end_find(&pair[1], &third);
+	for (int i = 0; i < 2; i++) {
+		while (!end_send(&pair[1], peers[i], from, 0, 0, SC_SILENT))
+			;
+		assert_int_equal(end_recv(&pair[1], peers[i], NULL, 0, 1, 0), 0);
+	}
+	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 1, SC_SEND_DELIVERY), 0);
+	assert_int_equal(end_send(&third, third.peer, from, 0, 1, SC_SEND_DELIVERY), 0);
+	(void)sc_ep_poll(ep);
+	peers[0] = sc_list_entry(answered->next, struct sc_peer, replying);
+	peers[1] = sc_list_entry(answered->next->next, struct sc_peer, replying);
+	assert_int_equal(peers[0]->reply_count + peers[1]->reply_count, 2);
+	/* all buffers are lent */
+	sc_loans_init(&elsewhere);
+	while (sc_record_grow(ep, 1))
+		(void)sc_pool_lend(&ep->pool, &elsewhere, 0);
+	if (sc_list_empty(&peers[1]->borrower))
+		sc_list_append(&ep->borrowers, &peers[1]->borrower);
+	sc_store_release_64(&peers[1]->tx.consumer->head, peers[1]->tx.tail + 1);
+	peers[0]->tx.stuck_at = peers[0]->tx.head;
+	peers[0]->tx.stuck = 1000;
+	(void)sc_ep_poll(ep);
+	assert_int_equal(ep->counters.quarantines, 1);
+	assert_int_equal(peers[1]->link, SC_LINK_DOWN);
+	assert_int_equal(peers[0]->reply_count, 1);
+	assert_true(answered->next->next == answered);
+	sc_pool_reclaim(&ep->pool, &elsewhere);
+	end_close(&third);
+	pair_close(pair);
+}
+
 static void stress_child(struct child *self, void *arg)
 {
 	const struct stress *stress = arg;
@@ -2375,6 +2422,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_queue_full),
 		cmocka_unit_test(test_room),
 		cmocka_unit_test(test_answers_with_full_rings),
+		cmocka_unit_test(test_lost_behind_answers),
 		cmocka_unit_test(test_answers_unread),
 		cmocka_unit_test(test_buffers_of_others),
 		cmocka_unit_test(test_silent_peers),
