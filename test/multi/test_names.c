@@ -126,12 +126,11 @@ static void removed_rank(const void *arg)
 #define THERE 0
 #define TALKING 1
 
-/* It neither polls nor knows anybody of the job; and what it is not told of, it does not look for. */
+/* It neither polls nor knows anybody of the job. */
 static void survive(bool comes_first)
 {
 	struct mt_ep ep;
 
-	setenv("FI_SHMCMA_SCAN", "no", 1);
 	if (comes_first)
 		mt_open(&ep, NULL);
 	atomic_store(mt_flag(THERE), 1);
