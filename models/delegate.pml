@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delegate.pml: puts and gets that either side may do (src/rma/delegate.c, src/rma/target.c).
+ * delegate.pml: puts and gets that either side may do (src/rma/delegate.c, src/rma/taker.c).
  *
  * An initiator has N operations on one word, each of a kind of its own choosing: put, get answered in the
  * lines of the ring, get answered in the target's only buffer. It offers them, or does them directly when
@@ -81,7 +81,7 @@
 byte record[L], kind[L];     /* number of the offer there + 1 */
 byte ended[L], answer[L];
 byte withdrawn, taken;       /* the claim, one word */
-byte offers_done, head, read;
+byte delegated_done, head, read;
 byte buffer;
 byte cell;                   /* the target's memory: of the last put, its operation + 1 */
 bool lockheld = true;        /* the target's life */
@@ -155,11 +155,11 @@ again:
 			if
 			:: what == PUT ->
 				if
-				:: DONE == 2 -> offers_done = n + 1
+				:: DONE == 2 -> delegated_done = n + 1
 				:: else
 				fi;
 				atomic { do_it(of_offer[n], what) };
-				offers_done = n + 1
+				delegated_done = n + 1
 			:: what == GET ->
 				if
 				:: ENDED == 2 -> ended[n % L] = 1
@@ -210,7 +210,7 @@ inline forget_oldest()
 inline collect()
 {
 	if
-	:: kind_of[first] == PUT && offers_done > first ->
+	:: kind_of[first] == PUT && delegated_done > first ->
 		atomic { succeed(of_offer[first], PUT, 0); forget_oldest() }
 	:: kind_of[first] == GET && ended[first % L] ->
 		got = answer[first % L];

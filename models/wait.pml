@@ -10,7 +10,7 @@
  *   Sleeper   sc_sleep_arm() (A1), sc_sleep_barrier() (A2), has_work() (A3), sc_sleep() (A4), and polling
  *   Writer    sc_ring_commit() (P1), sc_wake() (P2), sc_wake_slow() (P3 to P5)
  *   Daemon    sc_bell_ring(): P1 is its count
- *   Watcher   (-DWATCHER) the thread of wait.c between the futex and the descriptor that the sleeper sleeps on:
+ *   Watcher   (-DWATCHER) the thread of watcher.c between the futex and the descriptor that the sleeper sleeps on:
  *             shmcma_wait_try() empties the pipe, arms, looks; watch() fills it
  *
  * The futex is `count`, which armings and wakes change, and the flag; futex_wait() compares and sleeps in one

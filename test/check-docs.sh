@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # What the documents name is there: files of this tree, functions, constants; docs/ARCHITECTURE.md names each module of
-# src/; and each section of docs/MEASUREMENTS.md that a comment names is one.
+# src/ and prov/; and each section of docs/MEASUREMENTS.md that a comment names is one.
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 status=0
 
@@ -41,7 +41,7 @@ for file in $(grep -rlI 'docs/MEASUREMENTS\.md' src prov include util); do
 			grep -qxF "## $section" docs/MEASUREMENTS.md || echo "$file names a section of docs/MEASUREMENTS.md that is not there: $section"
 		done | grep . && status=1
 done
-for module in $(ls src/*/*.[ch] | sed 's/\.[ch]$//' | sort -u); do
+for module in $(ls src/*/*.[ch] prov/*/*.c | sed 's/\.[ch]$//' | sort -u); do
 	grep -qE "\`$module\.[ch]\`" docs/ARCHITECTURE.md || complain "docs/ARCHITECTURE.md does not name $module"
 done
 exit $status

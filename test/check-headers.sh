@@ -23,10 +23,8 @@ compile()
 for header in include/shmcma/*.h src/*/*.h; do
 	compile "-Iinclude -Isrc" "$header"
 done
-for header in include/rdma/*.h prov/*.h; do
-	if [ -f "$header" ]; then
-		compile "-Iinclude $fabric" "$header"
-	fi
+for header in prov/*/*.h; do
+	compile "-Iinclude -Iprov $fabric" "$header"
 done
 echo "$count headers"
 exit $status

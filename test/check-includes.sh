@@ -2,18 +2,35 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Which file may include or call which:
-#  - a file of src/ what is in its own room and in lower ones, no libfabric; and no two modules need each other;
+#  - a file of src/ or prov/ what is in its own room and in lower ones; and no two modules need each other;
+#  - a file of src/ no libfabric;
 #  - a file of prov/ shmcma/core.h, libfabric and prov/, nothing of src/ and not shmcma/abi.h;
 #  - a command of util/ shmcma/core.h, and what lies beside it;
 #  - a test of the public interface (test/fabric, test/multi) nothing of the core at all.
 #
-# A module is <name>.c and <name>.h. Calls are seen where make has left the objects of src/: a symbol that one object
-# needs and another one defines.
+# A module is <name>.c and <name>.h. Calls are seen where make has left the objects: a symbol that one object needs and
+# another one defines.
 build=$(pwd)
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 
-# The rooms of src/, lowest first; docs/ARCHITECTURE.md says what each owns.
-rooms="base os shm proc link msg rma ep"
+# The rooms, of each tree the lowest first; docs/ARCHITECTURE.md says what each owns.
+rooms='
+src/base
+src/os
+src/shm
+src/proc
+src/link
+src/msg
+src/rma
+src/ep
+prov/base
+prov/wait
+prov/obj
+prov/op
+prov/coll
+prov/ep
+prov/fabric
+'
 
 status=0
 
@@ -29,49 +46,61 @@ includes()
 	sed -n 's/^[ \t]*#[ \t]*include[ \t]*\([<"][^>"]*[>"]\).*/\1/p' "$1"
 }
 
-# judge HOW: lines "room/module room/module", of which the first needs the second
+# judge HOW: the lines of $needs, "tree/room/module tree/room/module", of which the first needs the second. Not behind a
+# pipe: it sets the status.
 judge()
 {
-	sort -u >"$needs"
 	upward=$(awk -v rooms="$rooms" -v how="$1" 'BEGIN { for (n = split(rooms, room, " "); n; n--) floor[room[n]] = n }
 		{
-			split($1, from, "/")
-			split($2, to, "/")
-			if (!(from[1] in floor) || !(to[1] in floor))
-				print "src/" $1 " " how " src/" $2 ": that is in no room"
-			else if (floor[to[1]] > floor[from[1]])
-				print "src/" $1 " " how " src/" $2 ", which is in a higher room"
+			from = to = $0
+			sub("/[^/]* .*", "", from)
+			sub(".* ", "", to)
+			sub("/[^/]*$", "", to)
+			if (!(from in floor) || !(to in floor))
+				print $1 " " how " " $2 ": that is in no room"
+			else if (floor[to] > floor[from])
+				print $1 " " how " " $2 ", which is in a higher room"
 		}' "$needs")
 	[ -z "$upward" ] || complain "$upward"
 	loop=$(tsort "$needs" 2>&1 >/dev/null | tr '\n' ' ')
-	[ -z "$loop" ] || complain "modules of src/ that need each other (one $1 the other): $loop"
+	[ -z "$loop" ] || complain "modules that need each other (one $1 the other): $loop"
+}
+
+# symbols TREE: lines "module nm's line" of its objects
+symbols()
+{
+	for object in "$build/$1"/*/*_la-*.o "$build/$1"/*/.libs/*_la-*.o; do
+		[ -f "$object" ] || continue
+		module=$(echo "$object" | sed "s|^$build/||; s|/\.libs/|/|; s|/[^/]*_la-\([^/]*\)\.o\$|/\1|")
+		nm "$object" | sed "s|^|$module |"
+	done
 }
 
 needs=$(mktemp) || exit 99
 trap 'rm -f "$needs"' EXIT
 trap 'exit 1' HUP INT TERM
 
-for file in src/*/*.[ch]; do
-	for name in $(includes "$file"); do
-		case $name in
-		'<shmcma/abi.h>' | '<shmcma/core.h>') ;;
-		*rdma/*) complain "$file includes $name: the core knows nothing of libfabric" ;;
-		'<'*shmcma*) complain "$file includes $name: not a header of the core" ;;
-		'<'*) ;;
-		*)
-			[ -f "src/$(echo "$name" | tr -d '"')" ] ||
-				complain "$file includes $name: headers of src/ go by their room and name"
-			;;
-		esac
+for tree in src prov; do
+	for file in "$tree"/*/*.[ch]; do
+		for name in $(includes "$file"); do
+			case $tree:$name in
+			src:'<shmcma/abi.h>' | *:'<shmcma/core.h>' | prov:'<rdma/'*) ;;
+			src:*rdma/*) complain "$file includes $name: the core knows nothing of libfabric" ;;
+			prov:*shmcma/*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
+			src:'<'*shmcma*) complain "$file includes $name: not a header of the core" ;;
+			*:'<'*) ;;
+			*)
+				[ -f "$tree/$(echo "$name" | tr -d '"')" ] ||
+					complain "$file includes $name: headers of $tree/ go by their room and name"
+				;;
+			esac
+		done
 	done
-done
-for file in src/*/*.[ch]; do
-	includes "$file" | sed -n "s|^\"\(.*\)\.h\"\$|${file%.*} \1|p" | sed 's|^src/||' | awk '$1 != $2'
-done | judge includes
-if ls "$build"/src/*/*.o >/dev/null 2>&1; then
-	for object in "$build"/src/*/libshmcma_core_la-*.o; do
-		nm "$object" | sed "s|^|$(echo "$object" | sed 's|.*/\([^/]*\)/libshmcma_core_la-\(.*\)\.o$|\1/\2|') |"
-	done | awk '$(NF - 1) == "U" { wants[$1 " " $NF] }
+	for file in "$tree"/*/*.[ch]; do
+		includes "$file" | sed -n "s|^\"\(.*\)\.h\"\$|${file%.*} $tree/\1|p" | awk '$1 != $2'
+	done | sort -u >"$needs"
+	judge includes
+	symbols "$tree" | awk '$(NF - 1) == "U" { wants[$1 " " $NF] }
 		$(NF - 1) ~ /^[A-TV-Z]$/ { has[$NF] = $1 }
 		END {
 			for (pair in wants) {
@@ -79,22 +108,8 @@ if ls "$build"/src/*/*.o >/dev/null 2>&1; then
 				if (word[2] in has && has[word[2]] != word[1])
 					print word[1], has[word[2]]
 			}
-		}' | judge calls
-fi
-
-for file in prov/*.[ch]; do
-	for name in $(includes "$file"); do
-		case $name in
-		'<shmcma/core.h>' | '<rdma/'*) ;;
-		*shmcma/*) complain "$file includes $name: of the core, shmcma/core.h alone" ;;
-		'<'*) ;;
-		*/*) complain "$file includes $name: headers of prov/ go by their plain name" ;;
-		*)
-			header=$(echo "$name" | tr -d '"')
-			[ -f "prov/$header" ] || complain "$file includes $name: not a header of prov/"
-			;;
-		esac
-	done
+		}' | sort -u >"$needs"
+	judge calls
 done
 
 for file in util/*.[ch]; do

@@ -6,7 +6,7 @@
 cd "${abs_top_srcdir:-$(dirname "$0")/..}" || exit 1
 status=0
 
-for file in include/*/*.h src/*/*.[ch] prov/*.[ch] util/*.[ch] man/*.[1-9] test/*.sh test/*/*.[ch] test/*/*.sh test/*/*.py test/*.md *.md docs/*.md; do
+for file in include/*/*.h src/*/*.[ch] prov/*/*.[ch] util/*.[ch] man/*.[1-9] test/*.sh test/*/*.[ch] test/*/*.sh test/*/*.py test/*.md *.md docs/*.md; do
 	[ -f "$file" ] || continue
 	# tests are listed without their suffix
 	if ! grep -qE "(^|[[:space:]])(${file%.*}|$file)([[:space:]]|\$)" Makefile.am; then

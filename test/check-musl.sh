@@ -53,8 +53,8 @@ objects=
 for source in "$top"/test/unit/test_*.c; do
 	objects="$objects test/unit/$(basename "$source" .c).o"
 done
-for source in "$top"/prov/*.c; do
-	objects="$objects prov/libshmcma_fi_la-$(basename "$source" .c).lo"
+for source in "$top"/prov/*/*.c; do
+	objects="$objects prov/$(basename "$(dirname "$source")")/libshmcma_fi_la-$(basename "$source" .c).lo"
 done
 make -s -j"$(nproc)" libshmcma-core.la $objects $programs >make.log 2>&1 || { cat make.log; fail "make"; }
 for program in $programs; do

@@ -29,11 +29,11 @@
  *
  * The writers: the owner writes the header (once), its presence, the pool, the table, each slot's consumer line, its
  * reports of chunks, and its answers to gets into their lines of the ring. A peer writes the claim, the introduction, the
- * hazards, the chunks, the offers, the count of answers, and the ring of the one slot it has claimed, and a message into
- * buffers of the pool that it was lent for that, and adds to the membership count. Both sides change the claims of chunks
- * and of offers, and presence.sleep (compare and swap). When one side has gone, the other one writes for it: presence.state,
- * presence.unread, the hazards. A process that reads a word of another process loads it once, checks it, and uses the
- * copy.
+ * hazards, the chunks, the delegation, the count of answers, and the ring of the one slot it has claimed, and a message
+ * into buffers of the pool that it was lent for that, and adds to the membership count. Both sides change the claims of
+ * chunks and of delegated operations, and presence.sleep (compare and swap). When one side has gone, the other one writes
+ * for it: presence.state, presence.unread, the hazards. A process that reads a word of another process loads it once,
+ * checks it, and uses the copy.
  *
  * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
  * configuration for another's memory.
@@ -226,22 +226,19 @@ enum sc_abi_kind {
 	SC_ABI_PIECE = 6,  /* answer to SC_ABI_PULL, or more of a bounce message, struct sc_abi_piece */
 
 	/* One-sided requests, to the process whose memory it is, and their answers. */
-	SC_ABI_PUT = 7,	    /* bytes in bounce buffers, struct sc_abi_put */
-	SC_ABI_PUT_FAR = 8, /* bytes in the writer's memory, struct sc_abi_far */
-	SC_ABI_GET = 9,	    /* bytes to the writer's memory, struct sc_abi_far */
-	SC_ABI_ATOMIC = 10, /* struct sc_abi_atomic, operands follow */
-	SC_ABI_NOTE = 11,   /* something has been done to your memory, struct sc_abi_note */
-	SC_ABI_DONE = 12,   /* answer: ended, struct sc_abi_ack */
-	SC_ABI_GOT = 13,    /* answer: bytes in bounce buffers, struct sc_abi_got */
-	SC_ABI_RESULT = 14, /* answer: former values, struct sc_abi_result, values follow */
+	SC_ABI_PUT = 7, /* bytes in the writer's memory, struct sc_abi_far; bounced: struct sc_abi_put */
+	SC_ABI_GET = 8, /* bytes to the writer's memory, struct sc_abi_far */
+	SC_ABI_ATOMIC = 9, /* struct sc_abi_atomic, operands follow */
+	SC_ABI_NOTE = 10,   /* something has been done to your memory, struct sc_abi_note */
+	SC_ABI_DONE = 11,   /* answer: ended, struct sc_abi_ack */
+	SC_ABI_GOT = 12,    /* answer: bytes in bounce buffers, struct sc_abi_got */
+	SC_ABI_RESULT = 13, /* answer: former values, struct sc_abi_result, values follow */
 
-	SC_ABI_SHARE = 15,	  /* to the other side of a copy: it may copy along, struct sc_abi_share */
-	SC_ABI_OFFER = 16,	  /* a put that either side may do, struct sc_abi_offer, bytes follow */
-	SC_ABI_OFFER_BOUNCE = 17, /* likewise, bytes in bounce buffers */
-	SC_ABI_OFFER_GET = 18,	  /* a get of that kind, struct sc_abi_offer_get, answered in its lines */
-	SC_ABI_OFFER_GET_BOUNCE = 19, /* likewise, answered in bounce buffers of the reader's */
+	SC_ABI_SHARE = 14,	  /* to the other side of a copy: it may copy along, struct sc_abi_share */
+	SC_ABI_DELEGATE_PUT = 15, /* a put that either side may do, struct sc_abi_delegate, bytes follow */
+	SC_ABI_DELEGATE_GET = 16, /* a get of that kind, struct sc_abi_delegate, answered in its lines */
 
-	SC_ABI_CONTINUE = 20, /* the next records are elsewhere, see SC_ABI_IN_RING */
+	SC_ABI_CONTINUE = 17, /* the next records are elsewhere, see SC_ABI_IN_RING */
 	SC_ABI_KIND_MAX = SC_ABI_CONTINUE,
 };
 
@@ -251,6 +248,7 @@ enum sc_abi_kind {
 #define SC_ABI_F_FENCE (1u << 3) /* with F_ACK, and rendezvous: after all earlier messages of the pair */
 #define SC_ABI_F_EVENT (1u << 4) /* note; put, get, atomic: the last of an operation: count it */
 #define SC_ABI_F_RETURNABLE (1u << 4) /* bounce, piece: its one buffer may come back, by SC_ABI_F_RETURNED */
+#define SC_ABI_F_BOUNCED (1u << 5) /* put, delegated put: its bytes are in buffers; delegated get: they are to be */
 #define SC_ABI_F_PARTS (1u << 6) /* bounce: one full buffer of it, SC_ABI_PIECEs follow with the others */
 #define SC_ABI_F_RETURNED (1u << 7) /* bounce, piece: its one buffer is the reader's own, which comes back */
 #define SC_ABI_F_MEMORY (1u << 0) /* share: of a put or get */
@@ -340,7 +338,7 @@ struct sc_abi_piece {
  *
  * SC_ABI_IN_BUFFER: in this bounce buffer of the writer's, as the ring has no room, and its reader does not look. The
  * lines of the buffer, all 0 so far, are used as those of a ring in its first lap, from the first one on, and no
- * further than its last. The reader writes nothing to them: no SC_ABI_OFFER_GET stands there. Buffers that are no
+ * further than its last. The reader writes nothing to them: no SC_ABI_DELEGATE_GET stands there. Buffers that are no
  * longer than the longest record are not used so.
  *
  * SC_ABI_IN_RING: in the ring. An SC_ABI_CONTINUE in a buffer leads back to the line of the ring behind the one that has
@@ -380,7 +378,7 @@ struct sc_abi_share {
 };
 
 /*
- * SC_ABI_PUT: `size` (in ctl) bytes to `addr` under `key`. A longer put is several of them; with
+ * SC_ABI_PUT with SC_ABI_F_BOUNCED: `size` (in ctl) bytes to `addr` under `key`. A longer put is several of them; with
  * SC_ABI_F_ACK it is the last, and one answer (SC_ABI_DONE) tells of them all.
  */
 struct sc_abi_put {
@@ -390,10 +388,10 @@ struct sc_abi_put {
 };
 
 /*
- * SC_ABI_PUT_FAR, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
+ * SC_ABI_PUT without that, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
  * lines as in SC_ABI_RDV, their number is in ctl's size. Answers: SC_ABI_DONE, for a get that goes through
- * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to SC_ABI_PUT_FAR: not possible, use
- * SC_ABI_PUT; with EFAULT: not of this memory, use SC_ABI_PUT for it.
+ * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to such a put: not possible, use SC_ABI_F_BOUNCED;
+ * with EFAULT: not of this memory, use SC_ABI_F_BOUNCED for it.
  */
 struct sc_abi_far {
 	sc_abi_op op;
@@ -444,32 +442,26 @@ struct sc_abi_result {
 #define SC_ABI_RESULT_FIRST 48
 
 /*
- * SC_ABI_OFFER, SC_ABI_OFFER_BOUNCE: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first
- * line, or all in buffers. See struct sc_abi_offers. With SC_ABI_F_DATA the owner's application gets
+ * SC_ABI_DELEGATE_PUT: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first line, or with
+ * SC_ABI_F_BOUNCED all in buffers. See struct sc_abi_delegation. With SC_ABI_F_DATA the owner's application gets
  * `data`; it is counted in any case.
- */
-struct sc_abi_offer {
-	uint64_t key, addr, data;
-	union {
-		uint8_t bytes[32];
-		uint16_t bufs[SC_ABI_RECORD_BUFS];
-	};
-};
-#define SC_ABI_OFFER_FIRST 32
-
-/*
- * SC_ABI_OFFER_GET, SC_ABI_OFFER_GET_BOUNCE: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it
- * answers in the record: the bytes, over all but `ended` and the ctl words, 48 of them in the first line; or the
- * numbers of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
+ *
+ * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record: the
+ * bytes, over all but `ended` and the ctl words, 48 of them in the first line; or, with SC_ABI_F_BOUNCED, the numbers
+ * of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
  * again before it has seen that or withdrawn it, whatever `head` says. Buffers are lent until struct sc_abi_answers
  * says that they have been read.
  */
-struct sc_abi_offer_get {
-	uint64_t ended; /* 0; by the ring's reader: 1 + a positive errno, or 1 */
+struct sc_abi_delegate {
+	union {
+		uint64_t data;	/* put */
+		uint64_t ended; /* get: 0; by the ring's reader: 1 + a positive errno, or 1 */
+	};
 	uint64_t key, addr;
-	uint16_t bufs[SC_ABI_RECORD_BUFS]; /* by the ring's reader */
+	uint16_t bufs[SC_ABI_RECORD_BUFS]; /* get: by the ring's reader; a put that is not bounced: bytes */
 };
-#define SC_ABI_GET_FIRST 48
+#define SC_ABI_DELEGATE_PUT_FIRST 32
+#define SC_ABI_DELEGATE_GET_FIRST 48
 
 /* First line of a slot, written by the claimant before it publishes the claim. */
 struct sc_abi_intro {
@@ -481,18 +473,18 @@ struct sc_abi_intro {
  * head: lines read. Bounce buffers named in lines before it are the sender's again.
  * window: units returned; the sender may have sc_abi_header.window more outstanding. A message costs
  * SC_ABI_UNITS(bytes the receiver must keep) until it is matched.
- * offers_done: number of the last offered put that has been taken and ended, + 1, or of a get behind it, which is told
- * of now and then; how the put did: a positive errno or 0 at offer_errors[number % SC_ABI_OFFERS]. See struct
- * sc_abi_offers.
+ * delegated_done: number of the last delegated put that has been taken and ended, + 1, or of a get behind it, which is
+ * told of now and then; how the put did: a positive errno or 0 at delegated_errors[number % SC_ABI_DELEGATED]. See struct
+ * sc_abi_delegation.
  */
-#define SC_ABI_OFFERS 32
+#define SC_ABI_DELEGATED 32
 struct sc_abi_consumer {
 	uint64_t head;
 	uint64_t window;
 	uint32_t answer; /* enum sc_abi_answer */
 	int32_t reason;	 /* positive errno with REFUSED and BROKEN */
-	uint32_t offers_done, pad;
-	uint8_t offer_errors[SC_ABI_OFFERS];
+	uint32_t delegated_done, pad;
+	uint8_t delegated_errors[SC_ABI_DELEGATED];
 };
 
 /* 64 bytes a unit, 512 bytes for the entry itself */
@@ -524,21 +516,21 @@ struct sc_abi_chunks {
 };
 
 /*
- * Eighth line: the words that decide which side does the puts and gets that the claimant offers. They are numbered from
- * 0 on, as they come in the ring; modulo 2^32, with no more than SC_ABI_OFFERS at once neither taken and ended nor
- * withdrawn and done. claim, changed by both (compare and swap): number of the last offer that the claimant had made
- * when it withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). An offer below the high
+ * Eighth line: the word that decides which side does the puts and gets that the claimant delegates. They are numbered
+ * from 0 on, as they come in the ring; modulo 2^32, with no more than SC_ABI_DELEGATED at once neither taken and ended nor
+ * withdrawn and done. claim, changed by both (compare and swap): number of the last one that the claimant had delegated
+ * when it withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). An operation below the high
  * half that is not below the low half at that moment is withdrawn: the owner passes over it. Each withdrawal takes back
- * all offers that are not taken.
+ * all that are not taken.
  */
-struct sc_abi_offers {
+struct sc_abi_delegation {
 	uint64_t claim;
 	uint64_t pad[7];
 };
 
 /*
- * Ninth line, written by the claimant: SC_ABI_OFFER_GET_BOUNCEs that have ended, well or badly, and whose
- * buffers it does not read any more.
+ * Ninth line, written by the claimant: SC_ABI_DELEGATE_GETs with SC_ABI_F_BOUNCED that have ended, well or
+ * badly, and whose buffers it does not read any more.
  */
 struct sc_abi_answers {
 	uint64_t read;
@@ -550,7 +542,7 @@ struct sc_abi_slot {
 	struct sc_abi_consumer consumer;
 	struct sc_abi_hazards hazards;
 	struct sc_abi_chunks chunks[SC_ABI_SHARES];
-	struct sc_abi_offers offers;
+	struct sc_abi_delegation delegation;
 	struct sc_abi_answers answers;
 	struct sc_abi_line ring[SC_ABI_RING_LINES];
 };
@@ -748,12 +740,10 @@ SC_ABI_SIZE(sc_abi_got, 56);
 SC_ABI_AT(sc_abi_got, bufs, 24);
 SC_ABI_SIZE(sc_abi_result, 56);
 SC_ABI_AT(sc_abi_result, values, 8);
-SC_ABI_SIZE(sc_abi_offer, 56);
-SC_ABI_AT(sc_abi_offer, bytes, 24);
-SC_ABI_SIZE(sc_abi_offer_get, 56);
-SC_ABI_AT(sc_abi_offer_get, key, 8);
-SC_ABI_AT(sc_abi_offer_get, bufs, 24);
-SC_ABI_SIZE(sc_abi_offers, 64);
+SC_ABI_SIZE(sc_abi_delegate, 56);
+SC_ABI_AT(sc_abi_delegate, key, 8);
+SC_ABI_AT(sc_abi_delegate, bufs, 24);
+SC_ABI_SIZE(sc_abi_delegation, 64);
 SC_ABI_SIZE(sc_abi_answers, 64);
 SC_ABI_SIZE(sc_abi_reg, 64);
 SC_ABI_AT(sc_abi_reg, key, 8);
@@ -771,12 +761,12 @@ SC_ABI_SIZE(sc_abi_consumer, 64);
 SC_ABI_AT(sc_abi_consumer, window, 8);
 SC_ABI_AT(sc_abi_consumer, answer, 16);
 SC_ABI_AT(sc_abi_consumer, reason, 20);
-SC_ABI_AT(sc_abi_consumer, offers_done, 24);
-SC_ABI_AT(sc_abi_consumer, offer_errors, 32);
+SC_ABI_AT(sc_abi_consumer, delegated_done, 24);
+SC_ABI_AT(sc_abi_consumer, delegated_errors, 32);
 SC_ABI_AT(sc_abi_slot, consumer, 64);
 SC_ABI_AT(sc_abi_slot, hazards, 128);
 SC_ABI_AT(sc_abi_slot, chunks, 192);
-SC_ABI_AT(sc_abi_slot, offers, 448);
+SC_ABI_AT(sc_abi_slot, delegation, 448);
 SC_ABI_AT(sc_abi_slot, answers, 512);
 SC_ABI_AT(sc_abi_slot, ring, 576);
 SC_ABI_AT(sc_abi_slot, ring[SC_ABI_RING_FIRST], SC_ABI_SLOT_FIRST);
@@ -806,13 +796,13 @@ SC_ABI_SIZE(sc_abi_directory, 128);
 		    SC_ABI_RING_LINES * 13 + SC_ABI_KIND_MAX * 7 + SC_ABI_RDV_SEGMENTS * 5 +              \
 		    sizeof(struct sc_abi_rdv) * 3 + SC_ABI_RECORD_BUFS * 2 + SC_ABI_MAJOR +               \
 		    sizeof(struct sc_abi_reg) * 19 + SC_ABI_BUCKET_BITS_MAX * 23 +                        \
-		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_OFFERS * 41 +               \
+		    SC_ABI_KEY_INDEX_BITS * 29 + SC_ABI_HAZARDS * 37 + SC_ABI_DELEGATED * 41 +               \
 		    (uint32_t)SC_ABI_SLEEP_FLAGS * 43 +                                                   \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_presence, buf_count) * 47 +               \
 		    (uint32_t)__builtin_offsetof(struct sc_abi_share, memory.there) * 53 +               \
 		    SC_ABI_F_RETURNED * 59 +                                                              \
 		    SC_ABI_PART_ORDER * 61 +                                                              \
 		    SC_ABI_RING_FIRST * 71 + SC_ABI_CHANGED * 73 +                                        \
-		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79))
+		    (uint32_t)__builtin_offsetof(struct sc_abi_pull, fault) * 79 + SC_ABI_F_BOUNCED * 83))
 
 #endif

@@ -573,7 +573,7 @@ struct sc_counters {
 	uint64_t shared_bytes;		    /* of rendezvous payload: copied by the sending side, here */
 	uint64_t rma_ops, rma_direct_bytes; /* one-sided, begun here; moved by CMA or memcpy() here */
 	uint64_t rma_requests, rma_served;  /* asked of others; done for others */
-	uint64_t rma_offers, rma_offers_taken; /* small ones that others may do; that they did */
+	uint64_t rma_delegated, rma_delegated_taken; /* small ones that others may do; that they did */
 	uint64_t rma_batched;		       /* put off, to be copied with others */
 	uint64_t rma_assisted;		       /* large ones that their target has copied along */
 	uint64_t connects, accepts, refusals, quarantines, departures, deaths;
@@ -668,9 +668,14 @@ struct sc_send {
  */
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send);
 
+/* Of a message, by value: two registers. */
+struct sc_tag_data {
+	uint64_t tag, data;
+};
+
 /* The same of one buffer, without a counter of its own: what most messages are, in registers as far as they go. */
-int sc_tx_send_buf(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
-		   struct sc_op_flags flags, void *context);
+int sc_tx_send_buf(struct sc_peer *peer, struct iovec payload, struct sc_tag_data word, struct sc_op_flags flags,
+		   void *context);
 
 /* The free part of tx_size. */
 size_t sc_tx_room(const struct sc_ep *ep);

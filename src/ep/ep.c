@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "rma/assist.h"
-#include "rma/batch.h"
 #include "link/forget.h"
 #include "link/hold.h"
 #include "base/log.h"
@@ -19,6 +18,7 @@
 #include "proc/leftover.h"
 #include "rma/delegate.h"
 #include "rma/request.h"
+#include "rma/direct.h"
 #include "link/peer.h"
 #include "link/review.h"
 #include "link/record.h"
@@ -243,7 +243,7 @@ no_rxq:
 void sc_ep_destroy(struct sc_ep *ep)
 {
 	sc_delegate_fini(ep);
-	sc_batch_fini(ep);
+	sc_direct_fini(ep);
 	sc_assist_fini(ep);
 	if (ep->service)
 		sc_service_destroy(ep->service);
@@ -312,8 +312,8 @@ static int (*const steps[SC_WORK_COUNT])(struct sc_ep *) = {
 	[SC_WORK_REPLYING] = sc_replies_progress,
 	[SC_WORK_PUSHING] = sc_txop_progress,
 	[SC_WORK_JOINED] = sc_xfer_progress,
-	[SC_WORK_OFFERING] = sc_delegate_progress,
-	[SC_WORK_BATCHING] = sc_batch_progress,
+	[SC_WORK_DELEGATED] = sc_delegate_progress,
+	[SC_WORK_BATCHING] = sc_direct_progress,
 	[SC_WORK_RMA_BUSY] = sc_request_progress,
 	[SC_WORK_SERVING] = sc_target_progress,
 	[SC_WORK_ASKING] = sc_assist_progress,

@@ -401,15 +401,12 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 		*why = "a piece of nothing that was asked for or begun, or in a buffer that is not lent for that";
 		return take_piece(peer, (const struct sc_abi_piece *)words, ctl);
 	case SC_ABI_PUT:
-	case SC_ABI_PUT_FAR:
 	case SC_ABI_GET:
 	case SC_ABI_ATOMIC:
 	case SC_ABI_NOTE:
-	case SC_ABI_OFFER:
-	case SC_ABI_OFFER_BOUNCE:
+	case SC_ABI_DELEGATE_PUT:
 		return sc_target_take(peer, ctl, why);
-	case SC_ABI_OFFER_GET:
-	case SC_ABI_OFFER_GET_BOUNCE:
+	case SC_ABI_DELEGATE_GET:
 		*why = "a get to be answered in its own memory";
 		return is_in_overflow(peer) ? -EPROTO : sc_target_take(peer, ctl, why);
 	case SC_ABI_DONE:
@@ -441,8 +438,8 @@ static bool names_buffers(uint64_t ctl)
 {
 	enum sc_abi_kind kind = sc_ctl_kind(ctl);
 
-	return (is_bounce(kind) && !is_returned(ctl)) || kind == SC_ABI_PUT || kind == SC_ABI_GOT ||
-	       kind == SC_ABI_OFFER_BOUNCE;
+	return (is_bounce(kind) && !is_returned(ctl)) || kind == SC_ABI_GOT ||
+	       (sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED && (kind == SC_ABI_PUT || kind == SC_ABI_DELEGATE_PUT));
 }
 
 /* Is the buffer of the message that has been taken held? It is looked at once more: it may be another by now. */

@@ -12,7 +12,7 @@
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
  *   connections, departures                     membership: its writer       sc_peer_bump()
  *   chunks of a shared copy                     the joiner                   report() in xfer.c
- *   offers that the peer has done               the peer                     offer_end() in target.c
+ *   delegated operations that it has done       the peer                     put_end() in taker.c
  *   room in a ring, window, buffers             the reader                   sc_peer_publish()
  *   death                                       our daemon                   sc_bell_ring()
  *
@@ -21,7 +21,7 @@
  *   UNANSWERED_MS   a peer that refuses may not have our segment, and nothing waits for its acceptance
  *   ROOM_MS         a send was refused for want of room, and that may have come before this was armed; once
  *   HANDS_MS        operations that the other side has in hand: it is in the middle of them, or stopped; or operations
- *                   that are put off (batch.c), if they could not be done just now
+ *                   that are put off (direct.c), if they could not be done just now
  *   STUCK_MS        something is there to take, and memory for that is short
  *   WATCH_MS        no daemon's thread runs: death is found by polling, and here, as a sleeper hardly polls
  *   RECHECK_MS      no barrier, here or at a peer: once for each sleep (W2 of wake.c)
@@ -111,7 +111,7 @@ static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
 
 /* Work that the other side may have in hand. */
 #define IN_HAND                                                                                           \
-	(1u << SC_WORK_PULLING | 1u << SC_WORK_OFFERING | 1u << SC_WORK_BATCHING | 1u << SC_WORK_ASKING | \
+	(1u << SC_WORK_PULLING | 1u << SC_WORK_DELEGATED | 1u << SC_WORK_BATCHING | 1u << SC_WORK_ASKING | \
 	 1u << SC_WORK_ENDING)
 
 /* Lowers the limit for each event that no process wakes for. */

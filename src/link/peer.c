@@ -255,8 +255,8 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 	sc_list_init(&peer->rma_queued);
 	sc_list_init(&peer->rma_waiting);
 	sc_list_init(&peer->rma_busy);
-	sc_list_init(&peer->offers);
-	sc_list_init(&peer->offering);
+	sc_list_init(&peer->delegated);
+	sc_list_init(&peer->delegating);
 	sc_list_init(&peer->batch);
 	sc_list_init(&peer->batching);
 	sc_list_init(&peer->assisted);
@@ -454,7 +454,7 @@ static bool is_busy(const struct sc_peer *peer)
 	const struct sc_list *const lists[] = {
 		&peer->ops,	 &peer->turns,	    &peer->replying,  &peer->borrower,	 &peer->hold.of_ep,
 		&peer->rma_queued, &peer->rma_waiting, &peer->rma_busy, &peer->batch,	 &peer->batching,
-		&peer->offers,	 &peer->offering,   &peer->assisted,  &peer->asking,	 &peer->assist.of_ep,
+		&peer->delegated,	 &peer->delegating,   &peer->assisted,  &peer->asking,	 &peer->assist.of_ep,
 		&peer->serving,	 &peer->serving_peer, &peer->transfers, &peer->copying, &peer->pulling,
 		&peer->fenced,	 &peer->unanswered, &peer->ending,
 	};

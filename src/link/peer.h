@@ -171,8 +171,7 @@ static inline int sc_peer_prove_read(const struct sc_peer *peer)
  * Read memory of an attached peer, as sc_cma_read(). `prove`: its word of life proves whose it was, for a load, or if
  * that says nothing the cookie, which goes with the read. Else it is for sc_peer_prove_read() to be believed.
  */
-static inline int sc_peer_read(const struct sc_peer *peer, const struct iovec *local, size_t local_count,
-			       const struct iovec *remote, size_t remote_count, size_t len, bool prove)
+static inline int sc_peer_read(const struct sc_peer *peer, const struct sc_cma_copy *copy, bool prove)
 {
 	struct sc_cma cma = peer->cma;
 	bool shows_life = prove && sc_peer_shows_life(peer);
@@ -180,7 +179,7 @@ static inline int sc_peer_read(const struct sc_peer *peer, const struct iovec *l
 
 	if (!prove || shows_life)
 		cma.cookie_addr = 0;
-	ret = sc_cma_read(&cma, &(struct sc_cma_copy){ local, local_count, remote, remote_count, len });
+	ret = sc_cma_read(&cma, copy);
 	if (ret == -EFAULT)
 		ret = sc_cma_fault(&peer->cma);
 	return !ret && shows_life ? sc_peer_prove_read(peer) : ret;

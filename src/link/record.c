@@ -176,8 +176,8 @@ static bool find_room(struct sc_peer *peer, uint32_t lines)
 	ring_grow(peer, lines);
 	if (sc_ring_has_room(tx, lines) || (!tx->room && sc_ring_has_room_yet(tx, lines)))
 		return true;
-	/* the peer answers offers in lines of the ring */
-	return is_stuck(tx) && sc_list_empty(&peer->offers) && overflow(peer);
+	/* the peer answers delegated gets in lines of the ring */
+	return is_stuck(tx) && sc_list_empty(&peer->delegated) && overflow(peer);
 }
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)

@@ -145,20 +145,20 @@ struct sc_peer {
 	struct sc_list rma_busy;    /* SC_WORK_RMA_BUSY: has some queued */
 	uint64_t hazard_count;	    /* in the high bits of hazard words */
 	struct sc_reg_use unreachable; /* the last registration that CMA did not reach all of; tag 0: none */
-	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see batch.c */
+	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see direct.c */
 	struct sc_list batching;    /* SC_WORK_BATCHING: has some */
 	size_t batch_bytes;
 	uint32_t batch_count;
 	struct sc_burst rma_burst;
 	bool rma_streamed;	    /* the burst before that was a stream */
-	struct sc_list offers;	    /* sc_rma_op.of_peer: what it may do, oldest first; see delegate.c */
-	struct sc_list offering;    /* SC_WORK_OFFERING: has some */
-	uint32_t offers_first, offers_end; /* their numbers */
-	uint32_t offers_ours;		   /* from this one on they are withdrawn */
-	uint32_t offers_withdrawn;	   /* as the claim has it */
-	uint32_t offer_looks;		   /* in vain, for the oldest */
-	uint32_t offers_spared; /* operations to come that are not offered: it did not take the last */
-	uint32_t offers_alone;	/* how many of them it was the last time */
+	struct sc_list delegated;	    /* sc_rma_op.of_peer: what it may do, oldest first; see delegate.c */
+	struct sc_list delegating;    /* SC_WORK_DELEGATED: has some */
+	uint32_t delegated_first, delegated_end; /* their numbers */
+	uint32_t delegated_ours;		   /* from this one on they are withdrawn */
+	uint32_t delegated_withdrawn;	   /* as the claim has it */
+	uint32_t delegated_looks;		   /* in vain, for the oldest */
+	uint32_t delegated_spared; /* operations to come that are not delegated: it did not take the last */
+	uint32_t delegated_alone;	/* how many of them it was the last time */
 	uint64_t answers_read;	/* of its gets in buffers, as it sees it */
 	struct sc_list assisted; /* sc_rma_op.of_peer: large ones, oldest first; it assists with that, see assist.c */
 	struct sc_list asking;	 /* SC_WORK_ASKING: has some */
@@ -168,9 +168,9 @@ struct sc_peer {
 	struct sc_list serving;	     /* sc_target_op.of_peer: requests not answered yet, oldest first */
 	struct sc_list serving_peer; /* SC_WORK_SERVING: has some */
 	uint32_t serving_count;
-	uint32_t offers_seen;	 /* in its ring */
-	uint32_t offers_taken;	 /* as the claim has it */
-	uint32_t offers_told;	 /* of those, as offers_done has it */
+	uint32_t delegated_seen;	 /* in its ring */
+	uint32_t delegated_taken;	 /* as the claim has it */
+	uint32_t delegated_told;	 /* of those, as delegated_done has it */
 	struct sc_loans answers; /* buffers that gets were answered in, at the number of the answer */
 	uint64_t answer_count;	 /* such gets so far */
 	sc_abi_op put_op;	 /* put under way, in several records */
@@ -296,7 +296,7 @@ struct sc_rma_op {
 	enum sc_event event; /* the counter event */
 	uint32_t flags;	     /* SC_SILENT... */
 	struct sc_peer *peer;
-	struct sc_list of_peer; /* sc_peer.batch, .offers, .assisted, .rma_queued or .rma_waiting */
+	struct sc_list of_peer; /* sc_peer.batch, .delegated, .assisted, .rma_queued or .rma_waiting */
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
@@ -311,7 +311,7 @@ struct sc_rma_op {
 	bool again;	  /* it has said that it cannot */
 	uint32_t answers; /* to come */
 	int error;	  /* negative errno of the first that went wrong */
-	uint64_t at;	  /* line of the ring, since the first: of its record (offered), or behind it */
+	uint64_t at;	  /* line of the ring, since the first: of its record (delegated), or behind it */
 	uint32_t line;	  /* and its first line */
 	struct sc_share share; /* assisted: with the peer, under this: */
 	struct sc_reg_ref ref;
@@ -435,7 +435,7 @@ enum sc_work {
 	SC_WORK_REPLYING,   /* sc_peer: answers that found its ring full */
 	SC_WORK_PUSHING,    /* sc_tx_op: payload in pieces */
 	SC_WORK_JOINED,	    /* sc_xfer: copies of peers that we share */
-	SC_WORK_OFFERING,   /* sc_peer: puts and gets are offered */
+	SC_WORK_DELEGATED,   /* sc_peer: puts and gets are delegated */
 	SC_WORK_BATCHING,   /* sc_peer: puts and gets are put off */
 	SC_WORK_RMA_BUSY,   /* sc_peer: one-sided operations with records to write */
 	SC_WORK_SERVING,    /* sc_peer: requests of its are not answered yet */

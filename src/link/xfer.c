@@ -209,16 +209,14 @@ static bool take(struct sc_xfer *xfer, const struct sc_reg **reg, struct sc_shar
 static int parts_copy(const struct sc_xfer *xfer, const struct sc_cma_parts *parts)
 {
 	const struct sc_peer *peer = xfer->peer;
+	const struct sc_cma_copy copy = sc_cma_parts_copy(parts);
 	size_t moved;
 
 	if (xfer->pull)
-		return sc_peer_read(peer, parts->local, parts->local_count, parts->remote, parts->remote_count,
-				    parts->len, true);
+		return sc_peer_read(peer, &copy, true);
 	if (!sc_peer_is_there(peer))
 		return -ESRCH;
-	return sc_cma_write(peer->cma.pid,
-			&(struct sc_cma_copy){ parts->local, parts->local_count,
-				parts->remote, parts->remote_count, parts->len }, &moved);
+	return sc_cma_write(peer->cma.pid, &copy, &moved);
 }
 
 static void message_add(struct sc_cma_parts *parts, const struct sc_xfer *xfer, const struct sc_share_part *part)

@@ -75,14 +75,12 @@ static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
 	sc_send_count(peer, size, SC_ABI_UNITS(size), &peer->ep->counters.tx_bounce);
 }
 
-bool sc_bounce_send_buffer(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
-			  struct sc_op_flags flags, void *context)
+bool sc_bounce_send_buffer(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
-	const struct sc_send send = sc_send_of(flags, tag, data, context);
-	struct sc_abi_bounce record = { .tag = tag, .data = data };
+	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data };
 	struct sc_ep *ep = peer->ep;
 	struct sc_pool *pool = &ep->pool;
-	uint32_t record_flags = flags.flags & SC_MESSAGE_FLAGS;
+	uint32_t record_flags = send->flags & SC_MESSAGE_FLAGS;
 	bool warm, returnable;
 
 	if (!sc_send_is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1) ||
@@ -94,31 +92,29 @@ bool sc_bounce_send_buffer(struct sc_peer *peer, const void *buf, uint32_t size,
 	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
 	record_flags |= return_flag(peer, record.bufs[0], returnable);
 	if (warm)
-		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
+		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), send->iov->iov_base, size);
 	else
-		sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), buf, size);
+		sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), send->iov->iov_base, size);
 	(void)SC_FAULT("bounce.buffer");
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, record_flags, 1, size));
 	sc_record_reuse(peer, 1);
-	sc_send_short_done(peer, &send, size);
+	sc_send_short_done(peer, send, size);
 	sc_record_fetch(peer, size);
 	return true;
 }
 
-bool sc_bounce_send_return(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
-			  struct sc_op_flags flags, void *context)
+bool sc_bounce_send_return(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
-	const struct sc_send send = sc_send_of(flags, tag, data, context);
-	struct sc_abi_bounce record = { .tag = tag, .data = data };
+	struct sc_abi_bounce record = { .tag = send->tag, .data = send->data };
 
 	if (!sc_send_is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1))
 		return false;
 	record.bufs[0] = *sc_hold_take(peer, 1);
-	sc_copy_by_words(sc_seg_buf(peer->seg, record.bufs[0]), buf, size);
+	sc_copy_by_words(sc_seg_buf(peer->seg, record.bufs[0]), send->iov->iov_base, size);
 	(void)SC_FAULT("bounce.return");
 	bounce_store(peer, &record,
-		     sc_ring_ctl(SC_ABI_BOUNCE, (flags.flags & SC_MESSAGE_FLAGS) | SC_ABI_F_RETURNED, 1, size));
-	sc_send_short_done(peer, &send, size);
+		     sc_ring_ctl(SC_ABI_BOUNCE, (send->flags & SC_MESSAGE_FLAGS) | SC_ABI_F_RETURNED, 1, size));
+	sc_send_short_done(peer, send, size);
 	return true;
 }
 

@@ -40,13 +40,11 @@ static inline bool sc_bounce_has_return(struct sc_peer *peer, size_t size, uint3
 	       !sc_fill_is_better(&peer->fill, size) && !sc_fill_wants(&peer->fill, size);
 }
 
-/* The short way of a message that one buffer holds, and no record. */
-bool sc_bounce_send_buffer(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
-			   struct sc_op_flags flags, void *context);
+/* The short way of a message of one payload buffer, which a bounce buffer holds, and no record. */
+bool sc_bounce_send_buffer(struct sc_peer *peer, const struct sc_send *send, uint32_t size);
 
 /* And in a buffer of the peer's that is held. */
-bool sc_bounce_send_return(struct sc_peer *peer, const void *buf, uint32_t size, uint64_t tag, uint64_t data,
-			   struct sc_op_flags flags, void *context);
+bool sc_bounce_send_return(struct sc_peer *peer, const struct sc_send *send, uint32_t size);
 
 /*
  * Does a payload go through bounce buffers, if there are any? Their cost is known after some large payloads have used

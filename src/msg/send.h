@@ -53,12 +53,14 @@ static inline void sc_send_count(struct sc_peer *peer, size_t size, uint64_t uni
 	++*way;
 }
 
-/* Makes a struct sc_send of arguments in registers, without the payload. */
-static inline __attribute__((always_inline)) struct sc_send sc_send_of(struct sc_op_flags flags, uint64_t tag,
-								       uint64_t data, void *context)
+/* Makes a struct sc_send of arguments in registers. */
+static inline __attribute__((always_inline)) struct sc_send
+sc_send_of(const struct iovec *payload, struct sc_tag_data word, struct sc_op_flags flags, void *context)
 {
-	return (struct sc_send){ .tag = tag,
-				 .data = data,
+	return (struct sc_send){ .iov = payload,
+				 .iov_count = 1,
+				 .tag = word.tag,
+				 .data = word.data,
 				 .context = context,
 				 .flags = flags.flags,
 				 .cq_flags = flags.cq_flags };

@@ -245,9 +245,9 @@ static void count_copied(struct sc_peer *peer, size_t len)
 static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool prove)
 {
 	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
-	size_t to_count = sc_iov_slice(op->iov, op->iov_count, offset, len, to);
-	size_t from_count = sc_iov_slice(op->segments, op->segment_count, offset, len, from);
-	int ret = sc_peer_read(op->peer, to, to_count, from, from_count, len, prove);
+	const struct sc_cma_copy copy = { to, sc_iov_slice(op->iov, op->iov_count, offset, len, to), from,
+					  sc_iov_slice(op->segments, op->segment_count, offset, len, from), len };
+	int ret = sc_peer_read(op->peer, &copy, prove);
 
 	if (!ret)
 		count_copied(op->peer, len);
@@ -438,8 +438,8 @@ static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
 static void batch_copy(struct sc_ep *ep, struct sc_peer *peer, const struct batch *batch)
 {
 	const struct sc_cma_parts *parts = &batch->parts;
-	int all = sc_peer_read(peer, parts->local, parts->local_count, parts->remote, parts->remote_count,
-			       parts->len, batch->ends);
+	const struct sc_cma_copy copy = sc_cma_parts_copy(parts);
+	int all = sc_peer_read(peer, &copy, batch->ends);
 	bool apart = all && parts->count > 1;
 	bool proven = batch->ends || apart;
 

@@ -130,22 +130,20 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
  * The short way. It wakes the reader last, and checks first for cases that need a call before that: so it needs few
  * registers. `lines` and `units`, of its record: a message of one line has code of its own, where they are constants.
  */
-static inline __attribute__((always_inline)) bool send_short(struct sc_peer *peer, const void *buf,
-							     uint32_t size, uint64_t tag, uint64_t data,
-							     struct sc_op_flags flags, void *context,
+static inline __attribute__((always_inline)) bool send_short(struct sc_peer *peer,
+							     const struct sc_send *send, uint32_t size,
 							     uint32_t lines, uint64_t units)
 {
-	const struct sc_send send = sc_send_of(flags, tag, data, context);
-	struct inline_record record = { size, flags.flags & SC_MESSAGE_FLAGS, lines };
+	struct inline_record record = { size, send->flags & SC_MESSAGE_FLAGS, lines };
 	struct sc_abi_line *line;
 
 	if (!sc_send_is_ready(peer, units, size > INLINE_ALWAYS) ||
 	    !sc_ring_has_room(&peer->tx, lines + lines_left(peer, size)))
 		return false;
 	line = sc_ring_reserve(&peer->tx);
-	sc_inline_write(&peer->tx.at, line, 0, buf, size);
-	inline_store(peer, line, tag, data, record);
-	sc_send_short_done(peer, &send, size);
+	sc_inline_write(&peer->tx.at, line, 0, send->iov->iov_base, size);
+	inline_store(peer, line, send->tag, send->data, record);
+	sc_send_short_done(peer, send, size);
 	return true;
 }
 
@@ -157,36 +155,30 @@ static inline __attribute__((always_inline)) bool send_short(struct sc_peer *pee
  * are likely to follow, those of the third from here are fetched from their reader: docs/MEASUREMENTS.md, "Lines fetched
  * by the sender".
  */
-static __attribute__((noinline)) bool send_two_lines(struct sc_peer *peer, const void *buf, size_t size,
-						     uint64_t tag, uint64_t data, struct sc_op_flags flags,
-						     void *context)
+static __attribute__((noinline)) bool send_two_lines(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
-	if (!send_short(peer, buf, (uint32_t)size, tag, data, flags, context, 2, SC_ABI_UNITS(TWO_LINES)))
+	if (!send_short(peer, send, size, 2, SC_ABI_UNITS(TWO_LINES)))
 		return false;
 	if (sc_burst_add(&peer->two_lines, peer->ep))
 		sc_ring_fetch_to_write(&peer->tx, 2 * 3, 2);
 	return true;
 }
 
-static __attribute__((noinline)) bool send_lines(struct sc_peer *peer, const void *buf, size_t size,
-						 uint64_t tag, uint64_t data, struct sc_op_flags flags,
-						 void *context)
+static __attribute__((noinline)) bool send_lines(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
-	return send_short(peer, buf, (uint32_t)size, tag, data, flags, context,
-			  sc_inline_lines(0, (uint32_t)size), SC_ABI_UNITS(size));
+	return send_short(peer, send, size, sc_inline_lines(0, size), SC_ABI_UNITS(size));
 }
 
 /* The short way of what one line does not hold. */
-static inline bool send_short_longer(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag,
-				     uint64_t data, struct sc_op_flags flags, void *context)
+static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
 	if (size <= TWO_LINES && size <= peer->ep->config.inline_max)
-		return send_two_lines(peer, buf, size, tag, data, flags, context);
+		return send_two_lines(peer, send, (uint32_t)size);
 	if (sc_bounce_has_return(peer, size, 1))
-		return sc_bounce_send_return(peer, buf, (uint32_t)size, tag, data, flags, context);
+		return sc_bounce_send_return(peer, send, (uint32_t)size);
 	if (size <= peer->ep->config.inline_max && !sc_bounce_prefers(peer, size))
-		return send_lines(peer, buf, size, tag, data, flags, context);
-	return sc_bounce_send_buffer(peer, buf, (uint32_t)size, tag, data, flags, context);
+		return send_lines(peer, send, (uint32_t)size);
+	return sc_bounce_send_buffer(peer, send, (uint32_t)size);
 }
 
 /*
@@ -195,7 +187,7 @@ static inline bool send_short_longer(struct sc_peer *peer, const void *buf, size
  */
 static bool overtakes_memory(const struct sc_peer *peer)
 {
-	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->offers) || peer->rma_gets ||
+	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->delegated) || peer->rma_gets ||
 	       peer->rma_fars;
 }
 
@@ -277,52 +269,52 @@ static int send_any(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send
 }
 
 /* One buffer, any way but the short one. */
-static __attribute__((noinline)) int send_whole(struct sc_peer *peer, const void *buf, size_t size,
-						uint64_t tag, uint64_t data, struct sc_op_flags flags,
-						void *context)
+static int send_one(struct sc_peer *peer, const struct sc_send *send)
 {
-	const struct iovec iov = { (void *)buf, size };
-	struct sc_send send = sc_send_of(flags, tag, data, context);
+	return send->iov->iov_base || !send->iov->iov_len ? send_any(peer->ep, peer, send) : -EINVAL;
+}
 
-	if (!buf && size)
-		return -EINVAL;
-	send.iov = &iov;
-	send.iov_count = 1;
-	return send_any(peer->ep, peer, &send);
+static __attribute__((noinline)) int send_whole(struct sc_peer *peer, struct iovec payload, struct sc_tag_data word,
+						struct sc_op_flags flags, void *context)
+{
+	const struct sc_send send = sc_send_of(&payload, word, flags, context);
+
+	return send_one(peer, &send);
 }
 
 /* Out of line, so that the code for a payload of one line needs few registers. */
-static __attribute__((noinline)) int send_longer(struct sc_peer *peer, const void *buf, size_t size,
-						 uint64_t tag, uint64_t data, struct sc_op_flags flags,
-						 void *context)
+static __attribute__((noinline)) int send_longer(struct sc_peer *peer, struct iovec payload, struct sc_tag_data word,
+						 struct sc_op_flags flags, void *context)
 {
-	if (send_short_longer(peer, buf, size, tag, data, flags, context))
-		return 0;
-	return send_whole(peer, buf, size, tag, data, flags, context);
+	const struct sc_send send = sc_send_of(&payload, word, flags, context);
+
+	return send_short_longer(peer, &send, payload.iov_len) ? 0 : send_one(peer, &send);
 }
 
-int sc_tx_send_buf(struct sc_peer *peer, const void *buf, size_t size, uint64_t tag, uint64_t data,
-		   struct sc_op_flags flags, void *context)
+int sc_tx_send_buf(struct sc_peer *peer, struct iovec payload, struct sc_tag_data word, struct sc_op_flags flags,
+		   void *context)
 {
-	if (__builtin_expect(size >= peer->ep->short_end || flags.flags & ~SHORT_FLAGS, 0))
-		return send_whole(peer, buf, size, tag, data, flags, context);
-	if (__builtin_expect(size > sc_inline_first(0), 0))
-		return send_longer(peer, buf, size, tag, data, flags, context);
-	if (__builtin_expect(!send_short(peer, buf, (uint32_t)size, tag, data, flags, context, 1,
+	const struct sc_send send = sc_send_of(&payload, word, flags, context);
+
+	if (__builtin_expect(payload.iov_len >= peer->ep->short_end || flags.flags & ~SHORT_FLAGS, 0))
+		return send_whole(peer, payload, word, flags, context);
+	if (__builtin_expect(payload.iov_len > sc_inline_first(0), 0))
+		return send_longer(peer, payload, word, flags, context);
+	if (__builtin_expect(!send_short(peer, &send, (uint32_t)payload.iov_len, 1,
 					 SC_ABI_UNITS(sc_inline_first(0))),
 			     0))
-		return send_whole(peer, buf, size, tag, data, flags, context);
+		return send_whole(peer, payload, word, flags, context);
 	return 0;
 }
 
 int sc_tx_send(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
 {
+	const struct sc_tag_data word = { send->tag, send->data };
 	const struct sc_op_flags flags = { send->flags, send->cq_flags };
 
 	if (send->iov_count != 1 || send->cntr)
 		return send_any(ep, peer, send);
-	return sc_tx_send_buf(peer, send->iov->iov_base, send->iov->iov_len, send->tag, send->data, flags,
-			      send->context);
+	return sc_tx_send_buf(peer, *send->iov, word, flags, send->context);
 }
 
 size_t sc_tx_room(const struct sc_ep *ep)

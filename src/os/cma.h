@@ -70,6 +70,12 @@ struct sc_cma_parts {
 	struct iovec local[SC_CMA_ELEMENTS], remote[SC_CMA_ELEMENTS];
 };
 
+/* All parts as one copy. */
+static inline struct sc_cma_copy sc_cma_parts_copy(const struct sc_cma_parts *parts)
+{
+	return (struct sc_cma_copy){ parts->local, parts->local_count, parts->remote, parts->remote_count, parts->len };
+}
+
 static inline void sc_cma_parts_init(struct sc_cma_parts *parts)
 {
 	parts->count = 0;

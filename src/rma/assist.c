@@ -34,40 +34,12 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include "rma/batch.h"
-#include "proc/calibration.h"
 #include "rma/direct.h"
 #include "link/peer.h"
 #include "link/record.h"
 #include "link/xfer.h"
 #include "rma/rmaop.h"
 
-/*
- * Bytes that are worth it; smaller ones of a stream are put off and copied together (batch.c), and a put waits for its
- * tail. Alone and assisted, on a 2-processor Zen 4, apart: one at a time in microseconds, windows in GB/s.
- *
- *              64 KiB        128 KiB       256 KiB       1 MiB         4 MiB
- *   put      6.0   6.9    10.6   9.0    22.6  13.9    80.2  47.2     320   181
- *           13.6   9.9    13.7  14.6    12.2  19.1    13.2  22.9    12.7  23.0
- *   get      6.1   4.9    10.5   7.2    20.8  11.4    80.1  44.5     333   182
- *           13.5  13.4    14.1  17.7    13.3  24.1    13.2  24.3    12.1  23.3
- *
- * Where a copy alone takes less time, that of asking counts for more. On a Zen 5, apart:
- *
- *              64 KiB        128 KiB       256 KiB       512 KiB
- *   put                     6.6   9.4    10.6  11.2    20.1  16.3
- *                            30    14      30    22      25    30
- *   get      4.9   5.4      6.8   6.4    11.0   8.4    22.8  12.6
- *             27    12       29    20      29    29      23    40
- *
- * So half of what the copy takes alone, as far as this machine's copies are known, is to be more than that (PUT_NS,
- * GET_NS).
- */
-#define MANY_MIN ((size_t)131072)
-#define GET_MIN ((size_t)65536)
-/* Nanoseconds that it takes to be assisted, at most. */
-#define PUT_NS 8000
-#define GET_NS 3600
 /* The last bytes of a put. */
 #define TAIL 64
 
@@ -87,34 +59,7 @@ static struct sc_rma rma_of(const struct sc_rma_op *op)
 				.flags = op->flags };
 }
 
-/*
- * Is a half of it worth the record and the wait for the target? Of a stream, several smaller ones are copied in one call
- * otherwise.
- */
-static bool is_worth_it(bool put, size_t size, bool stream)
-{
-	uint64_t alone;
-
-	if (size < (stream || put ? MANY_MIN : GET_MIN))
-		return false;
-	alone = sc_calibration_cma_ns(size, 1, stream ? sc_batch_together(size) : 1);
-	return !alone || alone / 2 >= (put ? PUT_NS : GET_NS);
-}
-
-/* Of what the target is to hear, or what messages must not overtake, direct.c does each by itself. */
-static bool is_suited(const struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
-{
-	return is_worth_it(rma->flags & SC_RMA_WRITE, size, stream) &&
-	       size >= peer->ep->config.share_min && rma->remote_count == 1 && rma->iov_count == 1 &&
-	       !peer->seg->local && !sc_rma_wants_data(rma) && !(peer->ep->order & SC_ORDER_SEND) &&
-	       !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS);
-}
-
-/*
- * Does the target poll, and can both copy, as far as is known? It has come to the last record, and is not asleep. If
- * not, looking for room may have shown that it is to be given up.
- */
-static bool may_ask(struct sc_peer *peer)
+bool sc_assist_may_ask(struct sc_peer *peer)
 {
 	/* relaxed: only a guess is made of it */
 	return sc_direct_may(peer) && sc_xfer_may_open(peer) && sc_peer_has_come(peer) &&
@@ -129,7 +74,7 @@ static bool ask(struct sc_rma_op *op)
 	bool put = op->kind == SC_RMA_PUT;
 	struct sc_xfer_offer offer = { .flags = SC_ABI_F_MEMORY | (put ? SC_ABI_F_PUT : 0) };
 
-	if (!may_ask(peer) || sc_direct_look(peer, &rma, &op->ref))
+	if (!sc_assist_may_ask(peer) || sc_direct_look(peer, &rma, &op->ref))
 		return false;
 	offer.record.size = op->size - (put ? TAIL : 0);
 	offer.record.memory.key = op->remote[0].key;
@@ -229,21 +174,11 @@ int sc_assist_settle_slow(struct sc_peer *peer)
 	return 0;
 }
 
-int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
+int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma)
 {
 	bool first = sc_list_empty(&peer->assisted);
 	struct sc_rma_op *op;
-	int ret;
 
-	if (!is_suited(peer, rma, size, stream))
-		return -EOPNOTSUPP;
-	if (first) { /* one that is not asked may be put off with others */
-		ret = may_ask(peer) ? sc_batch_settle(peer) : -EOPNOTSUPP;
-		if (!ret && !may_ask(peer))
-			ret = -EOPNOTSUPP;
-		if (ret)
-			return peer->link == SC_LINK_DOWN ? peer->error : ret;
-	}
 	op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;

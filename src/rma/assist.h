@@ -7,11 +7,16 @@
 /* ---- ours: the target may assist -------------------------------------------------------------- */
 
 /*
- * A large direct put or get, `stream`: one of many, which the target is asked to copy along, or which waits for such.
- * -EOPNOTSUPP: it is not one to be assisted, or not just now; nothing has been done. -EAGAIN: no memory; else what has
- * become of the peer.
+ * Does the target poll, and can both copy, as far as is known? It has come to the last record, and is not asleep. If
+ * not, looking for room may have shown that it is to be given up.
  */
-int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream);
+bool sc_assist_may_ask(struct sc_peer *peer);
+
+/*
+ * A large put or get, which the target is asked to copy along, or which waits for such. Nothing else is under way to
+ * that peer. -EAGAIN: no memory.
+ */
+int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma);
 
 int sc_assist_settle_slow(struct sc_peer *peer);
 

@@ -22,14 +22,6 @@ static inline bool sc_direct_may(struct sc_peer *peer)
 int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
 
 /*
- * The bytes of several operations as if they were one, each of one remote range. Returns how many of the first are
- * over, each with its outcome: 0, or -EKEYREJECTED, if its key was closed meanwhile. Of the next some bytes may have
- * been copied, of others none; sc_direct_do() finds out the error.
- */
-uint32_t sc_direct_copy(struct sc_peer *peer, const struct sc_rma *several, size_t size,
-			int outcomes[SC_REMOTE_MAX]);
-
-/*
  * Of an operation on one range: may it be done now, and without the peer's hearing of it (-EOPNOTSUPP)? *ref: the
  * registration.
  */
@@ -44,5 +36,24 @@ int sc_direct_part(struct sc_peer *peer, const struct sc_rma *rma, const struct 
  * a request from then on. -EAGAIN: not now, nothing has been done.
  */
 int sc_direct_do(struct sc_rma_op *op);
+
+/* ---- several together ------------------------------------------------------------------------ */
+
+/* Puts off a put or get of `size` bytes, one of a stream, to be done with others. -EAGAIN: no memory. */
+int sc_direct_put_off(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
+
+int sc_direct_settle_slow(struct sc_peer *peer);
+
+/* Before anything goes another way: do what has been put off. -EAGAIN: not now; else what has become of the peer. */
+static inline int sc_direct_settle(struct sc_peer *peer)
+{
+	return __builtin_expect(sc_list_empty(&peer->batch), 1) ? 0 : sc_direct_settle_slow(peer);
+}
+
+/* Do what has been put off. Returns the operations done. */
+int sc_direct_progress(struct sc_ep *ep);
+
+/* The endpoint closes: operations that were put off are done. Before anything else of it ends. */
+void sc_direct_fini(struct sc_ep *ep);
 
 #endif

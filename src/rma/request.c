@@ -37,7 +37,6 @@
 
 static int advance(struct sc_peer *peer);
 
-/* Queues it behind the others; requests that have room are written at once. */
 void sc_request_queue(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -46,9 +45,8 @@ void sc_request_queue(struct sc_rma_op *op)
 	sc_list_append(&peer->rma_queued, &op->of_peer);
 	if (peer->rma_queued.next == &op->of_peer)
 		(void)advance(peer);
-	if (sc_list_empty(&peer->rma_queued))
-		return;
-	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma_busy);
+	if (!sc_list_empty(&peer->rma_queued))
+		sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma_busy);
 }
 
 /* Everything that it asked for has been answered. */
@@ -66,17 +64,19 @@ static void op_finish(struct sc_rma_op *op)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* The part of the remote side that begins at op->begun: where it is, *left: its bytes. */
-static const struct sc_remote *remote_at(const struct sc_rma_op *op, uint64_t *offset, uint64_t *left)
+/* The words that each request begins with: of the part of the remote side at op->begun. Returns its bytes. */
+static uint64_t begin(struct sc_rma_op *op, uint64_t words[7])
 {
 	const struct sc_remote *remote = op->remote;
 	uint64_t skip = op->begun;
 
 	while (skip && skip >= remote->len)
 		skip -= remote++->len;
-	*offset = skip;
-	*left = remote->len - skip;
-	return remote;
+	memset(words, 0, 7 * sizeof(words[0]));
+	words[0] = sc_slab_id(op);
+	words[1] = remote->key;
+	words[2] = remote->addr + skip;
+	return remote->len - skip;
 }
 
 /* Flag of a record that is written up to there: the peer counts the operation with its last. */
@@ -100,10 +100,9 @@ static bool put_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct sc_ep *ep = peer->ep;
-	uint64_t words[7], offset, left;
+	uint64_t words[7], left = begin(op, words);
 	struct sc_abi_put *record = (struct sc_abi_put *)words;
-	const struct sc_remote *remote = remote_at(op, &offset, &left);
-	uint32_t buffers = left ? PUT_BUFS : 0, size;
+	uint32_t buffers = left ? PUT_BUFS : 0, size, flags = SC_ABI_F_BOUNCED;
 	bool last;
 
 	if (!op->begun && op->size > ep->config.eager_max &&
@@ -117,41 +116,35 @@ static bool put_write(struct sc_rma_op *op)
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	memset(words, 0, sizeof(words));
-	record->op = sc_slab_id(op);
-	record->key = remote->key;
-	record->addr = remote->addr + offset;
 	sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
 	op->begun += size;
 	last = op->begun == op->size;
-	sc_record_put(peer, SC_ABI_PUT, last ? SC_ABI_F_ACK | SC_ABI_F_EVENT : 0, size, words);
+	if (last)
+		flags |= SC_ABI_F_ACK | SC_ABI_F_EVENT;
+	sc_record_put(peer, SC_ABI_PUT, flags, size, words);
 	if (last)
 		asked(op);
 	return true;
 }
 
 /* The next part of a put that the peer fetches, or of a get that it may store. */
-static bool far_write(struct sc_rma_op *op, enum sc_abi_kind kind)
+static bool far_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	struct iovec segments[SC_IOV_MAX];
-	struct sc_abi_line *line;
-	struct sc_abi_far *record;
-	uint64_t offset, left;
-	const struct sc_remote *remote = remote_at(op, &offset, &left);
+	uint64_t words[7], left = begin(op, words);
+	struct sc_abi_far *record = (struct sc_abi_far *)words;
 	size_t count = sc_iov_slice(op->iov, op->iov_count, op->begun, left, segments);
 	uint32_t lines = SC_ABI_SEGMENT_LINES((uint32_t)count);
+	enum sc_abi_kind kind = op->kind == SC_RMA_GET ? SC_ABI_GET : SC_ABI_PUT;
 
 	if (sc_record_room(peer, lines))
 		return false;
-	line = sc_ring_reserve(&peer->tx);
-	record = (struct sc_abi_far *)line->bytes;
-	*record = (struct sc_abi_far){
-		.op = sc_slab_id(op), .key = remote->key, .addr = remote->addr + offset, .size = left
-	};
+	record->size = left;
 	if (count)
 		record->first =
 			(struct sc_abi_segment){ (uintptr_t)segments[0].iov_base, segments[0].iov_len };
+	memcpy(sc_ring_reserve(&peer->tx)->words, words, sizeof(words));
 	(void)SC_FAULT("request.far_words");
 	(void)sc_record_segments_write(peer, segments, count);
 	op->begun += left;
@@ -170,16 +163,11 @@ static bool goes_far(const struct sc_rma_op *op)
 /* The first of these tells whether the peer can; none is written behind it until that is known. */
 static bool put_far_write(struct sc_rma_op *op)
 {
-	if (!far_write(op, SC_ABI_PUT_FAR))
+	if (!far_write(op))
 		return false;
 	if (op->peer->fetch == SC_FETCH_UNKNOWN)
 		op->peer->fetch = SC_FETCH_ASKED;
 	return true;
-}
-
-static bool atomic_fetches(const struct sc_rma_op *op)
-{
-	return op->atomic_kind != SC_ATOMIC_BASE;
 }
 
 /* The next elements of an atomic operation. */
@@ -187,30 +175,25 @@ static bool atomic_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 	size_t element = sc_atomic_size(op->atomic_type);
-	uint64_t offset, left;
-	const struct sc_remote *remote = remote_at(op, &offset, &left);
+	uint64_t words[7], left = begin(op, words);
+	struct sc_abi_atomic *record = (struct sc_abi_atomic *)words;
 	uint32_t sets = op->atomic_code == SC_ATOMIC_READ      ? 0
 			: op->atomic_kind == SC_ATOMIC_COMPARE ? 2
 							       : 1;
 	size_t fit = (sets ? OPERANDS_MAX / sets : VALUES_MAX) / element * element;
 	uint32_t size = (uint32_t)(left < fit ? left : fit);
 	uint32_t lines = sc_lines_count(SC_ABI_ATOMIC_FIRST, sets * size);
-	struct sc_abi_atomic *record;
 	struct sc_abi_line *line;
 	uint8_t operands[OPERANDS_MAX];
 
 	if (sc_record_room(peer, lines))
 		return false;
 	line = sc_ring_reserve(&peer->tx);
-	record = (struct sc_abi_atomic *)line->bytes;
-	record->op = sc_slab_id(op);
-	record->key = remote->key;
-	record->addr = remote->addr + offset;
 	record->kind = (uint8_t)op->atomic_kind;
 	record->type = (uint8_t)op->atomic_type;
 	record->code = (uint8_t)op->atomic_code;
-	record->pad = 0;
 	record->count = (uint32_t)(size / element);
+	memcpy(line->words, words, sizeof(words));
 	(void)SC_FAULT("request.atomic_words");
 	for (uint32_t i = 0; i < sets; i++)
 		memcpy(operands + i * size, op->copy + i * op->size + op->begun, size);
@@ -261,7 +244,7 @@ static bool write_one(struct sc_rma_op *op)
 			return false;
 		return op->far ? put_far_write(op) : put_write(op);
 	case SC_RMA_GET:
-		return far_write(op, SC_ABI_GET);
+		return far_write(op);
 	default:
 		if (peer->rma_gets && peer->ep->order & SC_ORDER_MEMORY)
 			return false;
@@ -353,11 +336,16 @@ static void answered(struct sc_rma_op *op)
 		op_finish(op);
 }
 
-/* The kernel does not let the peer read this memory. If this process can, it moves the bytes itself. */
-static void fetch_failed(struct sc_rma_op *op)
+/* The peer can read no memory of ours, or not this. If this process can, it moves the bytes itself. */
+static void fetch_failed(struct sc_rma_op *op, int error)
 {
 	struct sc_peer *peer = op->peer;
 
+	if (error == EOPNOTSUPP) {
+		peer->fetch = SC_FETCH_NO;
+		op->again = true;
+		return;
+	}
 	if (peer->fetch == SC_FETCH_ASKED)
 		peer->fetch = SC_FETCH_UNKNOWN; /* it says nothing of other memory */
 	if (sc_probe_check(NULL, op->iov, op->iov_count, false))
@@ -372,14 +360,8 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 
 	if (!op || ack->status < 0 || ack->status > 4095 || ack->moved > op->size - op->moved)
 		return -EPROTO;
-	if (op->far && ack->status == EOPNOTSUPP) {
-		peer->fetch = SC_FETCH_NO;
-		op->again = true;
-		answered(op);
-		return 0;
-	}
-	if (op->far && ack->status == EFAULT) {
-		fetch_failed(op);
+	if (op->far && (ack->status == EOPNOTSUPP || ack->status == EFAULT)) {
+		fetch_failed(op, ack->status);
 		answered(op);
 		return 0;
 	}
@@ -387,7 +369,7 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 		peer->fetch = ack->status ? SC_FETCH_UNKNOWN : SC_FETCH_YES;
 	if (op->kind == SC_RMA_GET && !ack->status && op->got && op->got != ack->moved)
 		return -EPROTO;
-	if (op->kind == SC_RMA_ATOMIC && !ack->status && atomic_fetches(op))
+	if (op->kind == SC_RMA_ATOMIC && !ack->status && op->atomic_kind != SC_ATOMIC_BASE)
 		return -EPROTO;
 	op->got = 0;
 	if (op->error != -SC_EIO_INITIATOR)
@@ -435,7 +417,7 @@ static int take_result(struct sc_peer *peer, uint64_t ctl, const struct sc_abi_l
 	uint32_t size = sc_ctl_size(ctl);
 	uint8_t values[VALUES_MAX];
 
-	if (!op || op->kind != SC_RMA_ATOMIC || !atomic_fetches(op) || size > VALUES_MAX ||
+	if (!op || op->kind != SC_RMA_ATOMIC || op->atomic_kind == SC_ATOMIC_BASE || size > VALUES_MAX ||
 	    size > op->begun - op->moved || sc_lines_count(SC_ABI_RESULT_FIRST, size) != sc_ctl_lines(ctl))
 		return -EPROTO;
 	sc_lines_read(&peer->rx.at, line, SC_ABI_RESULT_FIRST, values, size);

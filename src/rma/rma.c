@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rma.c: one-sided operations, posted, and the way that each goes:
+ * rma.c: one-sided operations, posted. sc_route() decides the way of each, by the facts that this file collects:
  *
- *   direct     this process copies by itself, if the peer lets its memory be touched and CMA can (direct.c)
- *              of several that are posted in a row some are put off, and copied together (batch.c)
- *   assisted   a large one of that kind: the peer copies along, if it polls just now (assist.c)
- *   offered    a small one of that kind: the peer may do it, if it polls just now (delegate.c)
- *   requests   else, and for all atomics: records that the peer executes and answers (request.c)
+ *   delegated     the peer does it, which polls just now, unless it is withdrawn (delegate.c)
+ *   cooperative   both copy, if the peer polls just now (assist.c)
+ *   CMA           this process copies, at once or together with others (direct.c)
+ *   target        the peer does it, and answers (request.c, target.c); all atomics
  *
- * Order. Direct operations are over one after the other, assisted ones too, offers are taken in order, and nothing goes
- * another way while there are offers that the peer might still take, assisted ones that are not over, or direct ones
- * put off: they are settled first.
+ * Order. Operations on the CMA way are over one after the other, cooperative ones too, delegated ones are taken in
+ * order, and nothing goes another way while there are delegated ones that the peer might still take, cooperative ones
+ * that are not over, or ones that are put off: they are settled first (settle()).
  * Requests of one peer are executed in their order. Between operations on memory and atomics there is none, nor
- * between them and messages, unless the endpoint asks for it, or there is a fence: then an operation that could be done
- * directly becomes a request as long as the peer's ring has records that must come before it (must_follow(), fence.h),
- * an atomic waits for what is offered and for gets, and messages wait as tx.c has it. Nothing waits for the match of a
- * message: the peer may match it only when it sees what was posted behind.
+ * between them and messages, unless the endpoint asks for it, or there is a fence: then an operation that could be
+ * copied from here becomes a request as long as the peer's ring has records that must come before it (must_follow(),
+ * fence.h), an atomic waits for what is delegated and for gets, and messages wait as tx.c has it. No operation waits for
+ * the match of a message: the peer may match it only when it sees what was posted behind.
  *
  * A peer that does not read its ring is pushed back: so many operations may be pending with one
  * (OPS_MAX), then it is -EAGAIN, before anything is done.
@@ -26,27 +25,28 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include "rma/assist.h"
-#include "rma/batch.h"
-#include "rma/direct.h"
-#include "link/fence.h"
 #include "base/iov.h"
-#include "rma/delegate.h"
+#include "link/fence.h"
 #include "link/peer.h"
 #include "link/review.h"
+#include "link/route.h"
+#include "link/turn.h"
+#include "proc/calibration.h"
+#include "rma/assist.h"
+#include "rma/delegate.h"
+#include "rma/direct.h"
 #include "rma/request.h"
 #include "rma/rmaop.h"
-#include "link/turn.h"
 
 /* Operations with one peer that are not over. */
 #define OPS_MAX 1024
 /* Puts and gets that are posted without a poll between, before there are likely to be more. */
 #define STREAM_MIN 4
 
-/* ---- order ----------------------------------------------------------------------------------- */
+/* ---- what is known --------------------------------------------------------------------------- */
 
 /* Has something to be done by the peer before this operation may be done from here? */
-static bool must_follow(struct sc_peer *peer)
+static inline bool must_follow(struct sc_peer *peer)
 {
 	uint32_t order = peer->ep->order;
 
@@ -56,6 +56,50 @@ static bool must_follow(struct sc_peer *peer)
 		return false;
 	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->rma_waiting) ||
 	       (order & SC_ORDER_AFTER_SEND && sc_fence_is_unread(peer, sc_fence_messages_end(peer)));
+}
+
+/* More facts, of an operation that is not small, or of a stream. */
+static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
+			   struct sc_route_costs *costs)
+{
+	struct sc_fill *fill = &peer->fill;
+	uint32_t together = facts & SC_FACT_STREAM ? sc_route_together(size) : 1;
+
+	if (rma->iov_count == 1)
+		facts |= SC_FACT_ONE_PIECE;
+	if (!sc_rma_wants_data(rma) && !(peer->ep->order & SC_ORDER_SEND) &&
+	    !(peer->seg->header.capabilities & SC_ABI_CAP_EVENTS))
+		facts |= SC_FACT_LOOSE;
+	if (size <= SC_ROUTE_SMALL)
+		return facts;
+	costs->cma_ns = sc_calibration_cma_ns(size, rma->iov_count, together);
+	costs->buffers_ns = fill->read_cost && !sc_fill_has_trial(fill)
+				    ? size * ((uint64_t)fill->write_cost + fill->read_cost) / 1000
+				    : 0;
+	if (size >= peer->ep->config.share_min)
+		facts |= SC_FACT_COPIES;
+	if (!sc_list_empty(&peer->delegated) && sc_delegate_has_open(peer))
+		facts |= SC_FACT_DELEGATED;
+	return facts;
+}
+
+/* All facts, `facts` of them known. Those of the peer may have changed since they were collected last. */
+static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
+				struct sc_route_costs *costs)
+{
+	if (!sc_direct_may(peer) || must_follow(peer))
+		return facts;
+	facts |= SC_FACT_DIRECT;
+	if (peer->seg->local)
+		return facts;
+	if (__builtin_expect(facts & SC_FACT_STREAM || size > SC_ROUTE_SMALL, 0)) {
+		facts = facts_more(peer, rma, size, facts, costs);
+		if (peer->link == SC_LINK_DOWN)
+			return 0; /* looking has shown that it breaks the rules */
+	}
+	if (__builtin_expect(sc_delegate_may(peer, rma->flags & SC_RMA_WRITE, size), 1))
+		facts |= SC_FACT_DELEGABLE;
+	return facts;
 }
 
 /* ---- post ------------------------------------------------------------------------------------ */
@@ -92,60 +136,84 @@ static size_t remote_size(const struct sc_remote *remote, size_t count)
 	return size;
 }
 
-static bool may_be_direct(struct sc_peer *peer)
+/* Ends what goes another way, but for what is delegated. -EAGAIN: not yet; else what has become of the peer. */
+static int settle(struct sc_peer *peer, enum sc_way way)
 {
-	return sc_direct_may(peer) && !must_follow(peer);
+	int ret = way == SC_WAY_COOPERATIVE ? 0 : sc_assist_settle(peer);
+
+	return ret || way == SC_WAY_CMA_LATER ? ret : sc_direct_settle(peer);
 }
 
 /*
- * Directly, at once or soon, or by a request: not before what has been offered or put off is settled, which may have
- * made requests of it.
+ * Settles what goes another way; some of it may become requests. 1: the facts have changed, or are others than they
+ * seemed; -EAGAIN: not now; else what has become of the peer.
  */
-static int post_now(struct sc_peer *peer, const struct sc_rma *rma, size_t size, bool stream)
+static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 {
-	struct sc_rma_op *op;
-	int ret = sc_delegate_settle(peer);
+	int ret;
 
-	if (ret)
-		return ret;
-	ret = may_be_direct(peer) ? sc_assist_post(peer, rma, size, stream) : -EOPNOTSUPP;
-	if (ret != -EOPNOTSUPP)
-		return ret;
-	ret = sc_assist_settle(peer);
-	if (ret)
-		return ret;
-	ret = stream && may_be_direct(peer) ? sc_batch_post(peer, rma, size) : -EOPNOTSUPP;
-	if (ret != -EOPNOTSUPP)
-		return ret;
-	ret = sc_batch_settle(peer);
-	if (ret)
-		return ret;
-	ret = may_be_direct(peer) ? sc_direct_post(peer, rma, size) : -EOPNOTSUPP;
-	if (ret != -EOPNOTSUPP)
-		return ret;
-	op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
+	if (peer->link == SC_LINK_DOWN)
+		return peer->error;
+	/* a peer that does not copy along is no reason to settle those that are put off */
+	if (way == SC_WAY_COOPERATIVE && sc_list_empty(&peer->assisted) && !sc_assist_may_ask(peer)) {
+		*not |= SC_FACT_COPIES;
+		return peer->link == SC_LINK_DOWN ? peer->error : 1;
+	}
+	if (!peer->rma_pending || (sc_list_empty(&peer->delegated) &&
+				   (way == SC_WAY_COOPERATIVE || sc_list_empty(&peer->assisted)) &&
+				   (way == SC_WAY_CMA_LATER || sc_list_empty(&peer->batch))))
+		return 0;
+	ret = sc_delegate_settle(peer);
+	if (!ret)
+		ret = settle(peer, way);
+	return ret ? ret : 1;
+}
+
+static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
+{
+	struct sc_rma_op *op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
+
 	if (!op)
 		return -EAGAIN;
 	sc_request_queue(op);
 	return 0;
 }
 
-/*
- * Was the burst before this operation's a stream? The first ones of another, offered, would have the others offered
- * behind them. To be asked before the operation is added to its burst.
- */
-static bool is_likely_stream(struct sc_peer *peer)
+/* Not delegated: what is settled for this operation would be settled again. `facts`: of the operation. */
+static __attribute__((noinline)) int post_other(struct sc_peer *peer, const struct sc_rma *rma, size_t size,
+						uint32_t facts, enum sc_way way)
 {
-	if (peer->rma_burst.poll != peer->ep->polls)
-		peer->rma_streamed = peer->rma_burst.count > STREAM_MIN;
-	return peer->rma_streamed;
+	enum sc_route_op op = rma->flags & SC_RMA_WRITE ? SC_ROUTE_PUT : SC_ROUTE_GET;
+	uint32_t not = SC_FACT_DELEGABLE; /* facts that have turned out not to hold */
+	struct sc_route_costs costs;
+	int ret = 0;
+
+	while (way == SC_WAY_DELEGATED || (ret = make_way(peer, way, &not)) > 0)
+		way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs) & ~not, &costs);
+	if (ret)
+		return ret;
+	switch (way) {
+	case SC_WAY_COOPERATIVE:
+		return sc_assist_post(peer, rma);
+	case SC_WAY_CMA_LATER:
+		return sc_direct_put_off(peer, rma, size);
+	case SC_WAY_CMA:
+		ret = sc_direct_post(peer, rma, size);
+		/* the kernel lets nobody but the peer touch this memory */
+		return ret == -EOPNOTSUPP ? post_request(peer, rma) : ret;
+	default:
+		return post_request(peer, rma);
+	}
 }
 
 int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma)
 {
-	bool injects = rma->flags & SC_RMA_WRITE && rma->flags & SC_SEND_INJECT;
+	enum sc_route_op op = rma->flags & SC_RMA_WRITE ? SC_ROUTE_PUT : SC_ROUTE_GET;
+	bool injects = op == SC_ROUTE_PUT && rma->flags & SC_SEND_INJECT;
 	size_t size = sc_iov_size(rma->iov, rma->iov_count);
-	bool stream, likely;
+	struct sc_route_costs costs;
+	uint32_t facts;
+	enum sc_way way;
 	int ret;
 
 	if (!rma->remote_count || rma->remote_count > SC_REMOTE_MAX || rma->iov_count > SC_IOV_MAX ||
@@ -156,11 +224,18 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	ret = prepare(ep, peer, rma->flags);
 	if (ret)
 		return ret;
-	likely = is_likely_stream(peer);
-	stream = sc_burst_add(&peer->rma_burst, ep) >= STREAM_MIN;
-	ret = must_follow(peer) ? -EOPNOTSUPP : sc_delegate_post(peer, rma, size, stream || likely);
-	if (ret == -EOPNOTSUPP)
-		ret = post_now(peer, rma, size, stream);
+	facts = (rma->remote_count == 1 ? SC_FACT_ONE_RANGE : 0) | (injects ? SC_FACT_INJECTED : 0);
+	/* the first ones of another stream, delegated, would have the others delegated behind them */
+	if (peer->rma_burst.poll != ep->polls)
+		peer->rma_streamed = peer->rma_burst.count > STREAM_MIN;
+	if (__builtin_expect(peer->rma_streamed, 0))
+		facts |= SC_FACT_LIKELY;
+	if (__builtin_expect(sc_burst_add(&peer->rma_burst, ep) >= STREAM_MIN, 0))
+		facts |= SC_FACT_STREAM;
+	way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs), &costs);
+	ret = way == SC_WAY_DELEGATED ? sc_delegate_post(peer, rma, size) : 1;
+	if (ret > 0)
+		ret = post_other(peer, rma, size, facts, way);
 	if (ret)
 		sc_turn_drop(peer);
 	ep->counters.rma_ops += !ret;
@@ -223,10 +298,8 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 		return -EMSGSIZE;
 	ret = prepare(ep, peer, atomic->flags);
 	if (!ret)
-		ret = sc_assist_settle(peer);
-	if (!ret)
-		ret = sc_batch_settle(peer);
-	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->offers))
+		ret = settle(peer, SC_WAY_TARGET);
+	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->delegated))
 		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
 	op = ret ? NULL : sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
 	if (!op) {
@@ -266,8 +339,8 @@ bool sc_rma_end_peer(struct sc_peer *peer, int error)
 	if (peer->rma_gets && sc_peer_writes(peer))
 		return false;
 	sc_delegate_end_peer(peer);
-	end_list(&peer->offers, error);
-	sc_list_remove(&peer->offering);
+	end_list(&peer->delegated, error);
+	sc_list_remove(&peer->delegating);
 	end_list(&peer->batch, error);
 	sc_list_remove(&peer->batching);
 	peer->batch_count = 0;
@@ -290,7 +363,7 @@ void sc_rma_fini(struct sc_ep *ep)
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-		forget(&peer->offers);
+		forget(&peer->delegated);
 		forget(&peer->batch);
 		forget(&peer->assisted);
 		forget(&peer->rma_queued);

@@ -2,7 +2,7 @@
 /*
  * rmaop.c: one-sided operations that are not over in the call that posts them: made, ended, told of.
  *
- * An operation is in one list of its peer from the moment that it is queued, offered or put off until it ends, and
+ * An operation is in one list of its peer from the moment that it is queued, delegated or put off until it ends, and
  * rma_pending counts it. Each ends once: by sc_rmaop_end(), with a completion, or forgotten when the endpoint
  * closes. Private memory: nothing here is seen by another process, whenever one dies.
  */

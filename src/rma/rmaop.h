@@ -34,7 +34,7 @@ struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, cons
 /* One that is in no list, and not counted. Its turn, if it has one, is that of what is being posted. */
 void sc_rmaop_forget(struct sc_rma_op *op);
 
-/* One that has been queued, offered or put off. */
+/* One that has been queued, delegated or put off. */
 void sc_rmaop_end(struct sc_rma_op *op, int error);
 
 #endif

@@ -8,7 +8,6 @@
  *   get       bytes to the peer's memory, or to it through bounce buffers of ours, in steps
  *   atomic    done when the record is taken; its result is an answer like a get's
  *   note      the peer has done something to memory here by itself: tell the application
- *   offer     a small put or get that the peer does itself unless it is taken here first (delegate.c)
  *
  * Every step asks the private table (regtab.c), which nobody else can write: a key that is closed between
  * two steps ends the request. Requests of a peer are executed in their order; only what a get or an atomic
@@ -19,11 +18,6 @@
  * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as direct.c describes:
  * its endpoint does not end, and give the memory back, before the word is taken back; nor does the get, if the peer has
  * given us up (sc_peer_writes()).
- *
- * A get that was offered is answered in its record, or in bounce buffers of ours that the record names then.
- * They are lent by the number of the answer, and come back when the peer says that it has read so many, or
- * has gone. Where there are none to spare the record stays in the ring: others of the peer's give theirs back,
- * or it withdraws this one.
  *
  * If the peer dies: its requests have been done or not, record by record; the answer goes nowhere. If this process
  * dies, the operation ends with its peer.
@@ -43,6 +37,8 @@
 #include "link/connect.h"
 #include "link/record.h"
 #include "link/reply.h"
+#include "rma/access.h"
+#include "rma/taker.h"
 
 /* Bytes copied in one step. */
 #define STEP ((uint64_t)4 << 20)
@@ -52,64 +48,17 @@
 #define BURST 16
 /* Bytes of the elements of one request for an atomic, each of which may be in a range of its own. */
 #define ATOMIC_BYTES sizeof(((struct sc_target_op *)NULL)->values)
-#define ANSWER_BYTES (SC_ABI_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
-#define OFFER_BYTES (SC_ABI_OFFER_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
-/* ---- this process's memory ------------------------------------------------------------------- */
-
-/* The registration that a request names, if it allows that. -EKEYREJECTED, -EACCES, -EINVAL. */
-static int find(const struct sc_ep *ep, uint64_t key, uint64_t addr, uint64_t len, uint32_t access,
-		struct sc_reg **found)
+/* Only the registration of the request's earlier pieces: an application may have given its key to another since. */
+static int find_again(const struct sc_ep *ep, struct sc_access *access, struct sc_reg_use *use)
 {
-	struct sc_reg *reg = ep->regtab ? sc_regtab_own(ep->regtab, key) : NULL;
+	int ret = sc_access_find(ep, access);
 
-	*found = reg;
-	return reg ? sc_reg_check(reg, addr, len, access) : -EKEYREJECTED;
-}
-
-/* Is it the one of the request's earlier pieces? An application may have given its key to another since. */
-static int keep_to(struct sc_reg_use *use, const struct sc_reg *reg)
-{
-	if (use->tag && use->key == reg->key && use->tag != reg->tag)
-		return -EKEYREJECTED;
-	*use = (struct sc_reg_use){ reg->key, reg->tag };
-	return 0;
-}
-
-/* Into registered memory, `len` bytes of the vector. */
-static int store(struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *from,
-		 size_t from_count, uint64_t len)
-{
-	struct iovec to[SC_IOV_MAX], part[SC_IOV_MAX];
-	struct sc_probe_copy copy = { .to = to, .from = part };
-	int ret = 0;
-
-	for (uint64_t done = 0, here; done < len && !ret; done += here) {
-		here = len - done;
-		copy.to_count = sc_reg_slice(reg, addr + done, &here, to, SC_IOV_MAX);
-		copy.from_count = sc_iov_slice(from, from_count, done, here, part);
-		copy.len = here;
-		ret = sc_probe_write(&ep->memory, &copy);
-	}
-	return ret;
-}
-
-/* Out of registered memory. */
-static int load(struct sc_ep *ep, const struct sc_reg *reg, uint64_t addr, const struct iovec *to,
-		size_t to_count, uint64_t len)
-{
-	struct iovec from[SC_IOV_MAX], part[SC_IOV_MAX];
-	struct sc_probe_copy copy = { .to = part, .from = from };
-	int ret = 0;
-
-	for (uint64_t done = 0, here; done < len && !ret; done += here) {
-		here = len - done;
-		copy.from_count = sc_reg_slice(reg, addr + done, &here, from, SC_IOV_MAX);
-		copy.to_count = sc_iov_slice(to, to_count, done, here, part);
-		copy.len = here;
-		ret = sc_probe_read(&ep->memory, &copy);
-	}
+	if (!ret && use->tag && use->key == access->key && use->tag != access->reg->tag)
+		ret = -EKEYREJECTED;
+	if (!ret)
+		*use = (struct sc_reg_use){ access->key, access->reg->tag };
 	return ret;
 }
 
@@ -124,31 +73,6 @@ static void answer(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error
 	record->moved = moved;
 	record->status = -error;
 	sc_reply(peer, SC_ABI_DONE, 0, words);
-}
-
-/*
- * Counts an access to memory here in the counters that are bound for that. reg NULL: closed meanwhile. An operation
- * that returns former values and changes them counts as a read for the endpoint, by fi_endpoint(3), and for the memory
- * as a write as well, as fi_mr(3) has it for all that modifies it; a counter for both counts it once.
- */
-static void count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t access)
-{
-	struct sc_cntr *reads = reg && access & SC_REG_READ ? reg->reads : NULL;
-	struct sc_cntr *writes = reg && access & SC_REG_WRITE ? reg->writes : NULL;
-
-	sc_ep_count(ep, access & SC_REG_READ ? SC_EVENT_REMOTE_READ : SC_EVENT_REMOTE_WRITE, NULL, 0, 0);
-	if (writes)
-		sc_cntr_add(&writes->value, 1);
-	if (reads && reads != writes)
-		sc_cntr_add(&reads->value, 1);
-}
-
-/* A request has been done; `event`: the last of its operation. */
-static void served(struct sc_ep *ep, const struct sc_reg *reg, uint32_t access, bool event)
-{
-	ep->counters.rma_served++;
-	if (event)
-		count(ep, reg, access);
 }
 
 /* An answer that takes longer. -ENOMEM; -EPROTO with *why: the peer asks more than it may. */
@@ -199,10 +123,12 @@ static void put_begin(struct sc_peer *peer, sc_abi_op op)
 	peer->put_error = 0;
 }
 
-static void put_end(struct sc_peer *peer)
+static void put_end(struct sc_peer *peer, const struct sc_access *access, uint64_t ctl)
 {
 	sc_abi_op op = peer->put_op;
 
+	if (!peer->put_error)
+		sc_access_served(peer->ep, access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
 	answer(peer, op, peer->put_moved, peer->put_error);
 	peer->put_op = 0; /* the id of none */
 	peer->put_moved = 0;
@@ -215,8 +141,8 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	uint32_t size = sc_ctl_size(ctl);
 	struct iovec bufs[SC_ABI_RECORD_BUFS];
 	struct sc_abi_put record;
-	struct sc_reg *reg;
-	uint32_t count_bufs;
+	struct sc_access access;
+	uint32_t count;
 	int ret;
 
 	memcpy(&record, sc_ring_first(&peer->rx)->bytes, sizeof(record));
@@ -225,21 +151,17 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 		return -EPROTO;
 	}
 	put_begin(peer, record.op);
-	count_bufs = sc_record_bufs(peer->seg, record.bufs, size, bufs);
-	ret = find(ep, record.key, record.addr, size, SC_REG_WRITE, &reg);
-	if (!ret)
-		ret = keep_to(&peer->put_use, reg);
+	count = sc_record_bufs(peer->seg, record.bufs, size, bufs);
+	access = (struct sc_access){ record.key, record.addr, size, SC_REG_WRITE, NULL };
+	ret = find_again(ep, &access, &peer->put_use);
 	if (!ret && !peer->put_error)
-		ret = store(ep, reg, record.addr, bufs, count_bufs, size);
+		ret = sc_access_copy(ep, &access, bufs, count);
 	if (!peer->put_error)
 		peer->put_error = ret;
 	if (!peer->put_error)
 		peer->put_moved += size;
-	if (!(sc_ctl_flags(ctl) & SC_ABI_F_ACK))
-		return 0;
-	if (!peer->put_error)
-		served(ep, reg, SC_REG_WRITE, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
-	put_end(peer);
+	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
+		put_end(peer, &access, ctl);
 	return 0;
 }
 
@@ -262,7 +184,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct iovec segments[SC_ABI_RDV_SEGMENTS], from[SC_ABI_RDV_SEGMENTS], to[SC_IOV_MAX];
 	struct sc_abi_far record;
-	struct sc_reg *reg;
+	struct sc_access access;
 	uint64_t here;
 	size_t from_count, to_count;
 	int ret = far_read(peer, ctl, &record, segments, why);
@@ -270,14 +192,13 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (ret)
 		return ret;
 	put_begin(peer, record.op);
-	peer->put_error = find(peer->ep, record.key, record.addr, record.size, SC_REG_WRITE, &reg);
-	if (!peer->put_error)
-		peer->put_error = keep_to(&peer->put_use, reg);
+	access = (struct sc_access){ record.key, record.addr, record.size, SC_REG_WRITE, NULL };
+	peer->put_error = find_again(peer->ep, &access, &peer->put_use);
 	if (!peer->put_error && !sc_peer_may_copy(peer))
 		peer->put_error = -EOPNOTSUPP;
 	if (!peer->put_error && peer->put_moved < record.size) {
 		here = record.size - peer->put_moved < STEP ? record.size - peer->put_moved : STEP;
-		to_count = sc_reg_slice(reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
+		to_count = sc_reg_slice(access.reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
 		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->put_moved, here, from);
 		ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ to, to_count, from, from_count, here });
 		if (ret == -EFAULT) /* of ours: an error; of the peer's: it moves them */
@@ -292,40 +213,36 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 	}
 	if (!peer->put_error && peer->put_moved < record.size)
 		return -EAGAIN; /* the next step in the next poll, before anything behind it */
-	if (!peer->put_error)
-		served(peer->ep, reg, SC_REG_WRITE, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
-	put_end(peer);
+	put_end(peer, &access, ctl);
 	return 0;
 }
 
 /* ---- gets ------------------------------------------------------------------------------------ */
 
-/* Under a hazard word. -ECONNRESET: the peer has closed, has given us up, or may be dead. */
-static int write_far(const struct sc_peer *peer, const struct iovec *to, size_t to_count,
-		     const struct iovec *from, size_t from_count, size_t len)
+/* May the peer's memory be written, under a hazard word? It has not closed, has not given us up, and lives. */
+static bool is_writable(const struct sc_peer *peer)
 {
-	size_t moved;
-
-	if (!sc_peer_is_open(peer) || sc_peer_has_given_up(peer) || !sc_peer_is_there(peer))
-		return -ECONNRESET;
-	return sc_cma_write(peer->cma.pid, &(struct sc_cma_copy){ from, from_count, to, to_count, len }, &moved);
+	return sc_peer_is_open(peer) && !sc_peer_has_given_up(peer) && sc_peer_is_there(peer);
 }
 
 /* To the peer's memory, the next step. -EOPNOTSUPP: not possible. */
-static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct sc_reg *reg)
+static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct sc_access *access)
 {
 	uint64_t *hazard = &sc_seg_slot(peer->seg, peer->out_slot)->hazards.words[0];
 	uint64_t here = op->size - op->done < STEP ? op->size - op->done : STEP;
 	struct iovec from[SC_IOV_MAX], to[SC_ABI_RDV_SEGMENTS];
-	size_t from_count = sc_reg_slice(reg, op->addr + op->done, &here, from, SC_IOV_MAX);
+	size_t from_count = sc_reg_slice(access->reg, op->addr + op->done, &here, from, SC_IOV_MAX);
 	size_t to_count = sc_iov_slice(op->segments, op->segment_count, op->done, here, to);
+	struct sc_cma_copy copy;
+	size_t moved;
 	int ret;
 
 	sc_store_relaxed_64(hazard, ++peer->hazard_count << 32 | SC_ABI_HAZARD_OP);
 	/* before its state and answer are looked at; pairs with the fences in sc_regs_leave() and sc_peer_writes() */
 	sc_fence_seq_cst();
 	(void)SC_FAULT("target.hazard");
-	ret = write_far(peer, to, to_count, from, from_count, here);
+	copy = (struct sc_cma_copy){ from, from_count, to, to_count, here };
+	ret = is_writable(peer) ? sc_cma_write(peer->cma.pid, &copy, &moved) : -ECONNRESET;
 	(void)SC_FAULT("target.stored");
 	sc_store_release_64(hazard, 0);
 	(void)SC_FAULT("target.hazard_clear");
@@ -342,13 +259,14 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 }
 
 /* Through bounce buffers, the next record. -EAGAIN: no room. */
-static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struct sc_reg *reg)
+static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struct sc_access *access)
 {
 	struct sc_ep *ep = peer->ep;
 	uint64_t left = op->size - op->done, words[7] = { 0 };
 	struct sc_abi_got *record = (struct sc_abi_got *)words;
 	struct iovec bufs[SC_ABI_RECORD_BUFS];
-	uint32_t buffers = GOT_BUFS, size, count_bufs;
+	uint32_t buffers = GOT_BUFS, size, count;
+	struct sc_access part = *access;
 	int ret;
 
 	if (!has_room(peer, 1))
@@ -359,8 +277,10 @@ static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struc
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	count_bufs = sc_record_lend(peer, size, record->bufs, bufs);
-	ret = load(ep, reg, op->addr + op->done, bufs, count_bufs, size);
+	count = sc_record_lend(peer, size, record->bufs, bufs);
+	part.addr += op->done;
+	part.len = size;
+	ret = sc_access_copy(ep, &part, bufs, count);
 	(void)SC_FAULT("target.bounce");
 	if (ret)
 		size = 0; /* said all the same: the buffers come back with it */
@@ -372,10 +292,10 @@ static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struc
 	return ret;
 }
 
-static int get_some(struct sc_peer *peer, struct sc_target_op *op, const struct sc_reg *reg)
+static int get_some(struct sc_peer *peer, struct sc_target_op *op, const struct sc_access *access)
 {
 	if (!op->bounced && sc_peer_may_copy(peer)) {
-		int ret = get_store(peer, op, reg);
+		int ret = get_store(peer, op, access);
 
 		if (ret != -EOPNOTSUPP)
 			return ret;
@@ -383,25 +303,23 @@ static int get_some(struct sc_peer *peer, struct sc_target_op *op, const struct 
 	if (!op->bounced)
 		op->done = 0; /* all of it this way */
 	op->bounced = true;
-	return get_bounce(peer, op, reg);
+	return get_bounce(peer, op, access);
 }
 
 /* Go on with a get, by some records or one large copy. True: it is over. */
 static bool get_step(struct sc_peer *peer, struct sc_target_op *op, int *steps)
 {
-	struct sc_reg *reg;
-	int ret = find(peer->ep, op->key, op->addr, op->size, SC_REG_READ, &reg);
+	struct sc_access access = { op->key, op->addr, op->size, SC_REG_READ, NULL };
+	int ret = find_again(peer->ep, &access, &op->use);
 
-	if (!ret)
-		ret = keep_to(&op->use, reg);
 	for (int i = 0; i < BURST && !ret && op->done < op->size && (!i || op->bounced); i++) {
-		ret = get_some(peer, op, reg);
+		ret = get_some(peer, op, &access);
 		*steps += ret != -EAGAIN;
 	}
 	if (ret == -EAGAIN || (!ret && op->done < op->size))
 		return false;
 	if (!ret)
-		served(peer->ep, reg, SC_REG_READ, op->event);
+		sc_access_served(peer->ep, &access, op->event);
 	answer(peer, op->op, op->done, ret);
 	return true;
 }
@@ -413,7 +331,7 @@ struct atomic {
 	struct sc_abi_atomic record;
 	struct sc_atomicop op;
 	size_t size; /* bytes of all elements */
-	struct sc_reg *reg;
+	struct sc_access access;
 	bool event;
 	struct iovec pieces[ATOMIC_BYTES];
 	size_t piece_count;
@@ -445,23 +363,26 @@ static const char *atomic_read(struct sc_peer *peer, uint64_t ctl, struct atomic
 	return NULL;
 }
 
-static uint32_t atomic_access(const struct atomic *atomic)
+static uint32_t access_of(const struct sc_atomicop *op)
 {
-	if (atomic->op.code == SC_ATOMIC_READ)
+	if (op->code == SC_ATOMIC_READ)
 		return SC_REG_READ;
-	return atomic->op.kind == SC_ATOMIC_BASE ? SC_REG_WRITE : SC_REG_READ | SC_REG_WRITE;
+	return op->kind == SC_ATOMIC_BASE ? SC_REG_WRITE : SC_REG_READ | SC_REG_WRITE;
 }
 
 /* Where it is to be done: registered, writable. */
 static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 {
 	const struct sc_abi_atomic *record = &atomic->record;
+	struct sc_access *access = &atomic->access;
 	uint64_t len = atomic->size;
-	int ret = find(ep, record->key, record->addr, len, atomic_access(atomic), &atomic->reg);
+	int ret;
 
+	*access = (struct sc_access){ record->key, record->addr, len, access_of(&atomic->op), NULL };
+	ret = sc_access_find(ep, access);
 	if (ret)
 		return ret;
-	atomic->piece_count = sc_reg_slice(atomic->reg, record->addr, &len, atomic->pieces, ATOMIC_BYTES);
+	atomic->piece_count = sc_reg_slice(access->reg, record->addr, &len, atomic->pieces, ATOMIC_BYTES);
 	ret = sc_probe_check(&ep->memory, atomic->pieces, atomic->piece_count,
 			      record->code != SC_ATOMIC_READ);
 	return ret == -ENOSYS ? 0 : ret; /* a fault is the application's own */
@@ -513,7 +434,7 @@ static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char 
 	}
 	if (!op)
 		result_put(peer, atomic->record.op, values, size);
-	served(peer->ep, atomic->reg, atomic_access(atomic), atomic->event);
+	sc_access_served(peer->ep, &atomic->access, atomic->event);
 	return 0;
 }
 
@@ -531,7 +452,7 @@ static int take_atomic(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (!ret)
 		ret = sc_atomicop_apply(&atomic.op, atomic.pieces, atomic.piece_count);
 	if (!ret)
-		served(peer->ep, atomic.reg, SC_REG_WRITE, atomic.event);
+		sc_access_served(peer->ep, &atomic.access, atomic.event);
 	answer(peer, atomic.record.op, ret ? 0 : atomic.size, ret);
 	return 0;
 }
@@ -601,25 +522,6 @@ static int take_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-static void complete_written(struct sc_peer *peer, uint64_t data, uint64_t len)
-{
-	struct sc_ep *ep = peer->ep;
-	struct sc_comp *comp = ep->rx_cq ? sc_comp_ring_reserve(ep->rx_cq) : NULL;
-
-	if (!comp)
-		return;
-	*comp = (struct sc_comp){
-		.len = len, .data = data, .source = peer, .flags = SC_COMP_WRITTEN | SC_COMP_DATA
-	};
-	sc_comp_ring_commit(ep->rx_cq);
-}
-
-/* Would its completion be one too many? The peer is pushed back then, by its ring. */
-static bool is_crowded(const struct sc_comp_ring *cq)
-{
-	return cq && sc_comp_ring_is_full(cq);
-}
-
 static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct sc_ep *ep = peer->ep;
@@ -631,250 +533,12 @@ static int take_note(struct sc_peer *peer, uint64_t ctl, const char **why)
 		*why = "a note of something that cannot be done";
 		return -EPROTO;
 	}
-	if (flags & SC_ABI_F_DATA && is_crowded(ep->rx_cq))
+	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
 		return -ENOMEM;
 	if (flags & SC_ABI_F_EVENT)
-		count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access);
+		sc_access_count(ep, ep->regtab ? sc_regtab_own(ep->regtab, note.key) : NULL, note.access);
 	if (flags & SC_ABI_F_DATA)
-		complete_written(peer, note.data, note.len);
-	return 0;
-}
-
-/* ---- offers ---------------------------------------------------------------------------------- */
-
-static bool is_withdrawn(uint64_t claim, uint32_t number)
-{
-	return (int32_t)((uint32_t)(claim >> 32) - number) > 0;
-}
-
-/* The next offer. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
-static int offer_claim(struct sc_peer *peer, const char **why)
-{
-	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->offers.claim;
-	uint32_t number = peer->offers_seen;
-
-	/* if the word changes between the two tries, the second one finds the offer withdrawn */
-	for (int tries = 0; tries < 2; tries++) {
-		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
-		uint64_t withdrawn = claim >> 32;
-
-		if ((uint32_t)claim != peer->offers_taken)
-			break;
-		if (is_withdrawn(claim, number)) {
-			peer->offers_seen++;
-			return 0;
-		}
-		/* O1 */
-		if (sc_cas_acq_rel_64(word, claim, withdrawn << 32 | (number + 1))) {
-			peer->offers_taken = ++peer->offers_seen;
-			return 1;
-		}
-	}
-	*why = "a word that says who does its puts, and that cannot be";
-	return -EPROTO;
-}
-
-/* All that have been taken have ended. */
-static void offers_tell(struct sc_peer *peer)
-{
-	peer->offers_told = peer->offers_taken;
-	/* O2 release: pairs with O2' in put_ended() of delegate.c */
-	sc_store_release_32(&peer->rx.consumer->offers_done, peer->offers_told);
-	(void)SC_FAULT("target.offers_told");
-}
-
-/*
- * The initiator takes the number that this tells as one of the past or of the future, by which is nearer. There may be
- * any number of gets between two puts, so we tell it after so many gets, too.
- */
-#define OFFERS_UNTOLD (1u << 30)
-
-/* The one that was taken last. */
-static void offer_end(struct sc_peer *peer, int error)
-{
-	struct sc_abi_consumer *consumer = peer->rx.consumer;
-	uint32_t number = peer->offers_taken - 1;
-
-	/* relaxed: ordered by the next */
-	sc_store_relaxed_8(&consumer->offer_errors[number % SC_ABI_OFFERS], (uint8_t)-error);
-	offers_tell(peer);
-	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
-}
-
-/* Where its bytes are; those in the ring are copied. NULL, or what is wrong with it. */
-struct offer {
-	struct sc_abi_offer record;
-	struct iovec from[SC_ABI_RECORD_BUFS];
-	size_t count;
-	uint8_t bytes[OFFER_BYTES];
-};
-
-static const char *offer_read(struct sc_peer *peer, uint64_t ctl, struct offer *offer)
-{
-	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	uint32_t size = sc_ctl_size(ctl);
-
-	memcpy(&offer->record, line->bytes, sizeof(offer->record));
-	if (sc_ctl_kind(ctl) == SC_ABI_OFFER_BOUNCE) {
-		if (!sc_seg_has_bufs(peer->seg, offer->record.bufs, size))
-			return "bounce buffers that do not exist";
-		offer->count = sc_record_bufs(peer->seg, offer->record.bufs, size, offer->from);
-		return NULL;
-	}
-	if (size > sizeof(offer->bytes) || sc_lines_count(SC_ABI_OFFER_FIRST, size) != sc_ctl_lines(ctl))
-		return "a put of another size than its record";
-	sc_lines_read(&peer->rx.at, line, SC_ABI_OFFER_FIRST, offer->bytes, size);
-	offer->from[0] = (struct iovec){ offer->bytes, size };
-	offer->count = 1;
-	return NULL;
-}
-
-/* The peer reads only how the offer ended: it may go on before we count. */
-static int take_offer(struct sc_peer *peer, uint64_t ctl, const char **why)
-{
-	uint32_t size = sc_ctl_size(ctl), flags = sc_ctl_flags(ctl);
-	struct sc_ep *ep = peer->ep;
-	struct offer offer;
-	struct sc_reg *reg;
-	int ret;
-
-	if (flags & SC_ABI_F_DATA && is_crowded(ep->rx_cq))
-		return -ENOMEM;
-	ret = offer_claim(peer, why);
-	if (ret <= 0)
-		return ret;
-	(void)SC_FAULT("target.taken");
-	*why = offer_read(peer, ctl, &offer);
-	if (*why)
-		return -EPROTO;
-	ret = find(ep, offer.record.key, offer.record.addr, size, SC_REG_WRITE, &reg);
-	if (!ret)
-		ret = store(ep, reg, offer.record.addr, offer.from, offer.count, size);
-	(void)SC_FAULT("target.written");
-	offer_end(peer, ret);
-	if (ret)
-		return 0;
-	served(ep, reg, SC_REG_WRITE, true);
-	if (flags & SC_ABI_F_DATA)
-		complete_written(peer, offer.record.data, size);
-	return 0;
-}
-
-/*
- * Where the bytes go: gathered, then into the record's lines; or into buffers of ours, which are the peer's
- * to read until it says that it has.
- */
-struct offer_get {
-	struct sc_abi_offer_get record;
-	bool bounce;
-	uint32_t size, lines, buffers;
-	struct iovec to[SC_ABI_RECORD_BUFS];
-	size_t count;
-	uint8_t bytes[ANSWER_BYTES];
-};
-
-static const char *offer_get_read(struct sc_peer *peer, uint64_t ctl, struct offer_get *get)
-{
-	const struct sc_ep *ep = peer->ep;
-
-	get->bounce = sc_ctl_kind(ctl) == SC_ABI_OFFER_GET_BOUNCE;
-	get->size = sc_ctl_size(ctl);
-	get->buffers = 0;
-	memcpy(&get->record, sc_ring_first(&peer->rx)->bytes, sizeof(get->record));
-	if (get->bounce) {
-		if (get->size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
-			return "a get of more than there are buffers for";
-		get->buffers = (get->size + ep->config.buf_size - 1) >> ep->buf_shift;
-		return NULL;
-	}
-	if (get->size > sizeof(get->bytes) ||
-	    sc_lines_count(SC_ABI_GET_FIRST, get->size) != sc_ctl_lines(ctl))
-		return "a get of another size than its record";
-	get->to[0] = (struct iovec){ get->bytes, get->size };
-	get->count = 1;
-	return NULL;
-}
-
-/*
- * Half of the buffers are left to others: those of a peer that does not look at its answers stay lent. One
- * that is withdrawn, as far as a glance tells, needs none.
- */
-static bool may_answer(struct sc_peer *peer, const struct offer_get *get)
-{
-	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
-	struct sc_pool *pool = &peer->ep->pool;
-
-	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->offers.claim), peer->offers_seen) ||
-	    (sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
-	     sc_record_grow(peer->ep, get->buffers)))
-		return true;
-	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
-	sc_pool_return(pool, &peer->answers, sc_load_acquire_64(&slot->answers.read));
-	return sc_pool_may_lend(pool, &peer->answers, get->buffers, pool->count / 2) &&
-	       sc_record_grow(peer->ep, get->buffers);
-}
-
-static void answer_lend(struct sc_peer *peer, struct offer_get *get)
-{
-	struct sc_ep *ep = peer->ep;
-
-	for (uint32_t i = 0; i < get->buffers; i++)
-		get->record.bufs[i] = sc_pool_lend(&ep->pool, &peer->answers, peer->answer_count);
-	get->count = sc_record_bufs(ep->seg, get->record.bufs, get->size, get->to);
-	peer->answer_count++;
-}
-
-/* The bytes, or where they are, before the peer reads `ended`. */
-static void offer_get_end(struct sc_peer *peer, const struct offer_get *get, int error)
-{
-	struct sc_abi_line *line = sc_ring_first(&peer->rx);
-	struct sc_abi_offer_get *record = (struct sc_abi_offer_get *)line->bytes;
-
-	if (get->bounce)
-		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
-	else if (!error)
-		sc_lines_write(&peer->rx.at, line, SC_ABI_GET_FIRST, get->bytes,
-			       get->size);
-	(void)SC_FAULT("target.answered");
-	/* O3 release: pairs with O3' in get_ended() of delegate.c */
-	sc_store_release_64(&record->ended, 1 + (uint64_t)-error);
-	(void)SC_FAULT("target.ended");
-}
-
-/*
- * -ENOMEM: no buffers; they come back, or it is withdrawn. Not by a peer that has gone, which has no use for an
- * answer.
- */
-static int take_offer_get(struct sc_peer *peer, uint64_t ctl, const char **why)
-{
-	struct sc_ep *ep = peer->ep;
-	struct offer_get get;
-	bool gone = peer->feed == SC_FEED_DRAINING;
-	struct sc_reg *reg;
-	int ret;
-
-	*why = offer_get_read(peer, ctl, &get);
-	if (*why)
-		return -EPROTO;
-	if (!gone && !may_answer(peer, &get))
-		return -ENOMEM;
-	ret = offer_claim(peer, why);
-	if (ret <= 0)
-		return ret;
-	if (gone)
-		return 0;
-	(void)SC_FAULT("target.get_taken");
-	if (get.bounce)
-		answer_lend(peer, &get);
-	ret = find(ep, get.record.key, get.record.addr, get.size, SC_REG_READ, &reg);
-	if (!ret)
-		ret = load(ep, reg, get.record.addr, get.to, get.count, get.size);
-	(void)SC_FAULT("target.loaded");
-	offer_get_end(peer, &get, ret);
-	if (peer->offers_taken - peer->offers_told >= OFFERS_UNTOLD)
-		offers_tell(peer);
-	if (!ret)
-		served(ep, reg, SC_REG_READ, true);
+		sc_access_complete(peer, note.data, note.len);
 	return 0;
 }
 
@@ -882,19 +546,16 @@ int sc_target_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	switch (sc_ctl_kind(ctl)) {
 	case SC_ABI_PUT:
-		return take_put(peer, ctl, why);
-	case SC_ABI_PUT_FAR:
-		return take_put_far(peer, ctl, why);
+		return sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED ? take_put(peer, ctl, why)
+							    : take_put_far(peer, ctl, why);
 	case SC_ABI_GET:
 		return take_get(peer, ctl, why);
 	case SC_ABI_ATOMIC:
 		return take_atomic(peer, ctl, why);
-	case SC_ABI_OFFER:
-	case SC_ABI_OFFER_BOUNCE:
-		return take_offer(peer, ctl, why);
-	case SC_ABI_OFFER_GET:
-	case SC_ABI_OFFER_GET_BOUNCE:
-		return take_offer_get(peer, ctl, why);
+	case SC_ABI_DELEGATE_PUT:
+		return sc_taker_put(peer, ctl, why);
+	case SC_ABI_DELEGATE_GET:
+		return sc_taker_get(peer, ctl, why);
 	default:
 		return take_note(peer, ctl, why);
 	}

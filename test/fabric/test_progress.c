@@ -396,7 +396,7 @@ static struct usage usage(void)
 	return usage;
 }
 
-/* No call of libfabric meanwhile. For longer than any nap of theirs (NAP in prov/progress.c). */
+/* No call of libfabric meanwhile. For longer than any nap of theirs (NAP in prov/wait/progress.c). */
 static void wait_until_asleep(void)
 {
 	struct usage before, after = usage();

@@ -140,7 +140,7 @@ static void post(const struct step *step)
 		return;
 	rma.context = &op_pending[op_count];
 	op_pending[op_count++] = true;
-	of_mad->offers_spared = 0; /* each is offered, if that can be */
+	of_mad->delegated_spared = 0; /* each is offered, if that can be */
 	if (sc_rma_post(ep, of_mad, &rma))
 		op_pending[op_count - 1] = false;
 }
@@ -151,21 +151,23 @@ static void offer(const struct step *step)
 	struct sc_ring_tx *tx = &to_ep->tx;
 	bool in_buffers = step->how & 1;
 	uint32_t size = step->value % 1024;
-	uint32_t lines = in_buffers ? 1 : sc_lines_count(SC_ABI_OFFER_FIRST, size);
-	struct sc_abi_offer *record;
+	uint32_t lines = in_buffers ? 1 : sc_lines_count(SC_ABI_DELEGATE_PUT_FIRST, size);
+	struct sc_abi_delegate *record;
 
 	if (lines > SC_ABI_RECORD_LINES || sc_ring_refresh(tx) || !sc_ring_has_room(tx, lines))
 		return;
 	if (step->how & 2)
 		size ^= step->small;
-	record = (struct sc_abi_offer *)sc_ring_reserve(tx)->bytes;
-	*record = (struct sc_abi_offer){ .key = KEY + (step->how >> 2 & 1), .addr = step->small };
+	record = (struct sc_abi_delegate *)sc_ring_reserve(tx)->bytes;
+	*record = (struct sc_abi_delegate){ .key = KEY + (step->how >> 2 & 1), .addr = step->small };
 	record->bufs[0] = step->how & 8 ? step->small : 3;
 	if (step->how & 16)
 		record->addr = SPACE - size / 2;
 	sc_ring_commit(tx,
-		       sc_ring_ctl(in_buffers ? SC_ABI_OFFER_BOUNCE : SC_ABI_OFFER,
-				   step->how & 32 ? SC_ABI_F_DATA : 0, lines, size),
+		       sc_ring_ctl(SC_ABI_DELEGATE_PUT,
+				   (in_buffers ? SC_ABI_F_BOUNCED : 0) |
+					   (step->how & 32 ? SC_ABI_F_DATA : 0),
+				   lines, size),
 		       lines);
 }
 
@@ -193,12 +195,12 @@ static void do_step(const struct step *step)
 			sc_ep_poll(ep);
 		break;
 	case TAKE: /* some of those that have been offered */
-		if (own && (uint32_t)own->offers.claim != of_mad->offers_end)
-			own->offers.claim++;
+		if (own && (uint32_t)own->delegation.claim != of_mad->delegated_end)
+			own->delegation.claim++;
 		break;
 	case END: /* those that have been taken; and it has read its ring */
 		if (own) {
-			own->consumer.offers_done = (uint32_t)own->offers.claim;
+			own->consumer.delegated_done = (uint32_t)own->delegation.claim;
 			own->consumer.head = of_mad->tx.tail;
 		}
 		break;
@@ -207,25 +209,25 @@ static void do_step(const struct step *step)
 		break;
 	case WITHDRAW:
 		if (theirs)
-			theirs->offers.claim += 1ull << 32;
+			theirs->delegation.claim += 1ull << 32;
 		break;
 	case CLAIM:
 		if (own)
-			change(&own->offers.claim, step);
+			change(&own->delegation.claim, step);
 		break;
 	case DONE:
-		done = own ? own->consumer.offers_done : 0;
+		done = own ? own->consumer.delegated_done : 0;
 		change(&done, step);
 		if (own)
-			own->consumer.offers_done = (uint32_t)done;
+			own->consumer.delegated_done = (uint32_t)done;
 		break;
 	case ERROR:
 		if (own)
-			own->consumer.offer_errors[step->small % SC_ABI_OFFERS] = (uint8_t)step->value;
+			own->consumer.delegated_errors[step->small % SC_ABI_DELEGATED] = (uint8_t)step->value;
 		break;
 	case THEIR_CLAIM:
 		if (theirs)
-			change(&theirs->offers.claim, step);
+			change(&theirs->delegation.claim, step);
 		break;
 	default:
 		if (own)
@@ -249,7 +251,7 @@ static void end_mad(void)
 	for (size_t i = 0; i < op_count; i++)
 		CHECK(!op_pending[i]);
 	CHECK(!of_mad->seg && !of_mad->rma_pending && !of_mad->loans.count);
-	CHECK(sc_list_empty(&of_mad->offers) && sc_list_empty(&ep->work[SC_WORK_OFFERING]));
+	CHECK(sc_list_empty(&of_mad->delegated) && sc_list_empty(&ep->work[SC_WORK_DELEGATED]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

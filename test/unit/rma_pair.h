@@ -146,7 +146,7 @@ static inline void expect_idle(void)
 	assert_int_equal(pair[0].peer->rma_gets, 0);
 	assert_int_equal(pair[0].peer->rma_fars, 0);
 	assert_int_equal(pair[0].peer->rma_pending, 0);
-	assert_true(sc_list_empty(&pair[0].peer->offers) && sc_list_empty(&pair[0].ep->work[SC_WORK_OFFERING]));
+	assert_true(sc_list_empty(&pair[0].peer->delegated) && sc_list_empty(&pair[0].ep->work[SC_WORK_DELEGATED]));
 	assert_true(sc_list_empty(&pair[0].peer->batch) && sc_list_empty(&pair[0].ep->work[SC_WORK_BATCHING]));
 	assert_true(sc_list_empty(&pair[0].peer->assisted) && sc_list_empty(&pair[0].ep->work[SC_WORK_ASKING]));
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_JOINED]));

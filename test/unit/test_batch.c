@@ -35,7 +35,7 @@ static void open_pair(void **state)
 		skip();
 	uncounted = true;
 	rma_open(&direct);
-	pair[0].peer->offers_spared = UINT32_MAX;
+	pair[0].peer->delegated_spared = UINT32_MAX;
 	pair[0].peer->copies_not = true;
 	memset(space, 0xa5, SPACE);
 	memset(into, 0xa5, SPACE);
@@ -247,20 +247,20 @@ static void test_offer_behind(void **state)
 	memset(space, 0xa5, SPACE);
 	move(true, 0, 5000, 0);
 	assert_int_equal(put_off(), 1);
-	pair[0].peer->offers_spared = 0;
+	pair[0].peer->delegated_spared = 0;
 	move(true, 1000, 100, 0);
-	assert_int_equal(pair[0].ep->counters.rma_offers, 0);
+	assert_int_equal(pair[0].ep->counters.rma_delegated, 0);
 	assert_int_equal(put_off(), 2);
 	ends_settle(pair, 2);
 	expect_done(2);
 	assert_memory_equal(space, from, 5000);
 	/* once they are done; and nothing is put off while it may be taken */
 	move(true, 1000, 100, 0);
-	assert_int_equal(pair[0].ep->counters.rma_offers, 1);
-	pair[0].peer->offers_spared = UINT32_MAX;
+	assert_int_equal(pair[0].ep->counters.rma_delegated, 1);
+	pair[0].peer->delegated_spared = UINT32_MAX;
 	move(true, 2000, 100, 0);
 	assert_int_equal(put_off(), 0);
-	assert_true(sc_list_empty(&pair[0].peer->offers));
+	assert_true(sc_list_empty(&pair[0].peer->delegated));
 	ends_settle(pair, 2);
 	expect_done(2);
 	expect_idle();
@@ -366,11 +366,11 @@ static void test_requests_first(void **state)
 	memset(into, 0, 200000);
 	move(false, 0, 200000, 0);
 	assert_int_equal(put_off(), 1);
-	pair[0].peer->offers_spared = 0;
+	pair[0].peer->delegated_spared = 0;
 	before_read = forbidden;
 	move(true, 0, 100, 0);
 	assert_int_equal(put_off(), 2);
-	assert_int_equal(pair[0].ep->counters.rma_offers, 0);
+	assert_int_equal(pair[0].ep->counters.rma_delegated, 0);
 	ends_settle(pair, 2);
 	expect_done(2);
 	for (size_t i = 0; i < 200000; i++)
@@ -494,7 +494,7 @@ static void test_peer_ends(void **state)
 
 	open_pair(state);
 	owner_start(&child, &far, &peer);
-	peer->offers_spared = UINT32_MAX;
+	peer->delegated_spared = UINT32_MAX;
 	for (int i = 0; i < AT_ONCE; i++)
 		assert_int_equal(run_far(peer, &far, from, 1000, SC_RMA_WRITE).err, 0);
 	sc_ep_poll(pair[0].ep);

@@ -343,10 +343,10 @@ static void move_one(bool put, size_t size, bool stream)
 
 static bool is_offered(bool put, size_t size, bool stream)
 {
-	uint64_t before = pair[0].ep->counters.rma_offers;
+	uint64_t before = pair[0].ep->counters.rma_delegated;
 
 	move_one(put, size, stream);
-	return pair[0].ep->counters.rma_offers != before;
+	return pair[0].ep->counters.rma_delegated != before;
 }
 
 /* A put of 16 KiB, if buffers cost so much. */
@@ -389,16 +389,16 @@ static void test_adapts_offers(void **state)
 		memcpy(space, from, sizeof(into));
 		post_one(put, into, 8, false);
 		post_one(put, into, sizeof(into), false);
-		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 2);
+		assert_int_equal(pair[0].peer->delegated_end - pair[0].peer->delegated_first, 2);
 		expect_moved(put, into, 8);
 		expect_moved(put, into, sizeof(into));
 		/* unless they are over */
 		post_one(put, into, 8, false);
 		ends_settle(&pair[1], 1);
 		post_one(put, into, sizeof(into), false);
-		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 0);
+		assert_int_equal(pair[0].peer->delegated_end - pair[0].peer->delegated_first, 0);
 		post_one(put, into, 8, false);
-		assert_int_equal(pair[0].peer->offers_end - pair[0].peer->offers_first, 1);
+		assert_int_equal(pair[0].peer->delegated_end - pair[0].peer->delegated_first, 1);
 		expect_moved(put, into, 8);
 		expect_moved(put, into, sizeof(into));
 		expect_moved(put, into, 8);
@@ -416,13 +416,13 @@ static void test_adapts_offers(void **state)
 /* So many puts without a poll between: how many of them are offered, from the first on? */
 static int put_burst(int count)
 {
-	uint64_t before = pair[0].ep->counters.rma_offers;
+	uint64_t before = pair[0].ep->counters.rma_delegated;
 	int offered;
 
 	ends_settle(pair, 2);
 	for (int n = 0; n < count; n++)
 		post_one(true, NULL, 8192, false);
-	offered = (int)(pair[0].ep->counters.rma_offers - before);
+	offered = (int)(pair[0].ep->counters.rma_delegated - before);
 	for (int n = 0; n < count; n++)
 		expect_moved(true, NULL, 8192);
 	return offered;

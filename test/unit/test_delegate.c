@@ -62,10 +62,10 @@ static void put(const void *buf, uint64_t addr, uint64_t len, uint32_t flags)
 /* One that is offered, and not done yet. */
 static void offer(const void *buf, uint64_t addr, uint64_t len, uint32_t flags)
 {
-	uint64_t offers = counters()->rma_offers;
+	uint64_t offers = counters()->rma_delegated;
 
 	put(buf, addr, len, flags);
-	assert_int_equal(counters()->rma_offers, offers + 1);
+	assert_int_equal(counters()->rma_delegated, offers + 1);
 	assert_true(end_idle(&pair[0]));
 }
 
@@ -80,10 +80,10 @@ static int ask(void *buf, uint64_t addr, uint64_t len)
 /* A get that is offered, and not done yet. */
 static void offer_get(void *buf, uint64_t addr, uint64_t len)
 {
-	uint64_t offers = counters()->rma_offers;
+	uint64_t offers = counters()->rma_delegated;
 
 	assert_int_equal(ask(buf, addr, len), 0);
-	assert_int_equal(counters()->rma_offers, offers + 1);
+	assert_int_equal(counters()->rma_delegated, offers + 1);
 	assert_true(end_idle(&pair[0]));
 }
 
@@ -107,7 +107,7 @@ static void expect_done(int count)
 /* What both sides see of them, as the owner's. */
 static uint64_t *claim_word(void)
 {
-	return &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->offers.claim;
+	return &sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)->delegation.claim;
 }
 
 static struct sc_abi_consumer *consumer(void)
@@ -148,7 +148,7 @@ static void test_taken(void **state)
 		assert_int_equal(comp.data, 0xda7a);
 		assert_int_equal(comp.len, sizes[i]);
 	}
-	assert_int_equal(counters()->rma_offers_taken, SIZES);
+	assert_int_equal(counters()->rma_delegated_taken, SIZES);
 	assert_int_equal(counters()->rma_direct_bytes, 0);
 	assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, SIZES);
 	put(from, 0, 32769, 0); /* too large */
@@ -176,7 +176,7 @@ static void test_withdrawn(void **state)
 		ends_settle(pair, 2);
 		assert_true(is_untouched(0, 0));
 		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, 1);
-		assert_int_equal(counters()->rma_offers_taken, 0);
+		assert_int_equal(counters()->rma_delegated_taken, 0);
 		if (data) {
 			assert_int_equal(comp_take(&pair[1].rx).data, 0xda7a);
 		}
@@ -221,7 +221,7 @@ static void test_got(void **state)
 		assert_int_equal(comp.cq_flags, 0x52);
 		assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, i + 1);
 	}
-	assert_int_equal(counters()->rma_offers_taken, GET_SIZES);
+	assert_int_equal(counters()->rma_delegated_taken, GET_SIZES);
 	assert_int_equal(counters()->rma_direct_bytes, 0);
 	assert_int_equal(cntrs[0][SC_EVENT_READ].value, GET_SIZES);
 	assert_int_equal(ask(into, 0, 4097), 0); /* too large */
@@ -267,7 +267,7 @@ static void test_got_vector(void **state)
 		assert_int_equal(into[20000 + size[2]], 0x5a);
 		assert_int_equal(sc_reg_close(pieces), 0);
 	}
-	assert_int_equal(counters()->rma_offers_taken, 3);
+	assert_int_equal(counters()->rma_delegated_taken, 3);
 	expect_idle();
 	rma_close();
 }
@@ -290,7 +290,7 @@ static void test_get_withdrawn(void **state)
 		memset(space, 0xa5, SPACE);
 		ends_settle(pair, 2);
 		assert_memory_equal(into + 3, from + 7, size);
-		assert_int_equal(counters()->rma_offers_taken, 0);
+		assert_int_equal(counters()->rma_delegated_taken, 0);
 		expect_idle();
 		rma_close();
 	}
@@ -324,7 +324,7 @@ static void test_put_and_get(void **state)
 	assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, ended);
 	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_READ].value, ended);
 	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, ended);
-	assert_true(counters()->rma_offers_taken > 1000);
+	assert_true(counters()->rma_delegated_taken > 1000);
 	expect_idle();
 	rma_close();
 }
@@ -416,15 +416,15 @@ static void test_no_buffers(void **state)
 	memcpy(space, from, SPACE);
 	for (int round = 0; round < 3; round++) {
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->offers_spared = 0;
-		taken = counters()->rma_offers_taken;
+		pair[0].peer->delegated_spared = 0;
+		taken = counters()->rma_delegated_taken;
 		for (posted = 0; posted < 10; posted++)
 			offer_get(into + (size_t)posted * size, (uint64_t)posted * size, size);
 		owner_polls();
 		owner_polls();
 		we_poll();
-		assert_true(counters()->rma_offers_taken > taken);
-		assert_true(counters()->rma_offers_taken < taken + 10);
+		assert_true(counters()->rma_delegated_taken > taken);
+		assert_true(counters()->rma_delegated_taken < taken + 10);
 		expect_done(10);
 		assert_memory_equal(into, from, 10 * size);
 		assert_true(is_unwritten(0, 10 * size));
@@ -447,18 +447,18 @@ static void test_spared(void **state)
 		owner_polls();
 		expected = 2 * expected + 1 < 255 ? 2 * expected + 1 : 255;
 		for (spared = 0; spared < expected; spared++) {
-			uint64_t offers = counters()->rma_offers;
+			uint64_t offers = counters()->rma_delegated;
 
 			put(from, 0, 8, 0);
 			expect_done(1); /* in the call */
 			owner_polls();	/* for it is to hear of them */
-			assert_int_equal(counters()->rma_offers, offers);
+			assert_int_equal(counters()->rma_delegated, offers);
 		}
 	}
 	offer(from, 0, 8, 0);
 	ends_settle(pair, 2); /* ours first, then the owner's: one of them */
 	expect_done(1);
-	while (counters()->rma_offers_taken < 1) {
+	while (counters()->rma_delegated_taken < 1) {
 		put(from, 0, 8, 0);
 		owner_polls();
 		we_poll();
@@ -511,7 +511,7 @@ static void test_many(void **state)
 	}
 	assert_int_equal(cntrs[0][SC_EVENT_WRITE].value, ended);
 	assert_int_equal(cntrs[1][SC_EVENT_REMOTE_WRITE].value, ended);
-	assert_true(counters()->rma_offers_taken > 100);
+	assert_true(counters()->rma_delegated_taken > 100);
 	expect_idle();
 	rma_close();
 }
@@ -524,13 +524,13 @@ static void wrong_way(struct sc_remote remote, int err, uint32_t flags)
 	enum sc_event event = flags & SC_RMA_WRITE ? SC_EVENT_WRITE : SC_EVENT_READ;
 
 	for (int taken = 0; taken < 2; taken++) {
-		uint64_t errors = cntrs[0][event].errors, done = counters()->rma_offers_taken;
+		uint64_t errors = cntrs[0][event].errors, done = counters()->rma_delegated_taken;
 		struct iovec iov = { flags & SC_RMA_WRITE ? from : into, remote.len };
 		struct sc_comp comp;
 
 		memset(space, 0xa5, SPACE);
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->offers_spared = 0;
+		pair[0].peer->delegated_spared = 0;
 		assert_int_equal(post(&iov, 1, &remote, 1, flags), 0);
 		assert_true(end_idle(&pair[0]));
 		if (taken)
@@ -541,7 +541,7 @@ static void wrong_way(struct sc_remote remote, int err, uint32_t flags)
 		assert_int_equal(comp.olen, 0);
 		assert_true(is_untouched(0, 0) && is_unwritten(0, 0));
 		assert_int_equal(cntrs[0][event].errors, errors + 1);
-		assert_int_equal(counters()->rma_offers_taken, done + (uint64_t)taken);
+		assert_int_equal(counters()->rma_delegated_taken, done + (uint64_t)taken);
 		expect_idle();
 	}
 }
@@ -614,15 +614,15 @@ static void test_get_errors(void **state)
 		struct sc_comp comp;
 
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->offers_spared = 0;
-		done = counters()->rma_offers_taken;
+		pair[0].peer->delegated_spared = 0;
+		done = counters()->rma_delegated_taken;
 		assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
 		if (taken)
 			owner_polls();
 		we_poll();
 		comp = comp_take(&pair[0].tx);
 		assert_int_equal(comp.err, EIO);
-		assert_int_equal(counters()->rma_offers_taken, done + (size_t)taken);
+		assert_int_equal(counters()->rma_delegated_taken, done + (size_t)taken);
 		assert_true(is_unwritten(0, taken ? 0 : 1000));
 		expect_idle();
 	}
@@ -655,7 +655,7 @@ static void test_unmapped_meanwhile(void **state)
 		we_poll();
 		assert_int_equal(comp_take(&pair[0].tx).err, there ? 0 : EIO);
 	}
-	assert_int_equal(counters()->rma_offers_taken, 4);
+	assert_int_equal(counters()->rma_delegated_taken, 4);
 	assert_int_equal(sc_reg_close(mapped), 0);
 	rma_close();
 }
@@ -777,8 +777,8 @@ static void test_in_hand(void **state)
 	assert_true(end_idle(&pair[0]));
 	assert_true(is_untouched(0, 0));
 	/* it ends, badly */
-	consumer()->offer_errors[0] = EIO;
-	sc_store_release_32(&consumer()->offers_done, 1);
+	consumer()->delegated_errors[0] = EIO;
+	sc_store_release_32(&consumer()->delegated_done, 1);
 	we_poll();
 	assert_int_equal(comp_take(&pair[0].tx).err, EIO);
 	expect_done(2);
@@ -804,7 +804,7 @@ static void test_all_in_hand(void **state)
 	assert_true(end_idle(&pair[0]));
 	assert_true(sc_load_relaxed_64(claim_word()) == 2);
 	assert_int_equal(pair[0].peer->rma_pending, 2);
-	sc_store_release_32(&consumer()->offers_done, 2);
+	sc_store_release_32(&consumer()->delegated_done, 2);
 	we_poll();
 	expect_done(2);
 	assert_true(is_untouched(0, 0));
@@ -850,7 +850,7 @@ static void mad_owner(uint64_t claim, uint32_t done, bool withdrawn_first)
 	} else {
 		sc_store_release_64(claim_word(), claim);
 	}
-	sc_store_release_32(&consumer()->offers_done, done);
+	sc_store_release_32(&consumer()->delegated_done, done);
 	we_poll();
 	assert_int_equal(pair[0].ep->counters.quarantines, 1);
 	for (int i = 0; i < 3; i++)
@@ -884,13 +884,13 @@ static void test_mad_owner(void **state)
 static void test_mad_answer(void **state)
 {
 	for (int which = 0; which < 4; which++) {
-		struct sc_abi_offer_get *record;
+		struct sc_abi_delegate *record;
 
 		OPEN_WITH_SMALL_BUFFERS();
 		memset(into, 0x5a, SPACE);
 		for (int i = 0; i < 2; i++)
 			offer_get(into, 0, which < 2 ? 8 : 4000);
-		record = (struct sc_abi_offer_get *)sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)
+		record = (struct sc_abi_delegate *)sc_seg_slot(pair[0].peer->seg, pair[0].peer->out_slot)
 				 ->ring[0]
 				 .bytes;
 		record->bufs[3] = which == 2 ? 64 : UINT16_MAX; /* of four */
@@ -919,7 +919,7 @@ static void test_mad_reader(void **state)
 		memcpy(space, from, SPACE);
 		for (int round = 0; round < 100; round++) {
 			memset(into, 0x5a, 3000);
-			pair[0].peer->offers_spared = 0;
+			pair[0].peer->delegated_spared = 0;
 			assert_int_equal(ask(into, 0, 3000), 0);
 			owner_polls();
 			we_poll();
@@ -964,10 +964,10 @@ static void gets_pass(uint32_t count)
 
 	if (!count)
 		return;
-	we->offers_first += count;
-	we->offers_ours = we->offers_end = we->offers_first;
-	owner->offers_taken = owner->offers_seen = we->offers_first;
-	sc_store_release_64(claim_word(), (uint64_t)we->offers_withdrawn << 32 | owner->offers_taken);
+	we->delegated_first += count;
+	we->delegated_ours = we->delegated_end = we->delegated_first;
+	owner->delegated_taken = owner->delegated_seen = we->delegated_first;
+	sc_store_release_64(claim_word(), (uint64_t)we->delegated_withdrawn << 32 | owner->delegated_taken);
 }
 
 /*
@@ -985,7 +985,7 @@ static void test_far_apart(void **state)
 		for (uint32_t left = gets[i], some; left; left -= some) {
 			some = left < 1u << 30 ? left : 1u << 30;
 			gets_pass(some - 1);
-			pair[0].peer->offers_spared = 0;
+			pair[0].peer->delegated_spared = 0;
 			offer_get(into, 0, 8);
 			owner_polls();
 			we_poll();
@@ -993,7 +993,7 @@ static void test_far_apart(void **state)
 			assert_memory_equal(into, space, 8);
 		}
 		for (int round = 0; round < 3; round++) {
-			pair[0].peer->offers_spared = 0;
+			pair[0].peer->delegated_spared = 0;
 			offer(from, 8 * (uint64_t)round, 8, 0);
 			(void)sc_ep_poll(pair[0].ep);
 			assert_true(end_idle(&pair[0]) && is_untouched(0, 8 * (size_t)round));
@@ -1060,7 +1060,7 @@ static void test_race(void **state)
 
 		values[i] = i;
 		if (i % 4 == 0)
-			pair[0].peer->offers_spared = 0; /* else it is asked too rarely */
+			pair[0].peer->delegated_spared = 0; /* else it is asked too rarely */
 		while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE | flags)) == -EAGAIN) {
 			ended += step();
 			sched_yield();
@@ -1106,7 +1106,7 @@ static void test_race_of_gets(void **state)
 
 		values[i] = i;
 		if (i % 4 == 0)
-			pair[0].peer->offers_spared = 0; /* else it is asked too rarely */
+			pair[0].peer->delegated_spared = 0; /* else it is asked too rarely */
 		while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE)) == -EAGAIN)
 			ended += step();
 		assert_int_equal(ret, 0);
@@ -1180,7 +1180,7 @@ static void test_owner_closes_when_done(void **state)
 		assert_true(end_idle(&pair[0]));
 		assert_memory_equal(puts ? space : into, from, 2 * len);
 		assert_int_equal((puts ? space : into)[2 * len], 0x5a);
-		assert_int_equal(counters()->rma_offers_taken, 2);
+		assert_int_equal(counters()->rma_delegated_taken, 2);
 		assert_int_equal(pair[0].peer->rma_pending, 0);
 		rma_close();
 	}
@@ -1198,24 +1198,24 @@ static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint3
 	uint64_t *word, claim;
 
 	owner_start(child, far, &peer);
-	while (!counters()->rma_offers_taken) {
-		peer->offers_spared = 0;
+	while (!counters()->rma_delegated_taken) {
+		peer->delegated_spared = 0;
 		post_far(peer, far, from, 8, SC_RMA_WRITE);
 		sched_yield(); /* where there is no processor for it besides ours, it takes it now */
 		assert_int_equal(wait_comp().err, 0);
 	}
 	assert_int_equal(kill(child->pid, SIGSTOP), 0);
 	assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
-	peer->offers_spared = 0;
+	peer->delegated_spared = 0;
 	remote = (struct sc_remote){ 0, 8, far->key };
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), 0);
 	assert_true(end_idle(&pair[0]));
-	word = &sc_seg_slot(peer->seg, peer->out_slot)->offers.claim;
+	word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
 	claim = sc_load_relaxed_64(word);
 	if (taken)
 		assert_true(sc_cas_acq_rel_64(
-			word, claim, (claim & ~(uint64_t)UINT32_MAX) | (peer->offers_first + taken)));
+			word, claim, (claim & ~(uint64_t)UINT32_MAX) | (peer->delegated_first + taken)));
 	return peer;
 }
 
@@ -1297,7 +1297,7 @@ static void writer(struct child *self, void *arg)
 	CHILD_CHECK(!sc_rma_post(ep, peer, &rma));
 	for (int i = 0; i < ASKED; i++)
 		CHILD_CHECK(!sc_rma_post(ep, peer, &get));
-	CHILD_CHECK(sc_ep_counters(ep)->rma_offers == 1 + ASKED);
+	CHILD_CHECK(sc_ep_counters(ep)->rma_delegated == 1 + ASKED);
 	child_tell(self, "offered");
 	child_wait(self);
 }
@@ -1344,7 +1344,7 @@ static void test_no_room(void **state)
 	OPEN();
 	fill_ring();
 	put(from, 0, 4096, 0);
-	assert_int_equal(counters()->rma_offers, 0);
+	assert_int_equal(counters()->rma_delegated, 0);
 	ends_settle(pair, 2);
 	expect_done(1);
 	assert_memory_equal(space, from, 4096);
@@ -1387,10 +1387,10 @@ static void test_overflow(void **state)
 	assert_memory_equal(into, from + 7, 100);
 	flood();
 	assert_true(counters()->tx_overflows > 0);
-	offers = counters()->rma_offers;
+	offers = counters()->rma_delegated;
 	assert_int_equal(ask(into, 9, 100), 0);
 	put(from, 0, 8, 0);
-	assert_int_equal(counters()->rma_offers, offers);
+	assert_int_equal(counters()->rma_delegated, offers);
 	ends_settle(pair, 2);
 	expect_done(2);
 	assert_memory_equal(into, from + 9, 100);
@@ -1428,7 +1428,7 @@ static void test_withdrawn_too_soon(void **state)
 	remote = at(0, 8);
 	remote.key++;
 	assert_int_equal(post(&iov, 1, &remote, 1, SC_RMA_WRITE), 0);
-	assert_int_equal(counters()->rma_offers, 1);
+	assert_int_equal(counters()->rma_delegated, 1);
 	chains = &sc_seg_presence(pair[1].ep->seg)->chains;
 	sc_add_acq_rel_32(chains, 1); /* it is at work on them */
 	for (int i = 0; i < 1000; i++)
@@ -1467,7 +1467,7 @@ static void test_withdrawn_from_closed(void **state)
 	remote = at(0, 8);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), 0);
-	assert_int_equal(counters()->rma_offers, 3);
+	assert_int_equal(counters()->rma_delegated, 3);
 	assert_int_equal(peer->feed, SC_FEED_NONE);
 	sc_store_release_32(&sc_seg_presence(peer->seg)->state, SC_ABI_CLOSED);
 	assert_int_equal(sc_delegate_settle_slow(peer), -ECONNRESET);

@@ -886,8 +886,8 @@ static void test_bad_overflow(void **state)
 	victim_check();
 	bad_record_in_overflow(64, CTL(SC_ABI_CONTINUE, 0, 2, SC_ABI_IN_RING), NULL, 0);
 	/* its answer would be written there, where nothing is to be written */
-	bad_record_in_overflow(64, CTL(SC_ABI_OFFER_GET, 0, 1, 8), get, 7);
-	bad_record_in_overflow(64, CTL(SC_ABI_OFFER_GET_BOUNCE, 0, 1, 1000), get, 7);
+	bad_record_in_overflow(64, CTL(SC_ABI_DELEGATE_GET, 0, 1, 8), get, 7);
+	bad_record_in_overflow(64, CTL(SC_ABI_DELEGATE_GET, SC_ABI_F_BOUNCED, 1, 1000), get, 7);
 }
 
 /* A ring grows once, and its memory is there or the peer has to give it. */
@@ -1533,7 +1533,7 @@ static void test_ended_at_the_fence(void **state)
 static void test_buffers_of_the_gone(void **state)
 {
 	static const int kinds[] = { SC_ABI_BOUNCE, SC_ABI_PIECE, SC_ABI_PUT, SC_ABI_GOT,
-				     SC_ABI_OFFER_BOUNCE };
+				     SC_ABI_DELEGATE_PUT };
 	uint64_t words[7] = { 0 };
 
 	(void)state;
@@ -1541,7 +1541,7 @@ static void test_buffers_of_the_gone(void **state)
 		struct sc_seg *seg;
 
 		pair_open(pair, NULL, WAY_PULL);
-		raw_record(pair[0].peer, CTL(kinds[i], 0, 1, 8), words, 7);
+		raw_record(pair[0].peer, CTL(kinds[i], SC_ABI_F_BOUNCED, 1, 8), words, 7);
 		seg = pair[1].peer->seg;
 		pair[1].peer->seg = NULL;
 		(void)sc_rx_poll(pair[1].ep);

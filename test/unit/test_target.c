@@ -215,14 +215,14 @@ static void test_bad_puts(void **state)
 	(void)state;
 	for (uint32_t flags = 0; flags <= SC_ABI_F_ACK; flags += SC_ABI_F_ACK) {
 		set_bufs(words, 0);
-		bad_record(CTL(SC_ABI_PUT, flags, 1, SC_ABI_RECORD_BUFS * size + 1), words);
-		bad_record(CTL(SC_ABI_PUT, flags, 1, UINT32_MAX), words);
+		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, SC_ABI_RECORD_BUFS * size + 1), words);
+		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, UINT32_MAX), words);
 		set_bufs(words, (uint16_t)count);
-		bad_record(CTL(SC_ABI_PUT, flags, 1, 1), words);
+		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, 1), words);
 		set_bufs(words, (uint16_t)(count - 3));
-		bad_record(CTL(SC_ABI_PUT, flags, 1, 3 * size + 1), words);
+		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, 3 * size + 1), words);
 		set_bufs(words, UINT16_MAX);
-		bad_record(CTL(SC_ABI_PUT, flags, 1, size), words);
+		bad_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | flags, 1, size), words);
 	}
 }
 
@@ -233,34 +233,35 @@ static void test_bad_offers(void **state)
 	uint64_t words[WORDS] = { 1 };
 
 	(void)state;
-	bad_record(CTL(SC_ABI_OFFER, 0, 1, 33), words);
-	bad_record(CTL(SC_ABI_OFFER, 0, 2, 32), words);
-	bad_record(CTL(SC_ABI_OFFER, 0, 16, 32 + 15 * 56 + 1), words);
-	bad_record(CTL(SC_ABI_OFFER, SC_ABI_F_DATA, 1, UINT32_MAX), words);
+	bad_record(CTL(SC_ABI_DELEGATE_PUT, 0, 1, 33), words);
+	bad_record(CTL(SC_ABI_DELEGATE_PUT, 0, 2, 32), words);
+	bad_record(CTL(SC_ABI_DELEGATE_PUT, 0, 16, 32 + 15 * 56 + 1), words);
+	bad_record(CTL(SC_ABI_DELEGATE_PUT, SC_ABI_F_DATA, 1, UINT32_MAX), words);
 	set_bufs(words, 0);
-	bad_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, SC_ABI_RECORD_BUFS * size + 1), words);
-	bad_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, UINT32_MAX), words);
+	bad_record(CTL(SC_ABI_DELEGATE_PUT, SC_ABI_F_BOUNCED, 1, SC_ABI_RECORD_BUFS * size + 1), words);
+	bad_record(CTL(SC_ABI_DELEGATE_PUT, SC_ABI_F_BOUNCED, 1, UINT32_MAX), words);
 	set_bufs(words, (uint16_t)count);
-	bad_record(CTL(SC_ABI_OFFER_BOUNCE, 0, 1, 1), words);
+	bad_record(CTL(SC_ABI_DELEGATE_PUT, SC_ABI_F_BOUNCED, 1, 1), words);
 	set_bufs(words, UINT16_MAX);
-	bad_record(CTL(SC_ABI_OFFER_BOUNCE, SC_ABI_F_DATA, 1, size), words);
-	bad_record(CTL(SC_ABI_OFFER_GET, 0, 1, 49), words);
-	bad_record(CTL(SC_ABI_OFFER_GET, 0, 2, 48), words);
-	bad_record(CTL(SC_ABI_OFFER_GET, 0, 16, 48 + 15 * 56 + 1), words);
-	bad_record(CTL(SC_ABI_OFFER_GET, 0, 1, UINT32_MAX), words);
-	bad_record(CTL(SC_ABI_OFFER_GET_BOUNCE, 0, 1, SC_ABI_RECORD_BUFS * size + 1), words);
-	bad_record(CTL(SC_ABI_OFFER_GET_BOUNCE, 0, 1, UINT32_MAX), words);
+	bad_record(CTL(SC_ABI_DELEGATE_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_DATA, 1, size), words);
+	bad_record(CTL(SC_ABI_DELEGATE_GET, 0, 1, 49), words);
+	bad_record(CTL(SC_ABI_DELEGATE_GET, 0, 2, 48), words);
+	bad_record(CTL(SC_ABI_DELEGATE_GET, 0, 16, 48 + 15 * 56 + 1), words);
+	bad_record(CTL(SC_ABI_DELEGATE_GET, 0, 1, UINT32_MAX), words);
+	bad_record(CTL(SC_ABI_DELEGATE_GET, SC_ABI_F_BOUNCED, 1, SC_ABI_RECORD_BUFS * size + 1), words);
+	bad_record(CTL(SC_ABI_DELEGATE_GET, SC_ABI_F_BOUNCED, 1, UINT32_MAX), words);
 }
 
-/* Addresses and lengths that leave the registered memory, keys of none; of PUT, PUT_FAR and GET. */
+/* Addresses and lengths that leave the registered memory, keys of none; of PUT, bounced and not, and GET. */
 static void test_wrong_places(void **state)
 {
-	static const int kinds[] = { SC_ABI_PUT, SC_ABI_PUT_FAR, SC_ABI_GET };
+	static const int kinds[] = { SC_ABI_PUT, SC_ABI_PUT, SC_ABI_GET };
 
 	(void)state;
 	for (int k = 0; k < 3; k++) {
-		bool far = kinds[k] != SC_ABI_PUT;
-		uint64_t ctl = CTL(kinds[k], SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, far ? 1 : 100);
+		bool far = k > 0;
+		uint64_t ctl = CTL(kinds[k], (far ? 0 : SC_ABI_F_BOUNCED) | SC_ABI_F_ACK | SC_ABI_F_EVENT, 1,
+				   far ? 1 : 100);
 		uint64_t words[WORDS] = { 0 };
 		struct sc_reg *other;
 
@@ -320,7 +321,7 @@ static void test_strange_puts(void **state)
 	words[1] = sc_reg_key(reg);
 	for (int i = 0; i < 500; i++) {
 		words[0] = (uint64_t)i % 3;
-		raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
+		raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED, 1, 100), words);
 		ends_settle(&pair[1], 1);
 		sc_ring_publish(&pair[1].peer->rx, 0);
 	}
@@ -329,16 +330,16 @@ static void test_strange_puts(void **state)
 	/* one that failed in the middle says so at its end, and does nothing behind the failure */
 	words[0] = 5;
 	words[2] = SPACE;
-	raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED, 1, 100), words);
 	words[2] = 1000;
-	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	ack = answer_take(SC_ABI_DONE);
 	assert_true(ack.op == 5 && ack.status == EINVAL && ack.moved == 0);
 	assert_int_equal(space[1000], 0xa5);
 	assert_int_equal(written.value, 0);
 	/* and the next of that id is another one */
-	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	ack = answer_take(SC_ABI_DONE);
 	assert_true(ack.op == 5 && ack.status == 0 && ack.moved == 100);
@@ -381,7 +382,7 @@ static void test_busy_peek(void **state)
 		segment[0] = (uintptr_t)source;
 		segment[1] = part;
 	}
-	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_ACK | SC_ABI_F_EVENT, 6, 16), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK | SC_ABI_F_EVENT, 6, 16), words);
 	assert_int_equal(end_recv(&pair[1], NULL, NULL, 0, 0, SC_RECV_PEEK), 0);
 	assert_int_equal(comp_take(&pair[1].rx).err, ENOMSG);
 	assert_int_equal(written.value, 0);
@@ -403,7 +404,7 @@ static void bad_far(uint32_t lines, uint32_t count, uint64_t size, uint64_t len,
 
 	for (uint32_t i = 7; i < WORDS; i++)
 		words[i] = i % 7 % 2 ? len : (uintptr_t)from;
-	bad_record(CTL(SC_ABI_PUT_FAR, 0, lines, count), words);
+	bad_record(CTL(SC_ABI_PUT, 0, lines, count), words);
 	bad_record(CTL(SC_ABI_GET, 0, lines, count), words);
 }
 
@@ -454,7 +455,7 @@ static void test_segments_anywhere(void **state)
 		skip();
 	victim_open(WAY_CMA);
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		for (int kind = SC_ABI_PUT_FAR; kind <= SC_ABI_GET; kind++) {
+		for (int kind = SC_ABI_PUT; kind <= SC_ABI_GET; kind++) {
 			uint64_t words[WORDS] = { 1, sc_reg_key(reg), 0, 100, places[i], 100 };
 
 			raw_record(CTL(kind, 0, 1, 1), words);
@@ -559,7 +560,7 @@ static void test_key_closed(void **state)
 	assert_true(large && source);
 	for (int i = 0; i < 4; i++) {
 		uint64_t words[WORDS] = { 1, 0, 0, LARGE, (uintptr_t)source, LARGE };
-		int kind = i & 1 ? SC_ABI_PUT_FAR : SC_ABI_GET;
+		int kind = i & 1 ? SC_ABI_PUT : SC_ABI_GET;
 		struct sc_reg *closing;
 		struct sc_abi_ack ack;
 
@@ -580,7 +581,7 @@ static void test_key_closed(void **state)
 		assert_true(ack.moved && ack.moved < LARGE);
 		for (size_t at = 0; at < LARGE; at++) {
 			assert_true(large[at] == 3);
-			assert_true(kind == SC_ABI_PUT_FAR || source[at] == (at < ack.moved ? 1 : 2));
+			assert_true(kind == SC_ABI_PUT || source[at] == (at < ack.moved ? 1 : 2));
 		}
 		if (closing)
 			assert_int_equal(sc_reg_close(closing), 0);
@@ -607,13 +608,13 @@ static void test_key_closed_bounced(void **state)
 	words[1] = sc_reg_key(closing);
 	set_bufs(words, 0);
 	memset(sc_seg_buf(pair[0].ep->seg, 0), 0x33, 100);
-	raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(space[99], 0x33);
 	assert_int_equal(sc_reg_close(closing), 0);
 	closing = keyed_open(space, SPACE); /* the same key, but not the same memory to the put */
 	words[2] = 100;
-	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	ack = answer_take(SC_ABI_DONE);
 	assert_true(ack.status == EKEYREJECTED && ack.moved == 100);
@@ -760,9 +761,9 @@ static void test_mixed_puts(void **state)
 	other = reg_open(space + 1000, 1000, SC_REG_WRITE);
 	set_bufs(words, 0);
 	words[1] = sc_reg_key(reg);
-	raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED, 1, 100), words);
 	words[1] = sc_reg_key(other);
-	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	ack = answer_take(SC_ABI_DONE);
 	assert_int_equal(ack.status, 0);
@@ -771,9 +772,9 @@ static void test_mixed_puts(void **state)
 
 	/* more than the second way is asked for has gone the first one already */
 	far[1] = words[1] = sc_reg_key(reg);
-	raw_record(CTL(SC_ABI_PUT, 0, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED, 1, 100), words);
 	pair[1].peer->can_read = true;
-	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_EVENT, 1, 1), far);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_EVENT, 1, 1), far);
 	ends_settle(&pair[1], 1);
 	ack = answer_take(SC_ABI_DONE);
 	assert_int_equal(ack.status, 0);
@@ -806,7 +807,7 @@ static void test_hole(void **state)
 	assert_int_equal(munmap(gone, page), 0);
 	set_bufs(words, 0);
 	get[1] = words[1] = sc_reg_key(scattered);
-	wrong_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 8 * RANGES), words, EIO);
+	wrong_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK | SC_ABI_F_EVENT, 1, 8 * RANGES), words, EIO);
 	raw_record(CTL(SC_ABI_GET, SC_ABI_F_EVENT, 1, 1), get);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(sc_ctl_size(sc_ring_peek(&pair[0].peer->rx)), 0); /* the buffers come back */
@@ -945,12 +946,12 @@ static void test_lost_with_answers(void **state)
 	set_bufs(words, 0);
 	words[1] = sc_reg_key(reg) + 1;
 	for (int i = 0; i < 3; i++)
-		raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK, 1, 100), words);
+		raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(pair[1].peer->reply_count, 3);
 	assert_false(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
 	set_bufs(words, UINT16_MAX);
-	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_ACK, 1, 100), words);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
 	assert_true(is_untouched());
@@ -1104,9 +1105,9 @@ static void test_left(void **state)
 	(void)state;
 	victim_open(cma_allowed() ? WAY_CMA : WAY_PULL);
 	far[1] = sc_reg_key(reg);
-	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_EVENT, 1, 1), far);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_EVENT, 1, 1), far);
 	assert_int_equal(take_from(NULL, SC_LINK_NONE, &why), 0);
-	raw_record(CTL(SC_ABI_PUT_FAR, SC_ABI_F_EVENT, 1, 1), far);
+	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_EVENT, 1, 1), far);
 	assert_int_equal(take_from(pair[1].peer->seg, SC_LINK_DOWN, &why), 0);
 	assert_int_equal(written.value, 0);
 	assert_true(is_untouched());

@@ -478,7 +478,7 @@ static void test_in_hand(void **state)
 	open_ends(WAY_LOCAL);
 	ep = pair[1].ep;
 	for (int i = 0; i < 4; i++) {
-		static const enum sc_work works[] = { SC_WORK_PULLING, SC_WORK_OFFERING, SC_WORK_ASKING,
+		static const enum sc_work works[] = { SC_WORK_PULLING, SC_WORK_DELEGATED, SC_WORK_ASKING,
 						      SC_WORK_ENDING };
 
 		ep->due = 1u << works[i];

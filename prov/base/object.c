@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * object.c: the list of open objects, what a process may do with those that it has inherited by fork(2), and the
+ * operations that objects do not have. Any thread.
+ *
+ * Registered memory is not in the list, as it comes and goes too often: its few calls ask for its domain
+ * (shmcma_is_forked()). fork.c does what is due around fork(2).
+ */
+#include "base/object.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/provider.h"
+
+#define NAP 20000 /* ns */
+
+struct fi_ops shmcma_forked_ops[SHMCMA_CLASSES];
+bool shmcma_torn;
+static pthread_mutex_t lists_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct shmcma_object *first, **last = &first;
+static sigset_t owner_signals; /* the lock's owner had this signal mask before */
+static _Atomic pid_t told;
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+void shmcma_lists_lock(void)
+{
+	sigset_t all, signals;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &signals);
+	pthread_mutex_lock(&lists_lock);
+	owner_signals = signals;
+}
+
+void shmcma_lists_unlock(void)
+{
+	sigset_t signals = owner_signals;
+
+	pthread_mutex_unlock(&lists_lock);
+	pthread_sigmask(SIG_SETMASK, &signals, NULL);
+}
+
+void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock,
+		       void (*forked)(struct fid *fid))
+{
+	*object = (struct shmcma_object){ .fid = fid, .lock = lock, .forked = forked };
+	shmcma_lists_lock();
+	object->link = last;
+	*last = object;
+	last = &object->next;
+	shmcma_lists_unlock();
+}
+
+void shmcma_object_del(struct shmcma_object *object)
+{
+	shmcma_lists_lock();
+	if (object->next)
+		object->next->link = object->link;
+	else
+		last = object->link;
+	*object->link = object->next;
+	shmcma_lists_unlock();
+}
+
+struct shmcma_object *shmcma_objects_locked(void)
+{
+	return first;
+}
+
+/* ---- inherited objects ----------------------------------------------------------------------- */
+
+int shmcma_forked(void)
+{
+	pid_t self = getpid();
+
+	if (atomic_exchange(&told, self) != self)
+		shmcma_warn(FI_LOG_CORE,
+			    "process %d was forked while libfabric objects were open: it may close those, "
+			    "and nothing else; open new ones after fork(2), from fi_getinfo() on\n",
+			    (int)self);
+	return SHMCMA_FORKED;
+}
+
+bool shmcma_is_forked(const struct fid *fid)
+{
+	return fid->ops == &shmcma_forked_ops[fid->fclass];
+}
+
+bool shmcma_is_torn(const struct fid *fid)
+{
+	return shmcma_torn && shmcma_is_forked(fid);
+}
+
+/* Tried again and again: a lock with a time limit is unknown to the thread sanitizer. */
+bool shmcma_fork_hold(pthread_mutex_t *lock, unsigned int *tries)
+{
+	while (pthread_mutex_trylock(lock)) {
+		if (!*tries)
+			return false;
+		--*tries;
+		nanosleep(&(struct timespec){ .tv_nsec = NAP }, NULL);
+	}
+	return true;
+}
+
+void shmcma_fork_renew(pthread_mutex_t *lock, bool held)
+{
+	if (held)
+		pthread_mutex_unlock(lock);
+	else
+		pthread_mutex_init(lock, NULL);
+}
+
+void *shmcma_grow(void *array, size_t count, size_t *capacity, size_t size)
+{
+	size_t larger = *capacity ? *capacity * 2 : 8;
+
+	if (count < *capacity)
+		return array;
+	array = realloc(array, larger * size);
+	if (array)
+		*capacity = larger;
+	return array;
+}
+
+/* ---- operations that an object does not have ------------------------------------------------- */
+
+int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	return -FI_ENOSYS;
+}
+
+ssize_t shmcma_no_cancel(fid_t fid, void *context)
+{
+	return -FI_EOPNOTSUPP;
+}
+
+int shmcma_no_control(struct fid *fid, int command, void *arg)
+{
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context)
+{
+	return -FI_ENOSYS;
+}
+
+/* libfabric does not show objects of other classes to applications. */
+static const char *what_is(size_t fclass)
+{
+	switch (fclass) {
+	case FI_CLASS_FABRIC:
+		return "fabric";
+	case FI_CLASS_DOMAIN:
+		return "domain";
+	case FI_CLASS_EP:
+		return "endpoint";
+	case FI_CLASS_SEP:
+		return "scalable endpoint";
+	case FI_CLASS_TX_CTX:
+		return "transmit context";
+	case FI_CLASS_RX_CTX:
+		return "receive context";
+	case FI_CLASS_STX_CTX:
+		return "shared transmit context";
+	case FI_CLASS_SRX_CTX:
+		return "shared receive context";
+	case FI_CLASS_AV:
+		return "address vector";
+	case FI_CLASS_AV_SET:
+		return "address vector set";
+	case FI_CLASS_MC:
+		return "group";
+	case FI_CLASS_MR:
+		return "memory region";
+	case FI_CLASS_EQ:
+		return "event queue";
+	case FI_CLASS_CQ:
+		return "completion queue";
+	case FI_CLASS_CNTR:
+		return "counter";
+	case FI_CLASS_WAIT:
+		return "wait set";
+	case FI_CLASS_POLL:
+		return "poll set";
+	default:
+		return "object";
+	}
+}
+
+/* Behind what is in `buf` already, as libfabric does for its own (fi_tostr(3), FI_TYPE_FID). */
+int shmcma_tostr(const struct fid *fid, char *buf, size_t len)
+{
+	size_t used = strnlen(buf, len);
+
+	if (used < len)
+		snprintf(buf + used, len - used, "fid: %p shmcma %s\n", (const void *)fid, what_is(fid->fclass));
+	return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * provider.h: the provider as libfabric sees it: name, limits, log, parameters, codes of errors (provider.c).
+ */
+#ifndef SHMCMA_PROVIDER_H
+#define SHMCMA_PROVIDER_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+#include <shmcma/core.h>
+
+#define SHMCMA_NAME "shmcma"
+#define SHMCMA_VERSION FI_VERSION(0, 1)
+#define SHMCMA_IOV_LIMIT 8
+#define SHMCMA_RMA_IOV_LIMIT SC_REMOTE_MAX
+#define SHMCMA_INJECT_SIZE SC_INJECT_MAX
+#define SHMCMA_DEFAULT_SIZE 1024 /* tx and rx size when the hints do not say */
+#define SHMCMA_MAX_SIZE 65536
+#define SHMCMA_CQ_DATA_SIZE 8
+#define SHMCMA_CONTEXTS 256 /* of a scalable endpoint, each kind */
+/* Of the registration modes that an application is ready for, those that are made use of. */
+#define SHMCMA_MR_MODES (FI_MR_VIRT_ADDR | FI_MR_PROV_KEY)
+/* Orders of RMA and atomics, each among themselves and against each other. */
+#define SHMCMA_MEMORY_ORDER (FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW)
+#define SHMCMA_MULTI_MIN 64 /* FI_OPT_MIN_MULTI_RECV unless set */
+
+extern struct fi_provider shmcma_provider;
+
+#define shmcma_warn(subsys, ...) FI_WARN(&shmcma_provider, subsys, __VA_ARGS__)
+#define shmcma_info(subsys, ...) FI_INFO(&shmcma_provider, subsys, __VA_ARGS__)
+
+enum shmcma_yield_mode { SHMCMA_YIELD_AUTO, SHMCMA_YIELD_NEVER, SHMCMA_YIELD_ALWAYS };
+
+/* The provider's parameters. */
+struct shmcma_env {
+	struct sc_config config; /* FI_SHMCMA_CMA, RMA, and the sizes */
+	int remote_comm;	 /* FI_SHMCMA_REMOTE_COMM */
+	bool calibrated;	 /* FI_SHMCMA_CALIBRATE, and FI_SHMCMA_EAGER_MAX is not given */
+	enum shmcma_yield_mode yield; /* FI_SHMCMA_YIELD */
+};
+extern struct shmcma_env shmcma_env;
+
+/* Reads the parameters; once, before any other call of this provider. */
+void shmcma_env_read(void);
+
+/* Puts the measured costs of this machine into the parameters. Once, before the first endpoint. */
+void shmcma_calibrate(void);
+
+/* Is this provider among the names of a list such as "a;b" or "a,b"? */
+bool shmcma_is_listed(const char *list);
+
+/*
+ * libfabric's code for an error of the core (negative, both): the core speaks errno, of which libfabric
+ * has not all.
+ */
+static inline int shmcma_error(int error)
+{
+	switch (error) {
+	case -EUSERS:
+		return -FI_EBUSY; /* all slots of the peer are taken; libfabric has no EUSERS */
+	case -EPROTO:
+		return -FI_ECONNABORTED; /* the peer breaks the protocol, or is of another version */
+	case -SC_EFAULT_RECEIVER:
+		return -FI_EFAULT;
+	case -SC_EIO_INITIATOR:
+		return -FI_EIO;
+	case -ENOKEY:
+		return -FI_ENOKEY; /* another number than errno's */
+	default:
+		return error;
+	}
+}
+
+#endif

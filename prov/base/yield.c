@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* yield.c: how often a caller that polls in vain yields; the rule is in yield.h. */
+#define _GNU_SOURCE 1
+#include "base/yield.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include "base/provider.h"
+
+/*
+ * Empty polls from one yield to the next, less 1; MANY: some 300 microseconds of polls.
+ * docs/MEASUREMENTS.md, "More ranks than processors"
+ */
+#define FEW 63
+#define MANY 16383
+
+/* Involuntary context switches of this thread: the kernel counts a yield that let another thread run as one. */
+static long switches(void)
+{
+	struct rusage usage;
+
+	return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nivcsw;
+}
+
+static bool is_wanted(void)
+{
+	if (shmcma_env.yield == SHMCMA_YIELD_AUTO)
+		return sc_oversub_is_here();
+	return shmcma_env.yield == SHMCMA_YIELD_ALWAYS;
+}
+
+void shmcma_yield_slow(struct shmcma_yield *yield)
+{
+	/* relaxed: each word is a guess by itself; several threads of one queue make it a coarser one */
+	uint32_t mask = atomic_load_explicit(&yield->mask, memory_order_relaxed), next = MANY;
+
+	if (is_wanted()) {
+		long before = atomic_load_explicit(&yield->switches, memory_order_relaxed), now;
+
+		sched_yield();
+		now = switches();
+		atomic_store_explicit(&yield->switches, now, memory_order_relaxed);
+		next = now != before ? FEW : mask < MANY ? 2 * mask + 1 : MANY;
+	}
+	atomic_store_explicit(&yield->mask, next, memory_order_relaxed);
+}

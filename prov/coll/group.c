@@ -1,0 +1,690 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * group.c: groups of endpoints (fid_mc), and the messages of what they do together.
+ *
+ * fi_join     each member tells each other the number by which it knows the group: a message of the group
+ *             carries the number that its receiver chose, so nobody has to agree on one. Those first messages
+ *             carry a hash of all members' addresses. Every pair is connected from then on, so that the death
+ *             of any member is seen by each.
+ * a message   tag: number of the group at the receiver (32 bits), operation (24), phase (8). In one phase a
+ *             member has at most one message for each other. It is received from that member only.
+ * an error    a member is lost, or its message is not the expected one: the group is broken for good. A member
+ *             that notices tells all others ("alarm"), and every operation of the group ends with the error, once,
+ *             when none of its messages is under way. Messages that members have sent before they knew are taken
+ *             and dropped ("drain"), or their operations would not end; so a broken group's number is kept until
+ *             the endpoint closes.
+ *
+ * Owns the core's endpoint for collectives, its groups and operations. All under the domain's lock, of which there is
+ * one then (lock.h). The core checks what others send; this file compares its length with the expected one. If a member
+ * dies between any two steps the core ends the transfers with it; if this process dies the others' cores do.
+ */
+#include "coll/coll.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "wait/watcher.h"
+#include "wait/wait.h"
+
+#define JOIN_TAG (1ULL << 63)
+#define LAST_STEP 0xffffffffu /* of a tag: the alarm */
+#define SEQS 0xffffffu
+#define QUEUE_SIZE 1024
+
+/* ---- the second endpoint --------------------------------------------------------------------- */
+
+/* The service under which the collectives of the endpoint with that address are found: its part after the host. */
+static void service_of(const char *address, char *service)
+{
+	snprintf(service, SC_ADDR_SIZE, "collective.%s", address + strlen(SC_ADDR_PREFIX) + 17);
+}
+
+static void group_free(struct shmcma_group *group)
+{
+	for (uint32_t i = 0; group->coll && i < group->count; i++) /* else they have gone with it */
+		if (group->peers[i])
+			sc_peer_put(group->peers[i]);
+	free(group->addrs);
+	free(group);
+}
+
+void shmcma_coll_close(struct shmcma_ep *ep)
+{
+	struct shmcma_coll *coll = ep->coll;
+
+	if (!coll)
+		return;
+	shmcma_list_remove(ep->domain->colls, coll, next);
+	shmcma_watcher_end_locked(coll->ep->domain, &coll->watcher);
+	sc_ep_destroy(coll->core);
+	while (coll->ops) {
+		struct shmcma_collop *op = coll->ops;
+
+		coll->ops = op->next;
+		shmcma_collop_free(op);
+	}
+	while (coll->groups) {
+		struct shmcma_group *group = coll->groups;
+
+		coll->groups = group->next;
+		group->coll = NULL; /* one that the application has not closed yet is its own to free */
+		if (group->closed)
+			group_free(group);
+	}
+	sc_comp_ring_fini(&coll->done);
+	free(coll);
+	ep->coll = NULL;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+int shmcma_collop_new(struct shmcma_group *group, void *context, struct shmcma_collop **out)
+{
+	struct shmcma_cq *cq = group->coll->ep->tx_cq;
+	struct shmcma_collop *op;
+
+	if (cq && cq->queue.tail - cq->queue.head >= cq->queue.limit)
+		return -FI_EAGAIN;
+	op = calloc(1, sizeof(*op));
+	if (!op)
+		return -FI_ENOMEM;
+	op->group = group;
+	op->context = context;
+	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++) {
+		op->sends.window[i] = (struct shmcma_transfer){ .op = op, .group = group };
+		op->recvs.window[i] = op->sends.window[i];
+	}
+	*out = op;
+	return 0;
+}
+
+void shmcma_collop_free(struct shmcma_collop *op)
+{
+	if (op->joining.domain)
+		shmcma_eq_join_end(shmcma_ep_eq(op->group->coll->ep), &op->joining);
+	free(op->work);
+	free(op->temps);
+	free(op);
+}
+
+static void report_join(const struct shmcma_collop *op)
+{
+	struct shmcma_group *group = op->group;
+	const struct fi_eq_err_entry entry = {
+		.fid = &group->mc.fid, .context = op->context, .err = -op->error, .prov_errno = -op->error
+	};
+
+	group->joined = !op->error;
+	shmcma_eq_join_report(shmcma_ep_eq(group->coll->ep), group->coll, &entry);
+}
+
+/* As an atomic of the base kind, which it maps to (fi_collective(3)). */
+static void count(const struct shmcma_collop *op)
+{
+	struct shmcma_cntr *cntr = op->group->coll->ep->cntrs[SC_EVENT_WRITE];
+
+	if (cntr)
+		sc_cntr_add(op->error ? &cntr->count.errors : &cntr->count.value, 1);
+}
+
+static void report(const struct shmcma_collop *op)
+{
+	struct shmcma_cq *cq = op->group->coll->ep->tx_cq;
+	const struct sc_comp comp = { .context = op->context,
+				      .cq_flags = FI_COLLECTIVE,
+				      .err = -op->error };
+
+	if (op->joins) {
+		report_join(op);
+		return;
+	}
+	count(op);
+	if (cq && (op->error || !op->silent))
+		sc_comp_ring_put_slow(&cq->queue, &comp);
+}
+
+static void end(struct shmcma_collop *op)
+{
+	shmcma_list_remove(op->group->coll->ops, op, next);
+	op->group->busy--;
+	report(op);
+	shmcma_collop_free(op);
+}
+
+static bool reduces(const struct shmcma_phase *phase)
+{
+	return phase->reduce || phase->pattern == SHMCMA_UP;
+}
+
+static struct iovec out_block(const struct shmcma_collop *op, uint32_t peer)
+{
+	const struct shmcma_phase *phase = &op->phases[op->at];
+
+	return shmcma_block(op, phase->pattern == SHMCMA_SPREAD ? &phase->out : &phase->in, peer);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static uint64_t step_of(const struct shmcma_collop *op)
+{
+	return (uint64_t)op->seq << 8 | (uint64_t)op->at;
+}
+
+static uint64_t tag_to(const struct shmcma_collop *op, uint32_t peer)
+{
+	return op->joins ? op->group->joint : (uint64_t)op->group->ids[peer] << 32 | step_of(op);
+}
+
+static uint64_t tag_here(const struct shmcma_collop *op)
+{
+	return op->joins ? op->group->joint : (uint64_t)op->group->id << 32 | step_of(op);
+}
+
+static int send_block(struct shmcma_collop *op, struct shmcma_transfer *transfer, uint32_t peer)
+{
+	struct iovec iov = out_block(op, peer);
+	bool small = iov.iov_len <= SC_INJECT_MAX;
+	const struct sc_send send = { .iov = &iov,
+				      .iov_count = 1,
+				      .tag = tag_to(op, peer),
+				      .context = small ? NULL : transfer,
+				      .flags = SC_TAGGED | (small ? SC_SEND_INJECT | SC_SILENT : 0) };
+	int ret = sc_tx_send(op->group->coll->core, op->group->peers[peer], &send);
+
+	if (!ret)
+		transfer->state = small ? SHMCMA_DONE : SHMCMA_BUSY;
+	return ret;
+}
+
+static int recv_block(struct shmcma_collop *op, struct shmcma_transfer *transfer, uint32_t peer)
+{
+	const struct shmcma_phase *phase = &op->phases[op->at];
+	struct iovec iov = shmcma_block(op, &phase->in, reduces(phase) ? op->group->rank : peer);
+	struct sc_recv recv = { .iov = &iov,
+				.iov_count = 1,
+				.source = op->group->peers[peer],
+				.tag = tag_here(op),
+				.context = transfer,
+				.flags = SC_TAGGED };
+	int ret;
+
+	transfer->size = iov.iov_len;
+	if (reduces(phase))
+		iov.iov_base = transfer->temp;
+	transfer->state = SHMCMA_BUSY; /* it may complete in the call, the completion is read later */
+	ret = sc_rx_recv(op->group->coll->core, &recv);
+	if (ret)
+		transfer->state = SHMCMA_IDLE;
+	return ret;
+}
+
+/* ---- a group that is broken ------------------------------------------------------------------ */
+
+static void cancel(struct shmcma_transfer *transfer)
+{
+	if (transfer->state == SHMCMA_BUSY)
+		(void)sc_rx_cancel(transfer->group->coll->core,
+				   transfer); /* matched already: it ends by itself */
+}
+
+static void fail(struct shmcma_collop *op, int error)
+{
+	if (op->error)
+		return;
+	op->error = error;
+	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++)
+		cancel(&op->recvs.window[i]);
+}
+
+/* Receive what has the group's number and a step within `any`, into nothing. */
+static void stand(struct shmcma_transfer *transfer, uint32_t any)
+{
+	const struct sc_recv recv = { .tag = (uint64_t)transfer->group->id << 32 | (LAST_STEP & ~any),
+				      .ignore = any,
+				      .context = transfer,
+				      .flags = SC_TAGGED };
+
+	transfer->state = SHMCMA_BUSY;
+	if (sc_rx_recv(transfer->group->coll->core, &recv))
+		transfer->state = SHMCMA_IDLE; /* no memory now: tried again */
+}
+
+static void break_group(struct shmcma_group *group, int error)
+{
+	if (group->error)
+		return;
+	group->error = error;
+	shmcma_warn(FI_LOG_EP_DATA, "a group of %u members is broken and can only be closed: %s\n",
+		    group->count, fi_strerror(-error));
+	for (struct shmcma_collop *op = group->coll->ops; op; op = op->next)
+		if (op->group == group)
+			fail(op, error);
+	cancel(&group->alarm);
+}
+
+/* The others are told, and their messages are taken. */
+static void attend_broken(struct shmcma_group *group)
+{
+	struct sc_send send = { .flags = SC_TAGGED | SC_SEND_INJECT | SC_SILENT };
+
+	if (group->drain.state == SHMCMA_IDLE)
+		stand(&group->drain, LAST_STEP);
+	/* before all have joined, not all numbers are known: those who wait for one find that we are gone, or wait */
+	for (; group->to_be_told < group->count; group->to_be_told++) {
+		uint32_t peer = group->to_be_told;
+
+		if (peer == group->rank || !group->ids[peer])
+			continue;
+		send.tag = (uint64_t)group->ids[peer] << 32 | LAST_STEP;
+		if (sc_tx_send(group->coll->core, group->peers[peer], &send) == -EAGAIN)
+			return;
+	}
+}
+
+/* ---- what has come --------------------------------------------------------------------------- */
+
+static void standing_over(struct shmcma_transfer *transfer, const struct sc_comp *comp)
+{
+	struct shmcma_group *group = transfer->group;
+
+	transfer->state = SHMCMA_IDLE;
+	if (transfer == &group->alarm && comp->err != ECANCELED)
+		break_group(group, -ECONNRESET);
+}
+
+static void transfer_over(struct shmcma_transfer *transfer, const struct sc_comp *comp)
+{
+	int error = shmcma_error(-comp->err);
+
+	if (!error && comp->flags & SC_COMP_RECV && comp->len != transfer->size)
+		error = -EMSGSIZE; /* the members do not agree on how much it is */
+	if (error == -EMSGSIZE)
+		shmcma_warn(FI_LOG_EP_DATA, "members of a group want different amounts of data\n");
+	transfer->state = error ? SHMCMA_IDLE : SHMCMA_DONE;
+	if (error && error != -ECANCELED)
+		break_group(transfer->group, error);
+}
+
+static void take_completions(struct shmcma_coll *coll)
+{
+	struct sc_comp *comp;
+
+	while ((comp = sc_comp_ring_peek(&coll->done))) {
+		struct shmcma_transfer *transfer = comp->context;
+		const struct sc_comp copy = *comp;
+
+		sc_comp_ring_release(&coll->done);
+		if (!transfer)
+			continue; /* injected; a member that misses it learns that its receiver is lost */
+		if (transfer->standing)
+			standing_over(transfer, &copy);
+		else
+			transfer_over(transfer, &copy);
+	}
+}
+
+/* ---- one step after the other ---------------------------------------------------------------- */
+
+static void apply(struct shmcma_collop *op, struct shmcma_transfer *transfer)
+{
+	const struct shmcma_phase *phase = &op->phases[op->at];
+	struct iovec target;
+
+	if (!reduces(phase) || !transfer->size)
+		return;
+	target = shmcma_block(op, &phase->in, op->group->rank);
+	(void)sc_atomic_reduce(op->type, op->code, target.iov_base, transfer->temp,
+			       target.iov_len / op->element);
+}
+
+/*
+ * All joins of a set have one tag, and the receiver tells them apart by their order: each of a join's messages follows
+ * that of an older join which was refused and has yet to be tried again.
+ */
+static bool is_in_turn(const struct shmcma_collop *op, bool sends)
+{
+	size_t begun = sends ? op->sends.begun : op->recvs.begun;
+
+	for (const struct shmcma_collop *older = op->group->coll->ops; op->joins && older != op;
+	     older = older->next) {
+		const struct shmcma_way *way = sends ? &older->sends : &older->recvs;
+
+		if (older->joins && !older->error && older->group->joint == op->group->joint &&
+		    way->begun < way->count && way->begun <= begun)
+			return false;
+	}
+	return true;
+}
+
+/* As many messages of one direction as may be under way. */
+static int begin(struct shmcma_collop *op, struct shmcma_way *way)
+{
+	bool sends = way == &op->sends;
+
+	while (way->begun < way->count && way->begun < way->over + SHMCMA_COLL_WINDOW &&
+	       (!sends || shmcma_pattern_may_send(op, way->begun)) && is_in_turn(op, sends)) {
+		struct shmcma_transfer *transfer = &way->window[way->begun % SHMCMA_COLL_WINDOW];
+		uint32_t peer = sends ? shmcma_pattern_send_peer(op, way->begun)
+				      : shmcma_pattern_recv_peer(op, way->begun);
+		int ret = 0;
+
+		transfer->size = 0;
+		if (peer == SHMCMA_ALL)
+			transfer->state = SHMCMA_DONE;
+		else
+			ret = sends ? send_block(op, transfer, peer) : recv_block(op, transfer, peer);
+		if (ret)
+			return ret;
+		op->group->coll->begun = true;
+		way->begun++;
+	}
+	return 0;
+}
+
+/* Returns whether any was over: there may be more to begin. */
+static bool count_over(struct shmcma_collop *op, struct shmcma_way *way)
+{
+	size_t before = way->over;
+
+	while (way->over < way->begun) {
+		struct shmcma_transfer *transfer = &way->window[way->over % SHMCMA_COLL_WINDOW];
+
+		if (transfer->state != SHMCMA_DONE)
+			break;
+		if (way == &op->recvs)
+			apply(op, transfer);
+		transfer->state = SHMCMA_IDLE;
+		way->over++;
+	}
+	return way->over > before;
+}
+
+/* Copies the member's data for itself to its place at once. */
+static void begin_phase(struct shmcma_collop *op)
+{
+	const struct shmcma_phase *phase = &op->phases[op->at];
+	uint32_t rank = op->group->rank;
+	struct iovec in = shmcma_block(op, &phase->in, rank), out = shmcma_block(op, &phase->out, rank);
+
+	if (phase->own && in.iov_len)
+		memmove(in.iov_base, phase->own, in.iov_len);
+	if (phase->pattern == SHMCMA_SPREAD && !phase->reduce && out.iov_len && in.iov_len &&
+	    (phase->to == SHMCMA_ALL || phase->to == rank) &&
+	    (phase->from == SHMCMA_ALL || phase->from == rank))
+		memmove(in.iov_base, out.iov_base, in.iov_len);
+	shmcma_pattern_count_steps(op);
+	op->sends.begun = op->sends.over = op->recvs.begun = op->recvs.over = 0;
+}
+
+static bool is_busy(const struct shmcma_collop *op)
+{
+	for (int i = 0; i < SHMCMA_COLL_WINDOW; i++)
+		if (op->sends.window[i].state == SHMCMA_BUSY || op->recvs.window[i].state == SHMCMA_BUSY)
+			return true;
+	return false;
+}
+
+/* As far as it goes now. */
+static void advance(struct shmcma_collop *op)
+{
+	while (!op->error && op->at < op->phase_count) {
+		int ret = begin(op, &op->recvs);
+		bool received;
+
+		if (!ret || ret == -EAGAIN) {
+			int sent = begin(op, &op->sends);
+
+			ret = sent ? sent : ret;
+		}
+		if (ret && ret != -EAGAIN) {
+			break_group(op->group, ret);
+			break;
+		}
+		received = count_over(op, &op->recvs);
+		if (count_over(op, &op->sends) || received)
+			continue;
+		if (op->recvs.over < op->recvs.count || op->sends.over < op->sends.count)
+			return;
+		if (++op->at < op->phase_count)
+			begin_phase(op);
+	}
+	if (!is_busy(op))
+		end(op);
+}
+
+void shmcma_collop_begin(struct shmcma_collop *op)
+{
+	shmcma_list_append(op->group->coll->ops, op, next);
+	op->seq = op->group->seq;
+	op->group->seq = (op->group->seq + 1) % SEQS;
+	op->group->busy++;
+	begin_phase(op);
+	take_completions(op->group->coll);
+	advance(op);
+}
+
+static int coll_progress(struct shmcma_coll *coll)
+{
+	struct shmcma_collop *next;
+	int done;
+
+	coll->begun = false;
+	(void)sc_ep_was_refused(coll->core); /* a refused message is sent below, or refused once more */
+	done = sc_ep_poll(coll->core);
+	take_completions(coll);
+	for (struct shmcma_collop *op = coll->ops; op; op = next) {
+		next = op->next;
+		advance(op);
+	}
+	for (struct shmcma_group *group = coll->groups; group; group = group->next) {
+		if (group->error)
+			attend_broken(group);
+		else if (group->alarm.state == SHMCMA_IDLE)
+			stand(&group->alarm, 0);
+	}
+	return done;
+}
+
+int shmcma_coll_open(struct shmcma_ep *ep)
+{
+	struct shmcma_coll *coll = calloc(1, sizeof(*coll));
+	char service[SC_ADDR_SIZE];
+	struct sc_ep_attr attr = { .config = shmcma_env.config, .service = service };
+	int ret = coll ? sc_comp_ring_init(&coll->done, QUEUE_SIZE) : -ENOMEM;
+
+	if (ret) {
+		free(coll);
+		return shmcma_error(ret);
+	}
+	service_of(sc_ep_address(ep->core), service);
+	attr.tx_cq = &coll->done;
+	attr.rx_cq = &coll->done;
+	attr.tx_size = ep->tx_size;
+	attr.rx_size = ep->rx_size;
+	ret = sc_ep_create(&attr, &coll->core);
+	if (ret) {
+		shmcma_warn(FI_LOG_EP_CTRL, "cannot enable the endpoint's collectives: %s\n",
+			    fi_strerror(-ret));
+		sc_comp_ring_fini(&coll->done);
+		free(coll);
+		return shmcma_error(ret);
+	}
+	shmcma_lock_merge_all_locked(ep->domain);
+	coll->ep = ep;
+	coll->progress = coll_progress;
+	ep->coll = coll;
+	coll->next = ep->domain->colls;
+	ep->domain->colls = coll;
+	return 0;
+}
+
+/* ---- join and leave -------------------------------------------------------------------------- */
+
+static int group_close(struct fid *fid)
+{
+	struct shmcma_group *group = container_of(fid, struct shmcma_group, mc.fid);
+	struct shmcma_domain *domain = group->coll ? group->coll->ep->domain : NULL;
+
+	if (!domain) { /* the endpoint is gone */
+		shmcma_object_del(&group->object);
+		group_free(group);
+		return 0;
+	}
+	shmcma_lock(domain);
+	if (group->busy) {
+		shmcma_unlock(domain);
+		return -FI_EBUSY;
+	}
+	shmcma_unlock(domain);
+	shmcma_object_del(&group->object);
+	shmcma_lock(domain);
+	group->closed = true;
+	if (!group->error) {
+		cancel(&group->alarm);
+		take_completions(group->coll);
+		shmcma_list_remove(group->coll->groups, group, next);
+		group_free(group);
+	}
+	shmcma_unlock(domain);
+	return 0;
+}
+
+static struct fi_ops group_ops = SHMCMA_FID_OPS(group_close, shmcma_no_bind, shmcma_no_control);
+
+static struct shmcma_group *group_new(struct shmcma_coll *coll, const struct shmcma_av_set *set)
+{
+	struct shmcma_group *group = calloc(1, sizeof(*group));
+	size_t each = sizeof(fi_addr_t) + sizeof(struct sc_peer *) + sizeof(uint32_t);
+
+	if (!group)
+		return NULL;
+	group->addrs = calloc(set->count, each);
+	if (!group->addrs) {
+		free(group);
+		return NULL;
+	}
+	memcpy(group->addrs, set->addrs, set->count * sizeof(fi_addr_t));
+	group->peers = (struct sc_peer **)(group->addrs + set->count);
+	group->ids = (uint32_t *)(group->peers + set->count);
+	group->coll = coll;
+	group->flags = set->flags;
+	group->count = (uint32_t)set->count;
+	group->rank = SHMCMA_ALL;
+	group->alarm = (struct shmcma_transfer){ .standing = true, .group = group };
+	group->drain = group->alarm;
+	return group;
+}
+
+/* FNV-1a, 63 bits of it. */
+static uint64_t add_to_hash(uint64_t hash, const char *text)
+{
+	for (; *text; text++)
+		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ULL;
+	return hash;
+}
+
+/* The endpoint for collectives of one member. */
+static int find_member(struct shmcma_group *group, uint32_t rank, const char *address)
+{
+	struct shmcma_coll *coll = group->coll;
+	char service[SC_ADDR_SIZE], name[SC_ADDR_SIZE], found[SC_ADDR_SIZE];
+	int ret;
+
+	if (strcmp(address, sc_ep_address(coll->ep->core)) == 0) {
+		if (group->rank != SHMCMA_ALL)
+			return -FI_EINVAL; /* twice in the set */
+		group->rank = rank;
+		return 0;
+	}
+	service_of(address, service);
+	ret = sc_addr_service(service, name);
+	if (!ret)
+		ret = sc_addr_resolve(name, found);
+	if (!ret)
+		ret = sc_peer_get(coll->core, found, &group->peers[rank]);
+	if (ret)
+		shmcma_warn(FI_LOG_EP_CTRL,
+			    "%s cannot be in a group: it has no FI_COLLECTIVE, is not enabled, or is "
+			    "gone: %s\n",
+			    address, fi_strerror(-ret));
+	return ret ? shmcma_error(ret) : 0;
+}
+
+static int find_members(struct shmcma_group *group, struct shmcma_av *av)
+{
+	uint64_t hash = 0xcbf29ce484222325ULL;
+
+	for (uint32_t i = 0; i < group->count; i++) {
+		const char *address = shmcma_av_address(av, group->addrs[i]);
+		int ret = address ? find_member(group, i, address) : -FI_EINVAL;
+
+		if (ret)
+			return ret;
+		hash = add_to_hash(hash, address);
+	}
+	if (group->rank == SHMCMA_ALL) {
+		shmcma_warn(FI_LOG_EP_CTRL,
+			    "the endpoint is not in the address vector set that it joins\n");
+		return -FI_EINVAL;
+	}
+	group->joint = hash | JOIN_TAG;
+	return 0;
+}
+
+static void begin_join(struct shmcma_group *group, struct shmcma_collop *op)
+{
+	op->joins = true;
+	op->phase_count = 1;
+	op->phases[0] =
+		(struct shmcma_phase){ .pattern = SHMCMA_SPREAD,
+				       .out = { SHMCMA_WHOLE, (char *)&group->id, sizeof(group->id) },
+				       .in = { SHMCMA_EQUAL, (char *)group->ids, sizeof(group->id) },
+				       .to = SHMCMA_ALL,
+				       .from = SHMCMA_ALL };
+	shmcma_collop_begin(op);
+}
+
+int shmcma_group_join_locked(struct shmcma_coll *coll, const struct shmcma_av_set *set, void *context,
+			     struct shmcma_group **out)
+{
+	struct shmcma_group *group = group_new(coll, set);
+	struct shmcma_collop *op;
+	int ret;
+
+	if (!group)
+		return -FI_ENOMEM;
+	ret = find_members(group, set->av);
+	if (!ret)
+		ret = shmcma_collop_new(group, context, &op);
+	if (!ret) {
+		ret = shmcma_eq_join_begin(shmcma_ep_eq(coll->ep), coll, &op->joining);
+		if (ret)
+			shmcma_collop_free(op);
+	}
+	if (ret) {
+		group_free(group);
+		return ret;
+	}
+	group->id = ++coll->last_id & 0x7fffffff;
+	group->mc.fid = (struct fid){ .fclass = FI_CLASS_MC, .context = context, .ops = &group_ops };
+	group->mc.fi_addr = SHMCMA_ADDR_GROUP | group->id;
+	group->next = coll->groups;
+	coll->groups = group;
+	stand(&group->alarm, 0);
+	begin_join(group, op);
+	*out = group;
+	return 0;
+}
+
+struct shmcma_group *shmcma_group_find(struct shmcma_coll *coll, fi_addr_t addr, int *error)
+{
+	struct shmcma_group *group = coll->groups;
+
+	while (group && group->mc.fi_addr != addr)
+		group = group->next;
+	if (!group || group->closed)
+		*error = -FI_EINVAL;
+	else
+		*error = group->error ? shmcma_error(group->error) : group->joined ? 0 : -FI_EOPBADSTATE;
+	return *error ? NULL : group;
+}

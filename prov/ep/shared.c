@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * shared.c: shared contexts: one transmit or receive queue for several endpoints.
+ *
+ * A shared receive context is a receive queue of the core (struct sc_rxq) that receives are posted to, and that
+ * every endpoint bound to it puts its messages into. It is a struct shmcma_ep without core, so that the data
+ * calls are those of an endpoint. Completions go to the queue and the counter of the endpoint that the message
+ * came to; those of receives that no message ends (cancel, peek in vain) go to the queue and the counter of the
+ * endpoint that was enabled first. Sources are named by the address vector, which all its endpoints must have in
+ * common: before one of them is enabled there is none to name one by.
+ *
+ * A shared transmit context is what the endpoints bound to it have in common of their transmit attributes: the
+ * number of operations that all together may have outstanding, and the order of
+ * messages and of completions. There is no queue: each endpoint has the rings to
+ * its peers, which are no others'.
+ *
+ * Locks: a shared context and all its endpoints have one; all of the domain for what changes who they are.
+ */
+#include "ep/ep.h"
+
+#include <stdlib.h>
+#include "base/attr.h"
+#include "wait/lock.h"
+
+/* ---- transmit -------------------------------------------------------------------------------- */
+
+static int stx_close(struct fid *fid)
+{
+	struct shmcma_stx *stx = container_of(fid, struct shmcma_stx, fid.fid);
+
+	if (atomic_load(&stx->refs))
+		return -FI_EBUSY;
+	shmcma_object_del(&stx->object);
+	shmcma_lock_quit(stx->domain, &stx->locked);
+	atomic_fetch_sub(&stx->domain->refs, 1);
+	free(stx);
+	return 0;
+}
+
+SHMCMA_CALL(int, no_option, fid_t fid, int level, int name, void *value, size_t *len)
+{
+	return -FI_ENOPROTOOPT;
+}
+
+SHMCMA_CALL(int, no_set_option, fid_t fid, int level, int name, const void *value, size_t len)
+{
+	return -FI_ENOPROTOOPT;
+}
+
+/* Operations are posted to its endpoints, options are theirs. */
+SHMCMA_FORKED_CALL(ssize_t, shmcma_no_cancel, fid_t fid, void *context)
+
+#define OPS(way)                                                                                          \
+	{                                                                                                 \
+		.size = sizeof(struct fi_ops_ep), .cancel = way##shmcma_no_cancel,                        \
+		.getopt = way##no_option, .setopt = way##no_set_option,                                   \
+	}
+static struct fi_ops_ep stx_ops = OPS(), forked_ops = OPS(forked_);
+
+static struct fi_ops stx_fid_ops = SHMCMA_FID_OPS(stx_close, shmcma_no_bind, shmcma_no_control);
+
+static void forked(struct fid *fid)
+{
+	container_of(fid, struct fid_stx, fid)->ops = &forked_ops;
+}
+
+int shmcma_stx_open(struct fid_domain *handle, struct fi_tx_attr *attr, struct fid_stx **out,
+		    void *context)
+{
+	struct shmcma_domain *domain = container_of(handle, struct shmcma_domain, fid);
+	struct shmcma_stx *stx;
+	int ret = attr ? shmcma_tx_attr_complete(attr, domain->caps) : 0;
+
+	if (ret)
+		return ret;
+	stx = calloc(1, sizeof(*stx));
+	if (!stx)
+		return -FI_ENOMEM;
+	stx->fid.fid = (struct fid){ .fclass = FI_CLASS_STX_CTX, .context = context, .ops = &stx_fid_ops };
+	stx->fid.ops = &stx_ops;
+	stx->domain = domain;
+	stx->caps = attr ? attr->caps : domain->caps;
+	stx->order = attr ? attr->msg_order : 0;
+	stx->comp_order = attr ? attr->comp_order : 0;
+	stx->size = shmcma_size_or_default(attr ? attr->size : 0);
+	shmcma_lock_join(domain, &stx->locked, false);
+	atomic_fetch_add(&domain->refs, 1);
+	shmcma_object_add(&stx->object, &stx->fid.fid, NULL, forked);
+	*out = &stx->fid;
+	return 0;
+}
+
+/* ---- receive --------------------------------------------------------------------------------- */
+
+/* An info that says no more than that. */
+static struct fi_info *srx_info(const struct shmcma_domain *domain, const struct fi_rx_attr *attr)
+{
+	struct fi_info *info = fi_allocinfo();
+
+	if (!info)
+		return NULL;
+	info->caps = attr ? attr->caps : domain->caps;
+	info->caps &= ~FI_TRIGGER; /* only operations of an endpoint wait for triggers */
+	info->rx_attr->caps = info->caps;
+	if (attr) {
+		info->rx_attr->op_flags = attr->op_flags;
+		info->rx_attr->comp_order = attr->comp_order;
+		info->rx_attr->size = attr->size;
+	}
+	return info;
+}
+
+int shmcma_srx_open(struct fid_domain *handle, struct fi_rx_attr *attr, struct fid_ep **out, void *context)
+{
+	struct shmcma_domain *domain = container_of(handle, struct shmcma_domain, fid);
+	int ret = attr ? shmcma_rx_attr_complete(attr, domain->caps) : 0;
+	struct fi_info *info;
+	struct shmcma_ep *srx;
+
+	if (ret)
+		return ret;
+	info = srx_info(domain, attr);
+	ret = info ? shmcma_ep_create(domain, info, FI_CLASS_SRX_CTX, context, &srx) : -FI_ENOMEM;
+	fi_freeinfo(info);
+	if (ret)
+		return ret;
+	shmcma_ep_set_selective(srx); /* if all are reported is the endpoint's to say, see sc_ep_attr */
+	ret = sc_rxq_create(srx->rx_size, &srx->rxq);
+	if (ret) {
+		shmcma_ep_discard(srx);
+		return ret;
+	}
+	shmcma_ep_set_tables(srx);
+	shmcma_ep_show(srx, out);
+	return 0;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * info.c: fi_getinfo(3): for each offer that fits the hints (attr.c) the attributes that hold. Any thread.
+ */
+#include "fabric/fabric.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include "base/attr.h"
+#include "base/node.h"
+
+/* 64 fields of one bit: every bit of tag and mask counts by itself. */
+#define TAG_FORMAT 0xaaaaaaaaaaaaaaaaULL
+
+/* ---- open objects ---------------------------------------------------------------------------- */
+
+/*
+ * The fid if it is an open object of this provider, or if fid is NULL the one of that class that was opened first; of
+ * domains those of `fabric`, unless that is NULL. Else NULL. Each of these structures begins with its fid.
+ */
+static struct fid *find(size_t fclass, const struct fid *fid, const struct fid_fabric *fabric)
+{
+	struct shmcma_object *each;
+	struct fid *found;
+
+	shmcma_lists_lock();
+	for (each = shmcma_objects_locked(); each; each = each->next)
+		if (each->fid->fclass == fclass && !shmcma_is_forked(each->fid) && (!fid || fid == each->fid) &&
+		    (!fabric || fabric == &container_of(each->fid, struct shmcma_domain, fid.fid)->fabric->fid))
+			break;
+	found = each ? each->fid : NULL;
+	shmcma_lists_unlock();
+	return found;
+}
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint, uint64_t granted)
+{
+	attr->type = FI_EP_RDM;
+	attr->protocol = SHMCMA_PROTOCOL;
+	attr->protocol_version = SHMCMA_PROTOCOL_VERSION;
+	attr->max_msg_size = SC_MESSAGE_MAX;
+	attr->max_order_raw_size = shmcma_ordered_size(granted);
+	attr->max_order_war_size = shmcma_ordered_size(granted);
+	attr->max_order_waw_size = shmcma_ordered_size(granted);
+	/* any division of 64 bits will do */
+	attr->mem_tag_format = hint && hint->mem_tag_format ? hint->mem_tag_format : TAG_FORMAT;
+	attr->tx_ctx_cnt = hint && hint->tx_ctx_cnt ? hint->tx_ctx_cnt : 1;
+	attr->rx_ctx_cnt = hint && hint->rx_ctx_cnt ? hint->rx_ctx_cnt : 1;
+}
+
+static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr *hint, uint64_t granted,
+		       int mr_mode, const struct fid_fabric *fabric)
+{
+	attr->name = strdup(SHMCMA_NAME);
+	if (!attr->name)
+		return -FI_ENOMEM;
+	if (hint && hint->domain)
+		attr->domain = hint->domain;
+	else if (fabric)
+		attr->domain = (struct fid_domain *)find(FI_CLASS_DOMAIN, NULL, fabric);
+	attr->threading = hint && hint->threading ? hint->threading : FI_THREAD_SAFE;
+	attr->control_progress =
+		hint && hint->control_progress ? hint->control_progress : FI_PROGRESS_MANUAL;
+	attr->data_progress = shmcma_granted_progress(hint, granted);
+	attr->resource_mgmt = FI_RM_ENABLED;
+	attr->av_type = hint ? hint->av_type : FI_AV_UNSPEC;
+	attr->mr_mode = mr_mode;
+	attr->mr_key_size = SHMCMA_MR_KEY_SIZE;
+	attr->cq_data_size = SHMCMA_CQ_DATA_SIZE;
+	attr->cq_cnt = SHMCMA_ENDPOINTS;
+	attr->ep_cnt = SHMCMA_ENDPOINTS;
+	attr->tx_ctx_cnt = SHMCMA_ENDPOINTS;
+	attr->rx_ctx_cnt = SHMCMA_ENDPOINTS;
+	attr->max_ep_tx_ctx = SHMCMA_CONTEXTS;
+	attr->max_ep_rx_ctx = SHMCMA_CONTEXTS;
+	attr->max_ep_stx_ctx = SHMCMA_ENDPOINTS;
+	attr->max_ep_srx_ctx = SHMCMA_ENDPOINTS;
+	attr->cntr_cnt = SHMCMA_COUNTERS;
+	attr->mr_iov_limit = SC_REG_RANGES_MAX;
+	attr->caps = granted & SHMCMA_DOMAIN_CAPS;
+	attr->max_err_data = shmcma_error_data_size(granted);
+	attr->mr_cnt = SHMCMA_MR_COUNT;
+	attr->tclass = hint ? hint->tclass : FI_TC_UNSPEC;
+	return 0;
+}
+
+/* Of a domain that is asked for its own, of others the one that is asked for, or the first that is open. */
+static struct fid_fabric *fabric_of(const struct fi_info *hints)
+{
+	const struct fid_domain *domain = hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
+	const struct fid_fabric *fabric;
+
+	if (domain)
+		return &container_of(domain, struct shmcma_domain, fid)->fabric->fid;
+	fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
+	return (struct fid_fabric *)find(FI_CLASS_FABRIC, fabric ? &fabric->fid : NULL, NULL);
+}
+
+static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_info *hints, uint32_t version)
+{
+	/* prov_name is libfabric's to fill in */
+	attr->name = strdup(SHMCMA_NAME);
+	if (!attr->name)
+		return -FI_ENOMEM;
+	attr->fabric = fabric_of(hints);
+	attr->prov_version = SHMCMA_VERSION;
+	attr->api_version = version;
+	return 0;
+}
+
+/* The endpoint's own address and that of its peer; an empty string: not given. */
+struct addresses {
+	char source[SC_ADDR_SIZE], destination[SC_ADDR_SIZE];
+};
+
+static int fill_address(const char *address, void **out, size_t *len)
+{
+	if (!*address)
+		return 0;
+	*out = strdup(address);
+	*len = strlen(address) + 1;
+	return *out ? 0 : -FI_ENOMEM;
+}
+
+static struct fi_info *make_info(uint32_t version, const struct fi_info *hints, uint64_t offer,
+				 const struct addresses *addresses)
+{
+	uint64_t granted = shmcma_granted_caps(hints, offer);
+	struct fi_info *info = fi_allocinfo();
+
+	if (!info)
+		return NULL;
+	info->caps = granted;
+	info->addr_format = FI_ADDR_STR;
+	shmcma_tx_attr_fill(info->tx_attr, hints ? hints->tx_attr : NULL, granted);
+	info->tx_attr->tclass = hints && hints->tx_attr ? hints->tx_attr->tclass : FI_TC_UNSPEC;
+	shmcma_rx_attr_fill(info->rx_attr, hints ? hints->rx_attr : NULL, granted);
+	fill_ep(info->ep_attr, hints ? hints->ep_attr : NULL, granted);
+	if (fill_fabric(info->fabric_attr, hints, version) ||
+	    fill_domain(info->domain_attr, hints ? hints->domain_attr : NULL, granted,
+			shmcma_granted_mr_mode(hints, version, granted), info->fabric_attr->fabric) ||
+	    fill_address(addresses->source, &info->src_addr, &info->src_addrlen) ||
+	    fill_address(addresses->destination, &info->dest_addr, &info->dest_addrlen)) {
+		fi_freeinfo(info);
+		return NULL;
+	}
+	return info;
+}
+
+/* ---- node, service, addresses in the hints --------------------------------------------------- */
+
+static int hinted_source(const struct fi_info *hints, char *source)
+{
+	char service[SC_ADDR_SIZE];
+
+	if (!hints || !hints->src_addr)
+		return 0;
+	if (!hints->src_addrlen)
+		return shmcma_refuse("src_addr", "an address of no length", SC_ADDR_PREFIX "...");
+	if (shmcma_source_service(hints, service))
+		return shmcma_refuse("src_addr", "this address", SC_ADDR_PREFIX "<service>");
+	if (*service)
+		sc_addr_service(service, source);
+	return 0;
+}
+
+static int hinted_destination(const struct fi_info *hints, char *destination)
+{
+	enum sc_addr_kind kind;
+
+	if (!hints || !hints->dest_addr)
+		return 0;
+	if (!hints->dest_addrlen)
+		return shmcma_refuse("dest_addr", "an address of no length", SC_ADDR_PREFIX "...");
+	if (shmcma_address_copy(hints->dest_addr, hints->dest_addrlen, destination, &kind) ||
+	    kind == SC_ADDR_INVALID)
+		return shmcma_refuse("dest_addr", "this address", SC_ADDR_PREFIX "...");
+	return 0;
+}
+
+/* Says on which machine, but names no endpoint there. */
+static bool is_host_alone(const char *node, const char *service)
+{
+	return node && !service && !shmcma_node_is_address(node);
+}
+
+/* FI_SOURCE: node and service say where the endpoint is to be. */
+static int named_source(const char *node, const char *service, uint64_t flags, char *source)
+{
+	int ret;
+
+	if (!node && !service) {
+		shmcma_info(FI_LOG_CORE, "FI_SOURCE with neither node nor service\n");
+		return -FI_EINVAL;
+	}
+	if (is_host_alone(node, service))
+		return shmcma_node_is_here(node, flags) ? 0 : -FI_ENODATA;
+	if (node && !service && !strcmp(node, SHMCMA_ADDR_ANY))
+		return 0;
+	ret = shmcma_node_address(node, service, flags, source);
+	if (!ret && sc_addr_kind(source) == SC_ADDR_ENDPOINT)
+		ret = shmcma_refuse("node", "a second endpoint at an endpoint's own address", "services");
+	return ret;
+}
+
+static int find_addresses(const char *node, const char *service, uint64_t flags,
+			  const struct fi_info *hints, struct addresses *addresses)
+{
+	int ret;
+
+	strcpy(addresses->source, SHMCMA_ADDR_ANY);
+	addresses->destination[0] = '\0';
+	ret = flags & FI_SOURCE ? named_source(node, service, flags, addresses->source)
+				: hinted_source(hints, addresses->source);
+	if (ret)
+		return ret;
+	if (flags & FI_SOURCE || (!node && !service))
+		return hinted_destination(hints, addresses->destination);
+	/* a host without a service asks whether the host can be reached; there is no destination address to return */
+	if (is_host_alone(node, service))
+		return shmcma_node_is_here(node, flags) ? 0 : -FI_ENODATA;
+	return shmcma_node_address(node, service, flags, addresses->destination);
+}
+
+/* ---- fi_getinfo ------------------------------------------------------------------------------ */
+
+/* Bits 58 and up are libfabric's own: it asks for a provider to put a utility provider on top of. */
+#define LAYERING_FLAGS (~0ULL << 58)
+/* Since libfabric 2.1: look again for what there is. There is always the same. */
+#define RESCAN (1ULL << 35)
+
+static int check_flags(uint64_t flags)
+{
+	if (flags & LAYERING_FLAGS)
+		return shmcma_refuse("flags", "an endpoint to put another provider on",
+				   "endpoints for applications");
+	if (flags & ~(FI_NUMERICHOST | FI_PROV_ATTR_ONLY | FI_SOURCE | RESCAN)) {
+		shmcma_info(FI_LOG_CORE, "unknown flags %#" PRIx64 "\n", flags);
+		return -FI_EBADFLAGS;
+	}
+	return 0;
+}
+
+/*
+ * An application that asks for capabilities gets one answer: the same capabilities with collectives are no second one.
+ */
+static bool is_more(const struct fi_info *hints, uint64_t offer)
+{
+	return hints && hints->caps && offer & FI_COLLECTIVE && !(hints->caps & FI_COLLECTIVE);
+}
+
+/*
+ * A fabric or domain in hints is one that is open. An info that an object is opened with is not checked: they may have
+ * been closed since.
+ */
+static int check_opened(const struct fi_info *hints)
+{
+	const struct fid_fabric *fabric = hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
+	const struct fid_domain *domain = hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
+
+	if (fabric && !find(FI_CLASS_FABRIC, &fabric->fid, NULL))
+		return shmcma_refuse("fabric_attr->fabric", "a fabric that is not open here",
+				   "those opened here");
+	if (domain && !find(FI_CLASS_DOMAIN, &domain->fid, fabric))
+		return shmcma_refuse("domain_attr->domain", "a domain that is not open here",
+				   fabric ? "those of the fabric that is asked for" : "those opened here");
+	return 0;
+}
+
+int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+		   const struct fi_info *hints, struct fi_info **info)
+{
+	struct addresses addresses;
+	struct fi_info **last = info;
+	int ret = check_flags(flags);
+
+	*info = NULL;
+	if (ret)
+		return ret;
+	if (flags & FI_PROV_ATTR_ONLY) {
+		*info = fi_allocinfo();
+		if (!*info)
+			return -FI_ENOMEM;
+		(*info)->fabric_attr->prov_version = SHMCMA_VERSION;
+		return 0;
+	}
+	/* first, as it is the cheaper question: a node may have to be looked up in the network */
+	ret = shmcma_check_hints(version, hints);
+	if (!ret)
+		ret = check_opened(hints);
+	if (!ret)
+		ret = find_addresses(node, service, flags, hints, &addresses);
+	if (ret)
+		return ret;
+	for (size_t i = 0; i < SHMCMA_OFFERS; i++) {
+		if (is_more(hints, shmcma_offers[i]) || shmcma_check_offer(version, hints, shmcma_offers[i]))
+			continue;
+		*last = make_info(version, hints, shmcma_offers[i], &addresses);
+		if (!*last) {
+			fi_freeinfo(*info);
+			*info = NULL;
+			return -FI_ENOMEM;
+		}
+		last = &(*last)->next;
+	}
+	return *info ? 0 : -FI_ENODATA;
+}

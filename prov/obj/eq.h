@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* eq.h: event queues (eq.c). */
+#ifndef SHMCMA_EQ_H
+#define SHMCMA_EQ_H
+
+#include "wait/state.h"
+
+/* An event of another object: copied into the queue. -FI_ENOMEM. */
+int shmcma_eq_put(struct shmcma_eq *eq, uint32_t event, const struct fi_eq_entry *entry);
+int shmcma_eq_put_err(struct shmcma_eq *eq, const struct fi_eq_err_entry *entry);
+/* fi_eq_open's fid, for binding: the object of that fid, counted (refs + 1), or NULL if it is no EQ. */
+struct shmcma_eq *shmcma_eq_get(struct fid *fid);
+void shmcma_eq_put_ref(struct shmcma_eq *eq);
+/* Its wait object. */
+struct shmcma_wait *shmcma_eq_wait(struct fid *fid);
+/*
+ * fi_join under way: reading the queue makes progress for it. Embedded; with the lock of the endpoint's domain.
+ */
+struct shmcma_joining {
+	struct shmcma_domain *domain; /* NULL: not under way */
+	struct shmcma_joining *next;  /* the queue's, under its lock */
+};
+/* -FI_EAGAIN: not now. */
+int shmcma_eq_join_begin(struct shmcma_eq *eq, struct shmcma_coll *coll, struct shmcma_joining *joining);
+/* It has ended: with FI_JOIN_COMPLETE, or the entry's error. */
+void shmcma_eq_join_report(struct shmcma_eq *eq, struct shmcma_coll *coll, const struct fi_eq_err_entry *entry);
+void shmcma_eq_join_end(struct shmcma_eq *eq, struct shmcma_joining *joining);
+
+int shmcma_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq, void *context);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* mr.h: registered memory (mr.c). */
+#ifndef SHMCMA_MR_H
+#define SHMCMA_MR_H
+
+#include "wait/state.h"
+
+/* fi_ops_mr of every domain, and fi_mr_map_raw. */
+extern struct fi_ops_mr shmcma_mr_ops, shmcma_mr_forked_ops;
+int shmcma_mr_map_raw(const struct fi_mr_map_raw *map);
+
+#endif

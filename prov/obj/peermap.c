@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * peermap.c: the peers of an endpoint: which one an fi_addr_t means, and what completions call it.
+ *
+ * Owns the arrays `peers` and `named` of struct shmcma_ep. The data calls read `peers` inline (peermap.h); a peer that is
+ * not there yet is looked up here, once, in the address vector. Under the endpoint's lock; entries are taken out with all locks of
+ * the domain held.
+ */
+#include "obj/peermap.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "obj/avtable.h"
+
+/* The entry of the address vector that it means, and the receive context of that. */
+static fi_addr_t split(const struct shmcma_ep *ep, fi_addr_t fi_addr, uint16_t *index)
+{
+	unsigned int bits = ep->rx_ctx_bits;
+
+	*index = bits ? (uint16_t)(fi_addr >> (64 - bits)) : 0;
+	return bits ? fi_addr << bits >> bits : fi_addr;
+}
+
+static bool grow_peers(struct shmcma_ep *ep, size_t count)
+{
+	struct sc_peer **peers;
+
+	if (count < ep->peer_count * 2)
+		count = ep->peer_count * 2;
+	peers = realloc(ep->peers, count * sizeof(struct sc_peer *));
+	if (!peers)
+		return false;
+	memset(peers + ep->peer_count, 0, (count - ep->peer_count) * sizeof(struct sc_peer *));
+	ep->peers = peers;
+	ep->peer_count = count;
+	return true;
+}
+
+struct sc_peer *shmcma_ep_peer_slow(struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	uint64_t place = shmcma_ep_place(ep, fi_addr);
+	char of_context[SC_ADDR_SIZE];
+	const char *address;
+	struct sc_peer *peer;
+	uint16_t index;
+
+	address = shmcma_av_address(ep->av, split(ep, fi_addr, &index));
+	if (!address)
+		return NULL;
+	if (place >= ep->peer_count && !grow_peers(ep, place + 1))
+		return NULL;
+	if (index && !sc_addr_context(address, index, of_context))
+		address = of_context;
+	if (sc_peer_get(ep->core, address, &peer))
+		return NULL;
+	ep->peers[place] = peer;
+	return peer;
+}
+
+int shmcma_ep_no_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	uint16_t index;
+
+	if (!ep->namer)
+		return -FI_EOPBADSTATE;
+	ep = ep->namer;
+	return shmcma_av_address(ep->av, split(ep, fi_addr, &index)) ? -FI_EAGAIN : -FI_EINVAL;
+}
+
+fi_addr_t shmcma_ep_source_slow(struct shmcma_ep *ep, struct sc_peer *peer)
+{
+	struct sc_peer **named;
+	fi_addr_t source;
+
+	if (!(ep->caps & FI_SOURCE))
+		return FI_ADDR_NOTAVAIL;
+	source = shmcma_av_find(ep->av, sc_peer_address(peer));
+	if (source == FI_ADDR_NOTAVAIL)
+		return source;
+	named = shmcma_grow(ep->named, ep->named_count, &ep->named_capacity, sizeof(struct sc_peer *));
+	if (!named)
+		return source; /* found again next time */
+	ep->named = named;
+	ep->named[ep->named_count++] = peer;
+	sc_peer_set_user(peer, source);
+	return source;
+}
+
+/* Which peer the address had, or whether it stays in the vector once more, is not asked: all names go. */
+void shmcma_ep_forget_peer(struct shmcma_ep *ep, fi_addr_t fi_addr)
+{
+	uint64_t place = shmcma_ep_place(ep, fi_addr), end = place + (1ull << ep->rx_ctx_bits);
+
+	while (ep->named_count)
+		sc_peer_set_user(ep->named[--ep->named_count], UINT64_MAX);
+	for (; place < end && place < ep->peer_count; place++) {
+		struct sc_peer *peer = ep->peers[place];
+
+		ep->peers[place] = NULL;
+		if (peer)
+			sc_peer_put(peer);
+	}
+}
+
+void shmcma_ep_forget_address(struct shmcma_ep *ep, fi_addr_t fi_addr, const char *address)
+{
+	shmcma_ep_forget_peer(ep, fi_addr);
+	if (ep->core)
+		sc_peers_unknown(ep->core, address);
+}
+
+bool shmcma_ep_knows(void *arg, const char *address)
+{
+	struct shmcma_ep *ep = arg;
+
+	return ep->av && shmcma_av_has(ep->av, address);
+}

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * armed.c: waiting for a completion queue or a counter, in a call (fi_cq_sread, fi_cntr_wait) or with an object
+ * of the system that the application sleeps on (fi_trywait).
+ *
+ * Three things end a wait: something that peers have written, which the core wakes for (sc_ep_rest()); something that
+ * another thread of this process has done, or begun, under the same lock (look_locked()); fi_cq_signal().
+ *
+ * For each endpoint of the core that is waited for (those of the domain's groups, and those without queue and
+ * counter, among them, for every poll goes on with these) a thread of ours (watcher.c) sleeps on its futex, and signals:
+ * it changes the object's own futex, which threads in calls sleep on, writes to a pipe, broadcasts the condition. It is
+ * started by the first wait that needs it, makes no progress, and takes no lock of the domain, as FI_THREAD_DOMAIN has
+ * none. Threads in calls could sleep on the endpoint's futex and their own at once, by futex_waitv(2), which takes
+ * longer: docs/MEASUREMENTS.md, "Sleeping and waking".
+ *
+ * The thread of automatic progress (progress.c) is one more waiter, of the whole domain, that nothing is to be
+ * read by. It sleeps on the words of all endpoints and its own at once: awake, it polls, so a watcher would
+ * only be one thread more to pass through. With a kernel, or a filter, that has no such call, and beyond 127
+ * endpoints, watchers signal it.
+ *
+ * Armed: an object is in shmcma_lock.armed from the look that found nothing until the application looks
+ * again. While it is empty, nobody in this process pays more than a load when the lock is let go. All that
+ * the object is to be told of is done under its lock: that of a counter which all endpoints of the domain are
+ * polled for is the one lock of the domain, at the latest when it is slept on (enter()).
+ *
+ * Nothing is slept through: the object's futex is read, the pipe emptied, before the look (shmcma_wait_ops.has),
+ * and a thread that adds something signals after that. Peers: see src/os/wake.c. While threads sleep in calls the
+ * object stays armed, even if another thread reads it meanwhile. So it does while one may sleep on an object of the
+ * system (`given`): from fi_trywait()'s word on, until a signal has been given. Nobody tells us whether that thread
+ * sleeps, and it may be another that reads; for one that has not slept a peer wakes once in vain. Another thread's
+ * fi_trywait() may empty the pipe before the signalled thread has seen it: as if that signal had not been given. One
+ * that finds something leaves the pipe as it is.
+ *
+ * Locks: that of a wait set, the object's, a watcher's. The application's mutex of an object is taken with
+ * none of them held: a thread that holds it calls fi_trywait(), and waits for these. So a thread that finds something
+ * under a lock leaves the signal to a watcher. Where there is none, for want of an endpoint or of a thread, it is owed
+ * until the lock is let go. Such are owed by calls that enable or close endpoints or add to a counter, which hold no
+ * set's lock.
+ */
+#include "wait/wait.h"
+
+#include <sched.h>
+#include "wait/polled.h"
+#include "wait/watcher.h"
+#include "wait/work.h"
+
+/* Rounds of progress in one fi_trywait() that do something and bring nothing: then the application looks. */
+#define TRY_ROUNDS 64
+#define MS 1000000
+/*
+ * Between two looks while operations wait for counters: maybe only other threads poll the endpoints that these wait
+ * for.
+ */
+#define TRIGGER_MS 10
+
+/* ---- what is slept on ------------------------------------------------------------------------ */
+
+/* An endpoint of the core, and its watcher. */
+struct slept {
+	struct sc_ep *core;
+	struct shmcma_watcher **watcher;
+	bool busy; /* it has to be polled before it is slept on */
+	bool kept; /* it stays armed, for one who sleeps on an event queue, which is in no domain's list */
+};
+
+static struct slept slept_group(struct shmcma_coll *coll)
+{
+	bool kept = coll->join_wait && atomic_load(&coll->join_wait->listens);
+
+	return (struct slept){ coll->core, &coll->watcher, coll->begun, kept };
+}
+
+/* The n-th of those endpoints; else false, with *n that many less. */
+static bool slept_endpoint(const struct shmcma_polled *polled, size_t *n, struct slept *slept)
+{
+	if (*n >= polled->count) {
+		*n -= polled->count;
+		return false;
+	}
+	*slept = (struct slept){ polled->eps[*n]->core, &polled->eps[*n]->watcher, false, false };
+	return true;
+}
+
+/* The n-th that is polled when the object is looked at; false: there are not so many. */
+static bool slept_on(const struct shmcma_wait *wait, size_t n, struct slept *slept)
+{
+	const struct shmcma_polled *polled = wait->ops->polled(wait);
+	const struct shmcma_domain *domain = wait->domain;
+	struct shmcma_coll *coll = domain->colls;
+
+	if (slept_endpoint(polled, &n, slept) ||
+	    (polled != &domain->enabled && slept_endpoint(&domain->silent, &n, slept)))
+		return true;
+	for (; coll && n; n--)
+		coll = coll->next;
+	if (coll)
+		*slept = slept_group(coll);
+	return coll;
+}
+
+/* -FI_EAGAIN: nobody signals it when that endpoint is woken. */
+static int watch(const struct slept *slept, struct shmcma_wait *wait)
+{
+	return shmcma_watcher_add_locked(slept->watcher, slept->core, wait);
+}
+
+static int watch_all_locked(struct shmcma_wait *wait)
+{
+	struct slept slept;
+	int ret = 0;
+
+	for (size_t i = 0; !ret && slept_on(wait, i, &slept); i++)
+		ret = watch(&slept, wait);
+	return ret;
+}
+
+static void disarm_locked(struct shmcma_wait *wait);
+
+/* Nobody uses its object any more: it is not armed nor watched again. */
+static bool was_watched(struct shmcma_wait *wait)
+{
+	bool watched;
+
+	shmcma_lock_enter(wait->locked);
+	if (wait->armed)
+		disarm_locked(wait);
+	watched = wait->watched;
+	shmcma_lock_leave(wait->locked);
+	return watched;
+}
+
+static void leave_set(struct shmcma_wait *wait)
+{
+	pthread_mutex_lock(&wait->set->lock);
+	shmcma_list_remove(wait->set->members, wait, next);
+	pthread_mutex_unlock(&wait->set->lock);
+}
+
+/* Of many objects in a domain only those that watchers know are worth all its locks. */
+void shmcma_wait_fini(struct shmcma_wait *wait)
+{
+	struct shmcma_domain *domain = wait->domain;
+
+	atomic_store(&wait->closes, true); /* signals to it are given up from now on */
+	/* first, so that nobody arms it again */
+	if (wait->set)
+		leave_set(wait);
+	if (domain && was_watched(wait)) {
+		shmcma_lock(domain);
+		for (size_t i = 0; i < domain->enabled.count; i++)
+			shmcma_watcher_del(domain->enabled.eps[i]->watcher, wait);
+		for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next)
+			shmcma_watcher_del(coll->watcher, wait);
+		shmcma_unlock(domain);
+	}
+	while (atomic_load(&wait->giving))
+		sched_yield();
+	shmcma_pipe_close(&wait->pipe);
+	pthread_cond_destroy(&wait->cond);
+	pthread_mutex_destroy(&wait->mutex);
+}
+
+/* ---- armed ----------------------------------------------------------------------------------- */
+
+/* Held. */
+static struct shmcma_lock *lock_of(const struct shmcma_locked *locked)
+{
+	return atomic_load_explicit(&locked->lock, memory_order_relaxed);
+}
+
+static void arm_locked(struct shmcma_wait *wait)
+{
+	struct shmcma_lock *lock = lock_of(wait->locked);
+
+	if (wait->armed)
+		return;
+	wait->armed = true;
+	wait->next_armed = lock->armed;
+	lock->armed = wait;
+}
+
+static void unlink_locked(struct shmcma_wait *wait)
+{
+	shmcma_list_remove(lock_of(wait->locked)->armed, wait, next_armed);
+	wait->armed = wait->again = false;
+}
+
+/* Peers are told that nobody sleeps when that is so for all under that lock; else one of them wakes in vain. */
+static void disarm_locked(struct shmcma_wait *wait)
+{
+	const struct shmcma_lock *lock = lock_of(wait->locked);
+	struct slept slept;
+
+	unlink_locked(wait);
+	atomic_store_explicit(&wait->listens, false, memory_order_relaxed); /* a late signal is no harm */
+	for (size_t i = 0; !lock->armed && slept_on(wait, i, &slept); i++)
+		if (!slept.kept)
+			sc_ep_rise(slept.core);
+}
+
+/* Threads that sleep on the set have counted themselves before they have tried its members, under this lock. */
+static bool is_slept_on(const struct shmcma_wait *wait)
+{
+	return atomic_load(&wait->given) || atomic_load_explicit(&wait->sleepers, memory_order_relaxed) ||
+	       (wait->set && atomic_load(&wait->set->wait.sleepers));
+}
+
+void shmcma_wait_rise_slow(struct shmcma_wait *wait)
+{
+	if (!is_slept_on(wait))
+		disarm_locked(wait);
+}
+
+/*
+ * Wakes only threads that sleep in calls: the condition of an object of the system must not be signalled under this
+ * lock.
+ */
+void shmcma_wait_told_locked(struct shmcma_wait *wait)
+{
+	struct shmcma_wait *of_set = wait->set ? &wait->set->wait : NULL;
+
+	if (atomic_load_explicit(&wait->sleepers, memory_order_relaxed))
+		sc_sleep_bump(&wait->futex);
+	if (of_set && atomic_load(&of_set->sleepers)) {
+		atomic_fetch_add(&of_set->told, 1);
+		sc_sleep_bump(&of_set->futex);
+	}
+}
+
+/* Is the application's mutex taken for a signal? */
+static bool has_condition(const struct shmcma_wait *wait)
+{
+	return wait->obj == FI_WAIT_MUTEX_COND ||
+	       (wait->set && wait->set->wait.obj == FI_WAIT_MUTEX_COND);
+}
+
+/*
+ * A thread in pthread_cond_wait() is woken by a watcher, see signal_until(). The endpoint may have come since that
+ * thread looked, and not be watched for it. One that is about to give a signal is asked for one more, as nobody knows
+ * whether it has given it yet. False: there is no watcher.
+ */
+static bool pass_on_locked(struct shmcma_wait *wait)
+{
+	struct slept slept;
+
+	if (!has_condition(wait)) {
+		shmcma_wait_signal(wait);
+		return true;
+	}
+	if (!slept_on(wait, 0, &slept) || watch(&slept, wait))
+		return false;
+	atomic_store(&wait->listens, true);
+	sc_ep_wake(slept.core);
+	return true;
+}
+
+/* If a thread owes the signal already, it has not begun to give it, and gives it for this, too. */
+static void owe_locked(struct shmcma_wait *wait, struct shmcma_wait **owed)
+{
+	if (atomic_exchange(&wait->owed, true))
+		return;
+	atomic_fetch_add(&wait->giving, 1);
+	wait->next_owed = *owed;
+	*owed = wait;
+}
+
+static void give(struct shmcma_wait *owed)
+{
+	while (owed) {
+		struct shmcma_wait *wait = owed;
+
+		owed = wait->next_owed;
+		atomic_store(&wait->owed, false); /* from now on it is another's to use */
+		shmcma_wait_signal_until(wait, &wait->closes);
+		atomic_fetch_sub(&wait->giving, 1);
+	}
+}
+
+/* Another thread has begun something that goes on with polls. */
+static bool wants_poll(const struct shmcma_wait *wait)
+{
+	struct slept slept;
+
+	for (size_t i = 0; slept_on(wait, i, &slept); i++)
+		if (slept.busy || !sc_ep_is_idle(slept.core))
+			return true;
+	return false;
+}
+
+static void look_locked(struct shmcma_lock *lock, struct shmcma_wait **owed)
+{
+	struct shmcma_domain *domain = lock->domain;
+	struct shmcma_wait *wait;
+
+	if (domain->triggers && domain->progress.wait.armed)
+		shmcma_work_run_locked(domain); /* they may have been counted for in this call */
+	wait = lock->armed;
+	while (wait) {
+		struct shmcma_wait *next = wait->next_armed;
+
+		if (wait->again || wait->ops->has(wait) || wants_poll(wait)) {
+			unlink_locked(wait);
+			if (!pass_on_locked(wait))
+				owe_locked(wait, owed);
+		}
+		wait = next;
+	}
+}
+
+const struct shmcma_unlock_hook shmcma_wait_unlock_hook = { look_locked, give };
+
+/* More endpoints can end their waits from now on. */
+void shmcma_wait_again_locked(const struct shmcma_locked *ep)
+{
+	for (struct shmcma_wait *wait = lock_of(ep)->armed; wait; wait = wait->next_armed)
+		wait->again = true;
+}
+
+/* ---- sleep ----------------------------------------------------------------------------------- */
+
+static bool sleeps_on_all_locked(const struct shmcma_wait *wait)
+{
+	return wait->ops->polled(wait) == &wait->domain->enabled && !wait->domain->locks.coarse;
+}
+
+/* Its lock, which all that it is to be slept on have as well. */
+static void enter(struct shmcma_wait *wait)
+{
+	shmcma_lock_enter(wait->locked);
+	while (sleeps_on_all_locked(wait)) {
+		shmcma_lock_leave(wait->locked);
+		shmcma_lock(wait->domain);
+		shmcma_lock_merge_all_locked(wait->domain);
+		shmcma_unlock(wait->domain);
+		shmcma_lock_enter(wait->locked);
+	}
+}
+
+static void lower(int64_t *limit, int64_t ms)
+{
+	int64_t end = sc_clock_ns() + ms * MS;
+
+	if (end < *limit)
+		*limit = end;
+}
+
+/* -FI_EAGAIN: there is something to do. */
+static int rest_on(const struct slept *slept, int64_t *limit)
+{
+	struct sc_sleep sleep;
+
+	return slept->busy || sc_ep_rest(slept->core, &sleep, limit) ? -FI_EAGAIN : 0;
+}
+
+/* From now on watchers signal; -FI_EAGAIN: there is something to do, or to read. */
+static int rest_locked(struct shmcma_wait *wait, int64_t *limit)
+{
+	struct slept slept;
+
+	if (watch_all_locked(wait))
+		lower(limit, 1); /* no thread: look now and then */
+	atomic_store(&wait->listens, true);
+	arm_locked(wait);
+	for (size_t i = 0; slept_on(wait, i, &slept); i++)
+		if (rest_on(&slept, limit))
+			return -FI_EAGAIN;
+	if (wait->domain->triggers) /* they may wait for what no peer wakes for */
+		lower(limit, TRIGGER_MS);
+	return wait->ops->has(wait) ? -FI_EAGAIN : 0;
+}
+
+/* ---- the thread of a domain ------------------------------------------------------------------ */
+
+static bool rest_has_room(const struct shmcma_wait *wait)
+{
+	struct slept slept;
+
+	return !slept_on(wait, SC_SLEEPS_MAX - 1, &slept);
+}
+
+int shmcma_wait_rest_all_locked(struct shmcma_domain *domain, struct shmcma_rest *rest)
+{
+	struct shmcma_wait *wait = &domain->progress.wait;
+	bool watched = rest->watched || !rest_has_room(wait);
+	struct slept slept;
+
+	rest->sleeps[0] =
+		(struct sc_sleep){ &wait->futex, __atomic_load_n(&wait->futex, __ATOMIC_ACQUIRE) };
+	rest->count = 1;
+	rest->limit = SC_REST_FOREVER;
+	if (watched && watch_all_locked(wait))
+		lower(&rest->limit, 1); /* no thread: look now and then */
+	atomic_store(&wait->listens, watched);
+	arm_locked(wait);
+	for (size_t i = 0; slept_on(wait, i, &slept); i++) {
+		struct sc_sleep sleep;
+
+		if (slept.busy || sc_ep_rest_poller(slept.core, &sleep, &rest->limit))
+			return -FI_EAGAIN;
+		if (!watched)
+			rest->sleeps[rest->count++] = sleep;
+	}
+	if (shmcma_work_is_due_locked(domain)) /* nobody tells of all that they may lack */
+		lower(&rest->limit, TRIGGER_MS);
+	return 0;
+}
+
+/* ---- sleep in a call --------------------------------------------------------------------------- */
+
+static bool was_refused_locked(const struct shmcma_wait *wait)
+{
+	const struct shmcma_polled *polled = wait->ops->polled(wait);
+	bool refused = false;
+
+	for (size_t i = 0; i < polled->count; i++)
+		refused |= sc_ep_was_refused(polled->eps[i]->core);
+	return refused;
+}
+
+int shmcma_wait_sleep(struct shmcma_wait *wait, const void *found, int64_t end)
+{
+	struct sc_sleep own = { &wait->futex, __atomic_load_n(&wait->futex, __ATOMIC_ACQUIRE) };
+	bool refused;
+	int ret;
+
+	enter(wait);
+	atomic_fetch_add_explicit(&wait->sleepers, 1, memory_order_relaxed);
+	ret = rest_locked(wait, &end);
+	if (!ret && wait->ops->differs(wait, found))
+		ret = -FI_EAGAIN;
+	shmcma_lock_leave(wait->locked);
+	if (!ret)
+		ret = sc_sleep(&own, 1, end);
+	enter(wait);
+	atomic_fetch_sub_explicit(&wait->sleepers, 1, memory_order_relaxed);
+	shmcma_wait_rise_locked(wait);
+	refused = was_refused_locked(wait);
+	shmcma_lock_leave(wait->locked);
+	if (refused)
+		return -FI_EAGAIN;
+	return ret == -EINTR ? -FI_EINTR : 0;
+}
+
+/* ---- fi_join --------------------------------------------------------------------------------- */
+
+int shmcma_wait_join_locked(struct shmcma_wait *wait, struct shmcma_coll *coll)
+{
+	const struct slept slept = slept_group(coll);
+
+	return has_condition(wait) ? watch(&slept, wait) : 0;
+}
+
+void shmcma_wait_joined_locked(struct shmcma_wait *wait, struct shmcma_coll *coll)
+{
+	if (!has_condition(wait)) {
+		shmcma_wait_signal(wait);
+		return;
+	}
+	atomic_store(&wait->listens, true);
+	sc_ep_wake(coll->core);
+}
+
+int shmcma_wait_rest_joins_locked(struct shmcma_wait *wait, const struct shmcma_eq *eq,
+				  struct shmcma_domain *domain, int64_t *limit)
+{
+	for (struct shmcma_coll *coll = domain->colls; coll; coll = coll->next) {
+		const struct slept slept = slept_group(coll);
+
+		if (shmcma_ep_eq(coll->ep) != eq)
+			continue;
+		if (watch(&slept, wait))
+			return -FI_EAGAIN;
+		coll->join_wait = wait;
+		atomic_store(&wait->listens, true);
+		if (rest_on(&slept, limit))
+			return -FI_EAGAIN;
+		if (*limit != INT64_MAX)
+			shmcma_watcher_limit(*slept.watcher, *limit);
+	}
+	return 0;
+}
+
+/* ---- fi_trywait ------------------------------------------------------------------------------ */
+
+/* With an object of the system, its own or that of its set. */
+static bool is_slept_on_outside(const struct shmcma_wait *wait)
+{
+	const struct shmcma_wait *of_set = wait->set ? &wait->set->wait : wait;
+
+	return shmcma_wait_has_pipe(of_set) || has_condition(wait);
+}
+
+/* The pipe first: a signal that is given between the two stays in it. */
+static void give_word(struct shmcma_wait *wait)
+{
+	shmcma_pipe_lower(&wait->pipe);
+	if (is_slept_on_outside(wait))
+		atomic_store(&wait->given, true);
+}
+
+static int try_locked(struct shmcma_wait *wait)
+{
+	int64_t limit = INT64_MAX;
+	struct slept slept;
+	int ret = watch_all_locked(wait);
+
+	for (int round = 0; !ret && round < TRY_ROUNDS; round++) {
+		shmcma_progress_locked(wait->domain, wait->ops->polled(wait));
+		if (wait->ops->found(wait))
+			return -FI_EAGAIN;
+		give_word(wait);
+		if (!rest_locked(wait, &limit)) {
+			if (limit != INT64_MAX && slept_on(wait, 0, &slept))
+				shmcma_watcher_limit(*slept.watcher, limit);
+			return 0;
+		}
+	}
+	return -FI_EAGAIN;
+}
+
+int shmcma_wait_try(struct shmcma_wait *wait)
+{
+	int ret;
+
+	if (wait->obj == FI_WAIT_NONE)
+		return -FI_EINVAL;
+	enter(wait);
+	ret = try_locked(wait);
+	if (ret)
+		shmcma_wait_rise_locked(wait);
+	shmcma_lock_leave(wait->locked);
+	return ret;
+}

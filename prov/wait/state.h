@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * state.h: the structures of objects that several files know. Each libfabric object is a structure that begins with its
+ * fid; one file each implements its calls. The work is the core's (core.h).
+ *
+ * Locks (lock.h): every data call and every read of a completion queue or counter holds the lock of its
+ * object, which objects that have to do with each other share, if the threading model asks for locks, or if a
+ * thread of ours makes progress. Calls that change the ties between objects hold all locks of the domain
+ * (shmcma_lock()); "_locked" alone means either: a thread changes data of the domain with all of them held, and reads
+ * it with any.
+ *
+ * Order: poll set, wait set; the domain's common lock; its others by address; address vector, event
+ * queue, watcher (watcher.c); those of the core. A data call takes one of the domain's.
+ */
+#ifndef SHMCMA_STATE_H
+#define SHMCMA_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <shmcma/core.h>
+#include "base/object.h"
+#include "base/provider.h"
+#include "base/yield.h"
+#include "wait/pipe.h"
+
+struct shmcma_domain;
+struct shmcma_ep;
+struct shmcma_eq;
+struct shmcma_locked;
+struct shmcma_wait;
+struct shmcma_watcher;
+
+/* A reference count of an object that others are bound to; closing it while > 0 gives -FI_EBUSY. */
+typedef atomic_int shmcma_refs;
+
+/*
+ * Access to words that fi_control() and fi_setopt() change at any time, and that data calls read before they have a
+ * lock, in other threads with FI_THREAD_SAFE. Relaxed: each is a value of its own, and either will do.
+ */
+#define shmcma_now(word) atomic_load_explicit(&(word), memory_order_relaxed)
+#define shmcma_set(word, value) atomic_store_explicit(&(word), value, memory_order_relaxed)
+
+/* ---- lists: the first element, and the member of each that points to the next ------------------ */
+
+#define shmcma_list_remove(first, element, next)                                                          \
+	do {                                                                                              \
+		__typeof__(first) *link_ = &(first);                                                      \
+                                                                                                          \
+		while (*link_ && *link_ != (element))                                                     \
+			link_ = &(*link_)->next;                                                          \
+		if (*link_)                                                                               \
+			*link_ = (element)->next;                                                         \
+	} while (0)
+
+#define shmcma_list_append(first, elements, next)                                                         \
+	do {                                                                                              \
+		__typeof__(first) *link_ = &(first);                                                      \
+                                                                                                          \
+		while (*link_)                                                                            \
+			link_ = &(*link_)->next;                                                          \
+		*link_ = (elements);                                                                      \
+	} while (0)
+
+/* ---- locks (lock.c) ------------------------------------------------------------------------ */
+
+/* Its memory stays a lock until the domain is closed, since a thread may be about to take it in vain. */
+struct shmcma_lock {
+	pthread_mutex_t mutex;
+	bool taken; /* by data calls: the same for all of a domain, never changed */
+	struct shmcma_domain *domain;
+	struct shmcma_wait *armed; /* somebody sleeps for its objects, or is about to (armed.c) */
+	/* under the common lock */
+	struct shmcma_locked *objects;
+	struct shmcma_lock *next; /* shmcma_locks.others by address, or .spare */
+	struct shmcma_lock *prev; /* of others */
+	bool held;		  /* around fork(2) */
+};
+
+/* Embedded in each object that has one. */
+struct shmcma_locked {
+	struct shmcma_lock *_Atomic lock; /* changed with the old and the new one held */
+	struct shmcma_locked *next;	  /* shmcma_lock.objects */
+	struct shmcma_locked **link;	  /* the link that points to it there */
+};
+
+/* Called when a lock under which an object is armed is let go (armed.c). */
+struct shmcma_unlock_hook {
+	/*
+	 * The lock is about to be let go. Signals that may wait for the application are added to `owed`, to be given
+	 * when no lock is held any more.
+	 */
+	void (*look_locked)(struct shmcma_lock *lock, struct shmcma_wait **owed);
+	void (*give)(struct shmcma_wait *owed);
+};
+
+/* Of a domain. */
+struct shmcma_locks {
+	const struct shmcma_unlock_hook *hook;
+	struct shmcma_lock common;   /* a thread that takes all takes it first */
+	struct shmcma_lock *others;  /* under the common one, as what follows */
+	struct shmcma_lock *near;    /* of others: beside it the last one came or went; NULL: the first */
+	struct shmcma_lock *spare;   /* of nothing now */
+	bool coarse;		     /* there is the common one alone, for good */
+	struct shmcma_locked itself; /* for what is the domain's: has the common one */
+};
+
+/* ---- waiting ------------------------------------------------------------------------------- */
+
+/* The object that is waited for: what a wait asks it, under its lock. */
+struct shmcma_wait_ops {
+	/* the endpoints that a look at it polls */
+	const struct shmcma_polled *(*polled)(const struct shmcma_wait *wait);
+	bool (*has)(const struct shmcma_wait *wait); /* something to read, or to be told of */
+	bool (*found)(struct shmcma_wait *wait);     /* the same; the application is told of it by this */
+	/* Has another thread been told by now of what a wait that began when `known` was the newest does not know? */
+	bool (*differs)(const struct shmcma_wait *wait, const void *known);
+	int (*try)(struct shmcma_wait *wait); /* fi_trywait(); without its lock */
+};
+
+/* Embedded in the object that is waited for. */
+struct shmcma_wait {
+	const struct shmcma_wait_ops *ops;
+	enum fi_wait_obj obj;
+	struct shmcma_domain *domain; /* of queue or counter, or itself; NULL: of others */
+	struct shmcma_locked *locked; /* its, likewise */
+	uint32_t futex;		      /* changed by each signal */
+	atomic_bool listens;	      /* watchers are to signal it, once */
+	atomic_bool given; /* fi_trywait()'s word, and no signal since: a thread may sleep on that */
+	struct shmcma_pipe pipe;      /* FI_WAIT_FD, FI_WAIT_POLLFD */
+	pthread_mutex_t mutex;	      /* FI_WAIT_MUTEX_COND: the application's to wait with */
+	pthread_cond_t cond;
+	/* threads that sleep in calls, or are about to; of a queue or counter under its lock */
+	atomic_int sleepers;
+	atomic_uint told;	     /* of a set: what all its waiters return for, and one may have taken away */
+	struct shmcma_wait_set *set; /* FI_WAIT_SET */
+	struct shmcma_wait *next;    /* in the set, under its lock */
+
+	/* under its lock */
+	bool watched; /* watchers may know it, until it ends */
+	bool armed;
+	bool again;			/* armed, and to be signalled whatever there is */
+	struct shmcma_wait *next_armed; /* shmcma_lock.armed */
+
+	/* a signal that no watcher can give */
+	atomic_bool owed;	       /* in a thread's list, until it begins with it */
+	struct shmcma_wait *next_owed; /* in that list */
+	atomic_int giving;	       /* threads that have it in their list, or are at it */
+	atomic_bool closes;	       /* so signals are given up */
+};
+
+/* FI_WAIT_SET: members of one fabric that share a wait object (waitset.c). */
+struct shmcma_wait_set {
+	struct fid_wait fid;
+	struct shmcma_object object;
+	struct shmcma_fabric *fabric;
+	struct shmcma_wait wait;
+	pthread_mutex_t lock;
+	struct shmcma_wait *members;
+};
+
+/* ---- progress ------------------------------------------------------------------------------ */
+
+/* Enabled endpoints, each once. Changed with all locks of the domain held. */
+struct shmcma_polled {
+	struct shmcma_ep **eps;
+	size_t count, capacity;
+};
+
+/* The thread of a domain with automatic progress. */
+struct shmcma_progress {
+	bool wanted;		 /* set when the domain is opened, never changed */
+	uint64_t polls;		 /* by the application; under the domain's lock */
+	struct shmcma_wait wait; /* of the domain: told of what is begun while the thread sleeps */
+	atomic_bool stop;
+	atomic_bool asleep; /* on words of the domain's endpoints, or about to; set under the domain's lock */
+	/* progress.c's alone */
+	/* one thread starts it, others that enable an endpoint wait; none in a child of fork(2) */
+	pthread_mutex_t starting;
+	bool running;
+	pthread_t thread;
+	struct shmcma_progress *next;
+};
+
+/* ---- objects ------------------------------------------------------------------------------- */
+
+struct shmcma_fabric {
+	struct fid_fabric fid;
+	struct shmcma_object object;
+	shmcma_refs refs;
+};
+
+struct shmcma_domain {
+	struct fid_domain fid;
+	struct shmcma_fabric *fabric;
+	shmcma_refs refs;
+	struct shmcma_eq *_Atomic eq; /* see shmcma_domain_eq() */
+	enum fi_threading threading;
+	struct shmcma_locks locks;
+	struct shmcma_polled enabled; /* all enabled endpoints */
+	struct shmcma_polled silent;  /* of these, those with neither queue nor counter */
+	struct shmcma_progress progress;
+	struct shmcma_coll *colls;    /* endpoints that have groups, or may */
+	atomic_int visitors;	      /* threads in reads of event queues that make progress here (eq.c) */
+	struct shmcma_cntr *triggers; /* counters that operations wait for */
+	struct shmcma_cntr *retired;  /* closed counters that the core may count in yet */
+	struct sc_cntr uncounted;     /* deferred work without a counter of its own */
+	uint64_t caps;
+	int mr_mode; /* FI_MR_*, in the bits of API 1.5 and later */
+	struct sc_regtab *regtab;
+	uint32_t api_version;
+	struct shmcma_object object;
+};
+
+/*
+ * fi_domain_bind: the event queue of objects that have none of their own. NULL: none yet. It may come at any time, also
+ * while locks are held, and is the domain's then until it is closed: a thread that has found it may go on with it.
+ */
+static inline struct shmcma_eq *shmcma_domain_eq(const struct shmcma_domain *domain)
+{
+	return atomic_load_explicit(&domain->eq, memory_order_acquire);
+}
+
+/* A completion queue (cq.c). */
+struct shmcma_cq {
+	struct fid_cq fid;
+	struct shmcma_domain *domain;
+	struct shmcma_locked locked;
+	shmcma_refs refs;
+	struct sc_comp_ring queue;
+	enum fi_cq_format format;
+	struct shmcma_polled polled; /* when this queue is read */
+	struct shmcma_wait wait;
+	atomic_uint signals;	     /* of fi_cq_signal(); by any thread, without lock */
+	atomic_uint heard;	     /* the newest signal that a call has returned for */
+	bool overrun_told;	     /* event queues know that completions were lost */
+	uint32_t full_reads;	     /* that found it not empty */
+	struct shmcma_yield yield;   /* reads that found nothing */
+	char stranger[SC_ADDR_SIZE]; /* FI_SOURCE_ERR: the last one's address, for a reader without room for it */
+	struct shmcma_object object;
+};
+
+/* A counter (cntr.c). */
+struct shmcma_cntr {
+	struct fid_cntr fid;
+	struct shmcma_domain *domain;
+	struct shmcma_locked locked;
+	shmcma_refs refs;
+	struct sc_cntr count;	     /* written under the counter's lock */
+	struct shmcma_polled polled; /* when this counter is read, unless it counts `elsewhere` */
+	bool elsewhere;		     /* it may count on any endpoint of the domain */
+	struct shmcma_wait wait;
+	struct sc_cntr told;	   /* value that the application has seen; under its lock */
+	struct shmcma_yield yield; /* reads that found nothing */
+	_Atomic uint64_t known_errors; /* of its errors those that the application knows of */
+	struct sc_cntr given;	   /* its value when the application changed it last, */
+	uint64_t changes;	   /* so many times */
+	struct shmcma_work *works; /* wait for it (work.c) */
+	struct shmcma_cntr *next_trigger; /* shmcma_domain.triggers, while there are any */
+	bool lent;			  /* operations under way may count here after fi_close() */
+	struct shmcma_cntr *next_retired; /* shmcma_domain.retired */
+	struct shmcma_object object;
+};
+
+struct shmcma_stx; /* shared.c */
+struct shmcma_sep; /* sep.c */
+
+/*
+ * The structure that an endpoint and its aliases share: an alias is another fid with flags of its own. The fid's class
+ * tells what it is:
+ *
+ *   FI_CLASS_EP                an endpoint
+ *   FI_CLASS_TX_CTX, _RX_CTX   a context of a scalable endpoint: one that can do nothing but send, or receive
+ *   FI_CLASS_SEP               a scalable endpoint: a name for its contexts (sep.c); never has a core
+ *   FI_CLASS_SRX_CTX           a shared receive context: a receive queue and no core (shared.c)
+ */
+struct shmcma_ep {
+	struct sc_ep *core;	 /* NULL until fi_enable */
+	struct sc_rxq *rxq;	 /* where receives are posted; NULL likewise */
+	struct shmcma_locked locked;
+	struct shmcma_ep *namer; /* its address vector names sources: itself; NULL: see shared.c */
+	struct shmcma_domain *domain;
+	struct shmcma_av *av;
+	struct shmcma_ep *av_next;
+	struct shmcma_eq *eq;
+	struct shmcma_cq *tx_cq, *rx_cq;
+	struct shmcma_cntr *cntrs[SC_EVENTS];
+	bool tx_selective;	   /* FI_SELECTIVE_COMPLETION; */
+	_Atomic bool rx_selective; /* of a shared context also by those that are bound to it: shmcma_now() */
+	/* peers by fi_addr, turned by rx_ctx_bits, a reference each; NULL: not looked up yet (shmcma_ep_peer()) */
+	struct sc_peer **peers;
+	size_t peer_count;
+	unsigned int rx_ctx_bits; /* of the address vector */
+	/* peers whose sc_peer_user() holds their name in completions: their addresses are in the vector, so they stay */
+	struct sc_peer **named;
+	size_t named_count, named_capacity;
+	uint64_t caps, tx_caps, rx_caps; /* tx_caps, rx_caps: all of caps unless an attribute narrows it */
+	uint64_t tx_order, tx_comp_order, rx_comp_order; /* FI_ORDER_* of messages, of completions */
+	size_t tx_size, rx_size;
+	_Atomic size_t multi_min;	/* shmcma_now() */
+	struct shmcma_coll *coll;	/* with FI_COLLECTIVE, once enabled (group.c) */
+	char name[SC_ADDR_SIZE];	/* service to be found under; empty: none */
+	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
+	shmcma_refs refs;		/* aliases; contexts; endpoints that share it */
+	struct shmcma_ep_fid *fids;	/* the endpoint itself, then its aliases, linked by next */
+	struct shmcma_sep *sep;		/* a scalable endpoint's, also of its contexts; else NULL */
+	uint16_t index;			/* context: in the scalable endpoint's addresses */
+	bool shares_tx, shares_rx;	/* FI_SHARED_CONTEXT: to be bound to one */
+	struct shmcma_stx *stx;
+	struct shmcma_ep *stx_next; /* shmcma_stx.users */
+	struct shmcma_ep *srx;
+	struct shmcma_ep *srx_next; /* enabled endpoints of one, from its `namer` on */
+};
+
+/* Where it reports. An enabled endpoint keeps its event queue. */
+static inline struct shmcma_eq *shmcma_ep_eq(const struct shmcma_ep *ep)
+{
+	return ep->eq ? ep->eq : shmcma_domain_eq(ep->domain);
+}
+
+/* The part of an endpoint that works in groups. */
+struct shmcma_coll {
+	struct shmcma_ep *ep;
+	struct sc_ep *core;
+	struct sc_comp_ring done;		/* its transfers */
+	bool begun;			/* messages, since it was last polled */
+	struct shmcma_watcher *watcher; /* watcher.c's, NULL: none */
+	struct shmcma_wait *join_wait;	/* of the event queue, once it has been slept on for a fi_join */
+	struct shmcma_group *groups;
+	struct shmcma_collop *ops;
+	uint32_t last_id;
+	int (*progress)(struct shmcma_coll *coll); /* 0: there was nothing to do */
+	struct shmcma_coll *next; /* shmcma_domain.colls */
+};
+
+/* The fid handed out: the endpoint itself or an alias (ep.c). */
+struct shmcma_ep_fid {
+	struct fid_ep fid;
+	struct shmcma_ep *ep;
+	struct shmcma_domain *domain; /* of ep */
+	/* Ready-made from op flags and selective completion: what fi_send, fi_tsend... pass to the core. */
+	_Atomic uint32_t send_flags, recv_flags;   /* shmcma_now() */
+	_Atomic uint64_t tx_op_flags, rx_op_flags; /* from the attributes, or the alias's own */
+	struct shmcma_ep_fid *next;	   /* shmcma_ep.fids */
+	struct shmcma_object object;
+};
+
+static inline struct shmcma_ep_fid *shmcma_ep_of(struct fid_ep *ep)
+{
+	return container_of(ep, struct shmcma_ep_fid, fid);
+}
+
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * wait.c: the object that is waited with: futex, pipe, condition, wait set; how it is signalled. Any thread.
+ *
+ * Signals: a thread that calls shmcma_wait_signal() holds no lock that the holder of the application's mutex may wait for;
+ * other threads leave the signal to a watcher, or owe it (armed.c).
+ */
+#include "wait/wait.h"
+
+#include <time.h>
+
+#define MS 1000000
+#define MUTEX_NAP 20000 /* ns */
+
+int64_t shmcma_wait_end(int timeout)
+{
+	return timeout < 0 ? INT64_MAX : sc_clock_ns() + (int64_t)timeout * MS;
+}
+
+int shmcma_wait_init(struct shmcma_wait *wait, enum fi_wait_obj obj, struct fid_wait *set,
+		     const struct shmcma_wait_ops *ops)
+{
+	int ret = 0;
+
+	*wait = (struct shmcma_wait){ .ops = ops, .obj = obj, .pipe.ends = { -1, -1 } };
+	wait->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	wait->cond = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+	if (shmcma_wait_has_pipe(wait))
+		ret = shmcma_pipe_open(&wait->pipe);
+	if (obj == FI_WAIT_SET)
+		wait->set = container_of(set, struct shmcma_wait_set, fid);
+	return ret;
+}
+
+/*
+ * A thread that sleeps on a set has not looked at this member, nor armed it: it has to look again. The caller of this
+ * may hold the application's mutex, so a condition is signalled only if the mutex is free.
+ */
+void shmcma_wait_join(struct shmcma_wait *wait)
+{
+	struct shmcma_wait_set *set = wait->set;
+	struct shmcma_wait *of_set;
+
+	if (!set)
+		return;
+	of_set = &set->wait;
+	pthread_mutex_lock(&set->lock);
+	wait->next = set->members;
+	set->members = wait;
+	pthread_mutex_unlock(&set->lock);
+	sc_sleep_bump(&of_set->futex);
+	if (shmcma_wait_has_pipe(of_set))
+		shmcma_pipe_raise(&of_set->pipe);
+	if (of_set->obj == FI_WAIT_MUTEX_COND && !pthread_mutex_trylock(&of_set->mutex)) {
+		pthread_cond_broadcast(&of_set->cond);
+		pthread_mutex_unlock(&of_set->mutex);
+	}
+}
+
+void shmcma_wait_forked(struct shmcma_wait *wait)
+{
+	wait->armed = false;
+	atomic_store(&wait->given, false);
+	atomic_store(&wait->sleepers, 0);
+	atomic_store(&wait->owed, false);
+	atomic_store(&wait->giving, 0);
+	pthread_mutex_init(&wait->mutex, NULL);
+	pthread_cond_init(&wait->cond, NULL);
+}
+
+/* False: to be ended, or `closes`, and the holder of the mutex may wait for that. */
+static bool lock_until(pthread_mutex_t *mutex, const atomic_bool *stop, const atomic_bool *closes)
+{
+	if (!stop)
+		return !pthread_mutex_lock(mutex);
+	while (pthread_mutex_trylock(mutex)) {
+		if (atomic_load(stop) || atomic_load(closes))
+			return false;
+		nanosleep(&(struct timespec){ .tv_nsec = MUTEX_NAP }, NULL);
+	}
+	return true;
+}
+
+/*
+ * No word is kept from here on (`given`). First, so that one that is given meanwhile, after the pipe has been emptied,
+ * stays.
+ *
+ * The application's mutex is taken, so that a signal between its fi_trywait() and its pthread_cond_wait() is not
+ * missed. A thread that holds it while it calls into the provider would wait for itself: so the watchers give such
+ * signals; they hold no lock meanwhile, and end if they are told to (`stop`). The thread that closes the member may
+ * also hold the mutex of a set (`closes`).
+ */
+static void signal_one(struct shmcma_wait *wait, const atomic_bool *stop, const atomic_bool *closes)
+{
+	atomic_store(&wait->given, false);
+	sc_sleep_bump(&wait->futex);
+	if (shmcma_wait_has_pipe(wait))
+		shmcma_pipe_raise(&wait->pipe);
+	if (wait->obj == FI_WAIT_MUTEX_COND && lock_until(&wait->mutex, stop, closes)) {
+		pthread_cond_broadcast(&wait->cond);
+		pthread_mutex_unlock(&wait->mutex);
+	}
+}
+
+void shmcma_wait_signal_until(struct shmcma_wait *wait, const atomic_bool *stop)
+{
+	signal_one(wait, stop, &wait->closes);
+	if (wait->set)
+		signal_one(&wait->set->wait, stop, &wait->closes);
+}
+
+void shmcma_wait_signal(struct shmcma_wait *wait)
+{
+	shmcma_wait_signal_until(wait, NULL);
+}
+
+/* A set's waiters find one queue signalled, and the first of them takes that away: the others go by `told`. */
+void shmcma_wait_signal_all(struct shmcma_wait *wait)
+{
+	if (wait->set)
+		atomic_fetch_add(&wait->set->wait.told, 1);
+	shmcma_wait_signal(wait);
+}
+
+/* fi_poll(3). There is one descriptor, which never changes: change_index is none that an application begins with. */
+static int show_pollfd(const struct shmcma_wait *wait, struct fi_wait_pollfd *shown)
+{
+	size_t room = shown->nfds;
+
+	shown->change_index = 1;
+	shown->nfds = 1;
+	if (!room)
+		return -FI_ETOOSMALL;
+	if (!shown->fd)
+		return -FI_EINVAL;
+	shown->fd[0] = (struct pollfd){ .fd = wait->pipe.ends[0], .events = POLLIN };
+	return 0;
+}
+
+int shmcma_wait_control(struct shmcma_wait *wait, int command, void *arg)
+{
+	if (command != FI_GETWAIT && command != FI_GETWAITOBJ)
+		return -FI_ENOSYS;
+	if (!arg)
+		return -FI_EINVAL;
+	if (command == FI_GETWAITOBJ) {
+		*(enum fi_wait_obj *)arg = wait->obj;
+		return 0;
+	}
+	switch (wait->obj) {
+	case FI_WAIT_FD:
+		*(int *)arg = wait->pipe.ends[0];
+		return 0;
+	case FI_WAIT_POLLFD:
+		return show_pollfd(wait, arg);
+	case FI_WAIT_MUTEX_COND:
+		*(struct fi_mutex_cond *)arg = (struct fi_mutex_cond){ &wait->mutex, &wait->cond };
+		return 0;
+	default:
+		return -FI_ENODATA;
+	}
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * watcher.c: the thread that sleeps for those who wait for an endpoint with an object of the system.
+ *
+ * An endpoint of the core that is waited for has one watcher. It sleeps on the endpoint's futex, makes no progress, takes
+ * no lock of the domain, and signals the objects that listen (shmcma_wait_signal_until()). The first wait that needs it
+ * starts it; it ends with its endpoint. In a child of fork(2) it does not run.
+ *
+ * Lock: a watcher's own, below all of the domain; it is not held during a signal. Changes of which endpoint has a watcher
+ * are made with the domain's locks.
+ */
+#define _GNU_SOURCE 1
+#include "wait/watcher.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "wait/wait.h"
+
+#define STACK_SIZE (64 << 10)
+
+struct shmcma_watcher {
+	struct sc_ep *core;
+	pthread_t thread;
+	uint32_t heard; /* wakes before it began */
+	uint64_t round; /* the thread's alone; from 1 on */
+	atomic_bool stop;
+	_Atomic int64_t limit; /* to be signalled then, whatever comes; INT64_MAX: need not be */
+	pid_t made_by;	       /* pid: a forked child has no such thread */
+	pthread_mutex_t lock;  /* guards the rest */
+	struct watched {
+		struct shmcma_wait *wait;
+		uint64_t round; /* it was asked in */
+	} * waits;
+	size_t count, capacity;
+	const struct shmcma_wait *signals; /* just now, without the lock */
+};
+
+/* Each is asked once in a round: one that listens again by then does so for the next wake. */
+static struct shmcma_wait *next_to_signal(struct shmcma_watcher *watcher)
+{
+	struct shmcma_wait *next = NULL;
+
+	pthread_mutex_lock(&watcher->lock);
+	for (size_t i = 0; i < watcher->count && !next; i++) {
+		struct watched *each = &watcher->waits[i];
+
+		if (each->round == watcher->round)
+			continue;
+		each->round = watcher->round;
+		if (atomic_exchange(&each->wait->listens, false))
+			next = each->wait;
+	}
+	watcher->signals = next;
+	pthread_mutex_unlock(&watcher->lock);
+	return next;
+}
+
+static void signal_all(struct shmcma_watcher *watcher)
+{
+	struct shmcma_wait *wait;
+
+	watcher->round++;
+	while ((wait = next_to_signal(watcher)))
+		shmcma_wait_signal_until(wait, &watcher->stop);
+}
+
+static void *run(void *arg)
+{
+	struct shmcma_watcher *watcher = arg;
+	uint32_t heard = watcher->heard;
+
+	while (!atomic_load(&watcher->stop)) {
+		struct sc_sleep sleep = sc_ep_sleep(watcher->core);
+		int64_t limit = atomic_load(&watcher->limit);
+
+		if (sleep.seen >> 16 != heard || sc_clock_ns() >= limit) {
+			heard = sleep.seen >> 16;
+			atomic_compare_exchange_strong(&watcher->limit, &limit, INT64_MAX);
+			signal_all(watcher);
+			continue;
+		}
+		(void)sc_sleep(&sleep, 1, limit);
+	}
+	return NULL;
+}
+
+static int start(struct shmcma_watcher *watcher)
+{
+	int ret = sc_thread_start(&watcher->thread, STACK_SIZE, run, watcher);
+
+	if (ret) {
+		shmcma_warn(FI_LOG_CORE, "no thread for a wait object: %s; see ulimit -u\n",
+			    strerror(-ret));
+		return ret;
+	}
+	(void)pthread_setname_np(watcher->thread, "shmcma-watch");
+	return 0;
+}
+
+static struct shmcma_watcher *get_locked(struct shmcma_watcher **link, struct sc_ep *core)
+{
+	struct shmcma_watcher *watcher = *link;
+
+	if (watcher)
+		return watcher;
+	watcher = calloc(1, sizeof(*watcher));
+	if (!watcher)
+		return NULL;
+	watcher->core = core;
+	watcher->heard = sc_ep_sleep(core).seen >> 16;
+	watcher->made_by = getpid();
+	watcher->limit = INT64_MAX;
+	watcher->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+	if (start(watcher)) {
+		free(watcher);
+		return NULL;
+	}
+	*link = watcher;
+	return watcher;
+}
+
+static bool knows(const struct shmcma_watcher *watcher, const struct shmcma_wait *wait)
+{
+	for (size_t i = 0; i < watcher->count; i++)
+		if (watcher->waits[i].wait == wait)
+			return true;
+	return false;
+}
+
+static bool add(struct shmcma_watcher *watcher, struct shmcma_wait *wait)
+{
+	struct watched *waits;
+	bool known;
+
+	pthread_mutex_lock(&watcher->lock);
+	known = knows(watcher, wait);
+	waits = shmcma_grow(watcher->waits, watcher->count, &watcher->capacity, sizeof(*waits));
+	if (waits)
+		watcher->waits = waits;
+	if (!known && waits) {
+		waits[watcher->count++] = (struct watched){ wait, 0 };
+		known = true;
+	}
+	pthread_mutex_unlock(&watcher->lock);
+	return known;
+}
+
+/* A child may have its parent's pid, in a namespace of its own; and one of clone(2) is not known to be one. */
+static bool runs_here(const struct shmcma_watcher *watcher, const struct shmcma_domain *domain)
+{
+	return watcher->made_by == getpid() && !shmcma_is_forked(&domain->fid.fid);
+}
+
+void shmcma_watcher_del(struct shmcma_watcher *watcher, const struct shmcma_wait *wait)
+{
+	if (!watcher || !runs_here(watcher, wait->domain))
+		return; /* its lock may have been held by a thread that is not in this child */
+	pthread_mutex_lock(&watcher->lock);
+	for (size_t i = 0; i < watcher->count; i++)
+		if (watcher->waits[i].wait == wait)
+			watcher->waits[i--] = watcher->waits[--watcher->count];
+	while (watcher->signals == wait) { /* it gives up, see lock_until() */
+		pthread_mutex_unlock(&watcher->lock);
+		sched_yield();
+		pthread_mutex_lock(&watcher->lock);
+	}
+	pthread_mutex_unlock(&watcher->lock);
+}
+
+int shmcma_watcher_add_locked(struct shmcma_watcher **link, struct sc_ep *core, struct shmcma_wait *wait)
+{
+	struct shmcma_watcher *watcher = get_locked(link, core);
+
+	wait->watched = true;
+	return watcher && add(watcher, wait) ? 0 : -FI_EAGAIN;
+}
+
+void shmcma_watcher_end_locked(const struct shmcma_domain *domain, struct shmcma_watcher **ended)
+{
+	struct shmcma_watcher *watcher = *ended;
+
+	if (!watcher)
+		return;
+	*ended = NULL;
+	if (runs_here(watcher, domain)) {
+		atomic_store(&watcher->stop, true);
+		sc_ep_wake(watcher->core);
+		pthread_join(watcher->thread, NULL);
+	}
+	free(watcher->waits);
+	free(watcher);
+}
+
+/* The watcher is to signal by then. One that is sleeping for longer is stirred. */
+void shmcma_watcher_limit(struct shmcma_watcher *watcher, int64_t limit)
+{
+	int64_t old = atomic_load(&watcher->limit);
+
+	while (old > limit)
+		if (atomic_compare_exchange_weak(&watcher->limit, &old, limit)) {
+			sc_ep_stir(watcher->core);
+			return;
+		}
+}

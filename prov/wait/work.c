@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * work.c: operations that wait until a counter has reached a threshold (fi_trigger(3)), and are posted then.
+ *
+ * Each counter has a list of the operations that wait for it, by threshold, and in the order of submission within one.
+ * They are posted in that order: an operation that finds no room (-EAGAIN) stays first and is tried again with the next
+ * progress. shmcma_work_run_locked() runs after each round of progress and each change of a counter by the
+ * application; a counter that rises in a data call is seen by the next round, or at the end of the call if the domain's
+ * thread sleeps, which makes rounds else.
+ *
+ * All under the domain's lock, of which there is one from the first of them on (lock.h). A waiting operation keeps its
+ * counters from being closed (refs); once it is posted the core knows the completion counter by its address, hence
+ * shmcma_cntr.lent.
+ */
+#include "wait/work.h"
+
+#include <stdlib.h>
+
+/* ---- the lists ------------------------------------------------------------------------------- */
+
+void shmcma_work_insert_locked(struct shmcma_work *work)
+{
+	struct shmcma_cntr *cntr = work->cntr;
+	struct shmcma_work **link = &cntr->works;
+
+	if (!*link) {
+		cntr->next_trigger = cntr->domain->triggers;
+		cntr->domain->triggers = cntr;
+	}
+	while (*link && (*link)->threshold <= work->threshold)
+		link = &(*link)->next;
+	work->next = *link;
+	*link = work;
+	atomic_fetch_add(&cntr->refs, 1);
+	if (work->done)
+		atomic_fetch_add(&work->done->refs, 1);
+}
+
+static void remove_locked(struct shmcma_work *work)
+{
+	struct shmcma_cntr *cntr = work->cntr;
+
+	shmcma_list_remove(cntr->works, work, next);
+	if (!cntr->works)
+		shmcma_list_remove(cntr->domain->triggers, cntr, next_trigger);
+	atomic_fetch_sub(&cntr->refs, 1);
+	if (work->done)
+		atomic_fetch_sub(&work->done->refs, 1);
+}
+
+void shmcma_work_free(struct shmcma_work *work)
+{
+	free(work->iov.bytes);
+	free(work->compare.bytes);
+	free(work);
+}
+
+static void forget_locked(struct shmcma_work *work)
+{
+	remove_locked(work);
+	shmcma_work_free(work);
+}
+
+/* Forgets the waiting operations of the domain for which `is_meant` says true; returns their number. */
+int shmcma_work_forget_all_locked(struct shmcma_domain *domain,
+			     bool (*is_meant)(const struct shmcma_work *work, const void *by),
+			     const void *by)
+{
+	struct shmcma_cntr *cntr = domain->triggers;
+	int forgotten = 0;
+
+	while (cntr) {
+		struct shmcma_cntr *next_cntr = cntr->next_trigger;
+
+		for (struct shmcma_work *work = cntr->works, *next; work; work = next) {
+			next = work->next;
+			if (!is_meant(work, by))
+				continue;
+			forget_locked(work);
+			forgotten++;
+		}
+		cntr = next_cntr;
+	}
+	return forgotten;
+}
+
+/* ---- when it is due -------------------------------------------------------------------------- */
+
+/* fi_trigger(3): deferred work counts errors as well. */
+static bool is_due(const struct shmcma_work *work)
+{
+	const struct sc_cntr *count = &work->cntr->count;
+	uint64_t value = sc_cntr_read(&count->value);
+
+	if (work->deferred)
+		value += sc_cntr_read(&count->errors);
+	return value >= work->threshold;
+}
+
+static struct shmcma_work *due_locked(struct shmcma_cntr *cntr)
+{
+	for (struct shmcma_work *work = cntr->works; work; work = work->next)
+		if (is_due(work))
+			return work;
+	return NULL;
+}
+
+/* It cannot be posted, or is called back: for the application it ends like any other that has failed. */
+static void fail_locked(struct shmcma_work *work, int error)
+{
+	struct shmcma_ep *ep = work->ep;
+	struct shmcma_cntr *own = ep->cntrs[work->event];
+	struct shmcma_cq *cq = work->event == SC_EVENT_RECV ? ep->rx_cq : ep->tx_cq;
+	const struct sc_comp comp = { .context = work->context,
+				      .cq_flags = work->cq_flags,
+				      .err = -error };
+
+	if (work->counted)
+		sc_cntr_add(&work->counted->errors, 1);
+	if (own && &own->count != work->counted && !(work->counted && work->flags & SC_SILENT))
+		sc_cntr_add(&own->count.errors, 1);
+	if (cq)
+		sc_comp_ring_put_slow(&cq->queue, &comp);
+}
+
+/* True: something has been posted, or has failed. */
+static bool run_cntr_locked(struct shmcma_cntr *cntr)
+{
+	struct shmcma_work *work;
+	bool moved = false;
+
+	while ((work = due_locked(cntr))) {
+		int ret = work->post(work);
+
+		if (ret == -EAGAIN)
+			break;
+		if (ret)
+			fail_locked(work, ret);
+		forget_locked(work);
+		moved = true;
+	}
+	return moved;
+}
+
+/* An operation that is posted may end at once and be the one that another waits for: then all are looked at again. */
+void shmcma_work_run_locked(struct shmcma_domain *domain)
+{
+	struct shmcma_cntr *cntr = domain->triggers;
+
+	while (cntr) {
+		struct shmcma_cntr *next = cntr->next_trigger;
+
+		cntr = run_cntr_locked(cntr) ? domain->triggers : next;
+	}
+}
+
+bool shmcma_work_is_due_locked(struct shmcma_domain *domain)
+{
+	for (struct shmcma_cntr *cntr = domain->triggers; cntr; cntr = cntr->next_trigger)
+		if (due_locked(cntr))
+			return true;
+	return false;
+}
+
+/* ---- endpoints ------------------------------------------------------------------------------- */
+
+int shmcma_work_cancel_locked(struct shmcma_ep *ep, const void *context)
+{
+	for (struct shmcma_cntr *cntr = ep->domain->triggers; cntr; cntr = cntr->next_trigger)
+		for (struct shmcma_work *work = cntr->works; work; work = work->next) {
+			if (work->ep != ep || work->deferred || work->context != context)
+				continue;
+			fail_locked(work, -ECANCELED);
+			forget_locked(work);
+			return 0;
+		}
+	return -FI_ENOENT;
+}
+
+static bool is_of_ep(const struct shmcma_work *work, const void *ep)
+{
+	return work->ep == ep;
+}
+
+void shmcma_work_forget_locked(struct shmcma_ep *ep)
+{
+	shmcma_work_forget_all_locked(ep->domain, is_of_ep, ep);
+}

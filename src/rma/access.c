@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * access.c: registered memory of this process, as operations of peers access it here: found, copied, counted.
+ *
+ * Each access asks the private table (regtab.c), which no other process can write. The thread that polls the endpoint
+ * calls this. If either process dies, all bytes have been copied, or some, or none.
+ */
+#include "rma/access.h"
+
+#include <errno.h>
+#include "base/iov.h"
+
+int sc_access_find(const struct sc_ep *ep, struct sc_access *access)
+{
+	access->reg = ep->regtab ? sc_regtab_own(ep->regtab, access->key) : NULL;
+	return access->reg ? sc_reg_check(access->reg, access->addr, access->len, access->how) : -EKEYREJECTED;
+}
+
+int sc_access_copy(struct sc_ep *ep, const struct sc_access *access, const struct iovec *iov, size_t count)
+{
+	bool write = access->how == SC_REG_WRITE;
+	struct iovec ours[SC_IOV_MAX], part[SC_IOV_MAX];
+	int ret = 0;
+
+	for (uint64_t done = 0, here; done < access->len && !ret; done += here) {
+		struct sc_probe_copy copy = { .to = write ? ours : part, .from = write ? part : ours };
+		size_t ours_count, part_count;
+
+		here = access->len - done;
+		ours_count = sc_reg_slice(access->reg, access->addr + done, &here, ours, SC_IOV_MAX);
+		part_count = sc_iov_slice(iov, count, done, here, part);
+		copy.to_count = write ? ours_count : part_count;
+		copy.from_count = write ? part_count : ours_count;
+		copy.len = here;
+		ret = write ? sc_probe_write(&ep->memory, &copy) : sc_probe_read(&ep->memory, &copy);
+	}
+	return ret;
+}
+
+void sc_access_count(struct sc_ep *ep, const struct sc_reg *reg, uint32_t how)
+{
+	struct sc_cntr *reads = reg && how & SC_REG_READ ? reg->reads : NULL;
+	struct sc_cntr *writes = reg && how & SC_REG_WRITE ? reg->writes : NULL;
+
+	sc_ep_count(ep, how & SC_REG_READ ? SC_EVENT_REMOTE_READ : SC_EVENT_REMOTE_WRITE, NULL, 0, 0);
+	if (writes)
+		sc_cntr_add(&writes->value, 1);
+	if (reads && reads != writes)
+		sc_cntr_add(&reads->value, 1);
+}
+
+void sc_access_served(struct sc_ep *ep, const struct sc_access *access, bool event)
+{
+	ep->counters.rma_served++;
+	if (event)
+		sc_access_count(ep, access->reg, access->how);
+}
+
+void sc_access_complete(struct sc_peer *peer, uint64_t data, uint64_t len)
+{
+	struct sc_ep *ep = peer->ep;
+	struct sc_comp *comp = ep->rx_cq ? sc_comp_ring_reserve(ep->rx_cq) : NULL;
+
+	if (!comp)
+		return;
+	*comp = (struct sc_comp){
+		.len = len, .data = data, .source = peer, .flags = SC_COMP_WRITTEN | SC_COMP_DATA
+	};
+	sc_comp_ring_commit(ep->rx_cq);
+}
+
+bool sc_access_is_crowded(const struct sc_comp_ring *cq)
+{
+	return cq && sc_comp_ring_is_full(cq);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * taker.c: small puts and gets that a peer has delegated to this process: taken from the ring and done, unless the peer
+ * has withdrawn them before (delegate.c, which has the states and the memory orders of both sides).
+ *
+ * A get is answered in its record, or in bounce buffers of ours that the record names then.
+ * They are lent by the number of the answer, and come back when the peer says that it has read so many, or
+ * has gone. Where there are none to spare the record stays in the ring: others of the peer's give theirs back,
+ * or it withdraws this one.
+ *
+ * If the peer dies: what has been taken is done, or is done in part; nobody looks at the answer, and buffers of answers
+ * come back with the peer's end. If this process dies, operations that it has taken and not ended end with it.
+ */
+#include "rma/taker.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/fault.h"
+#include "link/peer.h"
+#include "link/record.h"
+#include "rma/access.h"
+
+/* In the lines of a get, which hold more than those of a put. */
+#define BYTES_MAX (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
+
+static bool is_withdrawn(uint64_t claim, uint32_t number)
+{
+	return (int32_t)((uint32_t)(claim >> 32) - number) > 0;
+}
+
+/* The next delegated operation. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
+static int claim_next(struct sc_peer *peer, const char **why)
+{
+	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->delegation.claim;
+	uint32_t number = peer->delegated_seen;
+
+	/* if the word changes between the two tries, the second one finds the operation withdrawn */
+	for (int tries = 0; tries < 2; tries++) {
+		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
+		uint64_t withdrawn = claim >> 32;
+
+		if ((uint32_t)claim != peer->delegated_taken)
+			break;
+		if (is_withdrawn(claim, number)) {
+			peer->delegated_seen++;
+			return 0;
+		}
+		/* O1 */
+		if (sc_cas_acq_rel_64(word, claim, withdrawn << 32 | (number + 1))) {
+			peer->delegated_taken = ++peer->delegated_seen;
+			return 1;
+		}
+	}
+	*why = "a word that says who does its puts, and that cannot be";
+	return -EPROTO;
+}
+
+/* All that have been taken have ended. */
+static void ends_tell(struct sc_peer *peer)
+{
+	peer->delegated_told = peer->delegated_taken;
+	/* O2 release: pairs with O2' in put_ended() of delegate.c */
+	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->delegated_told);
+	(void)SC_FAULT("taker.delegated_told");
+}
+
+/*
+ * The initiator takes the number that this tells as one of the past or of the future, by which is nearer. There may be
+ * any number of gets between two puts, so we tell it after so many gets, too.
+ */
+#define UNTOLD_MAX (1u << 30)
+
+/* The one that was taken last. */
+static void put_end(struct sc_peer *peer, int error)
+{
+	struct sc_abi_consumer *consumer = peer->rx.consumer;
+	uint32_t number = peer->delegated_taken - 1;
+
+	/* relaxed: ordered by the next */
+	sc_store_relaxed_8(&consumer->delegated_errors[number % SC_ABI_DELEGATED], (uint8_t)-error);
+	ends_tell(peer);
+	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
+}
+
+/*
+ * A delegated operation, copied and checked, and where its bytes are: copied out of the record's lines, or gathered to go
+ * into them; or in buffers, which are the peer's for a put, and for a get ours, that the peer reads until it says that it
+ * has.
+ */
+struct taken {
+	struct sc_abi_delegate record;
+	struct sc_access access;
+	bool bounced;
+	uint32_t size, buffers; /* of ours */
+	struct iovec iov[SC_ABI_RECORD_BUFS];
+	size_t count;
+	uint8_t bytes[BYTES_MAX];
+};
+
+/* NULL, or what is wrong with it. */
+static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *taken)
+{
+	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	bool put = sc_ctl_kind(ctl) == SC_ABI_DELEGATE_PUT;
+	uint32_t first = put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST, size = sc_ctl_size(ctl);
+	const struct sc_abi_delegate *record = &taken->record;
+	const struct sc_ep *ep = peer->ep;
+
+	memcpy(&taken->record, line->bytes, sizeof(taken->record));
+	taken->access = (struct sc_access){ record->key, record->addr, size, put ? SC_REG_WRITE : SC_REG_READ, NULL };
+	taken->bounced = sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED;
+	taken->size = size;
+	taken->buffers = 0;
+	if (taken->bounced && put) {
+		if (!sc_seg_has_bufs(peer->seg, record->bufs, size))
+			return "bounce buffers that do not exist";
+		taken->count = sc_record_bufs(peer->seg, record->bufs, size, taken->iov);
+	} else if (taken->bounced) {
+		if (size > (uint64_t)SC_ABI_RECORD_BUFS << ep->buf_shift)
+			return "a get of more than there are buffers for";
+		taken->buffers = (size + ep->config.buf_size - 1) >> ep->buf_shift;
+	} else {
+		if (size > sizeof(taken->bytes) || sc_lines_count(first, size) != sc_ctl_lines(ctl))
+			return "a put or get of another size than its record";
+		if (put)
+			sc_lines_read(&peer->rx.at, line, first, taken->bytes, size);
+		taken->iov[0] = (struct iovec){ taken->bytes, size };
+		taken->count = 1;
+	}
+	return NULL;
+}
+
+/* The bytes, by the registration that allows it. 0, or a negative errno. */
+static int taken_do(struct sc_ep *ep, struct taken *taken)
+{
+	int ret = sc_access_find(ep, &taken->access);
+
+	return ret ? ret : sc_access_copy(ep, &taken->access, taken->iov, taken->count);
+}
+
+/* The peer reads only how the put ended: it may go on before we count. */
+int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	uint32_t flags = sc_ctl_flags(ctl);
+	struct sc_ep *ep = peer->ep;
+	struct taken put;
+	int ret;
+
+	if (flags & SC_ABI_F_DATA && sc_access_is_crowded(ep->rx_cq))
+		return -ENOMEM;
+	ret = claim_next(peer, why);
+	if (ret <= 0)
+		return ret;
+	(void)SC_FAULT("taker.taken");
+	*why = taken_read(peer, ctl, &put);
+	if (*why)
+		return -EPROTO;
+	ret = taken_do(ep, &put);
+	(void)SC_FAULT("taker.written");
+	put_end(peer, ret);
+	if (ret)
+		return 0;
+	sc_access_served(ep, &put.access, true);
+	if (flags & SC_ABI_F_DATA)
+		sc_access_complete(peer, put.record.data, put.size);
+	return 0;
+}
+
+/* Half of the buffers are left to others: those of a peer that does not look at its answers stay lent. */
+static bool may_lend(struct sc_peer *peer, uint32_t buffers)
+{
+	const struct sc_pool *pool = &peer->ep->pool;
+
+	return sc_pool_may_lend(pool, &peer->answers, buffers, pool->count / 2) &&
+	       sc_record_grow(peer->ep, buffers);
+}
+
+/* A get that is withdrawn, as far as one look tells, needs none. */
+static bool may_answer(struct sc_peer *peer, const struct taken *get)
+{
+	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
+
+	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->delegation.claim), peer->delegated_seen) ||
+	    may_lend(peer, get->buffers))
+		return true;
+	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
+	sc_pool_return(&peer->ep->pool, &peer->answers, sc_load_acquire_64(&slot->answers.read));
+	return may_lend(peer, get->buffers);
+}
+
+static void answer_lend(struct sc_peer *peer, struct taken *get)
+{
+	struct sc_ep *ep = peer->ep;
+
+	for (uint32_t i = 0; i < get->buffers; i++)
+		get->record.bufs[i] = sc_pool_lend(&ep->pool, &peer->answers, peer->answer_count);
+	get->count = sc_record_bufs(ep->seg, get->record.bufs, get->size, get->iov);
+	peer->answer_count++;
+}
+
+/* The bytes, or where they are, before the peer reads `ended`. */
+static void get_end(struct sc_peer *peer, const struct taken *get, int error)
+{
+	struct sc_abi_line *line = sc_ring_first(&peer->rx);
+	struct sc_abi_delegate *record = (struct sc_abi_delegate *)line->bytes;
+
+	if (get->bounced)
+		memcpy(record->bufs, get->record.bufs, sizeof(record->bufs));
+	else if (!error)
+		sc_lines_write(&peer->rx.at, line, SC_ABI_DELEGATE_GET_FIRST, get->bytes, get->size);
+	(void)SC_FAULT("taker.answered");
+	/* O3 release: pairs with O3' in get_ended() of delegate.c */
+	sc_store_release_64(&record->ended, 1 + (uint64_t)-error);
+	(void)SC_FAULT("taker.ended");
+}
+
+/*
+ * -ENOMEM: no buffers; they come back, or it is withdrawn. Not by a peer that has gone, which has no use for an
+ * answer.
+ */
+int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
+{
+	bool gone = peer->feed == SC_FEED_DRAINING;
+	struct taken get;
+	int ret;
+
+	*why = taken_read(peer, ctl, &get);
+	if (*why)
+		return -EPROTO;
+	if (!gone && !may_answer(peer, &get))
+		return -ENOMEM;
+	ret = claim_next(peer, why);
+	if (ret <= 0)
+		return ret;
+	if (gone)
+		return 0;
+	(void)SC_FAULT("taker.get_taken");
+	if (get.bounced)
+		answer_lend(peer, &get);
+	ret = taken_do(peer->ep, &get);
+	(void)SC_FAULT("taker.loaded");
+	get_end(peer, &get, ret);
+	if (peer->delegated_taken - peer->delegated_told >= UNTOLD_MAX)
+		ends_tell(peer);
+	if (!ret)
+		sc_access_served(peer->ep, &get.access, true);
+	return 0;
+}

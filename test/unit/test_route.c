@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * test_route: which way a put, a get or an atomic operation goes, by facts alone: each threshold on both sides, each fact
+ * taken away from a set that suffices, the costs of copies.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "link/route.h"
+
+enum { PUT = SC_ROUTE_PUT, GET = SC_ROUTE_GET, ATOMIC = SC_ROUTE_ATOMIC };
+enum {
+	DELEGATED = SC_WAY_DELEGATED,
+	COOPERATIVE = SC_WAY_COOPERATIVE,
+	LATER = SC_WAY_CMA_LATER,
+	CMA = SC_WAY_CMA,
+	TARGET = SC_WAY_TARGET
+};
+
+#define KIB ((size_t)1024)
+#define MIB (1024 * KIB)
+
+#define ONE (SC_FACT_ONE_RANGE | SC_FACT_ONE_PIECE)
+#define TAKES (SC_FACT_DIRECT | SC_FACT_DELEGABLE | ONE)
+#define HELPS (SC_FACT_DIRECT | SC_FACT_COPIES | SC_FACT_LOOSE | ONE)
+#define STREAMS (SC_FACT_DIRECT | SC_FACT_STREAM | SC_FACT_LOOSE | ONE)
+#define ALL (TAKES | HELPS)
+
+struct row {
+	int op;
+	size_t size;
+	uint32_t facts;
+	struct sc_route_costs costs;
+	int way;
+};
+
+static void check(const struct row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct row *row = &rows[i];
+		int way = sc_route((enum sc_route_op)row->op, row->size, row->facts, &row->costs);
+
+		if (way != row->way)
+			print_error("row %zu\n", i);
+		assert_int_equal(way, row->way);
+	}
+}
+#define CHECK(rows) check(rows, sizeof(rows) / sizeof((rows)[0]))
+
+static void test_thresholds(void **state)
+{
+	static const struct row rows[] = {
+		/* delegated */
+		{ PUT, 0, TAKES, { 0, 0 }, DELEGATED },
+		{ PUT, 8, TAKES, { 0, 0 }, DELEGATED },
+		{ PUT, 32 * KIB, TAKES, { 0, 0 }, DELEGATED },
+		{ PUT, 32 * KIB + 1, TAKES, { 0, 0 }, CMA },
+		{ GET, 0, TAKES, { 0, 0 }, DELEGATED },
+		{ GET, 4 * KIB, TAKES, { 0, 0 }, DELEGATED },
+		{ GET, 4 * KIB + 1, TAKES, { 0, 0 }, CMA },
+		/* behind others */
+		{ PUT, 32 * KIB, TAKES | SC_FACT_DELEGATED, { 1, 1000000 }, DELEGATED },
+		{ PUT, 32 * KIB + 1, TAKES | SC_FACT_DELEGATED, { 1, 1000000 }, CMA },
+		{ GET, 16 * KIB, TAKES | SC_FACT_DELEGATED, { 0, 0 }, DELEGATED },
+		{ GET, 16 * KIB + 1, TAKES | SC_FACT_DELEGATED, { 0, 0 }, CMA },
+		/* cooperative */
+		{ PUT, 128 * KIB - 1, HELPS, { 0, 0 }, CMA },
+		{ PUT, 128 * KIB, HELPS, { 0, 0 }, COOPERATIVE },
+		{ PUT, SIZE_MAX, HELPS, { 0, 0 }, COOPERATIVE },
+		{ GET, 64 * KIB - 1, HELPS, { 0, 0 }, CMA },
+		{ GET, 64 * KIB, HELPS, { 0, 0 }, COOPERATIVE },
+		{ GET, 128 * KIB - 1, HELPS | SC_FACT_STREAM, { 0, 0 }, LATER },
+		{ GET, 128 * KIB, HELPS | SC_FACT_STREAM, { 0, 0 }, COOPERATIVE },
+		{ PUT, 128 * KIB, HELPS | SC_FACT_STREAM, { 0, 0 }, COOPERATIVE },
+		/* together with others */
+		{ PUT, 0, STREAMS, { 0, 0 }, CMA },
+		{ PUT, 1, STREAMS, { 0, 0 }, LATER },
+		{ GET, 1, STREAMS, { 0, 0 }, LATER },
+		{ PUT, 256 * KIB, STREAMS, { 0, 0 }, LATER },
+		{ PUT, 256 * KIB + 1, STREAMS, { 0, 0 }, CMA },
+		{ GET, 256 * KIB, STREAMS, { 0, 0 }, LATER },
+		{ GET, 256 * KIB + 1, STREAMS, { 0, 0 }, CMA },
+		/* by the target, whatever else is known */
+		{ PUT, 8, ALL & ~SC_FACT_DIRECT, { 0, 0 }, TARGET },
+		{ GET, MIB, ALL & ~SC_FACT_DIRECT, { 0, 0 }, TARGET },
+		{ ATOMIC, 8, ALL | SC_FACT_STREAM, { 0, 0 }, TARGET },
+		{ ATOMIC, 0, 0, { 0, 0 }, TARGET },
+	};
+
+	(void)state;
+	CHECK(rows);
+}
+
+static void test_facts(void **state)
+{
+	static const struct row rows[] = {
+		{ PUT, 8, ALL, { 0, 0 }, DELEGATED },
+		{ PUT, 8, SC_FACT_DIRECT, { 0, 0 }, CMA },
+		{ PUT, 8, ALL & ~SC_FACT_DELEGABLE, { 0, 0 }, CMA },
+		{ PUT, 8, ALL & ~SC_FACT_ONE_RANGE, { 0, 0 }, CMA },
+		{ PUT, 8, ALL & ~SC_FACT_ONE_PIECE, { 0, 0 }, DELEGATED },
+		{ PUT, 8, ALL & ~SC_FACT_LOOSE, { 0, 0 }, DELEGATED },
+		{ PUT, 8, ALL | SC_FACT_INJECTED, { 0, 0 }, CMA },
+		{ PUT, 8, ALL | SC_FACT_STREAM | SC_FACT_LIKELY, { 0, 0 }, DELEGATED },
+		/* large ones of a stream, or of what is likely one, are not delegated, but behind others */
+		{ PUT, 4 * KIB + 1, TAKES | SC_FACT_LIKELY, { 0, 0 }, CMA },
+		{ PUT, 4 * KIB + 1, TAKES | SC_FACT_STREAM, { 0, 0 }, CMA },
+		{ PUT, 4 * KIB + 1, TAKES | SC_FACT_STREAM | SC_FACT_DELEGATED, { 0, 0 }, DELEGATED },
+		{ PUT, 4 * KIB, TAKES | SC_FACT_STREAM, { 0, 0 }, DELEGATED },
+		{ PUT, MIB, ALL, { 0, 0 }, COOPERATIVE },
+		{ PUT, MIB, ALL & ~SC_FACT_COPIES, { 0, 0 }, CMA },
+		{ PUT, MIB, ALL & ~SC_FACT_LOOSE, { 0, 0 }, CMA },
+		{ PUT, MIB, ALL & ~SC_FACT_ONE_RANGE, { 0, 0 }, CMA },
+		{ PUT, MIB, ALL & ~SC_FACT_ONE_PIECE, { 0, 0 }, CMA },
+		{ PUT, MIB, ALL & ~SC_FACT_DELEGABLE, { 0, 0 }, COOPERATIVE },
+		{ PUT, 64, STREAMS & ~SC_FACT_STREAM, { 0, 0 }, CMA },
+		{ PUT, 64, STREAMS & ~SC_FACT_LOOSE, { 0, 0 }, CMA },
+		{ PUT, 64, STREAMS & ~SC_FACT_ONE_RANGE, { 0, 0 }, CMA },
+		{ PUT, 64, STREAMS & ~SC_FACT_ONE_PIECE, { 0, 0 }, LATER },
+		{ PUT, 64, STREAMS | SC_FACT_INJECTED, { 0, 0 }, CMA },
+	};
+
+	(void)state;
+	CHECK(rows);
+}
+
+/* By CMA and through buffers, nanoseconds. */
+static void test_costs(void **state)
+{
+	static const struct row rows[] = {
+		{ PUT, 8 * KIB, TAKES, { 2000, 1400 }, DELEGATED },
+		{ PUT, 8 * KIB, TAKES, { 2000, 1401 }, CMA },
+		{ PUT, 8 * KIB, TAKES, { 1999, 1400 }, CMA },
+		{ PUT, 8 * KIB, TAKES, { 0, 1000000 }, DELEGATED },
+		{ PUT, 8 * KIB, TAKES, { 1, 0 }, DELEGATED },
+		{ PUT, 4 * KIB, TAKES, { 1, 1000000 }, DELEGATED },
+		{ GET, 8 * KIB, TAKES, { 1000000, 1 }, CMA },
+		{ PUT, MIB, HELPS, { 15999, 0 }, CMA },
+		{ PUT, MIB, HELPS, { 16000, 0 }, COOPERATIVE },
+		{ GET, MIB, HELPS, { 7199, 0 }, CMA },
+		{ GET, MIB, HELPS, { 7200, 0 }, COOPERATIVE },
+	};
+
+	(void)state;
+	CHECK(rows);
+}
+
+static void test_together(void **state)
+{
+	(void)state;
+	assert_int_equal(sc_route_together(1), 8);
+	assert_int_equal(sc_route_together(64 * KIB), 8);
+	assert_int_equal(sc_route_together(64 * KIB + 1), 8);
+	assert_int_equal(sc_route_together(128 * KIB), 4);
+	assert_int_equal(sc_route_together(128 * KIB + 1), 4);
+	assert_int_equal(sc_route_together(256 * KIB), 2);
+	assert_int_equal(sc_route_together(256 * KIB + 1), 1);
+	assert_int_equal(sc_route_together(SIZE_MAX), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_thresholds),
+		cmocka_unit_test(test_facts),
+		cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_together),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
