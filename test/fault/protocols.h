@@ -24,10 +24,10 @@
 #include <shmcma/core.h>
 #include "os/addr.h"
 #include "link/peer.h"
+#include "os/otherfile.h"
 #include "proc/owner.h"
 #include "proc/reap.h"
 #include "link/state.h"
-#include "../unit/pidfds.h"
 
 #define OPS_MAX 512
 #define SERVICE "fault-service"
@@ -110,14 +110,6 @@ static bool is_to_die(int side)
 {
 	for (int i = 0; i < INJECTIONS; i++)
 		if (control->injections[i].action == KILL && control->injections[i].side == side)
-			return true;
-	return false;
-}
-
-static bool has_fired_any(void)
-{
-	for (int i = 0; i < INJECTIONS; i++)
-		if (control->injections[i].fired)
 			return true;
 	return false;
 }
@@ -1623,15 +1615,6 @@ static void work_without_descriptor(struct side *side)
 
 #define NAP_NS 100000000 /* at most: calls that fail may leave nobody to wake it */
 
-/* Until this process's thread watches the other, which is some time after they have met; or something has been injected. */
-static void be_watching(struct side *side)
-{
-	while (!has_fired_any() && !pidfds_count(0, 0) && !other_is_done(side)) {
-		atomic_fetch_add(&side->me->polls, 1);
-		usleep(1000);
-	}
-}
-
 /*
  * Sleeps as who waits for a message does, on its endpoint alone or on another futex too. The other is told when
  * it may write.
@@ -1656,7 +1639,6 @@ static void sleep_until_woken(struct side *side, int count, unsigned stage)
 
 static void work_sleeper(struct side *side)
 {
-	be_watching(side);
 	messages_recv(side);
 	for (int i = 0; !is_last(&side->protocol->messages[i]); i++)
 		sleep_until_woken(side, 1 + i % 2, 2 + (unsigned)i);
@@ -1664,7 +1646,6 @@ static void work_sleeper(struct side *side)
 
 static void work_waker(struct side *side)
 {
-	be_watching(side);
 	for (int i = 0; !is_last(&side->protocol->messages[i]); i++) {
 		if (!wait_stage(side, 2 + (unsigned)i))
 			return;

@@ -221,7 +221,7 @@ case_job_reap()
 	! has_no_names job-1 && "$reap" && has_no_names job-1
 }
 
-# The survivor knows nobody of the job.
+# The survivor has nothing to do with the job.
 case_job_alive()
 {
 	start other 1 sleep || return 1
