@@ -346,24 +346,20 @@ void sc_record_copy(const struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_
 }
 
 /* A part of a payload into one buffer. */
-static void buffer_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset,
-			const struct iovec *buffer)
+static void buffer_fill(struct sc_peer *peer, uint8_t *to, struct sc_iov_walk part)
 {
-	struct sc_iov_walk walk = { iov, iov_count, offset, buffer->iov_len };
-	uint8_t *to = buffer->iov_base;
 	uintptr_t from;
 	size_t here;
 
-	for (; sc_iov_next(&walk, &from, &here); to += here)
+	for (; sc_iov_next(&part, &from, &here); to += here)
 		sc_fill_write(&peer->fill, to, (const void *)from, here);
 	(void)SC_FAULT("record.buffer");
 }
 
-void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset, uint32_t size,
-		    uint16_t bufs[SC_ABI_RECORD_BUFS])
+void sc_record_fill(struct sc_peer *peer, struct sc_iov_walk payload, uint16_t bufs[SC_ABI_RECORD_BUFS])
 {
 	struct iovec to[SC_ABI_RECORD_BUFS];
-	uint32_t count = 1;
+	uint32_t count = 1, size = (uint32_t)payload.left;
 
 	if (size && size <= peer->ep->config.buf_size) {
 		bufs[0] = sc_pool_lend(&peer->ep->pool, &peer->loans, peer->tx.tail);
@@ -372,8 +368,9 @@ void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_co
 		count = sc_record_lend(peer, size, bufs, to);
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		buffer_fill(peer, iov, iov_count, offset, &to[i]);
-		offset += to[i].iov_len;
+		payload.left = to[i].iov_len;
+		buffer_fill(peer, to[i].iov_base, payload);
+		payload.offset += to[i].iov_len;
 	}
 }
 

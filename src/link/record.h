@@ -6,6 +6,7 @@
 #include "link/hold.h"
 #include "shm/ring.h"
 #include "shm/memory.h"
+#include "base/iov.h"
 #include "link/state.h"
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines);
@@ -69,9 +70,8 @@ static inline void sc_record_copy_bytes(void *to, const void *from, uint32_t siz
 		memcpy(to, from, size);
 }
 
-/* Fill `size` bytes of a payload, from `offset` on, into buffers lent with the next record. */
-void sc_record_fill(struct sc_peer *peer, const struct iovec *iov, size_t iov_count, size_t offset, uint32_t size,
-		    uint16_t bufs[SC_ABI_RECORD_BUFS]);
+/* Fill a payload, or a part of one, into buffers lent with the next record. */
+void sc_record_fill(struct sc_peer *peer, struct sc_iov_walk payload, uint16_t bufs[SC_ABI_RECORD_BUFS]);
 
 /* Buffers that a peer may have besides those of the last record before they are asked back. */
 #define SC_RECORD_LENT 15

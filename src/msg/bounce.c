@@ -189,7 +189,7 @@ static void part_put(struct sc_peer *peer, const struct sc_send *send, uint32_t 
 	uint64_t words[7] = { 0, offset };
 	uint16_t *bufs = ((struct sc_abi_piece *)words)->bufs;
 
-	sc_record_fill(peer, send->iov, send->iov_count, offset, size, bufs);
+	sc_record_fill(peer, (struct sc_iov_walk){ send->iov, send->iov_count, offset, size }, bufs);
 	sc_record_put(peer, SC_ABI_PIECE, return_flag(peer, bufs[0], returnable), size, words);
 }
 
@@ -297,7 +297,7 @@ int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t si
 	}
 	returnable = (here < size || buffers == 1) && buffers <= SC_ABI_RETURN_BUFS &&
 		     may_return(peer, size, buffers);
-	sc_record_fill(peer, send->iov, send->iov_count, 0, here, record.bufs);
+	sc_record_fill(peer, (struct sc_iov_walk){ send->iov, send->iov_count, 0, here }, record.bufs);
 	flags |= return_flag(peer, record.bufs[0], returnable);
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, flags, 1, size));
 	sc_ring_wake(&peer->tx);

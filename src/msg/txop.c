@@ -220,7 +220,7 @@ static void piece_put(struct sc_tx_op *op, uint32_t size)
 	uint64_t words[7] = { op->to, op->pushed };
 	uint16_t *bufs = ((struct sc_abi_piece *)words)->bufs;
 
-	sc_record_fill(op->peer, op->iov, op->iov_count, op->pushed, size, bufs);
+	sc_record_fill(op->peer, (struct sc_iov_walk){ op->iov, op->iov_count, op->pushed, size }, bufs);
 	sc_record_put(op->peer, SC_ABI_PIECE, 0, size, words);
 	op->pushed += size;
 }

@@ -113,7 +113,7 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 		flags |= op->flags & SC_SEND_DATA ? SC_ABI_F_DATA : 0;
 	}
 	if (put && bounced) {
-		sc_record_fill(peer, op->iov, op->iov_count, 0, size, record->bufs);
+		sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, 0, size }, record->bufs);
 	} else if (put) {
 		sc_iov_read(op->iov, op->iov_count, 0, flat, size);
 		sc_lines_write(&peer->tx.at, line, SC_ABI_DELEGATE_PUT_FIRST, flat, size);

@@ -116,7 +116,7 @@ static bool put_write(struct sc_rma_op *op)
 	size = buffers << ep->buf_shift;
 	if (left < size)
 		size = (uint32_t)left;
-	sc_record_fill(peer, op->iov, op->iov_count, op->begun, size, record->bufs);
+	sc_record_fill(peer, (struct sc_iov_walk){ op->iov, op->iov_count, op->begun, size }, record->bufs);
 	op->begun += size;
 	last = op->begun == op->size;
 	if (last)
