@@ -28,6 +28,7 @@
 #include "proc/owner.h"
 #include "proc/reap.h"
 #include "link/state.h"
+#include "../unit/pidfds.h"
 
 #define OPS_MAX 512
 #define SERVICE "fault-service"
@@ -110,6 +111,14 @@ static bool is_to_die(int side)
 {
 	for (int i = 0; i < INJECTIONS; i++)
 		if (control->injections[i].action == KILL && control->injections[i].side == side)
+			return true;
+	return false;
+}
+
+static bool has_fired_any(void)
+{
+	for (int i = 0; i < INJECTIONS; i++)
+		if (control->injections[i].fired)
 			return true;
 	return false;
 }
@@ -1644,12 +1653,23 @@ static void work_sleeper(struct side *side)
 		sleep_until_woken(side, 1 + i % 2, 2 + (unsigned)i);
 }
 
+/* Until this process's thread watches the other, which is some time after they connect; or an injection has fired. */
+static void be_watching(struct side *side)
+{
+	while (!has_fired_any() && !pidfds_count(0, 0) && !other_is_done(side)) {
+		atomic_fetch_add(&side->me->polls, 1);
+		usleep(1000);
+	}
+}
+
 static void work_waker(struct side *side)
 {
 	for (int i = 0; !is_last(&side->protocol->messages[i]); i++) {
 		if (!wait_stage(side, 2 + (unsigned)i))
 			return;
 		send_one(side, i, &side->protocol->messages[i]);
+		if (!i)
+			be_watching(side);
 	}
 }
 
