@@ -45,37 +45,35 @@ bool sc_xfer_may_open(struct sc_peer *peer)
 
 bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_offer *offer)
 {
-	bool memory = offer->flags & SC_ABI_F_MEMORY;
 	struct sc_abi_share *record = &offer->record;
-	uint32_t index = (uint32_t)__builtin_ctz(~peer->shares), lines = 1;
+	uint32_t index = (uint32_t)__builtin_ctz(~peer->shares), lines;
 	struct sc_abi_line *line;
 
-	if (!memory)
-		lines = SC_ABI_SEGMENT_LINES((uint32_t)offer->to_count);
 	/* answers that wait for room go first */
 	if (index >= SC_ABI_SHARES || record->size > SC_SHARE_MAX || !sc_list_empty(&peer->replies) ||
-	    sc_record_room(peer, lines))
+	    sc_record_room(peer, SC_ABI_SEGMENT_LINES((uint32_t)offer->to_count)))
 		return false;
 	if (!++peer->share_generation)
 		++peer->share_generation;
 	peer->shares |= 1u << index;
 	record->generation = peer->share_generation;
 	record->index = index;
-	if (memory)
-		sc_share_open(share, words_of(peer, index), record, 1, 1);
-	else
-		sc_share_open(share, words_of(peer, index), record, offer->from_count, offer->to_count);
-	line = sc_ring_reserve(&peer->tx);
-	if (!memory)
+	sc_share_open(share, words_of(peer, index), record, offer->from_count, offer->to_count);
+	if (!(offer->flags & SC_ABI_F_MEMORY))
 		record->message.first =
 			(struct sc_abi_segment){ (uintptr_t)offer->to[0].iov_base, offer->to[0].iov_len };
+	line = sc_ring_reserve(&peer->tx);
 	memcpy(line->bytes, record, sizeof(*record));
 	(void)SC_FAULT("xfer.words");
-	if (!memory)
-		lines = sc_record_segments_write(peer, offer->to, offer->to_count);
+	lines = sc_record_segments_write(peer, offer->to, offer->to_count);
 	(void)SC_FAULT("xfer.record");
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_SHARE, offer->flags, lines, (uint32_t)offer->to_count), lines);
 	return true;
+}
+
+static void taken_twice(struct sc_peer *peer, int error)
+{
+	sc_peer_quarantine(peer, error, "chunks of a shared copy that were taken twice");
 }
 
 int sc_xfer_take(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *part)
@@ -83,7 +81,7 @@ int sc_xfer_take(struct sc_peer *peer, struct sc_share *share, struct sc_share_p
 	int ret = sc_share_take(share, part);
 
 	if (ret < 0)
-		sc_peer_quarantine(peer, ret, "chunks of a shared copy that were taken twice");
+		taken_twice(peer, ret);
 	else if (ret)
 		(void)SC_FAULT("xfer.taken");
 	return ret;
@@ -94,7 +92,7 @@ void sc_xfer_stop(struct sc_peer *peer, struct sc_share *share)
 	int ret = sc_share_close(share);
 
 	if (ret < 0)
-		sc_peer_quarantine(peer, ret, "chunks of a shared copy that were taken twice");
+		taken_twice(peer, ret);
 }
 
 int sc_xfer_settle(struct sc_peer *peer, struct sc_share *share, struct sc_share_part *undone)
@@ -199,7 +197,7 @@ static bool take(struct sc_xfer *xfer, const struct sc_reg **reg, struct sc_shar
 	if (ret <= 0) {
 		sc_xfer_part(xfer);
 		if (ret == -EPROTO)
-			sc_peer_quarantine(peer, ret, "chunks of a shared copy that were taken twice");
+			taken_twice(peer, ret);
 		return false;
 	}
 	(void)SC_FAULT("xfer.joiner_taken");

@@ -39,9 +39,8 @@
 struct sc_xfer_offer {
 	struct sc_abi_share record; /* the caller sets `size`, and `message.op` or `memory` */
 	uint32_t flags;		    /* SC_ABI_F_MEMORY, SC_ABI_F_PUT */
-	/* of a message: the opener's memory, and how many elements the joiner's has */
-	const struct iovec *to;
-	size_t to_count, from_count;
+	const struct iovec *to;	     /* of a message: the opener's memory */
+	size_t to_count, from_count; /* elements of the opener's memory, and of the joiner's; 1 of a put or get */
 };
 
 /* May copies be shared with this peer, which is attached, as far as is known? */
