@@ -24,8 +24,8 @@
 extern const uint64_t shmcma_offers[SHMCMA_OFFERS];
 
 /*
- * The capabilities that hints, or an info that an object is opened with, are granted of an offer: with the modifiers
- * that they imply, and those that are granted unasked.
+ * Returns the capabilities of an offer that an application gets for its hints, or for the info that it opens an object
+ * with: those that it asks for, the modifiers that they imply, and those that it gets unasked.
  */
 uint64_t shmcma_granted_caps(const struct fi_info *hints, uint64_t offer);
 enum fi_progress shmcma_granted_progress(const struct fi_domain_attr *hint, uint64_t granted);
@@ -41,7 +41,10 @@ int shmcma_refuse(const char *what, const char *asked, const char *offered);
 int shmcma_check_offer(uint32_t version, const struct fi_info *hints, uint64_t offer);
 int shmcma_check_hints(uint32_t version, const struct fi_info *hints);
 
-/* The attributes of one direction that hold, by those that are asked for, which may be the same. */
+/*
+ * Fill in the attributes of one direction that an application gets. `hint` has those that it asks for, or is NULL;
+ * `attr` and `hint` may be the same structure.
+ */
 void shmcma_tx_attr_fill(struct fi_tx_attr *attr, const struct fi_tx_attr *hint, uint64_t granted);
 void shmcma_rx_attr_fill(struct fi_rx_attr *attr, const struct fi_rx_attr *hint, uint64_t granted);
 
