@@ -1009,28 +1009,33 @@ static int find_pidfd(void)
 	return -1;
 }
 
-/* The pipe by which the thread is woken, or -1; `other`: a pipe of the application. */
-static int find_pipe(int other)
+/* The inode of the pipe by which the thread is woken; 0: there is none now. */
+static ino_t pipe_ino(void)
 {
-	struct stat st, others;
+	ino_t ino;
 
-	assert_int_equal(fstat(other, &others), 0);
-	for (int fd = STDERR_FILENO + 1; fd < 1000; fd++)
-		if (!fstat(fd, &st) && S_ISFIFO(st.st_mode) && st.st_ino != others.st_ino)
-			return fd;
-	return -1;
+	sc_process_lock();
+	ino = sc_process.pipe.ends[0] >= 0 ? sc_process.pipe.ino : 0;
+	sc_process_unlock();
+	return ino;
 }
 
-/* The application closes it, and nothing else. */
-static void close_pipe(int other)
+/* The application closes both ends of it, and nothing else. Returns its inode. */
+static ino_t close_pipe(void)
 {
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(close(find_pipe(other)), 0);
+	ino_t ino;
+
+	sc_process_lock();
+	ino = sc_process.pipe.ino;
+	assert_int_equal(close(sc_process.pipe.ends[0]), 0);
+	assert_int_equal(close(sc_process.pipe.ends[1]), 0);
+	sc_process_unlock();
+	return ino;
 }
 
-static void await_pipe(int other)
+static void await_another_pipe(ino_t lost)
 {
-	watchdog_await(find_pipe(other) >= 0);
+	watchdog_await(pipe_ino() && pipe_ino() != lost);
 }
 
 /* Without a word from the application. */
@@ -1048,6 +1053,7 @@ static void lose_in_part(struct child *self, void *arg)
 	struct sc_peer *peer;
 	int ends[2], fd;
 	struct end end;
+	ino_t lost;
 
 	(void)self, (void)arg;
 	child_on_its_own();
@@ -1055,8 +1061,8 @@ static void lose_in_part(struct child *self, void *arg)
 	end_open(&end, NULL);
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
-	close_pipe(ends[0]); /* the pidfd is left */
-	await_pipe(ends[0]);
+	lost = close_pipe(); /* the pidfd is left */
+	await_another_pipe(lost);
 	see_die(&end, peer, &other);
 
 	/* a pidfd, whose number is a pipe's now that has nothing to read; and no new one for the thread yet */
@@ -1065,11 +1071,11 @@ static void lose_in_part(struct child *self, void *arg)
 	watchdog_await((fd = find_pidfd()) >= 0);
 	assert_int_equal(dup3(ends[0], fd, O_CLOEXEC), fd);
 	core_failing("pipe.open", EMFILE);
-	close_pipe(ends[0]);
+	lost = close_pipe();
 	child_kill(&other);
 	watchdog_await(sc_watch_has_ended(&peer->watch));
 	core_failing(NULL, 0);
-	await_pipe(ends[0]);
+	await_another_pipe(lost);
 	assert_int_equal(write(ends[1], "x", 1), 1); /* the application's is open still */
 	tick(end.ep); /* with one that has ended, and that nobody has let go yet */
 	await_loss(&end, peer);
@@ -1078,8 +1084,8 @@ static void lose_in_part(struct child *self, void *arg)
 	assert_true(child_start(&other, live, NULL));
 	peer = connect_to(&end, other.line);
 	seconds_ahead += TICK_SECONDS;
-	close_pipe(ends[0]);
-	await_pipe(ends[0]);
+	lost = close_pipe();
+	await_another_pipe(lost);
 	see_die(&end, peer, &other);
 	assert_int_equal(end.ep->counters.deaths, 3);
 	end_close(&end);
