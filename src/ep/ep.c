@@ -291,7 +291,7 @@ static int end_lost(struct sc_ep *ep)
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);
-		sc_list_remove(&peer->replying);
+		sc_list_remove(&peer->reply.listed);
 		sc_peer_part(peer);
 		sc_peer_reconsider(peer);
 		ended++;

@@ -53,7 +53,7 @@ static inline bool is_returned(uint64_t ctl)
 /* Can a message of so many bytes begin, of which one buffer of this segment is full and the others follow? */
 static inline bool begins_in_parts(const struct sc_peer *peer, const struct sc_seg *seg, uint64_t size)
 {
-	return size > seg->header.buf_size && !peer->arriving_op && !peer->arriving;
+	return size > seg->header.buf_size && !peer->recv.arriving_op && !peer->recv.arriving;
 }
 
 /* In parts, if it says so, or whole in a record. Returns the error of that as text, or NULL. */
@@ -156,7 +156,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	message.first = sc_ring_first(&peer->rx);
 	message.bytes = NULL;
 	message.segment_count = 0;
-	message.arrival = peer->arrivals + 1;
+	message.arrival = peer->recv.arrivals + 1;
 	if (message.kind == SC_ABI_INLINE)
 		*why = parse_inline(&message);
 	else if (message.kind == SC_ABI_BOUNCE)
@@ -166,7 +166,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	if (*why)
 		return -EPROTO;
 	message.units = SC_ABI_UNITS(message.kind == SC_ABI_RDV ? 0 : message.size);
-	if (message.units > ep->config.window - peer->units_held) {
+	if (message.units > ep->config.window - peer->recv.units_held) {
 		*why = "more unmatched messages than its window allows";
 		return -EPROTO;
 	}
@@ -190,7 +190,7 @@ static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, ui
 
 	if (is_returned(ctl) && !may_be_returned(peer, piece, ctl))
 		return -EPROTO;
-	if (!piece->to && peer->arriving)
+	if (!piece->to && peer->recv.arriving)
 		return sc_waiting_piece(peer, seg, piece, ctl);
 	return sc_transfer_piece(peer, seg, piece, ctl);
 }
@@ -224,8 +224,8 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 /* A record that names buffers, of so many bytes, has been taken. */
 static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 {
-	peer->lent += size + 1;
-	if (peer->lent > PUBLISH_BYTES)
+	peer->recv.lent += size + 1;
+	if (peer->recv.lent > PUBLISH_BYTES)
 		sc_peer_publish(peer);
 }
 
@@ -301,7 +301,7 @@ static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t c
 {
 	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
 	struct sc_seg *seg = is_returned(ctl) ? peer->ep->seg : peer->seg;
-	const struct sc_rx_op *op = peer->arriving_op;
+	const struct sc_rx_op *op = peer->recv.arriving_op;
 	uint32_t here = sc_ctl_size(ctl);
 	uint16_t buf;
 
@@ -523,7 +523,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	}
 	if (!peer->rx.at.lines)
 		return taken;
-	if (taken && (peer->lent || sc_rx_is_to_publish(peer)))
+	if (taken && (peer->recv.lent || sc_rx_is_to_publish(peer)))
 		sc_peer_publish(peer);
 	return taken;
 }

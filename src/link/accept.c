@@ -193,7 +193,7 @@ static void slot_forget(struct sc_ep *ep, uint32_t slot)
 			continue;
 		peer->in_slot = SC_PEER_NO_SLOT;
 		sc_peer_take_loans_back(peer);
-		sc_pool_reclaim(&ep->pool, &peer->answers);
+		sc_pool_reclaim(&ep->pool, &peer->taker.answers);
 		sc_peer_reconsider(peer);
 	}
 }

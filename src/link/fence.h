@@ -19,17 +19,17 @@
 /* Behind the last message's records, or behind others that have been written since. */
 static inline uint64_t sc_fence_messages_end(struct sc_peer *peer)
 {
-	if (peer->message_units != peer->units_sent) {
-		peer->message_units = peer->units_sent;
-		peer->message_line = peer->tx.tail;
+	if (peer->order.units != peer->units_sent) {
+		peer->order.units = peer->units_sent;
+		peer->order.line = peer->tx.tail;
 	}
-	return peer->message_line;
+	return peer->order.line;
 }
 
 /* Has the peer not taken all records before this line, as far as is known? */
 static inline bool sc_fence_is_unread(struct sc_peer *peer, uint64_t line)
 {
-	if (peer->taken >= line || peer->tx.head >= line)
+	if (peer->order.taken >= line || peer->tx.head >= line)
 		return false;
 	/* a head that cannot be ends the connection with the next record */
 	return sc_ring_refresh(&peer->tx) || peer->tx.head < line;
@@ -41,17 +41,17 @@ static inline void sc_fence_raise(struct sc_peer *peer)
 	uint64_t line = sc_fence_messages_end(peer);
 
 	if (sc_fence_is_unread(peer, line))
-		peer->fence_line = line;
+		peer->order.fence = line;
 }
 
 /* Is there one, and something unread before it? */
 static inline bool sc_fence_stands(struct sc_peer *peer)
 {
-	if (__builtin_expect(!peer->fence_line, 1))
+	if (__builtin_expect(!peer->order.fence, 1))
 		return false;
-	if (sc_fence_is_unread(peer, peer->fence_line))
+	if (sc_fence_is_unread(peer, peer->order.fence))
 		return true;
-	peer->fence_line = 0;
+	peer->order.fence = 0;
 	return false;
 }
 

@@ -8,7 +8,7 @@
 
 bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf)
 {
-	const struct sc_returnables *returnables = &peer->returnables;
+	const struct sc_returnables *returnables = &peer->bounce.returnables;
 
 	for (uint32_t i = 0; i < returnables->count; i++)
 		if (returnables->bufs[i] == buf) {

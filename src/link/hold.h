@@ -40,7 +40,7 @@
 /* So many of those that may come back with a message, the oldest, do no more. */
 static inline void sc_hold_returnables_drop(struct sc_peer *peer, uint32_t buffers)
 {
-	struct sc_returnables *returnables = &peer->returnables;
+	struct sc_returnables *returnables = &peer->bounce.returnables;
 
 	returnables->count -= buffers;
 	for (uint32_t i = 0; i < returnables->count; i++)
@@ -50,7 +50,7 @@ static inline void sc_hold_returnables_drop(struct sc_peer *peer, uint32_t buffe
 /* This one may, which has been lent with the next record; there are less than SC_ABI_RETURN_BUFS, of its message. */
 static inline void sc_hold_returnables_add(struct sc_peer *peer, uint16_t buf)
 {
-	peer->returnables.bufs[peer->returnables.count++] = buf;
+	peer->bounce.returnables.bufs[peer->bounce.returnables.count++] = buf;
 }
 
 bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf);
@@ -58,7 +58,7 @@ bool sc_hold_comes_back_slow(struct sc_peer *peer, uint16_t buf);
 /* Is this one of them? It is the oldest from here on: those before it, which the message has passed over, do no more. */
 static inline bool sc_hold_comes_back(struct sc_peer *peer, uint16_t buf)
 {
-	const struct sc_returnables *returnables = &peer->returnables;
+	const struct sc_returnables *returnables = &peer->bounce.returnables;
 
 	return (returnables->count && *returnables->bufs == buf) || sc_hold_comes_back_slow(peer, buf);
 }

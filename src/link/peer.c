@@ -144,12 +144,12 @@ void sc_peer_part(struct sc_peer *peer)
 /* Are there messages in bounce buffers of ours for a peer that may not have our segment attached yet? */
 static bool has_unread(struct sc_peer *peer)
 {
-	if (peer->link != SC_LINK_UP || !peer->loans.count || peer->seg->lender == peer->ep->seg ||
+	if (peer->link != SC_LINK_UP || !peer->bounce.loans.count || peer->seg->lender == peer->ep->seg ||
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
 	/* nothing is lent any more, so buffers that may be coming back with a message stay as they are */
-	sc_pool_return(&peer->ep->pool, &peer->loans, peer->tx.head);
-	return peer->loans.count;
+	sc_pool_return(&peer->ep->pool, &peer->bounce.loans, peer->tx.head);
+	return peer->bounce.loans.count;
 }
 
 /* From here on peers see this endpoint closed, once their count is added to. */
@@ -178,14 +178,15 @@ void sc_peers_close(struct sc_ep *ep)
 
 static void drop_replies(struct sc_peer *peer)
 {
-	sc_list_for_safe (queued, after, &peer->replies)
+	sc_list_for_safe (queued, after, &peer->reply.waiting)
 		free(sc_list_entry(queued, struct sc_reply, of_peer));
-	peer->reply_count = 0;
-	sc_list_init(&peer->replies); /* not out of `replying`: sc_replies_progress() may be on its way through that */
-	sc_list_for_safe (held, behind, &peer->fenced)
+	peer->reply.count = 0;
+	/* not out of the list of work: sc_replies_progress() may be on its way through that */
+	sc_list_init(&peer->reply.waiting);
+	sc_list_for_safe (held, behind, &peer->recv.fenced)
 		free(sc_list_entry(held, struct sc_fenced, of_peer));
-	sc_list_init(&peer->fenced);
-	peer->fenced_count = 0;
+	sc_list_init(&peer->recv.fenced);
+	peer->recv.fenced_count = 0;
 }
 
 static void fini_each(struct sc_list *peers)
@@ -241,33 +242,33 @@ static void peer_init(struct sc_peer *peer, struct sc_ep *ep, struct sc_source *
 		.ep = ep, .source = source, .user = UINT64_MAX, .out_slot = SC_PEER_NO_SLOT, .in_slot = SC_PEER_NO_SLOT
 	};
 	memcpy(peer->address, addr, SC_ADDR_SIZE);
-	sc_loans_init(&peer->loans);
-	sc_loans_init(&peer->answers);
-	peer->returnables.count = 0;
+	sc_loans_init(&peer->bounce.loans);
+	sc_loans_init(&peer->taker.answers);
+	peer->bounce.returnables.count = 0;
 	sc_hold_init(peer);
-	sc_fill_init(&peer->fill, ep->config.fill);
+	sc_fill_init(&peer->bounce.fill, ep->config.fill);
 	sc_list_init(&peer->ops);
-	sc_list_init(&peer->turns);
-	sc_list_init(&peer->borrower);
-	sc_list_init(&peer->replies);
-	sc_list_init(&peer->replying);
-	sc_list_init(&peer->rma_queued);
-	sc_list_init(&peer->rma_waiting);
-	sc_list_init(&peer->rma_busy);
-	sc_list_init(&peer->delegated);
-	sc_list_init(&peer->delegating);
-	sc_list_init(&peer->batch);
-	sc_list_init(&peer->batching);
-	sc_list_init(&peer->assisted);
-	sc_list_init(&peer->asking);
-	sc_list_init(&peer->assist.of_ep);
-	sc_list_init(&peer->serving);
-	sc_list_init(&peer->serving_peer);
-	sc_list_init(&peer->transfers);
-	sc_list_init(&peer->copying);
-	sc_list_init(&peer->pulling);
-	sc_list_init(&peer->waiting);
-	sc_list_init(&peer->fenced);
+	sc_list_init(&peer->order.turns);
+	sc_list_init(&peer->bounce.borrower);
+	sc_list_init(&peer->reply.waiting);
+	sc_list_init(&peer->reply.listed);
+	sc_list_init(&peer->rma.queued);
+	sc_list_init(&peer->rma.waiting);
+	sc_list_init(&peer->rma.listed);
+	sc_list_init(&peer->delegate.ops);
+	sc_list_init(&peer->delegate.listed);
+	sc_list_init(&peer->batch.ops);
+	sc_list_init(&peer->batch.listed);
+	sc_list_init(&peer->assist.ops);
+	sc_list_init(&peer->assist.listed);
+	sc_list_init(&peer->assist.xfer.of_ep);
+	sc_list_init(&peer->target.ops);
+	sc_list_init(&peer->target.listed);
+	sc_list_init(&peer->recv.transfers);
+	sc_list_init(&peer->recv.copying);
+	sc_list_init(&peer->recv.listed);
+	sc_list_init(&peer->recv.waiting);
+	sc_list_init(&peer->recv.fenced);
 	sc_list_init(&peer->ending);
 	sc_list_init(&peer->unanswered);
 	sc_list_init(&peer->doubted);
@@ -298,7 +299,7 @@ int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **fo
 	if (*found)
 		return 0;
 	chain = chain_of(ep, addr);
-	peer = malloc(sizeof(*peer));
+	peer = aligned_alloc(SC_CACHE_LINE, sizeof(*peer));
 	if (!peer)
 		return -ENOMEM;
 	source = sc_rxq_source(ep->rxq, addr);
@@ -422,23 +423,23 @@ void sc_peer_answer_broken(struct sc_peer *peer, int reason)
 
 void sc_peer_take_loans_back(struct sc_peer *peer)
 {
-	sc_pool_reclaim(&peer->ep->pool, &peer->loans);
-	peer->returnables.count = 0;
+	sc_pool_reclaim(&peer->ep->pool, &peer->bounce.loans);
+	peer->bounce.returnables.count = 0;
 }
 
 void sc_peer_end_link(struct sc_peer *peer, int error)
 {
 	sc_peer_set_link(peer, SC_LINK_DOWN);
 	sc_list_remove(&peer->unanswered);
-	sc_list_remove(&peer->borrower);
+	sc_list_remove(&peer->bounce.borrower);
 	peer->error = error;
 	peer->tx.at.lines = NULL;
 	peer->units_limit = 0;
 	sc_hold_end(peer);
 	/* one that we give up while it keeps the rules may still be reading what it was lent; or be writing there */
 	if (error == -EPROTO || error == -ECONNRESET)
-		sc_pool_return_others(&peer->ep->pool, &peer->loans, UINT64_MAX,
-				      peer->returnables.bufs, peer->returnables.count);
+		sc_pool_return_others(&peer->ep->pool, &peer->bounce.loans, UINT64_MAX,
+				      peer->bounce.returnables.bufs, peer->bounce.returnables.count);
 	drop_replies(peer);
 }
 
@@ -450,18 +451,20 @@ bool sc_peer_is_parted(const struct sc_peer *peer)
 /* Is there anything of it in a list, or on its way? */
 static bool is_busy(const struct sc_peer *peer)
 {
+	/* clang-format off */
 	const struct sc_list *const lists[] = {
-		&peer->ops,	 &peer->turns,	    &peer->replying,  &peer->borrower,	 &peer->hold.of_ep,
-		&peer->rma_queued, &peer->rma_waiting, &peer->rma_busy, &peer->batch,	 &peer->batching,
-		&peer->delegated,	 &peer->delegating,   &peer->assisted,  &peer->asking,	 &peer->assist.of_ep,
-		&peer->serving,	 &peer->serving_peer, &peer->transfers, &peer->copying, &peer->pulling,
-		&peer->fenced,	 &peer->unanswered, &peer->ending,
+		&peer->ops, &peer->order.turns, &peer->reply.listed, &peer->bounce.borrower, &peer->hold.of_ep,
+		&peer->rma.queued, &peer->rma.waiting, &peer->rma.listed, &peer->batch.ops, &peer->batch.listed,
+		&peer->delegate.ops, &peer->delegate.listed, &peer->assist.ops, &peer->assist.listed,
+		&peer->assist.xfer.of_ep, &peer->target.ops, &peer->target.listed, &peer->recv.transfers,
+		&peer->recv.copying, &peer->recv.listed, &peer->recv.fenced, &peer->unanswered, &peer->ending,
 	};
+	/* clang-format on */
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
 		if (!sc_list_empty(lists[i]))
 			return true;
-	return peer->arriving || peer->arriving_op || peer->rma_pending;
+	return peer->recv.arriving || peer->recv.arriving_op || peer->rma.pending;
 }
 
 /* Has the peer gone for good, or never been here, with nothing under way? Takes back what was lent to it. */
@@ -475,14 +478,14 @@ static bool is_over(struct sc_peer *peer)
 	/* it has closed or died, and reads no more; a peer that failed for another reason may still read its loans */
 	if (peer->error == -ECONNRESET) {
 		sc_peer_take_loans_back(peer);
-		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
+		sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
 	}
-	return !peer->loans.count && !peer->answers.count;
+	return !peer->bounce.loans.count && !peer->taker.answers.count;
 }
 
 bool sc_peer_is_free(struct sc_peer *peer)
 {
-	return !peer->users && sc_list_empty(&peer->waiting) && is_over(peer);
+	return !peer->users && sc_list_empty(&peer->recv.waiting) && is_over(peer);
 }
 
 void sc_peer_keep(struct sc_peer *peer)
@@ -517,13 +520,13 @@ void sc_peer_renew(struct sc_peer *peer)
 {
 	struct sc_peer last = *peer;
 
-	assert(sc_peer_is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->turns) &&
-	       !peer->rma_pending && sc_list_empty(&peer->serving) && sc_list_empty(&peer->assist.of_ep) &&
-	       sc_list_empty(&peer->transfers) && sc_list_empty(&peer->replying) &&
-	       !peer->arriving && !peer->arriving_op);
+	assert(sc_peer_is_parted(peer) && sc_list_empty(&peer->ops) && sc_list_empty(&peer->order.turns) &&
+	       !peer->rma.pending && sc_list_empty(&peer->target.ops) &&
+	       sc_list_empty(&peer->assist.xfer.of_ep) && sc_list_empty(&peer->recv.transfers) &&
+	       sc_list_empty(&peer->reply.listed) && !peer->recv.arriving && !peer->recv.arriving_op);
 	/* a closed peer reads no more, whether or not it could say so */
 	sc_peer_take_loans_back(peer);
-	sc_pool_reclaim(&peer->ep->pool, &peer->answers);
+	sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
 	if (last.source->lost == peer) {
 		last.source->lost = NULL;
 		last.source->error = 0;
@@ -538,13 +541,14 @@ void sc_peer_renew(struct sc_peer *peer)
 	peer->of_source = last.of_source;
 	peer->dev = last.dev;
 	peer->ino = last.ino;
-	peer->arrivals = last.arrivals;
-	peer->hazard_count = last.hazard_count;
+	peer->recv.arrivals = last.recv.arrivals;
+	peer->rma.hazard_count = last.rma.hazard_count;
 }
 
 bool sc_peer_may_retry(const struct sc_peer *peer)
 {
-	return peer->full && sc_peer_is_parted(peer) && peer->in_slot == SC_PEER_NO_SLOT && sc_list_empty(&peer->waiting);
+	return peer->full && sc_peer_is_parted(peer) && peer->in_slot == SC_PEER_NO_SLOT &&
+	       sc_list_empty(&peer->recv.waiting);
 }
 
 void sc_peer_inbound_add(struct sc_peer *peer)
@@ -591,7 +595,7 @@ static void end_feed(struct sc_peer *peer, int error)
 	sc_peer_set_feed(peer, SC_FEED_DONE);
 	/* one that keeps the rules may still be reading its answers; that it has gone is seen later */
 	if (gone || error == -EPROTO)
-		sc_pool_reclaim(&peer->ep->pool, &peer->answers);
+		sc_pool_reclaim(&peer->ep->pool, &peer->taker.answers);
 	if (gone)
 		sc_peer_take_loans_back(peer);
 	if (!departed) {

@@ -28,7 +28,7 @@
  */
 static uint32_t returning(struct sc_peer *peer)
 {
-	const struct sc_returnables *returnables = &peer->returnables;
+	const struct sc_returnables *returnables = &peer->bounce.returnables;
 	uint32_t passed = 0;
 
 	while (passed < returnables->count && peer->ep->pool.at[returnables->bufs[passed]] < peer->tx.head)
@@ -44,7 +44,8 @@ static void take_back(struct sc_peer *peer, uint32_t newest)
 {
 	uint32_t kept = returning(peer);
 
-	sc_pool_return_others(&peer->ep->pool, &peer->loans, peer->tx.head, peer->returnables.bufs, kept);
+	sc_pool_return_others(&peer->ep->pool, &peer->bounce.loans, peer->tx.head,
+			      peer->bounce.returnables.bufs, kept);
 	sc_record_judge(peer, newest);
 }
 
@@ -154,7 +155,7 @@ static bool overflow(struct sc_peer *peer)
 
 	if (!sc_ring_may_overflow(count) || !sc_record_may_lend(peer, 1, 0))
 		return false;
-	buf = sc_pool_lend(&ep->pool, &peer->loans, NOT_LEFT);
+	buf = sc_pool_lend(&ep->pool, &peer->bounce.loans, NOT_LEFT);
 	to = sc_seg_buf(ep->seg, buf);
 	memset(to, 0, ep->config.buf_size);
 	(void)SC_FAULT("record.overflow_cleared");
@@ -177,7 +178,7 @@ static bool find_room(struct sc_peer *peer, uint32_t lines)
 	if (sc_ring_has_room(tx, lines) || (!tx->room && sc_ring_has_room_yet(tx, lines)))
 		return true;
 	/* the peer answers delegated gets in lines of the ring */
-	return is_stuck(tx) && sc_list_empty(&peer->delegated) && overflow(peer);
+	return is_stuck(tx) && sc_list_empty(&peer->delegate.ops) && overflow(peer);
 }
 
 int sc_record_room_slow(struct sc_peer *peer, uint32_t lines)
@@ -207,12 +208,12 @@ void sc_record_put(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t flags, 
 static void collect(struct sc_ep *ep)
 {
 	sc_list_for_safe (entry, next, &ep->borrowers) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, borrower);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, bounce.borrower);
 
 		if (refresh(peer))
 			continue;
-		if (!peer->loans.count)
-			sc_list_remove(&peer->borrower);
+		if (!peer->bounce.loans.count)
+			sc_list_remove(&peer->bounce.borrower);
 	}
 }
 
@@ -274,9 +275,9 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 {
 	struct sc_ep *ep = peer->ep;
 
-	if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve)) {
+	if (!sc_pool_may_lend(&ep->pool, &peer->bounce.loans, buffers, reserve)) {
 		collect(ep);
-		if (!sc_pool_may_lend(&ep->pool, &peer->loans, buffers, reserve)) {
+		if (!sc_pool_may_lend(&ep->pool, &peer->bounce.loans, buffers, reserve)) {
 			ask_again(ep);
 			ep->wants_room = true;
 			return false;
@@ -288,8 +289,8 @@ bool sc_record_may_lend(struct sc_peer *peer, uint32_t buffers, uint32_t reserve
 	}
 	if (!peer->tx.at.lines)
 		return false; /* given up, here or when it was asked for more */
-	if (sc_list_empty(&peer->borrower))
-		sc_list_append(&ep->borrowers, &peer->borrower);
+	if (sc_list_empty(&peer->bounce.borrower))
+		sc_list_append(&ep->borrowers, &peer->bounce.borrower);
 	return true;
 }
 
@@ -297,9 +298,9 @@ bool sc_record_may_spare(struct sc_peer *peer, uint32_t reserve)
 {
 	const struct sc_pool *pool = &peer->ep->pool;
 
-	if (!sc_pool_may_lend(pool, &peer->loans, 1, reserve) && peer->loans.count)
+	if (!sc_pool_may_lend(pool, &peer->bounce.loans, 1, reserve) && peer->bounce.loans.count)
 		sc_record_reuse_slow(peer, 0);
-	return sc_pool_may_lend(pool, &peer->loans, 1, reserve);
+	return sc_pool_may_lend(pool, &peer->bounce.loans, 1, reserve);
 }
 
 uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_ABI_RECORD_BUFS],
@@ -309,7 +310,7 @@ uint32_t sc_record_lend(struct sc_peer *peer, uint32_t size, uint16_t bufs[SC_AB
 	uint32_t count = (size + ep->config.buf_size - 1) >> ep->buf_shift;
 
 	for (uint32_t i = 0; i < count; i++)
-		bufs[i] = sc_pool_lend(&ep->pool, &peer->loans, peer->tx.tail);
+		bufs[i] = sc_pool_lend(&ep->pool, &peer->bounce.loans, peer->tx.tail);
 	return sc_record_bufs(ep->seg, bufs, size, iov);
 }
 
@@ -352,7 +353,7 @@ static void buffer_fill(struct sc_peer *peer, uint8_t *to, struct sc_iov_walk pa
 	size_t here;
 
 	for (; sc_iov_next(&part, &from, &here); to += here)
-		sc_fill_write(&peer->fill, to, (const void *)from, here);
+		sc_fill_write(&peer->bounce.fill, to, (const void *)from, here);
 	(void)SC_FAULT("record.buffer");
 }
 
@@ -362,7 +363,7 @@ void sc_record_fill(struct sc_peer *peer, struct sc_iov_walk payload, uint16_t b
 	uint32_t count = 1, size = (uint32_t)payload.left;
 
 	if (size && size <= peer->ep->config.buf_size) {
-		bufs[0] = sc_pool_lend(&peer->ep->pool, &peer->loans, peer->tx.tail);
+		bufs[0] = sc_pool_lend(&peer->ep->pool, &peer->bounce.loans, peer->tx.tail);
 		to[0] = (struct iovec){ sc_seg_buf(peer->ep->seg, bufs[0]), size };
 	} else {
 		count = sc_record_lend(peer, size, bufs, to);
@@ -420,7 +421,7 @@ void sc_peer_publish(struct sc_peer *peer)
 {
 	sc_hold_end(peer);
 	sc_ring_publish(&peer->rx, peer->units_back);
-	peer->lent = 0;
+	peer->recv.lent = 0;
 	sc_peer_wake(peer, SC_ABI_SLEEP_ROOM);
 }
 

@@ -86,7 +86,8 @@ void sc_record_reuse_slow(struct sc_peer *peer, uint32_t buffers);
  */
 static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 {
-	if (peer->loans.count > buffers + SC_RECORD_LENT && peer->fill.way != SC_FILL_STREAMED)
+	if (peer->bounce.loans.count > buffers + SC_RECORD_LENT &&
+	    peer->bounce.fill.way != SC_FILL_STREAMED)
 		sc_record_reuse_slow(peer, buffers);
 }
 
@@ -96,8 +97,9 @@ static inline void sc_record_reuse(struct sc_peer *peer, uint32_t buffers)
 /* Is the peer behind, by what is known of it? The last `newest` buffers have been lent just now; some may be held. */
 static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 {
-	peer->is_behind = peer->loans.count > newest + SC_RECORD_UNSAID + peer->returnables.count ||
-			  peer->tx.tail - peer->tx.head > peer->tx.at.count / 2;
+	peer->bounce.is_behind =
+		peer->bounce.loans.count > newest + SC_RECORD_UNSAID + peer->bounce.returnables.count ||
+		peer->tx.tail - peer->tx.head > peer->tx.at.count / 2;
 }
 
 /*
@@ -107,7 +109,7 @@ static inline void sc_record_judge(struct sc_peer *peer, uint32_t newest)
 static inline __attribute__((always_inline)) void sc_record_returned(struct sc_peer *peer)
 {
 	struct sc_pool *pool = &peer->ep->pool;
-	struct sc_returnables *returnables = &peer->returnables;
+	struct sc_returnables *returnables = &peer->bounce.returnables;
 	uint16_t buf = *returnables->bufs;
 	uint64_t head;
 
@@ -118,7 +120,7 @@ static inline __attribute__((always_inline)) void sc_record_returned(struct sc_p
 	head = head > peer->tx.head ? head : peer->tx.head;
 	sc_hold_returnables_drop(peer, 1);
 	/* the head may have passed the others, too, which are unread */
-	sc_pool_return_others(pool, &peer->loans, head, returnables->bufs, returnables->count);
+	sc_pool_return_others(pool, &peer->bounce.loans, head, returnables->bufs, returnables->count);
 	pool->warm = buf;
 	sc_record_judge(peer, 0);
 }
@@ -129,7 +131,7 @@ static inline void sc_record_fetch(struct sc_peer *peer, uint32_t size)
 	const struct sc_ep *ep = peer->ep;
 
 	if (sc_pool_has(&ep->pool, 1))
-		sc_fill_fetch(&peer->fill, sc_seg_buf(ep->seg, ep->pool.free_first), size);
+		sc_fill_fetch(&peer->bounce.fill, sc_seg_buf(ep->seg, ep->pool.free_first), size);
 }
 
 /* Bytes in the buffers that a record names, one that names some. */

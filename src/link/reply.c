@@ -2,10 +2,10 @@
 /*
  * reply.c: answers to a peer: the end of an operation, or a request for its payload.
  *
- * An answer that finds the peer's ring full waits in sc_peer.replies, in the order of the calls; polls write it as soon
- * as there is room. A peer always reads its ring, so answers of two sides never wait on one another. Private memory, for
- * the thread that uses the endpoint; peer.c drops the answers of a lost peer. If this process dies, those that wait are
- * lost, and the operations that they are for fail with their peer.
+ * An answer that finds the ring of the peer full waits in sc_peer.reply.waiting, in the order of the calls; polls write
+ * it as soon as there is room. A peer always reads its ring, so answers of two sides never wait on one another. Private
+ * memory, for the thread that uses the endpoint; peer.c drops the answers of a lost peer. If this process dies, those
+ * that wait are lost, and the operations that they are for fail with their peer.
  */
 #include "link/reply.h"
 
@@ -31,9 +31,9 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 
 	if (!sc_peer_can_answer(peer))
 		return; /* nobody waits */
-	if (sc_list_empty(&peer->replies) && reply_write(peer, kind, size, words) != -EAGAIN)
+	if (sc_list_empty(&peer->reply.waiting) && reply_write(peer, kind, size, words) != -EAGAIN)
 		return;
-	reply = peer->reply_count < SC_REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;
+	reply = peer->reply.count < SC_REPLIES_MAX ? malloc(sizeof(*reply)) : NULL;
 	if (!reply) {
 		sc_peer_quarantine(peer, -ENOMEM, "no memory for more answers that it does not read");
 		return;
@@ -41,9 +41,9 @@ void sc_reply(struct sc_peer *peer, enum sc_abi_kind kind, uint32_t size, const 
 	reply->kind = kind;
 	reply->size = size;
 	memcpy(reply->words, words, sizeof(reply->words));
-	sc_list_append(&peer->replies, &reply->of_peer);
-	sc_ep_begin(peer->ep, SC_WORK_REPLYING, &peer->replying);
-	peer->reply_count++;
+	sc_list_append(&peer->reply.waiting, &reply->of_peer);
+	sc_ep_begin(peer->ep, SC_WORK_REPLYING, &peer->reply.listed);
+	peer->reply.count++;
 }
 
 int sc_replies_progress(struct sc_ep *ep)
@@ -51,21 +51,21 @@ int sc_replies_progress(struct sc_ep *ep)
 	int written = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_REPLYING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, replying);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, reply.listed);
 
-		while (!sc_list_empty(&peer->replies)) {
+		while (!sc_list_empty(&peer->reply.waiting)) {
 			struct sc_reply *reply =
-				sc_list_entry(peer->replies.next, struct sc_reply, of_peer);
+				sc_list_entry(peer->reply.waiting.next, struct sc_reply, of_peer);
 
 			if (reply_write(peer, reply->kind, reply->size, reply->words))
 				break;
 			sc_list_remove(&reply->of_peer);
 			free(reply);
-			peer->reply_count--;
+			peer->reply.count--;
 			written++;
 		}
-		if (sc_list_empty(&peer->replies))
-			sc_list_remove(&peer->replying);
+		if (sc_list_empty(&peer->reply.waiting))
+			sc_list_remove(&peer->reply.listed);
 	}
 	return written;
 }

@@ -43,7 +43,7 @@ static bool is_back(const struct sc_peer *peer)
 	struct sc_addr parts;
 
 	/* a peer whose file could not be examined, or that is from elsewhere, stays lost */
-	if ((!ino && peer->error != -ECONNREFUSED) || !sc_list_empty(&peer->waiting) ||
+	if ((!ino && peer->error != -ECONNREFUSED) || !sc_list_empty(&peer->recv.waiting) ||
 	    sc_addr_parse(peer->address, &parts))
 		return false;
 	sc_addr_file(&parts, name);
@@ -117,16 +117,16 @@ bool sc_peer_is_overdue(struct sc_peer *peer)
 {
 	uint64_t time = (uint64_t)sc_clock_ns();
 
-	if (time - peer->share_seen < RUNS_APART)
+	if (time - peer->xfer.seen < RUNS_APART)
 		return false;
-	peer->share_seen = time;
+	peer->xfer.seen = time;
 	if (!peer->seg->cma_pid || sc_host_is_stopped(peer->seg->cma_pid)) {
-		peer->share_runs = 0;
+		peer->xfer.runs = 0;
 		return false;
 	}
-	if (++peer->share_runs < RUNS)
+	if (++peer->xfer.runs < RUNS)
 		return false;
-	if (peer->share_runs == RUNS)
+	if (peer->xfer.runs == RUNS)
 		sc_warn("%s: it says that it is copying a message and does not come to an end: its "
 			"process "
 			"breaks the rules, restart it",

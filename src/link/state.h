@@ -22,7 +22,9 @@
 #ifndef SC_STATE_H
 #define SC_STATE_H
 
+#include <assert.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <shmcma/core.h>
 #include "os/cma.h"
@@ -112,11 +114,13 @@ struct sc_hold {
 	struct sc_list of_ep; /* sc_ep.holding: there are some */
 };
 
-struct sc_peer {
-	/* sending */
-	struct sc_ring_tx tx;
-	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
-	struct sc_burst two_lines;	  /* of messages in records of two lines */
+/*
+ * The parts of struct sc_peer, by use. The files named in the comment of a part write it. `listed` is the place of the
+ * peer in the list of work of that kind, see enum sc_work.
+ */
+
+/* bounce.c, record.c: buffers of ours that the peer reads. */
+struct sc_peer_bounce {
 	struct sc_loans loans;
 	struct sc_returnables returnables; /* of those */
 	struct sc_fill fill;
@@ -124,115 +128,176 @@ struct sc_peer {
 	uint64_t looked_at;	 /* tx.head when buffers were short last, */
 	uint32_t looks;		 /* and how often since it was there */
 	bool is_behind;		 /* it had more than the last message to read when last asked; see bounce.c */
-	struct sc_list ops;	 /* sc_tx_op.of_peer: pending sends, oldest first, */
-	uint32_t op_count;	 /* so many */
-	uint64_t message_line, message_units; /* behind the messages of so many units; see fence.h, */
-	uint64_t fence_line;	 /* as this: records unread before it have to come first; 0: none */
-	uint64_t taken;		 /* it has taken all before this line, as its answers show */
-	struct sc_list turns;	 /* sc_turn.of_peer: oldest first */
-	struct sc_turn *turn;	 /* of what is being posted */
-	struct sc_list replies;	 /* sc_reply: answers that found the ring full */
-	struct sc_list replying; /* SC_WORK_REPLYING: there are some, or were */
-	uint32_t reply_count;
+	uint32_t rendezvous;	 /* not acknowledged yet, of messages that could be eager */
+	struct sc_burst burst;	 /* of such messages */
+};
 
-	/* one-sided, ours to it: see rma.c */
-	struct sc_list rma_queued;  /* sc_rma_op.of_peer: have records to write, oldest first */
-	struct sc_list rma_waiting; /* sc_rma_op.of_peer: all written, answers to come */
-	uint32_t rma_requests;	    /* records that are to be answered */
-	uint32_t rma_gets;	    /* of those, gets */
-	uint32_t rma_fars;	    /* and puts that it copies from our memory */
-	uint32_t rma_pending;	    /* operations in these lists, and the three below */
-	struct sc_list rma_busy;    /* SC_WORK_RMA_BUSY: has some queued */
-	uint64_t hazard_count;	    /* in the high bits of hazard words */
+/* turn.h, fence.h: the order of what is sent. */
+struct sc_peer_order {
+	uint64_t line, units; /* behind the messages of so many units; see fence.h, */
+	uint64_t fence;	      /* as this: records unread before it have to come first; 0: none */
+	uint64_t taken;	      /* it has taken all before this line, as its answers show */
+	struct sc_list turns; /* sc_turn.of_peer: oldest first */
+	struct sc_turn *turn; /* of what is being posted */
+};
+
+/* reply.c: answers to the peer. */
+struct sc_peer_reply {
+	struct sc_list waiting; /* sc_reply: found the ring full */
+	struct sc_list listed;	/* SC_WORK_REPLYING: there are some, or were */
+	uint32_t count;
+};
+
+/* rma.c, request.c: one-sided operations of ours. */
+struct sc_peer_rma {
+	struct sc_list queued;	/* sc_rma_op.of_peer: have records to write, oldest first */
+	struct sc_list waiting; /* sc_rma_op.of_peer: all written, answers to come */
+	uint32_t requests;	/* records that are to be answered */
+	uint32_t gets;		/* of those, gets */
+	uint32_t fars;		/* and puts that it copies from our memory */
+	uint32_t pending;	/* operations in these lists, and in those of batch, delegate and assist */
+	struct sc_list listed;	/* SC_WORK_RMA_BUSY: has some queued */
+	uint64_t hazard_count;	/* in the high bits of hazard words */
 	struct sc_reg_use unreachable; /* the last registration that CMA did not reach all of; tag 0: none */
-	struct sc_list batch;	    /* sc_rma_op.of_peer: put off, oldest first; see direct.c */
-	struct sc_list batching;    /* SC_WORK_BATCHING: has some */
-	size_t batch_bytes;
-	uint32_t batch_count;
-	struct sc_burst rma_burst;
-	bool rma_streamed;	    /* the burst before that was a stream */
-	struct sc_list delegated;	    /* sc_rma_op.of_peer: what it may do, oldest first; see delegate.c */
-	struct sc_list delegating;    /* SC_WORK_DELEGATED: has some */
-	uint32_t delegated_first, delegated_end; /* their numbers */
-	uint32_t delegated_ours;		   /* from this one on they are withdrawn */
-	uint32_t delegated_withdrawn;	   /* as the claim has it */
-	uint32_t delegated_looks;		   /* in vain, for the oldest */
-	uint32_t delegated_spared; /* operations to come that are not delegated: it did not take the last */
-	uint32_t delegated_alone;	/* how many of them it was the last time */
-	uint64_t answers_read;	/* of its gets in buffers, as it sees it */
-	struct sc_list assisted; /* sc_rma_op.of_peer: large ones, oldest first; it assists with that, see assist.c */
-	struct sc_list asking;	 /* SC_WORK_ASKING: has some */
-	enum sc_fetch fetch;	    /* can it read our memory? */
+	struct sc_burst burst;
+	bool streamed;	     /* the burst before that was a stream */
+	enum sc_fetch fetch; /* can the peer read our memory? */
+};
 
-	/* one-sided, its to us: see target.c */
-	struct sc_list serving;	     /* sc_target_op.of_peer: requests not answered yet, oldest first */
-	struct sc_list serving_peer; /* SC_WORK_SERVING: has some */
-	uint32_t serving_count;
-	uint32_t delegated_seen;	 /* in its ring */
-	uint32_t delegated_taken;	 /* as the claim has it */
-	uint32_t delegated_told;	 /* of those, as delegated_done has it */
+/* direct.c: such operations that are put off, to be copied in one call. */
+struct sc_peer_batch {
+	struct sc_list ops;    /* sc_rma_op.of_peer: oldest first */
+	struct sc_list listed; /* SC_WORK_BATCHING: has some */
+	size_t bytes;
+	uint32_t count;
+};
+
+/* delegate.c: such operations that the peer may do. */
+struct sc_peer_delegate {
+	struct sc_list ops;    /* sc_rma_op.of_peer: oldest first */
+	struct sc_list listed; /* SC_WORK_DELEGATED: has some */
+	uint32_t first, end;   /* their numbers */
+	uint32_t ours;	       /* from this one on they are withdrawn */
+	uint32_t withdrawn;    /* as the claim has it */
+	uint32_t looks;	       /* in vain, for the oldest */
+	uint32_t spared;       /* operations to come that are not delegated: it did not take the last */
+	uint32_t alone;	       /* how many of them it was the last time */
+	uint64_t answers_read; /* of its gets in buffers, as it sees it */
+};
+
+/* taker.c: operations of the peer's that are delegated to us. */
+struct sc_peer_taker {
+	uint32_t seen;		 /* in its ring */
+	uint32_t taken;		 /* as the claim has it */
+	uint32_t told;		 /* of those, as delegated_done has it */
 	struct sc_loans answers; /* buffers that gets were answered in, at the number of the answer */
 	uint64_t answer_count;	 /* such gets so far */
-	sc_abi_op put_op;	 /* put under way, in several records */
-	struct sc_reg_use put_use;
-	uint64_t put_moved;
-	int put_error;
-	struct sc_xfer assist;	  /* the last put or get that it shared */
-	struct iovec assist_there; /* its memory */
+};
 
-	/* receiving */
-	struct sc_ring_rx rx;
-	uint64_t units_back;	  /* returned to the peer so far */
+/* target.c: requests of the peer's. */
+struct sc_peer_target {
+	struct sc_list ops;    /* sc_target_op.of_peer: not answered yet, oldest first */
+	struct sc_list listed; /* SC_WORK_SERVING: has some */
+	uint32_t count;
+	struct { /* the put under way, in several records */
+		sc_abi_op op;
+		struct sc_reg_use use;
+		uint64_t moved; /* bytes */
+		int error;	/* negative errno, or 0 */
+	} put;
+};
+
+/* assist.c: large puts and gets that both sides copy. */
+struct sc_peer_assist {
+	struct sc_list ops;    /* sc_rma_op.of_peer: ours, oldest first; the peer assists with that */
+	struct sc_list listed; /* SC_WORK_ASKING: has some */
+	struct sc_xfer xfer;   /* the last one of the peer's that it shared */
+	struct iovec there;    /* its memory */
+};
+
+/* xfer.c: copies that this side has shared with the peer. */
+struct sc_peer_xfer {
+	uint32_t opened;     /* one bit for each share that we have opened */
+	uint32_t generation; /* of the last, 0: there was none */
+	uint32_t missed_index,
+		missed_generation; /* of one that it had not come to when the copy was over; 0: none */
+	uint32_t looks;		   /* in vain, for the last chunks of its */
+	uint64_t seen;		   /* given up: when it was last seen to run, nanoseconds; and how often */
+	uint32_t runs;
+	bool copies_not; /* it has said that it cannot copy along */
+};
+
+/* deliver.c, transfer.c, waiting.c, ack.c: messages of the peer's. */
+struct sc_peer_recv {
+	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
+	struct sc_list copying;	  /* sc_rx_op.pulling: CMA does it, oldest first */
+	struct sc_list listed;	  /* SC_WORK_PULLING: `copying` has some */
+	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */
 	uint64_t units_held;	  /* of messages that wait unmatched */
 	uint32_t lent;		  /* read in its buffers since it was last told, bytes */
-	struct sc_hold hold;	  /* buffers of its that have been read */
-	enum sc_reach can_return; /* may we write to its buffers? */
-	struct sc_list transfers; /* sc_rx_op.of_peer: matched, payload on its way */
-	struct sc_list waiting;	  /* sc_rx_msg.of_peer: unmatched, oldest first */
 	/* a message in parts, of which the first is here: its receive, or, as long as there is none, it */
 	struct sc_rx_op *arriving_op;
 	struct sc_rx_msg *arriving;
-	struct sc_list fenced;	  /* sc_fenced: acknowledgements that wait for those before them */
+	struct sc_list fenced; /* sc_fenced: acknowledgements that wait for those before them */
 	uint32_t fenced_count;
-	uint64_t arrivals;	 /* messages that have had to wait so far */
-	struct sc_list copying;	 /* sc_rx_op.pulling: CMA does it, oldest first */
-	struct sc_list pulling;	 /* SC_WORK_PULLING: `copying` has some */
-	uint32_t shares; /* one bit for each share that we have opened; see xfer.h */
-	uint32_t share_generation; /* of the last, 0: there was none */
-	uint32_t missed_index, missed_generation; /* of one that it had not come to when the copy was over; 0: none */
-	uint32_t share_looks; /* in vain, for the last chunks of its */
-	uint64_t share_seen;  /* given up: when it was last seen to run, nanoseconds; and how often */
-	uint32_t share_runs;
-	bool copies_not;	/* it has said that it cannot copy along */
-	uint32_t inbound_index; /* place in sc_ep.inbound */
+	uint64_t arrivals; /* messages that have had to wait so far */
+};
 
+/* Bytes that a processor loads at once; a larger line does no harm. */
+#define SC_CACHE_LINE 64
+
+struct sc_peer {
+	/* Each send reads these, and of `tx` all that is before its `head`: two cache lines. */
+	_Alignas(SC_CACHE_LINE) struct sc_ep *ep;
+	struct sc_seg *seg;		  /* NULL: not attached */
+	uint64_t units_sent, units_limit; /* see sc_abi_consumer.window */
+	struct sc_burst two_lines;	  /* of messages in records of two lines */
+	enum sc_link link;
+	enum sc_feed feed;
+	int error;		    /* negative errno once link is DOWN */
+	uint32_t out_slot, in_slot; /* in its segment, in ours */
+	uint32_t inbound_index;	    /* place in sc_ep.inbound */
+	struct sc_ring_tx tx;
+
+	/* Each receive reads these. */
+	struct sc_ring_rx rx;
 	struct sc_source *source; /* in the receive queue of `ep` */
+	uint64_t units_back;	  /* returned to the peer so far */
+	struct sc_peer_recv recv;
+
+	struct sc_peer_bounce bounce;
+	struct sc_hold hold;	  /* buffers of its that have been read */
+	enum sc_reach can_return; /* may we write to its buffers? */
+	struct sc_peer_order order;
+	struct sc_list ops; /* sc_tx_op.of_peer: pending sends, oldest first, */
+	uint32_t op_count;  /* so many */
+	struct sc_peer_reply reply;
+	struct sc_peer_xfer xfer;
+	struct sc_peer_rma rma;
+	struct sc_peer_batch batch;
+	struct sc_peer_delegate delegate;
+	struct sc_peer_assist assist;
+	struct sc_peer_target target;
+	struct sc_peer_taker taker;
+
+	/* peer.c: how it is found, watched and let go */
+	struct sc_peer *next;	  /* hash chain */
+	struct sc_list all;	  /* sc_ep.peers, .absent or .leaving */
+	bool present;		  /* the first of these */
 	struct sc_list of_source; /* sc_source.peers */
 	bool met;		  /* counted there */
 	bool named;		  /* by a completion, in one pass of forget.c */
 	uint32_t users;		  /* sc_peer_get() less sc_peer_put() */
-	enum sc_link link;
-	enum sc_feed feed;
-	int error; /* negative errno once link is DOWN */
-
-	struct sc_ep *ep;
-	struct sc_seg *seg;	    /* NULL: not attached */
-	uint32_t out_slot, in_slot; /* in its segment, in ours */
-	enum sc_reach can_read;	    /* see sc_peer_can_read() */
-	bool writes_fail;	    /* to its memory, by CMA, though it can be read */
-	bool unread;		    /* we close and it has messages to read in our segment */
+	uint64_t user;
+	enum sc_reach can_read; /* see sc_peer_can_read() */
+	bool writes_fail;	/* to its memory, by CMA, though it can be read */
+	bool unread;		/* we close and it has messages to read in our segment */
 	bool left;     /* it had gone before it was attached, and left messages in its segment */
 	bool vanished; /* nobody has its address any more, and nothing has proven yet that it has gone */
 	bool told;     /* that it is lost has been logged for a send */
 	bool full;     /* one of the two had no place free for the other: that can be tried again */
-	uint32_t short_rdvs;   /* rendezvous not acknowledged yet, of messages that could be eager */
-	struct sc_burst burst; /* of such messages */
 	struct sc_watch watch; /* of `seg` */
 	struct sc_cma cma;
-	uint64_t user;
-	struct sc_peer *next;	   /* hash chain */
-	struct sc_list all;	   /* sc_ep.peers, .absent or .leaving */
-	bool present;		   /* the first of these */
 	struct sc_list doubted;	   /* SC_WORK_DOUBTED */
 	struct sc_list ending;	   /* SC_WORK_ENDING: pending operations are to be failed */
 	struct sc_list unanswered; /* SC_WORK_UNANSWERED: connected, not accepted yet */
@@ -241,10 +306,13 @@ struct sc_peer {
 	char address[SC_ADDR_SIZE];
 };
 
+static_assert(offsetof(struct sc_peer, tx) + offsetof(struct sc_ring_tx, head) == 2 * SC_CACHE_LINE,
+	      "each send reads two cache lines of a peer");
+
 /* Of an operation whose completion waits for those before it, see turn.c. */
 struct sc_turn {
 	struct sc_slab_object slab;
-	struct sc_list of_peer; /* sc_peer.turns */
+	struct sc_list of_peer; /* sc_peer.order.turns */
 	bool ended, silent;
 	struct sc_comp comp;
 };
@@ -296,7 +364,7 @@ struct sc_rma_op {
 	enum sc_event event; /* the counter event */
 	uint32_t flags;	     /* SC_SILENT... */
 	struct sc_peer *peer;
-	struct sc_list of_peer; /* sc_peer.batch, .delegated, .assisted, .rma_queued or .rma_waiting */
+	struct sc_list of_peer; /* sc_peer.batch, .delegate, .assist or .rma has it in a list */
 	struct sc_turn *turn;	/* or NULL */
 	void *context;
 	struct sc_cntr *cntr;
@@ -388,7 +456,7 @@ struct sc_rx_op {
 
 	/* transfer of a message that comes in parts, or as a rendezvous */
 	struct sc_list of_peer;
-	struct sc_list pulling; /* sc_peer.copying, while CMA does it */
+	struct sc_list pulling; /* sc_peer.recv.copying, while CMA does it */
 	struct sc_share share;	/* sharing: with its sender */
 	bool unshared;		/* for good */
 	bool proven;		/* sharing: whose memory was read last */
@@ -409,7 +477,7 @@ struct sc_rx_op {
 struct sc_rx_msg {
 	struct sc_match_msg match;
 	struct sc_list claimed; /* sc_rxq.claimed */
-	struct sc_list of_peer; /* sc_peer.waiting */
+	struct sc_list of_peer; /* sc_peer.recv.waiting */
 	uint64_t arrival;
 	const void *claim; /* context it was claimed with */
 	struct sc_peer *peer;

@@ -4,9 +4,9 @@
  * it (SC_ORDER_COMPLETE).
  *
  * An operation takes a turn when it is posted, behind those to the same peer. When it ends its completion is kept
- * until all before it have ended. The peer holds the turn while the operation is being posted (peer->turn), then the
- * operation holds it until it ends, here or with its peer; so no turn stays behind, and all completions come out.
- * Counters do not wait.
+ * until all before it have ended. While the operation is being posted, sc_peer.order holds the turn; then the operation
+ * holds it until it ends, here or with its peer; so no turn stays behind, and all completions come out. Counters do not
+ * wait.
  *
  * Private memory, of the endpoint's thread; nothing here is seen by another process, whenever one dies.
  */
@@ -26,8 +26,8 @@ int sc_turn_take_slow(struct sc_peer *peer)
 		return -EAGAIN;
 	ep->turns_taken++;
 	turn->ended = false;
-	sc_list_append(&peer->turns, &turn->of_peer);
-	peer->turn = turn;
+	sc_list_append(&peer->order.turns, &turn->of_peer);
+	peer->order.turn = turn;
 	return 0;
 }
 
@@ -53,8 +53,8 @@ void sc_turn_end(struct sc_peer *peer, struct sc_turn *turn, const struct sc_com
 	turn->silent = !comp;
 	if (comp)
 		turn->comp = *comp;
-	while (!sc_list_empty(&peer->turns)) {
-		turn = sc_list_entry(peer->turns.next, struct sc_turn, of_peer);
+	while (!sc_list_empty(&peer->order.turns)) {
+		turn = sc_list_entry(peer->order.turns.next, struct sc_turn, of_peer);
 		if (!turn->ended)
 			break;
 		if (!turn->silent)

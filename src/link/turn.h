@@ -4,7 +4,7 @@
 
 #include "link/state.h"
 
-/* One for the operation that is about to be posted, peer->turn. -EAGAIN: no memory, or as many as there may be. */
+/* Makes peer->order.turn for the operation that is about to be posted. -EAGAIN: no memory, or as many as may be. */
 int sc_turn_take_slow(struct sc_peer *peer);
 void sc_turn_drop_slow(struct sc_peer *peer);
 
@@ -16,16 +16,16 @@ static inline int sc_turn_take(struct sc_peer *peer)
 /* That operation has not been taken after all. */
 static inline void sc_turn_drop(struct sc_peer *peer)
 {
-	if (__builtin_expect(peer->turn != NULL, 0))
+	if (__builtin_expect(peer->order.turn != NULL, 0))
 		sc_turn_drop_slow(peer);
 }
 
 /* That operation has it from now on. */
 static inline struct sc_turn *sc_turn_pass(struct sc_peer *peer)
 {
-	struct sc_turn *turn = peer->turn;
+	struct sc_turn *turn = peer->order.turn;
 
-	peer->turn = NULL;
+	peer->order.turn = NULL;
 	return turn;
 }
 

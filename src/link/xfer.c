@@ -2,7 +2,7 @@
 /*
  * xfer.c: copies that two processes share; xfer.h says who does what, and what death leaves behind.
  *
- * Owns the list SC_WORK_JOINED and sc_peer.shares, share_generation, missed_generation, copies_not.
+ * Owns the list SC_WORK_JOINED and sc_peer.xfer.
  *
  * Memory of a registration is looked up for each chunk, in the joiner's private table, and the record names the
  * registration's tag: memory that is registered anew has another one. The joiner writes to a process that has just
@@ -32,31 +32,32 @@ static struct sc_abi_chunks *words_of(const struct sc_peer *peer, uint32_t index
 /* Is there a share that it was told of, and had not come to when the copy was over? */
 static bool is_absent(struct sc_peer *peer)
 {
-	if (peer->missed_generation &&
-	    sc_share_has_come(words_of(peer, peer->missed_index), peer->missed_generation))
-		peer->missed_generation = 0;
-	return peer->missed_generation;
+	if (peer->xfer.missed_generation &&
+	    sc_share_has_come(words_of(peer, peer->xfer.missed_index), peer->xfer.missed_generation))
+		peer->xfer.missed_generation = 0;
+	return peer->xfer.missed_generation;
 }
 
 bool sc_xfer_may_open(struct sc_peer *peer)
 {
-	return peer->link == SC_LINK_UP && !peer->seg->local && !peer->copies_not && !is_absent(peer);
+	return peer->link == SC_LINK_UP && !peer->seg->local && !peer->xfer.copies_not && !is_absent(peer);
 }
 
 bool sc_xfer_open(struct sc_peer *peer, struct sc_share *share, struct sc_xfer_offer *offer)
 {
 	struct sc_abi_share *record = &offer->record;
-	uint32_t index = (uint32_t)__builtin_ctz(~peer->shares), lines;
+	uint32_t index = (uint32_t)__builtin_ctz(~peer->xfer.opened), lines;
 	struct sc_abi_line *line;
 
 	/* answers that wait for room go first */
-	if (index >= SC_ABI_SHARES || record->size > SC_SHARE_MAX || !sc_list_empty(&peer->replies) ||
+	if (index >= SC_ABI_SHARES || record->size > SC_SHARE_MAX ||
+	    !sc_list_empty(&peer->reply.waiting) ||
 	    sc_record_room(peer, SC_ABI_SEGMENT_LINES((uint32_t)offer->to_count)))
 		return false;
-	if (!++peer->share_generation)
-		++peer->share_generation;
-	peer->shares |= 1u << index;
-	record->generation = peer->share_generation;
+	if (!++peer->xfer.generation)
+		++peer->xfer.generation;
+	peer->xfer.opened |= 1u << index;
+	record->generation = peer->xfer.generation;
 	record->index = index;
 	sc_share_open(share, words_of(peer, index), record, offer->from_count, offer->to_count);
 	if (!(offer->flags & SC_ABI_F_MEMORY))
@@ -101,14 +102,14 @@ int sc_xfer_settle(struct sc_peer *peer, struct sc_share *share, struct sc_share
 
 	if (ret < 0)
 		sc_peer_quarantine(peer, ret, "chunks that it cannot have copied");
-	else if (ret > 0 && ++peer->share_looks % LOOKS == 0 && sc_peer_is_dead(peer))
+	else if (ret > 0 && ++peer->xfer.looks % LOOKS == 0 && sc_peer_is_dead(peer))
 		sc_peer_ended(peer);
 	if (ret)
 		return ret;
-	peer->copies_not |= error && error != EFAULT && error != EKEYREJECTED;
+	peer->xfer.copies_not |= error && error != EFAULT && error != EKEYREJECTED;
 	if (!sc_share_has_come(share->words, share->generation)) {
-		peer->missed_index = share->index;
-		peer->missed_generation = share->generation;
+		peer->xfer.missed_index = share->index;
+		peer->xfer.missed_generation = share->generation;
 	}
 	return 0;
 }
@@ -126,7 +127,7 @@ bool sc_xfer_is_over(struct sc_peer *peer, struct sc_share *share)
 void sc_xfer_leave(struct sc_peer *peer, struct sc_share *share)
 {
 	if (share->words)
-		peer->shares &= ~(1u << share->index);
+		peer->xfer.opened &= ~(1u << share->index);
 	share->words = NULL;
 }
 

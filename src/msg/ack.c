@@ -29,8 +29,8 @@ void sc_ack_send(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
 /* Do messages wait that were sent before the one of this arrival? */
 static bool is_behind(const struct sc_peer *peer, uint64_t arrival)
 {
-	return !sc_list_empty(&peer->waiting) &&
-	       sc_list_entry(peer->waiting.next, struct sc_rx_msg, of_peer)->arrival < arrival;
+	return !sc_list_empty(&peer->recv.waiting) &&
+	       sc_list_entry(peer->recv.waiting.next, struct sc_rx_msg, of_peer)->arrival < arrival;
 }
 
 void sc_ack_message(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint64_t fence)
@@ -41,7 +41,7 @@ void sc_ack_message(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint64_t
 		sc_ack_send(peer, op, moved, 0);
 		return;
 	}
-	if (peer->fenced_count >= FENCED_MAX) {
+	if (peer->recv.fenced_count >= FENCED_MAX) {
 		sc_peer_quarantine(peer, -EPROTO, "more fenced messages than there can be");
 		return;
 	}
@@ -51,23 +51,23 @@ void sc_ack_message(struct sc_peer *peer, sc_abi_op op, uint64_t moved, uint64_t
 		return;
 	}
 	*fenced = (struct sc_fenced){ .arrival = fence, .op = op, .moved = moved };
-	sc_list_append(&peer->fenced, &fenced->of_peer);
-	peer->fenced_count++;
+	sc_list_append(&peer->recv.fenced, &fenced->of_peer);
+	peer->recv.fenced_count++;
 }
 
 void sc_ack_fenced_slow(struct sc_peer *peer)
 {
-	sc_list_for_safe (entry, next, &peer->fenced) {
+	sc_list_for_safe (entry, next, &peer->recv.fenced) {
 		struct sc_fenced *fenced = sc_list_entry(entry, struct sc_fenced, of_peer);
 		struct sc_fenced due = *fenced;
 
 		if (is_behind(peer, due.arrival))
 			continue;
 		sc_list_remove(&fenced->of_peer);
-		peer->fenced_count--;
+		peer->recv.fenced_count--;
 		free(fenced);
 		sc_ack_send(peer, due.op, due.moved, 0);
-		if (sc_list_empty(&peer->fenced))
+		if (sc_list_empty(&peer->recv.fenced))
 			return; /* or lost, and with it all of them */
 	}
 }

@@ -42,9 +42,9 @@ static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t 
 {
 	const struct sc_ep *ep = peer->ep;
 
-	return !peer->returnables.count && peer->feed == SC_FEED_UP &&
+	return !peer->bounce.returnables.count && peer->feed == SC_FEED_UP &&
 	       !(ep->order & SC_ORDER_AFTER_SEND) && sc_pool_left(&ep->pool) >= buffers + RETURN_LEFT &&
-	       !sc_fill_is_better(&peer->fill, size);
+	       !sc_fill_is_better(&peer->bounce.fill, size);
 }
 
 /* This one has been lent with the next record, and is returnable or not. Returns what is to be among its flags. */
@@ -84,17 +84,19 @@ bool sc_bounce_send_buffer(struct sc_peer *peer, const struct sc_send *send, uin
 	bool warm, returnable;
 
 	if (!sc_send_is_ready(peer, SC_ABI_UNITS(size), true) || !sc_ring_has_room(&peer->tx, 1) ||
-	    sc_list_empty(&peer->borrower) ||
-	    !sc_pool_may_lend(pool, &peer->loans, 1, sc_bounce_reserve(peer)) || !sc_pool_has(pool, 1))
+	    sc_list_empty(&peer->bounce.borrower) ||
+	    !sc_pool_may_lend(pool, &peer->bounce.loans, 1, sc_bounce_reserve(peer)) ||
+	    !sc_pool_has(pool, 1))
 		return false;
-	warm = sc_pool_is_warm(pool) && !sc_fill_wants(&peer->fill, size);
+	warm = sc_pool_is_warm(pool) && !sc_fill_wants(&peer->bounce.fill, size);
 	returnable = may_return(peer, size, 1);
-	record.bufs[0] = sc_pool_lend(pool, &peer->loans, peer->tx.tail);
+	record.bufs[0] = sc_pool_lend(pool, &peer->bounce.loans, peer->tx.tail);
 	record_flags |= return_flag(peer, record.bufs[0], returnable);
 	if (warm)
 		sc_copy_by_words(sc_seg_buf(ep->seg, record.bufs[0]), send->iov->iov_base, size);
 	else
-		sc_fill_write(&peer->fill, sc_seg_buf(ep->seg, record.bufs[0]), send->iov->iov_base, size);
+		sc_fill_write(&peer->bounce.fill, sc_seg_buf(ep->seg, record.bufs[0]), send->iov->iov_base,
+			      size);
 	(void)SC_FAULT("bounce.buffer");
 	bounce_store(peer, &record, sc_ring_ctl(SC_ABI_BOUNCE, record_flags, 1, size));
 	sc_record_reuse(peer, 1);
@@ -125,7 +127,7 @@ bool sc_bounce_send_return(struct sc_peer *peer, const struct sc_send *send, uin
 static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
 {
 	const struct sc_config *config = &peer->ep->config;
-	uint64_t write = peer->fill.write_cost, read = peer->fill.read_cost;
+	uint64_t write = peer->bounce.fill.write_cost, read = peer->bounce.fill.read_cost;
 	uint64_t first = config->buf_size < PART_MIN || size < config->buf_size ? size : config->buf_size;
 
 	return (first * (write + read) + (size - first) * (write > read ? write : read)) / 1000;
@@ -140,7 +142,8 @@ static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
  */
 static bool is_of_stream(struct sc_peer *peer)
 {
-	return sc_burst_add(&peer->burst, peer->ep) >= STREAM_MIN || peer->short_rdvs >= STREAM_MIN;
+	return sc_burst_add(&peer->bounce.burst, peer->ep) >= STREAM_MIN ||
+	       peer->bounce.rendezvous >= STREAM_MIN;
 }
 
 /*
@@ -150,7 +153,7 @@ static bool is_of_stream(struct sc_peer *peer)
  */
 static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
-	uint64_t write = peer->fill.write_cost, read = peer->fill.read_cost;
+	uint64_t write = peer->bounce.fill.write_cost, read = peer->bounce.fill.read_cost;
 	uint64_t ns = bounce_ns(peer, size);
 	uint32_t together = 1;
 
@@ -169,10 +172,10 @@ bool sc_bounce_is_eager(struct sc_peer *peer, const struct sc_send *send, size_t
 
 	if (size > config->eager_max)
 		return false;
-	if (size <= SC_INJECT_MAX || !config->eager_adapts || peer->fetch == SC_FETCH_NO ||
-	    !peer->fill.read_cost)
+	if (size <= SC_INJECT_MAX || !config->eager_adapts || peer->rma.fetch == SC_FETCH_NO ||
+	    !peer->bounce.fill.read_cost)
 		return true;
-	return !favours_cma(peer, send, size) || sc_fill_has_trial(&peer->fill);
+	return !favours_cma(peer, send, size) || sc_fill_has_trial(&peer->bounce.fill);
 }
 
 /* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */
@@ -245,11 +248,11 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
  */
 static bool is_reading(struct sc_peer *peer, size_t size)
 {
-	if (peer->looked_at != peer->tx.head) {
-		peer->looked_at = peer->tx.head;
-		peer->looks = 0;
+	if (peer->bounce.looked_at != peer->tx.head) {
+		peer->bounce.looked_at = peer->tx.head;
+		peer->bounce.looks = 0;
 	}
-	return peer->looks++ < (size > SC_INJECT_MAX ? LOOKS : LOOKS_SMALL);
+	return peer->bounce.looks++ < (size > SC_INJECT_MAX ? LOOKS : LOOKS_SMALL);
 }
 
 int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
@@ -280,9 +283,9 @@ int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t si
 	if (!sc_record_may_lend(peer, buffers, sc_bounce_reserve(peer))) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error;
-		return peer->loans.count && is_reading(peer, size) ? -EAGAIN : -ENOBUFS;
+		return peer->bounce.loans.count && is_reading(peer, size) ? -EAGAIN : -ENOBUFS;
 	}
-	if (buffers > 1 && ep->config.buf_size >= PART_MIN && !peer->is_behind &&
+	if (buffers > 1 && ep->config.buf_size >= PART_MIN && !peer->bounce.is_behind &&
 	    half_free(peer, buffers)) {
 		here = ep->config.buf_size;
 		flags |= SC_ABI_F_PARTS;

@@ -17,7 +17,7 @@
 /* Of what a record could hold as well: has the reader it sooner in a buffer? */
 static inline bool sc_bounce_prefers(const struct sc_peer *peer, size_t size)
 {
-	return size >= (peer->is_behind ? SC_BOUNCE_MIN_BEHIND : SC_BOUNCE_MIN) &&
+	return size >= (peer->bounce.is_behind ? SC_BOUNCE_MIN_BEHIND : SC_BOUNCE_MIN) &&
 	       size < peer->ep->buffer_end;
 }
 
@@ -29,7 +29,7 @@ static inline uint32_t sc_bounce_reserve(const struct sc_peer *peer)
 {
 	uint32_t half = peer->ep->pool.count / 2;
 
-	return (half < SC_TXOP_PIECE_BUFS ? half : SC_TXOP_PIECE_BUFS) + peer->loans.count / 2;
+	return (half < SC_TXOP_PIECE_BUFS ? half : SC_TXOP_PIECE_BUFS) + peer->bounce.loans.count / 2;
 }
 
 /* Are some held, have so many of them room for so much, and are they better? */
@@ -37,7 +37,7 @@ static inline bool sc_bounce_has_return(struct sc_peer *peer, size_t size, uint3
 {
 	return sc_hold_has(peer) && size >= SC_BOUNCE_MIN &&
 	       size <= (size_t)buffers * peer->seg->header.buf_size &&
-	       !sc_fill_is_better(&peer->fill, size) && !sc_fill_wants(&peer->fill, size);
+	       !sc_fill_is_better(&peer->bounce.fill, size) && !sc_fill_wants(&peer->bounce.fill, size);
 }
 
 /* The short way of a message of one payload buffer, which a bounce buffer holds, and no record. */

@@ -138,8 +138,8 @@ static struct sc_rx_op *transfer_eager(struct sc_rx_op *posted, const struct sc_
 /* The first part of a message; pieces follow. -ENOMEM. */
 static int deliver_part(struct sc_rx_op *posted, const struct sc_message *message)
 {
-	message->peer->arriving_op = transfer_eager(posted, message);
-	return message->peer->arriving_op ? 0 : -ENOMEM;
+	message->peer->recv.arriving_op = transfer_eager(posted, message);
+	return message->peer->recv.arriving_op ? 0 : -ENOMEM;
 }
 
 /* An eager message behind others that are on their way: a transfer that has nothing more to move. -ENOMEM. */
@@ -181,7 +181,7 @@ int sc_deliver_message(struct sc_rx_op *op, const struct sc_message *message)
 	if (__builtin_expect(message->here != message->size, 0))
 		return deliver_part(op, message);
 	if (__builtin_expect(message->peer->ep->order & SC_ORDER_RECEIVE, 0) &&
-	    !sc_list_empty(&message->peer->transfers))
+	    !sc_list_empty(&message->peer->recv.transfers))
 		return deliver_behind(op, message);
 	deliver_eager(op, message);
 	return 0;

@@ -72,14 +72,14 @@ SC_FAST_INLINE void sc_fast_begin(struct sc_rx_op *op, struct sc_peer *peer, uin
 	sc_rxop_settle(op);
 	sc_rxop_begin(op, &message);
 	op->done = here;
-	peer->arriving_op = op;
+	peer->recv.arriving_op = op;
 	sc_peer_give_back(peer, SC_ABI_UNITS(op->size));
 }
 
 /* Does such a message arrive of the peer in parts? */
 SC_FAST_INLINE bool sc_fast_arrives(const struct sc_peer *peer)
 {
-	const struct sc_rx_op *op = peer->arriving_op;
+	const struct sc_rx_op *op = peer->recv.arriving_op;
 
 	return op && !(op->flags & SC_RX_FULL) && op->size <= op->capacity && !op->message &&
 	       peer->ep->line_end;
@@ -88,7 +88,7 @@ SC_FAST_INLINE bool sc_fast_arrives(const struct sc_peer *peer)
 /* `here` more bytes of its payload are there. */
 SC_FAST_INLINE void sc_fast_part(struct sc_peer *peer, uint32_t here)
 {
-	struct sc_rx_op *op = peer->arriving_op;
+	struct sc_rx_op *op = peer->recv.arriving_op;
 	struct sc_received received = { .peer = peer,
 					.tag = op->tag,
 					.data = op->data,
@@ -99,7 +99,7 @@ SC_FAST_INLINE void sc_fast_part(struct sc_peer *peer, uint32_t here)
 	op->done += here;
 	if (op->done != op->size)
 		return;
-	peer->arriving_op = NULL;
+	peer->recv.arriving_op = NULL;
 	op->peer = NULL;
 	sc_list_remove(&op->of_peer);
 	sc_fast_complete(peer->ep, op, &received);

@@ -114,7 +114,7 @@ static inline void sc_rxop_begin(struct sc_rx_op *op, const struct sc_message *m
 	op->over = false;
 	op->share.words = NULL;
 	sc_list_init(&op->pulling);
-	sc_list_append(&op->peer->transfers, &op->of_peer);
+	sc_list_append(&op->peer->recv.transfers, &op->of_peer);
 }
 
 /* Withdraw a posted receive from the matcher. */

@@ -38,7 +38,7 @@ void sc_send_done(struct sc_peer *peer, const struct sc_send *send, size_t size,
 	if (flags & SC_ABI_F_ACK)
 		return;
 	sc_ep_count(peer->ep, SC_EVENT_SEND, send->cntr, send->flags, 0);
-	if (__builtin_expect(peer->turn != NULL, 0))
+	if (__builtin_expect(peer->order.turn != NULL, 0))
 		done_slow(peer, send, size);
 	else if (!(send->flags & SC_SILENT) && peer->ep->tx_cq && sc_comp_ring_has_room(peer->ep->tx_cq))
 		sc_send_complete(peer->ep->tx_cq, send, size);

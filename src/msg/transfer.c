@@ -51,8 +51,8 @@
 static void copying_remove(struct sc_rx_op *op)
 {
 	sc_list_remove(&op->pulling);
-	if (sc_list_empty(&op->peer->copying))
-		sc_list_remove(&op->peer->pulling);
+	if (sc_list_empty(&op->peer->recv.copying))
+		sc_list_remove(&op->peer->recv.listed);
 }
 
 /* Nothing is moved any more: out of all lists. SC_COMP_MULTI_DONE: it was the last of a buffer. */
@@ -61,8 +61,8 @@ static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 	struct sc_rx_op *multi = op->multi;
 
 	sc_xfer_leave(op->peer, &op->share);
-	if (op->peer->arriving_op == op)
-		op->peer->arriving_op = NULL;
+	if (op->peer->recv.arriving_op == op)
+		op->peer->recv.arriving_op = NULL;
 	sc_list_remove(&op->of_peer);
 	copying_remove(op);
 	if (!multi || --multi->multi_transfers || !sc_rxop_exhausted(multi))
@@ -95,8 +95,8 @@ static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 /* Those that are over and have none before them that is not. */
 static void transfers_report(struct sc_peer *peer)
 {
-	while (!sc_list_empty(&peer->transfers)) {
-		struct sc_rx_op *op = sc_list_entry(peer->transfers.next, struct sc_rx_op, of_peer);
+	while (!sc_list_empty(&peer->recv.transfers)) {
+		struct sc_rx_op *op = sc_list_entry(peer->recv.transfers.next, struct sc_rx_op, of_peer);
 
 		if (!op->over)
 			return;
@@ -357,7 +357,7 @@ static void share_moved(struct sc_rx_op *op, int error, bool proven)
 void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 {
 	struct sc_peer *peer = op->peer;
-	bool first = sc_list_empty(&peer->copying);
+	bool first = sc_list_empty(&peer->recv.copying);
 
 	op->unshared = op->want < ep->config.share_min;
 	if (is_gone(peer)) {
@@ -375,8 +375,8 @@ void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 			receiver_faulted(ep, op);
 		return;
 	}
-	sc_ep_begin(ep, SC_WORK_PULLING, &peer->pulling);
-	sc_list_append(&peer->copying, &op->pulling);
+	sc_ep_begin(ep, SC_WORK_PULLING, &peer->recv.listed);
+	sc_list_append(&peer->recv.copying, &op->pulling);
 	if (!op->unshared)
 		share_open(ep, op);
 	if (op->share.words)
@@ -390,7 +390,7 @@ static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
 {
 	int ahead = 0;
 
-	sc_list_for (entry, &peer->copying) {
+	sc_list_for (entry, &peer->recv.copying) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
 
 		if (ahead++ == SC_ABI_SHARES)
@@ -468,7 +468,7 @@ static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 	batch.ends = false;
 	sc_cma_parts_init(&batch.parts);
 	share_ahead(ep, peer);
-	sc_list_for_safe (entry, next, &peer->copying) {
+	sc_list_for_safe (entry, next, &peer->recv.copying) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, pulling);
 		struct sc_share_part part;
 		int ret;
@@ -493,7 +493,7 @@ int sc_transfer_progress(struct sc_ep *ep)
 	int steps = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_PULLING])
-		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, pulling));
+		steps += peer_progress(ep, sc_list_entry(entry, struct sc_peer, recv.listed));
 	return steps;
 }
 
@@ -501,14 +501,14 @@ int sc_transfer_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_
 		     uint64_t ctl)
 {
 	struct sc_ep *ep = peer->ep;
-	struct sc_rx_op *op = piece->to ? sc_slab_find(&ep->rxq->ops, piece->to) : peer->arriving_op;
+	struct sc_rx_op *op = piece->to ? sc_slab_find(&ep->rxq->ops, piece->to) : peer->recv.arriving_op;
 	struct iovec to[SC_IOV_MAX];
 	uint32_t size = sc_ctl_size(ctl);
 	uint64_t end;
 	size_t here;
 
 	if (!op || op->peer != peer || !sc_list_empty(&op->pulling) || op->over ||
-	    (piece->to && op == peer->arriving_op))
+	    (piece->to && op == peer->recv.arriving_op))
 		return -EPROTO;
 	if (piece->to && !size && !piece->offset && !op->done) { /* the sender could not read it */
 		sender_faulted(ep, op);
@@ -529,27 +529,28 @@ int sc_transfer_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_
 	if (op->done != end)
 		return 0;
 	if (!piece->to)
-		peer->arriving_op = NULL; /* the next message may, though this one waits to be reported */
+		peer->recv.arriving_op =
+			NULL; /* the next message may, though this one waits to be reported */
 	transfer_finish(ep, op, 0);
 	return 0;
 }
 
 bool sc_transfer_end_peer(struct sc_peer *peer, int error)
 {
-	sc_list_for_safe (entry, next, &peer->transfers) {
+	sc_list_for_safe (entry, next, &peer->recv.transfers) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
 
 		if (sc_xfer_is_over(peer, &op->share) && !op->over)
 			transfer_over(peer->ep, op, error);
 	}
 	transfers_report(peer);
-	return sc_list_empty(&peer->transfers);
+	return sc_list_empty(&peer->recv.transfers);
 }
 
 /* The peers go with the endpoint: completions of cancelled transfers name no sender. */
 static void cancel_transfers(struct sc_peer *peer)
 {
-	sc_list_for_safe (entry, next, &peer->transfers) {
+	sc_list_for_safe (entry, next, &peer->recv.transfers) {
 		struct sc_rx_op *op = sc_list_entry(entry, struct sc_rx_op, of_peer);
 		struct sc_received received = { .tag = op->tag,
 						.size = op->size,
@@ -574,7 +575,7 @@ static void wait_for_writers(struct sc_ep *ep)
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-		sc_list_for (transfer, &peer->transfers)
+		sc_list_for (transfer, &peer->recv.transfers)
 			while (!sc_xfer_is_over(peer, &sc_list_entry(transfer, struct sc_rx_op, of_peer)->share))
 				sched_yield();
 	}

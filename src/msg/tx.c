@@ -187,8 +187,8 @@ static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send 
  */
 static bool overtakes_memory(const struct sc_peer *peer)
 {
-	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->delegated) || peer->rma_gets ||
-	       peer->rma_fars;
+	return !sc_list_empty(&peer->rma.queued) || !sc_list_empty(&peer->delegate.ops) ||
+	       peer->rma.gets || peer->rma.fars;
 }
 
 /* Of an endpoint with an order: -EAGAIN if it is not the message's turn yet. */
@@ -206,7 +206,7 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	int ret;
 
 	if (send->flags & SC_SEND_FENCE && peer->link == SC_LINK_UP) {
-		if (!sc_list_empty(&peer->ops) || peer->rma_pending)
+		if (!sc_list_empty(&peer->ops) || peer->rma.pending)
 			return -EAGAIN;
 		sc_fence_raise(peer);
 	}

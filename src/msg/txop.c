@@ -73,7 +73,7 @@ static void op_free(struct sc_ep *ep, struct sc_tx_op *op)
 {
 	sc_list_remove(&op->of_peer);
 	op->peer->op_count--;
-	op->peer->short_rdvs -= is_short_rdv(op);
+	op->peer->bounce.rendezvous -= is_short_rdv(op);
 	if (op->state == SC_TX_PUSHING)
 		sc_list_remove(&op->pushing);
 	sc_xfer_part(&op->xfer);
@@ -149,7 +149,7 @@ int sc_txop_send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t si
 	if (!op)
 		return -EAGAIN;
 	if (rdv_payload(op, send)) {
-		peer->turn = op->turn;
+		peer->order.turn = op->turn;
 		op_free(ep, op);
 		return -EAGAIN;
 	}
@@ -162,7 +162,7 @@ int sc_txop_send_rdv(struct sc_peer *peer, const struct sc_send *send, size_t si
 	(void)SC_FAULT("txop.rdv_words");
 	lines = sc_record_segments_write(peer, op->iov, op->iov_count);
 	(void)SC_FAULT("txop.rdv");
-	peer->short_rdvs += is_short_rdv(op);
+	peer->bounce.rendezvous += is_short_rdv(op);
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RDV, flags, lines, (uint32_t)op->iov_count), lines);
 	sc_send_count(peer, size, units, &ep->counters.tx_rdv);
 	return 0;
@@ -203,7 +203,7 @@ int sc_txop_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 		return -EPROTO;
 	sc_xfer_part(&op->xfer);
 	if (!pull->fault)
-		peer->fetch = SC_FETCH_NO;
+		peer->rma.fetch = SC_FETCH_NO;
 	state_set(op, SC_TX_PUSHING);
 	op->unreadable = !is_readable(op, pull->fault);
 	op->to = pull->to;

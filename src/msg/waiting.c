@@ -6,7 +6,7 @@
  * Nothing of the sender's is held by one: an eager payload is copied when its record is taken, so bounce
  * buffers come back in ring order and a receiver that matches late holds none of them; of a rendezvous only
  * the addresses are kept. One in parts is in no queue until all of it is here. The window bounds the messages that a
- * peer may leave waiting, in units that are held here (sc_peer.units_held) and given back with the message.
+ * peer may leave waiting, in units that are held here (sc_peer.recv.units_held) and given back with the message.
  *
  * If the sender dies, eager messages can be received all the same, but for one that has not arrived whole,
  * which is as if it had not been sent; a rendezvous ends with ECONNRESET when it is. If this process dies
@@ -30,8 +30,8 @@ static void enqueue(struct sc_rx_msg *msg)
 	struct sc_ep *ep = peer->ep;
 
 	sc_match_keep(sc_rxq_queue(ep->rxq, msg->flags & SC_ABI_F_TAGGED), &msg->match);
-	msg->arrival = ++peer->arrivals;
-	sc_list_append(&peer->waiting, &msg->of_peer);
+	msg->arrival = ++peer->recv.arrivals;
+	sc_list_append(&peer->recv.waiting, &msg->of_peer);
 	ep->counters.rx_unexpected++;
 }
 
@@ -63,10 +63,10 @@ int sc_waiting_keep(const struct sc_message *message)
 		sc_deliver_payload(message, &whole, 1, message->here);
 	}
 	if (message->kind != SC_ABI_RDV && message->here != message->size)
-		peer->arriving = msg;
+		peer->recv.arriving = msg;
 	else
 		enqueue(msg);
-	peer->units_held += message->units;
+	peer->recv.units_held += message->units;
 	return 0;
 }
 
@@ -102,13 +102,13 @@ static int complete(struct sc_rx_msg *msg)
 	struct sc_message message;
 	int ret;
 
-	msg->arrival = msg->peer->arrivals + 1;
+	msg->arrival = msg->peer->recv.arrivals + 1;
 	describe(msg, &message);
 	ret = sc_deliver_to_posted(&message);
 	if (ret < 0)
 		return ret;
 	if (ret) {
-		msg->peer->units_held -= msg->units;
+		msg->peer->recv.units_held -= msg->units;
 		free(msg);
 	} else {
 		enqueue(msg);
@@ -119,7 +119,7 @@ static int complete(struct sc_rx_msg *msg)
 int sc_waiting_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
 		     uint64_t ctl)
 {
-	struct sc_rx_msg *msg = peer->arriving;
+	struct sc_rx_msg *msg = peer->recv.arriving;
 	uint32_t size = sc_ctl_size(ctl);
 	struct iovec to = { msg->bytes + msg->arrived, size };
 	int ret;
@@ -133,17 +133,17 @@ int sc_waiting_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_a
 	}
 	ret = complete(msg);
 	if (!ret)
-		peer->arriving = NULL;
+		peer->recv.arriving = NULL;
 	return ret;
 }
 
 void sc_waiting_end_peer(struct sc_peer *peer)
 {
-	if (!peer->arriving)
+	if (!peer->recv.arriving)
 		return;
-	peer->units_held -= peer->arriving->units;
-	free(peer->arriving);
-	peer->arriving = NULL;
+	peer->recv.units_held -= peer->recv.arriving->units;
+	free(peer->recv.arriving);
+	peer->recv.arriving = NULL;
 }
 
 void sc_waiting_unqueue(struct sc_rx_msg *msg)
@@ -155,11 +155,11 @@ void sc_waiting_free(struct sc_rx_msg *msg)
 {
 	struct sc_peer *peer = msg->peer;
 
-	peer->units_held -= msg->units;
+	peer->recv.units_held -= msg->units;
 	sc_peer_give_back(peer, msg->units);
 	sc_list_remove(&msg->of_peer);
 	free(msg);
-	if (__builtin_expect(!sc_list_empty(&peer->fenced), 0))
+	if (__builtin_expect(!sc_list_empty(&peer->recv.fenced), 0))
 		sc_ack_fenced_slow(peer);
 	if (__builtin_expect(peer->link == SC_LINK_DOWN, 0))
 		sc_peer_reconsider(peer);

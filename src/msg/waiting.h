@@ -8,7 +8,7 @@
 int sc_waiting_keep(const struct sc_message *message);
 
 /*
- * A piece, in buffers of `seg`, of what has been kept so (sc_peer.arriving). With the last of them it goes into a
+ * A piece, in buffers of `seg`, of what has been kept so (sc_peer.recv.arriving). With the last of them it goes into a
  * receive, or waits for one. -EPROTO: it is none; -ENOMEM: leave it in the ring.
  */
 int sc_waiting_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,

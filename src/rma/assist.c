@@ -47,7 +47,7 @@
 
 static struct sc_rma_op *oldest(const struct sc_peer *peer)
 {
-	return sc_list_entry(peer->assisted.next, struct sc_rma_op, of_peer);
+	return sc_list_entry(peer->assist.ops.next, struct sc_rma_op, of_peer);
 }
 
 static struct sc_rma rma_of(const struct sc_rma_op *op)
@@ -164,7 +164,7 @@ static int go_on(struct sc_rma_op *op)
 
 int sc_assist_settle_slow(struct sc_peer *peer)
 {
-	while (!sc_list_empty(&peer->assisted)) {
+	while (!sc_list_empty(&peer->assist.ops)) {
 		int ret = go_on(oldest(peer));
 
 		if (peer->link == SC_LINK_DOWN)
@@ -172,24 +172,24 @@ int sc_assist_settle_slow(struct sc_peer *peer)
 		if (ret < 0)
 			return ret;
 	}
-	sc_list_remove(&peer->asking);
+	sc_list_remove(&peer->assist.listed);
 	return 0;
 }
 
 int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma)
 {
-	bool first = sc_list_empty(&peer->assisted);
+	bool first = sc_list_empty(&peer->assist.ops);
 	struct sc_rma_op *op;
 
 	op = sc_rmaop_get(peer, rma->flags & SC_RMA_WRITE ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
 	op->share.words = NULL;
-	sc_list_append(&peer->assisted, &op->of_peer);
-	peer->rma_pending++;
+	sc_list_append(&peer->assist.ops, &op->of_peer);
+	peer->rma.pending++;
 	if (!first)
 		return 0;
-	sc_ep_begin(peer->ep, SC_WORK_ASKING, &peer->asking);
+	sc_ep_begin(peer->ep, SC_WORK_ASKING, &peer->assist.listed);
 	(void)sc_assist_settle_slow(peer); /* a later poll does the rest, or it ends with the peer */
 	return 0;
 }
@@ -206,10 +206,10 @@ static bool ours_progress(struct sc_peer *peer)
 {
 	int ret = 0;
 
-	while (!ret && peer->link != SC_LINK_DOWN && !sc_list_empty(&peer->assisted))
+	while (!ret && peer->link != SC_LINK_DOWN && !sc_list_empty(&peer->assist.ops))
 		ret = go_on(oldest(peer));
-	if (sc_list_empty(&peer->assisted)) {
-		sc_list_remove(&peer->asking);
+	if (sc_list_empty(&peer->assist.ops)) {
+		sc_list_remove(&peer->assist.listed);
 		return true;
 	}
 	return ret > 0;
@@ -229,7 +229,7 @@ static void finish(struct sc_peer *peer)
 /* It is lost, and our operations have not ended yet: it may have some of them in hand. */
 static void wait_for(struct sc_peer *peer)
 {
-	while (!sc_list_empty(&peer->assisted) && is_in_hand(peer))
+	while (!sc_list_empty(&peer->assist.ops) && is_in_hand(peer))
 		sched_yield();
 }
 
@@ -238,7 +238,7 @@ void sc_assist_fini(struct sc_ep *ep)
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's */
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ASKING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, asking);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, assist.listed);
 
 		if (peer->link == SC_LINK_UP)
 			finish(peer);
@@ -251,7 +251,7 @@ void sc_assist_fini(struct sc_ep *ep)
 
 int sc_assist_take(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl)
 {
-	struct sc_xfer *assist = &peer->assist;
+	struct sc_xfer *assist = &peer->assist.xfer;
 	struct sc_abi_share record;
 
 	memcpy(&record, first->bytes, sizeof(record));
@@ -260,14 +260,14 @@ int sc_assist_take(struct sc_peer *peer, const struct sc_abi_line *first, uint64
 		return 0; /* it has gone */
 	if (record.memory.there + record.size < record.size)
 		return -EPROTO;
-	peer->assist_there = (struct iovec){ (void *)(uintptr_t)record.memory.there, record.size };
+	peer->assist.there = (struct iovec){ (void *)(uintptr_t)record.memory.there, record.size };
 	*assist = (struct sc_xfer){ .peer = peer,
 				    .pull = sc_ctl_flags(ctl) & SC_ABI_F_PUT,
 				    .memory = true,
 				    .key = record.memory.key,
 				    .addr = record.memory.addr,
 				    .tag = record.memory.tag,
-				    .theirs = &peer->assist_there,
+				    .theirs = &peer->assist.there,
 				    .theirs_count = 1 };
 	return sc_xfer_join(assist, &record);
 }
@@ -279,17 +279,17 @@ int sc_assist_progress(struct sc_ep *ep)
 	int steps = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ASKING])
-		steps += ours_progress(sc_list_entry(entry, struct sc_peer, asking));
+		steps += ours_progress(sc_list_entry(entry, struct sc_peer, assist.listed));
 	return steps;
 }
 
 bool sc_assist_end_peer(struct sc_peer *peer, int error)
 {
-	sc_xfer_part(&peer->assist);
-	if (!sc_list_empty(&peer->assisted) && is_in_hand(peer))
+	sc_xfer_part(&peer->assist.xfer);
+	if (!sc_list_empty(&peer->assist.ops) && is_in_hand(peer))
 		return false;
-	while (!sc_list_empty(&peer->assisted))
+	while (!sc_list_empty(&peer->assist.ops))
 		op_end(oldest(peer), error);
-	sc_list_remove(&peer->asking);
+	sc_list_remove(&peer->assist.listed);
 	return true;
 }

@@ -26,7 +26,7 @@ int sc_assist_settle_slow(struct sc_peer *peer);
  */
 static inline int sc_assist_settle(struct sc_peer *peer)
 {
-	return __builtin_expect(sc_list_empty(&peer->assisted), 1) ? 0 : sc_assist_settle_slow(peer);
+	return __builtin_expect(sc_list_empty(&peer->assist.ops), 1) ? 0 : sc_assist_settle_slow(peer);
 }
 
 /* The endpoint closes: posted operations are done. Before anything else of it ends. */

@@ -71,17 +71,17 @@
 
 static struct sc_rma_op *oldest(const struct sc_peer *peer)
 {
-	return sc_list_entry(peer->delegated.next, struct sc_rma_op, of_peer);
+	return sc_list_entry(peer->delegate.ops.next, struct sc_rma_op, of_peer);
 }
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
 static void learn(struct sc_peer *peer, bool alone)
 {
-	uint32_t more = 2 * peer->delegated_alone + 1;
+	uint32_t more = 2 * peer->delegate.alone + 1;
 
-	peer->delegated_alone = !alone ? 0 : more < SPARED_MAX ? more : SPARED_MAX;
-	peer->delegated_spared = peer->delegated_alone;
+	peer->delegate.alone = !alone ? 0 : more < SPARED_MAX ? more : SPARED_MAX;
+	peer->delegate.spared = peer->delegate.alone;
 }
 
 /* Half of our buffers are left to others: those of a peer that does not come to its ring stay lent. */
@@ -126,11 +126,11 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 /* Lines of the oldest and of all behind it are not written again before it is over: its answer is there. */
 static void hold(struct sc_peer *peer)
 {
-	bool none = sc_list_empty(&peer->delegated);
+	bool none = sc_list_empty(&peer->delegate.ops);
 
 	peer->tx.held = none ? UINT64_MAX : oldest(peer)->at;
 	if (none)
-		sc_list_remove(&peer->delegating);
+		sc_list_remove(&peer->delegate.listed);
 }
 
 /* ---- what the peer has done ------------------------------------------------------------------ */
@@ -140,13 +140,13 @@ static int put_ended(const struct sc_peer *peer, int *error)
 {
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
 	/* O2' acquire: pairs with O2 in ends_tell() of taker.c */
-	uint32_t done = sc_load_acquire_32(&consumer->delegated_done), count = done - peer->delegated_first;
+	uint32_t done = sc_load_acquire_32(&consumer->delegated_done), count = done - peer->delegate.first;
 
 	if ((int32_t)count <= 0)
 		return 0; /* the last that it did is followed by some that were withdrawn, or by gets */
 	/* ordered by O2' */
-	*error = sc_load_relaxed_8(&consumer->delegated_errors[peer->delegated_first % SC_ABI_DELEGATED]);
-	return count <= peer->delegated_ours - peer->delegated_first ? 1 : -EPROTO;
+	*error = sc_load_relaxed_8(&consumer->delegated_errors[peer->delegate.first % SC_ABI_DELEGATED]);
+	return count <= peer->delegate.ours - peer->delegate.first ? 1 : -EPROTO;
 }
 
 /* Those of the ring, of which tx says no more once the link has ended. */
@@ -183,7 +183,8 @@ static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 static void give_back(struct sc_peer *peer)
 {
 	/* A1 release: bytes read before; pairs with A1' in may_answer() of taker.c */
-	sc_store_release_64(&sc_seg_slot(peer->seg, peer->out_slot)->answers.read, ++peer->answers_read);
+	sc_store_release_64(&sc_seg_slot(peer->seg, peer->out_slot)->answers.read,
+			    ++peer->delegate.answers_read);
 	(void)SC_FAULT("delegate.read");
 }
 
@@ -214,7 +215,7 @@ static int collect_one(struct sc_peer *peer)
 
 	if (ret <= 0)
 		return ret;
-	peer->delegated_first++;
+	peer->delegate.first++;
 	op->moved = error ? 0 : op->size;
 	sc_rmaop_end(op, -error);
 	peer->ep->counters.rma_delegated_taken++;
@@ -224,43 +225,43 @@ static int collect_one(struct sc_peer *peer)
 /* Returns those that have ended; -EPROTO. */
 static int collect(struct sc_peer *peer)
 {
-	uint32_t before = peer->delegated_first;
+	uint32_t before = peer->delegate.first;
 	int ret = 1;
 
-	while (ret > 0 && peer->delegated_first != peer->delegated_ours)
+	while (ret > 0 && peer->delegate.first != peer->delegate.ours)
 		ret = collect_one(peer);
 	if (ret < 0) {
 		sc_peer_quarantine(peer, ret, "an end of what it was not delegated");
 		return ret;
 	}
-	if (peer->delegated_first == before)
+	if (peer->delegate.first == before)
 		return 0;
 	hold(peer);
 	learn(peer, false);
-	peer->delegated_looks = 0;
-	return (int)(peer->delegated_first - before);
+	peer->delegate.looks = 0;
+	return (int)(peer->delegate.first - before);
 }
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
 bool sc_delegate_has_open(struct sc_peer *peer)
 {
-	return collect(peer) >= 0 && !sc_list_empty(&peer->delegated);
+	return collect(peer) >= 0 && !sc_list_empty(&peer->delegate.ops);
 }
 
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
-	bool put = rma->flags & SC_RMA_WRITE, first = sc_list_empty(&peer->delegated);
+	bool put = rma->flags & SC_RMA_WRITE, first = sc_list_empty(&peer->delegate.ops);
 	bool bounced = size > (put ? PUT_INLINE_MAX : GET_INLINE_MAX);
 	uint32_t place = put ? SC_ABI_DELEGATE_PUT_FIRST : SC_ABI_DELEGATE_GET_FIRST;
 	uint32_t lines = bounced ? 1 : sc_lines_count(place, (uint32_t)size);
 	struct sc_rma_op *op;
 
-	if (peer->delegated_spared) {
-		peer->delegated_spared--;
+	if (peer->delegate.spared) {
+		peer->delegate.spared--;
 		return 1;
 	}
-	if (peer->delegated_end - peer->delegated_first == SC_ABI_DELEGATED || sc_record_room(peer, lines) ||
+	if (peer->delegate.end - peer->delegate.first == SC_ABI_DELEGATED || sc_record_room(peer, lines) ||
 	    (put && bounced && !has_buffers(peer, size)) || sc_ring_overflows(&peer->tx)) {
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error; /* looking for room has shown what it is */
@@ -270,14 +271,14 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	if (!op)
 		return -EAGAIN;
 	record_write(op, bounced, lines);
-	peer->delegated_ours = ++peer->delegated_end;
-	peer->rma_pending++;
+	peer->delegate.ours = ++peer->delegate.end;
+	peer->rma.pending++;
 	peer->ep->counters.rma_delegated++;
 	if (first) {
-		sc_ep_begin(peer->ep, SC_WORK_DELEGATED, &peer->delegating);
-		peer->delegated_looks = 0;
+		sc_ep_begin(peer->ep, SC_WORK_DELEGATED, &peer->delegate.listed);
+		peer->delegate.looks = 0;
 	}
-	sc_list_append(&peer->delegated, &op->of_peer);
+	sc_list_append(&peer->delegate.ops, &op->of_peer);
 	if (first)
 		hold(peer);
 	return 0;
@@ -288,7 +289,7 @@ void sc_delegate_end_peer(struct sc_peer *peer)
 	/* one that has broken the rules is not believed */
 	if (peer->error != -ECONNRESET || !peer->seg)
 		return;
-	while (peer->delegated_first != peer->delegated_ours && collect_one(peer) > 0)
+	while (peer->delegate.first != peer->delegate.ours && collect_one(peer) > 0)
 		;
 }
 
@@ -298,23 +299,23 @@ void sc_delegate_end_peer(struct sc_peer *peer)
 static int withdraw(struct sc_peer *peer)
 {
 	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
-	uint32_t most = peer->delegated_end - peer->delegated_first;
+	uint32_t most = peer->delegate.end - peer->delegate.first;
 
 	for (uint32_t tries = 0; tries <= SC_ABI_DELEGATED; tries++) {
 		uint64_t claim = sc_load_relaxed_64(word); /* the CAS orders reads of the operations */
-		uint32_t taken = (uint32_t)claim - peer->delegated_first;
+		uint32_t taken = (uint32_t)claim - peer->delegate.first;
 
 		if ((int32_t)taken < 0)
 			taken = 0; /* the last that it took is followed by some that were withdrawn */
-		if (claim >> 32 != peer->delegated_withdrawn || taken > most)
+		if (claim >> 32 != peer->delegate.withdrawn || taken > most)
 			break;
 		if (taken == most)
 			return 0;
-		if (!sc_cas_acq_rel_64(word, claim, (uint64_t)peer->delegated_end << 32 | (uint32_t)claim))
+		if (!sc_cas_acq_rel_64(word, claim, (uint64_t)peer->delegate.end << 32 | (uint32_t)claim))
 			continue;
 		(void)SC_FAULT("delegate.withdrawn");
-		peer->delegated_withdrawn = peer->delegated_end;
-		peer->delegated_ours = peer->delegated_first + taken;
+		peer->delegate.withdrawn = peer->delegate.end;
+		peer->delegate.ours = peer->delegate.first + taken;
 		learn(peer, true);
 		return 0;
 	}
@@ -329,7 +330,7 @@ static int do_directly(struct sc_peer *peer)
 
 	if (ret)
 		return ret;
-	peer->delegated_ours = ++peer->delegated_first;
+	peer->delegate.ours = ++peer->delegate.first;
 	hold(peer);
 	return 0;
 }
@@ -338,12 +339,12 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 {
 	int ret = 0;
 
-	if (peer->delegated_ours == peer->delegated_end)
+	if (peer->delegate.ours == peer->delegate.end)
 		ret = withdraw(peer);
 	if (!ret)
 		ret = collect(peer);
-	while (ret >= 0 && !sc_list_empty(&peer->delegated)) {
-		if (peer->delegated_first != peer->delegated_ours)
+	while (ret >= 0 && !sc_list_empty(&peer->delegate.ops)) {
+		if (peer->delegate.first != peer->delegate.ours)
 			return -EAGAIN; /* in the peer's hands */
 		ret = do_directly(peer);
 		if (ret)
@@ -358,20 +359,20 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 
 static int peer_progress(struct sc_peer *peer)
 {
-	uint32_t before = peer->rma_pending;
+	uint32_t before = peer->rma.pending;
 
 	if (peer->link == SC_LINK_DOWN)
 		return 0;
 	if (collect(peer) < 0)
 		return 1;
-	if (!sc_list_empty(&peer->delegated) && peer->delegated_ours == peer->delegated_end &&
-	    peer->delegated_looks < LOOKS) {
-		peer->delegated_looks++;
+	if (!sc_list_empty(&peer->delegate.ops) && peer->delegate.ours == peer->delegate.end &&
+	    peer->delegate.looks < LOOKS) {
+		peer->delegate.looks++;
 		return 1; /* this look is a step of it */
 	}
-	peer->delegated_looks = 0;
+	peer->delegate.looks = 0;
 	(void)sc_delegate_settle(peer);
-	return (int)(before - peer->rma_pending);
+	return (int)(before - peer->rma.pending);
 }
 
 int sc_delegate_progress(struct sc_ep *ep)
@@ -379,7 +380,7 @@ int sc_delegate_progress(struct sc_ep *ep)
 	int ended = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED])
-		ended += peer_progress(sc_list_entry(entry, struct sc_peer, delegating));
+		ended += peer_progress(sc_list_entry(entry, struct sc_peer, delegate.listed));
 	return ended;
 }
 
@@ -388,7 +389,7 @@ void sc_delegate_fini(struct sc_ep *ep)
 	if (!sc_seg_is_here(ep->seg))
 		return; /* a forked child: its parent's */
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, delegating);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, delegate.listed);
 
 		if (peer->link == SC_LINK_UP)
 			(void)sc_delegate_settle_slow(peer);

@@ -15,10 +15,10 @@ static inline bool sc_delegate_may(const struct sc_peer *peer, bool put, size_t 
 {
 	const struct sc_abi_header *header = &peer->seg->header;
 
-	if (!sc_peer_has_come(peer) || peer->delegated_ours != peer->delegated_end ||
-	    (peer->rma_pending != peer->delegated_end - peer->delegated_first &&
-	     !(sc_list_empty(&peer->rma_queued) && sc_list_empty(&peer->batch) &&
-	       sc_list_empty(&peer->assisted))))
+	if (!sc_peer_has_come(peer) || peer->delegate.ours != peer->delegate.end ||
+	    (peer->rma.pending != peer->delegate.end - peer->delegate.first &&
+	     !(sc_list_empty(&peer->rma.queued) && sc_list_empty(&peer->batch.ops) &&
+	       sc_list_empty(&peer->assist.ops))))
 		return false;
 	return put ? size <= (size_t)SC_ABI_RECORD_BUFS << peer->ep->buf_shift
 		   : size <= (uint64_t)header->buf_size * SC_ABI_RECORD_BUFS &&
@@ -42,7 +42,7 @@ int sc_delegate_settle_slow(struct sc_peer *peer);
  */
 static inline int sc_delegate_settle(struct sc_peer *peer)
 {
-	return __builtin_expect(sc_list_empty(&peer->delegated), 1) ? 0 : sc_delegate_settle_slow(peer);
+	return __builtin_expect(sc_list_empty(&peer->delegate.ops), 1) ? 0 : sc_delegate_settle_slow(peer);
 }
 
 /* See what has been done; take back what has waited too long. Returns the steps done. */

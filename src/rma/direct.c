@@ -90,7 +90,7 @@ static void hazards_raise(const struct direct *direct)
 {
 	struct sc_peer *peer = direct->peer;
 	struct sc_abi_hazards *hazards = &sc_seg_slot(peer->seg, peer->out_slot)->hazards;
-	uint64_t count = ++peer->hazard_count << 32;
+	uint64_t count = ++peer->rma.hazard_count << 32;
 
 	for (size_t i = 0; i < direct->rma->remote_count; i++) {
 		sc_store_relaxed_64(&hazards->words[i], count | (direct->refs[i].index + 1));
@@ -115,7 +115,7 @@ static void hazards_clear(const struct direct *direct)
 
 static int find_all(struct direct *direct)
 {
-	const struct sc_reg_use *unreachable = &direct->peer->unreachable;
+	const struct sc_reg_use *unreachable = &direct->peer->rma.unreachable;
 
 	for (size_t i = 0; i < direct->rma->remote_count; i++) {
 		uint64_t key = direct->rma->remote[i].key;
@@ -224,7 +224,7 @@ static int explain_fault(const struct direct *direct, const struct sc_cma_copy *
 	if (!sc_cma_is_mapped(direct->peer->cma.pid, copy->remote, copy->remote_count, write))
 		return -EIO;
 	if (direct->rma->remote_count == 1)
-		direct->peer->unreachable =
+		direct->peer->rma.unreachable =
 			(struct sc_reg_use){ direct->rma->remote[0].key, direct->refs[0].tag };
 	return -EOPNOTSUPP;
 }
@@ -357,8 +357,8 @@ static int end_with_peer(const struct direct *direct)
 	if (!op)
 		return -EAGAIN;
 	op->moved = direct->done;
-	direct->peer->rma_pending++;
-	sc_list_append(&direct->peer->rma_waiting, &op->of_peer);
+	direct->peer->rma.pending++;
+	sc_list_append(&direct->peer->rma.waiting, &op->of_peer);
 	return 0;
 }
 
@@ -447,18 +447,18 @@ int sc_direct_do(struct sc_rma_op *op)
 				    .flags = op->flags,
 				    .cntr = op->cntr };
 	struct sc_peer *peer = op->peer;
-	struct sc_turn *posting = peer->turn;
+	struct sc_turn *posting = peer->order.turn;
 	int ret;
 
-	peer->turn = op->turn;
+	peer->order.turn = op->turn;
 	op->turn = NULL;
 	ret = sc_direct_may(peer) ? sc_direct_post(peer, &rma, op->size) : -EOPNOTSUPP;
 	if (ret)
-		op->turn = peer->turn;
-	peer->turn = posting;
+		op->turn = peer->order.turn;
+	peer->order.turn = posting;
 	if (ret == -EAGAIN)
 		return ret;
-	peer->rma_pending--;
+	peer->rma.pending--;
 	sc_list_remove(&op->of_peer);
 	if (ret == -EOPNOTSUPP)
 		sc_request_queue(op);
@@ -519,14 +519,14 @@ static void batch_gather(struct batch *batch, const struct sc_peer *peer)
 {
 	batch->size = 0;
 	batch->rma = (struct sc_rma){ .iov = batch->iov, .remote = batch->remote };
-	sc_list_for (entry, &peer->batch)
+	sc_list_for (entry, &peer->batch.ops)
 		if (!batch_add(batch, sc_list_entry(entry, struct sc_rma_op, of_peer)))
 			return;
 }
 
 static struct sc_rma_op *oldest(const struct sc_peer *peer)
 {
-	return sc_list_entry(peer->batch.next, struct sc_rma_op, of_peer);
+	return sc_list_entry(peer->batch.ops.next, struct sc_rma_op, of_peer);
 }
 
 /* The oldest, in one copy or one after the other. -EAGAIN: not now. */
@@ -550,8 +550,8 @@ static int do_some(struct sc_peer *peer)
 			ret = sc_direct_do(op);
 		if (ret)
 			return ret;
-		peer->batch_count--;
-		peer->batch_bytes -= size;
+		peer->batch.count--;
+		peer->batch.bytes -= size;
 		if (peer->link == SC_LINK_DOWN)
 			return peer->error;
 	}
@@ -560,13 +560,13 @@ static int do_some(struct sc_peer *peer)
 
 int sc_direct_settle_slow(struct sc_peer *peer)
 {
-	while (!sc_list_empty(&peer->batch)) {
+	while (!sc_list_empty(&peer->batch.ops)) {
 		int ret = do_some(peer);
 
 		if (ret)
 			return ret;
 	}
-	sc_list_remove(&peer->batching);
+	sc_list_remove(&peer->batch.listed);
 	return 0;
 }
 
@@ -578,12 +578,12 @@ int sc_direct_put_off(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 	op = sc_rmaop_get(peer, write ? SC_RMA_PUT : SC_RMA_GET, rma);
 	if (!op)
 		return -EAGAIN;
-	sc_ep_begin(peer->ep, SC_WORK_BATCHING, &peer->batching);
-	sc_list_append(&peer->batch, &op->of_peer);
-	peer->rma_pending++;
-	peer->batch_bytes += size;
+	sc_ep_begin(peer->ep, SC_WORK_BATCHING, &peer->batch.listed);
+	sc_list_append(&peer->batch.ops, &op->of_peer);
+	peer->rma.pending++;
+	peer->batch.bytes += size;
 	peer->ep->counters.rma_batched++;
-	if (++peer->batch_count >= SC_REMOTE_MAX || peer->batch_bytes >= SC_ROUTE_TOGETHER)
+	if (++peer->batch.count >= SC_REMOTE_MAX || peer->batch.bytes >= SC_ROUTE_TOGETHER)
 		(void)sc_direct_settle_slow(
 			peer); /* a later poll does the rest, or it ends with the peer */
 	return 0;
@@ -594,12 +594,12 @@ int sc_direct_progress(struct sc_ep *ep)
 	int done = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_BATCHING]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, batching);
-		uint32_t before = peer->rma_pending;
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, batch.listed);
+		uint32_t before = peer->rma.pending;
 
 		if (peer->link != SC_LINK_DOWN)
 			(void)sc_direct_settle_slow(peer);
-		done += (int)(before - peer->rma_pending);
+		done += (int)(before - peer->rma.pending);
 	}
 	return done;
 }

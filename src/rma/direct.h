@@ -47,7 +47,7 @@ int sc_direct_settle_slow(struct sc_peer *peer);
 /* Before anything goes another way: do what has been put off. -EAGAIN: not now; else what has become of the peer. */
 static inline int sc_direct_settle(struct sc_peer *peer)
 {
-	return __builtin_expect(sc_list_empty(&peer->batch), 1) ? 0 : sc_direct_settle_slow(peer);
+	return __builtin_expect(sc_list_empty(&peer->batch.ops), 1) ? 0 : sc_direct_settle_slow(peer);
 }
 
 /* Do what has been put off. Returns the operations done. */

@@ -41,12 +41,12 @@ void sc_request_queue(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
 
-	peer->rma_pending++;
-	sc_list_append(&peer->rma_queued, &op->of_peer);
-	if (peer->rma_queued.next == &op->of_peer)
+	peer->rma.pending++;
+	sc_list_append(&peer->rma.queued, &op->of_peer);
+	if (peer->rma.queued.next == &op->of_peer)
 		(void)advance(peer);
-	if (!sc_list_empty(&peer->rma_queued))
-		sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma_busy);
+	if (!sc_list_empty(&peer->rma.queued))
+		sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma.listed);
 }
 
 /* Everything that it asked for has been answered. */
@@ -58,7 +58,7 @@ static void op_finish(struct sc_rma_op *op)
 	}
 	op->kind = SC_RMA_NOTE;
 	sc_list_remove(&op->of_peer);
-	op->peer->rma_pending--;
+	op->peer->rma.pending--;
 	sc_request_queue(op);
 }
 
@@ -89,9 +89,9 @@ static void asked(struct sc_rma_op *op)
 {
 	op->answers++;
 	op->at = op->peer->tx.tail;
-	op->peer->rma_requests++;
-	op->peer->rma_gets += op->kind == SC_RMA_GET;
-	op->peer->rma_fars += op->far;
+	op->peer->rma.requests++;
+	op->peer->rma.gets += op->kind == SC_RMA_GET;
+	op->peer->rma.fars += op->far;
 	op->peer->ep->counters.rma_requests++;
 }
 
@@ -157,7 +157,7 @@ static bool far_write(struct sc_rma_op *op)
 static bool goes_far(const struct sc_rma_op *op)
 {
 	return !op->copy && !op->again && op->size > op->peer->ep->config.eager_max &&
-	       op->peer->fetch != SC_FETCH_NO;
+	       op->peer->rma.fetch != SC_FETCH_NO;
 }
 
 /* The first of these tells whether the peer can; none is written behind it until that is known. */
@@ -165,8 +165,8 @@ static bool put_far_write(struct sc_rma_op *op)
 {
 	if (!far_write(op))
 		return false;
-	if (op->peer->fetch == SC_FETCH_UNKNOWN)
-		op->peer->fetch = SC_FETCH_ASKED;
+	if (op->peer->rma.fetch == SC_FETCH_UNKNOWN)
+		op->peer->rma.fetch = SC_FETCH_ASKED;
 	return true;
 }
 
@@ -231,22 +231,22 @@ static bool write_one(struct sc_rma_op *op)
 		note_put(peer, op);
 		return true;
 	}
-	if (peer->rma_requests >= SC_RMA_REQUESTS_MAX || peer->fetch == SC_FETCH_ASKED)
+	if (peer->rma.requests >= SC_RMA_REQUESTS_MAX || peer->rma.fetch == SC_FETCH_ASKED)
 		return false;
 	if (op->kind == SC_RMA_PUT && !op->begun)
 		op->far = goes_far(op);
-	if (peer->rma_fars && !op->far)
+	if (peer->rma.fars && !op->far)
 		return false;
 	op->started = true;
 	switch (op->kind) {
 	case SC_RMA_PUT:
-		if (peer->rma_gets)
+		if (peer->rma.gets)
 			return false;
 		return op->far ? put_far_write(op) : put_write(op);
 	case SC_RMA_GET:
 		return far_write(op);
 	default:
-		if (peer->rma_gets && peer->ep->order & SC_ORDER_MEMORY)
+		if (peer->rma.gets && peer->ep->order & SC_ORDER_MEMORY)
 			return false;
 		return atomic_write(op);
 	}
@@ -256,8 +256,8 @@ static int advance(struct sc_peer *peer)
 {
 	int written = 0;
 
-	while (!sc_list_empty(&peer->rma_queued) && peer->link == SC_LINK_UP) {
-		struct sc_rma_op *op = sc_list_entry(peer->rma_queued.next, struct sc_rma_op, of_peer);
+	while (!sc_list_empty(&peer->rma.queued) && peer->link == SC_LINK_UP) {
+		struct sc_rma_op *op = sc_list_entry(peer->rma.queued.next, struct sc_rma_op, of_peer);
 
 		if (!op->error) {
 			if (!write_one(op))
@@ -268,7 +268,7 @@ static int advance(struct sc_peer *peer)
 		}
 		sc_list_remove(&op->of_peer);
 		if (op->answers)
-			sc_list_append(&peer->rma_waiting, &op->of_peer);
+			sc_list_append(&peer->rma.waiting, &op->of_peer);
 		else
 			op_finish(op);
 	}
@@ -280,11 +280,11 @@ int sc_request_progress(struct sc_ep *ep)
 	int written = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_RMA_BUSY]) {
-		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, rma_busy);
+		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, rma.listed);
 
 		written += advance(peer);
-		if (sc_list_empty(&peer->rma_queued))
-			sc_list_remove(&peer->rma_busy);
+		if (sc_list_empty(&peer->rma.queued))
+			sc_list_remove(&peer->rma.listed);
 	}
 	return written;
 }
@@ -305,16 +305,16 @@ static struct sc_rma_op *op_of_peer(struct sc_peer *peer, sc_abi_op id)
 static void put_near(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
-	struct sc_list *behind = &peer->rma_queued;
+	struct sc_list *behind = &peer->rma.queued;
 
 	op->far = false;
 	op->begun = op->moved = 0;
 	sc_list_remove(&op->of_peer);
-	while (behind->next != &peer->rma_queued &&
+	while (behind->next != &peer->rma.queued &&
 	       sc_list_entry(behind->next, struct sc_rma_op, of_peer)->again)
 		behind = behind->next;
 	sc_list_prepend(behind, &op->of_peer);
-	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma_busy);
+	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma.listed);
 }
 
 /* Is all written and answered? One that failed has nothing more to write. */
@@ -323,13 +323,13 @@ static void answered(struct sc_rma_op *op)
 	struct sc_peer *peer = op->peer;
 
 	op->answers--;
-	peer->rma_requests--;
-	peer->rma_gets -= op->kind == SC_RMA_GET;
-	peer->rma_fars -= op->far;
+	peer->rma.requests--;
+	peer->rma.gets -= op->kind == SC_RMA_GET;
+	peer->rma.fars -= op->far;
 	if (op->answers)
 		return;
-	if (op->at > peer->taken)
-		peer->taken = op->at;
+	if (op->at > peer->order.taken)
+		peer->order.taken = op->at;
 	if (op->far && op->again && !op->error)
 		put_near(op);
 	else if (op->begun == op->size || op->error)
@@ -342,12 +342,12 @@ static void fetch_failed(struct sc_rma_op *op, int error)
 	struct sc_peer *peer = op->peer;
 
 	if (error == EOPNOTSUPP) {
-		peer->fetch = SC_FETCH_NO;
+		peer->rma.fetch = SC_FETCH_NO;
 		op->again = true;
 		return;
 	}
-	if (peer->fetch == SC_FETCH_ASKED)
-		peer->fetch = SC_FETCH_UNKNOWN; /* it says nothing of other memory */
+	if (peer->rma.fetch == SC_FETCH_ASKED)
+		peer->rma.fetch = SC_FETCH_UNKNOWN; /* it says nothing of other memory */
 	if (sc_probe_check(NULL, op->iov, op->iov_count, false))
 		op->error = op->error ? op->error : -SC_EIO_INITIATOR;
 	else
@@ -365,8 +365,9 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 		answered(op);
 		return 0;
 	}
-	if (op->far && peer->fetch == SC_FETCH_ASKED) /* a put that was wrong otherwise tells nothing */
-		peer->fetch = ack->status ? SC_FETCH_UNKNOWN : SC_FETCH_YES;
+	if (op->far &&
+	    peer->rma.fetch == SC_FETCH_ASKED) /* a put that was wrong otherwise tells nothing */
+		peer->rma.fetch = ack->status ? SC_FETCH_UNKNOWN : SC_FETCH_YES;
 	if (op->kind == SC_RMA_GET && !ack->status && op->got && op->got != ack->moved)
 		return -EPROTO;
 	if (op->kind == SC_RMA_ATOMIC && !ack->status && op->atomic_kind != SC_ATOMIC_BASE)

@@ -54,7 +54,7 @@ static inline bool must_follow(struct sc_peer *peer)
 		return true;
 	if (__builtin_expect(!(order & (SC_ORDER_MEMORY | SC_ORDER_AFTER_SEND)), 1))
 		return false;
-	return !sc_list_empty(&peer->rma_queued) || !sc_list_empty(&peer->rma_waiting) ||
+	return !sc_list_empty(&peer->rma.queued) || !sc_list_empty(&peer->rma.waiting) ||
 	       (order & SC_ORDER_AFTER_SEND && sc_fence_is_unread(peer, sc_fence_messages_end(peer)));
 }
 
@@ -62,7 +62,7 @@ static inline bool must_follow(struct sc_peer *peer)
 static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
 			   struct sc_route_costs *costs)
 {
-	struct sc_fill *fill = &peer->fill;
+	struct sc_fill *fill = &peer->bounce.fill;
 	uint32_t together = facts & SC_FACT_STREAM ? sc_route_together(size) : 1;
 
 	if (rma->iov_count == 1)
@@ -78,7 +78,7 @@ static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_
 				    : 0;
 	if (size >= peer->ep->config.share_min)
 		facts |= SC_FACT_COPIES;
-	if (!sc_list_empty(&peer->delegated) && sc_delegate_has_open(peer))
+	if (!sc_list_empty(&peer->delegate.ops) && sc_delegate_has_open(peer))
 		facts |= SC_FACT_DELEGATED;
 	return facts;
 }
@@ -115,13 +115,13 @@ static int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 			return ret;
 	}
 	if (flags & SC_SEND_FENCE) {
-		if (!sc_list_empty(&peer->ops) || peer->rma_pending)
+		if (!sc_list_empty(&peer->ops) || peer->rma.pending)
 			return -EAGAIN;
 		sc_fence_raise(peer);
 	}
 	if (ep->tx_cq && !(flags & SC_SILENT) && sc_comp_ring_is_full(ep->tx_cq))
 		return -EAGAIN;
-	if (peer->rma_pending >= OPS_MAX)
+	if (peer->rma.pending >= OPS_MAX)
 		return -EAGAIN;
 	return sc_turn_take(peer);
 }
@@ -155,13 +155,13 @@ static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 	if (peer->link == SC_LINK_DOWN)
 		return peer->error;
 	/* a peer that does not copy along is no reason to settle those that are put off */
-	if (way == SC_WAY_COOPERATIVE && sc_list_empty(&peer->assisted) && !sc_assist_may_ask(peer)) {
+	if (way == SC_WAY_COOPERATIVE && sc_list_empty(&peer->assist.ops) && !sc_assist_may_ask(peer)) {
 		*not |= SC_FACT_COPIES;
 		return peer->link == SC_LINK_DOWN ? peer->error : 1;
 	}
-	if (!peer->rma_pending || (sc_list_empty(&peer->delegated) &&
-				   (way == SC_WAY_COOPERATIVE || sc_list_empty(&peer->assisted)) &&
-				   (way == SC_WAY_CMA_LATER || sc_list_empty(&peer->batch))))
+	if (!peer->rma.pending || (sc_list_empty(&peer->delegate.ops) &&
+				   (way == SC_WAY_COOPERATIVE || sc_list_empty(&peer->assist.ops)) &&
+				   (way == SC_WAY_CMA_LATER || sc_list_empty(&peer->batch.ops))))
 		return 0;
 	ret = sc_delegate_settle(peer);
 	if (!ret)
@@ -226,11 +226,11 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 		return ret;
 	facts = (rma->remote_count == 1 ? SC_FACT_ONE_RANGE : 0) | (injects ? SC_FACT_INJECTED : 0);
 	/* the first ones of another stream, delegated, would have the others delegated behind them */
-	if (peer->rma_burst.poll != ep->polls)
-		peer->rma_streamed = peer->rma_burst.count > STREAM_MIN;
-	if (__builtin_expect(peer->rma_streamed, 0))
+	if (peer->rma.burst.poll != ep->polls)
+		peer->rma.streamed = peer->rma.burst.count > STREAM_MIN;
+	if (__builtin_expect(peer->rma.streamed, 0))
 		facts |= SC_FACT_LIKELY;
-	if (__builtin_expect(sc_burst_add(&peer->rma_burst, ep) >= STREAM_MIN, 0))
+	if (__builtin_expect(sc_burst_add(&peer->rma.burst, ep) >= STREAM_MIN, 0))
 		facts |= SC_FACT_STREAM;
 	way = sc_route(op, size, facts_of(peer, rma, size, facts, &costs), &costs);
 	ret = way == SC_WAY_DELEGATED ? sc_delegate_post(peer, rma, size) : 1;
@@ -299,7 +299,7 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	ret = prepare(ep, peer, atomic->flags);
 	if (!ret)
 		ret = settle(peer, SC_WAY_TARGET);
-	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->delegated))
+	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->delegate.ops))
 		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
 	op = ret ? NULL : sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
 	if (!op) {
@@ -336,19 +336,19 @@ bool sc_rma_end_peer(struct sc_peer *peer, int error)
 {
 	bool over = sc_assist_end_peer(peer, error);
 
-	if (peer->rma_gets && sc_peer_writes(peer))
+	if (peer->rma.gets && sc_peer_writes(peer))
 		return false;
 	sc_delegate_end_peer(peer);
-	end_list(&peer->delegated, error);
-	sc_list_remove(&peer->delegating);
-	end_list(&peer->batch, error);
-	sc_list_remove(&peer->batching);
-	peer->batch_count = 0;
-	peer->batch_bytes = 0;
-	end_list(&peer->rma_waiting, error);
-	end_list(&peer->rma_queued, error);
-	sc_list_remove(&peer->rma_busy);
-	peer->rma_requests = peer->rma_gets = peer->rma_fars = 0;
+	end_list(&peer->delegate.ops, error);
+	sc_list_remove(&peer->delegate.listed);
+	end_list(&peer->batch.ops, error);
+	sc_list_remove(&peer->batch.listed);
+	peer->batch.count = 0;
+	peer->batch.bytes = 0;
+	end_list(&peer->rma.waiting, error);
+	end_list(&peer->rma.queued, error);
+	sc_list_remove(&peer->rma.listed);
+	peer->rma.requests = peer->rma.gets = peer->rma.fars = 0;
 	return over;
 }
 
@@ -363,11 +363,11 @@ void sc_rma_fini(struct sc_ep *ep)
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
-		forget(&peer->delegated);
-		forget(&peer->batch);
-		forget(&peer->assisted);
-		forget(&peer->rma_queued);
-		forget(&peer->rma_waiting);
+		forget(&peer->delegate.ops);
+		forget(&peer->batch.ops);
+		forget(&peer->assist.ops);
+		forget(&peer->rma.queued);
+		forget(&peer->rma.waiting);
 	}
 	sc_slab_fini(&ep->rma_ops);
 }

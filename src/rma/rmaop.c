@@ -3,7 +3,7 @@
  * rmaop.c: one-sided operations that are not over in the call that posts them: made, ended, told of.
  *
  * An operation is in one list of its peer from the moment that it is queued, delegated or put off until it ends, and
- * rma_pending counts it. Each ends once: by sc_rmaop_end(), with a completion, or forgotten when the endpoint
+ * sc_peer.rma.pending counts it. Each ends once: by sc_rmaop_end(), with a completion, or forgotten when the endpoint
  * closes. Private memory: nothing here is seen by another process, whenever one dies.
  */
 #include "rma/rmaop.h"
@@ -90,7 +90,7 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 void sc_rmaop_forget(struct sc_rma_op *op)
 {
 	if (op->turn)
-		op->peer->turn = op->turn;
+		op->peer->order.turn = op->turn;
 	free(op->copy);
 	sc_slab_put(&op->peer->ep->rma_ops, op);
 }
@@ -110,7 +110,7 @@ void sc_rmaop_end(struct sc_rma_op *op, int error)
 	sc_rmaop_complete(op->peer, &ending);
 	op->turn = NULL;
 	sc_list_remove(&op->of_peer);
-	op->peer->rma_pending--;
+	op->peer->rma.pending--;
 	sc_rmaop_forget(op);
 }
 

@@ -32,22 +32,22 @@ static bool is_withdrawn(uint64_t claim, uint32_t number)
 static int claim_next(struct sc_peer *peer, const char **why)
 {
 	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->delegation.claim;
-	uint32_t number = peer->delegated_seen;
+	uint32_t number = peer->taker.seen;
 
 	/* if the word changes between the two tries, the second one finds the operation withdrawn */
 	for (int tries = 0; tries < 2; tries++) {
 		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
 		uint64_t withdrawn = claim >> 32;
 
-		if ((uint32_t)claim != peer->delegated_taken)
+		if ((uint32_t)claim != peer->taker.taken)
 			break;
 		if (is_withdrawn(claim, number)) {
-			peer->delegated_seen++;
+			peer->taker.seen++;
 			return 0;
 		}
 		/* O1 */
 		if (sc_cas_acq_rel_64(word, claim, withdrawn << 32 | (number + 1))) {
-			peer->delegated_taken = ++peer->delegated_seen;
+			peer->taker.taken = ++peer->taker.seen;
 			return 1;
 		}
 	}
@@ -58,9 +58,9 @@ static int claim_next(struct sc_peer *peer, const char **why)
 /* All that have been taken have ended. */
 static void ends_tell(struct sc_peer *peer)
 {
-	peer->delegated_told = peer->delegated_taken;
+	peer->taker.told = peer->taker.taken;
 	/* O2 release: pairs with O2' in put_ended() of delegate.c */
-	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->delegated_told);
+	sc_store_release_32(&peer->rx.consumer->delegated_done, peer->taker.told);
 	(void)SC_FAULT("taker.delegated_told");
 }
 
@@ -74,7 +74,7 @@ static void ends_tell(struct sc_peer *peer)
 static void put_end(struct sc_peer *peer, int error)
 {
 	struct sc_abi_consumer *consumer = peer->rx.consumer;
-	uint32_t number = peer->delegated_taken - 1;
+	uint32_t number = peer->taker.taken - 1;
 
 	/* relaxed: ordered by the next */
 	sc_store_relaxed_8(&consumer->delegated_errors[number % SC_ABI_DELEGATED], (uint8_t)-error);
@@ -171,7 +171,7 @@ static bool may_lend(struct sc_peer *peer, uint32_t buffers)
 {
 	const struct sc_pool *pool = &peer->ep->pool;
 
-	return sc_pool_may_lend(pool, &peer->answers, buffers, pool->count / 2) &&
+	return sc_pool_may_lend(pool, &peer->taker.answers, buffers, pool->count / 2) &&
 	       sc_record_grow(peer->ep, buffers);
 }
 
@@ -180,11 +180,11 @@ static bool may_answer(struct sc_peer *peer, const struct taken *get)
 {
 	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
 
-	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->delegation.claim), peer->delegated_seen) ||
+	if (!get->buffers || is_withdrawn(sc_load_relaxed_64(&slot->delegation.claim), peer->taker.seen) ||
 	    may_lend(peer, get->buffers))
 		return true;
 	/* A1' acquire: pairs with A1 in give_back() of delegate.c; a peer that gives back too many reads other bytes */
-	sc_pool_return(&peer->ep->pool, &peer->answers, sc_load_acquire_64(&slot->answers.read));
+	sc_pool_return(&peer->ep->pool, &peer->taker.answers, sc_load_acquire_64(&slot->answers.read));
 	return may_lend(peer, get->buffers);
 }
 
@@ -193,9 +193,10 @@ static void answer_lend(struct sc_peer *peer, struct taken *get)
 	struct sc_ep *ep = peer->ep;
 
 	for (uint32_t i = 0; i < get->buffers; i++)
-		get->record.bufs[i] = sc_pool_lend(&ep->pool, &peer->answers, peer->answer_count);
+		get->record.bufs[i] =
+			sc_pool_lend(&ep->pool, &peer->taker.answers, peer->taker.answer_count);
 	get->count = sc_record_bufs(ep->seg, get->record.bufs, get->size, get->iov);
-	peer->answer_count++;
+	peer->taker.answer_count++;
 }
 
 /* The bytes, or where they are, before the peer reads `ended`. */
@@ -240,7 +241,7 @@ int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 	ret = taken_do(peer->ep, &get);
 	(void)SC_FAULT("taker.loaded");
 	get_end(peer, &get, ret);
-	if (peer->delegated_taken - peer->delegated_told >= UNTOLD_MAX)
+	if (peer->taker.taken - peer->taker.told >= UNTOLD_MAX)
 		ends_tell(peer);
 	if (!ret)
 		sc_access_served(peer->ep, &get.access, true);

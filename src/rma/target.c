@@ -80,7 +80,7 @@ static int defer(struct sc_peer *peer, struct sc_target_op **deferred, const cha
 {
 	struct sc_target_op *op;
 
-	if (peer->serving_count >= SC_RMA_REQUESTS_MAX) {
+	if (peer->target.count >= SC_RMA_REQUESTS_MAX) {
 		*why = "more one-sided requests at once than there may be";
 		return -EPROTO;
 	}
@@ -90,9 +90,9 @@ static int defer(struct sc_peer *peer, struct sc_target_op **deferred, const cha
 	op->done = 0;
 	op->use.tag = 0;
 	op->segment_count = 0;
-	sc_list_append(&peer->serving, &op->of_peer);
-	sc_ep_begin(peer->ep, SC_WORK_SERVING, &peer->serving_peer);
-	peer->serving_count++;
+	sc_list_append(&peer->target.ops, &op->of_peer);
+	sc_ep_begin(peer->ep, SC_WORK_SERVING, &peer->target.listed);
+	peer->target.count++;
 	*deferred = op;
 	return 0;
 }
@@ -100,14 +100,14 @@ static int defer(struct sc_peer *peer, struct sc_target_op **deferred, const cha
 static void serve_end(struct sc_peer *peer, struct sc_target_op *op)
 {
 	sc_list_remove(&op->of_peer);
-	peer->serving_count--;
+	peer->target.count--;
 	free(op);
 }
 
 /* Room for a record, behind the answers that wait for room? */
 static bool has_room(struct sc_peer *peer, uint32_t lines)
 {
-	return sc_list_empty(&peer->replies) && !sc_record_room(peer, lines);
+	return sc_list_empty(&peer->reply.waiting) && !sc_record_room(peer, lines);
 }
 
 /* ---- puts ------------------------------------------------------------------------------------ */
@@ -115,24 +115,24 @@ static bool has_room(struct sc_peer *peer, uint32_t lines)
 /* A put of several records: what its earlier ones have come to. */
 static void put_begin(struct sc_peer *peer, sc_abi_op op)
 {
-	if (peer->put_op == op)
+	if (peer->target.put.op == op)
 		return;
-	peer->put_op = op;
-	peer->put_use.tag = 0;
-	peer->put_moved = 0;
-	peer->put_error = 0;
+	peer->target.put.op = op;
+	peer->target.put.use.tag = 0;
+	peer->target.put.moved = 0;
+	peer->target.put.error = 0;
 }
 
 static void put_end(struct sc_peer *peer, const struct sc_access *access, uint64_t ctl)
 {
-	sc_abi_op op = peer->put_op;
+	sc_abi_op op = peer->target.put.op;
 
-	if (!peer->put_error)
+	if (!peer->target.put.error)
 		sc_access_served(peer->ep, access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
-	answer(peer, op, peer->put_moved, peer->put_error);
-	peer->put_op = 0; /* the id of none */
-	peer->put_moved = 0;
-	peer->put_error = 0;
+	answer(peer, op, peer->target.put.moved, peer->target.put.error);
+	peer->target.put.op = 0; /* the id of none */
+	peer->target.put.moved = 0;
+	peer->target.put.error = 0;
 }
 
 static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
@@ -153,13 +153,13 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	put_begin(peer, record.op);
 	count = sc_record_bufs(peer->seg, record.bufs, size, bufs);
 	access = (struct sc_access){ record.key, record.addr, size, SC_REG_WRITE, NULL };
-	ret = find_again(ep, &access, &peer->put_use);
-	if (!ret && !peer->put_error)
+	ret = find_again(ep, &access, &peer->target.put.use);
+	if (!ret && !peer->target.put.error)
 		ret = sc_access_copy(ep, &access, bufs, count);
-	if (!peer->put_error)
-		peer->put_error = ret;
-	if (!peer->put_error)
-		peer->put_moved += size;
+	if (!peer->target.put.error)
+		peer->target.put.error = ret;
+	if (!peer->target.put.error)
+		peer->target.put.moved += size;
 	if (sc_ctl_flags(ctl) & SC_ABI_F_ACK)
 		put_end(peer, &access, ctl);
 	return 0;
@@ -193,25 +193,27 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 		return ret;
 	put_begin(peer, record.op);
 	access = (struct sc_access){ record.key, record.addr, record.size, SC_REG_WRITE, NULL };
-	peer->put_error = find_again(peer->ep, &access, &peer->put_use);
-	if (!peer->put_error && !sc_peer_may_copy(peer))
-		peer->put_error = -EOPNOTSUPP;
-	if (!peer->put_error && peer->put_moved < record.size) {
-		here = record.size - peer->put_moved < STEP ? record.size - peer->put_moved : STEP;
-		to_count = sc_reg_slice(access.reg, record.addr + peer->put_moved, &here, to, SC_IOV_MAX);
-		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->put_moved, here, from);
+	peer->target.put.error = find_again(peer->ep, &access, &peer->target.put.use);
+	if (!peer->target.put.error && !sc_peer_may_copy(peer))
+		peer->target.put.error = -EOPNOTSUPP;
+	if (!peer->target.put.error && peer->target.put.moved < record.size) {
+		here = record.size - peer->target.put.moved < STEP ? record.size - peer->target.put.moved
+								   : STEP;
+		to_count = sc_reg_slice(access.reg, record.addr + peer->target.put.moved, &here, to,
+					SC_IOV_MAX);
+		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->target.put.moved, here, from);
 		ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ to, to_count, from, from_count, here });
 		if (ret == -EFAULT) /* of ours: an error; of the peer's: it moves them */
-			peer->put_error = sc_probe_check(&peer->ep->memory, to, to_count, true) ? -EIO
-												 : -EFAULT;
+			peer->target.put.error =
+				sc_probe_check(&peer->ep->memory, to, to_count, true) ? -EIO : -EFAULT;
 		else
-			peer->put_error = ret ? -EOPNOTSUPP : 0;
+			peer->target.put.error = ret ? -EOPNOTSUPP : 0;
 		if (!ret)
-			peer->put_moved += here;
+			peer->target.put.moved += here;
 		else if (ret != -EFAULT)
 			peer->can_read = SC_REACH_NO;
 	}
-	if (!peer->put_error && peer->put_moved < record.size)
+	if (!peer->target.put.error && peer->target.put.moved < record.size)
 		return -EAGAIN; /* the next step in the next poll, before anything behind it */
 	put_end(peer, &access, ctl);
 	return 0;
@@ -237,7 +239,7 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 	size_t moved;
 	int ret;
 
-	sc_store_relaxed_64(hazard, ++peer->hazard_count << 32 | SC_ABI_HAZARD_OP);
+	sc_store_relaxed_64(hazard, ++peer->rma.hazard_count << 32 | SC_ABI_HAZARD_OP);
 	/* before its state and answer are looked at; pairs with the fences in sc_regs_leave() and sc_peer_writes() */
 	sc_fence_seq_cst();
 	(void)SC_FAULT("target.hazard");
@@ -403,7 +405,8 @@ static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values
 /* Into the ring, if there is room and nothing before it. */
 static bool has_way(struct sc_peer *peer, uint32_t size)
 {
-	return sc_list_empty(&peer->serving) && has_room(peer, sc_lines_count(SC_ABI_RESULT_FIRST, size));
+	return sc_list_empty(&peer->target.ops) &&
+	       has_room(peer, sc_lines_count(SC_ABI_RESULT_FIRST, size));
 }
 
 /* One that fetches: a place for the result is found first, as it cannot be done twice. */
@@ -472,16 +475,17 @@ static int serve_some(struct sc_peer *peer)
 {
 	int steps = 0;
 
-	while (!sc_list_empty(&peer->serving) && peer->link == SC_LINK_UP) {
-		struct sc_target_op *op = sc_list_entry(peer->serving.next, struct sc_target_op, of_peer);
+	while (!sc_list_empty(&peer->target.ops) && peer->link == SC_LINK_UP) {
+		struct sc_target_op *op =
+			sc_list_entry(peer->target.ops.next, struct sc_target_op, of_peer);
 
 		if (!(op->result ? result_step(peer, op) : get_step(peer, op, &steps)))
 			break;
 		steps++;
 		serve_end(peer, op);
 	}
-	if (sc_list_empty(&peer->serving))
-		sc_list_remove(&peer->serving_peer);
+	if (sc_list_empty(&peer->target.ops))
+		sc_list_remove(&peer->target.listed);
 	return steps;
 }
 
@@ -490,7 +494,7 @@ int sc_target_progress(struct sc_ep *ep)
 	int steps = 0;
 
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_SERVING])
-		steps += serve_some(sc_list_entry(entry, struct sc_peer, serving_peer));
+		steps += serve_some(sc_list_entry(entry, struct sc_peer, target.listed));
 	return steps;
 }
 
@@ -565,9 +569,9 @@ int sc_target_take(struct sc_peer *peer, uint64_t ctl, const char **why)
 
 void sc_target_end_peer(struct sc_peer *peer)
 {
-	while (!sc_list_empty(&peer->serving))
-		serve_end(peer, sc_list_entry(peer->serving.next, struct sc_target_op, of_peer));
-	sc_list_remove(&peer->serving_peer);
+	while (!sc_list_empty(&peer->target.ops))
+		serve_end(peer, sc_list_entry(peer->target.ops.next, struct sc_target_op, of_peer));
+	sc_list_remove(&peer->target.listed);
 }
 
 void sc_target_fini(struct sc_ep *ep)

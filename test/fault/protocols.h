@@ -629,14 +629,15 @@ static void check_pool(struct side *side)
 		const struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 		if (peer->link == SC_LINK_UP)
-			lent += lent_to(&peer->loans, pool);
-		else if (peer->loans.count && !may_fail())
-			complain("%u bounce buffers are lent to one that is gone", peer->loans.count);
+			lent += lent_to(&peer->bounce.loans, pool);
+		else if (peer->bounce.loans.count && !may_fail())
+			complain("%u bounce buffers are lent to one that is gone",
+				 peer->bounce.loans.count);
 		else
-			lent += peer->loans.count;
-		lent += lent_to(&peer->answers, pool);
-		if (peer->answers.count && peer->feed != SC_FEED_UP && !may_fail())
-			complain("%u answers are kept for one that is gone", peer->answers.count);
+			lent += peer->bounce.loans.count;
+		lent += lent_to(&peer->taker.answers, pool);
+		if (peer->taker.answers.count && peer->feed != SC_FEED_UP && !may_fail())
+			complain("%u answers are kept for one that is gone", peer->taker.answers.count);
 	}
 	if (pool->free_count + lent != pool->have)
 		complain("%u bounce buffers of %u are lent to nobody",

@@ -140,7 +140,7 @@ static void post(const struct step *step)
 		return;
 	rma.context = &op_pending[op_count];
 	op_pending[op_count++] = true;
-	of_mad->delegated_spared = 0; /* each is offered, if that can be */
+	of_mad->delegate.spared = 0; /* each is offered, if that can be */
 	if (sc_rma_post(ep, of_mad, &rma))
 		op_pending[op_count - 1] = false;
 }
@@ -195,7 +195,7 @@ static void do_step(const struct step *step)
 			sc_ep_poll(ep);
 		break;
 	case TAKE: /* some of those that have been offered */
-		if (own && (uint32_t)own->delegation.claim != of_mad->delegated_end)
+		if (own && (uint32_t)own->delegation.claim != of_mad->delegate.end)
 			own->delegation.claim++;
 		break;
 	case END: /* those that have been taken; and it has read its ring */
@@ -250,8 +250,8 @@ static void end_mad(void)
 	} while (!sc_list_empty(&ep->work[SC_WORK_ENDING]));
 	for (size_t i = 0; i < op_count; i++)
 		CHECK(!op_pending[i]);
-	CHECK(!of_mad->seg && !of_mad->rma_pending && !of_mad->loans.count);
-	CHECK(sc_list_empty(&of_mad->delegated) && sc_list_empty(&ep->work[SC_WORK_DELEGATED]));
+	CHECK(!of_mad->seg && !of_mad->rma.pending && !of_mad->bounce.loans.count);
+	CHECK(sc_list_empty(&of_mad->delegate.ops) && sc_list_empty(&ep->work[SC_WORK_DELEGATED]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

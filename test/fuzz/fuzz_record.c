@@ -345,7 +345,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		send(ep, of_other, 100000, 0);
 	}
 	send(ep, of_writer, IN_BUFFERS, 0); /* in buffers that may come back with a message: 0, 1 and 2 */
-	CHECK(of_writer->returnables.count == 3 && of_writer->returnables.bufs[0] == 0);
+	CHECK(of_writer->bounce.returnables.count == 3 && of_writer->bounce.returnables.bufs[0] == 0);
 	while (ep->pool.free_count + (ep->pool.count - ep->pool.have) > BUFS_LEFT && sc_record_grow(ep, 1))
 		(void)sc_pool_lend(&ep->pool, &elsewhere, 0);
 	if (sent & SEND_LARGE)
@@ -374,11 +374,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (sent & CLOSE_KEYS)
 			close_keys(regs);
 	}
-	CHECK(of_writer->serving_count <= SC_RMA_REQUESTS_MAX);
-	CHECK(of_writer->rma_requests <= SC_RMA_REQUESTS_MAX);
+	CHECK(of_writer->target.count <= SC_RMA_REQUESTS_MAX);
+	CHECK(of_writer->rma.requests <= SC_RMA_REQUESTS_MAX);
 	CHECK(of_writer->link != SC_LINK_DOWN || !sc_slab_used(&ep->rma_ops));
-	CHECK(of_writer->units_held <= ep->config.window);
-	CHECK(of_writer->returnables.count <= SC_ABI_RETURN_BUFS);
+	CHECK(of_writer->recv.units_held <= ep->config.window);
+	CHECK(of_writer->bounce.returnables.count <= SC_ABI_RETURN_BUFS);
 	CHECK(ep->counters.quarantines <= 1);
 	receive_later(ep, posted, sent);
 	poll_some(ep);

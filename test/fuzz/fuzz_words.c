@@ -506,17 +506,19 @@ static void end_mad(void)
 	if (of_mad->link != SC_LINK_DOWN || of_mad->feed == SC_FEED_UP || of_mad->feed == SC_FEED_DRAINING)
 		sc_peer_quarantine(of_mad, -EPROTO, "the end of the input");
 	for (int i = 0; i < 4 || !sc_list_empty(&ep->work[SC_WORK_ENDING]); i++) {
-		of_mad->share_runs = 1000; /* it has been seen to run for long enough */
-		of_mad->share_seen = 0;
+		of_mad->xfer.runs = 1000; /* it has been seen to run for long enough */
+		of_mad->xfer.seen = 0;
 		sc_ep_poll(ep);
 		take_all();
 	}
 	CHECK(of_mad->link == SC_LINK_DOWN && !of_mad->seg);
-	CHECK(sc_list_empty(&of_mad->transfers) && sc_list_empty(&of_mad->ops) && !of_mad->rma_pending);
+	CHECK(sc_list_empty(&of_mad->recv.transfers) && sc_list_empty(&of_mad->ops) &&
+	      !of_mad->rma.pending);
 	/* what it may be writing to stays its own until it departs */
-	CHECK(of_mad->returnables.count <= SC_ABI_RETURN_BUFS);
-	CHECK(!of_mad->serving_count && of_mad->loans.count <= of_mad->returnables.count);
-	CHECK(!of_mad->loans.count || of_mad->loans.first == *of_mad->returnables.bufs);
+	CHECK(of_mad->bounce.returnables.count <= SC_ABI_RETURN_BUFS);
+	CHECK(!of_mad->target.count && of_mad->bounce.loans.count <= of_mad->bounce.returnables.count);
+	CHECK(!of_mad->bounce.loans.count ||
+	      of_mad->bounce.loans.first == *of_mad->bounce.returnables.bufs);
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */

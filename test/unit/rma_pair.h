@@ -140,30 +140,33 @@ static inline void expect_idle(void)
 	ends_settle(pair, 2);
 	leave_overflows();
 	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
-	assert_true(sc_list_empty(&pair[0].peer->rma_waiting) && sc_list_empty(&pair[0].peer->rma_queued));
+	assert_true(sc_list_empty(&pair[0].peer->rma.waiting) && sc_list_empty(&pair[0].peer->rma.queued));
 	assert_int_equal(sc_slab_used(&pair[0].ep->rma_ops), 0);
-	assert_int_equal(pair[0].peer->rma_requests, 0);
-	assert_int_equal(pair[0].peer->rma_gets, 0);
-	assert_int_equal(pair[0].peer->rma_fars, 0);
-	assert_int_equal(pair[0].peer->rma_pending, 0);
-	assert_true(sc_list_empty(&pair[0].peer->delegated) && sc_list_empty(&pair[0].ep->work[SC_WORK_DELEGATED]));
-	assert_true(sc_list_empty(&pair[0].peer->batch) && sc_list_empty(&pair[0].ep->work[SC_WORK_BATCHING]));
-	assert_true(sc_list_empty(&pair[0].peer->assisted) && sc_list_empty(&pair[0].ep->work[SC_WORK_ASKING]));
+	assert_int_equal(pair[0].peer->rma.requests, 0);
+	assert_int_equal(pair[0].peer->rma.gets, 0);
+	assert_int_equal(pair[0].peer->rma.fars, 0);
+	assert_int_equal(pair[0].peer->rma.pending, 0);
+	assert_true(sc_list_empty(&pair[0].peer->delegate.ops) &&
+		    sc_list_empty(&pair[0].ep->work[SC_WORK_DELEGATED]));
+	assert_true(sc_list_empty(&pair[0].peer->batch.ops) &&
+		    sc_list_empty(&pair[0].ep->work[SC_WORK_BATCHING]));
+	assert_true(sc_list_empty(&pair[0].peer->assist.ops) &&
+		    sc_list_empty(&pair[0].ep->work[SC_WORK_ASKING]));
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_JOINED]));
-	assert_int_equal(pair[0].peer->batch_count, 0);
-	assert_int_equal(pair[0].peer->batch_bytes, 0);
+	assert_int_equal(pair[0].peer->batch.count, 0);
+	assert_int_equal(pair[0].peer->batch.bytes, 0);
 	assert_true(sc_list_empty(&pair[0].ep->work[SC_WORK_RMA_BUSY]));
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_SERVING]));
-	assert_int_equal(pair[1].peer->serving_count, 0);
+	assert_int_equal(pair[1].peer->target.count, 0);
 	for (int i = 0; i < 2; i++) { /* what was lent has been read */
 		assert_int_equal(pair[i].ep->counters.quarantines, 0);
 		sc_list_for (entry, &pair[i].ep->peers) {
 			struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 
 			assert_true(!peer->tx.at.lines || !sc_ring_refresh(&peer->tx));
-			sc_pool_return(&pair[i].ep->pool, &peer->loans, peer->tx.head);
+			sc_pool_return(&pair[i].ep->pool, &peer->bounce.loans, peer->tx.head);
 			if (peer->feed == SC_FEED_UP)
-				sc_pool_return(&pair[i].ep->pool, &peer->answers,
+				sc_pool_return(&pair[i].ep->pool, &peer->taker.answers,
 					       sc_seg_slot(pair[i].ep->seg, peer->in_slot)->answers.read);
 		}
 		assert_int_equal(pair[i].ep->pool.free_count, pair[i].ep->pool.have);

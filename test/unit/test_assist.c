@@ -72,7 +72,7 @@ static bool has_moved(bool put, size_t size)
 
 static uint32_t asked(void)
 {
-	return pair[0].peer->share_generation;
+	return pair[0].peer->xfer.generation;
 }
 
 static uint64_t assisted(void)
@@ -109,7 +109,8 @@ static void expect_done(void)
 	assert_int_equal(comp.err, 0);
 	assert_int_equal(comp.cq_flags, 0x52);
 	assert_true(end_idle(&pair[0]));
-	assert_true(sc_list_empty(&pair[0].peer->assisted) && sc_list_empty(&pair[0].ep->work[SC_WORK_ASKING]));
+	assert_true(sc_list_empty(&pair[0].peer->assist.ops) &&
+		    sc_list_empty(&pair[0].ep->work[SC_WORK_ASKING]));
 }
 
 /* ---- who copies ------------------------------------------------------------------------------ */
@@ -199,7 +200,7 @@ static void test_generation_wraps(void **state)
 	(void)state;
 	for (int put = 0; put < 2; put++) {
 		open_pair();
-		pair[0].peer->share_generation = UINT32_MAX - 2;
+		pair[0].peer->xfer.generation = UINT32_MAX - 2;
 		for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
 			uint64_t before = assisted(), bytes = theirs();
 
@@ -298,7 +299,7 @@ static void test_race(void **state)
 			(void)take_ended();
 		while (move(false, 0, SPACE))
 			(void)take_ended();
-		while (pair[0].peer->rma_pending)
+		while (pair[0].peer->rma.pending)
 			(void)take_ended();
 		(void)take_ended();
 		assert_memory_equal(into, from, SPACE);
@@ -402,7 +403,7 @@ static void post_held(bool put, size_t size)
 	assert_int_equal(move(put, 0, size), 0);
 	before_read = before_write = NULL;
 	assert_non_null(hand.words);
-	assert_int_equal(pair[0].peer->rma_pending, 1);
+	assert_int_equal(pair[0].peer->rma.pending, 1);
 	we_poll(3000);
 	assert_true(end_idle(&pair[0]));
 }
@@ -441,7 +442,7 @@ static void test_in_hand(void **state)
 		assert_int_equal(sc_atomic_post(pair[0].ep, pair[0].peer, &atomic), -EAGAIN);
 		if (copied)
 			assert_int_equal(move(put, 0, 400000), 0);
-		assert_int_equal(pair[0].peer->rma_pending, copied ? 2 : 1);
+		assert_int_equal(pair[0].peer->rma.pending, copied ? 2 : 1);
 		we_poll(10);
 		assert_true(end_idle(&pair[0]));
 		assert_false(has_moved(put, 300000));
@@ -454,7 +455,7 @@ static void test_in_hand(void **state)
 		sc_store_relaxed_64(&words()->claim, 0); /* the target itself is late */
 		expect_idle();
 	}
-	assert_false(pair[0].peer->copies_not);
+	assert_false(pair[0].peer->xfer.copies_not);
 	rma_close();
 }
 
@@ -537,7 +538,7 @@ static void test_quarantine_waits(void **state)
 		we_poll(1);
 		for (int i = 0; i < 2; i++)
 			assert_int_equal(comp_take(&pair[0].tx).err, ENOMEM);
-		assert_int_equal(pair[0].peer->rma_pending, 0);
+		assert_int_equal(pair[0].peer->rma.pending, 0);
 		assert_null(pair[0].peer->seg);
 		rma_close();
 	}
@@ -571,7 +572,7 @@ static void test_target_closes(void **state)
 		we_poll(10);
 		for (int i = 0; i < 2; i++)
 			assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
-		assert_int_equal(pair[0].peer->rma_pending, 0);
+		assert_int_equal(pair[0].peer->rma.pending, 0);
 		rma_close();
 	}
 }
@@ -610,7 +611,7 @@ static void test_target_leaves(void **state)
 		assert_int_equal(pthread_join(leaver, NULL), 0);
 		we_poll(10);
 		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
-		assert_int_equal(pair[0].peer->rma_pending, 0);
+		assert_int_equal(pair[0].peer->rma.pending, 0);
 		rma_close();
 	}
 }
@@ -658,7 +659,7 @@ static void test_target_fails(void **state)
 			expect_done();
 			assert_true(has_moved(put, SPACE));
 			assert_int_equal(theirs(), 0);
-			assert_int_equal(pair[0].peer->copies_not, errors[i] != EFAULT);
+			assert_int_equal(pair[0].peer->xfer.copies_not, errors[i] != EFAULT);
 			ends_settle(pair, 2);
 			assert_int_equal(move(put, 0, SPACE), 0);
 			expect_done();
@@ -687,7 +688,7 @@ static void test_target_may_not(void **state)
 		expect_done();
 		assert_true(has_moved(true, SPACE));
 		assert_int_equal(theirs(), 0);
-		assert_true(pair[0].peer->copies_not);
+		assert_true(pair[0].peer->xfer.copies_not);
 		if (which == 0)
 			expect_idle();
 		rma_close();
@@ -718,7 +719,7 @@ static void test_bad_head(void **state)
 			assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 		}
 		assert_int_equal(pair[0].ep->counters.quarantines, 1);
-		assert_int_equal(pair[0].peer->rma_pending, 0);
+		assert_int_equal(pair[0].peer->rma.pending, 0);
 		rma_close();
 	}
 }
@@ -905,7 +906,7 @@ static void test_mad_target(void **state)
 			we_poll(5);
 			assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 			assert_int_equal(pair[0].ep->counters.quarantines, 1);
-			assert_int_equal(pair[0].peer->rma_pending, 0);
+			assert_int_equal(pair[0].peer->rma.pending, 0);
 			rma_close();
 		}
 }
@@ -1024,14 +1025,14 @@ static void test_target_stops(void **state)
 		assert_int_equal(waitpid(child.pid, NULL, WUNTRACED), child.pid);
 		we_poll(5000);
 		assert_true(end_idle(&pair[0]));
-		assert_int_equal(far_peer->rma_pending, 1);
+		assert_int_equal(far_peer->rma.pending, 1);
 		if (dies)
 			child_kill(&child);
 		else
 			assert_int_equal(kill(child.pid, SIGCONT), 0);
 		comp = wait_comp();
 		assert_int_equal(comp.err, dies ? ECONNRESET : 0);
-		assert_int_equal(far_peer->rma_pending, 0);
+		assert_int_equal(far_peer->rma.pending, 0);
 		if (!dies) {
 			if (put)
 				assert_int_equal(run_far(far_peer, &far, into, SPACE, 0).err, 0);

@@ -35,8 +35,8 @@ static void open_pair(void **state)
 		skip();
 	uncounted = true;
 	rma_open(&direct);
-	pair[0].peer->delegated_spared = UINT32_MAX;
-	pair[0].peer->copies_not = true;
+	pair[0].peer->delegate.spared = UINT32_MAX;
+	pair[0].peer->xfer.copies_not = true;
 	memset(space, 0xa5, SPACE);
 	memset(into, 0xa5, SPACE);
 	before_read = before_write = NULL;
@@ -53,7 +53,7 @@ static void move(bool write, size_t offset, size_t size, uint32_t flags)
 
 static uint64_t put_off(void)
 {
-	return pair[0].peer->batch_count;
+	return pair[0].peer->batch.count;
 }
 
 /* The first of a stream, which are done at once. */
@@ -110,7 +110,7 @@ static void test_stream(void **state)
 						 size > 8 ? cases[i].together : 0);
 			assert_int_equal(put_off(), left);
 			expect_done((int)done);
-			assert_int_equal(pair[0].peer->rma_pending, left);
+			assert_int_equal(pair[0].peer->rma.pending, left);
 			sc_ep_poll(pair[0].ep);
 			assert_int_equal(write ? writes : reads, cases[i].calls + (left ? 1 : 0));
 			expect_done((int)left);
@@ -123,7 +123,7 @@ static void test_stream(void **state)
 			move(write, 0, size, 0);
 			assert_int_equal(put_off(), 0);
 			expect_done(1);
-			assert_true(sc_list_empty(&pair[0].peer->turns));
+			assert_true(sc_list_empty(&pair[0].peer->order.turns));
 			expect_idle();
 		}
 	assert_true(pair[0].ep->counters.rma_batched > 0);
@@ -247,7 +247,7 @@ static void test_offer_behind(void **state)
 	memset(space, 0xa5, SPACE);
 	move(true, 0, 5000, 0);
 	assert_int_equal(put_off(), 1);
-	pair[0].peer->delegated_spared = 0;
+	pair[0].peer->delegate.spared = 0;
 	move(true, 1000, 100, 0);
 	assert_int_equal(pair[0].ep->counters.rma_delegated, 0);
 	assert_int_equal(put_off(), 2);
@@ -257,10 +257,10 @@ static void test_offer_behind(void **state)
 	/* once they are done; and nothing is put off while it may be taken */
 	move(true, 1000, 100, 0);
 	assert_int_equal(pair[0].ep->counters.rma_delegated, 1);
-	pair[0].peer->delegated_spared = UINT32_MAX;
+	pair[0].peer->delegate.spared = UINT32_MAX;
 	move(true, 2000, 100, 0);
 	assert_int_equal(put_off(), 0);
-	assert_true(sc_list_empty(&pair[0].peer->delegated));
+	assert_true(sc_list_empty(&pair[0].peer->delegate.ops));
 	ends_settle(pair, 2);
 	expect_done(2);
 	expect_idle();
@@ -366,7 +366,7 @@ static void test_requests_first(void **state)
 	memset(into, 0, 200000);
 	move(false, 0, 200000, 0);
 	assert_int_equal(put_off(), 1);
-	pair[0].peer->delegated_spared = 0;
+	pair[0].peer->delegate.spared = 0;
 	before_read = forbidden;
 	move(true, 0, 100, 0);
 	assert_int_equal(put_off(), 2);
@@ -488,19 +488,20 @@ static void test_peer_ends(void **state)
 	ends_settle(pair, 1);
 	assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 	assert_true(is_untouched(0, 64));
-	assert_true(sc_list_empty(&pair[0].peer->batch) && sc_list_empty(&pair[0].ep->work[SC_WORK_BATCHING]));
-	assert_int_equal(pair[0].peer->rma_pending, 0);
+	assert_true(sc_list_empty(&pair[0].peer->batch.ops) &&
+		    sc_list_empty(&pair[0].ep->work[SC_WORK_BATCHING]));
+	assert_int_equal(pair[0].peer->rma.pending, 0);
 	rma_close();
 
 	open_pair(state);
 	owner_start(&child, &far, &peer);
-	peer->delegated_spared = UINT32_MAX;
+	peer->delegate.spared = UINT32_MAX;
 	for (int i = 0; i < AT_ONCE; i++)
 		assert_int_equal(run_far(peer, &far, from, 1000, SC_RMA_WRITE).err, 0);
 	sc_ep_poll(pair[0].ep);
 	for (int i = 0; i < AT_ONCE + 5; i++)
 		post_far(peer, &far, from, 1000, SC_RMA_WRITE);
-	assert_int_equal(peer->batch_count, 5);
+	assert_int_equal(peer->batch.count, 5);
 	for (int i = 0; i < AT_ONCE; i++)
 		assert_int_equal(comp_take(&pair[0].tx).err, 0);
 	child_kill(&child);

@@ -250,8 +250,8 @@ static bool is_bounced(struct end pair[2], size_t size)
 
 static void set_costs(struct sc_peer *peer, uint32_t writing, uint32_t reading)
 {
-	peer->fill.write_cost = writing;
-	peer->fill.read_cost = reading;
+	peer->bounce.fill.write_cost = writing;
+	peer->bounce.fill.read_cost = reading;
 }
 
 /* What copies cost is known here, and who opens these may adapt to what the peer is found to take. */
@@ -285,14 +285,14 @@ static void test_adapts(void **state)
 	assert_false(is_bounced(pair, SC_INJECT_MAX + 1));
 	assert_true(is_bounced(pair, SC_INJECT_MAX)); /* may be injected, and would have to be kept */
 	/* it counts as a fill, and a trial has it in buffers */
-	pair[0].peer->fill.left = 2;
+	pair[0].peer->bounce.fill.left = 2;
 	assert_false(is_bounced(pair, 32768));
 	assert_true(is_bounced(pair, 32768));
-	assert_true(pair[0].peer->fill.trying);
-	for (int i = 0; pair[0].peer->fill.trying && i < 100; i++)
+	assert_true(pair[0].peer->bounce.fill.trying);
+	for (int i = 0; pair[0].peer->bounce.fill.trying && i < 100; i++)
 		assert_true(is_bounced(pair, 32768));
-	assert_false(pair[0].peer->fill.trying);
-	assert_in_range(pair[0].peer->fill.read_cost, 1, 4999);
+	assert_false(pair[0].peer->bounce.fill.trying);
+	assert_in_range(pair[0].peer->bounce.fill.read_cost, 1, 4999);
 	pair_close(pair);
 	/* a peer that cannot copy by CMA, and says so */
 	pair_open(pair, &attr, WAY_PULL);
@@ -316,7 +316,7 @@ static void post_one(bool put, void *into, size_t size, bool stream)
 	struct sc_remote remote = at(0, size);
 
 	if (stream)
-		pair[0].peer->rma_burst = (struct sc_burst){ 100, pair[0].ep->polls };
+		pair[0].peer->rma.burst = (struct sc_burst){ 100, pair[0].ep->polls };
 	assert_int_equal(post(&iov, 1, &remote, 1, put ? SC_RMA_WRITE : 0), 0);
 }
 
@@ -333,7 +333,7 @@ static void move_one(bool put, size_t size, bool stream)
 	static uint8_t into[SPACE];
 
 	ends_settle(pair, 2);
-	pair[0].peer->rma_burst = (struct sc_burst){ 0 };
+	pair[0].peer->rma.burst = (struct sc_burst){ 0 };
 	memset(put ? space : into, 0xa5, size);
 	if (!put)
 		memcpy(space, from, size);
@@ -367,7 +367,7 @@ static void test_adapts_offers(void **state)
 		skip();
 	assert_int_equal(sc_calibration_store(&usual), 0);
 	rma_open(&routes[1]);
-	fill = &pair[0].peer->fill;
+	fill = &pair[0].peer->bounce.fill;
 	fill->hastened = true; /* no trial meanwhile */
 	fill->left = 1000;
 	/* nothing is known of this peer: puts will show it */
@@ -389,16 +389,16 @@ static void test_adapts_offers(void **state)
 		memcpy(space, from, sizeof(into));
 		post_one(put, into, 8, false);
 		post_one(put, into, sizeof(into), false);
-		assert_int_equal(pair[0].peer->delegated_end - pair[0].peer->delegated_first, 2);
+		assert_int_equal(pair[0].peer->delegate.end - pair[0].peer->delegate.first, 2);
 		expect_moved(put, into, 8);
 		expect_moved(put, into, sizeof(into));
 		/* unless they are over */
 		post_one(put, into, 8, false);
 		ends_settle(&pair[1], 1);
 		post_one(put, into, sizeof(into), false);
-		assert_int_equal(pair[0].peer->delegated_end - pair[0].peer->delegated_first, 0);
+		assert_int_equal(pair[0].peer->delegate.end - pair[0].peer->delegate.first, 0);
 		post_one(put, into, 8, false);
-		assert_int_equal(pair[0].peer->delegated_end - pair[0].peer->delegated_first, 1);
+		assert_int_equal(pair[0].peer->delegate.end - pair[0].peer->delegate.first, 1);
 		expect_moved(put, into, 8);
 		expect_moved(put, into, sizeof(into));
 		expect_moved(put, into, 8);
@@ -436,8 +436,8 @@ static void test_expects_streams(void **state)
 		skip();
 	assert_int_equal(sc_calibration_store(&usual), 0);
 	rma_open(&routes[1]);
-	pair[0].peer->fill.hastened = true; /* no trial meanwhile */
-	pair[0].peer->fill.left = 1000;
+	pair[0].peer->bounce.fill.hastened = true; /* no trial meanwhile */
+	pair[0].peer->bounce.fill.left = 1000;
 	set_costs(pair[0].peer, 1, 1);
 	assert_int_equal(put_burst(5), 5); /* nothing has said so, and what is offered is not taken back */
 	assert_int_equal(put_burst(5), 0);
@@ -452,10 +452,10 @@ static void test_expects_streams(void **state)
 /* Is the target asked to assist? */
 static bool is_asked(bool put, size_t size, bool stream)
 {
-	uint32_t before = pair[0].peer->share_generation;
+	uint32_t before = pair[0].peer->xfer.generation;
 
 	move_one(put, size, stream);
-	return pair[0].peer->share_generation != before;
+	return pair[0].peer->xfer.generation != before;
 }
 
 /* A target is asked where its half of the copy is worth it. */
@@ -497,7 +497,7 @@ static int burst(struct end pair[2], int count, const struct iovec *iov, size_t 
 
 	for (size_t i = 0; i < iov_count; i++)
 		size += iov[i].iov_len;
-	pair[0].peer->fill.left = 1000; /* no trial meanwhile */
+	pair[0].peer->bounce.fill.left = 1000; /* no trial meanwhile */
 	sc_ep_poll(pair[0].ep);
 	for (int n = 0; n < count; n++) {
 		assert_int_equal(end_recv(&pair[1], NULL, into, size, 7, SC_TAGGED), 0);
@@ -511,7 +511,7 @@ static int burst(struct end pair[2], int count, const struct iovec *iov, size_t 
 		assert_int_equal(comp_take(&pair[0].tx).err, 0);
 		assert_int_equal(comp_take(&pair[1].rx).err, 0);
 	}
-	assert_int_equal(pair[0].peer->short_rdvs, 0);
+	assert_int_equal(pair[0].peer->bounce.rendezvous, 0);
 	return bounced;
 }
 
@@ -548,12 +548,12 @@ static void test_adapts_to_streams(void **state)
 		assert_int_equal(end_recv(&pair[1], NULL, from, 8192, 7, SC_TAGGED), 0);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8192, 7, SC_TAGGED), 0);
 		if (n >= 7) {
-			assert_int_equal(pair[0].peer->short_rdvs, n - 3);
+			assert_int_equal(pair[0].peer->bounce.rendezvous, n - 3);
 			sc_ep_poll(pair[0].ep);
 		}
 	}
 	ends_settle(pair, 2);
-	assert_int_equal(pair[0].peer->short_rdvs, 0);
+	assert_int_equal(pair[0].peer->bounce.rendezvous, 0);
 	pair_close(pair);
 	unlink(path);
 }

@@ -416,7 +416,7 @@ static void test_no_buffers(void **state)
 	memcpy(space, from, SPACE);
 	for (int round = 0; round < 3; round++) {
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->delegated_spared = 0;
+		pair[0].peer->delegate.spared = 0;
 		taken = counters()->rma_delegated_taken;
 		for (posted = 0; posted < 10; posted++)
 			offer_get(into + (size_t)posted * size, (uint64_t)posted * size, size);
@@ -530,7 +530,7 @@ static void wrong_way(struct sc_remote remote, int err, uint32_t flags)
 
 		memset(space, 0xa5, SPACE);
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->delegated_spared = 0;
+		pair[0].peer->delegate.spared = 0;
 		assert_int_equal(post(&iov, 1, &remote, 1, flags), 0);
 		assert_true(end_idle(&pair[0]));
 		if (taken)
@@ -614,7 +614,7 @@ static void test_get_errors(void **state)
 		struct sc_comp comp;
 
 		memset(into, 0x5a, SPACE);
-		pair[0].peer->delegated_spared = 0;
+		pair[0].peer->delegate.spared = 0;
 		done = counters()->rma_delegated_taken;
 		assert_int_equal(post(&iov, 1, &remote, 1, 0), 0);
 		if (taken)
@@ -786,7 +786,7 @@ static void test_in_hand(void **state)
 	put(&values[3], 0, 8, SC_SEND_INJECT);
 	expect_done(1);
 	assert_int_equal(pair[0].ep->counters.quarantines, 0);
-	assert_int_equal(pair[0].peer->rma_pending, 0);
+	assert_int_equal(pair[0].peer->rma.pending, 0);
 	rma_close();
 }
 
@@ -803,7 +803,7 @@ static void test_all_in_hand(void **state)
 		(void)sc_ep_poll(pair[0].ep);
 	assert_true(end_idle(&pair[0]));
 	assert_true(sc_load_relaxed_64(claim_word()) == 2);
-	assert_int_equal(pair[0].peer->rma_pending, 2);
+	assert_int_equal(pair[0].peer->rma.pending, 2);
 	sc_store_release_32(&consumer()->delegated_done, 2);
 	we_poll();
 	expect_done(2);
@@ -857,7 +857,7 @@ static void mad_owner(uint64_t claim, uint32_t done, bool withdrawn_first)
 		assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 	assert_true(end_idle(&pair[0]));
 	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
-	assert_int_equal(pair[0].peer->rma_pending, 0);
+	assert_int_equal(pair[0].peer->rma.pending, 0);
 	assert_true(is_untouched(0, 0));
 }
 
@@ -901,7 +901,7 @@ static void test_mad_answer(void **state)
 			assert_int_equal(comp_take(&pair[0].tx).err, EPROTO);
 		assert_true(end_idle(&pair[0]));
 		assert_true(is_unwritten(0, 0));
-		assert_int_equal(pair[0].peer->rma_pending, 0);
+		assert_int_equal(pair[0].peer->rma.pending, 0);
 		rma_close();
 	}
 }
@@ -919,7 +919,7 @@ static void test_mad_reader(void **state)
 		memcpy(space, from, SPACE);
 		for (int round = 0; round < 100; round++) {
 			memset(into, 0x5a, 3000);
-			pair[0].peer->delegated_spared = 0;
+			pair[0].peer->delegate.spared = 0;
 			assert_int_equal(ask(into, 0, 3000), 0);
 			owner_polls();
 			we_poll();
@@ -964,10 +964,10 @@ static void gets_pass(uint32_t count)
 
 	if (!count)
 		return;
-	we->delegated_first += count;
-	we->delegated_ours = we->delegated_end = we->delegated_first;
-	owner->delegated_taken = owner->delegated_seen = we->delegated_first;
-	sc_store_release_64(claim_word(), (uint64_t)we->delegated_withdrawn << 32 | owner->delegated_taken);
+	we->delegate.first += count;
+	we->delegate.ours = we->delegate.end = we->delegate.first;
+	owner->taker.taken = owner->taker.seen = we->delegate.first;
+	sc_store_release_64(claim_word(), (uint64_t)we->delegate.withdrawn << 32 | owner->taker.taken);
 }
 
 /*
@@ -985,7 +985,7 @@ static void test_far_apart(void **state)
 		for (uint32_t left = gets[i], some; left; left -= some) {
 			some = left < 1u << 30 ? left : 1u << 30;
 			gets_pass(some - 1);
-			pair[0].peer->delegated_spared = 0;
+			pair[0].peer->delegate.spared = 0;
 			offer_get(into, 0, 8);
 			owner_polls();
 			we_poll();
@@ -993,7 +993,7 @@ static void test_far_apart(void **state)
 			assert_memory_equal(into, space, 8);
 		}
 		for (int round = 0; round < 3; round++) {
-			pair[0].peer->delegated_spared = 0;
+			pair[0].peer->delegate.spared = 0;
 			offer(from, 8 * (uint64_t)round, 8, 0);
 			(void)sc_ep_poll(pair[0].ep);
 			assert_true(end_idle(&pair[0]) && is_untouched(0, 8 * (size_t)round));
@@ -1060,7 +1060,7 @@ static void test_race(void **state)
 
 		values[i] = i;
 		if (i % 4 == 0)
-			pair[0].peer->delegated_spared = 0; /* else it is asked too rarely */
+			pair[0].peer->delegate.spared = 0; /* else it is asked too rarely */
 		while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE | flags)) == -EAGAIN) {
 			ended += step();
 			sched_yield();
@@ -1106,7 +1106,7 @@ static void test_race_of_gets(void **state)
 
 		values[i] = i;
 		if (i % 4 == 0)
-			pair[0].peer->delegated_spared = 0; /* else it is asked too rarely */
+			pair[0].peer->delegate.spared = 0; /* else it is asked too rarely */
 		while ((ret = post(&iov, 1, &remote, 1, SC_RMA_WRITE)) == -EAGAIN)
 			ended += step();
 		assert_int_equal(ret, 0);
@@ -1147,7 +1147,7 @@ static void test_owner_closes(void **state)
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(comp_take(&pair[0].tx).err, ECONNRESET);
 	assert_true(end_idle(&pair[0]));
-	assert_int_equal(pair[0].peer->rma_pending, 0);
+	assert_int_equal(pair[0].peer->rma.pending, 0);
 	rma_close();
 }
 
@@ -1181,7 +1181,7 @@ static void test_owner_closes_when_done(void **state)
 		assert_memory_equal(puts ? space : into, from, 2 * len);
 		assert_int_equal((puts ? space : into)[2 * len], 0x5a);
 		assert_int_equal(counters()->rma_delegated_taken, 2);
-		assert_int_equal(pair[0].peer->rma_pending, 0);
+		assert_int_equal(pair[0].peer->rma.pending, 0);
 		rma_close();
 	}
 }
@@ -1199,14 +1199,14 @@ static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint3
 
 	owner_start(child, far, &peer);
 	while (!counters()->rma_delegated_taken) {
-		peer->delegated_spared = 0;
+		peer->delegate.spared = 0;
 		post_far(peer, far, from, 8, SC_RMA_WRITE);
 		sched_yield(); /* where there is no processor for it besides ours, it takes it now */
 		assert_int_equal(wait_comp().err, 0);
 	}
 	assert_int_equal(kill(child->pid, SIGSTOP), 0);
 	assert_int_equal(waitpid(child->pid, NULL, WUNTRACED), child->pid);
-	peer->delegated_spared = 0;
+	peer->delegate.spared = 0;
 	remote = (struct sc_remote){ 0, 8, far->key };
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(sc_rma_post(pair[0].ep, peer, &rma), 0);
@@ -1215,7 +1215,7 @@ static struct sc_peer *stopped_owner(struct child *child, struct far *far, uint3
 	claim = sc_load_relaxed_64(word);
 	if (taken)
 		assert_true(sc_cas_acq_rel_64(
-			word, claim, (claim & ~(uint64_t)UINT32_MAX) | (peer->delegated_first + taken)));
+			word, claim, (claim & ~(uint64_t)UINT32_MAX) | (peer->delegate.first + taken)));
 	return peer;
 }
 
@@ -1236,7 +1236,7 @@ static void test_owner_dies(void **state)
 		we_poll();
 		assert_true(end_idle(&pair[0]));
 		assert_int_equal(peer->link, SC_LINK_DOWN);
-		assert_int_equal(peer->rma_pending, 0);
+		assert_int_equal(peer->rma.pending, 0);
 		assert_true(is_unwritten(0, 0));
 		expect_idle();
 		rma_close();
@@ -1261,7 +1261,7 @@ static void test_owner_stopped(void **state)
 				assert_int_equal(comp_take(&pair[0].tx).err, 0);
 		assert_true(end_idle(&pair[0]));
 		assert_int_equal(peer->link, SC_LINK_UP);
-		assert_int_equal(peer->rma_pending, taken ? 3 : 0);
+		assert_int_equal(peer->rma.pending, taken ? 3 : 0);
 		child_kill(&child);
 		for (int i = 0; i < 3 && taken; i++)
 			assert_int_equal(wait_comp().err, ECONNRESET);
@@ -1434,7 +1434,7 @@ static void test_withdrawn_too_soon(void **state)
 	for (int i = 0; i < 1000; i++)
 		(void)sc_ep_poll(pair[0].ep);
 	assert_true(end_idle(&pair[0]));
-	assert_int_equal(pair[0].peer->rma_pending, 1);
+	assert_int_equal(pair[0].peer->rma.pending, 1);
 	sc_add_acq_rel_32(chains, 1);
 	we_poll();
 	assert_int_equal(comp_take(&pair[0].tx).err, EKEYREJECTED);

@@ -71,7 +71,7 @@ static uint64_t bounced(int who)
 
 static uint32_t lent_by(int who)
 {
-	return pair[who].peer->loans.count;
+	return pair[who].peer->bounce.loans.count;
 }
 
 /* The one that it holds, or has lent so; SC_POOL_NONE: none. */
@@ -87,8 +87,8 @@ static uint16_t returnable(int who)
 {
 	const struct sc_peer *peer = pair[who].peer;
 
-	assert_in_range(peer->returnables.count, 0, 1);
-	return peer->returnables.count ? *peer->returnables.bufs : SC_POOL_NONE;
+	assert_in_range(peer->bounce.returnables.count, 0, 1);
+	return peer->bounce.returnables.count ? *peer->bounce.returnables.bufs : SC_POOL_NONE;
 }
 
 /* pair[1] has read a message of pair[0]'s and holds its buffer. */
@@ -134,14 +134,14 @@ static void lend_all(void)
 		pattern_fill(from, SIZE, seed);
 	while (!end_send(&pair[0], to, from, SIZE, seed, SC_TAGGED | SC_SILENT) &&
 	       to->ep->counters.tx_rdv == 0 && ++seed);
-	assert_true(to->loans.count > 8);
+	assert_true(to->bounce.loans.count > 8);
 }
 
 /* And has had them all, unharmed. */
 static void third_reads(void)
 {
 	struct sc_peer *to = end_find(&pair[0], &third);
-	uint32_t lent = to->loans.count;
+	uint32_t lent = to->bounce.loans.count;
 
 	third.peer = end_find(&third, &pair[0]);
 	for (uint64_t seed = 1000; seed < 1000 + lent; seed++) {
@@ -339,7 +339,7 @@ static void receive_kind(enum kind kind, size_t size, size_t done, int late, uin
 	assert_int_equal(lent_by(0), 0);
 	assert_int_equal(lent_by(1), 0);
 	assert_int_equal(pair[0].ep->counters.rx_unexpected, late);
-	assert_int_equal(pair[0].peer->units_held, 0);
+	assert_int_equal(pair[0].peer->recv.units_held, 0);
 	pair_close(pair);
 }
 
@@ -399,7 +399,7 @@ static void test_shared_queue(void **state)
 			assert_true(pattern_is(into, sizes[parts], 7));
 			assert_null(sc_comp_ring_peek(&third.rx));
 			assert_int_equal(lent_by(0) + lent_by(1), 0);
-			assert_int_equal(pair[0].peer->units_held, 0);
+			assert_int_equal(pair[0].peer->recv.units_held, 0);
 			end_close(&third);
 			pair_close(pair);
 			sc_rxq_destroy(sharing.rxq);
@@ -426,7 +426,7 @@ static void test_no_memory(void **state)
 	for (int polls = 0; polls < 3; polls++) {
 		(void)sc_ep_poll(pair[0].ep);
 		assert_int_equal(lent_by(0), 3);
-		assert_int_equal(pair[0].peer->returnables.count, 3);
+		assert_int_equal(pair[0].peer->bounce.returnables.count, 3);
 		assert_null(sc_comp_ring_peek(&pair[0].rx));
 	}
 	*ops = had;
@@ -459,11 +459,12 @@ static void test_parts_in_turn(void **state)
 			talk(first, size, ++seed);
 			assert_int_equal(lent_by(first), buffers);
 			assert_int_equal(pair[!first].peer->hold.count, buffers);
-			assert_int_equal(pair[first].peer->returnables.count, buffers);
-			assert_int_equal(pair[first].peer->loans.first, *pair[!first].peer->hold.bufs);
+			assert_int_equal(pair[first].peer->bounce.returnables.count, buffers);
+			assert_int_equal(pair[first].peer->bounce.loans.first,
+					 *pair[!first].peer->hold.bufs);
 			talk(!first, size, ++seed);
 			assert_int_equal(lent_by(0) + lent_by(1), 0);
-			assert_int_equal(pair[first].peer->returnables.count, 0);
+			assert_int_equal(pair[first].peer->bounce.returnables.count, 0);
 			assert_false(sc_hold_has(pair[!first].peer));
 			assert_true(sc_list_empty(&pair[!first].ep->holding));
 		}
@@ -542,7 +543,7 @@ static uint16_t part(int i, uint64_t seed)
 	uint16_t buf;
 
 	assert_true(sc_record_may_lend(peer, 1, 0));
-	buf = sc_pool_lend(&pair[0].ep->pool, &peer->loans, peer->tx.tail);
+	buf = sc_pool_lend(&pair[0].ep->pool, &peer->bounce.loans, peer->tx.tail);
 	sc_hold_returnables_add(peer, buf);
 	pattern_fill(from, 2 * MOST, seed);
 	memcpy(sc_seg_buf(pair[0].ep->seg, buf), from + i * MOST, MOST);
@@ -590,7 +591,7 @@ static void test_between_parts(void **state)
 			expect_waiting(&pair[0], SIZE, 50);
 		expect_waiting(&pair[0], SIZE, 51);
 		assert_int_equal(lent_by(0), 0);
-		assert_int_equal(pair[0].peer->returnables.count, 0);
+		assert_int_equal(pair[0].peer->bounce.returnables.count, 0);
 		assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
 		pair_close(pair);
 	}
@@ -737,11 +738,11 @@ static void test_parts_not_to_be_held(void **state)
 			while (sc_pool_left(pool) >= parts + SC_ABI_RECORD_BUFS + 4 &&
 			       sc_record_grow(pair[0].ep, 1))
 				(void)sc_pool_lend(pool, &elsewhere, 0);
-		pair[0].peer->is_behind = what == NOT_IN_PARTS;
+		pair[0].peer->bounce.is_behind = what == NOT_IN_PARTS;
 		talk(0, parts * MOST, 2);
 		assert_int_equal(lent_by(0), parts);
 		assert_int_equal(pair[1].peer->hold.count, what == PARTS || what == ACKED ? parts : 0);
-		assert_int_equal(pair[0].peer->returnables.count, pair[1].peer->hold.count);
+		assert_int_equal(pair[0].peer->bounce.returnables.count, pair[1].peer->hold.count);
 		if (what == ACKED) { /* an answer that is acknowledged goes another way */
 			assert_int_equal(end_send(&pair[1], pair[1].peer, from, 2 * MOST, 3,
 						  SC_TAGGED | SC_SEND_DELIVERY),
@@ -828,15 +829,15 @@ static void test_trial(void **state)
 		int tried = 0, held = 0, turns = 0;
 
 		open_holding(&attr);
-		while (turns < 3000 &&
-		       !(tried && !pair[0].peer->fill.trying && !pair[1].peer->fill.trying)) {
+		while (turns < 3000 && !(tried && !pair[0].peer->bounce.fill.trying &&
+					 !pair[1].peer->bounce.fill.trying)) {
 			for (int who = 0; who < 2; who++) {
-				bool trying = pair[who].peer->fill.trying;
+				bool trying = pair[who].peer->bounce.fill.trying;
 
 				talk(who, sizes[i], ++seed);
 				tried += trying;
 				held += sc_hold_has(pair[!who].peer);
-				if (trying && pair[who].peer->fill.trying)
+				if (trying && pair[who].peer->bounce.fill.trying)
 					assert_false(sc_hold_has(pair[!who].peer));
 			}
 			turns++;
@@ -865,7 +866,7 @@ static void test_head_is_ahead(void **state)
 		assert_int_equal(lent_by(0), 2 + more);
 		lend_all();
 		assert_int_equal(lent_by(0), 2);
-		assert_int_equal(pair[0].peer->loans.first, buf);
+		assert_int_equal(pair[0].peer->bounce.loans.first, buf);
 		expect_waiting(&pair[0], SIZE, 2);
 		assert_int_equal(lent_by(0), 1);
 		expect_waiting(&pair[1], SIZE, 9);
@@ -891,10 +892,10 @@ static void test_head_is_ahead_of_parts(void **state)
 				send_only(0, 3 * MOST, 9);
 			lend_all();
 			assert_int_equal(lent_by(0), another ? 6 : 3);
-			assert_int_equal(pair[0].peer->returnables.count, 3);
+			assert_int_equal(pair[0].peer->bounce.returnables.count, 3);
 			expect_waiting(&pair[0], answer * MOST, 3);
 			assert_int_equal(lent_by(0), another ? 3 : 0);
-			assert_int_equal(pair[0].peer->returnables.count, 0);
+			assert_int_equal(pair[0].peer->bounce.returnables.count, 0);
 			if (another)
 				expect_waiting(&pair[1], 3 * MOST, 9);
 			third_reads();
@@ -953,7 +954,8 @@ static void test_others_come_back(void **state)
 			(void)sc_ep_poll(pair[1].ep);
 	}
 	assert_int_equal(lent_by(0), 3);
-	assert_int_equal(returnable(0), pair[0].peer->loans.first); /* the first, as far as it knows */
+	assert_int_equal(returnable(0),
+			 pair[0].peer->bounce.loans.first); /* the first, as far as it knows */
 	lend_all();
 	assert_int_equal(lent_by(0), 0);
 	third_reads();
@@ -1019,8 +1021,8 @@ static void test_given_up(void **state)
 	assert_int_equal(lent_by(0), 3);
 	sc_peer_quarantine(pair[0].peer, -EPROTO, "a test says so");
 	assert_int_equal(lent_by(0), 1);
-	assert_int_equal(pair[0].peer->loans.first, held_by(1));
-	assert_int_equal(pair[0].peer->loans.last, held_by(1));
+	assert_int_equal(pair[0].peer->bounce.loans.first, held_by(1));
+	assert_int_equal(pair[0].peer->bounce.loans.last, held_by(1));
 	lend_all();
 	assert_int_equal(lent_by(0), 1);
 	memset(sc_seg_buf(pair[1].peer->seg, held_by(1)), 0x77, MOST);
@@ -1053,7 +1055,7 @@ static void test_given_up_with_parts(void **state)
 		memset(sc_seg_buf(pair[1].peer->seg, held.bufs[i]), 0x77, MOST);
 	ends_settle(pair, 2);
 	assert_int_equal(lent_by(0), 0);
-	assert_int_equal(pair[0].peer->returnables.count, 0);
+	assert_int_equal(pair[0].peer->bounce.returnables.count, 0);
 	third_reads();
 	pair_close(pair);
 }
@@ -1080,7 +1082,7 @@ static void writer_child(struct child *self, void *arg)
 	pattern_fill(from, SIZE, 2);
 	if (writer->writes) {
 		CHILD_CHECK(!end_send(&own, own.peer, from, SIZE, 2, SC_TAGGED));
-		CHILD_CHECK(!own.peer->loans.count);
+		CHILD_CHECK(!own.peer->bounce.loans.count);
 	}
 	child_tell(self, "");
 	child_wait(self);
@@ -1154,7 +1156,7 @@ static void bad_return(enum bad bad)
 		break;
 	case NOT_FOR_THAT: /* of two */
 		send_only(0, SIZE, 77);
-		record.bufs[0] = pair[0].peer->loans.last;
+		record.bufs[0] = pair[0].peer->bounce.loans.last;
 		assert_int_not_equal(record.bufs[0], held_by(1));
 		break;
 	case NO_BUFFER:
@@ -1355,7 +1357,7 @@ static void test_taken_back(void **state)
 	sc_store_release_64(&owner->tx.consumer->head, owner->tx.tail);
 	(void)sc_ep_poll(pair[0].ep);
 	assert_int_equal(comp_take(&pair[0].rx).len, MOST + 8);
-	assert_int_equal(owner->returnables.count, 0);
+	assert_int_equal(owner->bounce.returnables.count, 0);
 	(void)sc_record_may_lend(owner, pair[0].ep->pool.count, 0);
 	assert_int_equal(lent_by(0), 0);
 	assert_int_equal(pair[0].ep->pool.free_count, pair[0].ep->pool.have);
@@ -1444,8 +1446,8 @@ static void test_small_buffers(void **state)
 	talk(1, 8, 1);
 	assert_true(sc_record_may_lend(pair[0].peer, HELD, 0));
 	for (uint32_t i = 0; i < HELD; i++) {
-		*record.bufs =
-			sc_pool_lend(&pair[0].ep->pool, &pair[0].peer->loans, pair[0].peer->tx.tail);
+		*record.bufs = sc_pool_lend(&pair[0].ep->pool, &pair[0].peer->bounce.loans,
+					    pair[0].peer->tx.tail);
 		sc_hold_returnables_add(pair[0].peer, *record.bufs);
 		put_raw(pair[0].peer, SC_ABI_BOUNCE, SC_ABI_F_TAGGED | SC_ABI_F_RETURNABLE, 8, &record);
 	}

@@ -709,8 +709,8 @@ static void test_answers(void **state)
 		assert_int_equal(ended, cases[i].expected ? 2 : 0);
 		assert_int_equal(end_send(&pair[0], peer, from, 8, 0, SC_SILENT),
 				 cases[i].expected == -EUSERS ? 0 : cases[i].expected);
-		assert_int_equal(pair[0].ep->pool.free_count + peer->loans.count +
-					 end_find(&pair[0], &third)->loans.count,
+		assert_int_equal(pair[0].ep->pool.free_count + peer->bounce.loans.count +
+					 end_find(&pair[0], &third)->bounce.loans.count,
 				 pair[0].ep->pool.have);
 		check_traffic(&pair[0], &third);
 		three_close();
@@ -908,10 +908,10 @@ static void test_slot_after_a_quarantine(void **state)
 	expect_sent(&pair[1], from, 4096);
 	sc_peer_quarantine(peer, -ENOMEM, "a test");
 	ends_settle(&pair[1], 1);
-	assert_int_equal(peer->loans.count, 1); /* it may be reading yet */
+	assert_int_equal(peer->bounce.loans.count, 1); /* it may be reading yet */
 	end_close(&guest);
 	ends_settle(&pair[1], 1);
-	assert_int_equal(peer->loans.count, 0);
+	assert_int_equal(peer->bounce.loans.count, 0);
 	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.have);
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
 	end_open(&next, &attr);
@@ -937,9 +937,9 @@ static void test_quarantine_after_departure(void **state)
 	end_close(&guest);
 	(void)sc_peers_review(pair[1].ep, true);
 	assert_int_equal(peer->feed, SC_FEED_DRAINING);
-	assert_int_equal(peer->loans.count, 1);
+	assert_int_equal(peer->bounce.loans.count, 1);
 	sc_peer_quarantine(peer, -ENOMEM, "a test");
-	assert_int_equal(peer->loans.count, 0);
+	assert_int_equal(peer->bounce.loans.count, 0);
 	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.have);
 	ends_settle(&pair[1], 1);
 	assert_int_equal(sc_seg_claims(pair[1].ep->seg)[0], 0);
@@ -1328,11 +1328,11 @@ static void test_killed_after_a_quarantine(void **state)
 	poll_long(&pair[1]);
 	assert_null(peer->seg);
 	assert_true(sc_seg_claims(pair[1].ep->seg)[0] != 0);
-	assert_int_equal(peer->loans.count, 1); /* it may be reading yet */
+	assert_int_equal(peer->bounce.loans.count, 1); /* it may be reading yet */
 	child_kill(&child);
 	poll_long(&pair[1]);
 	assert_true(sc_seg_claims(pair[1].ep->seg)[0] == 0);
-	assert_int_equal(peer->loans.count, 0);
+	assert_int_equal(peer->bounce.loans.count, 0);
 	assert_int_equal(pair[1].ep->pool.free_count, pair[1].ep->pool.have);
 	(void)sc_reap_scan(); /* another process may have been first */
 	end_close(&pair[1]);
@@ -2378,9 +2378,9 @@ static void check_again(void)
 
 	assert_int_equal(ep->peer_count, 1);
 	assert_int_equal(ep->inbound_count, pair[0].peer->feed == SC_FEED_UP);
-	assert_int_equal(ep->pool.free_count + pair[0].peer->loans.count, ep->pool.have);
+	assert_int_equal(ep->pool.free_count + pair[0].peer->bounce.loans.count, ep->pool.have);
 	if (pair[0].peer->link == SC_LINK_DOWN)
-		assert_int_equal(pair[0].peer->loans.count, 0);
+		assert_int_equal(pair[0].peer->bounce.loans.count, 0);
 	assert_int_equal(sc_slab_used(&ep->tx_ops), 0);
 	assert_int_equal(ep->counters.quarantines + ep->counters.refusals + ep->counters.deaths, 0);
 	for (uint32_t i = 1; i < ep->seg->header.slot_count; i++)

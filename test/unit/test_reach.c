@@ -92,8 +92,9 @@ static void all_messages(uint8_t *special, size_t share_min)
 		assert_true(pair[1].ep->counters.rx_pulled_bytes > 0 || side == RECEIVER);
 		assert_true(special_failures > 0 || side == RECEIVER);
 		/* nothing is concluded for other memory */
-		assert_true(pair[1].peer->can_read == SC_REACH_YES && pair[0].peer->fetch != SC_FETCH_NO);
-		assert_false(pair[0].peer->writes_fail || pair[1].peer->copies_not);
+		assert_true(pair[1].peer->can_read == SC_REACH_YES &&
+			    pair[0].peer->rma.fetch != SC_FETCH_NO);
+		assert_false(pair[0].peer->writes_fail || pair[1].peer->xfer.copies_not);
 		pair_close(pair);
 	}
 }

@@ -721,8 +721,8 @@ static void test_fence_behind_messages(void **state)
 			expect_idle();
 			/* there is none any more */
 			assert_int_equal(post(&read, 1, &remote, 1, SC_SEND_FENCE), 0);
-			assert_int_equal(sc_list_empty(&pair[0].peer->rma_waiting) &&
-						 sc_list_empty(&pair[0].peer->rma_queued),
+			assert_int_equal(sc_list_empty(&pair[0].peer->rma.waiting) &&
+						 sc_list_empty(&pair[0].peer->rma.queued),
 					 !routes[r].strict && routes[r].way != WAY_PULL);
 			ends_settle(pair, 2);
 			assert_int_equal(comp_take(&pair[0].tx).err, 0);
@@ -749,7 +749,7 @@ static void test_order_of_puts_made_again(void **state)
 		rma_open(&strict);
 		if (later)
 			assert_int_equal(run(from, at(0, 60000), SC_RMA_WRITE).err, 0);
-		assert_int_equal(pair[0].peer->fetch, later ? SC_FETCH_YES : SC_FETCH_UNKNOWN);
+		assert_int_equal(pair[0].peer->rma.fetch, later ? SC_FETCH_YES : SC_FETCH_UNKNOWN);
 		if (later == 2)
 			pair[1].peer->cma.cookie ^= 1; /* another process, by the looks of it */
 		else
@@ -774,7 +774,7 @@ static void test_order_of_puts_made_again(void **state)
 			assert_int_equal(space[i], i == 100 ? from[77] : 4);
 			assert_int_equal(into[i], space[i]);
 		}
-		assert_int_equal(pair[0].peer->fetch, SC_FETCH_NO);
+		assert_int_equal(pair[0].peer->rma.fetch, SC_FETCH_NO);
 		expect_idle();
 		rma_close();
 	}
@@ -820,7 +820,7 @@ static void test_first_large_put_fails(void **state)
 	(void)state;
 	rma_open(&strict);
 	expect_error(at(SPACE - 10, 40000), SC_RMA_WRITE, EINVAL);
-	assert_int_equal(pair[0].peer->fetch, SC_FETCH_UNKNOWN);
+	assert_int_equal(pair[0].peer->rma.fetch, SC_FETCH_UNKNOWN);
 	for (int i = 0; i < 3; i++) {
 		struct iovec iov = { from + i, 40000 };
 		struct sc_remote remote = at(0, 40000);
@@ -951,7 +951,7 @@ static void test_impossible_head(void **state)
 		assert_int_equal(post(&iov, 1, &remote, 1, put ? SC_RMA_WRITE : 0), 0);
 		for (int i = 0; i < 100; i++)
 			sc_ep_poll(lender->ep);
-		assert_true(lender->peer->loans.count > 0);
+		assert_true(lender->peer->bounce.loans.count > 0);
 		lender->peer->tx.consumer->head = UINT64_MAX / 3;
 		for (int i = 0; i < 100; i++)
 			sc_ep_poll(lender->ep);
@@ -1007,7 +1007,7 @@ static void test_never_read(void **state)
 			}
 			assert_true(end_idle(&pair[0]));
 			assert_int_equal(sc_slab_used(&pair[0].ep->rma_ops), 0);
-			assert_int_equal(pair[0].peer->rma_pending, 0);
+			assert_int_equal(pair[0].peer->rma.pending, 0);
 			assert_int_equal(post(&iov, 1, &remote, 1, flags), -ECONNRESET);
 			rma_close();
 		}
@@ -1369,7 +1369,7 @@ static void test_get_of_the_given_up(void **state)
 	assert_true(end_idle(&pair[0]));
 	for (int i = 0; i < 60000; i++)
 		assert_int_equal(into[i], 0x5a);
-	assert_int_equal(pair[0].peer->rma_pending, 0);
+	assert_int_equal(pair[0].peer->rma.pending, 0);
 	rma_close();
 }
 
@@ -1469,7 +1469,7 @@ static void test_memory_of_a_get(void **state)
 	rma_open(&strict);
 	assert_int_equal(run(into, at(0, 40000), 0).err, 0); /* too large to be offered */
 	hazards = &sc_seg_slot(pair[1].peer->seg, pair[1].peer->out_slot)->hazards;
-	assert_int_equal(pair[1].peer->hazard_count, 1); /* the word has been used */
+	assert_int_equal(pair[1].peer->rma.hazard_count, 1); /* the word has been used */
 	assert_int_equal(hazards->words[0], 0);
 	sc_store_release_64(&hazards->words[0], 2ull << 32 | SC_ABI_HAZARD_OP);
 	clock_stop();

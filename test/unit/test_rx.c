@@ -162,7 +162,7 @@ static void test_cancel(void **state)
 	assert_int_equal(end_recv(&pair[1], NULL, into, sizeof(into), 0, 0), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, sizeof(from), 0, 0), 0);
 	sc_ep_poll(pair[1].ep);
-	assert_false(sc_list_empty(&pair[1].peer->transfers));
+	assert_false(sc_list_empty(&pair[1].peer->recv.transfers));
 	assert_int_equal(sc_rx_cancel(pair[1].ep, into), -ENOENT);
 	ends_settle(pair, 2);
 	expect_received(&pair[1], pair[1].peer, into, sizeof(from), 0);
@@ -292,7 +292,7 @@ static void test_claim(void **state)
 			ends_settle(pair, 2);
 			drop_sent();
 			assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
-			assert_int_equal(pair[1].peer->units_held, 0);
+			assert_int_equal(pair[1].peer->recv.units_held, 0);
 		}
 		pair_close(pair);
 	}
@@ -330,7 +330,7 @@ static void test_discard(void **state)
 			ends_settle(pair, 2);
 			expect_sent(&pair[0], from, sizes[i]);
 			assert_int_equal(sc_rx_recv(pair[1].ep, &drop), -EINVAL);
-			assert_int_equal(pair[1].peer->units_held, 0);
+			assert_int_equal(pair[1].peer->recv.units_held, 0);
 		}
 		pair_close(pair);
 	}
@@ -804,7 +804,7 @@ static void victim_check(void)
 	expect_received(&pair[1], of_third, into + 2000, 40000, 78);
 	assert_true(pattern_is(into, 100, 1) && pattern_is(into + 1000, 1000, 1) &&
 		    pattern_is(into + 2000, 40000, 1));
-	assert_int_equal(pair[1].peer->units_held, 0);
+	assert_int_equal(pair[1].peer->recv.units_held, 0);
 	/* its slot is free again */
 	assert_int_equal(
 		sc_seg_claims(pair[1].ep->seg)[0] & SC_ABI_CLAIM_STATE,
@@ -1036,7 +1036,7 @@ static void test_window_overrun(void **state)
 					   words, 7);
 			else
 				ends_settle(pair, 2), (void)sc_ring_refresh(&pair[0].peer->tx);
-			assert_true(pair[1].peer->units_held <= 1024);
+			assert_true(pair[1].peer->recv.units_held <= 1024);
 			if (pair[0].peer->link == SC_LINK_DOWN)
 				break;
 		}
@@ -1090,8 +1090,8 @@ static void test_bad_pieces(void **state)
 		assert_int_equal(end_recv(&pair[1], pair[1].peer, into + 50000, 80000, 5, SC_TAGGED), 0);
 		assert_int_equal(end_send(&pair[0], pair[0].peer, from, 90000, 5, SC_TAGGED), 0);
 		sc_ep_poll(pair[1].ep);
-		assert_false(sc_list_empty(&pair[1].peer->transfers));
-		op = sc_list_entry(pair[1].peer->transfers.next, struct sc_rx_op, of_peer);
+		assert_false(sc_list_empty(&pair[1].peer->recv.transfers));
+		op = sc_list_entry(pair[1].peer->recv.transfers.next, struct sc_rx_op, of_peer);
 		words[0] = sc_slab_id(op);
 		switch (variant) {
 		case 0: /* not the first */
@@ -1139,12 +1139,12 @@ static void test_bad_pieces(void **state)
 					 0);
 			assert_int_equal(end_send(&third, third.peer, from, 50000, 9, SC_TAGGED), 0);
 			sc_ep_poll(pair[1].ep);
-			op = sc_list_entry(of_third->transfers.next, struct sc_rx_op, of_peer);
+			op = sc_list_entry(of_third->recv.transfers.next, struct sc_rx_op, of_peer);
 			words[0] = sc_slab_id(op);
 		}
 		raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, size), words, 7);
 		sc_ep_poll(pair[1].ep);
-		assert_true(sc_list_empty(&pair[1].peer->transfers));
+		assert_true(sc_list_empty(&pair[1].peer->recv.transfers));
 		if (variant == 11) {
 			for (int i = 0; i < 20; i++) {
 				ends_settle(&pair[1], 1);
@@ -1170,7 +1170,7 @@ static void test_pieces_too_long(void **state)
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 40000, 5, SC_TAGGED), 0);
 	sc_ep_poll(pair[1].ep);
 	memset(into + 60000, 0xa5, 3 * size);
-	words[0] = sc_slab_id(sc_list_entry(pair[1].peer->transfers.next, struct sc_rx_op, of_peer));
+	words[0] = sc_slab_id(sc_list_entry(pair[1].peer->recv.transfers.next, struct sc_rx_op, of_peer));
 	raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, size), words, 7);
 	words[1] = size;
 	raw_record(pair[0].peer, CTL(SC_ABI_PIECE, 0, 1, 101), words, 7);
@@ -1250,7 +1250,7 @@ static void test_parts(void **state)
 									   ? len
 									   : 4096u * (unsigned)(at + 1),
 								   1));
-					assert_true(!posted == !pair[1].peer->arriving || at == 2);
+					assert_true(!posted == !pair[1].peer->recv.arriving || at == 2);
 				}
 				comp = comp_take(&pair[1].rx);
 				assert_ptr_equal(comp.context, into);
@@ -1263,16 +1263,16 @@ static void test_parts(void **state)
 				assert_int_equal(comp.flags & SC_COMP_DATA, SC_COMP_DATA);
 				assert_true(pattern_is(into, len, 1));
 				assert_int_equal(into[len], 0xa5);
-				assert_int_equal(pair[1].peer->units_held, 0);
+				assert_int_equal(pair[1].peer->recv.units_held, 0);
 				assert_int_equal(pair[1].peer->units_back - back,
 						 SC_ABI_UNITS(PARTS_SIZE));
 				if (multi && rooms[i] > PARTS_SIZE)
 					assert_int_equal(sc_rx_cancel(pair[1].ep, into), 0);
 				while (sc_comp_ring_peek(&pair[1].rx))
 					(void)comp_take(&pair[1].rx);
-				assert_true(sc_list_empty(&pair[1].peer->transfers));
-				assert_null(pair[1].peer->arriving);
-				assert_null(pair[1].peer->arriving_op);
+				assert_true(sc_list_empty(&pair[1].peer->recv.transfers));
+				assert_null(pair[1].peer->recv.arriving);
+				assert_null(pair[1].peer->recv.arriving_op);
 			}
 	pair_close(pair);
 }
@@ -1289,7 +1289,7 @@ static void test_peek_at_parts(void **state)
 	}
 	assert_int_equal(peek(5, SC_RECV_DISCARD, into), 0);
 	assert_int_equal(comp_take(&pair[1].rx).len, PARTS_SIZE);
-	assert_int_equal(pair[1].peer->units_held, 0);
+	assert_int_equal(pair[1].peer->recv.units_held, 0);
 	pair_close(pair);
 }
 
@@ -1316,9 +1316,9 @@ static void test_parts_end(void **state)
 				if (posted)
 					assert_int_equal(comp_take(&pair[1].rx).err, ECONNRESET);
 				assert_null(sc_comp_ring_peek(&pair[1].rx));
-				assert_null(pair[1].peer->arriving);
-				assert_null(pair[1].peer->arriving_op);
-				assert_int_equal(pair[1].peer->units_held, 0);
+				assert_null(pair[1].peer->recv.arriving);
+				assert_null(pair[1].peer->recv.arriving_op);
+				assert_int_equal(pair[1].peer->recv.units_held, 0);
 				assert_int_equal(pair[1].ep->counters.quarantines, 0);
 				end_close(&pair[1]);
 			}
@@ -1341,7 +1341,7 @@ static void test_parts_in_order(void **state)
 		sc_ep_poll(pair[1].ep);
 	assert_true(pattern_is(into + 50000, 9000, 1) && pattern_is(into + 100000, 9000, 1));
 	assert_null(sc_comp_ring_peek(&pair[1].rx));
-	assert_null(pair[1].peer->arriving_op);
+	assert_null(pair[1].peer->recv.arriving_op);
 	ends_settle(pair, 2);
 	for (size_t i = 0; i < 3; i++)
 		expect_received(&pair[1], pair[1].peer, into + i * 50000, i ? 9000 : 40000, i);
@@ -1408,13 +1408,14 @@ static void test_bad_parts(void **state)
 				words[1] = 8192, words[3] = 2, size = PARTS_SIZE - 8192 + 1;
 				break;
 			default: /* as if it had been asked for */
-				words[0] = posted ? sc_slab_id(pair[1].peer->arriving_op) : 1ull << 32;
+				words[0] =
+					posted ? sc_slab_id(pair[1].peer->recv.arriving_op) : 1ull << 32;
 			}
 			raw_record(pair[0].peer, CTL(kind, flags, 1, size), words, 7);
 			sc_ep_poll(pair[1].ep);
-			assert_true(sc_list_empty(&pair[1].peer->transfers));
-			assert_null(pair[1].peer->arriving);
-			assert_null(pair[1].peer->arriving_op);
+			assert_true(sc_list_empty(&pair[1].peer->recv.transfers));
+			assert_null(pair[1].peer->recv.arriving);
+			assert_null(pair[1].peer->recv.arriving_op);
 			for (int i = 0; posted && i < (variant < 3 ? 2 : 1); i++)
 				assert_int_equal(sc_rx_cancel(pair[1].ep, into + 50000), 0);
 			assert_true(into[50000 + PARTS_SIZE] == 0xa5);

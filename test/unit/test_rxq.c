@@ -325,7 +325,7 @@ static void leave_amid(enum way way, bool multi)
 	crowd.ends[1].ep->config.share_min = UINT32_MAX;
 	assert_int_equal(sc_rxq_recv(crowd.rxq, &recv), 0);
 	send_from(crowd.ends[0].ep, crowd.to[1], out, BIG);
-	while (sc_list_empty(&crowd.from[1]->transfers))
+	while (sc_list_empty(&crowd.from[1]->recv.transfers))
 		sc_ep_poll(crowd.ends[1].ep);
 	assert_int_equal(sc_rxq_room(crowd.rxq), 64); /* out of the matcher */
 	sc_ep_destroy(crowd.ends[1].ep);

@@ -396,8 +396,8 @@ static struct sc_rx_op *begin(size_t size, size_t capacity)
 
 	post(size, capacity);
 	sc_rx_poll(pair[1].ep);
-	assert_false(sc_list_empty(&pair[1].peer->copying));
-	op = sc_list_entry(pair[1].peer->copying.next, struct sc_rx_op, pulling);
+	assert_false(sc_list_empty(&pair[1].peer->recv.copying));
+	op = sc_list_entry(pair[1].peer->recv.copying.next, struct sc_rx_op, pulling);
 	assert_non_null(op->share.words);
 	assert_int_equal(op->done, 0);
 	return op;
@@ -431,7 +431,7 @@ static void expect_message(size_t size)
 	assert_int_equal(into[size], 0xa5);
 	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
 	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
-	assert_int_equal(pair[1].peer->shares, 0);
+	assert_int_equal(pair[1].peer->xfer.opened, 0);
 }
 
 static void test_both_copy(void **state)
@@ -458,13 +458,13 @@ static void test_generation_wraps(void **state)
 
 	(void)state;
 	share_pair_open();
-	pair[1].peer->share_generation = UINT32_MAX - 2;
+	pair[1].peer->xfer.generation = UINT32_MAX - 2;
 	for (size_t i = 0; i < sizeof(next) / sizeof(next[0]); i++) {
 		uint64_t sent = by_sender(0), received = by_receiver(1);
 
 		assert_int_equal(begin(SIZE, SIZE)->share.generation, next[i]);
 		expect_message(SIZE);
-		assert_int_equal(pair[1].peer->share_generation, next[i]);
+		assert_int_equal(pair[1].peer->xfer.generation, next[i]);
 		assert_true(by_sender(0) > sent && by_receiver(1) > received);
 		assert_int_equal(by_sender(0) - sent + by_receiver(1) - received, SIZE);
 	}
@@ -488,7 +488,7 @@ static void test_alone(void **state)
 	expect_sent(&pair[0], from, LARGE);
 	expect_received(&pair[1], pair[1].peer, into, LARGE, 0);
 	assert_int_equal(by_sender(0), 0);
-	assert_int_equal(pair[1].peer->share_generation, 0);
+	assert_int_equal(pair[1].peer->xfer.generation, 0);
 	pair_close(pair);
 }
 
@@ -503,7 +503,7 @@ static void test_absent_sender(void **state)
 		expect_received(&pair[1], pair[1].peer, into, SIZE, 0);
 		assert_true(pattern_is(into, SIZE, 9));
 		assert_int_equal(by_receiver(1), i * SIZE);
-		assert_int_equal(pair[1].peer->share_generation, 1);
+		assert_int_equal(pair[1].peer->xfer.generation, 1);
 	}
 	ends_settle(pair, 2);
 	for (int i = 0; i < 3; i++)
@@ -512,7 +512,7 @@ static void test_absent_sender(void **state)
 
 	begin(SIZE, SIZE);
 	expect_message(SIZE);
-	assert_int_equal(pair[1].peer->share_generation, 2);
+	assert_int_equal(pair[1].peer->xfer.generation, 2);
 	assert_true(by_sender(0) > 0);
 	pair_close(pair);
 }
@@ -599,8 +599,8 @@ static void test_uneven(void **state)
 			assert_int_equal(end_sendv(&pair[0], pair[0].peer, many, MANY, 0, 0, from), 0);
 		}
 		sc_rx_poll(pair[1].ep);
-		assert_false(sc_list_empty(&pair[1].peer->copying));
-		op = sc_list_entry(pair[1].peer->copying.next, struct sc_rx_op, pulling);
+		assert_false(sc_list_empty(&pair[1].peer->recv.copying));
+		op = sc_list_entry(pair[1].peer->recv.copying.next, struct sc_rx_op, pulling);
 		assert_int_equal(op->share.head, round ? 40960 : 28672);
 		expect_message(LEN);
 	}
@@ -684,7 +684,7 @@ static void expect_several(int count, size_t size, int nowhere)
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(failed[i], nowhere < count);
 	assert_true(end_idle(&pair[0]) && end_idle(&pair[1]));
-	assert_int_equal(pair[1].peer->shares, 0);
+	assert_int_equal(pair[1].peer->xfer.opened, 0);
 	assert_int_equal(pair[0].ep->counters.quarantines + pair[1].ep->counters.quarantines, 0);
 }
 
@@ -733,7 +733,7 @@ static void test_several_alone(void **state)
 		skip();
 	attr.config.eager_max = 4096;
 	pair_open(pair, &attr, WAY_CMA);
-	pair[1].peer->copies_not = true;
+	pair[1].peer->xfer.copies_not = true;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint64_t received = by_receiver(1);
 		int count = cases[i].waiting;
@@ -756,7 +756,7 @@ static void test_several_one_fails(void **state)
 	for (int alone = 0; alone < 2; alone++)
 		for (int nowhere = 0; nowhere < 6; nowhere++) {
 			share_pair_open();
-			pair[1].peer->copies_not = alone;
+			pair[1].peer->xfer.copies_not = alone;
 			begin_several(6, 65536, nowhere);
 			expect_several(6, 65536, nowhere);
 			assert_false(pair[0].peer->writes_fail);
@@ -908,13 +908,13 @@ static void test_refused(void **state)
 	begin(LARGE, LARGE);
 	sc_rx_poll(pair[0].ep);
 	expect_message(LARGE);
-	assert_true(pair[1].peer->copies_not);
+	assert_true(pair[1].peer->xfer.copies_not);
 	assert_int_equal(by_sender(0), 0);
 	assert_int_equal(by_receiver(1), LARGE);
 	assert_int_equal(end_recv(&pair[1], NULL, into, LARGE, 0, 0), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, LARGE, 0, 0), 0);
 	expect_message(LARGE);
-	assert_int_equal(pair[1].peer->share_generation, 1);
+	assert_int_equal(pair[1].peer->xfer.generation, 1);
 	pair_close(pair);
 }
 
@@ -927,7 +927,7 @@ static void test_write_fails(void **state)
 	begin(SIZE, SIZE);
 	expect_message(SIZE);
 	assert_true(pair[0].peer->writes_fail);
-	assert_true(pair[1].peer->copies_not);
+	assert_true(pair[1].peer->xfer.copies_not);
 	assert_int_equal(by_sender(0), 0);
 	assert_int_equal(by_receiver(1), SIZE);
 	pair_close(pair);
@@ -956,7 +956,7 @@ static void unproven(int count, bool alone, int life)
 	pair[1].peer->cma.cookie ^= 1;
 	before = life_take(pair[1].peer, life);
 	if (before) {
-		pair[1].peer->copies_not = alone;
+		pair[1].peer->xfer.copies_not = alone;
 		begin_several(count, 65536, count);
 		expect_several(count, 65536, count);
 		life_restore(before);
@@ -992,7 +992,7 @@ static void test_no_payload(void **state)
 	assert_int_equal(comp.err, EFAULT);
 	assert_int_equal(comp.len, 0);
 	assert_int_equal(comp.olen, 0); /* all of it would have fitted */
-	assert_false(pair[0].peer->writes_fail || pair[1].peer->copies_not);
+	assert_false(pair[0].peer->writes_fail || pair[1].peer->xfer.copies_not);
 	begin(LARGE, LARGE);
 	expect_message(LARGE);
 	assert_true(by_sender(0));
@@ -1092,7 +1092,7 @@ static void test_never_reports(void **state)
 		begin(SIZE, SIZE)->share.words->claim = claim_word(1, 0, 1);
 		receiver_polls(10);
 		assert_true(end_idle(&pair[1]));
-		pair[1].peer->share_runs = 195; /* of 200: the last half second of it will do */
+		pair[1].peer->xfer.runs = 195; /* of 200: the last half second of it will do */
 		if (!closes) {
 			sc_peer_quarantine(pair[1].peer, -EPROTO, "a test");
 			receiver_polls(100);

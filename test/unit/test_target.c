@@ -123,7 +123,7 @@ static void expect_given_up(void)
 	assert_int_equal(pair[0].peer->link, SC_LINK_DOWN);
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_SERVING]));
 	assert_true(sc_list_empty(&pair[1].ep->work[SC_WORK_RMA_BUSY]));
-	assert_int_equal(pair[1].peer->serving_count, 0);
+	assert_int_equal(pair[1].peer->target.count, 0);
 	assert_int_equal(sc_slab_used(&pair[1].ep->rma_ops), 0);
 	expect_served();
 	victim_close();
@@ -386,7 +386,7 @@ static void test_busy_peek(void **state)
 	assert_int_equal(end_recv(&pair[1], NULL, NULL, 0, 0, SC_RECV_PEEK), 0);
 	assert_int_equal(comp_take(&pair[1].rx).err, ENOMSG);
 	assert_int_equal(written.value, 0);
-	assert_true(pair[1].peer->put_moved > 0);
+	assert_true(pair[1].peer->target.put.moved > 0);
 	assert_int_equal(sc_reg_close(again), 0); /* which ends it */
 	ends_settle(&pair[1], 1);
 	assert_int_equal(answer_take(SC_ABI_DONE).status, EKEYREJECTED);
@@ -509,7 +509,7 @@ static void test_too_many(void **state)
 				expect_given_up();
 				continue;
 			}
-			assert_int_equal(pair[1].peer->serving_count, SC_RMA_REQUESTS_MAX);
+			assert_int_equal(pair[1].peer->target.count, SC_RMA_REQUESTS_MAX);
 			for (int i = 0; i < PAIR_RING_ROOM; i++)
 				answer_take(SC_ABI_INLINE);
 			ends_settle(&pair[1], 1);
@@ -524,7 +524,7 @@ static void test_too_many(void **state)
 					    words[0]);
 				ends_settle(&pair[1], 1);
 			}
-			assert_int_equal(pair[1].peer->serving_count, 0);
+			assert_int_equal(pair[1].peer->target.count, 0);
 			assert_int_equal(read_of.value, many);
 			expect_served();
 			victim_close();
@@ -839,9 +839,9 @@ static void test_long_get(void **state)
 	get[1] = sc_reg_key(reg);
 	raw_record(CTL(SC_ABI_GET, 0, 1, 1), get);
 	sc_ep_poll(pair[1].ep);
-	assert_int_equal(pair[1].peer->serving_count, 1);
+	assert_int_equal(pair[1].peer->target.count, 1);
 	ends_settle(&pair[1], 1);
-	assert_int_equal(pair[1].peer->serving_count, 0);
+	assert_int_equal(pair[1].peer->target.count, 0);
 	while (got < SPACE) {
 		got += sc_ctl_size(sc_ring_peek(&pair[0].peer->rx));
 		answer_take(SC_ABI_GOT);
@@ -924,7 +924,7 @@ static void test_wrong_fetch_queued(void **state)
 		assert_int_equal(end_send(&pair[1], pair[1].peer, from, 0, 0, SC_SILENT), 0);
 	raw_record(request.ctl, request.words);
 	ends_settle(&pair[1], 1);
-	assert_int_equal(pair[1].peer->serving_count, 0);
+	assert_int_equal(pair[1].peer->target.count, 0);
 	for (int i = 0; i < PAIR_RING_ROOM; i++)
 		answer_take(SC_ABI_INLINE);
 	ends_settle(&pair[1], 1);
@@ -948,7 +948,7 @@ static void test_lost_with_answers(void **state)
 	for (int i = 0; i < 3; i++)
 		raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK, 1, 100), words);
 	ends_settle(&pair[1], 1);
-	assert_int_equal(pair[1].peer->reply_count, 3);
+	assert_int_equal(pair[1].peer->reply.count, 3);
 	assert_false(sc_list_empty(&pair[1].ep->work[SC_WORK_REPLYING]));
 	set_bufs(words, UINT16_MAX);
 	raw_record(CTL(SC_ABI_PUT, SC_ABI_F_BOUNCED | SC_ABI_F_ACK, 1, 100), words);
@@ -1295,7 +1295,7 @@ static uint64_t ask(enum pending what)
 		assert_int_equal(sc_rma_post(pair[1].ep, pair[1].peer, &rma), 0);
 	else
 		assert_int_equal(sc_atomic_post(pair[1].ep, pair[1].peer, &atomic), 0);
-	return sc_slab_id(sc_list_entry(pair[1].peer->rma_waiting.next, struct sc_rma_op, of_peer));
+	return sc_slab_id(sc_list_entry(pair[1].peer->rma.waiting.next, struct sc_rma_op, of_peer));
 }
 
 static void expect_into_untouched(void)

@@ -41,7 +41,7 @@ static int setup(void **state)
 	sc_slab_init(&fake->ep.turns, sizeof(struct sc_turn));
 	for (int i = 0; i < 2; i++) {
 		fake->peers[i].ep = &fake->ep;
-		sc_list_init(&fake->peers[i].turns);
+		sc_list_init(&fake->peers[i].order.turns);
 	}
 	*state = fake;
 	return 0;
@@ -64,9 +64,9 @@ static struct sc_turn *begin(struct sc_peer *peer)
 	struct sc_turn *turn;
 
 	assert_int_equal(sc_turn_take(peer), 0);
-	assert_non_null(peer->turn);
+	assert_non_null(peer->order.turn);
 	turn = sc_turn_pass(peer);
-	assert_null(peer->turn);
+	assert_null(peer->order.turn);
 	return turn;
 }
 
@@ -121,7 +121,7 @@ static void test_every_order(void **state)
 			assert_int_equal(sc_slab_used(&fake->ep.turns), 4 - reported);
 		}
 		assert_int_equal(reported, 4);
-		assert_true(sc_list_empty(&peer->turns));
+		assert_true(sc_list_empty(&peer->order.turns));
 	}
 }
 
@@ -169,7 +169,7 @@ static void test_dropped(void **state)
 
 	assert_int_equal(sc_turn_take(peer), 0);
 	sc_turn_drop(peer);
-	assert_null(peer->turn);
+	assert_null(peer->order.turn);
 	assert_int_equal(sc_slab_used(&fake->ep.turns), 1);
 	sc_turn_drop(peer); /* there is none: nothing happens */
 	assert_int_equal(sc_slab_used(&fake->ep.turns), 1);
@@ -181,7 +181,7 @@ static void test_dropped(void **state)
 	expect(fake, 1, 0);
 	assert_int_equal(sc_turn_take(peer), 0);
 	sc_turn_drop(peer);
-	assert_true(sc_list_empty(&peer->turns));
+	assert_true(sc_list_empty(&peer->order.turns));
 }
 
 /* Peers do not wait for each other. */
@@ -227,7 +227,7 @@ static void test_limit(void **state)
 		turns[i] = begin(&fake->peers[i & 1]);
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(sc_turn_take(&fake->peers[i]), -EAGAIN);
-		assert_null(fake->peers[i].turn);
+		assert_null(fake->peers[i].order.turn);
 		sc_turn_drop(&fake->peers[i]); /* as who is refused does */
 	}
 	sc_turn_end(&fake->peers[1], turns[3], NULL); /* ended is not enough, */

@@ -474,11 +474,11 @@ static uint32_t buffers_in_turn(void)
 		uint16_t buf;
 
 		burst(1000, 1);
-		buf = pair[0].peer->loans.last;
+		buf = pair[0].peer->bounce.loans.last;
 		in_turn += !seen[buf];
 		seen[buf] = 1;
 	}
-	assert_in_range(pair[0].peer->loans.count, 1, SC_RECORD_LENT + 1);
+	assert_in_range(pair[0].peer->bounce.loans.count, 1, SC_RECORD_LENT + 1);
 	pair_close(pair);
 	return in_turn;
 }
@@ -788,7 +788,7 @@ static void test_fill_ways(void **state)
 	for (uint32_t way = 0; way < SC_FILL_WAYS; way++) {
 		attr.config.fill = (enum sc_fill_way)way;
 		pair_open(pair, &attr, WAY_CMA);
-		if (pair[0].peer->fill.way != attr.config.fill) { /* not this processor's */
+		if (pair[0].peer->bounce.fill.way != attr.config.fill) { /* not this processor's */
 			pair_close(pair);
 			continue;
 		}
@@ -963,9 +963,9 @@ static void test_fence(void **state)
 	ends_settle(pair, 2);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), 0);
 	/* one-sided operations count as well (test_rma.c has real ones) */
-	pair[0].peer->rma_pending++;
+	pair[0].peer->rma.pending++;
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), -EAGAIN);
-	pair[0].peer->rma_pending--;
+	pair[0].peer->rma.pending--;
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 8, 0, SC_SEND_FENCE), 0);
 	pair_close(pair);
 }
@@ -998,8 +998,8 @@ static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const s
 		ends_settle(pair, 2);
 	}
 	assert_int_equal(pair[1].ep->counters.quarantines, 0);
-	assert_true(pair[1].peer->units_held <= pair[1].ep->config.window);
-	assert_true(pair[1].peer->units_held + SC_ABI_UNITS(200) > pair[1].ep->config.window);
+	assert_true(pair[1].peer->recv.units_held <= pair[1].ep->config.window);
+	assert_true(pair[1].peer->recv.units_held + SC_ABI_UNITS(200) > pair[1].ep->config.window);
 	/* what takes more leaves the upper half to rendezvous */
 	assert_true(some[0] <= 200 ||
 		    (pair[0].ep->counters.tx_rdv + 1) * SC_ABI_UNITS(0) > pair[1].ep->config.window / 2);
@@ -1018,7 +1018,7 @@ static void flood_and_drain(const struct sc_ep_attr *attr, enum way way, const s
 		assert_memory_equal(to, from + i % 1000, comp.len);
 	}
 	assert_true(!sc_comp_ring_peek(&pair[1].rx));
-	assert_int_equal(pair[1].peer->units_held, 0);
+	assert_int_equal(pair[1].peer->recv.units_held, 0);
 	assert_int_equal(sc_slab_used(&pair[0].ep->tx_ops), 0);
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, some[0], 0, SC_TAGGED), 0);
 	pair_close(pair);
@@ -1276,7 +1276,7 @@ static void test_ring_overflows(void **state)
 				}
 				/* looks at all */
 				(void)sc_record_may_lend(pair[0].peer, pair[0].ep->pool.count, 0);
-				assert_true(pair[0].peer->loans.count <= SC_ABI_RETURN_BUFS);
+				assert_true(pair[0].peer->bounce.loans.count <= SC_ABI_RETURN_BUFS);
 			}
 			assert_int_equal(pair[1].ep->counters.quarantines, 0);
 			pair_close(pair);
@@ -1459,7 +1459,7 @@ static void test_answers_with_full_rings(void **state)
 		assert_int_equal(sc_slab_used(&pair[i].ep->tx_ops), 0);
 		assert_int_equal(pair[i].tx.tail, sent[i]);
 		assert_int_equal(pair[i].rx.tail, sent[!i]);
-		assert_int_equal(pair[i].ep->pool.free_count + pair[i].peer->loans.count,
+		assert_int_equal(pair[i].ep->pool.free_count + pair[i].peer->bounce.loans.count,
 				 pair[i].ep->pool.have);
 	}
 	pair_close(pair);
@@ -1561,11 +1561,11 @@ static void test_buffers_of_others(void **state)
 		assert_int_equal(ends[1].ep->counters.rx_unexpected, sent);
 		end_take_way(&ends[2], end_find(&ends[2], &ends[0]), WAY_PULL);
 		eager = ends[0].ep->counters.tx_bounce;
-		lent = first->loans.count;
+		lent = first->bounce.loans.count;
 		assert_int_equal(end_send(&ends[0], second, from, lengths[i], 7, SC_TAGGED), 0);
 		assert_int_equal(ends[0].ep->counters.tx_bounce, eager + !i);
 		if (i == 2) {
-			assert_int_equal(first->loans.count, lent);
+			assert_int_equal(first->bounce.loans.count, lent);
 			assert_int_equal(end_send(&ends[0], first, from, lengths[i], 7, SC_TAGGED), 0);
 			assert_int_equal(ends[0].ep->counters.tx_bounce, eager + 1); /* its own */
 		}
@@ -1675,7 +1675,7 @@ static void test_order(void **state)
 			assert_int_equal(pair[i].ep->counters.rx_msgs, MESSAGES);
 			assert_int_equal(sc_slab_used(&pair[i].ep->tx_ops), 0);
 			assert_int_equal(sc_slab_used(&pair[i].ep->rxq->ops), 0);
-			assert_int_equal(pair[i].peer->units_held, 0);
+			assert_int_equal(pair[i].peer->recv.units_held, 0);
 		}
 		pair_close(pair);
 	}
@@ -1879,22 +1879,22 @@ static void test_lost_behind_answers(void **state)
 	assert_int_equal(end_send(&pair[0], pair[0].peer, from, 0, 1, SC_SEND_DELIVERY), 0);
 	assert_int_equal(end_send(&third, third.peer, from, 0, 1, SC_SEND_DELIVERY), 0);
 	(void)sc_ep_poll(ep);
-	peers[0] = sc_list_entry(answered->next, struct sc_peer, replying);
-	peers[1] = sc_list_entry(answered->next->next, struct sc_peer, replying);
-	assert_int_equal(peers[0]->reply_count + peers[1]->reply_count, 2);
+	peers[0] = sc_list_entry(answered->next, struct sc_peer, reply.listed);
+	peers[1] = sc_list_entry(answered->next->next, struct sc_peer, reply.listed);
+	assert_int_equal(peers[0]->reply.count + peers[1]->reply.count, 2);
 	/* all buffers are lent */
 	sc_loans_init(&elsewhere);
 	while (sc_record_grow(ep, 1))
 		(void)sc_pool_lend(&ep->pool, &elsewhere, 0);
-	if (sc_list_empty(&peers[1]->borrower))
-		sc_list_append(&ep->borrowers, &peers[1]->borrower);
+	if (sc_list_empty(&peers[1]->bounce.borrower))
+		sc_list_append(&ep->borrowers, &peers[1]->bounce.borrower);
 	sc_store_release_64(&peers[1]->tx.consumer->head, peers[1]->tx.tail + 1);
 	peers[0]->tx.stuck_at = peers[0]->tx.head;
 	peers[0]->tx.stuck = 1000;
 	(void)sc_ep_poll(ep);
 	assert_int_equal(ep->counters.quarantines, 1);
 	assert_int_equal(peers[1]->link, SC_LINK_DOWN);
-	assert_int_equal(peers[0]->reply_count, 1);
+	assert_int_equal(peers[0]->reply.count, 1);
 	assert_true(answered->next->next == answered);
 	sc_pool_reclaim(&ep->pool, &elsewhere);
 	end_close(&third);
@@ -2108,7 +2108,7 @@ static void test_impossible_head_of_a_borrower(void **state)
 		star_open(ends, 3, 4);
 		first = end_find(&ends[0], &ends[1]);
 		lend_all(&ends[0], first);
-		assert_true(first->loans.count > 0);
+		assert_true(first->bounce.loans.count > 0);
 		first->tx.consumer->head = UINT64_MAX / 3;
 		eager = ends[0].ep->counters.tx_bounce;
 		ret = end_send(&ends[0], end_find(&ends[0], &ends[wants]), from, 4096, 0, SC_SILENT);
@@ -2116,7 +2116,7 @@ static void test_impossible_head_of_a_borrower(void **state)
 		assert_int_equal(ends[0].ep->counters.tx_bounce, eager + (wants == 2));
 		assert_int_equal(ends[0].ep->counters.quarantines, 1);
 		assert_int_equal(first->link, SC_LINK_DOWN);
-		assert_int_equal(first->loans.count, 0);
+		assert_int_equal(first->bounce.loans.count, 0);
 		ends_settle(ends, 3);
 		assert_null(first->seg);
 		for (int n = 0; n < 3; n++)
