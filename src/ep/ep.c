@@ -50,11 +50,11 @@
 /*
  * The defaults, and the section of docs/MEASUREMENTS.md that each follows from:
  *
- *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_BOUNCE_MIN on
+ *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_ROUTE_BUFFER_MIN on
  *               only if there is no buffer. More than INLINE_ALWAYS (tx.c) only while half of the ring is free
  *   buf_size    docs/MEASUREMENTS.md, "Bounce buffer size"
  *   eager_max   docs/MEASUREMENTS.md, "Eager or rendezvous". The calibration of the machine may say otherwise
- *               (calibration.c), and it is less to peers where filling is found to be slow: sc_bounce_is_eager()
+ *               (calibration.c), and it is less to peers where filling is found to be slow: sc_route()
  *   share_min   docs/MEASUREMENTS.md, "Who copies a rendezvous"
  *
  * The pool and the slots are so large that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * bounce.c: messages in bounce buffers; and which messages go so.
+ * bounce.c: messages in bounce buffers; and what they cost.
  *
  *   bounce   payload in buffers of ours that are lent to the peer, and named in the record. In more than one buffer it
  *            has a record for each, so that the receiver reads one while the next is filled, unless it is behind
@@ -147,35 +147,30 @@ static bool is_of_stream(struct sc_peer *peer)
 }
 
 /*
- * Has the peer it sooner by CMA? By more than an eighth: docs/MEASUREMENTS.md, "Eager or rendezvous". Of a stream the
- * slower of writer and reader of the buffers decides; and a call copies as many messages as it may, or a half of each.
- * (Messages that are never received are on their way, too: a sender that has such counts as one of a stream.)
+ * Of a stream the slower of writer and reader of the buffers decides; and a call copies as many messages as it may, or a
+ * half of each. (Messages that are never received are on their way, too: a sender that has such counts as one of a
+ * stream.)
  */
-static bool favours_cma(struct sc_peer *peer, const struct sc_send *send, size_t size)
+uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_t size,
+			 struct sc_route_costs *costs)
 {
 	uint64_t write = peer->bounce.fill.write_cost, read = peer->bounce.fill.read_cost;
-	uint64_t ns = bounce_ns(peer, size);
 	uint32_t together = 1;
 
+	*costs = (struct sc_route_costs){ 0 };
+	if (size <= SC_INJECT_MAX || !peer->ep->config.eager_adapts || peer->rma.fetch == SC_FETCH_NO ||
+	    !read)
+		return 0;
+	costs->buffers_ns = bounce_ns(peer, size);
 	if (is_of_stream(peer)) {
-		ns = size * (write > read ? write : read) / 1000;
+		costs->buffers_ns = size * (write > read ? write : read) / 1000;
 		if (size >= peer->ep->config.share_min && !peer->writes_fail)
 			size /= 2;
 		together = sc_cma_together(send->iov_count, size);
 	}
-	return sc_calibration_favours_cma(ns * 8 / 9, size, send->iov_count, together);
-}
-
-bool sc_bounce_is_eager(struct sc_peer *peer, const struct sc_send *send, size_t size)
-{
-	const struct sc_config *config = &peer->ep->config;
-
-	if (size > config->eager_max)
-		return false;
-	if (size <= SC_INJECT_MAX || !config->eager_adapts || peer->rma.fetch == SC_FETCH_NO ||
-	    !peer->bounce.fill.read_cost)
-		return true;
-	return !favours_cma(peer, send, size) || sc_fill_has_trial(&peer->bounce.fill);
+	if (!sc_fill_has_trial(&peer->bounce.fill))
+		costs->cma_ns = sc_calibration_cma_ns(size, send->iov_count, together);
+	return together > 1 ? SC_FACT_STREAM : 0;
 }
 
 /* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */

@@ -3,23 +3,9 @@
 #define SC_BOUNCE_H
 
 #include "link/hold.h"
+#include "link/route.h"
 #include "link/state.h"
 #include "msg/txop.h"
-
-/*
- * Bytes that are better in a buffer than in a record, also for two that answer each other in the same buffer (hold.h);
- * and for a receiver that is behind, which has fewer lines of the ring to read: docs/MEASUREMENTS.md, "Inline or bounce
- * buffer".
- */
-#define SC_BOUNCE_MIN 320
-#define SC_BOUNCE_MIN_BEHIND 128
-
-/* Of what a record could hold as well: has the reader it sooner in a buffer? */
-static inline bool sc_bounce_prefers(const struct sc_peer *peer, size_t size)
-{
-	return size >= (peer->bounce.is_behind ? SC_BOUNCE_MIN_BEHIND : SC_BOUNCE_MIN) &&
-	       size < peer->ep->buffer_end;
-}
 
 /*
  * Buffers that eager messages leave to pieces, which have no other way to go; and, the more of them a peer has, to the
@@ -35,7 +21,7 @@ static inline uint32_t sc_bounce_reserve(const struct sc_peer *peer)
 /* Are some held, have so many of them room for so much, and are they better? */
 static inline bool sc_bounce_has_return(struct sc_peer *peer, size_t size, uint32_t buffers)
 {
-	return sc_hold_has(peer) && size >= SC_BOUNCE_MIN &&
+	return sc_hold_has(peer) && size >= SC_ROUTE_BUFFER_MIN &&
 	       size <= (size_t)buffers * peer->seg->header.buf_size &&
 	       !sc_fill_is_better(&peer->bounce.fill, size) && !sc_fill_wants(&peer->bounce.fill, size);
 }
@@ -47,10 +33,12 @@ bool sc_bounce_send_buffer(struct sc_peer *peer, const struct sc_send *send, uin
 bool sc_bounce_send_return(struct sc_peer *peer, const struct sc_send *send, uint32_t size);
 
 /*
- * Does a payload go through bounce buffers, if there are any? Their cost is known after some large payloads have used
- * them.
+ * Tells for sc_route() the costs of a message of `size` bytes through bounce buffers and by rendezvous. Returns
+ * SC_FACT_STREAM or 0. The cost of buffers is known after some large payloads have used them. Where it is not known, or
+ * the peer cannot copy, or the ways of filling are to be tried again, the cost by CMA is 0.
  */
-bool sc_bounce_is_eager(struct sc_peer *peer, const struct sc_send *send, size_t size);
+uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_t size,
+			 struct sc_route_costs *costs);
 
 /*
  * Send through bounce buffers. -ENOBUFS: not now, take another way. A message waits (-EAGAIN) if the peer has buffers of

@@ -4,8 +4,8 @@
  *
  *   inline      payload in the record                           complete on return
  *   bounce      payload in bounce buffers, named in the record  complete on return    bounce.c
- *               (what a record could hold as well too, from SC_BOUNCE_MIN on, or, for a receiver that is
- *               behind, from SC_BOUNCE_MIN_BEHIND on)
+ *               (what a record could hold as well too, from SC_ROUTE_BUFFER_MIN on, or, for a receiver that is
+ *               behind, from SC_ROUTE_BUFFER_MIN_BEHIND on)
  *   rendezvous  the addresses of the payload in the record; the receiver copies it after the match and may
  *               have us copy along (xfer.h), or asks for it in pieces; it acknowledges in the end
  *                                                               complete with the acknowledgement    txop.c
@@ -35,6 +35,7 @@
 #include "link/fence.h"
 #include "link/record.h"
 #include "link/review.h"
+#include "link/route.h"
 #include "link/turn.h"
 #include "msg/bounce.h"
 #include "msg/send.h"
@@ -176,7 +177,8 @@ static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send 
 		return send_two_lines(peer, send, (uint32_t)size);
 	if (sc_bounce_has_return(peer, size, 1))
 		return sc_bounce_send_return(peer, send, (uint32_t)size);
-	if (size <= peer->ep->config.inline_max && !sc_bounce_prefers(peer, size))
+	if (size <= peer->ep->config.inline_max &&
+	    !(sc_route_prefers_buffer(size, peer->bounce.is_behind) && size < peer->ep->buffer_end))
 		return send_lines(peer, send, (uint32_t)size);
 	return sc_bounce_send_buffer(peer, send, (uint32_t)size);
 }
@@ -219,6 +221,56 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	return !ret && peer->ep->order ? take_turn(peer) : ret;
 }
 
+/* The facts that are known before anything has been tried. */
+static uint32_t facts_of(struct sc_peer *peer, const struct sc_send *send, size_t size,
+			 struct sc_route_costs *costs)
+{
+	const struct sc_ep *ep = peer->ep;
+	uint32_t facts = 0;
+
+	if (size <= ep->config.inline_max)
+		facts |= SC_FACT_RECORD | (size < ep->buffer_end ? SC_FACT_BUFFER : 0);
+	if (size <= ep->config.eager_max)
+		facts |= SC_FACT_BUFFERS | sc_bounce_costs(peer, send, size, costs);
+	return facts | (peer->bounce.is_behind ? SC_FACT_BEHIND : 0);
+}
+
+/* -ENOBUFS: take another way. A payload that a record can hold as well does not wait for a buffer. */
+static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_t size, bool waits)
+{
+	int ret = -ENOBUFS;
+
+	if (waits || sc_record_may_spare(peer, sc_bounce_reserve(peer)))
+		ret = sc_bounce_send(peer, send, size);
+	return ret == -EAGAIN && !waits ? -ENOBUFS : ret;
+}
+
+/* Sends the way that sc_route() decides; if that is not open, takes the fact back that it needs, and asks again. */
+static int send_routed(struct sc_peer *peer, const struct sc_send *send, size_t size)
+{
+	struct sc_route_costs costs;
+	uint32_t facts = facts_of(peer, send, size, &costs);
+	int ret;
+
+	do {
+		bool record = facts & SC_FACT_RECORD;
+
+		switch (sc_route(SC_ROUTE_MESSAGE, size, facts, &costs)) {
+		case SC_WAY_INLINE:
+			ret = send_inline(peer, send, (uint32_t)size);
+			facts &= ~SC_FACT_RECORD;
+			break;
+		case SC_WAY_BOUNCE:
+			ret = send_bounce(peer, send, (uint32_t)size, !record);
+			facts &= ~(record ? SC_FACT_BUFFER : SC_FACT_BUFFERS);
+			break;
+		default:
+			return sc_txop_send_rdv(peer, send, size);
+		}
+	} while (ret == -ENOBUFS);
+	return ret;
+}
+
 static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_peer *peer,
 						  const struct sc_send *send)
 {
@@ -238,22 +290,7 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 	/* completions that nobody reads would pile up: the caller is to read them first */
 	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) && sc_comp_ring_is_full(ep->tx_cq), 0))
 		return -EAGAIN;
-	if (size <= ep->config.inline_max) {
-		if (sc_bounce_prefers(peer, size) && sc_record_may_spare(peer, sc_bounce_reserve(peer))) {
-			ret = sc_bounce_send(peer, send, (uint32_t)size);
-			if (ret != -ENOBUFS && ret != -EAGAIN)
-				return ret;
-		}
-		ret = send_inline(peer, send, (uint32_t)size);
-		if (ret != -ENOBUFS)
-			return ret;
-	}
-	if (sc_bounce_is_eager(peer, send, size)) {
-		ret = sc_bounce_send(peer, send, (uint32_t)size);
-		if (ret != -ENOBUFS)
-			return ret;
-	}
-	return sc_txop_send_rdv(peer, send, size);
+	return send_routed(peer, send, size);
 }
 
 /* Any message, any way but the short one. */

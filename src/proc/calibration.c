@@ -17,7 +17,7 @@
  * From both follows how large an eager message may be at least, and at most (sc_calibration_limits()):
  * between these it is a matter of where the two are, and the library's value without calibration is right for some. So
  * that is changed only where it would be wrong for all; and for a peer, when the time to fill buffers for it has been
- * measured (fill.c), by sc_calibration_favours_cma().
+ * measured (fill.c), by sc_route().
  *
  * It is measured by the daemon's thread, some time after it has begun, or by the operator's command, never by a sender:
  * 0.5 ms of processor time. The least of many times counts, as nothing makes a copy faster than it is; so a machine
@@ -64,13 +64,8 @@
 #define PER_KIB_MIN 1
 #define PER_KIB_MAX 10000
 
-/*
- * The time that a rendezvous takes for its records, beside the copy and more than an eager message: at most, and
- * commonly; and of one of many, whose records are read and written while others are under way.
- */
+/* The time that a rendezvous takes at most for its records, beside the copy and more than an eager message. */
 #define RECORDS_NS 1000
-#define RECORDS_COMMON_NS 200
-#define RECORDS_STREAM_NS 100
 
 /* Eager messages: smaller ones are not worth a rendezvous, larger ones would take all of the pool. */
 #define EAGER_MIN 8192u
@@ -464,12 +459,4 @@ uint64_t sc_calibration_cma_ns(size_t size, size_t fragments, uint32_t together)
 	uint64_t start = costs >> 32, per_kib = costs & UINT32_MAX;
 
 	return start / together + (size + (fragments - 1) * SC_CMA_ELEMENT) * per_kib / 1024;
-}
-
-/* With one copy by the receiver: where both copy, which they do of large ones, a rendezvous is better still. */
-bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments, uint32_t together)
-{
-	uint64_t cma_ns = sc_calibration_cma_ns(size, fragments, together);
-
-	return cma_ns && bounce_ns > cma_ns + (together > 1 ? RECORDS_STREAM_NS : RECORDS_COMMON_NS);
 }

@@ -35,10 +35,4 @@ int sc_calibration_judge(const struct sc_calibration_times *times, struct sc_cal
  */
 uint64_t sc_calibration_cma_ns(size_t size, size_t fragments, uint32_t together);
 
-/*
- * Are such a copy's bytes sooner copied by the receiver than put into bounce buffers and taken out, in `bounce_ns`
- * nanoseconds? False where this process does not know.
- */
-bool sc_calibration_favours_cma(uint64_t bounce_ns, size_t size, size_t fragments, uint32_t together);
-
 #endif

@@ -12,7 +12,7 @@
  * itself: the time of plain stores shows how far the reader is. Figures: docs/MEASUREMENTS.md, "Ways to fill a bounce
  * buffer".
  *
- * From SC_FILL_MIN on (and somewhat less, SC_BOUNCE_MIN) a buffer is better than the ring's lines too, as what is in
+ * From SC_FILL_MIN on (and somewhat less, SC_ROUTE_BUFFER_MIN) a buffer is better than the ring's lines too, as what is in
  * it is aligned as it was, and not cut into what a line holds ("Inline or bounce buffer"). Smaller fills are plain
  * whatever the way: what they take is not told apart by their filling.
  *

@@ -205,29 +205,21 @@ static void test_eager(void **state)
 	}
 }
 
-/* Which way a payload takes if it would take so many nanoseconds in buffers. */
-static void test_favours_cma(void **state)
+static void test_cma_ns(void **state)
 {
 	(void)state;
 	if (!alone)
 		skip();
 	/* nothing is known before it is kept, or read */
-	assert_false(sc_calibration_favours_cma(UINT64_MAX, 1, 1, 1));
+	assert_int_equal(sc_calibration_cma_ns(1, 1, 1), 0);
 	assert_int_equal(sc_calibration_store(&usual), 0);
-	/* 1.7 us, 0.2 for records, and 80 ns for each KiB */
-	assert_false(sc_calibration_favours_cma(1900 + 16 * 80, 16384, 1, 1));
-	assert_true(sc_calibration_favours_cma(1900 + 16 * 80 + 1, 16384, 1, 1));
+	/* 1.7 us, and 80 ns for each KiB */
+	assert_int_equal(sc_calibration_cma_ns(16384, 1, 1), 1700 + 16 * 80);
 	/* 160 ns for each fragment more */
-	assert_false(sc_calibration_favours_cma(1900 + 16 * 80 + 1, 16384, 2, 1));
-	assert_false(sc_calibration_favours_cma(1900 + 16 * 80 + 7 * 160, 16384, 8, 1));
-	assert_true(sc_calibration_favours_cma(1900 + 16 * 80 + 7 * 160 + 1, 16384, 8, 1));
-	/* never where it is not known what buffers cost */
-	assert_false(sc_calibration_favours_cma(0, 1 << 20, 1, 1));
-	/* 16 in a call: 0.106 us, and 0.1 for records */
-	assert_false(sc_calibration_favours_cma(206 + 16 * 80, 16384, 1, 16));
-	assert_true(sc_calibration_favours_cma(206 + 16 * 80 + 1, 16384, 1, 16));
-	assert_false(sc_calibration_favours_cma(525 + 16 * 80 + 160, 16384, 2, 4));
-	assert_true(sc_calibration_favours_cma(525 + 16 * 80 + 160 + 1, 16384, 2, 4));
+	assert_int_equal(sc_calibration_cma_ns(16384, 8, 1), 1700 + 16 * 80 + 7 * 160);
+	/* 16 in a call, and 4 of two fragments */
+	assert_int_equal(sc_calibration_cma_ns(16384, 1, 16), 106 + 16 * 80);
+	assert_int_equal(sc_calibration_cma_ns(16384, 2, 4), 425 + 16 * 80 + 160);
 	unlink(path);
 }
 
@@ -974,7 +966,7 @@ int main(void)
 		cmocka_unit_test(test_parse_other),
 		cmocka_unit_test(test_judge),
 		cmocka_unit_test(test_eager),
-		cmocka_unit_test(test_favours_cma),
+		cmocka_unit_test(test_cma_ns),
 		cmocka_unit_test(test_adapts),
 		cmocka_unit_test(test_adapts_to_streams),
 		cmocka_unit_test(test_adapts_offers),

@@ -191,8 +191,8 @@ static void sizes_pass(uint32_t eager_max, uint64_t in_records)
 static void test_largest(void **state)
 {
 	(void)state;
-	sizes_pass(UINT32_MAX, SC_BOUNCE_MIN);
-	sizes_pass(SC_BOUNCE_MIN - 1, SC_INLINE_MAX + 1); /* buffers hold too little */
+	sizes_pass(UINT32_MAX, SC_ROUTE_BUFFER_MIN);
+	sizes_pass(SC_ROUTE_BUFFER_MIN - 1, SC_INLINE_MAX + 1); /* buffers hold too little */
 }
 
 static void test_service(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * test_route: which way a put, a get or an atomic operation goes, by facts alone: each threshold on both sides, each fact
+ * test_route: which way a put, a get, an atomic operation or a message goes, by facts alone: each threshold on both sides, each fact
  * taken away from a set that suffices, the costs of copies.
  */
 #include <setjmp.h>
@@ -13,13 +13,16 @@
 
 #include "link/route.h"
 
-enum { PUT = SC_ROUTE_PUT, GET = SC_ROUTE_GET, ATOMIC = SC_ROUTE_ATOMIC };
+enum { PUT = SC_ROUTE_PUT, GET = SC_ROUTE_GET, ATOMIC = SC_ROUTE_ATOMIC, MESSAGE = SC_ROUTE_MESSAGE };
 enum {
 	DELEGATED = SC_WAY_DELEGATED,
 	COOPERATIVE = SC_WAY_COOPERATIVE,
 	LATER = SC_WAY_CMA_LATER,
 	CMA = SC_WAY_CMA,
-	TARGET = SC_WAY_TARGET
+	TARGET = SC_WAY_TARGET,
+	INLINE = SC_WAY_INLINE,
+	BOUNCE = SC_WAY_BOUNCE,
+	RENDEZVOUS = SC_WAY_RENDEZVOUS
 };
 
 #define KIB ((size_t)1024)
@@ -150,6 +153,53 @@ static void test_costs(void **state)
 	CHECK(rows);
 }
 
+#define EAGER (SC_FACT_RECORD | SC_FACT_BUFFER | SC_FACT_BUFFERS)
+
+static void test_messages(void **state)
+{
+	static const struct row rows[] = {
+		{ MESSAGE, 0, EAGER, { 0, 0 }, INLINE },
+		{ MESSAGE, 319, EAGER, { 0, 0 }, INLINE },
+		{ MESSAGE, 320, EAGER, { 0, 0 }, BOUNCE },
+		{ MESSAGE, 127, EAGER | SC_FACT_BEHIND, { 0, 0 }, INLINE },
+		{ MESSAGE, 128, EAGER | SC_FACT_BEHIND, { 0, 0 }, BOUNCE },
+		/* one way after the other is not open */
+		{ MESSAGE, 320, EAGER & ~SC_FACT_BUFFER, { 0, 0 }, INLINE },
+		{ MESSAGE, 128, (EAGER & ~SC_FACT_BUFFER) | SC_FACT_BEHIND, { 0, 0 }, INLINE },
+		{ MESSAGE, 320, EAGER & ~SC_FACT_RECORD, { 0, 0 }, BOUNCE },
+		{ MESSAGE, 8, EAGER & ~SC_FACT_RECORD, { 0, 0 }, BOUNCE },
+		{ MESSAGE, 8, SC_FACT_BUFFER, { 0, 0 }, RENDEZVOUS },
+		{ MESSAGE, 8, SC_FACT_RECORD, { 0, 0 }, INLINE },
+		{ MESSAGE, MIB, SC_FACT_BUFFERS, { 0, 0 }, BOUNCE },
+		{ MESSAGE, MIB, 0, { 0, 0 }, RENDEZVOUS },
+		{ MESSAGE, MIB, 0, { 1000000, 1 }, RENDEZVOUS },
+	};
+
+	(void)state;
+	CHECK(rows);
+}
+
+static void test_message_costs(void **state)
+{
+	static const struct row rows[] = {
+		/* more than an eighth, and 0.2 us */
+		{ MESSAGE, 16 * KIB, SC_FACT_BUFFERS, { 1600, 2025 }, BOUNCE },
+		{ MESSAGE, 16 * KIB, SC_FACT_BUFFERS, { 1600, 2034 }, RENDEZVOUS },
+		/* or 0.1 in a stream */
+		{ MESSAGE, 16 * KIB, SC_FACT_BUFFERS | SC_FACT_STREAM, { 1700, 2025 }, BOUNCE },
+		{ MESSAGE, 16 * KIB, SC_FACT_BUFFERS | SC_FACT_STREAM, { 1700, 2034 }, RENDEZVOUS },
+		{ MESSAGE, 16 * KIB, SC_FACT_BUFFERS | SC_FACT_STREAM, { 1600, 2025 }, RENDEZVOUS },
+		/* never where a cost is not known, or of what may be injected */
+		{ MESSAGE, 16 * KIB, SC_FACT_BUFFERS, { 0, 1000000 }, BOUNCE },
+		{ MESSAGE, 16 * KIB, SC_FACT_BUFFERS, { 1, 0 }, BOUNCE },
+		{ MESSAGE, 4 * KIB, SC_FACT_BUFFERS, { 1, 1000000 }, BOUNCE },
+		{ MESSAGE, 4 * KIB + 1, SC_FACT_BUFFERS, { 1, 1000000 }, RENDEZVOUS },
+	};
+
+	(void)state;
+	CHECK(rows);
+}
+
 static void test_together(void **state)
 {
 	(void)state;
@@ -166,10 +216,9 @@ static void test_together(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_thresholds),
-		cmocka_unit_test(test_facts),
-		cmocka_unit_test(test_costs),
-		cmocka_unit_test(test_together),
+		cmocka_unit_test(test_thresholds),    cmocka_unit_test(test_facts),
+		cmocka_unit_test(test_costs),	      cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_message_costs), cmocka_unit_test(test_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,14 +110,14 @@ static void test_counters(void **state)
 		pair_open(pair, NULL, way);
 		tx = sc_ep_counters(pair[0].ep);
 		rx = sc_ep_counters(pair[1].ep);
-		one_message(SC_BOUNCE_MIN - 1, SC_TAGGED, true, 1);
-		one_message(SC_BOUNCE_MIN, SC_TAGGED, true, 2);
+		one_message(SC_ROUTE_BUFFER_MIN - 1, SC_TAGGED, true, 1);
+		one_message(SC_ROUTE_BUFFER_MIN, SC_TAGGED, true, 2);
 		one_message(32768, SC_TAGGED, false, 3);
 		one_message(32769, SC_TAGGED, false, 4);
 		one_message(70000, SC_TAGGED, true, 5);
 		assert_int_equal(tx->tx_msgs, 5);
 		assert_int_equal(tx->tx_bytes,
-				 SC_BOUNCE_MIN - 1 + SC_BOUNCE_MIN + 32768 + 32769 + 70000);
+				 SC_ROUTE_BUFFER_MIN - 1 + SC_ROUTE_BUFFER_MIN + 32768 + 32769 + 70000);
 		assert_int_equal(tx->tx_inline, 1);
 		assert_int_equal(tx->tx_bounce, 2);
 		assert_int_equal(tx->tx_rdv, 2);
@@ -850,7 +850,7 @@ static void test_nothing_inline(void **state)
 static void test_rather_in_buffers(void **state)
 {
 	static const uint32_t flags[] = { SC_TAGGED, SC_TAGGED | SC_SEND_DELIVERY };
-	static const uint32_t lengths[] = { SC_BOUNCE_MIN - 1, SC_BOUNCE_MIN, SC_INLINE_MAX };
+	static const uint32_t lengths[] = { SC_ROUTE_BUFFER_MIN - 1, SC_ROUTE_BUFFER_MIN, SC_INLINE_MAX };
 	struct sc_ep_attr attr = end_attr();
 	const struct sc_counters *tx;
 	uint8_t *to = malloc(SC_INLINE_MAX);
@@ -858,8 +858,8 @@ static void test_rather_in_buffers(void **state)
 	(void)state;
 	assert_non_null(to);
 	for (int way = 0; way < SC_FILL_WAYS; way++)
-		for (uint32_t eager_max = SC_BOUNCE_MIN; eager_max <= 4096;
-		     eager_max += 4096 - SC_BOUNCE_MIN) {
+		for (uint32_t eager_max = SC_ROUTE_BUFFER_MIN; eager_max <= 4096;
+		     eager_max += 4096 - SC_ROUTE_BUFFER_MIN) {
 			uint64_t buffers, held;
 
 			attr.config.fill = (enum sc_fill_way)way;
@@ -870,14 +870,14 @@ static void test_rather_in_buffers(void **state)
 			for (size_t f = 0; f < 2; f++)
 				for (size_t i = 0; i < 3; i++)
 					one_message(lengths[i], flags[f], true, i);
-			buffers = eager_max == SC_BOUNCE_MIN ? 2 : 4;
+			buffers = eager_max == SC_ROUTE_BUFFER_MIN ? 2 : 4;
 			assert_int_equal(tx->tx_bounce, buffers);
 			assert_int_equal(tx->tx_inline, 6 - buffers);
-			pattern_fill(from, SC_BOUNCE_MIN, 1);
+			pattern_fill(from, SC_ROUTE_BUFFER_MIN, 1);
 			/* the receiver holds all that may be lent */
 			for (uint64_t tag = 0; tag < 4; tag++)
-				assert_int_equal(end_send(&pair[0], pair[0].peer, from, SC_BOUNCE_MIN,
-							  tag, SC_TAGGED),
+				assert_int_equal(end_send(&pair[0], pair[0].peer, from,
+							  SC_ROUTE_BUFFER_MIN, tag, SC_TAGGED),
 						 0);
 			held = tx->tx_bounce - buffers;
 			assert_in_range(held, 1, 3);
@@ -885,9 +885,9 @@ static void test_rather_in_buffers(void **state)
 				assert_int_equal(
 					end_recv(&pair[1], NULL, to, SC_INLINE_MAX, tag, SC_TAGGED), 0);
 				ends_settle(pair, 2);
-				expect_sent(&pair[0], from, SC_BOUNCE_MIN);
-				expect_received(&pair[1], pair[1].peer, to, SC_BOUNCE_MIN, tag);
-				assert_true(pattern_is(to, SC_BOUNCE_MIN, 1));
+				expect_sent(&pair[0], from, SC_ROUTE_BUFFER_MIN);
+				expect_received(&pair[1], pair[1].peer, to, SC_ROUTE_BUFFER_MIN, tag);
+				assert_true(pattern_is(to, SC_ROUTE_BUFFER_MIN, 1));
 			}
 			pair_close(pair);
 		}
@@ -1542,7 +1542,7 @@ static void star_open(struct end *ends, int count, uint32_t buf_count)
  */
 static void test_buffers_of_others(void **state)
 {
-	static const size_t lengths[] = { 4096, 100000, SC_BOUNCE_MIN };
+	static const size_t lengths[] = { 4096, 100000, SC_ROUTE_BUFFER_MIN };
 	uint8_t *to = malloc(100000);
 
 	(void)state;
