@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <strings.h>
+#include "base/param.h"
 
 /* ---- what is offered ------------------------------------------------------------------------- */
 

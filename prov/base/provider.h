@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * provider.h: the provider as libfabric sees it: name, limits, log, parameters, codes of errors (provider.c).
+ * provider.h: the provider as libfabric sees it: name, limits, log, codes of errors (provider.c).
  */
 #ifndef SHMCMA_PROVIDER_H
 #define SHMCMA_PROVIDER_H
@@ -32,23 +32,6 @@ extern struct fi_provider shmcma_provider;
 
 #define shmcma_warn(subsys, ...) FI_WARN(&shmcma_provider, subsys, __VA_ARGS__)
 #define shmcma_info(subsys, ...) FI_INFO(&shmcma_provider, subsys, __VA_ARGS__)
-
-enum shmcma_yield_mode { SHMCMA_YIELD_AUTO, SHMCMA_YIELD_NEVER, SHMCMA_YIELD_ALWAYS };
-
-/* The provider's parameters. */
-struct shmcma_env {
-	struct sc_config config; /* FI_SHMCMA_CMA, RMA, and the sizes */
-	int remote_comm;	 /* FI_SHMCMA_REMOTE_COMM */
-	bool calibrated;	 /* FI_SHMCMA_CALIBRATE, and FI_SHMCMA_EAGER_MAX is not given */
-	enum shmcma_yield_mode yield; /* FI_SHMCMA_YIELD */
-};
-extern struct shmcma_env shmcma_env;
-
-/* Reads the parameters; once, before any other call of this provider. */
-void shmcma_env_read(void);
-
-/* Puts the measured costs of this machine into the parameters. Once, before the first endpoint. */
-void shmcma_calibrate(void);
 
 /* Is this provider among the names of a list such as "a;b" or "a,b"? */
 bool shmcma_is_listed(const char *list);

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include "base/param.h"
 #include "base/provider.h"
 
 /*

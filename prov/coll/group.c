@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/param.h"
 #include "wait/watcher.h"
 #include "wait/wait.h"
 

@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/attr.h"
+#include "base/param.h"
 #include "base/node.h"
 #include "coll/coll.h"
 #include "obj/cntr.h"

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include "base/attr.h"
+#include "base/param.h"
 #include "coll/coll.h"
 #include "ep/ep.h"
 #include "obj/av.h"

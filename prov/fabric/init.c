@@ -7,6 +7,7 @@
  * what there is to clean up (fork.c).
  */
 #include "fabric/fabric.h"
+#include "base/param.h"
 #include "wait/fork.h"
 #include "wait/progress.h"
 

@@ -1457,18 +1457,30 @@ static void check_warned(const char *text, const char *warning)
 static const char *const worse_parameters[] = {
 	"FI_SHMCMA_PEERS=1e9",
 	"FI_SHMCMA_BOUNCE_COUNT=16 buffers",
-	"FI_SHMCMA_INLINE_MAX=",
-	"FI_SHMCMA_EAGER_MAX=32k",
+	"FI_SHMCMA_INLINE_MAX=1k",
+	"FI_SHMCMA_EAGER_MAX=32kb",
 	"FI_SHMCMA_SHARE_MIN=99999999999999999999999",
 	"FI_LOG_LEVEL=warn",
 	NULL,
 };
 
-static const char *const odd_parameters[] = {
-	"FI_SHMCMA_PEERS=0x10",
-	"FI_SHMCMA_BOUNCE_COUNT= 64 ",
+static const char *const unknown_parameters[] = {
+	"FI_SHMCMA_EAGERMAX=1",
+	"FI_SHMCMA_cma=0",
+	"FI_SHMCMA_BOUNCE_SIZES=8192",
+	"FI_SHMCMA_VERBOSITY=3",
+	"FI_SHMCMA_=1",
+	"FI_SHMCMA_PEERS=5",
 	"FI_LOG_LEVEL=warn",
 	NULL,
+};
+
+static const char *const odd_parameters[] = {
+	"FI_SHMCMA_PEERS=0x10",	    "FI_SHMCMA_BOUNCE_COUNT= 64 ",
+	"FI_SHMCMA_BOUNCE_SIZE=8k", "FI_SHMCMA_EAGER_MAX=128K",
+	"FI_SHMCMA_SHARE_MIN=1g",   "FI_SHMCMA_INLINE_MAX=", /* as if it were not set */
+	"FI_SHMCMA_CMA=",	    "FI_SHMCMA_RMA= ",
+	"FI_LOG_LEVEL=warn",	    NULL,
 };
 
 /* A parameter out of range is warned about and has its default. */
@@ -1485,30 +1497,42 @@ static void test_parameters(void **state)
 
 	text = play("remote", bad_parameters, &status);
 	assert_int_equal(status, 4);
-	check_warned(text, "parameter peers=1025 is not from 1 to 1024");
-	check_warned(text, "parameter bounce_size=1000 is not");
-	check_warned(text, "parameter bounce_count=1 is not");
-	check_warned(text, "parameter inline_max=5000 is not");
-	check_warned(text, "parameter eager_max=4294967296 is not");
-	check_warned(text, "parameter cma is neither yes nor no");
-	check_warned(text, "parameter remote_comm is neither yes nor no");
-	check_warned(text, "parameter rma=friendly is none of trusted, strict: using trusted");
-	check_warned(text, "parameter fill=warm is none of cached, streamed, tried: using tried");
-	check_warned(text, "parameter yield=sometimes is none of auto, never, always: using auto");
+	check_warned(text, "FI_SHMCMA_PEERS=1025 is not from 1 to 1024");
+	check_warned(text, "FI_SHMCMA_BOUNCE_SIZE=1000 is not");
+	check_warned(text, "FI_SHMCMA_BOUNCE_COUNT=1 is not");
+	check_warned(text, "FI_SHMCMA_INLINE_MAX=5000 is not");
+	check_warned(text, "FI_SHMCMA_EAGER_MAX=4294967296 is not");
+	check_warned(text, "FI_SHMCMA_CMA=perhaps is neither yes nor no");
+	check_warned(text, "FI_SHMCMA_REMOTE_COMM=rubbish is neither yes nor no");
+	check_warned(text, "FI_SHMCMA_RMA=friendly is none of trusted, strict: using trusted");
+	check_warned(text, "FI_SHMCMA_FILL=warm is none of cached, streamed, tried: using tried");
+	check_warned(text, "FI_SHMCMA_YIELD=sometimes is none of auto, never, always: using auto");
 
 	text = play("remote", more_bad_parameters, &status);
 	assert_int_equal(status, 4);
-	check_warned(text, "parameter peers");
-	check_warned(text, "parameter bounce_size=3072 is not a power of two");
-	check_warned(text, "parameter bounce_count");
+	check_warned(text, "FI_SHMCMA_PEERS");
+	check_warned(text, "FI_SHMCMA_BOUNCE_SIZE=3072 is not a power of two");
+	check_warned(text, "FI_SHMCMA_BOUNCE_COUNT");
 
 	text = play("remote", worse_parameters, &status);
 	assert_int_equal(status, 4);
-	check_warned(text, "parameter peers=1e9 is not a number: using 1024");
-	check_warned(text, "parameter bounce_count=16 buffers is not a number: using 88");
-	check_warned(text, "parameter inline_max= is not a number: using 872");
-	check_warned(text, "parameter eager_max=32k is not a number: using 32768");
-	check_warned(text, "parameter share_min=99999999999999999999999 is not from 1 to 4294967295");
+	check_warned(text, "FI_SHMCMA_PEERS=1e9 is not a number: using 1024");
+	check_warned(text, "FI_SHMCMA_BOUNCE_COUNT=16 buffers is not a number: using 88");
+	check_warned(text, "FI_SHMCMA_INLINE_MAX=1k is not from 0 to 872 in steps of 1: using 872");
+	check_warned(text, "FI_SHMCMA_EAGER_MAX=32kb is not a number: using 32768");
+	check_warned(text, "FI_SHMCMA_SHARE_MIN=99999999999999999999999 is not from 1 to 4294967295");
+
+	text = play("remote", unknown_parameters, &status);
+	assert_int_equal(status, 4);
+	check_warned(
+		text,
+		"FI_SHMCMA_EAGERMAX is no parameter and is ignored; did you mean FI_SHMCMA_EAGER_MAX?");
+	check_warned(text, "FI_SHMCMA_cma is no parameter and is ignored; did you mean FI_SHMCMA_CMA?");
+	check_warned(text, "FI_SHMCMA_BOUNCE_SIZES is no parameter and is ignored; did you mean "
+			   "FI_SHMCMA_BOUNCE_SIZE?");
+	check_warned(text, "FI_SHMCMA_VERBOSITY is no parameter and is ignored;");
+	check_warned(text, "FI_SHMCMA_ is no parameter and is ignored;");
+	assert_null(strstr(text, "FI_SHMCMA_PEERS is no"));
 
 	text = play("remote", odd_parameters, &status);
 	assert_int_equal(status, 4);

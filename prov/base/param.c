@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * param.c: reads the parameters of the environment, once, before any object is opened. Only eager_max changes later
+ * (shmcma_calibrate()).
+ *
+ * libfabric would read 32k as 32, and a word as 0. So this file reads numbers as strings.
+ */
+#define _GNU_SOURCE 1
+#include "base/param.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+#include "base/provider.h"
+
+#define PREFIX "FI_SHMCMA_"
+#define NAME_MAX_ 32 /* characters of a variable's name, with the end */
+#define PARAMS_MAX 32
+
+/* The names of the parameters that have been read. */
+static const char *known[PARAMS_MAX];
+static unsigned int known_count;
+
+/* The variable of a parameter. */
+struct variable {
+	char name[NAME_MAX_];
+};
+
+static struct variable variable_of(const char *param)
+{
+	struct variable variable = { PREFIX };
+	size_t len = strlen(PREFIX);
+
+	for (; *param && len + 1 < sizeof(variable.name); param++)
+		variable.name[len++] = (char)toupper((unsigned char)*param);
+	return variable;
+}
+
+/* Tells libfabric of the parameter, and of its default. */
+static void define(const char *param, enum fi_param_type type, const char *help, const char *usual)
+{
+	assert(known_count < PARAMS_MAX);
+	known[known_count++] = param;
+	fi_param_define(&shmcma_provider, param, type, "%s (default: %s)", help, usual);
+}
+
+/* NULL: it is not set, or empty. */
+static const char *value_of(const char *param)
+{
+	const char *text = getenv(variable_of(param).name);
+
+	return text && text[strspn(text, " \t")] ? text : NULL;
+}
+
+/* 0: it is no unit. */
+static uintmax_t unit_of(int letter)
+{
+	switch (tolower(letter)) {
+	case 'k':
+		return 1u << 10;
+	case 'm':
+		return 1u << 20;
+	case 'g':
+		return 1u << 30;
+	default:
+		return 0;
+	}
+}
+
+/* Digits, or 0x and such; a unit; blanks around. *value is UINTMAX_MAX if the number is larger. */
+static bool is_number(const char *text, uintmax_t *value)
+{
+	uintmax_t unit;
+	char *end;
+
+	text += strspn(text, " \t");
+	*value = strtoumax(text, &end, 0);
+	unit = unit_of((unsigned char)*end);
+	if (unit) {
+		*value = *value <= UINTMAX_MAX / unit ? *value * unit : UINTMAX_MAX;
+		end++;
+	}
+	return isdigit((unsigned char)*text) && !end[strspn(end, " \t")];
+}
+
+/* A number from min to max, a multiple of `unit`; k, m and g behind it stand for KiB, MiB and GiB. */
+struct size_param {
+	const char *name; /* in lower case, without FI_SHMCMA_ */
+	const char *help;
+	size_t min, max, unit;
+	bool power; /* a power of two */
+};
+
+/* Stores the number to *value, which has the default before. Returns whether a good value was set. */
+static bool param_size(const struct size_param *param, uint32_t *value)
+{
+	const char *variable, *text;
+	struct variable name;
+	uintmax_t number;
+	char usual[16];
+
+	snprintf(usual, sizeof(usual), "%" PRIu32, *value);
+	define(param->name, FI_PARAM_STRING, param->help, usual);
+	name = variable_of(param->name);
+	variable = name.name;
+	text = value_of(param->name);
+	if (!text)
+		return false;
+	if (!is_number(text, &number)) {
+		shmcma_warn(FI_LOG_CORE, "%s=%s is not a number: using %s\n", variable, text, usual);
+	} else if (number < param->min || number > param->max || number % param->unit) {
+		shmcma_warn(FI_LOG_CORE, "%s=%s is not from %zu to %zu in steps of %zu: using %s\n",
+			    variable, text, param->min, param->max, param->unit, usual);
+	} else if (param->power && number & (number - 1)) {
+		shmcma_warn(FI_LOG_CORE, "%s=%s is not a power of two: using %s\n", variable, text, usual);
+	} else {
+		*value = (uint32_t)number;
+		return true;
+	}
+	return false;
+}
+
+static bool param_bool(const char *name, bool usual, const char *help)
+{
+	const char *word = usual ? "yes" : "no";
+	int given;
+
+	define(name, FI_PARAM_BOOL, help, word);
+	if (!value_of(name))
+		return usual;
+	if (!fi_param_get_bool(&shmcma_provider, name, &given))
+		return given;
+	shmcma_warn(FI_LOG_CORE, "%s=%s is neither yes nor no: using %s\n", variable_of(name).name,
+		    value_of(name), word);
+	return usual;
+}
+
+/* A parameter that is one of several words, in any case. `words` ends with NULL; `usual`: the index of the default. */
+struct choice_param {
+	const char *name, *help;
+	const char *const *words;
+	unsigned int usual;
+};
+
+/* Returns the index of the word. */
+static unsigned int param_choice(const struct choice_param *param)
+{
+	const char *usual = param->words[param->usual], *text;
+	char all[64] = "";
+
+	define(param->name, FI_PARAM_STRING, param->help, usual);
+	text = value_of(param->name);
+	if (!text)
+		return param->usual;
+	for (unsigned int i = 0; param->words[i]; i++) {
+		if (!strcasecmp(text, param->words[i]))
+			return i;
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "",
+			 param->words[i]);
+	}
+	shmcma_warn(FI_LOG_CORE, "%s=%s is none of %s: using %s\n", variable_of(param->name).name, text,
+		    all, usual);
+	return param->usual;
+}
+
+/* ---- names that are no parameter's ----------------------------------------------------------- */
+
+static unsigned int least(unsigned int a, unsigned int b, unsigned int c)
+{
+	unsigned int less = a < b ? a : b;
+
+	return less < c ? less : c;
+}
+
+/* Characters to put in, take out or change, to make one word of the other (Levenshtein), in any case. */
+static unsigned int distance(const char *from, size_t len, const char *to)
+{
+	unsigned int row[NAME_MAX_ + 1];
+	size_t to_len = strnlen(to, NAME_MAX_);
+
+	for (size_t j = 0; j <= to_len; j++)
+		row[j] = (unsigned int)j;
+	for (size_t i = 0; i < len; i++) {
+		unsigned int diagonal = row[0];
+
+		row[0] = (unsigned int)i + 1;
+		for (size_t j = 0; j < to_len; j++) {
+			bool other = tolower((unsigned char)from[i]) != tolower((unsigned char)to[j]);
+			unsigned int above = row[j + 1];
+
+			row[j + 1] = least(above + 1, row[j] + 1, diagonal + other);
+			diagonal = above;
+		}
+	}
+	return row[to_len];
+}
+
+/* `name`: what follows the prefix, `len` characters. */
+static void check_name(const char *name, size_t len)
+{
+	const char *nearest = known[0];
+
+	for (unsigned int i = 0; i < known_count; i++) {
+		if (strlen(known[i]) == len &&
+		    !strncmp(variable_of(known[i]).name + strlen(PREFIX), name, len))
+			return;
+		if (distance(name, len, known[i]) < distance(name, len, nearest))
+			nearest = known[i];
+	}
+	shmcma_warn(FI_LOG_CORE,
+		    "%s%.*s is no parameter and is ignored; did you mean %s? fi_shmcma(7) lists them\n",
+		    PREFIX, (int)len, name, variable_of(nearest).name);
+}
+
+static void check_names(void)
+{
+	for (char **variable = environ; variable && *variable; variable++)
+		if (!strncmp(*variable, PREFIX, strlen(PREFIX))) {
+			const char *name = *variable + strlen(PREFIX);
+
+			check_name(name, strcspn(name, "="));
+		}
+}
+
+/* ---- the parameters --------------------------------------------------------------------------- */
+
+#define INLINE_LIMIT 872 /* bytes that a record of 16 lines holds beside its control part */
+#define BUFS_PER_MESSAGE 16
+
+struct shmcma_env shmcma_env;
+
+static const struct size_param peers = { .name = "peers",
+					 .help = "How many peers may connect to an endpoint, 1 to 1024",
+					 .min = 1,
+					 .max = 1024,
+					 .unit = 1 };
+static const struct size_param bounce_size = {
+	.name = "bounce_size",
+	.help = "Bytes of one of an endpoint's shared buffers: a power of two, 256 to 1m",
+	.min = 256,
+	.max = 1 << 20,
+	.unit = 64,
+	.power = true,
+};
+static const struct size_param bounce_count = {
+	.name = "bounce_count",
+	.help = "How many shared buffers an endpoint has, 2 to 4096",
+	.min = 2,
+	.max = 4096,
+	.unit = 1
+};
+static const struct size_param inline_max = {
+	.name = "inline_max",
+	.help = "Largest message, in bytes, that travels inside its record, up to 872",
+	.max = INLINE_LIMIT,
+	.unit = 1,
+};
+static const struct size_param share_min = {
+	.name = "share_min",
+	.help = "Smallest message, in bytes, that its sender helps the receiver to copy",
+	.min = 1,
+	.max = UINT32_MAX,
+	.unit = 1,
+};
+
+/* Is registered memory not to be touched by peers? */
+static bool read_strict(void)
+{
+	static const char *const words[] = { "trusted", "strict", NULL };
+
+	return param_choice(&(struct choice_param){
+		"rma",
+		"How peers access registered memory: trusted, they copy by themselves after they have "
+		"checked the "
+		"registration; strict, this process checks and copies for them, in a thread of its own",
+		words, 0 });
+}
+
+static enum sc_fill_way read_fill(void)
+{
+	static const char *const words[] = { [SC_FILL_CACHED] = "cached",
+					     [SC_FILL_STREAMED] = "streamed",
+					     [SC_FILL_TRIED] = "tried",
+					     NULL };
+
+	return (enum sc_fill_way)param_choice(
+		&(struct choice_param){ "fill",
+					"How shared buffers are filled: cached, by plain stores; "
+					"streamed, past the processor's caches; tried, "
+					"whichever turns out to be best for each peer",
+					words, SC_FILL_TRIED });
+}
+
+static enum shmcma_yield_mode read_yield(void)
+{
+	static const char *const words[] = { [SHMCMA_YIELD_AUTO] = "auto",
+					     [SHMCMA_YIELD_NEVER] = "never",
+					     [SHMCMA_YIELD_ALWAYS] = "always",
+					     NULL };
+
+	return (enum shmcma_yield_mode)param_choice(&(struct choice_param){
+		"yield",
+		"When a caller that polls in vain lets other processes run on its processor: auto, while "
+		"more "
+		"processes have endpoints here than there are processors for them; never; always",
+		words, SHMCMA_YIELD_AUTO });
+}
+
+/* FI_PROVIDER=shmcma,...: the user wants this provider. A list that begins with ^ names what is unwanted. */
+static bool is_named_in_environment(void)
+{
+	const char *list = getenv("FI_PROVIDER");
+
+	return list && *list != '^' && shmcma_is_listed(list);
+}
+
+void shmcma_env_read(void)
+{
+	struct size_param eager_max = {
+		.name = "eager_max",
+		.help = "Largest message, in bytes, that goes through shared buffers without asking its "
+			"receiver, up to "
+			"16 buffers. Without it a default that may be changed by what has been measured "
+			"on this machine",
+		.unit = 1,
+	};
+	struct sc_config *config = &shmcma_env.config;
+
+	sc_config_init(config);
+	config->cma = param_bool("cma", config->cma,
+				 "Copy large messages straight between processes (cross memory "
+				 "attach). Without it they go through "
+				 "shared buffers.");
+	config->daemon =
+		param_bool("daemon", config->daemon,
+			   "Have a thread that finds out at once about the death of other processes and "
+			   "removes what they leave. Without it that is found by polling.");
+	config->scan = param_bool(
+		"scan", config->scan,
+		"Have that thread look twice a second whether processes that are no peers have ended, and "
+		"every 30 seconds through /dev/shm for what it may have missed.");
+	config->calibrate = param_bool(
+		"calibrate", true,
+		"Choose between the ways of a message by what they cost on this machine. That thread "
+		"measures it in a millisecond, once for each boot, for processes to come. Without it a "
+		"usual cost is taken.");
+	config->strict = read_strict();
+	config->fill = read_fill();
+	shmcma_env.yield = read_yield();
+	shmcma_env.remote_comm =
+		param_bool("remote_comm", false,
+			   "Offer FI_REMOTE_COMM to everybody. Addresses of other machines are "
+			   "refused all the same, when they are inserted. Without it FI_REMOTE_COMM "
+			   "is offered to those who name this provider in their hints or in "
+			   "FI_PROVIDER.") ||
+		is_named_in_environment();
+
+	param_size(&peers, &config->slots);
+	param_size(&bounce_size, &config->buf_size);
+	param_size(&bounce_count, &config->buf_count);
+	param_size(&inline_max, &config->inline_max);
+	eager_max.max = (size_t)config->buf_size * BUFS_PER_MESSAGE;
+	if (config->eager_max > eager_max.max)
+		config->eager_max = (uint32_t)eager_max.max;
+	shmcma_env.calibrated = !param_size(&eager_max, &config->eager_max) && config->calibrate;
+	config->eager_adapts = shmcma_env.calibrated && config->fill == SC_FILL_TRIED;
+	config->calibrate &= config->cma;
+	param_size(&share_min, &config->share_min);
+	check_names();
+}
+
+/* The daemon's thread measures costs that are not known yet, for processes to come. */
+void shmcma_calibrate(void)
+{
+	struct sc_config *config = &shmcma_env.config;
+	struct sc_calibration calibration;
+	uint32_t before = config->eager_max;
+
+	if (!shmcma_env.calibrated || sc_calibration_load(&calibration))
+		return;
+	config->calibrate = false;
+	sc_calibration_apply(&calibration, config);
+	if (config->eager_max != before)
+		shmcma_info(FI_LOG_CORE,
+			    "by what copies cost on this machine eager_max is %u (shmcma-tune)\n",
+			    config->eager_max);
+}
