@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define LINE_SIZE 512
 
 static void (*log_sink)(enum sc_log_level level, const char *line);
+static uint32_t log_causes;	/* those that a warning has told, a bit for each */
 static unsigned long log_again; /* the thread, as pthread_self(3) has it; 0: none */
 
 void sc_log_set(void (*sink)(enum sc_log_level level, const char *line))
@@ -22,6 +24,13 @@ void sc_log_set(void (*sink)(enum sc_log_level level, const char *line))
 void sc_log_again(bool again)
 {
 	__atomic_store_n(&log_again, again ? (unsigned long)pthread_self() : 0, __ATOMIC_RELAXED);
+}
+
+enum sc_log_level sc_log_first(enum sc_log_cause cause)
+{
+	uint32_t bit = 1u << cause;
+
+	return __atomic_fetch_or(&log_causes, bit, __ATOMIC_RELAXED) & bit ? SC_LOG_INFO : SC_LOG_WARN;
 }
 
 void sc_log(enum sc_log_level level, const char *format, ...)

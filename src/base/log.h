@@ -13,6 +13,16 @@ void sc_log(enum sc_log_level level, const char *format, ...) __attribute__((for
  */
 void sc_log_again(bool again);
 
+/* Causes that the peers of a process have in common. */
+enum sc_log_cause {
+	SC_LOG_CMA_FORBIDDEN, /* the kernel refuses to copy between processes */
+	SC_LOG_PID_NAMESPACE, /* the peer is in another pid namespace */
+	SC_LOG_OTHER_HOST,    /* an address of another machine or another /dev/shm */
+};
+
+/* Returns SC_LOG_WARN the first time that this process has the cause, and SC_LOG_INFO from then on. */
+enum sc_log_level sc_log_first(enum sc_log_cause cause);
+
 #define sc_warn(...) sc_log(SC_LOG_WARN, __VA_ARGS__)
 #define sc_info(...) sc_log(SC_LOG_INFO, __VA_ARGS__)
 

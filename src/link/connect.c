@@ -27,9 +27,11 @@ static void prepare_cma(struct sc_peer *peer)
 			"shared memory",
 			peer->address);
 	else if (!peer->cma.pid)
-		sc_info("%s: not visible in this pid namespace; large messages from it go through shared "
-			"memory",
-			peer->address);
+		sc_log(sc_log_first(SC_LOG_PID_NAMESPACE),
+		       "%s: not visible in this pid namespace; large messages from it go through shared "
+		       "memory (containers "
+		       "that share a pid namespace would allow one copy)",
+		       peer->address);
 	else
 		peer->can_read = SC_REACH_UNKNOWN;
 }

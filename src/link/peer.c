@@ -624,16 +624,22 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 		sc_peer_end_link(peer, error);
 }
 
+enum sc_log_level sc_peer_cma_level(int error)
+{
+	return error == -EPERM || error == -ENOSYS ? sc_log_first(SC_LOG_CMA_FORBIDDEN) : SC_LOG_INFO;
+}
+
 /* May we read that process's memory? Each direction of each pair is asked by itself. */
 bool sc_peer_can_read_slow(struct sc_peer *peer)
 {
 	int ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ 0 });
 
 	if (ret)
-		sc_info("%s: process_vm_readv of pid %d: %s; large messages from it go through shared "
-			"memory "
-			"(same user, dumpable, Yama ptrace_scope 0 and no seccomp filter would allow it)",
-			peer->address, (int)peer->cma.pid, strerror(-ret));
+		sc_log(sc_peer_cma_level(ret),
+		       "%s: process_vm_readv of pid %d: %s; large messages from it go through shared "
+		       "memory (same user, "
+		       "dumpable, Yama ptrace_scope 0 and no seccomp filter would allow it)",
+		       peer->address, (int)peer->cma.pid, strerror(-ret));
 	peer->can_read = ret ? SC_REACH_NO : SC_REACH_YES;
 	return !ret;
 }

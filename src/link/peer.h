@@ -104,6 +104,12 @@ static inline bool sc_peer_has_come(const struct sc_peer *peer)
 	return sc_load_relaxed_32(&peer->tx.consumer->answer) == SC_ABI_ACCEPTED;
 }
 
+/*
+ * The level of a log line about a copy by CMA that has failed with `error` (negative errno): SC_LOG_WARN once in a
+ * process if copies are forbidden; SC_LOG_INFO if it concerns one peer.
+ */
+enum sc_log_level sc_peer_cma_level(int error);
+
 /* May we copy from the peer's memory? From the first to the last time it is asked, which has it tried. */
 bool sc_peer_can_read_slow(struct sc_peer *peer);
 

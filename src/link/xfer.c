@@ -271,8 +271,9 @@ static void moved(struct sc_xfer *xfer, size_t len, int error)
 	report(xfer, error);
 	if (!error || error == -EFAULT || xfer->pull)
 		return;
-	sc_info("%s: process_vm_writev: %s; large messages to it are copied by itself alone from now on",
-		peer->address, strerror(-error));
+	sc_log(sc_peer_cma_level(error),
+	       "%s: process_vm_writev: %s; large messages to it are copied by itself alone from now on",
+	       peer->address, strerror(-error));
 	peer->writes_fail = true;
 }
 

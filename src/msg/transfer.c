@@ -207,8 +207,9 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 		transfer_faulted(ep, op);
 		return;
 	}
-	sc_info("%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
-		peer->address, strerror(-error));
+	sc_log(sc_peer_cma_level(error),
+	       "%s: process_vm_readv: %s; large messages from it go through shared memory from now on",
+	       peer->address, strerror(-error));
 	peer->can_read = SC_REACH_NO;
 	sc_xfer_leave(op->peer, &op->share);
 	copying_remove(op);

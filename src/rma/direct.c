@@ -321,8 +321,10 @@ static int direct_failed(struct sc_peer *peer, int error)
 			return error;
 		/* fallthrough */
 	default: /* -EPERM, -ENOSYS, -ENOMEM... */
-		sc_info("%s: one copy is not possible any more (%s); one-sided operations are its own work from now on",
-			peer->address, strerror(-error));
+		sc_log(sc_peer_cma_level(error),
+		       "%s: one copy is not possible any more (%s); one-sided operations are its own work "
+		       "from now on",
+		       peer->address, strerror(-error));
 		peer->can_read = SC_REACH_NO;
 		return -EOPNOTSUPP;
 	case -ECONNRESET:

@@ -12,6 +12,7 @@
 #include "shm/attach.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,9 +70,10 @@ static int parse_here(const char *addr, char name[SC_ADDR_NAME_MAX])
 	if (err)
 		return err;
 	if (parts.host != host->id) {
-		sc_info("%s is of another machine, another boot of this one, or another " SC_HOST_DIR
-			" (container); reach it by a network provider",
-			addr);
+		sc_log(sc_log_first(SC_LOG_OTHER_HOST),
+		       "%s is of another machine, another boot of this one, or another " SC_HOST_DIR
+		       " (container); reach it by a network provider",
+		       addr);
 		return -EHOSTUNREACH;
 	}
 	sc_addr_file(&parts, name);
@@ -90,6 +92,24 @@ static int reject(const char *addr, int err, const char *fault)
 	return err;
 }
 
+/* Its file is not a regular one of this user with mode 0600. */
+static int reject_user(const char *addr)
+{
+	const struct sc_host *host;
+	struct sc_addr parts;
+	uint32_t own;
+
+	if (sc_addr_parse(addr, &parts) || sc_host_get(&host))
+		return -EACCES;
+	own = sc_addr_uid(host);
+	if (parts.uid == own || parts.uid == SC_ADDR_ANY_UID || own == SC_ADDR_ANY_UID)
+		return reject(addr, -EACCES, "its file is not a regular one of this user with mode 0600");
+	sc_warn("cannot attach to %s: it belongs to uid %" PRIu32 ", and this process is uid %" PRIu32
+		"; run both as one user",
+		addr, parts.uid, own);
+	return -EACCES;
+}
+
 static int open_file(const char *addr, const char *name, struct stat *st)
 {
 	int fd = sc_otherfile_open_peer(name, st);
@@ -98,7 +118,7 @@ static int open_file(const char *addr, const char *name, struct stat *st)
 	case -ENOENT:
 		return refuse_dead(addr);
 	case -EACCES:
-		return reject(addr, fd, "its file is not a regular one of this user with mode 0600");
+		return reject_user(addr);
 	case -EBUSY:
 		return reject(addr, -ECONNREFUSED,
 			      "this process holds it, but not by this copy of the library; load it once");

@@ -178,6 +178,17 @@ static void forbid(int error)
 		mt_skip("no seccomp filters here: %s", strerror(errno));
 }
 
+/* One warning for all that is forbidden, and none where nothing is. */
+static void check_told(bool forbidden)
+{
+	const char *const words[] = { "<warn>", "process_vm_", NULL };
+	char line[400];
+	unsigned lines = mt_logged(line, sizeof(line), words);
+
+	mt_require(lines == forbidden, "%u warnings that copies are forbidden: %s", lines,
+		   lines ? line : "");
+}
+
 static void forbidden_rank(const void *arg)
 {
 	const struct forbidden *forbidden = arg;
@@ -207,6 +218,7 @@ static void forbidden_rank(const void *arg)
 		talk_stop(&own, peer);
 	}
 	mt_barrier(&own.ep);
+	check_told(mine);
 	talk_close(&own);
 }
 

@@ -715,6 +715,27 @@ static void test_no_address(void **state)
 	assert_attach(addr, -EHOSTUNREACH);
 }
 
+/* What has another user's address is told by both uids. */
+static void test_names_both_uids(void **state)
+{
+	const struct sc_host *host;
+	char addr[SC_ADDR_SIZE], uids[80];
+	struct sc_addr parts;
+
+	(void)state;
+	free_address(addr);
+	assert_int_equal(sc_addr_parse(addr, &parts), 0);
+	assert_int_equal(sc_host_get(&host), 0);
+	parts.uid = sc_addr_uid(host) + 1;
+	sc_addr_format(&parts, addr);
+	assert_int_equal(mkdir(path_of(addr), 0600), 0);
+	assert_attach(addr, -EACCES);
+	snprintf(uids, sizeof(uids), "belongs to uid %u, and this process is uid %u;",
+		 (unsigned int)parts.uid, (unsigned int)sc_addr_uid(host));
+	assert_non_null(strstr(child_log_line, uids));
+	assert_int_equal(rmdir(path_of(addr)), 0);
+}
+
 static void test_wrong_types(void **state)
 {
 	char addr[SC_ADDR_SIZE];
@@ -2026,6 +2047,7 @@ int main(void)
 		cmocka_unit_test(test_left_by_dead),
 		cmocka_unit_test(test_other_user),
 		cmocka_unit_test(test_no_address),
+		cmocka_unit_test(test_names_both_uids),
 		cmocka_unit_test(test_wrong_types),
 		cmocka_unit_test(test_symlink_to_live),
 		cmocka_unit_test(test_local),
