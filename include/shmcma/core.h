@@ -45,6 +45,12 @@ int sc_thread_start(pthread_t *thread, size_t stack, void *(*body)(void *), void
 /* ---- process --------------------------------------------------------------------------------- */
 
 /*
+ * Tells whether this process may make files in shared memory, as each endpoint does. Returns 0, or a negative errno; the
+ * first failure of a process is a warning in the log.
+ */
+int sc_host_check(void);
+
+/*
  * Remove what dead processes of this user have left in shared memory (segments and service names).
  * Returns the number of names removed. Never touches a live process's.
  */

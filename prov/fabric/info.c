@@ -290,6 +290,8 @@ int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint
 	ret = shmcma_check_hints(version, hints);
 	if (!ret)
 		ret = check_opened(hints);
+	if (!ret && sc_host_check())
+		ret = -FI_ENODATA; /* while the application can take another provider */
 	if (!ret)
 		ret = find_addresses(node, service, flags, hints, &addresses);
 	if (ret)

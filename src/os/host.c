@@ -187,6 +187,20 @@ static int device_of_dir(uint64_t *dev)
 	return 0;
 }
 
+int sc_host_check(void)
+{
+	int err;
+
+	if (!faccessat(AT_FDCWD, SC_HOST_DIR, W_OK | X_OK, AT_EACCESS))
+		return 0;
+	err = errno;
+	sc_log(sc_log_first(SC_LOG_NO_DIR),
+	       "no endpoint can be made in " SC_HOST_DIR
+	       ": %s; a tmpfs that this user may write to must be mounted there",
+	       strerror(err));
+	return -err;
+}
+
 static uint64_t namespace_of(const char *path)
 {
 	struct stat ns;

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <shmcma/core.h>
 
 /* Where all files of the core live: POSIX shared memory of this machine or container. */
 #define SC_HOST_DIR "/dev/shm"

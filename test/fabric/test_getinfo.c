@@ -1710,6 +1710,46 @@ static void test_calibrated(void **state)
 	}
 }
 
+/* This user, or another one, and a /dev/shm that no file can be made in. */
+static int scene_no_dir(bool read_only)
+{
+	struct fi_info *hints = fi_allocinfo();
+	int result;
+
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV | (read_only ? MS_RDONLY : 0),
+		  "mode=755") ||
+	    (!read_only && setuid(65534)))
+		return 77;
+	hints->fabric_attr->prov_name = strdup(TF_PROVIDER);
+	result = has_own(hints) + 2 * has_own(hints);
+	fi_freeinfo(hints);
+	return result;
+}
+
+/* The provider is not offered where it could not make an endpoint, and says once why. */
+static void test_no_dir(void **state)
+{
+	static const char *const environment[] = { "FI_LOG_LEVEL=warn", NULL };
+	static const char *const scenes[][2] = { { "read-only", "Read-only file system" },
+						 { "unwritable", "Permission denied" } };
+	static const char line[] = "no endpoint can be made in /dev/shm: ";
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		int status;
+		const char *text = play(scenes[i][0], environment, &status), *at;
+
+		if (status == 77)
+			skip();
+		assert_int_equal(status, 0);
+		at = strstr(text, line);
+		assert_non_null(at);
+		check_warned(at, scenes[i][1]);
+		assert_null(strstr(at + sizeof(line), line));
+	}
+}
+
 static int run_scene(const char *scene)
 {
 	if (!strcmp(scene, "remote"))
@@ -1722,6 +1762,10 @@ static int run_scene(const char *scene)
 		return scene_progress();
 	if (!strcmp(scene, "calibrated"))
 		return scene_calibrated();
+	if (!strcmp(scene, "read-only"))
+		return scene_no_dir(true);
+	if (!strcmp(scene, "unwritable"))
+		return scene_no_dir(false);
 	return 126;
 }
 
@@ -1775,6 +1819,7 @@ int main(int argc, char **argv)
 		TEST(test_parameters_listed),
 		TEST(test_progress_strict),
 		TEST(test_calibrated),
+		TEST(test_no_dir),
 	};
 
 	if (argc > 1)
