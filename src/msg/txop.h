@@ -28,7 +28,7 @@ int sc_txop_progress(struct sc_ep *ep);
 /* Ends the sends to a lost peer with `error` (negative errno). */
 void sc_txop_end_peer(struct sc_peer *peer, int error);
 
-/* Frees pending sends without completions, once the peers see that the endpoint has closed: until then they may copy. */
+/* Frees pending sends without completions, once peers see that the endpoint has closed: until then they may copy. */
 void sc_txop_fini(struct sc_ep *ep);
 
 #endif
