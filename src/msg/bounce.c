@@ -35,9 +35,9 @@
 #define RETURN_LEFT (SC_ABI_RECORD_BUFS + SC_TXOP_PIECE_BUFS)
 
 /*
- * Tells whether the buffers of the next message may come back with a message of the peer (hold.h), one in each record:
- * no others may, the peer has connected to us, no operation waits to hear that the peer has read the message, enough
- * buffers stay free, and a new buffer is not better.
+ * Tells whether the buffers of the next message may come back with a message of the peer (hold.h), one in each record.
+ * They may if no others may, the peer has connected to us, no operation waits to hear that the peer has read the
+ * message, enough buffers stay free, and a new buffer is not better.
  */
 static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t buffers)
 {
@@ -147,8 +147,8 @@ static bool is_of_stream(struct sc_peer *peer)
 }
 
 /*
- * For a stream, the slower side of the buffers decides, and one call of CMA copies as many messages as it may, or a
- * half of each. (A message that is never received counts too: its sender counts as one of a stream.)
+ * For a stream, the slower of filling and reading the buffers decides; one call of CMA copies as many messages as it
+ * may, or a half of each. (A message that is never received counts too: its sender counts as one of a stream.)
  */
 uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_t size,
 			 struct sc_route_costs *costs)

@@ -24,9 +24,7 @@
 #include "msg/ack.h"
 #include "msg/transfer.h"
 
-/*
- * Takes the part of a multi-receive buffer for a message. The receive is withdrawn if too little of the buffer is left.
- */
+/* Takes the part of a multi-receive buffer for a message; withdraws the receive if too little of the buffer is left. */
 static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
 {
 	void *buf = op->iov[0].iov_base;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * fast.h: the short way of a received message, from the ring to its completion. The message is inline, in one bounce
- * buffer or in parts, and asks for no acknowledgement. Its receive is the oldest that matches, for one message, with
- * one buffer that is large enough and no counter of its own. The endpoint asks for no order of completions
+ * buffer or in parts, and asks for no acknowledgement. Its receive is the oldest posted one, for one message, with one
+ * buffer that is large enough and no counter of its own. The endpoint asks for no order of completions
  * (sc_ep.line_end). The message does not wait, so the window does not limit it.
  *
  * If a function returns NULL or false, it has changed nothing, and the message goes the way of rx.c.

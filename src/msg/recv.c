@@ -237,7 +237,6 @@ recv_of(struct sc_op_flags flags, struct sc_peer *source, uint64_t tag, uint64_t
 				 .cq_flags = flags.cq_flags };
 }
 
-/* Posts one buffer, on any way but the short one. */
 static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_peer *source, void *buf,
 						size_t size, uint64_t tag, uint64_t ignore,
 						struct sc_op_flags flags, void *context)

@@ -9,10 +9,10 @@
  * are moved. Peers with payloads that CMA copies are in SC_WORK_PULLING.
  *
  * A rendezvous payload is copied by CMA in steps (sc_transfer_progress()), or the receiver asks for pieces. The sender
- * knows the receive by an id only; a piece names the id, and the receiver checks it against the bytes that come next.
- * CMA is used inside one process too: the addresses come from shared memory, and the kernel returns EFAULT where
- * memcpy() would crash. A large copy is shared (xfer.h): the sender learns where the payload goes, and both copy while
- * both poll. If several messages of a peer wait, one call copies parts of them.
+ * knows the receive by an id only; a piece names the id, and the receiver checks that the piece is the one that comes
+ * next. CMA is used inside one process too: the addresses come from shared memory, and the kernel returns EFAULT
+ * where memcpy() would crash. A large copy is shared (xfer.h): the sender learns where the payload goes, and both copy
+ * while both poll. If several messages of a peer wait, one call copies parts of them.
  *
  * A receive ends only when no process can write to its buffer any more. Only this process can, and a sender that has
  * chunks in hand. So if an operation fails, a peer is given up or an endpoint closes, the receiver leaves the sender no
@@ -46,7 +46,6 @@
 /* Bytes that one step copies by CMA. */
 #define PULL_STEP ((size_t)4 << 20)
 
-/* Removes an operation from the lists of CMA copies. */
 static void copying_remove(struct sc_rx_op *op)
 {
 	sc_list_remove(&op->pulling);

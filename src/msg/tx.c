@@ -19,9 +19,9 @@
  * messages that a peer may leave unmatched at the receiver. If the window or the pool has no space for an eager
  * payload, the message goes by rendezvous, which costs the receiver an entry only. So a receiver that polls or matches
  * late does not stop a sender that has messages for others. The sender then copies an injected payload to its own
- * memory. tx_size is no limit: a caller that repeats a send until it succeeds would wait for a receiver that waits for
- * the caller's next message. Yet a caller that never polls gets -EAGAIN in the end (OPS_MAX in txop.c): it reads no
- * acknowledgements.
+ * memory. tx_size is no limit: if it were, a caller that repeats a send until it succeeds could wait for a receiver
+ * that waits for the caller's next message. Yet a caller that never polls gets -EAGAIN in the end (OPS_MAX in txop.c):
+ * it reads no acknowledgements.
  *
  * Owns nothing: a message that is not complete on return is an operation of txop.c. If this process dies before the
  * record is published (R1 in ring.h), the message was never sent. After that, an inline message is complete in shared
@@ -310,7 +310,6 @@ static int send_any(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send
 	return ret;
 }
 
-/* Sends a payload in one buffer, on any way but the short one. */
 static int send_one(struct sc_peer *peer, const struct sc_send *send)
 {
 	return send->iov->iov_base || !send->iov->iov_len ? send_any(peer->ep, peer, send) : -EINVAL;
@@ -324,7 +323,7 @@ static __attribute__((noinline)) int send_whole(struct sc_peer *peer, struct iov
 	return send_one(peer, &send);
 }
 
-/* This function is out of line, so that the code for a payload of one line needs few registers. */
+/* Out of line, so that the code for a payload of one line needs few registers. */
 static __attribute__((noinline)) int send_longer(struct sc_peer *peer, struct iovec payload, struct sc_tag_data word,
 						 struct sc_op_flags flags, void *context)
 {

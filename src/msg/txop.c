@@ -188,10 +188,7 @@ int sc_txop_acked(struct sc_peer *peer, const struct sc_abi_ack *ack)
 	return 0;
 }
 
-/*
- * Tells whether this process itself can read the payload: a full check if the receiver could not (`fault`), else a
- * cheap one.
- */
+/* Tells whether this process can read the payload: checks all if the receiver could not (`fault`), else the ends. */
 static bool is_readable(const struct sc_tx_op *op, bool fault)
 {
 	/* if nobody can tell, this process does not retry a copy that has failed once */

@@ -23,7 +23,6 @@
 #include "msg/ack.h"
 #include "msg/deliver.h"
 
-/* Puts a message into the queue of waiting messages. */
 static void enqueue(struct sc_rx_msg *msg)
 {
 	struct sc_peer *peer = msg->peer;
@@ -95,9 +94,7 @@ int sc_waiting_deliver(struct sc_rx_op *op, const struct sc_rx_msg *msg)
 	return sc_deliver_message(op, &message);
 }
 
-/*
- * Handles a message whose last part has come: its receive may have been posted meanwhile. -ENOMEM: nothing has changed.
- */
+/* Handles a message whose last part has come; its receive may be posted by now. -ENOMEM: nothing has changed. */
 static int complete(struct sc_rx_msg *msg)
 {
 	struct sc_message message;

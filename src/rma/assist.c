@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * assist.c: large puts and gets that the target, whose memory it is, copies along, if it polls.
+ * assist.c: large puts and gets that the initiator copies together with the target, if the target polls.
  *
  * One CMA call copies on one processor. So the initiator asks the target of a large operation to assist: a record in
  * the target's ring says where the bytes are on both sides, and each side takes chunks from its end (share.h), the

@@ -83,9 +83,7 @@ static void learn(struct sc_peer *peer, bool alone)
 	peer->delegate.spared = peer->delegate.alone;
 }
 
-/*
- * Tells whether there are buffers. Half of them stay free for others, as an absent peer keeps the buffers lent to it.
- */
+/* Tells whether there are buffers. Half of them stay free for others, as an absent peer keeps those lent to it. */
 static bool has_buffers(struct sc_peer *peer, size_t size)
 {
 	const struct sc_ep *ep = peer->ep;

@@ -25,9 +25,7 @@ static inline bool sc_delegate_may(const struct sc_peer *peer, bool put, size_t 
 			     size <= (uint64_t)header->buf_size * (header->buf_count / 2);
 }
 
-/*
- * Collects delegated operations that have ended. Returns whether there are others; false also if the peer is given up.
- */
+/* Collects delegated operations that have ended. Tells whether others are open; false also if the peer is given up. */
 bool sc_delegate_has_open(struct sc_peer *peer);
 
 /*

@@ -37,7 +37,7 @@
  *
  * An operation that is put off behaves as if it were posted when it is done: its key is checked then. If the copy of
  * several fails, each that it has not finished is done alone, to find the one that fails. An operation that is over is
- * never done again: the peer may have seen its bytes, and changed them since.
+ * never done again: the peer may have seen its bytes, and gone on from there.
  *
  * If this process dies, operations that are put off are not done; if the peer dies, they fail with it. An endpoint that
  * closes does them first.
@@ -193,7 +193,6 @@ static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX
 	return count;
 }
 
-/* Copies inside this process. */
 static int copy_here(const struct direct *direct, const struct sc_cma_copy *copy)
 {
 	const struct sc_probe_copy out = { .to = copy->remote,
@@ -291,7 +290,7 @@ static int step(struct direct *direct)
 	closed = judge(direct);
 	if (!ret && closed) {
 		ret = closed;
-		moved = 0; /* nobody knows what they are */
+		moved = 0; /* nobody knows of which memory */
 	}
 	hazards_clear(direct);
 	direct->done += moved;

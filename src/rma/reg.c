@@ -3,8 +3,8 @@
  * reg.c: registers memory: the private table (regtab.c), its copies in the segments of a domain's endpoints, and the
  * wait for peers that copy when a registration ends.
  *
- * One thread at a time registers, ends a registration, creates or destroys an endpoint. While memory is registered,
- * others may poll and post to the endpoints, unless sc_reg_wants_all(); during the other calls they may not. In a
+ * One thread at a time registers, ends a registration, creates or destroys an endpoint. While one registers, other
+ * threads may poll and post to the endpoints, unless sc_reg_wants_all(); during the other calls they may not. In a
  * forked child the segments are not mapped: the child opens nothing, and closes in its private copy alone.
  *
  * Open: takes an entry, makes space for it in all views, then sets it in use and shows it in each view. If one view has
@@ -19,7 +19,7 @@
  *   - The owner waits until a word that names the entry changes. The new value does not matter: an initiator that sets
  *     the word again finds the entry closed.
  *   - A peer whose life lock is free copies no more, because the kernel frees the lock after the last access of the
- *     process. The owner clears its words, so that it asks once.
+ *     process. The owner clears its words, and so asks for that peer only once.
  *
  * The last case covers the death of a peer between any two steps. If this process dies, the peers see it by its life
  * lock, and the memory is gone with it.

@@ -63,9 +63,7 @@ static void op_finish(struct sc_rma_op *op)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/*
- * Fills the words that begin each request, for the part of the remote side at op->begun. Returns the bytes of the part.
- */
+/* Fills the words that begin each request, for the remote part at op->begun. Returns the bytes of the part. */
 static uint64_t begin(struct sc_rma_op *op, uint64_t words[7])
 {
 	const struct sc_remote *remote = op->remote;
@@ -171,7 +169,6 @@ static bool put_far_write(struct sc_rma_op *op)
 	return true;
 }
 
-/* Writes the next elements of an atomic operation. */
 static bool atomic_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -337,9 +334,7 @@ static void answered(struct sc_rma_op *op)
 		op_finish(op);
 }
 
-/*
- * Handles a peer that can read none of our memory, or not this. If this process can read it, it sends the bytes itself.
- */
+/* Handles a peer that can read none of our memory, or not this. If this process can, it sends the bytes itself. */
 static void fetch_failed(struct sc_rma_op *op, int error)
 {
 	struct sc_peer *peer = op->peer;
@@ -384,9 +379,7 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 	return 0;
 }
 
-/*
- * Tells whether this process can write the rest of the get: checks all if the owner could not (`fault`), else the ends.
- */
+/* Tells whether the rest of the get is writable here: checks all if the owner could not (`fault`), else the ends. */
 static bool is_writable(const struct sc_rma_op *op, bool fault)
 {
 	struct iovec to[SC_IOV_MAX];

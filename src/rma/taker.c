@@ -64,8 +64,8 @@ static void ends_tell(struct sc_peer *peer)
 }
 
 /*
- * The initiator reads this number as the nearest one in the past or the future. As any number of gets may come between
- * two puts, so many gets also make us tell the number.
+ * The initiator takes this number as the nearest one in the past or the future. Any number of gets may come between two
+ * puts, so we tell the number after so many gets too.
  */
 #define UNTOLD_MAX (1u << 30)
 
@@ -165,9 +165,7 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return 0;
 }
 
-/*
- * Tells whether we may lend buffers. Half of them stay free, as a peer that does not read its answers keeps them lent.
- */
+/* Tells whether we may lend buffers. Half of them stay free, as a peer that reads no answers keeps them lent. */
 static bool may_lend(struct sc_peer *peer, uint32_t buffers)
 {
 	const struct sc_pool *pool = &peer->ep->pool;

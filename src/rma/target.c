@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * target.c: serves requests of peers for operations on registered memory of this process, which the peers may not touch
- * (strict, or no permission for CMA) or cannot change by themselves (atomics).
+ * themselves (strict, or no permission for CMA) or cannot (atomics).
  *
  *   put       bytes from the peer's bounce buffers, when the record is taken
  *   put far   bytes from the peer's memory, in steps; the record stays in the ring until all are here
