@@ -2,8 +2,9 @@
 /*
  * ack.c: acknowledgements: a receiver tells the sender that an operation has ended.
  *
- * Owns struct sc_fenced, in the peer's list: the acknowledgement of a fenced message, until no message waits that was
- * sent before it. peer.c frees those of a lost peer. If this process dies, the sender's operation fails with its peer.
+ * Owns struct sc_fenced, in the list of the peer: the acknowledgement of a fenced message, while an earlier message of
+ * the sender waits. peer.c frees those of a lost peer. If this process dies, the sender's operation fails with its
+ * peer.
  */
 #include "msg/ack.h"
 
@@ -12,7 +13,7 @@
 #include "link/peer.h"
 #include "link/reply.h"
 
-/* Fenced messages that wait to be acknowledged. A sender that keeps the rules has one at a time. */
+/* Fenced messages that wait for their acknowledgement. A sender that keeps the rules has one at a time. */
 #define FENCED_MAX 1024
 
 void sc_ack_send(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
@@ -26,7 +27,7 @@ void sc_ack_send(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error)
 	sc_reply(peer, SC_ABI_ACK, 0, words);
 }
 
-/* Do messages wait that were sent before the one of this arrival? */
+/* Tells whether a message waits that was sent before the one with this arrival. */
 static bool is_behind(const struct sc_peer *peer, uint64_t arrival)
 {
 	return !sc_list_empty(&peer->recv.waiting) &&
@@ -68,6 +69,6 @@ void sc_ack_fenced_slow(struct sc_peer *peer)
 		free(fenced);
 		sc_ack_send(peer, due.op, due.moved, 0);
 		if (sc_list_empty(&peer->recv.fenced))
-			return; /* or lost, and with it all of them */
+			return; /* also if the peer is lost, and all of them freed */
 	}
 }

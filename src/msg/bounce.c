@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * bounce.c: messages in bounce buffers; and what they cost.
+ * bounce.c: messages in bounce buffers, and what they cost.
  *
- *   bounce   payload in buffers of ours that are lent to the peer, and named in the record. In more than one buffer it
- *            has a record for each, so that the receiver reads one while the next is filled, unless it is behind
- *   return   payload in buffers of the receiver's, which were lent to us with a message of its and go back with this
- *            one, see hold.h; a record for each
+ *   bounce   The sender lends its buffers with the record that names them. A payload in several buffers has a record
+ *            for each, so that the receiver reads one while the sender fills the next, unless the receiver is behind.
+ *   return   The receiver has lent its buffers with an earlier message; they go back with this one, with a record for
+ *            each (hold.h).
  *
- * A message has all its buffers before its first record is written; the ring has room for all the records. pool.h
- * and hold.h tell which side has a buffer when.
+ * The sender has all buffers of a message, and space in the ring for all its records, before it writes the first
+ * record. pool.h and hold.h tell which side has a buffer when.
  *
- * If this process dies before the record is published (R1 in ring.h) the message was never sent; after it, it is whole
- * in shared memory, but for one in parts before the last of its records: a receive that has matched it fails with the
- * peer. If the peer dies, its loans come back with the end of its link (peer.c).
+ * If this process dies before the record is published (R1 in ring.h), the message was never sent. After that, it is
+ * complete in shared memory, except a message in parts before its last record: a receive that has matched it fails with
+ * the peer. If the peer dies, its loans come back when its link ends (peer.c).
  */
 #include "msg/bounce.h"
 
@@ -26,17 +26,18 @@
 #include "msg/send.h"
 
 /*
- * Bytes that are worth a record of their own, for the receiver to read while the next are filled; as long as half of
- * the ring is free, and the receiver not behind: docs/MEASUREMENTS.md, "Messages in parts".
+ * A buffer of this many bytes is worth a record of its own, while half of the ring is free and the receiver is not
+ * behind: docs/MEASUREMENTS.md, "Messages in parts".
  */
 #define PART_MIN 4096
 
-/* Buffers that are left besides, so that a large eager message to another does not wait for those that are held. */
+/* Buffers that stay free, so that a large eager message to another peer does not wait for held buffers. */
 #define RETURN_LEFT (SC_ABI_RECORD_BUFS + SC_TXOP_PIECE_BUFS)
 
 /*
- * May the buffers of the next message come back with one (hold.h), one in each record? If no others may, the peer has
- * come to us, nothing waits for the peer to say that it has read the message, enough are left, and it is better so.
+ * Tells whether the buffers of the next message may come back with a message of the peer (hold.h), one in each record.
+ * They may if no others may, the peer has connected to us, no operation waits to hear that the peer has read the
+ * message, enough buffers stay free, and a new buffer is not better.
  */
 static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t buffers)
 {
@@ -47,7 +48,7 @@ static inline bool may_return(const struct sc_peer *peer, size_t size, uint32_t 
 	       !sc_fill_is_better(&peer->bounce.fill, size);
 }
 
-/* This one has been lent with the next record, and is returnable or not. Returns what is to be among its flags. */
+/* Notes a buffer that is lent with the next record, if it is returnable. Returns the flag for the record. */
 static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, bool returnable)
 {
 	if (!returnable)
@@ -57,9 +58,8 @@ static inline uint32_t return_flag(struct sc_peer *peer, uint16_t buf, bool retu
 }
 
 /*
- * The record of a message whose payload, or a part of it, is in buffers lent with it. The reader is still to be woken.
- * Out of line, as a compiler that sees where `record` comes from stores to the line word by word:
- * docs/MEASUREMENTS.md, "Stores of a call".
+ * Writes the record of a message in buffers; the caller wakes the reader. Out of line, because a compiler that sees
+ * where `record` comes from stores it word by word: docs/MEASUREMENTS.md, "Stores of a call".
  */
 static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
 						   const struct sc_abi_bounce *record, uint64_t ctl)
@@ -68,7 +68,7 @@ static __attribute__((noinline)) void bounce_store(struct sc_peer *peer,
 	uint32_t size = sc_ctl_size(ctl);
 
 	(void)SC_FAULT("bounce.words");
-	/* at once, and last: the reader looks at this line all the time, and each look takes it away from us */
+	/* in one go, and last: the reader polls this line, and each look takes it away from us */
 	memcpy(line->bytes, record, sizeof(*record));
 	(void)SC_FAULT("bounce.record");
 	sc_ring_store(&peer->tx, line, ctl, 1);
@@ -121,8 +121,8 @@ bool sc_bounce_send_return(struct sc_peer *peer, const struct sc_send *send, uin
 }
 
 /*
- * The time to copy a payload into bounce buffers and out of them, nanoseconds; 0: not known. But for the first buffer,
- * one is filled while the other is read.
+ * Returns the nanoseconds to copy a payload into bounce buffers and out of them; 0: not known. The sender fills one
+ * buffer while the receiver reads another, except for the first.
  */
 static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
 {
@@ -133,12 +133,12 @@ static uint64_t bounce_ns(const struct sc_peer *peer, uint64_t size)
 	return (first * (write + read) + (size - first) * (write > read ? write : read)) / 1000;
 }
 
-/* Messages that make it likely that there are others for the peer to copy with the next. */
+/* After so many messages, the peer can probably copy others together with the next one. */
 #define STREAM_MIN 4
 
 /*
- * Is it one of several, which the peer copies in one call? They are sent one after the other, without a poll between;
- * or are rendezvous, of which so many are not acknowledged yet.
+ * Tells whether the message is one of several that the peer copies in one call: they are sent without a poll between,
+ * or so many rendezvous messages are not acknowledged yet.
  */
 static bool is_of_stream(struct sc_peer *peer)
 {
@@ -147,9 +147,8 @@ static bool is_of_stream(struct sc_peer *peer)
 }
 
 /*
- * Of a stream the slower of writer and reader of the buffers decides; and a call copies as many messages as it may, or a
- * half of each. (Messages that are never received are on their way, too: a sender that has such counts as one of a
- * stream.)
+ * For a stream, the slower of filling and reading the buffers decides; one call of CMA copies as many messages as it
+ * may, or a half of each. (A message that is never received counts too: its sender counts as one of a stream.)
  */
 uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_t size,
 			 struct sc_route_costs *costs)
@@ -173,7 +172,7 @@ uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_
 	return together > 1 ? SC_FACT_STREAM : 0;
 }
 
-/* Is half of the ring free besides so many lines? The peer is asked only if it does not look so. */
+/* Tells whether half of the ring and `lines` more are free. Loads the peer's head only if they do not look free. */
 static bool half_free(struct sc_peer *peer, uint32_t lines)
 {
 	lines += peer->tx.at.count / 2;
@@ -181,7 +180,7 @@ static bool half_free(struct sc_peer *peer, uint32_t lines)
 	       (!sc_ring_refresh(&peer->tx) && sc_ring_has_room(&peer->tx, lines));
 }
 
-/* A record of a part of a message, which there are room and buffers for. */
+/* Writes the record of a part; there are space and buffers for it. */
 static void part_put(struct sc_peer *peer, const struct sc_send *send, uint32_t offset, uint32_t size, bool returnable)
 {
 	uint64_t words[7] = { 0, offset };
@@ -191,7 +190,6 @@ static void part_put(struct sc_peer *peer, const struct sc_send *send, uint32_t 
 	sc_record_put(peer, SC_ABI_PIECE, return_flag(peer, bufs[0], returnable), size, words);
 }
 
-/* A part of a payload into a buffer of the peer's that is held. */
 static void return_fill(struct sc_peer *peer, const struct sc_send *send, size_t offset, uint32_t size,
 			uint16_t buf)
 {
@@ -205,7 +203,7 @@ static void return_fill(struct sc_peer *peer, const struct sc_send *send, size_t
 	(void)SC_FAULT("bounce.return_part");
 }
 
-/* A message in buffers of the peer's that are held, which go back with it: a record for each. There is room. */
+/* Writes a message in held buffers of the peer, with a record for each; there is space. */
 static __attribute__((noinline)) void return_put(struct sc_peer *peer, const struct sc_send *send,
 						 uint32_t size, uint32_t flags)
 {
@@ -231,15 +229,15 @@ static __attribute__((noinline)) void return_put(struct sc_peer *peer, const str
 }
 
 /*
- * Looks at how far a peer has read that take as long as a rendezvous instead; and for what is small, which takes long that
- * way, those after which a peer that reads at all would have read on.
+ * So many looks at the head of a peer take as long as a rendezvous. Small payloads, which take long by rendezvous, have
+ * more: a peer that polls at all has read on by then.
  */
 #define LOOKS 32
 #define LOOKS_SMALL 1024
 
 /*
- * Does the peer read what it has been sent, so that its buffers come back sooner than a rendezvous would be over? It
- * has read on since the last looks, or those were few.
+ * Tells whether the peer reads, so that buffers come back sooner than a rendezvous ends: the head has moved since the
+ * last looks, or those were few.
  */
 static bool is_reading(struct sc_peer *peer, size_t size)
 {
@@ -262,8 +260,8 @@ int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t si
 	int ret;
 
 	if (sc_ring_overflows(&peer->tx))
-		return -ENOBUFS; /* they are for records */
-	/* the upper half of the window is for rendezvous, which take less of it */
+		return -ENOBUFS; /* those buffers are for records */
+	/* the other half is for rendezvous messages, which take less of it */
 	if (!sc_send_window_room(peer, units + sc_send_units_left(peer, true)))
 		return peer->error ? peer->error : -ENOBUFS;
 	ret = sc_record_room(peer, 1);

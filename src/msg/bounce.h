@@ -8,8 +8,9 @@
 #include "msg/txop.h"
 
 /*
- * Buffers that eager messages leave to pieces, which have no other way to go; and, the more of them a peer has, to the
- * ring to it, which goes on in them if that peer does not look: of 88 it has 48 at most, and 23 are left for records.
+ * Returns the buffers that eager messages leave to pieces, which have no other way, and to the ring of the peer, which
+ * overflows into them if the peer does not poll: the more buffers a peer has, the more are left. Of 88 it has 48 at
+ * most, and 23 are left for records.
  */
 static inline uint32_t sc_bounce_reserve(const struct sc_peer *peer)
 {
@@ -18,7 +19,7 @@ static inline uint32_t sc_bounce_reserve(const struct sc_peer *peer)
 	return (half < SC_TXOP_PIECE_BUFS ? half : SC_TXOP_PIECE_BUFS) + peer->bounce.loans.count / 2;
 }
 
-/* Are some held, have so many of them room for so much, and are they better? */
+/* Tells whether so many held buffers can hold `size` bytes, and are better than new ones. */
 static inline bool sc_bounce_has_return(struct sc_peer *peer, size_t size, uint32_t buffers)
 {
 	return sc_hold_has(peer) && size >= SC_ROUTE_BUFFER_MIN &&
@@ -26,25 +27,25 @@ static inline bool sc_bounce_has_return(struct sc_peer *peer, size_t size, uint3
 	       !sc_fill_is_better(&peer->bounce.fill, size) && !sc_fill_wants(&peer->bounce.fill, size);
 }
 
-/* The short way of a message of one payload buffer, which a bounce buffer holds, and no record. */
+/* Sends a message with one payload buffer the short way in a bounce buffer, or returns false. */
 bool sc_bounce_send_buffer(struct sc_peer *peer, const struct sc_send *send, uint32_t size);
 
-/* And in a buffer of the peer's that is held. */
+/* Does the same in a held buffer of the peer. */
 bool sc_bounce_send_return(struct sc_peer *peer, const struct sc_send *send, uint32_t size);
 
 /*
- * Tells for sc_route() the costs of a message of `size` bytes through bounce buffers and by rendezvous. Returns
- * SC_FACT_STREAM or 0. The cost of buffers is known after some large payloads have used them. Where it is not known, or
- * the peer cannot copy, or the ways of filling are to be tried again, the cost by CMA is 0.
+ * Gives sc_route() the costs of a message through bounce buffers and by rendezvous. Returns SC_FACT_STREAM or 0. The
+ * cost of buffers is known after some large payloads. The cost by CMA is 0 if that is not known, if the peer cannot
+ * copy, or if the fill ways are to be tried again.
  */
 uint32_t sc_bounce_costs(struct sc_peer *peer, const struct sc_send *send, size_t size,
 			 struct sc_route_costs *costs);
 
 /*
- * Send through bounce buffers. -ENOBUFS: not now, take another way. A message waits (-EAGAIN) if the peer has buffers of
- * ours, as it would for the ring, while it reads: they come back as soon as it looks there. The window has room again
- * only when the peer matches, and buffers that other peers hold come back when they look. docs/MEASUREMENTS.md,
- * "Eager message without a free buffer".
+ * Sends through bounce buffers. -ENOBUFS: take another way. -EAGAIN: the ring is full, or the peer has buffers of ours
+ * and reads, so they come back soon. The message does not wait for the window, which gets space only when the peer
+ * matches, nor for buffers of other peers, which come back when those poll. docs/MEASUREMENTS.md, "Eager message
+ * without a free buffer".
  */
 int sc_bounce_send(struct sc_peer *peer, const struct sc_send *send, uint32_t size);
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * deliver.c: a message into a receive operation.
+ * deliver.c: delivers a message to a receive operation.
  *
  *   inline, bounce           --payload copied--> completion
  *   in parts, rendezvous     --> transfer (transfer.c)
  *
- * Payload goes straight from the ring, the sender's bounce buffer or its memory into the receive buffer. A multi-receive
- * stays posted while it has room; each message that it receives as a transfer is an operation of its own that holds its
- * part of the buffer. With SC_ORDER_RECEIVE an eager message that comes behind transfers is one too, which has nothing
- * more to move.
+ * The payload goes from the ring, the sender's bounce buffer or its memory straight into the receive buffer. A
+ * multi-receive stays posted while it has space; each message that it receives as a transfer has an operation of its
+ * own, which holds its part of the buffer. With SC_ORDER_RECEIVE an eager message behind transfers is a transfer too,
+ * with nothing more to move.
  *
- * Owns nothing: an operation is the matcher's before, and then over or a transfer. If the peer dies, messages that it
- * published in the ring can be delivered. If this process dies between any two steps, the sender's operation is never
- * acknowledged, and fails with its peer.
+ * Owns nothing: an operation is the matcher's before, and then it has ended or is a transfer. If the peer dies,
+ * messages that it has published in the ring can be delivered. If this process dies between any two steps, the sender's
+ * operation is never acknowledged, and fails with its peer.
  */
 #include "msg/deliver.h"
 
@@ -24,7 +24,7 @@
 #include "msg/ack.h"
 #include "msg/transfer.h"
 
-/* Takes the part of a multi-receive buffer for a message; the rest stays posted, or not. */
+/* Takes the part of a multi-receive buffer for a message; withdraws the receive if too little of the buffer is left. */
 static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
 {
 	void *buf = op->iov[0].iov_base;
@@ -37,7 +37,7 @@ static void *multi_take(struct sc_ep *ep, struct sc_rx_op *op, size_t bytes)
 	return buf;
 }
 
-/* The operation that receives a message: the posted one, or a child (multi-receive). NULL: no memory. */
+/* Returns the operation that receives a message: the posted one, or for a multi-receive a new one. NULL: no memory. */
 static struct sc_rx_op *transfer_op(struct sc_ep *ep, struct sc_rx_op *posted, uint64_t size)
 {
 	size_t bytes = size < posted->capacity ? size : posted->capacity;
@@ -87,13 +87,12 @@ void sc_deliver_payload(const struct sc_message *message, const struct iovec *io
 	sc_record_copy(peer->seg, message->bufs, iov, iov_count, (uint32_t)len);
 }
 
-/* The acknowledgement of a message that was received. */
 static void acknowledge(const struct sc_message *message, uint64_t moved)
 {
 	sc_ack_message(message->peer, message->op, moved, message->flags & SC_ABI_F_FENCE ? message->arrival : 0);
 }
 
-/* An eager message into a receive. The operation ends, but for a multi-receive with room left. */
+/* Delivers an eager message. The operation ends, unless it is a multi-receive with space left. */
 static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *message)
 {
 	struct sc_ep *ep = message->peer->ep;
@@ -119,7 +118,7 @@ static inline void deliver_eager(struct sc_rx_op *op, const struct sc_message *m
 		sc_slab_put(&ep->rxq->ops, op);
 }
 
-/* An eager message that is a transfer, with what the record has of it. NULL: no memory. */
+/* Begins a transfer of an eager message, and copies the payload that the record has. NULL: no memory. */
 static struct sc_rx_op *transfer_eager(struct sc_rx_op *posted, const struct sc_message *message)
 {
 	struct sc_rx_op *op = transfer_op(message->peer->ep, posted, message->size);
@@ -135,14 +134,14 @@ static struct sc_rx_op *transfer_eager(struct sc_rx_op *posted, const struct sc_
 	return op;
 }
 
-/* The first part of a message; pieces follow. -ENOMEM. */
+/* Delivers the first part of a message; pieces follow. -ENOMEM. */
 static int deliver_part(struct sc_rx_op *posted, const struct sc_message *message)
 {
 	message->peer->recv.arriving_op = transfer_eager(posted, message);
 	return message->peer->recv.arriving_op ? 0 : -ENOMEM;
 }
 
-/* An eager message behind others that are on their way: a transfer that has nothing more to move. -ENOMEM. */
+/* Delivers a whole eager message behind transfers, as a transfer with nothing more to move. -ENOMEM. */
 static int deliver_behind(struct sc_rx_op *posted, const struct sc_message *message)
 {
 	struct sc_rx_op *op = transfer_eager(posted, message);
@@ -156,12 +155,12 @@ static int deliver_behind(struct sc_rx_op *posted, const struct sc_message *mess
 	return 0;
 }
 
-/* A rendezvous message into a receive. -ENOMEM: nothing has changed. */
+/* Begins to receive a rendezvous message. -ENOMEM: nothing has changed. */
 static int deliver_rdv(struct sc_rx_op *posted, const struct sc_message *message)
 {
 	struct sc_ep *ep = message->peer->ep;
 	struct sc_rx_op *op = transfer_op(ep, posted, message->size);
-	uint64_t next = 0; /* record in the ring: none, as far as is known */
+	uint64_t next = 0; /* the ctl of the next record; 0: not known */
 
 	if (!op)
 		return -ENOMEM;

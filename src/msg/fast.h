@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fast.h: the short way of a message as most are: inline, in one bounce buffer or in parts, no acknowledgement asked
- * for; its receive has been posted for longest, has one buffer, for one message, room for all of it and no counter of
- * its own; and no order of completions is asked for (sc_ep.line_end). It does not wait, so the window has no say.
+ * fast.h: the short way of a received message, from the ring to its completion. The message is inline, in one bounce
+ * buffer or in parts, and asks for no acknowledgement. Its receive is the oldest posted one, for one message, with one
+ * buffer that is large enough and no counter of its own. The endpoint asks for no order of completions
+ * (sc_ep.line_end). The message does not wait, so the window does not limit it.
  *
- * NULL and false say nothing, and nothing has been done: the message goes the way of rx.c.
+ * If a function returns NULL or false, it has changed nothing, and the message goes the way of rx.c.
  */
 #ifndef SC_FAST_H
 #define SC_FAST_H
@@ -16,7 +17,7 @@
 
 #define SC_FAST_INLINE static inline __attribute__((always_inline))
 
-/* The receive that a message with this ctl goes to. It is not posted any more. */
+/* Returns the receive for a message with this ctl, and takes it out of the matcher. */
 SC_FAST_INLINE struct sc_rx_op *sc_fast_match(struct sc_rxq *rxq, const struct sc_peer *peer,
 						uint64_t tag, uint64_t ctl)
 {
@@ -40,7 +41,6 @@ SC_FAST_INLINE void sc_fast_complete(struct sc_ep *ep, struct sc_rx_op *op,
 	sc_slab_put(&ep->rxq->ops, op);
 }
 
-/* Its payload is there. */
 SC_FAST_INLINE void sc_fast_end(struct sc_ep *ep, struct sc_rx_op *op, struct sc_peer *peer,
 				  uint64_t tag, uint64_t data, uint64_t ctl)
 {
@@ -56,14 +56,14 @@ SC_FAST_INLINE void sc_fast_end(struct sc_ep *ep, struct sc_rx_op *op, struct sc
 	sc_peer_give_back(peer, SC_ABI_UNITS(size));
 }
 
-/* The first part of its payload is there, `here` bytes; the others follow (sc_fast_part()). */
+/* Begins a receive whose first `here` bytes are copied; sc_fast_part() adds the other parts. */
 SC_FAST_INLINE void sc_fast_begin(struct sc_rx_op *op, struct sc_peer *peer, uint64_t tag, uint64_t data,
 				    uint64_t ctl, uint32_t here)
 {
 	struct sc_message message;
 
 	message.peer = peer;
-	message.flags = sc_ctl_flags(ctl) & ~SC_ABI_F_FENCE; /* of what is acknowledged */
+	message.flags = sc_ctl_flags(ctl) & ~SC_ABI_F_FENCE; /* only acknowledgements use it */
 	message.size = sc_ctl_size(ctl);
 	message.tag = tag;
 	message.data = data;
@@ -76,7 +76,7 @@ SC_FAST_INLINE void sc_fast_begin(struct sc_rx_op *op, struct sc_peer *peer, uin
 	sc_peer_give_back(peer, SC_ABI_UNITS(op->size));
 }
 
-/* Does such a message arrive of the peer in parts? */
+/* Tells whether such a message arrives from the peer in parts. */
 SC_FAST_INLINE bool sc_fast_arrives(const struct sc_peer *peer)
 {
 	const struct sc_rx_op *op = peer->recv.arriving_op;
@@ -85,7 +85,7 @@ SC_FAST_INLINE bool sc_fast_arrives(const struct sc_peer *peer)
 	       peer->ep->line_end;
 }
 
-/* `here` more bytes of its payload are there. */
+/* Adds `here` bytes, already copied, to that message. The last part ends the receive. */
 SC_FAST_INLINE void sc_fast_part(struct sc_peer *peer, uint32_t here)
 {
 	struct sc_rx_op *op = peer->recv.arriving_op;
@@ -105,14 +105,11 @@ SC_FAST_INLINE void sc_fast_part(struct sc_peer *peer, uint32_t here)
 	sc_fast_complete(peer->ep, op, &received);
 }
 
-/*
- * An inline record of one line that asks for nothing besides: where the second has bits, its ctl differs from the
- * first in the size alone.
- */
+/* The ctl of an inline record of one line without other flags; under the mask, such a ctl differs in the size alone. */
 #define SC_FAST_LINE_CTL sc_ring_ctl(SC_ABI_INLINE, 0, 1, 0)
 #define SC_FAST_LINE_MASK sc_ring_ctl(0xff, 0xff & ~(SC_ABI_F_TAGGED | SC_ABI_F_DATA), 0xff, UINT32_MAX)
 
-/* Take the record at the head of the peer's ring, with this ctl, if it is such a message in one line. */
+/* Takes the record at the head of the peer's ring, with this ctl, if one line holds such a message. */
 SC_FAST_INLINE bool sc_fast_take_line(struct sc_ep *ep, struct sc_peer *peer,
 					const struct sc_abi_line *line, uint64_t ctl)
 {
@@ -121,7 +118,7 @@ SC_FAST_INLINE bool sc_fast_take_line(struct sc_ep *ep, struct sc_peer *peer,
 
 	if (((ctl ^ SC_FAST_LINE_CTL) & SC_FAST_LINE_MASK) >= ep->line_end)
 		return false;
-	tag = sc_load_relaxed_64(&line->words[0]); /* published by ctl */
+	tag = sc_load_relaxed_64(&line->words[0]); /* ctl publishes both words */
 	op = sc_fast_match(ep->rxq, peer, tag, ctl);
 	if (!op)
 		return false;

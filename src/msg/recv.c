@@ -7,14 +7,14 @@
  *        +--no message--> posted in the matcher, until a record fits (rx.c), sc_rxq_cancel(), or the last
  *                         peer of the source that it is directed to is lost (sc_recv_end_peer())
  *
- * Owns operations from sc_slab_get() until they are posted or handed to a delivery, which ends them. At any
- * time an operation is posted, in a transfer, or both (multi-receive); never waiting while a message that
- * fits waits, so nothing is looked for twice.
+ * Owns operations from sc_slab_get() until they are posted or handed to a delivery, which ends them. At any time an
+ * operation is posted, in a transfer, or both (multi-receive). It is never posted while a message that fits waits, so
+ * nothing is searched twice.
  *
- * All of it is private memory. If a peer dies, or closes, messages that it left waiting can be received as
- * waiting.c says; once there is none that fits, a receive from it and no other can only wait for ever: it ends
- * with the peer's error, and is refused from then on. So that the end of a peer is seen which has never sent anything, the
- * first receive that is directed to it connects to it (sc_peer_expect()). If this process dies nothing is left.
+ * All memory is private. If a peer dies or closes, the messages that it left can be received as waiting.c says. If none
+ * of them fits, a receive from that peer alone can only wait for ever: it ends with the peer's error, and later ones
+ * are refused. The first receive that is directed to a peer connects to it (sc_peer_expect()), so that this endpoint
+ * also sees the end of a peer that has never sent anything. If this process dies, nothing is left.
  */
 #include "msg/recv.h"
 
@@ -26,7 +26,7 @@
 #include "msg/transfer.h"
 #include "msg/waiting.h"
 
-/* Which endpoint reports a receive that no message ends; NULL: a shared queue without any. */
+/* Returns the endpoint that reports a receive that no message ends. NULL: no endpoint has the shared queue. */
 static struct sc_ep *reporter(const struct sc_rxq *rxq)
 {
 	return sc_list_empty(&rxq->eps) ? NULL : sc_list_entry(rxq->eps.next, struct sc_ep, of_rxq);
@@ -84,7 +84,7 @@ static struct sc_rx_op *op_begin(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return op;
 }
 
-/* Nothing more will come from there, unless it has been opened again. */
+/* Returns the error of a source that can send nothing more, or 0. 0 also if the source has been opened again. */
 static inline int lost(const struct sc_recv *recv)
 {
 	const struct sc_source *source = recv->source ? recv->source->source : NULL;
@@ -104,7 +104,7 @@ static int post(struct sc_rxq *rxq, struct sc_rx_op *op)
 	return -EAGAIN;
 }
 
-/* Receive the message that was set aside for this context, or drop it. */
+/* Receives or drops the message that is claimed for this context. */
 static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg = sc_waiting_find_claimed(rxq, recv);
@@ -129,7 +129,7 @@ static int recv_claimed(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return 0;
 }
 
-/* End a posted receive. A multi-receive buffer that messages are on their way into is given back by the last. */
+/* Ends a posted receive. If messages are on their way into a multi-receive buffer, the last of them gives it back. */
 static void withdraw(struct sc_rxq *rxq, struct sc_rx_op *op, int error)
 {
 	bool multi = op->flags & SC_RECV_MULTI, busy = multi && op->multi_transfers;
@@ -156,7 +156,7 @@ static void withdraw(struct sc_rxq *rxq, struct sc_rx_op *op, int error)
 		sc_slab_put(&rxq->ops, op);
 }
 
-/* The buffer is posted first: as many waiting messages as it has room for go into it. */
+/* Posts the buffer first; then as many waiting messages as fit go into it. */
 static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_op *op;
@@ -181,7 +181,7 @@ static int recv_multi(struct sc_rxq *rxq, const struct sc_recv *recv)
 	do {
 		msg = sc_waiting_find(rxq, recv);
 		if (!msg || sc_waiting_deliver(op, msg))
-			break; /* none; or no memory, and it waits for the next receive */
+			break; /* none waits; or no memory, and the message waits for the next receive */
 		sc_waiting_unqueue(msg);
 		sc_waiting_free(msg);
 	} while (sc_slab_has_id(op, id) && !sc_rxop_exhausted(op));
@@ -199,7 +199,7 @@ static int recv_special(struct sc_rxq *rxq, const struct sc_recv *recv)
 	return -EINVAL;
 }
 
-/* Any receive but a peek, any way but the short one. */
+/* Posts any receive but a peek, on any way but the short one. */
 static int recv_any(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg;
@@ -237,7 +237,6 @@ recv_of(struct sc_op_flags flags, struct sc_peer *source, uint64_t tag, uint64_t
 				 .cq_flags = flags.cq_flags };
 }
 
-/* One buffer, any way but the short one. */
 static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_peer *source, void *buf,
 						size_t size, uint64_t tag, uint64_t ignore,
 						struct sc_op_flags flags, void *context)
@@ -250,7 +249,10 @@ static __attribute__((noinline)) int recv_whole(struct sc_rxq *rxq, struct sc_pe
 	return recv_any(rxq, &recv);
 }
 
-/* No message waits, none of the queue is hashed, there is memory, and the source is not lost: it is posted. */
+/*
+ * Posts the receive the short way if no message waits, the queue is not hashed, there is memory, and the source is not
+ * lost.
+ */
 int sc_rxq_recv_buf(struct sc_rxq *rxq, struct sc_peer *source, void *buf, size_t size, uint64_t tag,
 		    uint64_t ignore, struct sc_op_flags flags, void *context)
 {
@@ -279,7 +281,7 @@ int sc_recv_post(struct sc_rxq *rxq, const struct sc_recv *recv)
 			       recv->ignore, flags, recv->context);
 }
 
-/* The newest posted receive with this context in one queue. */
+/* Returns the newest posted receive with this context in one queue. */
 static struct sc_rx_op *posted_find(struct sc_match *queue, const void *context)
 {
 	for (struct sc_list *entry = queue->posted.prev; entry != &queue->posted; entry = entry->prev) {
@@ -336,7 +338,7 @@ void sc_recv_end_peer(struct sc_peer *peer, int error)
 	struct sc_rxq *rxq = peer->ep->rxq;
 
 	if (peer->source->met)
-		return; /* others of its name can still send */
+		return; /* other peers of this source can still send */
 	end_directed(rxq, &rxq->tagged, peer->source, error);
 	end_directed(rxq, &rxq->plain, peer->source, error);
 }

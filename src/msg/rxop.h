@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rxop.h: a receive, struct sc_rx_op, from its match on: the message that it has matched, and how it ends. Inline: the
- * short way of fast.h is made of these. Private memory, for the thread that uses the endpoint.
+ * rxop.h: a receive, struct sc_rx_op, from its match on: the message that has matched, and the end of the receive. The
+ * short way of fast.h consists of these inline functions. Private memory, for the thread that uses the endpoint.
  */
 #ifndef SC_RXOP_H
 #define SC_RXOP_H
@@ -10,19 +10,19 @@
 #include "base/comp_ring.h"
 #include "link/state.h"
 
-/* A message to be delivered: its checked description, and the place of its payload. */
+/* A message to deliver: its checked description, and the place of its payload. */
 struct sc_message {
 	struct sc_peer *peer;
 	enum sc_abi_kind kind;
 	uint32_t flags, lines;
-	uint64_t size, here; /* bytes: of the payload, of it in this record (not of a rendezvous) */
+	uint64_t size, here; /* bytes: of the payload; of it in this record (not of a rendezvous) */
 	uint64_t tag, data;
 	sc_abi_op op;			 /* 0: no acknowledgement asked for */
-	const struct sc_abi_line *first; /* in the ring; NULL: it has waited and `bytes` is the payload */
+	const struct sc_abi_line *first; /* in the ring; NULL: it has waited, and is in `bytes` */
 	const uint8_t *bytes;
 	uint64_t units;
 	uint64_t
-		arrival; /* among those of the peer that have had to wait; of one that has not: the next */
+		arrival; /* number among the messages of the peer that have waited; of another: the next */
 	uint16_t bufs[SC_ABI_RECORD_BUFS];
 	uint32_t segment_count;
 	struct iovec segments[SC_ABI_RDV_SEGMENTS];
@@ -36,10 +36,10 @@ struct sc_received {
 	size_t done;	/* bytes of it received */
 	uint32_t flags; /* SC_COMP_* */
 	int error;	/* negative errno */
-	void *buf;	/* multi-receive: where it is */
+	void *buf;	/* multi-receive: address of the message */
 };
 
-/* Count it, `cntr` is its own, and complete the receive as far as it is to be told of. */
+/* Counts a receive, in its own counter `cntr` too, and writes the completion if the flags ask for it. */
 static inline __attribute__((always_inline)) void sc_rxop_complete(struct sc_ep *ep, const struct sc_rx_op *op,
 								   struct sc_cntr *cntr,
 								   const struct sc_received *received)
@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) void sc_rxop_complete(struct sc_ep 
 	sc_comp_ring_commit(cq);
 }
 
-/* The receive is going another way than that of fast.h: all of it is to be set. */
+/* Sets the remaining fields of a receive that does not go the short way of fast.h. */
 static inline void sc_rxop_settle(struct sc_rx_op *op)
 {
 	if (op->flags & SC_RX_FULL)
@@ -89,7 +89,7 @@ static inline void sc_rxop_settle(struct sc_rx_op *op)
 	op->capacity = op->iov[0].iov_len;
 }
 
-/* The completion flags of a message with these SC_ABI_F_*. */
+/* Returns the completion flags of a message with these SC_ABI_F_*. */
 static inline uint32_t sc_rxop_comp_flags(uint32_t flags)
 {
 	static_assert(SC_COMP_DATA == SC_ABI_F_DATA, "flags of a completion");
@@ -97,8 +97,8 @@ static inline uint32_t sc_rxop_comp_flags(uint32_t flags)
 }
 
 /*
- * The operation is a transfer of its message from now on, with nothing moved yet. Of the message: peer, flags, size,
- * tag, data and op; arrival if it is fenced.
+ * Makes the operation a transfer of its message, with nothing moved yet. Uses these fields of the message: peer, flags,
+ * size, tag, data, op; arrival if it is fenced.
  */
 static inline void sc_rxop_begin(struct sc_rx_op *op, const struct sc_message *message)
 {
@@ -117,13 +117,13 @@ static inline void sc_rxop_begin(struct sc_rx_op *op, const struct sc_message *m
 	sc_list_append(&op->peer->recv.transfers, &op->of_peer);
 }
 
-/* Withdraw a posted receive from the matcher. */
+/* Withdraws a posted receive from the matcher. */
 static inline void sc_rxop_unpost(struct sc_rxq *rxq, struct sc_rx_op *op)
 {
 	sc_match_unpost(sc_rxq_queue(rxq, op->flags & SC_TAGGED), &op->match);
 }
 
-/* Is a multi-receive buffer the application's again? Its receive is out of the matcher then. */
+/* Tells whether a multi-receive buffer has too few bytes left; its receive is then out of the matcher. */
 static inline bool sc_rxop_exhausted(const struct sc_rx_op *op)
 {
 	return op->capacity < op->multi_min || !op->capacity;

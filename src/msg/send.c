@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * send.c: the rare cases of send.h: the window is full, as far as is known; a completion waits for others.
- */
+/* send.c: the rare cases of send.h: the window looks full; a completion waits for others. */
 #include "msg/send.h"
 
 #include <errno.h>
@@ -10,7 +8,7 @@
 bool sc_send_window_room_slow(struct sc_peer *peer, uint64_t units)
 {
 	uint64_t back =
-		sc_load_relaxed_64(&peer->tx.consumer->window); /* a count of its own, orders nothing */
+		sc_load_relaxed_64(&peer->tx.consumer->window); /* an independent count, orders nothing */
 	if (back > peer->units_sent) {
 		sc_peer_quarantine(peer, -EPROTO, "its window is out of range");
 		return false;

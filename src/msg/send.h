@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * send.h: what the ways of a send have in common: its place in the window of its peer, its flags, and the completion of
- * one that is eager.
+ * send.h: common parts of all ways of a send: the window of the peer, the flags, the completion of an eager message.
  *
- * The window is the units of messages that a receiver may have unmatched of one sender; SC_ABI_UNITS() tells those of
- * a message. All of it is private memory, but for the receiver's count of units that are given back, which is checked.
+ * The window is the number of units that one sender's unmatched messages may take at a receiver; SC_ABI_UNITS() returns
+ * the units of a message. All of this is private memory, except the receiver's count of returned units, which is
+ * checked.
  */
 #ifndef SC_SEND_H
 #define SC_SEND_H
@@ -16,7 +16,7 @@
 
 bool sc_send_window_room_slow(struct sc_peer *peer, uint64_t units);
 
-/* May `units` more wait unmatched at the peer? */
+/* Tells whether messages of `units` more may wait unmatched at the peer. */
 static inline bool sc_send_window_room(struct sc_peer *peer, uint64_t units)
 {
 	return __builtin_expect(peer->units_sent + units <= peer->units_limit, 1) ||
@@ -28,16 +28,16 @@ static inline uint64_t sc_send_units_left(const struct sc_peer *peer, bool half)
 	return half ? peer->seg->header.window / 2 : 0;
 }
 
-/* Flags of the message itself: a record has them with the same values. */
+/* Flags of the message itself, which a record has with the same values. */
 #define SC_MESSAGE_FLAGS (SC_TAGGED | SC_SEND_DATA)
 static_assert(SC_TAGGED == SC_ABI_F_TAGGED && SC_SEND_DATA == SC_ABI_F_DATA, "flags of a message");
 
-/* And of how it is to be acknowledged. */
+/* Returns these flags, and those that ask for an acknowledgement. */
 static inline uint32_t sc_send_abi_flags(const struct sc_send *send)
 {
 	uint32_t flags = send->flags & SC_MESSAGE_FLAGS;
 
-	/* delivery is as soon as the match, and tells of both */
+	/* delivery comes at the same time as the match, and tells of both */
 	if (send->flags & (SC_SEND_DELIVERY | SC_SEND_MATCH))
 		flags |= SC_ABI_F_ACK | (send->flags & SC_SEND_FENCE ? SC_ABI_F_FENCE : 0);
 	return flags;
@@ -67,8 +67,8 @@ sc_send_of(const struct iovec *payload, struct sc_tag_data word, struct sc_op_fl
 }
 
 /*
- * Does it fit the window, with half of it left besides, is the peer there, and room for the completion?
- * units_limit is 0 while there is no ring.
+ * Tells whether the window has space, with half of it left if `leaves_half`, the peer is there, and the completion
+ * queue has space. units_limit is 0 while there is no ring.
  */
 static inline __attribute__((always_inline)) bool sc_send_is_ready(const struct sc_peer *peer, uint64_t units,
 								   bool leaves_half)
@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) bool sc_send_is_ready(const struct 
 	       !sc_peer_has_closed(peer) && !sc_comp_ring_is_full(cq) && cq->tail - cq->head < cq->room;
 }
 
-/* Add its completion to the queue, which has room for it. */
+/* Adds the completion to the queue, which has space. */
 static inline __attribute__((always_inline)) void sc_send_complete(struct sc_comp_ring *cq,
 								   const struct sc_send *send, size_t size)
 {
@@ -95,10 +95,10 @@ static inline __attribute__((always_inline)) void sc_send_complete(struct sc_com
 	sc_comp_ring_commit(cq);
 }
 
-/* An eager message has been written: it completes now, unless it waits for an acknowledgement. */
+/* Completes an eager message that is written, unless it waits for an acknowledgement. */
 void sc_send_done(struct sc_peer *peer, const struct sc_send *send, size_t size, uint32_t flags);
 
-/* A message has gone the short way: it completes, and its reader is woken. */
+/* Completes a message that has gone the short way, and wakes its reader. */
 static inline __attribute__((always_inline)) void sc_send_short_done(struct sc_peer *peer, const struct sc_send *send,
 								     uint32_t size)
 {

@@ -1,32 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * transfer.c: payloads on their way into receives: of a rendezvous, or of a message in parts.
+ * transfer.c: moves payloads into receives: of a rendezvous, or of a message in parts.
  *
  *   in parts     sc_rxop_begin() --pieces--> completion
  *   rendezvous   sc_rxop_begin() --> sc_transfer_start() --CMA in steps, or pieces--> completion
  *
- * Owns the transfers: operations that are matched, out of the matcher, and in their peer's list until all
- * is moved; those that are copied by CMA are in SC_WORK_PULLING too.
+ * Owns the transfers: operations that are matched, out of the matcher, and in the list of their peer until all bytes
+ * are moved. Peers with payloads that CMA copies are in SC_WORK_PULLING.
  *
- * A rendezvous message is copied by CMA in steps (sc_transfer_progress()), or asked for in pieces. Its
- * operation is known to the sender by an id only; a piece names it so, and is checked against what is
- * wanted next. Inside one process CMA is used as well: the addresses were read from shared memory, and
- * the kernel says EFAULT where memcpy() would crash. A large one is shared (xfer.h): the sender is told
- * where it is to go, and both copy, as long as both are in the library. Where several of a peer wait, parts of them
- * are copied in one call.
+ * A rendezvous payload is copied by CMA in steps (sc_transfer_progress()), or the receiver asks for pieces. The sender
+ * knows the receive by an id only; a piece names the id, and the receiver checks that the piece is the one that comes
+ * next. CMA is used inside one process too: the addresses come from shared memory, and the kernel returns EFAULT
+ * where memcpy() would crash. A large copy is shared (xfer.h): the sender learns where the payload goes, and both copy
+ * while both poll. If several messages of a peer wait, one call copies parts of them.
  *
- * A receive ends only when nobody may write to its buffer any more. Only this process, and a sender that has chunks of
- * it in hand, can. So an operation that fails, a peer that is given up and an endpoint that closes first leave the
- * sender nothing to take, then wait for what it has: for its report, or for its death (sc_xfer_is_over()). A sender that
- * has departed has nothing in hand, as it closes between two steps. One that is stopped with chunks in hand may still
- * write: it is waited for, by sc_transfer_fini() too, until it goes on or is killed.
+ * A receive ends only when no process can write to its buffer any more. Only this process can, and a sender that has
+ * chunks in hand. So if an operation fails, a peer is given up or an endpoint closes, the receiver leaves the sender no
+ * more chunks, then waits for its report or its death (sc_xfer_is_over()). A sender that has departed has no chunk, as
+ * it closes between two steps. A sender that is stopped with chunks in hand may still write: the receiver waits until
+ * it goes on or is killed, in sc_transfer_fini() too.
  *
- * With SC_ORDER_RECEIVE a transfer that is over stays in its peer's list, which is in the order of the matches,
- * until those before it are.
+ * With SC_ORDER_RECEIVE a finished transfer stays in the list of its peer, which is in the order of the matches, until
+ * the transfers before it have finished.
  *
- * If the peer dies: a message in parts of which one is missing fails, as does a copy of its memory, and the operation
- * ends with ECONNRESET (sc_transfer_end_peer(), share_settle()). If this process dies between any two steps, the sender's
- * operation is never acknowledged, and fails with its peer; chunks that the sender writes then go nowhere.
+ * If the peer dies, a message with a part missing fails, as does a copy of the peer's memory, with ECONNRESET
+ * (sc_transfer_end_peer(), share_settle()). If this process dies between any two steps, the sender's operation is never
+ * acknowledged, and fails with its peer; chunks that the sender then writes go nowhere.
  */
 #include "msg/transfer.h"
 
@@ -44,10 +43,9 @@
 #include "msg/ack.h"
 #include "msg/rxop.h"
 
-/* Bytes copied by CMA in one step. */
+/* Bytes that one step copies by CMA. */
 #define PULL_STEP ((size_t)4 << 20)
 
-/* Out of the lists of what CMA copies. */
 static void copying_remove(struct sc_rx_op *op)
 {
 	sc_list_remove(&op->pulling);
@@ -55,7 +53,7 @@ static void copying_remove(struct sc_rx_op *op)
 		sc_list_remove(&op->peer->recv.listed);
 }
 
-/* Nothing is moved any more: out of all lists. SC_COMP_MULTI_DONE: it was the last of a buffer. */
+/* Removes an operation from all lists. Returns SC_COMP_MULTI_DONE for the last one of a multi-receive buffer. */
 static uint32_t transfer_leave(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_rx_op *multi = op->multi;
@@ -92,7 +90,7 @@ static void transfer_report(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	transfer_free(ep, op);
 }
 
-/* Those that are over and have none before them that is not. */
+/* Reports the finished transfers that have no unfinished one before them. */
 static void transfers_report(struct sc_peer *peer)
 {
 	while (!sc_list_empty(&peer->recv.transfers)) {
@@ -104,7 +102,7 @@ static void transfers_report(struct sc_peer *peer)
 	}
 }
 
-/* It is over, but for the report, if that has to wait for others. */
+/* Ends a transfer; the report may have to wait for earlier transfers. */
 static void transfer_over(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
 	if (!(ep->order & SC_ORDER_RECEIVE)) {
@@ -126,7 +124,7 @@ static void transfer_end(struct sc_ep *ep, struct sc_rx_op *op, int error)
 		transfers_report(peer);
 }
 
-/* Ends well or badly for both sides. */
+/* Ends an operation for both sides, with success or an error. */
 static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
 	if (error)
@@ -136,7 +134,7 @@ static void transfer_finish(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	transfer_end(ep, op, error);
 }
 
-/* The sender is to move it, through bounce buffers. `fault`: this one, as the kernel does not read it. */
+/* Asks the sender for the payload in bounce buffers. `fault`: this one only, because the kernel does not read it. */
 static void transfer_ask(struct sc_rx_op *op, bool fault)
 {
 	uint64_t words[7] = { 0 };
@@ -167,8 +165,8 @@ static void sender_faulted(struct sc_ep *ep, struct sc_rx_op *op)
 }
 
 /*
- * The kernel has not copied it by CMA: one of the buffers is not there, or the sender's is memory that its process alone
- * can read. Then the sender moves this one.
+ * Handles EFAULT of CMA: one of the buffers is not mapped, or the sender's memory is such that only its own process can
+ * read it. In the second case the sender sends this payload.
  */
 static void transfer_faulted(struct sc_ep *ep, struct sc_rx_op *op)
 {
@@ -189,7 +187,7 @@ static void transfer_faulted(struct sc_ep *ep, struct sc_rx_op *op)
 	}
 }
 
-/* Payload that was asked for is written by this process itself, where the kernel would say that there is no memory. */
+/* Tells whether the receive buffer is writable: this process writes the pieces itself, and would crash if it is not. */
 static bool is_writable(const struct sc_rx_op *op)
 {
 	struct iovec to[SC_IOV_MAX];
@@ -198,7 +196,7 @@ static bool is_writable(const struct sc_rx_op *op)
 	return sc_probe_check_ends(to, count, true) != -EIO;
 }
 
-/* CMA has failed for good or for this once: end the operation, or take the other way. */
+/* Handles an error of CMA, for this operation or for good: ends the operation, or asks for pieces. */
 static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 {
 	struct sc_peer *peer = op->peer;
@@ -216,7 +214,7 @@ static void transfer_failed(struct sc_ep *ep, struct sc_rx_op *op, int error)
 	transfer_ask(op, false);
 }
 
-/* Has the peer closed? Then its memory is no longer what it sent, even if it can be read. */
+/* Tells whether the peer has closed: its memory, even if readable, is no longer what it sent. */
 static bool is_gone(const struct sc_peer *peer)
 {
 	return peer->link == SC_LINK_DOWN || !peer->seg ||
@@ -224,8 +222,8 @@ static bool is_gone(const struct sc_peer *peer)
 }
 
 /*
- * The sender has gone, and the payload with it. While there is something of its to be read, this ends with the
- * rest (sc_transfer_end_peer()): once one operation has failed, no later one is to be accepted.
+ * Ends an operation whose sender has gone, unless records of the sender are unread: then sc_transfer_end_peer() ends it
+ * with the others, because no operation may succeed after an earlier one has failed.
  */
 static void transfer_lost(struct sc_ep *ep, struct sc_rx_op *op)
 {
@@ -242,7 +240,7 @@ static void count_copied(struct sc_peer *peer, size_t len)
 	*(peer->seg->local ? &counters->rx_local_bytes : &counters->rx_cma_bytes) += len;
 }
 
-/* Copy bytes of the payload by CMA; `prove`: and see whose memory it was. */
+/* Copies bytes of the payload by CMA; `prove`: and proves whose memory it was. */
 static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool prove)
 {
 	struct iovec to[SC_IOV_MAX], from[SC_ABI_RDV_SEGMENTS];
@@ -255,7 +253,7 @@ static int transfer_copy(struct sc_rx_op *op, size_t offset, size_t len, bool pr
 	return ret;
 }
 
-/* All is copied, and it is proven whose memory it was. */
+/* Ends an operation whose payload is copied, and proven to be the sender's. */
 static void transfer_copied(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	op->done = op->want;
@@ -266,7 +264,7 @@ static void transfer_copied(struct sc_ep *ep, struct sc_rx_op *op)
 		transfer_finish(ep, op, 0);
 }
 
-/* A part of it has been copied, the last one with proof, or (`error`) cannot be. The operation may end. */
+/* Counts bytes that are copied, the last ones with proof, or handles `error`. The operation may end. */
 static void transfer_moved(struct sc_ep *ep, struct sc_rx_op *op, size_t len, int error)
 {
 	if (error) {
@@ -283,7 +281,7 @@ static size_t step_size(const struct sc_rx_op *op)
 	return op->want - op->done < PULL_STEP ? op->want - op->done : PULL_STEP;
 }
 
-/* Copy the next step by CMA, of an operation that nobody shares. The last one proves what was copied before. */
+/* Copies the next step of an operation that is not shared. The last step proves whose memory all steps read. */
 static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	size_t len = step_size(op);
@@ -293,7 +291,7 @@ static void transfer_step(struct sc_ep *ep, struct sc_rx_op *op)
 
 /* ---- shared transfers ------------------------------------------------------------------------ */
 
-/* Do we send it something large as well? Then it is busy with that, and each does its own. */
+/* Tells whether we send the peer a large message too: then it is busy with that one, and each side copies alone. */
 static bool is_exchange(const struct sc_ep *ep, const struct sc_peer *peer)
 {
 	const struct sc_tx_op *newest = sc_list_entry(peer->ops.prev, struct sc_tx_op, of_peer);
@@ -301,7 +299,7 @@ static bool is_exchange(const struct sc_ep *ep, const struct sc_peer *peer)
 	return !sc_list_empty(&peer->ops) && newest->iov_count && newest->size >= ep->config.share_min;
 }
 
-/* Let the sender copy along, of what may be shared, if that can be and it can be told at once. */
+/* Lets the sender copy along, if the copy may be shared and the sender can be told at once. */
 static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -323,7 +321,7 @@ static void share_open(struct sc_ep *ep, struct sc_rx_op *op)
 	op->failed = 0;
 }
 
-/* Nothing is left to take: end it, or see to what the sender has in hand. False: it has to be waited for. */
+/* Ends an operation with no chunk left to take. Returns false while the sender still has chunks in hand. */
 static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -344,7 +342,7 @@ static bool share_settle(struct sc_ep *ep, struct sc_rx_op *op)
 	return true;
 }
 
-/* A chunk of it has been copied, or (`error`) cannot be. The sender may have another in hand. */
+/* Notes that a chunk is copied, or `error`. The sender may have another chunk in hand. */
 static void share_moved(struct sc_rx_op *op, int error, bool proven)
 {
 	op->proven = proven;
@@ -381,12 +379,12 @@ void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more)
 	if (!op->unshared)
 		share_open(ep, op);
 	if (op->share.words)
-		return; /* the sender needs a moment to see it; the next record may be shared as well */
+		return; /* the sender needs a moment to see it; the next record may be shared too */
 	if (first && !more)
 		transfer_step(ep, op);
 }
 
-/* The sender is told of the next shared ones ahead, so that it need not wait for us. */
+/* Tells the sender of the next shared copies in advance, so that it need not wait for us. */
 static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
 {
 	int ahead = 0;
@@ -401,11 +399,11 @@ static void share_ahead(struct sc_ep *ep, struct sc_peer *peer)
 	}
 }
 
-/* Parts of several messages of a peer, for one call. */
+/* Parts of several messages of a peer, to copy in one call. */
 struct batch {
 	struct sc_rx_op *ops[SC_CMA_PARTS];
-	struct sc_share_part of[SC_CMA_PARTS]; /* each one's */
-	bool ends; /* one of them may be the last of its message: it is to be proven whose memory it was */
+	struct sc_share_part of[SC_CMA_PARTS]; /* the part of each */
+	bool ends; /* one may be the last of its message: prove whose memory it was */
 	struct sc_cma_parts parts;
 };
 
@@ -425,7 +423,7 @@ static void batch_add(struct batch *batch, struct sc_rx_op *op, const struct sc_
 	batch->ends |= op->share.words ? sc_share_left(&op->share) <= 1 : op->done + part->len == op->want;
 }
 
-/* Finds the next part of an operation to copy. 1: *part; 0: the sender has all that is left in hand; -EPROTO. */
+/* Finds the next part to copy. Returns 1 and *part; 0: the sender has all the rest in hand; -EPROTO. */
 static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
 {
 	if (!op->share.words) {
@@ -435,7 +433,7 @@ static int next_part(struct sc_rx_op *op, struct sc_share_part *part)
 	return sc_xfer_take(op->peer, &op->share, part);
 }
 
-/* All in one call; if that fails each by itself, to learn which one cannot be. */
+/* Copies all parts in one call. If the call fails, copies each part alone, to learn which one cannot be copied. */
 static void batch_copy(struct sc_ep *ep, struct sc_peer *peer, const struct batch *batch)
 {
 	const struct sc_cma_parts *parts = &batch->parts;
@@ -458,14 +456,14 @@ static void batch_copy(struct sc_ep *ep, struct sc_peer *peer, const struct batc
 	}
 }
 
-/* A part of each of the oldest that have one, in one call. */
+/* Copies a part of each of the oldest operations in one call. */
 static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 {
 	struct batch batch;
 	int ended = 0;
 
 	if (!sc_list_empty(&peer->ending))
-		return 0; /* lost: they are about to end */
+		return 0; /* lost: its operations are about to end */
 	batch.ends = false;
 	sc_cma_parts_init(&batch.parts);
 	share_ahead(ep, peer);
@@ -482,7 +480,7 @@ static int peer_progress(struct sc_ep *ep, struct sc_peer *peer)
 		else if (!ret)
 			ended += share_settle(ep, op);
 		if (!sc_list_empty(&peer->ending))
-			return ended; /* lost by now */
+			return ended; /* lost in the meantime */
 	}
 	if (batch.parts.count)
 		batch_copy(ep, peer, &batch);
@@ -515,7 +513,7 @@ int sc_transfer_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_
 		sender_faulted(ep, op);
 		return 0;
 	}
-	/* we ask for as much as there is room for; a message that comes unasked comes whole */
+	/* a pull asks for the bytes that fit; a message in parts comes whole */
 	end = piece->to ? op->want : op->size;
 	if (!sc_record_is_next_piece(seg, piece, size, op->done, end))
 		return -EPROTO;
@@ -531,7 +529,7 @@ int sc_transfer_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_
 		return 0;
 	if (!piece->to)
 		peer->recv.arriving_op =
-			NULL; /* the next message may, though this one waits to be reported */
+			NULL; /* the next message may arrive, though this one waits for its report */
 	transfer_finish(ep, op, 0);
 	return 0;
 }
@@ -548,7 +546,7 @@ bool sc_transfer_end_peer(struct sc_peer *peer, int error)
 	return sc_list_empty(&peer->recv.transfers);
 }
 
-/* The peers go with the endpoint: completions of cancelled transfers name no sender. */
+/* Ends the transfers of a peer. The peers end with the endpoint, so the completions name no sender. */
 static void cancel_transfers(struct sc_peer *peer)
 {
 	sc_list_for_safe (entry, next, &peer->recv.transfers) {
@@ -558,7 +556,7 @@ static void cancel_transfers(struct sc_peer *peer)
 						.flags = transfer_leave(peer->ep, op),
 						.error = op->over ? op->outcome : -ECANCELED };
 
-		if (!received.error) { /* it has only waited to be reported */
+		if (!received.error) { /* it was only waiting for its report */
 			received.data = op->data;
 			received.done = op->want;
 			received.flags |= op->comp_flags;
@@ -572,7 +570,7 @@ static void cancel_transfers(struct sc_peer *peer)
 static void wait_for_writers(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
-		return; /* a forked child: its parent's buffers */
+		return; /* a forked child: the buffers are its parent's */
 	sc_list_for (entry, &ep->peers) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, all);
 

@@ -5,31 +5,31 @@
 #include "link/state.h"
 
 /*
- * The operation is matched with a rendezvous message and knows all about it: move the payload. `more`: the
- * next record of the peer is there already, and a rendezvous, which may be copied in the same call.
- * A peer's payloads are copied in the order of their matches; those that wait may be shared already.
+ * Moves the payload of a rendezvous message into the operation that has matched it and holds its description. `more`:
+ * the next record of the peer is there, and is a rendezvous that the same call may copy. The payloads of a peer are
+ * copied in the order of their matches; those that wait may be shared already.
  */
 void sc_transfer_start(struct sc_ep *ep, struct sc_rx_op *op, bool more);
 
 /*
- * A piece of a payload, in buffers of `seg`, that was asked for, or of the one whose parts arrive. -EPROTO: it is
- * neither.
+ * Takes a piece, in buffers of `seg`, of a payload that was pulled or of the message that arrives in parts. -EPROTO: it
+ * is neither.
  */
 int sc_transfer_piece(struct sc_peer *peer, struct sc_seg *seg, const struct sc_abi_piece *piece,
 		     uint64_t ctl);
 
-/* Go on with copies of large messages. Returns the steps done. */
+/* Goes on with copies of large messages. Returns the number of steps. */
 int sc_transfer_progress(struct sc_ep *ep);
 
 /*
- * The peer is lost: transfers from it end with `error` (negative errno). False: some cannot yet, the peer is
- * alive and copying; call again.
+ * Ends the transfers of a lost peer with `error` (negative errno). Returns false if some cannot end yet because the
+ * peer is alive and copies; the caller then calls again.
  */
 bool sc_transfer_end_peer(struct sc_peer *peer, int error);
 
 /*
- * The endpoint closes: returns when no peer writes to receive buffers any more. Messages on their way into receive
- * buffers of a shared queue are cancelled.
+ * The endpoint closes: returns when no peer writes to receive buffers any more. Cancels messages on their way into
+ * receive buffers of a shared queue.
  */
 void sc_transfer_fini(struct sc_ep *ep);
 

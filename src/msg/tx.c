@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * tx.c: sending. A message becomes one record in the peer's ring:
+ * tx.c: sends a message: one record in the peer's ring, or several for a message in parts.
  *
- *   inline      payload in the record                           complete on return
- *   bounce      payload in bounce buffers, named in the record  complete on return    bounce.c
- *               (what a record could hold as well too, from SC_ROUTE_BUFFER_MIN on, or, for a receiver that is
- *               behind, from SC_ROUTE_BUFFER_MIN_BEHIND on)
- *   rendezvous  the addresses of the payload in the record; the receiver copies it after the match and may
- *               have us copy along (xfer.h), or asks for it in pieces; it acknowledges in the end
- *                                                               complete with the acknowledgement    txop.c
+ *   inline      The record holds the payload. The send is complete on return.
+ *   bounce      Bounce buffers hold the payload, and the record names them (bounce.c). The send is complete on return.
+ *               A payload that fits a record goes this way too from SC_ROUTE_BUFFER_MIN bytes on, or from
+ *               SC_ROUTE_BUFFER_MIN_BEHIND bytes on if the receiver is behind.
+ *   rendezvous  The record holds the addresses of the payload. After the match the receiver copies the payload, alone
+ *               or with the sender (xfer.h), or asks for it in pieces. The acknowledgement completes the send (txop.c).
  *
  * With delivery or match completion, inline and bounce messages wait for an acknowledgement too.
  *
- * A message is written or refused (-EAGAIN) in the call, never queued, so messages of a pair are in the
- * order of the calls whatever way their payload takes. Only answers to the peer (reply.c) queue for a
- * full ring: the peer always reads its ring, so they never wait on one another.
+ * The call writes the message or refuses it (-EAGAIN); it never queues a message. So the messages of a pair are in the
+ * order of the calls, whatever way their payloads take. Only answers to the peer (reply.c) queue for a full ring: each
+ * peer always reads its ring, so answers never wait for one another.
  *
  * Two limits push a sender back: the ring, with the buffers that it overflows into (record.c), and the window: the
- * messages that a peer may leave unmatched at the receiver. Where the window or the pool has no place for an eager
- * payload the message goes by rendezvous, which costs the receiver an entry only; so a receiver that looks or matches
- * late does not stop a sender that has messages for others. Injected payload is then copied to memory of our own.
- * tx_size is no limit: a caller that may not go on before the call succeeds would wait for a receiver that waits for
- * its next message. A caller that posts and never polls gets -EAGAIN in the end all the same (OPS_MAX in txop.c):
- * answers wait for its poll.
+ * messages that a peer may leave unmatched at the receiver. If the window or the pool has no space for an eager
+ * payload, the message goes by rendezvous, which costs the receiver an entry only. So a receiver that polls or matches
+ * late does not stop a sender that has messages for others. The sender then copies an injected payload to its own
+ * memory. tx_size is no limit: if it were, a caller that repeats a send until it succeeds could wait for a receiver
+ * that waits for the caller's next message. Yet a caller that never polls gets -EAGAIN in the end (OPS_MAX in txop.c):
+ * it reads no acknowledgements.
  *
  * Owns nothing: a message that is not complete on return is an operation of txop.c. If this process dies before the
- * record is published (R1 in ring.h) the message was never sent; after it, an inline message is whole in shared memory.
+ * record is published (R1 in ring.h), the message was never sent. After that, an inline message is complete in shared
+ * memory.
  */
 #include <errno.h>
 #include <string.h>
@@ -42,9 +42,9 @@
 #include "msg/txop.h"
 
 /*
- * Larger payloads go into a record only while half of the ring is free, and half of the window: a peer that does not
- * look at its ring leaves room there for the records of some hundred messages, if their payloads are elsewhere, and one
- * that does not match takes the more of rendezvous.
+ * Larger payloads go into a record only while half of the ring and half of the window are free. So the ring keeps space
+ * for some hundred records whose payloads are elsewhere if the peer does not poll, and the window keeps space for
+ * rendezvous messages if the peer does not match.
  */
 #define INLINE_ALWAYS 200
 
@@ -67,17 +67,20 @@ static inline void payload_write(struct sc_peer *peer, struct sc_abi_line *first
 }
 
 struct inline_record {
-	uint32_t size; /* of the payload, bytes */
+	uint32_t size; /* bytes of payload */
 	uint32_t flags, lines;
 };
 
-/* Its payload is written, to this line, which is reserved, and those behind it. The reader is still to be woken. */
+/*
+ * Publishes an inline record. The caller has reserved `line` and written the payload there and in the lines behind, and
+ * wakes the reader afterwards.
+ */
 static inline __attribute__((always_inline)) void inline_store(struct sc_peer *peer,
 							       struct sc_abi_line *line, uint64_t tag,
 							       uint64_t data, struct inline_record record)
 {
 	(void)SC_FAULT("tx.inline_payload");
-	/* relaxed: published by ctl; one by one, as the reader, maybe in the same core, loads them */
+	/* relaxed: ctl publishes both; one store for each word, as the reader loads them, maybe on the same core */
 	sc_store_relaxed_64(&line->words[0], tag);
 	sc_store_relaxed_64(&line->words[1], data);
 	(void)SC_FAULT("tx.inline");
@@ -86,13 +89,13 @@ static inline __attribute__((always_inline)) void inline_store(struct sc_peer *p
 	sc_send_count(peer, record.size, SC_ABI_UNITS(record.size), &peer->ep->counters.tx_inline);
 }
 
-/* Lines, and units of the window, that a payload leaves free besides. */
+/* Returns the lines that a record of `size` payload bytes leaves free besides its own. */
 static inline uint32_t lines_left(const struct sc_peer *peer, size_t size)
 {
 	return size > INLINE_ALWAYS ? peer->tx.at.count / 2 : 0;
 }
 
-/* -ENOBUFS: not now, take another way, which a small one has not. */
+/* Returns -ENOBUFS if a larger payload must take another way now; a small payload has no other way. */
 static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
 	struct inline_record record = { .size = size, .flags = sc_send_abi_flags(send) };
@@ -100,7 +103,7 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	struct sc_abi_line *line;
 
 	if (size > INLINE_ALWAYS && sc_ring_overflows(&peer->tx))
-		return -ENOBUFS; /* the memory is for records */
+		return -ENOBUFS; /* a ring that overflows keeps the buffers for records */
 	record.lines = sc_inline_lines(record.flags, size);
 	if (!sc_send_window_room(peer, SC_ABI_UNITS(size) + sc_send_units_left(peer, size > INLINE_ALWAYS)))
 		return peer->error ? peer->error : no_room;
@@ -124,12 +127,13 @@ static int send_inline(struct sc_peer *peer, const struct sc_send *send, uint32_
 	return 0;
 }
 
-/* The flags that a message of the short way may have. */
+/* A message takes the short way only with these flags. */
 #define SHORT_FLAGS (SC_TAGGED | SC_SILENT | SC_SEND_DATA | SC_SEND_INJECT)
 
 /*
- * The short way. It wakes the reader last, and checks first for cases that need a call before that: so it needs few
- * registers. `lines` and `units`, of its record: a message of one line has code of its own, where they are constants.
+ * Sends a message the short way, or returns false. It checks first for each case that needs a call, and wakes the
+ * reader last, so it needs few registers. `lines` and `units` are those of the record: a message of one line has code
+ * of its own, where they are constants.
  */
 static inline __attribute__((always_inline)) bool send_short(struct sc_peer *peer,
 							     const struct sc_send *send, uint32_t size,
@@ -148,13 +152,13 @@ static inline __attribute__((always_inline)) bool send_short(struct sc_peer *pee
 	return true;
 }
 
-/* Bytes of payload that records of two lines hold. */
+/* Bytes of payload that a record of two lines holds. */
 #define TWO_LINES (sc_inline_first(0) + SC_ABI_LINE_BYTES)
 
 /*
- * Two lines have code of their own as well; and where the one before was sent without a poll between, so that others
- * are likely to follow, those of the third from here are fetched from their reader: docs/MEASUREMENTS.md, "Lines fetched
- * by the sender".
+ * Messages of two lines have code of their own as well. If the sender has sent another one since its last poll, more
+ * are likely to follow: the sender then takes the lines of the third record from here out of the reader's cache.
+ * docs/MEASUREMENTS.md, "Lines fetched by the sender".
  */
 static __attribute__((noinline)) bool send_two_lines(struct sc_peer *peer, const struct sc_send *send, uint32_t size)
 {
@@ -170,7 +174,7 @@ static __attribute__((noinline)) bool send_lines(struct sc_peer *peer, const str
 	return send_short(peer, send, size, sc_inline_lines(0, size), SC_ABI_UNITS(size));
 }
 
-/* The short way of what one line does not hold. */
+/* Sends a payload that one line does not hold the short way, or returns false. */
 static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
 	if (size <= TWO_LINES && size <= peer->ep->config.inline_max)
@@ -184,8 +188,9 @@ static inline bool send_short_longer(struct sc_peer *peer, const struct sc_send 
 }
 
 /*
- * Would the peer read a message now before it has done all that it was asked to do with its memory? Puts and
- * atomics are done when their records are taken; gets take longer, and a put that it cannot fetch comes again.
+ * Tells whether the peer could read a message sent now before it has carried out all earlier requests for its memory.
+ * It carries out puts and atomics when it takes their records; gets take longer. A put that it cannot fetch is sent
+ * again.
  */
 static bool overtakes_memory(const struct sc_peer *peer)
 {
@@ -193,7 +198,7 @@ static bool overtakes_memory(const struct sc_peer *peer)
 	       peer->rma.gets || peer->rma.fars;
 }
 
-/* Of an endpoint with an order: -EAGAIN if it is not the message's turn yet. */
+/* For an endpoint that asks for an order: returns -EAGAIN if the message may not go yet. */
 static int take_turn(struct sc_peer *peer)
 {
 	if (peer->ep->order & SC_ORDER_SEND && overtakes_memory(peer))
@@ -201,10 +206,10 @@ static int take_turn(struct sc_peer *peer)
 	return sc_turn_take(peer);
 }
 
-/* Checks the conditions that the fast path does not: a link to be made, one that is lost, a fence, an order. */
+/* Checks the conditions that the fast path does not: no connection yet, a lost connection, a fence, an order. */
 static int prepare(struct sc_peer *peer, const struct sc_send *send)
 {
-	bool connects = peer->link == SC_LINK_NONE; /* says by itself why not */
+	bool connects = peer->link == SC_LINK_NONE; /* connecting logs its own failure */
 	int ret;
 
 	if (send->flags & SC_SEND_FENCE && peer->link == SC_LINK_UP) {
@@ -221,7 +226,7 @@ static int prepare(struct sc_peer *peer, const struct sc_send *send)
 	return !ret && peer->ep->order ? take_turn(peer) : ret;
 }
 
-/* The facts that are known before anything has been tried. */
+/* Returns the facts that are known before any way has been tried. */
 static uint32_t facts_of(struct sc_peer *peer, const struct sc_send *send, size_t size,
 			 struct sc_route_costs *costs)
 {
@@ -235,7 +240,7 @@ static uint32_t facts_of(struct sc_peer *peer, const struct sc_send *send, size_
 	return facts | (peer->bounce.is_behind ? SC_FACT_BEHIND : 0);
 }
 
-/* -ENOBUFS: take another way. A payload that a record can hold as well does not wait for a buffer. */
+/* Returns -ENOBUFS to take another way. Only a payload that no record can hold waits for a buffer (`waits`). */
 static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_t size, bool waits)
 {
 	int ret = -ENOBUFS;
@@ -245,7 +250,7 @@ static int send_bounce(struct sc_peer *peer, const struct sc_send *send, uint32_
 	return ret == -EAGAIN && !waits ? -ENOBUFS : ret;
 }
 
-/* Sends the way that sc_route() decides; if that is not open, takes the fact back that it needs, and asks again. */
+/* Sends the way that sc_route() decides. If that way is not open, removes the fact that it needs and asks again. */
 static int send_routed(struct sc_peer *peer, const struct sc_send *send, size_t size)
 {
 	struct sc_route_costs costs;
@@ -287,13 +292,13 @@ static __attribute__((noinline)) int message_send(struct sc_ep *ep, struct sc_pe
 	}
 	if (__builtin_expect(size > (send->flags & SC_SEND_INJECT ? SC_INJECT_MAX : SC_MESSAGE_MAX), 0))
 		return -EMSGSIZE;
-	/* completions that nobody reads would pile up: the caller is to read them first */
+	/* the caller must first read completions, else they would pile up */
 	if (__builtin_expect(ep->tx_cq && !(send->flags & SC_SILENT) && sc_comp_ring_is_full(ep->tx_cq), 0))
 		return -EAGAIN;
 	return send_routed(peer, send, size);
 }
 
-/* Any message, any way but the short one. */
+/* Sends any message, on any way but the short one. */
 static int send_any(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send *send)
 {
 	int ret = message_send(ep, peer, send);
@@ -305,7 +310,6 @@ static int send_any(struct sc_ep *ep, struct sc_peer *peer, const struct sc_send
 	return ret;
 }
 
-/* One buffer, any way but the short one. */
 static int send_one(struct sc_peer *peer, const struct sc_send *send)
 {
 	return send->iov->iov_base || !send->iov->iov_len ? send_any(peer->ep, peer, send) : -EINVAL;

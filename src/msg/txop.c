@@ -7,13 +7,15 @@
  *                  |                                                    --ACK--> completion
  *                  +--PULL--> pushing: pieces in bounce buffers --> pushed --ACK--> completion
  *
- * Owns the operations, in their peer's list, oldest first; those that push are in SC_WORK_PUSHING too. The receiver names
- * one by its id in the slab, which is checked: it must be of this peer, and in a state that allows what is asked for.
- * The payload stays the application's; of an injected one there is a copy, as long as the operation.
+ * Owns the operations, in the list of their peer, oldest first; those that push are in SC_WORK_PUSHING too. The
+ * receiver names an operation by its id in the slab. The sender checks that the operation belongs to this peer, and
+ * that its state allows the request. The payload stays the application's; the operation owns the copy of an injected
+ * payload.
  *
- * If the peer dies, sc_txop_end_peer() ends its operations; an operation is freed before that only if its record was not
- * published. If this process dies, the receiver's copy of a rendezvous fails and says so, and pieces stay out: its
- * receive fails with the peer. A receiver copies until it sees that the endpoint has closed: sc_txop_fini() comes after.
+ * If the peer dies, sc_txop_end_peer() ends its operations. Before that, only an operation whose record was not
+ * published is freed. If this process dies, the receiver's copy of a rendezvous fails and reports an error; if pieces
+ * are missing, the receive fails with the peer. A receiver copies until it sees that the endpoint has closed, so
+ * sc_txop_fini() runs after that.
  */
 #include "msg/txop.h"
 
@@ -31,15 +33,16 @@
 #include "link/xfer.h"
 #include "msg/send.h"
 
-/* Pieces written in one call of sc_txop_progress(), so that a long transfer does not starve the rest. */
+/* One call of sc_txop_progress() writes so many pieces at most, so that a long transfer does not starve the rest. */
 #define PUSH_BURST 16
 /*
- * Sends that a peer has not acknowledged: so they are never more than the answers that it keeps for us, with those to
- * requests. It has no more of them unmatched by its window, as a rule; the others we have only to look at.
+ * Sends that a peer has not acknowledged. With the answers to requests they never exceed the answers that the peer
+ * keeps for us. The window, as a rule, lets the peer have no more of them unmatched; for the others we only need to
+ * poll.
  */
 #define OPS_MAX (SC_REPLIES_MAX - 4 * SC_RMA_REQUESTS_MAX)
 
-/* The only writer of the state. */
+/* Only this function writes the state. */
 static void state_set(struct sc_tx_op *op, enum sc_tx_state state)
 {
 	assert(state == SC_TX_PUBLISHED || state == op->state + 1);
@@ -63,7 +66,7 @@ static void complete(struct sc_ep *ep, const struct sc_tx_op *op, int error)
 		sc_comp_ring_put_slow(ep->tx_cq, &comp);
 }
 
-/* Is it a rendezvous of what could be eager? */
+/* Tells whether it is a rendezvous whose payload is small enough to be eager. */
 static bool is_short_rdv(const struct sc_tx_op *op)
 {
 	return op->iov_count && op->size <= op->peer->ep->config.eager_max;
@@ -112,7 +115,7 @@ struct sc_tx_op *sc_txop_begin(struct sc_peer *peer, const struct sc_send *send,
 	return op;
 }
 
-/* The operation's own list of the payload's places: the caller's, or a copy of it. */
+/* Fills the operation's own list of the payload's addresses: the caller's memory, or a copy. */
 static int rdv_payload(struct sc_tx_op *op, const struct sc_send *send)
 {
 	if (send->flags & SC_SEND_INJECT && op->size) {
@@ -185,12 +188,10 @@ int sc_txop_acked(struct sc_peer *peer, const struct sc_abi_ack *ack)
 	return 0;
 }
 
-/*
- * Can this process read the payload itself? Asked because the receiver could not (`fault`), else as far as costs little.
- */
+/* Tells whether this process can read the payload: checks all if the receiver could not (`fault`), else the ends. */
 static bool is_readable(const struct sc_tx_op *op, bool fault)
 {
-	/* where nobody can tell, a copy that has failed once is not tried here */
+	/* if nobody can tell, this process does not retry a copy that has failed once */
 	return fault ? !sc_probe_check(NULL, op->iov, op->iov_count, false)
 		     : sc_probe_check_ends(op->iov, op->iov_count, false) != -EIO;
 }
@@ -214,7 +215,7 @@ int sc_txop_pulled(struct sc_peer *peer, const struct sc_abi_pull *pull)
 	return 0;
 }
 
-/* A piece of the payload in bounce buffers, which there are, as there is room for its record. */
+/* Writes a piece of the payload. There are buffers, and space for the record. */
 static void piece_put(struct sc_tx_op *op, uint32_t size)
 {
 	uint64_t words[7] = { op->to, op->pushed };
@@ -225,7 +226,7 @@ static void piece_put(struct sc_tx_op *op, uint32_t size)
 	op->pushed += size;
 }
 
-/* One piece of an operation's payload. False: no room. */
+/* Writes one piece of an operation's payload. False: no space. */
 static bool push_piece(struct sc_tx_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -282,8 +283,8 @@ int sc_txop_shared(struct sc_peer *peer, const struct sc_abi_line *first, uint64
 	segments.size = record.size;
 	op = op_of_peer(peer, record.message.op);
 	/*
-	 * no copy inside one process is shared: such a record is of another process, and would have us write to
-	 * ourselves
+	 * No copy inside one process is shared. Such a record comes from another process, and would let us write to
+	 * ourselves.
 	 */
 	if (!op || op->state != SC_TX_PUBLISHED || !sc_list_empty(&op->xfer.of_ep) || !op->iov_count ||
 	    peer->link != SC_LINK_UP || peer->seg->local || record.size > op->size || !segments.count ||

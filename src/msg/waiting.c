@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * waiting.c: messages that have come before their receive was posted.
+ * waiting.c: messages that came before their receive was posted.
  *
- * Owns struct sc_rx_msg, each in one queue: of the matcher, where it waits, or of those claimed by a peek.
- * Nothing of the sender's is held by one: an eager payload is copied when its record is taken, so bounce
- * buffers come back in ring order and a receiver that matches late holds none of them; of a rendezvous only
- * the addresses are kept. One in parts is in no queue until all of it is here. The window bounds the messages that a
- * peer may leave waiting, in units that are held here (sc_peer.recv.units_held) and given back with the message.
+ * Owns struct sc_rx_msg. Each is in one queue: that of the matcher, where it waits, or that of claimed messages. A
+ * message in parts is in no queue until all parts have come. A waiting message holds nothing of the sender: an eager
+ * payload is copied when its record is taken, so bounce buffers come back in ring order, even if the receiver matches
+ * late; of a rendezvous only the addresses are kept. The window bounds the messages that a peer may leave waiting.
+ * Their units are counted in sc_peer.recv.units_held, and returned with the message.
  *
- * If the sender dies, eager messages can be received all the same, but for one that has not arrived whole,
- * which is as if it had not been sent; a rendezvous ends with ECONNRESET when it is. If this process dies
- * nothing is left of them; senders that wait for an acknowledgement learn of it with their peer.
+ * If the sender dies, eager messages can still be received, except one with parts missing, which counts as not sent; a
+ * rendezvous ends with ECONNRESET when it is received. If this process dies, nothing is left of the messages; senders
+ * that wait for an acknowledgement learn of it with their peer.
  */
 #include "msg/waiting.h"
 
@@ -23,7 +23,6 @@
 #include "msg/ack.h"
 #include "msg/deliver.h"
 
-/* Into the queue of those that wait. */
 static void enqueue(struct sc_rx_msg *msg)
 {
 	struct sc_peer *peer = msg->peer;
@@ -70,7 +69,6 @@ int sc_waiting_keep(const struct sc_message *message)
 	return 0;
 }
 
-/* Describes a waiting message as struct sc_message. */
 static void describe(const struct sc_rx_msg *msg, struct sc_message *message)
 {
 	*message = (struct sc_message){ .peer = msg->peer,
@@ -96,7 +94,7 @@ int sc_waiting_deliver(struct sc_rx_op *op, const struct sc_rx_msg *msg)
 	return sc_deliver_message(op, &message);
 }
 
-/* All of it is here. A receive may have been posted meanwhile. -ENOMEM: nothing has changed. */
+/* Handles a message whose last part has come; its receive may be posted by now. -ENOMEM: nothing has changed. */
 static int complete(struct sc_rx_msg *msg)
 {
 	struct sc_message message;

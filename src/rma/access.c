@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * access.c: registered memory of this process, as operations of peers access it here: found, copied, counted.
+ * access.c: accesses of peers' operations to registered memory of this process: found, copied, counted.
  *
- * Each access asks the private table (regtab.c), which no other process can write. The thread that polls the endpoint
- * calls this. If either process dies, all bytes have been copied, or some, or none.
+ * Each access searches the private table (regtab.c), which no other process can write. The thread that polls the
+ * endpoint calls this. If either process dies, all bytes have been copied, or some, or none.
  */
 #include "rma/access.h"
 

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * assist.c: large puts and gets that the process whose memory it is copies along, if it polls just now.
+ * assist.c: large puts and gets that the initiator copies together with the target, if the target polls.
  *
- * One processor moves what a CMA call moves. So the target of a large operation is asked to assist: a record in its ring
- * says where the bytes are on both sides, and each takes chunks from its end (share.h), the initiator from the front.
- * The initiator copies in the call that posts it, and goes on until nothing is left to take: an initiator that is alone
- * does all, and it is over in the call, as any direct operation (direct.c). If the target has a chunk in hand then, it
- * ends in a poll.
+ * One CMA call copies on one processor. So the initiator asks the target of a large operation to assist: a record in
+ * the target's ring says where the bytes are on both sides, and each side takes chunks from its end (share.h), the
+ * initiator from the front. The initiator copies in the call that posts the operation, until nothing is left to take.
+ * An initiator that is alone does all, and the operation is over in the call, like a direct one (direct.c). If the
+ * target then has a chunk in hand, the operation ends in a poll.
  *
  *   initiator   post --> ask --> take, copy ... nothing left --> the target has reported --> the tail --> over
  *   target      record --> in use, in bounds, allowed? --> take, copy, report, one in each poll
  *
- * A target that computes is not asked: whether it has come to the last record shows in the share's words. It costs
- * the record and one operation in chunks to find out that it polls no more.
+ * The initiator does not ask a target that computes: the words of the share show whether the target has come to the
+ * last record. To find out that a target no longer polls costs the record, and one operation in chunks.
  *
- * Key, bounds and access are checked by both for each chunk, by the initiator in the target's table under a hazard word,
- * by the target in its private table, and the record names the registration's tag: memory that is registered anew has
- * another tag. When all is copied the initiator looks whether the registration is in use still. On any error the
- * initiator does the operation once more by itself (sc_direct_do()), which finds the cause.
+ * Both sides check key, bounds and access for each chunk: the initiator in the target's table under a hazard word, the
+ * target in its private table. The record names the registration's tag, because memory that is registered anew has
+ * another tag. After the copy the initiator checks that the registration is still in use. On any error the initiator
+ * does the operation once more alone (sc_direct_do()), which finds the cause.
  *
  * Order: the operations to one peer are done one after the other, and nothing else is done to its memory meanwhile. The
- * last TAIL bytes of a put are written when all others are: a reader that sees the last byte sees all of them.
+ * last TAIL bytes of a put are written after all others: a reader that sees the last byte sees all of them.
  *
  * Death. The words are in the target's segment, in the slot that the initiator has claimed. If the initiator dies, the
- * target's copy fails, or comes from or goes to memory that nobody has any more; nobody looks at its reports. If the
- * target dies, before it has taken a chunk or after its report, the initiator's next copy says so; with one in hand,
- * its life lock does, and the operation fails. If it is stopped with a chunk in hand it is waited for: it may still
- * read or write the initiator's memory, also when the endpoint closes, or has given it up. A target that closes does so
- * between two chunks.
+ * target's copy fails, or comes from or goes to memory that no process has any more, and nobody reads its reports. If
+ * the target dies before it has taken a chunk, or after its report, the next copy of the initiator says so. If it dies
+ * with a chunk in hand, its life lock says so, and the operation fails. If it is stopped with a chunk in hand, the
+ * initiator waits, also when the endpoint closes or has given the target up, as the target may still access the
+ * initiator's memory. A target closes only between two chunks.
  */
 #include "rma/assist.h"
 
@@ -61,12 +61,12 @@ static struct sc_rma rma_of(const struct sc_rma_op *op)
 
 bool sc_assist_may_ask(struct sc_peer *peer)
 {
-	/* relaxed: only a guess is made of it */
+	/* relaxed: only a guess depends on it */
 	return sc_direct_may(peer) && sc_xfer_may_open(peer) && sc_peer_has_come(peer) &&
 	       !(sc_load_relaxed_64(peer->tx.sleep) & SC_ABI_SLEEP_ASLEEP) && !sc_record_room(peer, 1);
 }
 
-/* Tell the target. False: not just now, or not this one; nothing has been done. */
+/* Tells the target. False: not now, or not for this operation; nothing has been done. */
 static bool ask(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -86,7 +86,7 @@ static bool ask(struct sc_rma_op *op)
 	return sc_xfer_open(peer, &op->share, &offer);
 }
 
-/* We copy a part of it. A failure leaves the target nothing more to take. */
+/* Copies a part here. After a failure the target can take nothing more. */
 static void copy_part(struct sc_rma_op *op, const struct sc_share_part *part)
 {
 	const struct sc_rma rma = rma_of(op);
@@ -96,7 +96,7 @@ static void copy_part(struct sc_rma_op *op, const struct sc_share_part *part)
 		sc_xfer_stop(op->peer, &op->share);
 }
 
-/* Take the next part and copy it. False: none is left. */
+/* Takes the next part and copies it. False: none is left. */
 static bool copy_next(struct sc_rma_op *op)
 {
 	struct sc_share_part part;
@@ -115,7 +115,7 @@ static void op_end(struct sc_rma_op *op, int error)
 	sc_rmaop_end(op, error);
 }
 
-/* It is over, or, if something went wrong, to be done by us alone. -EAGAIN: not now. */
+/* Ends the operation, or does it alone if something went wrong. -EAGAIN: not now. */
 static int end(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -132,7 +132,7 @@ static int end(struct sc_rma_op *op)
 	return 0;
 }
 
-/* Nothing is left to take. -EAGAIN: the target has some of it in hand. */
+/* Ends an operation with no chunk left to take. -EAGAIN: the target has some in hand. */
 static int settle(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -149,7 +149,10 @@ static int settle(struct sc_rma_op *op)
 	return end(op);
 }
 
-/* One step of the oldest. -EAGAIN: it waits for the target; 1: a step; 0: it is over; else why it ends with the peer. */
+/*
+ * Does one step of the oldest. -EAGAIN: the target is not ready; 1: a step; 0: it has ended; else the error of the
+ * peer.
+ */
 static int go_on(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -194,7 +197,7 @@ int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma)
 	return 0;
 }
 
-/* May the target have something of the oldest in hand? It is left nothing more to take. */
+/* Tells whether the target may have chunks of the oldest in hand. It can take no more of them. */
 static bool is_in_hand(struct sc_peer *peer)
 {
 	struct sc_rma_op *op = oldest(peer);
@@ -226,7 +229,7 @@ static void finish(struct sc_peer *peer)
 	}
 }
 
-/* It is lost, and our operations have not ended yet: it may have some of them in hand. */
+/* Waits while a lost peer may have chunks in hand of operations that have not ended. */
 static void wait_for(struct sc_peer *peer)
 {
 	while (!sc_list_empty(&peer->assist.ops) && is_in_hand(peer))
@@ -236,7 +239,7 @@ static void wait_for(struct sc_peer *peer)
 void sc_assist_fini(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
-		return; /* a forked child: its parent's */
+		return; /* a forked child: the operations are its parent's */
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_ASKING]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, assist.listed);
 
@@ -255,9 +258,9 @@ int sc_assist_take(struct sc_peer *peer, const struct sc_abi_line *first, uint64
 	struct sc_abi_share record;
 
 	memcpy(&record, first->bytes, sizeof(record));
-	sc_xfer_part(assist); /* an initiator that asks for another has ended the last one */
+	sc_xfer_part(assist); /* an initiator that asks again has ended its last operation */
 	if (peer->feed != SC_FEED_UP)
-		return 0; /* it has gone */
+		return 0; /* the peer has gone */
 	if (record.memory.there + record.size < record.size)
 		return -EPROTO;
 	peer->assist.there = (struct iovec){ (void *)(uintptr_t)record.memory.there, record.size };

@@ -7,44 +7,44 @@
 /* ---- ours: the target may assist -------------------------------------------------------------- */
 
 /*
- * Does the target poll, and can both copy, as far as is known? It has come to the last record, and is not asleep. If
- * not, looking for room may have shown that it is to be given up.
+ * Tells whether, as far as is known, the target polls and both can copy: it has come to the last record, and is not
+ * asleep. After false, the search for space may have shown that the peer is to be given up.
  */
 bool sc_assist_may_ask(struct sc_peer *peer);
 
 /*
- * A large put or get, which the target is asked to copy along, or which waits for such. Nothing else is under way to
- * that peer. -EAGAIN: no memory.
+ * Posts a large put or get, which the target is asked to copy along, or which waits for others. Nothing else is under
+ * way to that peer. -EAGAIN: no memory.
  */
 int sc_assist_post(struct sc_peer *peer, const struct sc_rma *rma);
 
 int sc_assist_settle_slow(struct sc_peer *peer);
 
 /*
- * Before anything goes another way: end what is assisted. -EAGAIN: the target has something of it in hand; else what
- * has become of the peer.
+ * Ends assisted operations, before one goes another way. -EAGAIN: the target has chunks in hand; else the error of the
+ * peer.
  */
 static inline int sc_assist_settle(struct sc_peer *peer)
 {
 	return __builtin_expect(sc_list_empty(&peer->assist.ops), 1) ? 0 : sc_assist_settle_slow(peer);
 }
 
-/* The endpoint closes: posted operations are done. Before anything else of it ends. */
+/* The endpoint closes: does posted operations. Called before anything else of the endpoint ends. */
 void sc_assist_fini(struct sc_ep *ep);
 
 /* ---- theirs: we assist ------------------------------------------------------------------------- */
 
-/* A share of a put or get, see xfer.h. -EPROTO: it cannot be. */
+/* Takes the record of a shared put or get, see xfer.h. -EPROTO: it is impossible. */
 int sc_assist_take(struct sc_peer *peer, const struct sc_abi_line *first, uint64_t ctl);
 
 /* ---- both -------------------------------------------------------------------------------------- */
 
-/* Go on with ours. Returns the steps done. */
+/* Goes on with our operations. Returns the number of steps. */
 int sc_assist_progress(struct sc_ep *ep);
 
 /*
- * The peer is lost: nothing of its is copied any more, our operations end with `error` (negative errno). False: it has
- * some of it in hand, to be asked again.
+ * Copies nothing more of a lost peer, and ends our operations with `error` (negative errno). False: the peer has chunks
+ * in hand; call again.
  */
 bool sc_assist_end_peer(struct sc_peer *peer, int error);
 

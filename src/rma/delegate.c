@@ -1,51 +1,50 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * delegate.c: small puts and gets that either side may do, the side that posts them.
+ * delegate.c: small puts and gets that either side may do; this file is the side that posts them.
  *
- * To touch another process's memory is two system calls and the pinning of its pages; a peer that polls takes
- * a record from its ring and copies by itself, sooner and while this side goes on. But it may be computing,
- * and no process may wait for it. So such an operation is delegated: its record lies in the peer's ring, and the peer
- * may take it until this side withdraws it, which it does when the peer has not come to it after some polls (LOOKS), or
- * when something else is to go to that peer another way. This side copies withdrawn operations (direct.c), and the peer
- * passes over their records.
+ * To access another process's memory costs a system call and the pinning of its pages. A peer that polls takes a record
+ * from its ring and copies by itself, sooner, while this side goes on. But the peer may compute, and no process may
+ * wait for it. So the operation is delegated: its record lies in the peer's ring, and the peer may take it until this
+ * side withdraws it. This side withdraws it if the peer has not taken it after some polls (LOOKS), or if another
+ * operation for that peer must go another way. It copies withdrawn operations itself (direct.c), and the peer passes
+ * over their records.
  *
- *   of this side's choice         of the peer's                      the word that says so
+ *   decided by this side          by the peer                        the word that says so
  *   DELEGATED                                                        claim: not below either half
  *      |  \---------------------> TAKEN                              claim, low half     (O1)
  *      |                             \--> ENDED, well or badly       put: delegated_done (O2)
  *      |                                                             get: its `ended`    (O3)
  *      \--> WITHDRAWN --> done directly                              claim, high half    (O1)
  *
- *   O1 compare and swap of one word by both: each operation is one side's. A withdrawal takes back all that is
- *      not taken, so what a side has is a stretch of numbers: the peer's [first, ours), this side's
- *      [ours, end)
+ *   O1 compare and swap of one word by both: each operation belongs to one side. A withdrawal takes back all that is
+ *      not taken, so each side has a range of numbers: the peer [first, ours), this side [ours, end)
  *   O2 release, ends_tell() in taker.c: bytes, error before delegated_done  pairs with  O2' put_ended()
  *   O3 release, get_end() in taker.c: answer before `ended`              pairs with  O3' get_ended()
  *   A1 release, give_back(): buffers read before the count that gives them back
  *                                                             pairs with  A1' may_answer() in taker.c
  *
- * The answer of a get lies in its record, in the peer's ring: the bytes, or which of its own bounce buffers
- * they are in. So the peer needs nothing but its own segment, and no link to this side. The lines are held
- * (sc_ring_tx.held) until the operation is over, though the peer has read them; the buffers are the peer's
- * again when the count of answers that have been read says so.
+ * The answer of a get lies in its record, in the peer's ring: the bytes, or the numbers of the peer's own bounce
+ * buffers that hold them. So the peer needs only its own segment, and no link to this side. This side does not reuse
+ * the lines (sc_ring_tx.held) before the operation has ended, even if the peer has read them. The buffers return to the
+ * peer by the count of answers that are read.
  *
- * Order: the peer takes them in the order of its ring. Those withdrawn are all younger than those taken, and
- * are copied, in order, when the taken ones have ended. New ones are made when that is over.
+ * Order: the peer takes operations in the order of its ring. All withdrawn operations are younger than all taken ones.
+ * This side copies them in order after the taken ones have ended, and delegates new ones after that.
  *
- * A peer that has not taken an operation is spared some operations, more each time, which go directly: so a peer
- * that never polls costs next to nothing. One that has not accepted our connection yet has never polled.
+ * If a peer has not taken an operation, this side sends the next ones directly, more of them each time, so a peer that
+ * never polls costs almost nothing. A peer that has not accepted the connection yet has never polled.
  *
- * This side checks every word that the peer writes against its operations: an impossible value ends the connection. The
- * length of an answer, and the place of its bytes, are this side's own knowledge.
+ * This side checks every word that the peer writes against its operations: an impossible value ends the connection.
+ * This side knows the length of an answer and the place of its bytes itself.
  *
- * Death. If the peer dies, or closes, operations that it has not taken are withdrawn, and the copy says that it is dead;
- * one that it has ended is done, like a record that it has written, no matter whether this side first sees the answer
- * or the peer's end (sc_delegate_end_peer()); one that it has taken and not ended ends with it, once its life lock
- * is free, and this side looks at none of its bytes. If the peer is stopped in between, this side waits: the peer is
- * alive and will write. If this process dies: before the commit nothing was delegated; after it the peer may take those
- * that are not withdrawn, as all that it needs is in its ring; one that is withdrawn and not copied is not done;
- * buffers of an answer are the peer's again when it sees that this side has gone. No process waits for either. An
- * endpoint that closes withdraws its operations first, and does them.
+ * Death. If the peer dies or closes, this side withdraws operations that are not taken, and their copy reports the
+ * death. An operation that the peer has ended is done, like a published record, whether this side sees the answer or
+ * the peer's end first (sc_delegate_end_peer()). One that is taken and not ended fails with the peer, once its life
+ * lock is free, and this side reads none of its bytes. If the peer is stopped in between, this side waits: the peer is
+ * alive and will write. If this process dies before the commit, nothing was delegated. After the commit the peer may
+ * take what is not withdrawn, as its ring holds all that it needs; operations that are withdrawn and not copied are not
+ * done; the peer takes answer buffers back when it sees the death. No process waits for either. An endpoint that closes
+ * first withdraws its operations and does them.
  */
 #include "rma/delegate.h"
 
@@ -60,12 +59,12 @@
 #include "rma/request.h"
 #include "rma/rmaop.h"
 
-/* Bytes that a record holds itself; larger ones go through buffers. Figures: docs/MEASUREMENTS.md. */
+/* Bytes that a record itself holds; more go through buffers. Figures: docs/MEASUREMENTS.md. */
 #define PUT_INLINE_MAX 256
 #define GET_INLINE_MAX 104
-/* Polls without news before operations are withdrawn: about a microsecond. */
+/* Polls without news before operations are withdrawn, about a microsecond. */
 #define LOOKS 100
-/* Puts that are not delegated before an absent peer is asked again. */
+/* Operations that go directly before an absent peer is asked again. */
 #define SPARED_MAX 255
 #define ERRNO_MAX 4095
 
@@ -84,7 +83,7 @@ static void learn(struct sc_peer *peer, bool alone)
 	peer->delegate.spared = peer->delegate.alone;
 }
 
-/* Half of our buffers are left to others: those of a peer that does not come to its ring stay lent. */
+/* Tells whether there are buffers. Half of them stay free for others, as an absent peer keeps those lent to it. */
 static bool has_buffers(struct sc_peer *peer, size_t size)
 {
 	const struct sc_ep *ep = peer->ep;
@@ -93,7 +92,7 @@ static bool has_buffers(struct sc_peer *peer, size_t size)
 	return sc_record_may_lend(peer, buffers, ep->pool.count / 2);
 }
 
-/* With the bytes of a put; those of a get come in its lines, or in buffers of the peer's. */
+/* Writes the record, with the bytes of a put. The bytes of a get come in its lines, or in buffers of the peer. */
 static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 {
 	bool put = op->kind == SC_RMA_PUT;
@@ -123,7 +122,7 @@ static void record_write(struct sc_rma_op *op, bool bounced, uint32_t lines)
 		       lines);
 }
 
-/* Lines of the oldest and of all behind it are not written again before it is over: its answer is there. */
+/* Protects the lines from the oldest operation on from being written again, because their answers are there. */
 static void hold(struct sc_peer *peer)
 {
 	bool none = sc_list_empty(&peer->delegate.ops);
@@ -135,7 +134,7 @@ static void hold(struct sc_peer *peer)
 
 /* ---- what the peer has done ------------------------------------------------------------------ */
 
-/* 1: it has ended; 0: not yet; -EPROTO. */
+/* 1: the put has ended; 0: not yet; -EPROTO. */
 static int put_ended(const struct sc_peer *peer, int *error)
 {
 	const struct sc_abi_consumer *consumer = peer->tx.consumer;
@@ -143,19 +142,19 @@ static int put_ended(const struct sc_peer *peer, int *error)
 	uint32_t done = sc_load_acquire_32(&consumer->delegated_done), count = done - peer->delegate.first;
 
 	if ((int32_t)count <= 0)
-		return 0; /* the last that it did is followed by some that were withdrawn, or by gets */
+		return 0; /* withdrawn puts, or gets, follow the last put that the peer did */
 	/* ordered by O2' */
 	*error = sc_load_relaxed_8(&consumer->delegated_errors[peer->delegate.first % SC_ABI_DELEGATED]);
 	return count <= peer->delegate.ours - peer->delegate.first ? 1 : -EPROTO;
 }
 
-/* Those of the ring, of which tx says no more once the link has ended. */
+/* Returns the lines of the ring; after the end of the link, tx does not name them. */
 static struct sc_abi_line *lines_of(const struct sc_peer *peer)
 {
 	return sc_seg_slot(peer->seg, peer->out_slot)->ring;
 }
 
-/* The bytes of a get, where they belong. -EPROTO. */
+/* Copies the bytes of a get to their destination. -EPROTO. */
 static int get_bytes(const struct sc_rma_op *op, struct sc_abi_line *line)
 {
 	const struct sc_abi_delegate *record = (const struct sc_abi_delegate *)line->bytes;
@@ -188,7 +187,7 @@ static void give_back(struct sc_peer *peer)
 	(void)SC_FAULT("delegate.read");
 }
 
-/* As put_ended(); the bytes of one that went well are where they belong. */
+/* Returns the same as put_ended(). The bytes of a successful get are at their destination. */
 static int get_ended(const struct sc_rma_op *op, int *error)
 {
 	struct sc_abi_line *line = lines_of(op->peer) + op->line;
@@ -207,7 +206,7 @@ static int get_ended(const struct sc_rma_op *op, int *error)
 	return 1;
 }
 
-/* The oldest, if it has ended: 1; 0: not yet; -EPROTO. */
+/* Ends the oldest operation if the peer has ended it. Returns 1; 0: not yet; -EPROTO. */
 static int collect_one(struct sc_peer *peer)
 {
 	struct sc_rma_op *op = oldest(peer);
@@ -222,7 +221,7 @@ static int collect_one(struct sc_peer *peer)
 	return 1;
 }
 
-/* Returns those that have ended; -EPROTO. */
+/* Ends all that the peer has ended. Returns their number; -EPROTO. */
 static int collect(struct sc_peer *peer)
 {
 	uint32_t before = peer->delegate.first;
@@ -264,7 +263,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 	if (peer->delegate.end - peer->delegate.first == SC_ABI_DELEGATED || sc_record_room(peer, lines) ||
 	    (put && bounced && !has_buffers(peer, size)) || sc_ring_overflows(&peer->tx)) {
 		if (peer->link == SC_LINK_DOWN)
-			return peer->error; /* looking for room has shown what it is */
+			return peer->error; /* the search for space has shown that it is lost */
 		return first ? 1 : -EAGAIN;
 	}
 	op = sc_rmaop_get(peer, put ? SC_RMA_PUT : SC_RMA_GET, rma);
@@ -286,7 +285,7 @@ int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size
 
 void sc_delegate_end_peer(struct sc_peer *peer)
 {
-	/* one that has broken the rules is not believed */
+	/* a peer that has broken the rules is not believed */
 	if (peer->error != -ECONNRESET || !peer->seg)
 		return;
 	while (peer->delegate.first != peer->delegate.ours && collect_one(peer) > 0)
@@ -295,7 +294,7 @@ void sc_delegate_end_peer(struct sc_peer *peer)
 
 /* ---- withdraw -------------------------------------------------------------------------------- */
 
-/* A try that fails means that the peer has taken more: each must find that. */
+/* A try fails only if the peer has taken more, so the number of tries is limited. */
 static int withdraw(struct sc_peer *peer)
 {
 	uint64_t *word = &sc_seg_slot(peer->seg, peer->out_slot)->delegation.claim;
@@ -306,7 +305,7 @@ static int withdraw(struct sc_peer *peer)
 		uint32_t taken = (uint32_t)claim - peer->delegate.first;
 
 		if ((int32_t)taken < 0)
-			taken = 0; /* the last that it took is followed by some that were withdrawn */
+			taken = 0; /* withdrawn operations follow the last one that the peer took */
 		if (claim >> 32 != peer->delegate.withdrawn || taken > most)
 			break;
 		if (taken == most)
@@ -323,7 +322,7 @@ static int withdraw(struct sc_peer *peer)
 	return -EPROTO;
 }
 
-/* The oldest, which is withdrawn. -EAGAIN: not now. */
+/* Does the oldest operation, which is withdrawn. -EAGAIN: not now. */
 static int do_directly(struct sc_peer *peer)
 {
 	int ret = sc_direct_do(oldest(peer));
@@ -345,7 +344,7 @@ int sc_delegate_settle_slow(struct sc_peer *peer)
 		ret = collect(peer);
 	while (ret >= 0 && !sc_list_empty(&peer->delegate.ops)) {
 		if (peer->delegate.first != peer->delegate.ours)
-			return -EAGAIN; /* in the peer's hands */
+			return -EAGAIN; /* the peer has taken some */
 		ret = do_directly(peer);
 		if (ret)
 			return ret;
@@ -368,7 +367,7 @@ static int peer_progress(struct sc_peer *peer)
 	if (!sc_list_empty(&peer->delegate.ops) && peer->delegate.ours == peer->delegate.end &&
 	    peer->delegate.looks < LOOKS) {
 		peer->delegate.looks++;
-		return 1; /* this look is a step of it */
+		return 1; /* this look counts as a step */
 	}
 	peer->delegate.looks = 0;
 	(void)sc_delegate_settle(peer);
@@ -387,7 +386,7 @@ int sc_delegate_progress(struct sc_ep *ep)
 void sc_delegate_fini(struct sc_ep *ep)
 {
 	if (!sc_seg_is_here(ep->seg))
-		return; /* a forked child: its parent's */
+		return; /* a forked child: the operations are its parent's */
 	sc_list_for_safe (entry, next, &ep->work[SC_WORK_DELEGATED]) {
 		struct sc_peer *peer = sc_list_entry(entry, struct sc_peer, delegate.listed);
 

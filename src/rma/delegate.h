@@ -5,11 +5,11 @@
 #include "link/peer.h"
 
 /*
- * May an operation of `size` bytes be delegated to the peer? It has polled; and a record holds the operation, with bytes
- * of a put in buffers of ours, or of a get in half of the peer's at most. A delegated operation behind records that wait
- * for room would come too early; answers that we owe the peer in its ring do not matter to it. An operation that this
- * process cannot do itself is not delegated: a get that waits in the ring for buffers must be one that can be withdrawn,
- * or two sides that ask each other wait for ever, each behind the other's.
+ * Tells whether an operation of `size` bytes may be delegated to the peer: the peer has polled, and a record holds the
+ * operation, with the bytes of a put in our buffers, or of a get in half of the peer's at most. A delegated operation
+ * must not overtake operations that wait for space; answers that we owe the peer in its ring do not matter to it. An
+ * operation that this process cannot do itself is not delegated: a get that waits in the ring for buffers must be
+ * withdrawable, else two sides that ask each other wait for ever, each behind the other's.
  */
 static inline bool sc_delegate_may(const struct sc_peer *peer, bool put, size_t size)
 {
@@ -25,33 +25,33 @@ static inline bool sc_delegate_may(const struct sc_peer *peer, bool put, size_t 
 			     size <= (uint64_t)header->buf_size * (header->buf_count / 2);
 }
 
-/* Looks which delegated operations have ended: are there others? False also if the peer has just been given up. */
+/* Collects delegated operations that have ended. Tells whether others are open; false also if the peer is given up. */
 bool sc_delegate_has_open(struct sc_peer *peer);
 
 /*
- * Delegates a put or a get. 1: it goes another way, as there is no room now, or the peer is spared this one; -EAGAIN: not
- * before some that are delegated have ended, or no memory; else what has become of the peer.
+ * Delegates a put or a get. 1: it must go another way, as there is no space now, or the peer is not asked this time;
+ * -EAGAIN: no memory, or some delegated operations must end first; else the error of the peer.
  */
 int sc_delegate_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size);
 
 int sc_delegate_settle_slow(struct sc_peer *peer);
 
 /*
- * Before an operation goes another way: operations that the peer has not taken are taken back and done. -EAGAIN: it has
- * some in hand; else what has become of the peer.
+ * Withdraws and does operations that the peer has not taken, before one goes another way. -EAGAIN: the peer has taken
+ * some; else the error of the peer.
  */
 static inline int sc_delegate_settle(struct sc_peer *peer)
 {
 	return __builtin_expect(sc_list_empty(&peer->delegate.ops), 1) ? 0 : sc_delegate_settle_slow(peer);
 }
 
-/* See what has been done; take back what has waited too long. Returns the steps done. */
+/* Collects operations that have ended, and withdraws those that have waited too long. Returns the number of steps. */
 int sc_delegate_progress(struct sc_ep *ep);
 
-/* The peer is lost, and its segment still attached: operations that it ended before it went are over, and done. */
+/* Ends the operations that a lost peer had ended before; its segment is still attached. */
 void sc_delegate_end_peer(struct sc_peer *peer);
 
-/* The endpoint closes: operations that have not been taken are done. Before anything else of it ends. */
+/* The endpoint closes: does operations that are not taken. Called before anything else of the endpoint ends. */
 void sc_delegate_fini(struct sc_ep *ep);
 
 #endif

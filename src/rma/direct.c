@@ -1,44 +1,43 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * direct.c: one-sided operations that this process does by itself: it checks the key in the peer's table, copies, and
- * checks again. The peer's memory may be touched (it is not strict), and CMA is permitted in that direction, or the peer
- * is of this process. An operation is over when the call returns, unless it is put off.
+ * checks again. The peer is not strict, and CMA is permitted in that direction, or the peer is in this process. An
+ * operation is over when the call returns, unless it is put off.
  *
- * A copy goes in steps, each under hazard words in the slot that we have claimed with the peer:
+ * A copy goes in steps, each under hazard words in the slot that this process has claimed at the peer:
  *
  *   1. hazard words name the registrations                                 (H1)
  *   2. full fence
  *   3. in use, in bounds, allowed? is the endpoint open?                   (H2)
  *   4. copy
- *   5. in use still? else the operation fails, whatever has been copied
+ *   5. in use still? else the operation fails, even if bytes have been copied
  *   6. hazard words back to 0, release
  *
- * The owner closes in the other order: registration out of use, full fence, then it looks at the hazard
- * words. So it sees H1, or H2 sees it closed (mr.pml). If this process dies in between, its hazard words
- * stay: its life lock is free, and the owner goes on. If it stops, the owner's close says so. If the owner
- * dies: its table stays mapped here, its memory is gone, the copy fails. As a pid may be used again, somebody else's
- * must not be taken for its: before a write its word of life, its life lock or its cookie must be seen
- * (sc_peer_is_there()); a read is proven by its word of life after the copy (sc_peer_read()), which costs a load, or
- * by the cookie in the same call, 350 ns, if that word says nothing.
+ * The owner closes a registration in the other order: out of use, full fence, then it reads the hazard words. So the
+ * owner sees H1, or H2 sees the registration closed (mr.pml). If this process dies in between, its hazard words stay:
+ * its life lock is free, and the owner goes on. If this process is stopped, the close of the owner says so. If the
+ * owner dies, its table stays mapped here, its memory is gone, and the copy fails. Another process may get the owner's
+ * pid: before a write this process must see the owner's word of life, life lock or cookie (sc_peer_is_there()). After a
+ * read the word of life is the proof (sc_peer_read()), which costs a load; if that word says nothing, the cookie is
+ * read in the same call, 350 ns.
  *
- * Inside one process it is a plain copy, once the pages are known to be there (probe.h).
+ * Inside one process the copy is a plain one, once the pages are known to be mapped (probe.h).
  *
- * An operation that the peer's application is to hear of (remote data, counters there) is followed by a note,
- * a record that says so.
+ * If the peer's application must hear of an operation (remote data, counters there), a record follows: a note.
  *
  * A process_vm_readv or writev takes 0.6 to 3 microseconds before it copies anything, as long as for 4 to 16 KiB. An
- * application that has posted some without a poll between is likely to post more, and sees no completion before the
- * next poll; so from then on they are put off until there are as many as fit one call (SC_ROUTE_TOGETHER,
- * SC_REMOTE_MAX), until the next poll, or until another operation needs the peer's memory. The first ones are over when
- * the call returns. (A read of a queue that has completions does without a poll most times: an application that reads
- * one behind each post posts without a poll, too.)
+ * application that has posted some operations without a poll between is likely to post more, and sees no completion
+ * before the next poll. So from then on operations are put off: until they are as many as fit one call
+ * (SC_ROUTE_TOGETHER, SC_REMOTE_MAX), until the next poll, or until another operation needs the peer's memory. The
+ * first ones are over when the call returns. (To read a queue that has completions mostly takes no poll, so an
+ * application that reads one after each post also posts without a poll.)
  *
- * Order: they are done in the order in which they were posted, and before any one-sided operation that is posted
- * later. Messages do not wait for them: an endpoint that asks for that order has none put off.
+ * Order: operations are done in the order of their posts, and before any one-sided operation that is posted later.
+ * Messages do not wait for them; an endpoint that asks for that order puts none off.
  *
- * An operation that is put off behaves as if it were posted when it is done: its key is checked then. If the
- * copy of several fails, those that it has not come to the end of are done each by itself, to learn which one it is.
- * None that is over is done again: the peer may have seen its bytes, and gone on from there.
+ * An operation that is put off behaves as if it were posted when it is done: its key is checked then. If the copy of
+ * several fails, each that it has not finished is done alone, to find the one that fails. An operation that is over is
+ * never done again: the peer may have seen its bytes, and gone on from there.
  *
  * If this process dies, operations that are put off are not done; if the peer dies, they fail with it. An endpoint that
  * closes does them first.
@@ -58,23 +57,23 @@
 #include "rma/rmaop.h"
 #include "link/turn.h"
 
-/* Bytes copied under one raising of the hazard words. */
+/* Bytes copied each time the hazard words are set. */
 #define STEP ((size_t)4 << 20)
 
 /* A direct copy under way. */
 struct direct {
 	struct sc_peer *peer;
 	const struct sc_rma *rma;
-	struct sc_rma_op *note; /* the peer is to hear of it */
-	int *outcomes; /* several operations in one, each of one range: the peer must not have to hear of any */
-	size_t size, done, end; /* bytes of all; to be copied: from here on, up to there */
+	struct sc_rma_op *note; /* for the peer's application */
+	int *outcomes;		/* of several operations in one, each of one range, none with a note */
+	size_t size, done, end; /* bytes of all; the copy goes from `done` to `end` */
 	struct sc_regtab_view table;
-	/* as many as there are keys, found and checked */
+	/* one for each key, found and checked */
 	struct sc_reg_ref refs[SC_REMOTE_MAX];
 	struct sc_reg_span spans[SC_REMOTE_MAX];
 };
 
-/* Not the arrays, which are long, and of which little is used. */
+/* Leaves out the arrays, which are long and little used. */
 static void direct_init(struct direct *direct, struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 {
 	direct->peer = peer;
@@ -146,7 +145,7 @@ static int check_all(struct direct *direct)
 	return 0;
 }
 
-/* Could the keys be used all the while? 0, -EKEYREJECTED. Of several operations each has its own. */
+/* Tells whether the keys were in use all the time. 0, -EKEYREJECTED. Each of several operations has its own outcome. */
 static int judge(const struct direct *direct)
 {
 	int ret = 0;
@@ -162,7 +161,7 @@ static int judge(const struct direct *direct)
 	return ret;
 }
 
-/* Where the next bytes are in the peer's address space. Returns the elements, *len: their bytes. */
+/* Finds the next bytes in the peer's address space. Returns the number of elements, and their bytes in *len. */
 static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX], size_t *len)
 {
 	size_t most = direct->end - direct->done < STEP ? direct->end - direct->done : STEP;
@@ -194,7 +193,6 @@ static int remote_slice(const struct direct *direct, struct iovec iov[SC_IOV_MAX
 	return count;
 }
 
-/* Inside this process. */
 static int copy_here(const struct direct *direct, const struct sc_cma_copy *copy)
 {
 	const struct sc_probe_copy out = { .to = copy->remote,
@@ -212,8 +210,8 @@ static int copy_here(const struct direct *direct, const struct sc_cma_copy *copy
 }
 
 /*
- * The kernel says that there is no memory: of ours, or of the peer's; or it is mapped there, and nobody but the peer
- * itself can read or write it, which is asked for then.
+ * Explains EFAULT: our memory is not mapped, or the peer's is not; or the peer's is mapped, and only the peer itself
+ * can access it. Then the peer is asked to do the operation.
  */
 static int explain_fault(const struct direct *direct, const struct sc_cma_copy *copy)
 {
@@ -259,7 +257,7 @@ static int copy_step(const struct direct *direct, const struct iovec *remote, si
 	return ret == -EFAULT ? explain_fault(direct, &copy) : ret;
 }
 
-/* A note is made before the copy, which cannot be taken back if there is no memory for one. */
+/* Makes the note before the copy, because a copy cannot be undone if there is no memory for the note. */
 static int prepare_note(struct direct *direct)
 {
 	bool wanted = sc_rma_wants_data(direct->rma) ||
@@ -292,14 +290,14 @@ static int step(struct direct *direct)
 	closed = judge(direct);
 	if (!ret && closed) {
 		ret = closed;
-		moved = 0; /* of what is not known */
+		moved = 0; /* nobody knows of which memory */
 	}
 	hazards_clear(direct);
 	direct->done += moved;
 	return ret;
 }
 
-/* What has gone wrong with the copy? -EOPNOTSUPP: this way does not work with this peer, another may. */
+/* Handles an error of the copy. -EOPNOTSUPP: this way does not work with this peer, another may. */
 static int direct_failed(struct sc_peer *peer, int error)
 {
 	switch (error) {
@@ -348,13 +346,13 @@ static int copy_all(struct direct *direct)
 }
 
 /*
- * The peer has gone, and its records are still unread, its answers to sends among them. Only then does anything fail,
- * this as well: once one operation has failed, no later one is to be accepted.
+ * Lets an operation fail with a peer that has gone. The peer's records, with its answers to sends, are still unread.
+ * Nothing fails before they are read: once one operation has failed, no later one may succeed.
  */
 static int end_with_peer(const struct direct *direct)
 {
 	struct sc_rma_op *op =
-		sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma); /* it has no more to do */
+		sc_rmaop_get(direct->peer, SC_RMA_NOTE, direct->rma); /* it has nothing more to do */
 
 	if (!op)
 		return -EAGAIN;
@@ -392,7 +390,7 @@ int sc_direct_post(struct sc_peer *peer, const struct sc_rma *rma, size_t size)
 	if (ret)
 		ret = direct_failed(peer, ret);
 	if (!ret && direct.note) {
-		sc_request_queue(direct.note); /* behind its bytes */
+		sc_request_queue(direct.note); /* after its bytes */
 		return 0;
 	}
 	if (direct.note)
@@ -472,9 +470,9 @@ int sc_direct_do(struct sc_rma_op *op)
 /* ---- several together ------------------------------------------------------------------------ */
 
 /*
- * Copies the bytes of several operations as if they were one, each of one remote range. Returns how many of the first are
- * over, each with its outcome: 0, or -EKEYREJECTED, if its key was closed meanwhile. Of the next some bytes may have
- * been copied, of others none; sc_direct_do() finds out the error.
+ * Copies the bytes of several operations, each of one remote range, as if they were one. Returns how many of the first
+ * have ended, each with an outcome: 0, or -EKEYREJECTED if its key was closed meanwhile. Some bytes of the next one may
+ * be copied, none of later ones; sc_direct_do() finds the error.
  */
 static uint32_t copy_several(struct sc_peer *peer, const struct sc_rma *several, size_t size,
 			     int outcomes[SC_REMOTE_MAX])
@@ -492,10 +490,10 @@ static uint32_t copy_several(struct sc_peer *peer, const struct sc_rma *several,
 	return count;
 }
 
-/* Those at the head of the list that fit one copy, all puts or all gets. */
+/* Operations at the head of the list that fit one copy, all puts or all gets. */
 struct batch {
 	size_t size;
-	struct sc_rma rma; /* one remote range of each */
+	struct sc_rma rma; /* one remote range for each operation */
 	struct iovec iov[SC_IOV_MAX];
 	struct sc_remote remote[SC_REMOTE_MAX];
 };
@@ -531,7 +529,7 @@ static struct sc_rma_op *oldest(const struct sc_peer *peer)
 	return sc_list_entry(peer->batch.ops.next, struct sc_rma_op, of_peer);
 }
 
-/* The oldest, in one copy or one after the other. -EAGAIN: not now. */
+/* Does the oldest operations, in one copy or one after the other. -EAGAIN: not now. */
 static int do_some(struct sc_peer *peer)
 {
 	int outcomes[SC_REMOTE_MAX];
@@ -587,7 +585,7 @@ int sc_direct_put_off(struct sc_peer *peer, const struct sc_rma *rma, size_t siz
 	peer->ep->counters.rma_batched++;
 	if (++peer->batch.count >= SC_REMOTE_MAX || peer->batch.bytes >= SC_ROUTE_TOGETHER)
 		(void)sc_direct_settle_slow(
-			peer); /* a later poll does the rest, or it ends with the peer */
+			peer); /* a later poll does the rest, or they end with the peer */
 	return 0;
 }
 
@@ -608,6 +606,6 @@ int sc_direct_progress(struct sc_ep *ep)
 
 void sc_direct_fini(struct sc_ep *ep)
 {
-	if (sc_seg_is_here(ep->seg)) /* else a forked child's: its parent's are done there */
+	if (sc_seg_is_here(ep->seg)) /* a forked child leaves them to its parent */
 		(void)sc_direct_progress(ep);
 }

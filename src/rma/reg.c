@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reg.c: registering memory: the private table (regtab.c), its copies in the segments of a domain's
- * endpoints, and the wait for those who copy when a registration ends.
+ * reg.c: registers memory: the private table (regtab.c), its copies in the segments of a domain's endpoints, and the
+ * wait for peers that copy when a registration ends.
  *
- * One thread at a time registers, ends a registration, creates or destroys an endpoint. Others may poll and
- * post to the endpoints while something is registered, unless sc_reg_wants_all(), and at no other time of
- * these. In a forked child the segments are not mapped: it opens nothing, and what it closes is closed in its
- * private copy alone.
+ * One thread at a time registers, ends a registration, creates or destroys an endpoint. While one registers, other
+ * threads may poll and post to the endpoints, unless sc_reg_wants_all(); during the other calls they may not. In a
+ * forked child the segments are not mapped: the child opens nothing, and closes in its private copy alone.
  *
- * Open: an entry, room for it in all views, then it is in use and shown in each; if one has no room, it is
- * seen nowhere.
+ * Open: takes an entry, makes space for it in all views, then sets it in use and shows it in each view. If one view has
+ * no space, the entry is shown in none.
  *
- * Close: out of use in the private table and in all views, a full fence (R3 of regtab.c), then each
- * endpoint's slots are looked at for hazard words that name the entry:
+ * Close: takes the entry out of use in the private table and in all views, issues a full fence (R3 of regtab.c), then
+ * looks in the slots of each endpoint for hazard words that name the entry:
  *
- *   - a peer's connection is counted in the presence's membership before it can set a hazard word, and the
- *     fence orders that count as it does the words; so slots of peers that are not accepted yet need a look
- *     only if the count has changed again once reviewed, or one of them could not be let in;
- *   - a word that names the entry is waited for until it changes. The new value does not matter: an initiator that
- *     raises it anew finds the entry closed;
- *   - a peer whose life lock is free copies no more: the kernel frees it after the process's last access.
- *     Its words are cleared, so that it is asked once.
+ *   - A peer's connection is counted in the presence's membership before the peer can set a hazard word, and the fence
+ *     orders that count like the words. So slots of peers that are not accepted yet need a look only if the count has
+ *     changed again after a review, or if one of these peers could not be let in.
+ *   - The owner waits until a word that names the entry changes. The new value does not matter: an initiator that sets
+ *     the word again finds the entry closed.
+ *   - A peer whose life lock is free copies no more, because the kernel frees the lock after the last access of the
+ *     process. The owner clears its words, and so asks for that peer only once.
  *
- * Death of a peer between any two steps is the last case. If we die, the peers see it by our life lock,
- * and the memory is gone with us.
+ * The last case covers the death of a peer between any two steps. If this process dies, the peers see it by its life
+ * lock, and the memory is gone with it.
  */
 #define _GNU_SOURCE 1
 #include "rma/reg.h"
@@ -43,8 +42,8 @@
 #include "shm/memory.h"
 
 #define BUCKET_BITS_MIN 10 /* one page */
-#define SPINS 4000	   /* a few microseconds: a small copy that is about to end */
-#define YIELDS 64	   /* between two looks at whether the peer lives */
+#define SPINS 4000	   /* a few microseconds, the end of a small copy */
+#define YIELDS 64	   /* between two checks that the peer lives */
 
 int sc_regtab_create(struct sc_regtab **created)
 {
@@ -73,7 +72,7 @@ void sc_regtab_destroy(struct sc_regtab *regtab)
 	free(regtab);
 }
 
-/* Without a system call: a forked child finds another cookie there, or none. */
+/* Makes no system call: a forked child finds another cookie there, or none. */
 static bool is_forked(const struct sc_regtab *regtab)
 {
 	return *regtab->cookie != regtab->made_by;
@@ -86,7 +85,7 @@ static struct sc_ep *ep_of(struct sc_list *entry)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-/* Longer chains are better than no registration, once there are buckets. */
+/* Longer chains are better than a failed registration, once there are buckets. */
 static int add_buckets_slow(struct sc_regtab *regtab)
 {
 	uint32_t bits = regtab->bucket_bits ? regtab->bucket_bits + 1 : BUCKET_BITS_MIN;
@@ -193,14 +192,15 @@ void sc_reg_set_cntrs(struct sc_reg *reg, struct sc_cntr *reads, struct sc_cntr 
 struct watch {
 	struct sc_ep *ep;
 	uint32_t name;	   /* low bits of the hazard words; 0: any */
-	uint64_t deadline; /* nanoseconds, 0: nothing has been waited for yet */
+	uint64_t deadline; /* nanoseconds; 0: no wait yet */
 };
 
 enum condition { GONE, RUNS, STOPPED };
 
 /*
- * The pid in an address is one of the peer's namespace. A peer that copies our memory by our pid sees us, so its
- * namespace is ours or one around it; and around the first there is none.
+ * Tells whether the process of an address has ended. The pid is valid in the peer's pid namespace. A peer that copies
+ * our memory by our pid sees this process, so its namespace is ours or encloses ours. None encloses the first
+ * namespace, so there the pid is valid here too.
  */
 static bool has_ended(const char *address)
 {
@@ -213,8 +213,8 @@ static bool has_ended(const char *address)
 }
 
 /*
- * Of a peer that has not been let in, or whose segment we have let go: by what it calls itself. That its
- * file is gone says nothing, see sc_seg_check_owner().
+ * Judges a peer that is not let in, or whose segment is detached, by the address in its slot. A missing file proves
+ * nothing, see sc_seg_check_owner().
  */
 static enum condition condition_by_name(const struct sc_ep *ep, uint32_t slot)
 {
@@ -258,7 +258,7 @@ static bool has_changed(const uint64_t *word, uint64_t seen, int looks, bool yie
 	return false;
 }
 
-/* Until the peer in that slot takes the word back, or is dead. -EBUSY: it is stopped, or takes too long. */
+/* Waits until the peer in that slot takes the word back, or is dead. -EBUSY: it is stopped, or takes too long. */
 static int wait_slow(struct watch *watch, uint32_t slot, const uint64_t *word, uint64_t seen)
 {
 	if (has_changed(word, seen, SPINS, false))
@@ -284,9 +284,9 @@ static int wait_slow(struct watch *watch, uint32_t slot, const uint64_t *word, u
 }
 
 /*
- * The hazard words of the peer that has claimed that slot; NULL: it can have none. It copies nothing before it has
- * published its claim, nor after it has departed. Not accepted: we have not seen yet that it has given the slot memory;
- * if no memory is left, it has not.
+ * Returns the hazard words of the peer that has claimed that slot; NULL: it can have none. A peer copies nothing before
+ * it has published its claim, nor after it has departed. If the peer is not accepted, we have not yet seen that it has
+ * given the slot memory; if no memory is left, it has not.
  */
 static struct sc_abi_hazards *hazards_of(const struct sc_ep *ep, uint32_t slot)
 {
@@ -300,7 +300,7 @@ static struct sc_abi_hazards *hazards_of(const struct sc_ep *ep, uint32_t slot)
 	return &sc_seg_slot(ep->seg, slot)->hazards;
 }
 
-/* Does it copy under anything? Nearly always: no. */
+/* Tells whether the peer copies under any registration; nearly always it does not. */
 static bool is_raised(const struct sc_abi_hazards *hazards)
 {
 	uint32_t any = 0;
@@ -317,7 +317,7 @@ static int wait_for_slot(struct watch *watch, uint32_t slot)
 	if (!hazards || !is_raised(hazards))
 		return 0;
 	for (int i = 0; i < SC_ABI_HAZARDS; i++) {
-		/* acquire: the bytes copied under it before it was taken back */
+		/* acquire: bytes copied before the word was taken back */
 		uint64_t word = sc_load_acquire_64(&hazards->words[i]);
 		int ret;
 
@@ -357,7 +357,7 @@ static int wait_for_peers(struct watch *watch)
 
 	if (sc_peers_changed(ep))
 		sc_peers_review(ep, true);
-	/* still: one could not be let in just now, or comes at this moment */
+	/* still: a peer could not be let in just now, or comes at this moment */
 	return sc_peers_changed(ep) ? wait_for_all(watch) : wait_for_accepted(watch);
 }
 
@@ -369,7 +369,7 @@ int sc_reg_close(struct sc_reg *reg)
 	struct watch watch = { .name = reg->index + 1 };
 	bool shared = sc_reg_is_shared(reg) && !is_forked(regtab);
 
-	if (reg->tag & 1) { /* else it has been closed and somebody was busy */
+	if (reg->tag & 1) { /* else an earlier close has found a peer busy */
 		sc_regtab_end(regtab, reg);
 		if (shared)
 			sc_list_for (entry, &regtab->eps)
@@ -394,7 +394,7 @@ int sc_reg_close(struct sc_reg *reg)
 
 /* ---- endpoints ------------------------------------------------------------------------------- */
 
-/* Memory for what is open now. */
+/* Gives the view memory for the registrations that are open now. */
 static int prepare_view(struct sc_ep *ep)
 {
 	const struct sc_regtab *regtab = ep->regtab;
@@ -449,7 +449,7 @@ void sc_regs_leave(struct sc_ep *ep)
 	sc_list_remove(&ep->of_regtab);
 	if (!sc_seg_is_here(ep->seg))
 		return;
-	/* CLOSED before hazard words, as R3: an initiator that raises one later finds the endpoint closed */
+	/* CLOSED before hazard words, as R3: an initiator that sets a word later finds the endpoint closed */
 	sc_fence_seq_cst();
 	if (wait_for_all(&watch))
 		sc_warn("%s: a peer that is stopped, or does not come to an end, may still be copying "

@@ -5,19 +5,19 @@
 #include "link/state.h"
 
 /*
- * Shows the endpoint's peers the registrations in its table from now on, and those that come later. Does nothing if it
- * has no table, or is strict. -ENOSPC: shared memory is full; ...
+ * Shows the registrations of the endpoint's table to its peers from now on, later ones too. Does nothing without a
+ * table, or if the endpoint is strict. -ENOSPC: shared memory is full; ...
  */
 int sc_regs_join(struct sc_ep *ep);
 
 /*
- * The endpoint shows nothing any more; after sc_peers_close(), before its memory goes. Returns when no
- * peer copies under what it has shown, or to where an operation of ours wants it; one that is stopped, or
- * does not come to an end, is waited for SC_REG_WAIT_MS.
+ * Ends that, after sc_peers_close(), before the endpoint's memory goes. Returns when no peer copies under a
+ * registration, or to the destination of an operation of ours; waits SC_REG_WAIT_MS for a peer that is stopped or does
+ * not end.
  */
 void sc_regs_leave(struct sc_ep *ep);
 
-/* How long sc_reg_close() waits for a peer that is running, milliseconds; then it is -EBUSY. */
+/* Milliseconds that sc_reg_close() waits for a running peer; then it returns -EBUSY. */
 #define SC_REG_WAIT_MS 5000
 
 #endif

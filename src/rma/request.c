@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * request.c: requests to a peer, for operations on memory of the peer that this process may not touch: records in the
- * peer's ring, which the peer executes in order (target.c) and answers. For all atomics, for what is not to be done
- * directly (direct.c), and for notes of what has been.
+ * request.c: requests to a peer, for operations on its memory that this process may not touch: records in the peer's
+ * ring, which the peer executes in order (target.c) and answers. They serve all atomics, operations that are not direct
+ * (direct.c), and notes of those that were.
  *
- * Operations queue here as long as they have records to write. Requests of one peer are executed in their
- * order, but for gets, which may take their time: a put waits until the gets before it are answered. And for
- * puts that the peer is to copy from our memory and cannot: they are written again, in their order, so
- * nothing else is written behind one that is not answered. Atomics do not wait for gets, unless the endpoint
- * asks for that order.
+ * Operations queue here while they have records to write. A peer executes its requests in their order, with two
+ * exceptions. Gets may take longer: a put waits until the gets before it are answered; an atomic does so only if the
+ * endpoint asks for that order. Puts that the peer cannot copy from our memory are written again, in their order, so
+ * nothing else is written behind such a put before its answer.
  *
- * The answers of peers are checked against the requests: more bytes than asked for, or an answer to nothing, ends the
- * connection.
+ * The answers of peers are checked against the requests: an answer with more bytes than asked for, or without a
+ * request, ends the connection.
  *
- * If the peer dies, requests that it has not answered end with it, done or not. If this process dies between any two
- * records, the peer executes those that have been written.
+ * If the peer dies, requests that it has not answered fail with it, done or not. If this process dies between any two
+ * records, the peer executes the written ones.
  */
 #include "rma/request.h"
 
@@ -27,7 +26,7 @@
 #include "link/record.h"
 #include "rma/rmaop.h"
 
-/* Bounce buffers of a put's record: small enough for both sides to copy at the same time. */
+/* Bounce buffers of a put's record: few enough for both sides to copy at the same time. */
 #define PUT_BUFS 4
 /* Bytes of operands, and of former values, in a record. */
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
@@ -49,7 +48,7 @@ void sc_request_queue(struct sc_rma_op *op)
 		sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma.listed);
 }
 
-/* Everything that it asked for has been answered. */
+/* Ends an operation whose requests are all answered; a note with data may follow. */
 static void op_finish(struct sc_rma_op *op)
 {
 	if (op->error || op->kind == SC_RMA_NOTE || !(op->flags & SC_SEND_DATA)) {
@@ -64,7 +63,7 @@ static void op_finish(struct sc_rma_op *op)
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* The words that each request begins with: of the part of the remote side at op->begun. Returns its bytes. */
+/* Fills the words that begin each request, for the remote part at op->begun. Returns the bytes of the part. */
 static uint64_t begin(struct sc_rma_op *op, uint64_t words[7])
 {
 	const struct sc_remote *remote = op->remote;
@@ -79,7 +78,7 @@ static uint64_t begin(struct sc_rma_op *op, uint64_t words[7])
 	return remote->len - skip;
 }
 
-/* Flag of a record that is written up to there: the peer counts the operation with its last. */
+/* Returns the flag of the last record: with that the peer counts the operation. */
 static uint32_t event_flag(const struct sc_rma_op *op)
 {
 	return op->begun == op->size ? SC_ABI_F_EVENT : 0;
@@ -95,7 +94,7 @@ static void asked(struct sc_rma_op *op)
 	op->peer->ep->counters.rma_requests++;
 }
 
-/* The next bytes of a put, in bounce buffers. */
+/* Writes the next bytes of a put, in bounce buffers. */
 static bool put_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -127,7 +126,7 @@ static bool put_write(struct sc_rma_op *op)
 	return true;
 }
 
-/* The next part of a put that the peer fetches, or of a get that it may store. */
+/* Writes the next part of a put that the peer copies from our memory, or of a get that it may store there. */
 static bool far_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -160,7 +159,7 @@ static bool goes_far(const struct sc_rma_op *op)
 	       op->peer->rma.fetch != SC_FETCH_NO;
 }
 
-/* The first of these tells whether the peer can; none is written behind it until that is known. */
+/* The first such put tells whether the peer can copy; until that is known, no request is written behind it. */
 static bool put_far_write(struct sc_rma_op *op)
 {
 	if (!far_write(op))
@@ -170,7 +169,6 @@ static bool put_far_write(struct sc_rma_op *op)
 	return true;
 }
 
-/* The next elements of an atomic operation. */
 static bool atomic_write(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -215,12 +213,12 @@ static void note_put(struct sc_peer *peer, const struct sc_rma_op *op)
 	note->key = op->remote[0].key;
 	note->len = op->size;
 	note->access = op->event == SC_EVENT_WRITE ? SC_REG_WRITE : SC_REG_READ;
-	if (!op->started) /* else the peer has served it, and counted */
+	if (!op->started) /* else the peer has served and counted it */
 		flags |= SC_ABI_F_EVENT;
 	sc_record_put(peer, SC_ABI_NOTE, flags, 0, words);
 }
 
-/* One more record of the operation. False: it has to wait. */
+/* Writes one more record of the operation. False: it must wait. */
 static bool write_one(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -299,8 +297,8 @@ static struct sc_rma_op *op_of_peer(struct sc_peer *peer, sc_abi_op id)
 }
 
 /*
- * The peer cannot copy from our memory: once more, through bounce buffers, before what has waited, and
- * behind those that it has said so of before.
+ * Queues a put that the peer cannot copy, to write it again through bounce buffers: before operations that waited, and
+ * behind earlier puts of this kind.
  */
 static void put_near(struct sc_rma_op *op)
 {
@@ -317,7 +315,7 @@ static void put_near(struct sc_rma_op *op)
 	sc_ep_begin(peer->ep, SC_WORK_RMA_BUSY, &peer->rma.listed);
 }
 
-/* Is all written and answered? One that failed has nothing more to write. */
+/* Counts an answer. The operation ends if all is written and answered, or if it has failed. */
 static void answered(struct sc_rma_op *op)
 {
 	struct sc_peer *peer = op->peer;
@@ -336,7 +334,7 @@ static void answered(struct sc_rma_op *op)
 		op_finish(op);
 }
 
-/* The peer can read no memory of ours, or not this. If this process can, it moves the bytes itself. */
+/* Handles a peer that can read none of our memory, or not this. If this process can, it sends the bytes itself. */
 static void fetch_failed(struct sc_rma_op *op, int error)
 {
 	struct sc_peer *peer = op->peer;
@@ -347,7 +345,7 @@ static void fetch_failed(struct sc_rma_op *op, int error)
 		return;
 	}
 	if (peer->rma.fetch == SC_FETCH_ASKED)
-		peer->rma.fetch = SC_FETCH_UNKNOWN; /* it says nothing of other memory */
+		peer->rma.fetch = SC_FETCH_UNKNOWN; /* other memory may still be readable */
 	if (sc_probe_check(NULL, op->iov, op->iov_count, false))
 		op->error = op->error ? op->error : -SC_EIO_INITIATOR;
 	else
@@ -366,7 +364,7 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 		return 0;
 	}
 	if (op->far &&
-	    peer->rma.fetch == SC_FETCH_ASKED) /* a put that was wrong otherwise tells nothing */
+	    peer->rma.fetch == SC_FETCH_ASKED) /* an error of the put for another reason tells nothing */
 		peer->rma.fetch = ack->status ? SC_FETCH_UNKNOWN : SC_FETCH_YES;
 	if (op->kind == SC_RMA_GET && !ack->status && op->got && op->got != ack->moved)
 		return -EPROTO;
@@ -381,7 +379,7 @@ static int take_done(struct sc_peer *peer, const struct sc_abi_ack *ack)
 	return 0;
 }
 
-/* Can this process write where the rest of the get goes? The owner could not (`fault`), or as far as costs little. */
+/* Tells whether the rest of the get is writable here: checks all if the owner could not (`fault`), else the ends. */
 static bool is_writable(const struct sc_rma_op *op, bool fault)
 {
 	struct iovec to[SC_IOV_MAX];

@@ -4,15 +4,13 @@
 
 #include "link/state.h"
 
-/* Queues it behind the others; requests that have room are written at once. It is counted as pending from now on. */
+/* Queues an operation behind the others, and counts it as pending. Requests that have space are written at once. */
 void sc_request_queue(struct sc_rma_op *op);
 
-/*
- * Takes an answer of the target. -EPROTO: it answers no request; *why says more where that is not all.
- */
+/* Takes an answer of the target. -EPROTO: it answers no request; *why may say more. */
 int sc_request_take(struct sc_peer *peer, uint64_t ctl, const char **why);
 
-/* Write the records of operations that wait for room. Returns how many. */
+/* Writes records of operations that wait for space. Returns their number. */
 int sc_request_progress(struct sc_ep *ep);
 
 #endif

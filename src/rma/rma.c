@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rma.c: one-sided operations, posted. sc_route() decides the way of each, by the facts that this file collects:
+ * rma.c: posts one-sided operations. sc_route() decides the way of each, by the facts that this file collects:
  *
- *   delegated     the peer does it, which polls just now, unless it is withdrawn (delegate.c)
- *   cooperative   both copy, if the peer polls just now (assist.c)
+ *   delegated     the peer does it if it polls soon, unless this process withdraws it (delegate.c)
+ *   cooperative   both copy, if the peer polls (assist.c)
  *   CMA           this process copies, at once or together with others (direct.c)
  *   target        the peer does it, and answers (request.c, target.c); all atomics
  *
- * Order. Operations on the CMA way are over one after the other, cooperative ones too, delegated ones are taken in
- * order, and nothing goes another way while there are delegated ones that the peer might still take, cooperative ones
- * that are not over, or ones that are put off: they are settled first (settle()).
- * Requests of one peer are executed in their order. Between operations on memory and atomics there is none, nor
- * between them and messages, unless the endpoint asks for it, or there is a fence: then an operation that could be
- * copied from here becomes a request as long as the peer's ring has records that must come before it (must_follow(),
- * fence.h), an atomic waits for what is delegated and for gets, and messages wait as tx.c has it. No operation waits for
- * the match of a message: the peer may match it only when it sees what was posted behind.
+ * Order. Operations on one of the first three ways are done in the order of their posts. Before an operation goes
+ * another way, this process settles delegated operations that the peer may still take, unfinished cooperative ones, and
+ * those that are put off (settle()). A peer executes requests in their order. There is no order between puts or gets
+ * and atomics, nor between them and messages, unless the endpoint asks for it or there is a fence. Then an operation
+ * that this process could copy becomes a request while the peer's ring has unread records that must come before it
+ * (must_follow(), fence.h); an atomic waits for delegated operations and gets; messages wait as tx.c says. No operation
+ * waits for the match of a message: the peer may match it only after it has seen what was posted behind it.
  *
- * A peer that does not read its ring is pushed back: so many operations may be pending with one
- * (OPS_MAX), then it is -EAGAIN, before anything is done.
+ * A peer that does not read its ring is pushed back: at OPS_MAX pending operations a post returns -EAGAIN before it
+ * does anything.
  *
- * Private memory only; the file of each way says what remains if either side dies.
+ * All memory is private; the file of each way says what remains if either side dies.
  */
 #include "rma/rma.h"
 
@@ -38,14 +37,14 @@
 #include "rma/request.h"
 #include "rma/rmaop.h"
 
-/* Operations with one peer that are not over. */
+/* Pending operations with one peer. */
 #define OPS_MAX 1024
-/* Puts and gets that are posted without a poll between, before there are likely to be more. */
+/* So many puts and gets without a poll between make more of them likely. */
 #define STREAM_MIN 4
 
 /* ---- what is known --------------------------------------------------------------------------- */
 
-/* Has something to be done by the peer before this operation may be done from here? */
+/* Tells whether the peer must do something before this process may do the operation. */
 static inline bool must_follow(struct sc_peer *peer)
 {
 	uint32_t order = peer->ep->order;
@@ -58,7 +57,7 @@ static inline bool must_follow(struct sc_peer *peer)
 	       (order & SC_ORDER_AFTER_SEND && sc_fence_is_unread(peer, sc_fence_messages_end(peer)));
 }
 
-/* More facts, of an operation that is not small, or of a stream. */
+/* Adds the facts that matter for an operation that is large or one of a stream. */
 static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
 			   struct sc_route_costs *costs)
 {
@@ -83,7 +82,7 @@ static uint32_t facts_more(struct sc_peer *peer, const struct sc_rma *rma, size_
 	return facts;
 }
 
-/* All facts, `facts` of them known. Those of the peer may have changed since they were collected last. */
+/* Returns `facts` and all others. The facts about the peer may have changed since the last call. */
 static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, size_t size, uint32_t facts,
 				struct sc_route_costs *costs)
 {
@@ -95,7 +94,7 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 	if (__builtin_expect(facts & SC_FACT_STREAM || size > SC_ROUTE_SMALL, 0)) {
 		facts = facts_more(peer, rma, size, facts, costs);
 		if (peer->link == SC_LINK_DOWN)
-			return 0; /* looking has shown that it breaks the rules */
+			return 0; /* sc_delegate_has_open() has found a breach */
 	}
 	if (__builtin_expect(sc_delegate_may(peer, rma->flags & SC_RMA_WRITE, size), 1))
 		facts |= SC_FACT_DELEGABLE;
@@ -104,7 +103,7 @@ static inline uint32_t facts_of(struct sc_peer *peer, const struct sc_rma *rma, 
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
-/* The checks that both kinds of operation begin with. */
+/* Makes the checks that are common to both kinds of operation. */
 static int prepare(struct sc_ep *ep, struct sc_peer *peer, uint32_t flags)
 {
 	int ret;
@@ -136,7 +135,7 @@ static size_t remote_size(const struct sc_remote *remote, size_t count)
 	return size;
 }
 
-/* Ends what goes another way, but for what is delegated. -EAGAIN: not yet; else what has become of the peer. */
+/* Ends operations on another way, except delegated ones. -EAGAIN: not yet; else the error of the peer. */
 static int settle(struct sc_peer *peer, enum sc_way way)
 {
 	int ret = way == SC_WAY_COOPERATIVE ? 0 : sc_assist_settle(peer);
@@ -145,8 +144,8 @@ static int settle(struct sc_peer *peer, enum sc_way way)
 }
 
 /*
- * Settles what goes another way; some of it may become requests. 1: the facts have changed, or are others than they
- * seemed; -EAGAIN: not now; else what has become of the peer.
+ * Settles operations on another way; some may become requests. 1: the facts have changed, or one has turned out false;
+ * -EAGAIN: not now; else the error of the peer.
  */
 static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 {
@@ -154,7 +153,7 @@ static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 
 	if (peer->link == SC_LINK_DOWN)
 		return peer->error;
-	/* a peer that does not copy along is no reason to settle those that are put off */
+	/* if the peer does not copy along, operations that are put off need not be settled */
 	if (way == SC_WAY_COOPERATIVE && sc_list_empty(&peer->assist.ops) && !sc_assist_may_ask(peer)) {
 		*not |= SC_FACT_COPIES;
 		return peer->link == SC_LINK_DOWN ? peer->error : 1;
@@ -179,12 +178,12 @@ static int post_request(struct sc_peer *peer, const struct sc_rma *rma)
 	return 0;
 }
 
-/* Not delegated: what is settled for this operation would be settled again. `facts`: of the operation. */
+/* Posts an operation that is not delegated, else it would be settled again at once. `facts`: those of the operation. */
 static __attribute__((noinline)) int post_other(struct sc_peer *peer, const struct sc_rma *rma, size_t size,
 						uint32_t facts, enum sc_way way)
 {
 	enum sc_route_op op = rma->flags & SC_RMA_WRITE ? SC_ROUTE_PUT : SC_ROUTE_GET;
-	uint32_t not = SC_FACT_DELEGABLE; /* facts that have turned out not to hold */
+	uint32_t not = SC_FACT_DELEGABLE; /* facts that have turned out false */
 	struct sc_route_costs costs;
 	int ret = 0;
 
@@ -199,7 +198,7 @@ static __attribute__((noinline)) int post_other(struct sc_peer *peer, const stru
 		return sc_direct_put_off(peer, rma, size);
 	case SC_WAY_CMA:
 		ret = sc_direct_post(peer, rma, size);
-		/* the kernel lets nobody but the peer touch this memory */
+		/* only the peer itself can access this memory */
 		return ret == -EOPNOTSUPP ? post_request(peer, rma) : ret;
 	default:
 		return post_request(peer, rma);
@@ -225,7 +224,7 @@ int sc_rma_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_rma *rma
 	if (ret)
 		return ret;
 	facts = (rma->remote_count == 1 ? SC_FACT_ONE_RANGE : 0) | (injects ? SC_FACT_INJECTED : 0);
-	/* the first ones of another stream, delegated, would have the others delegated behind them */
+	/* the first operations of a likely stream, if delegated, would draw the others after them */
 	if (peer->rma.burst.poll != ep->polls)
 		peer->rma.streamed = peer->rma.burst.count > STREAM_MIN;
 	if (__builtin_expect(peer->rma.streamed, 0))
@@ -250,7 +249,7 @@ static bool is_whole(const struct sc_atomic *atomic, size_t element)
 	return true;
 }
 
-/* Are all vectors of the atomic as long as its remote side? */
+/* Tells whether all vectors of the atomic are as long as its remote side. */
 static bool is_even(const struct sc_atomic *atomic, size_t size)
 {
 	if (atomic->code != SC_ATOMIC_READ && sc_iov_size(atomic->iov, atomic->iov_count) != size)
@@ -300,7 +299,7 @@ int sc_atomic_post(struct sc_ep *ep, struct sc_peer *peer, const struct sc_atomi
 	if (!ret)
 		ret = settle(peer, SC_WAY_TARGET);
 	if (!ret && ep->order & SC_ORDER_MEMORY && !sc_list_empty(&peer->delegate.ops))
-		ret = -EAGAIN; /* the peer takes them in a moment, or they are taken back */
+		ret = -EAGAIN; /* the peer takes them soon, or they are withdrawn */
 	op = ret ? NULL : sc_rmaop_begin(peer, SC_RMA_ATOMIC, atomic->remote, atomic->remote_count);
 	if (!op) {
 		sc_turn_drop(peer);

@@ -5,11 +5,12 @@
 #include "link/state.h"
 
 /*
- * The peer is lost: operations end with `error` (negative errno). False: it has one in hand, ask again (assist.h).
+ * Ends the operations with a lost peer with `error` (negative errno). False: the peer still has one in hand; call again
+ * (assist.h).
  */
 bool sc_rma_end_peer(struct sc_peer *peer, int error);
 
-/* The endpoint closes: forget what is pending, without completions. */
+/* The endpoint closes: frees pending operations, without completions. */
 void sc_rma_fini(struct sc_ep *ep);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rmaop.c: one-sided operations that are not over in the call that posts them: made, ended, told of.
+ * rmaop.c: makes, ends and reports one-sided operations that are not over in the call that posts them.
  *
  * An operation is in one list of its peer from the moment that it is queued, delegated or put off until it ends, and
- * sc_peer.rma.pending counts it. Each ends once: by sc_rmaop_end(), with a completion, or forgotten when the endpoint
- * closes. Private memory: nothing here is seen by another process, whenever one dies.
+ * sc_peer.rma.pending counts it. Each ends once, with a completion, or is forgotten when the endpoint closes. Private
+ * memory: no other process sees it, whenever one dies.
  */
 #include "rma/rmaop.h"
 
@@ -12,7 +12,7 @@
 #include "base/iov.h"
 #include "link/turn.h"
 
-/* Where it is to be: a copy of one just made would wait for its halves. */
+/* Fills a completion in place: a copy of a fresh one would wait for its halves. */
 static inline void comp_fill(struct sc_comp *comp, const struct sc_ending *ending)
 {
 	comp->context = ending->context;
@@ -79,7 +79,7 @@ struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 	op->remote_count = 0;
 	for (size_t i = 0; i < remote_count; i++) {
 		op->size += remote[i].len;
-		/* an empty one has nothing to be asked for, unless there is nothing else */
+		/* an empty range needs no request, unless there is nothing else */
 		if (remote[i].len || (i + 1 == remote_count && !op->size))
 			op->remote[op->remote_count++] = remote[i];
 	}

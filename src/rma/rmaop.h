@@ -16,7 +16,7 @@ struct sc_ending {
 	int error; /* negative errno */
 };
 
-/* Count it, and complete it. */
+/* Counts the end of an operation, and completes it. */
 void sc_rmaop_complete(struct sc_peer *peer, const struct sc_ending *ending);
 
 static inline bool sc_rma_wants_data(const struct sc_rma *rma)
@@ -24,17 +24,17 @@ static inline bool sc_rma_wants_data(const struct sc_rma *rma)
 	return (rma->flags & (SC_RMA_WRITE | SC_SEND_DATA)) == (SC_RMA_WRITE | SC_SEND_DATA);
 }
 
-/* A new operation on that memory, in no list. NULL: no memory. */
+/* Makes an operation on that memory, in no list. NULL: no memory. */
 struct sc_rma_op *sc_rmaop_begin(struct sc_peer *peer, enum sc_rma_kind kind,
 				 const struct sc_remote *remote, size_t remote_count);
 
-/* Likewise, with its own copy of all that it needs of `rma`. */
+/* Does the same, with a copy of all that the operation needs of `rma`. */
 struct sc_rma_op *sc_rmaop_get(struct sc_peer *peer, enum sc_rma_kind kind, const struct sc_rma *rma);
 
-/* One that is in no list, and not counted. Its turn, if it has one, is that of what is being posted. */
+/* Frees an operation in no list and not counted. Its turn, if any, becomes that of the operation being posted. */
 void sc_rmaop_forget(struct sc_rma_op *op);
 
-/* One that has been queued, delegated or put off. */
+/* Ends an operation that has been queued, delegated or put off. */
 void sc_rmaop_end(struct sc_rma_op *op, int error);
 
 #endif

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * taker.c: small puts and gets that a peer has delegated to this process: taken from the ring and done, unless the peer
- * has withdrawn them before (delegate.c, which has the states and the memory orders of both sides).
+ * taker.c: takes small puts and gets that a peer has delegated to this process, and does them, unless the peer has
+ * withdrawn them before. delegate.c has the states and memory orders of both sides.
  *
- * A get is answered in its record, or in bounce buffers of ours that the record names then.
- * They are lent by the number of the answer, and come back when the peer says that it has read so many, or
- * has gone. Where there are none to spare the record stays in the ring: others of the peer's give theirs back,
- * or it withdraws this one.
+ * The answer to a get lies in its record, or in bounce buffers of ours that the record then names. They are lent by the
+ * number of the answer, and come back when the peer says that it has read so many answers, or has gone. If no buffers
+ * are free, the record stays in the ring: the peer gives others back, or withdraws the get.
  *
- * If the peer dies: what has been taken is done, or is done in part; nobody looks at the answer, and buffers of answers
- * come back with the peer's end. If this process dies, operations that it has taken and not ended end with it.
+ * If the peer dies, what is taken is done, or done in part; nobody reads the answer, and its buffers come back with the
+ * end of the peer. If this process dies, operations that it has taken and not ended end with it.
  */
 #include "rma/taker.h"
 
@@ -20,7 +19,7 @@
 #include "link/record.h"
 #include "rma/access.h"
 
-/* In the lines of a get, which hold more than those of a put. */
+/* Bytes in the lines of a get, which hold more than those of a put. */
 #define BYTES_MAX (SC_ABI_DELEGATE_GET_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
 static bool is_withdrawn(uint64_t claim, uint32_t number)
@@ -28,7 +27,7 @@ static bool is_withdrawn(uint64_t claim, uint32_t number)
 	return (int32_t)((uint32_t)(claim >> 32) - number) > 0;
 }
 
-/* The next delegated operation. 1: it is ours to do; 0: it has been withdrawn; -EPROTO with *why. */
+/* Claims the next delegated operation. 1: we do it; 0: it is withdrawn; -EPROTO with *why. */
 static int claim_next(struct sc_peer *peer, const char **why)
 {
 	uint64_t *word = &sc_seg_slot(peer->ep->seg, peer->in_slot)->delegation.claim;
@@ -36,7 +35,7 @@ static int claim_next(struct sc_peer *peer, const char **why)
 
 	/* if the word changes between the two tries, the second one finds the operation withdrawn */
 	for (int tries = 0; tries < 2; tries++) {
-		uint64_t claim = sc_load_relaxed_64(word); /* the record has been read by R1' of ring.h */
+		uint64_t claim = sc_load_relaxed_64(word); /* the record was read by R1' of ring.h */
 		uint64_t withdrawn = claim >> 32;
 
 		if ((uint32_t)claim != peer->taker.taken)
@@ -55,7 +54,7 @@ static int claim_next(struct sc_peer *peer, const char **why)
 	return -EPROTO;
 }
 
-/* All that have been taken have ended. */
+/* Tells the initiator that all taken operations have ended. */
 static void ends_tell(struct sc_peer *peer)
 {
 	peer->taker.told = peer->taker.taken;
@@ -65,27 +64,27 @@ static void ends_tell(struct sc_peer *peer)
 }
 
 /*
- * The initiator takes the number that this tells as one of the past or of the future, by which is nearer. There may be
- * any number of gets between two puts, so we tell it after so many gets, too.
+ * The initiator takes this number as the nearest one in the past or the future. Any number of gets may come between two
+ * puts, so we tell the number after so many gets too.
  */
 #define UNTOLD_MAX (1u << 30)
 
-/* The one that was taken last. */
+/* Ends the put that was taken last. */
 static void put_end(struct sc_peer *peer, int error)
 {
 	struct sc_abi_consumer *consumer = peer->rx.consumer;
 	uint32_t number = peer->taker.taken - 1;
 
-	/* relaxed: ordered by the next */
+	/* relaxed: O2 orders it */
 	sc_store_relaxed_8(&consumer->delegated_errors[number % SC_ABI_DELEGATED], (uint8_t)-error);
 	ends_tell(peer);
 	sc_peer_wake(peer, SC_ABI_SLEEP_ASLEEP);
 }
 
 /*
- * A delegated operation, copied and checked, and where its bytes are: copied out of the record's lines, or gathered to go
- * into them; or in buffers, which are the peer's for a put, and for a get ours, that the peer reads until it says that it
- * has.
+ * A delegated operation, copied and checked, and the place of its bytes: copied from the record's lines, or gathered
+ * for them; or in buffers. The buffers are the peer's for a put; for a get they are ours, and the peer reads them until
+ * it says so.
  */
 struct taken {
 	struct sc_abi_delegate record;
@@ -97,7 +96,7 @@ struct taken {
 	uint8_t bytes[BYTES_MAX];
 };
 
-/* NULL, or what is wrong with it. */
+/* Reads and checks the record. Returns NULL, or the fault. */
 static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *taken)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
@@ -130,7 +129,7 @@ static const char *taken_read(struct sc_peer *peer, uint64_t ctl, struct taken *
 	return NULL;
 }
 
-/* The bytes, by the registration that allows it. 0, or a negative errno. */
+/* Copies the bytes, if a registration allows it. 0, or a negative errno. */
 static int taken_do(struct sc_ep *ep, struct taken *taken)
 {
 	int ret = sc_access_find(ep, &taken->access);
@@ -138,7 +137,7 @@ static int taken_do(struct sc_ep *ep, struct taken *taken)
 	return ret ? ret : sc_access_copy(ep, &taken->access, taken->iov, taken->count);
 }
 
-/* The peer reads only how the put ended: it may go on before we count. */
+/* The peer reads only the end of the put, so it may go on before we count the put. */
 int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	uint32_t flags = sc_ctl_flags(ctl);
@@ -166,7 +165,7 @@ int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return 0;
 }
 
-/* Half of the buffers are left to others: those of a peer that does not look at its answers stay lent. */
+/* Tells whether we may lend buffers. Half of them stay free, as a peer that reads no answers keeps them lent. */
 static bool may_lend(struct sc_peer *peer, uint32_t buffers)
 {
 	const struct sc_pool *pool = &peer->ep->pool;
@@ -175,7 +174,7 @@ static bool may_lend(struct sc_peer *peer, uint32_t buffers)
 	       sc_record_grow(peer->ep, buffers);
 }
 
-/* A get that is withdrawn, as far as one look tells, needs none. */
+/* Tells whether a get can be answered. One that is withdrawn, as far as one look tells, needs no buffers. */
 static bool may_answer(struct sc_peer *peer, const struct taken *get)
 {
 	const struct sc_abi_slot *slot = sc_seg_slot(peer->ep->seg, peer->in_slot);
@@ -199,7 +198,7 @@ static void answer_lend(struct sc_peer *peer, struct taken *get)
 	peer->taker.answer_count++;
 }
 
-/* The bytes, or where they are, before the peer reads `ended`. */
+/* Writes the bytes, or the buffer numbers, before the peer reads `ended`. */
 static void get_end(struct sc_peer *peer, const struct taken *get, int error)
 {
 	struct sc_abi_line *line = sc_ring_first(&peer->rx);
@@ -215,10 +214,7 @@ static void get_end(struct sc_peer *peer, const struct taken *get, int error)
 	(void)SC_FAULT("taker.ended");
 }
 
-/*
- * -ENOMEM: no buffers; they come back, or it is withdrawn. Not by a peer that has gone, which has no use for an
- * answer.
- */
+/* -ENOMEM: no buffers; some come back, or the peer withdraws the get. A peer that has gone needs no answer. */
 int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	bool gone = peer->feed == SC_FEED_DRAINING;

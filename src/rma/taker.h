@@ -4,10 +4,10 @@
 
 #include "link/state.h"
 
-/* A delegated put. -ENOMEM: it stays in the ring, its completion finds no room; -EPROTO with *why. */
+/* Takes a delegated put. -ENOMEM: no space for its completion, so it stays in the ring; -EPROTO with *why. */
 int sc_taker_put(struct sc_peer *peer, uint64_t ctl, const char **why);
 
-/* A delegated get. -ENOMEM: it stays in the ring, no buffers are to spare; -EPROTO with *why. */
+/* Takes a delegated get. -ENOMEM: no free buffers, so it stays in the ring; -EPROTO with *why. */
 int sc_taker_get(struct sc_peer *peer, uint64_t ctl, const char **why);
 
 #endif

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * target.c: requests of peers to this process for operations on its registered memory, because they may not touch it
- * themselves (strict, or CMA is not permitted) or cannot (atomics).
+ * target.c: serves requests of peers for operations on registered memory of this process, which the peers may not touch
+ * themselves (strict, or no permission for CMA) or cannot (atomics).
  *
  *   put       bytes from the peer's bounce buffers, when the record is taken
  *   put far   bytes from the peer's memory, in steps; the record stays in the ring until all are here
- *   get       bytes to the peer's memory, or to it through bounce buffers of ours, in steps
+ *   get       bytes to the peer's memory, directly or through bounce buffers of ours, in steps
  *   atomic    done when the record is taken; its result is an answer like a get's
- *   note      the peer has done something to memory here by itself: tell the application
+ *   note      the peer has accessed memory here by itself: tell the application
  *
- * Every step asks the private table (regtab.c), which nobody else can write: a key that is closed between
- * two steps ends the request. Requests of a peer are executed in their order; only what a get or an atomic
- * answers may take longer, in order as well: nothing is written past answers that wait for room (reply.c). An
- * answer never waits in the ring's way: an answer that finds no room is kept here, up to SC_RMA_REQUESTS_MAX for each
- * peer, which is as many as it may ask at once.
+ * Every step searches the private table (regtab.c), which no other process can write: a key that is closed between two
+ * steps ends the request. Requests of a peer are executed in their order. Only the answers to gets and atomics may take
+ * longer, in order too: they stay behind answers that wait for space (reply.c). An answer never blocks the ring:
+ * without space it is kept here, up to SC_RMA_REQUESTS_MAX for each peer, which may have as many open requests.
  *
- * A get's bytes are written to the peer's memory under a hazard word in our slot with it, as direct.c describes:
- * its endpoint does not end, and give the memory back, before the word is taken back; nor does the get, if the peer has
+ * A get writes to the peer's memory under a hazard word in our slot with the peer, as direct.c describes. Until the
+ * word is taken back, the peer's endpoint does not end and give the memory back. Nor does the get end, if the peer has
  * given us up (sc_peer_writes()).
  *
- * If the peer dies: its requests have been done or not, record by record; the answer goes nowhere. If this process
- * dies, the operation ends with its peer.
+ * If the peer dies, each record of its requests is executed or not, and the answers go nowhere. If this process dies,
+ * the operation ends with its peer.
  */
 #define _GNU_SOURCE 1
 #include "rma/target.h"
@@ -46,11 +45,11 @@
 #define GOT_BUFS 4
 /* Records written for one peer in one call. */
 #define BURST 16
-/* Bytes of the elements of one request for an atomic, each of which may be in a range of its own. */
+/* Bytes of all elements of one atomic request; each may be in a range of its own. */
 #define ATOMIC_BYTES sizeof(((struct sc_target_op *)NULL)->values)
 #define OPERANDS_MAX (SC_ABI_ATOMIC_FIRST + (SC_ABI_RECORD_LINES - 1) * SC_ABI_LINE_BYTES)
 
-/* Only the registration of the request's earlier pieces: an application may have given its key to another since. */
+/* Finds the registration of the request's earlier pieces only: its key may have been given to another since. */
 static int find_again(const struct sc_ep *ep, struct sc_access *access, struct sc_reg_use *use)
 {
 	int ret = sc_access_find(ep, access);
@@ -75,7 +74,7 @@ static void answer(struct sc_peer *peer, sc_abi_op op, uint64_t moved, int error
 	sc_reply(peer, SC_ABI_DONE, 0, words);
 }
 
-/* An answer that takes longer. -ENOMEM; -EPROTO with *why: the peer asks more than it may. */
+/* Makes an answer that takes longer. -ENOMEM; -EPROTO with *why: too many open requests. */
 static int defer(struct sc_peer *peer, struct sc_target_op **deferred, const char **why)
 {
 	struct sc_target_op *op;
@@ -104,7 +103,7 @@ static void serve_end(struct sc_peer *peer, struct sc_target_op *op)
 	free(op);
 }
 
-/* Room for a record, behind the answers that wait for room? */
+/* Tells whether there is space for a record, behind answers that wait for space. */
 static bool has_room(struct sc_peer *peer, uint32_t lines)
 {
 	return sc_list_empty(&peer->reply.waiting) && !sc_record_room(peer, lines);
@@ -112,7 +111,7 @@ static bool has_room(struct sc_peer *peer, uint32_t lines)
 
 /* ---- puts ------------------------------------------------------------------------------------ */
 
-/* A put of several records: what its earlier ones have come to. */
+/* Begins a put of several records, or goes on with one. */
 static void put_begin(struct sc_peer *peer, sc_abi_op op)
 {
 	if (peer->target.put.op == op)
@@ -130,7 +129,7 @@ static void put_end(struct sc_peer *peer, const struct sc_access *access, uint64
 	if (!peer->target.put.error)
 		sc_access_served(peer->ep, access, sc_ctl_flags(ctl) & SC_ABI_F_EVENT);
 	answer(peer, op, peer->target.put.moved, peer->target.put.error);
-	peer->target.put.op = 0; /* the id of none */
+	peer->target.put.op = 0; /* no operation has this id */
 	peer->target.put.moved = 0;
 	peer->target.put.error = 0;
 }
@@ -165,7 +164,7 @@ static int take_put(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return 0;
 }
 
-/* A record whose payload is, or is to be, in the peer's memory. */
+/* Reads a record that names the peer's memory, to copy from or to. */
 static int far_read(struct sc_peer *peer, uint64_t ctl, struct sc_abi_far *record,
 		    struct iovec segments[SC_ABI_RDV_SEGMENTS], const char **why)
 {
@@ -203,7 +202,7 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 					SC_IOV_MAX);
 		from_count = sc_iov_slice(segments, sc_ctl_size(ctl), peer->target.put.moved, here, from);
 		ret = sc_cma_read(&peer->cma, &(struct sc_cma_copy){ to, to_count, from, from_count, here });
-		if (ret == -EFAULT) /* of ours: an error; of the peer's: it moves them */
+		if (ret == -EFAULT) /* ours: an error; the peer's: the peer sends the bytes */
 			peer->target.put.error =
 				sc_probe_check(&peer->ep->memory, to, to_count, true) ? -EIO : -EFAULT;
 		else
@@ -214,20 +213,20 @@ static int take_put_far(struct sc_peer *peer, uint64_t ctl, const char **why)
 			peer->can_read = SC_REACH_NO;
 	}
 	if (!peer->target.put.error && peer->target.put.moved < record.size)
-		return -EAGAIN; /* the next step in the next poll, before anything behind it */
+		return -EAGAIN; /* the next poll does the next step, before later records */
 	put_end(peer, &access, ctl);
 	return 0;
 }
 
 /* ---- gets ------------------------------------------------------------------------------------ */
 
-/* May the peer's memory be written, under a hazard word? It has not closed, has not given us up, and lives. */
+/* Tells whether a hazard word protects the peer's memory: the peer has not closed, has not given us up, and lives. */
 static bool is_writable(const struct sc_peer *peer)
 {
 	return sc_peer_is_open(peer) && !sc_peer_has_given_up(peer) && sc_peer_is_there(peer);
 }
 
-/* To the peer's memory, the next step. -EOPNOTSUPP: not possible. */
+/* Writes the next step to the peer's memory. -EOPNOTSUPP: not possible. */
 static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct sc_access *access)
 {
 	uint64_t *hazard = &sc_seg_slot(peer->seg, peer->out_slot)->hazards.words[0];
@@ -240,7 +239,7 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 	int ret;
 
 	sc_store_relaxed_64(hazard, ++peer->rma.hazard_count << 32 | SC_ABI_HAZARD_OP);
-	/* before its state and answer are looked at; pairs with the fences in sc_regs_leave() and sc_peer_writes() */
+	/* before the peer's state and answer are read; pairs with the fences in sc_regs_leave() and sc_peer_writes() */
 	sc_fence_seq_cst();
 	(void)SC_FAULT("target.hazard");
 	copy = (struct sc_cma_copy){ from, from_count, to, to_count, here };
@@ -260,7 +259,7 @@ static int get_store(struct sc_peer *peer, struct sc_target_op *op, const struct
 	return 0;
 }
 
-/* Through bounce buffers, the next record. -EAGAIN: no room. */
+/* Writes the next record with bounce buffers. -EAGAIN: no space. */
 static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struct sc_access *access)
 {
 	struct sc_ep *ep = peer->ep;
@@ -285,7 +284,7 @@ static int get_bounce(struct sc_peer *peer, struct sc_target_op *op, const struc
 	ret = sc_access_copy(ep, &part, bufs, count);
 	(void)SC_FAULT("target.bounce");
 	if (ret)
-		size = 0; /* said all the same: the buffers come back with it */
+		size = 0; /* the record is sent all the same: it returns the buffers */
 	record->op = op->op;
 	record->offset = op->done;
 	record->fault = op->fault;
@@ -303,12 +302,12 @@ static int get_some(struct sc_peer *peer, struct sc_target_op *op, const struct 
 			return ret;
 	}
 	if (!op->bounced)
-		op->done = 0; /* all of it this way */
+		op->done = 0; /* buffers carry all of it */
 	op->bounced = true;
 	return get_bounce(peer, op, access);
 }
 
-/* Go on with a get, by some records or one large copy. True: it is over. */
+/* Goes on with a get, by some records or one large copy. True: it has ended. */
 static bool get_step(struct sc_peer *peer, struct sc_target_op *op, int *steps)
 {
 	struct sc_access access = { op->key, op->addr, op->size, SC_REG_READ, NULL };
@@ -328,7 +327,7 @@ static bool get_step(struct sc_peer *peer, struct sc_target_op *op, int *steps)
 
 /* ---- atomics --------------------------------------------------------------------------------- */
 
-/* A request for an atomic operation, copied and checked; and where it is to be done. */
+/* A request for an atomic operation, copied and checked, and its memory. */
 struct atomic {
 	struct sc_abi_atomic record;
 	struct sc_atomicop op;
@@ -372,7 +371,7 @@ static uint32_t access_of(const struct sc_atomicop *op)
 	return op->kind == SC_ATOMIC_BASE ? SC_REG_WRITE : SC_REG_READ | SC_REG_WRITE;
 }
 
-/* Where it is to be done: registered, writable. */
+/* Finds the memory: registered, writable. */
 static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 {
 	const struct sc_abi_atomic *record = &atomic->record;
@@ -387,7 +386,7 @@ static int atomic_find(struct sc_ep *ep, struct atomic *atomic)
 	atomic->piece_count = sc_reg_slice(access->reg, record->addr, &len, atomic->pieces, ATOMIC_BYTES);
 	ret = sc_probe_check(&ep->memory, atomic->pieces, atomic->piece_count,
 			      record->code != SC_ATOMIC_READ);
-	return ret == -ENOSYS ? 0 : ret; /* a fault is the application's own */
+	return ret == -ENOSYS ? 0 : ret; /* a fault is then the application's own */
 }
 
 static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values, uint32_t size)
@@ -402,14 +401,14 @@ static void result_put(struct sc_peer *peer, sc_abi_op op, const uint8_t *values
 	sc_ring_commit(&peer->tx, sc_ring_ctl(SC_ABI_RESULT, 0, lines, size), lines);
 }
 
-/* Into the ring, if there is room and nothing before it. */
+/* Tells whether the result may go into the ring: there is space, and nothing before it. */
 static bool has_way(struct sc_peer *peer, uint32_t size)
 {
 	return sc_list_empty(&peer->target.ops) &&
 	       has_room(peer, sc_lines_count(SC_ABI_RESULT_FIRST, size));
 }
 
-/* One that fetches: a place for the result is found first, as it cannot be done twice. */
+/* Does an atomic that fetches. It gets a place for the result first, because the atomic cannot be done twice. */
 static int atomic_fetch(struct sc_peer *peer, struct atomic *atomic, const char **why)
 {
 	uint32_t size = (uint32_t)atomic->size;
@@ -470,7 +469,7 @@ static bool result_step(struct sc_peer *peer, struct sc_target_op *op)
 	return true;
 }
 
-/* Serves the requests of the peer, in order, as far as there is room. */
+/* Serves the requests of the peer, in order, while there is space. */
 static int serve_some(struct sc_peer *peer)
 {
 	int steps = 0;

@@ -5,18 +5,17 @@
 #include "link/state.h"
 
 /*
- * A one-sided request of a peer. -EAGAIN: not over, it stays in the ring; -ENOMEM: likewise; -EPROTO with
+ * Takes a one-sided request of a peer. -EAGAIN, -ENOMEM: the request is not over, and stays in the ring; -EPROTO with
  * *why.
  */
 int sc_target_take(struct sc_peer *peer, uint64_t ctl, const char **why);
 
-/* Go on with answers. Returns the steps done. */
+/* Goes on with answers. Returns the number of steps. */
 int sc_target_progress(struct sc_ep *ep);
 
-/* The peer is gone: nobody waits for its answers. */
+/* Drops the answers to a peer that has gone. */
 void sc_target_end_peer(struct sc_peer *peer);
 
-/* The endpoint closes. */
 void sc_target_fini(struct sc_ep *ep);
 
 #endif
