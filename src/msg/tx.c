@@ -43,8 +43,8 @@
 
 /*
  * Larger payloads go into a record only while half of the ring and half of the window are free. So the ring keeps space
- * for some hundred records whose payloads are elsewhere if the peer does not poll, and the window keeps space for
- * rendezvous messages if the peer does not match.
+ * for records whose payloads are elsewhere if the peer does not poll, and the window keeps space for rendezvous messages
+ * if the peer does not match.
  */
 #define INLINE_ALWAYS 200
 
@@ -157,7 +157,7 @@ static inline __attribute__((always_inline)) bool send_short(struct sc_peer *pee
 
 /*
  * Messages of two lines have code of their own as well. If the sender has sent another one since its last poll, more
- * are likely to follow: the sender then takes the lines of the third record from here out of the reader's cache.
+ * are likely to follow: the sender then takes the lines of the fourth record after this one out of the reader's cache.
  * docs/MEASUREMENTS.md, "Lines fetched by the sender".
  */
 static __attribute__((noinline)) bool send_two_lines(struct sc_peer *peer, const struct sc_send *send, uint32_t size)

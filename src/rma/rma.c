@@ -7,16 +7,16 @@
  *   CMA           this process copies, at once or together with others (direct.c)
  *   target        the peer does it, and answers (request.c, target.c); all atomics
  *
- * Order. Operations on one of the first three ways are done in the order of their posts. Before an operation goes
+ * Order. Operations on one of the first three ways are done in the order of their posts. Before a put or a get goes
  * another way, this process settles delegated operations that the peer may still take, unfinished cooperative ones, and
- * those that are put off (settle()). A peer executes requests in their order. There is no order between puts or gets
+ * those that are put off (make_way()); before an atomic, the last two (settle()). A peer executes requests in their order. There is no order between puts or gets
  * and atomics, nor between them and messages, unless the endpoint asks for it or there is a fence. Then an operation
  * that this process could copy becomes a request while the peer's ring has unread records that must come before it
  * (must_follow(), fence.h); an atomic waits for delegated operations and gets; messages wait as tx.c says. No operation
  * waits for the match of a message: the peer may match it only after it has seen what was posted behind it.
  *
- * A peer that does not read its ring is pushed back: at OPS_MAX pending operations a post returns -EAGAIN before it
- * does anything.
+ * A caller whose peer does not read its ring is pushed back: at OPS_MAX pending operations a post returns -EAGAIN before
+ * it does anything.
  *
  * All memory is private; the file of each way says what remains if either side dies.
  */
@@ -144,8 +144,8 @@ static int settle(struct sc_peer *peer, enum sc_way way)
 }
 
 /*
- * Settles operations on another way; some may become requests. 1: the facts have changed, or one has turned out false;
- * -EAGAIN: not now; else the error of the peer.
+ * Settles operations on another way; some may become requests. 0: there were none; 1: the facts have changed, or one has
+ * turned out false; -EAGAIN: not now; else the error of the peer.
  */
 static int make_way(struct sc_peer *peer, enum sc_way way, uint32_t *not)
 {
