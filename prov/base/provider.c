@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * provider.c: the structure by which libfabric knows the provider, and the parameters of the environment. Both are
- * written once, before any object is opened (init.c), but for eager_max (shmcma_calibrate()).
+ * written once, before any object is opened (init.c); eager_max may change later (shmcma_calibrate()).
  */
 #include "base/provider.h"
 
@@ -16,7 +16,7 @@
 #define BUFS_LIMIT 4096
 #define BUFS_PER_MESSAGE 16
 
-/* Writable: libfabric keeps its own state in `context`; its calls are put in by init.c. */
+/* Writable: libfabric keeps its own state in `context`, and init.c puts in the calls. */
 struct fi_provider shmcma_provider = {
 	.version = SHMCMA_VERSION,
 	.name = SHMCMA_NAME,
@@ -28,21 +28,21 @@ struct size_param {
 	const char *name;
 	uint32_t *value;
 	size_t min, max;
-	size_t unit; /* the value is a multiple of it */
+	size_t unit; /* the value must be a multiple of this */
 	const char *help;
 };
 
-/* Digits, or 0x and such; blanks around them. */
+/* Accepts decimal, octal and hexadecimal (0x) numbers with blanks around them. */
 static bool is_number(const char *text, uintmax_t *value)
 {
 	char *end;
 
 	text += strspn(text, " \t");
-	*value = strtoumax(text, &end, 0); /* UINTMAX_MAX: it is more */
+	*value = strtoumax(text, &end, 0); /* UINTMAX_MAX: out of range */
 	return isdigit((unsigned char)*text) && !end[strspn(end, " \t")];
 }
 
-/* Is it given? As a string: libfabric takes what a number begins with for all of it, 32 for 32k, and 0 for none. */
+/* Tells whether the parameter is given. It is read as a string, because libfabric reads 32k as 32 and a word as 0. */
 static bool read_size(const struct size_param *param)
 {
 	uintmax_t value;
@@ -80,7 +80,7 @@ static bool read_bool(const char *name, bool value, const char *help)
 	return value;
 }
 
-/* A parameter that is one of several words, of which `usual` is the default. `words` ends with NULL. */
+/* A parameter with several words as values; words[usual] is the default. `words` ends with NULL. */
 struct choice {
 	const char *name, *help;
 	const char *const *words;
@@ -107,7 +107,7 @@ static unsigned int read_choice(const struct choice *param)
 	return param->usual;
 }
 
-/* Is registered memory not to be touched by peers? */
+/* Tells whether peers must not touch registered memory. */
 static bool read_strict(void)
 {
 	static const char *const words[] = { "trusted", "strict", NULL };
@@ -159,7 +159,7 @@ bool shmcma_is_listed(const char *list)
 	return false;
 }
 
-/* FI_PROVIDER=shmcma,...: the user wants this provider. A list that begins with ^ names what is unwanted. */
+/* FI_PROVIDER=shmcma,...: the user wants this provider. A list after ^ names unwanted providers. */
 static bool is_named_in_environment(void)
 {
 	const char *list = getenv("FI_PROVIDER");
@@ -230,7 +230,7 @@ void shmcma_env_read(void)
 		"Smallest message, in bytes, that its sender helps the receiver to copy" });
 }
 
-/* The daemon's thread measures costs that are not known yet, for processes to come. */
+/* If the costs are not known yet, the daemon's thread measures them, for later processes. */
 void shmcma_calibrate(void)
 {
 	struct sc_config *config = &shmcma_env.config;
