@@ -486,7 +486,6 @@ int sc_seg_find(const char *addr)
 	return err;
 }
 
-/* Keeps what was found, or closes its descriptor. */
 static void found_keep(struct sc_seg *seg)
 {
 	if (sc_seg_count_descriptor() && can_fork && atomic_load(&sc_found_owners) &&

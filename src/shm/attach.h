@@ -40,8 +40,8 @@ bool sc_seg_finds_all(void);
 int sc_seg_find(const char *addr);
 
 /*
- * The same for a segment that is likely to be attached soon: this process keeps what it finds, and checks it again only
- * when it attaches it; while it has a segment of its own, and at most SC_FOUND_MAX (found.h).
+ * The same, for a segment that is likely to be attached soon. If this process owns a segment, it keeps what it finds,
+ * at most SC_FOUND_MAX (found.h), and checks it again only when it attaches it.
  */
 int sc_seg_find_ahead(const char *addr);
 

@@ -30,8 +30,8 @@ static bool is_possible(const struct sc_seg_geometry *geometry)
 }
 
 /*
- * The parts are in the order of abi.h; slots, pool and table begin on a new page. The slots are right behind the
- * claims. So the first peer that connects can write its slot and the claims in one mapping, and may only read another
+ * The parts are in the order of abi.h; slots, pool and table begin on a new page. The first slot is right behind the
+ * claims: so the first peer that connects has both in one writable mapping, and the rest in one read-only mapping
  * (docs/MEASUREMENTS.md, "Start of an endpoint").
  */
 static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry)
@@ -230,7 +230,7 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	return 0;
 
 close_file:
-	(void)sc_shmfile_put(&seg->file); /* never named: there is no borrower */
+	(void)sc_shmfile_put(&seg->file); /* it never had a name, so nothing borrows it */
 	sc_shmfile_close(&seg->file);
 free_seg:
 	free(seg);
@@ -240,7 +240,7 @@ free_seg:
 void sc_seg_destroy(struct sc_seg *seg)
 {
 	if (!sc_seg_is_here(seg)) {
-		sc_shmfile_close(&seg->file); /* inherited; the lock is not on it */
+		sc_shmfile_close(&seg->file); /* inherited; this process has no lock on it */
 		free(seg);
 		return;
 	}

@@ -132,7 +132,6 @@ static uint32_t read_cost(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way w
 	return way == SC_FILL_STREAMED ? FROM_MEMORY : costs[SC_FILL_CACHED];
 }
 
-/* Returns the cost of both sides. */
 static uint64_t cost_of(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way way)
 {
 	return costs[way] == UINT32_MAX ? UINT64_MAX : (uint64_t)costs[way] + read_cost(costs, way);

@@ -4,9 +4,9 @@
  *
  * When an address vector asks for an endpoint, it is likely to be attached soon. So its descriptor and the checked
  * header are kept here. Attaching only checks that the file is the same and that the owner lives (a header does not
- * change). An open descriptor keeps the memory of a file whose owner has died. So kept descriptors are few, count like
- * those of attached segments, and are closed soon: FOUND_MS later in a process that polls, else when a process has
- * died, at the daemon's next tick, or when a segment of this process is closed.
+ * change). A descriptor keeps the memory of a file whose owner dies. So they are few, count like those of attached
+ * segments, and are closed soon: FOUND_MS later in a process that polls, else when a process has died, at the daemon's
+ * next tick, or when a segment of this process is closed.
  *
  * Any thread calls these. Nothing is shared with other processes.
  */

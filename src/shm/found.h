@@ -17,13 +17,13 @@ void sc_found_discard(struct sc_seg *seg);
 /* Returns the segment found under that address, if it has not changed; the caller owns it. */
 struct sc_seg *sc_found_take(const char *addr);
 
-/* Close the segments that were found and not attached: all; or all, if the first was found FOUND_MS ago. */
+/* Close the segments that were found and not attached: at once; if the first was found long ago (FOUND_MS). */
 void sc_found_forget(void);
 void sc_found_forget_slow(void);
 
-extern atomic_uint sc_found_count; /* number of segments kept */
+extern atomic_uint sc_found_count;
 
-/* The caller calls this now and then. */
+/* Called now and then. */
 static inline void sc_found_forget_late(void)
 {
 	/* relaxed: a count that is seen late is seen at the next call */

@@ -13,7 +13,7 @@ int sc_seg_pool_open(struct sc_seg *seg);
  */
 void sc_seg_guard(struct sc_seg *seg);
 
-/* Attached: makes a slot writable claimed by an endpoint of this process; tells whether it is one. */
+/* Attached: makes a slot writable that an endpoint of this process has claimed; tells whether this was done. */
 int sc_guard_open_slot(struct sc_seg *seg, uint32_t slot);
 bool sc_guard_has_slot(const struct sc_seg *seg, uint32_t slot);
 

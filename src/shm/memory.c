@@ -158,8 +158,8 @@ struct array {
 };
 
 /*
- * Grows by half, and to whole pages, so that growth is rare; only as much as needed, if memory is short. Asks only for
- * the new part: a failure takes no memory away.
+ * Grows by half, and to whole pages, so that growth is rare; only as much as needed, if memory is short. A failure
+ * takes no memory away.
  */
 static int grow_array(struct sc_seg *seg, const struct array *array, uint32_t count)
 {

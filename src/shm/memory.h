@@ -5,8 +5,8 @@
 #include "shm/seg.h"
 
 /*
- * Give a claimed slot its first memory, and make it writable here; give it the rest, without a log line on failure;
- * take all away (the content is lost, unless this fails). -ENOSPC.
+ * Give a claimed slot its first memory, and make it writable here; give a slot the rest, without a log line on failure;
+ * take a slot's memory away (its content is lost, unless this fails). -ENOSPC.
  */
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
 int sc_seg_slot_grow(struct sc_seg *seg, uint32_t slot);

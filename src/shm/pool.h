@@ -86,7 +86,6 @@ static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_
 	return left >= buffers + reserve && loans->count + buffers <= 4 * (left - buffers - reserve) + 4;
 }
 
-/* Appends `buf` at the end of the queue. */
 static inline void sc_loans_append(struct sc_pool *pool, struct sc_loans *loans, uint16_t buf)
 {
 	pool->next[buf] = SC_POOL_NONE;

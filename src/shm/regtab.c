@@ -560,7 +560,6 @@ static bool has_buckets(const struct sc_regtab_view *view, uint32_t bits)
 	return true;
 }
 
-/* Tells whether the entry is in use under this key. */
 static bool is_open(const struct sc_regtab_view *view, uint32_t index, uint64_t key,
 		    struct sc_reg_ref *ref)
 {

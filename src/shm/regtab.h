@@ -76,12 +76,10 @@ void sc_regtab_fini(struct sc_regtab *regtab);
 int sc_regtab_get(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **reg);
 void sc_regtab_put(struct sc_regtab *regtab, struct sc_reg *reg);
 
-/* Takes the registration into use. Initiators find it from now on, even those that are looking for it. */
+/* Takes the registration into use: initiators find it from now on, even if they are looking for it now. */
 void sc_regtab_begin(struct sc_regtab *regtab, struct sc_reg *reg);
 
-/*
- * Ends the use of the registration: the private table does not find it any more. The caller must hide it in the views.
- */
+/* Ends the use: the private table does not find the registration any more. The caller must hide it in the views. */
 void sc_regtab_end(struct sc_regtab *regtab, struct sc_reg *reg);
 
 /* Changes the number of buckets to 1 << bits. -ENOMEM: the number stays. */

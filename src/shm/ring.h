@@ -3,13 +3,12 @@
  * ring.h: a ring of 64-byte lines, from a single writer to a single reader.
  *
  * The writer fills the lines of a record and publishes it by one release store of the first line's ctl. The reader
- * takes it by one acquire load. The ctl of each line has the lap (1, 2, 1, 2, ...) in its top byte, and the writer
- * writes every line once in each lap. So a line that is not yet written in this lap never looks like a record (in the
- * first lap it has 0).
+ * takes it by one acquire load. The ctl of each line has the lap (1, 2, 1, 2, ...) in its top byte, and every line is
+ * written once in each lap. So a line not yet written in this lap never looks like a record (at first it is 0).
  *
  * The reader gives lines back by storing `head` in the consumer line, now and then. The writer loads `head` only when
- * it seems to be out of lines. Lines from `held` on stay in use although they are read: the reader has written answers
- * into them, and the writer has not read these yet (delegate.c).
+ * it seems to be out of lines. It keeps lines from `held` on, although they are read: it has not read yet what the
+ * reader has answered in them (delegate.c).
  *
  *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
@@ -26,7 +25,7 @@
  * If the writer dies before R1, the record does not exist; nothing else is shared. If the reader dies, the writer runs
  * out of lines. Each side keeps its own position in private memory, and checks a word of the other side before use (a
  * head outside [the last one, tail] is -EPROTO). An answer to a record also tells that the record has been read,
- * perhaps sooner than `head` (sc_ring_learn()).
+ * perhaps sooner than `head` does (sc_ring_learn()).
  */
 #ifndef SC_RING_H
 #define SC_RING_H
@@ -43,13 +42,13 @@ struct sc_ring_place {
 	struct sc_abi_line *lines, *last; /* first line, NULL: not connected; last line */
 	struct sc_abi_line *next;	  /* the next record begins here */
 	uint64_t lap;			  /* the lap of `next`, shifted as in ctl */
-	uint32_t count;			  /* number of lines */
+	uint32_t count;
 };
 
 /* The writer's side. */
 struct sc_ring_tx {
 	struct sc_ring_place at;
-	uint64_t tail, limit; /* lines written; lines up to here may be written */
+	uint64_t tail, limit; /* lines written; lines before this one may be written */
 	uint64_t *sleep;      /* the reader's sleep word, see wake.h */
 	uint64_t head;	      /* lines that may be written again: the lower of the next two */
 	uint64_t known, held; /* lines known to be read; lines from here on are in use although read */
@@ -60,8 +59,8 @@ struct sc_ring_tx {
 	struct sc_ring_place left; /* overflowed: where the ring resumes; else without lines */
 	uint64_t since;		   /* lines written at the last overflow or resumption */
 	uint16_t overflow;	   /* number of the buffer that takes the records now */
-	uint32_t stuck;		   /* times without room since `head` has come to: */
-	uint64_t stuck_at;	   /* lines */
+	uint32_t stuck;		   /* times without room while `head` was `stuck_at` */
+	uint64_t stuck_at;
 };
 
 /* The reader's side. */
@@ -102,7 +101,6 @@ static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *sl
 				   .consumer = &slot->consumer };
 }
 
-/* Returns the line after this one. */
 static inline struct sc_abi_line *sc_ring_next(const struct sc_ring_place *at, const struct sc_abi_line *line)
 {
 	return line == at->last ? at->lines : (struct sc_abi_line *)line + 1;
@@ -164,7 +162,6 @@ static inline void sc_ring_grown(struct sc_ring_rx *rx)
 	rx->at.last = rx->at.lines + SC_ABI_RING_LINES - 1;
 }
 
-/* Tells whether records go into buffers now. */
 static inline bool sc_ring_overflows(const struct sc_ring_tx *tx)
 {
 	return tx->left.lines;
@@ -219,10 +216,7 @@ static inline void sc_ring_advance(struct sc_ring_tx *tx)
 	}
 }
 
-/*
- * Publishes the record of `lines` lines that begins at `first`, the reserved line. The caller must still wake the
- * reader.
- */
+/* Publishes the record that begins at `first`, the reserved line. The caller must still wake the reader. */
 static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *first, uint64_t ctl,
 				 uint32_t lines)
 {
@@ -251,14 +245,12 @@ static inline void sc_ring_wake(const struct sc_ring_tx *tx)
 	sc_wake(tx->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
-/* Publishes a record and wakes the reader. */
 static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t lines)
 {
 	sc_ring_store(tx, sc_ring_reserve(tx), ctl, lines);
 	sc_ring_wake(tx);
 }
 
-/* Returns the line in which the next record begins. */
 static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
 {
 	return rx->at.next;
@@ -306,7 +298,7 @@ static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 	rx->window = window;
 }
 
-/* Releases the next record, which has `lines` lines. */
+/* Releases the next record. */
 static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 {
 	rx->head += lines;

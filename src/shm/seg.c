@@ -2,10 +2,10 @@
 /*
  * seg.c: a segment is the file of one endpoint, mapped by its owner and by the peers connected to it.
  *
- * This file owns the mapping, the descriptor and the private copy of the header. One thread at a time uses a structure
- * of an own segment. Different structures, also of the same segment, may be used by any threads, and so may the
- * structure of a peer's segment, which all endpoints of this process share (attach.c). create.c makes an own segment,
- * memory.c gives its parts memory, guard.c decides which parts of a peer's segment this process may write.
+ * Owns the mapping, the descriptor and the private copy of the header. One thread at a time uses a structure of an own
+ * segment. Different structures, also of the same segment, may be used by any threads, and so may the structure of a
+ * peer's segment, which all endpoints of this process share (attach.c). create.c makes an own segment, memory.c gives
+ * its parts memory, guard.c decides which parts of a peer's segment this process may write.
  *
  * The life lock of the file tells whether the owner lives. When an owner dies, the mappings of its peers stay usable;
  * the memory goes with the last mapping. A segment of this very process is borrowed, never opened (shmfile.c says why).

@@ -38,8 +38,8 @@ struct sc_seg {
 	uint32_t slot_count; /* and their number */
 	bool guarded, pool_open; /* likewise: the rest is read-only; but not the pool */
 	uint32_t reg_count, range_count, bucket_bits; /* own: parts of the table that have memory */
-	struct sc_regtab_seen table_seen; /* attached: parts of the table known to have memory */
-	uint32_t buf_count;	/* buffers that have memory; attached: that are known to have memory */
+	struct sc_regtab_seen table_seen;	      /* attached: the same, as far as known */
+	uint32_t buf_count;	/* buffers that have memory; attached: as far as known */
 	struct sc_shmfile file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
 
@@ -66,7 +66,7 @@ static inline struct sc_abi_presence *sc_seg_presence(const struct sc_seg *seg)
 	return (struct sc_abi_presence *)(seg->base + SC_ABI_PRESENCE);
 }
 
-/* Returns the registration table. Elements beyond the counts of the presence have no memory. */
+/* The registration table. Elements beyond the counts of the presence have no memory. */
 static inline struct sc_regtab_view sc_seg_table(struct sc_seg *seg)
 {
 	const struct sc_abi_header *header = &seg->header;
@@ -112,7 +112,6 @@ static inline uint64_t sc_seg_pool_memory(const struct sc_seg *seg)
 	return sc_seg_align((uint64_t)seg->buf_count * seg->header.buf_size, SC_ABI_PAGE);
 }
 
-/* Returns the hash of an address, for tables of segments. */
 static inline uint32_t sc_seg_hash(const char *addr)
 {
 	uint32_t hash = sc_addr_hash(addr, strlen(addr));

@@ -14,8 +14,8 @@
 #include "base/fault.h"
 
 /*
- * A chunk is half of the copy, one call for each side, but at most about this: each side waits for the chunk that the
- * other has in hand (docs/MEASUREMENTS.md, "Chunks of a shared copy").
+ * A chunk is half of the copy, one call for each side, but at most this, or little more: each side waits for the chunk
+ * that the other has in hand (docs/MEASUREMENTS.md, "Chunks of a shared copy").
  */
 #define CHUNK_MAX ((uint64_t)262144)
 #define PAGE ((uint64_t)SC_ABI_PAGE)

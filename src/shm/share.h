@@ -8,7 +8,7 @@
  *
  *   claim   { generation, front, back }   front + back <= chunks; a chunk that is taken is never given back
  *   done    { generation, copied, error } written by the joiner alone
- * 
+ *
  *   opener   sc_share_open() --> sc_share_take() ... nothing left --> sc_share_outstanding() until 0
  *   joiner   sc_share_join() --> sc_share_take() --copy--> sc_share_report() ... nothing left
  *
@@ -59,8 +59,8 @@ struct sc_share_part {
 
 /*
  * Opener: begins a copy of record->size bytes, 1 to SC_SHARE_MAX, of record->generation, from `from_count` elements of
- * memory to `to_count`, at least 1 each. Elements of the other process cost time, so a side for which there are more of
- * them copies less. Writes the rest of what the record says of chunks.
+ * memory to `to_count`, at least 1 each. Elements on the other side cost time, so the side that faces more of them
+ * copies less. Fills in record->head and record->chunk.
  */
 void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, struct sc_abi_share *record,
 		   size_t from_count, size_t to_count);
@@ -77,7 +77,6 @@ static inline uint32_t sc_share_left(const struct sc_share *share)
 	return share->chunks - share->mine - share->theirs;
 }
 
-/* Returns the size of the largest chunk. */
 static inline uint64_t sc_share_largest(const struct sc_share *share)
 {
 	uint64_t rest = share->size - share->head;
