@@ -186,7 +186,7 @@ static uint64_t context_caps(uint64_t granted, uint64_t asked, const struct dire
  * in which they were posted. Order between kinds holds only on request. RMA and atomics do not wait for each other: the
  * peer's processor does an atomic when the peer makes progress, and a copy by CMA does not wait for that. Nor do
  * messages: the receiver may take a message long before an earlier put is written, or long after a later one. If only
- * RMA, or only atomics, are granted, all their order bits hold.
+ * RMA, or only atomics, are granted, the order bits of both together hold too.
  */
 static uint64_t held_order(uint64_t granted)
 {
@@ -421,7 +421,7 @@ int shmcma_check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 		return refuse_value("addr_format", FI_TYPE_ADDR_FORMAT, &hints->addr_format, &format);
 	if (hints->handle)
 		return shmcma_refuse("handle", "a handle", "none");
-	/* the field is younger than API 1.7; libfabric passes the info of an older application unchanged */
+	/* the field came with API 1.7; libfabric passes the info of an older application unchanged */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 7)) && hints->nic)
 		return shmcma_refuse("nic", "a network interface", "none");
 	if (check_fabric(hints->fabric_attr) ||

@@ -67,7 +67,7 @@ int shmcma_forked(void);
 	{                                                                                                 \
 		return shmcma_forked();                                                                   \
 	}
-/* Begins the definition of a call of an object, and defines the call that replaces it; the body follows. */
+/* The same, and the head of the call itself; its body follows. */
 #define SHMCMA_CALL(type, name, ...)                                                                      \
 	SHMCMA_FORKED_CALL(type, name, __VA_ARGS__)                                                       \
 	static type name(__VA_ARGS__)

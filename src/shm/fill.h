@@ -58,7 +58,7 @@ void sc_fill_init(struct sc_fill *fill, enum sc_fill_way way);
  */
 enum sc_fill_way sc_fill_best(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way so_far);
 
-/* The cold paths: begin a trial; fill SC_FILL_MIN bytes or more, and count the fill. */
+/* The cold paths: begin a trial; fill, and count the fill. */
 void sc_fill_begin_slow(struct sc_fill *fill);
 void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t size);
 

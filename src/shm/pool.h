@@ -47,7 +47,7 @@ void sc_pool_fini(struct sc_pool *pool);
 /* The first `have` buffers have memory now. */
 void sc_pool_grow(struct sc_pool *pool, uint32_t have);
 
-/* There is no memory for more buffers. */
+/* There is no memory for more. */
 static inline void sc_pool_grow_failed(struct sc_pool *pool)
 {
 	pool->count = pool->have;

@@ -20,7 +20,7 @@ struct sc_regtab_seen {
 	uint32_t bucket_bits;  /* the buckets of this size */
 };
 
-/* The registration table in a segment, of this process or of a peer. The limits are from the checked header. */
+/* The table in a segment, of this process or of a peer. Limits are from the checked header. */
 struct sc_regtab_view {
 	struct sc_regtab_seen *seen;
 	struct sc_abi_presence *presence;
@@ -128,7 +128,7 @@ struct sc_reg_ref {
 	uint64_t tag;
 };
 
-/* A private copy of its fields, in range; and the ranges of the table, which are not copied. */
+/* Its fields, copied and in range. The ranges of the table are not copied. */
 struct sc_reg_span {
 	uint64_t base, size, addr;
 	uint32_t range_count, first_range, flags;
@@ -147,9 +147,8 @@ int sc_regtab_check(const struct sc_regtab_view *view, const struct sc_reg_ref *
 		    uint32_t access, struct sc_reg_span *span);
 
 /*
- * Finds where [addr, addr + *len) of a checked registration is in its owner's address space, in at most `count`
- * elements. *len becomes the bytes in these elements: fewer, if the memory has more elements; 0, if there are none.
- * -EKEYREJECTED: the ranges are impossible.
+ * Finds where [addr, addr + *len) of a checked registration is in its owner's address space, at most `count` elements.
+ * *len becomes their bytes: fewer, if there are more elements; 0, if there are none. -EKEYREJECTED: impossible ranges.
  */
 int sc_regtab_slice(const struct sc_reg_span *span, uint64_t addr, uint64_t *len, struct iovec *out, size_t count);
 

@@ -167,7 +167,7 @@ static inline bool sc_ring_overflows(const struct sc_ring_tx *tx)
 	return tx->left.lines;
 }
 
-/* Tells whether the buffer has space for a record of `lines`, and for the one-line record that leaves the buffer. */
+/* Tells whether the buffer has space for the record, and a line for the record that leaves the buffer. */
 static inline bool sc_ring_overflow_has_room(const struct sc_ring_tx *tx, uint32_t lines)
 {
 	return lines <= (uint64_t)(tx->at.last - tx->at.next);
@@ -196,7 +196,7 @@ void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32
 void sc_ring_resume(struct sc_ring_tx *tx);
 void sc_ring_resumed(struct sc_ring_rx *rx);
 
-/* Returns the line in which the next record begins. The caller has made sure of room and goes on by sc_ring_next(). */
+/* Returns the first line of the next record. The caller has made sure of room and goes on by sc_ring_next(). */
 static inline struct sc_abi_line *sc_ring_reserve(const struct sc_ring_tx *tx)
 {
 	return tx->at.next;
@@ -425,13 +425,13 @@ SC_RING_INLINE void sc_lines_read(const struct sc_ring_place *at, const struct s
 	}
 }
 
-/* Returns the lines of a record with `size` bytes of payload, `here` of them in its first line. */
+/* Lines of a record with `size` bytes of payload, at most `here` of them in the first line. */
 static inline uint32_t sc_lines_count(uint32_t here, uint32_t size)
 {
 	return size <= here ? 1 : 1 + (size - here + SC_ABI_LINE_BYTES - 1) / SC_ABI_LINE_BYTES;
 }
 
-/* Returns the bytes of payload that the first line of an inline record holds. */
+/* Bytes of payload in the first line of an inline record. */
 static inline uint32_t sc_inline_first(uint32_t flags)
 {
 	return flags & SC_ABI_F_ACK ? 32 : 40;

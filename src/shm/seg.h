@@ -43,7 +43,7 @@ struct sc_seg {
 	struct sc_shmfile file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
 
-/* Tells whether this process made the structure, not one that this process was forked from. */
+/* Tells whether this process made the structure, not a parent process. */
 static inline bool sc_seg_is_here(const struct sc_seg *seg)
 {
 	return seg->made_by == sc_host_self();
