@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * attr.c: what the provider offers, and whether hints, or an info that an object is opened with, ask for more. Any thread.
+ * attr.c: what the provider offers, and whether hints, or the info that an object is opened with, ask for more. Any
+ * thread.
  *
- * A hint that does not fit is refused with one line at log level info: the attribute, the value asked for, the value
- * offered. The attribute structures are libfabric's and grow with it: they are allocated by it and filled field by field.
+ * A hint that does not fit is refused, with one log line at level info: the attribute, the value asked for, the value
+ * offered. The attribute structures grow with libfabric: libfabric allocates them, and they are filled field by field.
  */
 #include "base/attr.h"
 
@@ -13,14 +14,14 @@
 
 /* ---- what is offered ------------------------------------------------------------------------- */
 
-/* Granted if asked for. */
+/* Granted on request. */
 #define MESSAGE_KINDS (FI_MSG | FI_TAGGED)
 #define PRIMARY_CAPS                                                                                      \
 	(MESSAGE_KINDS | SHMCMA_MEMORY_KINDS | FI_DIRECTED_RECV | FI_AV_USER_ID | FI_NAMED_RX_CTX | FI_SOURCE_ERR)
-/* Limits of the primary ones: where a kind has none, all of its are granted. */
+/* Modifiers of the primary capabilities. A kind without any modifier gets all of its modifiers. */
 #define MESSAGE_MODIFIERS (FI_SEND | FI_RECV)
 #define MEMORY_MODIFIERS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
-/* Granted unasked: they cost only those who use them. */
+/* Granted unasked: they cost nothing until they are used. */
 #define SECONDARY_CAPS                                                                                    \
 	(FI_MULTI_RECV | FI_SOURCE | FI_FENCE | FI_RMA_EVENT | FI_TRIGGER | FI_LOCAL_COMM | FI_SHARED_AV)
 
@@ -30,15 +31,15 @@
 #define RX_CAPS                                                                                           \
 	(MESSAGE_KINDS | SHMCMA_MEMORY_KINDS | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_DIRECTED_RECV |   \
 	 FI_MULTI_RECV | FI_SOURCE | FI_SOURCE_ERR | FI_RMA_EVENT | FI_TRIGGER | FI_COLLECTIVE)
-/* Of no use without a kind of operation. */
+/* Useless without a kind of operation. */
 #define ATTENDANT_CAPS (SECONDARY_CAPS | FI_NAMED_RX_CTX | FI_SOURCE_ERR)
 
 /*
- * Sets of capabilities that exclude each other, the best first: one info for each that fits the hints.
- * An unused capability costs an endpoint nothing (the registration table has no memory until something is registered),
- * so a set without one-sided operations gains nothing, and an application that asks for less is granted less.
- * Collectives cost a second endpoint of the core, see group.c. FI_REMOTE_COMM is added for those who have named this
- * provider, see is_named().
+ * Sets of capabilities that exclude each other, the best first. Each set that fits the hints gives one info. An unused
+ * capability costs an endpoint nothing (the registration table has no memory until something is registered), so a set
+ * without one-sided operations would gain nothing. An application that asks for less is granted less. Collectives cost
+ * a second endpoint of the core, see group.c. Users that name this provider are also offered FI_REMOTE_COMM, see
+ * is_named().
  */
 const uint64_t shmcma_offers[SHMCMA_OFFERS] = {
 	PRIMARY_CAPS | MESSAGE_MODIFIERS | MEMORY_MODIFIERS | SECONDARY_CAPS,
@@ -48,16 +49,15 @@ const uint64_t shmcma_offers[SHMCMA_OFFERS] = {
 #define RMA_ORDER (FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW)
 #define ATOMIC_ORDER                                                                                      \
 	(FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
-/* of messages against either */
+/* order between messages and RMA or atomics */
 #define MIXED_ORDER (FI_ORDER_RAS | FI_ORDER_WAS | FI_ORDER_SAR | FI_ORDER_SAW)
 #define MSG_ORDER (FI_ORDER_SAS | RMA_ORDER | ATOMIC_ORDER | SHMCMA_MEMORY_ORDER | MIXED_ORDER)
 /*
- * Of completions, to an application that asks for it: a large message is overtaken by a small one behind it, which then
- * waits for it.
+ * Order of completions, granted on request: a small message that overtakes a large one then waits for it.
  */
 #define COMP_ORDER FI_ORDER_STRICT
 
-/* Since libfabric 1.18: control operations are driven by the calls that drive data. */
+/* Since libfabric 1.18: calls that drive data also drive control operations. */
 #define PROGRESS_CONTROL_UNIFIED 3
 
 /* ---- refusing -------------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ int shmcma_refuse(const char *what, const char *asked, const char *offered)
 	return -FI_ENODATA;
 }
 
-/* Bits or an enumerator: `asked` and `offered` point to what fi_tostr(3) wants for the type. */
+/* Bits or an enumerator: `asked` and `offered` point to the value in the form that fi_tostr(3) needs. */
 static int refuse_value(const char *what, enum fi_type type, const void *asked, const void *offered)
 {
 	char asked_text[TEXT_SIZE] = "";
@@ -103,7 +103,7 @@ static int check_max(const char *what, uint64_t asked, uint64_t offered)
 /* ---- capabilities ---------------------------------------------------------------------------- */
 
 /*
- * A user that names this provider knows that it stays on one machine, and may have FI_REMOTE_COMM, which some
+ * A user that names this provider knows that it stays on one machine. So FI_REMOTE_COMM may be granted, which some
  * applications ask for out of habit.
  */
 static bool is_named(const struct fi_info *hints)
@@ -123,7 +123,7 @@ static uint64_t granted_caps(const struct fi_info *hints, uint64_t offered)
 {
 	uint64_t caps;
 
-	/* an application that asks for nothing does not expect FI_SOURCE_ERR's errors */
+	/* an application that asks for nothing does not expect the errors of FI_SOURCE_ERR */
 	if (!hints || !hints->caps)
 		return offered & ~FI_SOURCE_ERR;
 	caps = hints->caps | (offered & (SECONDARY_CAPS | SHMCMA_COMM_CAPS));
@@ -141,7 +141,7 @@ uint64_t shmcma_granted_caps(const struct fi_info *hints, uint64_t offer)
 	return granted_caps(hints, offered_caps(hints, offer));
 }
 
-/* One direction of an endpoint: what it may have, and which modifiers are its own. */
+/* One direction of an endpoint: its possible capabilities, and its own modifiers. */
 struct direction {
 	uint64_t caps, messages, memory;
 };
@@ -149,8 +149,8 @@ static const struct direction transmit = { TX_CAPS, FI_SEND, FI_READ | FI_WRITE 
 static const struct direction receive = { RX_CAPS, FI_RECV, FI_REMOTE_READ | FI_REMOTE_WRITE };
 
 /*
- * The part of an endpoint's capabilities that one direction has. A kind that was asked for in the other one
- * alone it does not have, and without any there is nothing.
+ * Returns the capabilities that one direction of an endpoint has. A kind that was asked for in the other direction only
+ * is left out; without any kind nothing is left.
  */
 static uint64_t direction_caps(uint64_t granted, const struct direction *direction)
 {
@@ -165,7 +165,7 @@ static uint64_t direction_caps(uint64_t granted, const struct direction *directi
 	return caps;
 }
 
-/* Of that, what was asked for; all if nothing was. */
+/* Returns the part of these that was asked for; all, if nothing was asked for. */
 static uint64_t context_caps(uint64_t granted, uint64_t asked, const struct direction *direction)
 {
 	uint64_t caps = direction_caps(granted, direction);
@@ -183,11 +183,11 @@ static uint64_t context_caps(uint64_t granted, uint64_t asked, const struct dire
 /* ---- message order --------------------------------------------------------------------------- */
 
 /*
- * The order that always holds, and is returned unasked. Reads and writes of one kind reach a peer's memory as they were
- * posted. Order between kinds holds only for an application that asks for it: RMA and atomics do not wait for each
- * other, as an atomic is done by the peer's processor when it makes progress, and a copy by CMA does not ask for it;
- * nor do messages, which may be taken from their ring long before or after the memory that was posted behind or before
- * them is written. For RMA alone, or atomics alone, the bits of both together hold.
+ * Returns the order that always holds, also unasked. Reads and writes of one kind reach the peer's memory in the order
+ * in which they were posted. Order between kinds holds only on request. RMA and atomics do not wait for each other: the
+ * peer's processor does an atomic when the peer makes progress, and a copy by CMA does not wait for that. Nor do
+ * messages: the receiver may take a message long before an earlier put is written, or long after a later one. If only
+ * RMA, or only atomics, are granted, the order bits of both together hold too.
  */
 static uint64_t held_order(uint64_t granted)
 {
@@ -197,7 +197,6 @@ static uint64_t held_order(uint64_t granted)
 	       (rma != atomic ? SHMCMA_MEMORY_ORDER : 0);
 }
 
-/* Bytes for which the order of reads and writes is that of their data, too. */
 uint64_t shmcma_ordered_size(uint64_t granted)
 {
 	return granted & SHMCMA_MEMORY_KINDS ? SIZE_MAX : 0;
@@ -207,7 +206,7 @@ uint64_t shmcma_ordered_size(uint64_t granted)
 
 /*
  * Capabilities of a direction: "a subset of those requested of the associated endpoint" (fi_endpoint(3)). A capability
- * of the other direction alone means nothing there, and is not returned.
+ * that only the other direction has is accepted, has no meaning, and is not returned.
  */
 static int check_tx(const struct fi_tx_attr *hint, uint64_t granted)
 {
@@ -290,9 +289,8 @@ static int check_threading(enum fi_threading hint)
 }
 
 /*
- * Control operations are over when their call returns, so they progress in any way that is asked for; for fi_join
- * there is the thread (domain.c).
- * Data moves when the application calls, or by a thread if that is asked for.
+ * Control operations are complete when their call returns, so any control progress asked for holds; for fi_join there
+ * is the thread (domain.c). Data moves when the application calls, or by a thread on request.
  */
 static int check_progress(const struct fi_domain_attr *hint)
 {
@@ -305,7 +303,7 @@ static int check_progress(const struct fi_domain_attr *hint)
 	return 0;
 }
 
-/* With FI_SHMCMA_RMA=strict a target that computes is reached by a thread alone. */
+/* With FI_SHMCMA_RMA=strict only a thread serves requests while the target computes. */
 enum fi_progress shmcma_granted_progress(const struct fi_domain_attr *hint, uint64_t granted)
 {
 	if (hint && hint->data_progress)
@@ -314,11 +312,11 @@ enum fi_progress shmcma_granted_progress(const struct fi_domain_attr *hint, uint
 }
 
 /*
- * mr_mode tells what the application is ready to do for registration. Nothing of it is needed here: remote
- * addresses can be offsets and keys the application's own, and an application that is ready for anything (FI_MR_LOCAL,
- * FI_MR_ENDPOINT...) is asked for nothing. An application that names bits of basic registration alone means them, and
- * gets virtual addresses and keys of ours: these are never the same twice, so a stale key is told from a new one. The
- * two values from before 1.5 stand alone and come back as they are.
+ * mr_mode tells what the application is ready to do for registration. The provider needs none of it: remote addresses
+ * can be offsets, and the application can choose keys. So an application that is ready for anything (FI_MR_LOCAL,
+ * FI_MR_ENDPOINT...) is asked for nothing. An application that names only bits of basic registration gets them: virtual
+ * addresses, and keys of the library. Such a key never comes twice, so a stale key does not pass for a new one. The two
+ * values from before 1.5 stand alone and come back as they are.
  */
 static int check_mr_mode(int hint, uint32_t version)
 {
@@ -360,7 +358,7 @@ static int check_domain_counts(const struct fi_domain_attr *hint)
 	return 0;
 }
 
-/* Of errors, only that of an unknown source has data: its address. */
+/* Only the error of an unknown source has data: the address of the source. */
 size_t shmcma_error_data_size(uint64_t granted)
 {
 	return granted & FI_SOURCE_ERR ? SC_ADDR_SIZE : 0;
@@ -413,7 +411,7 @@ int shmcma_check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 
 	if (!hints)
 		return 0;
-	/* first, as utility providers ask for other types with every application's call */
+	/* first, because utility providers ask for other types with every call of an application */
 	if (check_ep_type(hints->ep_attr))
 		return -FI_ENODATA;
 	offered = offered_caps(hints, offer);
@@ -424,9 +422,7 @@ int shmcma_check_offer(uint32_t version, const struct fi_info *hints, uint64_t o
 		return refuse_value("addr_format", FI_TYPE_ADDR_FORMAT, &hints->addr_format, &format);
 	if (hints->handle)
 		return shmcma_refuse("handle", "a handle", "none");
-	/*
-	 * before 1.7 there was no such field, and libfabric hands us the info that an application opens with as it is
-	 */
+	/* the field came with API 1.7; libfabric passes the info of an older application unchanged */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 7)) && hints->nic)
 		return shmcma_refuse("nic", "a network interface", "none");
 	if (check_fabric(hints->fabric_attr) ||
@@ -474,7 +470,7 @@ void shmcma_rx_attr_fill(struct fi_rx_attr *attr, const struct fi_rx_attr *hint,
 	attr->iov_limit = SHMCMA_IOV_LIMIT;
 }
 
-/* tclass, the last, is let be: it is younger than these calls. */
+/* tclass, the last field, stays as it is: it is younger than these calls. */
 int shmcma_tx_attr_complete(struct fi_tx_attr *attr, uint64_t caps)
 {
 	if (check_tx(attr, caps))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * node.c: from the node and service of fi_getinfo(3) and fi_av(3) to an address. Any thread.
+ * node.c: turns node and service of fi_getinfo(3) and fi_av(3) into an address. Any thread.
  *
- * All endpoints are on this machine, so a node can only say "here", in whatever way: nothing, a loopback
- * address, the host's name, an address of one of its interfaces. The service is the endpoint's name.
+ * All endpoints are on this machine, so a node can only mean "here": no node, a loopback address, the host's name, or
+ * an address of one of its interfaces. The service is the endpoint's name.
  */
 #include "base/node.h"
 
@@ -34,7 +34,7 @@ static bool same_host(const struct sockaddr *a, const struct sockaddr *b)
 				  &((const struct sockaddr_in6 *)b)->sin6_addr);
 }
 
-/* Loopback, or the wildcard: here wherever that is. */
+/* Loopback and wildcard addresses are here on any machine. */
 static bool is_always_here(const struct sockaddr *addr)
 {
 	if (addr->sa_family == AF_INET) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * object.c: the list of open objects, what a process may do with those that it has inherited by fork(2), and the
- * operations that objects do not have. Any thread.
+ * object.c: the list of open objects, how inherited objects behave after fork(2), and operations that objects do not
+ * have. Any thread.
  *
- * Registered memory is not in the list, as it comes and goes too often: its few calls ask for its domain
- * (shmcma_is_forked()). fork.c does what is due around fork(2).
+ * Registered memory is not in the list, because it comes and goes too often: its few calls ask its domain
+ * (shmcma_is_forked()). fork.c does the work around fork(2).
  */
 #include "base/object.h"
 
@@ -23,7 +23,7 @@ struct fi_ops shmcma_forked_ops[SHMCMA_CLASSES];
 bool shmcma_torn;
 static pthread_mutex_t lists_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct shmcma_object *first, **last = &first;
-static sigset_t owner_signals; /* the lock's owner had this signal mask before */
+static sigset_t owner_signals; /* signal mask that the owner of lists_lock had before */
 static _Atomic pid_t told;
 
 /* ---- the list -------------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ bool shmcma_is_torn(const struct fid *fid)
 	return shmcma_torn && shmcma_is_forked(fid);
 }
 
-/* Tried again and again: a lock with a time limit is unknown to the thread sanitizer. */
+/* Polls the lock, because the thread sanitizer does not know locks with a time limit. */
 bool shmcma_fork_hold(pthread_mutex_t *lock, unsigned int *tries)
 {
 	while (pthread_mutex_trylock(lock)) {
@@ -156,7 +156,7 @@ int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *o
 	return -FI_ENOSYS;
 }
 
-/* libfabric does not show objects of other classes to applications. */
+/* Applications see no objects of other classes. */
 static const char *what_is(size_t fclass)
 {
 	switch (fclass) {
@@ -199,7 +199,7 @@ static const char *what_is(size_t fclass)
 	}
 }
 
-/* Behind what is in `buf` already, as libfabric does for its own (fi_tostr(3), FI_TYPE_FID). */
+/* Appends to the text in `buf`, as libfabric does for its own objects (fi_tostr(3), FI_TYPE_FID). */
 int shmcma_tostr(const struct fid *fid, char *buf, size_t len)
 {
 	size_t used = strnlen(buf, len);

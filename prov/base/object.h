@@ -11,81 +11,82 @@
 #include <sys/types.h>
 #include <rdma/fabric.h>
 
-/* One fork(2) looks so many times in all for locks that other calls hold, and then goes on without them. */
+/* The most looks of one fork(2) for locks that other calls hold; then it goes on without these locks. */
 #define SHMCMA_FORK_TRIES 2500
 
-/* The return value of every call but fi_close() for an object that the process has inherited by fork(2). */
+/* In a process that has inherited an object by fork(2), every call on it but fi_close() returns this. */
 #define SHMCMA_FORKED (-FI_EPERM)
 
-/* One of all open objects but registered memory; embedded in each. */
+/* An entry in the list of open objects, embedded in each object; registered memory has none. */
 struct shmcma_object {
 	struct shmcma_object *next, **link; /* oldest first */
 	struct fid *fid;
-	pthread_mutex_t *lock; /* of what the object holds, NULL: none of its own */
-	bool held;	       /* around fork(2) */
-	/* In a child of fork(2): it gets operations of which all but fi_close() are refused. NULL: it has none. */
+	pthread_mutex_t *lock; /* guards the object; NULL: no lock of its own */
+	bool held;	       /* fork(2) holds `lock` */
+	/* Called in a child of fork(2): makes all operations but fi_close() fail. NULL: the object has none. */
 	void (*forked)(struct fid *fid);
 };
 
-/* Hold the lock. False: `tries` are used up, and another call holds it. */
+/* Takes the lock. False: another call holds it, and `tries` are used up. */
 bool shmcma_fork_hold(pthread_mutex_t *lock, unsigned int *tries);
-/* In the child: it can be taken again, whether it was held or another thread had it, which is not there to let it go. */
+/* For the child: makes the lock free again, whether fork(2) or a thread that does not exist here held it. */
 void shmcma_fork_renew(pthread_mutex_t *lock, bool held);
 
 /*
  * The lock of the process's lists: of objects, and of the threads of automatic progress. fork(2) holds it, so the child
- * finds the lists whole. Its owner handles no signal. Nothing that may wait for
- * another thread is done under it.
+ * finds the lists whole. Its owner handles no signal, and does nothing that may wait for another thread.
  */
 void shmcma_lists_lock(void);
 void shmcma_lists_unlock(void);
-/* The open objects, oldest first. */
+/* Returns the first open object; oldest first. */
 struct shmcma_object *shmcma_objects_locked(void);
 
-/* The object is open: the last step of opening, and the first of closing. Without any lock. */
+/* Adds the object as the last step of opening; removes it as the first step of closing. The caller holds no lock. */
 void shmcma_object_add(struct shmcma_object *object, struct fid *fid, pthread_mutex_t *lock,
 		       void (*forked)(struct fid *fid));
 void shmcma_object_del(struct shmcma_object *object);
 
-/* The operations of inherited objects, by class; `close` is the class's own. A child of fork(2) fills them in. */
+/* The operations of inherited objects, by class, with the class's own `close`. A child of fork(2) fills them in. */
 #define SHMCMA_CLASSES (FI_CLASS_AV_SET + 1)
 extern struct fi_ops shmcma_forked_ops[SHMCMA_CLASSES];
-/* In a child: a lock was missed when it was made, or when an ancestor was. */
+/* In a child: a fork(2), of this process or of an ancestor, went on without a lock. */
 extern bool shmcma_torn;
 
-/* Has the process inherited it? */
+/* Tells whether the process has inherited the object. */
 bool shmcma_is_forked(const struct fid *fid);
 
-/* Is it to be left as it is when it is closed? Then so is registered memory of this domain. */
+/* Tells whether fi_close() leaves the object as it is. For a domain, its registered memory is left too. */
 bool shmcma_is_torn(const struct fid *fid);
 
-/* SHMCMA_FORKED, and the first time in a process a line in the log. */
+/* Returns SHMCMA_FORKED, and logs a line the first time in a process. */
 int shmcma_forked(void);
 
-/* The call that takes the place of that one in a child of fork(2). */
+/* Defines the call that replaces `name` in a child of fork(2). */
 #define SHMCMA_FORKED_CALL(type, name, ...)                                                               \
 	static type forked_##name(__VA_ARGS__)                                                            \
 	{                                                                                                 \
 		return shmcma_forked();                                                                   \
 	}
-/* A call of an object, of which the body follows, with the one that takes its place. */
+/* The same, and the head of the call itself; its body follows. */
 #define SHMCMA_CALL(type, name, ...)                                                                      \
 	SHMCMA_FORKED_CALL(type, name, __VA_ARGS__)                                                       \
 	static type name(__VA_ARGS__)
 
-/* Room for one more element: the array, larger if need be; NULL: no memory, and the array is as it was. */
+/*
+ * Makes room for one more element. Returns the array, enlarged if needed; NULL: no memory, and the array is unchanged.
+ */
 void *shmcma_grow(void *array, size_t count, size_t *capacity, size_t size);
 
-/* Operations that an object does not have, for the op tables. */
+/* For operation tables: operations that an object does not have. */
 int shmcma_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 ssize_t shmcma_no_cancel(fid_t fid, void *context);
 int shmcma_no_control(struct fid *fid, int command, void *arg);
 int shmcma_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int shmcma_no_ops_set(struct fid *fid, const char *name, uint64_t flags, void *ops, void *context);
-/* fi_tostr of any object. */
+/* fi_tostr() of any object. */
 int shmcma_tostr(const struct fid *fid, char *buf, size_t len);
 
-/* The operations that every object's fid has: these three, its name, and none of the rest. */
+/* The operations in the fid of every object: these three, its name, and no others. */
 #define SHMCMA_FID_OPS(close_, bind_, control_)                                                           \
 	{                                                                                                 \
 		.size = sizeof(struct fi_ops), .close = close_, .bind = bind_, .control = control_,       \

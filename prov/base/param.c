@@ -49,7 +49,7 @@ static void define(const char *param, enum fi_param_type type, const char *help,
 	fi_param_define(&shmcma_provider, param, type, "%s (default: %s)", help, usual);
 }
 
-/* NULL: it is not set, or empty. */
+/* Returns the value of the parameter; NULL: it is not set, or empty. */
 static const char *value_of(const char *param)
 {
 	const char *text = getenv(variable_of(param).name);
@@ -57,7 +57,7 @@ static const char *value_of(const char *param)
 	return text && text[strspn(text, " \t")] ? text : NULL;
 }
 
-/* 0: it is no unit. */
+/* Returns the bytes of a unit; 0: the letter names none. */
 static uintmax_t unit_of(int letter)
 {
 	switch (tolower(letter)) {
@@ -72,7 +72,7 @@ static uintmax_t unit_of(int letter)
 	}
 }
 
-/* Digits, or 0x and such; a unit; blanks around. *value is UINTMAX_MAX if the number is larger. */
+/* Accepts decimal, octal and hexadecimal (0x) numbers, with a unit, and blanks around. UINTMAX_MAX: out of range. */
 static bool is_number(const char *text, uintmax_t *value)
 {
 	uintmax_t unit;
@@ -268,7 +268,7 @@ static const struct size_param share_min = {
 	.unit = 1,
 };
 
-/* Is registered memory not to be touched by peers? */
+/* Tells whether peers must not touch registered memory. */
 static bool read_strict(void)
 {
 	static const char *const words[] = { "trusted", "strict", NULL };
@@ -311,7 +311,7 @@ static enum shmcma_yield_mode read_yield(void)
 		words, SHMCMA_YIELD_AUTO });
 }
 
-/* FI_PROVIDER=shmcma,...: the user wants this provider. A list that begins with ^ names what is unwanted. */
+/* FI_PROVIDER=shmcma,...: the user wants this provider. A list after ^ names unwanted providers. */
 static bool is_named_in_environment(void)
 {
 	const char *list = getenv("FI_PROVIDER");

@@ -21,10 +21,10 @@ struct shmcma_env {
 };
 extern struct shmcma_env shmcma_env;
 
-/* Reads the parameters; once, before any other call of this provider. */
+/* Reads the parameters. Called once, before any other call of this provider. */
 void shmcma_env_read(void);
 
-/* Puts the measured costs of this machine into the parameters. Once, before the first endpoint. */
+/* Puts the measured costs of this machine into the parameters. Called once, before the first endpoint. */
 void shmcma_calibrate(void);
 
 #endif

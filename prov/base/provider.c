@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Writable: libfabric keeps its own state in `context`; its calls are put in by init.c. */
+/* Writable: libfabric keeps its own state in `context`, and init.c puts in the calls. */
 struct fi_provider shmcma_provider = {
 	.version = SHMCMA_VERSION,
 	.name = SHMCMA_NAME,

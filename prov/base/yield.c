@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* yield.c: how often a caller that polls in vain yields; the rule is in yield.h. */
+/* yield.c: decides how often a caller that polls in vain yields; yield.h has the rule. */
 #define _GNU_SOURCE 1
 #include "base/yield.h"
 
@@ -9,13 +9,13 @@
 #include "base/provider.h"
 
 /*
- * Empty polls from one yield to the next, less 1; MANY: some 300 microseconds of polls.
- * docs/MEASUREMENTS.md, "More ranks than processors"
+ * Empty polls between two yields, less 1. MANY: about 300 microseconds of polls. docs/MEASUREMENTS.md, "More ranks than
+ * processors"
  */
 #define FEW 63
 #define MANY 16383
 
-/* Involuntary context switches of this thread: the kernel counts a yield that let another thread run as one. */
+/* Returns the involuntary context switches of this thread. The kernel counts a yield to another thread as one. */
 static long switches(void)
 {
 	struct rusage usage;
@@ -32,7 +32,7 @@ static bool is_wanted(void)
 
 void shmcma_yield_slow(struct shmcma_yield *yield)
 {
-	/* relaxed: each word is a guess by itself; several threads of one queue make it a coarser one */
+	/* relaxed: each word is an estimate of its own; several threads of one queue only make it coarser */
 	uint32_t mask = atomic_load_explicit(&yield->mask, memory_order_relaxed), next = MANY;
 
 	if (is_wanted()) {

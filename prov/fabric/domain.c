@@ -2,8 +2,8 @@
 /*
  * domain.c: the domain object. Any thread.
  *
- * The domain's locks are there for all that belongs to it, see lock.h. The first domain of a process
- * takes in what is known of the machine.
+ * The domain's locks guard all objects that belong to it, see lock.h. The first domain of a process loads the measured
+ * costs of this machine.
  */
 #include "fabric/fabric.h"
 
@@ -72,7 +72,7 @@ static int domain_close(struct fid *fid)
 		return -FI_EBUSY;
 	shmcma_object_del(&domain->object);
 	shmcma_progress_stop(domain);
-	while (atomic_load(&domain->visitors)) /* its endpoints are closed, so there will be no more */
+	while (atomic_load(&domain->visitors)) /* the endpoints are closed, so no new ones come */
 		sched_yield();
 	shmcma_wait_fini(&domain->progress.wait);
 	if (shmcma_domain_eq(domain))
@@ -87,7 +87,7 @@ static int domain_close(struct fid *fid)
 	return 0;
 }
 
-/* Keys need no mapping, so none is undone. */
+/* A key needs no mapping, so FI_UNMAP_KEY has nothing to undo. */
 static int domain_control(struct fid *fid, int command, void *arg)
 {
 	switch (command) {
@@ -134,7 +134,7 @@ SHMCMA_FORKED_CALL(int, shmcma_query_collective, struct fid_domain *domain, enum
 	}
 static struct fi_ops_domain domain_ops = OPS(), forked_ops = OPS(forked_);
 
-/* A domain has nothing to be read: its thread makes progress, and that is all. */
+/* A domain has nothing to read: its thread only makes progress. */
 static bool has(const struct shmcma_wait *wait)
 {
 	return false;
@@ -149,7 +149,7 @@ static const struct shmcma_wait_ops wait_ops = { .polled = polled, .has = has };
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-/* The modes that a registration looks at; the two values from before 1.5 in the bits of today. */
+/* Returns the mode bits that a registration uses; the two values from before 1.5 become today's bits. */
 static int mr_mode_bits(int mr_mode)
 {
 	switch (mr_mode) {
@@ -162,7 +162,7 @@ static int mr_mode_bits(int mr_mode)
 	}
 }
 
-/* Of control operations fi_join alone takes its time, and goes on as data does. */
+/* fi_join is the only control operation that takes time; it progresses like data. */
 static bool wants_thread(const struct fi_info *info)
 {
 	const struct fi_domain_attr *attr = info->domain_attr;
@@ -210,7 +210,7 @@ int shmcma_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct f
 	opened->progress.wait.locked = &opened->locks.itself;
 	opened->progress.starting = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 	opened->progress.wanted = wants_thread(info) || shmcma_env.config.strict;
-	/* a read of an event queue, which is no object of the domain, makes progress for fi_join */
+	/* an event queue is no object of the domain, but a read of it makes progress for fi_join */
 	coarse = opened->progress.wanted || info->caps & FI_COLLECTIVE;
 	shmcma_locks_init(opened, coarse || opened->threading != FI_THREAD_DOMAIN, coarse,
 			  &shmcma_wait_unlock_hook);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fabric.c: the fabric object, and the operations that objects do not have. Any thread.
+ * fabric.c: the fabric object. Any thread.
  */
 #include "fabric/fabric.h"
 
@@ -32,7 +32,7 @@ static struct shmcma_wait *wait_of(struct fid *fid)
 	}
 }
 
-/* Before sleeping on wait objects: nothing may be waiting in any of them. */
+/* Checks, before the application sleeps on wait objects, that none of them has anything to read. */
 SHMCMA_CALL(int, fabric_trywait, struct fid_fabric *fabric, struct fid **fids, int count)
 {
 	for (int i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * info.c: fi_getinfo(3): for each offer that fits the hints (attr.c) the attributes that hold. Any thread.
+ * info.c: fi_getinfo(3): returns the attributes of each offer that fits the hints (attr.c). Any thread.
  */
 #include "fabric/fabric.h"
 
@@ -9,14 +9,15 @@
 #include "base/attr.h"
 #include "base/node.h"
 
-/* 64 fields of one bit: every bit of tag and mask counts by itself. */
+/* 64 fields of one bit: each bit of tag and mask can be used alone. */
 #define TAG_FORMAT 0xaaaaaaaaaaaaaaaaULL
 
 /* ---- open objects ---------------------------------------------------------------------------- */
 
 /*
- * The fid if it is an open object of this provider, or if fid is NULL the one of that class that was opened first; of
- * domains those of `fabric`, unless that is NULL. Else NULL. Each of these structures begins with its fid.
+ * Returns `fid` if it is an open object of this provider and of this class; with fid NULL, the oldest open object of
+ * the class. For domains, `fabric` must also match, unless it is NULL. Else NULL. Each of these structures begins with
+ * its fid.
  */
 static struct fid *find(size_t fclass, const struct fid *fid, const struct fid_fabric *fabric)
 {
@@ -44,7 +45,7 @@ static void fill_ep(struct fi_ep_attr *attr, const struct fi_ep_attr *hint, uint
 	attr->max_order_raw_size = shmcma_ordered_size(granted);
 	attr->max_order_war_size = shmcma_ordered_size(granted);
 	attr->max_order_waw_size = shmcma_ordered_size(granted);
-	/* any division of 64 bits will do */
+	/* any format is possible */
 	attr->mem_tag_format = hint && hint->mem_tag_format ? hint->mem_tag_format : TAG_FORMAT;
 	attr->tx_ctx_cnt = hint && hint->tx_ctx_cnt ? hint->tx_ctx_cnt : 1;
 	attr->rx_ctx_cnt = hint && hint->rx_ctx_cnt ? hint->rx_ctx_cnt : 1;
@@ -86,7 +87,7 @@ static int fill_domain(struct fi_domain_attr *attr, const struct fi_domain_attr 
 	return 0;
 }
 
-/* Of a domain that is asked for its own, of others the one that is asked for, or the first that is open. */
+/* Returns the fabric of the domain in the hints; else the fabric in the hints; else the one opened first. */
 static struct fid_fabric *fabric_of(const struct fi_info *hints)
 {
 	const struct fid_domain *domain = hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
@@ -100,7 +101,7 @@ static struct fid_fabric *fabric_of(const struct fi_info *hints)
 
 static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_info *hints, uint32_t version)
 {
-	/* prov_name is libfabric's to fill in */
+	/* libfabric fills in prov_name */
 	attr->name = strdup(SHMCMA_NAME);
 	if (!attr->name)
 		return -FI_ENOMEM;
@@ -110,7 +111,7 @@ static int fill_fabric(struct fi_fabric_attr *attr, const struct fi_info *hints,
 	return 0;
 }
 
-/* The endpoint's own address and that of its peer; an empty string: not given. */
+/* The endpoint's own address and its peer's; an empty string: not given. */
 struct addresses {
 	char source[SC_ADDR_SIZE], destination[SC_ADDR_SIZE];
 };
@@ -180,13 +181,13 @@ static int hinted_destination(const struct fi_info *hints, char *destination)
 	return 0;
 }
 
-/* Says on which machine, but names no endpoint there. */
+/* Tells whether node and service name a machine but no endpoint on it. */
 static bool is_host_alone(const char *node, const char *service)
 {
 	return node && !service && !shmcma_node_is_address(node);
 }
 
-/* FI_SOURCE: node and service say where the endpoint is to be. */
+/* FI_SOURCE: node and service name the new endpoint. */
 static int named_source(const char *node, const char *service, uint64_t flags, char *source)
 {
 	int ret;
@@ -218,7 +219,10 @@ static int find_addresses(const char *node, const char *service, uint64_t flags,
 		return ret;
 	if (flags & FI_SOURCE || (!node && !service))
 		return hinted_destination(hints, addresses->destination);
-	/* a host without a service asks whether the host can be reached; there is no destination address to return */
+	/*
+	 * a host without a service: the application asks whether the host can be reached; no destination address is
+	 * returned
+	 */
 	if (is_host_alone(node, service))
 		return shmcma_node_is_here(node, flags) ? 0 : -FI_ENODATA;
 	return shmcma_node_address(node, service, flags, addresses->destination);
@@ -226,9 +230,9 @@ static int find_addresses(const char *node, const char *service, uint64_t flags,
 
 /* ---- fi_getinfo ------------------------------------------------------------------------------ */
 
-/* Bits 58 and up are libfabric's own: it asks for a provider to put a utility provider on top of. */
+/* Bits 58 and up belong to libfabric: it wants an endpoint for a utility provider on top. */
 #define LAYERING_FLAGS (~0ULL << 58)
-/* Since libfabric 2.1: look again for what there is. There is always the same. */
+/* Since libfabric 2.1: look again for devices. The answer is always the same here. */
 #define RESCAN (1ULL << 35)
 
 static int check_flags(uint64_t flags)
@@ -243,17 +247,15 @@ static int check_flags(uint64_t flags)
 	return 0;
 }
 
-/*
- * An application that asks for capabilities gets one answer: the same capabilities with collectives are no second one.
- */
+/* An application that asks for capabilities gets one info, without a second one that only adds collectives. */
 static bool is_more(const struct fi_info *hints, uint64_t offer)
 {
 	return hints && hints->caps && offer & FI_COLLECTIVE && !(hints->caps & FI_COLLECTIVE);
 }
 
 /*
- * A fabric or domain in hints is one that is open. An info that an object is opened with is not checked: they may have
- * been closed since.
+ * A fabric or domain in hints must be open. The info that an object is opened with is not checked for this, because
+ * they may have been closed since.
  */
 static int check_opened(const struct fi_info *hints)
 {
@@ -286,7 +288,7 @@ int shmcma_getinfo(uint32_t version, const char *node, const char *service, uint
 		(*info)->fabric_attr->prov_version = SHMCMA_VERSION;
 		return 0;
 	}
-	/* first, as it is the cheaper question: a node may have to be looked up in the network */
+	/* first, because it is cheaper: a node may need a look-up in the network */
 	ret = shmcma_check_hints(version, hints);
 	if (!ret)
 		ret = check_opened(hints);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * init.c: where libfabric comes in and goes out.
+ * init.c: the start and the end of the provider.
  *
- * libfabric calls fi_prov_ini() once, under its own lock, before anything else here, and cleanup() in
- * its destructor. A forked child runs that destructor too: by then only what it has opened itself is left of
- * what there is to clean up (fork.c).
+ * libfabric calls fi_prov_ini() once, under its own lock, before anything else here, and cleanup() in its destructor. A
+ * forked child runs that destructor too; by then only what the child has opened is left (fork.c).
  */
 #include "fabric/fabric.h"
 #include "base/param.h"
@@ -21,7 +20,7 @@ static void log_line(enum sc_log_level level, const char *line)
 		shmcma_info(FI_LOG_CORE, "%s\n", line);
 }
 
-/* In a child that fork.c was not told of, all that there is is its parent's. */
+/* In a child that fork.c does not know of, everything belongs to the parent. */
 static void cleanup(void)
 {
 	if (!shmcma_fork_is_known())
@@ -38,7 +37,9 @@ FI_EXT_INI
 	shmcma_provider.getinfo = shmcma_getinfo;
 	shmcma_provider.fabric = shmcma_fabric_open;
 	shmcma_provider.cleanup = cleanup;
-	/* the library's own: it passes over a provider that is older than what an application asks for */
+	/*
+	 * the version of the loaded libfabric: libfabric skips a provider that is older than the application asks for
+	 */
 	shmcma_provider.fi_version = fi_version();
 	sc_log_set(log_line);
 	shmcma_env_read();

@@ -2,12 +2,12 @@
 /*
  * attach.c: this process attaches segments of other endpoints, and detaches them.
  *
- * Owns the structures of attached segments. That of a live peer is shared by all endpoints of this process that attach
- * it, as mapping it takes longer than all else of a connection. Any thread calls these.
+ * Owns the structures of attached segments. All endpoints of this process share the structure of a live peer's segment,
+ * because the mapping takes longer than the rest of a connection. Any thread calls these.
  *
- * Attach believes nothing: type, owner, mode and links of the file, a held lock, then a copy of the header
- * checked as a whole by header.c; only the copy is used from there on, so all offsets stay
- * inside the mapping whatever is written to the shared page later. An attacher's death leaves nothing.
+ * Attach believes nothing. It checks type, owner, mode and links of the file and that its lock is held, then header.c
+ * checks a copy of the whole header. Only the copy is used from then on, so all offsets stay inside the mapping
+ * whatever is written to the shared page later. An attacher that dies leaves nothing.
  */
 #include "shm/attach.h"
 
@@ -27,14 +27,14 @@
 #include "shm/guard.h"
 #include "shm/header.h"
 
-/* Attached segments of live peers, by address. Never held over a system call. */
+/* Attached segments of live peers, by address. The mutex is never held over a system call. */
 #define SHARED_BUCKETS 256
 static pthread_once_t shared_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sc_seg *shared[SHARED_BUCKETS];
 
 static bool can_fork;
-static atomic_bool unshared; /* there are attached segments that are not in `shared` */
+static atomic_bool unshared; /* some attached segments are not in `shared` */
 
 /* A forked child has none of the segments that the parent has attached. */
 static void atfork_child(void)
@@ -141,8 +141,8 @@ static int read_header(int fd, const char *addr, const struct stat *st, struct s
 }
 
 /*
- * A reaper, too, holds the lock of a dead owner's file for a moment. An attacher in another pid namespace cannot tell
- * the two apart; it finds the lock free the next time it looks.
+ * A reaper also holds the lock of a dead owner's file for a moment. An attacher in another pid namespace cannot tell
+ * the reaper from the owner; it finds the lock free at its next look.
  */
 static int check_holder(const char *addr, bool left, struct sc_seg *seg)
 {
@@ -157,7 +157,7 @@ static int check_holder(const char *addr, bool left, struct sc_seg *seg)
 	return left ? 0 : refuse_dead(addr);
 }
 
-/* All that can be known of a file that has just been opened, in *seg. */
+/* Checks a file that has just been opened, and stores the results in *seg. */
 static int examine(const char *addr, bool left, const struct stat *st, struct sc_seg *seg)
 {
 	int alive = sc_lifelock_check(seg->fd, &seg->cma_pid);
@@ -173,7 +173,7 @@ static int examine(const char *addr, bool left, const struct stat *st, struct sc
 	return err ? err : check_holder(addr, left, seg);
 }
 
-/* Another process's segment, live or `left`: file open, header checked, nothing mapped. */
+/* Opens another process's segment, live or `left`, and checks its header; maps nothing. */
 static int open_other(const char *addr, const char *name, bool left, struct sc_seg *seg)
 {
 	struct stat st;
@@ -191,14 +191,14 @@ static int open_other(const char *addr, const char *name, bool left, struct sc_s
 }
 
 /*
- * A descriptor is kept for a quick look at the lock, as long as the application has plenty left; in any case
- * of a process that is not visible from here, as nothing else tells of its death once its name is removed.
+ * Keeps the descriptor, for a quick look at the lock, while the application has plenty left. If the process is not
+ * visible from here, it is kept in any case: nothing else tells of the death once the name is removed.
  */
 static void keep_descriptor(struct sc_seg *seg)
 {
 	bool few = sc_seg_count_descriptor();
 
-	if (!few && atomic_load(&sc_found_count)) { /* those first */
+	if (!few && atomic_load(&sc_found_count)) { /* close segments found ahead first */
 		sc_found_forget();
 		few = sc_seg_has_few_descriptors();
 	}
@@ -261,7 +261,7 @@ static void shared_add(struct sc_seg *seg)
 	pthread_mutex_unlock(&shared_mutex);
 }
 
-/* One user less. True: it was the last, and nobody finds it any more. */
+/* Removes one user. True: it was the last, and no thread finds the segment any more. */
 static bool shared_put(struct sc_seg *seg)
 {
 	struct sc_seg **at = shared_chain(seg->header.address);
@@ -287,7 +287,10 @@ static struct sc_seg *shared_find_locked(const char *addr)
 	return NULL;
 }
 
-/* Attached by this process already, and its owner lives: one user more. NULL: not, or it cannot be told. */
+/*
+ * Adds a user to a segment that this process has attached and whose owner lives. NULL: there is none, or it cannot
+ * tell.
+ */
 static struct sc_seg *shared_get(const char *addr)
 {
 	struct sc_seg *seg;
@@ -408,7 +411,7 @@ void sc_seg_detach(struct sc_seg *seg)
 		if (here)
 			sc_seg_put(seg->lender);
 	} else {
-		/* a forked child is alone, whatever its copy of the mutex says */
+		/* a forked child has only this thread, so it needs no mutex */
 		if (here ? !shared_put(seg) : --seg->users)
 			return;
 		if (here)
@@ -420,8 +423,8 @@ void sc_seg_detach(struct sc_seg *seg)
 }
 
 /*
- * Has an endpoint of this process, of that ticket, claimed a slot there that has not been answered? A slot that we
- * have claimed and published has memory; of another's that shows our ticket the answer is not looked at.
+ * Tells whether an endpoint of this process with that ticket has claimed a slot that has no answer yet. A slot that
+ * this process has claimed and published has memory. The answer in another slot that shows the ticket is not read.
  */
 static bool is_claimed(const struct sc_seg *seg, uint64_t ticket)
 {
@@ -441,7 +444,6 @@ static bool is_claimed(const struct sc_seg *seg, uint64_t ticket)
 	return false;
 }
 
-/* From that one of a chain on. */
 static struct sc_seg *find_claimed_locked(struct sc_seg *seg, uint64_t ticket)
 {
 	for (; seg; seg = seg->next)
@@ -473,7 +475,7 @@ bool sc_seg_finds_all(void)
 	return !atomic_load(&unshared);
 }
 
-/* Is there one of this process? -errno. */
+/* Tells whether this process owns the segment. -errno. */
 static int find_own(const char *addr, char name[SC_ADDR_NAME_MAX], bool *own)
 {
 	struct sc_shmfile *file;
@@ -504,7 +506,6 @@ int sc_seg_find(const char *addr)
 	return err;
 }
 
-/* It is to be added, or its descriptor is closed. */
 static void found_keep(struct sc_seg *seg)
 {
 	if (sc_seg_count_descriptor() && can_fork && atomic_load(&sc_found_owners) &&

@@ -3,10 +3,9 @@
  * create.c: an endpoint creates its segment, and destroys it.
  *
  * Create: file without name -> memory for all but slots, table and most of the pool -> map -> fill -> lock -> name
- * (shmfile.c).
- * A process that opens the name sees a complete header, and a lock that says whether the owner is alive. If the owner
- * dies before the name is given, nothing remains; after it, a complete segment with a free lock, which no attacher
- * accepts and a reaper removes.
+ * (shmfile.c). A process that opens the name sees a complete header, and a lock that tells whether the owner lives. If
+ * the owner dies before the file has its name, nothing remains. If it dies later, a complete segment with a free lock
+ * remains: no attacher accepts it, and a reaper removes it.
  */
 #include "shm/create.h"
 
@@ -31,9 +30,9 @@ static bool is_possible(const struct sc_seg_geometry *geometry)
 }
 
 /*
- * The parts follow each other as abi.h draws them; slots, pool and table begin on pages of their own. The slot of the
- * first peer that connects is right behind the claims, so that both are one mapping of that peer, and the parts that it
- * may only read are another (docs/MEASUREMENTS.md, "Start of an endpoint").
+ * The parts are in the order of abi.h; slots, pool and table begin on a new page. The first slot is right behind the
+ * claims: so the first peer that connects has both in one writable mapping, and the rest in one read-only mapping
+ * (docs/MEASUREMENTS.md, "Start of an endpoint").
  */
 static void set_geometry(struct sc_abi_header *header, const struct sc_seg_geometry *geometry)
 {
@@ -77,7 +76,7 @@ static int set_address(struct sc_abi_header *header, const struct sc_ep_name *as
 	return 0;
 }
 
-/* Of header and claims, and the pool's. */
+/* Returns the bytes of header, claims, and buffers with memory. */
 static uint64_t first_memory(const struct sc_seg *seg)
 {
 	return seg->header.slots_offset + sc_seg_pool_memory(seg);
@@ -95,8 +94,8 @@ static int fallocate_first(const struct sc_seg *seg)
 }
 
 /*
- * Slots, table and the rest of the pool stay sparse. fallocate, not ftruncate alone: a full /dev/shm is an error
- * here, not SIGBUS later.
+ * Slots, table and the rest of the pool stay sparse. fallocate() makes a full /dev/shm an error here; with ftruncate()
+ * alone it would be a SIGBUS later.
  */
 static int give_memory(const struct sc_seg *seg)
 {
@@ -110,7 +109,7 @@ static int give_memory(const struct sc_seg *seg)
 	return 0;
 }
 
-/* Memory for the file, with half the buffers as long as there is not enough. */
+/* Gives the file memory, with half as many buffers each time that there is too little. */
 static int allocate(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 {
 	uint32_t all = geometry->buf_count;
@@ -152,7 +151,7 @@ static int publish_as(struct sc_seg *seg, const struct sc_ep_name *as, uint16_t 
 	return sc_shmfile_publish(&seg->file, name);
 }
 
-/* Under the name that it is to have, or under one of its own: nobody has that, as its nonce has 128 random bits. */
+/* Uses the wanted name, or a new one, which is unique because its nonce has 128 random bits. */
 static int publish(struct sc_seg *seg, const struct sc_seg_geometry *geometry)
 {
 	struct sc_ep_name own;
@@ -185,7 +184,7 @@ static int fill_and_publish(struct sc_seg *seg, const struct sc_seg_geometry *ge
 	err = sc_seg_map(seg);
 	if (err)
 		return err;
-	/* plain: nobody else sees it before it has a name */
+	/* plain stores: no other process sees the file before it has a name */
 	sc_seg_presence(seg)->state = SC_ABI_OPEN;
 	sc_seg_presence(seg)->buf_count = seg->buf_count;
 	(void)SC_FAULT("create.presence");
@@ -231,7 +230,7 @@ int sc_seg_create(const struct sc_seg_geometry *geometry, struct sc_seg **out)
 	return 0;
 
 close_file:
-	(void)sc_shmfile_put(&seg->file); /* never named: there is no borrower */
+	(void)sc_shmfile_put(&seg->file); /* it never had a name, so nothing borrows it */
 	sc_shmfile_close(&seg->file);
 free_seg:
 	free(seg);
@@ -241,7 +240,7 @@ free_seg:
 void sc_seg_destroy(struct sc_seg *seg)
 {
 	if (!sc_seg_is_here(seg)) {
-		sc_shmfile_close(&seg->file); /* inherited; the lock is not on it */
+		sc_shmfile_close(&seg->file); /* inherited; this process has no lock on it */
 		free(seg);
 		return;
 	}

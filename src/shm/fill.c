@@ -2,12 +2,12 @@
 /*
  * fill.c: the two ways to fill a bounce buffer, and the trial of them. See fill.h.
  *
- * A trial uses plain stores for TRIAL fills, so that all buffers in turn have been through it, and takes the time of
- * the last TIMED ones; the lowest counts, as nothing makes a copy faster than it is. If they take so long that the
- * reader may be far, stores past the caches are tried likewise. Then the better is used for `pause` fills, which grows
- * while the result stays the same. Between trials nothing is measured.
+ * A trial uses plain stores for TRIAL fills, so that each buffer in turn has been filled this way, and measures the
+ * last TIMED of them. The lowest time counts: disturbances only make a copy slower. If that time says that the reader
+ * may be far away, the trial does the same with non-temporal stores. Then the better way is used for `pause` fills;
+ * `pause` grows while the result stays the same. Nothing is measured between trials.
  *
- * Nothing here is shared, and no result is wrong: at worst a slower way is used until the next trial.
+ * Nothing here is shared. After a wrong result a slower way is used until the next trial.
  */
 #include "shm/fill.h"
 
@@ -25,22 +25,22 @@
 #define PAUSE_MIN 2048
 #define PAUSE_MAX 65536
 /*
- * The time that a reader takes for lines from memory, picoseconds for each byte (docs/MEASUREMENTS.md, "Cost of reading").
- * Stores to memory take about as long, so they have not been better on any machine where plain ones take less.
+ * The time that a reader takes for lines from memory, picoseconds for each byte (docs/MEASUREMENTS.md, "Cost of
+ * reading"). Stores to memory take about as long: where plain stores take less, streaming was better on no machine.
  */
 #define FROM_MEMORY 90
-/* Bytes. */
+/* The smallest fill that counts as large, bytes. */
 #define LARGE 4096
 /*
- * The most time that plain stores may take for smaller sizes, or fetched lines, picoseconds for each byte: with a reader
- * that is further away those gain from stores past the caches too, and lines are not fetched in time ("Streamed or plain").
+ * The highest cost of plain stores at which small fills and fetched lines use them, picoseconds for each byte. With a
+ * reader further away, streaming is better for small fills too, and fetches come too late ("Streamed or plain").
  */
 #define PLAIN_COST_MAX 200
 
 #ifdef __x86_64__
 #define STREAMS true
 
-/* Past the caches, whole lines; the rest as ever. */
+/* Whole lines go past the caches; plain stores copy the bytes before and after them. */
 static void stream(void *to_, const void *from_, size_t size)
 {
 	const uint8_t *from = from_;
@@ -64,7 +64,7 @@ static void stream(void *to_, const void *from_, size_t size)
 		_mm_stream_si128((__m128i *)(to + 48), d);
 	}
 	memcpy(to, from, size);
-	_mm_sfence(); /* these stores are not ordered with the one that publishes them */
+	_mm_sfence(); /* non-temporal stores are not ordered with the store that publishes the buffer */
 }
 
 #else
@@ -95,7 +95,7 @@ static void copy(enum sc_fill_way way, void *to, const void *from, size_t size)
 		sc_copy_by_words(to, from, size);
 }
 
-/* Nothing, timed as a copy is, nanoseconds. */
+/* Returns the nanoseconds that timing adds to a copy. */
 static int64_t timing_time(void)
 {
 	int64_t least = INT64_MAX;
@@ -116,7 +116,7 @@ static void copy_timed(struct sc_fill *fill, void *to, const void *from, size_t 
 	uint64_t cost;
 
 	copy(fill->way, to, from, size);
-	/* until the stores have left this processor, not only wait in it */
+	/* wait until the stores have left this processor's store buffer */
 	atomic_thread_fence(memory_order_seq_cst);
 	took = sc_clock_ns() - begin - fill->timing;
 	cost = took > 0 ? 1 + (uint64_t)took * 1000 / size : 1;
@@ -126,13 +126,12 @@ static void copy_timed(struct sc_fill *fill, void *to, const void *from, size_t 
 		fill->costs.large[fill->way] = (uint32_t)cost;
 }
 
-/* Lines that the other has in its cache come to the reader as soon as stores get those that the reader has. */
+/* Plain stores: the reader gets its lines back from this cache as fast as the stores got them from the reader's. */
 static uint32_t read_cost(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way way)
 {
 	return way == SC_FILL_STREAMED ? FROM_MEMORY : costs[SC_FILL_CACHED];
 }
 
-/* Of both sides. */
 static uint64_t cost_of(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way way)
 {
 	return costs[way] == UINT32_MAX ? UINT64_MAX : (uint64_t)costs[way] + read_cost(costs, way);
@@ -180,7 +179,7 @@ static void trial_fill(struct sc_fill *fill, void *to, const void *from, size_t 
 {
 	copy_timed(fill, to, from, size);
 	fill->left--;
-	if (fill->left == TIMED) /* the times before are of buffers that were filled another way */
+	if (fill->left == TIMED) /* the fills so far used buffers that were last filled the other way */
 		fill->costs.any[fill->way] = fill->costs.large[fill->way] = UINT32_MAX;
 	if (fill->left)
 		return;
@@ -190,13 +189,13 @@ static void trial_fill(struct sc_fill *fill, void *to, const void *from, size_t 
 		trial_end(fill);
 }
 
-/* Where the way is given it is not known, and taken to be so. */
+/* With a given way the distance is not known, and counts as near. */
 static bool is_reader_near(const struct sc_fill *fill)
 {
 	return fill->costs.any[SC_FILL_CACHED] <= PLAIN_COST_MAX;
 }
 
-/* Is it better in this processor's caches, where larger ones go past them? */
+/* Tells whether this fill is plain although larger ones go past the caches. */
 static bool is_for_caches(const struct sc_fill *fill, const void *to, size_t size)
 {
 	return fill->way == SC_FILL_STREAMED && is_reader_near(fill) &&
@@ -206,7 +205,7 @@ static bool is_for_caches(const struct sc_fill *fill, const void *to, size_t siz
 void sc_fill_fetch_slow(struct sc_fill *fill, const void *next, size_t size)
 {
 	if (fill->trying || !is_reader_near(fill))
-		return; /* the ways are compared without */
+		return; /* trials compare the ways without fetched lines */
 	for (size_t i = 0; i < size; i += SC_ABI_LINE)
 		sc_fetch_to_write((const uint8_t *)next + i);
 	fill->fetched = next;
@@ -221,7 +220,7 @@ void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t
 	}
 	copy(is_for_caches(fill, to, size) ? SC_FILL_CACHED : fill->way, to, from, size);
 	if (size >= LARGE && !fill->read_cost && !fill->hastened && fill->left > PAUSE_FIRST) {
-		fill->hastened = true; /* the first trial was over before there were large ones */
+		fill->hastened = true; /* the first trial has met no large fills */
 		fill->left = PAUSE_FIRST;
 	}
 	if (fill->pause && !--fill->left)

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fill.h: how a bounce buffer is filled, as the processors' caches are concerned. The lines that a buffer's last reader
- * has in its cache have to leave it before the buffer can be written again, and the time for that depends on where the
- * two processors are:
+ * fill.h: how the sender fills a bounce buffer. The sender's stores take the lines of the buffer from the cache of its
+ * last reader. The time for that depends on where the two processors are:
  *
- *   cached    plain stores. Best where both share a core, or a last cache
- *   streamed  stores past the caches, to memory, from where the reader gets them; plain ones where there is little to
- *             store, into lines that are fetched ahead, unless those come too late. Best where they share none
+ *   cached    plain stores. Best where both processors share a core or a last-level cache.
+ *   streamed  non-temporal stores: past the caches, to memory, where the reader gets the bytes. Small fills, and fills
+ *             of lines fetched ahead, are plain, unless the reader is too far away. Best where they share no cache.
  *
- * Nobody tells where a processor is, and a scheduler may move us; so the ways are tried (fill.c), for each peer by
- * itself: the time of plain stores shows how far the reader is. Figures: docs/MEASUREMENTS.md, "Ways to fill a bounce
- * buffer".
+ * Nothing tells the sender where the reader runs, and the scheduler may move both. So the sender tries the ways for
+ * each peer (fill.c): the time of plain stores shows how far away the reader is. Figures: docs/MEASUREMENTS.md, "Ways
+ * to fill a bounce buffer".
  *
- * From SC_FILL_MIN on (and somewhat less, SC_ROUTE_BUFFER_MIN) a buffer is better than the ring's lines too, as what is in
- * it is aligned as it was, and not cut into what a line holds ("Inline or bounce buffer"). Smaller fills are plain
- * whatever the way: what they take is not told apart by their filling.
+ * From SC_FILL_MIN bytes on, and already from SC_ROUTE_BUFFER_MIN on, a buffer is also better than lines of the ring:
+ * the payload keeps its alignment and is not cut into lines ("Inline or bounce buffer"). Fills below SC_FILL_MIN are
+ * always plain: the two ways do not differ for them.
  *
  * Private to the sender.
  */
@@ -27,43 +26,43 @@
 #include <string.h>
 #include <shmcma/core.h>
 
-/* Bytes that are worth it. */
+/* The smallest fill that takes part in trials, bytes. */
 #define SC_FILL_MIN 512
 
-/* The lowest that each way took in the last trial, picoseconds for each byte; UINT32_MAX: it was not used. */
+/* The lowest cost of each way in the last trial, picoseconds for each byte; UINT32_MAX: the way was not tried. */
 struct sc_fill_costs {
 	uint32_t any[SC_FILL_WAYS];
-	uint32_t large[SC_FILL_WAYS]; /* of large fills only, whose begin and end cost little */
+	uint32_t large[SC_FILL_WAYS]; /* of large fills only: start and end of a copy weigh little there */
 };
 
 struct sc_fill {
-	enum sc_fill_way way, best; /* of what is filled now; between two trials */
+	enum sc_fill_way way, best; /* of the next fill; result of the last trial */
 	bool trying;
-	bool hastened;	/* the trial to come, for the sake of the two below: once */
-	uint32_t left;	/* fills before the next step */
-	int64_t timing; /* nanoseconds that a fill takes longer for being timed */
-	uint32_t pause; /* fills between two trials; 0: none, the way is given */
-	const void *fetched; /* likely the next to be filled, */
-	size_t fetched_size; /* so many bytes of it have been asked for; 0: nothing has */
+	bool hastened;	     /* the next trial was brought forward, once, to learn the two costs below */
+	uint32_t left;	     /* fills until a trial begins, or the trial of one way ends */
+	int64_t timing;	     /* nanoseconds that the measurement adds to a fill */
+	uint32_t pause;	     /* fills between two trials; 0: no trials, the caller has given the way */
+	const void *fetched; /* the buffer that is probably filled next, */
+	size_t fetched_size; /* bytes of it that were fetched ahead; 0: none */
 	struct sc_fill_costs costs;
-	/* of large ones by the best way, into buffers and out again, picoseconds for each byte; 0: not known */
+	/* cost of large copies into buffers and out of them, best way, picoseconds for each byte; 0: not known */
 	uint32_t write_cost, read_cost;
 };
 
-/* SC_FILL_TRIED: which one is found out. One that this processor does not have is SC_FILL_CACHED. */
+/* SC_FILL_TRIED: trials find the way. A way that this processor does not have becomes SC_FILL_CACHED. */
 void sc_fill_init(struct sc_fill *fill, enum sc_fill_way way);
 
 /*
- * The better way by what each takes, picoseconds for each byte, UINT32_MAX: not known; SC_FILL_CACHED is. The one used
- * so far, if known, stays unless the other is better by an eighth.
+ * Returns the better way for both sides. `costs`: picoseconds for each byte, UINT32_MAX if not known; SC_FILL_CACHED is
+ * known. `so_far` stays, if its cost is known, unless the other way is better by an eighth.
  */
 enum sc_fill_way sc_fill_best(const uint32_t costs[SC_FILL_WAYS], enum sc_fill_way so_far);
 
-/* The parts that need not be inline: a trial begins; a fill that may be one of it. */
+/* The cold paths: begin a trial; fill, and count the fill. */
 void sc_fill_begin_slow(struct sc_fill *fill);
 void sc_fill_write_slow(struct sc_fill *fill, void *to, const void *from, size_t size);
 
-/* Fill a buffer, or a part of one. It may be published right after. */
+/* Fills a buffer, or a part of it. The caller may publish it right after. */
 static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *from, size_t size)
 {
 	if (size < SC_FILL_MIN)
@@ -73,15 +72,15 @@ static inline void sc_fill_write(struct sc_fill *fill, void *to, const void *fro
 }
 
 /*
- * Bytes that are worth going past the caches: fewer are read sooner from this processor than they have left it, and so are
- * lines that have been fetched ahead (docs/MEASUREMENTS.md, "Streamed or plain"). In a trial all are streamed: the way
- * that it finds is for larger ones too.
+ * The smallest fill that goes past the caches, bytes. The reader has a smaller fill sooner from this processor's cache,
+ * and also lines that were fetched ahead (docs/MEASUREMENTS.md, "Streamed or plain"). A trial streams all fills: its
+ * result is for larger fills too.
  */
 #define SC_FILL_STREAM_MIN 1024
 
 /*
- * Is a buffer of one's own better for so many bytes than one that has just been read (hold.h)? As it is filled past the
- * caches; or as a trial is to find out which way is the best for those.
+ * Tells whether a free buffer is better for `size` bytes than a held one, which has just been read (hold.h): its fill
+ * goes past the caches, or a trial measures it.
  */
 static inline bool sc_fill_is_better(const struct sc_fill *fill, size_t size)
 {
@@ -89,15 +88,15 @@ static inline bool sc_fill_is_better(const struct sc_fill *fill, size_t size)
 	       (fill->trying && size >= SC_FILL_MIN);
 }
 
-/* Bytes that are worth being fetched ahead. */
+/* The largest fill whose lines are fetched ahead, bytes. */
 #define SC_FILL_FETCH_MAX 2048
 
 void sc_fill_fetch_slow(struct sc_fill *fill, const void *next, size_t size);
 
 /*
- * A record with a buffer has been published. The next will be in `next`, of like size if it goes on so: its lines may
- * come from the last reader's cache while the application does something else, if that is not too far away. Only where
- * stores go past the caches otherwise: within a last cache a plain store has its line soon enough.
+ * The caller has published a record with a buffer. The next record probably uses `next`, with a like size. So its lines
+ * are fetched from the last reader's cache, if the reader is not too far away, while the application does something
+ * else. Only for streamed: with a shared last-level cache a plain store gets its line soon enough.
  */
 static inline void sc_fill_fetch(struct sc_fill *fill, const void *next, size_t size)
 {
@@ -106,9 +105,9 @@ static inline void sc_fill_fetch(struct sc_fill *fill, const void *next, size_t 
 }
 
 /*
- * Counts a payload that could be filled, SC_FILL_MIN bytes or more, and goes another way, or into lines that are here,
- * as a fill, so that it brings the next trial nearer. True: a trial runs, which needs the payload in buffers, and in
- * some that are not here.
+ * Counts a payload of SC_FILL_MIN bytes or more as a fill, although it goes another way or into lines that are in this
+ * cache; so the next trial comes nearer. Returns true while a trial runs: the payload must then go into buffers whose
+ * lines are not in this cache.
  */
 static inline bool sc_fill_has_trial(struct sc_fill *fill)
 {
@@ -117,7 +116,7 @@ static inline bool sc_fill_has_trial(struct sc_fill *fill)
 	return fill->trying;
 }
 
-/* The same of any size: less than SC_FILL_MIN tells nothing. */
+/* The same for any size; a payload below SC_FILL_MIN does not count. */
 static inline bool sc_fill_wants(struct sc_fill *fill, size_t size)
 {
 	return size >= SC_FILL_MIN && sc_fill_has_trial(fill);

@@ -2,11 +2,11 @@
 /*
  * found.c: segments of peers that have been found and are not attached yet.
  *
- * An endpoint that an address vector asks for is likely to be attached soon: its descriptor and the examined header are
- * kept here, so that attaching looks only whether the descriptor is what it was and the owner lives (a header does not
- * change). A descriptor keeps the memory of a file whose owner dies, so they are few, count as those of attached
- * segments do, and are closed soon: FOUND_MS later in a process that polls, else when a process has died, at the
- * daemon's next tick, or when a segment of this process is closed.
+ * When an address vector asks for an endpoint, it is likely to be attached soon. So its descriptor and the checked
+ * header are kept here. Attaching only checks that the file is the same and that the owner lives (a header does not
+ * change). A descriptor keeps the memory of a file whose owner dies. So they are few, count like those of attached
+ * segments, and are closed soon: FOUND_MS later in a process that polls, else when a process has died, at the daemon's
+ * next tick, or when a segment of this process is closed.
  *
  * Any thread calls these. Nothing is shared with other processes.
  */
@@ -21,15 +21,15 @@
 #include "os/otherfile.h"
 
 /*
- * In one of FOUND_PLACES places from that of the address on. Under found_mutex, which is never held over a system call; a
- * place is taken and left in one store, so that a forked child, whose copy of the mutex says nothing, can close what is
- * there.
+ * A segment is in one of FOUND_PLACES places, from the place of its address on. found_mutex protects them and is never
+ * held over a system call. One store fills or empties a place, so a forked child, in which the state of the mutex means
+ * nothing, can close the segments.
  */
 #define FOUND_PLACES 4
 #define FOUND_MS 1000
 static pthread_mutex_t found_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sc_seg *_Atomic found[SC_FOUND_MAX];
-static int64_t found_since; /* when the first of them was, ms of CLOCK_MONOTONIC */
+static int64_t found_since; /* when the first of them was found, ms of CLOCK_MONOTONIC */
 atomic_uint sc_found_owners;
 atomic_uint sc_found_count;
 
@@ -92,7 +92,7 @@ static struct sc_seg *found_take_locked(const char *addr)
 	return NULL;
 }
 
-/* Is it what has been examined, and does its owner live? */
+/* Tells whether the file is still the one that was checked, and whether its owner lives. */
 static bool is_as_found(const struct sc_seg *seg)
 {
 	struct stat as = {

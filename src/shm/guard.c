@@ -2,13 +2,13 @@
 /*
  * guard.c: which parts of a peer's segment this process may write.
  *
- * The parts that an attacher must not write become read-only in its mapping: all but the first pages (presence,
- * claims), the slots that its endpoints have claimed, and the pool once it has been let write into a buffer of it
- * (hold.h). So a wild write there, of the application say, faults, where it would have changed what others read of the
- * owner, or the ring of another peer. That is done some time after it has been attached, in a poll (sc_seg_guard()),
- * not while it connects: two mprotect(2) are a quarter of the time of a connection, and of a job that begins a sixth.
+ * The parts that an attacher must not write become read-only in its mapping. Writable are the first pages (presence,
+ * claims), the slots that endpoints of this process have claimed, and the pool once this process may write into one of
+ * its buffers (hold.h). So a wild write, of the application for example, faults; it cannot change what others read of
+ * the owner, or another peer's ring. sc_seg_guard() does this in a poll some time after the attach, not during a
+ * connection: two mprotect(2) are a quarter of the time of a connection, and a sixth of the start of a job.
  *
- * Any thread calls these, of any endpoint. Nothing is shared with the owner: the protection goes with the mapping.
+ * Any thread of any endpoint calls these. Nothing is shared with the owner: the protection belongs to the mapping.
  */
 #include "shm/guard.h"
 
@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include "base/fault.h"
 
-/* Of all attached segments: slots, guarded, pool_open. */
+/* Protects slots, guarded and pool_open of all attached segments. */
 static pthread_mutex_t access_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void sc_guard_fork_child(void)
@@ -37,7 +37,7 @@ static int make_writable(const struct sc_seg *seg, uint64_t offset, uint64_t siz
 		       : 0;
 }
 
-/* Whole pages of that only. Where it fails (too many mappings) there is less protection, and nothing is wrong. */
+/* Protects whole pages inside the part. A failure (too many mappings) only means less protection. */
 static void make_read_only(const struct sc_seg *seg, uint64_t from, uint64_t to)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -48,7 +48,7 @@ static void make_read_only(const struct sc_seg *seg, uint64_t from, uint64_t to)
 		(void)SC_TRY("guard.read_only", mprotect(seg->base + from, to - from, PROT_READ));
 }
 
-/* All but the slots of ours, and the pool if it is open. */
+/* Protects all but the slots of this process, and the pool if it is open. */
 static void guard_locked(const struct sc_seg *seg)
 {
 	const struct sc_abi_header *header = &seg->header;
@@ -65,7 +65,7 @@ static void guard_locked(const struct sc_seg *seg)
 	make_read_only(seg, from, sc_seg_align(header->length, (uint64_t)sysconf(_SC_PAGESIZE)));
 }
 
-/* A segment of this process has one mapping, which its owner and its attachers share. */
+/* An attached segment of this very process has no mapping of its own: it shares the owner's. */
 static bool is_mapped_apart(const struct sc_seg *seg)
 {
 	return !seg->own && !seg->lender;
@@ -82,7 +82,7 @@ void sc_seg_guard(struct sc_seg *seg)
 	pthread_mutex_unlock(&access_mutex);
 }
 
-/* One more of ours, in their order. */
+/* Inserts a slot; slots stay in order. */
 static int add_slot(struct sc_seg *seg, uint32_t slot)
 {
 	uint32_t *slots = SC_TRY_PTR("guard.slots", NULL,

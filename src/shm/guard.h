@@ -4,20 +4,20 @@
 
 #include "shm/seg.h"
 
-/* Attached: its bounce buffers are to be written to. -ENOMEM: too many mappings. */
+/* Attached: makes the bounce buffers writable. -ENOMEM: too many mappings. */
 int sc_seg_pool_open(struct sc_seg *seg);
 
 /*
- * Attached: make read-only what is not to be written to from here, but for what is opened before or after. To be called
- * when there is time for it, any number of times.
+ * Attached: makes read-only what this process must not write, except for parts opened before or later. The caller calls
+ * it when it has time, any number of times.
  */
 void sc_seg_guard(struct sc_seg *seg);
 
-/* Attached: that slot has been claimed, for an endpoint of this process, and is to be written to / has it been? */
+/* Attached: makes a slot writable that an endpoint of this process has claimed; tells whether this was done. */
 int sc_guard_open_slot(struct sc_seg *seg, uint32_t slot);
 bool sc_guard_has_slot(const struct sc_seg *seg, uint32_t slot);
 
-/* In a forked child, which is alone. */
+/* For a forked child, which has only this thread. */
 void sc_guard_fork_child(void);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * header.c: is a file that has the name of a segment one? The parser of the first bytes that another
- * process wrote.
+ * header.c: checks the first bytes of a file that has the name of a segment. Another process has written them.
  *
- * Owns nothing and keeps no state; any thread. The check reads a private copy, so a writer that changes the shared page
- * meanwhile changes no verdict, and a header that has passed keeps every offset inside the file. A header is complete
- * before its file has a name (create.c), so it does not matter to this check whether its owner lives or dies meanwhile.
+ * Owns nothing and keeps no state; any thread may call it. The check reads a private copy, so a later write to the
+ * shared page changes no result, and a header that has passed keeps every offset inside the file. A header is complete
+ * before its file has a name (create.c), so this check does not depend on the life of the owner.
  */
 #include "shm/header.h"
 
@@ -26,9 +25,9 @@ static const char *identity_fault(const struct sc_abi_header *header)
 }
 
 /*
- * No sum overflows: counts are bounded first, a pool has at most 2^12 * 2^20 bytes, and each offset is
- * compared with the length of the file before anything is added to it. Of buffers larger than an endpoint can make one
- * record would name gigabytes of a sparse file, which we would read, and give memory by it.
+ * No sum overflows: counts are bounded first, a pool has at most 2^12 * 2^20 bytes, and each offset is compared with
+ * the length of the file before anything is added to it. Larger buffers than an endpoint can make are refused: one
+ * record could name gigabytes of a sparse file, and reading them would give them memory.
  */
 static const char *geometry_fault(const struct sc_abi_header *header, uint64_t file_length)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * memory.c: the parts of a segment that get their memory when they are needed: slots, bounce buffers, the table of
- * registrations.
+ * memory.c: slots, bounce buffers and the table of registrations get their memory when they are needed.
  *
- * The owner gives its pool and its table memory, and a peer the slot that it has claimed. An owner publishes how much has
- * memory after it has; if it dies in between, nobody uses that memory, and it goes with the file. An attacher believes
- * no count: it asks the kernel before it reads a buffer for the first time.
+ * The owner gives memory to its pool and its table, a peer to the slot that it has claimed. An owner publishes a count
+ * after the memory is there; if it dies in between, nothing uses that memory, and it goes with the file. An attacher
+ * believes no count: it asks the kernel before it reads a buffer for the first time.
  */
 #define _GNU_SOURCE 1
 #include "shm/memory.h"
@@ -19,7 +18,7 @@
 #include "os/probe.h"
 #include "shm/guard.h"
 
-/* Give a part of the file memory, or take it away. */
+/* Gives a part of the file memory, or takes it away. */
 static int part_fallocate(struct sc_seg *seg, uint64_t offset, uint64_t size, int mode)
 {
 	struct sc_seg *mine = seg->own ? seg : seg->lender;
@@ -77,7 +76,7 @@ int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot)
 
 /* ---- pool ------------------------------------------------------------------------------------ */
 
-/* Only what is new is asked for: a failure takes back nothing that there was. */
+/* Asks only for the new part: a failure takes no memory away. */
 int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count)
 {
 	uint64_t had_memory = sc_seg_pool_memory(seg), more;
@@ -105,30 +104,30 @@ int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count)
 }
 
 /*
- * Bytes of a peer's pool that are looked at together. Not all that it counts: that may be gigabytes without memory, which
- * they would get by it.
+ * The bytes of a peer's pool that are probed together. Probing gives memory to pages without, so not the whole pool is
+ * probed: a wild count may cover gigabytes.
  */
 #define POOL_STRETCH (SC_ABI_RECORD_BUFS * SC_ABI_BUF_SIZE_MAX)
 
-/* All up to `count` that are not known yet, but not too many. */
+/* Probes the buffers up to `count` that are not known yet, at most POOL_STRETCH. */
 static bool has_stretch(struct sc_seg *seg, uint32_t buf, uint32_t count)
 {
 	uint32_t known = sc_load_relaxed_32(&seg->buf_count), most = POOL_STRETCH / seg->header.buf_size;
 
-	if (buf - known >= most) /* or another thread has raised it */
+	if (buf - known >= most) /* too many, or another thread has raised `known` */
 		return false;
 	if (count - known > most)
 		count = known + most;
 	if (!sc_probe_is_there(sc_seg_buf(seg, known), (size_t)(count - known) * seg->header.buf_size))
 		return false;
-	/* one thread may store less than another has: then it is looked at again */
+	/* one thread may store less than another one has stored; the buffers are probed again then */
 	sc_store_relaxed_32(&seg->buf_count, count);
 	return true;
 }
 
 /*
- * A number that has come in a record is one that its owner has counted before. The kernel is asked as well, each time that
- * there are more: a buffer that has been counted without memory would cost us a SIGBUS where there is none left.
+ * The owner has counted a buffer before it sends its number in a record. The kernel is asked as well, for each new
+ * buffer: a buffer without memory would cost this process a SIGBUS when memory is short.
  */
 bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf)
 {
@@ -151,7 +150,7 @@ static int table_fallocate(struct sc_seg *seg, const void *from, uint64_t size)
 	return err ? -err : part_fallocate(seg, offset, size, 0);
 }
 
-/* A part of the table: elements of `size` bytes, `most` at most, and how many have memory, here and as peers see it. */
+/* A part of the table: at most `most` elements of `size` bytes; `count` have memory, and peers are told by `shown`. */
 struct array {
 	const void *at;
 	uint32_t size, most;
@@ -159,8 +158,8 @@ struct array {
 };
 
 /*
- * Half as much again and whole pages, so that it is done seldom; if there is not so much memory, as much as needed.
- * Only new memory is asked for: a failure takes back none that there was.
+ * Grows by half, and to whole pages, so that growth is rare; only as much as needed, if memory is short. A failure
+ * takes no memory away.
  */
 static int grow_array(struct sc_seg *seg, const struct array *array, uint32_t count)
 {

@@ -5,16 +5,16 @@
 #include "shm/seg.h"
 
 /*
- * Give a slot its memory, to be written to from here / what it has not had so far, with no word if there is none / take it
- * away (its content is gone, unless that fails). -ENOSPC.
+ * Give a claimed slot its first memory, and make it writable here; give a slot the rest, without a log line on failure;
+ * take a slot's memory away (its content is lost, unless this fails). -ENOSPC.
  */
 int sc_seg_slot_alloc(struct sc_seg *seg, uint32_t slot);
 int sc_seg_slot_grow(struct sc_seg *seg, uint32_t slot);
 int sc_seg_slot_free(struct sc_seg *seg, uint32_t slot);
 
 /*
- * Own: give the first `count` registrations or ranges of the table memory, and let peers know; or the
- * table of 2^`count` buckets, to be filled before they know. -ENOSPC: nothing has changed.
+ * Own: gives memory to the first `count` registrations or ranges of the table, and tells peers; or to the table of
+ * 2^`count` buckets, which the caller fills before peers are told. -ENOSPC: nothing has changed.
  */
 enum sc_seg_part { SC_SEG_REGS, SC_SEG_RANGES, SC_SEG_BUCKETS };
 int sc_seg_table_grow_slow(struct sc_seg *seg, enum sc_seg_part part, uint32_t count);
@@ -29,23 +29,24 @@ static inline int sc_seg_table_grow(struct sc_seg *seg, enum sc_seg_part part, u
 }
 
 /*
- * Own: give the first `count` bounce buffers memory, and let peers know: before their numbers are told to anybody.
+ * Own: gives memory to the first `count` bounce buffers, and tells peers. The caller may then send their numbers.
  * -ENOSPC: nothing has changed.
  */
 int sc_seg_pool_grow(struct sc_seg *seg, uint32_t count);
 
-/* Attached: does its owner count that number by now, and is there memory behind it? */
+/* Attached: tells whether the owner counts this buffer by now, and whether the buffer has memory. */
 bool sc_seg_has_buf_slow(struct sc_seg *seg, uint32_t buf);
 
 static inline bool sc_seg_has_buf(struct sc_seg *seg, uint32_t buf)
 {
 	/*
-	 * relaxed: buffers below the number keep their memory, which was there before the number; any thread raises it
+	 * relaxed: buffers below the number keep their memory, which they had before it was stored; any thread raises
+	 * it
 	 */
 	return buf < sc_load_relaxed_32(&seg->buf_count) || sc_seg_has_buf_slow(seg, buf);
 }
 
-/* Do `size` bytes fit into the buffers that a record names, and are there such buffers? */
+/* Tells whether the buffers that a record names exist and hold `size` bytes. */
 static inline bool sc_seg_has_bufs(struct sc_seg *seg, const uint16_t bufs[SC_ABI_RECORD_BUFS],
 				   uint64_t size)
 {

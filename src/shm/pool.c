@@ -18,7 +18,7 @@ int sc_pool_init(struct sc_pool *pool, uint32_t count, uint32_t have)
 	return 0;
 }
 
-/* New buffers come last: used ones are in a cache, and mapped. */
+/* New buffers are lent last: used ones are mapped, and in a cache. */
 void sc_pool_grow(struct sc_pool *pool, uint32_t have)
 {
 	for (uint32_t buf = pool->have; buf < have; buf++) {

@@ -2,21 +2,18 @@
 /*
  * pool.h: the private ledger of an endpoint's bounce buffers: which are free, which are lent, and to which peer.
  *
- * A buffer is lent with a record: it is named in the line at ring position `at` of one peer's ring and
- * comes back when that peer's head has passed the position, or a message in one of them has told the same (hold.h).
- * Records are read in order, so the loans of a peer are a queue and nothing else gives buffers back. (One that its ring
- * overflows into has the position of the record that leaves it, when that has been written: record.c.) Nothing of this is
- * shared: a peer can keep what it was lent, never take or free another's. When a peer is gone, sc_pool_reclaim()
- * takes its loans back. Loans that answer a peer's gets are a queue apart, by the number of the answer instead of a
- * position (target.c).
+ * A buffer is lent with a record of one peer's ring, and `at` is the ring position of the line that names it. The
+ * buffer comes back when that peer's head has passed the position, or when a message in a lent buffer tells the same
+ * (hold.h). Peers read records in order, so the loans of a peer are a queue. (A buffer that the ring overflows into
+ * gets the position of the record that leaves it, once that record is written: record.c.) Nothing of this is shared: a
+ * peer can keep what it was lent, but can take or free no other buffer. When a peer has gone, sc_pool_reclaim() takes
+ * its loans back. Loans that answer a peer's gets have a queue of their own, by the number of the answer (target.c).
  *
- * A peer may hold up to four times what is left free, so one that does not read cannot take the last
- * buffers from the others.
+ * A peer may hold up to four times the buffers that are left free. So a peer that does not read cannot take the last
+ * ones from the others. A buffer that comes back is lent again first, so that few are in use and stay in the caches.
  *
- * A buffer that comes back is lent again first, so that few are in turn and stay in the processors' caches.
- *
- * Not all of them have memory: the first `have` do. The check whether a peer may be lent some counts as if all had;
- * before they are lent there have to be enough with memory, sc_pool_has(), see sc_record_may_lend().
+ * Only the first `have` buffers have memory. sc_pool_may_lend() counts as if all had; before the loan, sc_pool_has()
+ * must find enough buffers with memory, see sc_record_may_lend().
  */
 #ifndef SC_POOL_H
 #define SC_POOL_H
@@ -33,21 +30,21 @@ struct sc_loans {
 };
 
 struct sc_pool {
-	uint16_t free_first, free_last; /* of those that have memory: a queue like a borrower's */
+	uint16_t free_first, free_last; /* free buffers with memory: a queue like struct sc_loans */
 	uint32_t free_count, have;
-	uint32_t count; /* that may be counted on: `most`, or `have` where there is no memory for more */
+	uint32_t count; /* usable buffers: `most`, or `have` when there is no memory for more */
 	uint32_t most;
-	uint32_t short_of; /* times that more were wanted since then */
-	uint16_t warm; /* free, and has just been read here, so that its lines are in this processor's cache; or none */
-	uint16_t *next; /* by buffer */
-	uint64_t *at;	/* by buffer: ring position it was lent at */
+	uint32_t short_of; /* times that more were wanted since memory ran out */
+	uint16_t warm; /* free, just read here: its lines are in this processor's cache; or SC_POOL_NONE */
+	uint16_t *next; /* of each buffer */
+	uint64_t *at;	/* of each buffer: ring position of its loan */
 };
 
 /* have <= count */
 int sc_pool_init(struct sc_pool *pool, uint32_t count, uint32_t have);
 void sc_pool_fini(struct sc_pool *pool);
 
-/* The first `have` have memory by now. */
+/* The first `have` buffers have memory now. */
 void sc_pool_grow(struct sc_pool *pool, uint32_t have);
 
 /* There is no memory for more. */
@@ -57,13 +54,13 @@ static inline void sc_pool_grow_failed(struct sc_pool *pool)
 	pool->short_of = 0;
 }
 
-/* Those that are lent next: is there memory for them? */
+/* Tells whether the next `buffers` to be lent have memory. */
 static inline bool sc_pool_has(const struct sc_pool *pool, uint32_t buffers)
 {
 	return pool->free_count >= buffers;
 }
 
-/* Is the one that is lent next warm? */
+/* Tells whether the next buffer to be lent is warm. */
 static inline bool sc_pool_is_warm(const struct sc_pool *pool)
 {
 	return pool->free_first == pool->warm && pool->free_count;
@@ -74,13 +71,13 @@ static inline void sc_loans_init(struct sc_loans *loans)
 	*loans = (struct sc_loans){ SC_POOL_NONE, SC_POOL_NONE, 0 };
 }
 
-/* Those that are not lent, with memory or without. */
+/* Returns the buffers that are not lent, with memory or without. */
 static inline uint32_t sc_pool_left(const struct sc_pool *pool)
 {
 	return pool->free_count + (pool->count - pool->have);
 }
 
-/* May this borrower have `buffers` more, with `reserve` left free besides? */
+/* Tells whether this borrower may have `buffers` more, while `reserve` others stay free. */
 static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_loans *loans,
 				    uint32_t buffers, uint32_t reserve)
 {
@@ -89,7 +86,6 @@ static inline bool sc_pool_may_lend(const struct sc_pool *pool, const struct sc_
 	return left >= buffers + reserve && loans->count + buffers <= 4 * (left - buffers - reserve) + 4;
 }
 
-/* It is the last of them. */
 static inline void sc_loans_append(struct sc_pool *pool, struct sc_loans *loans, uint16_t buf)
 {
 	pool->next[buf] = SC_POOL_NONE;
@@ -100,7 +96,7 @@ static inline void sc_loans_append(struct sc_pool *pool, struct sc_loans *loans,
 	loans->last = buf;
 }
 
-/* Lend one at ring position `at`; sc_pool_may_lend() and sc_pool_has() said yes. */
+/* Lends a buffer at ring position `at`, after sc_pool_may_lend() and sc_pool_has() have agreed. */
 static inline uint16_t sc_pool_lend(struct sc_pool *pool, struct sc_loans *loans, uint64_t at)
 {
 	uint16_t buf = pool->free_first;
@@ -121,7 +117,7 @@ static inline void sc_pool_put(struct sc_pool *pool, uint16_t buf)
 	pool->free_first = buf;
 }
 
-/* Take back what was lent before ring position `head`. */
+/* Takes back the buffers that were lent before ring position `head`. */
 static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, uint64_t head)
 {
 	while (loans->count && pool->at[loans->first] < head) {
@@ -136,7 +132,7 @@ static inline void sc_pool_return(struct sc_pool *pool, struct sc_loans *loans, 
 void sc_pool_return_others_slow(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
 				const uint16_t *kept, uint32_t kept_count);
 
-/* The same, but for these of them, in the order in which they were lent, which stay so. */
+/* The same, except for the buffers in `kept`, which stay lent; `kept` is in the order of the loans. */
 static inline void sc_pool_return_others(struct sc_pool *pool, struct sc_loans *loans, uint64_t head,
 					 const uint16_t *kept, uint32_t kept_count)
 {
@@ -146,7 +142,7 @@ static inline void sc_pool_return_others(struct sc_pool *pool, struct sc_loans *
 		sc_pool_return(pool, loans, head);
 }
 
-/* Take everything back from a borrower that is gone. */
+/* Takes all buffers back from a borrower that has gone. */
 static inline void sc_pool_reclaim(struct sc_pool *pool, struct sc_loans *loans)
 {
 	sc_pool_return(pool, loans, UINT64_MAX);

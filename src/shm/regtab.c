@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * regtab.c: registrations: the owner's private table, its copies in shared memory, and their reading.
+ * regtab.c: registrations: the owner's private table, its views in shared memory, and how an initiator reads them.
  *
- * The private table is the truth. One thread changes it at a time; those that serve peers may read it
- * meanwhile, unless something is ended, or the buckets change (reg.c); nothing in it is ever read back from
- * shared memory, so a peer that scribbles into a view changes nothing here. Entries are used again last in, first out;
- * none moves. A view is one endpoint's copy of what is shared of it, in the format that abi.h describes; the owner
- * writes it from the private table alone.
+ * The private table is the truth. One thread at a time changes it. Threads that serve peers may read it meanwhile,
+ * unless a registration ends or the number of buckets changes (reg.c). The owner reads nothing back from shared memory,
+ * so a peer that scribbles into a view changes nothing here. Entries do not move; the last one freed is used first. A
+ * view is one endpoint's copy of the shared entries, in the format of abi.h; the owner writes it from the private table
+ * alone.
  *
  *   T1 release, sc_regtab_begin(): entry before tag, link    pairs with  T1' acquire in sc_regtab_own()
  *   R1 release, sc_regtab_show(): fields before tag          pairs with  R1' acquire in is_open()
  *   R2 release, leave_chains(): links before `chains` even    pairs with  R2' acquire in find_chained()
  *   R3 full fence, sc_reg_close(): tag before hazard words   pairs with  the initiator's, hazard before tag
  *
- * R3 has one of the two see the other: an initiator that finds the tag unchanged under its hazard word
- * has had that word in place when the owner looks, so the fields that it copies and the memory that they
- * name stay what they are until it takes the word back.
+ * By R3 at least one of the two sees the other. If an initiator finds the tag unchanged under its hazard word, the
+ * owner sees that word. So the fields that the initiator copies, and the memory that they name, do not change until the
+ * initiator takes the word back.
  *
- * An initiator reads what another process writes: each word once, checked, then the copy is used. A table
- * that lies costs it no more than reg_count steps and never leads it out of the mapping: indices are below
- * counts, and those below the limits of the header that was checked. Nor does it lead to a part without memory, where
- * reading is a SIGBUS while /dev/shm is full: a system call examines each part that is not yet known to have memory.
+ * An initiator loads each word of another process once, checks it, and uses the copy. A wrong table costs it at most
+ * reg_count steps, and never leads it out of the mapping: indices are below counts, and counts are not above the limits
+ * of the checked header. Nor does it lead to a part without memory, where a read is a SIGBUS while /dev/shm is full: a
+ * system call examines each part that is not yet known to have memory.
  *
- * Death of the owner between any two steps: an entry half shown has an even tag; a chain half changed
- * leaves `chains` odd, and an initiator that does not find its key there gets -EAGAIN until it sees the owner dead.
- * Death of an initiator leaves a hazard word, which reg.c knows how to judge.
+ * If the owner dies between any two steps, an entry that is shown in part has an even tag. A chain that is changed in
+ * part leaves `chains` odd, and an initiator that does not find its key gets -EAGAIN until it sees that the owner is
+ * dead. An initiator that dies leaves a hazard word; reg.c says what becomes of it.
  */
 #include "shm/regtab.h"
 
@@ -43,7 +43,7 @@
 
 _Static_assert(SC_ABI_REGS_MAX <= INDEX_MASK + 1, "an index fits into a key");
 
-/* splitmix64: a key is to be hard to hit by accident, not a secret. */
+/* splitmix64. A key must be hard to hit by accident; it is no secret. */
 static uint64_t next_random(struct sc_regtab *regtab)
 {
 	uint64_t x = regtab->random += 0x9e3779b97f4a7c15u;
@@ -112,7 +112,7 @@ struct sc_reg *sc_regtab_own(const struct sc_regtab *regtab, uint64_t key)
 	return find_keyed(regtab, key);
 }
 
-/* One of ours, which no application has taken; all ones is left to those who mean "none" by it. */
+/* Makes a key of the library that no application uses. All ones is left out, because callers may mean "none" by it. */
 static void make_key(struct sc_regtab *regtab, struct sc_reg *reg)
 {
 	uint64_t low = (uint64_t)reg->generation << SC_ABI_KEY_INDEX_BITS | reg->index;
@@ -197,7 +197,7 @@ static int take_entry(struct sc_regtab *regtab, struct sc_reg **reg)
 	return *reg ? 0 : -ENOMEM;
 }
 
-/* After its last generation it is not used again: a key of its first would come back. */
+/* After its last generation the entry is not used again, because its first key would come back. */
 static void return_entry(struct sc_regtab *regtab, struct sc_reg *reg)
 {
 	if (++reg->generation == reg->first)
@@ -206,7 +206,7 @@ static void return_entry(struct sc_regtab *regtab, struct sc_reg *reg)
 	regtab->free = reg->index + 1;
 }
 
-/* Places for `count` ranges in the views, side by side: the first that are free. */
+/* Takes the first `count` adjacent free places for ranges in the views. */
 static int take_places(struct sc_regtab *regtab, uint32_t count, uint32_t *first)
 {
 	uint32_t run = 0;
@@ -236,7 +236,7 @@ static void return_places(struct sc_regtab *regtab, const struct sc_reg *reg)
 		regtab->ranges[place / 64] &= ~(1ULL << place % 64);
 }
 
-/* Are these ranges of memory, and how many are not empty? */
+/* Checks that the ranges are possible memory, and counts those that are not empty. */
 static int measure(const struct sc_reg_attr *attr, struct sc_reg *reg)
 {
 	reg->size = reg->base = 0;
@@ -260,7 +260,7 @@ static int measure(const struct sc_reg_attr *attr, struct sc_reg *reg)
 	return reg->size > UINT64_MAX - reg->base ? -EINVAL : 0;
 }
 
-/* The rare case: several ranges, on the heap, and in the views if it is shared. */
+/* The rare case of several ranges: they go on the heap, and a shared registration gets places in the views. */
 static int copy_ranges_slow(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg *reg)
 {
 	struct iovec *ranges = malloc(reg->range_count * sizeof(*ranges));
@@ -310,7 +310,7 @@ int sc_regtab_get(struct sc_regtab *regtab, const struct sc_reg_attr *attr, stru
 	return 0;
 
 no_ranges:
-	reg->next = regtab->free; /* no generation spent */
+	reg->next = regtab->free; /* no generation is used up */
 	regtab->free = reg->index + 1;
 	return ret;
 }
@@ -359,7 +359,7 @@ struct cut {
 	size_t used, count;
 };
 
-/* The next range of the sequence. False: enough. */
+/* Adds the next range of the sequence to the vector. False: the vector needs no more. */
 static bool cut_range(struct cut *cut, uint64_t addr, uint64_t size)
 {
 	uint64_t here;
@@ -397,9 +397,7 @@ size_t sc_reg_slice(const struct sc_reg *reg, uint64_t addr, uint64_t *len, stru
 
 /* ---- a view, by its owner -------------------------------------------------------------------- */
 
-/*
- * It is counted in private: a scribbled word there would make the count odd for good, or even while they change.
- */
+/* The count is private: a scribble on the shared word could make the count odd for good, or even during a change. */
 static void enter_chains(struct sc_regtab_view *view)
 {
 	/* relaxed: each store below, up to leave_chains(), is a release */
@@ -415,8 +413,8 @@ static void leave_chains(struct sc_regtab_view *view)
 }
 
 /*
- * One chain as it is in the private table, without those that are not shared. Release: a reader that has followed a
- * changed link finds `chains` changed as well.
+ * Writes the shared registrations of a chain into the view. Release: a reader that has followed a changed link also
+ * finds `chains` changed.
  */
 static void show_chain(const struct sc_regtab *regtab, const struct sc_regtab_view *view, uint32_t bucket)
 {
@@ -448,7 +446,7 @@ void sc_regtab_show_buckets(const struct sc_regtab *regtab, struct sc_regtab_vie
 	enter_chains(view);
 	for (uint32_t bucket = 0; bucket < 1u << regtab->bucket_bits; bucket++)
 		show_chain(regtab, view, bucket);
-	/* release: a reader of the number finds all heads written */
+	/* release: a reader that finds the new number also finds all heads */
 	sc_store_release_32(&view->presence->bucket_bits, regtab->bucket_bits);
 	(void)SC_FAULT("regtab.bits");
 	leave_chains(view);
@@ -470,7 +468,7 @@ void sc_regtab_show(const struct sc_regtab *regtab, struct sc_regtab_view *view,
 {
 	struct sc_abi_reg *to = &view->regs[reg->index];
 
-	/* relaxed, all of them: no hazard word names the entry, and R1 orders them for those who come */
+	/* relaxed, all of them: no hazard word names the entry, and R1 orders them for readers that come later */
 	if (reg->range_count > 1)
 		show_ranges(view, reg);
 	sc_store_relaxed_64(&to->key, reg->key);
@@ -496,14 +494,14 @@ void sc_regtab_show(const struct sc_regtab *regtab, struct sc_regtab_view *view,
 
 void sc_regtab_show_flags(const struct sc_regtab_view *view, const struct sc_reg *reg)
 {
-	/* relaxed: whether one access is counted that was begun before is not promised */
+	/* relaxed: an access that has already begun may be counted or not */
 	sc_store_relaxed_32(&view->regs[reg->index].flags, reg->flags & FLAGS_SHARED);
 	(void)SC_FAULT("regtab.flags");
 }
 
 void sc_regtab_hide(const struct sc_regtab *regtab, struct sc_regtab_view *view, const struct sc_reg *reg)
 {
-	/* relaxed: the caller's full fence stands between it and the hazard words */
+	/* relaxed: the caller does a full fence before it looks at hazard words */
 	sc_store_relaxed_64(&view->regs[reg->index].tag, reg->tag);
 	(void)SC_FAULT("regtab.hidden");
 	if (reg->flags & SC_REG_KEY)
@@ -512,7 +510,7 @@ void sc_regtab_hide(const struct sc_regtab *regtab, struct sc_regtab_view *view,
 
 /* ---- a view, by an initiator ----------------------------------------------------------------- */
 
-/* A count of the owner's, which must not be above its limit; one that is counts nothing. */
+/* Loads a count of the owner. A count above its limit is taken as 0. */
 static uint32_t load_count(const uint32_t *word, uint32_t most)
 {
 	uint32_t count = sc_load_acquire_32(word);
@@ -521,14 +519,14 @@ static uint32_t load_count(const uint32_t *word, uint32_t most)
 }
 
 /*
- * Have the first `need` elements of a part memory, of `size` bytes each? Whole pages of them are looked at, but no more
- * than `count`: all would get memory that have none, if another has stored a wild count.
+ * Tells whether the first `need` elements of a part, of `size` bytes each, have memory. Probes whole pages, but not
+ * beyond `count`: probing gives memory to pages without, and the owner's count may be wild.
  */
 static bool has_memory(const void *part, uint32_t size, uint32_t *seen, uint32_t need, uint32_t count)
 {
 	/*
-	 * relaxed: a part that has memory keeps it; one thread may store less than another has: then it is looked at
-	 * again
+	 * relaxed: memory is never taken away; a thread may store less than another one has stored, and probes again
+	 * then
 	 */
 	uint32_t known = sc_load_relaxed_32(seen), page = SC_ABI_PAGE / size;
 
@@ -543,7 +541,6 @@ static bool has_memory(const void *part, uint32_t size, uint32_t *seen, uint32_t
 	return true;
 }
 
-/* Is there such an entry? */
 static bool has_reg(const struct sc_regtab_view *view, uint32_t index, uint32_t count)
 {
 	return index < count &&
@@ -554,7 +551,7 @@ static bool has_buckets(const struct sc_regtab_view *view, uint32_t bits)
 {
 	if (!bits || bits > SC_ABI_BUCKET_BITS_MAX)
 		return false;
-	/* relaxed: as above */
+	/* relaxed: as in has_memory() */
 	if (__builtin_expect(sc_load_relaxed_32(&view->seen->bucket_bits) == bits, 1))
 		return true;
 	if (!sc_probe_is_there(view->buckets + (1u << bits), sizeof(*view->buckets) << bits))
@@ -563,7 +560,6 @@ static bool has_buckets(const struct sc_regtab_view *view, uint32_t bits)
 	return true;
 }
 
-/* Is the entry in use under that key? */
 static bool is_open(const struct sc_regtab_view *view, uint32_t index, uint64_t key,
 		    struct sc_reg_ref *ref)
 {
@@ -571,7 +567,7 @@ static bool is_open(const struct sc_regtab_view *view, uint32_t index, uint64_t 
 	/* R1' acquire: pairs with R1 in sc_regtab_show() */
 	uint64_t tag = sc_load_acquire_64(&reg->tag);
 
-	/* acquire, as all loads on the way along a chain: `chains` is loaded again after them */
+	/* acquire, like all loads along a chain: `chains` is loaded again after them */
 	if (!(tag & 1) || sc_load_acquire_64(&reg->key) != key)
 		return false;
 	*ref = (struct sc_reg_ref){ index, tag };
@@ -678,7 +674,7 @@ int sc_regtab_slice(const struct sc_reg_span *span, uint64_t addr, uint64_t *len
 			more = cut_range(&cut, base, size);
 		}
 	if (more)
-		return -EKEYREJECTED; /* fewer bytes than it says */
+		return -EKEYREJECTED; /* the ranges have fewer bytes than the size says */
 	*len -= cut.left;
 	return (int)cut.used;
 }

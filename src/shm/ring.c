@@ -48,7 +48,7 @@ void sc_ring_resumed(struct sc_ring_rx *rx)
 	rx->left.lines = NULL;
 }
 
-/* The first line last: its reader looks at it all the time, and takes it away between two stores. */
+/* The first line is written last: the reader polls it, and would take it away between two stores. */
 void sc_lines_write_slow(const struct sc_ring_place *at, struct sc_abi_line *first, uint32_t here, const void *from,
 			 uint32_t size)
 {

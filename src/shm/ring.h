@@ -1,33 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ring.h: one direction of one pair: a single writer, a single reader, 64-byte lines.
+ * ring.h: a ring of 64-byte lines, from a single writer to a single reader.
  *
- * The writer fills the lines of a record and publishes it by one release store of the first line's ctl;
- * the reader takes it by one acquire load. Each line's ctl holds the lap (1, 2, 1, 2, ...) in its top byte,
- * and every line is written once in each lap, so a line that has not been written in this lap never looks
- * like a record (a line's first lap finds 0).
+ * The writer fills the lines of a record and publishes it by one release store of the first line's ctl. The reader
+ * takes it by one acquire load. The ctl of each line has the lap (1, 2, 1, 2, ...) in its top byte, and every line is
+ * written once in each lap. So a line not yet written in this lap never looks like a record (at first it is 0).
  *
- * The reader gives lines back by storing `head` in the consumer line, now and then; the writer looks at it
- * only when it seems to be out of lines. It may hold on to lines all the same (`held`): the writer has yet to read the
- * answers that the reader has written into them (delegate.c).
+ * The reader gives lines back by storing `head` in the consumer line, now and then. The writer loads `head` only when
+ * it seems to be out of lines. It keeps lines from `held` on, although they are read: it has not read yet what the
+ * reader has answered in them (delegate.c).
  *
  *   R1 release, sc_ring_store():  record bytes before its ctl      pairs with  R1' sc_ring_peek()
  *   R2 release, sc_ring_publish(): bytes read before head          pairs with  R2' sc_ring_refresh()
  *
- * A ring begins with the lines that are in its slot's first page, and has the others as well once it has been full, or
- * busy (sc_ring_grow()). Both sides must wrap at the same place: so a record says that it has grown, in order, as all
- * records; and the writer says so when nothing is unread of the lap before, which would stand in the way of a longer
- * one. That is so in the end of each lap: before a record that reaches the ring's end there is room for it only if no
- * line of the lap before is unread. models/grow.pml.
+ * At first a ring has the lines in the first page of its slot. It gets the others once it has been full, or busy
+ * (sc_ring_grow()). Both sides must wrap at the same place, so a record tells the reader of the growth, in order like
+ * every record. The writer sends it when no line of the lap before is unread: such a line would be in the way. This is
+ * so at the end of each lap: a record that reaches the end of the ring has room only then. models/grow.pml.
  *
- * A ring whose reader does not look overflows into bounce buffers of its writer's: the records go on there, one buffer
- * after the other, and in the ring again once the reader has come as far as that: then all of the ring is free.
- * record.c decides; a record says so, in order, as all records. models/overflow.pml.
+ * A full ring whose reader does not look overflows into bounce buffers of the writer: the next records go into one
+ * buffer after the other. When the reader has come to the first buffer, all of the ring is free, and the records go
+ * there again. record.c decides; a record tells the reader, in order. models/overflow.pml.
  *
- * If the writer dies before R1 the record was never there; nothing else is shared. If the reader dies
- * the writer runs out of lines. Each side keeps its own position privately: a word that the other writes is used after
- * a check only (a head outside [the last one, tail] is -EPROTO). That a line has been read may be known sooner
- * otherwise: a record that answers it says so (sc_ring_learn()).
+ * If the writer dies before R1, the record does not exist; nothing else is shared. If the reader dies, the writer runs
+ * out of lines. Each side keeps its own position in private memory, and checks a word of the other side before use (a
+ * head outside [the last one, tail] is -EPROTO). An answer to a record also tells that the record has been read,
+ * perhaps sooner than `head` does (sc_ring_learn()).
  */
 #ifndef SC_RING_H
 #define SC_RING_H
@@ -39,42 +37,42 @@
 #include "base/fault.h"
 #include "os/wake.h"
 
-/* Lines in which records stand one behind the other, the ring's or a buffer's, and how far one side is in them. */
+/* Lines with records one after the other, of the ring or of a buffer, and the position of one side in them. */
 struct sc_ring_place {
-	struct sc_abi_line *lines, *last; /* the first one, NULL: not connected; and the last */
-	struct sc_abi_line *next;	  /* where the next record begins */
-	uint64_t lap;			  /* at its place in ctl */
-	uint32_t count;			  /* of lines */
+	struct sc_abi_line *lines, *last; /* first line, NULL: not connected; last line */
+	struct sc_abi_line *next;	  /* the next record begins here */
+	uint64_t lap;			  /* the lap of `next`, shifted as in ctl */
+	uint32_t count;
 };
 
 /* The writer's side. */
 struct sc_ring_tx {
 	struct sc_ring_place at;
-	uint64_t tail, limit; /* lines written; those before this one may be written */
-	uint64_t *sleep;      /* the reader's, see wake.h */
-	uint64_t head;	      /* lines that may be written again: */
-	uint64_t known, held; /* those known to be read, before this one, which must not be as yet */
-	uint64_t said;	      /* lines read as the reader's own word has it, which may be older */
-	uint32_t room;	      /* lines that may be unread at a time, 0: it is to grow */
-	uint32_t grows_after; /* times without room until it is to */
+	uint64_t tail, limit; /* lines written; lines before this one may be written */
+	uint64_t *sleep;      /* the reader's sleep word, see wake.h */
+	uint64_t head;	      /* lines that may be written again: the lower of the next two */
+	uint64_t known, held; /* lines known to be read; lines from here on are in use although read */
+	uint64_t said;	      /* lines read by the reader's last `head`; may be less than `known` */
+	uint32_t room;	      /* lines that may be unread at a time; 0: see sc_ring_set_room() */
+	uint32_t grows_after; /* times without room until growing is tried again */
 	struct sc_abi_consumer *consumer;
-	struct sc_ring_place left; /* it has overflowed: where it resumes; else no lines */
-	uint64_t since;		   /* lines written when it overflowed, or resumed, the last time */
-	uint16_t overflow;	   /* number of the buffer that it has overflowed into */
-	uint32_t stuck;		   /* times without room since the reader has come */
-	uint64_t stuck_at;	   /* so far */
+	struct sc_ring_place left; /* overflowed: where the ring resumes; else without lines */
+	uint64_t since;		   /* lines written at the last overflow or resumption */
+	uint16_t overflow;	   /* number of the buffer that takes the records now */
+	uint32_t stuck;		   /* times without room while `head` was `stuck_at` */
+	uint64_t stuck_at;
 };
 
 /* The reader's side. */
 struct sc_ring_rx {
 	struct sc_ring_place at;
-	uint64_t head, published; /* lines read; as far as the writer has been told */
-	uint64_t window;	  /* the value of consumer->window */
+	uint64_t head, published; /* lines read; lines read as told to the writer */
+	uint64_t window;	  /* the last value of consumer->window */
 	struct sc_abi_consumer *consumer;
 	struct sc_ring_place left; /* as in sc_ring_tx */
 };
 
-/* One is left, for the record that says that the ring has grown, or overflows. */
+/* One line stays free for the record that says that the ring grows or overflows. */
 #define SC_RING_FIRST_ROOM (SC_ABI_RING_FIRST - 1)
 #define SC_RING_ROOM (SC_ABI_RING_LINES - 1)
 
@@ -103,15 +101,14 @@ static inline void sc_ring_rx_init(struct sc_ring_rx *rx, struct sc_abi_slot *sl
 				   .consumer = &slot->consumer };
 }
 
-/* The line behind this one. */
 static inline struct sc_abi_line *sc_ring_next(const struct sc_ring_place *at, const struct sc_abi_line *line)
 {
 	return line == at->last ? at->lines : (struct sc_abi_line *)line + 1;
 }
 
 /*
- * So many lines may be unread at a time, of those since it resumed. 0: it is to grow, or has overflowed, and each record
- * looks for room in another way until then.
+ * Sets the number of lines that may be unread at a time; lines before the last resumption do not count. 0: the ring is
+ * going to grow or has overflowed, so each record has to look for room by the slow path.
  */
 static inline void sc_ring_set_room(struct sc_ring_tx *tx, uint32_t room)
 {
@@ -121,7 +118,7 @@ static inline void sc_ring_set_room(struct sc_ring_tx *tx, uint32_t room)
 	tx->limit = room ? from + room : 0;
 }
 
-/* It is known that the reader has read the lines before `head`, which is no further than the tail. */
+/* The reader is known to have read the lines before `head`, which is not above the tail. */
 static inline void sc_ring_learn(struct sc_ring_tx *tx, uint64_t head)
 {
 	if (head > tx->known)
@@ -130,7 +127,7 @@ static inline void sc_ring_learn(struct sc_ring_tx *tx, uint64_t head)
 	sc_ring_set_room(tx, tx->room);
 }
 
-/* Learn how far the reader is, of its own word. -EPROTO: it cannot be there. */
+/* Loads the reader's head. -EPROTO: it is out of range. */
 int sc_ring_refresh(struct sc_ring_tx *tx);
 
 static inline bool sc_ring_has_room(const struct sc_ring_tx *tx, uint32_t lines)
@@ -138,19 +135,19 @@ static inline bool sc_ring_has_room(const struct sc_ring_tx *tx, uint32_t lines)
 	return tx->tail + lines <= tx->limit;
 }
 
-/* The same of one that is to grow, and may not yet. */
+/* The same for a ring that is going to grow and may not grow yet. */
 static inline bool sc_ring_has_room_yet(const struct sc_ring_tx *tx, uint32_t lines)
 {
 	return tx->tail - tx->head + lines < tx->at.count;
 }
 
-/* May it grow now? */
+/* Tells whether the ring may grow now: no line of the lap before is unread. */
 static inline bool sc_ring_may_grow(const struct sc_ring_tx *tx)
 {
 	return tx->at.count == SC_ABI_RING_FIRST && tx->tail - tx->head <= (uint64_t)(tx->at.next - tx->at.lines);
 }
 
-/* It has grown: the writer's next record is to say so (SC_ABI_CONTINUE). */
+/* The writer's ring grows. The writer's next record must say so (SC_ABI_CONTINUE). */
 static inline void sc_ring_grow(struct sc_ring_tx *tx)
 {
 	tx->at.count = SC_ABI_RING_LINES;
@@ -158,49 +155,48 @@ static inline void sc_ring_grow(struct sc_ring_tx *tx)
 	sc_ring_set_room(tx, SC_RING_ROOM);
 }
 
-/* The reader has come to that record, and not released it. */
+/* The reader's ring grows: the reader has come to that record and has not released it yet. */
 static inline void sc_ring_grown(struct sc_ring_rx *rx)
 {
 	rx->at.count = SC_ABI_RING_LINES;
 	rx->at.last = rx->at.lines + SC_ABI_RING_LINES - 1;
 }
 
-/* Has it overflowed? */
 static inline bool sc_ring_overflows(const struct sc_ring_tx *tx)
 {
 	return tx->left.lines;
 }
 
-/* Is there room for such a record, with a line left for the one that leaves this buffer? */
+/* Tells whether the buffer has space for the record, and a line for the record that leaves the buffer. */
 static inline bool sc_ring_overflow_has_room(const struct sc_ring_tx *tx, uint32_t lines)
 {
 	return lines <= (uint64_t)(tx->at.last - tx->at.next);
 }
 
-/* Has the reader come to the first buffer, so that the ring may be written again? */
+/* Tells whether the reader has come to the first buffer, so that the ring may be written again. */
 static inline bool sc_ring_may_resume(const struct sc_ring_tx *tx)
 {
 	return tx->head >= tx->since;
 }
 
-/* May records go on in so many lines? The reader goes around once at most for each. */
+/* Tells whether a buffer of `lines` is large enough to overflow into: each record then wraps once at most. */
 static inline bool sc_ring_may_overflow(uint32_t lines)
 {
 	return lines > SC_ABI_RECORD_LINES;
 }
 
 /*
- * The writer has written an SC_ABI_CONTINUE: further records go to these lines, which are cleared. And the reader has
- * come to it, and released it.
+ * After the writer has written an SC_ABI_CONTINUE, the next records go to these lines, which are cleared. The reader
+ * calls the second function when it has released that record.
  */
 void sc_ring_overflow(struct sc_ring_tx *tx, struct sc_abi_line *lines, uint32_t count);
 void sc_ring_overflowed(struct sc_ring_rx *rx, struct sc_abi_line *lines, uint32_t count);
 
-/* Likewise, further records go to the ring again. */
+/* The same for the way back to the ring. */
 void sc_ring_resume(struct sc_ring_tx *tx);
 void sc_ring_resumed(struct sc_ring_rx *rx);
 
-/* The line to begin a record in; the caller has made sure of room and goes on by sc_ring_next(). */
+/* Returns the first line of the next record. The caller has made sure of room and goes on by sc_ring_next(). */
 static inline struct sc_abi_line *sc_ring_reserve(const struct sc_ring_tx *tx)
 {
 	return tx->at.next;
@@ -220,7 +216,7 @@ static inline void sc_ring_advance(struct sc_ring_tx *tx)
 	}
 }
 
-/* Publish the record of `lines` lines that begins at the reserved one, `first`. Its reader is still to be woken. */
+/* Publishes the record that begins at `first`, the reserved line. The caller must still wake the reader. */
 static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *first, uint64_t ctl,
 				 uint32_t lines)
 {
@@ -237,7 +233,7 @@ static inline void sc_ring_store(struct sc_ring_tx *tx, struct sc_abi_line *firs
 	(void)SC_FAULT("ring.committed");
 }
 
-/* Take `lines` lines, so many behind the next record's first, from the reader's cache: they will be written soon. */
+/* Fetches `lines` lines from the reader's cache, `ahead` lines behind `next`: they are written soon. */
 static inline void sc_ring_fetch_to_write(const struct sc_ring_tx *tx, uint32_t ahead, uint32_t lines)
 {
 	for (struct sc_abi_line *line = tx->at.next + ahead; lines--; line++)
@@ -249,20 +245,18 @@ static inline void sc_ring_wake(const struct sc_ring_tx *tx)
 	sc_wake(tx->sleep, SC_ABI_SLEEP_ASLEEP);
 }
 
-/* Both. */
 static inline void sc_ring_commit(struct sc_ring_tx *tx, uint64_t ctl, uint32_t lines)
 {
 	sc_ring_store(tx, sc_ring_reserve(tx), ctl, lines);
 	sc_ring_wake(tx);
 }
 
-/* Where the next record begins. */
 static inline struct sc_abi_line *sc_ring_first(const struct sc_ring_rx *rx)
 {
 	return rx->at.next;
 }
 
-/* The ctl of the next record, which begins in this line; 0: none. */
+/* Returns the ctl of the next record, which begins in the line `first`; 0: there is none. */
 static inline uint64_t sc_ring_peek_at(const struct sc_ring_rx *rx, const struct sc_abi_line *first)
 {
 	/* R1' acquire: pairs with R1 in sc_ring_store() */
@@ -280,22 +274,22 @@ static inline uint64_t sc_ring_peek(const struct sc_ring_rx *rx)
 	return sc_ring_peek_at(rx, sc_ring_first(rx));
 }
 
-/* The ctl of the record behind the one at the head, which is `lines` long; 0: none yet. Only a hint. */
+/* Returns the ctl of the record behind the next one, which has `lines` lines; 0: none yet. Only a hint. */
 static inline uint64_t sc_ring_peek_next(const struct sc_ring_rx *rx, uint32_t lines)
 {
 	const struct sc_abi_line *line = rx->at.next + lines;
 	bool wraps = line > rx->at.last;
-	/* nothing else of it is read */
+	/* relaxed: nothing else of that record is read */
 	uint64_t ctl = sc_load_relaxed_64(&(wraps ? line - rx->at.count : line)->ctl);
 	uint64_t lap = wraps ? rx->at.lap ^ SC_RING_LAP_TURN : rx->at.lap;
 
 	return (ctl ^ lap) >> SC_ABI_CTL_LAP_SHIFT ? 0 : ctl;
 }
 
-/* Tell the writer how far this side is; `window` goes with it. */
+/* Tells the writer how far the reader is, and the reader's `window`. */
 static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 {
-	sc_store_relaxed_64(&rx->consumer->window, window); /* ordered by the next; a count of its own */
+	sc_store_relaxed_64(&rx->consumer->window, window); /* relaxed: R2 orders it; a count of its own */
 	(void)SC_FAULT("ring.window");
 	/* R2 release: pairs with R2' in sc_ring_refresh() */
 	sc_store_release_64(&rx->consumer->head, rx->head);
@@ -304,7 +298,7 @@ static inline void sc_ring_publish(struct sc_ring_rx *rx, uint64_t window)
 	rx->window = window;
 }
 
-/* Done with the record at the head. */
+/* Releases the next record. */
 static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 {
 	rx->head += lines;
@@ -315,7 +309,7 @@ static inline void sc_ring_release(struct sc_ring_rx *rx, uint32_t lines)
 	}
 }
 
-/* Lines ahead that are fetched, and the most for one record. */
+/* The distance at which the reader fetches lines, and the most lines for one record. */
 #define SC_RING_AHEAD 12
 #define SC_RING_FETCHED 3
 
@@ -327,10 +321,10 @@ static inline void sc_ring_fetch_one(const struct sc_ring_rx *rx, uint32_t ahead
 }
 
 /*
- * An inline record of `lines` has been released: of a stream of such there are more written than have come here, and
- * each would be waited for when it is looked at. So as many lines further on are fetched now. Longer records, and those
- * that name buffers, only take lines from their writer (docs/MEASUREMENTS.md, "Lines fetched by the reader"). No
- * loop, as compilers take out one that does nothing else.
+ * The reader has released an inline record of `lines`. In a stream of such records more lines are written than have
+ * come to this cache, and the reader would wait for each. So it fetches as many lines further on. For longer records,
+ * and those that name buffers, this would only take lines from the writer (docs/MEASUREMENTS.md, "Lines fetched by the
+ * reader"). There is no loop, because compilers remove a loop that only prefetches.
  */
 static inline void sc_ring_fetch(struct sc_ring_rx *rx, uint32_t lines)
 {
@@ -363,7 +357,7 @@ static inline uint32_t sc_ctl_size(uint64_t ctl)
 	return (uint32_t)ctl;
 }
 
-/* memcpy(3) of what fits a line, in the open: a call costs more than the copy. */
+/* memcpy(3) of at most a line. A call would cost more than the copy. */
 static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
 {
 	const uint8_t *from = from_;
@@ -371,7 +365,7 @@ static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
 
 	if (size == 8) {
 		memcpy(to, from, 8);
-	} else if (size >= 16) { /* the last 16 overlap those before */
+	} else if (size >= 16) { /* the last copy overlaps the others */
 		if (size > 32)
 			memcpy(to + 16, from + 16, 16);
 		if (size > 48)
@@ -391,7 +385,7 @@ static inline void sc_line_copy(void *to_, const void *from_, uint32_t size)
 	}
 }
 
-/* A compiler that is free to makes calls of these, and so gives more registers away to be saved. */
+/* Without the attribute compilers may call these functions, and more registers have to be saved. */
 #define SC_RING_INLINE static inline __attribute__((always_inline))
 
 void sc_lines_write_slow(const struct sc_ring_place *at, struct sc_abi_line *first, uint32_t here, const void *from,
@@ -400,8 +394,8 @@ void sc_lines_read_slow(const struct sc_ring_place *at, const struct sc_abi_line
 			uint32_t size);
 
 /*
- * Write / read `size` bytes in the lines of a record: the last `here` bytes of the first line, then whole lines. Two in
- * the open as well: with the call and a loop 64 B take a thirtieth longer one way.
+ * Write and read `size` bytes in the lines of a record: the last `here` bytes of the first line, then whole lines. Two
+ * lines are inline too: a call and a loop make 64 B a thirtieth slower one way.
  */
 SC_RING_INLINE void sc_lines_write(const struct sc_ring_place *at, struct sc_abi_line *first, uint32_t here,
 				   const void *from, uint32_t size)
@@ -431,13 +425,13 @@ SC_RING_INLINE void sc_lines_read(const struct sc_ring_place *at, const struct s
 	}
 }
 
-/* Lines of a record with `size` such bytes. */
+/* Lines of a record with `size` bytes of payload, at most `here` of them in the first line. */
 static inline uint32_t sc_lines_count(uint32_t here, uint32_t size)
 {
 	return size <= here ? 1 : 1 + (size - here + SC_ABI_LINE_BYTES - 1) / SC_ABI_LINE_BYTES;
 }
 
-/* Bytes of payload that the first line of an inline record holds. */
+/* Bytes of payload in the first line of an inline record. */
 static inline uint32_t sc_inline_first(uint32_t flags)
 {
 	return flags & SC_ABI_F_ACK ? 32 : 40;

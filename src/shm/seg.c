@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * seg.c: segments: one file for each endpoint, mapped by its owner and by the peers connected to it.
+ * seg.c: a segment is the file of one endpoint, mapped by its owner and by the peers connected to it.
  *
- * Owns the mapping, the descriptor and the private copy of the header. One structure of an own segment is used by one
- * thread at a time; different ones, also of the same segment, by any, and so is one of a peer's, which is the same for
- * all endpoints of this process (attach.c). create.c makes an own segment, memory.c gives its parts memory, guard.c
- * says which parts of a peer's this process may write.
+ * Owns the mapping, the descriptor and the private copy of the header. One thread at a time uses a structure of an own
+ * segment. Different structures, also of the same segment, may be used by any threads, and so may the structure of a
+ * peer's segment, which all endpoints of this process share (attach.c). create.c makes an own segment, memory.c gives
+ * its parts memory, guard.c decides which parts of a peer's segment this process may write.
  *
- * The life lock of the file says whether the owner lives. An owner that dies while attached leaves the mapping usable:
- * the memory goes with the last of them. A segment of this very process is borrowed, never opened (shmfile.c says why).
+ * The life lock of the file tells whether the owner lives. When an owner dies, the mappings of its peers stay usable;
+ * the memory goes with the last mapping. A segment of this very process is borrowed, never opened (shmfile.c says why).
  *
- * All mappings are MADV_DONTFORK: a forked child has no mapping to unmap, and its memory at those addresses is not
- * ours.
+ * All mappings are MADV_DONTFORK: a forked child has no mapping to unmap, and its memory at these addresses is its own.
  */
 #define _GNU_SOURCE 1
 #include "shm/seg.h"
@@ -105,8 +104,8 @@ int sc_seg_open_again(const struct sc_seg *seg)
 }
 
 /*
- * That process holds a lock on what the descriptor is of. Should that be another file since closefrom(3), the
- * process lives all the same.
+ * Tells whether the owner's process holds a lock on the file behind the descriptor. If the descriptor is another file
+ * now, after closefrom(3), that process lives all the same.
  */
 static bool is_held(const struct sc_seg *seg)
 {
@@ -117,8 +116,8 @@ static bool is_held(const struct sc_seg *seg)
 }
 
 /*
- * Neither descriptor nor name is left to ask the life lock by. That the name is gone says nothing: its owner
- * removes it, or a reaper, but so do logind (RemoveIPC) and people. 0: the process has ended; -ENOENT.
+ * There is no descriptor and no name left by which to ask the life lock. A missing name proves nothing: the owner, a
+ * reaper, logind (RemoveIPC) or a user can remove it. 0: the process has ended; else -ENOENT.
  */
 static int check_process_slow(const struct sc_seg *seg)
 {
@@ -128,8 +127,8 @@ static int check_process_slow(const struct sc_seg *seg)
 }
 
 /*
- * A reaper, too, holds the lock for a moment, with its own pid: a process that looks just then must not take the owner
- * for alive, as nothing would have it look again soon.
+ * Asks the life lock. A reaper also holds the lock for a moment, with its own pid. A process that asks in that moment
+ * must not take the owner for alive, because it would not ask again soon.
  */
 static int check_lock(const struct sc_seg *seg, int fd)
 {

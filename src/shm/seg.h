@@ -16,43 +16,43 @@
 #include "shm/regtab.h"
 
 /*
- * A mapped segment, this process's own or a peer's. `header` is a private copy, taken once and checked;
- * the shared one is never read again. A live peer's is mapped once for all endpoints that attach it: its structure has
- * several users then, and does not change any more.
+ * A mapped segment, of this process or of a peer. `header` is a private copy, checked once; the shared header is never
+ * read again. A live peer's segment is mapped once for all endpoints of this process that attach it: its structure then
+ * has several users and does not change any more.
  */
 struct sc_seg {
 	struct sc_abi_header header;
 	uint8_t *base;
-	int fd; /* attached: -1 when descriptors are short, see sc_seg_check_owner() */
+	int fd; /* attached: -1 when descriptors are scarce, see sc_seg_check_owner() */
 	dev_t dev;
 	ino_t ino;
-	bool own;	/* created here: sc_seg_destroy(); else sc_seg_detach() */
-	bool local;	/* its owner is this process: memory can be copied directly */
-	bool keep_name; /* own: sc_seg_destroy() leaves the file for those who have messages to read in it */
+	bool own;	/* created here, ends by sc_seg_destroy(); else by sc_seg_detach() */
+	bool local;	/* the owner is this process: memory can be copied directly */
+	bool keep_name; /* own: sc_seg_destroy() leaves the file, because peers have messages to read in it */
 	pid_t cma_pid;	       /* attached: pid of the owner as seen from here, 0: not visible from here */
-	uint64_t made_by;      /* sc_host_self() of the process that made it; its forked children have nothing mapped */
+	uint64_t made_by; /* sc_host_self() of the process that made it; forked children have no mapping */
 	struct sc_seg *lender; /* attached, local: the own segment whose mapping and fd are borrowed */
 	unsigned int users;    /* attached, not local */
-	struct sc_seg *next;   /* attached: hash chain of those that can be shared */
-	uint32_t *slots; /* attached, not lent: those that this process has claimed, in their order, */
-	uint32_t slot_count;	 /* so many */
-	bool guarded, pool_open; /* likewise: read-only but for them / and but for the pool */
-	uint32_t reg_count, range_count, bucket_bits; /* own: of the table, that have memory */
-	struct sc_regtab_seen table_seen;	      /* attached: of the table, that is known to */
-	uint32_t buf_count; /* of the pool, that have memory; attached: that are known to */
+	struct sc_seg *next;   /* attached: hash chain of segments that endpoints can share */
+	uint32_t *slots;     /* attached, not lent: slots that this process has claimed, in their order, */
+	uint32_t slot_count; /* and their number */
+	bool guarded, pool_open; /* likewise: the rest is read-only; but not the pool */
+	uint32_t reg_count, range_count, bucket_bits; /* own: parts of the table that have memory */
+	struct sc_regtab_seen table_seen;	      /* attached: the same, as far as known */
+	uint32_t buf_count;	/* buffers that have memory; attached: as far as known */
 	struct sc_shmfile file; /* own: the mapping outlives destroy until all borrowers have detached */
 };
 
-/* Was it made in this process, not in one that this was forked from? */
+/* Tells whether this process made the structure, not a parent process. */
 static inline bool sc_seg_is_here(const struct sc_seg *seg)
 {
 	return seg->made_by == sc_host_self();
 }
 
 /*
- * Does the owner of an attached segment live? 1: yes; 0: its process has ended or closed it, and touches no
- * memory through it any more; negative errno: cannot tell. -ENOENT: there is neither descriptor nor name, and
- * the process has not been seen to have ended.
+ * Tells whether the owner of an attached segment lives. 1: yes. 0: its process has ended or closed the segment, and
+ * touches no memory through it any more. Negative errno: cannot tell; -ENOENT: there is neither descriptor nor name,
+ * and the process has not been seen to have ended.
  */
 int sc_seg_check_owner(const struct sc_seg *seg);
 
@@ -66,7 +66,7 @@ static inline struct sc_abi_presence *sc_seg_presence(const struct sc_seg *seg)
 	return (struct sc_abi_presence *)(seg->base + SC_ABI_PRESENCE);
 }
 
-/* The registration table. The part behind the presence's counts has no memory. */
+/* The registration table. Elements beyond the counts of the presence have no memory. */
 static inline struct sc_regtab_view sc_seg_table(struct sc_seg *seg)
 {
 	const struct sc_abi_header *header = &seg->header;
@@ -106,13 +106,12 @@ static inline uint64_t sc_seg_align(uint64_t value, uint64_t to)
 	return (value + to - 1) / to * to;
 }
 
-/* Of the pool's buffers that have memory, to a whole page. */
+/* Returns the bytes of the pool that have memory, whole pages. */
 static inline uint64_t sc_seg_pool_memory(const struct sc_seg *seg)
 {
 	return sc_seg_align((uint64_t)seg->buf_count * seg->header.buf_size, SC_ABI_PAGE);
 }
 
-/* Of an address, for tables of segments. */
 static inline uint32_t sc_seg_hash(const char *addr)
 {
 	uint32_t hash = sc_addr_hash(addr, strlen(addr));
@@ -120,21 +119,23 @@ static inline uint32_t sc_seg_hash(const char *addr)
 	return hash ^ hash >> 16;
 }
 
-/* Map all of the file. -errno. */
+/* Maps the whole file. Returns 0 or a negative errno. */
 int sc_seg_map(struct sc_seg *seg);
 void sc_seg_unmap(struct sc_seg *seg);
 
-/* One user of an own segment has done with it. The lock goes last, after the mapping. */
+/* One user of an own segment ends its use. The last one unmaps the segment and then lets the life lock go. */
 void sc_seg_put(struct sc_seg *seg);
 
-/* Are the descriptors of attached segments few? False: the application needs the others. */
+/* Tells whether the descriptors of attached segments are few. If not, the application needs the others. */
 bool sc_seg_has_few_descriptors(void);
 
-/* Attached: its descriptor is one more, and returns the same / is closed, if it is open. */
+/* Attached: count a descriptor, and tell whether they are few; close the descriptor, if there is one. */
 bool sc_seg_count_descriptor(void);
 void sc_seg_drop_descriptor(struct sc_seg *seg);
 
-/* Attached: the file whose descriptor was closed. -ENOENT: the name is gone, or another file's. */
+/*
+ * Opens the file of an attached segment whose descriptor was closed. -ENOENT: the name is gone, or names another file.
+ */
 int sc_seg_open_again(const struct sc_seg *seg);
 
 #endif

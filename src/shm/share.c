@@ -2,9 +2,9 @@
 /*
  * share.c: the words of a shared copy; share.h says which side owns which, and what death leaves behind.
  *
- * The other side's word is loaded once for each attempt, checked against what this side knows, and the copy
- * is used. A compare and swap that fails means that the other side has taken more: each attempt must find
- * that, so a peer that toys with the word is -EPROTO and never an endless loop.
+ * Each attempt loads the other side's word once, checks it against what this side knows, and uses the copy. A compare
+ * and swap fails only if the other side has taken more. Each next attempt must find that; so a peer that toys with the
+ * word causes -EPROTO and no endless loop.
  */
 #include "shm/share.h"
 
@@ -14,8 +14,8 @@
 #include "base/fault.h"
 
 /*
- * A chunk is half of the copy, for each side to do in one call, but not more than this, or little: each side waits for
- * the chunk that the other has in hand (docs/MEASUREMENTS.md, "Chunks of a shared copy").
+ * A chunk is half of the copy, one call for each side, but at most this, or little more: each side waits for the chunk
+ * that the other has in hand (docs/MEASUREMENTS.md, "Chunks of a shared copy").
  */
 #define CHUNK_MAX ((uint64_t)262144)
 #define PAGE ((uint64_t)SC_ABI_PAGE)
@@ -30,7 +30,9 @@ static uint64_t pages(uint64_t size)
 	return (size - 1) / PAGE + 1;
 }
 
-/* More than two: an even number of chunks, as equal as whole pages can be. Each side takes them when it has time. */
+/*
+ * With more than two chunks: an even number of them, as equal as whole pages allow. A side takes one when it has time.
+ */
 static uint64_t chunk_pages(uint64_t size)
 {
 	uint64_t pairs = (size - 1) / (2 * CHUNK_MAX) + 1;
@@ -41,9 +43,9 @@ static uint64_t chunk_pages(uint64_t size)
 }
 
 /*
- * The first of two chunks, so that both take equally long if an element more at the other side takes as long as
- * SC_CMA_ELEMENT bytes more, all of which lie evenly in the copy. Rounded up, as the opener begins while the joiner is
- * still to see the record.
+ * Returns the size of the first of two chunks, so that both sides take equally long. An additional element at the other
+ * side costs as much as SC_CMA_ELEMENT bytes, and elements lie evenly in the copy. The result is rounded up, because
+ * the opener begins before the joiner sees the record.
  */
 static uint64_t head_pages(uint64_t size, uint64_t from_count, uint64_t to_count)
 {
@@ -79,7 +81,7 @@ void sc_share_open(struct sc_share *share, struct sc_abi_chunks *words, struct s
 	}
 	share->chunks = (uint32_t)view_init(share, words, record);
 	share->front = true;
-	sc_store_relaxed_64(&words->claim, word(record->generation, 0, 0)); /* published by the record */
+	sc_store_relaxed_64(&words->claim, word(record->generation, 0, 0)); /* the record publishes it */
 	(void)SC_FAULT("share.opened");
 }
 
@@ -97,12 +99,12 @@ int sc_share_join(struct sc_share *share, struct sc_abi_chunks *words, const str
 	return 0;
 }
 
-/* Read the claim word and learn what the other side has taken. */
+/* Loads the claim word and learns what the other side has taken. */
 static int refresh(struct sc_share *share, uint64_t *claim)
 {
 	uint32_t mine, theirs;
 
-	*claim = sc_load_relaxed_64(&share->words->claim); /* counts only; no memory is read by them */
+	*claim = sc_load_relaxed_64(&share->words->claim); /* only counts: no memory is read by them */
 	mine = share->front ? *claim >> 16 & 0xffff : *claim & 0xffff;
 	theirs = share->front ? *claim & 0xffff : *claim >> 16 & 0xffff;
 	if (*claim >> 32 != share->generation)
@@ -113,7 +115,7 @@ static int refresh(struct sc_share *share, uint64_t *claim)
 	return 0;
 }
 
-/* Take up to `most`. Returns their number, 0: none is left; -ESTALE, -EPROTO. */
+/* Takes up to `most` chunks. Returns their number, 0: none is left; -ESTALE, -EPROTO. */
 static int take(struct sc_share *share, uint32_t most)
 {
 	for (bool again = false;; again = true) {
@@ -137,7 +139,7 @@ static int take(struct sc_share *share, uint32_t most)
 	}
 }
 
-/* Where a chunk begins, or all end; the last of them may be short. */
+/* Returns where a chunk begins, or where the copy ends. */
 static uint64_t chunk_start(const struct sc_share *share, uint32_t index)
 {
 	if (!index)
@@ -145,7 +147,7 @@ static uint64_t chunk_start(const struct sc_share *share, uint32_t index)
 	return index == share->chunks ? share->size : share->head + (index - 1) * share->chunk;
 }
 
-/* The chunks [first, end). */
+/* Finds the bytes of the chunks [first, end). */
 static void locate(const struct sc_share *share, uint32_t first, uint32_t end, struct sc_share_part *part)
 {
 	part->offset = chunk_start(share, first);
@@ -178,7 +180,7 @@ void sc_share_come(struct sc_share *share)
 
 bool sc_share_has_come(const struct sc_abi_chunks *words, uint32_t generation)
 {
-	/* relaxed: only a guess is made of it */
+	/* relaxed: only a guess depends on it */
 	return sc_load_relaxed_64(&words->done) >> 32 == generation;
 }
 
