@@ -1,9 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# check-install.sh [--yes] [BUILD] - what `make install` promises, on this very system: with no environment
-# variable set the system's libfabric finds shmcma and sends messages through it, nothing is stacked on it,
-# and after `make uninstall` every file is gone. BUILD, by default ./build, has been made before.
+# check-install.sh [--yes] [BUILD] - what `make install` promises, on this very system. BUILD, by default ./build, has been
+# made before.
+#
+# 1. Into a prefix of its own: nothing is written outside of it, and the line that make prints makes libfabric find shmcma.
+# 2. Into the directory of the system's libfabric: with no environment variable set libfabric finds shmcma and sends
+#    messages through it, and no provider is stacked on it.
+#
+# After `make uninstall` the tree of files and directories is the one before.
 #
 # No part of make check, for it changes the system for a while: it runs as root only, and only with --yes or
 # in a machine of continuous integration, which sets CI.
@@ -38,15 +43,15 @@ for name in $(env | sed -n 's/^\(FI_[A-Za-z0-9_]*\)=.*/\1/p'); do
 done
 unset LD_LIBRARY_PATH LD_PRELOAD
 
-provider_dir=$(sed -n 's/^providerdir = //p' "$build/Makefile")
-prefix=$(sed -n 's/^prefix = //p' "$build/Makefile")
-[ -n "$provider_dir" ] || fail "$build/Makefile does not tell the directory of the provider"
-[ -n "$prefix" ] || fail "$build/Makefile does not tell the prefix"
-[ ! -e "$provider_dir/libshmcma-fi.so" ] || fail "shmcma is installed already; first: make uninstall"
-case $prefix in
-/usr) manual=/usr/share/man ;; # much of the rest of /usr is not ours
-*) manual=$prefix ;;
-esac
+# value NAME: of a variable of the Makefile
+value()
+{
+	printf 'include Makefile\nvalue-of:\n\t@echo "$(%s)"\n' "$1" | make -s -C "$build" -f - value-of
+}
+
+system=$(value system_providerdir)
+[ -n "$system" ] || fail "$build/Makefile does not tell the directory of the system's providers"
+[ ! -e "$system/libshmcma-fi.so" ] || fail "shmcma is installed already; first: make uninstall"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/shmcma-install.XXXXXX") || exit 1
 installed=''
@@ -56,35 +61,64 @@ into=''
 cleanup()
 {
 	[ -z "$server" ] || kill "$server" 2>/dev/null
-	[ -z "$installed" ] || make -s -C "$build" uninstall
+	[ -z "$installed" ] || make -s -C "$build" uninstall "$installed"
 	rm -rf "$work"
 }
 trap cleanup EXIT
 trap 'exit 1' HUP INT TERM
 
+# All that an installation could touch. Programs that run beside this one write elsewhere.
 files()
 {
-	find "$provider_dir" "$manual" 2>/dev/null | sort
+	find /etc /opt /usr "$work/own" -path '*/__pycache__' -prune -o -print 2>/dev/null | sort
+}
+
+# check_info: libfabric finds shmcma, and nothing stands on top of it
+check_info()
+{
+	run fi_info -p shmcma >"$work/info" || fail "fi_info -p shmcma: libfabric does not find it"
+	grep -qx 'provider: shmcma' "$work/info" || fail "fi_info -p shmcma shows another provider"
+	run fi_info >"$work/all" || fail "fi_info failed"
+	grep -qx 'provider: shmcma' "$work/all" || fail "fi_info without arguments does not show shmcma"
+	! grep 'shmcma;' "$work/all" || fail "fi_info shows another provider on top of shmcma"
+}
+
+# install_with ASSIGNMENT: as if it had been given to configure
+install_with()
+{
+	installed=$1
+	run make -s -C "$build" install "$1" >"$work/said" || fail "make install failed"
+	cat "$work/said"
+	! grep LD_LIBRARY_PATH "$work/said" || fail "make install speaks of LD_LIBRARY_PATH"
+	grep -q 'fi_info -p shmcma' "$work/said" || fail "make install does not say how to check it"
+}
+
+uninstall_with()
+{
+	run make -s -C "$build" uninstall "$1" || fail "make uninstall failed"
+	installed=''
+	files >"$work/after"
+	diff "$work/before" "$work/after" || fail "the files after uninstall are not those before install"
 }
 
 files >"$work/before"
-installed=yes
-run make -s -C "$build" install || fail "make install failed"
-[ -f "$provider_dir/libshmcma-fi.so" ] || fail "no $provider_dir/libshmcma-fi.so"
 
-run fi_info -p shmcma >"$work/info" || fail "fi_info -p shmcma: libfabric does not find it"
+install_with "prefix=$work/own"
+files | grep -v "^$work/own" >"$work/outside"
+grep -v "^$work/own" "$work/before" | diff - "$work/outside" || fail "make install wrote outside of the prefix"
+line=$(sed -n 's/^To use it: \(export FI_PROVIDER_PATH=.*\)/\1/p' "$work/said")
+[ -n "$line" ] || fail "make install does not say how libfabric finds the provider"
+(eval "$line" && check_info) || exit 1
+provider=$(find "$work/own" -name libshmcma-fi.so)
+! readelf -S "$provider" | grep -q '\.debug_info' || fail "$provider has what a debugger reads"
+uninstall_with "prefix=$work/own"
+
+install_with "providerdir=$system"
+[ -f "$system/libshmcma-fi.so" ] || fail "no $system/libshmcma-fi.so"
+check_info
 cat "$work/info"
-grep -qx 'provider: shmcma' "$work/info" || fail "fi_info -p shmcma shows another provider"
-run fi_info >"$work/all" || fail "fi_info failed"
-grep -qx 'provider: shmcma' "$work/all" || fail "fi_info without arguments does not show shmcma"
-! grep 'shmcma;' "$work/all" || fail "fi_info shows another provider on top of shmcma"
-
 first=$((20000 + $$ % 20000))
 pingpong $first
 pingpong $((first + 100)) -m tagged
-
-run make -s -C "$build" uninstall || fail "make uninstall failed"
-installed=
-files >"$work/after"
-diff "$work/before" "$work/after" || fail "the files after uninstall are not those before install"
+uninstall_with "providerdir=$system"
 echo "installed, found, used, and gone without a trace"
