@@ -31,7 +31,7 @@ struct sc_shmfile {
 	pid_t pid;
 	uint64_t made_by;   /* sc_host_self() of its maker; a forked child of the maker unlinks nothing */
 	unsigned int users; /* its maker and its borrowers */
-	uint32_t end;	    /* enum sc_shmfile_end; written under own_mutex, read by any thread */
+	uint32_t end;	    /* enum sc_shmfile_end; written under files_mutex, read by any thread */
 };
 
 /* Describes this process for a file that it makes. */
