@@ -84,8 +84,8 @@ bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool wri
 }
 
 /*
- * Returns the bytes [offset, offset + len) of a vector: the vector itself if it is exactly that, in one element, else a
- * part that is cut into `part`.
+ * Returns the bytes [offset, offset + len) of a vector: the vector itself if it is one element with just these, else
+ * `part`.
  */
 static inline const struct iovec *cut(const struct iovec *iov, size_t *count, size_t offset, size_t len,
 				      struct iovec part[SC_CMA_IOV])

@@ -4,16 +4,16 @@
  * locks. Any thread may call.
  *
  * A process loses its POSIX locks on an inode when it closes *any* descriptor of that inode. Hence:
- * - This process never opens an own file a second time: sc_otherfile_open() checks the file of that name before it
- * opens it, and checks the opened file before a descriptor can be closed. If the name has become an own file's in
- * between, the descriptor stays open for good. If the name can only be another process's, the check follows the open
- * (sc_otherfile_open_peer()). Should such a name lead to an own file, that descriptor stays open, and from then on
- * every name is checked first.
- * - An own file is one in the list, or one that another copy of this library in the same process holds: fdinfo shows
- * which locks belong to this process (in /proc/thread-self: /proc/self is not readable any more once the first thread
- * has ended).
- * - Only sc_otherfile_close() closes a descriptor of another process's file. It waits for a reaper in another thread,
- * because the reaper relies on a lock on the same inode.
+ *   - This process never opens an own file a second time: sc_otherfile_open() checks the file of that name before it
+ *     opens it, and checks the opened file before that can be closed. If the name has become an own file's in between,
+ *     the descriptor stays open for good. A name that is another process's is opened first and checked afterwards
+ *     (sc_otherfile_open_peer()). If it leads to an own file, that descriptor stays open, and from then on every name
+ *     is checked first.
+ *   - An own file is one in the list, or one that another copy of this library in the same process has locked: fdinfo
+ *     shows which locks belong to this process (in /proc/thread-self: /proc/self shows nothing any more once the first
+ *     thread has ended).
+ *   - Only sc_otherfile_close() closes a descriptor of another process's file. It waits for a reaper in another thread,
+ *     which relies on a lock on the same inode.
  *
  * If this process dies at any step, the kernel closes its descriptors.
  */

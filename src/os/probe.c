@@ -157,8 +157,8 @@ static int check_page(struct sc_probe *memory, uintptr_t page, bool write)
 }
 
 /*
- * Checks some pages. For a read of up to SC_PROBE_SEEN, or if the kernel does not populate the mapping, it checks each
- * page by itself, which is cheaper.
+ * Checks some pages: each by itself if this is cheaper, for a read of up to SC_PROBE_SEEN, or if the kernel does not
+ * populate the mapping.
  */
 static int check_pages(struct sc_probe *memory, uintptr_t first, uintptr_t last, bool write)
 {
