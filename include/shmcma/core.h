@@ -97,8 +97,8 @@ size_t sc_probe_readable(const void *at, size_t len);
 #define SC_ADDR_PREFIX "fi_shmcma://"
 
 /*
- * The addresses of endpoints that share one name (struct sc_ep_name) differ only in the last number, behind these first
- * characters. Other addresses differ in them.
+ * Endpoints that share one name (struct sc_ep_name) have addresses that differ only in the last number, behind these
+ * first characters. All other addresses differ in them.
  */
 #define SC_ADDR_STEM 58
 
@@ -337,7 +337,7 @@ struct sc_reg_attr {
 int sc_reg_open(struct sc_regtab *regtab, const struct sc_reg_attr *attr, struct sc_reg **reg);
 
 /*
- * Tells whether no thread may use the table's endpoints during the next sc_reg_open() with these flags: now and then.
+ * Tells whether no thread may use the table's endpoints during the next sc_reg_open() with these flags. Usually false.
  */
 bool sc_reg_wants_all(const struct sc_regtab *regtab, uint32_t flags);
 
@@ -348,8 +348,8 @@ void sc_reg_set_cntrs(struct sc_reg *reg, struct sc_cntr *reads, struct sc_cntr 
 
 /*
  * Ends the registration: peers that use the key from now on get EKEYREJECTED. Returns when no live peer copies under it
- * any more. -EBUSY: a peer is stopped in the middle of a copy, or has not ended one for 5 seconds; the key is invalid,
- * but the memory is not the caller's yet; call again.
+ * any more. -EBUSY: a peer is stopped in the middle of a copy, or has not ended its copy for 5 seconds; the key is
+ * invalid, but the memory is not the caller's yet; call again.
  */
 int sc_reg_close(struct sc_reg *reg);
 
