@@ -44,8 +44,8 @@ int sc_thread_start(pthread_t *thread, size_t stack, void *(*body)(void *), void
 /* ---- process --------------------------------------------------------------------------------- */
 
 /*
- * Removes the files that dead processes of this user left in shared memory (segments and service names), never those of
- * a live process. Returns the number of names removed.
+ * Removes the files that dead processes of this user left in shared memory (segments and service names). Returns the
+ * number of names removed.
  */
 int sc_reap_scan(void);
 
@@ -74,8 +74,8 @@ void sc_process_fini(void);
 
 /*
  * Tells whether more processes of this user with endpoints may run on the processors of this process's affinity mask
- * than the mask has processors. The answer is at most a second old: once a second the call reads the names in /dev/shm
- * (0.3 us each), else it takes 30 ns. False: not, or not known. Any thread.
+ * than the mask has. The answer is at most a second old: once a second the call reads the names in /dev/shm (0.3 us
+ * each), else it takes 30 ns. False if not known. Any thread.
  */
 bool sc_oversub_is_here(void);
 
@@ -529,7 +529,7 @@ bool sc_ep_is_idle(const struct sc_ep *ep);
 
 /*
  * Tells whether the endpoint refused a send for want of space since the last call. A thread that then sleeps is woken
- * when there is space, although space is no completion.
+ * when there is space, although that is no completion.
  */
 bool sc_ep_was_refused(struct sc_ep *ep);
 

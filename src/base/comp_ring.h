@@ -25,25 +25,25 @@ static inline bool sc_comp_ring_is_full(const struct sc_comp_ring *cq)
 /* Enlarges a full ring. False: the queue is overrun. */
 bool sc_comp_ring_grow_slow(struct sc_comp_ring *cq);
 
-/* Tells whether a completion that a struct sc_entry describes fully may go to the entries of sc_comp_ring_by_pass(). */
+/* Tells whether a completion may go to the entries of sc_comp_ring_by_pass(), if they tell all of it. */
 static inline bool sc_comp_ring_may_by_pass(const struct sc_comp_ring *cq)
 {
 	return cq->direct != cq->direct_end && sc_comp_ring_is_empty(cq);
 }
 
-/* Returns false if the queue is overrun and the completion is lost. */
+/* False: the queue is overrun and the completion is lost. */
 static inline bool sc_comp_ring_has_room(struct sc_comp_ring *cq)
 {
 	return __builtin_expect(cq->tail - cq->head < cq->room, 1) || sc_comp_ring_grow_slow(cq);
 }
 
-/* Returns the slot of the next completion; the caller has checked that there is room. */
+/* Returns the slot of the next completion, if there is room. */
 static inline struct sc_comp *sc_comp_ring_next(const struct sc_comp_ring *cq)
 {
 	return &cq->ring[cq->tail & cq->mask];
 }
 
-/* Returns the slot of the next completion, or NULL if the queue is overrun. */
+/* Returns that slot, or NULL if the queue is overrun. */
 static inline struct sc_comp *sc_comp_ring_reserve(struct sc_comp_ring *cq)
 {
 	return sc_comp_ring_has_room(cq) ? sc_comp_ring_next(cq) : NULL;

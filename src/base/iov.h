@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* Returns the sum of the lengths; SIZE_MAX, which is above every limit, if it overflows. */
+/* Returns the bytes of the vector; SIZE_MAX, which no limit allows: too many. */
 static inline size_t sc_iov_size(const struct iovec *iov, size_t count)
 {
 	size_t size = 0;
@@ -22,7 +22,7 @@ static inline size_t sc_iov_size(const struct iovec *iov, size_t count)
 	return size;
 }
 
-/* A walk through the bytes [offset, offset + len) of a vector, element by element. */
+/* A walk through [offset, offset + len) of a vector, element by element. */
 struct sc_iov_walk {
 	const struct iovec *at;
 	size_t count; /* elements from `at` on */
@@ -53,7 +53,7 @@ static inline bool sc_iov_next(struct sc_iov_walk *walk, uintptr_t *base, size_t
 	return false;
 }
 
-/* Stores the part [offset, offset + len) of the vector as a vector in out[count]. Returns its number of elements. */
+/* Stores the part [offset, offset + len) of the vector in out[count]. Returns its number of elements. */
 static inline size_t sc_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
 				  struct iovec *out)
 {

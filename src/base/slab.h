@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * slab.h: the operations of an endpoint in private memory, named by an index and a generation.
+ * slab.h: the operations of an endpoint, private memory, named by an index and a generation.
  *
- * A peer gets the id of an operation and echoes it. sc_slab_find() refuses an id that a peer has invented, or that
- * belongs to an ended operation. An operation that no peer is told of, the usual case, has no id. Objects never move.
- * Each begins with struct sc_slab_object.
+ * A peer gets the id of an operation and echoes it; sc_slab_find() refuses an invented id and the id of an ended
+ * operation. An operation that no peer is told of, the usual case, has no id. Objects never move. Each begins with
+ * struct sc_slab_object.
  */
 #ifndef SC_SLAB_H
 #define SC_SLAB_H
@@ -52,7 +52,7 @@ static inline void sc_slab_put(struct sc_slab *slab, void *object_)
 	slab->free = object;
 }
 
-/* Returns the id of an object in use; the id is valid until the object is put back. */
+/* Returns the id of an object in use, valid until the object is put back. */
 static inline uint64_t sc_slab_id(void *object_)
 {
 	struct sc_slab_object *object = object_;

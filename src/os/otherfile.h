@@ -6,28 +6,28 @@
 #include <sys/stat.h>
 
 /*
- * Opens another process's file for reading and writing, after a check of its type, owner and mode; *st describes the
- * opened file. Returns a descriptor, or -ENOENT; -EACCES: not a regular file of this user with mode 0600; -EBUSY: this
- * process itself holds it, and it was not opened; -EMFILE... The caller logs the first three errors.
+ * Opens another process's file for reading and writing, after a check of its type, owner and mode; *st is of the opened
+ * file. Returns a descriptor, or -ENOENT; -EACCES: not a regular file of this user with mode 0600; -EBUSY: this process
+ * itself holds it, and it was not opened; -EMFILE... The caller logs the first three.
  */
 int sc_otherfile_open(const char *name, struct stat *st);
 void sc_otherfile_close(int fd);
 
 /*
- * For a descriptor (or error) `fd` that stays open: returns `fd`, unless it has the number of a standard stream. Then
- * it returns another descriptor of that file and closes `fd`.
+ * For a descriptor (or error) that stays open: returns `fd` unless it is the number of a standard stream, else another
+ * descriptor in its place.
  */
 int sc_otherfile_move(int fd);
 
 /*
- * The same as sc_otherfile_open(). If the name can only belong to another process, it opens the file first and checks
- * it afterwards. The caller does not hold sc_otherfiles_hold().
+ * The same, but a name that can only be another process's is opened first and checked afterwards. The caller does not
+ * hold sc_otherfiles_hold().
  */
 int sc_otherfile_open_peer(const char *name, struct stat *st);
 
 /*
- * Tells whether a descriptor of sc_otherfile_open() still belongs to that file, with the same size and number of names,
- * owned by this user, with mode 0600.
+ * Tells whether a descriptor of sc_otherfile_open() still is of that file, with the same size and number of names, of
+ * this user, with mode 0600.
  */
 bool sc_otherfile_is_unchanged(int fd, const struct stat *as);
 

@@ -13,8 +13,8 @@
 #define SC_NO_PIDFD -1
 
 /*
- * Returns the place of a pidfd for a peer's process, to be polled; SC_NO_PIDFD: there is none. A pidfd that the table
- * has already may belong to an earlier process with that pid, which has ended: the next poll reports that.
+ * Returns a place with a pidfd of a peer's process, to be polled; SC_NO_PIDFD: there is none. A pidfd that was there
+ * already may be of an earlier process with that pid, which has ended: the next poll says so.
  */
 int sc_pidfd_get(pid_t pid);
 void sc_pidfd_put(int place);
@@ -23,7 +23,7 @@ bool sc_pidfd_is_open(int place);
 
 /* Fills `polls` with the pidfds to poll, an entry for each place of the table. Returns the number of entries. */
 nfds_t sc_pidfds_arrange(struct pollfd polls[SC_PIDFDS_MAX]);
-/* Tells whether the place has an event and still holds the pidfd that was polled. */
+/* Tells whether the place has an event and still is what was polled. */
 bool sc_pidfd_has_event(int place, const struct pollfd polls[SC_PIDFDS_MAX]);
 
 /* In a forked child: closes all pidfds, which belong to its parent. */

@@ -21,7 +21,7 @@ enum sc_shmfile_end {
 	SC_SHMFILE_GONE,  /* none needs it: no process opens the file any more */
 };
 
-/* A file that this process has made in SC_HOST_DIR. Part of the structure that uses it (segment, service). */
+/* A file that this process has made in SC_HOST_DIR. Part of its user's structure (segment, service). */
 struct sc_shmfile {
 	struct sc_shmfile *next;
 	char name[SC_ADDR_NAME_MAX]; /* "": no name yet, or no more */
@@ -57,7 +57,7 @@ void sc_shmfile_close(struct sc_shmfile *own);
 
 /*
  * Returns the descriptor, for use at once. If the application has closed it (closefrom(3)), opens the file again by its
- * name and takes the life lock again. -errno: not possible.
+ * name and locks it again. -errno: not possible.
  */
 int sc_shmfile_fd(struct sc_shmfile *own);
 
@@ -90,9 +90,7 @@ bool sc_shmfile_has_name(const struct sc_shmfile *own);
 /* For otherfile.c: tells whether this process has that file. Returns the remedy of an error, for the log. */
 bool sc_shmfile_is_listed(const struct stat *st);
 const char *sc_shmfile_remedy(int err);
-/*
- * Returns a descriptor of that file above the standard streams: `fd` itself if it is, or if there is no other number.
- */
+/* Returns a descriptor of that file above the standard streams: `fd` itself if it is, or if no other number is free. */
 int sc_shmfile_above_streams(int fd);
 
 /* SC_HOST_DIR/<name> */
