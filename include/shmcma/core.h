@@ -44,8 +44,8 @@ int sc_thread_start(pthread_t *thread, size_t stack, void *(*body)(void *), void
 /* ---- process --------------------------------------------------------------------------------- */
 
 /*
- * Removes the files that dead processes of this user left in shared memory (segments and service names). Returns the
- * number of names removed.
+ * Removes the files that dead processes of this user left in shared memory (segments and service names), never a live
+ * process's. Returns the number of names removed.
  */
 int sc_reap_scan(void);
 
