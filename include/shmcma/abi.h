@@ -24,19 +24,19 @@
  *          +-----------------------------------------------+
  *
  * Header, claims and a few bounce buffers have memory from the start. The first page of a slot gets its memory
- * (fallocate) when a peer takes it, the other when its ring is to grow, pool and table as they grow, so an unused part
- * costs nothing but address space.
+ * (fallocate) when a peer takes it, the other page when its ring grows, pool and table as they grow. So an unused part
+ * costs only address space.
  *
  * The writers: the owner writes the header (once), its presence, the pool, the table, each slot's consumer line, its
- * reports of chunks, and its answers to gets into their lines of the ring. A peer writes the claim, the introduction, the
- * hazards, the chunks, the delegation, the count of answers, and the ring of the one slot it has claimed, and a message
- * into buffers of the pool that it was lent for that, and adds to the membership count. Both sides change the claims of
- * chunks and of delegated operations, and presence.sleep (compare and swap). When one side has gone, the other one writes
- * for it: presence.state, presence.unread, the hazards. A process that reads a word of another process loads it once,
- * checks it, and uses the copy.
+ * reports of chunks, and its answers to gets into their lines of the ring. A peer writes the claim, the introduction,
+ * the hazards, the chunks, the delegation, the count of answers and the ring of the one slot that it has claimed; it
+ * writes a message into buffers of the pool that it was lent for that, and adds to the membership count. Both sides
+ * change the claims of chunks and of delegated operations, and presence.sleep (compare and swap). When one side has
+ * gone, the other one writes for it: presence.state, presence.unread, the hazards. A process that reads a word of
+ * another process loads it once, checks it, and uses the copy.
  *
- * Figures that an attacher needs (geometry) are in the header; an attacher never uses its own
- * configuration for another's memory.
+ * The header has all figures that an attacher needs (geometry). An attacher never uses its own configuration for the
+ * memory of another process.
  */
 #ifndef SHMCMA_ABI_H
 #define SHMCMA_ABI_H
@@ -51,7 +51,7 @@
 #define SC_ABI_LINE 64
 #define SC_ABI_ADDR_SIZE 64 /* 63 characters and NUL */
 
-#define SC_ABI_PART_ORDER 1 /* as drawn above */
+#define SC_ABI_PART_ORDER 1 /* order of the parts, as drawn above */
 #define SC_ABI_SLOTS_MAX 1024
 #define SC_ABI_SLOT_SIZE 8192
 #define SC_ABI_SLOT_FIRST 4096 /* bytes of it that have memory from the start, */
@@ -64,11 +64,11 @@
 #define SC_ABI_CAP_TAGGED (1u << 0)
 #define SC_ABI_CAP_MSG (1u << 1)
 #define SC_ABI_CAP_RMA (1u << 2)
-#define SC_ABI_CAP_STRICT (1u << 3) /* its memory is not to be touched: it serves requests itself */
+#define SC_ABI_CAP_STRICT (1u << 3) /* no peer may access its memory: it serves requests itself */
 #define SC_ABI_CAP_EVENTS (1u << 4) /* it counts accesses to its memory: each needs an SC_ABI_NOTE */
 #define SC_ABI_CAP_BARRIER (1u << 5) /* its stores take part in membarrier(2) of others, see wake.c */
 
-/* The process that has made a file, so that others can ask whether it lives: see reap.c. */
+/* The process that has made a file. Others prove by it whether the process lives: see owner.c. */
 struct sc_abi_owner {
 	uint64_t boot_id[2];
 	uint64_t start_time;  /* field 22 of /proc/self/stat, clock ticks since boot */
@@ -96,7 +96,7 @@ struct sc_abi_header {
 	uint64_t nonce[2];
 	struct sc_abi_owner owner;
 	uint32_t capabilities, pad;
-	uint64_t window; /* SC units a peer may have unmatched here, see sc_abi_consumer.window */
+	uint64_t window; /* units (SC_ABI_UNITS) that a peer may leave unmatched here */
 
 	/* the registration table: sizes in entries */
 	uint64_t table_offset;
@@ -106,23 +106,23 @@ struct sc_abi_header {
 };
 
 /*
- * sc_abi_presence.membership: a peer has published a claim here; or one of its peers has departed, closed, or given up
- * the connection. An owner that sees only the lower half changed looks at the claims alone. (A carry costs a look.)
+ * sc_abi_presence.membership: CAME: a peer has published a claim here. CHANGED: a peer has departed, closed, or given
+ * up the connection. If only the lower half has changed, the owner looks at the claims alone. (A carry costs a look.)
  */
 #define SC_ABI_CAME 1u
 #define SC_ABI_CHANGED (1u << 16)
 
 /*
- * sc_abi_presence.state. The owner takes OPEN to CLOSED, when it closes; and a process that proves that the owner's
- * process has died takes OPEN to ENDED (compare and swap), for all that have the segment attached. A peer that finds
+ * sc_abi_presence.state. An owner that closes takes OPEN to CLOSED. A process that proves the death of the owner's
+ * process takes OPEN to ENDED (compare and swap), for all processes that have the segment attached. A peer that finds
  * anything but OPEN writes nothing more there.
  */
 enum sc_abi_state { SC_ABI_OPEN = 1, SC_ABI_CLOSED = 2, SC_ABI_ENDED = 3 };
 
 /* At SC_ABI_PRESENCE; the only changing part of the first page. */
 struct sc_abi_presence {
-	uint32_t state;	     /* enum sc_abi_state, written by the owner, or once it is dead by anybody */
-	uint32_t membership; /* + SC_ABI_CAME or SC_ABI_CHANGED (atomic add, by anybody) */
+	uint32_t state;	     /* enum sc_abi_state, written by the owner, after its death by any process */
+	uint32_t membership; /* + SC_ABI_CAME or SC_ABI_CHANGED (atomic add, by any process) */
 	uint32_t buf_count;  /* bounce buffers that have memory, the first ones; only grows */
 	uint32_t unread;     /* CLOSED: claims marked UNREAD; a peer that takes it to 0 removes the name */
 
@@ -133,11 +133,11 @@ struct sc_abi_presence {
 	uint32_t chains;      /* odd while buckets or chains change, another even number after it */
 
 	/*
-	 * The word of life, a robust futex of a thread of the owner: its tid, or 0: there is no such thread.
-	 * When the process ends, or execs, the kernel adds SC_ABI_LIFE_ENDED before the pid can be another's.
-	 * It spares those who see a tid the slower proof that a pid still is the owner's. Anybody may have scribbled
-	 * on it: that somebody is dead is concluded from it only where the life lock is free as well, and nobody may
-	 * look into the memory of the process with that pid.
+	 * The word of life, a robust futex of a thread of the owner: the tid of that thread, or 0: no such thread. When
+	 * the process ends, or execs, the kernel adds SC_ABI_LIFE_ENDED before another process can get the pid. A
+	 * process that sees a tid needs no slower proof that the pid still is the owner's. Any process may have
+	 * scribbled on the word. So it proves a death only if the life lock is free as well, and the process with that
+	 * pid does not let its memory be read.
 	 */
 	uint64_t
 		life_next; /* the kernel's list of such words: an address of the owner's, nobody else's affair */
@@ -146,12 +146,12 @@ struct sc_abi_presence {
 
 	/*
 	 * The sleepers that wait for writes of others: SC_ABI_SLEEP_* flags, and a count of armings and wakes, see
-	 * wake.c. A process that has written something looks at the flag for it; the low half is the futex to wake.
+	 * wake.c. A process that has written something looks at the flag for that; the low half is the futex to wake.
 	 */
 	uint64_t sleep;
 	uint64_t pad[9];
 };
-#define SC_ABI_SLEEP_ASLEEP 1ULL /* for records, claims, answers, anything that is to be taken in */
+#define SC_ABI_SLEEP_ASLEEP 1ULL /* for records, claims, answers, all that the sleeper takes in */
 #define SC_ABI_SLEEP_ROOM 2ULL	 /* and for lines and buffers that are given back */
 #define SC_ABI_SLEEP_FLAGS 3ULL
 #define SC_ABI_LIFE_TID 0x3fffffffu   /* FUTEX_TID_MASK */
@@ -160,13 +160,13 @@ struct sc_abi_presence {
 
 /*
  * A claim: 0 free, else the claimant's ticket in the high bits and its progress in the low 3.
- * ticket: pid (31 bits) and 29 bits of its nonce. The pid is one of the owner's namespace, unless ELSEWHERE
- * (the highest bit) says that it is of another: an owner that cannot be seen under it then may live all the same. The
- * claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED back to 0; the
- * owner returns it to 0 from DEPARTED, or from CLAIMED once the claimant is dead. DEPARTED with UNREAD: messages in
- * this slot have their payload in the claimant's bounce buffers, and it did not see itself accepted; its segment keeps
- * its name for the owner to attach it. Once the owner has closed, either takes UNREAD away (compare and swap) and 1
- * from the claimant's sc_abi_presence.unread.
+ * ticket: pid (31 bits) and 29 bits of its nonce. The pid is one of the owner's namespace, unless ELSEWHERE (the
+ * highest bit) says that it is of another: then a claimant that is not visible under that pid may live all the same.
+ * The claimant goes 0 -> CLAIMED (compare and swap) -> PUBLISHED -> DEPARTED (plain stores), or from CLAIMED back to 0.
+ * The owner returns the claim to 0 from DEPARTED, or from CLAIMED once the claimant is dead.
+ * DEPARTED with UNREAD: messages in this slot have their payload in the claimant's bounce buffers, and the claimant did
+ * not see itself accepted; its segment keeps its name, so that the owner can attach it. Once the owner has closed,
+ * either side removes UNREAD (compare and swap) and takes 1 from the claimant's sc_abi_presence.unread.
  */
 enum sc_abi_claim { SC_ABI_CLAIMED = 1, SC_ABI_PUBLISHED = 2, SC_ABI_DEPARTED = 3 };
 #define SC_ABI_CLAIM_STATE 3ULL
@@ -255,27 +255,27 @@ enum sc_abi_kind {
 #define SC_ABI_F_PUT (1u << 1)	  /* with F_MEMORY: of a put */
 
 /*
- * An operation of the writer, opaque to the other side, which echoes it. low 32 bits: index, high 32
- * bits: generation.
+ * An operation of the writer, opaque to the other side, which echoes it. Low 32 bits: index; high 32 bits: generation.
  */
 typedef uint64_t sc_abi_op;
 
-/* Bounce buffers that a record can name. Each but the last it needs is full. */
+/* Bounce buffers that a record can name. Each but the last one in use is full. */
 #define SC_ABI_RECORD_BUFS 16
 _Static_assert((uint64_t)2 * SC_ABI_RECORD_BUFS * SC_ABI_BUF_SIZE_MAX <= UINT32_MAX,
 	       "bytes in the buffers of a record, and sums with them, fit 32 bits");
 
-/* Buffers at a time that may come back with a message. */
+/* Number of buffers that may come back with messages at a time. */
 #define SC_ABI_RETURN_BUFS 8
 
 /*
- * SC_ABI_BOUNCE: buffers of the writer's, lent to the reader until its `head` has passed the record.
+ * SC_ABI_BOUNCE: buffers of the writer, lent to the reader until its `head` has passed the record.
  *
- * With SC_ABI_F_RETURNABLE it is one buffer, and no other is lent so at the time but those of the same message. The
- * reader may write a message of its own into it, or a part of one, as long as its head has not passed the record. The
- * record of such a message has SC_ABI_F_RETURNED, and at most TAGGED, DATA and PARTS besides; that of a part has no other
- * flag. Each names one buffer, in the order in which they were lent; some may be passed over. It gives back the one that
- * it names, and all that were lent before it, when it has been read, as a head behind the record of that would.
+ * With SC_ABI_F_RETURNABLE the record names one buffer; at that time only buffers of the same message are lent this
+ * way. While its head has not passed the record, the reader may write a message of its own, or a part of one, into the
+ * buffer. The record of such a message has SC_ABI_F_RETURNED, and at most TAGGED, DATA and PARTS besides; the record of
+ * a part has no other flag. Each such record names one buffer, in the order in which they were lent; it may pass over
+ * some. Once it has been read, it gives back its buffer and all that were lent before, as a head behind their records
+ * would.
  */
 struct sc_abi_bounce {
 	uint64_t tag, data;
@@ -298,7 +298,7 @@ struct sc_abi_rdv {
 };
 #define SC_ABI_RDV_PER_LINE 3
 #define SC_ABI_RDV_SEGMENTS 16
-/* Lines of a record with so many segments, uint32_t, at least one. */
+/* Lines of a record with `count` segments, uint32_t, at least one. */
 #define SC_ABI_SEGMENT_LINES(count) (1 + ((count) + SC_ABI_RDV_PER_LINE - 2) / SC_ABI_RDV_PER_LINE)
 
 /* SC_ABI_ACK: the other side has ended with this operation. */
@@ -310,9 +310,10 @@ struct sc_abi_ack {
 };
 
 /*
- * SC_ABI_PULL: send `size` bytes from the start of the message as SC_ABI_PIECEs for `to`. With a `fault` the kernel did
- * not let the receiver read this payload (memfd_secret(2), a device's memory, or nothing is mapped there): it says
- * nothing of others. A sender that cannot read it either answers with a piece of 0 bytes, and the message ends so.
+ * SC_ABI_PULL: send `size` bytes from the start of the message as SC_ABI_PIECEs for `to`. `fault`: the kernel did not
+ * let the receiver read this payload (memfd_secret(2), a device's memory, or nothing is mapped there); this says
+ * nothing of other payloads. If the sender cannot read it either, it answers with a piece of 0 bytes, which ends the
+ * message.
  */
 struct sc_abi_pull {
 	sc_abi_op op; /* of the sender of the message */
@@ -324,8 +325,8 @@ struct sc_abi_pull {
 };
 
 /*
- * SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in bounce buffers: of one that was asked for, or,
- * with `to` 0, of the last one with SC_ABI_F_PARTS, before there is another. With SC_ABI_F_RETURNED `to` is 0.
+ * SC_ABI_PIECE: `size` (in ctl) bytes at `offset` of the message, in bounce buffers. The message is one that was pulled
+ * or, with `to` 0, the last one with SC_ABI_F_PARTS, before there is another. With SC_ABI_F_RETURNED `to` is 0.
  */
 struct sc_abi_piece {
 	sc_abi_op to;
@@ -336,13 +337,13 @@ struct sc_abi_piece {
 /*
  * SC_ABI_CONTINUE: ctl's size says where the next records are.
  *
- * SC_ABI_IN_BUFFER: in this bounce buffer of the writer's, as the ring has no room, and its reader does not look. The
- * lines of the buffer, all 0 so far, are used as those of a ring in its first lap, from the first one on, and no
- * further than its last. The reader writes nothing to them: no SC_ABI_DELEGATE_GET stands there. Buffers that are no
- * longer than the longest record are not used so.
+ * SC_ABI_IN_BUFFER: in this bounce buffer of the writer, because the ring is full and its reader does not look. The
+ * lines of the buffer, all 0 so far, are used like a ring in its first lap, from the first line to the last at most.
+ * The reader writes nothing to them, so they hold no SC_ABI_DELEGATE_GET. A buffer that is no longer than the longest
+ * record is not used so.
  *
- * SC_ABI_IN_RING: in the ring. An SC_ABI_CONTINUE in a buffer leads back to the line of the ring behind the one that has
- * left it. In the ring it says that the ring has all its lines from here on, which have memory.
+ * SC_ABI_IN_RING: in the ring. An SC_ABI_CONTINUE in a buffer leads back to the line behind the one by which the
+ * records left the ring. In the ring it says that the ring has all its lines from here on, which have memory.
  *
  * An SC_ABI_CONTINUE that stands in a buffer gives that buffer back.
  */
@@ -350,18 +351,18 @@ struct sc_abi_piece {
 #define SC_ABI_IN_BUFFER(buf) ((uint32_t)(buf) + 1)
 
 /*
- * SC_ABI_SHARE: the writer has begun a copy of `size` bytes in chunks, and the reader may copy some of them: struct
+ * SC_ABI_SHARE: the writer has begun a copy of `size` bytes in chunks, and the reader may copy some of them. struct
  * sc_abi_chunks `index` of the writer's slot, in the reader's segment, says which side copies which chunk.
  *
- * Of a message, which the writer receives by rendezvous: from the memory of the reader's operation `op`, from its start,
- * into `first` and further segments of the writer's. They fill the further lines as in SC_ABI_RDV, their number is in
- * ctl's size.
+ * Of a message, which the writer receives by rendezvous: from the memory of the reader's operation `op`, from its
+ * start, into `first` and further segments of the writer. They fill the further lines as in SC_ABI_RDV; ctl's size is
+ * their number.
  * With SC_ABI_F_MEMORY: of a put (SC_ABI_F_PUT) from the writer's memory at `there` to `addr` under `key`, or of a get
- * the other way.
+ * in the other direction.
  */
 struct sc_abi_share {
 	uint64_t size;
-	uint32_t head, chunk; /* of the first chunk, of each of the others: SC_ABI_PAGEs. The last may be shorter. */
+	uint32_t head, chunk; /* SC_ABI_PAGEs of the first chunk, of each other; the last may be shorter */
 	uint32_t generation, index;
 	union {
 		struct {
@@ -378,8 +379,8 @@ struct sc_abi_share {
 };
 
 /*
- * SC_ABI_PUT with SC_ABI_F_BOUNCED: `size` (in ctl) bytes to `addr` under `key`. A longer put is several of them; with
- * SC_ABI_F_ACK it is the last, and one answer (SC_ABI_DONE) tells of them all.
+ * SC_ABI_PUT with SC_ABI_F_BOUNCED: `size` (in ctl) bytes to `addr` under `key`. A longer put has several such records;
+ * the last one has SC_ABI_F_ACK, and one answer (SC_ABI_DONE) covers them all.
  */
 struct sc_abi_put {
 	sc_abi_op op;
@@ -388,10 +389,10 @@ struct sc_abi_put {
 };
 
 /*
- * SC_ABI_PUT without that, SC_ABI_GET: its first line; further segments of the writer's memory fill the further
- * lines as in SC_ABI_RDV, their number is in ctl's size. Answers: SC_ABI_DONE, for a get that goes through
- * bounce buffers after SC_ABI_GOTs. SC_ABI_DONE with EOPNOTSUPP to such a put: not possible, use SC_ABI_F_BOUNCED;
- * with EFAULT: not of this memory, use SC_ABI_F_BOUNCED for it.
+ * SC_ABI_PUT without SC_ABI_F_BOUNCED, and SC_ABI_GET: the first line. Further segments of the writer's memory fill the
+ * further lines as in SC_ABI_RDV; ctl's size is their number. Answers: SC_ABI_DONE; for a get through bounce buffers
+ * SC_ABI_GOTs before it. SC_ABI_DONE to such a put with EOPNOTSUPP: not possible, use SC_ABI_F_BOUNCED; with EFAULT:
+ * not of this memory, use SC_ABI_F_BOUNCED for it.
  */
 struct sc_abi_far {
 	sc_abi_op op;
@@ -402,8 +403,8 @@ struct sc_abi_far {
 };
 
 /*
- * SC_ABI_ATOMIC: ctl's size is the bytes of operands (first all operands, then all values to compare with)
- * that follow, 24 bytes in the first line. Answer: SC_ABI_RESULT if it fetches and went well, else DONE.
+ * SC_ABI_ATOMIC: ctl's size is the number of bytes of operands that follow (first all operands, then all values to
+ * compare with), 24 of them in the first line. Answer: SC_ABI_RESULT if it fetches and succeeds, else SC_ABI_DONE.
  */
 struct sc_abi_atomic {
 	sc_abi_op op;
@@ -415,16 +416,16 @@ struct sc_abi_atomic {
 };
 #define SC_ABI_ATOMIC_FIRST 24
 
-/* SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; SC_ABI_F_EVENT: to be counted. */
+/* SC_ABI_NOTE: with SC_ABI_F_DATA the owner's application gets `data`; with SC_ABI_F_EVENT the owner counts it. */
 struct sc_abi_note {
 	uint64_t data, key, len;
-	uint32_t access; /* SC_REG_READ or SC_REG_WRITE of core.h: what has been done */
+	uint32_t access; /* SC_REG_READ or SC_REG_WRITE of core.h: the kind of access */
 	uint32_t pad[7];
 };
 
 /*
- * SC_ABI_GOT: `size` (in ctl) bytes at `offset` of what a get asked for. With a `fault` the kernel did not let the
- * writer of this record store them where they belong, as in sc_abi_pull.
+ * SC_ABI_GOT: `size` (in ctl) bytes at `offset` of what a get asked for. `fault`: the kernel did not let the writer of
+ * this record store them at their place, as in sc_abi_pull.
  */
 struct sc_abi_got {
 	sc_abi_op op;
@@ -444,13 +445,13 @@ struct sc_abi_result {
 /*
  * SC_ABI_DELEGATE_PUT: `size` (in ctl) bytes to `addr` under `key`, 32 of them in the first line, or with
  * SC_ABI_F_BOUNCED all in buffers. See struct sc_abi_delegation. With SC_ABI_F_DATA the owner's application gets
- * `data`; it is counted in any case.
+ * `data`; the owner counts the put in any case.
  *
- * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record: the
- * bytes, over all but `ended` and the ctl words, 48 of them in the first line; or, with SC_ABI_F_BOUNCED, the numbers
- * of bounce buffers of its own that it has put them in; then `ended`. The writer does not write these lines
- * again before it has seen that or withdrawn it, whatever `head` says. Buffers are lent until struct sc_abi_answers
- * says that they have been read.
+ * SC_ABI_DELEGATE_GET: `size` (in ctl) bytes from `addr` under `key`. The peer that takes it answers in the record. It
+ * writes the bytes over all but `ended` and the ctl words, 48 of them in the first line; or, with SC_ABI_F_BOUNCED, it
+ * puts them into bounce buffers of its own and writes the numbers of these. Then it writes `ended`. The writer of the
+ * record reuses these lines only when it has seen that or withdrawn the get, whatever `head` says. The buffers are lent
+ * until struct sc_abi_answers says that they have been read.
  */
 struct sc_abi_delegate {
 	union {
@@ -471,11 +472,11 @@ struct sc_abi_intro {
 /*
  * Second line, written by the owner (the ring's reader). All counts are monotonic.
  * head: lines read. Bounce buffers named in lines before it are the sender's again.
- * window: units returned; the sender may have sc_abi_header.window more outstanding. A message costs
- * SC_ABI_UNITS(bytes the receiver must keep) until it is matched.
- * delegated_done: number of the last delegated put that has been taken and ended, + 1, or of a get behind it, which is
- * told of now and then; how the put did: a positive errno or 0 at delegated_errors[number % SC_ABI_DELEGATED]. See struct
- * sc_abi_delegation.
+ * window: units returned; the sender may have sc_abi_header.window more outstanding. A message costs SC_ABI_UNITS(bytes
+ * the receiver must keep) until it is matched.
+ * delegated_done: 1 + the number of the last delegated put that was taken and has ended, or of a get after it, which
+ * the owner reports now and then. delegated_errors[number % SC_ABI_DELEGATED]: the result of the put, a positive errno
+ * or 0. See struct sc_abi_delegation.
  */
 #define SC_ABI_DELEGATED 32
 struct sc_abi_consumer {
@@ -491,10 +492,9 @@ struct sc_abi_consumer {
 #define SC_ABI_UNITS(bytes) (((uint64_t)(bytes) + 63) / 64 + 8)
 
 /*
- * Third line, written by the claimant: registrations of the owner whose memory it is copying under. Index of
- * the registration + 1 in the low 32 bits, a count of its own in the high ones; low bits 0: none. Once the
- * claimant is dead the owner may clear them. SC_ABI_HAZARD_OP: memory that an operation of the owner's
- * names.
+ * Third line, written by the claimant: the registrations of the owner under which it copies. Low 32 bits: index of the
+ * registration + 1, 0: none; high 32 bits: a count of the claimant. Once the claimant is dead the owner may clear the
+ * words. SC_ABI_HAZARD_OP: memory that an operation of the owner names.
  */
 #define SC_ABI_HAZARDS 8
 #define SC_ABI_HAZARD_OP UINT32_MAX
@@ -516,12 +516,12 @@ struct sc_abi_chunks {
 };
 
 /*
- * Eighth line: the word that decides which side does the puts and gets that the claimant delegates. They are numbered
- * from 0 on, as they come in the ring; modulo 2^32, with no more than SC_ABI_DELEGATED at once neither taken and ended nor
- * withdrawn and done. claim, changed by both (compare and swap): number of the last one that the claimant had delegated
- * when it withdrew some, + 1 (high 32 bits); of the last that the owner has taken, + 1 (low). An operation below the high
- * half that is not below the low half at that moment is withdrawn: the owner passes over it. Each withdrawal takes back
- * all that are not taken.
+ * Eighth line: the word that decides which side does a put or get that the claimant delegates. These operations are
+ * numbered from 0 on, in the order of the ring, modulo 2^32; at most SC_ABI_DELEGATED of them are at once neither taken
+ * and ended nor withdrawn and done. claim, changed by both (compare and swap): high 32 bits: 1 + the number of the last
+ * operation that the claimant had delegated when it withdrew some; low 32 bits: 1 + the number of the last one that the
+ * owner has taken. A withdrawal takes back all operations that are not taken: those below the high half and, at that
+ * moment, not below the low half. The owner passes over them.
  */
 struct sc_abi_delegation {
 	uint64_t claim;
@@ -529,8 +529,8 @@ struct sc_abi_delegation {
 };
 
 /*
- * Ninth line, written by the claimant: SC_ABI_DELEGATE_GETs with SC_ABI_F_BOUNCED that have ended, well or
- * badly, and whose buffers it does not read any more.
+ * Ninth line, written by the claimant: the number of SC_ABI_DELEGATE_GETs with SC_ABI_F_BOUNCED that have ended, with
+ * success or error, and whose buffers the claimant does not read any more.
  */
 struct sc_abi_answers {
 	uint64_t read;
@@ -549,28 +549,27 @@ struct sc_abi_slot {
 
 /*
  * The registration table, the memory of the owner that peers may read and write. Three parts, one after the other from
- * table_offset on; none of them if reg_max is 0:
+ * table_offset on; there are none if reg_max is 0:
  *
- *   buckets        SC_ABI_TABLE_BUCKETS bytes: tables of 2^b buckets, each at byte 4 << b; that of
- *                  b = presence.bucket_bits counts. A bucket is index + 1 of a registration, or 0
+ *   buckets        SC_ABI_TABLE_BUCKETS bytes: tables of 2^b buckets, each at byte 4 << b; the one with
+ *                  b = presence.bucket_bits is in use. A bucket is index + 1 of a registration, or 0
  *   registrations  reg_max of struct sc_abi_reg; the first presence.reg_count have memory
  *   ranges         range_max of struct sc_abi_segment; the first presence.range_count have memory
  *
- * A part without memory must not be touched, not even read. The owner gives memory first, counts it then.
+ * A part without memory must not be touched, not even read. The owner gives memory first, then raises the count.
  *
- * A key that the owner has made: its low SC_ABI_KEY_INDEX_BITS are the registration's index, then a
- * generation of SC_ABI_KEY_GENERATION_BITS, the rest random. Any other 64 bits are an application's key; the
- * registration is in the chain of bucket SC_ABI_BUCKET(key, b). A reader looks at the index first, then at
- * the chain, for no more steps than reg_count. If it found nothing and presence.chains was odd or has
- * changed, it knows nothing.
+ * A key that the owner has made has the registration's index in its low SC_ABI_KEY_INDEX_BITS, then a generation of
+ * SC_ABI_KEY_GENERATION_BITS, then random bits. Any other 64 bits are an application's key; the registration is in the
+ * chain of bucket SC_ABI_BUCKET(key, b). A reader tries the index first, then the chain, for at most reg_count steps.
+ * If it found nothing and presence.chains was odd or has changed, it knows nothing.
  *
- * tag: 0 never used; odd: in use; even: closed. It only grows, so it is the registration's generation to
- * those who hold on to it (64 bits do not wrap). The other fields but next, and SC_REG_EVENT among the
- * flags, change only while the tag is even and no hazard word names the entry:
+ * tag: 0 never used; odd: in use; even: closed. It only grows, so a process that holds on to the registration uses it
+ * as a generation (64 bits do not wrap). The other fields except next, and SC_REG_EVENT among the flags, change only
+ * while the tag is even and no hazard word names the entry:
  *
  *   opened   fields, then tag (release), then the chain
- *   closed   tag, then the chain, a full fence, then hazard words are looked at; once they are gone it may
- *            be used again
+ *   closed   tag, then the chain, a full fence, then a look at the hazard words; once they are gone the entry
+ *            may be used again
  *   used     hazard word, a full fence, tag, fields, copy, tag again, hazard word (release)
  *
  * A remote address is an offset into the ranges, one after the other, from `base` on.
@@ -614,16 +613,16 @@ struct sc_abi_service {
 };
 
 /*
- * A directory: addresses by number, of one who writes for any who read. A file of its own, published and reaped
- * as a service's is:
+ * A directory: addresses by number, from one writer to any reader. A file of its own, published and reaped as a service
+ * is:
  *
  *   0     this header
  *   128   numbers[capacity]    a number's own value once it has its address, UINT64_MAX while it has none
  *   ...   addresses[capacity]  SC_ABI_ADDR_SIZE each
  *
- * An address is written before its number (release), once: no number is given to another later. An address that is
- * taken out loses its number. Only the first `count` numbers can have an address. The magic is another one with each
- * change.
+ * The writer writes an address before its number (release), once: no number gets another address later. An address that
+ * is taken out loses its number. Only the first `count` numbers can have an address. Each change of the format changes
+ * the magic.
  */
 #define SC_ABI_DIRECTORY_MAGIC 0x3152494443534853ULL
 #define SC_ABI_DIRECTORY_MAX 65536
@@ -637,9 +636,9 @@ struct sc_abi_directory {
 	(sizeof(struct sc_abi_directory) + (uint64_t)(capacity) * (sizeof(uint64_t) + SC_ABI_ADDR_SIZE))
 
 /*
- * The cost of copies on this machine, for all processes of a user in this boot. A file of its own, published as a
- * service's is, but it stays when its maker ends. It is not written again: another takes its place. The magic is
- * another one with each change.
+ * The cost of copies on this machine, for all processes of a user in this boot. A file of its own, published like a
+ * service; it stays when its maker ends. It is never written again: another file takes its place. Each change of the
+ * format changes the magic.
  */
 #define SC_ABI_CALIBRATION_MAGIC 0x31304c4143534853ULL
 struct sc_abi_calibration {
@@ -652,7 +651,7 @@ struct sc_abi_calibration {
 	uint64_t checksum;		    /* FNV-1a of all before it */
 };
 
-/* All are locked at this byte (POSIX write lock, one byte) for as long as the owner lives. */
+/* Each file has this byte locked (POSIX write lock, one byte) as long as its owner lives. */
 #define SC_ABI_LIFE_BYTE 0
 
 #define SC_ABI_AT(type, field, offset)                                                                    \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * atomic.h: C11 atomics on plain words of shared memory, with the order in the name.
+ * atomic.h: C11 atomics on plain words of shared memory, with the memory order in the name.
  *
- * Words of abi.h are plain integers, so that the layout does not depend on _Atomic; every access to one
- * that another process may touch at the same time goes through here.
+ * The words of abi.h are plain integers, so that the layout does not depend on _Atomic. Every access to a word that
+ * another process may access at the same time goes through these functions.
  */
 #ifndef SC_ATOMIC_H
 #define SC_ATOMIC_H
@@ -45,22 +45,22 @@ SC_ATOMIC_WORD(16)
 SC_ATOMIC_WORD(32)
 SC_ATOMIC_WORD(64)
 
-/* Have the line at that address brought here, to be written: nobody else has it then. Only a hint. */
+/* Prefetches the line at that address for writing: other processors lose their copies. Only a hint. */
 static inline void sc_fetch_to_write(const void *line)
 {
 #ifdef __x86_64__
-	/* no compiler emits it unless told that the processor has it; older processors execute it as no operation */
+	/* compilers emit prefetchw only for processors that have it; older processors execute it as no operation */
 	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
 #else
 	__builtin_prefetch(line, 1);
 #endif
 }
 
-/* Between a store and a load of different words that must not change places: a full fence. */
+/* A full fence: a store before it and a load of another word after it do not change places. */
 static inline void sc_fence_seq_cst(void)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	/* where a test lets the other side's store become visible: the load that follows must find it */
+	/* a test lets the other side's store become visible here: the load that follows must find it */
 	(void)SC_FAULT("atomic.fence");
 }
 

@@ -2,24 +2,23 @@
 /*
  * atomicop.c: carries out an atomic operation on memory of this process.
  *
- * Owns nothing but a lock. Any thread may call it; several at once may work on the same memory. The target is the
- * application's: the caller has checked that it may be touched, and a fault there is this process's. No other process
- * sees anything of this file: if an initiator dies, its operation is done or not, element by element.
+ * Owns nothing but a lock. Any thread may call it, and several threads at once may work on the same memory. The target
+ * belongs to the application: the caller has checked that this process may access it, and a fault there is a fault of
+ * this process. No other process sees anything of this file: if an initiator dies, each element is done or not done.
  *
  * The meaning of "atomic", for one element (fi_atomic(3) promises no more):
  *
  *   integers of 8 to 64 bits, float, double,      one atomic instruction of the processor, or a loop around
- *   float complex on an address of 8 bytes        compare-and-swap: atomic to all that do the same, the
- *                                                 program's own atomics and other processes' included
+ *   float complex on an address of 8 bytes        compare-and-swap: atomic to all that do the same, also to the
+ *                                                 program's own atomics and to other processes
  *   128 bits, long double, wider complex types,   under a lock of this process: atomic to all that comes
  *   float complex on an address of 4 bytes only   through here, not to the program's own accesses
  *
- * Values are compared as their type, as fi_atomic(3) writes it: -0.0 equals 0.0, and NaN equals, precedes and
- * follows nothing. Integers wrap. SC_ATOMIC_READ only loads, so it works where this process cannot write.
+ * Values are compared as their type, as fi_atomic(3) writes it: -0.0 equals 0.0, and NaN equals, precedes and follows
+ * nothing. Integers wrap. SC_ATOMIC_READ only loads, so it works on memory that this process cannot write.
  *
- * Order: sequentially consistent, for the application may use the words together with others of its own and
- * expect of them what C11 promises of atomics unless told otherwise; on x86 it costs nothing, all such
- * instructions are.
+ * Order: sequentially consistent. The application may use the words together with others of its own, and C11 promises
+ * this order for atomics unless told otherwise. On x86 it costs nothing: all such instructions have it.
  */
 #include "base/atomicop.h"
 
@@ -39,13 +38,13 @@ typedef double _Complex double_complex;
 typedef long double long_double;
 typedef long double _Complex long_double_complex;
 
-/* Memory whose type is the application's business. */
+/* Memory whose type only the application knows. */
 typedef uint8_t __attribute__((may_alias)) word8;
 typedef uint16_t __attribute__((may_alias)) word16;
 typedef uint32_t __attribute__((may_alias)) word32;
 typedef uint64_t __attribute__((may_alias)) word64;
 
-/* How far the buffers of an operation have been used; NULL: has none. */
+/* The unused rest of an operation's buffers; NULL: the operation has no such buffer. */
 struct cursor {
 	const char *operands, *compare;
 	char *result;
@@ -70,8 +69,8 @@ static inline void put(char **to, const void *from, size_t size)
 /* ---- one element: fi_atomic(3) in C ---------------------------------------------------------- */
 
 /*
- * next_<type>(): given the element as it is, and in *value the operand: is it to be replaced, and by what
- * (*value)?
+ * next_<type>(): gets the element as it is, and the operand in *value. Returns whether the element is replaced; *value
+ * is then its new value.
  */
 #define EVERY_CASES                                                                                       \
 	default: /* SC_ATOMIC_READ */                                                                     \
@@ -106,7 +105,7 @@ static inline void put(char **to, const void *from, size_t size)
 	case SC_CSWAP_GT:                                                                                 \
 		return compare > old;
 
-/* `wide`: an unsigned type in which sums and products wrap, whatever small types are promoted to. */
+/* `wide`: an unsigned type in which sums and products wrap, because small types are promoted to int. */
 #define INTEGER_CASES(ctype, wide)                                                                        \
 	case SC_SUM:                                                                                      \
 		*value = (ctype)((wide)old + (wide)*value);                                               \
@@ -144,8 +143,8 @@ static inline void put(char **to, const void *from, size_t size)
 	}
 
 /*
- * reduce_<type>(): of memory that is this caller's alone. The three codes that most reductions are have a loop each that
- * has no other in it.
+ * reduce_<type>(): for memory that only this caller uses. The three codes of most reductions have a loop each, without
+ * other codes in it.
  */
 #define DEFINE_REDUCE(name, ctype)                                                                        \
 	static inline __attribute__((always_inline)) void each_##name(                                    \
@@ -246,7 +245,7 @@ DEFINE_DIRECT(32)
 DEFINE_DIRECT(64)
 
 /*
- * run_<type>(): do it to `count` elements. Of floating point only a write needs no loop: CSWAP compares
+ * run_<type>(): applies the operation to `count` elements. Of floating point only a write needs no loop: CSWAP compares
  * values, not bits.
  */
 #define DEFINE_RUN(name, ctype, bits, integer)                                                            \
@@ -295,13 +294,13 @@ DEFINE_RUN(float_complex, float_complex, 64, false)
 
 /* ---- under the lock -------------------------------------------------------------------------- */
 
-/* Held for as long as one piece takes, which is SC_ATOMIC_MAX bytes at most. */
+/* Held for one piece, which is at most SC_ATOMIC_MAX bytes. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t lock_once = PTHREAD_ONCE_INIT;
 
 /*
- * A child forked while another thread holds the lock would find it held for ever. It guards the application's
- * memory, nothing of ours, and is not taken around fork(2): a thread that holds it may hold others.
+ * A child that is forked while another thread holds the lock would find it held for ever. The lock guards only memory
+ * of the application. It is not taken around fork(2): a thread that holds it may hold other locks.
  */
 static void atfork_child(void)
 {
@@ -319,7 +318,7 @@ static void acquire(void)
 	pthread_mutex_lock(&lock);
 }
 
-/* locked_<type>(): the same as run_<type>(), for types without instructions of the processor. */
+/* locked_<type>(): the same as run_<type>(), for types without processor instructions. */
 #define DEFINE_LOCKED(name, ctype)                                                                        \
 	static void locked_##name(enum sc_atomic_code code, struct cursor *at, void *memory,              \
 				  size_t count)                                                           \
@@ -346,8 +345,8 @@ DEFINE_LOCKED(double_complex, double_complex)
 DEFINE_LOCKED(long_double_complex, long_double_complex)
 
 /*
- * In C it is two floats and lies where a float may. An element is always done the same way, so both ways
- * together are as atomic as each.
+ * In C the type is two floats with their alignment. One element is always done the same way, so both ways together are
+ * as atomic as each.
  */
 static void either_float_complex(enum sc_atomic_code code, struct cursor *at, void *memory, size_t count)
 {
@@ -381,8 +380,8 @@ static const uint32_t kinds[] = {
 };
 
 /*
- * align: the alignment that the processor needs for the types that it does, else that of C; 128 bits may be two words
- * of 64 to a program whose compiler has no such type.
+ * align: for types that the processor does, the alignment that it needs; else that of C. A program whose compiler has
+ * no 128-bit type may use two words of 64 bits.
  */
 static const struct {
 	void (*run)(enum sc_atomic_code code, struct cursor *at, void *memory, size_t count);

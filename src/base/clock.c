@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * clock.c: the time, for callers that wait. Any thread, a forked child as well.
- */
+/* clock.c: the time, for callers that wait. Any thread, also in a forked child. */
 #include <shmcma/core.h>
 
 #include <time.h>

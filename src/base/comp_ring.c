@@ -2,11 +2,10 @@
 /*
  * comp_ring.c: the completion queue of core.h, a ring in private memory that doubles when it is full.
  *
- * Its owner serializes; nothing here is seen by another process. head and tail only ever rise and are
- * masked on use, so growing moves entry i from ring[i & mask] to ring[i & larger mask] and neither
- * counter changes. An entry that sc_comp_ring_peek() returned must outlive a completion that is added before its
- * release, so a ring that was outgrown stays allocated until sc_comp_ring_fini(); together they are smaller than the
- * ring in use.
+ * The owner of the queue serializes; no other process sees it. head and tail only grow and are masked on use, so grow()
+ * moves entry i from ring[i & mask] to ring[i & larger mask] and changes neither count. An entry that
+ * sc_comp_ring_peek() returned must outlive a completion that is added before its release, so an outgrown ring stays
+ * allocated until sc_comp_ring_fini(). All outgrown rings together are smaller than the ring in use.
  */
 #include "base/comp_ring.h"
 
@@ -89,7 +88,7 @@ static bool grow(struct sc_comp_ring *cq)
 
 bool sc_comp_ring_grow_slow(struct sc_comp_ring *cq)
 {
-	/* Once one is lost the order has a hole: none is taken after it, even if there is room again. */
+	/* After a loss the order has a hole: the queue takes no more completions, even if there is room again. */
 	if (sc_comp_ring_is_overrun(cq) || !grow(cq)) {
 		cq->room = 0;
 		return false;

@@ -2,12 +2,12 @@
 /*
  * comp_ring.h: how the core adds to a completion queue (struct sc_comp_ring of core.h) on its hot path.
  *
- *	struct sc_comp *comp = sc_comp_ring_reserve(cq);
+ * 	struct sc_comp *comp = sc_comp_ring_reserve(cq);
  *
- *	if (comp) {
- *		... fill every field that what it says has: the slot holds what an earlier completion left ...
- *		sc_comp_ring_commit(cq);
- *	}
+ * 	if (comp) {
+ * 		... fill every field that the flags make valid: the slot holds an earlier completion ...
+ * 		sc_comp_ring_commit(cq);
+ * 	}
  *
  * At most one slot is reserved at a time; a reservation without commit has no effect.
  */
@@ -16,16 +16,16 @@
 
 #include <shmcma/core.h>
 
-/* So many are queued that operations that would add to them are pushed back, but for receives. */
+/* Tells whether an operation that would add a completion is refused; receives never are. */
 static inline bool sc_comp_ring_is_full(const struct sc_comp_ring *cq)
 {
 	return cq->tail - cq->head >= cq->limit;
 }
 
-/* The ring is full: a larger one. False: the queue is overrun. */
+/* Enlarges a full ring. False: the queue is overrun. */
 bool sc_comp_ring_grow_slow(struct sc_comp_ring *cq);
 
-/* May what a struct sc_entry tells all of go there? */
+/* Tells whether a completion may go to the entries of sc_comp_ring_by_pass(), if they tell all of it. */
 static inline bool sc_comp_ring_may_by_pass(const struct sc_comp_ring *cq)
 {
 	return cq->direct != cq->direct_end && sc_comp_ring_is_empty(cq);
@@ -37,22 +37,19 @@ static inline bool sc_comp_ring_has_room(struct sc_comp_ring *cq)
 	return __builtin_expect(cq->tail - cq->head < cq->room, 1) || sc_comp_ring_grow_slow(cq);
 }
 
-/* The slot of the next completion, if there is room. */
+/* Returns the slot of the next completion, if there is room. */
 static inline struct sc_comp *sc_comp_ring_next(const struct sc_comp_ring *cq)
 {
 	return &cq->ring[cq->tail & cq->mask];
 }
 
-/* Both; or NULL. */
+/* Returns that slot, or NULL if the queue is overrun. */
 static inline struct sc_comp *sc_comp_ring_reserve(struct sc_comp_ring *cq)
 {
 	return sc_comp_ring_has_room(cq) ? sc_comp_ring_next(cq) : NULL;
 }
 
-/*
- * Writes flags and error of a completion in one store: the answer to a message waits for each store that is made before
- * it.
- */
+/* Writes flags and error of a completion in one store: the answer to a message waits for each store before it. */
 static inline void sc_comp_say(struct sc_comp *comp, uint32_t cq_flags, uint16_t err, uint16_t flags)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * copy.h: memcpy(3) in one way for sure. The C library's goes over to the string instruction (rep movsb) at a size
- * that it takes from the processor (2112 bytes on x86-64 with AVX, see glibc.cpu.x86_rep_movsb_threshold), which is
- * right for memory of one processor. Lines that another has, or is to get, are a different matter, see fill.h.
+ * copy.h: copies by known instructions. From a size on, memcpy(3) of the C library uses the string instruction (rep
+ * movsb; from 2112 bytes on x86-64 with AVX, see glibc.cpu.x86_rep_movsb_threshold). That is right for memory that one
+ * processor uses, but not for lines that another processor has or gets next, see fill.h.
  */
 #ifndef SC_COPY_H
 #define SC_COPY_H
@@ -12,12 +12,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bytes that no C library leaves to a string instruction. */
+/* Up to this many bytes no C library uses a string instruction. */
 #define SC_COPY_BLOCK 1024
 
 /*
- * By loads and stores of the processor's widest registers. The code hides the length of a block from the compiler: of 1
- * KiB gcc makes a string instruction of its own, rep movsq (docs/MEASUREMENTS.md, "Copies by words").
+ * Copies by loads and stores of the widest registers. The code hides the length of a block from the compiler: gcc makes
+ * a string instruction, rep movsq, of a copy of 1 KiB (docs/MEASUREMENTS.md, "Copies by words").
  */
 static inline void sc_copy_by_words(void *to_, const void *from_, size_t size)
 {
@@ -32,9 +32,9 @@ static inline void sc_copy_by_words(void *to_, const void *from_, size_t size)
 }
 
 /*
- * Does a copy load, sooner or later, what it has just stored to, as far as the lower 12 bits of an address tell? Processors
- * take such a load to wait for the store (docs/MEASUREMENTS.md, "Copies a few bytes beyond a page"). A block that malloc(3)
- * has mapped begins 16 bytes into a page, a bounce buffer with one.
+ * Tells whether a copy loads from where it has just stored to, by the lower 12 bits of the addresses. Processors let
+ * such a load wait for the store (docs/MEASUREMENTS.md, "Copies a few bytes beyond a page"). A block that malloc(3) has
+ * mapped begins 16 bytes into a page, a bounce buffer at its start.
  */
 static inline bool sc_copy_is_aliased(const void *to, const void *from)
 {
@@ -43,7 +43,7 @@ static inline bool sc_copy_is_aliased(const void *to, const void *from)
 
 #define SC_COPY_BACK_BLOCK 256
 
-/* From the end on, in blocks: each load then lies before all earlier stores. */
+/* Copies from the end on, in blocks: each load is at a lower address than all earlier stores. */
 static inline void sc_copy_backwards(void *to_, const void *from_, size_t size)
 {
 	const char *from = from_;

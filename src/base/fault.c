@@ -2,16 +2,15 @@
 /*
  * fault.c: arms the points of fault.h from the environment; in builds for tests only.
  *
- *	SHMCMA_FAULT=shmfile.link:kill		SIGKILL, the first time the point is reached
- *	SHMCMA_FAULT=shmfile.link:stop:3		SIGSTOP, the third time; goes on after SIGCONT
- *	SHMCMA_FAULT=shmfile.link:28		the point yields ENOSPC, the first time
+ * 	SHMCMA_FAULT=shmfile.link:kill		SIGKILL, the first time the point is reached
+ * 	SHMCMA_FAULT=shmfile.link:stop:3		SIGSTOP, the third time; goes on after SIGCONT
+ * 	SHMCMA_FAULT=shmfile.link:28		the point yields ENOSPC, the first time
  *
- * A test program that has the core linked in may put a function of its own in their place
- * (sc_fault_hook).
+ * A test program that has the core linked in may use a function of its own instead (sc_fault_hook).
  *
- * The environment is read once, when the first point is reached; a child of fork() inherits what was
- * read and how often the point was reached. A setting that means nothing ends the process: a test with
- * a slip must not pass. Any thread may reach a point; there is no lock that a fork could leave taken.
+ * The first point that is reached reads the environment, once; a child of fork() inherits the setting and the count. An
+ * invalid setting ends the process: a test with a typing error must not pass. Any thread may reach a point; there is no
+ * lock that a fork could leave taken.
  */
 #include "base/fault.h"
 
@@ -44,7 +43,7 @@ static struct {
 } armed;
 
 static pthread_once_t armed_once = PTHREAD_ONCE_INIT;
-static _Atomic unsigned long reached; /* how often the armed point was */
+static _Atomic unsigned long reached; /* count for the armed point */
 
 static bool parse_number(const char *text, long max, long *number)
 {

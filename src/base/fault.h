@@ -2,16 +2,16 @@
 /*
  * fault.h: points at which a test lets this process die, stop, or see a system call fail.
  *
- *	(void)SC_FAULT("ring.committed");	after a store to shared memory: die, stop
- *	fd = SC_TRY("otherfile.open", open(...));	a call that returns -1 and sets errno: fail with one, die, stop;
- *						"shmfile.open.done" is the point after it
- *	base = SC_TRY_PTR("seg.mmap", MAP_FAILED, mmap(...));	the same for one that returns a pointer
- *	SC_CALL("shmfile.close", close(fd));	a call that is not made to fail: the points before and after it
- *	err = SC_FAIL("memory.slot");		0, or the errno to fail with
+ * 	(void)SC_FAULT("ring.committed");	after a store to shared memory: die, stop
+ * 	fd = SC_TRY("otherfile.open", open(...));	a call that returns -1 and sets errno: fail with one, die, stop;
+ * 						"shmfile.open.done" is the point after it
+ * 	base = SC_TRY_PTR("seg.mmap", MAP_FAILED, mmap(...));	the same for a call that returns a pointer
+ * 	SC_CALL("shmfile.close", close(fd));	a call that never fails: the points before and after it
+ * 	err = SC_FAIL("memory.slot");		0, or the errno to fail with
  *
- * Every name, "file.what", is given to one place in the sources (test/check-points.sh); a point in an inline
- * function is one point. A call that neither fails nor is seen by another process (getpid, sched_yield, clock_gettime)
- * has no point. Without --enable-fault-injection only the calls are left.
+ * Every name, "file.what", stands at one place in the sources (test/check-points.sh); a point in an inline function is
+ * one point. A call that neither fails nor is seen by another process (getpid, sched_yield, clock_gettime) has no
+ * point. Without --enable-fault-injection only the calls remain.
  *
  * SHMCMA_FAULT=point:kill|stop|<errno number>[:nth] arms one point, see fault.c.
  */
@@ -23,11 +23,11 @@
 #include <errno.h>
 #include <stdbool.h>
 
-/* Each object lists the points that it has in a section that the linker joins: all of them are known. */
+/* Each object lists its points in a section. The linker joins the sections, so a test knows all points. */
 struct sc_fault_site {
 	const char *point;
-	const char *call; /* its text, NULL: none */
-	bool fails;	  /* an errno makes sense */
+	const char *call; /* text of the call; NULL: none */
+	bool fails;	  /* the point may yield an errno */
 	const char *file;
 	int line;
 };
@@ -41,13 +41,13 @@ struct sc_fault_site {
 		site_.point;                                                                              \
 	})
 
-/* The point is reached: returns the errno to fail with, or 0. errno itself stays what it is. */
+/* Called when the point is reached: returns the errno to fail with, or 0. Leaves errno unchanged. */
 int sc_fault(const char *point);
-/* The same after a call; `result` is passed through. */
+/* The same after a call; returns `result`. */
 long sc_fault_done(const char *point, long result);
 void *sc_fault_done_ptr(const char *point, void *result);
 
-/* A condition tests the result of this, so an injected and a real failure take one branch (test/coverage.md). */
+/* Conditions test the result of this function, so an injected and a real failure take one branch (test/coverage.md). */
 static inline long sc_fault_result(long result)
 {
 	return result;
@@ -58,7 +58,7 @@ static inline void *sc_fault_result_ptr(void *result)
 	return result;
 }
 
-/* A test's own sc_fault(), instead of what the environment says; to be set at any time. */
+/* A test's own sc_fault() in place of the environment; a test may set it at any time. */
 extern int (*_Atomic sc_fault_hook)(const char *point);
 
 #define SC_FAULT(point) sc_fault(SC_FAULT_SITE(point, (void *)0, false))

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* SIZE_MAX: more than can be, which no limit allows. */
+/* Returns the bytes of the vector; SIZE_MAX, which no limit allows: too many. */
 static inline size_t sc_iov_size(const struct iovec *iov, size_t count)
 {
 	size_t size = 0;
@@ -22,7 +22,7 @@ static inline size_t sc_iov_size(const struct iovec *iov, size_t count)
 	return size;
 }
 
-/* A way through [offset, offset + len) of a vector, one element after the other. */
+/* A walk through [offset, offset + len) of a vector, element by element. */
 struct sc_iov_walk {
 	const struct iovec *at;
 	size_t count; /* elements from `at` on */
@@ -30,7 +30,7 @@ struct sc_iov_walk {
 };
 
 /*
- * The next stretch of memory, empty ones left out; false: there is none. Its address may be of another
+ * Returns the next piece of memory and skips empty elements; false: there is none. The address may be one of another
  * process, so it is a number: no pointer arithmetic.
  */
 static inline bool sc_iov_next(struct sc_iov_walk *walk, uintptr_t *base, size_t *len)
@@ -53,7 +53,7 @@ static inline bool sc_iov_next(struct sc_iov_walk *walk, uintptr_t *base, size_t
 	return false;
 }
 
-/* The part [offset, offset + len) of the vector as a vector, out[count]. Returns its elements. */
+/* Stores the part [offset, offset + len) of the vector in out[count]. Returns its number of elements. */
 static inline size_t sc_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
 				  struct iovec *out)
 {
@@ -66,7 +66,7 @@ static inline size_t sc_iov_slice(const struct iovec *iov, size_t count, size_t 
 	return used;
 }
 
-/* Copy bytes into the vector at `offset`; the vector is long enough. */
+/* Copies bytes into the vector at `offset`; the vector is long enough. */
 static inline void sc_iov_write(const struct iovec *iov, size_t count, size_t offset, const void *from,
 				size_t len)
 {
@@ -78,7 +78,7 @@ static inline void sc_iov_write(const struct iovec *iov, size_t count, size_t of
 		memcpy((void *)base, from, here);
 }
 
-/* Copy `len` bytes of the vector from `offset` on; the vector is long enough. */
+/* Copies `len` bytes of the vector from `offset` on; the vector is long enough. */
 static inline void sc_iov_read(const struct iovec *iov, size_t count, size_t offset, void *to, size_t len)
 {
 	struct sc_iov_walk walk = { iov, count, offset, len };
@@ -89,7 +89,7 @@ static inline void sc_iov_read(const struct iovec *iov, size_t count, size_t off
 		memcpy(to, (const void *)base, here);
 }
 
-/* Copy from the front of one vector to the front of another, both `len` bytes long or more. */
+/* Copies from the front of one vector to the front of another; both are at least `len` bytes long. */
 static inline void sc_iov_copy(const struct iovec *to, size_t to_count, const struct iovec *from,
 			       size_t from_count, size_t len)
 {

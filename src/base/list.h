@@ -44,7 +44,7 @@ static inline void sc_list_prepend(struct sc_list *head, struct sc_list *entry)
 	sc_list_append(head->next, entry);
 }
 
-/* It is in no list then, and does not know. */
+/* Afterwards the entry is in no list, but its pointers are unchanged. */
 static inline void sc_list_unlink(struct sc_list *entry)
 {
 	entry->prev->next = entry->next;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * log.c: hands lines to the user of the core. Set once, before the first endpoint; any thread may log.
- */
+/* log.c: passes lines to the user of the core. The sink is set once, before the first endpoint; any thread may log. */
 #include "base/log.h"
 
 #include <errno.h>

@@ -4,12 +4,12 @@
 
 #include <shmcma/core.h>
 
-/* One line: what failed, for which peer, why, and what to do about it. Keeps errno. */
+/* Logs one line: the failure, the peer, the cause and the remedy. Keeps errno. */
 void sc_log(enum sc_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * True: this thread repeats from now on what it has tried before, and a failure of that is logged, but not as a
- * warning. The setting holds for one thread at a time, as a library that is loaded late has no thread-local memory.
+ * True: from now on this thread repeats an earlier attempt, and its warnings are logged as information. The setting
+ * holds for one thread at a time, because a library that is loaded late has no thread-local memory.
  */
 void sc_log_again(bool again);
 

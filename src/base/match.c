@@ -1,38 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * match.c: which receive a message goes to, and which message a receive takes.
+ * match.c: finds the receive for a message, and the message for a receive.
  *
- * Both directions rest on one hash table. It is made for one class of receives, those with the same
- * (any source?, ignore): to all of them a message looks the same once its source and its tag are masked
- * as theirs are, so "fits" is "has an equal key". A bucket chains distinct keys; the entries of a key
- * form a ring, oldest first, of which the oldest is the one in the bucket. So neither many entries of
- * one key nor the place in the order costs anything.
+ * Both searches use one kind of hash table. A table serves one class of receives: those with the same (any source?,
+ * ignore). When a message's source and tag are masked as the class has it, the message fits a receive exactly if their
+ * keys are equal. A bucket chains distinct keys. The entries of one key form a ring, oldest first; the oldest is in the
+ * bucket. So neither many entries of one key nor the place in the order costs anything.
  *
- *	buckets[hash & mask] --next--> key A, oldest --next--> key B, oldest
- *	                                 | newer                (ring of one)
- *	                               key A, newest --newer--> back to the oldest
+ * 	buckets[hash & mask] --next--> key A, oldest --next--> key B, oldest
+ * 	                                 | newer                (ring of one)
+ * 	                               key A, newest --newer--> back to the oldest
  *
- * Posted receives: the first SC_MATCH_SCANNED are scanned in the order of posting, which begins with the one that
- * it mostly is: windows of receives that messages come for in order are a list and no more. When a message is for none
- * of them and there are others, all go to the tables of their classes, until none is posted. A message then asks each
- * class that has receives once and takes the candidate of the lowest seq.
- *	post, unpost	O(1); post amortised, as tables double; plus the search for the class
- *	find_recv	O(1) if it is the oldest; else O(classes that have receives), whatever their number of
- *			receives, plus SC_MATCH_SCANNED; amortised, as each receive is put into a table once
+ * Posted receives: a search scans the first SC_MATCH_SCANNED in the order of posting; mostly the first one fits. So
+ * receives whose messages come in order need only a list. If none of them fits and there are more, all go to the tables
+ * of their classes, until none is posted. A message then asks each class that has receives once, and takes the
+ * candidate with the lowest seq.
+ * 	post, unpost	O(1); post amortised, as tables double; plus the search for the class
+ * 	find_recv	O(1) if it is the oldest; else O(classes that have receives), whatever their number of
+ * 			receives, plus SC_MATCH_SCANNED; amortised, as each receive is put into a table once
  *
- * Waiting messages: the oldest is looked at first, as receives mostly come in the order in which the messages were
- * sent; then they need no table. Few others are scanned in order of arrival. When a search meets more than FEW, the
- * table for its class is built over all of them, an index, and kept up to date until none waits.
- *	keep, drop	O(indexes), at most SC_MATCH_INDEXES
- *	find_waiting	O(1) if it is the oldest, or with an index; building it is O(waiting), once for its class. Classes beyond
- *			SC_MATCH_INDEXES scan, or take the place of an index that was not used for long.
+ * Waiting messages: a search looks at the oldest first, as receives mostly come in the order in which the messages were
+ * sent; then no table is needed. It scans up to FEW messages in order of arrival. With more, it builds the table of its
+ * class over all of them, an index, which is kept up to date until no message waits.
+ * 	keep, drop	O(indexes), at most SC_MATCH_INDEXES
+ * 	find_waiting	O(1) if it is the oldest, or with an index; building it is O(waiting), once for its class.
+ * 			Classes beyond SC_MATCH_INDEXES scan, or replace an index that was not used for long.
  *
- * Invariants: a node is in a bucket exactly if its `link` is set, and then *link points to it; no two
- * nodes in one table's buckets have an equal key. classes[0 .. populated) have receives, the rest have
- * none, and their tables are empty. All posted receives are in tables (`hashed`) or none is. An index
- * holds all waiting messages (bit in `live`) or none. Memory that cannot be had for tables or an index makes
- * searches slower, never wrong; only where receives are hashed can one of a class that is not there yet be refused
- * for want of it.
+ * Invariants: a node is in a bucket exactly if its `link` is set, and then *link points to it. No two nodes in the
+ * buckets of one table have equal keys. classes[0 .. populated) have receives; the rest have none, and their tables are
+ * empty. All posted receives are in tables (`hashed`), or none is. An index holds all waiting messages (bit in `live`),
+ * or none. Without memory for tables or an index searches become slower, never wrong; only while receives are hashed,
+ * the post of a receive of a new class fails.
  */
 #include "base/match.h"
 
@@ -43,8 +41,8 @@
 enum {
 	FIRST_BUCKETS = 16,
 	FIRST_CLASSES = 4,
-	KEPT_CLASSES = 8, /* empty classes with their tables that wait to be used again */
-	FEW = 16,	  /* waiting messages that are scanned rather than indexed */
+	KEPT_CLASSES = 8, /* empty classes that keep their tables for later */
+	FEW = 16,	  /* up to this many waiting messages are scanned, not indexed */
 	STALE = 64,	  /* searches after which an index that served none may be replaced */
 };
 
@@ -60,7 +58,7 @@ static unsigned long sc_match_probes;
 
 __extension__ typedef unsigned __int128 product;
 
-/* The upper half of the product, too: it brings high bits into the low ones. */
+/* Folds the upper half of the product, too: this brings high bits into the low ones. */
 static inline uint64_t folded_product(uint64_t a, uint64_t b)
 {
 	product p = (product)a * b;
@@ -69,9 +67,9 @@ static inline uint64_t folded_product(uint64_t a, uint64_t b)
 }
 
 /*
- * Tags differ in any of their bits, in some applications in the highest alone; sources are addresses, others
- * in each run. One product of the two would do but for the runs in which the address makes a factor that maps
- * such tags to few buckets (11 probes an entry where 3 are usual); two by constants serve all alike.
+ * Tags differ in any of their bits, in some applications only in the highest; sources are addresses, others in each
+ * run. One product of tag and source would do, except in runs in which the address is a factor that maps such tags to
+ * few buckets (11 probes an entry where 3 are usual). Two products by constants serve all alike.
  */
 static inline size_t hash(const void *source, uint64_t tag)
 {
@@ -96,7 +94,7 @@ static inline bool table_serves(const struct sc_match_table *table, uintptr_t so
 	return table->source_mask == source_mask && table->tag_mask == tag_mask;
 }
 
-/* The oldest entry with the key; `key` is masked already. */
+/* Returns the oldest entry with the key; source and tag are masked already. */
 static inline struct sc_match_node *bucket_find(struct sc_match_node *node, const void *source,
 						uint64_t tag)
 {
@@ -131,7 +129,7 @@ static void table_grow_slow(struct sc_match_table *table)
 	struct sc_match_node **buckets = calloc(old * 2, sizeof(*buckets));
 
 	if (!buckets)
-		return; /* the old table does, with longer chains */
+		return; /* the old table still works, with longer chains */
 	for (size_t i = 0; i < old; i++) {
 		for (struct sc_match_node *node = table->buckets[i], *next; node; node = next) {
 			PROBE();
@@ -144,7 +142,7 @@ static void table_grow_slow(struct sc_match_table *table)
 	table->mask = old * 2 - 1;
 }
 
-/* Add the newest entry. */
+/* Adds the newest entry. */
 static inline void table_add(struct sc_match_table *table, struct sc_match_node *node, const void *source,
 			     uint64_t tag)
 {
@@ -172,7 +170,7 @@ static inline void table_remove(struct sc_match_table *table, struct sc_match_no
 {
 	struct sc_match_node *heir = node->newer;
 
-	if (node->link && heir == node) { /* the last with its key */
+	if (node->link && heir == node) { /* the last entry of its key */
 		*node->link = node->next;
 		if (node->next)
 			node->next->link = node->link;
@@ -267,7 +265,7 @@ static struct sc_match_class *class_get_slow(struct sc_match *match, uintptr_t s
 		class = class_create(match);
 	if (!class && empty)
 		class = match->classes[match->class_count -
-				       1]; /* about the one that is empty for longest */
+				       1]; /* about the class that is empty for longest */
 	if (class) {
 		class->table.source_mask = source_mask;
 		class->table.tag_mask = tag_mask;
@@ -285,8 +283,8 @@ static inline struct sc_match_class *class_get(struct sc_match *match, const voi
 }
 
 /*
- * A class has lost its last receive: it becomes the first of the empty ones, unless there are enough of
- * them. The order among the empty ones is about that of their use.
+ * A class has lost its last receive: it becomes the first of the empty classes. If these are too many, the last of them
+ * is freed. They are about in the order of their use.
  */
 static void class_emptied(struct sc_match *match, struct sc_match_class *class)
 {
@@ -307,7 +305,7 @@ int sc_match_hash(struct sc_match *match, struct sc_match_recv *recv)
 	if (!class->count++)
 		class_swap(match, class, match->populated++);
 	recv->class = class;
-	recv->seq = match->seq++; /* those posted before it have been hashed before it, too */
+	recv->seq = match->seq++; /* receives posted before were hashed before, too */
 	table_add(&class->table, &recv->node, recv->source, recv->tag);
 	return 0;
 }
@@ -321,7 +319,7 @@ void sc_match_unhash(struct sc_match *match, struct sc_match_recv *recv)
 		class_emptied(match, class);
 }
 
-/* Those that have been scanned so far, oldest first. */
+/* Hashes the receives that were scanned so far, oldest first. */
 static int hash_posted(struct sc_match *match)
 {
 	sc_list_for (pos, &match->posted) {
@@ -344,7 +342,7 @@ size_t sc_match_posted(const struct sc_match *match)
 	return count;
 }
 
-/* The first that fits of `most`; NULL: there is none. *all: there are no more. */
+/* Returns the first receive that fits, of `most`; NULL: there is none. *all: there are no more receives. */
 static struct sc_match_recv *scan_posted(struct sc_match *match, const void *source, uint64_t tag,
 					 size_t most, bool *all)
 {
@@ -390,7 +388,7 @@ struct sc_match_recv *sc_match_find_posted(struct sc_match *match, const void *s
 
 /* ---- waiting messages ------------------------------------------------------------------------ */
 
-/* The first index of a set as sc_match.live is; the loops below take it off with rest &= rest - 1. */
+/* Returns the first index of a set like sc_match.live; the loops below remove it with rest &= rest - 1. */
 static inline unsigned first_of(unsigned set)
 {
 	return (unsigned)__builtin_ctz(set);
@@ -420,7 +418,7 @@ void sc_match_drop(struct sc_match *match, struct sc_match_msg *msg)
 		match->live = 0; /* all indexes are empty now */
 }
 
-/* The index that a new class of searches may have, or -1. */
+/* Returns the index that a new class of searches may use, or -1. */
 static int index_choose(const struct sc_match *match)
 {
 	int oldest = 0;
@@ -434,7 +432,7 @@ static int index_choose(const struct sc_match *match)
 	return match->searches - match->indexes[oldest].last > STALE ? oldest : -1;
 }
 
-/* An empty table for so many keys. False: no memory for any; a smaller one than wanted will do. */
+/* Empties a table, with buckets for this many keys if there is memory, else fewer. False: no memory for any. */
 static bool table_reset(struct sc_match_table *table, size_t keys)
 {
 	struct sc_match_node **larger;
@@ -479,7 +477,7 @@ static struct sc_match_index *index_build_slow(struct sc_match *match, uintptr_t
 	return index;
 }
 
-/* The index for such searches; NULL: scan. */
+/* Returns the index for such searches; NULL: scan. */
 static struct sc_match_index *index_get(struct sc_match *match, uintptr_t source_mask, uint64_t tag_mask)
 {
 	for (unsigned rest = match->live; rest; rest &= rest - 1) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* slab.c: grows by chunks, never shrinks. See slab.h. */
+/* slab.c: a slab grows by chunks and never shrinks. See slab.h. */
 #include "base/slab.h"
 
 #include <stdlib.h>

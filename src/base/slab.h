@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * slab.h: operations of an endpoint, private memory, named by an index and a generation.
+ * slab.h: the operations of an endpoint, private memory, named by an index and a generation.
  *
- * A peer is given the id of an operation and echoes it; sc_slab_find() tells an id that was made up or is
- * of an operation that has ended. One that no peer is told of, as most are, has none. Objects never move. Each begins
- * with struct sc_slab_object.
+ * A peer gets the id of an operation and echoes it; sc_slab_find() refuses an invented id and the id of an ended
+ * operation. An operation that no peer is told of, the usual case, has no id. Objects never move. Each begins with
+ * struct sc_slab_object.
  */
 #ifndef SC_SLAB_H
 #define SC_SLAB_H
@@ -31,7 +31,7 @@ void sc_slab_fini(struct sc_slab *slab);
 
 void *sc_slab_get_slow(struct sc_slab *slab);
 
-/* NULL: no memory. The object's bytes are those of its last use. */
+/* Returns an object with the bytes of its last use; NULL: no memory. */
 static inline void *sc_slab_get(struct sc_slab *slab)
 {
 	struct sc_slab_object *object = slab->free;
@@ -52,7 +52,7 @@ static inline void sc_slab_put(struct sc_slab *slab, void *object_)
 	slab->free = object;
 }
 
-/* The id of an object in use, from now on until it is put back. */
+/* Returns the id of an object in use, valid until the object is put back. */
 static inline uint64_t sc_slab_id(void *object_)
 {
 	struct sc_slab_object *object = object_;
@@ -61,7 +61,7 @@ static inline uint64_t sc_slab_id(void *object_)
 	return (uint64_t)object->generation << 32 | object->index;
 }
 
-/* Is it, or has it been put back since it was given that id? */
+/* Tells whether the object still has that id: it has not been put back since. */
 static inline bool sc_slab_has_id(const void *object_, uint64_t id)
 {
 	const struct sc_slab_object *object = object_;
@@ -69,10 +69,10 @@ static inline bool sc_slab_has_id(const void *object_, uint64_t id)
 	return object->generation == id >> 32;
 }
 
-/* Objects in use; looks at all that are not. */
+/* Returns the number of objects in use; walks all others. */
 uint32_t sc_slab_used(const struct sc_slab *slab);
 
-/* The object of that id, NULL if there is none. */
+/* Returns the object of that id; NULL: there is none. */
 void *sc_slab_find(const struct sc_slab *slab, uint64_t id);
 
 #endif

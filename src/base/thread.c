@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * thread.c: threads of the library's own: the core's and prov/'s. Any thread may start one.
- */
+/* thread.c: starts threads of the core and of prov/. Any thread may call. */
 #include <shmcma/core.h>
 
 #include <signal.h>

@@ -2,9 +2,9 @@
 /*
  * addr.c: the text of addresses and the file names that belong to them. Pure functions, any thread.
  *
- * Every endpoint has one address and one file name, letter for letter: digits are lower-case and their
- * number is fixed, so two texts are equal exactly if they mean the same endpoint. A file name is made of
- * characters checked here only and holds no '/', so no address reaches out of the directory.
+ * An endpoint has one address and one file name, letter for letter: digits are lower-case and their number is fixed, so
+ * two texts are equal exactly if they mean the same endpoint. A file name contains only characters that are checked
+ * here, and no '/', so no address leads out of the directory.
  */
 #include "os/addr.h"
 
@@ -43,7 +43,7 @@ static int digit_value(char c)
 	return -1;
 }
 
-/* Exactly `digits` digits at *at, which moves behind them. Stops at the first that is none. */
+/* Takes exactly `digits` digits at *at and moves *at behind them. Stops at the first other character. */
 static bool take_hex(const char **at, unsigned int digits, uint64_t *value)
 {
 	*value = 0;
@@ -63,7 +63,7 @@ static bool take_dash(const char **at)
 	return *(*at)++ == '-';
 }
 
-/* All that follows must be the tail, up to the end of the string. */
+/* Takes the tail, which must end with the string. */
 static bool take_tail(const char *at, struct sc_addr *addr)
 {
 	uint64_t uid, pid, ep;
@@ -93,7 +93,7 @@ static char *put_hex(char *at, unsigned int digits, uint64_t value)
 	return at + digits;
 }
 
-/* By hand: sprintf(3) takes a microsecond for it, and each connection needs some. */
+/* Formats by hand: sprintf(3) takes a microsecond, and each connection needs several addresses. */
 static void format_tail(const struct sc_addr *addr, char *tail)
 {
 	char *at = put_hex(tail, UID_DIGITS, addr->uid);
@@ -173,7 +173,7 @@ int sc_addr_parse_file(const char *name, struct sc_addr *addr)
 	return 0;
 }
 
-/* Digits of the right number in the right places, and nothing behind them. */
+/* Accepts digits of the right number in the right places, and nothing behind them. */
 bool sc_addr_is_old_file(const char *name)
 {
 	uint64_t value;
@@ -191,7 +191,7 @@ static bool is_service_char(char c)
 	       (c && strchr("._:@+-", c));
 }
 
-/* 1 to 51 characters, all allowed. Reads at most one character more. */
+/* Accepts 1 to 51 allowed characters. Reads at most one character more. */
 static bool is_service_name(const char *name)
 {
 	size_t len = 0;
@@ -201,7 +201,7 @@ static bool is_service_name(const char *name)
 	return len && len <= SERVICE_MAX && !name[len];
 }
 
-/* One user's names never collide with another's: the uid is part of them. */
+/* Names of different users never collide: the uid is part of them. */
 static int user_prefix(const char *kind, uint32_t uid, char prefix[SC_ADDR_NAME_MAX])
 {
 	return sprintf(prefix, "%s%u-", kind, (unsigned int)uid);

@@ -11,9 +11,9 @@
 #define SC_ADDR_NONCE 8 /* bytes of the nonce that an address carries */
 
 /*
- * The parts of an endpoint's address. The user is part of it, so that a look through all names leaves out those of other
- * users by the name alone. A process in a user namespace cannot tell by which number others know its user: `uid` is
- * SC_ADDR_ANY_UID then, and others look at the owner of the file. That decides, not the name.
+ * The parts of an endpoint's address. The user is one of them, so that a scan of all names skips the files of other
+ * users by their names alone. A process in a user namespace does not know the number that others use for its user: then
+ * `uid` is SC_ADDR_ANY_UID, and others look at the owner of the file. The owner decides, not the name.
  */
 #define SC_ADDR_ANY_UID UINT32_MAX /* -1: no user has it */
 struct sc_addr {
@@ -24,7 +24,7 @@ struct sc_addr {
 	uint16_t ep;
 };
 
-/* The user's number in the names of that process, which is this one. */
+/* Returns the user's number for the names of this process; `host` is its identity. */
 uint32_t sc_addr_uid(const struct sc_host *host);
 
 /* -EINVAL: not exactly the endpoint form. Reads at most SC_ADDR_SIZE bytes. */
@@ -32,29 +32,29 @@ int sc_addr_parse(const char *text, struct sc_addr *addr);
 void sc_addr_format(const struct sc_addr *addr, char text[SC_ADDR_SIZE]);
 
 #define SC_ADDR_NAME_MAX 96
-/* The file name (no directory) of an endpoint's segment, of a service. */
+/* Write the file name (no directory) of an endpoint's segment, and of a service. */
 void sc_addr_file(const struct sc_addr *addr, char name[SC_ADDR_NAME_MAX]);
 void sc_addr_service_file(const char *service, char name[SC_ADDR_NAME_MAX]);
-/* Likewise of a directory; -EINVAL: not a possible name, which are those of services. */
+/* The same for a directory; -EINVAL: not a valid name, for which the rules of a service hold. */
 int sc_addr_directory_file(const char *directory, char name[SC_ADDR_NAME_MAX]);
 
-/* Likewise of this user's calibration. */
+/* The same for this user's calibration. */
 void sc_addr_calibration_file(char name[SC_ADDR_NAME_MAX]);
 
-/* The way back. -EINVAL: not the name of a segment, of whatever user. The host, which the name does not tell, is 0. */
+/* Parses the name of a segment of any user. -EINVAL: no such name. The host, which the name lacks, becomes 0. */
 int sc_addr_parse_file(const char *name, struct sc_addr *addr);
-/* Is it the name that an earlier version gave a segment? Its names do not tell the user. */
+/* Tells whether an earlier version gave this name to a segment. Such names do not tell the user. */
 bool sc_addr_is_old_file(const char *name);
-/* Is it the name of a calibration, of whatever user? */
+/* Tells whether it is the name of a calibration, of any user. */
 bool sc_addr_is_calibration_file(const char *name);
-/* Is it the name of a file of a service, or of a directory, of this user? */
+/* Tells whether it is the name of a file of a service or directory of this user. */
 bool sc_addr_is_service_file(const char *name);
-/* May it, by its text alone, be a segment's, a service's or a directory's of that user? No system call. */
+/* Tells whether this text can name a segment, service or directory of that user. No system call. */
 bool sc_addr_is_file_of(const char *name, uint32_t uid);
-/* Is it a service's or a directory's of a user of another number? Another user namespace may have given it. */
+/* Tells whether it names a service or directory of another user's number; another user namespace may have given it. */
 bool sc_addr_is_foreign_service_file(const char *name, uint32_t uid);
 
-/* Of the first `len` characters of an address (FNV-1a), for tables of them: its nonce is random. */
+/* Returns a hash (FNV-1a) of the first `len` characters of an address; the nonce in it is random. */
 static inline uint32_t sc_addr_hash(const char *addr, size_t len)
 {
 	uint32_t hash = 2166136261u;

@@ -2,19 +2,20 @@
 /*
  * cma.c: one-copy access to another process's memory, process_vm_readv(2) and process_vm_writev(2).
  *
- * Names by pid are racy: the process may end and its pid be used again. So a read carries one more
- * remote element, the owner's cookie: a random word in that process's memory. A read whose cookie is
- * right came from the process that was meant, as it was: an ended process has no memory, another one or
- * one after exec(2) does not have that word at that place. A caller who proves it after the read can do without:
- * by a later cookie, or by the owner's word of life, unmarked (sc_peer_read()). The bytes that a failed read has put
- * into the destination are undefined; the caller's operation fails or is done again. A write cannot be proven so; its
- * caller looks at the owner's word of life or life lock before each (sc_peer_is_there()), and the pid of a process that
- * has either is not another's. Between that look and the write the process would have to end, be reaped, and its pid
- * come round again.
+ * A pid alone is a racy name: the process may end and another process get its pid. So a read carries one more remote
+ * element, the owner's cookie: a random word in that process's memory. A read with the right cookie came from the right
+ * process as it was: an ended process has no memory, and another process, or the same one after exec(2), does not have
+ * that word at that place. A caller can prove the read afterwards instead: by a later cookie, or by the owner's word of
+ * life, unmarked (sc_peer_read()). After a failed read the bytes in the destination are undefined; the caller's
+ * operation fails or is done again.
  *
- * A partial transfer stops at the byte that faulted (process_vm_readv(2)); the loop goes on from there and
- * takes "nothing at all" as the fault that it is. Between exec(2) and the release of the life lock a process
- * looks alive and has nothing mapped at all: sc_cma_fault() tells the two by the cookie.
+ * A write has no such proof. Its caller looks at the owner's word of life or life lock before each write
+ * (sc_peer_is_there()): while a process has either, its pid is not another's. A write can go wrong only if the process
+ * ends, is reaped, and its pid comes round again between that look and the write.
+ *
+ * A partial transfer stops at the byte that faulted (process_vm_readv(2)). The loop goes on from there and treats a
+ * call that moves nothing as the fault. Between exec(2) and the release of the life lock a process looks alive and has
+ * nothing mapped at all: sc_cma_fault() tells the two cases apart by the cookie.
  */
 #define _GNU_SOURCE 1
 #include "os/cma.h"
@@ -32,16 +33,16 @@
 _Static_assert(SC_IOV_MAX <= SC_CMA_ELEMENTS && SC_ABI_RDV_SEGMENTS <= SC_CMA_ELEMENTS,
 	       "any one operation fits a call");
 
-/* The kernel moves at most this in one call (MAX_RW_COUNT, fs/read_write.c), bytes. */
+/* The kernel moves at most this many bytes in one call (MAX_RW_COUNT, fs/read_write.c). */
 #define CALL_MAX ((size_t)0x7ffff000)
 
 int sc_cma_fault(const struct sc_cma *cma)
 {
-	/* without a cookie there is nothing to tell by */
+	/* without a cookie the two cases look the same */
 	return cma->cookie_addr && sc_cma_read(cma, &(struct sc_cma_copy){ 0 }) ? -ESRCH : -EFAULT;
 }
 
-/* The mapping that a line of /proc/<pid>/maps tells of, if it may be read, or written. */
+/* Finds the mapping in a line of /proc/<pid>/maps. False: no mapping that allows reads, or writes. */
 static bool parse_mapping(const char *line, bool write, uintptr_t *first, uintptr_t *end)
 {
 	char reads, writes;
@@ -50,7 +51,7 @@ static bool parse_mapping(const char *line, bool write, uintptr_t *first, uintpt
 	       (write ? writes == 'w' : reads == 'r');
 }
 
-/* Mappings come in the order of their addresses: how far is each element covered by those so far? */
+/* Extends how far each element is covered. Mappings come in the order of their addresses. */
 static void cover(uintptr_t covered[SC_CMA_IOV], size_t count, uintptr_t first, uintptr_t end)
 {
 	for (size_t i = 0; i < count; i++)
@@ -74,7 +75,7 @@ bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool wri
 	while (fgets(line, sizeof(line), maps)) {
 		if (begins && parse_mapping(line, write, &first, &end))
 			cover(covered, count, first, end);
-		begins = strchr(line, '\n'); /* a long one comes in parts */
+		begins = strchr(line, '\n'); /* a long line comes in parts */
 	}
 	SC_CALL("cma.maps_close", fclose(maps));
 	for (size_t i = 0; i < count; i++)
@@ -82,7 +83,10 @@ bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool wri
 	return mapped;
 }
 
-/* The bytes [offset, offset + len) of a vector: as it is, if it is one element of so many, else cut into `part`. */
+/*
+ * Returns the bytes [offset, offset + len) of a vector: the vector itself if it is one element with just these, else
+ * `part`.
+ */
 static inline const struct iovec *cut(const struct iovec *iov, size_t *count, size_t offset, size_t len,
 				      struct iovec part[SC_CMA_IOV])
 {
@@ -128,7 +132,7 @@ int sc_cma_read(const struct sc_cma *cma, const struct sc_cma_copy *copy)
 			if (done == copy->len)
 				return 0;
 		} else if ((size_t)got >= part) {
-			return -ESRCH; /* the data could be read, the cookie not: another process */
+			return -ESRCH; /* the data were readable, the cookie was not: another process */
 		} else {
 			done += (size_t)got;
 		}

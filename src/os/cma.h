@@ -14,7 +14,7 @@
 /* The owner of the memory: a process, and 8 bytes in it that no other process has. */
 struct sc_cma {
 	pid_t pid;
-	uint64_t cookie_addr, cookie; /* address 0: the caller proves it afterwards */
+	uint64_t cookie_addr, cookie; /* address 0: the caller proves the owner afterwards */
 };
 
 /* Both vectors are `len` bytes long, and of fewer than SC_CMA_IOV elements. */
@@ -27,37 +27,24 @@ struct sc_cma_copy {
 };
 
 /*
- * Read the process's memory, remote -> local. The cookie is read after the bytes in the same call, which proves whose
- * they are, and those of all earlier reads from that process: a pid does not come back.
- * Returns 0, or: -EFAULT an address of the other side is not mapped; -ESRCH no such process, or no longer
- * the same; -EPERM, -ENOSYS, -ENOMEM: not possible between these two processes. On failure the
- * destination's content is undefined.
+ * Reads the process's memory, remote -> local. The same call reads the cookie after the bytes. This proves the owner of
+ * these bytes and of all earlier reads from that process, because a pid does not come back. Returns 0, or: -EFAULT an
+ * address of the other side is not mapped; -ESRCH no such process, or no longer the same; -EPERM, -ENOSYS, -ENOMEM: not
+ * possible between these two processes. After a failure the destination's content is undefined.
  */
 int sc_cma_read(const struct sc_cma *cma, const struct sc_cma_copy *copy);
 
 /*
- * One element more on the other side's vector takes as long as so many bytes more, of those copied by the same call. On
- * a 2-processor Xeon 45 ns for each, while a KiB takes 31 (elements of less than a page longer); on a Zen 5 160 to 200,
- * and 65. On this side's hardly anything.
+ * One more element of the remote vector takes as long as this many more bytes in the same call (docs/MEASUREMENTS.md,
+ * "Elements of a vector").
  */
 #define SC_CMA_ELEMENT 2048
 
 /*
- * One copy of parts of several payloads: a call costs 0.6 to 3 microseconds before it copies anything, the most where
- * both processes are in one. So as many as there are, but not more bytes of large ones than a few, as nobody hears of
- * the first before the last is copied. Both sides of a 2-processor Zen 5, apart, which copy halves of 64 KiB, move 16
- * GB/s with one of them in a call, 25 with 2, 35 with 4, 48 with 8. Windows, GB/s, with so many messages in a call:
- *
- *            1     4     8     16    32
- *   8 KiB    5.7   5.7  10.9  13.5  15.9   copied by the receiver
- *   16 KiB         9.3  16.9  20.8  20.6
- *   32 KiB        13.9  24.5  24.9  24.0
- *   64 KiB  11.3  27.0  28.8  29.1  28.6   by both; with no more than 128 KiB 27.0
- *   256 KiB 23.4  38.4  36.5               with no more than 256 KiB 32.0
- *   1 MiB   32.7  35.8  34.5               likewise 26.3
- *
- * From 64 KiB on twice as many may be shared as go in a call, so that neither side waits for the other's next: 16, for
- * 8, brought windows of 64 KiB from 16.3 to 21.0 GB/s on a Zen 4.
+ * One copy of parts of several payloads, because a call costs as much as the copy of 4 to 16 KiB before it copies
+ * anything. A call takes many small parts, but only a few large ones: no peer hears of the first part before the last
+ * one is copied. From 64 KiB on twice as many messages may be shared as go in a call, so that neither side waits for
+ * the next part of the other (docs/MEASUREMENTS.md, "Several copies in one call").
  */
 #define SC_CMA_ELEMENTS (SC_CMA_IOV - 1) /* of each side */
 #define SC_CMA_PARTS SC_CMA_ELEMENTS
@@ -66,11 +53,11 @@ int sc_cma_read(const struct sc_cma *cma, const struct sc_cma_copy *copy);
 #define SC_CMA_MANY_BYTES ((size_t)256 << 10)
 struct sc_cma_parts {
 	uint32_t count;
-	size_t local_count, remote_count, len; /* bytes, of both alike */
+	size_t local_count, remote_count, len; /* bytes, the same on both sides */
 	struct iovec local[SC_CMA_ELEMENTS], remote[SC_CMA_ELEMENTS];
 };
 
-/* All parts as one copy. */
+/* Returns all parts as one copy. */
 static inline struct sc_cma_copy sc_cma_parts_copy(const struct sc_cma_parts *parts)
 {
 	return (struct sc_cma_copy){ parts->local, parts->local_count, parts->remote, parts->remote_count, parts->len };
@@ -82,7 +69,7 @@ static inline void sc_cma_parts_init(struct sc_cma_parts *parts)
 	parts->local_count = parts->remote_count = parts->len = 0;
 }
 
-/* Of a stream of messages with so many elements and bytes to be copied of each: how many go in a call? */
+/* Returns how many messages of a stream go in one call, if each has this many elements and bytes to copy. */
 static inline uint32_t sc_cma_together(size_t elements, size_t len)
 {
 	size_t most = SC_CMA_ELEMENTS / elements, room = SC_CMA_MANY_BYTES / len;
@@ -92,7 +79,10 @@ static inline uint32_t sc_cma_together(size_t elements, size_t len)
 	return (uint32_t)(most < room ? most : room);
 }
 
-/* Is there room for a part of about `len` bytes, of vectors with so many elements? For one alone there always is. */
+/*
+ * Tells whether there is room for a part of about `len` bytes, of vectors with this many elements. A first part always
+ * has room.
+ */
 static inline bool sc_cma_has_room(const struct sc_cma_parts *parts, size_t local_count,
 				   size_t remote_count, size_t len)
 {
@@ -103,7 +93,7 @@ static inline bool sc_cma_has_room(const struct sc_cma_parts *parts, size_t loca
 				 parts->remote_count + remote_count <= SC_CMA_ELEMENTS);
 }
 
-/* The bytes [offset, offset + len) of both vectors, which may be longer here, are one more. */
+/* Adds the bytes [offset, offset + len) of both vectors as a part; the vectors may be longer. */
 static inline void sc_cma_add(struct sc_cma_parts *parts, const struct sc_cma_copy *copy, size_t offset)
 {
 	parts->count++;
@@ -115,18 +105,19 @@ static inline void sc_cma_add(struct sc_cma_parts *parts, const struct sc_cma_co
 }
 
 /*
- * Has the process mapped all of that, so that it can read or write it by itself, though no other can? Memory of
- * memfd_secret(2) or of a device is so. True also where it cannot be told. Reads a file: for what has failed.
+ * Tells whether the process itself has mapped all of that and can read or write it, even if no other process can:
+ * memory of memfd_secret(2) or of a device. True also if the kernel does not tell. Reads a file, so only for a failed
+ * copy.
  */
 bool sc_cma_is_mapped(pid_t pid, const struct iovec *iov, size_t count, bool write);
 
-/* A copy has failed with EFAULT: -EFAULT, or -ESRCH if the process is no longer the same. */
+/* After a copy failed with EFAULT: returns -EFAULT, or -ESRCH if the process is no longer the same. */
 int sc_cma_fault(const struct sc_cma *cma);
 
 /*
- * Write to the process's memory, local -> remote. Nothing proves whose memory it is: the caller has just seen that the
- * process lives. *moved: bytes written, also when it fails. Errors as sc_cma_read(), but -EFAULT may be of another
- * process: sc_cma_fault().
+ * Writes to the process's memory, local -> remote. Nothing proves the owner of that memory: the caller has just seen
+ * that the process lives. *moved: bytes written, also after a failure. Errors as sc_cma_read(), but -EFAULT may be of
+ * another process: sc_cma_fault().
  */
 int sc_cma_write(pid_t pid, const struct sc_cma_copy *copy, size_t *moved);
 

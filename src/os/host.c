@@ -2,13 +2,12 @@
 /*
  * host.c: owns the identity of this machine and of this process.
  *
- * The identity lies on a page of its own that a forked child finds empty (MADV_WIPEONFORK, and self.c where the kernel
- * lacks it): the child computes its own, and no child answers to its parent's cookie. The page is never unmapped and never
- * written again in that process, so a pointer to it, and the cookie's address that peers read by process_vm_readv(2),
- * hold as long as the process does; exec takes the page away, as it should.
+ * The identity lies on a page of its own. A forked child finds this page empty (MADV_WIPEONFORK, and self.c where the
+ * kernel lacks it) and computes its own identity, so no child has its parent's cookie. The process never unmaps the
+ * page and never writes to it again. So a pointer to the identity, and the address of the cookie that peers read by
+ * process_vm_readv(2), are valid as long as the process lives; exec removes the page, as it should.
  *
- * Any thread may call. Nothing here is shared with another process, so a death at any step leaves
- * nothing behind.
+ * Any thread may call. Nothing here is shared with another process, so a death at any step leaves nothing behind.
  */
 #define _GNU_SOURCE 1
 #include "os/host.h"
@@ -56,7 +55,7 @@ static int map_page_locked(void)
 	return 0;
 }
 
-/* The content of a small file of /proc as a string. */
+/* Reads a small file of /proc as a string. */
 static int read_proc(const char *path, char *text, size_t size)
 {
 	int fd = SC_TRY("host.open", open(path, O_RDONLY | O_CLOEXEC));
@@ -108,7 +107,7 @@ static int boot_id(uint64_t out[2])
 	return err;
 }
 
-/* Field 3 of /proc/<pid>/stat and on; NULL: it cannot be read. The name in field 2 may hold anything, ')' too. */
+/* Returns /proc/<pid>/stat from field 3 on; NULL: not readable. The name in field 2 may contain anything, also ')'. */
 static const char *read_stat(pid_t pid, char *text, size_t size)
 {
 	char path[32];
@@ -121,7 +120,7 @@ static const char *read_stat(pid_t pid, char *text, size_t size)
 	return name_end && name_end[1] == ' ' ? name_end + 2 : NULL;
 }
 
-/* Field 22; 0: it cannot be read. */
+/* Returns field 22; 0: not readable. */
 static uint64_t start_time(pid_t pid)
 {
 	char text[1024];
@@ -162,7 +161,7 @@ static uint64_t pidfs_inode(pid_t pid)
 	return inode;
 }
 
-/* The finalizer of splitmix64: every bit of the input changes half of the output's. */
+/* The finalizer of splitmix64: every bit of the input changes half of the output bits. */
 static uint64_t mix(uint64_t x)
 {
 	x ^= x >> 30;
@@ -223,7 +222,7 @@ static int fill(struct sc_host *host)
 		err = sc_host_random(&host->cookie, sizeof(host->cookie));
 		if (err)
 			return err;
-	} while (!host->cookie); /* 0 is what a forked child shows */
+	} while (!host->cookie); /* a forked child shows 0 */
 	host->id = mix(host->boot_id[0] ^ mix(host->boot_id[1] ^ mix(dev))) >> (64 - SC_HOST_ID_BITS);
 	host->pid = getpid();
 	host->pid_ns = namespace_of("/proc/thread-self/ns/pid");
@@ -233,7 +232,7 @@ static int fill(struct sc_host *host)
 	return 0;
 }
 
-/* Without a system call, where that can be: it is asked for with each address. */
+/* Avoids a system call where possible: each address needs the identity. */
 static bool is_filled_locked(void)
 {
 	return sc_self.host->pid && (sc_self.host_wiped || sc_self.host->pid == getpid());
@@ -284,7 +283,7 @@ int sc_host_random(void *bytes, size_t size)
 	return 0;
 }
 
-/* Has the process behind it ended, or is it another than that of the inode (0: not known)? */
+/* Tells whether the process has ended, or has another inode than this (0: not known). */
 static bool has_ended(int pidfd, uint64_t pidfs_ino)
 {
 	struct pollfd ready = { .fd = pidfd, .events = POLLIN };
@@ -294,8 +293,8 @@ static bool has_ended(int pidfd, uint64_t pidfs_ino)
 }
 
 /*
- * No pidfd to be had: is it because no process has that number? EINVAL, and ENOENT from Linux 6.16 on: it is a
- * thread's by now. Anything else says nothing about the process.
+ * Tells whether there is no pidfd because no process has that number. EINVAL, and ENOENT from Linux 6.16 on: it is the
+ * number of a thread by now. Any other error says nothing about the process.
  */
 static bool is_of_none(int err)
 {
@@ -311,7 +310,7 @@ bool sc_host_runs(pid_t pid, uint64_t start, uint64_t pidfs_ino)
 	if (fd < 0)
 		return !is_of_none(errno);
 	ended = has_ended(fd, pidfs_ino);
-	/* its inode is the one, or else its start may be; 0: cannot be told */
+	/* 0: the inode is proof enough, or the start time is not known */
 	started = pidfs_ino && sc_host_pidfd_inode(fd) ? 0 : start_time(pid);
 	SC_CALL("host.runs_close", close(fd));
 	return !ended && (!started || started == start);
@@ -323,7 +322,7 @@ bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino)
 	int fd;
 
 	if (SC_TRY("host.kill", kill(pid, 0)) && errno == ESRCH)
-		return true; /* without a descriptor, which may be what there is none of */
+		return true; /* needs no descriptor; this process may have none left */
 	fd = sc_host_open_pidfd(pid);
 	if (fd < 0)
 		return is_of_none(errno);
@@ -332,7 +331,7 @@ bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino)
 	return ended;
 }
 
-/* Without pidfs all pidfds, and eventfds and more, have one inode; but fdinfo tells what a pidfd is of. */
+/* Without pidfs all pidfds, eventfds and more have one inode; but fdinfo names the process of a pidfd. */
 bool sc_host_is_pidfd(int fd, pid_t pid, uint64_t inode)
 {
 	char path[40], text[512], line[32];
@@ -343,7 +342,7 @@ bool sc_host_is_pidfd(int fd, pid_t pid, uint64_t inode)
 	if (read_proc(path, text, sizeof(text)))
 		return false;
 	snprintf(line, sizeof(line), "\nPid:\t%d\n", (int)pid);
-	return strstr(text, line) || strstr(text, "\nPid:\t-1\n"); /* -1: has been waited for */
+	return strstr(text, line) || strstr(text, "\nPid:\t-1\n"); /* -1: it has been waited for */
 }
 
 bool sc_host_is_stopped(pid_t pid)

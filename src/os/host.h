@@ -8,10 +8,13 @@
 #include <sys/types.h>
 #include <shmcma/core.h>
 
-/* Where all files of the core live: POSIX shared memory of this machine or container. */
+/* The directory of all files of the core: POSIX shared memory of this machine or container. */
 #define SC_HOST_DIR "/dev/shm"
 
-/* Bits of struct sc_host.id: as many as an address has room for. Two machines that share them fail later, and as clearly. */
+/*
+ * Bits of struct sc_host.id; an address has no room for more. If two machines have one id, a later check fails as
+ * clearly.
+ */
 #define SC_HOST_ID_BITS 44
 
 /* The identity of this machine and of this process. */
@@ -26,46 +29,49 @@ struct sc_host {
 	pid_t pid;
 };
 
-/* sc_host.pid_ns of those outside all containers: the kernel's PROC_PID_INIT_INO. */
+/* sc_host.pid_ns of a process outside all containers: the kernel's PROC_PID_INIT_INO. */
 #define SC_HOST_FIRST_PID_NS 0xEFFFFFFCu
-/* Likewise of user_ns: PROC_USER_INIT_INO. */
+/* The same for user_ns: PROC_USER_INIT_INO. */
 #define SC_HOST_FIRST_USER_NS 0xEFFFFFFDu
 
 /*
- * The identity, computed at the first call in each process (a forked child gets its own, with another
- * cookie). Valid for the life of the process. Any thread.
+ * Returns the identity. The first call in each process computes it (a forked child gets its own, with another cookie).
+ * Valid for the life of the process. Any thread.
  */
 int sc_host_get(const struct sc_host **host);
 
 /*
- * The cookie: the word that tells this process from the one that it was forked from, also where a pid namespace has
- * given both the same pid. 0: sc_host_get() has not been called in it.
+ * Returns the cookie. It tells this process from its parent, even if a pid namespace gave both the same pid. 0: this
+ * process has not called sc_host_get().
  */
 uint64_t sc_host_self(void);
 
-/* Fill with random bytes. */
+/* Fills `bytes` with random bytes. */
 int sc_host_random(void *bytes, size_t size);
 
 /*
- * Does the process with that pid (in this pid namespace) still run, and is it the one of that start time
- * and pidfs inode (0: not known)? True when it cannot be told.
+ * Tells whether the process with that pid (in this pid namespace) still runs and has that start time and pidfs inode
+ * (0: not known). True if the kernel does not tell.
  */
 bool sc_host_runs(pid_t pid, uint64_t start_time, uint64_t pidfs_ino);
 
 /*
- * Has the process that had that pid (in this pid namespace) ended, for certain? False when it cannot be told,
- * and as long as another has the pid that its pidfs inode (0: not known) does not tell from it. It touches no
- * memory any more then.
+ * Tells whether the process that had that pid (in this pid namespace) has certainly ended; it then accesses no memory
+ * any more. False if the kernel does not tell, or if another process has the pid now and its pidfs inode (0: not known)
+ * does not show that.
  */
 bool sc_host_has_ended(pid_t pid, uint64_t pidfs_ino);
 
-/* A pidfd, or -1 with errno. Its inode, which no other process of this boot has; 0: kernel without pidfs. */
+/*
+ * sc_host_open_pidfd() returns a pidfd, or -1 with errno. sc_host_pidfd_inode() returns its inode, which no other
+ * process of this boot has; 0: kernel without pidfs.
+ */
 int sc_host_open_pidfd(pid_t pid);
 uint64_t sc_host_pidfd_inode(int pidfd);
-/* Is that descriptor, which was opened for that pid and had that inode, still what it was? */
+/* Tells whether the descriptor, opened for that pid and with that inode, still is that pidfd. */
 bool sc_host_is_pidfd(int fd, pid_t pid, uint64_t inode);
 
-/* Is the process with that pid stopped, by a signal or a debugger? False when it cannot be told. */
+/* Tells whether a signal or a debugger has stopped the process. False if the kernel does not tell. */
 bool sc_host_is_stopped(pid_t pid);
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * lifelock.c: the life lock, which alone says whether the owner of a file lives.
+ * lifelock.c: the life lock, which shows whether the owner of a file lives.
  *
- * It is a POSIX record lock because of what the kernel promises about those: a forked child does not
- * inherit it, exec and exit free it after the process has ended all its memory access, a stopped process
- * keeps it, and F_GETLK names the holder in the caller's pid namespace. The price: closing *any*
- * descriptor of the inode in the owner drops it; otherfile.c keeps that from happening.
+ * It is a POSIX record lock because of the promises of the kernel: a forked child does not inherit the lock; exec and
+ * exit free it after the process has ended all its memory access; a stopped process keeps it; F_GETLK names the holder
+ * in the caller's pid namespace. The price: the owner loses the lock when it closes *any* descriptor of the inode;
+ * otherfile.c prevents that.
  *
- * If the owner dies at any step, the lock is free from then on and nobody takes it but a reaper.
+ * If the owner dies at any step, the lock is free from then on, and only a reaper takes it.
  */
 #define _GNU_SOURCE 1
 #include "os/lifelock.h"
@@ -36,7 +36,7 @@ int sc_lifelock_lock(int fd)
 
 int sc_lifelock_check(int fd, pid_t *pid)
 {
-	struct flock lock = life_byte(F_RDLCK); /* only a write lock is in the way of a read lock */
+	struct flock lock = life_byte(F_RDLCK); /* only a write lock conflicts with a read lock */
 
 	if (SC_TRY("lifelock.check", fcntl(fd, F_GETLK, &lock)))
 		return -errno;

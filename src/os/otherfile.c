@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * otherfile.c: how this process opens and closes the files of other processes in shared memory, without dropping its
- * own life locks. Any thread may call.
+ * otherfile.c: opens and closes the files of other processes in shared memory, without dropping this process's own life
+ * locks. Any thread may call.
  *
- * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence:
- *   - an own file is never opened a second time: sc_otherfile_open() looks at what has the name before it
- *     opens it, and at what it has opened before that can be closed. Should the name have become an own
- *     file's in between, the descriptor is left open for good. By a name that is another process's it is looked
- *     at when it is open (sc_otherfile_open_peer()): should somebody have given such a name to an own file, that
- *     descriptor is left open, and from then on every name is looked at before;
- *   - "own" is what the list says, and also what another copy of this library in the same process holds:
- *     the kernel shows in fdinfo which locks belong to this process (/proc/thread-self: what is in
- *     /proc/self cannot be looked at any more once the first thread has ended);
- *   - a descriptor of another's file is closed by sc_otherfile_close() only, which waits for a reaper in
- *     another thread, because that one relies on a lock on the same inode.
+ * A process loses its POSIX locks on an inode when it closes *any* descriptor of that inode. Hence:
+ *   - This process never opens an own file a second time: sc_otherfile_open() checks the file of that name before it
+ *     opens it, and checks the opened file before that can be closed. If the name has become an own file's in between,
+ *     the descriptor stays open for good. A name that is another process's is opened first and checked afterwards
+ *     (sc_otherfile_open_peer()). If it leads to an own file, that descriptor stays open, and from then on every name
+ *     is checked first.
+ *   - An own file is one in the list, or one that another copy of this library in the same process has locked: fdinfo
+ *     shows which locks belong to this process (in /proc/thread-self: /proc/self shows nothing any more once the first
+ *     thread has ended).
+ *   - Only sc_otherfile_close() closes a descriptor of another process's file. It waits for a reaper in another thread,
+ *     which relies on a lock on the same inode.
  *
- * If this process dies at any step the kernel closes what it has open.
+ * If this process dies at any step, the kernel closes its descriptors.
  */
 #define _GNU_SOURCE 1
 #include "os/otherfile.h"
@@ -36,7 +36,7 @@
 
 #define PROC_PATH_MAX 40
 
-/* Does a lock of this process hang on the open file behind that descriptor? */
+/* Tells whether this process has a lock on the open file of that descriptor. */
 static bool has_lock(const char *fd)
 {
 	char path[PROC_PATH_MAX], line[128];
@@ -53,8 +53,8 @@ static bool has_lock(const char *fd)
 }
 
 /*
- * Look through all descriptors for one of this inode with a lock. -errno, or whether there is one. -ENODEV: there is no
- * /proc; -ENOENT would say that there is no such file.
+ * Looks for a descriptor of this inode with a lock. Returns whether there is one, or -errno; -ENODEV: there is no
+ * /proc, because -ENOENT would mean that there is no such file.
  */
 static int search_descriptors(const struct stat *st)
 {
@@ -77,8 +77,8 @@ static int search_descriptors(const struct stat *st)
 }
 
 /*
- * A name that a second copy of this library in this process may have given, to what is its own by a lock: a
- * calibration is nobody's.
+ * Tells whether a second copy of this library in this process may have made that name for a file that it holds locked.
+ * A calibration has no owner.
  */
 static bool may_be_twins(const char *name)
 {
@@ -90,13 +90,13 @@ static bool may_be_twins(const char *name)
 	return sc_addr_parse_file(name, &addr) || sc_host_get(&host) || addr.pid == (uint32_t)host->pid;
 }
 
-/* Does it look like a file that a copy of the library of this user has made? */
+/* Tells whether this looks like a file of this library, made for this user. */
 static bool is_plain(const struct stat *st)
 {
 	return S_ISREG(st->st_mode) && st->st_uid == geteuid() && (st->st_mode & 07777) == 0600;
 }
 
-/* May it be opened, or be closed now that it is? */
+/* Checks whether the file may be opened or, once it is open, be closed. */
 static int check_other(const char *name, const struct stat *st)
 {
 	int twins;
@@ -112,12 +112,12 @@ static int check_other(const char *name, const struct stat *st)
 }
 
 /*
- * The name is another file's since it was looked at: a service's that has been opened again, or somebody plays. A
- * descriptor of a file that may not be opened stays open.
+ * The name belongs to another file since the check: a service's that was opened again, or somebody plays with names.
+ * The descriptor of a file that must not be opened stays open.
  */
 static int check_opened_slow(const char *name, int fd, struct stat *st)
 {
-	/* if it cannot be told what it is: nothing that may be closed */
+	/* an unknown file must not be closed */
 	int err = SC_TRY("otherfile.other", fstat(fd, st)) ? -errno : check_other(name, st);
 
 	if (err)
@@ -149,7 +149,7 @@ bool sc_otherfile_is_unchanged(int fd, const struct stat *as)
 	       is_plain(&st);
 }
 
-/* Says why there is no descriptor, unless that is as it may be. Returns it. */
+/* Logs why there is no descriptor, except for the errors that the caller logs. Returns `fd`. */
 static int opened(const char *path, int fd)
 {
 	if (fd < 0 && fd != -ENOENT && fd != -EACCES && fd != -EBUSY)
@@ -172,8 +172,8 @@ int sc_otherfile_open(const char *name, struct stat *st)
 }
 
 /*
- * The name is of a thing that must not be opened: a symbolic link, a directory, a socket; or of a file of another user,
- * who may use the name.
+ * Tells whether the name belongs to something that must not be opened: a symbolic link, a directory, a socket, or a
+ * file of another user, who may use the name.
  */
 static bool is_of_wrong_kind(int err)
 {

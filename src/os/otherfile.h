@@ -6,32 +6,34 @@
 #include <sys/stat.h>
 
 /*
- * Open another process's file for reading and writing, after a look at its type, owner and mode; *st is of what was
- * opened.
- * Descriptor, or -ENOENT; -EACCES: not a regular file of this user with mode 0600; -EBUSY: this process
- * itself holds it, and it was not opened; -EMFILE... The first three are for the caller to log.
+ * Opens another process's file for reading and writing, after a check of its type, owner and mode; *st is of the opened
+ * file. Returns a descriptor, or -ENOENT; -EACCES: not a regular file of this user with mode 0600; -EBUSY: this process
+ * itself holds it, and it was not opened; -EMFILE... The caller logs the first three.
  */
 int sc_otherfile_open(const char *name, struct stat *st);
 void sc_otherfile_close(int fd);
 
-/* One that is to stay open: its number, or error, if it is none of the standard streams', else another one of that file. */
+/*
+ * For a descriptor (or error) that stays open: returns `fd` unless it is the number of a standard stream, else another
+ * descriptor in its place.
+ */
 int sc_otherfile_move(int fd);
 
 /*
- * The same, for a name that may say that it is another process's: then it is opened, and looked at after that.
- * To be called where others are not held.
+ * The same, but a name that can only be another process's is opened first and checked afterwards. The caller does not
+ * hold sc_otherfiles_hold().
  */
 int sc_otherfile_open_peer(const char *name, struct stat *st);
 
 /*
- * Is a descriptor that sc_otherfile_open() has opened still of that file, and that as it was: as long, with as many
- * names, of this user, with mode 0600?
+ * Tells whether a descriptor of sc_otherfile_open() still is of that file, with the same size and number of names, of
+ * this user, with mode 0600.
  */
 bool sc_otherfile_is_unchanged(int fd, const struct stat *as);
 
 /*
- * Keep all other threads from sc_otherfile_close(), which would drop a lock that this process has just
- * taken on another's file. In between, close(2) is for the caller.
+ * Keeps all other threads from sc_otherfile_close(), which would drop a lock that this process has just taken on
+ * another process's file. In between, the caller closes by close(2).
  */
 void sc_otherfiles_hold(void);
 void sc_otherfiles_release(void);

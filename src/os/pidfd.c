@@ -2,15 +2,15 @@
 /*
  * pidfd.c: the pidfds that the daemon's thread polls: one for each process that peers belong to.
  *
- * There are at most SC_PIDFDS_MAX, and no more than a quarter of what the process may open (the segments' own
- * descriptors may be another quarter).
+ * There are at most SC_PIDFDS_MAX, and no more than a quarter of the descriptors that the process may open (the
+ * segments' own descriptors may be another quarter).
  *
- * Any thread may call; the mutex is the last to be taken. They are in a table, not in their users' structures,
- * for a forked child, whose copies of lists may be half changed. The application may close descriptors and use their numbers again:
- * nothing is closed that does not say that it is the pidfd it was.
+ * Any thread may call; the mutex is the last in the order of locks. The pidfds are in a table instead of their users'
+ * structures, because a forked child may find lists half changed. The application may close descriptors and reuse their
+ * numbers: this file closes a descriptor only if it still is the same pidfd.
  *
- * Nothing is shared with other processes. A place belongs to the first process that had the pid; one that ends
- * is readable from then on, so an owner that shares the place by mistake hears of it at the next poll, and looks.
+ * Nothing is shared with other processes. A place belongs to the first process that had the pid. A pidfd is readable
+ * once its process has ended, so a user that shares the place by mistake learns of it at the next poll, and looks.
  */
 #define _GNU_SOURCE 1
 #include "os/pidfd.h"
@@ -39,7 +39,7 @@ static void place_close(struct sc_pidfd *place)
 {
 	bool open = is_open(place);
 
-	place->used = false; /* first: a child that is forked now does not close what may be another's */
+	place->used = false; /* first: a child that is forked now does not close another's descriptor */
 	sc_self.pidfds_used--;
 	if (open)
 		SC_CALL("pidfd.close", close(place->fd));
@@ -62,7 +62,7 @@ static int place_open(pid_t pid)
 	fd = SC_TRY("pidfd.open", sc_host_open_pidfd(pid));
 	if (fd < 0)
 		return SC_NO_PIDFD;
-	while (sc_self.pidfds[i].used) /* there is one: most() is not more than there are */
+	while (sc_self.pidfds[i].used) /* one is free: most() is not above the size of the table */
 		i++;
 	sc_self.pidfds[i] = (struct sc_pidfd){ .used = true, .fd = fd, .pid = pid, .ino = sc_host_pidfd_inode(fd) };
 	sc_self.pidfds_used++;

@@ -13,20 +13,20 @@
 #define SC_NO_PIDFD -1
 
 /*
- * For a peer's process, to be polled: a place in the table; SC_NO_PIDFD: there is none. A pidfd that was there already may be of a process that had the pid before, and has ended:
- * it says so at the next poll.
+ * Returns a place with a pidfd of a peer's process, to be polled; SC_NO_PIDFD: there is none. A pidfd that was there
+ * already may be of an earlier process with that pid, which has ended: the next poll says so.
  */
 int sc_pidfd_get(pid_t pid);
 void sc_pidfd_put(int place);
-/* False: the application has closed it. */
+/* False: the application has closed the pidfd. */
 bool sc_pidfd_is_open(int place);
 
-/* Fills `polls` with the pidfds to poll, a place for each in the table. Returns the number of places. */
+/* Fills `polls` with the pidfds to poll, an entry for each place of the table. Returns the number of entries. */
 nfds_t sc_pidfds_arrange(struct pollfd polls[SC_PIDFDS_MAX]);
-/* Has it an event, and is it still what was polled? */
+/* Tells whether the place has an event and still is what was polled. */
 bool sc_pidfd_has_event(int place, const struct pollfd polls[SC_PIDFDS_MAX]);
 
-/* A forked child: they are all its parent's. */
+/* In a forked child: closes all pidfds, which belong to its parent. */
 void sc_pidfds_inherited(void);
 
 #endif

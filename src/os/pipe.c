@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * pipe.c: how a thread of this process that sleeps in poll(2) is woken by another one.
+ * pipe.c: how one thread of this process wakes another one that sleeps in poll(2).
  *
- * A byte says nothing but "look"; a full pipe is as good as one with a byte in it. Nothing is shared with another
- * process.
+ * A byte means "look", nothing else; a full pipe means the same. Nothing is shared with another process.
  *
- * The application may close any descriptor (closefrom(3)) and use its number again: nothing is written to, read or
- * closed here that is not this pipe's inode any more. That is why this is a pipe: eventfd(2) has no inode of its own.
+ * The application may close any descriptor (closefrom(3)) and reuse its number: these functions write to, read or close
+ * a descriptor only if it still has this pipe's inode. So it is a pipe: an eventfd(2) has no inode of its own.
  */
 #define _GNU_SOURCE 1
 #include "os/pipe.h"
@@ -42,7 +41,7 @@ int sc_pipe_open(struct sc_pipe *pipe)
 	return 0;
 }
 
-/* Is that end (0, 1) still this pipe's? */
+/* Tells whether that end (0, 1) still belongs to this pipe. */
 static bool has_end(const struct sc_pipe *pipe, int end)
 {
 	return sc_shmfile_is_open(pipe->ends[end], pipe->dev, pipe->ino);
@@ -72,8 +71,8 @@ bool sc_pipe_ring(struct sc_pipe *pipe)
 	const char byte = 0;
 
 	/*
-	 * Nothing is written where the application has closed the end that is read: a thread that is not in poll(2)
-	 * just then does not hold on to it, and the writer gets SIGPIPE.
+	 * Writes nothing once the application has closed the read end: only a thread in poll(2) keeps that end open,
+	 * and without one the writer gets SIGPIPE.
 	 */
 	if (!has_end(pipe, 1) || !has_end(pipe, 0))
 		return false;

@@ -5,12 +5,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* A pipe that a thread of this process polls, and that others of its threads write to. One thread at a time. */
+/* A pipe that a thread of this process polls, and other threads of the process write to. One thread at a time. */
 struct sc_pipe {
-	int ends[2]; /* the thread's, and one to write to; -1: none */
+	int ends[2]; /* the read end and the write end; -1: none */
 	dev_t dev;
 	ino_t ino;
-	bool rung; /* and not heard yet */
+	bool rung; /* rung since the last sc_pipe_hear() */
 };
 #define SC_PIPE_NONE                                                                                          \
 	{                                                                                                 \
@@ -18,15 +18,15 @@ struct sc_pipe {
 	}
 
 int sc_pipe_open(struct sc_pipe *pipe);
-/* Also when the application has closed it; a descriptor that the application has put in its place is left alone. */
+/* Closes the pipe, if the application has not; leaves a descriptor alone that the application has put in its place. */
 void sc_pipe_close(struct sc_pipe *pipe);
 
-/* Close the writer's end: the poller sees that, unless a forked child has it open. */
+/* Closes the write end: the poller sees that, unless a forked child has it open. */
 void sc_pipe_hang_up(struct sc_pipe *pipe);
 
-/* Wake the thread that polls it. False: the pipe has been lost. */
+/* Wakes the thread that polls the pipe. False: the pipe is lost. */
 bool sc_pipe_ring(struct sc_pipe *pipe);
-/* Take what has come. False: the pipe has been lost. */
+/* Empties the pipe. False: the pipe is lost. */
 bool sc_pipe_hear(struct sc_pipe *pipe);
 
 #endif

@@ -2,31 +2,21 @@
 /*
  * probe.c: access of a process to its own registered memory.
  *
- * The application may have unmapped or write-protected memory since it registered it. A copy to or from that must end
- * as an error of the operation, not as a signal. So the kernel is asked first to make its pages present
- * (MADV_POPULATE_READ, _WRITE, Linux 5.14), and the copy is a plain one. Where it knows no such call it makes the copy
- * itself (process_vm_writev(2) of this process); where that is forbidden too, a fault is the application's own.
- *
- * Measured on a 2-processor Zen 5 virtual machine, nanoseconds, for 8 bytes (4 KiB, 1 MiB):
- *
- *   populate, then memcpy()               420   (600,  56000)
- *   futex(2) that writes nothing new      290
- *   rt_sigprocmask(2) that changes none   100
- *   process_vm_writev(2) to oneself       330 to 890, by what the page is   (570, 65000)
- *   pread(2) of the ring's own file       310   (440): by a descriptor that the application may have closed
- *                                         with all others, and opened for something else
- *   memcpy() alone                        1     (29, 18000)
+ * The application may unmap or write-protect memory after it has registered it. A copy to or from such memory must end
+ * as an error of the operation, not as a signal. So the kernel makes the pages present first (MADV_POPULATE_READ,
+ * _WRITE, Linux 5.14), and the copy is a plain one. If the kernel does not know that call, it does the copy itself
+ * (process_vm_writev(2) of this process). If that is forbidden, too, a fault hits the application. Cheaper calls check
+ * a single page (docs/MEASUREMENTS.md, "Touching registered memory").
  *
  * Operations for peers come in bursts, so within one poll of the rings we do not ask again for pages that are known to
- * be there (sc_probe_forget()). The thread that polls unmaps nothing meanwhile; we do not notice another thread that
+ * be there (sc_probe_forget()). The polling thread unmaps nothing meanwhile; we do not notice another thread that
  * unmaps registered memory while peers use it.
  *
- * Shared memory is looked at in the same way, where only another's word says that its part of the file has some: a hole
- * that is read while /dev/shm is full is a signal, too.
+ * The same checks serve shared memory, if only the word of another process says that its part of the file has memory: a
+ * read of a hole while /dev/shm is full is a signal, too. They also serve pointers of the application that may not
+ * point to memory.
  *
- * So is what the application has handed over, where that may be something else than memory.
- *
- * Nothing here is seen by another process, whenever one dies.
+ * No other process sees anything of this file, whenever one dies.
  */
 #define _GNU_SOURCE 1
 #include <shmcma/core.h>
@@ -46,7 +36,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* In the low bits of a page's address. */
+/* Flags in the low bits of a page's address. */
 #define KNOWN ((uintptr_t)2)
 #define WRITABLE ((uintptr_t)1)
 
@@ -62,7 +52,7 @@ static uintptr_t page_size(void)
 	return (uintptr_t)here;
 }
 
-/* Does the system make pages present when asked to? */
+/* Tells whether the kernel makes pages present on request. */
 static bool can_populate(void)
 {
 	static uint64_t here;
@@ -78,21 +68,21 @@ static bool can_populate(void)
 }
 
 /*
- * Whole pages. -EINVAL: a mapping that does not allow it, or one whose pages the kernel takes from nobody's page
- * tables: of memfd_secret(2), of a device. The process that has mapped it may read and write such memory.
+ * For whole pages. -EINVAL: the mapping does not allow it, or the kernel takes its pages from no process's page tables:
+ * memory of memfd_secret(2), of a device. The process that has mapped it may read and write such memory.
  */
 static int populate(uintptr_t first, uintptr_t len, bool write)
 {
 	if (!can_populate())
 		return -ENOSYS;
-	/* len 0: the last byte of the address space, which nobody has */
+	/* len 0: the last byte of the address space, which no process has */
 	if (len && !SC_TRY("probe.populate",
 			   madvise((void *)first, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)))
 		return 0;
 	return len && errno == EINVAL ? -EINVAL : -EIO;
 }
 
-/* One page, where the system does not look at it in a cheaper way. */
+/* Checks one page where no cheaper call does. */
 static int ask(uintptr_t page, bool write)
 {
 	int ret = populate(page, page_size(), write);
@@ -101,8 +91,8 @@ static int ask(uintptr_t page, bool write)
 }
 
 /*
- * A page that is to be written: an atomic "or" with 0, which is half as dear. Its comparison wakes no thread but one
- * that waits there for a word of less than -2048, and that one for nothing.
+ * Checks a page for a write by an atomic "or" with 0: half the cost of populate(). Its comparison wakes only a thread
+ * that waits there on a word of less than -2048, in vain.
  */
 static int touch(uintptr_t page)
 {
@@ -115,7 +105,9 @@ static int touch(uintptr_t page)
 	return errno == EFAULT ? -EIO : ask(page, true);
 }
 
-/* The kernel reads a set of signals at that address, for a change of the mask that does not exist: EFAULT or EINVAL. */
+/*
+ * The kernel reads a signal set at that address for a change of the mask that does not exist. Returns EFAULT or EINVAL.
+ */
 static int peek_errno(uintptr_t address)
 {
 	return SC_TRY("probe.peek", syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)))
@@ -123,7 +115,7 @@ static int peek_errno(uintptr_t address)
 		       : 0;
 }
 
-/* Does the system look at the set before it looks at the change? The last page is nobody's. */
+/* Tells whether the kernel reads the set before it checks the kind of change. No process has the last page. */
 static bool can_peek(void)
 {
 	static int known; /* 0 not yet, 1 yes, -1 no; each thread finds the same */
@@ -138,7 +130,7 @@ static bool can_peek(void)
 	return can > 0;
 }
 
-/* A page that is to be read. */
+/* Checks a page for a read. */
 static int peek(uintptr_t page)
 {
 	int seen = can_peek() ? peek_errno(page) : ENOSYS;
@@ -165,8 +157,8 @@ static int check_page(struct sc_probe *memory, uintptr_t page, bool write)
 }
 
 /*
- * Some pages: to be read, each by itself is cheaper than to ask for all, up to so many. Where the kernel does not
- * populate a mapping each page is looked at by itself as well.
+ * Checks some pages: each by itself if this is cheaper, for a read of up to SC_PROBE_SEEN, or if the kernel does not
+ * populate the mapping.
  */
 static int check_pages(struct sc_probe *memory, uintptr_t first, uintptr_t last, bool write)
 {
@@ -217,7 +209,7 @@ int sc_probe_check_ends(const struct iovec *iov, size_t count, bool write)
 	return ret;
 }
 
-/* A page that has been read once is there, and a write needs no other. */
+/* A page that could be read is there, and a write needs no other page. */
 bool sc_probe_is_there(const void *at, size_t size)
 {
 	const struct iovec iov = { (void *)at, size };
@@ -246,7 +238,7 @@ static void copy_plainly(const struct sc_probe_copy *copy)
 	sc_iov_copy(copy->to, copy->to_count, copy->from, copy->from_count, copy->len);
 }
 
-/* The kernel has copied it, or has said why not. */
+/* The kernel has copied, or has returned the reason why not. */
 static int copied(const struct sc_probe_copy *copy, int ret)
 {
 	if (ret == -EFAULT)

@@ -7,44 +7,44 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* Pages that were seen to be there a moment ago. All 0: none. */
+/* Pages that were there a moment ago. All 0: none. */
 #define SC_PROBE_SEEN 16
 struct sc_probe {
 	uint64_t now;
 	struct {
 		uint64_t when;
-		uintptr_t page; /* address, and in its low bits what is known of it */
+		uintptr_t page; /* address, with flags in its low bits */
 	} seen[SC_PROBE_SEEN];
 };
 
-/* The moment is over. */
+/* Ends the moment: asks anew for all pages. */
 static inline void sc_probe_forget(struct sc_probe *memory)
 {
 	memory->now++;
 }
 
 /*
- * Is all of the vector there, to be read or written? Pages are made present for it, their content is not
- * touched. With `memory`, pages that are known are not asked for again. -EIO: it is not; -ENOSYS: this system
- * cannot tell.
+ * Checks whether this process can read or write all memory of the vector. Makes the pages present, but leaves their
+ * content alone. With `memory`, it does not ask again for known pages. -EIO: it cannot; -ENOSYS: this system cannot
+ * tell.
  */
 int sc_probe_check(struct sc_probe *memory, const struct iovec *iov, size_t count, bool write);
 
 /*
- * Is the first and the last page of each element there? For large memory that this process copies and nothing has
- * been wrong with so far: two system calls for an element find what is not mapped at all, or not to be written to.
+ * Checks the first and the last page of each element. For large memory that this process copies, while no copy has
+ * failed: two system calls for each element find memory that is not mapped at all, or not writable.
  */
 int sc_probe_check_ends(const struct iovec *iov, size_t count, bool write);
 
 /*
- * Of shared memory: is it there, to be read or written, as far as this system can tell? An address without memory gets
+ * Tells whether shared memory is there to read or write, as far as this system can tell. An address without memory gets
  * some, if there is any left.
  */
 bool sc_probe_is_there(const void *at, size_t size);
 
 /*
- * A copy inside this process, of which one side may not be there: `to` (write), or `from` (read). -EIO, and
- * some may have been copied. Fewer than SC_CMA_IOV elements on each side.
+ * A copy inside this process. One side may not be there: `to` in sc_probe_write(), `from` in sc_probe_read(). -EIO: it
+ * is not, and some bytes may have been copied. Each side has fewer than SC_CMA_IOV elements.
  */
 struct sc_probe_copy {
 	const struct iovec *to, *from;

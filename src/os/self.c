@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * self.c: the only instance of struct sc_self, and what a forked child makes of its copy.
+ * self.c: the only instance of struct sc_self, and what a forked child changes in its copy.
  *
- * The child is alone: no other thread can hold a mutex. Its parent's files are other processes' files to it, and it has
- * another identity. Pidfds are closed by sc_pidfds_inherited(). Nothing here is seen by another process.
+ * The child has one thread, so no other thread holds a mutex. The files of its parent are other processes' files for
+ * it, and it has another identity. sc_pidfds_inherited() closes pidfds. No other process sees anything of this file.
  */
 #define _GNU_SOURCE 1
 #include "os/self.h"

@@ -29,13 +29,13 @@ struct sc_self {
 	bool begun;
 
 	pthread_mutex_t host_mutex;
-	struct sc_host *host; /* at the begin of a page; NULL: not mapped yet */
+	struct sc_host *host; /* at the start of a page; NULL: not mapped yet */
 	size_t host_size;     /* of that page */
-	bool host_wiped;      /* the kernel empties it in every child */
+	bool host_wiped;      /* the kernel empties that page in every child */
 
 	pthread_mutex_t files_mutex; /* the list, names and users */
 	struct sc_shmfile *files;
-	atomic_bool misnamed;	      /* one of them has been found by another process's name */
+	atomic_bool misnamed;	      /* one of them had the name of another process's file */
 	pthread_mutex_t others_mutex; /* see sc_otherfiles_hold() */
 
 	pthread_mutex_t pidfds_mutex;
@@ -46,8 +46,8 @@ struct sc_self {
 extern struct sc_self sc_self;
 
 /*
- * To be called before any of it is used. Any thread. False: forked children cannot be told from this process; a child
- * then keeps more than it needs.
+ * Modules of this room call it before they use the structure. Any thread. False: this process cannot hear of forks; a
+ * child then keeps more than it needs.
  */
 bool sc_self_begin(void);
 

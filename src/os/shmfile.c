@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * shmfile.c: the files of this process in shared memory: how they get and lose their names, and how this
- * process keeps from dropping its own life locks.
+ * shmfile.c: the files of this process in shared memory: how they get and lose their names, and how this process keeps
+ * its own life locks.
  *
  * Owns the list of this process's files. Any thread may call.
  *
- * A file is made without name, filled by its maker, locked, then named. If the process dies between any
- * two steps: before the link(2) the kernel takes the file away; after it, the name stands for a complete
- * file whose lock is free, which means dead to everybody, and a reaper removes it. At the end the name
- * goes first and the lock last, so a name without lock never means a living owner.
+ * A file is made without name, filled by its maker, locked, then named. If the process dies before the link(2), the
+ * kernel removes the file. If it dies later, the name belongs to a complete file whose lock is free, which means dead
+ * to every process, and a reaper removes it. At the end the name goes first and the lock last, so a name without lock
+ * never means a living owner.
  *
- * POSIX locks of a process on an inode go with *any* of its descriptors of it that is closed. Hence an own file is never
- * opened a second time: otherfile.c sees to that.
+ * A process loses its POSIX locks on an inode when it closes *any* descriptor of it. Hence an own file is never opened
+ * a second time: otherfile.c prevents that.
  *
- * An application that has closed its standard streams, and writes to them all the same, is not to write into a segment:
- * a file that stays open gets no such number.
+ * A file that stays open never gets the number of a standard stream: an application that has closed its streams and
+ * writes to them all the same must not write into a segment.
  *
- * When the process ends (sc_shmfile_unlink_all()), which is not when its threads do, a name goes only if nobody is left who
- * needs it. Otherwise the process has left the file as one that is killed has, and the same reapers remove it.
+ * When the process ends (sc_shmfile_unlink_all()), which may be before its threads end, a name is removed only if no
+ * process needs it. Otherwise the process leaves the file as a killed process does, and the same reapers remove it.
  *
- *   E1 fence, sc_peer_connect(): claim before sc_shmfile.end    pairs with  E1' sc_shmfile_unlink_all(): the other way round
+ *   E1 fence, sc_peer_connect(): claim before sc_shmfile.end  pairs with  E1' sc_shmfile_unlink_all(): the reverse
  *
- * A forked child inherits descriptors but no locks and, by the list, no files: its parent's are other
- * processes' files to it.
+ * A forked child inherits descriptors but no locks and, by the list, no files: its parent's files are other processes'
+ * files to it.
  */
 #define _GNU_SOURCE 1
 #include "os/shmfile.h"
@@ -63,7 +63,7 @@ int sc_shmfile_check_size(uint64_t size)
 {
 	struct rlimit limit;
 
-	/* if the limit cannot be told, the kernel knows it */
+	/* without an answer the kernel still enforces the limit */
 	if (SC_TRY("shmfile.limit", getrlimit(RLIMIT_FSIZE, &limit)) || limit.rlim_cur == RLIM_INFINITY ||
 	    limit.rlim_cur >= size)
 		return 0;
@@ -134,7 +134,7 @@ const char *sc_shmfile_remedy(int err)
 	}
 }
 
-/* Without the handler of self.c (a bare system call) the list of a forked child is still its parent's. */
+/* Without the handler of self.c (a fork by a bare system call) a child still has its parent's list. */
 static bool is_of_this_process(const struct sc_shmfile *own)
 {
 	return own->made_by == sc_host_self();
@@ -174,7 +174,7 @@ int sc_shmfile_above_streams(int fd)
 	return above < 0 ? fd : above;
 }
 
-/* Without a lock as yet. */
+/* The file has no lock yet. */
 static int move_own(int fd)
 {
 	int moved = sc_shmfile_above_streams(fd);
@@ -237,7 +237,7 @@ int sc_shmfile_create(struct sc_shmfile *own)
 				.pid = host->pid,
 				.made_by = host->cookie,
 				.users = 1 };
-	/* Listed before it has a name, so that no thread of this process ever takes it for another's. */
+	/* Listed before it has a name, so that no thread of this process takes it for another process's file. */
 	add_to_list(own);
 	return 0;
 }
@@ -276,7 +276,7 @@ int sc_shmfile_publish(struct sc_shmfile *own, const char *name)
 	return 0;
 }
 
-/* Nobody else removes the name while the lock is held, so it cannot change hands between the two calls. */
+/* No other process removes the name while the lock is held, so the name keeps its file between the two calls. */
 static void unlink_locked(struct sc_shmfile *own)
 {
 	char path[SC_SHMFILE_PATH_MAX];
@@ -308,10 +308,10 @@ void sc_shmfile_unlink(struct sc_shmfile *own)
 static void set_end_locked(struct sc_shmfile *own, enum sc_shmfile_end end)
 {
 	assert(end != SC_SHMFILE_GONE || own->end == SC_SHMFILE_ASKED);
-	sc_store_relaxed_32(&own->end, end); /* ordered by E1', and own_mutex */
+	sc_store_relaxed_32(&own->end, end); /* ordered by E1', and files_mutex */
 }
 
-/* One that has a name and is in that state; `name`: it has this one, NULL: any. */
+/* Returns a file with a name in that state; `name`: with this one, NULL: with any. */
 static struct sc_shmfile *find_locked(enum sc_shmfile_end end, const char *name)
 {
 	for (struct sc_shmfile *own = sc_self.files; own; own = own->next)
@@ -331,7 +331,7 @@ static void ask_all_again(void)
 	unlock_list();
 }
 
-/* False: all have been asked about. */
+/* False: all files have been asked about. */
 static bool ask_next(char name[SC_ADDR_NAME_MAX])
 {
 	struct sc_shmfile *own;
@@ -368,7 +368,7 @@ void sc_shmfile_unlink_all(bool (*is_awaited)(const char *name))
 
 	ask_all_again();
 	while (ask_next(name)) {
-		sc_fence_seq_cst(); /* E1': ASKED before what others have been told is looked at */
+		sc_fence_seq_cst(); /* E1': ASKED before the look at what others were told */
 		decide(name, is_awaited(name));
 	}
 }
@@ -407,7 +407,7 @@ void sc_shmfile_close(struct sc_shmfile *own)
 	own->fd = -1;
 }
 
-/* The same inode, whatever has become of the name. */
+/* Opens the same inode, whatever has become of the name. */
 static int reopen(int path_fd)
 {
 	char path[PROC_PATH_MAX];
@@ -418,7 +418,7 @@ static int reopen(int path_fd)
 	return fd < 0 ? -errno : move_own(fd);
 }
 
-/* Its inode by its name. The look through an O_PATH descriptor, as a close of that drops no lock. */
+/* Opens its inode by its name. Checks it by an O_PATH descriptor, because closing that drops no lock. */
 static int open_own_again(const struct sc_shmfile *own)
 {
 	char path[SC_SHMFILE_PATH_MAX];
@@ -435,7 +435,7 @@ static int open_own_again(const struct sc_shmfile *own)
 	return fd;
 }
 
-/* If the old number is another file's by now, that one is the application's and left alone. */
+/* Leaves the old number alone if it is another file's by now: that file is the application's. */
 static int own_fd_locked(struct sc_shmfile *own)
 {
 	int fd;
@@ -464,7 +464,7 @@ int sc_shmfile_fd(struct sc_shmfile *own)
 	return fd;
 }
 
-/* Skips files without a name: the thread that makes one is still at work on it. */
+/* Skips files without a name: the thread that makes one is still working on it. */
 int sc_shmfile_keep_all(void)
 {
 	int again = 0;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * wake.c: sleeping until another process has written something, and waking it.
+ * wake.c: how a thread sleeps until another process has written something, and how that process wakes it.
  *
- * Each segment has one word, sc_abi_presence.sleep, a futex that all who are connected to it can wake: that
- * needs no descriptor, no permission, no name and no common namespace, and so it cannot be refused, nor fail
- * for want of anything. Where a record can be written, a sleeper can be woken.
+ * Each segment has one word, sc_abi_presence.sleep, a futex that every connected peer can wake. This needs no
+ * descriptor, permission, name or common namespace, so it cannot be refused and cannot fail for want of anything. A
+ * process that can write a record can wake a sleeper.
  *
  *   63        32 31         16 15        2 1      0
  *   +-----------+-------------+-----------+--------+
@@ -21,35 +21,34 @@
  *
  * No wake-up is lost:
  *
- *   W1  P1 before P2 in program order. On x86 (TSO) a load may pass the store buffer, so P2 may be done before P1
- *       is visible; a full fence between them would cost each message a wait for the line (it doubles the
- *       time of small messages). It is not needed:
- *   W2  A2 is membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED): each processor that runs a thread of a process that
- *       has registered (sc_wake_join()) executes a full fence while A2 is going on, each other one has done so
- *       when it last switched threads. That fence of the writer is before P2 or after it. After it: P1, which
- *       is before P2, is visible at A3. Before it: P2 comes after A1, and finds ASLEEP.
- *       Where the kernel has no such call, or a peer has not registered (SC_ABI_CAP_BARRIER), A3 is done once
- *       more RECHECK_MS after A1, with the word as A1 has left it (sleep.c). A store buffer is emptied, and
- *       a load that has been taken early is completed or taken again, within microseconds: no proof, as no
- *       manual gives a bound, but no processor is known that takes longer.
- *   W3  between A3 and A4 P3 has changed the futex, and A4 returns at once. Its 14 + 16 bits come again only
- *       after 2^16 wakes, each of which needs another arming, between A3 and A4 of one thread.
- *   W4  P4 wakes all who sleep. P5 takes ASLEEP back for those alone: had anybody armed since P3, the word would
- *       be another. So one record pays for the wake-up, not each until the sleeper runs.
- *   W5  several threads may arm one word, one after the other (the owner's lock). Each sleeps in A4 with
- *       its own value, or finds it changed and looks again.
+ *   W1  P1 is before P2 in program order. On x86 (TSO) a load may pass the store buffer, so P2 may be done before P1 is
+ *       visible. A full fence between them would prevent that, but each message would wait for the line (the time of
+ *       small messages doubles). W2 replaces the fence.
+ *   W2  A2 is membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED). During A2 each processor that runs a thread of a registered
+ *       process (sc_wake_join()) executes a full fence; each other processor did so when it last switched threads. The
+ *       fence of the writer is before P2 or after it. After P2: P1, which is before P2, is visible at A3. Before P2: P2
+ *       comes after A1 and finds ASLEEP.
+ *       If the kernel has no such call, or a peer has not registered (SC_ABI_CAP_BARRIER), the sleeper does A3 once
+ *       more, RECHECK_MS after A1, with the word as A1 has left it (sleep.c). A processor empties its store buffer, and
+ *       completes or repeats an early load, within microseconds. This is no proof, as no manual gives a bound, but no
+ *       processor is known that takes longer.
+ *   W3  If P3 has changed the futex between A3 and A4, A4 returns at once. The 14 + 16 bits have the same value again
+ *       only after 2^16 wakes, each after another arming, between A3 and A4 of one thread.
+ *   W4  P4 wakes all sleepers. P5 removes ASLEEP for these sleepers only: if a thread has armed since P3, the word has
+ *       another value. So one record pays for the wake-up, and not each record until the sleeper runs.
+ *   W5  Several threads may arm one word, one after the other (the owner's lock). Each sleeps in A4 with its own value,
+ *       or finds the value changed and looks again.
  *
- * Death or stop of the writer: after P1, P2 or P3 the sleeper is not woken by this one; ASLEEP stays, so every
- * other writer wakes it, and so does the daemon of this process when the writer has died (sc_bell_ring(),
- * which is the same P1 to P5). One that is stopped there is alive and goes on later: its records wait so long, unless
- * another writer wakes the sleeper. After P4 nothing is owed. Death of the sleeper harms no other process.
- * models/wait.pml is this with store buffers, deaths and two writers.
+ * Death or stop of the writer: after P1, P2 or P3 this writer does not wake the sleeper. ASLEEP stays, so every other
+ * writer wakes it; when the writer has died, the daemon of the sleeper's process does, too (sc_bell_ring(), which is
+ * the same P1 to P5). A writer that is stopped there goes on later: its records wait until then, unless another writer
+ * wakes the sleeper. After P4 nothing is missing. Death of the sleeper harms no other process. models/wait.pml models
+ * this with store buffers, deaths and two writers.
  *
- * A process that scribbles on the word can take ASLEEP back, as it can overwrite the record itself; or it can wake the
+ * A process that scribbles on the word can remove ASLEEP, as it can overwrite the record itself. It can also wake the
  * sleeper for nothing: the sleeper looks, and sleeps again.
  *
- * Measured, 2 processors (6.18, virtual): A2 1.2 us alone, 2.8 while a registered process runs on the other
- * processor; sc_wake_join() 20 us, 15 ms in a process that has threads already; P3 to P5 1 us.
+ * Costs: docs/MEASUREMENTS.md, "Sleeping and waking".
  */
 #define _GNU_SOURCE 1
 #include "os/wake.h"
@@ -91,7 +90,7 @@ static void futex_wake(uint32_t *futex)
 
 void sc_wake_slow(uint64_t *word, uint64_t who)
 {
-	/* P3, acq_rel: a sleeper that arms after it finds the records published before it */
+	/* P3, acq_rel: a sleeper that arms after P3 finds the records published before it */
 	uint64_t woken = sc_add_acq_rel_64(word, ONE_WAKE) + ONE_WAKE;
 
 	(void)SC_FAULT("wake.counted");
@@ -138,7 +137,7 @@ void sc_sleep_arm(uint64_t *word, uint64_t who, struct sc_sleep *sleep)
 
 void sc_sleep_disarm(uint64_t *word)
 {
-	uint64_t old = sc_load_relaxed_64(word); /* a failed try is another's wake, which has ended it */
+	uint64_t old = sc_load_relaxed_64(word); /* a failed try is another wake, which has disarmed it */
 
 	if (old & SC_ABI_SLEEP_FLAGS)
 		(void)sc_cas_acq_rel_64(word, old, old & ~SC_ABI_SLEEP_FLAGS);
@@ -177,6 +176,6 @@ int sc_sleep(const struct sc_sleep *sleeps, int count, int64_t end)
 						 .flags = FUTEX_32 };
 	ret = SC_TRY("wake.waitv", syscall(SYS_futex_waitv, waits, count, 0, limit, CLOCK_MONOTONIC));
 	if (ret < 0 && (errno == EPERM || errno == ENOSYS))
-		return -ENOSYS; /* a filter that does not know it */
+		return -ENOSYS; /* a system call filter does not know the call */
 	return ret < 0 && errno != EAGAIN ? -errno : 0;
 }
