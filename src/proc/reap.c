@@ -9,9 +9,9 @@
  * takes its lock before it has a name. The comparison of inodes is for the reaper that waited while another removed the
  * name and a new owner took it.
  *
- * A free lock proves death, but for an owner that lost its lock by mistake: hence the second opinion (owner.c). In doubt
- * the file stays. The name is compared after it: until then such an owner may still give its name back, and another take
- * it.
+ * A free lock proves death, but for an owner that lost its lock by mistake: hence the second opinion (owner.c). In
+ * doubt the file stays. The name is compared after it: until then such an owner may still give its name back, and
+ * another take it.
  *
  * A segment, dead or closed, may be awaited by those who have unread messages in it: then its name stays, as
  * long as one of them lives. That is looked at after it has been found dead: from then on it claims no more.
@@ -197,8 +197,8 @@ static bool note_own(int fd, void *pass)
 }
 
 /*
- * The caller holds others. This process's own files are not to be opened: sc_shmfile_any(). Nor is the one that is held:
- * its lock would go with the second descriptor.
+ * The caller holds others. This process's own files are not to be opened: sc_shmfile_any(). Nor is the one that is
+ * held: its lock would go with the second descriptor.
  */
 static void note_other(const char *name, void *arg)
 {
