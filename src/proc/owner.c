@@ -252,7 +252,7 @@ static bool service_is_orphan(int fd)
 	return read_service(fd, &parts) && !endpoint_is_alive(&parts);
 }
 
-/* A segment of an earlier version has an address of unknown form, but names its owner here if the layout is the same. */
+/* A segment of an earlier version has an address of unknown form. It names its owner if the layout is the same. */
 static bool old_is_alive(int fd)
 {
 	struct sc_abi_header header;
