@@ -2,9 +2,9 @@
 /*
  * ep.c: creates an endpoint from its parts, destroys it, and polls it. One thread at a time uses an endpoint.
  *
- * One call of sc_ep_poll() looks once at all that can have changed: peers that came or went, records of peers,
- * operations under way. Then it fails the operations with lost peers. A poll that finds nothing reads a few cache lines
- * that stay in this core's cache.
+ * One call of sc_ep_poll() looks once at all that can have changed: peers that came or went, records, operations under
+ * way. Then it fails the operations with lost peers. A poll that finds nothing reads a few lines that stay in this
+ * core's cache.
  */
 #include "base/atomic.h"
 
@@ -38,7 +38,7 @@
 
 /*
  * Polls between two looks at a peer's word of life, and between two checks of the peer's life lock: half a microsecond
- * in 30 or more. WATCH_POLLS_DAEMON: with the daemon's thread the checks only help for a peer without that word.
+ * in 30 or more. With the daemon's thread, only a peer without that word needs these checks.
  */
 #define GLANCE_POLLS 4
 #define WATCH_POLLS 1024
@@ -91,7 +91,7 @@ static uint32_t short_most(const struct sc_config *config, uint32_t buffer_most)
 	return buffer_most > config->inline_max ? buffer_most : config->inline_max;
 }
 
-/* Makes the configuration valid: powers of two, limits of the record formats. Derives the limits of the short ways. */
+/* Makes the configuration valid: powers of two, limits of the record formats. */
 static void config_settle(struct sc_ep *ep)
 {
 	struct sc_config *config = &ep->config;
@@ -115,7 +115,6 @@ static void config_settle(struct sc_ep *ep)
 	ep->window_step = config->window / 4;
 }
 
-/* Returns the capabilities that peers see. */
 static uint32_t capabilities(const struct sc_ep *ep)
 {
 	uint32_t all = SC_ABI_CAP_TAGGED | SC_ABI_CAP_MSG;
@@ -131,7 +130,7 @@ static uint32_t capabilities(const struct sc_ep *ep)
 	return all;
 }
 
-/* The segment has a table of registrations only if peers may look at one. */
+/* The segment has a table of registrations only if peers may read it. */
 static int segment_create(struct sc_ep *ep, const struct sc_ep_attr *attr)
 {
 	bool shows = ep->regtab && !ep->config.strict;
@@ -307,7 +306,7 @@ static int forget(struct sc_ep *ep)
 	return 0;
 }
 
-/* A poll calls these functions while their lists have entries. Each returns the number of steps done. */
+/* A poll calls each function while its list has entries. The function returns the steps that it has done. */
 static int (*const steps[SC_WORK_COUNT])(struct sc_ep *) = {
 	[SC_WORK_UNANSWERED] = sc_peers_ask,
 	[SC_WORK_PULLING] = sc_transfer_progress,

@@ -8,17 +8,17 @@
  *
  * The first record of a message in parts begins it; the pieces go to the same receive or waiting message.
  *
- * This file copies a record's control words to private memory once, checks the copy, and uses only the copy; the
- * delivery reads the payload. A record that breaks the protocol ends the connection with its peer
- * (sc_peer_quarantine()), nothing else. After -ENOMEM the record stays in the ring for the next poll.
+ * The control words of a record are copied to private memory once and checked; only the copy is used. The delivery
+ * reads the payload. A record that breaks the protocol ends the connection with its peer (sc_peer_quarantine()),
+ * nothing else. After -ENOMEM the record stays in the ring for the next poll.
  *
  * The payload of bounce buffers goes into the receive buffer or a waiting message when their record is taken, so the
  * buffers go back in ring order; some may be held for the answer (hold.h). The window limits the messages that a peer
  * may leave waiting; a peer that exceeds it breaks the protocol.
  *
- * If the peer dies, messages that it has published in the ring are delivered, unless a part is missing. If this process
- * dies before or after the release of a record, it holds nothing of the peer except the buffers named in the ring; the
- * peer's ledger (pool.h) takes these back.
+ * If the peer dies, messages that it has published in the ring can be delivered, unless a part is missing. If this
+ * process dies at any step, it holds nothing of the peer except the buffers named in the ring; the peer's ledger takes
+ * these back.
  */
 #include "ep/rx.h"
 
@@ -39,7 +39,7 @@
 
 /* Rings beyond SC_BUSY_RINGS that one poll looks at, in turn. */
 #define QUIET_RINGS 4
-/* Bytes read in the writer's buffers before the reader publishes: the writer fills them while the reader goes on. */
+/* Bytes read in the writer's buffers before the reader publishes: the writer can fill them meanwhile. */
 #define PUBLISH_BYTES 16384
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ static inline bool begins_in_parts(const struct sc_peer *peer, const struct sc_s
 	return size > seg->header.buf_size && !peer->recv.arriving_op && !peer->recv.arriving;
 }
 
-/* Sets the bytes of this record if the message comes in parts. Returns an error as text, or NULL. */
+/* Sets the bytes in this record if the message is in parts. Returns an error as text, or NULL. */
 static const char *parse_parts(struct sc_message *message, const struct sc_seg *seg)
 {
 	if (!(message->flags & SC_ABI_F_PARTS))
@@ -176,7 +176,7 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-/* Tells whether this part may be in a buffer of this endpoint: the buffer is returnable, and there is no other flag. */
+/* Tells whether this part may be in a buffer of this endpoint: a returnable one, without other flags. */
 static bool may_be_returned(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
 	return !piece->to && sc_ctl_flags(ctl) == SC_ABI_F_RETURNED &&
@@ -197,7 +197,6 @@ static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, ui
 
 /* ---- the short way, see fast.h -------------------------------------------------------------- */
 
-/* Takes an inline message of any number of lines. */
 static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
@@ -221,7 +220,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
-/* Counts the buffers of a record that has been taken; `size`: their bytes. Publishes the head if these are enough. */
+/* Counts `size` bytes in buffers of a taken record. Publishes the head after PUBLISH_BYTES. */
 static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 {
 	peer->recv.lent += size + 1;
@@ -236,7 +235,7 @@ static inline bool is_held(struct sc_peer *peer, uint64_t ctl, uint16_t buf)
 	       sc_hold_begin(peer, buf, peer->rx.head + sc_ctl_lines(ctl));
 }
 
-/* Releases a record of one line and its one buffer, of `here` bytes: holds the buffer or gives it back. */
+/* Releases a record of one line; holds its one buffer, of `here` bytes, or gives it back. */
 static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *peer, uint64_t ctl,
 							       uint16_t buf, uint32_t here)
 {
@@ -257,7 +256,7 @@ static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t 
 
 /*
  * Takes a message in one buffer, or the first part of a message. The buffer is the peer's, if its segment is attached,
- * or is one of this endpoint and comes back with the record.
+ * or this endpoint's, and comes back with the record.
  */
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
@@ -296,7 +295,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
-/* Takes a later part, in one buffer, of a message of take_buffer(). Out of line: take_inline() needs the registers. */
+/* Takes a later part of a message of take_buffer(). Out of line: take_inline() needs the registers. */
 static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
@@ -321,15 +320,15 @@ static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t c
 
 /* ---- rings ----------------------------------------------------------------------------------- */
 
-/* Tells whether the record is in a bounce buffer of its writer, into which the ring has overflowed. */
+/* Tells whether the record is in a buffer of its writer, into which the ring has overflowed. */
 static bool is_in_overflow(const struct sc_peer *peer)
 {
 	return peer->rx.left.lines;
 }
 
 /*
- * Tells whether the ring can have all its lines. A system call verifies that the writer has given them memory, as a
- * load would raise SIGBUS if it had not.
+ * Tells whether the ring can have all its lines. A system call verifies that the writer has given them memory; without
+ * memory a load would raise SIGBUS.
  */
 static bool may_grow(const struct sc_peer *peer)
 {
@@ -367,7 +366,6 @@ static int take_in_buffer(struct sc_peer *peer, uint32_t buf)
 	return 0;
 }
 
-/* Releases a record that says where the next records are, and goes there. */
 static int take_continue(struct sc_peer *peer, uint64_t ctl)
 {
 	uint32_t where = sc_ctl_size(ctl);
@@ -427,7 +425,6 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	return -EPROTO;
 }
 
-/* Tells whether the record is a message in bounce buffers, or a piece. */
 static bool is_bounce(enum sc_abi_kind kind)
 {
 	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE;
@@ -442,7 +439,7 @@ static bool names_buffers(uint64_t ctl)
 	       (sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED && (kind == SC_ABI_PUT || kind == SC_ABI_DELEGATE_PUT));
 }
 
-/* Holds the buffer of a message that has been taken. Checks its number again, as the peer may have changed it. */
+/* Holds the buffer of a taken message. Checks its number again, as the peer may have changed it. */
 static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
@@ -508,7 +505,7 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 	return 0;
 }
 
-/* Takes records of the peer's ring until there are SC_RX_BURST with `taken`. Returns the records, including `taken`. */
+/* Takes records of a ring, at most SC_RX_BURST including `taken`. Returns their number, including `taken`. */
 static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 {
 	int ret = 0;

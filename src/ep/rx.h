@@ -12,7 +12,7 @@
 
 /* Records that a poll takes from one ring before it looks at the next ring. */
 #define SC_RX_BURST 32
-/* Tells whether to publish the head: the writer then fills the lines that are read while the reader reads others. */
+/* Tells whether to publish the head, so that the writer can fill lines while the reader reads others. */
 static inline bool sc_rx_is_to_publish(const struct sc_peer *peer)
 {
 	return peer->rx.head - peer->rx.published >= peer->rx.at.count / 4;
@@ -20,7 +20,7 @@ static inline bool sc_rx_is_to_publish(const struct sc_peer *peer)
 
 /*
  * Takes the records of a peer. `ctl`: of the next record, 0: there is none; `taken`: records that this poll has taken
- * before. Returns the records including `taken`, or 1 if the ring of a departed peer has become empty.
+ * already. Returns the records including `taken`, or 1 when the ring of a departed peer is empty.
  */
 int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken);
 

@@ -3,11 +3,11 @@
  * sleep.c: decides when a thread may sleep on an endpoint, and for how long. wake.c shows that no wake-up is lost.
  *
  * A thread that wants to sleep has just polled. It arms the sleep word of its segment (A1, A2), then looks at all that
- * other processes and threads write unasked: rings, claims, the daemon's bell (A3). Operations that this side does
- * alone (a copy, pieces to write) go on in polls while these do something. sc_ep_is_idle() reports an operation that
- * another thread begins while one sleeps.
+ * others write unasked: rings, claims, the daemon's bell (A3). Operations that this side does alone (a copy, pieces to
+ * write) go on in polls while these do something. sc_ep_is_idle() reports an operation that another thread begins
+ * meanwhile.
  *
- * The events for which a sleeper is woken, the process that wakes it, and the function:
+ * Events that wake a sleeper, the process that causes them, and the function:
  *
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
  *   connections, departures                     membership: its writer       sc_peer_bump()
@@ -16,7 +16,7 @@
  *   space in a ring, window, buffers            the reader                   sc_peer_publish()
  *   death                                       this process's daemon        sc_bell_ring()
  *
- * No process wakes a sleeper for the following; so the sleep has a limit, and the thread polls then:
+ * Nothing wakes a sleeper for the following; so its sleep has a limit, and it polls then:
  *
  *   UNANSWERED_MS   a connection has no answer: a peer that refuses may not have this segment, and one that accepts
  *                   does not wake
@@ -44,7 +44,7 @@
 #define WATCH_MS 100
 #define WATCH_PEERS 64 /* checked at a time */
 #define RECHECK_MS 1
-/* After so many looks that find something and polls that take nothing, the thread sleeps for STUCK_MS. */
+/* Looks in a row that find something while polls take nothing. After these the thread sleeps for STUCK_MS. */
 #define STUCK_LOOKS 16
 
 static void lower(int64_t *limit, int64_t ms)
@@ -75,7 +75,7 @@ static bool has_work(struct sc_ep *ep)
 	return sc_bell_has_rung(&ep->bell) || sc_peers_changed(ep) || has_record(ep);
 }
 
-/* Tells whether all peers that may write to this endpoint have registered for the barrier. */
+/* Tells whether all peers that write to this endpoint have registered for the barrier. */
 static bool all_join(const struct sc_ep *ep)
 {
 	sc_list_for (entry, &ep->peers) {
@@ -126,7 +126,7 @@ static void limit_lower(struct sc_ep *ep, int64_t *limit)
 		lower(limit, WATCH_MS);
 }
 
-/* Checks peers without the daemon's thread. Returns whether one is dead. */
+/* Returns whether a peer is dead. */
 static bool watch(struct sc_ep *ep)
 {
 	int64_t now = sc_clock_ns();

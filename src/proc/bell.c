@@ -15,8 +15,8 @@
  * The links are in shared memory, as the kernel wants them at a constant distance from the words. Nothing here reads
  * them. A process that scribbles on a link or a word can make the kernel miss words at the end of this process, or mark
  * others that hold this thread's tid. Peers then take the slower proof without need, or trust a pid that this process
- * no longer has: for a write that the scribbler, a process of the same user, could do itself, or a read of bytes that
- * it could have written.
+ * no longer has: for a write that the scribbler, of the same user, could do itself, or a read of bytes that it could
+ * have written.
  *
  *   L1  a word is linked before it gets the tid, and is 0 before it is unlinked: the kernel finds each word in which
  *       peers see a tid, whenever the process ends
@@ -45,7 +45,7 @@ static struct robust_list *link_of(const struct sc_bell *bell)
 	return (struct robust_list *)&bell->presence->life_next;
 }
 
-/* Returns the bell with a word that precedes this one in sc_process.bells, and so in the links; NULL: there is none. */
+/* Returns the previous bell with a word in sc_process.bells, and so in the links; NULL: there is none. */
 static struct sc_bell *life_before(const struct sc_bell *bell)
 {
 	for (struct sc_list *entry = bell->all.prev; entry != &sc_process.bells; entry = entry->prev) {
@@ -68,7 +68,7 @@ static struct robust_list *life_after(const struct sc_bell *bell)
 	return &sc_process.lives.list;
 }
 
-/* One store, as the kernel may read the link at any instant, in this thread or another. */
+/* One store, as the kernel may read the link at any instant. */
 static void set_link(struct robust_list *link, struct robust_list *next)
 {
 	__atomic_store_n(&link->next, next, __ATOMIC_RELEASE);
@@ -95,7 +95,7 @@ static void life_unlink_locked(struct sc_bell *bell)
 	(void)SC_FAULT("bell.unlinked");
 }
 
-/* The daemon's thread calls it: first with its tid, once the kernel knows the list; with 0 at its end. */
+/* Called by the daemon's thread: with its tid, once the kernel knows the list; with 0 at its end. */
 static void set_lives(uint32_t tid)
 {
 	sc_process_lock();

@@ -7,22 +7,20 @@
  * One thread can measure it by a read of its own process's memory, as the kernel goes the same way and pins the same
  * pages (docs/MEASUREMENTS.md, "Calibration").
  *
- * The time of a bounce buffer depends on the processors of the two processes (fill.h), so it has no single value. But
- * one thread can measure its bounds. The lower bound is a plain copy in the thread's own cache. The upper bound,
- * nearly, is a copy that is streamed to memory and read from there, which takes the same time wherever the reader runs:
- * a sender uses the best of its fill ways.
+ * The time of a bounce buffer depends on the processors of the two processes (fill.h). But one thread can measure its
+ * bounds: at least a plain copy in the own cache; hardly more than a copy streamed to memory and read from there, which
+ * takes the same time wherever the reader runs, as a sender uses the best of its fill ways.
  *
- * Both costs give a least and a largest value for the limit of eager messages (sc_calibration_limits()). Between the
- * two, the right limit depends on the processors of the two processes, and the library's default is right for some of
- * them. So the calibration moves the default only into these bounds. For a single peer, sc_route() changes the limit
- * once the time to fill buffers for this peer is measured (fill.c).
+ * Both costs give the least and the largest limit of eager messages (sc_calibration_limits()). Between the two, the
+ * right limit depends on the processors of the two processes, and the library's default is right for some. So the
+ * calibration only moves the default into these bounds. sc_route() changes the limit for a single peer when the time to
+ * fill buffers for this peer is known (fill.c).
  *
- * The daemon's thread measures, some time after its begin, or the operator's command does, never a sender: 0.5 ms of
- * processor time. The least of many times counts, as no disturbance makes a copy faster; so a busy machine does no
- * harm.
+ * The daemon's thread or the operator's command measures, never a sender: 0.5 ms of processor time. The least of many
+ * times counts, as no disturbance makes a copy faster; so a busy machine does no harm.
  *
  * The file gets its bytes before its name (shmfile.c); later nothing writes to it, but another file takes its place.
- * Several processes may measure at the same time; the file of one of them remains.
+ * Several processes may measure at a time; the file of one of them remains.
  *
  * If the process dies at any step, there is the old file, no file or the new file. A reader treats these as no file: a
  * file of another boot, kernel, processor, owner, mode or size, a damaged file, a file with impossible costs.
@@ -438,7 +436,7 @@ void sc_calibration_limits(const struct sc_calibration *calibration, uint32_t *l
 			 calibration->near_per_kib / 2);
 }
 
-/* A configured fill way is not the best one everywhere, so the costs say nothing then. */
+/* The bounds do not hold for a configured fill way, which is not the best one everywhere. */
 void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_config *config)
 {
 	uint32_t least, most;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * daemon.c: the thread of this process that learns of the deaths of other processes, removes the files of dead
- * processes, and keeps this process's own life locks.
+ * daemon.c: the thread of this process that learns of the deaths of other processes, removes their files, and keeps
+ * this process's own life locks.
  *
  * Each process has one such thread, from its first endpoint to sc_process_fini(); a forked child has none. The thread
  * sleeps in poll(2) over a pidfd for each process that peers belong to, and wakes for these reasons:
@@ -16,8 +16,8 @@
  *   calibration    once, unless the machine has a calibration, see calibration.c
  *   a look         twice a second, for processes that have ended and are no peers, see leftover.c
  *   the pipe       another thread has a new process to watch, or stops this thread
- *   gathered       some time after new processes to watch: the thread opens their pidfds, all together. A connecting
- *                  thread does not do that: to open and to verify a pidfd takes a third of the time of all the rest
+ *   gathered       some time after new processes to watch: the thread opens their pidfds together. A connecting thread
+ *                  does not: to open and verify a pidfd takes a third of the time of all the rest
  *
  * The thread proves a death as any other process does (sc_owner_is_dead()). It marks the watches, rings the bells of
  * the endpoints, and removes the names at once. Each endpoint does the rest at its next poll: this thread touches
@@ -26,8 +26,8 @@
  * The application may close all descriptors and use their numbers again, by closefrom(3) or when it daemonises. So this
  * thread checks the inode of a descriptor before it closes it, writes to it or trusts it. It uses poll(2) and a pipe
  * because epoll and eventfd have no inode of their own. poll(2) holds references to the polled files, so the thread
- * wakes at once when the application closes the pipe's other end. It makes the lost descriptors again REPAIR_MS later,
- * not at once: the application is then reusing the numbers, and must not find new descriptors among them.
+ * wakes at once when the application closes the pipe's other end. It makes the lost descriptors again REPAIR_MS later:
+ * while the application reuses the numbers, no other descriptors may come and go.
  *
  * If the process dies at any instant, no other process depends on this state; reap.c handles a removal half done.
  *
@@ -80,9 +80,9 @@
 #define LOOK_MS 500
 
 /*
- * The thread calibrates CALIBRATE_MS after its begin, not while the application starts. The processes of a job add
- * different delays, below SPREAD_MS: the first one measures, the others find its file. The scan for files of dead
- * processes whose pid another process has by now comes after SETTLED_MS.
+ * Times after the thread's begin, when the application has started: of the calibration, and of the scan for files of
+ * dead processes whose pid another process has. The processes of a job add different delays, below SPREAD_MS: the first
+ * one measures, the others find its file.
  */
 #define CALIBRATE_MS 200
 #define SETTLED_MS 1200
@@ -90,7 +90,7 @@
 
 #define STACK_SIZE (256 << 10) /* address space; the application's log function runs on this stack, too */
 
-/* The shortest time slice that the kernel gives. The thread needs less than that after each wake-up. */
+/* The shortest time slice that the kernel gives; the thread needs less after each wake-up. */
 #define SLICE_NS 100000
 /* The kernel's table of descriptors has space for so many before the thread starts. */
 #define DESCRIPTORS 512
@@ -158,7 +158,7 @@ static void look(void)
 	sc_process.scan = sc_process_now_ms();
 }
 
-/* Removes files of dead processes. The endpoints look then at slots that dead processes have claimed. */
+/* Removes files of dead processes. Then the endpoints look at the claims of dead processes. */
 static void scan(void)
 {
 	sc_found_forget(); /* a kept segment may be a dead process's */
@@ -208,7 +208,7 @@ static void calibrate(void)
 	sc_calibration_make();
 }
 
-/* For EINVAL, ENOMEM and other errors that may last: the thread waits, and knows nothing of any descriptor then. */
+/* After EINVAL, ENOMEM and other errors that may last: the thread waits, and knows nothing of any descriptor. */
 static void sleep_without_descriptors(int timeout)
 {
 	int64_t ns = (timeout < LOCK_MS ? timeout : LOCK_MS) * INT64_C(1000000);
@@ -255,8 +255,7 @@ static bool round_once(void)
 
 /*
  * Asks for short time slices. From Linux 6.12 on, such a thread runs as soon as it is woken, so it learns of a death
- * soon although other threads fill the processors. Older kernels ignore the request. docs/MEASUREMENTS.md, "Knowing a
- * death"
+ * soon although others fill the processors. Older kernels ignore that. docs/MEASUREMENTS.md, "Knowing a death"
  */
 static void ask_for_short_slices(void)
 {
@@ -371,7 +370,7 @@ bool sc_daemon_start(const struct sc_config *config)
 	return runs;
 }
 
-/* Returns the time by which a thread that has lost its pipe has looked at its state once more. */
+/* Returns the time by which a thread without pipe has looked at its state again. */
 static struct timespec soon(clockid_t clock)
 {
 	struct timespec time;
@@ -398,8 +397,8 @@ static bool ends_soon(pthread_t thread)
 
 /*
  * Stops the thread. Endpoints may outlive it; nothing rings their bells then. If the application has closed the pipe,
- * nothing can wake the thread: it sees the stop soon by itself, or later if a child holds the pipe open. In the latter
- * case the caller does not wait for the thread.
+ * nothing can wake the thread: it sees the stop soon by itself, or later if a child holds the pipe open; then the
+ * caller does not wait for it.
  */
 static void stop(void)
 {

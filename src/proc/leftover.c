@@ -3,14 +3,13 @@
  * leftover.c: tells whether a process of this user that is no peer has ended, so that reap.c must remove its files.
  *
  * The daemon's thread looks twice a second. It reads the names in /dev/shm only when the directory has changed. It asks
- * the kernel about the processes that follow this one in the order of pids (the first follows the last), until it has
- * found SC_LEFTOVER_NEXT living ones. However many processes die, a living one looks at the dead process that follows
- * it; its scan then removes the files of all dead processes. One living process would suffice, but a process that is
- * stopped, or has no daemon's thread, does not look: with more lookers, more of these must fail before a death goes
- * unseen. A look takes the same time for 16 processes as for 1,000.
+ * the kernel about the processes that follow this one in the order of pids (the first follows the last), until
+ * SC_LEFTOVER_NEXT of them live. So after any number of deaths a living process looks at a dead one next to it, and its
+ * scan removes the files of all dead processes. SC_LEFTOVER_NEXT is more than 1 because a process that is stopped, or
+ * has no daemon's thread, does not look. A look takes the same time for 16 processes as for 1,000.
  *
  * A pid of another pid namespace belongs to no process here, or to a different one. A pid that another process has now
- * hides the dead process. The daemon's scan every 30 seconds finds the files of both.
+ * hides the dead process. The daemon's scan every 30 seconds finds the files in both cases.
  *
  * Other processes write the names: a false name causes one scan, in which the kernel proves each death. If this process
  * dies at any step, nothing remains.
@@ -117,7 +116,6 @@ static bool has_changed(struct sc_leftovers *leftovers)
 	return !leftovers->settled || !settled;
 }
 
-/* Returns the index of the first pid that is higher than this process's. */
 static size_t first_after_self(const struct sc_leftovers *leftovers)
 {
 	uint32_t self = (uint32_t)getpid();

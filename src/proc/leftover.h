@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* A look examines so many living processes, the next ones in the order of their pids. */
+/* A look goes on until so many processes live, in the order of their pids. */
 #define SC_LEFTOVER_NEXT 8
 
 /* The state of the daemon's thread from one look to the next; at first all 0. */
@@ -18,12 +18,12 @@ struct sc_leftovers {
 	uint64_t ended;		 /* hash of the pids that no process had */
 };
 
-/* Tells whether a name has a pid that no process has: a scan may then find files of dead processes. Any thread. */
+/* Tells whether a name has a pid without process: a scan may then find files of dead processes. Any thread. */
 bool sc_leftover_is_here(void);
 
 /*
- * Tells the same of the processes next to this one, and only if their pids differ from those of the last look: a pid of
- * another pid namespace may belong to no process here for long. One thread at a time.
+ * The same for the processes next to this one. True only if the pids without process differ from those of the last
+ * look, as a pid of another pid namespace may have no process here for long. One thread at a time.
  */
 bool sc_leftover_look(struct sc_leftovers *leftovers);
 

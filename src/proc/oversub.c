@@ -3,13 +3,13 @@
  * oversub.c: tells whether there are more processes with endpoints on this machine than processors that they share.
  *
  * The names in /dev/shm contain the pids of their owners. The function counts this process and each other process of
- * this user that the kernel lets run on a processor of this process's affinity mask; so ranks that are bound to
- * different processors do not count for each other. It does not count the pid of a dead process (ESRCH). It counts a
- * pid of another pid namespace as the process with that pid here. It does not consider threads, sleep, or processes
- * without endpoints: the answer is a hint, and the caller watches the effect of what it does.
+ * this user that may run on a processor of this process's affinity mask; so ranks that are bound to different
+ * processors do not count for each other. A pid of a dead process (ESRCH) does not count; a pid of another pid
+ * namespace counts as the process with that pid here. The count ignores threads, sleep, and processes without
+ * endpoints: the answer is a hint, and a caller that acts on it watches the effect.
  *
- * The ranks of a job come within a short time. So an answer is first valid for LOOK_SOON_NS, later for the time since
- * the first answer, at most for LOOK_NS; then the names are read again. Any thread; two at a time do the work twice.
+ * The ranks of a job come within a short time. So the names are read again after LOOK_SOON_NS at first, later after the
+ * time since the first answer, at most after LOOK_NS. Any thread; two at a time do the work twice.
  */
 #define _GNU_SOURCE 1
 #include <shmcma/core.h>

@@ -3,10 +3,10 @@
  * owner.c: tells whether the process that has made a file lives.
  *
  * A life lock that is held proves that the owner lives. A free lock proves its death, unless the owner has lost the
- * lock by mistake (a second descriptor closed, closefrom(3)). Hence the second opinion: it reads the owner's cookie
- * from the owner's memory. Where the kernel does not allow that, it asks whether the same process still runs. That
- * process may have executed another program, which this process may not read; the kernel has then marked the word of
- * life. In doubt the owner lives.
+ * lock by mistake (a second descriptor closed, closefrom(3)). Hence the second opinion: it reads the owner's cookie in
+ * the owner's memory. Where the kernel does not allow that, it asks whether the same process still runs. The process
+ * may have executed another program, which may not be read; the kernel has then marked the word of life. In doubt the
+ * owner lives.
  *
  * Any thread. This file writes only the state of a segment whose owner is dead, by one compare and swap: any process
  * may do that, and may die at any step.
@@ -40,7 +40,7 @@ static int read_cookie(pid_t tid, uint64_t addr, uint64_t *cookie)
 	return got >= 0 ? -EFAULT : -errno;
 }
 
-/* Reads the cookie through any thread of the owner: the thread that the file names may have ended before the others. */
+/* Reads the cookie through any thread of the owner: the thread in the file may have ended before the others. */
 static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 {
 	char path[32];
@@ -91,7 +91,7 @@ bool sc_owner_lives(const struct sc_abi_owner *owner, uint32_t life)
 	}
 }
 
-/* Tells whether the owner has its cookie. Uses its pid as seen from here, as it may be in another namespace. */
+/* Reads the cookie by the owner's pid as seen from here: the owner may be in another namespace. */
 static bool shows_cookie(const struct sc_seg *seg)
 {
 	uint64_t cookie;
@@ -152,8 +152,8 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 }
 
 /*
- * Tells whether the holder of a life lock is the owner. A reaper may hold the lock for a moment; its pid differs. In
- * another pid namespace that cannot be told. In doubt it is the owner.
+ * Tells whether the holder of a life lock is the owner. A reaper, which has another pid, may hold it for a moment. In
+ * doubt (another pid namespace) it is the owner.
  */
 static bool is_owner(const struct sc_abi_owner *owner, pid_t holder)
 {

@@ -4,7 +4,7 @@
  * starts the library anew sets the instance to its first value.
  *
  * A forked child has no daemon's thread, cannot use its copies of endpoints, and watches none of its parent's peers.
- * The fork may copy lists half changed: the child does not walk them, and begins with empty ones.
+ * Its lists may be half changed: it does not walk them, and begins with empty ones.
  *
  * No other process sees this state.
  */

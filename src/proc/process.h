@@ -22,7 +22,7 @@ struct sc_process {
 	enum sc_process_state state;
 	pthread_t thread;
 	struct sc_pipe pipe; /* wakes the thread */
-	bool said;	     /* the log has the reason why the thread cannot start */
+	bool said;	     /* the log says why the thread cannot start */
 	bool scans_ticks;    /* scan all names now and then, without a death */
 	bool calibrates;     /* measure the machine if it has no calibration */
 
@@ -69,10 +69,7 @@ static inline void sc_process_unlock(void)
 	pthread_mutex_unlock(&sc_process.mutex);
 }
 
-/*
- * Wakes the thread. False: the pipe is lost. The function closes its end, which wakes the thread too, unless a child
- * has that end open; then the thread wakes at its next time.
- */
+/* Wakes the thread. False: the pipe is lost; the hang-up wakes the thread, unless a child has that end open, too. */
 bool sc_process_wake_locked(void);
 
 #endif

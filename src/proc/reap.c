@@ -6,8 +6,8 @@
  *	-> close, which frees the lock
  *
  * Only the holder of the life lock may unlink, so one of several reapers does. No owner can come between, as an owner
- * takes its lock before it has a name. The reaper compares inodes because another reaper may have removed the name
- * meanwhile, and a new owner may have taken it.
+ * takes its lock before its name. The reaper compares inodes because another reaper may have removed the name, and a
+ * new owner may have taken it.
  *
  * A free lock proves death, unless the owner has lost its lock by mistake: hence the second opinion (owner.c). In doubt
  * the file stays. The reaper compares the name after the second opinion: until then an owner without lock may remove
@@ -46,14 +46,14 @@
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /*
- * Tells whether to visit a name of the directory. A name is input: any process may give it to any file. So a name only
- * decides which files are skipped; sc_otherfile_open() opens the others, and checks the file's user first.
+ * Tells whether to visit a name. A name is input: any process may give it to any file. So it only decides which files
+ * are skipped; sc_otherfile_open() opens the others, after a check of the user.
  */
 typedef bool name_filter(const char *name, uint32_t uid);
 
 /*
- * Tells whether the name does not tell the user, so it may be a file of this user: a file of an earlier version, or of
- * a service whose holder may be in another user namespace.
+ * Tells whether the file may be this user's although its name does not say so: it is of an earlier version, or of a
+ * service whose holder may be in a user namespace.
  */
 static bool is_unsure(const char *name, uint32_t uid)
 {
@@ -101,8 +101,8 @@ static int each_name(void (*visit)(const char *name, void *arg), void *arg)
 
 /*
  * Messages that a dead process has sent in bounce buffers are in its own segment. A receiver that has not attached this
- * segment yet finds it by its name. So the name stays while a living endpoint has not answered the claim of the dead
- * process. The receiver removes the name when it has read the messages.
+ * segment yet finds it by its name. So the name stays while a living endpoint has not answered the dead process's
+ * claim. The receiver that reads the messages removes the name.
  */
 
 /* Tells whether the owner of a segment's file has not answered the connection in this slot. */
@@ -131,7 +131,6 @@ struct pass {
 	int removed;
 };
 
-/* Returns the index of the first file with this ticket or a higher one. */
 static size_t find_ticket(const struct pass *pass, uint64_t ticket)
 {
 	size_t from = 0, to = pass->count;
@@ -165,7 +164,7 @@ static void note_claim(struct pass *pass, int fd, const struct sc_abi_header *he
 			pass->dead[i].awaited = slot_is_pending(fd, header, slot);
 }
 
-/* Notes the peers that the owner of a file has not let in yet; none for a file that is no segment of this layout. */
+/* Notes the peers that the owner of a file has not let in yet; none if it is no segment of this layout. */
 static void note_claims(struct pass *pass, int fd)
 {
 	struct sc_abi_header header;
@@ -192,12 +191,12 @@ static void note_claims(struct pass *pass, int fd)
 static bool note_own(int fd, void *pass)
 {
 	note_claims(pass, fd);
-	return false; /* look at the next file too */
+	return false; /* go on */
 }
 
 /*
- * The caller has called sc_otherfiles_hold(). The function opens no file of this process (sc_shmfile_any() visits
- * these), nor the file whose lock this reaper has: the close of a second descriptor would drop the lock.
+ * The caller has called sc_otherfiles_hold(). Opens no file of this process, see sc_shmfile_any(), nor the file that is
+ * held: the close of a second descriptor would drop the lock.
  */
 static void note_other(const char *name, void *arg)
 {
@@ -218,8 +217,8 @@ static void note_other(const char *name, void *arg)
 }
 
 /*
- * Finds which dead files are awaited, by one look at all living segments however many files are dead. A dead process
- * makes no new claims. The caller has called sc_otherfiles_hold().
+ * Finds which dead files are awaited, by one look at all living segments: a dead process makes no new claims. The
+ * caller has called sc_otherfiles_hold().
  */
 static void find_awaited(struct pass *pass)
 {
@@ -366,7 +365,7 @@ static int by_ticket(const void *left, const void *right)
 	return a->ticket < b->ticket ? -1 : a->ticket > b->ticket;
 }
 
-/* Finds the dead files first, and then which of them are awaited. */
+/* Finds the dead files first, then the awaited ones among them. */
 static int scan(name_filter *filter)
 {
 	struct pass pass = { 0 };
@@ -399,7 +398,7 @@ int sc_reap_scan_unsure(void)
 
 /* ---- the end of this process ----------------------------------------------------------------- */
 
-/* Tells whether a living peer must still read in this file: only peers that this process connected to can. */
+/* Tells whether a living peer has to read in this file: only peers that this process connected to can. */
 static bool is_awaited_by_peers(const char *name)
 {
 	uint64_t ticket = ticket_of(name);

@@ -6,9 +6,9 @@
  * Owns struct sc_service. Any thread may call; one thread at a time uses a structure.
  *
  * If the holder dies at any step, there is no name, or a complete file with a free lock. The next process that wants
- * the name removes that file; if another process is removing it, it waits for a limited time. No process touches the
- * name of a live holder, as linkat(2) does not replace a name. The address in a file does not change once the file has
- * its name, so a reader that finds the lock held reads the address that the holder wrote.
+ * the name removes that file, or waits for a limited time while another process removes it. No process touches the name
+ * of a live holder, as linkat(2) does not replace a name. The address in a named file does not change, so a reader that
+ * finds the lock held reads what the holder wrote.
  */
 #define _GNU_SOURCE 1
 #include "proc/service.h"
@@ -66,8 +66,8 @@ static int fill(int fd, const char *addr)
 }
 
 /*
- * Waits until another reaper, which has the lock, has removed the name of a dead process. Polls: no event tells of the
- * removal, and the lock itself may belong to a stopped reaper for long.
+ * Waits until another reaper, which has the lock, has removed a dead process's name. Polls: no event tells of that, and
+ * a stopped reaper keeps the lock.
  */
 static int reap_slow(const char *name)
 {

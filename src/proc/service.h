@@ -20,7 +20,7 @@ int sc_service_find(const char *service, char *out);
 
 /*
  * Gives a filled file the name of a service or a directory, if the name is free or its owner is dead. -EADDRINUSE: as
- * above; -EACCES: a file that is not of this user, or not regular with mode 0600, has the name.
+ * above; -EACCES: another kind of file has the name.
  */
 int sc_service_publish(struct sc_shmfile *file, const char *name);
 

@@ -6,10 +6,10 @@
  * deletes watches; the daemon's thread does all else. It proves a death as any process does (sc_owner_is_dead()), marks
  * the watches and rings the endpoints' bells at once, and then removes the names.
  *
- * Some processes have no pidfd to poll: a process of another pid namespace; any process when descriptors are short (see
- * pidfd.c), or when poll(2) accepts fewer places because the limit of descriptors is lower now. The thread polls the
- * life locks of such processes, 0.3 us each, ten times a second. It polls the locks of all processes where the limit
- * leaves no place for the pipe or poll(2) fails; it then sleeps without descriptors.
+ * Some processes have no pidfd to poll: those of another pid namespace; any when descriptors are short (pidfd.c), or
+ * when poll(2) accepts fewer places because the limit of descriptors is lower now. The thread polls the life locks of
+ * such processes, 0.3 us each, ten times a second. It polls those of all processes where there is no place for the pipe
+ * or poll(2) fails; it then sleeps without descriptors.
  *
  * No other process sees this memory. The lock of the process protects all of it, except the word `ended`, which bell.c
  * orders (D1).
@@ -168,7 +168,7 @@ static void process_check(struct sc_watched *process)
 		watch_check(sc_list_entry(entry, struct sc_watch, of_process));
 }
 
-/* The pidfd says that its process has ended, or it belongs to another process: it has no further use. */
+/* The pidfd says that its process has ended, or is another process's: it has no further use. */
 static void pidfd_event(struct sc_watched *process)
 {
 	process_check(process);
@@ -237,7 +237,7 @@ static bool gather_one_locked(void)
 	if (process->pidfd == SC_NO_PIDFD)
 		pidfd_get(process, first_watch(process)->seg);
 	if (process->pidfd == SC_NO_PIDFD)
-		process_check(process); /* the process may have ended meanwhile */
+		process_check(process); /* it may have ended meanwhile */
 	return true;
 }
 
