@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ep.c: an endpoint put together from its parts, and its progress.
+ * ep.c: creates an endpoint from its parts, destroys it, and polls it. One thread at a time uses an endpoint.
  *
- * One call of sc_ep_poll() looks once at everything that can have changed: peers that have come or gone, records of
- * peers, operations under way; then it fails the operations with lost peers. With nothing to do it reads a few lines
- * that stay in this core's cache.
+ * One call of sc_ep_poll() looks once at all that can have changed: peers that came or went, records, operations under
+ * way. Then it fails the operations with lost peers. A poll that finds nothing reads a few lines that stay in this
+ * core's cache.
  */
 #include "base/atomic.h"
 
@@ -37,27 +37,28 @@
 #include "msg/waiting.h"
 
 /*
- * Polls between two looks at a peer's word of life, and between two at whether it lives, whatever that says: half a
- * microsecond in 30 or more. With the daemon's thread only for a process that has no such word.
+ * Polls between two looks at a peer's word of life, and between two checks of the peer's life lock: half a microsecond
+ * in 30 or more. With the daemon's thread, only a peer without that word needs these checks.
  */
 #define GLANCE_POLLS 4
 #define WATCH_POLLS 1024
 #define WATCH_POLLS_DAEMON 16384
 
-/* Bounce buffers with memory from the start, see sc_record_may_lend(). */
+/* Bounce buffers that have memory from the start, see sc_record_may_lend(). */
 #define BUFS_FIRST 8
 
 /*
- * The defaults, and the section of docs/MEASUREMENTS.md that each follows from:
+ * Sets the defaults. Each has a section of docs/MEASUREMENTS.md:
  *
- *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": what a record can hold, but from SC_ROUTE_BUFFER_MIN on
- *               only if there is no buffer. More than INLINE_ALWAYS (tx.c) only while half of the ring is free
+ *   inline_max  docs/MEASUREMENTS.md, "Inline or bounce buffer": the most that a record can hold. From
+ *               SC_ROUTE_BUFFER_MIN on only without a free buffer; above INLINE_ALWAYS (tx.c) only while half of the
+ *               ring is free
  *   buf_size    docs/MEASUREMENTS.md, "Bounce buffer size"
- *   eager_max   docs/MEASUREMENTS.md, "Eager or rendezvous". The calibration of the machine may say otherwise
- *               (calibration.c), and it is less to peers where filling is found to be slow: sc_route()
+ *   eager_max   docs/MEASUREMENTS.md, "Eager or rendezvous". The calibration of the machine may change it
+ *               (calibration.c); sc_route() lowers it for a peer whose buffers are slow to fill
  *   share_min   docs/MEASUREMENTS.md, "Who copies a rendezvous"
  *
- * The pool and the slots are so large that 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
+ * With these sizes of pool and slots, 64 endpoints connected all-to-all fit into 64 MiB of /dev/shm.
  */
 void sc_config_init(struct sc_config *config)
 {
@@ -82,15 +83,15 @@ static uint32_t clamp(uint32_t value, uint32_t least, uint32_t most)
 	return value < least ? least : value > most ? most : value;
 }
 
-/* The largest payload of the short way (tx.c): in a record, or in one buffer. It is not asked whether it is injected. */
+/* Returns the largest payload of the short way (tx.c): in a record, or in one buffer, whether injected or not. */
 static uint32_t short_most(const struct sc_config *config, uint32_t buffer_most)
 {
 	if (config->inline_max < sc_inline_first(0))
-		return config->inline_max; /* a payload that fits one line goes without that question */
+		return config->inline_max; /* sc_tx_send_buf() checks no limit of one line */
 	return buffer_most > config->inline_max ? buffer_most : config->inline_max;
 }
 
-/* A configuration that the rest can rely on: powers of two, limits of the record formats. */
+/* Makes the configuration valid: powers of two, limits of the record formats. */
 static void config_settle(struct sc_ep *ep)
 {
 	struct sc_config *config = &ep->config;
@@ -105,7 +106,7 @@ static void config_settle(struct sc_ep *ep)
 	config->inline_max = clamp(config->inline_max, 0, SC_INLINE_MAX);
 	ep->line_end = ep->order & SC_ORDER_RECEIVE ? 0 : sc_inline_first(0) + 1;
 	config->eager_max = clamp(config->eager_max, 0, SC_ABI_RECORD_BUFS << ep->buf_shift);
-	/* a larger payload may be too much to inject, or go another way than buffers */
+	/* a larger payload may be too large to inject, or not go by a buffer */
 	buffer_most = clamp(config->eager_max, 0, clamp(config->buf_size, 0, SC_INJECT_MAX));
 	ep->buffer_end = buffer_most + 1;
 	ep->short_end = ep->order || !ep->tx_cq ? 0 : short_most(config, buffer_most) + 1;
@@ -114,7 +115,6 @@ static void config_settle(struct sc_ep *ep)
 	ep->window_step = config->window / 4;
 }
 
-/* The capabilities of the endpoint, for peers to see. */
 static uint32_t capabilities(const struct sc_ep *ep)
 {
 	uint32_t all = SC_ABI_CAP_TAGGED | SC_ABI_CAP_MSG;
@@ -130,7 +130,7 @@ static uint32_t capabilities(const struct sc_ep *ep)
 	return all;
 }
 
-/* A table only where there is something to show. */
+/* The segment has a table of registrations only if peers may read it. */
 static int segment_create(struct sc_ep *ep, const struct sc_ep_attr *attr)
 {
 	bool shows = ep->regtab && !ep->config.strict;
@@ -197,7 +197,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 		goto no_rxq;
 	if (first && sc_leftover_is_here())
 		(void)sc_reap_scan();
-	ep->barrier = sc_wake_join(); /* before there are threads: then it is cheap */
+	ep->barrier = sc_wake_join(); /* cheap only before the process has threads */
 	ret = segment_create(ep, attr);
 	if (ret == -ENOSPC && sc_reap_scan() > 0)
 		ret = segment_create(ep, attr);
@@ -221,7 +221,7 @@ int sc_ep_create(const struct sc_ep_attr *attr, struct sc_ep **created)
 	ep->alone = !ep->config.daemon || !sc_daemon_start(&ep->config);
 	ep->watch_mask = (ep->alone ? WATCH_POLLS : WATCH_POLLS_DAEMON) - 1;
 	if (first && !ep->config.daemon)
-		(void)sc_reap_scan(); /* the thread would, later */
+		(void)sc_reap_scan(); /* in place of the daemon's thread */
 	*created = ep;
 	return 0;
 
@@ -248,7 +248,7 @@ void sc_ep_destroy(struct sc_ep *ep)
 	if (ep->service)
 		sc_service_destroy(ep->service);
 	if (sc_seg_is_here(ep->seg))
-		(void)sc_replies_progress(ep); /* the messages that they answer have been received */
+		(void)sc_replies_progress(ep); /* answers to messages that were received */
 	sc_rma_fini(ep);
 	sc_target_fini(ep);
 	sc_recv_fini(ep);
@@ -274,7 +274,7 @@ const struct sc_counters *sc_ep_counters(const struct sc_ep *ep)
 	return &ep->counters;
 }
 
-/* Fail what was in flight with peers that have been lost since the last poll. */
+/* Fails the operations in flight with peers that were lost since the last poll. */
 static int end_lost(struct sc_ep *ep)
 {
 	int ended = 0;
@@ -287,7 +287,7 @@ static int end_lost(struct sc_ep *ep)
 		sc_target_end_peer(peer);
 		over = sc_rma_end_peer(peer, peer->error);
 		if (!sc_transfer_end_peer(peer, peer->error) || !over)
-			continue; /* it is copying memory of ours: the next poll asks again */
+			continue; /* the peer still copies our memory: the next poll tries again */
 		sc_waiting_end_peer(peer);
 		sc_recv_end_peer(peer, peer->error);
 		sc_list_remove(&peer->ending);
@@ -299,14 +299,14 @@ static int end_lost(struct sc_ep *ep)
 	return ended;
 }
 
-/* No poll counts it. */
+/* A poll does not count this as progress. */
 static int forget(struct sc_ep *ep)
 {
 	sc_forget(ep);
 	return 0;
 }
 
-/* The function that a poll calls while a list has entries. It returns the steps that it has done. */
+/* A poll calls each function while its list has entries. The function returns the steps that it has done. */
 static int (*const steps[SC_WORK_COUNT])(struct sc_ep *) = {
 	[SC_WORK_UNANSWERED] = sc_peers_ask,
 	[SC_WORK_PULLING] = sc_transfer_progress,
@@ -322,10 +322,10 @@ static int (*const steps[SC_WORK_COUNT])(struct sc_ep *) = {
 	[SC_WORK_DOUBTED] = forget,
 };
 
-/* Peers are asked for an answer before the rings are looked at; all other work goes on behind that. */
+/* A poll looks for answers to connections before it looks at the rings; it does all other work after that. */
 #define ASKS (1u << SC_WORK_UNANSWERED)
 
-/* Go on with what has been begun, in the lists of the mask: see sc_ep_begin(). */
+/* Goes on with the work in the lists of the mask, see sc_ep_begin(). */
 static __attribute__((noinline)) int go_on(struct sc_ep *ep, uint32_t mask)
 {
 	int done = 0;
@@ -333,7 +333,7 @@ static __attribute__((noinline)) int go_on(struct sc_ep *ep, uint32_t mask)
 	for (uint32_t due; (due = ep->due & mask);) {
 		int work = __builtin_ctz(due);
 
-		mask &= -2u << work; /* a step may begin what comes after it in the same poll */
+		mask &= -2u << work; /* a step may begin work of a later list, which this poll does, too */
 		if (!sc_list_empty(&ep->work[work]))
 			done += steps[work](ep);
 		if (sc_list_empty(&ep->work[work]))

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * peek.c: an application asks whether a message waits, and may set it aside (claim) or drop it (discard) with that.
+ * peek.c: a peek tells the application whether a message waits. It may also reserve the message (claim) or drop it
+ * (discard).
  *
- * An application may do nothing but peek: each peek leaves a completion, so its reads of the completion queue find entries
- * and make no progress. A peek therefore polls the endpoints of its queue, as a read of an empty queue does.
+ * An application may only peek. Each peek leaves a completion, so reads of the completion queue find entries and make
+ * no progress. A peek therefore polls the endpoints of its receive queue, like a read of an empty completion queue.
  *
- * All of it is private memory: the death of a peer, or of this process, leaves nothing here.
+ * All memory is private: the death of a peer or of this process leaves nothing here.
  */
 #include "msg/recv.h"
 #include "msg/waiting.h"
 
 /*
- * Polls in one peek, and as many more as peers write to the endpoint: a message that was there before is found. A peer that
- * never stops writing does not keep the call from returning.
+ * The most polls of one peek; each peer that writes to the endpoint adds one. So the peek finds a message that was
+ * there before, and returns although a peer never stops writing.
  */
 #define PEEK_POLLS 64
 
-/* Poll the endpoint, until the message is there or nothing more comes. */
+/* Polls the endpoint until the message is there or nothing more comes. */
 static struct sc_rx_msg *look(struct sc_ep *ep, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg;
@@ -34,7 +35,7 @@ static int peek(struct sc_rxq *rxq, const struct sc_recv *recv)
 {
 	struct sc_rx_msg *msg = NULL;
 
-	/* each endpoint once, also when the first one has the message */
+	/* every endpoint, also when the first one has the message */
 	sc_list_for (entry, &rxq->eps)
 		msg = look(sc_list_entry(entry, struct sc_ep, of_rxq), recv);
 	if (!msg)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * rx.c: the records that peers write: rings are polled, and a record is taken, checked, matched and handed on:
+ * rx.c: polls the rings; takes each record of a peer, checks it, matches it and hands it on:
  *
  *   ring --> take_message() --posted--> sc_deliver_message() --> completion
  *                 |                            ^
  *                 +--not posted--> sc_waiting_keep() --sc_rx_recv()--+
  *
- * A message in parts is begun with its first record; the pieces follow, and go where that went.
+ * The first record of a message in parts begins it; the pieces go to the same receive or waiting message.
  *
- * A record's control words are copied to private memory once, checked, and only the copy is used; payload
- * is read by the delivery. A record that makes no sense ends the connection with that peer (sc_peer_quarantine()),
- * nothing else. -ENOMEM leaves the record in the ring for the next poll.
+ * The control words of a record are copied to private memory once and checked; only the copy is used. The delivery
+ * reads the payload. A record that breaks the protocol ends the connection with its peer (sc_peer_quarantine()),
+ * nothing else. After -ENOMEM the record stays in the ring for the next poll.
  *
- * Bounce buffers are read when their record is taken, into the receive buffer or into a waiting message,
- * so they come back in ring order; some may be held for the answer (hold.h). The window bounds the messages that a peer
- * may leave waiting; a peer that ignores it breaks the protocol.
+ * The payload of bounce buffers goes into the receive buffer or a waiting message when their record is taken, so the
+ * buffers go back in ring order; some may be held for the answer (hold.h). The window limits the messages that a peer
+ * may leave waiting; a peer that exceeds it breaks the protocol.
  *
- * If the peer dies: messages that it published in the ring can be delivered, if no part is missing. If this process
- * dies, before the record is released or after, nothing of the peer's is held but the buffers named in the ring, which
- * its ledger takes back.
+ * If the peer dies, messages that it has published in the ring can be delivered, unless a part is missing. If this
+ * process dies at any step, it holds nothing of the peer except the buffers named in the ring; the peer's ledger takes
+ * these back.
  */
 #include "ep/rx.h"
 
@@ -37,26 +37,26 @@
 #include "msg/txop.h"
 #include "msg/waiting.h"
 
-/* Rings beyond SC_BUSY_RINGS that are looked at in a poll, in turn. */
+/* Rings beyond SC_BUSY_RINGS that one poll looks at, in turn. */
 #define QUIET_RINGS 4
-/* Bytes read in the writer's buffers before it is told: it fills them again while we read others. */
+/* Bytes read in the writer's buffers before the reader publishes: the writer can fill them meanwhile. */
 #define PUBLISH_BYTES 16384
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-/* Is the buffer of this message, or part of one, ours? It comes back with the record. */
+/* Tells whether the payload is in a buffer of this endpoint, which comes back with the record. */
 static inline bool is_returned(uint64_t ctl)
 {
 	return sc_ctl_flags(ctl) & SC_ABI_F_RETURNED;
 }
 
-/* Can a message of so many bytes begin, of which one buffer of this segment is full and the others follow? */
+/* Tells whether a message of `size` bytes can begin in parts: with a full buffer of this segment. */
 static inline bool begins_in_parts(const struct sc_peer *peer, const struct sc_seg *seg, uint64_t size)
 {
 	return size > seg->header.buf_size && !peer->recv.arriving_op && !peer->recv.arriving;
 }
 
-/* In parts, if it says so, or whole in a record. Returns the error of that as text, or NULL. */
+/* Sets the bytes in this record if the message is in parts. Returns an error as text, or NULL. */
 static const char *parse_parts(struct sc_message *message, const struct sc_seg *seg)
 {
 	if (!(message->flags & SC_ABI_F_PARTS))
@@ -83,10 +83,10 @@ static const char *parse_bounce(struct sc_message *message)
 	return why;
 }
 
-/* The flags that a message in a buffer of ours may have. */
+/* The flags that a message in a buffer of this endpoint may have. */
 #define RETURNED_FLAGS (SC_ABI_F_RETURNED | SC_ABI_F_TAGGED | SC_ABI_F_DATA | SC_ABI_F_PARTS)
 
-/* In a buffer of ours; from here on it is like one that waits: its payload is somewhere in our memory. */
+/* Parses a message in a buffer of this endpoint. As with a waiting message, its payload is then in own memory. */
 static const char *parse_returned(struct sc_message *message)
 {
 	struct sc_peer *peer = message->peer;
@@ -112,7 +112,7 @@ static const char *parse_rdv(struct sc_message *message)
 	struct sc_record_segments segments = {
 		.line = message->first,
 		.lines = message->lines,
-		.count = (uint32_t)message->size, /* ctl's size counts the segments */
+		.count = (uint32_t)message->size, /* the size in ctl is the number of segments */
 	};
 	struct sc_abi_rdv record;
 
@@ -131,7 +131,7 @@ static const char *parse_inline(struct sc_message *message)
 {
 	const struct sc_abi_line *line = message->first;
 
-	/* relaxed: published by ctl; so that each is loaded once */
+	/* relaxed: ctl has published the words; each is loaded once */
 	message->tag = sc_load_relaxed_64(&line->words[0]);
 	message->data = sc_load_relaxed_64(&line->words[1]);
 	message->op = message->flags & SC_ABI_F_ACK ? sc_load_relaxed_64(&line->words[2]) : 0;
@@ -141,7 +141,7 @@ static const char *parse_inline(struct sc_message *message)
 	return NULL;
 }
 
-/* A message: match it, deliver or keep it. -ENOMEM: it stays in the ring; -EPROTO with *why. */
+/* Matches a message, and delivers or keeps it. -ENOMEM: it stays in the ring; -EPROTO, with *why. */
 static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	struct sc_ep *ep = peer->ep;
@@ -176,14 +176,14 @@ static int take_message(struct sc_peer *peer, uint64_t ctl, const char **why)
 	return sc_waiting_keep(&message);
 }
 
-/* May this part of a message be in a buffer of ours: in one that has been lent for that, and with no other flags? */
+/* Tells whether this part may be in a buffer of this endpoint: a returnable one, without other flags. */
 static bool may_be_returned(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
 	return !piece->to && sc_ctl_flags(ctl) == SC_ABI_F_RETURNED &&
 	       sc_ctl_size(ctl) <= peer->ep->config.buf_size && sc_hold_comes_back(peer, piece->bufs[0]);
 }
 
-/* A part of a message, or a piece that has been asked for. */
+/* Takes a part of a message, or a piece that this endpoint has asked for. */
 static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, uint64_t ctl)
 {
 	struct sc_seg *seg = is_returned(ctl) ? peer->ep->seg : peer->seg;
@@ -197,7 +197,6 @@ static int take_piece(struct sc_peer *peer, const struct sc_abi_piece *piece, ui
 
 /* ---- the short way, see fast.h -------------------------------------------------------------- */
 
-/* Inline, in any number of lines. */
 static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
@@ -221,7 +220,7 @@ static inline bool take_inline(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
-/* A record that names buffers, of so many bytes, has been taken. */
+/* Counts `size` bytes in buffers of a taken record. Publishes the head after PUBLISH_BYTES. */
 static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 {
 	peer->recv.lent += size + 1;
@@ -229,14 +228,14 @@ static inline void buffers_read(struct sc_peer *peer, uint32_t size)
 		sc_peer_publish(peer);
 }
 
-/* It names one buffer: may that be held, and is it? */
+/* Holds the one buffer of a record, if the peer allows that. Returns whether it is held. */
 static inline bool is_held(struct sc_peer *peer, uint64_t ctl, uint16_t buf)
 {
 	return sc_ctl_flags(ctl) & SC_ABI_F_RETURNABLE &&
 	       sc_hold_begin(peer, buf, peer->rx.head + sc_ctl_lines(ctl));
 }
 
-/* A record of one line has been taken, that names one buffer, of so many bytes. */
+/* Releases a record of one line; holds its one buffer, of `here` bytes, or gives it back. */
 static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *peer, uint64_t ctl,
 							       uint16_t buf, uint32_t here)
 {
@@ -249,15 +248,15 @@ static inline __attribute__((always_inline)) void buffer_taken(struct sc_peer *p
 		buffers_read(peer, here);
 }
 
-/* Is this a buffer that the peer may name, in a segment that it is of? */
+/* Tells whether the peer may name this buffer of the segment. */
 static inline bool is_buffer(struct sc_peer *peer, struct sc_seg *seg, uint16_t buf, uint64_t ctl)
 {
 	return is_returned(ctl) ? sc_hold_comes_back(peer, buf) : sc_seg_has_buf(seg, buf);
 }
 
 /*
- * In one buffer, of a peer whose segment we have or of ours, which comes back with it; or in parts, of which this is the
- * first.
+ * Takes a message in one buffer, or the first part of a message. The buffer is the peer's, if its segment is attached,
+ * or this endpoint's, and comes back with the record.
  */
 static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 {
@@ -279,7 +278,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 			return false;
 		here = seg->header.buf_size;
 	}
-	buf = sc_load_relaxed_16(&record->bufs[0]); /* published by ctl, as the tag */
+	buf = sc_load_relaxed_16(&record->bufs[0]); /* ctl has published it and the tag */
 	if (!here || here > seg->header.buf_size || !is_buffer(peer, seg, buf, ctl))
 		return false;
 	tag = sc_load_relaxed_64(&record->tag);
@@ -296,7 +295,7 @@ static inline bool take_buffer(struct sc_peer *peer, uint64_t ctl)
 	return true;
 }
 
-/* A part, in one buffer, of what take_buffer() has begun. Out of line: it takes registers from take_inline(). */
+/* Takes a later part of a message of take_buffer(). Out of line: take_inline() needs the registers. */
 static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_piece *piece = (const void *)sc_ring_first(&peer->rx)->bytes;
@@ -308,7 +307,7 @@ static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t c
 	if (sc_ctl_kind(ctl) != SC_ABI_PIECE || (is_returned(ctl) && sc_ctl_flags(ctl) != SC_ABI_F_RETURNED) ||
 	    sc_ctl_lines(ctl) != 1 || !seg || !sc_fast_arrives(peer))
 		return false;
-	buf = sc_load_relaxed_16(&piece->bufs[0]); /* published by ctl, as the others */
+	buf = sc_load_relaxed_16(&piece->bufs[0]); /* ctl has published all words */
 	if (sc_load_relaxed_64(&piece->to) || sc_load_relaxed_64(&piece->offset) != op->done || !here ||
 	    here > seg->header.buf_size || here > op->size - op->done ||
 	    !is_buffer(peer, seg, buf, ctl))
@@ -321,15 +320,15 @@ static __attribute__((noinline)) bool take_part(struct sc_peer *peer, uint64_t c
 
 /* ---- rings ----------------------------------------------------------------------------------- */
 
-/* Is the record in a buffer of its writer's, that the ring has overflowed into? */
+/* Tells whether the record is in a buffer of its writer, into which the ring has overflowed. */
 static bool is_in_overflow(const struct sc_peer *peer)
 {
 	return peer->rx.left.lines;
 }
 
 /*
- * Can the ring have all its lines? The writer has given them memory: a system call verifies that, as a load would raise
- * SIGBUS here if the writer had not.
+ * Tells whether the ring can have all its lines. A system call verifies that the writer has given them memory; without
+ * memory a load would raise SIGBUS.
  */
 static bool may_grow(const struct sc_peer *peer)
 {
@@ -338,7 +337,7 @@ static bool may_grow(const struct sc_peer *peer)
 	return peer->rx.at.count == SC_ABI_RING_FIRST && !sc_probe_check(NULL, &more, 1, true);
 }
 
-/* The next records are in the ring: again, or it has more lines. */
+/* The next records are in the ring: again after an overflow, or in its additional lines. */
 static int take_in_ring(struct sc_peer *peer)
 {
 	if (!is_in_overflow(peer)) {
@@ -354,7 +353,7 @@ static int take_in_ring(struct sc_peer *peer)
 	return 0;
 }
 
-/* In a buffer of the peer's. It is told, as it may wait for the ring. */
+/* The next records are in a buffer of the peer. Publishes the head, as the peer may wait for the ring. */
 static int take_in_buffer(struct sc_peer *peer, uint32_t buf)
 {
 	uint32_t lines = peer->seg->header.buf_size / SC_ABI_LINE;
@@ -367,7 +366,6 @@ static int take_in_buffer(struct sc_peer *peer, uint32_t buf)
 	return 0;
 }
 
-/* The next records are elsewhere; this one is released. */
 static int take_continue(struct sc_peer *peer, uint64_t ctl)
 {
 	uint32_t where = sc_ctl_size(ctl);
@@ -377,7 +375,7 @@ static int take_continue(struct sc_peer *peer, uint64_t ctl)
 	return where == SC_ABI_IN_RING ? take_in_ring(peer) : take_in_buffer(peer, where - SC_ABI_IN_BUFFER(0));
 }
 
-/* -EPROTO with *why; -ENOMEM, -EAGAIN: it stays in the ring. Of one that names buffers there is the segment. */
+/* -EPROTO, with *why; -ENOMEM, -EAGAIN: the record stays in the ring. If it names buffers, the segment is attached. */
 static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t ctl, const char **why)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
@@ -427,13 +425,12 @@ static __attribute__((noinline)) int take_record(struct sc_peer *peer, uint64_t 
 	return -EPROTO;
 }
 
-/* Is it a message in a bounce buffer, or a part of one? */
 static bool is_bounce(enum sc_abi_kind kind)
 {
 	return kind == SC_ABI_BOUNCE || kind == SC_ABI_PIECE;
 }
 
-/* Has the record bounce buffers of the writer's, which wants them back soon? */
+/* Tells whether the record names bounce buffers of its writer, which needs them back soon. */
 static bool names_buffers(uint64_t ctl)
 {
 	enum sc_abi_kind kind = sc_ctl_kind(ctl);
@@ -442,7 +439,7 @@ static bool names_buffers(uint64_t ctl)
 	       (sc_ctl_flags(ctl) & SC_ABI_F_BOUNCED && (kind == SC_ABI_PUT || kind == SC_ABI_DELEGATE_PUT));
 }
 
-/* Is the buffer of the message that has been taken held? It is looked at once more: it may be another by now. */
+/* Holds the buffer of a taken message. Checks its number again, as the peer may have changed it. */
 static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 {
 	const struct sc_abi_bounce *record = (const void *)sc_ring_first(&peer->rx)->bytes;
@@ -451,7 +448,7 @@ static bool holds_first(struct sc_peer *peer, uint64_t ctl)
 	return is_bounce(sc_ctl_kind(ctl)) && sc_seg_has_buf(peer->seg, buf) && is_held(peer, ctl, buf);
 }
 
-/* The record at the ring's head, which names some, has been taken. */
+/* Releases the record at the ring's head and its buffers. */
 static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
 {
 	bool held = holds_first(peer, ctl);
@@ -462,8 +459,8 @@ static void buffers_taken(struct sc_peer *peer, uint64_t ctl)
 }
 
 /*
- * It closed or died before we had its segment, whose name has been removed since; the payload was in there.
- * We deliver the messages that it has sent before; this one and those behind it are lost.
+ * The peer closed or died, and its name went, before this endpoint attached its segment, which has the payload. Earlier
+ * messages have been delivered; this one and all behind it are lost.
  */
 static int lose_payload(struct sc_peer *peer)
 {
@@ -474,8 +471,8 @@ static int lose_payload(struct sc_peer *peer)
 }
 
 /*
- * The next record, whatever it is. -ENOMEM, -EAGAIN: it stays in the ring, after a step of it with -EAGAIN;
- * -ECONNRESET: nothing is taken any more.
+ * Takes the next record of any kind. -ENOMEM: it stays in the ring; -EAGAIN: it stays, after a step of its work;
+ * -ECONNRESET: nothing more is taken from this peer.
  */
 static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ctl)
 {
@@ -495,20 +492,20 @@ static __attribute__((noinline)) int take_next(struct sc_peer *peer, uint64_t ct
 		return -ECONNRESET;
 	}
 	if (!peer->rx.at.lines)
-		return -ECONNRESET; /* quarantined while it was answered */
+		return -ECONNRESET; /* the answer to the record ended in quarantine */
 	if (kind == SC_ABI_CONTINUE)
 		return 0;
 	if (names_buffers(ctl)) {
 		buffers_taken(peer, ctl);
 		return 0;
 	}
-	if (is_bounce(kind)) /* in a buffer of ours */
+	if (is_bounce(kind)) /* in a buffer of this endpoint */
 		sc_record_returned(peer);
 	sc_ring_release(&peer->rx, lines);
 	return 0;
 }
 
-/* Take what the peer's ring has, up to SC_RX_BURST records, after `taken`. Returns the records, with those. */
+/* Takes records of a ring, at most SC_RX_BURST including `taken`. Returns their number, including `taken`. */
 static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 {
 	int ret = 0;
@@ -528,7 +525,7 @@ static int poll_ring(struct sc_peer *peer, uint64_t ctl, int taken)
 	return taken;
 }
 
-/* This one is busy: have it looked at in each poll, in the place of another. */
+/* Moves a busy peer to the rings that each poll looks at, in the place of another. */
 static void inbound_promote(struct sc_ep *ep, uint32_t index)
 {
 	uint32_t victim = ep->inbound_victim;

@@ -7,27 +7,27 @@
 #include "shm/ring.h"
 #include "link/state.h"
 
-/* Rings that are looked at in each poll; beyond them a few at a time, in turn. */
+/* Each poll looks at so many rings, and at a few of the others in turn. */
 #define SC_BUSY_RINGS 8
 
-/* Records taken from one ring before the next one's turn. */
+/* Records that a poll takes from one ring before it looks at the next ring. */
 #define SC_RX_BURST 32
-/* Are there so many lines read that the writer is to be told? It fills them again while we read others. */
+/* Tells whether to publish the head, so that the writer can fill lines while the reader reads others. */
 static inline bool sc_rx_is_to_publish(const struct sc_peer *peer)
 {
 	return peer->rx.head - peer->rx.published >= peer->rx.at.count / 4;
 }
 
 /*
- * Take in what the peer has written, from the record with this ctl on, which is the next (0: there is none), after
- * `taken` of the same poll. Returns the records, with those, 1 when it has been drained.
+ * Takes the records of a peer. `ctl`: of the next record, 0: there is none; `taken`: records that this poll has taken
+ * already. Returns the records including `taken`, or 1 when the ring of a departed peer is empty.
  */
 int sc_rx_poll_peer(struct sc_peer *peer, uint64_t ctl, int taken);
 
-/* Of the rings that are not looked at in each poll the next ones. Returns the records. */
+/* Looks at the next few rings beyond SC_BUSY_RINGS. Returns the records taken. */
 int sc_rx_poll_quiet(struct sc_ep *ep);
 
-/* Have one looked at. Returns the records. */
+/* Looks at the ring of one peer. Returns the records taken. */
 static inline __attribute__((always_inline)) int sc_rx_glance(struct sc_ep *ep, struct sc_peer *peer)
 {
 	const struct sc_abi_line *line = sc_ring_first(&peer->rx);
@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) int sc_rx_glance(struct sc_ep *ep, 
 	return sc_rx_poll_peer(peer, ctl, taken);
 }
 
-/* Take in what peers have written: the busy ones' rings and a few of the others'. Returns the records. */
+/* Looks at the busy rings and a few of the others. Returns the records taken. */
 static inline int sc_rx_poll(struct sc_ep *ep)
 {
 	int taken = 0;

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * sleep.c: when an endpoint may be slept on, and for how long. How nothing is missed: wake.c.
+ * sleep.c: decides when a thread may sleep on an endpoint, and for how long. wake.c shows that no wake-up is lost.
  *
- * A thread that wants to sleep has just polled. It arms the word of its segment (A1, A2), then looks at all that
- * others write without being asked: rings, claims, the daemon's bell (A3). Operations that this side does by itself (a
- * copy, pieces to write) go on in polls as long as these do something; sc_ep_is_idle() reports an operation that
- * another thread begins while one sleeps.
+ * A thread that wants to sleep has just polled. It arms the sleep word of its segment (A1, A2), then looks at all that
+ * others write unasked: rings, claims, the daemon's bell (A3). Operations that this side does alone (a copy, pieces to
+ * write) go on in polls while these do something. sc_ep_is_idle() reports an operation that another thread begins
+ * meanwhile.
  *
- * Each thing that a sleeper waits for, the process that wakes it, and the function that does:
+ * Events that wake a sleeper, the process that causes them, and the function:
  *
  *   records, acknowledgements, answers          ring: the writer             sc_ring_commit()
  *   connections, departures                     membership: its writer       sc_peer_bump()
  *   chunks of a shared copy                     the joiner                   report() in xfer.c
- *   delegated operations that it has done       the peer                     put_end() in taker.c
- *   room in a ring, window, buffers             the reader                   sc_peer_publish()
- *   death                                       our daemon                   sc_bell_ring()
+ *   delegated operations are done               the target                   put_end() in taker.c
+ *   space in a ring, window, buffers            the reader                   sc_peer_publish()
+ *   death                                       this process's daemon        sc_bell_ring()
  *
- * Nobody wakes for the following, so these sleep for a time only, and then poll:
+ * Nothing wakes a sleeper for the following; so its sleep has a limit, and it polls then:
  *
- *   UNANSWERED_MS   a peer that refuses may not have our segment, and nothing waits for its acceptance
- *   ROOM_MS         a send was refused for want of room, and that may have come before this was armed; once
- *   HANDS_MS        operations that the other side has in hand: it is in the middle of them, or stopped; or operations
- *                   that are put off (direct.c), if they could not be done just now
- *   STUCK_MS        something is there to take, and memory for that is short
- *   WATCH_MS        no daemon's thread runs: death is found by polling, and here, as a sleeper hardly polls
+ *   UNANSWERED_MS   a connection has no answer: a peer that refuses may not have this segment, and one that accepts
+ *                   does not wake
+ *   ROOM_MS         a send was refused for want of space, which may have come before the word was armed; once
+ *   HANDS_MS        operations that the other side has in hand, which works on them or is stopped; or operations that
+ *                   are put off (direct.c), if they could not be done yet
+ *   STUCK_MS        there is something to take, but memory for it is short
+ *   WATCH_MS        no daemon's thread runs: polls find a death, and this file, as a sleeper hardly polls
  *   RECHECK_MS      no barrier, here or at a peer: once for each sleep (W2 of wake.c)
  *
- * One thread at a time for each endpoint, as ever; sc_ep_sleep() and sc_sleep() by any.
+ * One thread at a time for each endpoint; any thread may call sc_ep_sleep() and sc_sleep().
  */
 #include "os/wake.h"
 
@@ -41,9 +42,9 @@
 #define HANDS_MS 1
 #define STUCK_MS 10
 #define WATCH_MS 100
-#define WATCH_PEERS 64 /* at a time */
+#define WATCH_PEERS 64 /* checked at a time */
 #define RECHECK_MS 1
-/* Looks that find what polls do not take. */
+/* Looks in a row that find something while polls take nothing. After these the thread sleeps for STUCK_MS. */
 #define STUCK_LOOKS 16
 
 static void lower(int64_t *limit, int64_t ms)
@@ -54,7 +55,7 @@ static void lower(int64_t *limit, int64_t ms)
 		*limit = end;
 }
 
-/* A3. The ring that has something is the next to be polled. */
+/* A3. The next poll looks at the ring that has a record. */
 static bool has_record(struct sc_ep *ep)
 {
 	for (uint32_t i = 0; i < ep->inbound_count; i++) {
@@ -74,7 +75,7 @@ static bool has_work(struct sc_ep *ep)
 	return sc_bell_has_rung(&ep->bell) || sc_peers_changed(ep) || has_record(ep);
 }
 
-/* Have all who write to us registered for the barrier? */
+/* Tells whether all peers that write to this endpoint have registered for the barrier. */
 static bool all_join(const struct sc_ep *ep)
 {
 	sc_list_for (entry, &ep->peers) {
@@ -87,14 +88,14 @@ static bool all_join(const struct sc_ep *ep)
 	return true;
 }
 
-/* Has the word been armed for so long, with nobody woken since, that no store is on its way any more? */
+/* Tells whether the word has been armed, without a wake, for longer than a store of a peer is under way. */
 static bool is_settled(const struct sc_ep *ep, uint64_t word)
 {
 	return ep->armed_at && (uint32_t)word == ep->armed.seen &&
 	       sc_clock_ns() - ep->armed_at >= RECHECK_MS * (int64_t)1000000;
 }
 
-/* A1 and A2, or what takes the place of A2. */
+/* A1 and A2, or a limited sleep in place of A2. */
 static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
 {
 	uint64_t *word = &sc_seg_presence(ep->seg)->sleep;
@@ -109,7 +110,7 @@ static void arm(struct sc_ep *ep, uint64_t who, int64_t *limit)
 	lower(limit, RECHECK_MS);
 }
 
-/* Work that the other side may have in hand. */
+/* Kinds of work that the other side may have in hand. */
 #define IN_HAND                                                                                           \
 	(1u << SC_WORK_PULLING | 1u << SC_WORK_DELEGATED | 1u << SC_WORK_BATCHING | 1u << SC_WORK_ASKING | \
 	 1u << SC_WORK_ENDING)
@@ -125,7 +126,7 @@ static void limit_lower(struct sc_ep *ep, int64_t *limit)
 		lower(limit, WATCH_MS);
 }
 
-/* Returns whether a peer has been found to be dead. */
+/* Returns whether a peer is dead. */
 static bool watch(struct sc_ep *ep)
 {
 	int64_t now = sc_clock_ns();
@@ -143,7 +144,7 @@ static int rest(struct sc_ep *ep, bool room, struct sc_sleep *sleep, int64_t *li
 {
 	if (!ep->idle || (ep->alone && watch(ep)))
 		return -EAGAIN;
-	if (ep->vain < STUCK_LOOKS && has_work(ep)) { /* before it costs anything */
+	if (ep->vain < STUCK_LOOKS && has_work(ep)) { /* before the costs of arming */
 		ep->vain++;
 		return -EAGAIN;
 	}

@@ -3,22 +3,25 @@
  * bell.c: the bells by which the daemon's thread tells the endpoints of this process to look, and the words of life by
  * which peers see that this process lives.
  *
- * Owns the list of bells in struct sc_process. Any thread opens and closes; the daemon's thread rings.
+ * Owns the list of bells in struct sc_process. Any thread opens and closes bells; the daemon's thread rings them. The
+ * lock of the process protects a bell, except its words `rung` and `heard`.
  *
  *   D1 release, sc_bell_ring(): watches marked before the count   pairs with  D1' sc_bell_hear()
  *
- * The word of life (abi.h) in each own segment is a robust futex of this thread, see set_robust_list(2): when
- * the process ends or execs, the kernel walks the list of them and marks each, well before the pid is free (unless
- * the process is killed for want of memory, and has lost the list by then: that the pidfd tells). The
- * list's links lie beside the words, as the kernel wants a constant distance, so in shared memory; nothing here
- * reads them. A process that scribbles on link or word can make the kernel, in a process that ends, miss words or mark
- * others that hold this thread's tid; then peers take the slower proof without need, or trust a pid that was ours: for
- * a write that the scribbler, of the same user, could do itself, or a read of bytes that it could have written.
+ * Each own segment has a word of life (abi.h), a robust futex of the daemon's thread, see set_robust_list(2). When the
+ * process ends or execs, the kernel walks the list of these words and marks each, well before the pid is free. (A
+ * process that is killed for want of memory may have lost the list; its pidfd tells of its end.)
  *
- *   L1  a word is linked before it has the tid, and is 0 before it is unlinked: a tid that peers see is one
- *       that the kernel finds, whenever the process ends
+ * The links are in shared memory, as the kernel wants them at a constant distance from the words. Nothing here reads
+ * them. A process that scribbles on a link or a word can make the kernel miss words at the end of this process, or mark
+ * others that hold this thread's tid. Peers then take the slower proof without need, or trust a pid that this process
+ * no longer has: for a write that the scribbler, of the same user, could do itself, or a read of bytes that it could
+ * have written.
  *
- * Nothing else is shared. A bell is under the lock of the process, but for the words `rung` and `heard`.
+ *   L1  a word is linked before it gets the tid, and is 0 before it is unlinked: the kernel finds each word in which
+ *       peers see a tid, whenever the process ends
+ *
+ * No other memory is shared.
  */
 #define _GNU_SOURCE 1
 #include "proc/bell.h"
@@ -42,7 +45,7 @@ static struct robust_list *link_of(const struct sc_bell *bell)
 	return (struct robust_list *)&bell->presence->life_next;
 }
 
-/* The one before in sc_process.bells that has a word, whose links go the same way; NULL: it is the first. */
+/* Returns the previous bell with a word in sc_process.bells, and so in the links; NULL: there is none. */
 static struct sc_bell *life_before(const struct sc_bell *bell)
 {
 	for (struct sc_list *entry = bell->all.prev; entry != &sc_process.bells; entry = entry->prev) {
@@ -65,13 +68,13 @@ static struct robust_list *life_after(const struct sc_bell *bell)
 	return &sc_process.lives.list;
 }
 
-/* The kernel reads it, in this thread or another, at any instant: one store. */
+/* One store, as the kernel may read the link at any instant. */
 static void set_link(struct robust_list *link, struct robust_list *next)
 {
 	__atomic_store_n(&link->next, next, __ATOMIC_RELEASE);
 }
 
-/* L1. The bell is the first in the list. */
+/* L1. The bell is the first in sc_process.bells. */
 static void life_link_locked(struct sc_bell *bell)
 {
 	set_link(link_of(bell), life_after(bell));
@@ -92,7 +95,7 @@ static void life_unlink_locked(struct sc_bell *bell)
 	(void)SC_FAULT("bell.unlinked");
 }
 
-/* By the thread itself: at its beginning, with its tid, when the kernel knows the list; with 0 at its end. */
+/* Called by the daemon's thread: with its tid, once the kernel knows the list; with 0 at its end. */
 static void set_lives(uint32_t tid)
 {
 	sc_process_lock();
@@ -106,7 +109,7 @@ static void set_lives(uint32_t tid)
 	sc_process_unlock();
 }
 
-/* In place of libc's list for this thread, which takes no robust mutex. */
+/* The list replaces libc's list for this thread, which takes no robust mutex. */
 void sc_lives_begin(void)
 {
 	sc_process.lives.futex_offset = (long)offsetof(struct sc_abi_presence, life) -

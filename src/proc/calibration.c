@@ -1,36 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * calibration.c: the costs of the two ways of a message on this machine, measured once for each boot and user, and kept
- * in a file beside the segments for the processes to come.
+ * calibration.c: what copies by CMA and by bounce buffers cost on this machine. A process measures the costs once for
+ * each boot and user, and keeps them for later processes in a file beside the segments. Any thread may call.
  *
- * The time of a copy by cross memory attach is a property of the machine, and hardly depends on which processors two
- * processes run on: one thread that reads memory of its own process can measure it, as the kernel goes the same way and
- * pins the same pages. A 2-processor Zen 4 virtual machine, microseconds, three times each: between two processes by
- * test/bench/floor_bench 4 KiB in 2.3, 2.2, 2.0 and 64 KiB in 7.6, 8.0, 6.7; by this thread alone 2.4, 1.6, 2.0 and
- * 7.2, 5.8, 7.0; with 90 runnable processes 1.7 to 2.3 and 5.8 to 7.1.
+ * The time of a copy by CMA is a property of the machine, and hardly depends on the processors of the two processes.
+ * One thread can measure it by a read of its own process's memory, as the kernel goes the same way and pins the same
+ * pages (docs/MEASUREMENTS.md, "Calibration").
  *
- * The time of a bounce buffer depends on where the two processes run (fill.h), and so has no one value for the machine;
- * but one thread can measure its bounds: never less than plain copies in its own cache. And, as a sender takes the best
- * of its ways of filling, hardly more than a copy that is streamed to memory and read from there, which is the same
- * wherever the reader runs.
+ * The time of a bounce buffer depends on the processors of the two processes (fill.h). But one thread can measure its
+ * bounds: at least a plain copy in the own cache; hardly more than a copy streamed to memory and read from there, which
+ * takes the same time wherever the reader runs, as a sender uses the best of its fill ways.
  *
- * From both follows how large an eager message may be at least, and at most (sc_calibration_limits()):
- * between these it is a matter of where the two are, and the library's value without calibration is right for some. So
- * that is changed only where it would be wrong for all; and for a peer, when the time to fill buffers for it has been
- * measured (fill.c), by sc_route().
+ * Both costs give the least and the largest limit of eager messages (sc_calibration_limits()). Between the two, the
+ * right limit depends on the processors of the two processes, and the library's default is right for some. So the
+ * calibration only moves the default into these bounds. sc_route() changes the limit for a single peer when the time to
+ * fill buffers for this peer is known (fill.c).
  *
- * It is measured by the daemon's thread, some time after it has begun, or by the operator's command, never by a sender:
- * 0.5 ms of processor time. The least of many times counts, as nothing makes a copy faster than it is; so a machine
- * that is busy meanwhile does no harm.
+ * The daemon's thread or the operator's command measures, never a sender: 0.5 ms of processor time. The least of many
+ * times counts, as no disturbance makes a copy faster; so a busy machine does no harm.
  *
- * The file has its bytes before it has its name (shmfile.c), and is written no more then: another takes its
- * place. Several may measure at a time; one of them has its file in the end.
+ * The file gets its bytes before its name (shmfile.c); later nothing writes to it, but another file takes its place.
+ * Several processes may measure at a time; the file of one of them remains.
  *
- * Death: at any step there is the old file, or none, or the new one. None is as if there had never been
- * one; so is one of another boot, kernel, processor, owner, mode or size, one that is damaged, and one
- * that says what cannot be.
- *
- * Any thread.
+ * If the process dies at any step, there is the old file, no file or the new file. A reader treats these as no file: a
+ * file of another boot, kernel, processor, owner, mode or size, a damaged file, a file with impossible costs.
  */
 #define _GNU_SOURCE 1
 #include "proc/calibration.h"
@@ -58,23 +51,23 @@
 
 #define REPEATS 32
 
-/* No machine is outside of these, nanoseconds: the fastest and the slowest known, far exceeded. */
+/* Bounds of possible costs, nanoseconds: far below the fastest and far above the slowest machine known. */
 #define START_MIN 20
 #define START_MAX 100000
 #define PER_KIB_MIN 1
 #define PER_KIB_MAX 10000
 
-/* The time that a rendezvous takes at most for its records, beside the copy and more than an eager message. */
+/* The most that the records of a rendezvous take, beside the copy, more than those of an eager message. */
 #define RECORDS_NS 1000
 
-/* Eager messages: smaller ones are not worth a rendezvous, larger ones would take all of the pool. */
+/* Bounds of the eager limit: a smaller message is not worth a rendezvous, a larger one takes all of the pool. */
 #define EAGER_MIN 8192u
 #define EAGER_MAX 65536u
 #define EAGER_STEP 4096u
 
 /*
- * The calibration that this process knows: cma_start in the high half, cma_per_kib in the low one; 0: none. Relaxed:
- * one word, and no other data goes with it.
+ * The calibration that this process knows: cma_start in the high half, cma_per_kib in the low half; 0: none. Relaxed:
+ * no other data goes with this word.
  */
 static atomic_uint_least64_t known;
 
@@ -99,8 +92,8 @@ static uint64_t hash(const void *bytes, size_t size, uint64_t from)
 #define HASH_START 0xcbf29ce484222325u
 
 /*
- * The processor's family, model and stepping; a virtual machine may have come to another host. Not its name, as each
- * question is 4 us in a virtual machine, and the name is six.
+ * Adds the processor's family, model and stepping, as a virtual machine may move to another host. Not the name: it
+ * takes six CPUID instructions, each 4 us in a virtual machine.
  */
 static uint64_t hash_processor(uint64_t from)
 {
@@ -140,7 +133,7 @@ static bool is_possible(int64_t start, int64_t cma, int64_t near, int64_t far)
 
 int sc_calibration_judge(const struct sc_calibration_times *times, struct sc_calibration *calibration)
 {
-	/* else the processor is one for which it is the other way round */
+	/* on some processors streamed copies are the faster ones */
 	bool ordered = times->near <= times->far;
 	int64_t near = (ordered ? times->near : times->far) / (SC_CALIBRATION_BOUNCE / 1024);
 	int64_t far = (ordered ? times->far : times->near) / (SC_CALIBRATION_BOUNCE / 1024);
@@ -214,8 +207,7 @@ void sc_calibration_path(char path[SC_CALIBRATION_PATH_MAX])
 	sc_shmfile_path(name, path);
 }
 
-/* The application may close any descriptor at any time: it is used, and closed, only as long as it is this
- * file's. */
+/* The application may close any descriptor at any time, so the inode is checked before each use. */
 static int read_file(int fd, const struct stat *st, struct sc_calibration *calibration)
 {
 	struct sc_abi_calibration file;
@@ -267,7 +259,7 @@ static int write_file(struct sc_shmfile *own, const struct sc_abi_calibration *f
 	return put == (ssize_t)sizeof(*file) ? 0 : -ENOSPC;
 }
 
-/* In place of what has the name. */
+/* Gives the file its name, in place of a file that has this name. */
 static int name_file(struct sc_shmfile *own)
 {
 	char name[SC_ADDR_NAME_MAX], path[SC_SHMFILE_PATH_MAX];
@@ -306,12 +298,12 @@ int sc_calibration_store(const struct sc_calibration *calibration)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Memory to copy from, through and to, SC_CALIBRATION_LARGE each. */
+/* Memory to copy from, through and to, SC_CALIBRATION_LARGE bytes each. */
 struct ground {
 	char *from, *through, *to;
 };
 
-/* The least of many, nanoseconds; negative errno. */
+/* Returns the least time of many reads by CMA, nanoseconds, or a negative errno. */
 static int64_t cma_time(const struct sc_cma *cma, const struct ground *ground, size_t size)
 {
 	const struct iovec local = { ground->to, size }, remote = { ground->from, size };
@@ -329,7 +321,7 @@ static int64_t cma_time(const struct sc_cma *cma, const struct ground *ground, s
 	return least;
 }
 
-/* The same through a bounce buffer. -ENOTSUP: this processor does not fill it that way. */
+/* The same through a bounce buffer. -ENOTSUP: this processor does not have that fill way. */
 static int64_t bounce_time(enum sc_fill_way way, const struct ground *ground)
 {
 	int64_t least = INT64_MAX;
@@ -343,7 +335,7 @@ static int64_t bounce_time(enum sc_fill_way way, const struct ground *ground)
 
 		sc_fill_write(&fill, ground->through, ground->from, SC_CALIBRATION_BOUNCE);
 		memcpy(ground->to, ground->through, SC_CALIBRATION_BOUNCE);
-		__asm__ volatile("" : : "r"(ground->to) : "memory"); /* it is read */
+		__asm__ volatile("" : : "r"(ground->to) : "memory"); /* keeps the copy */
 		took = sc_clock_ns() - begun;
 		least = took < least ? took : least;
 	}
@@ -384,7 +376,7 @@ int sc_calibration_measure(struct sc_calibration *calibration)
 
 	if (memory == MAP_FAILED)
 		return -errno;
-	memset(memory, 1, size); /* there are pages */
+	memset(memory, 1, size); /* allocates the pages */
 	ground = (struct ground){ memory, memory + SC_CALIBRATION_LARGE,
 				  memory + 2 * SC_CALIBRATION_LARGE };
 	ret = measure_times(&ground, &times);
@@ -419,8 +411,10 @@ static uint32_t clamp(uint64_t value, uint32_t least, uint32_t most)
 	return value < least ? least : value > most ? most : (uint32_t)value;
 }
 
-/* The size, a multiple of EAGER_STEP, from which on what costs `start` more, but less for each KiB, is
- * cheaper. */
+/*
+ * Returns the size, a multiple of EAGER_STEP, from which a way that costs `start` more, but `per_kib` instead of
+ * `dearer_per_kib` for each KiB, is cheaper.
+ */
 static uint32_t crossing(uint64_t start, uint32_t per_kib, uint32_t dearer_per_kib)
 {
 	uint64_t size;
@@ -432,8 +426,8 @@ static uint32_t crossing(uint64_t start, uint32_t per_kib, uint32_t dearer_per_k
 }
 
 /*
- * A rendezvous at its best is copied by both sides, each one half; at its worst by one. Buffers at their best are filled
- * and read at the same time.
+ * At best both sides of a rendezvous copy, each one half; at worst one side copies all. At best the receiver reads
+ * buffers while the sender fills others.
  */
 void sc_calibration_limits(const struct sc_calibration *calibration, uint32_t *least, uint32_t *most)
 {
@@ -442,7 +436,7 @@ void sc_calibration_limits(const struct sc_calibration *calibration, uint32_t *l
 			 calibration->near_per_kib / 2);
 }
 
-/* Where the way of filling is given, it is not the best one everywhere. */
+/* The bounds do not hold for a configured fill way, which is not the best one everywhere. */
 void sc_calibration_apply(const struct sc_calibration *calibration, struct sc_config *config)
 {
 	uint32_t least, most;

@@ -9,29 +9,29 @@
 #include <shmcma/core.h>
 
 /*
- * The calibration in the file, if it is of this boot, kernel and processor, and is possible. -ESTALE: of another;
- * -EPROTO.
+ * Reads a calibration from the bytes of its file. -ESTALE: it is of another boot, kernel or processor; -EPROTO: the
+ * file is damaged, or its costs are impossible.
  */
 int sc_calibration_parse(const struct sc_abi_calibration *file, struct sc_calibration *calibration);
 
-/* -ERANGE: no machine is like that. */
+/* Fills in the bytes of the file. -ERANGE: the costs are impossible. */
 int sc_calibration_format(const struct sc_calibration *calibration, struct sc_abi_calibration *file);
 
-/* Copies of these sizes, bytes, and the nanoseconds that they have taken. */
+/* Sizes of the measured copies, bytes, and the times that these have taken, nanoseconds. */
 #define SC_CALIBRATION_SMALL 4096u
 #define SC_CALIBRATION_LARGE 65536u
 #define SC_CALIBRATION_BOUNCE 16384u
 struct sc_calibration_times {
 	int64_t small, large; /* by cross memory attach */
-	int64_t near, far;    /* into bounce buffers and out again, of SC_CALIBRATION_BOUNCE */
+	int64_t near, far;    /* SC_CALIBRATION_BOUNCE through a bounce buffer: cached, streamed */
 };
 
-/* All but the time of day. -ERANGE */
+/* Derives the calibration from the times, except the time of day. -ERANGE: the costs are impossible. */
 int sc_calibration_judge(const struct sc_calibration_times *times, struct sc_calibration *calibration);
 
 /*
- * Nanoseconds that CMA takes to copy so many bytes, of so many fragments, 1 or more; `together`: so many such copies in
- * one call, 1 or more. 0: this process does not know what CMA costs here.
+ * Returns the nanoseconds that CMA takes to copy `size` bytes in `fragments` fragments, where one call does `together`
+ * such copies; both are 1 or more. 0: this process has no calibration.
  */
 uint64_t sc_calibration_cma_ns(size_t size, size_t fragments, uint32_t together);
 

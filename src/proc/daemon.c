@@ -1,39 +1,37 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * daemon.c: the thread of this process that finds out about the death of others, removes what they leave,
- * and keeps this process's own life locks.
+ * daemon.c: the thread of this process that learns of the deaths of other processes, removes their files, and keeps
+ * this process's own life locks.
  *
- * One for each process, from the first endpoint to sc_process_fini(); none in a forked child. It sleeps in
- * poll(2) over a pidfd for each process that peers belong to, and wakes for
+ * Each process has one such thread, from its first endpoint to sc_process_fini(); a forked child has none. The thread
+ * sleeps in poll(2) over a pidfd for each process that peers belong to, and wakes for these reasons:
  *
- *   a pidfd        the process has ended, its descriptors closed and so its life locks free: exit_notify()
- *                  comes after exit_files() of the last of its threads, not when the first one alone ends
- *   TICK_MS        own life locks are taken again (a no-op that heals), peers looked at by their locks, which
- *                  exec(2) frees without a sound from the pidfd, orphans removed, bells rung
- *   LOCK_MS        only while there are processes without pidfd, see below: a look at their locks
- *   a scan         some time after a death: others of the same job may have died with it, unknown to us; and once
- *                  when this process has begun, for names of the dead whose pid somebody has by now
- *   calibration    once, unless it is there: see calibration.c
- *   a look         twice a second: has a process ended that is no peer's? See leftover.c
- *   the pipe       a process to watch has come, or the end
- *   gathered       some time after such a process has come: pidfds of it and of others that have come meanwhile.
- *                  They do not delay a connection: a pidfd, and a look whether it is the right one, take a third as
- *                  long as all else of it
+ *   a pidfd        a process has ended. Its descriptors are closed, and so its life locks are free: the kernel calls
+ *                  exit_notify() after exit_files() of the last thread, not when the first thread alone ends
+ *   TICK_MS        the thread takes own life locks again (usually a no-op), checks the life locks of all peers, which
+ *                  exec(2) frees without an event of the pidfd, scans for orphans and rings all bells
+ *   LOCK_MS        only while a watched process has no pidfd, see watch.c: the thread checks its locks
+ *   a scan         some time after a death, as other processes of the job may have died that are no peers; and once
+ *                  after the begin of this process, for files of a dead process whose pid another process has by now
+ *   calibration    once, unless the machine has a calibration, see calibration.c
+ *   a look         twice a second, for processes that have ended and are no peers, see leftover.c
+ *   the pipe       another thread has a new process to watch, or stops this thread
+ *   gathered       some time after new processes to watch: the thread opens their pidfds together. A connecting thread
+ *                  does not: to open and verify a pidfd takes a third of the time of all the rest
  *
- * It proves a death as any other process does (sc_owner_is_dead()), marks the watches, rings the endpoints' bells,
- * and removes the names at once. The endpoint does the rest at its next poll: this thread touches nothing of an
- * endpoint but bell and watches (bell.c, watch.c).
+ * The thread proves a death as any other process does (sc_owner_is_dead()). It marks the watches, rings the bells of
+ * the endpoints, and removes the names at once. Each endpoint does the rest at its next poll: this thread touches
+ * nothing of an endpoint except its bell and watches (bell.c, watch.c).
  *
- * closefrom(3), or a daemonising application, may close all descriptors and use their numbers again. Nothing
- * is closed, written to or believed here before its inode says that it still is ours; that is why this is
- * poll(2) and a pipe: epoll and eventfd have no inode of their own. poll(2) holds on to the files that it polls, so the
- * closing of the pipe's other end wakes the thread at once, and REPAIR_MS later the thread makes the lost descriptors
- * again: not at once, as an application that closes descriptors and uses their numbers again must not meet with others
- * that come and go.
+ * The application may close all descriptors and use their numbers again, by closefrom(3) or when it daemonises. So this
+ * thread checks the inode of a descriptor before it closes it, writes to it or trusts it. It uses poll(2) and a pipe
+ * because epoll and eventfd have no inode of their own. poll(2) holds references to the polled files, so the thread
+ * wakes at once when the application closes the pipe's other end. It makes the lost descriptors again REPAIR_MS later:
+ * while the application reuses the numbers, no other descriptors may come and go.
  *
- * If the process dies at any instant, nothing else of this is shared; reap.c deals with a name half removed.
+ * If the process dies at any instant, no other process depends on this state; reap.c handles a removal half done.
  *
- * Locks are taken in the order sc_process.mutex, then shmfile.c's and host.c's.
+ * Threads take locks in this order: sc_process.mutex, then the mutexes of src/os/self.h.
  */
 #define _GNU_SOURCE 1
 #include "proc/daemon.h"
@@ -72,34 +70,34 @@
 #define TICK_MS 30000
 #define LOCK_MS 100
 #define REPAIR_MS 200
-/* After a death: soon, for what has died with it, and again for what took longer (2 GB: 130 ms). */
+/* Scans after a death: soon, for processes that died with it; again, for slower ones (2 GB take 130 ms to end). */
 #define SCAN_SOON_MS 50
 #define SCAN_AGAIN_MS 500
 /*
- * A look for processes that have ended: all processes of the machine look at the same instants, so that a job whose
- * processes wait for each other is held up by one look, not by that of each. Figures: docs/MEASUREMENTS.md.
+ * Time between two looks for leftovers. All processes of the machine look at the same instants: a job whose processes
+ * wait for each other then loses the time of one look, not of all. See docs/MEASUREMENTS.md, "Looking for leftovers".
  */
 #define LOOK_MS 500
 
 /*
- * The thread measures properties of the machine when its process has lasted for so long, not while it begins; of a job
- * that begins together the processes do so at different times, so that the first one measures and the others find the
- * result. Names of the dead whose pid somebody has by now are looked for later still.
+ * Times after the thread's begin, when the application has started: of the calibration, and of the scan for files of
+ * dead processes whose pid another process has. The processes of a job add different delays, below SPREAD_MS: the first
+ * one measures, the others find its file.
  */
 #define CALIBRATE_MS 200
 #define SETTLED_MS 1200
 #define SPREAD_MS 1024
 
-#define STACK_SIZE (256 << 10) /* address space; the application's log function is called on it, too */
+#define STACK_SIZE (256 << 10) /* address space; the application's log function runs on this stack, too */
 
-/* Of its time on a processor: the shortest that the kernel gives. It needs less each time that it wakes. */
+/* The shortest time slice that the kernel gives; the thread needs less after each wake-up. */
 #define SLICE_NS 100000
-/* That there is room for from the start. */
+/* The kernel's table of descriptors has space for so many before the thread starts. */
 #define DESCRIPTORS 512
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* poll(2) refuses more places than the limit is now, however many are open. */
+/* poll(2) refuses more places than the present limit of descriptors, however few are open. */
 static nfds_t most_places(nfds_t wanted)
 {
 	struct rlimit limit;
@@ -109,12 +107,12 @@ static nfds_t most_places(nfds_t wanted)
 	return limit.rlim_cur < wanted ? (nfds_t)limit.rlim_cur : wanted;
 }
 
-/* Arranges the descriptors to poll. */
+/* Fills sc_process.polls with the descriptors to poll. */
 static void arrange_locked(void)
 {
 	sc_process.polled = most_places(1 + sc_pidfds_arrange(sc_process.polls + 1));
 	sc_process.polls[0] = (struct pollfd){ .fd = sc_process.pipe.ends[0], .events = POLLIN };
-	sc_process.locks = !sc_process.polled /* nor is the pipe heard */ || sc_watches_need_locks_locked();
+	sc_process.locks = !sc_process.polled /* nor the pipe */ || sc_watches_need_locks_locked();
 }
 
 static int timeout_locked(void)
@@ -135,7 +133,7 @@ static int timeout_locked(void)
 	return until <= now ? 0 : (int)(until - now);
 }
 
-/* The earlier of the two times. */
+/* Moves the time `due` (0: none) to `ms` from now, unless it is earlier. */
 static void due_in(int64_t *due, int ms)
 {
 	int64_t at = sc_process_now_ms() + ms;
@@ -160,17 +158,17 @@ static void look(void)
 	sc_process.scan = sc_process_now_ms();
 }
 
-/* After a scan the endpoints look at claims that the dead have blocked. */
+/* Removes files of dead processes. Then the endpoints look at the claims of dead processes. */
 static void scan(void)
 {
-	sc_found_forget(); /* it may be of the dead */
+	sc_found_forget(); /* a kept segment may be a dead process's */
 	(void)sc_reap_scan();
-	sc_bells_ring_all(); /* claims of the dead */
+	sc_bells_ring_all();
 	sc_process.scans -= sc_process.scans > 0;
 	sc_process.scan = sc_process.scans ? sc_process_now_ms() + SCAN_AGAIN_MS : 0;
 }
 
-/* The work after poll(2) that needs sc_process.mutex. False: the end. */
+/* Does the work after poll(2) that needs sc_process.mutex. False: the thread ends. */
 static bool look_around(bool tick)
 {
 	bool on, lost = false;
@@ -185,7 +183,7 @@ static bool look_around(bool tick)
 		sc_pipe_close(&sc_process.pipe);
 	if (on && tick) {
 		if (sc_process.pipe.ends[0] < 0)
-			(void)sc_pipe_open(&sc_process.pipe); /* else at the next tick */
+			(void)sc_pipe_open(&sc_process.pipe); /* or the next tick does */
 		sc_watches_repair_locked();
 	}
 	sc_process_unlock();
@@ -210,7 +208,7 @@ static void calibrate(void)
 	sc_calibration_make();
 }
 
-/* EINVAL, ENOMEM and any other error that may last: not tried again at once, and nothing is known of any descriptor. */
+/* After EINVAL, ENOMEM and other errors that may last: the thread waits, and knows nothing of any descriptor. */
 static void sleep_without_descriptors(int timeout)
 {
 	int64_t ns = (timeout < LOCK_MS ? timeout : LOCK_MS) * INT64_C(1000000);
@@ -256,10 +254,8 @@ static bool round_once(void)
 }
 
 /*
- * From Linux 6.12 on who asks for short slices runs as soon as it is woken, before others that fill the processors:
- * a death is to be known soon there, too. Older kernels take no notice. Measured with test_kill, 4 and 8 workers,
- * on two processors with 40 runnable processes, from the end of a process to the wake-up of this thread: 1.0 ms at
- * the 90th percentile, 3.7 at the 95th; 0.1 and 0.5 with short slices.
+ * Asks for short time slices. From Linux 6.12 on, such a thread runs as soon as it is woken, so it learns of a death
+ * soon although others fill the processors. Older kernels ignore that. docs/MEASUREMENTS.md, "Knowing a death"
  */
 static void ask_for_short_slices(void)
 {
@@ -273,7 +269,7 @@ static void ask_for_short_slices(void)
 
 	if (SC_TRY("daemon.getattr", syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0)) ||
 	    attr.policy != SCHED_OTHER)
-		return; /* the application has chosen another policy: its affair */
+		return; /* the application has chosen another policy, which stays */
 	attr.runtime = SLICE_NS;
 	(void)SC_TRY("daemon.setattr", syscall(SYS_sched_setattr, 0, &attr, 0));
 }
@@ -315,9 +311,9 @@ static bool is_single_threaded(void)
 }
 
 /*
- * Descriptors are kept for peers. As soon as a process has two threads, a table of them that has to grow waits until no
- * processor can be reading the old one (expand_fdtable() in the kernel's fs/file.c: synchronize_rcu()): 5 ms at the
- * 64th. So it grows before the first thread of a process is ours; afterwards that would be waited for here.
+ * Makes the kernel's table of descriptors large before this process has a second thread. With two threads, a growing
+ * table waits until no processor can be reading the old one (synchronize_rcu() in expand_fdtable(), fs/file.c of the
+ * kernel): 5 ms at the 64th descriptor. Peers need descriptors, so their connections would wait for that.
  */
 static void make_room_for_descriptors(int any)
 {
@@ -374,7 +370,7 @@ bool sc_daemon_start(const struct sc_config *config)
 	return runs;
 }
 
-/* When one that has lost its pipe has looked once more. */
+/* Returns the time by which a thread without pipe has looked at its state again. */
 static struct timespec soon(clockid_t clock)
 {
 	struct timespec time;
@@ -400,9 +396,9 @@ static bool ends_soon(pthread_t thread)
 }
 
 /*
- * Endpoints may outlive it; they are rung no more. A thread that cannot be woken, because the application has
- * closed the pipe, sees the end soon by itself, or later if a child holds on to the pipe: then it is not
- * waited for.
+ * Stops the thread. Endpoints may outlive it; nothing rings their bells then. If the application has closed the pipe,
+ * nothing can wake the thread: it sees the stop soon by itself, or later if a child holds the pipe open; then the
+ * caller does not wait for it.
  */
 static void stop(void)
 {
@@ -423,7 +419,7 @@ static void stop(void)
 		pthread_detach(thread);
 	sc_process_lock();
 	if (ended)
-		sc_process.state = SC_PROCESS_ALONE; /* else what is the thread's is not for another */
+		sc_process.state = SC_PROCESS_ALONE; /* else the old thread still uses its state */
 	sc_pipe_close(&sc_process.pipe);
 	sc_process_unlock();
 }

@@ -6,8 +6,8 @@
 #include <shmcma/core.h>
 
 /*
- * Start the thread, unless it runs. Any thread. False: it does not run, now and maybe later (no thread, no
- * descriptor): an endpoint that polls looks after its peers by itself. Says why, once.
+ * Starts the daemon's thread, unless it runs. Any thread. False: it does not run (no thread, no descriptor), and later
+ * calls may fail too; an endpoint then finds the death of peers in its own polls. Logs the reason once.
  */
 bool sc_daemon_start(const struct sc_config *config);
 

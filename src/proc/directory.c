@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * directory.c: addresses by number that one process writes and others read: a file in shared memory, published,
- * locked and reaped as that of a service is.
+ * directory.c: a directory is a table of addresses, by number, in a file in shared memory. One process writes it, other
+ * processes read it. The file is published, locked and reaped like the file of a service.
  *
- * Owns struct sc_directory. Any thread may open and close; one is used by one thread at a time.
+ * Owns struct sc_directory. Any thread may open and close; one thread at a time uses a directory.
  *
- * The reader trusts nothing: it takes the size of the file once, and with it the number of entries that there can be;
- * to the reader, an address that does not parse is not there.
+ * The reader trusts nothing. It reads the size of the file once, which limits the number of entries, and ignores an
+ * address that does not parse.
  *
  *   D1 release, sc_directory_put(): address before its number     pairs with  D1' sc_directory_get()
  *   D2 release, sc_directory_put(): number before the count       pairs with  D2' sc_directory_count()
  *
- * The writer's death between any two steps leaves a number without address, or with the whole of it. A mapping stays
- * readable when the name has gone. A number is never given twice, so no address is written over while a process reads
- * it.
+ * If the writer dies between any two steps, a number has no address or the whole address. A mapping stays readable when
+ * the name has gone. A number gets an address only once, so nothing overwrites an address that a process reads.
  */
 #define _GNU_SOURCE 1
 #include "proc/directory.h"
@@ -41,14 +40,14 @@
 _Static_assert(SC_DIRECTORY_MAX == SC_ABI_DIRECTORY_MAX, "one limit");
 
 struct sc_directory {
-	struct sc_shmfile file; /* the writer's */
+	struct sc_shmfile file; /* of the writer only */
 	struct sc_abi_directory *base;
 	uint64_t *numbers;
 	char (*addresses)[SC_ABI_ADDR_SIZE];
 	size_t size;
 	uint32_t capacity;
 	uint64_t mapped_by;	     /* sc_host_self(): a forked child has nothing mapped */
-	struct sc_directory *lender; /* reader in the writer's process: whose mapping it is; else NULL */
+	struct sc_directory *lender; /* reader in the writer's process: owner of the mapping; else NULL */
 	bool writer;
 };
 
@@ -61,7 +60,7 @@ static void set_base(struct sc_directory *directory, void *base, uint32_t capaci
 	directory->mapped_by = sc_host_self();
 }
 
-/* A forked child gets no mapping, so that there is none for it to undo. */
+/* MADV_DONTFORK: a forked child gets no mapping, and so has none to undo. */
 static int map(struct sc_directory *directory, int fd, int protection, uint32_t capacity)
 {
 	size_t size = SC_ABI_DIRECTORY_SIZE(capacity);
@@ -100,7 +99,7 @@ static int fill(struct sc_directory *directory, uint32_t capacity)
 	if (ret)
 		return ret;
 	directory->base->magic =
-		SC_ABI_DIRECTORY_MAGIC; /* plain: nobody else sees it before it has a name */
+		SC_ABI_DIRECTORY_MAGIC; /* plain: no other process sees it before it has a name */
 	directory->base->capacity = capacity;
 	directory->base->owner = owner;
 	memset(directory->numbers, 0xff, capacity * sizeof(uint64_t));
@@ -140,7 +139,7 @@ int sc_directory_create(const char *name, uint32_t capacity, struct sc_directory
 no_name:
 	unmap(directory);
 no_memory:
-	(void)sc_shmfile_put(&directory->file); /* never named: nobody borrows it */
+	(void)sc_shmfile_put(&directory->file); /* without a name: no reader borrows it */
 	sc_shmfile_close(&directory->file);
 no_file:
 	free(directory);
@@ -206,7 +205,7 @@ static int open_other(struct sc_directory *directory, const char *file)
 
 	if (fd < 0)
 		return fd == -EBUSY ? -ENOENT
-				    : fd; /* this process's, but not by this copy of the library */
+				    : fd; /* -EBUSY: another copy of the library in this process has it */
 	ret = map_other(directory, fd, &st);
 	sc_otherfile_close(fd);
 	return ret;
@@ -263,7 +262,7 @@ const uint64_t *sc_directory_numbers(const struct sc_directory *directory)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-/* The writer's memory goes with the last of those who use it. */
+/* Frees the writer's memory with its last user. */
 static void put(struct sc_directory *writer)
 {
 	if (!sc_shmfile_put(&writer->file))
@@ -276,7 +275,7 @@ static void put(struct sc_directory *writer)
 void sc_directory_close(struct sc_directory *directory)
 {
 	if (directory->writer) {
-		sc_shmfile_unlink(&directory->file); /* not in a forked child */
+		sc_shmfile_unlink(&directory->file); /* does nothing in a forked child */
 		put(directory);
 		return;
 	}

@@ -2,7 +2,7 @@
 #ifndef SC_DIRECTORY_H
 #define SC_DIRECTORY_H
 
-/* All that is called of it is in core.h. */
+/* core.h declares all functions of directory.c. */
 #include <shmcma/core.h>
 
 #endif

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * leftover.c: tells whether a process of this user that has nothing to do with this one has ended, so that its files
- * are to be removed (reap.c).
+ * leftover.c: tells whether a process of this user that is no peer has ended, so that reap.c must remove its files.
  *
- * The daemon's thread looks twice a second. It reads the names in /dev/shm only when the directory has changed, and
- * asks the kernel about the next SC_LEFTOVER_NEXT living processes in the order of the pids, the first after the last.
- * Of any number that die, a living process looks at the one that comes next to it; the scan that follows removes the
- * files of all the dead. One would do; but a process that is stopped, or has no thread, does not look, and the more
- * look at a process the more of those it takes that nobody sees its end. A look takes as long whether there are
- * 16 processes or 1,000.
+ * The daemon's thread looks twice a second. It reads the names in /dev/shm only when the directory has changed. It asks
+ * the kernel about the processes that follow this one in the order of pids (the first follows the last), until
+ * SC_LEFTOVER_NEXT of them live. So after any number of deaths a living process looks at a dead one next to it, and its
+ * scan removes the files of all dead processes. SC_LEFTOVER_NEXT is more than 1 because a process that is stopped, or
+ * has no daemon's thread, does not look. A look takes the same time for 16 processes as for 1,000.
  *
- * A pid of another pid namespace is nobody's here, or another's. A pid that has been given to another process hides
- * the dead one. The daemon's scan every 30 seconds finds the files of both.
+ * A pid of another pid namespace belongs to no process here, or to a different one. A pid that another process has now
+ * hides the dead process. The daemon's scan every 30 seconds finds the files in both cases.
  *
- * Names are written by others: a false one causes a scan, once. The kernel proves the death there. If this process
- * dies at any step nothing remains.
+ * Other processes write the names: a false name causes one scan, in which the kernel proves each death. If this process
+ * dies at any step, nothing remains.
  */
 #define _GNU_SOURCE 1
 #include "proc/leftover.h"
@@ -36,7 +34,7 @@ static void add_name(const char *name, void *arg)
 	struct sc_addr parts;
 
 	if (sc_addr_parse_file(name, &parts) || !parts.pid || parts.pid > INT32_MAX)
-		return; /* a service: its endpoint has a name of its own */
+		return; /* a service: the segment of its endpoint has a name, too */
 	if (leftovers->count == leftovers->room) {
 		size_t room = leftovers->room ? leftovers->room * 2 : 64;
 		uint32_t *pids = SC_TRY_PTR("leftover.pids", NULL,
@@ -72,8 +70,8 @@ static void read_names(struct sc_leftovers *leftovers)
 }
 
 /*
- * Does no process with memory have that pid? A zombie has none: to read it is an error before the kernel checks any
- * right of the reader. A fifth of the time of a look at a file.
+ * Tells whether no process with memory has that pid. A zombie has no memory: a read of it fails before the kernel
+ * checks the rights of the reader. This takes a fifth of the time of a look at a file.
  */
 static bool has_no_memory(uint32_t pid)
 {
@@ -86,7 +84,7 @@ static bool has_no_memory(uint32_t pid)
 	       errno == ESRCH;
 }
 
-/* One that ends has no memory before its files are closed, and so its life lock free. */
+/* A process that ends loses its memory before the kernel closes its files, and so frees its life lock. */
 static bool has_ended(uint32_t pid)
 {
 	return has_no_memory(pid) && sc_host_has_ended((pid_t)pid, 0);
@@ -104,7 +102,7 @@ bool sc_leftover_is_here(void)
 	return here;
 }
 
-/* The clock of the directory may stand still for some milliseconds: the names are read again at the look after. */
+/* The clock of the directory may stand still for some milliseconds: the look after a change reads the names again. */
 static bool has_changed(struct sc_leftovers *leftovers)
 {
 	struct timespec before = leftovers->changed;
@@ -118,7 +116,6 @@ static bool has_changed(struct sc_leftovers *leftovers)
 	return !leftovers->settled || !settled;
 }
 
-/* The first pid that is higher than this process's. */
 static size_t first_after_self(const struct sc_leftovers *leftovers)
 {
 	uint32_t self = (uint32_t)getpid();

@@ -6,24 +6,24 @@
 #include <stdint.h>
 #include <time.h>
 
-/* So many living processes are looked at, those that come next by their pids. */
+/* A look goes on until so many processes live, in the order of their pids. */
 #define SC_LEFTOVER_NEXT 8
 
-/* The daemon's thread keeps it from one look to the next. All 0: nothing. */
+/* The state of the daemon's thread from one look to the next; at first all 0. */
 struct sc_leftovers {
-	uint32_t *pids; /* of the names, ascending, each once */
+	uint32_t *pids; /* in the names, ascending, each once */
 	size_t count, room;
-	struct timespec changed; /* the directory, when its names were read */
-	bool settled;		 /* it had not changed since the look before */
-	uint64_t ended;		 /* a sum over the pids that no process had */
+	struct timespec changed; /* time of the directory's last change, at the last look */
+	bool settled;		 /* the look before had found the same time */
+	uint64_t ended;		 /* hash of the pids that no process had */
 };
 
-/* Is there a name whose pid no process has? Then a scan may find files of the dead. Any thread. */
+/* Tells whether a name has a pid without process: a scan may then find files of dead processes. Any thread. */
 bool sc_leftover_is_here(void);
 
 /*
- * The same of the processes next to this one, and true only if they are others than at the last look: those of
- * another pid namespace are nobody's for long. One thread at a time.
+ * The same for the processes next to this one. True only if the pids without process differ from those of the last
+ * look, as a pid of another pid namespace may have no process here for long. One thread at a time.
  */
 bool sc_leftover_look(struct sc_leftovers *leftovers);
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * oversub.c: whether the processes with endpoints on this machine are more than the processors that they share.
+ * oversub.c: tells whether there are more processes with endpoints on this machine than processors that they share.
  *
- * The names in /dev/shm carry the pids of their owners. Counted are this process and those others of this user that the
- * kernel lets run on a processor of this process's affinity mask; a job whose ranks are bound to processors of their own
- * is no crowd. A pid of a dead process counts for nothing (ESRCH), one of another pid namespace as the process that it
- * names here. Threads, processes that sleep and processes without endpoints are not counted: the answer is a hint, and
- * a caller that acts on it watches the effect.
+ * The names in /dev/shm contain the pids of their owners. The function counts this process and each other process of
+ * this user that may run on a processor of this process's affinity mask; so ranks that are bound to different
+ * processors do not count for each other. A pid of a dead process (ESRCH) does not count; a pid of another pid
+ * namespace counts as the process with that pid here. The count ignores threads, sleep, and processes without
+ * endpoints: the answer is a hint, and a caller that acts on it watches the effect.
  *
- * The names are read again when the answer has become old: as old as the first one was when it was given, between
- * LOOK_SOON_NS and LOOK_NS, since the ranks of a job come within a short time. Any thread; two at a time do the same work
- * twice.
+ * The ranks of a job come within a short time. So the names are read again after LOOK_SOON_NS at first, later after the
+ * time since the first answer, at most after LOOK_NS. Any thread; two at a time do the work twice.
  */
 #define _GNU_SOURCE 1
 #include <shmcma/core.h>
@@ -26,7 +25,7 @@
 
 #define LOOK_SOON_NS 1000000
 #define LOOK_NS 1000000000
-/* As many processors as Linux can have on any machine. */
+/* The most processors that Linux can have on any machine. */
 #define PROCESSORS_MAX 8192
 
 typedef struct {
@@ -37,7 +36,7 @@ static uint64_t first_look, next_look; /* CLOCK_MONOTONIC, ns; 0: none yet */
 static uint32_t answer;
 
 struct pids {
-	uint32_t uid; /* as the names have it */
+	uint32_t uid; /* in the form of the names */
 	uint32_t *pids;
 	size_t count, room;
 };
@@ -48,7 +47,7 @@ static void add_name(const char *name, void *arg)
 	struct sc_addr parts;
 
 	if (sc_addr_parse_file(name, &parts) || parts.uid != pids->uid)
-		return; /* a service, whose endpoint has a name of its own; or a process of another user namespace */
+		return; /* a service, whose endpoint has another name; or of another user namespace */
 	if (pids->count == pids->room) {
 		size_t room = pids->room ? pids->room * 2 : 64;
 		uint32_t *more = SC_TRY_PTR("oversub.pids", NULL, realloc(pids->pids, room * sizeof(*more)));
@@ -85,7 +84,7 @@ static bool shares_processor(pid_t pid, const mask *here)
 	return false;
 }
 
-/* Are there more than `most` such processes, this one included? */
+/* Tells whether there are more than `most` such processes, this one included. */
 static bool are_more(struct pids *pids, const mask *here, size_t most)
 {
 	uint32_t self = (uint32_t)getpid();
@@ -109,13 +108,13 @@ static bool look(void)
 	if (!get_mask(0, &here) || sc_host_get(&host))
 		return false;
 	pids.uid = sc_addr_uid(host);
-	(void)sc_reap_names(add_name, &pids); /* a name that could not be read does not count */
+	(void)sc_reap_names(add_name, &pids); /* without names that it cannot read */
 	more = pids.count && are_more(&pids, &here, (size_t)CPU_COUNT_S(sizeof(here), (cpu_set_t *)&here));
 	free(pids.pids);
 	return more;
 }
 
-/* Nanoseconds until the next look. */
+/* Returns the nanoseconds until the next look. */
 static uint64_t pause_after(uint64_t now)
 {
 	uint64_t first = sc_load_relaxed_64(&first_look);
@@ -131,7 +130,7 @@ bool sc_oversub_is_here(void)
 {
 	uint64_t now = (uint64_t)sc_clock_ns();
 
-	/* relaxed: each word is right by itself */
+	/* relaxed: each word is valid without the others */
 	if (now >= sc_load_relaxed_64(&next_look)) {
 		sc_store_relaxed_64(&next_look, now + pause_after(now));
 		sc_store_relaxed_32(&answer, look());

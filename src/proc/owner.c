@@ -2,13 +2,14 @@
 /*
  * owner.c: tells whether the process that has made a file lives.
  *
- * The life lock alone proves that it lives. A free lock proves death, but for an owner that lost its lock by mistake (a
- * second descriptor closed, closefrom(3)): hence the second opinion, which reads the owner's cookie out of its memory,
- * and where that is not allowed asks whether the very same process still runs. It may run another program by now, which
- * we may not look into: the kernel has marked the word of life then. In doubt the owner lives.
+ * A life lock that is held proves that the owner lives. A free lock proves its death, unless the owner has lost the
+ * lock by mistake (a second descriptor closed, closefrom(3)). Hence the second opinion: it reads the owner's cookie in
+ * the owner's memory. Where the kernel does not allow that, it asks whether the same process still runs. The process
+ * may have executed another program, which may not be read; the kernel has then marked the word of life. In doubt the
+ * owner lives.
  *
- * Any thread. The only thing that is written is the state of a segment whose owner is dead, by a compare and swap: it is
- * the same whichever process does it, and when that one dies.
+ * Any thread. This file writes only the state of a segment whose owner is dead, by one compare and swap: any process
+ * may do that, and may die at any step.
  */
 #define _GNU_SOURCE 1
 #include "proc/owner.h"
@@ -39,7 +40,7 @@ static int read_cookie(pid_t tid, uint64_t addr, uint64_t *cookie)
 	return got >= 0 ? -EFAULT : -errno;
 }
 
-/* Through any of its threads: the one that was named may have ended before the others. */
+/* Reads the cookie through any thread of the owner: the thread in the file may have ended before the others. */
 static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 {
 	char path[32];
@@ -59,7 +60,7 @@ static int read_cookie_slow(pid_t pid, uint64_t addr, uint64_t *cookie)
 	return err;
 }
 
-/* Marked by the kernel, which leaves no tid. */
+/* Tells whether the kernel has marked the word of life; the mark replaces the tid. */
 static bool has_ended(uint32_t life)
 {
 	return (life & (SC_ABI_LIFE_ENDED | SC_ABI_LIFE_TID)) == SC_ABI_LIFE_ENDED;
@@ -73,7 +74,7 @@ bool sc_owner_lives(const struct sc_abi_owner *owner, uint32_t life)
 
 	if (sc_host_get(&host))
 		return true;
-	/* The pid of another namespace names nobody here, or the wrong one: the lock decides alone. */
+	/* A pid of another namespace names no process here, or a wrong one: the lock alone decides. */
 	if (memcmp(owner->boot_id, host->boot_id, sizeof(host->boot_id)) || owner->pid_ns != host->pid_ns)
 		return false;
 	err = read_cookie(owner->cma_tid, owner->cookie_addr, &cookie);
@@ -82,7 +83,7 @@ bool sc_owner_lives(const struct sc_abi_owner *owner, uint32_t life)
 	switch (err) {
 	case 0:
 		return cookie == owner->cookie;
-	case -EFAULT: /* exec, or another process with that pid */
+	case -EFAULT: /* exec, or another process with this pid */
 	case -ESRCH:
 		return false;
 	default:
@@ -90,7 +91,7 @@ bool sc_owner_lives(const struct sc_abi_owner *owner, uint32_t life)
 	}
 }
 
-/* Its pid as seen from here, which may be of another namespace. */
+/* Reads the cookie by the owner's pid as seen from here: the owner may be in another namespace. */
 static bool shows_cookie(const struct sc_seg *seg)
 {
 	uint64_t cookie;
@@ -100,9 +101,8 @@ static bool shows_cookie(const struct sc_seg *seg)
 }
 
 /*
- * The dead owner writes its state no more, so this process does, for all that have the segment attached: their
- * operations are refused from now on. One that has closed stays CLOSED: others count on what it has left
- * (sc_seg_leave()).
+ * Writes the state for the dead owner. All processes that have the segment attached refuse operations from now on. A
+ * closed segment stays CLOSED, as peers rely on what its owner has left (sc_seg_leave()).
  */
 static void mark_ended(const struct sc_seg *seg)
 {
@@ -112,7 +112,7 @@ static void mark_ended(const struct sc_seg *seg)
 
 bool sc_owner_is_dead(const struct sc_seg *seg)
 {
-	/* relaxed: it is of interest when the lock is free, and the mark comes first */
+	/* relaxed: the word matters only when the lock is free, and the kernel marks it before */
 	if (sc_seg_check_owner(seg) != 0 || shows_cookie(seg) ||
 	    sc_owner_lives(&seg->header.owner, sc_load_relaxed_32(&sc_seg_presence(seg)->life)))
 		return false;
@@ -120,7 +120,7 @@ bool sc_owner_is_dead(const struct sc_seg *seg)
 	return true;
 }
 
-/* All zero: it cannot be read. */
+/* Returns zeros if the presence cannot be read. */
 static struct sc_abi_presence read_presence(int fd)
 {
 	struct sc_abi_presence presence;
@@ -131,7 +131,7 @@ static struct sc_abi_presence read_presence(int fd)
 	return presence;
 }
 
-/* A file that is no segment that we can read has no owner to ask: the lock decides alone. */
+/* A file that is no readable segment names no owner: the lock alone decides. */
 static bool segment_is_alive(int fd, const struct sc_addr *parts)
 {
 	uint8_t bytes[sizeof(struct sc_abi_header)];
@@ -147,13 +147,13 @@ static bool segment_is_alive(int fd, const struct sc_addr *parts)
 	if (sc_header_check(bytes, (size_t)got, (uint64_t)st.st_size, addr, &header))
 		return false;
 	presence = read_presence(fd);
-	/* closed by its owner, which may live on, and left for others to read (sc_seg.keep_name) */
+	/* CLOSED: the owner may live on, and has left the segment for peers to read (sc_seg.keep_name) */
 	return presence.state != SC_ABI_CLOSED && sc_owner_lives(&header.owner, presence.life);
 }
 
 /*
- * Is it the owner who holds its life lock? Another reaper may, for a moment: of the same pid namespace it is told by
- * its pid. In doubt it is the owner.
+ * Tells whether the holder of a life lock is the owner. A reaper, which has another pid, may hold it for a moment. In
+ * doubt (another pid namespace) it is the owner.
  */
 static bool is_owner(const struct sc_abi_owner *owner, pid_t holder)
 {
@@ -167,14 +167,14 @@ bool sc_owner_has_writer(const struct sc_abi_owner *owner, bool held, pid_t hold
 	return (held && is_owner(owner, holder)) || sc_owner_lives(owner, 0);
 }
 
-/* The header of a segment's file, if that has this build's layout. */
+/* Reads the header of a segment's file. False: the file is unreadable or has another layout than this build's. */
 static bool read_header(int fd, struct sc_abi_header *header)
 {
 	return SC_TRY("owner.holder", pread(fd, header, sizeof(*header), 0)) == (ssize_t)sizeof(*header) &&
 	       header->magic == SC_ABI_MAGIC && header->layout == SC_ABI_LAYOUT;
 }
 
-/* Does the owner of a segment hold its life lock? In doubt it is the owner. */
+/* Tells whether the owner of a segment holds its life lock. In doubt the holder is the owner. */
 static bool owner_holds(int fd)
 {
 	struct sc_abi_header header;
@@ -206,12 +206,12 @@ static bool endpoint_is_alive(const struct sc_addr *parts)
 	if (fd < 0)
 		return fd != -ENOENT && fd != -EACCES;
 	alive = owner_holds(fd) || segment_is_alive(fd, parts);
-	/* not sc_otherfile_close(): the caller holds others */
+	/* not sc_otherfile_close(): the caller has called sc_otherfiles_hold() */
 	SC_CALL("owner.service_close", close(fd));
 	return alive;
 }
 
-/* A service lives with its endpoint, which the same process holds. */
+/* A service lives while its endpoint, of the same process, lives. */
 static bool service_is_alive(int fd)
 {
 	struct sc_addr parts;
@@ -226,7 +226,7 @@ static bool read_directory(int fd, struct sc_abi_directory *directory)
 	       directory->magic == SC_ABI_DIRECTORY_MAGIC;
 }
 
-/* A directory has no endpoint: its writer may never open one. */
+/* A directory has no endpoint; its writer may never open one. */
 static bool directory_is_alive(int fd)
 {
 	struct sc_abi_directory directory;
@@ -234,7 +234,7 @@ static bool directory_is_alive(int fd)
 	return read_directory(fd, &directory) && sc_owner_lives(&directory.owner, 0);
 }
 
-/* Has its writer died, though somebody may hold its lock? */
+/* Tells whether the writer has died, although a reaper may hold the lock. */
 static bool directory_is_orphan(int fd)
 {
 	struct sc_abi_directory directory;
@@ -252,7 +252,7 @@ static bool service_is_orphan(int fd)
 	return read_service(fd, &parts) && !endpoint_is_alive(&parts);
 }
 
-/* A segment of an earlier version, whose address this one does not know: its owner can be asked if it is of one layout. */
+/* A segment of an earlier version has an address of unknown form. It names its owner if the layout is the same. */
 static bool old_is_alive(int fd)
 {
 	struct sc_abi_header header;

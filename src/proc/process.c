@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * process.c: the state of this process among others, in one place: the only instance of struct sc_process, and what a
- * forked child makes of its copy. A test program that ends one life and begins another sets it to its first value.
+ * process.c: the only instance of struct sc_process, and what a forked child does with its copy. A test program that
+ * starts the library anew sets the instance to its first value.
  *
- * The child has no thread, and its copies of endpoints are of no use. It watches none of the processes that its parent
- * watches. Lists may be half changed in it: it takes none apart, and begins anew.
+ * A forked child has no daemon's thread, cannot use its copies of endpoints, and watches none of its parent's peers.
+ * Its lists may be half changed: it does not walk them, and begins with empty ones.
  *
- * Nothing here is seen by another process.
+ * No other process sees this state.
  */
 #define _GNU_SOURCE 1
 #include "proc/process.h"
@@ -15,7 +15,7 @@
 
 struct sc_process sc_process = { .mutex = PTHREAD_MUTEX_INITIALIZER, .pipe = SC_PIPE_NONE };
 
-/* By forked children, which leave it alone; so that it is no leak. */
+/* Memory that a forked child inherits and does not free. These pointers keep it from being a leak. */
 static struct {
 	struct sc_list watched;
 	uint32_t *pids;

@@ -16,42 +16,42 @@
 
 enum sc_process_state { SC_PROCESS_ALONE, SC_PROCESS_WATCHES, SC_PROCESS_STOPS };
 
-/* The state of a process that has a thread to watch others, see daemon.c. */
+/* The state of this process for the thread that watches other processes, see daemon.c. */
 struct sc_process {
-	pthread_mutex_t mutex; /* all but what the thread alone uses */
+	pthread_mutex_t mutex; /* protects all but the fields of the thread alone */
 	enum sc_process_state state;
 	pthread_t thread;
 	struct sc_pipe pipe; /* wakes the thread */
-	bool said;	     /* why it cannot be started */
-	bool scans_ticks;    /* look through all names now and then, though nothing has happened */
-	bool calibrates;     /* measure what is the machine's */
+	bool said;	     /* the log says why the thread cannot start */
+	bool scans_ticks;    /* scan all names now and then, without a death */
+	bool calibrates;     /* measure the machine if it has no calibration */
 
 	struct sc_list bells; /* bell.c */
-	uint32_t tid;	      /* for words of life; 0: none, or not yet */
+	uint32_t tid;	      /* for words of life; 0: none, or not yet known */
 	struct robust_list_head lives;
 	int lives_count;
 
-	struct sc_list watched; /* watch.c: processes that peers belong to; first those of which no pidfd has been asked for */
-	int64_t gathers;	/* when those that have come are gathered; 0: no process has come since */
-	int64_t gathered;	/* when they were the last time, or this process came */
-	int64_t sleeps;		/* so long, at the most, the thread sleeps in poll(2) */
+	struct sc_list watched; /* watch.c: processes of peers; first those that are not gathered yet */
+	int64_t gathers;	/* time of the next gathering; 0: no process has come since the last */
+	int64_t gathered;	/* time of the last gathering, or of the start of the thread */
+	int64_t sleeps;		/* the thread sleeps in poll(2) until this time at most */
 
-	/* The thread's own. Times in ms of CLOCK_MONOTONIC, which no change of the clock moves. */
-	struct pollfd polls[1 + SC_PIDFDS_MAX]; /* the pipe, then as in pidfd.c */
-	nfds_t polled;				/* so many of them are */
-	bool locks;				/* some process's locks are to be polled */
-	int64_t tick, scan;			/* when the next one is due; 0: no scan but with the tick */
-	int64_t look;				/* likewise, for processes that have ended */
-	int64_t calibration;			/* likewise */
+	/* Fields of the thread alone. All times: ms of CLOCK_MONOTONIC. */
+	struct pollfd polls[1 + SC_PIDFDS_MAX]; /* the pipe, then the places of pidfd.c */
+	nfds_t polled;				/* number of polls in use */
+	bool locks;				/* the thread polls life locks of some processes */
+	int64_t tick, scan;			/* times of the next; scan 0: only with a tick */
+	int64_t look;				/* time of the next look for leftovers; 0: none */
+	int64_t calibration;			/* time of the calibration; 0: none */
 	int scans;				/* left to do after a death */
 	struct sc_leftovers leftovers;
 	char dead[SC_ADDR_NAME_MAX]; /* a name to remove */
-	int dead_count;		     /* there are so many */
+	int dead_count;		     /* names to remove; 2 or more: by a scan */
 };
 
 extern struct sc_process sc_process;
 
-/* To be called before the lists are used. Any thread. False: forked children cannot be told from this process. */
+/* Makes the lists ready for use. Any thread. False: a fork has no handler, so children keep this process's state. */
 bool sc_process_begin(void);
 
 static inline int64_t sc_process_now_ms(void)
@@ -69,7 +69,7 @@ static inline void sc_process_unlock(void)
 	pthread_mutex_unlock(&sc_process.mutex);
 }
 
-/* False: the thread wakes when its time has come, or by the hanging up, unless a child has that end too. */
+/* Wakes the thread. False: the pipe is lost; the hang-up wakes the thread, unless a child has that end open, too. */
 bool sc_process_wake_locked(void);
 
 #endif

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * reap.c: removes what dead processes have left. The protocol of record is reap.pml.
+ * reap.c: removes the files of dead processes. models/reap.pml is the model of the protocol:
  *
  *	open -> take the life lock -> second opinion -> is the name still that of this inode? -> unlink
  *	-> close, which frees the lock
  *
- * Only the holder of the life lock may unlink, so of several reapers one does, and no owner can come between: an owner
- * takes its lock before it has a name. The comparison of inodes is for the reaper that waited while another removed the
- * name and a new owner took it.
+ * Only the holder of the life lock may unlink, so one of several reapers does. No owner can come between, as an owner
+ * takes its lock before its name. The reaper compares inodes because another reaper may have removed the name, and a
+ * new owner may have taken it.
  *
- * A free lock proves death, but for an owner that lost its lock by mistake: hence the second opinion (owner.c). In doubt
- * the file stays. The name is compared after it: until then such an owner may still give its name back, and another take
- * it.
+ * A free lock proves death, unless the owner has lost its lock by mistake: hence the second opinion (owner.c). In doubt
+ * the file stays. The reaper compares the name after the second opinion: until then an owner without lock may remove
+ * its name, and another owner may take it.
  *
- * A segment, dead or closed, may be awaited by those who have unread messages in it: then its name stays, as
- * long as one of them lives. That is looked at after it has been found dead: from then on it claims no more.
+ * A dead or closed segment is awaited if living peers have unread messages in it. It keeps its name while one of them
+ * lives. The reaper looks for such peers after it has found the owner dead: a dead owner makes no new claims.
  *
- * A reaper that dies at any step leaves the name, or leaves no name; its lock goes with it.
+ * If the reaper dies at any step, the name is there or it has gone, and the kernel frees the reaper's lock.
  *
- * Locks do not tell threads apart: one thread of a process reaps at a time, and meanwhile no other closes
- * a descriptor of another's file (sc_otherfiles_hold()).
+ * POSIX locks do not tell threads apart. So one thread of a process reaps at a time, and no other thread closes a
+ * descriptor of another process's file meanwhile (sc_otherfiles_hold()).
  */
 #define _GNU_SOURCE 1
 #include "proc/reap.h"
@@ -46,15 +46,14 @@
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /*
- * The names that a look through the directory visits. A name is input: any process may have given it to any file. So
- * the name decides only which files are passed over; the others are opened with sc_otherfile_open(), which looks at
- * the owner first.
+ * Tells whether to visit a name. A name is input: any process may give it to any file. So it only decides which files
+ * are skipped; sc_otherfile_open() opens the others, after a check of the user.
  */
 typedef bool name_filter(const char *name, uint32_t uid);
 
 /*
- * A name that does not tell whose it is, so this user's are among them: an earlier version's; or a service's, whose
- * holder may be in a user namespace.
+ * Tells whether the file may be this user's although its name does not say so: it is of an earlier version, or of a
+ * service whose holder may be in a user namespace.
  */
 static bool is_unsure(const char *name, uint32_t uid)
 {
@@ -77,13 +76,13 @@ static int names(name_filter *filter, void (*visit)(const char *name, void *arg)
 	return 0;
 }
 
-/* Exactly the names that this library gives; a user's own "shmcma-notes" is not among them, nor is another user's. */
+/* Visits only the names that this library gives: not a user's own "shmcma-notes", and no file of another user. */
 int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg)
 {
 	return names(sc_addr_is_file_of, visit, arg);
 }
 
-/* For callers that rely on it. */
+/* Logs an error, for callers that need the names. */
 static int each(name_filter *filter, void (*visit)(const char *name, void *arg), void *arg)
 {
 	int err = names(filter, visit, arg);
@@ -101,12 +100,12 @@ static int each_name(void (*visit)(const char *name, void *arg), void *arg)
 /* ---- unread messages ------------------------------------------------------------------------- */
 
 /*
- * Messages that the dead have sent in bounce buffers lie in the senders' own segments. A receiver that has not attached
- * such a segment yet finds it by its name: as long as a living endpoint has such a claim unanswered, the name stays.
- * The receiver that reads the messages removes the name.
+ * Messages that a dead process has sent in bounce buffers are in its own segment. A receiver that has not attached this
+ * segment yet finds it by its name. So the name stays while a living endpoint has not answered the dead process's
+ * claim. The receiver that reads the messages removes the name.
  */
 
-/* Is the connection in this slot of the file of a segment still to be looked at? */
+/* Tells whether the owner of a segment's file has not answered the connection in this slot. */
 static bool slot_is_pending(int fd, const struct sc_abi_header *header, uint32_t slot)
 {
 	off_t at = (off_t)(header->slots_offset + (uint64_t)slot * header->slot_size +
@@ -117,11 +116,11 @@ static bool slot_is_pending(int fd, const struct sc_abi_header *header, uint32_t
 	       answer == SC_ABI_PENDING;
 }
 
-/* The dead of one pass over all names, in the order of their tickets. */
+/* A dead file that a pass over all names has found; a pass sorts these by ticket. */
 struct dead {
-	uint64_t ticket; /* of a segment; 0: a service, which nobody awaits */
-	bool certain;	 /* no second opinion says that it lives */
-	bool awaited;	 /* somebody alive has yet to let it in */
+	uint64_t ticket; /* of a segment; 0: a service, which no peer awaits */
+	bool certain;	 /* the second opinion says dead, too */
+	bool awaited;	 /* a living peer has not let it in yet */
 	char name[SC_ADDR_NAME_MAX];
 };
 
@@ -132,7 +131,6 @@ struct pass {
 	int removed;
 };
 
-/* The first with that ticket or a higher one. */
 static size_t find_ticket(const struct pass *pass, uint64_t ticket)
 {
 	size_t from = 0, to = pass->count;
@@ -155,7 +153,7 @@ static bool is_live_claim(uint64_t claim)
 	return state == SC_ABI_DEPARTED || (state == SC_ABI_PUBLISHED && !(claim & SC_ABI_CLAIM_REFUSED));
 }
 
-/* A claim of the file of a living segment. Of two dead with one ticket, should there be any, it is of both. */
+/* Notes a claim in the file of a living segment. If two dead files have its ticket, it counts for both. */
 static void note_claim(struct pass *pass, int fd, const struct sc_abi_header *header, uint32_t slot,
 		       uint64_t claim)
 {
@@ -166,7 +164,7 @@ static void note_claim(struct pass *pass, int fd, const struct sc_abi_header *he
 			pass->dead[i].awaited = slot_is_pending(fd, header, slot);
 }
 
-/* Notes the peers that the owner of that file has yet to let in. A file that is no segment of ours awaits none. */
+/* Notes the peers that the owner of a file has not let in yet; none if it is no segment of this layout. */
 static void note_claims(struct pass *pass, int fd)
 {
 	struct sc_abi_header header;
@@ -197,8 +195,8 @@ static bool note_own(int fd, void *pass)
 }
 
 /*
- * The caller holds others. This process's own files are not to be opened: sc_shmfile_any(). Nor is the one that is held:
- * its lock would go with the second descriptor.
+ * The caller has called sc_otherfiles_hold(). Opens no file of this process, see sc_shmfile_any(), nor the file that is
+ * held: the close of a second descriptor would drop the lock.
  */
 static void note_other(const char *name, void *arg)
 {
@@ -219,8 +217,8 @@ static void note_other(const char *name, void *arg)
 }
 
 /*
- * Who of the dead is awaited? One look at all the living, however many are dead: the dead make no claims any
- * more. The caller holds others.
+ * Finds which dead files are awaited, by one look at all living segments: a dead process makes no new claims. The
+ * caller has called sc_otherfiles_hold().
  */
 static void find_awaited(struct pass *pass)
 {
@@ -239,7 +237,7 @@ static uint64_t ticket_of(const char *name)
 	return SC_ABI_TICKET(parts.pid, nonce);
 }
 
-/* `held`: it is that file, and its life lock is held; NULL: it is not. */
+/* Tells whether a file is awaited. `held`: this reaper has the file's life lock; NULL: it does not. */
 static bool is_awaited(const char *name, const struct stat *held)
 {
 	struct dead dead = { .ticket = ticket_of(name) };
@@ -252,7 +250,7 @@ static bool is_awaited(const char *name, const struct stat *held)
 
 /* ---- protocol -------------------------------------------------------------------------------- */
 
-/* With the life lock held. `dead`: found to be that earlier, NULL: not. */
+/* Unlinks the name if the file is dead and not awaited. This reaper has the life lock. `dead`: of a pass, or NULL. */
 static int unlink_dead(const char *name, int fd, const struct stat *st, const struct dead *dead)
 {
 	char path[SC_SHMFILE_PATH_MAX];
@@ -270,12 +268,12 @@ static int unlink_dead(const char *name, int fd, const struct stat *st, const st
 		return -EBUSY;
 	(void)SC_FAULT("reap.judged");
 	if (!sc_shmfile_is_named(name, st->st_dev, st->st_ino))
-		return 0; /* given back meanwhile: it may be a living owner's by now */
+		return 0; /* its owner gave the name back: another owner may have it now */
 	sc_shmfile_path(name, path);
 	if (SC_TRY("reap.unlink", unlink(path))) {
 		int err = errno;
 
-		if (err == ENOENT) /* by hand, or by a reaper that knows no locks */
+		if (err == ENOENT) /* removed by hand, or by a reaper without locks */
 			return 0;
 		sc_warn("cannot remove %s, left by a dead process: %s", path, strerror(err));
 		return -err;
@@ -334,7 +332,7 @@ static bool pass_has_room(struct pass *pass)
 	return true;
 }
 
-/* Without memory for it one by one. */
+/* Adds a dead file to the pass. Without memory for that, reaps the file at once. */
 static void find_dead(const char *name, void *arg)
 {
 	struct pass *pass = arg;
@@ -367,7 +365,7 @@ static int by_ticket(const void *left, const void *right)
 	return a->ticket < b->ticket ? -1 : a->ticket > b->ticket;
 }
 
-/* Finds the dead, and then those of them that are awaited: in this order. */
+/* Finds the dead files first, then the awaited ones among them. */
 static int scan(name_filter *filter)
 {
 	struct pass pass = { 0 };
@@ -400,7 +398,7 @@ int sc_reap_scan_unsure(void)
 
 /* ---- the end of this process ----------------------------------------------------------------- */
 
-/* Only a peer that this process has connected to can have something to read there. */
+/* Tells whether a living peer has to read in this file: only peers that this process connected to can. */
 static bool is_awaited_by_peers(const char *name)
 {
 	uint64_t ticket = ticket_of(name);
@@ -429,7 +427,7 @@ struct lister {
 	void *arg;
 };
 
-/* Judged as for removal, but for the lock, which is looked at and not taken. */
+/* Judges a file as for removal, but checks its lock without taking it. */
 static void list_one(const char *name, void *arg)
 {
 	const struct lister *lister = arg;

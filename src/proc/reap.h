@@ -3,18 +3,18 @@
 #define SC_REAP_H
 
 /*
- * Remove the file of that name in the shared memory directory if its owner is dead.
- * 1: removed; 0: there is none; -EBUSY: its owner lives, or somebody has to read in it yet; -EACCES: not ours to judge.
+ * Removes the file of this name from /dev/shm if its owner is dead. 1: removed; 0: there is no such file; -EBUSY: the
+ * owner lives, or a peer must still read in the file; -EACCES: not a file of this user and this library.
  */
 int sc_reap_name(const char *name);
 
 /*
- * This process ends: remove the names of its files. A segment keeps its name as long as a living peer has yet to let in
- * one of its endpoints, as messages may lie there; then it is removed as if this process had been killed.
+ * Removes the names of this process's files, as the process ends. The segment of an endpoint that a living peer has not
+ * let in yet keeps its name, as it may hold messages; a reaper removes it like a file of a killed process.
  */
 void sc_reap_own(void);
 
-/* Call `visit` with each name of this user's library in the shared memory directory. -errno: it cannot be read. */
+/* Calls `visit` with each name of this user and this library in /dev/shm. -errno: the directory cannot be read. */
 int sc_reap_names(void (*visit)(const char *name, void *arg), void *arg);
 
 #endif

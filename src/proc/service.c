@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * service.c: well-known names for endpoints: a small file that holds the endpoint's address, published,
- * locked and reaped as a segment is (shmfile.c, reap.c).
+ * service.c: well-known names for endpoints. A service is a small file with the address of its endpoint; it is
+ * published, locked and reaped like a segment (shmfile.c, reap.c).
  *
- * Owns struct sc_service. Any thread may call; one structure is used by one thread at a time.
+ * Owns struct sc_service. Any thread may call; one thread at a time uses a structure.
  *
- * The holder's death at any step leaves no name, or a complete file with a free lock, which the next who
- * wants the name removes; if another is about to, it waits for that, but not without end. The name of a live
- * holder is never touched: linkat(2) does not replace. Its address stays what it was when the file was named,
- * so a reader that finds the lock held has read what the holder wrote.
+ * If the holder dies at any step, there is no name, or a complete file with a free lock. The next process that wants
+ * the name removes that file, or waits for a limited time while another process removes it. No process touches the name
+ * of a live holder, as linkat(2) does not replace a name. The address in a named file does not change, so a reader that
+ * finds the lock held reads what the holder wrote.
  */
 #define _GNU_SOURCE 1
 #include "proc/service.h"
@@ -32,7 +32,7 @@
 #include "shm/attach.h"
 
 #define REAP_TRIES 16
-#define REAP_WAIT_MS 1000 /* for another reaper: it needs a moment, or is stopped */
+#define REAP_WAIT_MS 1000 /* another reaper needs only a moment, unless it is stopped */
 
 struct sc_service {
 	struct sc_shmfile file;
@@ -66,8 +66,8 @@ static int fill(int fd, const char *addr)
 }
 
 /*
- * A name of the dead whose lock another reaper has: soon there is no such name. Nothing tells when, and a process that
- * waits for the lock itself may wait for a reaper that is stopped.
+ * Waits until another reaper, which has the lock, has removed a dead process's name. Polls: no event tells of that, and
+ * a stopped reaper keeps the lock.
  */
 static int reap_slow(const char *name)
 {
@@ -106,7 +106,7 @@ int sc_service_publish(struct sc_shmfile *file, const char *name)
 		if (reaped < 0)
 			return reaped == -EBUSY ? -EADDRINUSE : reaped;
 	}
-	return -EADDRINUSE; /* each time somebody else was quicker */
+	return -EADDRINUSE; /* each time another process was faster */
 }
 
 int sc_service_create(const char *service, const char *addr, struct sc_service **held)
@@ -144,7 +144,7 @@ int sc_service_create(const char *service, const char *addr, struct sc_service *
 	return 0;
 
 close_file:
-	(void)sc_shmfile_put(&new->file); /* never named: nobody borrows it */
+	(void)sc_shmfile_put(&new->file); /* without a name: no reader borrows it */
 	sc_shmfile_close(&new->file);
 free_new:
 	free(new);
@@ -161,7 +161,7 @@ static void put(struct sc_service *held)
 
 void sc_service_destroy(struct sc_service *held)
 {
-	sc_shmfile_unlink(&held->file); /* not in a forked child */
+	sc_shmfile_unlink(&held->file); /* does nothing in a forked child */
 	put(held);
 }
 
@@ -220,7 +220,7 @@ int sc_service_find(const char *service, char *out)
 		return 0;
 	fd = sc_otherfile_open(name, &st);
 	if (fd == -ENOENT ||
-	    fd == -EBUSY) /* EBUSY: in this process, but not by this copy of the library */
+	    fd == -EBUSY) /* EBUSY: in this process, but held by another copy of the library */
 		return refuse(service);
 	if (fd == -EACCES)
 		sc_warn("the file of service %s is not a regular one of this user with mode 0600",

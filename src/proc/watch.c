@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * watch.c: the processes that peers belong to, and what is done at the death of one.
+ * watch.c: the processes of peers, and what the daemon's thread does when one dies.
  *
- * Owns the list of them in struct sc_process, and their places in the table of pidfds. Any thread adds and deletes
- * watches; the daemon's thread does all else. A death is proven as by any other process (sc_owner_is_dead()): the
- * thread marks the watches and rings the endpoints' bells at once, and then removes the names.
+ * Owns the list of these processes in struct sc_process, and their places in the table of pidfds. Any thread adds and
+ * deletes watches; the daemon's thread does all else. It proves a death as any process does (sc_owner_is_dead()), marks
+ * the watches and rings the endpoints' bells at once, and then removes the names.
  *
- * Not everything can be seen by a pidfd: not a process of another pid namespace, and none when descriptors
- * are short, see pidfd.c; and poll(2) takes no more places than the process may open descriptors by now. Of the
- * others, as far as they are peers', the life locks are polled, 0.3 us each ten times a second. So are those of all
- * where there is no place for the pipe, or poll(2) fails: then the thread sleeps without descriptors.
+ * Some processes have no pidfd to poll: those of another pid namespace; any when descriptors are short (pidfd.c), or
+ * when poll(2) accepts fewer places because the limit of descriptors is lower now. The thread polls the life locks of
+ * such processes, 0.3 us each, ten times a second. It polls those of all processes where there is no place for the pipe
+ * or poll(2) fails; it then sleeps without descriptors.
  *
- * Nothing is shared with other processes. All is under the lock of the process, but for the word `ended`, which
- * bell.c orders (D1).
+ * No other process sees this memory. The lock of the process protects all of it, except the word `ended`, which bell.c
+ * orders (D1).
  */
 #define _GNU_SOURCE 1
 #include "proc/watch.h"
@@ -26,21 +26,21 @@
 #include "proc/reap.h"
 
 /*
- * After a process to watch has come, pidfds of those that came with it are opened and polled: soon, or, where many come
- * one after the other, as all of a job do, so long after the last time, or after this process itself has come. A
- * sleeper hears so much later of one that ends meanwhile: a poller sees its word of life.
+ * The thread opens the pidfds of new processes together: GATHER_MS after the first of them, but not before
+ * GATHER_APART_MS after the last gathering, or after its own start, as the processes of a job come one after the other.
+ * If one ends meanwhile, a sleeping endpoint learns of that later by this time; a polling one sees its word of life.
  */
 #define GATHER_MS 5
 #define GATHER_APART_MS 50
 
-/* A process that peers of ours belong to. */
+/* A process that peers of this process belong to. */
 struct sc_watched {
 	struct sc_list all;
 	struct sc_list watches;
 	pid_t pid;	 /* as seen from here, 0: not visible */
-	uint64_t cookie; /* and with that, which process */
-	bool gathered; /* a pidfd has been asked for: in sc_process.watched those first of which none has */
-	int pidfd;	 /* its place, SC_NO_PIDFD: its locks are polled */
+	uint64_t cookie; /* names the process, together with the pid */
+	bool gathered;	 /* a gathering has asked for its pidfd; sc_process.watched has the others first */
+	int pidfd;	 /* its place; SC_NO_PIDFD: the thread polls its locks */
 };
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -52,7 +52,7 @@ static void pidfd_forget(struct sc_watched *process)
 	process->pidfd = SC_NO_PIDFD;
 }
 
-/* The owner is seen alive after the descriptor was opened, so it was it that had the pid. */
+/* Checks that the owner lives after the pidfd is open: so the owner had the pid, not a later process. */
 static void pidfd_get(struct sc_watched *process, const struct sc_seg *seg)
 {
 	if (!process->pid)
@@ -73,7 +73,7 @@ static struct sc_watched *process_find(const struct sc_seg *seg)
 	return NULL;
 }
 
-/* One has come that is to be gathered. */
+/* Sets the time of the next gathering, for a new process. */
 static void gather_soon_locked(void)
 {
 	int64_t apart = sc_process.gathered + GATHER_APART_MS;
@@ -142,7 +142,7 @@ void sc_watch_del(struct sc_watch *watch)
 
 /* ---- death ----------------------------------------------------------------------------------- */
 
-/* A name to remove, once sc_process.mutex is free. */
+/* Notes a name that the thread removes later, without sc_process.mutex. */
 static void note_name(const struct sc_seg *seg)
 {
 	struct sc_addr parts;
@@ -158,7 +158,7 @@ static void watch_check(struct sc_watch *watch)
 	if (watch->ended || !sc_owner_is_dead(watch->seg))
 		return;
 	note_name(watch->seg);
-	sc_store_relaxed_32(&watch->ended, 1); /* ordered by the next */
+	sc_store_relaxed_32(&watch->ended, 1); /* D1 in sc_bell_ring() orders it */
 	sc_bell_ring(watch->bell);
 }
 
@@ -168,7 +168,7 @@ static void process_check(struct sc_watched *process)
 		watch_check(sc_list_entry(entry, struct sc_watch, of_process));
 }
 
-/* Its pidfd says that it has ended, or that it is not its pidfd: nothing more is to be heard from it. */
+/* The pidfd says that its process has ended, or is another process's: it has no further use. */
 static void pidfd_event(struct sc_watched *process)
 {
 	process_check(process);
@@ -183,7 +183,7 @@ static bool is_over(const struct sc_watched *process)
 	return true;
 }
 
-/* Is there nothing but its locks to tell whether it lives? */
+/* Tells whether poll(2) has no pidfd of the process, so that only its locks show a death. */
 static bool has_no_pidfd(const struct sc_watched *process)
 {
 	return process->gathered &&
@@ -206,7 +206,6 @@ static bool has_event(const struct sc_watched *process)
 	return process->pidfd != SC_NO_PIDFD && sc_pidfd_has_event(process->pidfd, sc_process.polls + 1);
 }
 
-/* After poll(2). `all`: look at each, whatever it says. */
 void sc_watches_look_locked(bool all)
 {
 	sc_list_for (entry, &sc_process.watched) {
@@ -224,7 +223,7 @@ static struct sc_watch *first_watch(const struct sc_watched *process)
 	return sc_list_entry(process->watches.next, struct sc_watch, of_process);
 }
 
-/* The next to be gathered. False: there is none. */
+/* Opens the pidfd of the next new process. False: there is none. */
 static bool gather_one_locked(void)
 {
 	struct sc_watched *process =
@@ -242,7 +241,7 @@ static bool gather_one_locked(void)
 	return true;
 }
 
-/* One at a time, so that a thread that connects does not wait for all of them. */
+/* Takes the lock for each pidfd anew, so that a connecting thread does not wait for all of them. */
 void sc_watches_gather(void)
 {
 	bool due, more;
@@ -280,7 +279,7 @@ bool sc_watches_reap(void)
 	if (sc_process.dead_count == 1)
 		(void)sc_reap_name(sc_process.dead);
 	else
-		(void)sc_reap_scan(); /* many: one look for peers that await them, for all */
+		(void)sc_reap_scan(); /* looks once for peers that await any of them */
 	sc_process.dead_count = 0;
 	return true;
 }

@@ -9,41 +9,41 @@
 #include "proc/bell.h"
 #include "shm/seg.h"
 
-/* The process behind an attached segment, watched. Embedded in the peer. */
+/* The watch on the owner of an attached segment. Embedded in the peer. */
 struct sc_watch {
 	struct sc_list of_process;
 	struct sc_watched *process; /* NULL: not watched */
 	const struct sc_seg *seg;
 	struct sc_bell *bell;
-	uint32_t ended; /* by the daemon: proven dead */
+	uint32_t ended; /* the daemon's thread has proven the death */
 };
 
 /*
- * Have the owner of an attached segment watched: ring `bell` once it is proven dead. Without memory, without
- * the thread, and for a segment of this process itself nothing is watched.
+ * Watches the owner of an attached segment: the daemon's thread rings `bell` when it has proven the owner's death. Does
+ * nothing without memory or without the thread, nor for a segment of this process.
  */
 void sc_watch_add(struct sc_watch *watch, const struct sc_seg *seg, struct sc_bell *bell);
-/* To be called before the segment is detached; nothing if it is not watched, or in a forked child. */
+/* Ends the watch, before the caller detaches the segment. Does nothing without a watch, or in a forked child. */
 void sc_watch_del(struct sc_watch *watch);
 
-/* Proven dead: what sc_owner_is_dead() says, also after its name has been removed. */
+/* Tells whether the owner is proven dead (sc_owner_is_dead()), also after the removal of its name. */
 static inline bool sc_watch_has_ended(const struct sc_watch *watch)
 {
-	/* relaxed: the proof is in the kernel, and a process that has ended is no other's order to keep */
+	/* relaxed: the proof is in the kernel, and a process that has ended writes nothing that needs an order */
 	return sc_load_relaxed_32(&watch->ended);
 }
 
 /* ---- for the daemon's thread ------------------------------------------------------------------ */
 
-/* Is there a process that nothing but its life locks tells of? */
+/* Tells whether only the life locks can show the death of some watched process. */
 bool sc_watches_need_locks_locked(void);
-/* After poll(2): look at the processes that it tells of, and at those; `all`: at each. */
+/* After poll(2): checks the processes with an event and those without pidfd; `all`: every process. */
 void sc_watches_look_locked(bool all);
-/* Open again pidfds that the application has closed, or that there was no room for. */
+/* Opens pidfds again that the application has closed, or for which no descriptor was free. */
 void sc_watches_repair_locked(void);
-/* Open pidfds of processes that have come, if that is due. */
+/* Opens pidfds of new processes, if that is due. */
 void sc_watches_gather(void);
-/* Remove what those have left that have been found dead. False: there are none. */
+/* Removes the files of processes that were found dead. False: there are none. */
 bool sc_watches_reap(void);
 
 #endif
