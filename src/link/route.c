@@ -13,11 +13,11 @@
 enum {
 	DELEGATED_PUT_MAX = 32768, /* bytes; above, a copy from here is faster, wherever the peer runs */
 	DELEGATED_GET_MAX = 16384,
-	DELEGATED_NS = 600,	     /* nanoseconds of a delegated put besides its bytes */
-	COOPERATIVE_MIN = 131072,    /* bytes of a put, or of one of a stream, that are worth the record; */
+	DELEGATED_NS = 600,	  /* nanoseconds of a delegated put besides its bytes */
+	COOPERATIVE_MIN = 131072, /* bytes of a put, or of one of a stream, that are worth the record; */
 	COOPERATIVE_GET_MIN = 65536, /* and of a single get */
 	COOPERATIVE_PUT_NS =
-		2 * 8000, /* nanoseconds of the whole copy: half of it is worth the wait */
+		2 * 8000, /* nanoseconds of the whole copy by one side: half of it is worth the wait */
 	COOPERATIVE_GET_NS = 2 * 3600,
 	LATER_MAX = SC_ROUTE_TOGETHER / 2, /* bytes; one call does not take two larger ones */
 	RENDEZVOUS_NS = 200,		   /* nanoseconds of a rendezvous besides its copy, */
