@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * accept.c: this endpoint lets in the peers that have claimed a slot of its segment, or tells them why not. It lets in
- * departed peers that have left messages, too, and takes back the slots of those that died before they were let in. See
- * peer.h.
+ * accept.c: this endpoint lets in the peers that have claimed a slot of its segment, or tells them why not. It reads
+ * what departed peers have left, and takes back the slots of those that died before they were let in. See peer.h.
  *
  * The peer writes everything in a slot. This endpoint checks the address there against the claim and against the
  * segment of that name, before it believes anything else.
@@ -77,7 +76,6 @@ static bool is_left_by_dead(const struct sc_peer *peer, uint64_t claim)
 	return !peer->seg && sc_owner_left(peer->address);
 }
 
-/* Finds or makes the peer that the slot names, and attaches its segment. */
 static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[SC_ADDR_SIZE],
 		struct sc_peer **met)
 {
@@ -101,7 +99,7 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	ret = peer->link == SC_LINK_DOWN ? 0 : sc_peer_attach(peer);
 	if (ret == -ECONNREFUSED) {
 		/*
-		 * it has closed or died meanwhile; messages that it has left in our segment and in its own can still be
+		 * it has closed or died meanwhile; what it has left in our memory, and in its own, can still be
 		 * delivered
 		 */
 		attach_left(peer);
@@ -112,7 +110,7 @@ static int meet(struct sc_ep *ep, uint32_t index, uint64_t claim, char address[S
 	return ret;
 }
 
-/* Notes why a newcomer has to wait. Returns whether that reason is new, so that it is logged once. */
+/* Notes why a peer has to wait. Returns whether that reason is new, to be logged once. */
 static bool put_off(struct sc_ep *ep, uint32_t index, int reason)
 {
 	bool said = ep->later[index] == -reason;
@@ -265,8 +263,8 @@ static bool has_claimant_ended(uint64_t claim)
 }
 
 /*
- * Buries dead peers that are not attached: only their address and their claim are known. Marks the slots of all others,
- * too, in `attached`.
+ * Buries dead peers that are not attached: only their address and their claim are known. Marks the slots of all peers
+ * whose rings are polled in `attached`.
  */
 static int reclaim_inbound(struct sc_ep *ep, uint64_t attached[SC_ABI_SLOTS_MAX / 64])
 {

@@ -70,9 +70,9 @@ static int claim(struct sc_peer *peer)
 }
 
 /*
- * The peer lets this endpoint in if it has opened our segment by its name, or has it already because it has connected
- * to us. When this process ends (exit(3), in another thread or before this call), the name goes, unless a claim says
- * that it is needed. -EAGAIN: the process is deciding that now.
+ * The peer lets this endpoint in if it has opened our segment by its name, or already has it because it has connected
+ * to us. When this process ends (exit(3), in another thread, or before this call), the name goes, unless a claim shows
+ * that it is needed. -EAGAIN: that is not decided yet.
  */
 static int check_name(const struct sc_peer *peer)
 {
@@ -85,7 +85,7 @@ static int check_name(const struct sc_peer *peer)
 	return end == SC_SHMFILE_ASKED ? -EAGAIN : -ESHUTDOWN;
 }
 
-/* Gives the slot back; another endpoint may claim it at once. */
+/* Another endpoint may have the slot from now on. */
 static void unclaim(struct sc_peer *peer)
 {
 	sc_store_release_64(&sc_seg_claims(peer->seg)[peer->out_slot], 0);
@@ -125,9 +125,9 @@ bool sc_peer_is_transient(int error)
 }
 
 /*
- * Ends the link to a peer that has come, but whose address no endpoint has any more. Its process has ended or is ending
- * by exit(3), or its file has lost its name; the answer tells the peer. This endpoint takes in the published records
- * first, see sc_peer_drained(). The peer keeps its slot here until it departs, or is known to be dead.
+ * The peer has come to us, and no endpoint has its address any more: its process has ended or is ending by exit(3), or
+ * its file has lost its name, which the answer tells the peer. This endpoint first takes in the published records, see
+ * sc_peer_drained(). The peer keeps its slot until it departs, or is known to be dead.
  */
 static int vanish(struct sc_peer *peer)
 {

@@ -5,15 +5,15 @@
 #include "link/peer.h"
 
 /*
- * Connects to the peer: attaches its segment, claims a slot, publishes the claim. Does not wait for the peer. -EUSERS:
- * all slots of the peer are taken; -ECONNRESET: the peer had come to this endpoint, and has gone; others as
- * sc_seg_attach() and sc_seg_slot_alloc(). Final for this peer, except -EUSERS and those of sc_peer_is_transient().
+ * Connects to the peer: attaches, claims a slot, publishes. Does not wait for the peer. -EUSERS: all slots of the peer
+ * are taken; -ECONNRESET: the peer has come to us, and gone; else as sc_seg_attach(), sc_seg_slot_alloc(). Final for
+ * this peer, except -EUSERS and the errors of sc_peer_is_transient().
  */
 int sc_peer_connect(struct sc_peer *peer);
 
 /*
- * Connects to the peer, unless it is connected, to answer it. False: there will be no link. The peer has gone and does
- * not wait for answers, though its records are still read; or it cannot be connected to, and is quarantined.
+ * Makes sure that there is a link to answer the peer by. False: there is none. The peer has gone and waits for no
+ * answer, but its records are still read; or it cannot be connected to, and is quarantined.
  */
 bool sc_peer_can_answer(struct sc_peer *peer);
 
@@ -23,9 +23,9 @@ bool sc_peer_can_answer(struct sc_peer *peer);
 void sc_peer_meet_seg(struct sc_peer *peer, struct sc_seg *seg);
 /* Attaches the peer's segment, if it is not attached. Errors as sc_seg_attach(). */
 int sc_peer_attach(struct sc_peer *peer);
-/* Returns, for the log, the cause of a connection that fails with `error` (negative errno), and the remedy. */
+/* For the log: returns the cause of a connection that fails with `error` (negative errno), and the remedy. */
 const char *sc_peer_connect_advice(int error);
-/* Tells whether a later try may succeed after this error. */
+/* Tells whether a later try may succeed. */
 bool sc_peer_is_transient(int error);
 
 #endif

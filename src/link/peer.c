@@ -69,7 +69,7 @@ static bool has_closed(const struct sc_seg *seg)
 	return sc_load_acquire_32(&sc_seg_presence(seg)->state) == SC_ABI_CLOSED;
 }
 
-/* Clears the mark UNREAD, which either side may clear. Returns whether this call did. */
+/* Clears the mark UNREAD, as either side may. Tells whether this side has cleared it. */
 static bool unmark(uint64_t *claim, uint64_t marked)
 {
 	return sc_cas_acq_rel_64(claim, marked, marked & ~SC_ABI_CLAIM_UNREAD);
@@ -93,7 +93,7 @@ static void say_goodbye(struct sc_peer *peer)
 	sc_peer_bump(peer->seg, SC_ABI_CHANGED);
 }
 
-/* Clears the mark UNREAD of a peer that has departed since the last poll of this endpoint, which closes. */
+/* This endpoint closes, and the peer has departed since the last poll. */
 static void leave_unseen(struct sc_peer *peer)
 {
 	uint64_t *claim, value;
@@ -107,10 +107,7 @@ static void leave_unseen(struct sc_peer *peer)
 		sc_seg_leave(peer->seg);
 }
 
-/*
- * Removes the file of a dead peer, which has kept its name for this endpoint. sc_reap_name() leaves a file that was
- * closed.
- */
+/* Removes the file of a dead peer, whose name has waited for this endpoint. A peer that only has closed keeps it. */
 static void remove_left(struct sc_peer *peer)
 {
 	char name[SC_ADDR_NAME_MAX];
@@ -150,12 +147,12 @@ static bool has_unread(struct sc_peer *peer)
 	if (peer->link != SC_LINK_UP || !peer->bounce.loans.count || peer->seg->lender == peer->ep->seg ||
 	    sc_load_acquire_32(&peer->tx.consumer->answer) != SC_ABI_PENDING || sc_ring_refresh(&peer->tx))
 		return false;
-	/* this endpoint lends nothing more, so buffers that may come back with a message stay as they are */
+	/* this endpoint lends nothing more, so buffers that may come back with a message may stay lent */
 	sc_pool_return(&peer->ep->pool, &peer->bounce.loans, peer->tx.head);
 	return peer->bounce.loans.count;
 }
 
-/* Peers see this endpoint closed from here on, as soon as their count is added to. */
+/* Peers see this endpoint closed from here on, once their count is added to. */
 void sc_peers_close(struct sc_ep *ep)
 {
 	struct sc_abi_presence *presence;
@@ -320,7 +317,7 @@ int sc_peer_find_or_make(struct sc_ep *ep, const char *addr, struct sc_peer **fo
 	return 0;
 }
 
-/* Marks a peer that was forgotten as gone, as after an attempt to connect that found nobody at the address. */
+/* Marks a forgotten peer as gone, as if a connection had shown that no endpoint has its address. */
 static void set_gone(struct sc_peer *peer)
 {
 	sc_peer_set_link(peer, SC_LINK_DOWN);
@@ -346,7 +343,7 @@ size_t sc_peers_count(const struct sc_ep *ep)
 	return ep->peer_count;
 }
 
-/* The caller makes sure that nothing walks a list of peers. */
+/* A walk over the list that the peer leaves must allow that (sc_list_for_safe). */
 static void move(struct sc_peer *peer, struct sc_list *list)
 {
 	struct sc_ep *ep = peer->ep;
@@ -438,7 +435,10 @@ void sc_peer_end_link(struct sc_peer *peer, int error)
 	peer->tx.at.lines = NULL;
 	peer->units_limit = 0;
 	sc_hold_end(peer);
-	/* a peer that keeps the rules may still read its loans, or write into the others, after it is given up */
+	/*
+	 * after other errors the peer may still read its loans; in any case it may still write into its returnable
+	 * buffers
+	 */
 	if (error == -EPROTO || error == -ECONNRESET)
 		sc_pool_return_others(&peer->ep->pool, &peer->bounce.loans, UINT64_MAX,
 				      peer->bounce.returnables.bufs, peer->bounce.returnables.count);
@@ -450,7 +450,7 @@ bool sc_peer_is_parted(const struct sc_peer *peer)
 	return sc_list_empty(&peer->ending) && !sc_peer_is_heard(peer) && !peer->seg;
 }
 
-/* Tells whether anything of the peer is in a list, or on its way. */
+/* Tells whether anything of the peer is in a list, or under way. */
 static bool is_busy(const struct sc_peer *peer)
 {
 	/* clang-format off */
@@ -472,7 +472,7 @@ static bool is_busy(const struct sc_peer *peer)
 /* Tells whether the peer has gone for good or was never here, with nothing under way. Takes back what it was lent. */
 static bool is_over(struct sc_peer *peer)
 {
-	/* it was attached, but it was full or did not let this endpoint in */
+	/* attached in vain: the peer was full, or did not let this endpoint in */
 	if (peer->seg && !peer->users && peer->link == SC_LINK_NONE && peer->feed == SC_FEED_NONE)
 		sc_peer_part(peer);
 	if (!sc_peer_is_parted(peer) || peer->link == SC_LINK_UP || peer->in_slot != SC_PEER_NO_SLOT || is_busy(peer))
@@ -586,7 +586,7 @@ void sc_peer_slot_return(struct sc_ep *ep, uint32_t slot, bool refused)
 	(void)SC_FAULT("peer.slot_returned");
 }
 
-/* Stops reading from the peer; if the peer has not gone itself, tells it so. */
+/* Stops reading from the peer; tells it so, if it has not gone itself. */
 static void end_feed(struct sc_peer *peer, int error)
 {
 	bool departed = peer->feed == SC_FEED_DRAINING && !peer->vanished;
@@ -619,7 +619,7 @@ void sc_peer_lose(struct sc_peer *peer, int error)
 	if (sc_peer_is_heard(peer))
 		end_feed(peer, error);
 	sc_ep_begin(ep, SC_WORK_ENDING, &peer->ending);
-	/* for a vanished peer only now, because its messages could be received until here */
+	/* for a vanished peer only now: its messages could be received until here */
 	if (peer->link != SC_LINK_DOWN || peer->met)
 		sc_source_part(peer, error);
 	if (peer->link != SC_LINK_DOWN)
@@ -674,9 +674,7 @@ bool sc_peer_is_marked(const struct sc_peer *peer)
 	return sc_load_relaxed_32(&sc_seg_presence(peer->seg)->life) & SC_ABI_LIFE_ENDED;
 }
 
-/*
- * During exec a process still has its life lock when its memory is already another program's; but its word is marked.
- */
+/* A process that execs still holds its life lock when its memory is another program's already; its word is marked. */
 bool sc_peer_is_there_slow(const struct sc_peer *peer)
 {
 	if (sc_peer_is_marked(peer))

@@ -19,15 +19,15 @@
 #include "shm/found.h"
 #include "shm/guard.h"
 
-/* Peers that one look for a peer to watch passes over, because they are not attached, or gone. */
+/* Peers that one look for a watched peer passes over: they are not attached, or gone. */
 #define WATCH_PASSES 64
 #define GLANCE_PASSES 2
-/* A given-up peer that was seen to run RUNS times, at least RUNS_APART apart, has ended its copy in hand. */
+/* A given-up peer that was seen to run so often, so far apart, has ended its copy in hand. */
 #define RUNS 200
 #define RUNS_APART 100000000 /* nanoseconds */
 /*
- * Polls between two looks at the claims of dead processes where no bell rings; a multiple of those for a peer. While
- * there may be claims of refused or given-up peers, which nothing watches any more, sc_peers_watch() looks each time.
+ * Polls between two looks at the claims of the dead, where no bell rings; a multiple of those for a peer. While there
+ * may be claims of refused or given-up peers, which nothing watches, each sc_peers_watch() looks.
  */
 #define RECLAIM_POLLS (1u << 20)
 
@@ -50,7 +50,6 @@ static bool is_back(const struct sc_peer *peer)
 	return sc_shmfile_is_taken(name, dev, ino);
 }
 
-/* Connects to a peer whose link is lost, if that is possible again. */
 static int connect_again(struct sc_peer *peer)
 {
 	struct sc_ep *ep = peer->ep;
@@ -64,7 +63,7 @@ static int connect_again(struct sc_peer *peer)
 	}
 	if (!is_back(peer))
 		return peer->error;
-	/* this finds the claims of the last endpoint, which it made before the new one opened */
+	/* the claims of the last endpoint, all made before */
 	sc_peer_review_claims(ep);
 	if (!sc_peer_is_parted(peer) || ep->membership != seen) {
 		ep->idle = false; /* the next poll continues */
@@ -156,7 +155,7 @@ void sc_peer_ended(struct sc_peer *peer)
 {
 	bool dead = sc_peer_is_dead(peer);
 
-	sc_peers_review(peer->ep, true); /* finds out whether it has departed, or has come and written */
+	sc_peers_review(peer->ep, true); /* it may have departed, or come and written */
 	if (!is_watched(peer))
 		return;
 	if (dead)
@@ -165,17 +164,13 @@ void sc_peer_ended(struct sc_peer *peer)
 		sc_peer_lose(peer, -ECONNRESET);
 }
 
-/*
- * Tells whether this endpoint still holds its slot. No other process may change its claim, except for the answer in it.
- */
+/* Tells whether the slot is still ours. No other process may change our claim, except the answer in it. */
 static bool holds_slot(const struct sc_peer *peer, uint64_t claim)
 {
 	return (claim & ~SC_ABI_CLAIM_REFUSED) == (sc_peer_ticket(peer) | SC_ABI_PUBLISHED);
 }
 
-/*
- * Reads the peer's answer to our connection, which the peer may have taken back. Returns 1 if the link is lost, else 0.
- */
+/* Looks whether the peer has answered our connection, or has taken the answer back. */
 static int review_answer(struct sc_peer *peer)
 {
 	/* P4' acquire: pairs with P4 in sc_peer_answer_slot() */
@@ -201,7 +196,7 @@ static int review_answer(struct sc_peer *peer)
 	if (how != SC_ABI_REFUSED && how != SC_ABI_BROKEN)
 		return 0;
 	reason = (int)sc_load_relaxed_32((uint32_t *)&peer->tx.consumer->reason);
-	/* no peer refuses for a transient reason; if one did, this endpoint would try again for ever */
+	/* no peer refuses for a transient reason, which would make this endpoint try again for ever */
 	if (reason <= 0 || reason > 4095 || (how == SC_ABI_REFUSED && sc_peer_is_transient(-reason)))
 		reason = EPROTO;
 	peer->full = reason == EUSERS;
@@ -217,8 +212,8 @@ static int review_answer(struct sc_peer *peer)
 }
 
 /*
- * The peer's state is neither OPEN nor CLOSED: it says that a process has proven the peer's death. The word alone is no
- * proof, because every process that has attached the segment can write it.
+ * The state is neither OPEN nor CLOSED: a process has proven the peer's death. The word alone is no proof, because
+ * every process that has attached the segment can write it.
  */
 static int review_ended(struct sc_peer *peer)
 {
@@ -238,8 +233,8 @@ static int review_ended(struct sc_peer *peer)
 }
 
 /*
- * Reads the state of a peer and its answer. A closed peer may have come and written since the last look at the claims,
- * so this function looks at the claims again, after the state.
+ * Reads what a connected peer says of itself and of us. A closed peer may have come and written since the last look at
+ * the claims: they are looked at again, after its state.
  */
 static int review_link(struct sc_peer *peer)
 {
@@ -326,7 +321,7 @@ int sc_peers_ask(struct sc_ep *ep)
 {
 	struct sc_peer *peer = sc_list_entry(ep->work[SC_WORK_UNANSWERED].next, struct sc_peer, unanswered);
 
-	/* to the end, so that the next call asks another peer */
+	/* to the end: the next call asks another peer */
 	sc_list_remove(&peer->unanswered);
 	sc_list_append(&ep->work[SC_WORK_UNANSWERED], &peer->unanswered);
 	return review_link(peer); /* it may also have closed without ever seeing us */

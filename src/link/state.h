@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * state.h: the private memory of an endpoint, shared by the files that work on it: peer, and all rooms that
- * test/check-includes.sh has above link.
+ * state.h: the private memory of an endpoint, shared by the files that work on it: peer, and all modules that
+ * test/check-includes.sh has above it.
  *
  * No other process sees any of this. One thread at a time uses an endpoint and everything below it.
  *
- * Only sc_peer_set_link() and sc_peer_set_feed() of peer.h change these two states of a peer:
+ * The states of a peer; sc_peer_set_link() and sc_peer_set_feed() of peer.h alone write them:
  *
- *   link (this endpoint writes)      NONE --connected--> UP --closed, refused, broken--> DOWN
+ *   link (what we write)             NONE --connected--> UP --closed, refused, broken--> DOWN
  *                                    NONE --cannot be connected to, is known to have gone--> DOWN
- *   feed (the peer writes)           NONE --accepted--> UP --departed, died, vanished--> DRAINING --read--> DONE
+ *   feed (what the peer writes)      NONE --accepted--> UP --departed, died, vanished--> DRAINING --read--> DONE
  *                                    UP --lost, broken rules--> DONE
  *                                    DRAINING --it had vanished, and has departed or died--> DRAINING
  *
- * forget.c frees a peer once both have ended and nothing refers to the peer any more.
+ * Once both have ended, and nothing refers to the peer any more, forget.c frees it.
  *
- * A process that starts again has another address and so is another peer. An endpoint that is opened again in the same
- * process can have the same address: DOWN and DONE then become NONE, once everything with the last endpoint of that
- * address has ended (sc_peer_renew()).
+ * A process that starts again has another address, and so is another peer. An endpoint that is opened again can have
+ * the same address: DOWN and DONE become NONE then, once everything with the last one has ended (sc_peer_renew()).
  */
 #ifndef SC_STATE_H
 #define SC_STATE_H
@@ -50,18 +49,15 @@ struct sc_reg_use {
 	uint64_t key, tag;
 };
 
-/*
- * States whether CMA can read a peer's memory. The first use tries it, which costs a system call and a lock of the
- * process.
- */
+/* States whether CMA can read a peer's memory. The first try costs a system call, and a lock of the process. */
 enum sc_reach { SC_REACH_NO, SC_REACH_YES, SC_REACH_UNKNOWN };
 
-/* States whether a peer can copy from our memory. The peer says so in the answer to the first put that needs it. */
+/* States whether a peer can copy from our memory. Its answer to the first put that needs that says so. */
 enum sc_fetch { SC_FETCH_UNKNOWN, SC_FETCH_ASKED, SC_FETCH_YES, SC_FETCH_NO };
 
 /*
- * A sender, as receives name it: all peers of one name, see struct sc_ep_name. The first of its peers creates it; it
- * ends with the last of them, or with the queue.
+ * A sender, as receives name it: all peers of one name, see struct sc_ep_name. It begins with the first of its peers,
+ * and ends with the last, or with the queue.
  */
 struct sc_source {
 	struct sc_source *next; /* hash chain */
@@ -125,19 +121,19 @@ struct sc_hold {
 /* bounce.c, record.c: our buffers that the peer reads. */
 struct sc_peer_bounce {
 	struct sc_loans loans;
-	struct sc_returnables returnables; /* the loans that may come back with a message */
+	struct sc_returnables returnables; /* loans that may come back with a message */
 	struct sc_fill fill;
 	struct sc_list borrower; /* sc_ep.borrowers: the peer has loans */
 	uint64_t looked_at;	 /* tx.head when buffers were last short, */
 	uint32_t looks;		 /* and how often they were short at that head */
 	bool is_behind;		 /* the peer had more than the last message to read; see bounce.c */
-	uint32_t rendezvous;	 /* messages that could be eager; not acknowledged yet */
+	uint32_t rendezvous;	 /* rendezvous not acknowledged yet, of messages that could be eager */
 	struct sc_burst burst;	 /* such messages */
 };
 
 /* turn.h, fence.h: the order of operations to the peer. */
 struct sc_peer_order {
-	uint64_t line, units; /* `line` is behind the messages of `units`; see fence.h */
+	uint64_t line, units; /* all messages up to `units` are before `line`; see fence.h */
 	uint64_t fence;	      /* records unread before this line come first; 0: no fence */
 	uint64_t taken;	      /* all lines before this one are taken, as answers show */
 	struct sc_list turns; /* sc_turn.of_peer: oldest first */
@@ -192,7 +188,7 @@ struct sc_peer_delegate {
 struct sc_peer_taker {
 	uint32_t seen;		 /* operations seen in the ring */
 	uint32_t taken;		 /* operations taken: that half of the claim */
-	uint32_t told;		 /* of those, the number in delegated_done */
+	uint32_t told;		 /* operations reported in delegated_done */
 	struct sc_loans answers; /* buffers that answer gets, lent at the answer's number */
 	uint64_t answer_count;	 /* such answers so far */
 };
@@ -225,7 +221,7 @@ struct sc_peer_xfer {
 	uint32_t missed_index,
 		missed_generation; /* of a share that the peer had not come to in time; 0: none */
 	uint32_t looks;		   /* looks in vain for the peer's last chunks */
-	uint64_t seen;		   /* given up: when the peer was last seen to run, nanoseconds; */
+	uint64_t seen;		   /* given up: when the peer was last seen to run (ns), and how often */
 	uint32_t runs;
 	bool copies_not; /* the peer has said that it cannot copy along */
 };
@@ -246,7 +242,7 @@ struct sc_peer_recv {
 	uint64_t arrivals; /* messages that have waited for a receive so far */
 };
 
-/* The bytes that a processor loads at once, or fewer. */
+/* Bytes that a processor loads at once; a larger line does no harm. */
 #define SC_CACHE_LINE 64
 
 struct sc_peer {
@@ -270,7 +266,7 @@ struct sc_peer {
 
 	struct sc_peer_bounce bounce;
 	struct sc_hold hold;	  /* buffers of the peer that have been read */
-	enum sc_reach can_return; /* whether this endpoint may write to the peer's buffers */
+	enum sc_reach can_return; /* whether we may write to the peer's buffers */
 	struct sc_peer_order order;
 	struct sc_list ops; /* sc_tx_op.of_peer: pending sends, oldest first */
 	uint32_t op_count;  /* their number */
@@ -379,7 +375,7 @@ struct sc_rma_op {
 	size_t got;	  /* get through bounce buffers: bytes of the record that is being answered */
 	bool started;	  /* it has written a record */
 	bool far;	  /* put: the peer copies from our memory */
-	bool again;	  /* the peer has answered that it cannot do that */
+	bool again;	  /* the peer has answered that it cannot */
 	uint32_t answers; /* answers to come */
 	int error;	  /* negative errno of the first failure */
 	uint64_t at;	  /* lines of the ring before its record (delegated), or up to its end */
@@ -422,8 +418,8 @@ struct sc_reply {
 };
 
 /*
- * The acknowledgement of a fenced message that ended before earlier messages of its sender. It waits for those, because
- * fi_cq(3) makes it tell of them as well.
+ * The acknowledgement of a fenced message that ended before earlier messages of its sender. It waits for those, as
+ * fi_cq(3) lets it tell of them, too.
  */
 struct sc_fenced {
 	struct sc_list of_peer;
@@ -433,9 +429,10 @@ struct sc_fenced {
 };
 
 /*
- * A flag of sc_rx_op.flags, besides SC_*: the receive has several buffers, or its own counter, or is for several
- * messages. Without it `cntr`, `capacity` and `iov_count` may be unset until sc_rxop_settle(), as a short message needs
- * none of them. Few stores in a call make its answer visible earlier: docs/MEASUREMENTS.md, "Stores of a call".
+ * In sc_rx_op.flags, besides SC_*: the receive has several buffers, or its own counter, or is for several messages.
+ * Without it `cntr`, `capacity` and `iov_count` may be unset until sc_rxop_settle(): a short message does not need
+ * them, and an answer is visible the earlier, the fewer stores come before it: docs/MEASUREMENTS.md, "Stores of a
+ * call".
  */
 #define SC_RX_FULL (1u << 30)
 
@@ -460,8 +457,8 @@ struct sc_rx_op {
 	struct sc_list of_peer;
 	struct sc_list pulling; /* sc_peer.recv.copying, while CMA copies */
 	struct sc_share share;	/* sharing: the copy with the sender */
-	bool unshared;		/* the copy is not shared, and will not be */
-	bool proven;		/* sharing: the last read was proven to be of the sender's memory */
+	bool unshared;		/* the copy stays unshared */
+	bool proven;		/* sharing: the last read was proven */
 	int failed;		/* sharing: negative errno, reported once the sender has ended too */
 	bool over;		/* ended, but reported only after earlier ones, */
 	int outcome;		/* with this result: negative errno or 0 */
@@ -497,9 +494,7 @@ struct sc_rx_msg {
 	};
 };
 
-/*
- * The kinds of work that polls continue, in the order of a poll. Each has a list in struct sc_ep, with these entries:
- */
+/* The kinds of work that polls continue, in the order of a poll. Each has a list in struct sc_ep, of these: */
 enum sc_work {
 	SC_WORK_UNANSWERED, /* sc_peer: connected, not accepted yet */
 	SC_WORK_PULLING,    /* sc_peer: payload is copied by CMA */
@@ -536,11 +531,11 @@ struct sc_ep {
 	uint32_t rx_silent; /* SC_SILENT; or 0: all receives are reported */
 	struct sc_slab tx_ops;
 	size_t tx_size;
-	uint32_t short_end;   /* payloads with fewer bytes go the short way, see tx.c */
-	uint32_t buffer_end;  /* payloads with fewer bytes fit one bounce buffer */
-	uint64_t line_end;    /* received payloads likewise, see fast.h */
+	uint32_t short_end;   /* bytes: smaller payloads go the short way, see tx.c, */
+	uint32_t buffer_end;  /* smaller ones fit one bounce buffer */
+	uint64_t line_end;    /* received ones likewise, see fast.h */
 	uint64_t window_step; /* units returned to a peer before the endpoint tells it */
-	uint32_t order;	     /* SC_ORDER_* */
+	uint32_t order;	      /* SC_ORDER_* */
 	struct sc_slab turns;
 	uint32_t turns_taken;
 
@@ -592,7 +587,7 @@ static inline uint32_t sc_burst_add(struct sc_burst *burst, const struct sc_ep *
 	return burst->count++;
 }
 
-/* Adds `entry` to that list of work, if it is in none yet. Polls continue it from now on. */
+/* Begins work that polls continue: puts its entry into that list, if it is in none. */
 static inline void sc_ep_begin(struct sc_ep *ep, enum sc_work work, struct sc_list *entry)
 {
 	if (sc_list_empty(entry))
@@ -601,7 +596,7 @@ static inline void sc_ep_begin(struct sc_ep *ep, enum sc_work work, struct sc_li
 	ep->idle = false;
 }
 
-/* Counts an operation that has ended. `cntr` is its own counter, see core.h; `error` is a negative errno or 0. */
+/* Counts an operation that has ended; `cntr` is its own, see core.h, `error` a negative errno or 0. */
 static inline void sc_ep_count(struct sc_ep *ep, enum sc_event event, struct sc_cntr *cntr, uint32_t flags,
 			       int error)
 {
